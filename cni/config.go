@@ -1,0 +1,66 @@
+package cni
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// PluginConf is what every plugin's configuration has in common; embed it in
+// a plugin's own. Source: specification, section 1 and 3.
+type PluginConf struct {
+	CNIVersion   string          `json:"cniVersion,omitempty"`
+	Name         string          `json:"name,omitempty"`
+	Type         string          `json:"type,omitempty"`
+	Capabilities map[string]bool `json:"capabilities,omitempty"`
+	IPAM         IPAMConf        `json:"ipam,omitzero"`
+	DNS          DNS             `json:"dns,omitzero"`
+
+	RawPrevResult json.RawMessage `json:"prevResult,omitempty"`
+	// ValidAttachments comes with GC, since 1.1.0.
+	ValidAttachments []Attachment `json:"cni.dev/valid-attachments,omitempty"`
+}
+
+// IPAMConf names the plugin that gives addresses; the rest of the key is its own.
+type IPAMConf struct {
+	Type string `json:"type,omitempty"`
+}
+
+// Attachment names one attachment to a network, as GC lists them.
+type Attachment struct {
+	ContainerID string `json:"containerID"`
+	IfName      string `json:"ifname"`
+}
+
+// ConfigError is a configuration that cannot be used, and where.
+type ConfigError struct {
+	File    string // "" when it came over standard input
+	Line    int    // from 1; 0: not known
+	Column  int    // from 1, in bytes
+	Key     string // path of the key: "ipam.ranges[0][0].subnet"; "": the whole
+	Value   string // the value as written, shortened; "": absent
+	Problem string // what is wrong with it, and what is allowed
+}
+
+func (e *ConfigError) Error() string {
+	var b strings.Builder
+	if e.File != "" {
+		b.WriteString(e.File)
+		b.WriteByte(':')
+	}
+	if e.Line > 0 {
+		fmt.Fprintf(&b, "%d:%d:", e.Line, e.Column)
+	}
+	if b.Len() > 0 {
+		b.WriteByte(' ')
+	}
+	if e.Key != "" {
+		b.WriteString(e.Key)
+		if e.Value != "" {
+			b.WriteString(" = " + e.Value)
+		}
+		b.WriteString(": ")
+	}
+	b.WriteString(e.Problem)
+	return b.String()
+}

@@ -1,0 +1,67 @@
+package cni
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The error codes of the specification, section 5 ("Error"). Codes below 100
+// belong to the specification, from 100 on to plugins.
+const (
+	CodeIncompatibleVersion  = 1  // the configuration's cniVersion is not spoken
+	CodeUnsupportedField     = 2  // msg names the key and the value
+	CodeUnknownContainer     = 3  // the container is unknown or gone: no cleanup needed
+	CodeInvalidEnvironment   = 4  // a CNI_* variable is missing or invalid
+	CodeIOFailure            = 5  // reading the configuration or writing the result failed
+	CodeDecodingFailure      = 6  // not JSON, or of the wrong shape
+	CodeInvalidNetworkConfig = 7  // a value that validation refused
+	CodeTryAgainLater        = 11 // a passing condition: the runtime should retry
+	CodePluginNotAvailable   = 50 // STATUS: ADD cannot be served
+	CodeLimitedConnectivity  = 51 // STATUS: existing containers may lack connectivity too
+	CodeGeneric              = 100
+)
+
+// Error is what a failing plugin prints on standard output.
+type Error struct {
+	CNIVersion string `json:"cniVersion,omitempty"`
+	Code       uint   `json:"code"`
+	Msg        string `json:"msg"`
+	Details    string `json:"details,omitempty"`
+
+	cause error
+}
+
+// Errorf makes an error of a code whose msg is formatted; %w keeps the cause.
+func Errorf(code uint, format string, args ...any) *Error {
+	err := fmt.Errorf(format, args...)
+	return &Error{Code: code, Msg: err.Error(), cause: errors.Unwrap(err)}
+}
+
+// WithDetails returns the error with its details set.
+func (e *Error) WithDetails(details string) *Error {
+	e.Details = details
+	return e
+}
+
+func (e *Error) Error() string {
+	if e.Details == "" {
+		return e.Msg
+	}
+	return e.Msg + "; " + e.Details
+}
+
+// Unwrap returns what caused the error, if it was made in this process.
+func (e *Error) Unwrap() error { return e.cause }
+
+// AsError returns err as a protocol error: the Error in its chain, with the
+// words that were wrapped around it kept, or one of CodeGeneric.
+func AsError(err error) *Error {
+	var e *Error
+	if !errors.As(err, &e) {
+		return &Error{Code: CodeGeneric, Msg: err.Error(), cause: err}
+	}
+	if err == error(e) {
+		return e
+	}
+	return &Error{Code: e.Code, Msg: err.Error(), cause: err}
+}

@@ -1,0 +1,80 @@
+package cni
+
+import "net/netip"
+
+// Result is what an ADD yields, in one shape for every version; package wire
+// holds its JSON forms.
+type Result struct {
+	CNIVersion string // the version it was decoded from, or is to be encoded to
+	Interfaces []Interface
+	IPs        []IP
+	Routes     []Route
+	DNS        DNS
+}
+
+// Interface is one interface that the attachment made or uses.
+type Interface struct {
+	Name       string
+	Mac        string
+	MTU        int    // bytes; 0: not said; since 1.1.0
+	Sandbox    string // path of the network namespace; "" means the host
+	SocketPath string // since 1.1.0
+	PciID      string // since 1.1.0
+}
+
+// IP is one address of the attachment.
+type IP struct {
+	Interface *int         // index into Interfaces; nil: not said
+	Address   netip.Prefix // the address with its prefix length, host bits kept
+	Gateway   netip.Addr   // zero: none
+}
+
+// Route is a route of the container.
+type Route struct {
+	Dst      netip.Prefix
+	GW       netip.Addr // zero: by the address's gateway, or none
+	MTU      int        // bytes; 0: not said; since 1.1.0
+	AdvMSS   int        // bytes; 0: not said; since 1.1.0
+	Priority int        // metric; 0: not said; since 1.1.0
+	Table    *int       // nil: the main table; since 1.1.0
+	Scope    *int       // as in rtnetlink(7): 0 global, 253 link, 254 host; nil: not said; since 1.1.0
+}
+
+// DNS is the name service the container should use.
+type DNS struct {
+	Nameservers []string `json:"nameservers,omitempty"`
+	Domain      string   `json:"domain,omitempty"`
+	Search      []string `json:"search,omitempty"`
+	Options     []string `json:"options,omitempty"`
+}
+
+// IsZero tells whether nothing is set.
+func (d DNS) IsZero() bool {
+	return len(d.Nameservers) == 0 && d.Domain == "" && len(d.Search) == 0 && len(d.Options) == 0
+}
+
+// Clone returns a copy that shares nothing with r.
+func (r *Result) Clone() *Result {
+	c := *r
+	c.Interfaces = append([]Interface(nil), r.Interfaces...)
+	c.IPs = append([]IP(nil), r.IPs...)
+	for i, ip := range c.IPs {
+		c.IPs[i].Interface = clonePtr(ip.Interface)
+	}
+	c.Routes = append([]Route(nil), r.Routes...)
+	for i, rt := range c.Routes {
+		c.Routes[i].Table, c.Routes[i].Scope = clonePtr(rt.Table), clonePtr(rt.Scope)
+	}
+	c.DNS.Nameservers = append([]string(nil), r.DNS.Nameservers...)
+	c.DNS.Search = append([]string(nil), r.DNS.Search...)
+	c.DNS.Options = append([]string(nil), r.DNS.Options...)
+	return &c
+}
+
+func clonePtr[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	v := *p
+	return &v
+}

@@ -1,0 +1,3 @@
+module github.com/fairlead/fairlead
+
+go 1.26.0
