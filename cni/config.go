@@ -40,7 +40,12 @@ type ConfigError struct {
 	Key     string // path of the key: "ipam.ranges[0][0].subnet"; "": the whole
 	Value   string // the value as written, shortened; "": absent
 	Problem string // what is wrong with it, and what is allowed
+
+	cause error
 }
+
+// Unwrap returns what decoding said, if decoding failed.
+func (e *ConfigError) Unwrap() error { return e.cause }
 
 func (e *ConfigError) Error() string {
 	var b strings.Builder

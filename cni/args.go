@@ -1,0 +1,102 @@
+package cni
+
+import (
+	"slices"
+	"strings"
+)
+
+// Arg is one pair of CNI_ARGS.
+type Arg struct{ Key, Value string }
+
+// Args are the pairs of CNI_ARGS in their order. What they say is weaker than
+// runtimeConfig and than the configuration's args.cni, stronger than a static
+// key of the configuration.
+type Args []Arg
+
+// argIgnoreUnknown makes a plugin accept keys it does not know; every runtime
+// that hands out keys of its own sets it.
+const argIgnoreUnknown = "IgnoreUnknown"
+
+// ParseArgs reads CNI_ARGS: "KEY=VALUE;KEY2=VALUE2", keys of letters, digits
+// and "_", "-", ".". Source: specification, section 2.
+func ParseArgs(s string) (Args, error) {
+	if s == "" {
+		return nil, nil
+	}
+	var args Args
+	for pair := range strings.SplitSeq(s, ";") {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok || !isArgKey(key) || strings.ContainsAny(value, "=\n\x00") {
+			return nil, Errorf(CodeInvalidEnvironment, "CNI_ARGS: invalid pair %q: want KEY=VALUE;KEY2=VALUE2, keys of letters, digits, '_', '-' and '.'", pair)
+		}
+		args = append(args, Arg{key, value})
+	}
+	return args, nil
+}
+
+func isArgKey(key string) bool {
+	for i := range len(key) {
+		if c := key[i]; !isAlnum(c) && c != '_' && c != '-' && c != '.' {
+			return false
+		}
+	}
+	return key != ""
+}
+
+// Get returns the value of a key, the last if it is given twice.
+func (a Args) Get(key string) (value string, ok bool) {
+	for _, arg := range a {
+		if arg.Key == key {
+			value, ok = arg.Value, true
+		}
+	}
+	return value, ok
+}
+
+// Check refuses a key that is not known, unless IgnoreUnknown=1 is given.
+func (a Args) Check(known ...string) error {
+	ignore, err := a.ignoreUnknown()
+	if ignore || err != nil {
+		return err
+	}
+	var unknown []string
+	for _, arg := range a {
+		if arg.Key != argIgnoreUnknown && !slices.Contains(known, arg.Key) {
+			unknown = append(unknown, arg.Key+"="+arg.Value)
+		}
+	}
+	if unknown == nil {
+		return nil
+	}
+	want := "no key is known here"
+	if len(known) > 0 {
+		want = "known are " + strings.Join(known, ", ")
+	}
+	return Errorf(CodeInvalidEnvironment, "CNI_ARGS: unknown args %q: %s; IgnoreUnknown=1 lets others pass", unknown, want)
+}
+
+func (a Args) ignoreUnknown() (bool, error) {
+	value, ok := a.Get(argIgnoreUnknown)
+	if !ok {
+		return false, nil
+	}
+	switch strings.ToLower(value) {
+	case "1", "true":
+		return true, nil
+	case "0", "false":
+		return false, nil
+	}
+	return false, Errorf(CodeInvalidEnvironment, "CNI_ARGS: IgnoreUnknown=%s: want 1, true, 0 or false", value)
+}
+
+// String is the form that ParseArgs reads.
+func (a Args) String() string {
+	var b strings.Builder
+	for i, arg := range a {
+		if i > 0 {
+			b.WriteByte(';')
+		}
+		b.WriteString(arg.Key + "=" + arg.Value)
+	}
+	return b.String()
+}

@@ -1,0 +1,187 @@
+// Package rawjson is JSON as it was written: the members of an object in
+// their order with their positions, and edits that leave every other byte as
+// it is. Configurations pass through a runtime this way, so that a key nobody
+// here knows reaches the plugin intact.
+package rawjson
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// Value is one value inside a document.
+type Value struct {
+	Raw   []byte // the value as written, without space around it
+	Start int    // where it begins in the scanned bytes
+}
+
+// Member is one key of an object with its value.
+type Member struct {
+	Key      string // decoded
+	KeyStart int    // where the key's quote stands in the scanned bytes
+	Value
+}
+
+var errShort = errors.New("unexpected end of JSON input")
+
+// Members returns the members of the object that data is, in order,
+// duplicates included. Values are only delimited, not checked.
+func Members(data []byte) ([]Member, error) {
+	var list []Member
+	err := scan(data, '{', '}', func(i int) (int, error) {
+		m, next, err := member(data, i)
+		list = append(list, m)
+		return next, err
+	})
+	return list, err
+}
+
+// Elements returns the elements of the array that data is.
+func Elements(data []byte) ([]Value, error) {
+	var list []Value
+	err := scan(data, '[', ']', func(i int) (int, error) {
+		next, err := skipValue(data, i)
+		if err == nil {
+			list = append(list, Value{Raw: data[i:next], Start: i})
+		}
+		return next, err
+	})
+	return list, err
+}
+
+// scan calls item at the start of each comma-separated item between open and
+// end; item returns where its own ends.
+func scan(data []byte, open, end byte, item func(int) (int, error)) error {
+	i := skipSpace(data, 0)
+	if i >= len(data) {
+		return errShort
+	}
+	if data[i] != open {
+		return fmt.Errorf("invalid character %q at offset %d: want %q", data[i], i, open)
+	}
+	i = skipSpace(data, i+1)
+	if i < len(data) && data[i] == end {
+		return nil
+	}
+	for i < len(data) {
+		next, err := item(i)
+		if err != nil {
+			return err
+		}
+		i = skipSpace(data, next)
+		switch {
+		case i >= len(data):
+			return errShort
+		case data[i] == end:
+			return nil
+		case data[i] != ',':
+			return fmt.Errorf("invalid character %q at offset %d: want ',' or %q", data[i], i, end)
+		}
+		i = skipSpace(data, i+1)
+	}
+	return errShort
+}
+
+func member(data []byte, i int) (Member, int, error) {
+	if data[i] != '"' {
+		return Member{}, i, fmt.Errorf("invalid character %q at offset %d: want a key", data[i], i)
+	}
+	end, err := skipString(data, i)
+	if err != nil {
+		return Member{}, i, err
+	}
+	key, err := Unquote(data[i:end])
+	if err != nil {
+		return Member{}, i, err
+	}
+	colon := skipSpace(data, end)
+	if colon >= len(data) || data[colon] != ':' {
+		return Member{}, i, fmt.Errorf("no ':' after key %q at offset %d", key, i)
+	}
+	start := skipSpace(data, colon+1)
+	next, err := skipValue(data, start)
+	if err != nil {
+		return Member{}, i, err
+	}
+	return Member{Key: key, KeyStart: i, Value: Value{Raw: data[start:next], Start: start}}, next, nil
+}
+
+// Unquote decodes a JSON string as written, quotes included.
+func Unquote(raw []byte) (string, error) {
+	if len(raw) < 2 || raw[0] != '"' || raw[len(raw)-1] != '"' {
+		return "", fmt.Errorf("%s is not a string", raw)
+	}
+	for _, c := range raw[1 : len(raw)-1] {
+		if c == '\\' || c < 0x20 || c >= 0x80 || c == '"' {
+			var s string
+			err := json.Unmarshal(raw, &s)
+			return s, err
+		}
+	}
+	return string(raw[1 : len(raw)-1]), nil
+}
+
+// skipValue returns where the value that begins at i ends.
+func skipValue(data []byte, i int) (int, error) {
+	if i >= len(data) {
+		return i, errShort
+	}
+	switch data[i] {
+	case '"':
+		return skipString(data, i)
+	case '{', '[':
+		return skipNested(data, i)
+	}
+	start := i
+	for i < len(data) && !isEnd(data[i]) {
+		i++
+	}
+	if i == start {
+		return i, fmt.Errorf("invalid character %q at offset %d: want a value", data[i], i)
+	}
+	return i, nil
+}
+
+func skipNested(data []byte, i int) (int, error) {
+	for depth := 0; i < len(data); i++ {
+		switch data[i] {
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return i + 1, nil
+			}
+		case '"':
+			end, err := skipString(data, i)
+			if err != nil {
+				return i, err
+			}
+			i = end - 1
+		}
+	}
+	return i, errShort
+}
+
+func skipString(data []byte, i int) (int, error) {
+	for i++; i < len(data); i++ {
+		switch data[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1, nil
+		}
+	}
+	return len(data), errShort
+}
+
+func skipSpace(data []byte, i int) int {
+	for i < len(data) && isSpace(data[i]) {
+		i++
+	}
+	return i
+}
+
+func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
+
+func isEnd(c byte) bool { return c == ',' || c == ']' || c == '}' || c == ':' || isSpace(c) }
