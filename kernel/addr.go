@@ -19,6 +19,7 @@ type Addr struct {
 	Link     string
 	Prefix   netip.Prefix
 	DAD      bool
+	NoRoute  bool // the kernel makes no route for the prefix
 	IsShared bool // a gateway address on a bridge
 	Alone    bool // other addresses of the family that overlap it are taken away (forceAddress)
 }
@@ -33,6 +34,9 @@ func (a *Addr) String() string {
 	if a.Prefix.Addr().Is6() && !a.DAD {
 		s += " nodad"
 	}
+	if a.NoRoute {
+		s += " noprefixroute"
+	}
 	return s
 }
 
@@ -45,8 +49,15 @@ func (a *Addr) body(index int) buf {
 	if ip.Is4() && a.Prefix.Bits() < 31 {
 		b.addr(unix.IFA_BROADCAST, broadcast(a.Prefix))
 	}
+	var flags uint32
 	if ip.Is6() && !a.DAD {
-		b.u32(unix.IFA_FLAGS, unix.IFA_F_NODAD)
+		flags |= unix.IFA_F_NODAD
+	}
+	if a.NoRoute {
+		flags |= unix.IFA_F_NOPREFIXROUTE
+	}
+	if flags != 0 {
+		b.u32(unix.IFA_FLAGS, flags)
 	}
 	return b
 }

@@ -133,14 +133,7 @@ func (e *Engine) made(o Object) {
 // gone is success; it goes on after an error and joins the errors. Objects
 // that live on a link of the list go with the link.
 func (e *Engine) Remove(list Objects) error {
-	carried := map[linkName]bool{}
-	for _, o := range list {
-		if !o.Shared() {
-			for _, l := range o.links() {
-				carried[l] = true
-			}
-		}
-	}
+	carried := carriers(list)
 	var errs []error
 	note := func(o Object, err error) {
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -159,6 +152,34 @@ func (e *Engine) Remove(list Objects) error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// carriers are the links that a list owns, with which others of it go.
+func carriers(list Objects) map[linkName]bool {
+	out := map[linkName]bool{}
+	for _, o := range list {
+		if !o.Shared() {
+			for _, l := range o.links() {
+				out[l] = true
+			}
+		}
+	}
+	return out
+}
+
+// Split parts the links of a list, whose removal the kernel makes wait
+// (rcu_barrier, about 20 ms), from what is to be removed besides.
+func Split(list Objects) (links, rest Objects) {
+	carried := carriers(list)
+	for _, o := range list {
+		switch {
+		case !o.Shared() && len(o.links()) > 0:
+			links = append(links, o)
+		case !carried[o.on()]:
+			rest = append(rest, o)
+		}
+	}
+	return links, rest
 }
 
 // Difference is an object that is not as it should be.

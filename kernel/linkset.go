@@ -11,13 +11,14 @@ import (
 // not miss (sysctls, addresses to announce) comes between its birth and this.
 type Up struct {
 	base
-	In   Side
-	Link string
+	In       Side
+	Link     string
+	IsShared bool
 }
 
 func (u *Up) kind() string   { return "up" }
 func (u *Up) Side() Side     { return u.In }
-func (u *Up) Shared() bool   { return false }
+func (u *Up) Shared() bool   { return u.IsShared }
 func (u *Up) String() string { return "ip link set " + u.Link + " up" }
 func (u *Up) on() linkName   { return linkName{u.In, u.Link} }
 
@@ -26,7 +27,12 @@ func (u *Up) ensure(e *Engine) error {
 	if err != nil {
 		return err
 	}
-	return e.send(u, u.In, request{unix.RTM_NEWLINK, 0, ifinfo(i, unix.IFF_UP, unix.IFF_UP)}, nil)
+	return e.send(u, u.In, request{unix.RTM_NEWLINK, 0, ifinfo(i, unix.IFF_UP, unix.IFF_UP)}, func(r response) error {
+		if r.err == nil {
+			e.made(u)
+		}
+		return r.err
+	})
 }
 
 func (u *Up) diff(e *Engine) ([]string, error) {
@@ -40,7 +46,15 @@ func (u *Up) diff(e *Engine) ([]string, error) {
 	return nil, nil
 }
 
-func (u *Up) remove(*Engine) error { return nil }
+// remove takes down a link that does not go with the attachment: lo, say.
+func (u *Up) remove(e *Engine) error {
+	i, err := e.ifindex(u.In, u.Link)
+	if err != nil {
+		return err
+	}
+	_, err = e.now(u.In, request{unix.RTM_NEWLINK, 0, ifinfo(i, 0, unix.IFF_UP)})
+	return err
+}
 
 // Port is a bridge port's behaviour. Source: bridge(8).
 type Port struct {
@@ -109,6 +123,7 @@ type PortVLAN struct {
 	PVID        bool // untagged frames belong to it
 	Untagged    bool // leaves without its tag
 	Delete      bool // the VLAN should not be there: the default one, say
+	IsShared    bool
 }
 
 const ( // linux/if_bridge.h
@@ -123,7 +138,7 @@ const ( // linux/if_bridge.h
 
 func (v *PortVLAN) kind() string { return "vlan" }
 func (v *PortVLAN) Side() Side   { return Host }
-func (v *PortVLAN) Shared() bool { return false }
+func (v *PortVLAN) Shared() bool { return v.IsShared }
 func (v *PortVLAN) on() linkName { return linkName{Host, v.Link} }
 
 func (v *PortVLAN) String() string {

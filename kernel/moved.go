@@ -39,6 +39,8 @@ func (m *Moved) kind() string { return "moved" }
 func (m *Moved) Side() Side   { return Host }
 func (m *Moved) Shared() bool { return false }
 
+func (m *Moved) links() []linkName { return []linkName{{Container, m.Name}} }
+
 func (m *Moved) String() string {
 	return "ip link set " + m.Device + " netns container name " + m.Name
 }

@@ -18,11 +18,15 @@ type nftType struct {
 	size int
 }
 
-func nftTypeByName(name string) (nftType, error) {
-	for _, t := range []nftType{
+func nftTypeList() []nftType {
+	return []nftType{
 		{"ipv4_addr", 7, 4}, {"ipv6_addr", 8, 16}, {"ether_addr", 9, 6},
 		{"inet_proto", 12, 1}, {"inet_service", 13, 2}, {"mark", 19, 4}, {"ifname", 41, 16},
-	} {
+	}
+}
+
+func nftTypeByName(name string) (nftType, error) {
+	for _, t := range nftTypeList() {
 		if t.name == name {
 			return t, nil
 		}

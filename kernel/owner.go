@@ -77,3 +77,13 @@ func MAC(words ...string) string {
 // Group is the link group of everything that Fairlead makes: "fl" in ASCII
 // over a fixed low half. It narrows a search; the alias decides.
 const Group = 0x666c0001
+
+// ParseMark reads a mark back; false if it is not ours or holds a hash.
+func ParseMark(mark string) (Owner, bool) {
+	rest, ok := strings.CutPrefix(mark, markPrefix)
+	f := strings.SplitN(rest, " ", 3)
+	if !ok || len(f) != 3 || strings.HasPrefix(f[0], "#") {
+		return Owner{}, false
+	}
+	return Owner{f[0], f[1], f[2]}, true
+}

@@ -13,6 +13,15 @@ import (
 // Protocol marks routes, rules and neighbours as ours: the "proto" of ip(8).
 const Protocol = 102
 
+// ProtocolRA is the protocol of routes that a router's advertisement made.
+const ProtocolRA = unix.RTPROT_RA
+
+// The address families, for lists.
+const (
+	IPv4 = unix.AF_INET
+	IPv6 = unix.AF_INET6
+)
+
 // Route is a route of a namespace.
 type Route struct {
 	base

@@ -1,0 +1,35 @@
+// Package plugins is the list of everything that Fairlead can be called as.
+package plugins
+
+import (
+	"github.com/fairlead/fairlead/plugin"
+	"github.com/fairlead/fairlead/plugins/link"
+	"github.com/fairlead/fairlead/skel"
+)
+
+// IPAM are the address plugins.
+func IPAM() []plugin.IPAM {
+	return []plugin.IPAM{}
+}
+
+// Declarative are the plugins that state what should exist.
+func Declarative() []plugin.Plugin {
+	return []plugin.Plugin{
+		link.Bridge(),
+		link.HostDevice(),
+		link.Loopback(),
+		link.PTP(),
+	}
+}
+
+// All are the plugins as the protocol sees them.
+func All() []skel.Plugin {
+	var all []skel.Plugin
+	for _, i := range IPAM() {
+		all = append(all, i.Plugin)
+	}
+	for _, p := range Declarative() {
+		all = append(all, p.Skel(plugin.Env{IPAM: IPAM()}))
+	}
+	return all
+}
