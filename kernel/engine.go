@@ -17,9 +17,10 @@ type Engine struct {
 	nf    *conn
 	index [2]map[string]int // link name -> ifindex, as last seen
 
-	queue   []queued // requests not sent yet, all for one side
-	nft     []Object // nftables objects of the current list, for one transaction
-	groups  []*NFT   // parts of networks that may have become empty
+	queue   []queued       // requests not sent yet, all for one side
+	nft     []Object       // nftables objects of the current list, for one transaction
+	groups  []*NFT         // parts of networks that may have become empty
+	later   []func() error // what follows the nftables transaction
 	undo    []Object
 	options Options
 }
@@ -101,10 +102,23 @@ func (e *Engine) Apply(list Objects) error {
 	if err == nil {
 		err = e.commit()
 	}
+	if err == nil {
+		err = e.finish()
+	}
 	if err != nil {
 		return errors.Join(err, e.rollback(mark))
 	}
 	return nil
+}
+
+// finish does what had to wait for the nftables transaction.
+func (e *Engine) finish() error {
+	var errs []error
+	for _, f := range e.later {
+		errs = append(errs, f())
+	}
+	e.later = nil
+	return errors.Join(errs...)
 }
 
 // Undo removes, in reverse, everything that this engine's Applies made.
@@ -112,7 +126,7 @@ func (e *Engine) Undo() error { return e.rollback(0) }
 
 func (e *Engine) rollback(mark int) error {
 	// What was sent before the failure and not yet answered for.
-	e.queue, e.nft, e.groups = nil, nil, nil
+	e.queue, e.nft, e.groups, e.later = nil, nil, nil, nil
 	made := slices.Clone(e.undo[mark:])
 	e.undo = e.undo[:mark]
 	err := e.Remove(made)
@@ -148,9 +162,7 @@ func (e *Engine) Remove(list Objects) error {
 			note(o, o.remove(e))
 		}
 	}
-	if err := e.commitRemoval(); err != nil {
-		errs = append(errs, err)
-	}
+	errs = append(errs, e.commitRemoval(), e.finish())
 	return errors.Join(errs...)
 }
 

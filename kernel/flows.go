@@ -58,12 +58,11 @@ func (f *Flows) String() string {
 // ensure ends what went to a former target, or to the host itself. The
 // mapping must stand first, or a packet in between makes such an entry again.
 func (f *Flows) ensure(e *Engine) error {
-	if err := e.flush(); err != nil {
-		return err
-	}
-	if err := e.commit(); err != nil {
-		return err
-	}
+	e.later = append(e.later, func() error { return f.endFormer(e) })
+	return nil
+}
+
+func (f *Flows) endFormer(e *Engine) error {
 	dsts := []netip.Addr{f.HostIP}
 	if !f.HostIP.IsValid() || f.HostIP.IsUnspecified() {
 		var err error
@@ -81,11 +80,12 @@ func (f *Flows) ensure(e *Engine) error {
 
 func (f *Flows) diff(*Engine) ([]string, error) { return nil, nil }
 
+// remove ends what goes to the target, once the mapping is gone.
 func (f *Flows) remove(e *Engine) error {
-	if err := e.commitRemoval(); err != nil {
-		return err
-	}
-	return e.endFlows(flowFilter{replySrc: f.Target, port: f.Port, family: family(f.Target)})
+	e.later = append(e.later, func() error {
+		return e.endFlows(flowFilter{replySrc: f.Target, port: f.Port, family: family(f.Target)})
+	})
+	return nil
 }
 
 // localAddrs lists the host's own addresses of a family.

@@ -217,6 +217,25 @@ func parseRoute(m []byte) RouteInfo {
 	return r
 }
 
+// LinkTo is the name of the host's link by which packets to an address leave.
+func (e *Engine) LinkTo(a netip.Addr) (string, error) {
+	b := rtmsg(family(a), a.BitLen(), 0, 0, 0)
+	b[4], b[5], b[7] = 0, 0, 0
+	b.addr(unix.RTA_DST, a)
+	resp, err := e.now(Host, request{typ: unix.RTM_GETROUTE, body: b})
+	if err != nil {
+		return "", fmt.Errorf("route to %s: %w", a, err)
+	}
+	if len(resp.msgs) == 0 || len(resp.msgs[0]) < unix.SizeofRtMsg {
+		return "", fmt.Errorf("route to %s: %w", a, unix.ENETUNREACH)
+	}
+	l, err := e.LinkByIndex(Host, parseRoute(resp.msgs[0]).Index)
+	if err != nil {
+		return "", err
+	}
+	return l.Name, nil
+}
+
 // diff looks for the route in any table: a later plugin may have moved it.
 func (r *Route) diff(e *Engine) ([]string, error) {
 	i, err := e.ifindex(r.In, r.Link)

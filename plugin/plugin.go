@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"encoding/json"
+	"net/netip"
 
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
@@ -49,15 +50,9 @@ type (
 		Find(*Attachment) (kernel.Objects, error)
 	}
 
-	// A Porter names the host ports of the attachment, for the record.
-	Porter interface{ Ports() []attach.Port }
-
-	// A Claimer takes what must be held before the kernel is changed (a host
-	// port on every address); release is called if the ADD fails, and on DEL.
-	Claimer interface {
-		Claim(*Attachment, *attach.Dir) (unlock func(), err error)
-		Release(*Attachment, *attach.Dir) error
-	}
+	// A Claimer names what must be free before the kernel is changed: the host
+	// ports. They are held while the attachment stands.
+	Claimer interface{ Claims() []attach.Port }
 )
 
 // Conf is what every configuration has; embed it.
@@ -106,6 +101,8 @@ type Facts interface {
 	Links(kernel.Side) ([]*kernel.LinkInfo, error)
 	// Sysctl reads a key below /proc/sys, with slashes.
 	Sysctl(kernel.Side, string) (string, error)
+	// LinkTo is the host's link by which packets to an address leave.
+	LinkTo(netip.Addr) (string, error)
 	// Uplinks are the host's links with a default route from a router's advertisement.
 	Uplinks() []string
 	// HostID is a word that tells this host from others.

@@ -104,7 +104,7 @@ func (r *runner) add(ctx context.Context, args *skel.CmdArgs) (*cni.Result, erro
 		return nil, err
 	}
 	if c, ok := j.conf.(Claimer); ok {
-		unlock, err := c.Claim(j.att, j.dir)
+		unlock, err := j.dir.Claim(ctx, j.att.Owner, c.Claims())
 		if err != nil {
 			return nil, err
 		}
@@ -118,18 +118,18 @@ func (r *runner) add(ctx context.Context, args *skel.CmdArgs) (*cni.Result, erro
 }
 
 // build is ADD's work: what it made when it fails is undone by the caller.
-func (j *job) build(ctx context.Context) (*cni.Result, error) {
-	rec, part, err := j.note()
-	if err != nil {
-		return nil, err
-	}
-	res := &cni.Result{}
+func (j *job) build(ctx context.Context) (res *cni.Result, err error) {
+	res = &cni.Result{}
 	if j.Chained {
 		if res, err = j.previous(); err != nil {
 			return nil, err
 		}
 	}
 	links, err := j.conf.Links(j.att, res)
+	if err != nil {
+		return nil, err
+	}
+	rec, part, err := j.note()
 	if err != nil {
 		return nil, err
 	}
@@ -148,6 +148,9 @@ func (j *job) build(ctx context.Context) (*cni.Result, error) {
 		return nil, err
 	}
 	part.Objects = append(part.Objects, rest...)
+	if j.Chained && len(part.Objects) == 0 {
+		return res, nil // nothing to do, nothing to remember
+	}
 	part.Result = res
 	if err := j.applyNoted(rec, append(links, rest...)); err != nil {
 		return nil, err
@@ -175,8 +178,8 @@ func (j *job) note() (*attach.Record, *attach.Part, error) {
 	}
 	pid, started := attach.Self()
 	part := attach.Part{Plugin: j.Name, IPAM: j.ipam.name, PID: pid, Started: started}
-	if p, ok := j.conf.(Porter); ok {
-		part.Ports = p.Ports()
+	if c, ok := j.conf.(Claimer); ok {
+		part.Ports = c.Claims()
 	}
 	rec.Parts = append(rec.Parts, part)
 	return rec, &rec.Parts[len(rec.Parts)-1], nil
@@ -295,11 +298,19 @@ func (j *job) undo(ctx context.Context) error {
 	return nil
 }
 
+// release frees the claims that the record, or this call, names.
 func (j *job) release() error {
-	if c, ok := j.conf.(Claimer); ok {
-		return c.Release(j.att, j.dir)
+	c, ok := j.conf.(Claimer)
+	if !ok {
+		return nil
 	}
-	return nil
+	ports := c.Claims()
+	if rec, err := j.dir.Read(j.att.Owner); err == nil {
+		if i := rec.Last(j.Name); i >= 0 {
+			ports = append(ports, rec.Parts[i].Ports...)
+		}
+	}
+	return j.dir.Unclaim(j.att.Owner, ports)
 }
 
 // forget drops the newest part of this plugin; the record goes with its last.
