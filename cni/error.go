@@ -15,6 +15,7 @@ const (
 	CodeIOFailure            = 5  // reading the configuration or writing the result failed
 	CodeDecodingFailure      = 6  // not JSON, or of the wrong shape
 	CodeInvalidNetworkConfig = 7  // a value that validation refused
+	CodeInvalidNetns         = 8  // the plugin's own network namespace; the reference's code, not the specification's
 	CodeTryAgainLater        = 11 // a passing condition: the runtime should retry
 	CodePluginNotAvailable   = 50 // STATUS: ADD cannot be served
 	CodeLimitedConnectivity  = 51 // STATUS: existing containers may lack connectivity too

@@ -10,6 +10,10 @@ import (
 // Current is the newest version of the specification spoken here.
 const Current = "1.1.0"
 
+// Release is the version of the reference plugins whose behaviour is kept, and
+// behind "+fairlead." our own. Clients read it as a semantic version.
+const Release = "1.9.1+fairlead.0.1.0"
+
 // Versions returns every version spoken, oldest first.
 func Versions() []string {
 	return []string{"0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", Current}

@@ -36,5 +36,8 @@ type Plugin struct {
 	Name     string   // the type by which configurations ask for it
 	About    string   // what it does, in one sentence
 	Versions []string // nil: every version of package cni
+	// AnyNetns is for a plugin that never enters the namespace, as those for
+	// IPAM: CNI_NETNS need not lead to one.
+	AnyNetns bool
 	Funcs    CNIFuncs
 }

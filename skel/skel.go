@@ -1,0 +1,201 @@
+package skel
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/wire"
+)
+
+// PluginMain is the whole main function of a plugin. It does not return.
+func PluginMain(p Plugin) {
+	os.Exit(Run(context.Background(), p, os.Getenv, os.Stdin, stdout(), os.Stderr))
+}
+
+// PluginMainFuncs is PluginMain for a plugin that is named after its program.
+func PluginMainFuncs(funcs CNIFuncs, versions []string, about string) {
+	name := filepath.Base(os.Args[0])
+	PluginMain(Plugin{Name: name, About: about, Versions: versions, Funcs: funcs})
+}
+
+// Run serves one call of a plugin, by the environment and standard input, and
+// returns the exit status: 0, or 1 with an error as JSON on stdout. Started by
+// hand, without CNI_COMMAND, it explains the plugin on stderr.
+func Run(ctx context.Context, p Plugin, env func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if p.Versions == nil {
+		p.Versions = cni.Versions()
+	}
+	command := env("CNI_COMMAND")
+	if command == "" {
+		about(stderr, p)
+		return 0
+	}
+	c := call{plugin: p, command: command}
+	out, err := c.serve(ctx, env, stdin)
+	if err != nil {
+		return c.fail(err, stdout, stderr)
+	}
+	if _, err := stdout.Write(out); err != nil {
+		c.undeliverable(ctx, err, stderr)
+		return 1
+	}
+	return 0
+}
+
+// call is one request on its way through.
+type call struct {
+	plugin  Plugin
+	command string
+	args    CmdArgs
+	conf    conf
+}
+
+// serve returns what is to be written to stdout.
+func (c *call) serve(ctx context.Context, env func(string) string, stdin io.Reader) ([]byte, error) {
+	if c.command == "VERSION" {
+		// Some runtimes send a configuration, others nothing: neither matters.
+		_, _ = io.Copy(io.Discard, io.LimitReader(stdin, maxStdin))
+		return wire.EncodeVersions(cni.Current, c.plugin.Versions), nil
+	}
+	v, ok := verbs()[c.command]
+	if !ok {
+		return nil, cni.Errorf(cni.CodeInvalidEnvironment, "unknown CNI_COMMAND: %s: want ADD, DEL, CHECK, GC, STATUS or VERSION", c.command)
+	}
+	c.args = argsFromEnv(env)
+	envErr := checkEnv(&c.args, c.command, v)
+	// The configuration is read even so: its version belongs into the error.
+	if err := c.readConf(stdin); envErr != nil || err != nil {
+		return nil, first(envErr, err)
+	}
+	if err := c.check(v); err != nil {
+		return nil, err
+	}
+	return c.dispatch(ctx)
+}
+
+// check is everything that the environment and the configuration must agree on.
+func (c *call) check(v verb) error {
+	if err := cni.ValidateNetworkName(c.conf.name); err != nil {
+		return err
+	}
+	if err := checkVersion(c.plugin.Versions, c.conf.cniVersion, c.command, v.since); err != nil {
+		return err
+	}
+	return checkNetns(&c.args, v, c.plugin.AnyNetns)
+}
+
+// dispatch calls the plugin's function. A panic is an error like any other.
+func (c *call) dispatch(ctx context.Context) (out []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = cni.Errorf(cni.CodeGeneric, "%s: plugin %s panicked: %v", c.command, c.plugin.Name, p).WithDetails(string(debug.Stack()))
+		}
+	}()
+	f := c.plugin.Funcs
+	switch c.command {
+	case "ADD":
+		return c.add(ctx)
+	case "DEL":
+		return nil, c.run(ctx, f.Del)
+	case "CHECK":
+		return nil, c.run(ctx, f.Check)
+	case "GC":
+		return nil, c.runOptional(ctx, f.GC)
+	default:
+		return nil, c.runOptional(ctx, f.Status)
+	}
+}
+
+func (c *call) add(ctx context.Context) ([]byte, error) {
+	if c.plugin.Funcs.Add == nil {
+		return nil, c.notServed()
+	}
+	result, err := c.plugin.Funcs.Add(ctx, &c.args)
+	if err != nil {
+		return nil, err
+	}
+	out, err := wire.Encode(result, c.conf.cniVersion)
+	if err != nil {
+		return nil, errors.Join(err, c.undo(ctx))
+	}
+	return append(out, '\n'), nil
+}
+
+func (c *call) run(ctx context.Context, f func(context.Context, *CmdArgs) error) error {
+	if f == nil {
+		return c.notServed()
+	}
+	return f(ctx, &c.args)
+}
+
+func (c *call) runOptional(ctx context.Context, f func(context.Context, *CmdArgs) error) error {
+	if f == nil {
+		return nil
+	}
+	return f(ctx, &c.args)
+}
+
+func (c *call) notServed() error {
+	return cni.Errorf(cni.CodeInvalidEnvironment, "plugin %s does not serve CNI_COMMAND=%s", c.plugin.Name, c.command)
+}
+
+func (c *call) undeliverable(ctx context.Context, writeErr error, stderr io.Writer) {
+	fmt.Fprintf(stderr, "%s: write the answer to stdout: %v\n", c.plugin.Name, writeErr)
+	if c.command != "ADD" {
+		return
+	}
+	if err := c.undo(ctx); err != nil {
+		fmt.Fprintf(stderr, "%s: undo ADD of %s: %v\n", c.plugin.Name, c.args.ContainerID, err)
+	}
+}
+
+// undoTime bounds the DEL after a result that nobody took.
+const undoTime = 30 * time.Second
+
+// undo deletes what was added: a runtime that got no result does not know that
+// there is something to delete.
+func (c *call) undo(ctx context.Context) error {
+	if c.plugin.Funcs.Del == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	defer cancel()
+	del := *c
+	del.command = "DEL"
+	_, err := del.dispatch(ctx)
+	return err
+}
+
+func (c *call) fail(err error, stdout, stderr io.Writer) int {
+	e := *protocolError(err)
+	e.CNIVersion = c.conf.cniVersion
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(&e); err != nil {
+		fmt.Fprintf(stderr, "%s: encode error %q: %v\n", c.plugin.Name, e.Msg, err)
+		return 1
+	}
+	if _, err := stdout.Write(b.Bytes()); err != nil {
+		fmt.Fprintf(stderr, "%s: write error %q to stdout: %v\n", c.plugin.Name, e.Msg, err)
+	}
+	return 1
+}
+
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

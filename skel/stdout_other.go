@@ -1,0 +1,10 @@
+//go:build !unix
+
+package skel
+
+import (
+	"io"
+	"os"
+)
+
+func stdout() io.Writer { return os.Stdout }
