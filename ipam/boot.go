@@ -1,8 +1,10 @@
 package ipam
 
 import (
+	"bytes"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -71,4 +73,25 @@ func (s *Store) isPending(p pendingAdd) bool {
 	}
 	owner, err := s.dir.owner(p.addr)
 	return err == nil && ownerKey(owner, p.addr) == p.owner
+}
+
+// ticksPerSecond is USER_HZ, in which /proc counts: 100 on every architecture
+// that Go runs on.
+const ticksPerSecond = 100
+
+// ProcessStart returns when this process began, as Uptime counts, at most a
+// hundredth of a second early.
+func ProcessStart() (time.Duration, error) {
+	data, err := readSmall("/proc/self/stat")
+	if err != nil {
+		return 0, fmt.Errorf("read when this process began: %w", err)
+	}
+	// The name in parentheses may hold anything; the 20th field after it is
+	// the start, proc_pid_stat(5).
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+	if len(fields) < 20 {
+		return 0, fmt.Errorf("read when this process began: /proc/self/stat is short: %q", data)
+	}
+	ticks, err := strconv.ParseUint(fields[19], 10, 63)
+	return time.Duration(ticks) * time.Second / ticksPerSecond, err
 }

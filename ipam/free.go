@@ -5,9 +5,12 @@ import (
 	"net/netip"
 )
 
-// Free returns an error that wraps ErrExhausted and names the range set if one
-// of them has no free address.
-func (s *Store) Free(sets []RangeSet) error {
+// Usable tells whether Allocate can serve: nil, or why nothing can be stored, or
+// an error that wraps ErrExhausted and names a range set without a free address.
+func (s *Store) Usable(sets []RangeSet) error {
+	if s.storeErr != nil {
+		return s.storeErr
+	}
 	for i, set := range sets {
 		if _, _, err := s.nextFree(i, set); err != nil {
 			return fmt.Errorf("range set %d: %w", i, err)

@@ -20,14 +20,17 @@ type RangeSet []Range
 
 // FieldError is a value of a range that cannot be used.
 type FieldError struct {
-	Key     string // relative to the sets: "[0][1].rangeStart"
-	Problem string // what is wrong, and what is allowed
+	Set, Range int    // whose value, from 0; Range is -1 for a whole set
+	Field      string // "subnet", "rangeStart", "rangeEnd", "gateway"; "": the whole range
+	Problem    string // what is wrong, and what is allowed
 }
 
-func (e *FieldError) Error() string { return e.Key + ": " + e.Problem }
+func (e *FieldError) Error() string {
+	return fmt.Sprintf("range set %d, range %d: %s: %s", e.Set, e.Range, e.Field, e.Problem)
+}
 
-func fieldErrorf(key, format string, args ...any) *FieldError {
-	return &FieldError{Key: key, Problem: fmt.Sprintf(format, args...)}
+func fieldErrorf(field, format string, args ...any) *FieldError {
+	return &FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
 }
 
 // Complete returns the range with everything set, or a *FieldError.
