@@ -55,7 +55,11 @@ func staticCheck(_ context.Context, args *skel.CmdArgs) error {
 	var errs []error
 	for _, ip := range want.IPs {
 		if !has(got.IPs, ip) {
-			errs = append(errs, fmt.Errorf("address %s with gateway %s is not in prevResult: want what ADD gave", ip.Address, ip.Gateway))
+			text := ip.Address.String()
+			if ip.Gateway.IsValid() {
+				text += " with gateway " + ip.Gateway.String()
+			}
+			errs = append(errs, fmt.Errorf("address %s is not in prevResult: want what ADD gave", text))
 		}
 	}
 	return errors.Join(errs...)
