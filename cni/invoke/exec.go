@@ -1,0 +1,74 @@
+// Package invoke finds and runs plugins, for runtimes and for plugins that
+// delegate to others alike.
+package invoke
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/rawjson"
+	"github.com/fairlead/fairlead/cni/wire"
+)
+
+// Exec runs plugins. RawExec does so as processes.
+type Exec interface {
+	// ExecPlugin returns what the plugin printed. The plugin's own error is a
+	// *cni.Error.
+	ExecPlugin(ctx context.Context, pluginPath string, stdinData []byte, environ []string) ([]byte, error)
+	FindInPath(plugin string, paths []string) (string, error)
+	// Decode reads the answer to VERSION.
+	Decode(jsonBytes []byte) (PluginInfo, error)
+}
+
+// PluginInfo is a plugin's answer to VERSION.
+type PluginInfo struct {
+	CNIVersion        string
+	SupportedVersions []string
+}
+
+// ExecPluginWithResult runs a plugin that answers with a result. A result that
+// names no version is in the configuration's.
+func ExecPluginWithResult(ctx context.Context, pluginPath string, netconf []byte, args CNIArgs, exec Exec) (*cni.Result, error) {
+	out, err := orDefault(exec).ExecPlugin(ctx, pluginPath, netconf, args.AsEnv())
+	if err != nil {
+		return nil, err
+	}
+	conf, err := rawjson.ParseObject(netconf)
+	if err != nil {
+		return nil, cni.Invalid(netconf, "", "want an object")
+	}
+	result, err := wire.Decode(conf.String("cniVersion"), out)
+	if err != nil {
+		return nil, fmt.Errorf("%s printed %.200q: %w", pluginPath, out, err)
+	}
+	return result, nil
+}
+
+// ExecPluginWithoutResult runs a plugin whose answer is success or an error.
+func ExecPluginWithoutResult(ctx context.Context, pluginPath string, netconf []byte, args CNIArgs, exec Exec) error {
+	_, err := orDefault(exec).ExecPlugin(ctx, pluginPath, netconf, args.AsEnv())
+	return err
+}
+
+// GetVersionInfo asks a plugin which versions it speaks.
+func GetVersionInfo(ctx context.Context, pluginPath string, exec Exec) (PluginInfo, error) {
+	// Plugins built on an old skel want these variables even for VERSION.
+	args := &Args{Command: "VERSION", NetNS: "dummy", IfName: "dummy", Path: "dummy"}
+	stdin := []byte(`{"cniVersion":"` + cni.Current + `"}`)
+	out, err := orDefault(exec).ExecPlugin(ctx, pluginPath, stdin, args.AsEnv())
+	if err != nil {
+		if e := cni.AsError(err); e.Msg == "unknown CNI_COMMAND: VERSION" {
+			return PluginInfo{CNIVersion: "0.1.0", SupportedVersions: []string{"0.1.0"}}, nil
+		}
+		return PluginInfo{}, err
+	}
+	return orDefault(exec).Decode(out)
+}
+
+func orDefault(exec Exec) Exec {
+	if exec == nil {
+		return &RawExec{}
+	}
+	return exec
+}

@@ -1,0 +1,40 @@
+package invoke
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/fairlead/fairlead/cni"
+)
+
+// FindInPath returns the program of a plugin from the first of the directories
+// that has it. A type is a name, never a path. The error is os.ErrNotExist if
+// none has it.
+func FindInPath(plugin string, paths []string) (string, error) {
+	if err := cni.ValidatePluginType(plugin); err != nil {
+		return "", err
+	}
+	if len(paths) == 0 {
+		return "", errors.New("find plugin " + plugin + ": no directories given: set CNI_PATH")
+	}
+	for _, dir := range paths {
+		for _, ext := range extensions() {
+			file := filepath.Join(dir, plugin) + ext
+			if fi, err := os.Stat(file); err == nil && fi.Mode().IsRegular() {
+				return file, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("failed to find plugin %q in path %q: %w", plugin, paths, fs.ErrNotExist)
+}
+
+func extensions() []string {
+	if runtime.GOOS == "windows" {
+		return []string{".exe", ""}
+	}
+	return []string{""}
+}

@@ -1,0 +1,160 @@
+package invoke
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/wire"
+)
+
+// RawExec runs plugins as processes.
+type RawExec struct {
+	Stderr io.Writer // gets what a plugin that succeeded wrote to stderr; nil: nobody
+}
+
+const (
+	maxStdout = 16 << 20 // bytes of an answer
+	maxStderr = 64 << 10 // bytes kept for an error; more is thrown away
+
+	// childProcs is GOMAXPROCS of a plugin. A Go program starts slower the more
+	// processors it sees, and a plugin waits for the kernel most of its time.
+	childProcs = "GOMAXPROCS=2"
+
+	// lingerTime is how long a plugin's own children may keep its stdout open
+	// after it ended or was killed.
+	lingerTime = 2 * time.Second
+
+	// busyTries bounds how often a program that is just being written is tried
+	// again; the pauses, each twice the last, make 5 seconds together.
+	busyTries = 9
+	busyPause = 10 * time.Millisecond
+)
+
+// ExecPlugin runs one plugin. When the context ends the child is killed.
+func (e *RawExec) ExecPlugin(ctx context.Context, pluginPath string, stdinData []byte, environ []string) ([]byte, error) {
+	environ = setEnv(environ, TraceFrom(ctx).env()...)
+	if !slices.ContainsFunc(environ, func(kv string) bool { return name(kv) == "GOMAXPROCS" }) {
+		environ = append(environ, childProcs)
+	}
+	pause := busyPause
+	for try := 1; ; try++ {
+		p := newProcess(ctx, pluginPath, stdinData, environ)
+		err := p.run(ctx)
+		if try < busyTries && errors.Is(err, syscall.ETXTBSY) && sleep(ctx, pause) {
+			pause *= 2
+			continue
+		}
+		if err == nil && e.Stderr != nil {
+			_, _ = e.Stderr.Write(p.stderr.buf.Bytes()) // for people only
+		}
+		return p.stdout.buf.Bytes(), err
+	}
+}
+
+// FindInPath is the package's FindInPath.
+func (e *RawExec) FindInPath(plugin string, paths []string) (string, error) {
+	return FindInPath(plugin, paths)
+}
+
+// Decode reads the answer to VERSION.
+func (e *RawExec) Decode(jsonBytes []byte) (PluginInfo, error) {
+	current, supported, err := wire.DecodeVersions(jsonBytes)
+	return PluginInfo{CNIVersion: current, SupportedVersions: supported}, err
+}
+
+type process struct {
+	cmd            *exec.Cmd
+	stdout, stderr bounded
+}
+
+func newProcess(ctx context.Context, path string, stdin []byte, environ []string) *process {
+	p := &process{cmd: exec.CommandContext(ctx, path)}
+	p.cmd.Env = environ
+	p.cmd.Stdin = bytes.NewReader(stdin)
+	p.stdout = bounded{max: maxStdout, strict: true}
+	p.stderr = bounded{max: maxStderr}
+	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
+	p.cmd.WaitDelay = lingerTime
+	return p
+}
+
+func (p *process) run(ctx context.Context) error {
+	err := p.cmd.Run()
+	switch {
+	case err == nil || errors.Is(err, exec.ErrWaitDelay):
+		return nil
+	case p.cmd.ProcessState == nil && ctx.Err() == nil:
+		return fmt.Errorf("start plugin: %w", err)
+	case ctx.Err() != nil:
+		return fmt.Errorf("plugin %s was ended: %w", p.cmd.Path, context.Cause(ctx))
+	}
+	return p.pluginError(err)
+}
+
+// pluginError is the error that a failed plugin printed, or the best that can
+// be said in its place.
+func (p *process) pluginError(err error) error {
+	out, words := bytes.TrimSpace(p.stdout.buf.Bytes()), strings.TrimSpace(p.stderr.buf.String())
+	if p.stdout.over {
+		return fmt.Errorf("plugin %s printed more than %d bytes on stdout: %w", p.cmd.Path, maxStdout, err)
+	}
+	var e cni.Error
+	if jsonErr := json.Unmarshal(out, &e); jsonErr == nil && (e.Msg != "" || e.Code != 0) {
+		return &e
+	}
+	said := ""
+	if len(out) > 0 {
+		said = fmt.Sprintf("; it printed %.200q, which is no error of the protocol", out)
+	}
+	switch {
+	case words != "":
+		said += "; on stderr: " + words
+	case said == "":
+		said = " with no error message"
+	}
+	return fmt.Errorf("plugin %s failed: %w%s", p.cmd.Path, err, said)
+}
+
+// bounded keeps the first max bytes. Of a strict one more is an error. The
+// buffer is not embedded: io.Copy would go past Write by its ReadFrom.
+type bounded struct {
+	buf    bytes.Buffer
+	max    int
+	strict bool
+	over   bool // more came
+}
+
+func (b *bounded) Write(data []byte) (int, error) {
+	room := b.max - b.buf.Len()
+	if len(data) <= room {
+		return b.buf.Write(data)
+	}
+	b.buf.Write(data[:room])
+	b.over = true
+	if b.strict {
+		return room, io.ErrShortWrite
+	}
+	return len(data), nil
+}
+
+// sleep tells whether the time passed before the context ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,79 @@
+package rawjson
+
+import (
+	"encoding/json"
+	"slices"
+)
+
+// Object is a JSON object that can be changed key by key; what is not changed
+// keeps its bytes and its place.
+type Object struct{ members []Member }
+
+// ParseObject reads an object. Values are not checked, only delimited.
+func ParseObject(data []byte) (*Object, error) {
+	members, err := Members(data)
+	if err != nil {
+		return nil, err
+	}
+	return &Object{members}, nil
+}
+
+// Get returns a key's value as written: the last, if the key is there twice.
+func (o *Object) Get(key string) (json.RawMessage, bool) {
+	for _, m := range slices.Backward(o.members) {
+		if m.Key == key {
+			return m.Raw, true
+		}
+	}
+	return nil, false
+}
+
+// String returns a key's value if it is a string, else "".
+func (o *Object) String(key string) string {
+	raw, _ := o.Get(key)
+	s, err := Unquote(raw)
+	if err != nil {
+		return ""
+	}
+	return s
+}
+
+// Set gives a key a value, in its place if it has one, else at the end.
+func (o *Object) Set(key string, raw json.RawMessage) {
+	i := slices.IndexFunc(o.members, func(m Member) bool { return m.Key == key })
+	if i < 0 {
+		o.members = append(o.members, Member{Key: key, Value: Value{Raw: raw}})
+		return
+	}
+	o.members[i].Raw = raw
+	rest := slices.DeleteFunc(o.members[i+1:], func(m Member) bool { return m.Key == key })
+	o.members = o.members[:i+1+len(rest)]
+}
+
+// SetString gives a key a string.
+func (o *Object) SetString(key, s string) { o.Set(key, quote(s)) }
+
+// Delete takes a key out.
+func (o *Object) Delete(key string) {
+	o.members = slices.DeleteFunc(o.members, func(m Member) bool { return m.Key == key })
+}
+
+// Len is the number of keys.
+func (o *Object) Len() int { return len(o.members) }
+
+// Bytes is the object as JSON.
+func (o *Object) Bytes() []byte {
+	b := []byte{'{'}
+	for i, m := range o.members {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, quote(m.Key)...), ':'), m.Raw...)
+	}
+	return append(b, '}')
+}
+
+func quote(s string) json.RawMessage {
+	raw, _ := json.Marshal(s) // a string always encodes
+	return raw
+}
