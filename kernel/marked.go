@@ -186,3 +186,18 @@ func protoName(n byte) string {
 	}
 	return fmt.Sprint(n)
 }
+
+// Identifier makes a name of nftables from words: letters, digits, "_", "-",
+// "." and "/" stay. A long one ends in a hash.
+func Identifier(words ...string) string {
+	s := strings.Map(func(r rune) rune {
+		if r == ':' {
+			return '_'
+		}
+		return r
+	}, strings.Join(words, "-"))
+	if len(s) <= 100 {
+		return s
+	}
+	return s[:60] + "-" + Owner{Network: s}.Hash()[:24]
+}

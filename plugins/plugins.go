@@ -3,13 +3,18 @@ package plugins
 
 import (
 	"github.com/fairlead/fairlead/plugin"
+	"github.com/fairlead/fairlead/plugins/chain"
+	addr "github.com/fairlead/fairlead/plugins/ipam"
 	"github.com/fairlead/fairlead/plugins/link"
 	"github.com/fairlead/fairlead/skel"
 )
 
 // IPAM are the address plugins.
 func IPAM() []plugin.IPAM {
-	return []plugin.IPAM{}
+	return []plugin.IPAM{
+		{Plugin: addr.HostLocal()},
+		{Plugin: addr.Static()},
+	}
 }
 
 // Declarative are the plugins that state what should exist.
@@ -19,6 +24,7 @@ func Declarative() []plugin.Plugin {
 		link.HostDevice(),
 		link.Loopback(),
 		link.PTP(),
+		chain.Portmap(),
 	}
 }
 

@@ -45,7 +45,7 @@ func nftMasquerade(a *plugin.Attachment, ip netip.Prefix) kernel.Objects {
 		word, typ, multicast = "ip6", "ipv6_addr", "ff00::/8"
 	}
 	subnet := ip.Masked().String()
-	name := identifier("masq", a.Network, subnet)
+	name := kernel.Identifier("masq", a.Network, subnet)
 	of := func(what, in, text string) *kernel.NFT {
 		n := part(what, in, text)
 		n.Network, n.Group = a.Network, name
