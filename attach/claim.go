@@ -56,7 +56,11 @@ func (d *Dir) Unclaim(o kernel.Owner, ports []Port) error {
 			continue
 		}
 		kept := slices.DeleteFunc(readClaims(f), func(c claim) bool { return o.Owns(c.mark) })
-		errs = append(errs, writeClaims(f, kept))
+		if len(kept) == 0 {
+			errs = append(errs, os.Remove(f.Name()))
+		} else {
+			errs = append(errs, writeClaims(f, kept))
+		}
 		_ = f.Close()
 	}
 	return errors.Join(errs...)
@@ -77,13 +81,11 @@ func claimFile(p Port) string { return fmt.Sprintf("%s-%d", p.Protocol, p.HostPo
 
 const lockPoll = 2 * time.Millisecond
 
+// lockClaims opens and locks a file. One that was deleted meanwhile (its last
+// claim ended) is opened anew: its lock protects nothing.
 func (d *Dir) lockClaims(ctx context.Context, name string) (*os.File, error) {
 	dir := filepath.Join(filepath.Dir(d.path), "hostports")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("claim host port %s: %w", name, err)
-	}
-	f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
 		return nil, fmt.Errorf("claim host port %s: %w", name, err)
 	}
 	if _, ok := ctx.Deadline(); !ok {
@@ -92,17 +94,27 @@ func (d *Dir) lockClaims(ctx context.Context, name string) (*os.File, error) {
 		defer cancel()
 	}
 	for {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
+		f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("claim host port %s: %w", name, err)
+		}
+		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil && current(f) {
 			return f, nil
 		}
+		_ = f.Close()
 		select {
 		case <-ctx.Done():
-			_ = f.Close()
 			return nil, cni.Errorf(cni.CodeTryAgainLater, "wait for the lock of host port %s (%s): %w", name, f.Name(), ctx.Err())
 		case <-time.After(lockPoll):
 		}
 	}
+}
+
+// current tells whether the path of an open file still names it.
+func current(f *os.File) bool {
+	open, err1 := f.Stat()
+	named, err2 := os.Stat(f.Name())
+	return err1 == nil && err2 == nil && os.SameFile(open, named)
 }
 
 func readClaims(f *os.File) (out []claim) {

@@ -49,7 +49,7 @@ const restarts = 64 // each means that somebody else's change went through
 
 // commit adds the nftables objects of the list in one transaction.
 func (e *Engine) commit() error {
-	list := e.nft
+	list := distinct(e.nft)
 	e.nft = nil
 	if len(list) == 0 {
 		return nil
@@ -72,6 +72,19 @@ func (e *Engine) commit() error {
 		return err
 	}
 	return fmt.Errorf("nftables ruleset changed %d times while it was written: %w", restarts, unix.EAGAIN)
+}
+
+// distinct drops repetitions: what two addresses of an attachment share is
+// stated by both.
+func distinct(list []Object) (out []Object) {
+	seen := map[string]bool{}
+	for _, o := range list {
+		if s := o.String(); !seen[s] {
+			seen[s] = true
+			out = append(out, o)
+		}
+	}
+	return out
 }
 
 func (e *Engine) tryCommit(list []Object, all bool) error {

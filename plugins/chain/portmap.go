@@ -156,6 +156,9 @@ func (c *portmap) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects
 		if len(mine) == 0 {
 			continue
 		}
+		if list == nil && !c.iptables() {
+			list = base()
+		}
 		switch {
 		case c.iptables():
 			list = append(list, c.iptablesObjects(a, ip, mine)...)

@@ -81,7 +81,7 @@ func base() kernel.Objects {
 // maps states the mappings of one address: elements, and what its subnet needs.
 func (c *portmap) maps(a *plugin.Attachment, ip netip.Prefix, list []mapping) kernel.Objects {
 	w := wordsOf(ip.Addr().Is4())
-	out := append(base(), c.hairpin(a, ip, list)...)
+	out := c.hairpin(a, ip, list)
 	for _, m := range list {
 		value := fmt.Sprintf("%s . %d", ip.Addr(), m.container)
 		key := fmt.Sprintf("%s . %d", m.protocol, m.hostPort)
@@ -182,7 +182,7 @@ func (c *portmap) conditional(a *plugin.Attachment, ip netip.Prefix, list []mapp
 	w := wordsOf(v4)
 	conditions := strings.Join(c.conditions(v4), " ")
 	name := "hostports-" + kernel.Owner{Network: a.Network, ContainerID: a.ContainerID, IfName: a.IfName + w.suffix}.Hash()[:16]
-	out := append(base(), c.hairpin(a, ip, list)...)
+	out := c.hairpin(a, ip, list)
 	for _, hook := range []string{"prerouting", "output"} {
 		chain := name + "-" + hook
 		of := "inet " + kernel.Table + " " + chain
