@@ -1,0 +1,79 @@
+package scenario
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/wire"
+	"github.com/fairlead/fairlead/libcni"
+)
+
+// cniMain is the command cni: our runtime library on a file, the plugins as processes.
+func cniMain() {
+	verb, file, ns := os.Args[1], os.Args[2], os.Args[3]
+	rt := &libcni.RuntimeConf{ContainerID: os.Getenv("CONTAINER"), IfName: "eth0"}
+	if ns != "-" {
+		rt.NetNS = os.Getenv(ns)
+	}
+	if rt.ContainerID == "" {
+		rt.ContainerID = ns
+	}
+	if len(os.Args) > 4 {
+		rt.IfName = os.Args[4]
+	}
+	if s := os.Getenv("CAP_ARGS"); s != "" {
+		fail(json.Unmarshal([]byte(s), &rt.CapabilityArgs))
+	}
+	args, err := cni.ParseArgs(os.Getenv("CNI_ARGS"))
+	fail(err)
+	for _, a := range args {
+		rt.Args = append(rt.Args, [2]string{a.Key, a.Value})
+	}
+	list, err := load(file)
+	fail(err)
+	c := libcni.NewCNIConfigWithCacheDir(filepath.SplitList(os.Getenv("CNI_PATH")), os.Getenv("WORK")+"/cache", nil)
+	fail(do(context.Background(), c, verb, list, rt))
+}
+
+func load(file string) (*libcni.NetworkConfigList, error) {
+	if strings.HasSuffix(file, ".conflist") {
+		return libcni.ConfListFromFile(file)
+	}
+	conf, err := libcni.ConfFromFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return libcni.ConfListFromConf(conf)
+}
+
+func do(ctx context.Context, c *libcni.CNIConfig, verb string, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) error {
+	switch verb {
+	case "add":
+		res, err := c.AddNetworkList(ctx, list, rt)
+		if err != nil {
+			return err
+		}
+		out, err := wire.Encode(res, list.CNIVersion)
+		fmt.Println(string(out))
+		return err
+	case "check":
+		return c.CheckNetworkList(ctx, list, rt)
+	case "del":
+		return c.DelNetworkList(ctx, list, rt)
+	case "status":
+		return c.GetStatusNetworkList(ctx, list)
+	case "gc": // $VALID: "container/ifname ..."
+		gc := &libcni.GCArgs{}
+		for v := range strings.FieldsSeq(os.Getenv("VALID")) {
+			id, ifname, _ := strings.Cut(v, "/")
+			gc.ValidAttachments = append(gc.ValidAttachments, cni.Attachment{ContainerID: id, IfName: ifname})
+		}
+		return c.GCNetworkList(ctx, list, gc)
+	}
+	return fmt.Errorf("no such verb: %s", verb)
+}

@@ -1,0 +1,160 @@
+// Package scenario runs testdata/*.txtar: each is a host of its own (a network
+// namespace, its state below $WORK), configurations, and what should be seen.
+//
+// The plugins are this very test binary under their names, as processes. Besides
+// testscript's own commands there are
+//
+//	netns NAME...             make container namespaces
+//	endns NAME                end one, its path left an empty file
+//	in NAME COMMAND...        run a command in a namespace
+//	serve NAME NETWORK ADDR   answer every connection or datagram with the peer's address
+//	cni VERB CONF NAME [IFNAME]  run a list or a plugin; NAME "-": no namespace, $CONTAINER names the container
+//	dial NETWORK ADDR         say hello and print the answer
+package scenario
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/plugins"
+	"github.com/fairlead/fairlead/skel"
+)
+
+func TestMain(m *testing.M) {
+	programs := map[string]func(){"cni": cniMain, "dial": dialMain, "answer": answerMain}
+	for _, p := range plugins.All() {
+		programs[p.Name] = func() { skel.PluginMain(p) }
+	}
+	testscript.Main(m, programs)
+}
+
+func TestScenarios(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		Setup:               setUp,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"netns": makeNetns, "endns": endNetns, "in": in, "serve": serve,
+		},
+		UpdateScripts: os.Getenv("UPDATE") != "",
+	})
+}
+
+// setUp makes the host, and writes $WORK out in configurations.
+func setUp(env *testscript.Env) error {
+	t := env.T().(interface{ testing.TB })
+	kerneltest.Host(t)
+	env.Setenv("CNI_PATH", filepath.SplitList(env.Getenv("PATH"))[0])
+	env.Setenv("FAIRLEAD_RUN", filepath.Join(env.WorkDir, "run"))
+	env.Values["testing"] = t
+	files, err := filepath.Glob(filepath.Join(env.WorkDir, "*.conf*"))
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		raw, err := os.ReadFile(f)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(f, []byte(strings.ReplaceAll(string(raw), "$WORK", env.WorkDir)), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func tb(ts *testscript.TestScript) testing.TB { return ts.Value("testing").(testing.TB) }
+
+func makeNetns(ts *testscript.TestScript, _ bool, names []string) {
+	for _, n := range names {
+		ts.Setenv(n, kerneltest.Netns(tb(ts)))
+	}
+}
+
+func endNetns(ts *testscript.TestScript, _ bool, names []string) {
+	for _, n := range names {
+		kerneltest.Gone(tb(ts), ts.Getenv(n))
+	}
+}
+
+func in(ts *testscript.TestScript, neg bool, args []string) {
+	err := ts.Exec("nsenter", append([]string{"--net=" + ts.Getenv(args[0]), "--"}, args[1:]...)...)
+	if (err != nil) != neg {
+		ts.Fatalf("in %s: %v", strings.Join(args, " "), err)
+	}
+}
+
+// serve starts a server and returns when it listens.
+func serve(ts *testscript.TestScript, _ bool, args []string) {
+	argv := append([]string{"answer"}, args[1:]...)
+	if args[0] != "host" {
+		argv = append([]string{"nsenter", "--net=" + ts.Getenv(args[0]), "--"}, argv...)
+	}
+	path, err := exec.LookPath(argv[0])
+	if argv[0] == "answer" {
+		path, err = filepath.Join(ts.Getenv("CNI_PATH"), "answer"), nil
+	}
+	ts.Check(err)
+	cmd := &exec.Cmd{Path: path, Args: argv, Env: append(os.Environ(), "PATH="+ts.Getenv("PATH"))}
+	out, err := cmd.StdoutPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	ts.Defer(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	if _, err := out.Read(make([]byte, 16)); err != nil {
+		ts.Fatalf("serve %s: %v", strings.Join(args, " "), err)
+	}
+}
+
+func answerMain() {
+	network, addr := os.Args[1], os.Args[2]
+	if strings.HasPrefix(network, "udp") {
+		c, err := net.ListenPacket(network, addr)
+		fail(err)
+		fmt.Println("ready")
+		for b := make([]byte, 64); ; {
+			_, peer, err := c.ReadFrom(b)
+			fail(err)
+			_, _ = c.WriteTo([]byte("hello "+peer.String()), peer)
+		}
+	}
+	l, err := net.Listen(network, addr)
+	fail(err)
+	fmt.Println("ready")
+	for {
+		c, err := l.Accept()
+		fail(err)
+		_, _ = c.Write([]byte("hello " + c.RemoteAddr().String()))
+		_ = c.Close()
+	}
+}
+
+func dialMain() {
+	c, err := net.DialTimeout(os.Args[1], os.Args[2], 2*time.Second)
+	fail(err)
+	fail(c.SetDeadline(time.Now().Add(2 * time.Second)))
+	_, err = c.Write([]byte("hello"))
+	fail(err)
+	b := make([]byte, 64)
+	n, err := c.Read(b)
+	fail(err)
+	fmt.Println(string(b[:n]))
+}
+
+func fail(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
