@@ -1,0 +1,108 @@
+// Package reference installs the reference implementation's programs for tests
+// that compare with them, through the Go module proxy, outside the tree.
+package reference
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// Versions of the reference that everything here is compared with.
+const (
+	PluginsVersion = "v1.9.1"
+	CNIVersion     = "v1.3.0"
+)
+
+const (
+	pluginsModule = "github.com/containernetworking/plugins/plugins/"
+	cnitoolModule = "github.com/containernetworking/cni/cnitool"
+)
+
+// folders says in which folder of the module a plugin lives.
+func folders() map[string]string {
+	folder := map[string]string{}
+	for name, plugins := range map[string][]string{
+		"ipam": {"dhcp", "host-local", "static"},
+		"main": {"bridge", "dummy", "host-device", "ipvlan", "loopback", "macvlan", "ptp", "tap", "vlan"},
+		"meta": {"bandwidth", "firewall", "portmap", "sbr", "tuning", "vrf"},
+	} {
+		for _, p := range plugins {
+			folder[p] = name
+		}
+	}
+	return folder
+}
+
+// Plugin returns the path of the reference plugin of a name, which is installed
+// if it is not there yet. All plugins share one directory, fit for CNI_PATH.
+func Plugin(t testing.TB, name string) string {
+	t.Helper()
+	folder, ok := folders()[name]
+	if !ok {
+		t.Fatalf("the reference has no plugin %q", name)
+	}
+	return program(t, name, pluginsModule+folder+"/"+name+"@"+PluginsVersion)
+}
+
+// Cnitool returns the path of the reference runtime's command.
+func Cnitool(t testing.TB) string {
+	t.Helper()
+	return program(t, "cnitool", cnitoolModule+"@"+CNIVersion)
+}
+
+func program(t testing.TB, name, pkg string) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatalf("find a place for the reference's programs: %v", err)
+	}
+	dir := filepath.Join(cache, "fairlead-test", "plugins-"+PluginsVersion+"-cni-"+CNIVersion)
+	if err := install(dir, name, pkg); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, name)
+}
+
+// install builds a program unless it is there. Tests of several packages run
+// at once: the first builds, the others wait.
+func install(dir, name, pkg string) error {
+	path := filepath.Join(dir, name)
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return err
+	}
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	return build(dir, name, pkg)
+}
+
+// build installs beside dir first and renames: what is in dir is whole.
+func build(dir, name, pkg string) error {
+	temp, err := os.MkdirTemp(dir, ".build-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temp)
+	cmd := exec.Command("go", "install", pkg)
+	cmd.Dir = temp // no go.mod near: the module's own versions count
+	cmd.Env = append(os.Environ(), "GOBIN="+temp, "GOFLAGS=", "CGO_ENABLED=0", "GOWORK=off")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("install %s: %w\n%s", pkg, err, out)
+	}
+	return os.Rename(filepath.Join(temp, name), filepath.Join(dir, name))
+}

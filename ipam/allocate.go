@@ -1,0 +1,225 @@
+package ipam
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// IP is an address that was given.
+type IP struct {
+	Address netip.Prefix // the address, with its subnet's prefix length
+	Gateway netip.Addr
+}
+
+// ErrExhausted is a range set all of whose addresses are held.
+var ErrExhausted = errors.New("no IP addresses available")
+
+// HeldError is an owner that holds addresses of the network already.
+type HeldError struct {
+	Owner Owner
+	Addrs []netip.Addr
+}
+
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("%s has been allocated to %s, duplicate allocation is not allowed: DEL it first", join(e.Addrs), e.Owner)
+}
+
+func join[T fmt.Stringer](list []T) string {
+	var texts []string
+	for _, t := range list {
+		texts = append(texts, t.String())
+	}
+	return strings.Join(texts, ", ")
+}
+
+// Allocate gives an owner one address out of each range set: a requested one
+// that lies in the set, else the one that was free the longest. All or none.
+func (s *Store) Allocate(o Owner, sets []RangeSet, requested []netip.Addr) ([]IP, error) {
+	if s.storeErr != nil {
+		return nil, s.storeErr
+	}
+	if held, err := s.Lookup(o); err != nil {
+		return nil, err
+	} else if len(held) > 0 {
+		return nil, &HeldError{o, held}
+	}
+	wanted, err := assign(sets, requested)
+	if err != nil {
+		return nil, err
+	}
+	var ips []IP
+	for i, set := range sets {
+		ip, err := s.allocateIn(o, i, set, wanted[i])
+		if err != nil {
+			err = errors.Join(fmt.Errorf("range set %d: %w", i, err), s.undo(o, ips))
+			s.settle()
+			return nil, err
+		}
+		ips = append(ips, ip)
+	}
+	s.settle()
+	return ips, nil
+}
+
+// assign gives each set the first requested address that lies in it.
+func assign(sets []RangeSet, requested []netip.Addr) ([]netip.Addr, error) {
+	wanted := make([]netip.Addr, len(sets))
+next:
+	for _, a := range requested {
+		a = a.Unmap()
+		for i, set := range sets {
+			r, ok := set.Find(a)
+			if ok && a == r.Gateway {
+				return nil, fmt.Errorf("requested IP %s is the gateway of the subnet %s: ask for another", a, r.Subnet)
+			}
+			if ok && (!wanted[i].IsValid() || wanted[i] == a) {
+				wanted[i] = a
+				continue next
+			}
+			if ok {
+				return nil, fmt.Errorf("requested IPs %s and %s are both in range set %d (%s), of which an attachment gets one", wanted[i], a, i, set)
+			}
+		}
+		return nil, fmt.Errorf("requested IP %s is in no range set: want an address of %s", a, join(sets))
+	}
+	return wanted, nil
+}
+
+func (s *Store) allocateIn(o Owner, set int, ranges RangeSet, wanted netip.Addr) (IP, error) {
+	if wanted.IsValid() {
+		r, _ := ranges.Find(wanted)
+		return IP{netip.PrefixFrom(wanted, r.Subnet.Bits()), r.Gateway}, s.takeWanted(o, set, wanted)
+	}
+	for {
+		addr, r, err := s.nextFree(set, ranges)
+		if err != nil {
+			return IP{}, err
+		}
+		if taken, err := s.take(o, set, addr); err != nil || taken {
+			return IP{netip.PrefixFrom(addr, r.Subnet.Bits()), r.Gateway}, err
+		}
+	}
+}
+
+// takeWanted reserves a requested address, or says who holds it.
+func (s *Store) takeWanted(o Owner, set int, a netip.Addr) error {
+	block, _, _, err := s.index.block(number(a))
+	if err != nil {
+		return err
+	}
+	if block.held(byte(number(a).lo)) {
+		return s.takenError(a)
+	}
+	taken, err := s.take(o, set, a)
+	if err == nil && !taken {
+		err = s.takenError(a)
+	}
+	return err
+}
+
+func (s *Store) takenError(a netip.Addr) error {
+	owner, err := s.dir.owner(a)
+	if err != nil || owner == (Owner{}) {
+		return fmt.Errorf("requested IP %s is already taken: %s does not say by whom", a, s.dir.file(a))
+	}
+	return fmt.Errorf("requested IP %s is already taken by container %s", a, owner)
+}
+
+// take reserves an address, if it is free: the file is written whole under
+// another name and then linked into place, so it is there whole or not at all.
+func (s *Store) take(o Owner, set int, a netip.Addr) (bool, error) {
+	if err := s.growIfFull(); err != nil {
+		return false, err
+	}
+	ino, err := s.writeTemporary(o)
+	if err != nil {
+		return false, fmt.Errorf("reserve %s: %w", a, err)
+	}
+	if err := s.change(pendingAdd{ownerKey(o, a), a, ino}); err != nil {
+		return false, err
+	}
+	err = retry(func() error { return syscall.Link(s.temporary(), s.dir.file(a)) })
+	if err := s.clearTemporary(); err != nil {
+		return false, err
+	}
+	if errors.Is(err, syscall.EEXIST) {
+		return false, s.miss(a)
+	}
+	if err != nil {
+		return false, &os.LinkError{Op: "reserve by link", Old: s.temporary(), New: s.dir.file(a), Err: err}
+	}
+	if err := s.note(o, set, a); err != nil {
+		s.unsound = true
+		return false, errors.Join(fmt.Errorf("reserve %s: %w", a, err), s.remove(a))
+	}
+	return true, nil
+}
+
+func (s *Store) growIfFull() error {
+	if !s.index.full() {
+		return nil
+	}
+	if err := s.grow(); err != nil {
+		return err
+	}
+	return s.storeErr
+}
+
+// writeTemporary writes the address file under its other name.
+func (s *Store) writeTemporary(o Owner) (ino uint64, err error) {
+	f, err := os.OpenFile(s.temporary(), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		// A kill left it. It may be an address by now: never write into it.
+		if err := s.clearTemporary(); err != nil {
+			return 0, err
+		}
+		f, err = os.OpenFile(s.temporary(), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	if _, err := f.WriteString(o.text()); err != nil {
+		return 0, errors.Join(err, s.clearTemporary())
+	}
+	var st syscall.Stat_t
+	err = retry(func() error { return syscall.Fstat(int(f.Fd()), &st) })
+	return st.Ino, err
+}
+
+// note keeps host-local's cursor and the index current after an address was taken.
+func (s *Store) note(o Owner, set int, a netip.Addr) error {
+	ino, ctime, err := s.dir.stat(a)
+	if err != nil {
+		return err
+	}
+	err = s.index.add(record{ownerKey(o, a), a, ino, ctime, Uptime()})
+	if err != nil {
+		return err
+	}
+	for len(s.last) <= set {
+		s.last = append(s.last, "")
+	}
+	s.last[set] = a.String()
+	return s.dir.noteLast(set, a)
+}
+
+// miss notes that an address was held although the index did not know.
+func (s *Store) miss(a netip.Addr) error {
+	s.unsound = true
+	return s.index.hold(number(a), true)
+}
+
+// undo gives back what was taken before something failed.
+func (s *Store) undo(o Owner, ips []IP) error {
+	var errs []error
+	for _, ip := range ips {
+		a := ip.Address.Addr()
+		errs = append(errs, s.remove(a), s.index.drop(record{owner: ownerKey(o, a), addr: a}))
+	}
+	return errors.Join(errs...)
+}

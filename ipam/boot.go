@@ -1,0 +1,97 @@
+package ipam
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// bootID returns the kernel's name for this start of the machine.
+func bootID() (string, error) {
+	data, err := readSmall("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("read the boot ID: %w", err)
+	}
+	return strings.TrimSpace(string(data)), nil
+}
+
+// clockBoottime is CLOCK_BOOTTIME of clock_gettime(2): time since the machine
+// started, suspension included. Nobody can set it.
+const clockBoottime = 7
+
+// Uptime returns the time since the machine started.
+func Uptime() time.Duration {
+	var ts syscall.Timespec
+	_, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockBoottime, uintptr(unsafe.Pointer(&ts)), 0)
+	if errno != 0 {
+		panic(os.NewSyscallError("clock_gettime", errno)) // Linux has it since 2.6.39
+	}
+	return time.Duration(ts.Nano())
+}
+
+// reclaim frees what a dead boot reserved: the address files that its index
+// lists as made by us and that are still exactly those, by inode and change
+// time. Whatever else is there is living.
+func (s *Store) reclaim(old *index) error {
+	if err := s.clearTemporary(); err != nil {
+		return err
+	}
+	records, err := old.all()
+	if err != nil {
+		return err
+	}
+	for _, r := range records {
+		ino, ctime, err := s.dir.stat(r.addr)
+		if r.reserved == 0 || err != nil || ino != r.ino || ctime != r.ctime {
+			continue
+		}
+		if err := s.remove(r.addr); err != nil {
+			return err
+		}
+	}
+	return s.reclaimPending(old.header)
+}
+
+// reclaimPending frees the address that a kill left without its record.
+func (s *Store) reclaimPending(h header) error {
+	if h.clean || !h.pending.addr.IsValid() || !s.isPending(h.pending) {
+		return nil
+	}
+	return s.remove(h.pending.addr)
+}
+
+// isPending tells whether an address file is the one that was being made.
+func (s *Store) isPending(p pendingAdd) bool {
+	ino, _, err := s.dir.stat(p.addr)
+	if err != nil || ino != p.ino {
+		return false
+	}
+	owner, err := s.dir.owner(p.addr)
+	return err == nil && ownerKey(owner, p.addr) == p.owner
+}
+
+// ticksPerSecond is USER_HZ, in which /proc counts: 100 on every architecture
+// that Go runs on.
+const ticksPerSecond = 100
+
+// ProcessStart returns when this process began, as Uptime counts, at most a
+// hundredth of a second early.
+func ProcessStart() (time.Duration, error) {
+	data, err := readSmall("/proc/self/stat")
+	if err != nil {
+		return 0, fmt.Errorf("read when this process began: %w", err)
+	}
+	// The name in parentheses may hold anything; the 20th field after it is
+	// the start, proc_pid_stat(5).
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+	if len(fields) < 20 {
+		return 0, fmt.Errorf("read when this process began: /proc/self/stat is short: %q", data)
+	}
+	ticks, err := strconv.ParseUint(fields[19], 10, 63)
+	return time.Duration(ticks) * time.Second / ticksPerSecond, err
+}

@@ -1,0 +1,88 @@
+package ipam
+
+// add notes an address as held.
+func (x *index) add(r record) error {
+	if err := x.records.insert(r.slot()); err != nil {
+		return err
+	}
+	x.header.tables[0].used++
+	return x.hold(number(r.addr), true)
+}
+
+// drop forgets a record.
+func (x *index) drop(r record) error {
+	found := false
+	i, err := x.records.each(r.owner, func(_ uint32, s slot) (bool, error) {
+		found = s.record().addr == r.addr
+		return found, nil
+	})
+	if err != nil || !found {
+		return err
+	}
+	if err := x.records.remove(i); err != nil {
+		return err
+	}
+	x.header.tables[0].used--
+	return x.hold(number(r.addr), false)
+}
+
+// find returns the records of an owner.
+func (x *index) find(owner key) (records []record, err error) {
+	_, err = x.records.each(owner, func(_ uint32, s slot) (bool, error) {
+		records = append(records, s.record())
+		return false, nil
+	})
+	return records, err
+}
+
+// block returns the block an address lies in and its slot; a block of which
+// nothing is held has none.
+func (x *index) block(n u128) (s slot, i uint32, found bool, err error) {
+	i, err = x.blocks.each(blockKey(n), func(_ uint32, b slot) (bool, error) {
+		s, found = b, true
+		return true, nil
+	})
+	return s, i, found, err
+}
+
+// hold sets or clears the bit of an address.
+func (x *index) hold(n u128, held bool) error {
+	s, i, found, err := x.block(n)
+	if err != nil || !found && !held {
+		return err
+	}
+	if !found {
+		k := blockKey(n)
+		copy(s[:], k[:])
+		x.header.tables[1].used++
+	}
+	s.hold(byte(n.lo), held)
+	if s.empty() {
+		x.header.tables[1].used--
+		return x.blocks.remove(i)
+	}
+	return x.blocks.set(i, s)
+}
+
+// nextFree returns the first address from first to last that is not held. A
+// stretch of held addresses costs one look a block.
+func (x *index) nextFree(first, last u128) (n u128, ok bool, err error) {
+	for n = first; !last.less(n); {
+		s, _, found, err := x.block(n)
+		if err != nil || !found {
+			return n, err == nil, err
+		}
+		for low := int(byte(n.lo)); low < blockSize; low++ {
+			if !s.held(byte(low)) {
+				n.lo = n.lo&^(blockSize-1) | uint64(low)
+				return n, !last.less(n), nil
+			}
+		}
+		next := n
+		next.lo &^= blockSize - 1
+		if n = next.add(blockSize); n.less(next) {
+			return n, false, nil // past the last IPv6 address
+		}
+	}
+	return n, false, nil
+}

@@ -1,0 +1,38 @@
+package ipam
+
+import (
+	"net/netip"
+	"time"
+)
+
+// GC frees what no valid owner holds and returns it. What was reserved since
+// began, the time since the machine started at which this collection began, is
+// left alone: its owner may be newer than the list of valid ones.
+func (s *Store) GC(valid []Owner, began time.Duration) ([]netip.Addr, error) {
+	living := map[key]bool{}
+	for _, o := range valid {
+		living[ownerKey(o, netip.Addr{})] = true
+		living[ownerKey(Owner{ContainerID: o.ContainerID}, netip.Addr{})] = true
+	}
+	records, err := s.index.all()
+	if err != nil {
+		return nil, err
+	}
+	// host-local's files have a wall clock's time only. Should that be set
+	// back during this collection, one made in this very moment looks older.
+	since := time.Now().Add(began - Uptime()).UnixNano()
+	var dead []record
+	for _, r := range records {
+		young := r.reserved >= began || r.reserved == 0 && r.ctime >= since
+		if !living[r.owner] && !young && s.unchanged(r) {
+			dead = append(dead, r)
+		}
+	}
+	return s.free(dead)
+}
+
+// unchanged tells whether a record's file is still the one it was made of.
+func (s *Store) unchanged(r record) bool {
+	ino, ctime, err := s.dir.stat(r.addr)
+	return err == nil && ino == r.ino && ctime == r.ctime
+}

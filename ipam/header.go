@@ -1,0 +1,116 @@
+package ipam
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"net/netip"
+)
+
+// errUnsound is an index that cannot be used: it is built again.
+var errUnsound = errors.New("the index of addresses is not sound")
+
+const (
+	magic      = "fairipam1\n"
+	headerSize = 192 // bytes
+)
+
+// header is the first page of the index.
+type header struct {
+	boot    key        // of the boot ID under which it was written
+	clean   bool       // no change is under way
+	dir     dirState   // as left by the last change
+	last    key        // of all last_reserved_ip.N, likewise
+	tables  [2]extent  // records, blocks
+	pending pendingAdd // the address file being made
+}
+
+// extent says how large a table is and how many entries it has.
+type extent struct{ slots, used uint32 }
+
+// dirState tells whether anyone changed the directory.
+type dirState struct {
+	ino   uint64
+	ctime int64 // ns
+	mtime int64 // ns; set by us to a moment in the past, which no change of others has
+}
+
+// pendingAdd is an address file about to be linked into place: if a kill comes
+// before its record is written, it is known as ours by its inode and owner.
+type pendingAdd struct {
+	owner key
+	addr  netip.Addr // zero: none
+	ino   uint64
+}
+
+func (h *header) encode() []byte {
+	b := append(make([]byte, 0, headerSize), magic...)
+	b = append(b, h.boot[:]...)
+	b = append(b, b2i(h.clean))
+	le := binary.LittleEndian
+	b = le.AppendUint64(b, h.dir.ino)
+	b = le.AppendUint64(b, uint64(h.dir.ctime))
+	b = le.AppendUint64(b, uint64(h.dir.mtime))
+	b = append(b, h.last[:]...)
+	for _, t := range h.tables {
+		b = le.AppendUint32(b, t.slots)
+		b = le.AppendUint32(b, t.used)
+	}
+	b = append(b, h.pending.owner[:]...)
+	b = append(b, b2i(h.pending.addr.IsValid()))
+	addr := number(or(h.pending.addr, netip.IPv6Unspecified())).bytes()
+	b = append(b, addr[:]...)
+	b = le.AppendUint64(b, h.pending.ino)
+	b = b[:headerSize-4]
+	return le.AppendUint32(b, crc32.ChecksumIEEE(b))
+}
+
+func decodeHeader(b []byte) (h header, err error) {
+	le := binary.LittleEndian
+	if len(b) < headerSize || string(b[:len(magic)]) != magic ||
+		le.Uint32(b[headerSize-4:]) != crc32.ChecksumIEEE(b[:headerSize-4]) {
+		return header{}, errUnsound
+	}
+	next := func(n int) []byte { defer func() { b = b[n:] }(); return b[:n] }
+	next(len(magic))
+	h.boot = key(next(16))
+	h.clean = next(1)[0] != 0
+	h.dir.ino = le.Uint64(next(8))
+	h.dir.ctime = int64(le.Uint64(next(8)))
+	h.dir.mtime = int64(le.Uint64(next(8)))
+	h.last = key(next(16))
+	for i := range h.tables {
+		h.tables[i] = extent{le.Uint32(next(4)), le.Uint32(next(4))}
+	}
+	h.pending.owner = key(next(16))
+	valid, addr := next(1)[0] != 0, netip.AddrFrom16([16]byte(next(16))).Unmap()
+	if valid {
+		h.pending.addr = addr
+	}
+	h.pending.ino = le.Uint64(next(8))
+	return h, h.check()
+}
+
+// check refuses sizes that cannot be: a table has a power of two of slots, some empty.
+func (h *header) check() error {
+	for _, t := range h.tables {
+		if t.slots == 0 || t.slots&(t.slots-1) != 0 || t.slots > 1<<28 || t.used >= t.slots {
+			return errUnsound
+		}
+	}
+	return nil
+}
+
+func b2i(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func or(a, b netip.Addr) netip.Addr {
+	if a.IsValid() {
+		return a
+	}
+	return b
+}

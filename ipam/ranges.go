@@ -1,0 +1,129 @@
+package ipam
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// Range is a part of a subnet out of which addresses are given. Complete fills
+// what is not set and checks the rest; everything else expects that it did.
+type Range struct {
+	Subnet  netip.Prefix
+	Start   netip.Addr // first address given; by default the subnet's second
+	End     netip.Addr // last address given; by default the subnet's last, without IPv4's broadcast
+	Gateway netip.Addr // by default the subnet's second; never given
+}
+
+// RangeSet is what one address of an attachment is taken from: ranges of one
+// address family, used one after the other.
+type RangeSet []Range
+
+// FieldError is a value of a range that cannot be used.
+type FieldError struct {
+	Set, Range int    // whose value, from 0; Range is -1 for a whole set
+	Field      string // "subnet", "rangeStart", "rangeEnd", "gateway"; "": the whole range
+	Problem    string // what is wrong, and what is allowed
+}
+
+func (e *FieldError) Error() string {
+	return fmt.Sprintf("range set %d, range %d: %s: %s", e.Set, e.Range, e.Field, e.Problem)
+}
+
+func fieldErrorf(field, format string, args ...any) *FieldError {
+	return &FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
+}
+
+// Complete returns the range with everything set, or a *FieldError.
+func (r Range) Complete() (Range, error) {
+	if err := checkSubnet(r.Subnet); err != nil {
+		return Range{}, err
+	}
+	first := r.Subnet.Addr().Next()
+	for _, f := range []struct {
+		key  string
+		addr *netip.Addr
+		def  netip.Addr
+	}{{"gateway", &r.Gateway, first}, {"rangeStart", &r.Start, first}, {"rangeEnd", &r.End, lastGiven(r.Subnet)}} {
+		*f.addr = f.addr.Unmap()
+		if !f.addr.IsValid() {
+			*f.addr = f.def
+		}
+		if err := checkInside(f.key, *f.addr, r.Subnet); err != nil {
+			return Range{}, err
+		}
+	}
+	if r.End.Less(r.Start) {
+		return Range{}, fieldErrorf("rangeStart", "the range starts after its end %s: want rangeStart <= rangeEnd", r.End)
+	}
+	return r, nil
+}
+
+func checkSubnet(p netip.Prefix) error {
+	switch {
+	case !p.IsValid():
+		return fieldErrorf("subnet", `missing: want a network like "10.1.0.0/16" or "fd00:1::/64"`)
+	case p.Addr().Is4In6():
+		return fieldErrorf("subnet", "an IPv4 network in IPv6 notation: want it in its own, like \"10.1.0.0/16\"")
+	case p.Bits() > p.Addr().BitLen()-2:
+		return fieldErrorf("subnet", "the network %s is too small to allocate from: want a prefix length of at most %d", p, p.Addr().BitLen()-2)
+	case p != p.Masked():
+		return fieldErrorf("subnet", "host bits are set: the network of this prefix length is %s", p.Masked())
+	}
+	return nil
+}
+
+// checkInside holds an address to its subnet. A gateway may also be link-local,
+// which is reachable on the link whatever the subnet is.
+func checkInside(key string, a netip.Addr, subnet netip.Prefix) error {
+	switch {
+	case a.Zone() != "":
+		return fieldErrorf(key, "an address with a zone: want a plain address in %s", subnet)
+	case subnet.Contains(a):
+		return nil
+	case key == "gateway" && a.IsLinkLocalUnicast() && a.Is4() == subnet.Addr().Is4():
+		return nil
+	}
+	return fieldErrorf(key, "%s is not in the subnet %s: want an address from %s to %s",
+		a, subnet, subnet.Addr().Next(), lastGiven(subnet))
+}
+
+// lastGiven is the subnet's last address that a container can have: IPv6 has no broadcast.
+func lastGiven(subnet netip.Prefix) netip.Addr {
+	last := lastOf(subnet)
+	if last.Is4() {
+		return last.Prev()
+	}
+	return last
+}
+
+// Contains tells whether an address lies in the range.
+func (r Range) Contains(a netip.Addr) bool {
+	return a.BitLen() == r.Start.BitLen() && !a.Less(r.Start) && !r.End.Less(a)
+}
+
+func (r Range) String() string { return r.Start.String() + "-" + r.End.String() }
+
+func (r Range) overlaps(o Range) bool {
+	return r.Contains(o.Start) || r.Contains(o.End) || o.Contains(r.Start) || o.Contains(r.End)
+}
+
+// Find returns the range of the set that an address lies in.
+func (s RangeSet) Find(a netip.Addr) (Range, bool) {
+	for _, r := range s {
+		if r.Contains(a) {
+			return r, true
+		}
+	}
+	return Range{}, false
+}
+
+func (s RangeSet) String() string {
+	text := ""
+	for i, r := range s {
+		if i > 0 {
+			text += ","
+		}
+		text += r.String()
+	}
+	return text
+}

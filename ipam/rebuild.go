@@ -1,0 +1,121 @@
+package ipam
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+)
+
+// rebuild makes the index from the directory. Only files that the old index,
+// if there is one, does not know exactly are read.
+func (s *Store) rebuild(old *index) error {
+	if err := s.clearTemporary(); err != nil {
+		return err
+	}
+	known, err := s.knownRecords(old)
+	if err != nil {
+		return err
+	}
+	addrs, err := s.dir.addresses()
+	if err != nil {
+		return err
+	}
+	records := make([]record, 0, len(addrs))
+	for _, a := range addrs {
+		r, err := s.recordOf(a, known)
+		if err != nil {
+			return err
+		}
+		records = append(records, r)
+	}
+	return s.use(records)
+}
+
+// knownRecords are those of the old index, and the one that a kill left out.
+func (s *Store) knownRecords(old *index) (map[netip.Addr]record, error) {
+	known := map[netip.Addr]record{}
+	if old == nil {
+		return known, nil
+	}
+	records, err := old.all()
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range records {
+		known[r.addr] = r
+	}
+	p := old.header.pending
+	if old.header.clean || !p.addr.IsValid() || !s.isPending(p) {
+		return known, nil
+	}
+	ino, ctime, err := s.dir.stat(p.addr)
+	known[p.addr] = record{owner: p.owner, addr: p.addr, ino: ino, ctime: ctime, reserved: Uptime()}
+	return known, err
+}
+
+// recordOf returns what is known of an address file, or reads it.
+func (s *Store) recordOf(a netip.Addr, known map[netip.Addr]record) (record, error) {
+	ino, ctime, err := s.dir.stat(a)
+	if err != nil {
+		return record{}, err
+	}
+	if r, ok := known[a]; ok && r.ino == ino && r.ctime == ctime {
+		return r, nil
+	}
+	owner, err := s.dir.owner(a)
+	if err != nil {
+		return record{}, err
+	}
+	return record{owner: ownerKey(owner, a), addr: a, ino: ino, ctime: ctime}, nil
+}
+
+// use builds an index of records, stores it and takes it into use. Without
+// room to store it, it serves this process: addresses can still be released.
+func (s *Store) use(records []record) error {
+	x, err := buildIndex(header{boot: s.boot}, records)
+	if err != nil {
+		return err
+	}
+	if s.storeErr = s.makeTemp(); s.storeErr == nil {
+		s.storeErr = x.store(s.temp + "/index")
+	}
+	s.index = x
+	s.changing = true
+	if s.storeErr != nil {
+		s.unsound = true
+		return nil
+	}
+	s.settle()
+	return nil
+}
+
+// grow makes the index larger before it gets slow.
+func (s *Store) grow() error {
+	records, err := s.index.all()
+	if err != nil {
+		return err
+	}
+	old := s.index
+	defer old.close()
+	return s.use(records)
+}
+
+func (s *Store) makeTemp() error {
+	if err := os.MkdirAll(s.temp, 0o700); err != nil {
+		return fmt.Errorf("make the directory of the index of addresses: %w", err)
+	}
+	return nil
+}
+
+// temporary is the file that an address file is before it is linked into place.
+func (s *Store) temporary() string { return s.temp + "/address" }
+
+// clearTemporary removes what a kill left. It may be linked into place already,
+// and removing it later would change the address file's change time.
+func (s *Store) clearTemporary() error {
+	if err := os.Remove(s.temporary()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("clear what an interrupted allocation left: %w", err)
+	}
+	return nil
+}

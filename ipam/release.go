@@ -1,0 +1,106 @@
+package ipam
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// Lookup returns the addresses an owner holds, those of files that name its
+// container only included.
+func (s *Store) Lookup(o Owner) ([]netip.Addr, error) {
+	exact, legacy, err := s.lookup(o)
+	var addrs []netip.Addr
+	for _, r := range append(exact, legacy...) {
+		addrs = append(addrs, r.addr)
+	}
+	return addrs, err
+}
+
+// lookup finds what an owner holds. Every file is read: the index only tells
+// where to look, and one that tells wrong is built again.
+func (s *Store) lookup(o Owner) (exact, legacy []record, err error) {
+	o.ContainerID = strings.TrimSpace(o.ContainerID)
+	for {
+		exact, sound, err := s.verified(o)
+		if err != nil {
+			return nil, nil, err
+		}
+		soundToo := true
+		if o.IfName != "" {
+			legacy, soundToo, err = s.verified(Owner{ContainerID: o.ContainerID})
+		}
+		if err != nil || sound && soundToo || s.unsound {
+			return exact, legacy, err
+		}
+		old := s.index
+		if err := s.rebuild(old); err != nil {
+			return nil, nil, err
+		}
+		old.close()
+		s.unsound = s.unsound || s.storeErr != nil
+	}
+}
+
+// verified returns the records of exactly this owner whose files say so too.
+func (s *Store) verified(o Owner) (records []record, sound bool, err error) {
+	found, err := s.index.find(ownerKey(o, netip.Addr{}))
+	if err != nil {
+		return nil, false, err
+	}
+	sound = true
+	for _, r := range found {
+		owner, err := s.dir.owner(r.addr)
+		switch {
+		case err == nil && owner == o:
+			records = append(records, r)
+		case err == nil || errors.Is(err, os.ErrNotExist):
+			sound = false
+		default:
+			return nil, false, err
+		}
+	}
+	return records, sound, nil
+}
+
+// Release frees what an owner holds and returns it. Files that name only the
+// container are freed if none names the interface too. To hold nothing is fine.
+func (s *Store) Release(o Owner) ([]netip.Addr, error) {
+	records, legacy, err := s.lookup(o)
+	if err != nil {
+		return nil, err
+	}
+	if len(records) == 0 {
+		records = legacy
+	}
+	return s.free(records)
+}
+
+// free removes the files of records, going on after an error.
+func (s *Store) free(records []record) (freed []netip.Addr, err error) {
+	if len(records) == 0 {
+		return nil, nil
+	}
+	errs := []error{s.change(pendingAdd{})}
+	for _, r := range records {
+		if err := s.remove(r.addr); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		freed = append(freed, r.addr)
+		errs = append(errs, s.index.drop(r))
+	}
+	s.settle()
+	return freed, errors.Join(errs...)
+}
+
+// remove removes an address file; one that is gone is fine.
+func (s *Store) remove(a netip.Addr) error {
+	err := retry(func() error { return syscall.Unlink(s.dir.file(a)) })
+	if err != nil && err != syscall.ENOENT {
+		return &os.PathError{Op: "release", Path: s.dir.file(a), Err: err}
+	}
+	return nil
+}

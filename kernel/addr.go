@@ -1,0 +1,175 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// Addr is an address of a link. IPAM owns it, so it waits for no duplicate
+// address detection unless DAD is asked for.
+type Addr struct {
+	base
+	In       Side
+	Link     string
+	Prefix   netip.Prefix
+	DAD      bool
+	NoRoute  bool // the kernel makes no route for the prefix
+	IsShared bool // a gateway address on a bridge
+	Alone    bool // other addresses of the family that overlap it are taken away (forceAddress)
+}
+
+func (a *Addr) kind() string { return "addr" }
+func (a *Addr) Side() Side   { return a.In }
+func (a *Addr) Shared() bool { return a.IsShared }
+func (a *Addr) on() linkName { return linkName{a.In, a.Link} }
+
+func (a *Addr) String() string {
+	s := "ip addr add " + a.Prefix.String() + " dev " + a.Link
+	if a.Prefix.Addr().Is6() && !a.DAD {
+		s += " nodad"
+	}
+	if a.NoRoute {
+		s += " noprefixroute"
+	}
+	return s
+}
+
+func (a *Addr) body(index int) buf {
+	ip := a.Prefix.Addr()
+	b := buf{family(ip), byte(a.Prefix.Bits()), 0, unix.RT_SCOPE_UNIVERSE}
+	b = binary.NativeEndian.AppendUint32(b, uint32(index))
+	b.addr(unix.IFA_LOCAL, ip)
+	b.addr(unix.IFA_ADDRESS, ip)
+	if ip.Is4() && a.Prefix.Bits() < 31 {
+		b.addr(unix.IFA_BROADCAST, broadcast(a.Prefix))
+	}
+	var flags uint32
+	if ip.Is6() && !a.DAD {
+		flags |= unix.IFA_F_NODAD
+	}
+	if a.NoRoute {
+		flags |= unix.IFA_F_NOPREFIXROUTE
+	}
+	if flags != 0 {
+		b.u32(unix.IFA_FLAGS, flags)
+	}
+	return b
+}
+
+func family(a netip.Addr) byte {
+	if a.Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
+}
+
+func broadcast(p netip.Prefix) netip.Addr {
+	a := p.Masked().Addr().As4()
+	host := uint32(1)<<(32-p.Bits()) - 1
+	binary.BigEndian.PutUint32(a[:], binary.BigEndian.Uint32(a[:])|host)
+	return netip.AddrFrom4(a)
+}
+
+func (a *Addr) ensure(e *Engine) error {
+	i, err := e.ifindex(a.In, a.Link)
+	if err != nil {
+		return err
+	}
+	if a.IsShared {
+		if there, err := a.settle(e); there || err != nil {
+			return err
+		}
+	}
+	return e.send(a, a.In, request{unix.RTM_NEWADDR, unix.NLM_F_CREATE | unix.NLM_F_EXCL, a.body(i)}, func(r response) error {
+		if r.err == nil {
+			e.made(a)
+		}
+		if a.IsShared && errors.Is(r.err, unix.EEXIST) {
+			return nil
+		}
+		return r.err
+	})
+}
+
+// settle looks at a shared link's addresses: there already, in the way, or in
+// the way and to be replaced.
+func (a *Addr) settle(e *Engine) (there bool, err error) {
+	have, err := e.Addrs(a.In, a.Link)
+	if err != nil {
+		return false, err
+	}
+	if slices.Contains(have, a.Prefix) {
+		return true, nil
+	}
+	for _, h := range have {
+		if !h.Overlaps(a.Prefix) || h.Addr().IsLinkLocalUnicast() {
+			continue
+		}
+		if !a.Alone {
+			return false, fmt.Errorf("%s already has an address different from %s: %s (set forceAddress to replace it)", a.Link, a.Prefix, h)
+		}
+		old := &Addr{In: a.In, Link: a.Link, Prefix: h}
+		if err := old.remove(e); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return false, fmt.Errorf("replace %s: %w", h, err)
+		}
+	}
+	return false, nil
+}
+
+// Addrs lists the addresses of a link.
+func (e *Engine) Addrs(s Side, link string) ([]netip.Prefix, error) {
+	i, err := e.ifindex(s, link)
+	if err != nil {
+		return nil, err
+	}
+	body := binary.NativeEndian.AppendUint32(buf{0, 0, 0, 0}, uint32(i))
+	msgs, err := e.dump(s, request{typ: unix.RTM_GETADDR, body: body})
+	if err != nil {
+		return nil, fmt.Errorf("list addresses of %s: %w", link, err)
+	}
+	var out []netip.Prefix
+	for _, m := range msgs {
+		if len(m) < unix.SizeofIfAddrmsg || int(num32(m[4:])) != i {
+			continue
+		}
+		ip := address(attr(m[unix.SizeofIfAddrmsg:], unix.IFA_LOCAL))
+		if !ip.IsValid() {
+			ip = address(attr(m[unix.SizeofIfAddrmsg:], unix.IFA_ADDRESS))
+		}
+		out = append(out, netip.PrefixFrom(ip, int(m[1])))
+	}
+	return out, nil
+}
+
+func (a *Addr) diff(e *Engine) ([]string, error) {
+	have, err := e.Addrs(a.In, a.Link)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Contains(have, a.Prefix) {
+		return []string{"is missing"}, nil
+	}
+	return nil, nil
+}
+
+func (a *Addr) remove(e *Engine) error {
+	i, err := e.ifindex(a.In, a.Link)
+	if err != nil {
+		return err
+	}
+	_, err = e.now(a.In, request{unix.RTM_DELADDR, 0, a.body(i)})
+	if errors.Is(err, unix.EADDRNOTAVAIL) {
+		return os.ErrNotExist
+	}
+	return err
+}
+
+func isAbsent(err error) bool {
+	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.EADDRNOTAVAIL)
+}

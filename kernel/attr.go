@@ -1,0 +1,104 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// buf builds one netlink payload. Numbers are in host order unless a name says
+// otherwise (nftables wants network order). Source: netlink(7).
+type buf []byte
+
+func (b *buf) pad() {
+	for len(*b)%4 != 0 {
+		*b = append(*b, 0)
+	}
+}
+
+func (b *buf) bytes(typ uint16, v []byte) {
+	*b = binary.NativeEndian.AppendUint16(*b, uint16(4+len(v)))
+	*b = binary.NativeEndian.AppendUint16(*b, typ)
+	*b = append(*b, v...)
+	b.pad()
+}
+
+func (b *buf) u8(typ uint16, v uint8)   { b.bytes(typ, []byte{v}) }
+func (b *buf) u16(typ uint16, v uint16) { b.bytes(typ, binary.NativeEndian.AppendUint16(nil, v)) }
+func (b *buf) u32(typ uint16, v uint32) { b.bytes(typ, binary.NativeEndian.AppendUint32(nil, v)) }
+
+func (b *buf) be16(typ uint16, v uint16) { b.bytes(typ, binary.BigEndian.AppendUint16(nil, v)) }
+func (b *buf) be32(typ uint16, v uint32) { b.bytes(typ, binary.BigEndian.AppendUint32(nil, v)) }
+func (b *buf) be64(typ uint16, v uint64) { b.bytes(typ, binary.BigEndian.AppendUint64(nil, v)) }
+
+func (b *buf) str(typ uint16, v string)      { b.bytes(typ, append([]byte(v), 0)) }
+func (b *buf) addr(typ uint16, v netip.Addr) { b.bytes(typ, v.AsSlice()) }
+
+// nest appends an attribute whose payload f builds.
+func (b *buf) nest(typ uint16, f func(*buf)) {
+	start := len(*b)
+	*b = append(*b, 0, 0, 0, 0)
+	f(b)
+	binary.NativeEndian.PutUint16((*b)[start:], uint16(len(*b)-start))
+	binary.NativeEndian.PutUint16((*b)[start+2:], typ|unix.NLA_F_NESTED)
+}
+
+// attrs walks a payload's attributes; a malformed tail ends the walk.
+func attrs(p []byte, f func(typ uint16, v []byte)) {
+	for len(p) >= 4 {
+		n := int(binary.NativeEndian.Uint16(p))
+		if n < 4 || n > len(p) {
+			return
+		}
+		f(binary.NativeEndian.Uint16(p[2:])&^(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER), p[4:n])
+		p = p[min((n+3)&^3, len(p)):]
+	}
+}
+
+// attr returns the first attribute of a type, or nil.
+func attr(p []byte, typ uint16) (found []byte) {
+	attrs(p, func(t uint16, v []byte) {
+		if t == typ && found == nil {
+			found = v
+		}
+	})
+	return found
+}
+
+// The readers below answer zero for a payload that is too short.
+
+func num32(v []byte) uint32 {
+	if len(v) < 4 {
+		return 0
+	}
+	return binary.NativeEndian.Uint32(v)
+}
+
+func num16(v []byte) uint16 {
+	if len(v) < 2 {
+		return 0
+	}
+	return binary.NativeEndian.Uint16(v)
+}
+
+func num8(v []byte) uint8 {
+	if len(v) < 1 {
+		return 0
+	}
+	return v[0]
+}
+
+func text(v []byte) string {
+	for i, c := range v {
+		if c == 0 {
+			return string(v[:i])
+		}
+	}
+	return string(v)
+}
+
+func address(v []byte) netip.Addr {
+	a, _ := netip.AddrFromSlice(v)
+	return a
+}

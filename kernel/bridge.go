@@ -1,0 +1,152 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Bridge is a bridge of the host, shared by its attachments. Its MAC is set,
+// so that it does not change with its ports; one that exists keeps its own.
+type Bridge struct {
+	base
+	Name          string
+	MAC           string
+	MTU           int  // bytes, when it is made; 0: the kernel's choice
+	Promisc       bool // set if true, never cleared
+	VLANFiltering bool
+	NoDefaultPVID bool // ports get no VLAN by themselves
+}
+
+const ( // linux/if_link.h: IFLA_INFO_DATA of a bridge
+	brVLANFiltering   = 7
+	brVLANDefaultPVID = 39
+)
+
+func (b *Bridge) kind() string { return "bridge" }
+func (b *Bridge) Side() Side   { return Host }
+func (b *Bridge) Shared() bool { return true }
+
+func (b *Bridge) String() string {
+	s := "ip link add " + b.Name
+	if b.MAC != "" {
+		s += " address " + b.MAC
+	}
+	if b.MTU > 0 {
+		s += fmt.Sprintf(" mtu %d", b.MTU)
+	}
+	s += " up"
+	if b.Promisc {
+		s += " promisc on"
+	}
+	s += " type bridge"
+	if b.VLANFiltering {
+		s += " vlan_filtering 1"
+	}
+	if b.NoDefaultPVID {
+		s += " vlan_default_pvid 0"
+	}
+	return s
+}
+
+func (b *Bridge) links() []linkName { return []linkName{{Host, b.Name}} }
+
+func (b *Bridge) ensure(e *Engine) error {
+	l, err := e.Link(Host, b.Name)
+	if errors.Is(err, os.ErrNotExist) {
+		if err = b.create(e); err == nil || errors.Is(err, unix.EEXIST) { // EEXIST: another ADD was first
+			l, err = e.Link(Host, b.Name)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return b.adjust(e, l)
+}
+
+func (b *Bridge) create(e *Engine) error {
+	body := ifinfo(0, 0, 0)
+	body.str(unix.IFLA_IFNAME, b.Name)
+	body.bytes(unix.IFLA_ADDRESS, macBytes(b.MAC))
+	if b.MTU > 0 {
+		body.u32(unix.IFLA_MTU, uint32(b.MTU))
+	}
+	body.nest(unix.IFLA_LINKINFO, func(n *buf) {
+		n.str(unix.IFLA_INFO_KIND, "bridge")
+		n.nest(unix.IFLA_INFO_DATA, b.data)
+	})
+	// Born down, brought up by adjust: accept_ra=0 comes before it can hear anybody.
+	_, err := e.now(Host, request{unix.RTM_NEWLINK, unix.NLM_F_CREATE | unix.NLM_F_EXCL, body})
+	if err != nil {
+		return fmt.Errorf("create bridge: %w", err)
+	}
+	return writeSysctl("net/ipv6/conf/"+b.Name+"/accept_ra", "0", true)
+}
+
+func (b *Bridge) data(n *buf) {
+	if b.VLANFiltering {
+		n.u8(brVLANFiltering, 1)
+	}
+	if b.NoDefaultPVID {
+		n.u16(brVLANDefaultPVID, 0)
+	}
+}
+
+// adjust sets what an existing bridge lacks.
+func (b *Bridge) adjust(e *Engine, l *LinkInfo) error {
+	if l.Kind != "bridge" {
+		return fmt.Errorf("%s exists and is no bridge but %s: name another one", b.Name, kindWords(l))
+	}
+	var flags uint32
+	if !l.Up {
+		flags |= unix.IFF_UP
+	}
+	if b.Promisc && !l.Promisc {
+		flags |= unix.IFF_PROMISC
+	}
+	filter := b.VLANFiltering && num8(attr(l.bridge, brVLANFiltering)) == 0
+	if flags == 0 && !filter {
+		return nil
+	}
+	body := ifinfo(l.Index, flags, flags)
+	if filter {
+		body.nest(unix.IFLA_LINKINFO, func(n *buf) {
+			n.str(unix.IFLA_INFO_KIND, "bridge")
+			n.nest(unix.IFLA_INFO_DATA, func(n *buf) { n.u8(brVLANFiltering, 1) })
+		})
+	}
+	_, err := e.now(Host, request{unix.RTM_NEWLINK, 0, body})
+	return err
+}
+
+func (b *Bridge) diff(e *Engine) ([]string, error) {
+	l, err := e.Link(Host, b.Name)
+	if err != nil {
+		return nil, err
+	}
+	var d []string
+	if l.Kind != "bridge" {
+		return []string{"is no bridge but " + kindWords(l)}, nil
+	}
+	if !l.Up {
+		d = append(d, "is down")
+	}
+	if b.Promisc && !l.Promisc {
+		d = append(d, "is not promiscuous")
+	}
+	if b.VLANFiltering && num8(attr(l.bridge, brVLANFiltering)) == 0 {
+		d = append(d, "does not filter VLANs")
+	}
+	return d, nil
+}
+
+func (b *Bridge) remove(*Engine) error { return nil }
+
+func kindWords(l *LinkInfo) string {
+	if l.Kind == "" {
+		return "a device"
+	}
+	return "a link of type " + l.Kind
+}

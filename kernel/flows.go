@@ -1,0 +1,193 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// Flows are the connection-tracking entries of a UDP host port: apply and
+// remove both end them, so that a sender that never pauses reaches the new
+// target, or none. Entries to that port of other machines stay.
+type Flows struct {
+	base
+	HostIP netip.Addr // unspecified: every address of the host of that family
+	Port   uint16     // host port
+	Target netip.Addr // the container's address
+}
+
+const ( // linux/netfilter/nfnetlink_conntrack.h
+	ctDelete = 2
+	ctGet    = 1
+
+	ctaTupleOrig  = 1
+	ctaTupleReply = 2
+	ctaFilter     = 25
+
+	ctaTupleIP    = 1
+	ctaTupleProto = 2
+	ctaIPv4Src    = 1
+	ctaIPv4Dst    = 2
+	ctaIPv6Src    = 3
+	ctaIPv6Dst    = 4
+	ctaProtoNum   = 1
+	ctaProtoDport = 3
+
+	ctaFilterOrig  = 1
+	ctaFilterReply = 2
+	filterIPSrc    = 1 << 0
+	filterIPDst    = 1 << 1
+	filterProtoNum = 1 << 3
+	filterDport    = 1 << 5
+)
+
+func (f *Flows) kind() string { return "flows" }
+func (f *Flows) Side() Side   { return Host }
+func (f *Flows) Shared() bool { return false }
+
+func (f *Flows) String() string {
+	s := fmt.Sprintf("conntrack -D -p udp --orig-port-dst %d --reply-src %s", f.Port, f.Target)
+	if f.HostIP.IsValid() && !f.HostIP.IsUnspecified() {
+		s += " --orig-dst " + f.HostIP.String()
+	}
+	return s
+}
+
+// ensure ends what went to a former target, or to the host itself. The
+// mapping must stand first, or a packet in between makes such an entry again.
+func (f *Flows) ensure(e *Engine) error {
+	e.later = append(e.later, func() error { return f.endFormer(e) })
+	return nil
+}
+
+func (f *Flows) endFormer(e *Engine) error {
+	dsts := []netip.Addr{f.HostIP}
+	if !f.HostIP.IsValid() || f.HostIP.IsUnspecified() {
+		var err error
+		if dsts, err = e.localAddrs(family(f.Target)); err != nil {
+			return err
+		}
+	}
+	for _, dst := range dsts {
+		if err := e.endFlows(flowFilter{dst: dst, port: f.Port, family: family(f.Target)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *Flows) diff(*Engine) ([]string, error) { return nil, nil }
+
+// remove ends what goes to the target, once the mapping is gone.
+func (f *Flows) remove(e *Engine) error {
+	e.later = append(e.later, func() error {
+		return e.endFlows(flowFilter{replySrc: f.Target, port: f.Port, family: family(f.Target)})
+	})
+	return nil
+}
+
+// localAddrs lists the host's own addresses of a family.
+func (e *Engine) localAddrs(fam byte) ([]netip.Addr, error) {
+	msgs, err := e.dump(Host, request{typ: unix.RTM_GETADDR, body: buf{fam, 0, 0, 0, 0, 0, 0, 0}})
+	if err != nil {
+		return nil, fmt.Errorf("list the host's addresses: %w", err)
+	}
+	seen := map[netip.Addr]bool{}
+	var out []netip.Addr
+	for _, m := range msgs {
+		if len(m) < unix.SizeofIfAddrmsg {
+			continue
+		}
+		p := m[unix.SizeofIfAddrmsg:]
+		a := address(attr(p, unix.IFA_LOCAL))
+		if !a.IsValid() {
+			a = address(attr(p, unix.IFA_ADDRESS))
+		}
+		if !seen[a] {
+			seen[a] = true
+			out = append(out, a)
+		}
+	}
+	return out, nil
+}
+
+type flowFilter struct {
+	family   byte
+	port     uint16
+	dst      netip.Addr // of the original direction
+	replySrc netip.Addr
+}
+
+func (f flowFilter) body() buf {
+	b := buf{f.family, 0, 0, 0}
+	orig := uint32(filterProtoNum | filterDport)
+	b.nest(ctaTupleOrig, func(n *buf) {
+		if f.dst.IsValid() {
+			orig |= filterIPDst
+			n.nest(ctaTupleIP, func(n *buf) { n.addr(pick(f.dst, ctaIPv4Dst, ctaIPv6Dst), f.dst) })
+		}
+		n.nest(ctaTupleProto, func(n *buf) {
+			n.u8(ctaProtoNum, unix.IPPROTO_UDP)
+			n.be16(ctaProtoDport, f.port)
+		})
+	})
+	if f.replySrc.IsValid() {
+		b.nest(ctaTupleReply, func(n *buf) {
+			n.nest(ctaTupleIP, func(n *buf) { n.addr(pick(f.replySrc, ctaIPv4Src, ctaIPv6Src), f.replySrc) })
+		})
+	}
+	b.nest(ctaFilter, func(n *buf) {
+		n.u32(ctaFilterOrig, orig)
+		if f.replySrc.IsValid() {
+			n.u32(ctaFilterReply, filterIPSrc)
+		}
+	})
+	return b
+}
+
+func pick(a netip.Addr, v4, v6 uint16) uint16 {
+	if a.Is4() {
+		return v4
+	}
+	return v6
+}
+
+// endFlows deletes entries by filter: one message since kernel 6.12, before
+// that a filtered list (5.9) and a message for each.
+func (e *Engine) endFlows(f flowFilter) error {
+	c, err := e.netfilter()
+	if err != nil {
+		return err
+	}
+	const subsystem = unix.NFNL_SUBSYS_CTNETLINK << 8
+	resp, err := c.do([]request{{subsystem | ctDelete, unix.NLM_F_ACK, f.body()}})
+	if err != nil {
+		return err
+	}
+	if err = resp[0].err; err == nil {
+		return nil
+	}
+	if !errors.Is(err, unix.EINVAL) && !isAbsent(err) {
+		return fmt.Errorf("end flows of UDP port %d: %w", f.port, err)
+	}
+	msgs, err := c.dump(request{typ: subsystem | ctGet, body: f.body()})
+	if err != nil {
+		return fmt.Errorf("list flows of UDP port %d: %w", f.port, err)
+	}
+	var errs []error
+	for _, m := range msgs {
+		if len(m) < 4 {
+			continue
+		}
+		b := buf{f.family, 0, 0, 0}
+		b.bytes(ctaTupleOrig|unix.NLA_F_NESTED, attr(m[4:], ctaTupleOrig))
+		resp, err := c.do([]request{{subsystem | ctDelete, unix.NLM_F_ACK, b}})
+		if err == nil && !isAbsent(resp[0].err) {
+			err = resp[0].err
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

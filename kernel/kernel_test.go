@@ -1,0 +1,235 @@
+package kernel_test
+
+import (
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+var owner = kernel.Owner{Network: "net", ContainerID: "c1", IfName: "eth0"}
+
+func open(t *testing.T, netns string, o kernel.Options) *kernel.Engine {
+	t.Helper()
+	var ns *kernel.Netns
+	if netns != "" {
+		var err error
+		if ns, err = kernel.OpenNetns(netns); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(ns.Close)
+	}
+	e, err := kernel.Open(ns, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	return e
+}
+
+// attachment is a bridged veth with addresses, routes and sysctls both ways.
+func attachment(o kernel.Owner, ip string) kernel.Objects {
+	host := o.LinkName("veth")
+	return kernel.Objects{
+		&kernel.Bridge{Name: "br0", MAC: kernel.MAC("bridge", "br0"), Promisc: true},
+		&kernel.Addr{Link: "br0", Prefix: netip.MustParsePrefix("10.1.0.1/16"), IsShared: true},
+		&kernel.Sysctl{Key: "net/ipv4/ip_forward", Value: "1", IfZero: true, IsShared: true},
+		&kernel.Veth{Name: host, MAC: o.MAC("host"), PeerSide: kernel.Container, PeerName: o.IfName, PeerMAC: o.MAC("container"), MTU: 1400, Master: "br0", Mark: o.Mark()},
+		&kernel.Port{Link: host, Hairpin: true, Isolated: true},
+		&kernel.Up{Link: host},
+		&kernel.Sysctl{In: kernel.Container, Key: "net/ipv6/conf/eth0/accept_ra", Value: "0", Link: o.IfName, Optional: true},
+		&kernel.Addr{In: kernel.Container, Link: o.IfName, Prefix: netip.MustParsePrefix(ip)},
+		&kernel.Addr{In: kernel.Container, Link: o.IfName, Prefix: netip.MustParsePrefix("fd00::5/64")},
+		&kernel.Up{In: kernel.Container, Link: o.IfName},
+		&kernel.Route{In: kernel.Container, Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("10.1.0.1"), Link: o.IfName},
+		&kernel.Route{In: kernel.Container, Dst: netip.MustParsePrefix("10.9.0.0/16"), Link: o.IfName, Metric: 7, MTU: 1300, AdvMSS: 1200, Table: 300},
+		&kernel.Rule{In: kernel.Container, Priority: 100, From: netip.MustParsePrefix("10.1.0.0/16"), Table: 300},
+		&kernel.Neigh{In: kernel.Container, Link: o.IfName, IP: netip.MustParseAddr("10.1.0.7"), MAC: "02:00:00:00:00:07"},
+	}
+}
+
+func TestApplyCheckRemove(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	netns := kerneltest.Netns(t)
+	before := kerneltest.Dump(t, netns)
+	e := open(t, netns, kernel.Options{})
+	list := attachment(owner, "10.1.0.5/16")
+	if err := e.Apply(list); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := e.Check(list); err != nil || len(d) != 0 {
+		t.Fatalf("check after apply: %v %v", d, err)
+	}
+	dump := kerneltest.Dump(t, netns)
+	for _, want := range []string{
+		"inet 10.1.0.5/16 brd 10.1.255.255", "default via 10.1.0.1 dev eth0 proto 102", "mtu 1400",
+		"10.9.0.0/16 dev eth0 table 300 proto 102 scope link metric 7 mtu 1300 advmss 1200",
+		"100:\tfrom 10.1.0.0/16 lookup 300", "10.1.0.7 dev eth0 lladdr 02:00:00:00:00:07 PERMANENT",
+		"inet6 fd00::5/64 scope global nodad", owner.MAC("container"),
+	} {
+		if !strings.Contains(dump, want) {
+			t.Errorf("no %q in\n%s", want, dump)
+		}
+	}
+	if dump := kerneltest.Dump(t, ""); !strings.Contains(dump, owner.Mark()) || !strings.Contains(dump, "hairpin on") || !strings.Contains(dump, "isolated on") {
+		t.Errorf("host: no owner, hairpin or isolation in\n%s", dump)
+	}
+	if err := e.Remove(list); err != nil {
+		t.Fatal(err)
+	}
+	if after := kerneltest.Dump(t, netns); strings.ReplaceAll(after, "100:\tfrom 10.1.0.0/16 lookup 300 proto 102\n", "") != before {
+		t.Errorf("left behind:\n%s\nwas:\n%s", after, before)
+	}
+	if err := e.Remove(list); err != nil {
+		t.Errorf("second remove: %v", err)
+	}
+	if dump := kerneltest.Dump(t, ""); !strings.Contains(dump, "br0") {
+		t.Error("the shared bridge is gone")
+	}
+}
+
+// Every object in turn is spoiled: the check names that one.
+func TestCheckNames(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	netns := kerneltest.Netns(t)
+	e := open(t, netns, kernel.Options{})
+	list := attachment(owner, "10.1.0.5/16")
+	if err := e.Apply(list); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ command, want string }{
+		{"ip rule del priority 100", "ip rule add priority 100"},
+		{"ip route del 10.9.0.0/16 table 300", "10.9.0.0/16 dev eth0"},
+		{"ip route del default", "route add default"},
+		{"ip addr del fd00::5/64 dev eth0", "fd00::5/64"},
+		{"ip neigh del 10.1.0.7 dev eth0", "10.1.0.7"},
+		{"sysctl -qw net.ipv6.conf.eth0.accept_ra=1", "accept_ra"},
+		{"ip link set eth0 down", "eth0 up: is down"},
+	} {
+		kerneltest.In(t, netns, strings.Fields(c.command)...)
+		d, err := e.Check(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := words(d); !strings.Contains(s, c.want) {
+			t.Errorf("after %s the check says:\n%s", c.command, s)
+		}
+	}
+	kerneltest.Run(t, "ip", "link", "set", "br0", "down")
+	kerneltest.Run(t, "bridge", "link", "set", "dev", owner.LinkName("veth"), "hairpin", "off")
+	d, _ := e.Check(list)
+	if s := words(d); !strings.Contains(s, "type bridge: is down") || !strings.Contains(s, "hairpin is off") {
+		t.Errorf("the check says:\n%s", s)
+	}
+}
+
+func words(d []kernel.Difference) string {
+	var b strings.Builder
+	for _, x := range d {
+		b.WriteString(x.String() + "\n")
+	}
+	return b.String()
+}
+
+// A failure anywhere in the list undoes what came before it.
+func TestUndo(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	netns := kerneltest.Netns(t)
+	before, hostBefore := kerneltest.Dump(t, netns), kerneltest.Dump(t, "")
+	bad := &kernel.Route{In: kernel.Container, Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("192.0.2.1"), Link: "eth0"}
+	host := owner.LinkName("veth")
+	e := open(t, netns, kernel.Options{})
+	err := e.Apply(kernel.Objects{
+		&kernel.Veth{Name: host, PeerSide: kernel.Container, PeerName: "eth0", Mark: owner.Mark()},
+		&kernel.Up{In: kernel.Container, Link: "eth0"},
+		bad,
+	})
+	if err == nil || !strings.Contains(err.Error(), "route add default via 192.0.2.1 dev eth0") || !errors.Is(err, unix.ENETUNREACH) {
+		t.Errorf("error: %v", err)
+	}
+	if after := kerneltest.Dump(t, netns); after != before {
+		t.Errorf("left in the container:\n%s", after)
+	}
+	if after := kerneltest.Dump(t, ""); after != hostBefore {
+		t.Errorf("left on the host:\n%s", after)
+	}
+}
+
+func TestNamesTaken(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	netns := kerneltest.Netns(t)
+	e := open(t, netns, kernel.Options{})
+	veth := func(o kernel.Owner) kernel.Objects {
+		return kernel.Objects{&kernel.Veth{Name: o.LinkName("veth"), PeerSide: kernel.Container, PeerName: "eth0", Mark: o.Mark()}}
+	}
+	if err := e.Apply(veth(owner)); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Apply(veth(owner)); err == nil || !strings.Contains(err.Error(), "was made before") {
+		t.Errorf("the same again: %v", err)
+	}
+	other := kernel.Owner{Network: "net", ContainerID: "c2", IfName: "eth0"}
+	if err := e.Apply(veth(other)); err == nil || !strings.Contains(err.Error(), "eth0 already exists in the container") {
+		t.Errorf("a second eth0: %v", err)
+	}
+	kerneltest.Run(t, "ip", "link", "add", "br0", "type", "ifb")
+	if err := e.Apply(kernel.Objects{&kernel.Bridge{Name: "br0", MAC: kernel.MAC("x")}}); err == nil || !strings.Contains(err.Error(), "is no bridge but a link of type ifb") {
+		t.Errorf("not a bridge: %v", err)
+	}
+}
+
+func TestMovedComesHome(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	netns := kerneltest.Netns(t)
+	kerneltest.Run(t, "ip", "link", "add", "dev0", "up", "type", "ifb")
+	kerneltest.Run(t, "ip", "link", "set", "dev0", "alias", "old words")
+	m := &kernel.Moved{Device: "dev0", Name: "net1", Mark: kernel.AwayMark(owner, "dev0"), WasAlias: "old words", WasUp: true}
+	e := open(t, netns, kernel.Options{})
+	if err := e.Apply(kernel.Objects{m}); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := e.Check(kernel.Objects{m}); err != nil || len(d) > 0 {
+		t.Fatalf("check: %v %v", d, err)
+	}
+	kerneltest.In(t, netns, "ip", "link", "set", "net1", "name", "renamed")
+	if err := e.Remove(kernel.Objects{m}); err != nil {
+		t.Fatal(err)
+	}
+	if s := kerneltest.Run(t, "ip", "-d", "link", "show", "dev0"); !strings.Contains(s, "alias old words") || !strings.Contains(s, "UP") {
+		t.Errorf("came home as\n%s", s)
+	}
+}
+
+func TestObjectsAsJSON(t *testing.T) {
+	t.Parallel()
+	list := attachment(owner, "10.1.0.5/16")
+	list = append(list, masquerade("10.1.0.5")...)
+	list = append(list, &kernel.Moved{Device: "a", Name: "b"}, &kernel.PortVLAN{Link: "x", First: 2, Last: 9}, &kernel.Command{Do: []string{"true"}},
+		&kernel.Flows{Port: 53, Target: netip.MustParseAddr("10.1.0.5")})
+	raw, err := json.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back kernel.Objects
+	if err := json.Unmarshal(raw, &back); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(list, back) {
+		t.Errorf("read back as\n%v\nwrote\n%v", back, list)
+	}
+	if err := json.Unmarshal([]byte(`[{"kind":"nonsense","object":{}}]`), &back); err == nil {
+		t.Error("an unknown kind was read")
+	}
+}

@@ -1,0 +1,104 @@
+// Package kerneltest gives tests fresh network namespaces and a text dump of
+// one. It leaves the machine as it was: a namespace ends with its test.
+package kerneltest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Host puts the test on a thread of its own in a fresh network namespace, with
+// lo up: everything that the test calls, commands included, takes it for the
+// host. The thread ends with the test.
+func Host(t testing.TB) {
+	t.Helper()
+	needRoot(t)
+	runtime.LockOSThread() // never unlocked: the runtime throws the thread away
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Fatalf("unshare network namespace: %v", err)
+	}
+	Run(t, "ip", "link", "set", "lo", "up")
+}
+
+// Netns makes a network namespace and returns the path it is mounted on.
+func Netns(t testing.TB) string {
+	t.Helper()
+	needRoot(t)
+	path := filepath.Join(t.TempDir(), "netns")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() { // a thread to throw away
+		runtime.LockOSThread()
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		if err == nil {
+			err = unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, "")
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		t.Fatalf("make network namespace: %v", err)
+	}
+	t.Cleanup(func() { Gone(t, path) })
+	return path
+}
+
+// Gone ends a namespace that Netns made; the path is left an empty file.
+func Gone(t testing.TB, path string) {
+	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && err != unix.EINVAL && err != unix.ENOENT {
+		t.Errorf("unmount %s: %v", path, err)
+	}
+}
+
+func needRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("this test needs root: it makes network namespaces")
+	}
+}
+
+// Run runs a command in the test's host and returns what it printed.
+func Run(t testing.TB, argv ...string) string {
+	t.Helper()
+	out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(argv, " "), err, out)
+	}
+	return string(out)
+}
+
+// In runs a command in a namespace and returns what it printed.
+func In(t testing.TB, netns string, argv ...string) string {
+	t.Helper()
+	return Run(t, append([]string{"nsenter", "--net=" + netns, "--"}, argv...)...)
+}
+
+// Dump is the text of a namespace ("" is the test's host): links, addresses,
+// routes, rules, neighbours, bridge VLANs and the nftables ruleset.
+func Dump(t testing.TB, netns string) string {
+	t.Helper()
+	var b strings.Builder
+	for _, c := range []string{
+		"ip -o -d link show", "ip -o addr show", "ip route show table all", "ip -6 route show table all",
+		"ip rule show", "ip -6 rule show", "ip neigh show nud permanent", "tc qdisc show", "nft list ruleset",
+	} {
+		argv := strings.Fields(c)
+		if netns != "" {
+			argv = append([]string{"nsenter", "--net=" + netns, "--"}, argv...)
+		}
+		out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
+		if err != nil {
+			out = fmt.Appendf(out, "(%v)\n", err)
+		}
+		fmt.Fprintf(&b, "# %s\n%s", c, out)
+	}
+	return b.String()
+}

@@ -1,0 +1,147 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// LinkInfo is what the kernel says of a link.
+type LinkInfo struct {
+	Index    int
+	Name     string
+	Kind     string // "veth", "bridge", ...; "" for hardware
+	MAC      string
+	MTU      int // bytes
+	Up       bool
+	Promisc  bool
+	Master   int // ifindex, 0: none
+	Peer     int // ifindex of the other end or the parent, in its own namespace
+	Group    uint32
+	Alias    string
+	AltNames []string
+	Type     uint16 // ARPHRD_*
+
+	port   []byte // IFLA_INFO_SLAVE_DATA
+	bridge []byte // IFLA_INFO_DATA
+}
+
+func parseLink(p []byte) *LinkInfo {
+	if len(p) < unix.SizeofIfInfomsg {
+		return &LinkInfo{}
+	}
+	flags := num32(p[8:])
+	l := &LinkInfo{
+		Type: num16(p[2:]), Index: int(num32(p[4:])),
+		Up: flags&unix.IFF_UP != 0, Promisc: flags&unix.IFF_PROMISC != 0,
+	}
+	attrs(p[unix.SizeofIfInfomsg:], l.attr)
+	return l
+}
+
+func (l *LinkInfo) attr(typ uint16, v []byte) {
+	switch typ {
+	case unix.IFLA_IFNAME:
+		l.Name = text(v)
+	case unix.IFLA_ADDRESS:
+		l.MAC = net.HardwareAddr(v).String()
+	case unix.IFLA_MTU:
+		l.MTU = int(num32(v))
+	case unix.IFLA_MASTER:
+		l.Master = int(num32(v))
+	case unix.IFLA_LINK:
+		l.Peer = int(num32(v))
+	case unix.IFLA_GROUP:
+		l.Group = num32(v)
+	case unix.IFLA_IFALIAS:
+		l.Alias = text(v)
+	case unix.IFLA_PROMISCUITY:
+		// Counted by the kernel; the flag above is what a person set.
+	case unix.IFLA_PROP_LIST:
+		attrs(v, func(t uint16, v []byte) {
+			if t == unix.IFLA_ALT_IFNAME {
+				l.AltNames = append(l.AltNames, text(v))
+			}
+		})
+	case unix.IFLA_LINKINFO:
+		l.Kind = text(attr(v, unix.IFLA_INFO_KIND))
+		l.port = append([]byte(nil), attr(v, unix.IFLA_INFO_SLAVE_DATA)...)
+		l.bridge = append([]byte(nil), attr(v, unix.IFLA_INFO_DATA)...)
+	}
+}
+
+// Link looks a link up by name. A missing one is os.ErrNotExist.
+func (e *Engine) Link(s Side, name string) (*LinkInfo, error) {
+	var b buf = ifinfo(0, 0, 0)
+	b.str(unix.IFLA_IFNAME, name)
+	return e.getLink(s, name, b)
+}
+
+// LinkByIndex looks a link up by its number.
+func (e *Engine) LinkByIndex(s Side, index int) (*LinkInfo, error) {
+	return e.getLink(s, fmt.Sprintf("number %d", index), ifinfo(index, 0, 0))
+}
+
+func (e *Engine) getLink(s Side, name string, body buf) (*LinkInfo, error) {
+	resp, err := e.now(s, request{typ: unix.RTM_GETLINK, body: body})
+	if err != nil {
+		return nil, fmt.Errorf("link %s: %w", name, err)
+	}
+	if len(resp.msgs) == 0 {
+		return nil, fmt.Errorf("link %s: %w", name, os.ErrNotExist)
+	}
+	l := parseLink(resp.msgs[0])
+	e.index[s][l.Name] = l.Index
+	return l, nil
+}
+
+// Links lists every link of a side.
+func (e *Engine) Links(s Side) ([]*LinkInfo, error) {
+	msgs, err := e.dump(s, request{typ: unix.RTM_GETLINK, body: ifinfo(0, 0, 0)})
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	out := make([]*LinkInfo, len(msgs))
+	for i, m := range msgs {
+		out[i] = parseLink(m)
+	}
+	return out, nil
+}
+
+// ifindex is a link's number: known, or about to be known, or asked for.
+func (e *Engine) ifindex(s Side, name string) (int, error) {
+	if i := e.index[s][name]; i != 0 {
+		return i, nil
+	}
+	if err := e.flush(); err != nil {
+		return 0, err
+	}
+	if i := e.index[s][name]; i != 0 {
+		return i, nil
+	}
+	l, err := e.Link(s, name)
+	if err != nil {
+		return 0, err
+	}
+	return l.Index, nil
+}
+
+// ifinfo is struct ifinfomsg, rtnetlink(7).
+func ifinfo(index int, flags, change uint32) buf {
+	b := make(buf, 0, 256)
+	b = append(b, unix.AF_UNSPEC, 0, 0, 0)
+	b = binary.NativeEndian.AppendUint32(b, uint32(index))
+	b = binary.NativeEndian.AppendUint32(b, flags)
+	return binary.NativeEndian.AppendUint32(b, change)
+}
+
+func macBytes(mac string) []byte {
+	hw, err := net.ParseMAC(mac)
+	if err != nil {
+		return nil
+	}
+	return hw
+}

@@ -1,0 +1,203 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// RemoveMarkedLinks removes the host's links whose mark is dead, and brings
+// devices that are back on the host under a dead owner's mark to their own names.
+func (e *Engine) RemoveMarkedLinks(dead func(mark string) bool) error {
+	all, err := e.Links(Host)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, l := range all {
+		mark, device, away := ParseAwayMark(l.Alias)
+		switch {
+		case away && dead(mark):
+			err = (&Moved{Device: device, Name: l.Name, Mark: l.Alias}).home(e, Host, l)
+		case !away && l.Group == Group && dead(l.Alias):
+			err = e.deleteLink(Host, l.Name, l.Alias)
+		default:
+			continue
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("remove link %s: %w", l.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Table is the name of every nftables table of ours, whatever its family.
+const Table = "fairlead"
+
+// RemoveMarked removes from every set of our tables the elements whose mark is dead.
+func (e *Engine) RemoveMarked(dead func(mark string) bool) error {
+	sets, err := e.sets()
+	errs := []error{err}
+	for _, set := range sets {
+		list, err := e.elements(set)
+		errs = append(errs, err)
+		var gone []*Element
+		for _, x := range list {
+			if x.Mark != "" && dead(x.Mark) {
+				gone = append(gone, x)
+			}
+		}
+		if len(gone) > 0 {
+			errs = append(errs, e.removeElements(gone, nil))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// sets lists the sets of our tables, as elements without a key.
+func (e *Engine) sets() (out []Element, err error) {
+	c, err := e.netfilter()
+	if err != nil {
+		return nil, err
+	}
+	for _, family := range []string{"inet", "bridge"} {
+		b := nfgen(family)
+		b.str(unix.NFTA_SET_TABLE, Table)
+		msgs, err := c.dump(request{typ: nftSubsystem | unix.NFT_MSG_GETSET, body: b})
+		if err != nil && !isAbsent(err) {
+			return nil, fmt.Errorf("list nftables sets: %w", err)
+		}
+		for _, m := range msgs {
+			if len(m) > 4 && text(attr(m[4:], unix.NFTA_SET_TABLE)) == Table {
+				out = append(out, parseSet(family, m[4:]))
+			}
+		}
+	}
+	return out, nil
+}
+
+func parseSet(family string, p []byte) Element {
+	x := Element{Family: family, Table: Table, Set: text(attr(p, unix.NFTA_SET_NAME))}
+	x.Type = typeName(attr(p, unix.NFTA_SET_KEY_TYPE))
+	if data := attr(p, unix.NFTA_SET_DATA_TYPE); len(data) == 4 {
+		x.Type += " : " + typeName(data)
+	}
+	return x
+}
+
+// typeName is the reverse of nftTypes.id.
+func typeName(p []byte) string {
+	if len(p) != 4 {
+		return ""
+	}
+	var parts []string
+	for n := binary.BigEndian.Uint32(p); n != 0; n >>= 6 {
+		name := "unknown"
+		for _, t := range nftTypeList() {
+			if t.id == n&63 {
+				name = t.name
+			}
+		}
+		parts = append([]string{name}, parts...)
+	}
+	return strings.Join(parts, " . ")
+}
+
+// elements lists a set; one that does not exist is empty.
+func (e *Engine) elements(set Element) ([]*Element, error) {
+	c, err := e.netfilter()
+	if err != nil {
+		return nil, err
+	}
+	t, err := parseSetType(set.Type)
+	if err != nil {
+		return nil, err
+	}
+	b := nfgen(set.Family)
+	b.str(unix.NFTA_SET_ELEM_LIST_TABLE, set.Table)
+	b.str(unix.NFTA_SET_ELEM_LIST_SET, set.Set)
+	msgs, err := c.dump(request{typ: nftSubsystem | unix.NFT_MSG_GETSETELEM, body: b})
+	if isAbsent(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list set %s: %w", set.Set, err)
+	}
+	var out []*Element
+	for _, x := range parseElements(msgs) {
+		el := set
+		el.Key, el.Mark = t.key.format(x.key), x.comment
+		if len(t.data) > 0 {
+			el.Value = t.data.format(x.data)
+		}
+		out = append(out, &el)
+	}
+	return out, nil
+}
+
+// format is the reverse of value.
+func (t nftTypes) format(p []byte) string {
+	var parts []string
+	for _, part := range t {
+		if len(p) < part.size {
+			break
+		}
+		parts = append(parts, part.format(p[:part.size]))
+		size := part.size
+		if len(t) > 1 {
+			size = words(size) * 4
+		}
+		p = p[min(size, len(p)):]
+	}
+	return strings.Join(parts, " . ")
+}
+
+func (t nftType) format(p []byte) string {
+	switch t.name {
+	case "ipv4_addr", "ipv6_addr":
+		a, _ := netip.AddrFromSlice(p)
+		return a.String()
+	case "ether_addr":
+		return net.HardwareAddr(p).String()
+	case "ifname":
+		return text(p)
+	case "inet_proto":
+		return protoName(p[0])
+	case "inet_service":
+		return fmt.Sprint(binary.BigEndian.Uint16(p))
+	}
+	return fmt.Sprint(num32(p))
+}
+
+func protoName(n byte) string {
+	switch n {
+	case unix.IPPROTO_TCP:
+		return "tcp"
+	case unix.IPPROTO_UDP:
+		return "udp"
+	case unix.IPPROTO_SCTP:
+		return "sctp"
+	}
+	return fmt.Sprint(n)
+}
+
+// Identifier makes a name of nftables from words: letters, digits, "_", "-",
+// "." and "/" stay. A long one ends in a hash.
+func Identifier(words ...string) string {
+	s := strings.Map(func(r rune) rune {
+		if r == ':' {
+			return '_'
+		}
+		return r
+	}, strings.Join(words, "-"))
+	if len(s) <= 100 {
+		return s
+	}
+	return s[:60] + "-" + Owner{Network: s}.Hash()[:24]
+}

@@ -1,0 +1,85 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Neigh is a permanent neighbour. Source: ip-neighbour(8); its protocol
+// number needs kernel 5.0.
+type Neigh struct {
+	base
+	In   Side
+	Link string
+	IP   netip.Addr
+	MAC  string
+}
+
+const ndaProtocol = 12 // linux/neighbour.h
+
+func (n *Neigh) kind() string { return "neigh" }
+func (n *Neigh) Side() Side   { return n.In }
+func (n *Neigh) Shared() bool { return false }
+func (n *Neigh) on() linkName { return linkName{n.In, n.Link} }
+
+func (n *Neigh) String() string {
+	return "ip neigh add " + n.IP.String() + " lladdr " + n.MAC + " dev " + n.Link + " nud permanent"
+}
+
+// ndmsg is struct ndmsg, rtnetlink(7).
+func (n *Neigh) ndmsg(index int, state uint16) buf {
+	b := buf{family(n.IP), 0, 0, 0}
+	b = binary.NativeEndian.AppendUint32(b, uint32(index))
+	b = binary.NativeEndian.AppendUint16(b, state)
+	b = append(b, 0, 0)
+	b.addr(unix.NDA_DST, n.IP)
+	return b
+}
+
+func (n *Neigh) ensure(e *Engine) error {
+	i, err := e.ifindex(n.In, n.Link)
+	if err != nil {
+		return err
+	}
+	b := n.ndmsg(i, unix.NUD_PERMANENT)
+	b.bytes(unix.NDA_LLADDR, macBytes(n.MAC))
+	b.u8(ndaProtocol, Protocol)
+	return e.send(n, n.In, request{unix.RTM_NEWNEIGH, unix.NLM_F_CREATE | unix.NLM_F_REPLACE, b}, func(r response) error {
+		if r.err == nil {
+			e.made(n)
+		}
+		return r.err
+	})
+}
+
+func (n *Neigh) diff(e *Engine) ([]string, error) {
+	i, err := e.ifindex(n.In, n.Link)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := e.now(n.In, request{unix.RTM_GETNEIGH, 0, n.ndmsg(i, 0)})
+	if err != nil {
+		return nil, err
+	}
+	if len(resp.msgs) == 0 || len(resp.msgs[0]) < unix.SizeofNdMsg {
+		return nil, os.ErrNotExist
+	}
+	if have := net.HardwareAddr(attr(resp.msgs[0][unix.SizeofNdMsg:], unix.NDA_LLADDR)).String(); have != n.MAC {
+		return []string{fmt.Sprintf("lladdr is %s, want %s", have, n.MAC)}, nil
+	}
+	return nil, nil
+}
+
+func (n *Neigh) remove(e *Engine) error {
+	i, err := e.ifindex(n.In, n.Link)
+	if err != nil {
+		return err
+	}
+	_, err = e.now(n.In, request{unix.RTM_DELNEIGH, 0, n.ndmsg(i, 0)})
+	return err
+}

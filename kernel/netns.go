@@ -1,0 +1,70 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// Netns is an open network namespace.
+type Netns struct {
+	fd   int
+	path string
+}
+
+// OpenNetns opens the namespace that a path names. A path that does not exist,
+// or that is no namespace (a mount that is gone), is os.ErrNotExist.
+func OpenNetns(path string) (*Netns, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open network namespace", Path: path, Err: err}
+	}
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(fd, &st); err != nil || st.Type != unix.NSFS_MAGIC {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("%s is no network namespace (nothing is mounted there): %w", path, os.ErrNotExist)
+	}
+	return &Netns{fd: fd, path: path}, nil
+}
+
+// Current opens the namespace of the calling thread.
+func Current() (*Netns, error) { return OpenNetns("/proc/thread-self/ns/net") }
+
+// Path is the path by which it was opened.
+func (n *Netns) Path() string { return n.path }
+
+// Close closes the handle; the namespace lives on if others hold it.
+func (n *Netns) Close() { _ = unix.Close(n.fd) }
+
+// SameAs tells whether both are one namespace.
+func (n *Netns) SameAs(m *Netns) bool {
+	var a, b unix.Stat_t
+	return unix.Fstat(n.fd, &a) == nil && unix.Fstat(m.fd, &b) == nil && a.Dev == b.Dev && a.Ino == b.Ino
+}
+
+// Do runs f on a thread that is in the namespace. The thread is used again
+// only if it could be brought back.
+func (n *Netns) Do(f func() error) error {
+	runtime.LockOSThread()
+	back, err := Current()
+	if err != nil {
+		runtime.UnlockOSThread()
+		return err
+	}
+	defer back.Close()
+	if err := unix.Setns(n.fd, unix.CLONE_NEWNET); err != nil {
+		runtime.UnlockOSThread()
+		return fmt.Errorf("enter %s: %w", n.path, err)
+	}
+	err = f()
+	if e := unix.Setns(back.fd, unix.CLONE_NEWNET); e != nil {
+		// The thread stays locked, so the runtime ends it with its goroutine.
+		return errors.Join(err, fmt.Errorf("leave %s: %w", n.path, e))
+	}
+	runtime.UnlockOSThread()
+	return err
+}

@@ -1,0 +1,287 @@
+package kernel
+
+import (
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// NFT is a part of a ruleset that attachments share: a table, chain, set, map
+// or rule, its text as nft(8) has it. The parts of one Group belong to a
+// network and go, in one transaction, when the group's sets are empty.
+type NFT struct {
+	base
+	Family, Table string // "inet", "fairlead"
+	What          string // "table", "chain", "set", "map" or "rule"
+	Name          string // the chain's, set's or map's; of a rule, its chain's
+	Text          string // a chain's hook, a set's type, a rule's statements
+	Network       string // "": of all networks
+	Group         string
+}
+
+// Element is one element of a set or map, owned by an attachment. It is added
+// exclusively: a living owner is named in the error, a dead one replaced.
+type Element struct {
+	base
+	Family, Table, Set string
+	Type               string // the set's
+	Key, Value         string // Value "" in a set
+	Mark               string // comment: the owner
+}
+
+// TakenError says that an element belongs to another attachment.
+type TakenError struct {
+	Key, Mark string
+}
+
+func (t *TakenError) Error() string {
+	if t.Mark == "" {
+		return t.Key + " is already taken"
+	}
+	return t.Key + " is already taken by " + strings.TrimPrefix(t.Mark, markPrefix)
+}
+
+// Is makes it the kernel's EEXIST.
+func (t *TakenError) Is(err error) bool { return err == unix.EEXIST }
+
+const (
+	nfprotoInet   = 1
+	nfprotoBridge = 7
+)
+
+func nftFamily(name string) byte {
+	switch name {
+	case "inet":
+		return nfprotoInet
+	case "bridge":
+		return nfprotoBridge
+	case "ip6":
+		return unix.AF_INET6
+	}
+	return unix.AF_INET
+}
+
+func (n *NFT) kind() string { return "nft" }
+func (n *NFT) Side() Side   { return Host }
+func (n *NFT) Shared() bool { return true }
+
+func (n *NFT) String() string {
+	s := "nft add " + n.What + " " + n.Family + " " + n.Table
+	switch n.What {
+	case "table":
+		return s
+	case "rule":
+		return s + " " + n.Name + " " + n.Text
+	case "chain":
+		if n.Text == "" {
+			return s + " " + n.Name
+		}
+		return s + " " + n.Name + " { " + n.Text + "; }"
+	}
+	return s + " " + n.Name + " { type " + n.Text + "; }"
+}
+
+// mark is a rule's comment: by it the rule is known again.
+func (n *NFT) mark() string {
+	id := "#" + hash(n.Name, n.Text)[:12]
+	if n.Network == "" {
+		return markPrefix + id
+	}
+	return networkMark(n.Network) + id
+}
+
+func (n *NFT) ensure(e *Engine) error      { e.nft = append(e.nft, n); return nil }
+func (n *NFT) remove(e *Engine) error      { return nil }
+func (x *Element) kind() string            { return "element" }
+func (x *Element) Side() Side              { return Host }
+func (x *Element) Shared() bool            { return false }
+func (x *Element) ensure(e *Engine) error  { e.nft = append(e.nft, x); return nil }
+func (x *Element) remove(e *Engine) error  { e.nft = append(e.nft, x); return nil }
+func (x *Element) setOf() (string, string) { return x.Family + " " + x.Table, x.Set }
+
+func (x *Element) String() string {
+	s := "nft add element " + x.Family + " " + x.Table + " " + x.Set + " { " + x.Key
+	if x.Mark != "" {
+		s += ` comment "` + x.Mark + `"`
+	}
+	if x.Value != "" {
+		s += " : " + x.Value
+	}
+	return s + " }"
+}
+
+func (n *NFT) diff(e *Engine) ([]string, error) {
+	if n.What == "rule" {
+		have, err := e.rules(n.Family, n.Table, n.Name)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range have {
+			if r.comment == n.mark() {
+				return nil, nil
+			}
+		}
+		return []string{"is missing"}, nil
+	}
+	get := map[string]uint16{"table": unix.NFT_MSG_GETTABLE, "chain": unix.NFT_MSG_GETCHAIN, "set": unix.NFT_MSG_GETSET, "map": unix.NFT_MSG_GETSET}
+	body := nfgen(n.Family)
+	body.str(unix.NFTA_TABLE_NAME, n.Table) // the table is attribute 1 of all
+	switch n.What {
+	case "chain":
+		body.str(unix.NFTA_CHAIN_NAME, n.Name)
+	case "set", "map":
+		body.str(unix.NFTA_SET_NAME, n.Name)
+	}
+	_, err := e.askNFT(get[n.What], body)
+	return nil, err
+}
+
+func (x *Element) diff(e *Engine) ([]string, error) {
+	have, err := e.element(x)
+	if err != nil {
+		return nil, err
+	}
+	var d []string
+	if have.comment != x.Mark {
+		d = append(d, fmt.Sprintf("belongs to %q", have.comment))
+	}
+	if t, err := parseSetType(x.Type); err == nil && x.Value != "" {
+		if v, err := t.data.value(x.Value); err == nil && string(v) != string(have.data) {
+			d = append(d, "maps to something else")
+		}
+	}
+	return d, nil
+}
+
+// nfgen is struct nfgenmsg of a family.
+func nfgen(family string) buf {
+	return append(make(buf, 0, 128), nftFamily(family), unix.NFNETLINK_V0, 0, 0)
+}
+
+const nftSubsystem = unix.NFNL_SUBSYS_NFTABLES << 8
+
+func (e *Engine) askNFT(msg uint16, body buf) (response, error) {
+	c, err := e.netfilter()
+	if err != nil {
+		return response{}, err
+	}
+	resp, err := c.do([]request{{nftSubsystem | msg, unix.NLM_F_ACK, body}})
+	if err != nil {
+		return response{}, err
+	}
+	return resp[0], resp[0].err
+}
+
+// comment is the TLV that nft(8) prints as a comment, of rules and elements.
+func commentTLV(s string) []byte {
+	return append(append([]byte{0, byte(len(s) + 1)}, s...), 0)
+}
+
+func parseComment(p []byte) string {
+	for len(p) >= 2 && len(p) >= 2+int(p[1]) {
+		if p[0] == 0 {
+			return text(p[2 : 2+int(p[1])])
+		}
+		p = p[2+int(p[1]):]
+	}
+	return ""
+}
+
+type ruleInfo struct {
+	handle  []byte
+	comment string
+}
+
+// rules lists a chain's rules in order.
+func (e *Engine) rules(family, table, chain string) ([]ruleInfo, error) {
+	c, err := e.netfilter()
+	if err != nil {
+		return nil, err
+	}
+	body := nfgen(family)
+	body.str(unix.NFTA_RULE_TABLE, table)
+	body.str(unix.NFTA_RULE_CHAIN, chain)
+	msgs, err := c.dump(request{typ: nftSubsystem | unix.NFT_MSG_GETRULE, body: body})
+	if err != nil {
+		return nil, fmt.Errorf("list rules of %s %s %s: %w", family, table, chain, err)
+	}
+	var out []ruleInfo
+	for _, m := range msgs {
+		if len(m) > 4 {
+			out = append(out, ruleInfo{attr(m[4:], unix.NFTA_RULE_HANDLE), parseComment(attr(m[4:], unix.NFTA_RULE_USERDATA))})
+		}
+	}
+	return out, nil
+}
+
+type elementInfo struct {
+	key, data []byte
+	comment   string
+}
+
+// element reads one element by its key.
+func (e *Engine) element(x *Element) (elementInfo, error) {
+	body, err := x.body(false)
+	if err != nil {
+		return elementInfo{}, err
+	}
+	resp, err := e.askNFT(unix.NFT_MSG_GETSETELEM, body)
+	if err != nil || len(resp.msgs) == 0 {
+		return elementInfo{}, err
+	}
+	list := parseElements(resp.msgs)
+	if len(list) == 0 {
+		return elementInfo{}, unix.ENOENT
+	}
+	return list[0], nil
+}
+
+func parseElements(msgs [][]byte) (out []elementInfo) {
+	for _, m := range msgs {
+		if len(m) < 4 {
+			continue
+		}
+		attrs(attr(m[4:], unix.NFTA_SET_ELEM_LIST_ELEMENTS), func(_ uint16, p []byte) {
+			out = append(out, elementInfo{
+				key:     attr(attr(p, unix.NFTA_SET_ELEM_KEY), unix.NFTA_DATA_VALUE),
+				data:    attr(attr(p, unix.NFTA_SET_ELEM_DATA), unix.NFTA_DATA_VALUE),
+				comment: parseComment(attr(p, unix.NFTA_SET_ELEM_USERDATA)),
+			})
+		})
+	}
+	return out
+}
+
+// body is the message that adds an element, or, with its key alone, names it.
+func (x *Element) body(whole bool) (buf, error) {
+	t, err := parseSetType(x.Type)
+	if err != nil {
+		return nil, err
+	}
+	key, err := t.key.value(x.Key)
+	if err != nil {
+		return nil, err
+	}
+	var data []byte
+	if x.Value != "" {
+		if data, err = t.data.value(x.Value); err != nil {
+			return nil, err
+		}
+	}
+	b := nfgen(x.Family)
+	b.str(unix.NFTA_SET_ELEM_LIST_TABLE, x.Table)
+	b.str(unix.NFTA_SET_ELEM_LIST_SET, x.Set)
+	b.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func(b *buf) {
+		b.nest(unix.NFTA_LIST_ELEM, func(b *buf) {
+			b.nest(unix.NFTA_SET_ELEM_KEY, func(b *buf) { b.bytes(unix.NFTA_DATA_VALUE, key) })
+			if whole && data != nil {
+				b.nest(unix.NFTA_SET_ELEM_DATA, func(b *buf) { b.bytes(unix.NFTA_DATA_VALUE, data) })
+			}
+			if whole && x.Mark != "" {
+				b.bytes(unix.NFTA_SET_ELEM_USERDATA, commentTLV(x.Mark))
+			}
+		})
+	})
+	return b, nil
+}

@@ -1,0 +1,227 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// transact sends requests as one nftables transaction: all or nothing. With a
+// generation it fails with ERESTART when the ruleset has changed since.
+func (c *conn) transact(reqs []request, gen uint32) ([]response, error) {
+	envelope := buf{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, unix.NFNL_SUBSYS_NFTABLES}
+	begin := append(buf(nil), envelope...)
+	if gen != 0 {
+		begin.be32(unix.NFNL_BATCH_GENID, gen)
+	}
+	var out buf
+	first := c.seq + 1
+	c.seq++
+	appendMessage(&out, unix.NFNL_MSG_BATCH_BEGIN, unix.NLM_F_REQUEST, c.seq, begin)
+	for _, r := range reqs {
+		c.seq++
+		appendMessage(&out, r.typ, r.flags|unix.NLM_F_REQUEST|unix.NLM_F_ACK, c.seq, r.body)
+	}
+	c.seq++
+	appendMessage(&out, unix.NFNL_MSG_BATCH_END, unix.NLM_F_REQUEST, c.seq, envelope)
+	if err := c.send(out); err != nil {
+		return nil, err
+	}
+	// The envelope is answered only when the transaction fails as a whole.
+	resp := make([]response, len(reqs)+2)
+	for pending := len(reqs); pending > 0; {
+		n, err := c.read(first, resp)
+		if err != nil {
+			return nil, err
+		}
+		pending -= n
+		if resp[0].err != nil {
+			return nil, resp[0].err
+		}
+	}
+	return resp[1 : len(reqs)+1], resp[len(reqs)+1].err
+}
+
+const restarts = 64 // each means that somebody else's change went through
+
+// commit adds the nftables objects of the list in one transaction.
+func (e *Engine) commit() error {
+	list := e.nft
+	e.nft = nil
+	if len(list) == 0 {
+		return nil
+	}
+	all := false
+	for range restarts {
+		err := e.tryCommit(list, all)
+		switch {
+		case errors.Is(err, unix.ERESTART):
+			continue
+		case errors.Is(err, os.ErrNotExist) && !all:
+			all = true // a set went away under rules that stood
+			continue
+		}
+		if err == nil {
+			for _, o := range list {
+				e.made(o)
+			}
+		}
+		return err
+	}
+	return fmt.Errorf("nftables ruleset changed %d times while it was written: %w", restarts, unix.EAGAIN)
+}
+
+func (e *Engine) tryCommit(list []Object, all bool) error {
+	c, err := e.netfilter()
+	if err != nil {
+		return err
+	}
+	gen, missing, err := e.missing(list)
+	if err != nil {
+		return err
+	}
+	b := &transaction{}
+	for _, o := range list {
+		switch o := o.(type) {
+		case *NFT:
+			if (len(missing) > 0 || all) && (o.What != "rule" || missing[o]) {
+				err = b.add(o)
+			}
+		case *Element:
+			err = b.element(o)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", o, err)
+		}
+	}
+	if len(missing) == 0 {
+		gen = 0
+	}
+	resp, err := c.transact(b.reqs, gen)
+	if err != nil {
+		return fmt.Errorf("nftables transaction: %w", err)
+	}
+	return e.judge(b, resp)
+}
+
+type transaction struct {
+	reqs    []request
+	objects []Object
+}
+
+func (b *transaction) add(o *NFT) error {
+	r, err := o.add()
+	b.reqs, b.objects = append(b.reqs, r), append(b.objects, o)
+	return err
+}
+
+func (b *transaction) element(o *Element) error {
+	body, err := o.body(true)
+	b.reqs = append(b.reqs, request{nftSubsystem | unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE | unix.NLM_F_EXCL, body})
+	b.objects = append(b.objects, o)
+	return err
+}
+
+// judge returns the first refusal. An element that stands is replaced when its
+// owner is dead; then the transaction is to be tried again.
+func (e *Engine) judge(b *transaction, resp []response) error {
+	replaced := false
+	for i, r := range resp {
+		x, isElement := b.objects[i].(*Element)
+		if isElement && errors.Is(r.err, unix.EEXIST) {
+			if err := e.evict(x); err != nil {
+				return fmt.Errorf("%s: %w", x, err)
+			}
+			replaced = true
+			continue
+		}
+		if r.err != nil && !replaced {
+			return fmt.Errorf("%s: %w", b.objects[i], r.err)
+		}
+	}
+	if replaced {
+		return unix.ERESTART
+	}
+	return nil
+}
+
+// evict deletes an element whose owner is dead, or the same as the new one's.
+func (e *Engine) evict(x *Element) error {
+	have, err := e.element(x)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if have.comment != x.Mark && (e.options.Alive == nil || e.options.Alive(have.comment)) {
+		return &TakenError{x.Key, have.comment}
+	}
+	old := *x
+	old.Mark = have.comment
+	return e.removeElements([]*Element{&old}, nil)
+}
+
+// missing tells which rules of the list are not there, and the generation of
+// the ruleset for which that holds. No rules at all: everything is missing.
+func (e *Engine) missing(list []Object) (gen uint32, out map[*NFT]bool, err error) {
+	if gen, err = e.generation(); err != nil {
+		return 0, nil, err
+	}
+	out = map[*NFT]bool{}
+	have := map[string]map[string]bool{}
+	rules := false
+	for _, o := range list {
+		n, ok := o.(*NFT)
+		if !ok || n.What != "rule" {
+			if ok && !rules {
+				out[n] = true
+			}
+			continue
+		}
+		if !rules {
+			rules, out = true, map[*NFT]bool{}
+		}
+		key := n.Family + " " + n.Table + " " + n.Name
+		if have[key] == nil {
+			if have[key], err = e.comments(n); err != nil {
+				return 0, nil, err
+			}
+		}
+		if !have[key][n.mark()] {
+			out[n] = true
+		}
+	}
+	return gen, out, nil
+}
+
+func (e *Engine) comments(n *NFT) (map[string]bool, error) {
+	out := map[string]bool{}
+	have, err := e.rules(n.Family, n.Table, n.Name)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	for _, r := range have {
+		out[r.comment] = true
+	}
+	return out, nil
+}
+
+// generation is a number that every change of any ruleset moves.
+func (e *Engine) generation() (uint32, error) {
+	resp, err := e.askNFT(unix.NFT_MSG_GETGEN, nfgen("ip"))
+	if err != nil {
+		return 0, fmt.Errorf("nftables: %w", err)
+	}
+	if len(resp.msgs) == 0 || len(resp.msgs[0]) < 4 {
+		return 0, nil
+	}
+	v := attr(resp.msgs[0][4:], unix.NFTA_GEN_ID)
+	if len(v) < 4 {
+		return 0, nil
+	}
+	return binary.BigEndian.Uint32(v), nil
+}

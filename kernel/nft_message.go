@@ -1,0 +1,150 @@
+package kernel
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// add is the message that makes a part of a ruleset; one that exists is fine,
+// but for rules, which the kernel would add again.
+func (n *NFT) add() (request, error) {
+	b := nfgen(n.Family)
+	b.str(unix.NFTA_TABLE_NAME, n.Table) // attribute 1 of every message
+	r := request{flags: unix.NLM_F_CREATE | unix.NLM_F_ACK}
+	var err error
+	switch n.What {
+	case "table":
+		r.typ = unix.NFT_MSG_NEWTABLE
+	case "chain":
+		r.typ = unix.NFT_MSG_NEWCHAIN
+		b.str(unix.NFTA_CHAIN_NAME, n.Name)
+		err = n.hook(&b)
+	case "set", "map":
+		r.typ = unix.NFT_MSG_NEWSET
+		err = n.set(&b)
+	case "rule":
+		r.typ = unix.NFT_MSG_NEWRULE
+		r.flags |= unix.NLM_F_APPEND
+		err = n.rule(&b)
+	default:
+		err = fmt.Errorf("no such part of a ruleset: %q", n.What)
+	}
+	r.typ |= nftSubsystem
+	r.body = b
+	return r, err
+}
+
+func (n *NFT) rule(b *buf) error {
+	exprs, err := compileRule(nftFamily(n.Family), n.Text)
+	if err != nil {
+		return err
+	}
+	b.str(unix.NFTA_RULE_CHAIN, n.Name)
+	b.bytes(unix.NFTA_RULE_EXPRESSIONS|unix.NLA_F_NESTED, exprs)
+	b.bytes(unix.NFTA_RULE_USERDATA, commentTLV(n.mark()))
+	return nil
+}
+
+func (n *NFT) set(b *buf) error {
+	t, err := parseSetType(n.Text)
+	if err != nil {
+		return err
+	}
+	var flags uint32
+	if n.What == "map" {
+		flags |= unix.NFT_SET_MAP
+	}
+	if len(t.key) > 1 {
+		flags |= nftSetConcat
+	}
+	b.str(unix.NFTA_SET_NAME, n.Name)
+	b.be32(unix.NFTA_SET_FLAGS, flags)
+	b.be32(unix.NFTA_SET_KEY_TYPE, t.key.id())
+	b.be32(unix.NFTA_SET_KEY_LEN, uint32(t.key.size()))
+	if n.What == "map" {
+		b.be32(unix.NFTA_SET_DATA_TYPE, t.data.id())
+		b.be32(unix.NFTA_SET_DATA_LEN, uint32(t.data.size()))
+	}
+	if len(t.key) > 1 {
+		b.nest(unix.NFTA_SET_DESC, func(b *buf) {
+			b.nest(nftaSetDescConcat, func(b *buf) {
+				for _, p := range t.key {
+					b.nest(unix.NFTA_LIST_ELEM, func(b *buf) { b.be32(1, uint32(p.size)) }) // NFTA_SET_FIELD_LEN
+				}
+			})
+		})
+	}
+	b.be32(unix.NFTA_SET_ID, uint32(len(n.Name))) // any number: sets are named here by name
+	return nil
+}
+
+const ( // linux/netfilter/nf_tables.h
+	nftSetConcat      = 0x80
+	nftaSetDescConcat = 2
+)
+
+// hook reads "type nat hook postrouting priority 105; policy accept".
+func (n *NFT) hook(b *buf) error {
+	if n.Text == "" {
+		return nil
+	}
+	w := strings.Fields(strings.ReplaceAll(n.Text, ";", " "))
+	if len(w) < 6 || w[0] != "type" || w[2] != "hook" || w[4] != "priority" {
+		return fmt.Errorf("chain %q: want type, hook and priority", n.Text)
+	}
+	num, err := hookNumber(w[3])
+	if err != nil {
+		return err
+	}
+	prio, err := strconv.ParseInt(w[5], 10, 32)
+	if err != nil {
+		return fmt.Errorf("chain %q: %w", n.Text, err)
+	}
+	b.nest(unix.NFTA_CHAIN_HOOK, func(b *buf) {
+		b.be32(unix.NFTA_HOOK_HOOKNUM, num)
+		b.be32(unix.NFTA_HOOK_PRIORITY, uint32(int32(prio)))
+	})
+	b.str(unix.NFTA_CHAIN_TYPE, w[1])
+	if len(w) == 8 && w[6] == "policy" {
+		policy := uint32(nfAccept)
+		if w[7] == "drop" {
+			policy = nfDrop
+		}
+		b.be32(unix.NFTA_CHAIN_POLICY, policy)
+	}
+	return nil
+}
+
+func hookNumber(name string) (uint32, error) {
+	for i, h := range []string{"prerouting", "input", "forward", "output", "postrouting"} {
+		if h == name {
+			return uint32(i), nil
+		}
+	}
+	return 0, fmt.Errorf("unknown hook %q", name)
+}
+
+// drop is the message that deletes it; a rule is named by its handle.
+func (n *NFT) drop(handle []byte) request {
+	b := nfgen(n.Family)
+	b.str(unix.NFTA_TABLE_NAME, n.Table)
+	r := request{flags: unix.NLM_F_ACK}
+	switch n.What {
+	case "chain":
+		r.typ = unix.NFT_MSG_DELCHAIN
+		b.str(unix.NFTA_CHAIN_NAME, n.Name)
+	case "set", "map":
+		r.typ = unix.NFT_MSG_DELSET
+		b.str(unix.NFTA_SET_NAME, n.Name)
+	case "rule":
+		r.typ = unix.NFT_MSG_DELRULE
+		b.str(unix.NFTA_RULE_CHAIN, n.Name)
+		b.bytes(unix.NFTA_RULE_HANDLE, handle)
+	}
+	r.typ |= nftSubsystem
+	r.body = b
+	return r
+}

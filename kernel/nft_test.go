@@ -1,0 +1,212 @@
+package kernel_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+func part(what, name, text string) *kernel.NFT {
+	return &kernel.NFT{Family: "inet", Table: "fairlead", What: what, Name: name, Text: text}
+}
+
+func grouped(what, name, text string) *kernel.NFT {
+	n := part(what, name, text)
+	n.Network, n.Group = "net", "net-4"
+	return n
+}
+
+func element(o kernel.Owner, ip string) *kernel.Element {
+	return &kernel.Element{Family: "inet", Table: "fairlead", Set: "masq-net", Type: "ipv4_addr", Key: ip, Mark: o.Mark()}
+}
+
+func masquerade(ip string) kernel.Objects {
+	return kernel.Objects{
+		part("table", "", ""),
+		part("chain", "postrouting", "type nat hook postrouting priority 105; policy accept"),
+		grouped("set", "masq-net", "ipv4_addr"),
+		grouped("chain", "masq-net", ""),
+		grouped("rule", "masq-net", "ip daddr 10.1.0.0/16 return"),
+		grouped("rule", "masq-net", "ip daddr != 224.0.0.0/4 masquerade"),
+		grouped("rule", "postrouting", "ip saddr @masq-net jump masq-net"),
+		element(owner, ip),
+	}
+}
+
+func TestNFTApplyTwiceCheckRemove(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	e := open(t, "", kernel.Options{})
+	list := masquerade("10.1.0.5")
+	if err := e.Apply(list); err != nil {
+		t.Fatal(err)
+	}
+	other := kernel.Owner{Network: "net", ContainerID: "c2", IfName: "eth0"}
+	second := append(masquerade("10.1.0.6")[:7:7], element(other, "10.1.0.6"))
+	if err := e.Apply(second); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := e.Check(append(list, second...)); err != nil || len(d) > 0 {
+		t.Fatalf("check: %v %v", d, err)
+	}
+	ruleset := kerneltest.Run(t, "nft", "list", "ruleset")
+	if n := strings.Count(ruleset, "jump masq-net"); n != 1 {
+		t.Errorf("%d jumps in\n%s", n, ruleset)
+	}
+	for _, c := range [][]string{
+		{"nft", "delete", "element", "inet", "fairlead", "masq-net", "{ 10.1.0.5 }"},
+		{"nft", "flush", "chain", "inet", "fairlead", "masq-net"},
+	} {
+		kerneltest.Run(t, c...)
+	}
+	d, _ := e.Check(list)
+	if len(d) != 3 {
+		t.Errorf("three things are gone, the check says\n%s", words(d))
+	}
+	if err := e.Remove(list); err != nil {
+		t.Fatal(err)
+	}
+	if s := kerneltest.Run(t, "nft", "list", "ruleset"); !strings.Contains(s, "masq-net") {
+		t.Errorf("the second's set is gone:\n%s", s)
+	}
+	if err := e.Remove(second); err != nil {
+		t.Fatal(err)
+	}
+	if s := kerneltest.Run(t, "nft", "list", "ruleset"); strings.Contains(s, "masq-net") || !strings.Contains(s, "postrouting") {
+		t.Errorf("the emptied network stays, or the shared chain went:\n%s", s)
+	}
+}
+
+// A rule is written as nft prints it, so the list of the ruleset is the source again.
+func TestRulesReadBack(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	rules := []string{
+		"ip saddr @a4 jump other",
+		"ip6 saddr @a6 jump other",
+		"ip daddr != 224.0.0.0/4 masquerade",
+		"ip6 daddr fd00::/64 return",
+		"ip saddr 10.1.0.0/16 ip daddr 10.1.0.0/16 masquerade",
+		"fib daddr type local jump other",
+		"ct status dnat jump other",
+		"dnat ip to ip daddr . meta l4proto . th dport map @specific4",
+		"meta nfproto ipv4 dnat ip to meta l4proto . th dport map @any4",
+		"meta nfproto ipv6 dnat ip6 to meta l4proto . th dport map @any6",
+		"meta l4proto . ip daddr . th dport != @snat4 return",
+		"iifname != \"lo\" ip daddr 127.0.0.0/8 drop",
+		"meta mark set 0x00000010",
+		"counter accept",
+	}
+	list := kernel.Objects{
+		part("table", "", ""), part("chain", "other", ""),
+		part("set", "a4", "ipv4_addr"), part("set", "a6", "ipv6_addr"),
+		part("map", "specific4", "ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service"),
+		part("map", "any4", "inet_proto . inet_service : ipv4_addr . inet_service"),
+		part("map", "any6", "inet_proto . inet_service : ipv6_addr . inet_service"),
+		part("set", "snat4", "inet_proto . ipv4_addr . inet_service"),
+	}
+	for i, r := range rules {
+		chain := fmt.Sprintf("c%d", i)
+		hook := "type nat hook postrouting priority 105; policy accept"
+		if strings.Contains(r, "dnat ip") || strings.HasPrefix(r, "fib") {
+			hook = "type nat hook prerouting priority -95; policy accept"
+		}
+		if strings.HasPrefix(r, "iif") {
+			hook = "type filter hook prerouting priority -300; policy accept"
+		}
+		list = append(list, part("chain", chain, hook), part("rule", chain, r))
+	}
+	e := open(t, "", kernel.Options{})
+	if err := e.Apply(list); err != nil {
+		t.Fatal(err)
+	}
+	ruleset := kerneltest.Run(t, "nft", "list", "ruleset")
+	for _, r := range rules {
+		r = strings.Replace(r, "counter", "counter packets 0 bytes 0", 1)
+		if !strings.Contains(ruleset, "\t\t"+r+" comment") {
+			t.Errorf("not printed as written: %s", r)
+		}
+	}
+	if t.Failed() {
+		t.Log(ruleset)
+	}
+}
+
+func TestElementTaken(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	if err := open(t, "", kernel.Options{}).Apply(masquerade("10.1.0.5")); err != nil {
+		t.Fatal(err)
+	}
+	other := kernel.Owner{Network: "net", ContainerID: "c2", IfName: "eth0"}
+	mine := append(masquerade("")[:7:7], element(other, "10.1.0.5"))
+
+	var taken *kernel.TakenError
+	err := open(t, "", kernel.Options{}).Apply(mine)
+	if !errors.As(err, &taken) || taken.Mark != owner.Mark() || !errors.Is(err, unix.EEXIST) {
+		t.Errorf("a living owner: %v", err)
+	}
+	dead := kernel.Options{Alive: func(mark string) bool { return mark != owner.Mark() }}
+	if err := open(t, "", dead).Apply(mine); err != nil {
+		t.Errorf("a dead owner: %v", err)
+	}
+	e := open(t, "", kernel.Options{})
+	if err := e.Remove(kernel.Objects{element(owner, "10.1.0.5")}); err != nil {
+		t.Error(err)
+	}
+	if d, err := e.Check(mine); err != nil || len(d) > 0 {
+		t.Errorf("DEL of the former owner took the element of the new one: %v %v", d, err)
+	}
+}
+
+// Many at once, from nothing: every rule once, every element there, all gone at the end.
+func TestNFTAtOnce(t *testing.T) {
+	t.Parallel()
+	const n = 16
+	kerneltest.Host(t)
+	ns, err := kernel.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	lists := make([]kernel.Objects, n)
+	for i := range lists {
+		o := kernel.Owner{Network: "net", ContainerID: fmt.Sprint(i), IfName: "eth0"}
+		lists[i] = append(masquerade("")[:7:7], element(o, fmt.Sprintf("10.1.0.%d", i+2)))
+	}
+	all := func(do func(*kernel.Engine, kernel.Objects) error) {
+		var wg sync.WaitGroup
+		for _, l := range lists {
+			wg.Go(func() {
+				err := ns.Do(func() error {
+					e, err := kernel.Open(nil, kernel.Options{})
+					if err != nil {
+						return err
+					}
+					defer e.Close()
+					return do(e, l)
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	all((*kernel.Engine).Apply)
+	ruleset := kerneltest.Run(t, "nft", "list", "ruleset")
+	if strings.Count(ruleset, "jump masq-net") != 1 || strings.Count(ruleset, "fairlead net ") < n {
+		t.Errorf("after %d at once:\n%s", n, ruleset)
+	}
+	all((*kernel.Engine).Remove)
+	if s := kerneltest.Run(t, "nft", "list", "ruleset"); strings.Contains(s, "masq-net") {
+		t.Errorf("left:\n%s", s)
+	}
+}

@@ -1,0 +1,110 @@
+package kernel
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Side tells in which namespace an object lives.
+type Side uint8
+
+const (
+	Host      Side = iota // the namespace the plugin runs in
+	Container             // the attachment's namespace
+)
+
+func (s Side) String() string {
+	if s == Container {
+		return "container"
+	}
+	return "host"
+}
+
+// Object is a thing that should exist in the kernel.
+//
+// String is the object in one line, in the words of ip(8), nft(8) or sysctl(8).
+// Shared objects are ensured by Apply and left alone by Remove and by an undo.
+type Object interface {
+	String() string
+	Side() Side
+	Shared() bool
+
+	kind() string                   // its name in a record
+	ensure(*Engine) error           // does or queues what makes it so
+	diff(*Engine) ([]string, error) // what differs, in words; absence is an error
+	remove(*Engine) error           // absence is os.ErrNotExist
+	links() []linkName              // links that it makes
+	on() linkName                   // the link that it lives and dies with, or zero
+}
+
+type linkName struct {
+	side Side
+	name string
+}
+
+// base answers for objects that make no link and live on none.
+type base struct{}
+
+func (base) links() []linkName { return nil }
+func (base) on() linkName      { return linkName{} }
+
+// prototypes is one empty object of every kind.
+func prototypes() []Object {
+	return []Object{
+		&Bridge{}, &Veth{}, &Up{}, &Port{}, &PortVLAN{}, &Moved{}, &Addr{}, &Route{}, &Rule{}, &Neigh{},
+		&Sysctl{}, &NFT{}, &Element{}, &Flows{}, &Command{},
+	}
+}
+
+// ofKind makes an empty object by the name of its kind in a record.
+func ofKind(kind string) Object {
+	for _, o := range prototypes() {
+		if o.kind() == kind {
+			return o
+		}
+	}
+	return nil
+}
+
+// Objects is a list in order of creation that can be written and read as JSON.
+type Objects []Object
+
+type tagged struct {
+	Kind   string          `json:"kind"`
+	Object json.RawMessage `json:"object"`
+}
+
+// MarshalJSON writes each object with its kind.
+func (l Objects) MarshalJSON() ([]byte, error) {
+	out := []byte{'['}
+	for i, o := range l {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		raw, err := json.Marshal(o)
+		if err != nil {
+			return nil, fmt.Errorf("encode %s: %w", o, err)
+		}
+		out = append(append(append(out, `{"kind":"`+o.kind()+`","object":`...), raw...), '}')
+	}
+	return append(out, ']'), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (l *Objects) UnmarshalJSON(data []byte) error {
+	var list []tagged
+	if err := json.Unmarshal(data, &list); err != nil {
+		return err
+	}
+	for _, t := range list {
+		o := ofKind(t.Kind)
+		if o == nil {
+			return fmt.Errorf("unknown kind of object %q", t.Kind)
+		}
+		if err := json.Unmarshal(t.Object, o); err != nil {
+			return fmt.Errorf("object of kind %s: %w", t.Kind, err)
+		}
+		*l = append(*l, o)
+	}
+	return nil
+}

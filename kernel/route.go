@@ -1,0 +1,282 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Protocol marks routes, rules and neighbours as ours: the "proto" of ip(8).
+const Protocol = 102
+
+// ProtocolRA is the protocol of routes that a router's advertisement made.
+const ProtocolRA = unix.RTPROT_RA
+
+// The address families, for lists.
+const (
+	IPv4 = unix.AF_INET
+	IPv6 = unix.AF_INET6
+)
+
+// Route is a route of a namespace.
+type Route struct {
+	base
+	In       Side
+	Dst      netip.Prefix
+	Via      netip.Addr // gateway; zero: none
+	Link     string
+	Src      netip.Addr // preferred source; zero: the kernel's choice
+	Scope    *int       // rtnetlink(7); nil: link without a gateway, else global
+	Metric   int        // 0: the kernel's default
+	Table    int        // 0: main
+	MTU      int        // bytes; 0: none
+	AdvMSS   int        // bytes; 0: none
+	OnLink   bool       // the gateway is on the link whatever the addresses say
+	IsShared bool
+}
+
+func (r *Route) kind() string { return "route" }
+func (r *Route) Side() Side   { return r.In }
+func (r *Route) Shared() bool { return r.IsShared }
+func (r *Route) on() linkName { return linkName{r.In, r.Link} }
+
+func (r *Route) String() string {
+	dst := r.Dst.String()
+	if r.Dst.Bits() == 0 {
+		dst = "default"
+	}
+	s := "ip "
+	if r.Dst.Addr().Is6() {
+		s += "-6 "
+	}
+	s += "route add " + dst
+	if r.Via.IsValid() {
+		s += " via " + r.Via.String()
+	}
+	s += " dev " + r.Link
+	if r.Src.IsValid() {
+		s += " src " + r.Src.String()
+	}
+	if r.Scope != nil {
+		s += " scope " + strconv.Itoa(*r.Scope)
+	}
+	for _, n := range []struct {
+		word string
+		v    int
+	}{{"metric", r.Metric}, {"table", r.Table}, {"mtu", r.MTU}, {"advmss", r.AdvMSS}} {
+		if n.v != 0 {
+			s += " " + n.word + " " + strconv.Itoa(n.v)
+		}
+	}
+	if r.OnLink {
+		s += " onlink"
+	}
+	return s
+}
+
+func (r *Route) scope() byte {
+	switch {
+	case r.Scope != nil:
+		return byte(*r.Scope)
+	case r.Via.IsValid() || r.Dst.Addr().Is6():
+		return unix.RT_SCOPE_UNIVERSE
+	}
+	return unix.RT_SCOPE_LINK
+}
+
+func (r *Route) table() int {
+	if r.Table == 0 {
+		return unix.RT_TABLE_MAIN
+	}
+	return r.Table
+}
+
+func (r *Route) body(index int) buf {
+	var flags uint32
+	if r.OnLink {
+		flags = unix.RTNH_F_ONLINK
+	}
+	b := rtmsg(family(r.Dst.Addr()), r.Dst.Bits(), r.table(), r.scope(), flags)
+	b.addr(unix.RTA_DST, r.Dst.Masked().Addr())
+	if r.Via.IsValid() {
+		b.addr(unix.RTA_GATEWAY, r.Via)
+	}
+	if r.Src.IsValid() {
+		b.addr(unix.RTA_PREFSRC, r.Src)
+	}
+	b.u32(unix.RTA_OIF, uint32(index))
+	b.u32(unix.RTA_TABLE, uint32(r.table()))
+	if r.Metric != 0 {
+		b.u32(unix.RTA_PRIORITY, uint32(r.Metric))
+	}
+	if r.MTU != 0 || r.AdvMSS != 0 {
+		b.nest(unix.RTA_METRICS, func(n *buf) {
+			if r.MTU != 0 {
+				n.u32(unix.RTAX_MTU, uint32(r.MTU))
+			}
+			if r.AdvMSS != 0 {
+				n.u32(unix.RTAX_ADVMSS, uint32(r.AdvMSS))
+			}
+		})
+	}
+	return b
+}
+
+// rtmsg is struct rtmsg, rtnetlink(7), of a unicast route or rule of ours.
+func rtmsg(family byte, bits, table int, scope byte, flags uint32) buf {
+	t := byte(unix.RT_TABLE_COMPAT)
+	if table < 256 {
+		t = byte(table)
+	}
+	b := make(buf, 0, 128)
+	b = append(b, family, byte(bits), 0, 0, t, Protocol, scope, unix.RTN_UNICAST)
+	return binary.NativeEndian.AppendUint32(b, flags)
+}
+
+func (r *Route) ensure(e *Engine) error {
+	i, err := e.ifindex(r.In, r.Link)
+	if err != nil {
+		return err
+	}
+	return e.send(r, r.In, request{unix.RTM_NEWROUTE, unix.NLM_F_CREATE | unix.NLM_F_EXCL, r.body(i)}, func(resp response) error {
+		if errors.Is(resp.err, unix.EEXIST) {
+			return r.present(e, resp.err)
+		}
+		if resp.err == nil {
+			e.made(r)
+		}
+		return resp.err
+	})
+}
+
+// present accepts a route that is there already if it is the very same: the
+// kernel makes the connected one by itself.
+func (r *Route) present(e *Engine, exists error) error {
+	if d, err := r.diff(e); err == nil && len(d) == 0 {
+		return nil
+	}
+	return fmt.Errorf("another route to %s is in the way: %w", r.Dst, exists)
+}
+
+// RouteInfo is what the kernel says of a route.
+type RouteInfo struct {
+	Dst           netip.Prefix
+	Via           netip.Addr
+	Index         int // of the link
+	Table, Metric int
+	Protocol      byte
+	Type, Scope   byte
+	MTU, AdvMSS   int
+}
+
+// Routes lists the unicast routes of a family (AF_INET, AF_INET6) in a table;
+// table 0 is all of them.
+func (e *Engine) Routes(s Side, fam byte, table int) ([]RouteInfo, error) {
+	b := rtmsg(fam, 0, 0, 0, 0)
+	b[4], b[5], b[7] = 0, 0, 0
+	if table != 0 {
+		b.u32(unix.RTA_TABLE, uint32(table))
+	}
+	msgs, err := e.dump(s, request{typ: unix.RTM_GETROUTE, body: b})
+	if isAbsent(err) && e.ns[s] != nil { // a table that does not exist has no routes
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list routes: %w", err)
+	}
+	var out []RouteInfo
+	for _, m := range msgs {
+		if len(m) >= unix.SizeofRtMsg {
+			out = append(out, parseRoute(m))
+		}
+	}
+	return out, nil
+}
+
+func parseRoute(m []byte) RouteInfo {
+	p := m[unix.SizeofRtMsg:]
+	r := RouteInfo{
+		Via: address(attr(p, unix.RTA_GATEWAY)), Index: int(num32(attr(p, unix.RTA_OIF))),
+		Table: int(num32(attr(p, unix.RTA_TABLE))), Metric: int(num32(attr(p, unix.RTA_PRIORITY))),
+		Protocol: m[5], Scope: m[6], Type: m[7],
+	}
+	dst := address(attr(p, unix.RTA_DST))
+	if !dst.IsValid() {
+		dst = netip.IPv4Unspecified()
+		if m[0] == unix.AF_INET6 {
+			dst = netip.IPv6Unspecified()
+		}
+	}
+	r.Dst = netip.PrefixFrom(dst, int(m[1]))
+	metrics := attr(p, unix.RTA_METRICS)
+	r.MTU, r.AdvMSS = int(num32(attr(metrics, unix.RTAX_MTU))), int(num32(attr(metrics, unix.RTAX_ADVMSS)))
+	return r
+}
+
+// LinkTo is the name of the host's link by which packets to an address leave.
+func (e *Engine) LinkTo(a netip.Addr) (string, error) {
+	b := rtmsg(family(a), a.BitLen(), 0, 0, 0)
+	b[4], b[5], b[7] = 0, 0, 0
+	b.addr(unix.RTA_DST, a)
+	resp, err := e.now(Host, request{typ: unix.RTM_GETROUTE, body: b})
+	if err != nil {
+		return "", fmt.Errorf("route to %s: %w", a, err)
+	}
+	if len(resp.msgs) == 0 || len(resp.msgs[0]) < unix.SizeofRtMsg {
+		return "", fmt.Errorf("route to %s: %w", a, unix.ENETUNREACH)
+	}
+	l, err := e.LinkByIndex(Host, parseRoute(resp.msgs[0]).Index)
+	if err != nil {
+		return "", err
+	}
+	return l.Name, nil
+}
+
+// diff looks for the route in any table: a later plugin may have moved it.
+func (r *Route) diff(e *Engine) ([]string, error) {
+	i, err := e.ifindex(r.In, r.Link)
+	if err != nil {
+		return nil, err
+	}
+	have, err := e.Routes(r.In, family(r.Dst.Addr()), 0)
+	if err != nil {
+		return nil, err
+	}
+	other := ""
+	for _, h := range have {
+		if h.Dst != r.Dst.Masked() || h.Type != unix.RTN_UNICAST {
+			continue
+		}
+		if h.Index == i && h.Via == r.Via && (r.Metric == 0 || h.Metric == r.Metric) {
+			return r.metrics(h), nil
+		}
+		other = fmt.Sprintf("is missing; there is one via %s on link %d", h.Via, h.Index)
+	}
+	if other != "" {
+		return []string{other}, nil
+	}
+	return []string{"is missing"}, nil
+}
+
+func (r *Route) metrics(h RouteInfo) (d []string) {
+	if r.MTU != 0 && h.MTU != r.MTU {
+		d = append(d, fmt.Sprintf("mtu is %d, want %d", h.MTU, r.MTU))
+	}
+	if r.AdvMSS != 0 && h.AdvMSS != r.AdvMSS {
+		d = append(d, fmt.Sprintf("advmss is %d, want %d", h.AdvMSS, r.AdvMSS))
+	}
+	return d
+}
+
+func (r *Route) remove(e *Engine) error {
+	i, err := e.ifindex(r.In, r.Link)
+	if err != nil {
+		return err
+	}
+	_, err = e.now(r.In, request{unix.RTM_DELROUTE, 0, r.body(i)})
+	return err
+}

@@ -1,0 +1,202 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Veth is a pair of links: one end on the host, the peer born in its own
+// namespace under its final name, both down (see Up). The host end carries the
+// owner and makes no link-local address.
+type Veth struct {
+	base
+	Name, MAC         string
+	PeerSide          Side
+	PeerName, PeerMAC string
+	MTU               int    // bytes; 0: the kernel's 1500
+	Master            string // bridge of the host; "": none
+	Mark              string // alias of the host end
+	IsShared          bool   // a pair that belongs to a network, not to one attachment
+}
+
+const (
+	vethInfoPeer = 1 // linux/veth.h
+	addrGenNone  = 1 // linux/if_link.h: IN6_ADDR_GEN_MODE_NONE
+)
+
+func (v *Veth) kind() string { return "veth" }
+func (v *Veth) Side() Side   { return Host }
+func (v *Veth) Shared() bool { return v.IsShared }
+
+func (v *Veth) String() string {
+	s := "ip link add " + v.Name
+	if v.MAC != "" {
+		s += " address " + v.MAC
+	}
+	if v.MTU > 0 {
+		s += fmt.Sprintf(" mtu %d", v.MTU)
+	}
+	if v.Master != "" {
+		s += " master " + v.Master
+	}
+	s += " type veth peer name " + v.PeerName
+	if v.PeerMAC != "" {
+		s += " address " + v.PeerMAC
+	}
+	if v.PeerSide == Container {
+		s += " netns container"
+	}
+	return s
+}
+
+func (v *Veth) links() []linkName {
+	return []linkName{{Host, v.Name}, {v.PeerSide, v.PeerName}}
+}
+
+func (v *Veth) ensure(e *Engine) error {
+	if v.IsShared {
+		if _, err := e.Link(Host, v.Name); err == nil || !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	birth, err := v.birth(e)
+	if err != nil {
+		return err
+	}
+	err = e.send(v, Host, request{unix.RTM_NEWLINK, unix.NLM_F_CREATE | unix.NLM_F_EXCL | unix.NLM_F_ECHO, birth}, func(r response) error {
+		return v.born(e, r)
+	})
+	if err != nil {
+		return err
+	}
+	return e.send(v, Host, request{unix.RTM_SETLINK, 0, v.mark()}, nil)
+}
+
+func (v *Veth) birth(e *Engine) (buf, error) {
+	master := 0
+	if v.Master != "" {
+		var err error
+		if master, err = e.ifindex(Host, v.Master); err != nil {
+			return nil, err
+		}
+	}
+	if e.ns[v.PeerSide] == nil {
+		return nil, errNoContainer
+	}
+	body := ifinfo(0, 0, 0)
+	v.end(&body, v.Name, v.MAC)
+	if master != 0 {
+		body.u32(unix.IFLA_MASTER, uint32(master))
+	}
+	body.nest(unix.IFLA_LINKINFO, func(n *buf) {
+		n.str(unix.IFLA_INFO_KIND, "veth")
+		n.nest(unix.IFLA_INFO_DATA, func(n *buf) {
+			n.nest(vethInfoPeer, func(n *buf) {
+				*n = append(*n, ifinfo(0, 0, 0)...)
+				v.end(n, v.PeerName, v.PeerMAC)
+				n.u32(unix.IFLA_NET_NS_FD, uint32(e.ns[v.PeerSide].fd))
+			})
+		})
+	})
+	return body, nil
+}
+
+// end is what both ends state at birth. One queue each way: more cost memory
+// and time, and gain nothing without a multi-queue sender.
+func (v *Veth) end(b *buf, name, mac string) {
+	b.str(unix.IFLA_IFNAME, name)
+	if mac != "" {
+		b.bytes(unix.IFLA_ADDRESS, macBytes(mac))
+	}
+	if v.MTU > 0 {
+		b.u32(unix.IFLA_MTU, uint32(v.MTU))
+	}
+	b.u32(unix.IFLA_GROUP, Group)
+	b.u32(unix.IFLA_NUM_TX_QUEUES, 1)
+	b.u32(unix.IFLA_NUM_RX_QUEUES, 1)
+}
+
+// mark is the second message of the same write: the kernel ignores an alias
+// at birth and refuses the address-generation mode.
+func (v *Veth) mark() buf {
+	body := ifinfo(0, 0, 0)
+	body.str(unix.IFLA_IFNAME, v.Name)
+	body.bytes(unix.IFLA_IFALIAS, []byte(v.Mark))
+	body.nest(unix.IFLA_AF_SPEC, func(n *buf) {
+		n.nest(unix.AF_INET6, func(n *buf) {
+			n.u8(unix.IFLA_INET6_ADDR_GEN_MODE, addrGenNone)
+		})
+	})
+	return body
+}
+
+func (v *Veth) born(e *Engine, r response) error {
+	if r.err != nil {
+		return v.explain(e, r.err)
+	}
+	e.made(v)
+	for _, m := range r.msgs {
+		if l := parseLink(m); l.Name == v.Name {
+			e.index[Host][v.Name], e.index[v.PeerSide][v.PeerName] = l.Index, l.Peer
+		}
+	}
+	return nil
+}
+
+// explain says which of the two names is taken, and when a bridge is full.
+func (v *Veth) explain(e *Engine, err error) error {
+	switch {
+	case errors.Is(err, unix.EEXIST):
+		if _, e2 := e.Link(Host, v.Name); e2 == nil {
+			return fmt.Errorf("host interface %s already exists: this attachment was made before, DEL it first: %w", v.Name, err)
+		}
+		return fmt.Errorf("interface %s already exists in the container: %w", v.PeerName, err)
+	case errors.Is(err, unix.EXFULL):
+		return fmt.Errorf("bridge %s is full: it holds 1,023 ports at most: %w", v.Master, err)
+	}
+	return err
+}
+
+func (v *Veth) diff(e *Engine) ([]string, error) {
+	l, err := e.Link(Host, v.Name)
+	if err != nil {
+		return nil, err
+	}
+	var d []string
+	if l.Kind != "veth" {
+		return []string{"is no veth but " + kindWords(l)}, nil
+	}
+	if v.Mark != "" && l.Alias != v.Mark {
+		d = append(d, fmt.Sprintf("alias is %q, want %q", l.Alias, v.Mark))
+	}
+	peer, err := e.Link(v.PeerSide, v.PeerName)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		d = append(d, "its peer "+v.PeerName+" is missing in the "+v.PeerSide.String())
+	case err != nil:
+		return d, err
+	case peer.Kind != "veth" || peer.Index != l.Peer:
+		d = append(d, v.PeerName+" in the "+v.PeerSide.String()+" is not its peer")
+	}
+	return d, nil
+}
+
+func (v *Veth) remove(e *Engine) error { return e.deleteLink(Host, v.Name, v.Mark) }
+
+// deleteLink deletes a link that carries a mark; another's link of that name
+// is left alone.
+func (e *Engine) deleteLink(s Side, name, mark string) error {
+	l, err := e.Link(s, name)
+	if err != nil {
+		return err
+	}
+	if l.Alias != mark {
+		return nil
+	}
+	delete(e.index[s], name)
+	_, err = e.now(s, request{unix.RTM_DELLINK, 0, ifinfo(l.Index, 0, 0)})
+	return err
+}

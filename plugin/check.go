@@ -1,0 +1,101 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/skel"
+)
+
+// check compares the kernel with what prevResult and the configuration say,
+// and reports every object that differs.
+func (r *runner) check(ctx context.Context, args *skel.CmdArgs) error {
+	j, err := r.begin(args, true)
+	if err != nil {
+		return err
+	}
+	defer j.end()
+	prev, err := j.previous()
+	if err != nil {
+		return cni.Errorf(cni.CodeInvalidNetworkConfig, "CHECK needs the prevResult of the ADD")
+	}
+	list, err := j.stated(prev)
+	if err != nil {
+		return err
+	}
+	diffs, err := j.engine.Check(list)
+	return errors.Join(j.ipam.check(ctx), err, differences(diffs))
+}
+
+func differences(diffs []kernel.Difference) error {
+	if len(diffs) == 0 {
+		return nil
+	}
+	lines := make([]string, len(diffs))
+	for i, d := range diffs {
+		lines[i] = d.String()
+	}
+	return cni.Errorf(cni.CodeGeneric, "%d of the attachment's objects differ", len(diffs)).
+		WithDetails(strings.Join(lines, "\n"))
+}
+
+// stated is the list of objects for a result that is already known. A link
+// plugin takes from it what belongs to its interface.
+func (j *job) stated(prev *cni.Result) (kernel.Objects, error) {
+	res := prev
+	if !j.Chained {
+		res = &cni.Result{Routes: prev.Routes, DNS: prev.DNS}
+		own, err := j.ownIPs(prev)
+		if err != nil {
+			return nil, err
+		}
+		res.IPs = own
+	}
+	links, err := j.conf.Links(j.att, res)
+	if err != nil {
+		return nil, err
+	}
+	rest, err := j.conf.Addressed(j.att, res)
+	return append(links, rest...), err
+}
+
+// ownIPs are the addresses of a result that are on the attachment's interface,
+// which must be in it.
+func (j *job) ownIPs(prev *cni.Result) ([]cni.IP, error) {
+	own := slices.IndexFunc(prev.Interfaces, func(i cni.Interface) bool {
+		return i.Name == j.att.IfName && i.Sandbox != ""
+	})
+	if own < 0 && len(prev.Interfaces) > 0 {
+		return nil, fmt.Errorf("prevResult has no interface %s in a sandbox", j.att.IfName)
+	}
+	if own >= 0 && j.args.Netns != "" && prev.Interfaces[own].Sandbox != j.args.Netns {
+		return nil, fmt.Errorf("prevResult has interface %s in sandbox %s, CNI_NETNS is %s",
+			j.att.IfName, prev.Interfaces[own].Sandbox, j.args.Netns)
+	}
+	var out []cni.IP
+	for _, ip := range prev.IPs {
+		if ip.Interface == nil || *ip.Interface == own {
+			out = append(out, ip)
+		}
+	}
+	return out, nil
+}
+
+// status says whether an ADD could be served.
+func (r *runner) status(ctx context.Context, args *skel.CmdArgs) error {
+	j, err := r.begin(args, false)
+	if err != nil {
+		return err
+	}
+	defer j.end()
+	err = j.ipam.status(ctx)
+	if c, ok := j.conf.(Readier); ok {
+		err = errors.Join(err, c.Ready(j.att))
+	}
+	return err
+}

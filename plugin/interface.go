@@ -1,0 +1,137 @@
+package plugin
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// Interface is how the container's interface gets what a result says.
+type Interface struct {
+	Name    string
+	DAD     bool // IPv6 addresses wait for duplicate address detection
+	NoRoute bool // the addresses' prefixes make no routes by themselves
+}
+
+// Objects states sysctls, addresses, the link brought up, and routes, in the
+// order in which nothing is missed: what must hold before the link hears
+// anybody comes first, and the kernel announces the addresses as it comes up.
+func (i Interface) Objects(r *cni.Result) kernel.Objects {
+	list := i.sysctls(r)
+	for _, ip := range r.IPs {
+		list = append(list, &kernel.Addr{
+			In: kernel.Container, Link: i.Name, Prefix: ip.Address, DAD: i.DAD, NoRoute: i.NoRoute,
+		})
+	}
+	return append(list, &kernel.Up{In: kernel.Container, Link: i.Name})
+}
+
+func (i Interface) sysctls(r *cni.Result) (list kernel.Objects) {
+	set := func(family, key, value string) {
+		list = append(list, &kernel.Sysctl{
+			In: kernel.Container, Key: "net/" + family + "/conf/" + i.Name + "/" + key, Value: value, Link: i.Name, Optional: true,
+		})
+	}
+	v4, v6 := Families(r)
+	if v4 {
+		set("ipv4", "arp_notify", "1")
+	}
+	if v6 {
+		// Addresses are IPAM's: a router on the link gives none (CVE-2020-10749).
+		set("ipv6", "disable_ipv6", "0")
+		set("ipv6", "accept_ra", "0")
+		set("ipv6", "ndisc_notify", "1")
+	}
+	return list
+}
+
+// Routes states the result's routes on an interface; one without a gateway
+// goes by that of the first address of its family.
+func Routes(name string, r *cni.Result) (list kernel.Objects) {
+	for _, rt := range r.Routes {
+		o := &kernel.Route{
+			In: kernel.Container, Link: name, Dst: rt.Dst, Via: rt.GW,
+			Metric: rt.Priority, MTU: rt.MTU, AdvMSS: rt.AdvMSS, Scope: rt.Scope,
+		}
+		if !o.Via.IsValid() {
+			o.Via = gateway(r, rt.Dst.Addr().Is4())
+		}
+		if rt.Table != nil {
+			o.Table = *rt.Table
+		}
+		list = append(list, o)
+	}
+	return list
+}
+
+func gateway(r *cni.Result, v4 bool) netip.Addr {
+	for _, ip := range r.IPs {
+		if ip.Gateway.IsValid() && ip.Gateway.Is4() == v4 {
+			return ip.Gateway
+		}
+	}
+	return netip.Addr{}
+}
+
+// Families tells which address families a result has.
+func Families(r *cni.Result) (v4, v6 bool) {
+	for _, ip := range r.IPs {
+		v4 = v4 || ip.Address.Addr().Is4()
+		v6 = v6 || ip.Address.Addr().Is6()
+	}
+	return v4, v6
+}
+
+// Forwarding states that the host forwards the families of a result.
+// Routers' advertisements that the host lives by are accepted all the same.
+func Forwarding(a *Attachment, r *cni.Result) (list kernel.Objects) {
+	v4, v6 := Families(r)
+	if v4 {
+		list = append(list, &kernel.Sysctl{Key: "net/ipv4/ip_forward", Value: "1", IfZero: true, IsShared: true})
+	}
+	if !v6 {
+		return list
+	}
+	for _, link := range a.Facts.Uplinks() {
+		list = append(list, &kernel.Sysctl{Key: "net/ipv6/conf/" + link + "/accept_ra", Value: "2", IsShared: true, Optional: true})
+	}
+	return append(list, &kernel.Sysctl{Key: "net/ipv6/conf/all/forwarding", Value: "1", IfZero: true, IsShared: true})
+}
+
+// MAC is the hardware address that an attachment asks for: by
+// runtimeConfig.mac, by args.cni.mac, by MAC in CNI_ARGS, by the
+// configuration's own key, in this order; "" if by none.
+func (c *Conf) MAC(a *Attachment, own string) (string, error) {
+	mac, key := own, "mac"
+	if v, ok := a.Args.Get("MAC"); ok {
+		mac, key = v, "MAC in CNI_ARGS"
+	}
+	var args struct {
+		MAC string `json:"mac"`
+	}
+	if len(c.Args.CNI) > 0 && json.Unmarshal(c.Args.CNI, &args) == nil && args.MAC != "" {
+		mac, key = args.MAC, "args.cni.mac"
+	}
+	if m := c.Runtime.MAC; m != "" {
+		mac, key = m, "runtimeConfig.mac"
+	}
+	if mac == "" {
+		return "", nil
+	}
+	hw, err := net.ParseMAC(mac)
+	if err != nil || len(hw) != 6 {
+		return "", cni.Invalid(c.Raw, key, fmt.Sprintf("%q is no hardware address: want six bytes, like 02:00:00:00:00:01", mac))
+	}
+	return hw.String(), nil
+}
+
+// UseDNS makes the configuration's name service, if it has one, the result's.
+func (c *Conf) UseDNS(r *cni.Result) {
+	if !c.DNS.IsZero() {
+		r.DNS = c.DNS
+	}
+}

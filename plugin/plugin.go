@@ -1,0 +1,157 @@
+package plugin
+
+import (
+	"encoding/json"
+	"net/netip"
+
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/wire"
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/skel"
+)
+
+// Plugin is a declarative plugin.
+type Plugin struct {
+	Name  string // the type by which configurations ask for it
+	About string // what it does, in one sentence
+	// Chained: it works on what plugins before it made, and asks no IPAM.
+	Chained bool
+	// New makes an empty configuration, with defaults, to decode into.
+	New func() Config
+}
+
+// Config is a plugin's configuration: a struct that embeds Conf and whose
+// methods are pure functions of it, the attachment and the facts they name.
+type Config interface {
+	common() *Conf
+
+	// Validate completes the configuration, and refuses what is not allowed
+	// with cni.Invalid(c.Raw, key, problem).
+	Validate(*Attachment) error
+
+	// Links states the links that should exist, in order of creation, and
+	// appends the attachment's interfaces to the result.
+	Links(*Attachment, *cni.Result) (kernel.Objects, error)
+
+	// Addressed states the rest, once addresses are known: r holds those that
+	// IPAM gave, or, for a chained plugin, what came before. It may complete r.
+	Addressed(a *Attachment, r *cni.Result) (kernel.Objects, error)
+}
+
+// These are what a Config may offer besides.
+type (
+	// A Readier tells STATUS whether an ADD could be served.
+	Readier interface{ Ready(*Attachment) error }
+
+	// A Finder names, without a result or a record, what an attachment may
+	// have made beyond its Links.
+	Finder interface {
+		Find(*Attachment) (kernel.Objects, error)
+	}
+
+	// A Claimer names what must be free before the kernel is changed: the host
+	// ports. They are held while the attachment stands.
+	Claimer interface{ Claims() []attach.Port }
+)
+
+// Conf is what every configuration has; embed it.
+type Conf struct {
+	cni.PluginConf
+	Args    Args    `json:"args,omitzero"`
+	Runtime Runtime `json:"runtimeConfig,omitzero"`
+
+	Raw  []byte      `json:"-"` // the whole, as it came
+	Prev *cni.Result `json:"-"` // prevResult, or nil
+}
+
+// Runtime is the part of runtimeConfig that more than one plugin reads; one
+// that reads more has a runtimeConfig of its own, which embeds this.
+type Runtime struct {
+	MAC      string `json:"mac,omitempty"`
+	DeviceID string `json:"deviceID,omitempty"`
+}
+
+// Args are a configuration's arguments; "cni" is the part that plugins agree on.
+type Args struct {
+	CNI json.RawMessage `json:"cni,omitempty"`
+}
+
+func (c *Conf) common() *Conf { return c }
+
+// Validate accepts everything; a plugin with keys of its own has its own.
+func (c *Conf) Validate(*Attachment) error { return nil }
+
+// Links states none.
+func (c *Conf) Links(*Attachment, *cni.Result) (kernel.Objects, error) { return nil, nil }
+
+// Attachment is the attachment to one network that an operation is about.
+type Attachment struct {
+	kernel.Owner
+	Netns string   // path; "" when DEL was not told
+	Args  cni.Args // CNI_ARGS
+	Facts Facts
+}
+
+// Facts are the questions that a plugin may ask about the machine; a test can
+// answer them without one.
+type Facts interface {
+	// Link looks a link up by name; none is os.ErrNotExist.
+	Link(kernel.Side, string) (*kernel.LinkInfo, error)
+	Links(kernel.Side) ([]*kernel.LinkInfo, error)
+	// Sysctl reads a key below /proc/sys, with slashes.
+	Sysctl(kernel.Side, string) (string, error)
+	// LinkTo is the host's link by which packets to an address leave.
+	LinkTo(netip.Addr) (string, error)
+	// Uplinks are the host's links with a default route from a router's advertisement.
+	Uplinks() []string
+	// HostID is a word that tells this host from others.
+	HostID() string
+}
+
+// facts are the engine's answers.
+type facts struct{ *kernel.Engine }
+
+func (facts) HostID() string { return kernel.HostID() }
+
+func (f facts) Uplinks() (out []string) {
+	routes, err := f.Engine.Routes(kernel.Host, kernel.IPv6, 0)
+	if err != nil {
+		return nil // no IPv6 here
+	}
+	for _, r := range routes {
+		if r.Protocol != kernel.ProtocolRA || r.Dst.Bits() != 0 {
+			continue
+		}
+		if l, err := f.LinkByIndex(kernel.Host, r.Index); err == nil {
+			out = append(out, l.Name)
+		}
+	}
+	return out
+}
+
+// parse reads arguments and configuration, and validates both.
+func (p *Plugin) parse(args *skel.CmdArgs, f Facts) (Config, *Attachment, error) {
+	c := p.New()
+	if err := cni.Decode(args.StdinData, c); err != nil {
+		return nil, nil, err
+	}
+	base := c.common()
+	base.Raw = args.StdinData
+	if len(base.RawPrevResult) > 0 {
+		prev, err := wire.Decode(base.CNIVersion, base.RawPrevResult)
+		if err != nil {
+			return nil, nil, err
+		}
+		base.Prev = prev
+	}
+	ca, err := cni.ParseArgs(args.Args)
+	if err != nil {
+		return nil, nil, err
+	}
+	a := &Attachment{
+		Owner: kernel.Owner{Network: base.Name, ContainerID: args.ContainerID, IfName: args.IfName},
+		Netns: args.Netns, Args: ca, Facts: f,
+	}
+	return c, a, c.Validate(a)
+}

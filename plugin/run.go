@@ -1,0 +1,332 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/skel"
+)
+
+// Env is what the plugins of one program share.
+type Env struct {
+	// IPAM are the plugins that run inside this process when ipam.type
+	// resolves to this very program.
+	IPAM []IPAM
+	// Root of runtime state; "": see package attach.
+	Root string
+}
+
+// Skel makes the plugin one that speaks the protocol.
+func (p Plugin) Skel(env Env) skel.Plugin {
+	r := &runner{p, env, time.Now()}
+	return skel.Plugin{Name: p.Name, About: p.About, Funcs: skel.CNIFuncs{
+		Add: r.add, Check: r.check, Del: r.del, GC: r.gc, Status: r.status,
+	}}
+}
+
+type runner struct {
+	Plugin
+	env   Env
+	began time.Time // no later than the first thing this process looked at
+}
+
+// job is one operation on one attachment.
+type job struct {
+	*runner
+	args   *skel.CmdArgs
+	conf   Config
+	base   *Conf
+	att    *Attachment
+	netns  *kernel.Netns // nil when gone, on DEL
+	engine *kernel.Engine
+	dir    *attach.Dir
+	ipam   ipam
+}
+
+// begin opens what an operation needs. A namespace that is gone is an error
+// only where needNetns says so.
+func (r *runner) begin(args *skel.CmdArgs, needNetns bool) (_ *job, err error) {
+	j := &job{runner: r, args: args, dir: attach.Open(r.env.Root)}
+	if args.Netns != "" {
+		j.netns, err = kernel.OpenNetns(args.Netns)
+		if err != nil && (needNetns || !errors.Is(err, os.ErrNotExist)) {
+			return nil, cni.Errorf(cni.CodeInvalidEnvironment, "CNI_NETNS: %w", err)
+		}
+	}
+	j.engine, err = kernel.Open(j.netns, kernel.Options{Alive: j.dir.Alive})
+	if err != nil {
+		j.end()
+		return nil, err
+	}
+	if j.conf, j.att, err = r.parse(args, facts{j.engine}); err != nil {
+		j.end()
+		return nil, err
+	}
+	j.base = j.conf.common()
+	if !r.Chained {
+		j.ipam = r.findIPAM(j.base, args)
+	}
+	return j, nil
+}
+
+func (j *job) end() {
+	if j.engine != nil {
+		j.engine.Close()
+	}
+	if j.netns != nil {
+		j.netns.Close()
+	}
+}
+
+// previous is the result that a chained plugin works on.
+func (j *job) previous() (*cni.Result, error) {
+	if j.base.Prev == nil {
+		return nil, cni.Errorf(cni.CodeInvalidNetworkConfig,
+			"%s must be called as chained plugin: it needs the prevResult of a plugin before it in the list", j.Name)
+	}
+	return j.base.Prev.Clone(), nil
+}
+
+func (r *runner) add(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) {
+	j, err := r.begin(args, true)
+	if err != nil {
+		return nil, err
+	}
+	defer j.end()
+	if err := j.clear(ctx); err != nil {
+		return nil, err
+	}
+	if c, ok := j.conf.(Claimer); ok {
+		unlock, err := j.dir.Claim(ctx, j.att.Owner, c.Claims())
+		if err != nil {
+			return nil, err
+		}
+		defer unlock()
+	}
+	res, err := j.build(ctx)
+	if err != nil {
+		return nil, errors.Join(err, j.undo(ctx))
+	}
+	return res, nil
+}
+
+// build is ADD's work: what it made when it fails is undone by the caller.
+func (j *job) build(ctx context.Context) (res *cni.Result, err error) {
+	res = &cni.Result{}
+	if j.Chained {
+		if res, err = j.previous(); err != nil {
+			return nil, err
+		}
+	}
+	links, err := j.conf.Links(j.att, res)
+	if err != nil {
+		return nil, err
+	}
+	rec, part, err := j.note()
+	if err != nil {
+		return nil, err
+	}
+	part.Objects = links
+	if j.ipam.afterLinks() {
+		if err := j.applyNoted(rec, links); err != nil {
+			return nil, err
+		}
+		links = nil
+	}
+	if err := j.address(ctx, res); err != nil {
+		return nil, err
+	}
+	rest, err := j.conf.Addressed(j.att, res)
+	if err != nil {
+		return nil, err
+	}
+	part.Objects = append(part.Objects, rest...)
+	if j.Chained && len(part.Objects) == 0 {
+		return res, nil // nothing to do, nothing to remember
+	}
+	part.Result = res
+	if err := j.applyNoted(rec, append(links, rest...)); err != nil {
+		return nil, err
+	}
+	part.Done, part.PID, part.Started = true, 0, ""
+	return res, j.dir.Write(rec)
+}
+
+// applyNoted writes the record before it changes anything.
+func (j *job) applyNoted(rec *attach.Record, list kernel.Objects) error {
+	if err := j.dir.Write(rec); err != nil {
+		return err
+	}
+	return j.engine.Apply(list)
+}
+
+// note adds this plugin's part to the record of the attachment.
+func (j *job) note() (*attach.Record, *attach.Part, error) {
+	rec, err := j.dir.Read(j.att.Owner)
+	if errors.Is(err, os.ErrNotExist) {
+		rec, err = j.dir.New(j.att.Network, j.att.ContainerID, j.att.IfName, j.att.Netns), nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	pid, started := attach.Self()
+	part := attach.Part{Plugin: j.Name, IPAM: j.ipam.name, PID: pid, Started: started}
+	if c, ok := j.conf.(Claimer); ok {
+		part.Ports = c.Claims()
+	}
+	rec.Parts = append(rec.Parts, part)
+	return rec, &rec.Parts[len(rec.Parts)-1], nil
+}
+
+// address asks IPAM and adds what it gave to the result.
+func (j *job) address(ctx context.Context, res *cni.Result) error {
+	if j.Chained || j.ipam.name == "" {
+		return nil
+	}
+	got, err := j.ipam.add(ctx)
+	if err != nil {
+		return fmt.Errorf("ipam %s: %w", j.ipam.name, err)
+	}
+	if len(got.IPs) == 0 {
+		return fmt.Errorf("ipam %s gave no address", j.ipam.name)
+	}
+	res.IPs, res.Routes, res.DNS = got.IPs, got.Routes, got.DNS
+	own := slices.IndexFunc(res.Interfaces, func(i cni.Interface) bool {
+		return i.Name == j.att.IfName && i.Sandbox != ""
+	})
+	for i := range res.IPs {
+		res.IPs[i].Interface = nil
+		if own >= 0 {
+			res.IPs[i].Interface = &own
+		}
+	}
+	return nil
+}
+
+// clear meets what is left of an earlier ADD of this attachment: one that was
+// cut off, or whose namespace is gone, is undone; one that stands is an error.
+func (j *job) clear(ctx context.Context) error {
+	rec, err := j.dir.Read(j.att.Owner)
+	if err != nil {
+		return nil // none, or unreadable: names and owners tell the rest
+	}
+	i := rec.Last(j.Name)
+	switch {
+	case j.Chained && (i < 0 || rec.Parts[i].Done):
+		return nil // the second of its type in a list
+	case rec.Living() && attached(rec) && !j.Chained:
+		return cni.Errorf(cni.CodeInvalidNetworkConfig, "container %s is already attached to network %s as %s, with %s: DEL it first",
+			rec.ContainerID, rec.Network, rec.IfName, addresses(rec))
+	case i >= 0 && rec.Parts[i].Adding():
+		return cni.Errorf(cni.CodeTryAgainLater, "another ADD of container %s to network %s as %s is at work (process %d)",
+			rec.ContainerID, rec.Network, rec.IfName, rec.Parts[i].PID)
+	}
+	if err := j.undoEarlier(ctx, rec, i); err != nil {
+		return fmt.Errorf("undo an earlier ADD of this attachment: %w", err)
+	}
+	return nil
+}
+
+// undoEarlier removes what an earlier ADD made: of a chained plugin its own
+// part, of the first of a list everything. An attachment whose namespace went
+// away under it (a restart) gets its addresses back, so they are kept.
+func (j *job) undoEarlier(ctx context.Context, rec *attach.Record, own int) error {
+	if j.Chained {
+		return errors.Join(j.engine.Remove(rec.Parts[own].Objects), j.forget())
+	}
+	for _, p := range slices.Backward(rec.Parts) {
+		if err := j.engine.Remove(p.Objects); err != nil {
+			return err
+		}
+	}
+	if attached(rec) && !rec.Living() {
+		j.ipam.again = true
+	} else if err := j.ipam.del(ctx); err != nil {
+		return err
+	}
+	return j.dir.Remove(j.att.Owner)
+}
+
+func attached(rec *attach.Record) bool {
+	for _, p := range rec.Parts {
+		if !p.Done {
+			return false
+		}
+	}
+	return len(rec.Parts) > 0
+}
+
+func addresses(rec *attach.Record) string {
+	s := ""
+	for _, p := range rec.Parts {
+		if p.Result == nil {
+			continue
+		}
+		for _, ip := range p.Result.IPs {
+			if s != "" {
+				s += ", "
+			}
+			s += ip.Address.String()
+		}
+		break
+	}
+	if s == "" {
+		return "no address"
+	}
+	return s
+}
+
+// undo takes a failed ADD back: the kernel's objects (the engine's Apply undid
+// those of the step that failed), the addresses, the record's part.
+func (j *job) undo(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
+	errs := []error{j.engine.Undo()}
+	if j.ipam.added {
+		errs = append(errs, j.ipam.del(ctx))
+	}
+	errs = append(errs, j.release(), j.forget())
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("undo: %w", err)
+	}
+	return nil
+}
+
+// release frees the claims that the record, or this call, names.
+func (j *job) release() error {
+	c, ok := j.conf.(Claimer)
+	if !ok {
+		return nil
+	}
+	ports := c.Claims()
+	if rec, err := j.dir.Read(j.att.Owner); err == nil {
+		if i := rec.Last(j.Name); i >= 0 {
+			ports = append(ports, rec.Parts[i].Ports...)
+		}
+	}
+	return j.dir.Unclaim(j.att.Owner, ports)
+}
+
+// forget drops the newest part of this plugin; the record goes with its last.
+func (j *job) forget() error {
+	rec, err := j.dir.Read(j.att.Owner)
+	if errors.Is(err, os.ErrNotExist) {
+		return j.dir.Remove(j.att.Owner)
+	}
+	if err != nil {
+		return err
+	}
+	if i := rec.Last(j.Name); i >= 0 {
+		rec.Parts = append(rec.Parts[:i], rec.Parts[i+1:]...)
+	}
+	if len(rec.Parts) == 0 {
+		return j.dir.Remove(j.att.Owner)
+	}
+	return j.dir.Write(rec)
+}

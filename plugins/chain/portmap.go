@@ -1,0 +1,240 @@
+package chain
+
+import (
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"strings"
+
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/plugin"
+)
+
+// Portmap makes a container's ports answer on addresses of the host.
+func Portmap() plugin.Plugin {
+	return plugin.Plugin{
+		Name: "portmap", About: "forwards ports of the host to a container", Chained: true,
+		New: func() plugin.Config { return &portmap{SNAT: true} },
+	}
+}
+
+type portmap struct {
+	plugin.Conf
+	Backend              *string  `json:"backend"`
+	SNAT                 bool     `json:"snat"`
+	MasqAll              bool     `json:"masqAll"`
+	MarkMasqBit          *int     `json:"markMasqBit"`
+	ExternalSetMarkChain *string  `json:"externalSetMarkChain"`
+	ConditionsV4         []string `json:"conditionsV4"`
+	ConditionsV6         []string `json:"conditionsV6"`
+	RuntimeConfig        struct {
+		PortMappings []portMapping `json:"portMappings"`
+	} `json:"runtimeConfig"`
+
+	mappings []mapping
+}
+
+// portMapping is one of runtimeConfig.portMappings; some runtimes write the
+// keys as HostPort, which reads the same.
+type portMapping struct {
+	HostPort      int    `json:"hostPort"`
+	ContainerPort int    `json:"containerPort"`
+	Protocol      string `json:"protocol"`
+	HostIP        string `json:"hostIP"`
+}
+
+// mapping is a portMapping that is valid.
+type mapping struct {
+	hostIP              netip.Addr // zero: every address of both families
+	hostPort, container uint16
+	protocol            string
+}
+
+// every tells whether the mapping answers on every address of the host.
+func (m mapping) every() bool { return !m.hostIP.IsValid() || m.hostIP.IsUnspecified() }
+
+// serves tells whether the mapping is for a family.
+func (m mapping) serves(v4 bool) bool { return !m.hostIP.IsValid() || m.hostIP.Is4() == v4 }
+
+func (c *portmap) Validate(*plugin.Attachment) error {
+	if c.Backend != nil && *c.Backend != "nftables" && *c.Backend != "iptables" {
+		return cni.Invalid(c.Raw, "backend", `want "nftables" or "iptables"`)
+	}
+	if c.MarkMasqBit != nil && c.ExternalSetMarkChain != nil {
+		return cni.Invalid(c.Raw, "externalSetMarkChain", "cannot specify externalSetMarkChain and markMasqBit at the same time")
+	}
+	if c.MarkMasqBit != nil && (*c.MarkMasqBit < 0 || *c.MarkMasqBit > 31) {
+		return cni.Invalid(c.Raw, "markMasqBit", "want a bit from 0 to 31")
+	}
+	if c.Backend != nil && *c.Backend == "nftables" && c.wantsIPTables() {
+		return cni.Invalid(c.Raw, "backend", "the configuration has keys that only iptables knows: externalSetMarkChain, or conditions that begin with - or !")
+	}
+	for i, p := range c.RuntimeConfig.PortMappings {
+		m, key, problem := p.valid()
+		if problem != "" {
+			return cni.Invalid(c.Raw, fmt.Sprintf("runtimeConfig.portMappings[%d].%s", i, key), problem)
+		}
+		if other := c.overlapping(m); other != "" {
+			return cni.Invalid(c.Raw, fmt.Sprintf("runtimeConfig.portMappings[%d]", i), "the same host port as "+other)
+		}
+		c.mappings = append(c.mappings, m)
+	}
+	return nil
+}
+
+func (p portMapping) valid() (m mapping, key, problem string) {
+	m.protocol = strings.ToLower(p.Protocol)
+	if m.protocol == "" {
+		m.protocol = "tcp"
+	}
+	var err error
+	if p.HostIP != "" {
+		m.hostIP, err = netip.ParseAddr(p.HostIP)
+		m.hostIP = m.hostIP.Unmap()
+	}
+	switch {
+	case p.HostPort < 1 || p.HostPort > 65535:
+		return m, "hostPort", "want a port from 1 to 65535"
+	case p.ContainerPort < 1 || p.ContainerPort > 65535:
+		return m, "containerPort", "want a port from 1 to 65535"
+	case m.protocol != "tcp" && m.protocol != "udp" && m.protocol != "sctp":
+		return m, "protocol", "want tcp, udp or sctp"
+	case err != nil:
+		return m, "hostIP", "want an address of the host, like 192.0.2.1, or none for all of them"
+	case m.hostIP == netip.IPv6Loopback():
+		return m, "hostIP", "a mapping on ::1 cannot work: the kernel does not route IPv6's loopback to containers; use 127.0.0.1 or an address of the host"
+	}
+	m.hostPort, m.container = uint16(p.HostPort), uint16(p.ContainerPort)
+	return m, "", ""
+}
+
+// overlapping names an earlier mapping of the same request that m contradicts.
+func (c *portmap) overlapping(m mapping) string {
+	for i, o := range c.mappings {
+		same := o.protocol == m.protocol && o.hostPort == m.hostPort
+		meet := o.every() && m.serves(o.hostIP.Is4()) || m.every() && o.serves(m.hostIP.Is4()) || o.hostIP == m.hostIP ||
+			!o.hostIP.IsValid() || !m.hostIP.IsValid()
+		if same && meet && o != m {
+			return fmt.Sprintf("portMappings[%d]", i)
+		}
+	}
+	return ""
+}
+
+// wantsIPTables tells whether a key asks for what nftables cannot say.
+func (c *portmap) wantsIPTables() bool {
+	if c.ExternalSetMarkChain != nil {
+		return true
+	}
+	for _, list := range [][]string{c.ConditionsV4, c.ConditionsV6} {
+		if len(list) > 0 && (strings.HasPrefix(list[0], "-") || strings.HasPrefix(list[0], "!")) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *portmap) iptables() bool {
+	return c.wantsIPTables() || c.Backend != nil && *c.Backend == "iptables"
+}
+
+func (c *portmap) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
+	if len(c.mappings) == 0 {
+		return nil, nil
+	}
+	var list kernel.Objects
+	for _, ip := range targets(a, r) {
+		v4 := ip.Addr().Is4()
+		var mine []mapping
+		for _, m := range c.mappings {
+			if m.serves(v4) {
+				mine = append(mine, m)
+			}
+		}
+		if len(mine) == 0 {
+			continue
+		}
+		switch {
+		case c.iptables():
+			list = append(list, c.iptablesObjects(a, ip, mine)...)
+		case len(c.conditions(v4)) > 0:
+			list = append(list, c.conditional(a, ip, mine)...)
+		default:
+			list = append(list, c.maps(a, ip, mine)...)
+		}
+		if v4 && c.SNAT {
+			list = append(list, c.fromLoopback(a, r, ip.Addr())...)
+		}
+		list = append(list, flows(ip.Addr(), mine)...)
+	}
+	return list, nil
+}
+
+func (c *portmap) conditions(v4 bool) []string {
+	if v4 {
+		return c.ConditionsV4
+	}
+	return c.ConditionsV6
+}
+
+// targets are the container's first address of each family.
+func targets(a *plugin.Attachment, r *cni.Result) (out []netip.Prefix) {
+	var have [2]bool
+	for _, ip := range r.IPs {
+		if i := ip.Interface; i != nil && *i < len(r.Interfaces) &&
+			(r.Interfaces[*i].Name != a.IfName || r.Interfaces[*i].Sandbox == "") {
+			continue
+		}
+		family := 0
+		if ip.Address.Addr().Is6() {
+			family = 1
+		}
+		if !have[family] {
+			have[family] = true
+			out = append(out, ip.Address)
+		}
+	}
+	return out
+}
+
+// flows ends connections of UDP that a former target of the port had.
+func flows(target netip.Addr, list []mapping) (out kernel.Objects) {
+	for _, m := range list {
+		if m.protocol == "udp" {
+			out = append(out, &kernel.Flows{HostIP: m.hostIP, Port: m.hostPort, Target: target})
+		}
+	}
+	return out
+}
+
+// Claims are the host ports, for the record and the lock of each.
+func (c *portmap) Claims() []attach.Port {
+	var out []attach.Port
+	for _, m := range c.mappings {
+		p := attach.Port{HostPort: int(m.hostPort), ContainerPort: int(m.container), Protocol: m.protocol}
+		if m.hostIP.IsValid() {
+			p.HostIP = m.hostIP.String()
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// Ready tells whether the backend's command, where one is needed, is there.
+func (c *portmap) Ready(*plugin.Attachment) error {
+	tool := ""
+	switch {
+	case c.iptables():
+		tool = "iptables"
+	case len(c.ConditionsV4)+len(c.ConditionsV6) > 0:
+		tool = "nft"
+	default:
+		return nil
+	}
+	if _, err := exec.LookPath(tool); err != nil {
+		return cni.Errorf(cni.CodePluginNotAvailable, "portmap needs %s for this configuration: %w", tool, err)
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package ipam
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/fairlead/fairlead/cni"
+)
+
+// conf is a network configuration as an IPAM plugin reads it; T is the ipam key.
+type conf[T any] struct {
+	CNIVersion    string `json:"cniVersion"`
+	Name          string `json:"name"`
+	IPAM          *T     `json:"ipam"`
+	RuntimeConfig struct {
+		IPRanges [][]rangeConf `json:"ipRanges"`
+		IPs      []string      `json:"ips"`
+	} `json:"runtimeConfig"`
+	Args struct {
+		CNI struct {
+			IPs []string `json:"ips"`
+		} `json:"cni"`
+	} `json:"args"`
+}
+
+func decode[T any](data []byte) (c conf[T], err error) {
+	if err := cni.Decode(data, &c); err != nil {
+		return c, err
+	}
+	if c.IPAM == nil {
+		return c, cni.Invalid(data, "ipam", "missing: want an object")
+	}
+	return c, nil
+}
+
+// routeConf is a route as the configuration says it; the last five keys came
+// with version 1.1.0.
+type routeConf struct {
+	Dst      netip.Prefix `json:"dst"`
+	GW       netip.Addr   `json:"gw"`
+	MTU      int          `json:"mtu"`
+	AdvMSS   int          `json:"advmss"`
+	Priority int          `json:"priority"`
+	Table    *int         `json:"table"`
+	Scope    *int         `json:"scope"`
+}
+
+func routes(data []byte, list []routeConf) ([]cni.Route, error) {
+	var out []cni.Route
+	for i, r := range list {
+		if !r.Dst.IsValid() {
+			return nil, cni.Invalid(data, fmt.Sprintf("ipam.routes[%d].dst", i), `missing: want a destination, like "0.0.0.0/0" or "fd00:2::/64"`)
+		}
+		out = append(out, cni.Route{Dst: r.Dst, GW: r.GW.Unmap(), MTU: r.MTU, AdvMSS: r.AdvMSS,
+			Priority: r.Priority, Table: r.Table, Scope: r.Scope})
+	}
+	return out, nil
+}
+
+// checkFamilies holds the addresses of a result to what versions before 0.3.0
+// can say: one of each family.
+func checkFamilies(version string, addrs []netip.Addr) error {
+	if cni.AtLeast(version, "0.3.0") {
+		return nil
+	}
+	v4 := 0
+	for _, a := range addrs {
+		if a.Is4() {
+			v4++
+		}
+	}
+	if v4 > 1 || len(addrs)-v4 > 1 {
+		return cni.Errorf(cni.CodeInvalidNetworkConfig,
+			"cniVersion %q does not support more than 1 address per family: want 0.3.0 or newer", version)
+	}
+	return nil
+}

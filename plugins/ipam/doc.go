@@ -1,0 +1,3 @@
+// Package ipam holds the plugins that give addresses: host-local out of
+// ranges, static as the configuration lists them.
+package ipam

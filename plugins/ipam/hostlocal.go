@@ -1,0 +1,158 @@
+package ipam
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/ipam"
+	"github.com/fairlead/fairlead/skel"
+)
+
+// defaultDataDir is where the reference plugin keeps its addresses.
+const defaultDataDir = "/var/lib/cni/networks"
+
+// HostLocal returns the plugin host-local: addresses out of ranges, held in a
+// directory of this host.
+func HostLocal() skel.Plugin {
+	return skel.Plugin{
+		Name:     "host-local",
+		About:    "gives addresses out of ranges and remembers them in a directory of this host",
+		AnyNetns: true,
+		Funcs: skel.CNIFuncs{
+			Add:    hostLocalAdd,
+			Check:  hostLocalCheck,
+			Del:    hostLocalDel,
+			GC:     hostLocalGC,
+			Status: hostLocalStatus,
+		},
+	}
+}
+
+func hostLocalAdd(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) {
+	c, err := parseHostLocal(args.StdinData, args.Args)
+	if err != nil {
+		return nil, err
+	}
+	store, err := ipam.Open(ctx, c.dataDir, c.network, ipam.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	ips, err := store.Allocate(ownerOf(args), c.sets, c.requested)
+	if err != nil {
+		return nil, fmt.Errorf("allocate for network %s: %w", c.network, err)
+	}
+	r := &cni.Result{CNIVersion: c.version, Routes: c.routes, DNS: c.dns}
+	for _, ip := range ips {
+		r.IPs = append(r.IPs, cni.IP{Address: ip.Address, Gateway: ip.Gateway})
+	}
+	return r, nil
+}
+
+func ownerOf(args *skel.CmdArgs) ipam.Owner {
+	return ipam.Owner{ContainerID: args.ContainerID, IfName: args.IfName}
+}
+
+func hostLocalCheck(ctx context.Context, args *skel.CmdArgs) error {
+	store, network, err := openExisting(ctx, args.StdinData)
+	if err == nil {
+		defer store.Close()
+		addrs, lookupErr := store.Lookup(ownerOf(args))
+		if lookupErr != nil || len(addrs) > 0 {
+			return lookupErr
+		}
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return fmt.Errorf("network %s holds no address for container %s: want the one that ADD gave", network, ownerOf(args))
+}
+
+func hostLocalDel(ctx context.Context, args *skel.CmdArgs) error {
+	store, network, err := openExisting(ctx, args.StdinData)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if _, err := store.Release(ownerOf(args)); err != nil {
+		return fmt.Errorf("release what %s holds of network %s: %w", ownerOf(args), network, err)
+	}
+	return nil
+}
+
+func hostLocalGC(ctx context.Context, args *skel.CmdArgs) error {
+	began := gcBegan()
+	var c cni.PluginConf
+	if err := cni.Decode(args.StdinData, &c); err != nil {
+		return err
+	}
+	store, network, err := openExisting(ctx, args.StdinData)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	valid := make([]ipam.Owner, len(c.ValidAttachments))
+	for i, a := range c.ValidAttachments {
+		valid[i] = ipam.Owner{ContainerID: a.ContainerID, IfName: a.IfName}
+	}
+	if _, err := store.GC(valid, began); err != nil {
+		return fmt.Errorf("release what no valid attachment holds of network %s: %w", network, err)
+	}
+	return nil
+}
+
+// gcBegan is when this collection began: the list of valid attachments is at
+// least as old as the process that got it on stdin, unless that is one which
+// lives on and serves many calls.
+func gcBegan() time.Duration {
+	now := ipam.Uptime()
+	if start, err := ipam.ProcessStart(); err == nil && now-start < time.Minute {
+		return start
+	}
+	return now
+}
+
+func hostLocalStatus(ctx context.Context, args *skel.CmdArgs) error {
+	c, err := parseHostLocal(args.StdinData, "")
+	if err != nil {
+		return err
+	}
+	store, err := ipam.Open(ctx, c.dataDir, c.network, ipam.Options{})
+	if err != nil {
+		return cni.Errorf(cni.CodePluginNotAvailable, "the directory of addresses cannot be used: %w", err)
+	}
+	defer store.Close()
+	if err := store.Usable(c.sets); err != nil {
+		return cni.Errorf(cni.CodePluginNotAvailable, "network %s can give no address: %w", c.network, err)
+	}
+	return nil
+}
+
+// openExisting opens the directory of a network by the keys that name it; the
+// rest of the configuration may have become anything since ADD.
+func openExisting(ctx context.Context, data []byte) (*ipam.Store, string, error) {
+	c, err := decode[struct {
+		DataDir string `json:"dataDir"`
+	}](data)
+	if err != nil {
+		return nil, "", err
+	}
+	store, err := ipam.Open(ctx, dataDirOr(c.IPAM.DataDir), c.Name, ipam.Options{Existing: true})
+	return store, c.Name, err
+}
+
+func dataDirOr(dir string) string {
+	if dir == "" {
+		return defaultDataDir
+	}
+	return dir
+}

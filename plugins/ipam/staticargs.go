@@ -1,0 +1,57 @@
+package ipam
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/fairlead/fairlead/cni"
+)
+
+const wantAddress = "want an address with its prefix length, like 10.1.0.9/16 or fd00::9/64"
+
+// prefixes reads a list of addresses with their prefix lengths.
+func prefixes(data []byte, key string, texts []string) ([]cni.IP, error) {
+	var ips []cni.IP
+	for i, text := range texts {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, cni.Invalid(data, fmt.Sprintf("%s[%d]", key, i), wantAddress)
+		}
+		ips = append(ips, cni.IP{Address: p})
+	}
+	return ips, nil
+}
+
+// argAddresses reads IP and GATEWAY of CNI_ARGS, lists parted by commas. A
+// gateway is that of the addresses in whose subnet it lies.
+func argAddresses(cniArgs string) ([]cni.IP, error) {
+	args, err := cni.ParseArgs(cniArgs)
+	if err != nil {
+		return nil, err
+	}
+	if err := args.Check("IP", "GATEWAY"); err != nil {
+		return nil, err
+	}
+	var ips []cni.IP
+	list, _ := args.Get("IP")
+	for _, text := range splitList(list) {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, cni.Errorf(cni.CodeInvalidEnvironment, "CNI_ARGS: IP=%s: %s", text, wantAddress)
+		}
+		ips = append(ips, cni.IP{Address: p})
+	}
+	list, _ = args.Get("GATEWAY")
+	for _, text := range splitList(list) {
+		gw, err := netip.ParseAddr(text)
+		if err != nil {
+			return nil, cni.Errorf(cni.CodeInvalidEnvironment, "CNI_ARGS: GATEWAY=%s: want an address, like 10.1.0.1 or fd00::1", text)
+		}
+		for i := range ips {
+			if ips[i].Address.Masked().Contains(gw) {
+				ips[i].Gateway = gw
+			}
+		}
+	}
+	return ips, nil
+}

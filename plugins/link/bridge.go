@@ -1,0 +1,147 @@
+package link
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/plugin"
+)
+
+// Bridge joins containers of a host by a bridge.
+func Bridge() plugin.Plugin {
+	return plugin.Plugin{
+		Name: "bridge", About: "joins the containers of a host by a bridge, which may be their gateway",
+		New: func() plugin.Config { return &bridge{Bridge: "cni0", PreserveDefaultVLAN: true} },
+	}
+}
+
+type bridge struct {
+	plugin.Conf
+	Bridge                    string      `json:"bridge"`
+	IsGateway                 bool        `json:"isGateway"`
+	IsDefaultGateway          bool        `json:"isDefaultGateway"`
+	ForceAddress              bool        `json:"forceAddress"`
+	IPMasq                    bool        `json:"ipMasq"`
+	IPMasqBackend             *string     `json:"ipMasqBackend"`
+	MTU                       int         `json:"mtu"`
+	HairpinMode               bool        `json:"hairpinMode"`
+	PromiscMode               bool        `json:"promiscMode"`
+	VLAN                      int         `json:"vlan"`
+	VLANTrunk                 []vlanRange `json:"vlanTrunk"`
+	PreserveDefaultVLAN       bool        `json:"preserveDefaultVlan"`
+	MACSpoofCheck             bool        `json:"macspoofchk"`
+	EnableDAD                 bool        `json:"enabledad"`
+	PortIsolation             bool        `json:"portIsolation"`
+	DisableContainerInterface bool        `json:"disableContainerInterface"`
+	StaticMAC                 string      `json:"mac"`
+
+	mac string
+}
+
+func (c *bridge) Validate(a *plugin.Attachment) (err error) {
+	if c.mac, err = c.Conf.MAC(a, c.StaticMAC); err != nil {
+		return err
+	}
+	if err := cni.ValidateInterfaceName(c.Bridge); err != nil {
+		return cni.Invalid(c.Raw, "bridge", err.Error())
+	}
+	c.IsGateway = c.IsGateway || c.IsDefaultGateway
+	switch {
+	case c.MTU < 0 || c.MTU > 65535:
+		return cni.Invalid(c.Raw, "mtu", "want 0 (the kernel's choice) to 65535 bytes")
+	case c.HairpinMode && c.PromiscMode:
+		return cni.Invalid(c.Raw, "promiscMode", "cannot set hairpin mode and promiscuous mode at the same time")
+	case c.DisableContainerInterface && c.IPAM.Type != "":
+		return cni.Invalid(c.Raw, "disableContainerInterface", "cannot use IPAM when the container's interface is left down: remove ipam")
+	}
+	if err := c.validateVLANs(); err != nil {
+		return err
+	}
+	return checkMasqBackend(&c.Conf, c.IPMasqBackend)
+}
+
+func (c *bridge) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
+	br := &kernel.Bridge{
+		Name: c.Bridge, MAC: kernel.MAC("bridge", a.Facts.HostID(), c.Bridge), MTU: c.MTU,
+		Promisc: c.PromiscMode, VLANFiltering: c.filtersVLANs(), NoDefaultPVID: c.filtersVLANs() && !c.PreserveDefaultVLAN,
+	}
+	l, err := a.Facts.Link(kernel.Host, c.Bridge)
+	switch {
+	case err == nil:
+		br.MAC = l.MAC
+	case !errors.Is(err, os.ErrNotExist):
+		return nil, err
+	}
+	v := veth(a, c.mac, c.MTU, c.Bridge)
+	r.Interfaces = append(r.Interfaces,
+		cni.Interface{Name: br.Name, Mac: br.MAC},
+		cni.Interface{Name: v.Name, Mac: v.MAC},
+		cni.Interface{Name: v.PeerName, Mac: v.PeerMAC, Sandbox: a.Netns})
+	list := kernel.Objects{br}
+	list = append(list, c.gatewayVLAN(r)...)
+	list = append(list, v)
+	if c.HairpinMode || c.PortIsolation {
+		list = append(list, &kernel.Port{Link: v.Name, Hairpin: c.HairpinMode, Isolated: c.PortIsolation})
+	}
+	list = append(list, c.portVLANs(v.Name)...)
+	if c.MACSpoofCheck {
+		list = append(list, spoofCheck(a, v.Name, v.PeerMAC)...)
+	}
+	return append(list, noRouters(v.Name), &kernel.Up{Link: v.Name}), nil
+}
+
+func (c *bridge) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
+	c.UseDNS(r)
+	if c.DisableContainerInterface {
+		return nil, nil
+	}
+	var list kernel.Objects
+	if c.IsGateway {
+		gateways, err := c.gateways(r)
+		if err != nil {
+			return nil, err
+		}
+		list = append(gateways, plugin.Forwarding(a, r)...)
+	}
+	list = append(list, plugin.Interface{Name: a.IfName, DAD: c.EnableDAD}.Objects(r)...)
+	list = append(list, plugin.Routes(a.IfName, r)...)
+	if c.IPMasq {
+		list = append(list, masquerade(a, r, deref(c.IPMasqBackend))...)
+	}
+	return list, nil
+}
+
+// gateways states the bridge's addresses, and completes the result: a gateway
+// where IPAM named none, and default routes where they are asked for.
+func (c *bridge) gateways(r *cni.Result) (list kernel.Objects, err error) {
+	hasDefault := map[bool]bool{}
+	for _, rt := range r.Routes {
+		hasDefault[rt.Dst.Addr().Is4()] = hasDefault[rt.Dst.Addr().Is4()] || rt.Dst.Bits() == 0
+	}
+	for i := range r.IPs {
+		ip := &r.IPs[i]
+		if !ip.Gateway.IsValid() {
+			if ip.Gateway, err = gatewayOf(ip.Address); err != nil {
+				return nil, err
+			}
+		}
+		if v4 := ip.Address.Addr().Is4(); c.IsDefaultGateway && !hasDefault[v4] {
+			hasDefault[v4] = true
+			r.Routes = append(r.Routes, cni.Route{Dst: defaultRoute(v4), GW: ip.Gateway})
+		}
+		list = append(list, &kernel.Addr{
+			Link: c.gatewayLink(), Prefix: netip.PrefixFrom(ip.Gateway, ip.Address.Bits()), IsShared: true, Alone: c.ForceAddress,
+		})
+	}
+	return list, nil
+}
+
+func defaultRoute(v4 bool) netip.Prefix {
+	if v4 {
+		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	}
+	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+}

@@ -1,0 +1,101 @@
+package link
+
+import (
+	"fmt"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// vlanRange is an element of vlanTrunk: one ID, or all from a least to a greatest.
+type vlanRange struct {
+	MinID *int `json:"minID,omitempty"`
+	MaxID *int `json:"maxID,omitempty"`
+	ID    *int `json:"id,omitempty"`
+}
+
+const maxVLAN = 4094
+
+func (c *bridge) filtersVLANs() bool { return c.VLAN != 0 || len(c.VLANTrunk) > 0 }
+
+func (c *bridge) validateVLANs() error {
+	if c.VLAN < 0 || c.VLAN > maxVLAN {
+		return cni.Invalid(c.Raw, "vlan", "want a VLAN ID from 0 (none) to 4094")
+	}
+	if c.VLAN > 0 && len(c.VLANTrunk) > 0 {
+		return cni.Invalid(c.Raw, "vlanTrunk", "cannot set vlan and vlanTrunk at the same time: a port is an access port or a trunk")
+	}
+	for i, v := range c.VLANTrunk {
+		if problem := v.problem(); problem != "" {
+			return cni.Invalid(c.Raw, fmt.Sprintf("vlanTrunk[%d]", i), problem)
+		}
+	}
+	return nil
+}
+
+func (v vlanRange) problem() string {
+	in := func(p *int) bool { return p == nil || *p >= 1 && *p <= maxVLAN }
+	switch {
+	case !in(v.ID) || !in(v.MinID) || !in(v.MaxID):
+		return "want VLAN IDs from 1 to 4094"
+	case (v.MinID == nil) != (v.MaxID == nil):
+		return "want both minID and maxID, or id"
+	case v.ID == nil && v.MinID == nil:
+		return "want id, or minID and maxID"
+	case v.MinID != nil && *v.MinID > *v.MaxID:
+		return "minID is greater than maxID"
+	}
+	return ""
+}
+
+// portVLANs states the VLANs of the container's port: one untagged, or tagged ones.
+func (c *bridge) portVLANs(port string) (list kernel.Objects) {
+	if !c.filtersVLANs() {
+		return nil
+	}
+	if !c.PreserveDefaultVLAN {
+		list = append(list, &kernel.PortVLAN{Link: port, First: 1, Last: 1, Delete: true})
+	}
+	if c.VLAN > 0 {
+		return append(list, &kernel.PortVLAN{Link: port, First: c.VLAN, Last: c.VLAN, PVID: true, Untagged: true})
+	}
+	for _, v := range c.VLANTrunk {
+		if v.MinID != nil {
+			list = append(list, &kernel.PortVLAN{Link: port, First: *v.MinID, Last: *v.MaxID})
+		}
+		if v.ID != nil {
+			list = append(list, &kernel.PortVLAN{Link: port, First: *v.ID, Last: *v.ID})
+		}
+	}
+	return list
+}
+
+// gatewayLink is the interface that has the gateway's addresses: the bridge,
+// or, where the containers are in a VLAN, the host's leg in it.
+func (c *bridge) gatewayLink() string {
+	if c.VLAN == 0 {
+		return c.Bridge
+	}
+	return fmt.Sprintf("%s.%d", c.Bridge, c.VLAN)
+}
+
+// gatewayVLAN states the host's leg in the containers' VLAN: a veth pair whose
+// far end is an access port of the bridge.
+func (c *bridge) gatewayVLAN(r *cni.Result) kernel.Objects {
+	if c.VLAN == 0 || !c.IsGateway {
+		return nil
+	}
+	leg := c.gatewayLink()
+	port := "v" + kernel.Owner{Network: leg}.LinkName("lan")[:14]
+	v := &kernel.Veth{
+		Name: port, MAC: kernel.MAC("vlan port", leg), PeerSide: kernel.Host, PeerName: leg, PeerMAC: kernel.MAC("vlan leg", leg),
+		MTU: c.MTU, Master: c.Bridge, IsShared: true,
+	}
+	r.Interfaces = append(r.Interfaces, cni.Interface{Name: leg, Mac: v.PeerMAC})
+	list := kernel.Objects{v}
+	for _, o := range c.portVLANs(port) {
+		o.(*kernel.PortVLAN).IsShared = true
+		list = append(list, o)
+	}
+	return append(list, &kernel.Up{Link: port, IsShared: true}, &kernel.Up{Link: leg, IsShared: true})
+}

@@ -1,0 +1,200 @@
+package link
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/plugin"
+)
+
+// HostDevice lends a device of the host to a container.
+func HostDevice() plugin.Plugin {
+	return plugin.Plugin{
+		Name: "host-device", About: "moves a device of the host into a container, and back on DEL",
+		New: func() plugin.Config { return &hostDevice{sys: "/sys"} },
+	}
+}
+
+type hostDevice struct {
+	plugin.Conf
+	Device     string `json:"device"`
+	HWAddr     string `json:"hwaddr"`
+	KernelPath string `json:"kernelpath"`
+	PCIBusID   string `json:"pciBusID"`
+
+	sys string // where sysfs is mounted
+}
+
+func (c *hostDevice) Validate(*plugin.Attachment) error {
+	if c.Runtime.DeviceID != "" {
+		c.PCIBusID = c.Runtime.DeviceID
+	}
+	if c.HWAddr != "" {
+		hw, err := net.ParseMAC(c.HWAddr)
+		if err != nil {
+			return cni.Invalid(c.Raw, "hwaddr", "want a hardware address, like 02:00:00:00:00:01")
+		}
+		c.HWAddr = hw.String()
+	}
+	for key, v := range map[string]string{"pciBusID": c.PCIBusID, "kernelpath": c.KernelPath} {
+		if slices.Contains(strings.Split(v, "/"), "..") || key == "pciBusID" && strings.Contains(v, "/") {
+			return cni.Invalid(c.Raw, key, "must not lead out of sysfs")
+		}
+	}
+	if c.Device == "" && c.HWAddr == "" && c.KernelPath == "" && c.PCIBusID == "" {
+		return cni.Invalid(c.Raw, "device", `specify either "device", "hwaddr", "kernelpath" or "pciBusID"`)
+	}
+	return nil
+}
+
+func (c *hostDevice) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
+	if driver := c.userSpaceDriver(); driver != "" {
+		// The device has no interface: a program drives it by its PCI address.
+		r.Interfaces = append(r.Interfaces, cni.Interface{Name: a.IfName, Sandbox: a.Netns, PciID: c.PCIBusID})
+		return nil, nil
+	}
+	l, at, err := c.find(a)
+	if err != nil {
+		return nil, err
+	}
+	i := cni.Interface{Name: a.IfName, Mac: l.MAC, Sandbox: a.Netns, PciID: c.PCIBusID}
+	r.Interfaces = append(r.Interfaces, i)
+	m := &kernel.Moved{Device: l.Name, Name: a.IfName, WasAlias: l.Alias, WasUp: l.Up}
+	if at == kernel.Container {
+		// It is there already: CHECK, or DEL without a record.
+		_, m.Device, _ = kernel.ParseAwayMark(l.Alias)
+		m.WasAlias = ""
+	}
+	m.Mark = kernel.AwayMark(a.Owner, m.Device)
+	return kernel.Objects{m}, nil
+}
+
+func (c *hostDevice) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
+	c.UseDNS(r)
+	if c.userSpaceDriver() != "" {
+		return nil, nil
+	}
+	list := plugin.Interface{Name: a.IfName}.Objects(r)
+	return append(list, plugin.Routes(a.IfName, r)...), nil
+}
+
+// Find states the device that carries this attachment's mark, wherever it is.
+func (c *hostDevice) Find(a *plugin.Attachment) (kernel.Objects, error) {
+	for _, side := range []kernel.Side{kernel.Container, kernel.Host} {
+		links, err := a.Facts.Links(side)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+		for _, l := range links {
+			mark, device, ok := kernel.ParseAwayMark(l.Alias)
+			if ok && a.Owns(mark) {
+				return kernel.Objects{&kernel.Moved{Device: device, Name: l.Name, Mark: l.Alias}}, nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// find looks the device up on the host, and, when it is not there, in the
+// container under this attachment's mark.
+func (c *hostDevice) find(a *plugin.Attachment) (*kernel.LinkInfo, kernel.Side, error) {
+	l, err := c.onHost(a)
+	if err == nil {
+		return l, kernel.Host, nil
+	}
+	if in, e2 := a.Facts.Link(kernel.Container, a.IfName); e2 == nil {
+		if mark, _, ok := kernel.ParseAwayMark(in.Alias); ok && a.Owns(mark) {
+			return in, kernel.Container, nil
+		}
+	}
+	return nil, 0, err
+}
+
+func (c *hostDevice) onHost(a *plugin.Attachment) (*kernel.LinkInfo, error) {
+	switch {
+	case c.Device != "":
+		l, err := a.Facts.Link(kernel.Host, c.Device)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, c.lookForAlternative(a)
+		}
+		return l, err
+	case c.HWAddr != "":
+		return c.byHWAddr(a)
+	case c.PCIBusID != "":
+		return c.bySysfs(a, "pciBusID", c.sysPath("bus/pci/devices", c.PCIBusID), c.sysPath("bus/auxiliary/devices", c.PCIBusID))
+	}
+	return c.bySysfs(a, "kernelpath", filepath.Clean(c.KernelPath))
+}
+
+// lookForAlternative says in the error what devices there are.
+func (c *hostDevice) lookForAlternative(a *plugin.Attachment) error {
+	links, err := a.Facts.Links(kernel.Host)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, l := range links {
+		if l.Name != "lo" && l.Group != kernel.Group && len(names) < 10 {
+			names = append(names, l.Name)
+		}
+	}
+	return fmt.Errorf("%w (the host has %s)", cni.Invalid(c.Raw, "device", "no such device on the host"), strings.Join(names, ", "))
+}
+
+func (c *hostDevice) byHWAddr(a *plugin.Attachment) (*kernel.LinkInfo, error) {
+	links, err := a.Facts.Links(kernel.Host)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range links {
+		if l.MAC == c.HWAddr {
+			return l, nil
+		}
+	}
+	return nil, cni.Invalid(c.Raw, "hwaddr", "no device on the host has this address")
+}
+
+func (c *hostDevice) sysPath(parts ...string) string {
+	return filepath.Join(append([]string{c.sys}, parts...)...)
+}
+
+// bySysfs takes the interface of a device of sysfs: directly below it, or, as
+// virtio has it, one level deeper.
+func (c *hostDevice) bySysfs(a *plugin.Attachment, key string, devices ...string) (*kernel.LinkInfo, error) {
+	for _, device := range devices {
+		for _, pattern := range []string{"net", "virtio*/net"} {
+			names, err := filepath.Glob(filepath.Join(device, pattern, "*"))
+			if err != nil {
+				return nil, err
+			}
+			if len(names) > 0 {
+				return a.Facts.Link(kernel.Host, filepath.Base(names[0]))
+			}
+		}
+	}
+	return nil, cni.Invalid(c.Raw, key, "no such device, or it has no network interface on the host")
+}
+
+// userSpaceDriver is the driver of a PCI device that belongs to programs
+// (DPDK): the kernel has no interface for it.
+func (c *hostDevice) userSpaceDriver() string {
+	if c.PCIBusID == "" {
+		return ""
+	}
+	driver, err := os.Readlink(c.sysPath("bus/pci/devices", c.PCIBusID, "driver"))
+	if err != nil {
+		return ""
+	}
+	switch d := filepath.Base(driver); d {
+	case "vfio-pci", "uio_pci_generic", "igb_uio":
+		return d
+	}
+	return ""
+}

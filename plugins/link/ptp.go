@@ -1,0 +1,88 @@
+package link
+
+import (
+	"net/netip"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/plugin"
+)
+
+// PTP joins a container to the host by a link of its own, routed on both sides.
+func PTP() plugin.Plugin {
+	return plugin.Plugin{
+		Name: "ptp", About: "joins a container to the host by a veth pair with routes on both sides",
+		New: func() plugin.Config { return &ptp{} },
+	}
+}
+
+type ptp struct {
+	plugin.Conf
+	IPMasq        bool    `json:"ipMasq"`
+	IPMasqBackend *string `json:"ipMasqBackend"`
+	MTU           int     `json:"mtu"`
+}
+
+func (c *ptp) Validate(*plugin.Attachment) error {
+	if c.MTU < 0 || c.MTU > 65535 {
+		return cni.Invalid(c.Raw, "mtu", "want 0 (the kernel's choice) to 65535 bytes")
+	}
+	return checkMasqBackend(&c.Conf, c.IPMasqBackend)
+}
+
+func (c *ptp) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
+	v := veth(a, "", c.MTU, "")
+	r.Interfaces = append(r.Interfaces,
+		cni.Interface{Name: v.Name, Mac: v.MAC},
+		cni.Interface{Name: v.PeerName, Mac: v.PeerMAC, Sandbox: a.Netns})
+	return kernel.Objects{v, noRouters(v.Name)}, nil
+}
+
+func (c *ptp) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
+	c.UseDNS(r)
+	host := a.LinkName("veth")
+	list := plugin.Forwarding(a, r)
+	for _, ip := range r.IPs {
+		if !ip.Gateway.IsValid() {
+			return nil, cni.Invalid(c.Raw, "ipam", "ptp needs a gateway for "+ip.Address.String()+": the host's end of the link has its address")
+		}
+		list = append(list, &kernel.Addr{Link: host, Prefix: single(ip.Gateway)})
+	}
+	list = append(list, &kernel.Up{Link: host})
+	for _, ip := range r.IPs {
+		list = append(list, &kernel.Route{Dst: single(ip.Address.Addr()), Link: host})
+	}
+	list = append(list, plugin.Interface{Name: a.IfName, NoRoute: true}.Objects(r)...)
+	for _, ip := range r.IPs {
+		// Everything goes by the host's end, neighbours in the subnet too.
+		list = append(list,
+			&kernel.Route{In: kernel.Container, Dst: single(ip.Gateway), Link: a.IfName},
+			&kernel.Route{In: kernel.Container, Dst: ip.Address.Masked(), Via: ip.Gateway, Src: ip.Address.Addr(), Link: a.IfName})
+	}
+	list = append(list, plugin.Routes(a.IfName, r)...)
+	if c.IPMasq {
+		list = append(list, masquerade(a, r, deref(c.IPMasqBackend))...)
+	}
+	return list, nil
+}
+
+// single is the prefix that holds one address.
+func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
+
+// veth is the pair of an attachment, named and addressed by its owner.
+func veth(a *plugin.Attachment, mac string, mtu int, master string) *kernel.Veth {
+	if mac == "" {
+		mac = a.MAC("container")
+	}
+	return &kernel.Veth{
+		Name: a.LinkName("veth"), MAC: a.MAC("host"),
+		PeerSide: kernel.Container, PeerName: a.IfName, PeerMAC: mac,
+		MTU: mtu, Master: master, Mark: a.Mark(),
+	}
+}
+
+// noRouters keeps the host from taking addresses and routes from a router's
+// advertisement that a container sends (CVE-2020-10749).
+func noRouters(link string) *kernel.Sysctl {
+	return &kernel.Sysctl{Key: "net/ipv6/conf/" + link + "/accept_ra", Value: "0", Link: link, Optional: true}
+}

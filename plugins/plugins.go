@@ -1,0 +1,41 @@
+// Package plugins is the list of everything that Fairlead can be called as.
+package plugins
+
+import (
+	"github.com/fairlead/fairlead/plugin"
+	"github.com/fairlead/fairlead/plugins/chain"
+	addr "github.com/fairlead/fairlead/plugins/ipam"
+	"github.com/fairlead/fairlead/plugins/link"
+	"github.com/fairlead/fairlead/skel"
+)
+
+// IPAM are the address plugins.
+func IPAM() []plugin.IPAM {
+	return []plugin.IPAM{
+		{Plugin: addr.HostLocal()},
+		{Plugin: addr.Static()},
+	}
+}
+
+// Declarative are the plugins that state what should exist.
+func Declarative() []plugin.Plugin {
+	return []plugin.Plugin{
+		link.Bridge(),
+		link.HostDevice(),
+		link.Loopback(),
+		link.PTP(),
+		chain.Portmap(),
+	}
+}
+
+// All are the plugins as the protocol sees them.
+func All() []skel.Plugin {
+	var all []skel.Plugin
+	for _, i := range IPAM() {
+		all = append(all, i.Plugin)
+	}
+	for _, p := range Declarative() {
+		all = append(all, p.Skel(plugin.Env{IPAM: IPAM()}))
+	}
+	return all
+}
