@@ -65,7 +65,7 @@ func TestExecPlugin(t *testing.T) {
 		{"silence", `exit 1`, "", "failed: exit status 1 with no error message"},
 		{"garbage", `echo panic; echo why >&2; exit 2`, "", `exit status 2; it printed "panic", which is no error of the protocol; on stderr: why`},
 		{"signal", `kill -9 $$`, "", "failed: signal: killed with no error message"},
-		{"too much", `head -c 17000000 /dev/zero`, "", "more than 16777216 bytes on stdout"},
+		{"too much", `head -c 17000000 /dev/zero`, "", "printed more than 16777216 bytes on stdout"},
 		{"much on stderr", `head -c 1000000 /dev/zero >&2; echo fine`, "fine\n", ""},
 		{"few processors", `echo $GOMAXPROCS`, "2\n", ""},
 	} {

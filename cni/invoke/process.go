@@ -105,6 +105,9 @@ func (p *process) run(ctx context.Context) error {
 // be said in its place.
 func (p *process) pluginError(err error) error {
 	out, words := bytes.TrimSpace(p.stdout.buf.Bytes()), strings.TrimSpace(p.stderr.buf.String())
+	if p.stdout.over {
+		return fmt.Errorf("plugin %s printed more than %d bytes on stdout: %w", p.cmd.Path, maxStdout, err)
+	}
 	var e cni.Error
 	if jsonErr := json.Unmarshal(out, &e); jsonErr == nil && (e.Msg != "" || e.Code != 0) {
 		return &e
@@ -128,6 +131,7 @@ type bounded struct {
 	buf    bytes.Buffer
 	max    int
 	strict bool
+	over   bool // more came
 }
 
 func (b *bounded) Write(data []byte) (int, error) {
@@ -136,8 +140,9 @@ func (b *bounded) Write(data []byte) (int, error) {
 		return b.buf.Write(data)
 	}
 	b.buf.Write(data[:room])
+	b.over = true
 	if b.strict {
-		return room, fmt.Errorf("more than %d bytes on stdout", b.max)
+		return room, io.ErrShortWrite
 	}
 	return len(data), nil
 }

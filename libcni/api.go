@@ -1,0 +1,133 @@
+package libcni
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/invoke"
+)
+
+// CacheDir is where attachments are remembered unless a runtime says otherwise.
+const CacheDir = "/var/lib/cni"
+
+// ErrorCheckNotSupp is the error of CHECK on a configuration before 0.4.0.
+var ErrorCheckNotSupp = errors.New("does not support the CHECK command")
+
+// Exec finds and runs plugins: as processes, or those of ours within this one.
+type Exec = invoke.Exec
+
+// RuntimeConf is what a runtime says about one attachment.
+type RuntimeConf struct {
+	ContainerID string
+	NetNS       string // path
+	IfName      string
+	Args        [][2]string // CNI_ARGS
+	// CapabilityArgs become the runtimeConfig of those plugins that declare the
+	// capability.
+	CapabilityArgs map[string]any
+	CacheDir       string // used if the CNIConfig names none
+}
+
+// NetworkConfig is the configuration of one plugin.
+type NetworkConfig struct {
+	Network *cni.PluginConf
+	Bytes   []byte // as written
+}
+
+// PluginConfig is the newer name of NetworkConfig.
+type PluginConfig = NetworkConfig
+
+// NetworkConfigList is a network: plugins that run one after the other.
+type NetworkConfigList struct {
+	Name                   string
+	CNIVersion             string // negotiated, if the configuration lists cniVersions
+	DisableCheck           bool
+	DisableGC              bool
+	LoadOnlyInlinedPlugins bool
+	Plugins                []*NetworkConfig
+	Bytes                  []byte // as written
+}
+
+// NetworkAttachment is what the cache knows of an attachment.
+type NetworkAttachment struct {
+	ContainerID    string
+	Network        string
+	IfName         string
+	Config         []byte
+	NetNS          string
+	CniArgs        [][2]string
+	CapabilityArgs map[string]any
+}
+
+// GCArgs are the attachments that GC must leave.
+type GCArgs struct {
+	ValidAttachments []cni.Attachment
+}
+
+// CNI are the operations of a runtime.
+type CNI interface {
+	AddNetworkList(ctx context.Context, net *NetworkConfigList, rt *RuntimeConf) (*cni.Result, error)
+	CheckNetworkList(ctx context.Context, net *NetworkConfigList, rt *RuntimeConf) error
+	DelNetworkList(ctx context.Context, net *NetworkConfigList, rt *RuntimeConf) error
+	GetNetworkListCachedResult(net *NetworkConfigList, rt *RuntimeConf) (*cni.Result, error)
+	GetNetworkListCachedConfig(net *NetworkConfigList, rt *RuntimeConf) ([]byte, *RuntimeConf, error)
+
+	AddNetwork(ctx context.Context, net *NetworkConfig, rt *RuntimeConf) (*cni.Result, error)
+	CheckNetwork(ctx context.Context, net *NetworkConfig, rt *RuntimeConf) error
+	DelNetwork(ctx context.Context, net *NetworkConfig, rt *RuntimeConf) error
+	GetNetworkCachedResult(net *NetworkConfig, rt *RuntimeConf) (*cni.Result, error)
+	GetNetworkCachedConfig(net *NetworkConfig, rt *RuntimeConf) ([]byte, *RuntimeConf, error)
+
+	ValidateNetworkList(ctx context.Context, net *NetworkConfigList) ([]string, error)
+	ValidateNetwork(ctx context.Context, net *NetworkConfig) ([]string, error)
+
+	GCNetworkList(ctx context.Context, net *NetworkConfigList, args *GCArgs) error
+	GetStatusNetworkList(ctx context.Context, net *NetworkConfigList) error
+
+	GetCachedAttachments(containerID string) ([]*NetworkAttachment, error)
+	GetVersionInfo(ctx context.Context, pluginType string) (invoke.PluginInfo, error)
+}
+
+// CNIConfig runs the operations.
+type CNIConfig struct {
+	Path []string // where plugins are looked for, in this order
+	// Warn gets what does not stop an operation, such as a corrupt cache file;
+	// nil: it is logged.
+	Warn func(msg string, err error)
+
+	exec     Exec
+	cacheDir string
+}
+
+var _ CNI = (*CNIConfig)(nil)
+
+// NewCNIConfig runs plugins from the directories of path; exec nil: as processes.
+func NewCNIConfig(path []string, exec Exec) *CNIConfig {
+	return NewCNIConfigWithCacheDir(path, "", exec)
+}
+
+// NewCNIConfigWithCacheDir is NewCNIConfig with a cache of its own.
+func NewCNIConfigWithCacheDir(path []string, cacheDir string, exec Exec) *CNIConfig {
+	if exec == nil {
+		exec = &invoke.RawExec{}
+	}
+	return &CNIConfig{Path: path, cacheDir: cacheDir, exec: exec}
+}
+
+func (c *CNIConfig) warn(msg string, err error) {
+	if c.Warn != nil {
+		c.Warn(msg, err)
+		return
+	}
+	slog.Warn(msg, "err", err)
+}
+
+// executor is for a CNIConfig that was made without a constructor.
+func (c *CNIConfig) executor() Exec {
+	if c.exec == nil {
+		return &invoke.RawExec{}
+	}
+	return c.exec
+}

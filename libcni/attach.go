@@ -1,0 +1,140 @@
+package libcni
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/invoke"
+)
+
+// AddNetworkList attaches a container to a network and returns the last
+// plugin's result. After an error the caller has to DEL; only if the context
+// ended, when the caller may have no time left, this is done here.
+func (c *CNIConfig) AddNetworkList(ctx context.Context, list *NetworkConfigList, rt *RuntimeConf) (*cni.Result, error) {
+	return c.add(ctx, list.network(), list.Plugins, list.Bytes, rt)
+}
+
+// AddNetwork is AddNetworkList for a single plugin.
+func (c *CNIConfig) AddNetwork(ctx context.Context, net *NetworkConfig, rt *RuntimeConf) (*cni.Result, error) {
+	return c.add(ctx, net.network(), []*NetworkConfig{net}, net.Bytes, rt)
+}
+
+// CheckNetworkList checks an attachment against the result of its ADD.
+func (c *CNIConfig) CheckNetworkList(ctx context.Context, list *NetworkConfigList, rt *RuntimeConf) error {
+	return c.check(ctx, list.network(), list.Plugins, list.DisableCheck, rt)
+}
+
+// CheckNetwork is CheckNetworkList for a single plugin.
+func (c *CNIConfig) CheckNetwork(ctx context.Context, net *NetworkConfig, rt *RuntimeConf) error {
+	return c.check(ctx, net.network(), []*NetworkConfig{net}, false, rt)
+}
+
+// DelNetworkList detaches a container, the last plugin first. It stops at the
+// first that fails and keeps what the cache knows, for the next try.
+func (c *CNIConfig) DelNetworkList(ctx context.Context, list *NetworkConfigList, rt *RuntimeConf) error {
+	return c.del(ctx, list.network(), list.Plugins, rt)
+}
+
+// DelNetwork is DelNetworkList for a single plugin.
+func (c *CNIConfig) DelNetwork(ctx context.Context, net *NetworkConfig, rt *RuntimeConf) error {
+	return c.del(ctx, net.network(), []*NetworkConfig{net}, rt)
+}
+
+func (c *CNIConfig) add(ctx context.Context, n network, plugins []*NetworkConfig, conf []byte, rt *RuntimeConf) (*cni.Result, error) {
+	paths, err := c.prepare(n, plugins, rt)
+	if err != nil {
+		return nil, err
+	}
+	var result *cni.Result
+	for i, p := range plugins {
+		result, err = c.addOne(ctx, n, p, paths[i], result, rt)
+		if err != nil {
+			err = pluginError(n, p, "add", err)
+			return nil, errors.Join(err, c.abandon(ctx, n, plugins, rt))
+		}
+	}
+	if err := c.remember(n, conf, rt, result); err != nil {
+		return nil, fmt.Errorf("failed to set network %q cached result: %w", n.name, err)
+	}
+	return result, nil
+}
+
+func (c *CNIConfig) addOne(ctx context.Context, n network, p *NetworkConfig, path string, prev *cni.Result, rt *RuntimeConf) (*cni.Result, error) {
+	req, err := n.attachment(p, prev, rt)
+	if err != nil {
+		return nil, err
+	}
+	return invoke.ExecPluginWithResult(ctx, path, req, c.args("ADD", rt), c.executor())
+}
+
+// abandonTime bounds the DEL after an ADD whose context ended.
+const abandonTime = 30 * time.Second
+
+func (c *CNIConfig) abandon(ctx context.Context, n network, plugins []*NetworkConfig, rt *RuntimeConf) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTime)
+	defer cancel()
+	return c.del(ctx, n, plugins, rt)
+}
+
+func (c *CNIConfig) check(ctx context.Context, n network, plugins []*NetworkConfig, disabled bool, rt *RuntimeConf) error {
+	if !cni.AtLeast(n.version, "0.4.0") {
+		return fmt.Errorf("configuration version %q %w", n.version, ErrorCheckNotSupp)
+	}
+	if disabled {
+		return nil
+	}
+	paths, err := c.prepare(n, plugins, rt)
+	if err != nil {
+		return err
+	}
+	prev := c.cachedResult(n, rt)
+	for i, p := range plugins {
+		if err := c.run(ctx, n, p, paths[i], "CHECK", prev, rt); err != nil {
+			return pluginError(n, p, "check", err)
+		}
+	}
+	return nil
+}
+
+func (c *CNIConfig) del(ctx context.Context, n network, plugins []*NetworkConfig, rt *RuntimeConf) error {
+	paths, err := c.prepare(n, plugins, rt)
+	if err != nil {
+		return err
+	}
+	var prev *cni.Result // DEL gets it since 0.4.0
+	if cni.AtLeast(n.version, "0.4.0") {
+		prev = c.cachedResult(n, rt)
+	}
+	for i := len(plugins) - 1; i >= 0; i-- {
+		if err := c.run(ctx, n, plugins[i], paths[i], "DEL", prev, rt); err != nil {
+			return pluginError(n, plugins[i], "delete", err)
+		}
+	}
+	c.forget(n, rt)
+	return nil
+}
+
+func (c *CNIConfig) run(ctx context.Context, n network, p *NetworkConfig, path, command string, prev *cni.Result, rt *RuntimeConf) error {
+	req, err := n.attachment(p, prev, rt)
+	if err != nil {
+		return err
+	}
+	return invoke.ExecPluginWithoutResult(ctx, path, req, c.args(command, rt), c.executor())
+}
+
+// prepare is everything that can fail before the first plugin runs.
+func (c *CNIConfig) prepare(n network, plugins []*NetworkConfig, rt *RuntimeConf) ([]string, error) {
+	if err := rt.validate(n); err != nil {
+		return nil, err
+	}
+	if len(plugins) == 0 {
+		return nil, fmt.Errorf("network %q has no plugins", n.name)
+	}
+	return c.findAll(plugins)
+}

@@ -1,0 +1,186 @@
+package libcni
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/rawjson"
+)
+
+// listConf is the part of a list that a runtime reads.
+type listConf struct {
+	CNIVersion             string           `json:"cniVersion"`
+	CNIVersions            []string         `json:"cniVersions"`
+	Name                   string           `json:"name"`
+	DisableCheck           looseBool        `json:"disableCheck"`
+	DisableGC              looseBool        `json:"disableGC"`
+	LoadOnlyInlinedPlugins looseBool        `json:"loadOnlyInlinedPlugins"`
+	Plugins                []cni.PluginConf `json:"plugins"`
+}
+
+// looseBool is also written as a string: the specification 0.4.0 called
+// disableCheck one.
+type looseBool bool
+
+func (b *looseBool) UnmarshalJSON(data []byte) error {
+	switch string(data) {
+	case "true", `"true"`:
+		*b = true
+	case "false", `"false"`, "null":
+		*b = false
+	default:
+		return errors.New("want a boolean: true or false")
+	}
+	return nil
+}
+
+// ConfFromBytes reads the configuration of one plugin.
+func ConfFromBytes(data []byte) (*NetworkConfig, error) {
+	conf := &cni.PluginConf{}
+	if err := cni.Decode(data, conf); err != nil {
+		return nil, fmt.Errorf("read plugin configuration: %w", err)
+	}
+	if err := validatePlugin(data, "", conf); err != nil {
+		return nil, fmt.Errorf("read plugin configuration: %w", err)
+	}
+	return &NetworkConfig{Network: conf, Bytes: data}, nil
+}
+
+// validatePlugin checks what names programs; at is the path of the plugin's
+// object in data, with a dot at its end, or "".
+func validatePlugin(data []byte, at string, conf *cni.PluginConf) error {
+	if err := cni.ValidatePluginType(conf.Type); err != nil {
+		return cni.Invalid(data, at+"type", err.Error())
+	}
+	if conf.IPAM.Type != "" {
+		if err := cni.ValidatePluginType(conf.IPAM.Type); err != nil {
+			return cni.Invalid(data, at+"ipam.type", err.Error())
+		}
+	}
+	if _, err := cni.ParseVersion(conf.CNIVersion); err != nil {
+		return cni.Invalid(data, at+"cniVersion", err.Error())
+	}
+	return nil
+}
+
+// ConfListFromBytes reads a network list. A list without the key plugins is
+// one whose plugins are dropped into a directory beside it; only
+// ConfListFromFile knows where.
+func ConfListFromBytes(data []byte) (*NetworkConfigList, error) {
+	list, err := parseList(data)
+	if err != nil {
+		return nil, fmt.Errorf("read network list: %w", err)
+	}
+	return list, nil
+}
+
+func parseList(data []byte) (*NetworkConfigList, error) {
+	var conf listConf
+	if err := cni.Decode(data, &conf); err != nil {
+		return nil, err
+	}
+	if err := cni.ValidateNetworkName(conf.Name); err != nil {
+		return nil, cni.Invalid(data, "name", err.Error())
+	}
+	version, err := negotiate(data, &conf)
+	if err != nil {
+		return nil, err
+	}
+	plugins, err := inlined(data, &conf)
+	if err != nil {
+		return nil, err
+	}
+	return &NetworkConfigList{
+		Name:                   conf.Name,
+		CNIVersion:             version,
+		DisableCheck:           bool(conf.DisableCheck),
+		DisableGC:              bool(conf.DisableGC),
+		LoadOnlyInlinedPlugins: bool(conf.LoadOnlyInlinedPlugins),
+		Plugins:                plugins,
+		Bytes:                  data,
+	}, nil
+}
+
+// negotiate returns the highest version that both the list and this library
+// know. A list that says none is in 0.1.0.
+func negotiate(data []byte, conf *listConf) (string, error) {
+	if _, err := cni.ParseVersion(conf.CNIVersion); err != nil {
+		return "", cni.Invalid(data, "cniVersion", err.Error())
+	}
+	best := ""
+	for i, v := range append(slices.Clone(conf.CNIVersions), conf.CNIVersion) {
+		if _, err := cni.ParseVersion(v); err != nil || v == "" && i < len(conf.CNIVersions) {
+			return "", cni.Invalid(data, fmt.Sprintf("cniVersions[%d]", i), fmt.Sprintf("want a version, like %q", cni.Current))
+		}
+		if cni.Known(v) && (best == "" || cni.CompareVersions(v, best) > 0) {
+			best = v
+		}
+	}
+	switch {
+	case best != "":
+		return best, nil
+	case len(conf.CNIVersions) > 0:
+		return "", cni.Invalid(data, "cniVersions", fmt.Sprintf("none is known here: want one of %q", cni.Versions()))
+	case conf.CNIVersion == "":
+		return "0.1.0", nil
+	}
+	return conf.CNIVersion, nil // the plugins say whether they speak it
+}
+
+// inlined returns the plugins that the list itself has.
+func inlined(data []byte, conf *listConf) ([]*NetworkConfig, error) {
+	raw, found := rawjson.Find(data, "plugins")
+	switch {
+	case !found && bool(conf.LoadOnlyInlinedPlugins):
+		return nil, cni.Invalid(data, "plugins", "missing, though loadOnlyInlinedPlugins is true")
+	case !found:
+		return nil, nil
+	case len(conf.Plugins) == 0:
+		return nil, cni.Invalid(data, "plugins", "no plugins in list: want at least one")
+	}
+	elements, err := rawjson.Elements(raw.Raw)
+	if err != nil || len(elements) != len(conf.Plugins) {
+		return nil, cni.Invalid(data, "plugins", "want one list of plugins")
+	}
+	plugins := make([]*NetworkConfig, len(elements))
+	for i := range elements {
+		if err := validatePlugin(data, fmt.Sprintf("plugins[%d].", i), &conf.Plugins[i]); err != nil {
+			return nil, err
+		}
+		plugins[i] = &NetworkConfig{Network: &conf.Plugins[i], Bytes: elements[i].Raw}
+	}
+	return plugins, nil
+}
+
+// ConfListFromConf makes a list of one plugin's configuration.
+func ConfListFromConf(original *NetworkConfig) (*NetworkConfigList, error) {
+	list, _ := rawjson.ParseObject([]byte("{}"))
+	list.SetString("name", original.Network.Name)
+	list.SetString("cniVersion", original.Network.CNIVersion)
+	list.Set("plugins", slices.Concat([]byte{'['}, original.Bytes, []byte{']'}))
+	return ConfListFromBytes(list.Bytes())
+}
+
+// InjectConf returns a configuration with keys set; the others stay as they
+// were written.
+func InjectConf(original *NetworkConfig, newValues map[string]any) (*NetworkConfig, error) {
+	conf, err := rawjson.ParseObject(original.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("inject into plugin configuration: %w", err)
+	}
+	for _, key := range slices.Sorted(maps.Keys(newValues)) {
+		if key == "" || newValues[key] == nil {
+			return nil, fmt.Errorf("inject into plugin configuration: key %q: neither key nor value may be empty", key)
+		}
+		raw, err := json.Marshal(newValues[key])
+		if err != nil {
+			return nil, fmt.Errorf("inject into plugin configuration: key %q: %w", key, err)
+		}
+		conf.Set(key, raw)
+	}
+	return ConfFromBytes(conf.Bytes())
+}

@@ -1,0 +1,205 @@
+package libcni_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/libcni"
+)
+
+func TestNegotiate(t *testing.T) {
+	t.Parallel()
+	for conf, want := range map[string]string{
+		``:                                 "0.1.0",
+		`"cniVersion":"",`:                 "0.1.0",
+		`"cniVersion":"0.4.0",`:            "0.4.0",
+		`"cniVersion":"9.0.0",`:            "9.0.0",
+		`"cniVersions":["0.4.0","1.0.0"],`: "1.0.0",
+		`"cniVersions":["1.0.0","9.0.0"],`: "1.0.0",
+		`"cniVersion":"1.1.0","cniVersions":["0.4.0","1.0.0"],`:  "1.1.0",
+		`"cniVersion":"0.3.0","cniVersions":["0.4.0","0.10.0"],`: "0.4.0",
+	} {
+		list := mustList(t, `{`+conf+`"name":"n","plugins":[{"type":"x"}]}`)
+		if list.CNIVersion != want {
+			t.Errorf("%s: got %s, want %s", conf, list.CNIVersion, want)
+		}
+	}
+}
+
+func TestListErrors(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ conf, want string }{
+		{``, "1:1: empty: want a JSON object"},
+		{`{"name":"n",}`, "1:13: invalid character '}'"},
+		{`{"plugins":[{"type":"x"}]}`, "1:1: name: missing network name"},
+		{`{"name":"a/b","plugins":[{"type":"x"}]}`, `1:9: name = "a/b": invalid characters`},
+		{`{"name":5}`, "1:9: name = 5: want a string"},
+		{`{"name":"n","cniVersion":"one"}`, `cniVersion = "one": invalid version`},
+		{`{"name":"n","cniVersions":["1.0.0","x"]}`, `1:36: cniVersions[1] = "x": want a version`},
+		{`{"name":"n","cniVersions":["9.0.0"],"plugins":[{"type":"x"}]}`, `cniVersions = ["9.0.0"]: none is known here`},
+		{`{"name":"n","disableCheck":7}`, "disableCheck = 7: want a boolean"},
+		{`{"name":"n","plugins":{}}`, "1:23: plugins = {}: want a list"},
+		{`{"name":"n","plugins":[]}`, "plugins = []: no plugins in list"},
+		{`{"name":"n","loadOnlyInlinedPlugins":true}`, "plugins: missing, though loadOnlyInlinedPlugins is true"},
+		{`{"name":"n","plugins":[{"type":"x"},{}]}`, "1:37: plugins[1].type: missing plugin type"},
+		{"{\"name\":\"n\",\"plugins\":[\n {\"type\":\"../x\"}]}", `2:10: plugins[0].type = "../x": invalid plugin type`},
+		{`{"name":"n","plugins":[{"type":"x","ipam":{"type":"/bin/sh"}}]}`, `plugins[0].ipam.type = "/bin/sh": invalid plugin type`},
+		{`{"name":"n","plugins":[{"type":"x","dns":{"search":"a"}}]}`, `plugins[0].dns.search = "a": want a list, each element a string`},
+	} {
+		_, err := libcni.ConfListFromBytes([]byte(tt.conf))
+		if _, ok := errors.AsType[*cni.ConfigError](err); !ok || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s\ngot  %v\nwant %s", tt.conf, err, tt.want)
+		}
+	}
+}
+
+func TestInjectConf(t *testing.T) {
+	t.Parallel()
+	conf, err := libcni.ConfFromBytes([]byte(`{"type":"x","z":1.0,"a":{"b":  2}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	with, err := libcni.InjectConf(conf, map[string]any{"name": "n", "z": true})
+	if err != nil || string(with.Bytes) != `{"type":"x","z":true,"a":{"b":  2},"name":"n"}` || with.Network.Name != "n" {
+		t.Errorf("got %s, %v", with.Bytes, err)
+	}
+	for _, bad := range []map[string]any{{"": 1}, {"k": nil}, {"k": func() {}}, {"type": 5}} {
+		if _, err := libcni.InjectConf(conf, bad); err == nil {
+			t.Errorf("%v was injected", bad)
+		}
+	}
+}
+
+func writeFiles(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func types(list *libcni.NetworkConfigList) string {
+	var names []string
+	for _, p := range list.Plugins {
+		names = append(names, p.Network.Type)
+	}
+	return strings.Join(names, " ")
+}
+
+func TestDropIns(t *testing.T) {
+	t.Parallel()
+	dir := writeFiles(t, map[string]string{
+		"10.conflist":    `{"cniVersion":"1.0.0","name":"both","plugins":[{"type":"inlined"}]}`,
+		"20.conflist":    `{"cniVersion":"1.0.0","name":"dropped"}`,
+		"30.conflist":    `{"cniVersion":"1.0.0","name":"empty"}`,
+		"40.conflist":    `{"cniVersion":"1.0.0","name":"only","loadOnlyInlinedPlugins":true,"plugins":[{"type":"inlined"}]}`,
+		"50.conflist":    `{"cniVersion":"1.0.0","name":"bad","plugins":[{"type":"inlined"}]}`,
+		"both/2.conf":    `{"type":"two"}`,
+		"both/1.conf":    `{"type":"one"}`,
+		"both/3.json":    `{"type":"three"}`,
+		"dropped/1.conf": `{"type":"one"}`,
+		"only/1.conf":    `{"type":"one"}`,
+		"bad/1.conf":     "{\n \"type\": 5}",
+	})
+	for file, want := range map[string]string{"10.conflist": "inlined one two", "20.conflist": "one", "40.conflist": "inlined"} {
+		list, err := libcni.ConfListFromFile(filepath.Join(dir, file))
+		if err != nil || types(list) != want {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+	for file, want := range map[string]string{
+		"30.conflist": "no plugin configs found", "50.conflist": filepath.Join(dir, "bad", "1.conf") + ":2:10: type = 5: want a string", "60.conflist": "no such file",
+	} {
+		if _, err := libcni.ConfListFromFile(filepath.Join(dir, file)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", file, err, want)
+		}
+	}
+}
+
+func TestLoadNetworkConf(t *testing.T) {
+	t.Parallel()
+	dir := writeFiles(t, map[string]string{
+		"10-a.conflist":   `{"cniVersion":"1.0.0","name":"a","plugins":[{"type":"x"}]}`,
+		"20-bad.conflist": `{"name":"bad" "plugins"}`,
+		"30-b.conf":       `{"cniVersion":"0.4.0","name":"b","type":"y","k":  1}`,
+		"40-c.json":       `{"name":"c","type":"z"}`,
+		"50-x.txt":        `{"name":"x","type":"z"}`,
+	})
+	for name, want := range map[string]string{"a": "x", "b": "y", "c": "z"} {
+		list, err := libcni.LoadNetworkConf(dir, name)
+		if err != nil || types(list) != want || list.Name != name {
+			t.Errorf("%s: %v, %v", name, list, err)
+		}
+	}
+	if list, err := libcni.LoadConfList(dir, "b"); err != nil || string(list.Plugins[0].Bytes) != `{"cniVersion":"0.4.0","name":"b","type":"y","k":  1}` || list.CNIVersion != "0.4.0" {
+		t.Errorf("%v, %v", list, err)
+	}
+	_, err := libcni.LoadNetworkConf(dir, "bad")
+	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), `no net configuration with name "bad"`) || !strings.Contains(err.Error(), "20-bad.conflist:1:15: invalid character") {
+		t.Errorf("bad: %v", err)
+	}
+}
+
+func TestLoadNothing(t *testing.T) {
+	t.Parallel()
+	for _, dir := range []string{t.TempDir(), "/nonexistent"} {
+		_, err := libcni.LoadNetworkConf(dir, "a")
+		if _, ok := err.(libcni.NoConfigsFoundError); !ok || !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %#v", dir, err)
+		}
+	}
+	dir := writeFiles(t, map[string]string{"1.conflist": `{"name":"a","plugins":[{"type":"x"}]}`})
+	if _, err := libcni.LoadNetworkConf(dir, "b"); err != (libcni.NotFoundError{Dir: dir, Name: "b"}) {
+		t.Errorf("%#v", err)
+	}
+}
+
+// What is accepted makes requests that are JSON and name the network.
+func FuzzConfList(f *testing.F) {
+	f.Add([]byte(twoPlugins))
+	f.Add([]byte(`{"name":"n","cniVersions":["1.0.0"],"plugins":[{"type":"x","type":"y","ipam":{}}],"plugins":[]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		list, err := libcni.ConfListFromBytes(data)
+		if err != nil {
+			return
+		}
+		for _, p := range list.Plugins {
+			with, err := libcni.InjectConf(p, map[string]any{"name": list.Name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !json.Valid(with.Bytes) || with.Network.Name != list.Name {
+				t.Fatalf("request %s of network %s", with.Bytes, list.Name)
+			}
+		}
+	})
+}
+
+// A runtime or a plugin of another kind can use these packages alone.
+func TestStandsAlone(t *testing.T) {
+	t.Parallel()
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".", "../skel").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range strings.Fields(string(out)) {
+		rest, ours := strings.CutPrefix(path, "github.com/fairlead/fairlead/")
+		if !ours || rest != "libcni" && rest != "skel" && !strings.HasPrefix(rest+"/", "cni/") {
+			t.Errorf("imports %s: only the standard library and cni may be used", path)
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package libcni
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/fairlead/fairlead/cni"
+)
+
+// NotFoundError says that no file of a directory has a network of the name.
+type NotFoundError struct{ Dir, Name string }
+
+func (e NotFoundError) Error() string {
+	return fmt.Sprintf("no net configuration with name %q in %s", e.Name, e.Dir)
+}
+
+// Is makes it an os.ErrNotExist.
+func (e NotFoundError) Is(target error) bool { return target == fs.ErrNotExist }
+
+// NoConfigsFoundError says that a directory has no configuration at all.
+type NoConfigsFoundError struct{ Dir string }
+
+func (e NoConfigsFoundError) Error() string {
+	return "no net configurations found in " + e.Dir
+}
+
+// Is makes it an os.ErrNotExist.
+func (e NoConfigsFoundError) Is(target error) bool { return target == fs.ErrNotExist }
+
+// ConfFiles returns the files of a directory whose names end so, sorted; none
+// if there is no such directory.
+func ConfFiles(dir string, extensions []string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list configurations: %w", err)
+	}
+	var files []string
+	for _, e := range entries {
+		if !e.IsDir() && slices.Contains(extensions, filepath.Ext(e.Name())) {
+			files = append(files, filepath.Join(dir, e.Name()))
+		}
+	}
+	return files, nil
+}
+
+// ConfFromFile reads the configuration of one plugin.
+func ConfFromFile(filename string) (*NetworkConfig, error) {
+	return fromFile(filename, ConfFromBytes)
+}
+
+// ConfListFromFile reads a network list, and, unless the list says
+// loadOnlyInlinedPlugins, adds the plugins of the files *.conf in the
+// directory beside it that has the network's name.
+func ConfListFromFile(filename string) (*NetworkConfigList, error) {
+	list, err := fromFile(filename, ConfListFromBytes)
+	if err != nil {
+		return nil, err
+	}
+	if !list.LoadOnlyInlinedPlugins {
+		if err := list.loadDropIns(filepath.Join(filepath.Dir(filename), list.Name)); err != nil {
+			return nil, err
+		}
+	}
+	if len(list.Plugins) == 0 {
+		return nil, fmt.Errorf("%s: no plugin configs found: network %s has no plugins in its list and no *.conf in %s",
+			filename, list.Name, filepath.Join(filepath.Dir(filename), list.Name))
+	}
+	return list, nil
+}
+
+func (l *NetworkConfigList) loadDropIns(dir string) error {
+	files, err := ConfFiles(dir, []string{".conf"})
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		conf, err := ConfFromFile(file)
+		if err != nil {
+			return err
+		}
+		l.Plugins = append(l.Plugins, conf)
+	}
+	return nil
+}
+
+// fromFile reads a file; an error about its content names it.
+func fromFile[T any](filename string, parse func([]byte) (T, error)) (conf T, err error) {
+	data, err := os.ReadFile(filename)
+	if err != nil {
+		return conf, fmt.Errorf("read network configuration: %w", err)
+	}
+	conf, err = parse(data)
+	if e, ok := errors.AsType[*cni.ConfigError](err); ok {
+		e.File = filename
+		return conf, e
+	}
+	if err != nil {
+		return conf, fmt.Errorf("%s: %w", filename, err)
+	}
+	return conf, nil
+}
+
+// LoadConf returns the single configuration of a name from a directory. A
+// file that cannot be read matters only if no other has the name.
+func LoadConf(dir, name string) (*NetworkConfig, error) {
+	files, err := ConfFiles(dir, []string{".conf", ".json"})
+	if err != nil {
+		return nil, err
+	}
+	if len(files) == 0 {
+		return nil, NoConfigsFoundError{Dir: dir}
+	}
+	var broken []error
+	for _, file := range files {
+		conf, err := ConfFromFile(file)
+		if err != nil {
+			broken = append(broken, err)
+		} else if conf.Network.Name == name {
+			return conf, nil
+		}
+	}
+	return nil, withBroken(NotFoundError{Dir: dir, Name: name}, broken)
+}
+
+// LoadNetworkConf returns the network of a name from a directory: a list, or
+// made of a single configuration if no list has the name.
+func LoadNetworkConf(dir, name string) (*NetworkConfigList, error) {
+	files, err := ConfFiles(dir, []string{".conflist"})
+	if err != nil {
+		return nil, err
+	}
+	var broken []error
+	for _, file := range files {
+		list, err := ConfListFromFile(file)
+		if err != nil {
+			broken = append(broken, err)
+		} else if list.Name == name {
+			return list, nil
+		}
+	}
+	single, err := LoadConf(dir, name)
+	if err == nil {
+		return ConfListFromConf(single)
+	}
+	if _, none := errors.AsType[NoConfigsFoundError](err); none && len(files) > 0 {
+		err = NotFoundError{Dir: dir, Name: name}
+	}
+	return nil, withBroken(err, broken)
+}
+
+// LoadConfList is the older name of LoadNetworkConf.
+func LoadConfList(dir, name string) (*NetworkConfigList, error) {
+	return LoadNetworkConf(dir, name)
+}
+
+// withBroken keeps a lone error as it is, for those who look at its type.
+func withBroken(err error, broken []error) error {
+	if len(broken) == 0 {
+		return err
+	}
+	return errors.Join(append([]error{err}, broken...)...)
+}

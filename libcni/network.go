@@ -1,0 +1,138 @@
+package libcni
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/invoke"
+)
+
+// GCNetworkList removes everything of a network that no valid attachment
+// owns: first cached attachments, by DEL, then whatever the plugins find. It
+// goes on after an error and reports them all.
+func (c *CNIConfig) GCNetworkList(ctx context.Context, list *NetworkConfigList, args *GCArgs) error {
+	if list.DisableGC {
+		return nil
+	}
+	valid := []cni.Attachment{} // not null in JSON
+	if args != nil {
+		valid = append(valid, args.ValidAttachments...)
+	}
+	errs := []error{c.delStale(ctx, list, valid)}
+	if !cni.AtLeast(list.CNIVersion, "1.1.0") {
+		return errors.Join(errs...)
+	}
+	raw, err := json.Marshal(valid)
+	if err != nil {
+		return fmt.Errorf("encode valid attachments: %w", err)
+	}
+	// The second key was the specification's by mistake, and plugins read it.
+	keys := map[string]json.RawMessage{"cni.dev/valid-attachments": raw, "cni.dev/attachments": raw}
+	for _, p := range list.Plugins {
+		if err := c.runOne(ctx, list.network(), p, "GC", keys); err != nil {
+			errs = append(errs, pluginError(list.network(), p, "gc", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *CNIConfig) delStale(ctx context.Context, list *NetworkConfigList, valid []cni.Attachment) error {
+	attachments, err := c.GetCachedAttachments("")
+	errs := []error{err}
+	for _, a := range attachments {
+		if a.Network != list.Name || slices.Contains(valid, cni.Attachment{ContainerID: a.ContainerID, IfName: a.IfName}) {
+			continue
+		}
+		rt := &RuntimeConf{ContainerID: a.ContainerID, NetNS: a.NetNS, IfName: a.IfName, Args: a.CniArgs, CapabilityArgs: a.CapabilityArgs}
+		if err := c.DelNetworkList(ctx, list, rt); err != nil {
+			errs = append(errs, fmt.Errorf("delete stale attachment of container %s, interface %s: %w", a.ContainerID, a.IfName, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// GetStatusNetworkList returns nil if the network can serve an ADD. The error
+// is the first plugin's, with its code: 50 not available, 51 limited.
+func (c *CNIConfig) GetStatusNetworkList(ctx context.Context, list *NetworkConfigList) error {
+	if !cni.AtLeast(list.CNIVersion, "1.1.0") {
+		return nil
+	}
+	if _, err := c.findAll(list.Plugins); err != nil {
+		return err
+	}
+	for _, p := range list.Plugins {
+		if err := c.runOne(ctx, list.network(), p, "STATUS", nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runOne is a call that is about a network, not an attachment.
+func (c *CNIConfig) runOne(ctx context.Context, n network, p *NetworkConfig, command string, keys map[string]json.RawMessage) error {
+	path, err := c.executor().FindInPath(p.Network.Type, c.Path)
+	if err != nil {
+		return err
+	}
+	req, err := n.request(p)
+	if err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		req.Set(key, keys[key])
+	}
+	return invoke.ExecPluginWithoutResult(ctx, path, req.Bytes(), c.args(command, &RuntimeConf{}), c.executor())
+}
+
+// ValidateNetworkList checks that every plugin is there and speaks the list's
+// version, and returns the capabilities that they declare.
+func (c *CNIConfig) ValidateNetworkList(ctx context.Context, list *NetworkConfigList) ([]string, error) {
+	return c.validate(ctx, list.network(), list.Plugins)
+}
+
+// ValidateNetwork is ValidateNetworkList for a single plugin.
+func (c *CNIConfig) ValidateNetwork(ctx context.Context, net *NetworkConfig) ([]string, error) {
+	return c.validate(ctx, net.network(), []*NetworkConfig{net})
+}
+
+func (c *CNIConfig) validate(ctx context.Context, n network, plugins []*NetworkConfig) ([]string, error) {
+	var errs []error
+	capabilities := map[string]bool{}
+	for _, p := range plugins {
+		errs = append(errs, c.validateVersion(ctx, p.Network.Type, n.version))
+		for capability, enabled := range p.Network.Capabilities {
+			if enabled {
+				capabilities[capability] = true
+			}
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return slices.Sorted(maps.Keys(capabilities)), nil
+}
+
+func (c *CNIConfig) validateVersion(ctx context.Context, pluginType, version string) error {
+	info, err := c.GetVersionInfo(ctx, pluginType)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(info.SupportedVersions, version) {
+		return fmt.Errorf("plugin %s does not support config version %q: it supports %q", pluginType, version, info.SupportedVersions)
+	}
+	return nil
+}
+
+// GetVersionInfo asks a plugin which versions it speaks.
+func (c *CNIConfig) GetVersionInfo(ctx context.Context, pluginType string) (invoke.PluginInfo, error) {
+	path, err := c.executor().FindInPath(pluginType, c.Path)
+	if err != nil {
+		return invoke.PluginInfo{}, err
+	}
+	return invoke.GetVersionInfo(ctx, path, c.executor())
+}

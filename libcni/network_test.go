@@ -1,0 +1,130 @@
+package libcni_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/libcni"
+)
+
+func TestGC(t *testing.T) {
+	t.Parallel()
+	h, ctx := newHost(t, "first", "second"), context.Background()
+	list := mustList(t, `{"cniVersion":"1.1.0","name":"net","plugins":[{"type":"first","capabilities":{"ips":true}},{"type":"second","fail":"GC"}]}`)
+	other := mustList(t, `{"cniVersion":"1.1.0","name":"other","plugins":[{"type":"first"}]}`)
+	for _, c := range []struct {
+		list *libcni.NetworkConfigList
+		id   string
+	}{{list, "alive"}, {list, "stale"}, {other, "foreign"}} {
+		if _, err := h.cni.AddNetworkList(ctx, c.list, runtimeConf(c.id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.calls()
+	err := h.cni.GCNetworkList(ctx, list, &libcni.GCArgs{ValidAttachments: []cni.Attachment{{ContainerID: "alive", IfName: "eth0"}}})
+	if err == nil || !strings.Contains(err.Error(), `plugin type="second" name="net" failed (gc): as told`) {
+		t.Errorf("got %v", err)
+	}
+	valid := `[{"containerID":"alive","ifname":"eth0"}]`
+	h.expect("second DEL, first DEL, first GC, second GC", map[string]string{
+		"first GC": `{"type":"first","cniVersion":"1.1.0","name":"net","cni.dev/attachments":` + valid + `,"cni.dev/valid-attachments":` + valid + `}`,
+	})
+	if got := h.cachedIDs(); got != "foreign alive" && got != "alive foreign" {
+		t.Errorf("cached: %s", got)
+	}
+}
+
+func (h *host) cachedIDs() string {
+	h.t.Helper()
+	list, err := h.cni.GetCachedAttachments("")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	var ids []string
+	for _, a := range list {
+		ids = append(ids, a.ContainerID)
+	}
+	return strings.Join(ids, " ")
+}
+
+// GC tries everything: a plugin that is missing does not stop the others.
+func TestGCGoesOn(t *testing.T) {
+	t.Parallel()
+	h, ctx := newHost(t, "first", "second"), context.Background()
+	list := mustList(t, `{"cniVersion":"1.1.0","name":"net","plugins":[{"type":"first","fail":"DEL"},{"type":"second"}]}`)
+	for _, id := range []string{"a", "b"} {
+		if _, err := h.cni.AddNetworkList(ctx, list, runtimeConf(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.calls()
+	list.Plugins = append([]*libcni.NetworkConfig{{Network: &cni.PluginConf{Type: "missing"}, Bytes: []byte("{}")}}, list.Plugins...)
+	err := h.cni.GCNetworkList(ctx, list, nil)
+	for _, want := range []string{"container a,", "container b,", `plugin type="missing"`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not name %s", err, want)
+		}
+	}
+	h.expect("first GC, second GC", nil)
+}
+
+func TestOlderVersions(t *testing.T) {
+	t.Parallel()
+	h, ctx := newHost(t, "first"), context.Background()
+	list := mustList(t, `{"cniVersion":"1.0.0","name":"net","plugins":[{"type":"first"}]}`)
+	if _, err := h.cni.AddNetworkList(ctx, list, runtimeConf("a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.cni.GetStatusNetworkList(ctx, list); err != nil {
+		t.Error(err)
+	}
+	if err := h.cni.GCNetworkList(ctx, list, nil); err != nil {
+		t.Error(err)
+	}
+	h.expect("first ADD, first DEL", nil) // DEL by GC, but neither GC nor STATUS
+	list.DisableGC = true
+	if _, err := h.cni.AddNetworkList(ctx, list, runtimeConf("a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.cni.GCNetworkList(ctx, list, nil); err != nil {
+		t.Error(err)
+	}
+	h.expect("first ADD", nil)
+}
+
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, "first", "second", "third")
+	list := mustList(t, `{"cniVersion":"1.1.0","name":"net","plugins":[{"type":"first"},{"type":"second","fail":"STATUS"},{"type":"third"}]}`)
+	err := h.cni.GetStatusNetworkList(context.Background(), list)
+	if e, ok := err.(*cni.Error); !ok || e.Code != cni.CodePluginNotAvailable {
+		t.Errorf("got %#v", err)
+	}
+	h.expect("first STATUS, second STATUS", map[string]string{"first STATUS": `{"type":"first","cniVersion":"1.1.0","name":"net"}`})
+}
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	h, ctx := newHost(t, "first", "second"), context.Background()
+	caps, err := h.cni.ValidateNetworkList(ctx, mustList(t, `{"cniVersion":"1.0.0","name":"net","plugins":[{"type":"first","capabilities":{"mac":true,"ips":true}},{"type":"second","capabilities":{"ips":true,"no":false}}]}`))
+	if err != nil || !slices.Equal(caps, []string{"ips", "mac"}) {
+		t.Errorf("got %v, %v", caps, err)
+	}
+	_, err = h.cni.ValidateNetworkList(ctx, mustList(t, `{"cniVersion":"0.2.0","name":"net","plugins":[{"type":"first"},{"type":"missing"}]}`))
+	for _, want := range []string{`plugin first does not support config version "0.2.0"`, `failed to find plugin "missing"`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not say %s", err, want)
+		}
+	}
+	conf := &libcni.NetworkConfig{Network: &cni.PluginConf{Type: "first", CNIVersion: "0.4.0"}}
+	if _, err := h.cni.ValidateNetwork(ctx, conf); err != nil {
+		t.Error(err)
+	}
+	info, err := h.cni.GetVersionInfo(ctx, "second")
+	if err != nil || len(info.SupportedVersions) != 4 {
+		t.Errorf("got %v, %v", info, err)
+	}
+}
