@@ -41,6 +41,7 @@ func TestDecodeNamesThePlace(t *testing.T) {
 		{"negative", `{"mtu": -1}`, `1:9: mtu = -1: want a whole number from 0 to 65535`},
 		{"pointer", `{"hint": {}}`, `1:10: hint = {}: want a whole number from -9223372036854775808 to 9223372036854775807`},
 		{"embedded", `{"capabilities": {"ips": 1}}`, `1:26: capabilities.ips = 1: want a boolean: true or false`},
+		{"empty key", `{"capabilities": {"": 1}}`, `1:18: capabilities. = {"":1}: want a boolean: true or false`},
 		{"prefix", `{"prefix": "10.1.0.0"}`, `1:12: prefix = "10.1.0.0": want an address with its prefix length, like 10.1.0.0/16 or fd00::/64`},
 		{"addr", `{"gw": "ten"}`, `1:8: gw = "ten": want an address, like 10.1.0.1 or fd00::1`},
 		{"nested text", `{"ranges": [[{"subnet": "10.1.0.0/16"}, {"subnet": "x"}]]}`, `1:52: ranges[0][1].subnet = "x": want an address with its prefix length, like 10.1.0.0/16 or fd00::/64`},

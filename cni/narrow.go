@@ -27,7 +27,7 @@ func narrow(data []byte, v any, err error) (path string, culprit error, problem 
 		if innerErr == nil {
 			return path, err, wanted(t, err)
 		}
-		if path != "" && step[0] != '[' {
+		if path != "" && !strings.HasPrefix(step, "[") {
 			step = "." + step
 		}
 		path += step
