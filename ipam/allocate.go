@@ -38,7 +38,12 @@ func join[T fmt.Stringer](list []T) string {
 
 // Allocate gives an owner one address out of each range set: a requested one
 // that lies in the set, else the one that was free the longest. All or none.
-func (s *Store) Allocate(o Owner, sets []RangeSet, requested []netip.Addr) ([]IP, error) {
+func (s *Store) Allocate(o Owner, sets []RangeSet, requested []netip.Addr) (ips []IP, err error) {
+	err = s.soundly(func() error { ips, err = s.allocate(o, sets, requested); return err })
+	return ips, err
+}
+
+func (s *Store) allocate(o Owner, sets []RangeSet, requested []netip.Addr) ([]IP, error) {
 	if s.storeErr != nil {
 		return nil, s.storeErr
 	}

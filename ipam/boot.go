@@ -2,6 +2,7 @@ package ipam
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -42,7 +43,7 @@ func (s *Store) reclaim(old *index) error {
 		return err
 	}
 	records, err := old.all()
-	if err != nil {
+	if err != nil && !errors.Is(err, errUnsound) {
 		return err
 	}
 	for _, r := range records {

@@ -11,12 +11,14 @@ func (s *Store) Usable(sets []RangeSet) error {
 	if s.storeErr != nil {
 		return s.storeErr
 	}
-	for i, set := range sets {
-		if _, _, err := s.nextFree(i, set); err != nil {
-			return fmt.Errorf("range set %d: %w", i, err)
+	return s.soundly(func() error {
+		for i, set := range sets {
+			if _, _, err := s.nextFree(i, set); err != nil {
+				return fmt.Errorf("range set %d: %w", i, err)
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // stretch is a run of addresses to look through.

@@ -8,7 +8,12 @@ import (
 // GC frees what no valid owner holds and returns it. What was reserved since
 // began, the time since the machine started at which this collection began, is
 // left alone: its owner may be newer than the list of valid ones.
-func (s *Store) GC(valid []Owner, began time.Duration) ([]netip.Addr, error) {
+func (s *Store) GC(valid []Owner, began time.Duration) (freed []netip.Addr, err error) {
+	err = s.soundly(func() error { freed, err = s.collect(valid, began); return err })
+	return freed, err
+}
+
+func (s *Store) collect(valid []Owner, began time.Duration) ([]netip.Addr, error) {
 	living := map[key]bool{}
 	for _, o := range valid {
 		living[ownerKey(o, netip.Addr{})] = true

@@ -118,8 +118,9 @@ func (x *index) full() bool {
 	return false
 }
 
-// all returns every sound record.
+// all returns every sound record, with errUnsound if some are not.
 func (x *index) all() (records []record, err error) {
+	var unsound error
 	for i := range x.records.slots {
 		s, err := x.records.get(i)
 		if err != nil {
@@ -127,9 +128,11 @@ func (x *index) all() (records []record, err error) {
 		}
 		if s.sound() {
 			records = append(records, s.record())
+		} else if s.used() {
+			unsound = errUnsound
 		}
 	}
-	return records, nil
+	return records, unsound
 }
 
 func (x *index) close() {

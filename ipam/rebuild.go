@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"syscall"
 )
 
 // rebuild makes the index from the directory. Only files that the old index,
@@ -39,7 +40,7 @@ func (s *Store) knownRecords(old *index) (map[netip.Addr]record, error) {
 		return known, nil
 	}
 	records, err := old.all()
-	if err != nil {
+	if err != nil && !errors.Is(err, errUnsound) {
 		return nil, err
 	}
 	for _, r := range records {
@@ -70,6 +71,20 @@ func (s *Store) recordOf(a netip.Addr, known map[netip.Addr]record) (record, err
 	return record{owner: ownerKey(owner, a), addr: a, ino: ino, ctime: ctime}, nil
 }
 
+// soundly runs an operation, and once more if the index turns out unsound on the way.
+func (s *Store) soundly(f func() error) error {
+	err := f()
+	if !errors.Is(err, errUnsound) {
+		return err
+	}
+	old := s.index
+	if err := s.rebuild(old); err != nil {
+		return err
+	}
+	old.close()
+	return f()
+}
+
 // use builds an index of records, stores it and takes it into use. Without
 // room to store it, it serves this process: addresses can still be released.
 func (s *Store) use(records []record) error {
@@ -82,10 +97,7 @@ func (s *Store) use(records []record) error {
 	}
 	s.index = x
 	s.changing = true
-	if s.storeErr != nil {
-		s.unsound = true
-		return nil
-	}
+	s.unsound = s.storeErr != nil
 	s.settle()
 	return nil
 }
@@ -112,10 +124,12 @@ func (s *Store) makeTemp() error {
 func (s *Store) temporary() string { return s.temp + "/address" }
 
 // clearTemporary removes what a kill left. It may be linked into place already,
-// and removing it later would change the address file's change time.
+// and removing it later would change the address file's change time. On a
+// read-only filesystem it cannot do harm.
 func (s *Store) clearTemporary() error {
-	if err := os.Remove(s.temporary()); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("clear what an interrupted allocation left: %w", err)
+	err := retry(func() error { return syscall.Unlink(s.temporary()) })
+	if err == nil || err == syscall.ENOENT || err == syscall.EROFS {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("clear what an interrupted allocation left: %w", &os.PathError{Op: "remove", Path: s.temporary(), Err: err})
 }

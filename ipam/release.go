@@ -11,7 +11,8 @@ import (
 // Lookup returns the addresses an owner holds, those of files that name its
 // container only included.
 func (s *Store) Lookup(o Owner) ([]netip.Addr, error) {
-	exact, legacy, err := s.lookup(o)
+	var exact, legacy []record
+	err := s.soundly(func() (err error) { exact, legacy, err = s.lookup(o); return err })
 	var addrs []netip.Addr
 	for _, r := range append(exact, legacy...) {
 		addrs = append(addrs, r.addr)
@@ -23,25 +24,18 @@ func (s *Store) Lookup(o Owner) ([]netip.Addr, error) {
 // where to look, and one that tells wrong is built again.
 func (s *Store) lookup(o Owner) (exact, legacy []record, err error) {
 	o.ContainerID = strings.TrimSpace(o.ContainerID)
-	for {
-		exact, sound, err := s.verified(o)
-		if err != nil {
-			return nil, nil, err
-		}
-		soundToo := true
-		if o.IfName != "" {
-			legacy, soundToo, err = s.verified(Owner{ContainerID: o.ContainerID})
-		}
-		if err != nil || sound && soundToo || s.unsound {
-			return exact, legacy, err
-		}
-		old := s.index
-		if err := s.rebuild(old); err != nil {
-			return nil, nil, err
-		}
-		old.close()
-		s.unsound = s.unsound || s.storeErr != nil
+	exact, sound, err := s.verified(o)
+	if err != nil {
+		return nil, nil, err
 	}
+	soundToo := true
+	if o.IfName != "" {
+		legacy, soundToo, err = s.verified(Owner{ContainerID: o.ContainerID})
+	}
+	if err == nil && !(sound && soundToo) {
+		err = errUnsound
+	}
+	return exact, legacy, err
 }
 
 // verified returns the records of exactly this owner whose files say so too.
@@ -67,7 +61,12 @@ func (s *Store) verified(o Owner) (records []record, sound bool, err error) {
 
 // Release frees what an owner holds and returns it. Files that name only the
 // container are freed if none names the interface too. To hold nothing is fine.
-func (s *Store) Release(o Owner) ([]netip.Addr, error) {
+func (s *Store) Release(o Owner) (freed []netip.Addr, err error) {
+	err = s.soundly(func() error { freed, err = s.release(o); return err })
+	return freed, err
+}
+
+func (s *Store) release(o Owner) ([]netip.Addr, error) {
 	records, legacy, err := s.lookup(o)
 	if err != nil {
 		return nil, err

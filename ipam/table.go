@@ -67,6 +67,9 @@ func (t *table) each(k key, f func(i uint32, s slot) (stop bool, err error)) (ui
 		if err != nil || !s.used() {
 			return i, err
 		}
+		if !s.sound() {
+			return i, errUnsound
+		}
 		if s.key() == k {
 			if stop, err := f(i, s); stop || err != nil {
 				return i, err

@@ -1,0 +1,163 @@
+package ipam
+
+import (
+	"os"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestReboot frees what a dead boot's index lists and that is still exactly
+// that; everything else is living.
+func TestReboot(t *testing.T) {
+	t.Parallel()
+	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
+	before, after := Options{BootID: "before"}, Options{BootID: "after"}
+	for _, id := range []string{"dead", "touched", "replaced", "dead2"} {
+		allocate(t, dir, before, Owner{id, "eth0"}, sets)
+	}
+	d := directory(dir + "/net")
+	mustWrite(t, d.file(addr("10.1.0.77")), "foreign\r\neth0")
+	if err := os.Chmod(d.file(addr("10.1.0.3")), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(d.file(addr("10.1.0.4"))); err != nil {
+		t.Fatal(err)
+	}
+	mustWrite(t, d.file(addr("10.1.0.4")), "newer\r\neth0")
+	with(t, dir, after, func(s *Store) {
+		for id, want := range map[string]int{"dead": 0, "dead2": 0, "touched": 1, "replaced": 0, "newer": 1, "foreign": 1} {
+			if got, err := s.Lookup(Owner{id, "eth0"}); err != nil || len(got) != want {
+				t.Errorf("after the boot %s holds %v, %v; want %d", id, got, err, want)
+			}
+		}
+	})
+	// What survived one boot is no longer ours: it survives the next one too.
+	with(t, dir, Options{BootID: "third"}, func(*Store) {})
+	if got := held(t, dir); len(got) != 3 {
+		t.Errorf("held in the end: %v", got)
+	}
+}
+
+func mustWrite(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCutOffAtEachStep ends an allocation after each of its steps, as a kill
+// would. Whoever comes next, in this boot or another, puts it right.
+func TestCutOffAtEachStep(t *testing.T) {
+	t.Parallel()
+	o, a := Owner{"cut", "eth0"}, addr("10.1.0.2")
+	for steps := range 5 {
+		for _, boot := range []string{"same", "next"} {
+			dir := t.TempDir()
+			with(t, dir, Options{BootID: "same"}, func(s *Store) { cutOff(t, s, o, steps) })
+			with(t, dir, Options{BootID: "same"}, func(s *Store) {
+				had, err := s.Lookup(o)
+				if err != nil || (steps >= 3) != slices.Contains(had, a) {
+					t.Errorf("cut off after %d steps it holds %v, %v", steps, had, err)
+				}
+			})
+			wantClean(t, dir, boot, steps)
+			if got := held(t, dir); boot == "next" && len(got) > 0 {
+				t.Errorf("cut off after %d steps %v survives the boot", steps, got)
+			}
+		}
+	}
+}
+
+// wantClean opens the directory in a boot and looks whether something was left.
+// A temporary file of which nobody was told stays until the next allocation.
+func wantClean(t *testing.T, dir, boot string, steps int) {
+	t.Helper()
+	with(t, dir, Options{BootID: boot}, func(s *Store) {
+		if _, err := os.Stat(s.temporary()); err == nil && steps != 1 {
+			t.Errorf("cut off after %d steps leaves its temporary file", steps)
+		}
+		if s.index.header.pending.addr.IsValid() || !s.index.header.clean {
+			t.Errorf("cut off after %d steps leaves the index unclean", steps)
+		}
+	})
+}
+
+func cutOff(t *testing.T, s *Store, o Owner, steps int) {
+	t.Helper()
+	a := addr("10.1.0.2")
+	var ino uint64
+	for i, step := range []func() error{
+		func() (err error) { ino, err = s.writeTemporary(o); return err },
+		func() error { return s.change(pendingAdd{ownerKey(o, a), a, ino}) },
+		func() error { return syscall.Link(s.temporary(), s.dir.file(a)) },
+		s.clearTemporary,
+	} {
+		if i == steps {
+			return
+		}
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestCutOffAcrossBoot ends in an allocation that nobody looked at before the boot.
+func TestCutOffAcrossBoot(t *testing.T) {
+	t.Parallel()
+	o := Owner{"cut", "eth0"}
+	for steps := range 5 {
+		dir := t.TempDir()
+		with(t, dir, Options{BootID: "old"}, func(s *Store) { cutOff(t, s, o, steps) })
+		with(t, dir, Options{BootID: "new"}, func(*Store) {})
+		if got := held(t, dir); len(got) > 0 {
+			t.Errorf("cut off after %d steps %v survives the boot", steps, got)
+		}
+	}
+}
+
+func TestProcessStart(t *testing.T) {
+	t.Parallel()
+	start, err := ProcessStart()
+	if age := Uptime() - start; err != nil || age < 0 || age > time.Hour {
+		t.Errorf("this process began %s ago, %v", age, err)
+	}
+}
+
+func TestGC(t *testing.T) {
+	t.Parallel()
+	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
+	d := directory(dir + "/net")
+	for _, id := range []string{"valid", "gone", "otherif"} {
+		allocate(t, dir, Options{}, Owner{id, "eth0"}, sets)
+	}
+	mustWrite(t, d.file(addr("10.1.0.50")), "validold")
+	mustWrite(t, d.file(addr("10.1.0.51")), "goneold")
+	mustWrite(t, d.file(addr("10.1.0.52")), "foreigngone\r\neth0")
+	mustWrite(t, d.file(addr("10.1.0.53")), "")
+	time.Sleep(20 * time.Millisecond) // more than a tick of the clock that files are stamped by
+	began := Uptime()
+	time.Sleep(20 * time.Millisecond)
+	allocate(t, dir, Options{}, Owner{"young", "eth0"}, sets)
+	mustWrite(t, d.file(addr("10.1.0.60")), "foreignyoung\r\neth0")
+	valid := []Owner{{"valid", "eth0"}, {"validold", "eth7"}, {"otherif", "eth1"}}
+	with(t, dir, Options{}, func(s *Store) {
+		freed, err := s.GC(valid, began)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(freed) != 5 {
+			t.Errorf("freed %v", freed)
+		}
+	})
+	var left []string
+	for _, o := range held(t, dir) {
+		left = append(left, o.ContainerID)
+	}
+	slices.Sort(left)
+	if want := []string{"foreignyoung", "valid", "validold", "young"}; !slices.Equal(left, want) {
+		t.Errorf("left are %q, want %q", left, want)
+	}
+	consistent(t, dir)
+}

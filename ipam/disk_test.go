@@ -1,0 +1,120 @@
+package ipam
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// smallDiskEnv makes the test binary a process in a mount namespace of its own,
+// where a full and a read-only disk can be made.
+const smallDiskEnv = "FAIRLEAD_IPAM_SMALL_DISK"
+
+func TestSmallDisk(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), smallDiskEnv+"="+t.TempDir())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func onSmallDisk(dir string) error {
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
+		return err
+	}
+	sets, err := CompleteSets([]RangeSet{{{Subnet: netip.MustParsePrefix("10.1.0.0/16")}}})
+	if err != nil {
+		return err
+	}
+	n, err := fillDisk(dir, sets)
+	if err != nil {
+		return err
+	}
+	if err := allStillThere(dir, n); err != nil {
+		return err
+	}
+	return readOnlyDisk(dir, sets)
+}
+
+// fillDisk allocates until there is no room; the error says so.
+func fillDisk(dir string, sets []RangeSet) (n int, err error) {
+	for ; n < 5000; n++ {
+		err := onStore(dir, func(s *Store) error {
+			_, err := s.Allocate(Owner{fmt.Sprint("c", n), "eth0"}, sets, nil)
+			return err
+		})
+		if errors.Is(err, syscall.ENOSPC) {
+			return n, nil
+		}
+		if err != nil {
+			return n, fmt.Errorf("allocation %d: want an error that says the disk is full: %w", n, err)
+		}
+	}
+	return n, errors.New("the disk does not get full")
+}
+
+// allStillThere wants every address whole, and releases them on the full disk,
+// the index, too old by then, included.
+func allStillThere(dir string, n int) error {
+	d := directory(filepath.Join(dir, "net"))
+	addrs, err := d.addresses()
+	if err != nil || len(addrs) != n {
+		return fmt.Errorf("%d addresses are held, want %d: %w", len(addrs), n, err)
+	}
+	if err := os.Remove(d.file(addrs[0])); err != nil {
+		return err
+	}
+	if err := os.WriteFile(dir+"/filler", make([]byte, 1<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		return fmt.Errorf("fill the disk: %w", err)
+	}
+	for i := range n {
+		err := onStore(dir, func(s *Store) error { _, err := s.Release(Owner{fmt.Sprint("c", i), "eth0"}); return err })
+		if err != nil {
+			return fmt.Errorf("release on a full disk: %w", err)
+		}
+	}
+	if addrs, err = d.addresses(); err != nil || len(addrs) != 0 {
+		return fmt.Errorf("%d addresses are left: %w", len(addrs), err)
+	}
+	return os.Remove(dir + "/filler")
+}
+
+// readOnlyDisk wants an error for what changes, and none for what looks.
+func readOnlyDisk(dir string, sets []RangeSet) error {
+	o := Owner{"ro", "eth0"}
+	if err := onStore(dir, func(s *Store) error { _, err := s.Allocate(o, sets, nil); return err }); err != nil {
+		return err
+	}
+	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+		return err
+	}
+	return onStore(dir, func(s *Store) error {
+		if addrs, err := s.Lookup(o); err != nil || len(addrs) != 1 {
+			return fmt.Errorf("look-up on a read-only disk: %v, %w", addrs, err)
+		}
+		if _, err := s.Release(o); !errors.Is(err, syscall.EROFS) {
+			return fmt.Errorf("release on a read-only disk: %w", err)
+		}
+		if _, err := s.Allocate(Owner{"new", "eth0"}, sets, nil); !errors.Is(err, syscall.EROFS) {
+			return fmt.Errorf("allocation on a read-only disk: %w", err)
+		}
+		return nil
+	})
+}
+
+func onStore(dir string, f func(*Store) error) error {
+	s, err := Open(context.Background(), dir, "net", Options{})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return f(s)
+}

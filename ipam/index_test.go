@@ -1,0 +1,173 @@
+package ipam
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestBrokenIndex damages the index in every way that a disk or a person can.
+func TestBrokenIndex(t *testing.T) {
+	t.Parallel()
+	damage := map[string]func(path string) error{
+		"removed":   os.Remove,
+		"empty":     func(p string) error { return os.Truncate(p, 0) },
+		"cut":       func(p string) error { return os.Truncate(p, 4096+100) },
+		"long":      func(p string) error { return os.Truncate(p, 1<<20) },
+		"garbage":   func(p string) error { return os.WriteFile(p, []byte("garbage"), 0o600) },
+		"records":   func(p string) error { return overwrite(p, 4096, 4096) },
+		"bitmap":    func(p string) error { return overwrite(p, 8192, 4096) },
+		"header":    func(p string) error { return overwrite(p, 20, 30) },
+		"temporary": func(p string) error { return os.WriteFile(p+"/../address", []byte("torn"), 0o600) },
+	}
+	for name, f := range damage {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
+			allocate(t, dir, Options{}, Owner{"a", "eth0"}, sets)
+			allocate(t, dir, Options{}, Owner{"b", "eth0"}, sets)
+			if err := f(dir + "/.fairlead/net/index"); name != "temporary" && err != nil {
+				t.Fatal(err)
+			}
+			allocate(t, dir, Options{}, Owner{"c", "eth0"}, sets)
+			if got := held(t, dir); len(got) != 3 {
+				t.Errorf("held: %v", got)
+			}
+		})
+	}
+}
+
+// overwrite fills a part of a file with ones.
+func overwrite(path string, off int64, n int) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = 0xff
+	}
+	_, err = f.WriteAt(b, off)
+	return err
+}
+
+// TestIndexModel compares the index with a map under random changes.
+func TestIndexModel(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		x, err := buildIndex(header{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		model := map[netip.Addr]record{}
+		for range 2000 {
+			a := netip.AddrFrom4([4]byte{10, 0, byte(rnd.IntN(6)), byte(rnd.IntN(8))})
+			if seed%2 == 1 {
+				a = u128{0xfd << 56, uint64(rnd.IntN(3000))}.addr()
+			}
+			if r, ok := model[a]; ok {
+				err = x.drop(r)
+				delete(model, a)
+			} else if len(model) < 45 {
+				r := record{owner: textKey(fmt.Sprint(rnd.IntN(10))), addr: a}
+				err = x.add(r)
+				model[a] = r
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			compareModel(t, x, model, a)
+		}
+	}
+}
+
+func compareModel(t *testing.T, x *index, model map[netip.Addr]record, a netip.Addr) {
+	t.Helper()
+	for i := range 10 {
+		k, want := textKey(fmt.Sprint(i)), 0
+		for _, r := range model {
+			if r.owner == k {
+				want++
+			}
+		}
+		if got, err := x.find(k); err != nil || len(got) != want {
+			t.Fatalf("owner %d has %v, %v; want %d", i, got, err, want)
+		}
+	}
+	want := a
+	for model[want].addr.IsValid() {
+		want = want.Next()
+	}
+	if got, ok, err := x.nextFree(number(a), number(a).add(1000)); err != nil || !ok || got.addr() != want {
+		t.Fatalf("next free from %s is %s, %v, %v; want %s", a, got.addr(), ok, err, want)
+	}
+}
+
+func TestHeaderRoundTrip(t *testing.T) {
+	t.Parallel()
+	h := header{
+		boot: textKey("boot"), clean: true, dir: dirState{1, 2, 3}, last: textKey("last"),
+		tables: [2]extent{{64, 3}, {128, 4}}, pending: pendingAdd{textKey("o"), addr("10.1.2.3"), 77},
+	}
+	got, err := decodeHeader(h.encode())
+	if err != nil || got != h {
+		t.Errorf("got %+v, %v; want %+v", got, err, h)
+	}
+}
+
+func FuzzDecodeHeader(f *testing.F) {
+	f.Add((&header{tables: [2]extent{{64, 0}, {64, 0}}}).encode())
+	f.Add([]byte(magic))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h, err := decodeHeader(b)
+		if err != nil {
+			return
+		}
+		if again, err := decodeHeader(h.encode()); err != nil || again != h {
+			t.Errorf("%+v becomes %+v, %v", h, again, err)
+		}
+	})
+}
+
+// FuzzIndexFile puts anything in the place of the index.
+func FuzzIndexFile(f *testing.F) {
+	x, err := buildIndex(header{boot: textKey("b")}, []record{{owner: textKey("o"), addr: addr("10.1.0.2")}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	copy(x.pages.image, x.header.encode())
+	f.Add(x.pages.image)
+	f.Add([]byte{})
+	sets := setOf(f, "10.1.0.0/24")
+	f.Fuzz(func(t *testing.T, b []byte) {
+		dir := t.TempDir()
+		allocate(t, dir, Options{BootID: "b"}, Owner{"a", "eth0"}, sets)
+		if err := os.WriteFile(dir+"/.fairlead/net/index", b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		allocate(t, dir, Options{BootID: "b"}, Owner{"c", "eth0"}, sets)
+		if got := held(t, dir); len(got) != 2 {
+			t.Errorf("held: %v", got)
+		}
+	})
+}
+
+func FuzzParseOwner(f *testing.F) {
+	f.Add([]byte("id\r\neth0"))
+	f.Add([]byte("old"))
+	f.Add([]byte("\x00\r\n\r\n "))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		o := parseOwner(b)
+		if o.IfName == "" || o.ContainerID == "" || o.ContainerID != strings.TrimSpace(o.ContainerID) {
+			return // nothing that Owner.text writes
+		}
+		if again := parseOwner([]byte(o.text())); again != o {
+			t.Errorf("%q becomes %q", o, again)
+		}
+	})
+}
