@@ -82,7 +82,11 @@ func (b *Bridge) create(e *Engine) error {
 	if err != nil {
 		return fmt.Errorf("create bridge: %w", err)
 	}
-	return writeSysctl("net/ipv6/conf/"+b.Name+"/accept_ra", "0", true)
+	// Neighbour discovery waits for the link-local address, which the bridge's
+	// own MAC makes unique: no second of duplicate address detection.
+	return errors.Join(
+		writeSysctl("net/ipv6/conf/"+b.Name+"/accept_ra", "0", true),
+		writeSysctl("net/ipv6/conf/"+b.Name+"/accept_dad", "0", true))
 }
 
 func (b *Bridge) data(n *buf) {

@@ -10,7 +10,7 @@ import (
 
 // Veth is a pair of links: one end on the host, the peer born in its own
 // namespace under its final name, both down (see Up). The host end carries the
-// owner and makes no link-local address.
+// owner; a bridge's port makes no link-local address.
 type Veth struct {
 	base
 	Name, MAC         string
@@ -125,6 +125,9 @@ func (v *Veth) mark() buf {
 	body := ifinfo(0, 0, 0)
 	body.str(unix.IFLA_IFNAME, v.Name)
 	body.bytes(unix.IFLA_IFALIAS, []byte(v.Mark))
+	if v.Master == "" {
+		return body // neighbour discovery on a routed link needs its link-local address
+	}
 	body.nest(unix.IFLA_AF_SPEC, func(n *buf) {
 		n.nest(unix.AF_INET6, func(n *buf) {
 			n.u8(unix.IFLA_INET6_ADDR_GEN_MODE, addrGenNone)

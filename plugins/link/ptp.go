@@ -35,7 +35,10 @@ func (c *ptp) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error)
 	r.Interfaces = append(r.Interfaces,
 		cni.Interface{Name: v.Name, Mac: v.MAC},
 		cni.Interface{Name: v.PeerName, Mac: v.PeerMAC, Sandbox: a.Netns})
-	return kernel.Objects{v, noRouters(v.Name)}, nil
+	// Packets for the container wait for the host end's link-local address,
+	// which nobody else on this link can have: no second of detection.
+	noWait := &kernel.Sysctl{Key: "net/ipv6/conf/" + v.Name + "/accept_dad", Value: "0", Link: v.Name, Optional: true}
+	return kernel.Objects{v, noRouters(v.Name), noWait}, nil
 }
 
 func (c *ptp) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
