@@ -50,13 +50,14 @@ type job struct {
 	ipam   ipam
 }
 
-// begin opens what an operation needs. A namespace that is gone is an error
-// only where needNetns says so.
-func (r *runner) begin(args *skel.CmdArgs, needNetns bool) (_ *job, err error) {
+// begin opens what an operation needs. Those that build or compare are strict:
+// a namespace that is gone, or a configuration that is not valid, is an error.
+// Those that remove work from names and marks, and need neither.
+func (r *runner) begin(args *skel.CmdArgs, strict bool) (_ *job, err error) {
 	j := &job{runner: r, args: args, dir: attach.Open(r.env.Root)}
 	if args.Netns != "" {
 		j.netns, err = kernel.OpenNetns(args.Netns)
-		if err != nil && (needNetns || !errors.Is(err, os.ErrNotExist)) {
+		if err != nil && (strict || !errors.Is(err, os.ErrNotExist)) {
 			return nil, cni.Errorf(cni.CodeInvalidEnvironment, "CNI_NETNS: %w", err)
 		}
 	}
@@ -65,7 +66,7 @@ func (r *runner) begin(args *skel.CmdArgs, needNetns bool) (_ *job, err error) {
 		j.end()
 		return nil, err
 	}
-	if j.conf, j.att, err = r.parse(args, facts{j.engine}); err != nil {
+	if j.conf, j.att, err = r.parse(args, facts{j.engine}); err != nil && strict {
 		j.end()
 		return nil, err
 	}
