@@ -33,6 +33,14 @@ func (t tables) rule(shared bool, chain string, words ...string) *kernel.Command
 	return &kernel.Command{Probe: with("-C"), Do: with("-A"), Undo: with("-D"), IsShared: shared}
 }
 
+// first is a shared rule at the head of its chain: before the rules by which
+// masquerade passes over a subnet's own traffic.
+func (t tables) first(chain string, words ...string) *kernel.Command {
+	c := t.rule(true, chain, words...)
+	c.Do = t.command(append([]string{"-I", chain}, words...)...)
+	return c
+}
+
 // iptablesObjects states the mappings of one address for hosts whose
 // configuration asks for iptables: a chain an attachment.
 func (c *portmap) iptablesObjects(a *plugin.Attachment, ip netip.Prefix, list []mapping) kernel.Objects {
@@ -75,7 +83,7 @@ func (c *portmap) markChain(t tables) (string, kernel.Objects) {
 	return name, kernel.Objects{
 		t.chain(name, true),
 		t.rule(true, name, "-j", "MARK", "--set-xmark", value),
-		t.rule(true, "POSTROUTING", "-m", "mark", "--mark", value, "-j", "MASQUERADE"),
+		t.first("POSTROUTING", "-m", "mark", "--mark", value, "-j", "MASQUERADE"),
 	}
 }
 
