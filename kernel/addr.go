@@ -15,13 +15,13 @@ import (
 // address detection unless DAD is asked for.
 type Addr struct {
 	base
-	In       Side
-	Link     string
-	Prefix   netip.Prefix
-	DAD      bool
-	NoRoute  bool // the kernel makes no route for the prefix
-	IsShared bool // a gateway address on a bridge
-	Alone    bool // other addresses of the family that overlap it are taken away (forceAddress)
+	In       Side         `json:",omitzero"`
+	Link     string       `json:",omitzero"`
+	Prefix   netip.Prefix `json:",omitzero"`
+	DAD      bool         `json:",omitzero"`
+	NoRoute  bool         `json:",omitzero"` // the kernel makes no route for the prefix
+	IsShared bool         `json:",omitzero"` // a gateway address on a bridge
+	Alone    bool         `json:",omitzero"` // other addresses of the family that overlap it are taken away (forceAddress)
 }
 
 func (a *Addr) kind() string { return "addr" }

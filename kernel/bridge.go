@@ -12,12 +12,12 @@ import (
 // so that it does not change with its ports; one that exists keeps its own.
 type Bridge struct {
 	base
-	Name          string
-	MAC           string
-	MTU           int  // bytes, when it is made; 0: the kernel's choice
-	Promisc       bool // set if true, never cleared
-	VLANFiltering bool
-	NoDefaultPVID bool // ports get no VLAN by themselves
+	Name          string `json:",omitzero"`
+	MAC           string `json:",omitzero"`
+	MTU           int    `json:",omitzero"` // bytes, when it is made; 0: the kernel's choice
+	Promisc       bool   `json:",omitzero"` // set if true, never cleared
+	VLANFiltering bool   `json:",omitzero"`
+	NoDefaultPVID bool   `json:",omitzero"` // ports get no VLAN by themselves
 }
 
 const ( // linux/if_link.h: IFLA_INFO_DATA of a bridge

@@ -14,10 +14,10 @@ import (
 // number needs kernel 5.0.
 type Neigh struct {
 	base
-	In   Side
-	Link string
-	IP   netip.Addr
-	MAC  string
+	In   Side       `json:",omitzero"`
+	Link string     `json:",omitzero"`
+	IP   netip.Addr `json:",omitzero"`
+	MAC  string     `json:",omitzero"`
 }
 
 const ndaProtocol = 12 // linux/neighbour.h

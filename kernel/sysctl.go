@@ -10,13 +10,13 @@ import (
 // Sysctl is a value under /proc/sys of a namespace.
 type Sysctl struct {
 	base
-	In       Side
-	Key      string // below /proc/sys, with slashes: an interface's name may hold a dot
-	Value    string
-	Link     string // the link whose key it is; "": the namespace's own
-	IfZero   bool   // written only where the value is 0: writing ip_forward resets others
-	Optional bool   // a kernel without the key is fine
-	IsShared bool
+	In       Side   `json:",omitzero"`
+	Key      string `json:",omitzero"` // below /proc/sys, with slashes: an interface's name may hold a dot
+	Value    string `json:",omitzero"`
+	Link     string `json:",omitzero"` // the link whose key it is; "": the namespace's own
+	IfZero   bool   `json:",omitzero"` // written only where the value is 0: writing ip_forward resets others
+	Optional bool   `json:",omitzero"` // a kernel without the key is fine
+	IsShared bool   `json:",omitzero"`
 }
 
 func (s *Sysctl) kind() string { return "sysctl" }
