@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/internal/leanjson"
 	"github.com/fairlead/fairlead/kernel"
 )
 
@@ -182,7 +183,7 @@ func (d *Dir) Write(r *Record) error { return d.store(r, os.Rename) }
 // store writes under the attachment's one temporary name, which a kill may
 // leave and Remove takes along, and puts it in place.
 func (d *Dir) store(r *Record, place func(from, to string) error) error {
-	raw, err := json.Marshal(r)
+	raw, err := leanjson.Append(nil, r)
 	if err != nil {
 		return err
 	}
