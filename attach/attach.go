@@ -7,6 +7,7 @@
 package attach
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,6 +41,8 @@ type Record struct {
 	NetnsID     string    `json:"netnsID"` // device and inode: tells a namespace from its successor
 	Created     time.Time `json:"created"`
 	Parts       []Part    `json:"parts"` // in the order of the list
+
+	stored []byte // as last written
 }
 
 // Part is what one plugin of the list built.
@@ -201,6 +204,30 @@ func (d *Dir) store(r *Record, place func(from, to string) error) error {
 	}
 	if err != nil {
 		return fmt.Errorf("write the record of the attachment: %w", err)
+	}
+	r.stored = raw
+	return nil
+}
+
+// The same number of bytes, so that the one can be written over the other.
+const (
+	notDone = `"done":false`
+	done    = `"done":true `
+)
+
+// Finish notes in the record as it was last written that its newest part is done.
+func (d *Dir) Finish(r *Record) error {
+	at := bytes.LastIndex(r.stored, []byte(notDone))
+	if at < 0 {
+		return errors.New("finish the record of the attachment: it was not written")
+	}
+	f, err := os.OpenFile(d.file(r.Owner()), os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteAt([]byte(done), int64(at))
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("finish the record of the attachment: %w", err)
 	}
 	return nil
 }

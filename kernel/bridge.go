@@ -58,7 +58,7 @@ func (b *Bridge) String() string {
 func (b *Bridge) links() []linkName { return []linkName{{Host, b.Name}} }
 
 func (b *Bridge) ensure(e *Engine) error {
-	l, err := e.Link(Host, b.Name)
+	l, err := e.known(Host, b.Name)
 	if errors.Is(err, os.ErrNotExist) {
 		if err = b.create(e); err == nil || errors.Is(err, unix.EEXIST) { // EEXIST: another ADD was first
 			l, err = e.Link(Host, b.Name)

@@ -18,6 +18,8 @@ type Engine struct {
 	rx    []byte
 	index [2]map[string]int // link name -> ifindex, as last seen
 
+	seen map[linkName]*LinkInfo
+
 	queue   []queued       // requests not sent yet, all for one side
 	nft     []Object       // nftables objects of the current list, for one transaction
 	groups  []*NFT         // parts of networks that may have become empty
@@ -47,7 +49,7 @@ func Open(container *Netns, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{ns: [2]*Netns{host, container}, rx: make([]byte, rxSize), options: o}
+	e := &Engine{seen: map[linkName]*LinkInfo{}, ns: [2]*Netns{host, container}, rx: make([]byte, rxSize), options: o}
 	e.index[Host], e.index[Container] = map[string]int{}, map[string]int{}
 	if e.rt[Host], err = dial(unix.NETLINK_ROUTE, e.rx); err != nil {
 		e.Close()

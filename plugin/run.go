@@ -157,8 +157,7 @@ func (j *job) build(ctx context.Context) (res *cni.Result, err error) {
 	if err := j.applyNoted(rec, append(links, rest...)); err != nil {
 		return nil, err
 	}
-	part.Done, part.PID, part.Started = true, 0, ""
-	return res, j.dir.Write(rec)
+	return res, j.dir.Finish(rec)
 }
 
 // applyNoted writes the record before it changes anything.
