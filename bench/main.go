@@ -1,7 +1,7 @@
 // Command bench measures Fairlead's plugins beside the reference's and beside
 // the kernel's floor, in turn (A B C A B C), so that a noisy machine moves all
-// three. It plays in a host of its own: a network namespace, and memory
-// filesystems over the state directories.
+// three. It plays in a host of its own: a network namespace, and state
+// directories of its own.
 //
 //	go run ./bench [-n ROUNDS] [-case REGEXP] [-json FILE] [-write FILE]
 package main

@@ -93,12 +93,18 @@ func prepare() (*bench, error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return nil, err
 	}
-	for _, d := range []string{"/run", "/var/lib"} {
-		if err := unix.Mount("bench", d, "tmpfs", 0, ""); err != nil {
-			return nil, fmt.Errorf("mount over %s: %w", d, err)
-		}
-	}
 	b := &bench{dir: os.Getenv(insideVariable), netns: map[string]string{}}
+	if err := unix.Mount("bench", "/run", "tmpfs", 0, ""); err != nil {
+		return nil, fmt.Errorf("mount over /run: %w", err)
+	}
+	// As on any machine, /run is memory and /var/lib is a disk.
+	lib := filepath.Join(b.dir, "lib")
+	if err := os.Mkdir(lib, 0o755); err != nil {
+		return nil, err
+	}
+	if err := unix.Mount(lib, "/var/lib", "", unix.MS_BIND, ""); err != nil {
+		return nil, fmt.Errorf("mount over /var/lib: %w", err)
+	}
 	for _, argv := range [][]string{
 		{"ip", "link", "set", "lo", "up"}, {"ip", "link", "add", "bench0", "type", "bridge"},
 		{"ip", "netns", "add", "ours"}, {"ip", "netns", "add", "reference"}, {"ip", "netns", "add", "floor"},

@@ -103,7 +103,7 @@ func markdown(rows []row, n int) string {
 Written by `+"`make bench`"+`: every case runs Fairlead's plugin, the reference's (v1.9.1) and the floor in turn,
 %d rounds, each as a runtime starts it: a process. The floor is the start of an empty Go program and the same
 kernel work in process, without a configuration, an address store or a record. Medians; ratios are of pairs
-that ran one after the other, with the 10th and 90th percentile in parentheses. State directories are in memory.
+that ran one after the other, with the 10th and 90th percentile in parentheses. /run is in memory and /var/lib on a disk, as on any machine.
 Absolute times are this machine's and noisy; the ratios are what to compare.
 
 Machine: virtual, %d processors, Linux %s, %s.
