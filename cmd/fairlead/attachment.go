@@ -27,16 +27,20 @@ type session struct {
 }
 
 func (a *app) session(network, netns, ifName string) (*session, error) {
+	list, err := libcni.LoadNetworkConf(a.confDir(), network)
+	if err != nil {
+		return nil, a.explain(err, a.confDir())
+	}
+	return a.sessionOf(list, netns, ifName)
+}
+
+func (a *app) sessionOf(list *libcni.NetworkConfigList, netns, ifName string) (*session, error) {
 	s, err := a.settings()
 	if err != nil {
 		return nil, err
 	}
 	if ifName != "" {
 		s.ifName = ifName
-	}
-	list, err := libcni.LoadNetworkConf(s.confDir, network)
-	if err != nil {
-		return nil, a.explain(err, s.confDir)
 	}
 	c := libcni.NewCNIConfig(s.path, nil)
 	c.Warn = func(msg string, err error) { fmt.Fprintf(a.stderr, "fairlead: warning: %s: %v\n", msg, err) }
