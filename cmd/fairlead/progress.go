@@ -38,5 +38,9 @@ func (a *app) progress(what string) (end func()) {
 
 // milliseconds is a duration as a person compares it.
 func milliseconds(d time.Duration) string {
-	return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
+	ms := float64(d.Microseconds()) / 1000
+	if ms < 1 {
+		return fmt.Sprintf("%.2f ms", ms)
+	}
+	return fmt.Sprintf("%.1f ms", ms)
 }
