@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -72,9 +75,36 @@ func (a *app) demo(ctx context.Context, o demoOptions) error {
 		return err
 	}
 	began := time.Now()
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", append([]string{"demo-inside"}, o.flags()...)...)
+	var steps bytes.Buffer // with --json
+	played := a.playInside(ctx, o, &steps)
+	after, err := machine(context.WithoutCancel(ctx))
+	if err != nil {
+		return err
+	}
+	p := a.newPrinter(o)
+	same := p.machineSame(before, after)
+	if a.json && steps.Len() > 0 {
+		err = a.printJSON(map[string]any{"ok": played == nil, "machineUnchanged": same, "steps": json.RawMessage(steps.Bytes())})
+	}
+	if played != nil || err != nil {
+		return errors.Join(played, err)
+	}
+	if o.here && !same {
+		return errors.New("the machine is not as it was: see above")
+	}
+	p.success("Everything worked, in %.1f s.", time.Since(began).Seconds())
+	return nil
+}
+
+// playInside runs the demo's other part in new namespaces.
+func (a *app) playInside(ctx context.Context, o demoOptions, steps io.Writer) error {
+	args := append([]string{"demo-inside"}, o.flags()...)
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", args...)
+	cmd.Stdout, cmd.Stderr = a.stdout, a.stderr
+	if a.json {
+		cmd.Args, cmd.Stdout = append(cmd.Args, "--json"), steps
+	}
 	cmd.Args[0] = "fairlead"
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, a.stdout, a.stderr
 	cmd.Env = append(os.Environ(), "CNI_PATH="+strings.Join(a.demoPath(), ":"))
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = demoWait
@@ -82,22 +112,13 @@ func (a *app) demo(ctx context.Context, o demoOptions) error {
 	if o.here {
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNS
 	}
-	played := cmd.Run()
-	after, err := machine(context.WithoutCancel(ctx))
-	p := a.newPrinter(o)
-	same := err == nil && p.machineSame(before, after)
-	var exit *exec.ExitError
-	switch {
-	case errors.As(played, &exit):
+	err := cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() > 0 {
 		return silentError{exit.ExitCode()}
-	case played != nil:
-		return fmt.Errorf("play the demo: %w", played)
-	case err != nil:
-		return err
-	case o.here && !same:
-		return errors.New("the machine is not as it was: see above")
 	}
-	p.success("Everything worked, in %.1f s.", time.Since(began).Seconds())
+	if err != nil {
+		return fmt.Errorf("play the demo: %w", err)
+	}
 	return nil
 }
 

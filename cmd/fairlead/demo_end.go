@@ -19,7 +19,7 @@ func (s *stage) inspect(ctx context.Context) error {
 	}
 	s.command("fairlead list", "", took)
 	for l := range strings.Lines(out) {
-		s.line("     " + s.paint(green, strings.TrimRight(l, "\n")))
+		s.text("  " + s.paint(green, strings.TrimRight(l, "\n")))
 	}
 	for _, c := range s.cast {
 		if c.network == "dbnet-single" {
@@ -50,7 +50,7 @@ func (s *stage) breakAndMend(ctx context.Context) error {
 	if said == "" {
 		return fmt.Errorf("check did not name the missing route: %w", err)
 	}
-	s.line("     " + s.paint(red, said))
+	s.text("  " + s.paint(red, said))
 	if err := s.tool(ctx, add); err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func shared(line string) bool {
 // dismiss ends the containers and the world.
 func (s *stage) dismiss(ctx context.Context) error {
 	s.close()
-	errs := []error{s.tool(ctx, "ip netns del "+world)}
+	errs := []error{s.tool(ctx, "ip link del up0"), s.tool(ctx, "ip netns del "+world)}
 	for _, c := range s.cast {
 		errs = append(errs, s.tool(ctx, "ip netns del "+c.name))
 	}

@@ -127,15 +127,15 @@ func machine(ctx context.Context) (snapshot, error) {
 func (p *printer) machineSame(before, after snapshot) bool {
 	gone, come := before.minus(after), after.minus(before)
 	if len(gone)+len(come) == 0 {
-		p.note("This machine is as it was: links, routes, rules, mounts, namespaces and state files compared.")
+		p.note("This machine is as it was: links, routes, rules, mounts, namespaces and\nstate files compared.")
 		return true
 	}
-	p.line("   Something changed on this machine meanwhile:")
+	p.text("Something changed on this machine meanwhile:")
 	for _, l := range gone {
-		p.line("   - " + l)
+		p.text("- " + l)
 	}
 	for _, l := range come {
-		p.line("   + " + l)
+		p.text("+ " + l)
 	}
 	return false
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -77,7 +78,15 @@ func (a *app) demoInside(ctx context.Context, o demoOptions) error {
 	}
 	if err != nil {
 		s.failure(err)
-		err = errors.Join(err, s.strike(context.WithoutCancel(ctx)))
+		s.strike(context.WithoutCancel(ctx))
+	}
+	if s.json {
+		err = errors.Join(err, json.NewEncoder(s.stdout).Encode(s.steps))
+	}
+	if err != nil {
+		if s.json {
+			s.report(err)
+		}
 		return silentError{exitCode(err)}
 	}
 	return nil
@@ -222,17 +231,16 @@ func (s *stage) close() {
 
 // strike takes everything down after a failure. In a host of its own there is
 // nothing to do: it ends with this process.
-func (s *stage) strike(ctx context.Context) error {
+func (s *stage) strike(ctx context.Context) {
 	s.close()
 	if !s.options.here {
-		return nil
+		return
 	}
 	for _, c := range s.cast {
 		_, _, _ = s.fairlead(ctx, nil, "del", c.network, c.name)
 	}
 	_ = s.tidy(ctx)
 	_ = s.tool(ctx, "ip link del up0")
-	return nil
 }
 
 // tidy removes what attachments share, which stays after the last del.

@@ -37,7 +37,7 @@ func (s *stage) play(ctx context.Context) error {
 		if err := step.do(ctx); err != nil {
 			return err
 		}
-		s.end(time.Since(s.began))
+		s.end()
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -46,7 +46,7 @@ func (s *stage) play(ctx context.Context) error {
 }
 
 func (s *stage) opening() {
-	s.line(s.paint(bold, "Fairlead: the main job, with the example networks as they stand"))
+	s.heading(s.paint(bold, "Fairlead: the main job, with the example networks as they stand"))
 	if s.options.here {
 		s.note("The host is this machine's own network namespace; look on from another terminal.")
 	} else {
@@ -61,9 +61,9 @@ func (s *stage) opening() {
 			theirs = append(theirs, t)
 		}
 	}
-	s.line("   " + pad("plugins of Fairlead", 24) + s.paint(green, join(ours)))
+	s.text(pad("plugins of Fairlead", 24) + s.paint(green, join(ours)))
 	if len(theirs) > 0 {
-		s.line("   " + pad("plugins of others", 24) + s.paint(cyan, join(theirs)) + s.paint(dim, "  the reference's; Fairlead has none yet"))
+		s.text(pad("plugins of others", 24) + s.paint(cyan, join(theirs)) + s.paint(dim, "  the reference's; Fairlead has none yet"))
 	}
 }
 
@@ -150,17 +150,17 @@ func (s *stage) picture(ctx context.Context) error {
 		"dbnet":        s.paint(dim, "no gateway: they see each other"),
 		"dbnet-single": s.paint(dim, "the same, by one plugin, spec 0.3.1"),
 	}
-	s.line("      world   " + s.paint(cyan, worldAddress))
-	s.line("        │")
-	s.line("      host    " + s.paint(cyan, hostAddress) + "   :8080 leads to web:80")
+	s.text("   world   " + s.paint(cyan, worldAddress))
+	s.text("     │")
+	s.text("   host    " + s.paint(cyan, hostAddress) + "   :8080 leads to web:80")
 	for n, network := range []string{"my-network", "dbnet", "dbnet-single"} {
 		branch, trunk := "├", "│"
 		if n == 2 {
 			branch, trunk = "└", " "
 		}
-		s.line("        " + branch + "── " + s.paint(bold, fmt.Sprintf("cni%d", n)) + "  " + pad(network, 14) + about[network])
+		s.text("     " + branch + "── " + s.paint(bold, fmt.Sprintf("cni%d", n)) + "  " + pad(network, 14) + about[network])
 		for i, c := range s.cast[2*n : 2*n+2] {
-			s.line("        " + trunk + "    " + []string{"├", "└"}[i] + "── " + pad(c.name, 9) + s.paint(cyan, c.address))
+			s.text("     " + trunk + "    " + []string{"├", "└"}[i] + "── " + pad(c.name, 9) + s.paint(cyan, c.address))
 		}
 	}
 	return nil

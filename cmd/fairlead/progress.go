@@ -38,9 +38,11 @@ func (a *app) progress(what string) (end func()) {
 
 // milliseconds is a duration as a person compares it.
 func milliseconds(d time.Duration) string {
-	ms := float64(d.Microseconds()) / 1000
+	ms := inMilliseconds(d)
 	if ms < 1 {
 		return fmt.Sprintf("%.2f ms", ms)
 	}
 	return fmt.Sprintf("%.1f ms", ms)
 }
+
+func inMilliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

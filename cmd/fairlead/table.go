@@ -27,7 +27,7 @@ func (t table) print(w io.Writer) error {
 			if cell == "" {
 				cell = "-"
 			}
-			line += cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+3)
+			line += cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2)
 		}
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
