@@ -113,8 +113,9 @@ func machine(ctx context.Context) (snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
+	ours := regexp.MustCompile(`^/run$|^/var/lib$|^/(run/netns|run/fairlead|var/lib/cni)`) // others mount elsewhere
 	for l := range strings.Lines(string(mounts)) {
-		if f := strings.Fields(l); len(f) > 4 {
+		if f := strings.Fields(l); len(f) > 4 && ours.MatchString(f[4]) {
 			s = append(s, "mounted: "+f[4])
 		}
 	}

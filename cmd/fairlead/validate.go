@@ -111,13 +111,17 @@ func (a *app) validateFile(file string) []report {
 	}
 	all := []report{c.done()}
 	for _, d := range dropIns {
-		all = append(all, a.validateDropIn(d, c.CNIVersion))
+		r := a.validateDropIn(d, c.report)
+		all[0].Plugins = append(all[0].Plugins, r.Plugins...)
+		all = append(all, r)
 	}
 	return all
 }
 
-func (a *app) validateDropIn(file, version string) report {
-	c := &checked{app: a, report: report{File: file, CNIVersion: version, Problems: []finding{}, Warnings: []finding{}}}
+func (a *app) validateDropIn(file string, list report) report {
+	c := &checked{app: a, report: report{
+		File: file, Network: list.Network, CNIVersion: list.CNIVersion, Problems: []finding{}, Warnings: []finding{},
+	}}
 	var err error
 	if c.data, err = os.ReadFile(file); err != nil {
 		c.Problems = append(c.Problems, finding{Problem: err.Error()})
