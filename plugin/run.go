@@ -207,6 +207,12 @@ func (j *job) address(ctx context.Context, res *cni.Result) error {
 	if len(got.IPs) == 0 {
 		return fmt.Errorf("ipam %s gave no address", j.ipam.name)
 	}
+	j.use(res, got)
+	return nil
+}
+
+// use adds what IPAM gave to the result, on the attachment's interface.
+func (j *job) use(res, got *cni.Result) {
 	res.IPs, res.Routes, res.DNS = got.IPs, got.Routes, got.DNS
 	own := slices.IndexFunc(res.Interfaces, func(i cni.Interface) bool {
 		return i.Name == j.att.IfName && i.Sandbox != ""
@@ -217,7 +223,6 @@ func (j *job) address(ctx context.Context, res *cni.Result) error {
 			res.IPs[i].Interface = &own
 		}
 	}
-	return nil
 }
 
 // clear meets what is left of an earlier ADD of this attachment: one that was
