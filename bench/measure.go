@@ -10,9 +10,8 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/kernel"
 )
@@ -90,11 +89,11 @@ var contenders = []string{"ours", "reference", "floor"}
 
 func prepare() (*bench, error) {
 	runtime.LockOSThread()
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return nil, err
 	}
 	b := &bench{dir: os.Getenv(insideVariable), netns: map[string]string{}}
-	if err := unix.Mount("bench", "/run", "tmpfs", 0, ""); err != nil {
+	if err := syscall.Mount("bench", "/run", "tmpfs", 0, ""); err != nil {
 		return nil, fmt.Errorf("mount over /run: %w", err)
 	}
 	// As on any machine, /run is memory and /var/lib is a disk.
@@ -102,7 +101,7 @@ func prepare() (*bench, error) {
 	if err := os.Mkdir(lib, 0o755); err != nil {
 		return nil, err
 	}
-	if err := unix.Mount(lib, "/var/lib", "", unix.MS_BIND, ""); err != nil {
+	if err := syscall.Mount(lib, "/var/lib", "", syscall.MS_BIND, ""); err != nil {
 		return nil, fmt.Errorf("mount over /var/lib: %w", err)
 	}
 	for _, argv := range [][]string{
