@@ -1,15 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
 
-	"github.com/fairlead/fairlead/cni/wire"
 	"github.com/fairlead/fairlead/libcni"
 )
 
@@ -92,14 +89,10 @@ func (a *app) cnitoolAdd(ctx context.Context, c *libcni.CNIConfig, list *libcni.
 	if err != nil {
 		return err
 	}
-	raw, err := wire.Encode(res, list.CNIVersion)
+	text, err := resultText(res, list.CNIVersion)
 	if err != nil {
 		return err
 	}
-	var out bytes.Buffer
-	if err := json.Indent(&out, raw, "", "    "); err != nil {
-		return err
-	}
-	_, err = a.stdout.Write(out.Bytes())
+	_, err = fmt.Fprint(a.stdout, text)
 	return err
 }

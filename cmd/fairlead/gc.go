@@ -31,12 +31,14 @@ func (a *app) gcCommand() *cobra.Command {
 	}, func(s *session, ctx context.Context) error { return s.gc(ctx, keep, none) })
 	c.Flags().StringSliceVar(&keep, "keep", nil, "keep this attachment, CONTAINER/IFNAME, and no others but those named so")
 	c.Flags().BoolVar(&none, "keep-none", false, "keep no attachment")
-	c.MarkFlagsMutuallyExclusive("keep", "keep-none")
 	return optionalNetns(c)
 }
 
 func (s *session) gc(ctx context.Context, keep []string, none bool) error {
 	began := time.Now()
+	if none && len(keep) > 0 {
+		return &usageError{"--keep and --keep-none contradict each other", "Type: fairlead gc --help"}
+	}
 	valid, err := parseKeep(keep)
 	if err == nil && len(keep) == 0 && !none {
 		valid, err = s.living()
