@@ -25,8 +25,11 @@ demo-needs:
 	command -v nft >/dev/null || missing="$$missing nftables"; \
 	command -v ping >/dev/null || missing="$$missing iputils-ping"; \
 	[ -x /usr/lib/cni/bandwidth ] || missing="$$missing containernetworking-plugins"; \
-	[ -z "$$missing" ] || { echo "Installing from Debian:$$missing"; \
-	$(SUDO) apt-get -qq update && $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $$missing >/dev/null; }
+	[ -n "$$missing" ] || exit 0; \
+	command -v apt-get >/dev/null || { echo "The demo needs (names of Debian's packages):$$missing"; exit 1; }; \
+	echo "Installing from Debian:$$missing"; \
+	log=$$($(SUDO) apt-get -qq update 2>&1 && $(SUDO) env DEBIAN_FRONTEND=noninteractive \
+		apt-get -qq install -y --no-install-recommends $$missing 2>&1) || { echo "$$log"; exit 1; }
 
 clean: ## remove what build made
 	rm -rf bin
