@@ -7,6 +7,7 @@
 package attach
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/internal/leanjson"
 	"github.com/fairlead/fairlead/kernel"
 )
 
@@ -39,6 +41,8 @@ type Record struct {
 	NetnsID     string    `json:"netnsID"` // device and inode: tells a namespace from its successor
 	Created     time.Time `json:"created"`
 	Parts       []Part    `json:"parts"` // in the order of the list
+
+	stored []byte // as last written
 }
 
 // Part is what one plugin of the list built.
@@ -93,6 +97,9 @@ func NetnsID(path string) string {
 	return strconv.FormatUint(st.Dev, 10) + ":" + strconv.FormatUint(st.Ino, 10)
 }
 
+// Mine tells whether this process is the one at work on the part.
+func (p Part) Mine() bool { return !p.Done && p.PID == os.Getpid() }
+
 // Self is this process, as Part notes it.
 func Self() (pid int, started string) { return os.Getpid(), startTime(os.Getpid()) }
 
@@ -132,7 +139,7 @@ func Open(root string) *Dir {
 func (d *Dir) New(network, container, ifname, netns string) *Record {
 	return &Record{
 		Boot: d.boot, Network: network, ContainerID: container, IfName: ifname,
-		Netns: netns, NetnsID: NetnsID(netns), Created: time.Now(),
+		Netns: netns, NetnsID: NetnsID(netns), Created: time.Now().UTC(),
 	}
 }
 
@@ -163,43 +170,77 @@ func (d *Dir) read(path string) (*Record, error) {
 	}
 	r := &Record{}
 	if err := json.Unmarshal(raw, r); err != nil || r.Boot != d.boot {
+		_ = os.Remove(path) // worth nothing, and in the way of a new one
 		return nil, fmt.Errorf("%s is not of this boot or not readable: %w", path, os.ErrNotExist)
 	}
 	return r, nil
 }
 
-// Write stores a record as a whole.
-func (d *Dir) Write(r *Record) error {
-	raw, err := json.Marshal(r)
+// Create stores a new record as a whole. One that exists, because another ADD
+// of the attachment was first, is os.ErrExist.
+func (d *Dir) Create(r *Record) error { return d.store(r, os.Link) }
+
+// Write stores a record as a whole in place of what there is.
+func (d *Dir) Write(r *Record) error { return d.store(r, os.Rename) }
+
+// store writes under the attachment's one temporary name, which a kill may
+// leave and Remove takes along, and puts it in place.
+func (d *Dir) store(r *Record, place func(from, to string) error) error {
+	raw, err := leanjson.Append(nil, r)
 	if err != nil {
 		return err
 	}
 	path := d.file(r.Owner())
-	tmp := path + "." + strconv.Itoa(os.Getpid()) + "~"
+	tmp := path + "~"
 	err = os.WriteFile(tmp, raw, 0o600)
-	if errors.Is(err, os.ErrNotExist) {
+	for try := 0; errors.Is(err, os.ErrNotExist) && try < 8; try++ { // another's last record took the directory along
 		if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
 			err = os.WriteFile(tmp, raw, 0o600)
 		}
 	}
 	if err == nil {
-		err = os.Rename(tmp, path)
+		err = place(tmp, path)
+		_ = os.Remove(tmp)
 	}
 	if err != nil {
-		_ = os.Remove(tmp)
 		return fmt.Errorf("write the record of the attachment: %w", err)
+	}
+	r.stored = raw
+	return nil
+}
+
+// The same number of bytes, so that the one can be written over the other.
+const (
+	notDone = `"done":false`
+	done    = `"done":true `
+)
+
+// Finish notes in the record as it was last written that its newest part is done.
+func (d *Dir) Finish(r *Record) error {
+	at := bytes.LastIndex(r.stored, []byte(notDone))
+	if at < 0 {
+		return errors.New("finish the record of the attachment: it was not written")
+	}
+	f, err := os.OpenFile(d.file(r.Owner()), os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteAt([]byte(done), int64(at))
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("finish the record of the attachment: %w", err)
 	}
 	return nil
 }
 
 // Remove deletes a record, and its network's directory when it was the last.
 func (d *Dir) Remove(o kernel.Owner) error {
+	_ = os.Remove(d.file(o) + "~")
 	err := os.Remove(d.file(o))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	_ = os.Remove(d.network(o.Network)) // fails while others are in it
-	return err
+	return nil
 }
 
 // List returns the records of a network, or of all when network is "".

@@ -176,13 +176,13 @@ func (s *Store) growIfFull() error {
 
 // writeTemporary writes the address file under its other name.
 func (s *Store) writeTemporary(o Owner) (ino uint64, err error) {
-	f, err := os.OpenFile(s.temporary(), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := openFile(s.temporary(), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
 		// A kill left it. It may be an address by now: never write into it.
 		if err := s.clearTemporary(); err != nil {
 			return 0, err
 		}
-		f, err = os.OpenFile(s.temporary(), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		f, err = openFile(s.temporary(), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	}
 	if err != nil {
 		return 0, err

@@ -104,7 +104,7 @@ func (d directory) lastFile(set int) string {
 // noteLast writes the address given last out of a range set. It is a hint of
 // where to go on, so a kill in the middle does no harm.
 func (d directory) noteLast(set int, a netip.Addr) error {
-	f, err := os.OpenFile(d.lastFile(set), os.O_WRONLY|os.O_CREATE, 0o600)
+	f, err := openFile(d.lastFile(set), os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
@@ -114,6 +114,20 @@ func (d directory) noteLast(set int, a netip.Addr) error {
 		return err
 	}
 	return f.Truncate(int64(len(text)))
+}
+
+// openFile is os.OpenFile without its attempt to poll the file, which costs
+// five system calls and is of no use for files.
+func openFile(path string, flags int, perm uint32) (*os.File, error) {
+	var fd int
+	err := retry(func() (err error) {
+		fd, err = syscall.Open(path, flags|syscall.O_CLOEXEC, perm)
+		return err
+	})
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // readSmall reads a file of at most a few lines with three system calls. A

@@ -16,7 +16,7 @@ type index struct {
 
 // openIndex reads the header of an index; what is wrong in it is errUnsound.
 func openIndex(path string) (*index, error) {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	f, err := openFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (x *index) store(path string) error {
 	if err := x.putHeader(); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(path+".new", os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := openFile(path+".new", os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return fmt.Errorf("store the index of addresses: %w", err)
 	}

@@ -19,12 +19,12 @@ const defaultWait = time.Minute
 // the file "lock" in it. The file is never removed.
 func lockDir(ctx context.Context, dir string, create bool) (*os.File, error) {
 	path := filepath.Join(dir, "lock")
-	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o750)
+	f, err := openFile(path, syscall.O_RDONLY|syscall.O_CREAT, 0o750)
 	if errors.Is(err, os.ErrNotExist) && create {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return nil, fmt.Errorf("make the directory of the network's addresses: %w", err)
 		}
-		f, err = os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o750)
+		f, err = openFile(path, syscall.O_RDONLY|syscall.O_CREAT, 0o750)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the lock of the network's addresses: %w", err)

@@ -12,18 +12,22 @@ import (
 // so that it does not change with its ports; one that exists keeps its own.
 type Bridge struct {
 	base
-	Name          string
-	MAC           string
-	MTU           int  // bytes, when it is made; 0: the kernel's choice
-	Promisc       bool // set if true, never cleared
-	VLANFiltering bool
-	NoDefaultPVID bool // ports get no VLAN by themselves
+	Name          string `json:",omitzero"`
+	MAC           string `json:",omitzero"`
+	MTU           int    `json:",omitzero"` // bytes, when it is made; 0: the kernel's choice
+	Promisc       bool   `json:",omitzero"` // set if true, never cleared
+	VLANFiltering bool   `json:",omitzero"`
+	NoDefaultPVID bool   `json:",omitzero"` // ports get no VLAN by themselves
 }
 
 const ( // linux/if_link.h: IFLA_INFO_DATA of a bridge
 	brVLANFiltering   = 7
 	brVLANDefaultPVID = 39
 )
+
+// NoMAC is what a bridge without ports has that nobody gave an address: it
+// would take its ports'.
+const NoMAC = "00:00:00:00:00:00"
 
 func (b *Bridge) kind() string { return "bridge" }
 func (b *Bridge) Side() Side   { return Host }
@@ -54,7 +58,7 @@ func (b *Bridge) String() string {
 func (b *Bridge) links() []linkName { return []linkName{{Host, b.Name}} }
 
 func (b *Bridge) ensure(e *Engine) error {
-	l, err := e.Link(Host, b.Name)
+	l, err := e.known(Host, b.Name)
 	if errors.Is(err, os.ErrNotExist) {
 		if err = b.create(e); err == nil || errors.Is(err, unix.EEXIST) { // EEXIST: another ADD was first
 			l, err = e.Link(Host, b.Name)
@@ -111,10 +115,13 @@ func (b *Bridge) adjust(e *Engine, l *LinkInfo) error {
 		flags |= unix.IFF_PROMISC
 	}
 	filter := b.VLANFiltering && num8(attr(l.bridge, brVLANFiltering)) == 0
-	if flags == 0 && !filter {
+	if flags == 0 && !filter && l.MAC != NoMAC {
 		return nil
 	}
 	body := ifinfo(l.Index, flags, flags)
+	if l.MAC == NoMAC {
+		body.bytes(unix.IFLA_ADDRESS, macBytes(b.MAC))
+	}
 	if filter {
 		body.nest(unix.IFLA_LINKINFO, func(n *buf) {
 			n.str(unix.IFLA_INFO_KIND, "bridge")

@@ -10,10 +10,10 @@ import (
 // nft in words that a configuration gives. It runs no shell.
 type Command struct {
 	base
-	Probe    []string // succeeds when the object is there
-	Do       []string // makes it
-	Undo     []string // removes it
-	IsShared bool
+	Probe    []string `json:",omitzero"` // succeeds when the object is there
+	Do       []string `json:",omitzero"` // makes it
+	Undo     []string `json:",omitzero"` // removes it
+	IsShared bool     `json:",omitzero"`
 }
 
 func (c *Command) kind() string   { return "command" }

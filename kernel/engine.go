@@ -15,7 +15,10 @@ type Engine struct {
 	ns    [2]*Netns
 	rt    [2]*conn
 	nf    *conn
+	rx    []byte
 	index [2]map[string]int // link name -> ifindex, as last seen
+
+	seen map[linkName]*LinkInfo
 
 	queue   []queued       // requests not sent yet, all for one side
 	nft     []Object       // nftables objects of the current list, for one transaction
@@ -46,9 +49,9 @@ func Open(container *Netns, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{ns: [2]*Netns{host, container}, options: o}
+	e := &Engine{seen: map[linkName]*LinkInfo{}, ns: [2]*Netns{host, container}, rx: make([]byte, rxSize), options: o}
 	e.index[Host], e.index[Container] = map[string]int{}, map[string]int{}
-	if e.rt[Host], err = dial(unix.NETLINK_ROUTE); err != nil {
+	if e.rt[Host], err = dial(unix.NETLINK_ROUTE, e.rx); err != nil {
 		e.Close()
 		return nil, err
 	}
@@ -75,7 +78,7 @@ func (e *Engine) route(s Side) (*conn, error) {
 		return nil, errNoContainer
 	}
 	err := e.ns[s].Do(func() (err error) {
-		e.rt[s], err = dial(unix.NETLINK_ROUTE)
+		e.rt[s], err = dial(unix.NETLINK_ROUTE, e.rx)
 		return err
 	})
 	return e.rt[s], err
@@ -84,7 +87,7 @@ func (e *Engine) route(s Side) (*conn, error) {
 // netfilter returns the host's netfilter socket.
 func (e *Engine) netfilter() (_ *conn, err error) {
 	if e.nf == nil {
-		e.nf, err = dial(unix.NETLINK_NETFILTER)
+		e.nf, err = dial(unix.NETLINK_NETFILTER, e.rx)
 	}
 	return e.nf, err
 }

@@ -13,9 +13,9 @@ import (
 // target, or none. Entries to that port of other machines stay.
 type Flows struct {
 	base
-	HostIP netip.Addr // unspecified: every address of the host of that family
-	Port   uint16     // host port
-	Target netip.Addr // the container's address
+	HostIP netip.Addr `json:",omitzero"` // unspecified: every address of the host of that family
+	Port   uint16     `json:",omitzero"` // host port
+	Target netip.Addr `json:",omitzero"` // the container's address
 }
 
 const ( // linux/netfilter/nfnetlink_conntrack.h

@@ -11,9 +11,9 @@ import (
 // not miss (sysctls, addresses to announce) comes between its birth and this.
 type Up struct {
 	base
-	In       Side
-	Link     string
-	IsShared bool
+	In       Side   `json:",omitzero"`
+	Link     string `json:",omitzero"`
+	IsShared bool   `json:",omitzero"`
 }
 
 func (u *Up) kind() string   { return "up" }
@@ -59,9 +59,9 @@ func (u *Up) remove(e *Engine) error {
 // Port is a bridge port's behaviour. Source: bridge(8).
 type Port struct {
 	base
-	Link     string
-	Hairpin  bool
-	Isolated bool // talks to ports that are not isolated only; kernel 4.18
+	Link     string `json:",omitzero"`
+	Hairpin  bool   `json:",omitzero"`
+	Isolated bool   `json:",omitzero"` // talks to ports that are not isolated only; kernel 4.18
 }
 
 func (p *Port) kind() string { return "port" }
@@ -118,12 +118,13 @@ func (p *Port) remove(*Engine) error { return nil }
 // PortVLAN is a range of VLANs on a bridge port, or on the bridge itself.
 type PortVLAN struct {
 	base
-	Link        string
-	First, Last int  // 1 to 4094
-	PVID        bool // untagged frames belong to it
-	Untagged    bool // leaves without its tag
-	Delete      bool // the VLAN should not be there: the default one, say
-	IsShared    bool
+	Link     string `json:",omitzero"`
+	First    int    `json:",omitzero"` // 1 to 4094
+	Last     int    `json:",omitzero"`
+	PVID     bool   `json:",omitzero"` // untagged frames belong to it
+	Untagged bool   `json:",omitzero"` // leaves without its tag
+	Delete   bool   `json:",omitzero"` // the VLAN should not be there: the default one, say
+	IsShared bool   `json:",omitzero"`
 }
 
 const ( // linux/if_bridge.h

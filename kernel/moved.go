@@ -14,11 +14,11 @@ import (
 // saved here, and in the alias, so that it comes back without a record too.
 type Moved struct {
 	base
-	Device   string // its name on the host
-	Name     string // its name in the container
-	Mark     string // alias while it is away; see AwayMark
-	WasAlias string
-	WasUp    bool
+	Device   string `json:",omitzero"` // its name on the host
+	Name     string `json:",omitzero"` // its name in the container
+	Mark     string `json:",omitzero"` // alias while it is away; see AwayMark
+	WasAlias string `json:",omitzero"`
+	WasUp    bool   `json:",omitzero"`
 }
 
 const awayWord = " was "

@@ -50,11 +50,13 @@ func (e *Error) Is(target error) bool {
 }
 
 const (
-	rxSize      = 64 << 10 // the largest message the kernel sends in a dump is 32 KiB
+	rxSize      = 32 << 10 // the largest part of a list that the kernel sends at once
 	dumpRetries = 8
 )
 
-func dial(family int) (*conn, error) {
+// dial opens a socket in the calling thread's namespace; rx is its buffer,
+// which sockets that are not read at once may share.
+func dial(family int, rx []byte) (*conn, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, family)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink socket: %w", err)
@@ -68,7 +70,7 @@ func dial(family int) (*conn, error) {
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20)
 	}
 	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 30})
-	return &conn{fd: fd, rx: make([]byte, rxSize)}, nil
+	return &conn{fd: fd, rx: rx}, nil
 }
 
 func (c *conn) close() {

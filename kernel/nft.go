@@ -12,22 +12,26 @@ import (
 // network and go, in one transaction, when the group's sets are empty.
 type NFT struct {
 	base
-	Family, Table string // "inet", "fairlead"
-	What          string // "table", "chain", "set", "map" or "rule"
-	Name          string // the chain's, set's or map's; of a rule, its chain's
-	Text          string // a chain's hook, a set's type, a rule's statements
-	Network       string // "": of all networks
-	Group         string
+	Family  string `json:",omitzero"` // "inet", "fairlead"
+	Table   string `json:",omitzero"`
+	What    string `json:",omitzero"` // "table", "chain", "set", "map" or "rule"
+	Name    string `json:",omitzero"` // the chain's, set's or map's; of a rule, its chain's
+	Text    string `json:",omitzero"` // a chain's hook, a set's type, a rule's statements
+	Network string `json:",omitzero"` // "": of all networks
+	Group   string `json:",omitzero"`
 }
 
 // Element is one element of a set or map, owned by an attachment. It is added
 // exclusively: a living owner is named in the error, a dead one replaced.
 type Element struct {
 	base
-	Family, Table, Set string
-	Type               string // the set's
-	Key, Value         string // Value "" in a set
-	Mark               string // comment: the owner
+	Family string `json:",omitzero"`
+	Table  string `json:",omitzero"`
+	Set    string `json:",omitzero"`
+	Type   string `json:",omitzero"` // the set's
+	Key    string `json:",omitzero"` // Value "" in a set
+	Value  string `json:",omitzero"`
+	Mark   string `json:",omitzero"` // comment: the owner
 }
 
 // TakenError says that an element belongs to another attachment.

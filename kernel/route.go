@@ -25,18 +25,18 @@ const (
 // Route is a route of a namespace.
 type Route struct {
 	base
-	In       Side
-	Dst      netip.Prefix
-	Via      netip.Addr // gateway; zero: none
-	Link     string
-	Src      netip.Addr // preferred source; zero: the kernel's choice
-	Scope    *int       // rtnetlink(7); nil: link without a gateway, else global
-	Metric   int        // 0: the kernel's default
-	Table    int        // 0: main
-	MTU      int        // bytes; 0: none
-	AdvMSS   int        // bytes; 0: none
-	OnLink   bool       // the gateway is on the link whatever the addresses say
-	IsShared bool
+	In       Side         `json:",omitzero"`
+	Dst      netip.Prefix `json:",omitzero"`
+	Via      netip.Addr   `json:",omitzero"` // gateway; zero: none
+	Link     string       `json:",omitzero"`
+	Src      netip.Addr   `json:",omitzero"` // preferred source; zero: the kernel's choice
+	Scope    *int         `json:",omitzero"` // rtnetlink(7); nil: link without a gateway, else global
+	Metric   int          `json:",omitzero"` // 0: the kernel's default
+	Table    int          `json:",omitzero"` // 0: main
+	MTU      int          `json:",omitzero"` // bytes; 0: none
+	AdvMSS   int          `json:",omitzero"` // bytes; 0: none
+	OnLink   bool         `json:",omitzero"` // the gateway is on the link whatever the addresses say
+	IsShared bool         `json:",omitzero"`
 }
 
 func (r *Route) kind() string { return "route" }

@@ -10,10 +10,11 @@ import (
 // Rule is a routing policy rule: who looks into which table. Source: ip-rule(8).
 type Rule struct {
 	base
-	In       Side
-	Priority int
-	From, To netip.Prefix // zero: all
-	Table    int
+	In       Side         `json:",omitzero"`
+	Priority int          `json:",omitzero"`
+	From     netip.Prefix `json:",omitzero"` // zero: all
+	To       netip.Prefix `json:",omitzero"`
+	Table    int          `json:",omitzero"`
 }
 
 func (r *Rule) kind() string { return "rule" }

@@ -13,13 +13,15 @@ import (
 // owner; a bridge's port makes no link-local address.
 type Veth struct {
 	base
-	Name, MAC         string
-	PeerSide          Side
-	PeerName, PeerMAC string
-	MTU               int    // bytes; 0: the kernel's 1500
-	Master            string // bridge of the host; "": none
-	Mark              string // alias of the host end
-	IsShared          bool   // a pair that belongs to a network, not to one attachment
+	Name     string `json:",omitzero"`
+	MAC      string `json:",omitzero"`
+	PeerSide Side   `json:",omitzero"`
+	PeerName string `json:",omitzero"`
+	PeerMAC  string `json:",omitzero"`
+	MTU      int    `json:",omitzero"` // bytes; 0: the kernel's 1500
+	Master   string `json:",omitzero"` // bridge of the host; "": none
+	Mark     string `json:",omitzero"` // alias of the host end
+	IsShared bool   `json:",omitzero"` // a pair that belongs to a network, not to one attachment
 }
 
 const (

@@ -88,7 +88,7 @@ func (j *job) ownIPs(prev *cni.Result) ([]cni.IP, error) {
 
 // status says whether an ADD could be served.
 func (r *runner) status(ctx context.Context, args *skel.CmdArgs) error {
-	j, err := r.begin(args, false)
+	j, err := r.begin(args, true)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ func (r *runner) del(ctx context.Context, args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
-	return j.forget()
+	return j.forget(anyPart)
 }
 
 // unmake removes this plugin's objects. The kernel makes whoever removes a
@@ -135,7 +135,7 @@ func (j *job) gcOne(rec *attach.Record) error {
 	if err := errors.Join(one.unmake(func() error { return nil }), one.release()); err != nil {
 		return err
 	}
-	return one.forget()
+	return one.forget(anyPart)
 }
 
 // gcMarked removes what has no record: by the alias of a link, the comment of

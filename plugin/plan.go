@@ -136,3 +136,20 @@ func (nowhere) Sysctl(kernel.Side, string) (string, error)         { return "", 
 func (nowhere) LinkTo(netip.Addr) (string, error)                  { return "", os.ErrNotExist }
 func (nowhere) Uplinks() []string                                  { return nil }
 func (nowhere) HostID() string                                     { return "" }
+
+// State is the pure part alone: what a configuration states for a container,
+// given facts and, in r, the addresses that IPAM, or the plugins before, gave.
+// Tests compare it as text.
+func (p Plugin) State(conf []byte, containerID, ifName, netns string, f Facts, r *cni.Result) (kernel.Objects, error) {
+	args := &skel.CmdArgs{ContainerID: containerID, IfName: ifName, Netns: netns, StdinData: conf}
+	c, a, err := p.parse(args, f)
+	if err != nil {
+		return nil, err
+	}
+	links, err := c.Links(a, r)
+	if err != nil {
+		return nil, err
+	}
+	rest, err := c.Addressed(a, r)
+	return append(links, rest...), err
+}

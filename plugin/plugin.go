@@ -130,28 +130,29 @@ func (f facts) Uplinks() (out []string) {
 	return out
 }
 
-// parse reads arguments and configuration, and validates both.
+// parse reads arguments and configuration, and validates both. It returns
+// what it could read with the error: DEL and GC go on with that.
 func (p *Plugin) parse(args *skel.CmdArgs, f Facts) (Config, *Attachment, error) {
 	c := p.New()
-	if err := cni.Decode(args.StdinData, c); err != nil {
-		return nil, nil, err
-	}
 	base := c.common()
-	base.Raw = args.StdinData
-	if len(base.RawPrevResult) > 0 {
-		prev, err := wire.Decode(base.CNIVersion, base.RawPrevResult)
-		if err != nil {
-			return nil, nil, err
-		}
-		base.Prev = prev
-	}
-	ca, err := cni.ParseArgs(args.Args)
+	err := cni.Decode(args.StdinData, c)
 	if err != nil {
-		return nil, nil, err
+		_ = json.Unmarshal(args.StdinData, &base.PluginConf) // what every plugin needs
 	}
+	base.Raw = args.StdinData
+	if err == nil && len(base.RawPrevResult) > 0 {
+		base.Prev, err = wire.Decode(base.CNIVersion, base.RawPrevResult)
+	}
+	ca, argsErr := cni.ParseArgs(args.Args)
 	a := &Attachment{
 		Owner: kernel.Owner{Network: base.Name, ContainerID: args.ContainerID, IfName: args.IfName},
 		Netns: args.Netns, Args: ca, Facts: f,
 	}
-	return c, a, c.Validate(a)
+	if err == nil {
+		err = argsErr
+	}
+	if err == nil {
+		err = c.Validate(a)
+	}
+	return c, a, err
 }

@@ -48,15 +48,17 @@ type job struct {
 	engine *kernel.Engine
 	dir    *attach.Dir
 	ipam   ipam
+	noted  bool // the record says what this operation builds
 }
 
-// begin opens what an operation needs. A namespace that is gone is an error
-// only where needNetns says so.
-func (r *runner) begin(args *skel.CmdArgs, needNetns bool) (_ *job, err error) {
+// begin opens what an operation needs. Those that build or compare are strict:
+// a namespace that is gone, or a configuration that is not valid, is an error.
+// Those that remove work from names and marks, and need neither.
+func (r *runner) begin(args *skel.CmdArgs, strict bool) (_ *job, err error) {
 	j := &job{runner: r, args: args, dir: attach.Open(r.env.Root)}
 	if args.Netns != "" {
 		j.netns, err = kernel.OpenNetns(args.Netns)
-		if err != nil && (needNetns || !errors.Is(err, os.ErrNotExist)) {
+		if err != nil && (strict || !errors.Is(err, os.ErrNotExist)) {
 			return nil, cni.Errorf(cni.CodeInvalidEnvironment, "CNI_NETNS: %w", err)
 		}
 	}
@@ -65,7 +67,7 @@ func (r *runner) begin(args *skel.CmdArgs, needNetns bool) (_ *job, err error) {
 		j.end()
 		return nil, err
 	}
-	if j.conf, j.att, err = r.parse(args, facts{j.engine}); err != nil {
+	if j.conf, j.att, err = r.parse(args, facts{j.engine}); err != nil && strict {
 		j.end()
 		return nil, err
 	}
@@ -155,15 +157,23 @@ func (j *job) build(ctx context.Context) (res *cni.Result, err error) {
 	if err := j.applyNoted(rec, append(links, rest...)); err != nil {
 		return nil, err
 	}
-	part.Done, part.PID, part.Started = true, 0, ""
-	return res, j.dir.Write(rec)
+	return res, j.dir.Finish(rec)
 }
 
 // applyNoted writes the record before it changes anything.
 func (j *job) applyNoted(rec *attach.Record, list kernel.Objects) error {
-	if err := j.dir.Write(rec); err != nil {
+	store := j.dir.Write
+	if len(rec.Parts) == 1 && !j.noted {
+		store = j.dir.Create
+	}
+	err := store(rec)
+	if errors.Is(err, os.ErrExist) {
+		return cni.Errorf(cni.CodeTryAgainLater, "another ADD of container %s to network %s as %s is at work", rec.ContainerID, rec.Network, rec.IfName)
+	}
+	if err != nil {
 		return err
 	}
+	j.noted = true
 	return j.engine.Apply(list)
 }
 
@@ -244,7 +254,7 @@ func (j *job) clear(ctx context.Context) error {
 // away under it (a restart) gets its addresses back, so they are kept.
 func (j *job) undoEarlier(ctx context.Context, rec *attach.Record, own int) error {
 	if j.Chained {
-		return errors.Join(j.engine.Remove(rec.Parts[own].Objects), j.forget())
+		return errors.Join(j.engine.Remove(rec.Parts[own].Objects), j.forget(anyPart))
 	}
 	for _, p := range slices.Backward(rec.Parts) {
 		if err := j.engine.Remove(p.Objects); err != nil {
@@ -296,12 +306,14 @@ func (j *job) undo(ctx context.Context) error {
 	if j.ipam.added {
 		errs = append(errs, j.ipam.del(ctx))
 	}
-	errs = append(errs, j.release(), j.forget())
+	errs = append(errs, j.release(), j.forget(attach.Part.Mine))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("undo: %w", err)
 	}
 	return nil
 }
+
+func anyPart(attach.Part) bool { return true }
 
 // release frees the claims that the record, or this call, names.
 func (j *job) release() error {
@@ -318,8 +330,9 @@ func (j *job) release() error {
 	return j.dir.Unclaim(j.att.Owner, ports)
 }
 
-// forget drops the newest part of this plugin; the record goes with its last.
-func (j *job) forget() error {
+// forget drops the newest part of this plugin, if it is one that may go; the
+// record goes with its last.
+func (j *job) forget(may func(attach.Part) bool) error {
 	rec, err := j.dir.Read(j.att.Owner)
 	if errors.Is(err, os.ErrNotExist) {
 		return j.dir.Remove(j.att.Owner)
@@ -327,7 +340,7 @@ func (j *job) forget() error {
 	if err != nil {
 		return err
 	}
-	if i := rec.Last(j.Name); i >= 0 {
+	if i := rec.Last(j.Name); i >= 0 && may(rec.Parts[i]) {
 		rec.Parts = append(rec.Parts[:i], rec.Parts[i+1:]...)
 	}
 	if len(rec.Parts) == 0 {

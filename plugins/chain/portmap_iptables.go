@@ -2,10 +2,8 @@ package chain
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"strconv"
-	"strings"
 
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/plugin"
@@ -31,6 +29,14 @@ func (t tables) chain(name string, shared bool) *kernel.Command {
 func (t tables) rule(shared bool, chain string, words ...string) *kernel.Command {
 	with := func(verb string) []string { return t.command(append([]string{verb, chain}, words...)...) }
 	return &kernel.Command{Probe: with("-C"), Do: with("-A"), Undo: with("-D"), IsShared: shared}
+}
+
+// first is a shared rule at the head of its chain: before the rules by which
+// masquerade passes over a subnet's own traffic.
+func (t tables) first(chain string, words ...string) *kernel.Command {
+	c := t.rule(true, chain, words...)
+	c.Do = t.command(append([]string{"-I", chain}, words...)...)
+	return c
 }
 
 // iptablesObjects states the mappings of one address for hosts whose
@@ -75,7 +81,7 @@ func (c *portmap) markChain(t tables) (string, kernel.Objects) {
 	return name, kernel.Objects{
 		t.chain(name, true),
 		t.rule(true, name, "-j", "MARK", "--set-xmark", value),
-		t.rule(true, "POSTROUTING", "-m", "mark", "--mark", value, "-j", "MASQUERADE"),
+		t.first("POSTROUTING", "-m", "mark", "--mark", value, "-j", "MASQUERADE"),
 	}
 }
 
@@ -97,6 +103,6 @@ func (c *portmap) portRules(t tables, chain, mark string, ip netip.Prefix, m map
 			out = append(out, with("-s", "127.0.0.1", "-j", mark))
 		}
 	}
-	to := net.JoinHostPort(ip.Addr().String(), strconv.Itoa(int(m.container)))
-	return append(out, with("-j", "DNAT", "--to-destination", strings.TrimSpace(to)))
+	to := netip.AddrPortFrom(ip.Addr(), m.container).String()
+	return append(out, with("-j", "DNAT", "--to-destination", to))
 }

@@ -5,15 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/ipam"
+	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/skel"
 )
 
 // defaultDataDir is where the reference plugin keeps its addresses.
-const defaultDataDir = "/var/lib/cni/networks"
+// The addresses' directory where the configuration names none; libVariable in
+// the environment names another root, so that several hosts fit on one machine.
+const (
+	defaultDataDir = "/var/lib/cni/networks"
+	libVariable    = "FAIRLEAD_LIB"
+)
 
 // HostLocal returns the plugin host-local: addresses out of ranges, held in a
 // directory of this host.
@@ -42,7 +49,7 @@ func hostLocalAdd(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) 
 		return nil, err
 	}
 	defer store.Close()
-	ips, err := store.Allocate(ownerOf(args), c.sets, c.requested)
+	ips, err := allocate(ctx, store, ownerOf(args), c)
 	if err != nil {
 		return nil, fmt.Errorf("allocate for network %s: %w", c.network, err)
 	}
@@ -51,6 +58,22 @@ func hostLocalAdd(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) 
 		r.IPs = append(r.IPs, cni.IP{Address: ip.Address, Gateway: ip.Gateway})
 	}
 	return r, nil
+}
+
+// allocate gives addresses; an attachment whose namespace went away under it
+// (a restart) gets those that it still holds, where the ranges allow it.
+func allocate(ctx context.Context, store *ipam.Store, o ipam.Owner, c *hostLocal) ([]ipam.IP, error) {
+	if !plugin.Again(ctx) || len(c.requested) > 0 {
+		return store.Allocate(o, c.sets, c.requested)
+	}
+	held, err := store.Release(o) // the lock is held until the store is closed
+	if err != nil {
+		return nil, err
+	}
+	if ips, err := store.Allocate(o, c.sets, held); err == nil {
+		return ips, nil
+	}
+	return store.Allocate(o, c.sets, nil)
 }
 
 func ownerOf(args *skel.CmdArgs) ipam.Owner {
@@ -151,8 +174,11 @@ func openExisting(ctx context.Context, data []byte) (*ipam.Store, string, error)
 }
 
 func dataDirOr(dir string) string {
-	if dir == "" {
-		return defaultDataDir
+	if dir != "" {
+		return dir
 	}
-	return dir
+	if root := os.Getenv(libVariable); root != "" {
+		return filepath.Join(root, "networks")
+	}
+	return defaultDataDir
 }

@@ -1,0 +1,183 @@
+// Package architecture holds the decisions of the design that a test can hold.
+package architecture
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/fairlead/fairlead"
+
+// forbidden says which imports a package may not reach, and why.
+var forbidden = []struct {
+	from    string // package path below the module; "/..." for all below
+	imports string // prefix
+	but     []string
+	why     string
+}{
+	{"cni/...", "golang.org/x/", nil, "a runtime or plugin of another kind uses the protocol alone: standard library only"},
+	{"cni/...", "github.com/", []string{module + "/cni"}, "the protocol depends on nothing"},
+	{"libcni", module, []string{module + "/cni", module + "/libcni"}, "a runtime uses it without our kernel or plugins: it takes an Exec"},
+	{"skel", module, []string{module + "/cni", module + "/skel"}, "a hand-written plugin needs no kernel engine"},
+	{"ipam", module, []string{module + "/cni", module + "/ipam"}, "addresses are worked out without any plugin or kernel around"},
+	{"kernel", module, []string{module + "/kernel", module + "/internal"}, "objects know nothing of plugins"},
+	{"attach", module, []string{module + "/attach", module + "/cni", module + "/kernel", module + "/internal"}, "a record is read by many"},
+	{"plugin", module + "/plugins", nil, "the SDK does not know its plugins"},
+	{"plugin", module + "/libcni", nil, "a plugin is not a runtime"},
+	{"plugins/...", module + "/libcni", nil, "a plugin is not a runtime: delegates go by cni/invoke"},
+	{"cmd/fairlead-cni", "net/http", nil, "it is started thousands of times: no HTTP"},
+	{"cmd/fairlead-cni", "regexp", nil, "compiling patterns costs at every start"},
+	{"cmd/fairlead-cni", "text/template", nil, "reflection at start, and no dead-code elimination"},
+	{"cmd/fairlead-cni", "google.golang.org/", nil, "no gRPC in what runtimes start"},
+	{"cmd/fairlead-cni", "k8s.io/", nil, "no Kubernetes client in what runtimes start"},
+	{"cmd/fairlead-cni", "github.com/spf13/", nil, "no CLI framework in what runtimes start"},
+}
+
+func TestImports(t *testing.T) {
+	t.Parallel()
+	for _, f := range forbidden {
+		for _, dep := range goList(t, "-deps", "./"+f.from) {
+			if strings.HasPrefix(dep, f.imports) && !slices.ContainsFunc(f.but, func(ok string) bool { return under(dep, ok) }) {
+				t.Errorf("%s reaches %s: %s", f.from, dep, f.why)
+			}
+		}
+	}
+}
+
+// Only kernel speaks netlink and writes sysctls.
+func TestOnlyKernelTouchesTheKernel(t *testing.T) {
+	t.Parallel()
+	for _, line := range goList(t, "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "./...") {
+		f := strings.Fields(line)
+		for _, imp := range f[1:] {
+			if strings.HasPrefix(imp, "golang.org/x/sys/unix") && !under(f[0], module+"/kernel") {
+				t.Errorf("%s imports %s: only kernel does", f[0], imp)
+			}
+		}
+	}
+}
+
+func under(path, root string) bool { return path == root || strings.HasPrefix(path, root+"/") }
+
+// What is linked into the plugins' binary is committed, so that a change is seen.
+func TestDependencyList(t *testing.T) {
+	t.Parallel()
+	for _, cmd := range []string{"fairlead-cni", "fairlead"} {
+		have := goList(t, "-deps", "-f", `{{if not .Standard}}{{with .Module}}{{if ne .Path "`+module+`"}}{{.Path}} {{.Version}}{{end}}{{end}}{{end}}`, "./cmd/"+cmd)
+		slices.Sort(have)
+		want := strings.Join(slices.Compact(have), "\n") + "\n"
+		file := filepath.Join(root(t), "docs", "dependencies", cmd+".txt")
+		if os.Getenv("UPDATE") != "" {
+			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(file)
+		if err != nil || string(got) != want {
+			t.Errorf("%s (%v) says\n%s\nthe binary has\n%s\n(UPDATE=1 go test ./test/architecture writes it; docs/dependencies.md says why each is there)", file, err, got, want)
+		}
+	}
+}
+
+// Every package says what it is, and every exported name what it means.
+func TestDocumented(t *testing.T) {
+	t.Parallel()
+	for _, dir := range goList(t, "-f", "{{.Dir}}", "./...") {
+		files := token.NewFileSet()
+		pkgs, err := parser.ParseDir(files, dir, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range pkgs {
+			documented := false
+			for name, f := range p.Files {
+				documented = documented || f.Doc != nil
+				if !strings.HasSuffix(name, "_test.go") && p.Name != "main" {
+					undocumented(t, files, f)
+				}
+			}
+			if !documented && !strings.HasSuffix(p.Name, "_test") {
+				t.Errorf("package in %s has no doc comment", dir)
+			}
+		}
+	}
+}
+
+func undocumented(t *testing.T, files *token.FileSet, f *ast.File) {
+	for _, d := range f.Decls {
+		fn, ok := d.(*ast.FuncDecl)
+		if ok && fn.Name.IsExported() && fn.Doc == nil && (fn.Recv == nil || !obvious(fn)) {
+			t.Errorf("%s: %s has no doc comment", files.Position(fn.Pos()), fn.Name.Name)
+		}
+	}
+}
+
+// obvious are methods whose interface says what they do.
+func obvious(fn *ast.FuncDecl) bool {
+	recv := fn.Recv.List[0].Type
+	if star, ok := recv.(*ast.StarExpr); ok {
+		recv = star.X
+	}
+	name, ok := recv.(*ast.Ident)
+	return ok && !name.IsExported() ||
+		slices.Contains([]string{"String", "Error", "Unwrap", "Is", "Side", "Shared"}, fn.Name.Name)
+}
+
+// Open work is not left in the code, and files stay readable.
+func TestTidy(t *testing.T) {
+	t.Parallel()
+	err := filepath.WalkDir(root(t), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		text := string(raw)
+		for _, word := range []string{"TO" + "DO", "FIX" + "ME", "X" + "XX"} {
+			if strings.Contains(text, word) {
+				t.Errorf("%s has %s", path, word)
+			}
+		}
+		if n := strings.Count(text, "\n"); n > 400 && !strings.HasSuffix(path, "_test.go") {
+			t.Errorf("%s has %d lines: split it", path, n)
+		}
+		// The one way to a shell is none (conditions go to nft or iptables as arguments).
+		if !strings.HasSuffix(path, "_test.go") && (strings.Contains(text, `"sh", "-c"`) || strings.Contains(text, `"/bin/sh"`)) {
+			t.Errorf("%s runs a shell", path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func goList(t *testing.T, args ...string) []string {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list"}, args...)...)
+	cmd.Dir = root(t)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list %s: %v", strings.Join(args, " "), err)
+	}
+	return strings.Split(strings.TrimSpace(string(out)), "\n")
+}

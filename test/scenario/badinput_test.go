@@ -1,0 +1,235 @@
+package scenario
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// A bad input is a configuration, or arguments, that cannot work: the message
+// is what a person reads, whole, and nothing may be left behind.
+var badInputs = []struct {
+	name    string
+	conf    string // $IPAM is a good ipam; a list if it has plugins
+	env     string // variables besides: "CAP_ARGS={...}"
+	netns   string // "": a good one
+	ifname  string // "": eth0
+	prepare string // configuration added first, for another container ("b") or, with "same ", for this one
+	want    string // with $WORK
+
+	unreadable bool // so bad that DEL refuses it as well
+}{
+	{name: "malformed JSON", unreadable: true, conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge",}`,
+		want: `$WORK/net.conf:1:55: invalid character '}' looking for beginning of object key string`},
+	{name: "empty file", unreadable: true, conf: ` `, want: `$WORK/net.conf:1:1: empty: want a JSON object`},
+	{name: "wrong type", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "isGateway": "yes", $IPAM}`,
+		want: `isGateway = "yes": want a boolean: true or false`},
+	{name: "wrong type, deep", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "vlanTrunk": [{"id": 5}, {"id": "6"}], $IPAM}`,
+		want: `vlanTrunk[1].id = "6": want a whole number`},
+	{name: "no type", unreadable: true, conf: `{"cniVersion": "1.0.0", "name": "n"}`, want: `type: missing`},
+	{name: "type with a path", unreadable: true, conf: `{"cniVersion": "1.0.0", "name": "n", "type": "../bridge"}`, want: `without a path`},
+	{name: "unknown version", unreadable: true, conf: `{"cniVersion": "7.0.0", "name": "n", "type": "bridge", $IPAM}`, want: `incompatible CNI versions`},
+	{name: "bad network name", unreadable: true, conf: `{"cniVersion": "1.0.0", "name": "a/b", "type": "bridge", $IPAM}`, want: `invalid characters`},
+	{name: "unknown plugin in a list", unreadable: true, conf: `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge", $IPAM}, {"type": "nosuch"}]}`,
+		want: `failed to find plugin "nosuch" in path`},
+	{name: "unknown IPAM", unreadable: true, conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "ipam": {"type": "nosuch"}}`,
+		want: `ipam nosuch: failed to find plugin "nosuch" in path`},
+	{name: "bad CIDR", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "ipam": {"type": "host-local", "subnet": "10.1.0.0/33"}}`,
+		want: `ipam.subnet = "10.1.0.0/33": `},
+	{name: "gateway outside the subnet", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "ptp", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.1.0.0/24", "gateway": "10.2.0.1"}]]}}`,
+		want: `ipam.ranges[0][0].gateway = "10.2.0.1": `},
+	{name: "range start after its end", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "ipam": {"type": "host-local", "subnet": "10.1.0.0/24", "rangeStart": "10.1.0.9", "rangeEnd": "10.1.0.5"}}`,
+		want: `ipam.rangeStart = "10.1.0.9": `},
+	{name: "exhausted range", prepare: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "ipam": {"type": "host-local", "dataDir": "$WORK/ipam", "subnet": "10.1.0.0/30"}}`,
+		conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "ipam": {"type": "host-local", "dataDir": "$WORK/ipam", "subnet": "10.1.0.0/30"}}`,
+		want: `no IP addresses available in`},
+	{name: "missing namespace", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", $IPAM}`, netns: "/nonexistent/netns",
+		want: `CNI_NETNS=/nonexistent/netns: the network namespace is gone`},
+	{name: "a file that is no namespace", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", $IPAM}`, netns: "/etc/hostname",
+		want: `not a network namespace`},
+	{name: "the host's namespace", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", $IPAM}`, netns: "/proc/self/ns/net",
+		want: `is the network namespace of the plugin itself`},
+	{name: "over-long interface name", unreadable: true, conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", $IPAM}`, ifname: "interface-too-long",
+		want: `interface name is too long: at most 15 bytes: "interface-too-long"`},
+	{name: "duplicate ADD", prepare: `same {"cniVersion": "1.0.0", "name": "n", "type": "bridge", $IPAM}`,
+		conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", $IPAM}`,
+		want: `container a is already attached to network n as eth0, with 10.1.0.2/24: DEL it first`},
+	{name: "duplicate host port", env: `CAP_ARGS={"portMappings":[{"hostPort":8080,"containerPort":80}]}`,
+		prepare: `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge", $IPAM}, {"type": "portmap", "capabilities": {"portMappings": true}}]}`,
+		conf:    `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge", $IPAM}, {"type": "portmap", "capabilities": {"portMappings": true}}]}`,
+		want:    `host port 8080/tcp on every address is already taken by container b (network n, interface eth0)`},
+	{name: "host port taken by another network's container",
+		env:     `CAP_ARGS={"portMappings":[{"hostPort":8080,"containerPort":80,"hostIP":"127.0.0.1"}]}`,
+		prepare: `{"cniVersion": "1.0.0", "name": "other", "plugins": [{"type": "ptp", $IPAM}, {"type": "portmap", "capabilities": {"portMappings": true}}]}`,
+		conf:    `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge", $IPAM}, {"type": "portmap", "capabilities": {"portMappings": true}}]}`,
+		want:    `host port 8080/tcp on 127.0.0.1 is already taken by container b (network other, interface eth0)`},
+	{name: "two mappings of one port", env: `CAP_ARGS={"portMappings":[{"hostPort":8080,"containerPort":80},{"hostPort":8080,"containerPort":81}]}`,
+		conf: `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge", $IPAM}, {"type": "portmap", "capabilities": {"portMappings": true}}]}`,
+		want: `: the same host port as portMappings[0]`},
+	{name: "host port on ::1", env: `CAP_ARGS={"portMappings":[{"hostPort":8080,"containerPort":80,"hostIP":"::1"}]}`,
+		conf: `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge", $IPAM}, {"type": "portmap", "capabilities": {"portMappings": true}}]}`,
+		want: `runtimeConfig.portMappings[0].hostIP = "::1": a mapping on ::1 cannot work`},
+	{name: "host port 0", env: `CAP_ARGS={"portMappings":[{"hostPort":0,"containerPort":80}]}`,
+		conf: `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge", $IPAM}, {"type": "portmap", "capabilities": {"portMappings": true}}]}`,
+		want: `runtimeConfig.portMappings[0].hostPort = 0: want a port from 1 to 65535`},
+	{name: "unknown protocol", env: `CAP_ARGS={"portMappings":[{"hostPort":8080,"containerPort":80,"protocol":"dccp"}]}`,
+		conf: `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge", $IPAM}, {"type": "portmap", "capabilities": {"portMappings": true}}]}`,
+		want: `runtimeConfig.portMappings[0].protocol = "dccp": want tcp, udp or sctp`},
+	{name: "both mark keys", conf: `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge", $IPAM}, {"type": "portmap", "markMasqBit": 5, "externalSetMarkChain": "KUBE-MARK-MASQ"}]}`,
+		want: `cannot specify externalSetMarkChain and markMasqBit at the same time`},
+	{name: "portmap alone", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "portmap"}`,
+		want: `portmap must be called as chained plugin`},
+	{name: "hairpin and promiscuous", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "hairpinMode": true, "promiscMode": true, $IPAM}`,
+		want: `cannot set hairpin mode and promiscuous mode at the same time`},
+	{name: "VLAN 5000", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "vlan": 5000, $IPAM}`,
+		want: `vlan = 5000: want a VLAN ID from 0 (none) to 4094`},
+	{name: "VLAN and trunk", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "vlan": 5, "vlanTrunk": [{"id": 6}], $IPAM}`,
+		want: `cannot set vlan and vlanTrunk at the same time`},
+	{name: "trunk range upside down", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "vlanTrunk": [{"minID": 9, "maxID": 5}], $IPAM}`,
+		want: `vlanTrunk[0] = {"minID":9,"maxID":5}: minID is greater than maxID`},
+	{name: "negative MTU", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "mtu": -1, $IPAM}`, want: `mtu = -1: want 0`},
+	{name: "bad MAC", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "mac": "02:00", $IPAM}`, want: `"02:00" is no hardware address`},
+	{name: "bad bridge name", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "bridge": "a-bridge-with-a-name", $IPAM}`,
+		want: `bridge = "a-bridge-with-a-name": interface name is too long`},
+	{name: "unknown masquerade backend", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "ipMasqBackend": "ebtables", $IPAM}`,
+		want: `ipMasqBackend = "ebtables": want "nftables" or "iptables"`},
+	{name: "IPAM for an interface that stays down", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "disableContainerInterface": true, $IPAM}`,
+		want: `cannot use IPAM when the container's interface is left down`},
+	{name: "a bridge that is no bridge", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "bridge": "lo", $IPAM}`,
+		want: `lo exists and is no bridge`},
+	{name: "ptp without a gateway", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "ptp", "ipam": {"type": "static", "addresses": [{"address": "10.1.0.9/24"}]}}`,
+		want: `ptp needs a gateway for 10.1.0.9/24`},
+	{name: "unreachable route", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "ipam": {"type": "static", "addresses": [{"address": "10.1.0.9/24"}], "routes": [{"dst": "0.0.0.0/0", "gw": "192.0.2.1"}]}}`,
+		want: `ip route add default via 192.0.2.1 dev eth0: network is unreachable`},
+	{name: "no device", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "host-device", "device": "nosuch0"}`,
+		want: `device = "nosuch0": no such device on the host`},
+	{name: "device path out of sysfs", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "host-device", "pciBusID": "../../x"}`,
+		want: `pciBusID = "../../x": must not lead out of sysfs`},
+	{name: "unknown key of CNI_ARGS", env: `CNI_ARGS=COLOR=red`, conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", $IPAM}`,
+		want: `unknown args ["COLOR=red"]`},
+}
+
+func TestBadInput(t *testing.T) {
+	for _, tt := range badInputs {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			kerneltest.Host(t)
+			m := newMachine(t)
+			if conf, same := strings.CutPrefix(tt.prepare, "same "); conf != "" {
+				id := "b"
+				if same {
+					id = "a"
+				}
+				if out, err := m.cni("add", conf, id, "", "", tt.env); err != nil {
+					t.Fatalf("prepare: %s", out)
+				}
+			}
+			before := m.state()
+			out, err := m.cni("add", tt.conf, "a", tt.netns, tt.ifname, tt.env)
+			want := strings.NewReplacer("$WORK", m.dir).Replace(tt.want)
+			if err == nil || !strings.Contains(out, want) {
+				t.Errorf("message (%v):\n%s\nwant:\n%s", err, out, want)
+			}
+			if strings.HasPrefix(tt.prepare, "same ") {
+				return // what is there is the first one's
+			}
+			// A runtime deletes what it failed to add: that works unless the
+			// runtime library itself, or skel, cannot read the request.
+			if out, err := m.cni("del", tt.conf, "a", tt.netns, tt.ifname, tt.env); err != nil && !tt.unreadable {
+				t.Errorf("DEL: %s", out)
+			}
+			if d := difference(before, m.state()); d != "" {
+				t.Errorf("left behind:\n%s", d)
+			}
+		})
+	}
+}
+
+// machine is the test's host with its containers' namespaces.
+type machine struct {
+	t     *testing.T
+	dir   string
+	netns map[string]string
+}
+
+func newMachine(t *testing.T) *machine {
+	m := &machine{t, t.TempDir(), map[string]string{}}
+	for _, n := range []string{"a", "b"} {
+		m.netns[n] = kerneltest.Netns(t)
+	}
+	return m
+}
+
+// cni runs the command cni on a configuration and returns what it printed.
+func (m *machine) cni(verb, conf, id, netns, ifname, env string) (string, error) {
+	conf = strings.ReplaceAll(conf, "$IPAM", `"ipam": {"type": "host-local", "dataDir": "$WORK/ipam", "subnet": "10.1.0.0/24"}`)
+	conf = strings.ReplaceAll(conf, "$WORK", m.dir)
+	file := filepath.Join(m.dir, "net.conf")
+	if strings.Contains(conf, `"plugins"`) {
+		file += "list"
+	}
+	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+	if netns == "" {
+		netns = m.netns[id]
+	}
+	args := []string{verb, file, "NS"}
+	if ifname != "" {
+		args = append(args, ifname)
+	}
+	cmd := exec.Command("cni", args...)
+	cmd.Env = append(os.Environ(), "CNI_PATH="+programs(m.t), "FAIRLEAD_RUN="+m.dir+"/run", "WORK="+m.dir, "NS="+netns, "CONTAINER="+id, env)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// programs is the directory that has this test binary under every plugin's name.
+func programs(t testing.TB) string {
+	path, err := exec.LookPath("bridge")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Dir(path)
+}
+
+// state is everything an attachment may leave: both namespaces and the files,
+// without what is shared or remembers where to go on.
+func (m *machine) state() string {
+	s := kerneltest.Dump(m.t, "") + kerneltest.Dump(m.t, m.netns["a"])
+	for _, d := range []string{"run", "ipam", "cache"} {
+		_ = filepath.WalkDir(filepath.Join(m.dir, d), func(path string, e os.DirEntry, err error) error {
+			if err == nil && !e.IsDir() && !strings.Contains(path, "/.fairlead/") && e.Name() != "lock" && !strings.HasPrefix(e.Name(), "last_reserved") {
+				s += path + "\n"
+			}
+			return nil
+		})
+	}
+	var kept []string
+	for line := range strings.Lines(s) {
+		// The bridge is shared, and a link's multicast route comes and goes with its carrier.
+		if !strings.Contains(line, "cni0") && !strings.Contains(line, "multicast ff00::/8") {
+			kept = append(kept, strings.ReplaceAll(line, " tentative", ""))
+		}
+	}
+	return strings.Join(kept, "")
+}
+
+// difference is the lines that one text has and the other lacks.
+func difference(before, after string) string {
+	var b strings.Builder
+	only := func(sign, x, y string) {
+		for line := range strings.Lines(x) {
+			if !strings.Contains(y, line) {
+				b.WriteString(sign + line)
+			}
+		}
+	}
+	only("- ", before, after)
+	only("+ ", after, before)
+	return b.String()
+}

@@ -1,0 +1,87 @@
+package scenario
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// A plugin killed at random points of ADD, twenty times each: DEL, told nothing
+// but names, frees everything.
+func TestKilledAdd(t *testing.T) {
+	for _, tt := range []struct{ plugin, conf string }{
+		{"bridge", `"bridge": "cni0", "isDefaultGateway": true, "ipMasq": true, "macspoofchk": true, $IPAM`},
+		{"ptp", `"ipMasq": true, $IPAM`},
+		{"host-device", `"device": "dev0", $IPAM`},
+		{"portmap", `"prevResult": {"cniVersion": "1.0.0", "interfaces": [{"name": "cni0"}, {"name": "eth0", "sandbox": "/x"}],
+			"ips": [{"address": "10.1.0.2/24", "interface": 1}, {"address": "fd01::2/64", "interface": 1}]},
+			"runtimeConfig": {"portMappings": [{"hostPort": 80, "containerPort": 80}, {"hostPort": 53, "containerPort": 53, "protocol": "udp"}]}`},
+	} {
+		t.Run(tt.plugin, func(t *testing.T) {
+			t.Parallel()
+			kerneltest.Host(t)
+			kerneltest.Run(t, "ip", "link", "add", "dev0", "type", "veth", "peer", "name", "far0")
+			kerneltest.Run(t, "ip", "link", "add", "cni0", "type", "bridge")
+			m := newMachine(t)
+			conf := strings.ReplaceAll(`{"cniVersion": "1.0.0", "name": "n", "type": "`+tt.plugin+`", `+tt.conf+`}`,
+				"$IPAM", `"ipam": {"type": "host-local", "dataDir": "`+m.dir+`/ipam", "subnet": "10.1.0.0/24"}`)
+			m.plugin(t, "ADD", conf, 0) // once whole: what is shared stays from here on
+			m.plugin(t, "DEL", conf, 0)
+			whole := m.plugin(t, "ADD", conf, 0)
+			m.plugin(t, "DEL", conf, 0)
+			before := m.state()
+			killed := 0
+			for try := 0; killed < 20 && try < 400; try++ {
+				after := rand.N(max(whole, 5*time.Millisecond))
+				if m.plugin(t, "ADD", conf, after+1) < 0 {
+					killed++
+				}
+				m.plugin(t, "DEL", strings.ReplaceAll(conf, "prevResult", "forgotten"), 0)
+				if d := difference(before, m.state()); d != "" {
+					t.Fatalf("killed after %v: DEL left\n%s", after, d)
+				}
+			}
+			if killed < 20 {
+				t.Errorf("only %d kills hit a running ADD", killed)
+			}
+		})
+	}
+}
+
+// plugin runs a plugin by itself and returns how long it took, or -1 if it was
+// killed before it ended.
+func (m *machine) plugin(t *testing.T, verb, conf string, kill time.Duration) time.Duration {
+	var head struct{ Type string }
+	if err := json.Unmarshal([]byte(conf), &head); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(head.Type)
+	cmd.Stdin = strings.NewReader(conf)
+	var out strings.Builder
+	cmd.Stdout = &out
+	cmd.Env = append(os.Environ(), "CNI_COMMAND="+verb, "CNI_CONTAINERID=a", "CNI_NETNS="+m.netns["a"], "CNI_IFNAME=eth0",
+		"CNI_PATH="+programs(t), "FAIRLEAD_RUN="+m.dir+"/run")
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if kill > 0 {
+		time.Sleep(kill)
+		_ = cmd.Process.Kill()
+	}
+	err := cmd.Wait()
+	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return -1
+	}
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", verb, err, out.String())
+	}
+	return time.Since(began)
+}
