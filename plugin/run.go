@@ -55,6 +55,11 @@ type job struct {
 // a namespace that is gone, or a configuration that is not valid, is an error.
 // Those that remove work from names and marks, and need neither.
 func (r *runner) begin(args *skel.CmdArgs, strict bool) (_ *job, err error) {
+	if r.IfName != "" {
+		own := *args
+		own.IfName = r.IfName
+		args = &own
+	}
 	j := &job{runner: r, args: args, dir: attach.Open(r.env.Root)}
 	if args.Netns != "" {
 		j.netns, err = kernel.OpenNetns(args.Netns)
