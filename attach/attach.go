@@ -249,6 +249,10 @@ func (d *Dir) List(network string) ([]*Record, error) {
 	if network != "" {
 		pattern = d.network(network)
 	}
+	// Glob takes a directory that may not be read for an empty one.
+	if _, err := os.ReadDir(d.path); errors.Is(err, fs.ErrPermission) {
+		return nil, fmt.Errorf("list attachments: %w", err)
+	}
 	files, err := filepath.Glob(filepath.Join(pattern, "*.json"))
 	if err != nil {
 		return nil, err

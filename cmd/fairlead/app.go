@@ -45,7 +45,7 @@ const environmentHelp = `  NETCONFPATH   directory of network configurations; de
 // root is the command tree.
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
-		Use: "fairlead", Short: "put containers on networks", Long: rootLong, Example: rootExample,
+		Use: "fairlead COMMAND", DisableFlagsInUseLine: true, Short: "put containers on networks", Long: rootLong, Example: rootExample,
 		SilenceErrors: true, SilenceUsage: true, Args: cobra.ArbitraryArgs,
 		RunE: unknownCommand,
 	}
@@ -64,6 +64,16 @@ func (a *app) root() *cobra.Command {
 	root.SetHelpCommandGroupID("more")
 	root.SetCompletionCommandGroupID("more")
 	root.SetUsageTemplate(usageTemplate)
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "completion":
+			c.Short = "a script that completes commands, networks and namespaces"
+		case "help":
+			c.Short = "all about a command"
+		}
+	}
 	return root
 }
 

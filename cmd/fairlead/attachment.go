@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,7 +11,7 @@ import (
 
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
-	"github.com/fairlead/fairlead/cni/wire"
+	"github.com/fairlead/fairlead/cni/invoke"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/libcni"
 )
@@ -74,9 +72,25 @@ func (a *app) operation(c *cobra.Command, do func(*session, context.Context) err
 			return err
 		}
 		defer a.progress(c.Name() + " " + args[0])()
-		return do(s, c.Context())
+		return s.advise(do(s, c.Context()))
 	}
 	return c
+}
+
+// advise adds to an error what to do about it, where that can be told.
+func (s *session) advise(err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, p := range s.list.Plugins {
+		if _, e := invoke.FindInPath(p.Network.Type, s.cni.Path); errors.Is(e, os.ErrNotExist) {
+			return fmt.Errorf("%w\nSet CNI_PATH to the directories of your plugins", err)
+		}
+	}
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("%w\nThis needs root. Type: sudo -E fairlead ...", err)
+	}
+	return err
 }
 
 func (a *app) addCommand() *cobra.Command {
@@ -91,8 +105,8 @@ func (a *app) addCommand() *cobra.Command {
 }
 
 func (s *session) add(ctx context.Context) error {
-	if _, err := os.Stat(s.rt.NetNS); errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("there is no network namespace %s\nMake one: ip netns add NAME", s.rt.NetNS)
+	if err := s.needNetns(); err != nil {
+		return err
 	}
 	res, err := s.cni.AddNetworkList(ctx, s.list, s.rt)
 	if err != nil {
@@ -101,34 +115,12 @@ func (s *session) add(ctx context.Context) error {
 	return s.printResult(res)
 }
 
-// printResult prints a result as cnitool does, and ends the line.
-func (s *session) printResult(res *cni.Result) error {
-	text, err := resultText(res, s.list.CNIVersion)
-	if err != nil {
-		return err
+// needNetns says in time what a person has to do first.
+func (s *session) needNetns() error {
+	if _, err := os.Stat(s.rt.NetNS); errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("there is no network namespace %s\nMake one: ip netns add NAME", s.rt.NetNS)
 	}
-	_, err = fmt.Fprintln(s.stdout, text)
-	return err
-}
-
-// resultText is a result in a network's version, indented by four. From 1.0.0 on
-// the reference sorts the keys, and people compare.
-func resultText(res *cni.Result, version string) (string, error) {
-	raw, err := wire.Encode(res, version)
-	if err != nil {
-		return "", err
-	}
-	var sorted map[string]any
-	if cni.AtLeast(version, "1.0.0") {
-		if err := json.Unmarshal(raw, &sorted); err != nil {
-			return "", err
-		}
-		raw, err = json.MarshalIndent(sorted, "", "    ")
-		return string(raw), err
-	}
-	var out bytes.Buffer
-	err = json.Indent(&out, raw, "", "    ")
-	return out.String(), err
+	return nil
 }
 
 func (a *app) checkCommand() *cobra.Command {

@@ -47,7 +47,7 @@ func (a *app) listCommand() *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			records, err := attach.Open(a.getenv(attach.RootVariable)).List(network)
 			if err != nil {
-				return fmt.Errorf("%w\nThe records of attachments are root's", err)
+				return fmt.Errorf("%w\nThe records of attachments are root's. Type: sudo fairlead list", err)
 			}
 			return a.printList(selected(records, network, container))
 		},

@@ -35,12 +35,12 @@ func TestErrors(t *testing.T) {
 		{"fairlead add nope ns", nil, 1, "fairlead: no net configuration with name \"nope\" in " + dir + "\nThere are: one, two\n"},
 		{"fairlead add nope ns", map[string]string{"NETCONFPATH": empty}, 1, "Put a network's configuration there, or set NETCONFPATH\n"},
 		{"fairlead add one /nowhere", nil, 1, "there is no network namespace /nowhere\nMake one: ip netns add NAME\n"},
-		{"fairlead del one /nowhere", nil, 1, `failed to find plugin "bridge" in path ["` + empty + `"]`},
+		{"fairlead del one /nowhere", nil, 1, "file does not exist\nSet CNI_PATH to the directories of your plugins\n"},
 		{"fairlead del one /nowhere", map[string]string{"CNI_ARGS": "x"}, 1, `"x"`},
 		{"fairlead del one /nowhere -i a/b", nil, 1, "a/b"},
 		{"fairlead version nope", nil, 1, `failed to find plugin "nope"`},
 		{"fairlead version ../x", nil, 1, "without a path"},
-		{"fairlead plan one /nowhere", nil, 1, "plan bridge: CNI_NETNS: open network namespace /nowhere"},
+		{"fairlead plan one /nowhere", nil, 1, "there is no network namespace /nowhere\nMake one: ip netns add NAME\n"},
 		{"fairlead validate " + empty, nil, 1, "no net configurations found in " + empty},
 	} {
 		t.Run(c.line, func(t *testing.T) {

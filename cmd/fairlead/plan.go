@@ -107,6 +107,9 @@ type object struct {
 }
 
 func (s *session) plan(ctx context.Context) (*plan, error) {
+	if err := s.needNetns(); err != nil {
+		return nil, err
+	}
 	p := &plan{
 		Network: s.list.Name, CNIVersion: s.list.CNIVersion, Container: s.rt.ContainerID,
 		IfName: s.rt.IfName, Netns: s.rt.NetNS, Addresses: []string{},

@@ -3,9 +3,11 @@ package main
 import (
 	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -173,5 +175,22 @@ func TestIsOurs(t *testing.T) {
 		if isOurs(other) {
 			t.Errorf("%s is not ours", other)
 		}
+	}
+}
+
+// TestListNeedsRoot: records that may not be read are no empty list. Only a
+// program without privileges meets this, so it runs as one.
+func TestListNeedsRoot(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(dir, "attach"), 0o700))
+	cmd := exec.Command("/proc/self/exe", "list")
+	cmd.Args[0] = "fairlead"
+	cmd.Env = []string{"FAIRLEAD_RUN=" + dir}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	must(t, os.Chmod(filepath.Dir(dir), 0o755)) // the test's own, above
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "permission denied\nThe records of attachments are root's. Type: sudo fairlead list") {
+		t.Errorf("%v: %s", err, out)
 	}
 }
