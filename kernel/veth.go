@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -189,7 +190,24 @@ func (v *Veth) diff(e *Engine) ([]string, error) {
 	return d, nil
 }
 
-func (v *Veth) remove(e *Engine) error { return e.deleteLink(Host, v.Name, v.Mark) }
+// remove deletes the pair by its host end. Where that is not there, a pair of
+// the same purpose that another implementation made, under a name of its own, is
+// found by the container's end; one that is ours, of another owner, is left.
+func (v *Veth) remove(e *Engine) error {
+	err := e.deleteLink(Host, v.Name, v.Mark)
+	if !errors.Is(err, os.ErrNotExist) || v.PeerSide != Container || e.ns[Container] == nil {
+		return err
+	}
+	in, err := e.Link(Container, v.PeerName)
+	if err != nil || in.Kind != "veth" {
+		return err
+	}
+	if out, err := e.LinkByIndex(Host, in.Peer); err == nil && strings.HasPrefix(out.Alias, markPrefix) {
+		return nil
+	}
+	_, err = e.now(Container, request{unix.RTM_DELLINK, 0, ifinfo(in.Index, 0, 0)})
+	return err
+}
 
 // deleteLink deletes a link that carries a mark; another's link of that name
 // is left alone.
