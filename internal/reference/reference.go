@@ -61,7 +61,11 @@ func program(t testing.TB, name, pkg string) string {
 		t.Fatalf("find a place for the reference's programs: %v", err)
 	}
 	dir := filepath.Join(cache, "fairlead-test", "plugins-"+PluginsVersion+"-cni-"+CNIVersion)
-	if err := install(dir, name, pkg); err != nil {
+	// The test's thread may be in a network namespace without a way out; a new
+	// goroutine runs on one that is not.
+	done := make(chan error)
+	go func() { done <- install(dir, name, pkg) }()
+	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
 	return filepath.Join(dir, name)
