@@ -16,6 +16,9 @@ const Protocol = 102
 // ProtocolRA is the protocol of routes that a router's advertisement made.
 const ProtocolRA = unix.RTPROT_RA
 
+// ScopeHost is the scope of what is on this host, rtnetlink(7).
+const ScopeHost = unix.RT_SCOPE_HOST
+
 // The address families, for lists.
 const (
 	IPv4 = unix.AF_INET

@@ -75,7 +75,11 @@ func program(name, pkg string) (string, error) {
 		return "", fmt.Errorf("find a place for the reference's programs: %w", err)
 	}
 	dir := filepath.Join(cache, "fairlead-test", "plugins-"+PluginsVersion+"-cni-"+CNIVersion)
-	return filepath.Join(dir, name), install(dir, name, pkg)
+	// The test's thread may be in a network namespace without a way out; a new
+	// goroutine runs on one that is not.
+	done := make(chan error)
+	go func() { done <- install(dir, name, pkg) }()
+	return filepath.Join(dir, name), <-done
 }
 
 // install builds a program unless it is there. Tests of several packages run

@@ -157,10 +157,14 @@ func (c *portmap) fromLoopback(a *plugin.Attachment, r *cni.Result, target netip
 }
 
 // hostLink is the interface of the attachment's own through which the host
-// reaches the container: its bridge, or its end of the pair.
+// reaches the container: its bridge, or its end of the pair. A result before
+// 0.3.0 names no interfaces; then the route alone tells.
 func hostLink(a *plugin.Attachment, r *cni.Result, target netip.Addr) string {
 	first := ""
 	by, err := a.Facts.LinkTo(target)
+	if len(r.Interfaces) == 0 && err == nil {
+		return by
+	}
 	for _, i := range r.Interfaces {
 		if i.Sandbox != "" {
 			continue

@@ -53,13 +53,13 @@ func (c *ptp) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, er
 	}
 	list = append(list, &kernel.Up{Link: host})
 	for _, ip := range r.IPs {
-		list = append(list, &kernel.Route{Dst: single(ip.Address.Addr()), Link: host})
+		list = append(list, toContainer(single(ip.Address.Addr()), host))
 	}
 	list = append(list, plugin.Interface{Name: a.IfName, NoRoute: true}.Objects(r)...)
 	for _, ip := range r.IPs {
 		// Everything goes by the host's end, neighbours in the subnet too.
 		list = append(list,
-			&kernel.Route{In: kernel.Container, Dst: single(ip.Gateway), Link: a.IfName},
+			&kernel.Route{In: kernel.Container, Dst: single(ip.Gateway), Src: ip.Address.Addr(), Link: a.IfName},
 			&kernel.Route{In: kernel.Container, Dst: ip.Address.Masked(), Via: ip.Gateway, Src: ip.Address.Addr(), Link: a.IfName})
 	}
 	list = append(list, plugin.Routes(a.IfName, r)...)
@@ -67,6 +67,13 @@ func (c *ptp) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, er
 		list = append(list, masquerade(a, r, deref(c.IPMasqBackend))...)
 	}
 	return list, nil
+}
+
+// toContainer is the host's route to a container's address. Its scope is the
+// reference's: the address is taken for one of the host's own.
+func toContainer(dst netip.Prefix, link string) *kernel.Route {
+	scope := kernel.ScopeHost
+	return &kernel.Route{Dst: dst, Link: link, Scope: &scope}
 }
 
 // single is the prefix that holds one address.

@@ -1,0 +1,81 @@
+package compat
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/fairlead/fairlead/internal/reference"
+	"github.com/fairlead/fairlead/plugins"
+)
+
+// TestMain builds our plugins as they are shipped: one program and its links.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "fairlead-compat-")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		err = build(dir)
+	}
+	// Most of a case's time is spent waiting for the kernel to let links go.
+	if err == nil && flag.Lookup("test.parallel").Value.String() == fmt.Sprint(runtime.GOMAXPROCS(0)) {
+		err = flag.Set("test.parallel", "12")
+	}
+	if err == nil {
+		err = os.Setenv(oursVariable, dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// oursVariable names the directory of our plugins to the tests.
+const oursVariable = "FAIRLEAD_TEST_PLUGINS"
+
+func build(dir string) error {
+	cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "fairlead-cni"), "github.com/fairlead/fairlead/cmd/fairlead-cni")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build our plugins: %w\n%s", err, out)
+	}
+	for _, p := range plugins.All() {
+		if err := os.Symlink("fairlead-cni", filepath.Join(dir, p.Name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// side says whose runtime drives whose plugins.
+type side struct{ ourRuntime, ourPlugins bool }
+
+// sides are the ways to combine the two; the first is what the others must equal.
+func sides() []side {
+	return []side{{false, false}, {false, true}, {true, false}, {true, true}}
+}
+
+func (s side) String() string {
+	whose := map[bool]string{true: "ours", false: "reference"}
+	return whose[s.ourRuntime] + " drives " + whose[s.ourPlugins]
+}
+
+// pluginDir is the directory of a side's plugins, fit for CNI_PATH.
+func (s side) pluginDir(t testing.TB) string {
+	if s.ourPlugins {
+		return os.Getenv(oursVariable)
+	}
+	dir := ""
+	for _, name := range []string{"loopback", "bridge", "ptp", "host-device", "host-local", "static", "portmap"} {
+		dir = filepath.Dir(reference.Plugin(t, name))
+	}
+	return dir
+}

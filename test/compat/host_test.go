@@ -1,0 +1,175 @@
+package compat
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// host is a machine of its own for one side of a case: a network namespace, a
+// directory for everything that is remembered, and containers.
+type host struct {
+	t     testing.TB
+	side  side
+	dir   string
+	netns map[string]string // path by name; "host" is the host's own
+}
+
+func newHost(t testing.TB, s side) *host {
+	t.Helper()
+	kerneltest.Host(t)
+	h := &host{t: t, side: s, dir: t.TempDir(), netns: map[string]string{}}
+	h.netns["host"] = fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), unix.Gettid())
+	for _, d := range []string{"net.d", "lib", "run"} {
+		if err := os.Mkdir(filepath.Join(h.dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return h
+}
+
+// container makes a container's namespace.
+func (h *host) container(name string) {
+	h.t.Helper()
+	h.netns[name] = kerneltest.Netns(h.t)
+}
+
+// ip runs lines of ip(8) in a namespace.
+func (h *host) ip(name string, lines ...string) {
+	h.t.Helper()
+	cmd := exec.Command("nsenter", "--net="+h.netns[name], "--", "ip", "-batch", "-")
+	cmd.Stdin = strings.NewReader(strings.Join(lines, "\n") + "\n")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		h.t.Fatalf("ip in %s: %v\n%s", name, err, out)
+	}
+}
+
+// world is a network beyond the host: 192.0.2.0/24 and 2001:db8::/64, the host
+// has .1, the world .9.
+func (h *host) world() {
+	h.t.Helper()
+	h.container("world")
+	h.ip("host", "link add up0 type veth peer name eth0 netns "+h.netns["world"],
+		"addr add 192.0.2.1/24 dev up0", "addr add 2001:db8::1/64 dev up0 nodad", "link set up0 up")
+	h.ip("world", "link set lo up", "addr add 192.0.2.9/24 dev eth0", "addr add 2001:db8::9/64 dev eth0 nodad", "link set eth0 up")
+	h.serve("world", "tcp", ":7")
+}
+
+// inside runs f on a thread in a namespace: sockets that it opens stay there.
+func (h *host) inside(name string, f func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread is thrown away
+		fd, err := unix.Open(h.netns[name], unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err == nil {
+			err = unix.Setns(fd, unix.CLONE_NEWNET)
+			unix.Close(fd)
+		}
+		if err == nil {
+			err = f()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+// serve answers every connection or datagram with the peer's address.
+func (h *host) serve(name, network, addr string) {
+	h.t.Helper()
+	err := h.inside(name, func() error {
+		if network == "udp" {
+			c, err := net.ListenPacket(network, addr)
+			if err == nil {
+				h.t.Cleanup(func() { c.Close() })
+				go answer(c)
+			}
+			return err
+		}
+		l, err := net.Listen(network, addr)
+		if err == nil {
+			h.t.Cleanup(func() { l.Close() })
+			go accept(l)
+		}
+		return err
+	})
+	if err != nil {
+		h.t.Fatalf("serve %s %s in %s: %v", network, addr, name, err)
+	}
+}
+
+func accept(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		peer, _, _ := net.SplitHostPort(c.RemoteAddr().String())
+		_, _ = c.Write([]byte("hello " + peer))
+		_ = c.Close()
+	}
+}
+
+func answer(c net.PacketConn) {
+	for b := make([]byte, 64); ; {
+		_, peer, err := c.ReadFrom(b)
+		if err != nil {
+			return
+		}
+		ip, _, _ := net.SplitHostPort(peer.String())
+		_, _ = c.WriteTo([]byte("hello "+ip), peer)
+	}
+}
+
+// patience is how long an answer may take. The reference's bridge is deaf for
+// IPv6 until duplicate address detection is over, and a lost SYN is sent again
+// after 1 and 3 seconds.
+const patience = 5 * time.Second
+
+// dial says hello, and returns the answer: who the server saw, or "no answer".
+func (h *host) dial(from, network, addr string) string {
+	said := "no answer"
+	err := h.inside(from, func() error {
+		c, err := net.DialTimeout(network, addr, patience)
+		if err != nil {
+			return nil
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(patience))
+		_, _ = c.Write([]byte("hello"))
+		b := make([]byte, 64)
+		if n, _ := c.Read(b); n > 0 {
+			said = string(b[:n])
+		}
+		return nil
+	})
+	if err != nil {
+		h.t.Errorf("dial %s %s in %s: %v", network, addr, from, err)
+	}
+	return said
+}
+
+// command runs a program on the host, in a mount namespace in which /var/lib is
+// the host's own: programs that keep state there leave the machine's alone.
+func (h *host) command(env []string, stdin string, argv ...string) (stdout string, err error) {
+	wrap := []string{"-m", "sh", "-c", `mount --bind "$0" /var/lib && exec "$@"`, filepath.Join(h.dir, "lib")}
+	cmd := exec.Command("unshare", append(wrap, argv...)...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdin = strings.NewReader(stdin)
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	if err := cmd.Run(); err != nil {
+		return out.String(), fmt.Errorf("%w: %s", err, strings.TrimSpace(out.String()+errOut.String()))
+	}
+	return out.String(), nil
+}

@@ -1,0 +1,118 @@
+package compat
+
+import (
+	"context"
+	"crypto/sha512"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/invoke"
+	"github.com/fairlead/fairlead/cni/wire"
+	"github.com/fairlead/fairlead/internal/reference"
+	"github.com/fairlead/fairlead/libcni"
+)
+
+// call is one operation on the network "net".
+type call struct {
+	verb    string // add, check, del, gc, status
+	netns   string // name of the container; "": DEL without CNI_NETNS
+	of      string // whose attachment it is, when netns is ""
+	ifname  string // "": eth0
+	capArgs string // JSON, by capability
+	cniArgs string // CNI_ARGS
+}
+
+// write makes a network of the host.
+func (h *host) write(list string) {
+	h.t.Helper()
+	list = strings.ReplaceAll(list, "$DIR", h.dir)
+	if !json.Valid([]byte(list)) {
+		h.t.Fatalf("the case's own configuration is not valid JSON: %s", list)
+	}
+	if err := os.WriteFile(filepath.Join(h.dir, "net.d", "net.conflist"), []byte(list), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// call runs one operation by the host's runtime and returns what it printed.
+func (h *host) call(c call) (string, error) {
+	if c.ifname == "" {
+		c.ifname = "eth0"
+	}
+	if h.side.ourRuntime {
+		return h.callOurs(c)
+	}
+	env := append(h.env(), "NETCONFPATH="+filepath.Join(h.dir, "net.d"), "CNI_PATH="+h.side.pluginDir(h.t),
+		"CNI_IFNAME="+c.ifname, "CAP_ARGS="+c.capArgs, "CNI_ARGS="+c.cniArgs)
+	return h.command(env, "", reference.Cnitool(h.t), c.verb, "net", h.netns[c.netns])
+}
+
+func (h *host) env() []string { return []string{"FAIRLEAD_RUN=" + filepath.Join(h.dir, "run")} }
+
+// hostExec runs plugins with the host's own state.
+type hostExec struct {
+	invoke.RawExec
+	env []string
+}
+
+func (e *hostExec) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
+	return e.RawExec.ExecPlugin(ctx, path, stdin, append(environ, e.env...))
+}
+
+func (h *host) callOurs(c call) (string, error) {
+	rt := &libcni.RuntimeConf{ContainerID: h.id(c), NetNS: h.netns[c.netns], IfName: c.ifname}
+	if c.capArgs != "" {
+		if err := json.Unmarshal([]byte(c.capArgs), &rt.CapabilityArgs); err != nil {
+			return "", err
+		}
+	}
+	args, err := cni.ParseArgs(c.cniArgs)
+	if err != nil {
+		return "", err
+	}
+	for _, a := range args {
+		rt.Args = append(rt.Args, [2]string{a.Key, a.Value})
+	}
+	list, err := libcni.LoadNetworkConf(filepath.Join(h.dir, "net.d"), "net")
+	if err != nil {
+		return "", err
+	}
+	lib := libcni.NewCNIConfigWithCacheDir([]string{h.side.pluginDir(h.t)}, filepath.Join(h.dir, "lib", "cni"), &hostExec{env: h.env()})
+	return operate(context.Background(), lib, list, rt, c.verb)
+}
+
+func operate(ctx context.Context, lib *libcni.CNIConfig, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf, verb string) (string, error) {
+	switch verb {
+	case "add":
+		res, err := lib.AddNetworkList(ctx, list, rt)
+		if err != nil {
+			return "", err
+		}
+		out, err := wire.Encode(res, "")
+		return string(out), err
+	case "check":
+		return "", lib.CheckNetworkList(ctx, list, rt)
+	case "del":
+		return "", lib.DelNetworkList(ctx, list, rt)
+	case "gc":
+		return "", lib.GCNetworkList(ctx, list, &libcni.GCArgs{})
+	case "status":
+		return "", lib.GetStatusNetworkList(ctx, list)
+	}
+	return "", fmt.Errorf("no such operation: %s", verb)
+}
+
+// id is the container ID that cnitool derives from a namespace's path.
+func (h *host) id(c call) string {
+	path := h.netns[c.netns]
+	if path == "" {
+		path = h.netns[c.of]
+	}
+	sum := sha512.Sum512([]byte(path))
+	return "cnitool-" + hex.EncodeToString(sum[:10])
+}

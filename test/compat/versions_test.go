@@ -1,0 +1,153 @@
+package compat
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// lifecycle is a network that is run through every operation.
+type lifecycle struct {
+	name    string // of the plugin, and with what
+	ifname  string // "": eth0
+	plugins string // the list's "plugins"
+	capArgs string
+	prepare func(*host)
+	probes  []probe
+}
+
+// probe is a connection that is tried while the container stands.
+type probe struct{ from, network, addr string }
+
+const dualStack = `"ipam": {"type": "host-local", "dataDir": "$DIR/ipam", "ranges": [[{"subnet": "10.1.0.0/24"}], [{"subnet": "fd01::/64"}]]`
+
+func lifecycles() []lifecycle {
+	ports := `{"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}, {"hostPort": 5353, "containerPort": 53, "protocol": "udp"}]}`
+	withPorts := func(backend string) lifecycle {
+		return lifecycle{
+			name: "portmap, " + backend,
+			plugins: `{"type": "bridge", "bridge": "cni0", "isDefaultGateway": true, "hairpinMode": true, ` + dualStack + `}},
+				{"type": "portmap", "backend": "` + backend + `", "capabilities": {"portMappings": true}}`,
+			capArgs: ports, prepare: (*host).world,
+			probes: []probe{
+				{"world", "tcp", "192.0.2.1:8080"}, {"world", "tcp", "[2001:db8::1]:8080"}, {"world", "udp", "192.0.2.1:5353"},
+				{"host", "tcp", "192.0.2.1:8080"}, {"host", "tcp", "127.0.0.1:8080"}, {"a", "tcp", "10.1.0.1:8080"},
+			},
+		}
+	}
+	return []lifecycle{
+		{name: "loopback", ifname: "lo", plugins: `{"type": "loopback"}`},
+		{
+			name: "bridge", prepare: (*host).world,
+			plugins: `{"type": "bridge", "bridge": "cni0", "isDefaultGateway": true, "ipMasq": true, "mtu": 1400, "dns": {"nameservers": ["192.0.2.53"], "search": ["example"]}, ` + dualStack + `}}`,
+			probes:  []probe{{"a", "tcp", "192.0.2.9:7"}, {"a", "tcp", "[2001:db8::9]:7"}, {"host", "tcp", "10.1.0.2:80"}, {"host", "tcp", "[fd01::2]:80"}},
+		},
+		{
+			name: "ptp", prepare: (*host).world,
+			plugins: `{"type": "ptp", "ipMasq": true, "mtu": 1400, ` + dualStack + `, "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}}`,
+			probes:  []probe{{"a", "tcp", "192.0.2.9:7"}, {"a", "tcp", "[2001:db8::9]:7"}, {"host", "tcp", "10.1.0.2:80"}, {"host", "tcp", "[fd01::2]:80"}},
+		},
+		{
+			name: "host-device", prepare: device,
+			plugins: `{"type": "host-device", "device": "dev0", "ipam": {"type": "static", "addresses": [{"address": "10.2.0.5/24", "gateway": "10.2.0.1"}], "routes": [{"dst": "0.0.0.0/0"}]}}`,
+			probes:  []probe{{"a", "tcp", "10.2.0.9:7"}},
+		},
+		{name: "host-local", plugins: `{"type": "host-local", ` + dualStack + `, "routes": [{"dst": "0.0.0.0/0"}, {"dst": "fd00::/8", "gw": "fd01::9"}]}}`},
+		{name: "static", plugins: `{"type": "static", "ipam": {"type": "static", "addresses": [{"address": "10.2.0.5/24", "gateway": "10.2.0.1"}, {"address": "fd02::5/64"}],
+			"routes": [{"dst": "0.0.0.0/0", "mtu": 1300, "advmss": 1200, "priority": 7, "table": 100, "scope": 0}], "dns": {"nameservers": ["192.0.2.53"], "domain": "example", "search": ["example"], "options": ["ndots:2"]}}}`},
+		withPorts("nftables"),
+		withPorts("iptables"),
+	}
+}
+
+// device puts dev0 on the host, whose other end is the world's.
+func device(h *host) {
+	h.container("world")
+	h.ip("host", "link add dev0 type veth peer name eth0 netns "+h.netns["world"], "link set dev0 up address 02:00:00:00:00:05")
+	h.ip("world", "addr add 10.2.0.9/24 dev eth0", "link set eth0 up")
+	h.serve("world", "tcp", ":7")
+}
+
+func (l lifecycle) list(version string) string {
+	return `{"cniVersion": "` + version + `", "name": "net", "plugins": [` + l.plugins + `]}`
+}
+
+// run takes a host through the whole life of an attachment.
+func (l lifecycle) run(t testing.TB, s side, version string) transcript {
+	h := newHost(t, s)
+	r := &recorder{host: h, keep: l.plugins + " 02:00:00:00:00:05"}
+	if l.prepare != nil {
+		l.prepare(h)
+	}
+	h.container("a")
+	if l.ifname != "lo" {
+		h.ip("a", "link set lo up") // without it no address of IPv6 is the container's own
+	}
+	h.write(l.list(version))
+	c := call{netns: "a", ifname: l.ifname, capArgs: l.capArgs}
+	with := func(verb string) call { c.verb = verb; return c }
+	r.do(with("add"))
+	r.look("added", "host", "a")
+	if l.probes != nil {
+		h.serve("a", "tcp", ":80")
+		h.serve("a", "udp", ":53")
+	}
+	for _, p := range l.probes {
+		r.note("from "+p.from+" to "+p.network+" "+p.addr, h.dial(p.from, p.network, p.addr))
+	}
+	if cni.AtLeast(version, "0.4.0") {
+		r.do(with("check"))
+	}
+	if cni.AtLeast(version, "1.1.0") {
+		r.do(with("status"))
+		r.do(with("gc")) // it removes the attachment: cnitool lists none as valid
+		r.look("collected", "host", "a")
+		r.do(with("add"))
+	}
+	r.do(with("del"))
+	r.do(with("del"))
+	r.look("deleted", "host", "a")
+	r.do(with("add"))
+	kerneltest.Gone(t, h.netns["a"])
+	if err := os.Remove(h.netns["a"]); err != nil {
+		t.Fatal(err)
+	}
+	l.afterEnd(r, with("del"))
+	return r.transcript
+}
+
+// afterEnd deletes an attachment whose namespace has ended, twice: the
+// reference runtime cannot but name it, ours leaves CNI_NETNS out.
+func (l lifecycle) afterEnd(r *recorder, c call) {
+	if r.side.ourRuntime {
+		c.netns, c.of = "", "a"
+	}
+	for range 2 {
+		_, err := r.call(c)
+		if err != nil {
+			r.t.Logf("%v: del of an ended container: %v", r.side, err)
+		}
+		r.note("del of an ended container", map[bool]string{true: "success", false: "error"}[err == nil])
+	}
+	r.look("ended") // the kernel takes links away in its own time
+}
+
+func TestVersions(t *testing.T) {
+	t.Parallel()
+	for _, l := range lifecycles() {
+		for _, version := range cni.Versions() {
+			t.Run(strings.ReplaceAll(l.name, ", ", "-")+"/"+version, func(t *testing.T) {
+				t.Parallel()
+				want := l.run(t, sides()[0], version)
+				for _, s := range sides()[1:] {
+					for _, p := range compare(l.name+" "+version, want, l.run(t, s, version)) {
+						t.Errorf("%v: %s", s, p)
+					}
+				}
+			})
+		}
+	}
+}
