@@ -113,6 +113,13 @@ func TestDocumented(t *testing.T) {
 
 func undocumented(t *testing.T, files *token.FileSet, f *ast.File) {
 	for _, d := range f.Decls {
+		if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.TYPE {
+			for _, spec := range g.Specs {
+				if s := spec.(*ast.TypeSpec); s.Name.IsExported() && g.Doc == nil && s.Doc == nil {
+					t.Errorf("%s: %s has no doc comment", files.Position(s.Pos()), s.Name.Name)
+				}
+			}
+		}
 		fn, ok := d.(*ast.FuncDecl)
 		if ok && fn.Name.IsExported() && fn.Doc == nil && (fn.Recv == nil || !obvious(fn)) {
 			t.Errorf("%s: %s has no doc comment", files.Position(fn.Pos()), fn.Name.Name)
