@@ -22,6 +22,7 @@ type Veth struct {
 	Master   string `json:",omitzero"` // bridge of the host; "": none
 	Mark     string `json:",omitzero"` // alias of the host end
 	IsShared bool   `json:",omitzero"` // a pair that belongs to a network, not to one attachment
+	Foreign  bool   `json:"-"`         // where there is none of ours, remove the one that the reference plugin made
 }
 
 const (
@@ -189,7 +190,13 @@ func (v *Veth) diff(e *Engine) ([]string, error) {
 	return d, nil
 }
 
-func (v *Veth) remove(e *Engine) error { return e.deleteLink(Host, v.Name, v.Mark) }
+func (v *Veth) remove(e *Engine) error {
+	err := e.deleteLink(Host, v.Name, v.Mark)
+	if v.Foreign && errors.Is(err, os.ErrNotExist) {
+		return v.removeForeign(e)
+	}
+	return err
+}
 
 // deleteLink deletes a link that carries a mark; another's link of that name
 // is left alone.
