@@ -7,12 +7,7 @@
 package attach
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -39,6 +34,8 @@ type Record struct {
 	NetnsID     string    `json:"netnsID"` // device and inode: tells a namespace from its successor
 	Created     time.Time `json:"created"`
 	Parts       []Part    `json:"parts"` // in the order of the list
+
+	stored []byte // as last written
 }
 
 // Part is what one plugin of the list built.
@@ -113,161 +110,8 @@ func startTime(pid int) string {
 	return f[19]
 }
 
-// Dir is the directory of records.
-type Dir struct {
-	path string
-	boot string
-}
-
-// Open returns the records below a root; "" is the environment's, or the default.
-func Open(root string) *Dir {
-	if root == "" {
-		root = os.Getenv(RootVariable)
-	}
-	if root == "" {
-		root = DefaultRoot
-	}
-	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return &Dir{filepath.Join(root, "attach"), strings.TrimSpace(string(boot))}
-}
-
-// New begins a record.
-func (d *Dir) New(network, container, ifname, netns string) *Record {
-	return &Record{
-		Boot: d.boot, Network: network, ContainerID: container, IfName: ifname,
-		Netns: netns, NetnsID: NetnsID(netns), Created: time.Now().UTC(),
-	}
-}
-
-// file is the path of a record: names hold no comma, and what is too long for
-// a file name becomes a hash.
-func (d *Dir) file(o kernel.Owner) string {
-	name := o.ContainerID + "," + o.IfName
-	if len(name) > 200 {
-		name = "," + o.Hash()
-	}
-	return filepath.Join(d.network(o.Network), name+".json")
-}
-
-func (d *Dir) network(name string) string {
-	if len(name) > 200 {
-		name = "," + kernel.Owner{Network: name}.Hash()
-	}
-	return filepath.Join(d.path, name)
-}
-
-// Read returns a record; none, or a torn one, or one of another boot, is os.ErrNotExist.
-func (d *Dir) Read(o kernel.Owner) (*Record, error) { return d.read(d.file(o)) }
-
-func (d *Dir) read(path string) (*Record, error) {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	r := &Record{}
-	if err := json.Unmarshal(raw, r); err != nil || r.Boot != d.boot {
-		_ = os.Remove(path) // worth nothing, and in the way of a new one
-		return nil, fmt.Errorf("%s is not of this boot or not readable: %w", path, os.ErrNotExist)
-	}
-	return r, nil
-}
-
-// Create stores a new record as a whole. One that exists, because another ADD
-// of the attachment was first, is os.ErrExist.
-func (d *Dir) Create(r *Record) error { return d.store(r, os.Link) }
-
-// Write stores a record as a whole in place of what there is.
-func (d *Dir) Write(r *Record) error { return d.store(r, os.Rename) }
-
-// store writes under the attachment's one temporary name, which a kill may
-// leave and Remove takes along, and puts it in place.
-func (d *Dir) store(r *Record, place func(from, to string) error) error {
-	raw, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	path := d.file(r.Owner())
-	tmp := path + "~"
-	err = os.WriteFile(tmp, raw, 0o600)
-	for try := 0; errors.Is(err, os.ErrNotExist) && try < 8; try++ { // another's last record took the directory along
-		if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
-			err = os.WriteFile(tmp, raw, 0o600)
-		}
-	}
-	if err == nil {
-		err = place(tmp, path)
-		_ = os.Remove(tmp)
-	}
-	if err != nil {
-		return fmt.Errorf("write the record of the attachment: %w", err)
-	}
-	return nil
-}
-
-// Remove deletes a record, and its network's directory when it was the last.
-func (d *Dir) Remove(o kernel.Owner) error {
-	_ = os.Remove(d.file(o) + "~")
-	err := os.Remove(d.file(o))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	_ = os.Remove(d.network(o.Network)) // fails while others are in it
-	return nil
-}
-
-// List returns the records of a network, or of all when network is "".
-func (d *Dir) List(network string) ([]*Record, error) {
-	pattern := filepath.Join(d.path, "*")
-	if network != "" {
-		pattern = d.network(network)
-	}
-	files, err := filepath.Glob(filepath.Join(pattern, "*.json"))
-	if err != nil {
-		return nil, err
-	}
-	var out []*Record
-	for _, f := range files {
-		r, err := d.read(f)
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, r)
-	}
-	return out, nil
-}
-
-// Alive tells whether the attachment that a mark names still stands: it has a
-// record, and its namespace is there or its ADD is at work.
-func (d *Dir) Alive(mark string) bool {
-	r := d.ByMark(mark)
-	if r == nil {
-		return false
-	}
-	for _, p := range r.Parts {
-		if p.Adding() {
-			return true
-		}
-	}
-	return r.Living()
-}
-
-// ByMark is the record of the attachment that a mark names, or nil.
-func (d *Dir) ByMark(mark string) *Record {
-	if o, ok := kernel.ParseMark(mark); ok {
-		r, err := d.Read(o)
-		if err != nil {
-			return nil
-		}
-		return r
-	}
-	all, _ := d.List("")
-	for _, r := range all {
-		if r.Owner().Owns(mark) {
-			return r
-		}
-	}
-	return nil
-}
+// The same number of bytes, so that the one can be written over the other.
+const (
+	notDone = `"done":false`
+	done    = `"done":true `
+)

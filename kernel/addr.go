@@ -81,45 +81,53 @@ func (a *Addr) ensure(e *Engine) error {
 	if err != nil {
 		return err
 	}
-	if a.IsShared {
-		if there, err := a.settle(e); there || err != nil {
-			return err
-		}
-	}
 	return e.send(a, a.In, request{unix.RTM_NEWADDR, unix.NLM_F_CREATE | unix.NLM_F_EXCL, a.body(i)}, func(r response) error {
-		if r.err == nil {
+		switch {
+		case r.err == nil && a.IsShared:
+			e.later = append(e.later, func() error { return a.settle(e) })
+		case r.err == nil:
 			e.made(a)
-		}
-		if a.IsShared && errors.Is(r.err, unix.EEXIST) {
+		case a.IsShared && errors.Is(r.err, unix.EEXIST):
 			return nil
 		}
 		return r.err
 	})
 }
 
-// settle looks at a shared link's addresses: there already, in the way, or in
-// the way and to be replaced.
-func (a *Addr) settle(e *Engine) (there bool, err error) {
+// settle looks, when a shared link got a new address, whether others of its
+// subnet are there: in the way, or to be replaced.
+func (a *Addr) settle(e *Engine) error {
 	have, err := e.Addrs(a.In, a.Link)
 	if err != nil {
-		return false, err
+		return err
 	}
-	if slices.Contains(have, a.Prefix) {
-		return true, nil
-	}
+	replaced := false
 	for _, h := range have {
-		if !h.Overlaps(a.Prefix) || h.Addr().IsLinkLocalUnicast() {
+		if h == a.Prefix || !h.Overlaps(a.Prefix) || h.Addr().IsLinkLocalUnicast() {
 			continue
 		}
+		out, verb := &Addr{In: a.In, Link: a.Link, Prefix: h}, "replace"
 		if !a.Alone {
-			return false, fmt.Errorf("%s already has an address different from %s: %s (set forceAddress to replace it)", a.Link, a.Prefix, h)
+			out, verb = a, "take back"
+			err = fmt.Errorf("%s already has an address different from %s: %s (set forceAddress to replace it)", a.Link, a.Prefix, h)
 		}
-		old := &Addr{In: a.In, Link: a.Link, Prefix: h}
-		if err := old.remove(e); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return false, fmt.Errorf("replace %s: %w", h, err)
+		if e2 := out.remove(e); e2 != nil && !errors.Is(e2, os.ErrNotExist) {
+			err = errors.Join(err, fmt.Errorf("%s %s: %w", verb, out.Prefix, e2))
 		}
+		if err != nil {
+			return err
+		}
+		replaced = true
 	}
-	return false, nil
+	if !replaced {
+		return nil
+	}
+	// The kernel takes an address away with an older one of its subnet.
+	i, err := e.ifindex(a.In, a.Link)
+	if err == nil {
+		_, err = e.now(a.In, request{unix.RTM_NEWADDR, unix.NLM_F_CREATE | unix.NLM_F_REPLACE, a.body(i)})
+	}
+	return err
 }
 
 // Addrs lists the addresses of a link.

@@ -25,6 +25,10 @@ const ( // linux/if_link.h: IFLA_INFO_DATA of a bridge
 	brVLANDefaultPVID = 39
 )
 
+// NoMAC is what a bridge without ports has that nobody gave an address: it
+// would take its ports'.
+const NoMAC = "00:00:00:00:00:00"
+
 func (b *Bridge) kind() string { return "bridge" }
 func (b *Bridge) Side() Side   { return Host }
 func (b *Bridge) Shared() bool { return true }
@@ -54,7 +58,7 @@ func (b *Bridge) String() string {
 func (b *Bridge) links() []linkName { return []linkName{{Host, b.Name}} }
 
 func (b *Bridge) ensure(e *Engine) error {
-	l, err := e.Link(Host, b.Name)
+	l, err := e.known(Host, b.Name)
 	if err == nil {
 		err = b.ignoreRouters()
 	}
@@ -125,10 +129,13 @@ func (b *Bridge) adjust(e *Engine, l *LinkInfo) error {
 		flags |= unix.IFF_PROMISC
 	}
 	filter := b.VLANFiltering && num8(attr(l.bridge, brVLANFiltering)) == 0
-	if flags == 0 && !filter {
+	if flags == 0 && !filter && l.MAC != NoMAC {
 		return nil
 	}
 	body := ifinfo(l.Index, flags, flags)
+	if l.MAC == NoMAC {
+		body.bytes(unix.IFLA_ADDRESS, macBytes(b.MAC))
+	}
 	if filter {
 		body.nest(unix.IFLA_LINKINFO, func(n *buf) {
 			n.str(unix.IFLA_INFO_KIND, "bridge")

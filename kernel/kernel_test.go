@@ -233,3 +233,32 @@ func TestObjectsAsJSON(t *testing.T) {
 		t.Error("an unknown kind was read")
 	}
 }
+
+// A pair that another implementation made for the container is found by its
+// end there; a pair of ours that has another owner is not touched.
+func TestRemoveForeignPair(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	netns := kerneltest.Netns(t)
+	e := open(t, netns, kernel.Options{})
+	veth := func(o kernel.Owner) kernel.Objects {
+		return kernel.Objects{&kernel.Veth{Name: o.LinkName("veth"), PeerSide: kernel.Container, PeerName: "eth0", Mark: o.Mark()}}
+	}
+	kerneltest.Run(t, "ip", "link", "add", "vethforeign", "type", "veth", "peer", "name", "eth0", "netns", netns)
+	if err := e.Remove(veth(owner)); err != nil {
+		t.Fatal(err)
+	}
+	if s := kerneltest.Dump(t, ""); strings.Contains(s, "vethforeign") {
+		t.Error("the foreign pair is still there")
+	}
+	other := kernel.Owner{Network: "other", ContainerID: "c1", IfName: "eth0"}
+	if err := e.Apply(veth(other)); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Remove(veth(owner)); err != nil {
+		t.Fatal(err)
+	}
+	if s := kerneltest.Dump(t, ""); !strings.Contains(s, other.Mark()) {
+		t.Error("a pair of another owner is gone")
+	}
+}

@@ -3,7 +3,6 @@ package kernel
 import (
 	"encoding/binary"
 	"fmt"
-	"net"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -29,6 +28,8 @@ type LinkInfo struct {
 	bridge []byte // IFLA_INFO_DATA
 }
 
+const skipStats = 1 << 3 // linux/rtnetlink.h: RTEXT_FILTER_SKIP_STATS
+
 func parseLink(p []byte) *LinkInfo {
 	if len(p) < unix.SizeofIfInfomsg {
 		return &LinkInfo{}
@@ -47,7 +48,7 @@ func (l *LinkInfo) attr(typ uint16, v []byte) {
 	case unix.IFLA_IFNAME:
 		l.Name = text(v)
 	case unix.IFLA_ADDRESS:
-		l.MAC = net.HardwareAddr(v).String()
+		l.MAC = formatMAC(v)
 	case unix.IFLA_MTU:
 		l.MTU = int(num32(v))
 	case unix.IFLA_MASTER:
@@ -80,12 +81,21 @@ func (e *Engine) Link(s Side, name string) (*LinkInfo, error) {
 	return e.getLink(s, name, b)
 }
 
+// known is a link as an earlier look of this engine found it, or as it is now.
+func (e *Engine) known(s Side, name string) (*LinkInfo, error) {
+	if l := e.seen[linkName{s, name}]; l != nil {
+		return l, nil
+	}
+	return e.Link(s, name)
+}
+
 // LinkByIndex looks a link up by its number.
 func (e *Engine) LinkByIndex(s Side, index int) (*LinkInfo, error) {
 	return e.getLink(s, fmt.Sprintf("number %d", index), ifinfo(index, 0, 0))
 }
 
 func (e *Engine) getLink(s Side, name string, body buf) (*LinkInfo, error) {
+	body.u32(unix.IFLA_EXT_MASK, skipStats)
 	resp, err := e.now(s, request{typ: unix.RTM_GETLINK, body: body})
 	if err != nil {
 		return nil, fmt.Errorf("link %s: %w", name, err)
@@ -95,6 +105,7 @@ func (e *Engine) getLink(s Side, name string, body buf) (*LinkInfo, error) {
 	}
 	l := parseLink(resp.msgs[0])
 	e.index[s][l.Name] = l.Index
+	e.seen[linkName{s, l.Name}] = l
 	return l, nil
 }
 
@@ -139,9 +150,6 @@ func ifinfo(index int, flags, change uint32) buf {
 }
 
 func macBytes(mac string) []byte {
-	hw, err := net.ParseMAC(mac)
-	if err != nil {
-		return nil
-	}
-	return hw
+	raw, _ := ParseMAC(mac)
+	return raw
 }

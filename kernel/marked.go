@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 	"strings"
@@ -164,7 +163,7 @@ func (t nftType) format(p []byte) string {
 		a, _ := netip.AddrFromSlice(p)
 		return a.String()
 	case "ether_addr":
-		return net.HardwareAddr(p).String()
+		return formatMAC(p)
 	case "ifname":
 		return text(p)
 	case "inet_proto":

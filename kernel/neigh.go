@@ -3,7 +3,6 @@ package kernel
 import (
 	"encoding/binary"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 
@@ -69,7 +68,7 @@ func (n *Neigh) diff(e *Engine) ([]string, error) {
 	if len(resp.msgs) == 0 || len(resp.msgs[0]) < unix.SizeofNdMsg {
 		return nil, os.ErrNotExist
 	}
-	if have := net.HardwareAddr(attr(resp.msgs[0][unix.SizeofNdMsg:], unix.NDA_LLADDR)).String(); have != n.MAC {
+	if have := formatMAC(attr(resp.msgs[0][unix.SizeofNdMsg:], unix.NDA_LLADDR)); have != n.MAC {
 		return []string{fmt.Sprintf("lladdr is %s, want %s", have, n.MAC)}, nil
 	}
 	return nil, nil

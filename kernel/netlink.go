@@ -50,11 +50,13 @@ func (e *Error) Is(target error) bool {
 }
 
 const (
-	rxSize      = 64 << 10 // the largest message the kernel sends in a dump is 32 KiB
+	rxSize      = 32 << 10 // the largest part of a list that the kernel sends at once
 	dumpRetries = 8
 )
 
-func dial(family int) (*conn, error) {
+// dial opens a socket in the calling thread's namespace; rx is its buffer,
+// which sockets that are not read at once may share.
+func dial(family int, rx []byte) (*conn, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, family)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink socket: %w", err)
@@ -68,7 +70,7 @@ func dial(family int) (*conn, error) {
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20)
 	}
 	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 30})
-	return &conn{fd: fd, rx: make([]byte, rxSize)}, nil
+	return &conn{fd: fd, rx: rx}, nil
 }
 
 func (c *conn) close() {
@@ -104,13 +106,20 @@ func (c *conn) do(reqs []request) ([]response, error) {
 // again, a bounded number of times.
 func (c *conn) dump(r request) ([][]byte, error) {
 	r.flags |= unix.NLM_F_DUMP
-	for range dumpRetries {
+	return retryDump(func() ([][]byte, error) {
 		resp, err := c.do([]request{r})
 		if err != nil {
 			return nil, err
 		}
-		if !errors.Is(resp[0].err, errInterrupted) {
-			return resp[0].msgs, resp[0].err
+		return resp[0].msgs, resp[0].err
+	})
+}
+
+func retryDump(ask func() ([][]byte, error)) ([][]byte, error) {
+	for range dumpRetries {
+		msgs, err := ask()
+		if !errors.Is(err, errInterrupted) {
+			return msgs, err
 		}
 	}
 	return nil, fmt.Errorf("list interrupted by changes %d times in a row: %w", dumpRetries, unix.EAGAIN)
@@ -150,7 +159,11 @@ func (c *conn) read(first uint32, resp []response) (done int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("receive over netlink: %w", err)
 	}
-	for p := c.rx[:n]; len(p) >= unix.NLMSG_HDRLEN; {
+	return c.parse(c.rx[:n], first, resp)
+}
+
+func (c *conn) parse(p []byte, first uint32, resp []response) (done int, err error) {
+	for len(p) >= unix.NLMSG_HDRLEN {
 		size := int(binary.NativeEndian.Uint32(p))
 		if size < unix.NLMSG_HDRLEN || size > len(p) {
 			return done, fmt.Errorf("receive over netlink: message of %d bytes in %d", size, len(p))

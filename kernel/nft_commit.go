@@ -100,8 +100,8 @@ func (e *Engine) tryCommit(list []Object, all bool) error {
 	for _, o := range list {
 		switch o := o.(type) {
 		case *NFT:
-			if (len(missing) > 0 || all) && (o.What != "rule" || missing[o]) {
-				err = b.add(o)
+			if all || len(missing) > 0 {
+				err = e.declare(b, o, missing[o])
 			}
 		case *Element:
 			err = b.element(o)
@@ -118,6 +118,23 @@ func (e *Engine) tryCommit(list []Object, all bool) error {
 		return fmt.Errorf("nftables transaction: %w", err)
 	}
 	return e.judge(b, resp)
+}
+
+// declare adds a part of the ruleset that is not there. A chain that is there
+// is not stated again: the kernel takes that for an update, and makes whoever
+// closes the socket next wait a grace period for it (10 ms).
+func (e *Engine) declare(b *transaction, n *NFT, missing bool) error {
+	switch n.What {
+	case "rule":
+		if !missing {
+			return nil
+		}
+	case "chain":
+		if _, err := n.diff(e); err == nil {
+			return nil
+		}
+	}
+	return b.add(n)
 }
 
 type transaction struct {

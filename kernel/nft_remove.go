@@ -169,7 +169,7 @@ func (e *Engine) dropPart(b *transaction, n *NFT) error {
 // someKeys returns the keys in the first part of a set's list: enough to tell
 // whether it holds others, at a cost that does not grow with the set.
 func (e *Engine) someKeys(family, table, set string) ([]string, error) {
-	c, err := dial(unix.NETLINK_NETFILTER) // of its own: the rest of the list is not read
+	c, err := dial(unix.NETLINK_NETFILTER, e.rx) // of its own: the rest of the list is not read
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package kernel
 import (
 	"encoding/binary"
 	"fmt"
-	"net"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -99,7 +98,7 @@ func (t nftType) value(s string) ([]byte, error) {
 		}
 		return a.AsSlice(), err
 	case "ether_addr":
-		return net.ParseMAC(s)
+		return ParseMAC(s)
 	case "ifname":
 		v := make([]byte, t.size)
 		copy(v, strings.Trim(s, `"`))

@@ -3,6 +3,8 @@ package kernel
 import (
 	"encoding/json"
 	"fmt"
+
+	"github.com/fairlead/fairlead/internal/leanjson"
 )
 
 // Side tells in which namespace an object lives.
@@ -74,21 +76,24 @@ type tagged struct {
 	Object json.RawMessage `json:"object"`
 }
 
-// MarshalJSON writes each object with its kind.
-func (l Objects) MarshalJSON() ([]byte, error) {
-	out := []byte{'['}
+// AppendJSON writes each object with its kind.
+func (l Objects) AppendJSON(b []byte) (_ []byte, err error) {
+	b = append(b, '[')
 	for i, o := range l {
 		if i > 0 {
-			out = append(out, ',')
+			b = append(b, ',')
 		}
-		raw, err := json.Marshal(o)
-		if err != nil {
-			return nil, fmt.Errorf("encode %s: %w", o, err)
+		b = append(b, `{"kind":"`+o.kind()+`","object":`...)
+		if b, err = leanjson.Append(b, o); err != nil {
+			return b, fmt.Errorf("encode %s: %w", o, err)
 		}
-		out = append(append(append(out, `{"kind":"`+o.kind()+`","object":`...), raw...), '}')
+		b = append(b, '}')
 	}
-	return append(out, ']'), nil
+	return append(b, ']'), nil
 }
+
+// MarshalJSON is AppendJSON for encoding/json.
+func (l Objects) MarshalJSON() ([]byte, error) { return l.AppendJSON(nil) }
 
 // UnmarshalJSON reads what MarshalJSON wrote.
 func (l *Objects) UnmarshalJSON(data []byte) error {

@@ -1,9 +1,10 @@
 package kernel
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
+	"hash/fnv"
 	"strings"
 )
 
@@ -48,15 +49,32 @@ func MarkOf(network, mark string) bool {
 // Hash is 64 hexadecimal digits derived from network, container and interface.
 func (o Owner) Hash() string { return hash(o.Network, o.ContainerID, o.IfName) }
 
+// hash is a name, not a secret: FNV-1a of 128 bits over the parts with their
+// lengths, its halves mixed, each twice for 64 digits. A cryptographic one would
+// cost a sixth of an empty program's start.
 func hash(parts ...string) string {
-	h := sha256.New()
+	h := fnv.New128a()
 	for _, p := range parts {
 		var n [4]byte
 		binary.BigEndian.PutUint32(n[:], uint32(len(p)))
-		h.Write(n[:])
-		h.Write([]byte(p))
+		_, _ = h.Write(n[:])
+		_, _ = h.Write([]byte(p))
 	}
-	return hex.EncodeToString(h.Sum(nil))
+	sum := h.Sum(nil)
+	x, y := binary.BigEndian.Uint64(sum), binary.BigEndian.Uint64(sum[8:])
+	var out []byte
+	for i := range uint64(2) {
+		out = binary.BigEndian.AppendUint64(out, mix(x^mix(y+i)))
+		out = binary.BigEndian.AppendUint64(out, mix(y^mix(x+i)))
+	}
+	return hex.EncodeToString(out)
+}
+
+// mix spreads every bit over all 64 (the finalizer of MurmurHash3).
+func mix(v uint64) uint64 {
+	v = (v ^ v>>33) * 0xff51afd7ed558ccd
+	v = (v ^ v>>33) * 0xc4ceb9fe1a85ec53
+	return v ^ v>>33
 }
 
 // LinkName derives the name of a host link: a prefix and hash digits, 15 bytes.
@@ -70,8 +88,33 @@ func (o Owner) MAC(end string) string { return MAC("mac", o.Network, o.Container
 func MAC(words ...string) string {
 	raw, _ := hex.DecodeString(hash(words...)[:12])
 	raw[0] = raw[0]&^1 | 2
-	s := hex.EncodeToString(raw)
-	return s[0:2] + ":" + s[2:4] + ":" + s[4:6] + ":" + s[6:8] + ":" + s[8:10] + ":" + s[10:12]
+	return formatMAC(raw)
+}
+
+// ParseMAC reads a hardware address of six bytes, with colons or dashes.
+func ParseMAC(s string) ([]byte, error) {
+	raw, err := hex.DecodeString(strings.NewReplacer(":", "", "-", "").Replace(s))
+	if err != nil || len(raw) != 6 || len(s) != 17 {
+		return nil, fmt.Errorf("%q is no hardware address: want six bytes, like 02:00:00:00:00:01", s)
+	}
+	return raw, nil
+}
+
+// CanonicalMAC is a hardware address in the one form that the kernel's are shown in.
+func CanonicalMAC(s string) (string, error) {
+	raw, err := ParseMAC(s)
+	return formatMAC(raw), err
+}
+
+func formatMAC(raw []byte) string {
+	var b strings.Builder
+	for i, c := range raw {
+		if i > 0 {
+			b.WriteByte(':')
+		}
+		b.WriteString(hex.EncodeToString([]byte{c}))
+	}
+	return b.String()
 }
 
 // Group is the link group of everything that Fairlead makes: "fl" in ASCII

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Sysctl is a value under /proc/sys of a namespace.
@@ -91,21 +93,44 @@ func (e *Engine) inside(s Side, f func() error) error {
 	return e.ns[s].Do(f)
 }
 
+// The two below use plain system calls: the files of os would register each
+// with the runtime's poller first.
+
 func readSysctl(key string) (string, error) {
-	raw, err := os.ReadFile("/proc/sys/" + key)
-	return strings.TrimSpace(string(raw)), err
+	fd, err := openSysctl(key, unix.O_RDONLY)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	b := make([]byte, 256)
+	n, err := unix.Read(fd, b)
+	return strings.TrimSpace(string(b[:max(n, 0)])), err
 }
 
-// writeSysctl writes without truncation, which procfs has no use for.
 func writeSysctl(key, value string, optional bool) error {
-	f, err := os.OpenFile("/proc/sys/"+key, os.O_WRONLY, 0)
+	fd, err := openSysctl(key, unix.O_WRONLY)
 	if optional && errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	_, err = f.WriteString(value)
-	return err
+	defer unix.Close(fd)
+	if _, err = unix.Write(fd, []byte(value)); err != nil {
+		return &os.PathError{Op: "write " + value + " to", Path: "/proc/sys/" + key, Err: err}
+	}
+	return nil
+}
+
+func openSysctl(key string, flags int) (int, error) {
+	path := "/proc/sys/" + key
+	for {
+		fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0)
+		if err == nil {
+			return fd, nil
+		}
+		if err != unix.EINTR {
+			return -1, &os.PathError{Op: "open", Path: path, Err: err}
+		}
+	}
 }

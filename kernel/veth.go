@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,7 +23,6 @@ type Veth struct {
 	Master   string `json:",omitzero"` // bridge of the host; "": none
 	Mark     string `json:",omitzero"` // alias of the host end
 	IsShared bool   `json:",omitzero"` // a pair that belongs to a network, not to one attachment
-	Foreign  bool   `json:"-"`         // where there is none of ours, remove the one that the reference plugin made
 }
 
 const (
@@ -190,11 +190,22 @@ func (v *Veth) diff(e *Engine) ([]string, error) {
 	return d, nil
 }
 
+// remove deletes the pair by its host end. Where that is not there, a pair of
+// the same purpose that another implementation made, under a name of its own, is
+// found by the container's end; one that is ours, of another owner, is left.
 func (v *Veth) remove(e *Engine) error {
 	err := e.deleteLink(Host, v.Name, v.Mark)
-	if v.Foreign && errors.Is(err, os.ErrNotExist) {
-		return v.removeForeign(e)
+	if !errors.Is(err, os.ErrNotExist) || v.PeerSide != Container || e.ns[Container] == nil {
+		return err
 	}
+	in, err := e.Link(Container, v.PeerName)
+	if err != nil || in.Kind != "veth" {
+		return err
+	}
+	if out, err := e.LinkByIndex(Host, in.Peer); err == nil && strings.HasPrefix(out.Alias, markPrefix) {
+		return nil
+	}
+	_, err = e.now(Container, request{unix.RTM_DELLINK, 0, ifinfo(in.Index, 0, 0)})
 	return err
 }
 

@@ -45,6 +45,12 @@ func (n network) request(conf *NetworkConfig) (*rawjson.Object, error) {
 	return req, nil
 }
 
+// Request is what AddNetworkList would send to a plugin of the list after one
+// that yielded prev (nil: it is the first).
+func (l *NetworkConfigList) Request(conf *NetworkConfig, prev *cni.Result, rt *RuntimeConf) ([]byte, error) {
+	return l.network().attachment(conf, prev, rt)
+}
+
 // attachment is a request of ADD, CHECK or DEL.
 func (n network) attachment(conf *NetworkConfig, prev *cni.Result, rt *RuntimeConf) ([]byte, error) {
 	req, err := n.request(conf)

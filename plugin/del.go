@@ -61,12 +61,6 @@ func (j *job) known() (list kernel.Objects, recorded bool) {
 	} else {
 		list, _ = j.conf.Links(j.att, &cni.Result{})
 	}
-	for _, o := range list {
-		// A node may have been switched to us while the container ran.
-		if v, ok := o.(*kernel.Veth); ok && !v.IsShared {
-			v.Foreign = true
-		}
-	}
 	return list, false
 }
 

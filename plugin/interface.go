@@ -2,8 +2,6 @@ package plugin
 
 import (
 	"encoding/json"
-	"fmt"
-	"net"
 	"net/netip"
 
 	"github.com/fairlead/fairlead/cni"
@@ -122,11 +120,11 @@ func (c *Conf) MAC(a *Attachment, own string) (string, error) {
 	if mac == "" {
 		return "", nil
 	}
-	hw, err := net.ParseMAC(mac)
-	if err != nil || len(hw) != 6 {
-		return "", cni.Invalid(c.Raw, key, fmt.Sprintf("%q is no hardware address: want six bytes, like 02:00:00:00:00:01", mac))
+	out, err := kernel.CanonicalMAC(mac)
+	if err != nil {
+		return "", cni.Invalid(c.Raw, key, err.Error())
 	}
-	return hw.String(), nil
+	return out, nil
 }
 
 // UseDNS makes the configuration's name service, if it has one, the result's.

@@ -15,6 +15,11 @@ import (
 type IPAM struct {
 	skel.Plugin
 	NeedsLinks bool // it talks over the container's interface
+
+	// Validate refuses a configuration that Add would refuse; nil: unknown.
+	Validate func(data []byte) error
+	// Plan is what Add would give, without giving it; nil: it cannot tell.
+	Plan func(context.Context, *skel.CmdArgs) (*cni.Result, error)
 }
 
 // againKey marks a context: see Again.

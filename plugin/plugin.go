@@ -17,6 +17,8 @@ type Plugin struct {
 	About string // what it does, in one sentence
 	// Chained: it works on what plugins before it made, and asks no IPAM.
 	Chained bool
+	// IfName is the interface that it works on whatever CNI_IFNAME says: lo.
+	IfName string
 	// New makes an empty configuration, with defaults, to decode into.
 	New func() Config
 }

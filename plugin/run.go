@@ -55,6 +55,11 @@ type job struct {
 // a namespace that is gone, or a configuration that is not valid, is an error.
 // Those that remove work from names and marks, and need neither.
 func (r *runner) begin(args *skel.CmdArgs, strict bool) (_ *job, err error) {
+	if r.IfName != "" {
+		own := *args
+		own.IfName = r.IfName
+		args = &own
+	}
 	j := &job{runner: r, args: args, dir: attach.Open(r.env.Root)}
 	if args.Netns != "" {
 		j.netns, err = kernel.OpenNetns(args.Netns)
@@ -157,8 +162,7 @@ func (j *job) build(ctx context.Context) (res *cni.Result, err error) {
 	if err := j.applyNoted(rec, append(links, rest...)); err != nil {
 		return nil, err
 	}
-	part.Done, part.PID, part.Started = true, 0, ""
-	return res, j.dir.Write(rec)
+	return res, j.dir.Finish(rec)
 }
 
 // applyNoted writes the record before it changes anything.
@@ -208,6 +212,12 @@ func (j *job) address(ctx context.Context, res *cni.Result) error {
 	if len(got.IPs) == 0 {
 		return fmt.Errorf("ipam %s gave no address", j.ipam.name)
 	}
+	j.use(res, got)
+	return nil
+}
+
+// use adds what IPAM gave to the result, on the attachment's interface.
+func (j *job) use(res, got *cni.Result) {
 	res.IPs, res.Routes, res.DNS = got.IPs, got.Routes, got.DNS
 	own := slices.IndexFunc(res.Interfaces, func(i cni.Interface) bool {
 		return i.Name == j.att.IfName && i.Sandbox != ""
@@ -218,129 +228,4 @@ func (j *job) address(ctx context.Context, res *cni.Result) error {
 			res.IPs[i].Interface = &own
 		}
 	}
-	return nil
-}
-
-// clear meets what is left of an earlier ADD of this attachment: one that was
-// cut off, or whose namespace is gone, is undone; one that stands is an error.
-func (j *job) clear(ctx context.Context) error {
-	rec, err := j.dir.Read(j.att.Owner)
-	if err != nil {
-		return nil // none, or unreadable: names and owners tell the rest
-	}
-	i := rec.Last(j.Name)
-	switch {
-	case j.Chained && (i < 0 || rec.Parts[i].Done):
-		return nil // the second of its type in a list
-	case rec.Living() && attached(rec) && !j.Chained:
-		return cni.Errorf(cni.CodeInvalidNetworkConfig, "container %s is already attached to network %s as %s, with %s: DEL it first",
-			rec.ContainerID, rec.Network, rec.IfName, addresses(rec))
-	case i >= 0 && rec.Parts[i].Adding():
-		return cni.Errorf(cni.CodeTryAgainLater, "another ADD of container %s to network %s as %s is at work (process %d)",
-			rec.ContainerID, rec.Network, rec.IfName, rec.Parts[i].PID)
-	}
-	if err := j.undoEarlier(ctx, rec, i); err != nil {
-		return fmt.Errorf("undo an earlier ADD of this attachment: %w", err)
-	}
-	return nil
-}
-
-// undoEarlier removes what an earlier ADD made: of a chained plugin its own
-// part, of the first of a list everything. An attachment whose namespace went
-// away under it (a restart) gets its addresses back, so they are kept.
-func (j *job) undoEarlier(ctx context.Context, rec *attach.Record, own int) error {
-	if j.Chained {
-		return errors.Join(j.engine.Remove(rec.Parts[own].Objects), j.forget(anyPart))
-	}
-	for _, p := range slices.Backward(rec.Parts) {
-		if err := j.engine.Remove(p.Objects); err != nil {
-			return err
-		}
-	}
-	if attached(rec) && !rec.Living() {
-		j.ipam.again = true
-	} else if err := j.ipam.del(ctx); err != nil {
-		return err
-	}
-	return j.dir.Remove(j.att.Owner)
-}
-
-func attached(rec *attach.Record) bool {
-	for _, p := range rec.Parts {
-		if !p.Done {
-			return false
-		}
-	}
-	return len(rec.Parts) > 0
-}
-
-func addresses(rec *attach.Record) string {
-	s := ""
-	for _, p := range rec.Parts {
-		if p.Result == nil {
-			continue
-		}
-		for _, ip := range p.Result.IPs {
-			if s != "" {
-				s += ", "
-			}
-			s += ip.Address.String()
-		}
-		break
-	}
-	if s == "" {
-		return "no address"
-	}
-	return s
-}
-
-// undo takes a failed ADD back: the kernel's objects (the engine's Apply undid
-// those of the step that failed), the addresses, the record's part.
-func (j *job) undo(ctx context.Context) error {
-	ctx = context.WithoutCancel(ctx)
-	errs := []error{j.engine.Undo()}
-	if j.ipam.added {
-		errs = append(errs, j.ipam.del(ctx))
-	}
-	errs = append(errs, j.release(), j.forget(attach.Part.Mine))
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("undo: %w", err)
-	}
-	return nil
-}
-
-func anyPart(attach.Part) bool { return true }
-
-// release frees the claims that the record, or this call, names.
-func (j *job) release() error {
-	c, ok := j.conf.(Claimer)
-	if !ok {
-		return nil
-	}
-	ports := c.Claims()
-	if rec, err := j.dir.Read(j.att.Owner); err == nil {
-		if i := rec.Last(j.Name); i >= 0 {
-			ports = append(ports, rec.Parts[i].Ports...)
-		}
-	}
-	return j.dir.Unclaim(j.att.Owner, ports)
-}
-
-// forget drops the newest part of this plugin, if it is one that may go; the
-// record goes with its last.
-func (j *job) forget(may func(attach.Part) bool) error {
-	rec, err := j.dir.Read(j.att.Owner)
-	if errors.Is(err, os.ErrNotExist) {
-		return j.dir.Remove(j.att.Owner)
-	}
-	if err != nil {
-		return err
-	}
-	if i := rec.Last(j.Name); i >= 0 && may(rec.Parts[i]) {
-		rec.Parts = append(rec.Parts[:i], rec.Parts[i+1:]...)
-	}
-	if len(rec.Parts) == 0 {
-		return j.dir.Remove(j.att.Owner)
-	}
-	return j.dir.Write(rec)
 }

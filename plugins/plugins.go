@@ -12,8 +12,8 @@ import (
 // IPAM are the address plugins.
 func IPAM() []plugin.IPAM {
 	return []plugin.IPAM{
-		{Plugin: addr.HostLocal()},
-		{Plugin: addr.Static()},
+		{Plugin: addr.HostLocal(), Validate: addr.ValidateHostLocal, Plan: addr.PlanHostLocal},
+		{Plugin: addr.Static(), Validate: addr.ValidateStatic, Plan: addr.Static().Funcs.Add},
 	}
 }
 

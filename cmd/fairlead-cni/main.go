@@ -1,5 +1,5 @@
 // Command fairlead-cni is every plugin in one program: the name by which it is
-// called, or its first argument, picks one.
+// called, or its first argument, picks one. --list prints the names, a line each.
 package main
 
 import (
@@ -22,6 +22,12 @@ func main() {
 				skel.PluginMain(p)
 			}
 		}
+	}
+	if len(os.Args) == 2 && os.Args[1] == "--list" {
+		for _, p := range plugins.All() {
+			fmt.Println(p.Name)
+		}
+		return
 	}
 	fmt.Fprintf(os.Stderr, "%s is no plugin of Fairlead. Link it as, or call it with, one of:\n", names[len(names)-1])
 	for _, p := range plugins.All() {

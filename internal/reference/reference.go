@@ -41,34 +41,45 @@ func folders() map[string]string {
 // if it is not there yet. All plugins share one directory, fit for CNI_PATH.
 func Plugin(t testing.TB, name string) string {
 	t.Helper()
-	folder, ok := folders()[name]
-	if !ok {
-		t.Fatalf("the reference has no plugin %q", name)
-	}
-	return program(t, name, pluginsModule+folder+"/"+name+"@"+PluginsVersion)
+	return must(t)(InstallPlugin(name))
 }
 
 // Cnitool returns the path of the reference runtime's command.
 func Cnitool(t testing.TB) string {
 	t.Helper()
-	return program(t, "cnitool", cnitoolModule+"@"+CNIVersion)
+	return must(t)(program("cnitool", cnitoolModule+"@"+CNIVersion))
 }
 
-func program(t testing.TB, name, pkg string) string {
-	t.Helper()
+func must(t testing.TB) func(string, error) string {
+	return func(path string, err error) string {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+}
+
+// InstallPlugin is Plugin for a program that is no test.
+func InstallPlugin(name string) (string, error) {
+	folder, ok := folders()[name]
+	if !ok {
+		return "", fmt.Errorf("the reference has no plugin %q", name)
+	}
+	return program(name, pluginsModule+folder+"/"+name+"@"+PluginsVersion)
+}
+
+func program(name, pkg string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		t.Fatalf("find a place for the reference's programs: %v", err)
+		return "", fmt.Errorf("find a place for the reference's programs: %w", err)
 	}
 	dir := filepath.Join(cache, "fairlead-test", "plugins-"+PluginsVersion+"-cni-"+CNIVersion)
 	// The test's thread may be in a network namespace without a way out; a new
 	// goroutine runs on one that is not.
 	done := make(chan error)
 	go func() { done <- install(dir, name, pkg) }()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(dir, name)
+	return filepath.Join(dir, name), <-done
 }
 
 // install builds a program unless it is there. Tests of several packages run

@@ -2,10 +2,8 @@ package chain
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"strconv"
-	"strings"
 
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/plugin"
@@ -105,6 +103,6 @@ func (c *portmap) portRules(t tables, chain, mark string, ip netip.Prefix, m map
 			out = append(out, with("-s", "127.0.0.1", "-j", mark))
 		}
 	}
-	to := net.JoinHostPort(ip.Addr().String(), strconv.Itoa(int(m.container)))
-	return append(out, with("-j", "DNAT", "--to-destination", strings.TrimSpace(to)))
+	to := netip.AddrPortFrom(ip.Addr(), m.container).String()
+	return append(out, with("-j", "DNAT", "--to-destination", to))
 }

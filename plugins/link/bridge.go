@@ -70,8 +70,9 @@ func (c *bridge) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, err
 	}
 	l, err := a.Facts.Link(kernel.Host, c.Bridge)
 	switch {
-	case err == nil:
+	case err == nil && l.MAC != kernel.NoMAC:
 		br.MAC = l.MAC
+	case err == nil:
 	case !errors.Is(err, os.ErrNotExist):
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package link
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -37,11 +36,11 @@ func (c *hostDevice) Validate(*plugin.Attachment) error {
 		c.PCIBusID = c.Runtime.DeviceID
 	}
 	if c.HWAddr != "" {
-		hw, err := net.ParseMAC(c.HWAddr)
+		hw, err := kernel.CanonicalMAC(c.HWAddr)
 		if err != nil {
-			return cni.Invalid(c.Raw, "hwaddr", "want a hardware address, like 02:00:00:00:00:01")
+			return cni.Invalid(c.Raw, "hwaddr", err.Error())
 		}
-		c.HWAddr = hw.String()
+		c.HWAddr = hw
 	}
 	for key, v := range map[string]string{"pciBusID": c.PCIBusID, "kernelpath": c.KernelPath} {
 		if slices.Contains(strings.Split(v, "/"), "..") || key == "pciBusID" && strings.Contains(v, "/") {

@@ -1,8 +1,6 @@
 package link
 
 import (
-	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,87 +9,74 @@ import (
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/plugin"
+	"github.com/fairlead/fairlead/plugin/plugintest"
 )
 
-// machine answers for a host that has one device, dev0.
-type machine struct{}
-
-func (machine) Link(s kernel.Side, name string) (*kernel.LinkInfo, error) {
-	if s == kernel.Host && name == "dev0" {
-		return &kernel.LinkInfo{Name: name, MAC: "02:00:00:00:00:05", Up: true}, nil
-	}
-	return nil, fmt.Errorf("link %s: %w", name, os.ErrNotExist)
-}
-
-func (m machine) Links(s kernel.Side) ([]*kernel.LinkInfo, error) {
-	l, err := m.Link(s, "dev0")
-	return []*kernel.LinkInfo{l}, err
-}
-func (machine) Sysctl(kernel.Side, string) (string, error) { return "", os.ErrNotExist }
-func (machine) LinkTo(netip.Addr) (string, error)          { return "", os.ErrNotExist }
-func (machine) Uplinks() []string                          { return nil }
-func (machine) HostID() string                             { return "host" }
-
-// Devices are found by their place in sysfs: a made-up one, as real cards are
-// not for tests to take.
-func TestDeviceBySysfs(t *testing.T) {
-	t.Parallel()
-	sys := t.TempDir()
-	for _, dir := range []string{
-		"bus/pci/devices/0000:01:00.0/net/dev0",
-		"bus/pci/devices/0000:02:00.0/virtio3/net/dev0",
-		"bus/pci/devices/0000:03:00.0",
-		"bus/pci/drivers/vfio-pci",
-		"bus/auxiliary/devices/mlx5_core.sf.2/net/dev0",
-		"devices/x/net/dev0",
+// sysfs makes a tree with the devices that this machine has not.
+func sysfs(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, d := range []string{
+		"bus/pci/devices/0000:00:1f.6/net/dev0",
+		"bus/pci/devices/0000:00:05.0/virtio2/net/dev0",
+		"bus/auxiliary/devices/mlx5_core.sf.4/net/dev0",
+		"bus/pci/devices/0000:00:09.0/net",
+		"bus/pci/drivers/vfio-pci", "bus/pci/devices/0000:3b:00.1",
+		"devices/pci0000:00/0000:00:1f.6/net/dev0",
 	} {
-		if err := os.MkdirAll(filepath.Join(sys, dir), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Symlink("../../drivers/vfio-pci", filepath.Join(sys, "bus/pci/devices/0000:03:00.0/driver")); err != nil {
+	if err := os.Symlink("../../drivers/vfio-pci", filepath.Join(dir, "bus/pci/devices/0000:3b:00.1/driver")); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct {
-		name, device string // device "": none is moved
-		conf         hostDevice
-		err          string
-	}{
-		{"pciBusID", "dev0", hostDevice{PCIBusID: "0000:01:00.0"}, ""},
-		{"pciBusID of virtio", "dev0", hostDevice{PCIBusID: "0000:02:00.0"}, ""},
-		{"a device of a program (DPDK)", "", hostDevice{PCIBusID: "0000:03:00.0"}, ""},
-		{"an auxiliary device", "dev0", hostDevice{PCIBusID: "mlx5_core.sf.2"}, ""},
-		{"deviceID beats pciBusID", "dev0", hostDevice{PCIBusID: "0000:09:00.0", Conf: plugin.Conf{Runtime: plugin.Runtime{DeviceID: "0000:01:00.0"}}}, ""},
-		{"kernelpath", "dev0", hostDevice{KernelPath: filepath.Join(sys, "devices/x")}, ""},
-		{"no such device", "", hostDevice{PCIBusID: "0000:09:00.0"}, "no such device"},
-		{"out of sysfs", "", hostDevice{PCIBusID: "../../x"}, "must not lead out of sysfs"},
+	return dir
+}
+
+func TestHostDeviceBySysfs(t *testing.T) {
+	t.Parallel()
+	sys := sysfs(t)
+	p := HostDevice()
+	p.New = func() plugin.Config { return &hostDevice{sys: sys} }
+	const moved = "ip link set dev0 netns container name eth0"
+	for _, tt := range []struct{ keys, object, want string }{
+		{`"pciBusID": "0000:00:1f.6"`, moved, "pci 0000:00:1f.6"},
+		{`"pciBusID": "0000:00:05.0"`, moved, "pci 0000:00:05.0"},
+		{`"pciBusID": "mlx5_core.sf.4"`, moved, "pci mlx5_core.sf.4"},
+		{`"kernelpath": "` + sys + `/devices/pci0000:00/0000:00:1f.6"`, moved, ""},
+		{`"pciBusID": "0000:00:1f.6", "runtimeConfig": {"deviceID": "mlx5_core.sf.4"}`, moved, "pci mlx5_core.sf.4"},
+		{`"pciBusID": "0000:3b:00.1"`, "", "pci 0000:3b:00.1"}, // driven by a program: nothing to move
+		{`"pciBusID": "0000:00:09.0"`, "error", `no such device, or it has no network interface on the host`},
+		{`"pciBusID": "0000:ff:ff.f"`, "error", `pciBusID = "0000:ff:ff.f": no such device`},
+		{`"kernelpath": "/sys/../etc"`, "error", `kernelpath = "/sys/../etc": must not lead out of sysfs`},
+		{`"hwaddr": "02:00"`, "error", `"02:00" is no hardware address`},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			conf, result := c.conf, &cni.Result{}
-			conf.sys, conf.Raw = sys, []byte("{}")
-			a := &plugin.Attachment{Owner: kernel.Owner{Network: "n", ContainerID: "c", IfName: "eth0"}, Netns: "/x", Facts: machine{}}
-			err := conf.Validate(a)
-			var list kernel.Objects
-			if err == nil {
-				list, err = conf.Links(a, result)
+		conf := []byte(`{"cniVersion": "1.1.0", "name": "n", "type": "host-device", ` + tt.keys + `}`)
+		r := &cni.Result{}
+		list, err := plugintest.Try(p, conf, r)
+		if tt.object == "error" {
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%s: %v, want %s", tt.keys, err, tt.want)
 			}
-			if c.err != "" {
-				if err == nil || !strings.Contains(err.Error(), c.err) {
-					t.Errorf("got %v, want %q", err, c.err)
-				}
-				return
-			}
-			if err != nil || len(result.Interfaces) != 1 || result.Interfaces[0].Name != "eth0" {
-				t.Fatalf("interfaces %v, %v", result.Interfaces, err)
-			}
-			moved := ""
-			if len(list) > 0 {
-				moved = list[0].(*kernel.Moved).Device
-			}
-			if moved != c.device {
-				t.Errorf("moves %q, want %q", moved, c.device)
-			}
-		})
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", tt.keys, err)
+			continue
+		}
+		if got := first(list); got != tt.object {
+			t.Errorf("%s: states %q, want %q", tt.keys, got, tt.object)
+		}
+		if tt.want != "" && "pci "+r.Interfaces[0].PciID != tt.want {
+			t.Errorf("%s: result names %q, want %s", tt.keys, r.Interfaces[0].PciID, tt.want)
+		}
 	}
+}
+
+func first(list kernel.Objects) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return list[0].String()
 }

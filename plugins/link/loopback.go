@@ -11,7 +11,7 @@ import (
 // Loopback brings the container's lo up. It has no keys.
 func Loopback() plugin.Plugin {
 	return plugin.Plugin{
-		Name: "loopback", About: "brings up the container's loopback interface",
+		Name: "loopback", About: "brings up the container's loopback interface", IfName: "lo",
 		New: func() plugin.Config { return &loopback{} },
 	}
 }

@@ -28,8 +28,8 @@ var forbidden = []struct {
 	{"libcni", module, []string{module + "/cni", module + "/libcni"}, "a runtime uses it without our kernel or plugins: it takes an Exec"},
 	{"skel", module, []string{module + "/cni", module + "/skel"}, "a hand-written plugin needs no kernel engine"},
 	{"ipam", module, []string{module + "/cni", module + "/ipam"}, "addresses are worked out without any plugin or kernel around"},
-	{"kernel", module, []string{module + "/kernel"}, "objects know nothing of plugins"},
-	{"attach", module, []string{module + "/attach", module + "/cni", module + "/kernel"}, "a record is read by many"},
+	{"kernel", module, []string{module + "/kernel", module + "/internal"}, "objects know nothing of plugins"},
+	{"attach", module, []string{module + "/attach", module + "/cni", module + "/kernel", module + "/internal"}, "a record is read by many"},
 	{"plugin", module + "/plugins", nil, "the SDK does not know its plugins"},
 	{"plugin", module + "/libcni", nil, "a plugin is not a runtime"},
 	{"plugins/...", module + "/libcni", nil, "a plugin is not a runtime: delegates go by cni/invoke"},
@@ -113,6 +113,13 @@ func TestDocumented(t *testing.T) {
 
 func undocumented(t *testing.T, files *token.FileSet, f *ast.File) {
 	for _, d := range f.Decls {
+		if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.TYPE {
+			for _, spec := range g.Specs {
+				if s := spec.(*ast.TypeSpec); s.Name.IsExported() && g.Doc == nil && s.Doc == nil {
+					t.Errorf("%s: %s has no doc comment", files.Position(s.Pos()), s.Name.Name)
+				}
+			}
+		}
 		fn, ok := d.(*ast.FuncDecl)
 		if ok && fn.Name.IsExported() && fn.Doc == nil && (fn.Recv == nil || !obvious(fn)) {
 			t.Errorf("%s: %s has no doc comment", files.Position(fn.Pos()), fn.Name.Name)

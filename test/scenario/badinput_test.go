@@ -183,7 +183,7 @@ func (m *machine) cni(verb, conf, id, netns, ifname, env string) (string, error)
 		args = append(args, ifname)
 	}
 	cmd := exec.Command("cni", args...)
-	cmd.Env = append(os.Environ(), "CNI_PATH="+programs(m.t), "FAIRLEAD_RUN="+m.dir+"/run", "WORK="+m.dir, "NS="+netns, "CONTAINER="+id, env)
+	cmd.Env = append(os.Environ(), "CNI_PATH="+programs(m.t), "FAIRLEAD_RUN="+m.dir+"/run", "WORK="+m.dir, "FAIRLEAD_LIB="+m.dir, "NS="+netns, "CONTAINER="+id, env)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

@@ -9,7 +9,7 @@
 //	in NAME COMMAND...        run a command in a namespace
 //	serve NAME NETWORK ADDR   answer every connection or datagram with the peer's address
 //	cni VERB CONF NAME [IFNAME]  run a list or a plugin; NAME "-": no namespace, $CONTAINER names the container
-//	dial NETWORK ADDR         say hello and print the answer
+//	dial NETWORK ADDR [FROM]  say hello and print the answer
 package scenario
 
 import (
@@ -126,7 +126,7 @@ func answerMain() {
 		for b := make([]byte, 64); ; {
 			_, peer, err := c.ReadFrom(b)
 			fail(err)
-			_, _ = c.WriteTo([]byte("hello "+peer.String()), peer)
+			_, _ = c.WriteTo([]byte("hello "+peer.String()+" from "+hostname()), peer)
 		}
 	}
 	l, err := net.Listen(network, addr)
@@ -140,8 +140,27 @@ func answerMain() {
 	}
 }
 
+// hostname is the first address of eth0: it tells the servers apart.
+func hostname() string {
+	i, err := net.InterfaceByName("eth0")
+	if err != nil {
+		return "host"
+	}
+	addrs, err := i.Addrs()
+	if err != nil || len(addrs) == 0 {
+		return "nobody"
+	}
+	return addrs[0].String()
+}
+
 func dialMain() {
-	c, err := net.DialTimeout(os.Args[1], os.Args[2], 2*time.Second)
+	d := net.Dialer{Timeout: 2 * time.Second}
+	if len(os.Args) > 3 {
+		from, err := net.ResolveUDPAddr(os.Args[1], os.Args[3])
+		fail(err)
+		d.LocalAddr = from
+	}
+	c, err := d.Dial(os.Args[1], os.Args[2])
 	fail(err)
 	fail(c.SetDeadline(time.Now().Add(2 * time.Second)))
 	_, err = c.Write([]byte("hello"))

@@ -1,0 +1,47 @@
+# Fairlead's verbs. `make help` lists them.
+
+BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w"
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+N ?= 60
+
+# What runs besides our own programs, and the Debian package it comes in.
+DEMO_NEEDS := ip:iproute2 nft:nftables ping:iputils-ping /usr/lib/cni/bandwidth:containernetworking-plugins
+TEST_NEEDS := $(DEMO_NEEDS) iptables:iptables conntrack:conntrack nsenter:util-linux sysctl:procps
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test race fuzz bench compat clean
+
+help: ## list these verbs
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build bin/fairlead, bin/fairlead-cni and bin/cni/, a link for each plugin
+	@mkdir -p bin/cni
+	$(BUILD) -o bin/ ./cmd/fairlead ./cmd/fairlead-cni
+	@find bin/cni -type l -delete
+	@bin/fairlead-cni --list | while read -r name; do ln -s ../fairlead-cni "bin/cni/$$name"; done
+
+demo: build ## show containers on networks, in a host of their own: safe on any machine (needs root)
+	@sh test/install-packages $(DEMO_NEEDS)
+	@$(SUDO) bin/fairlead demo
+
+test: ## run everything that tests, but the long tiers below (needs root: network namespaces)
+	@sh test/install-packages $(TEST_NEEDS)
+	@bad=$$(gofmt -l .); [ -z "$$bad" ] || { echo "not formatted: $$bad"; exit 1; }
+	go vet ./...
+	go test -timeout 20m ./...
+
+race: ## the same under the race detector (some minutes)
+	@sh test/install-packages $(TEST_NEEDS) gcc:gcc
+	CGO_ENABLED=1 go test -race -timeout 60m ./...
+
+fuzz: ## every fuzz target for FUZZTIME (20s each)
+	@sh test/fuzz $(or $(FUZZTIME),20s)
+
+bench: ## ours, the reference's and the kernel's floor in turn, N=60 rounds; writes docs/benchmarks.md (needs root)
+	go run ./bench -n $(N) -write docs/benchmarks.md
+
+compat: ## compare with the reference in both directions and write docs/compatibility.md
+	UPDATE=1 go test ./test/compat
+
+clean: ## remove what build made
+	rm -rf bin

@@ -1,0 +1,180 @@
+package attach_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
+)
+
+var owner = kernel.Owner{Network: "net", ContainerID: "c1", IfName: "eth0"}
+
+// record is a whole one, of a namespace that lives: this test's own.
+func record(d *attach.Dir, o kernel.Owner) *attach.Record {
+	r := d.New(o.Network, o.ContainerID, o.IfName, "/proc/self/ns/net")
+	zero := 0
+	r.Parts = []attach.Part{{
+		Plugin: "bridge", IPAM: "host-local",
+		Objects: kernel.Objects{&kernel.Up{Link: "eth0"}},
+		Result:  &cni.Result{IPs: []cni.IP{{Interface: &zero, Address: netip.MustParsePrefix("10.1.0.2/24")}}},
+		Ports:   []attach.Port{{HostPort: 80, ContainerPort: 8080, Protocol: "tcp"}},
+	}}
+	r.Parts[0].PID, r.Parts[0].Started = attach.Self()
+	return r
+}
+
+func TestLifeOfARecord(t *testing.T) {
+	t.Parallel()
+	d := attach.Open(t.TempDir())
+	r := record(d, owner)
+	if err := d.Create(r); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Create(record(d, owner)); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a second one: %v", err)
+	}
+	got, err := d.Read(owner)
+	if err != nil || !got.Parts[0].Adding() || !got.Parts[0].Mine() || !got.Living() {
+		t.Fatalf("being added: %+v, %v", got, err)
+	}
+	if err := d.Finish(r); err != nil {
+		t.Fatal(err)
+	}
+	got, err = d.Read(owner)
+	if err != nil || !got.Parts[0].Done || got.Parts[0].Adding() {
+		t.Errorf("finished: %+v, %v", got, err)
+	}
+	want := record(d, owner)
+	want.Parts[0].Done = true
+	want.Created = got.Created
+	if !reflect.DeepEqual(got.Parts, want.Parts) || got.NetnsID != want.NetnsID {
+		t.Errorf("read %+v\nwrote %+v", got, want)
+	}
+	if all, err := d.List(""); err != nil || len(all) != 1 {
+		t.Errorf("list: %v, %v", all, err)
+	}
+	if err := d.Remove(owner); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Read(owner); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("removed: %v", err)
+	}
+}
+
+// What is torn, empty, of another boot or of another kind counts as absent, and
+// is not in the way of a new one.
+func TestWorthlessRecords(t *testing.T) {
+	t.Parallel()
+	for name, content := range map[string]string{
+		"empty": "", "torn": `{"boot":"`, "other boot": `{"boot":"00000000"}`, "no JSON": "\x00\x00\x00",
+		"unknown object": `{"parts":[{"objects":[{"kind":"new","object":{}}]}]}`,
+	} {
+		root := t.TempDir()
+		d := attach.Open(root)
+		file := filepath.Join(root, "attach", "net", "c1,eth0.json")
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(content), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Read(owner); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := d.Create(record(d, owner)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestAlive(t *testing.T) {
+	t.Parallel()
+	d := attach.Open(t.TempDir())
+	r := record(d, owner)
+	if d.Alive(owner.Mark()) {
+		t.Error("alive without a record")
+	}
+	if err := errors.Join(d.Create(r), d.Finish(r)); err != nil {
+		t.Fatal(err)
+	}
+	if !d.Alive(owner.Mark()) {
+		t.Error("dead with a living namespace")
+	}
+	r.Netns = "/nonexistent"
+	r.Parts[0].Done = true
+	if err := d.Write(r); err != nil {
+		t.Fatal(err)
+	}
+	if d.Alive(owner.Mark()) {
+		t.Error("alive although its namespace is gone")
+	}
+	long := kernel.Owner{Network: strings.Repeat("n", 100), ContainerID: strings.Repeat("c", 100), IfName: "eth0"}
+	if err := d.Create(record(d, long)); err != nil {
+		t.Fatal(err)
+	}
+	if len(long.Mark()) > 120 || !d.Alive(long.Mark()) {
+		t.Errorf("a long name's mark %q (%d bytes) is not found", long.Mark(), len(long.Mark()))
+	}
+}
+
+// Which host ports exclude each other.
+func TestClaims(t *testing.T) {
+	t.Parallel()
+	port := func(ip string, n int, protocol string) attach.Port {
+		return attach.Port{HostIP: ip, HostPort: n, Protocol: protocol}
+	}
+	for _, tt := range []struct {
+		first, second attach.Port
+		taken         bool
+	}{
+		{port("", 80, "tcp"), port("", 80, "tcp"), true},
+		{port("", 80, "tcp"), port("192.0.2.1", 80, "tcp"), true},
+		{port("192.0.2.1", 80, "tcp"), port("", 80, "tcp"), true},
+		{port("192.0.2.1", 80, "tcp"), port("192.0.2.2", 80, "tcp"), false},
+		{port("192.0.2.1", 80, "tcp"), port("0.0.0.0", 80, "tcp"), true},
+		{port("0.0.0.0", 80, "tcp"), port("::", 80, "tcp"), false},
+		{port("::", 80, "tcp"), port("fd00::1", 80, "tcp"), true},
+		{port("", 80, "tcp"), port("", 80, "udp"), false},
+		{port("", 80, "tcp"), port("", 81, "tcp"), false},
+	} {
+		d := attach.Open(t.TempDir())
+		if err := d.Create(record(d, owner)); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		unlock, err := d.Claim(ctx, owner, []attach.Port{tt.first})
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := kernel.Owner{Network: "net", ContainerID: "c2", IfName: "eth0"}
+		if tt.first.HostPort == tt.second.HostPort && tt.first.Protocol == tt.second.Protocol {
+			if _, err := d.Claim(ctx, other, []attach.Port{tt.second}); err == nil || !strings.Contains(err.Error(), "wait for the lock of host port") {
+				t.Errorf("while the first is at work: %v", err)
+			}
+		}
+		cancel()
+		unlock()
+		unlock, err = d.Claim(t.Context(), other, []attach.Port{tt.second})
+		if (err != nil) != tt.taken || err != nil && !strings.Contains(err.Error(), "already taken by container c1 (network net, interface eth0)") {
+			t.Errorf("%v, then %v: %v", tt.first, tt.second, err)
+		}
+		if err == nil {
+			unlock()
+		}
+		if err := errors.Join(d.Unclaim(owner, []attach.Port{tt.first}), d.Remove(owner)); err != nil {
+			t.Fatal(err)
+		}
+		if unlock, err = d.Claim(t.Context(), other, []attach.Port{tt.second}); err != nil {
+			t.Errorf("after the first freed it: %v", err)
+		} else {
+			unlock()
+		}
+	}
+}

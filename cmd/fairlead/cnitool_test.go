@@ -1,0 +1,183 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/internal/reference"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// side is one of two programs that are to behave alike.
+type side struct {
+	program string
+	env     []string
+}
+
+type outcome struct {
+	code        int
+	out, errOut string
+}
+
+func (s side) run(t *testing.T, env []string, args ...string) outcome {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	cmd := exec.Command(s.program, args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(append(os.Environ(), s.env...), env...), &out, &errOut
+	err := cmd.Run()
+	if _, ok := err.(*exec.ExitError); err != nil && !ok {
+		t.Fatal(err)
+	}
+	return outcome{cmd.ProcessState.ExitCode(), out.String(), errOut.String()}
+}
+
+// sides are the reference's cnitool and ours, on the same networks and plugins.
+func sides(t *testing.T, theirs string) (reference, ours side) {
+	dir := t.TempDir()
+	write(t, dir, "10-list.conflist", `{"cniVersion": "1.1.0", "name": "list", "plugins": [
+		{"type": "bridge", "bridge": "cni0", "isDefaultGateway": true, "ipam": {"type": "static",
+		 "addresses": [{"address": "10.1.0.5/24", "gateway": "10.1.0.1"}]}},
+		{"type": "portmap", "capabilities": {"portMappings": true}}]}`)
+	write(t, dir, "20-old.conf", `{"cniVersion": "0.3.1", "name": "old", "type": "ptp", "dns": {"nameservers": ["192.0.2.1"]},
+		"ipam": {"type": "static", "addresses": [{"address": "10.2.0.5/24", "gateway": "10.2.0.1"}, {"address": "fd02::5/64", "gateway": "fd02::1"}], "routes": [{"dst": "0.0.0.0/0"}]}}`)
+	write(t, dir, "30-oldest.conf", `{"cniVersion": "0.2.0", "name": "oldest", "type": "ptp", "ipam": {"type": "static", "addresses": [{"address": "10.3.0.5/24", "gateway": "10.3.0.1"}]}}`)
+	write(t, dir, "40-missing.conflist", `{"cniVersion": "1.1.0", "name": "missing", "plugins": [{"type": "nowhere"}]}`)
+	write(t, dir, "50-bad.conflist", `{"cniVersion": "1.1.0", "name": "bad", "plugins": [{"type": "bridge", "vlan": 5000}]}`)
+	ours.program = filepath.Join(t.TempDir(), "cnitool")
+	self, err := os.Executable()
+	must(t, err)
+	must(t, os.Symlink(self, ours.program))
+	bin := t.TempDir()
+	for _, p := range []string{"bridge", "ptp", "portmap", "static"} {
+		must(t, os.Symlink(self, filepath.Join(bin, p)))
+	}
+	ours.env = []string{"NETCONFPATH=" + dir, "CNI_PATH=" + bin}
+	return side{theirs, ours.env}, ours
+}
+
+// TestCnitool has both programs do the same things on one host in turn: what
+// either adds the other checks and removes, and they print the same.
+func TestCnitool(t *testing.T) {
+	t.Parallel()
+	program := reference.Cnitool(t)
+	for _, c := range []struct {
+		name, network string
+		env, flags    []string
+		check         bool // CHECK is in the version
+	}{
+		{"a list", "list", nil, nil, true},
+		{"arguments", "list", []string{"CNI_IFNAME=net7", "CNI_ARGS=IgnoreUnknown=1;K=V",
+			`CAP_ARGS={"portMappings":[{"hostPort":80,"containerPort":80,"protocol":"tcp"}]}`}, nil, true},
+		{"one plugin, both families", "old", nil, nil, false},
+		{"before lists of addresses", "oldest", nil, nil, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			host(t)
+			theirs, ours := sides(t, program)
+			kerneltest.Run(t, "ip", "netns", "add", "a")
+			same := func(verb string, first, second side) outcome {
+				t.Helper()
+				got := first.run(t, c.env, verb, c.network, "/run/x/../netns/a")
+				if again := second.run(t, c.env, "del", c.network, "/run/netns/a"); again.code != 0 {
+					t.Fatalf("del by the other: %+v", again)
+				}
+				return got
+			}
+			want, got := same("add", theirs, ours), same("add", ours, theirs)
+			if want.code != 0 || got != want {
+				t.Errorf("add: got %+v, want %+v", got, want)
+			}
+			for _, v := range []string{"check", "status", "gc", "del"} {
+				ours.run(t, c.env, "add", c.network, "/run/netns/a")
+				want := theirs.run(t, c.env, v, c.network, "/run/netns/a")
+				ours.run(t, c.env, "del", c.network, "/run/netns/a")
+				theirs.run(t, c.env, "add", c.network, "/run/netns/a")
+				got := ours.run(t, c.env, v, c.network, "/run/netns/a")
+				if got != want || c.check && got.code != 0 {
+					t.Errorf("%s: got %+v, want %+v", v, got, want)
+				}
+				ours.run(t, c.env, "del", c.network, "/run/netns/a")
+			}
+			if left := kerneltest.Run(t, "ip", "-br", "link", "show", "type", "veth"); left != "" {
+				t.Errorf("left: %s", left)
+			}
+		})
+	}
+}
+
+// TestCnitoolErrors compares exit codes and where the words go; where ours says
+// the same, also the words.
+func TestCnitoolErrors(t *testing.T) {
+	t.Parallel()
+	program := reference.Cnitool(t)
+	host(t)
+	theirs, ours := sides(t, program)
+	kerneltest.Run(t, "ip", "netns", "add", "a")
+	for _, c := range []struct {
+		args  []string
+		env   []string
+		words string // that both say
+	}{
+		{nil, nil, "cnitool: Add, check, remove, gc or status network interfaces from a network namespace"},
+		{[]string{"add", "list"}, nil, "<net> <netns>"},
+		{[]string{"add", "none", "/run/netns/a"}, nil, `no net configuration with name "none" in `},
+		{[]string{"add", "list", "/run/netns/none"}, nil, "/run/netns/none"},
+		{[]string{"add", "missing", "/run/netns/a"}, nil, `failed to find plugin "nowhere" in path [`},
+		{[]string{"check", "old", "/run/netns/a"}, nil, `configuration version "0.3.1" does not support the CHECK command`},
+		{[]string{"add", "bad", "/run/netns/a"}, nil, "vlan"},
+		{[]string{"add", "list", "/run/netns/a"}, []string{"CAP_ARGS={"}, "unexpected end of JSON input"},
+		{[]string{"add", "list", "/run/netns/a"}, []string{"CNI_ARGS=x"}, `"x"`},
+		{[]string{"add", "list", "/run/netns/a"}, []string{"CNI_IFNAME=a-name-that-is-too-long"}, "interface name is too long"},
+	} {
+		for _, s := range []side{theirs, ours} {
+			got := s.run(t, c.env, c.args...)
+			if got.code != 1 || got.out != "" || !strings.Contains(got.errOut, c.words) {
+				t.Errorf("%s %q %q: got %+v, want %q", s.program, c.env, c.args, got, c.words)
+			}
+		}
+	}
+}
+
+// TestCnitoolIfName: the newer cnitool's flag.
+func TestCnitoolIfName(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args   string
+		rest   string
+		ifName string
+		bad    bool
+	}{
+		{"add n ns", "add n ns", "", false},
+		{"-i net1 add n ns", "add n ns", "net1", false},
+		{"add -i=net1 n ns", "add n ns", "net1", false},
+		{"add n ns --ifname net1", "add n ns", "net1", false},
+		{"add n ns -i", "", "", true},
+	} {
+		rest, ifName, err := cutIfName(strings.Fields(c.args))
+		if got := strings.Join(rest, " "); got != c.rest || ifName != c.ifName || (err != nil) != c.bad {
+			t.Errorf("%q: got %q, %q, %v", c.args, got, ifName, err)
+		}
+	}
+	host(t)
+	_, ours := sides(t, "")
+	kerneltest.Run(t, "ip", "netns", "add", "a")
+	if got := ours.run(t, nil, "-i", "net5", "add", "list", "/run/netns/a"); got.code != 0 || !strings.Contains(got.out, `"name": "net5"`) {
+		t.Errorf("add with -i: %+v", got)
+	}
+	if got := ours.run(t, nil, "zap", "list", "/run/netns/a"); got.code != 1 || !strings.Contains(got.errOut, "no such command: zap") {
+		t.Errorf("a command that is none: %+v", got)
+	}
+}
+
+// TestContainerID holds the ID to what cnitool makes of a path.
+func TestContainerID(t *testing.T) {
+	t.Parallel()
+	if got, want := containerID("/var/run/netns/testing"), "cnitool-77383ca0a0715733ca6f"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/fairlead/fairlead/cni"
+)
+
+// The exit codes; docs/commands.md and `fairlead help exit-codes` explain them.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitInvalid     = 3
+	exitTryAgain    = cni.CodeTryAgainLater
+	exitUnavailable = cni.CodePluginNotAvailable
+	exitLimited     = cni.CodeLimitedConnectivity
+	exitInterrupted = 130
+)
+
+const exitHelp = `  0    it worked
+  1    it failed: standard error says what, on what, and why
+  2    the command line is not understood
+  3    a configuration is not valid
+  11   a passing condition: the same command may work in a moment
+  50   status: an add could not be served now
+  51   status: neither could containers that are attached be relied on
+  130  interrupted; what was begun has been undone`
+
+var errInterrupted = errors.New("interrupted") // a constant; nothing assigns it
+
+// usageError is a command line that is not understood.
+type usageError struct{ problem, next string }
+
+func (e *usageError) Error() string { return e.problem + "\n" + e.next }
+
+// silentError is a failure that has been explained already.
+type silentError struct{ code int }
+
+func (e silentError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+
+func exitCode(err error) int {
+	if errors.Is(err, errInterrupted) {
+		return exitInterrupted
+	}
+	if e, ok := errors.AsType[silentError](err); ok {
+		return e.code
+	}
+	if _, ok := errors.AsType[*usageError](err); ok {
+		return exitUsage
+	}
+	if _, ok := errors.AsType[*cni.ConfigError](err); ok {
+		return exitInvalid
+	}
+	if e, ok := errors.AsType[*cni.Error](err); ok {
+		switch e.Code {
+		case exitTryAgain, exitUnavailable, exitLimited:
+			return int(e.Code)
+		}
+	}
+	return exitFailed
+}
+
+// report tells a person, or with --json a program, what went wrong.
+func (a *app) report(err error) {
+	if _, ok := errors.AsType[silentError](err); ok {
+		return
+	}
+	if !a.json {
+		fmt.Fprintln(a.stderr, "fairlead:", err)
+		return
+	}
+	e := *cni.AsError(err)
+	e.CNIVersion = ""
+	raw, _ := json.Marshal(map[string]cni.Error{"error": e}) // strings and a number
+	fmt.Fprintln(a.stderr, string(raw))
+}

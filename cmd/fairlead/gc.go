@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/libcni"
+)
+
+const gcLong = `Gc removes what a network's attachments left behind: those that add had made and
+whose namespace is gone, and what no attachment owns. An attachment whose
+namespace is still there is kept; --keep says instead exactly which are kept,
+--keep-none that none is (this is what cnitool does). NETNS is accepted because
+cnitool wants one, and means nothing.`
+
+func (a *app) gcCommand() *cobra.Command {
+	var keep []string
+	var none bool
+	c := a.operation(&cobra.Command{
+		Use: "gc NETWORK [NETNS]", Short: "remove what attachments left behind", Long: gcLong,
+		Example: `  fairlead gc my-network
+  fairlead gc my-network --keep 4f1c9a/eth0 --keep 7b20d3/eth0
+  fairlead gc my-network --keep-none     # everything goes`,
+	}, func(s *session, ctx context.Context) error { return s.gc(ctx, keep, none) })
+	c.Flags().StringSliceVar(&keep, "keep", nil, "keep this attachment, CONTAINER/IFNAME, and no others but those named so")
+	c.Flags().BoolVar(&none, "keep-none", false, "keep no attachment")
+	return optionalNetns(c)
+}
+
+func (s *session) gc(ctx context.Context, keep []string, none bool) error {
+	began := time.Now()
+	if none && len(keep) > 0 {
+		return &usageError{"--keep and --keep-none contradict each other", "Type: fairlead gc --help"}
+	}
+	valid, err := parseKeep(keep)
+	if err == nil && len(keep) == 0 && !none {
+		valid, err = s.living()
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.cni.GCNetworkList(ctx, s.list, &libcni.GCArgs{ValidAttachments: valid}); err != nil {
+		return err
+	}
+	return s.done("gc", fmt.Sprintf("kept %d attachments and removed what else there was", len(valid)), began)
+}
+
+func parseKeep(words []string) (valid []cni.Attachment, err error) {
+	for _, w := range words {
+		id, ifName, ok := strings.Cut(w, "/")
+		if !ok || id == "" || ifName == "" {
+			return nil, &usageError{fmt.Sprintf("--keep %s: want CONTAINER/IFNAME", w), "Type: fairlead list"}
+		}
+		valid = append(valid, cni.Attachment{ContainerID: id, IfName: ifName})
+	}
+	return valid, nil
+}
+
+// living are the network's attachments whose namespace is still there, by our
+// records and by the cache, which other plugins' attachments have, too.
+func (s *session) living() (valid []cni.Attachment, err error) {
+	records, err := attach.Open(s.getenv(attach.RootVariable)).List(s.list.Name)
+	if err != nil {
+		return nil, err
+	}
+	dead := map[cni.Attachment]bool{}
+	for _, r := range records {
+		at := cni.Attachment{ContainerID: r.ContainerID, IfName: r.IfName}
+		if state(r) == stateGone {
+			dead[at] = true
+		} else {
+			valid = append(valid, at)
+		}
+	}
+	cached, err := s.cni.GetCachedAttachments("")
+	for _, c := range cached {
+		at := cni.Attachment{ContainerID: c.ContainerID, IfName: c.IfName}
+		if c.Network == s.list.Name && !dead[at] && !slices.Contains(valid, at) && isNetns(c.NetNS) {
+			valid = append(valid, at)
+		}
+	}
+	return valid, err
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/cni"
+)
+
+// TestErrors is what a person gets for what cannot be: the words, and the code.
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	dir, empty := t.TempDir(), t.TempDir()
+	write(t, dir, "1.conflist", `{"cniVersion": "1.0.0", "name": "one", "plugins": [{"type": "bridge"}]}`)
+	write(t, dir, "2.conf", `{"cniVersion": "1.0.0", "name": "two", "type": "ptp"}`)
+	env := map[string]string{"NETCONFPATH": dir, "CNI_PATH": empty, "FAIRLEAD_RUN": empty}
+	for _, c := range []struct {
+		line string
+		env  map[string]string
+		code int
+		want string
+	}{
+		{"fairlead ad one ns", nil, 2, "fairlead: there is no command \"ad\"\nDid you mean: fairlead add\n"},
+		{"fairlead frobnicate", nil, 2, "fairlead: there is no command \"frobnicate\"\nType: fairlead help\n"},
+		{"fairlead add", nil, 2, "fairlead: usage: fairlead add NETWORK NETNS [flags]\nType: fairlead add --help\n"},
+		{"fairlead add one ns more", nil, 2, "fairlead: too many words, from \"more\" on; usage: fairlead add NETWORK NETNS [flags]\nType: fairlead add --help\n"},
+		{"fairlead add one ns --zap", nil, 2, "fairlead: unknown flag: --zap\nType: fairlead add --help\n"},
+		{"fairlead list what", nil, 2, "fairlead: too many words"},
+		{"fairlead gc one --keep a/b --keep-none", nil, 2, "--keep and --keep-none contradict each other"},
+		{"fairlead add nope ns", nil, 1, "fairlead: no net configuration with name \"nope\" in " + dir + "\nThere are: one, two\n"},
+		{"fairlead add nope ns", map[string]string{"NETCONFPATH": empty}, 1, "Put a network's configuration there, or set NETCONFPATH\n"},
+		{"fairlead add one /nowhere", nil, 1, "there is no network namespace /nowhere\nMake one: ip netns add NAME\n"},
+		{"fairlead del one /nowhere", nil, 1, "file does not exist\nSet CNI_PATH to the directories of your plugins\n"},
+		{"fairlead del one /nowhere", map[string]string{"CNI_ARGS": "x"}, 1, `"x"`},
+		{"fairlead del one /nowhere -i a/b", nil, 1, "a/b"},
+		{"fairlead version nope", nil, 1, `failed to find plugin "nope"`},
+		{"fairlead version ../x", nil, 1, "without a path"},
+		{"fairlead plan one /nowhere", nil, 1, "there is no network namespace /nowhere\nMake one: ip netns add NAME\n"},
+		{"fairlead validate " + empty, nil, 1, "no net configurations found in " + empty},
+	} {
+		t.Run(c.line, func(t *testing.T) {
+			with := map[string]string{}
+			for _, m := range []map[string]string{env, c.env} {
+				for k, v := range m {
+					with[k] = v
+				}
+			}
+			code, stdout, stderr := call(with, strings.Fields(c.line)...)
+			if code != c.code || !strings.Contains(stderr, c.want) || stdout != "" {
+				t.Errorf("code %d, want %d; stdout %q, stderr\n%s\nwant\n%s", code, c.code, stdout, stderr, c.want)
+			}
+			jsonCode, _, stderr := call(with, append(strings.Fields(c.line), "--json")...)
+			var e struct{ Error cni.Error }
+			if err := json.Unmarshal([]byte(stderr), &e); c.code == 1 && (err != nil || e.Error.Msg == "" || jsonCode != code) {
+				t.Errorf("with --json: code %d, %v: %s", jsonCode, err, stderr)
+			}
+		})
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err  error
+		code int
+	}{
+		{errors.New("x"), 1},
+		{&usageError{"a", "b"}, 2},
+		{fmt.Errorf("wrapped: %w", cni.Invalid(nil, "key", "bad")), 3},
+		{cni.Errorf(cni.CodeTryAgainLater, "busy"), 11},
+		{cni.Errorf(cni.CodePluginNotAvailable, "no"), 50},
+		{fmt.Errorf("wrapped: %w", cni.Errorf(cni.CodeLimitedConnectivity, "no")), 51},
+		{cni.Errorf(cni.CodeGeneric, "no"), 1},
+		{silentError{7}, 7},
+		{errors.Join(errInterrupted, cni.Errorf(cni.CodePluginNotAvailable, "no")), 130},
+	} {
+		if got := exitCode(c.err); got != c.code {
+			t.Errorf("%v: got %d, want %d", c.err, got, c.code)
+		}
+		if !strings.Contains(exitHelp, fmt.Sprintf("  %-4d ", c.code)) && c.code != 7 {
+			t.Errorf("help does not explain exit code %d", c.code)
+		}
+	}
+}
+
+// TestInterrupted: what a cancelled context made fail ends with 130.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var b strings.Builder
+	a := &app{stdout: &b, stderr: &b, getenv: func(string) string { return "" }}
+	if code := run(ctx, a, []string{"fairlead", "validate", filepath.Join(t.TempDir(), "none", "x")}); code != 130 {
+		t.Errorf("exit code %d: %s", code, &b)
+	}
+}
+
+// TestHelp: every command explains itself, with an example that begins as a
+// person would type it, and stays within 100 columns.
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	a := newApp()
+	for _, c := range a.root().Commands() {
+		if c.Name() == "completion" || c.Name() == "help" || c.Hidden || !c.Runnable() {
+			continue
+		}
+		code, out, stderr := call(nil, "fairlead", "help", c.Name())
+		if code != 0 || stderr != "" || !strings.Contains(out, "Usage:\n  fairlead "+c.Name()) ||
+			!strings.Contains(out, "Examples:\n") || !strings.Contains(out, "fairlead "+c.Name()) {
+			t.Errorf("help %s: code %d\n%s%s", c.Name(), code, out, stderr)
+		}
+		for l := range strings.Lines(out) {
+			if len(l) > 130 {
+				t.Errorf("help %s has a line of %d columns: %s", c.Name(), len(l), l)
+			}
+		}
+	}
+	for topic, want := range map[string]string{"environment": "NETCONFPATH", "exit-codes": "130"} {
+		if code, out, _ := call(nil, "fairlead", "help", topic); code != 0 || !strings.Contains(out, want) {
+			t.Errorf("help %s: %s", topic, out)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	code, out, _ := call(nil, "fairlead", "version")
+	if code != 0 || !strings.HasPrefix(out, "fairlead v"+cni.Release+" (go") || !strings.Contains(out, "0.1.0, 0.2.0") {
+		t.Errorf("version: %d %s", code, out)
+	}
+	var v struct{ CNIVersions []string }
+	_, out, _ = call(nil, "fairlead", "version", "--json")
+	if err := json.Unmarshal([]byte(out), &v); err != nil || len(v.CNIVersions) != len(cni.Versions()) {
+		t.Errorf("version --json: %v %s", err, out)
+	}
+}

@@ -1,0 +1,150 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+)
+
+// Apply makes every object so, in order. On a failure it undoes what this call
+// made, in reverse, and returns the failure joined with the undo's own.
+func (e *Engine) Apply(list Objects) error {
+	mark := len(e.undo)
+	for _, o := range list {
+		if err := o.ensure(e); err != nil {
+			return errors.Join(fmt.Errorf("%s: %w", o, err), e.rollback(mark))
+		}
+	}
+	err := e.flush()
+	if err == nil {
+		err = e.commit()
+	}
+	if err == nil {
+		err = e.finish()
+	}
+	if err != nil {
+		return errors.Join(err, e.rollback(mark))
+	}
+	return nil
+}
+
+// finish does what had to wait for the nftables transaction.
+func (e *Engine) finish() error {
+	var errs []error
+	for _, f := range e.later {
+		errs = append(errs, f())
+	}
+	e.later = nil
+	return errors.Join(errs...)
+}
+
+// Undo removes, in reverse, everything that this engine's Applies made.
+func (e *Engine) Undo() error { return e.rollback(0) }
+
+func (e *Engine) rollback(mark int) error {
+	// What was sent before the failure and not yet answered for.
+	e.queue, e.nft, e.groups, e.later = nil, nil, nil, nil
+	made := slices.Clone(e.undo[mark:])
+	e.undo = e.undo[:mark]
+	err := e.Remove(made)
+	if err != nil {
+		return fmt.Errorf("undo: %w", err)
+	}
+	return nil
+}
+
+// made notes that an object was created by this engine.
+func (e *Engine) made(o Object) {
+	if !o.Shared() {
+		e.undo = append(e.undo, o)
+	}
+}
+
+// Remove removes the objects that are not shared, in reverse. What is already
+// gone is success; it goes on after an error and joins the errors. Objects
+// that live on a link of the list go with the link.
+func (e *Engine) Remove(list Objects) error {
+	carried := carriers(list)
+	var errs []error
+	note := func(o Object, err error) {
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("remove %s: %w", o, err))
+		}
+	}
+	for _, o := range slices.Backward(list) {
+		if n, ok := o.(*NFT); ok && n.Group != "" {
+			e.groups = append(e.groups, n)
+		}
+		if !o.Shared() && !carried[o.on()] {
+			note(o, o.remove(e))
+		}
+	}
+	errs = append(errs, e.commitRemoval(), e.finish())
+	return errors.Join(errs...)
+}
+
+// carriers are the links that a list owns, with which others of it go.
+func carriers(list Objects) map[linkName]bool {
+	out := map[linkName]bool{}
+	for _, o := range list {
+		if !o.Shared() {
+			for _, l := range o.links() {
+				out[l] = true
+			}
+		}
+	}
+	return out
+}
+
+// Split parts the links of a list, whose removal the kernel makes wait
+// (rcu_barrier, about 20 ms), from what is to be removed besides.
+func Split(list Objects) (links, rest Objects) {
+	carried := carriers(list)
+	for _, o := range list {
+		switch {
+		case !o.Shared() && len(o.links()) > 0:
+			links = append(links, o)
+		case !carried[o.on()]:
+			rest = append(rest, o)
+		}
+	}
+	return links, rest
+}
+
+// Difference is an object that is not as it should be.
+type Difference struct {
+	Object Object
+	What   []string // "mtu is 1400, want 1500"; "is missing"
+}
+
+func (d Difference) String() string {
+	s := d.Object.Side().String() + ": " + d.Object.String() + ":"
+	for i, w := range d.What {
+		if i > 0 {
+			s += ","
+		}
+		s += " " + w
+	}
+	return s
+}
+
+// Check returns every object that differs, and changes nothing.
+func (e *Engine) Check(list Objects) ([]Difference, error) {
+	var out []Difference
+	var errs []error
+	for _, o := range list {
+		what, err := o.diff(e)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			what = []string{"is missing"}
+		case err != nil:
+			errs = append(errs, fmt.Errorf("look at %s: %w", o, err))
+			continue
+		}
+		if len(what) > 0 {
+			out = append(out, Difference{o, what})
+		}
+	}
+	return out, errors.Join(errs...)
+}

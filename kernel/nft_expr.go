@@ -1,0 +1,178 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+func (c *compiler) expr(name string, attrs func(*buf)) {
+	c.out.nest(unix.NFTA_LIST_ELEM, func(b *buf) {
+		b.str(unix.NFTA_EXPR_NAME, name)
+		b.nest(unix.NFTA_EXPR_DATA, attrs)
+	})
+}
+
+func (c *compiler) verdict(code int32, chain string) {
+	c.expr("immediate", func(b *buf) {
+		b.be32(unix.NFTA_IMMEDIATE_DREG, regVerdict)
+		b.nest(unix.NFTA_IMMEDIATE_DATA, func(b *buf) {
+			b.nest(unix.NFTA_DATA_VERDICT, func(b *buf) {
+				b.be32(unix.NFTA_VERDICT_CODE, uint32(code))
+				if chain != "" {
+					b.str(unix.NFTA_VERDICT_CHAIN, chain)
+				}
+			})
+		})
+	})
+}
+
+func (c *compiler) cmp(op uint32, v []byte) {
+	c.expr("cmp", func(b *buf) {
+		b.be32(unix.NFTA_CMP_SREG, reg1)
+		b.be32(unix.NFTA_CMP_OP, op)
+		b.nest(unix.NFTA_CMP_DATA, func(b *buf) { b.bytes(unix.NFTA_DATA_VALUE, v) })
+	})
+}
+
+func (c *compiler) mask(mask []byte) {
+	c.expr("bitwise", func(b *buf) {
+		b.be32(unix.NFTA_BITWISE_SREG, reg1)
+		b.be32(unix.NFTA_BITWISE_DREG, reg1)
+		b.be32(unix.NFTA_BITWISE_LEN, uint32(len(mask)))
+		b.nest(unix.NFTA_BITWISE_MASK, func(b *buf) { b.bytes(unix.NFTA_DATA_VALUE, mask) })
+		b.nest(unix.NFTA_BITWISE_XOR, func(b *buf) { b.bytes(unix.NFTA_DATA_VALUE, make([]byte, len(mask))) })
+	})
+}
+
+// of checks the packet's family before a field of one family is read in a
+// table of both.
+func (c *compiler) of(family byte) {
+	if family == 0 || !c.inet || c.family == family {
+		return
+	}
+	c.family = family
+	name, attrs := meta(unix.NFT_META_NFPROTO)(reg1)
+	c.expr(name, attrs)
+	c.cmp(unix.NFT_CMP_EQ, []byte{family})
+}
+
+func (c *compiler) ctStatusDNAT() {
+	c.expr("ct", func(b *buf) {
+		b.be32(unix.NFTA_CT_DREG, reg1)
+		b.be32(unix.NFTA_CT_KEY, unix.NFT_CT_STATUS)
+	})
+	c.mask(binary.NativeEndian.AppendUint32(nil, 1<<5)) // IPS_DST_NAT
+	c.cmp(unix.NFT_CMP_NEQ, make([]byte, 4))
+}
+
+func (c *compiler) fibLocal() { c.fibType(unix.NFTA_FIB_F_DADDR) }
+
+func (c *compiler) fibType(flags uint32) {
+	c.expr("fib", func(b *buf) {
+		b.be32(unix.NFTA_FIB_DREG, reg1)
+		b.be32(unix.NFTA_FIB_RESULT, unix.NFT_FIB_RESULT_ADDRTYPE)
+		b.be32(unix.NFTA_FIB_FLAGS, flags)
+	})
+	c.cmp(unix.NFT_CMP_EQ, binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL))
+}
+
+func (c *compiler) markSet(word string) error {
+	v, err := strconv.ParseUint(word, 0, 32)
+	if err != nil {
+		return err
+	}
+	c.expr("immediate", func(b *buf) {
+		b.be32(unix.NFTA_IMMEDIATE_DREG, reg1)
+		b.nest(unix.NFTA_IMMEDIATE_DATA, func(b *buf) {
+			b.bytes(unix.NFTA_DATA_VALUE, binary.NativeEndian.AppendUint32(nil, uint32(v)))
+		})
+	})
+	c.expr("meta", func(b *buf) {
+		b.be32(unix.NFTA_META_KEY, unix.NFT_META_MARK)
+		b.be32(unix.NFTA_META_SREG, reg1)
+	})
+	return nil
+}
+
+func (c *compiler) lookup(set string, not, concat bool) {
+	c.expr("lookup", func(b *buf) {
+		b.str(unix.NFTA_LOOKUP_SET, set)
+		b.be32(unix.NFTA_LOOKUP_SREG, sourceReg(concat))
+		if not {
+			b.be32(unix.NFTA_LOOKUP_FLAGS, unix.NFT_LOOKUP_F_INV)
+		}
+	})
+}
+
+func sourceReg(concat bool) uint32 {
+	if concat {
+		return regWords
+	}
+	return reg1
+}
+
+func (c *compiler) compare(t nftType, word string, not bool) error {
+	op := uint32(unix.NFT_CMP_EQ)
+	if not {
+		op = unix.NFT_CMP_NEQ
+	}
+	if p, err := netip.ParsePrefix(word); err == nil {
+		c.mask(prefixMask(p))
+		c.cmp(op, p.Masked().Addr().AsSlice())
+		return nil
+	}
+	v, err := t.value(word)
+	if err != nil {
+		return err
+	}
+	c.cmp(op, v)
+	return nil
+}
+
+func prefixMask(p netip.Prefix) []byte {
+	m := make([]byte, len(p.Addr().AsSlice()))
+	for i := range p.Bits() {
+		m[i/8] |= 0x80 >> (i % 8)
+	}
+	return m
+}
+
+// dnat reads "ip to FIELDS map @MAP": the map gives address and port.
+func (c *compiler) dnat(word string) error {
+	fam, addrWords := uint32(unix.AF_INET), uint32(1)
+	switch word {
+	case "ip":
+	case "ip6":
+		fam, addrWords = unix.AF_INET6, 4
+	default:
+		return fmt.Errorf("dnat to %q: want ip or ip6", word)
+	}
+	if !c.accept("to") {
+		return fmt.Errorf("dnat without \"to\"")
+	}
+	c.of(byte(fam))
+	types, err := c.fields()
+	if err != nil {
+		return err
+	}
+	if !c.accept("map") {
+		return fmt.Errorf("dnat without a map")
+	}
+	c.expr("lookup", func(b *buf) {
+		b.str(unix.NFTA_LOOKUP_SET, strings.TrimPrefix(c.next(), "@"))
+		b.be32(unix.NFTA_LOOKUP_SREG, sourceReg(len(types) > 1))
+		b.be32(unix.NFTA_LOOKUP_DREG, regWords)
+	})
+	c.expr("nat", func(b *buf) {
+		b.be32(unix.NFTA_NAT_TYPE, unix.NFT_NAT_DNAT)
+		b.be32(unix.NFTA_NAT_FAMILY, fam)
+		b.be32(unix.NFTA_NAT_REG_ADDR_MIN, regWords)
+		b.be32(unix.NFTA_NAT_REG_PROTO_MIN, regWords+addrWords)
+	})
+	return nil
+}

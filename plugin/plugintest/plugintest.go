@@ -1,0 +1,159 @@
+// Package plugintest asks a declarative plugin, without a kernel, what it wants.
+package plugintest
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/plugin"
+)
+
+// Facts is a host with the links that it lists.
+type Facts map[string]*kernel.LinkInfo
+
+// Link is one of the listed, on the host.
+func (f Facts) Link(s kernel.Side, name string) (*kernel.LinkInfo, error) {
+	if l, ok := f[name]; ok && s == kernel.Host {
+		return l, nil
+	}
+	return nil, fmt.Errorf("link %s: %w", name, fs.ErrNotExist)
+}
+
+// Links are the listed.
+func (f Facts) Links(s kernel.Side) (out []*kernel.LinkInfo, err error) {
+	if s == kernel.Host {
+		for _, l := range f {
+			out = append(out, l)
+		}
+	}
+	return out, nil
+}
+
+// Sysctl has no keys.
+func (f Facts) Sysctl(kernel.Side, string) (string, error) { return "", fs.ErrNotExist }
+
+// HostID is always the same.
+func (f Facts) HostID() string { return "test" }
+
+// Uplinks has one.
+func (f Facts) Uplinks() []string { return []string{"uplink0"} }
+
+// LinkTo knows no routes.
+func (f Facts) LinkTo(netip.Addr) (string, error) { return "", fs.ErrNotExist }
+
+// Try returns the objects for a container "c1" with interface eth0.
+func Try(p plugin.Plugin, conf []byte, r *cni.Result) (kernel.Objects, error) {
+	facts := Facts{
+		"dev0": {Index: 9, Name: "dev0", MAC: "02:00:00:00:00:09", MTU: 1500, Up: true, Alias: "mine"},
+		"cni7": {Index: 7, Name: "cni7", Kind: "bridge", MAC: "02:00:00:00:00:07", MTU: 1500, Up: true},
+	}
+	return p.State(conf, "c1", "eth0", "/run/netns/c1", facts, r)
+}
+
+// State is the objects as text, a line each, and then the result.
+func State(t testing.TB, p plugin.Plugin, conf []byte, r *cni.Result) string {
+	t.Helper()
+	list, err := Try(p, conf, r)
+	if err != nil {
+		return "error: " + err.Error() + "\n"
+	}
+	var b strings.Builder
+	for _, o := range list {
+		owned := ""
+		if o.Shared() {
+			owned = " (shared)"
+		}
+		fmt.Fprintf(&b, "%s: %s%s\n", o.Side(), o, owned)
+	}
+	for _, i := range r.Interfaces {
+		fmt.Fprintf(&b, "interface %s %s %s\n", i.Name, i.Mac, i.Sandbox)
+	}
+	for _, ip := range r.IPs {
+		fmt.Fprintf(&b, "ip %s gateway %s\n", ip.Address, ip.Gateway)
+	}
+	for _, rt := range r.Routes {
+		fmt.Fprintf(&b, "route %s via %s\n", rt.Dst, rt.GW)
+	}
+	return b.String()
+}
+
+// Golden turns every configuration testdata/*.json into text, with the
+// addresses of its key testIPs as IPAM's, and compares it with the .golden file
+// beside it. UPDATE in the environment writes those.
+func Golden(t *testing.T, plugins ...plugin.Plugin) {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no configurations: %v", err)
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var head struct {
+			Type string
+			IPs  []netip.Prefix `json:"testIPs"`
+		}
+		if err := json.Unmarshal(raw, &head); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		i := slices.IndexFunc(plugins, func(p plugin.Plugin) bool { return p.Name == head.Type })
+		if i < 0 {
+			t.Fatalf("%s is for plugin %q", file, head.Type)
+		}
+		compare(t, strings.TrimSuffix(file, ".json")+".golden", State(t, plugins[i], raw, Result(head.IPs...)))
+	}
+}
+
+func compare(t *testing.T, golden, got string) {
+	t.Helper()
+	if os.Getenv("UPDATE") != "" {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil || got != string(want) {
+		t.Errorf("%s (%v): stated\n%s\nwant\n%s", golden, err, got, want)
+	}
+}
+
+// Result is what IPAM gave: addresses without a gateway.
+func Result(ips ...netip.Prefix) *cni.Result {
+	r := &cni.Result{}
+	for _, ip := range ips {
+		r.IPs = append(r.IPs, cni.IP{Address: ip})
+	}
+	return r
+}
+
+// Survives says what is wrong with how plugins take a configuration, whatever
+// it is: they answer with an error, or with objects that a record can hold.
+func Survives(conf []byte, plugins ...plugin.Plugin) error {
+	ips := []netip.Prefix{netip.MustParsePrefix("10.1.0.2/24"), netip.MustParsePrefix("fd00::2/64")}
+	for _, p := range plugins {
+		list, err := Try(p, conf, Result(ips...))
+		if err != nil {
+			continue
+		}
+		raw, err := json.Marshal(list)
+		if err != nil {
+			return fmt.Errorf("%s: objects cannot be recorded: %w", p.Name, err)
+		}
+		var back kernel.Objects
+		if err := json.Unmarshal(raw, &back); err != nil || len(back) != len(list) {
+			return fmt.Errorf("%s: the record cannot be read: %w", p.Name, err)
+		}
+	}
+	return nil
+}

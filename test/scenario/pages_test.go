@@ -1,0 +1,80 @@
+package scenario
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/plugins"
+)
+
+// Every configuration on a page of docs/plugins runs as it stands: ADD, CHECK
+// and DEL, the network's members all being ours.
+func TestPages(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/plugins/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("no pages: %v", err)
+	}
+	ours := map[string]bool{}
+	for _, p := range plugins.All() {
+		ours[p.Name] = true
+		if !slices.Contains(pages, "../../docs/plugins/"+p.Name+".md") {
+			t.Errorf("%s has no page in docs/plugins", p.Name)
+		}
+	}
+	ran := 0
+	for _, page := range pages {
+		raw, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, block := range strings.Split(string(raw), "```json\n")[1:] {
+			conf, _, _ := strings.Cut(block, "```")
+			if !runnable(conf, ours) {
+				continue
+			}
+			ran++
+			t.Run(strings.TrimSuffix(filepath.Base(page), ".md")+"/"+string(rune('1'+i)), func(t *testing.T) {
+				t.Parallel()
+				runPage(t, conf)
+			})
+		}
+	}
+	if ran < 5 {
+		t.Errorf("only %d configurations could be run", ran)
+	}
+}
+
+// runnable tells whether every plugin of a configuration is ours.
+func runnable(conf string, ours map[string]bool) bool {
+	var c struct {
+		Type    string
+		IPAM    struct{ Type string }
+		Plugins []struct{ Type string }
+	}
+	if json.Unmarshal([]byte(conf), &c) != nil {
+		return false
+	}
+	types := []string{c.Type, c.IPAM.Type}
+	for _, p := range c.Plugins {
+		types = append(types, p.Type)
+	}
+	return !slices.ContainsFunc(types, func(s string) bool { return s != "" && !ours[s] })
+}
+
+func runPage(t *testing.T, conf string) {
+	kerneltest.Host(t)
+	kerneltest.Run(t, "ip", "link", "add", "eth1", "type", "veth", "peer", "name", "far1")
+	m := newMachine(t)
+	env := `CAP_ARGS={"portMappings":[{"hostPort":8080,"containerPort":80}],"ips":["10.10.0.9/24"]}`
+	for _, verb := range []string{"add", "check", "del"} {
+		if out, err := m.cni(verb, conf, "a", "", "", env); err != nil {
+			t.Fatalf("%s: %s", verb, out)
+		}
+	}
+	kerneltest.Run(t, "ip", "link", "show", "eth1")
+}
