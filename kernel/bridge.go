@@ -59,6 +59,9 @@ func (b *Bridge) links() []linkName { return []linkName{{Host, b.Name}} }
 
 func (b *Bridge) ensure(e *Engine) error {
 	l, err := e.known(Host, b.Name)
+	if err == nil {
+		err = b.ignoreRouters()
+	}
 	if errors.Is(err, os.ErrNotExist) {
 		if err = b.create(e); err == nil || errors.Is(err, unix.EEXIST) { // EEXIST: another ADD was first
 			l, err = e.Link(Host, b.Name)
@@ -91,6 +94,17 @@ func (b *Bridge) create(e *Engine) error {
 	return errors.Join(
 		writeSysctl("net/ipv6/conf/"+b.Name+"/accept_ra", "0", true),
 		writeSysctl("net/ipv6/conf/"+b.Name+"/accept_dad", "0", true))
+}
+
+// ignoreRouters keeps a bridge that somebody else made from taking addresses
+// and routes that a container advertises (CVE-2020-10749). Who set 2 wants them
+// although the host forwards: the route of a host whose uplink is in the bridge.
+func (b *Bridge) ignoreRouters() error {
+	key := "net/ipv6/conf/" + b.Name + "/accept_ra"
+	if have, err := readSysctl(key); err != nil || have != "1" {
+		return nil // no IPv6 here, or nothing to do
+	}
+	return writeSysctl(key, "0", true)
 }
 
 func (b *Bridge) data(n *buf) {

@@ -8,7 +8,8 @@
 //     destination and gateway. Interfaces are dropped, and routes of a family
 //     that has no address.
 //   - 0.3.0 to 0.4.0: every address says its "version", "4" or "6".
-//   - before 1.1.0: mtu, socketPath and pciID of an interface are dropped.
+//   - before 1.0.0: mtu, socketPath and pciID of an interface are dropped. They
+//     are the specification's since 1.1.0; the reference writes them in 1.0.0 too.
 //   - mtu, advmss, priority, table and scope of a route are the specification's
 //     since 1.1.0, yet written from 0.3.0 on, as the reference does: an IPAM
 //     plugin's result is the only way by which they reach the plugin that

@@ -59,11 +59,12 @@ func (e *encoder) result(r *cni.Result) {
 func (e *encoder) iface(i cni.Interface) {
 	e.str("name", i.Name)
 	e.strIf("mac", i.Mac)
-	if cni.AtLeast(e.version, "1.1.0") {
+	newer := cni.AtLeast(e.version, "1.0.0")
+	if newer {
 		e.numIf("mtu", i.MTU)
 	}
 	e.strIf("sandbox", i.Sandbox)
-	if cni.AtLeast(e.version, "1.1.0") {
+	if newer {
 		e.strIf("socketPath", i.SocketPath)
 		e.strIf("pciID", i.PciID)
 	}

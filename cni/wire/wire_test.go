@@ -53,7 +53,7 @@ func TestEncodeEveryVersion(t *testing.T) {
 		{"0.3.0", interfaces + "," + versioned + "," + routes + "," + dns, `,"dns":{}`},
 		{"0.3.1", interfaces + "," + versioned + "," + routes + "," + dns, `,"dns":{}`},
 		{"0.4.0", interfaces + "," + versioned + "," + routes + "," + dns, `,"dns":{}`},
-		{"1.0.0", interfaces + "," + ips + "," + routes + "," + dns, ``},
+		{"1.0.0", newest + "," + ips + "," + routes + "," + dns, ``},
 		{"1.1.0", newest + "," + ips + "," + routes + "," + dns, ``},
 	} {
 		head := `{"cniVersion":"` + tt.version + `"`

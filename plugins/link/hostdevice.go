@@ -84,7 +84,9 @@ func (c *hostDevice) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Obje
 	return append(list, plugin.Routes(a.IfName, r)...), nil
 }
 
-// Find states the device that carries this attachment's mark, wherever it is.
+// Find states the device that carries this attachment's mark, wherever it is,
+// or the one that the reference plugin moved before the node was switched: it
+// left the device's own name in its alias.
 func (c *hostDevice) Find(a *plugin.Attachment) (kernel.Objects, error) {
 	for _, side := range []kernel.Side{kernel.Container, kernel.Host} {
 		links, err := a.Facts.Links(side)
@@ -98,22 +100,23 @@ func (c *hostDevice) Find(a *plugin.Attachment) (kernel.Objects, error) {
 			}
 		}
 	}
-	return nil, nil
+	l, err := a.Facts.Link(kernel.Container, a.IfName)
+	if err != nil || l.Alias == "" || l.Alias != c.Device {
+		return nil, nil
+	}
+	return kernel.Objects{&kernel.Moved{Device: l.Alias, Name: l.Name, Mark: l.Alias}}, nil
 }
 
-// find looks the device up on the host, and, when it is not there, in the
-// container under this attachment's mark.
+// find takes the device that is in the container under this attachment's mark,
+// and else looks it up on the host: another may have its name there by now.
 func (c *hostDevice) find(a *plugin.Attachment) (*kernel.LinkInfo, kernel.Side, error) {
-	l, err := c.onHost(a)
-	if err == nil {
-		return l, kernel.Host, nil
-	}
-	if in, e2 := a.Facts.Link(kernel.Container, a.IfName); e2 == nil {
+	if in, err := a.Facts.Link(kernel.Container, a.IfName); err == nil {
 		if mark, _, ok := kernel.ParseAwayMark(in.Alias); ok && a.Owns(mark) {
 			return in, kernel.Container, nil
 		}
 	}
-	return nil, 0, err
+	l, err := c.onHost(a)
+	return l, kernel.Host, err
 }
 
 func (c *hostDevice) onHost(a *plugin.Attachment) (*kernel.LinkInfo, error) {

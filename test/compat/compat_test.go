@@ -27,7 +27,7 @@ func run(m *testing.M) int {
 	}
 	// Most of a case's time is spent waiting for the kernel to let links go.
 	if err == nil && flag.Lookup("test.parallel").Value.String() == fmt.Sprint(runtime.GOMAXPROCS(0)) {
-		err = flag.Set("test.parallel", "12")
+		err = flag.Set("test.parallel", "24")
 	}
 	if err == nil {
 		err = os.Setenv(oursVariable, dir)

@@ -24,6 +24,9 @@ type host struct {
 	side  side
 	dir   string
 	netns map[string]string // path by name; "host" is the host's own
+
+	plugins string   // CNI_PATH; "": the side's
+	more    []string // environment of its plugins
 }
 
 func newHost(t testing.TB, s side) *host {
@@ -48,10 +51,17 @@ func (h *host) container(name string) {
 // ip runs lines of ip(8) in a namespace.
 func (h *host) ip(name string, lines ...string) {
 	h.t.Helper()
-	cmd := exec.Command("nsenter", "--net="+h.netns[name], "--", "ip", "-batch", "-")
-	cmd.Stdin = strings.NewReader(strings.Join(lines, "\n") + "\n")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		h.t.Fatalf("ip in %s: %v\n%s", name, err, out)
+	err := h.inside(name, func() error {
+		cmd := exec.Command("ip", "-batch", "-")
+		cmd.Stdin = strings.NewReader(strings.Join(lines, "\n") + "\n")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, out)
+		}
+		return err
+	})
+	if err != nil {
+		h.t.Fatalf("ip in %s: %v", name, err)
 	}
 }
 
@@ -62,7 +72,8 @@ func (h *host) world() {
 	h.container("world")
 	h.ip("host", "link add up0 type veth peer name eth0 netns "+h.netns["world"],
 		"addr add 192.0.2.1/24 dev up0", "addr add 2001:db8::1/64 dev up0 nodad", "link set up0 up")
-	h.ip("world", "link set lo up", "addr add 192.0.2.9/24 dev eth0", "addr add 2001:db8::9/64 dev eth0 nodad", "link set eth0 up")
+	h.ip("world", "link set lo up", "addr add 192.0.2.9/24 dev eth0", "addr add 2001:db8::9/64 dev eth0 nodad", "link set eth0 up",
+		"route add 10.1.0.0/24 via 192.0.2.1", "route add fd01::/64 via 2001:db8::1") // answers also what is not masqueraded
 	h.serve("world", "tcp", ":7")
 }
 
@@ -159,10 +170,10 @@ func (h *host) dial(from, network, addr string) string {
 	return said
 }
 
-// command runs a program on the host, in a mount namespace in which /var/lib is
-// the host's own: programs that keep state there leave the machine's alone.
+// command runs a program on the host, in a mount namespace in which /var/lib
+// and /sys are the host's own: what keeps state there leaves the machine's alone.
 func (h *host) command(env []string, stdin string, argv ...string) (stdout string, err error) {
-	wrap := []string{"-m", "sh", "-c", `mount --bind "$0" /var/lib && exec "$@"`, filepath.Join(h.dir, "lib")}
+	wrap := []string{"-m", "sh", "-c", `mount --bind "$0" /var/lib && mount -t sysfs sysfs /sys && exec "$@"`, filepath.Join(h.dir, "lib")}
 	cmd := exec.Command("unshare", append(wrap, argv...)...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdin = strings.NewReader(stdin)
@@ -172,4 +183,12 @@ func (h *host) command(env []string, stdin string, argv ...string) (stdout strin
 		return out.String(), fmt.Errorf("%w: %s", err, strings.TrimSpace(out.String()+errOut.String()))
 	}
 	return out.String(), nil
+}
+
+// file writes a file below the host's directory.
+func (h *host) file(name, text string) {
+	h.t.Helper()
+	if err := os.WriteFile(filepath.Join(h.dir, name), []byte(text), 0o644); err != nil {
+		h.t.Fatal(err)
+	}
 }

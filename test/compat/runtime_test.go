@@ -47,12 +47,21 @@ func (h *host) call(c call) (string, error) {
 	if h.side.ourRuntime {
 		return h.callOurs(c)
 	}
-	env := append(h.env(), "NETCONFPATH="+filepath.Join(h.dir, "net.d"), "CNI_PATH="+h.side.pluginDir(h.t),
+	env := append(h.env(), "NETCONFPATH="+filepath.Join(h.dir, "net.d"), "CNI_PATH="+h.path(),
 		"CNI_IFNAME="+c.ifname, "CAP_ARGS="+c.capArgs, "CNI_ARGS="+c.cniArgs)
 	return h.command(env, "", reference.Cnitool(h.t), c.verb, "net", h.netns[c.netns])
 }
 
-func (h *host) env() []string { return []string{"FAIRLEAD_RUN=" + filepath.Join(h.dir, "run")} }
+func (h *host) env() []string {
+	return append([]string{"FAIRLEAD_RUN=" + filepath.Join(h.dir, "run")}, h.more...)
+}
+
+func (h *host) path() string {
+	if h.plugins != "" {
+		return h.plugins
+	}
+	return h.side.pluginDir(h.t)
+}
 
 // hostExec runs plugins with the host's own state.
 type hostExec struct {
@@ -82,7 +91,7 @@ func (h *host) callOurs(c call) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	lib := libcni.NewCNIConfigWithCacheDir([]string{h.side.pluginDir(h.t)}, filepath.Join(h.dir, "lib", "cni"), &hostExec{env: h.env()})
+	lib := libcni.NewCNIConfigWithCacheDir([]string{h.path()}, filepath.Join(h.dir, "lib", "cni"), &hostExec{env: h.env()})
 	return operate(context.Background(), lib, list, rt, c.verb)
 }
 

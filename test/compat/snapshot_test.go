@@ -1,13 +1,16 @@
 package compat
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"testing"
 )
 
 // The parts of a namespace, in the words of ip -json.
@@ -42,44 +45,45 @@ type (
 	}
 )
 
-const sysctls = "/proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv6/conf/all/forwarding" +
-	" /proc/sys/net/ipv4/conf/*/route_localnet /proc/sys/net/ipv6/conf/*/accept_ra /proc/sys/net/ipv6/conf/*/disable_ipv6"
+// sysctls are those that decide what a packet does, below /proc/sys/net.
+func sysctls() []string {
+	return []string{
+		"ipv4/ip_forward", "ipv6/conf/all/forwarding", "ipv4/conf/*/route_localnet", "ipv6/conf/*/accept_ra", "ipv6/conf/*/disable_ipv6",
+	}
+}
 
 // snapshot is the text of a namespace, equal for equal effects: what is random
 // on both sides, and what is in the list of deliberate differences, is left out.
 func (h *host) snapshot(name string) string {
 	h.t.Helper()
-	cmd := exec.Command("nsenter", "--net="+h.netns[name], "--", "sh", "-c",
-		"ip -j -d addr; echo; ip -4 -j -d route show table all; echo; ip -j -d -6 route show table all; echo; grep . "+sysctls+"; true")
-	out, err := cmd.Output()
+	var lines []string
+	err := h.inside(name, func() error { // commands inherit the thread's namespace
+		var links []nsLink
+		var routes, routes6 []nsRoute
+		err := errors.Join(ipJSON(&links, "addr"), ipJSON(&routes, "-4", "route", "show", "table", "all"), ipJSON(&routes6, "-6", "route", "show", "table", "all"))
+		for _, l := range links {
+			lines = append(lines, l.lines()...)
+		}
+		for _, r := range append(routes, routes6...) {
+			lines = append(lines, r.lines()...)
+		}
+		lines = append(lines, sysctlLines()...)
+		return err
+	})
 	if err != nil {
 		h.t.Fatalf("snapshot of %s: %v", name, err)
 	}
-	parts := strings.SplitN(string(out), "\n\n", 4)
-	if len(parts) != 4 {
-		h.t.Fatalf("snapshot of %s: %s", name, out)
-	}
-	lines := linesOf[nsLink](h.t, parts[0])
-	lines = append(lines, linesOf[nsRoute](h.t, parts[1])...)
-	lines = append(lines, linesOf[nsRoute](h.t, parts[2])...)
-	lines = append(lines, sysctlLines(parts[3])...)
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
 }
 
-// linesOf reads a list that ip printed; of an empty one it prints nothing, or [].
-func linesOf[T interface{ lines() []string }](t testing.TB, text string) (out []string) {
-	var list []T
-	if strings.TrimSpace(text) == "" {
-		return nil
+// ipJSON reads a list that ip prints; of an empty one it prints nothing, or [].
+func ipJSON(list any, args ...string) error {
+	out, err := exec.Command("ip", append([]string{"-json", "-details"}, args...)...).Output()
+	if err != nil || len(bytes.TrimSpace(out)) == 0 {
+		return err
 	}
-	if err := json.Unmarshal([]byte(text), &list); err != nil {
-		t.Fatalf("output of ip: %v: %s", err, text)
-	}
-	for _, x := range list {
-		out = append(out, x.lines()...)
-	}
-	return out
+	return json.Unmarshal(out, list)
 }
 
 func (l nsLink) lines() []string {
@@ -143,15 +147,18 @@ func (r nsRoute) lines() []string {
 	return []string{s}
 }
 
-// sysctlLines are those of links that are not the kernel's defaults.
-func sysctlLines(text string) (out []string) {
-	for line := range strings.Lines(text) {
-		line = strings.TrimPrefix(strings.TrimSpace(line), "/proc/sys/")
-		if strings.Contains(line, "/default/") || strings.Contains(line, "/lo/") ||
-			strings.Contains(line, "/all/") && !strings.Contains(line, "/all/forwarding") {
-			continue
+// sysctlLines are those of the calling thread's namespace and its links.
+func sysctlLines() (out []string) {
+	for _, pattern := range sysctls() {
+		files, _ := filepath.Glob("/proc/sys/net/" + pattern) // the patterns are well-formed
+		for _, f := range files {
+			if link := filepath.Base(filepath.Dir(f)); link == "default" || link == "lo" || link == "all" && strings.Contains(pattern, "*") {
+				continue
+			}
+			if raw, err := os.ReadFile(f); err == nil { // else the link has just gone
+				out = append(out, "sysctl "+strings.TrimPrefix(f, "/proc/sys/")+":"+strings.TrimSpace(string(raw)))
+			}
 		}
-		out = append(out, "sysctl "+line)
 	}
 	return out
 }
@@ -170,9 +177,14 @@ func (h *host) normal(text, keep string) string {
 	text = strings.ReplaceAll(text, h.dir, "$DIR")
 	text = vethName.ReplaceAllString(text, "vethX")
 	return macText.ReplaceAllStringFunc(text, func(mac string) string {
-		if strings.Contains(keep, mac) || mac == "00:00:00:00:00:00" {
+		if strings.Contains(keep, mac) {
 			return mac
 		}
 		return "MAC"
 	})
+}
+
+// containsLink tells whether a snapshot has a link.
+func containsLink(snapshot, name string) bool {
+	return strings.Contains("\n"+snapshot, "\nlink "+name+" ")
 }

@@ -28,7 +28,7 @@ func (r *recorder) note(title, text string) {
 
 // do calls the runtime and notes the result. Errors are worded differently:
 // only that there is one is noted.
-func (r *recorder) do(c call) {
+func (r *recorder) do(c call) (ok bool) {
 	r.t.Helper()
 	out, err := r.call(c)
 	title := c.verb + " " + c.netns + c.of
@@ -41,6 +41,7 @@ func (r *recorder) do(c call) {
 	default:
 		r.note(title, "success")
 	}
+	return err == nil
 }
 
 // look notes namespaces and what is remembered in files.
@@ -76,11 +77,13 @@ func (r *recorder) files(dir string, show func(string) string) string {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	text := strings.Join(out, "\n")
 	for name := range r.netns {
-		text = strings.ReplaceAll(text, r.id(call{netns: name}), "ID-"+name)
+		for i := range out {
+			out[i] = strings.ReplaceAll(out[i], r.id(call{netns: name}), "ID-"+name)
+		}
 	}
-	return text
+	slices.Sort(out)
+	return strings.Join(out, "\n")
 }
 
 // cacheFile is a file of the result cache with the configuration in clear.
@@ -106,21 +109,28 @@ func indented(text string) string {
 	return string(out)
 }
 
-// compare reports where a transcript differs from the reference's own.
-func compare(name string, want, have transcript) (problems []string) {
+// compare reports where a transcript differs from the reference's own, and the
+// outcome in the page's words.
+func (p *page) compare(name string, want, have transcript) (problems []string, outcome string) {
+	met := map[int]bool{}
 	for i, w := range want {
 		if i >= len(have) || have[i].title != w.title {
-			return append(problems, fmt.Sprintf("step %q is missing", w.title))
+			return append(problems, fmt.Sprintf("step %q is missing", w.title)), "differs"
 		}
-		a, b := forget(name+": "+w.title, w.text, have[i].text)
+		a, b := p.forget(name, w.title, w.text, have[i].text, met)
 		if a != b {
 			problems = append(problems, w.title+":\n"+lineDiff(a, b))
+		} else if (w.text == "error") != (have[i].text == "error") && strings.HasPrefix(w.title, "add ") {
+			return problems, p.words(name, met) // a wanted difference; what follows differs with it
 		}
 	}
 	if len(have) > len(want) {
 		problems = append(problems, fmt.Sprintf("step %q is one too many", have[len(want)].title))
 	}
-	return problems
+	if len(problems) > 0 {
+		return problems, "differs"
+	}
+	return nil, p.words(name, met)
 }
 
 // lineDiff lists the lines that only one of two texts has.

@@ -2,7 +2,6 @@ package compat
 
 import (
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/fairlead/fairlead/cni"
@@ -133,21 +132,4 @@ func (l lifecycle) afterEnd(r *recorder, c call) {
 		r.note("del of an ended container", map[bool]string{true: "success", false: "error"}[err == nil])
 	}
 	r.look("ended") // the kernel takes links away in its own time
-}
-
-func TestVersions(t *testing.T) {
-	t.Parallel()
-	for _, l := range lifecycles() {
-		for _, version := range cni.Versions() {
-			t.Run(strings.ReplaceAll(l.name, ", ", "-")+"/"+version, func(t *testing.T) {
-				t.Parallel()
-				want := l.run(t, sides()[0], version)
-				for _, s := range sides()[1:] {
-					for _, p := range compare(l.name+" "+version, want, l.run(t, s, version)) {
-						t.Errorf("%v: %s", s, p)
-					}
-				}
-			})
-		}
-	}
 }

@@ -1,0 +1,65 @@
+package compat
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/cni"
+)
+
+// TestCompatibility runs everything, and then compares the page.
+func TestCompatibility(t *testing.T) {
+	prepared(t)
+	p := newPage()
+	t.Run("case", func(t *testing.T) { // ends when all that runs in parallel has ended
+		t.Run("keys", func(t *testing.T) { t.Parallel(); keys(t, p) })
+		t.Run("versions", func(t *testing.T) { t.Parallel(); versions(t, p) })
+		t.Run("errors", func(t *testing.T) { t.Parallel(); errorCodes(t, p) })
+		t.Run("switch", func(t *testing.T) {
+			t.Parallel()
+			for name, first := range map[string]side{"to ours": {}, "to the reference": {true, true}} {
+				t.Run(name, func(t *testing.T) { t.Parallel(); switched(t, first) })
+			}
+			t.Run("to ours, a device", func(t *testing.T) { t.Parallel(); lent(t, side{}) })
+		})
+		for _, v := range cni.Versions() {
+			t.Run("requests/"+v, func(t *testing.T) { t.Parallel(); sameRequests(t, p, v) })
+		}
+	})
+	p.check(t)
+}
+
+func versions(t *testing.T, p *page) {
+	for _, l := range lifecycles() {
+		for _, v := range cni.Versions() {
+			t.Run(strings.ReplaceAll(l.name, ", ", "-")+"/"+v, func(t *testing.T) {
+				t.Parallel()
+				want := l.run(t, side{}, v)
+				for _, s := range sides()[1:] {
+					problems, outcome := p.compare(l.name+" "+v, want, l.run(t, s, v))
+					for _, problem := range problems {
+						t.Errorf("%v: %s", s, problem)
+					}
+					p.version(l.name, v, s, outcome)
+				}
+			})
+		}
+	}
+}
+
+func keys(t *testing.T, p *page) {
+	for _, k := range allKeys() {
+		t.Run(k.name(), func(t *testing.T) {
+			t.Parallel()
+			if k.needs != nil && !k.needs.met(t) {
+				p.key(k, k.needs.lacking())
+				t.Skip("needs " + k.needs.what)
+			}
+			problems, outcome := p.compare(k.name(), k.run(t, side{}), k.run(t, side{ourRuntime: !k.alone, ourPlugins: true}))
+			for _, problem := range problems {
+				t.Error(problem)
+			}
+			p.key(k, outcome)
+		})
+	}
+}

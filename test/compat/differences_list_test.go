@@ -1,0 +1,79 @@
+package compat
+
+import (
+	"regexp"
+	"sync/atomic"
+)
+
+const (
+	outcome  = `^(error|success)$`
+	anything = ``
+	idle     = "DEL has to succeed when there is nothing left to remove, says the specification"
+)
+
+// differs makes a difference that transcripts show: in which cases, which
+// steps, and which lines.
+func differs(cases, steps, lines string, d difference) difference {
+	d.cases, d.steps, d.lines, d.seen = regexp.MustCompile(cases), regexp.MustCompile(steps), regexp.MustCompile(lines), &atomic.Bool{}
+	return d
+}
+
+// differences are all that we want.
+func differences() []difference {
+	return append(shownDifferences(), []difference{
+		{what: "hardware addresses of containers", theirs: "random", ours: "derived from network, container and interface",
+			why: "a container that is attached again is the same to its neighbours, and nothing has to be read back"},
+		{what: "names of the host's ends", theirs: "`veth` and random digits", ours: "`veth` and digits of a hash of network, container and interface",
+			why: "DEL and GC find them without any memory"},
+		{what: "IPAM", theirs: "a process", ours: "a call, when `ipam.type` resolves to our own program; else a process",
+			why: "a start costs more than the work"},
+		{what: "rules for masquerade and host ports", theirs: "`ip cni_plugins_masquerade`, `ip cni_hostport`, or chains of iptables for each container", ours: "sets and maps in `inet fairlead`; with iptables, chains whose names begin with `FL-`",
+			why: "a packet's cost and an attach's stay the same however many containers there are"},
+		{what: "IPv6 addresses", theirs: "wait for duplicate address detection: ADD takes 1 to 2 seconds", ours: "set without it, unless `enabledad` asks for it", why: "IPAM owns them"},
+		{what: "a failed ADD", theirs: "leaves what it made, for DEL", ours: "is undone, and an address that it reserved is freed", why: "not every runtime calls DEL after a failed ADD"},
+		{what: "routes of ours", theirs: "protocol `boot`", ours: "protocol 102", why: "they can be told from others"},
+		{what: "link-local addresses of a bridge's ports", theirs: "there", ours: "none", why: "a port is no endpoint; it would only answer what the bridge should"},
+	}...)
+}
+
+func shownDifferences() []difference {
+	return []difference{
+		differs(anything, `namespace`, `^sysctl net/ipv6/conf/eth0/accept_ra:`, difference{
+			what: "router advertisements in the container", theirs: "accepted", ours: "`accept_ra=0` when IPAM gives IPv6 addresses",
+			why: "a neighbour on the network could otherwise give the container a default route (CVE-2020-10749)"}),
+		differs(`^loopback 0\.`, `^(add|added)`, `"(version|ip4|ip6|ip)":|"dns": {}|^ +},?$`, difference{
+			what: "loopback's addresses in results before 1.0.0", theirs: "none at 0.1.0 and 0.2.0, later with `\"version\": \"\"`", ours: "there, with version 4 and 6",
+			why: "the specification allows no other version"}),
+		differs(`^host-device [0-9.]+$`, `^del`, outcome, difference{
+			what: "a second DEL of host-device", theirs: "an error: the interface is not in the container", ours: "success", why: idle}),
+		differs(`^host-device [0-9.]+$`, `^ended: result cache`, anything, difference{
+			what: "DEL of host-device when its container ended", theirs: "an error if `CNI_NETNS` is given, and the runtime keeps the attachment in its cache", ours: "success", why: idle}),
+		differs(`^host-device`, `^(collected|deleted): namespace host`, `^link dev0`, difference{
+			what: "a device that host-device gives back", theirs: "down", ours: "up, if it was up before ADD", why: "the host gets its device back as it was"}),
+		differs(`^bridge/(bridge|mtu)$`, `^check`, outcome, difference{
+			what: "hardware address of a bridge that is no gateway", theirs: "the lowest of its ports': it may change as containers come and go, and then CHECK fails", ours: "fixed when the bridge is made",
+			why: "CHECK of an attachment must not depend on others", chance: true}),
+		differs(`^(bridge|ptp)/routes: (mtu|advmss|table of IPv6)$`, `^added: namespace a`, `^route (10\.9|fd09)`, difference{
+			what: "`mtu` and `advmss` of a route", theirs: "in the result, but not set", ours: "set", why: "the specification 1.1.0 says what they mean"}),
+		differs(`^(bridge|ptp)/routes: table`, `^check`, outcome, difference{
+			what: "CHECK of a route in a table of its own", theirs: "an error: it looks in the main table", ours: "success", why: "the route is there"}),
+		differs(`^bridge/(ipam absent|disableContainerInterface)$`, `^check`, outcome, difference{
+			what: "CHECK of a bridge without `ipam`", theirs: "an error: no plugin name provided", ours: "success", why: "ADD accepts the configuration"}),
+		differs(`(portMappings port 0|device not there|none of the four|pciBusID not there|deviceID not there)`, `^(del a|deleted after)`, anything, difference{
+			what: "DEL with a configuration that ADD refuses", theirs: "an error, and what ADD made stays", ours: "success: everything is removed by name and owner",
+			why: "a configuration that was spoiled while containers ran must not hold them"}),
+		differs(`^bridge/ipMasqBackend unknown$`, `^deleted after a failed ADD: addresses`, `last_reserved`, difference{
+			what: "when a configuration is found bad", theirs: "often after an address was given", ours: "before anything is changed", why: "there is nothing to undo"}),
+		differs(`^portmap/protocol absent`, `^add`, anything, difference{
+			what: "a port mapping without `protocol`", theirs: "an error of the backend's command", ours: "tcp", why: "there is one thing that it can mean"}),
+		differs(`^portmap/masqAll \(nftables\)`, `^from (world|host)`, anything, difference{
+			what: "`masqAll` with nftables", theirs: "no effect", ours: "as with iptables: every client is masqueraded", why: "a key means the same with both backends"}),
+		differs(`^requests`, `^(ADD|CHECK|DEL|GC|STATUS)`, `^  "capabilities": \{|^    "(ips|portMappings)": (true|false)|^  },?$`, difference{
+			what: "`capabilities` in what a plugin is given", theirs: "passed on", ours: "removed", why: "section 3 of the specification: a request must not have the key"}),
+		differs(`^requests 1\.1\.0`, `^GC`, `^  "cni.dev/`, difference{
+			what: "GC when the caller names no valid attachments", theirs: "the request has no list", ours: "an empty list",
+			why: "section 3 of the specification: a request for GC must have the key"}),
+		differs(`^portmap/hostPort taken`, `^add`, anything, difference{
+			what: "a host port that another container has", theirs: "success; the first container keeps the traffic", ours: "an error that names the other container", why: "somebody's port would silently not work"}),
+	}
+}

@@ -1,0 +1,117 @@
+package compat
+
+import (
+	"os/exec"
+	"testing"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// need is something that not every kernel has.
+type need struct {
+	what string
+	try  []string // a command on a host of its own that tells
+}
+
+func (n *need) met(t testing.TB) bool {
+	kerneltest.Host(t)
+	return exec.Command(n.try[0], n.try[1:]...).Run() == nil
+}
+
+// lacking is the outcome on a kernel without it.
+func (n *need) lacking() string { return "not tested: needs " + n.what + ", which this kernel lacks" }
+
+func vlanFiltering() *need {
+	return &need{what: "bridge VLAN filtering", try: []string{"ip", "link", "add", "try0", "type", "bridge", "vlan_filtering", "1"}}
+}
+
+func bridgeTables() *need {
+	return &need{
+		what: "nftables for bridges", try: []string{"nft", "add table bridge t; add chain bridge t c { type filter hook prerouting priority 0; }; add rule bridge t c iifname x ether saddr 02:00:00:00:00:01 drop"},
+	}
+}
+
+const hostLocal4 = `"ipam": {"type": "host-local", "dataDir": "$DIR/ipam", "subnet": "10.1.0.0/24"}`
+
+// bridgeWith is a bridge with keys, IPv4 alone.
+func bridgeWith(keys string) string {
+	return `{"type": "bridge", "bridge": "cni0", ` + keys + hostLocal4 + `}`
+}
+
+func bridgeKeys() []keyCase {
+	const dual, gw = dualStack + `}`, `"isDefaultGateway": true, `
+	out := []probe{{"a", "tcp", "192.0.2.9:7"}}
+	neighbours := []probe{{"b", "tcp", "10.1.0.2:80"}, {"host", "tcp", "10.1.0.2:80"}}
+	occupied := func(h *host) {
+		h.ip("host", "link add cni0 address 02:00:00:00:00:05 type bridge", "addr add 10.1.0.254/24 dev cni0", "link set cni0 up")
+	}
+	list := []keyCase{
+		{key: "bridge", plugins: `{"type": "bridge", "bridge": "br7", ` + hostLocal4 + `}`, second: true, probes: neighbours[:1]},
+		{key: "bridge", with: "absent", plugins: `{"type": "bridge", ` + hostLocal4 + `}`},
+		{key: "bridge", with: "there already", plugins: bridgeWith(""), prepare: occupied},
+		{key: "isGateway", plugins: bridgeWith(`"isGateway": true, `), second: true, probes: neighbours},
+		{key: "isDefaultGateway", with: "two families", plugins: `{"type": "bridge", "bridge": "cni0", ` + gw + dual + `}`, prepare: (*host).world, probes: append(out, probe{"a", "tcp", "[2001:db8::9]:7"})},
+		{key: "isDefaultGateway", with: "IPv4 alone", plugins: bridgeWith(gw), prepare: (*host).world, probes: out},
+		{key: "forceAddress", with: "false", plugins: bridgeWith(`"isGateway": true, "forceAddress": false, `), prepare: occupied},
+		{key: "forceAddress", with: "true", plugins: bridgeWith(`"isGateway": true, "forceAddress": true, `), prepare: occupied},
+		{key: "ipMasq", with: "false", plugins: bridgeWith(gw + `"ipMasq": false, `), prepare: (*host).world, probes: out},
+		{key: "ipMasq", with: "true", plugins: bridgeWith(gw + `"ipMasq": true, `), prepare: (*host).world, second: true, probes: append(out, neighbours...)},
+		{key: "ipMasqBackend", with: "iptables", plugins: bridgeWith(gw + `"ipMasq": true, "ipMasqBackend": "iptables", `), prepare: (*host).world, second: true, probes: append(out, neighbours...)},
+		{key: "ipMasqBackend", with: "nftables", plugins: bridgeWith(gw + `"ipMasq": true, "ipMasqBackend": "nftables", `), prepare: (*host).world, probes: out},
+		{key: "ipMasqBackend", with: "unknown", plugins: bridgeWith(gw + `"ipMasq": true, "ipMasqBackend": "pf", `)},
+		{key: "mtu", plugins: bridgeWith(`"mtu": 1400, `), second: true},
+		{key: "hairpinMode", plugins: bridgeWith(`"hairpinMode": true, `)},
+		{key: "promiscMode", plugins: bridgeWith(`"promiscMode": true, `)},
+		{key: "promiscMode", with: "and hairpinMode", plugins: bridgeWith(`"promiscMode": true, "hairpinMode": true, `)},
+		{key: "macspoofchk", plugins: bridgeWith(`"isGateway": true, "macspoofchk": true, `), probes: neighbours[1:], needs: bridgeTables(), meanwhile: func(r *recorder) {
+			r.serve("a", "tcp", ":81")
+			r.note("with its own address", r.dial("host", "tcp", "10.1.0.2:81"))
+			r.ip("a", "link set eth0 address 02:00:00:00:00:66")
+		}},
+		{key: "portIsolation", plugins: bridgeWith(`"isGateway": true, "portIsolation": true, `), second: true, probes: neighbours},
+		{key: "enabledad", with: "false", plugins: `{"type": "bridge", "bridge": "cni0", "enabledad": false, ` + dual + `}`},
+		{key: "enabledad", with: "true", plugins: `{"type": "bridge", "bridge": "cni0", "enabledad": true, ` + dual + `}`},
+		{key: "disableContainerInterface", plugins: `{"type": "bridge", "bridge": "cni0", "disableContainerInterface": true}`},
+		{key: "disableContainerInterface", with: "and ipam", plugins: bridgeWith(`"disableContainerInterface": true, `)},
+		{key: "ipam", with: "absent", plugins: `{"type": "bridge", "bridge": "cni0"}`},
+		{key: "dns", plugins: bridgeWith(`"dns": {"nameservers": ["192.0.2.53"], "domain": "d", "search": ["s"], "options": ["o"]}, `)},
+		{key: "runtimeConfig.mac", plugins: bridgeWith(`"capabilities": {"mac": true}, `), capArgs: `{"mac": "02:00:00:00:00:aa"}`},
+		{key: "args.cni.mac", plugins: bridgeWith(`"args": {"cni": {"mac": "02:00:00:00:00:ab"}}, `)},
+		{key: "MAC in CNI_ARGS", plugins: bridgeWith(""), cniArgs: "IgnoreUnknown=1;MAC=02:00:00:00:00:ac"},
+		{key: "mac", with: "from all three", plugins: bridgeWith(`"capabilities": {"mac": true}, "args": {"cni": {"mac": "02:00:00:00:00:ab"}}, `), capArgs: `{"mac": "02:00:00:00:00:aa"}`, cniArgs: "IgnoreUnknown=1;MAC=02:00:00:00:00:ac"},
+		{key: "mac", with: "by args.cni and CNI_ARGS", plugins: bridgeWith(`"args": {"cni": {"mac": "02:00:00:00:00:ab"}}, `), cniArgs: "IgnoreUnknown=1;MAC=02:00:00:00:00:ac"},
+		{key: "vlan", plugins: bridgeWith(`"vlan": 100, `), second: true, probes: neighbours[:1], needs: vlanFiltering()},
+		{key: "vlan", with: "with isGateway", plugins: bridgeWith(`"vlan": 100, "isGateway": true, `), probes: neighbours[1:], needs: vlanFiltering()},
+		{key: "preserveDefaultVlan", with: "false", plugins: bridgeWith(`"vlan": 100, "preserveDefaultVlan": false, `), needs: vlanFiltering()},
+		{key: "vlanTrunk", plugins: bridgeWith(`"vlanTrunk": [{"id": 5}, {"minID": 10, "maxID": 12}], `), needs: vlanFiltering()},
+		{key: "vlanTrunk", with: "and vlan", plugins: bridgeWith(`"vlan": 100, "vlanTrunk": [{"id": 5}], `)},
+	}
+	return append(of("bridge", list), routeKeys("bridge", `{"type": "bridge", "bridge": "cni0", "isGateway": true, `)...)
+}
+
+func of(plugin string, list []keyCase) []keyCase {
+	for i := range list {
+		list[i].plugin = plugin
+	}
+	return list
+}
+
+// routeKeys are routes as a plugin that makes interfaces sets them.
+func routeKeys(plugin, begin string) []keyCase {
+	var list []keyCase
+	for _, r := range []struct{ key, route string }{
+		{"dst", `{"dst": "10.9.0.0/16"}`},
+		{"gw", `{"dst": "10.9.0.0/16", "gw": "10.1.0.1"}`},
+		{"mtu", `{"dst": "10.9.0.0/16", "mtu": 1300}`},
+		{"advmss", `{"dst": "10.9.0.0/16", "advmss": 1200}`},
+		{"priority", `{"dst": "10.9.0.0/16", "priority": 77}`},
+		{"table", `{"dst": "10.9.0.0/16", "table": 100}`},
+		{"scope", `{"dst": "10.9.0.0/16", "scope": 0}`},
+		{"scope that cannot be", `{"dst": "10.9.0.0/16", "scope": 253}`},
+		{"dst of IPv6", `{"dst": "fd09::/64"}`},
+		{"table of IPv6", `{"dst": "fd09::/64", "table": 100, "priority": 5, "mtu": 1400}`},
+	} {
+		list = append(list, keyCase{key: "routes: " + r.key, plugins: begin + dualStack + `, "routes": [` + r.route + `]}}`})
+	}
+	return of(plugin, list)
+}

@@ -1,0 +1,102 @@
+package compat
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/fairlead/fairlead/cni"
+)
+
+// keyCase is a configuration in which one key matters, run by both sides.
+type keyCase struct {
+	plugin, key string
+	with        string // the value, or the circumstances, where a key has several cases
+	plugins     string // the list's "plugins"
+	capArgs     string
+	cniArgs     string
+	version     string // "": the newest
+	prepare     func(*host)
+	second      bool // a second container, b, beside a
+	meanwhile   func(*recorder)
+	probes      []probe
+	alone       bool // the reference runtime for both: it runs with a /var/lib and /sys of its own
+	needs       *need
+}
+
+func (k keyCase) name() string {
+	if k.with == "" {
+		return k.plugin + "/" + k.key
+	}
+	return k.plugin + "/" + k.key + " " + k.with
+}
+
+func (k keyCase) run(t testing.TB, s side) transcript {
+	h := newHost(t, s)
+	r := &recorder{host: h, keep: k.plugins + k.capArgs + k.cniArgs + " 02:00:00:00:00:05"}
+	if k.prepare != nil {
+		k.prepare(h)
+	}
+	version := k.version
+	if version == "" {
+		version = cni.Current
+	}
+	h.write(fmt.Sprintf(`{"cniVersion": %q, "name": "net", "plugins": [%s]}`, version, k.plugins))
+	names := []string{"a"}
+	if k.second {
+		names = append(names, "b")
+	}
+	do := func(verb string) (ok bool) {
+		ok = true
+		for _, n := range names {
+			ok = r.do(call{verb: verb, netns: n, capArgs: k.capArgs, cniArgs: k.cniArgs}) && ok
+		}
+		return ok
+	}
+	for _, n := range names {
+		h.container(n)
+		h.ip(n, "link set lo up")
+	}
+	if !k.add(r, do) {
+		return r.transcript
+	}
+	r.look("added", append(names, "host")...)
+	if k.probes != nil {
+		h.serve("a", "tcp", ":80")
+		h.serve("a", "udp", ":53")
+	}
+	do("check")
+	if k.meanwhile != nil {
+		k.meanwhile(r)
+	}
+	for _, p := range k.probes {
+		r.note("from "+p.from+" to "+p.network+" "+p.addr, h.dial(p.from, p.network, p.addr))
+	}
+	do("del")
+	r.look("deleted", append(names, "host")...)
+	return r.transcript
+}
+
+// add attaches the containers. If that fails, what matters is what is left
+// after DEL; and that our plugin, when it is the one that failed, left nothing.
+func (k keyCase) add(r *recorder, do func(verb string) bool) bool {
+	r.t.Helper()
+	empty := r.snapshot("a")
+	if do("add") {
+		return true
+	}
+	if now := r.snapshot("a"); r.side.ourPlugins && !k.second && k.plugin != "portmap" && now != empty {
+		r.t.Errorf("our failed ADD left something behind:\n%s", lineDiff(empty, now))
+	}
+	do("del")
+	r.note("deleted after a failed ADD: container", r.snapshot("a"))
+	r.note("deleted after a failed ADD: addresses held", r.files("ipam", func(s string) string { return s }))
+	return false
+}
+
+func allKeys() []keyCase {
+	var all []keyCase
+	for _, list := range [][]keyCase{bridgeKeys(), ptpKeys(), hostDeviceKeys(), portmapKeys(), hostLocalKeys(), staticKeys()} {
+		all = append(all, list...)
+	}
+	return all
+}

@@ -1,0 +1,114 @@
+package compat
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/internal/reference"
+)
+
+const introduction = `# Compatibility with the reference implementation
+
+<!-- Written by test/compat: UPDATE=1 go test ./test/compat. Do not edit. -->
+
+This page is written by a test that runs both implementations side by side on
+the same configurations, each on a host of its own (a network namespace): the
+reference plugins ` + reference.PluginsVersion + `, and the reference runtime, ` + "`cnitool` and its `libcni` " + reference.CNIVersion + `.
+
+To reproduce it, as root, on Linux with iproute2, nftables and iptables:
+
+    go test ./test/compat            # compares, and fails on a difference
+    UPDATE=1 go test ./test/compat   # writes this page
+
+The reference programs are installed through the Go module proxy into the
+user's cache directory, once.
+
+**Equal** means: the result is equal field by field, and so are, after each
+step, the links, addresses, routes and relevant sysctls of host and container,
+who reaches whom and under which address, the addresses held by host-local file
+by file, and the runtime's result cache. Left out is what is random on both
+sides: hardware addresses and the names of the host's ends of links. Every
+other difference is in the list below, and the test fails if one of them is
+not there any more.
+
+## Versions
+
+Each cell stands for one life: ADD, CHECK (from 0.4.0), STATUS and GC (from 1.1.0),
+DEL, DEL again, ADD, the end of the container's namespace, DEL twice (our runtime
+without ` + "`CNI_NETNS`" + `). It is compared with the reference runtime driving the reference plugins.
+
+`
+
+func (p *page) writeVersions(b *strings.Builder) {
+	b.WriteString("| plugin | version |")
+	for _, s := range sides()[1:] {
+		fmt.Fprintf(b, " %v |", s)
+	}
+	b.WriteString("\n|---|---|" + strings.Repeat("---|", len(sides())-1) + "\n")
+	for _, l := range lifecycles() {
+		for _, v := range cni.Versions() {
+			fmt.Fprintf(b, "| %s | %s |", l.name, v)
+			for _, s := range sides()[1:] {
+				fmt.Fprintf(b, " %s |", p.versions[l.name+" "+v+" "+s.String()])
+			}
+			b.WriteString("\n")
+		}
+	}
+	b.WriteString(`
+What the runtimes pass to plugins is equal but for two differences (` + "`capabilities`, GC" + `):
+standard input and CNI variables of every call, for every version, recorded by
+a plugin that does nothing else.
+
+A node can be switched while containers run, in either direction:
+addresses given by one are honoured and released by the other, and DEL removes
+the interface that the other made. Two limits: what Fairlead's host-device moved
+must be given back by Fairlead (the reference reads the device's name from the
+alias, where ours keeps the owner too), and our CHECK takes an attachment that
+the reference made for incomplete.
+`)
+}
+
+func (p *page) writeKeys(b *strings.Builder, outcomes map[string]string) {
+	b.WriteString(`
+## Configuration keys
+
+Each row is a configuration in which that key matters, at 1.1.0 unless it says
+otherwise, through ADD, CHECK and DEL. "Equal" includes being refused by both.
+Numbers lead to the list of differences.
+`)
+	plugin := ""
+	for _, k := range allKeys() {
+		if k.plugin != plugin {
+			plugin = k.plugin
+			fmt.Fprintf(b, "\n### %s\n\n| key | case | outcome |\n|---|---|---|\n", plugin)
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s |\n", k.key, k.with, outcomes[k.name()])
+	}
+	b.WriteString(pciNote)
+}
+
+const pciNote = "\n`pciBusID` and `runtimeConfig.deviceID` with a device that is there need a PCI network\n" +
+	"card, which a test must not take from the machine; a made-up sysfs tests them in plugins/link.\n"
+
+func (p *page) writeDifferences(b *strings.Builder) {
+	b.WriteString("\n## Deliberate differences\n\n| | what | reference | Fairlead | why |\n|---|---|---|---|---|\n")
+	for i, d := range p.differences {
+		fmt.Fprintf(b, "| %d | %s | %s | %s | %s |\n", i+1, d.what, d.theirs, d.ours, d.why)
+	}
+}
+
+func (p *page) writeErrors(b *strings.Builder) {
+	b.WriteString(`
+## Bad input
+
+Both print an error in JSON and end with exit code 1. Where the reference says
+999 (internal error), Fairlead says which kind: 4 the environment, 7 the
+configuration, 100 something else. Without ` + "`CNI_COMMAND`" + ` a plugin was started by
+hand: both explain themselves and end with 0.
+
+| input | reference | Fairlead | |
+|---|---|---|---|
+`)
+	b.WriteString(strings.Join(p.errors, "\n") + "\n")
+}

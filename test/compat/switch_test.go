@@ -1,0 +1,65 @@
+package compat
+
+import "testing"
+
+// switched takes a node from one implementation to the other and back while
+// containers run: addresses stay unique, everyone is reachable, everything is
+// removed, whoever made it.
+func switched(t *testing.T, first side) {
+	h := newHost(t, first)
+	r := &recorder{host: h}
+	h.write(`{"cniVersion": "1.0.0", "name": "net", "plugins": [` + bridgeWith(`"isDefaultGateway": true, `) + `]}`)
+	second := side{ourRuntime: !first.ourRuntime, ourPlugins: !first.ourPlugins}
+	for i, name := range []string{"a", "b", "c", "d"} {
+		h.container(name)
+		h.ip(name, "link set lo up")
+		h.side = []side{first, second}[i%2]
+		if !r.do(call{verb: "add", netns: name}) {
+			t.Fatalf("%v: add %s failed", h.side, name)
+		}
+		h.serve(name, "tcp", ":80")
+	}
+	want := "net/10.1.0.2: ID-a\r\neth0\nnet/10.1.0.3: ID-b\r\neth0\nnet/10.1.0.4: ID-c\r\neth0\nnet/10.1.0.5: ID-d\r\neth0\nnet/last_reserved_ip.0: 10.1.0.5"
+	held := func() string { return r.files("ipam", func(s string) string { return s }) }
+	if got := held(); got != want {
+		t.Errorf("addresses held:\n%s\nwant:\n%s", got, want)
+	}
+	for _, from := range []string{"host", "a", "b"} {
+		for _, to := range []string{"10.1.0.4:80", "10.1.0.5:80"} {
+			if said := h.dial(from, "tcp", to); said == "no answer" {
+				t.Errorf("%s does not reach %s", from, to)
+			}
+		}
+	}
+	for i, name := range []string{"a", "b", "c", "d"} {
+		h.side = []side{second, first}[i%2] // the other than that of ADD
+		for _, verb := range []string{"check", "del", "del"} {
+			if !r.do(call{verb: verb, netns: name}) && verb == "del" {
+				t.Errorf("%v: %s of the other's container %s failed", h.side, verb, name)
+			}
+		}
+		if left := h.snapshot(name); containsLink(left, "eth0") {
+			t.Errorf("%v left eth0 in the other's container %s", h.side, name)
+		}
+	}
+	if got := held(); got != "net/last_reserved_ip.0: 10.1.0.5" {
+		t.Errorf("addresses held at the end:\n%s", got)
+	}
+}
+
+// lent checks that a device which one implementation moved comes home by the other.
+func lent(t *testing.T, first side) {
+	h := newHost(t, first)
+	r := &recorder{host: h}
+	device(h)
+	h.container("a")
+	h.write(`{"cniVersion": "1.0.0", "name": "net", "plugins": [{"type": "host-device", "device": "dev0"}]}`)
+	r.do(call{verb: "add", netns: "a"})
+	if !containsLink(h.snapshot("a"), "eth0") {
+		t.Fatal("the device is not in the container")
+	}
+	h.side = side{ourRuntime: !first.ourRuntime, ourPlugins: !first.ourPlugins}
+	if !r.do(call{verb: "del", netns: "a"}) || !containsLink(h.snapshot("host"), "dev0") {
+		t.Errorf("%v did not bring the device home:\n%s", h.side, h.snapshot("host"))
+	}
+}
