@@ -40,7 +40,8 @@ const environmentHelp = `  NETCONFPATH   directory of network configurations; de
   CNI_ARGS      arguments for the plugins: KEY=VALUE;KEY=VALUE
   CAP_ARGS      capability arguments, JSON: {"portMappings": [{"hostPort": 8080,
                 "containerPort": 80, "protocol": "tcp"}]}
-  FAIRLEAD_RUN  directory of runtime state; default /run/fairlead`
+  FAIRLEAD_RUN  directory of runtime state; default /run/fairlead
+  FAIRLEAD_LIB  directory of results and addresses; default /var/lib/cni`
 
 // root is the command tree.
 func (a *app) root() *cobra.Command {

@@ -40,7 +40,7 @@ func (a *app) sessionOf(list *libcni.NetworkConfigList, netns, ifName string) (*
 	if ifName != "" {
 		s.ifName = ifName
 	}
-	c := libcni.NewCNIConfig(s.path, nil)
+	c := a.runtime(s.path)
 	c.Warn = func(msg string, err error) { fmt.Fprintf(a.stderr, "fairlead: warning: %s: %v\n", msg, err) }
 	return &session{a, c, list, s.runtimeConf(netns)}, nil
 }

@@ -67,7 +67,7 @@ func (a *app) cnitoolDo(ctx context.Context, verb, network, netns, ifName string
 	if netns, err = filepath.Abs(netns); err != nil {
 		return err
 	}
-	c, rt := libcni.NewCNIConfig(settings.path, nil), settings.runtimeConf(netns)
+	c, rt := a.runtime(settings.path), settings.runtimeConf(netns)
 	switch verb {
 	case "add":
 		return a.cnitoolAdd(ctx, c, list, rt)

@@ -54,6 +54,11 @@ func (a *app) confDir() string {
 	return defaultConfDir
 }
 
+// runtime is our library with this environment's plugins and cache.
+func (a *app) runtime(path []string) *libcni.CNIConfig {
+	return libcni.NewCNIConfigWithCacheDir(path, a.getenv("FAIRLEAD_LIB"), nil)
+}
+
 // pluginPath is CNI_PATH, or the plugins that were built with this program.
 func (a *app) pluginPath() []string {
 	if path := a.getenv("CNI_PATH"); path != "" {

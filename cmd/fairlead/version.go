@@ -9,7 +9,6 @@ import (
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/invoke"
-	"github.com/fairlead/fairlead/libcni"
 )
 
 func (a *app) versionCommand() *cobra.Command {
@@ -23,7 +22,7 @@ func (a *app) versionCommand() *cobra.Command {
 			if len(args) == 0 {
 				return a.ownVersion()
 			}
-			info, err := libcni.NewCNIConfig(a.pluginPath(), nil).GetVersionInfo(c.Context(), args[0])
+			info, err := a.runtime(a.pluginPath()).GetVersionInfo(c.Context(), args[0])
 			if err != nil {
 				return err
 			}
