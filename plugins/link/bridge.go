@@ -108,6 +108,10 @@ func (c *bridge) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects,
 		list = append(gateways, plugin.Forwarding(a, r)...)
 	}
 	list = append(list, plugin.Interface{Name: a.IfName, DAD: c.EnableDAD}.Objects(r)...)
+	if len(r.IPs) > 0 {
+		v := veth(a, c.mac, c.MTU, c.Bridge)
+		list = append(list, &kernel.Announced{Port: v.Name, Link: v.PeerName, MAC: v.PeerMAC})
+	}
 	list = append(list, plugin.Routes(a.IfName, r)...)
 	if c.IPMasq {
 		list = append(list, masquerade(a, r, deref(c.IPMasqBackend))...)

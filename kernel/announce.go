@@ -1,0 +1,77 @@
+package kernel
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Announced is a bridge port that forwards, and the container's addresses
+// announced through it. The kernel announces them (arp_notify, ndisc_notify) when
+// the link comes up, but the port forwards only once a worker has seen its
+// carrier, up to a second later, and drops what comes before: so this waits for
+// the port, and has the kernel announce again.
+type Announced struct {
+	base
+	Port string // the host's end
+	Link string // the container's
+	MAC  string // the container's, as it is: setting it again is what announces
+}
+
+const (
+	brportState  = 1 // linux/if_link.h: IFLA_BRPORT_STATE
+	portDisabled = 0 // linux/if_bridge.h; listening and learning are a spanning tree's business
+	portWait     = 2 * time.Second
+	portPoll     = 200 * time.Microsecond
+)
+
+func (a *Announced) kind() string { return "announced" }
+func (a *Announced) Side() Side   { return Container }
+func (a *Announced) Shared() bool { return false }
+func (a *Announced) on() linkName { return linkName{Container, a.Link} }
+
+func (a *Announced) String() string { return "ip link set " + a.Link + " address " + a.MAC }
+
+func (a *Announced) ensure(e *Engine) error {
+	if err := a.forwards(e); err != nil {
+		return err
+	}
+	i, err := e.ifindex(Container, a.Link)
+	if err != nil {
+		return err
+	}
+	body := ifinfo(i, 0, 0)
+	body.bytes(unix.IFLA_ADDRESS, macBytes(a.MAC))
+	return e.send(a, Container, request{unix.RTM_SETLINK, 0, body}, nil)
+}
+
+// forwards waits for the port. On a bridge that is down it never does: that is
+// told at the end of the wait.
+func (a *Announced) forwards(e *Engine) error {
+	for deadline := time.Now().Add(portWait); ; time.Sleep(portPoll) {
+		l, err := e.Link(Host, a.Port)
+		if err != nil {
+			return err
+		}
+		if num8(attr(l.port, brportState)) != portDisabled {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("bridge port %s is still disabled after %v: is the bridge up?", a.Port, portWait)
+		}
+	}
+}
+
+func (a *Announced) diff(e *Engine) ([]string, error) {
+	l, err := e.Link(Host, a.Port)
+	if err != nil {
+		return nil, err
+	}
+	if num8(attr(l.port, brportState)) == portDisabled {
+		return []string{"port " + a.Port + " is disabled"}, nil
+	}
+	return nil, nil
+}
+
+func (a *Announced) remove(*Engine) error { return nil }
