@@ -62,10 +62,14 @@ a plugin that does nothing else.
 
 A node can be switched while containers run, in either direction:
 addresses given by one are honoured and released by the other, and DEL removes
-the interface that the other made. Two limits: what Fairlead's host-device moved
-must be given back by Fairlead (the reference reads the device's name from the
-alias, where ours keeps the owner too), and our CHECK takes an attachment that
-the reference made for incomplete.
+the interface that the other made. What is not done yet, or cannot be:
+
+- Masquerade and host port rules of an attachment that the reference made stay
+  when Fairlead deletes it, and so the other way round: delete containers with
+  host ports before a node is switched.
+- What Fairlead's host-device moved must be given back by Fairlead: the reference
+  reads the device's name from the alias, where ours keeps the owner too.
+- Our CHECK takes an attachment that the reference made for incomplete.
 `)
 }
 
