@@ -244,13 +244,18 @@ func TestRemoveForeignPair(t *testing.T) {
 	veth := func(o kernel.Owner) kernel.Objects {
 		return kernel.Objects{&kernel.Veth{Name: o.LinkName("veth"), PeerSide: kernel.Container, PeerName: "eth0", Mark: o.Mark()}}
 	}
-	kerneltest.Run(t, "ip", "link", "add", "vethforeign", "type", "veth", "peer", "name", "eth0", "netns", netns)
+	kerneltest.Run(t, "ip", "link", "add", "veth0a1b2c3d", "type", "veth", "peer", "name", "eth0", "netns", netns)
 	if err := e.Remove(veth(owner)); err != nil {
 		t.Fatal(err)
 	}
-	if s := kerneltest.Dump(t, ""); strings.Contains(s, "vethforeign") {
+	if s := kerneltest.Dump(t, ""); strings.Contains(s, "veth0a1b2c3d") {
 		t.Error("the foreign pair is still there")
 	}
+	kerneltest.Run(t, "ip", "link", "add", "vethsomebody", "type", "veth", "peer", "name", "eth0", "netns", netns)
+	if err := e.Remove(veth(owner)); err != nil {
+		t.Fatal(err)
+	}
+	kerneltest.Run(t, "ip", "link", "del", "vethsomebody") // it is still there
 	other := kernel.Owner{Network: "other", ContainerID: "c1", IfName: "eth0"}
 	if err := e.Apply(veth(other)); err != nil {
 		t.Fatal(err)

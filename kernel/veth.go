@@ -190,9 +190,8 @@ func (v *Veth) diff(e *Engine) ([]string, error) {
 	return d, nil
 }
 
-// remove deletes the pair by its host end. Where that is not there, a pair of
-// the same purpose that another implementation made, under a name of its own, is
-// found by the container's end; one that is ours, of another owner, is left.
+// remove deletes the pair by its host end. Where that is not there, a pair that
+// the reference made for the purpose is found by the container's end.
 func (v *Veth) remove(e *Engine) error {
 	err := e.deleteLink(Host, v.Name, v.Mark)
 	if !errors.Is(err, os.ErrNotExist) || v.PeerSide != Container || e.ns[Container] == nil {
@@ -202,11 +201,19 @@ func (v *Veth) remove(e *Engine) error {
 	if err != nil || in.Kind != "veth" {
 		return err
 	}
-	if out, err := e.LinkByIndex(Host, in.Peer); err == nil && strings.HasPrefix(out.Alias, markPrefix) {
-		return nil
+	out, err := e.LinkByIndex(Host, in.Peer)
+	if err != nil || !likeReference(out) {
+		return nil // ours of another owner, or somebody else's
 	}
-	_, err = e.now(Container, request{unix.RTM_DELLINK, 0, ifinfo(in.Index, 0, 0)})
+	_, err = e.now(Host, request{unix.RTM_DELLINK, 0, ifinfo(out.Index, 0, 0)})
 	return err
+}
+
+// likeReference tells whether a host end is named as the reference names its
+// own: "veth" and eight hexadecimal digits, and no alias.
+func likeReference(l *LinkInfo) bool {
+	digits, ok := strings.CutPrefix(l.Name, "veth")
+	return ok && l.Kind == "veth" && l.Alias == "" && len(digits) == 8 && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
 // deleteLink deletes a link that carries a mark; another's link of that name
