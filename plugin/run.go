@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
+	ipamdir "github.com/fairlead/fairlead/ipam"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/skel"
 )
@@ -206,6 +207,10 @@ func (j *job) address(ctx context.Context, res *cni.Result) error {
 		return nil
 	}
 	got, err := j.ipam.add(ctx)
+	if err != nil && j.abandoned(err) {
+		j.ipam.again = true
+		got, err = j.ipam.add(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("ipam %s: %w", j.ipam.name, err)
 	}
@@ -214,6 +219,18 @@ func (j *job) address(ctx context.Context, res *cni.Result) error {
 	}
 	j.use(res, got)
 	return nil
+}
+
+// abandoned tells whether the addresses that the attachment is said to hold
+// already are left of an ADD that was cut off before its record was written:
+// the container has no such interface.
+func (j *job) abandoned(err error) bool {
+	var held *ipamdir.HeldError
+	if !errors.As(err, &held) {
+		return false
+	}
+	_, err = j.engine.Link(kernel.Container, j.att.IfName)
+	return errors.Is(err, os.ErrNotExist)
 }
 
 // use adds what IPAM gave to the result, on the attachment's interface.

@@ -40,8 +40,13 @@ func TestKilledAdd(t *testing.T) {
 			killed := 0
 			for try := 0; killed < 20 && try < 400; try++ {
 				after := rand.N(max(whole, 5*time.Millisecond))
-				if m.plugin(t, "ADD", conf, after+1) < 0 {
+				killedNow := m.plugin(t, "ADD", conf, after+1) < 0
+				if killedNow {
 					killed++
+				}
+				if killedNow && try%2 == 1 && tt.plugin != "portmap" {
+					// One that was cut off is undone by the next; one that was killed when all was done stands.
+					m.plugin(t, "ADD", conf, 0)
 				}
 				m.plugin(t, "DEL", strings.ReplaceAll(conf, "prevResult", "forgotten"), 0)
 				if d := difference(before, m.state()); d != "" {
@@ -80,7 +85,7 @@ func (m *machine) plugin(t *testing.T, verb, conf string, kill time.Duration) ti
 	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		return -1
 	}
-	if err != nil {
+	if err != nil && !strings.Contains(out.String(), "is already attached to network n as eth0") {
 		t.Fatalf("%s: %v\n%s", verb, err, out.String())
 	}
 	return time.Since(began)
