@@ -36,6 +36,10 @@ func cases() []benchCase {
 			conf: `"bridge": "bench0", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables", ` + ipam, floor: masqueraded},
 		{name: "ptp + host-local", plugin: "ptp", conf: ipam, floor: routed},
 	}
+	for _, held := range []int{250, 1000} {
+		list = append(list, benchCase{name: fmt.Sprintf("bridge + host-local, %d held", held), plugin: "bridge", held: held,
+			conf: `"bridge": "bench0", "isGateway": true, ` + ipam, floor: bridged})
+	}
 	for _, held := range []int{0, 1000, 10000, 50000} {
 		list = append(list, benchCase{name: fmt.Sprintf("host-local, %d held", held), plugin: "host-local", held: held, idle: true,
 			conf: `"ipam": {"type": "host-local", "subnet": "10.77.0.0/16"}`})

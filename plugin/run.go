@@ -111,14 +111,14 @@ func (r *runner) add(ctx context.Context, args *skel.CmdArgs) (*cni.Result, erro
 	if err := j.clear(ctx); err != nil {
 		return nil, err
 	}
+	unlock := func() {}
 	if c, ok := j.conf.(Claimer); ok {
-		unlock, err := j.dir.Claim(ctx, j.att.Owner, c.Claims())
-		if err != nil {
+		if unlock, err = j.dir.Claim(ctx, j.att.Owner, c.Claims()); err != nil {
 			return nil, err
 		}
-		defer unlock()
 	}
 	res, err := j.build(ctx)
+	unlock() // before an undo, which takes the locks to free the claims
 	if err != nil {
 		return nil, errors.Join(err, j.undo(ctx))
 	}
