@@ -1,0 +1,79 @@
+package scenario
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// Sixteen containers attached at once, from nothing, and detached at once: no
+// address and no rule twice, nothing left.
+func TestAtOnce(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	m := newMachine(t)
+	file := m.dir + "/net.conflist"
+	conf := `{"cniVersion": "1.0.0", "name": "n", "plugins": [
+	  {"type": "bridge", "isDefaultGateway": true, "ipMasq": true, "ipam": {"type": "host-local", "dataDir": "` + m.dir + `/ipam", "subnet": "10.1.0.0/24"}},
+	  {"type": "portmap", "capabilities": {"portMappings": true}}]}`
+	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const n = 16
+	netns := make([]string, n)
+	for i := range netns {
+		netns[i] = kerneltest.Netns(t)
+	}
+	bin := programs(t)
+	// Processes inherit the namespace of the thread that starts them: this one.
+	all := func(verb string) string {
+		var out [n]strings.Builder
+		var wg sync.WaitGroup
+		for i := range n {
+			cmd := exec.Command(bin+"/cni", verb, file, "NS")
+			cmd.Env = append(os.Environ(), "CNI_PATH="+bin, "FAIRLEAD_RUN="+m.dir+"/run", "WORK="+m.dir, "NS="+netns[i],
+				fmt.Sprintf("CONTAINER=c%d", i), fmt.Sprintf(`CAP_ARGS={"portMappings":[{"hostPort":%d,"containerPort":80}]}`, 8000+i))
+			cmd.Stdout, cmd.Stderr = &out[i], &out[i]
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			wg.Go(func() {
+				if err := cmd.Wait(); err != nil {
+					t.Errorf("%s c%d: %v: %s", verb, i, err, out[i].String())
+				}
+			})
+		}
+		wg.Wait()
+		var s strings.Builder
+		for i := range out {
+			s.WriteString(out[i].String())
+		}
+		return s.String()
+	}
+	seen := map[string]bool{}
+	for _, ip := range regexp.MustCompile(`"address":"([0-9.]+)`).FindAllStringSubmatch(all("add"), -1) {
+		if seen[ip[1]] {
+			t.Errorf("%s was given twice", ip[1])
+		}
+		seen[ip[1]] = true
+	}
+	ruleset := kerneltest.Run(t, "nft", "list", "ruleset")
+	if len(seen) != n || strings.Count(ruleset, "jump masq-n-10.1.0.0/24") != 1 || strings.Count(ruleset, "jump hostports-n-10.1.0.0/24") != 1 {
+		t.Errorf("%d addresses; ruleset:\n%s", len(seen), ruleset)
+	}
+	all("check")
+	all("del")
+	left := kerneltest.Dump(t, "")
+	if strings.Contains(left, "veth") || strings.Contains(left, "10.1.0.2 ") || strings.Contains(left, "fairlead n ") {
+		t.Errorf("left behind:\n%s", left)
+	}
+	if d, _ := os.ReadDir(m.dir + "/run/hostports"); len(d) > 0 {
+		t.Errorf("%d host ports are still claimed", len(d))
+	}
+}
