@@ -137,23 +137,42 @@ func Result(ips ...netip.Prefix) *cni.Result {
 	return r
 }
 
-// Survives says what is wrong with how plugins take a configuration, whatever
-// it is: they answer with an error, or with objects that a record can hold.
-func Survives(conf []byte, plugins ...plugin.Plugin) error {
+// Fuzz tries configurations, beginning with testdata/*.json: whatever they are,
+// a plugin answers with an error, or with objects that a record can hold.
+func Fuzz(f *testing.F, plugins ...plugin.Plugin) {
+	files, err := filepath.Glob("testdata/*.json")
+	if err != nil || len(files) == 0 {
+		f.Fatalf("no configurations: %v", err)
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, conf []byte) {
+		for _, p := range plugins {
+			if err := survives(conf, p); err != nil {
+				t.Errorf("%s: %v", p.Name, err)
+			}
+		}
+	})
+}
+
+func survives(conf []byte, p plugin.Plugin) error {
 	ips := []netip.Prefix{netip.MustParsePrefix("10.1.0.2/24"), netip.MustParsePrefix("fd00::2/64")}
-	for _, p := range plugins {
-		list, err := Try(p, conf, Result(ips...))
-		if err != nil {
-			continue
-		}
-		raw, err := json.Marshal(list)
-		if err != nil {
-			return fmt.Errorf("%s: objects cannot be recorded: %w", p.Name, err)
-		}
-		var back kernel.Objects
-		if err := json.Unmarshal(raw, &back); err != nil || len(back) != len(list) {
-			return fmt.Errorf("%s: the record cannot be read: %w", p.Name, err)
-		}
+	list, err := Try(p, conf, Result(ips...))
+	if err != nil {
+		return nil // refused
+	}
+	raw, err := json.Marshal(list)
+	if err != nil {
+		return fmt.Errorf("objects cannot be recorded: %w", err)
+	}
+	var back kernel.Objects
+	if err := json.Unmarshal(raw, &back); err != nil || len(back) != len(list) {
+		return fmt.Errorf("the record of %d objects reads as %d: %w", len(list), len(back), err)
 	}
 	return nil
 }

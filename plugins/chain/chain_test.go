@@ -1,8 +1,6 @@
 package chain
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/fairlead/fairlead/plugin"
@@ -16,18 +14,4 @@ func TestGolden(t *testing.T) {
 	plugintest.Golden(t, all()...)
 }
 
-func FuzzConfig(f *testing.F) {
-	files, _ := filepath.Glob("testdata/*.json")
-	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(raw)
-	}
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		if err := plugintest.Survives(raw, all()...); err != nil {
-			t.Error(err)
-		}
-	})
-}
+func FuzzConfig(f *testing.F) { plugintest.Fuzz(f, all()...) }
