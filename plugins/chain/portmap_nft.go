@@ -8,87 +8,66 @@ import (
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/plugin"
+	"github.com/fairlead/fairlead/plugins/ruleset"
 )
 
-// The rules that every mapping shares. A connection to a local address is
-// looked up in two maps a family, by address and port, then by port alone, so
-// its cost does not grow with the number of ports. Hooks stand next to, not on,
-// the priorities of others: after Docker and kube-proxy (-100, 100).
+// The chains that every mapping shares.
 const (
-	preHook    = "type nat hook prerouting priority -95; policy accept"
-	outHook    = "type nat hook output priority -95; policy accept"
-	postHook   = "type nat hook postrouting priority 105; policy accept"
-	filterHook = "type filter hook prerouting priority -300; policy accept"
-
 	portsChain = "hostports"
 	masqChain  = "hostports-masquerade"
 )
 
-// words are a family's in the language of nft.
-type words struct{ ip, addr, suffix, multicast string }
-
-func wordsOf(v4 bool) words {
-	if v4 {
-		return words{"ip", "ipv4_addr", "4", "224.0.0.0/4"}
-	}
-	return words{"ip6", "ipv6_addr", "6", "ff00::/8"}
-}
-
-func part(what, name, text string) *kernel.NFT {
-	return &kernel.NFT{Family: "inet", Table: kernel.Table, What: what, Name: name, Text: text}
-}
-
-func element(set, typ, key, value, mark string) *kernel.Element {
-	return &kernel.Element{Family: "inet", Table: kernel.Table, Set: set, Type: typ, Key: key, Value: value, Mark: mark}
-}
-
+// A connection to a local address is looked up in two maps a family, by address
+// and port, then by port alone, so its cost does not grow with the number of ports.
 const (
 	anyPorts = "hostports-any" // by protocol and port: every address of the host
 	onePorts = "hostports-one" // by host address too
 	allPorts = "hostports-masqall"
 )
 
-func anyType(w words) string { return "inet_proto . inet_service : " + w.addr + " . inet_service" }
-func oneType(w words) string { return w.addr + " . " + anyType(w) }
-func endType(w words) string { return "inet_proto . " + w.addr + " . inet_service" }
+func anyType(f ruleset.Family) string {
+	return "inet_proto . inet_service : " + f.Addr + " . inet_service"
+}
+func oneType(f ruleset.Family) string { return f.Addr + " . " + anyType(f) }
+func endType(f ruleset.Family) string { return "inet_proto . " + f.Addr + " . inet_service" }
 
 // base is what all attachments of both families share.
 func base() kernel.Objects {
-	list := kernel.Objects{part("table", "", "")}
+	list := kernel.Objects{ruleset.Part("table", "", "")}
 	for _, v4 := range []bool{true, false} {
-		w := wordsOf(v4)
+		f := ruleset.FamilyOf(v4)
 		list = append(list,
-			part("map", onePorts+w.suffix, oneType(w)),
-			part("map", anyPorts+w.suffix, anyType(w)),
-			part("set", allPorts+w.suffix, endType(w)))
+			ruleset.Part("map", onePorts+f.Digit, oneType(f)),
+			ruleset.Part("map", anyPorts+f.Digit, anyType(f)),
+			ruleset.Part("set", allPorts+f.Digit, endType(f)))
 	}
 	list = append(list,
-		part("chain", portsChain, ""), part("chain", masqChain, ""),
-		part("chain", "prerouting", preHook), part("chain", "output", outHook), part("chain", "postrouting", postHook))
+		ruleset.Part("chain", portsChain, ""), ruleset.Part("chain", masqChain, ""),
+		ruleset.Part("chain", "prerouting", ruleset.Prerouting), ruleset.Part("chain", "output", ruleset.Output), ruleset.Part("chain", "postrouting", ruleset.Postrouting))
 	for _, v4 := range []bool{true, false} {
-		w := wordsOf(v4)
+		f := ruleset.FamilyOf(v4)
 		list = append(list,
-			part("rule", portsChain, "dnat "+w.ip+" to "+w.ip+" daddr . meta l4proto . th dport map @"+onePorts+w.suffix),
-			part("rule", portsChain, "meta nfproto ipv"+w.suffix+" dnat "+w.ip+" to meta l4proto . th dport map @"+anyPorts+w.suffix),
-			part("rule", masqChain, "meta l4proto . "+w.ip+" daddr . th dport @"+allPorts+w.suffix+" masquerade"))
+			ruleset.Part("rule", portsChain, "dnat "+f.IP+" to "+f.IP+" daddr . meta l4proto . th dport map @"+onePorts+f.Digit),
+			ruleset.Part("rule", portsChain, "meta nfproto ipv"+f.Digit+" dnat "+f.IP+" to meta l4proto . th dport map @"+anyPorts+f.Digit),
+			ruleset.Part("rule", masqChain, "meta l4proto . "+f.IP+" daddr . th dport @"+allPorts+f.Digit+" masquerade"))
 	}
 	return append(list,
-		part("rule", "postrouting", "ct status dnat jump "+masqChain),
-		part("rule", "output", "fib daddr type local jump "+portsChain),
-		part("rule", "prerouting", "fib daddr type local jump "+portsChain))
+		ruleset.Part("rule", "postrouting", "ct status dnat jump "+masqChain),
+		ruleset.Part("rule", "output", "fib daddr type local jump "+portsChain),
+		ruleset.Part("rule", "prerouting", "fib daddr type local jump "+portsChain))
 }
 
 // maps states the mappings of one address: elements, and what its subnet needs.
 func (c *portmap) maps(a *plugin.Attachment, ip netip.Prefix, list []mapping) kernel.Objects {
-	w := wordsOf(ip.Addr().Is4())
+	f := ruleset.FamilyOf(ip.Addr().Is4())
 	out := c.hairpin(a, ip, list)
 	for _, m := range list {
 		value := fmt.Sprintf("%s . %d", ip.Addr(), m.container)
 		key := fmt.Sprintf("%s . %d", m.protocol, m.hostPort)
 		if m.every() {
-			out = append(out, element(anyPorts+w.suffix, anyType(w), key, value, a.Mark()))
+			out = append(out, ruleset.Element(anyPorts+f.Digit, anyType(f), key, value, a.Mark()))
 		} else {
-			out = append(out, element(onePorts+w.suffix, oneType(w), m.hostIP.String()+" . "+key, value, a.Mark()))
+			out = append(out, ruleset.Element(onePorts+f.Digit, oneType(f), m.hostIP.String()+" . "+key, value, a.Mark()))
 		}
 	}
 	return out
@@ -99,14 +78,14 @@ func (c *portmap) maps(a *plugin.Attachment, ip netip.Prefix, list []mapping) ke
 // the host's loopback; with masqAll everyone. It goes by addresses alone: with
 // bridge-nf-call-iptables the interface is the bridge.
 func (c *portmap) hairpin(a *plugin.Attachment, ip netip.Prefix, list []mapping) (out kernel.Objects) {
-	w := wordsOf(ip.Addr().Is4())
-	set := allPorts + w.suffix
+	f := ruleset.FamilyOf(ip.Addr().Is4())
+	set := allPorts + f.Digit
 	switch {
 	case !c.SNAT:
 		return nil
 	case !c.MasqAll:
 		var group kernel.Objects
-		set, group = hairpinGroup(a.Network, ip.Masked(), w)
+		set, group = hairpinGroup(a.Network, ip.Masked(), f)
 		out = append(out, group...)
 	}
 	seen := map[string]bool{}
@@ -114,29 +93,25 @@ func (c *portmap) hairpin(a *plugin.Attachment, ip netip.Prefix, list []mapping)
 		key := fmt.Sprintf("%s . %s . %d", m.protocol, ip.Addr(), m.container)
 		if !seen[key] {
 			seen[key] = true
-			out = append(out, element(set, endType(w), key, "", a.Mark()))
+			out = append(out, ruleset.Element(set, endType(f), key, "", a.Mark()))
 		}
 	}
 	return out
 }
 
 // hairpinGroup is the part of the ruleset that a network's subnet has to itself.
-func hairpinGroup(network string, subnet netip.Prefix, w words) (set string, list kernel.Objects) {
+func hairpinGroup(network string, subnet netip.Prefix, f ruleset.Family) (set string, list kernel.Objects) {
 	name := kernel.Identifier("hostports", network, subnet.String())
-	of := func(what, in, text string) *kernel.NFT {
-		n := part(what, in, text)
-		n.Network, n.Group = network, name
-		return n
-	}
+	of := ruleset.Of(network, name)
 	list = kernel.Objects{
-		of("set", name, endType(w)),
+		of("set", name, endType(f)),
 		of("chain", name, ""),
-		of("rule", name, w.ip+" saddr "+subnet.String()+" masquerade"),
+		of("rule", name, f.IP+" saddr "+subnet.String()+" masquerade"),
 	}
-	if w.ip == "ip" {
+	if f.IP == "ip" {
 		list = append(list, of("rule", name, "ip saddr 127.0.0.0/8 masquerade"))
 	}
-	return name, append(list, of("rule", masqChain, "meta l4proto . "+w.ip+" daddr . th dport @"+name+" jump "+name))
+	return name, append(list, of("rule", masqChain, "meta l4proto . "+f.IP+" daddr . th dport @"+name+" jump "+name))
 }
 
 // fromLoopback lets the host reach its ports by 127.0.0.1: the container's
@@ -148,10 +123,10 @@ func (c *portmap) fromLoopback(a *plugin.Attachment, r *cni.Result, target netip
 		return nil
 	}
 	return kernel.Objects{
-		part("table", "", ""),
-		part("chain", "loopback", filterHook),
-		part("rule", "loopback", `iifname != "lo" ip daddr 127.0.0.0/8 drop`),
-		part("rule", "loopback", `iifname != "lo" ip saddr 127.0.0.0/8 drop`),
+		ruleset.Part("table", "", ""),
+		ruleset.Part("chain", "loopback", ruleset.Raw),
+		ruleset.Part("rule", "loopback", `iifname != "lo" ip daddr 127.0.0.0/8 drop`),
+		ruleset.Part("rule", "loopback", `iifname != "lo" ip saddr 127.0.0.0/8 drop`),
 		&kernel.Sysctl{Key: "net/ipv4/conf/" + link + "/route_localnet", Value: "1", IsShared: true},
 	}
 }
@@ -183,9 +158,9 @@ func hostLink(a *plugin.Attachment, r *cni.Result, target netip.Addr) string {
 // its command can read: base chains of the attachment's own.
 func (c *portmap) conditional(a *plugin.Attachment, ip netip.Prefix, list []mapping) kernel.Objects {
 	v4 := ip.Addr().Is4()
-	w := wordsOf(v4)
+	f := ruleset.FamilyOf(v4)
 	conditions := strings.Join(c.conditions(v4), " ")
-	name := "hostports-" + kernel.Owner{Network: a.Network, ContainerID: a.ContainerID, IfName: a.IfName + w.suffix}.Hash()[:16]
+	name := "hostports-" + kernel.Owner{Network: a.Network, ContainerID: a.ContainerID, IfName: a.IfName + f.Digit}.Hash()[:16]
 	out := c.hairpin(a, ip, list)
 	for _, hook := range []string{"prerouting", "output"} {
 		chain := name + "-" + hook
@@ -194,14 +169,14 @@ func (c *portmap) conditional(a *plugin.Attachment, ip netip.Prefix, list []mapp
 		for _, m := range list {
 			on := ""
 			if !m.every() {
-				on = w.ip + " daddr " + m.hostIP.String() + " "
+				on = f.IP + " daddr " + m.hostIP.String() + " "
 			}
 			to := fmt.Sprintf("%s:%d", ip.Addr(), m.container)
 			if !v4 {
 				to = fmt.Sprintf("[%s]:%d", ip.Addr(), m.container)
 			}
 			script = append(script, fmt.Sprintf(`add rule %s fib daddr type local %s%s dport %d %s dnat %s to %s comment "%s"`,
-				of, on, m.protocol, m.hostPort, conditions, w.ip, to, a.Mark()))
+				of, on, m.protocol, m.hostPort, conditions, f.IP, to, a.Mark()))
 		}
 		out = append(out, &kernel.Command{
 			Probe: []string{"nft", "list chain " + of},

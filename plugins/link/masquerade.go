@@ -7,6 +7,7 @@ import (
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/plugin"
+	"github.com/fairlead/fairlead/plugins/ruleset"
 )
 
 // masquerade states that what the attachment's addresses send beyond their own
@@ -40,52 +41,35 @@ func deref(s *string) string {
 }
 
 func nftMasquerade(a *plugin.Attachment, ip netip.Prefix) kernel.Objects {
-	word, typ, multicast := "ip", "ipv4_addr", "224.0.0.0/4"
-	if ip.Addr().Is6() {
-		word, typ, multicast = "ip6", "ipv6_addr", "ff00::/8"
-	}
+	f := ruleset.FamilyOf(ip.Addr().Is4())
 	subnet := ip.Masked().String()
 	name := kernel.Identifier("masq", a.Network, subnet)
-	of := func(what, in, text string) *kernel.NFT {
-		n := part(what, in, text)
-		n.Network, n.Group = a.Network, name
-		return n
-	}
+	of := ruleset.Of(a.Network, name)
 	return kernel.Objects{
-		part("table", "", ""),
-		part("chain", "postrouting", postroutingHook),
-		of("set", name, typ),
+		ruleset.Part("table", "", ""),
+		ruleset.Part("chain", "postrouting", ruleset.Postrouting),
+		of("set", name, f.Addr),
 		of("chain", name, ""),
-		of("rule", name, word+" daddr "+subnet+" return"),
-		of("rule", name, word+" daddr != "+multicast+" masquerade"),
-		of("rule", "postrouting", word+" saddr @"+name+" jump "+name),
-		&kernel.Element{Family: "inet", Table: table, Set: name, Type: typ, Key: ip.Addr().String(), Mark: a.Mark()},
+		of("rule", name, f.IP+" daddr "+subnet+" return"),
+		of("rule", name, f.IP+" daddr != "+f.Multicast+" masquerade"),
+		of("rule", "postrouting", f.IP+" saddr @"+name+" jump "+name),
+		ruleset.Element(name, f.Addr, ip.Addr().String(), "", a.Mark()),
 	}
 }
 
 // iptablesMasquerade is for hosts whose configuration asks for iptables: a
 // chain an address, as the backend has no sets.
 func iptablesMasquerade(a *plugin.Attachment, ip netip.Prefix) kernel.Objects {
-	tool, multicast := "iptables", "224.0.0.0/4"
-	if ip.Addr().Is6() {
-		tool, multicast = "ip6tables", "ff00::/8"
-	}
+	f := ruleset.FamilyOf(ip.Addr().Is4())
 	chain := "FL-" + kernel.Owner{Network: a.Network, ContainerID: a.ContainerID, IfName: a.IfName + ip.String()}.Hash()[:24]
-	subnet, host := ip.Masked().String(), netip.PrefixFrom(ip.Addr(), ip.Addr().BitLen()).String()
-	nat := func(args ...string) []string {
-		return append([]string{tool, "-w", "-t", "nat"}, args...)
-	}
 	rule := func(chain string, words ...string) *kernel.Command {
-		with := func(verb string) []string {
-			return append(nat(verb, chain), append(words, "-m", "comment", "--comment", a.Mark())...)
-		}
-		return &kernel.Command{Probe: with("-C"), Do: with("-A"), Undo: with("-D")}
+		return f.IPTables.Rule(false, chain, append(words, "-m", "comment", "--comment", a.Mark())...)
 	}
 	return kernel.Objects{
-		&kernel.Command{Probe: nat("-n", "-L", chain), Do: nat("-N", chain), Undo: nat("-X", chain)},
-		rule(chain, "-d", subnet, "-j", "ACCEPT"),
-		rule(chain, "!", "-d", multicast, "-j", "MASQUERADE"),
-		rule("POSTROUTING", "-s", host, "-j", chain),
+		f.IPTables.Chain(chain, false),
+		rule(chain, "-d", ip.Masked().String(), "-j", "ACCEPT"),
+		rule(chain, "!", "-d", f.Multicast, "-j", "MASQUERADE"),
+		rule("POSTROUTING", "-s", single(ip.Addr()).String(), "-j", chain),
 	}
 }
 

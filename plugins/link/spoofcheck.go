@@ -3,20 +3,20 @@ package link
 import (
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/plugin"
+	"github.com/fairlead/fairlead/plugins/ruleset"
 )
 
 const (
-	spoofHook  = "type filter hook prerouting priority -300; policy accept"
 	spoofPorts = "macspoofchk-ports" // ports whose senders are checked
 	spoofPairs = "macspoofchk"       // a port and the address it may send from
 )
 
 func bridgePart(what, name, text string) *kernel.NFT {
-	return &kernel.NFT{Family: "bridge", Table: table, What: what, Name: name, Text: text}
+	return &kernel.NFT{Family: "bridge", Table: kernel.Table, What: what, Name: name, Text: text}
 }
 
 func bridgeElement(set, typ, key, mark string) *kernel.Element {
-	return &kernel.Element{Family: "bridge", Table: table, Set: set, Type: typ, Key: key, Mark: mark}
+	return &kernel.Element{Family: "bridge", Table: kernel.Table, Set: set, Type: typ, Key: key, Mark: mark}
 }
 
 // spoofCheck states that a port passes frames from one hardware address only.
@@ -25,7 +25,7 @@ func spoofCheck(a *plugin.Attachment, port, mac string) kernel.Objects {
 		bridgePart("table", "", ""),
 		bridgePart("set", spoofPorts, "ifname"),
 		bridgePart("set", spoofPairs, "ifname . ether_addr"),
-		bridgePart("chain", "prerouting", spoofHook),
+		bridgePart("chain", "prerouting", ruleset.Raw),
 		bridgePart("rule", "prerouting", "iifname @"+spoofPorts+" iifname . ether saddr != @"+spoofPairs+" drop"),
 		bridgeElement(spoofPairs, "ifname . ether_addr", port+" . "+mac, a.Mark()),
 		bridgeElement(spoofPorts, "ifname", port, a.Mark()),
