@@ -146,13 +146,19 @@ func (e *Engine) Addrs(s Side, link string) ([]netip.Prefix, error) {
 		if len(m) < unix.SizeofIfAddrmsg || int(num32(m[4:])) != i {
 			continue
 		}
-		ip := address(attr(m[unix.SizeofIfAddrmsg:], unix.IFA_LOCAL))
-		if !ip.IsValid() {
-			ip = address(attr(m[unix.SizeofIfAddrmsg:], unix.IFA_ADDRESS))
-		}
-		out = append(out, netip.PrefixFrom(ip, int(m[1])))
+		out = append(out, netip.PrefixFrom(ownAddress(m), int(m[1])))
 	}
 	return out, nil
+}
+
+// ownAddress is the link's own address in an RTM_NEWADDR: of a point-to-point
+// link IFA_ADDRESS is the peer's.
+func ownAddress(m []byte) netip.Addr {
+	p := m[unix.SizeofIfAddrmsg:]
+	if ip := address(attr(p, unix.IFA_LOCAL)); ip.IsValid() {
+		return ip
+	}
+	return address(attr(p, unix.IFA_ADDRESS))
 }
 
 func (a *Addr) diff(e *Engine) ([]string, error) {

@@ -30,7 +30,6 @@ func (b *buf) u32(typ uint16, v uint32) { b.bytes(typ, binary.NativeEndian.Appen
 
 func (b *buf) be16(typ uint16, v uint16) { b.bytes(typ, binary.BigEndian.AppendUint16(nil, v)) }
 func (b *buf) be32(typ uint16, v uint32) { b.bytes(typ, binary.BigEndian.AppendUint32(nil, v)) }
-func (b *buf) be64(typ uint16, v uint64) { b.bytes(typ, binary.BigEndian.AppendUint64(nil, v)) }
 
 func (b *buf) str(typ uint16, v string)      { b.bytes(typ, append([]byte(v), 0)) }
 func (b *buf) addr(typ uint16, v netip.Addr) { b.bytes(typ, v.AsSlice()) }

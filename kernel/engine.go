@@ -16,7 +16,7 @@ type Engine struct {
 	rx    []byte
 	index [2]map[string]int // link name -> ifindex, as last seen
 
-	seen map[linkName]*LinkInfo
+	seen map[linkName]*LinkInfo // as this engine last found them
 
 	queue   []queued       // requests not sent yet, all for one side
 	nft     []Object       // nftables objects of the current list, for one transaction

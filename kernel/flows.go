@@ -100,11 +100,7 @@ func (e *Engine) localAddrs(fam byte) ([]netip.Addr, error) {
 		if len(m) < unix.SizeofIfAddrmsg {
 			continue
 		}
-		p := m[unix.SizeofIfAddrmsg:]
-		a := address(attr(p, unix.IFA_LOCAL))
-		if !a.IsValid() {
-			a = address(attr(p, unix.IFA_ADDRESS))
-		}
+		a := ownAddress(m)
 		if !seen[a] {
 			seen[a] = true
 			out = append(out, a)

@@ -10,19 +10,17 @@ import (
 
 // LinkInfo is what the kernel says of a link.
 type LinkInfo struct {
-	Index    int
-	Name     string
-	Kind     string // "veth", "bridge", ...; "" for hardware
-	MAC      string
-	MTU      int // bytes
-	Up       bool
-	Promisc  bool
-	Master   int // ifindex, 0: none
-	Peer     int // ifindex of the other end or the parent, in its own namespace
-	Group    uint32
-	Alias    string
-	AltNames []string
-	Type     uint16 // ARPHRD_*
+	Index   int
+	Name    string
+	Kind    string // "veth", "bridge", ...; "" for hardware
+	MAC     string
+	MTU     int // bytes
+	Up      bool
+	Promisc bool
+	Master  int // ifindex, 0: none
+	Peer    int // ifindex of the other end or the parent, in its own namespace
+	Group   uint32
+	Alias   string
 
 	port   []byte // IFLA_INFO_SLAVE_DATA
 	bridge []byte // IFLA_INFO_DATA
@@ -36,8 +34,8 @@ func parseLink(p []byte) *LinkInfo {
 	}
 	flags := num32(p[8:])
 	l := &LinkInfo{
-		Type: num16(p[2:]), Index: int(num32(p[4:])),
-		Up: flags&unix.IFF_UP != 0, Promisc: flags&unix.IFF_PROMISC != 0,
+		Index: int(num32(p[4:])),
+		Up:    flags&unix.IFF_UP != 0, Promisc: flags&unix.IFF_PROMISC != 0,
 	}
 	attrs(p[unix.SizeofIfInfomsg:], l.attr)
 	return l
@@ -59,14 +57,6 @@ func (l *LinkInfo) attr(typ uint16, v []byte) {
 		l.Group = num32(v)
 	case unix.IFLA_IFALIAS:
 		l.Alias = text(v)
-	case unix.IFLA_PROMISCUITY:
-		// Counted by the kernel; the flag above is what a person set.
-	case unix.IFLA_PROP_LIST:
-		attrs(v, func(t uint16, v []byte) {
-			if t == unix.IFLA_ALT_IFNAME {
-				l.AltNames = append(l.AltNames, text(v))
-			}
-		})
 	case unix.IFLA_LINKINFO:
 		l.Kind = text(attr(v, unix.IFLA_INFO_KIND))
 		l.port = append([]byte(nil), attr(v, unix.IFLA_INFO_SLAVE_DATA)...)

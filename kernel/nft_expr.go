@@ -70,13 +70,11 @@ func (c *compiler) ctStatusDNAT() {
 	c.cmp(unix.NFT_CMP_NEQ, make([]byte, 4))
 }
 
-func (c *compiler) fibLocal() { c.fibType(unix.NFTA_FIB_F_DADDR) }
-
-func (c *compiler) fibType(flags uint32) {
+func (c *compiler) fibLocal() {
 	c.expr("fib", func(b *buf) {
 		b.be32(unix.NFTA_FIB_DREG, reg1)
 		b.be32(unix.NFTA_FIB_RESULT, unix.NFT_FIB_RESULT_ADDRTYPE)
-		b.be32(unix.NFTA_FIB_FLAGS, flags)
+		b.be32(unix.NFTA_FIB_FLAGS, unix.NFTA_FIB_F_DADDR)
 	})
 	c.cmp(unix.NFT_CMP_EQ, binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL))
 }

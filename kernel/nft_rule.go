@@ -10,7 +10,7 @@ import (
 // A rule is written here as nft(8) prints it, and compiled to the kernel's
 // expressions. The grammar is the part that Fairlead uses:
 //
-//	meta nfproto ipv4|ipv6 | FIELD [!=] VALUE | FIELD [. FIELD]... [!=] @SET | ct status dnat |
+//	meta nfproto ipv4|ipv6 | fib daddr type local | FIELD [!=] VALUE | FIELD [. FIELD]... [!=] @SET | ct status dnat |
 //	dnat ip|ip6 to FIELD [. FIELD]... map @MAP | masquerade | meta mark set NUMBER |
 //	jump CHAIN | goto CHAIN | return | accept | drop | counter
 //
@@ -126,8 +126,6 @@ func (c *compiler) statement() error {
 		c.ctStatusDNAT()
 	case c.accept("fib", "daddr", "type", "local"):
 		c.fibLocal()
-	case c.accept("fib", "saddr", "type", "local"):
-		c.fibType(unix.NFTA_FIB_F_SADDR)
 	case c.accept("meta", "mark", "set"):
 		return c.markSet(c.next())
 	case c.accept("dnat"):

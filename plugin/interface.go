@@ -15,9 +15,9 @@ type Interface struct {
 	NoRoute bool // the addresses' prefixes make no routes by themselves
 }
 
-// Objects states sysctls, addresses, the link brought up, and routes, in the
-// order in which nothing is missed: what must hold before the link hears
-// anybody comes first, and the kernel announces the addresses as it comes up.
+// Objects states sysctls, addresses and the link brought up, in the order in
+// which nothing is missed: what must hold before the link hears anybody comes
+// first, and the kernel announces the addresses as it comes up. See Routes.
 func (i Interface) Objects(r *cni.Result) kernel.Objects {
 	list := i.sysctls(r)
 	for _, ip := range r.IPs {

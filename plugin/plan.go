@@ -132,7 +132,6 @@ type nowhere struct{}
 
 func (nowhere) Link(kernel.Side, string) (*kernel.LinkInfo, error) { return nil, os.ErrNotExist }
 func (nowhere) Links(kernel.Side) ([]*kernel.LinkInfo, error)      { return nil, os.ErrNotExist }
-func (nowhere) Sysctl(kernel.Side, string) (string, error)         { return "", os.ErrNotExist }
 func (nowhere) LinkTo(netip.Addr) (string, error)                  { return "", os.ErrNotExist }
 func (nowhere) Uplinks() []string                                  { return nil }
 func (nowhere) HostID() string                                     { return "" }

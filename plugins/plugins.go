@@ -31,11 +31,12 @@ func Declarative() []plugin.Plugin {
 // All are the plugins as the protocol sees them.
 func All() []skel.Plugin {
 	var all []skel.Plugin
-	for _, i := range IPAM() {
+	env := plugin.Env{IPAM: IPAM()}
+	for _, i := range env.IPAM {
 		all = append(all, i.Plugin)
 	}
 	for _, p := range Declarative() {
-		all = append(all, p.Skel(plugin.Env{IPAM: IPAM()}))
+		all = append(all, p.Skel(env))
 	}
 	return all
 }

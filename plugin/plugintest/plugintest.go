@@ -38,9 +38,6 @@ func (f Facts) Links(s kernel.Side) (out []*kernel.LinkInfo, err error) {
 	return out, nil
 }
 
-// Sysctl has no keys.
-func (f Facts) Sysctl(kernel.Side, string) (string, error) { return "", fs.ErrNotExist }
-
 // HostID is always the same.
 func (f Facts) HostID() string { return "test" }
 

@@ -69,12 +69,11 @@ func (c *bridge) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, err
 		Promisc: c.PromiscMode, VLANFiltering: c.filtersVLANs(), NoDefaultPVID: c.filtersVLANs() && !c.PreserveDefaultVLAN,
 	}
 	l, err := a.Facts.Link(kernel.Host, c.Bridge)
-	switch {
-	case err == nil && l.MAC != kernel.NoMAC:
-		br.MAC = l.MAC
-	case err == nil:
-	case !errors.Is(err, os.ErrNotExist):
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
+	}
+	if err == nil && l.MAC != kernel.NoMAC {
+		br.MAC = l.MAC
 	}
 	v := veth(a, c.mac, c.MTU, c.Bridge)
 	r.Interfaces = append(r.Interfaces,
