@@ -34,6 +34,16 @@ func OpenNetns(path string) (*Netns, error) {
 // Current opens the namespace of the calling thread.
 func Current() (*Netns, error) { return OpenNetns("/proc/thread-self/ns/net") }
 
+// netns is the namespace that a socket was opened in. The socket is asked
+// (SIOCGSKNS, kernel 4.10): a new process's directory under /proc costs more.
+func (c *conn) netns() (*Netns, error) {
+	fd, err := unix.IoctlRetInt(c.fd, unix.SIOCGSKNS)
+	if err != nil {
+		return Current()
+	}
+	return &Netns{fd: fd, path: "the namespace of the host"}, nil
+}
+
 // Path is the path by which it was opened.
 func (n *Netns) Path() string { return n.path }
 
@@ -50,17 +60,23 @@ func (n *Netns) SameAs(m *Netns) bool {
 // only if it could be brought back.
 func (n *Netns) Do(f func() error) error {
 	runtime.LockOSThread()
+	defer runtime.UnlockOSThread() // the lock counts: doFrom has its own
 	back, err := Current()
 	if err != nil {
-		runtime.UnlockOSThread()
 		return err
 	}
 	defer back.Close()
+	return n.doFrom(back, f)
+}
+
+// doFrom is Do for a caller that knows its own namespace.
+func (n *Netns) doFrom(back *Netns, f func() error) error {
+	runtime.LockOSThread()
 	if err := unix.Setns(n.fd, unix.CLONE_NEWNET); err != nil {
 		runtime.UnlockOSThread()
 		return fmt.Errorf("enter %s: %w", n.path, err)
 	}
-	err = f()
+	err := f()
 	if e := unix.Setns(back.fd, unix.CLONE_NEWNET); e != nil {
 		// The thread stays locked, so the runtime ends it with its goroutine.
 		return errors.Join(err, fmt.Errorf("leave %s: %w", n.path, e))

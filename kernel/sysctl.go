@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -41,6 +42,9 @@ func (s *Sysctl) String() string {
 }
 
 func (s *Sysctl) ensure(e *Engine) error {
+	if s.In == Container && s.Link != "" && s.Key == "net/ipv4/conf/"+s.Link+"/arp_notify" {
+		return s.byLink(e, devconfARPNotify)
+	}
 	if err := e.flush(); err != nil {
 		return err
 	}
@@ -53,6 +57,31 @@ func (s *Sysctl) ensure(e *Engine) error {
 		}
 		return writeSysctl(s.Key, s.Value, s.Optional)
 	})
+}
+
+const (
+	iflaInetConf     = 1  // linux/if_link.h
+	devconfARPNotify = 22 // linux/ip.h: IPV4_DEVCONF_ARP_NOTIFY
+)
+
+// byLink sets a key of a link's IPv4 configuration by a message in the queue:
+// no file of the namespace to be opened from within.
+func (s *Sysctl) byLink(e *Engine, key uint16) error {
+	i, err := e.ifindex(s.In, s.Link)
+	if err != nil {
+		return err
+	}
+	n, err := strconv.ParseUint(s.Value, 10, 32)
+	if err != nil {
+		return err
+	}
+	body := ifinfo(i, 0, 0)
+	body.nest(unix.IFLA_AF_SPEC, func(b *buf) {
+		b.nest(unix.AF_INET, func(b *buf) {
+			b.nest(iflaInetConf, func(b *buf) { b.u32(key, uint32(n)) })
+		})
+	})
+	return e.send(s, s.In, request{unix.RTM_SETLINK, 0, body}, nil)
 }
 
 func (s *Sysctl) diff(e *Engine) (d []string, err error) {
@@ -90,7 +119,7 @@ func (e *Engine) inside(s Side, f func() error) error {
 	if e.ns[s] == nil {
 		return errNoContainer
 	}
-	return e.ns[s].Do(f)
+	return e.ns[s].doFrom(e.ns[Host], f)
 }
 
 // The two below use plain system calls: the files of os would register each

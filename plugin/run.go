@@ -141,6 +141,7 @@ func (j *job) build(ctx context.Context) (res *cni.Result, err error) {
 	if err != nil {
 		return nil, err
 	}
+	defer rec.Unlock()
 	part.Objects = links
 	if j.ipam.afterLinks() {
 		if err := j.applyNoted(rec, links); err != nil {
@@ -192,8 +193,7 @@ func (j *job) note() (*attach.Record, *attach.Part, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	pid, started := attach.Self()
-	part := attach.Part{Plugin: j.Name, IPAM: j.ipam.name, PID: pid, Started: started}
+	part := attach.Part{Plugin: j.Name, IPAM: j.ipam.name, PID: os.Getpid()}
 	if c, ok := j.conf.(Claimer); ok {
 		part.Ports = c.Claims()
 	}
