@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"os"
 	"time"
@@ -106,6 +107,15 @@ func (f foreseen) Link(s kernel.Side, name string) (*kernel.LinkInfo, error) {
 	return f.Facts.Link(s, name)
 }
 
+// Sysctl is unknown of a link that is not there yet.
+func (f foreseen) Sysctl(s kernel.Side, key string) (string, error) {
+	v, err := f.Facts.Sysctl(s, key)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	return v, err
+}
+
 func (f foreseen) LinkTo(a netip.Addr) (string, error) {
 	link, best := "", -1
 	better := func(s kernel.Side, p netip.Prefix, l string) {
@@ -132,6 +142,7 @@ type nowhere struct{}
 
 func (nowhere) Link(kernel.Side, string) (*kernel.LinkInfo, error) { return nil, os.ErrNotExist }
 func (nowhere) Links(kernel.Side) ([]*kernel.LinkInfo, error)      { return nil, os.ErrNotExist }
+func (nowhere) Sysctl(kernel.Side, string) (string, error)         { return "", os.ErrNotExist }
 func (nowhere) LinkTo(netip.Addr) (string, error)                  { return "", os.ErrNotExist }
 func (nowhere) Uplinks() []string                                  { return nil }
 func (nowhere) HostID() string                                     { return "" }

@@ -101,6 +101,8 @@ type Facts interface {
 	// Link looks a link up by name; none is os.ErrNotExist.
 	Link(kernel.Side, string) (*kernel.LinkInfo, error)
 	Links(kernel.Side) ([]*kernel.LinkInfo, error)
+	// Sysctl reads a key, with slashes, below /proc/sys; none is os.ErrNotExist.
+	Sysctl(kernel.Side, string) (string, error)
 	// LinkTo is the host's link by which packets to an address leave.
 	LinkTo(netip.Addr) (string, error)
 	// Uplinks are the host's links with a default route from a router's advertisement.

@@ -25,6 +25,7 @@ func Declarative() []plugin.Plugin {
 		link.Loopback(),
 		link.PTP(),
 		chain.Portmap(),
+		chain.Tuning(),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -17,26 +18,27 @@ import (
 	"github.com/fairlead/fairlead/plugin"
 )
 
-// Facts is a host with the links that it lists.
-type Facts map[string]*kernel.LinkInfo
+// Facts is a host and a container with the links that it lists.
+type Facts [2]map[string]*kernel.LinkInfo
 
-// Link is one of the listed, on the host.
+// Link is one of the listed.
 func (f Facts) Link(s kernel.Side, name string) (*kernel.LinkInfo, error) {
-	if l, ok := f[name]; ok && s == kernel.Host {
+	if l, ok := f[s][name]; ok {
 		return l, nil
 	}
 	return nil, fmt.Errorf("link %s: %w", name, fs.ErrNotExist)
 }
 
-// Links are the listed.
+// Links are the listed, by name.
 func (f Facts) Links(s kernel.Side) (out []*kernel.LinkInfo, err error) {
-	if s == kernel.Host {
-		for _, l := range f {
-			out = append(out, l)
-		}
+	for _, name := range slices.Sorted(maps.Keys(f[s])) {
+		out = append(out, f[s][name])
 	}
 	return out, nil
 }
+
+// Sysctl is 7, whatever the key.
+func (f Facts) Sysctl(kernel.Side, string) (string, error) { return "7", nil }
 
 // HostID is always the same.
 func (f Facts) HostID() string { return "test" }
@@ -49,9 +51,15 @@ func (f Facts) LinkTo(netip.Addr) (string, error) { return "", fs.ErrNotExist }
 
 // Try returns the objects for a container "c1" with interface eth0.
 func Try(p plugin.Plugin, conf []byte, r *cni.Result) (kernel.Objects, error) {
-	facts := Facts{
+	facts := Facts{kernel.Host: {
 		"dev0": {Index: 9, Name: "dev0", MAC: "02:00:00:00:00:09", MTU: 1500, Up: true, Alias: "mine"},
 		"cni7": {Index: 7, Name: "cni7", Kind: "bridge", MAC: "02:00:00:00:00:07", MTU: 1500, Up: true},
+	}}
+	if p.Chained { // what was made before it
+		facts[kernel.Host]["veth7"] = &kernel.LinkInfo{Index: 17, Name: "veth7", Kind: "veth", MTU: 1450, Master: 7, Peer: 2, Up: true}
+		facts[kernel.Container] = map[string]*kernel.LinkInfo{
+			"eth0": {Index: 2, Name: "eth0", Kind: "veth", MAC: "02:00:00:00:00:02", MTU: 1450, TxQLen: 1000, Peer: 17, Up: true},
+		}
 	}
 	return p.State(conf, "c1", "eth0", "/run/netns/c1", facts, r)
 }

@@ -34,7 +34,6 @@ var forbidden = []struct {
 	{"plugin", module + "/libcni", nil, "a plugin is not a runtime"},
 	{"plugins/...", module + "/libcni", nil, "a plugin is not a runtime: delegates go by cni/invoke"},
 	{"cmd/fairlead-cni", "net/http", nil, "it is started thousands of times: no HTTP"},
-	{"cmd/fairlead-cni", "regexp", nil, "compiling patterns costs at every start"},
 	{"cmd/fairlead-cni", "text/template", nil, "reflection at start, and no dead-code elimination"},
 	{"cmd/fairlead-cni", "google.golang.org/", nil, "no gRPC in what runtimes start"},
 	{"cmd/fairlead-cni", "k8s.io/", nil, "no Kubernetes client in what runtimes start"},

@@ -48,7 +48,7 @@ func shownDifferences() []difference {
 			what: "a second DEL of host-device", theirs: "an error: the interface is not in the container", ours: "success", why: idle}),
 		differs(`^host-device [0-9.]+$`, `^ended: result cache`, anything, difference{
 			what: "DEL of host-device when its container ended", theirs: "an error if `CNI_NETNS` is given, and the runtime keeps the attachment in its cache", ours: "success", why: idle}),
-		differs(`^host-device`, `^(collected|deleted): namespace host`, `^link dev0`, difference{
+		differs(`^(host-device|tuning)`, `^(collected|deleted): namespace host`, `^link dev0`, difference{
 			what: "a device that host-device gives back", theirs: "down", ours: "up, if it was up before ADD", why: "the host gets its device back as it was"}),
 		differs(`^bridge/(bridge|mtu)$`, `^check`, outcome, difference{
 			what: "hardware address of a bridge that is no gateway", theirs: "the lowest of its ports': it may change as containers come and go, and then CHECK fails", ours: "fixed when the bridge is made",

@@ -116,8 +116,24 @@ var badInputs = []struct {
 		want: `device = "nosuch0": no such device on the host`},
 	{name: "device path out of sysfs", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "host-device", "pciBusID": "../../x"}`,
 		want: `pciBusID = "../../x": must not lead out of sysfs`},
+	{name: "a sysctl of the host", conf: behindBridge(`{"type": "tuning", "sysctl": {"kernel.hostname": "x"}}`),
+		want: `sysctl = {"kernel.hostname":"x"}: "kernel.hostname": want a key of the network namespace, which begins with net.`},
+	{name: "a sysctl that leads out", conf: behindBridge(`{"type": "tuning", "sysctl": {"net/../kernel/hostname": "x"}}`),
+		want: `"net/../kernel/hostname": want names parted by dots`},
+	{name: "a sysctl that does not exist", conf: behindBridge(`{"type": "tuning", "sysctl": {"net.core.nosuch": "1"}}`),
+		want: `sysctl net.core.nosuch in the container: open /proc/sys/net/core/nosuch: no such file or directory`},
+	{name: "a sysctl's value that is none", conf: behindBridge(`{"type": "tuning", "sysctl": {"net.core.somaxconn": "many"}}`),
+		want: `sysctl -w net.core.somaxconn=many: write many to /proc/sys/net/core/somaxconn: invalid argument`},
+	{name: "tuning's MTU", conf: behindBridge(`{"type": "tuning", "mtu": -5}`), want: `mtu = -5: want 0 (as it is) to 65535 bytes`},
+	{name: "tuning's MAC", conf: behindBridge(`{"type": "tuning", "mac": "no:mac"}`), want: `mac = "no:mac": `},
+	{name: "tuning alone", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "tuning"}`, want: `tuning must be called as chained plugin`},
 	{name: "unknown key of CNI_ARGS", env: `CNI_ARGS=COLOR=red`, conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", $IPAM}`,
 		want: `unknown args ["COLOR=red"]`},
+}
+
+// behindBridge is a list of a bridge and another plugin.
+func behindBridge(plugin string) string {
+	return `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge", $IPAM}, ` + plugin + `]}`
 }
 
 func TestBadInput(t *testing.T) {

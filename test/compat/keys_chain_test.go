@@ -1,0 +1,48 @@
+package compat
+
+import "strings"
+
+// The keys of the plugins that stand after another, other than portmap.
+
+// behind is a list of a bridge and another plugin.
+func behind(plugin string) string {
+	return `{"type": "bridge", "bridge": "cni0", "isDefaultGateway": true, ` + hostLocal4 + `}, ` + plugin
+}
+
+// inContainer notes what a command prints in container a.
+func inContainer(what, command string) func(*recorder) {
+	return func(r *recorder) {
+		out, err := r.command(nil, "", append([]string{"nsenter", "--net=" + r.netns["a"], "--", "sh", "-c"}, command)...)
+		if err != nil {
+			out += err.Error()
+		}
+		r.note(what, strings.TrimSpace(out))
+	}
+}
+
+func tuningKeys() []keyCase {
+	const device0 = `{"type": "host-device", "device": "dev0"}, `
+	link := inContainer("link", `cat /sys/class/net/eth0/tx_queue_len /sys/class/net/eth0/flags 2>/dev/null; ip -o link show eth0 | sed 's/.*mtu/mtu/; s/ qdisc.*qlen/ qlen/; s/link-netns.*//'`)
+	sysctls := inContainer("sysctls", `sysctl -n net.core.somaxconn net.ipv4.conf.eth0.arp_filter net.ipv4.conf.all.arp_ignore`)
+	return of("tuning", []keyCase{
+		{key: "sysctl", plugins: behind(`{"type": "tuning", "sysctl": {"net.core.somaxconn": "500", "net.ipv4.conf.all.arp_ignore": "1"}}`), meanwhile: sysctls},
+		{key: "sysctl", with: "with IFNAME", plugins: behind(`{"type": "tuning", "sysctl": {"net.ipv4.conf.IFNAME.arp_filter": "1"}}`), meanwhile: sysctls},
+		{key: "sysctl", with: "with slashes", plugins: behind(`{"type": "tuning", "sysctl": {"net/ipv4/conf/IFNAME/arp_filter": "1"}}`), meanwhile: sysctls},
+		{key: "sysctl", with: "not of the network", plugins: behind(`{"type": "tuning", "sysctl": {"kernel.hostname": "x"}}`)},
+		{key: "sysctl", with: "none such", plugins: behind(`{"type": "tuning", "sysctl": {"net.nosuch": "x"}}`)},
+		{key: "mac", plugins: device0 + `{"type": "tuning", "mac": "02:00:00:00:00:07"}`, prepare: device, meanwhile: link},
+		{key: "MAC in CNI_ARGS", plugins: device0 + `{"type": "tuning"}`, prepare: device, cniArgs: "MAC=02:00:00:00:00:07", meanwhile: link},
+		{key: "runtimeConfig.mac", plugins: device0 + `{"type": "tuning", "capabilities": {"mac": true}}`, prepare: device, capArgs: `{"mac": "02:00:00:00:00:07"}`, meanwhile: link},
+		{key: "args.cni.mac", plugins: device0 + `{"type": "tuning", "args": {"cni": {"mac": "02:00:00:00:00:07"}}}`, prepare: device, meanwhile: link},
+		{key: "mtu", plugins: device0 + `{"type": "tuning", "mtu": 1400}`, prepare: device, meanwhile: link},
+		{key: "args.cni.mtu", plugins: device0 + `{"type": "tuning", "mtu": 1300, "args": {"cni": {"mtu": 1400}}}`, prepare: device, meanwhile: link},
+		{key: "promisc", plugins: device0 + `{"type": "tuning", "promisc": true}`, prepare: device, meanwhile: link},
+		{key: "args.cni.promisc", plugins: device0 + `{"type": "tuning", "args": {"cni": {"promisc": true}}}`, prepare: device, meanwhile: link},
+		{key: "allmulti", plugins: device0 + `{"type": "tuning", "allmulti": true}`, prepare: device, meanwhile: link},
+		{key: "args.cni.allmulti", plugins: device0 + `{"type": "tuning", "args": {"cni": {"allmulti": true}}}`, prepare: device, meanwhile: link},
+		{key: "txQLen", plugins: device0 + `{"type": "tuning", "txQLen": 500}`, prepare: device, meanwhile: link},
+		{key: "args.cni.txQLen", plugins: device0 + `{"type": "tuning", "args": {"cni": {"txQLen": 500}}}`, prepare: device, meanwhile: link},
+		{key: "args.cni.sysctl", plugins: behind(`{"type": "tuning", "sysctl": {"net.core.somaxconn": "500"}, "args": {"cni": {"sysctl": {"net.ipv4.conf.all.arp_ignore": "1"}}}}`), meanwhile: sysctls},
+		{key: "dataDir", plugins: device0 + `{"type": "tuning", "mtu": 1400, "dataDir": "$DIR/tuning"}`, prepare: device, meanwhile: link},
+	})
+}
