@@ -24,6 +24,7 @@ func Declarative() []plugin.Plugin {
 		link.HostDevice(),
 		link.Loopback(),
 		link.PTP(),
+		chain.Bandwidth(),
 		chain.Portmap(),
 		chain.Tuning(),
 	}

@@ -1,6 +1,10 @@
 package compat
 
-import "strings"
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
 
 // The keys of the plugins that stand after another, other than portmap.
 
@@ -18,6 +22,36 @@ func inContainer(what, command string) func(*recorder) {
 		}
 		r.note(what, strings.TrimSpace(out))
 	}
+}
+
+func bandwidthKeys() []keyCase {
+	limited := func(keys string) string { return behind(`{"type": "bandwidth", ` + keys + `}`) }
+	const four = `"ingressRate": 1000000, "ingressBurst": 1000000, "egressRate": 2000000, "egressBurst": 3000000`
+	// What is on the host's two links, whatever their names.
+	shaping := func(r *recorder) {
+		out, err := r.command(nil, "", "sh", "-c", `tc qdisc show | grep -E 'tbf|ingress|htb'; for d in $(ls /sys/class/net | grep -E '^(veth|bwp)'); do tc filter show dev $d ingress | grep -o mirred; done; true`)
+		if err != nil {
+			out += err.Error()
+		}
+		out = regexp.MustCompile(`(veth|bwp)[0-9a-f]+`).ReplaceAllString(out, "$1")
+		out = regexp.MustCompile(`refcnt [0-9]+ `).ReplaceAllString(out, "")     // a reference for each queue
+		out = regexp.MustCompile(`12498750b`).ReplaceAllString(out, "12500000b") // ours is set in bytes, and listed in time
+		lines := strings.Split(out, "\n")
+		slices.Sort(lines)
+		r.note("shaping", strings.Join(slices.Compact(lines), "\n"))
+	}
+	return of("bandwidth", []keyCase{
+		{key: "ingressRate, egressRate", plugins: limited(four), meanwhile: shaping},
+		{key: "ingressRate", with: "alone", plugins: limited(`"ingressRate": 1000000, "ingressBurst": 1000000`), meanwhile: shaping},
+		{key: "egressRate", with: "alone", plugins: limited(`"egressRate": 1000000, "egressBurst": 1000000`), meanwhile: shaping},
+		{key: "egressRate", with: "10 Gbit/s", plugins: limited(`"egressRate": 10000000000, "egressBurst": 100000000`), meanwhile: shaping},
+		{key: "ingressBurst", with: "absent", plugins: limited(`"ingressRate": 1000000`), meanwhile: shaping},
+		{key: "ingressRate", with: "absent", plugins: limited(`"ingressBurst": 1000000`)},
+		{key: "ingressRate", with: "absent, as the burst", plugins: limited(`"ingressRate": 0`), meanwhile: shaping},
+		{key: "runtimeConfig.bandwidth", plugins: limited(four + `, "capabilities": {"bandwidth": true}`), meanwhile: shaping,
+			capArgs: `{"bandwidth": {"ingressRate": 4000000, "ingressBurst": 2000000, "egressRate": 0, "egressBurst": 0}}`},
+		{key: "egressBurst", with: "too large", plugins: limited(`"egressRate": 1000000, "egressBurst": 99999999999`)},
+	})
 }
 
 func tuningKeys() []keyCase {
