@@ -1,11 +1,13 @@
 package kernel
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"runtime"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -46,6 +48,27 @@ func (c *conn) netns() (*Netns, error) {
 
 // Path is the path by which it was opened.
 func (n *Netns) Path() string { return n.path }
+
+// Lock waits until nobody else has locked the namespace, and keeps it locked
+// until Close.
+func (n *Netns) Lock(ctx context.Context) error {
+	for {
+		err := unix.Flock(n.fd, unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return nil
+		}
+		if err != unix.EWOULDBLOCK && err != unix.EINTR {
+			return fmt.Errorf("lock %s: %w", n.path, err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the lock of %s: %w", n.path, ctx.Err())
+		case <-time.After(lockPoll):
+		}
+	}
+}
+
+const lockPoll = 2 * time.Millisecond
 
 // Close closes the handle; the namespace lives on if others hold it.
 func (n *Netns) Close() { _ = unix.Close(n.fd) }

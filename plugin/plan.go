@@ -141,12 +141,14 @@ func (f foreseen) LinkTo(a netip.Addr) (string, error) {
 // nowhere are the facts of no machine.
 type nowhere struct{}
 
-func (nowhere) Link(kernel.Side, string) (*kernel.LinkInfo, error) { return nil, os.ErrNotExist }
-func (nowhere) Links(kernel.Side) ([]*kernel.LinkInfo, error)      { return nil, os.ErrNotExist }
-func (nowhere) Sysctl(kernel.Side, string) (string, error)         { return "", os.ErrNotExist }
-func (nowhere) LinkTo(netip.Addr) (string, error)                  { return "", os.ErrNotExist }
-func (nowhere) Uplinks() []string                                  { return nil }
-func (nowhere) HostID() string                                     { return "" }
+func (nowhere) Link(kernel.Side, string) (*kernel.LinkInfo, error)        { return nil, os.ErrNotExist }
+func (nowhere) Links(kernel.Side) ([]*kernel.LinkInfo, error)             { return nil, os.ErrNotExist }
+func (nowhere) Sysctl(kernel.Side, string) (string, error)                { return "", os.ErrNotExist }
+func (nowhere) LinkTo(netip.Addr) (string, error)                         { return "", os.ErrNotExist }
+func (nowhere) Routes(kernel.Side, byte, int) ([]kernel.RouteInfo, error) { return nil, nil }
+func (nowhere) Rules(kernel.Side, byte) ([]kernel.RuleInfo, error)        { return nil, nil }
+func (nowhere) Uplinks() []string                                         { return nil }
+func (nowhere) HostID() string                                            { return "" }
 
 // State is the pure part alone: what a configuration states for a container,
 // given facts and, in r, the addresses that IPAM, or the plugins before, gave.

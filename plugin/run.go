@@ -108,6 +108,11 @@ func (r *runner) add(ctx context.Context, args *skel.CmdArgs) (*cni.Result, erro
 		return nil, err
 	}
 	defer j.end()
+	if r.Exclusive {
+		if err := j.netns.Lock(ctx); err != nil {
+			return nil, cni.Errorf(cni.CodeTryAgainLater, "CNI_NETNS: %w", err)
+		}
+	}
 	if err := j.clear(ctx); err != nil {
 		return nil, err
 	}

@@ -26,6 +26,7 @@ func Declarative() []plugin.Plugin {
 		link.PTP(),
 		chain.Bandwidth(),
 		chain.Portmap(),
+		chain.SBR(),
 		chain.Tuning(),
 	}
 }

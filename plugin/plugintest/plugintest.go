@@ -40,6 +40,35 @@ func (f Facts) Links(s kernel.Side) (out []*kernel.LinkInfo, err error) {
 // Sysctl is 7, whatever the key.
 func (f Facts) Sysctl(kernel.Side, string) (string, error) { return "7", nil }
 
+// Routes has those that the kernel made of 10.1.0.2/24 and fd01::2/64 on the
+// container's eth0, a default route, and a foreign one in table 100.
+func (f Facts) Routes(s kernel.Side, family byte, _ int) (out []kernel.RouteInfo, err error) {
+	in := f[kernel.Container]["eth0"]
+	if s != kernel.Container || in == nil {
+		return nil, nil
+	}
+	p := netip.MustParsePrefix
+	all := map[byte][]kernel.RouteInfo{
+		kernel.IPv4: {
+			{Dst: p("0.0.0.0/0"), Via: netip.MustParseAddr("10.1.0.1"), Index: in.Index, Table: 254, Protocol: 3, Type: 1},
+			{Dst: p("10.1.0.0/24"), Src: netip.MustParseAddr("10.1.0.2"), Index: in.Index, Table: 254, Protocol: 2, Type: 1, Scope: 253},
+			{Dst: p("10.1.0.2/32"), Index: in.Index, Table: 255, Protocol: 2, Type: 2, Scope: 254},
+			{Dst: p("192.0.2.0/24"), Index: in.Index + 1, Table: 100, Type: 1},
+		},
+		kernel.IPv6: {
+			{Dst: p("fd01::/64"), Index: in.Index, Table: 254, Protocol: 2, Type: 1, Metric: 256},
+			{Dst: p("fe80::/64"), Index: in.Index, Table: 254, Protocol: 2, Type: 1, Metric: 256},
+			{Dst: p("ff00::/8"), Index: in.Index, Table: 255, Protocol: 2, Type: 5, Metric: 256},
+		},
+	}
+	return all[family], nil
+}
+
+// Rules are the kernel's own.
+func (f Facts) Rules(kernel.Side, byte) ([]kernel.RuleInfo, error) {
+	return []kernel.RuleInfo{{Table: 255}, {Table: 254, Priority: 32766}, {Table: 253, Priority: 32767}}, nil
+}
+
 // HostID is always the same.
 func (f Facts) HostID() string { return "test" }
 

@@ -54,6 +54,18 @@ func bandwidthKeys() []keyCase {
 	})
 }
 
+func sbrKeys() []keyCase {
+	// Who made a route, its preference, and IPv6's link-local routes are left out.
+	normal := inContainer("rules and tables", `(ip rule; ip -6 rule; ip -4 route show table all; ip -6 route show table all) | grep -vE 'table local|fe80|multicast' | sed 's/ proto [a-z0-9]*//'; true`)
+	two := `{"type": "bridge", "bridge": "cni0", "ipam": {"type": "host-local", "dataDir": "$DIR/ipam", "ranges": [[{"subnet": "10.1.0.0/24"}], [{"subnet": "10.2.0.0/24"}]],
+		"routes": [{"dst": "10.8.0.0/16", "gw": "10.2.0.1"}, {"dst": "10.9.0.0/16"}]}}, `
+	return of("sbr", []keyCase{
+		{key: "type", with: "one address", plugins: behind(`{"type": "sbr"}`), meanwhile: normal},
+		{key: "type", with: "two addresses", plugins: two + `{"type": "sbr"}`, meanwhile: normal},
+		{key: "table", plugins: behind(`{"type": "sbr", "table": 500}`), meanwhile: normal},
+	})
+}
+
 func tuningKeys() []keyCase {
 	const device0 = `{"type": "host-device", "device": "dev0"}, `
 	link := inContainer("link", `cat /sys/class/net/eth0/tx_queue_len /sys/class/net/eth0/flags 2>/dev/null; ip -o link show eth0 | sed 's/.*mtu/mtu/; s/ qdisc.*qlen/ qlen/; s/link-netns.*//'`)

@@ -96,7 +96,7 @@ func (k keyCase) add(r *recorder, do func(verb string) bool) bool {
 
 func allKeys() []keyCase {
 	var all []keyCase
-	for _, list := range [][]keyCase{bridgeKeys(), ptpKeys(), hostDeviceKeys(), portmapKeys(), hostLocalKeys(), staticKeys(), bandwidthKeys(), tuningKeys()} {
+	for _, list := range [][]keyCase{bridgeKeys(), ptpKeys(), hostDeviceKeys(), portmapKeys(), hostLocalKeys(), staticKeys(), bandwidthKeys(), sbrKeys(), tuningKeys()} {
 		all = append(all, list...)
 	}
 	return all

@@ -139,6 +139,11 @@ var badInputs = []struct {
 		want: `unshapedSubnets = ["10.1.0.0/16"]: cannot be given together with shapedSubnets`},
 	{name: "a subnet that is none", conf: behindBridge(`{"type": "bandwidth", "egressRate": 1000000, "shapedSubnets": ["10.0.0.0"]}`),
 		want: `shapedSubnets[0] = "10.0.0.0": `},
+	{name: "sbr alone", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "sbr"}`, want: `sbr must be called as chained plugin`},
+	{name: "sbr without an address", conf: `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge"}, {"type": "sbr"}]}`,
+		want: `sbr: prevResult has no address on eth0`},
+	{name: "the kernel's own table", conf: behindBridge(`{"type": "sbr", "table": 255}`), want: `table = 255: want a table from 1 to 2147483647, but for 255`},
+	{name: "a gateway that is none", conf: behindBridge(`{"type": "sbr", "gateways": ["10.1.0"]}`), want: `gateways[0] = "10.1.0": `},
 	{name: "unknown key of CNI_ARGS", env: `CNI_ARGS=COLOR=red`, conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", $IPAM}`,
 		want: `unknown args ["COLOR=red"]`},
 }
