@@ -41,8 +41,11 @@ func callDHCP(ctx context.Context, socket, method string, args *skel.CmdArgs, mo
 			return nil, err
 		}
 	}
-	b := []byte(rpcConnect)
-	b = leangob.AppendStruct(b, 65, "Request", []leangob.Field{{Name: "ServiceMethod", Value: rpcService + method}})
+	r := bufio.NewReader(conn)
+	if err := connectDHCP(conn, r); err != nil {
+		return nil, fmt.Errorf("speak to the DHCP daemon at %s: %w", socket, err)
+	}
+	b := leangob.AppendStruct(nil, 65, "Request", []leangob.Field{{Name: "ServiceMethod", Value: rpcService + method}})
 	b = leangob.AppendStruct(b, 66, "CmdArgs", append([]leangob.Field{
 		{Name: "ContainerID", Value: args.ContainerID}, {Name: "Netns", Value: netns}, {Name: "IfName", Value: args.IfName},
 		{Name: "Args", Value: args.Args}, {Name: "Path", Value: args.Path}, {Name: "StdinData", Value: args.StdinData},
@@ -50,23 +53,30 @@ func callDHCP(ctx context.Context, socket, method string, args *skel.CmdArgs, mo
 	if _, err := conn.Write(b); err != nil {
 		return nil, fmt.Errorf("ask the DHCP daemon at %s: %w", socket, err)
 	}
-	return answerDHCP(bufio.NewReader(conn), socket)
+	return answerDHCP(r, socket)
 }
 
-// answerDHCP reads the daemon's answer. Its error is in the daemon's own words.
-func answerDHCP(r *bufio.Reader, socket string) (map[string]any, error) {
+// connectDHCP asks for the connection and reads the answer whole: a server
+// throws away what is sent before that.
+func connectDHCP(w io.Writer, r *bufio.Reader) error {
+	if _, err := io.WriteString(w, rpcConnect); err != nil {
+		return err
+	}
 	status, err := r.ReadString('\n')
 	if err == nil && !strings.Contains(status, " 200 ") {
-		return nil, fmt.Errorf("the DHCP daemon at %s refuses: %q", socket, strings.TrimSpace(status))
+		return fmt.Errorf("it refuses: %q", strings.TrimSpace(status))
 	}
 	for line := status; err == nil && strings.TrimSpace(line) != ""; {
 		line, err = r.ReadString('\n')
 	}
+	return err
+}
+
+// answerDHCP reads the daemon's answer. Its error is in the daemon's own words.
+func answerDHCP(r *bufio.Reader, socket string) (map[string]any, error) {
 	dec := leangob.NewDecoder(r)
-	var head, body any
-	if err == nil {
-		head, err = dec.Decode()
-	}
+	var body any
+	head, err := dec.Decode()
 	if err == nil {
 		body, err = dec.Decode()
 	}
