@@ -33,6 +33,9 @@ type Options struct {
 	Leases string
 	// Log gets a line for what a person may want to know; nil: nobody.
 	Log func(line string)
+
+	look time.Duration // how often a lease's namespace is looked for; 0: 30 s
+	air  *air
 }
 
 // atOnce bounds the conversations that are held at the same time: each has
@@ -54,6 +57,7 @@ func (o Options) complete() Options {
 	set(&o.Timeout, 10*time.Second)
 	set(&o.ResendMax, 62*time.Second)
 	set(&o.ResendTimeout, 208*time.Second)
+	set(&o.look, 30*time.Second)
 	if o.SocketPath == "" {
 		o.SocketPath = addr.DefaultDHCPSocket
 	}
@@ -83,6 +87,7 @@ type Daemon struct {
 // New makes a daemon and takes up the leases that an earlier one kept.
 func New(o Options) (*Daemon, error) {
 	d := &Daemon{o: o.complete(), slots: make(chan struct{}, atOnce()), leases: map[kernel.Owner]*lease{}}
+	d.o.air = &air{make(chan struct{}, onAir)}
 	var err error
 	if d.store, err = openStore(d.o.Leases); err != nil {
 		return nil, err

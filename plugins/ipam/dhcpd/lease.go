@@ -48,9 +48,6 @@ type lease struct {
 	result    *cni.Result
 }
 
-// look is how often a lease's namespace is looked for.
-const look = 30 * time.Second
-
 func (d *Daemon) newLease(s saved) (*lease, error) {
 	conf, err := addr.ParseDHCP(s.Stdin, s.Args)
 	if err != nil {
@@ -139,12 +136,19 @@ func (l *lease) complete() error {
 	}
 	for _, rt := range l.conf.Routes {
 		if rt.GW.IsValid() && !reachable(l.result, rt.GW) {
-			l.d.log("%s: route to %s is left out: its gateway %s is in no subnet of this lease (%s)", l, rt.Dst, rt.GW, strings.Join(all.words(), ", "))
+			l.d.log("%s: route to %s is left out: its gateway %s is in no subnet of this lease, %v", l, rt.Dst, rt.GW, l.subnets())
 			continue
 		}
 		l.result.Routes = append(l.result.Routes, rt)
 	}
 	return nil
+}
+
+func (l *lease) subnets() (out []netip.Prefix) {
+	for _, ip := range l.result.IPs {
+		out = append(out, ip.Address.Masked())
+	}
+	return out
 }
 
 func reachable(r *cni.Result, gw netip.Addr) bool {
@@ -194,7 +198,7 @@ func (l *lease) keepOne(ctx context.Context, p protocol) {
 	due := p.term().next(uptime(), false)
 	l.mu.Unlock()
 	for {
-		if !sleep(ctx, min(max(0, due-uptime()), look)) {
+		if !sleep(ctx, min(max(0, due-uptime()), l.d.o.look)) {
 			return
 		}
 		if attach.NetnsID(l.d.o.HostPrefix+l.saved.Netns) != l.saved.NetnsID {

@@ -52,23 +52,36 @@ func (p *routers) acquire(ctx context.Context, l *link) error {
 	b := make([]byte, 4096)
 	var last error
 	for ctx.Err() == nil {
+		heard, err := p.o.air.take(ctx)
+		if err != nil {
+			break
+		}
 		last = s.SendTo6(solicitation(l.mac), netip.AddrPortFrom(netip.MustParseAddr("ff02::2"), 0), l.index)
 		wait := time.Now().Add(pause.next())
-		for ctx.Err() == nil {
-			n, from, err := s.Receive(ctx, b, wait)
-			if err != nil {
-				break
-			}
-			a, err := parseAdvertisement(b[:n])
-			if err == nil && from.IsLinkLocalUnicast() && p.hear(uptime(), a, from, l) {
-				return nil
-			}
+		useful := p.listen(ctx, s, l, b, wait)
+		heard()
+		if useful {
+			return nil
 		}
 		if last != nil && time.Now().Before(wait) {
 			sleep(ctx, time.Until(wait))
 		}
 	}
 	return fmt.Errorf("no router answers on %s: %w", l.name, errors.Join(last, context.Cause(ctx)))
+}
+
+// listen waits for an advertisement that has a use.
+func (p *routers) listen(ctx context.Context, s *kernel.Socket, l *link, b []byte, until time.Time) bool {
+	for {
+		n, from, err := s.Receive(ctx, b, until)
+		if err != nil {
+			return false
+		}
+		a, err := parseAdvertisement(b[:n])
+		if err == nil && from.IsLinkLocalUnicast() && p.hear(uptime(), a, from, l) {
+			return true
+		}
+	}
 }
 
 func (p *routers) renew(ctx context.Context, l *link, _ bool) error {

@@ -1,7 +1,9 @@
 package dhcpd
 
 import (
+	"context"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/fairlead/fairlead/ipam"
@@ -100,6 +102,31 @@ func (b *backoff) next() time.Duration {
 	p := b.pause
 	b.pause = min(2*b.pause, b.greatest)
 	return p + time.Duration((rand.Float64()-0.5)*0.2*float64(p))
+}
+
+// air bounds how many messages wait for an answer at the same time. A bridge
+// hands each to every port: thousands at once would be in their own way, and be
+// sent again before the first was heard.
+type air struct{ slots chan struct{} }
+
+// onAir is how many may wait, fresh how long one counts as waiting: one that no
+// server answers must not keep others quiet.
+const (
+	onAir = 32
+	fresh = 250 * time.Millisecond
+)
+
+// take waits for a slot, which is free again when it is given back, or soon.
+func (a *air) take(ctx context.Context) (giveBack func(), err error) {
+	select {
+	case a.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	var once sync.Once
+	free := func() { once.Do(func() { <-a.slots }) }
+	t := time.AfterFunc(fresh, free)
+	return func() { t.Stop(); free() }, nil
 }
 
 func uptime() time.Duration { return ipam.Uptime() }

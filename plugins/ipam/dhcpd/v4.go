@@ -211,6 +211,10 @@ func (x *exchange4) ask(ctx context.Context, m *dhcpv4.DHCPv4, from, to endpoint
 	b := newBackoff(min(x.o.Timeout, x.o.ResendMax))
 	var last error
 	for ctx.Err() == nil && (until.IsZero() || time.Now().Before(until)) {
+		heard, err := x.o.air.take(ctx)
+		if err != nil {
+			break
+		}
 		m.NumSeconds = uint16(min(time.Since(x.started)/time.Second, 0xffff))
 		if last = x.socket.SendFrame(frame(from, to, m.ToBytes())); last != nil {
 			last = fmt.Errorf("send on %s: %w", x.l.name, last)
@@ -219,7 +223,9 @@ func (x *exchange4) ask(ctx context.Context, m *dhcpv4.DHCPv4, from, to endpoint
 		if !until.IsZero() && wait.After(until) {
 			wait = until
 		}
-		if got, server, err := x.listen(ctx, wait, accept); err == nil {
+		got, server, err := x.listen(ctx, wait, accept)
+		heard()
+		if err == nil {
 			return got, server, nil
 		}
 	}

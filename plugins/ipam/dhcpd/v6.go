@@ -145,13 +145,19 @@ func (p *v6) ask(ctx context.Context, l *link, m *dhcpv6.Message, until time.Tim
 	started, pause := time.Now(), newBackoff(min(p.o.Timeout, p.o.ResendMax))
 	var last error
 	for ctx.Err() == nil && (until.IsZero() || time.Now().Before(until)) {
+		heard, err := p.o.air.take(ctx)
+		if err != nil {
+			break
+		}
 		wait := time.Now().Add(pause.next())
 		if !until.IsZero() && wait.After(until) {
 			wait = until
 		}
 		m.UpdateOption(dhcpv6.OptElapsedTime(time.Since(started)))
 		var got *dhcpv6.Message
-		if got, last = p.once(ctx, l, m, wait, accept); last == nil {
+		got, last = p.once(ctx, l, m, wait, accept)
+		heard()
+		if last == nil {
 			return got, nil
 		}
 		if time.Now().Before(wait) {
