@@ -23,12 +23,13 @@ type Network struct {
 	Bridge  string
 	Servers string // path of their namespace
 	Dir     string // of their files
+	ports   int
 }
 
 // New makes a network; the servers have these addresses.
 func New(t testing.TB, bridge string, addrs ...string) *Network {
 	t.Helper()
-	n := &Network{t, bridge, kerneltest.Netns(t), t.TempDir()}
+	n := &Network{t: t, Bridge: bridge, Servers: kerneltest.Netns(t), Dir: t.TempDir()}
 	kerneltest.Run(t, "ip", "link", "add", bridge, "type", "bridge")
 	kerneltest.Run(t, "ip", "link", "set", bridge, "up")
 	n.Join(n.Servers, "eth0")
@@ -53,18 +54,22 @@ func (n *Network) Addr(verb, a string) {
 // leaves it.
 func (n *Network) Join(netns, ifname string) {
 	n.t.Helper()
-	end := fmt.Sprintf("p%x", time.Now().UnixNano()%(1<<52))
-	kerneltest.Run(n.t, "ip", "link", "add", end, "master", n.Bridge, "up", "type", "veth", "peer", "name", ifname, "netns", netns)
+	kerneltest.Run(n.t, "ip", "link", "add", n.port(), "master", n.Bridge, "up", "type", "veth", "peer", "name", ifname, "netns", netns)
+}
+
+// port names the next port of the bridge.
+func (n *Network) port() string {
+	n.ports++
+	return fmt.Sprintf("%s-%d", n.Bridge, n.ports)
 }
 
 // JoinAll is Join for many interfaces of one container; names is their pattern.
 func (n *Network) JoinAll(netns, names string, count int) {
 	n.t.Helper()
 	var lines strings.Builder
-	start := time.Now().UnixNano()
-	for i := range int64(count) {
+	for i := range count {
 		fmt.Fprintf(&lines, "link add %s master %s up type veth peer name %s netns %s\n",
-			fmt.Sprintf("p%x", (start+i)%(1<<52)), n.Bridge, fmt.Sprintf(names, i), netns)
+			n.port(), n.Bridge, fmt.Sprintf(names, i), netns)
 	}
 	cmd := exec.Command("ip", "-batch", "-")
 	cmd.Stdin = strings.NewReader(lines.String())

@@ -82,7 +82,7 @@ func (x *exchange4) message(typ dhcpv4.MessageType, own netip.Addr, options ...d
 	m.Options[addr.OptClientID] = clientID(x.id)
 	if typ != dhcpv4.MessageTypeRelease {
 		m.Options[uint8(dhcpv4.OptionMaximumDHCPMessageSize.Code())] = []byte{1500 >> 8, 1500 & 255}
-		m.Options[uint8(dhcpv4.OptionParameterRequestList.Code())] = x.conf.Request
+		m.Options[uint8(dhcpv4.OptionParameterRequestList.Code())] = x.asked()
 		if x.o.Broadcast && !own.IsValid() {
 			m.SetBroadcast()
 		}
@@ -96,6 +96,15 @@ func (x *exchange4) message(typ dhcpv4.MessageType, own netip.Addr, options ...d
 		m.UpdateOption(o)
 	}
 	return m
+}
+
+// asked are the options that are asked for. Of nothing at all servers make
+// different things: then these, as the reference does.
+func (x *exchange4) asked() []byte {
+	if len(x.conf.Request) > 0 {
+		return x.conf.Request
+	}
+	return []byte{addr.OptSubnetMask, addr.OptRouters, addr.OptDomainName, addr.OptNameServers}
 }
 
 // clientID is the reference's, so that a server gives the same address to
