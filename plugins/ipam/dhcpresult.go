@@ -74,21 +74,19 @@ func gobAddr(v any) netip.Addr {
 	return a.Unmap()
 }
 
-// gobPrefix is a net.IPNet: an address and a mask, whose length tells the
-// family.
+// gobPrefix is a net.IPNet: an address and a mask of the same length, ones
+// before zeros.
 func gobPrefix(v any) (netip.Prefix, error) {
 	m, _ := v.(map[string]any)
 	mask, _ := m["Mask"].([]byte)
 	ones := 0
 	for i, b := range mask {
 		n := bits.LeadingZeros8(^b)
-		ones += n
-		if n < 8 {
-			for _, rest := range mask[i+1:] {
-				ones += 256 * int(rest) // no mask
-			}
+		if b<<n != 0 || n > 0 && ones < 8*i {
+			ones = -1
 			break
 		}
+		ones += n
 	}
 	p := netip.PrefixFrom(gobAddr(m["IP"]), ones)
 	if len(mask) == 0 || !p.IsValid() || len(mask)*8 != p.Addr().BitLen() {
