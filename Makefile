@@ -5,7 +5,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 N ?= 60
 
 # What runs besides our own programs, and the Debian package it comes in.
-DEMO_NEEDS := ip:iproute2 nft:nftables ping:iputils-ping /usr/lib/cni/bandwidth:containernetworking-plugins
+DEMO_NEEDS := ip:iproute2 nft:nftables ping:iputils-ping
 TEST_NEEDS := $(DEMO_NEEDS) iptables:iptables conntrack:conntrack nsenter:util-linux sysctl:procps \
 	dnsmasq:dnsmasq-base kea-dhcp4:kea-dhcp4-server kea-dhcp6:kea-dhcp6-server
 

@@ -133,5 +133,6 @@ func (j *job) forget(may func(attach.Part) bool) error {
 	if len(rec.Parts) == 0 {
 		return j.dir.Remove(j.att.Owner)
 	}
+	defer rec.Unlock()
 	return j.dir.Write(rec)
 }

@@ -17,6 +17,8 @@ type Plugin struct {
 	About string // what it does, in one sentence
 	// Chained: it works on what plugins before it made, and asks no IPAM.
 	Chained bool
+	// Exclusive: one ADD at a time in a namespace, as it takes what is free there.
+	Exclusive bool
 	// IfName is the interface that it works on whatever CNI_IFNAME says: lo.
 	IfName string
 	// New makes an empty configuration, with defaults, to decode into.
@@ -101,6 +103,12 @@ type Facts interface {
 	// Link looks a link up by name; none is os.ErrNotExist.
 	Link(kernel.Side, string) (*kernel.LinkInfo, error)
 	Links(kernel.Side) ([]*kernel.LinkInfo, error)
+	// Sysctl reads a key, with slashes, below /proc/sys; none is os.ErrNotExist.
+	Sysctl(kernel.Side, string) (string, error)
+	// Routes and Rules list those of a family (kernel.IPv4, kernel.IPv6); table 0
+	// is all of them.
+	Routes(s kernel.Side, family byte, table int) ([]kernel.RouteInfo, error)
+	Rules(s kernel.Side, family byte) ([]kernel.RuleInfo, error)
 	// LinkTo is the host's link by which packets to an address leave.
 	LinkTo(netip.Addr) (string, error)
 	// Uplinks are the host's links with a default route from a router's advertisement.

@@ -25,7 +25,10 @@ func Declarative() []plugin.Plugin {
 		link.HostDevice(),
 		link.Loopback(),
 		link.PTP(),
+		chain.Bandwidth(),
 		chain.Portmap(),
+		chain.SBR(),
+		chain.Tuning(),
 	}
 }
 

@@ -63,7 +63,7 @@ func (s *stage) opening() {
 	}
 	s.text(pad("plugins of Fairlead", 24) + s.paint(green, join(ours)))
 	if len(theirs) > 0 {
-		s.text(pad("plugins of others", 24) + s.paint(cyan, join(theirs)) + s.paint(dim, "  the reference's; Fairlead has none yet"))
+		s.text(pad("plugins of others", 24) + s.paint(cyan, join(theirs)) + s.paint(dim, "  by CNI_PATH"))
 	}
 }
 

@@ -48,7 +48,7 @@ func shownDifferences() []difference {
 			what: "a second DEL of host-device", theirs: "an error: the interface is not in the container", ours: "success", why: idle}),
 		differs(`^host-device [0-9.]+$`, `^ended: result cache`, anything, difference{
 			what: "DEL of host-device when its container ended", theirs: "an error if `CNI_NETNS` is given, and the runtime keeps the attachment in its cache", ours: "success", why: idle}),
-		differs(`^host-device`, `^(collected|deleted): namespace host`, `^link dev0`, difference{
+		differs(`^(host-device|tuning)`, `^(collected|deleted): namespace host`, `^link dev0`, difference{
 			what: "a device that host-device gives back", theirs: "down", ours: "up, if it was up before ADD", why: "the host gets its device back as it was"}),
 		differs(`^bridge/(bridge|mtu)$`, `^check`, outcome, difference{
 			what: "hardware address of a bridge that is no gateway", theirs: "the lowest of its ports': it may change as containers come and go, and then CHECK fails", ours: "fixed when the bridge is made",
@@ -59,13 +59,17 @@ func shownDifferences() []difference {
 			what: "CHECK of a route in a table of its own", theirs: "an error: it looks in the main table", ours: "success", why: "the route is there"}),
 		differs(`^bridge/(ipam absent|disableContainerInterface)$`, `^check`, outcome, difference{
 			what: "CHECK of a bridge without `ipam`", theirs: "an error: no plugin name provided", ours: "success", why: "ADD accepts the configuration"}),
-		differs(`(portMappings port 0|device not there|none of the four|pciBusID not there|deviceID not there)`, `^(del a|deleted after)`, anything, difference{
+		differs(`(bandwidth/(egressBurst too large|ingressRate absent$|ingressBurst absent)|portMappings port 0|device not there|none of the four|pciBusID not there|deviceID not there)`, `^(del a|deleted after)`, anything, difference{
 			what: "DEL with a configuration that ADD refuses", theirs: "an error, and what ADD made stays", ours: "success: everything is removed by name and owner",
 			why: "a configuration that was spoiled while containers ran must not hold them"}),
 		differs(`^bridge/ipMasqBackend unknown$`, `^deleted after a failed ADD: addresses`, `last_reserved`, difference{
 			what: "when a configuration is found bad", theirs: "often after an address was given", ours: "before anything is changed", why: "there is nothing to undo"}),
 		differs(`^portmap/protocol absent`, `^add`, anything, difference{
 			what: "a port mapping without `protocol`", theirs: "an error of the backend's command", ours: "tcp", why: "there is one thing that it can mean"}),
+		differs(`^bandwidth/ingressBurst absent`, `^(add|added|check|shaping|deleted after|del)`, anything, difference{
+			what: "a rate without a burst", theirs: "an error", ours: "a burst that fits the rate and the MTU", why: "the rate is what a person knows"}),
+		differs(`^sbr/type`, `^check`, outcome, difference{
+			what: "CHECK of the plugins before sbr", theirs: "an error: they miss the routes that sbr moved", ours: "success: a later plugin may move a route", why: "nothing is wrong"}),
 		differs(`^portmap/masqAll \(nftables\)`, `^from (world|host)`, anything, difference{
 			what: "`masqAll` with nftables", theirs: "no effect", ours: "as with iptables: every client is masqueraded", why: "a key means the same with both backends"}),
 		differs(`^dhcp/daemonSocketPath nobody answers$`, `^(del a|deleted after)`, anything, difference{

@@ -130,8 +130,41 @@ var badInputs = []struct {
 		want: `ipam.dhcp4 = false: asks for no address at all: want true, or dhcp6 or acceptRA to be true`},
 	{name: "DHCP socket with too long a path", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "ipam": {"type": "dhcp", "daemonSocketPath": "/` + strings.Repeat("x", 107) + `"}}`,
 		want: `: want the path of a socket, at most 107 bytes`},
+	{name: "a sysctl of the host", conf: behindBridge(`{"type": "tuning", "sysctl": {"kernel.hostname": "x"}}`),
+		want: `sysctl = {"kernel.hostname":"x"}: "kernel.hostname": want a key of the network namespace, which begins with net.`},
+	{name: "a sysctl that leads out", conf: behindBridge(`{"type": "tuning", "sysctl": {"net/../kernel/hostname": "x"}}`),
+		want: `"net/../kernel/hostname": want names parted by dots`},
+	{name: "a sysctl that does not exist", conf: behindBridge(`{"type": "tuning", "sysctl": {"net.core.nosuch": "1"}}`),
+		want: `sysctl net.core.nosuch in the container: open /proc/sys/net/core/nosuch: no such file or directory`},
+	{name: "a sysctl's value that is none", conf: behindBridge(`{"type": "tuning", "sysctl": {"net.core.somaxconn": "many"}}`),
+		want: `sysctl -w net.core.somaxconn=many: write many to /proc/sys/net/core/somaxconn: invalid argument`},
+	{name: "tuning's MTU", conf: behindBridge(`{"type": "tuning", "mtu": -5}`), want: `mtu = -5: want 0 (as it is) to 65535 bytes`},
+	{name: "tuning's MAC", conf: behindBridge(`{"type": "tuning", "mac": "no:mac"}`), want: `mac = "no:mac": `},
+	{name: "tuning alone", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "tuning"}`, want: `tuning must be called as chained plugin`},
+	{name: "a burst without a rate", conf: behindBridge(`{"type": "bandwidth", "ingressBurst": 1000}`),
+		want: `ingressBurst = 1000: a burst without a rate: want ingressRate too, in bits a second`},
+	{name: "a rate below a byte", conf: behindBridge(`{"type": "bandwidth", "egressRate": 5}`),
+		want: `egressRate = 5: want 0 (no limit) or 8 to 8796093022208 bits a second`},
+	{name: "a burst that no bucket holds", env: `CAP_ARGS={"bandwidth":{"ingressRate":1000000,"ingressBurst":99999999999}}`,
+		conf: behindBridge(`{"type": "bandwidth", "capabilities": {"bandwidth": true}}`),
+		want: `runtimeConfig.bandwidth.ingressBurst = 99999999999: want at most 34359738360 bits`},
+	{name: "a negative rate", conf: behindBridge(`{"type": "bandwidth", "egressRate": -1}`), want: `egressRate = -1: want a whole number`},
+	{name: "shaped and unshaped subnets", conf: behindBridge(`{"type": "bandwidth", "egressRate": 1000000, "shapedSubnets": ["10.0.0.0/8"], "unshapedSubnets": ["10.1.0.0/16"]}`),
+		want: `unshapedSubnets = ["10.1.0.0/16"]: cannot be given together with shapedSubnets`},
+	{name: "a subnet that is none", conf: behindBridge(`{"type": "bandwidth", "egressRate": 1000000, "shapedSubnets": ["10.0.0.0"]}`),
+		want: `shapedSubnets[0] = "10.0.0.0": `},
+	{name: "sbr alone", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "sbr"}`, want: `sbr must be called as chained plugin`},
+	{name: "sbr without an address", conf: `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge"}, {"type": "sbr"}]}`,
+		want: `sbr: prevResult has no address on eth0`},
+	{name: "the kernel's own table", conf: behindBridge(`{"type": "sbr", "table": 255}`), want: `table = 255: want a table from 1 to 2147483647, but for 255`},
+	{name: "a gateway that is none", conf: behindBridge(`{"type": "sbr", "gateways": ["10.1.0"]}`), want: `gateways[0] = "10.1.0": `},
 	{name: "unknown key of CNI_ARGS", env: `CNI_ARGS=COLOR=red`, conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", $IPAM}`,
 		want: `unknown args ["COLOR=red"]`},
+}
+
+// behindBridge is a list of a bridge and another plugin.
+func behindBridge(plugin string) string {
+	return `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge", $IPAM}, ` + plugin + `]}`
 }
 
 func TestBadInput(t *testing.T) {
