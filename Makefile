@@ -6,10 +6,11 @@ N ?= 60
 
 # What runs besides our own programs, and the Debian package it comes in.
 DEMO_NEEDS := ip:iproute2 nft:nftables ping:iputils-ping
-TEST_NEEDS := $(DEMO_NEEDS) iptables:iptables conntrack:conntrack nsenter:util-linux sysctl:procps
+TEST_NEEDS := $(DEMO_NEEDS) iptables:iptables conntrack:conntrack nsenter:util-linux sysctl:procps \
+	dnsmasq:dnsmasq-base kea-dhcp4:kea-dhcp4-server kea-dhcp6:kea-dhcp6-server
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test race fuzz bench compat clean
+.PHONY: help build demo test race fuzz bench leases compat clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +40,10 @@ fuzz: ## every fuzz target for FUZZTIME (20s each)
 
 bench: ## ours, the reference's and the kernel's floor in turn, N=60 rounds; writes docs/benchmarks.md (needs root)
 	go run ./bench -n $(N) -write docs/benchmarks.md
+
+leases: ## get, take up, renew and release N=2000 DHCP leases at once from one daemon (needs root)
+	@sh test/install-packages $(TEST_NEEDS)
+	FAIRLEAD_LEASES=$(if $(filter-out file,$(origin N)),$(N),2000) go test -count=1 -v -run TestMany ./plugins/ipam/dhcpd
 
 compat: ## compare with the reference in both directions and write docs/compatibility.md
 	UPDATE=1 go test ./test/compat

@@ -16,8 +16,11 @@ const Protocol = 102
 // ProtocolRA is the protocol of routes that a router's advertisement made.
 const ProtocolRA = unix.RTPROT_RA
 
-// ScopeHost is the scope of what is on this host, rtnetlink(7).
-const ScopeHost = unix.RT_SCOPE_HOST
+// The scopes of what is on this host, and on a link, rtnetlink(7).
+const (
+	ScopeHost = unix.RT_SCOPE_HOST
+	ScopeLink = unix.RT_SCOPE_LINK
+)
 
 // The address families, for lists.
 const (

@@ -15,6 +15,7 @@ import (
 // IPAM are the address plugins.
 func IPAM() []plugin.IPAM {
 	return []plugin.IPAM{
+		{Plugin: addr.DHCP(), NeedsLinks: true, Validate: addr.ValidateDHCP},
 		{Plugin: addr.HostLocal(), Validate: addr.ValidateHostLocal, Plan: addr.PlanHostLocal},
 		{Plugin: addr.Static(), Validate: addr.ValidateStatic, Plan: addr.Static().Funcs.Add},
 	}

@@ -72,6 +72,15 @@ func shownDifferences() []difference {
 			what: "CHECK of the plugins before sbr", theirs: "an error: they miss the routes that sbr moved", ours: "success: a later plugin may move a route", why: "nothing is wrong"}),
 		differs(`^portmap/masqAll \(nftables\)`, `^from (world|host)`, anything, difference{
 			what: "`masqAll` with nftables", theirs: "no effect", ours: "as with iptables: every client is masqueraded", why: "a key means the same with both backends"}),
+		differs(`^dhcp/daemonSocketPath nobody answers$`, `^(del a|deleted after)`, anything, difference{
+			what: "DEL when no DHCP daemon answers", theirs: "an error, and the interface stays", ours: "success: a daemon that is started later finds the interface gone, and forgets",
+			why: "a pod must not hang because a daemon is down"}),
+		differs(`^dhcp/request name servers$`, `^add`, anything, difference{
+			what: "name servers that `request` asks for", theirs: "not in the result", ours: "in the result's `dns`", why: "to ask for them has no other use"}),
+		differs(`^dhcp/routes$`, `^add`, anything, difference{
+			what: "`routes` beside `\"type\": \"dhcp\"`", theirs: "no effect", ours: "added, where the lease's subnet has the gateway", why: "configurations have them, as the specification's example had"}),
+		differs(`^dhcp/request static routes$`, `^add`, anything, difference{
+			what: "static routes to a host (option 33)", theirs: "taken for one to the network of its class: ADD fails", ours: "a route to the host", why: "RFC 2132, 5.8"}),
 		differs(`^requests`, `^(ADD|CHECK|DEL|GC|STATUS)`, `^  "capabilities": \{|^    "(ips|portMappings)": (true|false)|^  },?$`, difference{
 			what: "`capabilities` in what a plugin is given", theirs: "passed on", ours: "removed", why: "section 3 of the specification: a request must not have the key"}),
 		differs(`^requests 1\.1\.0`, `^GC`, `^  "cni.dev/`, difference{

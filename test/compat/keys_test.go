@@ -65,6 +65,9 @@ func (k keyCase) run(t testing.TB, s side) transcript {
 		h.serve("a", "tcp", ":80")
 		h.serve("a", "udp", ":53")
 	}
+	if h.heard != nil {
+		r.note("the DHCP server heard", h.heard())
+	}
 	do("check")
 	if k.meanwhile != nil {
 		k.meanwhile(r)
@@ -96,7 +99,7 @@ func (k keyCase) add(r *recorder, do func(verb string) bool) bool {
 
 func allKeys() []keyCase {
 	var all []keyCase
-	for _, list := range [][]keyCase{bridgeKeys(), ptpKeys(), hostDeviceKeys(), portmapKeys(), hostLocalKeys(), staticKeys(), bandwidthKeys(), sbrKeys(), tuningKeys()} {
+	for _, list := range [][]keyCase{bridgeKeys(), ptpKeys(), hostDeviceKeys(), portmapKeys(), hostLocalKeys(), staticKeys(), bandwidthKeys(), sbrKeys(), tuningKeys(), dhcpKeys()} {
 		all = append(all, list...)
 	}
 	return all

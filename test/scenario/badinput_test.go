@@ -116,6 +116,20 @@ var badInputs = []struct {
 		want: `device = "nosuch0": no such device on the host`},
 	{name: "device path out of sysfs", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "host-device", "pciBusID": "../../x"}`,
 		want: `pciBusID = "../../x": must not lead out of sysfs`},
+	{name: "no DHCP daemon", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "ipam": {"type": "dhcp", "daemonSocketPath": "$WORK/no.sock"}}`,
+		want: `ipam dhcp: no DHCP daemon answers at $WORK/no.sock: no such file or directory: start it, with "systemctl start fairlead-dhcp.socket" or "dhcp daemon"`},
+	{name: "unknown DHCP option", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "ipam": {"type": "dhcp", "request": [{"option": "nosuch"}]}}`,
+		want: `ipam.request[0].option = "nosuch": want a number from 1 to 254, or a name: subnet-mask, routers`},
+	{name: "DHCP option that is the client's own", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "ipam": {"type": "dhcp", "provide": [{"option": 53, "value": "x"}]}}`,
+		want: `ipam.provide[0].option = 53: is the DHCP client's own to send`},
+	{name: "DHCP option too long", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "ipam": {"type": "dhcp", "provide": [{"option": "host-name", "value": "` + strings.Repeat("x", 256) + `"}]}}`,
+		want: `: its value is longer than 255 bytes, which an option holds at most`},
+	{name: "negative DHCP priority", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "ipam": {"type": "dhcp", "priority": -4}}`,
+		want: `ipam.priority = -4: want 0 (the kernel's default) or a route's metric`},
+	{name: "DHCP for no family", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "ipam": {"type": "dhcp", "dhcp4": false}}`,
+		want: `ipam.dhcp4 = false: asks for no address at all: want true, or dhcp6 or acceptRA to be true`},
+	{name: "DHCP socket with too long a path", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "ipam": {"type": "dhcp", "daemonSocketPath": "/` + strings.Repeat("x", 107) + `"}}`,
+		want: `: want the path of a socket, at most 107 bytes`},
 	{name: "a sysctl of the host", conf: behindBridge(`{"type": "tuning", "sysctl": {"kernel.hostname": "x"}}`),
 		want: `sysctl = {"kernel.hostname":"x"}: "kernel.hostname": want a key of the network namespace, which begins with net.`},
 	{name: "a sysctl that leads out", conf: behindBridge(`{"type": "tuning", "sysctl": {"net/../kernel/hostname": "x"}}`),
@@ -205,10 +219,11 @@ type machine struct {
 	t     *testing.T
 	dir   string
 	netns map[string]string
+	wrap  []string // before every command; nil: nothing
 }
 
 func newMachine(t *testing.T) *machine {
-	m := &machine{t, t.TempDir(), map[string]string{}}
+	m := &machine{t: t, dir: t.TempDir(), netns: map[string]string{}}
 	for _, n := range []string{"a", "b"} {
 		m.netns[n] = kerneltest.Netns(t)
 	}
@@ -229,11 +244,11 @@ func (m *machine) cni(verb, conf, id, netns, ifname, env string) (string, error)
 	if netns == "" {
 		netns = m.netns[id]
 	}
-	args := []string{verb, file, "NS"}
+	args := append(append([]string{}, m.wrap...), "cni", verb, file, "NS")
 	if ifname != "" {
 		args = append(args, ifname)
 	}
-	cmd := exec.Command("cni", args...)
+	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), "CNI_PATH="+programs(m.t), "FAIRLEAD_RUN="+m.dir+"/run", "WORK="+m.dir, "FAIRLEAD_LIB="+m.dir, "NS="+netns, "CONTAINER="+id, env)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
