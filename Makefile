@@ -7,7 +7,7 @@ N ?= 60
 # What runs besides our own programs, and the Debian package it comes in.
 DEMO_NEEDS := ip:iproute2 nft:nftables ping:iputils-ping
 TEST_NEEDS := $(DEMO_NEEDS) iptables:iptables conntrack:conntrack nsenter:util-linux sysctl:procps \
-	dnsmasq:dnsmasq-base kea-dhcp4:kea-dhcp4-server kea-dhcp6:kea-dhcp6-server
+	dnsmasq:dnsmasq-base kea-dhcp4:kea-dhcp4-server kea-dhcp6:kea-dhcp6-server firewalld:firewalld dbus-daemon:dbus
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test race fuzz bench leases compat clean

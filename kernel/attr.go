@@ -110,3 +110,10 @@ func address(v []byte) netip.Addr {
 	a, _ := netip.AddrFromSlice(v)
 	return a
 }
+
+func be32of(v []byte) uint32 {
+	if len(v) < 4 {
+		return 0
+	}
+	return binary.BigEndian.Uint32(v)
+}

@@ -147,6 +147,8 @@ func (nowhere) Sysctl(kernel.Side, string) (string, error)                { retu
 func (nowhere) LinkTo(netip.Addr) (string, error)                         { return "", os.ErrNotExist }
 func (nowhere) Routes(kernel.Side, byte, int) ([]kernel.RouteInfo, error) { return nil, nil }
 func (nowhere) Rules(kernel.Side, byte) ([]kernel.RuleInfo, error)        { return nil, nil }
+func (nowhere) Dropping() ([]kernel.Dropping, error)                      { return nil, nil }
+func (nowhere) Firewalld() bool                                           { return false }
 func (nowhere) Uplinks() []string                                         { return nil }
 func (nowhere) HostID() string                                            { return "" }
 

@@ -113,6 +113,10 @@ type Facts interface {
 	LinkTo(netip.Addr) (string, error)
 	// Uplinks are the host's links with a default route from a router's advertisement.
 	Uplinks() []string
+	// Dropping are the forward chains of others whose policy is to drop.
+	Dropping() ([]kernel.Dropping, error)
+	// Firewalld tells whether firewalld rules the host.
+	Firewalld() bool
 	// HostID is a word that tells this host from others.
 	HostID() string
 }
@@ -121,6 +125,8 @@ type Facts interface {
 type facts struct{ *kernel.Engine }
 
 func (facts) HostID() string { return kernel.HostID() }
+
+func (facts) Firewalld() bool { return kernel.Firewalld() }
 
 func (f facts) Uplinks() (out []string) {
 	routes, err := f.Engine.Routes(kernel.Host, kernel.IPv6, 0)

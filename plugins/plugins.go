@@ -29,6 +29,7 @@ func Declarative() []plugin.Plugin {
 		link.Loopback(),
 		link.PTP(),
 		chain.Bandwidth(),
+		chain.Firewall(),
 		chain.Portmap(),
 		chain.SBR(),
 		chain.Tuning(),

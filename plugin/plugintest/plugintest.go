@@ -69,6 +69,14 @@ func (f Facts) Rules(kernel.Side, byte) ([]kernel.RuleInfo, error) {
 	return []kernel.RuleInfo{{Table: 255}, {Table: 254, Priority: 32766}, {Table: 253, Priority: 32767}}, nil
 }
 
+// Dropping is Docker's chain, and an operator's.
+func (f Facts) Dropping() ([]kernel.Dropping, error) {
+	return []kernel.Dropping{{Family: "ip", Table: "filter", Chain: "FORWARD"}, {Family: "inet", Table: "mine", Chain: "fwd"}}, nil
+}
+
+// Firewalld does not run.
+func (f Facts) Firewalld() bool { return false }
+
 // HostID is always the same.
 func (f Facts) HostID() string { return "test" }
 
@@ -147,7 +155,7 @@ func Golden(t *testing.T, plugins ...plugin.Plugin) {
 		}
 		r := Result(head.IPs...)
 		if plugins[i].Chained {
-			r.Interfaces = []cni.Interface{{Name: "veth7"}, {Name: "eth0", Sandbox: "/run/netns/c1"}}
+			r.Interfaces = []cni.Interface{{Name: "cni7"}, {Name: "veth7"}, {Name: "eth0", Sandbox: "/run/netns/c1"}}
 		}
 		compare(t, strings.TrimSuffix(file, ".json")+".golden", State(t, plugins[i], raw, r))
 	}

@@ -79,7 +79,7 @@ func (c *bandwidth) Addressed(a *plugin.Attachment, r *cni.Result) (list kernel.
 	if c.IngressRate == 0 && c.EgressRate == 0 {
 		return nil, nil
 	}
-	end, err := hostEnd(a, r)
+	end, err := hostEnd(c.Type, a, r)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func waiting(rate uint64, burst uint32) uint32 {
 
 // hostEnd is the host's end of the container's link: the other end of its
 // interface, which a plugin before this one put in the result.
-func hostEnd(a *plugin.Attachment, r *cni.Result) (*kernel.LinkInfo, error) {
+func hostEnd(who string, a *plugin.Attachment, r *cni.Result) (*kernel.LinkInfo, error) {
 	in, err := a.Facts.Link(kernel.Container, a.IfName)
 	if err != nil {
 		return nil, fmt.Errorf("in the container: %w", err)
@@ -168,8 +168,8 @@ func hostEnd(a *plugin.Attachment, r *cni.Result) (*kernel.LinkInfo, error) {
 			return l, nil
 		}
 	}
-	return nil, cni.Errorf(cni.CodeInvalidNetworkConfig, "bandwidth needs a container's link with an end on the host (bridge, ptp): %s is %s, and prevResult names no other end of it",
-		a.IfName, kindOf(in))
+	return nil, cni.Errorf(cni.CodeInvalidNetworkConfig, "%s needs a container's link with an end on the host (bridge, ptp): %s is %s, and prevResult names no other end of it",
+		who, a.IfName, kindOf(in))
 }
 
 func kindOf(l *kernel.LinkInfo) string {

@@ -54,6 +54,37 @@ func bandwidthKeys() []keyCase {
 	})
 }
 
+func firewallKeys() []keyCase {
+	routed := func(keys string) string {
+		return `{"type": "bridge", "bridge": "cni0", "isDefaultGateway": true, ` + hostLocal4 + `}, {"type": "firewall", ` + keys + `}`
+	}
+	drops := func(h *host) {
+		h.world()
+		if _, err := h.command(nil, "", "iptables", "-P", "FORWARD", "DROP"); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	rules := func(r *recorder) {
+		out, err := r.command(nil, "", "sh", "-c", "iptables -S | grep -E 'CNI-(FORWARD|ADMIN|MINE)'; true")
+		if err != nil {
+			out += err.Error()
+		}
+		r.note("rules", out)
+	}
+	out := []probe{{"a", "tcp", "192.0.2.9:7"}, {"world", "tcp", "10.1.0.2:80"}}
+	across := []probe{{"b", "tcp", "10.1.0.2:80"}, {"host", "tcp", "10.1.0.2:80"}}
+	return of("firewall", []keyCase{
+		{key: "backend", with: "iptables", plugins: routed(`"backend": "iptables"`), prepare: drops, probes: out, meanwhile: rules},
+		{key: "backend", with: "absent, FORWARD drops", plugins: routed(`"ingressPolicy": "open"`), prepare: drops, probes: out, meanwhile: rules},
+		{key: "backend", with: "absent, nothing drops", plugins: routed(`"ingressPolicy": "open"`), prepare: (*host).world, probes: out},
+		{key: "backend", with: "unknown", plugins: routed(`"backend": "pf"`)},
+		{key: "iptablesAdminChainName", plugins: routed(`"backend": "iptables", "iptablesAdminChainName": "CNI-MINE"`), prepare: drops, probes: out, meanwhile: rules},
+		{key: "ingressPolicy", with: "same-bridge", plugins: routed(`"backend": "iptables", "ingressPolicy": "same-bridge"`), prepare: (*host).world, second: true, probes: append(across, out...)},
+		{key: "ingressPolicy", with: "isolated", plugins: routed(`"backend": "iptables", "ingressPolicy": "isolated"`), prepare: (*host).world, second: true, probes: append(across, out...)},
+		{key: "ingressPolicy", with: "unknown", plugins: routed(`"ingressPolicy": "closed"`)},
+	})
+}
+
 func sbrKeys() []keyCase {
 	// Who made a route, its preference, and IPv6's link-local routes are left out.
 	normal := inContainer("rules and tables", `(ip rule; ip -6 rule; ip -4 route show table all; ip -6 route show table all) | grep -vE 'table local|fe80|multicast' | sed 's/ proto [a-z0-9]*//'; true`)

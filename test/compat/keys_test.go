@@ -99,7 +99,7 @@ func (k keyCase) add(r *recorder, do func(verb string) bool) bool {
 
 func allKeys() []keyCase {
 	var all []keyCase
-	for _, list := range [][]keyCase{bridgeKeys(), ptpKeys(), hostDeviceKeys(), portmapKeys(), hostLocalKeys(), staticKeys(), bandwidthKeys(), sbrKeys(), tuningKeys(), dhcpKeys()} {
+	for _, list := range [][]keyCase{bridgeKeys(), ptpKeys(), hostDeviceKeys(), portmapKeys(), hostLocalKeys(), staticKeys(), bandwidthKeys(), firewallKeys(), sbrKeys(), tuningKeys(), dhcpKeys()} {
 		all = append(all, list...)
 	}
 	return all
