@@ -2,8 +2,11 @@
 package plugins
 
 import (
+	"slices"
+
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/plugins/chain"
+	"github.com/fairlead/fairlead/plugins/delegate"
 	addr "github.com/fairlead/fairlead/plugins/ipam"
 	"github.com/fairlead/fairlead/plugins/link"
 	"github.com/fairlead/fairlead/skel"
@@ -42,5 +45,12 @@ func All() []skel.Plugin {
 	for _, p := range Declarative() {
 		all = append(all, p.Skel(env))
 	}
-	return all
+	find := func(name string) (skel.Plugin, bool) {
+		i := slices.IndexFunc(all, func(p skel.Plugin) bool { return p.Name == name })
+		if i < 0 {
+			return skel.Plugin{}, false
+		}
+		return all[i], true
+	}
+	return append(all, delegate.Flannel(find), delegate.MiniCNI(find))
 }

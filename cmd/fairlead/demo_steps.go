@@ -31,6 +31,7 @@ func (s *stage) play(ctx context.Context) error {
 		{"The host port answers", s.hostPort},
 		{"List, and check", s.inspect},
 		{"Detach", s.detach},
+		{"Two more: the subnet that flannel leased, and the smallest plugin", s.more},
 		{"A clean end", s.compare},
 	} {
 		s.title(step.title)

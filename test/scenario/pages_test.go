@@ -87,6 +87,9 @@ func runPage(t *testing.T, conf string) {
 	}
 	env := `CAP_ARGS={"portMappings":[{"hostPort":8080,"containerPort":80}],"ips":["10.10.0.9/24"]}`
 	for _, verb := range []string{"add", "check", "del"} {
+		if verb == "check" && strings.Contains(conf, `"cniVersion": "0.1.0"`) {
+			continue // CHECK came with 0.4.0
+		}
 		if out, err := m.cni(verb, conf, "a", "", "", env); err != nil {
 			t.Fatalf("%s: %s", verb, out)
 		}
