@@ -37,6 +37,11 @@ func New(t testing.TB, bridge string, addrs ...string) *Network {
 		n.Addr("add", a)
 	}
 	kerneltest.In(t, n.Servers, "ip", "link", "set", "eth0", "up")
+	// A worker of the kernel's finds the carrier, up to a second later; Kea
+	// wants to see it.
+	for !strings.Contains(kerneltest.In(t, n.Servers, "ip", "link", "show", "eth0"), "state UP") {
+		time.Sleep(10 * time.Millisecond)
+	}
 	return n
 }
 

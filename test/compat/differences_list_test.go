@@ -76,6 +76,11 @@ func shownDifferences() []difference {
 			what: "CHECK of the plugins before sbr", theirs: "an error: they miss the routes that sbr moved", ours: "success: a later plugin may move a route", why: "nothing is wrong"}),
 		differs(`^portmap/masqAll \(nftables\)`, `^from (world|host)`, anything, difference{
 			what: "`masqAll` with nftables", theirs: "no effect", ours: "as with iptables: every client is masqueraded", why: "a key means the same with both backends"}),
+		differs(`^(bridge|ptp)/routes: scope of the link$`, `^add`, anything, difference{
+			what: "a route with the scope of the link and no gateway", theirs: "an error: the address's gateway is put in, and does not fit the scope", ours: "a route without a gateway",
+			why: "a DHCP server can give one (RFC 3442)"}),
+		differs(`^dhcp 0\.[12]\.0$`, `^added: namespace a`, `^route default`, difference{
+			what: "dhcp's `priority` at 0.1.0 and 0.2.0", theirs: "lost: a result of these versions has no such key", ours: "set", why: "the address plugin runs inside ours, and nothing is lost between them"}),
 		differs(`^dhcp/daemonSocketPath nobody answers$`, `^(del a|deleted after)`, anything, difference{
 			what: "DEL when no DHCP daemon answers", theirs: "an error, and the interface stays", ours: "success: a daemon that is started later finds the interface gone, and forgets",
 			why: "a pod must not hang because a daemon is down"}),

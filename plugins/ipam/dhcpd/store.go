@@ -152,17 +152,17 @@ func (d *Daemon) load(v saved) (*lease, error) {
 		switch p := p.(type) {
 		case *v4:
 			if v.V4 == nil {
-				return nil, errors.New("it was not written whole")
+				return l, errors.New("it was not written whole")
 			}
 			p.ACK, p.Server, p.Term = v.V4.ACK, v.V4.Server, v.V4.Term
 		case *v6:
 			if v.V6 == nil {
-				return nil, errors.New("it was not written whole")
+				return l, errors.New("it was not written whole")
 			}
 			p.Reply, p.Term = v.V6.Reply, v.V6.Term
 		case *routers:
 			if v.Routers == nil {
-				return nil, errors.New("it was not written whole")
+				return l, errors.New("it was not written whole")
 			}
 			p.Items, p.Term, p.DNS = v.Routers.Items, v.Routers.Term, v.Routers.DNS
 		}

@@ -112,7 +112,7 @@ type air struct{ slots chan struct{} }
 // onAir is how many may wait, fresh how long one counts as waiting: one that no
 // server answers must not keep others quiet.
 const (
-	onAir = 32
+	onAir = 64
 	fresh = 250 * time.Millisecond
 )
 
