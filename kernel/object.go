@@ -55,7 +55,7 @@ func prototypes() []Object {
 	return []Object{
 		&Bridge{}, &Veth{}, &Up{}, &Port{}, &PortVLAN{}, &Moved{}, &Addr{}, &Route{}, &Rule{}, &Neigh{},
 		&Announced{}, &Sysctl{}, &NFT{}, &Element{}, &Flows{}, &Command{}, &Tuned{},
-		&IFB{}, &Qdisc{}, &Filter{}, &NoRoute{}, &Accept{}, &ZoneSource{},
+		&IFB{}, &Qdisc{}, &Filter{}, &NoRoute{}, &Accept{}, &ZoneSource{}, &OVSBridge{}, &OVSTunnel{}, &OVSPort{},
 	}
 }
 

@@ -21,6 +21,7 @@ type Veth struct {
 	PeerMAC  string `json:",omitzero"`
 	MTU      int    `json:",omitzero"` // bytes; 0: the kernel's 1500
 	Master   string `json:",omitzero"` // bridge of the host; "": none
+	Switched bool   `json:",omitzero"` // becomes the port of a switch that is no Master
 	Mark     string `json:",omitzero"` // alias of the host end
 	IsShared bool   `json:",omitzero"` // a pair that belongs to a network, not to one attachment
 }
@@ -128,7 +129,7 @@ func (v *Veth) mark() buf {
 	body := ifinfo(0, 0, 0)
 	body.str(unix.IFLA_IFNAME, v.Name)
 	body.bytes(unix.IFLA_IFALIAS, []byte(v.Mark))
-	if v.Master == "" {
+	if v.Master == "" && !v.Switched {
 		return body // neighbour discovery on a routed link needs its link-local address
 	}
 	body.nest(unix.IFLA_AF_SPEC, func(n *buf) {
