@@ -27,13 +27,15 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/plugins"
+	"github.com/fairlead/fairlead/plugins/ovs"
 	"github.com/fairlead/fairlead/skel"
 )
 
 func TestMain(m *testing.M) {
 	programs := map[string]func(){"cni": cniMain, "dial": dialMain, "answer": answerMain, "daemon": daemonMain}
-	for _, p := range plugins.All() {
+	for _, p := range append(plugins.All(), ovs.Plugin().Skel(plugin.Env{IPAM: plugins.IPAM()})) {
 		programs[p.Name] = func() { skel.PluginMain(p) }
 	}
 	testscript.Main(m, programs)
