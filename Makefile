@@ -8,8 +8,13 @@ N ?= 60
 DEMO_NEEDS := ip:iproute2 nft:nftables ping:iputils-ping /usr/lib/cni/bandwidth:containernetworking-plugins
 TEST_NEEDS := $(DEMO_NEEDS) iptables:iptables conntrack:conntrack nsenter:util-linux sysctl:procps
 
+VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
+
+# What tests needed and where they found it: see kernel/kerneltest.
+FEATURES := $(CURDIR)/bin/features
+
 .DEFAULT_GOAL := help
-.PHONY: help build demo test race fuzz bench compat clean
+.PHONY: help build demo test test-vm race fuzz bench compat clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,7 +33,14 @@ test: ## run everything that tests, but the long tiers below (needs root: networ
 	@sh test/install-packages $(TEST_NEEDS)
 	@bad=$$(gofmt -l .); [ -z "$$bad" ] || { echo "not formatted: $$bad"; exit 1; }
 	go vet ./...
-	go test -count=1 -timeout 20m ./...
+	@mkdir -p bin; rm -f $(FEATURES)
+	FAIRLEAD_FEATURES=$(FEATURES) go test -count=1 -timeout 20m ./...
+	@sh test/install-packages $(VM_NEEDS)
+	go run ./test/vm -features $(FEATURES)
+
+test-vm: ## run what the kernel here may lack in Debian's 6.1 and 6.12, emulated (K=6.12 for one; needs root)
+	@sh test/install-packages $(TEST_NEEDS) $(VM_NEEDS)
+	go run ./test/vm $(if $(K),-kernel $(K))
 
 race: ## the same under the race detector (some minutes)
 	@sh test/install-packages $(TEST_NEEDS) gcc:gcc
@@ -41,7 +53,9 @@ bench: ## ours, the reference's and the kernel's floor in turn, N=60 rounds; wri
 	go run ./bench -n $(N) -write docs/benchmarks.md
 
 compat: ## compare with the reference in both directions and write docs/compatibility.md
+	@sh test/install-packages $(TEST_NEEDS) $(VM_NEEDS)
 	UPDATE=1 go test ./test/compat
+	UPDATE=1 go run ./test/vm -kernel 6.12 -write docs -run '^TestCompatibility$$/^case$$/^features$$' ./test/compat
 
 clean: ## remove what build made
 	rm -rf bin
