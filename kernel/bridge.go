@@ -120,7 +120,7 @@ func (b *Bridge) adjust(e *Engine, l *LinkInfo) error {
 	if b.Promisc && !l.Promisc {
 		flags |= unix.IFF_PROMISC
 	}
-	filter := b.VLANFiltering && num8(attr(l.bridge, brVLANFiltering)) == 0
+	filter := b.VLANFiltering && num8(attr(l.data, brVLANFiltering)) == 0
 	if flags == 0 && !filter && l.MAC != NoMAC {
 		return nil
 	}
@@ -153,7 +153,7 @@ func (b *Bridge) diff(e *Engine) ([]string, error) {
 	if b.Promisc && !l.Promisc {
 		d = append(d, "is not promiscuous")
 	}
-	if b.VLANFiltering && num8(attr(l.bridge, brVLANFiltering)) == 0 {
+	if b.VLANFiltering && num8(attr(l.data, brVLANFiltering)) == 0 {
 		d = append(d, "does not filter VLANs")
 	}
 	return d, nil

@@ -101,6 +101,10 @@ func (f foreseen) Link(s kernel.Side, name string) (*kernel.LinkInfo, error) {
 			if s == o.PeerSide && o.PeerName == name {
 				return &kernel.LinkInfo{Name: name, Kind: "veth", MAC: o.PeerMAC}, nil
 			}
+		case *kernel.Sub:
+			if s == kernel.Container && o.Name == name {
+				return &kernel.LinkInfo{Name: name, Kind: o.Type, MAC: o.MAC}, nil
+			}
 		}
 	}
 	return f.Facts.Link(s, name)
@@ -133,6 +137,7 @@ type nowhere struct{}
 func (nowhere) Link(kernel.Side, string) (*kernel.LinkInfo, error) { return nil, os.ErrNotExist }
 func (nowhere) Links(kernel.Side) ([]*kernel.LinkInfo, error)      { return nil, os.ErrNotExist }
 func (nowhere) LinkTo(netip.Addr) (string, error)                  { return "", os.ErrNotExist }
+func (nowhere) DefaultLink(kernel.Side) (string, error)            { return "", os.ErrNotExist }
 func (nowhere) Uplinks() []string                                  { return nil }
 func (nowhere) HostID() string                                     { return "" }
 

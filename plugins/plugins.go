@@ -22,8 +22,11 @@ func Declarative() []plugin.Plugin {
 	return []plugin.Plugin{
 		link.Bridge(),
 		link.HostDevice(),
+		link.IPvlan(),
 		link.Loopback(),
+		link.Macvlan(),
 		link.PTP(),
+		link.VLAN(),
 		chain.Portmap(),
 	}
 }

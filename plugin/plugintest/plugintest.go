@@ -17,12 +17,18 @@ import (
 	"github.com/fairlead/fairlead/plugin"
 )
 
-// Facts is a host with the links that it lists.
+// Facts is a host with the links that it lists; those whose names begin with
+// "container/" are the container's.
 type Facts map[string]*kernel.LinkInfo
+
+const inContainer = "container/"
 
 // Link is one of the listed, on the host.
 func (f Facts) Link(s kernel.Side, name string) (*kernel.LinkInfo, error) {
-	if l, ok := f[name]; ok && s == kernel.Host {
+	if s == kernel.Container {
+		name = inContainer + name
+	}
+	if l, ok := f[name]; ok {
 		return l, nil
 	}
 	return nil, fmt.Errorf("link %s: %w", name, fs.ErrNotExist)
@@ -30,8 +36,8 @@ func (f Facts) Link(s kernel.Side, name string) (*kernel.LinkInfo, error) {
 
 // Links are the listed.
 func (f Facts) Links(s kernel.Side) (out []*kernel.LinkInfo, err error) {
-	if s == kernel.Host {
-		for _, l := range f {
+	for name, l := range f {
+		if strings.HasPrefix(name, inContainer) == (s == kernel.Container) {
 			out = append(out, l)
 		}
 	}
@@ -44,6 +50,9 @@ func (f Facts) HostID() string { return "test" }
 // Uplinks has one.
 func (f Facts) Uplinks() []string { return []string{"uplink0"} }
 
+// DefaultLink is dev0.
+func (f Facts) DefaultLink(kernel.Side) (string, error) { return "dev0", nil }
+
 // LinkTo knows no routes.
 func (f Facts) LinkTo(netip.Addr) (string, error) { return "", fs.ErrNotExist }
 
@@ -52,6 +61,9 @@ func Try(p plugin.Plugin, conf []byte, r *cni.Result) (kernel.Objects, error) {
 	facts := Facts{
 		"dev0": {Index: 9, Name: "dev0", MAC: "02:00:00:00:00:09", MTU: 1500, Up: true, Alias: "mine"},
 		"cni7": {Index: 7, Name: "cni7", Kind: "bridge", MAC: "02:00:00:00:00:07", MTU: 1500, Up: true},
+		"dev1": {Index: 8, Name: "dev1", MAC: "02:00:00:00:00:08", MTU: 1500},
+
+		inContainer + "in0": {Index: 3, Name: "in0", MAC: "02:00:00:00:00:03", MTU: 1400, Up: true},
 	}
 	return p.State(conf, "c1", "eth0", "/run/netns/c1", facts, r)
 }

@@ -2,6 +2,7 @@
 // emulation, no KVM needed, for what this machine's kernel lacks:
 //
 //	go run ./test/vm [-kernel 6.1,6.12] [-run PATTERN] [-v] [PACKAGE...]
+//	go run ./test/vm [-kernel 6.12] -exec 'COMMAND ARGUMENT...'
 //
 // Without packages it runs the tests that are worth it, see suites. It prints
 // as go test does, and its exit code is 1 if a test failed. The guests see this
@@ -30,6 +31,7 @@ func main() {
 	var l lane
 	flag.StringVar(&l.kernels, "kernel", "6.1,6.12", "the kernels' series")
 	flag.StringVar(&l.pattern, "run", "", "run tests whose names match this, of the packages named")
+	flag.StringVar(&l.command, "exec", "", "run this command there, and no tests")
 	flag.BoolVar(&l.verbose, "v", false, "print what tests print, as they run")
 	flag.DurationVar(&l.limit, "timeout", 15*time.Minute, "time that one kernel's tests may take")
 	flag.StringVar(&l.features, "features", "", "file of what ran where so far; a summary is printed at the end")
@@ -56,6 +58,7 @@ func fail(err error) {
 // lane is what the command was asked for.
 type lane struct {
 	kernels, pattern, features, writable string
+	command                              string
 	verbose                              bool
 	limit                                time.Duration
 	memory                               int

@@ -47,7 +47,12 @@ type built struct {
 
 func build(ctx context.Context, work string, l *lane) (built, error) {
 	b := built{guest: filepath.Join(work, "guest")}
-	if err := compile(ctx, "build", "-o", b.guest, "./test/vm/guest"); err != nil {
+	if err := compile(ctx, "build", "-o", b.guest, module+"test/vm/guest"); err != nil {
+		return b, err
+	}
+	if l.command != "" {
+		dir, err := os.Getwd()
+		b.tests = []job.Test{{Package: "command", Dir: dir, Argv: strings.Fields(l.command)}}
 		return b, err
 	}
 	list := suites()
@@ -121,7 +126,7 @@ func peers(ctx context.Context, work string) ([]string, error) {
 		return nil, err
 	}
 	program := filepath.Join(dir, "fairlead-cni")
-	if err := compile(ctx, "build", "-o", program, "./cmd/fairlead-cni"); err != nil {
+	if err := compile(ctx, "build", "-o", program, module+"cmd/fairlead-cni"); err != nil {
 		return nil, err
 	}
 	names, err := exec.CommandContext(ctx, program, "--list").Output()
