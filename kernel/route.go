@@ -214,6 +214,9 @@ func parseRoute(m []byte) RouteInfo {
 		Table: int(num32(attr(p, unix.RTA_TABLE))), Metric: int(num32(attr(p, unix.RTA_PRIORITY))),
 		Protocol: m[5], Scope: m[6], Type: m[7],
 	}
+	if hops := attr(p, unix.RTA_MULTIPATH); len(hops) >= unix.SizeofRtNexthop {
+		r.Index = int(num32(hops[4:])) // the first of several
+	}
 	dst := address(attr(p, unix.RTA_DST))
 	if !dst.IsValid() {
 		dst = netip.IPv4Unspecified()

@@ -26,8 +26,11 @@ func Declarative() []plugin.Plugin {
 	return []plugin.Plugin{
 		link.Bridge(),
 		link.HostDevice(),
+		link.IPvlan(),
 		link.Loopback(),
+		link.Macvlan(),
 		link.PTP(),
+		link.VLAN(),
 		chain.Bandwidth(),
 		chain.Firewall(),
 		chain.Portmap(),

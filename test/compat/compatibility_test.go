@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // TestCompatibility runs everything, and then compares the page.
@@ -12,7 +13,8 @@ func TestCompatibility(t *testing.T) {
 	prepared(t)
 	p := newPage()
 	t.Run("case", func(t *testing.T) { // ends when all that runs in parallel has ended
-		t.Run("keys", func(t *testing.T) { t.Parallel(); keys(t, p) })
+		t.Run("keys", func(t *testing.T) { t.Parallel(); keys(t, p, false) })
+		t.Run("features", func(t *testing.T) { t.Parallel(); keys(t, p, true) }) // the VM lane runs these
 		t.Run("versions", func(t *testing.T) { t.Parallel(); versions(t, p) })
 		t.Run("errors", func(t *testing.T) { t.Parallel(); errorCodes(t, p) })
 		t.Run("switch", func(t *testing.T) {
@@ -47,13 +49,16 @@ func versions(t *testing.T, p *page) {
 	}
 }
 
-func keys(t *testing.T, p *page) {
+// keys runs the cases that need a feature, or those that every kernel can run.
+func keys(t *testing.T, p *page, needing bool) {
 	for _, k := range allKeys() {
+		if (k.needs != "") != needing {
+			continue
+		}
 		t.Run(k.name(), func(t *testing.T) {
 			t.Parallel()
-			if k.needs != nil && !k.needs.met(t) {
-				p.key(k, k.needs.lacking())
-				t.Skip("needs " + k.needs.what)
+			if needing {
+				kerneltest.Needs(t, k.needs)
 			}
 			problems, outcome := p.compare(k.name(), k.run(t, side{}), k.run(t, side{ourRuntime: !k.alone, ourPlugins: true}))
 			for _, problem := range problems {

@@ -20,8 +20,8 @@ type keyCase struct {
 	second      bool // a second container, b, beside a
 	meanwhile   func(*recorder)
 	probes      []probe
-	alone       bool // the reference runtime for both: it runs with a /var/lib and /sys of its own
-	needs       *need
+	alone       bool   // the reference runtime for both: it runs with a /var/lib and /sys of its own
+	needs       string // a feature, in kerneltest's words; "": none that a kernel may lack
 }
 
 func (k keyCase) name() string {

@@ -10,7 +10,7 @@ import (
 
 const introduction = `# Compatibility with the reference implementation
 
-<!-- Written by test/compat: UPDATE=1 go test ./test/compat. Do not edit. -->
+<!-- Written by test/compat: make compat. Do not edit. -->
 
 This page is written by a test that runs both implementations side by side on
 the same configurations, each on a host of its own (a network namespace): the
@@ -18,9 +18,10 @@ reference plugins ` + reference.PluginsVersion + `, and the reference runtime, `
 
 To reproduce it, as root, on Linux with iproute2, nftables and iptables:
 
-    go test ./test/compat            # compares, and fails on a difference
-    UPDATE=1 go test ./test/compat   # writes this page
+    go test ./test/compat   # compares, and fails on a difference
+    make compat             # writes this page
 
+What this machine's kernel lacks runs in a virtual machine with Debian's (` + "`make test-vm`" + `).
 The reference programs are installed through the Go module proxy into the
 user's cache directory, once.
 
@@ -87,7 +88,11 @@ Numbers lead to the list of differences.
 			plugin = k.plugin
 			fmt.Fprintf(b, "\n### %s\n\n| key | case | outcome |\n|---|---|---|\n", plugin)
 		}
-		fmt.Fprintf(b, "| `%s` | %s | %s |\n", k.key, k.with, outcomes[k.name()])
+		outcome := outcomes[k.name()]
+		if outcome == "" {
+			outcome = "not run yet: this kernel lacks " + k.needs + " (make compat)"
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s |\n", k.key, k.with, outcome)
 	}
 	b.WriteString(pciNote)
 }
