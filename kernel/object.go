@@ -56,6 +56,7 @@ func prototypes() []Object {
 		&Bridge{}, &Veth{}, &Sub{}, &Up{}, &Port{}, &PortVLAN{}, &Moved{}, &Addr{}, &Route{}, &Rule{}, &Neigh{},
 		&Announced{}, &Sysctl{}, &NFT{}, &Element{}, &Flows{}, &Command{}, &Tuned{},
 		&IFB{}, &Qdisc{}, &Filter{}, &NoRoute{}, &Accept{}, &ZoneSource{},
+		&VRF{}, &Member{},
 	}
 }
 

@@ -36,6 +36,7 @@ func Declarative() []plugin.Plugin {
 		chain.Portmap(),
 		chain.SBR(),
 		chain.Tuning(),
+		chain.VRF(),
 	}
 }
 

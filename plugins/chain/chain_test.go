@@ -8,7 +8,7 @@ import (
 )
 
 func all() []plugin.Plugin {
-	return []plugin.Plugin{Bandwidth(), Firewall(), Portmap(), SBR(), Tuning()}
+	return []plugin.Plugin{Bandwidth(), Firewall(), Portmap(), SBR(), Tuning(), VRF()}
 }
 
 func TestGolden(t *testing.T) {

@@ -202,6 +202,13 @@ var badInputs = []struct {
 		want: `master: missing: want the interface whose VLAN it is`},
 	{name: "VLAN 4095", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "vlan", "master": "lo", "vlanId": 4095, $IPAM}`,
 		want: `vlanId = 4095: want a VLAN ID from 1 to 4094, or 0 for priority-tagged frames`},
+	{name: "vrf alone", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "vrf", "vrfname": "blue"}`, want: `vrf must be called as chained plugin`},
+	{name: "a router without a name", conf: behindBridge(`{"type": "vrf"}`), want: `vrfname: `},
+	{name: "a router with too long a name", conf: behindBridge(`{"type": "vrf", "vrfname": "a-router-with-a-name"}`),
+		want: `vrfname = "a-router-with-a-name": interface name is too long`},
+	{name: "a router that is none", conf: behindBridge(`{"type": "vrf", "vrfname": "lo"}`), want: `vrfname = "lo": lo exists in the container and is no vrf`},
+	{name: "a router's table", conf: behindBridge(`{"type": "vrf", "vrfname": "blue", "table": 254}`),
+		want: `table = 254: want 0 (a free one) to 2147483647, but for 253 to 255, the kernel's own`},
 	{name: "unknown key of CNI_ARGS", env: `CNI_ARGS=COLOR=red`, conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", $IPAM}`,
 		want: `unknown args ["COLOR=red"]`},
 }
