@@ -16,7 +16,8 @@ type keyCase struct {
 	cniArgs     string
 	version     string // "": the newest
 	prepare     func(*host)
-	second      bool // a second container, b, beside a
+	before      func(*recorder) // once the containers are there
+	second      bool            // a second container, b, beside a
 	meanwhile   func(*recorder)
 	probes      []probe
 	alone       bool   // the reference runtime for both: it runs with a /var/lib and /sys of its own
@@ -55,6 +56,9 @@ func (k keyCase) run(t testing.TB, s side) transcript {
 	for _, n := range names {
 		h.container(n)
 		h.ip(n, "link set lo up")
+	}
+	if k.before != nil {
+		k.before(r)
 	}
 	if !k.add(r, do) {
 		return r.transcript
@@ -95,7 +99,7 @@ func (k keyCase) add(r *recorder, do func(verb string) bool) bool {
 
 func allKeys() []keyCase {
 	var all []keyCase
-	for _, list := range [][]keyCase{bridgeKeys(), ptpKeys(), hostDeviceKeys(), portmapKeys(), hostLocalKeys(), staticKeys()} {
+	for _, list := range [][]keyCase{bridgeKeys(), ptpKeys(), macvlanKeys(), ipvlanKeys(), vlanKeys(), hostDeviceKeys(), portmapKeys(), hostLocalKeys(), staticKeys()} {
 		all = append(all, list...)
 	}
 	return all
