@@ -5,8 +5,9 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 N ?= 60
 
 # What runs besides our own programs, and the Debian package it comes in.
-DEMO_NEEDS := ip:iproute2 nft:nftables ping:iputils-ping /usr/lib/cni/bandwidth:containernetworking-plugins
-TEST_NEEDS := $(DEMO_NEEDS) iptables:iptables conntrack:conntrack nsenter:util-linux sysctl:procps
+DEMO_NEEDS := ip:iproute2 nft:nftables ping:iputils-ping
+TEST_NEEDS := $(DEMO_NEEDS) iptables:iptables conntrack:conntrack nsenter:util-linux sysctl:procps \
+	dnsmasq:dnsmasq-base kea-dhcp4:kea-dhcp4-server kea-dhcp6:kea-dhcp6-server firewalld:firewalld dbus-daemon:dbus
 
 VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 
@@ -14,7 +15,7 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-vm race fuzz bench compat clean
+.PHONY: help build demo test test-vm race fuzz bench leases compat clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +52,10 @@ fuzz: ## every fuzz target for FUZZTIME (20s each)
 
 bench: ## ours, the reference's and the kernel's floor in turn, N=60 rounds; writes docs/benchmarks.md (needs root)
 	go run ./bench -n $(N) -write docs/benchmarks.md
+
+leases: ## get, take up, renew and release N=2000 DHCP leases at once from one daemon (needs root)
+	@sh test/install-packages $(TEST_NEEDS)
+	FAIRLEAD_LEASES=$(if $(filter-out file,$(origin N)),$(N),2000) go test -count=1 -v -run TestMany ./plugins/ipam/dhcpd
 
 compat: ## compare with the reference in both directions and write docs/compatibility.md
 	@sh test/install-packages $(TEST_NEEDS) $(VM_NEEDS)

@@ -9,7 +9,6 @@ package attach
 import (
 	"os"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -36,6 +35,8 @@ type Record struct {
 	Parts       []Part    `json:"parts"` // in the order of the list
 
 	stored []byte // as last written
+	held   bool   // by this ADD, at work: fd is the file, open and locked
+	fd     int
 }
 
 // Part is what one plugin of the list built.
@@ -44,10 +45,11 @@ type Part struct {
 	IPAM    string         `json:"ipam,omitempty"` // the type it delegated to
 	Done    bool           `json:"done"`           // false: ADD has not ended, or was cut off
 	PID     int            `json:"pid,omitempty"`  // of that ADD
-	Started string         `json:"started,omitempty"`
 	Objects kernel.Objects `json:"objects"`
 	Result  *cni.Result    `json:"result,omitempty"`
 	Ports   []Port         `json:"ports,omitempty"`
+
+	adding bool // its process held the record's lock when the record was read
 }
 
 // Port is a host port of an attachment.
@@ -73,10 +75,9 @@ func (r *Record) Last(plugin string) int {
 	return -1
 }
 
-// Adding tells whether a process is still at work on the part.
-func (p Part) Adding() bool {
-	return !p.Done && p.PID != 0 && startTime(p.PID) == p.Started
-}
+// Adding tells whether a process was still at work on the part when its record
+// was read.
+func (p Part) Adding() bool { return p.adding }
 
 // Living tells whether the attachment's namespace is still the one it was made in.
 func (r *Record) Living() bool { return r.NetnsID != "" && NetnsID(r.Netns) == r.NetnsID }
@@ -92,23 +93,6 @@ func NetnsID(path string) string {
 
 // Mine tells whether this process is the one at work on the part.
 func (p Part) Mine() bool { return !p.Done && p.PID == os.Getpid() }
-
-// Self is this process, as Part notes it.
-func Self() (pid int, started string) { return os.Getpid(), startTime(os.Getpid()) }
-
-// startTime is the clock tick at which a process began, proc(5); "" if it is gone.
-func startTime(pid int) string {
-	raw, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return ""
-	}
-	// The command's name, in parentheses, may hold anything.
-	f := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
-	if len(f) < 20 || f[0] == "Z" || f[0] == "X" {
-		return ""
-	}
-	return f[19]
-}
 
 // The same number of bytes, so that the one can be written over the other.
 const (

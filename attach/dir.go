@@ -2,16 +2,18 @@ package attach
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
+	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/internal/leanjson"
+	"github.com/fairlead/fairlead/internal/plainfile"
 	"github.com/fairlead/fairlead/kernel"
 )
 
@@ -29,7 +31,7 @@ func Open(root string) *Dir {
 	if root == "" {
 		root = DefaultRoot
 	}
-	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	boot, _ := plainfile.Read("/proc/sys/kernel/random/boot_id")
 	return &Dir{filepath.Join(root, "attach"), strings.TrimSpace(string(boot))}
 }
 
@@ -62,23 +64,26 @@ func (d *Dir) network(name string) string {
 func (d *Dir) Read(o kernel.Owner) (*Record, error) { return d.read(d.file(o)) }
 
 func (d *Dir) read(path string) (*Record, error) {
-	raw, err := os.ReadFile(path)
+	raw, adding, err := readLocked(path)
 	if err != nil {
 		return nil, err
 	}
 	r := &Record{}
-	if err := json.Unmarshal(raw, r); err != nil || r.Boot != d.boot {
+	if err := cni.Decode(raw, r); err != nil || r.Boot != d.boot {
 		_ = os.Remove(path) // worth nothing, and in the way of a new one
 		return nil, fmt.Errorf("%s is not of this boot or not readable: %w", path, os.ErrNotExist)
+	}
+	for i := range r.Parts {
+		r.Parts[i].adding = adding && !r.Parts[i].Done
 	}
 	return r, nil
 }
 
-// Create stores a new record as a whole. One that exists, because another ADD
-// of the attachment was first, is os.ErrExist.
+// Create stores a new record as a whole, locked until Unlock. One that exists,
+// because another ADD of the attachment was first, is os.ErrExist.
 func (d *Dir) Create(r *Record) error { return d.store(r, os.Link) }
 
-// Write stores a record as a whole in place of what there is.
+// Write stores a record as a whole in place of what there is, locked until Unlock.
 func (d *Dir) Write(r *Record) error { return d.store(r, os.Rename) }
 
 // store writes under the attachment's one temporary name, which a kill may
@@ -90,35 +95,35 @@ func (d *Dir) store(r *Record, place func(from, to string) error) error {
 	}
 	path := d.file(r.Owner())
 	tmp := path + "~"
-	err = os.WriteFile(tmp, raw, 0o600)
+	fd, err := writeLocked(tmp, raw)
 	for try := 0; errors.Is(err, os.ErrNotExist) && try < 8; try++ { // another's last record took the directory along
 		if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
-			err = os.WriteFile(tmp, raw, 0o600)
+			fd, err = writeLocked(tmp, raw)
 		}
-	}
-	if err == nil {
-		err = place(tmp, path)
-		_ = os.Remove(tmp)
 	}
 	if err != nil {
 		return fmt.Errorf("write the record of the attachment: %w", err)
 	}
-	r.stored = raw
+	err = place(tmp, path)
+	_ = os.Remove(tmp)
+	if err != nil {
+		_ = syscall.Close(fd)
+		return fmt.Errorf("write the record of the attachment: %w", err)
+	}
+	r.Unlock()
+	r.stored, r.held, r.fd = raw, true, fd
 	return nil
 }
 
-// Finish notes in the record as it was last written that its newest part is done.
+// Finish notes in the record as it was last written that its newest part is
+// done, and unlocks it.
 func (d *Dir) Finish(r *Record) error {
+	defer r.Unlock()
 	at := bytes.LastIndex(r.stored, []byte(notDone))
-	if at < 0 {
+	if at < 0 || !r.held {
 		return errors.New("finish the record of the attachment: it was not written")
 	}
-	f, err := os.OpenFile(d.file(r.Owner()), os.O_WRONLY, 0)
-	if err == nil {
-		_, err = f.WriteAt([]byte(done), int64(at))
-		err = errors.Join(err, f.Close())
-	}
-	if err != nil {
+	if err := plainfile.WriteAt(r.fd, []byte(done), int64(at), d.file(r.Owner())); err != nil {
 		return fmt.Errorf("finish the record of the attachment: %w", err)
 	}
 	return nil

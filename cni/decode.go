@@ -13,6 +13,9 @@ import (
 // json.Unmarshal does. What cannot be read is a *ConfigError that names line,
 // column, key and value, and says what is allowed there.
 func Decode(data []byte, v any) error {
+	if json.Valid(data) && rawjson.Decode(data, v) == nil {
+		return nil
+	}
 	err := json.Unmarshal(data, v)
 	if err == nil {
 		return nil

@@ -3,7 +3,6 @@ package ipam
 import (
 	"encoding/binary"
 	"errors"
-	"hash/crc32"
 	"net/netip"
 )
 
@@ -11,7 +10,7 @@ import (
 var errUnsound = errors.New("the index of addresses is not sound")
 
 const (
-	magic      = "fairipam1\n"
+	magic      = "fairipam2\n"
 	headerSize = 192 // bytes
 )
 
@@ -62,13 +61,13 @@ func (h *header) encode() []byte {
 	b = append(b, addr[:]...)
 	b = le.AppendUint64(b, h.pending.ino)
 	b = b[:headerSize-4]
-	return le.AppendUint32(b, crc32.ChecksumIEEE(b))
+	return le.AppendUint32(b, checksum(b))
 }
 
 func decodeHeader(b []byte) (h header, err error) {
 	le := binary.LittleEndian
 	if len(b) < headerSize || string(b[:len(magic)]) != magic ||
-		le.Uint32(b[headerSize-4:]) != crc32.ChecksumIEEE(b[:headerSize-4]) {
+		le.Uint32(b[headerSize-4:]) != checksum(b[:headerSize-4]) {
 		return header{}, errUnsound
 	}
 	next := func(n int) []byte { defer func() { b = b[n:] }(); return b[:n] }

@@ -2,7 +2,6 @@ package ipam
 
 import (
 	"encoding/binary"
-	"hash/crc32"
 	"math/bits"
 )
 
@@ -15,7 +14,7 @@ type slot [slotSize]byte
 
 const (
 	slotUsed = 56
-	slotCRC  = 60
+	slotSum  = 60
 )
 
 func (s *slot) used() bool { return s[slotUsed] != 0 }
@@ -25,12 +24,12 @@ func (s *slot) key() key { return key(s[:16]) }
 // seal marks the slot as used and sets its checksum.
 func (s *slot) seal() {
 	s[slotUsed] = 1
-	binary.LittleEndian.PutUint32(s[slotCRC:], crc32.ChecksumIEEE(s[:slotCRC]))
+	binary.LittleEndian.PutUint32(s[slotSum:], checksum(s[:slotSum]))
 }
 
 // sound tells whether the slot is used and as it was sealed.
 func (s *slot) sound() bool {
-	return s.used() && binary.LittleEndian.Uint32(s[slotCRC:]) == crc32.ChecksumIEEE(s[:slotCRC])
+	return s.used() && binary.LittleEndian.Uint32(s[slotSum:]) == checksum(s[:slotSum])
 }
 
 // table is a hash table in the index: open addressing, linear probing. Several

@@ -28,6 +28,8 @@ func (b *buf) u8(typ uint16, v uint8)   { b.bytes(typ, []byte{v}) }
 func (b *buf) u16(typ uint16, v uint16) { b.bytes(typ, binary.NativeEndian.AppendUint16(nil, v)) }
 func (b *buf) u32(typ uint16, v uint32) { b.bytes(typ, binary.NativeEndian.AppendUint32(nil, v)) }
 
+func (b *buf) u64(typ uint16, v uint64) { b.bytes(typ, binary.NativeEndian.AppendUint64(nil, v)) }
+
 func (b *buf) be16(typ uint16, v uint16) { b.bytes(typ, binary.BigEndian.AppendUint16(nil, v)) }
 func (b *buf) be32(typ uint16, v uint32) { b.bytes(typ, binary.BigEndian.AppendUint32(nil, v)) }
 
@@ -74,6 +76,13 @@ func num32(v []byte) uint32 {
 	return binary.NativeEndian.Uint32(v)
 }
 
+func num64(v []byte) uint64 {
+	if len(v) < 8 {
+		return 0
+	}
+	return binary.NativeEndian.Uint64(v)
+}
+
 func num16(v []byte) uint16 {
 	if len(v) < 2 {
 		return 0
@@ -100,4 +109,11 @@ func text(v []byte) string {
 func address(v []byte) netip.Addr {
 	a, _ := netip.AddrFromSlice(v)
 	return a
+}
+
+func be32of(v []byte) uint32 {
+	if len(v) < 4 {
+		return 0
+	}
+	return binary.BigEndian.Uint32(v)
 }

@@ -43,16 +43,18 @@ type queued struct {
 // Open makes an engine for the calling thread's namespace as host and the
 // container's namespace, which may be nil.
 func Open(container *Netns, o Options) (*Engine, error) {
-	host, err := Current()
-	if err != nil {
-		return nil, err
-	}
-	e := &Engine{seen: map[linkName]*LinkInfo{}, ns: [2]*Netns{host, container}, rx: make([]byte, rxSize), options: o}
+	e := &Engine{seen: map[linkName]*LinkInfo{}, rx: make([]byte, rxSize), options: o}
 	e.index[Host], e.index[Container] = map[string]int{}, map[string]int{}
+	var err error
 	if e.rt[Host], err = dial(unix.NETLINK_ROUTE, e.rx); err != nil {
-		e.Close()
 		return nil, err
 	}
+	host, err := e.rt[Host].netns()
+	if err != nil {
+		e.rt[Host].close()
+		return nil, err
+	}
+	e.ns = [2]*Netns{host, container}
 	return e, nil
 }
 
@@ -65,7 +67,7 @@ func (e *Engine) Close() {
 }
 
 // errNoContainer is what an object of the container meets when there is none.
-var errNoContainer = fmt.Errorf("no container namespace: %w", os.ErrNotExist)
+var errNoContainer error = &os.SyscallError{Syscall: "find the container's namespace", Err: os.ErrNotExist}
 
 // route returns the rtnetlink socket of a side.
 func (e *Engine) route(s Side) (*conn, error) {
@@ -75,7 +77,7 @@ func (e *Engine) route(s Side) (*conn, error) {
 	if e.ns[s] == nil {
 		return nil, errNoContainer
 	}
-	err := e.ns[s].Do(func() (err error) {
+	err := e.ns[s].doFrom(e.ns[Host], func() (err error) {
 		e.rt[s], err = dial(unix.NETLINK_ROUTE, e.rx)
 		return err
 	})

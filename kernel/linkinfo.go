@@ -10,17 +10,19 @@ import (
 
 // LinkInfo is what the kernel says of a link.
 type LinkInfo struct {
-	Index   int
-	Name    string
-	Kind    string // "veth", "bridge", ...; "" for hardware
-	MAC     string
-	MTU     int // bytes
-	Up      bool
-	Promisc bool
-	Master  int // ifindex, 0: none
-	Peer    int // ifindex of the other end or the parent, in its own namespace
-	Group   uint32
-	Alias   string
+	Index    int
+	Name     string
+	Kind     string // "veth", "bridge", ...; "" for hardware
+	MAC      string
+	MTU      int // bytes
+	Up       bool
+	Promisc  bool
+	AllMulti bool
+	TxQLen   int // packets
+	Master   int // ifindex, 0: none
+	Peer     int // ifindex of the other end or the parent, in its own namespace
+	Group    uint32
+	Alias    string
 
 	port []byte // IFLA_INFO_SLAVE_DATA
 	data []byte // IFLA_INFO_DATA
@@ -36,6 +38,7 @@ func parseLink(p []byte) *LinkInfo {
 	l := &LinkInfo{
 		Index: int(num32(p[4:])),
 		Up:    flags&unix.IFF_UP != 0, Promisc: flags&unix.IFF_PROMISC != 0,
+		AllMulti: flags&unix.IFF_ALLMULTI != 0,
 	}
 	attrs(p[unix.SizeofIfInfomsg:], l.attr)
 	return l
@@ -49,6 +52,8 @@ func (l *LinkInfo) attr(typ uint16, v []byte) {
 		l.MAC = formatMAC(v)
 	case unix.IFLA_MTU:
 		l.MTU = int(num32(v))
+	case unix.IFLA_TXQLEN:
+		l.TxQLen = int(num32(v))
 	case unix.IFLA_MASTER:
 		l.Master = int(num32(v))
 	case unix.IFLA_LINK:

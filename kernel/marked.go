@@ -39,7 +39,8 @@ func (e *Engine) RemoveMarkedLinks(dead func(mark string) bool) error {
 // Table is the name of every nftables table of ours, whatever its family.
 const Table = "fairlead"
 
-// RemoveMarked removes from every set of our tables the elements whose mark is dead.
+// RemoveMarked removes from every set of our tables the elements whose mark is
+// dead, and such rules of ours from others' chains.
 func (e *Engine) RemoveMarked(dead func(mark string) bool) error {
 	sets, err := e.sets()
 	errs := []error{err}
@@ -56,7 +57,7 @@ func (e *Engine) RemoveMarked(dead func(mark string) bool) error {
 			errs = append(errs, e.removeElements(gone, nil))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, e.removeAccepts(dead))...)
 }
 
 // sets lists the sets of our tables, as elements without a key.

@@ -1,11 +1,13 @@
 package kernel
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"runtime"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,8 +36,39 @@ func OpenNetns(path string) (*Netns, error) {
 // Current opens the namespace of the calling thread.
 func Current() (*Netns, error) { return OpenNetns("/proc/thread-self/ns/net") }
 
+// netns is the namespace that a socket was opened in. The socket is asked
+// (SIOCGSKNS, kernel 4.10): a new process's directory under /proc costs more.
+func (c *conn) netns() (*Netns, error) {
+	fd, err := unix.IoctlRetInt(c.fd, unix.SIOCGSKNS)
+	if err != nil {
+		return Current()
+	}
+	return &Netns{fd: fd, path: "the namespace of the host"}, nil
+}
+
 // Path is the path by which it was opened.
 func (n *Netns) Path() string { return n.path }
+
+// Lock waits until nobody else has locked the namespace, and keeps it locked
+// until Close.
+func (n *Netns) Lock(ctx context.Context) error {
+	for {
+		err := unix.Flock(n.fd, unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return nil
+		}
+		if err != unix.EWOULDBLOCK && err != unix.EINTR {
+			return fmt.Errorf("lock %s: %w", n.path, err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the lock of %s: %w", n.path, ctx.Err())
+		case <-time.After(lockPoll):
+		}
+	}
+}
+
+const lockPoll = 2 * time.Millisecond
 
 // Close closes the handle; the namespace lives on if others hold it.
 func (n *Netns) Close() { _ = unix.Close(n.fd) }
@@ -50,17 +83,23 @@ func (n *Netns) SameAs(m *Netns) bool {
 // only if it could be brought back.
 func (n *Netns) Do(f func() error) error {
 	runtime.LockOSThread()
+	defer runtime.UnlockOSThread() // the lock counts: doFrom has its own
 	back, err := Current()
 	if err != nil {
-		runtime.UnlockOSThread()
 		return err
 	}
 	defer back.Close()
+	return n.doFrom(back, f)
+}
+
+// doFrom is Do for a caller that knows its own namespace.
+func (n *Netns) doFrom(back *Netns, f func() error) error {
+	runtime.LockOSThread()
 	if err := unix.Setns(n.fd, unix.CLONE_NEWNET); err != nil {
 		runtime.UnlockOSThread()
 		return fmt.Errorf("enter %s: %w", n.path, err)
 	}
-	err = f()
+	err := f()
 	if e := unix.Setns(back.fd, unix.CLONE_NEWNET); e != nil {
 		// The thread stays locked, so the runtime ends it with its goroutine.
 		return errors.Join(err, fmt.Errorf("leave %s: %w", n.path, e))

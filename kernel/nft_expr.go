@@ -70,6 +70,16 @@ func (c *compiler) ctStatusDNAT() {
 	c.cmp(unix.NFT_CMP_NEQ, make([]byte, 4))
 }
 
+// ctStateKnown is bit 1, established, or bit 2, related.
+func (c *compiler) ctStateKnown() {
+	c.expr("ct", func(b *buf) {
+		b.be32(unix.NFTA_CT_DREG, reg1)
+		b.be32(unix.NFTA_CT_KEY, unix.NFT_CT_STATE)
+	})
+	c.mask(binary.NativeEndian.AppendUint32(nil, 1<<1|1<<2))
+	c.cmp(unix.NFT_CMP_NEQ, make([]byte, 4))
+}
+
 func (c *compiler) fibLocal() {
 	c.expr("fib", func(b *buf) {
 		b.be32(unix.NFTA_FIB_DREG, reg1)

@@ -10,7 +10,7 @@ import (
 // A rule is written here as nft(8) prints it, and compiled to the kernel's
 // expressions. The grammar is the part that Fairlead uses:
 //
-//	meta nfproto ipv4|ipv6 | fib daddr type local | FIELD [!=] VALUE | FIELD [. FIELD]... [!=] @SET | ct status dnat |
+//	meta nfproto ipv4|ipv6 | fib daddr type local | FIELD [!=] VALUE | FIELD [. FIELD]... [!=] @SET | ct status dnat | ct state established,related |
 //	dnat ip|ip6 to FIELD [. FIELD]... map @MAP | masquerade | meta mark set NUMBER |
 //	jump CHAIN | goto CHAIN | return | accept | drop | counter
 //
@@ -68,6 +68,8 @@ func fieldByName(name string) (field, bool) {
 		return field{"ipv6_addr", unix.AF_INET6, payload(network, 24, 16)}, true
 	case "ether saddr":
 		return field{"ether_addr", 0, payload(link, 6, 6)}, true
+	case "ether type":
+		return field{"ether_type", 0, payload(link, 12, 2)}, true
 	case "th dport":
 		return field{"inet_service", 0, payload(transport, 2, 2)}, true
 	case "meta l4proto":
@@ -124,6 +126,8 @@ func (c *compiler) statement() error {
 		c.of(unix.AF_INET6)
 	case c.accept("ct", "status", "dnat"):
 		c.ctStatusDNAT()
+	case c.accept("ct", "state", "established,related"):
+		c.ctStateKnown()
 	case c.accept("fib", "daddr", "type", "local"):
 		c.fibLocal()
 	case c.accept("meta", "mark", "set"):

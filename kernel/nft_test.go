@@ -103,6 +103,8 @@ func TestRulesReadBack(t *testing.T) {
 		"iifname != \"lo\" ip daddr 127.0.0.0/8 drop",
 		"meta mark set 0x00000010",
 		"counter accept",
+		"ip saddr 10.1.0.9 ct state established,related accept",
+		"iifname \"br0\" oifname != \"br0\" jump other",
 	}
 	list := kernel.Objects{
 		part("table", "", ""), part("chain", "other", ""),
@@ -119,7 +121,7 @@ func TestRulesReadBack(t *testing.T) {
 			hook = "type nat hook prerouting priority -95; policy accept"
 		}
 		if strings.HasPrefix(r, "iif") {
-			hook = "type filter hook prerouting priority -300; policy accept"
+			hook = "type filter hook forward priority -5; policy accept"
 		}
 		list = append(list, part("chain", chain, hook), part("rule", chain, r))
 	}

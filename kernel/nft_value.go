@@ -19,7 +19,7 @@ type nftType struct {
 
 func nftTypeList() []nftType {
 	return []nftType{
-		{"ipv4_addr", 7, 4}, {"ipv6_addr", 8, 16}, {"ether_addr", 9, 6},
+		{"ipv4_addr", 7, 4}, {"ipv6_addr", 8, 16}, {"ether_addr", 9, 6}, {"ether_type", 10, 2},
 		{"inet_proto", 12, 1}, {"inet_service", 13, 2}, {"mark", 19, 4}, {"ifname", 41, 16},
 	}
 }
@@ -99,6 +99,12 @@ func (t nftType) value(s string) ([]byte, error) {
 		return a.AsSlice(), err
 	case "ether_addr":
 		return ParseMAC(s)
+	case "ether_type":
+		n, ok := map[string]uint16{"ip": unix.ETH_P_IP, "ip6": unix.ETH_P_IPV6, "arp": unix.ETH_P_ARP}[s]
+		if !ok {
+			return nil, fmt.Errorf("unknown type of frames %q", s)
+		}
+		return binary.BigEndian.AppendUint16(nil, n), nil
 	case "ifname":
 		v := make([]byte, t.size)
 		copy(v, strings.Trim(s, `"`))

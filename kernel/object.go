@@ -54,7 +54,8 @@ func (base) on() linkName      { return linkName{} }
 func prototypes() []Object {
 	return []Object{
 		&Bridge{}, &Veth{}, &Sub{}, &Up{}, &Port{}, &PortVLAN{}, &Moved{}, &Addr{}, &Route{}, &Rule{}, &Neigh{},
-		&Announced{}, &Sysctl{}, &NFT{}, &Element{}, &Flows{}, &Command{},
+		&Announced{}, &Sysctl{}, &NFT{}, &Element{}, &Flows{}, &Command{}, &Tuned{},
+		&IFB{}, &Qdisc{}, &Filter{}, &NoRoute{}, &Accept{}, &ZoneSource{},
 	}
 }
 

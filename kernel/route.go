@@ -16,8 +16,11 @@ const Protocol = 102
 // ProtocolRA is the protocol of routes that a router's advertisement made.
 const ProtocolRA = unix.RTPROT_RA
 
-// ScopeHost is the scope of what is on this host, rtnetlink(7).
-const ScopeHost = unix.RT_SCOPE_HOST
+// The scopes of what is on this host, and on a link, rtnetlink(7).
+const (
+	ScopeHost = unix.RT_SCOPE_HOST
+	ScopeLink = unix.RT_SCOPE_LINK
+)
 
 // The address families, for lists.
 const (
@@ -40,6 +43,7 @@ type Route struct {
 	AdvMSS   int          `json:",omitzero"` // bytes; 0: none
 	OnLink   bool         `json:",omitzero"` // the gateway is on the link whatever the addresses say
 	IsShared bool         `json:",omitzero"`
+	Proto    byte         `json:",omitzero"` // who made it, rtnetlink(7); 0: ours
 }
 
 func (r *Route) kind() string { return "route" }
@@ -104,6 +108,9 @@ func (r *Route) body(index int) buf {
 		flags = unix.RTNH_F_ONLINK
 	}
 	b := rtmsg(family(r.Dst.Addr()), r.Dst.Bits(), r.table(), r.scope(), flags)
+	if r.Proto != 0 {
+		b[5] = r.Proto
+	}
 	b.addr(unix.RTA_DST, r.Dst.Masked().Addr())
 	if r.Via.IsValid() {
 		b.addr(unix.RTA_GATEWAY, r.Via)
@@ -168,7 +175,7 @@ func (r *Route) present(e *Engine, exists error) error {
 // RouteInfo is what the kernel says of a route.
 type RouteInfo struct {
 	Dst           netip.Prefix
-	Via           netip.Addr
+	Via, Src      netip.Addr
 	Index         int // of the link
 	Table, Metric int
 	Protocol      byte
@@ -203,7 +210,7 @@ func (e *Engine) Routes(s Side, fam byte, table int) ([]RouteInfo, error) {
 func parseRoute(m []byte) RouteInfo {
 	p := m[unix.SizeofRtMsg:]
 	r := RouteInfo{
-		Via: address(attr(p, unix.RTA_GATEWAY)), Index: int(num32(attr(p, unix.RTA_OIF))),
+		Via: address(attr(p, unix.RTA_GATEWAY)), Src: address(attr(p, unix.RTA_PREFSRC)), Index: int(num32(attr(p, unix.RTA_OIF))),
 		Table: int(num32(attr(p, unix.RTA_TABLE))), Metric: int(num32(attr(p, unix.RTA_PRIORITY))),
 		Protocol: m[5], Scope: m[6], Type: m[7],
 	}

@@ -11,7 +11,7 @@ import (
 type Rule struct {
 	base
 	In       Side         `json:",omitzero"`
-	Priority int          `json:",omitzero"`
+	Priority int          `json:",omitzero"` // 0: the kernel's choice, before those there are
 	From     netip.Prefix `json:",omitzero"` // zero: all
 	To       netip.Prefix `json:",omitzero"`
 	Table    int          `json:",omitzero"`
@@ -33,7 +33,10 @@ func (r *Rule) String() string {
 	if r.family() == unix.AF_INET6 {
 		s += "-6 "
 	}
-	s += fmt.Sprintf("rule add priority %d", r.Priority)
+	s += "rule add"
+	if r.Priority != 0 {
+		s += fmt.Sprintf(" priority %d", r.Priority)
+	}
 	if r.From.IsValid() {
 		s += " from " + r.From.String()
 	}
@@ -56,7 +59,9 @@ func (r *Rule) body() buf {
 		b.addr(unix.FRA_DST, r.To.Masked().Addr())
 	}
 	b.u32(unix.FRA_TABLE, uint32(r.Table))
-	b.u32(unix.FRA_PRIORITY, uint32(r.Priority))
+	if r.Priority != 0 {
+		b.u32(unix.FRA_PRIORITY, uint32(r.Priority))
+	}
 	b.u8(unix.FRA_PROTOCOL, Protocol)
 	return b
 }
@@ -71,29 +76,51 @@ func (r *Rule) ensure(e *Engine) error {
 }
 
 func (r *Rule) diff(e *Engine) ([]string, error) {
-	b := rtmsg(r.family(), 0, 0, 0, 0)
-	b[5], b[7] = 0, 0
-	msgs, err := e.dump(r.In, request{typ: unix.RTM_GETRULE, body: b})
+	have, err := e.Rules(r.In, r.family())
 	if err != nil {
-		return nil, fmt.Errorf("list rules: %w", err)
+		return nil, err
 	}
-	for _, m := range msgs {
-		if len(m) >= unix.SizeofRtMsg && r.matches(m) {
+	for _, h := range have {
+		if h.Table == r.Table && (r.Priority == 0 || h.Priority == r.Priority) && h.From == r.From.Masked() && h.To == r.To.Masked() {
 			return nil, nil
 		}
 	}
 	return []string{"is missing"}, nil
 }
 
-func (r *Rule) matches(m []byte) bool {
-	p := m[unix.SizeofRtMsg:]
-	same := func(want netip.Prefix, typ uint16, bits byte) bool {
-		have := address(attr(p, typ))
-		return want.IsValid() == have.IsValid() &&
-			(!want.IsValid() || want.Masked() == netip.PrefixFrom(have, int(bits)))
+// RuleInfo is what the kernel says of a rule.
+type RuleInfo struct {
+	Priority, Table int
+	From, To        netip.Prefix // zero: all
+	Protocol        byte
+}
+
+// Rules lists the rules of a family (AF_INET, AF_INET6) that look into a table.
+func (e *Engine) Rules(s Side, fam byte) (out []RuleInfo, err error) {
+	b := rtmsg(fam, 0, 0, 0, 0)
+	b[5], b[7] = 0, 0
+	msgs, err := e.dump(s, request{typ: unix.RTM_GETRULE, body: b})
+	if err != nil {
+		return nil, fmt.Errorf("list rules: %w", err)
 	}
-	return int(num32(attr(p, unix.FRA_TABLE))) == r.Table && int(num32(attr(p, unix.FRA_PRIORITY))) == r.Priority &&
-		same(r.From, unix.FRA_SRC, m[2]) && same(r.To, unix.FRA_DST, m[1])
+	for _, m := range msgs {
+		if len(m) < unix.SizeofRtMsg {
+			continue
+		}
+		p := m[unix.SizeofRtMsg:]
+		r := RuleInfo{Table: int(num32(attr(p, unix.FRA_TABLE))), Priority: int(num32(attr(p, unix.FRA_PRIORITY))), Protocol: num8(attr(p, unix.FRA_PROTOCOL))}
+		for _, a := range []struct {
+			to   *netip.Prefix
+			typ  uint16
+			bits byte
+		}{{&r.From, unix.FRA_SRC, m[2]}, {&r.To, unix.FRA_DST, m[1]}} {
+			if ip := address(attr(p, a.typ)); ip.IsValid() {
+				*a.to = netip.PrefixFrom(ip, int(a.bits))
+			}
+		}
+		out = append(out, r)
+	}
+	return out, nil
 }
 
 func (r *Rule) remove(e *Engine) error {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -19,6 +21,10 @@ type Sysctl struct {
 	IfZero   bool   `json:",omitzero"` // written only where the value is 0: writing ip_forward resets others
 	Optional bool   `json:",omitzero"` // a kernel without the key is fine
 	IsShared bool   `json:",omitzero"`
+	Was      string `json:",omitzero"` // the value that remove brings back
+	// Own refuses a key that is not the container's alone, and reads back what
+	// was written: a key that all namespaces share would be changed for the host.
+	Own bool `json:",omitzero"`
 }
 
 func (s *Sysctl) kind() string { return "sysctl" }
@@ -41,8 +47,14 @@ func (s *Sysctl) String() string {
 }
 
 func (s *Sysctl) ensure(e *Engine) error {
+	if s.In == Container && s.Link != "" && s.Key == "net/ipv4/conf/"+s.Link+"/arp_notify" {
+		return s.byLink(e, devconfARPNotify)
+	}
 	if err := e.flush(); err != nil {
 		return err
+	}
+	if s.Own {
+		return s.ensureOwn(e)
 	}
 	return e.inside(s.In, func() error {
 		if s.IfZero || s.IsShared {
@@ -55,6 +67,31 @@ func (s *Sysctl) ensure(e *Engine) error {
 	})
 }
 
+const (
+	iflaInetConf     = 1  // linux/if_link.h
+	devconfARPNotify = 22 // linux/ip.h: IPV4_DEVCONF_ARP_NOTIFY
+)
+
+// byLink sets a key of a link's IPv4 configuration by a message in the queue:
+// no file of the namespace to be opened from within.
+func (s *Sysctl) byLink(e *Engine, key uint16) error {
+	i, err := e.ifindex(s.In, s.Link)
+	if err != nil {
+		return err
+	}
+	n, err := strconv.ParseUint(s.Value, 10, 32)
+	if err != nil {
+		return err
+	}
+	body := ifinfo(i, 0, 0)
+	body.nest(unix.IFLA_AF_SPEC, func(b *buf) {
+		b.nest(unix.AF_INET, func(b *buf) {
+			b.nest(iflaInetConf, func(b *buf) { b.u32(key, uint32(n)) })
+		})
+	})
+	return e.send(s, s.In, request{unix.RTM_SETLINK, 0, body}, nil)
+}
+
 func (s *Sysctl) diff(e *Engine) (d []string, err error) {
 	err = e.inside(s.In, func() error {
 		have, err := readSysctl(s.Key)
@@ -63,7 +100,7 @@ func (s *Sysctl) diff(e *Engine) (d []string, err error) {
 			return nil
 		case err != nil:
 			return err
-		case have != s.Value && (!s.IfZero || have == "0"):
+		case !sameValue(have, s.Value) && (!s.IfZero || have == "0"):
 			d = []string{fmt.Sprintf("is %s", have)}
 		}
 		return nil
@@ -71,7 +108,46 @@ func (s *Sysctl) diff(e *Engine) (d []string, err error) {
 	return d, err
 }
 
-func (s *Sysctl) remove(*Engine) error { return nil }
+func (s *Sysctl) remove(e *Engine) error {
+	if s.Was == "" {
+		return nil
+	}
+	return e.inside(s.In, func() error { return writeSysctl(s.Key, s.Was, true) })
+}
+
+func (s *Sysctl) ensureOwn(e *Engine) error {
+	host := sysctlInode(s.Key)
+	return e.inside(s.In, func() error {
+		own := sysctlInode(s.Key)
+		switch {
+		case own == 0:
+			return fmt.Errorf("the container's namespace has no such key (the host's alone, or the kernel's feature is missing): %w", os.ErrNotExist)
+		case own == host:
+			return fmt.Errorf("the key is shared by all namespaces, the host's too: %w", unix.EPERM)
+		}
+		if err := writeSysctl(s.Key, s.Value, false); err != nil {
+			return err
+		}
+		e.made(s)
+		have, err := readSysctl(s.Key)
+		if err == nil && !sameValue(have, s.Value) {
+			err = fmt.Errorf("the kernel made %q of it", have)
+		}
+		return err
+	})
+}
+
+// sysctlInode tells the files of one key in two namespaces apart; 0: none.
+func sysctlInode(key string) uint64 {
+	var st unix.Stat_t
+	if unix.Stat("/proc/sys/"+key, &st) != nil {
+		return 0
+	}
+	return st.Ino
+}
+
+// sameValue compares as the kernel reads: space of any kind parts numbers.
+func sameValue(a, b string) bool { return slices.Equal(strings.Fields(a), strings.Fields(b)) }
 
 // Sysctl reads a key, with slashes, of a side.
 func (e *Engine) Sysctl(s Side, key string) (v string, err error) {
@@ -90,7 +166,7 @@ func (e *Engine) inside(s Side, f func() error) error {
 	if e.ns[s] == nil {
 		return errNoContainer
 	}
-	return e.ns[s].Do(f)
+	return e.ns[s].doFrom(e.ns[Host], f)
 }
 
 // The two below use plain system calls: the files of os would register each

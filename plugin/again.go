@@ -88,10 +88,11 @@ func addresses(rec *attach.Record) string {
 // those of the step that failed), the addresses, the record's part.
 func (j *job) undo(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
-	errs := []error{j.engine.Undo()}
-	if j.ipam.added {
+	var errs []error
+	if j.ipam.added { // before the links, over which it may have to say so
 		errs = append(errs, j.ipam.del(ctx))
 	}
+	errs = append(errs, j.engine.Undo())
 	errs = append(errs, j.release(), j.forget(attach.Part.Mine))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("undo: %w", err)
@@ -132,5 +133,6 @@ func (j *job) forget(may func(attach.Part) bool) error {
 	if len(rec.Parts) == 0 {
 		return j.dir.Remove(j.att.Owner)
 	}
+	defer rec.Unlock()
 	return j.dir.Write(rec)
 }

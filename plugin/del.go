@@ -36,11 +36,16 @@ func (j *job) unmake(meanwhile func() error) error {
 	if err != nil {
 		return err
 	}
+	var joined []error
+	if j.ipam.afterLinks() { // it may need them to give addresses back
+		joined = append(joined, meanwhile())
+		meanwhile = func() error { return nil }
+	}
 	go func() {
 		defer waiter.Close()
 		errs <- waiter.Remove(links)
 	}()
-	joined := []error{meanwhile(), j.engine.Remove(rest)}
+	joined = append(joined, meanwhile(), j.engine.Remove(rest))
 	if !recorded {
 		joined = append(joined, j.engine.RemoveMarked(j.att.Owner.Owns))
 	}

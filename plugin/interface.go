@@ -56,7 +56,7 @@ func Routes(name string, r *cni.Result) (list kernel.Objects) {
 			In: kernel.Container, Link: name, Dst: rt.Dst, Via: rt.GW,
 			Metric: rt.Priority, MTU: rt.MTU, AdvMSS: rt.AdvMSS, Scope: rt.Scope,
 		}
-		if !o.Via.IsValid() {
+		if !o.Via.IsValid() && (rt.Scope == nil || *rt.Scope != kernel.ScopeLink) {
 			o.Via = gateway(r, rt.Dst.Addr().Is4())
 		}
 		if rt.Table != nil {

@@ -45,15 +45,15 @@ func (r *runner) findIPAM(c *Conf, args *skel.CmdArgs) ipam {
 		return i
 	}
 	for k := range r.env.IPAM {
-		if r.env.IPAM[k].Name == i.name && isSelf(i.name, args.Path) {
+		if r.env.IPAM[k].Name == i.name && IsSelf(i.name, args.Path) {
 			i.local = &r.env.IPAM[k]
 		}
 	}
 	return i
 }
 
-// isSelf tells whether a plugin resolves to the program that runs.
-func isSelf(name, path string) bool {
+// IsSelf tells whether a plugin resolves to the program that runs.
+func IsSelf(name, path string) bool {
 	file, err := invoke.FindInPath(name, filepath.SplitList(path))
 	if err != nil {
 		return false

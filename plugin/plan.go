@@ -1,7 +1,9 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"net/netip"
 	"os"
 	"time"
@@ -96,10 +98,10 @@ func (f foreseen) Link(s kernel.Side, name string) (*kernel.LinkInfo, error) {
 			}
 		case *kernel.Veth:
 			if s == kernel.Host && o.Name == name {
-				return &kernel.LinkInfo{Name: name, Kind: "veth", MAC: o.MAC, Alias: o.Mark}, nil
+				return &kernel.LinkInfo{Name: name, Kind: "veth", MAC: o.MAC, MTU: cmp.Or(o.MTU, 1500), Alias: o.Mark}, nil
 			}
 			if s == o.PeerSide && o.PeerName == name {
-				return &kernel.LinkInfo{Name: name, Kind: "veth", MAC: o.PeerMAC}, nil
+				return &kernel.LinkInfo{Name: name, Kind: "veth", MAC: o.PeerMAC, MTU: cmp.Or(o.MTU, 1500)}, nil
 			}
 		case *kernel.Sub:
 			if s == kernel.Container && o.Name == name {
@@ -108,6 +110,15 @@ func (f foreseen) Link(s kernel.Side, name string) (*kernel.LinkInfo, error) {
 		}
 	}
 	return f.Facts.Link(s, name)
+}
+
+// Sysctl is unknown of a link that is not there yet.
+func (f foreseen) Sysctl(s kernel.Side, key string) (string, error) {
+	v, err := f.Facts.Sysctl(s, key)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	return v, err
 }
 
 func (f foreseen) LinkTo(a netip.Addr) (string, error) {
@@ -134,12 +145,17 @@ func (f foreseen) LinkTo(a netip.Addr) (string, error) {
 // nowhere are the facts of no machine.
 type nowhere struct{}
 
-func (nowhere) Link(kernel.Side, string) (*kernel.LinkInfo, error) { return nil, os.ErrNotExist }
-func (nowhere) Links(kernel.Side) ([]*kernel.LinkInfo, error)      { return nil, os.ErrNotExist }
-func (nowhere) LinkTo(netip.Addr) (string, error)                  { return "", os.ErrNotExist }
-func (nowhere) DefaultLink(kernel.Side) (string, error)            { return "", os.ErrNotExist }
-func (nowhere) Uplinks() []string                                  { return nil }
-func (nowhere) HostID() string                                     { return "" }
+func (nowhere) Link(kernel.Side, string) (*kernel.LinkInfo, error)        { return nil, os.ErrNotExist }
+func (nowhere) Links(kernel.Side) ([]*kernel.LinkInfo, error)             { return nil, os.ErrNotExist }
+func (nowhere) Sysctl(kernel.Side, string) (string, error)                { return "", os.ErrNotExist }
+func (nowhere) LinkTo(netip.Addr) (string, error)                         { return "", os.ErrNotExist }
+func (nowhere) Routes(kernel.Side, byte, int) ([]kernel.RouteInfo, error) { return nil, nil }
+func (nowhere) Rules(kernel.Side, byte) ([]kernel.RuleInfo, error)        { return nil, nil }
+func (nowhere) Dropping() ([]kernel.Dropping, error)                      { return nil, nil }
+func (nowhere) Firewalld() bool                                           { return false }
+func (nowhere) DefaultLink(kernel.Side) (string, error)                   { return "", os.ErrNotExist }
+func (nowhere) Uplinks() []string                                         { return nil }
+func (nowhere) HostID() string                                            { return "" }
 
 // State is the pure part alone: what a configuration states for a container,
 // given facts and, in r, the addresses that IPAM, or the plugins before, gave.

@@ -17,6 +17,8 @@ type Plugin struct {
 	About string // what it does, in one sentence
 	// Chained: it works on what plugins before it made, and asks no IPAM.
 	Chained bool
+	// Exclusive: one ADD at a time in a namespace, as it takes what is free there.
+	Exclusive bool
 	// IfName is the interface that it works on whatever CNI_IFNAME says: lo.
 	IfName string
 	// New makes an empty configuration, with defaults, to decode into.
@@ -101,12 +103,22 @@ type Facts interface {
 	// Link looks a link up by name; none is os.ErrNotExist.
 	Link(kernel.Side, string) (*kernel.LinkInfo, error)
 	Links(kernel.Side) ([]*kernel.LinkInfo, error)
+	// Sysctl reads a key, with slashes, below /proc/sys; none is os.ErrNotExist.
+	Sysctl(kernel.Side, string) (string, error)
+	// Routes and Rules list those of a family (kernel.IPv4, kernel.IPv6); table 0
+	// is all of them.
+	Routes(s kernel.Side, family byte, table int) ([]kernel.RouteInfo, error)
+	Rules(s kernel.Side, family byte) ([]kernel.RuleInfo, error)
 	// LinkTo is the host's link by which packets to an address leave.
 	LinkTo(netip.Addr) (string, error)
 	// DefaultLink is the link by which a side's default route leaves; none is os.ErrNotExist.
 	DefaultLink(kernel.Side) (string, error)
 	// Uplinks are the host's links with a default route from a router's advertisement.
 	Uplinks() []string
+	// Dropping are the forward chains of others whose policy is to drop.
+	Dropping() ([]kernel.Dropping, error)
+	// Firewalld tells whether firewalld rules the host.
+	Firewalld() bool
 	// HostID is a word that tells this host from others.
 	HostID() string
 }
@@ -115,6 +127,8 @@ type Facts interface {
 type facts struct{ *kernel.Engine }
 
 func (facts) HostID() string { return kernel.HostID() }
+
+func (facts) Firewalld() bool { return kernel.Firewalld() }
 
 func (f facts) Uplinks() (out []string) {
 	routes, err := f.Engine.Routes(kernel.Host, kernel.IPv6, 0)

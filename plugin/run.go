@@ -108,6 +108,11 @@ func (r *runner) add(ctx context.Context, args *skel.CmdArgs) (*cni.Result, erro
 		return nil, err
 	}
 	defer j.end()
+	if r.Exclusive {
+		if err := j.netns.Lock(ctx); err != nil {
+			return nil, cni.Errorf(cni.CodeTryAgainLater, "CNI_NETNS: %w", err)
+		}
+	}
 	if err := j.clear(ctx); err != nil {
 		return nil, err
 	}
@@ -141,6 +146,7 @@ func (j *job) build(ctx context.Context) (res *cni.Result, err error) {
 	if err != nil {
 		return nil, err
 	}
+	defer rec.Unlock()
 	part.Objects = links
 	if j.ipam.afterLinks() {
 		if err := j.applyNoted(rec, links); err != nil {
@@ -192,8 +198,7 @@ func (j *job) note() (*attach.Record, *attach.Part, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	pid, started := attach.Self()
-	part := attach.Part{Plugin: j.Name, IPAM: j.ipam.name, PID: pid, Started: started}
+	part := attach.Part{Plugin: j.Name, IPAM: j.ipam.name, PID: os.Getpid()}
 	if c, ok := j.conf.(Claimer); ok {
 		part.Ports = c.Claims()
 	}

@@ -2,8 +2,11 @@
 package plugins
 
 import (
+	"slices"
+
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/plugins/chain"
+	"github.com/fairlead/fairlead/plugins/delegate"
 	addr "github.com/fairlead/fairlead/plugins/ipam"
 	"github.com/fairlead/fairlead/plugins/link"
 	"github.com/fairlead/fairlead/skel"
@@ -12,6 +15,7 @@ import (
 // IPAM are the address plugins.
 func IPAM() []plugin.IPAM {
 	return []plugin.IPAM{
+		{Plugin: addr.DHCP(), NeedsLinks: true, Validate: addr.ValidateDHCP},
 		{Plugin: addr.HostLocal(), Validate: addr.ValidateHostLocal, Plan: addr.PlanHostLocal},
 		{Plugin: addr.Static(), Validate: addr.ValidateStatic, Plan: addr.Static().Funcs.Add},
 	}
@@ -27,7 +31,11 @@ func Declarative() []plugin.Plugin {
 		link.Macvlan(),
 		link.PTP(),
 		link.VLAN(),
+		chain.Bandwidth(),
+		chain.Firewall(),
 		chain.Portmap(),
+		chain.SBR(),
+		chain.Tuning(),
 	}
 }
 
@@ -41,5 +49,12 @@ func All() []skel.Plugin {
 	for _, p := range Declarative() {
 		all = append(all, p.Skel(env))
 	}
-	return all
+	find := func(name string) (skel.Plugin, bool) {
+		i := slices.IndexFunc(all, func(p skel.Plugin) bool { return p.Name == name })
+		if i < 0 {
+			return skel.Plugin{}, false
+		}
+		return all[i], true
+	}
+	return append(all, delegate.Flannel(find), delegate.MiniCNI(find))
 }

@@ -12,6 +12,10 @@ import (
 )
 
 func main() {
+	if args, ok := daemonArgs(os.Args); ok {
+		fmt.Fprintln(os.Stderr, "dhcp daemon:", becomeDaemon(args))
+		os.Exit(1)
+	}
 	names := []string{filepath.Base(os.Args[0])}
 	if len(os.Args) > 1 {
 		names = append(names, os.Args[1])

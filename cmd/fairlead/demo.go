@@ -22,8 +22,7 @@ const demoLong = `Demo shows the main job: six containers (network namespaces) o
 interfaces, addresses and a host port from the example configurations as they
 stand, reach each other, the host and beyond, are checked, and are removed without
 a trace. Everything happens in a host of its own, a network and a mount namespace,
-so it is safe anywhere. It needs root, ip, nft and ping, and, for the plugins that
-Fairlead does not have yet, Debian's containernetworking-plugins.`
+so it is safe anywhere. It needs root, ip, nft and ping.`
 
 type demoOptions struct {
 	here, fast, noColor bool
@@ -105,7 +104,7 @@ func (a *app) playInside(ctx context.Context, o demoOptions, steps io.Writer) er
 		cmd.Args, cmd.Stdout = append(cmd.Args, "--json"), steps
 	}
 	cmd.Args[0] = "fairlead"
-	cmd.Env = append(os.Environ(), "CNI_PATH="+strings.Join(a.demoPath(), ":"))
+	cmd.Env = append(os.Environ(), "CNI_PATH="+strings.Join(a.pluginPath(), ":"))
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = demoWait
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET}
@@ -122,18 +121,6 @@ func (a *app) playInside(ctx context.Context, o demoOptions, steps io.Writer) er
 	return nil
 }
 
-// demoPath is where the demo's plugins are: ours, and then Debian's package of
-// the reference's.
-func (a *app) demoPath() []string {
-	path := a.pluginPath()
-	if a.getenv("CNI_PATH") == "" {
-		path = append(path, debianPlugins)
-	}
-	return path
-}
-
-const debianPlugins = "/usr/lib/cni"
-
 // demoPossible says what is missing, and how to get it.
 func (a *app) demoPossible() error {
 	if os.Geteuid() != 0 {
@@ -147,19 +134,15 @@ func (a *app) demoPossible() error {
 	}
 	missing := []string{}
 	for _, t := range demoTypes() {
-		if _, err := invoke.FindInPath(t, a.demoPath()); err != nil {
+		if _, err := invoke.FindInPath(t, a.pluginPath()); err != nil {
 			missing = append(missing, t)
 		}
 	}
 	if len(missing) > 0 {
-		packages = append(packages, "containernetworking-plugins")
+		return fmt.Errorf("the examples name %s, which are not on CNI_PATH %s\nType: make build, and CNI_PATH=$PWD/bin/cni fairlead demo", join(missing), join(a.pluginPath()))
 	}
 	if len(packages) == 0 {
 		return nil
 	}
-	what := ""
-	if len(missing) > 0 {
-		what = fmt.Sprintf(" (the examples name %s, which are not on CNI_PATH %s)", join(missing), join(a.demoPath()))
-	}
-	return fmt.Errorf("the demo needs more than there is%s\nType: apt-get install %s", what, strings.Join(packages, " "))
+	return fmt.Errorf("the demo needs more than there is\nType: apt-get install %s", strings.Join(packages, " "))
 }

@@ -108,7 +108,7 @@ func (s *stage) compare(ctx context.Context) error {
 	if len(traces)+len(gone) > 0 {
 		return fmt.Errorf("del left a trace:\n+ %s\n- %s", strings.Join(traces, "\n+ "), strings.Join(gone, "\n- "))
 	}
-	s.row("of the six attachments", "nothing is left", 0)
+	s.row("of the ten attachments", "nothing is left", 0)
 	s.row("shared, stays as with the reference", "bridges, nft chains, forwarding", 0)
 	if err := s.tidy(ctx); err != nil {
 		return err
@@ -134,7 +134,7 @@ func shared(line string) bool {
 		// An owner's mark has words, a shared rule's a number.
 		return !regexp.MustCompile(`comment "fairlead [^#]|elements = `).MatchString(line)
 	}
-	return regexp.MustCompile(`\bcni[012]\b|ip_forward = 1`).MatchString(line) && strings.HasPrefix(line, "host: ")
+	return regexp.MustCompile(`\b(cni[012]|minicni0)\b|ip_forward = 1`).MatchString(line) && strings.HasPrefix(line, "host: ")
 }
 
 // dismiss ends the containers and the world.

@@ -50,14 +50,14 @@ func demoCast() []*cast {
 
 // demoTypes are the plugins that the demo's networks name.
 func demoTypes() []string {
-	return []string{"bridge", "host-local", "portmap", "bandwidth", "tuning"}
+	return []string{"bridge", "host-local", "portmap", "bandwidth", "tuning", "flannel", "minicni"}
 }
 
 const (
 	worldAddress = "192.0.2.9" // RFC 5737
 	hostAddress  = "192.0.2.1"
 	world        = "world"
-	bridges      = "cni0 cni1 cni2" // of the example lists
+	bridges      = "cni0 cni1 cni2 minicni0" // of the example lists
 )
 
 // demoInside plays, in namespaces that the demo's other part made.

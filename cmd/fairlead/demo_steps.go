@@ -31,6 +31,7 @@ func (s *stage) play(ctx context.Context) error {
 		{"The host port answers", s.hostPort},
 		{"List, and check", s.inspect},
 		{"Detach", s.detach},
+		{"Two more: the subnet that flannel leased, and the smallest plugin", s.more},
 		{"A clean end", s.compare},
 	} {
 		s.title(step.title)
@@ -63,7 +64,7 @@ func (s *stage) opening() {
 	}
 	s.text(pad("plugins of Fairlead", 24) + s.paint(green, join(ours)))
 	if len(theirs) > 0 {
-		s.text(pad("plugins of others", 24) + s.paint(cyan, join(theirs)) + s.paint(dim, "  the reference's; Fairlead has none yet"))
+		s.text(pad("plugins of others", 24) + s.paint(cyan, join(theirs)) + s.paint(dim, "  by CNI_PATH"))
 	}
 }
 

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 // $WORK/net.d, and namespaces are made by ip netns.
 func TestScripts(t *testing.T) {
 	theirs := map[string]string{}
-	for _, n := range []string{"bandwidth", "dhcp", "tuning"} {
+	for _, n := range []string{"dhcp", "tuning"} {
 		theirs[n] = reference.Plugin(t, n) // a host of a test's own reaches no module proxy
 	}
 	testscript.Run(t, testscript.Params{
@@ -58,13 +58,13 @@ func code(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// others adds the reference's plugins of these names to CNI_PATH, behind ours.
+// others adds the reference's plugins, "theirs-" before their names, to CNI_PATH.
 func others(theirs map[string]string) func(*testscript.TestScript, bool, []string) {
 	return func(ts *testscript.TestScript, _ bool, names []string) {
 		dir := ts.MkAbs("others")
 		ts.Check(os.MkdirAll(dir, 0o755))
 		for _, n := range names {
-			ts.Check(os.Symlink(theirs[n], filepath.Join(dir, n)))
+			ts.Check(os.Symlink(theirs[n], filepath.Join(dir, "theirs-"+n)))
 		}
 		ts.Setenv("CNI_PATH", ts.Getenv("CNI_PATH")+":"+dir)
 	}

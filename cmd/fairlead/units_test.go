@@ -87,14 +87,17 @@ func TestListStates(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	dir := attach.Open(root)
-	pid, started := attach.Self()
 	for name, part := range map[string]attach.Part{
-		"done": {Plugin: "bridge", Done: true}, "adding": {Plugin: "bridge", PID: pid, Started: started},
-		"cut": {Plugin: "bridge", PID: pid, Started: "before"},
+		"done": {Plugin: "bridge", Done: true}, "adding": {Plugin: "bridge"}, "cut": {Plugin: "bridge"},
 	} {
 		r := dir.New("n", name, "eth0", "/proc/self/ns/net")
 		r.Parts = []attach.Part{part}
 		must(t, dir.Write(r))
+		if name == "adding" {
+			defer r.Unlock()
+		} else {
+			r.Unlock()
+		}
 	}
 	gone := dir.New("n", "gone", "eth0", filepath.Join(root, "none"))
 	gone.Parts = []attach.Part{{Plugin: "bridge", Done: true, Result: &cni.Result{}}}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -17,32 +18,64 @@ import (
 	"github.com/fairlead/fairlead/plugin"
 )
 
-// Facts is a host with the links that it lists; those whose names begin with
-// "container/" are the container's.
-type Facts map[string]*kernel.LinkInfo
+// Facts is a host and a container with the links that it lists.
+type Facts [2]map[string]*kernel.LinkInfo
 
-const inContainer = "container/"
-
-// Link is one of the listed, on the host.
+// Link is one of the listed.
 func (f Facts) Link(s kernel.Side, name string) (*kernel.LinkInfo, error) {
-	if s == kernel.Container {
-		name = inContainer + name
-	}
-	if l, ok := f[name]; ok {
+	if l, ok := f[s][name]; ok {
 		return l, nil
 	}
 	return nil, fmt.Errorf("link %s: %w", name, fs.ErrNotExist)
 }
 
-// Links are the listed.
+// Links are the listed, by name.
 func (f Facts) Links(s kernel.Side) (out []*kernel.LinkInfo, err error) {
-	for name, l := range f {
-		if strings.HasPrefix(name, inContainer) == (s == kernel.Container) {
-			out = append(out, l)
-		}
+	for _, name := range slices.Sorted(maps.Keys(f[s])) {
+		out = append(out, f[s][name])
 	}
 	return out, nil
 }
+
+// Sysctl is 7, whatever the key.
+func (f Facts) Sysctl(kernel.Side, string) (string, error) { return "7", nil }
+
+// Routes has those that the kernel made of 10.1.0.2/24 and fd01::2/64 on the
+// container's eth0, a default route, and a foreign one in table 100.
+func (f Facts) Routes(s kernel.Side, family byte, _ int) (out []kernel.RouteInfo, err error) {
+	in := f[kernel.Container]["eth0"]
+	if s != kernel.Container || in == nil {
+		return nil, nil
+	}
+	p := netip.MustParsePrefix
+	all := map[byte][]kernel.RouteInfo{
+		kernel.IPv4: {
+			{Dst: p("0.0.0.0/0"), Via: netip.MustParseAddr("10.1.0.1"), Index: in.Index, Table: 254, Protocol: 3, Type: 1},
+			{Dst: p("10.1.0.0/24"), Src: netip.MustParseAddr("10.1.0.2"), Index: in.Index, Table: 254, Protocol: 2, Type: 1, Scope: 253},
+			{Dst: p("10.1.0.2/32"), Index: in.Index, Table: 255, Protocol: 2, Type: 2, Scope: 254},
+			{Dst: p("192.0.2.0/24"), Index: in.Index + 1, Table: 100, Type: 1},
+		},
+		kernel.IPv6: {
+			{Dst: p("fd01::/64"), Index: in.Index, Table: 254, Protocol: 2, Type: 1, Metric: 256},
+			{Dst: p("fe80::/64"), Index: in.Index, Table: 254, Protocol: 2, Type: 1, Metric: 256},
+			{Dst: p("ff00::/8"), Index: in.Index, Table: 255, Protocol: 2, Type: 5, Metric: 256},
+		},
+	}
+	return all[family], nil
+}
+
+// Rules are the kernel's own.
+func (f Facts) Rules(kernel.Side, byte) ([]kernel.RuleInfo, error) {
+	return []kernel.RuleInfo{{Table: 255}, {Table: 254, Priority: 32766}, {Table: 253, Priority: 32767}}, nil
+}
+
+// Dropping is Docker's chain, and an operator's.
+func (f Facts) Dropping() ([]kernel.Dropping, error) {
+	return []kernel.Dropping{{Family: "ip", Table: "filter", Chain: "FORWARD"}, {Family: "inet", Table: "mine", Chain: "fwd"}}, nil
+}
+
+// Firewalld does not run.
+func (f Facts) Firewalld() bool { return false }
 
 // HostID is always the same.
 func (f Facts) HostID() string { return "test" }
@@ -58,12 +91,18 @@ func (f Facts) LinkTo(netip.Addr) (string, error) { return "", fs.ErrNotExist }
 
 // Try returns the objects for a container "c1" with interface eth0.
 func Try(p plugin.Plugin, conf []byte, r *cni.Result) (kernel.Objects, error) {
-	facts := Facts{
+	facts := Facts{kernel.Host: {
 		"dev0": {Index: 9, Name: "dev0", MAC: "02:00:00:00:00:09", MTU: 1500, Up: true, Alias: "mine"},
 		"cni7": {Index: 7, Name: "cni7", Kind: "bridge", MAC: "02:00:00:00:00:07", MTU: 1500, Up: true},
 		"dev1": {Index: 8, Name: "dev1", MAC: "02:00:00:00:00:08", MTU: 1500},
-
-		inContainer + "in0": {Index: 3, Name: "in0", MAC: "02:00:00:00:00:03", MTU: 1400, Up: true},
+	}, kernel.Container: {
+		"in0": {Index: 3, Name: "in0", MAC: "02:00:00:00:00:03", MTU: 1400, Up: true},
+	}}
+	if p.Chained { // what was made before it
+		facts[kernel.Host]["veth7"] = &kernel.LinkInfo{Index: 17, Name: "veth7", Kind: "veth", MTU: 1450, Master: 7, Peer: 2, Up: true}
+		facts[kernel.Container] = map[string]*kernel.LinkInfo{
+			"eth0": {Index: 2, Name: "eth0", Kind: "veth", MAC: "02:00:00:00:00:02", MTU: 1450, TxQLen: 1000, Peer: 17, Up: true},
+		}
 	}
 	return p.State(conf, "c1", "eth0", "/run/netns/c1", facts, r)
 }
@@ -120,7 +159,11 @@ func Golden(t *testing.T, plugins ...plugin.Plugin) {
 		if i < 0 {
 			t.Fatalf("%s is for plugin %q", file, head.Type)
 		}
-		compare(t, strings.TrimSuffix(file, ".json")+".golden", State(t, plugins[i], raw, Result(head.IPs...)))
+		r := Result(head.IPs...)
+		if plugins[i].Chained {
+			r.Interfaces = []cni.Interface{{Name: "cni7"}, {Name: "veth7"}, {Name: "eth0", Sandbox: "/run/netns/c1"}}
+		}
+		compare(t, strings.TrimSuffix(file, ".json")+".golden", State(t, plugins[i], raw, r))
 	}
 }
 

@@ -1,12 +1,23 @@
 package ruleset
 
-import "github.com/fairlead/fairlead/kernel"
+import (
+	"strings"
 
-// IPTables is one family's command, in the nat table.
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// IPTables is one family's command, in the nat table or, of Filter, in that.
 type IPTables string
 
+// Filter is the command in the table filter.
+func (t IPTables) Filter() IPTables { return t + " filter" }
+
 func (t IPTables) command(args ...string) []string {
-	return append([]string{string(t), "-w", "-t", "nat"}, args...)
+	name, table, ok := strings.Cut(string(t), " ")
+	if !ok {
+		table = "nat"
+	}
+	return append([]string{name, "-w", "-t", table}, args...)
 }
 
 // Chain is a chain; an attachment's own goes with it.

@@ -14,6 +14,7 @@ const (
 	Prerouting  = "type nat hook prerouting priority -95; policy accept"
 	Output      = "type nat hook output priority -95; policy accept"
 	Postrouting = "type nat hook postrouting priority 105; policy accept"
+	Forward     = "type filter hook forward priority -5; policy accept"
 	Raw         = "type filter hook prerouting priority -300; policy accept"
 )
 

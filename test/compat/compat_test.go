@@ -47,7 +47,7 @@ func run(m *testing.M) int {
 const oursVariable = "FAIRLEAD_TEST_PLUGINS"
 
 func build(dir string) error {
-	cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "fairlead-cni"), "github.com/fairlead/fairlead/cmd/fairlead-cni")
+	cmd := exec.Command("go", "build", "-o", dir, "github.com/fairlead/fairlead/cmd/fairlead-cni", "github.com/fairlead/fairlead/cmd/fairlead")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build our plugins: %w\n%s", err, out)
 	}
@@ -78,7 +78,7 @@ func (s side) pluginDir(t testing.TB) string {
 		return os.Getenv(oursVariable)
 	}
 	dir := ""
-	for _, name := range []string{"loopback", "bridge", "ptp", "macvlan", "ipvlan", "vlan", "host-device", "host-local", "static", "portmap"} {
+	for _, name := range []string{"loopback", "bridge", "ptp", "macvlan", "ipvlan", "vlan", "host-device", "host-local", "static", "portmap", "dhcp"} {
 		dir = filepath.Dir(reference.Plugin(t, name))
 	}
 	return dir

@@ -48,7 +48,7 @@ func shownDifferences() []difference {
 			what: "a second DEL of host-device", theirs: "an error: the interface is not in the container", ours: "success", why: idle}),
 		differs(`^host-device [0-9.]+$`, `^ended: result cache`, anything, difference{
 			what: "DEL of host-device when its container ended", theirs: "an error if `CNI_NETNS` is given, and the runtime keeps the attachment in its cache", ours: "success", why: idle}),
-		differs(`^host-device`, `^(collected|deleted): namespace host`, `^link dev0`, difference{
+		differs(`^(host-device|tuning)`, `^(collected|deleted): namespace host`, `^link dev0`, difference{
 			what: "a device that host-device gives back", theirs: "down", ours: "up, if it was up before ADD", why: "the host gets its device back as it was"}),
 		differs(`^bridge/(bridge|mtu|vlan)$`, `^check`, outcome, difference{
 			what: "hardware address of a bridge that is no gateway", theirs: "the lowest of its ports': it may change as containers come and go, and then CHECK fails", ours: "fixed when the bridge is made",
@@ -59,7 +59,7 @@ func shownDifferences() []difference {
 			what: "CHECK of a route in a table of its own", theirs: "an error: it looks in the main table", ours: "success", why: "the route is there"}),
 		differs(`^bridge/(ipam absent|disableContainerInterface)$`, `^check`, outcome, difference{
 			what: "CHECK of a bridge without `ipam`", theirs: "an error: no plugin name provided", ours: "success", why: "ADD accepts the configuration"}),
-		differs(`(portMappings port 0|device not there|none of the four|pciBusID not there|deviceID not there|bcqueuelen negative)|^vlan/(master (absent|not there)|vlanId (5000|negative)|mtu (negative|more)|linkInContainer no)|^ipvlan/(master absent, no default route|prevResult has no interface)`, `^(del a|deleted after)`, anything, difference{
+		differs(`(firewall/(ingressPolicy unknown$)|bandwidth/(egressBurst too large|ingressRate absent$|ingressBurst absent)|portMappings port 0|device not there|none of the four|pciBusID not there|deviceID not there|bcqueuelen negative)|^vlan/(master (absent|not there)|vlanId (5000|negative)|mtu (negative|more)|linkInContainer no)|^ipvlan/(master absent, no default route|prevResult has no interface)`, `^(del a|deleted after)`, anything, difference{
 			what: "DEL with a configuration that ADD refuses", theirs: "an error, and what ADD made stays", ours: "success: everything is removed by name and owner",
 			why: "a configuration that was spoiled while containers ran must not hold them"}),
 		differs(`^(bridge/ipMasqBackend unknown|vlan/master down)$`, `^deleted after a failed ADD: addresses`, `last_reserved`, difference{
@@ -74,8 +74,30 @@ func shownDifferences() []difference {
 			what: "`args.cni.mac` of macvlan and tap", theirs: "no effect", ours: "as with bridge", why: "one precedence for every plugin that makes hardware addresses"}),
 		differs(`^portmap/protocol absent`, `^add`, anything, difference{
 			what: "a port mapping without `protocol`", theirs: "an error of the backend's command", ours: "tcp", why: "there is one thing that it can mean"}),
+		differs(`^bandwidth/ingressBurst absent`, `^(add|added|check|shaping|deleted after|del)`, anything, difference{
+			what: "a rate without a burst", theirs: "an error", ours: "a burst that fits the rate and the MTU", why: "the rate is what a person knows"}),
+		differs(`^firewall/backend unknown`, `^(add|added|check|del|deleted)`, anything, difference{
+			what: "an unknown `backend` of firewall", theirs: "taken for iptables", ours: "an error that names those there are", why: "a typing error would go unnoticed"}),
+		differs(`^firewall/`, `^rules`, `--ctstate DNAT`, difference{
+			what: "host ports of a container on a host that forwards only what it knows", theirs: "not forwarded", ours: "forwarded", why: "who asks for a host port wants it to answer"}),
+		differs(`^sbr/type`, `^check`, outcome, difference{
+			what: "CHECK of the plugins before sbr", theirs: "an error: they miss the routes that sbr moved", ours: "success: a later plugin may move a route", why: "nothing is wrong"}),
 		differs(`^portmap/masqAll \(nftables\)`, `^from (world|host)`, anything, difference{
 			what: "`masqAll` with nftables", theirs: "no effect", ours: "as with iptables: every client is masqueraded", why: "a key means the same with both backends"}),
+		differs(`^(bridge|ptp)/routes: scope of the link$`, `^add`, anything, difference{
+			what: "a route with the scope of the link and no gateway", theirs: "an error: the address's gateway is put in, and does not fit the scope", ours: "a route without a gateway",
+			why: "a DHCP server can give one (RFC 3442)"}),
+		differs(`^dhcp 0\.[12]\.0$`, `^added: namespace a`, `^route default`, difference{
+			what: "dhcp's `priority` at 0.1.0 and 0.2.0", theirs: "lost: a result of these versions has no such key", ours: "set", why: "the address plugin runs inside ours, and nothing is lost between them"}),
+		differs(`^dhcp/daemonSocketPath nobody answers$`, `^(del a|deleted after)`, anything, difference{
+			what: "DEL when no DHCP daemon answers", theirs: "an error, and the interface stays", ours: "success: a daemon that is started later finds the interface gone, and forgets",
+			why: "a pod must not hang because a daemon is down"}),
+		differs(`^dhcp/request name servers$`, `^add`, anything, difference{
+			what: "name servers that `request` asks for", theirs: "not in the result", ours: "in the result's `dns`", why: "to ask for them has no other use"}),
+		differs(`^dhcp/routes$`, `^add`, anything, difference{
+			what: "`routes` beside `\"type\": \"dhcp\"`", theirs: "no effect", ours: "added, where the lease's subnet has the gateway", why: "configurations have them, as the specification's example had"}),
+		differs(`^dhcp/request static routes$`, `^add`, anything, difference{
+			what: "static routes to a host (option 33)", theirs: "taken for one to the network of its class: ADD fails", ours: "a route to the host", why: "RFC 2132, 5.8"}),
 		differs(`^requests`, `^(ADD|CHECK|DEL|GC|STATUS)`, `^  "capabilities": \{|^    "(ips|portMappings)": (true|false)|^  },?$`, difference{
 			what: "`capabilities` in what a plugin is given", theirs: "passed on", ours: "removed", why: "section 3 of the specification: a request must not have the key"}),
 		differs(`^requests 1\.1\.0`, `^GC`, `^  "cni.dev/`, difference{

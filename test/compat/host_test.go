@@ -27,6 +27,8 @@ type host struct {
 
 	plugins string   // CNI_PATH; "": the side's
 	more    []string // environment of its plugins
+
+	heard func() string // what a DHCP server was told; nil: there is none
 }
 
 func newHost(t testing.TB, s side) *host {

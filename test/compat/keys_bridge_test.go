@@ -78,7 +78,7 @@ func routeKeys(plugin, begin string) []keyCase {
 		{"priority", `{"dst": "10.9.0.0/16", "priority": 77}`},
 		{"table", `{"dst": "10.9.0.0/16", "table": 100}`},
 		{"scope", `{"dst": "10.9.0.0/16", "scope": 0}`},
-		{"scope that cannot be", `{"dst": "10.9.0.0/16", "scope": 253}`},
+		{"scope of the link", `{"dst": "10.9.0.0/16", "scope": 253}`},
 		{"dst of IPv6", `{"dst": "fd09::/64"}`},
 		{"table of IPv6", `{"dst": "fd09::/64", "table": 100, "priority": 5, "mtu": 1400}`},
 	} {

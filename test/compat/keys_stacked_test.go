@@ -2,9 +2,9 @@ package compat
 
 // The keys of macvlan, ipvlan and vlan.
 
-// inContainer gives the containers an interface in0 of their own; the world is
+// ownInterface gives the containers an interface in0 of their own; the world is
 // not needed.
-func inContainer(r *recorder) {
+func ownInterface(r *recorder) {
 	for _, n := range []string{"a", "b"} {
 		if r.netns[n] != "" {
 			r.ip(n, "link add in0 address 02:00:00:00:00:05 type veth peer name in1", "link set in0 up", "link set in1 up")
@@ -40,7 +40,7 @@ func stackedKeys(plugin, more, feature string) []keyCase {
 		{key: "mtu", with: "the parent's", plugins: up + `"mtu": 1500, ` + hostLocal4 + `}`, prepare: parent},
 		{key: "mtu", with: "more than the parent's", plugins: up + `"mtu": 1501, ` + hostLocal4 + `}`, prepare: parent},
 		{key: "mtu", with: "negative", plugins: up + `"mtu": -1, ` + hostLocal4 + `}`, prepare: parent},
-		{key: "linkInContainer", plugins: inside + `"master": "in0", ` + hostLocal4 + `}`, before: inContainer},
+		{key: "linkInContainer", plugins: inside + `"master": "in0", ` + hostLocal4 + `}`, before: ownInterface},
 		{key: "linkInContainer", with: "no such interface", plugins: inside + `"master": "up0", ` + hostLocal4 + `}`, prepare: parent},
 		{key: "dns", plugins: up + `"dns": {"nameservers": ["192.0.2.53"], "search": ["s"]}, ` + hostLocal4 + `}`, prepare: parent},
 		{key: "ipam", with: "absent", plugins: up + `"mtu": 0}`, prepare: parent},

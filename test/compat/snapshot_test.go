@@ -169,7 +169,7 @@ func sysctlLines() (out []string) {
 }
 
 var (
-	vethName = regexp.MustCompile(`\bveth[0-9a-f]{6,}\b`)
+	linkName = regexp.MustCompile(`\b(veth|bwp)[0-9a-f]{6,}\b`)
 	macText  = regexp.MustCompile(`\b[0-9a-f]{2}(:[0-9a-f]{2}){5}\b`)
 )
 
@@ -180,7 +180,7 @@ func (h *host) normal(text, keep string) string {
 		text = strings.ReplaceAll(text, path, "NETNS-"+name)
 	}
 	text = strings.ReplaceAll(text, h.dir, "$DIR")
-	text = vethName.ReplaceAllString(text, "vethX")
+	text = linkName.ReplaceAllString(text, "${1}X")
 	return macText.ReplaceAllStringFunc(text, func(mac string) string {
 		if strings.Contains(keep, mac) {
 			return mac

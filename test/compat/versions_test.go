@@ -73,6 +73,10 @@ func lifecycles() []lifecycle {
 		{name: "host-local", plugins: `{"type": "host-local", ` + dualStack + `, "routes": [{"dst": "0.0.0.0/0"}, {"dst": "fd00::/8", "gw": "fd01::9"}]}}`},
 		{name: "static", plugins: `{"type": "static", "ipam": {"type": "static", "addresses": [{"address": "10.2.0.5/24", "gateway": "10.2.0.1"}, {"address": "fd02::5/64"}],
 			"routes": [{"dst": "0.0.0.0/0", "mtu": 1300, "advmss": 1200, "priority": 7, "table": 100, "scope": 0}], "dns": {"nameservers": ["192.0.2.53"], "domain": "example", "search": ["example"], "options": ["ndots:2"]}}}`},
+		{
+			name: "dhcp", prepare: dhcp("--dhcp-option=3,10.0.0.1"), probes: []probe{{"a", "tcp", "10.0.0.1:7"}},
+			plugins: `{"type": "bridge", "bridge": "cni0", "ipam": {"type": "dhcp", "daemonSocketPath": "$DIR/dhcp.sock", "priority": 7}}`,
+		},
 		withPorts("nftables"),
 		withPorts("iptables"),
 	}

@@ -139,8 +139,76 @@ var badInputs = []struct {
 		want: `master: missing: want the interface whose VLAN it is`},
 	{name: "VLAN 4095", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "vlan", "master": "lo", "vlanId": 4095, $IPAM}`,
 		want: `vlanId = 4095: want a VLAN ID from 1 to 4094, or 0 for priority-tagged frames`},
+	{name: "no DHCP daemon", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "ipam": {"type": "dhcp", "daemonSocketPath": "$WORK/no.sock"}}`,
+		want: `ipam dhcp: no DHCP daemon answers at $WORK/no.sock: no such file or directory: start it, with "systemctl start fairlead-dhcp.socket" or "dhcp daemon"`},
+	{name: "unknown DHCP option", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "ipam": {"type": "dhcp", "request": [{"option": "nosuch"}]}}`,
+		want: `ipam.request[0].option = "nosuch": want a number from 1 to 254, or a name: subnet-mask, routers`},
+	{name: "DHCP option that is the client's own", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "ipam": {"type": "dhcp", "provide": [{"option": 53, "value": "x"}]}}`,
+		want: `ipam.provide[0].option = 53: is the DHCP client's own to send`},
+	{name: "DHCP option too long", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "ipam": {"type": "dhcp", "provide": [{"option": "host-name", "value": "` + strings.Repeat("x", 256) + `"}]}}`,
+		want: `: its value is longer than 255 bytes, which an option holds at most`},
+	{name: "negative DHCP priority", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "ipam": {"type": "dhcp", "priority": -4}}`,
+		want: `ipam.priority = -4: want 0 (the kernel's default) or a route's metric`},
+	{name: "DHCP for no family", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "ipam": {"type": "dhcp", "dhcp4": false}}`,
+		want: `ipam.dhcp4 = false: asks for no address at all: want true, or dhcp6 or acceptRA to be true`},
+	{name: "DHCP socket with too long a path", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "ipam": {"type": "dhcp", "daemonSocketPath": "/` + strings.Repeat("x", 107) + `"}}`,
+		want: `: want the path of a socket, at most 107 bytes`},
+	{name: "a sysctl of the host", conf: behindBridge(`{"type": "tuning", "sysctl": {"kernel.hostname": "x"}}`),
+		want: `sysctl = {"kernel.hostname":"x"}: "kernel.hostname": want a key of the network namespace, which begins with net.`},
+	{name: "a sysctl that leads out", conf: behindBridge(`{"type": "tuning", "sysctl": {"net/../kernel/hostname": "x"}}`),
+		want: `"net/../kernel/hostname": want names parted by dots`},
+	{name: "a sysctl that does not exist", conf: behindBridge(`{"type": "tuning", "sysctl": {"net.core.nosuch": "1"}}`),
+		want: `sysctl net.core.nosuch in the container: open /proc/sys/net/core/nosuch: no such file or directory`},
+	{name: "a sysctl's value that is none", conf: behindBridge(`{"type": "tuning", "sysctl": {"net.core.somaxconn": "many"}}`),
+		want: `sysctl -w net.core.somaxconn=many: write many to /proc/sys/net/core/somaxconn: invalid argument`},
+	{name: "tuning's MTU", conf: behindBridge(`{"type": "tuning", "mtu": -5}`), want: `mtu = -5: want 0 (as it is) to 65535 bytes`},
+	{name: "tuning's MAC", conf: behindBridge(`{"type": "tuning", "mac": "no:mac"}`), want: `mac = "no:mac": `},
+	{name: "tuning alone", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "tuning"}`, want: `tuning must be called as chained plugin`},
+	{name: "a burst without a rate", conf: behindBridge(`{"type": "bandwidth", "ingressBurst": 1000}`),
+		want: `ingressBurst = 1000: a burst without a rate: want ingressRate too, in bits a second`},
+	{name: "a rate below a byte", conf: behindBridge(`{"type": "bandwidth", "egressRate": 5}`),
+		want: `egressRate = 5: want 0 (no limit) or 8 to 8796093022208 bits a second`},
+	{name: "a burst that no bucket holds", env: `CAP_ARGS={"bandwidth":{"ingressRate":1000000,"ingressBurst":99999999999}}`,
+		conf: behindBridge(`{"type": "bandwidth", "capabilities": {"bandwidth": true}}`),
+		want: `runtimeConfig.bandwidth.ingressBurst = 99999999999: want at most 34359738360 bits`},
+	{name: "a negative rate", conf: behindBridge(`{"type": "bandwidth", "egressRate": -1}`), want: `egressRate = -1: want a whole number`},
+	{name: "shaped and unshaped subnets", conf: behindBridge(`{"type": "bandwidth", "egressRate": 1000000, "shapedSubnets": ["10.0.0.0/8"], "unshapedSubnets": ["10.1.0.0/16"]}`),
+		want: `unshapedSubnets = ["10.1.0.0/16"]: cannot be given together with shapedSubnets`},
+	{name: "a subnet that is none", conf: behindBridge(`{"type": "bandwidth", "egressRate": 1000000, "shapedSubnets": ["10.0.0.0"]}`),
+		want: `shapedSubnets[0] = "10.0.0.0": `},
+	{name: "sbr alone", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "sbr"}`, want: `sbr must be called as chained plugin`},
+	{name: "sbr without an address", conf: `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge"}, {"type": "sbr"}]}`,
+		want: `sbr: prevResult has no address on eth0`},
+	{name: "the kernel's own table", conf: behindBridge(`{"type": "sbr", "table": 255}`), want: `table = 255: want a table from 1 to 2147483647, but for 255`},
+	{name: "a gateway that is none", conf: behindBridge(`{"type": "sbr", "gateways": ["10.1.0"]}`), want: `gateways[0] = "10.1.0": `},
+	{name: "flannel without flanneld", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "flannel", "subnetFile": "$WORK/nosuch.env"}`,
+		want: `flannel's file of this host's subnet is not there: is flanneld running? open $WORK/nosuch.env`},
+	{name: "flannel's file without a subnet", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "flannel", "subnetFile": "/etc/hostname"}`,
+		want: `/etc/hostname: no FLANNEL_SUBNET and no FLANNEL_IPV6_SUBNET: flanneld has leased no subnet yet`},
+	{name: "a name for flannel's delegate", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "flannel", "delegate": {"name": "other"}}`,
+		want: `delegate.name = "other": is flannel's to say; give it beside delegate`},
+	{name: "a delegate that is none", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "flannel", "delegate": "bridge"}`,
+		want: `delegate = "bridge": want an object`},
+	{name: "minicni's subnet", conf: `{"cniVersion": "0.1.0", "name": "n", "type": "minicni", "subnet": "10.1.0.0/33"}`,
+		want: `ipam.subnet = "10.1.0.0/33": `},
+	{name: "firewall alone", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "firewall"}`, want: `firewall must be called as chained plugin`},
+	{name: "unknown firewall", conf: behindBridge(`{"type": "firewall", "backend": "pf"}`),
+		want: `backend = "pf": want "nftables", "iptables" or "firewalld", or none: whichever rules the host`},
+	{name: "unknown policy", conf: behindBridge(`{"type": "firewall", "ingressPolicy": "closed"}`),
+		want: `ingressPolicy = "closed": want "open", "same-bridge" or "isolated"`},
+	{name: "a chain that is not the administrator's", conf: behindBridge(`{"type": "firewall", "iptablesAdminChainName": "CNI-FORWARD"}`),
+		want: `iptablesAdminChainName = "CNI-FORWARD": want the name of a chain of your own`},
+	{name: "a policy without a bridge", conf: `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "ptp", $IPAM}, {"type": "firewall", "ingressPolicy": "same-bridge"}]}`,
+		want: `ingressPolicy "same-bridge" needs a container on a bridge: prevResult names none`},
+	{name: "firewalld does not run", env: "DBUS_SYSTEM_BUS_ADDRESS=unix:path=/nonexistent/bus", conf: behindBridge(`{"type": "firewall", "backend": "firewalld"}`),
+		want: `firewalld: system bus at /nonexistent/bus: no such file or directory`},
 	{name: "unknown key of CNI_ARGS", env: `CNI_ARGS=COLOR=red`, conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", $IPAM}`,
 		want: `unknown args ["COLOR=red"]`},
+}
+
+// behindBridge is a list of a bridge and another plugin.
+func behindBridge(plugin string) string {
+	return `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge", $IPAM}, ` + plugin + `]}`
 }
 
 func TestBadInput(t *testing.T) {
@@ -185,10 +253,11 @@ type machine struct {
 	t     *testing.T
 	dir   string
 	netns map[string]string
+	wrap  []string // before every command; nil: nothing
 }
 
 func newMachine(t *testing.T) *machine {
-	m := &machine{t, t.TempDir(), map[string]string{}}
+	m := &machine{t: t, dir: t.TempDir(), netns: map[string]string{}}
 	for _, n := range []string{"a", "b"} {
 		m.netns[n] = kerneltest.Netns(t)
 	}
@@ -209,11 +278,11 @@ func (m *machine) cni(verb, conf, id, netns, ifname, env string) (string, error)
 	if netns == "" {
 		netns = m.netns[id]
 	}
-	args := []string{verb, file, "NS"}
+	args := append(append([]string{}, m.wrap...), "cni", verb, file, "NS")
 	if ifname != "" {
 		args = append(args, ifname)
 	}
-	cmd := exec.Command("cni", args...)
+	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), "CNI_PATH="+programs(m.t), "FAIRLEAD_RUN="+m.dir+"/run", "WORK="+m.dir, "FAIRLEAD_LIB="+m.dir, "NS="+netns, "CONTAINER="+id, env)
 	out, err := cmd.CombinedOutput()
 	return string(out), err

@@ -11,6 +11,8 @@
 //	serve NAME NETWORK ADDR   answer every connection or datagram with the peer's address
 //	cni VERB CONF NAME [IFNAME]  run a list or a plugin; NAME "-": no namespace, $CONTAINER names the container
 //	dial NETWORK ADDR [FROM]  say hello and print the answer
+//	dhcpnet BRIDGE ADDR ARG...   a network with dnsmasq at the address, with arguments; it writes $WORK/dnsmasq.leases
+//	dhcpd start|stop             the DHCP daemon, at $DHCP_SOCKET
 package scenario
 
 import (
@@ -31,7 +33,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	programs := map[string]func(){"cni": cniMain, "dial": dialMain, "answer": answerMain}
+	programs := map[string]func(){"cni": cniMain, "dial": dialMain, "answer": answerMain, "daemon": daemonMain}
 	for _, p := range plugins.All() {
 		programs[p.Name] = func() { skel.PluginMain(p) }
 	}
@@ -44,7 +46,7 @@ func TestScenarios(t *testing.T) {
 		RequireExplicitExec: true,
 		Setup:               setUp,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"netns": makeNetns, "endns": endNetns, "in": in, "serve": serve, "needs": needs,
+			"netns": makeNetns, "endns": endNetns, "in": in, "serve": serve, "needs": needs, "dhcpnet": dhcpNet, "dhcpd": dhcpDaemon,
 		},
 		UpdateScripts: os.Getenv("UPDATE") != "",
 	})
@@ -56,7 +58,13 @@ func setUp(env *testscript.Env) error {
 	kerneltest.Host(t)
 	env.Setenv("CNI_PATH", filepath.SplitList(env.Getenv("PATH"))[0])
 	env.Setenv("FAIRLEAD_RUN", filepath.Join(env.WorkDir, "run"))
-	env.Values["testing"] = t
+	env.Values["testing"], env.Values["daemon"] = t, &runningDaemon{}
+	sockets, err := os.MkdirTemp("", "dhcp-") // a socket's path must be short
+	if err != nil {
+		return err
+	}
+	env.Defer(func() { _ = os.RemoveAll(sockets) })
+	env.Setenv("DHCP_SOCKET", filepath.Join(sockets, "s"))
 	files, err := filepath.Glob(filepath.Join(env.WorkDir, "*.conf*"))
 	if err != nil {
 		return err
@@ -66,7 +74,7 @@ func setUp(env *testscript.Env) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(f, []byte(strings.ReplaceAll(string(raw), "$WORK", env.WorkDir)), 0o600); err != nil {
+		if err := os.WriteFile(f, []byte(strings.NewReplacer("$WORK", env.WorkDir, "$DHCP_SOCKET", env.Getenv("DHCP_SOCKET")).Replace(string(raw))), 0o600); err != nil {
 			return err
 		}
 	}

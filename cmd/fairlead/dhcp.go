@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fairlead/fairlead/plugins/ipam"
+	"github.com/fairlead/fairlead/plugins/ipam/dhcpd"
+)
+
+const dhcpLong = `Dhcp-daemon keeps the DHCP leases of containers whose network asks for
+"ipam": {"type": "dhcp"}: it gets them, renews them, and gives them back on del.
+It answers at a socket, which systemd may pass to it (see contrib/systemd), and
+runs until it is told to end; then the leases stand, and the next daemon takes
+them up. "dhcp daemon", by the plugin's name, is the same with the same flags.`
+
+const dhcpExample = `  fairlead dhcp-daemon                           # at /run/cni/dhcp.sock
+  fairlead dhcp-daemon --socketpath /run/my.sock --resendtimeout 30s
+  fairlead dhcp-daemon status                    # its leases
+  fairlead dhcp-daemon status --json | jq -r '.[] | select(.state == "lost") | .container'`
+
+func (a *app) dhcpCommand() *cobra.Command {
+	o := dhcpd.Options{}
+	c := &cobra.Command{
+		Use: "dhcp-daemon", Short: "keep the DHCP leases of containers", GroupID: "more", Long: dhcpLong, Example: dhcpExample,
+		Args: want(0, 0),
+		RunE: func(c *cobra.Command, _ []string) error {
+			lines := log.New(a.stderr, "", log.LstdFlags)
+			o.Log = func(line string) { lines.Print(line) }
+			return dhcpd.Run(c.Context(), o, a.getenv)
+		},
+	}
+	f := c.Flags()
+	c.PersistentFlags().StringVar(&o.SocketPath, "socketpath", ipam.DefaultDHCPSocket, "the socket to answer at")
+	c.PersistentFlags().StringVar(&o.HostPrefix, "hostprefix", "", "before the paths of the socket and of namespaces, for a daemon in a container")
+	f.StringVar(&o.PIDFile, "pidfile", "", "write the number of the process there")
+	f.BoolVar(&o.Broadcast, "broadcast", false, "ask servers to answer by broadcast")
+	f.DurationVar(&o.Timeout, "timeout", 10*time.Second, "the longest wait for one answer")
+	f.DurationVar(&o.ResendMax, "resendmax", 62*time.Second, "the longest pause between two messages")
+	f.DurationVar(&o.ResendTimeout, "resendtimeout", 208*time.Second, "how long an add tries")
+	f.StringVar(&o.Leases, "leases", "", "directory of leases; default: below FAIRLEAD_RUN/dhcp, named after the socket")
+	c.AddCommand(a.dhcpStatusCommand(&o))
+	return c
+}
+
+func (a *app) dhcpStatusCommand(o *dhcpd.Options) *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "the leases that a daemon keeps",
+		Long: `Status prints the leases of the daemon at --socketpath. A lease is "held", or
+"waiting" for a server, or "lost": the network took back some of it, the
+container has no use of that part, and the daemon tries to get it again.`,
+		Example: "  fairlead dhcp-daemon status\n  fairlead dhcp-daemon status --json",
+		Args:    want(0, 0),
+		RunE: func(*cobra.Command, []string) error {
+			list, err := dhcpd.List(o.HostPrefix + o.SocketPath)
+			if err != nil {
+				return fmt.Errorf("%w\nIs it running? Type: fairlead dhcp-daemon", err)
+			}
+			return a.printLeases(list)
+		},
+	}
+}
+
+func (a *app) printLeases(list []dhcpd.State) error {
+	if a.json {
+		return a.printJSON(list)
+	}
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(a.stdout, "No leases. A container gets one on a network whose ipam type is dhcp.")
+		return err
+	}
+	t := table{{"NETWORK", "CONTAINER", "INTERFACE", "ADDRESSES", "STATE", "RENEWED IN", "ENDS IN"}}
+	for _, l := range list {
+		t = append(t, []string{l.Network, l.Container, l.IfName, join(l.Addresses), l.State, until(l.Renew), until(l.Expire)})
+	}
+	if err := t.print(a.stdout); err != nil {
+		return err
+	}
+	for _, l := range list {
+		if l.Lost != "" {
+			fmt.Fprintf(a.stdout, "%s %s: %s\n", l.Container, l.IfName, l.Lost)
+		}
+	}
+	return nil
+}
+
+// until is how far off a time is, in the words of list.
+func until(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return age(max(0, int(time.Until(t).Seconds())))
+}

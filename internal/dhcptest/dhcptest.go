@@ -1,0 +1,229 @@
+// Package dhcptest gives tests networks with real DHCP servers: a bridge in the
+// test's host, and on it a namespace in which Debian's dnsmasq or Kea runs. All
+// of it ends with the test.
+package dhcptest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// Network is a bridge of the test's host (see kerneltest.Host) and a namespace
+// for its servers, whose interface is eth0.
+type Network struct {
+	t       testing.TB
+	Bridge  string
+	Servers string // path of their namespace
+	Dir     string // of their files
+	ports   int
+}
+
+// New makes a network; the servers have these addresses.
+func New(t testing.TB, bridge string, addrs ...string) *Network {
+	t.Helper()
+	n := &Network{t: t, Bridge: bridge, Servers: kerneltest.Netns(t), Dir: t.TempDir()}
+	kerneltest.Run(t, "ip", "link", "add", bridge, "type", "bridge")
+	kerneltest.Run(t, "ip", "link", "set", bridge, "up")
+	n.Join(n.Servers, "eth0")
+	for _, a := range addrs {
+		n.Addr("add", a)
+	}
+	kerneltest.In(t, n.Servers, "ip", "link", "set", "eth0", "up")
+	// A worker of the kernel's finds the carrier, up to a second later; Kea
+	// wants to see it.
+	for !strings.Contains(kerneltest.In(t, n.Servers, "ip", "link", "show", "eth0"), "state UP") {
+		time.Sleep(10 * time.Millisecond)
+	}
+	return n
+}
+
+// Addr adds an address to the servers', or takes one away ("del").
+func (n *Network) Addr(verb, a string) {
+	n.t.Helper()
+	argv := []string{"ip", "addr", verb, a, "dev", "eth0"}
+	if strings.Contains(a, ":") {
+		argv = append(argv, "nodad")
+	}
+	kerneltest.In(n.t, n.Servers, argv...)
+}
+
+// Join puts an interface of a container on the bridge, down as a link plugin
+// leaves it.
+func (n *Network) Join(netns, ifname string) {
+	n.t.Helper()
+	kerneltest.Run(n.t, "ip", "link", "add", n.port(), "master", n.Bridge, "up", "type", "veth", "peer", "name", ifname, "netns", netns)
+}
+
+// port names the next port of the bridge.
+func (n *Network) port() string {
+	n.ports++
+	return fmt.Sprintf("%s-%d", n.Bridge, n.ports)
+}
+
+// JoinAll is Join for many interfaces of one container; names is their pattern.
+func (n *Network) JoinAll(netns, names string, count int) {
+	n.t.Helper()
+	var lines strings.Builder
+	for i := range count {
+		fmt.Fprintf(&lines, "link add %s master %s up type veth peer name %s netns %s\n",
+			n.port(), n.Bridge, fmt.Sprintf(names, i), netns)
+	}
+	cmd := exec.Command("ip", "-batch", "-")
+	cmd.Stdin = strings.NewReader(lines.String())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		n.t.Fatalf("ip link add, %d times: %v\n%s", count, err, out)
+	}
+}
+
+// Server is a DHCP server that runs.
+type Server struct {
+	t   testing.TB
+	cmd *exec.Cmd
+	out *os.File
+	end chan struct{}
+}
+
+// start starts a server, and waits until it has said that it is ready.
+func (n *Network) start(ready string, env []string, argv ...string) *Server {
+	n.t.Helper()
+	out, err := os.CreateTemp(n.Dir, filepath.Base(argv[0])+"-*.log")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	inside := append([]string{"--net=" + n.Servers, "--"}, argv...)
+	s := &Server{t: n.t, cmd: exec.Command("nsenter", inside...), out: out, end: make(chan struct{})}
+	s.cmd.Stdout, s.cmd.Stderr = out, out
+	s.cmd.Env = append(os.Environ(), env...)
+	if err := s.cmd.Start(); err != nil {
+		n.t.Fatalf("start %s: %v", argv[0], err)
+	}
+	go func() {
+		_ = s.cmd.Wait()
+		close(s.end)
+	}()
+	n.t.Cleanup(s.Stop)
+	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(s.Log(), ready); time.Sleep(10 * time.Millisecond) {
+		select {
+		case <-s.end:
+			n.t.Fatalf("%s ended: %s", argv[0], s.Log())
+		default:
+		}
+		if time.Now().After(deadline) {
+			n.t.Fatalf("%s is not ready: %s", argv[0], s.Log())
+		}
+	}
+	return s
+}
+
+// Log is what the server has said so far.
+func (s *Server) Log() string {
+	raw, err := os.ReadFile(s.out.Name())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// Stop ends the server, as a crash would: nobody is told.
+func (s *Server) Stop() {
+	_ = s.cmd.Process.Kill()
+	<-s.end
+	_ = s.out.Close()
+}
+
+// Freeze has the server be silent until Thaw.
+func (s *Server) Freeze() { s.signal(syscall.SIGSTOP) }
+
+// Thaw has it go on.
+func (s *Server) Thaw() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(sig syscall.Signal) {
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.t.Errorf("%v to the server: %v", sig, err)
+	}
+}
+
+// Dnsmasq starts dnsmasq on the bridge with arguments besides.
+func (n *Network) Dnsmasq(args ...string) *Server {
+	n.t.Helper()
+	return n.start("started", nil, append([]string{"dnsmasq", "--keep-in-foreground", "--log-facility=-", "--conf-file=/dev/null", "--port=0", "--no-ping",
+		"--user=root", "--pid-file=", "--bind-dynamic", "--interface=eth0", "--dhcp-leasefile=" + n.LeaseFile(),
+		"--dhcp-lease-max=100000", "--dhcp-authoritative"}, args...)...)
+}
+
+// LeaseFile is where dnsmasq writes its leases.
+func (n *Network) LeaseFile() string { return filepath.Join(n.Dir, "dnsmasq.leases") }
+
+// Leases are the lines of dnsmasq's leases.
+func (n *Network) Leases() string {
+	raw, err := os.ReadFile(n.LeaseFile())
+	if err != nil && !os.IsNotExist(err) {
+		n.t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// Kea4 starts Kea's DHCPv4 server; conf is the inside of "Dhcp4".
+func (n *Network) Kea4(conf string) *Server {
+	n.t.Helper()
+	return n.kea("kea-dhcp4", "Dhcp4", "DHCP4_STARTED", conf)
+}
+
+// Kea6 starts Kea's DHCPv6 server; conf is the inside of "Dhcp6".
+func (n *Network) Kea6(conf string) *Server {
+	n.t.Helper()
+	return n.kea("kea-dhcp6", "Dhcp6", "DHCP6_STARTED", fmt.Sprintf(`"data-directory": %q, `, n.Dir)+conf)
+}
+
+// kea starts a copy of the program: the packaged one may be confined to the
+// system's own files (AppArmor).
+func (n *Network) kea(program, key, ready, conf string) *Server {
+	n.t.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		path = "/usr/sbin/" + program
+	}
+	raw, err := os.ReadFile(path)
+	copied, file := filepath.Join(n.Dir, program), filepath.Join(n.Dir, program+".conf")
+	if _, e := os.Stat(copied); err == nil && e != nil {
+		err = os.WriteFile(copied, raw, 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(file, []byte(fmt.Sprintf(`{%q: {
+			"interfaces-config": {"interfaces": ["eth0"]},
+			"lease-database": {"type": "memfile", "persist": true, "name": %q, "lfc-interval": 0},
+			"loggers": [{"name": %q, "severity": "INFO", "output_options": [{"output": "stdout", "flush": true}]}],
+			%s}}`, key, n.KeaLeases(program), program, conf)), 0o600)
+	}
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.waitLinkLocal(program)
+	s := n.start(ready, []string{"KEA_PIDFILE_DIR=" + n.Dir, "KEA_LOCKFILE_DIR=" + n.Dir}, copied, "-c", file)
+	if log := s.Log(); strings.Contains(log, "_SOCKET_FAIL") {
+		n.t.Fatalf("%s does not listen: %s", program, log)
+	}
+	return s
+}
+
+// waitLinkLocal waits until the servers' link-local address is of use.
+func (n *Network) waitLinkLocal(program string) {
+	for program == "kea-dhcp6" {
+		out := kerneltest.In(n.t, n.Servers, "ip", "-6", "addr", "show", "dev", "eth0", "scope", "link")
+		if strings.Contains(out, "inet6") && !strings.Contains(out, "tentative") {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// KeaLeases is the file of leases of one of Kea's servers.
+func (n *Network) KeaLeases(program string) string { return filepath.Join(n.Dir, program+".csv") }

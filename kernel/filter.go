@@ -1,0 +1,169 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Filter sends packets of a qdisc elsewhere: to a class, or out of another
+// link. It matches an address of the packet, or everything, and goes with its
+// qdisc. Source: tc-u32(8), tc-mirred(8).
+type Filter struct {
+	base
+	Link     string       `json:",omitzero"`
+	Parent   Handle       `json:",omitzero"`
+	Prefix   netip.Prefix `json:",omitzero"` // zero: every packet
+	From     bool         `json:",omitzero"` // Prefix is of the source, not of the destination
+	Class    Handle       `json:",omitzero"` // RootHandle: past the shaping
+	Redirect string       `json:",omitzero"` // the link that it leaves by instead
+	Priority uint16       `json:",omitzero"` // the smaller is asked first
+}
+
+func (f *Filter) kind() string { return "filter" }
+func (f *Filter) Side() Side   { return Host }
+func (f *Filter) Shared() bool { return false }
+func (f *Filter) on() linkName { return linkName{Host, f.Link} }
+
+func (f *Filter) String() string {
+	s := fmt.Sprintf("tc filter add dev %s parent %s prio %d", f.Link, f.Parent, f.Priority)
+	switch {
+	case !f.Prefix.IsValid():
+		s += " protocol all u32 match u32 0 0"
+	default:
+		family, side := "ip", "dst"
+		if f.Prefix.Addr().Is6() {
+			family = "ipv6"
+		}
+		if f.From {
+			side = "src"
+		}
+		match := family
+		if match == "ipv6" {
+			match = "ip6"
+		}
+		s += fmt.Sprintf(" protocol %s u32 match %s %s %s", family, match, side, f.Prefix)
+	}
+	if f.Redirect != "" {
+		return s + " action mirred egress redirect dev " + f.Redirect
+	}
+	return s + " flowid " + f.Class.String()
+}
+
+const ( // linux/pkt_cls.h, linux/tc_act/tc_mirred.h
+	tcaU32ClassID, tcaU32Sel, tcaU32Act = 1, 5, 7
+	u32Terminal                         = 1
+	tcaActKind, tcaActOptions           = 1, 2
+	tcaMirredParms                      = 2
+	tcActStolen, mirredEgressRedirect   = 4, 1
+)
+
+func (f *Filter) ensure(e *Engine) error {
+	i, err := e.ifindex(Host, f.Link)
+	if err != nil {
+		return err
+	}
+	to := 0
+	if f.Redirect != "" {
+		if to, err = e.ifindex(Host, f.Redirect); err != nil {
+			return err
+		}
+	}
+	b := tcmsg(i, f.Parent, 0, uint32(f.Priority)<<16|uint32(f.protocol()))
+	b.str(unix.TCA_KIND, "u32")
+	b.nest(unix.TCA_OPTIONS, func(n *buf) {
+		n.bytes(tcaU32Sel, f.selector())
+		if f.Redirect == "" {
+			n.u32(tcaU32ClassID, uint32(f.Class))
+			return
+		}
+		n.nest(tcaU32Act, func(n *buf) { n.nest(1, func(n *buf) { mirred(n, to) }) })
+	})
+	return e.send(f, Host, request{unix.RTM_NEWTFILTER, unix.NLM_F_CREATE | unix.NLM_F_EXCL, b}, nil)
+}
+
+// protocol is the packets' ethertype in network order, as the kernel wants it.
+func (f *Filter) protocol() uint16 {
+	p := uint16(unix.ETH_P_ALL)
+	if f.Prefix.IsValid() {
+		p = unix.ETH_P_IP
+		if f.Prefix.Addr().Is6() {
+			p = unix.ETH_P_IPV6
+		}
+	}
+	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, p))
+}
+
+// selector is struct tc_u32_sel with a key of each 32 bits of the address, at
+// its offset in the header, RFC 791 and 8200.
+func (f *Filter) selector() []byte {
+	keys := []byte{}
+	if f.Prefix.IsValid() {
+		ip := f.Prefix.Masked().Addr().AsSlice()
+		offset := map[bool]int{true: 12, false: 8}[len(ip) == 4]
+		if !f.From {
+			offset += len(ip)
+		}
+		for at := 0; at < len(ip) && at*8 < f.Prefix.Bits(); at += 4 {
+			mask := ^uint32(0)
+			if bits := f.Prefix.Bits() - at*8; bits < 32 {
+				mask <<= 32 - bits
+			}
+			keys = binary.BigEndian.AppendUint32(keys, mask)
+			keys = append(keys, ip[at:at+4]...)
+			keys = binary.NativeEndian.AppendUint32(keys, uint32(offset+at))
+			keys = append(keys, 0, 0, 0, 0)
+		}
+	}
+	if len(keys) == 0 {
+		keys = make([]byte, 16)
+	}
+	sel := make([]byte, 16)
+	sel[0], sel[2] = u32Terminal, byte(len(keys)/16)
+	return append(sel, keys...)
+}
+
+// mirred is the action that takes a packet and sends it out of another link.
+func mirred(n *buf, to int) {
+	n.str(tcaActKind, "mirred")
+	n.nest(tcaActOptions, func(n *buf) {
+		var p []byte
+		for _, v := range []uint32{0, 0, tcActStolen, 0, 0, mirredEgressRedirect, uint32(to)} {
+			p = binary.NativeEndian.AppendUint32(p, v)
+		}
+		n.bytes(tcaMirredParms, p)
+	})
+}
+
+func (f *Filter) diff(e *Engine) ([]string, error) {
+	i, err := e.ifindex(Host, f.Link)
+	if err != nil {
+		return nil, err
+	}
+	msgs, err := e.dump(Host, request{typ: unix.RTM_GETTFILTER, body: tcmsg(i, f.Parent, 0, 0)})
+	if errors.Is(err, unix.EINVAL) || isAbsent(err) {
+		return nil, os.ErrNotExist // not even the qdisc
+	}
+	if err != nil {
+		return nil, err
+	}
+	want := string(f.selector()[16:])
+	for _, m := range msgs {
+		if len(m) >= sizeofTcmsg && f.isIn(m, want) {
+			return nil, nil
+		}
+	}
+	return nil, os.ErrNotExist
+}
+
+func (f *Filter) isIn(m []byte, keys string) bool {
+	options := attr(m[sizeofTcmsg:], unix.TCA_OPTIONS)
+	sel := attr(options, tcaU32Sel)
+	return num32(m[16:])>>16 == uint32(f.Priority) && len(sel) >= 16 && string(sel[16:]) == keys
+}
+
+func (f *Filter) remove(*Engine) error { return nil }

@@ -1,0 +1,216 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Handle names a qdisc or class, major:minor, tc(8).
+type Handle uint32
+
+// The handles that qdiscs here have.
+const (
+	RootHandle    Handle = 0x00010000 // 1:, a link's root qdisc
+	IngressHandle Handle = 0xffff0000 // ffff:
+	ShapedClass   Handle = 0x00010001 // 1:1
+
+	atRoot    Handle = 0xffffffff // parents: linux/pkt_sched.h
+	atIngress Handle = 0xfffffff1
+)
+
+func (h Handle) String() string {
+	s := strconv.FormatUint(uint64(h>>16), 16) + ":"
+	if minor := h & 0xffff; minor != 0 {
+		s += strconv.FormatUint(uint64(minor), 16)
+	}
+	return s
+}
+
+// Qdisc is what makes packets of a link of the host wait: "tbf" shapes all that
+// leaves it, "htb" what its filters, or its default, send to ShapedClass, and
+// "ingress" is where filters of what arrives hang. It goes with its link.
+// Source: tc-tbf(8), tc-htb(8).
+type Qdisc struct {
+	base
+	Link    string `json:",omitzero"`
+	Type    string `json:",omitzero"`
+	Rate    uint64 `json:",omitzero"` // bytes a second
+	Burst   uint32 `json:",omitzero"` // bytes
+	Limit   uint32 `json:",omitzero"` // tbf: bytes that wait at most
+	Default bool   `json:",omitzero"` // htb: what no filter takes is shaped
+}
+
+func (q *Qdisc) kind() string { return "qdisc" }
+func (q *Qdisc) Side() Side   { return Host }
+func (q *Qdisc) Shared() bool { return false }
+func (q *Qdisc) on() linkName { return linkName{Host, q.Link} }
+
+func (q *Qdisc) String() string {
+	switch q.Type {
+	case "ingress":
+		return "tc qdisc add dev " + q.Link + " ingress"
+	case "htb":
+		def := ""
+		if q.Default {
+			def = " default 1"
+		}
+		return fmt.Sprintf("tc qdisc add dev %s root handle 1: htb%s; class add dev %s classid 1:1 htb rate %dbit burst %d", q.Link, def, q.Link, 8*q.Rate, q.Burst)
+	}
+	return fmt.Sprintf("tc qdisc add dev %s root handle 1: tbf rate %dbit burst %d limit %d", q.Link, 8*q.Rate, q.Burst, q.Limit)
+}
+
+const ( // linux/pkt_sched.h, linux/rtnetlink.h
+	tcaTBFParms, tcaTBFRate64, tcaTBFBurst                = 1, 4, 6
+	tcaHTBParms, tcaHTBInit, tcaHTBRate64, tcaHTBCeil64   = 1, 2, 6, 7
+	htbVersion, htbRateToQuantum, htbQuantum, tcLinkLayer = 3, 10, 60000, 1
+	tickNanoseconds                                       = 64
+)
+
+const sizeofTcmsg = 20
+
+// tcmsg is struct tcmsg, rtnetlink(7).
+func tcmsg(index int, parent, handle Handle, info uint32) buf {
+	b := make(buf, 4, 256)
+	b = binary.NativeEndian.AppendUint32(b, uint32(index))
+	b = binary.NativeEndian.AppendUint32(b, uint32(handle))
+	b = binary.NativeEndian.AppendUint32(b, uint32(parent))
+	return binary.NativeEndian.AppendUint32(b, info)
+}
+
+// ratespec is struct tc_ratespec; what exceeds 32 bits stands in an attribute.
+func ratespec(rate uint64) []byte {
+	b := make([]byte, 8, 12)
+	b[1] = tcLinkLayer // ethernet: the kernel wants no table of the rate then
+	return binary.NativeEndian.AppendUint32(b, uint32(min(rate, 1<<32-1)))
+}
+
+func (q *Qdisc) ensure(e *Engine) error {
+	i, err := e.ifindex(Host, q.Link)
+	if err != nil {
+		return err
+	}
+	parent, handle := atRoot, RootHandle
+	if q.Type == "ingress" {
+		parent, handle = atIngress, IngressHandle
+	}
+	b := tcmsg(i, parent, handle, 0)
+	b.str(unix.TCA_KIND, q.Type)
+	switch q.Type {
+	case "tbf":
+		b.nest(unix.TCA_OPTIONS, q.tbf)
+	case "htb":
+		b.nest(unix.TCA_OPTIONS, q.htb)
+	}
+	err = e.send(q, Host, request{unix.RTM_NEWQDISC, unix.NLM_F_CREATE | unix.NLM_F_EXCL, b}, func(r response) error {
+		return q.born(e, r)
+	})
+	if err != nil || q.Type != "htb" {
+		return err
+	}
+	return e.send(q, Host, request{unix.RTM_NEWTCLASS, unix.NLM_F_CREATE | unix.NLM_F_EXCL, q.class(i)}, nil)
+}
+
+func (q *Qdisc) born(e *Engine, r response) error {
+	if isAbsent(r.err) {
+		return fmt.Errorf("the kernel has no %s (module sch_%s): %w", q.Type, q.Type, r.err)
+	}
+	if r.err == nil {
+		e.made(q)
+	}
+	return r.err
+}
+
+// tbf is struct tc_tbf_qopt, whose bucket in time is overruled by one in bytes.
+func (q *Qdisc) tbf(n *buf) {
+	p := append(ratespec(q.Rate), make([]byte, 12)...) // no peak rate
+	p = binary.NativeEndian.AppendUint32(p, q.Limit)
+	p = append(p, make([]byte, 8)...)
+	n.bytes(tcaTBFParms, p)
+	n.u64(tcaTBFRate64, q.Rate)
+	n.u32(tcaTBFBurst, q.Burst)
+}
+
+// htb is struct tc_htb_glob.
+func (q *Qdisc) htb(n *buf) {
+	def := uint32(0)
+	if q.Default {
+		def = uint32(ShapedClass & 0xffff)
+	}
+	var p []byte
+	for _, v := range []uint32{htbVersion, htbRateToQuantum, def, 0, 0} {
+		p = binary.NativeEndian.AppendUint32(p, v)
+	}
+	n.bytes(tcaHTBInit, p)
+}
+
+// class is struct tc_htb_opt: its bucket is the time that the burst takes.
+func (q *Qdisc) class(index int) buf {
+	b := tcmsg(index, RootHandle, ShapedClass, 0)
+	b.str(unix.TCA_KIND, "htb")
+	ticks := uint32(min(uint64(q.Burst)*1e9/max(q.Rate, 1)/tickNanoseconds, 1<<32-1))
+	b.nest(unix.TCA_OPTIONS, func(n *buf) {
+		p := append(ratespec(q.Rate), ratespec(q.Rate)...)
+		for _, v := range []uint32{ticks, ticks, htbQuantum, 0, 0} {
+			p = binary.NativeEndian.AppendUint32(p, v)
+		}
+		n.bytes(tcaHTBParms, p)
+		n.u64(tcaHTBRate64, q.Rate)
+		n.u64(tcaHTBCeil64, q.Rate)
+	})
+	return b
+}
+
+func (q *Qdisc) diff(e *Engine) ([]string, error) {
+	i, err := e.ifindex(Host, q.Link)
+	if err != nil {
+		return nil, err
+	}
+	msgs, err := e.dump(Host, request{typ: unix.RTM_GETQDISC, body: tcmsg(i, 0, 0, 0)})
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range msgs {
+		if len(m) < sizeofTcmsg || int(num32(m[4:])) != i {
+			continue
+		}
+		if text(attr(m[sizeofTcmsg:], unix.TCA_KIND)) == q.Type {
+			return q.differs(attr(m[sizeofTcmsg:], unix.TCA_OPTIONS)), nil
+		}
+	}
+	return nil, os.ErrNotExist
+}
+
+func (q *Qdisc) differs(options []byte) (d []string) {
+	if q.Type != "tbf" {
+		return nil
+	}
+	rate := num64(attr(options, tcaTBFRate64))
+	if p := attr(options, tcaTBFParms); rate == 0 && len(p) >= 12 {
+		rate = uint64(num32(p[8:]))
+	}
+	if rate != q.Rate {
+		d = append(d, fmt.Sprintf("rate is %d bit/s, want %d", 8*rate, 8*q.Rate))
+	}
+	return d
+}
+
+func (q *Qdisc) remove(e *Engine) error {
+	i, err := e.ifindex(Host, q.Link)
+	if err != nil {
+		return err
+	}
+	parent := atRoot
+	if q.Type == "ingress" {
+		parent = atIngress
+	}
+	_, err = e.now(Host, request{unix.RTM_DELQDISC, 0, tcmsg(i, parent, 0, 0)})
+	if errors.Is(err, unix.EINVAL) { // there is none
+		return os.ErrNotExist
+	}
+	return err
+}

@@ -1,0 +1,180 @@
+package chain
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/plugin"
+)
+
+// Bandwidth limits a container's traffic in both directions.
+func Bandwidth() plugin.Plugin {
+	return plugin.Plugin{
+		Name: "bandwidth", About: "limits a container's traffic, in and out, by token buckets on the host's end of its link", Chained: true,
+		New: func() plugin.Config { return &bandwidth{} },
+	}
+}
+
+type bandwidth struct {
+	plugin.Conf
+	rates
+	RuntimeConfig struct {
+		Bandwidth *rates `json:"bandwidth"`
+	} `json:"runtimeConfig"`
+
+	shaped, unshaped []netip.Prefix
+}
+
+// rates are in bits a second, bursts in bits; ingress is what the container
+// gets, egress what it sends.
+type rates struct {
+	IngressRate     uint64         `json:"ingressRate"`
+	IngressBurst    uint64         `json:"ingressBurst"`
+	EgressRate      uint64         `json:"egressRate"`
+	EgressBurst     uint64         `json:"egressBurst"`
+	ShapedSubnets   []netip.Prefix `json:"shapedSubnets"`
+	UnshapedSubnets []netip.Prefix `json:"unshapedSubnets"`
+}
+
+// Bounds of what the kernel can count, and of what makes sense.
+const (
+	minRate  = 8               // bits a second: a byte
+	maxRate  = 1 << 43         // bits a second, 8.8 Tbit/s: no link is faster
+	maxBurst = 8 * (1<<32 - 1) // bits
+)
+
+func (c *bandwidth) Validate(*plugin.Attachment) error {
+	at := ""
+	if b := c.RuntimeConfig.Bandwidth; b != nil && c.IngressRate+c.IngressBurst+c.EgressRate+c.EgressBurst == 0 {
+		at = "runtimeConfig.bandwidth."
+		if len(b.ShapedSubnets)+len(b.UnshapedSubnets) == 0 {
+			b.ShapedSubnets, b.UnshapedSubnets = c.ShapedSubnets, c.UnshapedSubnets
+		}
+		c.rates = *b
+	}
+	for _, d := range []struct {
+		name        string
+		rate, burst uint64
+	}{{"ingress", c.IngressRate, c.IngressBurst}, {"egress", c.EgressRate, c.EgressBurst}} {
+		switch {
+		case d.rate == 0 && d.burst > 0:
+			return cni.Invalid(c.Raw, at+d.name+"Burst", fmt.Sprintf("a burst without a rate: want %sRate too, in bits a second", d.name))
+		case d.rate > 0 && d.rate < minRate || d.rate > maxRate:
+			return cni.Invalid(c.Raw, at+d.name+"Rate", fmt.Sprintf("want 0 (no limit) or %d to %d bits a second", minRate, uint64(maxRate)))
+		case d.burst > maxBurst:
+			return cni.Invalid(c.Raw, at+d.name+"Burst", fmt.Sprintf("want at most %d bits: the kernel's bucket holds less than 4 GiB", uint64(maxBurst)))
+		}
+	}
+	if len(c.ShapedSubnets) > 0 && len(c.UnshapedSubnets) > 0 {
+		return cni.Invalid(c.Raw, at+"unshapedSubnets", "cannot be given together with shapedSubnets: what is in neither would be undecided")
+	}
+	return nil
+}
+
+func (c *bandwidth) Addressed(a *plugin.Attachment, r *cni.Result) (list kernel.Objects, err error) {
+	if c.IngressRate == 0 && c.EgressRate == 0 {
+		return nil, nil
+	}
+	end, err := hostEnd(c.Type, a, r)
+	if err != nil {
+		return nil, err
+	}
+	if c.IngressRate > 0 {
+		list = append(list, c.shape(end.Name, end.MTU, c.IngressRate, c.IngressBurst, true)...)
+	}
+	if c.EgressRate == 0 {
+		return list, nil
+	}
+	ifb := &kernel.IFB{Name: a.LinkName("bwp"), MAC: a.MAC("ifb"), MTU: end.MTU, Mark: a.Mark()}
+	r.Interfaces = append(r.Interfaces, cni.Interface{Name: ifb.Name, Mac: ifb.MAC})
+	list = append(list, ifb, &kernel.Up{Link: ifb.Name})
+	list = append(list, c.shape(ifb.Name, end.MTU, c.EgressRate, c.EgressBurst, false)...)
+	return append(list,
+		&kernel.Qdisc{Link: end.Name, Type: "ingress"},
+		&kernel.Filter{Link: end.Name, Parent: kernel.IngressHandle, Redirect: ifb.Name, Priority: 1}), nil
+}
+
+// Find states the link that DEL without a record looks for.
+func (c *bandwidth) Find(a *plugin.Attachment) (kernel.Objects, error) {
+	return kernel.Objects{&kernel.IFB{Name: a.LinkName("bwp"), Mark: a.Mark()}}, nil
+}
+
+// shape limits what leaves a link: all of it, or, where subnets are named, what
+// comes from (or goes to) them, or what does not.
+func (c *bandwidth) shape(link string, mtu int, rate, burst uint64, from bool) kernel.Objects {
+	q := &kernel.Qdisc{Link: link, Rate: rate / 8, Burst: bucket(rate/8, burst/8, mtu)}
+	if len(c.ShapedSubnets)+len(c.UnshapedSubnets) == 0 {
+		q.Type, q.Limit = "tbf", waiting(q.Rate, q.Burst)
+		return kernel.Objects{q}
+	}
+	q.Type, q.Default = "htb", len(c.UnshapedSubnets) > 0
+	list := kernel.Objects{q}
+	class := kernel.ShapedClass
+	if q.Default {
+		class = kernel.RootHandle
+	}
+	for i, p := range append(c.ShapedSubnets, c.UnshapedSubnets...) {
+		list = append(list, &kernel.Filter{Link: link, Parent: kernel.RootHandle, Prefix: p, From: from, Class: class, Priority: uint16(1 + i)})
+	}
+	return list
+}
+
+const (
+	frameHeader = 18                   // bytes: ethernet with a VLAN tag
+	burstPart   = 100                  // of a second at the rate, where no burst is asked for
+	burstFrames = 10                   // and never less than so many whole frames
+	latencyPart = 40                   // of a second at the rate may wait: 25 ms, as the reference has it
+	most        = uint64(1<<32 - 1000) // bytes the kernel can count
+)
+
+// bucket is the burst in bytes. It must hold the largest frame, or that would
+// never leave.
+func bucket(rate, burst uint64, mtu int) uint32 {
+	frame := uint64(mtu + frameHeader)
+	if burst == 0 {
+		burst = max(rate/burstPart, burstFrames*frame)
+	}
+	return uint32(min(max(burst, frame), most))
+}
+
+// waiting is how many bytes may wait for the bucket before more are dropped.
+func waiting(rate uint64, burst uint32) uint32 {
+	return uint32(min(rate/latencyPart+uint64(burst), most))
+}
+
+// hostEnd is the host's end of the container's link: the other end of its
+// interface, which a plugin before this one put in the result.
+func hostEnd(who string, a *plugin.Attachment, r *cni.Result) (*kernel.LinkInfo, error) {
+	in, err := a.Facts.Link(kernel.Container, a.IfName)
+	if err != nil {
+		return nil, fmt.Errorf("in the container: %w", err)
+	}
+	for _, i := range r.Interfaces {
+		if i.Sandbox != "" {
+			continue
+		}
+		l, err := a.Facts.Link(kernel.Host, i.Name)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if l.Kind == "veth" && (l.Index == in.Peer || in.Peer == 0) {
+			return l, nil
+		}
+	}
+	return nil, cni.Errorf(cni.CodeInvalidNetworkConfig, "%s needs a container's link with an end on the host (bridge, ptp): %s is %s, and prevResult names no other end of it",
+		who, a.IfName, kindOf(in))
+}
+
+func kindOf(l *kernel.LinkInfo) string {
+	if l.Kind == "" {
+		return "hardware"
+	}
+	return "of kind " + l.Kind
+}

@@ -1,0 +1,205 @@
+package chain
+
+import (
+	"net/netip"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/plugin"
+	"github.com/fairlead/fairlead/plugins/ruleset"
+)
+
+// Firewall lets a container's traffic through the host's forward path.
+func Firewall() plugin.Plugin {
+	return plugin.Plugin{
+		Name: "firewall", About: "admits a container's traffic where the host's firewall forwards only what it knows", Chained: true,
+		New: func() plugin.Config { return &firewall{} },
+	}
+}
+
+type firewall struct {
+	plugin.Conf
+	Backend       string `json:"backend"`
+	AdminChain    string `json:"iptablesAdminChainName"`
+	Zone          string `json:"firewalldZone"`
+	IngressPolicy string `json:"ingressPolicy"`
+}
+
+func (c *firewall) Validate(*plugin.Attachment) error {
+	switch c.Backend {
+	case "", "nftables", "iptables", "firewalld":
+	default:
+		return cni.Invalid(c.Raw, "backend", `want "nftables", "iptables" or "firewalld", or none: whichever rules the host`)
+	}
+	switch c.IngressPolicy {
+	case "", "open", "same-bridge", "isolated":
+	default:
+		return cni.Invalid(c.Raw, "ingressPolicy", `want "open", "same-bridge" or "isolated"`)
+	}
+	if len(c.AdminChain) > 28 || c.AdminChain == forwardChain {
+		return cni.Invalid(c.Raw, "iptablesAdminChainName", "want the name of a chain of your own, at most 28 bytes")
+	}
+	if c.AdminChain == "" {
+		c.AdminChain = "CNI-ADMIN"
+	}
+	if c.Zone == "" {
+		c.Zone = "trusted"
+	}
+	return nil
+}
+
+// Addressed states the policy between bridges, and whatever it takes that the
+// host forwards for the container: by default nothing, as the kernel forwards.
+func (c *firewall) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
+	list, err := c.ingress(a, r)
+	if err != nil {
+		return nil, err
+	}
+	ips := ownIPs(a, r)
+	switch {
+	case c.Backend == "firewalld" || c.Backend == "" && a.Facts.Firewalld():
+		for _, ip := range ips {
+			list = append(list, &kernel.ZoneSource{Zone: c.Zone, Addr: whole(ip).String()})
+		}
+		return list, nil
+	case c.Backend == "iptables":
+		for _, ip := range ips {
+			list = append(list, c.iptables(ruleset.FamilyOf(ip.Address.Addr().Is4()).IPTables, ip)...)
+		}
+		return list, nil
+	}
+	dropping, err := a.Facts.Dropping()
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range dropping {
+		list = append(list, c.admit(a, d, ips)...)
+	}
+	return list, nil
+}
+
+// admit lets the addresses through one chain that drops.
+func (c *firewall) admit(a *plugin.Attachment, d kernel.Dropping, ips []cni.IP) (list kernel.Objects) {
+	for _, ip := range ips {
+		v4 := ip.Address.Addr().Is4()
+		if d.Family == "ip" && !v4 || d.Family == "ip6" && v4 {
+			continue
+		}
+		command := ruleset.FamilyOf(v4).IPTables
+		switch {
+		case d.Legacy:
+			list = append(list, c.iptables(command+"-legacy", ip)...)
+		case d.IPTables():
+			list = append(list, c.iptables(command, ip)...)
+		default:
+			list = append(list, &kernel.Accept{Family: d.Family, Table: d.Table, Chain: d.Chain, Addr: ip.Address.Addr().String(), V6: !v4, Mark: a.Mark()})
+		}
+	}
+	return list
+}
+
+const forwardChain = "CNI-FORWARD"
+
+// iptables states the chains that the reference has, an administrator's first.
+func (c *firewall) iptables(command ruleset.IPTables, ip cni.IP) kernel.Objects {
+	t, addr := command.Filter(), whole(ip).String()
+	return kernel.Objects{
+		t.Chain(forwardChain, true),
+		t.Chain(c.AdminChain, true),
+		t.First("FORWARD", "-m", "comment", "--comment", "CNI firewall plugin rules", "-j", forwardChain),
+		t.First(forwardChain, "-m", "comment", "--comment", "CNI firewall plugin admin overrides", "-j", c.AdminChain),
+		t.Rule(false, forwardChain, "-d", addr, "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT"),
+		t.Rule(false, forwardChain, "-s", addr, "-j", "ACCEPT"),
+		t.Rule(false, forwardChain, "-d", addr, "-m", "conntrack", "--ctstate", "DNAT", "-j", "ACCEPT"), // host ports
+	}
+}
+
+func whole(ip cni.IP) netip.Prefix {
+	a := ip.Address.Addr()
+	return netip.PrefixFrom(a, a.BitLen())
+}
+
+// Find states what a result that DEL was given tells.
+func (c *firewall) Find(a *plugin.Attachment) (kernel.Objects, error) {
+	if c.Prev == nil {
+		return nil, nil
+	}
+	return c.Addressed(a, c.Prev.Clone())
+}
+
+const (
+	fromChain = "ingress-from" // by the bridge that a packet leaves
+	toChain   = "ingress-to"   // by the bridge that it is for
+)
+
+// ingress states that no packet passes from one bridge with a policy to
+// another, or, of an isolated one, from port to port. What comes from elsewhere
+// (host ports, the host) is not concerned. The rules are the bridge's and stay.
+func (c *firewall) ingress(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
+	if c.IngressPolicy == "" || c.IngressPolicy == "open" {
+		return nil, nil
+	}
+	bridge := bridgeOf(a, r)
+	if bridge == "" {
+		return nil, cni.Errorf(cni.CodeInvalidNetworkConfig, "ingressPolicy %q needs a container on a bridge: prevResult names none", c.IngressPolicy)
+	}
+	name := `"` + bridge + `"`
+	list := kernel.Objects{
+		ruleset.Part("table", "", ""),
+		ruleset.Part("chain", "forward", ruleset.Forward),
+		ruleset.Part("chain", fromChain, ""),
+		ruleset.Part("chain", toChain, ""),
+		ruleset.Part("rule", "forward", "jump "+fromChain),
+		ruleset.Part("rule", fromChain, "iifname "+name+" oifname != "+name+" jump "+toChain),
+		ruleset.Part("rule", toChain, "oifname "+name+" drop"),
+	}
+	if c.IngressPolicy == "isolated" {
+		list = append(list, ruleset.Part("rule", fromChain, "iifname "+name+" oifname "+name+" drop"))
+		ports, err := isolated(c.Type, a, r)
+		return append(list, ports...), err
+	}
+	return list, nil
+}
+
+// isolated states the same where frames pass from port to port without being
+// routed, whether or not the host has bridge-nf-call-iptables.
+func isolated(who string, a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
+	port, err := hostEnd(who, a, r)
+	if err != nil {
+		return nil, err
+	}
+	const set = "ingress-isolated" // ports whose frames go to no other of them
+	part := func(what, in, text string) *kernel.NFT {
+		n := ruleset.Part(what, in, text)
+		n.Family = "bridge"
+		return n
+	}
+	return kernel.Objects{
+		part("table", "", ""),
+		part("set", set, "ifname"),
+		part("chain", "forward", ruleset.Forward),
+		part("rule", "forward", "iifname @"+set+" oifname @"+set+" ether type ip drop"),
+		part("rule", "forward", "iifname @"+set+" oifname @"+set+" ether type ip6 drop"),
+		&kernel.Element{Family: "bridge", Table: kernel.Table, Set: set, Type: "ifname", Key: port.Name, Mark: a.Mark()},
+	}, nil
+}
+
+func bridgeOf(a *plugin.Attachment, r *cni.Result) string {
+	for _, i := range r.Interfaces {
+		if i.Sandbox != "" {
+			continue
+		}
+		if l, err := a.Facts.Link(kernel.Host, i.Name); err == nil && l.Kind == "bridge" {
+			return l.Name
+		}
+	}
+	return ""
+}
+
+// Ready tells whether the backend that the configuration names is there.
+func (c *firewall) Ready(a *plugin.Attachment) error {
+	if c.Backend == "firewalld" && !a.Facts.Firewalld() {
+		return cni.Errorf(cni.CodePluginNotAvailable, "firewalld does not run: it has no name on the system bus")
+	}
+	return nil
+}

@@ -1,0 +1,266 @@
+package chain
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/plugin"
+)
+
+// SBR routes by the source: what has an address of this interface leaves by it.
+func SBR() plugin.Plugin {
+	return plugin.Plugin{
+		Name: "sbr", About: "source-based routing: a table of routes for each address of an interface", Chained: true, Exclusive: true,
+		New: func() plugin.Config { return &sbr{} },
+	}
+}
+
+type sbr struct {
+	plugin.Conf
+	Table          *int         `json:"table"`
+	Gateways       []netip.Addr `json:"gateways"`
+	AddSourceHints bool         `json:"addSourceHints"`
+}
+
+const (
+	firstTable = 100 // of those that are looked through for a free one
+	mainTable  = 254
+	localTable = 255
+	maxTable   = 1<<31 - 1
+	unicast    = 1 // rtnetlink(7): RTN_UNICAST
+)
+
+func (c *sbr) Validate(*plugin.Attachment) error {
+	if t := c.Table; t != nil && (*t < 1 || *t > maxTable || *t == localTable) {
+		return cni.Invalid(c.Raw, "table", fmt.Sprintf("want a table from 1 to %d, but for %d, the kernel's own", maxTable, localTable))
+	}
+	return nil
+}
+
+func (c *sbr) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
+	ips := ownIPs(a, r)
+	if len(ips) == 0 {
+		return nil, cni.Errorf(cni.CodeInvalidNetworkConfig, "sbr: prevResult has no address on %s", a.IfName)
+	}
+	var list kernel.Objects
+	if c.Table != nil { // the table is somebody else's to fill
+		for _, ip := range ips {
+			list = append(list, fromRule(ip.Address.Addr(), *c.Table))
+		}
+		return list, nil
+	}
+	tables, err := tablesFor(a, ips)
+	if err != nil {
+		return nil, err
+	}
+	routes, err := routesOf(a)
+	if err != nil {
+		return nil, err
+	}
+	taken := map[kernel.RouteInfo]bool{}
+	for i, ip := range ips {
+		list = append(list, fromRule(ip.Address.Addr(), tables[i]))
+		mine := routesFor(ips, i, routes)
+		for _, rt := range mine {
+			taken[rt] = true
+		}
+		list = append(list, c.table(a, ip, tables[i], mine)...)
+	}
+	return append(list, moved(a, routes, taken)...), nil
+}
+
+// moved states that the main table has not what other tables have now: what
+// goes by a gateway leaves first, and so comes back last.
+func moved(a *plugin.Attachment, routes []kernel.RouteInfo, taken map[kernel.RouteInfo]bool) (list kernel.Objects) {
+	for _, byGateway := range []bool{true, false} {
+		for _, rt := range routes {
+			if taken[rt] && rt.Via.IsValid() == byGateway && !rt.Dst.Addr().IsLinkLocalUnicast() {
+				list = append(list, &kernel.NoRoute{Route: *asRoute(a, rt)})
+			}
+		}
+	}
+	return list
+}
+
+// Find names the rules of ours whose tables have routes by this interface.
+func (c *sbr) Find(a *plugin.Attachment) (list kernel.Objects, err error) {
+	routes, err := routesOf(a)
+	if err != nil {
+		return nil, err
+	}
+	for _, family := range []byte{kernel.IPv4, kernel.IPv6} {
+		rules, err := a.Facts.Rules(kernel.Container, family)
+		if err != nil {
+			return nil, err
+		}
+		for _, rule := range rules {
+			ours := rule.Protocol == kernel.Protocol && rule.From.IsSingleIP()
+			if ours && slices.ContainsFunc(routes, func(rt kernel.RouteInfo) bool { return rt.Table == rule.Table }) {
+				list = append(list, fromRule(rule.From.Addr(), rule.Table))
+			}
+		}
+	}
+	return list, nil
+}
+
+// ownIPs are the addresses of the attachment's interface.
+func ownIPs(a *plugin.Attachment, r *cni.Result) (out []cni.IP) {
+	for _, ip := range r.IPs {
+		if i := ip.Interface; i == nil || *i < len(r.Interfaces) && r.Interfaces[*i].Name == a.IfName && r.Interfaces[*i].Sandbox != "" {
+			out = append(out, ip)
+		}
+	}
+	return out
+}
+
+func fromRule(ip netip.Addr, table int) *kernel.Rule {
+	return &kernel.Rule{In: kernel.Container, From: netip.PrefixFrom(ip, ip.BitLen()), Table: table}
+}
+
+// tablesFor finds a table for each address: the one that its rule names
+// already, or the next that no rule names and no route is in.
+func tablesFor(a *plugin.Attachment, ips []cni.IP) ([]int, error) {
+	used, named := map[int]bool{}, map[netip.Prefix]int{}
+	for _, family := range []byte{kernel.IPv4, kernel.IPv6} {
+		rules, err := a.Facts.Rules(kernel.Container, family)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range rules {
+			used[r.Table] = true
+			if r.Protocol == kernel.Protocol {
+				named[r.From] = r.Table
+			}
+		}
+		routes, err := a.Facts.Routes(kernel.Container, family, 0)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range routes {
+			used[r.Table] = true
+		}
+	}
+	out := make([]int, len(ips))
+	next := firstTable
+	for i, ip := range ips {
+		ip := ip.Address.Addr()
+		if out[i] = named[netip.PrefixFrom(ip, ip.BitLen())]; out[i] != 0 {
+			continue
+		}
+		for used[next] {
+			next++
+		}
+		out[i], used[next] = next, true
+	}
+	return out, nil
+}
+
+// routesOf are the routes by the attachment's interface, in any table but the
+// kernel's own.
+func routesOf(a *plugin.Attachment) (out []kernel.RouteInfo, err error) {
+	l, err := a.Facts.Link(kernel.Container, a.IfName)
+	if err != nil {
+		return nil, err
+	}
+	for _, family := range []byte{kernel.IPv4, kernel.IPv6} {
+		all, err := a.Facts.Routes(kernel.Container, family, 0)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range all {
+			if r.Index == l.Index && r.Table != localTable && r.Type == unicast {
+				out = append(out, r)
+			}
+		}
+	}
+	return out, nil
+}
+
+// routesFor are those of the main table that an address's packets need: what is
+// in its subnet, or goes by a gateway in it; and what goes by no gateway of any
+// of the addresses, for each of the family.
+func routesFor(ips []cni.IP, i int, routes []kernel.RouteInfo) (out []kernel.RouteInfo) {
+	subnet := ips[i].Address.Masked()
+	for _, r := range routes {
+		by := r.Via
+		if !by.IsValid() {
+			by = r.Dst.Addr()
+		}
+		mine := r.Src == ips[i].Address.Addr() || subnet.Contains(by)
+		other := slices.ContainsFunc(ips, func(o cni.IP) bool { return r.Src == o.Address.Addr() || o.Address.Masked().Contains(by) })
+		if r.Table == mainTable && r.Dst.Addr().Is4() == subnet.Addr().Is4() && (mine || !other) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// table states what is in an address's table: the routes, and a default route
+// by its gateway.
+func (c *sbr) table(a *plugin.Attachment, ip cni.IP, table int, routes []kernel.RouteInfo) (list kernel.Objects) {
+	hasDefault := false
+	for _, rt := range routes {
+		hasDefault = hasDefault || rt.Dst.Bits() == 0
+		o := asRoute(a, rt)
+		o.Table, o.Proto = table, 0
+		if c.AddSourceHints {
+			o.Src = ip.Address.Addr()
+		}
+		list = append(list, o)
+	}
+	slices.SortStableFunc(list, func(x, y kernel.Object) int { // what a gateway is reached by comes first
+		return b2i(x.(*kernel.Route).Via.IsValid()) - b2i(y.(*kernel.Route).Via.IsValid())
+	})
+	gw := c.gateway(ip)
+	if hasDefault || !gw.IsValid() {
+		return list
+	}
+	o := &kernel.Route{In: kernel.Container, Link: a.IfName, Dst: netip.PrefixFrom(zero(gw), 0), Via: gw, Table: table}
+	if c.AddSourceHints {
+		o.Src = ip.Address.Addr()
+	}
+	return append(list, o)
+}
+
+// gateway is the address's own, or that of the configuration in its subnet, or
+// of its family.
+func (c *sbr) gateway(ip cni.IP) netip.Addr {
+	if ip.Gateway.IsValid() {
+		return ip.Gateway
+	}
+	var family netip.Addr
+	for _, g := range c.Gateways {
+		if ip.Address.Contains(g) {
+			return g
+		}
+		if !family.IsValid() && g.Is4() == ip.Address.Addr().Is4() {
+			family = g
+		}
+	}
+	return family
+}
+
+func asRoute(a *plugin.Attachment, r kernel.RouteInfo) *kernel.Route {
+	scope := int(r.Scope)
+	return &kernel.Route{
+		In: kernel.Container, Link: a.IfName, Dst: r.Dst, Via: r.Via, Src: r.Src, Scope: &scope,
+		Metric: r.Metric, Table: r.Table, MTU: r.MTU, AdvMSS: r.AdvMSS, Proto: r.Protocol,
+	}
+}
+
+func zero(like netip.Addr) netip.Addr {
+	if like.Is4() {
+		return netip.IPv4Unspecified()
+	}
+	return netip.IPv6Unspecified()
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

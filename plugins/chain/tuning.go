@@ -1,0 +1,156 @@
+package chain
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/plugin"
+)
+
+// Tuning changes sysctls of a container and settings of its interface, and
+// changes them back.
+func Tuning() plugin.Plugin {
+	return plugin.Plugin{
+		Name: "tuning", About: "sets sysctls of a container and attributes of its interface; DEL restores them", Chained: true,
+		New: func() plugin.Config { return &tuning{allowlist: allowlistFile} },
+	}
+}
+
+// allowlistFile, where it exists, holds a regular expression a line: a sysctl
+// must match one of them.
+const allowlistFile = "/etc/cni/tuning/allowlist.conf"
+
+type tuning struct {
+	plugin.Conf
+	settings
+	DataDir *string `json:"dataDir"` // the reference's; here what was is in the attachment's record
+
+	allowlist string
+	mac       string
+}
+
+// settings may stand in the configuration or in args.cni, which is stronger.
+type settings struct {
+	Sysctl   map[string]string `json:"sysctl"`
+	OwnMAC   string            `json:"mac"`
+	MTU      int               `json:"mtu"`
+	Promisc  bool              `json:"promisc"`
+	AllMulti *bool             `json:"allmulti"`
+	TxQLen   *int              `json:"txQLen"`
+}
+
+func (c *tuning) Validate(a *plugin.Attachment) (err error) {
+	if c.mac, err = c.MAC(a, c.OwnMAC); err != nil {
+		return err
+	}
+	at := ""
+	if len(c.Args.CNI) > 0 {
+		at = "args.cni."
+		if err := cni.Decode(c.Args.CNI, &c.settings); err != nil {
+			return fmt.Errorf("args.cni: %w", err)
+		}
+	}
+	if c.MTU < 0 || c.MTU > 65535 {
+		return cni.Invalid(c.Raw, at+"mtu", "want 0 (as it is) to 65535 bytes")
+	}
+	if c.TxQLen != nil && *c.TxQLen < 0 {
+		return cni.Invalid(c.Raw, at+"txQLen", "want a number of packets, 0 or more")
+	}
+	for key := range c.Sysctl {
+		if _, problem := sysctlPath(key, ""); problem != "" {
+			return cni.Invalid(c.Raw, at+"sysctl", fmt.Sprintf("%q: %s", key, problem))
+		}
+	}
+	return c.allowed(at)
+}
+
+// allowed holds the sysctls to the host's list, if it has one.
+func (c *tuning) allowed(at string) error {
+	raw, err := os.ReadFile(c.allowlist)
+	if errors.Is(err, os.ErrNotExist) || len(c.Sysctl) == 0 {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the list of allowed sysctls: %w", err)
+	}
+	var patterns []string
+	for line := range strings.Lines(string(raw)) {
+		if line = strings.TrimSpace(line); line != "" {
+			patterns = append(patterns, line)
+		}
+	}
+	for key := range c.Sysctl {
+		ok := false
+		for _, p := range patterns {
+			re, err := regexp.Compile(p)
+			if err != nil {
+				return fmt.Errorf("%s: %w", c.allowlist, err)
+			}
+			ok = ok || re.MatchString(key)
+		}
+		if !ok {
+			return cni.Invalid(c.Raw, at+"sysctl", fmt.Sprintf("%q is not allowed on this host: %s allows %s", key, c.allowlist, strings.Join(patterns, ", ")))
+		}
+	}
+	return nil
+}
+
+// sysctlPath is a key's file below /proc/sys. In a key with dots a slash stands
+// for a dot of an interface's name, and the other way round, sysctl(8).
+func sysctlPath(key, ifname string) (path, problem string) {
+	path = key
+	if i := strings.IndexAny(key, "./"); i >= 0 && key[i] == '.' {
+		path = strings.Map(func(r rune) rune {
+			switch r {
+			case '.':
+				return '/'
+			case '/':
+				return '.'
+			}
+			return r
+		}, key)
+	}
+	switch {
+	case !strings.HasPrefix(path, "net/"):
+		return "", "want a key of the network namespace, which begins with net."
+	case filepath.Clean(path) != path || strings.ContainsAny(path, "\x00\n "):
+		return "", "want names parted by dots"
+	}
+	return strings.Replace(path, "IFNAME", ifname, 1), ""
+}
+
+func (c *tuning) Addressed(a *plugin.Attachment, r *cni.Result) (list kernel.Objects, err error) {
+	for _, key := range slices.Sorted(maps.Keys(c.Sysctl)) {
+		path, _ := sysctlPath(key, a.IfName)
+		s := &kernel.Sysctl{In: kernel.Container, Key: path, Value: c.Sysctl[key], Own: true}
+		if s.Was, err = a.Facts.Sysctl(kernel.Container, path); err != nil {
+			return nil, fmt.Errorf("sysctl %s in the container: %w", key, err)
+		}
+		list = append(list, s)
+	}
+	set := kernel.LinkSettings{MAC: c.mac, MTU: c.MTU, AllMulti: c.AllMulti, TxQLen: c.TxQLen}
+	if c.Promisc {
+		set.Promisc = &c.Promisc
+	}
+	if set == (kernel.LinkSettings{}) {
+		return list, nil
+	}
+	l, err := a.Facts.Link(kernel.Container, a.IfName)
+	if err != nil {
+		return nil, fmt.Errorf("in the container: %w", err)
+	}
+	for i := range r.Interfaces {
+		if own := &r.Interfaces[i]; own.Name == a.IfName && own.Sandbox != "" && c.mac != "" {
+			own.Mac = c.mac
+		}
+	}
+	return append(list, &kernel.Tuned{Link: a.IfName, Set: set, Was: set.Had(l)}), nil
+}

@@ -1,0 +1,37 @@
+package chain
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/plugin"
+)
+
+// The host's list of allowed sysctls: a regular expression a line.
+func TestAllowlist(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ list, want string }{
+		{"none", ""},
+		{"^net\\.core\\.somaxconn$\n\n ^net\\.ipv4\\. \n", ""},
+		{"somax\nipv4", ""},
+		{"^net.core.somaxconn$\n", `sysctl = {"net.core.somaxconn":"1","net.ipv4.tcp_fin_timeout":"9"}: "net.ipv4.tcp_fin_timeout" is not allowed on this host: `},
+		{"\n", "is not allowed on this host"},
+		{"^net.(core", "error parsing regexp"},
+	} {
+		file := filepath.Join(t.TempDir(), "allowlist.conf")
+		if tt.list != "none" {
+			if err := os.WriteFile(file, []byte(tt.list), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := &tuning{allowlist: file}
+		c.Raw = []byte(`{"sysctl": {"net.core.somaxconn": "1", "net.ipv4.tcp_fin_timeout": "9"}}`)
+		c.Sysctl = map[string]string{"net.core.somaxconn": "1", "net.ipv4.tcp_fin_timeout": "9"}
+		err := c.Validate(&plugin.Attachment{})
+		if err == nil && tt.want != "" || err != nil && (tt.want == "" || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("list %q: %v, want %q", tt.list, err, tt.want)
+		}
+	}
+}

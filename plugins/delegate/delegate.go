@@ -1,0 +1,125 @@
+// Package delegate has the plugins that do nothing themselves: each writes the
+// configuration of another plugin and passes every operation on to it
+// (specification, section 4), inside this process where that is one of ours.
+package delegate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/invoke"
+	"github.com/fairlead/fairlead/plugin"
+	"github.com/fairlead/fairlead/skel"
+)
+
+// Find returns a plugin of this program by its type.
+type Find func(string) (skel.Plugin, bool)
+
+// conf is a configuration as its keys.
+type conf map[string]json.RawMessage
+
+// rewriter is what a delegating plugin is made of.
+type rewriter interface {
+	// rewrite writes the delegate's configuration for a verb (ADD, ...).
+	rewrite(verb string, args *skel.CmdArgs) (conf, error)
+	// done follows the delegate's success.
+	done(verb string, args *skel.CmdArgs) error
+}
+
+type delegating struct {
+	rewriter
+	find Find
+}
+
+func serve(name, about string, r rewriter, find Find) skel.Plugin {
+	d := delegating{r, find}
+	verb := func(v string) func(context.Context, *skel.CmdArgs) error {
+		return func(ctx context.Context, args *skel.CmdArgs) error {
+			_, err := d.do(ctx, v, args)
+			return err
+		}
+	}
+	return skel.Plugin{Name: name, About: about, Funcs: skel.CNIFuncs{
+		Add:   func(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) { return d.do(ctx, "ADD", args) },
+		Check: verb("CHECK"), Del: verb("DEL"), GC: verb("GC"), Status: verb("STATUS"),
+	}}
+}
+
+func (d delegating) do(ctx context.Context, verb string, args *skel.CmdArgs) (*cni.Result, error) {
+	c, err := d.rewrite(verb, args)
+	if err != nil || c == nil {
+		return nil, err
+	}
+	var typ string
+	if err := json.Unmarshal(c["type"], &typ); err != nil {
+		return nil, cni.Invalid(args.StdinData, "delegate.type", "want a string: the type of a plugin")
+	}
+	inner := *args
+	if inner.StdinData, err = json.Marshal(c); err != nil {
+		return nil, err
+	}
+	res, err := d.call(ctx, verb, typ, &inner)
+	if err != nil {
+		return nil, fmt.Errorf("delegate %s: %w", typ, err)
+	}
+	return res, d.done(verb, args)
+}
+
+// call runs the delegate here if it is this very program, and else as a process.
+func (d delegating) call(ctx context.Context, verb, typ string, args *skel.CmdArgs) (*cni.Result, error) {
+	if p, ok := d.find(typ); ok && plugin.IsSelf(typ, args.Path) {
+		return here(ctx, p.Funcs, verb, args)
+	}
+	there := invoke.Delegator{Args: invoke.Args{
+		ContainerID: args.ContainerID, NetNS: args.Netns, IfName: args.IfName, PluginArgsStr: args.Args, Path: args.Path,
+	}}
+	switch verb {
+	case "ADD":
+		return there.Add(ctx, typ, args.StdinData)
+	case "CHECK":
+		return nil, there.Check(ctx, typ, args.StdinData)
+	case "DEL":
+		return nil, there.Del(ctx, typ, args.StdinData)
+	case "GC":
+		return nil, there.GC(ctx, typ, args.StdinData)
+	}
+	return nil, there.Status(ctx, typ, args.StdinData)
+}
+
+func here(ctx context.Context, f skel.CNIFuncs, verb string, args *skel.CmdArgs) (*cni.Result, error) {
+	if verb == "ADD" {
+		return f.Add(ctx, args)
+	}
+	op := map[string]func(context.Context, *skel.CmdArgs) error{"CHECK": f.Check, "DEL": f.Del, "GC": f.GC, "STATUS": f.Status}[verb]
+	if op == nil {
+		return nil, nil
+	}
+	return nil, op(ctx, args)
+}
+
+// set gives a key a value unless it has one.
+func (c conf) set(key string, v any) {
+	if _, ok := c[key]; !ok {
+		c[key], _ = json.Marshal(v) // plain values can always be written
+	}
+}
+
+// passed copies what the runtime said, and what names the network.
+func (c conf) passed(from conf) {
+	for _, key := range []string{"cniVersion", "name", "runtimeConfig", "prevResult", "cni.dev/valid-attachments", "cni.dev/attachments"} {
+		if v, ok := from[key]; ok {
+			c[key] = v
+		}
+	}
+}
+
+// below is a path below the root of what plugins keep, /var/lib/cni.
+func below(root string, parts ...string) string {
+	if root == "" {
+		root = "/var/lib/cni"
+	}
+	return filepath.Join(append([]string{root}, parts...)...)
+}

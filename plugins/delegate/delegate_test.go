@@ -1,0 +1,194 @@
+package delegate
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/skel"
+)
+
+const leased = "FLANNEL_NETWORK=10.1.0.0/16\nFLANNEL_SUBNET=10.1.17.1/24\nFLANNEL_MTU=1472\nFLANNEL_IPMASQ=true\n"
+
+// given is what a delegate is given for a verb.
+func given(t *testing.T, r rewriter, verb, conf string) map[string]any {
+	t.Helper()
+	c, err := r.rewrite(verb, &skel.CmdArgs{ContainerID: "c", IfName: "eth0", StdinData: []byte(conf)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return same(t, c)
+}
+
+func same(t *testing.T, c any) (out map[string]any) {
+	t.Helper()
+	raw, err := json.Marshal(c)
+	if err == nil {
+		err = json.Unmarshal(raw, &out)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func lease(t *testing.T, text string) flannel {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "subnet.env"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return flannel{began: time.Now(), subnetFile: filepath.Join(dir, "subnet.env"), lib: dir}
+}
+
+// What flannel gives its delegate: the keys that its documentation names.
+func TestFlannelGives(t *testing.T) {
+	t.Parallel()
+	both := leased + "FLANNEL_IPV6_NETWORK=fd00:1::/48\nFLANNEL_IPV6_SUBNET=fd00:1:0:17::1/64\n"
+	for _, tt := range []struct{ env, conf, want string }{
+		{leased, `{"name": "n", "type": "flannel"}`,
+			`{"name": "n", "type": "bridge", "mtu": 1472, "ipMasq": false, "isGateway": true,
+			  "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.1.17.0/24"}]], "routes": [{"dst": "10.1.0.0/16"}]}}`},
+		{strings.Replace(leased, "true", "false", 1), `{"name": "n", "cniVersion": "0.3.1", "type": "flannel", "runtimeConfig": {"mac": "x"}, "delegate": {"bridge": "b0", "mtu": 1400, "isGateway": false}}`,
+			`{"name": "n", "cniVersion": "0.3.1", "type": "bridge", "bridge": "b0", "mtu": 1400, "ipMasq": true, "isGateway": false, "runtimeConfig": {"mac": "x"},
+			  "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.1.17.0/24"}]], "routes": [{"dst": "10.1.0.0/16"}]}}`},
+		{leased, `{"name": "n", "type": "flannel", "delegate": {"type": "ipvlan", "master": "up0", "ipMasq": true}, "ipam": {"type": "other", "dataDir": "/d", "routes": [{"dst": "10.9.0.0/16"}]}}`,
+			`{"name": "n", "type": "ipvlan", "master": "up0", "mtu": 1472, "ipMasq": true,
+			  "ipam": {"type": "other", "dataDir": "/d", "ranges": [[{"subnet": "10.1.17.0/24"}]], "routes": [{"dst": "10.9.0.0/16"}, {"dst": "10.1.0.0/16"}]}}`},
+		{both, `{"name": "n", "type": "flannel"}`,
+			`{"name": "n", "type": "bridge", "mtu": 1472, "ipMasq": false, "isGateway": true,
+			  "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.1.17.0/24"}], [{"subnet": "fd00:1:0:17::/64"}]], "routes": [{"dst": "10.1.0.0/16"}, {"dst": "fd00:1::/48"}]}}`},
+	} {
+		var want map[string]any
+		if err := json.Unmarshal([]byte(tt.want), &want); err != nil {
+			t.Fatal(err)
+		}
+		if got := given(t, lease(t, tt.env), "ADD", tt.conf); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s gives\n%v, want\n%v", tt.conf, got, want)
+		}
+	}
+}
+
+// What ADD used is kept for DEL, and goes with it; without it, names are enough.
+func TestFlannelKeeps(t *testing.T) {
+	t.Parallel()
+	f := lease(t, leased)
+	const netconf = `{"name": "n", "type": "flannel", "delegate": {"bridge": "b0"}}`
+	added := given(t, f, "ADD", netconf)
+	if err := os.Remove(f.subnetFile); err != nil {
+		t.Fatal(err)
+	}
+	args := &skel.CmdArgs{ContainerID: "c", IfName: "eth0", StdinData: []byte(netconf)}
+	for _, verb := range []string{"CHECK", "DEL"} {
+		if got := given(t, f, verb, netconf); !reflect.DeepEqual(got, added) {
+			t.Errorf("%s: %v, ADD had %v", verb, got, added)
+		}
+	}
+	if err := f.done("DEL", args); err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(filepath.Join(f.lib, "flannel"))
+	if err != nil || len(left) != 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	if got := given(t, f, "DEL", netconf); got["type"] != "bridge" || got["name"] != "n" {
+		t.Errorf("without anything: %v", got)
+	}
+	if _, err := f.rewrite("CHECK", args); cni.AsError(err).Code != cni.CodePluginNotAvailable {
+		t.Errorf("CHECK without anything: %v", err)
+	}
+}
+
+// A file of another network's, or of another interface's, is not taken along.
+func TestFlannelCollects(t *testing.T) {
+	t.Parallel()
+	f := lease(t, leased)
+	add := func(network, id, ifname string) {
+		args := &skel.CmdArgs{ContainerID: id, IfName: ifname, StdinData: []byte(`{"name": "` + network + `", "type": "flannel"}`)}
+		if _, err := f.rewrite("ADD", args); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("n", "a", "eth0")
+	add("n", "b", "eth0")
+	add("n", "b", "net1")
+	add("other", "d", "eth0")
+	f.began = time.Now().Add(time.Second)
+	add("n", "late", "eth0")
+	if err := os.Chtimes(filepath.Join(f.lib, "flannel", "late"), f.began, f.began); err != nil {
+		t.Fatal(err)
+	}
+	args := &skel.CmdArgs{StdinData: []byte(`{"name": "n", "type": "flannel", "cni.dev/valid-attachments": [{"containerID": "a", "ifname": "eth0"}]}`)}
+	if err := f.done("GC", args); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	files, _ := os.ReadDir(filepath.Join(f.lib, "flannel"))
+	for _, e := range files {
+		left = append(left, e.Name())
+	}
+	if got := strings.Join(left, " "); got != "a d late" {
+		t.Errorf("left: %s", got)
+	}
+}
+
+func TestSubnetFile(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                                       "flanneld has leased no subnet yet",
+		"FLANNEL_SUBNET=10.1.17.1\n":             `line 1: FLANNEL_SUBNET=10.1.17.1: netip.ParsePrefix("10.1.17.1"): no '/'`,
+		leased + "FLANNEL_MTU=big":               "line 5: FLANNEL_MTU=big: ",
+		leased + "FLANNEL_MTU=-1":                "line 5: FLANNEL_MTU=-1: want 0 to 65535 bytes",
+		leased + "FLANNEL_IPMASQ=perhaps":        "line 5: FLANNEL_IPMASQ=perhaps: ",
+		leased + "# a word\n\nOTHER=1\n":         "",
+		strings.ReplaceAll(leased, "\n", "\r\n"): "",
+		"FLANNEL_NETWORK=10.1.0.0/16,10.2.0.0/16\nFLANNEL_SUBNET=\"10.1.17.1/24\"": "",
+	} {
+		e, err := parseSubnet(text)
+		if want == "" && (err != nil || len(e.subnets) != 1 || len(e.networks) == 0) {
+			t.Errorf("%q: %+v, %v", text, e, err)
+		}
+		if want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func FuzzSubnetFile(f *testing.F) {
+	f.Add(leased)
+	f.Add("FLANNEL_IPV6_SUBNET=fd00::1/64\nFLANNEL_NETWORK=,")
+	f.Fuzz(func(t *testing.T, text string) {
+		e, err := parseSubnet(text)
+		if err == nil && (len(e.subnets) == 0 || e.mtu < 0) {
+			t.Errorf("%q was read as %+v", text, e)
+		}
+	})
+}
+
+func TestMiniCNI(t *testing.T) {
+	t.Parallel()
+	got := given(t, minicni{}, "ADD", `{"cniVersion": "0.1.0", "name": "n", "type": "minicni", "bridge": "b0", "mtu": 1500, "subnet": "10.7.0.0/24"}`)
+	var want map[string]any
+	_ = json.Unmarshal([]byte(`{"cniVersion": "0.1.0", "name": "n", "type": "bridge", "bridge": "b0", "mtu": 1500, "isDefaultGateway": true, "ipMasq": true,
+		"ipam": {"type": "host-local", "subnet": "10.7.0.0/24"}}`), &want)
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// A type that this program has not is a process, and must be found first.
+func TestUnknownDelegate(t *testing.T) {
+	t.Parallel()
+	p := serve("flannel", "", lease(t, leased), func(string) (skel.Plugin, bool) { return skel.Plugin{}, false })
+	_, err := p.Funcs.Add(context.Background(), &skel.CmdArgs{ContainerID: "c", IfName: "eth0", Path: t.TempDir(),
+		StdinData: []byte(`{"cniVersion": "1.0.0", "name": "n", "type": "flannel", "delegate": {"type": "nosuch"}}`)})
+	if err == nil || !strings.Contains(err.Error(), `delegate nosuch: failed to find plugin "nosuch" in path`) {
+		t.Error(err)
+	}
+}

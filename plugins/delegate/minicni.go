@@ -1,0 +1,36 @@
+package delegate
+
+import (
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/skel"
+)
+
+// MiniCNI is bridge and host-local with four keys: how little a plugin can be.
+func MiniCNI(find Find) skel.Plugin {
+	return serve("minicni", "one bridge and one subnet: a preset over bridge and host-local", minicni{}, find)
+}
+
+type minicni struct{}
+
+func (minicni) rewrite(_ string, args *skel.CmdArgs) (conf, error) {
+	var in struct{ Bridge, Subnet, MTU any }
+	c, from := conf{}, conf{}
+	if err := cni.Decode(args.StdinData, &from); err != nil {
+		return nil, err
+	}
+	if err := cni.Decode(args.StdinData, &in); err != nil {
+		return nil, err
+	}
+	c.passed(from)
+	for key, v := range map[string]any{
+		"type": "bridge", "bridge": in.Bridge, "mtu": in.MTU, "isDefaultGateway": true, "ipMasq": true,
+		"ipam": map[string]any{"type": "host-local", "subnet": in.Subnet},
+	} {
+		if v != nil {
+			c.set(key, v)
+		}
+	}
+	return c, nil
+}
+
+func (minicni) done(string, *skel.CmdArgs) error { return nil }

@@ -1,0 +1,243 @@
+package ipam
+
+import (
+	"bytes"
+	"encoding/gob"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/rpc"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/internal/leangob"
+)
+
+func dhcpNet(keys string) string {
+	return `{"cniVersion": "1.1.0", "name": "net", "type": "bridge", "ipam": {"type": "dhcp"` + keys + `}}`
+}
+
+func TestParseDHCP(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ keys, args, want string }{
+		{"", "", "/run/cni/dhcp.sock v4 true v6 false ra false [3 1] []"},
+		{`, "dhcp4": false, "dhcp6": true, "acceptRA": true, "daemonSocketPath": "/s"`, "", "/s v4 false v6 true ra true [3 1] []"},
+		{`, "request": [{"option": "121"}, {"option": 26}, {"option": "routers"}, {"option": "121"}]`, "", "/run/cni/dhcp.sock v4 true v6 false ra false [121 26 3 1] []"},
+		{`, "request": [{"option": "6"}, {"skipDefault": true}]`, "", "/run/cni/dhcp.sock v4 true v6 false ra false [6] []"},
+		{`, "provide": [{"option": "host-name", "value": "a", "fromArg": "NAME"}, {"option": "60", "fromArg": "NAME"}, {"option": 77, "value": "b"}]`, "",
+			"/run/cni/dhcp.sock v4 true v6 false ra false [3 1] [{12 a} {77 b}]"},
+		{`, "provide": [{"option": "host-name", "value": "a", "fromArg": "NAME"}, {"option": "60", "fromArg": "NAME"}]`, "IgnoreUnknown=1;NAME=n",
+			"/run/cni/dhcp.sock v4 true v6 false ra false [3 1] [{12 n} {60 n}]"},
+	} {
+		got, err := ParseDHCP([]byte(dhcpNet(c.keys)), c.args)
+		if err != nil {
+			t.Errorf("%s: %v", c.keys, err)
+			continue
+		}
+		var provide []string
+		for _, o := range got.Provide {
+			provide = append(provide, fmt.Sprintf("{%d %s}", o.Code, o.Value))
+		}
+		text := fmt.Sprintf("%s v4 %v v6 %v ra %v %v %s", got.Socket, got.V4, got.V6, got.AcceptRA, got.Request, provide)
+		if text != c.want {
+			t.Errorf("%s: got %s, want %s", c.keys, text, c.want)
+		}
+	}
+}
+
+func FuzzParseDHCP(f *testing.F) {
+	f.Add(dhcpNet(`, "request": [{"option": "121"}, {"option": 26}], "provide": [{"option": "host-name", "fromArg": "N"}]`), "N=x")
+	f.Add(dhcpNet(`, "request": [{"option": -1}], "priority": 1e9, "routes": [{"dst": "::/0"}]`), "")
+	f.Fuzz(func(t *testing.T, conf, args string) {
+		c, err := ParseDHCP([]byte(conf), args)
+		if err != nil {
+			return
+		}
+		for _, o := range c.Provide {
+			if clientsOwn(o.Code) || len(o.Value) == 0 || len(o.Value) > 255 {
+				t.Errorf("option %d with %d bytes", o.Code, len(o.Value))
+			}
+		}
+		if !c.V4 && !c.V6 && !c.AcceptRA {
+			t.Error("asks for nothing")
+		}
+	})
+}
+
+// Result is a result as the reference's library has it.
+type Result struct {
+	CNIVersion string
+	Interfaces []*struct{ Name, Mac string }
+	IPs        []*struct {
+		Interface *int
+		Address   net.IPNet
+		Gateway   net.IP
+	}
+	Routes []*struct {
+		Dst      net.IPNet
+		GW       net.IP
+		Priority int
+		Table    *int
+	}
+	DNS struct{ Nameservers, Search []string }
+}
+
+// TestDHCPResult reads what encoding/gob writes.
+func TestDHCPResult(t *testing.T) {
+	t.Parallel()
+	var r Result
+	_, v4, _ := net.ParseCIDR("10.0.0.0/23")
+	v4.IP = net.IPv4(10, 0, 0, 9) // 16 bytes
+	_, v6, _ := net.ParseCIDR("fd00::/64")
+	table := 7
+	r.IPs = append(r.IPs, &struct {
+		Interface *int
+		Address   net.IPNet
+		Gateway   net.IP
+	}{nil, *v4, net.IPv4(10, 0, 0, 1)})
+	r.Routes = append(r.Routes, &struct {
+		Dst      net.IPNet
+		GW       net.IP
+		Priority int
+		Table    *int
+	}{*v6, nil, 3, &table})
+	r.DNS.Nameservers = []string{"10.0.0.53"}
+	body, err := leangob.NewDecoder(encoded(t, r)).Decode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := dhcpResult(body.(map[string]any))
+	want := &cni.Result{
+		IPs:    []cni.IP{{Address: netip.MustParsePrefix("10.0.0.9/23"), Gateway: netip.MustParseAddr("10.0.0.1")}},
+		Routes: []cni.Route{{Dst: netip.MustParsePrefix("fd00::/64"), Priority: 3, Table: &table}}, DNS: cni.DNS{Nameservers: []string{"10.0.0.53"}},
+	}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
+	}
+	for _, mask := range [][]byte{nil, {255, 255}, {255, 0, 255, 0}, {255, 253, 0, 0}, make([]byte, 16)} {
+		if p, err := gobPrefix(map[string]any{"IP": []byte{10, 0, 0, 1}, "Mask": mask}); err == nil {
+			t.Errorf("%v: %v", mask, p)
+		}
+	}
+}
+
+func encoded(t *testing.T, v any) *bytes.Buffer {
+	t.Helper()
+	var b bytes.Buffer
+	if err := gob.NewEncoder(&b).Encode(v); err != nil {
+		t.Fatal(err)
+	}
+	return &b
+}
+
+// standIn is the least that net/rpc serves as DHCP: the daemon of somebody else.
+type standIn struct{ got chan StandInArgs }
+
+// StandInArgs is what is asked.
+type StandInArgs struct {
+	ContainerID, Netns, IfName, Args string
+	StdinData                        []byte
+}
+
+// Allocate gives no address, which nobody wants here.
+func (s *standIn) Allocate(a *StandInArgs, r *Result) error { s.got <- *a; return nil }
+
+// Release refuses.
+func (s *standIn) Release(*StandInArgs, *struct{}) error { return fmt.Errorf("not now") }
+
+// TestCallDHCP speaks with net/rpc itself.
+func TestCallDHCP(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s := rpc.NewServer()
+	got := make(chan StandInArgs, 3)
+	if err := s.RegisterName("DHCP", &standIn{got}); err != nil {
+		t.Fatal(err)
+	}
+	go acceptRPC(l, s)
+	conf := dhcpNet(`, "daemonSocketPath": "` + socket + `"`)
+	mustRun(t, ours(DHCP()), call{verb: "ADD", id: "one", conf: conf, args: "IgnoreUnknown=1;A=b"})
+	want := StandInArgs{"one", "/run/netns/none", "eth0", "IgnoreUnknown=1;A=b", []byte(conf)}
+	if a := <-got; !reflect.DeepEqual(a, want) {
+		t.Errorf("got %+v, want %+v", a, want)
+	}
+	for _, verb := range []string{"CHECK", "STATUS", "GC"} { // methods that it lacks
+		mustRun(t, ours(DHCP()), call{verb: verb, id: "one", conf: conf})
+	}
+	if a := <-got; a.ContainerID != "one" {
+		t.Errorf("CHECK did not ask for the address: %+v", a)
+	}
+	wantMessage(t, DHCP(), call{verb: "DEL", id: "one", conf: conf}, cni.CodeGeneric, "not now")
+	l.Close()
+	away := "no DHCP daemon answers at " + socket + ": "
+	for verb, code := range map[string]uint{"ADD": cni.CodeTryAgainLater, "CHECK": cni.CodeTryAgainLater, "STATUS": cni.CodePluginNotAvailable} {
+		c, out := ours(DHCP())(t, call{verb: verb, id: "one", conf: conf})
+		if n, msg := message(t, out); c == 0 || n != code || !strings.HasPrefix(msg, away) {
+			t.Errorf("%s: %s", verb, out)
+		}
+	}
+	mustRun(t, ours(DHCP()), call{verb: "DEL", id: "one", conf: conf})
+	mustRun(t, ours(DHCP()), call{verb: "GC", conf: conf})
+}
+
+// acceptRPC serves as net/rpc does over HTTP.
+func acceptRPC(l net.Listener, s *rpc.Server) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			b := make([]byte, 1)
+			for line := ""; !strings.HasSuffix(line, "\n\n"); line += string(b) {
+				if _, err := c.Read(b); err != nil {
+					return
+				}
+			}
+			fmt.Fprint(c, "HTTP/1.0 200 Connected to Go RPC\n\n")
+			s.ServeConn(c)
+		}()
+	}
+}
+
+// TestAnswers: a daemon that is none.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]string{
+		"":                                "EOF",
+		"HTTP/1.0 404 Not Found\n\n":      `it refuses: "HTTP/1.0 404 Not Found"`,
+		"HTTP/1.0 200 OK\n\n":             "it ended before it answered",
+		"HTTP/1.0 200 OK\n\n\x05\x0c":     "unexpected EOF",
+		"HTTP/1.0 200 OK\n\nnot gob here": "unexpected EOF",
+	} {
+		socket := filepath.Join(t.TempDir(), "s")
+		l, err := net.Listen("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			fmt.Fprint(c, said)
+			_ = c.(*net.UnixConn).CloseWrite()
+			_, _ = c.Read(make([]byte, 4096))
+			_, _ = c.Read(make([]byte, 4096))
+			c.Close()
+		}()
+		_, out := ours(DHCP())(t, call{verb: "ADD", id: "one", conf: dhcpNet(`, "daemonSocketPath": "` + socket + `"`)})
+		if _, msg := message(t, out); !strings.Contains(msg, want) || !strings.Contains(msg, "the DHCP daemon at "+socket) {
+			t.Errorf("%q: %s", said, msg)
+		}
+		l.Close()
+	}
+}

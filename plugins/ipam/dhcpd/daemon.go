@@ -1,0 +1,163 @@
+package dhcpd
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/kernel"
+	addr "github.com/fairlead/fairlead/plugins/ipam"
+)
+
+// Options are the daemon's, under the names of the reference's flags.
+type Options struct {
+	SocketPath string // where it listens unless systemd gave it a socket; "": addr.DefaultDHCPSocket
+	HostPrefix string // before the socket's path and every namespace's, for a daemon in a container
+	PIDFile    string // gets the process's number; "": none
+	Broadcast  bool   // servers are asked to answer by broadcast
+
+	Timeout       time.Duration // the longest wait for one answer; 0: 10 s
+	ResendMax     time.Duration // the longest pause between two messages; 0: 62 s
+	ResendTimeout time.Duration // how long an ADD tries; 0: 208 s
+
+	// Leases is the directory of leases; "": below the root of runtime state,
+	// named after the socket.
+	Leases string
+	// Log gets a line for what a person may want to know; nil: nobody.
+	Log func(line string)
+
+	look time.Duration // how often a lease's namespace is looked for; 0: 30 s
+	air  *air
+}
+
+// atOnce bounds the conversations that are held at the same time: each has
+// open a connection, a namespace and a socket or two.
+func atOnce() int {
+	var files syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files) != nil {
+		return 128
+	}
+	return int(min(4096, max(64, files.Cur/8)))
+}
+
+func (o Options) complete() Options {
+	set := func(d *time.Duration, v time.Duration) {
+		if *d <= 0 {
+			*d = v
+		}
+	}
+	set(&o.Timeout, 10*time.Second)
+	set(&o.ResendMax, 62*time.Second)
+	set(&o.ResendTimeout, 208*time.Second)
+	set(&o.look, 30*time.Second)
+	if o.SocketPath == "" {
+		o.SocketPath = addr.DefaultDHCPSocket
+	}
+	if o.Leases == "" {
+		root := os.Getenv(attach.RootVariable)
+		if root == "" {
+			root = attach.DefaultRoot
+		}
+		o.Leases = filepath.Join(root, "dhcp", strings.Trim(strings.ReplaceAll(o.HostPrefix+o.SocketPath, "/", "_"), "_"))
+	}
+	return o
+}
+
+// Daemon keeps leases.
+type Daemon struct {
+	o     Options
+	store *store
+	adds  slots
+	keeps slots // apart, so that ADDs on a network without a server hold up no renewal
+
+	ctx  context.Context // ends the upkeep
+	stop context.CancelFunc
+
+	mu     sync.Mutex
+	leases map[kernel.Owner]*lease
+}
+
+// New makes a daemon and takes up the leases that an earlier one kept.
+func New(o Options) (*Daemon, error) {
+	d := &Daemon{o: o.complete(), adds: make(slots, atOnce()), keeps: make(slots, atOnce()), leases: map[kernel.Owner]*lease{}}
+	d.o.air = &air{make(chan struct{}, onAir)}
+	var err error
+	if d.store, err = openStore(d.o.Leases); err != nil {
+		return nil, err
+	}
+	d.ctx, d.stop = context.WithCancel(context.Background())
+	return d, d.resume()
+}
+
+func (d *Daemon) log(format string, args ...any) {
+	if d.o.Log != nil {
+		d.o.Log(fmt.Sprintf(format, args...))
+	}
+}
+
+// resume takes up what was written down; what has ended meanwhile is dropped.
+func (d *Daemon) resume() error {
+	all, err := d.store.list()
+	if err != nil {
+		return err
+	}
+	for _, v := range all {
+		l, err := d.load(v)
+		if err == nil {
+			var at *link
+			if at, err = l.open(); err == nil {
+				at.close()
+			}
+		}
+		if err != nil {
+			if l != nil {
+				l.stop()
+			}
+			d.log("%s/%s/%s: the lease of an earlier daemon is dropped: %v", v.ContainerID, v.Network, v.IfName, err)
+			if err := d.store.remove(v.owner()); err != nil {
+				return err
+			}
+			continue
+		}
+		d.leases[v.owner()] = l
+		l.keep()
+	}
+	if n := len(d.leases); n > 0 {
+		d.log("%d leases taken up again", n)
+	}
+	return nil
+}
+
+// Close ends the upkeep; the leases stand, for the next daemon to take up.
+func (d *Daemon) Close() {
+	d.stop()
+	d.mu.Lock()
+	all := make([]*lease, 0, len(d.leases))
+	for _, l := range d.leases {
+		all = append(all, l)
+	}
+	d.mu.Unlock()
+	for _, l := range all {
+		l.done.Wait()
+	}
+	d.store.close()
+}
+
+// slots bound how many do something at the same time.
+type slots chan struct{}
+
+// enter waits for a slot.
+func (s slots) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case s <- struct{}{}:
+		return func() { <-s }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}

@@ -1,0 +1,214 @@
+package dhcpd
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/internal/dhcptest"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// start makes a daemon of the test's own; what it logs is the test's.
+func start(t *testing.T, o Options) *Daemon {
+	t.Helper()
+	if o.Leases == "" {
+		o.Leases = t.TempDir()
+	}
+	if o.ResendTimeout == 0 {
+		o.ResendTimeout = 20 * time.Second
+	}
+	o.Log = func(line string) { t.Log(line) }
+	d, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// request is for interface eth0 of a container.
+func request(id, netns, ipam string) Request {
+	if ipam != "" {
+		ipam = ", " + ipam
+	}
+	return Request{ContainerID: id, Netns: netns, IfName: "eth0", Stdin: []byte(`{"cniVersion": "1.1.0", "name": "net", "type": "bridge", "ipam": {"type": "dhcp"` + ipam + `}}`)}
+}
+
+// get is an ADD: the address is put on the interface, as a link plugin does.
+func get(t *testing.T, d *Daemon, r Request) *cni.Result {
+	t.Helper()
+	res, err := d.Allocate(context.Background(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ip := range res.IPs {
+		kerneltest.In(t, r.Netns, "ip", "addr", "add", ip.Address.String(), "dev", r.IfName)
+	}
+	for _, rt := range res.Routes {
+		kerneltest.In(t, r.Netns, "ip", "route", "add", rt.Dst.String(), "via", rt.GW.String(), "dev", r.IfName)
+	}
+	return res
+}
+
+func (d *Daemon) asCaller() *service { return &service{d, context.Background()} }
+
+func (r Request) args() *CmdArgs {
+	return &CmdArgs{ContainerID: r.ContainerID, Netns: r.Netns, IfName: r.IfName, Args: r.Args, StdinData: r.Stdin}
+}
+
+func (d *Daemon) check(r Request) error { return d.asCaller().Check(r.args(), nil) }
+
+func (d *Daemon) status(r Request) error { return d.asCaller().Status(r.args(), nil) }
+
+func (d *Daemon) release(t *testing.T, r Request) {
+	t.Helper()
+	if err := d.asCaller().Release(r.args(), nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually waits for a condition that takes a server's or the kernel's time.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(40 * time.Second); !ok(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+func errorHas(err error, words string) bool {
+	return err != nil && strings.Contains(err.Error(), words)
+}
+
+// TestLease: an address with everything that belongs to it, given back on DEL.
+func TestLease(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	n := dhcptest.New(t, "br0", "10.0.0.1/24")
+	n.Dnsmasq("--dhcp-range=10.0.0.50,10.0.0.60,255.255.255.0,120", "--dhcp-option=121,10.9.0.0/16,10.0.0.7,0.0.0.0/0,10.0.0.1,10.8.0.0/16,0.0.0.0",
+		"--dhcp-option=6,10.0.0.53", "--dhcp-option=15,example.org", "--dhcp-option=119,a.example,b.example")
+	netns := kerneltest.Netns(t)
+	n.Join(netns, "eth0")
+	d := start(t, Options{})
+	defer d.Close()
+	r := request("one", netns, `"priority": 7, "request": [{"option": 121}, {"option": "domain-name-servers"}, {"option": "15"}, {"option": "domain-search"}],
+		"provide": [{"option": "host-name", "value": "x", "fromArg": "K8S_POD_NAME"}, {"option": "vendor-class-identifier", "value": "fl"}],
+		"routes": [{"dst": "10.7.0.0/16", "gw": "10.0.0.9"}, {"dst": "10.6.0.0/16", "gw": "192.0.2.1"}]`)
+	r.Args = "IgnoreUnknown=1;K8S_POD_NAME=pod"
+	res, err := d.Allocate(context.Background(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(res.IPs) != 1 || !netip.MustParsePrefix("10.0.0.0/24").Contains(res.IPs[0].Address.Addr()) || res.IPs[0].Address.Bits() != 24 ||
+		res.IPs[0].Gateway != netip.MustParseAddr("10.0.0.1") {
+		t.Errorf("addresses: %+v", res.IPs)
+	}
+	text := ""
+	for _, rt := range res.Routes {
+		text += fmt.Sprintf("%s via %s priority %d scope %v; ", rt.Dst, rt.GW, rt.Priority, rt.Scope != nil)
+	}
+	const want = "10.9.0.0/16 via 10.0.0.7 priority 7 scope false; 0.0.0.0/0 via 10.0.0.1 priority 7 scope false; " +
+		"10.8.0.0/16 via invalid IP priority 7 scope true; 10.7.0.0/16 via 10.0.0.9 priority 0 scope false; "
+	if text != want {
+		t.Errorf("routes: %s\nwant:   %s", text, want)
+	}
+	if got := fmt.Sprint(res.DNS); got != "{[10.0.0.53] example.org [a.example b.example] []}" {
+		t.Errorf("dns: %s", got)
+	}
+	if got := n.Leases(); !strings.Contains(got, " pod ") || !strings.Contains(got, "00:6f:6e:65:2f:6e:65:74:2f:65:74:68:30") { // "one/net/eth0"
+		t.Errorf("the server knows: %s", got)
+	}
+	// The same again: the reference's plugin checks a lease so.
+	same, err := d.Allocate(context.Background(), r)
+	if err != nil || !reflect.DeepEqual(same, res) {
+		t.Errorf("again: %v, %v", same, err)
+	}
+	if err := d.check(r); err != nil {
+		t.Errorf("check: %v", err)
+	}
+	d.release(t, r)
+	eventually(t, "the server's lease to end", func() bool { return !strings.Contains(n.Leases(), "10.0.0.") })
+	if err := d.check(r); !errorHas(err, "no lease is held for container one, interface eth0") {
+		t.Errorf("check after the release: %v", err)
+	}
+	d.release(t, r) // nothing left is success
+	if s := d.States(); len(s) != 0 {
+		t.Errorf("left: %v", s)
+	}
+}
+
+// keaConf is a subnet with a short lease.
+func keaConf(subnet, pool, more string) string {
+	return fmt.Sprintf(`"valid-lifetime": 6, "renew-timer": 1, "rebind-timer": 3, "authoritative": true, "subnet4": [{"subnet": %q,
+		"pools": [{"pool": %q}], "option-data": [{"name": "routers", "data": "10.0.0.1"}] %s}]`, subnet, pool, more)
+}
+
+// TestUpkeep: renewed while the server is there; when it is silent, bound again,
+// expired, taken off the interface and told; and got again.
+func TestUpkeep(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	n := dhcptest.New(t, "br0", "10.0.0.1/24")
+	server := n.Kea4(keaConf("10.0.0.0/24", "10.0.0.50 - 10.0.0.60", ""))
+	netns := kerneltest.Netns(t)
+	n.Join(netns, "eth0")
+	d := start(t, Options{Timeout: time.Second})
+	defer d.Close()
+	r := request("one", netns, "")
+	ip := get(t, d, r).IPs[0].Address.String()
+	time.Sleep(8 * time.Second) // longer than the lease
+	if err := d.check(r); err != nil {
+		t.Fatalf("after renewals: %v", err)
+	}
+	server.Freeze()
+	eventually(t, "the lease to be lost", func() bool { return d.check(r) != nil })
+	eventually(t, "the address to be taken off", func() bool { return !strings.Contains(kerneltest.In(t, netns, "ip", "addr"), ip) })
+	if err := d.check(r); !errorHas(err, "DHCPv4 lost "+strings.TrimSuffix(ip, "/24")+", route to 0.0.0.0/0: its time ended") {
+		t.Errorf("check: %v", err)
+	}
+	if err := d.status(r); !errorHas(err, "a lease is lost: container one, interface eth0: DHCPv4 lost") {
+		t.Errorf("status: %v", err)
+	}
+	if s := d.States()[0]; s.State != "lost" {
+		t.Errorf("state: %+v", s)
+	}
+	server.Thaw()
+	eventually(t, "the lease to be got again", func() bool { return d.check(r) == nil })
+	eventually(t, "address and route to be put back", func() bool {
+		return strings.Contains(kerneltest.In(t, netns, "ip", "addr"), ip) && strings.Contains(kerneltest.In(t, netns, "ip", "route"), "default via 10.0.0.1")
+	})
+	if err := d.status(r); err != nil {
+		t.Errorf("status: %v", err)
+	}
+	d.release(t, r)
+}
+
+// TestRefused: a server that takes the address back ends its use at once.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	n := dhcptest.New(t, "br0", "10.0.0.1/24")
+	server := n.Kea4(keaConf("10.0.0.0/24", "10.0.0.50 - 10.0.0.60", ""))
+	netns := kerneltest.Netns(t)
+	n.Join(netns, "eth0")
+	d := start(t, Options{})
+	defer d.Close()
+	r := request("one", netns, "")
+	ip := get(t, d, r).IPs[0].Address.String()
+	server.Stop()
+	n.Addr("add", "10.5.0.1/24")
+	n.Addr("del", "10.0.0.1/24")
+	n.Kea4(keaConf("10.5.0.0/24", "10.5.0.50 - 10.5.0.60", ""))
+	eventually(t, "the lease to be lost", func() bool { return errorHas(d.check(r), "refuses") || errorHas(d.check(r), "ended") })
+	eventually(t, "the address to be taken off", func() bool { return !strings.Contains(kerneltest.In(t, netns, "ip", "addr"), ip) })
+	time.Sleep(time.Second) // time to be offered another address, which must not be taken
+	if out := kerneltest.In(t, netns, "ip", "addr"); strings.Contains(out, "10.5.0.") {
+		t.Errorf("another address was taken: %s", out)
+	}
+}

@@ -1,0 +1,186 @@
+package dhcpd
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"github.com/fairlead/fairlead/kernel"
+	addr "github.com/fairlead/fairlead/plugins/ipam"
+)
+
+// exchange4 is a conversation with servers over one socket.
+type exchange4 struct {
+	*v4
+	l       *link
+	socket  *kernel.Socket
+	xid     dhcpv4.TransactionID
+	started time.Time
+}
+
+func (p *v4) begin(l *link) (*exchange4, error) {
+	s, err := kernel.OpenFrames(l.ns, l.index, clientPort)
+	if err != nil {
+		return nil, err
+	}
+	xid, err := dhcpv4.GenerateTransactionID()
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return &exchange4{v4: p, l: l, socket: s, xid: xid, started: time.Now()}, nil
+}
+
+// message begins a message of a type with what every one says. An address of
+// this client is in it while it may be used.
+func (x *exchange4) message(typ dhcpv4.MessageType, own netip.Addr, options ...dhcpv4.Option) *dhcpv4.DHCPv4 {
+	m := &dhcpv4.DHCPv4{
+		OpCode: dhcpv4.OpcodeBootRequest, HWType: 1, TransactionID: x.xid, ClientHWAddr: x.l.mac, Options: dhcpv4.Options{},
+		ClientIPAddr: net.IPv4zero, YourIPAddr: net.IPv4zero, ServerIPAddr: net.IPv4zero, GatewayIPAddr: net.IPv4zero,
+	}
+	if own.IsValid() {
+		m.ClientIPAddr = own.AsSlice()
+	}
+	m.Options[uint8(dhcpv4.OptionDHCPMessageType.Code())] = []byte{byte(typ)}
+	m.Options[addr.OptClientID] = clientID(x.id)
+	if typ != dhcpv4.MessageTypeRelease {
+		m.Options[uint8(dhcpv4.OptionMaximumDHCPMessageSize.Code())] = []byte{1500 >> 8, 1500 & 255}
+		m.Options[uint8(dhcpv4.OptionParameterRequestList.Code())] = x.asked()
+		if x.o.Broadcast && !own.IsValid() {
+			m.SetBroadcast()
+		}
+	}
+	for _, o := range x.conf.Provide {
+		if typ != dhcpv4.MessageTypeRelease || o.Code == addr.OptClientID {
+			m.Options[o.Code] = o.Value
+		}
+	}
+	for _, o := range options {
+		m.UpdateOption(o)
+	}
+	return m
+}
+
+// asked are the options that are asked for. Of nothing at all servers make
+// different things: then these, as the reference does.
+func (x *exchange4) asked() []byte {
+	if len(x.conf.Request) > 0 {
+		return x.conf.Request
+	}
+	return []byte{addr.OptSubnetMask, addr.OptRouters, addr.OptDomainName, addr.OptNameServers}
+}
+
+// clientID is the reference's, so that a server gives the same address to
+// either: a type of zero and the name, an option's 255 bytes at most.
+func clientID(name string) []byte {
+	return append([]byte{0}, name[:min(len(name), 254)]...)
+}
+
+func (x *exchange4) discover() *dhcpv4.DHCPv4 {
+	m := x.message(dhcpv4.MessageTypeDiscover, netip.Addr{})
+	if had := x.address(); had.IsValid() {
+		m.UpdateOption(dhcpv4.OptRequestedIPAddress(had.AsSlice()))
+	}
+	return m
+}
+
+// offered accepts an offer; after an address was lost only of that.
+func (x *exchange4) offered(m *dhcpv4.DHCPv4) bool {
+	a, had := yours(m), x.address()
+	return m.MessageType() == dhcpv4.MessageTypeOffer && a.IsValid() && serverOf(m).IsValid() && (!had.IsValid() || a == had)
+}
+
+// request takes an offer.
+func (x *exchange4) request(ctx context.Context, offer *dhcpv4.DHCPv4) error {
+	m := x.message(dhcpv4.MessageTypeRequest, netip.Addr{},
+		dhcpv4.OptRequestedIPAddress(offer.YourIPAddr), dhcpv4.OptServerIdentifier(offer.ServerIdentifier()))
+	return x.confirm(ctx, m, endpoint{ip: netip.IPv4Unspecified()}, broadcast(), time.Now().Add(x.o.Timeout), yours(offer))
+}
+
+// confirm sends a request and notes what the server acknowledges.
+func (x *exchange4) confirm(ctx context.Context, m *dhcpv4.DHCPv4, from, to endpoint, until time.Time, want netip.Addr) error {
+	ack, server, err := x.ask(ctx, m, from, to, until, func(m *dhcpv4.DHCPv4) bool {
+		return m.MessageType() == dhcpv4.MessageTypeNak || m.MessageType() == dhcpv4.MessageTypeAck && yours(m) == want
+	})
+	if err != nil {
+		return fmt.Errorf("no DHCP server acknowledges %s on %s: %w", want, x.l.name, err)
+	}
+	if ack.MessageType() == dhcpv4.MessageTypeNak {
+		return &refusal{fmt.Sprintf("%s refuses %s: %q", server.ip, want, ack.Message())}
+	}
+	seconds := func(o dhcpv4.OptionCode, otherwise uint32) uint32 {
+		if b := ack.Options.Get(o); len(b) == 4 {
+			return binary.BigEndian.Uint32(b)
+		}
+		return otherwise
+	}
+	lease := seconds(dhcpv4.OptionIPAddressLeaseTime, 3600)
+	if lease == 0 {
+		return &refusal{fmt.Sprintf("%s gives %s for no time at all", server.ip, want)}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.ACK, x.Server = ack.ToBytes(), server.mac
+	x.Term = newTerm(uptime(), seconds(dhcpv4.OptionRenewTimeValue, 0), seconds(dhcpv4.OptionRebindingTimeValue, 0), lease, 0.875)
+	return nil
+}
+
+// ask sends a message until an answer is accepted, the context ends, or the
+// time has come (zero: never).
+func (x *exchange4) ask(ctx context.Context, m *dhcpv4.DHCPv4, from, to endpoint, until time.Time, accept func(*dhcpv4.DHCPv4) bool) (*dhcpv4.DHCPv4, endpoint, error) {
+	from.mac = x.l.mac
+	b := newBackoff(min(x.o.Timeout, x.o.ResendMax))
+	var last error
+	for ctx.Err() == nil && (until.IsZero() || time.Now().Before(until)) {
+		heard, err := x.o.air.take(ctx)
+		if err != nil {
+			break
+		}
+		m.NumSeconds = uint16(min(time.Since(x.started)/time.Second, 0xffff))
+		if last = x.socket.SendFrame(frame(from, to, m.ToBytes())); last != nil {
+			last = fmt.Errorf("send on %s: %w", x.l.name, last)
+		}
+		wait := time.Now().Add(b.next())
+		if !until.IsZero() && wait.After(until) {
+			wait = until
+		}
+		got, server, err := x.listen(ctx, wait, accept)
+		heard()
+		if err == nil {
+			return got, server, nil
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, endpoint{}, errors.Join(last, context.Cause(ctx))
+	}
+	return nil, endpoint{}, errors.Join(last, errNobody)
+}
+
+// listen waits for an answer that is accepted.
+func (x *exchange4) listen(ctx context.Context, until time.Time, accept func(*dhcpv4.DHCPv4) bool) (*dhcpv4.DHCPv4, endpoint, error) {
+	b := make([]byte, 2048)
+	for {
+		n, _, err := x.socket.Receive(ctx, b, until)
+		if err != nil {
+			if ctx.Err() == nil && time.Now().Before(until) {
+				sleep(ctx, time.Until(until)) // the link is down: to ask at once would not help
+			}
+			return nil, endpoint{}, err
+		}
+		payload, server, err := datagram(b[:n])
+		if err != nil {
+			continue
+		}
+		m, err := dhcpv4.FromBytes(payload)
+		if err == nil && m.OpCode == dhcpv4.OpcodeBootReply && m.TransactionID == x.xid && slices.Equal(m.ClientHWAddr, x.l.mac) && accept(m) {
+			return m, server, nil
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package dhcpd
+
+import (
+	"bytes"
+	"encoding/hex"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+// answer is a server's frame to a client: frame's with the ports exchanged.
+func answer(from, to endpoint, payload string) []byte {
+	b := frame(from, to, []byte(payload))
+	copy(b[34:], []byte{0, serverPort, 0, clientPort})
+	return b
+}
+
+func here(last byte) endpoint {
+	return endpoint{net.HardwareAddr{2, 0, 0, 0, 0, last}, netip.AddrFrom4([4]byte{10, 0, 0, last})}
+}
+
+// TestFrame compares with a datagram whose sums were added up by hand.
+func TestFrame(t *testing.T) {
+	t.Parallel()
+	got := hex.EncodeToString(frame(endpoint{net.HardwareAddr{2, 0, 0, 0, 0, 5}, netip.IPv4Unspecified()}, broadcast(), []byte("odd")))
+	const want = "ffffffffffff" + "020000000005" + "0800" + "4500001f00000000" + "4011" + "7acf" + "00000000" + "ffffffff" + "00440043000b" + "2bed" + "6f6464"
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	payload, from, err := datagram(answer(here(1), here(9), "payload"))
+	if err != nil || string(payload) != "payload" || from.ip != here(1).ip || !bytes.Equal(from.mac, here(1).mac) {
+		t.Errorf("%q from %v, %v", payload, from, err)
+	}
+}
+
+// TestDatagram: what is none, or is spoiled, is left alone; padding is cut off.
+func TestDatagram(t *testing.T) {
+	t.Parallel()
+	good := answer(here(1), here(9), "payload")
+	if p, _, err := datagram(append(bytes.Clone(good), 0, 0, 0)); err != nil || string(p) != "payload" {
+		t.Errorf("padded: %q, %v", p, err)
+	}
+	for name, spoil := range map[string]func([]byte) []byte{
+		"short":          func(b []byte) []byte { return b[:20] },
+		"cut":            func(b []byte) []byte { return b[:len(b)-1] },
+		"another type":   func(b []byte) []byte { b[12] = 0x86; return b },
+		"IPv6":           func(b []byte) []byte { b[14] = 0x65; return b },
+		"short header":   func(b []byte) []byte { b[14] = 0x44; return b },
+		"a fragment":     func(b []byte) []byte { b[20] = 0x20; return b },
+		"TCP":            func(b []byte) []byte { b[23] = 6; return b },
+		"IP checksum":    func(b []byte) []byte { b[25]++; return b },
+		"from elsewhere": func(b []byte) []byte { b[35]++; return b },
+		"to elsewhere":   func(b []byte) []byte { b[37]++; return b },
+		"UDP too long":   func(b []byte) []byte { b[39]++; return b },
+		"UDP too short":  func(b []byte) []byte { b[39] = 7; return b },
+	} {
+		if p, _, err := datagram(spoil(bytes.Clone(good))); err == nil {
+			t.Errorf("%s: %q", name, p)
+		}
+	}
+}
+
+func FuzzDatagram(f *testing.F) {
+	f.Add(answer(here(1), here(9), "payload"))
+	f.Add([]byte(strings.Repeat("E", 60)))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if p, from, err := datagram(b); err == nil && (len(p) > len(b)-etherLen-ipLen-udpLen || !from.ip.Is4() || len(from.mac) != 6) {
+			t.Errorf("%d bytes from %v of a frame of %d", len(p), from, len(b))
+		}
+	})
+}

@@ -1,0 +1,101 @@
+package dhcpd
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// given is what a network gives an interface.
+type given struct {
+	IPs    []cni.IP
+	Routes []cni.Route
+	DNS    cni.DNS
+	OnLink []netip.Prefix // prefixes whose addresses are on the link
+}
+
+func (g *given) add(o given) {
+	g.IPs = append(g.IPs, o.IPs...)
+	g.Routes = append(g.Routes, o.Routes...)
+	g.OnLink = append(g.OnLink, o.OnLink...)
+	g.DNS.Nameservers = append(g.DNS.Nameservers, o.DNS.Nameservers...)
+	g.DNS.Search = append(g.DNS.Search, o.DNS.Search...)
+	if g.DNS.Domain == "" {
+		g.DNS.Domain = o.DNS.Domain
+	}
+}
+
+// result makes it an attachment's result. A DHCPv6 address comes without a
+// prefix length, and without a gateway: both are the routers' to tell.
+func (g given) result() *cni.Result {
+	r := &cni.Result{IPs: slices.Clone(g.IPs), Routes: slices.Clone(g.Routes), DNS: g.DNS}
+	for i := range r.IPs {
+		ip := &r.IPs[i]
+		if !ip.Address.IsSingleIP() {
+			continue
+		}
+		for _, p := range g.OnLink {
+			if p.Contains(ip.Address.Addr()) {
+				ip.Address = netip.PrefixFrom(ip.Address.Addr(), p.Bits())
+			}
+		}
+		for _, rt := range g.Routes {
+			if rt.Dst.Bits() == 0 && ip.Address.Addr().Is6() && rt.Dst.Addr().Is6() {
+				ip.Gateway = rt.GW
+			}
+		}
+	}
+	return r
+}
+
+// without is what g has and o lacks.
+func (g given) without(o given) given {
+	var out given
+	for _, ip := range g.IPs {
+		if !slices.Contains(o.addresses(), ip.Address.Addr()) {
+			out.IPs = append(out.IPs, ip)
+		}
+	}
+	for _, rt := range g.Routes {
+		if !slices.ContainsFunc(o.Routes, func(r cni.Route) bool { return r.Dst == rt.Dst && r.GW == rt.GW }) {
+			out.Routes = append(out.Routes, rt)
+		}
+	}
+	return out
+}
+
+func (g given) addresses() (out []netip.Addr) {
+	for _, ip := range g.IPs {
+		out = append(out, ip.Address.Addr())
+	}
+	return out
+}
+
+func (g given) empty() bool { return len(g.IPs) == 0 && len(g.Routes) == 0 }
+
+// words are what a person calls it.
+func (g given) words() (out []string) {
+	for _, ip := range g.IPs {
+		out = append(out, ip.Address.Addr().String())
+	}
+	for _, rt := range g.Routes {
+		out = append(out, "route to "+rt.Dst.String())
+	}
+	return out
+}
+
+// objects are the addresses and routes on an interface, as a result whole says
+// them: prefix lengths are the whole's to tell.
+func (g given) objects(ifname string, whole *cni.Result) (list kernel.Objects) {
+	for _, ip := range whole.IPs {
+		if slices.Contains(g.addresses(), ip.Address.Addr()) {
+			list = append(list, &kernel.Addr{In: kernel.Container, Link: ifname, Prefix: ip.Address})
+		}
+	}
+	for _, rt := range g.Routes {
+		list = append(list, &kernel.Route{In: kernel.Container, Link: ifname, Dst: rt.Dst, Via: rt.GW, Metric: rt.Priority, Scope: rt.Scope})
+	}
+	return list
+}

@@ -1,0 +1,165 @@
+package dhcpd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// keep begins the upkeep.
+func (l *lease) keep() {
+	l.mu.Lock()
+	l.ready = true
+	l.mu.Unlock()
+	for _, p := range l.protocols {
+		l.done.Go(func() { l.keepOne(l.ctx, p) })
+	}
+}
+
+func (l *lease) isReady() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ready
+}
+
+// finish marks the end of a lease, and tells whether this call was the first.
+func (l *lease) finish() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	was := l.ended
+	l.ended = true
+	return !was
+}
+
+// keepOne is the upkeep of one protocol.
+func (l *lease) keepOne(ctx context.Context, p protocol) {
+	pause := newBackoff(l.d.o.ResendMax)
+	l.mu.Lock()
+	due := p.term().next(uptime(), false)
+	l.mu.Unlock()
+	for {
+		if !sleep(ctx, min(max(0, due-uptime()), l.d.o.look)) {
+			return
+		}
+		if attach.NetnsID(l.d.o.HostPrefix+l.saved.Netns) != l.saved.NetnsID {
+			l.forget("its network namespace is gone")
+			return
+		}
+		if uptime() < due {
+			continue
+		}
+		err := l.attend(ctx, p)
+		if ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, errGone) {
+			l.forget(err.Error())
+			return
+		}
+		l.mu.Lock()
+		now := uptime()
+		due = p.term().next(now, err != nil)
+		if p.term().phase(now) == lost {
+			due = now + pause.next()
+		} else {
+			pause = newBackoff(l.d.o.ResendMax)
+		}
+		l.mu.Unlock()
+	}
+}
+
+// attend does what is due.
+func (l *lease) attend(ctx context.Context, p protocol) error {
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	link, err := l.open()
+	if err != nil {
+		return err
+	}
+	defer link.close()
+	leave, err := l.d.keeps.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	now := uptime()
+	what := p.term().phase(now)
+	switch what {
+	case renewing, rebinding:
+		err = p.renew(ctx, link, what == rebinding)
+	case lost:
+		err = errors.Join(l.settle(p, link), l.again(ctx, p, link))
+	}
+	if r, ok := errors.AsType[*refusal](err); ok && what != lost {
+		l.mu.Lock()
+		p.term().Refused = r.why
+		l.mu.Unlock()
+	}
+	return errors.Join(err, l.settle(p, link), l.save())
+}
+
+// again tries to get back what was lost.
+func (l *lease) again(ctx context.Context, p protocol, link *link) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, l.d.o.Timeout, errNobody)
+	defer cancel()
+	return p.acquire(ctx, link)
+}
+
+// settle puts on the interface what holds again, and takes off it what does
+// not hold any more.
+func (l *lease) settle(p protocol, link *link) error {
+	l.mu.Lock()
+	valid, held, before := p.valid(uptime()), p.held(), l.applied[p]
+	gone, back := before.without(valid), valid.without(before)
+	l.applied[p] = valid
+	why := p.term().Refused
+	l.mu.Unlock()
+	if !gone.empty() {
+		if why == "" {
+			why = "its time is over, and nobody gave it more"
+		}
+		l.d.log("%s: lost %s: %s: %s", l, p.label(), strings.Join(gone.words(), ", "), why)
+	}
+	if !back.empty() {
+		l.d.log("%s: %s gives %s again", l, p.label(), strings.Join(back.words(), ", "))
+	}
+	if gone.empty() && back.empty() || len(held.IPs) == 0 && len(held.Routes) == 0 {
+		return nil
+	}
+	return link.engine(func(e *kernel.Engine) error {
+		err := e.Remove(gone.objects(link.name, l.result))
+		for _, o := range back.objects(link.name, l.result) {
+			err = errors.Join(err, ignore(e.Apply(kernel.Objects{o}), errExist))
+		}
+		return err
+	})
+}
+
+// missing is what of the lease does not hold now, in words; "" if it all does.
+func (l *lease) missing() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []string
+	now := uptime()
+	for _, p := range l.protocols {
+		gone := p.held().without(p.valid(now))
+		if gone.empty() {
+			continue
+		}
+		why := p.term().Refused
+		if why == "" {
+			why = fmt.Sprintf("its time ended %v ago", (now - p.term().Expire).Round(time.Second))
+		}
+		out = append(out, fmt.Sprintf("%s lost %s: %s", p.label(), strings.Join(gone.words(), ", "), why))
+	}
+	return strings.Join(out, "; ")
+}

@@ -1,0 +1,148 @@
+package dhcpd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// errNobody is a message that no server answered in its time.
+var errNobody = errors.New("no answer") // a constant; nothing assigns it
+
+// errGone is a namespace or interface that is not there any more.
+var errGone = errors.New("the interface is gone") // a constant; nothing assigns it
+
+// refusal is a server's no to an address that this client had or wanted.
+type refusal struct{ why string }
+
+func (r *refusal) Error() string { return r.why }
+
+// link is a container's interface, open for one exchange: nothing is held
+// between two, so that a namespace can end.
+type link struct {
+	ns    *kernel.Netns
+	name  string
+	index int
+	mac   net.HardwareAddr
+	up    bool
+}
+
+// openLink opens an interface in the namespace of an identity, see attach.NetnsID.
+func openLink(path, id, ifname string) (*link, error) {
+	ns, err := kernel.OpenNetns(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %w", errGone, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	l := &link{ns: ns, name: ifname}
+	if id != "" && attach.NetnsID(path) != id {
+		l.close()
+		return nil, fmt.Errorf("%w: %s is another namespace by now", errGone, path)
+	}
+	if err := l.look(); err != nil {
+		l.close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *link) close() { l.ns.Close() }
+
+func (l *link) look() error {
+	return l.engine(func(e *kernel.Engine) error {
+		info, err := e.Link(kernel.Container, l.name)
+		if errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("%w: no %s in %s", errGone, l.name, l.ns.Path())
+		}
+		if err != nil {
+			return err
+		}
+		mac, err := kernel.ParseMAC(info.MAC)
+		if err != nil {
+			return fmt.Errorf("%s in %s cannot speak DHCP: %w", l.name, l.ns.Path(), err)
+		}
+		l.index, l.mac, l.up = info.Index, mac, info.Up
+		return nil
+	})
+}
+
+func (l *link) engine(f func(*kernel.Engine) error) error {
+	e, err := kernel.Open(l.ns, kernel.Options{})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	return f(e)
+}
+
+// prepare brings the interface up. For IPv6 it gets its link-local address
+// first, without waiting for who else may have it, and is told that routers are
+// this daemon's to listen to.
+func (l *link) prepare(v6 bool) error {
+	return l.engine(func(e *kernel.Engine) error {
+		var list kernel.Objects
+		if v6 {
+			for _, kv := range [][2]string{{"disable_ipv6", "0"}, {"accept_ra", "0"}} {
+				list = append(list, &kernel.Sysctl{In: kernel.Container, Key: "net/ipv6/conf/" + l.name + "/" + kv[0], Value: kv[1], Link: l.name, Optional: true})
+			}
+		}
+		if !l.up {
+			list = append(list, &kernel.Up{In: kernel.Container, Link: l.name})
+		}
+		if err := e.Apply(list); err != nil || !v6 {
+			return err
+		}
+		own := &kernel.Addr{In: kernel.Container, Link: l.name, Prefix: netip.PrefixFrom(l.local(), 64)}
+		have, err := e.Addrs(kernel.Container, l.name)
+		for _, a := range have {
+			if a == own.Prefix {
+				// The kernel's own, which would wait for a second: in its place one that does not.
+				_ = e.Remove(kernel.Objects{own})
+			}
+		}
+		if err != nil {
+			return err
+		}
+		return ignore(e.Apply(kernel.Objects{own}), os.ErrExist)
+	})
+}
+
+func ignore(err, what error) error {
+	if errors.Is(err, what) {
+		return nil
+	}
+	return err
+}
+
+// local is the link-local address, by RFC 4291, appendix A.
+func (l *link) local() netip.Addr {
+	return withMAC(netip.MustParsePrefix("fe80::/64"), l.mac)
+}
+
+// withMAC is the address in a /64 that a hardware address makes.
+func withMAC(p netip.Prefix, mac net.HardwareAddr) netip.Addr {
+	a := p.Masked().Addr().As16()
+	copy(a[8:], []byte{mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]})
+	return netip.AddrFrom16(a)
+}
+
+// sleep waits, and tells whether the time passed before the context ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,114 @@
+package dhcpd
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	addr "github.com/fairlead/fairlead/plugins/ipam"
+)
+
+// advert is an advertisement with a lifetime and options.
+func advert(lifetime byte, options ...[]byte) []byte {
+	b := []byte{routerAdvertisement, 0, 0, 0, 64, 0, 0, lifetime, 0, 0, 0, 0, 0, 0, 0, 0}
+	return append(b, slices.Concat(options...)...)
+}
+
+// prefixOption announces a /64 for a number of seconds; flags are 0x80 on the
+// link, 0x40 autonomous.
+func prefixOption(text string, flags, seconds byte) []byte {
+	b := []byte{optPrefixInfo, 4, 64, flags, 0, 0, 0, seconds, 0, 0, 0, seconds, 0, 0, 0, 0}
+	return append(b, netip.MustParseAddr(text).AsSlice()...)
+}
+
+func TestParseAdvertisement(t *testing.T) {
+	t.Parallel()
+	rdnss := append([]byte{optRDNSS, 3, 0, 0, 0, 0, 0, 9}, netip.MustParseAddr("fd00::53").AsSlice()...)
+	dnssl := []byte("\x1f\x03\x00\x00\x00\x00\x00\x09\x03six\x07example\x00\x00\x00\x00")
+	route := []byte{optRouteInfo, 2, 48, 0, 0, 0, 0, 8, 0xfd, 0, 0, 9, 0, 0, 0xff, 0xff}
+	a, err := parseAdvertisement(advert(30, []byte{1, 1, 2, 0, 0, 0, 0, 1}, prefixOption("fd00:7::1", 0xc0, 60), prefixOption("fe80::", 0xc0, 60), rdnss, dnssl, route))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Sprint(a.lifetime, a.dns, a.search)
+	for _, p := range a.prefixes {
+		got += fmt.Sprint(" ", p.prefix, p.onLink, p.auto, p.valid, p.preferred)
+	}
+	for _, r := range a.routes {
+		got += fmt.Sprint(" ", r.prefix, r.lifetime)
+	}
+	if want := "30 [fd00::53] [six.example] fd00:7::/64 true true 60 60 fd00:9::/48 8"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	for name, b := range map[string][]byte{
+		"short": advert(1)[:15], "another type": append([]byte{135}, advert(1)[1:]...),
+		"an option of no length": advert(1, []byte{1, 0, 0, 0, 0, 0, 0, 0}), "an option cut": advert(1, []byte{1, 2, 0, 0, 0, 0, 0, 0}),
+	} {
+		if a, err := parseAdvertisement(b); err == nil {
+			t.Errorf("%s: %v", name, a)
+		}
+	}
+}
+
+func FuzzParseAdvertisement(f *testing.F) {
+	f.Add(advert(30, prefixOption("fd00:7::", 0xc0, 60)))
+	f.Add(advert(0, []byte("\x1f\x03\x00\x00\x00\x00\x00\x09\x03six\x07example\x00\x00\x00\x00")))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		a, err := parseAdvertisement(b)
+		if err != nil {
+			return
+		}
+		p := testRouters()
+		p.hear(time.Hour, a, netip.MustParseAddr("fe80::1"), &link{mac: net.HardwareAddr{2, 0, 0, 0, 0, 5}})
+		for _, ip := range p.valid(time.Hour).IPs {
+			if ip.Address.Bits() != 64 || !ip.Address.IsValid() {
+				t.Errorf("address %v", ip)
+			}
+		}
+	})
+}
+
+func testRouters() *routers {
+	return &routers{client: client{conf: &addr.DHCPConf{}, o: &Options{}, mu: &sync.Mutex{}}}
+}
+
+// TestHear: the first advertisement decides what there is, later ones how long.
+func TestHear(t *testing.T) {
+	t.Parallel()
+	p := testRouters()
+	l, from := &link{mac: net.HardwareAddr{2, 0, 0, 0, 0, 5}}, netip.MustParseAddr("fe80::1")
+	hear := func(at time.Duration, from netip.Addr, b []byte) bool {
+		a, err := parseAdvertisement(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.hear(at*time.Second, a, from, l)
+	}
+	holds := func(at time.Duration) string { return strings.Join(p.valid(at*time.Second).words(), ", ") }
+	if hear(100, from, advert(0)) {
+		t.Error("an advertisement of nothing is of use")
+	}
+	if !hear(100, from, advert(30, prefixOption("fd00:7::", 0xc0, 60))) || holds(101) != "fd00:7::ff:fe00:5, route to ::/0" {
+		t.Errorf("holds %s", holds(101))
+	}
+	if p.Term.Renew != 115*time.Second || p.Term.Expire != 130*time.Second {
+		t.Errorf("term %+v", p.Term)
+	}
+	if got := holds(140); got != "fd00:7::ff:fe00:5" {
+		t.Errorf("when the router's time is over: %s", got)
+	}
+	if hear(141, netip.MustParseAddr("fe80::2"), advert(30)) {
+		t.Error("another router is of use")
+	}
+	if !hear(141, from, advert(30, prefixOption("fd00:8::", 0xc0, 60))) || holds(142) != "fd00:7::ff:fe00:5, route to ::/0" {
+		t.Errorf("the router comes back, with another prefix: %s", holds(142))
+	}
+	if !hear(143, from, advert(0, prefixOption("fd00:7::", 0xc0, 0))) || holds(144) != "" {
+		t.Errorf("everything is taken back: %s", holds(144))
+	}
+}

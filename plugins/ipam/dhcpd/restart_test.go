@@ -1,0 +1,173 @@
+package dhcpd
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/dhcptest"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// TestRestart: leases outlive the daemon; the next one takes up those whose
+// interface is there, and renews them.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	n := dhcptest.New(t, "br0", "10.0.0.1/24")
+	n.Kea4(keaConf("10.0.0.0/24", "10.0.0.50 - 10.0.0.60", ""))
+	d := start(t, Options{})
+	var all []Request
+	for _, id := range []string{"stays", "gone", "unplugged", "replaced"} {
+		r := request(id, kerneltest.Netns(t), "")
+		n.Join(r.Netns, "eth0")
+		get(t, d, r)
+		all = append(all, r)
+	}
+	if _, err := New(Options{Leases: d.o.Leases}); !errorHas(err, "another DHCP daemon keeps the leases in ") {
+		t.Errorf("a second daemon on the same leases: %v", err)
+	}
+	d.Close()
+	kerneltest.Gone(t, all[1].Netns)
+	kerneltest.In(t, all[2].Netns, "ip", "link", "del", "eth0")
+	other := kerneltest.Netns(t)
+	kerneltest.Gone(t, all[3].Netns)
+	kerneltest.Run(t, "mount", "--bind", other, all[3].Netns)
+	if err := os.WriteFile(d.o.Leases+"/torn.json", []byte(`{"boot": "`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := d.States()[len(all)-1].Expire // as last known
+
+	d = start(t, Options{Leases: d.o.Leases})
+	defer d.Close()
+	if s := d.States(); len(s) != 1 || s[0].Container != "stays" || s[0].State != "held" {
+		t.Fatalf("taken up: %+v", s)
+	}
+	eventually(t, "a renewal", func() bool { return d.States()[0].Expire.After(before.Add(2 * time.Second)) })
+	files, err := os.ReadDir(d.o.Leases)
+	if err != nil || len(files) != 2 {
+		t.Errorf("files: %v, %v", files, err)
+	}
+	d.release(t, all[0])
+}
+
+// TestRebooted: what another boot left is dropped.
+func TestRebooted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, err := openStore(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.write(&saved{Boot: "another", Network: "n", ContainerID: strings.Repeat("c", 250), IfName: "eth0"}); err != nil {
+		t.Fatal(err)
+	}
+	s.close()
+	d := start(t, Options{Leases: dir})
+	defer d.Close()
+	if files, _ := os.ReadDir(dir); len(files) != 1 || len(d.States()) != 0 {
+		t.Errorf("left: %v", files)
+	}
+}
+
+// TestNamespaceEnds: the upkeep ends with the namespace, which it does not hold.
+func TestNamespaceEnds(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	n := dhcptest.New(t, "br0", "10.0.0.1/24")
+	n.Dnsmasq("--dhcp-range=10.0.0.50,10.0.0.60,255.255.255.0,1h")
+	d := start(t, Options{look: 50 * time.Millisecond})
+	defer d.Close()
+	r := request("one", kerneltest.Netns(t), "")
+	n.Join(r.Netns, "eth0")
+	get(t, d, r)
+	kerneltest.Gone(t, r.Netns)
+	eventually(t, "the upkeep to end", func() bool { return len(d.States()) == 0 })
+	eventually(t, "the kernel to end the namespace, and the link with it", func() bool {
+		return strings.Count(kerneltest.Run(t, "ip", "-o", "link", "show", "master", "br0"), "link-netnsid") == 1 // the servers'
+
+	})
+	d.release(t, r)
+	if files, _ := os.ReadDir(d.o.Leases); len(files) != 1 {
+		t.Errorf("files: %v", files)
+	}
+}
+
+// TestAnotherNamespace: an attachment that is made anew, its container having
+// been started again, gets its address again.
+func TestAnotherNamespace(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	n := dhcptest.New(t, "br0", "10.0.0.1/24")
+	n.Dnsmasq("--dhcp-range=10.0.0.50,10.0.0.60,255.255.255.0,1h")
+	d := start(t, Options{})
+	defer d.Close()
+	r := request("one", kerneltest.Netns(t), "")
+	n.Join(r.Netns, "eth0")
+	first := get(t, d, r)
+	kerneltest.Gone(t, r.Netns)
+	r.Netns = kerneltest.Netns(t)
+	n.Join(r.Netns, "eth0")
+	if second := get(t, d, r); second.IPs[0].Address != first.IPs[0].Address || len(d.States()) != 1 {
+		t.Errorf("first %v, then %v", first.IPs, second.IPs)
+	}
+}
+
+// TestCallerLeaves: an ADD that nobody waits for any more leaves nothing, nor
+// does one that is met by a DEL; and a second ADD meanwhile is refused.
+func TestCallerLeaves(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	n := dhcptest.New(t, "br0", "10.0.0.1/24")
+	d := start(t, Options{})
+	defer d.Close()
+	r := request("one", kerneltest.Netns(t), "")
+	n.Join(r.Netns, "eth0")
+	for _, leave := range []func(context.CancelFunc){func(c context.CancelFunc) { c() }, func(context.CancelFunc) { d.release(t, r) }} {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		errs := make(chan error)
+		go func() {
+			_, err := d.Allocate(ctx, r)
+			errs <- err
+		}()
+		eventually(t, "it to wait", func() bool { s := d.States(); return len(s) == 1 && s[0].State == "waiting" })
+		if _, err := d.Allocate(context.Background(), r); !errorHas(err, "another ADD of one/net/eth0 is waiting") {
+			t.Errorf("a second ADD: %v", err)
+		}
+		leave(cancel)
+		if err := <-errs; err == nil {
+			t.Error("it got an address, of nobody")
+		}
+		if s := d.States(); len(s) != 0 {
+			t.Errorf("left: %v", s)
+		}
+	}
+}
+
+// TestNobody: what a person reads when there is no server, no interface, no namespace.
+func TestNobody(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	n := dhcptest.New(t, "br0", "10.0.0.1/24")
+	d := start(t, Options{ResendTimeout: time.Second})
+	defer d.Close()
+	netns := kerneltest.Netns(t)
+	n.Join(netns, "eth0")
+	for _, c := range []struct{ ipam, netns, want string }{
+		{"", netns, "no DHCP server offers an address on eth0: no answer within 1s"},
+		{`"dhcp4": false, "dhcp6": true`, netns, "no DHCPv6 server offers an address on eth0: no answer within 1s"},
+		{`"dhcp4": false, "acceptRA": true`, netns, "no router answers on eth0: no answer within 1s"},
+		{"", kerneltest.Netns(t), "the interface is gone: no eth0 in "},
+		{"", "/nonexistent", "the interface is gone: open network namespace /nonexistent: no such file or directory"},
+	} {
+		if _, err := d.Allocate(context.Background(), request("one", c.netns, c.ipam)); !errorHas(err, c.want) {
+			t.Errorf("%s: %v, want %s", c.ipam, err, c.want)
+		}
+	}
+	if s := d.States(); len(s) != 0 {
+		t.Errorf("left: %v", s)
+	}
+}

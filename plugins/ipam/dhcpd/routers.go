@@ -1,0 +1,182 @@
+package dhcpd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// routers is what routers' advertisements gave. They are asked again while it
+// holds, and what they say no more, or take back, ends with its lifetime.
+type routers struct {
+	client
+	Items []item
+	Term  term
+
+	DNS cni.DNS // of the last advertisement
+}
+
+// item is an address, a prefix on the link, or a route, and until when it holds.
+type item struct {
+	Addr   netip.Prefix // an address of ours with its prefix length, or
+	OnLink netip.Prefix // a prefix on the link, or
+	Dst    netip.Prefix // a route
+	Via    netip.Addr   // by this router
+	Expire time.Duration
+}
+
+// sameAs tells whether both are one thing.
+func (i item) sameAs(o item) bool {
+	return i.Addr == o.Addr && i.OnLink == o.OnLink && i.Dst == o.Dst && i.Via == o.Via
+}
+
+// Routers are asked again at least so often, that what one takes back is seen.
+const askAgain = 10 * time.Minute
+
+func (p *routers) label() string { return "router advertisement" }
+func (p *routers) term() *term   { return &p.Term }
+
+// acquire asks for an advertisement until one says something that can be used.
+func (p *routers) acquire(ctx context.Context, l *link) error {
+	s, err := kernel.OpenICMP6(l.ns, l.index, routerAdvertisement)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	pause := newBackoff(min(p.o.Timeout, p.o.ResendMax))
+	b := make([]byte, 4096)
+	var last error
+	for ctx.Err() == nil {
+		heard, err := p.o.air.take(ctx)
+		if err != nil {
+			break
+		}
+		last = s.SendTo6(solicitation(l.mac), netip.AddrPortFrom(netip.MustParseAddr("ff02::2"), 0), l.index)
+		wait := time.Now().Add(pause.next())
+		useful := p.listen(ctx, s, l, b, wait)
+		heard()
+		if useful {
+			return nil
+		}
+		if last != nil && time.Now().Before(wait) {
+			sleep(ctx, time.Until(wait))
+		}
+	}
+	return fmt.Errorf("no router answers on %s: %w", l.name, errors.Join(last, context.Cause(ctx)))
+}
+
+// listen waits for an advertisement that has a use.
+func (p *routers) listen(ctx context.Context, s *kernel.Socket, l *link, b []byte, until time.Time) bool {
+	for {
+		n, from, err := s.Receive(ctx, b, until)
+		if err != nil {
+			return false
+		}
+		a, err := parseAdvertisement(b[:n])
+		if err == nil && from.IsLinkLocalUnicast() && p.hear(uptime(), a, from, l) {
+			return true
+		}
+	}
+}
+
+func (p *routers) renew(ctx context.Context, l *link, _ bool) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, p.o.Timeout, errNobody)
+	defer cancel()
+	return p.acquire(ctx, l)
+}
+
+func (p *routers) release(context.Context, *link) error { return nil }
+
+// hear takes an advertisement in and tells whether it has a use. The first
+// decides what there is; later ones how long.
+func (p *routers) hear(now time.Duration, a *advertisement, from netip.Addr, l *link) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	items := p.items(now, a, from, l)
+	if len(p.Items) == 0 {
+		for _, i := range items {
+			if i.Expire > now {
+				p.Items = append(p.Items, i)
+			}
+		}
+	}
+	heard := false
+	for _, i := range items {
+		for k := range p.Items {
+			if p.Items[k].sameAs(i) {
+				p.Items[k].Expire, heard = i.Expire, true
+			}
+		}
+	}
+	if !heard {
+		return false
+	}
+	p.DNS = cni.DNS{Search: a.search}
+	for _, d := range a.dns {
+		p.DNS.Nameservers = append(p.DNS.Nameservers, d.String())
+	}
+	first := forever
+	for _, i := range p.Items {
+		first = min(first, i.Expire)
+	}
+	p.Term = term{Expire: first, Rebind: forever, Renew: now + askAgain}
+	if first != forever {
+		p.Term.Rebind = now + (first-now)*9/10
+		p.Term.Renew = min(p.Term.Renew, now+(first-now)/2)
+	}
+	return true
+}
+
+func (p *routers) items(now time.Duration, a *advertisement, from netip.Addr, l *link) (out []item) {
+	for _, i := range a.prefixes {
+		expire := lifetime(now, i.valid)
+		if i.auto && i.prefix.Bits() == 64 {
+			out = append(out, item{Addr: netip.PrefixFrom(withMAC(i.prefix, l.mac), 64), Expire: expire})
+		}
+		if i.onLink {
+			out = append(out, item{OnLink: i.prefix, Expire: expire})
+		}
+	}
+	for _, i := range a.routes {
+		out = append(out, item{Dst: i.prefix, Via: from, Expire: lifetime(now, i.lifetime)})
+	}
+	return append(out, item{Dst: netip.PrefixFrom(netip.IPv6Unspecified(), 0), Via: from, Expire: lifetime(now, a.lifetime)})
+}
+
+func (p *routers) valid(now time.Duration) given {
+	return p.collect(func(i item) bool { return i.Expire > now })
+}
+
+func (p *routers) held() given { return p.collect(func(item) bool { return true }) }
+
+func (p *routers) collect(keep func(item) bool) (g given) {
+	for _, i := range p.Items {
+		switch {
+		case !keep(i):
+		case i.Addr.IsValid():
+			g.IPs = append(g.IPs, cni.IP{Address: i.Addr, Gateway: p.gateway()})
+		case i.OnLink.IsValid():
+			g.OnLink = append(g.OnLink, i.OnLink)
+		default:
+			g.Routes = append(g.Routes, cni.Route{Dst: i.Dst, GW: i.Via, Priority: p.conf.Priority})
+		}
+	}
+	if p.conf.WantsDNS() {
+		g.DNS = p.DNS
+	}
+	return g
+}
+
+func (p *routers) gateway() netip.Addr {
+	for _, i := range p.Items {
+		if i.Dst.IsValid() && i.Dst.Bits() == 0 {
+			return i.Via
+		}
+	}
+	return netip.Addr{}
+}

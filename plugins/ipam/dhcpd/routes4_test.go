@@ -1,0 +1,60 @@
+package dhcpd
+
+import (
+	"fmt"
+	"net"
+	"testing"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+)
+
+func TestRoutes4(t *testing.T) {
+	t.Parallel()
+	router := []byte{10, 0, 0, 1, 10, 0, 0, 2}
+	for _, c := range []struct {
+		name    string
+		options dhcpv4.Options
+		want    string
+	}{
+		{"none", dhcpv4.Options{}, ""},
+		{"router", dhcpv4.Options{3: router}, "0.0.0.0/0 via 10.0.0.1; "},
+		{"classless wins", dhcpv4.Options{3: router, 33: {10, 8, 0, 1, 10, 0, 0, 8}, 121: {16, 10, 9, 10, 0, 0, 7}}, "10.9.0.0/16 via 10.0.0.7; "},
+		{"classless of every length", dhcpv4.Options{121: {0, 10, 0, 0, 1, 8, 11, 10, 0, 0, 2, 23, 10, 2, 3, 10, 0, 0, 3, 32, 10, 9, 9, 9, 0, 0, 0, 0}},
+			"0.0.0.0/0 via 10.0.0.1; 11.0.0.0/8 via 10.0.0.2; 10.2.2.0/23 via 10.0.0.3; 10.9.9.9/32 on the link; "},
+		{"classless spoiled", dhcpv4.Options{3: router, 121: {33, 10, 9, 1, 1, 1, 10, 0, 0, 7}}, "0.0.0.0/0 via 10.0.0.1; "},
+		{"classless cut", dhcpv4.Options{3: router, 121: {16, 10, 9, 10, 0, 0}}, "0.0.0.0/0 via 10.0.0.1; "},
+		{"static", dhcpv4.Options{33: {10, 8, 0, 1, 10, 0, 0, 8, 11, 0, 0, 0, 10, 0, 0, 9, 0, 0, 0, 0, 10, 0, 0, 9, 192, 168, 1, 0, 10, 0, 0, 5, 1, 2}},
+			"10.8.0.1/32 via 10.0.0.8; 11.0.0.0/8 via 10.0.0.9; 192.168.1.0/24 via 10.0.0.5; "},
+	} {
+		got := ""
+		for _, r := range routes4(&dhcpv4.DHCPv4{YourIPAddr: net.IPv4(10, 0, 0, 9), Options: c.options}, 3) {
+			via := "via " + r.GW.String()
+			if r.Scope != nil {
+				via = "on the link"
+			}
+			got += fmt.Sprintf("%s %s; ", r.Dst, via)
+			if r.Priority != 3 {
+				t.Errorf("%s: priority %d", c.name, r.Priority)
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+func FuzzRoutes4(f *testing.F) {
+	f.Add([]byte{16, 10, 9, 10, 0, 0, 7, 0, 10, 0, 0, 1})
+	f.Add([]byte{10, 8, 0, 1, 10, 0, 0, 8})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		classless, ok := parseClassless(b)
+		if ok != (len(classless) > 0) {
+			t.Errorf("ok is %v, with %v", ok, classless)
+		}
+		for _, r := range append(classless, parseStatic(b)...) {
+			if !r.dst.IsValid() || r.dst != r.dst.Masked() || !r.gw.IsValid() {
+				t.Errorf("%v", r)
+			}
+		}
+	})
+}

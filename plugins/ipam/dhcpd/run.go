@@ -1,0 +1,31 @@
+package dhcpd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+)
+
+// Run is the daemon from its start to its end, which is the context's.
+func Run(ctx context.Context, o Options, getenv func(string) string) (err error) {
+	d, err := New(o)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	l, err := d.Listen(getenv)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if o.PIDFile != "" {
+		if err := os.WriteFile(o.PIDFile, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o644); err != nil {
+			return fmt.Errorf("write the number of this process: %w", err)
+		}
+		defer func() { err = errors.Join(err, os.Remove(o.PIDFile)) }()
+	}
+	d.log("listening at %s, leases in %s", l.Addr(), d.o.Leases)
+	return d.Serve(ctx, l)
+}

@@ -1,0 +1,101 @@
+package dhcpd
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/rpc"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Serve answers callers until the context ends, then closes the listener, and
+// waits for those that are being served: their ADDs end with an error.
+func (d *Daemon) Serve(ctx context.Context, l net.Listener) error {
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+	var callers sync.WaitGroup
+	defer callers.Wait()
+	for {
+		conn, err := l.Accept()
+		if ctx.Err() != nil {
+			return nil
+		}
+		var passing net.Error
+		if errors.As(err, &passing) && !errors.Is(err, net.ErrClosed) {
+			d.log("accept: %v", err) // too many open files, say
+			sleep(ctx, 100*time.Millisecond)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("accept: %w", err)
+		}
+		callers.Go(func() { d.serve(ctx, conn) })
+	}
+}
+
+// helloTime is how long a caller may take to say what it wants to speak.
+const helloTime = 10 * time.Second
+
+// serve speaks with one caller, as net/rpc does over HTTP: after CONNECT come
+// requests in gob. When the caller goes, what it waits for ends.
+func (d *Daemon) serve(ctx context.Context, conn net.Conn) {
+	defer conn.Close()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })()
+	r := bufio.NewReader(conn)
+	_ = conn.SetReadDeadline(time.Now().Add(helloTime))
+	if err := hello(r); err != nil {
+		fmt.Fprintf(conn, "HTTP/1.0 405 must CONNECT\nContent-Type: text/plain; charset=utf-8\n\n%v\n", err)
+		return
+	}
+	if _, err := io.WriteString(conn, "HTTP/1.0 200 Connected to Go RPC\n\n"); err != nil {
+		return
+	}
+	_ = conn.SetReadDeadline(time.Time{})
+	if ctx.Err() != nil {
+		return
+	}
+	s := rpc.NewServer()
+	if err := s.RegisterName("DHCP", &service{d, ctx}); err != nil {
+		d.log("serve: %v", err)
+		return
+	}
+	s.ServeConn(&caller{conn, r, cancel})
+}
+
+// hello reads the caller's CONNECT and what follows up to an empty line.
+func hello(r *bufio.Reader) error {
+	line, err := r.ReadString('\n')
+	if err == nil && !strings.HasPrefix(line, "CONNECT "+rpc.DefaultRPCPath) {
+		return fmt.Errorf("want CONNECT %s", rpc.DefaultRPCPath)
+	}
+	for n := 0; err == nil && strings.TrimSpace(line) != ""; n++ {
+		if n > 100 {
+			return errors.New("too many lines of header")
+		}
+		line, err = r.ReadString('\n')
+	}
+	return err
+}
+
+// caller is a connection whose end is noticed while its request is served.
+type caller struct {
+	net.Conn
+	r      *bufio.Reader
+	cancel context.CancelCauseFunc
+}
+
+var errLeft = errors.New("the plugin that asked has gone") // a constant; nothing assigns it
+
+func (c *caller) Read(b []byte) (int, error) {
+	n, err := c.r.Read(b)
+	if err != nil {
+		c.cancel(errLeft)
+	}
+	return n, err
+}

@@ -1,0 +1,174 @@
+package dhcpd
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/rpc"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/dhcptest"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// served is a daemon at a socket; stop ends it as SIGTERM does.
+func served(t *testing.T, o Options) (d *Daemon, socket string, stop func()) {
+	t.Helper()
+	socket = filepath.Join(t.TempDir(), "s")
+	o.SocketPath = socket
+	d = start(t, o)
+	l, err := d.Listen(func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- d.Serve(ctx, l) }()
+	return d, socket, func() {
+		t.Helper()
+		cancel()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("the daemon does not end")
+		}
+		d.Close()
+	}
+}
+
+func dial(t *testing.T, socket string) *rpc.Client {
+	t.Helper()
+	c, err := rpc.DialHTTP("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// theirArgs and theirResult are what the reference's plugin has on the wire.
+type theirArgs struct {
+	ContainerID, Netns, IfName, Args, Path, NetnsOverride string
+	StdinData                                             []byte
+}
+
+type theirResult struct {
+	CNIVersion string
+	Interfaces []*struct{ Name, Mac, Sandbox string }
+	IPs        []*struct {
+		Interface *int
+		Address   net.IPNet
+		Gateway   net.IP
+	}
+	Routes []*struct {
+		Dst      net.IPNet
+		GW       net.IP
+		Priority int
+	}
+}
+
+// TestServe: the reference's side of the wire, by the library it uses.
+func TestServe(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	n := dhcptest.New(t, "br0", "10.0.0.1/24")
+	n.Dnsmasq("--dhcp-range=10.0.0.50,10.0.0.50,255.255.255.0,1h")
+	r := request("one", kerneltest.Netns(t), "")
+	n.Join(r.Netns, "eth0")
+	_, socket, stop := served(t, Options{})
+	defer stop()
+	c := dial(t, socket)
+	defer c.Close()
+	args := &theirArgs{ContainerID: r.ContainerID, Netns: r.Netns, IfName: r.IfName, StdinData: r.Stdin, NetnsOverride: "x"}
+	var res theirResult
+	if err := c.Call("DHCP.Allocate", args, &res); err != nil {
+		t.Fatal(err)
+	}
+	if len(res.IPs) != 1 || res.IPs[0].Address.String() != "10.0.0.50/24" || res.IPs[0].Gateway.String() != "10.0.0.1" || len(res.Routes) != 1 || res.Routes[0].Dst.String() != "0.0.0.0/0" {
+		t.Errorf("%+v", res)
+	}
+	if list, err := List(socket); err != nil || len(list) != 1 || list[0].State != "held" || list[0].Addresses[0] != "10.0.0.50/24" || list[0].Expire.Before(time.Now()) {
+		t.Errorf("listed: %+v, %v", list, err)
+	}
+	if err := c.Call("DHCP.Nonsense", args, &struct{}{}); err == nil || !strings.HasPrefix(err.Error(), "rpc: can't find method") {
+		t.Errorf("a method that is none: %v", err)
+	}
+	args.StdinData = []byte("{")
+	if err := c.Call("DHCP.Allocate", args, &res); err == nil {
+		t.Error("no JSON is accepted")
+	}
+	args.StdinData = r.Stdin
+	if err := c.Call("DHCP.Release", args, &struct{}{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLeaving: a plugin that is killed while it waits, over the socket; a
+// daemon that is told to end meanwhile; and a caller that speaks otherwise.
+func TestLeaving(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	n := dhcptest.New(t, "br0", "10.0.0.1/24") // no server
+	r := request("one", kerneltest.Netns(t), "")
+	n.Join(r.Netns, "eth0")
+	d, socket, stop := served(t, Options{})
+	waits := func() bool { s := d.States(); return len(s) == 1 && s[0].State == "waiting" }
+	c := dial(t, socket)
+	c.Go("DHCP.Allocate", r.args(), &Result{}, nil)
+	eventually(t, "it to wait", waits)
+	_ = c.Close()
+	eventually(t, "it to be dropped", func() bool { return len(d.States()) == 0 })
+
+	other, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.WriteString(other, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	if said, _ := io.ReadAll(other); !strings.HasPrefix(string(said), "HTTP/1.0 405 ") {
+		t.Errorf("to a GET: %q", said)
+	}
+	_ = other.Close()
+
+	c = dial(t, socket)
+	defer c.Close()
+	call := c.Go("DHCP.Allocate", r.args(), &Result{}, nil)
+	eventually(t, "it to wait", waits)
+	stop()
+	if <-call.Done; call.Error == nil {
+		t.Error("an address from a daemon that ended")
+	}
+	if _, err := net.Dial("unix", socket); err == nil {
+		t.Error("the socket is still there")
+	}
+}
+
+// TestMacvlan: an interface that shares its parent with others.
+func TestMacvlan(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	n := dhcptest.New(t, "br0", "10.0.0.1/24")
+	n.Dnsmasq("--dhcp-range=10.0.0.50,10.0.0.60,255.255.255.0,1h")
+	kerneltest.Run(t, "ip", "link", "add", "up0", "type", "veth", "peer", "name", "up1")
+	kerneltest.Run(t, "ip", "link", "set", "up1", "master", "br0", "up")
+	kerneltest.Run(t, "ip", "link", "set", "up0", "up")
+	d := start(t, Options{})
+	defer d.Close()
+	seen := map[string]bool{}
+	for _, id := range []string{"one", "two"} {
+		r := request(id, kerneltest.Netns(t), "")
+		if out, err := exec.Command("ip", "link", "add", "link", "up0", "name", "eth0", "netns", r.Netns, "type", "macvlan", "mode", "bridge").CombinedOutput(); err != nil {
+			t.Skipf("this kernel has no macvlan: %s", out)
+		}
+		seen[get(t, d, r).IPs[0].Address.String()] = true
+		kerneltest.In(t, r.Netns, "ping", "-c1", "-W3", "10.0.0.1")
+	}
+	if len(seen) != 2 {
+		t.Errorf("addresses: %v", seen)
+	}
+}

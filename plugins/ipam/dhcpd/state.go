@@ -1,0 +1,57 @@
+package dhcpd
+
+import (
+	"time"
+)
+
+// State is what a lease is, for people and programs that look.
+type State struct {
+	Network   string    `json:"network"`
+	Container string    `json:"container"`
+	IfName    string    `json:"ifname"`
+	Netns     string    `json:"netns"`
+	Addresses []string  `json:"addresses"`
+	State     string    `json:"state"` // "waiting", "held" or "lost"
+	Lost      string    `json:"lost,omitempty"`
+	Renew     time.Time `json:"renew,omitzero"` // the next time; zero: never
+	Expire    time.Time `json:"expire,omitzero"`
+}
+
+// States are the states of all leases, in order.
+func (d *Daemon) States() []State {
+	out := []State{} // not null in JSON
+	for _, l := range d.all("") {
+		out = append(out, l.state())
+	}
+	return out
+}
+
+func (l *lease) state() State {
+	s := State{Network: l.saved.Network, Container: l.saved.ContainerID, IfName: l.saved.IfName, Netns: l.saved.Netns, Addresses: []string{}, State: "waiting"}
+	if !l.isReady() {
+		return s
+	}
+	for _, ip := range l.result.IPs {
+		s.Addresses = append(s.Addresses, ip.Address.String())
+	}
+	s.State = "held"
+	if s.Lost = l.missing(); s.Lost != "" {
+		s.State = "lost"
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	renew, expire := forever, forever
+	for _, p := range l.protocols {
+		renew, expire = min(renew, p.term().Renew), min(expire, p.term().Expire)
+	}
+	s.Renew, s.Expire = clock(renew), clock(expire)
+	return s
+}
+
+// clock is the time of day of an uptime.
+func clock(at time.Duration) time.Time {
+	if at == forever {
+		return time.Time{}
+	}
+	return time.Now().Add(at - uptime()).UTC().Round(time.Second)
+}

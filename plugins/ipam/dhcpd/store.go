@@ -1,0 +1,171 @@
+package dhcpd
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// errExist is an object that is there already.
+var errExist = os.ErrExist // a constant; nothing assigns it
+
+// saved is what a lease is written down as. It is worth nothing after a reboot,
+// which no namespace survives: servers remember who had which address.
+type saved struct {
+	Boot        string        `json:"boot"`
+	Network     string        `json:"network"`
+	ContainerID string        `json:"containerID"`
+	IfName      string        `json:"ifname"`
+	Netns       string        `json:"netns"`
+	NetnsID     string        `json:"netnsID"`
+	Created     time.Duration `json:"created"` // since the machine started
+	Args        string        `json:"args,omitempty"`
+	Stdin       []byte        `json:"stdin"` // the configuration as ADD got it
+
+	V4      *v4      `json:"v4,omitempty"`
+	V6      *v6      `json:"v6,omitempty"`
+	Routers *routers `json:"routers,omitempty"`
+}
+
+func (s *saved) owner() kernel.Owner {
+	return kernel.Owner{Network: s.Network, ContainerID: s.ContainerID, IfName: s.IfName}
+}
+
+// store is the directory of leases, of one daemon at a time.
+type store struct {
+	dir  string
+	boot string
+	lock *os.File
+}
+
+// openStore takes a directory for this daemon.
+func openStore(dir string) (*store, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the directory of leases: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = lock.Close()
+		return nil, fmt.Errorf("another DHCP daemon keeps the leases in %s: stop it, or give this one another --socketpath: %w", dir, err)
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return &store{dir, strings.TrimSpace(string(boot)), lock}, err
+}
+
+func (s *store) close() { _ = s.lock.Close() }
+
+// file is the path of a lease. A name of a length that fits no file is a hash.
+func (s *store) file(o kernel.Owner) string {
+	name := o.Network + "," + o.ContainerID + "," + o.IfName
+	if len(name) > 200 {
+		name = "," + o.Hash()
+	}
+	return filepath.Join(s.dir, name+".json")
+}
+
+// write stores a lease as a whole.
+func (s *store) write(v *saved) error {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	path := s.file(v.owner())
+	if err = os.WriteFile(path+"~", raw, 0o600); err == nil {
+		err = os.Rename(path+"~", path)
+	}
+	if err != nil {
+		_ = os.Remove(path + "~")
+		return fmt.Errorf("write down the lease: %w", err)
+	}
+	return nil
+}
+
+func (s *store) remove(o kernel.Owner) error {
+	err := os.Remove(s.file(o))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// list reads every lease of this boot; what else is there is removed.
+func (s *store) list() ([]saved, error) {
+	files, err := os.ReadDir(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []saved
+	for _, f := range files {
+		if f.Name() == "lock" {
+			continue
+		}
+		path := filepath.Join(s.dir, f.Name())
+		raw, err := os.ReadFile(path)
+		var v saved
+		if err != nil || json.Unmarshal(raw, &v) != nil || v.Boot != s.boot || s.file(v.owner()) != path {
+			_ = os.Remove(path)
+			continue
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+// save writes the lease down as it is.
+func (l *lease) save() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		return nil
+	}
+	v := l.saved
+	for _, p := range l.protocols {
+		switch p := p.(type) {
+		case *v4:
+			v.V4 = p
+		case *v6:
+			v.V6 = p
+		case *routers:
+			v.Routers = p
+		}
+	}
+	return l.d.store.write(&v)
+}
+
+// load makes a lease of what was written down.
+func (d *Daemon) load(v saved) (*lease, error) {
+	l, err := d.newLease(v)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range l.protocols {
+		switch p := p.(type) {
+		case *v4:
+			if v.V4 == nil {
+				return l, errors.New("it was not written whole")
+			}
+			p.ACK, p.Server, p.Term = v.V4.ACK, v.V4.Server, v.V4.Term
+		case *v6:
+			if v.V6 == nil {
+				return l, errors.New("it was not written whole")
+			}
+			p.Reply, p.Term = v.V6.Reply, v.V6.Term
+		case *routers:
+			if v.Routers == nil {
+				return l, errors.New("it was not written whole")
+			}
+			p.Items, p.Term, p.DNS = v.Routers.Items, v.Routers.Term, v.Routers.DNS
+		}
+	}
+	return l, l.complete()
+}

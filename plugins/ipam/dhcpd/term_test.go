@@ -1,0 +1,133 @@
+package dhcpd
+
+import (
+	"bufio"
+	"context"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/cni"
+)
+
+func TestTerm(t *testing.T) {
+	t.Parallel()
+	const now = 1000 * time.Second
+	for _, c := range []struct {
+		renew, rebind, valid uint32
+		want                 [3]time.Duration // seconds from now
+	}{
+		{0, 0, 80, [3]time.Duration{40, 70, 80}},
+		{30, 60, 80, [3]time.Duration{30, 60, 80}},
+		{90, 95, 80, [3]time.Duration{40, 70, 80}},
+		{60, 50, 80, [3]time.Duration{28, 50, 80}},
+	} {
+		got := newTerm(now, c.renew, c.rebind, c.valid, 0.875)
+		if d := [3]time.Duration{got.Renew - now, got.Rebind - now, got.Expire - now}; d[0].Truncate(time.Second) != c.want[0]*time.Second || d[1] != c.want[1]*time.Second || d[2] != c.want[2]*time.Second {
+			t.Errorf("%+v: got %v", c, d)
+		}
+	}
+	if got := newTerm(now, 1, 2, infinite, 0.8); got.phase(now+1<<60) != resting || got.next(now, false) != forever {
+		t.Errorf("without end: %+v", got)
+	}
+}
+
+// TestPhases: a try at each of a lease's times, and the next after one that failed.
+func TestPhases(t *testing.T) {
+	t.Parallel()
+	lease := newTerm(0, 0, 0, 3600, 0.875)
+	short := newTerm(0, 1, 3, 6, 0.875)
+	for _, c := range []struct {
+		term  term
+		at    time.Duration // seconds
+		tried bool
+		want  phase
+		next  time.Duration // seconds
+	}{
+		{lease, 0, false, resting, 1800},
+		{lease, 1800, false, renewing, 1800},
+		{lease, 1800, true, renewing, 1800 + 675},
+		{lease, 3140, true, renewing, 3150}, // no longer than to the next phase
+		{lease, 3150, false, rebinding, 3150},
+		{lease, 3150, true, rebinding, 3375},
+		{lease, 3590, true, rebinding, 3600},
+		{lease, 3600, false, lost, 3600},
+		{short, 1, true, renewing, 2},
+		{short, 4, true, rebinding, 5},
+		{term{Renew: forever, Expire: forever, Refused: "no"}, 1, false, lost, 1},
+	} {
+		if got := c.term.phase(c.at * time.Second); got != c.want {
+			t.Errorf("%+v: phase %v", c, got)
+		}
+		if got := c.term.next(c.at*time.Second, c.tried); got != c.next*time.Second {
+			t.Errorf("%+v: next %v", c, got)
+		}
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	t.Parallel()
+	b := newBackoff(3 * time.Second)
+	for _, want := range []float64{0.25, 0.5, 1, 2, 3, 3} {
+		if got := b.next().Seconds(); got < want*0.9 || got > want*1.1 {
+			t.Errorf("a pause of %v, want about %v", got, want)
+		}
+	}
+}
+
+// TestAir: no more than there are slots wait, but an old one counts no more.
+func TestAir(t *testing.T) {
+	t.Parallel()
+	a := &air{make(chan struct{}, 1)}
+	heard, err := a.take(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := a.take(gone); err == nil {
+		t.Error("two in one slot")
+	}
+	began := time.Now()
+	if _, err := a.take(context.Background()); err != nil || time.Since(began) < fresh/2 {
+		t.Errorf("after %v: %v", time.Since(began), err)
+	}
+	heard() // late, and twice: the slot is another's by now
+	heard()
+	if len(a.slots) != 1 {
+		t.Error("the slot of another was given back")
+	}
+}
+
+// TestGivenResult: of a DHCPv6 address the routers tell prefix and gateway.
+func TestGivenResult(t *testing.T) {
+	t.Parallel()
+	var all given
+	all.add(given{OnLink: []netip.Prefix{netip.MustParsePrefix("fd00:7::/64")}, Routes: []cni.Route{{Dst: netip.MustParsePrefix("::/0"), GW: netip.MustParseAddr("fe80::1")}}})
+	all.add(given{IPs: []cni.IP{{Address: netip.MustParsePrefix("fd00:7::100/128")}, {Address: netip.MustParsePrefix("fd00:8::100/128")}}})
+	all.add(given{IPs: []cni.IP{{Address: netip.MustParsePrefix("10.0.0.9/32")}}})
+	got := all.result()
+	if got.IPs[0].Address.String() != "fd00:7::100/64" || got.IPs[0].Gateway.String() != "fe80::1" || got.IPs[1].Address.Bits() != 128 || got.IPs[2].Gateway.IsValid() {
+		t.Errorf("%+v", got.IPs)
+	}
+	objects := ""
+	for _, o := range all.without(given{IPs: got.IPs[1:]}).objects("eth0", got) {
+		objects += o.String() + "; "
+	}
+	if objects != "ip addr add fd00:7::100/64 dev eth0 nodad; ip -6 route add default via fe80::1 dev eth0; " {
+		t.Errorf("objects: %s", objects)
+	}
+}
+
+func TestHello(t *testing.T) {
+	t.Parallel()
+	for text, good := range map[string]bool{
+		"CONNECT /_goRPC_ HTTP/1.0\n\n": true, "CONNECT /_goRPC_ HTTP/1.1\r\nHost: x\r\n\r\nrest": true, "CONNECT /_goRPC_ HTTP/1.0\n": false,
+		"GET / HTTP/1.1\n\n": false, "": false, "CONNECT /_goRPC_ HTTP/1.0\n" + strings.Repeat("a: b\n", 200) + "\n": false,
+	} {
+		if err := hello(bufio.NewReader(strings.NewReader(text))); (err == nil) != good {
+			t.Errorf("%.40q: %v", text, err)
+		}
+	}
+}

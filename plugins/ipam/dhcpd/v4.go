@@ -1,0 +1,148 @@
+package dhcpd
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"github.com/fairlead/fairlead/cni"
+	addr "github.com/fairlead/fairlead/plugins/ipam"
+)
+
+// v4 is a DHCPv4 client. Its exported fields are what it remembers.
+type v4 struct {
+	client
+	ACK    []byte // the server's last
+	Server net.HardwareAddr
+	Term   term
+}
+
+// client is what every protocol is told.
+type client struct {
+	id   string // container/network/interface
+	conf *addr.DHCPConf
+	o    *Options
+	mu   *sync.Mutex // the lease's: held for every change that others may see
+}
+
+func (p *v4) label() string { return "DHCPv4" }
+func (p *v4) term() *term   { return &p.Term }
+
+// reply is the server's last, nil before the first.
+func (p *v4) reply() *dhcpv4.DHCPv4 {
+	m, err := dhcpv4.FromBytes(p.ACK)
+	if err != nil {
+		return nil
+	}
+	return m
+}
+
+// acquire gets an address; after one was lost only that one.
+func (p *v4) acquire(ctx context.Context, l *link) error {
+	x, err := p.begin(l)
+	if err != nil {
+		return err
+	}
+	defer x.socket.Close()
+	for {
+		offer, _, err := x.ask(ctx, x.discover(), endpoint{ip: netip.IPv4Unspecified()}, broadcast(), time.Time{}, x.offered)
+		if err != nil {
+			return fmt.Errorf("no DHCP server offers an address on %s: %w", l.name, err)
+		}
+		if err = x.request(ctx, offer); err == nil || ctx.Err() != nil {
+			return err
+		}
+		sleep(ctx, firstPause) // refused, or the server went away: from the start
+	}
+}
+
+// renew asks the server, or any server, for more time.
+func (p *v4) renew(ctx context.Context, l *link, rebind bool) error {
+	x, err := p.begin(l)
+	if err != nil {
+		return err
+	}
+	defer x.socket.Close()
+	last := p.reply()
+	own := endpoint{ip: yours(last)}
+	to := endpoint{p.Server, serverOf(last)}
+	if rebind {
+		to = broadcast()
+	}
+	return x.confirm(ctx, x.message(dhcpv4.MessageTypeRequest, own.ip), own, to, time.Now().Add(p.o.Timeout), own.ip)
+}
+
+// release gives the address back; nobody answers that.
+func (p *v4) release(_ context.Context, l *link) error {
+	last := p.reply()
+	if last == nil || p.Term.over(uptime()) {
+		return nil
+	}
+	x, err := p.begin(l)
+	if err != nil {
+		return err
+	}
+	defer x.socket.Close()
+	own := endpoint{l.mac, yours(last)}
+	m := x.message(dhcpv4.MessageTypeRelease, own.ip, dhcpv4.OptServerIdentifier(last.ServerIdentifier()))
+	return x.socket.SendFrame(frame(own, endpoint{p.Server, serverOf(last)}, m.ToBytes()))
+}
+
+func yours(m *dhcpv4.DHCPv4) netip.Addr {
+	if m == nil {
+		return netip.Addr{}
+	}
+	a, _ := netip.AddrFromSlice(m.YourIPAddr.To4())
+	if a.IsUnspecified() {
+		return netip.Addr{}
+	}
+	return a
+}
+
+func serverOf(m *dhcpv4.DHCPv4) netip.Addr {
+	a, _ := netip.AddrFromSlice(m.ServerIdentifier().To4())
+	return a
+}
+
+// address is the one that was given.
+func (p *v4) address() netip.Addr { return yours(p.reply()) }
+
+func (p *v4) valid(now time.Duration) given {
+	if p.Term.over(now) {
+		return given{}
+	}
+	return p.held()
+}
+
+func (p *v4) held() given {
+	m := p.reply()
+	if m == nil {
+		return given{}
+	}
+	mask := m.SubnetMask()
+	if mask == nil {
+		mask = m.YourIPAddr.DefaultMask()
+	}
+	bits, _ := mask.Size()
+	g := given{Routes: routes4(m, p.conf.Priority)}
+	ip := cni.IP{Address: netip.PrefixFrom(yours(m), bits)}
+	for _, rt := range slices.Backward(g.Routes) {
+		if rt.Dst.Bits() == 0 {
+			ip.Gateway = rt.GW
+		}
+	}
+	if r := m.Router(); len(r) > 0 {
+		ip.Gateway = fromIP(r[0])
+	}
+	g.IPs = []cni.IP{ip}
+	if p.conf.WantsDNS() {
+		g.DNS = dns4(m)
+	}
+	return g
+}

@@ -1,0 +1,258 @@
+package dhcpd
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv6"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// The ports and the servers' group of DHCPv6.
+const (
+	clientPort6 = 546
+	serverPort6 = 547
+	servers6    = "ff02::1:2"
+)
+
+// releaseWait is how long a release waits to be acknowledged.
+const releaseWait = time.Second
+
+// v6 is a DHCPv6 client for one address (IA_NA).
+type v6 struct {
+	client
+	Reply []byte // the server's last
+	Term  term
+}
+
+func (p *v6) label() string { return "DHCPv6" }
+func (p *v6) term() *term   { return &p.Term }
+
+func (p *v6) reply() *dhcpv6.Message {
+	m, err := dhcpv6.MessageFromBytes(p.Reply)
+	if err != nil {
+		return nil
+	}
+	return m
+}
+
+// duid identifies the attachment to servers, the same after every restart: a
+// UUID (RFC 6355) derived from its name.
+func duid(id string) *dhcpv6.DUIDUUID {
+	d := &dhcpv6.DUIDUUID{}
+	raw, _ := hex.DecodeString(kernel.Owner{Network: "duid", ContainerID: id}.Hash()[:32])
+	copy(d.UUID[:], raw)
+	return d
+}
+
+// iaid is the number of the one identity association of an attachment.
+func iaid() [4]byte { return [4]byte{0, 0, 0, 1} }
+
+// message begins a message; had is an address to ask for, or zero.
+func (p *v6) message(typ dhcpv6.MessageType, server dhcpv6.DUID, had netip.Addr) *dhcpv6.Message {
+	m := &dhcpv6.Message{MessageType: typ}
+	m.AddOption(dhcpv6.OptClientID(duid(p.id)))
+	if server != nil {
+		m.AddOption(dhcpv6.OptServerID(server))
+	}
+	ia := &dhcpv6.OptIANA{IaId: iaid()}
+	if had.IsValid() {
+		ia.Options.Add(&dhcpv6.OptIAAddress{IPv6Addr: had.AsSlice()})
+	}
+	m.AddOption(ia)
+	if p.conf.WantsDNS() && typ != dhcpv6.MessageTypeRelease {
+		m.AddOption(dhcpv6.OptRequestedOption(dhcpv6.OptionDNSRecursiveNameServer, dhcpv6.OptionDomainSearchList))
+	}
+	return m
+}
+
+// acquire gets an address; after one was lost only that one.
+func (p *v6) acquire(ctx context.Context, l *link) error {
+	had := p.address()
+	for {
+		offer, err := p.ask(ctx, l, p.message(dhcpv6.MessageTypeSolicit, nil, had), time.Time{}, func(m *dhcpv6.Message) bool {
+			a := address6(m)
+			return m.MessageType == dhcpv6.MessageTypeAdvertise && m.Options.ServerID() != nil && a.IsValid() && (!had.IsValid() || a == had)
+		})
+		if err != nil {
+			return fmt.Errorf("no DHCPv6 server offers an address on %s: %w", l.name, err)
+		}
+		m := p.message(dhcpv6.MessageTypeRequest, offer.Options.ServerID(), address6(offer))
+		if err = p.confirm(ctx, l, m, address6(offer)); err == nil || ctx.Err() != nil {
+			return err
+		}
+		sleep(ctx, firstPause)
+	}
+}
+
+// renew asks the server, or any server, for more time.
+func (p *v6) renew(ctx context.Context, l *link, rebind bool) error {
+	server, typ := p.reply().Options.ServerID(), dhcpv6.MessageTypeRenew
+	if rebind {
+		server, typ = nil, dhcpv6.MessageTypeRebind
+	}
+	return p.confirm(ctx, l, p.message(typ, server, p.address()), p.address())
+}
+
+// confirm sends a message and notes what the server replies.
+func (p *v6) confirm(ctx context.Context, l *link, m *dhcpv6.Message, want netip.Addr) error {
+	reply, err := p.ask(ctx, l, m, time.Now().Add(p.o.Timeout), func(m *dhcpv6.Message) bool {
+		return m.MessageType == dhcpv6.MessageTypeReply && m.Options.ServerID() != nil
+	})
+	if err != nil {
+		return fmt.Errorf("no DHCPv6 server confirms %s on %s: %w", want, l.name, err)
+	}
+	ia, a := reply.Options.OneIANA(), address6(reply)
+	if a != want {
+		return &refusal{fmt.Sprintf("the DHCPv6 server refuses %s: %s", want, status6(reply))}
+	}
+	info := ia.Options.OneAddress()
+	t2 := uint32(ia.T2 / time.Second)
+	t1 := uint32(ia.T1 / time.Second)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.Reply = reply.ToBytes()
+	p.Term = newTerm(uptime(), t1, t2, uint32(info.ValidLifetime/time.Second), 0.8)
+	return nil
+}
+
+// release gives the address back.
+func (p *v6) release(ctx context.Context, l *link) error {
+	last := p.reply()
+	if last == nil || p.Term.over(uptime()) {
+		return nil
+	}
+	m := p.message(dhcpv6.MessageTypeRelease, last.Options.ServerID(), p.address())
+	_, err := p.ask(ctx, l, m, time.Now().Add(releaseWait), func(m *dhcpv6.Message) bool { return m.MessageType == dhcpv6.MessageTypeReply })
+	return err
+}
+
+// ask sends a message until an answer is accepted, the context ends, or the
+// time has come (zero: never).
+func (p *v6) ask(ctx context.Context, l *link, m *dhcpv6.Message, until time.Time, accept func(*dhcpv6.Message) bool) (*dhcpv6.Message, error) {
+	xid, err := dhcpv6.GenerateTransactionID()
+	if err != nil {
+		return nil, err
+	}
+	m.TransactionID = xid
+	started, pause := time.Now(), newBackoff(min(p.o.Timeout, p.o.ResendMax))
+	var last error
+	for ctx.Err() == nil && (until.IsZero() || time.Now().Before(until)) {
+		heard, err := p.o.air.take(ctx)
+		if err != nil {
+			break
+		}
+		wait := time.Now().Add(pause.next())
+		if !until.IsZero() && wait.After(until) {
+			wait = until
+		}
+		m.UpdateOption(dhcpv6.OptElapsedTime(time.Since(started)))
+		var got *dhcpv6.Message
+		got, last = p.once(ctx, l, m, wait, accept)
+		heard()
+		if last == nil {
+			return got, nil
+		}
+		if time.Now().Before(wait) {
+			sleep(ctx, time.Until(wait)) // it could not be sent: the address is not ready, or the link down
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, errors.Join(last, context.Cause(ctx))
+	}
+	return nil, errors.Join(last, errNobody)
+}
+
+// once sends a message and waits for its answer.
+func (p *v6) once(ctx context.Context, l *link, m *dhcpv6.Message, until time.Time, accept func(*dhcpv6.Message) bool) (*dhcpv6.Message, error) {
+	s, err := kernel.OpenUDP6(l.ns, l.index, netip.AddrPortFrom(l.local(), clientPort6))
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	if err := s.SendTo6(m.ToBytes(), netip.AddrPortFrom(netip.MustParseAddr(servers6), serverPort6), l.index); err != nil {
+		return nil, err
+	}
+	b := make([]byte, 4096)
+	for {
+		n, _, err := s.Receive(ctx, b, until)
+		if err != nil {
+			return nil, err
+		}
+		got, err := dhcpv6.MessageFromBytes(b[:n])
+		if err != nil || got.TransactionID != m.TransactionID || !sameDUID(got.Options.ClientID(), duid(p.id)) {
+			continue
+		}
+		if accept(got) {
+			return got, nil
+		}
+	}
+}
+
+func sameDUID(a, b dhcpv6.DUID) bool {
+	return a != nil && slices.Equal(a.ToBytes(), b.ToBytes())
+}
+
+// address6 is the address that a message gives for a time; zero if none.
+func address6(m *dhcpv6.Message) (a netip.Addr) {
+	if m == nil {
+		return a
+	}
+	for _, ia := range m.Options.IANA() {
+		if ia.IaId != iaid() || ia.Options.Status() != nil && ia.Options.Status().StatusCode != 0 {
+			continue
+		}
+		for _, info := range ia.Options.Addresses() {
+			if info.ValidLifetime > 0 {
+				a, _ = netip.AddrFromSlice(info.IPv6Addr)
+				return a
+			}
+		}
+	}
+	return a
+}
+
+// status6 is why a message gives no address.
+func status6(m *dhcpv6.Message) string {
+	s := m.Options.Status()
+	if ia := m.Options.OneIANA(); ia != nil && ia.Options.Status() != nil {
+		s = ia.Options.Status()
+	}
+	if s == nil {
+		return "it gives none"
+	}
+	return s.StatusCode.String() + " " + s.StatusMessage
+}
+
+func (p *v6) address() netip.Addr { return address6(p.reply()) }
+
+func (p *v6) valid(now time.Duration) given {
+	if p.Term.over(now) {
+		return given{}
+	}
+	return p.held()
+}
+
+func (p *v6) held() given {
+	a := p.address()
+	if !a.IsValid() {
+		return given{}
+	}
+	g := given{IPs: []cni.IP{{Address: netip.PrefixFrom(a, 128)}}}
+	if m := p.reply(); p.conf.WantsDNS() {
+		for _, ip := range m.Options.DNS() {
+			g.DNS.Nameservers = append(g.DNS.Nameservers, ip.String())
+		}
+		if s := m.Options.DomainSearchList(); s != nil {
+			g.DNS.Search = s.Labels
+		}
+	}
+	return g
+}

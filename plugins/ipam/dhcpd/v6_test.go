@@ -1,0 +1,109 @@
+package dhcpd
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/dhcptest"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// TestV6Stateful: an address by DHCPv6, the length of its prefix and the default
+// route by the router's advertisement, beside one by DHCPv4.
+func TestV6Stateful(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	n := dhcptest.New(t, "br0", "10.0.0.1/24", "fd00:7::1/64")
+	n.Dnsmasq("--enable-ra", "--dhcp-range=10.0.0.50,10.0.0.60,255.255.255.0,120", "--dhcp-range=fd00:7::100,fd00:7::1ff,64,120",
+		"--dhcp-option=option6:dns-server,[fd00:7::53]", "--dhcp-option=option6:domain-search,six.example")
+	r := request("one", kerneltest.Netns(t), `"dhcp6": true, "acceptRA": true, "request": [{"option": 6}]`)
+	n.Join(r.Netns, "eth0")
+	d := start(t, Options{})
+	defer d.Close()
+	began := time.Now()
+	res, err := d.Allocate(context.Background(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	text := ""
+	for _, ip := range res.IPs {
+		text += fmt.Sprintf("%v in /%d by %v; ", netip.MustParsePrefix("fd00:7::/64").Contains(ip.Address.Addr()), ip.Address.Bits(), ip.Gateway.Is6())
+	}
+	if text != "true in /64 by true; false in /24 by false; " {
+		t.Errorf("addresses: %v", res.IPs)
+	}
+	if len(res.Routes) != 2 || res.Routes[0].Dst.String() != "::/0" || !res.Routes[0].GW.IsLinkLocalUnicast() || !strings.Contains(fmt.Sprint(res.DNS), "fd00:7::53") {
+		t.Errorf("routes %v, dns %v", res.Routes, res.DNS)
+	}
+	if got := n.Leases(); !strings.Contains(got, "fd00:7::1") {
+		t.Errorf("the server knows: %s", got)
+	}
+	if got := strings.TrimSpace(kerneltest.In(t, r.Netns, "cat", "/proc/sys/net/ipv6/conf/eth0/accept_ra")); got != "0" {
+		t.Errorf("accept_ra is %s", got)
+	}
+	if err := d.check(r); err != nil {
+		t.Error(err)
+	}
+	d.release(t, r)
+	eventually(t, "the server's leases to end", func() bool {
+		return !strings.Contains(n.Leases(), "fd00:7::1") && !strings.Contains(n.Leases(), "10.0.0.")
+	})
+}
+
+// TestSLAAC: an address by a router's advertisement alone.
+func TestSLAAC(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	n := dhcptest.New(t, "br0", "fd00:7::1/64")
+	n.Dnsmasq("--enable-ra", "--dhcp-range=fd00:7::,ra-only,64,120")
+	r := request("one", kerneltest.Netns(t), `"dhcp4": false, "acceptRA": true, "priority": 9`)
+	n.Join(r.Netns, "eth0")
+	d := start(t, Options{})
+	defer d.Close()
+	res := get(t, d, r)
+	if len(res.IPs) != 1 || !netip.MustParsePrefix("fd00:7::/64").Contains(res.IPs[0].Address.Addr()) || len(res.Routes) != 1 || res.Routes[0].Priority != 9 {
+		t.Errorf("%+v", res)
+	}
+	kerneltest.In(t, r.Netns, "ping", "-c1", "-W3", "fd00:7::1")
+	d.release(t, r)
+}
+
+// TestV6Upkeep: renewed by Kea, lost when it is silent, got again, released.
+func TestV6Upkeep(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	n := dhcptest.New(t, "br0", "fd00:7::1/64")
+	server := n.Kea6(`"preferred-lifetime": 5, "valid-lifetime": 6, "renew-timer": 1, "rebind-timer": 3,
+		"subnet6": [{"subnet": "fd00:7::/64", "interface": "eth0", "pools": [{"pool": "fd00:7::100 - fd00:7::1ff"}]}]`)
+	r := request("one", kerneltest.Netns(t), `"dhcp4": false, "dhcp6": true`)
+	n.Join(r.Netns, "eth0")
+	d := start(t, Options{Timeout: time.Second})
+	defer d.Close()
+	ip := get(t, d, r).IPs[0].Address
+	if ip.Bits() != 128 {
+		t.Errorf("without a router: %v", ip)
+	}
+	time.Sleep(7 * time.Second)
+	if err := d.check(r); err != nil {
+		t.Fatalf("after renewals: %v", err)
+	}
+	has := func() bool { return strings.Contains(kerneltest.In(t, r.Netns, "ip", "addr"), ip.String()) }
+	server.Freeze()
+	eventually(t, "the lease to be lost", func() bool { return errorHas(d.check(r), "DHCPv6 lost "+ip.Addr().String()) && !has() })
+	server.Thaw()
+	eventually(t, "the lease to be got again", func() bool { return d.check(r) == nil && has() })
+	d.release(t, r)
+	raw, err := os.ReadFile(n.KeaLeases("kea-dhcp6"))
+	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
+	if f := strings.Split(lines[len(lines)-1], ","); err != nil || len(f) < 3 || f[0] != ip.Addr().String() || f[2] != "0" {
+		t.Errorf("the server's last word is no release: %v, %v", lines[len(lines)-1], err)
+	}
+}

@@ -1,0 +1,129 @@
+package ipam
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/leangob"
+	"github.com/fairlead/fairlead/skel"
+)
+
+// The daemon is called as net/rpc over HTTP does it, the reference's way: a
+// CONNECT, then a request and its argument, an answer and its value, in gob.
+const (
+	rpcConnect = "CONNECT /_goRPC_ HTTP/1.0\n\n"
+	rpcService = "DHCP."
+)
+
+// errNoMethod is an answer of a daemon that lacks a method: the reference's.
+var errNoMethod = errors.New("the daemon has no such method") // a constant; nothing assigns it
+
+// callDHCP calls a method of the daemon with the arguments of this operation.
+func callDHCP(ctx context.Context, socket, method string, args *skel.CmdArgs, more ...leangob.Field) (map[string]any, error) {
+	conn, err := dialDHCP(socket)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	netns := args.Netns
+	if netns != "" {
+		if netns, err = filepath.Abs(netns); err != nil {
+			return nil, err
+		}
+	}
+	r := bufio.NewReader(conn)
+	if err := connectDHCP(conn, r); err != nil {
+		return nil, fmt.Errorf("speak to the DHCP daemon at %s: %w", socket, err)
+	}
+	b := leangob.AppendStruct(nil, 65, "Request", []leangob.Field{{Name: "ServiceMethod", Value: rpcService + method}})
+	b = leangob.AppendStruct(b, 66, "CmdArgs", append([]leangob.Field{
+		{Name: "ContainerID", Value: args.ContainerID}, {Name: "Netns", Value: netns}, {Name: "IfName", Value: args.IfName},
+		{Name: "Args", Value: args.Args}, {Name: "Path", Value: args.Path}, {Name: "StdinData", Value: args.StdinData},
+	}, more...))
+	if _, err := conn.Write(b); err != nil {
+		return nil, fmt.Errorf("ask the DHCP daemon at %s: %w", socket, err)
+	}
+	return answerDHCP(r, socket)
+}
+
+// connectDHCP asks for the connection and reads the answer whole: a server
+// throws away what is sent before that.
+func connectDHCP(w io.Writer, r *bufio.Reader) error {
+	if _, err := io.WriteString(w, rpcConnect); err != nil {
+		return err
+	}
+	status, err := r.ReadString('\n')
+	if err == nil && !strings.Contains(status, " 200 ") {
+		return fmt.Errorf("it refuses: %q", strings.TrimSpace(status))
+	}
+	for line := status; err == nil && strings.TrimSpace(line) != ""; {
+		line, err = r.ReadString('\n')
+	}
+	return err
+}
+
+// answerDHCP reads the daemon's answer. Its error is in the daemon's own words.
+func answerDHCP(r *bufio.Reader, socket string) (map[string]any, error) {
+	dec := leangob.NewDecoder(r)
+	var body any
+	head, err := dec.Decode()
+	if err == nil {
+		body, err = dec.Decode()
+	}
+	if errors.Is(err, io.EOF) {
+		err = fmt.Errorf("it ended before it answered: %w", io.ErrUnexpectedEOF)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the answer of the DHCP daemon at %s: %w", socket, err)
+	}
+	h, _ := head.(map[string]any)
+	if text, _ := h["Error"].(string); strings.HasPrefix(text, "rpc: can't find method") {
+		return nil, errNoMethod
+	} else if text != "" {
+		return nil, errors.New(text)
+	}
+	v, _ := body.(map[string]any)
+	return v, nil
+}
+
+// unreachable is a daemon that cannot be called at all.
+type unreachable struct {
+	socket string
+	err    error
+}
+
+func (u *unreachable) Error() string {
+	return fmt.Sprintf("no DHCP daemon answers at %s: %v: start it, with \"systemctl start fairlead-dhcp.socket\" or \"dhcp daemon\"", u.socket, u.err)
+}
+
+func (u *unreachable) Unwrap() error { return u.err }
+
+// dialDHCP connects to the daemon, by system calls: package net costs more at
+// start than the call itself.
+func dialDHCP(socket string) (*os.File, error) {
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open a socket: %w", err)
+	}
+	for err = syscall.EINTR; err == syscall.EINTR; {
+		err = syscall.Connect(fd, &syscall.SockaddrUnix{Name: socket})
+	}
+	if err == nil {
+		err = syscall.SetNonblock(fd, true) // fit for the poller, so that it can be given a deadline
+	}
+	if err != nil {
+		_ = syscall.Close(fd)
+		return nil, &unreachable{socket, err}
+	}
+	return os.NewFile(uintptr(fd), socket), nil
+}

@@ -1,0 +1,125 @@
+package compat
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// The keys of the plugins that stand after another, other than portmap.
+
+// behind is a list of a bridge and another plugin.
+func behind(plugin string) string {
+	return `{"type": "bridge", "bridge": "cni0", "isDefaultGateway": true, ` + hostLocal4 + `}, ` + plugin
+}
+
+// inContainer notes what a command prints in container a.
+func inContainer(what, command string) func(*recorder) {
+	return func(r *recorder) {
+		out, err := r.command(nil, "", append([]string{"nsenter", "--net=" + r.netns["a"], "--", "sh", "-c"}, command)...)
+		if err != nil {
+			out += err.Error()
+		}
+		r.note(what, strings.TrimSpace(out))
+	}
+}
+
+func bandwidthKeys() []keyCase {
+	limited := func(keys string) string { return behind(`{"type": "bandwidth", ` + keys + `}`) }
+	const four = `"ingressRate": 1000000, "ingressBurst": 1000000, "egressRate": 2000000, "egressBurst": 3000000`
+	// What is on the host's two links, whatever their names.
+	shaping := func(r *recorder) {
+		out, err := r.command(nil, "", "sh", "-c", `tc qdisc show | grep -E 'tbf|ingress|htb'; for d in $(ls /sys/class/net | grep -E '^(veth|bwp)'); do tc filter show dev $d ingress | grep -o mirred; done; true`)
+		if err != nil {
+			out += err.Error()
+		}
+		out = regexp.MustCompile(`(veth|bwp)[0-9a-f]+`).ReplaceAllString(out, "$1")
+		out = regexp.MustCompile(`refcnt [0-9]+ `).ReplaceAllString(out, "")     // a reference for each queue
+		out = regexp.MustCompile(`12498750b`).ReplaceAllString(out, "12500000b") // ours is set in bytes, and listed in time
+		lines := strings.Split(out, "\n")
+		slices.Sort(lines)
+		r.note("shaping", strings.Join(slices.Compact(lines), "\n"))
+	}
+	return of("bandwidth", []keyCase{
+		{key: "ingressRate, egressRate", plugins: limited(four), meanwhile: shaping},
+		{key: "ingressRate", with: "alone", plugins: limited(`"ingressRate": 1000000, "ingressBurst": 1000000`), meanwhile: shaping},
+		{key: "egressRate", with: "alone", plugins: limited(`"egressRate": 1000000, "egressBurst": 1000000`), meanwhile: shaping},
+		{key: "egressRate", with: "10 Gbit/s", plugins: limited(`"egressRate": 10000000000, "egressBurst": 100000000`), meanwhile: shaping},
+		{key: "ingressBurst", with: "absent", plugins: limited(`"ingressRate": 1000000`), meanwhile: shaping},
+		{key: "ingressRate", with: "absent", plugins: limited(`"ingressBurst": 1000000`)},
+		{key: "ingressRate", with: "absent, as the burst", plugins: limited(`"ingressRate": 0`), meanwhile: shaping},
+		{key: "runtimeConfig.bandwidth", plugins: limited(four + `, "capabilities": {"bandwidth": true}`), meanwhile: shaping,
+			capArgs: `{"bandwidth": {"ingressRate": 4000000, "ingressBurst": 2000000, "egressRate": 0, "egressBurst": 0}}`},
+		{key: "egressBurst", with: "too large", plugins: limited(`"egressRate": 1000000, "egressBurst": 99999999999`)},
+	})
+}
+
+func firewallKeys() []keyCase {
+	routed := func(keys string) string {
+		return `{"type": "bridge", "bridge": "cni0", "isDefaultGateway": true, ` + hostLocal4 + `}, {"type": "firewall", ` + keys + `}`
+	}
+	drops := func(h *host) {
+		h.world()
+		if _, err := h.command(nil, "", "iptables", "-P", "FORWARD", "DROP"); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	rules := func(r *recorder) {
+		out, err := r.command(nil, "", "sh", "-c", "iptables -S | grep -E 'CNI-(FORWARD|ADMIN|MINE)'; true")
+		if err != nil {
+			out += err.Error()
+		}
+		r.note("rules", out)
+	}
+	out := []probe{{"a", "tcp", "192.0.2.9:7"}, {"world", "tcp", "10.1.0.2:80"}}
+	across := []probe{{"b", "tcp", "10.1.0.2:80"}, {"host", "tcp", "10.1.0.2:80"}}
+	return of("firewall", []keyCase{
+		{key: "backend", with: "iptables", plugins: routed(`"backend": "iptables"`), prepare: drops, probes: out, meanwhile: rules},
+		{key: "backend", with: "absent, FORWARD drops", plugins: routed(`"ingressPolicy": "open"`), prepare: drops, probes: out, meanwhile: rules},
+		{key: "backend", with: "absent, nothing drops", plugins: routed(`"ingressPolicy": "open"`), prepare: (*host).world, probes: out},
+		{key: "backend", with: "unknown", plugins: routed(`"backend": "pf"`)},
+		{key: "iptablesAdminChainName", plugins: routed(`"backend": "iptables", "iptablesAdminChainName": "CNI-MINE"`), prepare: drops, probes: out, meanwhile: rules},
+		{key: "ingressPolicy", with: "same-bridge", plugins: routed(`"backend": "iptables", "ingressPolicy": "same-bridge"`), prepare: (*host).world, second: true, probes: append(across, out...)},
+		{key: "ingressPolicy", with: "isolated", plugins: routed(`"backend": "iptables", "ingressPolicy": "isolated"`), prepare: (*host).world, second: true, probes: append(across, out...)},
+		{key: "ingressPolicy", with: "unknown", plugins: routed(`"ingressPolicy": "closed"`)},
+	})
+}
+
+func sbrKeys() []keyCase {
+	// Who made a route, its preference, and IPv6's link-local routes are left out.
+	normal := inContainer("rules and tables", `(ip rule; ip -6 rule; ip -4 route show table all; ip -6 route show table all) | grep -vE 'table local|fe80|multicast' | sed 's/ proto [a-z0-9]*//'; true`)
+	two := `{"type": "bridge", "bridge": "cni0", "ipam": {"type": "host-local", "dataDir": "$DIR/ipam", "ranges": [[{"subnet": "10.1.0.0/24"}], [{"subnet": "10.2.0.0/24"}]],
+		"routes": [{"dst": "10.8.0.0/16", "gw": "10.2.0.1"}, {"dst": "10.9.0.0/16"}]}}, `
+	return of("sbr", []keyCase{
+		{key: "type", with: "one address", plugins: behind(`{"type": "sbr"}`), meanwhile: normal},
+		{key: "type", with: "two addresses", plugins: two + `{"type": "sbr"}`, meanwhile: normal},
+		{key: "table", plugins: behind(`{"type": "sbr", "table": 500}`), meanwhile: normal},
+	})
+}
+
+func tuningKeys() []keyCase {
+	const device0 = `{"type": "host-device", "device": "dev0"}, `
+	link := inContainer("link", `cat /sys/class/net/eth0/tx_queue_len /sys/class/net/eth0/flags 2>/dev/null; ip -o link show eth0 | sed 's/.*mtu/mtu/; s/ qdisc.*qlen/ qlen/; s/link-netns.*//'`)
+	sysctls := inContainer("sysctls", `sysctl -n net.core.somaxconn net.ipv4.conf.eth0.arp_filter net.ipv4.conf.all.arp_ignore`)
+	return of("tuning", []keyCase{
+		{key: "sysctl", plugins: behind(`{"type": "tuning", "sysctl": {"net.core.somaxconn": "500", "net.ipv4.conf.all.arp_ignore": "1"}}`), meanwhile: sysctls},
+		{key: "sysctl", with: "with IFNAME", plugins: behind(`{"type": "tuning", "sysctl": {"net.ipv4.conf.IFNAME.arp_filter": "1"}}`), meanwhile: sysctls},
+		{key: "sysctl", with: "with slashes", plugins: behind(`{"type": "tuning", "sysctl": {"net/ipv4/conf/IFNAME/arp_filter": "1"}}`), meanwhile: sysctls},
+		{key: "sysctl", with: "not of the network", plugins: behind(`{"type": "tuning", "sysctl": {"kernel.hostname": "x"}}`)},
+		{key: "sysctl", with: "none such", plugins: behind(`{"type": "tuning", "sysctl": {"net.nosuch": "x"}}`)},
+		{key: "mac", plugins: device0 + `{"type": "tuning", "mac": "02:00:00:00:00:07"}`, prepare: device, meanwhile: link},
+		{key: "MAC in CNI_ARGS", plugins: device0 + `{"type": "tuning"}`, prepare: device, cniArgs: "MAC=02:00:00:00:00:07", meanwhile: link},
+		{key: "runtimeConfig.mac", plugins: device0 + `{"type": "tuning", "capabilities": {"mac": true}}`, prepare: device, capArgs: `{"mac": "02:00:00:00:00:07"}`, meanwhile: link},
+		{key: "args.cni.mac", plugins: device0 + `{"type": "tuning", "args": {"cni": {"mac": "02:00:00:00:00:07"}}}`, prepare: device, meanwhile: link},
+		{key: "mtu", plugins: device0 + `{"type": "tuning", "mtu": 1400}`, prepare: device, meanwhile: link},
+		{key: "args.cni.mtu", plugins: device0 + `{"type": "tuning", "mtu": 1300, "args": {"cni": {"mtu": 1400}}}`, prepare: device, meanwhile: link},
+		{key: "promisc", plugins: device0 + `{"type": "tuning", "promisc": true}`, prepare: device, meanwhile: link},
+		{key: "args.cni.promisc", plugins: device0 + `{"type": "tuning", "args": {"cni": {"promisc": true}}}`, prepare: device, meanwhile: link},
+		{key: "allmulti", plugins: device0 + `{"type": "tuning", "allmulti": true}`, prepare: device, meanwhile: link},
+		{key: "args.cni.allmulti", plugins: device0 + `{"type": "tuning", "args": {"cni": {"allmulti": true}}}`, prepare: device, meanwhile: link},
+		{key: "txQLen", plugins: device0 + `{"type": "tuning", "txQLen": 500}`, prepare: device, meanwhile: link},
+		{key: "args.cni.txQLen", plugins: device0 + `{"type": "tuning", "args": {"cni": {"txQLen": 500}}}`, prepare: device, meanwhile: link},
+		{key: "args.cni.sysctl", plugins: behind(`{"type": "tuning", "sysctl": {"net.core.somaxconn": "500"}, "args": {"cni": {"sysctl": {"net.ipv4.conf.all.arp_ignore": "1"}}}}`), meanwhile: sysctls},
+		{key: "dataDir", plugins: device0 + `{"type": "tuning", "mtu": 1400, "dataDir": "$DIR/tuning"}`, prepare: device, meanwhile: link},
+	})
+}

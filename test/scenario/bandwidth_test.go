@@ -1,0 +1,161 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+const (
+	datagram  = 1000          // bytes of payload
+	onTheLink = datagram + 42 // with the headers of UDP, IPv4 and Ethernet
+	warmUp    = 1500 * time.Millisecond
+	measured  = 2 * time.Second
+)
+
+// Datagrams poured at twice the rate and more, both ways at once: what arrives,
+// counted as bytes on the link, is within 5% of the rate asked for.
+func TestBandwidthAccuracy(t *testing.T) {
+	for _, tt := range []struct {
+		name, keys string
+		rate       float64 // bits a second
+		limited    bool
+	}{
+		{"as in the example", `"ingressRate": 1000000, "ingressBurst": 1000000, "egressRate": 1000000, "egressBurst": 1000000`, 1e6, true},
+		{"rate alone", `"ingressRate": 20000000, "egressRate": 20000000`, 20e6, true},
+		{"by runtimeConfig", `"capabilities": {"bandwidth": true}`, 50e6, true},
+		{"shaped subnets", `"ingressRate": 8000000, "egressRate": 8000000, "shapedSubnets": ["10.1.0.0/24", "fd00::/64"]`, 8e6, true},
+		{"subnets not shaped", `"ingressRate": 1000000, "egressRate": 1000000, "unshapedSubnets": ["10.1.0.0/24"]`, 8e6, false},
+		{"other subnets not shaped", `"ingressRate": 8000000, "egressRate": 8000000, "unshapedSubnets": ["10.7.0.0/24", "fd00::/64"]`, 8e6, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			kerneltest.Host(t)
+			m := newMachine(t)
+			conf := `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge", "isGateway": true, $IPAM}, {"type": "bandwidth", ` + tt.keys + `}]}`
+			for _, verb := range []string{"add", "check"} {
+				if out, err := m.cni(verb, conf, "a", "", "", `CAP_ARGS={"bandwidth": {"ingressRate": 50000000, "egressRate": 50000000}}`); err != nil {
+					t.Fatalf("%s: %s", verb, out)
+				}
+			}
+			// A machine that is busy elsewhere sends too little; never too much.
+			for try := 1; ; try++ {
+				in, out := m.transferred(tt.rate)
+				t.Logf("of %.0f Mbit/s: in %.3f, out %.3f", tt.rate/1e6, in, out)
+				if tt.limited && max(in, out) > 1.05 {
+					t.Errorf("more than asked for arrived: in %.3f, out %.3f", in, out)
+				}
+				if least := map[bool]float64{true: 0.95, false: 1.5}[tt.limited]; min(in, out) >= least {
+					break
+				} else if try == 5 {
+					t.Errorf("less than %.2f of the rate arrived: in %.3f, out %.3f", least, in, out)
+					break
+				}
+			}
+			if out, err := m.cni("del", conf, "a", "", "", ""); err != nil {
+				t.Errorf("del: %s", out)
+			}
+			if left := kerneltest.Run(t, "ip", "-br", "link", "show", "type", "ifb"); left != "" {
+				t.Errorf("left behind: %s", left)
+			}
+		})
+	}
+}
+
+// transferred is what arrives in and out at once, as parts of the rate.
+func (m *machine) transferred(rate float64) (in, out float64) {
+	host := fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid())
+	to := m.transfer(host, m.netns["a"], "10.1.0.2:9", rate)
+	from := m.transfer(m.netns["a"], host, "10.1.0.1:9", rate)
+	return <-to / rate, <-from / rate
+}
+
+// transfer pours datagrams from one namespace to an address of another, and
+// tells how many bits a second arrive once the bucket is empty.
+func (m *machine) transfer(from, to, addr string, rate float64) <-chan float64 {
+	m.t.Helper()
+	l := socket(m.t, to, func() (net.Conn, error) {
+		a, _ := net.ResolveUDPAddr("udp", addr)
+		return net.ListenUDP("udp", a)
+	})
+	c := socket(m.t, from, func() (net.Conn, error) { return net.Dial("udp", addr) })
+	ctx, cancel := context.WithTimeout(m.t.Context(), warmUp+measured+5*time.Second)
+	go pour(ctx, c, rate*2.2)
+	arrived := make(chan float64, 1)
+	go func() {
+		defer cancel()
+		arrived <- count(l)
+	}()
+	return arrived
+}
+
+// pour sends at a rate until the context ends.
+func pour(ctx context.Context, c net.Conn, rate float64) {
+	defer c.Close()
+	began, sent := time.Now(), 0.0
+	for ctx.Err() == nil {
+		for due := time.Since(began).Seconds() * rate / 8; sent < due; sent += onTheLink {
+			_, _ = c.Write(make([]byte, datagram)) // a full queue drops it
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func count(l net.Conn) float64 {
+	defer l.Close()
+	b := make([]byte, 2048)
+	began, n := time.Now(), 0
+	_ = l.SetReadDeadline(began.Add(warmUp + measured))
+	var first, last time.Time
+	for {
+		if _, err := l.Read(b); err != nil {
+			break
+		}
+		last = time.Now()
+		switch {
+		case last.Sub(began) < warmUp:
+		case first.IsZero():
+			first = last
+		default:
+			n++
+		}
+	}
+	return float64(n) * onTheLink * 8 / last.Sub(first).Seconds()
+}
+
+// socket opens one in a namespace, to be used from anywhere.
+func socket(t *testing.T, netns string, open func() (net.Conn, error)) net.Conn {
+	t.Helper()
+	type opened struct {
+		c   net.Conn
+		err error
+	}
+	f, err := os.Open(netns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	done := make(chan opened)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread is thrown away
+		err := unix.Setns(int(f.Fd()), unix.CLONE_NEWNET)
+		var c net.Conn
+		if err == nil {
+			c, err = open()
+		}
+		done <- opened{c, err}
+	}()
+	o := <-done
+	if o.err != nil {
+		t.Fatal(o.err)
+	}
+	return o.c
+}

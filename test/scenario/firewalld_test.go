@@ -1,0 +1,129 @@
+package scenario
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// firewalld, the real one over a bus of the test's own, forwards nothing for a
+// container until the plugin has put its address into a zone.
+func TestFirewalld(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	m := newMachine(t)
+	env := m.firewalld()
+	world(t, m.netns["b"])
+	const conf = `{"cniVersion": "1.1.0", "name": "n", "plugins": [{"type": "bridge", "isDefaultGateway": true, "ipMasq": true, $IPAM}`
+	with, without := conf+`, {"type": "firewall"}]}`, conf+`]}`
+	ask := func(args ...string) string {
+		cmd := exec.Command("firewall-cmd", args...)
+		cmd.Env = append(os.Environ(), env)
+		out, _ := cmd.CombinedOutput()
+		return strings.TrimSpace(string(out))
+	}
+	m.must("add", without, env)
+	if out := kerneltest.In(t, m.netns["a"], "sh", "-c", "ping -c1 -W1 192.0.2.9 || true"); !strings.Contains(out, "100% packet loss") {
+		t.Errorf("firewalld forwards what it does not know:\n%s", out)
+	}
+	m.must("del", without, env)
+
+	m.must("status", `{"cniVersion": "1.1.0", "name": "n", "plugins": [{"type": "firewall", "backend": "firewalld"}]}`, env)
+	m.must("add", with, env)
+	kerneltest.In(t, m.netns["a"], "ping", "-c1", "-W2", "192.0.2.9")
+	m.must("check", with, env)
+	if got := ask("--zone=trusted", "--list-sources"); got != "10.1.0.3/32" {
+		t.Errorf("sources of the zone: %q", got)
+	}
+	ask("--zone=trusted", "--remove-source=10.1.0.3/32")
+	if out, err := m.cni("check", with, "a", "", "", env); err == nil || !strings.Contains(out, "firewall-cmd --zone=trusted --add-source=10.1.0.3/32: is missing") {
+		t.Errorf("check (%v): %s", err, out)
+	}
+	m.must("del", with, env)
+	m.must("del", with, env)
+
+	zone := conf + `, {"type": "firewall", "backend": "firewalld", "firewalldZone": "internal"}]}`
+	m.must("add", zone, env)
+	if got := ask("--zone=internal", "--list-sources"); got != "10.1.0.4/32" {
+		t.Errorf("sources of the zone: %q", got)
+	}
+	m.must("del", zone, env)
+	for _, z := range []string{"trusted", "internal"} {
+		if got := ask("--zone="+z, "--list-sources"); got != "" {
+			t.Errorf("left in zone %s: %q", z, got)
+		}
+	}
+	bad := conf + `, {"type": "firewall", "firewalldZone": "nosuch"}]}`
+	if out, err := m.cni("add", bad, "a", "", "", env); err == nil || !strings.Contains(out, "INVALID_ZONE") {
+		t.Errorf("a zone that is none (%v): %s", err, out)
+	}
+}
+
+// must runs cni for container a.
+func (m *machine) must(verb, conf, env string) {
+	m.t.Helper()
+	if out, err := m.cni(verb, conf, "a", "", "", env); err != nil {
+		m.t.Fatalf("%s: %s", verb, out)
+	}
+}
+
+// firewalld starts a bus and firewalld on it, and returns the variable that
+// leads to it.
+func (m *machine) firewalld() string {
+	m.t.Helper()
+	conf := filepath.Join(m.dir, "bus.conf")
+	text := `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN" "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+<busconfig><listen>unix:path=` + m.dir + `/bus</listen><auth>EXTERNAL</auth>
+<policy context="default"><allow send_destination="*"/><allow own="*"/><allow receive_sender="*"/></policy></busconfig>`
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+	env := "DBUS_SYSTEM_BUS_ADDRESS=unix:path=" + m.dir + "/bus"
+	m.start("dbus-daemon", "--nofork", "--config-file="+conf)
+	m.until("the bus", func() bool { _, err := os.Stat(m.dir + "/bus"); return err == nil })
+	if err := os.Mkdir(m.dir+"/etc", 0o700); err != nil {
+		m.t.Fatal(err)
+	}
+	m.start("env", env, "firewalld", "--nofork", "--nopid", "--log-file", m.dir+"/log", "--system-config", m.dir+"/etc")
+	m.until("firewalld", func() bool { return exec.Command("env", env, "firewall-cmd", "--state").Run() == nil })
+	return env
+}
+
+// start runs a program until the end of the test.
+func (m *machine) start(argv ...string) {
+	m.t.Helper()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	if err := cmd.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+}
+
+func (m *machine) until(what string, ready func() bool) {
+	m.t.Helper()
+	for end := time.Now().Add(2 * time.Minute); !ready(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			m.t.Fatalf("%s does not start", what)
+		}
+	}
+}
+
+// world is 192.0.2.9 beyond the host's 192.0.2.1.
+func world(t *testing.T, netns string) {
+	for _, c := range []string{
+		"ip link add up0 type veth peer name eth0 netns " + netns, "ip addr add 192.0.2.1/24 dev up0", "ip link set up0 up",
+	} {
+		kerneltest.Run(t, strings.Fields(c)...)
+	}
+	for _, c := range []string{"ip addr add 192.0.2.9/24 dev eth0", "ip link set eth0 up"} {
+		kerneltest.In(t, netns, strings.Fields(c)...)
+	}
+}
