@@ -14,8 +14,12 @@ func TestCompatibility(t *testing.T) {
 	p := newPage()
 	t.Run("case", func(t *testing.T) { // ends when all that runs in parallel has ended
 		t.Run("keys", func(t *testing.T) { t.Parallel(); keys(t, p, false) })
-		t.Run("features", func(t *testing.T) { t.Parallel(); keys(t, p, true) }) // the VM lane runs these
-		t.Run("versions", func(t *testing.T) { t.Parallel(); versions(t, p) })
+		t.Run("versions", func(t *testing.T) { t.Parallel(); versions(t, p, false) })
+		t.Run("features", func(t *testing.T) { // what the VM lane runs
+			t.Parallel()
+			t.Run("keys", func(t *testing.T) { t.Parallel(); keys(t, p, true) })
+			t.Run("versions", func(t *testing.T) { t.Parallel(); versions(t, p, true) })
+		})
 		t.Run("errors", func(t *testing.T) { t.Parallel(); errorCodes(t, p) })
 		t.Run("switch", func(t *testing.T) {
 			t.Parallel()
@@ -31,11 +35,17 @@ func TestCompatibility(t *testing.T) {
 	p.check(t)
 }
 
-func versions(t *testing.T, p *page) {
+func versions(t *testing.T, p *page, needing bool) {
 	for _, l := range lifecycles() {
+		if (l.needs != "") != needing {
+			continue
+		}
 		for _, v := range cni.Versions() {
 			t.Run(strings.ReplaceAll(l.name, ", ", "-")+"/"+v, func(t *testing.T) {
 				t.Parallel()
+				if needing {
+					kerneltest.Needs(t, l.needs)
+				}
 				want := l.run(t, side{}, v)
 				for _, s := range sides()[1:] {
 					problems, outcome := p.compare(l.name+" "+v, want, l.run(t, s, v))

@@ -59,11 +59,19 @@ func shownDifferences() []difference {
 			what: "CHECK of a route in a table of its own", theirs: "an error: it looks in the main table", ours: "success", why: "the route is there"}),
 		differs(`^bridge/(ipam absent|disableContainerInterface)$`, `^check`, outcome, difference{
 			what: "CHECK of a bridge without `ipam`", theirs: "an error: no plugin name provided", ours: "success", why: "ADD accepts the configuration"}),
-		differs(`(firewall/(ingressPolicy unknown$)|bandwidth/(egressBurst too large|ingressRate absent$|ingressBurst absent)|portMappings port 0|device not there|none of the four|pciBusID not there|deviceID not there)`, `^(del a|deleted after)`, anything, difference{
+		differs(`(firewall/(ingressPolicy unknown$)|bandwidth/(egressBurst too large|ingressRate absent$|ingressBurst absent)|portMappings port 0|device not there|none of the four|pciBusID not there|deviceID not there|bcqueuelen negative)|^vlan/(master (absent|not there)|vlanId (5000|negative)|mtu (negative|more)|linkInContainer no)|^ipvlan/(master absent, no default route|prevResult has no interface)`, `^(del a|deleted after)`, anything, difference{
 			what: "DEL with a configuration that ADD refuses", theirs: "an error, and what ADD made stays", ours: "success: everything is removed by name and owner",
 			why: "a configuration that was spoiled while containers ran must not hold them"}),
-		differs(`^bridge/ipMasqBackend unknown$`, `^deleted after a failed ADD: addresses`, `last_reserved`, difference{
+		differs(`^(bridge/ipMasqBackend unknown|vlan/master down)$`, `^deleted after a failed ADD: addresses`, `last_reserved`, difference{
 			what: "when a configuration is found bad", theirs: "often after an address was given", ours: "before anything is changed", why: "there is nothing to undo"}),
+		differs(`^ipvlan/master absent(, default route of IPv6)?$`, `^check`, outcome, difference{
+			what: "CHECK of ipvlan without `master`", theirs: "an error: it looks for an interface without a name", ours: "compares with the interface that it was put on", why: "ADD accepts the configuration"}),
+		differs(`^ipvlan/mtu (negative|more)`, `^add`, anything, difference{
+			what: "`mtu` of ipvlan beyond the master's, or negative", theirs: "accepted", ours: "an error, as with macvlan and vlan", why: "a key means the same in all three"}),
+		differs(`^(ipvlan|vlan)/ipam absent$`, `^add`, anything, difference{
+			what: "ipvlan and vlan without `ipam`", theirs: "an error, and the interface stays", ours: "layer 2 only, as with macvlan", why: "a key means the same in all three"}),
+		differs(`^(macvlan|tap)/args.cni.mac$`, anything, `"mac":|^link eth0`, difference{
+			what: "`args.cni.mac` of macvlan and tap", theirs: "no effect", ours: "as with bridge", why: "one precedence for every plugin that makes hardware addresses"}),
 		differs(`^portmap/protocol absent`, `^add`, anything, difference{
 			what: "a port mapping without `protocol`", theirs: "an error of the backend's command", ours: "tcp", why: "there is one thing that it can mean"}),
 		differs(`^bandwidth/ingressBurst absent`, `^(add|added|check|shaping|deleted after|del)`, anything, difference{

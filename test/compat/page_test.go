@@ -2,15 +2,12 @@ package compat
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/fairlead/fairlead/cni"
 )
 
 // page gathers what the tests see, and is docs/compatibility.md.
@@ -30,7 +27,7 @@ func newPage() *page {
 func (p *page) version(name, version string, s side, outcome string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.versions[name+" "+version+" "+s.String()] = outcome
+	p.versions[versionName(name, version, s)] = outcome
 }
 
 func (p *page) key(k keyCase, outcome string) {
@@ -57,7 +54,12 @@ func (p *page) complete() bool {
 			return false
 		}
 	}
-	return len(p.versions) == len(lifecycles())*len(cni.Versions())*(len(sides())-1) && len(p.errors) == len(badInputs())
+	for _, name := range versionNames(false) {
+		if _, ran := p.versions[name]; !ran {
+			return false
+		}
+	}
+	return len(p.errors) == len(badInputs())
 }
 
 // check compares the page with the one that is committed, or, with UPDATE=1,
@@ -71,7 +73,7 @@ func (p *page) check(t *testing.T) {
 	have, text := string(raw), ""
 	if p.complete() {
 		p.allSeen(t)
-		text = p.text(p.withCommitted(have))
+		text = p.with(have).text()
 	} else {
 		t.Log("only the rows of docs/compatibility.md that were run are compared")
 		text = p.withRows(t, have)
@@ -103,62 +105,12 @@ func (p *page) allSeen(t *testing.T) {
 	}
 }
 
-// withCommitted are the outcomes, those of cases that did not run as committed.
-func (p *page) withCommitted(text string) map[string]string {
-	all := map[string]string{}
-	eachRow(text, func(name, outcome, line string) string { all[name] = outcome; return line })
-	maps.Copy(all, p.keys)
-	return all
-}
-
-// withRows is a page's text with the outcomes of the cases that ran.
-func (p *page) withRows(t *testing.T, text string) string {
-	found := map[string]bool{}
-	text = eachRow(text, func(name, outcome, line string) string {
-		now, ran := p.keys[name]
-		if !ran {
-			return line
-		}
-		found[name] = true
-		return strings.TrimSuffix(line, outcome+" |\n") + now + " |\n"
-	})
-	for name := range p.keys {
-		if !found[name] {
-			t.Errorf("docs/compatibility.md has no row for %s (make compat writes it)", name)
-		}
-	}
-	return text
-}
-
-// eachRow calls f with the rows of the keys, and puts in place what it returns.
-func eachRow(text string, f func(name, outcome, line string) string) string {
-	var b strings.Builder
-	plugin, keys := "", false
-	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "## ") {
-			keys = strings.HasPrefix(line, "## Configuration keys")
-		}
-		if name, ok := strings.CutPrefix(line, "### "); ok {
-			plugin = strings.TrimSpace(name)
-		}
-		if cells := strings.Split(strings.TrimSpace(line), " | "); keys && len(cells) == 3 && strings.HasPrefix(line, "| `") {
-			name := plugin + "/" + strings.Trim(cells[0], "| `")
-			if with := strings.TrimSpace(cells[1]); with != "" {
-				name += " " + with
-			}
-			line = f(name, strings.TrimSuffix(cells[2], " |"), line)
-		}
-		b.WriteString(line)
-	}
-	return b.String()
-}
-
-// text is the page, with an outcome for each key's case.
-func (p *page) text(outcomes map[string]string) string {
+// text is the page.
+func (p *page) text() string {
 	var b strings.Builder
 	b.WriteString(introduction)
 	p.writeVersions(&b)
-	p.writeKeys(&b, outcomes)
+	p.writeKeys(&b)
 	p.writeDifferences(&b)
 	p.writeErrors(&b)
 	return b.String()

@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -51,7 +52,7 @@ func (p *page) writeVersions(b *strings.Builder) {
 		for _, v := range cni.Versions() {
 			fmt.Fprintf(b, "| %s | %s |", l.name, v)
 			for _, s := range sides()[1:] {
-				fmt.Fprintf(b, " %s |", p.versions[l.name+" "+v+" "+s.String()])
+				fmt.Fprintf(b, " %s |", cmp.Or(p.versions[versionName(l.name, v, s)], notRun(l.needs)))
 			}
 			b.WriteString("\n")
 		}
@@ -74,7 +75,7 @@ the interface that the other made. What is not done yet, or cannot be:
 `)
 }
 
-func (p *page) writeKeys(b *strings.Builder, outcomes map[string]string) {
+func (p *page) writeKeys(b *strings.Builder) {
 	b.WriteString(`
 ## Configuration keys
 
@@ -88,14 +89,13 @@ Numbers lead to the list of differences.
 			plugin = k.plugin
 			fmt.Fprintf(b, "\n### %s\n\n| key | case | outcome |\n|---|---|---|\n", plugin)
 		}
-		outcome := outcomes[k.name()]
-		if outcome == "" {
-			outcome = "not run yet: this kernel lacks " + k.needs + " (make compat)"
-		}
-		fmt.Fprintf(b, "| `%s` | %s | %s |\n", k.key, k.with, outcome)
+		fmt.Fprintf(b, "| `%s` | %s | %s |\n", k.key, k.with, cmp.Or(p.keys[k.name()], notRun(k.needs)))
 	}
 	b.WriteString(pciNote)
 }
+
+// notRun is the outcome of what no kernel has run yet.
+func notRun(feature string) string { return "needs " + feature + ": make compat runs it" }
 
 const pciNote = "\n`pciBusID` and `runtimeConfig.deviceID` with a device that is there need a PCI network\n" +
 	"card, which a test must not take from the machine; a made-up sysfs tests them in plugins/link.\n"

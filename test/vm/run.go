@@ -36,7 +36,7 @@ func (l *lane) one(ctx context.Context, k debian, i image, b built) (bool, error
 	}
 	defer os.RemoveAll(work)
 	m := &machine{kernel: i, guest: b.guest, work: work, memory: l.memory, limit: l.limit}
-	j := &job.Job{Release: i.release, Modules: i.modules(), Preload: preload(), Env: environment(k.series), Verbose: l.verbose || l.command != "", Tests: b.tests}
+	j := &job.Job{Release: i.release, Modules: i.modules(), Preload: preload(), Env: environment(k.series), Verbose: l.verbose || l.command != "", Tests: b.on(k.series)}
 	if l.writable != "" {
 		dir, err := filepath.Abs(l.writable)
 		if err != nil {
@@ -44,7 +44,7 @@ func (l *lane) one(ctx context.Context, k debian, i image, b built) (bool, error
 		}
 		j.Writable = []job.Share{{Tag: "writable", Dir: dir}}
 	}
-	say("kernel %s: %d packages", i.release, len(b.tests))
+	say("kernel %s: %d test binaries to run", i.release, len(j.Tests))
 	began := time.Now()
 	rc, err := m.run(ctx, j, os.Stdout)
 	if err != nil {

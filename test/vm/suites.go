@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/fairlead/fairlead/internal/reference"
@@ -24,6 +23,7 @@ const module = "github.com/fairlead/fairlead/"
 type suite struct {
 	pkg string
 	run string // pattern; "": all
+	on  string // the kernel; "": every one
 }
 
 // suites are worth their time in a guest, where everything takes five to
@@ -35,14 +35,32 @@ func suites() []suite {
 		{pkg: module + "plugins/link"},
 		{pkg: module + "plugins/chain"},
 		{pkg: module + "test/scenario", run: "^(TestScenarios|TestPages)$"},
-		{pkg: module + "test/compat", run: "^TestCompatibility$/^case$/^features$"},
+		// Equal is equal on any kernel. make compat runs every version.
+		{pkg: module + "test/compat", run: "^TestCompatibility$/^case$/^features$/^keys$", on: "6.12"},
+		{pkg: module + "test/compat", run: `^TestCompatibility$/^case$/^features$/^versions$/./^(0\.4\.0|1\.1\.0)$`, on: "6.12"},
 	}
 }
 
 // built are the programs that a guest needs.
 type built struct {
 	guest string
-	tests []job.Test
+	tests []test
+}
+
+// test is a job's test that may be for one kernel alone.
+type test struct {
+	job.Test
+	on string
+}
+
+// on are the tests for a kernel.
+func (b built) on(series string) (out []job.Test) {
+	for _, t := range b.tests {
+		if t.on == "" || t.on == series {
+			out = append(out, t.Test)
+		}
+	}
+	return out
 }
 
 func build(ctx context.Context, work string, l *lane) (built, error) {
@@ -52,14 +70,14 @@ func build(ctx context.Context, work string, l *lane) (built, error) {
 	}
 	if l.command != "" {
 		dir, err := os.Getwd()
-		b.tests = []job.Test{{Package: "command", Dir: dir, Argv: strings.Fields(l.command)}}
+		b.tests = []test{{Test: job.Test{Package: "command", Dir: dir, Argv: strings.Fields(l.command)}}}
 		return b, err
 	}
 	list := suites()
 	if len(l.packages) > 0 {
 		list = nil
 		for _, p := range l.packages {
-			list = append(list, suite{p, l.pattern})
+			list = append(list, suite{pkg: p, run: l.pattern})
 		}
 	}
 	for _, s := range list {
@@ -73,7 +91,7 @@ func build(ctx context.Context, work string, l *lane) (built, error) {
 			if l.verbose {
 				t.Argv = append(t.Argv, "-test.v")
 			}
-			b.tests = append(b.tests, t)
+			b.tests = append(b.tests, test{t, s.on})
 		}
 	}
 	return b, b.compile(ctx, work)
@@ -97,26 +115,24 @@ func packagesOf(ctx context.Context, pattern string) (out []folder, err error) {
 
 // compile builds the test binaries, and what tests would build by themselves.
 func (b *built) compile(ctx context.Context, work string) error {
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	var errs []error
-	slots := make(chan struct{}, 2) // the linker takes some hundred megabytes
+	done := map[string]bool{}
 	for i := range b.tests {
-		wg.Go(func() {
-			slots <- struct{}{}
-			t := &b.tests[i]
-			err := compile(ctx, "test", "-c", "-o", t.Argv[0], t.Package)
-			if err == nil && t.Package == module+"test/compat" {
-				t.Env, err = peers(ctx, work)
+		t := &b.tests[i]
+		if !done[t.Package] {
+			if err := compile(ctx, "test", "-c", "-o", t.Argv[0], t.Package); err != nil {
+				return err
 			}
-			<-slots
-			mu.Lock()
-			defer mu.Unlock()
-			errs = append(errs, err)
-		})
+		}
+		done[t.Package] = true
 	}
-	wg.Wait()
-	return errors.Join(errs...)
+	if !done[module+"test/compat"] {
+		return nil
+	}
+	env, err := peers(ctx, work)
+	for i := range b.tests {
+		b.tests[i].Env = env
+	}
+	return err
 }
 
 // peers provides the plugins that are compared with each other.
@@ -136,7 +152,7 @@ func peers(ctx context.Context, work string) ([]string, error) {
 	return []string{"FAIRLEAD_TEST_PLUGINS=" + dir}, err
 }
 
-// compile runs the go command for the guest, which has no C library of its own to offer.
+// compile runs the go command, which uses both processors, for the guest, which has no C library of its own to offer.
 func compile(ctx context.Context, verb string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "go", append([]string{verb, "-ldflags=-s -w"}, args...)...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
