@@ -154,7 +154,6 @@ func (nowhere) Routes(kernel.Side, byte, int) ([]kernel.RouteInfo, error) { retu
 func (nowhere) Rules(kernel.Side, byte) ([]kernel.RuleInfo, error)        { return nil, nil }
 func (nowhere) Dropping() ([]kernel.Dropping, error)                      { return nil, nil }
 func (nowhere) Firewalld() bool                                           { return false }
-func (nowhere) DefaultLink(kernel.Side) (string, error)                   { return "", os.ErrNotExist }
 func (nowhere) Uplinks() []string                                         { return nil }
 func (nowhere) HostID() string                                            { return "" }
 
