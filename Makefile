@@ -5,9 +5,9 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 N ?= 60
 
 # What runs besides our own programs, and the Debian package it comes in.
-DEMO_NEEDS := ip:iproute2 nft:nftables ping:iputils-ping
+DEMO_NEEDS := ip:iproute2 nft:nftables ping:iputils-ping dnsmasq:dnsmasq-base
 TEST_NEEDS := $(DEMO_NEEDS) iptables:iptables conntrack:conntrack nsenter:util-linux sysctl:procps \
-	dnsmasq:dnsmasq-base kea-dhcp4:kea-dhcp4-server kea-dhcp6:kea-dhcp6-server firewalld:firewalld dbus-daemon:dbus
+	kea-dhcp4:kea-dhcp4-server kea-dhcp6:kea-dhcp6-server firewalld:firewalld dbus-daemon:dbus
 
 VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 
