@@ -53,7 +53,7 @@ func (base) on() linkName      { return linkName{} }
 // prototypes is one empty object of every kind.
 func prototypes() []Object {
 	return []Object{
-		&Bridge{}, &Veth{}, &Sub{}, &Up{}, &Port{}, &PortVLAN{}, &Moved{}, &Addr{}, &Route{}, &Rule{}, &Neigh{},
+		&Bridge{}, &Veth{}, &Sub{}, &Dummy{}, &Tap{}, &Up{}, &Port{}, &PortVLAN{}, &Moved{}, &Addr{}, &Route{}, &Rule{}, &Neigh{},
 		&Announced{}, &Sysctl{}, &NFT{}, &Element{}, &Flows{}, &Command{}, &Tuned{},
 		&IFB{}, &Qdisc{}, &Filter{}, &NoRoute{}, &Accept{}, &ZoneSource{},
 		&VRF{}, &Member{},

@@ -155,7 +155,7 @@ func (s *Sub) explain(err error) error {
 	case errors.Is(err, unix.EEXIST) && s.Type == "vlan":
 		return fmt.Errorf("interface %s already exists in the container, or %s has VLAN %d by another link: %w", s.Name, s.Parent, s.VLAN, err)
 	case errors.Is(err, unix.EEXIST):
-		return fmt.Errorf("interface %s already exists in the container: %w", s.Name, err)
+		return nameTaken(s.Name, err)
 	case errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EINVAL):
 		return fmt.Errorf("%s cannot be the parent of a %s: it is a port of a bridge, has links of another kind or mode, or is of that kind itself: %w", s.Parent, s.Type, err)
 	}
@@ -176,12 +176,9 @@ func (s *Sub) diff(e *Engine) ([]string, error) {
 		return nil, err
 	}
 	if l.Kind != s.Type {
-		return []string{"is no " + s.Type + " but " + kindWords(l)}, nil
+		return ownDiff(l, s.Type, s.Mark), nil
 	}
-	var d []string
-	if l.Alias != s.Mark {
-		d = append(d, fmt.Sprintf("alias is %q, want %q", l.Alias, s.Mark))
-	}
+	d := ownDiff(l, s.Type, s.Mark)
 	parent, err := e.Link(s.ParentSide, s.Parent)
 	switch {
 	case errors.Is(err, os.ErrNotExist):

@@ -25,11 +25,13 @@ func IPAM() []plugin.IPAM {
 func Declarative() []plugin.Plugin {
 	return []plugin.Plugin{
 		link.Bridge(),
+		link.Dummy(),
 		link.HostDevice(),
 		link.IPvlan(),
 		link.Loopback(),
 		link.Macvlan(),
 		link.PTP(),
+		link.Tap(),
 		link.VLAN(),
 		chain.Bandwidth(),
 		chain.Firewall(),

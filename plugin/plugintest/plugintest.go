@@ -96,6 +96,7 @@ func Try(p plugin.Plugin, conf []byte, r *cni.Result) (kernel.Objects, error) {
 		"cni7": {Index: 7, Name: "cni7", Kind: "bridge", MAC: "02:00:00:00:00:07", MTU: 1500, Up: true},
 		"dev1": {Index: 8, Name: "dev1", MAC: "02:00:00:00:00:08", MTU: 1500},
 	}, kernel.Container: {
+		"br0": {Index: 4, Name: "br0", Kind: "bridge", MAC: "02:00:00:00:00:04", MTU: 1500, Up: true},
 		"in0": {Index: 3, Name: "in0", MAC: "02:00:00:00:00:03", MTU: 1400, Up: true},
 	}}
 	if p.Chained { // what was made before it

@@ -8,7 +8,7 @@ import (
 )
 
 func all() []plugin.Plugin {
-	return []plugin.Plugin{Bridge(), PTP(), HostDevice(), Loopback(), Macvlan(), IPvlan(), VLAN()}
+	return []plugin.Plugin{Bridge(), PTP(), HostDevice(), Loopback(), Dummy(), Tap(), Macvlan(), IPvlan(), VLAN()}
 }
 
 func TestGolden(t *testing.T) {

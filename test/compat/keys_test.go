@@ -103,7 +103,7 @@ func (k keyCase) add(r *recorder, do func(verb string) bool) bool {
 
 func allKeys() []keyCase {
 	var all []keyCase
-	for _, list := range [][]keyCase{bridgeKeys(), ptpKeys(), macvlanKeys(), ipvlanKeys(), vlanKeys(), hostDeviceKeys(), portmapKeys(), hostLocalKeys(), staticKeys(), bandwidthKeys(), firewallKeys(), sbrKeys(), tuningKeys(), vrfKeys(), dhcpKeys()} {
+	for _, list := range [][]keyCase{bridgeKeys(), ptpKeys(), macvlanKeys(), ipvlanKeys(), vlanKeys(), tapKeys(), dummyKeys(), hostDeviceKeys(), portmapKeys(), hostLocalKeys(), staticKeys(), bandwidthKeys(), firewallKeys(), sbrKeys(), tuningKeys(), vrfKeys(), dhcpKeys()} {
 		all = append(all, list...)
 	}
 	return all

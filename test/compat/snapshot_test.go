@@ -105,7 +105,7 @@ func (l nsLink) lines() []string {
 			s += " " + k
 		}
 	}
-	for _, k := range []string{"mode", "bcqueuelen", "protocol", "id"} {
+	for _, k := range []string{"mode", "bcqueuelen", "protocol", "id", "type", "persist", "multi_queue", "user", "group"} {
 		if v, ok := l.LinkInfo.Data[k]; ok && l.LinkInfo.Kind != "bridge" {
 			s += fmt.Sprintf(" %s %v", k, v)
 		}

@@ -70,6 +70,8 @@ func lifecycles() []lifecycle {
 			plugins: `{"type": "vlan", "master": "up0", "vlanId": 100, "mtu": 1400, ` + dualStack + `, "routes": [{"dst": "0.0.0.0/0"}]}}`,
 			probes:  []probe{{"a", "tcp", "10.1.0.9:7"}, {"a", "tcp", "[fd01::9]:7"}},
 		},
+		{name: "tap", plugins: `{"type": "tap", "mtu": 1400, "multiQueue": true, ` + dualStack + `, "routes": [{"dst": "0.0.0.0/0"}]}}`},
+		{name: "dummy", needs: "dummy", plugins: `{"type": "dummy", ` + dualStack + `, "routes": [{"dst": "0.0.0.0/0"}]}}`},
 		{name: "host-local", plugins: `{"type": "host-local", ` + dualStack + `, "routes": [{"dst": "0.0.0.0/0"}, {"dst": "fd00::/8", "gw": "fd01::9"}]}}`},
 		{name: "static", plugins: `{"type": "static", "ipam": {"type": "static", "addresses": [{"address": "10.2.0.5/24", "gateway": "10.2.0.1"}, {"address": "fd02::5/64"}],
 			"routes": [{"dst": "0.0.0.0/0", "mtu": 1300, "advmss": 1200, "priority": 7, "table": 100, "scope": 0}], "dns": {"nameservers": ["192.0.2.53"], "domain": "example", "search": ["example"], "options": ["ndots:2"]}}}`},

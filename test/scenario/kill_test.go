@@ -21,6 +21,7 @@ func TestKilledAdd(t *testing.T) {
 		{"ptp", `"ipMasq": true, $IPAM`},
 		{"host-device", `"device": "dev0", $IPAM`},
 		{"macvlan", `"master": "dev0", $IPAM`},
+		{"tap", `"multiQueue": true, $IPAM`},
 		{"portmap", `"prevResult": {"cniVersion": "1.0.0", "interfaces": [{"name": "cni0"}, {"name": "eth0", "sandbox": "/x"}],
 			"ips": [{"address": "10.1.0.2/24", "interface": 1}, {"address": "fd01::2/64", "interface": 1}]},
 			"runtimeConfig": {"portMappings": [{"hostPort": 80, "containerPort": 80}, {"hostPort": 53, "containerPort": 53, "protocol": "udp"}]}`},

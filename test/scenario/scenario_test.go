@@ -33,7 +33,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	programs := map[string]func(){"cni": cniMain, "dial": dialMain, "answer": answerMain, "daemon": daemonMain}
+	programs := map[string]func(){"cni": cniMain, "dial": dialMain, "answer": answerMain, "tapask": tapAskMain, "daemon": daemonMain}
 	for _, p := range plugins.All() {
 		programs[p.Name] = func() { skel.PluginMain(p) }
 	}
