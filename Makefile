@@ -5,13 +5,18 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 N ?= 60
 
 # What runs besides our own programs, and the Debian package it comes in.
-DEMO_NEEDS := ip:iproute2 nft:nftables ping:iputils-ping
+DEMO_NEEDS := ip:iproute2 nft:nftables ping:iputils-ping dnsmasq:dnsmasq-base
 TEST_NEEDS := $(DEMO_NEEDS) iptables:iptables conntrack:conntrack nsenter:util-linux sysctl:procps \
-	dnsmasq:dnsmasq-base kea-dhcp4:kea-dhcp4-server kea-dhcp6:kea-dhcp6-server firewalld:firewalld dbus-daemon:dbus ethtool:ethtool \
+	kea-dhcp4:kea-dhcp4-server kea-dhcp6:kea-dhcp6-server firewalld:firewalld dbus-daemon:dbus ethtool:ethtool \
 	ovs-vswitchd:openvswitch-switch
 
+VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
+
+# What tests needed and where they found it: see kernel/kerneltest.
+FEATURES := $(CURDIR)/bin/features
+
 .DEFAULT_GOAL := help
-.PHONY: help build demo test race fuzz bench leases compat clean
+.PHONY: help build demo test test-vm race fuzz bench leases compat clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,7 +36,14 @@ test: ## run everything that tests, but the long tiers below (needs root: networ
 	@sh test/install-packages $(TEST_NEEDS)
 	@bad=$$(gofmt -l .); [ -z "$$bad" ] || { echo "not formatted: $$bad"; exit 1; }
 	go vet ./...
-	go test -count=1 -timeout 20m ./...
+	@mkdir -p bin; rm -f $(FEATURES)
+	FAIRLEAD_FEATURES=$(FEATURES) go test -count=1 -timeout 20m ./...
+	@sh test/install-packages $(VM_NEEDS)
+	go run ./test/vm -features $(FEATURES)
+
+test-vm: ## run what the kernel here may lack in Debian's 6.1 and 6.12, emulated (K=6.12 for one; needs root)
+	@sh test/install-packages $(TEST_NEEDS) $(VM_NEEDS)
+	go run ./test/vm $(if $(K),-kernel $(K))
 
 race: ## the same under the race detector (some minutes)
 	@sh test/install-packages $(TEST_NEEDS) gcc:gcc
@@ -48,7 +60,9 @@ leases: ## get, take up, renew and release N=2000 DHCP leases at once from one d
 	FAIRLEAD_LEASES=$(if $(filter-out file,$(origin N)),$(N),2000) go test -count=1 -v -run TestMany ./plugins/ipam/dhcpd
 
 compat: ## compare with the reference in both directions and write docs/compatibility.md
+	@sh test/install-packages $(TEST_NEEDS) $(VM_NEEDS)
 	UPDATE=1 go test ./test/compat
+	UPDATE=1 go run ./test/vm -kernel 6.12 -write docs -run '^TestCompatibility$$/^case$$/^features$$' ./test/compat
 
 clean: ## remove what build made
 	rm -rf bin

@@ -21,6 +21,7 @@ type Addr struct {
 	DAD      bool         `json:",omitzero"`
 	NoRoute  bool         `json:",omitzero"` // the kernel makes no route for the prefix
 	IsShared bool         `json:",omitzero"` // a gateway address on a bridge
+	Waits    bool         `json:",omitzero"` // until it is free on the link's parent: see linger
 	Alone    bool         `json:",omitzero"` // other addresses of the family that overlap it are taken away (forceAddress)
 }
 
@@ -81,7 +82,11 @@ func (a *Addr) ensure(e *Engine) error {
 	if err != nil {
 		return err
 	}
-	return e.send(a, a.In, request{unix.RTM_NEWADDR, unix.NLM_F_CREATE | unix.NLM_F_EXCL, a.body(i)}, func(r response) error {
+	add := request{unix.RTM_NEWADDR, unix.NLM_F_CREATE | unix.NLM_F_EXCL, a.body(i)}
+	if a.Waits {
+		return e.linger(a.In, add, unix.EADDRINUSE) // it goes with its link
+	}
+	return e.send(a, a.In, add, func(r response) error {
 		switch {
 		case r.err == nil && a.IsShared:
 			e.later = append(e.later, func() error { return a.settle(e) })

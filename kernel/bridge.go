@@ -17,12 +17,10 @@ type Bridge struct {
 	MTU           int    `json:",omitzero"` // bytes, when it is made; 0: the kernel's choice
 	Promisc       bool   `json:",omitzero"` // set if true, never cleared
 	VLANFiltering bool   `json:",omitzero"`
-	NoDefaultPVID bool   `json:",omitzero"` // ports get no VLAN by themselves
 }
 
 const ( // linux/if_link.h: IFLA_INFO_DATA of a bridge
-	brVLANFiltering   = 7
-	brVLANDefaultPVID = 39
+	brVLANFiltering = 7
 )
 
 // NoMAC is what a bridge without ports has that nobody gave an address: it
@@ -48,9 +46,6 @@ func (b *Bridge) String() string {
 	s += " type bridge"
 	if b.VLANFiltering {
 		s += " vlan_filtering 1"
-	}
-	if b.NoDefaultPVID {
-		s += " vlan_default_pvid 0"
 	}
 	return s
 }
@@ -111,9 +106,6 @@ func (b *Bridge) data(n *buf) {
 	if b.VLANFiltering {
 		n.u8(brVLANFiltering, 1)
 	}
-	if b.NoDefaultPVID {
-		n.u16(brVLANDefaultPVID, 0)
-	}
 }
 
 // adjust sets what an existing bridge lacks.
@@ -128,7 +120,7 @@ func (b *Bridge) adjust(e *Engine, l *LinkInfo) error {
 	if b.Promisc && !l.Promisc {
 		flags |= unix.IFF_PROMISC
 	}
-	filter := b.VLANFiltering && num8(attr(l.bridge, brVLANFiltering)) == 0
+	filter := b.VLANFiltering && num8(attr(l.data, brVLANFiltering)) == 0
 	if flags == 0 && !filter && l.MAC != NoMAC {
 		return nil
 	}
@@ -161,7 +153,7 @@ func (b *Bridge) diff(e *Engine) ([]string, error) {
 	if b.Promisc && !l.Promisc {
 		d = append(d, "is not promiscuous")
 	}
-	if b.VLANFiltering && num8(attr(l.bridge, brVLANFiltering)) == 0 {
+	if b.VLANFiltering && num8(attr(l.data, brVLANFiltering)) == 0 {
 		d = append(d, "does not filter VLANs")
 	}
 	return d, nil

@@ -24,8 +24,8 @@ type LinkInfo struct {
 	Group    uint32
 	Alias    string
 
-	port   []byte // IFLA_INFO_SLAVE_DATA
-	bridge []byte // IFLA_INFO_DATA
+	port []byte // IFLA_INFO_SLAVE_DATA
+	data []byte // IFLA_INFO_DATA
 }
 
 const skipStats = 1 << 3 // linux/rtnetlink.h: RTEXT_FILTER_SKIP_STATS
@@ -65,7 +65,7 @@ func (l *LinkInfo) attr(typ uint16, v []byte) {
 	case unix.IFLA_LINKINFO:
 		l.Kind = text(attr(v, unix.IFLA_INFO_KIND))
 		l.port = append([]byte(nil), attr(v, unix.IFLA_INFO_SLAVE_DATA)...)
-		l.bridge = append([]byte(nil), attr(v, unix.IFLA_INFO_DATA)...)
+		l.data = append([]byte(nil), attr(v, unix.IFLA_INFO_DATA)...)
 	}
 }
 

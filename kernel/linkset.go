@@ -13,6 +13,7 @@ type Up struct {
 	base
 	In       Side   `json:",omitzero"`
 	Link     string `json:",omitzero"`
+	Waits    bool   `json:",omitzero"` // until what it needs of its parent is free: see linger
 	IsShared bool   `json:",omitzero"`
 }
 
@@ -27,7 +28,15 @@ func (u *Up) ensure(e *Engine) error {
 	if err != nil {
 		return err
 	}
-	return e.send(u, u.In, request{unix.RTM_NEWLINK, 0, ifinfo(i, unix.IFF_UP, unix.IFF_UP)}, func(r response) error {
+	up := request{unix.RTM_NEWLINK, 0, ifinfo(i, unix.IFF_UP, unix.IFF_UP)}
+	if u.Waits {
+		if err := e.linger(u.In, up, unix.EADDRINUSE); err != nil {
+			return err
+		}
+		e.made(u)
+		return nil
+	}
+	return e.send(u, u.In, up, func(r response) error {
 		if r.err == nil {
 			e.made(u)
 		}

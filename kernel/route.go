@@ -44,6 +44,13 @@ type Route struct {
 	OnLink   bool         `json:",omitzero"` // the gateway is on the link whatever the addresses say
 	IsShared bool         `json:",omitzero"`
 	Proto    byte         `json:",omitzero"` // who made it, rtnetlink(7); 0: ours
+	Hops     []Hop        `json:",omitzero"` // several gateways (ECMP); then Via is none
+}
+
+// Hop is one of several gateways of a route on one link.
+type Hop struct {
+	Via    netip.Addr
+	Weight int // 1 to 256
 }
 
 func (r *Route) kind() string { return "route" }
@@ -63,6 +70,9 @@ func (r *Route) String() string {
 	s += "route add " + dst
 	if r.Via.IsValid() {
 		s += " via " + r.Via.String()
+	}
+	for _, h := range r.Hops {
+		s += fmt.Sprintf(" nexthop via %s weight %d", h.Via, h.Weight)
 	}
 	s += " dev " + r.Link
 	if r.Src.IsValid() {
@@ -118,7 +128,11 @@ func (r *Route) body(index int) buf {
 	if r.Src.IsValid() {
 		b.addr(unix.RTA_PREFSRC, r.Src)
 	}
-	b.u32(unix.RTA_OIF, uint32(index))
+	if len(r.Hops) > 0 {
+		b.bytes(unix.RTA_MULTIPATH, r.hops(index))
+	} else {
+		b.u32(unix.RTA_OIF, uint32(index))
+	}
 	b.u32(unix.RTA_TABLE, uint32(r.table()))
 	if r.Metric != 0 {
 		b.u32(unix.RTA_PRIORITY, uint32(r.Metric))
@@ -134,6 +148,40 @@ func (r *Route) body(index int) buf {
 		})
 	}
 	return b
+}
+
+// hops is a list of struct rtnexthop, rtnetlink(7).
+func (r *Route) hops(index int) (b buf) {
+	for _, h := range r.Hops {
+		var gw buf
+		gw.addr(unix.RTA_GATEWAY, h.Via)
+		b = binary.NativeEndian.AppendUint16(b, uint16(unix.SizeofRtNexthop+len(gw)))
+		flags := byte(0)
+		if r.OnLink {
+			flags = unix.RTNH_F_ONLINK
+		}
+		b = append(b, flags, byte(h.Weight-1))
+		b = binary.NativeEndian.AppendUint32(b, uint32(index))
+		b = append(b, gw...)
+	}
+	return b
+}
+
+// parseHops reads such a list; all is false if some of them are on other links.
+func parseHops(p []byte) (hops []Hop, index int, all bool) {
+	all = true
+	for len(p) >= unix.SizeofRtNexthop {
+		n := int(num16(p))
+		if n < unix.SizeofRtNexthop || n > len(p) {
+			return hops, index, false
+		}
+		i := int(num32(p[4:]))
+		all = all && (index == 0 || i == index)
+		index = i
+		hops = append(hops, Hop{address(attr(p[unix.SizeofRtNexthop:n], unix.RTA_GATEWAY)), int(p[3]) + 1})
+		p = p[min((n+3)&^3, len(p)):]
+	}
+	return hops, index, all
 }
 
 // rtmsg is struct rtmsg, rtnetlink(7), of a unicast route or rule of ours.
@@ -181,6 +229,8 @@ type RouteInfo struct {
 	Protocol      byte
 	Type, Scope   byte
 	MTU, AdvMSS   int
+	OnLink        bool
+	Hops          []Hop // several gateways, all on the link of Index
 }
 
 // Routes lists the unicast routes of a family (AF_INET, AF_INET6) in a table;
@@ -214,6 +264,9 @@ func parseRoute(m []byte) RouteInfo {
 		Table: int(num32(attr(p, unix.RTA_TABLE))), Metric: int(num32(attr(p, unix.RTA_PRIORITY))),
 		Protocol: m[5], Scope: m[6], Type: m[7],
 	}
+	if hops := attr(p, unix.RTA_MULTIPATH); len(hops) >= unix.SizeofRtNexthop {
+		r.Index = int(num32(hops[4:])) // the first of several
+	}
 	dst := address(attr(p, unix.RTA_DST))
 	if !dst.IsValid() {
 		dst = netip.IPv4Unspecified()
@@ -222,6 +275,12 @@ func parseRoute(m []byte) RouteInfo {
 		}
 	}
 	r.Dst = netip.PrefixFrom(dst, int(m[1]))
+	r.OnLink = num32(m[8:])&unix.RTNH_F_ONLINK != 0
+	if multi := attr(p, unix.RTA_MULTIPATH); multi != nil {
+		if hops, index, all := parseHops(multi); all {
+			r.Hops, r.Index = hops, index
+		}
+	}
 	metrics := attr(p, unix.RTA_METRICS)
 	r.MTU, r.AdvMSS = int(num32(attr(metrics, unix.RTAX_MTU))), int(num32(attr(metrics, unix.RTAX_ADVMSS)))
 	return r

@@ -126,9 +126,7 @@ func (v *Veth) end(b *buf, name, mac string) {
 // mark is the second message of the same write: the kernel ignores an alias
 // at birth and refuses the address-generation mode.
 func (v *Veth) mark() buf {
-	body := ifinfo(0, 0, 0)
-	body.str(unix.IFLA_IFNAME, v.Name)
-	body.bytes(unix.IFLA_IFALIAS, []byte(v.Mark))
+	body := alias(v.Name, v.Mark)
 	if v.Master == "" && !v.Switched {
 		return body // neighbour discovery on a routed link needs its link-local address
 	}

@@ -13,6 +13,7 @@ type Interface struct {
 	Name    string
 	DAD     bool // IPv6 addresses wait for duplicate address detection
 	NoRoute bool // the addresses' prefixes make no routes by themselves
+	Waits   bool // it shares a parent, on which a former life of the container may linger
 }
 
 // Objects states sysctls, addresses and the link brought up, in the order in
@@ -22,10 +23,10 @@ func (i Interface) Objects(r *cni.Result) kernel.Objects {
 	list := i.sysctls(r)
 	for _, ip := range r.IPs {
 		list = append(list, &kernel.Addr{
-			In: kernel.Container, Link: i.Name, Prefix: ip.Address, DAD: i.DAD, NoRoute: i.NoRoute,
+			In: kernel.Container, Link: i.Name, Prefix: ip.Address, DAD: i.DAD, NoRoute: i.NoRoute, Waits: i.Waits,
 		})
 	}
-	return append(list, &kernel.Up{In: kernel.Container, Link: i.Name})
+	return append(list, &kernel.Up{In: kernel.Container, Link: i.Name, Waits: i.Waits})
 }
 
 func (i Interface) sysctls(r *cni.Result) (list kernel.Objects) {

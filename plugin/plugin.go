@@ -116,6 +116,8 @@ type Facts interface {
 	Rules(s kernel.Side, family byte) ([]kernel.RuleInfo, error)
 	// LinkTo is the host's link by which packets to an address leave.
 	LinkTo(netip.Addr) (string, error)
+	// DefaultLink is the link by which a side's default route leaves; none is os.ErrNotExist.
+	DefaultLink(kernel.Side) (string, error)
 	// Uplinks are the host's links with a default route from a router's advertisement.
 	Uplinks() []string
 	// Dropping are the forward chains of others whose policy is to drop.

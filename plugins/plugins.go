@@ -25,14 +25,20 @@ func IPAM() []plugin.IPAM {
 func Declarative() []plugin.Plugin {
 	return []plugin.Plugin{
 		link.Bridge(),
+		link.Dummy(),
 		link.HostDevice(),
+		link.IPvlan(),
 		link.Loopback(),
+		link.Macvlan(),
 		link.PTP(),
+		link.Tap(),
+		link.VLAN(),
 		chain.Bandwidth(),
 		chain.Firewall(),
 		chain.Portmap(),
 		chain.SBR(),
 		chain.Tuning(),
+		chain.VRF(),
 	}
 }
 

@@ -22,7 +22,7 @@ const demoLong = `Demo shows the main job: six containers (network namespaces) o
 interfaces, addresses and a host port from the example configurations as they
 stand, reach each other, the host and beyond, are checked, and are removed without
 a trace. Everything happens in a host of its own, a network and a mount namespace,
-so it is safe anywhere. It needs root, ip, nft and ping.`
+so it is safe anywhere. It needs root, ip, nft, ping and dnsmasq.`
 
 type demoOptions struct {
 	here, fast, noColor bool
@@ -127,7 +127,7 @@ func (a *app) demoPossible() error {
 		return errors.New("the demo makes network namespaces, which needs root\nType: sudo " + strings.Join(os.Args, " "))
 	}
 	packages := []string{}
-	for _, need := range [][2]string{{"ip", "iproute2"}, {"nft", "nftables"}, {"ping", "iputils-ping"}} {
+	for _, need := range [][2]string{{"ip", "iproute2"}, {"nft", "nftables"}, {"ping", "iputils-ping"}, {"dnsmasq", "dnsmasq-base"}} {
 		if _, err := exec.LookPath(need[0]); err != nil {
 			packages = append(packages, need[1])
 		}

@@ -108,7 +108,7 @@ func (s *stage) compare(ctx context.Context) error {
 	if len(traces)+len(gone) > 0 {
 		return fmt.Errorf("del left a trace:\n+ %s\n- %s", strings.Join(traces, "\n+ "), strings.Join(gone, "\n- "))
 	}
-	s.row("of the ten attachments", "nothing is left", 0)
+	s.row("of the attachments", "nothing is left", 0)
 	s.row("shared, stays as with the reference", "bridges, nft chains, forwarding", 0)
 	if err := s.tidy(ctx); err != nil {
 		return err

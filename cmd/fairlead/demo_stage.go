@@ -50,7 +50,7 @@ func demoCast() []*cast {
 
 // demoTypes are the plugins that the demo's networks name.
 func demoTypes() []string {
-	return []string{"bridge", "host-local", "portmap", "bandwidth", "tuning", "flannel", "minicni"}
+	return []string{"bridge", "host-local", "portmap", "bandwidth", "tuning", "flannel", "minicni", "macvlan", "dhcp"}
 }
 
 const (

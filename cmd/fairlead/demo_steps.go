@@ -32,6 +32,7 @@ func (s *stage) play(ctx context.Context) error {
 		{"List, and check", s.inspect},
 		{"Detach", s.detach},
 		{"Two more: the subnet that flannel leased, and the smallest plugin", s.more},
+		{"One of another kind: the host's own network, by macvlan and DHCP", s.wan},
 		{"A clean end", s.compare},
 	} {
 		s.title(step.title)

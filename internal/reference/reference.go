@@ -3,6 +3,7 @@
 package reference
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -67,6 +68,17 @@ func InstallPlugin(name string) (string, error) {
 		return "", fmt.Errorf("the reference has no plugin %q", name)
 	}
 	return program(name, pluginsModule+folder+"/"+name+"@"+PluginsVersion)
+}
+
+// InstallAll installs everything that there is, for a place without a network.
+func InstallAll() error {
+	_, err := program("cnitool", cnitoolModule+"@"+CNIVersion)
+	errs := []error{err}
+	for name := range folders() {
+		_, err := InstallPlugin(name)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 func program(name, pkg string) (string, error) {

@@ -83,6 +83,9 @@ func (f Facts) HostID() string { return "test" }
 // Uplinks has one.
 func (f Facts) Uplinks() []string { return []string{"uplink0"} }
 
+// DefaultLink is dev0.
+func (f Facts) DefaultLink(kernel.Side) (string, error) { return "dev0", nil }
+
 // LinkTo knows no routes.
 func (f Facts) LinkTo(netip.Addr) (string, error) { return "", fs.ErrNotExist }
 
@@ -91,12 +94,14 @@ func Try(p plugin.Plugin, conf []byte, r *cni.Result) (kernel.Objects, error) {
 	facts := Facts{kernel.Host: {
 		"dev0": {Index: 9, Name: "dev0", MAC: "02:00:00:00:00:09", MTU: 1500, Up: true, Alias: "mine"},
 		"cni7": {Index: 7, Name: "cni7", Kind: "bridge", MAC: "02:00:00:00:00:07", MTU: 1500, Up: true},
+		"dev1": {Index: 8, Name: "dev1", MAC: "02:00:00:00:00:08", MTU: 1500},
+	}, kernel.Container: {
+		"br0": {Index: 4, Name: "br0", Kind: "bridge", MAC: "02:00:00:00:00:04", MTU: 1500, Up: true},
+		"in0": {Index: 3, Name: "in0", MAC: "02:00:00:00:00:03", MTU: 1400, Up: true},
 	}}
 	if p.Chained { // what was made before it
 		facts[kernel.Host]["veth7"] = &kernel.LinkInfo{Index: 17, Name: "veth7", Kind: "veth", MTU: 1450, Master: 7, Peer: 2, Up: true}
-		facts[kernel.Container] = map[string]*kernel.LinkInfo{
-			"eth0": {Index: 2, Name: "eth0", Kind: "veth", MAC: "02:00:00:00:00:02", MTU: 1450, TxQLen: 1000, Peer: 17, Up: true},
-		}
+		facts[kernel.Container]["eth0"] = &kernel.LinkInfo{Index: 2, Name: "eth0", Kind: "veth", MAC: "02:00:00:00:00:02", MTU: 1450, TxQLen: 1000, Peer: 17, Up: true}
 	}
 	return p.State(conf, "c1", "eth0", "/run/netns/c1", facts, r)
 }

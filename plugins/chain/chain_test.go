@@ -7,7 +7,9 @@ import (
 	"github.com/fairlead/fairlead/plugin/plugintest"
 )
 
-func all() []plugin.Plugin { return []plugin.Plugin{Bandwidth(), Firewall(), Portmap(), SBR(), Tuning()} }
+func all() []plugin.Plugin {
+	return []plugin.Plugin{Bandwidth(), Firewall(), Portmap(), SBR(), Tuning(), VRF()}
+}
 
 func TestGolden(t *testing.T) {
 	t.Parallel()

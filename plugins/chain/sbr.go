@@ -60,12 +60,14 @@ func (c *sbr) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, er
 	if err != nil {
 		return nil, err
 	}
-	taken := map[kernel.RouteInfo]bool{}
+	taken := make([]bool, len(routes))
 	for i, ip := range ips {
 		list = append(list, fromRule(ip.Address.Addr(), tables[i]))
-		mine := routesFor(ips, i, routes)
-		for _, rt := range mine {
-			taken[rt] = true
+		var mine []kernel.RouteInfo
+		for n, rt := range routes {
+			if needs(ips, i, rt) {
+				mine, taken[n] = append(mine, rt), true
+			}
 		}
 		list = append(list, c.table(a, ip, tables[i], mine)...)
 	}
@@ -74,10 +76,10 @@ func (c *sbr) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, er
 
 // moved states that the main table has not what other tables have now: what
 // goes by a gateway leaves first, and so comes back last.
-func moved(a *plugin.Attachment, routes []kernel.RouteInfo, taken map[kernel.RouteInfo]bool) (list kernel.Objects) {
+func moved(a *plugin.Attachment, routes []kernel.RouteInfo, taken []bool) (list kernel.Objects) {
 	for _, byGateway := range []bool{true, false} {
-		for _, rt := range routes {
-			if taken[rt] && rt.Via.IsValid() == byGateway && !rt.Dst.Addr().IsLinkLocalUnicast() {
+		for n, rt := range routes {
+			if taken[n] && rt.Via.IsValid() == byGateway && !rt.Dst.Addr().IsLinkLocalUnicast() {
 				list = append(list, &kernel.NoRoute{Route: *asRoute(a, rt)})
 			}
 		}
@@ -179,23 +181,20 @@ func routesOf(a *plugin.Attachment) (out []kernel.RouteInfo, err error) {
 	return out, nil
 }
 
-// routesFor are those of the main table that an address's packets need: what is
-// in its subnet, or goes by a gateway in it; and what goes by no gateway of any
-// of the addresses, for each of the family.
-func routesFor(ips []cni.IP, i int, routes []kernel.RouteInfo) (out []kernel.RouteInfo) {
-	subnet := ips[i].Address.Masked()
-	for _, r := range routes {
-		by := r.Via
-		if !by.IsValid() {
-			by = r.Dst.Addr()
-		}
-		mine := r.Src == ips[i].Address.Addr() || subnet.Contains(by)
-		other := slices.ContainsFunc(ips, func(o cni.IP) bool { return r.Src == o.Address.Addr() || o.Address.Masked().Contains(by) })
-		if r.Table == mainTable && r.Dst.Addr().Is4() == subnet.Addr().Is4() && (mine || !other) {
-			out = append(out, r)
-		}
+// needs tells whether an address's packets need a route of the main table: one
+// in its subnet, or by a gateway in it; or one by no gateway of any of the
+// addresses, which each of the family needs.
+func needs(ips []cni.IP, i int, r kernel.RouteInfo) bool {
+	subnet, by := ips[i].Address.Masked(), r.Via
+	if len(r.Hops) > 0 {
+		by = r.Hops[0].Via
 	}
-	return out
+	if !by.IsValid() {
+		by = r.Dst.Addr()
+	}
+	mine := r.Src == ips[i].Address.Addr() || subnet.Contains(by)
+	other := slices.ContainsFunc(ips, func(o cni.IP) bool { return r.Src == o.Address.Addr() || o.Address.Masked().Contains(by) })
+	return r.Table == mainTable && r.Dst.Addr().Is4() == subnet.Addr().Is4() && (mine || !other)
 }
 
 // table states what is in an address's table: the routes, and a default route
@@ -247,7 +246,7 @@ func asRoute(a *plugin.Attachment, r kernel.RouteInfo) *kernel.Route {
 	scope := int(r.Scope)
 	return &kernel.Route{
 		In: kernel.Container, Link: a.IfName, Dst: r.Dst, Via: r.Via, Src: r.Src, Scope: &scope,
-		Metric: r.Metric, Table: r.Table, MTU: r.MTU, AdvMSS: r.AdvMSS, Proto: r.Protocol,
+		Metric: r.Metric, Table: r.Table, MTU: r.MTU, AdvMSS: r.AdvMSS, Proto: r.Protocol, OnLink: r.OnLink, Hops: r.Hops,
 	}
 }
 

@@ -66,7 +66,7 @@ func (c *bridge) Validate(a *plugin.Attachment) (err error) {
 func (c *bridge) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
 	br := &kernel.Bridge{
 		Name: c.Bridge, MAC: kernel.MAC("bridge", a.Facts.HostID(), c.Bridge), MTU: c.MTU,
-		Promisc: c.PromiscMode, VLANFiltering: c.filtersVLANs(), NoDefaultPVID: c.filtersVLANs() && !c.PreserveDefaultVLAN,
+		Promisc: c.PromiscMode, VLANFiltering: c.filtersVLANs(),
 	}
 	l, err := a.Facts.Link(kernel.Host, c.Bridge)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

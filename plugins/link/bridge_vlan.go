@@ -86,13 +86,15 @@ func (c *bridge) gatewayVLAN(r *cni.Result) kernel.Objects {
 		return nil
 	}
 	leg := c.gatewayLink()
-	port := "v" + kernel.Owner{Network: leg}.LinkName("lan")[:14]
+	port := kernel.Owner{Network: leg}.LinkName("veth")
 	v := &kernel.Veth{
 		Name: port, MAC: kernel.MAC("vlan port", leg), PeerSide: kernel.Host, PeerName: leg, PeerMAC: kernel.MAC("vlan leg", leg),
 		MTU: c.MTU, Master: c.Bridge, IsShared: true,
 	}
 	r.Interfaces = append(r.Interfaces, cni.Interface{Name: leg, Mac: v.PeerMAC})
-	list := kernel.Objects{v}
+	quiet := noRouters(port)
+	quiet.IsShared = true
+	list := kernel.Objects{v, quiet}
 	for _, o := range c.portVLANs(port) {
 		o.(*kernel.PortVLAN).IsShared = true
 		list = append(list, o)

@@ -7,7 +7,9 @@ import (
 	"github.com/fairlead/fairlead/plugin/plugintest"
 )
 
-func all() []plugin.Plugin { return []plugin.Plugin{Bridge(), PTP(), HostDevice(), Loopback()} }
+func all() []plugin.Plugin {
+	return []plugin.Plugin{Bridge(), PTP(), HostDevice(), Loopback(), Dummy(), Tap(), Macvlan(), IPvlan(), VLAN()}
+}
 
 func TestGolden(t *testing.T) {
 	t.Parallel()

@@ -162,6 +162,10 @@ func TestTidy(t *testing.T) {
 		if n := strings.Count(text, "\n"); n > 400 && !strings.HasSuffix(path, "_test.go") {
 			t.Errorf("%s has %d lines: split it", path, n)
 		}
+		// A test is skipped for what the kernel lacks only: kerneltest.Needs notes it.
+		if strings.Contains(text, "t.Sk"+"ip") && !strings.Contains(path, "kerneltest") {
+			t.Errorf("%s skips a test by itself: say what it needs with kerneltest.Needs", path)
+		}
 		// The one way to a shell is none (conditions go to nft or iptables as arguments).
 		if !strings.HasSuffix(path, "_test.go") && (strings.Contains(text, `"sh", "-c"`) || strings.Contains(text, `"/bin/sh"`)) {
 			t.Errorf("%s runs a shell", path)

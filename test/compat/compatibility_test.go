@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // TestCompatibility runs everything, and then compares the page.
@@ -12,8 +13,13 @@ func TestCompatibility(t *testing.T) {
 	prepared(t)
 	p := newPage()
 	t.Run("case", func(t *testing.T) { // ends when all that runs in parallel has ended
-		t.Run("keys", func(t *testing.T) { t.Parallel(); keys(t, p) })
-		t.Run("versions", func(t *testing.T) { t.Parallel(); versions(t, p) })
+		t.Run("keys", func(t *testing.T) { t.Parallel(); keys(t, p, false) })
+		t.Run("versions", func(t *testing.T) { t.Parallel(); versions(t, p, false) })
+		t.Run("features", func(t *testing.T) { // what the VM lane runs
+			t.Parallel()
+			t.Run("keys", func(t *testing.T) { t.Parallel(); keys(t, p, true) })
+			t.Run("versions", func(t *testing.T) { t.Parallel(); versions(t, p, true) })
+		})
 		t.Run("errors", func(t *testing.T) { t.Parallel(); errorCodes(t, p) })
 		t.Run("switch", func(t *testing.T) {
 			t.Parallel()
@@ -29,11 +35,17 @@ func TestCompatibility(t *testing.T) {
 	p.check(t)
 }
 
-func versions(t *testing.T, p *page) {
+func versions(t *testing.T, p *page, needing bool) {
 	for _, l := range lifecycles() {
+		if (l.needs != "") != needing {
+			continue
+		}
 		for _, v := range cni.Versions() {
 			t.Run(strings.ReplaceAll(l.name, ", ", "-")+"/"+v, func(t *testing.T) {
 				t.Parallel()
+				if needing {
+					kerneltest.Needs(t, l.needs)
+				}
 				want := l.run(t, side{}, v)
 				for _, s := range sides()[1:] {
 					problems, outcome := p.compare(l.name+" "+v, want, l.run(t, s, v))
@@ -47,13 +59,16 @@ func versions(t *testing.T, p *page) {
 	}
 }
 
-func keys(t *testing.T, p *page) {
+// keys runs the cases that need a feature, or those that every kernel can run.
+func keys(t *testing.T, p *page, needing bool) {
 	for _, k := range allKeys() {
+		if (k.needs != "") != needing {
+			continue
+		}
 		t.Run(k.name(), func(t *testing.T) {
 			t.Parallel()
-			if k.needs != nil && !k.needs.met(t) {
-				p.key(k, k.needs.lacking())
-				t.Skip("needs " + k.needs.what)
+			if needing {
+				kerneltest.Needs(t, k.needs)
 			}
 			problems, outcome := p.compare(k.name(), k.run(t, side{}), k.run(t, side{ourRuntime: !k.alone, ourPlugins: true}))
 			for _, problem := range problems {

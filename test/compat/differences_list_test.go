@@ -50,7 +50,7 @@ func shownDifferences() []difference {
 			what: "DEL of host-device when its container ended", theirs: "an error if `CNI_NETNS` is given, and the runtime keeps the attachment in its cache", ours: "success", why: idle}),
 		differs(`^(host-device|tuning)`, `^(collected|deleted): namespace host`, `^link dev0`, difference{
 			what: "a device that host-device gives back", theirs: "down", ours: "up, if it was up before ADD", why: "the host gets its device back as it was"}),
-		differs(`^bridge/(bridge|mtu)$`, `^check`, outcome, difference{
+		differs(`^bridge/(bridge|mtu|vlan)$`, `^check`, outcome, difference{
 			what: "hardware address of a bridge that is no gateway", theirs: "the lowest of its ports': it may change as containers come and go, and then CHECK fails", ours: "fixed when the bridge is made",
 			why: "CHECK of an attachment must not depend on others", chance: true}),
 		differs(`^(bridge|ptp)/routes: (mtu|advmss|table of IPv6)$`, `^added: namespace a`, `^route (10\.9|fd09)`, difference{
@@ -59,11 +59,23 @@ func shownDifferences() []difference {
 			what: "CHECK of a route in a table of its own", theirs: "an error: it looks in the main table", ours: "success", why: "the route is there"}),
 		differs(`^bridge/(ipam absent|disableContainerInterface)$`, `^check`, outcome, difference{
 			what: "CHECK of a bridge without `ipam`", theirs: "an error: no plugin name provided", ours: "success", why: "ADD accepts the configuration"}),
-		differs(`(firewall/(ingressPolicy unknown$)|bandwidth/(egressBurst too large|ingressRate absent$|ingressBurst absent)|portMappings port 0|device not there|none of the four|pciBusID not there|deviceID not there)`, `^(del a|deleted after)`, anything, difference{
+		differs(`(firewall/(ingressPolicy unknown$)|vrf/vrfname absent|bandwidth/(egressBurst too large|ingressRate absent$|ingressBurst absent)|portMappings port 0|device not there|none of the four|pciBusID not there|deviceID not there|bcqueuelen negative)|^vlan/(master (absent|not there)|vlanId (5000|negative)|mtu (negative|more)|linkInContainer no)|^ipvlan/(master absent, no default route|prevResult has no interface)`, `^(del a|deleted after)`, anything, difference{
 			what: "DEL with a configuration that ADD refuses", theirs: "an error, and what ADD made stays", ours: "success: everything is removed by name and owner",
 			why: "a configuration that was spoiled while containers ran must not hold them"}),
-		differs(`^bridge/ipMasqBackend unknown$`, `^deleted after a failed ADD: addresses`, `last_reserved`, difference{
+		differs(`^(bridge/ipMasqBackend unknown|vlan/master down)$`, `^deleted after a failed ADD: addresses`, `last_reserved`, difference{
 			what: "when a configuration is found bad", theirs: "often after an address was given", ours: "before anything is changed", why: "there is nothing to undo"}),
+		differs(`^ipvlan/master absent(, default route of IPv6)?$`, `^check`, outcome, difference{
+			what: "CHECK of ipvlan without `master`", theirs: "an error: it looks for an interface without a name", ours: "compares with the interface that it was put on", why: "ADD accepts the configuration"}),
+		differs(`^ipvlan/mtu (negative|more)`, `^add`, anything, difference{
+			what: "`mtu` of ipvlan beyond the master's, or negative", theirs: "accepted", ours: "an error, as with macvlan and vlan", why: "a key means the same in all three"}),
+		differs(`^(ipvlan|vlan)/ipam absent$`, `^add`, anything, difference{
+			what: "ipvlan and vlan without `ipam`", theirs: "an error, and the interface stays", ours: "layer 2 only, as with macvlan", why: "a key means the same in all three"}),
+		differs(`^(macvlan|tap)/args.cni.mac$`, anything, `"mac":|^link eth0`, difference{
+			what: "`args.cni.mac` of macvlan and tap", theirs: "no effect", ours: "as with bridge", why: "one precedence for every plugin that makes hardware addresses"}),
+		differs(`^tap/mac with multiQueue$`, anything, `"mac":|^link eth0`, difference{
+			what: "the hardware address of a tap that has `multiQueue`, `owner` or `group`", theirs: "random, whatever is asked for", ours: "as asked for", why: "a key means the same beside others"}),
+		differs(`^tap/(mtu negative|bridge not there)$`, `^deleted after a failed ADD: container`, anything, difference{
+			what: "a tap that could not be completed", theirs: "stays, under a name that no DEL knows, or until DEL", ours: "is undone", why: "as any failed ADD"}),
 		differs(`^portmap/protocol absent`, `^add`, anything, difference{
 			what: "a port mapping without `protocol`", theirs: "an error of the backend's command", ours: "tcp", why: "there is one thing that it can mean"}),
 		differs(`^bandwidth/ingressBurst absent`, `^(add|added|check|shaping|deleted after|del)`, anything, difference{
@@ -72,8 +84,8 @@ func shownDifferences() []difference {
 			what: "an unknown `backend` of firewall", theirs: "taken for iptables", ours: "an error that names those there are", why: "a typing error would go unnoticed"}),
 		differs(`^firewall/`, `^rules`, `--ctstate DNAT`, difference{
 			what: "host ports of a container on a host that forwards only what it knows", theirs: "not forwarded", ours: "forwarded", why: "who asks for a host port wants it to answer"}),
-		differs(`^sbr/type`, `^check`, outcome, difference{
-			what: "CHECK of the plugins before sbr", theirs: "an error: they miss the routes that sbr moved", ours: "success: a later plugin may move a route", why: "nothing is wrong"}),
+		differs(`^(sbr/type|vrf/vrfname$)`, `^check`, outcome, difference{
+			what: "CHECK of the plugins before sbr and vrf", theirs: "an error: they miss the routes that those moved", ours: "success: a later plugin may move a route", why: "nothing is wrong"}),
 		differs(`^portmap/masqAll \(nftables\)`, `^from (world|host)`, anything, difference{
 			what: "`masqAll` with nftables", theirs: "no effect", ours: "as with iptables: every client is masqueraded", why: "a key means the same with both backends"}),
 		differs(`^(bridge|ptp)/routes: scope of the link$`, `^add`, anything, difference{

@@ -49,7 +49,7 @@ func (p *page) words(name string, met map[int]bool) string {
 	if len(notes) == 0 {
 		return "equal"
 	}
-	return "equal but for " + strings.Join(notes, ", ")
+	return butFor + strings.Join(notes, ", ")
 }
 
 // cut parts a text into the lines that do not match and those that do.

@@ -147,18 +147,18 @@ func answer(c net.PacketConn) {
 // patience is how long an answer may take. The reference's bridge is deaf for
 // IPv6 until duplicate address detection is over, and a lost SYN is sent again
 // after 1 and 3 seconds.
-const patience = 5 * time.Second
+func patience() time.Duration { return kerneltest.Slow(5 * time.Second) }
 
 // dial says hello, and returns the answer: who the server saw, or "no answer".
 func (h *host) dial(from, network, addr string) string {
 	said := "no answer"
 	err := h.inside(from, func() error {
-		c, err := net.DialTimeout(network, addr, patience)
+		c, err := net.DialTimeout(network, addr, patience())
 		if err != nil {
 			return nil
 		}
 		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(patience))
+		_ = c.SetDeadline(time.Now().Add(patience()))
 		_, _ = c.Write([]byte("hello"))
 		b := make([]byte, 64)
 		if n, _ := c.Read(b); n > 0 {

@@ -1,35 +1,6 @@
 package compat
 
-import (
-	"os/exec"
-	"testing"
-
-	"github.com/fairlead/fairlead/kernel/kerneltest"
-)
-
-// need is something that not every kernel has.
-type need struct {
-	what string
-	try  []string // a command on a host of its own that tells
-}
-
-func (n *need) met(t testing.TB) bool {
-	kerneltest.Host(t)
-	return exec.Command(n.try[0], n.try[1:]...).Run() == nil
-}
-
-// lacking is the outcome on a kernel without it.
-func (n *need) lacking() string { return "not tested: needs " + n.what + ", which this kernel lacks" }
-
-func vlanFiltering() *need {
-	return &need{what: "bridge VLAN filtering", try: []string{"ip", "link", "add", "try0", "type", "bridge", "vlan_filtering", "1"}}
-}
-
-func bridgeTables() *need {
-	return &need{
-		what: "nftables for bridges", try: []string{"nft", "add table bridge t; add chain bridge t c { type filter hook prerouting priority 0; }; add rule bridge t c iifname x ether saddr 02:00:00:00:00:01 drop"},
-	}
-}
+const vlanFiltering = "bridge VLAN filtering"
 
 const hostLocal4 = `"ipam": {"type": "host-local", "dataDir": "$DIR/ipam", "subnet": "10.1.0.0/24"}`
 
@@ -63,7 +34,7 @@ func bridgeKeys() []keyCase {
 		{key: "hairpinMode", plugins: bridgeWith(`"hairpinMode": true, `)},
 		{key: "promiscMode", plugins: bridgeWith(`"promiscMode": true, `)},
 		{key: "promiscMode", with: "and hairpinMode", plugins: bridgeWith(`"promiscMode": true, "hairpinMode": true, `)},
-		{key: "macspoofchk", plugins: bridgeWith(`"isGateway": true, "macspoofchk": true, `), probes: neighbours[1:], needs: bridgeTables(), meanwhile: func(r *recorder) {
+		{key: "macspoofchk", plugins: bridgeWith(`"isGateway": true, "macspoofchk": true, `), probes: neighbours[1:], needs: "nftables for bridges", meanwhile: func(r *recorder) {
 			r.serve("a", "tcp", ":81")
 			r.note("with its own address", r.dial("host", "tcp", "10.1.0.2:81"))
 			r.ip("a", "link set eth0 address 02:00:00:00:00:66")
@@ -80,10 +51,10 @@ func bridgeKeys() []keyCase {
 		{key: "MAC in CNI_ARGS", plugins: bridgeWith(""), cniArgs: "IgnoreUnknown=1;MAC=02:00:00:00:00:ac"},
 		{key: "mac", with: "from all three", plugins: bridgeWith(`"capabilities": {"mac": true}, "args": {"cni": {"mac": "02:00:00:00:00:ab"}}, `), capArgs: `{"mac": "02:00:00:00:00:aa"}`, cniArgs: "IgnoreUnknown=1;MAC=02:00:00:00:00:ac"},
 		{key: "mac", with: "by args.cni and CNI_ARGS", plugins: bridgeWith(`"args": {"cni": {"mac": "02:00:00:00:00:ab"}}, `), cniArgs: "IgnoreUnknown=1;MAC=02:00:00:00:00:ac"},
-		{key: "vlan", plugins: bridgeWith(`"vlan": 100, `), second: true, probes: neighbours[:1], needs: vlanFiltering()},
-		{key: "vlan", with: "with isGateway", plugins: bridgeWith(`"vlan": 100, "isGateway": true, `), probes: neighbours[1:], needs: vlanFiltering()},
-		{key: "preserveDefaultVlan", with: "false", plugins: bridgeWith(`"vlan": 100, "preserveDefaultVlan": false, `), needs: vlanFiltering()},
-		{key: "vlanTrunk", plugins: bridgeWith(`"vlanTrunk": [{"id": 5}, {"minID": 10, "maxID": 12}], `), needs: vlanFiltering()},
+		{key: "vlan", plugins: bridgeWith(`"vlan": 100, `), second: true, probes: neighbours[:1], needs: vlanFiltering},
+		{key: "vlan", with: "with isGateway", plugins: bridgeWith(`"vlan": 100, "isGateway": true, `), probes: neighbours[1:], needs: vlanFiltering},
+		{key: "preserveDefaultVlan", with: "false", plugins: bridgeWith(`"vlan": 100, "preserveDefaultVlan": false, `), needs: vlanFiltering},
+		{key: "vlanTrunk", plugins: bridgeWith(`"vlanTrunk": [{"id": 5}, {"minID": 10, "maxID": 12}], `), needs: vlanFiltering},
 		{key: "vlanTrunk", with: "and vlan", plugins: bridgeWith(`"vlan": 100, "vlanTrunk": [{"id": 5}], `)},
 	}
 	return append(of("bridge", list), routeKeys("bridge", `{"type": "bridge", "bridge": "cni0", "isGateway": true, `)...)

@@ -123,3 +123,19 @@ func tuningKeys() []keyCase {
 		{key: "dataDir", plugins: device0 + `{"type": "tuning", "mtu": 1400, "dataDir": "$DIR/tuning"}`, prepare: device, meanwhile: link},
 	})
 }
+
+func vrfKeys() []keyCase {
+	with := func(keys string) string {
+		return `{"type": "bridge", "bridge": "cni0", "isDefaultGateway": true, ` + hostLocal4 + `}, {"type": "vrf", ` + keys + `}`
+	}
+	routers := inContainer("routers and routes", `ip -br link show type vrf | cut -d' ' -f1; ip -o -d link show type vrf | grep -o 'vrf table [0-9]*'; ip -4 route show table all | grep -v 'table local' | sed 's/ proto [a-z0-9]*//'; true`)
+	list := []keyCase{
+		{key: "vrfname", plugins: with(`"vrfname": "blue"`), meanwhile: routers},
+		{key: "vrfname", with: "absent", plugins: with(`"table": 5`)},
+		{key: "table", plugins: with(`"vrfname": "blue", "table": 500`), meanwhile: routers},
+	}
+	for i := range list {
+		list[i].needs = "vrf"
+	}
+	return of("vrf", list)
+}

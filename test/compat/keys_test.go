@@ -17,11 +17,12 @@ type keyCase struct {
 	cniArgs     string
 	version     string // "": the newest
 	prepare     func(*host)
-	second      bool // a second container, b, beside a
+	before      func(*recorder) // once the containers are there
+	second      bool            // a second container, b, beside a
 	meanwhile   func(*recorder)
 	probes      []probe
-	alone       bool // the reference runtime for both: it runs with a /var/lib and /sys of its own
-	needs       *need
+	alone       bool   // the reference runtime for both: it runs with a /var/lib and /sys of its own
+	needs       string // a feature, in kerneltest's words; "": none that a kernel may lack
 }
 
 func (k keyCase) name() string {
@@ -56,6 +57,9 @@ func (k keyCase) run(t testing.TB, s side) transcript {
 	for _, n := range names {
 		h.container(n)
 		h.ip(n, "link set lo up")
+	}
+	if k.before != nil {
+		k.before(r)
 	}
 	if !k.add(r, do) {
 		return r.transcript
@@ -99,7 +103,7 @@ func (k keyCase) add(r *recorder, do func(verb string) bool) bool {
 
 func allKeys() []keyCase {
 	var all []keyCase
-	for _, list := range [][]keyCase{bridgeKeys(), ptpKeys(), hostDeviceKeys(), portmapKeys(), hostLocalKeys(), staticKeys(), bandwidthKeys(), firewallKeys(), sbrKeys(), tuningKeys(), dhcpKeys()} {
+	for _, list := range [][]keyCase{bridgeKeys(), ptpKeys(), macvlanKeys(), ipvlanKeys(), vlanKeys(), tapKeys(), dummyKeys(), hostDeviceKeys(), portmapKeys(), hostLocalKeys(), staticKeys(), bandwidthKeys(), firewallKeys(), sbrKeys(), tuningKeys(), vrfKeys(), dhcpKeys()} {
 		all = append(all, list...)
 	}
 	return all

@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -10,7 +11,7 @@ import (
 
 const introduction = `# Compatibility with the reference implementation
 
-<!-- Written by test/compat: UPDATE=1 go test ./test/compat. Do not edit. -->
+<!-- Written by test/compat: make compat. Do not edit. -->
 
 This page is written by a test that runs both implementations side by side on
 the same configurations, each on a host of its own (a network namespace): the
@@ -18,9 +19,10 @@ reference plugins ` + reference.PluginsVersion + `, and the reference runtime, `
 
 To reproduce it, as root, on Linux with iproute2, nftables and iptables:
 
-    go test ./test/compat            # compares, and fails on a difference
-    UPDATE=1 go test ./test/compat   # writes this page
+    go test ./test/compat   # compares, and fails on a difference
+    make compat             # writes this page
 
+What this machine's kernel lacks runs in a virtual machine with Debian's (` + "`make test-vm`" + `).
 The reference programs are installed through the Go module proxy into the
 user's cache directory, once.
 
@@ -50,7 +52,7 @@ func (p *page) writeVersions(b *strings.Builder) {
 		for _, v := range cni.Versions() {
 			fmt.Fprintf(b, "| %s | %s |", l.name, v)
 			for _, s := range sides()[1:] {
-				fmt.Fprintf(b, " %s |", p.versions[l.name+" "+v+" "+s.String()])
+				fmt.Fprintf(b, " %s |", cmp.Or(p.versions[versionName(l.name, v, s)], notRun(l.needs)))
 			}
 			b.WriteString("\n")
 		}
@@ -73,7 +75,7 @@ the interface that the other made. What is not done yet, or cannot be:
 `)
 }
 
-func (p *page) writeKeys(b *strings.Builder, outcomes map[string]string) {
+func (p *page) writeKeys(b *strings.Builder) {
 	b.WriteString(`
 ## Configuration keys
 
@@ -87,10 +89,13 @@ Numbers lead to the list of differences.
 			plugin = k.plugin
 			fmt.Fprintf(b, "\n### %s\n\n| key | case | outcome |\n|---|---|---|\n", plugin)
 		}
-		fmt.Fprintf(b, "| `%s` | %s | %s |\n", k.key, k.with, outcomes[k.name()])
+		fmt.Fprintf(b, "| `%s` | %s | %s |\n", k.key, k.with, cmp.Or(p.keys[k.name()], notRun(k.needs)))
 	}
 	b.WriteString(pciNote)
 }
+
+// notRun is the outcome of what no kernel has run yet.
+func notRun(feature string) string { return "needs " + feature + ": make compat runs it" }
 
 const pciNote = "\n`pciBusID` and `runtimeConfig.deviceID` with a device that is there need a PCI network\n" +
 	"card, which a test must not take from the machine; a made-up sysfs tests them in plugins/link.\n"

@@ -105,6 +105,11 @@ func (l nsLink) lines() []string {
 			s += " " + k
 		}
 	}
+	for _, k := range []string{"mode", "bcqueuelen", "protocol", "id", "type", "persist", "multi_queue", "user", "group"} {
+		if v, ok := l.LinkInfo.Data[k]; ok && l.LinkInfo.Kind != "bridge" {
+			s += fmt.Sprintf(" %s %v", k, v)
+		}
+	}
 	if l.LinkInfo.Data["vlan_filtering"] == 1.0 {
 		s += fmt.Sprintf(" vlan_filtering default_pvid %v", l.LinkInfo.Data["vlan_default_pvid"])
 	}

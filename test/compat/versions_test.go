@@ -16,6 +16,7 @@ type lifecycle struct {
 	capArgs string
 	prepare func(*host)
 	probes  []probe
+	needs   string // a feature, in kerneltest's words; "": none that a kernel may lack
 }
 
 // probe is a connection that is tried while the container stands.
@@ -54,6 +55,23 @@ func lifecycles() []lifecycle {
 			plugins: `{"type": "host-device", "device": "dev0", "ipam": {"type": "static", "addresses": [{"address": "10.2.0.5/24", "gateway": "10.2.0.1"}], "routes": [{"dst": "0.0.0.0/0"}]}}`,
 			probes:  []probe{{"a", "tcp", "10.2.0.9:7"}},
 		},
+		{
+			name: "macvlan", prepare: parent,
+			plugins: `{"type": "macvlan", "master": "up0", "mtu": 1400, ` + dualStack + `, "routes": [{"dst": "0.0.0.0/0"}]}}`,
+			probes:  []probe{{"a", "tcp", "10.1.0.9:7"}, {"a", "tcp", "[fd01::9]:7"}},
+		},
+		{
+			name: "ipvlan", prepare: parent, needs: "ipvlan",
+			plugins: `{"type": "ipvlan", "master": "up0", "mtu": 1400, ` + dualStack + `, "routes": [{"dst": "0.0.0.0/0"}]}}`,
+			probes:  []probe{{"a", "tcp", "10.1.0.9:7"}, {"a", "tcp", "[fd01::9]:7"}},
+		},
+		{
+			name: "vlan", prepare: tagged, needs: "vlan",
+			plugins: `{"type": "vlan", "master": "up0", "vlanId": 100, "mtu": 1400, ` + dualStack + `, "routes": [{"dst": "0.0.0.0/0"}]}}`,
+			probes:  []probe{{"a", "tcp", "10.1.0.9:7"}, {"a", "tcp", "[fd01::9]:7"}},
+		},
+		{name: "tap", plugins: `{"type": "tap", "mtu": 1400, "multiQueue": true, ` + dualStack + `, "routes": [{"dst": "0.0.0.0/0"}]}}`},
+		{name: "dummy", needs: "dummy", plugins: `{"type": "dummy", ` + dualStack + `, "routes": [{"dst": "0.0.0.0/0"}]}}`},
 		{name: "host-local", plugins: `{"type": "host-local", ` + dualStack + `, "routes": [{"dst": "0.0.0.0/0"}, {"dst": "fd00::/8", "gw": "fd01::9"}]}}`},
 		{name: "static", plugins: `{"type": "static", "ipam": {"type": "static", "addresses": [{"address": "10.2.0.5/24", "gateway": "10.2.0.1"}, {"address": "fd02::5/64"}],
 			"routes": [{"dst": "0.0.0.0/0", "mtu": 1300, "advmss": 1200, "priority": 7, "table": 100, "scope": 0}], "dns": {"nameservers": ["192.0.2.53"], "domain": "example", "search": ["example"], "options": ["ndots:2"]}}}`},
@@ -72,6 +90,21 @@ func device(h *host) {
 	h.ip("host", "link add dev0 type veth peer name eth0 netns "+h.netns["world"], "link set dev0 up address 02:00:00:00:00:05")
 	h.ip("world", "addr add 10.2.0.9/24 dev eth0", "link set eth0 up")
 	h.serve("world", "tcp", ":7")
+}
+
+// parent puts up0 on the host, whose other end is the world's, in the containers' subnets.
+func parent(h *host) {
+	h.container("world")
+	h.ip("host", "link add up0 type veth peer name eth0 netns "+h.netns["world"], "link set up0 up address 02:00:00:00:00:05")
+	h.ip("world", "addr add 10.1.0.9/24 dev eth0", "addr add fd01::9/64 dev eth0 nodad", "link set eth0 up")
+	h.serve("world", "tcp", ":7")
+}
+
+// tagged is parent with the world in VLAN 100.
+func tagged(h *host) {
+	parent(h)
+	h.ip("world", "addr flush dev eth0", "link add link eth0 name v100 type vlan id 100",
+		"addr add 10.1.0.9/24 dev v100", "addr add fd01::9/64 dev v100 nodad", "link set v100 up")
 }
 
 func (l lifecycle) list(version string) string {

@@ -20,6 +20,8 @@ func TestKilledAdd(t *testing.T) {
 		{"bridge", `"bridge": "cni0", "isDefaultGateway": true, "ipMasq": true, "macspoofchk": true, $IPAM`},
 		{"ptp", `"ipMasq": true, $IPAM`},
 		{"host-device", `"device": "dev0", $IPAM`},
+		{"macvlan", `"master": "dev0", $IPAM`},
+		{"tap", `"multiQueue": true, $IPAM`},
 		{"portmap", `"prevResult": {"cniVersion": "1.0.0", "interfaces": [{"name": "cni0"}, {"name": "eth0", "sandbox": "/x"}],
 			"ips": [{"address": "10.1.0.2/24", "interface": 1}, {"address": "fd01::2/64", "interface": 1}]},
 			"runtimeConfig": {"portMappings": [{"hostPort": 80, "containerPort": 80}, {"hostPort": 53, "containerPort": 53, "protocol": "udp"}]}`},
@@ -39,7 +41,7 @@ func TestKilledAdd(t *testing.T) {
 			before := m.state()
 			killed := 0
 			for try := 0; killed < 20 && try < 400; try++ {
-				after := rand.N(max(whole, 5*time.Millisecond))
+				after := rand.N(max(whole, time.Millisecond))
 				killedNow := m.plugin(t, "ADD", conf, after+1) < 0
 				if killedNow {
 					killed++

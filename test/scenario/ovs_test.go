@@ -129,6 +129,33 @@ func TestOVS(t *testing.T) {
 	}
 }
 
+// The same where the kernel forwards: no option says so.
+func TestOVSKernel(t *testing.T) {
+	t.Parallel()
+	kerneltest.Needs(t, "Open vSwitch's datapath")
+	s := newSwitched(t)
+	plain, v10 := s.conf("n", `"vxlanID": 42,`), s.conf("n", `"vlan": 10,`)
+	s.must("add", plain, "a")
+	before := s.state()
+	s.must("add", plain, "b")
+	s.must("check", plain, "b")
+	if got := s.sw.Get("bridge", "ovs0", "datapath_type"); got != `""` {
+		t.Errorf("datapath_type is %s", got)
+	}
+	s.hello("b", "10.1.0.3:80", "a")
+	if f := kerneltest.In(t, s.netns["b"], "ethtool", "-k", "eth0"); !strings.Contains(f, "tx-checksumming: on") {
+		t.Errorf("the kernel's datapath needs no checksums:\n%s", f)
+	}
+	s.must("del", plain, "b")
+	if d := difference(before, s.state()); d != "" {
+		t.Errorf("DEL left:\n%s", d)
+	}
+	s.must("add", v10, "b")
+	if s.reaches("a", "10.1.0.4") {
+		t.Error("a reaches b, which is in a VLAN")
+	}
+}
+
 // A trunk has its VLANs, with tags, and no others.
 func TestOVSTrunk(t *testing.T) {
 	t.Parallel()

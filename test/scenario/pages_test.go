@@ -35,13 +35,14 @@ func TestPages(t *testing.T) {
 		}
 		for i, block := range strings.Split(string(raw), "```json\n")[1:] {
 			conf, _, _ := strings.Cut(block, "```")
-			if !runnable(conf, ours) {
+			types := typesOf(conf)
+			if !runnable(types, ours) {
 				continue
 			}
 			ran++
 			t.Run(strings.TrimSuffix(filepath.Base(page), ".md")+"/"+string(rune('1'+i)), func(t *testing.T) {
 				t.Parallel()
-				runPage(t, conf)
+				runPage(t, conf, types)
 			})
 		}
 	}
@@ -50,21 +51,21 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// runnable tells whether every plugin of a configuration is ours.
-func runnable(conf string, ours map[string]bool) bool {
+// typesOf are the plugins that a configuration names; none if it is no configuration.
+func typesOf(conf string) (types []string) {
 	var c struct {
 		Type    string
 		IPAM    struct{ Type string }
 		Plugins []struct{ Type string }
 	}
 	if json.Unmarshal([]byte(conf), &c) != nil {
-		return false
+		return nil
 	}
-	types := []string{c.Type, c.IPAM.Type}
+	types = []string{c.Type, c.IPAM.Type}
 	for _, p := range c.Plugins {
 		types = append(types, p.Type)
 	}
-	return !slices.ContainsFunc(types, func(s string) bool { return s != "" && !ours[s] })
+	return slices.DeleteFunc(types, func(s string) bool { return s == "" })
 }
 
 // lan is a network as the page of dhcp supposes it, with the far end of eth1 on
@@ -78,9 +79,25 @@ func lan(t *testing.T) (wrap []string) {
 	return []string{"unshare", "-m", "sh", "-c", `mount -t tmpfs none /run && mkdir /run/cni && ln -s "$0" /run/cni/dhcp.sock && exec "$@"`, socket}
 }
 
-func runPage(t *testing.T, conf string) {
+// runnable tells whether every plugin of a configuration is ours.
+func runnable(types []string, ours map[string]bool) bool {
+	return len(types) > 0 && !slices.ContainsFunc(types, func(s string) bool { return !ours[s] })
+}
+
+// linkTypes are the plugins that need the kernel to have links of their own name.
+func linkTypes() []string { return []string{"dummy", "ipvlan", "macvlan", "tap", "vlan", "vrf"} }
+
+func runPage(t *testing.T, conf string, types []string) {
+	for _, l := range linkTypes() {
+		if slices.Contains(types, l) {
+			kerneltest.Needs(t, l)
+		}
+	}
 	kerneltest.Host(t)
-	kerneltest.Run(t, "ip", "link", "add", "eth1", "type", "veth", "peer", "name", "far1")
+	kerneltest.Run(t, "ip", "link", "add", "eth1", "up", "type", "veth", "peer", "name", "far1")
+	kerneltest.Run(t, "ip", "addr", "add", "198.51.100.1/24", "dev", "eth1")
+	kerneltest.Run(t, "ip", "link", "set", "far1", "up")
+	kerneltest.Run(t, "ip", "route", "add", "default", "via", "198.51.100.2")
 	m := newMachine(t)
 	if strings.Contains(conf, `"type": "dhcp"`) {
 		m.wrap = lan(t)

@@ -4,6 +4,7 @@
 // The plugins are this very test binary under their names, as processes. Besides
 // testscript's own commands there are
 //
+//	needs FEATURE...          skip on a kernel that lacks one, in kerneltest's words
 //	netns NAME...             make container namespaces
 //	endns NAME                end one, its path left an empty file
 //	in NAME COMMAND...        run a command in a namespace
@@ -34,7 +35,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	programs := map[string]func(){"cni": cniMain, "dial": dialMain, "answer": answerMain, "daemon": daemonMain}
+	programs := map[string]func(){"cni": cniMain, "dial": dialMain, "answer": answerMain, "tapask": tapAskMain, "daemon": daemonMain}
 	for _, p := range append(plugins.All(), ovs.Plugin().Skel(plugin.Env{IPAM: plugins.IPAM()})) {
 		programs[p.Name] = func() { skel.PluginMain(p) }
 	}
@@ -47,7 +48,7 @@ func TestScenarios(t *testing.T) {
 		RequireExplicitExec: true,
 		Setup:               setUp,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"netns": makeNetns, "endns": endNetns, "in": in, "serve": serve, "dhcpnet": dhcpNet, "dhcpd": dhcpDaemon,
+			"netns": makeNetns, "endns": endNetns, "in": in, "serve": serve, "dhcpnet": dhcpNet, "dhcpd": dhcpDaemon, "needs": needs,
 		},
 		UpdateScripts: os.Getenv("UPDATE") != "",
 	})
@@ -88,6 +89,10 @@ func makeNetns(ts *testscript.TestScript, _ bool, names []string) {
 	for _, n := range names {
 		ts.Setenv(n, kerneltest.Netns(tb(ts)))
 	}
+}
+
+func needs(ts *testscript.TestScript, _ bool, features []string) {
+	kerneltest.Needs(tb(ts), features...)
 }
 
 func endNetns(ts *testscript.TestScript, _ bool, names []string) {
@@ -163,8 +168,11 @@ func hostname() string {
 	return addrs[0].String()
 }
 
+// patience is how long an answer may take.
+func patience() time.Duration { return kerneltest.Slow(2 * time.Second) }
+
 func dialMain() {
-	d := net.Dialer{Timeout: 2 * time.Second}
+	d := net.Dialer{Timeout: patience()}
 	if len(os.Args) > 3 {
 		from, err := net.ResolveUDPAddr(os.Args[1], os.Args[3])
 		fail(err)
@@ -172,7 +180,7 @@ func dialMain() {
 	}
 	c, err := d.Dial(os.Args[1], os.Args[2])
 	fail(err)
-	fail(c.SetDeadline(time.Now().Add(2 * time.Second)))
+	fail(c.SetDeadline(time.Now().Add(patience())))
 	_, err = c.Write([]byte("hello"))
 	fail(err)
 	b := make([]byte, 64)

@@ -1,0 +1,109 @@
+package kerneltest
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// feature is something that not every kernel has, and the commands, run in a
+// namespace of their own, that work on one that has it.
+type feature struct {
+	name string
+	try  []string
+}
+
+func features() []feature {
+	parent := "ip link add try0 type veth peer name try1"
+	return []feature{
+		{"bridge VLAN filtering", []string{"ip link add try0 type bridge vlan_filtering 1"}},
+		{"dummy", []string{"ip link add try0 type dummy"}},
+		{"ipvlan", []string{parent, "ip link add link try0 name try2 type ipvlan"}},
+		{"macvlan", []string{parent, "ip link add link try0 name try2 type macvlan mode bridge"}},
+		{"nftables for bridges", []string{"nft add table bridge try", "nft add chain bridge try c { type filter hook prerouting priority 0 ; }",
+			"nft add rule bridge try c iifname x ether saddr 02:00:00:00:00:01 drop"}},
+		{"Open vSwitch's datapath", []string{"genl ctrl get name ovs_datapath"}},
+		{"SELinux", []string{"ls /sys/fs/selinux/enforce"}},
+		{"tap", []string{"ip tuntap add try0 mode tap"}},
+		{"vlan", []string{parent, "ip link add link try0 name try2 type vlan id 5"}},
+		{"vrf", []string{"ip link add try0 type vrf table 5"}},
+	}
+}
+
+// lackWords are how a kernel, or a program on its behalf, says that it has no such thing.
+func lackWords() []string {
+	return []string{"Unknown device type", "not supported", "No such file or directory", "No such device"}
+}
+
+// Needs skips the test on a kernel that lacks a feature, found by trying. What
+// ran and what did not is noted in the file that FAIRLEAD_FEATURES names: a test
+// that ran on no kernel fails the build (see test/vm).
+func Needs(t testing.TB, names ...string) {
+	t.Helper()
+	lacking := ""
+	for _, n := range names {
+		if !Has(t, n) {
+			lacking = n
+		}
+	}
+	for _, n := range names {
+		note(t, n, lacking == "")
+	}
+	if lacking != "" {
+		t.Skipf("needs %s, which this kernel lacks", lacking)
+	}
+}
+
+// Has tells whether the kernel has a feature; see features for the names.
+func Has(t testing.TB, name string) bool {
+	t.Helper()
+	needRoot(t)
+	i := slices.IndexFunc(features(), func(f feature) bool { return f.name == name })
+	if i < 0 {
+		t.Fatalf("no feature %q: add it to kerneltest with the commands that try it", name)
+	}
+	said, err := elsewhere(features()[i].try)
+	if err == nil {
+		return true
+	}
+	if !slices.ContainsFunc(lackWords(), func(w string) bool { return strings.Contains(said, w) }) {
+		t.Fatalf("cannot tell whether the kernel has %s: %v: %s", name, err, said)
+	}
+	return false
+}
+
+// elsewhere runs commands in a fresh namespace that ends with them.
+func elsewhere(commands []string) (said string, err error) {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // a thread to throw away
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		for _, c := range commands {
+			if err == nil {
+				var out []byte
+				argv := strings.Fields(c)
+				out, err = exec.Command(argv[0], argv[1:]...).CombinedOutput()
+				said = string(bytes.TrimSpace(out))
+			}
+		}
+		done <- err
+	}()
+	err = <-done
+	return said, err
+}
+
+// Slow is a time, longer on a machine that is: FAIRLEAD_SLOW says by how much.
+func Slow(d time.Duration) time.Duration {
+	if by, err := strconv.Atoi(os.Getenv("FAIRLEAD_SLOW")); err == nil && by > 1 {
+		return d * time.Duration(by)
+	}
+	return d
+}

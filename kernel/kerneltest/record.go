@@ -1,0 +1,89 @@
+package kerneltest
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime/debug"
+	"strings"
+	"testing"
+)
+
+// The variables by which a run of tests is told where it is and where to note
+// what it lacked.
+const (
+	FeaturesVariable = "FAIRLEAD_FEATURES" // a file; unset: nothing is noted
+	WhereVariable    = "FAIRLEAD_WHERE"    // the kernel; unset: "host"
+)
+
+// Record says that a test that needs a feature ran on a kernel, or did not.
+type Record struct {
+	Feature, Package, Test, Where string
+	Ran                           bool
+}
+
+const (
+	ranWord     = "ran"
+	skippedWord = "skipped"
+)
+
+func (r Record) String() string {
+	word := skippedWord
+	if r.Ran {
+		word = ranWord
+	}
+	return strings.Join([]string{r.Feature, r.Package, r.Test, r.Where, word}, "\t")
+}
+
+// ReadRecords reads a file of records; a file that is not there has none.
+func ReadRecords(file string) (out []Record, err error) {
+	f, err := os.Open(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		w := strings.Split(lines.Text(), "\t")
+		if len(w) != 5 {
+			return nil, fmt.Errorf("%s: not a record: %q", file, lines.Text())
+		}
+		out = append(out, Record{w[0], w[1], w[2], w[3], w[4] == ranWord})
+	}
+	return out, lines.Err()
+}
+
+// note appends a record; one write, so that many processes may do it at once.
+func note(t testing.TB, feature string, ran bool) {
+	t.Helper()
+	file := os.Getenv(FeaturesVariable)
+	if file == "" {
+		return
+	}
+	r := Record{feature, testedPackage(), t.Name(), os.Getenv(WhereVariable), ran}
+	if r.Where == "" {
+		r.Where = "host"
+	}
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err == nil {
+		_, err = f.WriteString(r.String() + "\n")
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		t.Fatalf("note that the test needs %s: %v", feature, err)
+	}
+}
+
+// testedPackage is the import path of the package whose test binary this is.
+func testedPackage() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	return strings.TrimSuffix(info.Path, ".test")
+}

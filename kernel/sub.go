@@ -1,0 +1,254 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Sub is a link of the container on top of another link, its parent: macvlan,
+// ipvlan or vlan. It is born in the container under its final name, down (see Up).
+type Sub struct {
+	base
+	Type       string `json:",omitzero"` // "macvlan", "ipvlan", "vlan"
+	Name       string `json:",omitzero"`
+	Parent     string `json:",omitzero"`
+	ParentSide Side   `json:",omitzero"`
+	MAC        string `json:",omitzero"` // "": the parent's, or for macvlan a random one
+	MTU        int    `json:",omitzero"` // bytes; 0: the parent's
+	Mode       string `json:",omitzero"` // a name of SubModes; vlan has none
+	QueueLen   int    `json:",omitzero"` // macvlan: broadcast frames that may wait; 0: the kernel's 1000
+	VLAN       int    `json:",omitzero"` // vlan: the ID; 0 is priority-tagged frames
+	Mark       string `json:",omitzero"` // alias
+}
+
+// SubModes are the modes of a type by the names of ip-link(8), with the
+// kernel's numbers, linux/if_link.h.
+func SubModes(typ string) map[string]uint32 {
+	switch typ {
+	case "macvlan":
+		return map[string]uint32{"private": 1, "vepa": 2, "bridge": 4, "passthru": 8}
+	case "ipvlan":
+		return map[string]uint32{"l2": 0, "l3": 1, "l3s": 2}
+	}
+	return nil
+}
+
+const ( // linux/if_link.h: IFLA_INFO_DATA of each type
+	macvlanMode     = 1
+	macvlanQueueLen = 7 // kernel 5.11
+	ipvlanMode      = 1
+	vlanID          = 1
+)
+
+func (s *Sub) kind() string      { return "sub" }
+func (s *Sub) Side() Side        { return Container }
+func (s *Sub) Shared() bool      { return false }
+func (s *Sub) links() []linkName { return []linkName{{Container, s.Name}} }
+
+func (s *Sub) String() string {
+	t := "ip link add link " + s.Parent + " name " + s.Name
+	if s.ParentSide == Host {
+		t = "ip link add link " + s.Parent + " of the host name " + s.Name
+	}
+	if s.MAC != "" {
+		t += " address " + s.MAC
+	}
+	if s.MTU > 0 {
+		t += " mtu " + strconv.Itoa(s.MTU)
+	}
+	t += " type " + s.Type
+	if s.Type == "vlan" {
+		t += " id " + strconv.Itoa(s.VLAN)
+	} else {
+		t += " mode " + s.Mode
+	}
+	if s.QueueLen > 0 {
+		t += " bcqueuelen " + strconv.Itoa(s.QueueLen)
+	}
+	return t
+}
+
+func (s *Sub) ensure(e *Engine) error {
+	birth, err := s.birth(e)
+	if err != nil {
+		return err
+	}
+	create := request{unix.RTM_NEWLINK, unix.NLM_F_CREATE | unix.NLM_F_EXCL, birth}
+	if _, err = e.now(s.ParentSide, create); errors.Is(err, unix.EEXIST) && s.Type == "vlan" {
+		if _, taken := e.Link(Container, s.Name); errors.Is(taken, os.ErrNotExist) {
+			err = e.linger(s.ParentSide, create, unix.EEXIST)
+		}
+	}
+	if err != nil {
+		return s.explain(err)
+	}
+	e.made(s)
+	// A kill before this leaves a link of our group without an owner: its name
+	// in this container and its type tell whose it is, see remove.
+	return e.send(s, Container, request{unix.RTM_SETLINK, 0, alias(s.Name, s.Mark)}, nil)
+}
+
+// alias is the message that marks a link with its owner.
+func alias(name, mark string) buf {
+	body := ifinfo(0, 0, 0)
+	body.str(unix.IFLA_IFNAME, name)
+	body.bytes(unix.IFLA_IFALIAS, []byte(mark))
+	return body
+}
+
+// birth creates the link where the parent is, and has it born in the container.
+func (s *Sub) birth(e *Engine) (buf, error) {
+	parent, err := e.ifindex(s.ParentSide, s.Parent)
+	if err != nil {
+		return nil, fmt.Errorf("parent: %w", err)
+	}
+	if e.ns[Container] == nil {
+		return nil, errNoContainer
+	}
+	body := newLink(s.Name, s.MAC, s.MTU)
+	body.u32(unix.IFLA_LINK, uint32(parent))
+	if s.ParentSide == Host {
+		body.u32(unix.IFLA_NET_NS_FD, uint32(e.ns[Container].fd))
+	}
+	body.nest(unix.IFLA_LINKINFO, func(n *buf) {
+		n.str(unix.IFLA_INFO_KIND, s.Type)
+		n.nest(unix.IFLA_INFO_DATA, s.data)
+	})
+	return body, nil
+}
+
+// newLink is what every link of ours states at birth.
+func newLink(name, mac string, mtu int) buf {
+	body := ifinfo(0, 0, 0)
+	body.str(unix.IFLA_IFNAME, name)
+	if mac != "" {
+		body.bytes(unix.IFLA_ADDRESS, macBytes(mac))
+	}
+	if mtu > 0 {
+		body.u32(unix.IFLA_MTU, uint32(mtu))
+	}
+	body.u32(unix.IFLA_GROUP, Group)
+	return body
+}
+
+func (s *Sub) data(n *buf) {
+	switch s.Type {
+	case "macvlan":
+		n.u32(macvlanMode, SubModes(s.Type)[s.Mode])
+		if s.QueueLen > 0 {
+			n.u32(macvlanQueueLen, uint32(s.QueueLen))
+		}
+	case "ipvlan":
+		n.u16(ipvlanMode, uint16(SubModes(s.Type)[s.Mode]))
+	case "vlan":
+		n.u16(vlanID, uint16(s.VLAN))
+	}
+}
+
+// explain says what the kernel's word means for such a link.
+func (s *Sub) explain(err error) error {
+	switch {
+	case errors.Is(err, unix.EEXIST) && s.Type == "vlan":
+		return fmt.Errorf("interface %s already exists in the container, or %s has VLAN %d by another link: %w", s.Name, s.Parent, s.VLAN, err)
+	case errors.Is(err, unix.EEXIST):
+		return nameTaken(s.Name, err)
+	case errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EINVAL):
+		return fmt.Errorf("%s cannot be the parent of a %s: it is a port of a bridge, has links of another kind or mode, or is of that kind itself: %w", s.Parent, s.Type, err)
+	}
+	return unknownType(s.Type, err)
+}
+
+// unknownType says what the kernel means that has no links of a type.
+func unknownType(typ string, err error) error {
+	if e, ok := errors.AsType[*Error](err); ok && e.Errno == unix.EOPNOTSUPP && e.Msg == "Unknown device type" {
+		return fmt.Errorf("this kernel has no links of type %s: %w", typ, err)
+	}
+	return err
+}
+
+func (s *Sub) diff(e *Engine) ([]string, error) {
+	l, err := e.Link(Container, s.Name)
+	if err != nil {
+		return nil, err
+	}
+	if l.Kind != s.Type {
+		return ownDiff(l, s.Type, s.Mark), nil
+	}
+	d := ownDiff(l, s.Type, s.Mark)
+	parent, err := e.Link(s.ParentSide, s.Parent)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		d = append(d, "its parent "+s.Parent+" is missing in the "+s.ParentSide.String())
+	case err != nil:
+		return d, err
+	case parent.Index != l.Peer:
+		d = append(d, s.Parent+" is not its parent")
+	}
+	return append(d, s.dataDiff(l)...), nil
+}
+
+func (s *Sub) dataDiff(l *LinkInfo) (d []string) {
+	if s.Type == "vlan" {
+		if id := int(num16(attr(l.data, vlanID))); id != s.VLAN {
+			d = append(d, fmt.Sprintf("VLAN is %d, want %d", id, s.VLAN))
+		}
+		return d
+	}
+	have := num32(attr(l.data, macvlanMode))
+	if s.Type == "ipvlan" {
+		have = uint32(num16(attr(l.data, ipvlanMode)))
+	}
+	for name, n := range SubModes(s.Type) {
+		if n == have && name != s.Mode {
+			d = append(d, "mode is "+name+", want "+s.Mode)
+		}
+	}
+	return d
+}
+
+func (s *Sub) remove(e *Engine) error { return e.deleteInside(s.Name, s.Type, s.Mark) }
+
+// deleteInside deletes a link of the container: one that is marked, or one of
+// the type without any alias, which an ADD that was cut off left, or the
+// reference plugin made for the same purpose.
+func (e *Engine) deleteInside(name, typ, mark string) error {
+	l, err := e.Link(Container, name)
+	if err != nil {
+		return err
+	}
+	if l.Alias != mark && (l.Alias != "" || l.Kind != typ) {
+		return nil // somebody else's
+	}
+	delete(e.index[Container], name)
+	_, err = e.now(Container, request{unix.RTM_DELLINK, 0, ifinfo(l.Index, 0, 0)})
+	return err
+}
+
+// DefaultLink is the name of the link by which a side's default route leaves:
+// of IPv4, else of IPv6; of several that of the least metric.
+func (e *Engine) DefaultLink(s Side) (string, error) {
+	for _, fam := range []byte{IPv4, IPv6} {
+		routes, err := e.Routes(s, fam, unix.RT_TABLE_MAIN)
+		if err != nil {
+			continue // no such family here
+		}
+		best := -1
+		for i, r := range routes {
+			if r.Dst.Bits() == 0 && r.Index != 0 && (best < 0 || r.Metric < routes[best].Metric) {
+				best = i
+			}
+		}
+		if best >= 0 {
+			l, err := e.LinkByIndex(s, routes[best].Index)
+			if err != nil {
+				return "", err
+			}
+			return l.Name, nil
+		}
+	}
+	return "", fmt.Errorf("default route of the %s: %w", s, os.ErrNotExist)
+}

@@ -1,0 +1,218 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// VRF is a virtual router of the container: a link whose members' routes are in
+// a table of its own. It is made by its first member and goes with its last.
+// Source: the kernel's Documentation/networking/vrf.rst.
+type VRF struct {
+	base         // no link of its own to Split: it may go only after its member left
+	Name  string `json:",omitzero"`
+	Table int    `json:",omitzero"`
+}
+
+const (
+	iflaVRFTable = 1                  // linux/if_link.h
+	vrfMark      = markPrefix + "vrf" // alias of those that go with their last member
+)
+
+func (v *VRF) kind() string { return "vrf" }
+func (v *VRF) Side() Side   { return Container }
+func (v *VRF) Shared() bool { return false }
+
+func (v *VRF) String() string {
+	return fmt.Sprintf("ip link add %s up type vrf table %d", v.Name, v.Table)
+}
+
+func (v *VRF) ensure(e *Engine) error {
+	if l, err := e.Link(Container, v.Name); err == nil {
+		if d := v.differs(l); len(d) > 0 {
+			return fmt.Errorf("%s exists and %s", v.Name, d[0])
+		}
+		return nil
+	}
+	birth := ifinfo(0, unix.IFF_UP, unix.IFF_UP)
+	birth.str(unix.IFLA_IFNAME, v.Name)
+	birth.nest(unix.IFLA_LINKINFO, func(n *buf) {
+		n.str(unix.IFLA_INFO_KIND, "vrf")
+		n.nest(unix.IFLA_INFO_DATA, func(n *buf) { n.u32(iflaVRFTable, uint32(v.Table)) })
+	})
+	err := e.send(v, Container, request{unix.RTM_NEWLINK, unix.NLM_F_CREATE | unix.NLM_F_EXCL, birth}, func(r response) error {
+		if errors.Is(r.err, unix.EOPNOTSUPP) {
+			return fmt.Errorf("the kernel has no virtual routers (module vrf): %w", r.err)
+		}
+		if r.err == nil {
+			e.made(v)
+		}
+		return r.err
+	})
+	if err != nil {
+		return err
+	}
+	mark := ifinfo(0, 0, 0)
+	mark.str(unix.IFLA_IFNAME, v.Name)
+	mark.bytes(unix.IFLA_IFALIAS, []byte(vrfMark))
+	return e.send(v, Container, request{unix.RTM_SETLINK, 0, mark}, nil)
+}
+
+func (v *VRF) differs(l *LinkInfo) []string {
+	switch {
+	case l.Kind != "vrf":
+		return []string{"is no vrf but " + kindWords(l)}
+	case l.VRFTable() != v.Table:
+		return []string{fmt.Sprintf("has table %d, want %d", l.VRFTable(), v.Table)}
+	case !l.Up:
+		return []string{"is down"}
+	}
+	return nil
+}
+
+func (v *VRF) diff(e *Engine) ([]string, error) {
+	l, err := e.Link(Container, v.Name)
+	if err != nil {
+		return nil, err
+	}
+	return v.differs(l), nil
+}
+
+// remove deletes one that Fairlead made, if it has no member left.
+func (v *VRF) remove(e *Engine) error {
+	l, err := e.Link(Container, v.Name)
+	if err != nil || l.Kind != "vrf" || l.Alias != vrfMark {
+		return err
+	}
+	all, err := e.Links(Container)
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		if m.Master == l.Index {
+			return nil
+		}
+	}
+	delete(e.index[Container], v.Name)
+	_, err = e.now(Container, request{unix.RTM_DELLINK, 0, ifinfo(l.Index, 0, 0)})
+	return err
+}
+
+// VRFTable is the table of a virtual router, 0 of another link.
+func (l *LinkInfo) VRFTable() int {
+	if l.Kind != "vrf" {
+		return 0
+	}
+	return int(num32(attr(l.data, iflaVRFTable)))
+}
+
+// Member is a link of the container in a virtual router. The kernel takes a link
+// down and up when it changes masters, and so drops the routes by it that it did
+// not make itself, and the IPv6 addresses: Routes are those, and come back in the
+// router's table; on removal in the main one.
+type Member struct {
+	base
+	Link   string  `json:",omitzero"`
+	VRF    string  `json:",omitzero"`
+	Table  int     `json:",omitzero"`
+	Routes []Route `json:",omitzero"`
+}
+
+func (m *Member) kind() string   { return "member" }
+func (m *Member) Side() Side     { return Container }
+func (m *Member) Shared() bool   { return false }
+func (m *Member) on() linkName   { return linkName{} } // it leaves before the router may go
+func (m *Member) String() string { return "ip link set " + m.Link + " master " + m.VRF }
+
+func (m *Member) ensure(e *Engine) error {
+	vrf, err := e.ifindex(Container, m.VRF)
+	if err != nil {
+		return err
+	}
+	l, err := e.Link(Container, m.Link)
+	if err != nil {
+		return err
+	}
+	if l.Master == vrf {
+		return nil
+	}
+	if l.Master != 0 {
+		return fmt.Errorf("%s has another master already: %w", m.Link, unix.EBUSY)
+	}
+	e.made(m)
+	return m.move(e, vrf, m.Table)
+}
+
+// move gives the link another master, 0 for none, and its routes back in a table.
+func (m *Member) move(e *Engine, master, table int) error {
+	const keep = "keep_addr_on_down" // kernel 4.6
+	key := "net/ipv6/conf/" + m.Link + "/" + keep
+	old, err := e.Sysctl(Container, key)
+	if err == nil {
+		err = e.inside(Container, func() error { return writeSysctl(key, "1", true) })
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	index, err := e.ifindex(Container, m.Link)
+	if err != nil {
+		return err
+	}
+	body := ifinfo(index, 0, 0)
+	body.u32(unix.IFLA_MASTER, uint32(master))
+	_, err = e.now(Container, request{unix.RTM_SETLINK, 0, body})
+	if old != "" {
+		err = errors.Join(err, e.inside(Container, func() error { return writeSysctl(key, old, true) }))
+	}
+	if err != nil {
+		return err
+	}
+	return m.restore(e, index, table)
+}
+
+// restore adds the routes again: those by no gateway first, as they were listed.
+func (m *Member) restore(e *Engine, index, table int) error {
+	for _, r := range m.Routes {
+		r.Table = table
+		err := e.send(&r, Container, request{unix.RTM_NEWROUTE, unix.NLM_F_CREATE | unix.NLM_F_EXCL, r.body(index)}, func(resp response) error {
+			if errors.Is(resp.err, unix.EEXIST) {
+				return nil // the kernel's own
+			}
+			return resp.err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return e.flush()
+}
+
+func (m *Member) diff(e *Engine) (d []string, err error) {
+	vrf, err := e.ifindex(Container, m.VRF)
+	if err != nil {
+		return nil, err
+	}
+	l, err := e.Link(Container, m.Link)
+	if err != nil {
+		return nil, err
+	}
+	if l.Master != vrf {
+		return []string{"is not in " + m.VRF}, nil
+	}
+	return nil, nil
+}
+
+func (m *Member) remove(e *Engine) error {
+	l, err := e.Link(Container, m.Link)
+	if err != nil {
+		return err
+	}
+	vrf, err := e.ifindex(Container, m.VRF)
+	if err != nil || l.Master != vrf {
+		return err
+	}
+	return m.move(e, 0, unix.RT_TABLE_MAIN)
+}

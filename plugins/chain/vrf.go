@@ -1,0 +1,128 @@
+package chain
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/plugin"
+)
+
+// VRF puts a container's interface into a virtual router of the container.
+func VRF() plugin.Plugin {
+	return plugin.Plugin{
+		Name: "vrf", About: "puts an interface into a virtual router of its container, with its addresses and routes", Chained: true, Exclusive: true,
+		New: func() plugin.Config { return &vrf{} },
+	}
+}
+
+type vrf struct {
+	plugin.Conf
+	Name  string `json:"vrfname"`
+	Table int    `json:"table"`
+}
+
+func (c *vrf) Validate(*plugin.Attachment) error {
+	if err := cni.ValidateInterfaceName(c.Name); err != nil {
+		return cni.Invalid(c.Raw, "vrfname", err.Error())
+	}
+	if c.Table < 0 || c.Table > maxTable || c.Table >= 253 && c.Table <= localTable {
+		return cni.Invalid(c.Raw, "table", fmt.Sprintf("want 0 (a free one) to %d, but for 253 to 255, the kernel's own", maxTable))
+	}
+	return nil
+}
+
+func (c *vrf) Addressed(a *plugin.Attachment, _ *cni.Result) (kernel.Objects, error) {
+	links, err := a.Facts.Links(kernel.Container)
+	if err != nil {
+		return nil, err
+	}
+	table, err := c.table(a, links)
+	if err != nil {
+		return nil, err
+	}
+	routes, err := c.routes(a)
+	if err != nil {
+		return nil, err
+	}
+	return kernel.Objects{
+		&kernel.VRF{Name: c.Name, Table: table},
+		&kernel.Member{Link: a.IfName, VRF: c.Name, Table: table, Routes: routes},
+	}, nil
+}
+
+// Find names what DEL without a record looks for.
+func (c *vrf) Find(a *plugin.Attachment) (kernel.Objects, error) {
+	l, err := a.Facts.Link(kernel.Container, c.Name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return kernel.Objects{
+		&kernel.VRF{Name: c.Name, Table: l.VRFTable()},
+		&kernel.Member{Link: a.IfName, VRF: c.Name, Table: l.VRFTable()},
+	}, nil
+}
+
+// table is that of the router that there is, or the configuration's, or the
+// first that no router has and no route is in.
+func (c *vrf) table(a *plugin.Attachment, links []*kernel.LinkInfo) (int, error) {
+	used := map[int]string{}
+	for _, l := range links {
+		switch {
+		case l.Name == c.Name && l.Kind != "vrf":
+			return 0, cni.Invalid(c.Raw, "vrfname", c.Name+" exists in the container and is no vrf")
+		case l.Name == c.Name && c.Table != 0 && l.VRFTable() != c.Table:
+			return 0, cni.Invalid(c.Raw, "table", fmt.Sprintf("vrf %s exists with table %d", c.Name, l.VRFTable()))
+		case l.Name == c.Name:
+			return l.VRFTable(), nil
+		case l.Kind == "vrf":
+			used[l.VRFTable()] = "vrf " + l.Name
+		}
+	}
+	if by := used[c.Table]; c.Table != 0 && by != "" {
+		return 0, cni.Invalid(c.Raw, "table", by+" has it")
+	}
+	if c.Table != 0 {
+		return c.Table, nil
+	}
+	for _, family := range []byte{kernel.IPv4, kernel.IPv6} {
+		routes, err := a.Facts.Routes(kernel.Container, family, 0)
+		if err != nil {
+			return 0, err
+		}
+		for _, r := range routes {
+			used[r.Table] = "a route"
+		}
+	}
+	table := 1
+	for used[table] != "" {
+		table++
+	}
+	return table, nil
+}
+
+const madeByKernel = 2 // rtnetlink(7): RTPROT_KERNEL, which makes them again by itself
+
+// routes are those by the interface that somebody made, in the main table, or,
+// when it is a member already, in the router's: those by no gateway first.
+func (c *vrf) routes(a *plugin.Attachment) (out []kernel.Route, err error) {
+	all, err := routesOf(a)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range all {
+		if r.Protocol != madeByKernel {
+			out = append(out, *asRoute(a, r))
+		}
+	}
+	slices.SortStableFunc(out, func(x, y kernel.Route) int {
+		return b2i(x.Via.IsValid() || len(x.Hops) > 0) - b2i(y.Via.IsValid() || len(y.Hops) > 0)
+	})
+	return out, nil
+}

@@ -1,0 +1,111 @@
+package link
+
+import (
+	"errors"
+	"os"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/plugin"
+)
+
+// Tap gives a container an interface whose other end is a program.
+func Tap() plugin.Plugin {
+	return plugin.Plugin{
+		Name: "tap", About: "gives a container an interface whose other end is a program, a virtual machine's say",
+		New: func() plugin.Config { return &tap{} },
+	}
+}
+
+type tap struct {
+	plugin.Conf
+	MultiQueue     bool   `json:"multiQueue"`
+	MTU            int    `json:"mtu"`
+	Owner          *int   `json:"owner"`
+	Group          *int   `json:"group"`
+	SELinuxContext string `json:"selinuxContext"`
+	Bridge         string `json:"bridge"`
+	OwnMAC         string `json:"mac"`
+
+	mac string
+}
+
+func (c *tap) Validate(a *plugin.Attachment) (err error) {
+	switch {
+	case c.MTU < 0 || c.MTU > 65521 || c.MTU > 0 && c.MTU < 68:
+		return cni.Invalid(c.Raw, "mtu", "want 0 (the kernel's choice, 1500) or 68 to 65521 bytes")
+	case c.Owner != nil && !isID(*c.Owner):
+		return cni.Invalid(c.Raw, "owner", "want a user's number, from 0 to 4294967294")
+	case c.Group != nil && !isID(*c.Group):
+		return cni.Invalid(c.Raw, "group", "want a group's number, from 0 to 4294967294")
+	}
+	if c.Bridge != "" {
+		if err := cni.ValidateInterfaceName(c.Bridge); err != nil {
+			return cni.Invalid(c.Raw, "bridge", err.Error())
+		}
+	}
+	c.mac, err = c.MAC(a, c.OwnMAC)
+	return err
+}
+
+// isID tells whether a number can be a user's or group's: the last one, -1 as
+// the kernel sees it, means none.
+func isID(n int) bool { return n >= 0 && n < 1<<32-1 }
+
+// selinuxFS is there on a host that has SELinux.
+const selinuxFS = "/sys/fs/selinux/enforce"
+
+// host refuses what this host, or container, has not.
+func (c *tap) host(a *plugin.Attachment) error {
+	if c.SELinuxContext != "" {
+		if _, err := os.Stat(selinuxFS); err != nil {
+			return cni.Invalid(c.Raw, "selinuxContext", "this host has no SELinux")
+		}
+	}
+	if c.Bridge == "" {
+		return nil
+	}
+	l, err := a.Facts.Link(kernel.Container, c.Bridge)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return cni.Invalid(c.Raw, "bridge", "no such bridge in the container")
+	case err != nil:
+		return err
+	case l.Kind != "bridge":
+		return cni.Invalid(c.Raw, "bridge", "is no bridge")
+	}
+	return nil
+}
+
+func (c *tap) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
+	if err := c.host(a); err != nil {
+		return nil, err
+	}
+	t := &kernel.Tap{
+		Name: a.IfName, MAC: c.mac, MTU: c.MTU, MultiQueue: c.MultiQueue,
+		Owner: c.Owner, Group: c.Group, Context: c.SELinuxContext, Master: c.Bridge, Mark: a.Mark(),
+	}
+	if t.MAC == "" {
+		t.MAC = a.MAC("container")
+	}
+	r.Interfaces = append(r.Interfaces, cni.Interface{Name: t.Name, Mac: t.MAC, Sandbox: a.Netns})
+	return kernel.Objects{t}, nil
+}
+
+func (c *tap) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
+	c.UseDNS(r)
+	return append(plugin.Interface{Name: a.IfName}.Objects(r), plugin.Routes(a.IfName, r)...), nil
+}
+
+// Find needs no valid configuration, and no bridge.
+func (c *tap) Find(a *plugin.Attachment) (kernel.Objects, error) {
+	return kernel.Objects{&kernel.Tap{Name: a.IfName, Mark: a.Mark()}}, nil
+}
+
+// Ready tells whether the kernel has such interfaces.
+func (c *tap) Ready(*plugin.Attachment) error {
+	if _, err := os.Stat("/dev/net/tun"); err != nil {
+		return cni.Errorf(cni.CodePluginNotAvailable, "tap needs the kernel's module tun: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fairlead/fairlead/test/vm/job"
+)
+
+// machine is a guest that is about to run.
+type machine struct {
+	kernel image
+	guest  string // the program that is its first process
+	work   string // directory of this run; what the guest writes to job.Out is in its "out"
+	memory int    // MiB
+	limit  time.Duration
+}
+
+func (m *machine) out() string { return filepath.Join(m.work, "out") }
+
+// run boots the guest, copies what its tests print, line by line, and returns
+// its exit code.
+func (m *machine) run(ctx context.Context, j *job.Job, stdout io.Writer) (int, error) {
+	shares := []share{{job.RootTag, "/", true}, {job.OutTag, m.out(), false}}
+	for _, s := range j.Writable {
+		shares = append(shares, share{s.Tag, s.Dir, false})
+	}
+	if err := errors.Join(os.MkdirAll(m.out(), 0o755), m.initrd(j)); err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.limit)
+	defer cancel()
+	args := m.arguments()
+	for _, s := range shares {
+		socket, server, err := s.start(ctx, m.work)
+		if server != nil {
+			defer stop(server)
+		}
+		if err != nil {
+			return 0, err
+		}
+		args = append(args, "-chardev", "socket,id="+s.tag+",path="+socket, "-device", "vhost-user-fs-pci,chardev="+s.tag+",tag="+s.tag)
+	}
+	err := m.qemu(ctx, args, stdout)
+	raw, rcErr := os.ReadFile(filepath.Join(m.out(), job.RCFile))
+	if err != nil || rcErr != nil {
+		return 0, m.ended(ctx, err)
+	}
+	return strconv.Atoi(string(raw))
+}
+
+// stop ends a share's server, which has nothing to save.
+func stop(c *exec.Cmd) {
+	_ = c.Process.Kill()
+	_ = c.Wait()
+}
+
+func (m *machine) qemu(ctx context.Context, args []string, stdout io.Writer) error {
+	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", args...)
+	var complaints bytes.Buffer
+	cmd.Stderr, cmd.SysProcAttr = &complaints, withUs()
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(pipe) // it drops the carriage return of the serial line, too
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		fmt.Fprintln(stdout, lines.Text())
+	}
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("%w %s", err, bytes.TrimSpace(complaints.Bytes()))
+	}
+	return lines.Err()
+}
+
+// ended says how a machine ended that did not report.
+func (m *machine) ended(ctx context.Context, err error) error {
+	log, _ := os.ReadFile(m.console())
+	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
+	why := "it switched itself off, or its kernel panicked"
+	if ctx.Err() != nil {
+		why = fmt.Sprintf("its time of %v was over", m.limit)
+	} else if err != nil {
+		why = err.Error()
+	}
+	return fmt.Errorf("the machine did not report: %s; its kernel's last lines:\n%s", why, strings.Join(lines[max(0, len(lines)-40):], "\n"))
+}
+
+func (m *machine) console() string { return filepath.Join(m.work, "console") }
+
+// arguments are those of qemu-system-x86_64.
+//
+// No cmpxchg16b: QEMU 7.2's emulation gets its flags wrong now and then, and
+// the kernel's allocator crashes in one boot of four. Addresses that are not
+// random make programs start twice as fast. SELinux, without a policy, refuses nothing.
+func (m *machine) arguments() []string {
+	mem := strconv.Itoa(m.memory) + "M"
+	return []string{
+		"-accel", "tcg,thread=multi", "-cpu", "max,-cx16", "-smp", "2", "-m", mem,
+		"-object", "memory-backend-memfd,id=mem,share=on,size=" + mem, "-numa", "node,memdev=mem", // virtiofs shares memory
+		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+		"-kernel", m.kernel.bzImage(), "-initrd", filepath.Join(m.work, "initrd"),
+		"-append", "console=ttyS0 quiet panic=-1 mitigations=off norandmaps random.trust_cpu=on no_timer_check security=selinux",
+		"-chardev", "file,id=console,path=" + m.console(), "-serial", "chardev:console", "-serial", "stdio",
+		"-device", "virtio-rng-pci",
+	}
+}
+
+// initrd writes the initial RAM file system: the guest's program, its job, and
+// the modules that it needs to see the host's files.
+func (m *machine) initrd(j *job.Job) error {
+	f, err := os.Create(filepath.Join(m.work, "initrd"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	w := bufio.NewWriter(f)
+	a := &archive{w: w}
+	for _, d := range []string{"dev", "ro", "new", "changes", "modules"} {
+		a.dir(d)
+	}
+	order, err := loadOrder(m.kernel.modules(), bootModules())
+	if err != nil {
+		return err
+	}
+	add := func(name, from string) {
+		data, err := os.ReadFile(from)
+		if a.err == nil {
+			a.err = err
+		}
+		a.file(name, data)
+	}
+	for _, file := range order {
+		name := "modules/" + filepath.Base(file)
+		add(name, filepath.Join(m.kernel.modules(), file))
+		j.Boot = append(j.Boot, "/"+name)
+	}
+	add("init", m.guest)
+	text, err := json.Marshal(j)
+	if err != nil {
+		return err
+	}
+	a.file(strings.TrimPrefix(job.File, "/"), text)
+	return errors.Join(a.close(), w.Flush())
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/test/vm/job"
+)
+
+// slowness is how much longer than on this machine a test may wait in a guest:
+// its processor is about as much slower.
+const slowness = "4"
+
+// look finds a program where root's are, too: an ordinary PATH leaves sbin out.
+func look(program string) (string, error) {
+	for _, dir := range []string{"", "/usr/sbin/", "/sbin/"} {
+		if path, err := exec.LookPath(dir + program); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s: %w", program, exec.ErrNotFound)
+}
+
+// one runs the tests in one kernel and tells whether they passed.
+func (l *lane) one(ctx context.Context, k debian, i image, b built) (bool, error) {
+	work, err := os.MkdirTemp("", "fairlead-vm-")
+	if err != nil {
+		return false, err
+	}
+	defer os.RemoveAll(work)
+	m := &machine{kernel: i, guest: b.guest, work: work, memory: l.memory, limit: l.limit}
+	j := &job.Job{Release: i.release, Modules: i.modules(), Preload: preload(), Env: environment(k.series), Verbose: l.verbose || l.command != "", Tests: b.on(k.series)}
+	if l.writable != "" {
+		dir, err := filepath.Abs(l.writable)
+		if err != nil {
+			return false, err
+		}
+		j.Writable = []job.Share{{Tag: "writable", Dir: dir}}
+	}
+	say("kernel %s: %d test binaries to run", i.release, len(j.Tests))
+	began := time.Now()
+	rc, err := m.run(ctx, j, os.Stdout)
+	if err != nil {
+		return false, err
+	}
+	say("kernel %s: %s after %v", i.release, map[bool]string{true: "passed", false: "failed"}[rc == 0], time.Since(began).Round(time.Second))
+	return rc == 0, l.gather(filepath.Join(m.out(), featuresFile))
+}
+
+const featuresFile = "features"
+
+// environment is what the tests may read: the caller's, as far as it means
+// them, and what tells them where they are.
+func environment(series string) []string {
+	env := []string{
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + os.Getenv("HOME"),
+		"FAIRLEAD_SLOW=" + slowness,
+		kerneltest.WhereVariable + "=" + series,
+		kerneltest.FeaturesVariable + "=" + filepath.Join(job.Out, featuresFile),
+	}
+	for _, v := range os.Environ() {
+		name, _, _ := strings.Cut(v, "=")
+		if name == "UPDATE" || name == "XDG_CACHE_HOME" || name == "CI" {
+			env = append(env, v)
+		}
+	}
+	return env
+}
+
+// gather adds what a guest's tests noted to the lane's file.
+func (l *lane) gather(file string) error {
+	if l.features == "" {
+		return nil
+	}
+	text, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(l.features, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Close())
+}
+
+// summary prints what ran where; a test that ran nowhere fails the lane.
+func (l *lane) summary(ok bool) (bool, error) {
+	if l.features == "" {
+		return ok, nil
+	}
+	records, err := kerneltest.ReadRecords(l.features)
+	if err != nil {
+		return false, err
+	}
+	text, nowhere := tell(records)
+	fmt.Print(text)
+	for _, n := range nowhere {
+		fmt.Println("FAIL: ran on no kernel:", n)
+	}
+	return ok && len(nowhere) == 0, nil
+}

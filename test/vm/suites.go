@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/reference"
+	"github.com/fairlead/fairlead/test/vm/job"
+)
+
+// guestMargin is the time that a guest keeps to say where its tests hang.
+const guestMargin = time.Minute
+
+const module = "github.com/fairlead/fairlead/"
+
+// suite is a package's tests, or some of them.
+type suite struct {
+	pkg string
+	run string // pattern; "": all
+	on  string // the kernel; "": every one
+}
+
+// suites are worth their time in a guest, where everything takes five to
+// sixteen times as long: what speaks with the kernel directly, the scenarios,
+// and of the rest what this machine's kernel may lack.
+func suites() []suite {
+	return []suite{
+		{pkg: module + "kernel/..."},
+		{pkg: module + "plugins/link"},
+		{pkg: module + "plugins/chain"},
+		{pkg: module + "test/scenario", run: "^(TestScenarios|TestPages|TestOVSKernel)$"},
+		// Equal is equal on any kernel. make compat runs every version.
+		{pkg: module + "test/compat", run: "^TestCompatibility$/^case$/^features$/^keys$", on: "6.12"},
+		{pkg: module + "test/compat", run: `^TestCompatibility$/^case$/^features$/^versions$/./^(0\.4\.0|1\.1\.0)$`, on: "6.12"},
+	}
+}
+
+// built are the programs that a guest needs.
+type built struct {
+	guest string
+	tests []test
+}
+
+// test is a job's test that may be for one kernel alone.
+type test struct {
+	job.Test
+	on string
+}
+
+// on are the tests for a kernel.
+func (b built) on(series string) (out []job.Test) {
+	for _, t := range b.tests {
+		if t.on == "" || t.on == series {
+			out = append(out, t.Test)
+		}
+	}
+	return out
+}
+
+func build(ctx context.Context, work string, l *lane) (built, error) {
+	b := built{guest: filepath.Join(work, "guest")}
+	if err := compile(ctx, "build", "-o", b.guest, module+"test/vm/guest"); err != nil {
+		return b, err
+	}
+	if l.command != "" {
+		dir, err := os.Getwd()
+		b.tests = []test{{Test: job.Test{Package: "command", Dir: dir, Argv: strings.Fields(l.command)}}}
+		return b, err
+	}
+	list := suites()
+	if len(l.packages) > 0 {
+		list = nil
+		for _, p := range l.packages {
+			list = append(list, suite{pkg: p, run: l.pattern})
+		}
+	}
+	for _, s := range list {
+		packages, err := packagesOf(ctx, s.pkg)
+		if err != nil {
+			return b, err
+		}
+		for _, p := range packages {
+			t := job.Test{Package: p.pkg, Dir: p.dir, Argv: []string{filepath.Join(work, strings.ReplaceAll(p.pkg, "/", "_")+".test"),
+				"-test.timeout=" + (l.limit - guestMargin).String(), "-test.run=" + s.run, "-test.parallel=8"}}
+			if l.verbose {
+				t.Argv = append(t.Argv, "-test.v")
+			}
+			b.tests = append(b.tests, test{t, s.on})
+		}
+	}
+	return b, b.compile(ctx, work)
+}
+
+type folder struct{ pkg, dir string }
+
+// packagesOf lists the packages of a pattern that have tests.
+func packagesOf(ctx context.Context, pattern string) (out []folder, err error) {
+	text, err := exec.CommandContext(ctx, "go", "list", "-f", `{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}`, pattern).Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list %s: %w", pattern, err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if pkg, dir, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+			out = append(out, folder{pkg, dir})
+		}
+	}
+	return out, nil
+}
+
+// compile builds the test binaries, and what tests would build by themselves.
+func (b *built) compile(ctx context.Context, work string) error {
+	done := map[string]bool{}
+	for i := range b.tests {
+		t := &b.tests[i]
+		if !done[t.Package] {
+			if err := compile(ctx, "test", "-c", "-o", t.Argv[0], t.Package); err != nil {
+				return err
+			}
+		}
+		done[t.Package] = true
+	}
+	if !done[module+"test/compat"] {
+		return nil
+	}
+	env, err := peers(ctx, work)
+	for i := range b.tests {
+		b.tests[i].Env = env
+	}
+	return err
+}
+
+// peers provides the plugins that are compared with each other.
+func peers(ctx context.Context, work string) ([]string, error) {
+	dir := filepath.Join(work, "cni")
+	if err := errors.Join(reference.InstallAll(), os.Mkdir(dir, 0o755)); err != nil {
+		return nil, err
+	}
+	program := filepath.Join(dir, "fairlead-cni")
+	if err := compile(ctx, "build", "-o", program, module+"cmd/fairlead-cni"); err != nil {
+		return nil, err
+	}
+	names, err := exec.CommandContext(ctx, program, "--list").Output()
+	for name := range strings.FieldsSeq(string(names)) {
+		err = errors.Join(err, os.Symlink("fairlead-cni", filepath.Join(dir, name)))
+	}
+	return []string{"FAIRLEAD_TEST_PLUGINS=" + dir}, err
+}
+
+// compile runs the go command, which uses both processors, for the guest, which has no C library of its own to offer.
+func compile(ctx context.Context, verb string, args ...string) error {
+	cmd := exec.CommandContext(ctx, "go", append([]string{verb, "-ldflags=-s -w"}, args...)...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go %s %s: %w\n%s", verb, strings.Join(args, " "), err, out)
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// tell makes a table of records: a row a feature, a column a kernel, how many
+// of the tests that need it ran there; and lists those that ran nowhere.
+func tell(records []kerneltest.Record) (table string, nowhere []string) {
+	type cell struct{ feature, where string }
+	ran, skipped := map[cell]int{}, map[cell]int{}
+	features, kernels, anywhere := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, r := range records {
+		c := cell{r.Feature, r.Where}
+		if features[r.Feature], kernels[r.Where] = true, true; r.Ran {
+			ran[c]++
+		} else {
+			skipped[c]++
+		}
+		name := r.Package + " " + r.Test + ", which needs " + r.Feature
+		anywhere[name] = anywhere[name] || r.Ran
+	}
+	columns := slices.SortedFunc(maps.Keys(kernels), byAge)
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "tests that need\t%s\n", strings.Join(columns, "\t"))
+	for _, f := range slices.Sorted(maps.Keys(features)) {
+		fmt.Fprint(w, f)
+		for _, k := range columns {
+			fmt.Fprint(w, "\t"+count(ran[cell{f, k}], skipped[cell{f, k}]))
+		}
+		fmt.Fprintln(w)
+	}
+	_ = w.Flush() // into memory
+	for _, name := range slices.Sorted(maps.Keys(anywhere)) {
+		if !anywhere[name] {
+			nowhere = append(nowhere, name)
+		}
+	}
+	return b.String(), nowhere
+}
+
+func count(ran, skipped int) string {
+	switch {
+	case ran+skipped == 0:
+		return "-"
+	case skipped == 0:
+		return fmt.Sprintf("%d ran", ran)
+	case ran == 0:
+		return fmt.Sprintf("lacks it: %d skipped", skipped)
+	}
+	return fmt.Sprintf("%d ran, %d skipped for another", ran, skipped)
+}
+
+// byAge puts the host first, then 6.1 before 6.12.
+func byAge(a, b string) int { return slices.Compare(numbers(a), numbers(b)) }

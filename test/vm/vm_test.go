@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+func TestArchive(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	a := &archive{w: &b}
+	a.dir("dev")
+	a.file("init", []byte("hello"))
+	if err := a.close(); err != nil {
+		t.Fatal(err)
+	}
+	text := b.String()
+	// The header is 110 bytes; name and data are padded to four each.
+	want := "070701" + "00000002" + "000081ed" + strings.Repeat("00000000", 2) + "00000001" + "00000000" + "00000005"
+	file := text[strings.Index(text, want):]
+	if file[110:115] != "init\x00" || file[116:124] != "hello\x00\x00\x00" || file[124:130] != "070701" {
+		t.Errorf("a file of the archive is %q", file[:140])
+	}
+	if b.Len()%4 != 0 || !strings.Contains(text, "TRAILER!!!") {
+		t.Errorf("%d bytes, ending %q", b.Len(), text[b.Len()-30:])
+	}
+}
+
+func TestLoadOrder(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("modules.dep", "kernel/fs/virtiofs.ko: kernel/fs/fuse.ko kernel/drivers/ring.ko kernel/drivers/virtio.ko\nkernel/fs/fuse.ko:\n"+
+		"kernel/drivers/virtio_pci.ko: kernel/drivers/ring.ko kernel/drivers/virtio.ko\n")
+	write("modules.builtin", "kernel/fs/overlay.ko\n")
+	got, err := loadOrder(dir, []string{"virtio_pci", "virtiofs", "overlay"})
+	want := []string{"kernel/drivers/virtio.ko", "kernel/drivers/ring.ko", "kernel/drivers/virtio_pci.ko", "kernel/fs/fuse.ko", "kernel/fs/virtiofs.ko"}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("order %v (%v), want %v", got, err, want)
+	}
+	if _, err := loadOrder(dir, []string{"zfs"}); err == nil || !strings.Contains(err.Error(), "no module zfs") {
+		t.Errorf("a module that is not there: %v", err)
+	}
+	write("modules.dep", "nonsense\n")
+	if _, err := loadOrder(dir, []string{"overlay"}); err == nil || !strings.Contains(err.Error(), "no colon") {
+		t.Errorf("a file that is no modules.dep: %v", err)
+	}
+}
+
+func TestLater(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		a, b string
+		want bool
+	}{
+		{"linux-image-6.1.0-56-cloud-amd64", "linux-image-6.1.0-9-cloud-amd64", true},
+		{"linux-image-6.12.9+deb12-cloud-amd64", "linux-image-6.12.117+deb12-cloud-amd64", false},
+		{"6.12", "6.1", true},
+		{"6.1", "host", true},
+	} {
+		if got := later(tt.a, tt.b); got != tt.want {
+			t.Errorf("%s is later than %s: %v", tt.a, tt.b, got)
+		}
+	}
+}
+
+func TestChoose(t *testing.T) {
+	t.Parallel()
+	if k, err := choose("6.12,6.1"); err != nil || len(k) != 2 || k[0].series != "6.12" {
+		t.Errorf("%v, %v", k, err)
+	}
+	if _, err := choose("6.5"); err == nil || !strings.Contains(err.Error(), "want 6.1 or 6.12") {
+		t.Errorf("an unknown kernel: %v", err)
+	}
+}
+
+func TestSummary(t *testing.T) {
+	t.Parallel()
+	record := func(feature, test, where string, ran bool) kerneltest.Record {
+		return kerneltest.Record{Feature: feature, Package: "p", Test: test, Where: where, Ran: ran}
+	}
+	table, nowhere := tell([]kerneltest.Record{
+		record("vlan", "TestV", "host", false), record("vlan", "TestV", "6.12", true), record("vlan", "TestV", "6.1", true),
+		record("vlan", "TestW", "6.12", true),
+		record("tap", "TestT", "host", true),
+		record("netkit", "TestN", "host", false), record("netkit", "TestN", "6.1", false),
+	})
+	const want = "tests that need  host                 6.1                  6.12\n" +
+		"netkit           lacks it: 1 skipped  lacks it: 1 skipped  -\n" +
+		"tap              1 ran                -                    -\n" +
+		"vlan             lacks it: 1 skipped  1 ran                2 ran\n"
+	if table != want {
+		t.Errorf("printed\n%swant\n%s", table, want)
+	}
+	if !slices.Equal(nowhere, []string{"p TestN, which needs netkit"}) {
+		t.Errorf("ran nowhere: %v", nowhere)
+	}
+}
