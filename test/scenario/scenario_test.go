@@ -36,10 +36,15 @@ import (
 
 func TestMain(m *testing.M) {
 	programs := map[string]func(){"cni": cniMain, "dial": dialMain, "answer": answerMain, "tapask": tapAskMain, "daemon": daemonMain}
-	for _, p := range append(plugins.All(), ovs.Plugin().Skel(plugin.Env{IPAM: plugins.IPAM()})) {
+	for _, p := range every() {
 		programs[p.Name] = func() { skel.PluginMain(p) }
 	}
 	testscript.Main(m, programs)
+}
+
+// every is every plugin, of both programs.
+func every() []skel.Plugin {
+	return append(plugins.All(), ovs.Plugin().Skel(plugin.Env{IPAM: plugins.IPAM()}))
 }
 
 func TestScenarios(t *testing.T) {
