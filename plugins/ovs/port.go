@@ -80,36 +80,49 @@ func (d *db) ensurePort(p *kernel.OVSPort) (made bool, err error) {
 	if err == nil && owner(old) != p.Owner {
 		return false, fmt.Errorf("Open vSwitch has a port %s already, which is not this attachment's: %v", p.Name, old.strings("external_ids"))
 	}
-	if err := d.put(p.Bridge, p.Name, portRows(p), old); err != nil {
-		return true, err
-	}
-	return true, nil
+	return d.put(p.Bridge, p.Name, portRows(p), old)
 }
 
 // ensureTunnel makes a tunnel, or brings the network's own up to date. One that
 // another network has otherwise is an error: the two would be one.
 func (d *db) ensureTunnel(t *kernel.OVSTunnel) error {
+	err := d.makeTunnel(t)
+	for range retries {
+		if _, taken := errors.AsType[*ovsdb.ConstraintViolation](err); !taken {
+			break
+		}
+		err = d.makeTunnel(t) // another was first
+	}
+	return err
+}
+
+const retries = 5
+
+func (d *db) makeTunnel(t *kernel.OVSTunnel) error {
 	want := tunnelRows(t)
-	diff, err := d.diffPort(t.Bridge, t.Name, want)
+	diff, err := d.diffRows(t.Bridge, t.Name, want)
 	if err == nil && len(diff) == 0 {
-		return nil
+		return d.inUse(t.Name)
 	}
 	old, err := d.named("Port", t.Name, "_uuid", "external_ids")
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	if of := owner(old).Network; err == nil && of != t.Network {
-		other, err := d.diffPort(t.Bridge, t.Name, without(want))
+		other, err := d.diffRows(t.Bridge, t.Name, without(want))
+		if err == nil && len(other) == 0 {
+			err = d.inUse(t.Name)
+		}
 		if err != nil || len(other) == 0 {
 			return err
 		}
 		return fmt.Errorf("network %q has this tunnel otherwise (%s): give this one another vxlanID or bridge", of, other[0])
 	}
-	if err := d.put(t.Bridge, t.Name, want, old); err != nil {
-		// A tunnel is shared, so no undo takes this one away.
-		return errors.Join(err, d.drop(t.Name))
+	made, err := d.put(t.Bridge, t.Name, want, old)
+	if err != nil && made {
+		err = errors.Join(err, d.drop(t.Name)) // shared, so no undo takes it away
 	}
-	return nil
+	return err
 }
 
 // without is a tunnel whoever it was made for.
@@ -120,11 +133,11 @@ func without(r rows) rows {
 }
 
 // put makes a port of a bridge, in place of an old one if there is one, and waits
-// until it is in use.
-func (d *db) put(bridge, name string, want rows, old row) error {
+// until it is in use. made tells whether it is in the database, in use or not.
+func (d *db) put(bridge, name string, want rows, old row) (made bool, err error) {
 	b, err := d.named("Bridge", bridge, "_uuid")
 	if err != nil {
-		return err
+		return false, err
 	}
 	port, iface := maps.Clone(want.port), maps.Clone(want.iface)
 	port["name"], iface["name"], port["interfaces"] = name, name, ovsdb.UUID{GoUUID: "iface"}
@@ -134,9 +147,33 @@ func (d *db) put(bridge, name string, want rows, old row) error {
 	}
 	ops = append(ops, insert("Interface", "iface", iface), insert("Port", "port", port),
 		mutate("Bridge", is("_uuid", b.uuid()), "ports", ovsdb.MutateOperationInsert, ovsdb.UUID{GoUUID: "port"}))
-	if err := d.change(ops...); err != nil {
+	number, err := d.begin(ops...)
+	if err != nil {
+		return false, err
+	}
+	if err := d.await(number); err != nil {
+		return true, err
+	}
+	return true, d.accepted(name)
+}
+
+// inUse is for what another process made: it may be at it.
+func (d *db) inUse(name string) error {
+	if problem, err := d.settled(name); err != nil || problem == "" {
 		return err
 	}
+	number, err := d.begin()
+	if err == nil {
+		err = d.await(number)
+	}
+	if err != nil {
+		return err
+	}
+	return d.accepted(name)
+}
+
+// accepted is settled with the problem as an error.
+func (d *db) accepted(name string) error {
 	problem, err := d.settled(name)
 	if problem != "" {
 		err = errors.New(problem)
@@ -156,6 +193,18 @@ func (d *db) drop(name string) error {
 }
 
 func (d *db) diffPort(bridge, name string, want rows) ([]string, error) {
+	out, err := d.diffRows(bridge, name, want)
+	if err != nil {
+		return nil, err
+	}
+	problem, err := d.settled(name)
+	if problem != "" {
+		out = append(out, problem)
+	}
+	return out, err
+}
+
+func (d *db) diffRows(bridge, name string, want rows) ([]string, error) {
 	port, err := d.named("Port", name, append(columns(want.port), "_uuid")...)
 	if err != nil {
 		return nil, err
@@ -169,11 +218,7 @@ func (d *db) diffPort(bridge, name string, want rows) ([]string, error) {
 	if err == nil && (len(on) != 1 || on[0].text("name") != bridge) {
 		out = append(out, "is on another bridge")
 	}
-	problem, e := d.settled(name)
-	if problem != "" {
-		out = append(out, problem)
-	}
-	return out, errors.Join(err, e)
+	return out, err
 }
 
 func (d *db) removePort(p *kernel.OVSPort) error {

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -50,8 +51,16 @@ func (s *switched) refused(verb, conf, id, want string) {
 	}
 }
 
-// state is what is left of an attachment anywhere.
-func (s *switched) state() string { return s.machine.state() + s.sw.State() }
+// state is what is left of an attachment anywhere. The device of the switch's
+// tunnels (of the kernel's datapath) gets its own address when it likes.
+func (s *switched) state() (kept string) {
+	for line := range strings.Lines(s.machine.state() + s.sw.State()) {
+		if !strings.Contains(line, " vxlan_sys_") {
+			kept += line
+		}
+	}
+	return kept
+}
 
 // port is the name of the first port of a container in the switch.
 func (s *switched) port(id string) string {
@@ -288,6 +297,65 @@ func TestOVSAbsent(t *testing.T) {
 	s.must("del", conf, "a")
 	if d := difference(before, s.machine.state()); d != "" {
 		t.Errorf("left behind:\n%s", d)
+	}
+}
+
+// Eight at once, from nothing: one of them makes the bridge and the tunnel.
+func TestOVSAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newSwitched(t)
+	conf := strings.ReplaceAll(s.conf("n", `"vxlanID": 42,`), "$IPAM", `"ipam": {"type": "host-local", "dataDir": "`+s.dir+`/ipam", "subnet": "10.1.0.0/24"}`)
+	file := filepath.Join(s.dir, "net.conf")
+	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bin, netns := programs(t), make([]string, 8)
+	for i := range netns {
+		netns[i] = kerneltest.Netns(t)
+	}
+	all := func(verb string) {
+		var wg sync.WaitGroup
+		for i, ns := range netns {
+			var out strings.Builder
+			cmd := exec.Command(bin+"/cni", verb, file, "NS")
+			cmd.Env = append(os.Environ(), "CNI_PATH="+bin, "FAIRLEAD_RUN="+s.dir+"/run", "WORK="+s.dir, "NS="+ns, fmt.Sprintf("CONTAINER=c%d", i))
+			cmd.Stdout, cmd.Stderr = &out, &out
+			if err := cmd.Start(); err != nil { // from this thread, whose namespace it gets
+				t.Fatal(err)
+			}
+			wg.Go(func() {
+				if err := cmd.Wait(); err != nil {
+					t.Errorf("%s c%d: %v: %s", verb, i, err, out.String())
+				}
+			})
+		}
+		wg.Wait()
+	}
+	all("add")
+	if ports := strings.Fields(s.sw.Ctl("list-ports", "ovs0")); len(ports) != 9 {
+		t.Errorf("%d ports, want 8 and a tunnel: %v", len(ports), ports)
+	}
+	all("check")
+	all("del")
+	if ports := strings.Fields(s.sw.Ctl("list-ports", "ovs0")); len(ports) != 1 || !strings.HasPrefix(ports[0], "vx42-") {
+		t.Errorf("left: %v", ports)
+	}
+}
+
+// A container whose namespace went away under it gets its port and address again.
+func TestOVSRestarted(t *testing.T) {
+	t.Parallel()
+	s := newSwitched(t)
+	conf := s.conf("n", "")
+	s.must("add", conf, "a")
+	kerneltest.Gone(t, s.netns["a"])
+	s.netns["a"] = kerneltest.Netns(t)
+	if out := s.must("add", conf, "a"); !strings.Contains(out, `"address":"10.1.0.2/24"`) {
+		t.Errorf("result: %s", out)
+	}
+	s.must("check", conf, "a")
+	if ports := strings.Fields(s.sw.Ctl("list-ports", "ovs0")); len(ports) != 1 {
+		t.Errorf("ports: %v", ports)
 	}
 }
 
