@@ -5,70 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"strconv"
 
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 
 	"github.com/fairlead/fairlead/kernel"
 )
-
-// The external IDs by which a port's and an interface's owner is known. A tunnel
-// has the network's alone.
-const (
-	idNetwork   = "fairlead-network"
-	idContainer = "fairlead-container"
-	idInterface = "fairlead-interface"
-)
-
-// rows are a port of a bridge and its interface, without names and references.
-type rows struct{ port, iface ovsdb.Row }
-
-func portRows(p *kernel.OVSPort) rows {
-	owner := map[string]string{idNetwork: p.Owner.Network, idContainer: p.Owner.ContainerID, idInterface: p.Owner.IfName}
-	port := vlanRow(p.VLAN)
-	port["external_ids"] = ovsMap(owner)
-	ids := maps.Clone(owner)
-	if p.IfaceID != "" {
-		ids["iface-id"] = p.IfaceID
-	}
-	iface := ovsdb.Row{"external_ids": ovsMap(ids)}
-	if p.OFPort > 0 {
-		iface["ofport_request"] = p.OFPort
-	}
-	return rows{port, iface}
-}
-
-func tunnelRows(t *kernel.OVSTunnel) rows {
-	options := map[string]string{"key": strconv.Itoa(t.VNI), "remote_ip": t.Remote}
-	if t.Local != "" {
-		options["local_ip"] = t.Local
-	}
-	if t.Port > 0 {
-		options["dst_port"] = strconv.Itoa(t.Port)
-	}
-	port := vlanRow(t.VLAN)
-	port["protected"] = t.Protected
-	port["external_ids"] = ovsMap(map[string]string{idNetwork: t.Network})
-	return rows{port, ovsdb.Row{"type": "vxlan", "options": ovsMap(options)}}
-}
-
-// vlanRow states each column, so that what should not be set is seen, too.
-func vlanRow(v kernel.VLANs) ovsdb.Row {
-	r := ovsdb.Row{"tag": ovsSet[int](), "trunks": ovsSet(ids(v.Trunks)...), "vlan_mode": ovsSet[string]()}
-	if v.Tag > 0 {
-		r["tag"] = v.Tag
-	}
-	if v.Tag > 0 && v.Trunks != "" {
-		r["vlan_mode"] = "native-untagged"
-	}
-	return r
-}
-
-// owner is who a port belongs to; nobody: it is not ours, or a tunnel.
-func owner(r row) kernel.Owner {
-	id := r.strings("external_ids")
-	return kernel.Owner{Network: id[idNetwork], ContainerID: id[idContainer], IfName: id[idInterface]}
-}
 
 // ensurePort makes a port. A row that the owner left behind (the host was
 // started anew: the database lasts, the veth does not) is replaced.
@@ -81,55 +22,6 @@ func (d *db) ensurePort(p *kernel.OVSPort) (made bool, err error) {
 		return false, fmt.Errorf("Open vSwitch has a port %s already, which is not this attachment's: %v", p.Name, old.strings("external_ids"))
 	}
 	return d.put(p.Bridge, p.Name, portRows(p), old)
-}
-
-// ensureTunnel makes a tunnel, or brings the network's own up to date. One that
-// another network has otherwise is an error: the two would be one.
-func (d *db) ensureTunnel(t *kernel.OVSTunnel) error {
-	err := d.makeTunnel(t)
-	for range retries {
-		if _, taken := errors.AsType[*ovsdb.ConstraintViolation](err); !taken {
-			break
-		}
-		err = d.makeTunnel(t) // another was first
-	}
-	return err
-}
-
-const retries = 5
-
-func (d *db) makeTunnel(t *kernel.OVSTunnel) error {
-	want := tunnelRows(t)
-	diff, err := d.diffRows(t.Bridge, t.Name, want)
-	if err == nil && len(diff) == 0 {
-		return d.inUse(t.Name)
-	}
-	old, err := d.named("Port", t.Name, "_uuid", "external_ids")
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	if of := owner(old).Network; err == nil && of != t.Network {
-		other, err := d.diffRows(t.Bridge, t.Name, without(want))
-		if err == nil && len(other) == 0 {
-			err = d.inUse(t.Name)
-		}
-		if err != nil || len(other) == 0 {
-			return err
-		}
-		return fmt.Errorf("network %q has this tunnel otherwise (%s): give this one another vxlanID or bridge", of, other[0])
-	}
-	made, err := d.put(t.Bridge, t.Name, want, old)
-	if err != nil && made {
-		err = errors.Join(err, d.drop(t.Name)) // shared, so no undo takes it away
-	}
-	return err
-}
-
-// without is a tunnel whoever it was made for.
-func without(r rows) rows {
-	r.port = maps.Clone(r.port)
-	delete(r.port, "external_ids")
-	return r
 }
 
 // put makes a port of a bridge, in place of an old one if there is one, and waits
