@@ -1,5 +1,5 @@
 // Package ovstest gives tests an Open vSwitch of their own: Debian's ovsdb-server
-// and ovs-vswitchd in the test's host (see kerneltest.Host), with a database and
+// and ovs-vswitchd in the test's host (see package kerneltest), with a database and
 // sockets in a directory of the test's. It ends with the test.
 package ovstest
 
@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // Switch is an Open vSwitch that runs.
@@ -154,10 +152,9 @@ func (s *Switch) logs() (all string) {
 	return all
 }
 
-// State is what a switch has been told, and the host's links: what is left when
-// everything was removed is what was there before.
+// State is what a switch has been told, as text.
 func (s *Switch) State() string {
 	s.t.Helper()
 	return s.Ctl("--columns=name,ports", "list", "bridge") + s.Ctl("--columns=name,external_ids", "list", "port") +
-		s.Ctl("--columns=name,type,options,external_ids", "list", "interface") + kerneltest.Run(s.t, "ip", "-br", "link")
+		s.Ctl("--columns=name,type,options,external_ids", "list", "interface")
 }
