@@ -7,7 +7,8 @@ N ?= 60
 # What runs besides our own programs, and the Debian package it comes in.
 DEMO_NEEDS := ip:iproute2 nft:nftables ping:iputils-ping dnsmasq:dnsmasq-base
 TEST_NEEDS := $(DEMO_NEEDS) iptables:iptables conntrack:conntrack nsenter:util-linux sysctl:procps \
-	kea-dhcp4:kea-dhcp4-server kea-dhcp6:kea-dhcp6-server firewalld:firewalld dbus-daemon:dbus
+	kea-dhcp4:kea-dhcp4-server kea-dhcp6:kea-dhcp6-server firewalld:firewalld dbus-daemon:dbus ethtool:ethtool \
+	ovs-vswitchd:openvswitch-switch
 
 VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 
@@ -25,6 +26,7 @@ build: ## build bin/fairlead, bin/fairlead-cni and bin/cni/, a link for each plu
 	$(BUILD) -o bin/ ./cmd/fairlead ./cmd/fairlead-cni
 	@find bin/cni -type l -delete
 	@bin/fairlead-cni --list | while read -r name; do ln -s ../fairlead-cni "bin/cni/$$name"; done
+	@ln -s ../fairlead bin/cni/ovs
 
 demo: build ## show containers on networks, in a host of their own: safe on any machine (needs root)
 	@sh test/install-packages $(DEMO_NEEDS)

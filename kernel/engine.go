@@ -24,6 +24,7 @@ type Engine struct {
 	later   []func() error // what follows the nftables transaction
 	undo    []Object
 	options Options
+	ovs     Switch // nil: none was brought along
 }
 
 // Options are the questions that the engine cannot answer itself.

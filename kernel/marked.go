@@ -40,7 +40,7 @@ func (e *Engine) RemoveMarkedLinks(dead func(mark string) bool) error {
 const Table = "fairlead"
 
 // RemoveMarked removes from every set of our tables the elements whose mark is
-// dead, and such rules of ours from others' chains.
+// dead, such rules of ours from others' chains, and such ports from Open vSwitch.
 func (e *Engine) RemoveMarked(dead func(mark string) bool) error {
 	sets, err := e.sets()
 	errs := []error{err}
@@ -56,6 +56,9 @@ func (e *Engine) RemoveMarked(dead func(mark string) bool) error {
 		if len(gone) > 0 {
 			errs = append(errs, e.removeElements(gone, nil))
 		}
+	}
+	if e.ovs != nil {
+		errs = append(errs, e.ovs.RemoveMarked(dead))
 	}
 	return errors.Join(append(errs, e.removeAccepts(dead))...)
 }

@@ -21,6 +21,7 @@ type Veth struct {
 	PeerMAC  string `json:",omitzero"`
 	MTU      int    `json:",omitzero"` // bytes; 0: the kernel's 1500
 	Master   string `json:",omitzero"` // bridge of the host; "": none
+	Switched bool   `json:",omitzero"` // becomes the port of a switch that is no Master
 	Mark     string `json:",omitzero"` // alias of the host end
 	IsShared bool   `json:",omitzero"` // a pair that belongs to a network, not to one attachment
 }
@@ -126,7 +127,7 @@ func (v *Veth) end(b *buf, name, mac string) {
 // at birth and refuses the address-generation mode.
 func (v *Veth) mark() buf {
 	body := alias(v.Name, v.Mark)
-	if v.Master == "" {
+	if v.Master == "" && !v.Switched {
 		return body // neighbour discovery on a routed link needs its link-local address
 	}
 	body.nest(unix.IFLA_AF_SPEC, func(n *buf) {

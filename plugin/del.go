@@ -134,6 +134,7 @@ func (j *job) gcOne(rec *attach.Record) error {
 		return err
 	}
 	defer engine.Close()
+	engine.UseSwitch(j.ovs)
 	att := *j.att
 	att.Owner = rec.Owner()
 	one := &job{runner: j.runner, args: j.args, conf: j.conf, base: j.base, att: &att, netns: netns, engine: engine, dir: j.dir}

@@ -45,7 +45,7 @@ func (r *runner) findIPAM(c *Conf, args *skel.CmdArgs) ipam {
 		return i
 	}
 	for k := range r.env.IPAM {
-		if r.env.IPAM[k].Name == i.name && IsSelf(i.name, args.Path) {
+		if r.env.IPAM[k].Name == i.name && (IsSelf(i.name, args.Path) || resolvesTo(r.env.Program, i.name, args.Path)) {
 			i.local = &r.env.IPAM[k]
 		}
 	}
@@ -53,7 +53,13 @@ func (r *runner) findIPAM(c *Conf, args *skel.CmdArgs) ipam {
 }
 
 // IsSelf tells whether a plugin resolves to the program that runs.
-func IsSelf(name, path string) bool {
+func IsSelf(name, path string) bool { return resolvesTo("/proc/self/exe", name, path) }
+
+// resolvesTo tells whether a plugin resolves to a program; "" is none.
+func resolvesTo(program, name, path string) bool {
+	if program == "" {
+		return false
+	}
 	file, err := invoke.FindInPath(name, filepath.SplitList(path))
 	if err != nil {
 		return false
@@ -62,8 +68,8 @@ func IsSelf(name, path string) bool {
 	if err != nil {
 		return false
 	}
-	self, err := os.Stat("/proc/self/exe")
-	return err == nil && os.SameFile(found, self)
+	want, err := os.Stat(program)
+	return err == nil && os.SameFile(found, want)
 }
 
 // afterLinks: a plugin that is not ours, or dhcp, may need the links to exist.

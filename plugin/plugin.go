@@ -54,6 +54,11 @@ type (
 		Find(*Attachment) (kernel.Objects, error)
 	}
 
+	// A Switcher has objects in Open vSwitch, and brings along what speaks with it.
+	Switcher interface {
+		Switch(*Attachment) kernel.Switch
+	}
+
 	// A Claimer names what must be free before the kernel is changed: the host
 	// ports. They are held while the attachment stands.
 	Claimer interface{ Claims() []attach.Port }

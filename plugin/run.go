@@ -20,6 +20,9 @@ type Env struct {
 	// IPAM are the plugins that run inside this process when ipam.type
 	// resolves to this very program.
 	IPAM []IPAM
+	// Program is the path of the one that has the same IPAM plugins as this, if it
+	// is another: what resolves to it runs inside this process, too.
+	Program string
 	// Root of runtime state; "": see package attach.
 	Root string
 }
@@ -47,6 +50,7 @@ type job struct {
 	att    *Attachment
 	netns  *kernel.Netns // nil when gone, on DEL
 	engine *kernel.Engine
+	ovs    kernel.Switch // nil: the plugin has nothing there
 	dir    *attach.Dir
 	ipam   ipam
 	noted  bool // the record says what this operation builds
@@ -78,6 +82,10 @@ func (r *runner) begin(args *skel.CmdArgs, strict bool) (_ *job, err error) {
 		return nil, err
 	}
 	j.base = j.conf.common()
+	if s, ok := j.conf.(Switcher); ok {
+		j.ovs = s.Switch(j.att)
+		j.engine.UseSwitch(j.ovs)
+	}
 	if !r.Chained {
 		j.ipam = r.findIPAM(j.base, args)
 	}
@@ -85,6 +93,9 @@ func (r *runner) begin(args *skel.CmdArgs, strict bool) (_ *job, err error) {
 }
 
 func (j *job) end() {
+	if j.ovs != nil {
+		j.ovs.Close()
+	}
 	if j.engine != nil {
 		j.engine.Close()
 	}

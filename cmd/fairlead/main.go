@@ -1,6 +1,7 @@
 // Command fairlead is what people type: it attaches network namespaces to
 // networks, checks and removes them, says what would happen, and lists what
-// there is. Linked as cnitool it answers as the reference's cnitool does.
+// there is. Linked as cnitool it answers as the reference's cnitool does, linked
+// as ovs it is that plugin.
 package main
 
 import (
@@ -10,9 +11,14 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+
+	"github.com/fairlead/fairlead/skel"
 )
 
 func main() {
+	if p, ok := asPlugin(os.Args[0]); ok {
+		skel.PluginMain(p)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, newApp(), os.Args)
 	stop()

@@ -3,17 +3,40 @@ package main
 import (
 	"debug/buildinfo"
 	"os"
+	"path/filepath"
 
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/plugins"
+	"github.com/fairlead/fairlead/plugins/ovs"
+	"github.com/fairlead/fairlead/skel"
 )
 
 // module is ours; a Go program says of which it was built.
 const module = "github.com/fairlead/fairlead"
 
+// slow are the plugins that this program serves, not fairlead-cni: the libraries
+// they need would make every plugin slow to start.
+func slow() []plugin.Plugin { return []plugin.Plugin{ovs.Plugin()} }
+
+// asPlugin is the plugin that this program is when it is started by a name.
+// Addresses come from within where IPAM's plugin is the fairlead-cni beside it.
+func asPlugin(argv0 string) (skel.Plugin, bool) {
+	for _, p := range slow() {
+		if p.Name != filepath.Base(argv0) {
+			continue
+		}
+		env := plugin.Env{IPAM: plugins.IPAM()}
+		if self, err := filepath.EvalSymlinks("/proc/self/exe"); err == nil {
+			env.Program = filepath.Join(filepath.Dir(self), "fairlead-cni")
+		}
+		return p.Skel(env), true
+	}
+	return skel.Plugin{}, false
+}
+
 // declared is the plugin of ours by a name, or nil.
 func declared(name string) *plugin.Plugin {
-	for _, p := range plugins.Declarative() {
+	for _, p := range append(plugins.Declarative(), slow()...) {
 		if p.Name == name {
 			return &p
 		}

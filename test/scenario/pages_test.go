@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/internal/dhcptest"
+	"github.com/fairlead/fairlead/internal/ovstest"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
-	"github.com/fairlead/fairlead/plugins"
 )
 
 // Every configuration on a page of docs/plugins runs as it stands: ADD, CHECK
@@ -21,7 +21,7 @@ func TestPages(t *testing.T) {
 		t.Fatalf("no pages: %v", err)
 	}
 	ours := map[string]bool{}
-	for _, p := range plugins.All() {
+	for _, p := range every() {
 		ours[p.Name] = true
 		if !slices.Contains(pages, "../../docs/plugins/"+p.Name+".md") {
 			t.Errorf("%s has no page in docs/plugins", p.Name)
@@ -79,6 +79,12 @@ func lan(t *testing.T) (wrap []string) {
 	return []string{"unshare", "-m", "sh", "-c", `mount -t tmpfs none /run && mkdir /run/cni && ln -s "$0" /run/cni/dhcp.sock && exec "$@"`, socket}
 }
 
+// vswitch is an Open vSwitch; commands run with its socket at the usual place.
+func vswitch(t *testing.T) (wrap []string) {
+	return []string{"unshare", "-m", "sh", "-c", `mount -t tmpfs none /run && mkdir /run/openvswitch && ln -s "$0" /run/openvswitch/db.sock && exec "$@"`,
+		ovstest.New(t).Socket()}
+}
+
 // runnable tells whether every plugin of a configuration is ours.
 func runnable(types []string, ours map[string]bool) bool {
 	return len(types) > 0 && !slices.ContainsFunc(types, func(s string) bool { return !ours[s] })
@@ -101,6 +107,9 @@ func runPage(t *testing.T, conf string, types []string) {
 	m := newMachine(t)
 	if strings.Contains(conf, `"type": "dhcp"`) {
 		m.wrap = lan(t)
+	}
+	if slices.Contains(types, "ovs") {
+		m.wrap = vswitch(t)
 	}
 	env := `CAP_ARGS={"portMappings":[{"hostPort":8080,"containerPort":80}],"ips":["10.10.0.9/24"]}`
 	for _, verb := range []string{"add", "check", "del"} {

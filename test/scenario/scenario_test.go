@@ -28,16 +28,23 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/plugins"
+	"github.com/fairlead/fairlead/plugins/ovs"
 	"github.com/fairlead/fairlead/skel"
 )
 
 func TestMain(m *testing.M) {
 	programs := map[string]func(){"cni": cniMain, "dial": dialMain, "answer": answerMain, "tapask": tapAskMain, "daemon": daemonMain}
-	for _, p := range plugins.All() {
+	for _, p := range every() {
 		programs[p.Name] = func() { skel.PluginMain(p) }
 	}
 	testscript.Main(m, programs)
+}
+
+// every is every plugin, of both programs.
+func every() []skel.Plugin {
+	return append(plugins.All(), ovs.Plugin().Skel(plugin.Env{IPAM: plugins.IPAM()}))
 }
 
 func TestScenarios(t *testing.T) {

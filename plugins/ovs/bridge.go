@@ -1,0 +1,81 @@
+package ovs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/ovn-kubernetes/libovsdb/ovsdb"
+
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// ensureBridge makes a bridge that is not there. One that the switch cannot set
+// up goes again: nothing else would take it away.
+func (d *db) ensureBridge(b *kernel.OVSBridge) error {
+	_, err := d.named("Bridge", b.Name, "_uuid")
+	if !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	err = d.change(d.bridgeOps(b)...)
+	if _, taken := errors.AsType[*ovsdb.ConstraintViolation](err); taken {
+		if _, e := d.named("Bridge", b.Name, "_uuid"); e == nil {
+			return nil // another was first
+		}
+	}
+	problem := ""
+	if err == nil {
+		problem, err = d.settled(b.Name)
+	}
+	if err == nil && problem == "" {
+		return nil
+	}
+	if problem != "" {
+		err = errors.New(problem)
+	}
+	return errors.Join(err, d.removeBridge(b.Name))
+}
+
+func (d *db) bridgeOps(b *kernel.OVSBridge) []ovsdb.Operation {
+	datapath := b.Datapath
+	if datapath == "" && !kernel.GenericFamily("ovs_datapath") {
+		datapath = userSpace
+	}
+	return []ovsdb.Operation{
+		insert("Interface", "iface", ovsdb.Row{"name": b.Name, "type": "internal"}),
+		insert("Port", "port", ovsdb.Row{"name": b.Name, "interfaces": ovsdb.UUID{GoUUID: "iface"}}),
+		insert("Bridge", "bridge", ovsdb.Row{"name": b.Name, "ports": ovsdb.UUID{GoUUID: "port"}, "datapath_type": datapath,
+			"other_config": ovsMap(map[string]string{"hwaddr": b.MAC})}),
+		mutate("Open_vSwitch", is("_uuid", d.root), "bridges", ovsdb.MutateOperationInsert, ovsdb.UUID{GoUUID: "bridge"}),
+	}
+}
+
+func (d *db) removeBridge(name string) error {
+	b, err := d.named("Bridge", name, "_uuid")
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = d.do(mutate("Open_vSwitch", is("_uuid", d.root), "bridges", ovsdb.MutateOperationDelete, b.uuid()))
+	return err
+}
+
+// diffBridge compares what a bridge must have to carry the network; its address
+// and datapath are those of whoever made it.
+func (d *db) diffBridge(b *kernel.OVSBridge) ([]string, error) {
+	have, err := d.named("Bridge", b.Name, "datapath_type")
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	if b.Datapath != "" && have.text("datapath_type") != b.Datapath && (have.text("datapath_type") != "" || b.Datapath != "system") {
+		out = append(out, fmt.Sprintf("datapath_type is %s, want %s", have.text("datapath_type"), b.Datapath))
+	}
+	problem, err := d.settled(b.Name)
+	if problem != "" {
+		out = append(out, problem)
+	}
+	return out, err
+}

@@ -1,0 +1,115 @@
+package ovs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// ovsSwitch speaks for one operation with the databases that its objects name.
+type ovsSwitch struct {
+	addr    string // of the configuration
+	network string
+	dbs     map[string]*db
+}
+
+func newSwitch(addr, network string) *ovsSwitch {
+	if addr == "" { // a configuration that cannot be read, on DEL
+		addr = "unix:" + defaultSocket
+	}
+	return &ovsSwitch{addr: addr, network: network, dbs: map[string]*db{}}
+}
+
+// Ensure makes an object so.
+func (s *ovsSwitch) Ensure(o kernel.Object) (made bool, err error) {
+	d, err := s.open(dbOf(o))
+	if err != nil {
+		return false, err
+	}
+	switch o := o.(type) {
+	case *kernel.OVSBridge:
+		return false, d.ensureBridge(o)
+	case *kernel.OVSTunnel:
+		return false, d.ensureTunnel(o)
+	case *kernel.OVSPort:
+		return d.ensurePort(o)
+	}
+	return false, fmt.Errorf("%s is nothing of Open vSwitch", o)
+}
+
+// Diff says how an object differs.
+func (s *ovsSwitch) Diff(o kernel.Object) ([]string, error) {
+	d, err := s.open(dbOf(o))
+	if err != nil {
+		return nil, errors.New(err.Error()) // not that the object is missing
+	}
+	switch o := o.(type) {
+	case *kernel.OVSBridge:
+		return d.diffBridge(o)
+	case *kernel.OVSTunnel:
+		return d.diffPort(o.Bridge, o.Name, tunnelRows(o))
+	case *kernel.OVSPort:
+		return d.diffPort(o.Bridge, o.Name, portRows(o))
+	}
+	return nil, fmt.Errorf("%s is nothing of Open vSwitch", o)
+}
+
+// Remove removes a port that is its owner's; bridges and tunnels are shared.
+func (s *ovsSwitch) Remove(o kernel.Object) error {
+	p, ok := o.(*kernel.OVSPort)
+	if !ok {
+		return nil
+	}
+	d, err := s.open(p.DB)
+	if err != nil {
+		return err
+	}
+	return d.removePort(p)
+}
+
+// RemoveMarked removes the network's ports whose owner is dead.
+func (s *ovsSwitch) RemoveMarked(dead func(mark string) bool) error {
+	d, err := s.open(s.addr)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return d.removeMarked(s.network, dead)
+}
+
+// UserSpace tells whether a port's bridge has a datapath in user space.
+func (s *ovsSwitch) UserSpace(p *kernel.OVSPort) (bool, error) {
+	d, err := s.open(p.DB)
+	if err != nil {
+		return false, err
+	}
+	b, err := d.named("Bridge", p.Bridge, "datapath_type")
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil // that it is missing the bridge says
+	}
+	return b.text("datapath_type") == userSpace, err
+}
+
+// Close ends the conversations.
+func (s *ovsSwitch) Close() {
+	for _, d := range s.dbs {
+		d.close()
+	}
+	clear(s.dbs)
+}
+
+func dbOf(o kernel.Object) string {
+	switch o := o.(type) {
+	case *kernel.OVSBridge:
+		return o.DB
+	case *kernel.OVSTunnel:
+		return o.DB
+	case *kernel.OVSPort:
+		return o.DB
+	}
+	return ""
+}

@@ -1,0 +1,97 @@
+package ovs
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fairlead/fairlead/cni"
+)
+
+// vlanRange is an element of trunk: one ID, or all from a least to a greatest.
+type vlanRange struct {
+	MinID *int `json:"minID,omitempty"`
+	MaxID *int `json:"maxID,omitempty"`
+	ID    *int `json:"id,omitempty"`
+}
+
+const maxVLAN = 4094
+
+func (c *ovs) validateVLANs() error {
+	if c.VLAN < 0 || c.VLAN > maxVLAN {
+		return cni.Invalid(c.Raw, "vlan", "want a VLAN ID from 0 (none) to 4094")
+	}
+	for i, v := range c.Trunk {
+		if problem := v.problem(); problem != "" {
+			return cni.Invalid(c.Raw, fmt.Sprintf("trunk[%d]", i), problem)
+		}
+	}
+	c.vlans.Tag, c.vlans.Trunks = c.VLAN, trunks(c.Trunk)
+	return nil
+}
+
+func (v vlanRange) problem() string {
+	in := func(p *int) bool { return p == nil || *p >= 0 && *p <= maxVLAN }
+	switch {
+	case !in(v.ID) || !in(v.MinID) || !in(v.MaxID):
+		return "want VLAN IDs from 0 (what has no tag) to 4094"
+	case (v.MinID == nil) != (v.MaxID == nil):
+		return "want both minID and maxID, or id"
+	case v.ID == nil && v.MinID == nil:
+		return "want id, or minID and maxID"
+	case v.MinID != nil && *v.MinID > *v.MaxID:
+		return "minID is greater than maxID"
+	}
+	return ""
+}
+
+type span struct{ first, last int }
+
+// trunks is the ranges as text, sorted and joined: "5,10-20".
+func trunks(list []vlanRange) string {
+	var spans []span
+	for _, v := range list {
+		if v.ID != nil {
+			spans = append(spans, span{*v.ID, *v.ID})
+		}
+		if v.MinID != nil {
+			spans = append(spans, span{*v.MinID, *v.MaxID})
+		}
+	}
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.first, b.first) })
+	var joined []span
+	for _, s := range spans {
+		if n := len(joined); n > 0 && s.first <= joined[n-1].last+1 {
+			joined[n-1].last = max(joined[n-1].last, s.last)
+			continue
+		}
+		joined = append(joined, s)
+	}
+	var words []string
+	for _, s := range joined {
+		word := fmt.Sprint(s.first)
+		if s.last > s.first {
+			word += fmt.Sprintf("-%d", s.last)
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, ",")
+}
+
+// ids is the reverse of trunks, each ID by itself.
+func ids(trunks string) (out []int) {
+	for word := range strings.SplitSeq(trunks, ",") {
+		var s span
+		switch n, _ := fmt.Sscanf(word, "%d-%d", &s.first, &s.last); n {
+		case 0:
+			continue
+		case 1:
+			s.last = s.first
+		}
+		for id := s.first; id <= s.last; id++ {
+			out = append(out, id)
+		}
+	}
+	return out
+}

@@ -1,0 +1,415 @@
+package scenario
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/examples"
+	"github.com/fairlead/fairlead/internal/ovstest"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// switched is a machine with an Open vSwitch of its own.
+type switched struct {
+	*machine
+	sw *ovstest.Switch
+}
+
+func newSwitched(t *testing.T) *switched {
+	kerneltest.Host(t)
+	s := &switched{newMachine(t), ovstest.New(t)}
+	s.netns["c"] = kerneltest.Netns(t)
+	return s
+}
+
+// conf is a configuration of the plugin at the test's switch, with keys besides.
+func (s *switched) conf(name, keys string) string {
+	return `{"cniVersion": "1.1.0", "name": "` + name + `", "type": "ovs", "bridge": "ovs0", "socket_file": "` + s.sw.Socket() + `", ` + keys + ` $IPAM}`
+}
+
+func (s *switched) must(verb, conf, id string, env ...string) string {
+	s.t.Helper()
+	out, err := s.cni(verb, conf, id, "", "", strings.Join(env, ""))
+	if err != nil {
+		s.t.Fatalf("%s %s: %s", verb, id, out)
+	}
+	return out
+}
+
+// refused runs what must fail, and wants words of it.
+func (s *switched) refused(verb, conf, id, want string) {
+	s.t.Helper()
+	out, err := s.cni(verb, conf, id, "", "", "")
+	if err == nil || !strings.Contains(out, want) {
+		s.t.Errorf("%s %s (%v):\n%s\nwant:\n%s", verb, id, err, out, want)
+	}
+}
+
+// state is what is left of an attachment anywhere.
+func (s *switched) state() string { return s.machine.state() + s.sw.State() }
+
+// port is the name of the first port of a container in the switch.
+func (s *switched) port(id string) string {
+	s.t.Helper()
+	name := s.sw.Ctl("--bare", "--columns=name", "find", "port", "external_ids:fairlead-container="+id)
+	return strings.TrimSpace(name)
+}
+
+// reaches pings an address from a container.
+func (s *switched) reaches(id, addr string) bool {
+	return exec.Command("nsenter", "--net="+s.netns[id], "--", "ping", "-c", "1", "-W", "1", addr).Run() == nil
+}
+
+// hello serves TCP in a container and asks it from another: what leaves
+// checksums to nobody would not arrive.
+func (s *switched) hello(server, addr, from string) {
+	s.t.Helper()
+	dir := programs(s.t)
+	cmd := exec.Command("nsenter", "--net="+s.netns[server], "--", dir+"/answer", "tcp", addr)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	if _, err := out.Read(make([]byte, 16)); err != nil {
+		s.t.Fatal(err)
+	}
+	if got := kerneltest.In(s.t, s.netns[from], dir+"/dial", "tcp", addr); !strings.HasPrefix(got, "hello ") {
+		s.t.Errorf("the answer of %s: %q", addr, got)
+	}
+}
+
+// Containers reach each other by the bridge, which is made, and VLANs separate them.
+func TestOVS(t *testing.T) {
+	t.Parallel()
+	s := newSwitched(t)
+	plain, v10 := s.conf("n", ""), s.conf("n", `"vlan": 10,`)
+	s.must("add", plain, "a")
+	before := s.state()
+	out := s.must("add", plain, "b", "CNI_ARGS=IgnoreUnknown=1;OvnPort=lsp-b")
+	if !strings.Contains(out, `"name":"ovs0"`) || !strings.Contains(out, `"sandbox":"`+s.netns["b"]+`"`) {
+		t.Errorf("result: %s", out)
+	}
+	s.must("check", plain, "a")
+	if !s.reaches("a", "10.1.0.3") {
+		t.Errorf("a does not reach b:\n%s", s.state())
+	}
+	s.hello("b", "10.1.0.3:80", "a")
+	p := s.port("b")
+	for column, want := range map[string]string{
+		"external_ids:fairlead-network": "n", "external_ids:fairlead-container": "b", "external_ids:fairlead-interface": "eth0", "external_ids:iface-id": "lsp-b",
+	} {
+		if got := s.sw.Get("interface", p, column); got != want {
+			t.Errorf("%s is %s, want %s", column, got, want)
+		}
+	}
+	s.must("del", plain, "b")
+	s.must("del", plain, "b")
+	if d := difference(before, s.state()); d != "" {
+		t.Errorf("DEL left:\n%s", d)
+	}
+	s.must("add", v10, "b")
+	if s.reaches("a", "10.1.0.4") || s.sw.Get("port", s.port("b"), "tag") != "10" {
+		t.Error("a reaches b, which is in a VLAN")
+	}
+	s.must("add", v10, "c")
+	if !s.reaches("c", "10.1.0.4") {
+		t.Error("c does not reach b in their VLAN")
+	}
+}
+
+// The same where the kernel forwards: no option says so.
+func TestOVSKernel(t *testing.T) {
+	t.Parallel()
+	kerneltest.Needs(t, "Open vSwitch's datapath")
+	s := newSwitched(t)
+	plain, v10 := s.conf("n", `"vxlanID": 42,`), s.conf("n", `"vlan": 10,`)
+	s.must("add", plain, "a")
+	before := s.state()
+	s.must("add", plain, "b")
+	s.must("check", plain, "b")
+	if got := s.sw.Get("bridge", "ovs0", "datapath_type"); got != `""` {
+		t.Errorf("datapath_type is %s", got)
+	}
+	s.hello("b", "10.1.0.3:80", "a")
+	if f := kerneltest.In(t, s.netns["b"], "ethtool", "-k", "eth0"); !strings.Contains(f, "tx-checksumming: on") {
+		t.Errorf("the kernel's datapath needs no checksums:\n%s", f)
+	}
+	s.must("del", plain, "b")
+	if d := difference(before, s.state()); d != "" {
+		t.Errorf("DEL left:\n%s", d)
+	}
+	s.must("add", v10, "b")
+	if s.reaches("a", "10.1.0.4") {
+		t.Error("a reaches b, which is in a VLAN")
+	}
+}
+
+// A trunk has its VLANs, with tags, and no others.
+func TestOVSTrunk(t *testing.T) {
+	t.Parallel()
+	s := newSwitched(t)
+	s.must("add", s.conf("n", `"trunk": [{"id": 5}, {"minID": 10, "maxID": 12}], "vlan": 7, "mtu": 1400, "ofport_request": 33,`), "a")
+	p := s.port("a")
+	for _, w := range [][3]string{
+		{"port", "trunks", "[5, 10, 11, 12]"}, {"port", "tag", "7"}, {"port", "vlan_mode", "native-untagged"},
+		{"interface", "ofport", "33"}, {"interface", "mtu", "1400"},
+	} {
+		if got := s.sw.Get(w[0], p, w[1]); got != w[2] {
+			t.Errorf("%s of %s is %s, want %s", w[1], w[0], got, w[2])
+		}
+	}
+	s.must("add", s.conf("n", `"vlan": 7,`), "b")
+	if !s.reaches("a", "10.1.0.3") {
+		t.Error("the trunk's own VLAN is not b's")
+	}
+}
+
+// The tunnel belongs to the network: it has the key, and stays.
+func TestOVSTunnel(t *testing.T) {
+	t.Parallel()
+	s := newSwitched(t)
+	conf := s.conf("n", `"vxlanID": 42, "vxlanRemote": ["192.0.2.7", "192.0.2.8"], "vlan": 9,`)
+	s.must("add", conf, "a")
+	s.must("check", conf, "a")
+	find := func() string {
+		return s.sw.Ctl("--bare", "--columns=type,options", "find", "interface", "options:key=42")
+	}
+	tunnels := find()
+	if strings.Count(tunnels, "vxlan") != 2 || !strings.Contains(tunnels, "key=42 remote_ip=192.0.2.7") {
+		t.Errorf("tunnels:\n%s", tunnels)
+	}
+	if got := s.sw.Ctl("--bare", "--columns=tag,protected", "find", "port", "external_ids:fairlead-network=n", "protected=true"); strings.Count(got, "9\ntrue") != 2 {
+		t.Errorf("the tunnels' ports: %s", got)
+	}
+	s.must("del", conf, "a")
+	if find() != tunnels {
+		t.Errorf("DEL changed the network's tunnels:\n%s", find())
+	}
+	// The same network may change its mind, another may not take its tunnel.
+	s.must("add", s.conf("n", `"vxlanID": 42, "vxlanRemote": ["192.0.2.7", "192.0.2.8"], "vlan": 8,`), "a")
+	before := s.state()
+	s.refused("add", s.conf("m", `"vxlanID": 42, "vxlanRemote": ["192.0.2.7", "192.0.2.8"],`), "b",
+		`network "n" has this tunnel otherwise (tag is 8, want []): give this one another vxlanID or bridge`)
+	if d := difference(before, s.state()); d != "" {
+		t.Errorf("left behind:\n%s", d)
+	}
+}
+
+// What a hand changed CHECK names, and DEL without record or namespace finds all.
+func TestOVSByHand(t *testing.T) {
+	t.Parallel()
+	s := newSwitched(t)
+	conf := s.conf("n", `"vlan": 10,`)
+	s.must("add", conf, "b")
+	before := s.state()
+	s.must("add", conf, "a")
+	p := s.port("a")
+	s.sw.Ctl("set", "port", p, "tag=11", "--", "set", "interface", p, "external_ids:fairlead-container=x")
+	s.refused("check", conf, "a", `tag is 11, want 10, external_ids:fairlead-container is "x", want "a"`)
+	kerneltest.In(t, s.netns["a"], "ethtool", "-K", "eth0", "tx", "on")
+	s.refused("check", conf, "a", `eth0 in the container leaves checksums to hardware`)
+	s.sw.Ctl("del-port", p)
+	s.refused("check", conf, "a", `host: ovs-vsctl add-port ovs0 `+p+` tag=10: is missing`)
+	s.refused("add", conf, "a", `container a is already attached to network n as eth0`)
+	s.must("del", conf, "a")
+	s.must("add", conf, "a")
+	kerneltest.Gone(t, s.netns["a"])
+	if err := os.RemoveAll(filepath.Join(s.dir, "run")); err != nil {
+		t.Fatal(err)
+	}
+	s.must("del", conf, "a")
+	if d := difference(before, s.state()); strings.Contains(d, s.port("b")) || strings.Contains(d, "fairlead-container=a") || strings.Contains(d, p) {
+		t.Errorf("DEL left:\n%s", d)
+	}
+}
+
+// GC removes the port of an attachment that nobody remembers, and a restart of
+// the host leaves no more than it can repair.
+func TestOVSForgotten(t *testing.T) {
+	t.Parallel()
+	s := newSwitched(t)
+	conf := s.conf("n", "")
+	s.must("add", conf, "b")
+	s.must("add", s.conf("other", ""), "c")
+	s.must("add", conf, "a")
+	p := s.port("a")
+	for _, dir := range []string{"run", "cache"} {
+		if err := os.RemoveAll(filepath.Join(s.dir, dir)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kerneltest.Run(t, "ip", "link", "delete", p) // the database outlives a reboot, the link does not
+	if err := os.RemoveAll(filepath.Join(s.dir, "ipam")); err != nil {
+		t.Fatal(err)
+	}
+	s.must("add", conf, "a") // takes its row again
+	s.must("check", conf, "a")
+	if err := os.RemoveAll(filepath.Join(s.dir, "run")); err != nil {
+		t.Fatal(err)
+	}
+	s.must("gc", conf, "b", "VALID=b/eth0")
+	if s.port("a") != "" || s.port("b") == "" || s.port("c") == "" {
+		t.Errorf("after GC:\n%s", s.state())
+	}
+}
+
+// Without its database STATUS says so, ADD fails clean, and DEL is no prisoner;
+// without ovs-vswitchd ADD says which of the two is missing.
+func TestOVSAbsent(t *testing.T) {
+	t.Parallel()
+	s := newSwitched(t)
+	conf := s.conf("n", "")
+	s.must("status", conf, "a")
+	s.must("add", conf, "b")
+	s.sw.Kill("ovs-vswitchd")
+	before := s.state()
+	s.refused("add", conf, "a", `ovs-vswitchd has not acted on a change within 10s: is it running?`)
+	if d := difference(before, s.state()); d != "" {
+		t.Errorf("left behind:\n%s", d)
+	}
+	before = s.machine.state()
+	s.sw.Stop("ovsdb-server")
+	want := `Open vSwitch does not answer at ` + s.sw.Socket() + `: no such file or directory: start it`
+	s.refused("status", conf, "a", want)
+	s.refused("add", conf, "a", want)
+	s.refused("check", conf, "b", want)
+	s.must("del", conf, "a")
+	if d := difference(before, s.machine.state()); d != "" {
+		t.Errorf("left behind:\n%s", d)
+	}
+}
+
+// A switch that cannot do what is asked says why, and nothing stays of it.
+func TestOVSRefused(t *testing.T) {
+	t.Parallel()
+	s := newSwitched(t)
+	kerneltest.Run(t, "ip", "link", "add", "cni0", "type", "bridge")
+	before := s.state()
+	in := func(bridge, keys string) string {
+		return strings.Replace(s.conf("n", keys), `"ovs0"`, `"`+bridge+`"`, 1)
+	}
+	s.refused("add", in("cni0", ""), "a", `cni0 is a bridge of the kernel's, not of Open vSwitch's`)
+	s.refused("add", s.conf("n", `"vlan": 4095,`), "a", `vlan = 4095: want a VLAN ID`)
+	s.refused("add", s.conf("n", `"socket_file": "db.sock",`), "a", `want the path of a socket`)
+	if d := difference(before, s.state()); d != "" {
+		t.Errorf("left behind:\n%s", d)
+	}
+	s.must("add", in("ovs1", ""), "b")
+	p := s.port("b")
+	s.must("del", in("ovs1", ""), "b")
+	s.sw.Ctl("add-port", "ovs1", p, "--", "set", "interface", p, "type=internal")
+	s.refused("add", in("ovs1", ""), "b", `already`)
+	s.must("del", in("ovs1", ""), "b")
+	if got := s.sw.Ctl("list-ports", "ovs1"); strings.TrimSpace(got) != p {
+		t.Errorf("DEL took a port of somebody else's: %q", got)
+	}
+}
+
+// Killed at random points of ADD: DEL, told nothing but names, frees everything.
+func TestOVSKilled(t *testing.T) {
+	t.Parallel()
+	s := newSwitched(t)
+	conf := strings.ReplaceAll(s.conf("n", `"vxlanID": 42,`), "$IPAM", `"ipam": {"type": "host-local", "dataDir": "`+s.dir+`/ipam", "subnet": "10.1.0.0/24"}`)
+	s.plugin(t, "ADD", conf, 0)
+	s.plugin(t, "DEL", conf, 0)
+	whole := s.plugin(t, "ADD", conf, 0)
+	s.plugin(t, "DEL", conf, 0)
+	before := s.state()
+	killed := 0
+	for try := 0; killed < 12 && try < 100; try++ {
+		if s.plugin(t, "ADD", conf, 1+whole*time.Duration(try%13)/13) < 0 {
+			killed++
+			if try%2 == 1 {
+				s.plugin(t, "ADD", conf, 0)
+			}
+		}
+		s.plugin(t, "DEL", conf, 0)
+		if d := difference(before, s.state()); d != "" {
+			t.Fatalf("try %d: DEL left\n%s", try, d)
+		}
+	}
+	if killed < 12 {
+		t.Errorf("only %d kills hit a running ADD", killed)
+	}
+}
+
+// 40-pci-ovs.conf as it stands: the switch and the DHCP daemon at their usual
+// places, a DHCP server as another container of the bridge.
+func TestOVSExample(t *testing.T) {
+	t.Parallel()
+	s := newSwitched(t)
+	server := `{"cniVersion": "1.1.0", "name": "servers", "type": "ovs", "bridge": "ovs0", "socket_file": "` + s.sw.Socket() + `",
+		"ipam": {"type": "static", "addresses": [{"address": "10.3.0.1/24"}]}}`
+	s.must("add", server, "c")
+	leases := filepath.Join(s.dir, "leases")
+	dnsmasq(t, s.netns["c"], leases)
+	socket := filepath.Join(s.sw.Dir, "dhcp.sock")
+	startDaemon(t, socket, t.TempDir())
+	s.wrap = []string{"unshare", "-m", "sh", "-c",
+		`mount -t tmpfs none /run && mkdir /run/cni /run/openvswitch && ln -s "$0" /run/cni/dhcp.sock && ln -s "$1" /run/openvswitch/db.sock && shift && exec "$@"`,
+		socket, s.sw.Socket()}
+	raw, err := examples.Networks.ReadFile("40-pci-ovs.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := s.state()
+	out := s.must("add", string(raw), "a")
+	if !strings.Contains(out, `"cniVersion":"0.3.1"`) || !strings.Contains(out, `"address":"10.3.0.5`) {
+		t.Errorf("result: %s", out)
+	}
+	routes := kerneltest.In(t, s.netns["a"], "ip", "route")
+	for _, want := range []string{"10.3.0.0/16 via 10.3.0.1 dev eth0", "10.4.0.0/16 via 10.3.0.1 dev eth0"} {
+		if !strings.Contains(routes, want) {
+			t.Errorf("%q is missing in\n%s", want, routes)
+		}
+	}
+	if !s.reaches("a", "10.3.0.1") {
+		t.Error("the container does not reach the server")
+	}
+	if got := s.sw.Ctl("--bare", "--columns=options", "find", "interface", "type=vxlan"); strings.TrimSpace(got) != "key=42 remote_ip=flow" {
+		t.Errorf("tunnel: %q", got)
+	}
+	s.must("del", string(raw), "a")
+	d := ""
+	for line := range strings.Lines(difference(before, s.state())) {
+		if !strings.Contains(line, "vx42-") && !strings.Contains(line, "vxlan") && !strings.Contains(line, "key=") &&
+			!strings.Contains(line, "fairlead-network=pci}") && !strings.Contains(line, "ports ") {
+			d += line
+		}
+	}
+	if d != "" {
+		t.Errorf("DEL left:\n%s", d)
+	}
+}
+
+// dnsmasq serves addresses in a container.
+func dnsmasq(t *testing.T, netns, leases string) {
+	t.Helper()
+	cmd := exec.Command("nsenter", "--net="+netns, "--", "dnsmasq", "--keep-in-foreground", "--log-facility=-", "--conf-file=/dev/null", "--port=0", "--no-ping",
+		"--user=root", "--pid-file=", "--bind-dynamic", "--interface=eth0", "--dhcp-leasefile="+leases, "--dhcp-authoritative",
+		"--dhcp-range=10.3.0.50,10.3.0.59,255.255.255.0,1h")
+	var log strings.Builder
+	cmd.Stderr = &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			fmt.Println(log.String())
+		}
+	})
+}
