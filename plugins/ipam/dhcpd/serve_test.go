@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"net/rpc"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -157,14 +156,13 @@ func TestMacvlan(t *testing.T) {
 	kerneltest.Run(t, "ip", "link", "add", "up0", "type", "veth", "peer", "name", "up1")
 	kerneltest.Run(t, "ip", "link", "set", "up1", "master", "br0", "up")
 	kerneltest.Run(t, "ip", "link", "set", "up0", "up")
+	kerneltest.Needs(t, "macvlan")
 	d := start(t, Options{})
 	defer d.Close()
 	seen := map[string]bool{}
 	for _, id := range []string{"one", "two"} {
 		r := request(id, kerneltest.Netns(t), "")
-		if out, err := exec.Command("ip", "link", "add", "link", "up0", "name", "eth0", "netns", r.Netns, "type", "macvlan", "mode", "bridge").CombinedOutput(); err != nil {
-			t.Skipf("this kernel has no macvlan: %s", out)
-		}
+		kerneltest.Run(t, "ip", "link", "add", "link", "up0", "name", "eth0", "netns", r.Netns, "type", "macvlan", "mode", "bridge")
 		seen[get(t, d, r).IPs[0].Address.String()] = true
 		kerneltest.In(t, r.Netns, "ping", "-c1", "-W3", "10.0.0.1")
 	}
