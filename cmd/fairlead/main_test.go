@@ -20,7 +20,7 @@ import (
 // TestMain makes the test binary everything that is run: fairlead, cnitool, and
 // every plugin, by its name.
 func TestMain(m *testing.M) {
-	programs := map[string]func(){"fairlead": main, "cnitool": main}
+	programs := map[string]func(){"fairlead": main, "cnitool": main, "ovs": main}
 	for _, p := range plugins.All() {
 		programs[p.Name] = func() { skel.PluginMain(p) }
 	}

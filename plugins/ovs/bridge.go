@@ -17,23 +17,22 @@ func (d *db) ensureBridge(b *kernel.OVSBridge) error {
 	if !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	err = d.change(d.bridgeOps(b)...)
+	number, err := d.begin(d.bridgeOps(b)...)
 	if _, taken := errors.AsType[*ovsdb.ConstraintViolation](err); taken {
 		if _, e := d.named("Bridge", b.Name, "_uuid"); e == nil {
-			return nil // another was first
+			return d.inUse(b.Name) // another was first
 		}
 	}
-	problem := ""
-	if err == nil {
-		problem, err = d.settled(b.Name)
+	if err != nil {
+		return err
 	}
-	if err == nil && problem == "" {
-		return nil
+	if err = d.await(number); err == nil {
+		err = d.accepted(b.Name)
 	}
-	if problem != "" {
-		err = errors.New(problem)
+	if err != nil {
+		err = errors.Join(err, d.removeBridge(b.Name))
 	}
-	return errors.Join(err, d.removeBridge(b.Name))
+	return err
 }
 
 func (d *db) bridgeOps(b *kernel.OVSBridge) []ovsdb.Operation {

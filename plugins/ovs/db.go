@@ -136,9 +136,9 @@ func (d *db) named(table, name string, columns ...string) (row, error) {
 	return rows[0], nil
 }
 
-// change does operations, and returns when ovs-vswitchd has acted on them: it
-// copies the number next_cfg to cur_cfg then.
-func (d *db) change(ops ...ovsdb.Operation) error {
+// begin does operations as one transaction that asks ovs-vswitchd to act on them,
+// and returns the number to await.
+func (d *db) begin(ops ...ovsdb.Operation) (number int, err error) {
 	self := []ovsdb.Condition{*is("_uuid", d.root)}
 	ops = append(ops,
 		ovsdb.Operation{Op: ovsdb.OperationMutate, Table: "Open_vSwitch", Where: self,
@@ -146,15 +146,21 @@ func (d *db) change(ops ...ovsdb.Operation) error {
 		ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Open_vSwitch", Where: self, Columns: []string{"next_cfg"}})
 	res, err := d.do(ops...)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	last := res[len(ops)-1].Rows
 	if len(last) == 0 {
-		return errors.New("the database of Open vSwitch was emptied meanwhile")
+		return 0, errors.New("the database of Open vSwitch was emptied meanwhile")
 	}
-	want, _ := row(last[0]).number("next_cfg")
+	number, _ = row(last[0]).number("next_cfg")
+	return number, nil
+}
+
+// await returns when ovs-vswitchd has acted on all up to a number: it copies
+// next_cfg to cur_cfg then.
+func (d *db) await(number int) error {
 	for deadline := time.Now().Add(patience); ; {
-		rows, err := d.find("Open_vSwitch", &self[0], "cur_cfg")
+		rows, err := d.find("Open_vSwitch", is("_uuid", d.root), "cur_cfg")
 		if err != nil {
 			return err
 		}
@@ -162,20 +168,28 @@ func (d *db) change(ops ...ovsdb.Operation) error {
 		if len(rows) > 0 {
 			have, _ = rows[0].number("cur_cfg")
 		}
-		left := int(time.Until(deadline).Milliseconds())
-		if have >= want {
+		if have >= number {
 			return nil
 		}
+		left := int(time.Until(deadline).Milliseconds())
 		if left <= 0 {
 			return fmt.Errorf("ovs-vswitchd has not acted on a change within %v: is it running?", patience)
 		}
-		// The server answers when the number is another one, or when the time is over.
-		_, err = d.do(ovsdb.Operation{Op: ovsdb.OperationWait, Table: "Open_vSwitch", Where: self, Timeout: &left, Columns: []string{"cur_cfg"},
-			Until: "!=", Rows: []ovsdb.Row{{"cur_cfg": have}}})
-		if _, timedOut := errors.AsType[*ovsdb.TimedOut](err); err != nil && !timedOut {
+		if err := d.waitChange(have, left); err != nil {
 			return err
 		}
 	}
+}
+
+// waitChange has the server answer when cur_cfg is not what it was, or when the
+// time, in milliseconds, is over.
+func (d *db) waitChange(was, left int) error {
+	_, err := d.do(ovsdb.Operation{Op: ovsdb.OperationWait, Table: "Open_vSwitch", Where: []ovsdb.Condition{*is("_uuid", d.root)},
+		Timeout: &left, Columns: []string{"cur_cfg"}, Until: "!=", Rows: []ovsdb.Row{{"cur_cfg": was}}})
+	if _, timedOut := errors.AsType[*ovsdb.TimedOut](err); timedOut {
+		return nil
+	}
+	return err
 }
 
 // settled tells whether an interface is in use: the switch gives it a number, or

@@ -13,7 +13,7 @@ import (
 func Plugin() plugin.Plugin {
 	return plugin.Plugin{
 		Name: "ovs", About: "joins containers by a bridge of Open vSwitch, in VLANs and through VXLAN",
-		New: func() plugin.Config { return &ovs{SocketFile: defaultSocket} },
+		New: func() plugin.Config { return &ovs{SocketFile: defaultSocket, db: "unix:" + defaultSocket} },
 	}
 }
 
@@ -43,6 +43,10 @@ type ovs struct {
 }
 
 func (c *ovs) Validate(a *plugin.Attachment) (err error) {
+	addr, problem := database(c.SocketFile)
+	if problem == "" {
+		c.db = addr // whatever else is wrong: DEL looks there
+	}
 	if c.mac, err = c.Conf.MAC(a, c.StaticMAC); err != nil {
 		return err
 	}
@@ -53,8 +57,7 @@ func (c *ovs) Validate(a *plugin.Attachment) (err error) {
 	if err := cni.ValidateInterfaceName(c.Bridge); err != nil {
 		return cni.Invalid(c.Raw, "bridge", err.Error())
 	}
-	var problem string
-	if c.db, problem = database(c.SocketFile); problem != "" {
+	if problem != "" {
 		return cni.Invalid(c.Raw, "socket_file", problem)
 	}
 	switch {

@@ -5,70 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"strconv"
 
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 
 	"github.com/fairlead/fairlead/kernel"
 )
-
-// The external IDs by which a port's and an interface's owner is known. A tunnel
-// has the network's alone.
-const (
-	idNetwork   = "fairlead-network"
-	idContainer = "fairlead-container"
-	idInterface = "fairlead-interface"
-)
-
-// rows are a port of a bridge and its interface, without names and references.
-type rows struct{ port, iface ovsdb.Row }
-
-func portRows(p *kernel.OVSPort) rows {
-	owner := map[string]string{idNetwork: p.Owner.Network, idContainer: p.Owner.ContainerID, idInterface: p.Owner.IfName}
-	port := vlanRow(p.VLAN)
-	port["external_ids"] = ovsMap(owner)
-	ids := maps.Clone(owner)
-	if p.IfaceID != "" {
-		ids["iface-id"] = p.IfaceID
-	}
-	iface := ovsdb.Row{"external_ids": ovsMap(ids)}
-	if p.OFPort > 0 {
-		iface["ofport_request"] = p.OFPort
-	}
-	return rows{port, iface}
-}
-
-func tunnelRows(t *kernel.OVSTunnel) rows {
-	options := map[string]string{"key": strconv.Itoa(t.VNI), "remote_ip": t.Remote}
-	if t.Local != "" {
-		options["local_ip"] = t.Local
-	}
-	if t.Port > 0 {
-		options["dst_port"] = strconv.Itoa(t.Port)
-	}
-	port := vlanRow(t.VLAN)
-	port["protected"] = t.Protected
-	port["external_ids"] = ovsMap(map[string]string{idNetwork: t.Network})
-	return rows{port, ovsdb.Row{"type": "vxlan", "options": ovsMap(options)}}
-}
-
-// vlanRow states each column, so that what should not be set is seen, too.
-func vlanRow(v kernel.VLANs) ovsdb.Row {
-	r := ovsdb.Row{"tag": ovsSet[int](), "trunks": ovsSet(ids(v.Trunks)...), "vlan_mode": ovsSet[string]()}
-	if v.Tag > 0 {
-		r["tag"] = v.Tag
-	}
-	if v.Tag > 0 && v.Trunks != "" {
-		r["vlan_mode"] = "native-untagged"
-	}
-	return r
-}
-
-// owner is who a port belongs to; nobody: it is not ours, or a tunnel.
-func owner(r row) kernel.Owner {
-	id := r.strings("external_ids")
-	return kernel.Owner{Network: id[idNetwork], ContainerID: id[idContainer], IfName: id[idInterface]}
-}
 
 // ensurePort makes a port. A row that the owner left behind (the host was
 // started anew: the database lasts, the veth does not) is replaced.
@@ -80,51 +21,15 @@ func (d *db) ensurePort(p *kernel.OVSPort) (made bool, err error) {
 	if err == nil && owner(old) != p.Owner {
 		return false, fmt.Errorf("Open vSwitch has a port %s already, which is not this attachment's: %v", p.Name, old.strings("external_ids"))
 	}
-	if err := d.put(p.Bridge, p.Name, portRows(p), old); err != nil {
-		return true, err
-	}
-	return true, nil
-}
-
-// ensureTunnel makes a tunnel, or brings the network's own up to date. One that
-// another network has otherwise is an error: the two would be one.
-func (d *db) ensureTunnel(t *kernel.OVSTunnel) error {
-	want := tunnelRows(t)
-	diff, err := d.diffPort(t.Bridge, t.Name, want)
-	if err == nil && len(diff) == 0 {
-		return nil
-	}
-	old, err := d.named("Port", t.Name, "_uuid", "external_ids")
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	if of := owner(old).Network; err == nil && of != t.Network {
-		other, err := d.diffPort(t.Bridge, t.Name, without(want))
-		if err != nil || len(other) == 0 {
-			return err
-		}
-		return fmt.Errorf("network %q has this tunnel otherwise (%s): give this one another vxlanID or bridge", of, other[0])
-	}
-	if err := d.put(t.Bridge, t.Name, want, old); err != nil {
-		// A tunnel is shared, so no undo takes this one away.
-		return errors.Join(err, d.drop(t.Name))
-	}
-	return nil
-}
-
-// without is a tunnel whoever it was made for.
-func without(r rows) rows {
-	r.port = maps.Clone(r.port)
-	delete(r.port, "external_ids")
-	return r
+	return d.put(p.Bridge, p.Name, portRows(p), old)
 }
 
 // put makes a port of a bridge, in place of an old one if there is one, and waits
-// until it is in use.
-func (d *db) put(bridge, name string, want rows, old row) error {
+// until it is in use. made tells whether it is in the database, in use or not.
+func (d *db) put(bridge, name string, want rows, old row) (made bool, err error) {
 	b, err := d.named("Bridge", bridge, "_uuid")
 	if err != nil {
-		return err
+		return false, err
 	}
 	port, iface := maps.Clone(want.port), maps.Clone(want.iface)
 	port["name"], iface["name"], port["interfaces"] = name, name, ovsdb.UUID{GoUUID: "iface"}
@@ -134,9 +39,33 @@ func (d *db) put(bridge, name string, want rows, old row) error {
 	}
 	ops = append(ops, insert("Interface", "iface", iface), insert("Port", "port", port),
 		mutate("Bridge", is("_uuid", b.uuid()), "ports", ovsdb.MutateOperationInsert, ovsdb.UUID{GoUUID: "port"}))
-	if err := d.change(ops...); err != nil {
+	number, err := d.begin(ops...)
+	if err != nil {
+		return false, err
+	}
+	if err := d.await(number); err != nil {
+		return true, err
+	}
+	return true, d.accepted(name)
+}
+
+// inUse is for what another process made: it may be at it.
+func (d *db) inUse(name string) error {
+	if problem, err := d.settled(name); err != nil || problem == "" {
 		return err
 	}
+	number, err := d.begin()
+	if err == nil {
+		err = d.await(number)
+	}
+	if err != nil {
+		return err
+	}
+	return d.accepted(name)
+}
+
+// accepted is settled with the problem as an error.
+func (d *db) accepted(name string) error {
 	problem, err := d.settled(name)
 	if problem != "" {
 		err = errors.New(problem)
@@ -156,6 +85,18 @@ func (d *db) drop(name string) error {
 }
 
 func (d *db) diffPort(bridge, name string, want rows) ([]string, error) {
+	out, err := d.diffRows(bridge, name, want)
+	if err != nil {
+		return nil, err
+	}
+	problem, err := d.settled(name)
+	if problem != "" {
+		out = append(out, problem)
+	}
+	return out, err
+}
+
+func (d *db) diffRows(bridge, name string, want rows) ([]string, error) {
 	port, err := d.named("Port", name, append(columns(want.port), "_uuid")...)
 	if err != nil {
 		return nil, err
@@ -169,11 +110,7 @@ func (d *db) diffPort(bridge, name string, want rows) ([]string, error) {
 	if err == nil && (len(on) != 1 || on[0].text("name") != bridge) {
 		out = append(out, "is on another bridge")
 	}
-	problem, e := d.settled(name)
-	if problem != "" {
-		out = append(out, problem)
-	}
-	return out, errors.Join(err, e)
+	return out, err
 }
 
 func (d *db) removePort(p *kernel.OVSPort) error {

@@ -16,9 +16,6 @@ type ovsSwitch struct {
 }
 
 func newSwitch(addr, network string) *ovsSwitch {
-	if addr == "" { // a configuration that cannot be read, on DEL
-		addr = "unix:" + defaultSocket
-	}
 	return &ovsSwitch{addr: addr, network: network, dbs: map[string]*db{}}
 }
 

@@ -1,0 +1,68 @@
+package ovs
+
+import (
+	"maps"
+	"strconv"
+
+	"github.com/ovn-kubernetes/libovsdb/ovsdb"
+
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// The external IDs by which a port's and an interface's owner is known. A tunnel
+// has the network's alone.
+const (
+	idNetwork   = "fairlead-network"
+	idContainer = "fairlead-container"
+	idInterface = "fairlead-interface"
+)
+
+// rows are a port of a bridge and its interface, without names and references.
+type rows struct{ port, iface ovsdb.Row }
+
+func portRows(p *kernel.OVSPort) rows {
+	owner := map[string]string{idNetwork: p.Owner.Network, idContainer: p.Owner.ContainerID, idInterface: p.Owner.IfName}
+	port := vlanRow(p.VLAN)
+	port["external_ids"] = ovsMap(owner)
+	ids := maps.Clone(owner)
+	if p.IfaceID != "" {
+		ids["iface-id"] = p.IfaceID
+	}
+	iface := ovsdb.Row{"external_ids": ovsMap(ids)}
+	if p.OFPort > 0 {
+		iface["ofport_request"] = p.OFPort
+	}
+	return rows{port, iface}
+}
+
+func tunnelRows(t *kernel.OVSTunnel) rows {
+	options := map[string]string{"key": strconv.Itoa(t.VNI), "remote_ip": t.Remote}
+	if t.Local != "" {
+		options["local_ip"] = t.Local
+	}
+	if t.Port > 0 {
+		options["dst_port"] = strconv.Itoa(t.Port)
+	}
+	port := vlanRow(t.VLAN)
+	port["protected"] = t.Protected
+	port["external_ids"] = ovsMap(map[string]string{idNetwork: t.Network})
+	return rows{port, ovsdb.Row{"type": "vxlan", "options": ovsMap(options)}}
+}
+
+// vlanRow states each column, so that what should not be set is seen, too.
+func vlanRow(v kernel.VLANs) ovsdb.Row {
+	r := ovsdb.Row{"tag": ovsSet[int](), "trunks": ovsSet(ids(v.Trunks)...), "vlan_mode": ovsSet[string]()}
+	if v.Tag > 0 {
+		r["tag"] = v.Tag
+	}
+	if v.Tag > 0 && v.Trunks != "" {
+		r["vlan_mode"] = "native-untagged"
+	}
+	return r
+}
+
+// owner is who a port belongs to; nobody: it is not ours, or a tunnel.
+func owner(r row) kernel.Owner {
+	id := r.strings("external_ids")
+	return kernel.Owner{Network: id[idNetwork], ContainerID: id[idContainer], IfName: id[idInterface]}
+}
