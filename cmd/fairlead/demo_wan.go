@@ -42,7 +42,9 @@ func (s *stage) wan(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, end(daemon), os.RemoveAll("/run/cni"), os.RemoveAll("/run/fairlead/dhcp")) }()
+	defer func() {
+		err = errors.Join(err, end(daemon), os.RemoveAll("/run/cni"), os.RemoveAll("/run/fairlead/dhcp"))
+	}()
 	if err := waitFor(ctx, "/run/cni/dhcp.sock"); err != nil {
 		return err
 	}

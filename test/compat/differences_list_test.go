@@ -72,8 +72,8 @@ func shownDifferences() []difference {
 			what: "ipvlan and vlan without `ipam`", theirs: "an error, and the interface stays", ours: "layer 2 only, as with macvlan", why: "a key means the same in all three"}),
 		differs(`^(macvlan|tap)/args.cni.mac$`, anything, `"mac":|^link eth0`, difference{
 			what: "`args.cni.mac` of macvlan and tap", theirs: "no effect", ours: "as with bridge", why: "one precedence for every plugin that makes hardware addresses"}),
-		differs(`^tap/mac with multiQueue$`, anything, `"mac":|^link eth0`, difference{
-			what: "the hardware address of a tap that has `multiQueue`, `owner` or `group`", theirs: "random, whatever is asked for", ours: "as asked for", why: "a key means the same beside others"}),
+		differs(`^tap/mac, mtu and owner`, anything, `"mac":|^link eth0`, difference{
+			what: "`mac` and `mtu` of a tap that has both `owner` and `group`", theirs: "no effect", ours: "as asked for", why: "a key means the same beside others"}),
 		differs(`^tap/(mtu negative|bridge not there)$`, `^deleted after a failed ADD: container`, anything, difference{
 			what: "a tap that could not be completed", theirs: "stays, under a name that no DEL knows, or until DEL", ours: "is undone", why: "as any failed ADD"}),
 		differs(`^portmap/protocol absent`, `^add`, anything, difference{
