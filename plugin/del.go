@@ -19,7 +19,7 @@ func (r *runner) del(ctx context.Context, args *skel.CmdArgs) error {
 		return err
 	}
 	defer j.end()
-	err = errors.Join(j.unmake(func() error { return j.ipam.del(ctx) }), j.release())
+	err = errors.Join(j.unmake(ctx, func() error { return j.ipam.del(ctx) }), j.release())
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,12 @@ func (r *runner) del(ctx context.Context, args *skel.CmdArgs) error {
 
 // unmake removes this plugin's objects. The kernel makes whoever removes a
 // link wait, so everything else is done in the meantime.
-func (j *job) unmake(meanwhile func() error) error {
+func (j *job) unmake(ctx context.Context, meanwhile func() error) error {
+	if j.Exclusive && j.netns != nil { // an ADD meanwhile may take what is about to go
+		if err := j.netns.Lock(ctx); err != nil {
+			return err
+		}
+	}
 	list, recorded := j.known()
 	links, rest := kernel.Split(list)
 	errs := make(chan error, 1)
@@ -76,7 +81,7 @@ func (r *runner) gc(ctx context.Context, args *skel.CmdArgs) error {
 		return err
 	}
 	defer j.end()
-	errs := []error{j.gcRecords(), j.gcMarked()}
+	errs := []error{j.gcRecords(ctx), j.gcMarked()}
 	if !j.Chained {
 		errs = append(errs, j.ipam.gc(ctx))
 	}
@@ -109,19 +114,19 @@ func (j *job) recent(rec *attach.Record) bool {
 
 // gcRecords removes, of every invalid attachment that has a record, the part
 // of this plugin.
-func (j *job) gcRecords() error {
+func (j *job) gcRecords(ctx context.Context) error {
 	all, err := j.dir.List(j.base.Name)
 	errs := []error{err}
 	for _, rec := range all {
 		if rec.Network != j.base.Name || j.valid(rec.Owner()) || rec.Last(j.Name) < 0 {
 			continue
 		}
-		errs = append(errs, j.gcOne(rec))
+		errs = append(errs, j.gcOne(ctx, rec))
 	}
 	return errors.Join(errs...)
 }
 
-func (j *job) gcOne(rec *attach.Record) error {
+func (j *job) gcOne(ctx context.Context, rec *attach.Record) error {
 	netns, err := kernel.OpenNetns(rec.Netns)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -138,7 +143,7 @@ func (j *job) gcOne(rec *attach.Record) error {
 	att := *j.att
 	att.Owner = rec.Owner()
 	one := &job{runner: j.runner, args: j.args, conf: j.conf, base: j.base, att: &att, netns: netns, engine: engine, dir: j.dir}
-	if err := errors.Join(one.unmake(func() error { return nil }), one.release()); err != nil {
+	if err := errors.Join(one.unmake(ctx, func() error { return nil }), one.release()); err != nil {
 		return err
 	}
 	return one.forget(anyPart)

@@ -59,7 +59,7 @@ func shownDifferences() []difference {
 			what: "CHECK of a route in a table of its own", theirs: "an error: it looks in the main table", ours: "success", why: "the route is there"}),
 		differs(`^bridge/(ipam absent|disableContainerInterface)$`, `^check`, outcome, difference{
 			what: "CHECK of a bridge without `ipam`", theirs: "an error: no plugin name provided", ours: "success", why: "ADD accepts the configuration"}),
-		differs(`(firewall/(ingressPolicy unknown$)|vrf/vrfname absent|bandwidth/(egressBurst too large|ingressRate absent$|ingressBurst absent)|portMappings port 0|device not there|none of the four|pciBusID not there|deviceID not there|bcqueuelen negative)|^vlan/(master (absent|not there)|vlanId (5000|negative)|mtu (negative|more)|linkInContainer no)|^ipvlan/(master absent, no default route|prevResult has no interface)`, `^(del a|deleted after)`, anything, difference{
+		differs(`(firewall/(ingressPolicy unknown$)|vrf/vrfname absent|dummy/ipam absent|bandwidth/(egressBurst too large|ingressRate absent$|ingressBurst absent)|portMappings port 0|device not there|none of the four|pciBusID not there|deviceID not there|bcqueuelen negative)|^vlan/(master (absent|not there)|vlanId (5000|negative)|mtu (negative|more)|linkInContainer no)|^ipvlan/(master absent, no default route|prevResult has no interface)`, `^(del a|deleted after)`, anything, difference{
 			what: "DEL with a configuration that ADD refuses", theirs: "an error, and what ADD made stays", ours: "success: everything is removed by name and owner",
 			why: "a configuration that was spoiled while containers ran must not hold them"}),
 		differs(`^(bridge/ipMasqBackend unknown|vlan/master down)$`, `^deleted after a failed ADD: addresses`, `last_reserved`, difference{
@@ -84,7 +84,7 @@ func shownDifferences() []difference {
 			what: "an unknown `backend` of firewall", theirs: "taken for iptables", ours: "an error that names those there are", why: "a typing error would go unnoticed"}),
 		differs(`^firewall/`, `^rules`, `--ctstate DNAT`, difference{
 			what: "host ports of a container on a host that forwards only what it knows", theirs: "not forwarded", ours: "forwarded", why: "who asks for a host port wants it to answer"}),
-		differs(`^(sbr/type|vrf/vrfname$)`, `^check`, outcome, difference{
+		differs(`^(sbr/type|vrf/(vrfname|table)$)`, `^check`, outcome, difference{
 			what: "CHECK of the plugins before sbr and vrf", theirs: "an error: they miss the routes that those moved", ours: "success: a later plugin may move a route", why: "nothing is wrong"}),
 		differs(`^portmap/masqAll \(nftables\)`, `^from (world|host)`, anything, difference{
 			what: "`masqAll` with nftables", theirs: "no effect", ours: "as with iptables: every client is masqueraded", why: "a key means the same with both backends"}),
@@ -109,5 +109,7 @@ func shownDifferences() []difference {
 			why: "section 3 of the specification: a request for GC must have the key"}),
 		differs(`^portmap/hostPort taken`, `^add`, anything, difference{
 			what: "a host port that another container has", theirs: "success; the first container keeps the traffic", ours: "an error that names the other container", why: "somebody's port would silently not work"}),
+		differs(`^dummy/dns$`, `^add`, `dns|nameservers|search|192\.0\.2\.53|"s"|\]|\}`, difference{
+			what: "`dns` of dummy", theirs: "no effect", ours: "replaces IPAM's, as with every other plugin", why: "a key means the same in all of them"}),
 	}
 }

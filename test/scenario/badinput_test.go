@@ -333,9 +333,9 @@ func (m *machine) state() string {
 	}
 	var kept []string
 	for line := range strings.Lines(s) {
-		// The bridge is shared, and a link's multicast route comes and goes with its carrier.
-		if !strings.Contains(line, "cni0") && !strings.Contains(line, "multicast ff00::/8") {
-			kept = append(kept, strings.ReplaceAll(line, " tentative", ""))
+		// The bridge is shared, and a link's own of IPv6 comes and goes with its carrier.
+		if !strings.Contains(line, "cni0") && !strings.Contains(line, "multicast ff00::/8") && !strings.Contains(line, "fe80::") {
+			kept = append(kept, line)
 		}
 	}
 	return strings.Join(kept, "")
