@@ -33,7 +33,7 @@ func main() {
 	flag.StringVar(&l.pattern, "run", "", "run tests whose names match this, of the packages named")
 	flag.StringVar(&l.command, "exec", "", "run this command there, and no tests")
 	flag.BoolVar(&l.verbose, "v", false, "print what tests print, as they run")
-	flag.DurationVar(&l.limit, "timeout", 15*time.Minute, "time that one kernel's tests may take")
+	flag.DurationVar(&l.limit, "timeout", 25*time.Minute, "time that one kernel's tests may take")
 	flag.StringVar(&l.features, "features", "", "file of what ran where so far; a summary is printed at the end")
 	flag.StringVar(&l.writable, "write", "", "directory that the tests may write to: for UPDATE=1")
 	flag.IntVar(&l.memory, "memory", 1024, "of a guest, in MiB")
