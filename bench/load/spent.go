@@ -35,16 +35,18 @@ func note(only string, measure bool) (context.Context, *spent) {
 // Exec runs a plugin by run, and notes for the job of a context what it took.
 func Exec(ctx context.Context, path string, env []string, run func(path string, env []string) ([]byte, error)) ([]byte, error) {
 	s := ctx.Value(spentKey{}).(*spent)
-	if s.measure {
+	if s.measure && s.counts(path) {
 		return s.measured(path, env, run)
 	}
 	start := time.Now()
 	out, err := run(path, env)
-	if s.only == "" || s.only == filepath.Base(path) {
+	if s.counts(path) {
 		s.time += since(start)
 	}
 	return out, err
 }
+
+func (s *spent) counts(path string) bool { return s.only == "" || s.only == filepath.Base(path) }
 
 // Note adds to the time of plugins what was not run by Exec, in ms.
 func Note(ctx context.Context, ms float64) { ctx.Value(spentKey{}).(*spent).time += ms }

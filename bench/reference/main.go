@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/containernetworking/cni/libcni"
@@ -24,7 +25,7 @@ func (t *timed) ExecPlugin(ctx context.Context, path string, stdin []byte, env [
 }
 
 func main() {
-	lib := libcni.NewCNIConfigWithCacheDir([]string{os.Getenv("CNI_PATH")}, os.Getenv("FAIRLEAD_BENCH_CACHE"), &timed{invoke.DefaultExec{RawExec: &invoke.RawExec{Stderr: os.Stderr}}})
+	lib := libcni.NewCNIConfigWithCacheDir([]string{os.Getenv("CNI_PATH")}, os.Getenv("FAIRLEAD_BENCH_CACHE"), &timed{invoke.DefaultExec{RawExec: &invoke.RawExec{Stderr: io.Discard}}})
 	load.Main(func(ctx context.Context, j load.Job) error {
 		list, err := libcni.ConfListFromBytes([]byte(j.List))
 		if err != nil {

@@ -1,0 +1,92 @@
+package figures
+
+import "strings"
+
+// The sides that others are compared with.
+const (
+	Reference = "reference" // its runtime, its plugins
+	Floor     = "floor"     // an empty program's start, and the kernel's work
+	Nothing   = "nothing"   // as many empty programs, and no work
+)
+
+// Row is one operation of one case by one side, beside the reference and the floor.
+type Row struct {
+	Group string `json:"group"`
+	Case  string `json:"case"`
+	Verb  string `json:"verb"`
+	By    string `json:"by"`   // "ours" is plugins of ours as processes under the reference runtime
+	Jobs  int    `json:"jobs"` // attachments that one time is of
+
+	Ours      Stat  `json:"ours"`
+	Reference *Stat `json:"reference,omitempty"`
+	Floor     *Stat `json:"floor,omitempty"`
+
+	Faster      *Ratio  `json:"timesAsFastAsTheReference,omitempty"`
+	OverFloor   *Ratio  `json:"timesTheFloor,omitempty"`
+	OverNothing *Ratio  `json:"timesAsLongAsNothing,omitempty"`
+	LessCPU     *Ratio  `json:"referenceCPUTimes,omitempty"`
+	Memory      float64 `json:"memoryPart,omitempty"`    // of the reference's
+	OverFirst   float64 `json:"timesTheFirst,omitempty"` // median against that of the same with nothing standing or held
+}
+
+// Measured are the samples of every side in one case and operation.
+type Measured struct {
+	Group, Case, Verb string
+	Jobs              int
+	Sides             []string // in order
+	Samples           map[string][]Sample
+	Peak              map[string]int // KiB
+}
+
+// Rows is a row of each side that is not there for comparison.
+func (m Measured) Rows() (rows []Row) {
+	for _, side := range m.Sides {
+		if side == Reference || side == Floor || side == Nothing || len(m.Samples[side]) == 0 {
+			continue
+		}
+		rows = append(rows, m.row(side))
+	}
+	return rows
+}
+
+func (m Measured) row(side string) Row {
+	r := Row{Group: m.Group, Case: m.Case, Verb: m.Verb, By: side, Jobs: m.Jobs, Ours: *m.stat(side)}
+	own := m.Samples[side]
+	if ref := m.Samples[Reference]; len(ref) > 0 {
+		r.Reference = m.stat(Reference)
+		faster, cpu := Paired(timesOf(ref), timesOf(own)), Paired(cpuOf(ref), cpuOf(own))
+		r.Faster, r.LessCPU = &faster, &cpu
+		if m.Peak[side] > 0 {
+			r.Memory = float64(m.Peak[side]) / float64(max(1, m.Peak[Reference]))
+		}
+	}
+	if floor := m.Samples[Floor]; len(floor) > 0 {
+		r.Floor = m.stat(Floor)
+		over := Paired(timesOf(own), timesOf(floor))
+		r.OverFloor = &over
+	}
+	if nothing := m.Samples[Nothing]; len(nothing) > 0 {
+		over := Paired(timesOf(own), timesOf(nothing))
+		r.OverNothing = &over
+	}
+	return r
+}
+
+func (m Measured) stat(side string) *Stat {
+	s := Summary(m.Samples[side])
+	s.Peak = m.Peak[side]
+	return &s
+}
+
+// AgainstFirst sets how much a row of a growing case takes of what the case of
+// the name first takes.
+func AgainstFirst(rows []Row, name func(level string) string, first string) {
+	for i := range rows {
+		for _, base := range rows {
+			if base.Case == name(first) && base.Verb == rows[i].Verb && base.By == rows[i].By &&
+				strings.HasPrefix(rows[i].Case, name("")) && base.Ours.Median > 0 {
+				rows[i].OverFirst = rows[i].Ours.Median / base.Ours.Median
+			}
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/fairlead/fairlead/bench/figures"
+	"github.com/fairlead/fairlead/bench/load"
+)
+
+// network is one on which attachments stand; a bridge holds 1,023.
+type network struct {
+	list  string
+	floor string
+	room  int
+}
+
+// growing measures a case at each of its levels, with so many attachments
+// standing on every side. One that cannot get there in time takes no part any more.
+func (w *world) growing() (rows []figures.Row, err error) {
+	stand := 0
+	for _, level := range w.c.levels {
+		fmt.Fprintf(os.Stderr, "      %d standing\n", level)
+		keep := w.sides[:0:0]
+		for _, s := range w.sides {
+			ok, err := w.fill(s, stand, level)
+			if err != nil {
+				return rows, err
+			}
+			if ok {
+				keep = append(keep, s)
+			} else {
+				fmt.Fprintf(os.Stderr, "      %s would need more than %s for %d\n", s.name, w.patience(), level)
+				s.stop()
+			}
+		}
+		w.sides, stand = keep, level
+		at, err := w.turns(w.c.name + standing(level))
+		if err != nil {
+			return rows, err
+		}
+		rows = append(rows, at...)
+	}
+	figures.AgainstFirst(rows, func(level string) string { return w.c.name + level }, standing(w.c.levels[0]))
+	return rows, nil
+}
+
+func standing(n int) string { return fmt.Sprintf(", %d standing", n) }
+
+// patience is how long a side may take to get from one level to the next.
+func (w *world) patience() time.Duration { return 4 * w.options.limit }
+
+// fill attaches so many more containers, some at once.
+func (w *world) fill(s *side, from, to int) (ok bool, err error) {
+	began := time.Now()
+	for from < to {
+		n := min(50, to-from)
+		jobs, err := w.standingJobs(s, from, n)
+		if err != nil {
+			return false, err
+		}
+		if _, err := w.do(s, load.Request{Jobs: jobs, AtOnce: 4}); err != nil {
+			return false, fmt.Errorf("attach container %d: %w", from, err)
+		}
+		from += n
+		took := time.Since(began)
+		if took > w.patience() && from < to {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// standingJobs are attachments that stay. Every side has its own interface in a
+// container that all share, for namespaces are what costs most here.
+func (w *world) standingJobs(s *side, from, n int) ([]load.Job, error) {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("standing-%d", from+i)
+	}
+	if err := w.namespaces(names...); err != nil {
+		return nil, err
+	}
+	jobs := make([]load.Job, n)
+	index := slices.IndexFunc(kinds(), func(k kind) bool { return k.name == s.name })
+	for i, name := range names {
+		on := w.networkOf(from + i)
+		list, err := w.listFor(s, on.list)
+		if err != nil {
+			return nil, err
+		}
+		jobs[i] = w.job(s, from+i, list, on.floor)
+		jobs[i].Verb, jobs[i].Netns, jobs[i].IfName = "ADD", w.netns[name], fmt.Sprintf("s%d", index)
+		jobs[i].Container = fmt.Sprintf("%s-standing-%d", s.word, from+i)
+	}
+	return jobs, nil
+}
+
+// networkOf is where the attachment of a number stands: networks are filled in turn.
+func (w *world) networkOf(number int) network {
+	for _, n := range w.c.networks {
+		if number < n.room {
+			return n
+		}
+		number -= n.room
+	}
+	return w.c.networks[len(w.c.networks)-1]
+}
