@@ -9,12 +9,10 @@ import (
 
 // The names of cases that targets are of.
 const (
-	plainName    = "bridge + host-local"
-	masqNFTName  = "the same, masquerade by nftables"
-	masqIPTName  = "the same, masquerade by each one's default"
-	chainName    = "bridge, portmap, bandwidth, firewall, tuning"
-	heldName     = "host-local"
-	underRuntime = "ours, our runtime"
+	plainName       = "bridge + host-local"
+	masqNFTName     = "the same, masquerade by nftables"
+	masqDefaultName = "the same, masquerade by each one's default"
+	chainName       = "bridge, portmap, bandwidth, firewall, tuning"
 )
 
 // listCases are lists that grow plugin by plugin.
@@ -23,7 +21,7 @@ func listCases() []benchCase {
 	list := []benchCase{
 		{name: plainName, list: conflist("plain", bridgePlugin("")), floor: "bridge:bench0", more: both},
 		{name: masqNFTName, list: conflist("masq", bridgePlugin(masqNFT)), floor: "bridge:bench0 masq"},
-		{name: masqIPTName, list: conflist("masq", bridgePlugin(masqDefault)), floor: "bridge:bench0 masq"},
+		{name: masqDefaultName, list: conflist("masq", bridgePlugin(masqDefault)), floor: "bridge:bench0 masq"},
 		{name: "the same, masquerade by iptables", list: conflist("masq", bridgePlugin(masqIPTables)), floor: "bridge:bench0 masq"},
 	}
 	plugins, words, name := []string{bridgePlugin(masqNFT)}, "bridge:bench0 masq", "bridge"

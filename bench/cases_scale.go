@@ -29,11 +29,13 @@ func atOnceCases() (list []benchCase) {
 // heldCases are with addresses held by others.
 func heldCases() (list []benchCase) {
 	for _, n := range []int{0, 1000, 10000, 50000} {
-		list = append(list, benchCase{group: groupHeld, name: fmt.Sprintf("%s, %d held", heldName, n), only: "host-local",
+		list = append(list, benchCase{group: groupHeld, name: heldBy(n), only: "host-local",
 			list: conflist("held", `{"type": "host-local", `+ipamOn("77")+`}`), before: hold(n), verbs: []string{"ADD", "DEL"}})
 	}
 	return list
 }
+
+func heldBy(n int) string { return fmt.Sprintf("host-local, %d held", n) }
 
 // hold fills every side's directory with addresses of other containers.
 func hold(n int) func(*world) error {
@@ -101,10 +103,13 @@ func networks(name, more, words string, chained ...string) (list []network) {
 	return append(list, network{room: 1 << 15, floor: "ptp" + words, list: conflist(name+"-ptp", append([]string{ptpPlugin}, chained...)...)})
 }
 
+// nodePods is how many a node holds.
+const nodePods = 250
+
 // nodeCases are a node that comes up and one that is drained.
 func nodeCases(quick bool) []benchCase {
 	const atOnce = 16
-	pods := 250
+	pods := nodePods
 	if quick {
 		pods = 50
 	}
@@ -139,7 +144,8 @@ func packetCases() []benchCase {
 	return list
 }
 
-const answerWithin = 5 * time.Second
+// answerWithin is longer than a neighbour believes in an address's old owner.
+const answerWithin = 15 * time.Second
 
 // neighbours are containers on each side's bridge that were there before.
 func neighbours(w *world) error {

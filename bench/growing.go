@@ -43,7 +43,7 @@ func (w *world) growing() (rows []figures.Row, err error) {
 		}
 		rows = append(rows, at...)
 	}
-	figures.AgainstFirst(rows, func(level string) string { return w.c.name + level }, standing(w.c.levels[0]))
+	figures.AgainstFirst(rows, w.c.name, standing(w.c.levels[0]))
 	return rows, nil
 }
 

@@ -121,11 +121,12 @@ func (o options) measure(ctx context.Context, list []benchCase) error {
 		}
 		report.Rows = append(report.Rows, rows...)
 	}
+	figures.AgainstFirst(report.Rows, "host-local", ", 0 held")
 	return errors.Join(o.report(report), failed)
 }
 
 func (o options) report(r figures.Report) error {
-	fmt.Print(r.Text())
+	fmt.Print(r.Text(targets()))
 	if o.json != "" {
 		if err := r.Write(o.json); err != nil {
 			return err
@@ -140,7 +141,7 @@ func (o options) report(r figures.Report) error {
 	} else if o.also != "" && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	for name, text := range r.Page(others...) {
+	for name, text := range r.Page(targets(), others...) {
 		if err := os.WriteFile(filepath.Join(o.page, name), []byte(text), 0o644); err != nil {
 			return err
 		}

@@ -28,6 +28,8 @@ type kind struct {
 const (
 	ours           = "ours"                           // plugins as processes, under the reference runtime
 	ownRuntime     = "ours, our runtime"              // the same under ours
+	fused          = "ours, fused"                    // one process a chain, under the reference runtime
+	library        = "ours, in process"               // no process at all, under ours
 	theirsUnderOur = "reference plugins, our runtime" // and the reference's under ours
 )
 

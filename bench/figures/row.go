@@ -78,14 +78,17 @@ func (m Measured) stat(side string) *Stat {
 	return &s
 }
 
-// AgainstFirst sets how much a row of a growing case takes of what the case of
-// the name first takes.
-func AgainstFirst(rows []Row, name func(level string) string, first string) {
-	for i := range rows {
-		for _, base := range rows {
-			if base.Case == name(first) && base.Verb == rows[i].Verb && base.By == rows[i].By &&
-				strings.HasPrefix(rows[i].Case, name("")) && base.Ours.Median > 0 {
-				rows[i].OverFirst = rows[i].Ours.Median / base.Ours.Median
+// AgainstFirst sets how much rows of a growing case take of what its first
+// level takes: their names begin with the case's.
+func AgainstFirst(rows []Row, name, firstLevel string) {
+	for _, base := range rows {
+		if base.Case != name+firstLevel || base.Ours.Median == 0 {
+			continue
+		}
+		for i := range rows {
+			r := &rows[i]
+			if r.Group == base.Group && r.Verb == base.Verb && r.By == base.By && strings.HasPrefix(r.Case, name) {
+				r.OverFirst = r.Ours.Median / base.Ours.Median
 			}
 		}
 	}

@@ -1,0 +1,113 @@
+package figures
+
+import (
+	"fmt"
+	"html"
+	"math"
+	"strings"
+)
+
+// Bar is one bar of a chart.
+type Bar struct {
+	Series string // its colour, by Chart.Series
+	Value  float64
+}
+
+// Chart are groups of horizontal bars, one below the other, on a logarithmic
+// scale: what is twice as long is ten times as much, or whatever fits.
+type Chart struct {
+	Title  string
+	Unit   string
+	Series []string // at most as many as there are colours
+	Groups []Group
+}
+
+// Group is a label and its bars.
+type Group struct {
+	Label string
+	Bars  []Bar
+}
+
+// Colours of series: for a light page and for a dark one.
+func colours() (light, dark []string) {
+	return []string{"#0f766e", "#b45309", "#64748b", "#1d4ed8", "#7c3aed"},
+		[]string{"#2dd4bf", "#fbbf24", "#94a3b8", "#60a5fa", "#c4b5fd"}
+}
+
+const ( // pixels
+	chartWidth = 860
+	labelWidth = 300
+	barHeight  = 14
+	barGap     = 3
+	groupGap   = 14
+	topSpace   = 64
+	valueSpace = 70
+)
+
+// SVG draws a chart that can be read on a light and on a dark page.
+func (c Chart) SVG() string {
+	var body strings.Builder
+	y := topSpace
+	low, high := c.bounds()
+	scale := float64(chartWidth-labelWidth-valueSpace) / math.Log10(high/low)
+	for _, g := range c.Groups {
+		fmt.Fprintf(&body, `<text class="t" x="%d" y="%d" text-anchor="end">%s</text>`+"\n", labelWidth-8, y+barHeight-2, html.EscapeString(g.Label))
+		for _, b := range g.Bars {
+			width := max(1, scale*math.Log10(b.Value/low))
+			fmt.Fprintf(&body, `<rect class="s%d" x="%d" y="%d" width="%.1f" height="%d" rx="2"/>`+"\n", c.series(b.Series), labelWidth, y, width, barHeight)
+			fmt.Fprintf(&body, `<text class="v" x="%.1f" y="%d">%s</text>`+"\n", labelWidth+width+5, y+barHeight-3, ms(b.Value))
+			y += barHeight + barGap
+		}
+		y += groupGap
+	}
+	return c.head(y) + body.String() + "</svg>\n"
+}
+
+// bounds are the ends of the scale: powers of ten around all values.
+func (c Chart) bounds() (low, high float64) {
+	low, high = math.Inf(1), 0
+	for _, g := range c.Groups {
+		for _, b := range g.Bars {
+			low, high = min(low, b.Value), max(high, b.Value)
+		}
+	}
+	if high <= 0 || low <= 0 || math.IsInf(low, 1) {
+		return 1, 10
+	}
+	low = math.Pow(10, math.Floor(math.Log10(low)))
+	return low, max(high, 10*low)
+}
+
+func (c Chart) series(name string) int {
+	for i, s := range c.Series {
+		if s == name {
+			return i
+		}
+	}
+	return 0
+}
+
+func (c Chart) head(height int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="%s">`+"\n",
+		chartWidth, height, chartWidth, height, html.EscapeString(c.Title))
+	light, dark := colours()
+	b.WriteString("<style>\ntext { font: 12px system-ui, sans-serif }\n.h { font-weight: 600; font-size: 14px }\n")
+	b.WriteString(style(light[:len(c.Series)], "#1f2937"))
+	b.WriteString("@media (prefers-color-scheme: dark) {\n" + style(dark[:len(c.Series)], "#e5e7eb") + "}\n</style>\n")
+	fmt.Fprintf(&b, `<text class="h" x="8" y="20">%s</text>`+"\n", html.EscapeString(c.Title+" ("+c.Unit+", logarithmic)"))
+	x := 8
+	for i, s := range c.Series {
+		fmt.Fprintf(&b, `<rect class="s%d" x="%d" y="34" width="12" height="12" rx="2"/><text class="t" x="%d" y="44">%s</text>`+"\n", i, x, x+17, html.EscapeString(s))
+		x += 32 + 7*len(s)
+	}
+	return b.String()
+}
+
+// style are the rules of series' and words' colours.
+func style(fills []string, text string) (css string) {
+	for i, f := range fills {
+		css += fmt.Sprintf(".s%d { fill: %s }\n", i, f)
+	}
+	return css + ".h, .t, .v { fill: " + text + " }\n"
+}
