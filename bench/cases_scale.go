@@ -144,8 +144,9 @@ func packetCases() []benchCase {
 	return list
 }
 
-// answerWithin is longer than a neighbour believes in an address's old owner.
-const answerWithin = 15 * time.Second
+// answerWithin is how long an answer is waited for. A neighbour that is not told
+// believes in an address's old owner for half a minute.
+const answerWithin = 3 * time.Second
 
 // neighbours are containers on each side's bridge that were there before.
 func neighbours(w *world) error {

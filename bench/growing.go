@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/fairlead/fairlead/bench/figures"
@@ -73,18 +72,16 @@ func (w *world) fill(s *side, from, to int) (ok bool, err error) {
 	return true, nil
 }
 
-// standingJobs are attachments that stay. Every side has its own interface in a
-// container that all share, for namespaces are what costs most here.
+// standingJobs are attachments that stay, each in a container of its own.
 func (w *world) standingJobs(s *side, from, n int) ([]load.Job, error) {
 	names := make([]string, n)
 	for i := range names {
-		names[i] = fmt.Sprintf("standing-%d", from+i)
+		names[i] = fmt.Sprintf("%s-standing-%d", s.word, from+i)
 	}
 	if err := w.namespaces(names...); err != nil {
 		return nil, err
 	}
 	jobs := make([]load.Job, n)
-	index := slices.IndexFunc(kinds(), func(k kind) bool { return k.name == s.name })
 	for i, name := range names {
 		on := w.networkOf(from + i)
 		list, err := w.listFor(s, on.list)
@@ -92,8 +89,7 @@ func (w *world) standingJobs(s *side, from, n int) ([]load.Job, error) {
 			return nil, err
 		}
 		jobs[i] = w.job(s, from+i, list, on.floor)
-		jobs[i].Verb, jobs[i].Netns, jobs[i].IfName = "ADD", w.netns[name], fmt.Sprintf("s%d", index)
-		jobs[i].Container = fmt.Sprintf("%s-standing-%d", s.word, from+i)
+		jobs[i].Verb, jobs[i].Netns, jobs[i].Container = "ADD", w.netns[name], name
 	}
 	return jobs, nil
 }

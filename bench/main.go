@@ -30,6 +30,7 @@ type options struct {
 	limit     time.Duration
 	quick     bool
 	floorOnly bool
+	sides     string
 	list      bool
 	json      string
 	page      string
@@ -44,6 +45,7 @@ func flags() (o options) {
 	flag.DurationVar(&o.limit, "limit", 20*time.Second, "time of a case; it has 5 rounds at least")
 	flag.BoolVar(&o.quick, "quick", false, "8 rounds, 3 seconds a case, and no large cases: some minutes in all")
 	flag.BoolVar(&o.floorOnly, "floor", false, "only what the kernel itself costs here")
+	flag.StringVar(&o.sides, "sides", "", "only these, with a semicolon between: "+sideNames())
 	flag.BoolVar(&o.list, "list", false, "print the cases, and measure nothing")
 	flag.StringVar(&o.json, "json", "", "write the figures as JSON to this `file`")
 	flag.StringVar(&o.page, "write", "", "write benchmarks.md and its charts into this `directory`")
@@ -51,6 +53,9 @@ func flags() (o options) {
 	flag.StringVar(&o.programs, "programs", "", "the `directory` that -build filled; they are built if it is not given")
 	flag.BoolVar(&o.buildOnly, "build", false, "build into the directory of -programs, and measure nothing")
 	flag.Parse()
+	if o.floorOnly {
+		o.sides = figures.Floor
+	}
 	if o.quick {
 		o.rounds, o.limit = min(o.rounds, 8), min(o.limit, 3*time.Second)
 	}

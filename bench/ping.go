@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -10,6 +11,9 @@ import (
 
 	"github.com/fairlead/fairlead/kernel"
 )
+
+// errSilent is the error of a ping that was not answered in time.
+var errSilent = errors.New("no answer")
 
 // ping sends echo requests from a namespace, one each millisecond, and returns
 // when the first answer is there. Source: RFC 792.
@@ -41,7 +45,7 @@ func ping(netns string, to netip.Addr, within time.Duration) error {
 				return nil
 			}
 		}
-		return fmt.Errorf("ping %s from %s: no answer in %s", to, netns, within)
+		return fmt.Errorf("ping %s from %s for %s: %w", to, netns, within, errSilent)
 	})
 }
 

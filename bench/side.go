@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -47,20 +48,24 @@ func kinds() []kind {
 
 // wants tells whether a side takes part in a case.
 func (b *bench) wants(c benchCase, name string) bool {
+	only := strings.Split(b.options.sides, ";")
 	switch {
-	case b.options.floorOnly:
-		return name == figures.Floor
+	case b.options.sides != "" && !slices.Contains(only, name):
+		return false
 	case name == figures.Reference:
 		return !c.alone
 	case name == ours || name == figures.Floor:
 		return true
 	}
-	for _, more := range c.more {
-		if more == name {
-			return true
-		}
+	return slices.Contains(c.more, name)
+}
+
+func sideNames() string {
+	names := make([]string, len(kinds()))
+	for i, k := range kinds() {
+		names[i] = k.name
 	}
-	return false
+	return strings.Join(names, "; ")
 }
 
 // side is a running one.

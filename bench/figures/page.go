@@ -36,6 +36,9 @@ func notes(rows []Row) (text string) {
 		if r.OverNothing != nil {
 			text += fmt.Sprintf("%s %s, %s: %s times as long as %d empty programs.\n", r.Case, r.Verb, r.By, spread(r.OverNothing, 1), r.Jobs)
 		}
+		if r.Reference != nil && r.Reference.Silent > 0 {
+			text += fmt.Sprintf("%s %s: the reference's containers had not answered in %d of %d rounds when the time was over.\n", r.Case, r.Verb, r.Reference.Silent, r.Reference.Rounds)
+		}
 		if r.OverFirst != 0 {
 			text += fmt.Sprintf("%s %s, %s: %.2f times the first.\n", r.Case, r.Verb, r.By, r.OverFirst)
 		}

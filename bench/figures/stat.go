@@ -11,6 +11,8 @@ import (
 type Sample struct {
 	Time float64 // ms
 	CPU  float64 // ms, of all processes
+
+	Silent bool // the time is how long was waited for an answer that did not come
 }
 
 // Stat is what one side took, in milliseconds.
@@ -22,6 +24,7 @@ type Stat struct {
 	CPU    float64 `json:"cpu"`            // median, of the runtime's process and every plugin's
 	Peak   int     `json:"peak,omitempty"` // KiB of the process tree, see bench/peak; 0: not measured
 	Rounds int     `json:"rounds"`
+	Silent int     `json:"silent,omitempty"` // rounds without an answer, see Sample
 }
 
 // Ratio is of pairs that ran one after the other. With 20 pairs and more Low and
@@ -52,7 +55,14 @@ func Summary(samples []Sample) Stat {
 		times[i], cpus[i] = s.Time, s.CPU
 	}
 	slices.Sort(times)
+	silent := 0
+	for _, s := range samples {
+		if s.Silent {
+			silent++
+		}
+	}
 	return Stat{
+		Silent: silent,
 		Median: quantile(times, 0.5), P10: quantile(times, 0.1), P90: quantile(times, 0.9), P99: quantile(times, 0.99),
 		CPU: Median(cpus), Rounds: len(samples),
 	}
