@@ -31,6 +31,7 @@ type options struct {
 	quick     bool
 	floorOnly bool
 	sides     string
+	memory    bool
 	list      bool
 	json      string
 	page      string
@@ -45,6 +46,7 @@ func flags() (o options) {
 	flag.DurationVar(&o.limit, "limit", 20*time.Second, "time of a case; it has 5 rounds at least")
 	flag.BoolVar(&o.quick, "quick", false, "8 rounds, 3 seconds a case, and no large cases: some minutes in all")
 	flag.BoolVar(&o.floorOnly, "floor", false, "only what the kernel itself costs here")
+	flag.BoolVar(&o.memory, "memory", true, "measure memory too")
 	flag.StringVar(&o.sides, "sides", "", "only these, with a semicolon between: "+sideNames())
 	flag.BoolVar(&o.list, "list", false, "print the cases, and measure nothing")
 	flag.StringVar(&o.json, "json", "", "write the figures as JSON to this `file`")

@@ -150,7 +150,7 @@ func withVerb(jobs []load.Job, verb string) []load.Job {
 
 // peaks measures memory, of one attachment at a time.
 func (w *world) peaks(m *figures.Measured) error {
-	if m == nil || w.c.size() > 1 {
+	if m == nil || w.c.size() > 1 || !w.options.memory {
 		return nil
 	}
 	const rounds = 3

@@ -99,10 +99,9 @@ func TestCount(t *testing.T) {
 
 // countCase counts what a case's operations ask the kernel, the least of some rounds.
 func countCase(t *testing.T, programs string, c benchCase) map[string]map[string]int {
+	t.Helper()
 	kerneltest.Host(t)
 	dir := t.TempDir()
-	t.Logf("%s", c.title())
-	kerneltest.Run(t, "true")
 	for _, line := range c.setup {
 		kerneltest.Run(t, append([]string{"ip"}, strings.Fields(line)...)...)
 	}
@@ -117,7 +116,7 @@ func countCase(t *testing.T, programs string, c benchCase) map[string]map[string
 	rt := &libcni.RuntimeConf{ContainerID: "c1", NetNS: kerneltest.Netns(t), IfName: "eth0", CapabilityArgs: w.job(&side{}, 1, "", "").Runtime}
 	least := map[string]map[string]int{}
 	for i := range 6 {
-		for _, verb := range []string{"ADD", "CHECK", "DEL"} {
+		for _, verb := range c.operations() {
 			exec.calls = map[string]int{}
 			if err := operate(lib, list, rt, verb); err != nil {
 				t.Fatalf("%s: %s: %v", c.title(), verb, err)

@@ -38,13 +38,23 @@ type Measured struct {
 	Peak              map[string]int // KiB
 }
 
-// Rows is a row of each side that is not there for comparison.
+// Rows is a row of each side that is not there for comparison; of those that
+// are if there is no other.
 func (m Measured) Rows() (rows []Row) {
+	var compared []string
 	for _, side := range m.Sides {
-		if side == Reference || side == Floor || side == Nothing || len(m.Samples[side]) == 0 {
-			continue
+		switch {
+		case len(m.Samples[side]) == 0:
+		case side == Reference || side == Floor || side == Nothing:
+			compared = append(compared, side)
+		default:
+			rows = append(rows, m.row(side))
 		}
-		rows = append(rows, m.row(side))
+	}
+	if len(rows) == 0 {
+		for _, side := range compared {
+			rows = append(rows, Row{Group: m.Group, Case: m.Case, Verb: m.Verb, By: side, Jobs: m.Jobs, Ours: *m.stat(side)})
+		}
 	}
 	return rows
 }

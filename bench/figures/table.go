@@ -65,11 +65,28 @@ func spread(r *Ratio, digits int) string {
 
 // Table is rows for a terminal.
 func Table(rows []Row) string {
+	if alone(rows) {
+		lines := [][]string{{"case", "", "by", "ms", "p99", "CPU, ms"}}
+		for _, r := range rows {
+			lines = append(lines, []string{r.Case, r.Verb, r.By, ms(r.Ours.Median), ms(r.Ours.P99), cpu(r.Ours)})
+		}
+		return columns(lines, 3)
+	}
 	lines := [][]string{header()}
 	for _, r := range rows {
 		lines = append(lines, cells(r))
 	}
 	return columns(lines, 3)
+}
+
+// alone tells whether nothing is compared.
+func alone(rows []Row) bool {
+	for _, r := range rows {
+		if r.Reference != nil || r.Floor != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // columns aligns cells: the first few to the left, the others to the right.

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bufio"
+	"encoding/binary"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/bench/figures"
+	"github.com/fairlead/fairlead/libcni"
+)
+
+// Every case is a list that a runtime takes, under a title of its own.
+func TestCases(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, c := range cases(false) {
+		if seen[c.title()] {
+			t.Errorf("%s: there are two", c.title())
+		}
+		seen[c.title()] = true
+		for _, n := range append(c.networks, network{list: c.list}) {
+			list, err := libcni.ConfListFromBytes([]byte(n.list))
+			if err != nil || !strings.HasSuffix(list.Name, "$SIDE") {
+				t.Errorf("%s: %v: %s", c.title(), err, n.list)
+			}
+		}
+	}
+	if len(cases(true)) == 0 || len(seen) < 50 {
+		t.Errorf("%d cases", len(seen))
+	}
+}
+
+// Every target is of a figure that a full run has, with every side.
+func TestTargets(t *testing.T) {
+	t.Parallel()
+	var full figures.Report
+	for _, c := range cases(false) {
+		names := []string{c.name}
+		for _, level := range c.levels {
+			names = append(names, c.name+standing(level))
+		}
+		for _, name := range names {
+			for _, verb := range c.operations() {
+				for _, by := range []string{ours, fused, library} {
+					full.Rows = append(full.Rows, figures.Row{Case: name, Verb: verb, By: by, Memory: 1, OverFirst: 1,
+						Faster: &figures.Ratio{Median: 1}, OverFloor: &figures.Ratio{Median: 1}, OverNothing: &figures.Ratio{Median: 1}})
+				}
+			}
+		}
+	}
+	for _, target := range targets() {
+		if v := target.Value(full); v == nil || *v != 1 {
+			t.Errorf("%s: no such figure", target.Text)
+		}
+	}
+}
+
+func TestEcho(t *testing.T) {
+	t.Parallel()
+	for _, id := range []uint16{0, 1, 0x1234, 0xf7fe, 0xf7ff, 0xffff} {
+		sum := uint32(0)
+		for b := echo(id); len(b) > 0; b = b[2:] {
+			sum += uint32(binary.BigEndian.Uint16(b))
+		}
+		if sum = sum>>16 + sum&0xffff; sum != 0xffff {
+			t.Errorf("id %#x: words add up to %#x", id, sum)
+		}
+	}
+}
+
+// A run of two rounds has every figure, and the floor can do every case.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	programs := buildPrograms(t)
+	t.Run("two rounds", func(t *testing.T) {
+		t.Parallel()
+		r := runBench(t, programs, "-case", "^lists: bridge . host-local$", "-rounds", "2", "-write", t.TempDir())
+		for _, verb := range []string{"ADD", "CHECK", "DEL"} {
+			row := figures.Row{}
+			for _, x := range r.Rows {
+				if x.Verb == verb && x.By == ours {
+					row = x
+				}
+			}
+			if row.Reference == nil || row.Floor == nil || row.Faster == nil || row.OverFloor == nil || row.LessCPU == nil || row.Ours.Rounds != 2 {
+				t.Fatalf("%s: %+v", verb, row)
+			}
+			if row.Ours.Median <= 0 || row.Ours.CPU <= 0 || row.Faster.Median <= 0 || verb == "ADD" && (row.Ours.Peak < 1000 || row.Reference.Peak < 1000) {
+				t.Errorf("%s: %+v", verb, row)
+			}
+		}
+	})
+	t.Run("floor", func(t *testing.T) {
+		t.Parallel()
+		r := runBench(t, programs, "-floor", "-case", "^(lists|plugins|examples|at once: .*, 2 at once)", "-quick", "-rounds", "1")
+		if len(r.Rows) < 50 {
+			t.Errorf("%d rows", len(r.Rows))
+		}
+	})
+	t.Run("interrupted", func(t *testing.T) {
+		t.Parallel()
+		interrupt(t, programs)
+	})
+}
+
+// interrupt ends a run in the middle of a case: it says so, and nothing is left.
+func interrupt(t *testing.T, programs string) {
+	temp := t.TempDir()
+	cmd := benchCommand("-case", "^node: .*portmap", "-programs", programs)
+	cmd.Env = append(cmd.Env, "TMPDIR="+temp)
+	said, err := cmd.StderrPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, _ := bufio.NewReader(said).ReadString('\n')
+	time.Sleep(500 * time.Millisecond) // at work by now, for many seconds
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	rest, _ := io.ReadAll(said)
+	if err := cmd.Wait(); err == nil || !strings.Contains(string(rest), "interrupted") {
+		t.Errorf("%v: %s%s", err, line, rest)
+	}
+	left, err := os.ReadDir(temp)
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}
