@@ -24,8 +24,8 @@ func TestCases(t *testing.T) {
 		}
 		seen[c.title()] = true
 		for _, n := range append(c.networks, network{list: c.list}) {
-			list, err := libcni.ConfListFromBytes([]byte(n.list))
-			if err != nil || !strings.HasSuffix(list.Name, "$SIDE") {
+			list, err := libcni.ConfListFromBytes([]byte(strings.ReplaceAll(n.list, "$SIDE", "side")))
+			if err != nil || !strings.HasSuffix(list.Name, "-side") {
 				t.Errorf("%s: %v: %s", c.title(), err, n.list)
 			}
 		}

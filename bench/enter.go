@@ -61,7 +61,7 @@ func build(dir string) error {
 		}
 	}
 	for out, pkg := range map[string]string{
-		"fairlead-cni": "./cmd/fairlead-cni", "fairlead": "./cmd/fairlead", "empty": "./bench/empty", "peak": "./bench/peak",
+		"bench": "./bench", "fairlead-cni": "./cmd/fairlead-cni", "fairlead": "./cmd/fairlead", "empty": "./bench/empty", "peak": "./bench/peak",
 		"floor-driver": "./bench/floor", "our-driver": "./bench/driver",
 	} {
 		if err := compile(".", filepath.Join(dir, out), pkg); err != nil {

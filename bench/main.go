@@ -119,6 +119,7 @@ func (o options) measure(ctx context.Context, list []benchCase) error {
 		fmt.Fprintf(os.Stderr, "%s  %d/%d  %s\n", time.Since(began).Round(time.Second), i+1, len(list), c.title())
 		rows, err := b.one(c)
 		if ctx.Err() != nil {
+			fmt.Print(report.Text(targets()))
 			return errors.New("interrupted; nothing is left behind")
 		}
 		if err != nil {
