@@ -16,7 +16,7 @@ func TestSummary(t *testing.T) {
 	for i := range 101 {
 		samples = append(samples, Sample{Time: float64((i * 37) % 101), CPU: 2 * float64(i), Silent: i%50 == 0})
 	}
-	want := Stat{Median: 50, P10: 10, P90: 90, P99: 99, CPU: 100, Rounds: 101, Silent: 3}
+	want := Stat{Min: 0, MinCPU: 0, Median: 50, P10: 10, P90: 90, P99: 99, CPU: 100, Rounds: 101, Silent: 3}
 	if have := Summary(samples); have != want {
 		t.Errorf("%+v, want %+v", have, want)
 	}

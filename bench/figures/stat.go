@@ -17,10 +17,12 @@ type Sample struct {
 
 // Stat is what one side took, in milliseconds.
 type Stat struct {
+	Min    float64 `json:"min"`
 	Median float64 `json:"median"`
 	P10    float64 `json:"p10"`
 	P90    float64 `json:"p90"`
 	P99    float64 `json:"p99"`
+	MinCPU float64 `json:"minCPU"`
 	CPU    float64 `json:"cpu"`            // median, of the runtime's process and every plugin's
 	Peak   int     `json:"peak,omitempty"` // KiB of the process tree, see bench/peak; 0: not measured
 	Rounds int     `json:"rounds"`
@@ -55,6 +57,7 @@ func Summary(samples []Sample) Stat {
 		times[i], cpus[i] = s.Time, s.CPU
 	}
 	slices.Sort(times)
+	slices.Sort(cpus)
 	silent := 0
 	for _, s := range samples {
 		if s.Silent {
@@ -64,7 +67,7 @@ func Summary(samples []Sample) Stat {
 	return Stat{
 		Silent: silent,
 		Median: quantile(times, 0.5), P10: quantile(times, 0.1), P90: quantile(times, 0.9), P99: quantile(times, 0.99),
-		CPU: Median(cpus), Rounds: len(samples),
+		Min: quantile(times, 0), MinCPU: quantile(cpus, 0), CPU: quantile(cpus, 0.5), Rounds: len(samples),
 	}
 }
 
