@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -130,6 +131,9 @@ func (w *world) job(s *side, number int, list, floor string) load.Job {
 	if s.name == figures.Nothing {
 		j.Floor = ""
 	}
+	if s.name == figures.EachEmpty {
+		j.Starts = pluginsOf(list)
+	}
 	if s.driver == "floor-driver" {
 		j.Only = ""
 	}
@@ -137,6 +141,13 @@ func (w *world) job(s *side, number int, list, floor string) load.Job {
 		j.Runtime = map[string]any{"portMappings": []map[string]any{{"hostPort": 1 + number, "containerPort": 80, "protocol": "tcp"}}}
 	}
 	return j
+}
+
+// pluginsOf is how many plugins a list has.
+func pluginsOf(list string) int {
+	var l struct{ Plugins []json.RawMessage }
+	_ = json.Unmarshal([]byte(list), &l) // a list that is none fails as such
+	return len(l.Plugins)
 }
 
 func withVerb(jobs []load.Job, verb string) []load.Job {

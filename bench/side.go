@@ -41,6 +41,7 @@ func kinds() []kind {
 		{name: figures.Reference, driver: "reference-driver", plugins: "reference"},
 		{name: figures.Floor, driver: "floor-driver"},
 		{name: figures.Nothing, driver: "floor-driver"},
+		{name: figures.EachEmpty, driver: "floor-driver"},
 		{name: ownRuntime, driver: "our-driver", plugins: "ours"},
 		{name: theirsUnderOur, driver: "our-driver", plugins: "reference"},
 	}
@@ -57,7 +58,7 @@ func (b *bench) wants(c benchCase, name string) bool {
 	case name == ours || name == figures.Floor:
 		return true
 	}
-	return slices.Contains(c.more, name)
+	return slices.Contains(c.more, name) || name == figures.EachEmpty && slices.Contains(only, name)
 }
 
 func sideNames() string {

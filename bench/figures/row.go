@@ -4,9 +4,10 @@ import "strings"
 
 // The sides that others are compared with.
 const (
-	Reference = "reference" // its runtime, its plugins
-	Floor     = "floor"     // an empty program's start, and the kernel's work
-	Nothing   = "nothing"   // as many empty programs, and no work
+	Reference = "reference"                  // its runtime, its plugins
+	Floor     = "floor"                      // an empty program's start, and the kernel's work
+	Nothing   = "nothing"                    // as many empty programs, and no work
+	EachEmpty = "floor of as many processes" // an empty program for each plugin of the list, and the kernel's work
 )
 
 // Row is one operation of one case by one side, beside the reference and the floor.
@@ -24,6 +25,7 @@ type Row struct {
 	Faster      *Ratio  `json:"timesAsFastAsTheReference,omitempty"`
 	OverFloor   *Ratio  `json:"timesTheFloor,omitempty"`
 	OverNothing *Ratio  `json:"timesAsLongAsNothing,omitempty"`
+	OverEach    *Ratio  `json:"timesTheFloorOfAsManyProcesses,omitempty"`
 	LessCPU     *Ratio  `json:"referenceCPUTimes,omitempty"`
 	Memory      float64 `json:"memoryPart,omitempty"`    // of the reference's
 	OverFirst   float64 `json:"timesTheFirst,omitempty"` // median against that of the same with nothing standing or held
@@ -45,7 +47,7 @@ func (m Measured) Rows() (rows []Row) {
 	for _, side := range m.Sides {
 		switch {
 		case len(m.Samples[side]) == 0:
-		case side == Reference || side == Floor || side == Nothing:
+		case side == Reference || side == Floor || side == Nothing || side == EachEmpty:
 			compared = append(compared, side)
 		default:
 			rows = append(rows, m.row(side))
@@ -70,15 +72,10 @@ func (m Measured) row(side string) Row {
 			r.Memory = float64(m.Peak[side]) / float64(max(1, m.Peak[Reference]))
 		}
 	}
-	if floor := m.Samples[Floor]; len(floor) > 0 {
+	if len(m.Samples[Floor]) > 0 {
 		r.Floor = m.stat(Floor)
-		over := Paired(timesOf(own), timesOf(floor))
-		r.OverFloor = &over
 	}
-	if nothing := m.Samples[Nothing]; len(nothing) > 0 {
-		over := Paired(timesOf(own), timesOf(nothing))
-		r.OverNothing = &over
-	}
+	r.OverFloor, r.OverNothing, r.OverEach = m.over(side, Floor), m.over(side, Nothing), m.over(side, EachEmpty)
 	return r
 }
 
@@ -102,4 +99,13 @@ func AgainstFirst(rows []Row, name, firstLevel string) {
 			}
 		}
 	}
+}
+
+// over is how many times as long a side takes as another, nil if that was not there.
+func (m Measured) over(side, other string) *Ratio {
+	if len(m.Samples[other]) == 0 {
+		return nil
+	}
+	r := Paired(timesOf(m.Samples[side]), timesOf(m.Samples[other]))
+	return &r
 }

@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -37,8 +38,20 @@ func inTurn(first, second func() error) error {
 	return second()
 }
 
-// measure starts an empty program and does the work of some words.
+// measure starts an empty program, or several, and does the work of some words.
 func measure(ctx context.Context, j load.Job, a attachment, words string) error {
+	for range max(1, j.Starts) {
+		if err := empty(ctx, j); err != nil {
+			return err
+		}
+	}
+	began := time.Now()
+	err := work(j, a, words)
+	load.Note(ctx, float64(time.Since(began))/1e6)
+	return err
+}
+
+func empty(ctx context.Context, j load.Job) error {
 	path := os.Getenv("FAIRLEAD_BENCH_EMPTY")
 	_, err := load.Exec(ctx, path, nil, func(path string, env []string) ([]byte, error) {
 		cmd := exec.Command(path)
@@ -49,10 +62,7 @@ func measure(ctx context.Context, j load.Job, a attachment, words string) error 
 	if err != nil {
 		return fmt.Errorf("start an empty program: %w", err)
 	}
-	began := time.Now()
-	err = work(j, a, words)
-	load.Note(ctx, float64(time.Since(began))/1e6)
-	return err
+	return nil
 }
 
 func work(j load.Job, a attachment, text string) error {
@@ -68,20 +78,44 @@ func work(j load.Job, a attachment, text string) error {
 		return err
 	}
 	defer ns.Close()
-	e, err := kernel.Open(ns, kernel.Options{})
-	if err != nil {
-		return err
+	with := func(do func(*kernel.Engine) error) error {
+		e, err := kernel.Open(ns, kernel.Options{})
+		if err != nil {
+			return err
+		}
+		defer e.Close()
+		return do(e)
 	}
-	defer e.Close()
 	switch j.Verb {
 	case "ADD":
-		return e.Apply(list)
+		return with(func(e *kernel.Engine) error { return e.Apply(list) })
 	case "CHECK":
-		diffs, err := e.Check(list)
-		if len(diffs) > 0 {
-			return fmt.Errorf("the floor's own work differs: %v", diffs)
-		}
-		return err
+		return with(func(e *kernel.Engine) error { return check(e, list) })
 	}
-	return e.Remove(list)
+	return remove(list, with)
+}
+
+func check(e *kernel.Engine, list kernel.Objects) error {
+	diffs, err := e.Check(list)
+	if len(diffs) > 0 {
+		return fmt.Errorf("the floor's own work differs: %v", diffs)
+	}
+	return err
+}
+
+// remove waits for all links at the same time, each by a socket of its own, and
+// removes the rest meanwhile.
+func remove(list kernel.Objects, with func(func(*kernel.Engine) error) error) error {
+	links, rest := kernel.Split(list)
+	errs := make(chan error, len(links))
+	for _, l := range links {
+		go func() {
+			errs <- with(func(e *kernel.Engine) error { return e.Remove(kernel.Objects{l}) })
+		}()
+	}
+	err := with(func(e *kernel.Engine) error { return e.Remove(rest) })
+	for range links {
+		err = errors.Join(err, <-errs)
+	}
+	return err
 }

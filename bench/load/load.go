@@ -9,11 +9,12 @@ package load
 
 // Job is one operation on one attachment.
 type Job struct {
-	Verb      string         `json:"verb"`            // ADD, CHECK, DEL
-	List      string         `json:"list"`            // the network, as a conflist
-	Only      string         `json:"only,omitempty"`  // the plugin whose time counts as the plugins'; "": all
-	Floor     string         `json:"floor,omitempty"` // the list in words of the floor's side, see bench/floor
-	Number    int            `json:"number"`          // of the attachment on this side, 0 to 65,000: tells addresses apart
+	Verb      string         `json:"verb"`             // ADD, CHECK, DEL
+	List      string         `json:"list"`             // the network, as a conflist
+	Only      string         `json:"only,omitempty"`   // the plugin whose time counts as the plugins'; "": all
+	Floor     string         `json:"floor,omitempty"`  // the list in words of the floor's side, see bench/floor
+	Starts    int            `json:"starts,omitempty"` // empty programs that the floor starts; 0: one
+	Number    int            `json:"number"`           // of the attachment on this side, 0 to 65,000: tells addresses apart
 	Container string         `json:"container"`
 	Netns     string         `json:"netns"`
 	IfName    string         `json:"ifname"`
