@@ -149,6 +149,7 @@ func (nowhere) Link(kernel.Side, string) (*kernel.LinkInfo, error)        { retu
 func (nowhere) Links(kernel.Side) ([]*kernel.LinkInfo, error)             { return nil, os.ErrNotExist }
 func (nowhere) Sysctl(kernel.Side, string) (string, error)                { return "", os.ErrNotExist }
 func (nowhere) LinkTo(netip.Addr) (string, error)                         { return "", os.ErrNotExist }
+func (nowhere) OtherEnd(*kernel.LinkInfo) (*kernel.LinkInfo, error)       { return nil, os.ErrNotExist }
 func (nowhere) DefaultLink(kernel.Side) (string, error)                   { return "", os.ErrNotExist }
 func (nowhere) Routes(kernel.Side, byte, int) ([]kernel.RouteInfo, error) { return nil, nil }
 func (nowhere) Rules(kernel.Side, byte) ([]kernel.RuleInfo, error)        { return nil, nil }

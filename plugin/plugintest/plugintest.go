@@ -84,6 +84,8 @@ func (f Facts) HostID() string { return "test" }
 func (f Facts) Uplinks() []string { return []string{"uplink0"} }
 
 // DefaultLink is dev0.
+func (f Facts) OtherEnd(*kernel.LinkInfo) (*kernel.LinkInfo, error) { return nil, os.ErrNotExist }
+
 func (f Facts) DefaultLink(kernel.Side) (string, error) { return "dev0", nil }
 
 // LinkTo knows no routes.

@@ -147,7 +147,8 @@ func waiting(rate uint64, burst uint32) uint32 {
 }
 
 // hostEnd is the host's end of the container's link: the other end of its
-// interface, which a plugin before this one put in the result.
+// interface, which a plugin before this one put in the result, or, where the
+// version knows no interfaces, the kernel knows.
 func hostEnd(who string, a *plugin.Attachment, r *cni.Result) (*kernel.LinkInfo, error) {
 	in, err := a.Facts.Link(kernel.Container, a.IfName)
 	if err != nil {
@@ -167,6 +168,9 @@ func hostEnd(who string, a *plugin.Attachment, r *cni.Result) (*kernel.LinkInfo,
 		if l.Kind == "veth" && (l.Index == in.Peer || in.Peer == 0) {
 			return l, nil
 		}
+	}
+	if l, err := a.Facts.OtherEnd(in); !errors.Is(err, os.ErrNotExist) {
+		return l, err
 	}
 	return nil, cni.Errorf(cni.CodeInvalidNetworkConfig, "%s needs a container's link with an end on the host (bridge, ptp): %s is %s, and prevResult names no other end of it",
 		who, a.IfName, kindOf(in))
