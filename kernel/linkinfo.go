@@ -92,10 +92,10 @@ func (e *Engine) LinkByIndex(s Side, index int) (*LinkInfo, error) {
 	return e.getLink(s, fmt.Sprintf("number %d", index), ifinfo(index, 0, 0))
 }
 
-// OtherEnd is the host's end of a veth in the container; one whose other end is
+// OtherEnd is the host's end of a pair in the container; one whose other end is
 // elsewhere is os.ErrNotExist.
 func (e *Engine) OtherEnd(in *LinkInfo) (*LinkInfo, error) {
-	if in.Kind != "veth" || in.Peer == 0 {
+	if !in.IsPair() || in.Peer == 0 {
 		return nil, fmt.Errorf("other end of %s: %w", in.Name, os.ErrNotExist)
 	}
 	l, err := e.LinkByIndex(Host, in.Peer)
@@ -106,7 +106,7 @@ func (e *Engine) OtherEnd(in *LinkInfo) (*LinkInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.Kind != "veth" || l.Peer != in.Index || l.peerNetns != id { // numbers of links are each namespace's own
+	if !l.IsPair() || l.Peer != in.Index || l.peerNetns != id { // numbers of links are each namespace's own
 		return nil, fmt.Errorf("other end of %s on the host: %w", in.Name, os.ErrNotExist)
 	}
 	return l, nil

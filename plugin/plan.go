@@ -98,10 +98,10 @@ func (f foreseen) Link(s kernel.Side, name string) (*kernel.LinkInfo, error) {
 			}
 		case *kernel.Veth:
 			if s == kernel.Host && o.Name == name {
-				return &kernel.LinkInfo{Name: name, Kind: "veth", MAC: o.MAC, MTU: cmp.Or(o.MTU, 1500), Alias: o.Mark}, nil
+				return &kernel.LinkInfo{Name: name, Kind: cmp.Or(o.Type, "veth"), MAC: o.MAC, MTU: cmp.Or(o.MTU, 1500), Alias: o.Mark}, nil
 			}
 			if s == o.PeerSide && o.PeerName == name {
-				return &kernel.LinkInfo{Name: name, Kind: "veth", MAC: o.PeerMAC, MTU: cmp.Or(o.MTU, 1500)}, nil
+				return &kernel.LinkInfo{Name: name, Kind: cmp.Or(o.Type, "veth"), MAC: o.PeerMAC, MTU: cmp.Or(o.MTU, 1500)}, nil
 			}
 		case *kernel.Sub:
 			if s == kernel.Container && o.Name == name {

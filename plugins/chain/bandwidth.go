@@ -165,7 +165,7 @@ func hostEnd(who string, a *plugin.Attachment, r *cni.Result) (*kernel.LinkInfo,
 		if err != nil {
 			return nil, err
 		}
-		if l.Kind == "veth" && (l.Index == in.Peer || in.Peer == 0) {
+		if l.IsPair() && (l.Index == in.Peer || in.Peer == 0) {
 			return l, nil
 		}
 	}

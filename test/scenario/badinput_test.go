@@ -34,6 +34,8 @@ var badInputs = []struct {
 	{name: "no type", unreadable: true, conf: `{"cniVersion": "1.0.0", "name": "n"}`, want: `type: missing`},
 	{name: "type with a path", unreadable: true, conf: `{"cniVersion": "1.0.0", "name": "n", "type": "../bridge"}`, want: `without a path`},
 	{name: "unknown version", unreadable: true, conf: `{"cniVersion": "7.0.0", "name": "n", "type": "bridge", $IPAM}`, want: `incompatible CNI versions`},
+	{name: "unknown type of link", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "ptp", "linkType": "netlink", $IPAM}`,
+		want: `linkType = "netlink": want "veth" (the default) or "netkit"`},
 	{name: "bad network name", unreadable: true, conf: `{"cniVersion": "1.0.0", "name": "a/b", "type": "bridge", $IPAM}`, want: `invalid characters`},
 	{name: "unknown plugin in a list", unreadable: true, conf: `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge", $IPAM}, {"type": "nosuch"}]}`,
 		want: `failed to find plugin "nosuch" in path`},
