@@ -34,6 +34,8 @@ var badInputs = []struct {
 	{name: "no type", unreadable: true, conf: `{"cniVersion": "1.0.0", "name": "n"}`, want: `type: missing`},
 	{name: "type with a path", unreadable: true, conf: `{"cniVersion": "1.0.0", "name": "n", "type": "../bridge"}`, want: `without a path`},
 	{name: "unknown version", unreadable: true, conf: `{"cniVersion": "7.0.0", "name": "n", "type": "bridge", $IPAM}`, want: `incompatible CNI versions`},
+	{name: "shaping at no place", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bandwidth", "egressAt": "moon", "egressRate": 1000, "prevResult": {"cniVersion": "1.0.0"}}`,
+		want: `egressAt = "moon": want "host"`},
 	{name: "unknown type of link", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "ptp", "linkType": "netlink", $IPAM}`,
 		want: `linkType = "netlink": want "veth" (the default) or "netkit"`},
 	{name: "bad network name", unreadable: true, conf: `{"cniVersion": "1.0.0", "name": "a/b", "type": "bridge", $IPAM}`, want: `invalid characters`},
