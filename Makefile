@@ -8,7 +8,7 @@ N ?= 60
 DEMO_NEEDS := ip:iproute2 nft:nftables ping:iputils-ping dnsmasq:dnsmasq-base
 TEST_NEEDS := $(DEMO_NEEDS) iptables:iptables conntrack:conntrack nsenter:util-linux sysctl:procps \
 	kea-dhcp4:kea-dhcp4-server kea-dhcp6:kea-dhcp6-server firewalld:firewalld dbus-daemon:dbus ethtool:ethtool \
-	ovs-vswitchd:openvswitch-switch strace:strace
+	ovs-vswitchd:openvswitch-switch iperf3:iperf3 strace:strace
 BENCH_NEEDS := $(DEMO_NEEDS) iptables:iptables nsenter:util-linux
 
 VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
@@ -17,7 +17,7 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-vm race fuzz bench bench-quick bench-vm leases compat clean
+.PHONY: help build demo test test-vm race fuzz bench bench-quick bench-vm bench-path trace leases compat clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +66,14 @@ bench-vm: ## the plugins whose device types the kernel here may lack, in Debian'
 	@sh test/install-packages $(BENCH_NEEDS) $(VM_NEEDS)
 	go run ./bench -build -programs bin/bench
 	go run ./test/vm -kernel 6.12 -write bin -exec 'bin/bench/bench -programs bin/bench -rounds 10 -limit 60s -json bin/bench-vm.json -case ^plugins:.(bridge|ipvlan|vlan|dummy|vrf)$$'
+
+bench-path: ## what packets pay: streams, requests and connections, ours, the reference's and by hand; writes docs/datapath.md (needs root)
+	@sh test/install-packages $(TEST_NEEDS)
+	go run ./bench/path -write docs/datapath.md
+
+trace: build ## what the kernel does in an ADD and a DEL, function by function, N=20 rounds in a guest's kernel (needs root)
+	@sh test/install-packages $(TEST_NEEDS) $(VM_NEEDS)
+	go run ./test/vm -kernel 6.12 -exec "sh bench/trace/trace.sh $(CURDIR)/bin/cni $(if $(filter-out file,$(origin N)),$(N),20)"
 
 leases: ## get, take up, renew and release N=2000 DHCP leases at once from one daemon (needs root)
 	@sh test/install-packages $(TEST_NEEDS)

@@ -68,6 +68,6 @@ func bySource(a attachment, _ string) kernel.Objects {
 func inVRF(a attachment, _ string) kernel.Objects {
 	return kernel.Objects{
 		&kernel.VRF{Name: "blue", Table: 1},
-		&kernel.Member{Link: a.IfName, VRF: "blue", Table: 1},
+		&kernel.Member{Link: a.IfName, VRF: "blue"},
 	}
 }

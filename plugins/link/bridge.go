@@ -37,6 +37,7 @@ type bridge struct {
 	PortIsolation             bool        `json:"portIsolation"`
 	DisableContainerInterface bool        `json:"disableContainerInterface"`
 	StaticMAC                 string      `json:"mac"`
+	LinkType                  string      `json:"linkType"`
 
 	mac string
 }
@@ -60,12 +61,15 @@ func (c *bridge) Validate(a *plugin.Attachment) (err error) {
 	if err := c.validateVLANs(); err != nil {
 		return err
 	}
+	if err := checkLinkType(&c.Conf, c.LinkType); err != nil {
+		return err
+	}
 	return checkMasqBackend(&c.Conf, c.IPMasqBackend)
 }
 
 func (c *bridge) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
 	br := &kernel.Bridge{
-		Name: c.Bridge, MAC: kernel.MAC("bridge", a.Facts.HostID(), c.Bridge), MTU: c.MTU,
+		Name: c.Bridge, MTU: c.MTU,
 		Promisc: c.PromiscMode, VLANFiltering: c.filtersVLANs(),
 	}
 	l, err := a.Facts.Link(kernel.Host, c.Bridge)
@@ -74,8 +78,11 @@ func (c *bridge) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, err
 	}
 	if err == nil && l.MAC != kernel.NoMAC {
 		br.MAC = l.MAC
+	} else {
+		br.MAC = kernel.MAC("bridge", a.Facts.HostID(), c.Bridge)
 	}
 	v := veth(a, c.mac, c.MTU, c.Bridge)
+	v.Type = c.LinkType
 	r.Interfaces = append(r.Interfaces,
 		cni.Interface{Name: br.Name, Mac: br.MAC},
 		cni.Interface{Name: v.Name, Mac: v.MAC},
