@@ -107,7 +107,7 @@ func (e *Engine) tryCommit(list []Object, all bool) error {
 			err = b.element(o)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", o, err)
+			return about(o, err)
 		}
 	}
 	if len(missing) == 0 {
@@ -163,13 +163,13 @@ func (e *Engine) judge(b *transaction, resp []response) error {
 		x, isElement := b.objects[i].(*Element)
 		if isElement && errors.Is(r.err, unix.EEXIST) {
 			if err := e.evict(x); err != nil {
-				return fmt.Errorf("%s: %w", x, err)
+				return about(x, err)
 			}
 			replaced = true
 			continue
 		}
 		if r.err != nil && !replaced {
-			return fmt.Errorf("%s: %w", b.objects[i], r.err)
+			return about(b.objects[i], r.err)
 		}
 	}
 	if replaced {
