@@ -133,7 +133,8 @@ func (l *list) settle(ctx context.Context) error {
 		err = l.sweep(ctx)
 	}
 	if err != nil {
-		return cni.AsError(err)
+		e := cni.AsError(err)
+		return &cni.Error{Code: e.Code, Msg: e.Msg, Details: e.Details} // as from a process: without a cause
 	}
 	return nil
 }

@@ -52,7 +52,8 @@ func Run(ctx context.Context, p Plugin, env func(string) string, stdin io.Reader
 }
 
 // Serve serves one call inside the calling process: it returns what Run would
-// print, and as an error, which is a *cni.Error, what it would print as one.
+// print, and as an error, which is a *cni.Error without a cause, what it would
+// print as one.
 func Serve(ctx context.Context, p Plugin, env func(string) string, stdin []byte) ([]byte, error) {
 	if p.Versions == nil {
 		p.Versions = cni.Versions()
@@ -75,9 +76,8 @@ func (c *call) answer(ctx context.Context, env func(string) string, stdin io.Rea
 	if err == nil {
 		return out, nil
 	}
-	e := *protocolError(err)
-	e.CNIVersion = c.conf.cniVersion
-	return nil, &e
+	e := protocolError(err)
+	return nil, &cni.Error{CNIVersion: c.conf.cniVersion, Code: e.Code, Msg: e.Msg, Details: e.Details}
 }
 
 // serve returns what is to be written to stdout.

@@ -1,6 +1,7 @@
 package delegate
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -46,6 +47,53 @@ func ChainMembers(data []byte) ([]ChainMember, error) {
 		members[i] = ChainMember{Type: head.Type, Raw: e.Raw, capabilities: head.Capabilities}
 	}
 	return members, nil
+}
+
+// Capabilities are those that a plugin's configuration declares, sorted.
+func Capabilities(data []byte) ([]string, error) {
+	var head struct {
+		Capabilities map[string]bool `json:"capabilities"`
+	}
+	err := cni.Decode(data, &head)
+	return enabled(head.Capabilities), err
+}
+
+// Capabilities are those that the member declares, sorted.
+func (m *ChainMember) Capabilities() []string { return enabled(m.capabilities) }
+
+func enabled(capabilities map[string]bool) (out []string) {
+	for name, on := range capabilities {
+		if on {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Fuse is the configuration of a chain that has a list's plugins as they are.
+func Fuse(plugins [][]byte) ([]byte, error) {
+	chain, _ := rawjson.ParseObject([]byte("{}"))
+	chain.SetString("type", ChainType)
+	all := map[string]bool{}
+	for _, p := range plugins {
+		names, err := Capabilities(p)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range names {
+			all[n] = true
+		}
+	}
+	if len(all) > 0 {
+		raw, err := json.Marshal(all)
+		if err != nil {
+			return nil, err
+		}
+		chain.Set("capabilities", raw)
+	}
+	chain.Set("plugins", slices.Concat([]byte{'['}, bytes.Join(plugins, []byte{','}), []byte{']'}))
+	return chain.Bytes(), nil
 }
 
 // loaded is a chain's request.
