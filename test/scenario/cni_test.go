@@ -11,6 +11,10 @@ import (
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/wire"
 	"github.com/fairlead/fairlead/libcni"
+	"github.com/fairlead/fairlead/plugin"
+	"github.com/fairlead/fairlead/plugins"
+	"github.com/fairlead/fairlead/plugins/delegate"
+	"github.com/fairlead/fairlead/plugins/ovs"
 )
 
 // cniMain is the command cni: our runtime library on a file, the plugins as processes.
@@ -36,8 +40,38 @@ func cniMain() {
 	}
 	list, err := load(file)
 	fail(err)
-	c := libcni.NewCNIConfigWithCacheDir(filepath.SplitList(os.Getenv("CNI_PATH")), os.Getenv("WORK")+"/cache", nil)
+	var exec libcni.Exec
+	switch os.Getenv("TOGETHER") {
+	case "fused":
+		list, err = fused(list)
+		fail(err)
+	case "inside":
+		exec = inside()
+	}
+	c := libcni.NewCNIConfigWithCacheDir(filepath.SplitList(os.Getenv("CNI_PATH")), os.Getenv("WORK")+"/cache", exec)
 	fail(do(context.Background(), c, verb, list, rt))
+}
+
+// inside runs plugins within the process; CNI_PATH's are this very program.
+func inside() libcni.Exec { return plugins.In(plugin.Env{}, ovs.Plugin()) }
+
+// fused is a list with one plugin in place of all, as fairlead fuse writes it.
+func fused(list *libcni.NetworkConfigList) (*libcni.NetworkConfigList, error) {
+	var raw [][]byte
+	for _, p := range list.Plugins {
+		raw = append(raw, p.Bytes)
+	}
+	chain, err := delegate.Fuse(raw)
+	if err != nil {
+		return nil, err
+	}
+	conf, err := libcni.ConfFromBytes(chain)
+	if err != nil {
+		return nil, err
+	}
+	one := *list
+	one.Plugins = []*libcni.NetworkConfig{conf}
+	return &one, nil
 }
 
 func load(file string) (*libcni.NetworkConfigList, error) {
