@@ -96,11 +96,17 @@ func (e *Engine) tryCommit(list []Object, all bool) error {
 	if err != nil {
 		return err
 	}
+	// What belongs together is there with its rules, or else said to be missing by
+	// the kernel; then all is stated.
+	groups := map[string]bool{}
+	for n := range missing {
+		groups[n.Group] = true
+	}
 	b := &transaction{}
 	for _, o := range list {
 		switch o := o.(type) {
 		case *NFT:
-			if all || len(missing) > 0 {
+			if all || groups[o.Group] {
 				err = e.declare(b, o, missing[o])
 			}
 		case *Element:
