@@ -8,7 +8,7 @@ N ?= 60
 DEMO_NEEDS := ip:iproute2 nft:nftables ping:iputils-ping dnsmasq:dnsmasq-base
 TEST_NEEDS := $(DEMO_NEEDS) iptables:iptables conntrack:conntrack nsenter:util-linux sysctl:procps \
 	kea-dhcp4:kea-dhcp4-server kea-dhcp6:kea-dhcp6-server firewalld:firewalld dbus-daemon:dbus ethtool:ethtool \
-	ovs-vswitchd:openvswitch-switch
+	ovs-vswitchd:openvswitch-switch iperf3:iperf3
 
 VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 
@@ -16,10 +16,10 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-vm race fuzz bench leases compat clean
+.PHONY: help build demo test test-vm race fuzz bench bench-path leases compat clean
 
 help: ## list these verbs
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/fairlead, bin/fairlead-cni and bin/cni/, a link for each plugin
 	@mkdir -p bin/cni
@@ -54,6 +54,10 @@ fuzz: ## every fuzz target for FUZZTIME (20s each)
 
 bench: ## ours, the reference's and the kernel's floor in turn, N=60 rounds; writes docs/benchmarks.md (needs root)
 	go run ./bench -n $(N) -write docs/benchmarks.md
+
+bench-path: ## what packets pay: streams, requests and connections, ours, the reference's and by hand; writes docs/datapath.md (needs root)
+	@sh test/install-packages $(TEST_NEEDS)
+	go run ./bench/path -write docs/datapath.md
 
 leases: ## get, take up, renew and release N=2000 DHCP leases at once from one daemon (needs root)
 	@sh test/install-packages $(TEST_NEEDS)

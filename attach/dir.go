@@ -81,10 +81,25 @@ func (d *Dir) read(path string) (*Record, error) {
 
 // Create stores a new record as a whole, locked until Unlock. One that exists,
 // because another ADD of the attachment was first, is os.ErrExist.
-func (d *Dir) Create(r *Record) error { return d.store(r, os.Link) }
+func (d *Dir) Create(r *Record) error {
+	return d.store(r, func(tmp, path string) error {
+		err := os.Link(tmp, path)
+		if err == nil {
+			_ = syscall.Unlink(tmp)
+		}
+		return err
+	})
+}
 
 // Write stores a record as a whole in place of what there is, locked until Unlock.
-func (d *Dir) Write(r *Record) error { return d.store(r, os.Rename) }
+func (d *Dir) Write(r *Record) error {
+	return d.store(r, func(tmp, path string) error { // os.Rename would look first whether path is a directory
+		if err := syscall.Rename(tmp, path); err != nil {
+			return &os.LinkError{Op: "rename", Old: tmp, New: path, Err: err}
+		}
+		return nil
+	})
+}
 
 // store writes under the attachment's one temporary name, which a kill may
 // leave and Remove takes along, and puts it in place.
@@ -104,9 +119,8 @@ func (d *Dir) store(r *Record, place func(from, to string) error) error {
 	if err != nil {
 		return fmt.Errorf("write the record of the attachment: %w", err)
 	}
-	err = place(tmp, path)
-	_ = os.Remove(tmp)
-	if err != nil {
+	if err = place(tmp, path); err != nil {
+		_ = os.Remove(tmp)
 		_ = syscall.Close(fd)
 		return fmt.Errorf("write the record of the attachment: %w", err)
 	}

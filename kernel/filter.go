@@ -15,6 +15,7 @@ import (
 // qdisc. Source: tc-u32(8), tc-mirred(8).
 type Filter struct {
 	base
+	In       Side         `json:",omitzero"`
 	Link     string       `json:",omitzero"`
 	Parent   Handle       `json:",omitzero"`
 	Prefix   netip.Prefix `json:",omitzero"` // zero: every packet
@@ -25,9 +26,9 @@ type Filter struct {
 }
 
 func (f *Filter) kind() string { return "filter" }
-func (f *Filter) Side() Side   { return Host }
+func (f *Filter) Side() Side   { return f.In }
 func (f *Filter) Shared() bool { return false }
-func (f *Filter) on() linkName { return linkName{Host, f.Link} }
+func (f *Filter) on() linkName { return linkName{f.In, f.Link} }
 
 func (f *Filter) String() string {
 	s := fmt.Sprintf("tc filter add dev %s parent %s prio %d", f.Link, f.Parent, f.Priority)
@@ -63,13 +64,13 @@ const ( // linux/pkt_cls.h, linux/tc_act/tc_mirred.h
 )
 
 func (f *Filter) ensure(e *Engine) error {
-	i, err := e.ifindex(Host, f.Link)
+	i, err := e.ifindex(f.In, f.Link)
 	if err != nil {
 		return err
 	}
 	to := 0
 	if f.Redirect != "" {
-		if to, err = e.ifindex(Host, f.Redirect); err != nil {
+		if to, err = e.ifindex(f.In, f.Redirect); err != nil {
 			return err
 		}
 	}
@@ -83,7 +84,7 @@ func (f *Filter) ensure(e *Engine) error {
 		}
 		n.nest(tcaU32Act, func(n *buf) { n.nest(1, func(n *buf) { mirred(n, to) }) })
 	})
-	return e.send(f, Host, request{unix.RTM_NEWTFILTER, unix.NLM_F_CREATE | unix.NLM_F_EXCL, b}, nil)
+	return e.send(f, f.In, request{unix.RTM_NEWTFILTER, unix.NLM_F_CREATE | unix.NLM_F_EXCL, b}, nil)
 }
 
 // protocol is the packets' ethertype in network order, as the kernel wants it.
@@ -140,11 +141,11 @@ func mirred(n *buf, to int) {
 }
 
 func (f *Filter) diff(e *Engine) ([]string, error) {
-	i, err := e.ifindex(Host, f.Link)
+	i, err := e.ifindex(f.In, f.Link)
 	if err != nil {
 		return nil, err
 	}
-	msgs, err := e.dump(Host, request{typ: unix.RTM_GETTFILTER, body: tcmsg(i, f.Parent, 0, 0)})
+	msgs, err := e.dump(f.In, request{typ: unix.RTM_GETTFILTER, body: tcmsg(i, f.Parent, 0, 0)})
 	if errors.Is(err, unix.EINVAL) || isAbsent(err) {
 		return nil, os.ErrNotExist // not even the qdisc
 	}

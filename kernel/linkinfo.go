@@ -24,8 +24,9 @@ type LinkInfo struct {
 	Group    uint32
 	Alias    string
 
-	port []byte // IFLA_INFO_SLAVE_DATA
-	data []byte // IFLA_INFO_DATA
+	peerNetns int32  // the kernel's number, here, of the other end's namespace; -1: this one
+	port      []byte // IFLA_INFO_SLAVE_DATA
+	data      []byte // IFLA_INFO_DATA
 }
 
 const skipStats = 1 << 3 // linux/rtnetlink.h: RTEXT_FILTER_SKIP_STATS
@@ -38,7 +39,7 @@ func parseLink(p []byte) *LinkInfo {
 	l := &LinkInfo{
 		Index: int(num32(p[4:])),
 		Up:    flags&unix.IFF_UP != 0, Promisc: flags&unix.IFF_PROMISC != 0,
-		AllMulti: flags&unix.IFF_ALLMULTI != 0,
+		AllMulti: flags&unix.IFF_ALLMULTI != 0, peerNetns: -1,
 	}
 	attrs(p[unix.SizeofIfInfomsg:], l.attr)
 	return l
@@ -58,6 +59,8 @@ func (l *LinkInfo) attr(typ uint16, v []byte) {
 		l.Master = int(num32(v))
 	case unix.IFLA_LINK:
 		l.Peer = int(num32(v))
+	case unix.IFLA_LINK_NETNSID:
+		l.peerNetns = int32(num32(v))
 	case unix.IFLA_GROUP:
 		l.Group = num32(v)
 	case unix.IFLA_IFALIAS:
@@ -87,6 +90,44 @@ func (e *Engine) known(s Side, name string) (*LinkInfo, error) {
 // LinkByIndex looks a link up by its number.
 func (e *Engine) LinkByIndex(s Side, index int) (*LinkInfo, error) {
 	return e.getLink(s, fmt.Sprintf("number %d", index), ifinfo(index, 0, 0))
+}
+
+// OtherEnd is the host's end of a pair in the container; one whose other end is
+// elsewhere is os.ErrNotExist.
+func (e *Engine) OtherEnd(in *LinkInfo) (*LinkInfo, error) {
+	if !in.IsPair() || in.Peer == 0 {
+		return nil, fmt.Errorf("other end of %s: %w", in.Name, os.ErrNotExist)
+	}
+	l, err := e.LinkByIndex(Host, in.Peer)
+	if err != nil {
+		return nil, err
+	}
+	id, err := e.netnsID()
+	if err != nil {
+		return nil, err
+	}
+	if !l.IsPair() || l.Peer != in.Index || l.peerNetns != id { // numbers of links are each namespace's own
+		return nil, fmt.Errorf("other end of %s on the host: %w", in.Name, os.ErrNotExist)
+	}
+	return l, nil
+}
+
+// netnsID is the number by which the host knows the container's namespace, -1
+// for none.
+func (e *Engine) netnsID() (int32, error) {
+	body := buf{unix.AF_UNSPEC, 0, 0, 0}
+	body.u32(unix.NETNSA_FD, uint32(e.ns[Container].fd))
+	resp, err := e.now(Host, request{typ: unix.RTM_GETNSID, body: body})
+	if err != nil {
+		return 0, fmt.Errorf("number of %s: %w", e.ns[Container].path, err)
+	}
+	id := int32(-1)
+	for _, m := range resp.msgs {
+		if v := attr(m[min(4, len(m)):], unix.NETNSA_NSID); len(v) == 4 {
+			id = int32(num32(v))
+		}
+	}
+	return id, nil
 }
 
 func (e *Engine) getLink(s Side, name string, body buf) (*LinkInfo, error) {

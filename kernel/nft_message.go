@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strconv"
 	"strings"
@@ -77,9 +78,16 @@ func (n *NFT) set(b *buf) error {
 			})
 		})
 	}
+	if t.key.inHostOrder() {
+		b.bytes(unix.NFTA_SET_USERDATA, inHostOrder())
+	}
 	b.be32(unix.NFTA_SET_ID, uint32(len(n.Name))) // any number: sets are named here by name
 	return nil
 }
+
+// inHostOrder tells nft(8), for which it is, to print keys as they are: type 0
+// (NFTNL_UDATA_SET_KEYBYTEORDER), four bytes, BYTEORDER_HOST_ENDIAN.
+func inHostOrder() []byte { return binary.NativeEndian.AppendUint32([]byte{0, 4}, 1) }
 
 const ( // linux/netfilter/nf_tables.h
 	nftSetConcat      = 0x80

@@ -56,6 +56,11 @@ func (t nftTypes) id() (n uint32) {
 	return n
 }
 
+// inHostOrder tells whether it is a type whose values are not in network order.
+func (t nftTypes) inHostOrder() bool {
+	return len(t) == 1 && (t[0].name == "ifname" || t[0].name == "mark")
+}
+
 // size is the length in bytes: parts of a concatenation fill 32-bit words.
 func (t nftTypes) size() (n int) {
 	if len(t) == 1 {

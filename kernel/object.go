@@ -2,8 +2,11 @@ package kernel
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
 
+	"github.com/fairlead/fairlead/cni/rawjson"
 	"github.com/fairlead/fairlead/internal/leanjson"
 )
 
@@ -60,14 +63,13 @@ func prototypes() []Object {
 	}
 }
 
-// ofKind makes an empty object by the name of its kind in a record.
-func ofKind(kind string) Object {
+// kinds are the types of objects by the names of their kinds in a record.
+func kinds() map[string]reflect.Type {
+	out := map[string]reflect.Type{}
 	for _, o := range prototypes() {
-		if o.kind() == kind {
-			return o
-		}
+		out[o.kind()] = reflect.TypeOf(o).Elem()
 	}
-	return nil
+	return out
 }
 
 // Objects is a list in order of creation that can be written and read as JSON.
@@ -100,18 +102,30 @@ func (l Objects) MarshalJSON() ([]byte, error) { return l.AppendJSON(nil) }
 // UnmarshalJSON reads what MarshalJSON wrote.
 func (l *Objects) UnmarshalJSON(data []byte) error {
 	var list []tagged
-	if err := json.Unmarshal(data, &list); err != nil {
+	if err := decode(data, &list); err != nil {
 		return err
 	}
+	types := kinds()
 	for _, t := range list {
-		o := ofKind(t.Kind)
-		if o == nil {
+		typ := types[t.Kind]
+		if typ == nil {
 			return fmt.Errorf("unknown kind of object %q", t.Kind)
 		}
-		if err := json.Unmarshal(t.Object, o); err != nil {
+		o := reflect.New(typ).Interface().(Object)
+		if err := decode(t.Object, o); err != nil {
 			return fmt.Errorf("object of kind %s: %w", t.Kind, err)
 		}
 		*l = append(*l, o)
 	}
 	return nil
+}
+
+// decode reads valid JSON as encoding/json does, which it leaves to do what is
+// rare: the tables of each type that it builds first are used once here.
+func decode(data []byte, v any) error {
+	if err := rawjson.Decode(data, v); errors.Is(err, rawjson.ErrElse) {
+		return json.Unmarshal(data, v)
+	} else {
+		return err
+	}
 }

@@ -31,12 +31,13 @@ func (h Handle) String() string {
 	return s
 }
 
-// Qdisc is what makes packets of a link of the host wait: "tbf" shapes all that
+// Qdisc is what makes packets of a link wait: "tbf" shapes all that
 // leaves it, "htb" what its filters, or its default, send to ShapedClass, and
 // "ingress" is where filters of what arrives hang. It goes with its link.
 // Source: tc-tbf(8), tc-htb(8).
 type Qdisc struct {
 	base
+	In      Side   `json:",omitzero"`
 	Link    string `json:",omitzero"`
 	Type    string `json:",omitzero"`
 	Rate    uint64 `json:",omitzero"` // bytes a second
@@ -46,9 +47,9 @@ type Qdisc struct {
 }
 
 func (q *Qdisc) kind() string { return "qdisc" }
-func (q *Qdisc) Side() Side   { return Host }
+func (q *Qdisc) Side() Side   { return q.In }
 func (q *Qdisc) Shared() bool { return false }
-func (q *Qdisc) on() linkName { return linkName{Host, q.Link} }
+func (q *Qdisc) on() linkName { return linkName{q.In, q.Link} }
 
 func (q *Qdisc) String() string {
 	switch q.Type {
@@ -90,7 +91,7 @@ func ratespec(rate uint64) []byte {
 }
 
 func (q *Qdisc) ensure(e *Engine) error {
-	i, err := e.ifindex(Host, q.Link)
+	i, err := e.ifindex(q.In, q.Link)
 	if err != nil {
 		return err
 	}
@@ -106,13 +107,13 @@ func (q *Qdisc) ensure(e *Engine) error {
 	case "htb":
 		b.nest(unix.TCA_OPTIONS, q.htb)
 	}
-	err = e.send(q, Host, request{unix.RTM_NEWQDISC, unix.NLM_F_CREATE | unix.NLM_F_EXCL, b}, func(r response) error {
+	err = e.send(q, q.In, request{unix.RTM_NEWQDISC, unix.NLM_F_CREATE | unix.NLM_F_EXCL, b}, func(r response) error {
 		return q.born(e, r)
 	})
 	if err != nil || q.Type != "htb" {
 		return err
 	}
-	return e.send(q, Host, request{unix.RTM_NEWTCLASS, unix.NLM_F_CREATE | unix.NLM_F_EXCL, q.class(i)}, nil)
+	return e.send(q, q.In, request{unix.RTM_NEWTCLASS, unix.NLM_F_CREATE | unix.NLM_F_EXCL, q.class(i)}, nil)
 }
 
 func (q *Qdisc) born(e *Engine, r response) error {
@@ -166,11 +167,11 @@ func (q *Qdisc) class(index int) buf {
 }
 
 func (q *Qdisc) diff(e *Engine) ([]string, error) {
-	i, err := e.ifindex(Host, q.Link)
+	i, err := e.ifindex(q.In, q.Link)
 	if err != nil {
 		return nil, err
 	}
-	msgs, err := e.dump(Host, request{typ: unix.RTM_GETQDISC, body: tcmsg(i, 0, 0, 0)})
+	msgs, err := e.dump(q.In, request{typ: unix.RTM_GETQDISC, body: tcmsg(i, 0, 0, 0)})
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +201,7 @@ func (q *Qdisc) differs(options []byte) (d []string) {
 }
 
 func (q *Qdisc) remove(e *Engine) error {
-	i, err := e.ifindex(Host, q.Link)
+	i, err := e.ifindex(q.In, q.Link)
 	if err != nil {
 		return err
 	}
@@ -208,7 +209,7 @@ func (q *Qdisc) remove(e *Engine) error {
 	if q.Type == "ingress" {
 		parent = atIngress
 	}
-	_, err = e.now(Host, request{unix.RTM_DELQDISC, 0, tcmsg(i, parent, 0, 0)})
+	_, err = e.now(q.In, request{unix.RTM_DELQDISC, 0, tcmsg(i, parent, 0, 0)})
 	if errors.Is(err, unix.EINVAL) { // there is none
 		return os.ErrNotExist
 	}

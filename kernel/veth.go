@@ -14,6 +14,7 @@ import (
 // owner; a bridge's port makes no link-local address.
 type Veth struct {
 	base
+	Type     string `json:",omitzero"` // "": "veth"; "netkit" (kernel 6.7)
 	Name     string `json:",omitzero"`
 	MAC      string `json:",omitzero"`
 	PeerSide Side   `json:",omitzero"`
@@ -27,8 +28,10 @@ type Veth struct {
 }
 
 const (
-	vethInfoPeer = 1 // linux/veth.h
-	addrGenNone  = 1 // linux/if_link.h: IN6_ADDR_GEN_MODE_NONE
+	infoPeer       = 1 // linux/veth.h: VETH_INFO_PEER; linux/if_link.h: IFLA_NETKIT_PEER_INFO
+	netkitMode     = 5 // linux/if_link.h: IFLA_NETKIT_MODE
+	netkitEthernet = 0 // NETKIT_L2
+	addrGenNone    = 1 // linux/if_link.h: IN6_ADDR_GEN_MODE_NONE
 )
 
 func (v *Veth) kind() string { return "veth" }
@@ -46,7 +49,11 @@ func (v *Veth) String() string {
 	if v.Master != "" {
 		s += " master " + v.Master
 	}
-	s += " type veth peer name " + v.PeerName
+	s += " type " + v.typ()
+	if v.Type == Netkit {
+		s += " mode l2"
+	}
+	s += " peer name " + v.PeerName
 	if v.PeerMAC != "" {
 		s += " address " + v.PeerMAC
 	}
@@ -55,6 +62,20 @@ func (v *Veth) String() string {
 	}
 	return s
 }
+
+// Netkit is the type of a pair that costs a packet less than veth: the peer's
+// queue is run in the sender's stead. Kernel 6.7, built with CONFIG_NETKIT.
+const Netkit = "netkit"
+
+func (v *Veth) typ() string {
+	if v.Type == "" {
+		return "veth"
+	}
+	return v.Type
+}
+
+// IsPair tells whether a link is one end of a pair that is made at once.
+func (l *LinkInfo) IsPair() bool { return l.Kind == "veth" || l.Kind == Netkit }
 
 func (v *Veth) links() []linkName {
 	return []linkName{{Host, v.Name}, {v.PeerSide, v.PeerName}}
@@ -96,9 +117,12 @@ func (v *Veth) birth(e *Engine) (buf, error) {
 		body.u32(unix.IFLA_MASTER, uint32(master))
 	}
 	body.nest(unix.IFLA_LINKINFO, func(n *buf) {
-		n.str(unix.IFLA_INFO_KIND, "veth")
+		n.str(unix.IFLA_INFO_KIND, v.typ())
 		n.nest(unix.IFLA_INFO_DATA, func(n *buf) {
-			n.nest(vethInfoPeer, func(n *buf) {
+			if v.Type == Netkit {
+				n.u32(netkitMode, netkitEthernet)
+			}
+			n.nest(infoPeer, func(n *buf) {
 				*n = append(*n, ifinfo(0, 0, 0)...)
 				v.end(n, v.PeerName, v.PeerMAC)
 				n.u32(unix.IFLA_NET_NS_FD, uint32(e.ns[v.PeerSide].fd))
@@ -162,7 +186,7 @@ func (v *Veth) explain(e *Engine, err error) error {
 	case errors.Is(err, unix.EXFULL):
 		return fmt.Errorf("bridge %s is full: it holds 1,023 ports at most: %w", v.Master, err)
 	}
-	return err
+	return unknownType(v.typ(), err)
 }
 
 func (v *Veth) diff(e *Engine) ([]string, error) {
@@ -171,8 +195,8 @@ func (v *Veth) diff(e *Engine) ([]string, error) {
 		return nil, err
 	}
 	var d []string
-	if l.Kind != "veth" {
-		return []string{"is no veth but " + kindWords(l)}, nil
+	if l.Kind != v.typ() {
+		return []string{"is no " + v.typ() + " but " + kindWords(l)}, nil
 	}
 	if v.Mark != "" && l.Alias != v.Mark {
 		d = append(d, fmt.Sprintf("alias is %q, want %q", l.Alias, v.Mark))
@@ -183,7 +207,7 @@ func (v *Veth) diff(e *Engine) ([]string, error) {
 		d = append(d, "its peer "+v.PeerName+" is missing in the "+v.PeerSide.String())
 	case err != nil:
 		return d, err
-	case peer.Kind != "veth" || peer.Index != l.Peer:
+	case peer.Kind != v.typ() || peer.Index != l.Peer:
 		d = append(d, v.PeerName+" in the "+v.PeerSide.String()+" is not its peer")
 	}
 	return d, nil

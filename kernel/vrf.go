@@ -3,7 +3,6 @@ package kernel
 import (
 	"errors"
 	"fmt"
-	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -110,15 +109,12 @@ func (l *LinkInfo) VRFTable() int {
 }
 
 // Member is a link of the container in a virtual router. The kernel takes a link
-// down and up when it changes masters, and so drops the routes by it that it did
-// not make itself, and the IPv6 addresses: Routes are those, and come back in the
-// router's table; on removal in the main one.
+// down and up when it changes masters; what it loses by that it gets back, its
+// routes of the table that it leaves in the one that it comes to.
 type Member struct {
 	base
-	Link   string  `json:",omitzero"`
-	VRF    string  `json:",omitzero"`
-	Table  int     `json:",omitzero"`
-	Routes []Route `json:",omitzero"`
+	Link string `json:",omitzero"`
+	VRF  string `json:",omitzero"`
 }
 
 func (m *Member) kind() string   { return "member" }
@@ -128,7 +124,10 @@ func (m *Member) on() linkName   { return linkName{} } // it leaves before the r
 func (m *Member) String() string { return "ip link set " + m.Link + " master " + m.VRF }
 
 func (m *Member) ensure(e *Engine) error {
-	vrf, err := e.ifindex(Container, m.VRF)
+	if err := e.flush(); err != nil {
+		return err
+	}
+	router, err := e.Link(Container, m.VRF)
 	if err != nil {
 		return err
 	}
@@ -136,58 +135,28 @@ func (m *Member) ensure(e *Engine) error {
 	if err != nil {
 		return err
 	}
-	if l.Master == vrf {
+	if l.Master == router.Index {
 		return nil
 	}
 	if l.Master != 0 {
 		return fmt.Errorf("%s has another master already: %w", m.Link, unix.EBUSY)
 	}
 	e.made(m)
-	return m.move(e, vrf, m.Table)
+	return e.enslave(l, router.Index, unix.RT_TABLE_MAIN, router.VRFTable())
 }
 
-// move gives the link another master, 0 for none, and its routes back in a table.
-func (m *Member) move(e *Engine, master, table int) error {
-	const keep = "keep_addr_on_down" // kernel 4.6
-	key := "net/ipv6/conf/" + m.Link + "/" + keep
-	old, err := e.Sysctl(Container, key)
-	if err == nil {
-		err = e.inside(Container, func() error { return writeSysctl(key, "1", true) })
-	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	index, err := e.ifindex(Container, m.Link)
+// enslave gives a link of the container another master, 0 for none.
+func (e *Engine) enslave(l *LinkInfo, master, from, to int) error {
+	c, err := e.carry(l.Index)
 	if err != nil {
 		return err
 	}
-	body := ifinfo(index, 0, 0)
+	body := ifinfo(l.Index, 0, 0)
 	body.u32(unix.IFLA_MASTER, uint32(master))
-	_, err = e.now(Container, request{unix.RTM_SETLINK, 0, body})
-	if old != "" {
-		err = errors.Join(err, e.inside(Container, func() error { return writeSysctl(key, old, true) }))
-	}
-	if err != nil {
+	if _, err := e.now(Container, request{unix.RTM_SETLINK, 0, body}); err != nil {
 		return err
 	}
-	return m.restore(e, index, table)
-}
-
-// restore adds the routes again: those by no gateway first, as they were listed.
-func (m *Member) restore(e *Engine, index, table int) error {
-	for _, r := range m.Routes {
-		r.Table = table
-		err := e.send(&r, Container, request{unix.RTM_NEWROUTE, unix.NLM_F_CREATE | unix.NLM_F_EXCL, r.body(index)}, func(resp response) error {
-			if errors.Is(resp.err, unix.EEXIST) {
-				return nil // the kernel's own
-			}
-			return resp.err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return e.flush()
+	return e.restore(c, from, to)
 }
 
 func (m *Member) diff(e *Engine) (d []string, err error) {
@@ -210,9 +179,9 @@ func (m *Member) remove(e *Engine) error {
 	if err != nil {
 		return err
 	}
-	vrf, err := e.ifindex(Container, m.VRF)
-	if err != nil || l.Master != vrf {
+	router, err := e.Link(Container, m.VRF)
+	if err != nil || l.Master != router.Index {
 		return err
 	}
-	return m.move(e, 0, unix.RT_TABLE_MAIN)
+	return e.enslave(l, 0, router.VRFTable(), unix.RT_TABLE_MAIN)
 }

@@ -99,10 +99,10 @@ func (f foreseen) Link(s kernel.Side, name string) (*kernel.LinkInfo, error) {
 			}
 		case *kernel.Veth:
 			if s == kernel.Host && o.Name == name {
-				return &kernel.LinkInfo{Name: name, Kind: "veth", MAC: o.MAC, MTU: cmp.Or(o.MTU, 1500), Alias: o.Mark}, nil
+				return &kernel.LinkInfo{Name: name, Kind: cmp.Or(o.Type, "veth"), MAC: o.MAC, MTU: cmp.Or(o.MTU, 1500), Alias: o.Mark}, nil
 			}
 			if s == o.PeerSide && o.PeerName == name {
-				return &kernel.LinkInfo{Name: name, Kind: "veth", MAC: o.PeerMAC, MTU: cmp.Or(o.MTU, 1500)}, nil
+				return &kernel.LinkInfo{Name: name, Kind: cmp.Or(o.Type, "veth"), MAC: o.PeerMAC, MTU: cmp.Or(o.MTU, 1500)}, nil
 			}
 		case *kernel.Sub:
 			if s == kernel.Container && o.Name == name {
@@ -150,6 +150,7 @@ func (nowhere) Link(kernel.Side, string) (*kernel.LinkInfo, error)        { retu
 func (nowhere) Links(kernel.Side) ([]*kernel.LinkInfo, error)             { return nil, os.ErrNotExist }
 func (nowhere) Sysctl(kernel.Side, string) (string, error)                { return "", os.ErrNotExist }
 func (nowhere) LinkTo(netip.Addr) (string, error)                         { return "", os.ErrNotExist }
+func (nowhere) OtherEnd(*kernel.LinkInfo) (*kernel.LinkInfo, error)       { return nil, os.ErrNotExist }
 func (nowhere) DefaultLink(kernel.Side) (string, error)                   { return "", os.ErrNotExist }
 func (nowhere) Routes(kernel.Side, byte, int) ([]kernel.RouteInfo, error) { return nil, nil }
 func (nowhere) Rules(kernel.Side, byte) ([]kernel.RuleInfo, error)        { return nil, nil }

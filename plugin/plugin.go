@@ -108,6 +108,8 @@ type Facts interface {
 	// Link looks a link up by name; none is os.ErrNotExist.
 	Link(kernel.Side, string) (*kernel.LinkInfo, error)
 	Links(kernel.Side) ([]*kernel.LinkInfo, error)
+	// OtherEnd is the host's end of a link in the container; none is os.ErrNotExist.
+	OtherEnd(*kernel.LinkInfo) (*kernel.LinkInfo, error)
 	// Sysctl reads a key, with slashes, below /proc/sys; none is os.ErrNotExist.
 	Sysctl(kernel.Side, string) (string, error)
 	// Routes and Rules list those of a family (kernel.IPv4, kernel.IPv6); table 0

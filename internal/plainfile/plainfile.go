@@ -35,7 +35,7 @@ func Read(path string) ([]byte, error) {
 
 // ReadAll reads an open file to its end; path is for the error.
 func ReadAll(fd int, path string) ([]byte, error) {
-	b := make([]byte, 0, 512)
+	b := make([]byte, 0, usual)
 	for {
 		n, err := syscall.Read(fd, b[len(b):cap(b)])
 		switch {
@@ -52,6 +52,10 @@ func ReadAll(fd int, path string) ([]byte, error) {
 		}
 	}
 }
+
+// usual is the size in bytes that few files reach: they take two calls, the
+// second of which says that there is no more.
+const usual = 16 << 10
 
 // WriteAt writes all of p to an open file, from an offset in bytes on; path is
 // for the error.

@@ -28,6 +28,7 @@ func features() []feature {
 		{"dummy", []string{"ip link add try0 type dummy"}},
 		{"ipvlan", []string{parent, "ip link add link try0 name try2 type ipvlan"}},
 		{"macvlan", []string{parent, "ip link add link try0 name try2 type macvlan mode bridge"}},
+		{"netkit", []string{"ip link add try0 type netkit"}},
 		{"nftables for bridges", []string{"nft add table bridge try", "nft add chain bridge try c { type filter hook prerouting priority 0 ; }",
 			"nft add rule bridge try c iifname x ether saddr 02:00:00:00:00:01 drop"}},
 		{"Open vSwitch's datapath", []string{"genl ctrl get name ovs_datapath"}},

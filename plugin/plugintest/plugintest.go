@@ -86,6 +86,9 @@ func (f Facts) Uplinks() []string { return []string{"uplink0"} }
 // DefaultLink is dev0.
 func (f Facts) DefaultLink(kernel.Side) (string, error) { return "dev0", nil }
 
+// OtherEnd is of none.
+func (f Facts) OtherEnd(*kernel.LinkInfo) (*kernel.LinkInfo, error) { return nil, os.ErrNotExist }
+
 // LinkTo knows no routes.
 func (f Facts) LinkTo(netip.Addr) (string, error) { return "", fs.ErrNotExist }
 

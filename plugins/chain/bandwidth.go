@@ -22,6 +22,7 @@ func Bandwidth() plugin.Plugin {
 type bandwidth struct {
 	plugin.Conf
 	rates
+	EgressAt      string `json:"egressAt"` // "host" (default) or "container"
 	RuntimeConfig struct {
 		Bandwidth *rates `json:"bandwidth"`
 	} `json:"runtimeConfig"`
@@ -72,6 +73,9 @@ func (c *bandwidth) Validate(*plugin.Attachment) error {
 	if len(c.ShapedSubnets) > 0 && len(c.UnshapedSubnets) > 0 {
 		return cni.Invalid(c.Raw, at+"unshapedSubnets", "cannot be given together with shapedSubnets: what is in neither would be undecided")
 	}
+	if c.EgressAt != "" && c.EgressAt != "host" && c.EgressAt != "container" {
+		return cni.Invalid(c.Raw, "egressAt", `want "host" (the default: out of the container's reach) or "container" (without a second link: for containers without CAP_NET_ADMIN)`)
+	}
 	return nil
 }
 
@@ -84,15 +88,18 @@ func (c *bandwidth) Addressed(a *plugin.Attachment, r *cni.Result) (list kernel.
 		return nil, err
 	}
 	if c.IngressRate > 0 {
-		list = append(list, c.shape(end.Name, end.MTU, c.IngressRate, c.IngressBurst, true)...)
+		list = append(list, c.shape(kernel.Host, end.Name, end.MTU, c.IngressRate, c.IngressBurst, true)...)
 	}
-	if c.EgressRate == 0 {
+	switch {
+	case c.EgressRate == 0:
 		return list, nil
+	case c.EgressAt == "container":
+		return append(list, c.shape(kernel.Container, a.IfName, end.MTU, c.EgressRate, c.EgressBurst, false)...), nil
 	}
 	ifb := &kernel.IFB{Name: a.LinkName("bwp"), MAC: a.MAC("ifb"), MTU: end.MTU, Mark: a.Mark()}
 	r.Interfaces = append(r.Interfaces, cni.Interface{Name: ifb.Name, Mac: ifb.MAC})
 	list = append(list, ifb, &kernel.Up{Link: ifb.Name})
-	list = append(list, c.shape(ifb.Name, end.MTU, c.EgressRate, c.EgressBurst, false)...)
+	list = append(list, c.shape(kernel.Host, ifb.Name, end.MTU, c.EgressRate, c.EgressBurst, false)...)
 	return append(list,
 		&kernel.Qdisc{Link: end.Name, Type: "ingress"},
 		&kernel.Filter{Link: end.Name, Parent: kernel.IngressHandle, Redirect: ifb.Name, Priority: 1}), nil
@@ -105,8 +112,8 @@ func (c *bandwidth) Find(a *plugin.Attachment) (kernel.Objects, error) {
 
 // shape limits what leaves a link: all of it, or, where subnets are named, what
 // comes from (or goes to) them, or what does not.
-func (c *bandwidth) shape(link string, mtu int, rate, burst uint64, from bool) kernel.Objects {
-	q := &kernel.Qdisc{Link: link, Rate: rate / 8, Burst: bucket(rate/8, burst/8, mtu)}
+func (c *bandwidth) shape(in kernel.Side, link string, mtu int, rate, burst uint64, from bool) kernel.Objects {
+	q := &kernel.Qdisc{In: in, Link: link, Rate: rate / 8, Burst: bucket(rate/8, burst/8, mtu)}
 	if len(c.ShapedSubnets)+len(c.UnshapedSubnets) == 0 {
 		q.Type, q.Limit = "tbf", waiting(q.Rate, q.Burst)
 		return kernel.Objects{q}
@@ -118,7 +125,7 @@ func (c *bandwidth) shape(link string, mtu int, rate, burst uint64, from bool) k
 		class = kernel.RootHandle
 	}
 	for i, p := range append(c.ShapedSubnets, c.UnshapedSubnets...) {
-		list = append(list, &kernel.Filter{Link: link, Parent: kernel.RootHandle, Prefix: p, From: from, Class: class, Priority: uint16(1 + i)})
+		list = append(list, &kernel.Filter{In: in, Link: link, Parent: kernel.RootHandle, Prefix: p, From: from, Class: class, Priority: uint16(1 + i)})
 	}
 	return list
 }
@@ -147,7 +154,8 @@ func waiting(rate uint64, burst uint32) uint32 {
 }
 
 // hostEnd is the host's end of the container's link: the other end of its
-// interface, which a plugin before this one put in the result.
+// interface, which a plugin before this one put in the result, or, where the
+// version knows no interfaces, the kernel knows.
 func hostEnd(who string, a *plugin.Attachment, r *cni.Result) (*kernel.LinkInfo, error) {
 	in, err := a.Facts.Link(kernel.Container, a.IfName)
 	if err != nil {
@@ -164,9 +172,12 @@ func hostEnd(who string, a *plugin.Attachment, r *cni.Result) (*kernel.LinkInfo,
 		if err != nil {
 			return nil, err
 		}
-		if l.Kind == "veth" && (l.Index == in.Peer || in.Peer == 0) {
+		if l.IsPair() && (l.Index == in.Peer || in.Peer == 0) {
 			return l, nil
 		}
+	}
+	if l, err := a.Facts.OtherEnd(in); !errors.Is(err, os.ErrNotExist) {
+		return l, err
 	}
 	return nil, cni.Errorf(cni.CodeInvalidNetworkConfig, "%s needs a container's link with an end on the host (bridge, ptp): %s is %s, and prevResult names no other end of it",
 		who, a.IfName, kindOf(in))

@@ -184,12 +184,27 @@ func isolated(who string, a *plugin.Attachment, r *cni.Result) (kernel.Objects, 
 	}, nil
 }
 
+// bridgeOf is the bridge that the container is on: in prevResult, or, where the
+// version knows no interfaces, that of its link's other end.
 func bridgeOf(a *plugin.Attachment, r *cni.Result) string {
 	for _, i := range r.Interfaces {
 		if i.Sandbox != "" {
 			continue
 		}
 		if l, err := a.Facts.Link(kernel.Host, i.Name); err == nil && l.Kind == "bridge" {
+			return l.Name
+		}
+	}
+	if len(r.Interfaces) > 0 {
+		return ""
+	}
+	end, err := hostEnd("firewall", a, r)
+	if err != nil {
+		return ""
+	}
+	links, _ := a.Facts.Links(kernel.Host) // without a list there is no bridge in it
+	for _, l := range links {
+		if l.Index == end.Master && l.Kind == "bridge" {
 			return l.Name
 		}
 	}

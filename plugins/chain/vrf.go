@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
@@ -44,13 +43,9 @@ func (c *vrf) Addressed(a *plugin.Attachment, _ *cni.Result) (kernel.Objects, er
 	if err != nil {
 		return nil, err
 	}
-	routes, err := c.routes(a)
-	if err != nil {
-		return nil, err
-	}
 	return kernel.Objects{
 		&kernel.VRF{Name: c.Name, Table: table},
-		&kernel.Member{Link: a.IfName, VRF: c.Name, Table: table, Routes: routes},
+		&kernel.Member{Link: a.IfName, VRF: c.Name},
 	}, nil
 }
 
@@ -65,7 +60,7 @@ func (c *vrf) Find(a *plugin.Attachment) (kernel.Objects, error) {
 	}
 	return kernel.Objects{
 		&kernel.VRF{Name: c.Name, Table: l.VRFTable()},
-		&kernel.Member{Link: a.IfName, VRF: c.Name, Table: l.VRFTable()},
+		&kernel.Member{Link: a.IfName, VRF: c.Name},
 	}, nil
 }
 
@@ -105,24 +100,4 @@ func (c *vrf) table(a *plugin.Attachment, links []*kernel.LinkInfo) (int, error)
 		table++
 	}
 	return table, nil
-}
-
-const madeByKernel = 2 // rtnetlink(7): RTPROT_KERNEL, which makes them again by itself
-
-// routes are those by the interface that somebody made, in the main table, or,
-// when it is a member already, in the router's: those by no gateway first.
-func (c *vrf) routes(a *plugin.Attachment) (out []kernel.Route, err error) {
-	all, err := routesOf(a)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range all {
-		if r.Protocol != madeByKernel {
-			out = append(out, *asRoute(a, r))
-		}
-	}
-	slices.SortStableFunc(out, func(x, y kernel.Route) int {
-		return b2i(x.Via.IsValid() || len(x.Hops) > 0) - b2i(y.Via.IsValid() || len(y.Hops) > 0)
-	})
-	return out, nil
 }

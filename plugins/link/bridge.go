@@ -37,6 +37,7 @@ type bridge struct {
 	PortIsolation             bool        `json:"portIsolation"`
 	DisableContainerInterface bool        `json:"disableContainerInterface"`
 	StaticMAC                 string      `json:"mac"`
+	LinkType                  string      `json:"linkType"`
 
 	mac string
 }
@@ -60,6 +61,9 @@ func (c *bridge) Validate(a *plugin.Attachment) (err error) {
 	if err := c.validateVLANs(); err != nil {
 		return err
 	}
+	if err := checkLinkType(&c.Conf, c.LinkType); err != nil {
+		return err
+	}
 	return checkMasqBackend(&c.Conf, c.IPMasqBackend)
 }
 
@@ -76,6 +80,7 @@ func (c *bridge) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, err
 		br.MAC = l.MAC
 	}
 	v := veth(a, c.mac, c.MTU, c.Bridge)
+	v.Type = c.LinkType
 	r.Interfaces = append(r.Interfaces,
 		cni.Interface{Name: br.Name, Mac: br.MAC},
 		cni.Interface{Name: v.Name, Mac: v.MAC},

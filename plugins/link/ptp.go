@@ -21,17 +21,30 @@ type ptp struct {
 	IPMasq        bool    `json:"ipMasq"`
 	IPMasqBackend *string `json:"ipMasqBackend"`
 	MTU           int     `json:"mtu"`
+	LinkType      string  `json:"linkType"`
 }
 
 func (c *ptp) Validate(*plugin.Attachment) error {
 	if c.MTU < 0 || c.MTU > 65535 {
 		return cni.Invalid(c.Raw, "mtu", "want 0 (the kernel's choice) to 65535 bytes")
 	}
+	if err := checkLinkType(&c.Conf, c.LinkType); err != nil {
+		return err
+	}
 	return checkMasqBackend(&c.Conf, c.IPMasqBackend)
+}
+
+// checkLinkType tells whether pairs are made of a type.
+func checkLinkType(c *plugin.Conf, typ string) error {
+	if typ != "" && typ != "veth" && typ != kernel.Netkit {
+		return cni.Invalid(c.Raw, "linkType", "want \"veth\" (the default) or \"netkit\" (kernel 6.7 and later)")
+	}
+	return nil
 }
 
 func (c *ptp) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
 	v := veth(a, "", c.MTU, "")
+	v.Type = c.LinkType
 	r.Interfaces = append(r.Interfaces,
 		cni.Interface{Name: v.Name, Mac: v.MAC},
 		cni.Interface{Name: v.PeerName, Mac: v.PeerMAC, Sandbox: a.Netns})

@@ -78,7 +78,7 @@ func (s side) pluginDir(t testing.TB) string {
 		return os.Getenv(oursVariable)
 	}
 	dir := ""
-	for _, name := range []string{"loopback", "bridge", "ptp", "macvlan", "ipvlan", "vlan", "tap", "dummy", "vrf", "host-device", "host-local", "static", "portmap", "dhcp"} {
+	for _, name := range []string{"loopback", "bridge", "ptp", "macvlan", "ipvlan", "vlan", "tap", "dummy", "vrf", "tuning", "bandwidth", "firewall", "sbr", "host-device", "host-local", "static", "portmap", "dhcp"} {
 		dir = filepath.Dir(reference.Plugin(t, name))
 	}
 	return dir

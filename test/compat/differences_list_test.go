@@ -84,7 +84,7 @@ func shownDifferences() []difference {
 			what: "an unknown `backend` of firewall", theirs: "taken for iptables", ours: "an error that names those there are", why: "a typing error would go unnoticed"}),
 		differs(`^firewall/`, `^rules`, `--ctstate DNAT`, difference{
 			what: "host ports of a container on a host that forwards only what it knows", theirs: "not forwarded", ours: "forwarded", why: "who asks for a host port wants it to answer"}),
-		differs(`^(sbr/type|vrf/(vrfname|table)$)`, `^check`, outcome, difference{
+		differs(`^(sbr/type|vrf/(vrfname|table)$|(sbr|vrf) [0-9.]+$)`, `^check`, outcome, difference{
 			what: "CHECK of the plugins before sbr and vrf", theirs: "an error: they miss the routes that those moved", ours: "success: a later plugin may move a route", why: "nothing is wrong"}),
 		differs(`^portmap/masqAll \(nftables\)`, `^from (world|host)`, anything, difference{
 			what: "`masqAll` with nftables", theirs: "no effect", ours: "as with iptables: every client is masqueraded", why: "a key means the same with both backends"}),
@@ -111,5 +111,12 @@ func shownDifferences() []difference {
 			what: "a host port that another container has", theirs: "success; the first container keeps the traffic", ours: "an error that names the other container", why: "somebody's port would silently not work"}),
 		differs(`^dummy/dns$`, `^add`, `dns|nameservers|search|192\.0\.2\.53|"s"|\]|\}`, difference{
 			what: "`dns` of dummy", theirs: "no effect", ours: "replaces IPAM's, as with every other plugin", why: "a key means the same in all of them"}),
+		differs(`^(firewall 0\.[123]\.|bandwidth 0\.[12]\.|vrf 0\.([12]\.|3\.0))`, anything, anything, difference{
+			what: "firewall before 0.4.0, vrf before 0.3.1, bandwidth before 0.3.0", theirs: "refused, when the plugins before it have done their work, which then stays", ours: "work: the kernel tells what the result of these versions does not",
+			why: "a list has one version, and every plugin of ours knows every version"}),
+		differs(`^sbr [0-9.]+$`, `^added: namespace a`, `^route fd01::/64 .* table 100$`, difference{
+			what: "sbr with addresses of both families", theirs: "IPv6's subnet also in the table of IPv4's address", ours: "each in its own", why: "no rule leads an IPv6 packet there"}),
+		differs(`^sbr [0-9.]+$`, `^(del of an ended|ended)`, anything, difference{
+			what: "DEL of sbr when its container ended", theirs: "an error if `CNI_NETNS` is given: addresses stay held, and the attachment stays in the cache", ours: "success", why: idle}),
 	}
 }

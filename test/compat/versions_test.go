@@ -38,6 +38,9 @@ func lifecycles() []lifecycle {
 			},
 		}
 	}
+	chained := func(plugin string) string {
+		return `{"type": "bridge", "bridge": "cni0", "isDefaultGateway": true, ` + dualStack + `}}, ` + plugin
+	}
 	return []lifecycle{
 		{name: "loopback", ifname: "lo", plugins: `{"type": "loopback"}`},
 		{
@@ -79,6 +82,20 @@ func lifecycles() []lifecycle {
 			name: "dhcp", prepare: dhcp("--dhcp-option=3,10.0.0.1"), probes: []probe{{"a", "tcp", "10.0.0.1:7"}},
 			plugins: `{"type": "bridge", "bridge": "cni0", "ipam": {"type": "dhcp", "daemonSocketPath": "$DIR/dhcp.sock", "priority": 7}}`,
 		},
+		{
+			name: "bandwidth", plugins: chained(`{"type": "bandwidth", "ingressRate": 8000000, "ingressBurst": 800000, "egressRate": 16000000, "egressBurst": 800000}`),
+			probes: []probe{{"host", "tcp", "10.1.0.2:80"}},
+		},
+		{
+			name: "firewall", prepare: (*host).world, plugins: chained(`{"type": "firewall", "ingressPolicy": "same-bridge"}`),
+			probes: []probe{{"a", "tcp", "192.0.2.9:7"}, {"host", "tcp", "10.1.0.2:80"}},
+		},
+		{name: "sbr", plugins: chained(`{"type": "sbr"}`), probes: []probe{{"host", "tcp", "10.1.0.2:80"}}},
+		{
+			name: "tuning", plugins: chained(`{"type": "tuning", "mac": "02:00:00:00:00:05", "mtu": 1400, "sysctl": {"net.ipv4.conf.IFNAME.arp_filter": "1"}}`),
+			probes: []probe{{"host", "tcp", "10.1.0.2:80"}},
+		},
+		{name: "vrf", needs: "vrf", plugins: chained(`{"type": "vrf", "vrfname": "blue"}`)},
 		withPorts("nftables"),
 		withPorts("iptables"),
 	}

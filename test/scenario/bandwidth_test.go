@@ -34,6 +34,8 @@ func TestBandwidthAccuracy(t *testing.T) {
 		{"by runtimeConfig", `"capabilities": {"bandwidth": true}`, 50e6, true},
 		{"shaped subnets", `"ingressRate": 8000000, "egressRate": 8000000, "shapedSubnets": ["10.1.0.0/24", "fd00::/64"]`, 8e6, true},
 		{"subnets not shaped", `"ingressRate": 1000000, "egressRate": 1000000, "unshapedSubnets": ["10.1.0.0/24"]`, 8e6, false},
+		{"at the container", `"egressAt": "container", "ingressRate": 20000000, "egressRate": 20000000`, 20e6, true},
+		{"at the container, shaped subnets", `"egressAt": "container", "ingressRate": 8000000, "egressRate": 8000000, "shapedSubnets": ["10.1.0.0/24"]`, 8e6, true},
 		{"other subnets not shaped", `"ingressRate": 8000000, "egressRate": 8000000, "unshapedSubnets": ["10.7.0.0/24", "fd00::/64"]`, 8e6, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,0 +1,150 @@
+// Command path measures what packets pay for the rules and links of Fairlead,
+// beside the reference's and beside the same topology made by hand, in turn:
+// throughput (iperf3), requests and answers, new connections; from pod to pod,
+// from outside to a host port, and out through masquerade; also with thousands
+// of other containers' elements and rules in place.
+//
+//	go run ./bench/path [-n ROUNDS] [-for TIME] [-others NUMBER] [-what THING] [-json FILE] [-write FILE]
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	if len(os.Args) > 1 && (os.Args[1] == "serve" || os.Args[1] == "ask") {
+		if err := traffic(os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, "path:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	var o options
+	flag.IntVar(&o.rounds, "n", 15, "rounds of each case")
+	flag.DurationVar(&o.time, "for", 500*time.Millisecond, "length of one measurement; iperf3's are two seconds at least")
+	flag.IntVar(&o.others, "others", 10000, "containers whose elements and rules are added for the second half")
+	flag.StringVar(&o.what, "what", "", "only this: stream, rr or connect")
+	flag.StringVar(&o.json, "json", "", "write the figures as JSON to this `file`")
+	flag.StringVar(&o.page, "write", "", "write the page to this `file`")
+	flag.Parse()
+	work := run
+	if os.Getenv(insideVariable) == "" {
+		work = enter
+	}
+	if err := work(o); err != nil {
+		fmt.Fprintln(os.Stderr, "path:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	rounds, others   int
+	time             time.Duration
+	what, json, page string
+}
+
+// insideVariable names the directory of what was built, once the process is in
+// namespaces of its own.
+const insideVariable = "FAIRLEAD_BENCH"
+
+// enter builds what is needed and runs this program again where nothing that it
+// makes is the machine's: its own network, and its own mounts over /run.
+func enter(options) error {
+	dir, err := os.MkdirTemp("", "fairlead-path")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := build(dir); err != nil {
+		return err
+	}
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Env = append(os.Environ(), insideVariable+"="+dir)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, // servers end with it
+		Pdeathsig:  syscall.SIGKILL,
+	}
+	return cmd.Run()
+}
+
+func run(o options) error {
+	runtime.LockOSThread()
+	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("needs root: %w", err)
+	}
+	for dir, typ := range map[string]string{"/run": "tmpfs", "/proc": "proc"} {
+		if err := syscall.Mount(typ, dir, typ, 0, ""); err != nil {
+			return fmt.Errorf("mount over %s: %w", dir, err)
+		}
+	}
+	hosts, err := prepare()
+	if err != nil {
+		return err
+	}
+	var rows []row
+	for _, c := range cases(o.what) {
+		r, err := measure(hosts, c, o, 0)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, r...)
+	}
+	if rows, err = crowded(hosts, o, rows); err != nil {
+		return err
+	}
+	return report(rows, o)
+}
+
+// crowded measures again what rules are asked for, with others' in place.
+func crowded(hosts []host, o options, rows []row) ([]row, error) {
+	for _, h := range hosts {
+		fmt.Fprintf(os.Stderr, "%s: %d others\n", h.name, o.others)
+		if err := h.crowd(o.others); err != nil {
+			return nil, fmt.Errorf("%s: %w", h.name, err)
+		}
+	}
+	for _, c := range cases(o.what) {
+		if !c.ruled {
+			continue
+		}
+		r, err := measure(hosts, c, o, o.others)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, r...)
+	}
+	return rows, nil
+}
+
+func report(rows []row, o options) error {
+	text := table(rows)
+	fmt.Print(text)
+	if o.json != "" {
+		raw, err := json.MarshalIndent(rows, "", "  ")
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(o.json, append(raw, '\n'), 0o644); err != nil {
+			return err
+		}
+	}
+	if o.page == "" {
+		return nil
+	}
+	return os.WriteFile(o.page, []byte(strings.NewReplacer("$ROUNDS", fmt.Sprint(o.rounds), "$TIME", o.time.String(), "$TABLE", text,
+		"$CPUS", fmt.Sprint(runtime.NumCPU()), "$KERNEL", kernelVersion(), "$GO", runtime.Version()).Replace(page)), 0o644)
+}
+
+func kernelVersion() string {
+	raw, _ := os.ReadFile("/proc/sys/kernel/osrelease") // it is a word for the page
+	return strings.TrimSpace(string(raw))
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A pathCase is one way of packets and one thing that is measured on it.
+type pathCase struct {
+	way   string
+	from  string // namespace of the client
+	addr  string
+	port  int // for iperf3 another
+	what  string
+	ruled bool // nftables or iptables have a say
+}
+
+// cases are all, or those that measure one thing.
+func cases(only string) (list []pathCase) {
+	for _, what := range []string{"stream", "rr", "connect"} {
+		if only != "" && only != what {
+			continue
+		}
+		list = append(list,
+			pathCase{way: "pod to pod", from: "a", addr: podB, port: echoPort, what: what},
+			pathCase{way: "world to host port", from: "world", addr: hostAddr, port: echoHostPort, what: what, ruled: true},
+			pathCase{way: "pod to world, masqueraded", from: "a", addr: outside, port: echoPort, what: what, ruled: true})
+	}
+	return list
+}
+
+func (c pathCase) unit() string {
+	return map[string]string{"stream": "Gbit/s", "rr": "requests/s", "connect": "connections/s"}[c.what]
+}
+
+// measure is one value of one contender.
+func (c pathCase) measure(h host, length time.Duration) (float64, error) {
+	if c.what != "stream" {
+		self, err := os.Executable()
+		if err != nil {
+			return 0, err
+		}
+		out, err := output(h.in(c.from, self, "ask", c.what, fmt.Sprintf("%s:%d", c.addr, c.port), length.String()))
+		if err != nil {
+			return 0, err
+		}
+		return strconv.ParseFloat(strings.TrimSpace(out), 64)
+	}
+	out, err := output(h.in(c.from, "iperf3", "-J", "-c", c.addr, "-p", strconv.Itoa(iperfPort), "-t", fmt.Sprint(max(2, length.Seconds())), "-O", "1"))
+	if err != nil {
+		return 0, err
+	}
+	var said struct {
+		End struct {
+			Sum struct {
+				Bits float64 `json:"bits_per_second"`
+			} `json:"sum_received"`
+		} `json:"end"`
+		Error string `json:"error"`
+	}
+	if err := errors.Join(json.Unmarshal([]byte(out), &said)); err != nil || said.Error != "" {
+		return 0, fmt.Errorf("iperf3: %s %w", said.Error, err)
+	}
+	return said.End.Sum.Bits / 1e9, nil
+}
+
+// row is a contender's figures in a case.
+type row struct {
+	Way, What, Unit, Who string
+	Others               int       // whose elements and rules are there too
+	Values               []float64 // in Unit, a round each
+	Median               float64
+	Ratio, Low, High     float64 // to the same by hand, in the same round: median and its 95% confidence interval
+}
+
+// measure has every contender in turn, round after round; the first warms up.
+func measure(hosts []host, c pathCase, o options, others int) ([]row, error) {
+	fmt.Fprintf(os.Stderr, "%s, %s, %d others\n", c.way, c.unit(), others)
+	rows := make([]row, len(hosts))
+	for i, h := range hosts {
+		rows[i] = row{Way: c.way, What: c.what, Unit: c.unit(), Who: h.name, Others: others}
+	}
+	for round := range o.rounds + 1 {
+		for i, h := range hosts {
+			v, err := c.measure(h, o.time)
+			if err != nil {
+				return nil, fmt.Errorf("%s, %s, %s: %w", h.name, c.way, c.what, err)
+			}
+			if round > 0 {
+				rows[i].Values = append(rows[i].Values, v)
+			}
+		}
+	}
+	for i := range rows {
+		rows[i].compare(rows[0].Values)
+	}
+	return rows, nil
+}
+
+func (r *row) compare(hand []float64) {
+	ratios := make([]float64, len(hand))
+	for i := range hand {
+		ratios[i] = r.Values[i] / hand[i]
+	}
+	r.Median, r.Ratio = median(r.Values), median(ratios)
+	r.Low, r.High = confidence(ratios)
+}
+
+func median(v []float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	n := len(v)
+	if n == 0 {
+		return 0
+	}
+	return (v[(n-1)/2] + v[n/2]) / 2
+}
+
+// confidence is the 95% interval of a median, by the bootstrap: the medians of
+// 2,000 samples drawn from the values, with the same seed each time.
+func confidence(v []float64) (low, high float64) {
+	if len(v) == 0 {
+		return 0, 0
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	medians := make([]float64, 2000)
+	sample := make([]float64, len(v))
+	for i := range medians {
+		for j := range sample {
+			sample[j] = v[rng.IntN(len(v))]
+		}
+		medians[i] = median(sample)
+	}
+	slices.Sort(medians)
+	return medians[len(medians)*25/1000], medians[len(medians)*975/1000]
+}
+
+// table is Markdown, and readable as it stands.
+func table(rows []row) string {
+	var b strings.Builder
+	b.WriteString("| way | what | others | who | median | of the same by hand (95% interval) |\n|---|---|---|---|---|---|\n")
+	for _, r := range rows {
+		of := "1"
+		if r.Who != rows[0].Who {
+			of = fmt.Sprintf("%.3f (%.3f-%.3f)", r.Ratio, r.Low, r.High)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %d | %s | %.4g | %s |\n", r.Way, r.Unit, r.Others, r.Who, r.Median, of)
+	}
+	return b.String()
+}
+
+const page = `# The data path
+
+Written by ` + "`make bench-path`" + `: what packets pay for links and rules, ours, the reference's (v1.9.1), and the same
+topology made by hand with ` + "`ip` and three rules of `nft`" + `: every contender in turn, $ROUNDS rounds; requests and connections for $TIME each,
+one at a time; streams by iperf3 for two seconds after one to warm up. A ratio is of values of one round; its interval
+is that of the median, by the bootstrap: one that holds 1 is no difference that can be seen. In the second half, others'
+elements and rules are in place: copies of a container's, with its address and host ports changed; by hand has none of those.
+
+Machine: virtual, $CPUS processors, Linux $KERNEL, $GO. Both ends run on it, so that a stream is bound by
+its processors. Absolute values are this machine's.
+
+$TABLE`

@@ -1,0 +1,184 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// carried is what a link of the container loses when it is taken down, as it
+// is when its master changes: the kernel's own messages, to be sent back.
+type carried struct {
+	index  int
+	routes [][]byte // of every table, but those that the kernel makes by itself
+	addrs  [][]byte // IPv6; those of IPv4 stay
+}
+
+// rtaNextHopID is a route's next hop as an object of its own, linux/rtnetlink.h;
+// the kernel deletes that with the link's state, and lists what it says besides.
+const rtaNextHopID = 30
+
+// carry notes what a link has.
+func (e *Engine) carry(index int) (c carried, err error) {
+	c.index = index
+	for _, fam := range []byte{IPv4, IPv6} {
+		b := rtmsg(fam, 0, 0, 0, 0)
+		b[4], b[5], b[7] = 0, 0, 0
+		msgs, err := e.dump(Container, request{typ: unix.RTM_GETROUTE, body: b})
+		if err != nil {
+			return c, fmt.Errorf("list routes: %w", err)
+		}
+		for _, m := range msgs {
+			if len(m) >= unix.SizeofRtMsg && slices.Contains(hops(m), index) && isOurs(m) {
+				c.routes = append(c.routes, m)
+			}
+		}
+	}
+	msgs, err := e.dump(Container, request{typ: unix.RTM_GETADDR, body: buf{unix.AF_INET6, 0, 0, 0, 0, 0, 0, 0}})
+	if err != nil {
+		return c, fmt.Errorf("list addresses: %w", err)
+	}
+	for _, m := range msgs {
+		if len(m) >= unix.SizeofIfAddrmsg && int(num32(m[4:])) == index && m[3] != unix.RT_SCOPE_LINK {
+			c.addrs = append(c.addrs, m)
+		}
+	}
+	return c, nil
+}
+
+// isOurs tells whether a route has to be put back: the kernel makes those to
+// its own addresses and subnets again, and a router says again what it said.
+func isOurs(m []byte) bool {
+	proto, typ := m[5], m[7]
+	return proto != unix.RTPROT_KERNEL && proto != unix.RTPROT_RA && typ == unix.RTN_UNICAST
+}
+
+// hops are the links by which a route leaves.
+func hops(m []byte) (out []int) {
+	p := m[unix.SizeofRtMsg:]
+	if oif := attr(p, unix.RTA_OIF); oif != nil {
+		out = append(out, int(num32(oif)))
+	}
+	eachHop(attr(p, unix.RTA_MULTIPATH), func(hop []byte) { out = append(out, int(num32(hop[4:]))) })
+	return out
+}
+
+// eachHop walks the struct rtnexthops of a route with several.
+func eachHop(p []byte, f func(hop []byte)) {
+	for len(p) >= unix.SizeofRtNexthop {
+		n := int(binary.NativeEndian.Uint16(p))
+		if n < unix.SizeofRtNexthop || n > len(p) {
+			return
+		}
+		f(p[:n])
+		p = p[min((n+3)&^3, len(p)):]
+	}
+}
+
+// restore puts back what is missing: routes of one table into another, the
+// rest where they were. One by a gateway comes after the route to the gateway.
+func (e *Engine) restore(c carried, from, to int) error {
+	var errs []error
+	for _, m := range c.addrs {
+		_, err := e.now(Container, request{unix.RTM_NEWADDR, unix.NLM_F_CREATE | unix.NLM_F_EXCL, address6(m)})
+		if err != nil && !errors.Is(err, unix.EEXIST) {
+			errs = append(errs, fmt.Errorf("put back address %s: %w", address(attr(m[unix.SizeofIfAddrmsg:], unix.IFA_ADDRESS)), err))
+		}
+	}
+	byGateway := func(m []byte) int {
+		return len(attr(m[unix.SizeofRtMsg:], unix.RTA_GATEWAY)) + len(attr(m[unix.SizeofRtMsg:], unix.RTA_MULTIPATH))
+	}
+	slices.SortStableFunc(c.routes, func(a, b []byte) int { return min(byGateway(a), 1) - min(byGateway(b), 1) })
+	for _, m := range c.routes {
+		if err := e.putBack(c, m, from, to); err != nil {
+			r := parseRoute(m)
+			errs = append(errs, fmt.Errorf("put back route %s via %s in table %d: %w", r.Dst, r.Via, r.Table, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (e *Engine) putBack(c carried, m []byte, from, to int) error {
+	table := parseRoute(m).Table
+	if slices.ContainsFunc(hops(m), func(i int) bool { return i != c.index }) {
+		e.mend(c, m, table)
+		return nil
+	}
+	if table == from {
+		table = to
+	}
+	_, err := e.now(Container, request{unix.RTM_NEWROUTE, unix.NLM_F_CREATE | unix.NLM_F_EXCL, route(m, table, nil)})
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	return err
+}
+
+// mend gives a route with hops by several links, which stayed, those by this
+// link again. Where a hop's subnet is in another table now, the kernel has to
+// take the hop on trust; what it does not take leaves the route as it is.
+func (e *Engine) mend(c carried, m []byte, table int) {
+	asItWas := func(hop []byte) {
+		if int(num32(hop[4:])) == c.index {
+			hop[2] = 0
+		}
+	}
+	onTrust := func(hop []byte) { hop[2] |= unix.RTNH_F_ONLINK }
+	for _, each := range []func([]byte){asItWas, onTrust} {
+		body := route(m, table, each)
+		if _, err := e.now(Container, request{unix.RTM_NEWROUTE, unix.NLM_F_CREATE | unix.NLM_F_REPLACE, body}); err == nil {
+			return
+		}
+	}
+}
+
+// route is a listed route as it can be asked for, in a table; each changes its
+// hops, if it has several.
+func route(m []byte, table int, each func(hop []byte)) buf {
+	const keep = unix.RTNH_F_ONLINK // what else a listed route says of its state is no wish
+	head := slices.Clone(m[:unix.SizeofRtMsg])
+	head[4] = unix.RT_TABLE_COMPAT
+	if table < 256 {
+		head[4] = byte(table)
+	}
+	binary.NativeEndian.PutUint32(head[8:], num32(head[8:])&keep)
+	out := buf(head)
+	attrs(m[unix.SizeofRtMsg:], func(typ uint16, v []byte) {
+		switch typ {
+		case unix.RTA_TABLE, unix.RTA_CACHEINFO, rtaNextHopID:
+		case unix.RTA_MULTIPATH:
+			v = slices.Clone(v)
+			eachHop(v, func(hop []byte) {
+				hop[2] &= keep
+				if each != nil {
+					each(hop)
+				}
+			})
+			out.bytes(typ, v)
+		case unix.RTA_METRICS:
+			out.bytes(typ|unix.NLA_F_NESTED, v)
+		default:
+			out.bytes(typ, v)
+		}
+	})
+	out.u32(unix.RTA_TABLE, uint32(table))
+	return out
+}
+
+// address6 is a listed address as it can be asked for: known to be nobody else's.
+func address6(m []byte) buf {
+	out := buf(slices.Clone(m[:unix.SizeofIfAddrmsg]))
+	flags := uint32(unix.IFA_F_NODAD)
+	attrs(m[unix.SizeofIfAddrmsg:], func(typ uint16, v []byte) {
+		if typ == unix.IFA_FLAGS {
+			flags |= num32(v)
+		} else {
+			out.bytes(typ, v)
+		}
+	})
+	out.u32(unix.IFA_FLAGS, flags&^uint32(unix.IFA_F_TENTATIVE|unix.IFA_F_DADFAILED))
+	return out
+}
