@@ -43,22 +43,19 @@ func (f facts) Link(s kernel.Side, name string) (*kernel.LinkInfo, error) {
 // defaultQueue is a link's txqueuelen at birth: DEFAULT_TX_QUEUE_LEN, linux/netdevice.h.
 const defaultQueue = 1000 // packets
 
-// foresee is a link that the session makes and nothing stated changes: its
-// number, and its peer's, are what nobody knows yet.
+// foresee is a link that the session makes and nothing stated changes. It has a
+// number that no link has, and when it is there, what the kernel says of it.
 func (f facts) foresee(s kernel.Side, name string) (l *kernel.LinkInfo) {
-	for _, o := range f.stated {
+	for i, o := range f.stated {
 		switch o := o.Object.(type) {
 		case *kernel.Veth:
-			end := kernel.LinkInfo{Kind: "veth", MTU: cmp.Or(o.MTU, 1500), TxQLen: defaultQueue, Group: kernel.Group}
-			switch {
-			case s == kernel.Host && o.Name == name && o.MAC != "" && !o.IsShared:
-				end.Name, end.MAC, end.Alias = name, o.MAC, o.Mark
-			case s == o.PeerSide && o.PeerName == name && o.PeerMAC != "" && !o.IsShared:
-				end.Name, end.MAC = name, o.PeerMAC
-			default:
-				continue
+			if end := bornEnd(o, s, name); end != nil {
+				l = end
+				l.Index, l.Peer = -2*i-1, -2*i-2
+				if s == o.PeerSide && o.PeerName == name {
+					l.Index, l.Peer = l.Peer, l.Index
+				}
 			}
-			l = &end
 		case *kernel.Up:
 			if l != nil && o.In == s && o.Link == name {
 				l.Up = true
@@ -69,7 +66,42 @@ func (f facts) foresee(s kernel.Side, name string) (l *kernel.LinkInfo) {
 			}
 		}
 	}
-	return l
+	if l == nil {
+		return nil
+	}
+	told := f.foreseen[link{s, name}]
+	if told == nil {
+		f.foreseen[link{s, name}] = l
+		return l
+	}
+	told.Up = l.Up
+	return told
+}
+
+// bornEnd is an end of a pair as the kernel makes it; nil: it has none of the name.
+func bornEnd(v *kernel.Veth, s kernel.Side, name string) *kernel.LinkInfo {
+	end := &kernel.LinkInfo{Name: name, Kind: "veth", MTU: cmp.Or(v.MTU, 1500), TxQLen: defaultQueue, Group: kernel.Group}
+	switch {
+	case v.IsShared || v.Type != "" || v.MAC == "" || v.PeerMAC == "":
+		return nil
+	case s == kernel.Host && v.Name == name:
+		end.MAC, end.Alias = v.MAC, v.Mark
+	case s == v.PeerSide && v.PeerName == name:
+		end.MAC = v.PeerMAC
+	default:
+		return nil
+	}
+	return end
+}
+
+// OtherEnd of a link that is foreseen is known when both are there.
+func (f facts) OtherEnd(in *kernel.LinkInfo) (*kernel.LinkInfo, error) {
+	if in.Index < 0 {
+		if err := f.flush(); err != nil {
+			return nil, err
+		}
+	}
+	return f.engine.OtherEnd(in)
 }
 
 // concerned tells whether something stated makes or changes a link, or may.

@@ -26,13 +26,15 @@ type session struct {
 	member int // position in the list of the plugin that runs, for errors
 	failed int // position of the one whose part failed, or -1
 
-	book    *book    // the attachment's record
-	jobs    []*job   // whose ADD is in the book, or waits to be
-	stated  []stated // objects that wait to be made
-	unlocks []func() // of claims, once the record tells of them
-	links   map[link]*kernel.LinkInfo
-	leaving []*job         // whose DEL waits for the others'
-	past    *attach.Record // what an ADD noted, without what DEL took of it already
+	book    *book                     // the attachment's record
+	jobs    []*job                    // whose ADD is in the book, or waits to be
+	stated  []stated                  // objects that wait to be made
+	unlocks []func()                  // of claims, once the record tells of them
+	links   map[link]*kernel.LinkInfo // as they were found since the last change
+	// foreseen are links that plugins were told of before they were there.
+	foreseen map[link]*kernel.LinkInfo
+	leaving  []*job         // whose DEL waits for the others'
+	past     *attach.Record // what an ADD noted, without what DEL took of it already
 }
 
 // stated is an object of a plugin.
@@ -67,7 +69,7 @@ func sessionOf(ctx context.Context, netns, root string) (s *session, shared bool
 }
 
 func newSession(root string) *session {
-	return &session{dir: attach.Open(root), failed: -1, links: map[link]*kernel.LinkInfo{}}
+	return &session{dir: attach.Open(root), failed: -1, links: map[link]*kernel.LinkInfo{}, foreseen: map[link]*kernel.LinkInfo{}}
 }
 
 // begin opens the namespaces, once. See runner.begin for strict.
@@ -165,7 +167,23 @@ func (s *session) flush() error {
 			}
 		}
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return s.cameTrue()
+}
+
+// cameTrue replaces what plugins were told of links by what these are now.
+func (s *session) cameTrue() error {
+	for at, l := range s.foreseen {
+		now, err := s.engine.Link(at.side, at.name)
+		if err != nil {
+			return err
+		}
+		*l = *now
+	}
+	clear(s.foreseen)
+	return nil
 }
 
 // write stores the record with a part for every plugin that has something.
@@ -207,6 +225,7 @@ func (s *session) commit() error {
 	if !s.open {
 		return nil // none of the plugins came here
 	}
+	clear(s.foreseen) // nobody asks any more
 	if err := s.flush(); err != nil {
 		return err
 	}
