@@ -119,10 +119,22 @@ func fused(list *libcni.NetworkConfigList) ([]byte, error) {
 
 // parted is the list with the plugins of its chains in their place.
 func parted(list *libcni.NetworkConfigList) ([]byte, error) {
+	all, err := parts(list)
+	if err != nil {
+		return nil, err
+	}
 	var plugins [][]byte
+	for _, p := range all {
+		plugins = append(plugins, p.Bytes)
+	}
+	return withPlugins(list, plugins)
+}
+
+// parts are the plugins of a list, those of chains in their chain's place.
+func parts(list *libcni.NetworkConfigList) (all []*libcni.NetworkConfig, err error) {
 	for _, p := range list.Plugins {
 		if p.Network.Type != delegate.ChainType {
-			plugins = append(plugins, p.Bytes)
+			all = append(all, p)
 			continue
 		}
 		members, err := delegate.ChainMembers(p.Bytes)
@@ -130,10 +142,14 @@ func parted(list *libcni.NetworkConfigList) ([]byte, error) {
 			return nil, err
 		}
 		for _, m := range members {
-			plugins = append(plugins, m.Raw)
+			conf, err := libcni.ConfFromBytes(m.Raw)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, conf)
 		}
 	}
-	return withPlugins(list, plugins)
+	return all, nil
 }
 
 func withPlugins(list *libcni.NetworkConfigList, plugins [][]byte) ([]byte, error) {
