@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/wire"
@@ -49,7 +50,23 @@ func cniMain() {
 		exec = inside()
 	}
 	c := libcni.NewCNIConfigWithCacheDir(filepath.SplitList(os.Getenv("CNI_PATH")), os.Getenv("WORK")+"/cache", exec)
+	if verb, ok := strings.CutPrefix(verb, "each "); ok {
+		each(c, verb, list, strings.Split(rt.NetNS, ","))
+		return
+	}
 	fail(do(context.Background(), c, verb, list, rt))
+}
+
+// each runs a verb for several containers at once, numbered by their namespaces.
+func each(c *libcni.CNIConfig, verb string, list *libcni.NetworkConfigList, netns []string) {
+	var wg sync.WaitGroup
+	for i, ns := range netns {
+		wg.Go(func() {
+			fail(do(context.Background(), c, verb, list, &libcni.RuntimeConf{ContainerID: fmt.Sprint("c", i), NetNS: ns, IfName: "eth0",
+				CapabilityArgs: map[string]any{"portMappings": []map[string]any{{"hostPort": 8000 + i, "containerPort": 80}}}}))
+		})
+	}
+	wg.Wait()
 }
 
 // inside runs plugins within the process; CNI_PATH's are this very program.
