@@ -7,7 +7,6 @@
 package attach
 
 import (
-	"os"
 	"strconv"
 	"syscall"
 	"time"
@@ -90,9 +89,6 @@ func NetnsID(path string) string {
 	}
 	return strconv.FormatUint(st.Dev, 10) + ":" + strconv.FormatUint(st.Ino, 10)
 }
-
-// Mine tells whether this process is the one at work on the part.
-func (p Part) Mine() bool { return !p.Done && p.PID == os.Getpid() }
 
 // The same number of bytes, so that the one can be written over the other.
 const (

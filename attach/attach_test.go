@@ -44,10 +44,10 @@ func TestLifeOfARecord(t *testing.T) {
 		t.Errorf("a second one: %v", err)
 	}
 	got, err := d.Read(owner)
-	if err != nil || !got.Parts[0].Adding() || !got.Parts[0].Mine() || !got.Living() {
+	if err != nil || !got.Parts[0].Adding() || !got.Living() {
 		t.Fatalf("being added: %+v, %v", got, err)
 	}
-	if err := d.Finish(r); err != nil {
+	if err := d.Finish(r, 0); err != nil {
 		t.Fatal(err)
 	}
 	got, err = d.Read(owner)
@@ -101,7 +101,7 @@ func TestAlive(t *testing.T) {
 	if d.Alive(owner.Mark()) {
 		t.Error("alive without a record")
 	}
-	if err := errors.Join(d.Create(r), d.Finish(r)); err != nil {
+	if err := errors.Join(d.Create(r), d.Finish(r, 0)); err != nil {
 		t.Fatal(err)
 	}
 	if !d.Alive(owner.Mark()) {

@@ -129,16 +129,29 @@ func (d *Dir) store(r *Record, place func(from, to string) error) error {
 	return nil
 }
 
-// Finish notes in the record as it was last written that its newest part is
-// done, and unlocks it.
-func (d *Dir) Finish(r *Record) error {
+// Finish notes in the record as it was last written that its parts from a
+// position on are done, and unlocks it.
+func (d *Dir) Finish(r *Record, first int) error {
 	defer r.Unlock()
-	at := bytes.LastIndex(r.stored, []byte(notDone))
-	if at < 0 || !r.held {
+	if !r.held {
 		return errors.New("finish the record of the attachment: it was not written")
 	}
-	if err := plainfile.WriteAt(r.fd, []byte(done), int64(at), d.file(r.Owner())); err != nil {
-		return fmt.Errorf("finish the record of the attachment: %w", err)
+	at := 0
+	for i := range r.Parts {
+		if r.Parts[i].Done {
+			continue
+		}
+		next := bytes.Index(r.stored[at:], []byte(notDone))
+		if next < 0 {
+			return errors.New("finish the record of the attachment: it was written with fewer parts")
+		}
+		at += next
+		if i >= first {
+			if err := plainfile.WriteAt(r.fd, []byte(done), int64(at), d.file(r.Owner())); err != nil {
+				return fmt.Errorf("finish the record of the attachment: %w", err)
+			}
+		}
+		at += len(done)
 	}
 	return nil
 }

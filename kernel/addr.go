@@ -89,7 +89,7 @@ func (a *Addr) ensure(e *Engine) error {
 	return e.send(a, a.In, add, func(r response) error {
 		switch {
 		case r.err == nil && a.IsShared:
-			e.later = append(e.later, func() error { return a.settle(e) })
+			e.later = append(e.later, later{a, func() error { return a.settle(e) }})
 		case r.err == nil:
 			e.made(a)
 		case a.IsShared && errors.Is(r.err, unix.EEXIST):

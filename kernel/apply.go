@@ -13,7 +13,7 @@ func (e *Engine) Apply(list Objects) error {
 	mark := len(e.undo)
 	for _, o := range list {
 		if err := o.ensure(e); err != nil {
-			return errors.Join(fmt.Errorf("%s: %w", o, err), e.rollback(mark))
+			return errors.Join(about(o, err), e.rollback(mark))
 		}
 	}
 	err := e.flush()
@@ -32,12 +32,33 @@ func (e *Engine) Apply(list Objects) error {
 // finish does what had to wait for the nftables transaction.
 func (e *Engine) finish() error {
 	var errs []error
-	for _, f := range e.later {
-		errs = append(errs, f())
+	for _, l := range e.later {
+		if err := l.do(); err != nil {
+			errs = append(errs, &ObjectError{l.object, err.Error(), err})
+		}
 	}
 	e.later = nil
 	return errors.Join(errs...)
 }
+
+// ObjectError is a failure that one object of a list met.
+type ObjectError struct {
+	Object Object
+
+	text string
+	err  error
+}
+
+func (o *ObjectError) Error() string { return o.text }
+func (o *ObjectError) Unwrap() error { return o.err }
+
+// about says on which object something failed.
+func about(o Object, err error) error {
+	return &ObjectError{o, o.String() + ": " + err.Error(), err}
+}
+
+// Keep makes what was applied so far stay: Undo does not remove it any more.
+func (e *Engine) Keep() { e.undo = nil }
 
 // Undo removes, in reverse, everything that this engine's Applies made.
 func (e *Engine) Undo() error { return e.rollback(0) }
@@ -72,11 +93,12 @@ func (e *Engine) Remove(list Objects) error {
 			errs = append(errs, fmt.Errorf("remove %s: %w", o, err))
 		}
 	}
+	gone := e.removeTogether(list)
 	for _, o := range slices.Backward(list) {
 		if n, ok := o.(*NFT); ok && n.Group != "" {
 			e.groups = append(e.groups, n)
 		}
-		if !o.Shared() && !carried[o.on()] {
+		if !o.Shared() && !carried.carry(o) && !gone[o] {
 			note(o, o.remove(e))
 		}
 	}
@@ -84,17 +106,29 @@ func (e *Engine) Remove(list Objects) error {
 	return errors.Join(errs...)
 }
 
-// carriers are the links that a list owns, with which others of it go.
-func carriers(list Objects) map[linkName]bool {
-	out := map[linkName]bool{}
+// carrying are the links that a list owns, with which others of it go, and the
+// objects that make them.
+type carrying map[linkName]Object
+
+func carriers(list Objects) carrying {
+	out := carrying{}
 	for _, o := range list {
 		if !o.Shared() {
 			for _, l := range o.links() {
-				out[l] = true
+				out[l] = o
 			}
 		}
 	}
 	return out
+}
+
+// carry tells whether an object goes with its link. A device that comes home
+// keeps its settings, so those are taken back.
+func (c carrying) carry(o Object) bool {
+	by := c[o.on()]
+	_, home := by.(*Moved)
+	_, kept := o.(*Tuned)
+	return by != nil && !(home && kept)
 }
 
 // Split parts the links of a list, whose removal the kernel makes wait
@@ -105,7 +139,7 @@ func Split(list Objects) (links, rest Objects) {
 		switch {
 		case !o.Shared() && len(o.links()) > 0:
 			links = append(links, o)
-		case !carried[o.on()]:
+		case !carried.carry(o):
 			rest = append(rest, o)
 		}
 	}

@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -18,10 +17,10 @@ type Engine struct {
 
 	seen map[linkName]*LinkInfo // as this engine last found them
 
-	queue   []queued       // requests not sent yet, all for one side
-	nft     []Object       // nftables objects of the current list, for one transaction
-	groups  []*NFT         // parts of networks that may have become empty
-	later   []func() error // what follows the nftables transaction
+	queue   []queued // requests not sent yet, all for one side
+	nft     []Object // nftables objects of the current list, for one transaction
+	groups  []*NFT   // parts of networks that may have become empty
+	later   []later  // what follows the nftables transaction
 	undo    []Object
 	options Options
 	ovs     Switch // nil: none was brought along
@@ -39,6 +38,11 @@ type queued struct {
 	side   Side
 	req    request
 	then   func(response) error
+}
+
+type later struct {
+	object Object
+	do     func() error
 }
 
 // Open makes an engine for the calling thread's namespace as host and the
@@ -116,7 +120,7 @@ func (e *Engine) flush() error {
 	}
 	c, err := e.route(batch[0].side)
 	if err != nil {
-		return fmt.Errorf("%s: %w", batch[0].object, err)
+		return about(batch[0].object, err)
 	}
 	reqs := make([]request, len(batch))
 	for i, q := range batch {
@@ -133,7 +137,7 @@ func (e *Engine) flush() error {
 			err = q.then(resp[i])
 		}
 		if err != nil && first == nil {
-			first = fmt.Errorf("%s: %w", q.object, err)
+			first = about(q.object, err)
 		}
 	}
 	return first

@@ -58,7 +58,7 @@ func (f *Flows) String() string {
 // ensure ends what went to a former target, or to the host itself. The
 // mapping must stand first, or a packet in between makes such an entry again.
 func (f *Flows) ensure(e *Engine) error {
-	e.later = append(e.later, func() error { return f.endFormer(e) })
+	e.later = append(e.later, later{f, func() error { return f.endFormer(e) }})
 	return nil
 }
 
@@ -82,9 +82,9 @@ func (f *Flows) diff(*Engine) ([]string, error) { return nil, nil }
 
 // remove ends what goes to the target, once the mapping is gone.
 func (f *Flows) remove(e *Engine) error {
-	e.later = append(e.later, func() error {
+	e.later = append(e.later, later{f, func() error {
 		return e.endFlows(flowFilter{replySrc: f.Target, port: f.Port, family: family(f.Target)})
-	})
+	}})
 	return nil
 }
 

@@ -96,18 +96,24 @@ func (e *Engine) tryCommit(list []Object, all bool) error {
 	if err != nil {
 		return err
 	}
+	// What belongs together is there with its rules, or else said to be missing by
+	// the kernel; then all is stated.
+	groups := map[string]bool{}
+	for n := range missing {
+		groups[n.Group] = true
+	}
 	b := &transaction{}
 	for _, o := range list {
 		switch o := o.(type) {
 		case *NFT:
-			if all || len(missing) > 0 {
+			if all || groups[o.Group] {
 				err = e.declare(b, o, missing[o])
 			}
 		case *Element:
 			err = b.element(o)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", o, err)
+			return about(o, err)
 		}
 	}
 	if len(missing) == 0 {
@@ -163,13 +169,13 @@ func (e *Engine) judge(b *transaction, resp []response) error {
 		x, isElement := b.objects[i].(*Element)
 		if isElement && errors.Is(r.err, unix.EEXIST) {
 			if err := e.evict(x); err != nil {
-				return fmt.Errorf("%s: %w", x, err)
+				return about(x, err)
 			}
 			replaced = true
 			continue
 		}
 		if r.err != nil && !replaced {
-			return fmt.Errorf("%s: %w", b.objects[i], r.err)
+			return about(b.objects[i], r.err)
 		}
 	}
 	if replaced {

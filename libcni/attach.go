@@ -48,18 +48,35 @@ func (c *CNIConfig) add(ctx context.Context, n network, plugins []*NetworkConfig
 	if err != nil {
 		return nil, err
 	}
-	var result *cni.Result
-	for i, p := range plugins {
-		result, err = c.addOne(ctx, n, p, paths[i], result, rt)
-		if err != nil {
-			err = pluginError(n, p, "add", err)
-			return nil, errors.Join(err, c.abandon(ctx, n, plugins, rt))
-		}
+	result, failed, err := c.addAll(ctx, n, plugins, paths, rt)
+	if err != nil {
+		err = pluginError(n, plugins[failed], "add", err)
+		return nil, errors.Join(err, c.abandon(ctx, n, plugins, rt))
 	}
 	if err := c.remember(n, conf, rt, result); err != nil {
 		return nil, fmt.Errorf("failed to set network %q cached result: %w", n.name, err)
 	}
 	return result, nil
+}
+
+// addAll runs the plugins, together if the Exec can, and returns with an error
+// the position of the one that failed.
+func (c *CNIConfig) addAll(ctx context.Context, n network, plugins []*NetworkConfig, paths []string, rt *RuntimeConf) (result *cni.Result, failed int, err error) {
+	if exec, ok := c.executor().(invoke.ListExec); ok {
+		out, failed, err := exec.ExecList(ctx, n.members(plugins, paths, nil, rt), c.args("ADD", rt))
+		if err != nil {
+			return nil, failed, err
+		}
+		last := len(plugins) - 1
+		result, err = invoke.DecodeResult(n.version, paths[last], out)
+		return result, last, err
+	}
+	for i, p := range plugins {
+		if result, err = c.addOne(ctx, n, p, paths[i], result, rt); err != nil {
+			return nil, i, err
+		}
+	}
+	return result, 0, nil
 }
 
 func (c *CNIConfig) addOne(ctx context.Context, n network, p *NetworkConfig, path string, prev *cni.Result, rt *RuntimeConf) (*cni.Result, error) {
@@ -94,12 +111,7 @@ func (c *CNIConfig) check(ctx context.Context, n network, plugins []*NetworkConf
 		return err
 	}
 	prev := c.cachedResult(n, rt)
-	for i, p := range plugins {
-		if err := c.run(ctx, n, p, paths[i], "CHECK", prev, rt); err != nil {
-			return pluginError(n, p, "check", err)
-		}
-	}
-	return nil
+	return c.runAll(ctx, n, plugins, paths, "CHECK", prev, rt)
 }
 
 func (c *CNIConfig) del(ctx context.Context, n network, plugins []*NetworkConfig, rt *RuntimeConf) error {
@@ -111,12 +123,30 @@ func (c *CNIConfig) del(ctx context.Context, n network, plugins []*NetworkConfig
 	if cni.AtLeast(n.version, "0.4.0") {
 		prev = c.cachedResult(n, rt)
 	}
-	for i := len(plugins) - 1; i >= 0; i-- {
-		if err := c.run(ctx, n, plugins[i], paths[i], "DEL", prev, rt); err != nil {
-			return pluginError(n, plugins[i], "delete", err)
-		}
+	if err := c.runAll(ctx, n, plugins, paths, "DEL", prev, rt); err != nil {
+		return err
 	}
 	c.forget(n, rt)
+	return nil
+}
+
+// runAll does CHECK, or, from the last plugin to the first, DEL.
+func (c *CNIConfig) runAll(ctx context.Context, n network, plugins []*NetworkConfig, paths []string, command string, prev *cni.Result, rt *RuntimeConf) error {
+	verb := map[string]string{"CHECK": "check", "DEL": "delete"}[command]
+	if exec, ok := c.executor().(invoke.ListExec); ok {
+		if _, failed, err := exec.ExecList(ctx, n.members(plugins, paths, prev, rt), c.args(command, rt)); err != nil {
+			return pluginError(n, plugins[failed], verb, err)
+		}
+		return nil
+	}
+	for i := range plugins {
+		if command == "DEL" {
+			i = len(plugins) - 1 - i
+		}
+		if err := c.run(ctx, n, plugins[i], paths[i], command, prev, rt); err != nil {
+			return pluginError(n, plugins[i], verb, err)
+		}
+	}
 	return nil
 }
 

@@ -70,6 +70,30 @@ func (n network) attachment(conf *NetworkConfig, prev *cni.Result, rt *RuntimeCo
 	return req.Bytes(), nil
 }
 
+// members are the plugins for an Exec that runs them together. prev is the
+// prevResult of CHECK and DEL; of ADD each member gets what the one before printed.
+func (n network) members(plugins []*NetworkConfig, paths []string, prev *cni.Result, rt *RuntimeConf) []invoke.Member {
+	out := make([]invoke.Member, len(plugins))
+	for i, p := range plugins {
+		out[i] = invoke.Member{Path: paths[i], Request: func(printed []byte) ([]byte, error) {
+			if len(printed) == 0 {
+				return n.attachment(p, prev, rt)
+			}
+			req, err := n.attachment(p, nil, rt)
+			if err != nil {
+				return nil, err
+			}
+			with, err := rawjson.ParseObject(req)
+			if err != nil {
+				return nil, err
+			}
+			with.Set("prevResult", printed)
+			return with.Bytes(), nil
+		}}
+	}
+	return out
+}
+
 // setRuntimeConfig passes on the capability arguments that the plugin declares.
 func setRuntimeConfig(req *rawjson.Object, conf *NetworkConfig, rt *RuntimeConf) error {
 	wanted := map[string]any{}

@@ -9,27 +9,34 @@ import (
 
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
 )
 
 // clear meets what is left of an earlier ADD of this attachment: one that was
 // cut off, or whose namespace is gone, is undone; one that stands is an error.
 func (j *job) clear(ctx context.Context) error {
-	rec, err := j.dir.Read(j.att.Owner)
+	b, err := j.record(j.att.Owner)
 	if err != nil {
-		return nil // none, or unreadable: names and owners tell the rest
+		return nil // unreadable: names and owners tell the rest
 	}
+	rec := b.rec
 	i := rec.Last(j.Name)
+	if i >= b.base { // of this very list
+		i = -1
+	}
 	switch {
+	case b.fresh && len(j.jobs) == 0:
+		return nil
 	case j.Chained && (i < 0 || rec.Parts[i].Done):
 		return nil // the second of its type in a list
-	case rec.Living() && attached(rec) && !j.Chained:
+	case !j.Chained && (len(j.jobs) > 0 || rec.Living() && attached(rec)):
 		return cni.Errorf(cni.CodeInvalidNetworkConfig, "container %s is already attached to network %s as %s, with %s: DEL it first",
 			rec.ContainerID, rec.Network, rec.IfName, addresses(rec))
 	case i >= 0 && rec.Parts[i].Adding():
 		return cni.Errorf(cni.CodeTryAgainLater, "another ADD of container %s to network %s as %s is at work (process %d)",
 			rec.ContainerID, rec.Network, rec.IfName, rec.Parts[i].PID)
 	}
-	if err := j.undoEarlier(ctx, rec, i); err != nil {
+	if err := j.undoEarlier(ctx, b, i); err != nil {
 		return fmt.Errorf("undo an earlier ADD of this attachment: %w", err)
 	}
 	return nil
@@ -38,9 +45,15 @@ func (j *job) clear(ctx context.Context) error {
 // undoEarlier removes what an earlier ADD made: of a chained plugin its own
 // part, of the first of a list everything. An attachment whose namespace went
 // away under it (a restart) gets its addresses back, so they are kept.
-func (j *job) undoEarlier(ctx context.Context, rec *attach.Record, own int) error {
+func (j *job) undoEarlier(ctx context.Context, b *book, own int) error {
+	rec := b.rec
 	if j.Chained {
-		return errors.Join(j.engine.Remove(rec.Parts[own].Objects), j.forget(anyPart))
+		if err := j.engine.Remove(rec.Parts[own].Objects); err != nil {
+			return err
+		}
+		rec.Parts = slices.Delete(rec.Parts, own, own+1)
+		b.base, b.dirty = b.base-1, true
+		return nil
 	}
 	for _, p := range slices.Backward(rec.Parts) {
 		if err := j.engine.Remove(p.Objects); err != nil {
@@ -52,6 +65,7 @@ func (j *job) undoEarlier(ctx context.Context, rec *attach.Record, own int) erro
 	} else if err := j.ipam.del(ctx); err != nil {
 		return err
 	}
+	j.book = nil
 	return j.dir.Remove(j.att.Owner)
 }
 
@@ -84,55 +98,32 @@ func addresses(rec *attach.Record) string {
 	return s
 }
 
-// undo takes a failed ADD back: the kernel's objects (the engine's Apply undid
-// those of the step that failed), the addresses, the record's part.
-func (j *job) undo(ctx context.Context) error {
-	ctx = context.WithoutCancel(ctx)
-	var errs []error
-	if j.ipam.added { // before the links, over which it may have to say so
-		errs = append(errs, j.ipam.del(ctx))
-	}
-	errs = append(errs, j.engine.Undo())
-	errs = append(errs, j.release(), j.forget(attach.Part.Mine))
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("undo: %w", err)
-	}
-	return nil
-}
-
-func anyPart(attach.Part) bool { return true }
-
 // release frees the claims that the record, or this call, names.
 func (j *job) release() error {
 	c, ok := j.conf.(Claimer)
 	if !ok {
 		return nil
 	}
-	ports := c.Claims()
-	if rec, err := j.dir.Read(j.att.Owner); err == nil {
-		if i := rec.Last(j.Name); i >= 0 {
-			ports = append(ports, rec.Parts[i].Ports...)
-		}
-	}
-	return j.dir.Unclaim(j.att.Owner, ports)
+	return j.dir.Unclaim(j.att.Owner, append(c.Claims(), j.ports...))
 }
 
-// forget drops the newest part of this plugin, if it is one that may go; the
-// record goes with its last.
-func (j *job) forget(may func(attach.Part) bool) error {
-	rec, err := j.dir.Read(j.att.Owner)
+// forget drops the newest part of each of the plugins; the record goes with its last.
+func (s *session) forget(o kernel.Owner, plugins []string) error {
+	rec, err := s.dir.Read(o)
 	if errors.Is(err, os.ErrNotExist) {
-		return j.dir.Remove(j.att.Owner)
+		return s.dir.Remove(o)
 	}
 	if err != nil {
 		return err
 	}
-	if i := rec.Last(j.Name); i >= 0 && may(rec.Parts[i]) {
-		rec.Parts = append(rec.Parts[:i], rec.Parts[i+1:]...)
+	for _, name := range plugins {
+		if i := rec.Last(name); i >= 0 {
+			rec.Parts = slices.Delete(rec.Parts, i, i+1)
+		}
 	}
 	if len(rec.Parts) == 0 {
-		return j.dir.Remove(j.att.Owner)
+		return s.dir.Remove(o)
 	}
 	defer rec.Unlock()
-	return j.dir.Write(rec)
+	return s.dir.Write(rec)
 }

@@ -15,7 +15,11 @@ import (
 // check compares the kernel with what prevResult and the configuration say,
 // and reports every object that differs.
 func (r *runner) check(ctx context.Context, args *skel.CmdArgs) error {
-	j, err := r.begin(args, true)
+	s, shared := sessionOf(ctx, args.Netns, r.env.Root)
+	if !shared {
+		defer s.close()
+	}
+	j, err := r.begin(s, args, true)
 	if err != nil {
 		return err
 	}
@@ -88,7 +92,9 @@ func (j *job) ownIPs(prev *cni.Result) ([]cni.IP, error) {
 
 // status says whether an ADD could be served.
 func (r *runner) status(ctx context.Context, args *skel.CmdArgs) error {
-	j, err := r.begin(args, true)
+	s := newSession(r.env.Root)
+	defer s.close()
+	j, err := r.begin(s, args, true)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,7 @@ package plugin
 import (
 	"context"
 	"errors"
-	"os"
+	"slices"
 
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
@@ -14,69 +14,167 @@ import (
 // del removes the attachment, with or without its namespace, its record or a
 // prevResult. It tries everything and reports every error.
 func (r *runner) del(ctx context.Context, args *skel.CmdArgs) error {
-	j, err := r.begin(args, false)
+	s, shared := sessionOf(ctx, args.Netns, r.env.Root)
+	if !shared {
+		defer s.close()
+	}
+	j, err := r.begin(s, args, false)
 	if err != nil {
 		return err
 	}
-	defer j.end()
-	err = errors.Join(j.unmake(ctx, func() error { return j.ipam.del(ctx) }), j.release())
-	if err != nil {
+	if err := j.leave(ctx); err != nil || shared {
 		return err
 	}
-	return j.forget(anyPart)
+	return s.sweep(ctx)
 }
 
-// unmake removes this plugin's objects. The kernel makes whoever removes a
-// link wait, so everything else is done in the meantime.
-func (j *job) unmake(ctx context.Context, meanwhile func() error) error {
+// leave notes what a plugin's DEL is to take away. What may not go at the same
+// time as others' goes after theirs.
+func (j *job) leave(ctx context.Context) error {
+	var joined []error
 	if j.Exclusive && j.netns != nil { // an ADD meanwhile may take what is about to go
 		if err := j.netns.Lock(ctx); err != nil {
 			return err
 		}
 	}
-	list, recorded := j.known()
-	links, rest := kernel.Split(list)
-	errs := make(chan error, 1)
-	waiter, err := kernel.Open(j.netns, kernel.Options{})
-	if err != nil {
+	if len(j.leaving) > 0 && j.leaving[0].att.Owner != j.att.Owner {
+		joined = append(joined, j.sweep(ctx))
+	}
+	j.known()
+	if alone(j.objects) {
+		joined = append(joined, j.sweep(ctx))
+	}
+	if j.ipam.afterLinks() { // it may need them to give addresses back
+		joined = append(joined, j.ipam.del(ctx))
+		j.ipam = ipam{}
+	}
+	j.leaving = append(j.leaving, j)
+	if alone(j.objects) {
+		joined = append(joined, j.sweep(ctx))
+	}
+	return errors.Join(joined...)
+}
+
+// alone tells whether objects have to go in the order in which they were made,
+// others' before and after them: a device that comes home with the settings it
+// has, a virtual router that its members leave first, routes that come back.
+func alone(list kernel.Objects) bool {
+	for _, o := range list {
+		switch o.(type) {
+		case *kernel.Moved, *kernel.VRF, *kernel.Member, *kernel.NoRoute, *kernel.OVSPort:
+			return true
+		}
+	}
+	return false
+}
+
+// sweep takes away what the plugins of the session left, and forgets it.
+func (s *session) sweep(ctx context.Context) error {
+	jobs := s.leaving
+	s.leaving = nil
+	if len(jobs) == 0 {
+		return nil
+	}
+	err := s.unmake(jobs, func() error {
+		var errs []error
+		for _, j := range jobs {
+			errs = append(errs, s.blame(j, j.ipam.del(ctx)))
+		}
+		return errors.Join(errs...)
+	})
+	errs := []error{err}
+	var names []string
+	for _, j := range jobs {
+		errs = append(errs, s.blame(j, j.release()))
+		names = append(names, j.Name)
+		j.end()
+	}
+	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	var joined []error
-	if j.ipam.afterLinks() { // it may need them to give addresses back
-		joined = append(joined, meanwhile())
-		meanwhile = func() error { return nil }
+	o := jobs[0].att.Owner
+	if s.past != nil && len(s.past.Parts) == 0 {
+		return s.dir.Remove(o)
 	}
-	go func() {
+	return s.forget(o, names)
+}
+
+// blame notes whose part failed first.
+func (s *session) blame(j *job, err error) error {
+	if err != nil && s.failed < 0 {
+		s.failed = j.member
+	}
+	return err
+}
+
+// unmake removes the objects of plugins, given in the order in which they are to
+// go. The kernel makes whoever removes a link wait, so everything else is done in
+// the meantime.
+func (s *session) unmake(jobs []*job, meanwhile func() error) error {
+	var list kernel.Objects
+	recorded := true
+	for _, j := range slices.Backward(jobs) {
+		list = append(list, j.objects...)
+		recorded = recorded && j.recorded
+	}
+	links, rest := kernel.Split(list)
+	wait := func() error { return nil }
+	if len(links) > 0 {
+		waiter, err := kernel.Open(s.netns, kernel.Options{})
+		if err != nil {
+			return err
+		}
 		defer waiter.Close()
-		errs <- waiter.Remove(links)
-	}()
-	joined = append(joined, meanwhile(), j.engine.Remove(rest))
-	if !recorded {
-		joined = append(joined, j.engine.RemoveMarked(j.att.Owner.Owns))
+		gone := make(chan error, 1)
+		go func() { gone <- waiter.Remove(links) }()
+		wait = func() error { return <-gone }
 	}
-	return errors.Join(append(joined, <-errs)...)
+	joined := []error{meanwhile(), s.blameObject(jobs, s.engine.Remove(rest))}
+	if !recorded {
+		joined = append(joined, s.engine.RemoveMarked(jobs[0].att.Owner.Owns))
+	}
+	return errors.Join(append(joined, s.blameObject(jobs, wait()))...)
+}
+
+// blameObject is blame by the object that an error names.
+func (s *session) blameObject(jobs []*job, err error) error {
+	if o, ok := errors.AsType[*kernel.ObjectError](err); ok {
+		for _, j := range jobs {
+			if slices.Contains(j.objects, o.Object) {
+				return s.blame(j, err)
+			}
+		}
+	}
+	return err
 }
 
 // known is what to remove: by the record, or else by what the configuration
 // says; then elements are to be looked for by owner, too.
-func (j *job) known() (list kernel.Objects, recorded bool) {
-	if rec, err := j.dir.Read(j.att.Owner); err == nil {
-		if i := rec.Last(j.Name); i >= 0 {
-			return rec.Parts[i].Objects, true
+func (j *job) known() {
+	if j.past == nil || j.past.Owner() != j.att.Owner {
+		j.past, _ = j.dir.Read(j.att.Owner)
+	}
+	if j.past != nil {
+		if i := j.past.Last(j.Name); i >= 0 {
+			part := j.past.Parts[i]
+			j.objects, j.recorded, j.ports = part.Objects, true, part.Ports
+			j.past.Parts = slices.Delete(j.past.Parts, i, i+1)
+			return
 		}
 	}
 	// What cannot be stated any more is not found by name.
 	if f, ok := j.conf.(Finder); ok {
-		list, _ = f.Find(j.att)
+		j.objects, _ = f.Find(j.att)
 	} else {
-		list, _ = j.conf.Links(j.att, &cni.Result{})
+		j.objects, _ = j.conf.Links(j.att, &cni.Result{})
 	}
-	return list, false
 }
 
 // gc removes what carries this network's marks and no valid attachment owns.
 func (r *runner) gc(ctx context.Context, args *skel.CmdArgs) error {
-	j, err := r.begin(args, false)
+	s := newSession(r.env.Root)
+	defer s.close()
+	j, err := r.begin(s, args, false)
 	if err != nil {
 		return err
 	}
@@ -127,26 +225,19 @@ func (j *job) gcRecords(ctx context.Context) error {
 }
 
 func (j *job) gcOne(ctx context.Context, rec *attach.Record) error {
-	netns, err := kernel.OpenNetns(rec.Netns)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	s := newSession(j.env.Root)
+	defer s.close()
+	if err := s.begin(rec.Netns, false); err != nil {
 		return err
 	}
-	if netns != nil {
-		defer netns.Close()
-	}
-	engine, err := kernel.Open(netns, kernel.Options{})
-	if err != nil {
-		return err
-	}
-	defer engine.Close()
-	engine.UseSwitch(j.ovs)
+	s.engine.UseSwitch(j.ovs)
 	att := *j.att
 	att.Owner = rec.Owner()
-	one := &job{runner: j.runner, args: j.args, conf: j.conf, base: j.base, att: &att, netns: netns, engine: engine, dir: j.dir}
-	if err := errors.Join(one.unmake(ctx, func() error { return nil }), one.release()); err != nil {
+	one := &job{runner: j.runner, session: s, args: j.args, conf: j.conf, base: j.base, att: &att}
+	if err := one.leave(ctx); err != nil {
 		return err
 	}
-	return one.forget(anyPart)
+	return s.sweep(ctx)
 }
 
 // gcMarked removes what has no record: by the alias of a link, the comment of

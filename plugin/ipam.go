@@ -45,31 +45,29 @@ func (r *runner) findIPAM(c *Conf, args *skel.CmdArgs) ipam {
 		return i
 	}
 	for k := range r.env.IPAM {
-		if r.env.IPAM[k].Name == i.name && (IsSelf(i.name, args.Path) || resolvesTo(r.env.Program, i.name, args.Path)) {
+		if r.env.IPAM[k].Name == i.name && r.env.Has(i.name, args.Path) {
 			i.local = &r.env.IPAM[k]
 		}
 	}
 	return i
 }
 
-// IsSelf tells whether a plugin resolves to the program that runs.
-func IsSelf(name, path string) bool { return resolvesTo("/proc/self/exe", name, path) }
-
-// resolvesTo tells whether a plugin resolves to a program; "" is none.
-func resolvesTo(program, name, path string) bool {
-	if program == "" {
-		return false
-	}
+// Has tells whether a plugin resolves to this program, or to one that is ours:
+// by the file, never by the name.
+func (e Env) Has(name, path string) bool {
 	file, err := invoke.FindInPath(name, filepath.SplitList(path))
-	if err != nil {
-		return false
-	}
-	found, err := os.Stat(file)
-	if err != nil {
-		return false
-	}
-	want, err := os.Stat(program)
-	return err == nil && os.SameFile(found, want)
+	return err == nil && e.HasFile(file)
+}
+
+// HasFile tells whether a file is this program, or one that is ours.
+func (e Env) HasFile(file string) bool {
+	return sameFile(file, "/proc/self/exe") || e.Ours != nil && e.Ours(file)
+}
+
+func sameFile(a, b string) bool {
+	x, err1 := os.Stat(a)
+	y, err2 := os.Stat(b)
+	return err1 == nil && err2 == nil && os.SameFile(x, y)
 }
 
 // afterLinks: a plugin that is not ours, or dhcp, may need the links to exist.

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestResolvesTo(t *testing.T) {
+func TestHas(t *testing.T) {
 	t.Parallel()
 	dir, program := t.TempDir(), filepath.Join(t.TempDir(), "fairlead-cni")
 	for _, file := range []string{program, filepath.Join(dir, "static")} {
@@ -18,8 +18,8 @@ func TestResolvesTo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		program, name string
-		want          bool
+		ours, name string
+		want       bool
 	}{
 		{program, "host-local", true},
 		{program, "static", false},
@@ -27,8 +27,9 @@ func TestResolvesTo(t *testing.T) {
 		{"", "host-local", false},
 		{program + "-gone", "host-local", false},
 	} {
-		if got := resolvesTo(c.program, c.name, dir); got != c.want {
-			t.Errorf("%s resolves to %q: %v, want %v", c.name, c.program, got, c.want)
+		env := Env{Ours: func(file string) bool { return sameFile(file, c.ours) }}
+		if got := env.Has(c.name, dir); got != c.want || (Env{}).Has(c.name, dir) {
+			t.Errorf("%s, where %q is ours: %v, want %v", c.name, c.ours, got, c.want)
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/netip"
 	"os"
-	"time"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
@@ -26,8 +25,10 @@ type Planned struct {
 // reserved, no record written, the kernel only looked at. before is what
 // plugins earlier in the list have planned.
 func (p Plugin) Plan(ctx context.Context, args *skel.CmdArgs, env Env, before kernel.Objects) (*Planned, error) {
-	r := &runner{p, env, time.Now()}
-	j, err := r.begin(args, true)
+	r := &runner{p, env}
+	s := newSession(env.Root)
+	defer s.close()
+	j, err := r.begin(s, args, true)
 	if err != nil {
 		return nil, err
 	}

@@ -130,29 +130,6 @@ type Facts interface {
 	HostID() string
 }
 
-// facts are the engine's answers.
-type facts struct{ *kernel.Engine }
-
-func (facts) HostID() string { return kernel.HostID() }
-
-func (facts) Firewalld() bool { return kernel.Firewalld() }
-
-func (f facts) Uplinks() (out []string) {
-	routes, err := f.Engine.Routes(kernel.Host, kernel.IPv6, 0)
-	if err != nil {
-		return nil // no IPv6 here
-	}
-	for _, r := range routes {
-		if r.Protocol != kernel.ProtocolRA || r.Dst.Bits() != 0 {
-			continue
-		}
-		if l, err := f.LinkByIndex(kernel.Host, r.Index); err == nil {
-			out = append(out, l.Name)
-		}
-	}
-	return out
-}
-
 // parse reads arguments and configuration, and validates both. It returns
 // what it could read with the error: DEL and GC go on with that.
 func (p *Plugin) parse(args *skel.CmdArgs, f Facts) (Config, *Attachment, error) {

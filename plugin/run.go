@@ -18,18 +18,18 @@ import (
 // Env is what the plugins of one program share.
 type Env struct {
 	// IPAM are the plugins that run inside this process when ipam.type
-	// resolves to this very program.
+	// resolves to this very program, or to one that is ours.
 	IPAM []IPAM
-	// Program is the path of the one that has the same IPAM plugins as this, if it
-	// is another: what resolves to it runs inside this process, too.
-	Program string
+	// Ours tells whether another program's file has the same plugins as this one;
+	// nil: none has.
+	Ours func(file string) bool
 	// Root of runtime state; "": see package attach.
 	Root string
 }
 
 // Skel makes the plugin one that speaks the protocol.
 func (p Plugin) Skel(env Env) skel.Plugin {
-	r := &runner{p, env, time.Now()}
+	r := &runner{p, env}
 	return skel.Plugin{Name: p.Name, About: p.About, Funcs: skel.CNIFuncs{
 		Add: r.add, Check: r.check, Del: r.del, GC: r.gc, Status: r.status,
 	}}
@@ -37,54 +37,49 @@ func (p Plugin) Skel(env Env) skel.Plugin {
 
 type runner struct {
 	Plugin
-	env   Env
-	began time.Time // no later than the first thing this process looked at
+	env Env
 }
 
-// job is one operation on one attachment.
+// job is one operation of one plugin on one attachment.
 type job struct {
 	*runner
+	*session
+	member int // position in the session's list
 	args   *skel.CmdArgs
 	conf   Config
 	base   *Conf
 	att    *Attachment
-	netns  *kernel.Netns // nil when gone, on DEL
-	engine *kernel.Engine
 	ovs    kernel.Switch // nil: the plugin has nothing there
-	dir    *attach.Dir
 	ipam   ipam
-	noted  bool // the record says what this operation builds
+	began  time.Time // no later than the first thing this operation looked at
+
+	objects  kernel.Objects // what it states, or on DEL what it had
+	recorded bool           // DEL: the record says so
+	ports    []attach.Port  // DEL: which the record says it claimed
+	written  bool           // the record has the objects
+	result   *cni.Result
 }
 
 // begin opens what an operation needs. Those that build or compare are strict:
 // a namespace that is gone, or a configuration that is not valid, is an error.
 // Those that remove work from names and marks, and need neither.
-func (r *runner) begin(args *skel.CmdArgs, strict bool) (_ *job, err error) {
+func (r *runner) begin(s *session, args *skel.CmdArgs, strict bool) (_ *job, err error) {
 	if r.IfName != "" {
 		own := *args
 		own.IfName = r.IfName
 		args = &own
 	}
-	j := &job{runner: r, args: args, dir: attach.Open(r.env.Root)}
-	if args.Netns != "" {
-		j.netns, err = kernel.OpenNetns(args.Netns)
-		if err != nil && (strict || !errors.Is(err, os.ErrNotExist)) {
-			return nil, cni.Errorf(cni.CodeInvalidEnvironment, "CNI_NETNS: %w", err)
-		}
-	}
-	j.engine, err = kernel.Open(j.netns, kernel.Options{Alive: j.dir.Alive})
-	if err != nil {
-		j.end()
+	j := &job{runner: r, session: s, member: s.member, args: args, began: time.Now()}
+	if err := s.begin(args.Netns, strict); err != nil {
 		return nil, err
 	}
-	if j.conf, j.att, err = r.parse(args, facts{j.engine}); err != nil && strict {
-		j.end()
+	if j.conf, j.att, err = r.parse(args, facts{s}); err != nil && strict {
 		return nil, err
 	}
 	j.base = j.conf.common()
-	if s, ok := j.conf.(Switcher); ok {
-		j.ovs = s.Switch(j.att)
-		j.engine.UseSwitch(j.ovs)
+	if sw, ok := j.conf.(Switcher); ok {
+		j.ovs = sw.Switch(j.att)
+		s.engine.UseSwitch(j.ovs)
 	}
 	if !r.Chained {
 		j.ipam = r.findIPAM(j.base, args)
@@ -96,12 +91,7 @@ func (j *job) end() {
 	if j.ovs != nil {
 		j.ovs.Close()
 	}
-	if j.engine != nil {
-		j.engine.Close()
-	}
-	if j.netns != nil {
-		j.netns.Close()
-	}
+	j.ovs = nil
 }
 
 // previous is the result that a chained plugin works on.
@@ -113,36 +103,66 @@ func (j *job) previous() (*cni.Result, error) {
 	return j.base.Prev.Clone(), nil
 }
 
+// add plans the plugin's ADD and, when nobody else plans with it, makes it so.
 func (r *runner) add(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) {
-	j, err := r.begin(args, true)
+	s, shared := sessionOf(ctx, args.Netns, r.env.Root)
+	if shared {
+		return r.join(ctx, s, args)
+	}
+	defer s.close()
+	res, err := r.join(ctx, s, args)
+	if err == nil {
+		err = s.commit()
+	}
 	if err != nil {
-		return nil, err
-	}
-	defer j.end()
-	if r.Exclusive {
-		if err := j.netns.Lock(ctx); err != nil {
-			return nil, cni.Errorf(cni.CodeTryAgainLater, "CNI_NETNS: %w", err)
-		}
-	}
-	if err := j.clear(ctx); err != nil {
-		return nil, err
-	}
-	unlock := func() {}
-	if c, ok := j.conf.(Claimer); ok {
-		if unlock, err = j.dir.Claim(ctx, j.att.Owner, c.Claims()); err != nil {
-			return nil, err
-		}
-	}
-	res, err := j.build(ctx)
-	unlock() // before an undo, which takes the locks to free the claims
-	if err != nil {
-		return nil, errors.Join(err, j.undo(ctx))
+		return nil, errors.Join(err, s.undo(ctx))
 	}
 	return res, nil
 }
 
+func (r *runner) join(ctx context.Context, s *session, args *skel.CmdArgs) (*cni.Result, error) {
+	j, err := r.begin(s, args, true)
+	if err != nil {
+		return nil, err
+	}
+	if err := j.reserve(ctx); err != nil {
+		j.end()
+		return nil, err
+	}
+	s.jobs = append(s.jobs, j)
+	return j.build(ctx)
+}
+
+// reserve takes what no two may have at once, and meets an earlier ADD. Who
+// waits for a lock holds none that a list in another order may wait for.
+func (j *job) reserve(ctx context.Context) error {
+	c, claims := j.conf.(Claimer)
+	if (claims || j.Exclusive) && len(j.unlocks) > 0 {
+		if err := j.flush(); err != nil {
+			return err
+		}
+		j.unlock()
+	}
+	if j.Exclusive {
+		if err := j.netns.Lock(ctx); err != nil {
+			return cni.Errorf(cni.CodeTryAgainLater, "CNI_NETNS: %w", err)
+		}
+	}
+	if err := j.clear(ctx); err != nil || !claims {
+		return err
+	}
+	unlock, err := j.dir.Claim(ctx, j.att.Owner, c.Claims())
+	if err == nil {
+		j.unlocks = append(j.unlocks, unlock)
+	}
+	return err
+}
+
 // build is ADD's work: what it made when it fails is undone by the caller.
 func (j *job) build(ctx context.Context) (res *cni.Result, err error) {
+	if _, err := j.record(j.att.Owner); err != nil {
+		return nil, err
+	}
 	res = &cni.Result{}
 	if j.Chained {
 		if res, err = j.previous(); err != nil {
@@ -153,17 +173,11 @@ func (j *job) build(ctx context.Context) (res *cni.Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	rec, part, err := j.note()
-	if err != nil {
-		return nil, err
-	}
-	defer rec.Unlock()
-	part.Objects = links
+	j.state(j, links)
 	if j.ipam.afterLinks() {
-		if err := j.applyNoted(rec, links); err != nil {
+		if err := j.flush(); err != nil {
 			return nil, err
 		}
-		links = nil
 	}
 	if err := j.address(ctx, res); err != nil {
 		return nil, err
@@ -172,49 +186,18 @@ func (j *job) build(ctx context.Context) (res *cni.Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	part.Objects = append(part.Objects, rest...)
-	if j.Chained && len(part.Objects) == 0 {
-		return res, nil // nothing to do, nothing to remember
-	}
-	part.Result = res
-	if err := j.applyNoted(rec, append(links, rest...)); err != nil {
-		return nil, err
-	}
-	return res, j.dir.Finish(rec)
+	j.result = res
+	j.state(j, rest)
+	return res, nil
 }
 
-// applyNoted writes the record before it changes anything.
-func (j *job) applyNoted(rec *attach.Record, list kernel.Objects) error {
-	store := j.dir.Write
-	if len(rec.Parts) == 1 && !j.noted {
-		store = j.dir.Create
-	}
-	err := store(rec)
-	if errors.Is(err, os.ErrExist) {
-		return cni.Errorf(cni.CodeTryAgainLater, "another ADD of container %s to network %s as %s is at work", rec.ContainerID, rec.Network, rec.IfName)
-	}
-	if err != nil {
-		return err
-	}
-	j.noted = true
-	return j.engine.Apply(list)
-}
-
-// note adds this plugin's part to the record of the attachment.
-func (j *job) note() (*attach.Record, *attach.Part, error) {
-	rec, err := j.dir.Read(j.att.Owner)
-	if errors.Is(err, os.ErrNotExist) {
-		rec, err = j.dir.New(j.att.Network, j.att.ContainerID, j.att.IfName, j.att.Netns), nil
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	part := attach.Part{Plugin: j.Name, IPAM: j.ipam.name, PID: os.Getpid()}
+// part is what the record says of a plugin.
+func (j *job) part() attach.Part {
+	p := attach.Part{Plugin: j.Name, IPAM: j.ipam.name, PID: os.Getpid(), Objects: j.objects, Result: j.result}
 	if c, ok := j.conf.(Claimer); ok {
-		part.Ports = c.Claims()
+		p.Ports = c.Claims()
 	}
-	rec.Parts = append(rec.Parts, part)
-	return rec, &rec.Parts[len(rec.Parts)-1], nil
+	return p
 }
 
 // address asks IPAM and adds what it gave to the result.

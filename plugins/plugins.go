@@ -2,8 +2,6 @@
 package plugins
 
 import (
-	"slices"
-
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/plugins/chain"
 	"github.com/fairlead/fairlead/plugins/delegate"
@@ -43,21 +41,21 @@ func Declarative() []plugin.Plugin {
 }
 
 // All are the plugins as the protocol sees them.
-func All() []skel.Plugin {
-	var all []skel.Plugin
-	env := plugin.Env{IPAM: IPAM()}
+func All() []skel.Plugin { return In(plugin.Env{}).Plugins }
+
+// In is what runs the plugins inside a program: those of package plugins, and
+// more that it has itself. It is an Exec for libcni, too.
+func In(env plugin.Env, more ...plugin.Plugin) *plugin.Exec {
+	if env.IPAM == nil {
+		env.IPAM = IPAM()
+	}
+	x := &plugin.Exec{Env: env}
 	for _, i := range env.IPAM {
-		all = append(all, i.Plugin)
+		x.Plugins = append(x.Plugins, i.Plugin)
 	}
-	for _, p := range Declarative() {
-		all = append(all, p.Skel(env))
+	for _, p := range append(Declarative(), more...) {
+		x.Plugins = append(x.Plugins, p.Skel(env))
 	}
-	find := func(name string) (skel.Plugin, bool) {
-		i := slices.IndexFunc(all, func(p skel.Plugin) bool { return p.Name == name })
-		if i < 0 {
-			return skel.Plugin{}, false
-		}
-		return all[i], true
-	}
-	return append(all, delegate.Flannel(find), delegate.MiniCNI(find))
+	x.Plugins = append(x.Plugins, delegate.Flannel(x), delegate.MiniCNI(x), delegate.Chain(x))
+	return x
 }

@@ -40,7 +40,7 @@ func Run(ctx context.Context, p Plugin, env func(string) string, stdin io.Reader
 		return 0
 	}
 	c := call{plugin: p, command: command}
-	out, err := c.serve(ctx, env, stdin)
+	out, err := c.answer(ctx, env, stdin)
 	if err != nil {
 		return c.fail(err, stdout, stderr)
 	}
@@ -51,12 +51,33 @@ func Run(ctx context.Context, p Plugin, env func(string) string, stdin io.Reader
 	return 0
 }
 
+// Serve serves one call inside the calling process: it returns what Run would
+// print, and as an error, which is a *cni.Error without a cause, what it would
+// print as one.
+func Serve(ctx context.Context, p Plugin, env func(string) string, stdin []byte) ([]byte, error) {
+	if p.Versions == nil {
+		p.Versions = cni.Versions()
+	}
+	c := call{plugin: p, command: env("CNI_COMMAND")}
+	return c.answer(ctx, env, bytes.NewReader(stdin))
+}
+
 // call is one request on its way through.
 type call struct {
 	plugin  Plugin
 	command string
 	args    CmdArgs
 	conf    conf
+}
+
+// answer is serve with every error in the form of the protocol.
+func (c *call) answer(ctx context.Context, env func(string) string, stdin io.Reader) ([]byte, error) {
+	out, err := c.serve(ctx, env, stdin)
+	if err == nil {
+		return out, nil
+	}
+	e := protocolError(err)
+	return nil, &cni.Error{CNIVersion: c.conf.cniVersion, Code: e.Code, Msg: e.Msg, Details: e.Details}
 }
 
 // serve returns what is to be written to stdout.
@@ -175,18 +196,16 @@ func (c *call) undo(ctx context.Context) error {
 	return err
 }
 
-func (c *call) fail(err error, stdout, stderr io.Writer) int {
-	e := *protocolError(err)
-	e.CNIVersion = c.conf.cniVersion
+func (c *call) fail(failure error, stdout, stderr io.Writer) int {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(&e); err != nil {
-		fmt.Fprintf(stderr, "%s: encode error %q: %v\n", c.plugin.Name, e.Msg, err)
+	if err := enc.Encode(failure); err != nil {
+		fmt.Fprintf(stderr, "%s: encode error %q: %v\n", c.plugin.Name, failure, err)
 		return 1
 	}
 	if _, err := stdout.Write(b.Bytes()); err != nil {
-		fmt.Fprintf(stderr, "%s: write error %q to stdout: %v\n", c.plugin.Name, e.Msg, err)
+		fmt.Fprintf(stderr, "%s: write error %q to stdout: %v\n", c.plugin.Name, failure, err)
 	}
 	return 1
 }

@@ -60,7 +60,7 @@ func (a *app) root() *cobra.Command {
 		&cobra.Group{ID: "more", Title: "More:"})
 	root.AddCommand(a.addCommand(), a.checkCommand(), a.delCommand(), a.gcCommand(), a.statusCommand())
 	root.AddCommand(a.listCommand(), a.planCommand(), a.validateCommand(), a.versionCommand())
-	root.AddCommand(a.dhcpCommand())
+	root.AddCommand(a.fuseCommand(), a.dhcpCommand())
 	root.AddCommand(a.demoCommands()...)
 	root.AddCommand(a.topics()...)
 	root.SetHelpCommandGroupID("more")

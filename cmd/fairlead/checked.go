@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead/fairlead/libcni"
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/plugins"
+	"github.com/fairlead/fairlead/plugins/delegate"
 )
 
 // checked is a file while it is looked at.
@@ -136,6 +137,27 @@ func (c *checked) member(at string) {
 	c.Plugins = append(c.Plugins, kind)
 	c.findable(at, "type")
 	c.findable(at, "ipam.type")
+	if kind == delegate.ChainType {
+		c.chain(at, raw.Raw)
+	}
+}
+
+// chain looks at the plugins that one plugin runs.
+func (c *checked) chain(at string, data []byte) {
+	var members []delegate.ChainMember
+	c.gather(at, data, func(data []byte) (err error) {
+		members, err = delegate.ChainMembers(data)
+		return err
+	})
+	declared, _ := delegate.Capabilities(data)
+	for i, m := range members {
+		c.member(below(at, fmt.Sprintf("plugins[%d]", i)))
+		for _, name := range m.Capabilities() {
+			if !slices.Contains(declared, name) {
+				c.warn(below(at, fmt.Sprintf("plugins[%d].capabilities", i)), fmt.Sprintf("%s is not among the chain's own capabilities, so runtimes do not pass its arguments", name))
+			}
+		}
+	}
 }
 
 // typed asks the plugin of ours by the type's name, if there is one.

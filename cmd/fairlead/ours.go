@@ -7,12 +7,10 @@ import (
 
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/plugins"
+	"github.com/fairlead/fairlead/plugins/ours"
 	"github.com/fairlead/fairlead/plugins/ovs"
 	"github.com/fairlead/fairlead/skel"
 )
-
-// module is ours; a Go program says of which it was built.
-const module = "github.com/fairlead/fairlead"
 
 // slow are the plugins that this program serves, not fairlead-cni: the libraries
 // they need would make every plugin slow to start.
@@ -25,14 +23,19 @@ func asPlugin(argv0 string) (skel.Plugin, bool) {
 		if p.Name != filepath.Base(argv0) {
 			continue
 		}
-		env := plugin.Env{IPAM: plugins.IPAM()}
-		if self, err := filepath.EvalSymlinks("/proc/self/exe"); err == nil {
-			env.Program = filepath.Join(filepath.Dir(self), "fairlead-cni")
-		}
-		return p.Skel(env), true
+		return p.Skel(env()), true
 	}
 	return skel.Plugin{}, false
 }
+
+// env is what plugins inside this program share: a program of the same build is
+// as good as this one.
+func env() plugin.Env {
+	return plugin.Env{IPAM: plugins.IPAM(), Ours: (&ours.Programs{}).Same}
+}
+
+// inside runs the plugins of this project without a process, all others as one.
+func inside() *plugin.Exec { return plugins.In(env(), slow()...) }
 
 // declared is the plugin of ours by a name, or nil.
 func declared(name string) *plugin.Plugin {
@@ -53,5 +56,5 @@ func isOurs(path string) bool {
 		}
 	}
 	info, err := buildinfo.ReadFile(path)
-	return err == nil && info.Main.Path == module
+	return err == nil && info.Main.Path == ours.Module
 }

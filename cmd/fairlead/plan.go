@@ -114,7 +114,11 @@ func (s *session) plan(ctx context.Context) (*plan, error) {
 		Network: s.list.Name, CNIVersion: s.list.CNIVersion, Container: s.rt.ContainerID,
 		IfName: s.rt.IfName, Netns: s.rt.NetNS, Addresses: []string{},
 	}
-	for _, conf := range s.list.Plugins {
+	members, err := parts(s.list)
+	if err != nil {
+		return nil, err
+	}
+	for _, conf := range members {
 		member, err := s.planMember(ctx, p, conf)
 		if err != nil {
 			return nil, fmt.Errorf("plan %s: %w", conf.Network.Type, err)

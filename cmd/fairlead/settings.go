@@ -54,9 +54,10 @@ func (a *app) confDir() string {
 	return defaultConfDir
 }
 
-// runtime is our library with this environment's plugins and cache.
+// runtime is our library with this environment's plugins and cache. Plugins of
+// ours run inside this process.
 func (a *app) runtime(path []string) *libcni.CNIConfig {
-	return libcni.NewCNIConfigWithCacheDir(path, a.getenv("FAIRLEAD_LIB"), nil)
+	return libcni.NewCNIConfigWithCacheDir(path, a.getenv("FAIRLEAD_LIB"), inside())
 }
 
 // pluginPath is CNI_PATH, or the plugins that were built with this program.

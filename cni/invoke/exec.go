@@ -4,11 +4,9 @@ package invoke
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/rawjson"
-	"github.com/fairlead/fairlead/cni/wire"
 )
 
 // Exec runs plugins. RawExec does so as processes.
@@ -38,11 +36,7 @@ func ExecPluginWithResult(ctx context.Context, pluginPath string, netconf []byte
 	if err != nil {
 		return nil, cni.Invalid(netconf, "", "want an object")
 	}
-	result, err := wire.Decode(conf.String("cniVersion"), out)
-	if err != nil {
-		return nil, fmt.Errorf("%s printed %.200q: %w", pluginPath, out, err)
-	}
-	return result, nil
+	return DecodeResult(conf.String("cniVersion"), pluginPath, out)
 }
 
 // ExecPluginWithoutResult runs a plugin whose answer is success or an error.

@@ -2,6 +2,7 @@ package rawjson
 
 import (
 	"encoding/json"
+	"iter"
 	"slices"
 )
 
@@ -26,6 +27,17 @@ func (o *Object) Get(key string) (json.RawMessage, bool) {
 		}
 	}
 	return nil, false
+}
+
+// All are the keys in their order, with their values as written.
+func (o *Object) All() iter.Seq2[string, json.RawMessage] {
+	return func(yield func(string, json.RawMessage) bool) {
+		for _, m := range o.members {
+			if !yield(m.Key, m.Raw) {
+				return
+			}
+		}
+	}
 }
 
 // String returns a key's value if it is a string, else "".

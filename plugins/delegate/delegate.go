@@ -8,15 +8,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/invoke"
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/skel"
 )
-
-// Find returns a plugin of this program by its type.
-type Find func(string) (skel.Plugin, bool)
 
 // conf is a configuration as its keys.
 type conf map[string]json.RawMessage
@@ -25,17 +23,17 @@ type conf map[string]json.RawMessage
 type rewriter interface {
 	// rewrite writes the delegate's configuration for a verb (ADD, ...).
 	rewrite(verb string, args *skel.CmdArgs) (conf, error)
-	// done follows the delegate's success.
-	done(verb string, args *skel.CmdArgs) error
+	// done follows the delegate's success; the operation began at a time.
+	done(verb string, args *skel.CmdArgs, began time.Time) error
 }
 
 type delegating struct {
 	rewriter
-	find Find
+	exec *plugin.Exec
 }
 
-func serve(name, about string, r rewriter, find Find) skel.Plugin {
-	d := delegating{r, find}
+func serve(name, about string, r rewriter, x *plugin.Exec) skel.Plugin {
+	d := delegating{r, x}
 	verb := func(v string) func(context.Context, *skel.CmdArgs) error {
 		return func(ctx context.Context, args *skel.CmdArgs) error {
 			_, err := d.do(ctx, v, args)
@@ -49,6 +47,7 @@ func serve(name, about string, r rewriter, find Find) skel.Plugin {
 }
 
 func (d delegating) do(ctx context.Context, verb string, args *skel.CmdArgs) (*cni.Result, error) {
+	began := time.Now()
 	c, err := d.rewrite(verb, args)
 	if err != nil || c == nil {
 		return nil, err
@@ -65,28 +64,31 @@ func (d delegating) do(ctx context.Context, verb string, args *skel.CmdArgs) (*c
 	if err != nil {
 		return nil, fmt.Errorf("delegate %s: %w", typ, err)
 	}
-	return res, d.done(verb, args)
+	return res, d.done(verb, args, began)
 }
 
-// call runs the delegate here if it is this very program, and else as a process.
+// call runs the delegate here if it is of this program, and else as a process.
 func (d delegating) call(ctx context.Context, verb, typ string, args *skel.CmdArgs) (*cni.Result, error) {
-	if p, ok := d.find(typ); ok && plugin.IsSelf(typ, args.Path) {
+	path, err := invoke.FindInPath(typ, filepath.SplitList(args.Path))
+	if err != nil {
+		return nil, err
+	}
+	if p, ok := d.exec.Here(path); ok {
 		return here(ctx, p.Funcs, verb, args)
 	}
-	there := invoke.Delegator{Args: invoke.Args{
-		ContainerID: args.ContainerID, NetNS: args.Netns, IfName: args.IfName, PluginArgsStr: args.Args, Path: args.Path,
-	}}
-	switch verb {
-	case "ADD":
-		return there.Add(ctx, typ, args.StdinData)
-	case "CHECK":
-		return nil, there.Check(ctx, typ, args.StdinData)
-	case "DEL":
-		return nil, there.Del(ctx, typ, args.StdinData)
-	case "GC":
-		return nil, there.GC(ctx, typ, args.StdinData)
+	env := environment(verb, args)
+	if verb == "ADD" {
+		return invoke.ExecPluginWithResult(ctx, path, args.StdinData, env, &d.exec.RawExec)
 	}
-	return nil, there.Status(ctx, typ, args.StdinData)
+	return nil, invoke.ExecPluginWithoutResult(ctx, path, args.StdinData, env, &d.exec.RawExec)
+}
+
+// environment is that of a process which serves the same call.
+func environment(verb string, args *skel.CmdArgs) *invoke.Args {
+	return &invoke.Args{
+		Command: verb, ContainerID: args.ContainerID, NetNS: args.Netns, IfName: args.IfName,
+		PluginArgsStr: args.Args, Path: args.Path,
+	}
 }
 
 func here(ctx context.Context, f skel.CNIFuncs, verb string, args *skel.CmdArgs) (*cni.Result, error) {

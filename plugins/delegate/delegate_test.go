@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/skel"
 )
 
@@ -44,7 +45,7 @@ func lease(t *testing.T, text string) flannel {
 	if err := os.WriteFile(filepath.Join(dir, "subnet.env"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return flannel{began: time.Now(), subnetFile: filepath.Join(dir, "subnet.env"), lib: dir}
+	return flannel{subnetFile: filepath.Join(dir, "subnet.env"), lib: dir}
 }
 
 // What flannel gives its delegate: the keys that its documentation names.
@@ -90,7 +91,7 @@ func TestFlannelKeeps(t *testing.T) {
 			t.Errorf("%s: %v, ADD had %v", verb, got, added)
 		}
 	}
-	if err := f.done("DEL", args); err != nil {
+	if err := f.done("DEL", args, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	left, err := os.ReadDir(filepath.Join(f.lib, "flannel"))
@@ -119,13 +120,13 @@ func TestFlannelCollects(t *testing.T) {
 	add("n", "b", "eth0")
 	add("n", "b", "net1")
 	add("other", "d", "eth0")
-	f.began = time.Now().Add(time.Second)
+	began := time.Now().Add(time.Second)
 	add("n", "late", "eth0")
-	if err := os.Chtimes(filepath.Join(f.lib, "flannel", "late"), f.began, f.began); err != nil {
+	if err := os.Chtimes(filepath.Join(f.lib, "flannel", "late"), began, began); err != nil {
 		t.Fatal(err)
 	}
 	args := &skel.CmdArgs{StdinData: []byte(`{"name": "n", "type": "flannel", "cni.dev/valid-attachments": [{"containerID": "a", "ifname": "eth0"}]}`)}
-	if err := f.done("GC", args); err != nil {
+	if err := f.done("GC", args, began); err != nil {
 		t.Fatal(err)
 	}
 	var left []string
@@ -185,7 +186,7 @@ func TestMiniCNI(t *testing.T) {
 // A type that this program has not is a process, and must be found first.
 func TestUnknownDelegate(t *testing.T) {
 	t.Parallel()
-	p := serve("flannel", "", lease(t, leased), func(string) (skel.Plugin, bool) { return skel.Plugin{}, false })
+	p := serve("flannel", "", lease(t, leased), &plugin.Exec{})
 	_, err := p.Funcs.Add(context.Background(), &skel.CmdArgs{ContainerID: "c", IfName: "eth0", Path: t.TempDir(),
 		StdinData: []byte(`{"cniVersion": "1.0.0", "name": "n", "type": "flannel", "delegate": {"type": "nosuch"}}`)})
 	if err == nil || !strings.Contains(err.Error(), `delegate nosuch: failed to find plugin "nosuch" in path`) {

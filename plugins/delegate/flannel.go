@@ -12,17 +12,17 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/skel"
 )
 
 // Flannel joins containers to the subnet that flanneld leased for this host.
-func Flannel(find Find) skel.Plugin {
+func Flannel(x *plugin.Exec) skel.Plugin {
 	return serve("flannel", "reads the subnet that flanneld leased, and delegates to bridge or another plugin",
-		flannel{began: time.Now(), subnetFile: "/run/flannel/subnet.env", lib: os.Getenv("FAIRLEAD_LIB")}, find)
+		flannel{subnetFile: "/run/flannel/subnet.env", lib: os.Getenv("FAIRLEAD_LIB")}, x)
 }
 
 type flannel struct {
-	began      time.Time
 	subnetFile string
 	lib        string
 }
@@ -85,13 +85,13 @@ func (f flannel) rewrite(verb string, args *skel.CmdArgs) (conf, error) {
 	return out, err
 }
 
-func (f flannel) done(verb string, args *skel.CmdArgs) error {
+func (f flannel) done(verb string, args *skel.CmdArgs, began time.Time) error {
 	c, _, _ := f.parse(args)
 	switch verb {
 	case "DEL":
 		return forget(c, args)
 	case "GC":
-		return f.collect(c)
+		return f.collect(c, began)
 	}
 	return nil
 }
@@ -211,7 +211,7 @@ func forget(c flannelConf, args *skel.CmdArgs) error {
 
 // collect removes the files of this network's attachments that are not valid,
 // but for those younger than this GC.
-func (f flannel) collect(c flannelConf) error {
+func (f flannel) collect(c flannelConf, began time.Time) error {
 	files, err := os.ReadDir(c.DataDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -224,7 +224,7 @@ func (f flannel) collect(c flannelConf) error {
 		}
 		args := &skel.CmdArgs{ContainerID: id, IfName: ifname}
 		info, err := e.Info()
-		if err != nil || !info.ModTime().Before(f.began) || c.valid(args) {
+		if err != nil || !info.ModTime().Before(began) || c.valid(args) {
 			continue
 		}
 		errs = append(errs, forget(c, args))

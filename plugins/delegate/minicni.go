@@ -1,13 +1,16 @@
 package delegate
 
 import (
+	"time"
+
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/skel"
 )
 
 // MiniCNI is bridge and host-local with four keys: how little a plugin can be.
-func MiniCNI(find Find) skel.Plugin {
-	return serve("minicni", "one bridge and one subnet: a preset over bridge and host-local", minicni{}, find)
+func MiniCNI(x *plugin.Exec) skel.Plugin {
+	return serve("minicni", "one bridge and one subnet: a preset over bridge and host-local", minicni{}, x)
 }
 
 type minicni struct{}
@@ -33,4 +36,4 @@ func (minicni) rewrite(_ string, args *skel.CmdArgs) (conf, error) {
 	return c, nil
 }
 
-func (minicni) done(string, *skel.CmdArgs) error { return nil }
+func (minicni) done(string, *skel.CmdArgs, time.Time) error { return nil }

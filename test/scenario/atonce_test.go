@@ -15,13 +15,20 @@ import (
 // Sixteen containers attached at once, from nothing, and detached at once: no
 // address and no rule twice, nothing left.
 func TestAtOnce(t *testing.T) {
-	t.Parallel()
-	kerneltest.Host(t)
-	m := newMachine(t)
+	for _, how := range []string{"", "fused", "inside"} {
+		t.Run("as "+how, func(t *testing.T) {
+			t.Parallel()
+			kerneltest.Host(t)
+			atOnce(t, newMachine(t), how)
+		})
+	}
+}
+
+func atOnce(t *testing.T, m *machine, how string) {
 	file := m.dir + "/net.conflist"
 	conf := `{"cniVersion": "1.0.0", "name": "n", "plugins": [
 	  {"type": "bridge", "isDefaultGateway": true, "ipMasq": true, "ipam": {"type": "host-local", "dataDir": "` + m.dir + `/ipam", "subnet": "10.1.0.0/24"}},
-	  {"type": "portmap", "capabilities": {"portMappings": true}}]}`
+		  {"type": "portmap", "capabilities": {"portMappings": true}}, {"type": "bandwidth", "egressRate": 1000000}]}`
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +44,7 @@ func TestAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range n {
 			cmd := exec.Command(bin+"/cni", verb, file, "NS")
-			cmd.Env = append(os.Environ(), "CNI_PATH="+bin, "FAIRLEAD_RUN="+m.dir+"/run", "WORK="+m.dir, "NS="+netns[i],
+			cmd.Env = append(os.Environ(), "CNI_PATH="+bin, "FAIRLEAD_RUN="+m.dir+"/run", "WORK="+m.dir, "NS="+netns[i], "TOGETHER="+how,
 				fmt.Sprintf("CONTAINER=c%d", i), fmt.Sprintf(`CAP_ARGS={"portMappings":[{"hostPort":%d,"containerPort":80}]}`, 8000+i))
 			cmd.Stdout, cmd.Stderr = &out[i], &out[i]
 			if err := cmd.Start(); err != nil {
@@ -75,5 +82,37 @@ func TestAtOnce(t *testing.T) {
 	}
 	if d, _ := os.ReadDir(m.dir + "/run/hostports"); len(d) > 0 {
 		t.Errorf("%d host ports are still claimed", len(d))
+	}
+}
+
+// The same within one process: 16 goroutines of a runtime.
+func TestAtOnceInside(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	m := newMachine(t)
+	conf := `{"cniVersion": "1.0.0", "name": "n", "plugins": [` + full + `]}`
+	var netns []string
+	for range 16 {
+		netns = append(netns, kerneltest.Netns(t))
+	}
+	for _, verb := range []string{"add", "check", "del", "del"} {
+		out, err := m.cni("each "+verb, conf, "", strings.Join(netns, ","), "", "TOGETHER=inside")
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", verb, err, out)
+		}
+		if verb != "add" {
+			continue
+		}
+		seen := map[string]bool{}
+		for _, ip := range regexp.MustCompile(`"address":"([0-9.]+)`).FindAllString(out, -1) {
+			seen[ip] = true
+		}
+		if len(seen) != len(netns) {
+			t.Errorf("%d addresses for %d containers:\n%s", len(seen), len(netns), out)
+		}
+	}
+	left := kerneltest.Dump(t, "")
+	if strings.Contains(left, "veth") || strings.Contains(left, "bwp") || strings.Contains(left, "fairlead n ") {
+		t.Errorf("left behind:\n%s", left)
 	}
 }

@@ -291,7 +291,7 @@ func newMachine(t *testing.T) *machine {
 }
 
 // cni runs the command cni on a configuration and returns what it printed.
-func (m *machine) cni(verb, conf, id, netns, ifname, env string) (string, error) {
+func (m *machine) cni(verb, conf, id, netns, ifname string, env ...string) (string, error) {
 	conf = strings.ReplaceAll(conf, "$IPAM", `"ipam": {"type": "host-local", "dataDir": "$WORK/ipam", "subnet": "10.1.0.0/24"}`)
 	conf = strings.ReplaceAll(conf, "$WORK", m.dir)
 	file := filepath.Join(m.dir, "net.conf")
@@ -309,7 +309,8 @@ func (m *machine) cni(verb, conf, id, netns, ifname, env string) (string, error)
 		args = append(args, ifname)
 	}
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Env = append(os.Environ(), "CNI_PATH="+programs(m.t), "FAIRLEAD_RUN="+m.dir+"/run", "WORK="+m.dir, "FAIRLEAD_LIB="+m.dir, "NS="+netns, "CONTAINER="+id, env)
+	cmd.Env = append(os.Environ(), "CNI_PATH="+programs(m.t), "FAIRLEAD_RUN="+m.dir+"/run", "WORK="+m.dir, "FAIRLEAD_LIB="+m.dir, "NS="+netns, "CONTAINER="+id)
+	cmd.Env = append(cmd.Env, env...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

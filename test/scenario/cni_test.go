@@ -7,10 +7,15 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/wire"
 	"github.com/fairlead/fairlead/libcni"
+	"github.com/fairlead/fairlead/plugin"
+	"github.com/fairlead/fairlead/plugins"
+	"github.com/fairlead/fairlead/plugins/delegate"
+	"github.com/fairlead/fairlead/plugins/ovs"
 )
 
 // cniMain is the command cni: our runtime library on a file, the plugins as processes.
@@ -36,8 +41,54 @@ func cniMain() {
 	}
 	list, err := load(file)
 	fail(err)
-	c := libcni.NewCNIConfigWithCacheDir(filepath.SplitList(os.Getenv("CNI_PATH")), os.Getenv("WORK")+"/cache", nil)
+	var exec libcni.Exec
+	switch os.Getenv("TOGETHER") {
+	case "fused":
+		list, err = fused(list)
+		fail(err)
+	case "inside":
+		exec = inside()
+	}
+	c := libcni.NewCNIConfigWithCacheDir(filepath.SplitList(os.Getenv("CNI_PATH")), os.Getenv("WORK")+"/cache", exec)
+	if verb, ok := strings.CutPrefix(verb, "each "); ok {
+		each(c, verb, list, strings.Split(rt.NetNS, ","))
+		return
+	}
 	fail(do(context.Background(), c, verb, list, rt))
+}
+
+// each runs a verb for several containers at once, numbered by their namespaces.
+func each(c *libcni.CNIConfig, verb string, list *libcni.NetworkConfigList, netns []string) {
+	var wg sync.WaitGroup
+	for i, ns := range netns {
+		wg.Go(func() {
+			fail(do(context.Background(), c, verb, list, &libcni.RuntimeConf{ContainerID: fmt.Sprint("c", i), NetNS: ns, IfName: "eth0",
+				CapabilityArgs: map[string]any{"portMappings": []map[string]any{{"hostPort": 8000 + i, "containerPort": 80}}}}))
+		})
+	}
+	wg.Wait()
+}
+
+// inside runs plugins within the process; CNI_PATH's are this very program.
+func inside() libcni.Exec { return plugins.In(plugin.Env{}, ovs.Plugin()) }
+
+// fused is a list with one plugin in place of all, as fairlead fuse writes it.
+func fused(list *libcni.NetworkConfigList) (*libcni.NetworkConfigList, error) {
+	var raw [][]byte
+	for _, p := range list.Plugins {
+		raw = append(raw, p.Bytes)
+	}
+	chain, err := delegate.Fuse(raw)
+	if err != nil {
+		return nil, err
+	}
+	conf, err := libcni.ConfFromBytes(chain)
+	if err != nil {
+		return nil, err
+	}
+	one := *list
+	one.Plugins = []*libcni.NetworkConfig{conf}
+	return &one, nil
 }
 
 func load(file string) (*libcni.NetworkConfigList, error) {

@@ -48,15 +48,29 @@ func every() []skel.Plugin {
 }
 
 func TestScenarios(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata",
+	testscript.Run(t, params("", "testdata/*.txtar"))
+}
+
+// params are those of scenarios whose lists run plugin by plugin, or TOGETHER: "fused"
+// to one, or "inside" the runtime's process.
+func params(together string, patterns ...string) testscript.Params {
+	var files []string
+	for _, p := range patterns {
+		f, _ := filepath.Glob(p) // the patterns are well-formed
+		files = append(files, f...)
+	}
+	return testscript.Params{
+		Files:               files,
 		RequireExplicitExec: true,
-		Setup:               setUp,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("TOGETHER", together)
+			return setUp(env)
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"netns": makeNetns, "endns": endNetns, "in": in, "serve": serve, "dhcpnet": dhcpNet, "dhcpd": dhcpDaemon, "needs": needs,
 		},
 		UpdateScripts: os.Getenv("UPDATE") != "",
-	})
+	}
 }
 
 // setUp makes the host, and writes $WORK out in configurations.

@@ -1,0 +1,91 @@
+package kernel
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// The kernel makes whoever removes a link wait for what may still use it
+// (rcu_barrier, about 20 ms), once for each message. Links of one group go by one
+// message.
+
+// removeTogether removes the host's links of a list by one deletion, if they
+// are several, and returns those that are gone. What it does not remove, for
+// whatever reason, is left to each link's own removal.
+func (e *Engine) removeTogether(list Objects) map[Object]bool {
+	var links []Object
+	for _, o := range list {
+		if name, mark := grouped(o); name != "" && mark != "" {
+			links = append(links, o)
+		}
+	}
+	if len(links) < 2 {
+		return nil
+	}
+	var numbers []int
+	links = slices.DeleteFunc(links, func(o Object) bool {
+		name, mark := grouped(o)
+		l, err := e.Link(Host, name)
+		if err != nil || l.Alias != mark {
+			return true
+		}
+		numbers = append(numbers, l.Index)
+		return false
+	})
+	if len(links) < 2 {
+		return nil
+	}
+	resp, err := e.removeGroup(numbers)
+	if err != nil || resp[len(links)].err != nil {
+		return nil
+	}
+	gone := map[Object]bool{}
+	for i, o := range links {
+		if resp[i].err == nil {
+			gone[o] = true
+			name, _ := grouped(o)
+			delete(e.index[Host], name)
+		}
+	}
+	return gone
+}
+
+// grouped are the name and the mark of a link that may go with others.
+func grouped(o Object) (name, mark string) {
+	switch o := o.(type) {
+	case *Veth:
+		if !o.IsShared {
+			return o.Name, o.Mark
+		}
+	case *IFB:
+		return o.Name, o.Mark
+	}
+	return "", ""
+}
+
+// removeGroup puts links into a fresh group and deletes the group, in one write:
+// a kill comes before all of it or after. The group's number is one that nobody
+// chose (a random one, and none of the small ones that people take), as whatever
+// else is in it would go along.
+func (e *Engine) removeGroup(numbers []int) ([]response, error) {
+	group := rand.Uint32() | 1<<31
+	var reqs []request
+	for _, i := range numbers {
+		b := ifinfo(i, 0, 0)
+		b.u32(unix.IFLA_GROUP, group)
+		reqs = append(reqs, request{unix.RTM_SETLINK, unix.NLM_F_ACK, b})
+	}
+	all := ifinfo(0, 0, 0)
+	all.u32(unix.IFLA_GROUP, group)
+	reqs = append(reqs, request{unix.RTM_DELLINK, unix.NLM_F_ACK, all})
+	if err := e.flush(); err != nil {
+		return nil, err
+	}
+	c, err := e.route(Host)
+	if err != nil {
+		return nil, err
+	}
+	return c.do(reqs)
+}

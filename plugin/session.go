@@ -1,0 +1,283 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// session is one operation on one attachment: of one plugin, or of those of a
+// list that run in one process. They share handles and record, and are planned
+// one after the other before the kernel is changed, as far as none of them has to
+// ask what only a change can answer. So an attach is one record, one batch a
+// namespace and one nftables transaction, whatever the number of plugins.
+type session struct {
+	open   bool
+	path   string        // of the container's namespace
+	netns  *kernel.Netns // nil when gone, on DEL
+	engine *kernel.Engine
+	dir    *attach.Dir
+
+	member int // position in the list of the plugin that runs, for errors
+	failed int // position of the one whose part failed, or -1
+
+	book    *book                     // the attachment's record
+	jobs    []*job                    // whose ADD is in the book, or waits to be
+	stated  []stated                  // objects that wait to be made
+	unlocks []func()                  // of claims, once the record tells of them
+	links   map[link]*kernel.LinkInfo // as they were found since the last change
+	// foreseen are links that plugins were told of before they were there.
+	foreseen map[link]*kernel.LinkInfo
+	leaving  []*job         // whose DEL waits for the others'
+	past     *attach.Record // what an ADD noted, without what DEL took of it already
+}
+
+// stated is an object of a plugin.
+type stated struct {
+	kernel.Object
+	by *job
+}
+
+type link struct {
+	side kernel.Side
+	name string
+}
+
+// book is the attachment's record while a session adds to it.
+type book struct {
+	rec    *attach.Record
+	base   int  // parts that were there before
+	fresh  bool // there is no file yet
+	dirty  bool // it is not as it is in the file
+	stored bool // this session has written it
+}
+
+type sessionKey struct{}
+
+// sessionOf is the session that a context's plugins share, or one of its own.
+func sessionOf(ctx context.Context, netns, root string) (s *session, shared bool) {
+	s, shared = ctx.Value(sessionKey{}).(*session)
+	if !shared || s.open && s.path != netns {
+		return newSession(root), false
+	}
+	return s, true
+}
+
+func newSession(root string) *session {
+	return &session{dir: attach.Open(root), failed: -1, links: map[link]*kernel.LinkInfo{}, foreseen: map[link]*kernel.LinkInfo{}}
+}
+
+// begin opens the namespaces, once. See runner.begin for strict.
+func (s *session) begin(netns string, strict bool) (err error) {
+	if s.open {
+		return nil
+	}
+	s.path = netns
+	if netns != "" {
+		s.netns, err = kernel.OpenNetns(netns)
+		if err != nil && (strict || !errors.Is(err, os.ErrNotExist)) {
+			return cni.Errorf(cni.CodeInvalidEnvironment, "CNI_NETNS: %w", err)
+		}
+	}
+	s.engine, err = kernel.Open(s.netns, kernel.Options{Alive: s.dir.Alive})
+	s.open = err == nil
+	return err
+}
+
+func (s *session) close() {
+	s.unlock()
+	if s.book != nil {
+		s.book.rec.Unlock()
+	}
+	for _, j := range append(s.jobs, s.leaving...) {
+		j.end()
+	}
+	if s.engine != nil {
+		s.engine.Close()
+	}
+	if s.netns != nil {
+		s.netns.Close()
+	}
+}
+
+func (s *session) unlock() {
+	for _, u := range s.unlocks {
+		u()
+	}
+	s.unlocks = nil
+}
+
+// record is the attachment's record; one that does not exist yet is empty.
+func (s *session) record(o kernel.Owner) (*book, error) {
+	if s.book != nil && s.book.rec.Owner() == o {
+		return s.book, nil
+	}
+	if s.book != nil { // lo, say, whose attachment is one of its own
+		if err := s.commit(); err != nil {
+			return nil, err
+		}
+	}
+	rec, err := s.dir.Read(o)
+	fresh := errors.Is(err, os.ErrNotExist)
+	if fresh {
+		rec, err = s.dir.New(o.Network, o.ContainerID, o.IfName, s.path), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.book = &book{rec: rec, base: len(rec.Parts), fresh: fresh}
+	return s.book, nil
+}
+
+// state notes objects that a plugin wants.
+func (s *session) state(j *job, list kernel.Objects) {
+	for _, o := range list {
+		s.stated = append(s.stated, stated{o, j})
+	}
+	j.objects = append(j.objects, list...)
+	j.written = false
+}
+
+// flush makes what was stated so far: first the record says so, then the
+// kernel is changed.
+func (s *session) flush() error {
+	if err := s.write(); err != nil {
+		return err
+	}
+	list := make(kernel.Objects, len(s.stated))
+	for i, o := range s.stated {
+		list[i] = o.Object
+	}
+	waiting := s.stated
+	s.stated = nil
+	clear(s.links)
+	if len(list) == 0 {
+		return nil
+	}
+	err := s.engine.Apply(list)
+	if o, ok := errors.AsType[*kernel.ObjectError](err); ok {
+		for _, w := range waiting {
+			if w.Object == o.Object && s.failed < 0 {
+				s.failed = w.by.member
+			}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return s.cameTrue()
+}
+
+// cameTrue replaces what plugins were told of links by what these are now.
+func (s *session) cameTrue() error {
+	for at, l := range s.foreseen {
+		now, err := s.engine.Link(at.side, at.name)
+		if err != nil {
+			return err
+		}
+		*l = *now
+	}
+	clear(s.foreseen)
+	return nil
+}
+
+// write stores the record with a part for every plugin that has something.
+func (s *session) write() error {
+	if s.book == nil {
+		return nil
+	}
+	b := s.book
+	rec := b.rec
+	rec.Parts = rec.Parts[:b.base]
+	for _, j := range s.jobs {
+		if j.Chained && len(j.objects) == 0 {
+			continue // nothing to do, nothing to remember
+		}
+		b.dirty = b.dirty || !j.written
+		j.written = true
+		rec.Parts = append(rec.Parts, j.part())
+	}
+	if !b.dirty {
+		return nil
+	}
+	store := s.dir.Write
+	if b.fresh {
+		store = s.dir.Create
+	}
+	err := store(rec)
+	if errors.Is(err, os.ErrExist) {
+		return cni.Errorf(cni.CodeTryAgainLater, "another ADD of container %s to network %s as %s is at work", rec.ContainerID, rec.Network, rec.IfName)
+	}
+	if err == nil {
+		b.fresh, b.dirty, b.stored = false, false, true
+	}
+	return err
+}
+
+// commit makes everything stated, and says in the record that it is done. What
+// another process may look at must be committed.
+func (s *session) commit() error {
+	if !s.open {
+		return nil // none of the plugins came here
+	}
+	clear(s.foreseen) // nobody asks any more
+	if err := s.flush(); err != nil {
+		return err
+	}
+	s.unlock()
+	if s.book != nil && s.book.stored {
+		if err := s.dir.Finish(s.book.rec, s.book.base); err != nil {
+			return err
+		}
+	}
+	s.engine.Keep()
+	for _, j := range s.jobs {
+		j.end()
+	}
+	s.book, s.jobs = nil, nil
+	return nil
+}
+
+// undo takes back what was not committed: addresses, the kernel's objects, the
+// claims, the record's parts.
+func (s *session) undo(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
+	s.unlock() // the claims are freed under the same locks
+	s.stated = nil
+	var errs []error
+	for i := range s.jobs { // before the links, over which it may have to say so
+		if j := s.jobs[len(s.jobs)-1-i]; j.ipam.added {
+			errs = append(errs, j.ipam.del(ctx))
+		}
+	}
+	if s.engine != nil {
+		errs = append(errs, s.engine.Undo())
+	}
+	for _, j := range s.jobs {
+		errs = append(errs, j.release())
+	}
+	errs = append(errs, s.strike())
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("undo: %w", err)
+	}
+	return nil
+}
+
+// strike takes the session's parts out of the record, which goes with its last.
+func (s *session) strike() error {
+	b := s.book
+	if b == nil || !b.stored {
+		return nil
+	}
+	b.rec.Parts = b.rec.Parts[:b.base]
+	defer b.rec.Unlock()
+	if b.base == 0 {
+		return s.dir.Remove(b.rec.Owner())
+	}
+	return s.dir.Write(b.rec)
+}

@@ -1,0 +1,132 @@
+package delegate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/invoke"
+	"github.com/fairlead/fairlead/plugin"
+	"github.com/fairlead/fairlead/skel"
+)
+
+// ChainType is the type by which configurations ask for a whole list at once.
+const ChainType = "fairlead-chain"
+
+// Chain runs the plugins of a list in its own process, as a runtime would one
+// after the other; one that is not of this program still is a process of its own.
+func Chain(x *plugin.Exec) skel.Plugin {
+	c := chain{x}
+	return skel.Plugin{
+		Name: ChainType, About: "runs a whole list of plugins in one process; fairlead fuse writes its configuration",
+		Funcs: skel.CNIFuncs{
+			Add: c.add,
+			Check: func(ctx context.Context, args *skel.CmdArgs) error {
+				_, err := c.together(ctx, "CHECK", args)
+				return err
+			},
+			Del: func(ctx context.Context, args *skel.CmdArgs) error {
+				_, err := c.together(ctx, "DEL", args)
+				return err
+			},
+			GC:     func(ctx context.Context, args *skel.CmdArgs) error { return c.each(ctx, "GC", args, true) },
+			Status: func(ctx context.Context, args *skel.CmdArgs) error { return c.each(ctx, "STATUS", args, false) },
+		},
+	}
+}
+
+type chain struct{ exec *plugin.Exec }
+
+// add undoes, when a member fails, what those before it made, and what it may
+// have left itself.
+func (c chain) add(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) {
+	l, err := c.load(args)
+	if err != nil {
+		return nil, err
+	}
+	out, failed, err := c.exec.ExecList(ctx, l.requests("ADD"), environment("ADD", args))
+	if err != nil {
+		return nil, errors.Join(l.of(failed, err), c.undo(ctx, l, failed, args))
+	}
+	return invoke.DecodeResult(l.version, ChainType, out)
+}
+
+// undo is for a chain with processes: what ran here alone is undone already.
+func (c chain) undo(ctx context.Context, l *loaded, last int, args *skel.CmdArgs) error {
+	here := true
+	for _, m := range l.members {
+		_, ok := c.exec.Here(m.path)
+		here = here && ok
+	}
+	if here {
+		return nil
+	}
+	ctx = context.WithoutCancel(ctx)
+	var errs []error
+	members := l.requests("DEL")
+	for i := last; i >= 0; i-- {
+		if _, _, err := c.exec.ExecList(ctx, members[i:i+1], environment("DEL", args)); err != nil {
+			errs = append(errs, fmt.Errorf("undo: %w", l.of(i, err)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c chain) together(ctx context.Context, verb string, args *skel.CmdArgs) ([]byte, error) {
+	l, err := c.load(args)
+	if err != nil {
+		return nil, err
+	}
+	out, failed, err := c.exec.ExecList(ctx, l.requests(verb), environment(verb, args))
+	if err != nil {
+		return nil, l.of(failed, err)
+	}
+	return out, nil
+}
+
+// each asks every member by itself, after an error only if it is to go on.
+func (c chain) each(ctx context.Context, verb string, args *skel.CmdArgs, on bool) error {
+	l, err := c.load(args)
+	if err != nil {
+		return err
+	}
+	env := environment(verb, args).AsEnv()
+	var errs []error
+	for i, m := range l.requests(verb) {
+		req, err := m.Request(nil)
+		if err == nil {
+			_, err = c.exec.ExecPlugin(ctx, m.Path, req, env)
+		}
+		if err != nil {
+			errs = append(errs, l.of(i, err))
+		}
+		if err != nil && !on {
+			break
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// load reads the chain and finds every member, so that none runs if one is missing.
+func (c chain) load(args *skel.CmdArgs) (*loaded, error) {
+	l, err := read(args.StdinData)
+	if err != nil {
+		return nil, err
+	}
+	for i := range l.members {
+		m := &l.members[i]
+		if m.path, err = invoke.FindInPath(m.Type, filepath.SplitList(args.Path)); err != nil {
+			return nil, l.of(i, err)
+		}
+	}
+	return l, nil
+}
+
+// of says whose error it is, and keeps its code and details.
+func (l *loaded) of(i int, err error) error {
+	e := *cni.AsError(err)
+	e.Msg = fmt.Sprintf("plugins[%d] %s: %s", i, l.members[i].Type, e.Msg)
+	return &e
+}

@@ -1,0 +1,91 @@
+package ours
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"testing"
+	"time"
+)
+
+// A program is ours by what it was built of: this very one, copied beside it,
+// is; the same elsewhere is not, as a test's version names no state of the
+// source; nor is another project's, nor what is no program.
+func TestSame(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	far := copied(t, self, filepath.Join(t.TempDir(), "bridge"))
+	near := copied(t, self, filepath.Join(filepath.Dir(self), "bridge"))
+	link := filepath.Join(t.TempDir(), "bridge")
+	text := filepath.Join(filepath.Dir(self), "text")
+	goTool, err := exec.LookPath("go")
+	if err := errors.Join(err, os.Symlink(near, link), os.WriteFile(text, []byte("#!/bin/sh\n"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	p := &Programs{}
+	for file, want := range map[string]bool{self: true, near: true, link: true, far: false, text: false, goTool: false, "/nonexistent": false} {
+		for range 2 { // the second time by memory
+			if got := p.Same(file); got != want {
+				t.Errorf("%s: %v, want %v", file, got, want)
+			}
+		}
+	}
+	if _, known := p.known[far]; !known {
+		t.Error("what was looked at is not known")
+	}
+	past := time.Now().Add(-time.Hour)
+	if err := errors.Join(os.WriteFile(near, []byte("something else"), 0o755), os.Chtimes(near, past, past)); err != nil {
+		t.Fatal(err)
+	}
+	if p.Same(near) {
+		t.Error("a program that was replaced counts as what it was")
+	}
+}
+
+// copied is a program that was not written just now.
+func copied(t *testing.T, from, to string) string {
+	t.Helper()
+	in, err := os.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.Copy(out, in)
+	past := time.Now().Add(-2 * time.Hour)
+	if err := errors.Join(err, out.Close(), os.Chtimes(to, past, past)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// The version of a program that embeds this module is its dependency's.
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	other := func(d ...*debug.Module) *debug.BuildInfo {
+		return &debug.BuildInfo{Main: debug.Module{Path: "example.org/runtime", Version: "v9.9.9"}, Deps: d}
+	}
+	for want, info := range map[string]*debug.BuildInfo{
+		"v1.2.3": {Main: debug.Module{Path: Module, Version: "v1.2.3"}},
+		"v1.0.0": other(&debug.Module{Path: "example.org/x", Version: "v2.0.0"}, &debug.Module{Path: Module, Version: "v1.0.0"}),
+		"none":   other(&debug.Module{Path: Module, Version: "v1.0.0", Replace: &debug.Module{Path: "../fairlead"}}),
+	} {
+		if got := version(info); got != want {
+			t.Errorf("%+v: %s, want %s", info, got, want)
+		}
+	}
+	for v, want := range map[string]bool{"v1.2.3": true, "v0.0.0-20260101000000-abcdefabcdef": true, "v1.2.4-0.20260101000000-abcdefabcdef+dirty": false, "(devel)": false, "": false} {
+		if definite(v) != want {
+			t.Errorf("%q: %v", v, !want)
+		}
+	}
+}

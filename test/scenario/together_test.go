@@ -1,0 +1,282 @@
+package scenario
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/internal/reference"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// The scenarios of lists hold, word for word, where the list runs in one process.
+func TestFusedScenarios(t *testing.T)  { testscript.Run(t, params("fused", listed(t)...)) }
+func TestInsideScenarios(t *testing.T) { testscript.Run(t, params("inside", listed(t)...)) }
+
+// listed are the scenarios that have lists.
+func listed(t *testing.T) (out []string) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		raw, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(raw), `"plugins"`) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+const (
+	full = `{"type": "bridge", "isDefaultGateway": true, "ipMasq": true, "macspoofchk": true, $IPAM},
+	  {"type": "portmap", "capabilities": {"portMappings": true}},
+	  {"type": "bandwidth", "ingressRate": 1000000, "egressRate": 2000000},
+	  {"type": "firewall", "ingressPolicy": "same-bridge"},
+	  {"type": "tuning", "sysctl": {"net.core.somaxconn": "500", "net.ipv4.conf.IFNAME.arp_filter": "1"}, "mtu": 1400}`
+	ports = `CAP_ARGS={"portMappings":[{"hostPort":8080,"containerPort":80},{"hostPort":53,"containerPort":53,"protocol":"udp"}]}`
+)
+
+// variants are the ways to run a list: plugin by plugin, fused, and within the runtime.
+func variants(m *machine) map[string]*machine {
+	out := map[string]*machine{}
+	for _, how := range []string{"", "fused", "inside"} {
+		v := *m
+		v.wrap = []string{"env", "TOGETHER=" + how}
+		out[how] = &v
+	}
+	return out
+}
+
+// A list gives the same result, makes the same objects and is removed as wholly
+// however it is run, in every version.
+func TestTogether(t *testing.T) {
+	lists := map[string]string{
+		"full":       full,
+		"short":      `{"type": "bridge", "isGateway": true, $IPAM}, {"type": "portmap", "capabilities": {"portMappings": true}}, {"type": "tuning", "sysctl": {"net.core.somaxconn": "500"}}`,
+		"routed":     `{"type": "ptp", "ipMasq": true, $IPAM}, {"type": "portmap", "capabilities": {"portMappings": true}}, {"type": "bandwidth", "egressRate": 1000000}, {"type": "sbr"}`,
+		"device":     `{"type": "host-device", "device": "dev0", $IPAM}, {"type": "tuning", "mtu": 1300, "mac": "02:00:00:00:00:77"}`,
+		"two tuned":  `{"type": "bridge", $IPAM}, {"type": "tuning", "mtu": 1300}, {"type": "tuning", "promisc": true}`,
+		"with lo":    `{"type": "loopback"}, {"type": "bridge", $IPAM}, {"type": "tuning", "mtu": 1300}`,
+		"layer 2":    `{"type": "bridge"}, {"type": "tuning", "allmulti": true}`,
+		"by command": `{"type": "bridge", "ipMasq": true, "ipMasqBackend": "iptables", $IPAM}, {"type": "portmap", "backend": "iptables", "capabilities": {"portMappings": true}}, {"type": "firewall", "backend": "iptables"}`,
+		"conditions": `{"type": "bridge", "isGateway": true, $IPAM}, {"type": "portmap", "conditionsV4": ["ip", "saddr", "!=", "192.0.2.7"], "capabilities": {"portMappings": true}}, {"type": "firewall"}`,
+	}
+	for name, plugins := range lists {
+		versions := []string{"1.1.0"}
+		switch name {
+		case "short":
+			versions = cni.Versions()
+		case "with lo":
+			versions = []string{"0.3.1"} // CHECK, since 0.4.0, does not find lo in a bridge's result
+		}
+		for _, v := range versions {
+			t.Run(name+" "+v, func(t *testing.T) {
+				t.Parallel()
+				kerneltest.Host(t)
+				kerneltest.Run(t, "ip", "link", "add", "dev0", "type", "veth", "peer", "name", "far0")
+				sameEveryWay(t, newMachine(t), `{"cniVersion": "`+v+`", "name": "n", "plugins": [`+plugins+`]}`, v)
+			})
+		}
+	}
+}
+
+func sameEveryWay(t *testing.T, m *machine, conf, version string) {
+	ways := variants(m)
+	run := func(how, verb string) string {
+		out, err := ways[how].cni(verb, conf, "a", "", "", ports)
+		if err != nil {
+			t.Fatalf("%q: %s: %s", how, verb, out)
+		}
+		return out
+	}
+	run("", "add") // what is shared stays from here on
+	run("", "del")
+	before := m.state()
+	var wantResult, wantState string
+	for _, how := range []string{"", "fused", "inside"} {
+		for _, d := range []string{"ipam", "run", "cache"} { // addresses begin anew
+			if err := os.RemoveAll(filepath.Join(m.dir, d)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		result := run(how, "add")
+		state := anonymous(m.state())
+		if how == "" {
+			wantResult, wantState = result, state
+		}
+		if result != wantResult {
+			t.Errorf("%q: result\n%s, want\n%s", how, result, wantResult)
+		}
+		if d := difference(wantState, state); d != "" {
+			t.Errorf("%q: state\n%s", how, d)
+		}
+		if cni.AtLeast(version, "0.4.0") {
+			run("", "check") // whoever made it
+			run(how, "check")
+		}
+		run(how, "del")
+		run(how, "del")
+		if d := difference(before, m.state()); d != "" {
+			t.Errorf("%q: DEL left\n%s", how, d)
+		}
+	}
+	for _, pair := range [][2]string{{"", "fused"}, {"fused", ""}} {
+		run(pair[0], "add")
+		run(pair[1], "del")
+		if d := difference(before, m.state()); d != "" {
+			t.Errorf("ADD %q, DEL %q left\n%s", pair[0], pair[1], d)
+		}
+	}
+}
+
+// anonymous takes the numbers out of a dump that differ from one life of a link to the next.
+func anonymous(s string) string {
+	s = regexp.MustCompile(`(?m)^\d+: `).ReplaceAllString(s, "")
+	return regexp.MustCompile(`@if\d+|link-netnsid \d+|fe80::[0-9a-f:]+|/cache/\S*|state \w+ |NO-CARRIER,|,LOWER_UP`).ReplaceAllString(s, "")
+}
+
+// CHECK of a fused list finds what is damaged, and says whose it is.
+func TestFusedCheck(t *testing.T) {
+	for damage, want := range map[string]string{
+		"in ip addr flush dev eth0":                          "plugins[0] bridge: ",
+		"in ip link set eth0 mtu 1450":                       "plugins[4] tuning: ",
+		"in sysctl -qw net.core.somaxconn=77":                "plugins[4] tuning: ",
+		"nft flush map inet fairlead hostports-any4":         "plugins[1] portmap: ",
+		"tc qdisc del dev $VETH root":                        "plugins[2] bandwidth: ",
+		"nft flush chain inet fairlead ingress-to":           "plugins[3] firewall: ",
+		"find $WORK/ipam/n -name 10.1.* -delete":             "plugins[0] bridge: ipam host-local: ",
+		"ip link del $VETH":                                  "plugins[0] bridge: ",
+		"nft delete table inet fairlead; nft add table ip x": "plugins[0] bridge: ",
+	} {
+		t.Run(damage, func(t *testing.T) {
+			t.Parallel()
+			kerneltest.Host(t)
+			m := variants(newMachine(t))["fused"]
+			conf := `{"cniVersion": "1.0.0", "name": "n", "plugins": [` + full + `]}`
+			out, err := m.cni("add", conf, "a", "", "", ports)
+			if err != nil {
+				t.Fatal(out)
+			}
+			veth := regexp.MustCompile(`veth[0-9a-f]+`).FindString(out)
+			for line := range strings.SplitSeq(strings.NewReplacer("$VETH", veth, "$WORK", m.dir).Replace(damage), "; ") {
+				if inside, ok := strings.CutPrefix(line, "in "); ok {
+					kerneltest.In(t, m.netns["a"], strings.Fields(inside)...)
+				} else {
+					kerneltest.Run(t, strings.Fields(line)...)
+				}
+			}
+			if out, err := m.cni("check", conf, "a", "", "", ports); err == nil || !strings.Contains(out, want) {
+				t.Errorf("CHECK: %v %s, want %s", err, out, want)
+			}
+			if out, err := m.cni("del", conf, "a", "", "", ports); err != nil {
+				t.Errorf("DEL: %s", out)
+			}
+		})
+	}
+}
+
+// A member that fails is named, and nothing of those before it stays: neither
+// what was only planned, nor what was made because a process came between.
+func TestFusedFailure(t *testing.T) {
+	for _, tt := range []struct{ name, plugins, want string }{
+		{"invalid", `{"type": "bridge", $IPAM}, {"type": "tuning", "mtu": -1}`, `plugins[1] tuning: mtu = -1: want 0`},
+		{"in the kernel", `{"type": "bridge", $IPAM}, {"type": "portmap", "capabilities": {"portMappings": true}}, {"type": "tuning", "sysctl": {"net.core.somaxconn": "many"}}, {"type": "firewall"}`,
+			`plugins[2] tuning: sysctl -w net.core.somaxconn=many: write many to /proc/sys/net/core/somaxconn: invalid argument`},
+		{"first", `{"type": "bridge", "bridge": "dev0", $IPAM}, {"type": "firewall"}`, `plugins[0] bridge: ip link add dev0 `},
+		{"a process", `{"type": "bridge", "ipMasq": true, $IPAM}, {"type": "portmap", "capabilities": {"portMappings": true}}, {"type": "broken"}`, `plugins[2] broken: plugin `},
+		{"after a process", `{"type": "bridge", "ipMasq": true, $IPAM}, {"type": "theirs"}, {"type": "tuning", "sysctl": {"net.core.somaxconn": "many"}}`, `plugins[2] tuning: sysctl -w`},
+		{"none such", `{"type": "bridge", $IPAM}, {"type": "nosuch"}`, `plugins[1] nosuch: failed to find plugin "nosuch" in path`},
+		{"no result", `{"type": "portmap"}, {"type": "bridge", $IPAM}`, `plugins[0] portmap: portmap must be called as chained plugin`},
+		{"nested", `{"type": "bridge", $IPAM}, {"type": "fairlead-chain", "plugins": [{"type": "tuning"}]}`, `plugins[1].type = "fairlead-chain": a chain in a chain`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			theirs := reference.Plugin(t, "tuning")
+			kerneltest.Host(t)
+			kerneltest.Run(t, "ip", "link", "add", "dev0", "type", "veth", "peer", "name", "far0")
+			m := variants(newMachine(t))["fused"]
+			good := `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge", "ipMasq": true, $IPAM}, {"type": "portmap", "capabilities": {"portMappings": true}}]}`
+			for _, verb := range []string{"add", "del"} { // what is shared
+				if out, err := m.cni(verb, good, "a", "", "", ports); err != nil {
+					t.Fatal(out)
+				}
+			}
+			before := m.state()
+			path := filepath.Join(t.TempDir(), "bin")
+			link(t, path, map[string]string{"theirs": theirs, "broken": "/bin/false"})
+			out, err := m.cni("add", `{"cniVersion": "1.0.0", "name": "n", "plugins": [`+tt.plugins+`]}`, "a", "", "",
+				"CNI_PATH="+programs(t)+":"+path, ports)
+			if err == nil || !strings.Contains(out, tt.want) {
+				t.Errorf("ADD: %v\n%s\nwant %s", err, out, tt.want)
+			}
+			if d := difference(before, m.state()); d != "" {
+				t.Errorf("left behind:\n%s", d)
+			}
+		})
+	}
+}
+
+// link makes a directory of programs.
+func link(t *testing.T, dir string, programs map[string]string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, path := range programs {
+		if err := os.Symlink(path, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A plugin of somebody else's in the middle, under a name of its own or under
+// one of ours, runs as a process, and sees what those before it made.
+func TestForeignMember(t *testing.T) {
+	t.Parallel()
+	theirs := reference.Plugin(t, "tuning")
+	kerneltest.Host(t)
+	m := newMachine(t)
+	ours := filepath.Join(t.TempDir(), "ours-first")
+	link(t, ours, map[string]string{"tuning": theirs, "theirs": theirs})
+	for _, typ := range []string{"theirs", "tuning"} {
+		conf := `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge", "isGateway": true, $IPAM},
+		  {"type": "` + typ + `", "mtu": 1333, "mac": "02:00:00:00:00:99", "dataDir": "` + m.dir + `/tuning"},
+		  {"type": "portmap", "capabilities": {"portMappings": true}}, {"type": "bandwidth", "egressRate": 1000000}]}`
+		for how, v := range variants(m) {
+			run := func(verb string) string {
+				out, err := v.cni(verb, conf, "a", "", "", ports, "CNI_PATH="+ours+":"+programs(t))
+				if err != nil {
+					t.Fatalf("%s %q: %s: %s", typ, how, verb, out)
+				}
+				return out
+			}
+			before := ""
+			for range 2 { // the first makes what is shared
+				before = m.state()
+				if out := run("add"); !strings.Contains(out, `"mac":"02:00:00:00:00:99"`) {
+					t.Errorf("%s %q: %s", typ, how, out)
+				}
+				if _, err := os.Stat(m.dir + "/tuning/a_eth0.json"); err != nil {
+					t.Errorf("%s %q: it was not theirs that ran: %v", typ, how, err)
+				}
+				if s := kerneltest.In(t, m.netns["a"], "ip", "link", "show", "eth0"); !strings.Contains(s, "mtu 1333") {
+					t.Errorf("%s %q: %s", typ, how, s)
+				}
+				run("check")
+				run("del")
+			}
+			if d := difference(before, m.state()); d != "" {
+				t.Errorf("%s %q: left behind\n%s", typ, how, d)
+			}
+		}
+	}
+}
