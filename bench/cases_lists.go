@@ -17,10 +17,9 @@ const (
 
 // listCases are lists that grow plugin by plugin.
 func listCases() []benchCase {
-	both := []string{ownRuntime, theirsUnderOur}
 	list := []benchCase{
-		{name: plainName, list: conflist("plain", bridgePlugin("")), floor: "bridge:bench0", more: both},
-		{name: masqNFTName, list: conflist("masq", bridgePlugin(masqNFT)), floor: "bridge:bench0 masq"},
+		{name: plainName, list: conflist("plain", bridgePlugin("")), floor: "bridge:bench0", more: everySide()},
+		{name: masqNFTName, list: conflist("masq", bridgePlugin(masqNFT)), floor: "bridge:bench0 masq", more: []string{library}},
 		{name: masqDefaultName, list: conflist("masq", bridgePlugin(masqDefault)), floor: "bridge:bench0 masq"},
 		{name: "the same, masquerade by iptables", list: conflist("masq", bridgePlugin(masqIPTables)), floor: "bridge:bench0 masq"},
 	}
@@ -29,9 +28,9 @@ func listCases() []benchCase {
 		{"portmap", portmap, " port"}, {"bandwidth", bandwidth, " bandwidth"}, {"firewall", firewall, ""}, {"tuning", tuning, " sysctl"},
 	} {
 		plugins, words, name = append(plugins, p.conf), words+p.word, name+", "+p.name
-		c := benchCase{name: name, list: conflist("chain", plugins...), floor: words, ports: true}
+		c := benchCase{name: name, list: conflist("chain", plugins...), floor: words, ports: true, more: []string{fused, library}}
 		if name == chainName {
-			c.more = both
+			c.more = everySide()
 		}
 		list = append(list, c)
 	}
@@ -41,11 +40,14 @@ func listCases() []benchCase {
 	return list
 }
 
+// everySide is every way of ours to do a list, and the reference's plugins under our runtime.
+func everySide() []string { return []string{ownRuntime, fused, library, theirsUnderOur} }
+
 // exampleCases are the project's example lists; two of them ask a DHCP server.
 func exampleCases() (list []benchCase) {
 	uplink := "bridge:cni0"
 	for _, c := range []benchCase{
-		{name: "10-my-network.conflist", floor: uplink + " masq port bandwidth", ports: true, setup: bridgeNamed("cni0")},
+		{name: "10-my-network.conflist", floor: uplink + " masq port bandwidth", ports: true, setup: bridgeNamed("cni0"), more: []string{fused, library}},
 		{name: "20-dbnet.conflist", floor: "bridge:cni1 sysctl", setup: bridgeNamed("cni1")},
 		{name: "21-dbnet-0.3.1.conf", floor: "bridge:cni2", setup: bridgeNamed("cni2"), verbs: []string{"ADD", "DEL"}},
 		{name: "50-flannel.conflist", floor: "bridge:cni0 port", ports: true, setup: bridgeNamed("cni0"), alone: true, before: subnetEnv, verbs: []string{"ADD", "DEL"}},

@@ -17,7 +17,7 @@ func atOnceCases() (list []benchCase) {
 		plain := benchCase{name: fmt.Sprintf("%s, %d at once", plainName, n), list: conflist("plain", bridgePlugin("")), floor: "bridge:bench0", setup: bridgeUp()}
 		chain := fullChain()
 		chain.name = fmt.Sprintf("%s, %d at once", chainName, n)
-		chain.more = []string{ownRuntime}
+		chain.more = []string{fused, library}
 		for _, c := range []benchCase{plain, chain} {
 			c.group, c.jobs, c.atOnce, c.verbs = groupAtOnce, n, n, []string{"ADD", "DEL"}
 			list = append(list, c)
@@ -69,6 +69,7 @@ func standingCases(quick bool) []benchCase {
 	plain := benchCase{name: plainName, list: conflist("plain-0", onBridge(0, "")), floor: "bridge:bench0", networks: networks("plain", "", "")}
 	chain := fullChain()
 	chain.name, chain.list = chainName, conflist("chain-0", onBridge(0, masqNFT), portmap, bandwidth, firewall, tuning)
+	chain.more = []string{fused}
 	chain.networks = networks("chain", masqNFT, " masq port bandwidth sysctl", portmap, bandwidth, firewall, tuning)
 	list := []benchCase{plain, chain}
 	for i := range list {
@@ -116,7 +117,7 @@ func nodeCases(quick bool) []benchCase {
 	plain := benchCase{name: fmt.Sprintf("%d pods: %s", pods, plainName), list: conflist("plain", bridgePlugin("")), floor: "bridge:bench0", setup: bridgeUp()}
 	chain := fullChain()
 	chain.name = fmt.Sprintf("%d pods: %s", pods, chainName)
-	chain.more = []string{ownRuntime}
+	chain.more = []string{fused, library}
 	list := []benchCase{plain, chain}
 	for i := range list {
 		c := &list[i]

@@ -19,7 +19,7 @@ import (
 // kind is a way to do the work of a case.
 type kind struct {
 	name    string
-	driver  string // the runtime
+	driver  string // the runtime, a program with arguments
 	plugins string // the directory of CNI_PATH
 	// rewrite makes of a case's list the one that this side is given; nil: the same.
 	rewrite func(b *bench, list string) (string, error)
@@ -43,6 +43,8 @@ func kinds() []kind {
 		{name: figures.Nothing, driver: "floor-driver"},
 		{name: figures.EachEmpty, driver: "floor-driver"},
 		{name: ownRuntime, driver: "our-driver", plugins: "ours"},
+		{name: fused, driver: "reference-driver", plugins: "ours", rewrite: fuse},
+		{name: library, driver: "our-driver in-process", plugins: "ours"},
 		{name: theirsUnderOur, driver: "our-driver", plugins: "reference"},
 	}
 }
@@ -67,6 +69,19 @@ func sideNames() string {
 		names[i] = k.name
 	}
 	return strings.Join(names, "; ")
+}
+
+// fuse makes a list of one process out of a list.
+func fuse(b *bench, list string) (string, error) {
+	file := filepath.Join(b.dir, "list.conflist")
+	if err := os.WriteFile(file, []byte(list), 0o600); err != nil {
+		return "", err
+	}
+	out, err := exec.Command(filepath.Join(b.programs, "fairlead"), "fuse", file).Output()
+	if err != nil {
+		return "", fmt.Errorf("fuse a list: %w", err)
+	}
+	return string(out), nil
 }
 
 // side is a running one.
@@ -109,7 +124,7 @@ func (w *world) listFor(s *side, list string) (string, error) {
 }
 
 func (s *side) run(programs string) error {
-	s.cmd = exec.Command("nsenter", "--net="+s.host, "--", filepath.Join(programs, s.driver))
+	s.cmd = exec.Command("nsenter", append([]string{"--net=" + s.host, "--"}, strings.Fields(filepath.Join(programs, s.driver))...)...)
 	s.cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "CNI_PATH=" + filepath.Join(programs, s.plugins), "FAIRLEAD_RUN=/run/fairlead/" + s.word,
 		"FAIRLEAD_BENCH_CACHE=/var/lib/cni/cache-" + s.word, "FAIRLEAD_BENCH_EMPTY=" + filepath.Join(programs, "empty"),
