@@ -27,7 +27,10 @@ func (r Report) Text(targets []Target) (text string) {
 	for _, g := range r.Groups() {
 		text += "\n" + g + ": " + about(g) + "\n" + Table(r.Of(g)) + notes(r.Of(g))
 	}
-	return text + "\n" + columns(targetLines(targets, r), 2)
+	if lines := targetLines(targets, r, false); len(lines) > 1 {
+		text += "\n" + columns(lines, 2)
+	}
+	return text
 }
 
 // notes are figures of some rows that no column is for.
@@ -60,7 +63,7 @@ func (r Report) Page(targets []Target, others ...Report) map[string]string {
 			fmt.Fprintf(&b, "![%s](%s)\n\n", r.charts()[name].Title, name)
 		}
 	}
-	b.WriteString("## Targets\n\n" + markdown(targetLines(targets, r), 2))
+	b.WriteString("## Targets\n\n" + markdown(targetLines(targets, r, true), 2))
 	writeGroups(&b, r)
 	for _, o := range others {
 		fmt.Fprintf(&b, "\n## On another machine\n\n%s, %d rounds.\n", upper(o.Machine), o.Rounds)

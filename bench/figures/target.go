@@ -84,10 +84,14 @@ func some(v float64) *float64 {
 	return &v
 }
 
-func targetLines(targets []Target, r Report) [][]string {
+// targetLines are all targets, or only those that were measured.
+func targetLines(targets []Target, r Report, all bool) [][]string {
 	lines := [][]string{{"target", "", "measured", ""}}
 	for _, t := range targets {
 		figure, verdict := t.measured(r)
+		if figure == none && !all {
+			continue
+		}
 		lines = append(lines, []string{t.Text, t.limit(), figure, verdict})
 	}
 	return lines

@@ -103,19 +103,16 @@ func check(e *kernel.Engine, list kernel.Objects) error {
 	return err
 }
 
-// remove waits for all links at the same time, each by a socket of its own, and
-// removes the rest meanwhile.
+// headStart is how long the links' removal is left alone: a transaction that
+// commits just before it makes it wait for a second grace period.
+const headStart = time.Millisecond
+
+// remove waits for the links, which go by one message, and removes the rest meanwhile.
 func remove(list kernel.Objects, with func(func(*kernel.Engine) error) error) error {
 	links, rest := kernel.Split(list)
-	errs := make(chan error, len(links))
-	for _, l := range links {
-		go func() {
-			errs <- with(func(e *kernel.Engine) error { return e.Remove(kernel.Objects{l}) })
-		}()
-	}
+	gone := make(chan error, 1)
+	go func() { gone <- with(func(e *kernel.Engine) error { return e.Remove(links) }) }()
+	time.Sleep(headStart)
 	err := with(func(e *kernel.Engine) error { return e.Remove(rest) })
-	for range links {
-		err = errors.Join(err, <-errs)
-	}
-	return err
+	return errors.Join(err, <-gone)
 }
