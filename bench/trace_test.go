@@ -98,7 +98,7 @@ func TestCount(t *testing.T) {
 }
 
 // countCase counts what a case's operations ask the kernel, the least of some rounds.
-func countCase(t *testing.T, programs string, c benchCase) map[string]map[string]int {
+func countCase(t *testing.T, programs string, c benchCase, fuseIt bool) map[string]map[string]int {
 	t.Helper()
 	kerneltest.Host(t)
 	dir := t.TempDir()
@@ -108,6 +108,12 @@ func countCase(t *testing.T, programs string, c benchCase) map[string]map[string
 	exec := &traced{dir: dir}
 	lib := libcni.NewCNIConfigWithCacheDir([]string{filepath.Join(programs, "ours")}, filepath.Join(dir, "cache"), exec)
 	conf := strings.ReplaceAll(strings.ReplaceAll(c.list, "$SIDE", "x"), `"type": "host-local", `, `"type": "host-local", "dataDir": "`+dir+`/ipam", `)
+	if fuseIt {
+		var err error
+		if conf, err = fuse(&bench{dir: dir, programs: programs}, conf); err != nil {
+			t.Fatal(err)
+		}
+	}
 	list, err := libcni.ConfListFromBytes([]byte(conf))
 	if err != nil {
 		t.Fatal(err)
