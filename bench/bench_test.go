@@ -5,12 +5,16 @@ import (
 	"encoding/binary"
 	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/fairlead/fairlead/bench/figures"
+	"github.com/fairlead/fairlead/bench/load"
 	"github.com/fairlead/fairlead/libcni"
 )
 
@@ -102,6 +106,10 @@ func TestRun(t *testing.T) {
 			t.Errorf("%d rows", len(r.Rows))
 		}
 	})
+	t.Run("memory", func(t *testing.T) {
+		t.Parallel()
+		peakOf(t, programs)
+	})
 	t.Run("interrupted", func(t *testing.T) {
 		t.Parallel()
 		interrupt(t, programs)
@@ -132,5 +140,33 @@ func interrupt(t *testing.T, programs string) {
 	left, err := os.ReadDir(temp)
 	if err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v %v", left, err)
+	}
+}
+
+// peakOf measures an empty program, and a program with a large child, whose exit code it passes on.
+func peakOf(t *testing.T, programs string) {
+	kib := func(name string, want int, argv ...string) int {
+		script := filepath.Join(t.TempDir(), "run")
+		if err := os.WriteFile(script, []byte("#!/bin/sh\n"+strings.Join(argv, " ")+"\nexit 3\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		path := script
+		if len(argv) == 0 {
+			path = filepath.Join(programs, "empty")
+		}
+		file := filepath.Join(t.TempDir(), "kib")
+		cmd := exec.Command(filepath.Join(programs, "peak"))
+		cmd.Env = append(os.Environ(), load.PeakArgv0+"="+path, load.PeakFile+"="+file)
+		out, _ := cmd.CombinedOutput()
+		raw, err := os.ReadFile(file)
+		n, _ := strconv.Atoi(string(raw))
+		if err != nil || cmd.ProcessState.ExitCode() != want || n == 0 {
+			t.Fatalf("%s: exit code %d, %v: %q %s", name, cmd.ProcessState.ExitCode(), err, raw, out)
+		}
+		return n
+	}
+	small, large := kib("empty", 0), kib("large", 3, "head -c 64M /dev/zero | tail -c 1 >/dev/null;", "dd if=/dev/zero of=/dev/null bs=64M count=1 2>/dev/null")
+	if small < 500 || small > 20<<10 || large < 64<<10 || large > 256<<10 {
+		t.Errorf("an empty program had %d KiB, one with a child that has 64 MiB %d KiB", small, large)
 	}
 }

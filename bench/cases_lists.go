@@ -43,17 +43,19 @@ func listCases() []benchCase {
 // everySide is every way of ours to do a list, and the reference's plugins under our runtime.
 func everySide() []string { return []string{ownRuntime, fused, library, theirsUnderOur} }
 
-// exampleCases are the project's example lists; two of them ask a DHCP server.
+// exampleCases are the project's example lists; two of them ask a DHCP server,
+// whose time counts.
 func exampleCases() (list []benchCase) {
-	uplink := "bridge:cni0"
 	for _, c := range []benchCase{
-		{name: "10-my-network.conflist", floor: uplink + " masq port bandwidth", ports: true, setup: bridgeNamed("cni0"), more: []string{fused, library}},
+		{name: "10-my-network.conflist", floor: "bridge:cni0 masq port bandwidth", ports: true, setup: bridgeNamed("cni0"), more: []string{fused, library}},
 		{name: "20-dbnet.conflist", floor: "bridge:cni1 sysctl", setup: bridgeNamed("cni1")},
 		{name: "21-dbnet-0.3.1.conf", floor: "bridge:cni2", setup: bridgeNamed("cni2"), verbs: []string{"ADD", "DEL"}},
+		{name: "30-wan.conf", floor: "macvlan:eth0", before: wan, verbs: []string{"ADD", "DEL"}},
+		{name: "40-pci-ovs.conf", floor: "pair", before: openVSwitch, alone: true, verbs: []string{"ADD", "DEL"}},
 		{name: "50-flannel.conflist", floor: "bridge:cni0 port", ports: true, setup: bridgeNamed("cni0"), alone: true, before: subnetEnv, verbs: []string{"ADD", "DEL"}},
 		{name: "60-minicni.conf", floor: "bridge:minicni0", setup: bridgeNamed("minicni0"), alone: true, verbs: []string{"ADD", "DEL"}},
 	} {
-		c.group, c.list = groupExamples, example(c.name)
+		c.group, c.list = groupExamples, withSockets(example(c.name))
 		list = append(list, c)
 	}
 	return list

@@ -48,8 +48,10 @@ func (w *world) growing() (rows []figures.Row, err error) {
 
 func standing(n int) string { return fmt.Sprintf(", %d standing", n) }
 
-// patience is how long a side may take to get from one level to the next.
-func (w *world) patience() time.Duration { return 4 * w.options.limit }
+// patience is how long a side may take to get from one level to the next. The
+// kernel itself needs some 10 ms a link then: its workers join multicast groups
+// and look for addresses for each.
+func (w *world) patience() time.Duration { return 6 * w.options.limit }
 
 // fill attaches so many more containers, some at once.
 func (w *world) fill(s *side, from, to int) (ok bool, err error) {

@@ -49,6 +49,8 @@ type world struct {
 	c     benchCase
 	sides []*side
 	netns map[string]string // name -> path
+
+	served []*exec.Cmd // what else runs on hosts
 }
 
 // open makes the world of a case, with nothing of the one before.
@@ -87,6 +89,10 @@ func (b *bench) open(c benchCase) (w *world, err error) {
 func (w *world) close() {
 	for _, s := range w.sides {
 		s.stop()
+	}
+	for _, cmd := range w.served {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
 	}
 	many := len(w.netns)
 	for _, path := range w.netns {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -18,7 +19,7 @@ type Bar struct {
 type Chart struct {
 	Title  string
 	Unit   string
-	Series []string // at most as many as there are colours
+	Series []string // more than there are colours share the last ones
 	Groups []Group
 }
 
@@ -30,8 +31,8 @@ type Group struct {
 
 // Colours of series: for a light page and for a dark one.
 func colours() (light, dark []string) {
-	return []string{"#0f766e", "#b45309", "#64748b", "#1d4ed8", "#7c3aed"},
-		[]string{"#2dd4bf", "#fbbf24", "#94a3b8", "#60a5fa", "#c4b5fd"}
+	return []string{"#b45309", "#64748b", "#0f766e", "#1d4ed8", "#7c3aed", "#be185d", "#15803d"},
+		[]string{"#fbbf24", "#94a3b8", "#2dd4bf", "#60a5fa", "#c4b5fd", "#f472b6", "#4ade80"}
 }
 
 const ( // pixels
@@ -79,12 +80,8 @@ func (c Chart) bounds() (low, high float64) {
 }
 
 func (c Chart) series(name string) int {
-	for i, s := range c.Series {
-		if s == name {
-			return i
-		}
-	}
-	return 0
+	light, _ := colours()
+	return min(max(0, slices.Index(c.Series, name)), len(light)-1)
 }
 
 func (c Chart) head(height int) string {
@@ -93,12 +90,12 @@ func (c Chart) head(height int) string {
 		chartWidth, height, chartWidth, height, html.EscapeString(c.Title))
 	light, dark := colours()
 	b.WriteString("<style>\ntext { font: 12px system-ui, sans-serif }\n.h { font-weight: 600; font-size: 14px }\n")
-	b.WriteString(style(light[:len(c.Series)], "#1f2937"))
-	b.WriteString("@media (prefers-color-scheme: dark) {\n" + style(dark[:len(c.Series)], "#e5e7eb") + "}\n</style>\n")
+	b.WriteString(style(light, "#1f2937"))
+	b.WriteString("@media (prefers-color-scheme: dark) {\n" + style(dark, "#e5e7eb") + "}\n</style>\n")
 	fmt.Fprintf(&b, `<text class="h" x="8" y="20">%s</text>`+"\n", html.EscapeString(c.Title+" ("+c.Unit+", logarithmic)"))
 	x := 8
-	for i, s := range c.Series {
-		fmt.Fprintf(&b, `<rect class="s%d" x="%d" y="34" width="12" height="12" rx="2"/><text class="t" x="%d" y="44">%s</text>`+"\n", i, x, x+17, html.EscapeString(s))
+	for _, s := range c.Series {
+		fmt.Fprintf(&b, `<rect class="s%d" x="%d" y="34" width="12" height="12" rx="2"/><text class="t" x="%d" y="44">%s</text>`+"\n", c.series(s), x, x+17, html.EscapeString(s))
 		x += 32 + 7*len(s)
 	}
 	return b.String()

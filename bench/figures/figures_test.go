@@ -222,6 +222,10 @@ func TestChart(t *testing.T) {
 	if n := strings.Count(svg, "<rect"); n != 5 {
 		t.Errorf("%d boxes, want 3 bars and 2 of the legend", n)
 	}
+	many := Chart{Series: strings.Fields("a b c d e f g h i j"), Groups: []Group{{"x", []Bar{{"j", 1}}}}}
+	if !strings.Contains(many.SVG(), `<rect class="s6" x="300"`) {
+		t.Errorf("more series than colours: %s", many.SVG())
+	}
 	if low, high := c.bounds(); low != 0.1 || high != 5000 {
 		t.Errorf("the scale is from %g to %g", low, high)
 	}

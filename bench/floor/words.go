@@ -20,6 +20,7 @@ func words() map[string]func(a attachment, arg string) kernel.Objects {
 	return map[string]func(attachment, string) kernel.Objects{
 		"loopback":  loopback,
 		"bridge":    bridged,
+		"pair":      pair,
 		"ptp":       routed,
 		"macvlan":   func(a attachment, on string) kernel.Objects { return a.sub("macvlan", "bridge", on) },
 		"ipvlan":    func(a attachment, on string) kernel.Objects { return a.sub("ipvlan", "l2", on) },
@@ -85,6 +86,11 @@ func loopback(attachment, string) kernel.Objects {
 func bridged(a attachment, master string) kernel.Objects {
 	list := kernel.Objects{a.veth(master), &kernel.Up{Link: a.port()}}
 	return append(append(list, a.in()...), a.away())
+}
+
+// pair is what a switch outside the kernel is given.
+func pair(a attachment, _ string) kernel.Objects {
+	return append(kernel.Objects{a.veth(""), &kernel.Up{Link: a.port()}}, a.in()...)
 }
 
 func routed(a attachment, _ string) kernel.Objects {
