@@ -64,6 +64,18 @@ func TestTargets(t *testing.T) {
 	}
 }
 
+// The processors' time goes on, and is not all idle.
+func TestTicks(t *testing.T) {
+	t.Parallel()
+	idle, all := ticks()
+	for end := time.Now().Add(50 * time.Millisecond); time.Now().Before(end); { // busy
+	}
+	idleNow, allNow := ticks()
+	if idle <= 0 || all <= idle || allNow <= all || allNow-all <= idleNow-idle {
+		t.Errorf("idle %d of %d, then %d of %d", idle, all, idleNow, allNow)
+	}
+}
+
 func TestEcho(t *testing.T) {
 	t.Parallel()
 	for _, id := range []uint16{0, 1, 0x1234, 0xf7fe, 0xf7ff, 0xffff} {

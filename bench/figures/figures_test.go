@@ -120,7 +120,14 @@ func TestAgainstFirst(t *testing.T) {
 		return Row{Group: "g", Case: name, Verb: verb, By: by, Ours: Stat{Median: ms}}
 	}
 	rows := []Row{row("c, 0", "ADD", "a", 4), row("c, 9", "ADD", "a", 5), row("c, 9", "DEL", "a", 5), row("c, 9", "ADD", "b", 5), row("d, 9", "ADD", "a", 5)}
+	rows[0].Floor, rows[1].Floor = &Stat{Median: 2}, &Stat{Median: 5}
 	AgainstFirst(rows, "c", ", 0")
+	if rows[1].FloorGrows != 2.5 || rows[2].FloorGrows != 0 {
+		t.Errorf("the floor's growth: %+v", rows[:3])
+	}
+	if n := notes(rows[1:2]); n != "c, 9 ADD, a: 1.25 times the first; the floor 2.50 times its own.\n" {
+		t.Errorf("note %q", n)
+	}
 	for i, want := range []float64{1, 1.25, 0, 0, 0} {
 		if rows[i].OverFirst != want {
 			t.Errorf("%+v: want %g", rows[i], want)

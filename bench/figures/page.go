@@ -43,7 +43,11 @@ func notes(rows []Row) (text string) {
 			text += fmt.Sprintf("%s %s: the reference's containers had not answered in %d of %d rounds when the time was over.\n", r.Case, r.Verb, r.Reference.Silent, r.Reference.Rounds)
 		}
 		if r.OverFirst != 0 {
-			text += fmt.Sprintf("%s %s, %s: %.2f times the first.\n", r.Case, r.Verb, r.By, r.OverFirst)
+			text += fmt.Sprintf("%s %s, %s: %.2f times the first", r.Case, r.Verb, r.By, r.OverFirst)
+			if r.FloorGrows != 0 {
+				text += fmt.Sprintf("; the floor %.2f times its own", r.FloorGrows)
+			}
+			text += ".\n"
 		}
 	}
 	return text

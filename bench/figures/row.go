@@ -27,8 +27,9 @@ type Row struct {
 	OverNothing *Ratio  `json:"timesAsLongAsNothing,omitempty"`
 	OverEach    *Ratio  `json:"timesTheFloorOfAsManyProcesses,omitempty"`
 	LessCPU     *Ratio  `json:"referenceCPUTimes,omitempty"`
-	Memory      float64 `json:"memoryPart,omitempty"`    // of the reference's
-	OverFirst   float64 `json:"timesTheFirst,omitempty"` // median against that of the same with nothing standing or held
+	Memory      float64 `json:"memoryPart,omitempty"`         // of the reference's
+	OverFirst   float64 `json:"timesTheFirst,omitempty"`      // median against that of the same with nothing standing or held
+	FloorGrows  float64 `json:"floorTimesItsFirst,omitempty"` // the same of the floor: what the kernel itself takes more
 }
 
 // Measured are the samples of every side in one case and operation.
@@ -96,6 +97,9 @@ func AgainstFirst(rows []Row, name, firstLevel string) {
 			r := &rows[i]
 			if r.Group == base.Group && r.Verb == base.Verb && r.By == base.By && strings.HasPrefix(r.Case, name) {
 				r.OverFirst = r.Ours.Median / base.Ours.Median
+				if r.Floor != nil && base.Floor != nil && base.Floor.Median > 0 {
+					r.FloorGrows = r.Floor.Median / base.Floor.Median
+				}
 			}
 		}
 	}
