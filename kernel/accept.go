@@ -149,14 +149,13 @@ func (e *Engine) Dropping() (out []Dropping, err error) {
 	if err != nil {
 		return nil, err
 	}
+	body := nfgen("")
+	body[0] = unix.AF_UNSPEC // of every family, in one list
+	msgs, err := c.dump(request{typ: nftSubsystem | unix.NFT_MSG_GETCHAIN, body: body})
+	if err != nil && !isAbsent(err) {
+		return nil, fmt.Errorf("list nftables chains: %w", err)
+	}
 	for _, family := range []string{"ip", "ip6", "inet"} {
-		msgs, err := c.dump(request{typ: nftSubsystem | unix.NFT_MSG_GETCHAIN, body: nfgen(family)})
-		if isAbsent(err) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("list nftables chains: %w", err)
-		}
 		for _, m := range msgs {
 			if len(m) > 4 && m[0] == nftFamily(family) && dropsForward(m[4:]) {
 				out = append(out, Dropping{family, text(attr(m[4:], unix.NFTA_CHAIN_TABLE)), text(attr(m[4:], unix.NFTA_CHAIN_NAME)), false})

@@ -11,22 +11,38 @@ import (
 // made, in reverse, and returns the failure joined with the undo's own.
 func (e *Engine) Apply(list Objects) error {
 	mark := len(e.undo)
+	// What has to wait for the kernel comes when all else is done.
+	now, last := Objects{}, Objects{}
 	for _, o := range list {
-		if err := o.ensure(e); err != nil {
-			return errors.Join(about(o, err), e.rollback(mark))
+		if _, waits := o.(*Announced); waits {
+			last = append(last, o)
+		} else {
+			now = append(now, o)
 		}
 	}
-	err := e.flush()
+	err := e.ensureAll(now)
 	if err == nil {
 		err = e.commit()
 	}
 	if err == nil {
 		err = e.finish()
 	}
+	if err == nil {
+		err = e.ensureAll(last)
+	}
 	if err != nil {
 		return errors.Join(err, e.rollback(mark))
 	}
 	return nil
+}
+
+func (e *Engine) ensureAll(list Objects) error {
+	for _, o := range list {
+		if err := o.ensure(e); err != nil {
+			return about(o, err)
+		}
+	}
+	return e.flush()
 }
 
 // finish does what had to wait for the nftables transaction.

@@ -193,11 +193,12 @@ func parseComment(p []byte) string {
 }
 
 type ruleInfo struct {
+	chain   string
 	handle  []byte
 	comment string
 }
 
-// rules lists a chain's rules in order.
+// rules lists a chain's rules in order; chain "": those of all of the table's.
 func (e *Engine) rules(family, table, chain string) ([]ruleInfo, error) {
 	c, err := e.netfilter()
 	if err != nil {
@@ -205,7 +206,9 @@ func (e *Engine) rules(family, table, chain string) ([]ruleInfo, error) {
 	}
 	body := nfgen(family)
 	body.str(unix.NFTA_RULE_TABLE, table)
-	body.str(unix.NFTA_RULE_CHAIN, chain)
+	if chain != "" {
+		body.str(unix.NFTA_RULE_CHAIN, chain)
+	}
 	msgs, err := c.dump(request{typ: nftSubsystem | unix.NFT_MSG_GETRULE, body: body})
 	if err != nil {
 		return nil, fmt.Errorf("list rules of %s %s %s: %w", family, table, chain, err)
@@ -213,7 +216,7 @@ func (e *Engine) rules(family, table, chain string) ([]ruleInfo, error) {
 	var out []ruleInfo
 	for _, m := range msgs {
 		if len(m) > 4 {
-			out = append(out, ruleInfo{attr(m[4:], unix.NFTA_RULE_HANDLE), parseComment(attr(m[4:], unix.NFTA_RULE_USERDATA))})
+			out = append(out, ruleInfo{text(attr(m[4:], unix.NFTA_RULE_CHAIN)), attr(m[4:], unix.NFTA_RULE_HANDLE), parseComment(attr(m[4:], unix.NFTA_RULE_USERDATA))})
 		}
 	}
 	return out, nil

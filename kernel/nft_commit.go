@@ -208,7 +208,8 @@ func (e *Engine) missing(list []Object) (gen uint32, out map[*NFT]bool, err erro
 		return 0, nil, err
 	}
 	out = map[*NFT]bool{}
-	have := map[string]map[string]bool{}
+	have := chains{e: e, of: map[string]map[string]bool{}}
+	have.look(list)
 	rules := false
 	for _, o := range list {
 		n, ok := o.(*NFT)
@@ -221,28 +222,67 @@ func (e *Engine) missing(list []Object) (gen uint32, out map[*NFT]bool, err erro
 		if !rules {
 			rules, out = true, map[*NFT]bool{}
 		}
-		key := n.Family + " " + n.Table + " " + n.Name
-		if have[key] == nil {
-			if have[key], err = e.comments(n); err != nil {
-				return 0, nil, err
-			}
+		there, err := have.comments(n)
+		if err != nil {
+			return 0, nil, err
 		}
-		if !have[key][n.mark()] {
+		if !there[n.mark()] {
 			out[n] = true
 		}
 	}
 	return gen, out, nil
 }
 
-func (e *Engine) comments(n *NFT) (map[string]bool, error) {
+// chains are the comments of the rules in chains.
+type chains struct {
+	e  *Engine
+	of map[string]map[string]bool // by chainOf
+}
+
+func chainOf(n *NFT) string { return n.Family + " " + n.Table + " " + n.Name }
+
+// manyChains is how many lists of a chain's rules cost more than one of all rules
+// of our table, of which a network has a handful.
+const manyChains = 3
+
+// look lists all rules of our table at once, if many of its chains are asked for.
+func (c *chains) look(list []Object) {
+	asked := map[string]*NFT{}
+	for _, o := range list {
+		if n, ok := o.(*NFT); ok && n.What == "rule" && n.Family == "inet" && n.Table == Table {
+			asked[chainOf(n)] = n
+		}
+	}
+	if len(asked) < manyChains {
+		return
+	}
+	all, err := c.e.rules("inet", Table, "")
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return // each chain is asked for, and its error counts
+	}
+	for key := range asked {
+		c.of[key] = map[string]bool{}
+	}
+	for _, r := range all {
+		if of := c.of["inet "+Table+" "+r.chain]; of != nil {
+			of[r.comment] = true
+		}
+	}
+}
+
+func (c *chains) comments(n *NFT) (map[string]bool, error) {
+	if out := c.of[chainOf(n)]; out != nil {
+		return out, nil
+	}
 	out := map[string]bool{}
-	have, err := e.rules(n.Family, n.Table, n.Name)
+	have, err := c.e.rules(n.Family, n.Table, n.Name)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
 	for _, r := range have {
 		out[r.comment] = true
 	}
+	c.of[chainOf(n)] = out
 	return out, nil
 }
 

@@ -298,7 +298,13 @@ func (e *Engine) LinkTo(a netip.Addr) (string, error) {
 	if len(resp.msgs) == 0 || len(resp.msgs[0]) < unix.SizeofRtMsg {
 		return "", fmt.Errorf("route to %s: %w", a, unix.ENETUNREACH)
 	}
-	l, err := e.LinkByIndex(Host, parseRoute(resp.msgs[0]).Index)
+	index := parseRoute(resp.msgs[0]).Index
+	for name, i := range e.index[Host] {
+		if i == index {
+			return name, nil
+		}
+	}
+	l, err := e.LinkByIndex(Host, index)
 	if err != nil {
 		return "", err
 	}

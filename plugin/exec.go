@@ -87,6 +87,16 @@ type list struct {
 	args    *invoke.Args
 	environ []string
 	env     func(string) string
+	served  bool // one of the plugins has looked at the namespace and found it good
+}
+
+// variable is a variable as the plugins here see it: what one of them has looked
+// at is looked at once. DEL is about namespaces that may be anything.
+func (l *list) variable(name string) string {
+	if name == "CNI_NETNS_OVERRIDE" && l.served && l.args.Command != "DEL" {
+		return "1"
+	}
+	return l.env(name)
 }
 
 // run runs one member after one that printed prev.
@@ -96,7 +106,8 @@ func (l *list) run(ctx context.Context, m invoke.Member, prev []byte) ([]byte, e
 		return nil, err
 	}
 	if p, ok := l.Here(m.Path); ok {
-		out, err := skel.Serve(ctx, p, l.env, req)
+		out, err := skel.Serve(ctx, p, l.variable, req)
+		l.served = l.served || err == nil && !p.AnyNetns
 		return bytes.TrimSpace(out), err
 	}
 	if err := l.settle(ctx); err != nil { // it may look at what those before it made

@@ -65,6 +65,34 @@ func TestKilledAdd(t *testing.T) {
 	}
 }
 
+// A chain killed at random points of DEL: the next DEL takes what is left.
+func TestKilledDel(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	m := newMachine(t)
+	conf := strings.ReplaceAll(`{"cniVersion": "1.0.0", "name": "n", "type": "fairlead-chain", "plugins": [
+		{"type": "bridge", "isDefaultGateway": true, "ipMasq": true, $IPAM}, {"type": "portmap", "runtimeConfig": {"portMappings": [{"hostPort": 80, "containerPort": 80}]}},
+		{"type": "bandwidth", "ingressRate": 1000000, "egressRate": 1000000}, {"type": "tuning", "sysctl": {"net.core.somaxconn": "77"}}]}`,
+		"$IPAM", `"ipam": {"type": "host-local", "dataDir": "`+m.dir+`/ipam", "subnet": "10.1.0.0/24"}`)
+	m.plugin(t, "ADD", conf, 0)
+	whole := m.plugin(t, "DEL", conf, 0)
+	before := m.state()
+	for killed, try := 0, 0; killed < 20; try++ {
+		if try == 200 {
+			t.Fatalf("only %d kills hit a running DEL", killed)
+		}
+		m.plugin(t, "ADD", conf, 0)
+		after := rand.N(max(whole, time.Millisecond))
+		if m.plugin(t, "DEL", conf, after+1) < 0 {
+			killed++
+		}
+		m.plugin(t, "DEL", conf, 0)
+		if d := difference(before, m.state()); d != "" {
+			t.Fatalf("killed after %v: DEL left\n%s", after, d)
+		}
+	}
+}
+
 // plugin runs a plugin by itself and returns how long it took, or -1 if it was
 // killed before it ended.
 func (m *machine) plugin(t *testing.T, verb, conf string, kill time.Duration) time.Duration {

@@ -89,6 +89,28 @@ func TestTogether(t *testing.T) {
 	}
 }
 
+// The examples that need nothing of the machine.
+func TestTogetherExamples(t *testing.T) {
+	for _, name := range []string{"10-my-network.conflist", "20-dbnet.conflist", "21-dbnet-0.3.1.conf", "50-flannel.conflist", "60-minicni.conf"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			raw, err := os.ReadFile(filepath.Join("../../examples", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			kerneltest.Host(t)
+			m := newMachine(t)
+			lease := "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.3.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n"
+			if err := os.WriteFile(filepath.Join(m.dir, "subnet.env"), []byte(lease), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			version := regexp.MustCompile(`"cniVersion": "([0-9.]+)"`).FindStringSubmatch(string(raw))
+			conf := regexp.MustCompile(`"bridge": "\w+"`).ReplaceAllString(string(raw), `"bridge": "cni0"`)
+			sameEveryWay(t, m, strings.Replace(conf, `"type": "flannel",`, `"type": "flannel", "subnetFile": "$WORK/subnet.env",`, 1), version[1])
+		})
+	}
+}
+
 func sameEveryWay(t *testing.T, m *machine, conf, version string) {
 	ways := variants(m)
 	run := func(how, verb string) string {
@@ -103,7 +125,7 @@ func sameEveryWay(t *testing.T, m *machine, conf, version string) {
 	before := m.state()
 	var wantResult, wantState string
 	for _, how := range []string{"", "fused", "inside"} {
-		for _, d := range []string{"ipam", "run", "cache"} { // addresses begin anew
+		for _, d := range []string{"ipam", "networks", "flannel", "run", "cache"} { // addresses begin anew
 			if err := os.RemoveAll(filepath.Join(m.dir, d)); err != nil {
 				t.Fatal(err)
 			}

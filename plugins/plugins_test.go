@@ -1,0 +1,87 @@
+package plugins_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/invoke"
+	"github.com/fairlead/fairlead/plugin"
+	"github.com/fairlead/fairlead/plugins"
+)
+
+// A plugin whose file is this program answers from within; the same name with
+// another file is a process, and so is a name that this program has not.
+func TestInside(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs := t.TempDir(), t.TempDir()
+	link := func(dir, name, to string) string {
+		path := filepath.Join(dir, name)
+		if err := os.Symlink(to, path); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	const answer = "#!/bin/sh\necho '{\"cniVersion\": \"0.4.0\", \"supportedVersions\": [\"0.4.0\"]}'\n"
+	script := filepath.Join(theirs, "script")
+	if err := os.WriteFile(script, []byte(answer), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	x := plugins.In(plugin.Env{})
+	for path, inside := range map[string]bool{
+		link(ours, "bridge", self): true, link(ours, "fairlead-chain", self): true,
+		link(theirs, "bridge", script): false, link(theirs, "other", script): false,
+	} {
+		if _, ok := x.Here(path); ok != inside {
+			t.Errorf("%s is here: %v", path, ok)
+		}
+		info, err := invoke.GetVersionInfo(context.Background(), path, x)
+		want := []string{"0.4.0"}
+		if inside {
+			want = cni.Versions()
+		}
+		if err != nil || !slices.Equal(info.SupportedVersions, want) {
+			t.Errorf("%s: %+v, %v", path, info, err)
+		}
+	}
+	trusting := plugins.In(plugin.Env{Ours: func(file string) bool { return strings.HasPrefix(file, theirs) }})
+	if _, ok := trusting.Here(filepath.Join(theirs, "bridge")); !ok {
+		t.Error("a program that the Env calls ours is not")
+	}
+}
+
+// What fails inside is the error of the protocol that a process would print, with
+// nothing behind it.
+func TestInsideError(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "bridge")
+	if err := os.Symlink(self, path); err != nil {
+		t.Fatal(err)
+	}
+	x := plugins.In(plugin.Env{})
+	environ := []string{"CNI_COMMAND=ADD", "CNI_COMMAND=STATUS", "CNI_PATH=/nowhere"} // the last counts
+	_, err = x.ExecPlugin(context.Background(), path, []byte(`{"cniVersion": "1.1.0", "name": "n", "type": "bridge", "mtu": -1}`), environ)
+	var e *cni.Error
+	if !errors.As(err, &e) || e.Code != cni.CodeInvalidNetworkConfig || e.CNIVersion != "1.1.0" || e.Unwrap() != nil || !strings.Contains(e.Msg, "mtu = -1") {
+		t.Errorf("%+v", err)
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(os.ErrDeadlineExceeded)
+	_, failed, err := x.ExecList(ctx, []invoke.Member{{Path: path}}, &invoke.Args{Command: "ADD"})
+	if failed != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a context that ended: %d, %v", failed, err)
+	}
+}
