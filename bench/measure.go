@@ -32,21 +32,22 @@ func (b *bench) one(c benchCase) ([]figures.Row, error) {
 	return w.turns(c.name)
 }
 
+const (
+	warmUp  = 2
+	atLeast = 5 // rounds, whatever time they take
+)
+
 // turns measures rounds of ADD, CHECK and DEL, one side after the other, until
 // there are enough or the case's time is over.
-func (w *world) turns(name string) ([]figures.Row, error) {
-	const warmUp, atLeast = 2, 5
-	all := map[string]*figures.Measured{}
-	for _, verb := range w.c.operations() {
-		all[verb] = &figures.Measured{Group: w.c.group, Case: name, Verb: verb, Jobs: w.c.size(), Samples: map[string][]figures.Sample{}, Peak: map[string]int{}}
-		for _, s := range w.sides {
-			all[verb].Sides = append(all[verb].Sides, s.name)
-		}
+func (w *world) turns(name string) (rows []figures.Row, err error) {
+	all := w.measured(name)
+	warm, want := warmUp, w.c.rounds(w.options.rounds)
+	if w.c.node {
+		warm = 0 // a round is long enough by itself
 	}
 	began := time.Now()
-	rounds := w.c.rounds(w.options.rounds)
-	for i := range rounds + warmUp {
-		if i >= min(rounds, atLeast)+warmUp && time.Since(began) > w.options.limit {
+	for i := range want + warm {
+		if i >= min(want, atLeast)+warm && time.Since(began) > w.options.limit {
 			break
 		}
 		for _, s := range w.sides {
@@ -55,23 +56,31 @@ func (w *world) turns(name string) ([]figures.Row, error) {
 				return nil, err
 			}
 			for verb, sample := range got {
-				if i >= warmUp || w.c.node {
+				if i >= warm {
 					all[verb].Samples[s.name] = append(all[verb].Samples[s.name], sample)
 				}
 			}
-		}
-		if w.c.node && i+1 >= rounds {
-			break // a round of a node warms up by itself
 		}
 	}
 	if err := w.peaks(all["ADD"]); err != nil {
 		return nil, err
 	}
-	var rows []figures.Row
 	for _, verb := range w.c.operations() {
 		rows = append(rows, all[verb].Rows()...)
 	}
 	return rows, nil
+}
+
+// measured is a place for each operation's samples.
+func (w *world) measured(name string) map[string]*figures.Measured {
+	all := map[string]*figures.Measured{}
+	for _, verb := range w.c.operations() {
+		all[verb] = &figures.Measured{Group: w.c.group, Case: name, Verb: verb, Jobs: w.c.size(), Samples: map[string][]figures.Sample{}, Peak: map[string]int{}}
+		for _, s := range w.sides {
+			all[verb].Sides = append(all[verb].Sides, s.name)
+		}
+	}
+	return all
 }
 
 // round is one of one side.
