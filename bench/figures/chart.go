@@ -3,7 +3,6 @@ package figures
 import (
 	"fmt"
 	"html"
-	"math"
 	"slices"
 	"strings"
 )
@@ -14,8 +13,7 @@ type Bar struct {
 	Value  float64
 }
 
-// Chart are groups of horizontal bars, one below the other, on a logarithmic
-// scale: what is twice as long is ten times as much, or whatever fits.
+// Chart are groups of horizontal bars, one below the other, all to one scale.
 type Chart struct {
 	Title  string
 	Unit   string
@@ -49,12 +47,11 @@ const ( // pixels
 func (c Chart) SVG() string {
 	var body strings.Builder
 	y := topSpace
-	low, high := c.bounds()
-	scale := float64(chartWidth-labelWidth-valueSpace) / math.Log10(high/low)
+	scale := float64(chartWidth-labelWidth-valueSpace) / c.longest()
 	for _, g := range c.Groups {
 		fmt.Fprintf(&body, `<text class="t" x="%d" y="%d" text-anchor="end">%s</text>`+"\n", labelWidth-8, y+barHeight-2, html.EscapeString(g.Label))
 		for _, b := range g.Bars {
-			width := max(1, scale*math.Log10(b.Value/low))
+			width := max(1, scale*b.Value)
 			fmt.Fprintf(&body, `<rect class="s%d" x="%d" y="%d" width="%.1f" height="%d" rx="2"/>`+"\n", c.series(b.Series), labelWidth, y, width, barHeight)
 			fmt.Fprintf(&body, `<text class="v" x="%.1f" y="%d">%s</text>`+"\n", labelWidth+width+5, y+barHeight-3, ms(b.Value))
 			y += barHeight + barGap
@@ -64,19 +61,18 @@ func (c Chart) SVG() string {
 	return c.head(y) + body.String() + "</svg>\n"
 }
 
-// bounds are the ends of the scale: powers of ten around all values.
-func (c Chart) bounds() (low, high float64) {
-	low, high = math.Inf(1), 0
+// longest is the greatest value, 1 of none.
+func (c Chart) longest() float64 {
+	most := 0.0
 	for _, g := range c.Groups {
 		for _, b := range g.Bars {
-			low, high = min(low, b.Value), max(high, b.Value)
+			most = max(most, b.Value)
 		}
 	}
-	if high <= 0 || low <= 0 || math.IsInf(low, 1) {
-		return 1, 10
+	if most == 0 {
+		return 1
 	}
-	low = math.Pow(10, math.Floor(math.Log10(low)))
-	return low, max(high, 10*low)
+	return most
 }
 
 func (c Chart) series(name string) int {
@@ -92,7 +88,7 @@ func (c Chart) head(height int) string {
 	b.WriteString("<style>\ntext { font: 12px system-ui, sans-serif }\n.h { font-weight: 600; font-size: 14px }\n")
 	b.WriteString(style(light, "#1f2937"))
 	b.WriteString("@media (prefers-color-scheme: dark) {\n" + style(dark, "#e5e7eb") + "}\n</style>\n")
-	fmt.Fprintf(&b, `<text class="h" x="8" y="20">%s</text>`+"\n", html.EscapeString(c.Title+" ("+c.Unit+", logarithmic)"))
+	fmt.Fprintf(&b, `<text class="h" x="8" y="20">%s</text>`+"\n", html.EscapeString(c.Title+", "+c.Unit))
 	x := 8
 	for _, s := range c.Series {
 		fmt.Fprintf(&b, `<rect class="s%d" x="%d" y="34" width="12" height="12" rx="2"/><text class="t" x="%d" y="44">%s</text>`+"\n", c.series(s), x, x+17, html.EscapeString(s))

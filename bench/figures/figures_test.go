@@ -233,11 +233,11 @@ func TestChart(t *testing.T) {
 	if !strings.Contains(many.SVG(), `<rect class="s6" x="300"`) {
 		t.Errorf("more series than colours: %s", many.SVG())
 	}
-	if low, high := c.bounds(); low != 0.1 || high != 5000 {
-		t.Errorf("the scale is from %g to %g", low, high)
+	if c.longest() != 5000 || (Chart{}).longest() != 1 {
+		t.Errorf("longest %g, of nothing %g", c.longest(), Chart{}.longest())
 	}
-	if low, high := (Chart{}).bounds(); low != 1 || high != 10 {
-		t.Errorf("the scale of nothing is from %g to %g", low, high)
+	if !strings.Contains(svg, `y="81" width="490.0"`) || !strings.Contains(svg, `y="64" width="1.0"`) {
+		t.Errorf("the longest bar fills its room, the shortest can be seen:\n%s", svg)
 	}
 	for _, m := range regexp.MustCompile(`x="300" y="\d+" width="([0-9.]+)"`).FindAllStringSubmatch(svg, -1) {
 		if w, err := strconv.ParseFloat(m[1], 64); err != nil || w < 1 || w > chartWidth-labelWidth-valueSpace+0.01 {
