@@ -16,7 +16,7 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-vm race fuzz bench bench-path leases compat clean
+.PHONY: help build demo test test-vm race fuzz bench bench-path trace leases compat clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,10 @@ bench: ## ours, the reference's and the kernel's floor in turn, N=60 rounds; wri
 bench-path: ## what packets pay: streams, requests and connections, ours, the reference's and by hand; writes docs/datapath.md (needs root)
 	@sh test/install-packages $(TEST_NEEDS)
 	go run ./bench/path -write docs/datapath.md
+
+trace: build ## what the kernel does in an ADD and a DEL, function by function, N=20 rounds in a guest's kernel (needs root)
+	@sh test/install-packages $(TEST_NEEDS) $(VM_NEEDS)
+	go run ./test/vm -kernel 6.12 -exec "sh bench/trace/trace.sh $(CURDIR)/bin/cni $(if $(filter-out file,$(origin N)),$(N),20)"
 
 leases: ## get, take up, renew and release N=2000 DHCP leases at once from one daemon (needs root)
 	@sh test/install-packages $(TEST_NEEDS)

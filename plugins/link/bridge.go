@@ -69,7 +69,7 @@ func (c *bridge) Validate(a *plugin.Attachment) (err error) {
 
 func (c *bridge) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
 	br := &kernel.Bridge{
-		Name: c.Bridge, MAC: kernel.MAC("bridge", a.Facts.HostID(), c.Bridge), MTU: c.MTU,
+		Name: c.Bridge, MTU: c.MTU,
 		Promisc: c.PromiscMode, VLANFiltering: c.filtersVLANs(),
 	}
 	l, err := a.Facts.Link(kernel.Host, c.Bridge)
@@ -78,6 +78,8 @@ func (c *bridge) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, err
 	}
 	if err == nil && l.MAC != kernel.NoMAC {
 		br.MAC = l.MAC
+	} else {
+		br.MAC = kernel.MAC("bridge", a.Facts.HostID(), c.Bridge)
 	}
 	v := veth(a, c.mac, c.MTU, c.Bridge)
 	v.Type = c.LinkType
