@@ -40,13 +40,13 @@ type Record struct {
 
 // Part is what one plugin of the list built.
 type Part struct {
-	Plugin  string         `json:"plugin"`
-	IPAM    string         `json:"ipam,omitempty"` // the type it delegated to
-	Done    bool           `json:"done"`           // false: ADD has not ended, or was cut off
-	PID     int            `json:"pid,omitempty"`  // of that ADD
-	Objects kernel.Objects `json:"objects"`
-	Result  *cni.Result    `json:"result,omitempty"`
-	Ports   []Port         `json:"ports,omitempty"`
+	Plugin  string                `json:"plugin"`
+	IPAM    string                `json:"ipam,omitempty"` // the type it delegated to
+	Done    bool                  `json:"done"`           // false: ADD has not ended, or was cut off
+	PID     int                   `json:"pid,omitempty"`  // of that ADD
+	Objects Later[kernel.Objects] `json:"objects"`
+	Result  Later[*cni.Result]    `json:"result"` // nil until ADD has one
+	Ports   []Port                `json:"ports,omitempty"`
 
 	adding bool // its process held the record's lock when the record was read
 }

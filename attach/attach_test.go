@@ -25,8 +25,8 @@ func record(d *attach.Dir, o kernel.Owner) *attach.Record {
 	zero := 0
 	r.Parts = []attach.Part{{
 		Plugin: "bridge", IPAM: "host-local",
-		Objects: kernel.Objects{&kernel.Up{Link: "eth0"}},
-		Result:  &cni.Result{IPs: []cni.IP{{Interface: &zero, Address: netip.MustParsePrefix("10.1.0.2/24")}}},
+		Objects: attach.Now(kernel.Objects{&kernel.Up{Link: "eth0"}}),
+		Result:  attach.Now(&cni.Result{IPs: []cni.IP{{Interface: &zero, Address: netip.MustParsePrefix("10.1.0.2/24")}}}),
 		Ports:   []attach.Port{{HostPort: 80, ContainerPort: 8080, Protocol: "tcp"}},
 	}}
 	r.Parts[0].PID = os.Getpid()
@@ -54,12 +54,22 @@ func TestLifeOfARecord(t *testing.T) {
 	if err != nil || !got.Parts[0].Done || got.Parts[0].Adding() {
 		t.Errorf("finished: %+v, %v", got, err)
 	}
-	want := record(d, owner)
-	want.Parts[0].Done = true
-	want.Created = got.Created
-	if !reflect.DeepEqual(got.Parts, want.Parts) || got.NetnsID != want.NetnsID {
-		t.Errorf("read %+v\nwrote %+v", got, want)
+	want := record(d, owner).Parts[0]
+	same(t, got.Parts[0].Objects, want.Objects)
+	same(t, got.Parts[0].Result, want.Result)
+	if p := got.Parts[0]; p.Plugin != want.Plugin || p.IPAM != want.IPAM || !reflect.DeepEqual(p.Ports, want.Ports) || got.NetnsID != attach.NetnsID("/proc/self/ns/net") {
+		t.Errorf("read %+v\nwrote %+v", p, want)
 	}
+	// Written again, unread, it is what it was.
+	again := *got
+	if err := errors.Join(d.Write(&again), d.Finish(&again, 1)); err != nil {
+		t.Fatal(err)
+	}
+	got, err = d.Read(owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, got.Parts[0].Objects, want.Objects)
 	if all, err := d.List(""); err != nil || len(all) != 1 {
 		t.Errorf("list: %v, %v", all, err)
 	}
@@ -68,6 +78,31 @@ func TestLifeOfARecord(t *testing.T) {
 	}
 	if _, err := d.Read(owner); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("removed: %v", err)
+	}
+}
+
+// same tells whether what was read is what was written.
+func same[T any](t *testing.T, have, want attach.Later[T]) {
+	t.Helper()
+	h, err := have.Get()
+	w, _ := want.Get() // it was never read
+	if err != nil || !reflect.DeepEqual(h, w) {
+		t.Errorf("read %+v, %v\nwrote %+v", h, err, w)
+	}
+}
+
+// What another version wrote is an error where it is asked for, and no sooner.
+func TestUnknownObjects(t *testing.T) {
+	t.Parallel()
+	var p attach.Part
+	if err := cni.Decode([]byte(`{"plugin":"new","objects":[{"kind":"new","object":{}}]}`), &p); err != nil || p.Plugin != "new" {
+		t.Fatal(p, err)
+	}
+	if _, err := p.Objects.Get(); err == nil || !strings.Contains(err.Error(), `unknown kind of object "new"`) {
+		t.Errorf("%v", err)
+	}
+	if r, err := p.Result.Get(); r != nil || err != nil {
+		t.Errorf("a result that is not there: %v, %v", r, err)
 	}
 }
 

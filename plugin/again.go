@@ -48,7 +48,7 @@ func (j *job) clear(ctx context.Context) error {
 func (j *job) undoEarlier(ctx context.Context, b *book, own int) error {
 	rec := b.rec
 	if j.Chained {
-		if err := j.engine.Remove(rec.Parts[own].Objects); err != nil {
+		if err := j.remove(rec.Parts[own]); err != nil {
 			return err
 		}
 		rec.Parts = slices.Delete(rec.Parts, own, own+1)
@@ -56,7 +56,7 @@ func (j *job) undoEarlier(ctx context.Context, b *book, own int) error {
 		return nil
 	}
 	for _, p := range slices.Backward(rec.Parts) {
-		if err := j.engine.Remove(p.Objects); err != nil {
+		if err := j.remove(p); err != nil {
 			return err
 		}
 	}
@@ -67,6 +67,14 @@ func (j *job) undoEarlier(ctx context.Context, b *book, own int) error {
 	}
 	j.book = nil
 	return j.dir.Remove(j.att.Owner)
+}
+
+func (j *job) remove(p attach.Part) error {
+	list, err := p.Objects.Get()
+	if err != nil {
+		return err
+	}
+	return j.engine.Remove(list)
 }
 
 func attached(rec *attach.Record) bool {
@@ -81,10 +89,11 @@ func attached(rec *attach.Record) bool {
 func addresses(rec *attach.Record) string {
 	s := ""
 	for _, p := range rec.Parts {
-		if p.Result == nil {
+		r, err := p.Result.Get()
+		if err != nil || r == nil {
 			continue
 		}
-		for _, ip := range p.Result.IPs {
+		for _, ip := range r.IPs {
 			if s != "" {
 				s += ", "
 			}

@@ -168,9 +168,12 @@ func (j *job) known() {
 	if j.past != nil {
 		if i := j.past.Last(j.Name); i >= 0 {
 			part := j.past.Parts[i]
-			j.objects, j.recorded, j.ports = part.Objects, true, part.Ports
 			j.past.Parts = slices.Delete(j.past.Parts, i, i+1)
-			return
+			j.ports = part.Ports
+			if list, err := part.Objects.Get(); err == nil {
+				j.objects, j.recorded = list, true
+				return
+			}
 		}
 	}
 	// What cannot be stated any more is not found by name.

@@ -193,7 +193,7 @@ func (j *job) build(ctx context.Context) (res *cni.Result, err error) {
 
 // part is what the record says of a plugin.
 func (j *job) part() attach.Part {
-	p := attach.Part{Plugin: j.Name, IPAM: j.ipam.name, PID: os.Getpid(), Objects: j.objects, Result: j.result}
+	p := attach.Part{Plugin: j.Name, IPAM: j.ipam.name, PID: os.Getpid(), Objects: attach.Now(j.objects), Result: attach.Now(j.result)}
 	if c, ok := j.conf.(Claimer); ok {
 		p.Ports = c.Claims()
 	}

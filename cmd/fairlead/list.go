@@ -84,8 +84,8 @@ func look(r *attach.Record) listed {
 	var last *cni.Result
 	for _, p := range r.Parts {
 		l.Ports = append(l.Ports, p.Ports...)
-		if p.Result != nil {
-			last = p.Result
+		if r, err := p.Result.Get(); err == nil && r != nil {
+			last = r
 		}
 	}
 	if last != nil {
