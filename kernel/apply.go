@@ -73,8 +73,14 @@ func about(o Object, err error) error {
 	return &ObjectError{o, o.String() + ": " + err.Error(), err}
 }
 
-// Keep makes what was applied so far stay: Undo does not remove it any more.
-func (e *Engine) Keep() { e.undo = nil }
+// Keep makes what was applied so far stay: Undo does not remove it any more. What
+// is known of links is forgotten, as others may change them now.
+func (e *Engine) Keep() {
+	e.undo = nil
+	clear(e.index[Host])
+	clear(e.index[Container])
+	clear(e.seen)
+}
 
 // Undo removes, in reverse, everything that this engine's Applies made.
 func (e *Engine) Undo() error { return e.rollback(0) }

@@ -49,8 +49,11 @@ func (c *conn) netns() (*Netns, error) {
 // Path is the path by which it was opened.
 func (n *Netns) Path() string { return n.path }
 
+// Unlock lets others lock the namespace.
+func (n *Netns) Unlock() { _ = unix.Flock(n.fd, unix.LOCK_UN) }
+
 // Lock waits until nobody else has locked the namespace, and keeps it locked
-// until Close.
+// until Unlock or Close.
 func (n *Netns) Lock(ctx context.Context) error {
 	for {
 		err := unix.Flock(n.fd, unix.LOCK_EX|unix.LOCK_NB)

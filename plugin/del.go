@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/skel"
@@ -32,17 +31,18 @@ func (r *runner) del(ctx context.Context, args *skel.CmdArgs) error {
 // time as others' goes after theirs.
 func (j *job) leave(ctx context.Context) error {
 	var joined []error
-	if j.Exclusive && j.netns != nil { // an ADD meanwhile may take what is about to go
-		if err := j.netns.Lock(ctx); err != nil {
-			return err
-		}
-	}
 	if len(j.leaving) > 0 && j.leaving[0].att.Owner != j.att.Owner {
 		joined = append(joined, j.sweep(ctx))
+	}
+	if err := j.lockFree(ctx); err != nil {
+		return err
 	}
 	j.known()
 	if alone(j.objects) {
 		joined = append(joined, j.sweep(ctx))
+		if err := j.lockFree(ctx); err != nil {
+			return err
+		}
 	}
 	if j.ipam.afterLinks() { // it may need them to give addresses back
 		joined = append(joined, j.ipam.del(ctx))
@@ -53,6 +53,14 @@ func (j *job) leave(ctx context.Context) error {
 		joined = append(joined, j.sweep(ctx))
 	}
 	return errors.Join(joined...)
+}
+
+// lockFree: an ADD meanwhile may take what is about to go.
+func (j *job) lockFree(ctx context.Context) error {
+	if !j.Exclusive || j.netns == nil {
+		return nil
+	}
+	return j.lock(ctx)
 }
 
 // alone tells whether objects have to go in the order in which they were made,
@@ -89,11 +97,14 @@ func (s *session) sweep(ctx context.Context) error {
 		names = append(names, j.Name)
 		j.end()
 	}
+	s.unlockNetns()
+	past := s.past
+	s.past = nil // another process may write it next
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	o := jobs[0].att.Owner
-	if s.past != nil && len(s.past.Parts) == 0 {
+	if past != nil && len(past.Parts) == 0 {
 		return s.dir.Remove(o)
 	}
 	return s.forget(o, names)
@@ -172,98 +183,3 @@ func (j *job) known() {
 		j.objects, _ = j.conf.Links(j.att, &cni.Result{})
 	}
 }
-
-// gc removes what carries this network's marks and no valid attachment owns.
-func (r *runner) gc(ctx context.Context, args *skel.CmdArgs) error {
-	s := newSession(r.env.Root)
-	defer s.close()
-	j, err := r.begin(s, args, false)
-	if err != nil {
-		return err
-	}
-	defer j.end()
-	errs := []error{j.gcRecords(ctx), j.gcMarked()}
-	if !j.Chained {
-		errs = append(errs, j.ipam.gc(ctx))
-	}
-	return errors.Join(errs...)
-}
-
-// valid tells whether an owner must be left alone: the runtime lists it, or it
-// was added after this GC began, or its ADD is at work.
-func (j *job) valid(o kernel.Owner) bool {
-	for _, v := range j.base.ValidAttachments {
-		if v.ContainerID == o.ContainerID && v.IfName == o.IfName {
-			return true
-		}
-	}
-	rec, err := j.dir.Read(o)
-	return err == nil && j.recent(rec)
-}
-
-func (j *job) recent(rec *attach.Record) bool {
-	if rec.Created.After(j.began) {
-		return true
-	}
-	for _, p := range rec.Parts {
-		if p.Adding() {
-			return true
-		}
-	}
-	return false
-}
-
-// gcRecords removes, of every invalid attachment that has a record, the part
-// of this plugin.
-func (j *job) gcRecords(ctx context.Context) error {
-	all, err := j.dir.List(j.base.Name)
-	errs := []error{err}
-	for _, rec := range all {
-		if rec.Network != j.base.Name || j.valid(rec.Owner()) || rec.Last(j.Name) < 0 {
-			continue
-		}
-		errs = append(errs, j.gcOne(ctx, rec))
-	}
-	return errors.Join(errs...)
-}
-
-func (j *job) gcOne(ctx context.Context, rec *attach.Record) error {
-	s := newSession(j.env.Root)
-	defer s.close()
-	if err := s.begin(rec.Netns, false); err != nil {
-		return err
-	}
-	s.engine.UseSwitch(j.ovs)
-	att := *j.att
-	att.Owner = rec.Owner()
-	one := &job{runner: j.runner, session: s, args: j.args, conf: j.conf, base: j.base, att: &att}
-	if err := one.leave(ctx); err != nil {
-		return err
-	}
-	return s.sweep(ctx)
-}
-
-// gcMarked removes what has no record: by the alias of a link, the comment of
-// an element.
-func (j *job) gcMarked() error {
-	dead := func(mark string) bool {
-		if !kernel.MarkOf(j.base.Name, mark) {
-			return false
-		}
-		for _, v := range j.base.ValidAttachments {
-			o := kernel.Owner{Network: j.base.Name, ContainerID: v.ContainerID, IfName: v.IfName}
-			if o.Owns(mark) {
-				return false
-			}
-		}
-		return !j.standing(mark)
-	}
-	var errs []error
-	if !j.Chained {
-		errs = append(errs, j.engine.RemoveMarkedLinks(dead))
-	}
-	return errors.Join(append(errs, j.engine.RemoveMarked(dead))...)
-}
-
-// standing tells whether a mark is of an attachment that has a record by now.
-func (j *job) standing(mark string) bool { return j.dir.ByMark(mark) != nil }

@@ -74,7 +74,13 @@ func (x *Exec) ExecList(ctx context.Context, members []invoke.Member, args *invo
 			return nil, l.fault(i), l.abandon(ctx, err)
 		}
 	}
-	if err = l.settle(ctx); err != nil {
+	if args.Command == "ADD" {
+		err = context.Cause(ctx)
+	}
+	if err == nil {
+		err = l.settle(ctx)
+	}
+	if err != nil {
 		return nil, l.fault(len(members) - 1), l.abandon(ctx, err)
 	}
 	return out, -1, nil

@@ -144,7 +144,7 @@ func (j *job) reserve(ctx context.Context) error {
 		j.unlock()
 	}
 	if j.Exclusive {
-		if err := j.netns.Lock(ctx); err != nil {
+		if err := j.lock(ctx); err != nil {
 			return cni.Errorf(cni.CodeTryAgainLater, "CNI_NETNS: %w", err)
 		}
 	}

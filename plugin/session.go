@@ -18,6 +18,7 @@ import (
 // namespace and one nftables transaction, whatever the number of plugins.
 type session struct {
 	open   bool
+	locked bool          // the namespace is, by this session
 	path   string        // of the container's namespace
 	netns  *kernel.Netns // nil when gone, on DEL
 	engine *kernel.Engine
@@ -46,15 +47,6 @@ type stated struct {
 type link struct {
 	side kernel.Side
 	name string
-}
-
-// book is the attachment's record while a session adds to it.
-type book struct {
-	rec    *attach.Record
-	base   int  // parts that were there before
-	fresh  bool // there is no file yet
-	dirty  bool // it is not as it is in the file
-	stored bool // this session has written it
 }
 
 type sessionKey struct{}
@@ -105,33 +97,29 @@ func (s *session) close() {
 	}
 }
 
+// unlockNetns lets other processes work in the namespace.
+func (s *session) unlockNetns() {
+	if s.locked {
+		s.netns.Unlock()
+	}
+	s.locked = false
+}
+
+// lock is for a plugin that takes what is free in the namespace.
+func (s *session) lock(ctx context.Context) error {
+	if s.locked {
+		return nil
+	}
+	err := s.netns.Lock(ctx)
+	s.locked = err == nil
+	return err
+}
+
 func (s *session) unlock() {
 	for _, u := range s.unlocks {
 		u()
 	}
 	s.unlocks = nil
-}
-
-// record is the attachment's record; one that does not exist yet is empty.
-func (s *session) record(o kernel.Owner) (*book, error) {
-	if s.book != nil && s.book.rec.Owner() == o {
-		return s.book, nil
-	}
-	if s.book != nil { // lo, say, whose attachment is one of its own
-		if err := s.commit(); err != nil {
-			return nil, err
-		}
-	}
-	rec, err := s.dir.Read(o)
-	fresh := errors.Is(err, os.ErrNotExist)
-	if fresh {
-		rec, err = s.dir.New(o.Network, o.ContainerID, o.IfName, s.path), nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	s.book = &book{rec: rec, base: len(rec.Parts), fresh: fresh}
-	return s.book, nil
 }
 
 // state notes objects that a plugin wants.
@@ -186,39 +174,6 @@ func (s *session) cameTrue() error {
 	return nil
 }
 
-// write stores the record with a part for every plugin that has something.
-func (s *session) write() error {
-	if s.book == nil {
-		return nil
-	}
-	b := s.book
-	rec := b.rec
-	rec.Parts = rec.Parts[:b.base]
-	for _, j := range s.jobs {
-		if j.Chained && len(j.objects) == 0 {
-			continue // nothing to do, nothing to remember
-		}
-		b.dirty = b.dirty || !j.written
-		j.written = true
-		rec.Parts = append(rec.Parts, j.part())
-	}
-	if !b.dirty {
-		return nil
-	}
-	store := s.dir.Write
-	if b.fresh {
-		store = s.dir.Create
-	}
-	err := store(rec)
-	if errors.Is(err, os.ErrExist) {
-		return cni.Errorf(cni.CodeTryAgainLater, "another ADD of container %s to network %s as %s is at work", rec.ContainerID, rec.Network, rec.IfName)
-	}
-	if err == nil {
-		b.fresh, b.dirty, b.stored = false, false, true
-	}
-	return err
-}
-
 // commit makes everything stated, and says in the record that it is done. What
 // another process may look at must be committed.
 func (s *session) commit() error {
@@ -236,6 +191,7 @@ func (s *session) commit() error {
 		}
 	}
 	s.engine.Keep()
+	s.unlockNetns()
 	for _, j := range s.jobs {
 		j.end()
 	}
@@ -266,18 +222,4 @@ func (s *session) undo(ctx context.Context) error {
 		return fmt.Errorf("undo: %w", err)
 	}
 	return nil
-}
-
-// strike takes the session's parts out of the record, which goes with its last.
-func (s *session) strike() error {
-	b := s.book
-	if b == nil || !b.stored {
-		return nil
-	}
-	b.rec.Parts = b.rec.Parts[:b.base]
-	defer b.rec.Unlock()
-	if b.base == 0 {
-		return s.dir.Remove(b.rec.Owner())
-	}
-	return s.dir.Write(b.rec)
 }

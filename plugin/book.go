@@ -1,0 +1,88 @@
+package plugin
+
+import (
+	"errors"
+	"os"
+
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// book is the attachment's record while a session adds to it.
+type book struct {
+	rec    *attach.Record
+	base   int  // parts that were there before
+	fresh  bool // there is no file yet
+	dirty  bool // it is not as it is in the file
+	stored bool // this session has written it
+}
+
+// record is the attachment's record; one that does not exist yet is empty.
+func (s *session) record(o kernel.Owner) (*book, error) {
+	if s.book != nil && s.book.rec.Owner() == o {
+		return s.book, nil
+	}
+	if s.book != nil { // lo, say, whose attachment is one of its own
+		if err := s.commit(); err != nil {
+			return nil, err
+		}
+	}
+	rec, err := s.dir.Read(o)
+	fresh := errors.Is(err, os.ErrNotExist)
+	if fresh {
+		rec, err = s.dir.New(o.Network, o.ContainerID, o.IfName, s.path), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.book = &book{rec: rec, base: len(rec.Parts), fresh: fresh}
+	return s.book, nil
+}
+
+// write stores the record with a part for every plugin that has something.
+func (s *session) write() error {
+	if s.book == nil {
+		return nil
+	}
+	b := s.book
+	rec := b.rec
+	rec.Parts = rec.Parts[:b.base]
+	for _, j := range s.jobs {
+		if j.Chained && len(j.objects) == 0 {
+			continue // nothing to do, nothing to remember
+		}
+		b.dirty = b.dirty || !j.written
+		j.written = true
+		rec.Parts = append(rec.Parts, j.part())
+	}
+	if !b.dirty {
+		return nil
+	}
+	store := s.dir.Write
+	if b.fresh {
+		store = s.dir.Create
+	}
+	err := store(rec)
+	if errors.Is(err, os.ErrExist) {
+		return cni.Errorf(cni.CodeTryAgainLater, "another ADD of container %s to network %s as %s is at work", rec.ContainerID, rec.Network, rec.IfName)
+	}
+	if err == nil {
+		b.fresh, b.dirty, b.stored = false, false, true
+	}
+	return err
+}
+
+// strike takes the session's parts out of the record, which goes with its last.
+func (s *session) strike() error {
+	b := s.book
+	if b == nil || !b.stored {
+		return nil
+	}
+	b.rec.Parts = b.rec.Parts[:b.base]
+	defer b.rec.Unlock()
+	if b.base == 0 {
+		return s.dir.Remove(b.rec.Owner())
+	}
+	return s.dir.Write(b.rec)
+}
