@@ -36,7 +36,7 @@ const (
 
 // kinds are the sides, in the order in which they take turns.
 func kinds() []kind {
-	return []kind{
+	list := []kind{
 		{name: ours, driver: "reference-driver", plugins: "ours"},
 		{name: figures.Reference, driver: "reference-driver", plugins: "reference"},
 		{name: figures.Floor, driver: "floor-driver"},
@@ -47,12 +47,22 @@ func kinds() []kind {
 		{name: library, driver: "our-driver in-process", plugins: "ours"},
 		{name: theirsUnderOur, driver: "our-driver", plugins: "reference"},
 	}
+	for _, k := range list {
+		if k.name == ours || k.name == fused || k.name == figures.Floor {
+			k.name += figures.First
+			list = append(list, k)
+		}
+	}
+	return list
 }
 
 // wants tells whether a side takes part in a case.
 func (b *bench) wants(c benchCase, name string) bool {
 	only := strings.Split(b.options.sides, ";")
+	base, first := strings.CutSuffix(name, figures.First)
 	switch {
+	case first:
+		return len(c.levels) > 0 && b.wants(c, base)
 	case b.options.sides != "" && !slices.Contains(only, name):
 		return false
 	case name == figures.Reference:

@@ -101,6 +101,18 @@ func TestRows(t *testing.T) {
 	}
 }
 
+// A side that does the same where nothing stands is compared with, and has no row.
+func TestRowsAgainstFirst(t *testing.T) {
+	t.Parallel()
+	at := func(ms float64) []Sample { return []Sample{{Time: ms}} }
+	m := Measured{Sides: []string{"ours", "ours" + First, Floor, Floor + First},
+		Samples: map[string][]Sample{"ours": at(6), "ours" + First: at(5), Floor: at(3), Floor + First: at(2)}}
+	rows := m.Rows()
+	if len(rows) != 1 || rows[0].OverFirst != 1.2 || rows[0].FloorGrows != 1.5 {
+		t.Errorf("%+v", rows)
+	}
+}
+
 // Without a side of ours the others have rows of their own.
 func TestRowsOfTheFloor(t *testing.T) {
 	t.Parallel()

@@ -18,7 +18,7 @@ func about(group string) string {
 		"held":         "host-local alone, with addresses held by other containers.",
 		"first packet": "From the start of ADD to the first answered ping; the first is sent when ADD has returned, and one each millisecond.",
 		"node":         "A node that comes up and one that is drained: so many pods, 16 at once; the time is until the last is done.",
-		"standing":     "One more attachment, with so many standing already, on four bridges and point-to-point links.",
+		"standing":     "One more attachment, with so many standing already, on four bridges and point-to-point links; times the first: in turn with a host where none stands.",
 	}[group]
 }
 

@@ -10,6 +10,10 @@ const (
 	EachEmpty = "floor of as many processes" // an empty program for each plugin of the list, and the kernel's work
 )
 
+// First is what a side's name ends in that does the same on a host where nothing
+// stands yet.
+const First = ", at first"
+
 // Row is one operation of one case by one side, beside the reference and the floor.
 type Row struct {
 	Group string `json:"group"`
@@ -28,7 +32,7 @@ type Row struct {
 	OverEach    *Ratio  `json:"timesTheFloorOfAsManyProcesses,omitempty"`
 	LessCPU     *Ratio  `json:"referenceCPUTimes,omitempty"`
 	Memory      float64 `json:"memoryPart,omitempty"`         // of the reference's
-	OverFirst   float64 `json:"timesTheFirst,omitempty"`      // median against that of the same with nothing standing or held
+	OverFirst   float64 `json:"timesTheFirst,omitempty"`      // the same with nothing standing or held: by pairs, or by medians
 	FloorGrows  float64 `json:"floorTimesItsFirst,omitempty"` // the same of the floor: what the kernel itself takes more
 }
 
@@ -47,7 +51,7 @@ func (m Measured) Rows() (rows []Row) {
 	var compared []string
 	for _, side := range m.Sides {
 		switch {
-		case len(m.Samples[side]) == 0:
+		case len(m.Samples[side]) == 0 || strings.HasSuffix(side, First):
 		case side == Reference || side == Floor || side == Nothing || side == EachEmpty:
 			compared = append(compared, side)
 		default:
@@ -75,6 +79,12 @@ func (m Measured) row(side string) Row {
 	}
 	if len(m.Samples[Floor]) > 0 {
 		r.Floor = m.stat(Floor)
+	}
+	if first := m.over(side, side+First); first != nil {
+		r.OverFirst = first.Median
+	}
+	if first := m.over(Floor, Floor+First); first != nil {
+		r.FloorGrows = first.Median
 	}
 	r.OverFloor, r.OverNothing, r.OverEach = m.over(side, Floor), m.over(side, Nothing), m.over(side, EachEmpty)
 	return r
@@ -107,7 +117,7 @@ func AgainstFirst(rows []Row, name, firstLevel string) {
 
 // over is how many times as long a side takes as another, nil if that was not there.
 func (m Measured) over(side, other string) *Ratio {
-	if len(m.Samples[other]) == 0 {
+	if len(m.Samples[side]) == 0 || len(m.Samples[other]) == 0 {
 		return nil
 	}
 	r := Paired(timesOf(m.Samples[side]), timesOf(m.Samples[other]))
