@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -70,7 +69,11 @@ func grouped(o Object) (name, mark string) {
 // chose (a random one, and none of the small ones that people take), as whatever
 // else is in it would go along.
 func (e *Engine) removeGroup(numbers []int) ([]response, error) {
-	group := rand.Uint32() | 1<<31
+	var random [4]byte
+	if _, err := unix.Getrandom(random[:], 0); err != nil {
+		return nil, err
+	}
+	group := num32(random[:]) | 1<<31
 	var reqs []request
 	for _, i := range numbers {
 		b := ifinfo(i, 0, 0)

@@ -15,8 +15,12 @@ import (
 )
 
 // The scenarios of lists hold, word for word, where the list runs in one process.
-func TestFusedScenarios(t *testing.T)  { testscript.Run(t, params("fused", listed(t)...)) }
-func TestInsideScenarios(t *testing.T) { testscript.Run(t, params("inside", listed(t)...)) }
+func TestFusedScenarios(t *testing.T) { testscript.Run(t, params("fused", listed(t)...)) }
+
+// Within the runtime the same code runs: those in which most comes together are enough.
+func TestInsideScenarios(t *testing.T) {
+	testscript.Run(t, params("inside", "testdata/main-job.txtar", "testdata/gc.txtar", "testdata/flannel.txtar", "testdata/bandwidth.txtar", "testdata/restart.txtar"))
+}
 
 // listed are the scenarios that have lists.
 func listed(t *testing.T) (out []string) {
