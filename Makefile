@@ -8,7 +8,8 @@ N ?= 60
 DEMO_NEEDS := ip:iproute2 nft:nftables ping:iputils-ping dnsmasq:dnsmasq-base
 TEST_NEEDS := $(DEMO_NEEDS) iptables:iptables conntrack:conntrack nsenter:util-linux sysctl:procps \
 	kea-dhcp4:kea-dhcp4-server kea-dhcp6:kea-dhcp6-server firewalld:firewalld dbus-daemon:dbus ethtool:ethtool \
-	ovs-vswitchd:openvswitch-switch iperf3:iperf3
+	ovs-vswitchd:openvswitch-switch iperf3:iperf3 strace:strace
+BENCH_NEEDS := $(DEMO_NEEDS) iptables:iptables nsenter:util-linux ovs-vswitchd:openvswitch-switch
 
 VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 
@@ -16,10 +17,10 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-vm race fuzz bench bench-path trace leases compat clean
+.PHONY: help build demo test test-vm race fuzz bench bench-quick bench-vm bench-path trace leases compat clean
 
 help: ## list these verbs
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/fairlead, bin/fairlead-cni and bin/cni/, a link for each plugin
 	@mkdir -p bin/cni
@@ -52,8 +53,19 @@ race: ## the same under the race detector (some minutes)
 fuzz: ## every fuzz target for FUZZTIME (20s each)
 	@sh test/fuzz $(or $(FUZZTIME),20s)
 
-bench: ## ours, the reference's and the kernel's floor in turn, N=60 rounds; writes docs/benchmarks.md (needs root)
-	go run ./bench -n $(N) -write docs/benchmarks.md
+bench: ## ours, the reference's and the kernel's floor in turn, N=60 rounds; writes docs/benchmarks.md (half an hour; needs root)
+	@sh test/install-packages $(BENCH_NEEDS)
+	@mkdir -p bin
+	go run ./bench -rounds $(N) -write docs -json bin/bench.json -also bin/bench-vm.json
+
+bench-quick: ## the same in some minutes, in the terminal only (CASE=expression for some cases, SIDES=floor for one side)
+	@sh test/install-packages $(BENCH_NEEDS)
+	go run ./bench -quick -case '$(CASE)' -sides '$(SIDES)'
+
+bench-vm: ## the plugins whose device types the kernel here may lack, in Debian's 6.12, emulated; make bench shows its figures
+	@sh test/install-packages $(BENCH_NEEDS) $(VM_NEEDS)
+	go run ./bench -build -programs bin/bench
+	go run ./test/vm -kernel 6.12 -write bin -exec 'bin/bench/bench -programs bin/bench -rounds 10 -limit 60s -json bin/bench-vm.json -case ^plugins:.(bridge|ipvlan|vlan|dummy|vrf)$$'
 
 bench-path: ## what packets pay: streams, requests and connections, ours, the reference's and by hand; writes docs/datapath.md (needs root)
 	@sh test/install-packages $(TEST_NEEDS)

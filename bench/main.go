@@ -1,128 +1,157 @@
-// Command bench measures Fairlead's plugins beside the reference's and beside
-// the kernel's floor, in turn (A B C A B C), so that a noisy machine moves all
-// three. It plays in a host of its own: a network namespace, and state
-// directories of its own.
+// Command bench measures Fairlead beside the reference and beside the kernel's
+// floor, in turn (A B C A B C), so that a noisy machine moves all three. Every
+// side plays in a host of its own: a network namespace, and state of its own.
 //
-//	go run ./bench [-n ROUNDS] [-case REGEXP] [-json FILE] [-write FILE]
+//	go run ./bench [-quick] [-case REGEXP] [-rounds N] [-json FILE] [-write DIR]
+//	go run ./bench -floor
+//	go run ./bench -list
 package main
 
 import (
-	"encoding/json"
+	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"syscall"
+	"time"
 
-	"github.com/fairlead/fairlead/internal/reference"
+	"github.com/fairlead/fairlead/bench/figures"
 )
 
-func main() {
-	n := flag.Int("n", 60, "rounds of each case")
-	pattern := flag.String("case", "", "only cases that match this regular `expression`")
-	jsonFile := flag.String("json", "", "write the figures as JSON to this `file`")
-	page := flag.String("write", "", "write the page with the table to this `file`")
+// options are the command's flags.
+type options struct {
+	pattern   string
+	rounds    int
+	limit     time.Duration
+	quick     bool
+	floorOnly bool
+	sides     string
+	memory    bool
+	list      bool
+	json      string
+	page      string
+	also      string
+	programs  string
+	buildOnly bool
+}
+
+func flags() (o options) {
+	flag.StringVar(&o.pattern, "case", "", "only cases whose group and name match this regular `expression`")
+	flag.IntVar(&o.rounds, "rounds", 60, "rounds of a case, unless its time is over before")
+	flag.DurationVar(&o.limit, "limit", 20*time.Second, "time of a case; it has 5 rounds at least")
+	flag.BoolVar(&o.quick, "quick", false, "8 rounds, 3 seconds a case, and no large cases: some minutes in all")
+	flag.BoolVar(&o.floorOnly, "floor", false, "only what the kernel itself costs here")
+	flag.BoolVar(&o.memory, "memory", true, "measure memory too")
+	flag.StringVar(&o.sides, "sides", "", "only these, with a semicolon between: "+sideNames())
+	flag.BoolVar(&o.list, "list", false, "print the cases, and measure nothing")
+	flag.StringVar(&o.json, "json", "", "write the figures as JSON to this `file`")
+	flag.StringVar(&o.page, "write", "", "write benchmarks.md and its charts into this `directory`")
+	flag.StringVar(&o.also, "also", "", "the page has the figures of this `file` too, written by -json on another machine")
+	flag.StringVar(&o.programs, "programs", "", "the `directory` that -build filled; they are built if it is not given")
+	flag.BoolVar(&o.buildOnly, "build", false, "build into the directory of -programs, and measure nothing")
 	flag.Parse()
-	if os.Getenv(insideVariable) == "" {
-		os.Exit(enter())
+	if o.floorOnly {
+		o.sides = figures.Floor
 	}
-	if err := run(*n, *pattern, *jsonFile, *page); err != nil {
+	if o.quick {
+		o.rounds, o.limit = min(o.rounds, 8), min(o.limit, 3*time.Second)
+	}
+	return o
+}
+
+func main() {
+	o := flags()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := o.run(ctx)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(n int, pattern, jsonFile, page string) error {
-	want, err := regexp.Compile(pattern)
+func (o options) run(ctx context.Context) error {
+	want, err := regexp.Compile(o.pattern)
+	if err != nil {
+		return fmt.Errorf("-case: %w", err)
+	}
+	if o.list {
+		for _, c := range chosen(want, o) {
+			fmt.Println(c.title())
+		}
+		return nil
+	}
+	if o.buildOnly {
+		return build(o.programs)
+	}
+	if os.Getenv(insideVariable) == "" {
+		return o.enter(ctx)
+	}
+	return o.measure(ctx, chosen(want, o))
+}
+
+// chosen are the cases that match.
+func chosen(want *regexp.Regexp, o options) (list []benchCase) {
+	for _, c := range cases(o.quick) {
+		if want.MatchString(c.title()) && !(o.floorOnly && c.floor == "") {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// measure measures in turn and reports. A case that fails leaves the others alone.
+func (o options) measure(ctx context.Context, list []benchCase) error {
+	runtime.LockOSThread()
+	b, err := prepare(ctx, o)
 	if err != nil {
 		return err
 	}
-	b, err := prepare()
-	if err != nil {
+	report := figures.Report{Machine: machine(), Rounds: o.rounds}
+	var failed error
+	began := time.Now()
+	for i, c := range list {
+		fmt.Fprintf(os.Stderr, "%s  %d/%d  %s\n", time.Since(began).Round(time.Second), i+1, len(list), c.title())
+		rows, err := b.one(c)
+		if ctx.Err() != nil {
+			fmt.Print(report.Text(targets()))
+			return errors.New("interrupted; nothing is left behind")
+		}
+		if err != nil {
+			err = fmt.Errorf("%s: %w", c.title(), err)
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			failed = errors.Join(failed, err)
+		}
+		report.Rows = append(report.Rows, rows...)
+	}
+	figures.AgainstFirst(report.Rows, "host-local", ", 0 held")
+	return errors.Join(o.report(report), failed)
+}
+
+func (o options) report(r figures.Report) error {
+	fmt.Print(r.Text(targets()))
+	if o.json != "" {
+		if err := r.Write(o.json); err != nil {
+			return err
+		}
+	}
+	if o.page == "" {
+		return nil
+	}
+	var others []figures.Report
+	if other, err := figures.Read(o.also); err == nil {
+		others = append(others, other)
+	} else if o.also != "" && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	var rows []row
-	for _, c := range cases() {
-		if !want.MatchString(c.name) {
-			continue
-		}
-		fmt.Fprintf(os.Stderr, "%-40s", c.name)
-		r, err := b.measure(c, n)
-		if err != nil {
-			return fmt.Errorf("%s: %w", c.name, err)
-		}
-		fmt.Fprintln(os.Stderr, "done")
-		rows = append(rows, r...)
-	}
-	text := table(rows)
-	fmt.Print(text)
-	if jsonFile != "" {
-		raw, err := json.MarshalIndent(rows, "", "  ")
-		if err != nil {
+	for name, text := range r.Page(targets(), others...) {
+		if err := os.WriteFile(filepath.Join(o.page, name), []byte(text), 0o644); err != nil {
 			return err
-		}
-		if err := os.WriteFile(jsonFile, append(raw, '\n'), 0o644); err != nil {
-			return err
-		}
-	}
-	if page != "" {
-		return os.WriteFile(page, []byte(markdown(rows, n)), 0o644)
-	}
-	return nil
-}
-
-// insideVariable says that the process is in its own host already, and where
-// the programs are that were built before.
-const insideVariable = "FAIRLEAD_BENCH"
-
-// enter builds what is needed and runs this program again in a host of its own.
-func enter() int {
-	dir, err := os.MkdirTemp("", "fairlead-bench")
-	if err == nil {
-		defer os.RemoveAll(dir)
-		err = build(dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		return 1
-	}
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Env = append(os.Environ(), insideVariable+"="+dir)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS}
-	if err := cmd.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "bench: needs root:", err)
-		return 1
-	}
-	return 0
-}
-
-func build(dir string) error {
-	for _, name := range []string{"loopback", "bridge", "ptp", "host-local", "portmap"} {
-		path, err := reference.InstallPlugin(name)
-		if err != nil {
-			return err
-		}
-		if err := os.MkdirAll(filepath.Join(dir, "reference"), 0o755); err != nil {
-			return err
-		}
-		if err := os.Symlink(path, filepath.Join(dir, "reference", name)); err != nil {
-			return err
-		}
-		if err := os.MkdirAll(filepath.Join(dir, "ours"), 0o755); err != nil {
-			return err
-		}
-		if err := os.Symlink("../fairlead-cni", filepath.Join(dir, "ours", name)); err != nil {
-			return err
-		}
-	}
-	for _, pkg := range []string{"./cmd/fairlead-cni", "./bench/empty"} {
-		cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", dir, pkg)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 		}
 	}
 	return nil

@@ -1,250 +1,216 @@
 package main
 
 import (
-	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"net/netip"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
-	"strconv"
-	"strings"
-	"syscall"
 	"time"
 
-	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/bench/figures"
+	"github.com/fairlead/fairlead/bench/load"
 )
 
-// A benchCase is one plugin with one configuration.
-type benchCase struct {
-	name, plugin, conf string
-	held               int  // addresses held before
-	idle               bool // no kernel work: the floor is a program's start
-	floor              func(o kernel.Owner) kernel.Objects
-}
+// measuredFrom is the number of the first attachment that is measured; those
+// that stand meanwhile have smaller ones.
+const measuredFrom = 20000
 
-const ipam = `"ipam": {"type": "host-local", "subnet": "10.77.0.0/16", "routes": [{"dst": "0.0.0.0/0"}]}`
-
-func cases() []benchCase {
-	list := []benchCase{
-		{name: "loopback", plugin: "loopback", floor: func(kernel.Owner) kernel.Objects {
-			return kernel.Objects{&kernel.Up{In: kernel.Container, Link: "lo"}}
-		}},
-		{name: "bridge + host-local", plugin: "bridge", conf: `"bridge": "bench0", "isGateway": true, ` + ipam, floor: bridged},
-		{name: "bridge + host-local + masquerade (nftables)", plugin: "bridge",
-			conf: `"bridge": "bench0", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables", ` + ipam, floor: masqueraded},
-		{name: "ptp + host-local", plugin: "ptp", conf: ipam, floor: routed},
+// one measures a case on all sides.
+func (b *bench) one(c benchCase) ([]figures.Row, error) {
+	if b.lacks(c.needs) {
+		fmt.Fprintf(os.Stderr, "      this kernel has no %s: make bench-vm measures it in one that has\n", c.needs)
+		return nil, nil
 	}
-	for _, held := range []int{250, 1000} {
-		list = append(list, benchCase{name: fmt.Sprintf("bridge + host-local, %d held", held), plugin: "bridge", held: held,
-			conf: `"bridge": "bench0", "isGateway": true, ` + ipam, floor: bridged})
-	}
-	for _, held := range []int{0, 1000, 10000, 50000} {
-		list = append(list, benchCase{name: fmt.Sprintf("host-local, %d held", held), plugin: "host-local", held: held, idle: true,
-			conf: `"ipam": {"type": "host-local", "subnet": "10.77.0.0/16"}`})
-	}
-	return list
-}
-
-// bridged is the kernel's part of an attachment to a bridge, and nothing else:
-// no address worked out, no record, no check of what is there already.
-func bridged(o kernel.Owner) kernel.Objects {
-	host := o.LinkName("veth")
-	return kernel.Objects{
-		&kernel.Veth{Name: host, MAC: o.MAC("h"), PeerSide: kernel.Container, PeerName: "eth0", PeerMAC: o.MAC("c"), Master: "bench0", Mark: o.Mark()},
-		&kernel.Up{Link: host},
-		&kernel.Addr{In: kernel.Container, Link: "eth0", Prefix: netip.MustParsePrefix("10.77.255.9/16")},
-		&kernel.Up{In: kernel.Container, Link: "eth0"},
-		&kernel.Route{In: kernel.Container, Link: "eth0", Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("10.77.0.1")},
-	}
-}
-
-func masqueraded(o kernel.Owner) kernel.Objects {
-	part := func(what, name, text string) *kernel.NFT {
-		return &kernel.NFT{Family: "inet", Table: "floor", What: what, Name: name, Text: text}
-	}
-	return append(bridged(o), part("table", "", ""), part("set", "s", "ipv4_addr"),
-		&kernel.Element{Family: "inet", Table: "floor", Set: "s", Type: "ipv4_addr", Key: "10.77.255.9", Mark: o.Mark()})
-}
-
-func routed(o kernel.Owner) kernel.Objects {
-	host := o.LinkName("veth")
-	gw, ip := netip.MustParseAddr("10.77.0.1"), netip.MustParsePrefix("10.77.255.9/16")
-	one := func(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, 32) }
-	return kernel.Objects{
-		&kernel.Veth{Name: host, MAC: o.MAC("h"), PeerSide: kernel.Container, PeerName: "eth0", PeerMAC: o.MAC("c"), Mark: o.Mark()},
-		&kernel.Addr{Link: host, Prefix: one(gw)}, &kernel.Up{Link: host},
-		&kernel.Route{Dst: one(ip.Addr()), Link: host},
-		&kernel.Addr{In: kernel.Container, Link: "eth0", Prefix: ip, NoRoute: true}, &kernel.Up{In: kernel.Container, Link: "eth0"},
-		&kernel.Route{In: kernel.Container, Dst: one(gw), Link: "eth0"},
-		&kernel.Route{In: kernel.Container, Dst: ip.Masked(), Via: gw, Src: ip.Addr(), Link: "eth0"},
-		&kernel.Route{In: kernel.Container, Link: "eth0", Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: gw},
-	}
-}
-
-// bench is the prepared host.
-type bench struct {
-	dir   string
-	netns map[string]string // contender -> path
-}
-
-var contenders = []string{"ours", "reference", "floor"}
-
-func prepare() (*bench, error) {
-	runtime.LockOSThread()
-	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+	w, err := b.open(c)
+	if err != nil {
 		return nil, err
 	}
-	b := &bench{dir: os.Getenv(insideVariable), netns: map[string]string{}}
-	if err := syscall.Mount("bench", "/run", "tmpfs", 0, ""); err != nil {
-		return nil, fmt.Errorf("mount over /run: %w", err)
+	defer w.close()
+	if len(c.levels) > 0 {
+		return w.growing()
 	}
-	// As on any machine, /run is memory and /var/lib is a disk.
-	lib := filepath.Join(b.dir, "lib")
-	if err := os.Mkdir(lib, 0o755); err != nil {
+	return w.turns(c.name)
+}
+
+const (
+	warmUp  = 2
+	atLeast = 5 // rounds, whatever time they take
+)
+
+// turns measures rounds of ADD, CHECK and DEL, one side after the other, until
+// there are enough or the case's time is over.
+func (w *world) turns(name string) (rows []figures.Row, err error) {
+	all := w.measured(name)
+	warm, want := warmUp, w.c.rounds(w.options.rounds)
+	if w.c.node {
+		warm = 0 // a round is long enough by itself
+	}
+	if err := w.prime(); err != nil {
 		return nil, err
 	}
-	if err := syscall.Mount(lib, "/var/lib", "", syscall.MS_BIND, ""); err != nil {
-		return nil, fmt.Errorf("mount over /var/lib: %w", err)
-	}
-	for _, argv := range [][]string{
-		{"ip", "link", "set", "lo", "up"}, {"ip", "link", "add", "bench0", "type", "bridge"},
-		{"ip", "netns", "add", "ours"}, {"ip", "netns", "add", "reference"}, {"ip", "netns", "add", "floor"},
-	} {
-		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), err, out)
+	began := time.Now()
+	for i := range want + warm {
+		if i >= min(want, atLeast)+warm && time.Since(began) > w.options.limit {
+			break
 		}
-	}
-	for _, c := range contenders {
-		b.netns[c] = "/run/netns/" + c
-	}
-	return b, nil
-}
-
-// measure runs a case n times for each contender in turn, ADD then DEL.
-func (b *bench) measure(c benchCase, n int) ([]row, error) {
-	if err := hold(c.held); err != nil {
-		return nil, err
-	}
-	add := row{Case: c.name, Verb: "ADD", times: map[string][]float64{}}
-	del := row{Case: c.name, Verb: "DEL", times: map[string][]float64{}}
-	const warmUp = 2
-	for i := range n + warmUp {
-		for _, who := range contenders {
-			a, d, err := b.once(c, who)
+		for _, s := range w.sides {
+			got, err := w.round(s)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", who, err)
+				return nil, err
 			}
-			if i >= warmUp {
-				add.times[who] = append(add.times[who], a)
-				del.times[who] = append(del.times[who], d)
+			for verb, sample := range got {
+				if i >= warm {
+					all[verb].Samples[s.name] = append(all[verb].Samples[s.name], sample)
+				}
 			}
 		}
 	}
-	add.sum()
-	del.sum()
-	return []row{add, del}, nil
+	if err := w.peaks(all["ADD"]); err != nil {
+		return nil, err
+	}
+	for _, verb := range w.c.operations() {
+		rows = append(rows, all[verb].Rows()...)
+	}
+	return rows, nil
 }
 
-func (b *bench) once(c benchCase, who string) (add, del float64, err error) {
-	if who == "floor" {
-		return b.floor(c)
+// prime makes what attachments share, by one that goes again, where many at once
+// are measured: the reference's fail when they make the same chain at the same time.
+func (w *world) prime() error {
+	if w.c.size() == 1 {
+		return nil
 	}
-	if add, err = b.plugin(c, who, "ADD"); err != nil {
-		return 0, 0, err
-	}
-	del, err = b.plugin(c, who, "DEL")
-	return add, del, err
-}
-
-// plugin times a plugin as a process, as a runtime starts it.
-func (b *bench) plugin(c benchCase, who, verb string) (ms float64, err error) {
-	conf := `{"cniVersion": "1.0.0", "name": "` + who + `", "type": "` + c.plugin + `"`
-	if c.conf != "" {
-		conf += ", " + c.conf
-	}
-	path := filepath.Join(b.dir, who)
-	cmd := &exec.Cmd{Path: filepath.Join(path, c.plugin), Args: []string{c.plugin}, Stdin: strings.NewReader(conf + "}")}
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "CNI_COMMAND=" + verb, "CNI_CONTAINERID=" + who,
-		"CNI_NETNS=" + b.netns[who], "CNI_IFNAME=eth0", "CNI_PATH=" + path}
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	began := time.Now()
-	err = cmd.Run()
-	ms = float64(time.Since(began)) / 1e6
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w: %s", verb, err, out.String())
-	}
-	return ms, nil
-}
-
-// floor times the start of an empty program and the kernel's work in process.
-func (b *bench) floor(c benchCase) (add, del float64, err error) {
-	start, err := b.empty()
-	if err != nil {
-		return 0, 0, err
-	}
-	if c.idle {
-		end, err := b.empty()
-		return start, end, err
-	}
-	ns, err := kernel.OpenNetns(b.netns["floor"])
-	if err != nil {
-		return 0, 0, err
-	}
-	defer ns.Close()
-	e, err := kernel.Open(ns, kernel.Options{})
-	if err != nil {
-		return 0, 0, err
-	}
-	defer e.Close()
-	list := c.floor(kernel.Owner{Network: "floor", ContainerID: "floor", IfName: "eth0"})
-	began := time.Now()
-	if err := e.Apply(list); err != nil {
-		return 0, 0, err
-	}
-	add = start + float64(time.Since(began))/1e6
-	if start, err = b.empty(); err != nil {
-		return 0, 0, err
-	}
-	began = time.Now()
-	err = e.Remove(list)
-	return add, start + float64(time.Since(began))/1e6, err
-}
-
-func (b *bench) empty() (ms float64, err error) {
-	cmd := exec.Command(filepath.Join(b.dir, "empty"))
-	cmd.Stdin = strings.NewReader("{}")
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	began := time.Now()
-	err = cmd.Run()
-	return float64(time.Since(began)) / 1e6, err
-}
-
-// hold fills the directories of both with addresses of other containers.
-func hold(n int) error {
-	for _, who := range []string{"ours", "reference"} {
-		dir := filepath.Join("/var/lib/cni/networks", who)
-		if err := os.RemoveAll(dir); err != nil {
+	for _, s := range w.sides {
+		jobs, err := w.jobs(s)
+		if err != nil {
 			return err
 		}
-		if n == 0 {
-			continue
-		}
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
-		a := netip.MustParseAddr("10.77.0.1")
-		for i := range n {
-			a = a.Next()
-			if err := os.WriteFile(filepath.Join(dir, a.String()), []byte("other"+strconv.Itoa(i)+"\r\neth0"), 0o644); err != nil {
+		for _, verb := range []string{"ADD", "DEL"} {
+			if _, err := w.do(s, load.Request{Jobs: withVerb(jobs[:1], verb)}); err != nil {
 				return err
 			}
 		}
-		if err := os.WriteFile(filepath.Join(dir, "last_reserved_ip.0"), []byte(a.String()), 0o644); err != nil {
-			return err
+	}
+	return nil
+}
+
+// measured is a place for each operation's samples.
+func (w *world) measured(name string) map[string]*figures.Measured {
+	all := map[string]*figures.Measured{}
+	for _, verb := range w.c.operations() {
+		all[verb] = &figures.Measured{Group: w.c.group, Case: name, Verb: verb, Jobs: w.c.size(), Samples: map[string][]figures.Sample{}, Peak: map[string]int{}}
+		for _, s := range w.sides {
+			all[verb].Sides = append(all[verb].Sides, s.name)
+		}
+	}
+	return all
+}
+
+// round is one of one side.
+func (w *world) round(s *side) (map[string]figures.Sample, error) {
+	jobs, err := w.jobs(s)
+	if err != nil {
+		return nil, err
+	}
+	got := map[string]figures.Sample{}
+	for _, verb := range w.c.operations() {
+		began := time.Now()
+		a, err := w.do(s, load.Request{Jobs: withVerb(jobs, verb), AtOnce: w.c.atOnce})
+		if err != nil {
+			return nil, err
+		}
+		sample := figures.Sample{Time: a.All, CPU: a.CPU}
+		if w.c.only != "" {
+			sample.Time = a.Plugins[0]
+			if w.c.chained {
+				sample.CPU = 0 // it is of the whole list
+			}
+		}
+		if verb == "ADD" && w.c.answered != nil {
+			err := w.c.answered(w, s)
+			if sample.Silent = errors.Is(err, errSilent); err != nil && !sample.Silent {
+				return nil, fmt.Errorf("%s: %w", s.name, err)
+			}
+			sample.Time = float64(time.Since(began)) / 1e6
+		}
+		got[verb] = sample
+	}
+	return got, nil
+}
+
+// jobs are the attachments that a round of a side measures.
+func (w *world) jobs(s *side) ([]load.Job, error) {
+	jobs := make([]load.Job, w.c.size())
+	names := make([]string, len(jobs))
+	for i := range jobs {
+		names[i] = fmt.Sprintf("%s-%d", s.word, i)
+	}
+	if err := w.namespaces(names...); err != nil {
+		return nil, err
+	}
+	for i, name := range names {
+		jobs[i] = w.job(s, measuredFrom+i, s.list, w.c.floor)
+		jobs[i].Container, jobs[i].Netns = name, w.netns[name]
+	}
+	return jobs, nil
+}
+
+func (w *world) job(s *side, number int, list, floor string) load.Job {
+	j := load.Job{List: list, Only: w.c.only, Floor: floor, Number: number, IfName: "eth0"}
+	if w.c.ifname != "" {
+		j.IfName = w.c.ifname
+	}
+	if s.name == figures.Nothing {
+		j.Floor = ""
+	}
+	if s.name == figures.EachEmpty {
+		j.Starts = pluginsOf(list)
+	}
+	if s.driver == "floor-driver" {
+		j.Only = ""
+	}
+	if w.c.ports {
+		j.Runtime = map[string]any{"portMappings": []map[string]any{{"hostPort": 1 + number, "containerPort": 80, "protocol": "tcp"}}}
+	}
+	return j
+}
+
+// pluginsOf is how many plugins a list has.
+func pluginsOf(list string) int {
+	var l struct{ Plugins []json.RawMessage }
+	_ = json.Unmarshal([]byte(list), &l) // a list that is none fails as such
+	return len(l.Plugins)
+}
+
+func withVerb(jobs []load.Job, verb string) []load.Job {
+	out := make([]load.Job, len(jobs))
+	for i, j := range jobs {
+		j.Verb = verb
+		out[i] = j
+	}
+	return out
+}
+
+// peaks measures memory, of one attachment at a time.
+func (w *world) peaks(m *figures.Measured) error {
+	if m == nil || w.c.size() > 1 || !w.options.memory {
+		return nil
+	}
+	const rounds = 3
+	for range rounds {
+		for _, s := range w.sides {
+			jobs, err := w.jobs(s)
+			if err != nil {
+				return err
+			}
+			a, err := w.do(s, load.Request{Jobs: withVerb(jobs, "ADD"), Peak: true})
+			if err != nil {
+				return err
+			}
+			m.Peak[s.name] = max(m.Peak[s.name], a.Peak)
+			if _, err := w.do(s, load.Request{Jobs: withVerb(jobs, "DEL")}); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -1,0 +1,154 @@
+package figures
+
+import (
+	"fmt"
+	"strings"
+)
+
+// PageName and its charts are what Page writes.
+const PageName = "benchmarks.md"
+
+// about is what a group measures.
+func about(group string) string {
+	return map[string]string{
+		"lists":        "Whole operations of a list, as its runtime sees them.",
+		"examples":     "The project's example lists.",
+		"plugins":      "A plugin's own processes, as the runtime waits for them; those of the list that make its interface are not counted.",
+		"at once":      "So many attachments at the same time; the time is until the last of them is done.",
+		"held":         "host-local alone, with addresses held by other containers.",
+		"first packet": "From the start of ADD to the first answered ping; the first is sent when ADD has returned, and one each millisecond.",
+		"node":         "A node that comes up and one that is drained: so many pods, 16 at once; the time is until the last is done.",
+		"standing":     "One more attachment, with so many standing already, on four bridges and point-to-point links.",
+	}[group]
+}
+
+// Text is a report for a terminal.
+func (r Report) Text(targets []Target) (text string) {
+	for _, g := range r.Groups() {
+		text += "\n" + g + ": " + about(g) + "\n" + Table(r.Of(g)) + notes(r.Of(g))
+	}
+	if lines := targetLines(targets, r, false); len(lines) > 1 {
+		text += "\n" + columns(lines, 2)
+	}
+	return text
+}
+
+// notes are figures of some rows that no column is for.
+func notes(rows []Row) (text string) {
+	for _, r := range rows {
+		if r.OverNothing != nil {
+			text += fmt.Sprintf("%s %s, %s: %s times as long as %d empty programs.\n", r.Case, r.Verb, r.By, spread(r.OverNothing, 1), r.Jobs)
+		}
+		if r.Reference != nil && r.Reference.Silent > 0 {
+			text += fmt.Sprintf("%s %s: the reference's containers had not answered in %d of %d rounds when the time was over.\n", r.Case, r.Verb, r.Reference.Silent, r.Reference.Rounds)
+		}
+		if r.OverFirst != 0 {
+			text += fmt.Sprintf("%s %s, %s: %.2f times the first", r.Case, r.Verb, r.By, r.OverFirst)
+			if r.FloorGrows != 0 {
+				text += fmt.Sprintf("; the floor %.2f times its own", r.FloorGrows)
+			}
+			text += ".\n"
+		}
+	}
+	return text
+}
+
+// Page are the page and its charts, by name of file. Other reports are of other
+// machines.
+func (r Report) Page(targets []Target, others ...Report) map[string]string {
+	files := map[string]string{}
+	var b strings.Builder
+	fmt.Fprintf(&b, introduction, r.Rounds, r.Machine)
+	for name, c := range r.charts() {
+		files[name] = c.SVG()
+	}
+	for _, name := range []string{chartADD, chartDEL} {
+		if files[name] != "" {
+			fmt.Fprintf(&b, "![%s](%s)\n\n", r.charts()[name].Title, name)
+		}
+	}
+	b.WriteString("## Targets\n\n" + markdown(targetLines(targets, r, true), 2))
+	writeGroups(&b, r)
+	for _, o := range others {
+		fmt.Fprintf(&b, "\n## On another machine\n\n%s, %d rounds.\n", upper(o.Machine), o.Rounds)
+		writeGroups(&b, o)
+	}
+	files[PageName] = b.String()
+	return files
+}
+
+func writeGroups(b *strings.Builder, r Report) {
+	for _, g := range r.Groups() {
+		lines := [][]string{header()}
+		for _, row := range r.Of(g) {
+			lines = append(lines, cells(row))
+		}
+		fmt.Fprintf(b, "\n## %s\n\n%s\n\n%s", upper(g), about(g), markdown(lines, 3))
+		if n := notes(r.Of(g)); n != "" {
+			fmt.Fprintf(b, "\n%s", strings.ReplaceAll(n, "\n", "  \n"))
+		}
+	}
+}
+
+func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+
+// The charts' files.
+const (
+	chartADD = "benchmarks-add.svg"
+	chartDEL = "benchmarks-del.svg"
+)
+
+// charts are of the lists, by name of file.
+func (r Report) charts() map[string]Chart {
+	all := map[string]Chart{}
+	for name, verb := range map[string]string{chartADD: "ADD", chartDEL: "DEL"} {
+		c := Chart{Title: "Time of " + verb, Unit: "ms"}
+		index := map[string]int{}
+		for _, row := range r.Of("lists") {
+			if row.Verb != verb || row.Reference == nil || row.Floor == nil || strings.HasPrefix(row.By, Reference) {
+				continue
+			}
+			i, ok := index[row.Case]
+			if !ok {
+				i = len(c.Groups)
+				index[row.Case] = i
+				c.Groups = append(c.Groups, Group{Label: row.Case, Bars: []Bar{{Reference, row.Reference.Median}, {Floor, row.Floor.Median}}})
+				c.use(Reference, Floor)
+			}
+			c.Groups[i].Bars = append(c.Groups[i].Bars, Bar{row.By, row.Ours.Median})
+			c.use(row.By)
+		}
+		if len(c.Groups) > 0 {
+			all[name] = c
+		}
+	}
+	return all
+}
+
+func (c *Chart) use(names ...string) {
+	for _, n := range names {
+		known := false
+		for _, s := range c.Series {
+			known = known || s == n
+		}
+		if !known {
+			c.Series = append(c.Series, n)
+		}
+	}
+}
+
+const introduction = `# Benchmarks
+
+Written by ` + "`make bench`" + `: every case runs Fairlead's plugins, the reference's (v1.9.1) and the floor in turn
+(A B C A B C), at most %d rounds, each side in a host of its own. The runtime is the reference's libcni (v1.3.0) for both, in a process that
+stands, so that no start of a runtime is counted; "our runtime" is our libcni in the same way. The floor is the
+start of an empty Go program and the same kernel work in process by plain calls, without a configuration, an address store or a record.
+
+Times are medians of whole operations, in milliseconds, and p99 the time that 99 of 100 rounds stay within. Ratios are of pairs that ran one after the
+other, with the 10th and the 90th percentile in parentheses. CPU is of the runtime's process and of all that it started.
+Memory is the most that the processes of one ADD have had resident at the same time, each one's peak added up. /run is in memory and /var/lib on a
+disk, as on any machine. Absolute times are this machine's; the ratios are what to compare.
+
+Machine: %s.
+
+`

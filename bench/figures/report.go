@@ -1,0 +1,67 @@
+package figures
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+)
+
+// Report is a run of the benchmark.
+type Report struct {
+	Machine string `json:"machine"` // in words
+	Rounds  int    `json:"rounds"`
+	Rows    []Row  `json:"rows"`
+}
+
+// Write writes a report as JSON.
+func (r Report) Write(file string) error {
+	raw, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(raw, '\n'), 0o644)
+}
+
+// Read reads what Write wrote.
+func Read(file string) (r Report, err error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return r, fmt.Errorf("%s is no report of this benchmark: %w", file, err)
+	}
+	return r, nil
+}
+
+// Groups are the rows' groups, in order.
+func (r Report) Groups() (names []string) {
+	seen := map[string]bool{}
+	for _, row := range r.Rows {
+		if !seen[row.Group] {
+			seen[row.Group] = true
+			names = append(names, row.Group)
+		}
+	}
+	return names
+}
+
+// Of are the rows of a group.
+func (r Report) Of(group string) (rows []Row) {
+	for _, row := range r.Rows {
+		if row.Group == group {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// find returns the row of an operation, nil if it was not measured.
+func (r Report) find(name, verb, by string) *Row {
+	for i := range r.Rows {
+		if row := &r.Rows[i]; row.Case == name && row.Verb == verb && row.By == by {
+			return row
+		}
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+// Command floor is the benchmark's floor: the start of an empty program, and
+// the kernel work of an attachment in process by plain calls, without a
+// configuration, an address store or a record. The work is named by words, see
+// words; those before a "|" are done but not measured.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/fairlead/fairlead/bench/load"
+	"github.com/fairlead/fairlead/kernel"
+)
+
+func main() { load.Main(do) }
+
+func do(ctx context.Context, j load.Job) error {
+	before, measured, found := strings.Cut(j.Floor, "|")
+	if !found {
+		before, measured = "", j.Floor
+	}
+	a := attachment{Owner: kernel.Owner{Network: "floor", ContainerID: j.Container, IfName: j.IfName}, number: j.Number}
+	if j.Verb == "DEL" {
+		return inTurn(func() error { return measure(ctx, j, a, measured) }, func() error { return work(j, a, before) })
+	}
+	return inTurn(func() error { return work(j, a, before) }, func() error { return measure(ctx, j, a, measured) })
+}
+
+func inTurn(first, second func() error) error {
+	if err := first(); err != nil {
+		return err
+	}
+	return second()
+}
+
+// measure starts an empty program, or several, and does the work of some words.
+func measure(ctx context.Context, j load.Job, a attachment, words string) error {
+	for range max(1, j.Starts) {
+		if err := empty(ctx, j); err != nil {
+			return err
+		}
+	}
+	began := time.Now()
+	err := work(j, a, words)
+	load.Note(ctx, float64(time.Since(began))/1e6)
+	return err
+}
+
+func empty(ctx context.Context, j load.Job) error {
+	path := os.Getenv("FAIRLEAD_BENCH_EMPTY")
+	_, err := load.Exec(ctx, path, nil, func(path string, env []string) ([]byte, error) {
+		cmd := exec.Command(path)
+		cmd.Env = env
+		cmd.Stdin = strings.NewReader(j.List)
+		return cmd.Output()
+	})
+	if err != nil {
+		return fmt.Errorf("start an empty program: %w", err)
+	}
+	return nil
+}
+
+func work(j load.Job, a attachment, text string) error {
+	if text == "" {
+		return nil
+	}
+	list, err := a.objects(text)
+	if err != nil {
+		return err
+	}
+	ns, err := kernel.OpenNetns(j.Netns)
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	with := func(do func(*kernel.Engine) error) error {
+		e, err := kernel.Open(ns, kernel.Options{})
+		if err != nil {
+			return err
+		}
+		defer e.Close()
+		return do(e)
+	}
+	switch j.Verb {
+	case "ADD":
+		return with(func(e *kernel.Engine) error { return e.Apply(list) })
+	case "CHECK":
+		return with(func(e *kernel.Engine) error { return check(e, list) })
+	}
+	return remove(list, with)
+}
+
+func check(e *kernel.Engine, list kernel.Objects) error {
+	diffs, err := e.Check(list)
+	if len(diffs) > 0 {
+		return fmt.Errorf("the floor's own work differs: %v", diffs)
+	}
+	return err
+}
+
+// headStart is how long the links' removal is left alone: a transaction that
+// commits just before it makes it wait for a second grace period.
+const headStart = time.Millisecond
+
+// remove waits for the links, which go by one message, and removes the rest meanwhile.
+func remove(list kernel.Objects, with func(func(*kernel.Engine) error) error) error {
+	links, rest := kernel.Split(list)
+	gone := make(chan error, 1)
+	go func() { gone <- with(func(e *kernel.Engine) error { return e.Remove(links) }) }()
+	time.Sleep(headStart)
+	err := with(func(e *kernel.Engine) error { return e.Remove(rest) })
+	return errors.Join(err, <-gone)
+}

@@ -1,0 +1,124 @@
+// Command peak runs a plugin and measures the memory of its process tree: the
+// most that its processes alive at one time have had resident, as the sum of
+// each one's own peak (VmHWM, proc(5)), in KiB. A process's rusage would not do:
+// ru_maxrss of a child begins with what its parent had. Each process is stopped
+// as it ends and read (ptrace(2)), so times are not to be taken meanwhile.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/fairlead/fairlead/bench/load"
+)
+
+func main() {
+	runtime.LockOSThread() // a thread traces, not a process
+	code, kib, err := run(os.Getenv(load.PeakArgv0))
+	if err == nil {
+		err = os.WriteFile(os.Getenv(load.PeakFile), []byte(strconv.Itoa(kib)), 0o600)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "peak:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+const options = syscall.PTRACE_O_TRACECLONE | syscall.PTRACE_O_TRACEFORK | syscall.PTRACE_O_TRACEVFORK |
+	syscall.PTRACE_O_TRACEEXEC | syscall.PTRACE_O_TRACEEXIT
+
+func run(path string) (code, kib int, err error) {
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, load.PeakProgram) })
+	p, err := os.StartProcess(path, []string{path}, &os.ProcAttr{
+		Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: &syscall.SysProcAttr{Ptrace: true},
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	var ws syscall.WaitStatus
+	if _, err := syscall.Wait4(p.Pid, &ws, 0, nil); err != nil {
+		return 0, 0, fmt.Errorf("wait for %s to start: %w", path, err)
+	}
+	if err := syscall.PtraceSetOptions(p.Pid, options); err != nil {
+		return 0, 0, fmt.Errorf("trace %s: %w", path, err)
+	}
+	t := tree{root: p.Pid, alive: map[int]int{p.Pid: 0}, known: map[int]bool{p.Pid: true}}
+	_ = syscall.PtraceCont(p.Pid, 0)
+	for {
+		pid, err := syscall.Wait4(-1, &ws, syscall.WALL, nil)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil {
+			return t.code, t.most, nil // ECHILD: all have ended
+		}
+		t.see(pid, ws)
+	}
+}
+
+// tree are the processes that run.
+type tree struct {
+	root  int
+	code  int
+	alive map[int]int  // process -> KiB at most so far; only those with memory of their own, after exec
+	known map[int]bool // threads that have stopped before
+	most  int
+}
+
+// see takes note of one change of state, and lets the thread go on.
+func (t *tree) see(pid int, ws syscall.WaitStatus) {
+	if !ws.Stopped() {
+		if pid == t.root {
+			t.code = ws.ExitStatus()
+		}
+		delete(t.alive, pid)
+		delete(t.known, pid)
+		return
+	}
+	pass := int(ws.StopSignal())
+	switch {
+	case ws.StopSignal() == syscall.SIGTRAP:
+		pass = 0
+		switch ws.TrapCause() {
+		case syscall.PTRACE_EVENT_EXEC:
+			t.alive[pid] = 0
+		case syscall.PTRACE_EVENT_EXIT:
+			t.sum()
+		}
+	case ws.StopSignal() == syscall.SIGSTOP && !t.known[pid]:
+		pass = 0 // how a traced thread begins
+	}
+	t.known[pid] = true
+	_ = syscall.PtraceCont(pid, pass)
+}
+
+func (t *tree) sum() {
+	all := 0
+	for pid, had := range t.alive {
+		t.alive[pid] = max(had, resident(pid))
+		all += t.alive[pid]
+	}
+	t.most = max(t.most, all)
+}
+
+// resident is the most that a process has had resident, in KiB.
+func resident(pid int) int {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := bytes.Cut(status, []byte("VmHWM:"))
+	words := bytes.Fields(rest)
+	if len(words) == 0 {
+		return 0
+	}
+	kib, _ := strconv.Atoi(string(words[0]))
+	return kib
+}
