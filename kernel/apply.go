@@ -185,8 +185,11 @@ func (d Difference) String() string {
 	return s
 }
 
-// Check returns every object that differs, and changes nothing.
+// Check returns every object that differs, and changes nothing. What several
+// objects are compared with is looked at once.
 func (e *Engine) Check(list Objects) ([]Difference, error) {
+	e.looked = &looked{links: map[linkName]*LinkInfo{}}
+	defer func() { e.looked = nil }()
 	var out []Difference
 	var errs []error
 	for _, o := range list {

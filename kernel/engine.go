@@ -24,6 +24,13 @@ type Engine struct {
 	undo    []Object
 	options Options
 	ovs     Switch // nil: none was brought along
+	looked  *looked
+}
+
+// looked is what one Check has seen.
+type looked struct {
+	links map[linkName]*LinkInfo
+	rules map[string][]ruleInfo // of our table, by chain; nil: not listed
 }
 
 // Options are the questions that the engine cannot answer itself.

@@ -74,6 +74,9 @@ func (l *LinkInfo) attr(typ uint16, v []byte) {
 
 // Link looks a link up by name. A missing one is os.ErrNotExist.
 func (e *Engine) Link(s Side, name string) (*LinkInfo, error) {
+	if e.looked != nil && e.looked.links[linkName{s, name}] != nil {
+		return e.looked.links[linkName{s, name}], nil
+	}
 	var b buf = ifinfo(0, 0, 0)
 	b.str(unix.IFLA_IFNAME, name)
 	return e.getLink(s, name, b)
@@ -142,6 +145,9 @@ func (e *Engine) getLink(s Side, name string, body buf) (*LinkInfo, error) {
 	l := parseLink(resp.msgs[0])
 	e.index[s][l.Name] = l.Index
 	e.seen[linkName{s, l.Name}] = l
+	if e.looked != nil {
+		e.looked.links[linkName{s, l.Name}] = l
+	}
 	return l, nil
 }
 

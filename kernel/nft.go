@@ -117,7 +117,7 @@ func (x *Element) String() string {
 
 func (n *NFT) diff(e *Engine) ([]string, error) {
 	if n.What == "rule" {
-		have, err := e.rules(n.Family, n.Table, n.Name)
+		have, err := e.rulesToCheck(n)
 		if err != nil {
 			return nil, err
 		}
@@ -220,6 +220,24 @@ func (e *Engine) rules(family, table, chain string) ([]ruleInfo, error) {
 		}
 	}
 	return out, nil
+}
+
+// rulesToCheck are a chain's, of our table out of one list of all for a Check.
+func (e *Engine) rulesToCheck(n *NFT) ([]ruleInfo, error) {
+	if e.looked == nil || n.Family != "inet" || n.Table != Table {
+		return e.rules(n.Family, n.Table, n.Name)
+	}
+	if e.looked.rules == nil {
+		all, err := e.rules(n.Family, n.Table, "")
+		if err != nil {
+			return nil, err
+		}
+		e.looked.rules = map[string][]ruleInfo{}
+		for _, r := range all {
+			e.looked.rules[r.chain] = append(e.looked.rules[r.chain], r)
+		}
+	}
+	return e.looked.rules[n.Name], nil
 }
 
 type elementInfo struct {
