@@ -6,11 +6,11 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/internal/leanregexp"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/plugin"
 )
@@ -90,7 +90,7 @@ func (c *tuning) allowed(at string) error {
 	for key := range c.Sysctl {
 		ok := false
 		for _, p := range patterns {
-			re, err := regexp.Compile(p)
+			re, err := leanregexp.Compile(p)
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.allowlist, err)
 			}

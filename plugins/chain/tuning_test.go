@@ -18,7 +18,7 @@ func TestAllowlist(t *testing.T) {
 		{"somax\nipv4", ""},
 		{"^net.core.somaxconn$\n", `sysctl = {"net.core.somaxconn":"1","net.ipv4.tcp_fin_timeout":"9"}: "net.ipv4.tcp_fin_timeout" is not allowed on this host: `},
 		{"\n", "is not allowed on this host"},
-		{"^net.(core", "error parsing regexp"},
+		{"^net.(core", "regular expression"},
 	} {
 		file := filepath.Join(t.TempDir(), "allowlist.conf")
 		if tt.list != "none" {
