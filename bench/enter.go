@@ -71,7 +71,7 @@ func build(dir string) error {
 	if err := compile("bench/reference", filepath.Join(dir, "reference-driver"), "."); err != nil {
 		return err
 	}
-	return errors.Join(linkOurs(dir), linkReference(dir))
+	return errors.Join(linkOurs(dir), installReference(dir))
 }
 
 func compile(in, out, pkg string) error {
@@ -79,13 +79,27 @@ func compile(in, out, pkg string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, pkg)
+	linked := out + "~"
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", linked, pkg)
 	cmd.Dir = in
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s (bench is run from the project's own directory): %w\n%s", pkg, err, text)
 	}
-	return nil
+	return errors.Join(install(linked, out), os.Remove(linked))
+}
+
+// install copies a program, as a package manager does. What the linker wrote
+// page by page is in the page cache that way, and starts up to 0.4 ms later.
+func install(from, to string) error {
+	raw, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(to); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return os.WriteFile(to, raw, 0o755)
 }
 
 func linkOurs(dir string) error {
@@ -100,14 +114,14 @@ func linkOurs(dir string) error {
 	return errors.Join(errs...)
 }
 
-func linkReference(dir string) error {
+func installReference(dir string) error {
 	for _, name := range []string{
 		"bandwidth", "bridge", "dhcp", "dummy", "firewall", "host-device", "host-local", "ipvlan", "loopback", "macvlan",
 		"portmap", "ptp", "sbr", "static", "tap", "tuning", "vlan", "vrf",
 	} {
 		path, err := reference.InstallPlugin(name)
 		if err == nil {
-			err = link(path, filepath.Join(dir, "reference", name))
+			err = install(path, filepath.Join(dir, "reference", name))
 		}
 		if err != nil {
 			return err

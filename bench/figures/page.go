@@ -143,6 +143,7 @@ Written by ` + "`make bench`" + `: every case runs Fairlead's plugins, the refer
 (A B C A B C), at most %d rounds, each side in a host of its own. The runtime is the reference's libcni (v1.3.0) for both, in a process that
 stands, so that no start of a runtime is counted; "our runtime" is our libcni in the same way. The floor is the
 start of an empty Go program and the same kernel work in process by plain calls, without a configuration, an address store or a record.
+Every program is a copy of what the linker wrote, as an installed one is.
 
 Times are medians of whole operations, in milliseconds, and p99 the time that 99 of 100 rounds stay within. Ratios are of pairs that ran one after the
 other, with the 10th and the 90th percentile in parentheses. CPU is of the runtime's process and of all that it started.
