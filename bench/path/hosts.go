@@ -180,7 +180,7 @@ func build(dir string) error {
 		return err
 	}
 	for _, who := range []string{"ours", "reference"} {
-		if err := os.Mkdir(filepath.Join(dir, who), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Join(dir, who), 0o755); err != nil {
 			return err
 		}
 	}

@@ -4,7 +4,7 @@
 // from outside to a host port, and out through masquerade; also with thousands
 // of other containers' elements and rules in place.
 //
-//	go run ./bench/path [-n ROUNDS] [-for TIME] [-others NUMBER] [-what THING] [-json FILE] [-write FILE]
+//	go run ./bench/path [-n ROUNDS] [-for TIME] [-others NUMBER] [-what THING] [-programs DIRECTORY [-build]] [-json FILE] [-write FILE]
 package main
 
 import (
@@ -31,6 +31,8 @@ func main() {
 	flag.IntVar(&o.rounds, "n", 15, "rounds of each case")
 	flag.DurationVar(&o.time, "for", 500*time.Millisecond, "length of one measurement; iperf3's are two seconds at least")
 	flag.IntVar(&o.others, "others", 10000, "containers whose elements and rules are added for the second half")
+	flag.StringVar(&o.programs, "programs", "", "use the programs in this `directory`, made by -build")
+	flag.BoolVar(&o.build, "build", false, "build into the directory of -programs, and measure nothing")
 	flag.StringVar(&o.what, "what", "", "only this: stream, rr or connect")
 	flag.StringVar(&o.json, "json", "", "write the figures as JSON to this `file`")
 	flag.StringVar(&o.page, "write", "", "write the page to this `file`")
@@ -38,6 +40,9 @@ func main() {
 	work := run
 	if os.Getenv(insideVariable) == "" {
 		work = enter
+	}
+	if o.build {
+		work = func(o options) error { return build(o.programs) }
 	}
 	if err := work(o); err != nil {
 		fmt.Fprintln(os.Stderr, "path:", err)
@@ -49,6 +54,8 @@ type options struct {
 	rounds, others   int
 	time             time.Duration
 	what, json, page string
+	programs         string
+	build            bool
 }
 
 // insideVariable names the directory of what was built, once the process is in
@@ -57,14 +64,17 @@ const insideVariable = "FAIRLEAD_BENCH"
 
 // enter builds what is needed and runs this program again where nothing that it
 // makes is the machine's: its own network, and its own mounts over /run.
-func enter(options) error {
-	dir, err := os.MkdirTemp("", "fairlead-path")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	if err := build(dir); err != nil {
-		return err
+func enter(o options) error {
+	dir := o.programs
+	if dir == "" {
+		var err error
+		if dir, err = os.MkdirTemp("", "fairlead-path"); err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		if err := build(dir); err != nil {
+			return err
+		}
 	}
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Env = append(os.Environ(), insideVariable+"="+dir)
