@@ -33,14 +33,81 @@ func record(d *attach.Dir, o kernel.Owner) *attach.Record {
 	return r
 }
 
+// create is what an ADD does: it takes the place, then writes the record.
+func create(d *attach.Dir, r *attach.Record) error {
+	place, err := d.Reserve(r.Owner())
+	if err != nil {
+		return err
+	}
+	return d.Create(r, place)
+}
+
+// One ADD at a time has the place: until it gives it back, or has a record.
+func TestReserve(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	d := attach.Open(root)
+	first, err := d.Reserve(owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Reserve(owner); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a second: %v", err)
+	}
+	first.Free()
+	first.Free()
+	second, err := d.Reserve(owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := record(d, owner)
+	if err := d.Create(r, second); err != nil {
+		t.Fatal(err)
+	}
+	second.Free() // it is the record's by now
+	third, err := d.Reserve(owner)
+	if err != nil {
+		t.Fatalf("beside a record: %v", err)
+	}
+	if err := d.Create(record(d, owner), third); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a second record: %v", err)
+	}
+	if got, err := d.Read(owner); err != nil || !got.Parts[0].Adding() {
+		t.Errorf("%+v, %v", got, err)
+	}
+	// What a kill leaves: the place, and the record under both names.
+	r.Unlock()
+	file := filepath.Join(root, "attach", "net", "c1,eth0.json")
+	if err := os.Link(file, file+"~"); err != nil {
+		t.Fatal(err)
+	}
+	fourth, err := d.Reserve(owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := d.Read(owner); err != nil || got.Parts[0].Plugin != "bridge" {
+		t.Errorf("the record is gone: %+v, %v", got, err)
+	}
+	// A DEL takes the place away: there will be no record.
+	if err := d.Remove(owner); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Create(record(d, owner), fourth); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("after a DEL: %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(root, "attach", "*", "*")); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
 func TestLifeOfARecord(t *testing.T) {
 	t.Parallel()
 	d := attach.Open(t.TempDir())
 	r := record(d, owner)
-	if err := d.Create(r); err != nil {
+	if err := create(d, r); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Create(record(d, owner)); !errors.Is(err, fs.ErrExist) {
+	if err := create(d, record(d, owner)); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("a second one: %v", err)
 	}
 	got, err := d.Read(owner)
@@ -123,7 +190,7 @@ func TestWorthlessRecords(t *testing.T) {
 		if _, err := d.Read(owner); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := d.Create(record(d, owner)); err != nil {
+		if err := create(d, record(d, owner)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -136,7 +203,7 @@ func TestAlive(t *testing.T) {
 	if d.Alive(owner.Mark()) {
 		t.Error("alive without a record")
 	}
-	if err := errors.Join(d.Create(r), d.Finish(r, 0)); err != nil {
+	if err := errors.Join(create(d, r), d.Finish(r, 0)); err != nil {
 		t.Fatal(err)
 	}
 	if !d.Alive(owner.Mark()) {
@@ -151,7 +218,7 @@ func TestAlive(t *testing.T) {
 		t.Error("alive although its namespace is gone")
 	}
 	long := kernel.Owner{Network: strings.Repeat("n", 100), ContainerID: strings.Repeat("c", 100), IfName: "eth0"}
-	if err := d.Create(record(d, long)); err != nil {
+	if err := create(d, record(d, long)); err != nil {
 		t.Fatal(err)
 	}
 	if len(long.Mark()) > 120 || !d.Alive(long.Mark()) {
@@ -180,7 +247,7 @@ func TestClaims(t *testing.T) {
 		{port("", 80, "tcp"), port("", 81, "tcp"), false},
 	} {
 		d := attach.Open(t.TempDir())
-		if err := d.Create(record(d, owner)); err != nil {
+		if err := create(d, record(d, owner)); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

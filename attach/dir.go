@@ -79,10 +79,11 @@ func (d *Dir) read(path string) (*Record, error) {
 	return r, nil
 }
 
-// Create stores a new record as a whole, locked until Unlock. One that exists,
-// because another ADD of the attachment was first, is os.ErrExist.
-func (d *Dir) Create(r *Record) error {
-	return d.store(r, func(tmp, path string) error {
+// Create stores a new record as a whole in the place that was reserved for it,
+// locked until Unlock. One that exists, because another ADD of the attachment was
+// first, is os.ErrExist; a place that a DEL took away meanwhile is os.ErrNotExist.
+func (d *Dir) Create(r *Record, place *Reservation) error {
+	return d.store(r, place, func(tmp, path string) error {
 		err := os.Link(tmp, path)
 		if err == nil {
 			_ = syscall.Unlink(tmp)
@@ -93,7 +94,11 @@ func (d *Dir) Create(r *Record) error {
 
 // Write stores a record as a whole in place of what there is, locked until Unlock.
 func (d *Dir) Write(r *Record) error {
-	return d.store(r, func(tmp, path string) error { // os.Rename would look first whether path is a directory
+	place, err := d.Reserve(r.Owner())
+	if err != nil {
+		return fmt.Errorf("write the record of the attachment: %w", err)
+	}
+	return d.store(r, place, func(tmp, path string) error { // os.Rename would look first whether path is a directory
 		if err := syscall.Rename(tmp, path); err != nil {
 			return &os.LinkError{Op: "rename", Old: tmp, New: path, Err: err}
 		}
@@ -101,31 +106,21 @@ func (d *Dir) Write(r *Record) error {
 	})
 }
 
-// store writes under the attachment's one temporary name, which a kill may
-// leave and Remove takes along, and puts it in place.
-func (d *Dir) store(r *Record, place func(from, to string) error) error {
+func (d *Dir) store(r *Record, place *Reservation, put func(from, to string) error) error {
 	raw, err := leanjson.Append(nil, r)
-	if err != nil {
-		return err
+	if err == nil {
+		err = plainfile.WriteAt(place.fd, raw, 0, place.path)
 	}
-	path := d.file(r.Owner())
-	tmp := path + "~"
-	fd, err := writeLocked(tmp, raw)
-	for try := 0; errors.Is(err, os.ErrNotExist) && try < 8; try++ { // another's last record took the directory along
-		if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
-			fd, err = writeLocked(tmp, raw)
-		}
+	if err == nil {
+		err = put(place.path, d.file(r.Owner()))
 	}
 	if err != nil {
-		return fmt.Errorf("write the record of the attachment: %w", err)
-	}
-	if err = place(tmp, path); err != nil {
-		_ = os.Remove(tmp)
-		_ = syscall.Close(fd)
+		place.Free()
 		return fmt.Errorf("write the record of the attachment: %w", err)
 	}
 	r.Unlock()
-	r.stored, r.held, r.fd = raw, true, fd
+	place.used = true
+	r.stored, r.held, r.fd = raw, true, place.fd
 	return nil
 }
 
@@ -156,9 +151,15 @@ func (d *Dir) Finish(r *Record, first int) error {
 	return nil
 }
 
-// Remove deletes a record, and its network's directory when it was the last.
+// Remove deletes a record and any reservation, and the network's directory when
+// they were the last in it.
 func (d *Dir) Remove(o kernel.Owner) error {
 	_ = os.Remove(d.file(o) + "~")
+	return d.Drop(o)
+}
+
+// Drop deletes a record, and leaves the place of an ADD that is at work.
+func (d *Dir) Drop(o kernel.Owner) error {
 	err := os.Remove(d.file(o))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

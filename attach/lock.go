@@ -1,29 +1,81 @@
 package attach
 
 import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"syscall"
 
 	"github.com/fairlead/fairlead/internal/plainfile"
+	"github.com/fairlead/fairlead/kernel"
 )
 
 // The process of an ADD holds a lock on its record for as long as it works: the
 // kernel frees it at the end of the process, whatever ended it. That holds in
 // any namespace of processes, and a number used again deceives nobody.
 
-// writeLocked writes a file that nobody else knows yet, and returns it open and
-// locked.
-func writeLocked(path string, raw []byte) (fd int, err error) {
-	fd, err = plainfile.Open(path, syscall.O_WRONLY|syscall.O_CREAT|syscall.O_TRUNC, 0o600)
-	if err != nil {
-		return fd, err
-	}
-	if err = syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
-		err = plainfile.WriteAt(fd, raw, 0, path)
-	}
-	if err != nil {
+// Reservation is an attachment's place for the record of the one ADD that holds
+// it: the file that is to be the record, locked, under its temporary name.
+type Reservation struct {
+	path string
+	fd   int
+	used bool
+}
+
+// Reserve takes the place for an ADD that has not begun to write. While another
+// has it, that is os.ErrExist. A kill leaves an empty file, which Remove takes along.
+func (d *Dir) Reserve(o kernel.Owner) (*Reservation, error) {
+	path := d.file(o) + "~"
+	for range 8 { // others may take the file, or the whole directory, along
+		fd, err := plainfile.Open(path, syscall.O_WRONLY|syscall.O_CREAT, 0o600)
+		if errors.Is(err, os.ErrNotExist) {
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		err = syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil && own(fd, path) {
+			return &Reservation{path: path, fd: fd}, nil
+		}
 		_ = syscall.Close(fd)
+		if err == syscall.EWOULDBLOCK {
+			return nil, fmt.Errorf("an ADD of container %s to network %s as %s is at work: %w", o.ContainerID, o.Network, o.IfName, os.ErrExist)
+		}
+		if err != nil {
+			return nil, &os.PathError{Op: "lock", Path: path, Err: err}
+		}
 	}
-	return fd, err
+	return nil, &os.PathError{Op: "reserve", Path: path, Err: syscall.EAGAIN}
+}
+
+// own tells whether a locked file is the reservation still, and not a record by
+// now. One that was killed between the two steps of Create has both names.
+func own(fd int, path string) bool {
+	var mine, there syscall.Stat_t
+	if syscall.Fstat(fd, &mine) != nil || syscall.Stat(path, &there) != nil || mine.Ino != there.Ino || mine.Dev != there.Dev {
+		return false
+	}
+	if mine.Nlink > 1 {
+		_ = syscall.Unlink(path)
+		return false
+	}
+	return mine.Size == 0 || syscall.Ftruncate(fd, 0) == nil
+}
+
+// Free gives the place back, if no record was written.
+func (r *Reservation) Free() {
+	if r == nil || r.used {
+		return
+	}
+	r.used = true
+	_ = syscall.Unlink(r.path) // before the lock goes: who waits for it looks again
+	_ = syscall.Close(r.fd)
+	_ = syscall.Rmdir(filepath.Dir(r.path)) // fails while others are in it
 }
 
 // readLocked reads a file and tells whether somebody held its lock. It asks

@@ -19,21 +19,20 @@ func (e *Engine) RemoveMarkedLinks(dead func(mark string) bool) error {
 		return err
 	}
 	var errs []error
+	var links []*LinkInfo
 	for _, l := range all {
 		mark, device, away := ParseAwayMark(l.Alias)
 		switch {
 		case away && dead(mark):
-			err = (&Moved{Device: device, Name: l.Name, Mark: l.Alias}).home(e, Host, l)
+			err := (&Moved{Device: device, Name: l.Name, Mark: l.Alias}).home(e, Host, l)
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				errs = append(errs, fmt.Errorf("bring home link %s: %w", l.Name, err))
+			}
 		case !away && l.Group == Group && dead(l.Alias):
-			err = e.deleteLink(Host, l.Name, l.Alias)
-		default:
-			continue
-		}
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			errs = append(errs, fmt.Errorf("remove link %s: %w", l.Name, err))
+			links = append(links, l)
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, e.removeLinks(links))...)
 }
 
 // Table is the name of every nftables table of ours, whatever its family.

@@ -1,6 +1,9 @@
 package kernel
 
 import (
+	"errors"
+	"fmt"
+	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -9,6 +12,17 @@ import (
 // The kernel makes whoever removes a link wait for what may still use it
 // (rcu_barrier, about 20 ms), once for each message. Links of one group go by one
 // message.
+
+// RemoveTogether removes the host's links of a list, of many attachments at once.
+// What it does not remove is left to each one's own removal.
+func (e *Engine) RemoveTogether(list Objects) {
+	for part := range slices.Chunk(list, perGroup) {
+		e.removeTogether(part)
+	}
+}
+
+// perGroup bounds a write, its answers, and the time that the kernel's lock is held.
+const perGroup = 256
 
 // removeTogether removes the host's links of a list by one deletion, if they
 // are several, and returns those that are gone. What it does not remove, for
@@ -49,6 +63,26 @@ func (e *Engine) removeTogether(list Objects) map[Object]bool {
 		}
 	}
 	return gone
+}
+
+// removeLinks removes links of the host, as many at once as can be.
+func (e *Engine) removeLinks(list []*LinkInfo) error {
+	var errs []error
+	for part := range slices.Chunk(list, perGroup) {
+		numbers := make([]int, len(part))
+		for i, l := range part {
+			numbers[i] = l.Index
+		}
+		if resp, err := e.removeGroup(numbers); err == nil && resp[len(part)].err == nil {
+			continue
+		}
+		for _, l := range part {
+			if err := e.deleteLink(Host, l.Name, l.Alias); err != nil && !errors.Is(err, os.ErrNotExist) {
+				errs = append(errs, fmt.Errorf("remove link %s: %w", l.Name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // grouped are the name and the mark of a link that may go with others.

@@ -15,6 +15,14 @@ import (
 // clear meets what is left of an earlier ADD of this attachment: one that was
 // cut off, or whose namespace is gone, is undone; one that stands is an error.
 func (j *job) clear(ctx context.Context) error {
+	if !j.Chained {
+		switch err := j.takePlace(j.att.Owner); {
+		case errors.Is(err, os.ErrExist):
+			return another(j.att.Owner)
+		case err != nil:
+			return err
+		}
+	}
 	b, err := j.record(j.att.Owner)
 	if err != nil {
 		return nil // unreadable: names and owners tell the rest
@@ -66,7 +74,7 @@ func (j *job) undoEarlier(ctx context.Context, b *book, own int) error {
 		return err
 	}
 	j.book = nil
-	return j.dir.Remove(j.att.Owner)
+	return j.dir.Drop(j.att.Owner)
 }
 
 func (j *job) remove(p attach.Part) error {

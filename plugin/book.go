@@ -59,18 +59,40 @@ func (s *session) write() error {
 	if !b.dirty {
 		return nil
 	}
-	store := s.dir.Write
-	if b.fresh {
-		store = s.dir.Create
-	}
-	err := store(rec)
+	err := s.store(b)
 	if errors.Is(err, os.ErrExist) {
-		return cni.Errorf(cni.CodeTryAgainLater, "another ADD of container %s to network %s as %s is at work", rec.ContainerID, rec.Network, rec.IfName)
+		return another(rec.Owner())
 	}
 	if err == nil {
 		b.fresh, b.dirty, b.stored = false, false, true
 	}
 	return err
+}
+
+func (s *session) store(b *book) error {
+	if !b.fresh {
+		return s.dir.Write(b.rec)
+	}
+	if err := s.takePlace(b.rec.Owner()); err != nil { // of a chained plugin without a record of those before it
+		return err
+	}
+	return s.dir.Create(b.rec, s.place)
+}
+
+// takePlace reserves the attachment: of two ADDs at once one has it until its
+// record stands, and the other has no address before it finds out.
+func (s *session) takePlace(o kernel.Owner) (err error) {
+	if s.place != nil && s.placeOf == o {
+		return nil
+	}
+	s.place.Free()
+	s.placeOf = o
+	s.place, err = s.dir.Reserve(o)
+	return err
+}
+
+func another(o kernel.Owner) error {
+	return cni.Errorf(cni.CodeTryAgainLater, "another ADD of container %s to network %s as %s is at work", o.ContainerID, o.Network, o.IfName)
 }
 
 // strike takes the session's parts out of the record, which goes with its last.

@@ -54,10 +54,19 @@ func (j *job) recent(rec *attach.Record) bool {
 func (j *job) gcRecords(ctx context.Context) error {
 	all, err := j.dir.List(j.base.Name)
 	errs := []error{err}
+	var gone []*attach.Record
+	var links kernel.Objects
 	for _, rec := range all {
-		if rec.Network != j.base.Name || j.valid(rec.Owner()) || rec.Last(j.Name) < 0 {
+		i := rec.Last(j.Name)
+		if rec.Network != j.base.Name || j.valid(rec.Owner()) || i < 0 {
 			continue
 		}
+		gone = append(gone, rec)
+		list, _ := rec.Parts[i].Objects.Get() // what cannot be read is found by mark
+		links = append(links, list...)
+	}
+	j.engine.RemoveTogether(links) // the kernel waits once, not for each attachment
+	for _, rec := range gone {
 		errs = append(errs, j.gcOne(ctx, rec))
 	}
 	return errors.Join(errs...)

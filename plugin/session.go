@@ -27,6 +27,8 @@ type session struct {
 	member int // position in the list of the plugin that runs, for errors
 	failed int // position of the one whose part failed, or -1
 
+	place   *attach.Reservation       // of an attachment that has no record yet
+	placeOf kernel.Owner              // whose it is
 	book    *book                     // the attachment's record
 	jobs    []*job                    // whose ADD is in the book, or waits to be
 	stated  []stated                  // objects that wait to be made
@@ -83,6 +85,7 @@ func (s *session) begin(netns string, strict bool) (err error) {
 
 func (s *session) close() {
 	s.unlock()
+	s.place.Free()
 	if s.book != nil {
 		s.book.rec.Unlock()
 	}
@@ -195,7 +198,8 @@ func (s *session) commit() error {
 	for _, j := range s.jobs {
 		j.end()
 	}
-	s.book, s.jobs = nil, nil
+	s.place.Free()
+	s.book, s.jobs, s.place = nil, nil, nil
 	return nil
 }
 

@@ -1,0 +1,61 @@
+package scenario
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// GC of many attachments does not wait for the kernel once for each of them,
+// neither when the runtime knows them nor when nobody does but the records, or
+// the marks alone.
+func TestGCOfMany(t *testing.T) {
+	kerneltest.Host(t)
+	m := newMachine(t)
+	file := m.dir + "/net.conflist"
+	conf := `{"cniVersion": "1.1.0", "name": "n", "plugins": [
+	  {"type": "bridge", "isGateway": true, "ipam": {"type": "host-local", "dataDir": "` + m.dir + `/ipam", "subnet": "10.1.0.0/24"}},
+	  {"type": "bandwidth", "ingressRate": 1000000, "egressRate": 1000000}]}`
+	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bin, netns := programs(t), kerneltest.Netns(t)
+	run := func(verb string, i int) time.Duration {
+		t.Helper()
+		cmd := exec.Command(bin+"/cni", verb, file, "NS", fmt.Sprintf("eth%d", i))
+		cmd.Env = append(os.Environ(), "CNI_PATH="+bin, "FAIRLEAD_RUN="+m.dir+"/run", "WORK="+m.dir, "NS="+netns, "TOGETHER=inside", "CONTAINER=c", "VALID=")
+		began := time.Now()
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", verb, err, out)
+		}
+		return time.Since(began)
+	}
+	const many = 60
+	run("add", 0)
+	one := run("del", 0)
+	for _, tt := range []struct {
+		name   string
+		forget []string
+	}{{"the runtime's own", nil}, {"those with a record", []string{"cache"}}, {"marked links", []string{"cache", "run/attach"}}} {
+		for i := range many {
+			run("add", i)
+		}
+		for _, dir := range tt.forget {
+			if err := os.RemoveAll(m.dir + "/" + dir); err != nil {
+				t.Fatal(err)
+			}
+		}
+		took := run("gc", 0)
+		t.Logf("%s: one DEL %v, GC of %d %v", tt.name, one, many, took)
+		if took > many*one/3 {
+			t.Errorf("%s: GC of %d took %v, and one DEL %v", tt.name, many, took, one)
+		}
+		if left := kerneltest.Run(t, "sh", "-c", "ip -br link show type veth; ip -br link show type ifb; ls "+m.dir+"/ipam/n | grep 10[.] || true"); left != "" {
+			t.Errorf("%s: left: %s", tt.name, left)
+		}
+	}
+}
