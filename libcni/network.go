@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/invoke"
@@ -42,30 +41,21 @@ func (c *CNIConfig) GCNetworkList(ctx context.Context, list *NetworkConfigList, 
 	return errors.Join(errs...)
 }
 
-// gcAtOnce is how many stale attachments are deleted at a time: each DEL waits
-// for the kernel (about 20 ms), and they do not wait for each other.
-const gcAtOnce = 32
-
+// delStale deletes one after the other: the caller's thread may be in a namespace
+// of its own, which another goroutine's is not.
 func (c *CNIConfig) delStale(ctx context.Context, list *NetworkConfigList, valid []cni.Attachment) error {
 	attachments, err := c.GetCachedAttachments("")
-	attachments = slices.DeleteFunc(attachments, func(a *NetworkAttachment) bool {
-		return a.Network != list.Name || slices.Contains(valid, cni.Attachment{ContainerID: a.ContainerID, IfName: a.IfName})
-	})
-	errs := make([]error, len(attachments))
-	var all sync.WaitGroup
-	turns := make(chan struct{}, gcAtOnce)
-	for i, a := range attachments {
-		turns <- struct{}{}
-		all.Go(func() {
-			defer func() { <-turns }()
-			rt := &RuntimeConf{ContainerID: a.ContainerID, NetNS: a.NetNS, IfName: a.IfName, Args: a.CniArgs, CapabilityArgs: a.CapabilityArgs}
-			if err := c.DelNetworkList(ctx, list, rt); err != nil {
-				errs[i] = fmt.Errorf("delete stale attachment of container %s, interface %s: %w", a.ContainerID, a.IfName, err)
-			}
-		})
+	errs := []error{err}
+	for _, a := range attachments {
+		if a.Network != list.Name || slices.Contains(valid, cni.Attachment{ContainerID: a.ContainerID, IfName: a.IfName}) {
+			continue
+		}
+		rt := &RuntimeConf{ContainerID: a.ContainerID, NetNS: a.NetNS, IfName: a.IfName, Args: a.CniArgs, CapabilityArgs: a.CapabilityArgs}
+		if err := c.DelNetworkList(ctx, list, rt); err != nil {
+			errs = append(errs, fmt.Errorf("delete stale attachment of container %s, interface %s: %w", a.ContainerID, a.IfName, err))
+		}
 	}
-	all.Wait()
-	return errors.Join(append(errs, err)...)
+	return errors.Join(errs...)
 }
 
 // GetStatusNetworkList returns nil if the network can serve an ADD. The error

@@ -145,7 +145,7 @@ func TestLease(t *testing.T) {
 
 // keaConf is a subnet with a short lease.
 func keaConf(subnet, pool, more string) string {
-	return fmt.Sprintf(`"valid-lifetime": 6, "renew-timer": 1, "rebind-timer": 3, "authoritative": true, "subnet4": [{"subnet": %q,
+	return fmt.Sprintf(`"valid-lifetime": 12, "renew-timer": 2, "rebind-timer": 6, "authoritative": true, "subnet4": [{"subnet": %q,
 		"pools": [{"pool": %q}], "option-data": [{"name": "routers", "data": "10.0.0.1"}] %s}]`, subnet, pool, more)
 }
 
@@ -162,7 +162,7 @@ func TestUpkeep(t *testing.T) {
 	defer d.Close()
 	r := request("one", netns, "")
 	ip := get(t, d, r).IPs[0].Address.String()
-	time.Sleep(8 * time.Second) // longer than the lease
+	time.Sleep(14 * time.Second) // longer than the lease
 	if err := d.check(r); err != nil {
 		t.Fatalf("after renewals: %v", err)
 	}

@@ -81,7 +81,7 @@ func TestV6Upkeep(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
 	n := dhcptest.New(t, "br0", "fd00:7::1/64")
-	server := n.Kea6(`"preferred-lifetime": 5, "valid-lifetime": 6, "renew-timer": 1, "rebind-timer": 3,
+	server := n.Kea6(`"preferred-lifetime": 11, "valid-lifetime": 12, "renew-timer": 2, "rebind-timer": 6,
 		"subnet6": [{"subnet": "fd00:7::/64", "interface": "eth0", "pools": [{"pool": "fd00:7::100 - fd00:7::1ff"}]}]`)
 	r := request("one", kerneltest.Netns(t), `"dhcp4": false, "dhcp6": true`)
 	n.Join(r.Netns, "eth0")
@@ -91,7 +91,7 @@ func TestV6Upkeep(t *testing.T) {
 	if ip.Bits() != 128 {
 		t.Errorf("without a router: %v", ip)
 	}
-	time.Sleep(7 * time.Second)
+	time.Sleep(14 * time.Second) // longer than the lease
 	if err := d.check(r); err != nil {
 		t.Fatalf("after renewals: %v", err)
 	}
