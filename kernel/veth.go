@@ -63,8 +63,8 @@ func (v *Veth) String() string {
 	return s
 }
 
-// Netkit is the type of a pair that costs a packet less than veth: the peer's
-// queue is run in the sender's stead. Kernel 6.7, built with CONFIG_NETKIT.
+// Netkit is a type of pair made for programs of eBPF at its ends. Kernel 6.7,
+// built with CONFIG_NETKIT.
 const Netkit = "netkit"
 
 func (v *Veth) typ() string {

@@ -46,6 +46,7 @@ func hosts() []host {
 const (
 	podA, podB, outside, hostAddr = "10.9.0.2", "10.9.0.3", "192.0.2.9", "192.0.2.1"
 	echoPort, echoHostPort        = 80, 8080 // of a; b's host port is one more
+	pinnedPort, pinnedHostPort    = 81, 8180
 	iperfPort, iperfHostPort      = 5201, 5201
 )
 
@@ -111,7 +112,7 @@ func (h host) serve() error {
 		return err
 	}
 	for _, which := range []string{"a", "b", "world"} {
-		for _, argv := range [][]string{{self, "serve", fmt.Sprint(":", echoPort)}, {"iperf3", "-s", "-p", fmt.Sprint(iperfPort)}} {
+		for _, argv := range [][]string{{self, "serve", fmt.Sprint(":", echoPort)}, {"taskset", "-c", "0", self, "serve", fmt.Sprint(":", pinnedPort)}, {"iperf3", "-s", "-p", fmt.Sprint(iperfPort)}} {
 			if err := h.in(which, argv...).Start(); err != nil {
 				return err
 			}
@@ -132,10 +133,10 @@ func byHand(h host) error {
 	script += fmt.Sprintf(`
 		nft -f - <<-END
 			table ip hand {
-				chain in { type nat hook prerouting priority dstnat; fib daddr type local tcp dport %d dnat to %s:%d; fib daddr type local tcp dport %d dnat to %s:%d; }
+				chain in { type nat hook prerouting priority dstnat; fib daddr type local tcp dport %d dnat to %s:%d; fib daddr type local tcp dport %d dnat to %s:%d; fib daddr type local tcp dport %d dnat to %s:%d; }
 				chain out { type nat hook postrouting priority srcnat; ip saddr 10.9.0.0/24 oifname != "br0" masquerade; }
 			}
-		END`, echoHostPort, podA, echoPort, iperfHostPort, podA, iperfPort)
+		END`, echoHostPort, podA, echoPort, iperfHostPort, podA, iperfPort, pinnedHostPort, podA, pinnedPort)
 	_, err := h.sh("", script)
 	return err
 }
@@ -155,11 +156,12 @@ func byPlugins(h host) error {
 		return err
 	}
 	whose := strings.Fields(h.name)[0]
+	pinned := fmt.Sprintf(`, {"hostPort": %d, "containerPort": %d, "protocol": "tcp"}`, pinnedHostPort, pinnedPort)
 	for i, which := range []string{"a", "b"} {
 		add := h.in("", filepath.Join(dir, "cnitool"), "add", "net", "/run/netns/"+h.ns(which))
 		add.Env = append(os.Environ(), "CNI_PATH="+filepath.Join(dir, whose), "NETCONFPATH="+state, "FAIRLEAD_RUN="+state,
-			fmt.Sprintf(`CAP_ARGS={"portMappings": [{"hostPort": %d, "containerPort": %d, "protocol": "tcp"}, {"hostPort": %d, "containerPort": %d, "protocol": "tcp"}]}`,
-				echoHostPort+i, echoPort, iperfHostPort+i, iperfPort))
+			fmt.Sprintf(`CAP_ARGS={"portMappings": [{"hostPort": %d, "containerPort": %d, "protocol": "tcp"}, {"hostPort": %d, "containerPort": %d, "protocol": "tcp"}%s]}`,
+				echoHostPort+i, echoPort, iperfHostPort+i, iperfPort, []string{pinned, ""}[i]))
 		if _, err := output(add); err != nil {
 			return err
 		}

@@ -156,5 +156,6 @@ func report(rows []row, o options) error {
 
 func kernelVersion() string {
 	raw, _ := os.ReadFile("/proc/sys/kernel/osrelease") // it is a word for the page
-	return strings.TrimSpace(string(raw))
+	version, _, _ := strings.Cut(strings.TrimSpace(string(raw)), "-")
+	return version
 }

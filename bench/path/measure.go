@@ -47,7 +47,12 @@ func (c pathCase) measure(h host, length time.Duration) (float64, error) {
 		if err != nil {
 			return 0, err
 		}
-		out, err := output(h.in(c.from, self, "ask", c.what, fmt.Sprintf("%s:%d", c.addr, c.port), length.String()))
+		argv := []string{self, "ask", c.what, fmt.Sprintf("%s:%d", c.addr, c.port), length.String()}
+		if c.what == "rr" { // or which processors the scheduler takes would be what is measured
+			argv[3] = fmt.Sprintf("%s:%d", c.addr, map[int]int{echoPort: pinnedPort, echoHostPort: pinnedHostPort}[c.port])
+			argv = append([]string{"taskset", "-c", "0"}, argv...)
+		}
+		out, err := output(h.in(c.from, argv...))
 		if err != nil {
 			return 0, err
 		}
@@ -159,7 +164,7 @@ const page = `# The data path
 
 Written by ` + "`make bench-path`" + `: what packets pay for links and rules, ours, the reference's (v1.9.1), and the same
 topology made by hand with ` + "`ip` and three rules of `nft`" + `: every contender in turn, $ROUNDS rounds; requests and connections for $TIME each,
-one at a time; streams by iperf3 for two seconds after one to warm up. A ratio is of values of one round; its interval
+one at a time, requests with both ends on one processor; streams by iperf3 for two seconds after one to warm up. A ratio is of values of one round; its interval
 is that of the median, by the bootstrap: one that holds 1 is no difference that can be seen. In the second half, others'
 elements and rules are in place: copies of a container's, with its address and host ports changed; by hand has none of those.
 
