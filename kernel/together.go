@@ -73,10 +73,12 @@ func (e *Engine) removeLinks(list []*LinkInfo) error {
 		for i, l := range part {
 			numbers[i] = l.Index
 		}
-		if resp, err := e.removeGroup(numbers); err == nil && resp[len(part)].err == nil {
-			continue
-		}
-		for _, l := range part {
+		resp, err := e.removeGroup(numbers)
+		gone := err == nil && resp[len(part)].err == nil
+		for i, l := range part {
+			if gone && resp[i].err == nil {
+				continue
+			}
 			if err := e.deleteLink(Host, l.Name, l.Alias); err != nil && !errors.Is(err, os.ErrNotExist) {
 				errs = append(errs, fmt.Errorf("remove link %s: %w", l.Name, err))
 			}

@@ -104,7 +104,7 @@ func (s *session) strike() error {
 	b.rec.Parts = b.rec.Parts[:b.base]
 	defer b.rec.Unlock()
 	if b.base == 0 {
-		return s.dir.Remove(b.rec.Owner())
+		return s.dir.Drop(b.rec.Owner()) // another ADD may have the place by now
 	}
 	return s.dir.Write(b.rec)
 }
