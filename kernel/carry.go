@@ -66,16 +66,18 @@ func hops(m []byte) (out []int) {
 	return out
 }
 
-// eachHop walks the struct rtnexthops of a route with several.
-func eachHop(p []byte, f func(hop []byte)) {
+// eachHop walks the struct rtnexthops of a route with several, and tells whether
+// the list was whole.
+func eachHop(p []byte, f func(hop []byte)) bool {
 	for len(p) >= unix.SizeofRtNexthop {
-		n := int(binary.NativeEndian.Uint16(p))
+		n := int(num16(p))
 		if n < unix.SizeofRtNexthop || n > len(p) {
-			return
+			return false
 		}
 		f(p[:n])
 		p = p[min((n+3)&^3, len(p)):]
 	}
+	return true
 }
 
 // restore puts back what is missing: routes of one table into another, the

@@ -170,18 +170,13 @@ func (r *Route) hops(index int) (b buf) {
 // parseHops reads such a list; all is false if some of them are on other links.
 func parseHops(p []byte) (hops []Hop, index int, all bool) {
 	all = true
-	for len(p) >= unix.SizeofRtNexthop {
-		n := int(num16(p))
-		if n < unix.SizeofRtNexthop || n > len(p) {
-			return hops, index, false
-		}
-		i := int(num32(p[4:]))
+	whole := eachHop(p, func(hop []byte) {
+		i := int(num32(hop[4:]))
 		all = all && (index == 0 || i == index)
 		index = i
-		hops = append(hops, Hop{address(attr(p[unix.SizeofRtNexthop:n], unix.RTA_GATEWAY)), int(p[3]) + 1})
-		p = p[min((n+3)&^3, len(p)):]
-	}
-	return hops, index, all
+		hops = append(hops, Hop{address(attr(hop[unix.SizeofRtNexthop:], unix.RTA_GATEWAY)), int(hop[3]) + 1})
+	})
+	return hops, index, all && whole
 }
 
 // rtmsg is struct rtmsg, rtnetlink(7), of a unicast route or rule of ours.

@@ -54,10 +54,7 @@ func (v *VRF) ensure(e *Engine) error {
 	if err != nil {
 		return err
 	}
-	mark := ifinfo(0, 0, 0)
-	mark.str(unix.IFLA_IFNAME, v.Name)
-	mark.bytes(unix.IFLA_IFALIAS, []byte(vrfMark))
-	return e.send(v, Container, request{unix.RTM_SETLINK, 0, mark}, nil)
+	return e.send(v, Container, request{unix.RTM_SETLINK, 0, alias(v.Name, vrfMark)}, nil)
 }
 
 func (v *VRF) differs(l *LinkInfo) []string {

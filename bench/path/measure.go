@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/fairlead/fairlead/bench/figures"
 )
 
 // A pathCase is one way of packets and one thing that is measured on it.
@@ -70,8 +72,11 @@ func (c pathCase) measure(h host, length time.Duration) (float64, error) {
 		} `json:"end"`
 		Error string `json:"error"`
 	}
-	if err := errors.Join(json.Unmarshal([]byte(out), &said)); err != nil || said.Error != "" {
-		return 0, fmt.Errorf("iperf3: %s %w", said.Error, err)
+	if err = json.Unmarshal([]byte(out), &said); err == nil && said.Error != "" {
+		err = errors.New(said.Error)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("iperf3: %w", err)
 	}
 	return said.End.Sum.Bits / 1e9, nil
 }
@@ -114,17 +119,8 @@ func (r *row) compare(hand []float64) {
 	for i := range hand {
 		ratios[i] = r.Values[i] / hand[i]
 	}
-	r.Median, r.Ratio = median(r.Values), median(ratios)
+	r.Median, r.Ratio = figures.Median(r.Values), figures.Median(ratios)
 	r.Low, r.High = confidence(ratios)
-}
-
-func median(v []float64) float64 {
-	v = slices.Sorted(slices.Values(v))
-	n := len(v)
-	if n == 0 {
-		return 0
-	}
-	return (v[(n-1)/2] + v[n/2]) / 2
 }
 
 // confidence is the 95% interval of a median, by the bootstrap: the medians of
@@ -140,7 +136,7 @@ func confidence(v []float64) (low, high float64) {
 		for j := range sample {
 			sample[j] = v[rng.IntN(len(v))]
 		}
-		medians[i] = median(sample)
+		medians[i] = figures.Median(sample)
 	}
 	slices.Sort(medians)
 	return medians[len(medians)*25/1000], medians[len(medians)*975/1000]

@@ -8,20 +8,22 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/fairlead/fairlead/bench/figures"
 )
 
 func TestConfidence(t *testing.T) {
 	t.Parallel()
 	same := []float64{1, 1, 1, 1}
-	if low, high := confidence(same); low != 1 || high != 1 || median(same) != 1 {
-		t.Errorf("of equal values: %v to %v, median %v", low, high, median(same))
+	if low, high := confidence(same); low != 1 || high != 1 || figures.Median(same) != 1 {
+		t.Errorf("of equal values: %v to %v, median %v", low, high, figures.Median(same))
 	}
 	spread := []float64{0.5, 0.8, 1, 1.2, 2, 1.1, 0.9}
 	low, high := confidence(spread)
-	if m := median(spread); m != 1 || low >= m || high <= m || low < 0.5 || high > 2 {
+	if m := figures.Median(spread); m != 1 || low >= m || high <= m || low < 0.5 || high > 2 {
 		t.Errorf("median %v, interval %v to %v", m, low, high)
 	}
-	if low, high := confidence(nil); low != 0 || high != 0 || median(nil) != 0 {
+	if low, high := confidence(nil); low != 0 || high != 0 || figures.Median(nil) != 0 {
 		t.Error("nothing has a median")
 	}
 }

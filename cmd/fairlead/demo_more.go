@@ -31,18 +31,9 @@ func (s *stage) more(ctx context.Context) error {
 // playPair attaches two containers to a network, lets them talk, and
 // detaches them.
 func (s *stage) playPair(ctx context.Context, network, a, b string) error {
-	ip := map[string]string{}
-	for _, name := range []string{a, b} {
-		out, took, err := s.fairlead(ctx, nil, "add", network, name)
-		if err != nil {
-			return err
-		}
-		address, err := addressIn(out)
-		if err != nil {
-			return err
-		}
-		ip[name] = (&cast{address: address}).ip()
-		s.command("fairlead add "+network+" "+name, "eth0 "+address, took)
+	ip, err := s.attachAll(ctx, network, a, b)
+	if err != nil {
+		return err
 	}
 	took, err := s.ping(ctx, a, ip[b])
 	if err != nil {
@@ -59,4 +50,22 @@ func (s *stage) playPair(ctx context.Context, network, a, b string) error {
 		}
 	}
 	return nil
+}
+
+// attachAll adds containers to a network and returns their addresses.
+func (s *stage) attachAll(ctx context.Context, network string, names ...string) (map[string]string, error) {
+	ip := map[string]string{}
+	for _, name := range names {
+		out, took, err := s.fairlead(ctx, nil, "add", network, name)
+		if err != nil {
+			return nil, err
+		}
+		address, err := addressIn(out)
+		if err != nil {
+			return nil, err
+		}
+		ip[name] = (&cast{address: address}).ip()
+		s.command("fairlead add "+network+" "+name, "eth0 "+address, took)
+	}
+	return ip, nil
 }

@@ -58,18 +58,9 @@ func (s *stage) wan(ctx context.Context) (err error) {
 // playWAN attaches two containers, lets them talk to each other and to the
 // network beyond, and detaches them.
 func (s *stage) playWAN(ctx context.Context) error {
-	ip := map[string]string{}
-	for _, name := range []string{"old1", "old2"} {
-		out, took, err := s.fairlead(ctx, nil, "add", "wan", name)
-		if err != nil {
-			return err
-		}
-		address, err := addressIn(out)
-		if err != nil {
-			return err
-		}
-		ip[name] = (&cast{address: address}).ip()
-		s.command("fairlead add wan "+name, "eth0 "+address, took)
+	ip, err := s.attachAll(ctx, "wan", "old1", "old2")
+	if err != nil {
+		return err
 	}
 	for _, p := range [][3]string{{"old1", "old2", ip["old2"]}, {"old2", lan, lanServer}} {
 		took, err := s.ping(ctx, p[0], p[2])

@@ -10,7 +10,10 @@ import (
 )
 
 // Regexp is a compiled expression: a nondeterministic automaton.
-type Regexp struct{ prog []inst }
+type Regexp struct {
+	prog  []inst
+	start int
+}
 
 type op uint8
 
@@ -55,11 +58,10 @@ func Compile(expr string) (*Regexp, error) {
 	}
 	re := &Regexp{}
 	re.prog = append(re.prog, inst{op: opMatch})
-	start := n.emit(re, 0)
+	re.start = n.emit(re, 0)
 	if len(re.prog) > maxProgram {
 		return nil, fmt.Errorf("regular expression %q: too large", expr)
 	}
-	re.prog = append(re.prog, inst{op: opSplit, next: start, other: start})
 	return re, nil
 }
 
@@ -69,9 +71,8 @@ const maxProgram = 10000
 // MatchString tells whether a part of s matches.
 func (re *Regexp) MatchString(s string) bool {
 	now, later := re.empty(), re.empty()
-	start := len(re.prog) - 1
 	for at := 0; ; {
-		if re.follow(now, start, at == 0, at == len(s)) {
+		if re.follow(now, re.start, at == 0, at == len(s)) {
 			return true
 		}
 		if at == len(s) {

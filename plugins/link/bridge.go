@@ -30,7 +30,7 @@ type bridge struct {
 	HairpinMode               bool        `json:"hairpinMode"`
 	PromiscMode               bool        `json:"promiscMode"`
 	VLAN                      int         `json:"vlan"`
-	VLANTrunk                 []vlanRange `json:"vlanTrunk"`
+	VLANTrunk                 []VLANRange `json:"vlanTrunk"`
 	PreserveDefaultVLAN       bool        `json:"preserveDefaultVlan"`
 	MACSpoofCheck             bool        `json:"macspoofchk"`
 	EnableDAD                 bool        `json:"enabledad"`

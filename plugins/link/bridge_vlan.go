@@ -7,15 +7,6 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// vlanRange is an element of vlanTrunk: one ID, or all from a least to a greatest.
-type vlanRange struct {
-	MinID *int `json:"minID,omitempty"`
-	MaxID *int `json:"maxID,omitempty"`
-	ID    *int `json:"id,omitempty"`
-}
-
-const maxVLAN = 4094
-
 func (c *bridge) filtersVLANs() bool { return c.VLAN != 0 || len(c.VLANTrunk) > 0 }
 
 func (c *bridge) validateVLANs() error {
@@ -26,26 +17,11 @@ func (c *bridge) validateVLANs() error {
 		return cni.Invalid(c.Raw, "vlanTrunk", "cannot set vlan and vlanTrunk at the same time: a port is an access port or a trunk")
 	}
 	for i, v := range c.VLANTrunk {
-		if problem := v.problem(); problem != "" {
+		if problem := v.Problem(1, "1"); problem != "" {
 			return cni.Invalid(c.Raw, fmt.Sprintf("vlanTrunk[%d]", i), problem)
 		}
 	}
 	return nil
-}
-
-func (v vlanRange) problem() string {
-	in := func(p *int) bool { return p == nil || *p >= 1 && *p <= maxVLAN }
-	switch {
-	case !in(v.ID) || !in(v.MinID) || !in(v.MaxID):
-		return "want VLAN IDs from 1 to 4094"
-	case (v.MinID == nil) != (v.MaxID == nil):
-		return "want both minID and maxID, or id"
-	case v.ID == nil && v.MinID == nil:
-		return "want id, or minID and maxID"
-	case v.MinID != nil && *v.MinID > *v.MaxID:
-		return "minID is greater than maxID"
-	}
-	return ""
 }
 
 // portVLANs states the VLANs of the container's port: one untagged, or tagged ones.

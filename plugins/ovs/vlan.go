@@ -7,14 +7,13 @@ import (
 	"strings"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/plugins/link"
 )
 
-// vlanRange is an element of trunk: one ID, or all from a least to a greatest.
-type vlanRange struct {
-	MinID *int `json:"minID,omitempty"`
-	MaxID *int `json:"maxID,omitempty"`
-	ID    *int `json:"id,omitempty"`
-}
+// vlanRange is an element of trunk; 0 is what has no tag.
+type vlanRange link.VLANRange
+
+func (v vlanRange) problem() string { return link.VLANRange(v).Problem(0, "0 (what has no tag)") }
 
 const maxVLAN = 4094
 
@@ -29,21 +28,6 @@ func (c *ovs) validateVLANs() error {
 	}
 	c.vlans.Tag, c.vlans.Trunks = c.VLAN, trunks(c.Trunk)
 	return nil
-}
-
-func (v vlanRange) problem() string {
-	in := func(p *int) bool { return p == nil || *p >= 0 && *p <= maxVLAN }
-	switch {
-	case !in(v.ID) || !in(v.MinID) || !in(v.MaxID):
-		return "want VLAN IDs from 0 (what has no tag) to 4094"
-	case (v.MinID == nil) != (v.MaxID == nil):
-		return "want both minID and maxID, or id"
-	case v.ID == nil && v.MinID == nil:
-		return "want id, or minID and maxID"
-	case v.MinID != nil && *v.MinID > *v.MaxID:
-		return "minID is greater than maxID"
-	}
-	return ""
 }
 
 type span struct{ first, last int }
