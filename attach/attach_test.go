@@ -257,7 +257,7 @@ func TestClaims(t *testing.T) {
 		}
 		other := kernel.Owner{Network: "net", ContainerID: "c2", IfName: "eth0"}
 		if tt.first.HostPort == tt.second.HostPort && tt.first.Protocol == tt.second.Protocol {
-			if _, err := d.Claim(ctx, other, []attach.Port{tt.second}); err == nil || !strings.Contains(err.Error(), "wait for the lock of host port") {
+			if _, err := d.Claim(ctx, other, []attach.Port{tt.second}); err == nil || !strings.Contains(err.Error(), "is held by attach.test (process ") {
 				t.Errorf("while the first is at work: %v", err)
 			}
 		}
