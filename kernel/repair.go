@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -177,22 +178,40 @@ func (e *Engine) irreplaceable(o Object) string {
 }
 
 // effective are the objects of all plugins of a list less those that a later
-// plugin overrules, and with what a link owes to its master.
+// plugin overrules, and with what the kernel made along with them.
 func effective(list Objects) (out Objects) {
+	var waiting Objects // what a link has once it is up
 	for i, o := range list {
 		if overruled(o, list[i+1:]) {
 			continue
 		}
 		out = append(out, o)
-		if v, ok := o.(*Veth); ok && v.Master != "" {
-			out = append(out, &enslaved{Link: v.Name, Master: v.Master})
+		switch o := o.(type) {
+		case *Veth:
+			if o.Master != "" {
+				out = append(out, &enslaved{Link: o.Name, Master: o.Master})
+			}
+		case *Addr:
+			c := connectedOf(o)
+			if o.NoRoute || o.Prefix.IsSingleIP() || overruled(&c.Route, list[i+1:]) {
+				break
+			}
+			if o.IsShared {
+				out = append(out, c)
+			} else {
+				waiting = append(waiting, c)
+			}
+		case *Up:
+			out, waiting = append(out, waiting...), nil
 		}
 	}
-	var once Objects
-	for _, o := range distinct(out) {
-		once = append(once, o)
-	}
-	return once
+	seen := map[string]bool{}
+	return slices.DeleteFunc(append(out, waiting...), func(o Object) bool {
+		name := o.Side().String() + " " + o.String()
+		again := seen[name]
+		seen[name] = true
+		return again
+	})
 }
 
 func overruled(o Object, later Objects) bool {

@@ -155,3 +155,49 @@ func (z *ZoneSource) drift(e *Engine) ([]string, error) {
 	}
 	return z.diff(e)
 }
+
+// connected is the route to an address's subnet, which the kernel makes by itself
+// with the address, or as its link comes up, and not again.
+type connected struct{ Route }
+
+func connectedOf(a *Addr) *connected {
+	r := Route{In: a.In, Dst: a.Prefix.Masked(), Link: a.Link, Proto: unix.RTPROT_KERNEL}
+	if a.Prefix.Addr().Is4() {
+		r.Src = a.Prefix.Addr()
+	} else {
+		r.Metric = kernelMetric
+	}
+	return &connected{Route: r}
+}
+
+const kernelMetric = 256 // of the kernel's own routes of IPv6
+
+func (c *connected) kind() string                     { return "connected" }
+func (c *connected) Side() Side                       { return c.In }
+func (c *connected) Shared() bool                     { return false }
+func (c *connected) String() string                   { return c.Route.String() + " proto kernel" }
+func (c *connected) links() []linkName                { return nil }
+func (c *connected) on() linkName                     { return linkName{c.In, c.Link} }
+func (c *connected) ensure(e *Engine) error           { return c.restore(e) }
+func (c *connected) restore(e *Engine) error          { return c.Route.restore(e) }
+func (c *connected) remove(e *Engine) error           { return nil }
+func (c *connected) diff(e *Engine) ([]string, error) { return c.drift(e) }
+
+// drift: a link that is down, or lacks the address, has no such route; that is told
+// by itself.
+func (c *connected) drift(e *Engine) ([]string, error) {
+	l, err := e.Link(c.In, c.Link)
+	if err != nil || !l.Up {
+		return nil, err
+	}
+	have, err := e.Routes(c.In, family(c.Dst.Addr()), 0)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range have {
+		if h.Dst == c.Dst && h.Index == l.Index {
+			return nil, nil
+		}
+	}
+	return []string{"is missing"}, nil
+}
