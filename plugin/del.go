@@ -175,6 +175,9 @@ func (j *job) known(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := j.disown(); err != nil {
+		return err
+	}
 	if OnlyGone(ctx) && j.past != nil && lives(j.past) {
 		return cni.Errorf(cni.CodeTryAgainLater, "container %s was added to network %s as %s again meanwhile", j.past.ContainerID, j.past.Network, j.past.IfName)
 	}
@@ -196,6 +199,24 @@ func (j *job) known(ctx context.Context) error {
 		j.objects, _ = j.conf.Links(j.att, &cni.Result{})
 	}
 	return nil
+}
+
+// disown lets go of a namespace that is not the one that the record tells of: the
+// path names another container's by now, in which nothing is ours.
+func (j *job) disown() (err error) {
+	s := j.session
+	if s.past == nil || s.netns == nil || s.past.NetnsID == "" || s.past.NetnsID == attach.NetnsID(s.path) {
+		return nil
+	}
+	s.unlockNetns()
+	s.engine.Close()
+	s.netns.Close()
+	s.netns = nil
+	s.engine, err = kernel.Open(nil, kernel.Options{Alive: s.dir.Alive})
+	if err == nil && j.ovs != nil {
+		s.engine.UseSwitch(j.ovs)
+	}
+	return err
 }
 
 // onlyGoneKey marks a context: see OnlyGone.

@@ -132,7 +132,24 @@ func (s *site) hostEnd(container string) string {
 
 // dump is the text of everything that a repair may touch, of what changes by
 // itself only the number of packets left out.
-func (s *site) dump() string {
+func (s *site) dump() string { return s.settled(s.dumpNow) }
+
+// settled is a text once the kernel has stopped to change it: carriers follow their
+// links, and namespaces end, some time later.
+func (s *site) settled(now func() string) string {
+	text := now()
+	for range 20 {
+		time.Sleep(kerneltest.Slow(60 * time.Millisecond))
+		again := now()
+		if again == text {
+			break
+		}
+		text = again
+	}
+	return text
+}
+
+func (s *site) dumpNow() string {
 	text := ""
 	for _, ns := range []string{"", netnsDir + "/web", netnsDir + "/db"} {
 		text += kerneltest.Dump(s, ns)
