@@ -100,6 +100,36 @@ func TestReserve(t *testing.T) {
 	}
 }
 
+// GC takes the places that kills left, and no other.
+func TestClearPlaces(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	d := attach.Open(root)
+	place, err := d.Reserve(owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := filepath.Join(root, "attach", "net", "c2,eth0.json~")
+	if err := os.WriteFile(left, []byte(`{"boot": "to`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.ClearPlaces("net"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what a kill left: %v", err)
+	}
+	if err := d.Create(record(d, owner), place); err != nil {
+		t.Errorf("of an ADD at work: %v", err)
+	}
+	if err := errors.Join(d.Remove(owner), d.ClearPlaces("net"), d.ClearPlaces("none")); err != nil {
+		t.Error(err)
+	}
+	if all, _ := filepath.Glob(filepath.Join(root, "attach", "*")); len(all) > 0 {
+		t.Errorf("left: %v", all)
+	}
+}
+
 func TestLifeOfARecord(t *testing.T) {
 	t.Parallel()
 	d := attach.Open(t.TempDir())
@@ -278,5 +308,82 @@ func TestClaims(t *testing.T) {
 		} else {
 			unlock()
 		}
+	}
+}
+
+// While one holds an attachment nobody else changes it: no DEL, no further plugin.
+func TestHold(t *testing.T) {
+	t.Parallel()
+	d := attach.Open(t.TempDir())
+	if _, _, err := d.Hold(owner); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a record: %v", err)
+	}
+	r := record(d, owner)
+	if err := create(d, r); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := d.Hold(owner); err == nil || cni.AsError(err).Code != cni.CodeTryAgainLater {
+		t.Errorf("while its ADD is at work: %v", err)
+	}
+	if got, err := d.Take(owner, 0); err != nil || !got.Parts[0].Adding() {
+		t.Errorf("a DEL comes at any moment of an ADD: %+v, %v", got, err)
+	}
+	if err := d.Finish(r, 0); err != nil {
+		t.Fatal(err)
+	}
+	held, release, err := d.Hold(owner)
+	if err != nil || held.Parts[0].Plugin != "bridge" {
+		t.Fatal(held, err)
+	}
+	if _, err := d.Take(owner, 10*time.Millisecond); err == nil || cni.AsError(err).Code != cni.CodeTryAgainLater {
+		t.Errorf("a DEL meanwhile: %v", err)
+	}
+	if _, _, err := d.Hold(owner); err == nil {
+		t.Error("held twice")
+	}
+	if !d.Reserved(owner) {
+		t.Error("an ADD may begin meanwhile")
+	}
+	if got, err := d.Read(owner); err != nil || got.Parts[0].Adding() {
+		t.Errorf("read meanwhile: %+v, %v", got, err)
+	}
+	time.AfterFunc(20*time.Millisecond, release)
+	taken, err := d.Take(owner, 10*time.Second)
+	if err != nil {
+		t.Fatalf("a DEL that waits: %v", err)
+	}
+	if _, _, err := d.Hold(owner); err == nil {
+		t.Error("held while a DEL is at work")
+	}
+	if err := d.Remove(owner); err != nil {
+		t.Fatal(err)
+	}
+	taken.Unlock()
+	if _, err := d.Take(owner, 0); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("after the DEL: %v", err)
+	}
+	if d.Reserved(owner) {
+		t.Error("still reserved")
+	}
+}
+
+// A place that a DEL took away is the next ADD's: who had it does not take that along.
+func TestFreeLeavesOthersPlace(t *testing.T) {
+	t.Parallel()
+	d := attach.Open(t.TempDir())
+	first, err := d.Reserve(owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Remove(owner); err != nil {
+		t.Fatal(err)
+	}
+	second, err := d.Reserve(owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Free()
+	if err := d.Create(record(d, owner), second); err != nil {
+		t.Errorf("its place is gone: %v", err)
 	}
 }

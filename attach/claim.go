@@ -191,3 +191,30 @@ func describe(mark string) string {
 	}
 	return mark
 }
+
+// DropClaims drops the claims of host ports whose owner's mark is dead.
+func (d *Dir) DropClaims(dead func(mark string) bool) error {
+	dir := filepath.Join(filepath.Dir(d.path), "hostports")
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, e := range entries {
+		f, err := d.lockClaims(context.Background(), e.Name())
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		all := readClaims(f)
+		kept := slices.DeleteFunc(slices.Clone(all), func(c claim) bool { return dead(c.mark) })
+		switch {
+		case len(kept) == 0:
+			errs = append(errs, os.Remove(f.Name()))
+		case len(kept) < len(all):
+			errs = append(errs, writeClaims(f, kept))
+		}
+		_ = f.Close()
+	}
+	return errors.Join(errs...)
+}

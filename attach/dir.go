@@ -68,6 +68,11 @@ func (d *Dir) read(path string) (*Record, error) {
 	if err != nil {
 		return nil, err
 	}
+	return d.parse(path, raw, adding)
+}
+
+// parse reads a record whose file somebody has locked, or nobody.
+func (d *Dir) parse(path string, raw []byte, adding bool) (*Record, error) {
 	r := &Record{}
 	if err := cni.Decode(raw, r); err != nil || r.Boot != d.boot {
 		_ = os.Remove(path) // worth nothing, and in the way of a new one

@@ -89,6 +89,7 @@ func (s *session) close() {
 	if s.book != nil {
 		s.book.rec.Unlock()
 	}
+	s.past.Unlock()
 	for _, j := range append(s.jobs, s.leaving...) {
 		j.end()
 	}

@@ -1,0 +1,106 @@
+package attach
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/internal/plainfile"
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// DelWait is how long a DEL waits for a repair of its attachment.
+const DelWait = 10 * time.Second
+
+// Take is Read for whoever changes what stands, a DEL or a repair: nobody else
+// does until Unlock. One that another has taken is waited for; then it is an
+// error, "try again later". A record of an ADD at work, or of one that was cut
+// off, is not locked: a DEL may come at any moment of it.
+func (d *Dir) Take(o kernel.Owner, wait time.Duration) (*Record, error) {
+	for end := time.Now().Add(wait); ; time.Sleep(lockPoll) {
+		r, err := d.take(d.file(o))
+		if !errors.Is(err, errTaken) {
+			return r, err
+		}
+		if !time.Now().Before(end) {
+			return nil, cni.Errorf(cni.CodeTryAgainLater, "a DEL or a repair of container %s in network %s as %s is at work (lock of %s)",
+				o.ContainerID, o.Network, o.IfName, d.file(o))
+		}
+	}
+}
+
+var errTaken = errors.New("taken") // a constant; nothing assigns it
+
+func (d *Dir) take(path string) (*Record, error) {
+	fd, err := plainfile.Open(path, syscall.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	locked := syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB) == nil
+	raw, err := plainfile.ReadAll(fd, path)
+	var r *Record
+	if err == nil {
+		r, err = d.parse(path, raw, !locked)
+	}
+	switch {
+	case err != nil || !r.done():
+	case !locked || !same(fd, path):
+		r, err = nil, errTaken
+	default:
+		r.held, r.fd = true, fd
+		return r, nil
+	}
+	_ = syscall.Close(fd)
+	return r, err
+}
+
+// same tells whether a path still names an open file: another record may have
+// taken its place while its lock was waited for.
+func same(fd int, path string) bool {
+	var mine, there syscall.Stat_t
+	return syscall.Fstat(fd, &mine) == nil && syscall.Stat(path, &there) == nil && mine.Ino == there.Ino && mine.Dev == there.Dev
+}
+
+func (r *Record) done() bool {
+	for _, p := range r.Parts {
+		if !p.Done {
+			return false
+		}
+	}
+	return true
+}
+
+// Hold keeps an attachment that stands as it is, until release: no DEL, and no
+// further plugin of its list, changes it meanwhile. One that is being added or
+// removed is an error, "try again later".
+func (d *Dir) Hold(o kernel.Owner) (r *Record, release func(), err error) {
+	place, err := d.Reserve(o)
+	if errors.Is(err, os.ErrExist) {
+		return nil, nil, cni.Errorf(cni.CodeTryAgainLater, "%w", err)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err = d.Take(o, 0)
+	if err == nil && !r.held {
+		err = cni.Errorf(cni.CodeTryAgainLater, "the ADD of container %s to network %s as %s is at work, or was cut off", o.ContainerID, o.Network, o.IfName)
+	}
+	if err != nil {
+		place.Free()
+		return nil, nil, fmt.Errorf("hold the attachment: %w", err)
+	}
+	return r, func() { r.Unlock(); place.Free() }, nil
+}
+
+// Reserved tells whether an ADD of an attachment is at work that has no record yet.
+func (d *Dir) Reserved(o kernel.Owner) bool {
+	fd, err := plainfile.Open(d.file(o)+"~", syscall.O_RDONLY, 0)
+	if err != nil {
+		return false
+	}
+	defer syscall.Close(fd)
+	return syscall.Flock(fd, syscall.LOCK_SH|syscall.LOCK_NB) == syscall.EWOULDBLOCK
+}
