@@ -20,7 +20,7 @@ const DelWait = 10 * time.Second
 // error, "try again later". A record of an ADD at work, or of one that was cut
 // off, is not locked: a DEL may come at any moment of it.
 func (d *Dir) Take(o kernel.Owner, wait time.Duration) (*Record, error) {
-	for end := time.Now().Add(wait); ; time.Sleep(lockPoll) {
+	for end := time.Now().Add(wait); ; time.Sleep(placePoll) {
 		r, err := d.take(d.file(o))
 		if !errors.Is(err, errTaken) {
 			return r, err
@@ -55,13 +55,6 @@ func (d *Dir) take(path string) (*Record, error) {
 	}
 	_ = syscall.Close(fd)
 	return r, err
-}
-
-// same tells whether a path still names an open file: another record may have
-// taken its place while its lock was waited for.
-func same(fd int, path string) bool {
-	var mine, there syscall.Stat_t
-	return syscall.Fstat(fd, &mine) == nil && syscall.Stat(path, &there) == nil && mine.Ino == there.Ino && mine.Dev == there.Dev
 }
 
 func (r *Record) done() bool {
