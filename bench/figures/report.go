@@ -79,6 +79,7 @@ func (r Report) With(later Report) Report {
 		of, measured := again[name(row)]
 		if !measured {
 			rows = append(rows, row)
+			continue
 		}
 		rows = append(rows, of...) // where the case is met first
 		again[name(row)] = nil
