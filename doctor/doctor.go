@@ -6,6 +6,7 @@ package doctor
 import (
 	"cmp"
 	"slices"
+	"strings"
 )
 
 // Finding is something that is wrong.
@@ -21,7 +22,7 @@ type Finding struct {
 
 // check is one look at an attachment, or at the host.
 type check struct {
-	names string // the findings that it may make, for the page
+	names string // the findings that it may make
 	of    func(*Facts, *Attachment) []Finding
 	host  func(*Facts) []Finding
 }
@@ -31,7 +32,8 @@ func checks() []check {
 	return []check{
 		{names: "namespace-gone, add-cut-off", of: state},
 		{names: "port-blocked, port-isolated, port-on-other-bridge", of: port},
-		{names: "by the record: see lost", of: lost},
+		{names: "bridge-down, interface-missing, address-wrong-prefix, default-route-missing, default-route-replaced, route-replaced, forwarding-off, " +
+			"masquerade-missing, host-port-missing, rule-element-of-another, object-changed", of: lost}, // and those of losses
 		{names: "no-carrier", of: carrier},
 		{names: "mac-changed", of: macChanged},
 		{names: "address-duplicate, address-tentative", of: duplicates},
@@ -51,6 +53,18 @@ func checks() []check {
 		{names: "plugin-missing", host: plugins},
 		{names: "record-of-another-boot", host: otherBoot},
 	}
+}
+
+// Names are the findings that there can be.
+func Names() (out []string) {
+	for _, c := range checks() {
+		out = append(out, strings.Split(c.names, ", ")...)
+	}
+	for _, w := range losses() {
+		out = append(out, w.name)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // Examine runs every check: on the attachments, then on the host.

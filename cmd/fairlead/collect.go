@@ -34,7 +34,7 @@ type collected struct {
 	Attachments []collectedAttachment `json:"attachments"`
 	Leftovers   []string              `json:"leftovers"` // marks without an attachment
 	Addresses   []collectedAddress    `json:"addresses"`
-	Skipped     []string              `json:"skipped"`
+	Untouched   []string              `json:"skipped"`
 	Errors      []string              `json:"errors"`
 	Kept        int                   `json:"kept"`
 	DryRun      bool                  `json:"dryRun"`
@@ -139,7 +139,7 @@ func (c *collector) remove(ctx context.Context, g collectedAttachment) {
 	if !c.dry {
 		if err := c.removeNow(plugin.Collecting(ctx), g); err != nil {
 			if e, ok := errors.AsType[*cni.Error](err); ok && e.Code == cni.CodeTryAgainLater {
-				c.out.Skipped = append(c.out.Skipped, g.words()+": "+err.Error())
+				c.out.Untouched = append(c.out.Untouched, g.words()+": "+err.Error())
 				return
 			}
 			c.fail(fmt.Errorf("%s: %w", g.words(), err))
@@ -230,7 +230,7 @@ func (c *collector) printText() {
 	for _, a := range c.out.Addresses {
 		fmt.Fprintf(c.stdout, "%s address %s of network %s: held by %q, which has no attachment\n", verb, a.Address, a.Network, strings.TrimSpace(a.Container+" "+a.IfName))
 	}
-	for _, s := range c.out.Skipped {
+	for _, s := range c.out.Untouched {
 		fmt.Fprintln(c.stdout, "left alone: "+s)
 	}
 	for _, e := range c.out.Errors {

@@ -74,7 +74,7 @@ func TestCollect(t *testing.T) {
 			}
 			var done collected
 			must(t, json.Unmarshal([]byte(s.ok("gc", "--all", "--json")), &done))
-			if len(done.Attachments) != 1 || len(done.Errors) > 0 || len(done.Skipped) > 0 {
+			if len(done.Attachments) != 1 || len(done.Errors) > 0 || len(done.Untouched) > 0 {
 				t.Errorf("%+v", done)
 			}
 			if d := differ(clean(before, lose), clean(s.left(), lose)); d != "" {
