@@ -100,6 +100,36 @@ func TestReserve(t *testing.T) {
 	}
 }
 
+// GC takes the places that kills left, and no other.
+func TestClearPlaces(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	d := attach.Open(root)
+	place, err := d.Reserve(owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := filepath.Join(root, "attach", "net", "c2,eth0.json~")
+	if err := os.WriteFile(left, []byte(`{"boot": "to`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.ClearPlaces("net"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what a kill left: %v", err)
+	}
+	if err := d.Create(record(d, owner), place); err != nil {
+		t.Errorf("of an ADD at work: %v", err)
+	}
+	if err := errors.Join(d.Remove(owner), d.ClearPlaces("net"), d.ClearPlaces("none")); err != nil {
+		t.Error(err)
+	}
+	if all, _ := filepath.Glob(filepath.Join(root, "attach", "*")); len(all) > 0 {
+		t.Errorf("left: %v", all)
+	}
+}
+
 func TestLifeOfARecord(t *testing.T) {
 	t.Parallel()
 	d := attach.Open(t.TempDir())
@@ -257,7 +287,7 @@ func TestClaims(t *testing.T) {
 		}
 		other := kernel.Owner{Network: "net", ContainerID: "c2", IfName: "eth0"}
 		if tt.first.HostPort == tt.second.HostPort && tt.first.Protocol == tt.second.Protocol {
-			if _, err := d.Claim(ctx, other, []attach.Port{tt.second}); err == nil || !strings.Contains(err.Error(), "wait for the lock of host port") {
+			if _, err := d.Claim(ctx, other, []attach.Port{tt.second}); err == nil || !strings.Contains(err.Error(), "is held by attach.test (process ") {
 				t.Errorf("while the first is at work: %v", err)
 			}
 		}

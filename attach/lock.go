@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/fairlead/fairlead/internal/plainfile"
 	"github.com/fairlead/fairlead/kernel"
@@ -27,6 +28,7 @@ type Reservation struct {
 // has it, that is os.ErrExist. A kill leaves an empty file, which Remove takes along.
 func (d *Dir) Reserve(o kernel.Owner) (*Reservation, error) {
 	path := d.file(o) + "~"
+	looked := false
 	for range 8 { // others may take the file, or the whole directory, along
 		fd, err := plainfile.Open(path, syscall.O_WRONLY|syscall.O_CREAT, 0o600)
 		if errors.Is(err, os.ErrNotExist) {
@@ -43,6 +45,11 @@ func (d *Dir) Reserve(o kernel.Owner) (*Reservation, error) {
 			return &Reservation{path: path, fd: fd}, nil
 		}
 		_ = syscall.Close(fd)
+		if err == syscall.EWOULDBLOCK && !looked { // it may be ClearPlaces, which only looks
+			looked = true
+			time.Sleep(placePoll)
+			continue
+		}
 		if err == syscall.EWOULDBLOCK {
 			return nil, fmt.Errorf("an ADD of container %s to network %s as %s is at work: %w", o.ContainerID, o.Network, o.IfName, os.ErrExist)
 		}
@@ -78,6 +85,34 @@ func (r *Reservation) Free() {
 	}
 	_ = syscall.Close(r.fd)
 	_ = syscall.Rmdir(filepath.Dir(r.path)) // fails while others are in it
+}
+
+// ClearPlaces removes the places in a network that kills left, whatever is in
+// them. The ADD that is at work keeps its own.
+func (d *Dir) ClearPlaces(network string) error {
+	files, err := filepath.Glob(filepath.Join(d.network(network), "*~"))
+	errs := []error{err}
+	for _, path := range files {
+		fd, err := plainfile.Open(path, syscall.O_WRONLY, 0)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			if syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB) == nil && same(fd, path) {
+				err = os.Remove(path)
+			}
+			_ = syscall.Close(fd)
+		}
+		errs = append(errs, err)
+	}
+	_ = os.Remove(d.network(network)) // fails while others are in it
+	return errors.Join(errs...)
+}
+
+// same tells whether a path still names the file that is open.
+func same(fd int, path string) bool {
+	var mine, there syscall.Stat_t
+	return syscall.Fstat(fd, &mine) == nil && syscall.Stat(path, &there) == nil && mine.Ino == there.Ino && mine.Dev == there.Dev
 }
 
 // readLocked reads a file and tells whether somebody held its lock. It asks

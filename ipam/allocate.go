@@ -144,12 +144,16 @@ func (s *Store) take(o Owner, set int, a netip.Addr) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("reserve %s: %w", a, err)
 	}
-	if err := s.change(pendingAdd{ownerKey(o, a), a, ino}); err != nil {
+	if err := s.change(pendingAdd{ownerKey(o, a), a, ino, Uptime()}); err != nil {
 		return false, err
 	}
 	err = retry(func() error { return syscall.Link(s.temporary(), s.dir.file(a)) })
-	if err := s.clearTemporary(); err != nil {
-		return false, err
+	if e := s.clearTemporary(); e != nil {
+		s.unsound = true // else an address that cannot be removed either is one that nobody knows
+		if err == nil {
+			e = errors.Join(e, s.remove(a))
+		}
+		return false, e
 	}
 	if errors.Is(err, syscall.EEXIST) {
 		return false, s.miss(a)

@@ -90,7 +90,7 @@ func cutOff(t *testing.T, s *Store, o Owner, steps int) {
 	var ino uint64
 	for i, step := range []func() error{
 		func() (err error) { ino, err = s.writeTemporary(o); return err },
-		func() error { return s.change(pendingAdd{ownerKey(o, a), a, ino}) },
+		func() error { return s.change(pendingAdd{ownerKey(o, a), a, ino, Uptime()}) },
 		func() error { return syscall.Link(s.temporary(), s.dir.file(a)) },
 		s.clearTemporary,
 	} {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
+	"time"
 )
 
 // errUnsound is an index that cannot be used: it is built again.
@@ -40,6 +41,7 @@ type pendingAdd struct {
 	owner key
 	addr  netip.Addr // zero: none
 	ino   uint64
+	since time.Duration // the machine's start, when it was made; 0: an older version wrote this
 }
 
 func (h *header) encode() []byte {
@@ -60,6 +62,7 @@ func (h *header) encode() []byte {
 	addr := number(or(h.pending.addr, netip.IPv6Unspecified())).bytes()
 	b = append(b, addr[:]...)
 	b = le.AppendUint64(b, h.pending.ino)
+	b = le.AppendUint64(b, uint64(h.pending.since))
 	b = b[:headerSize-4]
 	return le.AppendUint32(b, checksum(b))
 }
@@ -87,6 +90,7 @@ func decodeHeader(b []byte) (h header, err error) {
 		h.pending.addr = addr
 	}
 	h.pending.ino = le.Uint64(next(8))
+	h.pending.since = time.Duration(le.Uint64(next(8)))
 	return h, h.check()
 }
 

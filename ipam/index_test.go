@@ -112,7 +112,7 @@ func TestHeaderRoundTrip(t *testing.T) {
 	t.Parallel()
 	h := header{
 		boot: textKey("boot"), clean: true, dir: dirState{1, 2, 3}, last: textKey("last"),
-		tables: [2]extent{{64, 3}, {128, 4}}, pending: pendingAdd{textKey("o"), addr("10.1.2.3"), 77},
+		tables: [2]extent{{64, 3}, {128, 4}}, pending: pendingAdd{textKey("o"), addr("10.1.2.3"), 77, 12345},
 	}
 	got, err := decodeHeader(h.encode())
 	if err != nil || got != h {

@@ -51,7 +51,11 @@ func (s *Store) knownRecords(old *index) (map[netip.Addr]record, error) {
 		return known, nil
 	}
 	ino, ctime, err := s.dir.stat(p.addr)
-	known[p.addr] = record{owner: p.owner, addr: p.addr, ino: ino, ctime: ctime, reserved: Uptime()}
+	since := p.since
+	if since == 0 {
+		since = Uptime()
+	}
+	known[p.addr] = record{owner: p.owner, addr: p.addr, ino: ino, ctime: ctime, reserved: since}
 	return known, err
 }
 

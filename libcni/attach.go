@@ -43,11 +43,13 @@ func (c *CNIConfig) DelNetwork(ctx context.Context, net *NetworkConfig, rt *Runt
 	return c.del(ctx, net.network(), []*NetworkConfig{net}, rt)
 }
 
-func (c *CNIConfig) add(ctx context.Context, n network, plugins []*NetworkConfig, conf []byte, rt *RuntimeConf) (*cni.Result, error) {
+func (c *CNIConfig) add(ctx context.Context, n network, plugins []*NetworkConfig, conf []byte, rt *RuntimeConf) (_ *cni.Result, err error) {
 	paths, err := c.prepare(n, plugins, rt)
 	if err != nil {
 		return nil, err
 	}
+	end := c.adding.begin(added{n.name, cni.Attachment{ContainerID: rt.ContainerID, IfName: rt.IfName}})
+	defer func() { end(err) }()
 	result, failed, err := c.addAll(ctx, n, plugins, paths, rt)
 	if err != nil {
 		err = pluginError(n, plugins[failed], "add", err)

@@ -18,7 +18,7 @@ func (r *runner) gc(ctx context.Context, args *skel.CmdArgs) error {
 		return err
 	}
 	defer j.end()
-	errs := []error{j.gcRecords(ctx), j.gcMarked()}
+	errs := []error{j.gcRecords(ctx), j.gcMarked(), j.dir.ClearPlaces(j.base.Name)}
 	if !j.Chained {
 		errs = append(errs, j.ipam.gc(ctx))
 	}

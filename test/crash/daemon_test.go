@@ -1,0 +1,38 @@
+package crash
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// startDaemon starts the DHCP daemon, and returns when it listens.
+func startDaemon(m *machine, socket, leases string) {
+	m.t.Helper()
+	cmd := exec.Command(filepath.Join(m.work, "bin", "daemon"), socket, leases)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+	})
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && !strings.HasPrefix(lines.Text(), "listening") {
+	}
+	if lines.Err() != nil || lines.Text() == "" {
+		m.t.Fatalf("the DHCP daemon does not listen: %v", lines.Err())
+	}
+	go func() { // what it logs is nobody's
+		for lines.Scan() {
+		}
+	}()
+}

@@ -1,0 +1,231 @@
+package crash
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// A fingerprint is a snapshot without words: what the kernel says in its own
+// form, less what changes by itself. It takes a thirtieth of the time of the
+// text, which is made only where fingerprints differ, and has the last word.
+
+// dumper asks the namespace that its thread was in.
+type dumper struct{ route, netfilter int }
+
+func newDumper() (*dumper, error) {
+	open := func(protocol int) (int, error) {
+		return unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
+	}
+	r, err1 := open(unix.NETLINK_ROUTE)
+	n, err2 := open(unix.NETLINK_NETFILTER)
+	return &dumper{r, n}, errors.Join(err1, err2)
+}
+
+func (d *dumper) close() {
+	_ = unix.Close(d.route)
+	_ = unix.Close(d.netfilter)
+}
+
+// message is an answer: its fixed part and its attributes.
+type message struct {
+	head  []byte
+	attrs []attr
+}
+
+type attr struct {
+	typ  uint16
+	data []byte
+}
+
+// dump asks for all of a kind.
+func dump(fd int, typ uint16, body []byte, head int) (out []message, err error) {
+	req := make([]byte, unix.NLMSG_HDRLEN, 64)
+	le := binary.NativeEndian
+	le.PutUint32(req, uint32(len(req)+len(body)))
+	le.PutUint16(req[4:], typ)
+	le.PutUint16(req[6:], unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
+	if err := unix.Sendto(fd, append(req, body...), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return nil, err
+	}
+	for buf := make([]byte, 64<<10); ; {
+		n, _, err := unix.Recvfrom(fd, buf, 0)
+		if err != nil {
+			return nil, err
+		}
+		for b := buf[:n]; len(b) >= unix.NLMSG_HDRLEN; {
+			size := int(le.Uint32(b))
+			switch le.Uint16(b[4:]) {
+			case unix.NLMSG_DONE:
+				return out, nil
+			case unix.NLMSG_ERROR:
+				return out, nil // this kernel has none of the kind
+			}
+			m := b[unix.NLMSG_HDRLEN:size]
+			out = append(out, message{slices.Clone(m[:head]), attributes(slices.Clone(m[head:]))})
+			b = b[min((size+3)&^3, len(b)):]
+		}
+	}
+}
+
+func attributes(b []byte) (out []attr) {
+	le := binary.NativeEndian
+	for len(b) >= 4 {
+		size := int(le.Uint16(b))
+		if size < 4 || size > len(b) {
+			return out
+		}
+		out = append(out, attr{le.Uint16(b[2:]) &^ (unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER), b[4:size]})
+		b = b[min((size+3)&^3, len(b)):]
+	}
+	return out
+}
+
+func (m message) get(typ uint16) []byte {
+	for _, a := range m.attrs {
+		if a.typ == typ {
+			return a.data
+		}
+	}
+	return nil
+}
+
+// text is the message but for some attributes.
+func (m message) text(but ...uint16) string {
+	b := slices.Clone(m.head)
+	for _, a := range m.attrs {
+		if !slices.Contains(but, a.typ) {
+			b = append(binary.NativeEndian.AppendUint16(b, a.typ), a.data...)
+		}
+	}
+	return string(b)
+}
+
+// fingerprint is that of the dumper's namespace; sysctls are the thread's.
+func (d *dumper) fingerprint() (string, error) {
+	var list []string
+	var errs []error
+	each := func(typ uint16, body []byte, head int, f func(message) string) {
+		all, err := dump(d.route, typ, body, head)
+		errs = append(errs, err)
+		for _, m := range all {
+			if s := f(m); s != "" {
+				list = append(list, string(rune(typ))+s)
+			}
+		}
+	}
+	var devices []uint32
+	each(unix.RTM_GETLINK, make([]byte, unix.SizeofIfInfomsg), unix.SizeofIfInfomsg, func(m message) string {
+		flags := binary.NativeEndian.Uint32(m.head[8:]) &^ (unix.IFF_RUNNING | unix.IFF_LOWER_UP)
+		binary.NativeEndian.PutUint32(m.head[8:], flags)
+		devices = append(devices, binary.NativeEndian.Uint32(m.head[4:]))
+		return m.text(unix.IFLA_STATS, unix.IFLA_STATS64, unix.IFLA_CARRIER, unix.IFLA_CARRIER_CHANGES, unix.IFLA_CARRIER_UP_COUNT,
+			unix.IFLA_CARRIER_DOWN_COUNT, unix.IFLA_OPERSTATE, unix.IFLA_LINKINFO, unix.IFLA_AF_SPEC, unix.IFLA_PROTINFO)
+	})
+	each(unix.RTM_GETADDR, make([]byte, unix.SizeofIfAddrmsg), unix.SizeofIfAddrmsg, func(m message) string {
+		if linkLocal(m.get(unix.IFA_ADDRESS)) {
+			return ""
+		}
+		return m.text(unix.IFA_CACHEINFO)
+	})
+	each(unix.RTM_GETROUTE, make([]byte, unix.SizeofRtMsg), unix.SizeofRtMsg, func(m message) string {
+		if linkLocal(m.get(unix.RTA_DST)) {
+			return ""
+		}
+		flags := binary.NativeEndian.Uint32(m.head[8:]) &^ (unix.RTNH_F_LINKDOWN | unix.RTNH_F_DEAD)
+		binary.NativeEndian.PutUint32(m.head[8:], flags)
+		return m.text(unix.RTA_CACHEINFO)
+	})
+	each(unix.RTM_GETRULE, make([]byte, unix.SizeofRtMsg), unix.SizeofRtMsg, func(m message) string { return m.text() })
+	each(unix.RTM_GETNEIGH, make([]byte, unix.SizeofNdMsg), unix.SizeofNdMsg, func(m message) string {
+		if binary.NativeEndian.Uint16(m.head[8:])&unix.NUD_PERMANENT == 0 {
+			return ""
+		}
+		return m.text(unix.NDA_CACHEINFO, unix.NDA_PROBES)
+	})
+	const sizeofTcmsg = 20
+	tc := func(m message) string { return m.text(unix.TCA_STATS, unix.TCA_STATS2) }
+	each(unix.RTM_GETQDISC, make([]byte, sizeofTcmsg), sizeofTcmsg, tc)
+	for _, dev := range devices {
+		for _, parent := range []uint32{0, 0xffff0000} { // root, ingress
+			body := make([]byte, sizeofTcmsg)
+			binary.NativeEndian.PutUint32(body[4:], dev)
+			binary.NativeEndian.PutUint32(body[12:], parent)
+			each(unix.RTM_GETTFILTER, body, sizeofTcmsg, tc)
+		}
+	}
+	n, err := d.rules()
+	slices.Sort(list)
+	return strings.Join(append(list, n...), "\n") + touched(), errors.Join(append(errs, err)...)
+}
+
+// linkLocal tells whether an address is of those that come and go with a carrier.
+func linkLocal(a []byte) bool {
+	return len(a) == 16 && (a[0] == 0xfe && a[1] == 0x80 || a[0] == 0xff)
+}
+
+// rules are the tables, chains, rules, sets and elements of nftables.
+func (d *dumper) rules() (list []string, err error) {
+	const sizeofNfgenmsg = 4
+	body := make([]byte, sizeofNfgenmsg)
+	for _, typ := range []uint16{unix.NFT_MSG_GETTABLE, unix.NFT_MSG_GETCHAIN, unix.NFT_MSG_GETRULE, unix.NFT_MSG_GETSET, unix.NFT_MSG_GETOBJ} {
+		all, err := dump(d.netfilter, unix.NFNL_SUBSYS_NFTABLES<<8|typ, body, sizeofNfgenmsg)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range all {
+			m.head[2], m.head[3] = 0, 0 // the generation
+			list = append(list, string(rune(typ))+m.text())
+			if typ != unix.NFT_MSG_GETSET {
+				continue
+			}
+			// NFTA_SET_TABLE and NFTA_SET_NAME are NFTA_SET_ELEM_LIST_TABLE and _SET.
+			ask := []byte{m.head[0], 0, 0, 0}
+			for i, name := range [][]byte{m.get(unix.NFTA_SET_TABLE), m.get(unix.NFTA_SET_NAME)} {
+				ask = binary.NativeEndian.AppendUint16(ask, uint16(4+len(name)))
+				ask = binary.NativeEndian.AppendUint16(ask, uint16(i+1))
+				ask = append(ask, name...)
+				ask = append(ask, make([]byte, -len(name)&3)...)
+			}
+			elements, err := dump(d.netfilter, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETSETELEM, ask, sizeofNfgenmsg)
+			if err != nil {
+				return nil, err
+			}
+			for _, e := range elements {
+				e.head[2], e.head[3] = 0, 0
+				list = append(list, e.text())
+			}
+		}
+	}
+	return list, nil
+}
+
+// touched are the sysctls that plugins and the scenes' configurations write. The
+// text has all of them.
+func touched() string {
+	var b strings.Builder
+	read := func(path string) {
+		if raw, err := readAt(path); err == nil {
+			b.WriteString(path + string(raw) + "\n")
+		}
+	}
+	read("/proc/sys/net/ipv4/ip_forward")
+	read("/proc/sys/net/core/somaxconn")
+	for _, f := range [][]string{
+		{"ipv4", "forwarding", "arp_notify", "arp_filter", "rp_filter", "route_localnet", "proxy_arp"},
+		{"ipv6", "forwarding", "force_forwarding", "accept_ra", "accept_dad", "disable_ipv6", "ndisc_notify", "addr_gen_mode", "keep_addr_on_down"},
+	} {
+		dir := "/proc/sys/net/" + f[0] + "/conf/"
+		devs, _ := os.ReadDir(dir)
+		for _, dev := range devs {
+			for _, key := range f[1:] {
+				read(dir + dev.Name() + "/" + key)
+			}
+		}
+	}
+	return b.String()
+}

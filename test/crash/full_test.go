@@ -1,0 +1,112 @@
+package crash
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// The file of the full run's results, a line a tally; TestFull goes on where the
+// last run ended. And how long it may begin new scenes, in the words of Go.
+const (
+	resultsVariable = "FAIRLEAD_CRASH"
+	timeVariable    = "FAIRLEAD_CRASH_TIME"
+)
+
+// result is a line of the results: a tally and where it comes from.
+type result struct {
+	tally
+	Kernel  string
+	Date    string
+	Seconds float64 // of the whole scene
+}
+
+// TestFull plays every point of every scene that the file of results lacks. It
+// runs only when that is named: it takes most of an hour.
+func TestFull(t *testing.T) {
+	file := os.Getenv(resultsVariable)
+	if file == "" {
+		t.Log("make crash runs this")
+		return
+	}
+	have, err := readResults(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit, err := time.ParseDuration(os.Getenv(timeVariable))
+	if err != nil {
+		limit = 24 * time.Hour
+	}
+	done := map[string]bool{}
+	for _, r := range have {
+		done[r.Scene] = true
+	}
+	began := time.Now()
+	for _, s := range scenes() {
+		if done[s.name] || !only(s.name, "FAIRLEAD_SCENE") || time.Since(began) > limit {
+			continue
+		}
+		t.Run(s.name, func(t *testing.T) {
+			kerneltest.Needs(t, s.needs...)
+			began := time.Now()
+			tallies := sweep(t, &s, workers(), func(all []point) []point { return all })
+			for _, c := range tallies {
+				t.Logf("%s %s %s: %d points, %d survived, %d not met", s.name, c.Verb, c.Kind, c.Points, c.Survived, c.NotMet)
+				if err := appendResult(file, result{c, kernelRelease(), time.Now().UTC().Format(time.DateOnly), time.Since(began).Seconds()}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// workers is how many machines play a scene: most of what they do is to wait for the kernel.
+func workers() int { return 6 }
+
+func kernelRelease() string {
+	raw, err := readAt("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return "unknown"
+	}
+	return string(raw)
+}
+
+func readResults(file string) (out []result, err error) {
+	f, err := os.Open(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var r result
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+			return nil, err
+		}
+		out = append(out, r)
+	}
+	return out, lines.Err()
+}
+
+func appendResult(file string, r result) error {
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(raw, '\n'))
+	return errors.Join(err, f.Close())
+}

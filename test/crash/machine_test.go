@@ -1,0 +1,283 @@
+package crash
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// machine is a host with one container, in which a scene is played again and again.
+type machine struct {
+	t       testing.TB
+	s       *scene
+	work    string
+	netns   string
+	inside  *elsewhere
+	dumpers [2]*dumper // of the host, of the container
+	in, out *os.File
+	replace *strings.Replacer
+	extra   func() string // more of what is there
+	clean   string        // what there is after one whole ADD and DEL
+	print   string        // the same, by its fingerprint
+	slow    int           // how often the text was needed
+}
+
+// container is the one that is attached.
+const container = "a"
+
+func newMachine(t testing.TB, s *scene) *machine {
+	t.Helper()
+	kerneltest.Host(t)
+	work, err := os.MkdirTemp("", "crash-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(work) })
+	m := &machine{t: t, s: s, work: work, netns: kerneltest.Netns(t)}
+	if m.inside, err = newElsewhere(m.netns); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.inside.close)
+	m.dumpers[0], err = newDumper()
+	m.inside.do(func() {
+		d, e := newDumper()
+		m.dumpers[1], err = d, errors.Join(err, e)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.dumpers[0].close(); m.dumpers[1].close() })
+	m.in, m.out = m.open("stdin", 0), m.open("stdout", os.O_APPEND)
+	m.programs()
+	socket := ""
+	if s.prepare != nil {
+		socket = s.prepare(m)
+	}
+	m.replace = strings.NewReplacer("$WORK", work, "$NETNS", m.netns)
+	m.replace = strings.NewReplacer("$IPAM", m.replace.Replace(hostLocal), "$PREV", m.replace.Replace(prevResult), "$WORK", work, "$NETNS", m.netns, "$SOCKET", socket)
+	m.setUp()
+	return m
+}
+
+// open opens a file that a program gets for a pipe of its runtime's.
+func (m *machine) open(name string, flags int) *os.File {
+	m.t.Helper()
+	f, err := os.OpenFile(filepath.Join(m.work, name), os.O_RDWR|os.O_CREATE|flags, 0o600)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
+// programs puts this program into a directory under every plugin's name.
+func (m *machine) programs() {
+	dir := filepath.Join(m.work, "bin")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		m.t.Fatal(err)
+	}
+	names := []string{"cni", "daemon"}
+	for _, p := range every() {
+		names = append(names, p.Name)
+	}
+	for _, n := range names {
+		if err := os.Symlink(self(), filepath.Join(dir, n)); err != nil {
+			m.t.Fatal(err)
+		}
+	}
+}
+
+// setUp makes what the scene needs and learns what an ADD and its DEL leave.
+func (m *machine) setUp() {
+	m.t.Helper()
+	m.command("ip link add dev0 address 02:00:00:00:00:05 type veth peer name far0 address 02:00:00:00:00:06")
+	m.command("ip link set dev0 up")
+	m.command("ip link set far0 up")
+	if m.s.chained {
+		m.command("ip link add host0 address 02:00:00:00:00:07 type veth peer name eth0 address 02:00:00:00:00:08 netns " + m.netns)
+		m.command("ip addr add 10.1.0.1/24 dev host0")
+		m.command("ip link set host0 up")
+		for _, c := range []string{"link set lo up", "addr add 10.1.0.2/24 dev eth0", "addr add fd01::2/64 dev eth0 nodad", "link set eth0 up", "route add default via 10.1.0.1"} {
+			m.command("nsenter --net=" + m.netns + " ip " + c)
+		}
+	}
+	for _, c := range m.s.setup {
+		m.command(m.replace.Replace(c))
+	}
+	if err := os.WriteFile(m.file(), []byte(m.conf()), 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+	m.must("ADD")
+	m.must("DEL")
+	for range 20 {
+		m.must("ADD")
+		m.must("DEL")
+		before := m.clean
+		if m.clean = m.snapshot(); m.clean == before {
+			m.print = m.fingerprint()
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	m.t.Fatalf("%s: what is there after DEL does not come to rest", m.s.name)
+}
+
+func (m *machine) command(line string) {
+	m.t.Helper()
+	argv := strings.Fields(line)
+	kerneltest.Run(m.t, argv...)
+}
+
+func (m *machine) conf() string { return m.replace.Replace(m.s.conf) }
+
+// file is where a runtime finds the configuration.
+func (m *machine) file() string {
+	if strings.Contains(m.s.conf, `"plugins"`) {
+		return filepath.Join(m.work, "net.conflist")
+	}
+	return filepath.Join(m.work, "net.conf")
+}
+
+// request is the program that serves an operation on the attachment.
+func (m *machine) request(verb string, result string) program {
+	env := append(os.Environ(), "FAIRLEAD_RUN="+m.work+"/run", "FAIRLEAD_LIB="+m.work+"/lib", "CNI_PATH="+m.work+"/bin", "WORK="+m.work, "CAP_ARGS="+m.s.args)
+	conf := m.conf()
+	name, argv := m.s.program(), []string(nil)
+	if m.s.runtime() {
+		name, argv = "cni", []string{verb, m.file(), container, m.netns}
+		if m.s.fused {
+			env = append(env, "FUSED=1")
+		}
+	} else {
+		env = append(env, "CNI_COMMAND="+verb, "CNI_CONTAINERID="+container, "CNI_NETNS="+m.netns, "CNI_IFNAME=eth0")
+		conf = ofVerb(conf, verb, result)
+	}
+	_ = m.in.Truncate(0)
+	_ = m.out.Truncate(0)
+	_, _ = m.in.WriteAt([]byte(conf), 0)
+	_, _ = m.in.Seek(0, 0)
+	return program{path: filepath.Join(m.work, "bin", name), argv: append([]string{name}, argv...), env: env, in: m.in, out: m.out}
+}
+
+// ofVerb is a configuration with what a runtime adds for an operation.
+func ofVerb(conf, verb, result string) string {
+	switch {
+	case verb == "GC":
+		return strings.Replace(conf, "{", `{"cni.dev/valid-attachments": [], `, 1)
+	case result != "":
+		return strings.Replace(conf, "{", `{"prevResult": `+result+`, `, 1)
+	}
+	return conf
+}
+
+// said is what the program wrote.
+func (m *machine) said() string {
+	raw, err := os.ReadFile(m.out.Name())
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// run serves an operation, untraced.
+func (m *machine) run(verb, result string) (string, error) {
+	p := m.request(verb, result)
+	cmd := &exec.Cmd{Path: p.path, Args: p.argv, Env: p.env, Stdin: p.in, Stdout: p.out, Stderr: p.out}
+	err := cmd.Run()
+	if err != nil {
+		err = fmt.Errorf("%s: %w: %s", verb, err, m.said())
+	}
+	return m.said(), err
+}
+
+func (m *machine) must(verb string) string {
+	m.t.Helper()
+	out, err := m.run(verb, "")
+	if err != nil {
+		m.t.Fatalf("%s: %v", m.s.name, err)
+	}
+	return out
+}
+
+// snapshot is all there is.
+func (m *machine) snapshot() string {
+	s := "host\n" + namespace()
+	m.inside.do(func() { s += "container\n" + namespace() })
+	s += files(m.work)
+	if m.extra != nil {
+		s += m.extra()
+	}
+	return still(s)
+}
+
+// fingerprint is the quick form of the snapshot.
+func (m *machine) fingerprint() string {
+	m.t.Helper()
+	s, err := m.dumpers[0].fingerprint()
+	m.inside.do(func() {
+		more, e := m.dumpers[1].fingerprint()
+		s, err = s+more, errors.Join(err, e)
+	})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	s += files(m.work)
+	if m.extra != nil {
+		s += m.extra()
+	}
+	return s
+}
+
+// left is what is there and was not, or the reverse, once it has come to rest.
+func (m *machine) left() (d string) {
+	if m.fingerprint() == m.print {
+		return ""
+	}
+	m.slow++
+	for wait := time.Millisecond; wait < 2*time.Second; wait *= 4 {
+		if d = difference(m.clean, m.snapshot()); d == "" {
+			return ""
+		}
+		time.Sleep(wait)
+	}
+	return d
+}
+
+// held are the addresses that the directory of addresses says are held.
+func (m *machine) held() (n int) {
+	for _, root := range []string{"ipam", "lib/networks"} {
+		_ = filepath.WalkDir(filepath.Join(m.work, root), func(path string, e os.DirEntry, err error) error {
+			if _, bad := netip.ParseAddr(filepath.Base(path)); err == nil && bad == nil {
+				n++
+			}
+			return nil
+		})
+	}
+	return n
+}
+
+// addresses is how many a result has.
+func addresses(result string) int {
+	var r struct {
+		IPs []any
+		IP4 any
+		IP6 any
+	}
+	_ = json.Unmarshal([]byte(result), &r)
+	n := len(r.IPs)
+	for _, ip := range []any{r.IP4, r.IP6} {
+		if ip != nil {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,284 @@
+package crash
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// kind is what happens at a point.
+type kind string
+
+const (
+	kindKill  kind = "kill"  // before the call has an effect; before the next one is after this one
+	kindError kind = "error" // the call has no effect and returns an error
+	kindShort kind = "short" // half is written, and the program is told so
+	kindCut   kind = "cut"   // half is written, then the kill
+	kindClock kind = "clock" // from here on the time of day is another
+)
+
+func kinds() []kind { return []kind{kindKill, kindError, kindShort, kindCut, kindClock} }
+
+// tick is the unit in which the kernel says when a process began, and a bit.
+const tick = 12 * time.Millisecond
+
+// recovery is what a runtime, or an operator, does next.
+type recovery string
+
+const (
+	byDel recovery = "DEL"
+	byGC  recovery = "GC"
+	byAdd recovery = "ADD"
+)
+
+// point is one place at which one thing goes wrong, and what is done then.
+type point struct {
+	verb  string // what it happens in: ADD or DEL
+	kind  kind
+	class string // of the call, and
+	nth   int    // which one of that class
+	errno unix.Errno
+	shift time.Duration
+	then  recovery
+}
+
+func (p point) String() string {
+	s := fmt.Sprintf("%s: %s at %s #%d", p.verb, p.kind, p.class, p.nth)
+	switch p.kind {
+	case kindError:
+		s += " " + unix.ErrnoName(p.errno)
+	case kindClock:
+		s += " " + p.shift.String()
+	}
+	return s + ", then " + string(p.then)
+}
+
+// action is what is done at the point's call.
+func (p point) action() action {
+	switch p.kind {
+	case kindError:
+		return action{fail: p.errno, last: true}
+	case kindShort:
+		return action{cut: true, last: true}
+	case kindCut:
+		return action{cut: true, kill: true, after: true, last: true}
+	case kindClock:
+		return action{setTime: p.shift, last: true}
+	}
+	return action{kill: true, last: true}
+}
+
+// points are those of an operation whose calls are known.
+func points(verb string, calls []string, s *scene) (out []point) {
+	then := []recovery{byDel, byGC, byAdd}
+	if s.lacksGC {
+		then = []recovery{byDel, byAdd}
+	}
+	if s.chained { // nobody adds a plugin in the middle of a list again
+		then = []recovery{byDel, byGC}
+	}
+	add := func(p point) {
+		p.verb, p.then = verb, then[len(out)%len(then)]
+		out = append(out, p)
+	}
+	seen := map[string]int{}
+	for _, c := range calls {
+		seen[c]++
+		p := point{class: c, nth: seen[c]}
+		p.kind = kindKill
+		add(p)
+		name, what, _ := strings.Cut(c, " ")
+		p.kind = kindError
+		for _, p.errno = range errnos(name) {
+			add(p)
+		}
+		p.errno = 0
+		if (name == "write" || name == "pwrite64") && what != "socket" && what != "pipe" {
+			p.kind = kindShort
+			add(p)
+			p.kind = kindCut
+			add(p)
+		}
+		// One jump ahead and one back for every fourth call: what is told of the
+		// time is asked for a few times only.
+		if len(out)%4 == 0 {
+			p.kind = kindClock
+			for _, p.shift = range []time.Duration{10 * 365 * 24 * time.Hour, -10 * 365 * 24 * time.Hour} {
+				add(p)
+			}
+		}
+	}
+	return out
+}
+
+// calls lists the classes of the calls of an operation that nothing happens to.
+func (m *machine) calls(verb, result string) ([]string, error) {
+	var list []string
+	p := m.request(verb, result)
+	p.at = func(c *call) action {
+		list = append(list, c.class())
+		return action{}
+	}
+	e, err := trace(p)
+	if err == nil && e.code != 0 {
+		err = fmt.Errorf("%s, traced: exit code %d: %s", verb, e.code, m.said())
+	}
+	return list, err
+}
+
+// hit runs an operation with what happens at the point.
+func (m *machine) hit(p point, result string) (ended, error) {
+	req := m.request(p.verb, result)
+	seen := 0
+	req.at = func(c *call) action {
+		if c.class() != p.class {
+			return action{}
+		}
+		if seen++; seen < p.nth {
+			return action{}
+		}
+		return p.action()
+	}
+	req.hideVDSO = p.kind == kindClock
+	return trace(req)
+}
+
+// play tries a point. It tells whether the point was met, as threads do not
+// come in the same order each time, and what did not survive.
+func (m *machine) play(p point) (met bool, err error) {
+	result := ""
+	if p.verb == "DEL" {
+		if result, err = m.run("ADD", ""); err != nil {
+			return false, err
+		}
+		if m.s.lacksResult() {
+			result = ""
+		}
+	}
+	e, err := m.hit(p, result)
+	if err != nil {
+		return false, err
+	}
+	said := m.said()
+	switch {
+	case e.hung:
+		return true, fmt.Errorf("%s did not end: %s", p.verb, said)
+	case panicked(said):
+		return true, fmt.Errorf("%s crashed: %s", p.verb, said)
+	}
+	if err := m.judge(p, e, said); err != nil {
+		return true, err
+	}
+	if d := m.left(); d != "" {
+		return true, fmt.Errorf("left (exit code %d, %q):\n%s", e.code, said, d)
+	}
+	return e.hit != nil, nil
+}
+
+// judge looks at how the operation ended, and does what comes next.
+func (m *machine) judge(p point, e ended, said string) error {
+	if e.code == 0 && p.verb == "DEL" {
+		return nil // then nothing may be left
+	}
+	if e.code == 0 {
+		if err := m.sound(said); err != nil {
+			return fmt.Errorf("ADD succeeded, and %w", err)
+		}
+		return m.recover(p.then, said)
+	}
+	if !e.killed && e.code > 0 && !m.s.runtime() && !threw(said) {
+		if err := speaks(said); err != nil && !(strings.HasSuffix(p.class, "stdout") && strings.Contains(said, "write the answer to stdout")) {
+			return err
+		}
+	}
+	return m.recover(p.then, "")
+}
+
+// sound tells whether an attachment is whole: CHECK says so, and it holds the
+// addresses of its result.
+func (m *machine) sound(result string) error {
+	if !m.s.lacksCheck() {
+		if _, err := m.run("CHECK", result); err != nil {
+			return err
+		}
+	}
+	if n, want := m.held(), addresses(result); !m.s.chained && m.s.holds() && n != want {
+		return fmt.Errorf("%d addresses are held, of %d in the result %s", n, want, result)
+	}
+	return nil
+}
+
+func (m *machine) recover(then recovery, result string) error {
+	if m.s.lacksResult() {
+		result = ""
+	}
+	switch then {
+	case byGC:
+		time.Sleep(tick) // what was made within the tick in which a GC began counts as made after it
+		_, err := m.run("GC", "")
+		return err
+	case byAdd:
+		if err := m.again(); err != nil {
+			return err
+		}
+	}
+	_, err := m.run("DEL", result)
+	return err
+}
+
+// again adds once more what was cut off. What stands, because all was done when
+// it was, has to be deleted first, as the message says.
+func (m *machine) again() error {
+	result, err := m.run("ADD", "")
+	if err != nil && (strings.Contains(err.Error(), "is already attached") || strings.Contains(err.Error(), "duplicate allocation is not allowed")) {
+		if _, err = m.run("DEL", ""); err == nil {
+			result, err = m.run("ADD", "")
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("again: %w", err)
+	}
+	if err := m.sound(result); err != nil {
+		return fmt.Errorf("again: %w", err)
+	}
+	return nil
+}
+
+// panicked tells whether our own code did: the runtime's own "fatal error" when
+// the kernel denies it a thread or a poller is no panic.
+func panicked(said string) bool { return strings.Contains(said, "panic: ") }
+
+// threw tells whether Go's runtime ended the program.
+func threw(said string) bool {
+	return strings.Contains(said, "fatal error: ") || strings.Contains(said, "runtime: ")
+}
+
+// speaks tells whether what a plugin wrote is an error as the protocol has it.
+func speaks(said string) error {
+	var e struct {
+		Code int
+		Msg  string
+	}
+	at := strings.LastIndex(said, "\n{") + 1
+	if at < 0 || json.Unmarshal([]byte(said[at:]), &e) != nil || e.Code == 0 || e.Msg == "" {
+		return fmt.Errorf("it failed without an error on stdout: %q", said)
+	}
+	return nil
+}
+
+// What a scene's version or plugin has not.
+func (s *scene) lacksCheck() bool {
+	return strings.Contains(s.conf, `"0.3.1"`) || strings.Contains(s.conf, `"0.1.0"`)
+}
+
+// lacksResult: a runtime keeps results by itself; a chained plugin has one in its conf.
+func (s *scene) lacksResult() bool { return s.runtime() || s.chained }
+
+// holds tells whether its addresses are in a directory.
+func (s *scene) holds() bool {
+	return !slices.ContainsFunc([]string{`"dhcp"`, `"static"`, `"loopback"`}, func(t string) bool { return strings.Contains(s.conf, t) })
+}

@@ -1,0 +1,64 @@
+package crash
+
+import (
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// seed chooses the sample: the same one each time, another one by FAIRLEAD_SEED.
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	s := os.Getenv("FAIRLEAD_SEED")
+	if s == "" {
+		return 5
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		t.Fatalf("FAIRLEAD_SEED: %v", err)
+	}
+	return n
+}
+
+// sampled is how many points of each scene the sample has.
+const sampled = 8
+
+// TestSample plays some points of every scene: each of a scene's k-th ones,
+// beginning where the seed says.
+func TestSample(t *testing.T) {
+	n := seed(t)
+	t.Logf("FAIRLEAD_SEED=%d", n)
+	rnd := rand.New(rand.NewPCG(n, n))
+	for _, s := range scenes() {
+		first := rnd.Uint64()
+		if s.long || !only(s.name, "FAIRLEAD_SCENE") {
+			continue
+		}
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			kerneltest.Needs(t, s.needs...)
+			points := 0
+			for _, c := range sweep(t, &s, 1, func(all []point) []point { return spread(all, first) }) {
+				points += c.Points
+			}
+			if points == 0 && os.Getenv("FAIRLEAD_POINT") == "" {
+				t.Error("no point was met")
+			}
+		})
+	}
+}
+
+// spread is every k-th of the points.
+func spread(all []point, first uint64) (out []point) {
+	k := max(len(all)/sampled, 1)
+	if os.Getenv("FAIRLEAD_POINT") != "" {
+		k = 1
+	}
+	for i := int(first % uint64(k)); i < len(all); i += k {
+		out = append(out, all[i])
+	}
+	return out
+}

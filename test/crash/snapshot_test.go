@@ -1,0 +1,169 @@
+package crash
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// A snapshot is the whole machine as text: both namespaces, and the files below
+// the roots of state. It is the same dump as kerneltest's with sysctls and filters,
+// by fewer commands: ten thousand are made.
+
+// looks are the commands, each of which reads its lines from stdin.
+func looks() []struct {
+	argv  []string
+	lines string
+} {
+	filters := ""
+	for _, dev := range devices() {
+		filters += "filter show dev " + dev + "\nfilter show dev " + dev + " ingress\n"
+	}
+	return []struct {
+		argv  []string
+		lines string
+	}{
+		{[]string{"ip", "-d", "-o", "-force", "-batch", "-"}, "link show\naddr show\nroute show table all\nrule show\nneigh show nud permanent\nneigh show proxy\n"},
+		{[]string{"ip", "-6", "-o", "-force", "-batch", "-"}, "route show table all\nrule show\n"},
+		{[]string{"tc", "-force", "-batch", "-"}, "qdisc show\n" + filters},
+		{[]string{"nft", "list", "ruleset"}, ""},
+	}
+}
+
+// devices are those of the scenes that outlive an attachment.
+func devices() []string { return []string{"dev0", "host0", "eth0"} }
+
+// namespace is the text of the namespace of the calling thread.
+func namespace() string {
+	var b strings.Builder
+	for _, l := range looks() {
+		cmd := exec.Command(l.argv[0], l.argv[1:]...)
+		cmd.Stdin = strings.NewReader(l.lines)
+		out, _ := cmd.Output() // a device that is not here
+		b.WriteString("# " + l.argv[0] + "\n")
+		b.Write(out)
+	}
+	b.WriteString("# sysctl\n")
+	for _, top := range []string{"net/ipv4", "net/ipv6", "net/core"} {
+		sysctls(&b, filepath.Join("/proc/sys", top))
+	}
+	return b.String()
+}
+
+// sysctls writes every value below a directory that says how things are to be.
+func sysctls(b *strings.Builder, dir string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if e.IsDir() {
+			sysctls(b, path)
+			continue
+		}
+		if strings.Contains(path, "/neigh/") || slices.Contains([]string{"stable_secret", "flush", "tcp_available_ulp", "netdev_rss_key"}, e.Name()) {
+			continue
+		}
+		if raw, err := readAt(path); err == nil {
+			fmt.Fprintf(b, "%s = %s\n", path, raw)
+		}
+	}
+}
+
+// readAt reads a small file by two calls.
+func readAt(path string) ([]byte, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	b := make([]byte, 512)
+	n, err := unix.Read(fd, b)
+	return bytes.TrimSpace(b[:max(n, 0)]), err
+}
+
+// elsewhere is a thread in another namespace, which answers until it is closed.
+type elsewhere struct{ ask chan func() }
+
+func newElsewhere(netns string) (*elsewhere, error) {
+	e := &elsewhere{make(chan func())}
+	ready := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread is thrown away
+		fd, err := unix.Open(netns, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err == nil {
+			err = unix.Setns(fd, unix.CLONE_NEWNET)
+			_ = unix.Close(fd)
+		}
+		ready <- err
+		for f := range e.ask {
+			f()
+		}
+	}()
+	return e, <-ready
+}
+
+// do runs f there.
+func (e *elsewhere) do(f func()) {
+	done := make(chan struct{})
+	e.ask <- func() { f(); close(done) }
+	<-done
+}
+
+func (e *elsewhere) close() { close(e.ask) }
+
+// files is the text of what is below the roots of state. What an ADD may leave
+// there is not in it: locks, where to go on (last_reserved_ip), the index of
+// addresses, whose truth is looked for by its own tests and by the next ADD.
+func files(work string) string {
+	var b strings.Builder
+	for _, root := range []string{"run", "lib", "ipam", "cache", "leases"} {
+		_ = filepath.WalkDir(filepath.Join(work, root), func(path string, e fs.DirEntry, err error) error {
+			if err != nil || e.IsDir() || strings.Contains(path, "/.fairlead/") || e.Name() == "lock" || strings.HasPrefix(e.Name(), "last_reserved") {
+				return nil
+			}
+			fmt.Fprintf(&b, "%s\n", strings.TrimPrefix(path, work))
+			return nil
+		})
+	}
+	return b.String()
+}
+
+// still leaves out what the kernel changes in its own time: timers, carriers, and
+// what of IPv6 comes and goes with those.
+func still(s string) string {
+	s = regexp.MustCompile(` \w+_timer +[\d.]+|NO-CARRIER,|,LOWER_UP|,M-DOWN| state [A-Z]+| linkdown`).ReplaceAllString(s, "")
+	var b strings.Builder
+	for line := range strings.Lines(s) {
+		if !strings.Contains(line, "multicast ff00::/8") && !strings.Contains(line, "fe80::") && !strings.Contains(line, "ff00::/8") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+// difference is the lines that one text has and the other lacks.
+func difference(before, after string) string {
+	var b strings.Builder
+	only := func(sign, x, y string) {
+		have := map[string]int{}
+		for line := range strings.Lines(y) {
+			have[line]++
+		}
+		for line := range strings.Lines(x) {
+			if have[line]--; have[line] < 0 {
+				b.WriteString(sign + line)
+			}
+		}
+	}
+	only("- ", before, after)
+	only("+ ", after, before)
+	return b.String()
+}

@@ -1,0 +1,124 @@
+package crash
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// tally is what became of the points of one scene, operation and kind.
+type tally struct {
+	Scene    string
+	Verb     string
+	Kind     kind
+	Points   int
+	Survived int
+	NotMet   int // the threads came in another order: not counted as a point
+	Failures []string
+}
+
+// learned is what a scene's operations are made of.
+type learned map[string][]string
+
+// learn traces ADD and DEL once, with nothing happening.
+func (m *machine) learn() learned {
+	m.t.Helper()
+	l := learned{}
+	add, err := m.calls("ADD", "")
+	if err != nil {
+		m.t.Fatalf("%s: %v", m.s.name, err)
+	}
+	result := m.said()
+	if m.s.lacksResult() {
+		result = ""
+	}
+	del, err := m.calls("DEL", result)
+	if err != nil {
+		m.t.Fatalf("%s: %v", m.s.name, err)
+	}
+	l["ADD"], l["DEL"] = add, del
+	return l
+}
+
+func (l learned) points(s *scene) (out []point) {
+	for _, verb := range []string{"ADD", "DEL"} {
+		out = append(out, points(verb, l[verb], s)...)
+	}
+	return out
+}
+
+// only is a part of a scene's or point's words: FAIRLEAD_SCENE, FAIRLEAD_POINT.
+func only(what, word string) bool { return strings.Contains(what, os.Getenv(word)) }
+
+// sweep plays a scene's points on several machines at once.
+func sweep(t *testing.T, s *scene, workers int, choose func([]point) []point) []tally {
+	todo := make(chan point)
+	var mu sync.Mutex
+	count := map[string]*tally{}
+	note := func(p point, met bool, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		key := p.verb + " " + string(p.kind)
+		if count[key] == nil {
+			count[key] = &tally{Scene: s.name, Verb: p.verb, Kind: p.kind}
+		}
+		c := count[key]
+		switch {
+		case err != nil:
+			c.Points++
+			c.Failures = append(c.Failures, fmt.Sprintf("%s: %v", p, err))
+			t.Errorf("%s: %s\n%v", s.name, p, err)
+		case met:
+			c.Points++
+			c.Survived++
+		default:
+			c.NotMet++
+		}
+	}
+	var first sync.Once
+	t.Run("on", func(t *testing.T) {
+		for w := range workers {
+			t.Run(fmt.Sprint(w+1), func(t *testing.T) {
+				t.Parallel()
+				m := newMachine(t, s)
+				first.Do(func() {
+					var list []point
+					defer func() { go feed(todo, list) }() // also when learning failed
+					list = choose(m.learn().points(s))
+				})
+				for p := range todo {
+					met, err := m.play(p)
+					note(p, met, err)
+					if err != nil {
+						m = newMachine(t, s) // the next point begins on a clean one
+					}
+				}
+				// What the fingerprints leave out, once for all points.
+				if d := difference(m.clean, m.snapshot()); d != "" {
+					t.Errorf("%s: left in the end:\n%s", s.name, d)
+				}
+			})
+		}
+	})
+	var out []tally
+	for _, verb := range []string{"ADD", "DEL"} {
+		for _, k := range kinds() {
+			if c := count[verb+" "+string(k)]; c != nil {
+				out = append(out, *c)
+			}
+		}
+	}
+	return out
+}
+
+// feed hands points out.
+func feed(todo chan<- point, list []point) {
+	for _, p := range list {
+		if only(p.String(), "FAIRLEAD_POINT") {
+			todo <- p
+		}
+	}
+	close(todo)
+}

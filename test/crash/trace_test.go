@@ -1,0 +1,328 @@
+package crash
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// program is what is to be traced: it and all that it starts.
+type program struct {
+	path     string
+	argv     []string
+	env      []string
+	in, out  *os.File
+	at       func(*call) action // asked at the entry of every counted call
+	clock    time.Duration      // what is added to the time of day that it is told
+	hideVDSO bool               // so that asking for the time is a call
+	limit    time.Duration      // 0: a minute
+}
+
+// ended is how it went.
+type ended struct {
+	code     int // of the first process; -1: by a signal
+	calls    int // counted
+	hit      *call
+	killed   bool // by us
+	hung     bool // it did not end within the limit
+	commands int  // processes that were started
+}
+
+// call is a system call at its entry.
+type call struct {
+	n      int // counted from 1, over all threads and processes
+	pid    int // of the thread
+	nr     uint64
+	args   [6]uint64
+	tracer *tracer
+}
+
+// action is what becomes of a call. The zero one lets it go on.
+type action struct {
+	kill    bool          // before it has an effect, or, with cut, after
+	fail    unix.Errno    // it has no effect and returns that
+	cut     bool          // of what is to be written only half is
+	after   bool          // the kill: when it has had its effect
+	setTime time.Duration // from here on this is added to the time of day
+	last    bool          // nothing more is asked
+}
+
+// tracer follows a program's threads and processes. All of it runs on one
+// thread, which is the tracer as the kernel sees it.
+type tracer struct {
+	program
+	ended
+	tasks map[int]*task
+	main  int
+	first int  // status of the first process
+	idle  bool // nothing more is asked
+}
+
+// task is a thread.
+type task struct {
+	begun    bool // its first stop is over
+	counting bool // it is past its start
+	entered  bool // it is in a call
+	call     call
+	then     action
+}
+
+const (
+	traceOptions = unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK |
+		unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_TRACEEXEC | unix.PTRACE_O_EXITKILL
+	ownThread = unix.WALL | unix.WNOTHREAD
+)
+
+// trace runs a program in the calling goroutine's namespaces; that goroutine is
+// locked to its thread (kerneltest.Host did it).
+func trace(p program) (ended, error) {
+	t := &tracer{program: p, tasks: map[int]*task{}}
+	pid, err := syscall.ForkExec(p.path, p.argv, &syscall.ProcAttr{
+		Env: p.env, Files: []uintptr{p.in.Fd(), p.out.Fd(), p.out.Fd()}, Sys: &syscall.SysProcAttr{Ptrace: true},
+	})
+	if err != nil {
+		return ended{}, fmt.Errorf("start %s: %w", p.path, err)
+	}
+	t.main, t.tasks[pid] = pid, &task{begun: true}
+	var ws unix.WaitStatus
+	if _, err := unix.Wait4(pid, &ws, ownThread, nil); err != nil {
+		return ended{}, err
+	}
+	if p.hideVDSO || p.clock != 0 {
+		if err := hideVDSO(pid); err != nil {
+			return ended{}, err
+		}
+	}
+	if err := errors.Join(unix.PtraceSetOptions(pid, traceOptions), unix.PtraceSyscall(pid, 0)); err != nil {
+		return ended{}, err
+	}
+	limit := p.limit
+	if limit == 0 {
+		limit = time.Minute
+	}
+	watch := time.AfterFunc(limit, func() { _ = unix.Kill(pid, unix.SIGKILL) })
+	err = t.follow()
+	if !watch.Stop() {
+		t.hung = true
+	}
+	t.code = -1
+	if ws := unix.WaitStatus(t.first); ws.Exited() {
+		t.code = ws.ExitStatus()
+	}
+	return t.ended, err
+}
+
+// follow serves stops until nothing is left.
+func (t *tracer) follow() error {
+	for len(t.tasks) > 0 {
+		var ws unix.WaitStatus
+		pid, err := unix.Wait4(-1, &ws, ownThread, nil)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.ECHILD:
+			return nil
+		case err != nil:
+			return err
+		}
+		if ws.Exited() || ws.Signaled() {
+			delete(t.tasks, pid)
+			if pid == t.main {
+				t.first = int(ws)
+			}
+			continue
+		}
+		if err := t.stopped(pid, ws); err != nil && err != unix.ESRCH { // ESRCH: it was killed meanwhile
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tracer) stopped(pid int, ws unix.WaitStatus) error {
+	k := t.tasks[pid]
+	if k == nil {
+		k = &task{}
+		t.tasks[pid] = k
+	}
+	sig := ws.StopSignal()
+	switch {
+	case sig == unix.SIGTRAP|0x80:
+		return t.syscall(pid, k)
+	case sig == unix.SIGTRAP:
+		switch ws.TrapCause() {
+		case unix.PTRACE_EVENT_CLONE, unix.PTRACE_EVENT_FORK, unix.PTRACE_EVENT_VFORK:
+			if child, err := unix.PtraceGetEventMsg(pid); err == nil {
+				c := t.tasks[int(child)]
+				if c == nil {
+					c = &task{}
+					t.tasks[int(child)] = c
+				}
+				c.counting = k.counting
+				if ws.TrapCause() != unix.PTRACE_EVENT_CLONE {
+					t.commands++
+				}
+			}
+		case unix.PTRACE_EVENT_EXEC:
+			k.counting = !t.ours(pid)
+			if (t.hideVDSO || t.clock != 0) && !k.counting {
+				if err := hideVDSO(pid); err != nil {
+					return err
+				}
+			}
+		}
+		return t.resume(pid, 0)
+	case sig == unix.SIGSTOP && !k.begun:
+		k.begun = true
+		return t.resume(pid, 0)
+	}
+	return t.resume(pid, int(sig))
+}
+
+// ours tells whether a process is this very program, whose start is not counted.
+func (t *tracer) ours(pid int) bool {
+	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	return err == nil && exe == self()
+}
+
+func (t *tracer) resume(pid, sig int) error {
+	if t.idle && !t.hideVDSO && t.clock == 0 {
+		return unix.PtraceCont(pid, sig)
+	}
+	return unix.PtraceSyscall(pid, sig)
+}
+
+// killAll kills every process at once: what is about to happen does not.
+func (t *tracer) killAll() {
+	t.killed, t.idle = true, true
+	for pid := range t.tasks {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+}
+
+func (t *tracer) syscall(pid int, k *task) error {
+	info, err := syscallInfo(pid)
+	if err != nil {
+		return err
+	}
+	if info.op == opEntry {
+		return t.enter(pid, k, info)
+	}
+	if info.op == opExit && k.entered {
+		return t.leave(pid, k, info)
+	}
+	return t.resume(pid, 0)
+}
+
+func (t *tracer) enter(pid int, k *task, info *callInfo) error {
+	k.entered, k.then = true, action{}
+	k.call = call{pid: pid, nr: info.nr, args: info.args, tracer: t}
+	if isMark(&k.call) {
+		for _, other := range t.threadsOf(pid) {
+			other.counting = true
+		}
+		return t.resume(pid, 0)
+	}
+	if !k.counting || t.idle || leftOut(info.nr) {
+		return t.resume(pid, 0)
+	}
+	t.calls++
+	k.call.n = t.calls
+	a := t.at(&k.call)
+	if a != (action{}) {
+		hit := k.call
+		t.hit = &hit
+	}
+	t.idle = t.idle || a.last
+	if a.setTime != 0 {
+		t.clock = a.setTime
+	}
+	k.then = a
+	switch {
+	case a.kill && !a.after:
+		t.killAll()
+		return nil
+	case a.fail != 0:
+		if err := skipCall(pid); err != nil {
+			return err
+		}
+		return unix.PtraceSyscall(pid, 0)
+	case a.cut:
+		if err := setLength(pid, k.call.args[2]/2); err != nil {
+			return err
+		}
+		return unix.PtraceSyscall(pid, 0)
+	case a.after:
+		return unix.PtraceSyscall(pid, 0)
+	}
+	return t.resume(pid, 0)
+}
+
+func (t *tracer) leave(pid int, k *task, info *callInfo) error {
+	k.entered = false
+	switch {
+	case k.then.kill:
+		t.killAll()
+		return nil
+	case k.then.fail != 0:
+		if err := setResult(pid, -int64(k.then.fail)); err != nil {
+			return err
+		}
+	case t.clock != 0 && k.call.nr == unix.SYS_CLOCK_GETTIME && k.call.args[0] == unix.CLOCK_REALTIME && !info.failed:
+		if err := addSeconds(pid, uintptr(k.call.args[1]), t.clock); err != nil {
+			return err
+		}
+	}
+	return t.resume(pid, 0)
+}
+
+// threadsOf are the tasks of a thread's process.
+func (t *tracer) threadsOf(pid int) (out []*task) {
+	entries, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	for _, e := range entries {
+		var tid int
+		if _, err := fmt.Sscan(e.Name(), &tid); err == nil && t.tasks[tid] != nil {
+			out = append(out, t.tasks[tid])
+		}
+	}
+	return out
+}
+
+// String is the call as a person reads it.
+func (c *call) String() string { return fmt.Sprintf("call %d, %s", c.n, c.class()) }
+
+// class is the call's name and what kind of thing it is about, so that points
+// of runs whose threads came in another order can be compared.
+func (c *call) class() string {
+	name := callName(c.nr)
+	what := ""
+	switch argKind(name) {
+	case argPath:
+		what = c.text(0)
+	case argAtPath:
+		what = c.text(1)
+	case argFD:
+		what, _ = os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", c.pid, int32(c.args[0])))
+	}
+	if what == "" {
+		return name
+	}
+	return name + " " + kindOf(what)
+}
+
+// text is the string that an argument points to.
+func (c *call) text(arg int) string {
+	b := make([]byte, 256)
+	n, _ := unix.ProcessVMReadv(c.pid, []unix.Iovec{{Base: &b[0], Len: uint64(len(b))}}, []unix.RemoteIovec{{Base: uintptr(c.args[arg]), Len: len(b)}}, 0)
+	if n <= 0 {
+		// The string may end a page before one that is not there.
+		n, _ = unix.PtracePeekData(c.pid, uintptr(c.args[arg]), b[:64])
+	}
+	s, _, _ := strings.Cut(string(b[:max(n, 0)]), "\x00")
+	return s
+}
