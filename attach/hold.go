@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -116,4 +118,22 @@ func (d *Dir) Reserved(o kernel.Owner) bool {
 	}
 	defer syscall.Close(fd)
 	return syscall.Flock(fd, syscall.LOCK_SH|syscall.LOCK_NB) == syscall.EWOULDBLOCK
+}
+
+// CutOff are the attachments whose ADD was killed before it had a record: an
+// address may be held for them, and nothing else. One whose name is a hash is left out.
+func (d *Dir) CutOff() (out []kernel.Owner) {
+	files, _ := filepath.Glob(filepath.Join(d.path, "*", "*.json~"))
+	for _, path := range files {
+		network := filepath.Base(filepath.Dir(path))
+		id, ifName, ok := strings.Cut(strings.TrimSuffix(filepath.Base(path), ".json~"), ",")
+		o := kernel.Owner{Network: network, ContainerID: id, IfName: ifName}
+		if !ok || id == "" || strings.HasPrefix(network, ",") || d.Reserved(o) {
+			continue
+		}
+		if _, err := d.Read(o); errors.Is(err, os.ErrNotExist) {
+			out = append(out, o)
+		}
+	}
+	return out
 }

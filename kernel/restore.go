@@ -216,3 +216,14 @@ func (c *connected) drift(e *Engine) ([]string, error) {
 	}
 	return []string{"is missing"}, nil
 }
+
+// restore takes the route away, whoever brought it back.
+func (n *NoRoute) restore(e *Engine) error {
+	i, err := e.ifindex(n.Route.In, n.Route.Link)
+	if err != nil {
+		return err
+	}
+	body := n.Route.body(i)
+	body[5], body[6] = unix.RTPROT_UNSPEC, unix.RT_SCOPE_NOWHERE // any, in a deletion
+	return e.send(n, n.Route.In, request{unix.RTM_DELROUTE, 0, body}, absentIsFine)
+}

@@ -125,12 +125,23 @@ func (c *collector) gone() ([]collectedAttachment, error) {
 		}
 		found[o] = &collectedAttachment{a.Network, a.ContainerID, a.IfName, a.NetNS, stateGone, o, false, "", a}
 	}
+	for _, o := range c.dir.CutOff() {
+		if !known[o] && found[o] == nil && !slices.ContainsFunc(c.cached, c.isCached(o)) {
+			found[o] = &collectedAttachment{Network: o.Network, Container: o.ContainerID, IfName: o.IfName, Reason: stateCut, owner: o}
+		}
+	}
 	var out []collectedAttachment
 	for _, g := range found {
 		out = append(out, *g)
 	}
 	slices.SortFunc(out, func(a, b collectedAttachment) int { return strings.Compare(a.owner.Mark(), b.owner.Mark()) })
 	return out, nil
+}
+
+func (c *collector) isCached(o kernel.Owner) func(*libcni.NetworkAttachment) bool {
+	return func(a *libcni.NetworkAttachment) bool {
+		return a.Network == o.Network && a.ContainerID == o.ContainerID && a.IfName == o.IfName
+	}
 }
 
 // remove detaches what is gone: as a runtime does where a configuration of the

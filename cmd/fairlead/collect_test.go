@@ -166,6 +166,21 @@ func TestCollectAdding(t *testing.T) {
 	}
 }
 
+// TestCollectKilledEarly: an ADD that was killed when it had an address, and no record.
+func TestCollectKilledEarly(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "web")
+	before := s.left()
+	write(t, "/run/fairlead/attach/n", "early,eth0.json~", "")
+	write(t, "/var/lib/cni/networks/n", "10.1.0.50", "early\r\neth0")
+	if out := s.ok("gc", "--all"); !strings.HasPrefix(out, "removed n early eth0: cut off") {
+		t.Errorf("%s", out)
+	}
+	if d := differ(before, s.left()); d != "" {
+		t.Errorf("left:\n%s", d)
+	}
+}
+
 // TestCollectForeign: an attachment that a plugin made which is not there any more
 // goes as far as it is ours, and that is an error.
 func TestCollectForeign(t *testing.T) {

@@ -16,16 +16,21 @@ import (
 func newClinic(t testing.TB) *site {
 	t.Helper()
 	s := newSite(t, "web", "db")
-	s.sh(`ip link add name up0 type veth peer name up1
-		ip addr add 198.51.100.2/24 dev up0
-		ip link set up0 up
-		ip link set up1 up
-		ip route add default via 198.51.100.1
-		mkdir -p /run/etc/upper /run/etc/work`)
+	s.uplink()
+	s.sh("mkdir -p /run/etc/upper /run/etc/work")
 	must(t, syscall.Mount("overlay", "/etc", "overlay", 0, "lowerdir=/etc,upperdir=/run/etc/upper,workdir=/run/etc/work"))
 	write(t, "/etc/netns/web", "resolv.conf", "nameserver 10.1.0.1\n")
 	write(t, "/etc", "resolv.conf", "nameserver 198.51.100.1\n")
 	return s
+}
+
+// uplink gives the host a way out.
+func (s *site) uplink() {
+	s.sh(`ip link add name up0 type veth peer name up1
+		ip addr add 198.51.100.2/24 dev up0
+		ip link set up0 up
+		ip link set up1 up
+		ip route add default via 198.51.100.1`)
 }
 
 func (s *site) hostNow() string { return normal(kerneltest.Dump(s, "")) }
