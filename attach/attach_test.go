@@ -389,3 +389,79 @@ func TestFreeLeavesOthersPlace(t *testing.T) {
 		t.Errorf("its place is gone: %v", err)
 	}
 }
+
+// What a collector listed is seized only while it is that, and nobody is at it; an ADD waits.
+func TestSeize(t *testing.T) {
+	t.Parallel()
+	d := attach.Open(t.TempDir())
+	o := kernel.Owner{Network: "n", ContainerID: "c", IfName: "eth0"}
+	add := func() *attach.Record {
+		t.Helper()
+		place, err := d.Reserve(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := d.New(o.Network, o.ContainerID, o.IfName, "")
+		r.Parts = []attach.Part{{Plugin: "bridge"}, {Plugin: "portmap"}}
+		if err := d.Create(r, place); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	gone := func(why string, listed *attach.Record) {
+		t.Helper()
+		if _, _, err := d.Seize(listed); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: %v", why, err)
+		}
+	}
+	first := add()
+	gone("its ADD is at work", first)
+	first.Unlock() // cut off
+	place, err := d.Reserve(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone("an ADD has the place", first)
+	if list, err := d.Beginning("n"); err != nil || len(list) != 1 || list[0].ContainerID != "c" || list[0].IfName != "eth0" {
+		t.Errorf("beginning: %v, %v", list, err)
+	}
+	place.Free()
+
+	r, place, err := d.Seize(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Reserve(o); !errors.Is(err, os.ErrExist) {
+		t.Errorf("an ADD meanwhile: %v", err)
+	}
+	gone("another collector has it", first)
+	r.Parts = r.Parts[:1]
+	if err := d.Strike(r, place); err != nil {
+		t.Fatal(err)
+	}
+	left, err := d.Read(o)
+	if err != nil || len(left.Parts) != 1 {
+		t.Fatalf("%+v, %v: want one part left", left, err)
+	}
+	if r, place, err = d.Seize(left); err != nil {
+		t.Fatal(err)
+	}
+	awaited := make(chan error)
+	go func() {
+		p, err := d.AwaitPlace(o)
+		p.Free()
+		awaited <- err
+	}()
+	r.Parts = nil
+	if err := d.Strike(r, place); err != nil {
+		t.Error(err)
+	}
+	if err := <-awaited; err != nil {
+		t.Error(err)
+	}
+	if _, err := d.Read(o); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("after its last part: %v", err)
+	}
+	add().Unlock()
+	gone("it was added anew", left)
+}

@@ -97,23 +97,16 @@ func (d *Dir) Create(r *Record, place *Reservation) error {
 	})
 }
 
-// An ADD that has the place of an attachment whose record stands is about to find
-// that out: Write waits for it.
-const (
-	placeTime = 10 * time.Second
-	placePoll = 2 * time.Millisecond
-)
-
 // Write stores a record as a whole in place of what there is, locked until Unlock.
 func (d *Dir) Write(r *Record) error {
-	place, err := d.Reserve(r.Owner())
-	for end := time.Now().Add(placeTime); errors.Is(err, os.ErrExist) && time.Now().Before(end); {
-		time.Sleep(placePoll)
-		place, err = d.Reserve(r.Owner())
-	}
+	place, err := d.AwaitPlace(r.Owner())
 	if err != nil {
 		return fmt.Errorf("write the record of the attachment: %w", err)
 	}
+	return d.replace(r, place)
+}
+
+func (d *Dir) replace(r *Record, place *Reservation) error {
 	return d.store(r, place, func(tmp, path string) error { // os.Rename would look first whether path is a directory
 		if err := syscall.Rename(tmp, path); err != nil {
 			return &os.LinkError{Op: "rename", Old: tmp, New: path, Err: err}

@@ -9,12 +9,15 @@ import (
 )
 
 // adding knows which attachments a GC must leave though its caller does not list
-// them: those whose ADD is at work, or ended while the GC was.
+// them: those whose ADD is at work, or ended while the GC was. And it keeps a GC's
+// DEL of a stale attachment and what the caller does with the same apart.
 type adding struct {
-	mu    sync.Mutex
-	now   map[added]int
-	since []added // ended, with success, while a GC was at work
-	gcs   int     // at work
+	mu      sync.Mutex
+	changed sync.Cond // its L is mu
+	now     map[added]int
+	since   []added        // ended, with success, while a GC was at work
+	stale   map[added]bool // a GC is at its DEL
+	gcs     int            // at work
 }
 
 type added struct {
@@ -22,34 +25,62 @@ type added struct {
 	cni.Attachment
 }
 
-// begin notes an ADD; the returned function notes its end.
-func (a *adding) begin(what added) (end func(err error)) {
+func (n network) attached(rt *RuntimeConf) added {
+	return added{n.name, cni.Attachment{ContainerID: rt.ContainerID, IfName: rt.IfName}}
+}
+
+func (a *adding) lock() (unlock func()) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.changed.L = &a.mu
+	return a.mu.Unlock
+}
+
+// begin notes an ADD, or a DEL of the caller's, once no GC is at the attachment;
+// the returned function notes its end.
+func (a *adding) begin(what added, add bool) (end func(err error)) {
+	defer a.lock()()
+	for a.stale[what] {
+		a.changed.Wait()
+	}
 	if a.now == nil {
 		a.now = map[added]int{}
 	}
 	a.now[what]++
 	return func(err error) {
-		a.mu.Lock()
-		defer a.mu.Unlock()
+		defer a.lock()()
 		if a.now[what]--; a.now[what] == 0 {
 			delete(a.now, what)
 		}
-		if err == nil && a.gcs > 0 {
+		if add && err == nil && a.gcs > 0 {
 			a.since = append(a.since, what)
 		}
 	}
 }
 
+// collect notes a GC's DEL of a stale attachment, unless the caller is at it, or
+// has added it since the GC began.
+func (a *adding) collect(what added) (end func(), ok bool) {
+	defer a.lock()()
+	if a.now[what] > 0 || a.stale[what] || slices.Contains(a.since, what) {
+		return nil, false
+	}
+	if a.stale == nil {
+		a.stale = map[added]bool{}
+	}
+	a.stale[what] = true
+	return func() {
+		defer a.lock()()
+		delete(a.stale, what)
+		a.changed.Broadcast()
+	}, true
+}
+
 // watch notes a GC; the returned function its end.
 func (a *adding) watch() (end func()) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	defer a.lock()()
 	a.gcs++
 	return func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
+		defer a.lock()()
 		if a.gcs--; a.gcs == 0 {
 			a.since = nil
 		}
@@ -58,8 +89,7 @@ func (a *adding) watch() (end func()) {
 
 // of are a network's.
 func (a *adding) of(network string) (list []cni.Attachment) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	defer a.lock()()
 	for what := range a.now {
 		if what.network == network {
 			list = append(list, what.Attachment)

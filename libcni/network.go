@@ -67,7 +67,13 @@ func (c *CNIConfig) delStale(ctx context.Context, list *NetworkConfigList, valid
 			continue
 		}
 		rt := &RuntimeConf{ContainerID: a.ContainerID, NetNS: a.NetNS, IfName: a.IfName, Args: a.CniArgs, CapabilityArgs: a.CapabilityArgs}
-		if err := c.DelNetworkList(ctx, list, rt); err != nil {
+		end, ok := c.adding.collect(list.network().attached(rt))
+		if !ok {
+			continue // the caller is at it
+		}
+		err := c.del(ctx, list.network(), list.Plugins, rt)
+		end()
+		if err != nil {
 			errs = append(errs, fmt.Errorf("delete stale attachment of container %s, interface %s: %w", a.ContainerID, a.IfName, err))
 		}
 	}

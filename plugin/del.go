@@ -108,6 +108,9 @@ func (s *session) sweep(ctx context.Context) error {
 		return err
 	}
 	o := jobs[0].att.Owner
+	if s.seized {
+		return s.dir.Strike(past, s.place)
+	}
 	if past != nil && len(past.Parts) == 0 {
 		return s.dir.Remove(o)
 	}
@@ -144,10 +147,12 @@ func (s *session) unmake(jobs []*job, meanwhile func() error) error {
 		go func() { gone <- waiter.Remove(links) }()
 		wait = func() error { return <-gone }
 	}
-	joined := []error{meanwhile(), s.blameObject(jobs, s.engine.Remove(rest))}
+	joined := []error{s.blameObject(jobs, s.engine.Remove(rest))}
 	if !recorded {
 		joined = append(joined, s.engine.RemoveMarked(jobs[0].att.Owner.Owns))
 	}
+	// Addresses last: another may get one at once, and add elements for it.
+	joined = append(joined, meanwhile())
 	return errors.Join(append(joined, s.blameObject(jobs, wait()))...)
 }
 

@@ -27,7 +27,7 @@ var forbidden = []struct {
 	{"cni/...", "github.com/", []string{module + "/cni"}, "the protocol depends on nothing"},
 	{"libcni", module, []string{module + "/cni", module + "/libcni"}, "a runtime uses it without our kernel or plugins: it takes an Exec"},
 	{"skel", module, []string{module + "/cni", module + "/skel"}, "a hand-written plugin needs no kernel engine"},
-	{"ipam", module, []string{module + "/cni", module + "/ipam"}, "addresses are worked out without any plugin or kernel around"},
+	{"ipam", module, []string{module + "/cni", module + "/ipam", module + "/internal/filelock"}, "addresses are worked out without any plugin or kernel around"},
 	{"kernel", module, []string{module + "/kernel", module + "/internal", module + "/cni/rawjson"}, "objects know nothing of plugins; rawjson, which decodes records, knows nothing of them either"},
 	{"attach", module, []string{module + "/attach", module + "/cni", module + "/kernel", module + "/internal"}, "a record is read by many"},
 	{"doctor", module, []string{module + "/doctor", module + "/attach", module + "/cni", module + "/ipam", module + "/kernel", module + "/internal"}, "checks are pure functions of facts: no plugin, no runtime"},
