@@ -94,6 +94,14 @@ func (p packet) upper(field string) []byte {
 		return binary.BigEndian.AppendUint16(nil, p.port)
 	case field == "ct state" && p.state != 0:
 		return binary.NativeEndian.AppendUint32(nil, p.state)
+	case field == kernel.FieldCTState && p.state != 0:
+		state := p.state
+		if p.dnat {
+			state |= kernel.XTStateDNAT
+		}
+		return binary.NativeEndian.AppendUint32(nil, state)
+	case field == kernel.FieldDstType:
+		return binary.NativeEndian.AppendUint32(nil, map[bool]uint32{true: 1 << localType, false: 1 << unicastType}[p.local])
 	case field == "ct status" && (p.dnat || p.state == ctNew):
 		return binary.NativeEndian.AppendUint32(nil, map[bool]uint32{true: ctDNATed}[p.dnat])
 	case field == "fib daddr type":

@@ -1,10 +1,6 @@
 package kernel
 
-import (
-	"encoding/binary"
-
-	"golang.org/x/sys/unix"
-)
+import "golang.org/x/sys/unix"
 
 // reader follows the registers of a rule's expressions.
 type reader struct {
@@ -33,6 +29,8 @@ func (x *reader) expr(name string, p []byte) {
 		x.bitwise(p)
 	case "cmp":
 		x.cmp(p)
+	case "range":
+		x.between(p)
 	case "lookup":
 		x.lookup(p)
 	case "immediate":
@@ -53,9 +51,7 @@ func (x *reader) expr(name string, p []byte) {
 	case "target":
 		x.target(text(attr(p, unix.NFTA_TARGET_NAME)))
 	case "match":
-		if text(attr(p, unix.NFTA_MATCH_NAME)) != "comment" {
-			x.unknown()
-		}
+		x.match(text(attr(p, unix.NFTA_MATCH_NAME)), attr(p, unix.NFTA_MATCH_INFO))
 	case "counter", "log", "notrack", "objref", "dynset", "dup", "flow_offload", "last":
 	default: // limit, quota, connlimit, range, socket, exthdr, osf, numgen ...
 		x.unknown()
@@ -144,6 +140,18 @@ func (x *reader) cmp(p []byte) {
 	})
 }
 
+// between is a comparison with both ends of a range, or with what is outside of it.
+func (x *reader) between(p []byte) {
+	in := x.regs[be32of(attr(p, unix.NFTA_RANGE_SREG))]
+	if be32of(attr(p, unix.NFTA_RANGE_OP)) != unix.NFT_RANGE_EQ {
+		x.unknown()
+		return
+	}
+	for op, data := range map[int]uint16{CmpGreaterEqual: unix.NFTA_RANGE_FROM_DATA, CmpLessEqual: unix.NFTA_RANGE_TO_DATA} {
+		x.steps = append(x.steps, Step{Field: orUnknown(in.field), Op: op, Mask: in.mask, Value: attr(attr(p, data), unix.NFTA_DATA_VALUE)})
+	}
+}
+
 func orUnknown(field string) string {
 	if field == "" {
 		return "?"
@@ -189,12 +197,4 @@ func (x *reader) target(name string) {
 	default:
 		x.steps = append(x.steps, Step{Verdict: "queue"})
 	}
-}
-
-// HostOrder reads a number that nftables keeps in the machine's own order.
-func HostOrder(p []byte) uint32 {
-	if len(p) < 4 {
-		return 0
-	}
-	return binary.NativeEndian.Uint32(p)
 }

@@ -98,6 +98,12 @@ func illnesses() []struct{ name, script string } {
 		{"forward-dropped", "nft add table ip other\nnft add chain ip other across { type filter hook forward priority 0; }\nnft add chain ip other inner\n" +
 			"nft add rule ip other across jump inner\nnft add rule ip other inner ip saddr 10.1.0.0/24 counter drop"},
 		{"forward-dropped", "nft add table ip other\nnft add chain ip other across { type filter hook forward priority 0; }\nnft add rule ip other across ip daddr { 10.1.0.0-10.1.0.9, 10.3.0.0/16 } reject"},
+		{"forward-dropped", "iptables -P FORWARD DROP\niptables -A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"},
+		{"forward-dropped", "ip6tables -A FORWARD -i cni0 -j REJECT"},
+		{"input-dropped", "iptables -A INPUT -i cni0 -j DROP"},
+		{"host-port-taken", "iptables -t nat -A PREROUTING -p udp --dport 5300 -j REDIRECT --to-ports 54"},
+		{"host-port-taken", "iptables -t nat -A PREROUTING -m addrtype --dst-type LOCAL -p tcp -m tcp --dport 8000:8100 -j DNAT --to-destination 10.9.9.9"},
+		{"host-port-dropped", "iptables -A FORWARD -i up0 -m conntrack --ctstate DNAT -j DROP"},
 		{"host-port-dropped", "nft add table ip other\nnft add chain ip other across { type filter hook forward priority 0; }\nnft add rule ip other across iifname up0 tcp dport 80 drop"},
 		{"input-dropped", "nft add table inet other\nnft add chain inet other enter { type filter hook input priority 0; }\nnft add rule inet other enter iifname cni0 drop"},
 		{"udp-flow-stale", "conntrack -I -p udp -s 198.51.100.9 -d 198.51.100.2 --sport 4000 --dport 5300 -r 10.1.0.99 -q 198.51.100.9 --reply-port-src 53 --reply-port-dst 4000 -t 100"},
@@ -266,6 +272,28 @@ func TestDoctorNames(t *testing.T) {
 		if !slices.Contains(doctor.Names(), ill.name) {
 			t.Errorf("no check is said to find %s", ill.name)
 		}
+	}
+}
+
+// TestDoctorIPTables: where iptables lets containers through nothing is said.
+func TestDoctorIPTables(t *testing.T) {
+	t.Parallel()
+	s := newClinic(t)
+	s.sh(`iptables -P FORWARD DROP
+		iptables -N DOCKER-USER
+		iptables -A FORWARD -j DOCKER-USER
+		iptables -A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+		iptables -A FORWARD -m conntrack --ctstate DNAT -j ACCEPT
+		iptables -A FORWARD -i docker0 ! -o docker0 -j ACCEPT
+		iptables -A FORWARD -i docker0 -o docker0 -j DROP
+		iptables -A FORWARD -s 10.1.0.0/24 -m comment --comment mine -j ACCEPT
+		iptables -A FORWARD -m limit --limit 3/min -j LOG
+		iptables -A FORWARD -j REJECT
+		iptables -t nat -N DOCKER
+		iptables -t nat -A PREROUTING -m addrtype --dst-type LOCAL -j DOCKER
+		iptables -t nat -A DOCKER ! -i docker0 -p tcp --dport 9999 -j DNAT --to-destination 172.17.0.2:80`)
+	if code, d := s.doctor(); code != 0 {
+		t.Errorf("exit code %d, %+v", code, d)
 	}
 }
 
