@@ -11,11 +11,15 @@ import (
 // carrier: an interface that is up, whose other side is not.
 func carrier(f *Facts, a *Attachment) []Finding {
 	in, end := link(a.Inside, a.IfName), link(f.Host, a.HostEnd)
-	if in == nil || !in.Up || in.Carrier || end != nil && !end.Up {
-		return nil
+	if in == nil || !in.Up || in.Carrier || in.Kind == "tun" || end != nil && !end.Up {
+		return nil // a tap has none until its virtual machine starts
 	}
-	return []Finding{{Name: "no-carrier", Problem: a.IfName + " in the container is up and has no carrier",
-		Follows: "the container reaches nothing at all", Mend: a.in("ip link set "+a.IfName+" down") + " && " + a.repair()}}
+	x := Finding{Name: "no-carrier", Problem: a.IfName + " in the container is up and has no carrier", Follows: "the container reaches nothing at all",
+		Mend: "bring up what it is connected to: a cable, a switch's port, the other end of a pair"}
+	if end != nil {
+		x.Mend = a.in("ip link set "+a.IfName+" down") + " && " + a.repair()
+	}
+	return []Finding{x}
 }
 
 // macChanged: neighbours and switches know the address that the ADD gave.

@@ -233,6 +233,11 @@ func TestDoctorFalseAlarm(t *testing.T) {
 	if out := s.ok("doctor"); out != "Nothing is wrong: looked at 2 attachments and the host.\n" {
 		t.Errorf("%s", out)
 	}
+	for _, argv := range [][]string{{"doctor", ""}, {"repair", "--container", ""}, {"list", "--container", ""}} {
+		if out := s.ok(append([]string{"__complete"}, argv...)...); !strings.Contains(out, "web\n") || !strings.Contains(out, "db\n") {
+			t.Errorf("completion of %q: %s", argv, out)
+		}
+	}
 	if code, _, errs := s.fairlead("doctor", "nobody"); code != exitFailed || !strings.Contains(errs, "there is no attachment of a container nobody") {
 		t.Errorf("exit code %d, %s", code, errs)
 	}

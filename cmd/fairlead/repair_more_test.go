@@ -55,6 +55,45 @@ func (s *site) routedNow() string {
 	return normal(kerneltest.Dump(s, "") + kerneltest.Dump(s, netnsDir+"/web"))
 }
 
+// TestRepairOthers: plugins without a host end: nothing is wrong, and what is can
+// be told and mended.
+func TestRepairOthers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.uplink()
+	s.sh("ip netns add web\nip link add name dev0 type veth peer name dev1\nip link set dev1 up")
+	const ipam = `"ipam": {"type": "host-local", "subnet": "10.4.0.0/24"}`
+	for typ, keys := range map[string]string{
+		"macvlan": `"master": "up0", ` + ipam, "tap": ipam, "loopback": "", "host-device": `"device": "dev0"`, "bridge": `"bridge": "br7", "isGateway": true, ` + ipam,
+	} {
+		if typ == "macvlan" && !kerneltest.Has(t, "macvlan") {
+			continue
+		}
+		if keys != "" {
+			keys = ", " + keys
+		}
+		write(t, s.confDir(), typ+".conflist", strings.ReplaceAll(`{"cniVersion": "1.0.0", "name": "`+typ+`", "plugins": [{"type": "`+typ+`"`+keys+`}]}`, "10.4.", "10.4"+string(typ[0]%10+'0')+"."))
+		s.ok("add", typ, "web", "-i", "if-"+typ)
+	}
+	if code, d := s.doctor(); code != 0 || len(d.Unseen) > 0 {
+		t.Errorf("doctor: %+v", d)
+	}
+	if out := s.ok("repair"); strings.Contains(out, "restored") {
+		t.Errorf("repair: %s", out)
+	}
+	s.sh("web ip link set lo down\nweb ip link set if-host-device down\nweb ip addr flush dev if-tap\nip link del br7")
+	code, d := s.doctor()
+	if code != exitWrong || len(d.Findings) < 4 {
+		t.Errorf("doctor: %+v", d)
+	}
+	if out := s.ok("repair"); strings.Contains(out, "cannot") {
+		t.Errorf("repair: %s", out)
+	}
+	if code, d := s.doctor(); code != 0 {
+		t.Errorf("doctor: %+v", d)
+	}
+}
+
 // TestRepairRaces: repairs that never pause do not bring back what a DEL removes,
 // nor spoil an ADD.
 func TestRepairRaces(t *testing.T) {
