@@ -465,3 +465,31 @@ func TestSeize(t *testing.T) {
 	add().Unlock()
 	gone("it was added anew", left)
 }
+
+// What kills and former boots left is told apart from ADDs at work.
+func TestLeftovers(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	d := attach.Open(root)
+	at := kernel.Owner{Network: "net", ContainerID: "work", IfName: "eth0"}
+	place, err := d.Reserve(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer place.Free()
+	dir := filepath.Join(root, "attach", "net")
+	old := filepath.Join(dir, "old,eth0.json")
+	if err := errors.Join(
+		os.WriteFile(filepath.Join(dir, "c1,eth0.json~"), nil, 0o600),
+		os.WriteFile(filepath.Join(dir, ",0123.json~"), nil, 0o600),
+		os.WriteFile(old, []byte(`{"boot":"another"}`), 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	if list := d.CutOff(); len(list) != 1 || list[0] != owner {
+		t.Errorf("cut off: %v", list)
+	}
+	if files := d.OtherBoots(); len(files) != 1 || files[0] != old {
+		t.Errorf("of other boots: %v", files)
+	}
+}
