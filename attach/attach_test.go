@@ -325,7 +325,7 @@ func TestHold(t *testing.T) {
 	if _, _, err := d.Hold(owner); err == nil || cni.AsError(err).Code != cni.CodeTryAgainLater {
 		t.Errorf("while its ADD is at work: %v", err)
 	}
-	if got, err := d.Take(owner, 0); err != nil || !got.Parts[0].Adding() {
+	if got, err := d.TryTake(owner); err != nil || !got.Parts[0].Adding() {
 		t.Errorf("a DEL comes at any moment of an ADD: %+v, %v", got, err)
 	}
 	if err := d.Finish(r, 0); err != nil {
@@ -335,7 +335,9 @@ func TestHold(t *testing.T) {
 	if err != nil || held.Parts[0].Plugin != "bridge" {
 		t.Fatal(held, err)
 	}
-	if _, err := d.Take(owner, 10*time.Millisecond); err == nil || cni.AsError(err).Code != cni.CodeTryAgainLater {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := d.Take(ctx, owner); err == nil || cni.AsError(err).Code != cni.CodeTryAgainLater {
 		t.Errorf("a DEL meanwhile: %v", err)
 	}
 	if _, _, err := d.Hold(owner); err == nil {
@@ -348,7 +350,7 @@ func TestHold(t *testing.T) {
 		t.Errorf("read meanwhile: %+v, %v", got, err)
 	}
 	time.AfterFunc(20*time.Millisecond, release)
-	taken, err := d.Take(owner, 10*time.Second)
+	taken, err := d.Take(t.Context(), owner)
 	if err != nil {
 		t.Fatalf("a DEL that waits: %v", err)
 	}
@@ -359,7 +361,7 @@ func TestHold(t *testing.T) {
 		t.Fatal(err)
 	}
 	taken.Unlock()
-	if _, err := d.Take(owner, 0); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := d.TryTake(owner); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("after the DEL: %v", err)
 	}
 	if d.Reserved(owner) {
@@ -462,4 +464,32 @@ func TestSeize(t *testing.T) {
 	}
 	add().Unlock()
 	gone("it was added anew", left)
+}
+
+// What kills and former boots left is told apart from ADDs at work.
+func TestLeftovers(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	d := attach.Open(root)
+	at := kernel.Owner{Network: "net", ContainerID: "work", IfName: "eth0"}
+	place, err := d.Reserve(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer place.Free()
+	dir := filepath.Join(root, "attach", "net")
+	old := filepath.Join(dir, "old,eth0.json")
+	if err := errors.Join(
+		os.WriteFile(filepath.Join(dir, "c1,eth0.json~"), nil, 0o600),
+		os.WriteFile(filepath.Join(dir, ",0123.json~"), nil, 0o600),
+		os.WriteFile(old, []byte(`{"boot":"another"}`), 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	if list := d.CutOff(); len(list) != 1 || list[0] != owner {
+		t.Errorf("cut off: %v", list)
+	}
+	if files := d.OtherBoots(); len(files) != 1 || files[0] != old {
+		t.Errorf("of other boots: %v", files)
+	}
 }

@@ -237,3 +237,18 @@ func (d *Dir) ByMark(mark string) *Record {
 	}
 	return nil
 }
+
+// OtherBoots are the files of records that another boot wrote. A list drops them.
+func (d *Dir) OtherBoots() (files []string) {
+	all, _ := filepath.Glob(filepath.Join(d.path, "*", "*.json"))
+	for _, file := range all {
+		var r struct {
+			Boot string `json:"boot"`
+		}
+		raw, err := plainfile.Read(file)
+		if err == nil && cni.Decode(raw, &r) == nil && r.Boot != "" && r.Boot != d.boot {
+			files = append(files, file)
+		}
+	}
+	return files
+}

@@ -110,6 +110,21 @@ func (a *Announced) restore(e *Engine) error {
 	}
 	again := *a
 	again.MAC = l.MAC
+	err = again.ensure(e)
+	if err == nil {
+		return nil
+	}
+	// Somebody has switched the port off: its bridge and carrier are there.
+	i, err2 := e.ifindex(Host, a.Port)
+	if err2 != nil {
+		return err2
+	}
+	body := ifinfo(i, 0, 0)
+	body[0] = unix.AF_BRIDGE
+	body.nest(unix.IFLA_PROTINFO, func(n *buf) { n.u8(brportState, PortForwarding) })
+	if _, err2 := e.now(Host, request{unix.RTM_SETLINK, 0, body}); err2 != nil {
+		return err
+	}
 	return again.ensure(e)
 }
 
@@ -200,4 +215,15 @@ func (c *connected) drift(e *Engine) ([]string, error) {
 		}
 	}
 	return []string{"is missing"}, nil
+}
+
+// restore takes the route away, whoever brought it back.
+func (n *NoRoute) restore(e *Engine) error {
+	i, err := e.ifindex(n.Route.In, n.Route.Link)
+	if err != nil {
+		return err
+	}
+	body := n.Route.body(i)
+	body[5], body[6] = unix.RTPROT_UNSPEC, unix.RT_SCOPE_NOWHERE // any, in a deletion
+	return e.send(n, n.Route.In, request{unix.RTM_DELROUTE, 0, body}, absentIsFine)
 }

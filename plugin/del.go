@@ -175,7 +175,7 @@ func (j *job) known(ctx context.Context) error {
 	if j.past == nil || j.past.Owner() != j.att.Owner {
 		j.past.Unlock()
 		var err error
-		j.past, err = j.dir.Take(j.att.Owner, attach.DelWait)
+		j.past, err = j.dir.Take(ctx, j.att.Owner)
 		if e, ok := errors.AsType[*cni.Error](err); ok && e.Code == cni.CodeTryAgainLater {
 			return err
 		}

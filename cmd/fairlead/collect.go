@@ -34,7 +34,7 @@ type collected struct {
 	Attachments []collectedAttachment `json:"attachments"`
 	Leftovers   []string              `json:"leftovers"` // marks without an attachment
 	Addresses   []collectedAddress    `json:"addresses"`
-	Skipped     []string              `json:"skipped"`
+	Untouched   []string              `json:"skipped"`
 	Errors      []string              `json:"errors"`
 	Kept        int                   `json:"kept"`
 	DryRun      bool                  `json:"dryRun"`
@@ -125,6 +125,11 @@ func (c *collector) gone() ([]collectedAttachment, error) {
 		}
 		found[o] = &collectedAttachment{a.Network, a.ContainerID, a.IfName, a.NetNS, stateGone, o, false, "", a}
 	}
+	for _, o := range c.dir.CutOff() {
+		if !known[o] && found[o] == nil && !slices.ContainsFunc(c.cached, c.isCached(o)) {
+			found[o] = &collectedAttachment{Network: o.Network, Container: o.ContainerID, IfName: o.IfName, Reason: stateCut, owner: o}
+		}
+	}
 	var out []collectedAttachment
 	for _, g := range found {
 		out = append(out, *g)
@@ -133,13 +138,19 @@ func (c *collector) gone() ([]collectedAttachment, error) {
 	return out, nil
 }
 
+func (c *collector) isCached(o kernel.Owner) func(*libcni.NetworkAttachment) bool {
+	return func(a *libcni.NetworkAttachment) bool {
+		return a.Network == o.Network && a.ContainerID == o.ContainerID && a.IfName == o.IfName
+	}
+}
+
 // remove detaches what is gone: as a runtime does where a configuration of the
 // network is left, else by what the record and the marks say.
 func (c *collector) remove(ctx context.Context, g collectedAttachment) {
 	if !c.dry {
 		if err := c.removeNow(plugin.Collecting(ctx), g); err != nil {
 			if e, ok := errors.AsType[*cni.Error](err); ok && e.Code == cni.CodeTryAgainLater {
-				c.out.Skipped = append(c.out.Skipped, g.words()+": "+err.Error())
+				c.out.Untouched = append(c.out.Untouched, g.words()+": "+err.Error())
 				return
 			}
 			c.fail(fmt.Errorf("%s: %w", g.words(), err))
@@ -230,7 +241,7 @@ func (c *collector) printText() {
 	for _, a := range c.out.Addresses {
 		fmt.Fprintf(c.stdout, "%s address %s of network %s: held by %q, which has no attachment\n", verb, a.Address, a.Network, strings.TrimSpace(a.Container+" "+a.IfName))
 	}
-	for _, s := range c.out.Skipped {
+	for _, s := range c.out.Untouched {
 		fmt.Fprintln(c.stdout, "left alone: "+s)
 	}
 	for _, e := range c.out.Errors {

@@ -20,7 +20,7 @@ import (
 
 // byRecord removes what is Fairlead's of an attachment without any configuration.
 func (c *collector) byRecord(ctx context.Context, g collectedAttachment) error {
-	rec, err := c.dir.Take(g.owner, attach.DelWait)
+	rec, err := c.dir.Take(ctx, g.owner)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}

@@ -74,7 +74,7 @@ func TestCollect(t *testing.T) {
 			}
 			var done collected
 			must(t, json.Unmarshal([]byte(s.ok("gc", "--all", "--json")), &done))
-			if len(done.Attachments) != 1 || len(done.Errors) > 0 || len(done.Skipped) > 0 {
+			if len(done.Attachments) != 1 || len(done.Errors) > 0 || len(done.Untouched) > 0 {
 				t.Errorf("%+v", done)
 			}
 			if d := differ(clean(before, lose), clean(s.left(), lose)); d != "" {
@@ -163,6 +163,21 @@ func TestCollectAdding(t *testing.T) {
 	}
 	if _, err := os.Stat("/var/lib/cni/networks/n/10.1.0.50"); err == nil {
 		t.Error("its address is still held")
+	}
+}
+
+// TestCollectKilledEarly: an ADD that was killed when it had an address, and no record.
+func TestCollectKilledEarly(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "web")
+	before := s.left()
+	write(t, "/run/fairlead/attach/n", "early,eth0.json~", "")
+	write(t, "/var/lib/cni/networks/n", "10.1.0.50", "early\r\neth0")
+	if out := s.ok("gc", "--all"); !strings.HasPrefix(out, "removed n early eth0: cut off") {
+		t.Errorf("%s", out)
+	}
+	if d := differ(before, s.left()); d != "" {
+		t.Errorf("left:\n%s", d)
 	}
 }
 

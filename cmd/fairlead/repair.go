@@ -76,7 +76,7 @@ type repaired struct {
 	IfName    string     `json:"ifname"`
 	Restored  []restored `json:"restored"`
 	Failed    []restored `json:"failed"`
-	Skipped   string     `json:"skipped,omitempty"`
+	Untouched string     `json:"skipped,omitempty"`
 	Error     string     `json:"error,omitempty"`
 
 	name string
@@ -129,15 +129,15 @@ func (r *repairRun) attachment(rec *attach.Record) repaired {
 	switch s := state(rec); s {
 	case stateOK:
 	case stateAdding:
-		out.Skipped = "is being added"
+		out.Untouched = "is being added"
 		return out
 	default:
-		out.Skipped = s + " (fairlead gc --all removes it)"
+		out.Untouched = s + " (fairlead gc --all removes it)"
 		return out
 	}
 	found, err := r.restore(rec)
 	if e, ok := errors.AsType[*cni.Error](err); ok && e.Code == cni.CodeTryAgainLater {
-		out.Skipped = "is being added or removed"
+		out.Untouched = "is being added or removed"
 		return out
 	}
 	if err != nil {
@@ -223,8 +223,8 @@ func (r *repairRun) print(one repaired) {
 		verb = "would restore"
 	}
 	switch {
-	case one.Skipped != "":
-		fmt.Fprintln(r.stdout, who+"skipped: "+one.Skipped)
+	case one.Untouched != "":
+		fmt.Fprintln(r.stdout, who+"skipped: "+one.Untouched)
 	case len(one.Restored)+len(one.Failed) == 0 && one.Error == "":
 		fmt.Fprintln(r.stdout, who+"nothing to do")
 	case len(one.Restored) > 0:

@@ -195,6 +195,7 @@ func breaks() map[string]string {
 		"ingress queue deleted": "tc qdisc del dev VETH ingress",
 		"ifb deleted":           "ip link del IFB",
 		"ifb down":              "ip link set IFB down",
+		"port switched off":     "bridge link set dev VETH state 0",
 		"alias removed":         "ip link set VETH alias stranger",
 		"everything at once": "nft flush ruleset\nip link set VETH nomaster\nip link set cni0 down\nip link del IFB\nsysctl -qw net.ipv4.ip_forward=0\n" +
 			"web ip addr flush dev eth0 scope global\nweb ip link set eth0 down",

@@ -30,6 +30,7 @@ var forbidden = []struct {
 	{"ipam", module, []string{module + "/cni", module + "/ipam", module + "/internal/filelock"}, "addresses are worked out without any plugin or kernel around"},
 	{"kernel", module, []string{module + "/kernel", module + "/internal", module + "/cni/rawjson"}, "objects know nothing of plugins; rawjson, which decodes records, knows nothing of them either"},
 	{"attach", module, []string{module + "/attach", module + "/cni", module + "/kernel", module + "/internal"}, "a record is read by many"},
+	{"doctor", module, []string{module + "/doctor", module + "/attach", module + "/cni", module + "/ipam", module + "/kernel", module + "/internal"}, "checks are pure functions of facts: no plugin, no runtime"},
 	{"plugin", module + "/plugins", nil, "the SDK does not know its plugins"},
 	{"plugin", module + "/libcni", nil, "a plugin is not a runtime"},
 	{"plugins/...", module + "/libcni", nil, "a plugin is not a runtime: delegates go by cni/invoke"},
