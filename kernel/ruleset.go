@@ -158,6 +158,8 @@ func familyName(n byte) string {
 		return "inet"
 	case nfprotoBridge:
 		return "bridge"
+	case nfprotoARP:
+		return "arp"
 	case unix.AF_INET6:
 		return "ip6"
 	case unix.AF_INET:
