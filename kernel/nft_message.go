@@ -124,7 +124,7 @@ func (n *NFT) hook(b *buf) error {
 	if len(w) < 6 || w[0] != "type" || w[2] != "hook" || w[4] != "priority" {
 		return fmt.Errorf("chain %q: want type, hook and priority", n.Text)
 	}
-	num, err := hookNumber(w[3])
+	num, err := hookNumber(n.Family, w[3])
 	if err != nil {
 		return err
 	}
@@ -147,8 +147,16 @@ func (n *NFT) hook(b *buf) error {
 	return nil
 }
 
-func hookNumber(name string) (uint32, error) {
-	for i, h := range []string{"prerouting", "input", "forward", "output", "postrouting"} {
+// hookNames are in the order of their numbers.
+func hookNames(family string) []string {
+	if family == "arp" { // linux/netfilter_arp.h
+		return []string{"input", "output", "forward"}
+	}
+	return []string{"prerouting", "input", "forward", "output", "postrouting"}
+}
+
+func hookNumber(family, name string) (uint32, error) {
+	for i, h := range hookNames(family) {
 		if h == name {
 			return uint32(i), nil
 		}

@@ -193,6 +193,9 @@ func TestRulesOfFamiliesReadBack(t *testing.T) {
 	}
 	for family, texts := range rules {
 		listed := kerneltest.Run(t, "nft", "list", "table", family, kernel.Table)
+		if !strings.Contains(listed, "type filter hook "+hook[family]+" ") {
+			t.Errorf("%s: a chain stands at another hook than %s:\n%s", family, hook[family], listed)
+		}
 		for _, r := range texts {
 			if !strings.Contains(listed, "\t\t"+r+" comment") {
 				t.Errorf("%s: not printed as written: %s", family, r)

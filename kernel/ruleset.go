@@ -174,7 +174,7 @@ func parseChain(m []byte) *FilterChain {
 	if hook := attr(p, unix.NFTA_CHAIN_HOOK); hook != nil {
 		c.Type = text(attr(p, unix.NFTA_CHAIN_TYPE))
 		c.Priority = int(int32(be32of(attr(hook, unix.NFTA_HOOK_PRIORITY))))
-		names := []string{"prerouting", "input", "forward", "output", "postrouting"}
+		names := hookNames(c.Family)
 		if n := be32of(attr(hook, unix.NFTA_HOOK_HOOKNUM)); int(n) < len(names) {
 			c.Hook = names[n]
 		}
