@@ -46,7 +46,7 @@ func TestInput(t *testing.T) {
 		"a huge exponent":      {text(head + `"mtu": 1e999999999}`), "mtu = "},
 		"a number too large":   {text(head + `"mtu": 99999999999999999999}`), "mtu = "},
 		"many trunks":          {text(head + `"vlanTrunk": [` + strings.Repeat(`{"id": 5000},`, 60_000) + `{}]}`), "vlanTrunk"},
-		"many keys":            {text(head + manyKeys(500_000) + `"mtu": -1}`), "mtu = -1"},
+		"many keys":            {text(head + manyKeys(100_000) + `"mtu": -1}`), "mtu = -1"},
 		"one key many times":   {text(head + strings.Repeat(`"mtu": 1500, `, 60_000) + `"mtu": -1}`), "mtu = -1"},
 		"zero bytes":           {text(strings.Repeat("\x00", 900_000)), "invalid character"},
 		"a subnet's every bit": {text(head + `"ipam": {"type": "host-local", "dataDir": "/proc/nowhere", "ranges": [[{"subnet": "::/0"}]]}}`), ""},

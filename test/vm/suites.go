@@ -37,6 +37,7 @@ func suites() []suite {
 		{pkg: module + "test/scenario", run: "^(TestScenarios|TestPages|TestOVSKernel)$"},
 		// Lists in one process: those whose features the host may lack.
 		{pkg: module + "test/scenario", run: "^TestFusedScenarios$/^(ipvlan|netkit|vrf|vrf-routes)$", on: "6.12"},
+		{pkg: module + "test/security", run: "^(TestStateModes|TestCapabilities)$/^(dummy|ipvlan|vlan|vrf)$", on: "6.12"},
 		// Equal is equal on any kernel.
 		{pkg: module + "test/compat", run: "^TestCompatibility$/^case$/^features$", on: "6.12"},
 	}
