@@ -17,7 +17,7 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-vm race fuzz bench bench-quick bench-vm bench-path trace leases compat clean
+.PHONY: help build demo test test-vm race churn fuzz bench bench-quick bench-vm bench-path trace leases compat clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,7 @@ test: ## run everything that tests, but the long tiers below (needs root: networ
 	go vet ./...
 	@mkdir -p bin; rm -f $(FEATURES)
 	FAIRLEAD_FEATURES=$(FEATURES) go test -count=1 -timeout 20m ./...
+	@sh test/fuzz 2s
 	@sh test/install-packages $(VM_NEEDS)
 	go run ./test/vm -features $(FEATURES)
 
@@ -51,6 +52,10 @@ test-vm: ## run what the kernel here may lack in Debian's 6.1 and 6.12, emulated
 race: ## the same under the race detector (some minutes)
 	@sh test/install-packages $(TEST_NEEDS) gcc:gcc
 	CGO_ENABLED=1 go test -race -timeout 60m ./...
+
+churn: ## ADD, CHECK, DEL and GC at random for T=3m, 64 at once, with kills, beside a model (needs root)
+	@sh test/install-packages $(TEST_NEEDS)
+	FAIRLEAD_CHURN=$(or $(T),3m) go test -count=1 -v -timeout 60m ./test/churn
 
 fuzz: ## every fuzz target for FUZZTIME (20s each)
 	@sh test/fuzz $(or $(FUZZTIME),20s)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -50,8 +51,9 @@ func (e *Error) Is(target error) bool {
 }
 
 const (
-	rxSize      = 32 << 10 // the largest part of a list that the kernel sends at once
-	dumpRetries = 8
+	rxSize       = 32 << 10        // the largest part of a list that the kernel sends at once
+	dumpRetries  = 8               // at least
+	dumpPatience = 2 * time.Second // and for as long
 )
 
 // dial opens a socket in the calling thread's namespace; rx is its buffer,
@@ -116,13 +118,14 @@ func (c *conn) dump(r request) ([][]byte, error) {
 }
 
 func retryDump(ask func() ([][]byte, error)) ([][]byte, error) {
-	for range dumpRetries {
+	tries := 0
+	for end := time.Now().Add(dumpPatience); tries < dumpRetries || time.Now().Before(end); tries++ {
 		msgs, err := ask()
 		if !errors.Is(err, errInterrupted) {
 			return msgs, err
 		}
 	}
-	return nil, fmt.Errorf("list interrupted by changes %d times in a row: %w", dumpRetries, unix.EAGAIN)
+	return nil, fmt.Errorf("list interrupted by changes %d times in a row: %w", tries, unix.EAGAIN)
 }
 
 var errInterrupted = errors.New("dump interrupted")
