@@ -105,7 +105,8 @@ func (c *conn) do(reqs []request) ([]response, error) {
 }
 
 // dump asks for a list. A dump that a concurrent change interrupted is asked
-// again, a bounded number of times.
+// again, a bounded number of times; then what was listed, each part of it true
+// when it was, some more than once, comes with the error EAGAIN.
 func (c *conn) dump(r request) ([][]byte, error) {
 	r.flags |= unix.NLM_F_DUMP
 	return retryDump(func() ([][]byte, error) {
@@ -119,13 +120,15 @@ func (c *conn) dump(r request) ([][]byte, error) {
 
 func retryDump(ask func() ([][]byte, error)) ([][]byte, error) {
 	tries := 0
+	var seen [][]byte
 	for end := time.Now().Add(dumpPatience); tries < dumpRetries || time.Now().Before(end); tries++ {
 		msgs, err := ask()
 		if !errors.Is(err, errInterrupted) {
 			return msgs, err
 		}
+		seen = append(seen, msgs...)
 	}
-	return nil, fmt.Errorf("list interrupted by changes %d times in a row: %w", tries, unix.EAGAIN)
+	return seen, fmt.Errorf("list interrupted by changes %d times in a row: %w", tries, unix.EAGAIN)
 }
 
 var errInterrupted = errors.New("dump interrupted")

@@ -52,11 +52,14 @@ func TestInterruptedList(t *testing.T) {
 func TestInterruptedForever(t *testing.T) {
 	t.Parallel()
 	asked := 0
-	_, err := retryDump(func() ([][]byte, error) {
+	seen, err := retryDump(func() ([][]byte, error) {
 		asked++
 		time.Sleep(10 * time.Millisecond)
-		return nil, errInterrupted
+		return [][]byte{{1}}, errInterrupted
 	})
+	if len(seen) != asked {
+		t.Errorf("asked %d times, %d parts were seen", asked, len(seen))
+	}
 	if asked < dumpRetries || asked > int(dumpPatience/(10*time.Millisecond))+1 || !errors.Is(err, unix.EAGAIN) {
 		t.Errorf("asked %d times, then %v", asked, err)
 	}
