@@ -97,9 +97,10 @@ func (e *Engine) rollback(mark int) error {
 	return nil
 }
 
-// made notes that an object was created by this engine.
+// made notes that an object was created by this engine. A part of a group goes
+// with the group, when that is empty.
 func (e *Engine) made(o Object) {
-	if !o.Shared() {
+	if n, ok := o.(*NFT); !o.Shared() || ok && n.Group != "" {
 		e.undo = append(e.undo, o)
 	}
 }

@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 
 	"github.com/fairlead/fairlead/cni"
@@ -90,7 +91,8 @@ func (s *session) sweep(ctx context.Context) error {
 		}
 		return errors.Join(errs...)
 	})
-	errs := []error{err}
+	errs := []error{err, s.unread}
+	s.unread = nil
 	var names []string
 	for _, j := range jobs {
 		errs = append(errs, s.blame(j, j.release()))
@@ -161,9 +163,15 @@ func (s *session) blameObject(jobs []*job, err error) error {
 
 // known is what to remove: by the record, or else by what the configuration
 // says; then elements are to be looked for by owner, too.
+//
+// A record that is there and cannot be read is an error in the end, so that DEL
+// comes again: names and marks do not lead to all that a record says.
 func (j *job) known() {
 	if j.past == nil || j.past.Owner() != j.att.Owner {
-		j.past, _ = j.dir.Read(j.att.Owner)
+		var err error
+		if j.past, err = j.dir.Read(j.att.Owner); err != nil && !errors.Is(err, os.ErrNotExist) {
+			j.unread = err
+		}
 	}
 	if j.past != nil {
 		if i := j.past.Last(j.Name); i >= 0 {
