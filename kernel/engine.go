@@ -135,6 +135,11 @@ func (e *Engine) flush() error {
 	}
 	resp, err := c.do(reqs)
 	if err != nil {
+		for _, q := range batch { // the kernel may have made them, and its answer is lost
+			if len(q.object.links()) > 0 {
+				e.made(q.object)
+			}
+		}
 		return err
 	}
 	var first error
