@@ -50,7 +50,7 @@ func (d *Dir) Err() error { return d.err }
 func (d *Dir) New(network, container, ifname, netns string) *Record {
 	return &Record{
 		Boot: d.boot, Network: network, ContainerID: container, IfName: ifname,
-		Netns: netns, NetnsID: NetnsID(netns), Created: time.Now().UTC(),
+		Netns: netns, NetnsID: NetnsID(netns), Created: time.Now().UTC(), Since: kernel.Uptime(),
 	}
 }
 
