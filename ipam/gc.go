@@ -31,9 +31,13 @@ func (s *Store) collect(valid []Owner, began time.Duration) ([]netip.Addr, error
 	var dead []record
 	for _, r := range records {
 		young := r.reserved >= began || r.reserved == 0 && r.ctime >= since && r.ctime <= now.UnixNano()
-		if !living[r.owner] && !young && s.unchanged(r) {
-			dead = append(dead, r)
+		if living[r.owner] || young {
+			continue
 		}
+		if !s.unchanged(r) { // somebody wrote into it: whose it is now is to be read
+			return nil, errUnsound
+		}
+		dead = append(dead, r)
 	}
 	return s.free(dead)
 }
