@@ -58,6 +58,12 @@ func leftOut(nr uint64) bool {
 	return false
 }
 
+// changes tells whether a call of a program that is not ours (iptables, nft) may
+// change something: of the rest of its hundreds none is a point.
+func changes(name string) bool {
+	return slices.Contains([]string{"execve", "sendmsg", "sendto", "setsockopt", "write", "exit_group"}, name)
+}
+
 // What the first arguments of a call are.
 const (
 	argOther = iota

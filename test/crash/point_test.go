@@ -23,6 +23,9 @@ const (
 
 func kinds() []kind { return []kind{kindKill, kindError, kindShort, kindCut, kindClock} }
 
+// tenYears is how far the clock jumps.
+const tenYears = 10 * 365 * 24 * time.Hour
+
 // tick is the unit in which the kernel says when a process began, and a bit.
 const tick = 12 * time.Millisecond
 
@@ -111,7 +114,7 @@ func points(verb string, calls []string, s *scene) (out []point) {
 		// time is asked for a few times only.
 		if len(out)%4 == 0 {
 			p.kind = kindClock
-			for _, p.shift = range []time.Duration{10 * 365 * 24 * time.Hour, -10 * 365 * 24 * time.Hour} {
+			for _, p.shift = range []time.Duration{tenYears, -tenYears} {
 				add(p)
 			}
 		}
@@ -177,10 +180,18 @@ func (m *machine) play(p point) (met bool, err error) {
 	if err := m.judge(p, e, said); err != nil {
 		return true, err
 	}
-	if d := m.left(); d != "" {
-		return true, fmt.Errorf("left (exit code %d, %q):\n%s", e.code, said, d)
+	if err := m.nothingLeft(); err != nil {
+		return true, fmt.Errorf("exit code %d, %q: %w", e.code, said, err)
 	}
 	return e.hit != nil, nil
+}
+
+// nothingLeft compares all there is with what there was.
+func (m *machine) nothingLeft() error {
+	if d := m.left(); d != "" {
+		return fmt.Errorf("left:\n%s", d)
+	}
+	return nil
 }
 
 // judge looks at how the operation ended, and does what comes next.

@@ -235,7 +235,7 @@ func (t *tracer) enter(pid int, k *task, info *callInfo) error {
 		}
 		return t.resume(pid, 0)
 	}
-	if !k.counting || t.idle || leftOut(info.nr) {
+	if !k.counting || t.idle || leftOut(info.nr) || k.program != "" && !changes(callName(info.nr)) {
 		return t.resume(pid, 0)
 	}
 	t.calls++
