@@ -82,8 +82,10 @@ func (e *Engine) Keep() {
 	clear(e.seen)
 }
 
-// Undo removes, in reverse, everything that this engine's Applies made.
-func (e *Engine) Undo() error { return e.rollback(0) }
+// Undo removes, in reverse, everything that this engine's Applies made. Where the
+// kernel's answer was lost that is not known, and Undo an error: all that was to be
+// made is to be removed.
+func (e *Engine) Undo() error { return errors.Join(e.rollback(0), e.lost) }
 
 func (e *Engine) rollback(mark int) error {
 	// What was sent before the failure and not yet answered for.

@@ -27,6 +27,8 @@ var mended = []struct {
 	{"bridge", point{verb: "ADD", kind: kindKill, class: "pwrite64 $WORK/run/attach/n/a,eth#.json~", then: byGC}},
 	// What counts as written was not.
 	{"bridge", point{verb: "ADD", kind: kindShort, class: "write /proc/sys/net/ipv#/conf/eth#/accept_ra", then: byDel}},
+	// On a link that outlives the attachment, routes and rules whose answer was lost.
+	{"sbr", point{verb: "ADD", kind: kindError, class: "recvfrom socket", errno: unix.ENOMEM, then: byGC}},
 	// Claims: without a record, and torn.
 	{"portmap", point{verb: "ADD", kind: kindKill, class: "openat $WORK/run/attach/n/a,eth#.json~", then: byGC}},
 	{"portmap", point{verb: "ADD", kind: kindCut, class: "pwrite64 $WORK/run/hostports/udp-#", then: byDel}},
