@@ -287,7 +287,7 @@ func TestClaims(t *testing.T) {
 		}
 		other := kernel.Owner{Network: "net", ContainerID: "c2", IfName: "eth0"}
 		if tt.first.HostPort == tt.second.HostPort && tt.first.Protocol == tt.second.Protocol {
-			if _, err := d.Claim(ctx, other, []attach.Port{tt.second}); err == nil || !strings.Contains(err.Error(), "wait for the lock of host port") {
+			if _, err := d.Claim(ctx, other, []attach.Port{tt.second}); err == nil || !strings.Contains(err.Error(), "is held by attach.test (process ") {
 				t.Errorf("while the first is at work: %v", err)
 			}
 		}
@@ -308,5 +308,188 @@ func TestClaims(t *testing.T) {
 		} else {
 			unlock()
 		}
+	}
+}
+
+// While one holds an attachment nobody else changes it: no DEL, no further plugin.
+func TestHold(t *testing.T) {
+	t.Parallel()
+	d := attach.Open(t.TempDir())
+	if _, _, err := d.Hold(owner); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a record: %v", err)
+	}
+	r := record(d, owner)
+	if err := create(d, r); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := d.Hold(owner); err == nil || cni.AsError(err).Code != cni.CodeTryAgainLater {
+		t.Errorf("while its ADD is at work: %v", err)
+	}
+	if got, err := d.TryTake(owner); err != nil || !got.Parts[0].Adding() {
+		t.Errorf("a DEL comes at any moment of an ADD: %+v, %v", got, err)
+	}
+	if err := d.Finish(r, 0); err != nil {
+		t.Fatal(err)
+	}
+	held, release, err := d.Hold(owner)
+	if err != nil || held.Parts[0].Plugin != "bridge" {
+		t.Fatal(held, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := d.Take(ctx, owner); err == nil || cni.AsError(err).Code != cni.CodeTryAgainLater {
+		t.Errorf("a DEL meanwhile: %v", err)
+	}
+	if _, _, err := d.Hold(owner); err == nil {
+		t.Error("held twice")
+	}
+	if !d.Reserved(owner) {
+		t.Error("an ADD may begin meanwhile")
+	}
+	if got, err := d.Read(owner); err != nil || got.Parts[0].Adding() {
+		t.Errorf("read meanwhile: %+v, %v", got, err)
+	}
+	time.AfterFunc(20*time.Millisecond, release)
+	taken, err := d.Take(t.Context(), owner)
+	if err != nil {
+		t.Fatalf("a DEL that waits: %v", err)
+	}
+	if _, _, err := d.Hold(owner); err == nil {
+		t.Error("held while a DEL is at work")
+	}
+	if err := d.Remove(owner); err != nil {
+		t.Fatal(err)
+	}
+	taken.Unlock()
+	if _, err := d.TryTake(owner); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("after the DEL: %v", err)
+	}
+	if d.Reserved(owner) {
+		t.Error("still reserved")
+	}
+}
+
+// A place that a DEL took away is the next ADD's: who had it does not take that along.
+func TestFreeLeavesOthersPlace(t *testing.T) {
+	t.Parallel()
+	d := attach.Open(t.TempDir())
+	first, err := d.Reserve(owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Remove(owner); err != nil {
+		t.Fatal(err)
+	}
+	second, err := d.Reserve(owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Free()
+	if err := d.Create(record(d, owner), second); err != nil {
+		t.Errorf("its place is gone: %v", err)
+	}
+}
+
+// What a collector listed is seized only while it is that, and nobody is at it; an ADD waits.
+func TestSeize(t *testing.T) {
+	t.Parallel()
+	d := attach.Open(t.TempDir())
+	o := kernel.Owner{Network: "n", ContainerID: "c", IfName: "eth0"}
+	add := func() *attach.Record {
+		t.Helper()
+		place, err := d.Reserve(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := d.New(o.Network, o.ContainerID, o.IfName, "")
+		r.Parts = []attach.Part{{Plugin: "bridge"}, {Plugin: "portmap"}}
+		if err := d.Create(r, place); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	gone := func(why string, listed *attach.Record) {
+		t.Helper()
+		if _, _, err := d.Seize(listed); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: %v", why, err)
+		}
+	}
+	first := add()
+	gone("its ADD is at work", first)
+	first.Unlock() // cut off
+	place, err := d.Reserve(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone("an ADD has the place", first)
+	if list, err := d.Beginning("n"); err != nil || len(list) != 1 || list[0].ContainerID != "c" || list[0].IfName != "eth0" {
+		t.Errorf("beginning: %v, %v", list, err)
+	}
+	place.Free()
+
+	r, place, err := d.Seize(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Reserve(o); !errors.Is(err, os.ErrExist) {
+		t.Errorf("an ADD meanwhile: %v", err)
+	}
+	gone("another collector has it", first)
+	r.Parts = r.Parts[:1]
+	if err := d.Strike(r, place); err != nil {
+		t.Fatal(err)
+	}
+	left, err := d.Read(o)
+	if err != nil || len(left.Parts) != 1 {
+		t.Fatalf("%+v, %v: want one part left", left, err)
+	}
+	if r, place, err = d.Seize(left); err != nil {
+		t.Fatal(err)
+	}
+	awaited := make(chan error)
+	go func() {
+		p, err := d.AwaitPlace(o)
+		p.Free()
+		awaited <- err
+	}()
+	r.Parts = nil
+	if err := d.Strike(r, place); err != nil {
+		t.Error(err)
+	}
+	if err := <-awaited; err != nil {
+		t.Error(err)
+	}
+	if _, err := d.Read(o); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("after its last part: %v", err)
+	}
+	add().Unlock()
+	gone("it was added anew", left)
+}
+
+// What kills and former boots left is told apart from ADDs at work.
+func TestLeftovers(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	d := attach.Open(root)
+	at := kernel.Owner{Network: "net", ContainerID: "work", IfName: "eth0"}
+	place, err := d.Reserve(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer place.Free()
+	dir := filepath.Join(root, "attach", "net")
+	old := filepath.Join(dir, "old,eth0.json")
+	if err := errors.Join(
+		os.WriteFile(filepath.Join(dir, "c1,eth0.json~"), nil, 0o600),
+		os.WriteFile(filepath.Join(dir, ",0123.json~"), nil, 0o600),
+		os.WriteFile(old, []byte(`{"boot":"another"}`), 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	if list := d.CutOff(); len(list) != 1 || list[0] != owner {
+		t.Errorf("cut off: %v", list)
+	}
+	if files := d.OtherBoots(); len(files) != 1 || files[0] != old {
+		t.Errorf("of other boots: %v", files)
 	}
 }

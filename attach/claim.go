@@ -9,10 +9,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/internal/filelock"
 	"github.com/fairlead/fairlead/kernel"
 )
 
@@ -55,8 +54,8 @@ func (d *Dir) Unclaim(o kernel.Owner, ports []Port) error {
 	return errors.Join(errs...)
 }
 
-// ClearClaims frees the host ports of owners of whom dead says so.
-func (d *Dir) ClearClaims(dead func(mark string) bool) error {
+// DropClaims frees the host ports of owners of whom dead says so.
+func (d *Dir) DropClaims(dead func(mark string) bool) error {
 	files, err := os.ReadDir(filepath.Join(filepath.Dir(d.path), "hostports"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -109,8 +108,6 @@ func claimFiles(ports []Port) (out []string) {
 
 func claimFile(p Port) string { return fmt.Sprintf("%s-%d", p.Protocol, p.HostPort) }
 
-const lockPoll = 2 * time.Millisecond
-
 // lockClaims opens and locks a file. One that was deleted meanwhile (its last
 // claim ended) is opened anew: its lock protects nothing.
 func (d *Dir) lockClaims(ctx context.Context, name string) (*os.File, error) {
@@ -118,26 +115,28 @@ func (d *Dir) lockClaims(ctx context.Context, name string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("claim host port %s: %w", name, err)
 	}
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Minute)
-		defer cancel()
-	}
-	for {
-		f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE, 0o600)
+	path := filepath.Join(dir, name)
+	var locked *os.File
+	err := filelock.Until(ctx, path, func() (bool, error) {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
-			return nil, fmt.Errorf("claim host port %s: %w", name, err)
+			return false, err
 		}
-		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil && current(f) {
-			return f, nil
+		if ok, err := filelock.Try(int(f.Fd())); !ok || err != nil || !current(f) {
+			_ = f.Close()
+			return false, err
 		}
-		_ = f.Close()
-		select {
-		case <-ctx.Done():
-			return nil, cni.Errorf(cni.CodeTryAgainLater, "wait for the lock of host port %s (%s): %w", name, f.Name(), ctx.Err())
-		case <-time.After(lockPoll):
-		}
+		locked = f
+		return true, nil
+	})
+	var busy *filelock.Busy
+	if errors.As(err, &busy) {
+		return nil, cni.Errorf(cni.CodeTryAgainLater, "claim host port %s: %w", name, err)
 	}
+	if err != nil {
+		return nil, fmt.Errorf("claim host port %s: %w", name, err)
+	}
+	return locked, nil
 }
 
 // current tells whether the path of an open file still names it.

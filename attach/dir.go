@@ -82,6 +82,11 @@ func (d *Dir) read(path string) (*Record, error) {
 	if err != nil {
 		return nil, err
 	}
+	return d.parse(path, raw, adding)
+}
+
+// parse reads a record whose file somebody has locked, or nobody.
+func (d *Dir) parse(path string, raw []byte, adding bool) (*Record, error) {
 	r := &Record{}
 	if err := cni.Decode(raw, r); err != nil || r.Boot != d.boot {
 		_ = os.Remove(path) // worth nothing, and in the way of a new one
@@ -106,23 +111,16 @@ func (d *Dir) Create(r *Record, place *Reservation) error {
 	})
 }
 
-// An ADD that has the place of an attachment whose record stands is about to find
-// that out: Write waits for it.
-const (
-	placeTime = 10 * time.Second
-	placePoll = 2 * time.Millisecond
-)
-
 // Write stores a record as a whole in place of what there is, locked until Unlock.
 func (d *Dir) Write(r *Record) error {
-	place, err := d.Reserve(r.Owner())
-	for end := time.Now().Add(placeTime); errors.Is(err, os.ErrExist) && time.Now().Before(end); {
-		time.Sleep(placePoll)
-		place, err = d.Reserve(r.Owner())
-	}
+	place, err := d.AwaitPlace(r.Owner())
 	if err != nil {
 		return fmt.Errorf("write the record of the attachment: %w", err)
 	}
+	return d.replace(r, place)
+}
+
+func (d *Dir) replace(r *Record, place *Reservation) error {
 	return d.store(r, place, func(tmp, path string) error { // os.Rename would look first whether path is a directory
 		if err := syscall.Rename(tmp, path); err != nil {
 			return &os.LinkError{Op: "rename", Old: tmp, New: path, Err: err}
@@ -252,4 +250,19 @@ func (d *Dir) ByMark(mark string) *Record {
 		}
 	}
 	return nil
+}
+
+// OtherBoots are the files of records that another boot wrote. A list drops them.
+func (d *Dir) OtherBoots() (files []string) {
+	all, _ := filepath.Glob(filepath.Join(d.path, "*", "*.json"))
+	for _, file := range all {
+		var r struct {
+			Boot string `json:"boot"`
+		}
+		raw, err := plainfile.Read(file)
+		if err == nil && cni.Decode(raw, &r) == nil && r.Boot != "" && r.Boot != d.boot {
+			files = append(files, file)
+		}
+	}
+	return files
 }

@@ -63,8 +63,8 @@ func (d *Dir) Reserve(o kernel.Owner) (*Reservation, error) {
 // own tells whether a locked file is the reservation still, and not a record by
 // now. One that was killed between the two steps of Create has both names.
 func own(fd int, path string) bool {
-	var mine, there syscall.Stat_t
-	if syscall.Fstat(fd, &mine) != nil || syscall.Stat(path, &there) != nil || mine.Ino != there.Ino || mine.Dev != there.Dev {
+	var mine syscall.Stat_t
+	if !same(fd, path) || syscall.Fstat(fd, &mine) != nil {
 		return false
 	}
 	if mine.Nlink > 1 {
@@ -80,7 +80,9 @@ func (r *Reservation) Free() {
 		return
 	}
 	r.used = true
-	_ = syscall.Unlink(r.path) // before the lock goes: who waits for it looks again
+	if same(r.fd, r.path) { // a DEL takes it away, and the next ADD has one of its own there
+		_ = syscall.Unlink(r.path) // before the lock goes: who waits for it looks again
+	}
 	_ = syscall.Close(r.fd)
 	_ = syscall.Rmdir(filepath.Dir(r.path)) // fails while others are in it
 }
@@ -126,9 +128,9 @@ func readLocked(path string) (raw []byte, locked bool, err error) {
 	return raw, locked, err
 }
 
-// Unlock says that the ADD that wrote the record is no longer at work.
+// Unlock says that whoever wrote or took the record is no longer at work.
 func (r *Record) Unlock() {
-	if r.held {
+	if r != nil && r.held {
 		_ = syscall.Close(r.fd)
 		r.held = false
 	}

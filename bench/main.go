@@ -36,6 +36,7 @@ type options struct {
 	json      string
 	page      string
 	also      string
+	keep      bool
 	programs  string
 	buildOnly bool
 }
@@ -50,6 +51,7 @@ func flags() (o options) {
 	flag.StringVar(&o.sides, "sides", "", "only these, with a semicolon between: "+sideNames())
 	flag.BoolVar(&o.list, "list", false, "print the cases, and measure nothing")
 	flag.StringVar(&o.json, "json", "", "write the figures as JSON to this `file`")
+	flag.BoolVar(&o.keep, "keep", false, "what is not measured now is kept as the file of -json has it")
 	flag.StringVar(&o.page, "write", "", "write benchmarks.md and its charts into this `directory`")
 	flag.StringVar(&o.also, "also", "", "the page has the figures of this `file` too, written by -json on another machine")
 	flag.StringVar(&o.programs, "programs", "", "the `directory` that -build filled; they are built if it is not given")
@@ -135,6 +137,13 @@ func (o options) measure(ctx context.Context, list []benchCase) error {
 
 func (o options) report(r figures.Report) error {
 	fmt.Print(r.Text(targets()))
+	if o.keep {
+		old, err := figures.Read(o.json)
+		if err != nil {
+			return fmt.Errorf("-keep: %w", err)
+		}
+		r = old.With(r)
+	}
 	if o.json != "" {
 		if err := r.Write(o.json); err != nil {
 			return err

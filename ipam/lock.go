@@ -7,13 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-	"time"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/internal/filelock"
 )
-
-// defaultWait bounds the wait for the lock when the context does not.
-const defaultWait = time.Minute
 
 // lockDir takes host-local's own lock of a network's directory: flock(2) on
 // the file "lock" in it. The file is never removed.
@@ -29,43 +26,9 @@ func lockDir(ctx context.Context, dir string, create bool) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the lock of the network's addresses: %w", err)
 	}
-	if err := flock(ctx, f); err != nil {
-		return nil, cni.Errorf(cni.CodeTryAgainLater,
-			"lock %s: another process holds it: %w; try again, or see who with: fuser %[1]s", path, err)
+	if err := filelock.Lock(ctx, int(f.Fd()), path); err != nil {
+		f.Close()
+		return nil, cni.Errorf(cni.CodeTryAgainLater, "the addresses of a network: %w", err)
 	}
 	return f, nil
-}
-
-// flock waits in the kernel's queue, so that nobody is passed over. If the
-// context ends first, whoever still waits lets go of the lock once it gets it.
-func flock(ctx context.Context, f *os.File) error {
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
-		return nil
-	}
-	if _, ok := ctx.Deadline(); !ok {
-		bounded, cancel := context.WithTimeout(ctx, defaultWait)
-		defer cancel()
-		ctx = bounded
-	}
-	got := make(chan error, 1)
-	go func() { got <- flockWait(f) }()
-	select {
-	case err := <-got:
-		if err != nil {
-			f.Close()
-		}
-		return err
-	case <-ctx.Done():
-		go func() { <-got; f.Close() }()
-		return ctx.Err()
-	}
-}
-
-func flockWait(f *os.File) error {
-	for {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
-		if !errors.Is(err, syscall.EINTR) {
-			return err
-		}
-	}
 }

@@ -8,10 +8,11 @@ import (
 )
 
 // Announced is a bridge port that forwards, and the container's addresses
-// announced through it. The kernel announces them (arp_notify, ndisc_notify) when
-// the link comes up, but the port forwards only once a worker has seen its
-// carrier, up to a second later, and drops what comes before: so this waits for
-// the port, and has the kernel announce again.
+// announced through it, once. The kernel announces them (arp_notify,
+// ndisc_notify) when a link comes up or its hardware address is set. The port
+// forwards only once a worker has seen its carrier, up to a second after the link
+// came up, and drops what comes before: so this waits for the port, and only then
+// are the two keys written and the address set. See parted.
 type Announced struct {
 	base
 	Port string // the host's end

@@ -11,15 +11,7 @@ import (
 // made, in reverse, and returns the failure joined with the undo's own.
 func (e *Engine) Apply(list Objects) error {
 	mark := len(e.undo)
-	// What has to wait for the kernel comes when all else is done.
-	now, last := Objects{}, Objects{}
-	for _, o := range list {
-		if _, waits := o.(*Announced); waits {
-			last = append(last, o)
-		} else {
-			now = append(now, o)
-		}
-	}
+	now, last := parted(list)
 	err := e.ensureAll(now)
 	if err == nil {
 		err = e.commit()
@@ -34,6 +26,28 @@ func (e *Engine) Apply(list Objects) error {
 		return errors.Join(err, e.rollback(mark))
 	}
 	return nil
+}
+
+// parted takes out what has to wait for the kernel: it comes when all else is
+// done. With it comes what makes a link announce its addresses: as it comes up
+// it would announce them too, and on a full bridge a thousand network stacks hear each.
+func parted(list Objects) (now, last Objects) {
+	waits := map[linkName]bool{}
+	for _, o := range list {
+		if a, ok := o.(*Announced); ok {
+			waits[a.on()] = true
+		}
+	}
+	for _, o := range list {
+		_, a := o.(*Announced)
+		s, _ := o.(*Sysctl)
+		if a || s != nil && s.announces() && waits[s.on()] {
+			last = append(last, o)
+		} else {
+			now = append(now, o)
+		}
+	}
+	return now, last
 }
 
 func (e *Engine) ensureAll(list Objects) error {

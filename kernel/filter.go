@@ -155,10 +155,27 @@ func (f *Filter) diff(e *Engine) ([]string, error) {
 	want := string(f.selector()[16:])
 	for _, m := range msgs {
 		if len(m) >= sizeofTcmsg && f.isIn(m, want) {
-			return nil, nil
+			return f.target(e, attr(m[sizeofTcmsg:], unix.TCA_OPTIONS))
 		}
 	}
 	return nil, os.ErrNotExist
+}
+
+// target: the kernel leaves a filter standing whose target is gone.
+func (f *Filter) target(e *Engine, options []byte) ([]string, error) {
+	if f.Redirect == "" {
+		return nil, nil
+	}
+	action := attr(attr(options, tcaU32Act), 1)
+	parms := attr(attr(action, tcaActOptions), tcaMirredParms)
+	to, err := e.ifindex(f.In, f.Redirect)
+	if errors.Is(err, os.ErrNotExist) {
+		return []string{f.Redirect + " is missing"}, nil
+	}
+	if err == nil && (len(parms) < 28 || int(num32(parms[24:])) != to) {
+		return []string{"sends elsewhere than to " + f.Redirect}, nil
+	}
+	return nil, err
 }
 
 func (f *Filter) isIn(m []byte, keys string) bool {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -79,6 +80,53 @@ func (f *Flows) endFormer(e *Engine) error {
 }
 
 func (f *Flows) diff(*Engine) ([]string, error) { return nil, nil }
+
+// drift are flows that go on to a former target, or to the host itself.
+func (f *Flows) drift(e *Engine) ([]string, error) {
+	c, err := e.netfilter()
+	if err != nil {
+		return nil, err
+	}
+	filter := flowFilter{port: f.Port, family: family(f.Target)}
+	if f.HostIP.IsValid() && !f.HostIP.IsUnspecified() {
+		filter.dst = f.HostIP
+	}
+	local, err := e.localAddrs(family(f.Target))
+	if err != nil {
+		return nil, err
+	}
+	msgs, err := c.dump(request{typ: unix.NFNL_SUBSYS_CTNETLINK<<8 | ctGet, body: filter.body()})
+	if err != nil {
+		return nil, nil // no connection tracking, no flows
+	}
+	stale := 0
+	for _, m := range msgs {
+		if len(m) > 4 && f.stale(m[4:], local) {
+			stale++
+		}
+	}
+	if stale > 0 {
+		return []string{fmt.Sprintf("%d flows go elsewhere", stale)}, nil
+	}
+	return nil, nil
+}
+
+func (f *Flows) stale(entry []byte, local []netip.Addr) bool {
+	end := func(tuple []byte, v4, v6 uint16) netip.Addr {
+		ip := attr(tuple, ctaTupleIP)
+		if a := address(attr(ip, v4)); a.IsValid() {
+			return a
+		}
+		return address(attr(ip, v6))
+	}
+	orig, reply := attr(entry, ctaTupleOrig), attr(entry, ctaTupleReply)
+	proto := attr(orig, ctaTupleProto)
+	port := attr(proto, ctaProtoDport)
+	return num8(attr(proto, ctaProtoNum)) == unix.IPPROTO_UDP && len(port) == 2 && port[0] == byte(f.Port>>8) && port[1] == byte(f.Port) &&
+		slices.Contains(local, end(orig, ctaIPv4Dst, ctaIPv6Dst)) && end(reply, ctaIPv4Src, ctaIPv6Src) != f.Target
+}
+
+func (f *Flows) restore(e *Engine) error { return f.endFormer(e) }
 
 // remove ends what goes to the target, once the mapping is gone.
 func (f *Flows) remove(e *Engine) error {

@@ -16,6 +16,7 @@ type LinkInfo struct {
 	MAC      string
 	MTU      int // bytes
 	Up       bool
+	Carrier  bool
 	Promisc  bool
 	AllMulti bool
 	TxQLen   int // packets
@@ -38,7 +39,7 @@ func parseLink(p []byte) *LinkInfo {
 	flags := num32(p[8:])
 	l := &LinkInfo{
 		Index: int(num32(p[4:])),
-		Up:    flags&unix.IFF_UP != 0, Promisc: flags&unix.IFF_PROMISC != 0,
+		Up:    flags&unix.IFF_UP != 0, Carrier: flags&unix.IFF_LOWER_UP != 0, Promisc: flags&unix.IFF_PROMISC != 0,
 		AllMulti: flags&unix.IFF_ALLMULTI != 0, peerNetns: -1,
 	}
 	attrs(p[unix.SizeofIfInfomsg:], l.attr)

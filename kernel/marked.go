@@ -53,7 +53,7 @@ func (e *Engine) RemoveMarked(dead func(mark string) bool) error {
 			}
 		}
 		if len(gone) > 0 {
-			errs = append(errs, e.removeElements(gone, nil))
+			errs = append(errs, e.removeElements(gone, nil, dead))
 		}
 	}
 	if e.ovs != nil {

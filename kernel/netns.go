@@ -7,9 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/filelock"
 )
 
 // Netns is an open network namespace.
@@ -53,25 +54,8 @@ func (n *Netns) Path() string { return n.path }
 func (n *Netns) Unlock() { _ = unix.Flock(n.fd, unix.LOCK_UN) }
 
 // Lock waits until nobody else has locked the namespace, and keeps it locked
-// until Unlock or Close.
-func (n *Netns) Lock(ctx context.Context) error {
-	for {
-		err := unix.Flock(n.fd, unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return nil
-		}
-		if err != unix.EWOULDBLOCK && err != unix.EINTR {
-			return fmt.Errorf("lock %s: %w", n.path, err)
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for the lock of %s: %w", n.path, ctx.Err())
-		case <-time.After(lockPoll):
-		}
-	}
-}
-
-const lockPoll = 2 * time.Millisecond
+// until Unlock or Close. The end of the wait is a *filelock.Busy.
+func (n *Netns) Lock(ctx context.Context) error { return filelock.Lock(ctx, n.fd, n.path) }
 
 // Close closes the handle; the namespace lives on if others hold it.
 func (n *Netns) Close() { _ = unix.Close(n.fd) }

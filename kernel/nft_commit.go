@@ -203,7 +203,7 @@ func (e *Engine) evict(x *Element) error {
 	}
 	old := *x
 	old.Mark = have.comment
-	return e.removeElements([]*Element{&old}, nil)
+	return e.removeElements([]*Element{&old}, nil, nil)
 }
 
 // missing tells which rules of the list are not there, and the generation of

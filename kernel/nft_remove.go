@@ -22,17 +22,18 @@ func (e *Engine) commitRemoval() error {
 	if len(elements) == 0 && len(groups) == 0 {
 		return nil
 	}
-	if err := e.removeElements(elements, groups); err != nil {
+	if err := e.removeElements(elements, groups, nil); err != nil {
 		return fmt.Errorf("remove nftables elements: %w", err)
 	}
 	return nil
 }
 
 // removeElements deletes those elements that still carry their mark: another
-// attachment may have the same address by now.
-func (e *Engine) removeElements(list []*Element, groups []*NFT) error {
+// attachment may have the same address by now. And whose mark is still dead, if
+// that is given: the same attachment may have come back.
+func (e *Engine) removeElements(list []*Element, groups []*NFT, dead func(mark string) bool) error {
 	for range restarts {
-		err := e.tryRemove(list, groups)
+		err := e.tryRemove(list, groups, dead)
 		if errors.Is(err, unix.ERESTART) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EBUSY) {
 			continue
 		}
@@ -41,7 +42,7 @@ func (e *Engine) removeElements(list []*Element, groups []*NFT) error {
 	return fmt.Errorf("ruleset changed %d times meanwhile: %w", restarts, unix.EAGAIN)
 }
 
-func (e *Engine) tryRemove(list []*Element, groups []*NFT) error {
+func (e *Engine) tryRemove(list []*Element, groups []*NFT, dead func(mark string) bool) error {
 	gen, err := e.generation()
 	if err != nil {
 		return err
@@ -55,6 +56,9 @@ func (e *Engine) tryRemove(list []*Element, groups []*NFT) error {
 		}
 		if err != nil {
 			return err
+		}
+		if dead != nil && !dead(x.Mark) { // asked after the generation was: what comes later moves that
+			continue
 		}
 		body, err := x.body(false)
 		if err != nil {

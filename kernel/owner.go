@@ -130,3 +130,11 @@ func ParseMark(mark string) (Owner, bool) {
 	}
 	return Owner{f[0], f[1], f[2]}, true
 }
+
+// IsOwnerMark tells whether a mark is an attachment's: others of ours stand for
+// what attachments share.
+func IsOwnerMark(mark string) bool {
+	rest, ok := strings.CutPrefix(mark, markPrefix)
+	f := strings.SplitN(rest, " ", 3)
+	return ok && (len(f) == 3 || len(f) == 2 && strings.HasPrefix(f[1], "#") && len(f[1]) == 25)
+}

@@ -47,6 +47,11 @@ func (s *Sysctl) String() string {
 	return "sysctl -w " + key + "=" + s.Value
 }
 
+// announces tells whether it makes the kernel announce a link's addresses.
+func (s *Sysctl) announces() bool {
+	return s.Link != "" && (strings.HasSuffix(s.Key, "/arp_notify") || strings.HasSuffix(s.Key, "/ndisc_notify"))
+}
+
 func (s *Sysctl) ensure(e *Engine) error {
 	if s.In == Container && s.Link != "" && s.Key == "net/ipv4/conf/"+s.Link+"/arp_notify" {
 		return s.byLink(e, devconfARPNotify)
@@ -58,7 +63,7 @@ func (s *Sysctl) ensure(e *Engine) error {
 		return s.ensureOwn(e)
 	}
 	return e.inside(s.In, func() error {
-		if s.IfZero || s.IsShared {
+		if s.IfZero || s.IsShared || s.spins() {
 			have, err := readSysctl(s.Key)
 			if err == nil && (have == s.Value || s.IfZero && have != "0") {
 				return nil
@@ -67,6 +72,11 @@ func (s *Sysctl) ensure(e *Engine) error {
 		return writeSysctl(s.Key, s.Value, s.Optional)
 	})
 }
+
+// spins tells whether a write waits for the kernel's global lock by doing the
+// system call again and again until the lock is free, a processor busy with it
+// (addrconf_disable_ipv6). Mostly the value is there already.
+func (s *Sysctl) spins() bool { return strings.HasSuffix(s.Key, "/disable_ipv6") }
 
 const (
 	iflaInetConf     = 1  // linux/if_link.h

@@ -79,6 +79,9 @@ func (e *Engine) removeLinks(list []*LinkInfo) error {
 			if gone && resp[i].err == nil {
 				continue
 			}
+			if now, err := e.Link(Host, l.Name); err != nil || now.Index != l.Index {
+				continue // gone, or made anew since it was listed
+			}
 			if err := e.deleteLink(Host, l.Name, l.Alias); err != nil && !errors.Is(err, os.ErrNotExist) {
 				errs = append(errs, fmt.Errorf("remove link %s: %w", l.Name, err))
 			}

@@ -99,6 +99,7 @@ type CNIConfig struct {
 
 	exec     Exec
 	cacheDir string
+	adding   adding
 }
 
 var _ CNI = (*CNIConfig)(nil)

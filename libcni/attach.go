@@ -35,19 +35,21 @@ func (c *CNIConfig) CheckNetwork(ctx context.Context, net *NetworkConfig, rt *Ru
 // DelNetworkList detaches a container, the last plugin first. It stops at the
 // first that fails and keeps what the cache knows, for the next try.
 func (c *CNIConfig) DelNetworkList(ctx context.Context, list *NetworkConfigList, rt *RuntimeConf) error {
-	return c.del(ctx, list.network(), list.Plugins, rt)
+	return c.detach(ctx, list.network(), list.Plugins, rt)
 }
 
 // DelNetwork is DelNetworkList for a single plugin.
 func (c *CNIConfig) DelNetwork(ctx context.Context, net *NetworkConfig, rt *RuntimeConf) error {
-	return c.del(ctx, net.network(), []*NetworkConfig{net}, rt)
+	return c.detach(ctx, net.network(), []*NetworkConfig{net}, rt)
 }
 
-func (c *CNIConfig) add(ctx context.Context, n network, plugins []*NetworkConfig, conf []byte, rt *RuntimeConf) (*cni.Result, error) {
+func (c *CNIConfig) add(ctx context.Context, n network, plugins []*NetworkConfig, conf []byte, rt *RuntimeConf) (_ *cni.Result, err error) {
 	paths, err := c.prepare(n, plugins, rt)
 	if err != nil {
 		return nil, err
 	}
+	end := c.adding.begin(n.attached(rt), true)
+	defer func() { end(err) }()
 	result, failed, err := c.addAll(ctx, n, plugins, paths, rt)
 	if err != nil {
 		err = pluginError(n, plugins[failed], "add", err)
@@ -112,6 +114,11 @@ func (c *CNIConfig) check(ctx context.Context, n network, plugins []*NetworkConf
 	}
 	prev := c.cachedResult(n, rt)
 	return c.runAll(ctx, n, plugins, paths, "CHECK", prev, rt)
+}
+
+func (c *CNIConfig) detach(ctx context.Context, n network, plugins []*NetworkConfig, rt *RuntimeConf) error {
+	defer c.adding.begin(n.attached(rt), false)(nil)
+	return c.del(ctx, n, plugins, rt)
 }
 
 func (c *CNIConfig) del(ctx context.Context, n network, plugins []*NetworkConfig, rt *RuntimeConf) error {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/wire"
@@ -54,6 +55,11 @@ func (c *CNIConfig) GetNetworkCachedConfig(net *NetworkConfig, rt *RuntimeConf) 
 // GetCachedAttachments returns what the cache knows of a container; of all if
 // containerID is "".
 func (c *CNIConfig) GetCachedAttachments(containerID string) ([]*NetworkAttachment, error) {
+	return c.cachedAttachments(containerID, time.Time{})
+}
+
+// cachedAttachments are those that were written after a time.
+func (c *CNIConfig) cachedAttachments(containerID string, after time.Time) ([]*NetworkAttachment, error) {
 	dir := filepath.Join(c.dir(&RuntimeConf{}), "results")
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,6 +72,9 @@ func (c *CNIConfig) GetCachedAttachments(containerID string) ([]*NetworkAttachme
 	for _, e := range entries {
 		if e.IsDir() || !strings.Contains(e.Name(), "-"+containerID) {
 			continue
+		}
+		if file, err := e.Info(); err != nil || !file.ModTime().After(after) {
+			continue // gone meanwhile, or older
 		}
 		info, err := readCached(filepath.Join(dir, e.Name()))
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/invoke"
@@ -14,44 +15,65 @@ import (
 
 // GCNetworkList removes everything of a network that no valid attachment
 // owns: first cached attachments, by DEL, then whatever the plugins find. It
-// goes on after an error and reports them all.
+// goes on after an error and reports them all. What is being added, or was since
+// the GC began, is left alone, listed or not.
 func (c *CNIConfig) GCNetworkList(ctx context.Context, list *NetworkConfigList, args *GCArgs) error {
 	if list.DisableGC {
 		return nil
 	}
-	valid := []cni.Attachment{} // not null in JSON
+	began := time.Now()
+	defer c.adding.watch()()
+	var valid []cni.Attachment
 	if args != nil {
-		valid = append(valid, args.ValidAttachments...)
+		valid = args.ValidAttachments
 	}
-	errs := []error{c.delStale(ctx, list, valid)}
+	errs := []error{c.delStale(ctx, list, valid, began)}
 	if !cni.AtLeast(list.CNIVersion, "1.1.0") {
 		return errors.Join(errs...)
 	}
-	raw, err := json.Marshal(valid)
-	if err != nil {
-		return fmt.Errorf("encode valid attachments: %w", err)
-	}
-	// The second key was the specification's by mistake, and plugins read it.
-	keys := map[string]json.RawMessage{"cni.dev/valid-attachments": raw, "cni.dev/attachments": raw}
 	for _, p := range list.Plugins {
-		if err := c.runOne(ctx, list.network(), p, "GC", keys); err != nil {
+		if err := c.gcOne(ctx, list, p, valid, began); err != nil {
 			errs = append(errs, pluginError(list.network(), p, "gc", err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
+func (c *CNIConfig) gcOne(ctx context.Context, list *NetworkConfigList, p *NetworkConfig, valid []cni.Attachment, began time.Time) error {
+	spared, err := c.spared(list.Name, valid, began)
+	if err != nil {
+		return err
+	}
+	raw, err := json.Marshal(spared)
+	if err != nil {
+		return fmt.Errorf("encode valid attachments: %w", err)
+	}
+	// The second key was the specification's by mistake, and plugins read it.
+	keys := map[string]json.RawMessage{"cni.dev/valid-attachments": raw, "cni.dev/attachments": raw}
+	return c.runOne(ctx, list.network(), p, "GC", keys)
+}
+
 // delStale deletes one after the other: the caller's thread may be in a namespace
 // of its own, which another goroutine's is not.
-func (c *CNIConfig) delStale(ctx context.Context, list *NetworkConfigList, valid []cni.Attachment) error {
+func (c *CNIConfig) delStale(ctx context.Context, list *NetworkConfigList, valid []cni.Attachment, began time.Time) error {
 	attachments, err := c.GetCachedAttachments("")
+	spared, failed := c.spared(list.Name, valid, began) // later than the list: an ADD that ended between the two is known
+	if failed != nil {
+		return failed
+	}
 	errs := []error{err}
 	for _, a := range attachments {
-		if a.Network != list.Name || slices.Contains(valid, cni.Attachment{ContainerID: a.ContainerID, IfName: a.IfName}) {
+		if a.Network != list.Name || slices.Contains(spared, cni.Attachment{ContainerID: a.ContainerID, IfName: a.IfName}) {
 			continue
 		}
 		rt := &RuntimeConf{ContainerID: a.ContainerID, NetNS: a.NetNS, IfName: a.IfName, Args: a.CniArgs, CapabilityArgs: a.CapabilityArgs}
-		if err := c.DelNetworkList(ctx, list, rt); err != nil {
+		end, ok := c.adding.collect(list.network().attached(rt))
+		if !ok {
+			continue // the caller is at it
+		}
+		err := c.del(ctx, list.network(), list.Plugins, rt)
+		end()
+		if err != nil {
 			errs = append(errs, fmt.Errorf("delete stale attachment of container %s, interface %s: %w", a.ContainerID, a.IfName, err))
 		}
 	}

@@ -2,9 +2,11 @@ package libcni_test
 
 import (
 	"context"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/libcni"
@@ -35,6 +37,55 @@ func TestGC(t *testing.T) {
 	if got := h.cachedIDs(); got != "foreign alive" && got != "alive foreign" {
 		t.Errorf("cached: %s", got)
 	}
+}
+
+// What is being added while a GC is at work, or ended meanwhile, is left alone,
+// though the caller's list is older.
+func TestGCSparesWhatIsAdded(t *testing.T) {
+	t.Parallel()
+	h, ctx := newHost(t, "first", "slow"), context.Background()
+	list := mustList(t, `{"cniVersion":"1.1.0","name":"net","plugins":[{"type":"first"}]}`)
+	slow := mustList(t, `{"cniVersion":"1.1.0","name":"net","plugins":[{"type":"slow","wait":"ADD"}]}`)
+	if _, err := h.cni.AddNetworkList(ctx, list, runtimeConf("stale")); err != nil {
+		t.Fatal(err)
+	}
+	adding, cancel := context.WithCancel(ctx)
+	ended := make(chan error)
+	go func() {
+		_, err := h.cni.AddNetworkList(adding, slow, runtimeConf("adding"))
+		ended <- err
+	}()
+	for h.asked("slow ADD") == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	h.calls()
+	if err := h.cni.GCNetworkList(ctx, list, nil); err != nil {
+		t.Error(err)
+	}
+	valid := `[{"containerID":"adding","ifname":"eth0"}]`
+	h.expect("first DEL, first GC", map[string]string{
+		"first GC": `{"type":"first","cniVersion":"1.1.0","name":"net","cni.dev/attachments":` + valid + `,"cni.dev/valid-attachments":` + valid + `}`,
+	})
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("an ADD whose context ended succeeded")
+	}
+	h.calls()
+	if err := h.cni.GCNetworkList(ctx, list, nil); err != nil {
+		t.Error(err)
+	}
+	h.expect("first GC", map[string]string{
+		"first GC": `{"type":"first","cniVersion":"1.1.0","name":"net","cni.dev/attachments":[],"cni.dev/valid-attachments":[]}`,
+	})
+}
+
+// asked tells how often a plugin was asked.
+func (h *host) asked(call string) int {
+	found, err := filepath.Glob(filepath.Join(h.log, "* "+call))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return len(found)
 }
 
 func (h *host) cachedIDs() string {

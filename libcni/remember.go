@@ -73,3 +73,15 @@ func (c *CNIConfig) forget(n network, rt *RuntimeConf) {
 		c.warn("cached attachment not removed", err)
 	}
 }
+
+// Forget takes an attachment out of the cache that could not be detached by its
+// configuration, as none is left.
+func (c *CNIConfig) Forget(a *NetworkAttachment) error {
+	rt := &RuntimeConf{ContainerID: a.ContainerID, IfName: a.IfName}
+	n := network{name: a.Network}
+	info, err := readCached(c.file(n, rt))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.belongs(n, rt) {
+		return nil
+	}
+	return os.Remove(c.file(n, rt))
+}

@@ -55,6 +55,11 @@ func (j *job) clear(ctx context.Context) error {
 // away under it (a restart) gets its addresses back, so they are kept.
 func (j *job) undoEarlier(ctx context.Context, b *book, own int) error {
 	rec := b.rec
+	taken, err := j.dir.TryTake(rec.Owner())
+	defer taken.Unlock()
+	if e, ok := errors.AsType[*cni.Error](err); ok && e.Code == cni.CodeTryAgainLater {
+		return err // a DEL's work, or a repair's
+	}
 	if j.Chained {
 		if err := j.remove(rec.Parts[own]); err != nil {
 			return err

@@ -87,7 +87,7 @@ func (s *session) takePlace(o kernel.Owner) (err error) {
 	}
 	s.place.Free()
 	s.placeOf = o
-	s.place, err = s.dir.Reserve(o)
+	s.place, err = s.dir.AwaitPlace(o)
 	return err
 }
 

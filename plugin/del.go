@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/skel"
@@ -38,7 +39,9 @@ func (j *job) leave(ctx context.Context) error {
 	if err := j.lockFree(ctx); err != nil {
 		return err
 	}
-	j.known()
+	if err := j.known(ctx); err != nil {
+		return errors.Join(append(joined, err)...)
+	}
 	if alone(j.objects) {
 		joined = append(joined, j.sweep(ctx))
 		if err := j.lockFree(ctx); err != nil {
@@ -102,10 +105,14 @@ func (s *session) sweep(ctx context.Context) error {
 	s.unlockNetns()
 	past := s.past
 	s.past = nil // another process may write it next
+	defer past.Unlock()
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	o := jobs[0].att.Owner
+	if s.seized {
+		return s.dir.Strike(past, s.place)
+	}
 	if past != nil && len(past.Parts) == 0 {
 		return s.dir.Remove(o)
 	}
@@ -142,10 +149,12 @@ func (s *session) unmake(jobs []*job, meanwhile func() error) error {
 		go func() { gone <- waiter.Remove(links) }()
 		wait = func() error { return <-gone }
 	}
-	joined := []error{meanwhile(), s.blameObject(jobs, s.engine.Remove(rest))}
+	joined := []error{s.blameObject(jobs, s.engine.Remove(rest))}
 	if !recorded {
 		joined = append(joined, s.engine.RemoveMarked(jobs[0].att.Owner.Owns))
 	}
+	// Addresses last: another may get one at once, and add elements for it.
+	joined = append(joined, meanwhile())
 	return errors.Join(append(joined, s.blameObject(jobs, wait()))...)
 }
 
@@ -162,16 +171,28 @@ func (s *session) blameObject(jobs []*job, err error) error {
 }
 
 // known is what to remove: by the record, or else by what the configuration
-// says; then elements are to be looked for by owner, too.
+// says; then elements are to be looked for by owner, too. A repair at work is
+// waited for, and the next one waits.
 //
 // A record that is there and cannot be read is an error in the end, so that DEL
 // comes again: names and marks do not lead to all that a record says.
-func (j *job) known() {
+func (j *job) known(ctx context.Context) error {
 	if j.past == nil || j.past.Owner() != j.att.Owner {
+		j.past.Unlock()
 		var err error
-		if j.past, err = j.dir.Read(j.att.Owner); err != nil && !errors.Is(err, os.ErrNotExist) {
+		j.past, err = j.dir.Take(ctx, j.att.Owner)
+		if e, ok := errors.AsType[*cni.Error](err); ok && e.Code == cni.CodeTryAgainLater {
+			return err
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			j.unread = err
 		}
+	}
+	if err := j.disown(); err != nil {
+		return err
+	}
+	if OnlyGone(ctx) && j.past != nil && lives(j.past) {
+		return cni.Errorf(cni.CodeTryAgainLater, "container %s was added to network %s as %s again meanwhile", j.past.ContainerID, j.past.Network, j.past.IfName)
 	}
 	if j.past != nil {
 		if i := j.past.Last(j.Name); i >= 0 {
@@ -180,7 +201,7 @@ func (j *job) known() {
 			j.ports = part.Ports
 			if list, err := part.Objects.Get(); err == nil {
 				j.objects, j.recorded = list, true
-				return
+				return nil
 			}
 		}
 	}
@@ -190,4 +211,44 @@ func (j *job) known() {
 	} else {
 		j.objects, _ = j.conf.Links(j.att, &cni.Result{})
 	}
+	return nil
+}
+
+// disown lets go of a namespace that is not the one that the record tells of: the
+// path names another container's by now, in which nothing is ours.
+func (j *job) disown() (err error) {
+	s := j.session
+	if s.past == nil || s.netns == nil || s.past.NetnsID == "" || s.past.NetnsID == attach.NetnsID(s.path) {
+		return nil
+	}
+	s.unlockNetns()
+	s.engine.Close()
+	s.netns.Close()
+	s.netns = nil
+	s.engine, err = kernel.Open(nil, kernel.Options{Alive: s.dir.Alive})
+	if err == nil && j.ovs != nil {
+		s.engine.UseSwitch(j.ovs)
+	}
+	return err
+}
+
+// onlyGoneKey marks a context: see OnlyGone.
+type onlyGoneKey struct{}
+
+// Collecting makes DELs leave alone an attachment that lives, or is being added:
+// between a collector's look and its DEL the runtime may have added it again.
+func Collecting(ctx context.Context) context.Context {
+	return context.WithValue(ctx, onlyGoneKey{}, true)
+}
+
+// OnlyGone tells whether a DEL is a collector's: see Collecting.
+func OnlyGone(ctx context.Context) bool { return ctx.Value(onlyGoneKey{}) != nil }
+
+func lives(rec *attach.Record) bool {
+	for _, p := range rec.Parts {
+		if p.Adding() {
+			return true
+		}
+	}
+	return attached(rec) && rec.Living()
 }

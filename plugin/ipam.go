@@ -2,12 +2,14 @@ package plugin
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/invoke"
+	"github.com/fairlead/fairlead/cni/rawjson"
 	"github.com/fairlead/fairlead/skel"
 )
 
@@ -102,6 +104,27 @@ func (i *ipam) check(ctx context.Context) error {
 
 func (i *ipam) del(ctx context.Context) error {
 	return i.run(ctx, func(f skel.CNIFuncs) operation { return f.Del }, invoke.Delegator.Del)
+}
+
+// spare has its GC leave these attachments.
+func (i *ipam) spare(valid []cni.Attachment) error {
+	if i.name == "" {
+		return nil
+	}
+	conf, err := rawjson.ParseObject(i.args.StdinData)
+	if err != nil {
+		return err
+	}
+	raw, err := json.Marshal(valid)
+	if err != nil {
+		return err
+	}
+	conf.Set("cni.dev/valid-attachments", raw)
+	conf.Set("cni.dev/attachments", raw)
+	args := *i.args
+	args.StdinData = conf.Bytes()
+	i.args = &args
+	return nil
 }
 
 func (i *ipam) gc(ctx context.Context) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
@@ -37,6 +38,7 @@ type session struct {
 	// foreseen are links that plugins were told of before they were there.
 	foreseen map[link]*kernel.LinkInfo
 	leaving  []*job         // whose DEL waits for the others'
+	seized   bool           // by a collector, which has the place too: see attach.Seize
 	past     *attach.Record // what an ADD noted, without what DEL took of it already
 	unread   error          // why past could not be read, though it is there
 }
@@ -87,12 +89,14 @@ func (s *session) begin(netns string, strict bool) (err error) {
 	return err
 }
 
+// close may be called twice.
 func (s *session) close() {
 	s.unlock()
 	s.place.Free()
 	if s.book != nil {
 		s.book.rec.Unlock()
 	}
+	s.past.Unlock()
 	for _, j := range append(s.jobs, s.leaving...) {
 		j.end()
 	}
@@ -102,6 +106,7 @@ func (s *session) close() {
 	if s.netns != nil {
 		s.netns.Close()
 	}
+	s.engine, s.netns = nil, nil
 }
 
 // unlockNetns lets other processes work in the namespace.
@@ -214,14 +219,18 @@ func (s *session) undo(ctx context.Context) error {
 	s.unlock() // the claims are freed under the same locks
 	s.stated = nil
 	var errs []error
-	for i := range s.jobs { // before the links, over which it may have to say so
-		if j := s.jobs[len(s.jobs)-1-i]; j.ipam.added {
-			errs = append(errs, j.ipam.del(ctx))
+	release := func(overLinks bool) {
+		for _, j := range slices.Backward(s.jobs) {
+			if j.ipam.added && j.ipam.afterLinks() == overLinks {
+				errs = append(errs, j.ipam.del(ctx))
+			}
 		}
 	}
+	release(true) // before the links, over which it may have to say so
 	if s.engine != nil {
 		errs = append(errs, s.engine.Undo())
 	}
+	release(false) // when nothing of ours has the address any more: the next may get it at once
 	for _, j := range s.jobs {
 		errs = append(errs, j.release())
 	}

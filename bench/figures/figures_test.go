@@ -257,3 +257,15 @@ func TestChart(t *testing.T) {
 		}
 	}
 }
+
+// What is measured again takes the place of what was, and new cases come last.
+func TestWith(t *testing.T) {
+	t.Parallel()
+	row := func(name string, rounds int) Row { return Row{Group: "g", Case: name, Ours: Stat{Rounds: rounds}} }
+	old := Report{Machine: "then", Rows: []Row{row("a", 1), row("a", 2), row("b", 1), row("b", 2), row("c", 1)}}
+	have := old.With(Report{Machine: "now", Rows: []Row{row("b", 3), row("d", 3), row("d", 4)}})
+	want := []Row{row("a", 1), row("a", 2), row("b", 3), row("c", 1), row("d", 3), row("d", 4)}
+	if !slices.Equal(have.Rows, want) || have.Machine != "now" {
+		t.Errorf("%s: %+v, want %+v", have.Machine, have.Rows, want)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 )
 
 // Report is a run of the benchmark.
@@ -64,4 +65,25 @@ func (r Report) find(name, verb, by string) *Row {
 		}
 	}
 	return nil
+}
+
+// With is a report in which the cases that a later run measured are that run's.
+func (r Report) With(later Report) Report {
+	name := func(row Row) string { return row.Group + ": " + row.Case }
+	again := map[string][]Row{}
+	for _, row := range later.Rows {
+		again[name(row)] = append(again[name(row)], row)
+	}
+	var rows []Row
+	for _, row := range append(slices.Clone(r.Rows), later.Rows...) {
+		of, measured := again[name(row)]
+		if !measured {
+			rows = append(rows, row)
+			continue
+		}
+		rows = append(rows, of...) // where the case is met first
+		again[name(row)] = nil
+	}
+	r.Rows, r.Machine = rows, later.Machine
+	return r
 }

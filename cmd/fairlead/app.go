@@ -58,8 +58,8 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, errors included")
 	root.AddGroup(&cobra.Group{ID: "attach", Title: "Attachments:"}, &cobra.Group{ID: "look", Title: "Looking:"},
 		&cobra.Group{ID: "more", Title: "More:"})
-	root.AddCommand(a.addCommand(), a.checkCommand(), a.delCommand(), a.gcCommand(), a.statusCommand())
-	root.AddCommand(a.listCommand(), a.planCommand(), a.validateCommand(), a.versionCommand())
+	root.AddCommand(a.addCommand(), a.checkCommand(), a.delCommand(), a.gcCommand(), a.repairCommand(), a.statusCommand())
+	root.AddCommand(a.listCommand(), a.doctorCommand(), a.planCommand(), a.validateCommand(), a.versionCommand())
 	root.AddCommand(a.fuseCommand(), a.dhcpCommand())
 	root.AddCommand(a.demoCommands()...)
 	root.AddCommand(a.topics()...)

@@ -14,6 +14,7 @@ const (
 	exitFailed      = 1
 	exitUsage       = 2
 	exitInvalid     = 3
+	exitWrong       = 4
 	exitTryAgain    = cni.CodeTryAgainLater
 	exitUnavailable = cni.CodePluginNotAvailable
 	exitLimited     = cni.CodeLimitedConnectivity
@@ -24,6 +25,7 @@ const exitHelp = `  0    it worked
   1    it failed: standard error says what, on what, and why
   2    the command line is not understood
   3    a configuration is not valid
+  4    something is wrong: doctor found it, repair could not restore it, or would with --dry-run
   11   a passing condition: the same command may work in a moment
   50   status: an add could not be served now
   51   status: neither could containers that are attached be relied on

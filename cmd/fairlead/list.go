@@ -52,26 +52,23 @@ func (a *app) listCommand() *cobra.Command {
 			return a.printList(selected(records, network, container))
 		},
 	}
-	c.Flags().StringVar(&network, "network", "", "only those of this network")
-	c.Flags().StringVar(&container, "container", "", "only those of the container whose ID, or namespace's path, begins or ends so")
-	_ = c.RegisterFlagCompletionFunc("network", func(c *cobra.Command, _ []string, s string) ([]string, cobra.ShellCompDirective) {
-		return a.completeAttachment(c, nil, s)
-	})
+	a.selection(c, &network, &container)
 	return c
 }
 
 func selected(records []*attach.Record, network, container string) []listed {
 	out := []listed{} // not null in JSON
 	for _, r := range records {
-		if network != "" && r.Network != network {
-			continue
+		if chosen(r, network, container) {
+			out = append(out, look(r))
 		}
-		if container != "" && !strings.HasPrefix(r.ContainerID, container) && !strings.HasSuffix(r.Netns, "/"+container) && r.Netns != container {
-			continue
-		}
-		out = append(out, look(r))
 	}
 	return out
+}
+
+func chosen(r *attach.Record, network, container string) bool {
+	return (network == "" || r.Network == network) &&
+		(container == "" || strings.HasPrefix(r.ContainerID, container) || strings.HasSuffix(r.Netns, "/"+container) || r.Netns == container)
 }
 
 // look reads a record.

@@ -36,6 +36,15 @@ func (a *app) progress(what string) (end func()) {
 	return func() { close(stop); <-stopped }
 }
 
+// working shows how far long work has come, one line that is written over.
+func (a *app) working(what string, done, of int) (end func()) {
+	if !terminal(a.stderr) || a.json || of < 10 {
+		return func() {}
+	}
+	fmt.Fprintf(a.stderr, "\r\033[K%s: %d of %d ", what, done+1, of)
+	return func() { fmt.Fprint(a.stderr, "\r\033[K") }
+}
+
 // milliseconds is a duration as a person compares it.
 func milliseconds(d time.Duration) string {
 	ms := inMilliseconds(d)

@@ -31,7 +31,7 @@ func Chain(x *plugin.Exec) skel.Plugin {
 				_, err := c.together(ctx, "DEL", args)
 				return err
 			},
-			GC:     func(ctx context.Context, args *skel.CmdArgs) error { return c.each(ctx, "GC", args, true) },
+			GC:     c.gc,
 			Status: func(ctx context.Context, args *skel.CmdArgs) error { return c.each(ctx, "STATUS", args, false) },
 		},
 	}
@@ -84,6 +84,11 @@ func (c chain) together(ctx context.Context, verb string, args *skel.CmdArgs) ([
 		return nil, l.of(failed, err)
 	}
 	return out, nil
+}
+
+func (c chain) gc(ctx context.Context, args *skel.CmdArgs) error {
+	ctx, _ = plugin.GCBegan(ctx) // of all members
+	return c.each(ctx, "GC", args, true)
 }
 
 // each asks every member by itself, after an error only if it is to go on.

@@ -99,7 +99,7 @@ func socketOf(data []byte) string {
 }
 
 func dhcpGC(ctx context.Context, args *skel.CmdArgs) error {
-	_, err := callDHCP(ctx, socketOf(args.StdinData), "GC", args, leangob.Field{Name: "Began", Value: int64(gcBegan())})
+	_, err := callDHCP(ctx, socketOf(args.StdinData), "GC", args, leangob.Field{Name: "Began", Value: int64(gcBegan(ctx))})
 	if _, absent := errors.AsType[*unreachable](err); absent || errors.Is(err, errNoMethod) {
 		return nil
 	}

@@ -110,7 +110,7 @@ func hostLocalDel(ctx context.Context, args *skel.CmdArgs) error {
 }
 
 func hostLocalGC(ctx context.Context, args *skel.CmdArgs) error {
-	began := gcBegan()
+	began := gcBegan(ctx)
 	var c cni.PluginConf
 	if err := cni.Decode(args.StdinData, &c); err != nil {
 		return err
@@ -133,15 +133,10 @@ func hostLocalGC(ctx context.Context, args *skel.CmdArgs) error {
 	return nil
 }
 
-// gcBegan is when this collection began: the list of valid attachments is at
-// least as old as the process that got it on stdin, unless that is one which
-// lives on and serves many calls.
-func gcBegan() time.Duration {
-	now := ipam.Uptime()
-	if start, err := ipam.ProcessStart(); err == nil && now-start < time.Minute {
-		return start
-	}
-	return now
+// gcBegan is when the collection began, as ipam.Uptime counts.
+func gcBegan(ctx context.Context) time.Duration {
+	_, began := plugin.GCBegan(ctx)
+	return began
 }
 
 func hostLocalStatus(ctx context.Context, args *skel.CmdArgs) error {

@@ -36,3 +36,12 @@ func ValidateStatic(data []byte) error {
 	_, err := parseStatic(data, "")
 	return err
 }
+
+// HostLocalRanges are the directory and the ranges of a configuration.
+func HostLocalRanges(data []byte) (dataDir string, sets []ipam.RangeSet, err error) {
+	c, err := parseHostLocal(data, "")
+	if err != nil {
+		return "", nil, err
+	}
+	return c.dataDir, c.sets, nil
+}

@@ -110,3 +110,7 @@ func dbOf(o kernel.Object) string {
 	}
 	return ""
 }
+
+// Switch speaks with the databases that objects of a network name, for whoever has
+// the objects and no configuration.
+func Switch(network string) kernel.Switch { return newSwitch("", network) }

@@ -1,3 +1,5 @@
+// Package crash kills, fails and cuts short a process at each of its system calls in
+// turn, and compares the whole machine after what comes next with before.
 package crash
 
 import (

@@ -1,0 +1,286 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// left is everything that an attachment may leave on the host.
+func (s *site) left() string { return s.settled(s.leftNow) }
+
+func (s *site) leftNow() string {
+	text := normal(kerneltest.Dump(s, ""))
+	files := kerneltest.Run(s, "find", "/run/fairlead", "/var/lib/cni", "-type", "f", "-not", "-name", "last_reserved*", "-not", "-name", "lock", "-not", "-name", "index")
+	return text + "\n" + files
+}
+
+// end ends a namespace, and waits until its links are gone.
+func (s *site) end(name string) {
+	end := s.hostEnd(name)
+	s.sh("ip netns del " + name)
+	for range 100 {
+		if exec.Command("ip", "link", "show", end).Run() != nil {
+			return
+		}
+		time.Sleep(kerneltest.Slow(20 * time.Millisecond))
+	}
+	s.Fatalf("%s outlives its namespace", end)
+}
+
+func (s *site) confDir() string {
+	for _, v := range s.env {
+		if dir, ok := strings.CutPrefix(v, "NETCONFPATH="); ok {
+			return dir
+		}
+	}
+	return ""
+}
+
+// TestCollect: whatever is left to know an attachment by, gc --all removes all of
+// it, and nothing of what lives.
+func TestCollect(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]string{
+		"nothing lost":             "",
+		"configuration lost":       "rm CONF/n.conflist",
+		"cache lost":               "rm -r /var/lib/cni/results",
+		"only the record":          "rm -r CONF/n.conflist /var/lib/cni/results",
+		"only the cache and marks": "rm CONF/n.conflist RECORD",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, "web", "db")
+			before := s.left()
+			kerneltest.Run(t, "ip", "netns", "add", "gone")
+			s.withCaps(`{"portMappings":[{"hostPort":9000,"containerPort":80,"protocol":"tcp"},{"hostIP":"127.0.0.1","hostPort":53,"containerPort":53,"protocol":"udp"}]}`).ok("add", "n", "gone")
+			s.end("gone")
+			full := s.left()
+			s.sh(strings.NewReplacer("CONF", s.confDir(), "RECORD", "/run/fairlead/attach/n/"+containerID(netnsDir+"/gone")+",eth0.json").Replace(lose))
+			lost := s.left()
+			var told collected
+			must(t, json.Unmarshal([]byte(s.ok("gc", "--all", "--dry-run", "--json")), &told))
+			if len(told.Attachments) != 1 || told.Attachments[0].Netns != netnsDir+"/gone" || told.Attachments[0].Reason != stateGone || !told.DryRun || s.left() != lost {
+				t.Errorf("dry run: %+v\n%s", told, differ(lost, s.left()))
+			}
+			var done collected
+			must(t, json.Unmarshal([]byte(s.ok("gc", "--all", "--json")), &done))
+			if len(done.Attachments) != 1 || len(done.Errors) > 0 || len(done.Untouched) > 0 {
+				t.Errorf("%+v", done)
+			}
+			if d := differ(clean(before, lose), clean(s.left(), lose)); d != "" {
+				t.Errorf("left or taken:\n%s\nthe attachment was:\n%s", d, differ(before, full))
+			}
+			if out := s.ok("gc", "--all"); out != "Nothing is left behind; 2 attachments stand.\n" {
+				t.Errorf("again:\n%s", out)
+			}
+		})
+	}
+}
+
+// clean is what is left but for files that the test itself took away.
+func clean(dump, lost string) (out string) {
+	for l := range strings.Lines(dump) {
+		if !strings.Contains(lost, "/results") || !strings.Contains(l, "/results/") {
+			out += l
+		}
+	}
+	return out
+}
+
+// TestCollectStrangers: what has no attachment at all.
+func TestCollectStrangers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "web", "db")
+	before := s.left()
+	s.sh("ip netns add gone")
+	s.withCaps(`{"portMappings":[{"hostPort":9000,"containerPort":80,"protocol":"tcp"}]}`).ok("add", "n", "gone")
+	s.end("gone")
+	id := containerID(netnsDir + "/gone")
+	must(t, os.Remove("/run/fairlead/attach/n/"+id+",eth0.json"))
+	must(t, os.Remove("/var/lib/cni/results/n-"+id+"-eth0"))
+	web := containerID(netnsDir + "/web") // it lives, and nothing but its link and namespace tells so
+	must(t, os.Remove("/run/fairlead/attach/n/"+web+",eth0.json"))
+	must(t, os.Remove("/var/lib/cni/results/n-"+web+"-eth0"))
+	for _, f := range []string{"10.1.0.2", "10.1.0.4", "fd00:1::2"} {
+		old := time.Now().Add(-time.Hour)
+		must(t, os.Chtimes("/var/lib/cni/networks/n/"+f, old, old))
+	}
+	write(t, "/var/lib/cni/networks/n", "10.1.0.77", "other eth0") // young: an ADD of other plugins at work
+	var done collected
+	must(t, json.Unmarshal([]byte(s.ok("gc", "--all", "--json")), &done))
+	if len(done.Attachments) != 0 || len(done.Leftovers) != 1 || !strings.Contains(done.Leftovers[0], id) || len(done.Addresses) != 1 || done.Addresses[0].Address != "10.1.0.4" {
+		t.Errorf("%+v", done)
+	}
+	d := differ(before, s.left())
+	for l := range strings.Lines(d) {
+		if !strings.Contains(l, web) && !strings.Contains(l, "10.1.0.77") && !strings.Contains(l, "fd00:1::4") && !strings.Contains(l, "hostports/tcp-9000") {
+			t.Errorf("%s", l)
+		}
+	}
+	for _, f := range []string{"10.1.0.2", "fd00:1::2", "fd00:1::4", "10.1.0.77"} {
+		if _, err := os.Stat("/var/lib/cni/networks/n/" + f); err != nil {
+			t.Errorf("%s was freed: it is held, or too young to tell", f)
+		}
+	}
+	s.sh("web ping -c1 -W2 10.1.0.1") // it still works
+}
+
+// TestCollectAdding: what is being added stays, whatever it has so far.
+func TestCollectAdding(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "web")
+	dir := attach.Open("")
+	o := kernel.Owner{Network: "n", ContainerID: "coming", IfName: "eth0"}
+	place, err := dir.Reserve(o)
+	must(t, err)
+	write(t, "/var/lib/cni/networks/n", "10.1.0.50", "coming\r\neth0")
+	old := time.Now().Add(-time.Hour)
+	must(t, os.Chtimes("/var/lib/cni/networks/n/10.1.0.50", old, old))
+	before := s.left()
+	if out := s.ok("gc", "--all"); !strings.HasPrefix(out, "Nothing is left behind") || s.left() != before {
+		t.Errorf("an ADD that has no record yet:\n%s%s", out, differ(before, s.left()))
+	}
+	r := dir.New("n", "coming", "eth0", netnsDir+"/gone") // it will fail, but that is its own affair
+	r.Parts = []attach.Part{{Plugin: "bridge"}}
+	must(t, dir.Create(r, place))
+	before = s.left()
+	if out := s.ok("gc", "--all"); !strings.HasPrefix(out, "Nothing is left behind; 2 attachments stand") || s.left() != before {
+		t.Errorf("an ADD with a record:\n%s%s", out, differ(before, s.left()))
+	}
+	r.Unlock() // killed
+	if out := s.ok("gc", "--all"); !strings.HasPrefix(out, "removed n coming eth0: cut off") {
+		t.Errorf("an ADD that was cut off:\n%s", out)
+	}
+	if _, err := os.Stat("/var/lib/cni/networks/n/10.1.0.50"); err == nil {
+		t.Error("its address is still held")
+	}
+}
+
+// TestCollectKilledEarly: an ADD that was killed when it had an address, and no record.
+func TestCollectKilledEarly(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "web")
+	before := s.left()
+	write(t, "/run/fairlead/attach/n", "early,eth0.json~", "")
+	write(t, "/var/lib/cni/networks/n", "10.1.0.50", "early\r\neth0")
+	if out := s.ok("gc", "--all"); !strings.HasPrefix(out, "removed n early eth0: cut off") {
+		t.Errorf("%s", out)
+	}
+	if d := differ(before, s.left()); d != "" {
+		t.Errorf("left:\n%s", d)
+	}
+}
+
+// TestCollectForeign: an attachment that a plugin made which is not there any more
+// goes as far as it is ours, and that is an error.
+func TestCollectForeign(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "web")
+	write(t, s.confDir(), "m.conflist", `{"cniVersion": "1.1.0", "name": "m", "plugins": [{"type": "ptp", "ipam": {"type": "host-local", "dataDir": "/var/lib/cni/elsewhere", "subnet": "10.9.0.0/24"}}]}`)
+	s.sh("ip netns add gone")
+	s.ok("add", "m", "gone")
+	s.end("gone")
+	write(t, s.confDir(), "m.conflist", `{"cniVersion": "1.1.0", "name": "m", "plugins": [{"type": "nowhere-to-be-found"}]}`)
+	must(t, os.RemoveAll("/var/lib/cni/results"))
+	code, out, errs := s.fairlead("gc", "--all")
+	if code != exitFailed || !strings.Contains(errs, "nowhere-to-be-found") || !strings.Contains(errs, "what is Fairlead's is removed, but:") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+	if out := s.ok("list", "--network", "m"); !strings.HasPrefix(out, "No attachments") {
+		t.Errorf("still listed:\n%s", out)
+	}
+}
+
+// TestDelLeavesSuccessor: the path of a namespace that ended names another one by
+// now: a DEL takes nothing from that.
+func TestDelLeavesSuccessor(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.sh("ip netns add web")
+	conf := func(sysctl string) {
+		write(t, s.confDir(), "n.conflist", `{"cniVersion": "1.1.0", "name": "n", "plugins": [
+			{"type": "ptp", "ipam": {"type": "host-local", "subnet": "10.1.0.0/24"}},
+			{"type": "tuning", "sysctl": {"net.core.somaxconn": "`+sysctl+`"}}]}`)
+	}
+	conf("500")
+	bare(t, s, "ADD", "old")
+	s.sh("ip netns del web\nip netns add web")
+	conf("600")
+	bare(t, s, "ADD", "new")
+	bare(t, s, "DEL", "old")
+	if got := kerneltest.In(t, netnsDir+"/web", "cat", "/proc/sys/net/core/somaxconn"); strings.TrimSpace(got) != "600" {
+		t.Errorf("the successor's sysctl is %s", got)
+	}
+	s.sh("web ip link show eth0")
+}
+
+// bare runs the network n's plugins one by one, as a runtime does that knows only
+// their names, for a container in the namespace web.
+func bare(t *testing.T, s *site, command, container string) {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(s.confDir(), "n.conflist"))
+	must(t, err)
+	var list struct{ Plugins []map[string]any }
+	must(t, json.Unmarshal(raw, &list))
+	var prev any
+	for i := range list.Plugins {
+		p := list.Plugins[i]
+		if command == "DEL" {
+			p = list.Plugins[len(list.Plugins)-1-i]
+		}
+		p["cniVersion"], p["name"] = "1.1.0", "n"
+		if prev != nil {
+			p["prevResult"] = prev
+		}
+		in, err := json.Marshal(p)
+		must(t, err)
+		cmd := exec.Command(p["type"].(string))
+		cmd.Env = append(s.env, "CNI_COMMAND="+command, "CNI_CONTAINERID="+container, "CNI_NETNS="+netnsDir+"/web", "CNI_IFNAME=eth0")
+		for _, e := range s.env {
+			if path, ok := strings.CutPrefix(e, "CNI_PATH="); ok {
+				cmd.Path = filepath.Join(path, p["type"].(string))
+			}
+		}
+		cmd.Stdin = strings.NewReader(string(in))
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%s %s: %v\n%s", p["type"], command, err, out)
+		}
+		if command == "ADD" {
+			must(t, json.Unmarshal(out, &prev))
+		}
+	}
+}
+
+// TestRepairWaits: a DEL that comes while a repair is at work waits for its end.
+func TestRepairWaits(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "web")
+	dir := attach.Open("")
+	_, release, err := dir.Hold(kernel.Owner{Network: "n", ContainerID: containerID(netnsDir + "/web"), IfName: "eth0"})
+	must(t, err)
+	if out := s.ok("repair"); !strings.Contains(out, "skipped: is being added or removed") {
+		t.Errorf("a second repair:\n%s", out)
+	}
+	cmd := exec.Command("fairlead", "del", "n", "web")
+	cmd.Env = s.env
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	must(t, cmd.Start())
+	time.Sleep(kerneltest.Slow(200 * time.Millisecond))
+	s.sh("ip link show " + s.hostEnd("web")) // not yet
+	release()
+	must(t, cmd.Wait())
+	if out := s.ok("list"); !strings.HasPrefix(out, "No attachments") {
+		t.Errorf("after the DEL:\n%s", out)
+	}
+}

@@ -1,0 +1,344 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// site is a host of a test's own with the main example's network and containers
+// on it, attached by real plugins.
+type site struct {
+	testing.TB
+	env  []string
+	ends map[string]string // of containers: their names on the host
+}
+
+const siteNetwork = `{"cniVersion": "1.1.0", "name": "n", "plugins": [
+	{"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": true, "hairpinMode": true, "enabledad": false,
+	 "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.1.0.0/24"}], [{"subnet": "fd00:1::/64"}]], "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}},
+	{"type": "portmap", "capabilities": {"portMappings": true}, "snat": true},
+	{"type": "bandwidth", "ingressRate": 8000000, "ingressBurst": 800000, "egressRate": 8000000, "egressBurst": 800000},
+	{"type": "firewall"},
+	{"type": "tuning", "sysctl": {"net.core.somaxconn": "500"}, "mtu": 1400}]}`
+
+func newSite(t testing.TB, containers ...string) *site {
+	t.Helper()
+	host(t)
+	dir := t.TempDir()
+	write(t, dir, "n.conflist", siteNetwork)
+	s := &site{t, append(os.Environ(), "NETCONFPATH="+dir, "CNI_PATH="+filepath.SplitList(os.Getenv("PATH"))[0]), map[string]string{}}
+	for i, c := range containers {
+		kerneltest.Run(t, "ip", "netns", "add", c)
+		port := string(rune('0' + i))
+		s.withCaps(`{"portMappings":[{"hostPort":808`+port+`,"containerPort":80,"protocol":"tcp"},{"hostPort":530`+port+`,"containerPort":53,"protocol":"udp"}]}`).ok("add", "n", c)
+	}
+	return s
+}
+
+func (s *site) withCaps(caps string) *site {
+	return &site{s.TB, append(slices.Clone(s.env), "CAP_ARGS="+caps), s.ends}
+}
+
+// fairlead runs the program as a process.
+func (s *site) fairlead(argv ...string) (code int, stdout, stderr string) {
+	s.Helper()
+	cmd := exec.Command("fairlead", argv...)
+	cmd.Env = s.env
+	var out, errs strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return exit.ExitCode(), out.String(), errs.String()
+	}
+	must(s, err)
+	return 0, out.String(), errs.String()
+}
+
+func (s *site) ok(argv ...string) string {
+	s.Helper()
+	code, out, errs := s.fairlead(argv...)
+	if code != 0 {
+		s.Fatalf("fairlead %s: exit code %d\n%s%s", strings.Join(argv, " "), code, out, errs)
+	}
+	return out
+}
+
+// sh runs commands, one a line, of which the first word "web" means: in there.
+func (s *site) sh(script string) {
+	s.Helper()
+	for l := range strings.Lines(script) {
+		argv := words(strings.TrimSpace(l))
+		if len(argv) == 0 {
+			continue
+		}
+		if argv[0] == "bridge" { // on the test's PATH that is the plugin
+			argv[0] = "/sbin/bridge"
+		}
+		if _, err := os.Stat(netnsDir + "/" + argv[0]); err == nil {
+			argv = append([]string{"nsenter", "--net=" + netnsDir + "/" + argv[0], "--"}, argv[1:]...)
+		}
+		kerneltest.Run(s, argv...)
+	}
+}
+
+// words splits a command line, with what stands in quotation marks as one word.
+func words(line string) (out []string) {
+	word, open, any := "", rune(0), false
+	for _, c := range line {
+		switch {
+		case open != 0 && c == open:
+			open = 0
+		case open == 0 && (c == '\'' || c == '"'):
+			open, any = c, true
+		case open == 0 && (c == ' ' || c == '\t'):
+			if word != "" || any {
+				out = append(out, word)
+			}
+			word, any = "", false
+		default:
+			word += string(c)
+		}
+	}
+	if word != "" || any {
+		out = append(out, word)
+	}
+	return out
+}
+
+// hostEnd is the host's end of a container's interface.
+func (s *site) hostEnd(container string) string {
+	s.Helper()
+	if s.ends[container] != "" {
+		return s.ends[container]
+	}
+	for l := range strings.Lines(kerneltest.Run(s, "ip", "-o", "link", "show", "type", "veth")) {
+		if strings.Contains(l, containerID(netnsDir+"/"+container)) {
+			s.ends[container], _, _ = strings.Cut(strings.Fields(l)[1], "@")
+			return s.ends[container]
+		}
+	}
+	s.Fatalf("%s has no end on the host", container)
+	return ""
+}
+
+// dump is the text of everything that a repair may touch, of what changes by
+// itself only the number of packets left out.
+func (s *site) dump() string { return s.settled(s.dumpNow) }
+
+// settled is a text once the kernel has stopped to change it: carriers follow their
+// links, and namespaces end, some time later.
+func (s *site) settled(now func() string) string {
+	text := now()
+	for range 20 {
+		time.Sleep(kerneltest.Slow(60 * time.Millisecond))
+		again := now()
+		if again == text {
+			break
+		}
+		text = again
+	}
+	return text
+}
+
+func (s *site) dumpNow() string {
+	text := ""
+	for _, ns := range []string{"", netnsDir + "/web", netnsDir + "/db"} {
+		text += kerneltest.Dump(s, ns)
+		argv := []string{"tc", "filter", "show", "dev", "eth0"}
+		if ns == "" {
+			argv = []string{"tc", "filter", "show", "dev", s.hostEnd("web"), "parent", "ffff:"}
+		} else {
+			argv = append([]string{"nsenter", "--net=" + ns, "--"}, argv...)
+		}
+		text += kerneltest.Run(s, argv...)
+	}
+	return normal(text + kerneltest.Run(s, "sysctl", "net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"))
+}
+
+// breaks are what a reload or a careless hand does. VETH stands for the host's
+// end of the container web.
+func breaks() map[string]string {
+	return map[string]string{
+		"ruleset flushed":       "nft flush ruleset",
+		"table deleted":         "nft delete table inet fairlead",
+		"rules flushed":         "nft flush table inet fairlead",
+		"base chain flushed":    "nft flush chain inet fairlead postrouting",
+		"masquerade lost":       "nft flush set inet fairlead masq-n-10.1.0.0/24",
+		"host ports lost":       "nft flush map inet fairlead hostports-any4",
+		"interface down":        "web ip link set eth0 down",
+		"host end down":         "ip link set VETH down",
+		"bridge down":           "ip link set cni0 down",
+		"bridge deleted":        "ip link del cni0",
+		"port off its bridge":   "ip link set VETH nomaster",
+		"hairpin off":           "bridge link set dev VETH hairpin off",
+		"address removed":       "web ip addr flush dev eth0 scope global",
+		"v6 address removed":    "web ip -6 addr flush dev eth0 scope global",
+		"default route gone":    "web ip route del default",
+		"all routes gone":       "web ip route flush table main\nweb ip -6 route del default",
+		"gateway address gone":  "ip addr del 10.1.0.1/24 dev cni0",
+		"forwarding off":        "sysctl -qw net.ipv4.ip_forward=0",
+		"v6 forwarding off":     "sysctl -qw net.ipv6.conf.all.forwarding=0",
+		"container's sysctl":    "web sysctl -qw net.core.somaxconn=10",
+		"mtu changed":           "web ip link set eth0 mtu 1500",
+		"queue deleted":         "tc qdisc del dev VETH root",
+		"queue's rate changed":  "tc qdisc replace dev VETH root tbf rate 1mbit burst 10000 limit 20000",
+		"another queue":         "tc qdisc replace dev VETH root pfifo limit 10",
+		"ingress queue deleted": "tc qdisc del dev VETH ingress",
+		"ifb deleted":           "ip link del IFB",
+		"ifb down":              "ip link set IFB down",
+		"port switched off":     "bridge link set dev VETH state 0",
+		"alias removed":         "ip link set VETH alias stranger",
+		"everything at once": "nft flush ruleset\nip link set VETH nomaster\nip link set cni0 down\nip link del IFB\nsysctl -qw net.ipv4.ip_forward=0\n" +
+			"web ip addr flush dev eth0 scope global\nweb ip link set eth0 down",
+	}
+}
+
+// TestRepair breaks a healthy host, one way after the other, and repairs it.
+func TestRepair(t *testing.T) {
+	t.Parallel()
+	for name, script := range breaks() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, "web", "db")
+			healthy := s.dump()
+			s.sh(s.names(script))
+			broken := s.dump()
+			code, plan, errs := s.fairlead("repair", "--dry-run", "--json")
+			if code != exitWrong || errs != "" || s.dump() != broken {
+				t.Fatalf("dry run: exit code %d, %s\n%s%s", code, errs, plan, differ(broken, s.dump()))
+			}
+			out := s.ok("repair")
+			if now := s.dump(); now != healthy {
+				t.Errorf("not as it was:\n%s\nrepair said\n%s", differ(healthy, now), out)
+			}
+			if again := s.ok("repair"); strings.Count(again, "nothing to do") != 2 {
+				t.Errorf("the second repair:\n%sthe first:\n%s", again, out)
+			}
+			s.ok("check", "n", "web")
+			s.ok("check", "n", "db")
+		})
+	}
+}
+
+// TestRepairHealthy: where nothing is wrong nothing is written, not even what is
+// there already.
+func TestRepairHealthy(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "web", "db")
+	before, handles := s.dump(), kerneltest.Run(t, "nft", "-a", "list", "ruleset")
+	monitor := s.monitor()
+	if out := s.ok("repair"); strings.Count(out, "nothing to do") != 2 {
+		t.Errorf("of a healthy host:\n%s", out)
+	}
+	if out := s.ok("repair", "--json", "--network", "n", "--container", "web"); strings.Count(out, `"restored": []`) != 1 {
+		t.Errorf("of one container:\n%s", out)
+	}
+	if now := s.dump(); now != before || kerneltest.Run(t, "nft", "-a", "list", "ruleset") != handles {
+		t.Errorf("changed:\n%s", differ(before, now))
+	}
+	if said := monitor(); said != "" {
+		t.Errorf("written:\n%s", said)
+	}
+}
+
+// monitor listens to what is written to links, addresses, routes and the ruleset,
+// until the returned function is called.
+func (s *site) monitor() (end func() string) {
+	var said [2]strings.Builder
+	var cmds []*exec.Cmd
+	for i, argv := range [][]string{{"ip", "monitor", "link", "address", "route", "rule"}, {"nft", "monitor"}} {
+		cmd := exec.Command(argv[0], argv[1:]...)
+		cmd.Stdout = &said[i]
+		must(s, cmd.Start())
+		cmds = append(cmds, cmd)
+	}
+	time.Sleep(kerneltest.Slow(200 * time.Millisecond)) // both listen
+	return func() string {
+		time.Sleep(kerneltest.Slow(100 * time.Millisecond)) // what was written has arrived
+		for _, cmd := range cmds {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+		return said[0].String() + said[1].String()
+	}
+}
+
+// TestRepairLost: what only an ADD can make is said, with what to do.
+func TestRepairLost(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "web", "db")
+	s.sh("web ip link del eth0\nnft flush ruleset")
+	code, out, _ := s.fairlead("repair")
+	if code != exitWrong || !strings.Contains(out, "eth0 is gone, and only an ADD makes it: the runtime has to DEL and ADD the container again") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	if n := strings.Count(out, "cannot restore"); n != 1 {
+		t.Errorf("%d things cannot be restored: what went with the interface is named, too\n%s", n, out)
+	}
+	s.ok("check", "n", "db")
+	kerneltest.Run(t, "ip", "netns", "del", "web")
+	if out := s.ok("repair"); !strings.Contains(out, "n web eth0: skipped: namespace gone (fairlead gc --all removes it)") {
+		t.Errorf("of a namespace that is gone:\n%s", out)
+	}
+}
+
+// names puts the names of the container web's links into commands.
+func (s *site) names(script string) string {
+	if strings.Contains(script, "VETH") {
+		script = strings.ReplaceAll(script, "VETH", s.hostEnd("web"))
+	}
+	if strings.Contains(script, "IFB") {
+		out := kerneltest.Run(s, "tc", "filter", "show", "dev", s.hostEnd("web"), "parent", "ffff:")
+		_, out, _ = strings.Cut(out, "to device ")
+		name, _, _ := strings.Cut(out, ")")
+		script = strings.ReplaceAll(script, "IFB", name)
+	}
+	return script
+}
+
+// normal is a dump without what differs between two links that are alike.
+func normal(dump string) string {
+	for _, r := range []struct{ pattern, by string }{
+		{`(?m)^\d+: `, ""}, {`@if\d+`, ""}, {`[a-z_]*timer +[0-9.]+`, ""}, {`port_(id|no) 0x[0-9a-f]+|designated_port \d+|fdb_n_learned \d+`, ""},
+		{`\b(index|ref|bind|parentbus|numtxqueues) \d+`, ""}, {` +`, " "}, {`filter .* fh `, "filter fh "},
+	} {
+		dump = regexp.MustCompile(r.pattern).ReplaceAllString(dump, r.by)
+	}
+	part, out := "", []string{}
+	for l := range strings.Lines(strings.NewReplacer(", ", "\n", "elements = { ", "\n", " }\n", "\n").Replace(dump)) {
+		l = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(l), ","))
+		if strings.HasPrefix(l, "# ") {
+			part = l
+		}
+		if !strings.HasPrefix(l, "anycast ") && !strings.Contains(l, "fe80::") { // the kernel's own, later
+			out = append(out, part+": "+l)
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, "\n")
+}
+
+// differ are the lines that only one of two dumps has.
+func differ(a, b string) (out string) {
+	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for _, l := range x {
+		if !slices.Contains(y, l) {
+			out += "- " + l + "\n"
+		}
+	}
+	for _, l := range y {
+		if !slices.Contains(x, l) {
+			out += "+ " + l + "\n"
+		}
+	}
+	return out
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestTimers: systemd understands the units of gc and repair.
+func TestTimers(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	files, err := filepath.Glob("../../contrib/systemd/fairlead-*")
+	must(t, err)
+	argv := []string{"verify"}
+	for _, f := range files {
+		raw, err := os.ReadFile(f)
+		must(t, err)
+		argv = append(argv, write(t, dir, filepath.Base(f), strings.ReplaceAll(string(raw), "/usr/local/bin/fairlead", "/bin/true")))
+	}
+	if len(files) < 6 {
+		t.Fatalf("units: %q", files)
+	}
+	if out, err := exec.Command("systemd-analyze", argv...).CombinedOutput(); err != nil || strings.Contains(string(out), dir) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestCapabilities: what the units of gc and repair leave them is enough.
+func TestCapabilities(t *testing.T) {
+	t.Parallel()
+	for _, unit := range []string{"gc", "repair"} {
+		t.Run(unit, func(t *testing.T) { capable(t, unit) })
+	}
+}
+
+func capable(t *testing.T, unit string) {
+	t.Parallel()
+	s := newSite(t, "web", "db")
+	before := s.left()
+	raw, err := os.ReadFile("../../contrib/systemd/fairlead-" + unit + ".service")
+	must(t, err)
+	_, caps, _ := strings.Cut(string(raw), "\nCapabilityBoundingSet=")
+	caps, _, _ = strings.Cut(caps, "\n")
+	_, start, _ := strings.Cut(string(raw), "\nExecStart=/usr/local/bin/")
+	start, _, _ = strings.Cut(start, "\n")
+	set := "-all"
+	for _, c := range strings.Fields(caps) {
+		set += ",+" + strings.ToLower(strings.TrimPrefix(c, "CAP_"))
+	}
+	if unit == "gc" {
+		s.sh("ip netns add gone")
+		s.withCaps(`{"portMappings":[{"hostPort":9000,"containerPort":80,"protocol":"udp"}]}`).ok("add", "n", "gone")
+		s.end("gone")
+	} else {
+		s.sh(s.names("nft flush ruleset\nip link set VETH nomaster\nip link del IFB\nweb ip addr flush dev eth0 scope global\nweb sysctl -qw net.core.somaxconn=10"))
+	}
+	cmd := exec.Command("setpriv", append([]string{"--bounding-set", set, "--inh-caps", "-all", "--no-new-privs", "--"}, strings.Fields(start)...)...)
+	cmd.Env = s.env
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%s: %v\n%s", unit, err, out)
+	}
+	if d := differ(before, s.left()); d != "" {
+		t.Errorf("%s:\n%s", unit, d)
+	}
+	s.ok("check", "n", "web")
+}

@@ -1,0 +1,125 @@
+package doctor
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/ipam"
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// healthy are the facts of a host with one container, web, on a bridge.
+func healthy() (*Facts, *Attachment) {
+	end := &kernel.LinkInfo{Index: 4, Name: "veth1", Kind: "veth", MTU: 1500, Up: true, Carrier: true, Master: 3}
+	gw := netip.MustParseAddr("10.1.0.1")
+	a := &Attachment{
+		Network: "n", Container: "web", IfName: "eth0", Netns: "/run/netns/web", State: "ok",
+		Addrs: []netip.Prefix{netip.MustParsePrefix("10.1.0.2/24")}, Gateways: []netip.Addr{gw}, MAC: "02:00:00:00:00:02",
+		Inside: &kernel.Survey{
+			Links:  []*kernel.LinkInfo{{Index: 2, Name: "eth0", MAC: "02:00:00:00:00:02", MTU: 1500, Up: true, Carrier: true}},
+			Addrs:  []kernel.AddrInfo{{Index: 2, Prefix: netip.MustParsePrefix("10.1.0.2/24")}},
+			Routes: []kernel.RouteInfo{{Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: gw, Index: 2, Type: unicastType}},
+		},
+		HostEnd: "veth1", Paths: []Path{{From: web, Out: 2, Back: 3}},
+		Ports: []attach.Port{{HostPort: 8080, ContainerPort: 80, Protocol: "tcp"}},
+	}
+	f := &Facts{
+		Host: &kernel.Survey{
+			Links:  []*kernel.LinkInfo{uplink, bridgeLink, end},
+			Addrs:  []kernel.AddrInfo{{Index: 3, Prefix: netip.MustParsePrefix("10.1.0.1/24")}, {Index: 2, Prefix: netip.MustParsePrefix("198.51.100.2/24")}},
+			Routes: []kernel.RouteInfo{{Dst: netip.MustParsePrefix("0.0.0.0/0"), Index: 2, Type: unicastType}},
+		},
+		Ruleset: &kernel.Ruleset{}, Sysctls: map[string]string{"net/ipv4/ip_forward": "1"}, Attachments: []*Attachment{a},
+	}
+	return f, a
+}
+
+func TestHealthy(t *testing.T) {
+	t.Parallel()
+	f, _ := healthy()
+	if out := Examine(f); len(out) > 0 {
+		t.Errorf("%+v", out)
+	}
+}
+
+// What the broken hosts of cmd/fairlead's tests cannot show.
+func TestFacts(t *testing.T) {
+	t.Parallel()
+	const reachable, failed = 2, 0x20 // NUD_REACHABLE, NUD_FAILED
+	for _, tt := range []struct {
+		name, mend string
+		ill        func(*Facts, *Attachment)
+	}{
+		{"add-cut-off", "fairlead gc --all", func(_ *Facts, a *Attachment) { a.State = "cut off" }},
+		{"no-carrier", "fairlead repair", func(_ *Facts, a *Attachment) { a.Inside.Links[0].Carrier = false }},
+		{"address-duplicate", "ip addr del 10.1.0.2/24", func(_ *Facts, a *Attachment) { a.Inside.Addrs[0].Duplicate = true }},
+		{"address-tentative", "ip addr del 10.1.0.2/24", func(_ *Facts, a *Attachment) { a.Inside.Addrs[0].Tentative = true }},
+		{"gateway-unanswered", "ip neigh flush to 10.1.0.1 dev eth0", func(_ *Facts, a *Attachment) {
+			a.Inside.Neighs = []kernel.NeighInfo{{Index: 2, IP: a.Gateways[0], State: failed}}
+		}},
+		{"gateway-neighbour-wrong", "ip neigh del 10.1.0.1", func(_ *Facts, a *Attachment) {
+			a.Inside.Neighs = []kernel.NeighInfo{{Index: 2, IP: a.Gateways[0], MAC: "02:00:00:00:00:99", State: reachable}}
+		}},
+		{"conntrack-full", "nf_conntrack_max=2000", func(f *Facts, _ *Attachment) {
+			f.Sysctls["net/netfilter/nf_conntrack_count"], f.Sysctls["net/netfilter/nf_conntrack_max"] = "900", "1000"
+		}},
+		{"range-nearly-full", "fairlead gc --all", func(f *Facts, _ *Attachment) {
+			f.Ranges = []RangeUse{{Network: "n", Range: "10.1.0.1-10.1.0.254", Held: 253, Size: 253, Gone: 1}}
+		}},
+		{"plugin-missing", "ln -s /opt/cni/bin/fairlead-cni /opt/cni/bin/bridge", func(f *Facts, _ *Attachment) {
+			f.Plugins = []MissingPlugin{{"n", "bridge", []string{"/opt/cni/bin"}, "/opt/cni/bin/fairlead-cni"}}
+		}},
+		{"address-held-by-another", "/x/10.1.0.2", func(_ *Facts, a *Attachment) {
+			a.Held = []HeldAddr{{"/x/10.1.0.2", web, ipam.Owner{ContainerID: "db", IfName: "eth0"}, ipam.Owner{ContainerID: "web", IfName: "eth0"}, false}}
+		}},
+		{"forward-dropped", "sysctl -w net.bridge.bridge-nf-call-iptables=0", func(f *Facts, a *Attachment) {
+			f.Sysctls["net/bridge/bridge-nf-call-iptables"] = "1"
+			f.Attachments = append(f.Attachments, &Attachment{Network: "n", Container: "db", Addrs: []netip.Prefix{netip.MustParsePrefix("10.1.0.3/24")}})
+			f.Ruleset.Chains = []*kernel.FilterChain{{Family: "ip", Table: "other", Name: "f", Type: "filter", Hook: "forward", Rules: []kernel.FilterRule{
+				rule(kernel.Step{Field: "oifname", Value: ifname("cni0\x00")}, kernel.Step{Field: "iifname", Value: ifname("cni0\x00")}, do("drop"))}}}
+		}},
+		{"rule-element-of-another", "fairlead gc --all", func(_ *Facts, a *Attachment) {
+			a.Lost = []kernel.Difference{{Object: &kernel.Element{Set: "masq-n", Key: "10.1.0.2"}, What: []string{`belongs to "fairlead n old eth0"`}}}
+		}},
+		{"route-missing", "fairlead repair --network n --container web", func(_ *Facts, a *Attachment) {
+			a.Lost = []kernel.Difference{{Object: &kernel.Route{In: kernel.Container, Dst: netip.MustParsePrefix("10.7.0.0/16"), Link: "eth0"}, What: []string{"is missing"}}}
+		}},
+		{"gateway-silent", "fairlead repair", func(_ *Facts, a *Attachment) { a.Silent = a.Gateways }},
+	} {
+		f, a := healthy()
+		tt.ill(f, a)
+		out := Examine(f)
+		if len(out) != 1 || out[0].Name != tt.name || !strings.Contains(out[0].Mend, tt.mend) {
+			t.Errorf("%s: %+v", tt.name, out)
+		}
+		if !slices.Contains(Names(), tt.name) {
+			t.Errorf("%s is no name of a finding", tt.name)
+		}
+	}
+}
+
+// Losses that follow from each other are one finding.
+func TestMerge(t *testing.T) {
+	t.Parallel()
+	f, a := healthy()
+	part := func(what string) kernel.Difference {
+		return kernel.Difference{Object: &kernel.NFT{Family: "inet", Table: "fairlead", What: what, Name: what}, What: []string{"is missing"}}
+	}
+	a.Lost = []kernel.Difference{part("table"), part("chain"), part("rule")}
+	if out := Examine(f); len(out) != 1 || out[0].Name != "rules-missing" || !strings.Contains(out[0].Problem, "add table") {
+		t.Errorf("%+v", out)
+	}
+}
+
+// Every kind of object has words, or is known to be said otherwise.
+func TestLosses(t *testing.T) {
+	t.Parallel()
+	for key, w := range losses() {
+		if w.name == "" || w.follows == "" || !strings.HasPrefix(key, "host ") && !strings.HasPrefix(key, "container ") {
+			t.Errorf("%s: %+v", key, w)
+		}
+	}
+}

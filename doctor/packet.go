@@ -1,0 +1,197 @@
+package doctor
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// packet is one that rules are tried on. What is zero is not known: a rule that
+// asks for it may match or not.
+type packet struct {
+	in, out  *kernel.LinkInfo
+	src, dst netip.Addr
+	proto    byte
+	port     uint16 // destination
+	state    uint32 // of connection tracking: a bit; see ctNew
+	dnat     bool
+	local    bool // to an address of the host
+}
+
+// The bits of "ct state" and "ct status", linux/netfilter/nf_conntrack_common.h.
+const (
+	ctEstablished = 1 << 1
+	ctNew         = 1 << 3
+	ctDNATed      = 1 << 5
+	localType     = 2 // RTN_LOCAL
+	unicastType   = 1
+)
+
+func (p packet) family() string {
+	if p.src.Is4() || p.dst.Is4() {
+		return "ip"
+	}
+	return "ip6"
+}
+
+// answer is yes, no, or maybe.
+type answer int
+
+const (
+	no answer = iota
+	maybe
+	yes
+)
+
+// value is a field of the packet as nftables has it; nil: not known. absent: the
+// packet has no such field.
+func (p packet) value(field string) (v []byte, absent bool) {
+	name := func(l *kernel.LinkInfo) []byte {
+		if l == nil {
+			return nil
+		}
+		b := make([]byte, 16)
+		copy(b, l.Name)
+		return b
+	}
+	index := func(l *kernel.LinkInfo) []byte {
+		if l == nil {
+			return nil
+		}
+		return binary.NativeEndian.AppendUint32(nil, uint32(l.Index))
+	}
+	v4 := p.family() == "ip"
+	switch field {
+	case "ip saddr":
+		return addr(p.src), !v4
+	case "ip daddr":
+		return addr(p.dst), !v4
+	case "ip6 saddr":
+		return addr(p.src), v4
+	case "ip6 daddr":
+		return addr(p.dst), v4
+	case "iifname":
+		return name(p.in), false
+	case "oifname":
+		return name(p.out), false
+	case "iif":
+		return index(p.in), false
+	case "oif":
+		return index(p.out), false
+	case "nfproto":
+		return map[bool][]byte{true: {kernel.IPv4}, false: {kernel.IPv6}}[v4], false
+	}
+	return p.upper(field), false
+}
+
+func (p packet) upper(field string) []byte {
+	switch {
+	case field == "l4proto" && p.proto != 0:
+		return []byte{p.proto}
+	case field == "dport" && p.port != 0:
+		return binary.BigEndian.AppendUint16(nil, p.port)
+	case field == "ct state" && p.state != 0:
+		return binary.NativeEndian.AppendUint32(nil, p.state)
+	case field == kernel.FieldCTState && p.state != 0:
+		state := p.state
+		if p.dnat {
+			state |= kernel.XTStateDNAT
+		}
+		return binary.NativeEndian.AppendUint32(nil, state)
+	case field == kernel.FieldDstType:
+		return binary.NativeEndian.AppendUint32(nil, map[bool]uint32{true: 1 << localType, false: 1 << unicastType}[p.local])
+	case field == "ct status" && (p.dnat || p.state == ctNew):
+		return binary.NativeEndian.AppendUint32(nil, map[bool]uint32{true: ctDNATed}[p.dnat])
+	case field == "fib daddr type":
+		return binary.NativeEndian.AppendUint32(nil, map[bool]uint32{true: localType, false: unicastType}[p.local])
+	}
+	return nil
+}
+
+func addr(a netip.Addr) []byte {
+	if !a.IsValid() {
+		return nil
+	}
+	return a.AsSlice()
+}
+
+// compare is what a step says of the packet.
+func (p packet) compare(s kernel.Step, sets map[string]*kernel.FilterSet) (answer, kernel.Step) {
+	v, absent := p.value(s.Field)
+	if absent {
+		return no, kernel.Step{}
+	}
+	if v == nil {
+		return maybe, kernel.Step{}
+	}
+	v = masked(v, s.Mask)
+	if s.Set != "" {
+		return lookup(v, s, sets[s.Set])
+	}
+	n := min(len(v), len(s.Value)) // a name's beginning, an address's prefix
+	if n == 0 {
+		return maybe, kernel.Step{}
+	}
+	if len(s.Value) > len(v) {
+		return maybe, kernel.Step{}
+	}
+	return ordered(bytes.Compare(v[:n], s.Value), s.Op), kernel.Step{}
+}
+
+func masked(v, mask []byte) []byte {
+	if mask == nil {
+		return v
+	}
+	out := bytes.Clone(v)
+	for i := range out {
+		if i < len(mask) {
+			out[i] &= mask[i]
+		}
+	}
+	return out
+}
+
+func ordered(c, op int) answer {
+	ok := map[int]bool{
+		kernel.CmpEqual: c == 0, kernel.CmpNotEqual: c != 0, kernel.CmpLess: c < 0,
+		kernel.CmpLessEqual: c <= 0, kernel.CmpGreater: c > 0, kernel.CmpGreaterEqual: c >= 0,
+	}[op]
+	if ok {
+		return yes
+	}
+	return no
+}
+
+// lookup finds a value in a set, and, in a map of verdicts, what is to be done.
+func lookup(v []byte, s kernel.Step, set *kernel.FilterSet) (answer, kernel.Step) {
+	if set == nil || set.Unknown {
+		return maybe, kernel.Step{}
+	}
+	in := no
+	var then kernel.Step
+	var below []byte
+	for _, x := range set.Elements {
+		if len(x.Key) != len(v) {
+			return maybe, kernel.Step{}
+		}
+		if !set.Intervals {
+			if bytes.Equal(x.Key, v) {
+				in, then = yes, kernel.Step{Verdict: x.Verdict, Chain: x.Chain}
+			}
+			continue
+		}
+		// The largest bound that is not above the value decides.
+		if bytes.Compare(x.Key, v) <= 0 && (below == nil || bytes.Compare(x.Key, below) > 0 || bytes.Equal(x.Key, below) && !x.End) {
+			below, in, then = x.Key, yes, kernel.Step{Verdict: x.Verdict, Chain: x.Chain}
+			if x.End {
+				in = no
+			}
+		}
+	}
+	if s.Not {
+		in = yes - in
+	}
+	return in, then
+}

@@ -1,0 +1,103 @@
+package filelock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+func open(t *testing.T, path string) *os.File {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// A lock that another holds is named at the end of the wait, with its holder.
+func TestBusy(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir() + "/lock"
+	first, second := open(t, path), open(t, path)
+	if ok, err := Try(int(first.Fd())); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	err := Lock(ctx, int(second.Fd()), path)
+	var busy *Busy
+	if !errors.As(err, &busy) {
+		t.Fatalf("got %v", err)
+	}
+	if left := 200*time.Millisecond - busy.Waited; left < 20*time.Millisecond || ctx.Err() != nil {
+		t.Errorf("after %v of 200ms there is no time left for the work", busy.Waited)
+	}
+	comm, _ := os.ReadFile("/proc/self/comm")
+	want := fmt.Sprintf("the lock %s is held by %s (process %d)", path, strings.TrimSpace(string(comm)), os.Getpid())
+	if !strings.Contains(err.Error(), want) {
+		t.Errorf("%v does not say %q", err, want)
+	}
+}
+
+func TestWaitEnds(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir() + "/lock"
+	first, second := open(t, path), open(t, path)
+	if ok, err := Try(int(first.Fd())); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	time.AfterFunc(30*time.Millisecond, func() { first.Close() })
+	if err := Lock(context.Background(), int(second.Fd()), path); err != nil {
+		t.Error(err)
+	}
+	third := open(t, path)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	gone := errors.New("the runtime went away")
+	time.AfterFunc(30*time.Millisecond, func() { cancel(gone) })
+	if err := Lock(ctx, int(third.Fd()), path); !errors.Is(err, gone) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestDeadline(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for _, c := range []struct{ left, wait time.Duration }{
+		{0, patience}, // no deadline
+		{4 * time.Minute, 4*time.Minute - reserve},
+		{12 * time.Second, 6 * time.Second},
+	} {
+		ctx := context.Background()
+		if c.left > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithDeadline(ctx, now.Add(c.left))
+			defer cancel()
+		}
+		if have := deadline(ctx, now).Sub(now); have != c.wait {
+			t.Errorf("with %v left the wait is %v, want %v", c.left, have, c.wait)
+		}
+	}
+}
+
+func TestHolder(t *testing.T) {
+	t.Parallel()
+	self := fmt.Sprint(os.Getpid())
+	for name, c := range map[string]struct{ locks, want string }{
+		"nobody":             {"", ""},
+		"another file":       {"1: FLOCK  ADVISORY  WRITE " + self + " 08:01:77 0 EOF\n", ""},
+		"another kind":       {"1: POSIX  ADVISORY  WRITE " + self + " 08:01:7 0 EOF\n", ""},
+		"not to be seen":     {"1: FLOCK  ADVISORY  WRITE 0 08:01:7 0 EOF\n", ""},
+		"gone":               {"1: FLOCK  ADVISORY  WRITE 4194305 08:01:7 0 EOF\n", "process 4194305"},
+		"who waits, and cut": {"1: -> FLOCK  ADVISORY  WRITE 12 08:01:7 0 EOF\n2: FLOCK", ""},
+	} {
+		if have := holder(c.locks, 7); have != c.want {
+			t.Errorf("%s: %q, want %q", name, have, c.want)
+		}
+	}
+}

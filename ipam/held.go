@@ -1,0 +1,106 @@
+package ipam
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Holding is an address that somebody holds.
+type Holding struct {
+	Addr  netip.Addr
+	Owner Owner     // zero: nobody knows who
+	Since time.Time // when the address was taken, by the clock of then
+}
+
+// Networks are the networks that have a directory of addresses below dataDir.
+func Networks(dataDir string) (names []string, err error) {
+	entries, err := os.ReadDir(dataDir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the networks with addresses: %w", err)
+	}
+	for _, e := range entries {
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+// Held lists what is held of a network, in order; it takes no lock and changes
+// nothing.
+func Held(dataDir, network string) ([]Holding, error) {
+	d := directory(filepath.Join(dataDir, network))
+	addrs, err := d.addresses()
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("addresses of network %s: %w", network, err)
+	}
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	var out []Holding
+	for _, a := range addrs {
+		if h, err := d.holding(a); err == nil {
+			out = append(out, h)
+		} else if !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (d directory) holding(a netip.Addr) (Holding, error) {
+	fi, err := os.Lstat(d.file(a))
+	if err != nil {
+		return Holding{}, err
+	}
+	owner, err := d.owner(a)
+	return Holding{a, owner, fi.ModTime()}, err
+}
+
+// FreeIf frees what a judge says is dead, asked with the lock held, and returns
+// what was freed.
+func (s *Store) FreeIf(dead func(Holding) bool) (freed []Holding, err error) {
+	err = s.soundly(func() error {
+		records, err := s.index.all()
+		if err != nil {
+			return err
+		}
+		var gone []record
+		of := map[netip.Addr]Holding{}
+		for _, r := range records {
+			h, err := s.dir.holding(r.addr)
+			if err == nil && s.unchanged(r) && dead(h) {
+				gone = append(gone, r)
+				of[r.addr] = h
+			}
+		}
+		addrs, err := s.free(gone)
+		for _, a := range addrs {
+			freed = append(freed, of[a])
+		}
+		return err
+	})
+	return freed, err
+}
+
+// Size is how many addresses the ranges of a set can give, at most limit.
+func (s RangeSet) Size(limit int) (n int) {
+	for _, r := range s {
+		for a := r.Start; n < limit && !r.End.Less(a); a = a.Next() {
+			if a != r.Gateway {
+				n++
+			}
+		}
+	}
+	return n
+}

@@ -1,0 +1,164 @@
+package churn
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/cni"
+)
+
+type state int
+
+const (
+	absent  state = iota
+	adding        // its ADD is at work
+	stands        // its ADD succeeded
+	unknown       // something failed or was killed: a DEL is due
+)
+
+// attachment is one container on one network. Who holds its lock works on it, as
+// a runtime does one thing at a time with an attachment.
+type attachment struct {
+	sync.Mutex
+	net    *network
+	number int // of the container
+	ifname string
+	netns  string
+	tries  int // of its DEL since it became unknown
+
+	state state // guarded by the model
+	ips   []string
+}
+
+func (a *attachment) id() string { return fmt.Sprintf("container-%d", a.number) }
+
+func (a *attachment) String() string { return a.net.list.Name + "/" + a.id() }
+
+// model is what must hold.
+type model struct {
+	sync.Mutex
+	all    []*attachment
+	holder map[string]*attachment // by network and address
+	counts map[string]int
+	wrong  []string
+	events []event // the last ones, for who reads a failure
+}
+
+// event is a step's begin or end.
+type event struct {
+	at   time.Time
+	who  string // NETWORK/CONTAINER, or NETWORK
+	what string
+}
+
+const events = 4096
+
+// note keeps an event; the returned function notes the end.
+func (m *model) note(who, what string) (end func(error)) {
+	add := func(what string) {
+		m.Lock()
+		defer m.Unlock()
+		m.events = append(m.events, event{time.Now(), who, what})
+		if len(m.events) > events {
+			m.events = m.events[1:]
+		}
+	}
+	add(what)
+	return func(err error) {
+		switch {
+		case err == nil:
+			add(what + " done")
+		case errors.Is(err, errKilled):
+			add(what + " killed")
+		default:
+			add(what + " failed")
+		}
+	}
+}
+
+// history is what happened to an attachment, and the collections of its network,
+// most recently.
+func (m *model) history(who string) string {
+	network, _, _ := strings.Cut(who, "/")
+	var lines []string
+	for _, e := range m.events {
+		if e.who == who || e.who == network {
+			lines = append(lines, fmt.Sprintf("    %s %s %s", e.at.Format("05.000"), e.who, e.what))
+		}
+	}
+	return strings.Join(lines[max(0, len(lines)-16):], "\n")
+}
+
+func (m *model) count(what string) {
+	m.Lock()
+	defer m.Unlock()
+	m.counts[what]++
+}
+
+// fail notes that what must hold does not, of an attachment or a network.
+func (m *model) fail(who, format string, args ...any) {
+	m.Lock()
+	defer m.Unlock()
+	m.wrong = append(m.wrong, who+": "+fmt.Sprintf(format, args...)+"\n"+m.history(who))
+}
+
+func (m *model) failed() bool {
+	m.Lock()
+	defer m.Unlock()
+	return len(m.wrong) > 0
+}
+
+// become changes what is known of an attachment. It holds addresses only while it stands.
+func (m *model) become(a *attachment, s state, r *cni.Result) {
+	m.Lock()
+	defer m.Unlock()
+	for _, ip := range a.ips {
+		delete(m.holder, ip)
+	}
+	a.state, a.ips = s, nil
+	if r == nil {
+		return
+	}
+	for _, ip := range r.IPs {
+		key := a.net.list.Name + " " + ip.Address.Addr().String()
+		if b := m.holder[key]; b != nil {
+			m.wrong = append(m.wrong, fmt.Sprintf("%s was given to %v while %v had it\n%s\n%s", key, a, b, m.history(a.String()), m.history(b.String())))
+		}
+		m.holder[key] = a
+		a.ips = append(a.ips, key)
+	}
+}
+
+// in is an attachment's state.
+func (m *model) in(a *attachment) state {
+	m.Lock()
+	defer m.Unlock()
+	return a.state
+}
+
+// valid are a network's attachments that a runtime would list now.
+func (m *model) valid(n *network) (list []cni.Attachment) {
+	m.Lock()
+	defer m.Unlock()
+	for _, a := range m.all {
+		if a.net == n && (a.state == stands || a.state == adding) {
+			list = append(list, cni.Attachment{ContainerID: a.id(), IfName: a.ifname})
+		}
+	}
+	return list
+}
+
+// holders is how many addresses of a network are held.
+func (m *model) holders(n *network) (held int) {
+	m.Lock()
+	defer m.Unlock()
+	for _, a := range m.holder {
+		if a.net == n {
+			held++
+		}
+	}
+	return held
+}

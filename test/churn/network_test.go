@@ -1,0 +1,72 @@
+package churn
+
+import (
+	"fmt"
+
+	"github.com/fairlead/fairlead/libcni"
+	"github.com/fairlead/fairlead/plugin"
+	"github.com/fairlead/fairlead/plugins"
+	"github.com/fairlead/fairlead/plugins/delegate"
+)
+
+// network is one to which containers are attached, and how its plugins run.
+type network struct {
+	list  *libcni.NetworkConfigList
+	cni   *libcni.CNIConfig
+	ports int // host ports, one a container, from here
+	room  int // addresses; 0: enough for all
+}
+
+const rest = `{"type": "portmap", "capabilities": {"portMappings": true}},
+	{"type": "bandwidth", "ingressRate": 80000000, "egressRate": 80000000}, {"type": "firewall"}, {"type": "tuning", "mtu": 1400}`
+
+// networks are: plugin by plugin; the same fused, with two families; routed within the
+// runtime's own process; and one that has fewer addresses than there are containers.
+func networks(dir, bin string) []*network {
+	ipam := func(ranges string) string {
+		return `"ipam": {"type": "host-local", "dataDir": "` + dir + `/ipam", "ranges": [` + ranges + `]}`
+	}
+	bridge := func(n int, ranges string) string {
+		return fmt.Sprintf(`{"type": "bridge", "bridge": "cni%d", "isGateway": true, "ipMasq": true, %s}`, n, ipam(ranges))
+	}
+	processes := &killing{}
+	lists := []struct {
+		name, plugins string
+		fused, inside bool
+		room          int
+	}{
+		{name: "plain", plugins: bridge(0, `[{"subnet": "10.1.0.0/24"}]`) + "," + rest},
+		{name: "fused", plugins: bridge(1, `[{"subnet": "10.2.0.0/24"}], [{"subnet": "fd02::/64"}]`) + "," + rest, fused: true},
+		{name: "inside", plugins: `{"type": "ptp", "ipMasq": true, ` + ipam(`[{"subnet": "10.3.0.0/24"}], [{"subnet": "fd03::/64"}]`) + `}, {"type": "portmap", "capabilities": {"portMappings": true}}`, inside: true},
+		{name: "small", plugins: bridge(3, `[{"subnet": "10.4.0.0/28"}]`), room: 13},
+	}
+	var out []*network
+	for i, l := range lists {
+		list, err := libcni.ConfListFromBytes([]byte(`{"cniVersion": "1.1.0", "name": "` + l.name + `", "plugins": [` + l.plugins + `]}`))
+		must(err)
+		var exec libcni.Exec = processes
+		if l.inside {
+			exec = plugins.In(plugin.Env{})
+		}
+		if l.fused {
+			list = fuse(list)
+		}
+		out = append(out, &network{list: list, cni: libcni.NewCNIConfigWithCacheDir([]string{bin}, dir+"/cache", exec), ports: 20000 + 1000*i, room: l.room})
+	}
+	return out
+}
+
+// fuse is a list with one plugin in place of all.
+func fuse(list *libcni.NetworkConfigList) *libcni.NetworkConfigList {
+	var raw [][]byte
+	for _, p := range list.Plugins {
+		raw = append(raw, p.Bytes)
+	}
+	chain, err := delegate.Fuse(raw)
+	must(err)
+	conf, err := libcni.ConfFromBytes(chain)
+	must(err)
+	one := *list
+	one.Plugins = []*libcni.NetworkConfig{conf}
+	return &one
+}

@@ -1,0 +1,247 @@
+package churn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/cni/invoke"
+	"github.com/fairlead/fairlead/libcni"
+)
+
+const atOnce = 64
+
+func must(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// runtimeMain is the runtime: once attaches and detaches one container of each
+// network; churn does what the package says.
+func runtimeMain() {
+	what, dir, netns := os.Args[1], os.Args[2], os.Args[3:]
+	m := &model{holder: map[string]*attachment{}, counts: map[string]int{}}
+	nets := networks(dir, os.Getenv("CNI_PATH"))
+	for i, n := range nets {
+		for c, ns := range netns {
+			m.all = append(m.all, &attachment{net: n, number: c, ifname: fmt.Sprint("eth", i), netns: ns})
+		}
+	}
+	if what == "once" {
+		for i := range nets {
+			m.add(context.Background(), m.all[i*len(netns)])
+			m.del(context.Background(), m.all[i*len(netns)])
+		}
+		m.report()
+		return
+	}
+	seed, err := strconv.ParseUint(os.Getenv("FAIRLEAD_SEED"), 10, 64)
+	must(err)
+	length, err := time.ParseDuration(os.Getenv("FAIRLEAD_CHURN"))
+	must(err)
+	end := time.Now().Add(length)
+	var workers sync.WaitGroup
+	for w := range atOnce {
+		r := rand.New(rand.NewPCG(seed, uint64(w)))
+		workers.Go(func() {
+			for time.Now().Before(end) && !m.failed() {
+				m.step(r, nets)
+			}
+		})
+	}
+	workers.Wait()
+	m.settle(nets)
+	m.report()
+}
+
+func (m *model) report() {
+	fmt.Println(m.counts)
+	if len(m.wrong) > 0 {
+		must(errors.New(strings.Join(m.wrong, "\n")))
+	}
+}
+
+// step does one thing, which is killed one time in four.
+func (m *model) step(r *rand.Rand, nets []*network) {
+	ctx := context.Background()
+	if r.IntN(4) == 0 {
+		ctx = context.WithValue(ctx, killKey{}, time.Duration(r.Int64N(int64(40*time.Millisecond))))
+	}
+	if r.IntN(60) == 0 {
+		m.gc(ctx, nets[r.IntN(len(nets))])
+		return
+	}
+	a := m.all[r.IntN(len(m.all))]
+	if !a.TryLock() {
+		return
+	}
+	defer a.Unlock()
+	switch s := m.in(a); {
+	case s == unknown && r.IntN(3) > 0, s == stands && r.IntN(2) == 0, s == absent && r.IntN(10) == 0:
+		m.del(ctx, a)
+	case s == stands && r.IntN(8) == 0:
+		m.addAgain(ctx, a)
+	case s == stands:
+		m.check(ctx, a)
+	default:
+		m.add(ctx, a)
+	}
+}
+
+func (a *attachment) runtime() *libcni.RuntimeConf {
+	rt := &libcni.RuntimeConf{ContainerID: a.id(), NetNS: a.netns, IfName: a.ifname}
+	rt.CapabilityArgs = map[string]any{"portMappings": []map[string]any{{"hostPort": a.net.ports + a.number, "containerPort": 80}}}
+	return rt
+}
+
+func (m *model) add(ctx context.Context, a *attachment) {
+	was := m.in(a)
+	m.become(a, adding, nil)
+	end := m.note(a.String(), "ADD")
+	res, err := a.net.cni.AddNetworkList(ctx, a.net.list, a.runtime())
+	end(err)
+	switch {
+	case err == nil:
+		m.become(a, stands, res)
+		m.count("ADD")
+		return
+	case errors.Is(err, errKilled):
+		m.count("ADD killed")
+	case a.net.room > 0 && strings.Contains(err.Error(), "no IP addresses available"):
+		m.count("ADD without room")
+	case was == unknown && strings.Contains(err.Error(), "is already attached"):
+		m.count("ADD of one that stood")
+	default:
+		m.fail(a.String(), "ADD: %v", err)
+	}
+	m.become(a, unknown, nil)
+}
+
+// addAgain adds what stands: that is refused, and what stands is not touched.
+func (m *model) addAgain(ctx context.Context, a *attachment) {
+	end := m.note(a.String(), "second ADD")
+	_, err := a.net.cni.AddNetworkList(ctx, a.net.list, a.runtime())
+	end(err)
+	switch {
+	case err == nil:
+		m.fail(a.String(), "a second ADD succeeded")
+	case errors.Is(err, errKilled) || strings.Contains(err.Error(), "is already attached"):
+		m.count("second ADD")
+	default:
+		m.fail(a.String(), "second ADD: %v", err)
+	}
+}
+
+func (m *model) check(ctx context.Context, a *attachment) {
+	end := m.note(a.String(), "CHECK")
+	err := a.net.cni.CheckNetworkList(ctx, a.net.list, a.runtime())
+	end(err)
+	switch {
+	case err == nil:
+		m.count("CHECK")
+	case errors.Is(err, errKilled):
+		m.count("CHECK killed")
+	default:
+		m.fail(a.String(), "CHECK: %v", err)
+	}
+}
+
+func (m *model) del(ctx context.Context, a *attachment) {
+	m.become(a, unknown, nil)
+	rt := a.runtime()
+	if a.number%3 == 0 {
+		rt.NetNS = "" // as some runtimes call it
+	}
+	end := m.note(a.String(), "DEL")
+	err := a.net.cni.DelNetworkList(ctx, a.net.list, rt)
+	end(err)
+	switch {
+	case err == nil:
+		m.become(a, absent, nil)
+		m.count("DEL")
+	case errors.Is(err, errKilled):
+		m.count("DEL killed")
+	default:
+		m.fail(a.String(), "DEL: %v", err)
+	}
+}
+
+func (m *model) gc(ctx context.Context, n *network) {
+	end := m.note(n.list.Name, "GC")
+	err := n.cni.GCNetworkList(ctx, n.list, &libcni.GCArgs{ValidAttachments: m.valid(n)})
+	end(err)
+	switch {
+	case err == nil:
+		m.count("GC")
+	case errors.Is(err, errKilled):
+		m.count("GC killed")
+	default:
+		m.fail(n.list.Name, "GC: %v", err)
+	}
+}
+
+// settle checks what stands, detaches all, and sees that no address was lost.
+func (m *model) settle(nets []*network) {
+	ctx := context.Background()
+	for _, a := range m.all {
+		if m.in(a) == stands {
+			m.check(ctx, a)
+		}
+	}
+	for i, a := range m.all {
+		if m.in(a) == unknown && i%2 == 0 {
+			continue // the GC's
+		}
+		m.del(ctx, a)
+	}
+	for _, n := range nets {
+		m.gc(ctx, n)
+	}
+	for _, n := range nets {
+		m.fill(ctx, n)
+	}
+}
+
+// fill takes every address of a network that has few, and gives them back.
+func (m *model) fill(ctx context.Context, n *network) {
+	for _, a := range m.all {
+		if n.room > 0 && a.net == n {
+			m.add(ctx, a)
+		}
+	}
+	if held := m.holders(n); held != n.room {
+		m.fail(n.list.Name, "%d addresses can be had of %d", held, n.room)
+	}
+	for _, a := range m.all {
+		if n.room > 0 && a.net == n {
+			m.del(ctx, a)
+		}
+	}
+}
+
+type killKey struct{}
+
+var errKilled = errors.New("killed by the test")
+
+// killing runs plugins as processes, and kills one after the time that its
+// context says.
+type killing struct{ invoke.RawExec }
+
+func (k *killing) ExecPlugin(ctx context.Context, path string, stdin []byte, env []string) ([]byte, error) {
+	after, ok := ctx.Value(killKey{}).(time.Duration)
+	if !ok {
+		return k.RawExec.ExecPlugin(ctx, path, stdin, env)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer time.AfterFunc(after, func() { cancel(errKilled) }).Stop()
+	return k.RawExec.ExecPlugin(ctx, path, stdin, env)
+}
