@@ -196,7 +196,10 @@ func (m *machine) nothingLeft() error {
 
 // judge looks at how the operation ended, and does what comes next.
 func (m *machine) judge(p point, e ended, said string) error {
-	if e.code == 0 && p.verb == "DEL" && !forgiven(p) {
+	if e.code == 0 && p.verb == "DEL" {
+		if forgiven(p) {
+			return m.recover(byDel, "")
+		}
 		return nil // then nothing may be left
 	}
 	if e.code == 0 {
