@@ -81,7 +81,7 @@ leases: ## get, take up, renew and release N=2000 DHCP leases at once from one d
 	@sh test/install-packages $(TEST_NEEDS)
 	FAIRLEAD_LEASES=$(if $(filter-out file,$(origin N)),$(N),2000) go test -count=1 -v -run TestMany ./plugins/ipam/dhcpd
 
-crash: ## kill, fail, cut and mistime every plugin at each system call in turn, and look what is left; writes docs/reliability.md (an hour; needs root; goes on where it was ended)
+crash: ## kill, fail and mistime every plugin at each system call in turn; writes docs/reliability.md (hours; half of one with FAIRLEAD_SAMPLE=150; goes on where it ended)
 	@sh test/install-packages $(TEST_NEEDS) $(VM_NEEDS)
 	@mkdir -p bin/crash
 	FAIRLEAD_CRASH=$(CURDIR)/bin/crash/results go test -count=1 -timeout 6h -v -run '^TestFull$$' ./test/crash
