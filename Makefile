@@ -17,7 +17,7 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-vm race churn fuzz bench bench-quick bench-vm bench-path trace leases compat clean
+.PHONY: help build demo test test-vm race churn crash fuzz bench bench-quick bench-vm bench-path trace leases compat clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,6 +85,14 @@ trace: build ## what the kernel does in an ADD and a DEL, function by function, 
 leases: ## get, take up, renew and release N=2000 DHCP leases at once from one daemon (needs root)
 	@sh test/install-packages $(TEST_NEEDS)
 	FAIRLEAD_LEASES=$(if $(filter-out file,$(origin N)),$(N),2000) go test -count=1 -v -run TestMany ./plugins/ipam/dhcpd
+
+crash: ## kill, fail and mistime every plugin at each system call in turn; writes docs/reliability.md (hours; half of one with FAIRLEAD_SAMPLE=150; goes on where it ended)
+	@sh test/install-packages $(TEST_NEEDS) $(VM_NEEDS)
+	@mkdir -p bin/crash
+	FAIRLEAD_CRASH=$(CURDIR)/bin/crash/results go test -count=1 -timeout 6h -v -run '^TestFull$$' ./test/crash
+	CGO_ENABLED=0 go test -c -o bin/crash/crash.test ./test/crash
+	go run ./test/vm -kernel 6.12 -write bin/crash -timeout 40m -exec 'env FAIRLEAD_CRASH=$(CURDIR)/bin/crash/results FAIRLEAD_SAMPLE=100 $(CURDIR)/bin/crash/crash.test -test.v -test.timeout 38m -test.run ^TestFull$$'
+	UPDATE=1 FAIRLEAD_CRASH=$(CURDIR)/bin/crash/results go test -count=1 -run '^TestPage$$' ./test/crash
 
 compat: ## compare with the reference in both directions and write docs/compatibility.md
 	@sh test/install-packages $(TEST_NEEDS) $(VM_NEEDS)

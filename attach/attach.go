@@ -24,14 +24,15 @@ const (
 
 // Record is one attachment.
 type Record struct {
-	Boot        string    `json:"boot"`
-	Network     string    `json:"network"`
-	ContainerID string    `json:"containerID"`
-	IfName      string    `json:"ifname"`
-	Netns       string    `json:"netns"`
-	NetnsID     string    `json:"netnsID"` // device and inode: tells a namespace from its successor
-	Created     time.Time `json:"created"`
-	Parts       []Part    `json:"parts"` // in the order of the list
+	Boot        string        `json:"boot"`
+	Network     string        `json:"network"`
+	ContainerID string        `json:"containerID"`
+	IfName      string        `json:"ifname"`
+	Netns       string        `json:"netns"`
+	NetnsID     string        `json:"netnsID"` // device and inode: tells a namespace from its successor
+	Created     time.Time     `json:"created"` // for people: the time of day may jump
+	Since       time.Duration `json:"since"`   // the machine's start, when it was created
+	Parts       []Part        `json:"parts"`   // in the order of the list
 
 	stored []byte // as last written
 	held   bool   // by this ADD, at work: fd is the file, open and locked

@@ -3,6 +3,7 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -202,7 +203,11 @@ func writeSysctl(key, value string, optional bool) error {
 		return err
 	}
 	defer unix.Close(fd)
-	if _, err = unix.Write(fd, []byte(value)); err != nil {
+	n, err := unix.Write(fd, []byte(value))
+	if err == nil && n < len(value) {
+		err = io.ErrShortWrite
+	}
+	if err != nil {
 		return &os.PathError{Op: "write " + value + " to", Path: "/proc/sys/" + key, Err: err}
 	}
 	return nil
