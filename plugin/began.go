@@ -2,8 +2,11 @@ package plugin
 
 import (
 	"context"
+	"os"
+	"strconv"
 	"time"
 
+	"github.com/fairlead/fairlead/cni/invoke"
 	ipamdir "github.com/fairlead/fairlead/ipam"
 	"github.com/fairlead/fairlead/kernel"
 )
@@ -24,13 +27,22 @@ func GCBegan(ctx context.Context) (context.Context, time.Duration) {
 	if t, ok := ctx.Value(beganKey{}).(time.Duration); ok {
 		return ctx, t
 	}
+	return withBegan(ctx, os.Getenv(invoke.ListedVariable))
+}
+
+// withBegan goes by when the list of valid attachments was made, if the runtime
+// says so. If not, the list is at least as old as the process that got it on
+// stdin, unless that is one which lives on and serves many calls.
+func withBegan(ctx context.Context, listed string) (context.Context, time.Duration) {
 	t := kernel.Uptime()
-	// The list is at least as old as the process that got it on stdin, unless
-	// that is one which lives on and serves many calls.
-	if start, err := ipamdir.ProcessStart(); err == nil {
-		if age := t - start - tick; age > 0 && age < time.Minute {
-			t -= age
-		}
+	age := time.Duration(0)
+	if ns, err := strconv.ParseInt(listed, 10, 64); err == nil {
+		age = time.Since(time.Unix(0, ns))
+	} else if start, err := ipamdir.ProcessStart(); err == nil {
+		age = t - start - tick
+	}
+	if age > 0 && age < time.Minute {
+		t -= age
 	}
 	return context.WithValue(ctx, beganKey{}, t), t
 }
