@@ -136,10 +136,10 @@ func (s *Sysctl) ensureOwn(e *Engine) error {
 		case own == host:
 			return fmt.Errorf("the key is shared by all namespaces, the host's too: %w", unix.EPERM)
 		}
+		e.made(s) // from where a part may be written
 		if err := writeSysctl(s.Key, s.Value, false); err != nil {
 			return err
 		}
-		e.made(s)
 		have, err := readSysctl(s.Key)
 		if err == nil && !sameValue(have, s.Value) {
 			err = fmt.Errorf("the kernel made %q of it", have)

@@ -218,8 +218,12 @@ func (j *job) known(ctx context.Context) error {
 // path names another container's by now, in which nothing is ours.
 func (j *job) disown() (err error) {
 	s := j.session
-	if s.past == nil || s.netns == nil || s.past.NetnsID == "" || s.past.NetnsID == attach.NetnsID(s.path) {
+	if s.past == nil || s.netns == nil || s.past.NetnsID == "" {
 		return nil
+	}
+	id, err := s.netns.ID() // of the one that is open: to look at the path again may fail, or find another
+	if err != nil || id == s.past.NetnsID {
+		return err
 	}
 	s.unlockNetns()
 	s.engine.Close()

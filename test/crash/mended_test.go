@@ -29,6 +29,10 @@ var mended = []struct {
 	{"bridge", point{verb: "ADD", kind: kindShort, class: "write /proc/sys/net/ipv#/conf/eth#/accept_ra", then: byDel}},
 	// On a link that outlives the attachment, routes and rules whose answer was lost.
 	{"sbr", point{verb: "ADD", kind: kindError, class: "recvfrom socket", errno: unix.ENOMEM, then: byGC}},
+	// A part of a value was written, and not taken back.
+	{"tuning", point{verb: "ADD", kind: kindShort, class: "write /proc/sys/net/core/somaxconn", then: byGC}},
+	// The container's namespace counted as another's when it could not be looked at.
+	{"tuning", point{verb: "DEL", kind: kindError, class: "newfstatat $WORK/netns", errno: unix.EIO, then: byDel}},
 	// Claims: without a record, and torn.
 	{"portmap", point{verb: "ADD", kind: kindKill, class: "openat $WORK/run/attach/n/a,eth#.json~", then: byGC}},
 	{"portmap", point{verb: "ADD", kind: kindCut, class: "pwrite64 $WORK/run/hostports/udp-#", then: byDel}},
