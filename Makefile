@@ -17,7 +17,7 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-vm race fuzz bench bench-quick bench-vm bench-path trace leases vulncheck compat clean
+.PHONY: help build demo test test-vm race churn crash fuzz bench bench-quick bench-vm bench-path trace leases vulncheck compat clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,7 @@ test: ## run everything that tests, but the long tiers below (needs root: networ
 	go vet ./...
 	@mkdir -p bin; rm -f $(FEATURES)
 	FAIRLEAD_FEATURES=$(FEATURES) go test -count=1 -timeout 20m ./...
+	@sh test/fuzz 2s
 	@sh test/install-packages $(VM_NEEDS)
 	go run ./test/vm -features $(FEATURES)
 
@@ -51,6 +52,10 @@ test-vm: ## run what the kernel here may lack in Debian's 6.1 and 6.12, emulated
 race: ## the same under the race detector (some minutes)
 	@sh test/install-packages $(TEST_NEEDS) gcc:gcc
 	CGO_ENABLED=1 go test -race -timeout 60m ./...
+
+churn: ## ADD, CHECK, DEL and GC at random for T=3m, 64 at once, with kills, beside a model (needs root)
+	@sh test/install-packages $(TEST_NEEDS)
+	FAIRLEAD_CHURN=$(or $(T),3m) go test -count=1 -v -timeout 60m ./test/churn
 
 fuzz: ## every fuzz target for FUZZTIME (20s each)
 	@sh test/fuzz $(or $(FUZZTIME),20s)
@@ -83,6 +88,14 @@ leases: ## get, take up, renew and release N=2000 DHCP leases at once from one d
 
 vulncheck: ## look for known vulnerabilities of Go and of modules (needs vuln.go.dev: docs/security.md)
 	@sh test/vulncheck
+
+crash: ## kill, fail and mistime every plugin at each system call in turn; writes docs/reliability.md (hours; half of one with FAIRLEAD_SAMPLE=150; goes on where it ended)
+	@sh test/install-packages $(TEST_NEEDS) $(VM_NEEDS)
+	@mkdir -p bin/crash
+	FAIRLEAD_CRASH=$(CURDIR)/bin/crash/results go test -count=1 -timeout 6h -v -run '^TestFull$$' ./test/crash
+	CGO_ENABLED=0 go test -c -o bin/crash/crash.test ./test/crash
+	go run ./test/vm -kernel 6.12 -write bin/crash -timeout 40m -exec 'env FAIRLEAD_CRASH=$(CURDIR)/bin/crash/results FAIRLEAD_SAMPLE=100 $(CURDIR)/bin/crash/crash.test -test.v -test.timeout 38m -test.run ^TestFull$$'
+	UPDATE=1 FAIRLEAD_CRASH=$(CURDIR)/bin/crash/results go test -count=1 -run '^TestPage$$' ./test/crash
 
 compat: ## compare with the reference in both directions and write docs/compatibility.md
 	@sh test/install-packages $(TEST_NEEDS) $(VM_NEEDS)

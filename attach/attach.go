@@ -24,14 +24,15 @@ const (
 
 // Record is one attachment.
 type Record struct {
-	Boot        string    `json:"boot"`
-	Network     string    `json:"network"`
-	ContainerID string    `json:"containerID"`
-	IfName      string    `json:"ifname"`
-	Netns       string    `json:"netns"`
-	NetnsID     string    `json:"netnsID"` // device and inode: tells a namespace from its successor
-	Created     time.Time `json:"created"`
-	Parts       []Part    `json:"parts"` // in the order of the list
+	Boot        string        `json:"boot"`
+	Network     string        `json:"network"`
+	ContainerID string        `json:"containerID"`
+	IfName      string        `json:"ifname"`
+	Netns       string        `json:"netns"`
+	NetnsID     string        `json:"netnsID"` // device and inode: tells a namespace from its successor
+	Created     time.Time     `json:"created"` // for people: the time of day may jump
+	Since       time.Duration `json:"since"`   // the machine's start, when it was created
+	Parts       []Part        `json:"parts"`   // in the order of the list
 
 	stored []byte // as last written
 	held   bool   // by this ADD, at work: fd is the file, open and locked
@@ -79,7 +80,17 @@ func (r *Record) Last(plugin string) int {
 func (p Part) Adding() bool { return p.adding }
 
 // Living tells whether the attachment's namespace is still the one it was made in.
-func (r *Record) Living() bool { return r.NetnsID != "" && NetnsID(r.Netns) == r.NetnsID }
+// What cannot be looked at lives.
+func (r *Record) Living() bool {
+	var st syscall.Stat_t
+	switch err := syscall.Stat(r.Netns, &st); {
+	case r.NetnsID == "" || r.Netns == "" || err == syscall.ENOENT || err == syscall.ENOTDIR:
+		return false
+	case err != nil:
+		return true
+	}
+	return netnsID(&st) == r.NetnsID
+}
 
 // NetnsID is the device and inode of what a path names, "" if nothing.
 func NetnsID(path string) string {
@@ -87,6 +98,10 @@ func NetnsID(path string) string {
 	if path == "" || syscall.Stat(path, &st) != nil {
 		return ""
 	}
+	return netnsID(&st)
+}
+
+func netnsID(st *syscall.Stat_t) string {
 	return strconv.FormatUint(st.Dev, 10) + ":" + strconv.FormatUint(st.Ino, 10)
 }
 

@@ -50,23 +50,53 @@ func (d *Dir) Claim(ctx context.Context, o kernel.Owner, ports []Port) (unlock f
 func (d *Dir) Unclaim(o kernel.Owner, ports []Port) error {
 	var errs []error
 	for _, name := range claimFiles(ports) {
-		f, err := d.lockClaims(context.Background(), name)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		kept := slices.DeleteFunc(readClaims(f), func(c claim) bool { return o.Owns(c.mark) })
-		if len(kept) == 0 {
-			errs = append(errs, os.Remove(f.Name()))
-		} else {
-			errs = append(errs, writeClaims(f, kept))
-		}
-		_ = f.Close()
+		errs = append(errs, d.clearClaim(name, o.Owns))
 	}
 	return errors.Join(errs...)
 }
 
-type claim struct{ hostIP, mark string }
+// DropClaims frees the host ports of owners of whom dead says so.
+func (d *Dir) DropClaims(dead func(mark string) bool) error {
+	files, err := os.ReadDir(filepath.Join(filepath.Dir(d.path), "hostports"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, e := range files {
+		errs = append(errs, d.clearClaim(e.Name(), dead))
+	}
+	return errors.Join(errs...)
+}
+
+// clearClaim takes the dead out of a file, which goes with its last claim.
+func (d *Dir) clearClaim(name string, dead func(mark string) bool) error {
+	f, err := d.lockClaims(context.Background(), name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	list, err := readClaims(f)
+	if err != nil {
+		return err
+	}
+	kept := slices.DeleteFunc(slices.Clone(list.claims), func(c claim) bool { return dead(c.mark) })
+	if len(kept) == 0 {
+		return os.Remove(f.Name())
+	}
+	return list.strike(f, dead)
+}
+
+type claim struct {
+	hostIP, mark string
+	at           int64 // in the file
+}
+
+// claimList is a file as it was read.
+type claimList struct {
+	claims []claim
+	end    int64 // of the last whole line
+	struck int   // lines
+}
 
 // claimFiles are the names of the files, in the one order in which all lock them.
 func claimFiles(ports []Port) (out []string) {
@@ -117,52 +147,92 @@ func current(f *os.File) bool {
 	return err1 == nil && err2 == nil && os.SameFile(open, named)
 }
 
-func readClaims(f *os.File) (out []claim) {
+// A kill must not lose what others claimed. So a claim is a line that is
+// appended, and counts when its end is there; one that ends is struck out by its
+// first byte.
+const (
+	struckOut  = "#"
+	manyStruck = 64 // lines, and the file is written anew
+)
+
+func readClaims(f *os.File) (l claimList, err error) {
 	raw, err := os.ReadFile(f.Name())
 	if err != nil {
-		return nil
+		return l, fmt.Errorf("read who has host port %s: %w", filepath.Base(f.Name()), err)
 	}
 	for line := range strings.Lines(string(raw)) {
-		ip, mark, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		if ok && mark != "" {
-			out = append(out, claim{ip, mark})
+		text, whole := strings.CutSuffix(line, "\n")
+		if !whole {
+			break
 		}
+		ip, mark, ok := strings.Cut(text, " ")
+		switch {
+		case strings.HasPrefix(text, struckOut):
+			l.struck++
+		case ok && mark != "":
+			l.claims = append(l.claims, claim{ip, mark, l.end})
+		}
+		l.end += int64(len(line))
 	}
-	return out
+	return l, nil
 }
 
-// writeClaims appends nothing to a torn file: it writes the whole anew.
-func writeClaims(f *os.File, list []claim) error {
+func (l claimList) strike(f *os.File, dead func(mark string) bool) error {
+	for _, c := range l.claims {
+		if !dead(c.mark) {
+			continue
+		}
+		if _, err := f.WriteAt([]byte(struckOut), c.at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add appends claims, over what a kill left of one.
+func (l claimList) add(f *os.File, more []claim) error {
+	if l.struck > manyStruck {
+		more, l.end = append(l.claims, more...), 0
+	}
 	var b strings.Builder
-	for _, c := range list {
+	for _, c := range more {
 		b.WriteString(c.hostIP + " " + c.mark + "\n")
 	}
-	if err := f.Truncate(0); err != nil {
+	if err := f.Truncate(l.end); err != nil {
 		return err
 	}
-	_, err := f.WriteAt([]byte(b.String()), 0)
+	_, err := f.WriteAt([]byte(b.String()), l.end)
 	return err
 }
 
 func (d *Dir) claimIn(f *os.File, name string, o kernel.Owner, ports []Port) error {
-	list := readClaims(f)
+	list, err := readClaims(f)
+	if err != nil {
+		return err
+	}
+	var more []claim
 	for _, p := range ports {
 		if claimFile(p) != name {
 			continue
 		}
-		mine := claim{p.HostIP, o.Mark()}
+		mine := claim{hostIP: p.HostIP, mark: o.Mark()}
 		if mine.hostIP == "" {
 			mine.hostIP = "*"
 		}
-		for _, c := range list {
+		for _, c := range list.claims {
 			if !o.Owns(c.mark) && overlap(c.hostIP, mine.hostIP) && d.Alive(c.mark) {
 				return cni.Errorf(cni.CodeInvalidNetworkConfig, "host port %d/%s on %s is already taken by %s",
 					p.HostPort, p.Protocol, words(c.hostIP), describe(c.mark))
 			}
 		}
-		list = append(list, mine)
+		more = append(more, mine)
 	}
-	return writeClaims(f, slices.DeleteFunc(list, func(c claim) bool { return !o.Owns(c.mark) && !d.Alive(c.mark) }))
+	gone := func(mark string) bool { return o.Owns(mark) || !d.Alive(mark) }
+	if err := list.strike(f, gone); err != nil {
+		return err
+	}
+	list.claims = slices.DeleteFunc(list.claims, func(c claim) bool { return gone(c.mark) })
+	return list.add(f, more)
 }
 
 // overlap tells whether two host addresses meet: the same one, or one of them
@@ -191,31 +261,4 @@ func describe(mark string) string {
 		return fmt.Sprintf("container %s (network %s, interface %s)", o.ContainerID, o.Network, o.IfName)
 	}
 	return mark
-}
-
-// DropClaims drops the claims of host ports whose owner's mark is dead.
-func (d *Dir) DropClaims(dead func(mark string) bool) error {
-	dir := filepath.Join(filepath.Dir(d.path), "hostports")
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	errs := []error{err}
-	for _, e := range entries {
-		f, err := d.lockClaims(context.Background(), e.Name())
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		all := readClaims(f)
-		kept := slices.DeleteFunc(slices.Clone(all), func(c claim) bool { return dead(c.mark) })
-		switch {
-		case len(kept) == 0:
-			errs = append(errs, os.Remove(f.Name()))
-		case len(kept) < len(all):
-			errs = append(errs, writeClaims(f, kept))
-		}
-		_ = f.Close()
-	}
-	return errors.Join(errs...)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 type Dir struct {
 	path string
 	boot string
+	err  error // why the boot is not known
 }
 
 // Open returns the records below a root; "" is the environment's, or the default.
@@ -31,15 +33,24 @@ func Open(root string) *Dir {
 	if root == "" {
 		root = DefaultRoot
 	}
-	boot, _ := plainfile.Read("/proc/sys/kernel/random/boot_id")
-	return &Dir{filepath.Join(root, "attach"), strings.TrimSpace(string(boot))}
+	boot, err := plainfile.Read("/proc/sys/kernel/random/boot_id")
+	if err == nil && len(boot) == 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		err = fmt.Errorf("read the boot ID, without which no record can be trusted: %w", err)
+	}
+	return &Dir{filepath.Join(root, "attach"), strings.TrimSpace(string(boot)), err}
 }
+
+// Err says why the records are of no use: it is not known which boot this is.
+func (d *Dir) Err() error { return d.err }
 
 // New begins a record.
 func (d *Dir) New(network, container, ifname, netns string) *Record {
 	return &Record{
 		Boot: d.boot, Network: network, ContainerID: container, IfName: ifname,
-		Netns: netns, NetnsID: NetnsID(netns), Created: time.Now().UTC(),
+		Netns: netns, NetnsID: NetnsID(netns), Created: time.Now().UTC(), Since: kernel.Uptime(),
 	}
 }
 
@@ -64,6 +75,9 @@ func (d *Dir) network(name string) string {
 func (d *Dir) Read(o kernel.Owner) (*Record, error) { return d.read(d.file(o)) }
 
 func (d *Dir) read(path string) (*Record, error) {
+	if d.err != nil {
+		return nil, d.err
+	}
 	raw, adding, err := readLocked(path)
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package ipam
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -21,6 +22,9 @@ func TestKill(t *testing.T) {
 		holds := claims(out)
 		cmd.Wait()
 		timer.Stop()
+		if _, err := os.Stat(dir + "/net"); err != nil && len(holds) == 0 {
+			continue // on a busy machine the first may be killed before it begins
+		}
 		verify(t, dir, holds)
 		consistent(t, dir)
 		for i := range 8 { // as the runtime does: DEL frees everything

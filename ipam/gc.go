@@ -24,14 +24,20 @@ func (s *Store) collect(valid []Owner, began time.Duration) ([]netip.Addr, error
 		return nil, err
 	}
 	// host-local's files have a wall clock's time only. Should that be set
-	// back during this collection, one made in this very moment looks older.
-	since := time.Now().Add(began - Uptime()).UnixNano()
+	// back during this collection, one made in this very moment looks older; one
+	// of the future was made before the clock was set back.
+	now := time.Now()
+	since := now.Add(began - Uptime()).UnixNano()
 	var dead []record
 	for _, r := range records {
-		young := r.reserved >= began || r.reserved == 0 && r.ctime >= since
-		if !living[r.owner] && !young && s.unchanged(r) {
-			dead = append(dead, r)
+		young := r.reserved >= began || r.reserved == 0 && r.ctime >= since && r.ctime <= now.UnixNano()
+		if living[r.owner] || young {
+			continue
 		}
+		if !s.unchanged(r) { // somebody wrote into it: whose it is now is to be read
+			return nil, errUnsound
+		}
+		dead = append(dead, r)
 	}
 	return s.free(dead)
 }

@@ -1,10 +1,12 @@
 package ipam
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -168,6 +170,48 @@ func FuzzParseOwner(f *testing.F) {
 		}
 		if again := parseOwner([]byte(o.text())); again != o {
 			t.Errorf("%q becomes %q", o, again)
+		}
+	})
+}
+
+// FuzzImport begins with a directory that others wrote: two files of any name and
+// content. Whatever they are, an address that a file names is not given, and what
+// is given is held once.
+func FuzzImport(f *testing.F) {
+	f.Add("10.1.0.2", []byte("other\r\neth0"), "last_reserved_ip.0", []byte("10.1.0.7"))
+	f.Add("10.1.0.3", []byte{}, "10.1.0.2~", []byte("\x00"))
+	f.Add("010.1.0.4", []byte("old"), "fd00::1", []byte("x"))
+	f.Add("lock", []byte("x"), "::ffff:10.1.0.5", []byte("x"))
+	f.Add(".fairlead", []byte("no directory"), "index", []byte(magic))
+	sets := setOf(f, "10.1.0.0/29")
+	f.Fuzz(func(t *testing.T, name1 string, text1 []byte, name2 string, text2 []byte) {
+		dir := t.TempDir()
+		if err := os.MkdirAll(dir+"/net", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write := func(name string, text []byte) {
+			if name == filepath.Base(name) && name != "." && name != ".." && name != "lock" {
+				_ = os.WriteFile(filepath.Join(dir, "net", name), text, 0o600) // a name that no file can have is none
+			}
+		}
+		write(name1, text1)
+		write(name2, text2)
+		before := held(t, dir)
+		s, err := Open(context.Background(), dir, "net", Options{BootID: "b"})
+		if err != nil {
+			return // refused, and nothing given
+		}
+		defer s.Close()
+		got, err := s.Allocate(Owner{"new", "eth0"}, sets, nil)
+		if err != nil {
+			return
+		}
+		a := got[0].Address.Addr()
+		if o, taken := before[a]; taken {
+			t.Errorf("%v was given, and %v held it", a, o)
+		}
+		if after := held(t, dir); after[a] != (Owner{"new", "eth0"}) {
+			t.Errorf("%v is held by %v", a, after[a])
 		}
 	})
 }

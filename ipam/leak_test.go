@@ -24,3 +24,24 @@ func TestCutOffThenGC(t *testing.T) {
 		}
 	}
 }
+
+// TestDamagedThenGC: an address whose file was damaged in place, which no index
+// sees, is nobody's: GC frees it. One that is somebody else's by now stays.
+func TestDamagedThenGC(t *testing.T) {
+	t.Parallel()
+	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
+	for _, id := range []string{"a", "b", "c"} {
+		allocate(t, dir, Options{}, Owner{id, "eth0"}, sets)
+	}
+	d := directory(dir + "/net")
+	mustWrite(t, d.file(addr("10.1.0.2")), "")
+	mustWrite(t, d.file(addr("10.1.0.3")), "valid\r\neth0")
+	time.Sleep(20 * time.Millisecond) // more than a tick of the clock that files are stamped by
+	with(t, dir, Options{}, func(s *Store) {
+		freed, err := s.GC([]Owner{{"valid", "eth0"}}, Uptime())
+		if err != nil || len(freed) != 2 {
+			t.Errorf("freed %v, %v", freed, err)
+		}
+	})
+	consistent(t, dir)
+}

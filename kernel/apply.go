@@ -96,8 +96,10 @@ func (e *Engine) Keep() {
 	clear(e.seen)
 }
 
-// Undo removes, in reverse, everything that this engine's Applies made.
-func (e *Engine) Undo() error { return e.rollback(0) }
+// Undo removes, in reverse, everything that this engine's Applies made. Where the
+// kernel's answer was lost that is not known, and Undo an error: all that was to be
+// made is to be removed.
+func (e *Engine) Undo() error { return errors.Join(e.rollback(0), e.lost) }
 
 func (e *Engine) rollback(mark int) error {
 	// What was sent before the failure and not yet answered for.
@@ -111,9 +113,10 @@ func (e *Engine) rollback(mark int) error {
 	return nil
 }
 
-// made notes that an object was created by this engine.
+// made notes that an object was created by this engine. A part of a group goes
+// with the group, when that is empty.
 func (e *Engine) made(o Object) {
-	if !o.Shared() {
+	if n, ok := o.(*NFT); !o.Shared() || ok && n.Group != "" {
 		e.undo = append(e.undo, o)
 	}
 }

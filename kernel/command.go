@@ -1,8 +1,10 @@
 package kernel
 
 import (
+	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 )
 
@@ -25,28 +27,58 @@ func (c *Command) ensure(e *Engine) error {
 	if err := e.flush(); err != nil {
 		return err
 	}
-	if run(c.Probe) == nil {
-		return nil
-	}
-	if err := run(c.Do); err != nil && run(c.Probe) != nil { // another may have been first
+	if there, err := c.there(); there || err != nil {
 		return err
+	}
+	if err := run(c.Do); err != nil {
+		if there, _ := c.there(); !there { // another may have been first
+			return err
+		}
 	}
 	e.made(c)
 	return nil
 }
 
-func (c *Command) diff(*Engine) ([]string, error) {
-	if run(c.Probe) != nil {
-		return []string{"is missing"}, nil
+// there asks by the probe. A command that could not tell is an error: what is
+// taken for missing would be made twice, or left behind.
+func (c *Command) there() (bool, error) {
+	err := run(c.Probe)
+	exit, ended := errors.AsType[*exec.ExitError](err)
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, exec.ErrNotFound): // then it has made nothing; to make it is refused in these words
+		return false, nil
+	case ended && exit.ExitCode() == 1 && slices.ContainsFunc(absentWords(), func(w string) bool { return strings.Contains(err.Error(), w) }):
+		return false, nil
+	case ended && exit.ExitCode() == 2 && !strings.Contains(err.Error(), "shared object"): // iptables: no such chain, or words it does not know
+		return false, nil
 	}
-	return nil, nil
+	return false, err
+}
+
+func (c *Command) diff(*Engine) ([]string, error) {
+	there, err := c.there()
+	if there || err != nil {
+		return nil, err
+	}
+	return []string{"is missing"}, nil
 }
 
 func (c *Command) remove(*Engine) error {
-	if len(c.Undo) == 0 || run(c.Probe) != nil {
+	if len(c.Undo) == 0 {
 		return nil
 	}
+	if there, err := c.there(); !there || err != nil {
+		return err
+	}
 	return run(c.Undo)
+}
+
+// absentWords are what the commands say of what is not there, be it that another
+// kind of chain has the name.
+func absentWords() []string {
+	return []string{"does a matching rule exist", "No chain/target/match by that name", "does not exist", "is incompatible", "No such file or directory"}
 }
 
 // run runs a command and returns its words as the error.

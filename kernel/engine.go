@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -22,6 +23,7 @@ type Engine struct {
 	groups  []*NFT   // parts of networks that may have become empty
 	later   []later  // what follows the nftables transaction
 	undo    []Object
+	lost    error // why it is not known whether what was sent was made
 	options Options
 	ovs     Switch // nil: none was brought along
 	looked  *looked
@@ -135,6 +137,12 @@ func (e *Engine) flush() error {
 	}
 	resp, err := c.do(reqs)
 	if err != nil {
+		for _, q := range batch { // the kernel may have made them, and its answer is lost
+			if len(q.object.links()) > 0 {
+				e.made(q.object)
+			}
+		}
+		e.unanswered(err)
 		return err
 	}
 	var first error
@@ -162,9 +170,16 @@ func (e *Engine) now(s Side, r request) (response, error) {
 	r.flags |= unix.NLM_F_ACK
 	resp, err := c.do([]request{r})
 	if err != nil {
+		if r.typ%4 != unix.RTM_GETLINK%4 { // of four types each third one asks
+			e.unanswered(err)
+		}
 		return response{}, err
 	}
 	return resp[0], resp[0].err
+}
+
+func (e *Engine) unanswered(err error) {
+	e.lost = fmt.Errorf("what was sent before may stand: %w", err)
 }
 
 // dump lists on a side.

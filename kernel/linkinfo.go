@@ -154,15 +154,29 @@ func (e *Engine) getLink(s Side, name string, body buf) (*LinkInfo, error) {
 
 // Links lists every link of a side.
 func (e *Engine) Links(s Side) ([]*LinkInfo, error) {
-	msgs, err := e.dump(s, request{typ: unix.RTM_GETLINK, body: ifinfo(0, 0, 0)})
+	out, err := e.linksSeen(s)
 	if err != nil {
-		return nil, fmt.Errorf("list links: %w", err)
-	}
-	out := make([]*LinkInfo, len(msgs))
-	for i, m := range msgs {
-		out[i] = parseLink(m)
+		return nil, err
 	}
 	return out, nil
+}
+
+// linksSeen is Links, and with the error EAGAIN the links that were seen in a list
+// that changes interrupt again and again, each once.
+func (e *Engine) linksSeen(s Side) ([]*LinkInfo, error) {
+	msgs, err := e.dump(s, request{typ: unix.RTM_GETLINK, body: ifinfo(0, 0, 0)})
+	if err != nil {
+		err = fmt.Errorf("list links: %w", err)
+	}
+	var out []*LinkInfo
+	known := map[int]bool{}
+	for _, m := range msgs {
+		if l := parseLink(m); !known[l.Index] {
+			known[l.Index] = true
+			out = append(out, l)
+		}
+	}
+	return out, err
 }
 
 // ifindex is a link's number: known, or about to be known, or asked for.

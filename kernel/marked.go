@@ -15,8 +15,8 @@ import (
 // RemoveMarkedLinks removes the host's links whose mark is dead, and brings
 // devices that are back on the host under a dead owner's mark to their own names.
 func (e *Engine) RemoveMarkedLinks(dead func(mark string) bool) error {
-	all, err := e.Links(Host)
-	if err != nil {
+	all, err := e.linksSeen(Host)
+	if err != nil && !errors.Is(err, unix.EAGAIN) { // what was not seen is the next collection's
 		return err
 	}
 	var errs []error
@@ -46,10 +46,15 @@ func (e *Engine) RemoveMarked(dead func(mark string) bool) error {
 	errs := []error{err}
 	for _, set := range sets {
 		list, err := e.elements(set)
-		errs = append(errs, err)
+		if !errors.Is(err, unix.EAGAIN) { // as with links
+			errs = append(errs, err)
+		}
 		var gone []*Element
+		known := map[string]bool{}
 		for _, x := range list {
-			if x.Mark != "" && dead(x.Mark) {
+			twice := known[x.Key]
+			known[x.Key] = true
+			if !twice && x.Mark != "" && dead(x.Mark) {
 				gone = append(gone, x)
 			}
 		}
@@ -76,7 +81,7 @@ func (e *Engine) sets() (out []Element, err error) {
 		b := nfgen(family)
 		b.str(unix.NFTA_SET_TABLE, Table)
 		msgs, err := c.dump(request{typ: nftSubsystem | unix.NFT_MSG_GETSET, body: b})
-		if err != nil && !isAbsent(err) {
+		if err != nil && !isAbsent(err) && !errors.Is(err, unix.EAGAIN) {
 			return nil, fmt.Errorf("list nftables sets: %w", err)
 		}
 		for _, m := range msgs {
@@ -115,7 +120,8 @@ func typeName(p []byte) string {
 	return strings.Join(parts, " . ")
 }
 
-// elements lists a set; one that does not exist is empty.
+// elements lists a set; one that does not exist is empty. With the error EAGAIN
+// come those that were seen, see dump.
 func (e *Engine) elements(set Element) ([]*Element, error) {
 	c, err := e.netfilter()
 	if err != nil {
@@ -133,7 +139,7 @@ func (e *Engine) elements(set Element) ([]*Element, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list set %s: %w", set.Set, err)
+		err = fmt.Errorf("list set %s: %w", set.Set, err)
 	}
 	var out []*Element
 	for _, x := range parseElements(msgs) {
@@ -144,7 +150,7 @@ func (e *Engine) elements(set Element) ([]*Element, error) {
 		}
 		out = append(out, &el)
 	}
-	return out, nil
+	return out, err
 }
 
 // format is the reverse of value.

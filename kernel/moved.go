@@ -54,10 +54,10 @@ func (m *Moved) ensure(e *Engine) error {
 	if _, err := e.Link(Container, m.Name); err == nil {
 		return fmt.Errorf("interface %s already exists in the container: %w", m.Name, unix.EEXIST)
 	}
+	e.made(m) // from where it is down
 	if err := e.move(Host, Container, l, m.Name, m.Mark); err != nil {
 		return err
 	}
-	e.made(m)
 	delete(e.index[Host], m.Device)
 	return nil
 }
@@ -107,7 +107,16 @@ func (m *Moved) remove(e *Engine) error {
 		}
 		return m.home(e, side, l)
 	}
-	return os.ErrNotExist
+	return m.again(e)
+}
+
+// again takes a device up that was taken down to be moved, and was not.
+func (m *Moved) again(e *Engine) error {
+	l, err := e.Link(Host, m.Device)
+	if err != nil || l.Up || !m.WasUp {
+		return err
+	}
+	return m.takeUp(e)
 }
 
 func (m *Moved) home(e *Engine, side Side, l *LinkInfo) error {
@@ -118,7 +127,19 @@ func (m *Moved) home(e *Engine, side Side, l *LinkInfo) error {
 	if !m.WasUp {
 		return nil
 	}
-	return (&Up{In: Host, Link: m.Device}).ensureNow(e)
+	return m.takeUp(e)
+}
+
+// takeUp is no change that an undo takes back: it is one.
+func (m *Moved) takeUp(e *Engine) error {
+	l, err := e.Link(Host, m.Device)
+	if err != nil {
+		return err
+	}
+	if _, err := e.now(Host, request{unix.RTM_NEWLINK, 0, ifinfo(l.Index, unix.IFF_UP, unix.IFF_UP)}); err != nil {
+		return fmt.Errorf("take %s up again: %w", m.Device, err)
+	}
+	return nil
 }
 
 // byAlias finds a marked link: first by the name it should have.
@@ -136,11 +157,4 @@ func (e *Engine) byAlias(s Side, name, alias string) (*LinkInfo, error) {
 		}
 	}
 	return nil, os.ErrNotExist
-}
-
-func (u *Up) ensureNow(e *Engine) error {
-	if err := u.ensure(e); err != nil {
-		return err
-	}
-	return e.flush()
 }

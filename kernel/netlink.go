@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -50,8 +51,9 @@ func (e *Error) Is(target error) bool {
 }
 
 const (
-	rxSize      = 32 << 10 // the largest part of a list that the kernel sends at once
-	dumpRetries = 8
+	rxSize       = 32 << 10        // the largest part of a list that the kernel sends at once
+	dumpRetries  = 8               // at least
+	dumpPatience = 2 * time.Second // and for as long
 )
 
 // dial opens a socket in the calling thread's namespace; rx is its buffer,
@@ -103,7 +105,8 @@ func (c *conn) do(reqs []request) ([]response, error) {
 }
 
 // dump asks for a list. A dump that a concurrent change interrupted is asked
-// again, a bounded number of times.
+// again, a bounded number of times; then what was listed, each part of it true
+// when it was, some more than once, comes with the error EAGAIN.
 func (c *conn) dump(r request) ([][]byte, error) {
 	r.flags |= unix.NLM_F_DUMP
 	return retryDump(func() ([][]byte, error) {
@@ -116,13 +119,16 @@ func (c *conn) dump(r request) ([][]byte, error) {
 }
 
 func retryDump(ask func() ([][]byte, error)) ([][]byte, error) {
-	for range dumpRetries {
+	tries := 0
+	var seen [][]byte
+	for end := time.Now().Add(dumpPatience); tries < dumpRetries || time.Now().Before(end); tries++ {
 		msgs, err := ask()
 		if !errors.Is(err, errInterrupted) {
 			return msgs, err
 		}
+		seen = append(seen, msgs...)
 	}
-	return nil, fmt.Errorf("list interrupted by changes %d times in a row: %w", dumpRetries, unix.EAGAIN)
+	return seen, fmt.Errorf("list interrupted by changes %d times in a row: %w", tries, unix.EAGAIN)
 }
 
 var errInterrupted = errors.New("dump interrupted")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -51,11 +52,15 @@ func TestInterruptedList(t *testing.T) {
 func TestInterruptedForever(t *testing.T) {
 	t.Parallel()
 	asked := 0
-	_, err := retryDump(func() ([][]byte, error) {
+	seen, err := retryDump(func() ([][]byte, error) {
 		asked++
-		return nil, errInterrupted
+		time.Sleep(10 * time.Millisecond)
+		return [][]byte{{1}}, errInterrupted
 	})
-	if asked != dumpRetries || !errors.Is(err, unix.EAGAIN) {
+	if len(seen) != asked {
+		t.Errorf("asked %d times, %d parts were seen", asked, len(seen))
+	}
+	if asked < dumpRetries || asked > int(dumpPatience/(10*time.Millisecond))+1 || !errors.Is(err, unix.EAGAIN) {
 		t.Errorf("asked %d times, then %v", asked, err)
 	}
 	asked = 0
@@ -73,6 +78,15 @@ func TestInterruptedForever(t *testing.T) {
 func FuzzReplies(f *testing.F) {
 	f.Add([]byte(ack(unix.EINVAL, "why")))
 	f.Add(make([]byte, 64))
+	for _, rule := range []string{"ip saddr @a jump b", "iifname != \"lo\" ip daddr 127.0.0.0/8 drop", "dnat ip to ip daddr . meta l4proto . th dport map @m"} {
+		exprs, err := compileRule(nfprotoInet, rule)
+		if err != nil {
+			f.Fatal(err)
+		}
+		b := nfgen("inet")
+		b.bytes(unix.NFTA_RULE_EXPRESSIONS|unix.NLA_F_NESTED, exprs)
+		f.Add([]byte(b))
+	}
 	f.Fuzz(func(t *testing.T, p []byte) {
 		parseLink(p)
 		if len(p) >= unix.SizeofRtMsg {
@@ -81,6 +95,11 @@ func FuzzReplies(f *testing.F) {
 		parseElements([][]byte{p})
 		parseComment(p)
 		parseSet("inet", p)
+		parseFilterElement(p)
+		parseVerdict(p)
+		if len(p) >= 4 {
+			parseRule(p[4:], parseChain(p))
+		}
 		_ = ackError(unix.NLMSG_ERROR, unix.NLM_F_ACK_TLVS, p)
 		c := &conn{rx: p}
 		_, _ = c.parse(p, 1, make([]response, 2))

@@ -78,6 +78,15 @@ func (n *Netns) Lock(ctx context.Context) error { return filelock.Lock(ctx, n.fd
 // Close closes the handle; the namespace lives on if others hold it.
 func (n *Netns) Close() { _ = unix.Close(n.fd) }
 
+// ID is the device and inode, by which a namespace is told from its successor.
+func (n *Netns) ID() (string, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(n.fd, &st); err != nil {
+		return "", fmt.Errorf("look at %s: %w", n.path, err)
+	}
+	return fmt.Sprintf("%d:%d", st.Dev, st.Ino), nil
+}
+
 // SameAs tells whether both are one namespace.
 func (n *Netns) SameAs(m *Netns) bool {
 	var a, b unix.Stat_t

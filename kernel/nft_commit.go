@@ -35,7 +35,7 @@ func (c *conn) transact(reqs []request, gen uint32) ([]response, error) {
 	for pending := len(reqs); pending > 0; {
 		n, err := c.read(first, resp)
 		if err != nil {
-			return nil, err
+			return nil, &unansweredError{err}
 		}
 		pending -= n
 		if resp[0].err != nil {
@@ -44,6 +44,11 @@ func (c *conn) transact(reqs []request, gen uint32) ([]response, error) {
 	}
 	return resp[1 : len(reqs)+1], resp[len(reqs)+1].err
 }
+
+// unansweredError is of a transaction that was sent: it may have been made.
+type unansweredError struct{ error }
+
+func (u *unansweredError) Unwrap() error { return u.error }
 
 const restarts = 64 // each means that somebody else's change went through
 
@@ -64,7 +69,7 @@ func (e *Engine) commit() error {
 			all = true // a set went away under rules that stood
 			continue
 		}
-		if err == nil {
+		if _, unanswered := errors.AsType[*unansweredError](err); err == nil || unanswered {
 			for _, o := range list {
 				e.made(o)
 			}

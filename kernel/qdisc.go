@@ -171,19 +171,30 @@ func (q *Qdisc) diff(e *Engine) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	msgs, err := e.dump(q.In, request{typ: unix.RTM_GETQDISC, body: tcmsg(i, 0, 0, 0)})
+	// Not a list: the kernel's is of all links, and misses one when another goes
+	// away meanwhile, without saying that it was interrupted. To whom it says what
+	// it was asked for is in the flag (qdisc_get_notify).
+	r, err := e.now(q.In, request{unix.RTM_GETQDISC, unix.NLM_F_ECHO, tcmsg(i, q.parent(), 0, 0)})
+	if errors.Is(err, unix.EINVAL) { // there is none
+		return nil, os.ErrNotExist
+	}
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range msgs {
-		if len(m) < sizeofTcmsg || int(num32(m[4:])) != i {
-			continue
-		}
-		if text(attr(m[sizeofTcmsg:], unix.TCA_KIND)) == q.Type {
+	for _, m := range r.msgs {
+		if len(m) >= sizeofTcmsg && int(num32(m[4:])) == i && text(attr(m[sizeofTcmsg:], unix.TCA_KIND)) == q.Type {
 			return q.differs(attr(m[sizeofTcmsg:], unix.TCA_OPTIONS)), nil
 		}
 	}
 	return nil, os.ErrNotExist
+}
+
+// parent is where on its link it is.
+func (q *Qdisc) parent() Handle {
+	if q.Type == "ingress" {
+		return atIngress
+	}
+	return atRoot
 }
 
 func (q *Qdisc) differs(options []byte) (d []string) {
@@ -205,11 +216,7 @@ func (q *Qdisc) remove(e *Engine) error {
 	if err != nil {
 		return err
 	}
-	parent := atRoot
-	if q.Type == "ingress" {
-		parent = atIngress
-	}
-	_, err = e.now(q.In, request{unix.RTM_DELQDISC, 0, tcmsg(i, parent, 0, 0)})
+	_, err = e.now(q.In, request{unix.RTM_DELQDISC, 0, tcmsg(i, q.parent(), 0, 0)})
 	if errors.Is(err, unix.EINVAL) { // there is none
 		return os.ErrNotExist
 	}

@@ -3,6 +3,7 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -135,10 +136,10 @@ func (s *Sysctl) ensureOwn(e *Engine) error {
 		case own == host:
 			return fmt.Errorf("the key is shared by all namespaces, the host's too: %w", unix.EPERM)
 		}
+		e.made(s) // from where a part may be written
 		if err := writeSysctl(s.Key, s.Value, false); err != nil {
 			return err
 		}
-		e.made(s)
 		have, err := readSysctl(s.Key)
 		if err == nil && !sameValue(have, s.Value) {
 			err = fmt.Errorf("the kernel made %q of it", have)
@@ -202,7 +203,11 @@ func writeSysctl(key, value string, optional bool) error {
 		return err
 	}
 	defer unix.Close(fd)
-	if _, err = unix.Write(fd, []byte(value)); err != nil {
+	n, err := unix.Write(fd, []byte(value))
+	if err == nil && n < len(value) {
+		err = io.ErrShortWrite
+	}
+	if err != nil {
 		return &os.PathError{Op: "write " + value + " to", Path: "/proc/sys/" + key, Err: err}
 	}
 	return nil

@@ -77,6 +77,9 @@ func (c *CNIConfig) cachedAttachments(containerID string, after time.Time) ([]*N
 			continue // gone meanwhile, or older
 		}
 		info, err := readCached(filepath.Join(dir, e.Name()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // detached meanwhile
+		}
 		if err != nil {
 			c.warn("cached attachment left out", err)
 			continue

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -187,6 +188,47 @@ func FuzzConfList(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Whatever a pod's owner asks for, a plugin gets it as it was said, and nothing
+// that it does not declare; its own keys stay the configuration's.
+func FuzzCapabilities(f *testing.F) {
+	f.Add([]byte(`{"portMappings":[{"hostPort":80,"containerPort":80,"protocol":"tcp"}],"mac":"02:00:00:00:00:01"}`))
+	f.Add([]byte(`{"portMappings":null,"type":"evil","runtimeConfig":{},"ips":["10.0.0.1"]}`))
+	list := mustListOf(f, `{"cniVersion":"1.1.0","name":"n","plugins":[{"type":"x","bridge":"b","capabilities":{"portMappings":true,"ips":false}}]}`)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var asked map[string]any
+		if json.Unmarshal(data, &asked) != nil {
+			return
+		}
+		req, err := list.Request(list.Plugins[0], nil, &libcni.RuntimeConf{ContainerID: "c", IfName: "eth0", CapabilityArgs: asked})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got struct {
+			Type, Bridge, Name string
+			RuntimeConfig      map[string]any
+		}
+		if err := json.Unmarshal(req, &got); err != nil {
+			t.Fatalf("%s: %v", req, err)
+		}
+		want := map[string]any{}
+		if v, ok := asked["portMappings"]; ok {
+			want["portMappings"] = v
+		}
+		if got.Type != "x" || got.Bridge != "b" || got.Name != "n" || len(got.RuntimeConfig) != len(want) || len(want) > 0 && !reflect.DeepEqual(got.RuntimeConfig, want) {
+			t.Errorf("%s, want runtimeConfig %v", req, want)
+		}
+	})
+}
+
+func mustListOf(f *testing.F, text string) *libcni.NetworkConfigList {
+	f.Helper()
+	list, err := libcni.ConfListFromBytes([]byte(text))
+	if err != nil {
+		f.Fatal(err)
+	}
+	return list
 }
 
 // A runtime or a plugin of another kind can use these packages alone.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/fairlead/fairlead/cni"
@@ -40,6 +41,7 @@ func (c *CNIConfig) GCNetworkList(ctx context.Context, list *NetworkConfigList, 
 }
 
 func (c *CNIConfig) gcOne(ctx context.Context, list *NetworkConfigList, p *NetworkConfig, valid []cni.Attachment, began time.Time) error {
+	listed := time.Now()
 	spared, err := c.spared(list.Name, valid, began)
 	if err != nil {
 		return err
@@ -50,7 +52,18 @@ func (c *CNIConfig) gcOne(ctx context.Context, list *NetworkConfigList, p *Netwo
 	}
 	// The second key was the specification's by mistake, and plugins read it.
 	keys := map[string]json.RawMessage{"cni.dev/valid-attachments": raw, "cni.dev/attachments": raw}
-	return c.runOne(ctx, list.network(), p, "GC", keys)
+	return c.runOne(ctx, list.network(), p, gcArgs{c.args("GC", &RuntimeConf{}), listed}, keys)
+}
+
+// gcArgs tell a plugin of ours when its list was made: until it starts, on a busy
+// host, others may be added.
+type gcArgs struct {
+	*invoke.Args
+	listed time.Time
+}
+
+func (a gcArgs) AsEnv() []string {
+	return append(a.Args.AsEnv(), invoke.ListedVariable+"="+strconv.FormatInt(a.listed.UnixNano(), 10))
 }
 
 // delStale deletes one after the other: the caller's thread may be in a namespace
@@ -90,7 +103,7 @@ func (c *CNIConfig) GetStatusNetworkList(ctx context.Context, list *NetworkConfi
 		return err
 	}
 	for _, p := range list.Plugins {
-		if err := c.runOne(ctx, list.network(), p, "STATUS", nil); err != nil {
+		if err := c.runOne(ctx, list.network(), p, c.args("STATUS", &RuntimeConf{}), nil); err != nil {
 			return err
 		}
 	}
@@ -98,7 +111,7 @@ func (c *CNIConfig) GetStatusNetworkList(ctx context.Context, list *NetworkConfi
 }
 
 // runOne is a call that is about a network, not an attachment.
-func (c *CNIConfig) runOne(ctx context.Context, n network, p *NetworkConfig, command string, keys map[string]json.RawMessage) error {
+func (c *CNIConfig) runOne(ctx context.Context, n network, p *NetworkConfig, args invoke.CNIArgs, keys map[string]json.RawMessage) error {
 	path, err := c.executor().FindInPath(p.Network.Type, c.Path)
 	if err != nil {
 		return err
@@ -110,7 +123,7 @@ func (c *CNIConfig) runOne(ctx context.Context, n network, p *NetworkConfig, com
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		req.Set(key, keys[key])
 	}
-	return invoke.ExecPluginWithoutResult(ctx, path, req.Bytes(), c.args(command, &RuntimeConf{}), c.executor())
+	return invoke.ExecPluginWithoutResult(ctx, path, req.Bytes(), args, c.executor())
 }
 
 // ValidateNetworkList checks that every plugin is there and speaks the list's

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -35,30 +36,36 @@ func (c *CNIConfig) remember(n network, conf []byte, rt *RuntimeConf, result *cn
 	return replaceFile(c.file(n, rt), data)
 }
 
-// replaceFile writes a file whole or not at all. The temporary file stands in
-// the directory above: every file beside the target would be read as an
-// attachment.
+// replaceFile writes a file whole or not at all.
 func replaceFile(file string, data []byte) error {
-	dir := filepath.Dir(file)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(dir), ".result-*")
+	tmp := temporary(file)
+	err := os.WriteFile(tmp, data, 0o600)
+	if err == nil {
+		err = os.Rename(tmp, file)
+	}
 	if err != nil {
-		return err
+		_ = os.Remove(tmp)
 	}
-	defer os.Remove(tmp.Name()) // gone after the rename
-	_, err = tmp.Write(data)
-	if err = errors.Join(err, tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), file)
+	return err
+}
+
+// temporary is the name of a cache file while it is written, always the same, so
+// that what a kill leaves is found by a DEL. It stands in the directory above:
+// every file beside the target would be read as an attachment.
+func temporary(file string) string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(filepath.Base(file))) // it cannot fail
+	return filepath.Join(filepath.Dir(filepath.Dir(file)), fmt.Sprintf(".result-%016x", h.Sum64()))
 }
 
 // forget takes an attachment out of the cache. What stays there is tidied up
 // by the next GC, so that it is no reason to fail.
 func (c *CNIConfig) forget(n network, rt *RuntimeConf) {
 	file := c.file(n, rt)
+	_ = os.Remove(temporary(file))
 	if info, err := readCached(file); err == nil && !info.belongs(n, rt) {
 		return
 	}

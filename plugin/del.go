@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 
 	"github.com/fairlead/fairlead/attach"
@@ -93,7 +94,8 @@ func (s *session) sweep(ctx context.Context) error {
 		}
 		return errors.Join(errs...)
 	})
-	errs := []error{err}
+	errs := []error{err, s.unread}
+	s.unread = nil
 	var names []string
 	for _, j := range jobs {
 		errs = append(errs, s.blame(j, j.release()))
@@ -171,6 +173,9 @@ func (s *session) blameObject(jobs []*job, err error) error {
 // known is what to remove: by the record, or else by what the configuration
 // says; then elements are to be looked for by owner, too. A repair at work is
 // waited for, and the next one waits.
+//
+// A record that is there and cannot be read is an error in the end, so that DEL
+// comes again: names and marks do not lead to all that a record says.
 func (j *job) known(ctx context.Context) error {
 	if j.past == nil || j.past.Owner() != j.att.Owner {
 		j.past.Unlock()
@@ -178,6 +183,9 @@ func (j *job) known(ctx context.Context) error {
 		j.past, err = j.dir.Take(ctx, j.att.Owner)
 		if e, ok := errors.AsType[*cni.Error](err); ok && e.Code == cni.CodeTryAgainLater {
 			return err
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			j.unread = err
 		}
 	}
 	if err := j.disown(); err != nil {
@@ -210,8 +218,12 @@ func (j *job) known(ctx context.Context) error {
 // path names another container's by now, in which nothing is ours.
 func (j *job) disown() (err error) {
 	s := j.session
-	if s.past == nil || s.netns == nil || s.past.NetnsID == "" || s.past.NetnsID == attach.NetnsID(s.path) {
+	if s.past == nil || s.netns == nil || s.past.NetnsID == "" {
 		return nil
+	}
+	id, err := s.netns.ID() // of the one that is open: to look at the path again may fail, or find another
+	if err != nil || id == s.past.NetnsID {
+		return err
 	}
 	s.unlockNetns()
 	s.engine.Close()

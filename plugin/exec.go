@@ -40,7 +40,11 @@ func (x *Exec) ExecPlugin(ctx context.Context, path string, stdin []byte, enviro
 	if !ok {
 		return x.RawExec.ExecPlugin(ctx, path, stdin, environ)
 	}
-	return skel.Serve(ctx, p, lookUp(environ), stdin)
+	env := lookUp(environ)
+	if listed := env(invoke.ListedVariable); listed != "" {
+		ctx, _ = withBegan(ctx, listed)
+	}
+	return skel.Serve(ctx, p, env, stdin)
 }
 
 // lookUp finds variables as a process does: the last of a name counts.

@@ -70,7 +70,7 @@ func (j *job) valid(o kernel.Owner) bool {
 }
 
 func (j *job) recent(rec *attach.Record) bool {
-	if rec.Created.After(j.began) {
+	if rec.Since > j.began {
 		return true
 	}
 	for _, p := range rec.Parts {
@@ -163,6 +163,9 @@ func (j *job) gcMarked() error {
 		return !j.standing(mark)
 	}
 	var errs []error
+	if _, claims := j.conf.(Claimer); claims {
+		errs = append(errs, j.dir.DropClaims(dead))
+	}
 	if !j.Chained {
 		errs = append(errs, j.engine.RemoveMarkedLinks(dead))
 	}

@@ -51,7 +51,7 @@ type job struct {
 	att    *Attachment
 	ovs    kernel.Switch // nil: the plugin has nothing there
 	ipam   ipam
-	began  time.Time // no later than the first thing this operation looked at
+	began  time.Duration // of kernel.Uptime, no later than the first thing this operation looked at
 
 	objects  kernel.Objects // what it states, or on DEL what it had
 	recorded bool           // DEL: the record says so
@@ -69,7 +69,7 @@ func (r *runner) begin(s *session, args *skel.CmdArgs, strict bool) (_ *job, err
 		own.IfName = r.IfName
 		args = &own
 	}
-	j := &job{runner: r, session: s, member: s.member, args: args, began: time.Now()}
+	j := &job{runner: r, session: s, member: s.member, args: args, began: kernel.Uptime()}
 	if err := s.begin(args.Netns, strict); err != nil {
 		return nil, err
 	}

@@ -40,6 +40,7 @@ type session struct {
 	leaving  []*job         // whose DEL waits for the others'
 	seized   bool           // by a collector, which has the place too: see attach.Seize
 	past     *attach.Record // what an ADD noted, without what DEL took of it already
+	unread   error          // why past could not be read, though it is there
 }
 
 // stated is an object of a plugin.
@@ -72,6 +73,9 @@ func newSession(root string) *session {
 func (s *session) begin(netns string, strict bool) (err error) {
 	if s.open {
 		return nil
+	}
+	if err := s.dir.Err(); err != nil {
+		return err
 	}
 	s.path = netns
 	if netns != "" {
@@ -230,8 +234,12 @@ func (s *session) undo(ctx context.Context) error {
 	for _, j := range s.jobs {
 		errs = append(errs, j.release())
 	}
-	errs = append(errs, s.strike())
-	if err := errors.Join(errs...); err != nil {
+	// What is left is in the record: the next DEL, or ADD, takes it.
+	err := errors.Join(errs...)
+	if err == nil {
+		err = s.strike()
+	}
+	if err != nil {
 		return fmt.Errorf("undo: %w", err)
 	}
 	return nil

@@ -12,6 +12,11 @@ type CNIArgs interface {
 	AsEnv() []string
 }
 
+// ListedVariable says, to the plugins of a GC, when the runtime made its list of
+// valid attachments: nanoseconds of Unix time. What was added later is in none. It
+// is not the specification's.
+const ListedVariable = "FAIRLEAD_GC_LISTED"
+
 // Args are the variables of one call.
 type Args struct {
 	Command       string

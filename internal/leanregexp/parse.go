@@ -288,4 +288,7 @@ func (p *parser) counted() (n [2]int, ok bool, err error) {
 	return n, true, nil
 }
 
-func isNumber(s string) bool { return s != "" && len(s) < 9 && strings.Trim(s, "0123456789") == "" }
+// isNumber: a count that begins with 0 is none, as in the library.
+func isNumber(s string) bool {
+	return s != "" && len(s) < 9 && strings.Trim(s, "0123456789") == "" && (s == "0" || s[0] != '0')
+}

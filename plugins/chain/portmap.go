@@ -71,6 +71,9 @@ func (c *portmap) Validate(*plugin.Attachment) error {
 	if c.Backend != nil && *c.Backend == "nftables" && c.wantsIPTables() {
 		return cni.Invalid(c.Raw, "backend", "the configuration has keys that only iptables knows: externalSetMarkChain, or conditions that begin with - or !")
 	}
+	if key := c.nftablesOnly(); key != "" && c.iptables() {
+		return cni.Invalid(c.Raw, key, "these are words of nft, and the configuration asks for iptables, whose conditions begin with - or !")
+	}
 	for i, p := range c.RuntimeConfig.PortMappings {
 		m, key, problem := p.valid()
 		if problem != "" {
@@ -82,6 +85,16 @@ func (c *portmap) Validate(*plugin.Attachment) error {
 		c.mappings = append(c.mappings, m)
 	}
 	return nil
+}
+
+// nftablesOnly is a key whose conditions are not iptables'.
+func (c *portmap) nftablesOnly() string {
+	for key, list := range map[string][]string{"conditionsV4": c.ConditionsV4, "conditionsV6": c.ConditionsV6} {
+		if len(list) > 0 && !strings.HasPrefix(list[0], "-") && !strings.HasPrefix(list[0], "!") {
+			return key
+		}
+	}
+	return ""
 }
 
 func (p portMapping) valid() (m mapping, key, problem string) {

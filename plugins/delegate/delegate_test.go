@@ -120,9 +120,13 @@ func TestFlannelCollects(t *testing.T) {
 	add("n", "b", "eth0")
 	add("n", "b", "net1")
 	add("other", "d", "eth0")
-	began := time.Now().Add(time.Second)
+	time.Sleep(20 * time.Millisecond) // more than a tick of the clock that files are stamped by
+	began := time.Now()
+	time.Sleep(20 * time.Millisecond)
 	add("n", "late", "eth0")
-	if err := os.Chtimes(filepath.Join(f.lib, "flannel", "late"), began, began); err != nil {
+	add("n", "future", "eth0") // before the clock was set back
+	later := time.Now().Add(time.Hour)
+	if err := os.Chtimes(filepath.Join(f.lib, "flannel", "future"), later, later); err != nil {
 		t.Fatal(err)
 	}
 	args := &skel.CmdArgs{StdinData: []byte(`{"name": "n", "type": "flannel", "cni.dev/valid-attachments": [{"containerID": "a", "ifname": "eth0"}]}`)}

@@ -176,6 +176,7 @@ func keep(c flannelConf, args *skel.CmdArgs, out conf) error {
 		err = os.Rename(file+"~", file)
 	}
 	if err != nil {
+		_ = os.Remove(file + "~")
 		return fmt.Errorf("keep the delegate's configuration: %w", err)
 	}
 	return nil
@@ -199,13 +200,12 @@ func readKept(c flannelConf, args *skel.CmdArgs) (conf, error) {
 }
 
 func forget(c flannelConf, args *skel.CmdArgs) error {
+	_ = os.Remove(kept(c, args) + "~") // what a kill left of it
 	if _, err := readKept(c, args); err != nil {
 		return nil
 	}
-	for _, file := range []string{kept(c, args), kept(c, args) + "~"} {
-		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	if err := os.Remove(kept(c, args)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return nil
 }
@@ -219,18 +219,24 @@ func (f flannel) collect(c flannelConf, began time.Time) error {
 	}
 	errs := []error{err}
 	for _, e := range files {
-		id, ifname, other := strings.Cut(e.Name(), ",")
+		id, ifname, other := strings.Cut(strings.TrimSuffix(e.Name(), "~"), ",")
 		if !other {
 			ifname = "eth0"
 		}
 		args := &skel.CmdArgs{ContainerID: id, IfName: ifname}
 		info, err := e.Info()
-		if err != nil || !info.ModTime().Before(began) || c.valid(args) {
+		if err != nil || young(info.ModTime(), began) || c.valid(args) {
 			continue
 		}
 		errs = append(errs, forget(c, args))
 	}
 	return errors.Join(errs...)
+}
+
+// young tells whether a file was written since a GC began. One of the future was
+// written before the clock was set back.
+func young(written, began time.Time) bool {
+	return !written.Before(began) && !written.After(time.Now())
 }
 
 func (c flannelConf) valid(args *skel.CmdArgs) bool {

@@ -118,12 +118,19 @@ func dialDHCP(socket string) (*os.File, error) {
 	for err = syscall.EINTR; err == syscall.EINTR; {
 		err = syscall.Connect(fd, &syscall.SockaddrUnix{Name: socket})
 	}
+	// EINVAL: the path is longer than a socket's can be (unix(7)), so that nobody listens there.
+	absent := err == syscall.ENOENT || err == syscall.ENOTDIR || err == syscall.ECONNREFUSED || err == syscall.EINVAL
 	if err == nil {
 		err = syscall.SetNonblock(fd, true) // fit for the poller, so that it can be given a deadline
 	}
 	if err != nil {
 		_ = syscall.Close(fd)
+	}
+	switch {
+	case absent:
 		return nil, &unreachable{socket, err}
+	case err != nil: // it may well be there, and hold the lease
+		return nil, fmt.Errorf("connect to the DHCP daemon at %s: %w", socket, err)
 	}
 	return os.NewFile(uintptr(fd), socket), nil
 }

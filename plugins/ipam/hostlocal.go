@@ -136,7 +136,7 @@ func hostLocalGC(ctx context.Context, args *skel.CmdArgs) error {
 // gcBegan is when the collection began, as ipam.Uptime counts.
 func gcBegan(ctx context.Context) time.Duration {
 	_, began := plugin.GCBegan(ctx)
-	return ipam.Uptime() - time.Since(began)
+	return began
 }
 
 func hostLocalStatus(ctx context.Context, args *skel.CmdArgs) error {

@@ -32,8 +32,8 @@ func (c *ptp) Validate(*plugin.Attachment) error {
 	if err := checkLinkType(&c.Conf, c.LinkType); err != nil {
 		return err
 	}
-	if err := checkAntiSpoof(&c.Conf, c.AntiSpoof); err != nil {
-		return err
+	if c.IPAM.Type == "" {
+		return cni.Invalid(c.Raw, "ipam.type", "want an IPAM plugin, like \"host-local\": a routed link is nothing without an address")
 	}
 	return checkMasqBackend(&c.Conf, c.IPMasqBackend)
 }

@@ -33,6 +33,11 @@ func (k keyCase) name() string {
 }
 
 func (k keyCase) run(t testing.TB, s side) transcript {
+	r := k.record(t, s)
+	return r.transcript
+}
+
+func (k keyCase) record(t testing.TB, s side) *recorder {
 	h := newHost(t, s)
 	r := &recorder{host: h, keep: k.plugins + k.capArgs + k.cniArgs + " 02:00:00:00:00:05"}
 	if k.prepare != nil {
@@ -62,7 +67,7 @@ func (k keyCase) run(t testing.TB, s side) transcript {
 		k.before(r)
 	}
 	if !k.add(r, do) {
-		return r.transcript
+		return r
 	}
 	r.look("added", append(names, "host")...)
 	if k.probes != nil {
@@ -81,7 +86,7 @@ func (k keyCase) run(t testing.TB, s side) transcript {
 	}
 	do("del")
 	r.look("deleted", append(names, "host")...)
-	return r.transcript
+	return r
 }
 
 // add attaches the containers. If that fails, what matters is what is left

@@ -19,6 +19,7 @@ type entry struct{ title, text string }
 type recorder struct {
 	*host
 	keep string // what is not to be taken for random: the case's own configuration
+	said string // the first error, in its own words
 	transcript
 }
 
@@ -36,6 +37,9 @@ func (r *recorder) do(c call) (ok bool) {
 	case err != nil:
 		r.t.Logf("%v: %s: %v", r.side, title, err)
 		r.note(title, "error")
+		if r.said == "" {
+			r.said = err.Error()
+		}
 	case c.verb == "add":
 		r.note(title, indented(out))
 	default:

@@ -29,10 +29,14 @@ type machine struct {
 	clean   string        // what there is after one whole ADD and DEL
 	print   string        // the same, by its fingerprint
 	slow    int           // how often the text was needed
+	id      string        // the container's
 }
 
-// container is the one that is attached.
-const container = "a"
+// container is the one that is attached, and next one that is later.
+const (
+	container = "a"
+	next      = "b"
+)
 
 func newMachine(t testing.TB, s *scene) *machine {
 	t.Helper()
@@ -42,7 +46,7 @@ func newMachine(t testing.TB, s *scene) *machine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(work) })
-	m := &machine{t: t, s: s, work: work, netns: kerneltest.Netns(t)}
+	m := &machine{t: t, s: s, work: work, id: container, netns: kerneltest.Netns(t)}
 	if m.inside, err = newElsewhere(m.netns); err != nil {
 		t.Fatal(err)
 	}
@@ -153,12 +157,12 @@ func (m *machine) request(verb string, result string) program {
 	conf := m.conf()
 	name, argv := m.s.program(), []string(nil)
 	if m.s.runtime() {
-		name, argv = "cni", []string{verb, m.file(), container, m.netns}
+		name, argv = "cni", []string{verb, m.file(), m.id, m.netns}
 		if m.s.fused {
 			env = append(env, "FUSED=1")
 		}
 	} else {
-		env = append(env, "CNI_COMMAND="+verb, "CNI_CONTAINERID="+container, "CNI_NETNS="+m.netns, "CNI_IFNAME=eth0")
+		env = append(env, "CNI_COMMAND="+verb, "CNI_CONTAINERID="+m.id, "CNI_NETNS="+m.netns, "CNI_IFNAME=eth0")
 		conf = ofVerb(conf, verb, result)
 	}
 	_ = m.in.Truncate(0)

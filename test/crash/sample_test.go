@@ -23,8 +23,14 @@ func seed(t *testing.T) uint64 {
 	return n
 }
 
-// sampled is how many points of each scene the sample has.
-const sampled = 8
+// sampled is about how many points of each scene the sample has; FAIRLEAD_SAMPLE
+// is another number.
+func sampled() int {
+	if n, err := strconv.Atoi(os.Getenv("FAIRLEAD_SAMPLE")); err == nil && n > 0 {
+		return n
+	}
+	return 8
+}
 
 // TestSample plays some points of every scene: each of a scene's k-th ones,
 // beginning where the seed says.
@@ -53,7 +59,7 @@ func TestSample(t *testing.T) {
 
 // spread is every k-th of the points.
 func spread(all []point, first uint64) (out []point) {
-	k := max(len(all)/sampled, 1)
+	k := max(len(all)/sampled(), 1)
 	if os.Getenv("FAIRLEAD_POINT") != "" {
 		k = 1
 	}

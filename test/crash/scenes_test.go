@@ -2,6 +2,7 @@ package crash
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -91,9 +92,7 @@ func scenes() []scene {
 		onEth0("portmap/iptables", "portmap", `"backend": "iptables", "runtimeConfig": {`+twoPorts+`}`),
 		onEth0("bandwidth", "bandwidth", slow),
 		onEth0("bandwidth/container", "bandwidth", `"egressAt": "container", `+slow),
-		onEth0("firewall", "firewall", `"ingressPolicy": "same-bridge"`).with(func(s *scene) {
-			s.setup = []string{"nft add table ip filter", "nft add chain ip filter FORWARD { type filter hook forward priority 0 ; policy drop ; }"}
-		}),
+		onEth0("firewall", "firewall", `"ingressPolicy": "same-bridge"`).with(onBridge),
 		onEth0("firewall/iptables", "firewall", `"backend": "iptables"`),
 		onEth0("tuning", "tuning", `"mac": "02:11:22:33:44:55", "mtu": 1400, "promisc": true, "allmulti": true, "txQLen": 50, "sysctl": {"net.core.somaxconn": "500", "net.ipv4.conf.IFNAME.arp_filter": "1"}`),
 		onEth0("sbr", "sbr", ""),
@@ -107,6 +106,17 @@ func scenes() []scene {
 		one("ovs", "ovs", `"bridge": "ovs0", "vlan": 10, "socket_file": "$SOCKET", $IPAM`).with(func(s *scene) { s.prepare = vswitch }),
 	}
 	return append(all, lists()...)
+}
+
+// onBridge has the interface's other end be a bridge's port, and a foreign chain
+// that drops what is forwarded.
+func onBridge(s *scene) {
+	prev := strings.NewReplacer(`[{"name": "host0"}`, `[{"name": "br0"}, {"name": "host0"}`, `"interface": 1`, `"interface": 2`).Replace(prevResult)
+	s.conf = strings.Replace(s.conf, "$PREV", prev, 1)
+	s.setup = []string{
+		"ip link add br0 address 02:00:00:00:00:0a type bridge", "ip link set br0 up", "ip link set host0 master br0",
+		"nft add table ip filter", "nft add chain ip filter FORWARD { type filter hook forward priority 0 ; policy drop ; }",
+	}
 }
 
 // leased has flanneld's file say what subnet this host has.
@@ -166,6 +176,7 @@ func lists() (out []scene) {
 			s.conf = strings.ReplaceAll(s.conf, `"eth0"`, `"lan0"`)
 			s.needs = []string{"macvlan"}
 		case "40-pci-ovs":
+			s.long = true
 			s.conf = strings.ReplaceAll(s.conf, `"type": "ovs",`, `"type": "ovs", "socket_file": "$SOCKET",`)
 		case "50-flannel":
 			leased(&s)
@@ -177,15 +188,26 @@ func lists() (out []scene) {
 	return out
 }
 
-// lanOnSwitch is a lan whose bridge is a port of the switch.
+// lanOnSwitch is a switch with a DHCP server as another container, and a daemon.
 func lanOnSwitch(m *machine) string {
-	socket := vswitch(m)
-	lan(m)
-	sw := "unix:" + socket
-	kerneltest.Run(m.t, "ovs-vsctl", "--db="+sw, "--timeout=20", "add-br", "ovs0", "--", "set", "bridge", "ovs0", "datapath_type=netdev")
-	kerneltest.Run(m.t, "ip", "link", "add", "toswitch", "up", "type", "veth", "peer", "name", "toswitch1")
-	kerneltest.Run(m.t, "ip", "link", "set", "toswitch", "master", "lan0")
-	kerneltest.Run(m.t, "ip", "link", "set", "toswitch1", "up")
-	kerneltest.Run(m.t, "ovs-vsctl", "--db="+sw, "--timeout=20", "add-port", "ovs0", "toswitch1")
+	socket, server := vswitch(m), kerneltest.Netns(m.t)
+	cmd := exec.Command(filepath.Join(m.work, "bin", "ovs"))
+	cmd.Stdin = strings.NewReader(`{"cniVersion": "1.1.0", "name": "servers", "type": "ovs", "bridge": "ovs0", "socket_file": "` + socket + `",
+		"ipam": {"type": "static", "addresses": [{"address": "10.3.0.1/24"}]}}`)
+	cmd.Env = append(os.Environ(), "CNI_COMMAND=ADD", "CNI_CONTAINERID=server", "CNI_NETNS="+server, "CNI_IFNAME=eth0", "CNI_PATH="+m.work+"/bin", "FAIRLEAD_RUN="+m.work+"/server")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		m.t.Fatalf("the server's attachment: %v: %s", err, out)
+	}
+	dnsmasq := exec.Command("nsenter", "--net="+server, "--", "dnsmasq", "--keep-in-foreground", "--log-facility=-", "--conf-file=/dev/null", "--port=0", "--no-ping",
+		"--user=root", "--pid-file=", "--bind-dynamic", "--interface=eth0", "--dhcp-leasefile="+m.work+"/dnsmasq", "--dhcp-authoritative",
+		"--dhcp-range=10.3.0.50,10.3.0.250,255.255.255.0,1h")
+	if err := dnsmasq.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() {
+		_ = dnsmasq.Process.Kill()
+		_ = dnsmasq.Wait()
+	})
+	startDaemon(m, filepath.Join(m.work, "s"), filepath.Join(m.work, "leases"))
 	return socket
 }

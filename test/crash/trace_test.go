@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -35,11 +36,11 @@ type ended struct {
 
 // call is a system call at its entry.
 type call struct {
-	n      int // counted from 1, over all threads and processes
-	pid    int // of the thread
-	nr     uint64
-	args   [6]uint64
-	tracer *tracer
+	n       int // counted from 1, over all threads and processes
+	pid     int // of the thread
+	nr      uint64
+	args    [6]uint64
+	program string // "": this one
 }
 
 // action is what becomes of a call. The zero one lets it go on.
@@ -70,6 +71,7 @@ type task struct {
 	entered  bool // it is in a call
 	call     call
 	then     action
+	program  string // "": this one
 }
 
 const (
@@ -163,13 +165,14 @@ func (t *tracer) stopped(pid int, ws unix.WaitStatus) error {
 					c = &task{}
 					t.tasks[int(child)] = c
 				}
-				c.counting = k.counting
+				c.counting, c.program = k.counting, k.program
 				if ws.TrapCause() != unix.PTRACE_EVENT_CLONE {
 					t.commands++
 				}
 			}
 		case unix.PTRACE_EVENT_EXEC:
-			k.counting = !t.ours(pid)
+			k.program = programOf(pid)
+			k.counting = k.program != ""
 			if (t.hideVDSO || t.clock != 0) && !k.counting {
 				if err := hideVDSO(pid); err != nil {
 					return err
@@ -184,10 +187,14 @@ func (t *tracer) stopped(pid int, ws unix.WaitStatus) error {
 	return t.resume(pid, int(sig))
 }
 
-// ours tells whether a process is this very program, whose start is not counted.
-func (t *tracer) ours(pid int) bool {
+// programOf is the name of a process's program, "" if it is this very one, whose
+// start is not counted.
+func programOf(pid int) string {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-	return err == nil && exe == self()
+	if err != nil || exe == self() {
+		return ""
+	}
+	return filepath.Base(exe)
 }
 
 func (t *tracer) resume(pid, sig int) error {
@@ -221,14 +228,14 @@ func (t *tracer) syscall(pid int, k *task) error {
 
 func (t *tracer) enter(pid int, k *task, info *callInfo) error {
 	k.entered, k.then = true, action{}
-	k.call = call{pid: pid, nr: info.nr, args: info.args, tracer: t}
+	k.call = call{pid: pid, nr: info.nr, args: info.args, program: k.program}
 	if isMark(&k.call) {
 		for _, other := range t.threadsOf(pid) {
 			other.counting = true
 		}
 		return t.resume(pid, 0)
 	}
-	if !k.counting || t.idle || leftOut(info.nr) {
+	if !k.counting || t.idle || leftOut(info.nr) || k.program != "" && !changes(callName(info.nr)) {
 		return t.resume(pid, 0)
 	}
 	t.calls++
@@ -247,6 +254,8 @@ func (t *tracer) enter(pid int, k *task, info *callInfo) error {
 	case a.kill && !a.after:
 		t.killAll()
 		return nil
+	case a.fail != 0 && callName(info.nr) == "close": // it closes, whatever it returns
+		return unix.PtraceSyscall(pid, 0)
 	case a.fail != 0:
 		if err := skipCall(pid); err != nil {
 			return err
@@ -309,10 +318,13 @@ func (c *call) class() string {
 	case argFD:
 		what, _ = os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", c.pid, int32(c.args[0])))
 	}
-	if what == "" {
-		return name
+	if what != "" {
+		name += " " + kindOf(what)
 	}
-	return name + " " + kindOf(what)
+	if c.program != "" {
+		name = c.program + ": " + name
+	}
+	return name
 }
 
 // text is the string that an argument points to.

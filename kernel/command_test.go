@@ -1,0 +1,53 @@
+package kernel_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// A probe that could not tell is an error: what is there is neither made twice
+// nor left behind.
+func TestCommandProbe(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	dir := t.TempDir()
+	for _, tt := range []struct {
+		name, script string
+		there        bool
+		want         string
+	}{
+		{"there", "exit 0", true, ""},
+		{"no rule", "echo 'iptables: Bad rule (does a matching rule exist in that chain?).' >&2; exit 1", false, ""},
+		{"no chain", "echo \"Chain 'X' does not exist\" >&2; exit 2", false, ""},
+		{"no socket", "echo 'iptables: Failed to initialize nft: Too many open files' >&2; exit 1", false, "Too many open files"},
+		{"no library", "echo 'cannot open shared object file: Input/output error' >&2; exit 2", false, "Input/output error"},
+		{"killed", "kill -9 $$", false, "signal: killed"},
+	} {
+		probe, did := filepath.Join(dir, tt.name+".probe"), filepath.Join(dir, tt.name+".did")
+		if err := os.WriteFile(probe, []byte("#!/bin/sh\n"+tt.script+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		c := &kernel.Command{Probe: []string{probe}, Do: []string{"touch", did}, Undo: []string{"rm", did}}
+		e, err := kernel.Open(nil, kernel.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = e.Apply(kernel.Objects{c})
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		_, e1 := os.Stat(did)
+		if made := e1 == nil; made != (!tt.there && tt.want == "") {
+			t.Errorf("%s: made: %v", tt.name, made)
+		}
+		if err := e.Remove(kernel.Objects{c}); (err != nil) != (tt.want != "" || tt.there) { // "there" is not in truth
+			t.Errorf("%s: remove: %v", tt.name, err)
+		}
+		e.Close()
+	}
+}

@@ -1,0 +1,108 @@
+package crash
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The table of the full run stands between these two lines of the page.
+const (
+	pageFile  = "../../docs/reliability.md"
+	pageBegin = "<!-- points: make crash writes this -->\n"
+	pageEnd   = "<!-- end of points -->\n"
+)
+
+// TestPage writes the results of the full run into the page (UPDATE=1), which
+// otherwise must have a table in which every point survived.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile(pageFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok1 := strings.Cut(string(raw), pageBegin)
+	table, after, ok2 := strings.Cut(rest, pageEnd)
+	if !ok1 || !ok2 {
+		t.Fatalf("%s has no place for the table", pageFile)
+	}
+	if os.Getenv("UPDATE") != "" && os.Getenv(resultsVariable) != "" {
+		list, err := readResults(os.Getenv(resultsVariable))
+		if err != nil {
+			t.Fatal(err)
+		}
+		table = page(list)
+		if err := os.WriteFile(pageFile, []byte(before+pageBegin+table+pageEnd+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !strings.Contains(table, "all of them survived") {
+		t.Errorf("%s: the table does not say that all points survived", pageFile)
+	}
+}
+
+// page is the table, as text.
+func page(list []result) string {
+	type key struct{ scene, verb string }
+	rows, order := map[key]map[kind][2]int{}, []key{}
+	points, survived, notMet := 0, 0, 0
+	where, last, seconds := map[string]bool{}, "", map[key]float64{}
+	for _, r := range list {
+		k := key{r.Scene, r.Verb}
+		if rows[k] == nil {
+			rows[k] = map[kind][2]int{}
+			order = append(order, k)
+		}
+		n := rows[k][r.Kind]
+		rows[k][r.Kind] = [2]int{n[0] + r.Survived, n[1] + r.Points}
+		points, survived, notMet = points+r.Points, survived+r.Survived, notMet+r.NotMet
+		where[r.Kernel], last, seconds[k] = true, max(last, r.Date), r.Seconds
+	}
+	total := 0.0
+	for _, s := range seconds {
+		total += s
+	}
+	words := "all of them survived"
+	if survived < points {
+		words = fmt.Sprintf("%d of them survived", survived)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "`make crash` on %s, a machine with %d processors; kernels %s; %.0f minutes of work: **%d points, %s**. (%d more were not met, because threads came in another order than when the calls were listed.)\n\n",
+		last, runtime.NumCPU(), strings.Join(sortedKeys(where), ", "), total/60, points, words, notMet)
+	b.WriteString("| scene | operation | killed | error | short write | cut write, killed | clock jumps | points | survived |\n|---|---|---|---|---|---|---|---|---|\n")
+	for _, k := range order {
+		sum := [2]int{}
+		fmt.Fprintf(&b, "| %s | %s |", k.scene, k.verb)
+		for _, what := range kinds() {
+			n := rows[k][what]
+			sum[0], sum[1] = sum[0]+n[0], sum[1]+n[1]
+			fmt.Fprintf(&b, " %d |", n[1])
+		}
+		fmt.Fprintf(&b, " %d | %d |\n", sum[1], sum[0])
+	}
+	return b.String()
+}
+
+func sortedKeys(m map[string]bool) (out []string) {
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestPageText(t *testing.T) {
+	t.Parallel()
+	got := page([]result{
+		{tally: tally{Scene: "bridge", Verb: "ADD", Kind: kindKill, Points: 3, Survived: 3}, Kernel: "6.18", Date: "2026-11-21", Seconds: 60},
+		{tally: tally{Scene: "bridge", Verb: "ADD", Kind: kindError, Points: 2, Survived: 1, NotMet: 4}, Kernel: "6.18", Date: "2026-11-22", Seconds: 60},
+	})
+	for _, want := range []string{"on 2026-11-22", "1 minutes of work: **5 points, 4 of them survived**", "(4 more", "| bridge | ADD | 3 | 2 | 0 | 0 | 0 | 5 | 4 |"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in\n%s", want, got)
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package crash
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ownMounts gives the calling thread mounts of its own; it is thrown away with
+// the test (kerneltest.Host).
+func ownMounts(t *testing.T) {
+	t.Helper()
+	if err := errors.Join(unix.Unshare(unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reboot has programs that are started from here see another boot.
+func (m *machine) reboot(n int) error {
+	file := filepath.Join(m.work, "boot_id")
+	if err := os.WriteFile(file, fmt.Appendf(nil, "00000000-0000-4000-8000-%012d\n", n), 0o444); err != nil {
+		return err
+	}
+	if n > 1 {
+		return nil // it is mounted, and has changed
+	}
+	return unix.Mount(file, "/proc/sys/kernel/random/boot_id", "", unix.MS_BIND, "")
+}
+
+// losses are what becomes of a file whose content was not yet on the disk when
+// the power went: its name is there, and the rest is not.
+var losses = []struct {
+	name string
+	do   func(size int64) []byte
+}{
+	{"everything was written", nil},
+	{"what was not synced is empty", func(int64) []byte { return nil }},
+	{"what was not synced is zeros", func(n int64) []byte { return make([]byte, n) }},
+}
+
+// TestPower cuts the power at every call of an allocation and of a release, and
+// loses what was not synced: in the next boot addresses can be had, none is given
+// twice, and none is lost for good: GC frees what nobody holds.
+func TestPower(t *testing.T) {
+	t.Parallel()
+	var s scene
+	for _, s = range scenes() {
+		if s.name == "host-local" {
+			break
+		}
+	}
+	m := newMachine(t, &s)
+	ownMounts(t)
+	boot := 0
+	l := m.learn()
+	for _, verb := range []string{"ADD", "DEL"} {
+		for _, p := range points(verb, l[verb], &s) {
+			if p.kind != kindKill && p.kind != kindCut || !strings.Contains(p.class, "$WORK/ipam") {
+				continue
+			}
+			for _, loss := range losses {
+				boot++
+				if err := m.cutPower(p, loss.do, boot); err != nil {
+					t.Errorf("%s; %s: %v", p, loss.name, err)
+					_ = os.RemoveAll(filepath.Join(m.work, "ipam"))
+				}
+			}
+		}
+	}
+	t.Logf("the power was cut %d times", boot)
+	if boot < 50 {
+		t.Error("that is few")
+	}
+}
+
+func (m *machine) cutPower(p point, loss func(int64) []byte, boot int) error {
+	if p.verb == "DEL" {
+		if _, err := m.run("ADD", ""); err != nil {
+			return err
+		}
+	}
+	began := time.Now().Add(-10 * time.Millisecond) // a tick of the clock that files are stamped by
+	if _, err := m.hit(p, ""); err != nil {
+		return err
+	}
+	if err := lose(filepath.Join(m.work, "ipam"), began, loss); err != nil {
+		return err
+	}
+	if err := m.reboot(boot); err != nil {
+		return err
+	}
+	before := m.held()
+	m.id = next // no container lives through that
+	defer func() { m.id = container }()
+	result, err := m.run("ADD", "")
+	if err != nil {
+		return fmt.Errorf("in the next boot: %w", err)
+	}
+	if n := m.held(); addresses(result) != 2 || n > before+2 {
+		return fmt.Errorf("in the next boot %d addresses are held, before %d, by %s", n, before, result)
+	}
+	time.Sleep(tick)
+	if _, err := m.run("GC", ""); err != nil {
+		return err
+	}
+	if n := m.held(); n != 0 {
+		return fmt.Errorf("GC leaves %d addresses:\n%s", n, files(m.work))
+	}
+	return nil
+}
+
+// lose does to the files that were changed since what losing their content does.
+// A hard link has the content of its other name.
+func lose(dir string, since time.Time, loss func(int64) []byte) error {
+	if loss == nil {
+		return nil
+	}
+	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil || info.ModTime().Before(since) {
+			return err
+		}
+		return os.WriteFile(path, loss(info.Size()), 0o600)
+	})
+}
+
+// TestDisks has each root of state on a disk that is full, or read-only: ADD
+// succeeds or says why not; DEL, too, and when there is room again it leaves nothing.
+func TestDisks(t *testing.T) {
+	for _, s := range scenes() {
+		roots := map[string][]string{
+			"fairlead-chain": {"run", "ipam"}, "flannel": {"run", "lib"}, "example/10-my-network": {"run", "lib", "cache"}, "host-device": {"run", "ipam"},
+		}[s.name]
+		if roots == nil {
+			continue
+		}
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, &s)
+			ownMounts(t)
+			for _, root := range roots {
+				for _, readOnly := range []bool{false, true} {
+					for _, attached := range []bool{false, true} {
+						if err := m.onDisk(root, readOnly, attached); err != nil {
+							t.Errorf("%s read-only: %v, attached before: %v: %v", root, readOnly, attached, err)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+func (m *machine) onDisk(root string, readOnly, attached bool) (err error) {
+	dir := filepath.Join(m.work, root)
+	if err := errors.Join(os.MkdirAll(dir, 0o700), unix.Mount("tmpfs", dir, "tmpfs", 0, "size=256k,mode=700")); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unix.Unmount(dir, unix.MNT_DETACH)) }()
+	if attached {
+		if _, err := m.run("ADD", ""); err != nil {
+			return err
+		}
+	}
+	end, err := spoil(dir, readOnly)
+	if err != nil {
+		return err
+	}
+	for _, verb := range []string{"ADD", "DEL"} {
+		if said, err := m.run(verb, ""); err != nil && (panicked(said) || !strings.Contains(said, "no space left") && !strings.Contains(said, "read-only file system") && !strings.Contains(said, "already attached")) {
+			return err
+		}
+	}
+	if err := end(); err != nil {
+		return err
+	}
+	if _, err := m.run("DEL", ""); err != nil {
+		return fmt.Errorf("when there is room again: %w", err)
+	}
+	return m.nothingLeft()
+}
+
+// spoil fills a disk, or takes writing away, until end.
+func spoil(dir string, readOnly bool) (end func() error, err error) {
+	if readOnly {
+		remount := func(flags uintptr) error { return unix.Mount("", dir, "", unix.MS_REMOUNT|flags, "") }
+		return func() error { return remount(0) }, remount(unix.MS_RDONLY)
+	}
+	file := filepath.Join(dir, "filler")
+	if err := os.WriteFile(file, make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		return nil, fmt.Errorf("the disk does not get full: %w", err)
+	}
+	return func() error { return os.Remove(file) }, nil
+}
