@@ -3,6 +3,7 @@ package attach_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/netip"
 	"os"
@@ -491,5 +492,21 @@ func TestLeftovers(t *testing.T) {
 	}
 	if files := d.OtherBoots(); len(files) != 1 || files[0] != old {
 		t.Errorf("of other boots: %v", files)
+	}
+}
+
+// Who waits for a place in vain is told who has it.
+func TestPlaceHolder(t *testing.T) {
+	t.Parallel()
+	d := attach.Open(t.TempDir())
+	o := kernel.Owner{Network: "n", ContainerID: "c", IfName: "eth0"}
+	place, err := d.Reserve(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer place.Free()
+	_, err = d.AwaitPlace(o)
+	if want := fmt.Sprintf("eth0.json~ is held by attach.test (process %d)", os.Getpid()); !errors.Is(err, os.ErrExist) || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v does not say %q", err, want)
 	}
 }

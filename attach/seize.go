@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/internal/filelock"
 	"github.com/fairlead/fairlead/internal/plainfile"
 	"github.com/fairlead/fairlead/kernel"
 )
@@ -85,12 +86,16 @@ const (
 	placePoll = 2 * time.Millisecond
 )
 
-// AwaitPlace is Reserve, and waits a while for whoever has the place.
+// AwaitPlace is Reserve, and waits a while for whoever has the place, whom the
+// error then names.
 func (d *Dir) AwaitPlace(o kernel.Owner) (*Reservation, error) {
 	place, err := d.Reserve(o)
 	for end := time.Now().Add(placeTime); errors.Is(err, os.ErrExist) && time.Now().Before(end); {
 		time.Sleep(placePoll)
 		place, err = d.Reserve(o)
+	}
+	if errors.Is(err, os.ErrExist) {
+		err = fmt.Errorf("%w (the lock %s~ is held by %s)", err, d.file(o), filelock.Holder(d.file(o)+"~"))
 	}
 	return place, err
 }

@@ -18,7 +18,7 @@ func (j *job) clear(ctx context.Context) error {
 	if !j.Chained {
 		switch err := j.takePlace(j.att.Owner); {
 		case errors.Is(err, os.ErrExist):
-			return another(j.att.Owner)
+			return cni.Errorf(cni.CodeTryAgainLater, "%w", err)
 		case err != nil:
 			return err
 		}

@@ -118,7 +118,8 @@ func dialDHCP(socket string) (*os.File, error) {
 	for err = syscall.EINTR; err == syscall.EINTR; {
 		err = syscall.Connect(fd, &syscall.SockaddrUnix{Name: socket})
 	}
-	absent := err == syscall.ENOENT || err == syscall.ECONNREFUSED
+	// EINVAL: the path is longer than a socket's can be (unix(7)), so that nobody listens there.
+	absent := err == syscall.ENOENT || err == syscall.ENOTDIR || err == syscall.ECONNREFUSED || err == syscall.EINVAL
 	if err == nil {
 		err = syscall.SetNonblock(fd, true) // fit for the poller, so that it can be given a deadline
 	}
