@@ -36,7 +36,7 @@ func New(t testing.TB) *Switch {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	s.run("ovsdb-tool", "create", dir+"/conf.db", "/usr/share/openvswitch/vswitch.ovsschema")
 	s.StartDatabase()
-	s.Ctl("--no-wait", "init")
+	s.Ctl("--retry", "--no-wait", "init") // its socket is there a moment before it listens
 	s.StartSwitch()
 	return s
 }

@@ -96,7 +96,7 @@ func (d *db) do(ops ...ovsdb.Operation) ([]ovsdb.OperationResult, error) {
 	defer cancel()
 	res, err := d.client.Transact(ctx, ops...)
 	if err != nil {
-		return nil, fmt.Errorf("ask the database of Open vSwitch: %w", err)
+		return nil, &unansweredError{err}
 	}
 	if errs, err := ovsdb.CheckOperationResults(res, ops); err != nil {
 		for _, e := range errs {
@@ -105,6 +105,19 @@ func (d *db) do(ops ...ovsdb.Operation) ([]ovsdb.OperationResult, error) {
 		return nil, fmt.Errorf("the database of Open vSwitch refuses: %w", err)
 	}
 	return res, nil
+}
+
+// unansweredError is of a transaction that may have been made.
+type unansweredError struct{ error }
+
+func (u *unansweredError) Error() string {
+	return "ask the database of Open vSwitch: " + u.error.Error()
+}
+func (u *unansweredError) Unwrap() error { return u.error }
+
+func unanswered(err error) bool {
+	_, ok := errors.AsType[*unansweredError](err)
+	return ok
 }
 
 // find selects columns of the rows that meet a condition; nil: of all.

@@ -98,7 +98,9 @@ func (c *ovs) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error)
 	list := append(kernel.Objects{br}, c.tunnels(a.Network)...)
 	// A router's advertisement that a container sends is not for the host (CVE-2020-10749).
 	noRouters := &kernel.Sysctl{Key: "net/ipv6/conf/" + v.Name + "/accept_ra", Value: "0", Link: v.Name, Optional: true}
-	return append(list, v, noRouters, &kernel.Up{Link: v.Name}, c.port(a)), nil
+	// Up comes after the switch has taken the port: if it still had one of that name,
+	// of a DEL a moment ago, letting go of it takes the device of the name down.
+	return append(list, v, noRouters, c.port(a), &kernel.Up{Link: v.Name}), nil
 }
 
 // Addressed states the container's end: the switch itself has no address.

@@ -33,20 +33,36 @@ func (d *db) put(bridge, name string, want rows, old row) (made bool, err error)
 	}
 	port, iface := maps.Clone(want.port), maps.Clone(want.iface)
 	port["name"], iface["name"], port["interfaces"] = name, name, ovsdb.UUID{GoUUID: "iface"}
-	var ops []ovsdb.Operation
-	if old != nil {
-		ops = append(ops, mutate("Bridge", includes("ports", ovsSet(old.uuid())), "ports", ovsdb.MutateOperationDelete, old.uuid()))
-	}
-	ops = append(ops, insert("Interface", "iface", iface), insert("Port", "port", port),
-		mutate("Bridge", is("_uuid", b.uuid()), "ports", ovsdb.MutateOperationInsert, ovsdb.UUID{GoUUID: "port"}))
-	number, err := d.begin(ops...)
-	if err != nil {
+	if err := d.letGo(name, old); err != nil {
 		return false, err
+	}
+	number, err := d.begin(insert("Interface", "iface", iface), insert("Port", "port", port),
+		mutate("Bridge", is("_uuid", b.uuid()), "ports", ovsdb.MutateOperationInsert, ovsdb.UUID{GoUUID: "port"}))
+	if err != nil {
+		return unanswered(err), err
 	}
 	if err := d.await(number); err != nil {
 		return true, err
 	}
 	return true, d.accepted(name)
+}
+
+// letGo returns when ovs-vswitchd has let go of ports that were dropped, old among
+// them. Did it see the new one of a name at the same time, it would take it for the
+// old one, go on with the old device, which is gone, and take the new one down.
+func (d *db) letGo(name string, old row) (err error) {
+	if old != nil {
+		err = d.drop(name)
+	}
+	var rows []row
+	if err == nil {
+		rows, err = d.find("Open_vSwitch", is("_uuid", d.root), "next_cfg")
+	}
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	next, _ := rows[0].number("next_cfg")
+	return d.await(next)
 }
 
 // inUse is for what another process made: it may be at it.
@@ -80,7 +96,7 @@ func (d *db) drop(name string) error {
 	if err != nil {
 		return err
 	}
-	_, err = d.do(mutate("Bridge", includes("ports", ovsSet(r.uuid())), "ports", ovsdb.MutateOperationDelete, r.uuid()))
+	_, err = d.begin(mutate("Bridge", includes("ports", ovsSet(r.uuid())), "ports", ovsdb.MutateOperationDelete, r.uuid()))
 	return err
 }
 

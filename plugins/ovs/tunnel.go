@@ -47,7 +47,7 @@ func (d *db) makeTunnel(t *kernel.OVSTunnel) error {
 		return fmt.Errorf("network %q has this tunnel otherwise (%s): give this one another vxlanID or bridge", of, other[0])
 	}
 	made, err := d.put(t.Bridge, t.Name, want, old)
-	if err != nil && made {
+	if err != nil && made && !unanswered(err) {
 		err = errors.Join(err, d.drop(t.Name)) // shared, so no undo takes it away
 	}
 	return err

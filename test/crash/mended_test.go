@@ -43,6 +43,9 @@ var mended = []struct {
 	{"host-device", point{verb: "ADD", kind: kindClock, class: "openat /proc/sys/kernel/random/boot_id", shift: tenYears, then: byGC}},
 	// A daemon that could not be asked counted as one that is not there.
 	{"dhcp", point{verb: "DEL", kind: kindError, class: "fcntl socket", errno: unix.ENOMEM, then: byDel}},
+	// The switch took the new port of a name for the old one, whose device was gone.
+	{"ovs", point{verb: "DEL", kind: kindKill, class: "socket", then: byAdd}},
+	{"ovs", point{verb: "ADD", kind: kindError, class: "read socket", errno: unix.EIO, then: byAdd}},
 	// Temporary files.
 	{"flannel", point{verb: "ADD", kind: kindError, class: "write $WORK/lib/flannel/a~", errno: unix.ENOSPC, then: byDel}},
 	{"example/21-dbnet-0.3.1", point{verb: "ADD", kind: kindCut, class: "write $WORK/cache/.result-#", then: byDel}},
