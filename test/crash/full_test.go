@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,7 +89,8 @@ func kernelRelease() string {
 	if err != nil {
 		return "unknown"
 	}
-	return string(raw)
+	release, _, _ := strings.Cut(string(raw), "-") // what a distribution adds says nothing here
+	return release
 }
 
 func readResults(file string) (out []result, err error) {
