@@ -41,7 +41,7 @@ test: ## run everything that tests, but the long tiers below (needs root: networ
 	go vet ./...
 	@mkdir -p bin; rm -f $(FEATURES)
 	FAIRLEAD_FEATURES=$(FEATURES) go test -count=1 -timeout 20m ./...
-	@sh test/fuzz 2s
+	@test/fuzz 2000x
 	@sh test/install-packages $(VM_NEEDS)
 	go run ./test/vm -features $(FEATURES)
 
@@ -58,7 +58,7 @@ churn: ## ADD, CHECK, DEL and GC at random for T=3m, 64 at once, with kills, bes
 	FAIRLEAD_CHURN=$(or $(T),3m) go test -count=1 -v -timeout 60m ./test/churn
 
 fuzz: ## every fuzz target for FUZZTIME (20s each)
-	@sh test/fuzz $(or $(FUZZTIME),20s)
+	@test/fuzz $(or $(FUZZTIME),20s)
 
 bench: ## ours, the reference's and the kernel's floor in turn, N=60 rounds; writes docs/benchmarks.md (half an hour; needs root)
 	@sh test/install-packages $(BENCH_NEEDS)
