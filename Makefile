@@ -17,7 +17,7 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-vm race churn crash fuzz bench bench-quick bench-vm bench-path trace leases compat clean
+.PHONY: help build demo test test-vm race churn crash fuzz bench bench-quick bench-vm bench-path trace leases vulncheck compat clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,6 +85,9 @@ trace: build ## what the kernel does in an ADD and a DEL, function by function, 
 leases: ## get, take up, renew and release N=2000 DHCP leases at once from one daemon (needs root)
 	@sh test/install-packages $(TEST_NEEDS)
 	FAIRLEAD_LEASES=$(if $(filter-out file,$(origin N)),$(N),2000) go test -count=1 -v -run TestMany ./plugins/ipam/dhcpd
+
+vulncheck: ## look for known vulnerabilities of Go and of modules (needs vuln.go.dev: docs/security.md)
+	@sh test/vulncheck
 
 crash: ## kill, fail and mistime every plugin at each system call in turn; writes docs/reliability.md (hours; half of one with FAIRLEAD_SAMPLE=150; goes on where it ended)
 	@sh test/install-packages $(TEST_NEEDS) $(VM_NEEDS)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/internal/filelock"
@@ -118,7 +119,7 @@ func (d *Dir) lockClaims(ctx context.Context, name string) (*os.File, error) {
 	path := filepath.Join(dir, name)
 	var locked *os.File
 	err := filelock.Until(ctx, path, func() (bool, error) {
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 		if err != nil {
 			return false, err
 		}

@@ -30,7 +30,7 @@ func (d *Dir) Reserve(o kernel.Owner) (*Reservation, error) {
 	path := d.file(o) + "~"
 	looked := false
 	for range 8 { // others may take the file, or the whole directory, along
-		fd, err := plainfile.Open(path, syscall.O_WRONLY|syscall.O_CREAT, 0o600)
+		fd, err := plainfile.Open(path, syscall.O_WRONLY|syscall.O_CREAT|syscall.O_NOFOLLOW, 0o600)
 		if errors.Is(err, os.ErrNotExist) {
 			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 				return nil, err
@@ -93,7 +93,7 @@ func (d *Dir) ClearPlaces(network string) error {
 	files, err := filepath.Glob(filepath.Join(d.network(network), "*~"))
 	errs := []error{err}
 	for _, path := range files {
-		fd, err := plainfile.Open(path, syscall.O_WRONLY, 0)
+		fd, err := plainfile.Open(path, syscall.O_WRONLY|syscall.O_NOFOLLOW, 0)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}

@@ -29,7 +29,8 @@ func ValidateNetworkName(name string) error {
 const maxInterfaceName = 15
 
 // ValidateInterfaceName refuses what the kernel would: more than 15 bytes,
-// ".", "..", and "/", ":" or white space anywhere.
+// ".", "..", and "/", ":" or white space anywhere; and "%", of which the kernel would
+// make a number: the link would have another name.
 func ValidateInterfaceName(name string) error {
 	problem := ""
 	switch {
@@ -41,6 +42,8 @@ func ValidateInterfaceName(name string) error {
 		problem = "interface name is . or .."
 	case strings.ContainsFunc(name, isBadInInterface):
 		problem = "interface name contains / or : or whitespace characters"
+	case strings.Contains(name, "%"):
+		problem = "interface name contains %, of which the kernel makes a number"
 	default:
 		return nil
 	}

@@ -19,7 +19,7 @@ func TestNames(t *testing.T) {
 		{"container ID", cni.ValidateContainerID, []string{"a", "0", "cnitool-1_2.3"}, []string{"-a", "_a", ".a", "a/b", "a b", "é"}, cni.CodeInvalidEnvironment},
 		{"no container ID", cni.ValidateContainerID, nil, []string{""}, cni.CodeUnknownContainer},
 		{"network", cni.ValidateNetworkName, []string{"net.1", "k8s-pod-network"}, []string{"", "../x", "a:b"}, cni.CodeInvalidNetworkConfig},
-		{"interface", cni.ValidateInterfaceName, []string{"eth0", "a.100", "exactly15bytes_"}, []string{"", "sixteen_bytes_xx", ".", "..", "a/b", "a:b", "a b", "a\tb", "a\u00a0b"}, cni.CodeInvalidEnvironment},
+		{"interface", cni.ValidateInterfaceName, []string{"eth0", "a.100", "exactly15bytes_"}, []string{"", "sixteen_bytes_xx", ".", "..", "a/b", "a:b", "a b", "a\tb", "a\u00a0b", "eth%d", "%"}, cni.CodeInvalidEnvironment},
 		{"plugin", cni.ValidatePluginType, []string{"bridge", "host-local", "x.exe"}, []string{"", "../bridge", "/bin/sh", `a\b`, "..", "."}, cni.CodeInvalidNetworkConfig},
 	} {
 		for _, s := range tt.good {

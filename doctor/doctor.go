@@ -85,7 +85,7 @@ func Examine(f *Facts) (out []Finding) {
 			out = append(out, c.host(f)...)
 		}
 	}
-	return merge(out)
+	return merge(harmless(f, out))
 }
 
 // merge drops what has been said of the same place: attachments share bridges,

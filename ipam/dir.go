@@ -117,11 +117,11 @@ func (d directory) noteLast(set int, a netip.Addr) error {
 }
 
 // openFile is os.OpenFile without its attempt to poll the file, which costs
-// five system calls and is of no use for files.
+// five system calls and is of no use for files. A link is an error: it leads out.
 func openFile(path string, flags int, perm uint32) (*os.File, error) {
 	var fd int
 	err := retry(func() (err error) {
-		fd, err = syscall.Open(path, flags|syscall.O_CLOEXEC, perm)
+		fd, err = syscall.Open(path, flags|syscall.O_CLOEXEC|syscall.O_NOFOLLOW, perm)
 		return err
 	})
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	lingering = 10 * time.Second // a namespace's end takes some 50 ms, seconds when many end at once
+	lingering = 20 * time.Second // a namespace's end takes some 50 ms, many seconds when hundreds end at once
 	pause     = 10 * time.Millisecond
 )
 

@@ -15,6 +15,7 @@ type Up struct {
 	Link     string `json:",omitzero"`
 	Waits    bool   `json:",omitzero"` // until what it needs of its parent is free: see linger
 	IsShared bool   `json:",omitzero"`
+	Filtered bool   `json:",omitzero"` // what filters it stands before: no packet passes in between
 }
 
 func (u *Up) kind() string   { return "up" }
@@ -24,6 +25,11 @@ func (u *Up) String() string { return "ip link set " + u.Link + " up" }
 func (u *Up) on() linkName   { return linkName{u.In, u.Link} }
 
 func (u *Up) ensure(e *Engine) error {
+	if u.Filtered {
+		if err := e.commit(); err != nil {
+			return err
+		}
+	}
 	i, err := e.ifindex(u.In, u.Link)
 	if err != nil {
 		return err

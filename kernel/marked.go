@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -67,13 +68,16 @@ func (e *Engine) RemoveMarked(dead func(mark string) bool) error {
 	return errors.Join(append(errs, e.removeAccepts(dead))...)
 }
 
+// families are those in which we may have a table.
+func families() []string { return []string{"inet", "bridge", "arp"} }
+
 // sets lists the sets of our tables, as elements without a key.
 func (e *Engine) sets() (out []Element, err error) {
 	c, err := e.netfilter()
 	if err != nil {
 		return nil, err
 	}
-	for _, family := range []string{"inet", "bridge"} {
+	for _, family := range families() {
 		b := nfgen(family)
 		b.str(unix.NFTA_SET_TABLE, Table)
 		msgs, err := c.dump(request{typ: nftSubsystem | unix.NFT_MSG_GETSET, body: b})
@@ -171,6 +175,8 @@ func (t nftType) format(p []byte) string {
 	case "ipv4_addr", "ipv6_addr":
 		a, _ := netip.AddrFromSlice(p)
 		return a.String()
+	case neighbourTarget:
+		return "0x" + hex.EncodeToString(p)
 	case "ether_addr":
 		return formatMAC(p)
 	case "ifname":

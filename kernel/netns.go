@@ -19,19 +19,37 @@ type Netns struct {
 	path string
 }
 
-// OpenNetns opens the namespace that a path names. A path that does not exist,
-// or that is no namespace (a mount that is gone), is os.ErrNotExist.
+// OpenNetns opens the namespace that a path names. A path that does not exist or leads
+// nowhere, or to something that is no network namespace (a mount that is gone), is
+// os.ErrNotExist.
 func OpenNetns(path string) (*Netns, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
+	// Without waiting: a FIFO would have it wait for a writer.
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	switch err {
+	case nil:
+	case unix.ELOOP, unix.ENOTDIR, unix.ENAMETOOLONG, unix.ENXIO, unix.ENODEV:
+		return nil, fmt.Errorf("%s leads to no network namespace: %s: %w", path, err.Error(), os.ErrNotExist)
+	default:
 		return nil, &fs.PathError{Op: "open network namespace", Path: path, Err: err}
 	}
-	var st unix.Statfs_t
-	if err := unix.Fstatfs(fd, &st); err != nil || st.Type != unix.NSFS_MAGIC {
+	if problem := notNetns(fd); problem != "" {
 		_ = unix.Close(fd)
-		return nil, fmt.Errorf("%s is no network namespace (nothing is mounted there): %w", path, os.ErrNotExist)
+		return nil, fmt.Errorf("%s is no network namespace (%s): %w", path, problem, os.ErrNotExist)
 	}
 	return &Netns{fd: fd, path: path}, nil
+}
+
+// notNetns says why a file is none. Namespaces of other types are of the same filesystem.
+func notNetns(fd int) string {
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(fd, &st); err != nil || st.Type != unix.NSFS_MAGIC {
+		return "nothing is mounted there"
+	}
+	typ, err := unix.IoctlRetInt(fd, unix.NS_GET_NSTYPE) // kernel 4.11
+	if err == nil && typ != unix.CLONE_NEWNET {
+		return "it is a namespace of another type"
+	}
+	return ""
 }
 
 // Current opens the namespace of the calling thread.

@@ -51,6 +51,7 @@ func (t *TakenError) Is(err error) bool { return err == unix.EEXIST }
 
 const (
 	nfprotoInet   = 1
+	nfprotoARP    = 3
 	nfprotoBridge = 7
 )
 
@@ -60,6 +61,8 @@ func nftFamily(name string) byte {
 		return nfprotoInet
 	case "bridge":
 		return nfprotoBridge
+	case "arp":
+		return nfprotoARP
 	case "ip6":
 		return unix.AF_INET6
 	}
@@ -82,6 +85,9 @@ func (n *NFT) String() string {
 			return s + " " + n.Name
 		}
 		return s + " " + n.Name + " { " + n.Text + "; }"
+	}
+	if n.Text == targetType { // for which nft has no name
+		return s + " " + n.Name + " { typeof i" + n.Text + "; }"
 	}
 	return s + " " + n.Name + " { type " + n.Text + "; }"
 }

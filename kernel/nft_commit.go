@@ -250,26 +250,34 @@ func chainOf(n *NFT) string { return n.Family + " " + n.Table + " " + n.Name }
 // of our table, of which a network has a handful.
 const manyChains = 3
 
-// look lists all rules of our table at once, if many of its chains are asked for.
+// look lists all rules of a table of ours at once, if many of its chains are asked for.
 func (c *chains) look(list []Object) {
-	asked := map[string]*NFT{}
+	asked := map[string]map[string]bool{} // by family
 	for _, o := range list {
-		if n, ok := o.(*NFT); ok && n.What == "rule" && n.Family == "inet" && n.Table == Table {
-			asked[chainOf(n)] = n
+		if n, ok := o.(*NFT); ok && n.What == "rule" && n.Table == Table {
+			if asked[n.Family] == nil {
+				asked[n.Family] = map[string]bool{}
+			}
+			asked[n.Family][chainOf(n)] = true
 		}
 	}
-	if len(asked) < manyChains {
-		return
+	for family, keys := range asked {
+		if len(keys) >= manyChains {
+			c.lookAll(family, keys)
+		}
 	}
-	all, err := c.e.rules("inet", Table, "")
+}
+
+func (c *chains) lookAll(family string, keys map[string]bool) {
+	all, err := c.e.rules(family, Table, "")
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return // each chain is asked for, and its error counts
 	}
-	for key := range asked {
+	for key := range keys {
 		c.of[key] = map[string]bool{}
 	}
 	for _, r := range all {
-		if of := c.of["inet "+Table+" "+r.chain]; of != nil {
+		if of := c.of[family+" "+Table+" "+r.chain]; of != nil {
 			of[r.comment] = true
 		}
 	}

@@ -50,15 +50,52 @@ func (c *compiler) mask(mask []byte) {
 }
 
 // of checks the packet's family before a field of one family is read in a
-// table of both.
+// table of several.
 func (c *compiler) of(family byte) {
-	if family == 0 || !c.inet || c.family == family {
-		return
+	switch {
+	case family == 0 || c.family == family:
+	case c.table == nfprotoBridge:
+		c.protocol(family)
+	case c.table == nfprotoInet:
+		c.family = family
+		name, attrs := meta(unix.NFT_META_NFPROTO)(reg1)
+		c.expr(name, attrs)
+		c.cmp(unix.NFT_CMP_EQ, []byte{family})
 	}
+}
+
+// protocol checks what a frame carries. It is not the number in the frame's header:
+// that may be a VLAN tag's.
+func (c *compiler) protocol(family byte) {
 	c.family = family
-	name, attrs := meta(unix.NFT_META_NFPROTO)(reg1)
+	number := map[byte]uint16{unix.AF_INET: unix.ETH_P_IP, unix.AF_INET6: unix.ETH_P_IPV6, nfprotoARP: unix.ETH_P_ARP}[family]
+	name, attrs := meta(unix.NFT_META_PROTOCOL)(reg1)
 	c.expr(name, attrs)
-	c.cmp(unix.NFT_CMP_EQ, []byte{family})
+	c.cmp(unix.NFT_CMP_EQ, binary.BigEndian.AppendUint16(nil, number))
+}
+
+// above checks the protocol above IP before a field of one is read, or the type of link.
+func (c *compiler) above(name string) error {
+	switch {
+	case name == "ether":
+		if c.table == nfprotoInet {
+			expr, attrs := meta(unix.NFT_META_IIFTYPE)(reg1)
+			c.expr(expr, attrs)
+			c.cmp(unix.NFT_CMP_EQ, binary.NativeEndian.AppendUint16(nil, unix.ARPHRD_ETHER))
+		}
+		return nil
+	case name == "" || c.over == name:
+		return nil
+	}
+	c.over = name
+	number, err := protoNumber(name)
+	if err != nil {
+		return err
+	}
+	expr, attrs := meta(unix.NFT_META_L4PROTO)(reg1)
+	c.expr(expr, attrs)
+	c.cmp(unix.NFT_CMP_EQ, []byte{number})
+	return nil
 }
 
 func (c *compiler) ctStatusDNAT() {

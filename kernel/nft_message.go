@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"strconv"
@@ -78,8 +79,11 @@ func (n *NFT) set(b *buf) error {
 			})
 		})
 	}
-	if t.key.inHostOrder() {
+	switch {
+	case t.key.inHostOrder():
 		b.bytes(unix.NFTA_SET_USERDATA, inHostOrder())
+	case n.Text == targetType:
+		b.bytes(unix.NFTA_SET_USERDATA, typeofTarget())
 	}
 	b.be32(unix.NFTA_SET_ID, uint32(len(n.Name))) // any number: sets are named here by name
 	return nil
@@ -88,6 +92,23 @@ func (n *NFT) set(b *buf) error {
 // inHostOrder tells nft(8), for which it is, to print keys as they are: type 0
 // (NFTNL_UDATA_SET_KEYBYTEORDER), four bytes, BYTEORDER_HOST_ENDIAN.
 func inHostOrder() []byte { return binary.NativeEndian.AppendUint32([]byte{0, 4}, 1) }
+
+// typeofTarget tells nft(8) that a set was declared as "typeof iifname . @nh,384,128": the
+// type of the latter has no name, and without this the list of the ruleset is an error to it.
+// Each part: type, size, value; a nested part counts from 0.
+func typeofTarget() []byte {
+	u32 := func(typ byte, n uint32) []byte {
+		return append([]byte{typ, 4}, binary.NativeEndian.AppendUint32(nil, n)...)
+	}
+	nest := func(typ byte, parts ...[]byte) []byte {
+		p := bytes.Join(parts, nil)
+		return append([]byte{typ, byte(len(p))}, p...)
+	}
+	const keyTypeof, exprPayload, exprMeta, exprConcat = 3, 7, 9, 13 // NFTNL_UDATA_SET_KEY_TYPEOF, nft's enum expr_types
+	iifname := nest(0, u32(0, exprMeta), nest(1, u32(0, unix.NFT_META_IIFNAME)))
+	target := nest(1, u32(0, exprPayload), nest(1, u32(0, 0), u32(1, 0), u32(2, unix.NFT_PAYLOAD_NETWORK_HEADER), u32(3, 384), u32(4, 128)))
+	return append(u32(0, 0), nest(keyTypeof, u32(0, exprConcat), nest(1, iifname, target))...)
+}
 
 const ( // linux/netfilter/nf_tables.h
 	nftSetConcat      = 0x80
@@ -103,7 +124,7 @@ func (n *NFT) hook(b *buf) error {
 	if len(w) < 6 || w[0] != "type" || w[2] != "hook" || w[4] != "priority" {
 		return fmt.Errorf("chain %q: want type, hook and priority", n.Text)
 	}
-	num, err := hookNumber(w[3])
+	num, err := hookNumber(n.Family, w[3])
 	if err != nil {
 		return err
 	}
@@ -126,8 +147,16 @@ func (n *NFT) hook(b *buf) error {
 	return nil
 }
 
-func hookNumber(name string) (uint32, error) {
-	for i, h := range []string{"prerouting", "input", "forward", "output", "postrouting"} {
+// hookNames are in the order of their numbers.
+func hookNames(family string) []string {
+	if family == "arp" { // linux/netfilter_arp.h
+		return []string{"input", "output", "forward"}
+	}
+	return []string{"prerouting", "input", "forward", "output", "postrouting"}
+}
+
+func hookNumber(family, name string) (uint32, error) {
+	for i, h := range hookNames(family) {
 		if h == name {
 			return uint32(i), nil
 		}

@@ -10,16 +10,17 @@ import (
 // A rule is written here as nft(8) prints it, and compiled to the kernel's
 // expressions. The grammar is the part that Fairlead uses:
 //
-//	meta nfproto ipv4|ipv6 | fib daddr type local | FIELD [!=] VALUE | FIELD [. FIELD]... [!=] @SET | ct status dnat | ct state established,related |
+//	meta nfproto ipv4|ipv6 | meta protocol ip|ip6|arp | fib daddr type local | FIELD [!=] VALUE | FIELD [. FIELD]... [!=] @SET | ct status dnat | ct state established,related |
 //	dnat ip|ip6 to FIELD [. FIELD]... map @MAP | masquerade | meta mark set NUMBER |
 //	jump CHAIN | goto CHAIN | return | accept | drop | counter
 //
 // Source: nft(8); linux/netfilter/nf_tables.h; kernel 5.14.
 type compiler struct {
 	words  []string
-	out    buf  // NFTA_RULE_EXPRESSIONS: a list of elements
-	inet   bool // a field of one family checks the family first
-	family byte // the family checked so far
+	out    buf    // NFTA_RULE_EXPRESSIONS: a list of elements
+	table  byte   // the table's family: in one of several, a field of one checks the packet's first
+	family byte   // the family checked so far
+	over   string // the protocol above that checked so far
 }
 
 const ( // registers: 1 holds 16 bytes; 8 and on are its words of 4
@@ -28,65 +29,9 @@ const ( // registers: 1 holds 16 bytes; 8 and on are its words of 4
 	regWords   = 8
 )
 
-// field is something of a packet that can be compared.
-type field struct {
-	typ    string
-	family byte // AF_INET or AF_INET6: meaningful in that family only
-	load   func(reg uint32) (name string, attrs func(*buf))
-}
-
-func payload(base, offset, length uint32) func(uint32) (string, func(*buf)) {
-	return func(reg uint32) (string, func(*buf)) {
-		return "payload", func(b *buf) {
-			b.be32(unix.NFTA_PAYLOAD_DREG, reg)
-			b.be32(unix.NFTA_PAYLOAD_BASE, base)
-			b.be32(unix.NFTA_PAYLOAD_OFFSET, offset)
-			b.be32(unix.NFTA_PAYLOAD_LEN, length)
-		}
-	}
-}
-
-func meta(key uint32) func(uint32) (string, func(*buf)) {
-	return func(reg uint32) (string, func(*buf)) {
-		return "meta", func(b *buf) {
-			b.be32(unix.NFTA_META_DREG, reg)
-			b.be32(unix.NFTA_META_KEY, key)
-		}
-	}
-}
-
-func fieldByName(name string) (field, bool) {
-	const link, network, transport = unix.NFT_PAYLOAD_LL_HEADER, unix.NFT_PAYLOAD_NETWORK_HEADER, unix.NFT_PAYLOAD_TRANSPORT_HEADER
-	switch name {
-	case "ip saddr":
-		return field{"ipv4_addr", unix.AF_INET, payload(network, 12, 4)}, true
-	case "ip daddr":
-		return field{"ipv4_addr", unix.AF_INET, payload(network, 16, 4)}, true
-	case "ip6 saddr":
-		return field{"ipv6_addr", unix.AF_INET6, payload(network, 8, 16)}, true
-	case "ip6 daddr":
-		return field{"ipv6_addr", unix.AF_INET6, payload(network, 24, 16)}, true
-	case "ether saddr":
-		return field{"ether_addr", 0, payload(link, 6, 6)}, true
-	case "ether type":
-		return field{"ether_type", 0, payload(link, 12, 2)}, true
-	case "th dport":
-		return field{"inet_service", 0, payload(transport, 2, 2)}, true
-	case "meta l4proto":
-		return field{"inet_proto", 0, meta(unix.NFT_META_L4PROTO)}, true
-	case "iifname":
-		return field{"ifname", 0, meta(unix.NFT_META_IIFNAME)}, true
-	case "oifname":
-		return field{"ifname", 0, meta(unix.NFT_META_OIFNAME)}, true
-	case "meta mark":
-		return field{"mark", 0, meta(unix.NFT_META_MARK)}, true
-	}
-	return field{}, false
-}
-
 // compileRule returns the expressions of a rule.
 func compileRule(tableFamily byte, text string) ([]byte, error) {
-	c := &compiler{words: strings.Fields(text), inet: tableFamily == nfprotoInet}
+	c := &compiler{words: strings.Fields(text), table: tableFamily}
 	for len(c.words) > 0 {
 		if err := c.statement(); err != nil {
 			return nil, fmt.Errorf("rule %q: %w", text, err)
@@ -124,6 +69,12 @@ func (c *compiler) statement() error {
 		c.of(unix.AF_INET)
 	case c.accept("meta", "nfproto", "ipv6"):
 		c.of(unix.AF_INET6)
+	case c.accept("meta", "protocol", "ip"):
+		c.protocol(unix.AF_INET)
+	case c.accept("meta", "protocol", "ip6"):
+		c.protocol(unix.AF_INET6)
+	case c.accept("meta", "protocol", "arp"):
+		c.protocol(nfprotoARP)
 	case c.accept("ct", "status", "dnat"):
 		c.ctStatusDNAT()
 	case c.accept("ct", "state", "established,related"):
@@ -163,11 +114,14 @@ func (c *compiler) fields() (nftTypes, error) {
 	for {
 		name := c.next()
 		f, ok := fieldByName(name)
-		if !ok {
-			name += " " + c.next()
-			if f, ok = fieldByName(name); !ok {
-				return nil, fmt.Errorf("unknown word %q", name)
+		for range 2 { // a name has three words at most
+			if !ok {
+				name += " " + c.next()
+				f, ok = fieldByName(name)
 			}
+		}
+		if !ok {
+			return nil, fmt.Errorf("unknown word %q", name)
 		}
 		t, err := nftTypeByName(f.typ)
 		if err != nil {
@@ -180,6 +134,9 @@ func (c *compiler) fields() (nftTypes, error) {
 	}
 	for _, f := range list {
 		c.of(f.family)
+		if err := c.above(f.above); err != nil {
+			return nil, err
+		}
 	}
 	reg := uint32(reg1)
 	if len(list) > 1 {

@@ -3,6 +3,8 @@ package kernel_test
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -138,6 +140,82 @@ func TestRulesReadBack(t *testing.T) {
 	}
 	if t.Failed() {
 		t.Log(ruleset)
+	}
+}
+
+// So are those of other families, on which what is let through by a port depends, and the
+// list can be loaded again.
+func TestRulesOfFamiliesReadBack(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	kerneltest.Needs(t, "nftables for bridges")
+	hook := map[string]string{"bridge": "prerouting", "inet": "prerouting", "arp": "input"}
+	rules := map[string][]string{
+		"bridge": {
+			"iifname . ether saddr != @macs drop", "meta protocol ip goto other", "meta protocol ip6 goto other", "meta protocol arp goto other",
+			"iifname . ip saddr @v4 return", "iifname @ports ip saddr 0.0.0.0 udp sport 68 udp dport 67 return", "udp sport 547 drop",
+			"icmpv6 type nd-router-advert drop", "ip6 nexthdr != ipv6-icmp icmpv6 type nd-neighbor-advert drop",
+			"icmpv6 type nd-neighbor-advert iifname . @nh,384,128 != @nd drop", "iifname . ip6 saddr @v6 return", "ip6 saddr != :: drop",
+			"ip6 nexthdr ipv6-icmp icmpv6 type nd-neighbor-solicit iifname . @nh,384,128 @nd return",
+			"iifname . arp saddr ether != @macs drop", "iifname . arp saddr ip @v4 return", "iifname @ports arp saddr ip 0.0.0.0 return",
+		},
+		"arp": {"iifname . arp saddr ether != @macs drop", "iifname . arp saddr ip @v4 return", "iifname @ports arp saddr ip 0.0.0.0 return"},
+	}
+	rules["inet"] = rules["bridge"][:13]
+	var list kernel.Objects
+	for family, texts := range rules {
+		add := func(what, name, text string) {
+			list = append(list, &kernel.NFT{Family: family, Table: kernel.Table, What: what, Name: name, Text: text})
+		}
+		add("table", "", "")
+		add("chain", "other", "")
+		add("set", "ports", "ifname")
+		add("set", "macs", "ifname . ether_addr")
+		add("set", "v4", "ifname . ipv4_addr")
+		if family != "arp" {
+			add("set", "v6", "ifname . ipv6_addr")
+			add("set", "nd", "ifname . @nh,384,128")
+			list = append(list, &kernel.Element{Family: family, Table: kernel.Table, Set: "nd", Type: "ifname . @nh,384,128",
+				Key: "veth0 . 0xfe800000000000000000000000000001", Mark: owner.Mark()})
+		}
+		for i, r := range texts {
+			chain := fmt.Sprintf("c%d", i)
+			add("chain", chain, "type filter hook "+hook[family]+" priority -300; policy accept")
+			add("rule", chain, r)
+		}
+	}
+	e := open(t, "", kernel.Options{})
+	if err := e.Apply(list); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := e.Check(list); err != nil || len(d) > 0 {
+		t.Errorf("check: %v %v", d, err)
+	}
+	for family, texts := range rules {
+		listed := kerneltest.Run(t, "nft", "list", "table", family, kernel.Table)
+		if !strings.Contains(listed, "type filter hook "+hook[family]+" ") {
+			t.Errorf("%s: a chain stands at another hook than %s:\n%s", family, hook[family], listed)
+		}
+		for _, r := range texts {
+			if !strings.Contains(listed, "\t\t"+r+" comment") {
+				t.Errorf("%s: not printed as written: %s", family, r)
+			}
+		}
+		file := filepath.Join(t.TempDir(), "list")
+		if err := os.WriteFile(file, []byte(listed), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		kerneltest.Run(t, "nft", "delete", "table", family, kernel.Table)
+		kerneltest.Run(t, "nft", "-f", file)
+		if again := kerneltest.Run(t, "nft", "list", "table", family, kernel.Table); again != listed {
+			t.Errorf("loaded again:\n%s\nwas\n%s", again, listed)
+		}
+	}
+	if err := e.RemoveMarked(owner.Owns); err != nil {
+		t.Fatal(err)
+	}
+	if s := kerneltest.Run(t, "nft", "list", "ruleset"); strings.Contains(s, owner.Mark()) {
+		t.Errorf("left:\n%s", s)
 	}
 }
 

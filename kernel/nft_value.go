@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -20,7 +21,8 @@ type nftType struct {
 func nftTypeList() []nftType {
 	return []nftType{
 		{"ipv4_addr", 7, 4}, {"ipv6_addr", 8, 16}, {"ether_addr", 9, 6}, {"ether_type", 10, 2},
-		{"inet_proto", 12, 1}, {"inet_service", 13, 2}, {"mark", 19, 4}, {"ifname", 41, 16},
+		{"inet_proto", 12, 1}, {"inet_service", 13, 2}, {"mark", 19, 4}, {"icmpv6_type", 29, 1}, {"ifname", 41, 16},
+		{neighbourTarget, 4, 16},
 	}
 }
 
@@ -102,8 +104,17 @@ func (t nftType) value(s string) ([]byte, error) {
 			err = fmt.Errorf("%s is no %s", s, t.name)
 		}
 		return a.AsSlice(), err
+	case neighbourTarget:
+		return hex.DecodeString(strings.TrimPrefix(s, "0x"))
 	case "ether_addr":
 		return ParseMAC(s)
+	case "icmpv6_type":
+		n, ok := map[string]byte{"mld-listener-report": 131, "mld-listener-done": 132, "mld2-listener-report": 143, "nd-router-solicit": 133,
+			"nd-router-advert": 134, "nd-neighbor-solicit": 135, "nd-neighbor-advert": 136, "nd-redirect": 137}[s]
+		if !ok {
+			return nil, fmt.Errorf("unknown type of ICMPv6 %q", s)
+		}
+		return []byte{n}, nil
 	case "ether_type":
 		n, ok := map[string]uint16{"ip": unix.ETH_P_IP, "ip6": unix.ETH_P_IPV6, "arp": unix.ETH_P_ARP}[s]
 		if !ok {

@@ -158,6 +158,8 @@ func familyName(n byte) string {
 		return "inet"
 	case nfprotoBridge:
 		return "bridge"
+	case nfprotoARP:
+		return "arp"
 	case unix.AF_INET6:
 		return "ip6"
 	case unix.AF_INET:
@@ -172,7 +174,7 @@ func parseChain(m []byte) *FilterChain {
 	if hook := attr(p, unix.NFTA_CHAIN_HOOK); hook != nil {
 		c.Type = text(attr(p, unix.NFTA_CHAIN_TYPE))
 		c.Priority = int(int32(be32of(attr(hook, unix.NFTA_HOOK_PRIORITY))))
-		names := []string{"prerouting", "input", "forward", "output", "postrouting"}
+		names := hookNames(c.Family)
 		if n := be32of(attr(hook, unix.NFTA_HOOK_HOOKNUM)); int(n) < len(names) {
 			c.Hook = names[n]
 		}

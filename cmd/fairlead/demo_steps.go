@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,6 +70,19 @@ func (s *stage) opening() {
 	}
 }
 
+// settled is everything once the kernel has seen that the host's way out has a
+// carrier, which on a busy machine takes it a while.
+func (s *stage) settled(ctx context.Context) (all snapshot, err error) {
+	const patience = 5 * time.Second
+	for end := time.Now().Add(patience); ; time.Sleep(patience / 100) {
+		all, err = s.everything(ctx)
+		waits := slices.ContainsFunc(all, func(l string) bool { return strings.Contains(l, "up0") && strings.Contains(l, "NO-CARRIER") })
+		if err != nil || !waits || time.Now().After(end) {
+			return all, err
+		}
+	}
+}
+
 // build makes the host's way out and the containers.
 func (s *stage) build(ctx context.Context) error {
 	err := s.tools(ctx, "ip link set lo up", "ip netns add "+world,
@@ -95,7 +109,7 @@ func (s *stage) build(ctx context.Context) error {
 	if forward, err := os.ReadFile(forwardFile); err == nil {
 		s.forward = strings.TrimSpace(string(forward))
 	}
-	s.clean, err = s.everything(ctx)
+	s.clean, err = s.settled(ctx)
 	s.note("Noted how everything looks now (%d lines), to compare at the end.", len(s.clean))
 	return err
 }

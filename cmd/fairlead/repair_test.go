@@ -32,9 +32,14 @@ const siteNetwork = `{"cniVersion": "1.1.0", "name": "n", "plugins": [
 
 func newSite(t testing.TB, containers ...string) *site {
 	t.Helper()
+	return newSiteOf(t, siteNetwork, containers...)
+}
+
+func newSiteOf(t testing.TB, network string, containers ...string) *site {
+	t.Helper()
 	host(t)
 	dir := t.TempDir()
-	write(t, dir, "n.conflist", siteNetwork)
+	write(t, dir, "n.conflist", network)
 	s := &site{t, append(os.Environ(), "NETCONFPATH="+dir, "CNI_PATH="+filepath.SplitList(os.Getenv("PATH"))[0]), map[string]string{}}
 	for i, c := range containers {
 		kerneltest.Run(t, "ip", "netns", "add", c)
@@ -209,24 +214,47 @@ func TestRepair(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, "web", "db")
-			healthy := s.dump()
-			s.sh(s.names(script))
-			broken := s.dump()
-			code, plan, errs := s.fairlead("repair", "--dry-run", "--json")
-			if code != exitWrong || errs != "" || s.dump() != broken {
-				t.Fatalf("dry run: exit code %d, %s\n%s%s", code, errs, plan, differ(broken, s.dump()))
-			}
-			out := s.ok("repair")
-			if now := s.dump(); now != healthy {
-				t.Errorf("not as it was:\n%s\nrepair said\n%s", differ(healthy, now), out)
-			}
-			if again := s.ok("repair"); strings.Count(again, "nothing to do") != 2 {
-				t.Errorf("the second repair:\n%sthe first:\n%s", again, out)
-			}
-			s.ok("check", "n", "web")
-			s.ok("check", "n", "db")
+			s.brokenAndRepaired(script)
 		})
 	}
+}
+
+// The rules by which addresses are pinned come back in their order, and the addresses.
+func TestRepairPins(t *testing.T) {
+	t.Parallel()
+	pinned := strings.Replace(siteNetwork, `"isGateway": true`, `"isGateway": true, "antiSpoof": true`, 1)
+	for name, script := range map[string]string{
+		"table deleted":       "nft delete table bridge fairlead",
+		"addresses lost":      "nft flush set bridge fairlead antispoof-v4\nnft flush set bridge fairlead antispoof-nd",
+		"rules of IPv6 lost":  "nft flush chain bridge fairlead antispoof-ip6",
+		"ports not looked at": "nft flush chain bridge fairlead prerouting",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			kerneltest.Needs(t, "nftables for bridges")
+			newSiteOf(t, pinned, "web", "db").brokenAndRepaired(script)
+		})
+	}
+}
+
+func (s *site) brokenAndRepaired(script string) {
+	s.Helper()
+	healthy := s.dump()
+	s.sh(s.names(script))
+	broken := s.dump()
+	code, plan, errs := s.fairlead("repair", "--dry-run", "--json")
+	if code != exitWrong || errs != "" || s.dump() != broken {
+		s.Fatalf("dry run: exit code %d, %s\n%s%s", code, errs, plan, differ(broken, s.dump()))
+	}
+	out := s.ok("repair")
+	if now := s.dump(); now != healthy {
+		s.Errorf("not as it was:\n%s\nrepair said\n%s", differ(healthy, now), out)
+	}
+	if again := s.ok("repair"); strings.Count(again, "nothing to do") != 2 {
+		s.Errorf("the second repair:\n%sthe first:\n%s", again, out)
+	}
+	s.ok("check", "n", "web")
+	s.ok("check", "n", "db")
 }
 
 // TestRepairHealthy: where nothing is wrong nothing is written, not even what is

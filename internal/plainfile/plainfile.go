@@ -57,6 +57,20 @@ func ReadAll(fd int, path string) ([]byte, error) {
 // second of which says that there is no more.
 const usual = 16 << 10
 
+// Write makes a file hold p and nothing else. What stands under the name is overwritten;
+// a link there is an error, as it would lead root wherever its maker likes.
+func Write(path string, p []byte, mode uint32) error {
+	fd, err := Open(path, syscall.O_WRONLY|syscall.O_CREAT|syscall.O_TRUNC|syscall.O_NOFOLLOW, mode)
+	if err != nil {
+		return err
+	}
+	err = WriteAt(fd, p, 0, path)
+	if e := syscall.Close(fd); err == nil && e != nil {
+		err = &fs.PathError{Op: "close", Path: path, Err: e}
+	}
+	return err
+}
+
 // WriteAt writes all of p to an open file, from an offset in bytes on; path is
 // for the error.
 func WriteAt(fd int, p []byte, at int64, path string) error {

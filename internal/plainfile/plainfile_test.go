@@ -50,3 +50,27 @@ func TestErrorsNameTheFile(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestWrite(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	for _, text := range []string{"a longer one", "short"} {
+		if err := plainfile.Write(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != text {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := plainfile.Write(link, []byte("x"), 0o600); !errors.Is(err, syscall.ELOOP) {
+		t.Errorf("by a link: %v", err)
+	}
+	if err := plainfile.Write(filepath.Join(dir, "none", "f"), nil, 0o600); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without a directory: %v", err)
+	}
+}

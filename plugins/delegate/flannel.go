@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/internal/plainfile"
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/skel"
 )
@@ -169,7 +170,7 @@ func keep(c flannelConf, args *skel.CmdArgs, out conf) error {
 	}
 	file := kept(c, args)
 	if err == nil {
-		err = os.WriteFile(file+"~", raw, 0o600)
+		err = plainfile.Write(file+"~", raw, 0o600)
 	}
 	if err == nil {
 		err = os.Rename(file+"~", file)

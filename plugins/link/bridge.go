@@ -33,6 +33,7 @@ type bridge struct {
 	VLANTrunk                 []VLANRange `json:"vlanTrunk"`
 	PreserveDefaultVLAN       bool        `json:"preserveDefaultVlan"`
 	MACSpoofCheck             bool        `json:"macspoofchk"`
+	AntiSpoof                 bool        `json:"antiSpoof"`
 	EnableDAD                 bool        `json:"enabledad"`
 	PortIsolation             bool        `json:"portIsolation"`
 	DisableContainerInterface bool        `json:"disableContainerInterface"`
@@ -62,6 +63,9 @@ func (c *bridge) Validate(a *plugin.Attachment) (err error) {
 		return err
 	}
 	if err := checkLinkType(&c.Conf, c.LinkType); err != nil {
+		return err
+	}
+	if err := checkAntiSpoof(&c.Conf, c.AntiSpoof); err != nil {
 		return err
 	}
 	return checkMasqBackend(&c.Conf, c.IPMasqBackend)
@@ -97,7 +101,10 @@ func (c *bridge) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, err
 	if c.MACSpoofCheck {
 		list = append(list, spoofCheck(a, v.Name, v.PeerMAC)...)
 	}
-	return append(list, noRouters(v.Name), &kernel.Up{Link: v.Name}), nil
+	if c.AntiSpoof {
+		list = append(list, pinPort(a, v.Name, v.PeerMAC, c.IPAM.Type == "dhcp")...)
+	}
+	return append(list, noRouters(v.Name), &kernel.Up{Link: v.Name, Filtered: c.AntiSpoof}), nil
 }
 
 func (c *bridge) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
@@ -112,6 +119,9 @@ func (c *bridge) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects,
 			return nil, err
 		}
 		list = append(gateways, plugin.Forwarding(a, r)...)
+	}
+	if c.AntiSpoof {
+		list = append(list, pinAddresses(a, a.LinkName("veth"), r, "bridge")...)
 	}
 	list = append(list, plugin.Interface{Name: a.IfName, DAD: c.EnableDAD}.Objects(r)...)
 	if len(r.IPs) > 0 {

@@ -22,6 +22,7 @@ type ptp struct {
 	IPMasqBackend *string `json:"ipMasqBackend"`
 	MTU           int     `json:"mtu"`
 	LinkType      string  `json:"linkType"`
+	AntiSpoof     bool    `json:"antiSpoof"`
 }
 
 func (c *ptp) Validate(*plugin.Attachment) error {
@@ -54,7 +55,11 @@ func (c *ptp) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error)
 	// Packets for the container wait for the host end's link-local address,
 	// which nobody else on this link can have: no second of detection.
 	noWait := &kernel.Sysctl{Key: "net/ipv6/conf/" + v.Name + "/accept_dad", Value: "0", Link: v.Name, Optional: true}
-	return kernel.Objects{v, noRouters(v.Name), noWait}, nil
+	list := kernel.Objects{v, noRouters(v.Name), noWait}
+	if c.AntiSpoof {
+		list = append(list, pinLink(a, v.Name, v.PeerMAC, c.IPAM.Type == "dhcp")...)
+	}
+	return list, nil
 }
 
 func (c *ptp) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
@@ -67,7 +72,10 @@ func (c *ptp) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, er
 		}
 		list = append(list, &kernel.Addr{Link: host, Prefix: single(ip.Gateway)})
 	}
-	list = append(list, &kernel.Up{Link: host})
+	if c.AntiSpoof {
+		list = append(list, pinAddresses(a, host, r, "inet", "arp")...)
+	}
+	list = append(list, &kernel.Up{Link: host, Filtered: c.AntiSpoof})
 	for _, ip := range r.IPs {
 		list = append(list, toContainer(single(ip.Address.Addr()), host))
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,7 +90,8 @@ func kernelRelease() string {
 	if err != nil {
 		return "unknown"
 	}
-	return string(raw)
+	release, _, _ := strings.Cut(string(raw), "-") // what a distribution adds says nothing here
+	return release
 }
 
 func readResults(file string) (out []result, err error) {

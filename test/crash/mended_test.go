@@ -47,7 +47,7 @@ var mended = []struct {
 	{"ovs", point{verb: "DEL", kind: kindKill, class: "socket", then: byAdd}},
 	{"ovs", point{verb: "ADD", kind: kindError, class: "read socket", errno: unix.EIO, then: byAdd}},
 	// Temporary files.
-	{"flannel", point{verb: "ADD", kind: kindError, class: "write $WORK/lib/flannel/a~", errno: unix.ENOSPC, then: byDel}},
+	{"flannel", point{verb: "ADD", kind: kindError, class: "pwrite64 $WORK/lib/flannel/a~", errno: unix.ENOSPC, then: byDel}},
 	{"example/21-dbnet-0.3.1", point{verb: "ADD", kind: kindCut, class: "write $WORK/cache/.result-#", then: byDel}},
 }
 

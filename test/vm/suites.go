@@ -37,6 +37,7 @@ func suites() []suite {
 		{pkg: module + "test/scenario", run: "^(TestScenarios|TestPages|TestOVSKernel)$"},
 		// Lists in one process: those whose features the host may lack.
 		{pkg: module + "test/scenario", run: "^TestFusedScenarios$/^(ipvlan|netkit|vrf|vrf-routes)$", on: "6.12"},
+		{pkg: module + "test/security", run: "^(TestStateModes|TestCapabilities)$/^(dummy|ipvlan|vlan|vrf)$", on: "6.12"},
 		// The sample of crashes, of what the host may lack.
 		{pkg: module + "test/crash", run: "^(TestTracer|TestSample)$/^(bridge|ptp|ipvlan|vlan|dummy|vrf|kill|clock)$/^(netkit|trunk|vlan|on)$", on: "6.12"},
 		// Equal is equal on any kernel.

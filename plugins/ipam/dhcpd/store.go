@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fairlead/fairlead/internal/plainfile"
 	"github.com/fairlead/fairlead/kernel"
 )
 
@@ -80,7 +81,7 @@ func (s *store) write(v *saved) error {
 		return err
 	}
 	path := s.file(v.owner())
-	if err = os.WriteFile(path+"~", raw, 0o600); err == nil {
+	if err = plainfile.Write(path+"~", raw, 0o600); err == nil {
 		err = os.Rename(path+"~", path)
 	}
 	if err != nil {

@@ -1,0 +1,75 @@
+package architecture
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// runsPrograms are the product's packages that may start a program, and why.
+var runsPrograms = map[string]string{
+	"cni/invoke":       "plugins, by a path below CNI_PATH",
+	"kernel":           "nft, iptables and restorecon, with their arguments apart",
+	"plugins/chain":    "looks for nft and iptables",
+	"cmd/fairlead":     "the demo's: in namespaces of its own",
+	"cmd/fairlead-cni": "becomes bin/fairlead for \"dhcp daemon\"",
+}
+
+// No configuration reaches a shell: there is none. A program is started with its arguments as
+// they are, and only where that is written down above.
+func TestNoShell(t *testing.T) {
+	t.Parallel()
+	shells := []string{"sh", "bash", "dash", "ash", "zsh", "ksh", "busybox", "env", "eval", "xargs"}
+	root := "../.."
+	seen := 0
+	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		rel, _ := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		if e.IsDir() {
+			if skip := []string{".git", "test", "bench", "bin", "kernel/kerneltest"}; slices.Contains(skip, filepath.ToSlash(rel)) || strings.HasSuffix(rel, "test") && strings.HasPrefix(rel, "internal/") || rel == "internal/reference" {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		seen++
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		dir := filepath.ToSlash(filepath.Dir(rel))
+		for _, i := range f.Imports {
+			if i.Path.Value == `"os/exec"` && runsPrograms[dir] == "" {
+				t.Errorf("%s starts programs: say in runsPrograms which, and why", rel)
+			}
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			lit, ok := n.(*ast.BasicLit)
+			if !ok || lit.Kind != token.STRING {
+				return true
+			}
+			word, _ := strconv.Unquote(lit.Value)
+			if dir == "doctor" && strings.HasPrefix(word, "sh -c ") {
+				return true // words for a person; doctor/harmless.go keeps names out that a shell would run
+			}
+			if slices.Contains(shells, filepath.Base(word)) || strings.Contains(word, "sh -c") {
+				t.Errorf("%s names a shell: %s", rel, lit.Value)
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil || seen < 100 {
+		t.Fatalf("looked at %d files: %v", seen, err)
+	}
+}

@@ -1,0 +1,244 @@
+package security
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// in does something in a namespace ("": the host), on a thread that is there.
+func (m *machine) in(netns string, do func() error) {
+	m.t.Helper()
+	if netns == "" {
+		if err := do(); err != nil {
+			m.t.Fatal(err)
+		}
+		return
+	}
+	ns, err := kernel.OpenNetns(netns)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer ns.Close()
+	if err := ns.Do(do); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// serve answers every connection with a word.
+func (m *machine) serve(netns, addr, word string) {
+	m.t.Helper()
+	m.in(netns, func() error {
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			return err
+		}
+		m.t.Cleanup(func() { _ = l.Close() })
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = c.Write([]byte(word))
+				_ = c.Close()
+			}
+		}()
+		return nil
+	})
+}
+
+// ask returns who answers at an address, "" if nobody does.
+func (m *machine) ask(netns, addr string) (word string) {
+	m.t.Helper()
+	m.in(netns, func() error {
+		c, err := net.DialTimeout("tcp", addr, kerneltest.Slow(time.Second))
+		if err != nil {
+			return nil
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(kerneltest.Slow(time.Second)))
+		b := make([]byte, 64)
+		n, _ := c.Read(b)
+		word = string(b[:n])
+		return nil
+	})
+	return word
+}
+
+const (
+	plain  = `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "isDefaultGateway": true, "ipMasq": true, $IPAM}`
+	mapped = `{"cniVersion": "1.0.0", "name": "n", "type": "fairlead-chain", "plugins": [
+		{"type": "bridge", "isDefaultGateway": true, "ipMasq": true, $IPAM}, {"type": "portmap", "capabilities": {"portMappings": true}}],
+		"runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80}, {"hostPort": 8081, "containerPort": 80, "hostIP": "127.0.0.1"}]}}`
+)
+
+// withWorld is a host with two containers, the first with host ports, and a neighbour
+// outside at 192.0.2.9 and 2001:db8::9.
+func withWorld(t *testing.T) *machine {
+	t.Helper()
+	m := newMachine(t, "a", "b", "world")
+	m.serve("", ":0", "") // Go asks once whether there is IPv6: here, where lo is up
+	world := m.netns["world"]
+	kerneltest.Run(t, "ip", "link", "add", "up0", "type", "veth", "peer", "name", "eth0", "netns", world)
+	for _, c := range []string{"addr add 192.0.2.1/24 dev up0", "addr add 2001:db8::1/64 dev up0 nodad", "link set up0 up"} {
+		kerneltest.Run(t, append([]string{"ip"}, strings.Fields(c)...)...)
+	}
+	for _, c := range []string{"addr add 192.0.2.9/24 dev eth0", "addr add 2001:db8::9/64 dev eth0 nodad", "link set eth0 up", "-6 route add default via 2001:db8::1"} {
+		kerneltest.In(t, world, append([]string{"ip"}, strings.Fields(c)...)...)
+	}
+	m.must("ADD", "fairlead-chain", "a", mapped)
+	m.must("ADD", "bridge", "b", plain)
+	m.serve(m.netns["a"], ":80", "a")
+	m.serve(m.netns["b"], ":80", "b")
+	waitForAddress(t, "up0")
+	return m
+}
+
+// CVE-2025-67499: a mapping of host port 8080 took every connection to a port 8080 that
+// came by, wherever it went.
+func TestHostPortOfTheHostOnly(t *testing.T) {
+	t.Parallel()
+	m := withWorld(t)
+	m.serve(m.netns["world"], ":8080", "world")
+	m.serve(m.netns["b"], ":8080", "b's own")
+	for _, tt := range []struct{ from, to, want string }{
+		{"b", "192.0.2.9:8080", "world"},
+		{"b", "[2001:db8::9]:8080", "world"},
+		{"world", "192.0.2.1:8080", "a"},
+		{"b", "192.0.2.1:8080", "a"},
+		{"world", "[2001:db8::1]:8080", "a"},
+		{"a", "10.1.0.3:8080", "b's own"},
+	} {
+		if got := m.ask(m.netns[tt.from], tt.to); got != tt.want {
+			t.Errorf("%s asks %s: %q answers, want %q", tt.from, tt.to, got, tt.want)
+		}
+	}
+	if got := m.ask("", "10.1.0.3:8080"); got != "b's own" {
+		t.Errorf("the host asks 10.1.0.3:8080: %q answers", got)
+	}
+}
+
+// CVE-2019-9946: rules of host ports came before those of services of a cluster, at the
+// head of the same chain.
+func TestHostPortAfterServices(t *testing.T) {
+	t.Parallel()
+	m := withWorld(t)
+	kerneltest.Run(t, "nft", "add table ip services; add chain ip services c { type nat hook prerouting priority -100; }; "+
+		"add rule ip services c ip daddr 192.0.2.1 tcp dport 8080 dnat to 10.1.0.3:80")
+	if got := m.ask(m.netns["world"], "192.0.2.1:8080"); got != "b" {
+		t.Errorf("%q answers in place of the service", got)
+	}
+	m.must("DEL", "fairlead-chain", "a", mapped) // and again: whoever registered last does not win
+	m.must("ADD", "fairlead-chain", "a", mapped)
+	if got := m.ask(m.netns["world"], "192.0.2.1:8080"); got != "b" {
+		t.Errorf("after another ADD %q answers in place of the service", got)
+	}
+}
+
+// CVE-2020-8558: route_localnet, which mappings on 127.0.0.1 need, let neighbours speak
+// with services that listen on loopback alone.
+func TestLoopbackServices(t *testing.T) {
+	t.Parallel()
+	m := withWorld(t)
+	m.serve("", "127.0.0.1:9999", "a secret")
+	if got := m.ask("", "127.0.0.1:8081"); got != "a" {
+		t.Errorf("the mapping on 127.0.0.1: %q answers", got)
+	}
+	for name, gateway := range map[string]string{"b": "10.1.0.1", "world": "192.0.2.1"} {
+		ns := m.netns[name]
+		kerneltest.In(t, ns, "sysctl", "-qw", "net.ipv4.conf.eth0.route_localnet=1")
+		kerneltest.In(t, ns, "ip", "route", "add", "127.0.0.1", "via", gateway)
+		if got := m.ask(ns, "127.0.0.1:9999"); got != "" {
+			t.Errorf("%s hears %q from the host's loopback", name, got)
+		}
+	}
+	// It is the rule that stops it.
+	kerneltest.Run(t, "nft", "flush", "chain", "inet", kernel.Table, "loopback")
+	if got := m.ask(m.netns["b"], "127.0.0.1:9999"); got != "a secret" {
+		t.Errorf("without the rule %q answers: the test shows nothing", got)
+	}
+}
+
+// advertisement is a router's, with a prefix and itself as the default router.
+func advertisement(src string) []byte {
+	body := []byte{134, 0, 0, 0, 64, 0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0}
+	body = append(body, 3, 4, 64, 0xc0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0)
+	body = append(body, netip.MustParseAddr("2001:db8:bad::").AsSlice()...)
+	p := ipv6(src, allNodes, 58, body, 40+len(body))
+	sum := uint32(58 + len(body))
+	for _, part := range [][]byte{p[8:40], body} {
+		for i := 0; i < len(part); i += 2 {
+			sum += uint32(binary.BigEndian.Uint16(part[i:]))
+		}
+	}
+	for sum>>16 != 0 {
+		sum = sum&0xffff + sum>>16
+	}
+	binary.BigEndian.PutUint16(p[42:], ^uint16(sum))
+	return p
+}
+
+// CVE-2020-10749: on a network without IPv6 a container played router, and the host sent it
+// everything.
+func TestRogueRouter(t *testing.T) {
+	for plugin, link := range map[string]string{"bridge": "cni0", "ptp": ""} {
+		t.Run(plugin, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, "a", "b")
+			v4 := `"ipam": {"type": "host-local", "dataDir": "$WORK/ipam", "subnet": "10.1.0.0/24"}`
+			conf := `{"cniVersion": "1.0.0", "name": "n", "type": "` + plugin + `", ` + v4 + `}`
+			own, host := m.ends(m.must("ADD", plugin, "a", conf))
+			six := `{"cniVersion": "1.0.0", "name": "six", "type": "` + plugin + `", $IPAM}`
+			if link == "" {
+				link = strings.Fields(kerneltest.Run(t, "sh", "-c", "ip -br link show type veth | sed 's/@.*//'"))[0]
+				kerneltest.Run(t, "ip", "link", "set", link, "up")
+			} else {
+				m.must("ADD", plugin, "b", six)
+			}
+			send := func() {
+				time.Sleep(kerneltest.Slow(50 * time.Millisecond))
+				m.send("a", ethernet(mac(t, "33:33:00:00:00:01"), mac(t, own), 0x86dd, advertisement(linkLocalOf(mac(t, own)))),
+					ethernet(mac(t, host), mac(t, own), 0x86dd, advertisement(linkLocalOf(mac(t, own)))))
+				time.Sleep(kerneltest.Slow(100 * time.Millisecond))
+			}
+			heard := func(netns string) string {
+				if netns == "" {
+					return kerneltest.Run(t, "sh", "-c", "ip -6 route | grep -E '^default|bad' || true")
+				}
+				return kerneltest.In(t, netns, "sh", "-c", "ip -6 route | grep -E 'via fe80|bad' || true")
+			}
+			waitForAddress(t, link)
+			send()
+			if got := heard(""); got != "" {
+				t.Errorf("the host took from a container:\n%s", got)
+			}
+			if got := heard(m.netns["b"]); got != "" {
+				t.Errorf("a neighbour took from a container:\n%s", got)
+			}
+			// The advertisement is good: it is the setting that keeps the host from it.
+			kerneltest.Run(t, "sysctl", "-qw", "net.ipv6.conf."+link+".forwarding=0", "net.ipv6.conf."+link+".accept_ra=2")
+			send()
+			if got := heard(""); got == "" {
+				t.Error("no host would have taken it: the test shows nothing")
+			}
+		})
+	}
+}
+
+// waitForAddress waits until a link has the link-local address that hearing routers needs.
+func waitForAddress(t *testing.T, link string) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if s := kerneltest.Run(t, "ip", "-6", "-o", "addr", "show", "dev", link, "scope", "link"); s != "" && !strings.Contains(s, "tentative") {
+			return
+		}
+	}
+	t.Fatalf("%s has no link-local address", link)
+}

@@ -1,0 +1,121 @@
+package security
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// sender sends frames on eth0 of a container, as whoever rules it can.
+func (m *machine) send(container string, frames ...[]byte) {
+	m.t.Helper()
+	ns, err := kernel.OpenNetns(m.netns[container])
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer ns.Close()
+	err = ns.Do(func() error {
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		i, err := index(fd, "eth0")
+		for _, f := range frames {
+			if err == nil {
+				err = unix.Sendto(fd, f, 0, &unix.SockaddrLinklayer{Ifindex: i, Halen: 6})
+			}
+		}
+		return err
+	})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func index(fd int, name string) (int, error) {
+	ifr, err := unix.NewIfreq(name)
+	if err == nil {
+		err = unix.IoctlIfreq(fd, unix.SIOCGIFINDEX, ifr)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return int(ifr.Uint32()), nil
+}
+
+func mac(t testing.TB, s string) []byte {
+	hw, err := kernel.ParseMAC(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hw
+}
+
+// ethernet is a frame; tags are VLANs, the outermost first.
+func ethernet(dst, src []byte, typ uint16, payload []byte, tags ...uint16) []byte {
+	f := slices.Concat(dst, src)
+	for _, tag := range tags {
+		f = binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(f, unix.ETH_P_8021Q), tag)
+	}
+	return append(binary.BigEndian.AppendUint16(f, typ), payload...)
+}
+
+// ipv4 is a packet with a valid checksum; size is that of all.
+func ipv4(src, dst string, proto byte, payload []byte, size int) []byte {
+	b := make([]byte, size)
+	b[0], b[8], b[9] = 0x45, 64, proto
+	binary.BigEndian.PutUint16(b[2:], uint16(size))
+	copy(b[12:], netip.MustParseAddr(src).AsSlice())
+	copy(b[16:], netip.MustParseAddr(dst).AsSlice())
+	sum := uint32(0)
+	for i := 0; i < 20; i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	for sum>>16 != 0 {
+		sum = sum&0xffff + sum>>16
+	}
+	binary.BigEndian.PutUint16(b[10:], ^uint16(sum))
+	copy(b[20:], payload)
+	return b
+}
+
+// ipv6 is a packet; between are extension headers, whose last names what follows.
+func ipv6(src, dst string, next byte, payload []byte, size int) []byte {
+	b := make([]byte, size)
+	b[0], b[6], b[7] = 0x60, next, 255
+	binary.BigEndian.PutUint16(b[4:], uint16(size-40))
+	copy(b[8:], netip.MustParseAddr(src).AsSlice())
+	copy(b[24:], netip.MustParseAddr(dst).AsSlice())
+	copy(b[40:], payload)
+	return b
+}
+
+func udp(from, to uint16) []byte {
+	b := binary.BigEndian.AppendUint16(nil, from)
+	return append(binary.BigEndian.AppendUint16(b, to), 0, 8, 0, 0)
+}
+
+// neighbour is an ICMPv6 message of a type with a target.
+func neighbour(typ byte, target string) []byte {
+	return append([]byte{typ, 0, 0, 0, 0x20, 0, 0, 0}, netip.MustParseAddr(target).AsSlice()...)
+}
+
+// hopByHop puts an extension header before what follows.
+func hopByHop(next byte, payload []byte) []byte {
+	return append([]byte{next, 0, 1, 4, 0, 0, 0, 0}, payload...)
+}
+
+// arp is a message of size bytes, by padding.
+func arp(op uint16, srcMAC []byte, src, dst string, size int) []byte {
+	b := []byte{0, 1, 8, 0, 6, 4}
+	b = append(binary.BigEndian.AppendUint16(b, op), srcMAC...)
+	b = append(b, netip.MustParseAddr(src).AsSlice()...)
+	b = append(append(b, make([]byte, 6)...), netip.MustParseAddr(dst).AsSlice()...)
+	return append(b, make([]byte, size-len(b))...)
+}

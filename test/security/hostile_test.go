@@ -1,0 +1,116 @@
+package security
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// A container rules the inside of its namespace. Whatever it does there, its DEL succeeds and
+// leaves nothing, and its neighbour has what it had.
+func TestHostileContainer(t *testing.T) {
+	deeds := map[string][]string{
+		"renames":        {"ip link set eth0 down", "ip link set eth0 name evil", "ip link set evil up"},
+		"deletes":        {"ip link del eth0"},
+		"replaces":       {"ip link del eth0", "ip link add eth0 type veth peer name eth1"},
+		"swaps":          {"ip link set eth0 name evil", "ip link add eth0 type bridge", "ip link set evil master eth0"},
+		"takes down":     {"ip link set eth0 down"},
+		"more addresses": {"ip addr add 10.1.0.3/24 dev eth0", "ip addr add 10.1.0.1/24 dev eth0", "ip addr add fd01::1/64 dev eth0 nodad"},
+		"no addresses":   {"ip addr flush dev eth0"},
+		"another MAC":    {"ip link set eth0 address 02:00:00:00:00:99"},
+		"the bridge's":   {"ip link set eth0 address $BRIDGE"},
+		"routes":         {"ip route flush table main", "ip route add 10.1.0.3 dev eth0", "ip rule add from all lookup 77"},
+		"an alias":       {"ip link set eth0 alias x"},
+		"its own rules":  {"nft add table inet fairlead", "nft add chain inet fairlead postrouting { type filter hook output priority 0; policy drop; }"},
+		"shapes":         {"tc qdisc add dev eth0 root tbf rate 1kbit burst 1600 latency 1s", "ip link set eth0 mtu 68"},
+		"moves it away":  {"ip netns add evil$PID", "ip link set eth0 netns evil$PID"},
+	}
+	for _, plugin := range []string{"bridge", "ptp"} {
+		for _, pinned := range []bool{false, true} {
+			for name, list := range deeds {
+				t.Run(fmt.Sprint(plugin, " ", pinned, " ", name), func(t *testing.T) {
+					t.Parallel()
+					if plugin == "bridge" && pinned {
+						kerneltest.Needs(t, "nftables for bridges")
+					}
+					m := newMachine(t, "a", "b")
+					conf := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "n", "type": %q, "ipMasq": true, "isGateway": true, "antiSpoof": %v, $IPAM}`, plugin, pinned)
+					neighbour := m.must("ADD", plugin, "b", conf)
+					_, host := m.ends(neighbour)
+					m.must("ADD", plugin, "a", conf)
+					m.must("DEL", plugin, "a", conf) // what is shared stays from here on
+					before := withoutBridge(m.dump())
+					result := m.must("ADD", plugin, "a", conf)
+					words := strings.NewReplacer("$BRIDGE", host, "$PID", fmt.Sprintf("%x", rand.Uint32()))
+					for _, deed := range list {
+						m.deed(t, words.Replace(deed))
+					}
+					_, _ = m.run("CHECK", plugin, "a", checked(conf, result)) // it may find much, and says so
+					m.must("CHECK", plugin, "b", checked(conf, neighbour))
+					kerneltest.In(t, m.netns["b"], "ping", "-c1", "-W2", "10.1.0.1")
+					m.must("DEL", plugin, "a", conf)
+					m.must("DEL", plugin, "a", conf)
+					if after := withoutBridge(m.dump()); after != before {
+						t.Errorf("left\n%s\nof\n%s", after, before)
+					}
+					m.must("CHECK", plugin, "b", checked(conf, neighbour))
+					kerneltest.In(t, m.netns["b"], "ping", "-c1", "-W2", "10.1.0.1")
+					m.must("DEL", plugin, "b", conf)
+				})
+			}
+		}
+	}
+}
+
+// deed does something in the container. A named namespace is the test's to remove.
+func (m *machine) deed(t *testing.T, command string) {
+	t.Helper()
+	argv := strings.Fields(command)
+	if strings.HasPrefix(command, "ip netns add ") {
+		kerneltest.Run(t, argv...)
+		t.Cleanup(func() { kerneltest.Run(t, "ip", "netns", "del", argv[3]) })
+		return
+	}
+	kerneltest.In(t, m.netns["a"], argv...)
+}
+
+// A container asks for the gateway in the name of hundreds: each is a place in the host's
+// table of neighbours, of which the kernel has some thousand for all namespaces of a machine,
+// so the test takes few. With antiSpoof it takes none.
+func TestARPFlood(t *testing.T) {
+	for _, plugin := range []string{"bridge", "ptp"} {
+		for _, pinned := range []bool{false, true} {
+			t.Run(fmt.Sprint(plugin, " ", pinned), func(t *testing.T) {
+				t.Parallel()
+				if plugin == "bridge" && pinned {
+					kerneltest.Needs(t, "nftables for bridges")
+				}
+				m := newMachine(t, "a", "b")
+				conf := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "n", "type": %q, "isGateway": true, "antiSpoof": %v,
+					"ipam": {"type": "host-local", "dataDir": "$WORK/ipam", "subnet": "10.1.0.0/16"}}`, plugin, pinned)
+				m.must("ADD", plugin, "b", conf)
+				own, _ := m.ends(m.must("ADD", plugin, "a", conf))
+				var flood [][]byte
+				for i := range 300 {
+					ip := netip.AddrFrom4([4]byte{10, 1, byte(100 + i/250), byte(1 + i%250)})
+					flood = append(flood, ethernet([]byte{255, 255, 255, 255, 255, 255}, mac(t, own), 0x0806, arp(1, mac(t, own), ip.String(), "10.1.0.1", 46)))
+				}
+				m.send("a", flood...)
+				n := strings.Count(kerneltest.Run(t, "ip", "-4", "neigh"), "\n")
+				if pinned && n > 4 {
+					t.Errorf("the host knows %d neighbours", n)
+				}
+				if !pinned && n < 100 {
+					t.Errorf("the host knows %d neighbours: the test shows nothing", n)
+				}
+				kerneltest.In(t, m.netns["b"], "ping", "-c1", "-W2", "10.1.0.1")
+				m.must("DEL", plugin, "a", conf)
+				kerneltest.In(t, m.netns["b"], "ping", "-c1", "-W2", "10.1.0.1")
+			})
+		}
+	}
+}

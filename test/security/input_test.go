@@ -1,0 +1,87 @@
+package security
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// endless is a gigabyte that begins like a configuration.
+func endless() io.Reader {
+	return io.MultiReader(strings.NewReader(`{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "x": "`), io.LimitReader(letters{}, 1<<30))
+}
+
+type letters struct{}
+
+func (letters) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'x'
+	}
+	return len(p), nil
+}
+
+// bounds of a process that is given too much.
+const (
+	mostMemory = 256 << 20 // bytes; of which the test binary's own are some 40 million
+	mostTime   = 20 * time.Second
+)
+
+// What comes on stdin is bounded, and so is what is made of it: length, depth, numbers, keys.
+func TestInput(t *testing.T) {
+	head := `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", `
+	for name, tt := range map[string]struct {
+		stdin func() io.Reader
+		want  string
+	}{
+		"a gigabyte":           {endless, "stdin"},
+		"nested arrays":        {text(head + `"x": ` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}`), "max depth"},
+		"nested objects":       {text(head + `"x": ` + strings.Repeat(`{"a":`, 100_000) + "1" + strings.Repeat("}", 100_000) + `}`), "max depth"},
+		"nested, not closed":   {text(head + `"x": ` + strings.Repeat("[", 500_000)), ""},
+		"nested in prevResult": {text(head + `"prevResult": {"cniVersion": "1.0.0", "x": ` + strings.Repeat("[", 50_000) + strings.Repeat("]", 50_000) + `}}`), "max depth"},
+		"nested in ipam":       {text(head + `"ipam": {"type": "host-local", "x": ` + strings.Repeat("[", 50_000) + strings.Repeat("]", 50_000) + `}}`), "max depth"},
+		"a huge number":        {text(head + `"mtu": ` + strings.Repeat("9", 500_000) + `}`), "mtu = "},
+		"a huge exponent":      {text(head + `"mtu": 1e999999999}`), "mtu = "},
+		"a number too large":   {text(head + `"mtu": 99999999999999999999}`), "mtu = "},
+		"many trunks":          {text(head + `"vlanTrunk": [` + strings.Repeat(`{"id": 5000},`, 60_000) + `{}]}`), "vlanTrunk"},
+		"many keys":            {text(head + manyKeys(100_000) + `"mtu": -1}`), "mtu = -1"},
+		"one key many times":   {text(head + strings.Repeat(`"mtu": 1500, `, 60_000) + `"mtu": -1}`), "mtu = -1"},
+		"zero bytes":           {text(strings.Repeat("\x00", 900_000)), "invalid character"},
+		"a subnet's every bit": {text(head + `"ipam": {"type": "host-local", "dataDir": "/proc/nowhere", "ranges": [[{"subnet": "::/0"}]]}}`), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, "a")
+			for _, verb := range []string{"ADD", "DEL", "CHECK", "VERSION"} {
+				var out strings.Builder
+				cmd := m.command(verb, "bridge", "a", tt.stdin(), "CNI_NETNS_OVERRIDE=")
+				cmd.Stdout = &out
+				began := time.Now()
+				err := cmd.Run()
+				took := time.Since(began)
+				memory := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
+				if took > mostTime || memory > mostMemory {
+					t.Errorf("%s took %v and %d MB", verb, took, memory>>20)
+				}
+				if verb != "ADD" {
+					continue
+				}
+				if err == nil || !strings.Contains(strings.ReplaceAll(out.String(), `\"`, `"`), tt.want) || strings.Contains(out.String(), "goroutine ") {
+					t.Errorf("%s says %.300s, want %s", verb, out.String(), tt.want)
+				}
+			}
+		})
+	}
+}
+
+func text(s string) func() io.Reader { return func() io.Reader { return strings.NewReader(s) } }
+
+func manyKeys(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `"k%d": %d, `, i, i)
+	}
+	return b.String()
+}

@@ -1,0 +1,138 @@
+// Package security holds what docs/security.md says: for each published advisory of this
+// field, and for each who can write something, the attempt, with the plugins as processes.
+package security
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/plugin"
+	"github.com/fairlead/fairlead/plugins"
+	"github.com/fairlead/fairlead/plugins/ovs"
+	"github.com/fairlead/fairlead/skel"
+)
+
+// TestMain makes the test binary every plugin, by its name.
+func TestMain(m *testing.M) {
+	name := filepath.Base(os.Args[0])
+	for _, p := range every() {
+		if p.Name == name {
+			skel.PluginMain(p)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// every is every plugin, of both programs.
+func every() []skel.Plugin {
+	return append(plugins.All(), ovs.Plugin().Skel(plugin.Env{IPAM: plugins.IPAM()}))
+}
+
+// machine is a host with containers.
+type machine struct {
+	t     testing.TB
+	dir   string
+	bin   string
+	netns map[string]string
+	wrap  []string // a command that runs the plugins
+}
+
+func newMachine(t testing.TB, containers ...string) *machine {
+	t.Helper()
+	kerneltest.Host(t)
+	dir, err := os.MkdirTemp("", "security-") // a socket's path must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	m := &machine{t: t, dir: dir, bin: filepath.Join(dir, "bin"), netns: map[string]string{}}
+	if err := os.Mkdir(m.bin, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range every() {
+		if err := os.Symlink(self, filepath.Join(m.bin, p.Name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range containers {
+		m.netns[c] = kerneltest.Netns(t)
+	}
+	return m
+}
+
+// text completes a configuration.
+func (m *machine) text(conf string) string {
+	conf = strings.ReplaceAll(conf, "$IPAM", `"ipam": {"type": "host-local", "dataDir": "$WORK/ipam", "ranges": [[{"subnet": "10.1.0.0/24"}], [{"subnet": "fd01::/64"}]]}`)
+	return strings.ReplaceAll(conf, "$WORK", m.dir)
+}
+
+// command is a plugin about to run for a container; later variables win.
+func (m *machine) command(verb, typ, container string, stdin io.Reader, env ...string) *exec.Cmd {
+	argv := append(append([]string{}, m.wrap...), filepath.Join(m.bin, typ))
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Stdin = stdin
+	cmd.Env = append(os.Environ(), "CNI_COMMAND="+verb, "CNI_CONTAINERID="+container, "CNI_IFNAME=eth0", "CNI_NETNS="+m.netns[container],
+		"CNI_PATH="+m.bin, "FAIRLEAD_RUN="+m.dir+"/run", "FAIRLEAD_LIB="+m.dir+"/lib")
+	cmd.Env = append(cmd.Env, env...)
+	return cmd
+}
+
+// run runs a plugin and returns what it printed.
+func (m *machine) run(verb, typ, container, conf string, env ...string) (string, error) {
+	var out bytes.Buffer
+	cmd := m.command(verb, typ, container, strings.NewReader(m.text(conf)), env...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	if e := (*exec.ExitError)(nil); errors.As(err, &e) {
+		err = fmt.Errorf("%s %s: %w: %s", typ, verb, err, out.String())
+	}
+	return out.String(), err
+}
+
+func (m *machine) must(verb, typ, container, conf string, env ...string) string {
+	m.t.Helper()
+	out, err := m.run(verb, typ, container, conf, env...)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return out
+}
+
+// files are all of the machine's, but for the programs.
+func (m *machine) files() (out []string) {
+	_ = filepath.WalkDir(m.dir, func(path string, e os.DirEntry, err error) error {
+		if err == nil && path != m.dir && !strings.HasPrefix(path, m.bin) {
+			out = append(out, path)
+		}
+		return nil
+	})
+	return out
+}
+
+// dump is the host's links and rules, without what a link makes of itself in time.
+func (m *machine) dump() string {
+	return kerneltest.Run(m.t, "sh", "-c", "ip -br link | cut -d' ' -f1; nft list ruleset; ip route; ip -6 route | grep -v fe80; tc qdisc")
+}
+
+// withoutBridge is a dump without the shared bridge, which stays.
+func withoutBridge(dump string) string {
+	var b strings.Builder
+	for line := range strings.Lines(dump) {
+		if !strings.Contains(line, "cni0") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}

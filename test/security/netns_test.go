@@ -1,0 +1,69 @@
+package security
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// CNI_NETNS is a path of a runtime's; what it leads to is looked at before anything else,
+// and the plugin neither waits for it nor takes the host's for a container's.
+func TestNetnsPaths(t *testing.T) {
+	conf := `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", $IPAM}`
+	for name, tt := range map[string]struct{ path, want string }{
+		"a FIFO":             {"$WORK/fifo", "not a network namespace"},
+		"a regular file":     {"$WORK/file", "not a network namespace"},
+		"a directory":        {"$WORK", "not a network namespace"},
+		"nothing":            {"$WORK/nothing", "the network namespace is gone"},
+		"a device":           {"/dev/zero", "not a network namespace"},
+		"a mount namespace":  {"/proc/self/ns/mnt", "is no network namespace (it is a namespace of another type)"},
+		"a link to a mount":  {"$WORK/mnt", "is no network namespace (it is a namespace of another type)"},
+		"the host's":         {"/proc/self/ns/net", "is the network namespace of the plugin itself"},
+		"a link to host's":   {"$WORK/host", "is the network namespace of the plugin itself"},
+		"a link to itself":   {"$WORK/loop", "too many levels of symbolic links"},
+		"a link to the good": {"$WORK/good", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, "a")
+			link := func(to, name string) {
+				if err := os.Symlink(to, filepath.Join(m.dir, name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			link("/proc/self/ns/mnt", "mnt")
+			link("/proc/self/ns/net", "host")
+			link("loop", "loop")
+			link(m.netns["a"], "good")
+			if err := os.WriteFile(m.dir+"/file", nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := syscall.Mkfifo(m.dir+"/fifo", 0o600); err != nil {
+				t.Fatal(err)
+			}
+			before := withoutBridge(m.dump())
+			env := "CNI_NETNS=" + strings.ReplaceAll(tt.path, "$WORK", m.dir)
+			began := time.Now()
+			out, err := m.run("ADD", "bridge", "a", conf, env)
+			switch {
+			case tt.want == "" && err != nil:
+				t.Errorf("ADD: %v", err)
+			case tt.want != "" && (err == nil || !strings.Contains(out, tt.want)):
+				t.Errorf("ADD says %s, want %s", out, tt.want)
+			}
+			// DEL is told whatever the runtime has by now, and succeeds.
+			if out, err := m.run("DEL", "bridge", "a", conf, env); err != nil {
+				t.Errorf("DEL: %s", out)
+			}
+			if after := withoutBridge(m.dump()); after != before {
+				t.Errorf("left\n%s\nof\n%s", after, before)
+			}
+			if took := time.Since(began); took > 30*time.Second {
+				t.Errorf("took %v", took)
+			}
+		})
+	}
+}

@@ -1,0 +1,93 @@
+package security
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/internal/ovstest"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// call is a plugin with a configuration that uses all that it has.
+type call struct {
+	plugin string
+	conf   string // after cniVersion, name and type
+	needs  string // of the kernel
+	chain  bool   // it works on what $PREV names
+}
+
+func calls() []call {
+	ports := `"runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80}, {"hostPort": 53, "containerPort": 53, "protocol": "udp", "hostIP": "127.0.0.1"}]}`
+	return []call{
+		{plugin: "bridge", conf: `"isDefaultGateway": true, "ipMasq": true, "antiSpoof": true, "macspoofchk": true, "hairpinMode": true, $IPAM`, needs: "nftables for bridges"},
+		{plugin: "ptp", conf: `"ipMasq": true, "antiSpoof": true, $IPAM`},
+		{plugin: "macvlan", conf: `"master": "dev0", $IPAM`, needs: "macvlan"},
+		{plugin: "ipvlan", conf: `"master": "dev0", $IPAM`, needs: "ipvlan"},
+		{plugin: "vlan", conf: `"master": "dev0", "vlanId": 5, $IPAM`, needs: "vlan"},
+		{plugin: "host-device", conf: `"device": "dev0", $IPAM`},
+		{plugin: "tap", conf: `"multiQueue": true, $IPAM`, needs: "tap"},
+		{plugin: "dummy", conf: `$IPAM`, needs: "dummy"},
+		{plugin: "loopback", conf: `"x": 1`},
+		{plugin: "host-local", conf: `$IPAM`},
+		{plugin: "static", conf: `"ipam": {"type": "static", "addresses": [{"address": "10.1.0.2/24"}]}`},
+		{plugin: "portmap", conf: `"snat": true, ` + ports, chain: true},
+		{plugin: "firewall", conf: `"backend": "nftables"`, chain: true},
+		{plugin: "bandwidth", conf: `"ingressRate": 1000000, "ingressBurst": 1000000, "egressRate": 1000000, "egressBurst": 1000000`, chain: true},
+		{plugin: "tuning", conf: `"mac": "02:00:00:00:00:77", "mtu": 1400, "promisc": true, "allmulti": true, "sysctl": {"net.core.somaxconn": "500"}`, chain: true},
+		{plugin: "sbr", conf: `"table": 100`, chain: true},
+		{plugin: "vrf", conf: `"vrfname": "red"`, needs: "vrf", chain: true},
+		{plugin: "flannel", conf: `"subnetFile": "$WORK/subnet.env", "dataDir": "$WORK/flannel", "ipam": {"dataDir": "$WORK/ipam"}`},
+		{plugin: "minicni", conf: `"subnet": "10.1.0.0/24"`},
+		{plugin: "fairlead-chain", conf: `"capabilities": {"portMappings": true}, ` + ports + `, "plugins": [{"type": "bridge", "isGateway": true, "ipMasq": true, $IPAM}, {"type": "portmap", "capabilities": {"portMappings": true}}, {"type": "tuning", "mtu": 1400}]`},
+		{plugin: "ovs", conf: `"bridge": "ovs0", "socket_file": "$WORK/ovs.sock", $IPAM`},
+	}
+}
+
+// text is the whole configuration.
+func (c call) text(m *machine) string {
+	conf := `{"cniVersion": "1.0.0", "name": "n", "type": "` + c.plugin + `", ` + c.conf
+	if c.chain {
+		conf += `, "prevResult": {"cniVersion": "1.0.0", "interfaces": [{"name": "host0"}, {"name": "eth0", "sandbox": "` + m.netns["a"] + `"}],
+			"ips": [{"address": "10.1.0.2/24", "gateway": "10.1.0.1", "interface": 1}], "routes": [{"dst": "0.0.0.0/0"}]}`
+	}
+	return conf + "}"
+}
+
+// checked is the configuration with an ADD's result, as CHECK gets it.
+func checked(conf, result string) string {
+	if strings.Contains(conf, `"prevResult"`) || strings.TrimSpace(result) == "" {
+		return conf
+	}
+	return strings.TrimSuffix(conf, "}") + `, "prevResult": ` + result + "}"
+}
+
+// prepare makes what the call needs of the host and the container.
+func (c call) prepare(t *testing.T) *machine {
+	t.Helper()
+	if c.needs != "" {
+		kerneltest.Needs(t, c.needs)
+	}
+	m := newMachine(t, "a")
+	kerneltest.Run(t, "ip", "link", "add", "dev0", "address", "02:00:00:00:00:05", "type", "veth", "peer", "name", "far0")
+	kerneltest.Run(t, "ip", "link", "set", "dev0", "up")
+	if c.chain {
+		kerneltest.Run(t, "ip", "link", "add", "host0", "type", "veth", "peer", "name", "eth0", "netns", m.netns["a"])
+		kerneltest.Run(t, "ip", "addr", "add", "10.1.0.1/24", "dev", "host0")
+		kerneltest.Run(t, "ip", "link", "set", "host0", "up")
+		kerneltest.In(t, m.netns["a"], "ip", "addr", "add", "10.1.0.2/24", "dev", "eth0")
+		kerneltest.In(t, m.netns["a"], "ip", "link", "set", "eth0", "up")
+		kerneltest.In(t, m.netns["a"], "ip", "route", "add", "default", "via", "10.1.0.1")
+	}
+	lease := "FLANNEL_NETWORK=10.1.0.0/16\nFLANNEL_SUBNET=10.1.0.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n"
+	if err := os.WriteFile(filepath.Join(m.dir, "subnet.env"), []byte(lease), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if c.plugin == "ovs" {
+		if err := os.Symlink(ovstest.New(t).Socket(), filepath.Join(m.dir, "ovs.sock")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return m
+}

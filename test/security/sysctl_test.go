@@ -1,0 +1,27 @@
+package security
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// A key of a sysctl is a path below /proc/sys: it leads nowhere else, and, in a container's
+// name, to nothing that is the whole machine's.
+func TestSysctlKeys(t *testing.T) {
+	for _, key := range []string{
+		"../../etc/passwd", "net/../kernel/core_pattern", "net.ipv4.conf.IFNAME/../../../../kernel/core_pattern", "kernel.core_pattern",
+		"/kernel/core_pattern", "net/../../sysrq-trigger", "net..kernel", "vm.overcommit_memory", "net/./core/somaxconn", "", "net", "net/",
+		"kernel/../net/core/somaxconn", "fs.suid_dumpable",
+	} {
+		t.Run(strings.ReplaceAll(key, "/", "_"), func(t *testing.T) {
+			t.Parallel()
+			c := call{plugin: "tuning", conf: fmt.Sprintf(`"sysctl": {%q: "1"}`, key), chain: true}
+			m := c.prepare(t)
+			out, err := m.run("ADD", "tuning", "a", c.text(m))
+			if err == nil || !strings.Contains(out, "sysctl") {
+				t.Errorf("ADD says %s", out)
+			}
+		})
+	}
+}
