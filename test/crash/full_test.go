@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -82,7 +83,7 @@ func full(t *testing.T, s *scene, verb, file string) {
 }
 
 // workers is how many machines play a scene: most of what they do is to wait for the kernel.
-func workers() int { return 6 }
+func workers() int { return 3 * runtime.NumCPU() }
 
 func kernelRelease() string {
 	raw, err := readAt("/proc/sys/kernel/osrelease")

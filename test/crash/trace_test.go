@@ -21,7 +21,7 @@ type program struct {
 	at       func(*call) action // asked at the entry of every counted call
 	clock    time.Duration      // what is added to the time of day that it is told
 	hideVDSO bool               // so that asking for the time is a call
-	limit    time.Duration      // 0: a minute
+	limit    time.Duration      // 0: 40 seconds
 }
 
 // ended is how it went.
@@ -85,7 +85,7 @@ const (
 func trace(p program) (ended, error) {
 	t := &tracer{program: p, tasks: map[int]*task{}}
 	pid, err := syscall.ForkExec(p.path, p.argv, &syscall.ProcAttr{
-		Env: p.env, Files: []uintptr{p.in.Fd(), p.out.Fd(), p.out.Fd()}, Sys: &syscall.SysProcAttr{Ptrace: true},
+		Env: p.env, Files: []uintptr{p.in.Fd(), p.out.Fd(), p.out.Fd()}, Sys: &syscall.SysProcAttr{Ptrace: true, Setpgid: true},
 	})
 	if err != nil {
 		return ended{}, fmt.Errorf("start %s: %w", p.path, err)
@@ -105,9 +105,9 @@ func trace(p program) (ended, error) {
 	}
 	limit := p.limit
 	if limit == 0 {
-		limit = time.Minute
+		limit = 40 * time.Second
 	}
-	watch := time.AfterFunc(limit, func() { _ = unix.Kill(pid, unix.SIGKILL) })
+	watch := time.AfterFunc(limit, func() { _ = unix.Kill(-pid, unix.SIGKILL) })
 	err = t.follow()
 	if !watch.Stop() {
 		t.hung = true
@@ -137,6 +137,7 @@ func (t *tracer) follow() error {
 			if pid == t.main {
 				t.first = int(ws)
 			}
+			t.prune()
 			continue
 		}
 		if err := t.stopped(pid, ws); err != nil && err != unix.ESRCH { // ESRCH: it was killed meanwhile
@@ -144,6 +145,17 @@ func (t *tracer) follow() error {
 		}
 	}
 	return nil
+}
+
+// prune forgets threads that are gone without a word: one that was killed before it
+// ran. This thread has other children (servers of a scene), for which a wait would
+// wait forever.
+func (t *tracer) prune() {
+	for pid := range t.tasks {
+		if unix.Kill(pid, 0) == unix.ESRCH {
+			delete(t.tasks, pid)
+		}
+	}
 }
 
 func (t *tracer) stopped(pid int, ws unix.WaitStatus) error {
