@@ -3,6 +3,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -123,7 +124,7 @@ func (s *stage) collect(t *testing.T) {
 	t.Helper()
 	s.endProcesses(t)
 	left, err := os.ReadDir(s.host.path("/run/netns"))
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
 	for _, ns := range left {
@@ -138,20 +139,27 @@ func (s *stage) collect(t *testing.T) {
 	t.Logf("%d namespaces were left; fairlead gc --all: %s", len(left), out)
 }
 
-// endProcesses kills what was not there before, and its cgroups.
+// endProcesses kills what was not there before, and what that starts meanwhile,
+// and its cgroups.
 func (s *stage) endProcesses(t *testing.T) {
 	t.Helper()
-	out, err := s.host.run("ps", "-e", "-o", "pid=,comm=")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(out) {
-		pid, name, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if name != "ps" && !slices.Contains(s.before, "process "+name) {
-			t.Logf("left running: %s", name)
-			_, _ = s.host.run("kill", "-9", pid) // may have ended with another
+	ended := map[string]int{}
+	for more := true; more; {
+		out, err := s.host.run("ps", "-e", "-o", "pid=,comm=")
+		if err != nil {
+			t.Fatal(err)
+		}
+		more = false
+		for line := range strings.Lines(out) {
+			pid, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if name != "ps" && !slices.Contains(s.before, "process "+name) {
+				more = true
+				ended[name]++
+				_, _ = s.host.run("kill", "-9", pid) // may have ended with another
+			}
 		}
 	}
+	t.Logf("left running: %v", ended)
 	if err := s.host.removeCgroups(); err != nil {
 		t.Error(err)
 	}

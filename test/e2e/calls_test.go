@@ -75,7 +75,11 @@ func whatItAsks(t *testing.T, s *stage) {
 	s.remove(t, in)
 	all := s.calls(t)
 	if s.lacks(callsStatus) == "" {
+		asker := s.client.(interface{ status() error }) // as kubelet is, every few seconds
 		eventually(t, 30*time.Second, func() error {
+			if err := asker.status(); err != nil {
+				return err
+			}
 			all = append(all, s.calls(t)...)
 			if !asks(all, "STATUS") {
 				return errors.New("no STATUS")

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/fairlead/fairlead/internal/built"
 )
 
 const (
@@ -18,11 +20,12 @@ const (
 // containerd is a containerd by CRI, as kubelet uses it.
 type containerd struct {
 	programs
-	bin      string // directory of containerd, its shim and ctr
+	bin      string // the host's directory of containerd, its shim and ctr
+	from     string // the machine's, where it is none of a package
 	config   string
 	newest   string // of the specification's versions
 	label    string
-	status   bool // whether it calls STATUS
+	statuses bool // whether it calls STATUS
 	networks int  // it gives to each pod
 
 	host *host
@@ -33,6 +36,25 @@ type containerd struct {
 // containerd16 is Debian 12's.
 func containerd16(p programs) *containerd {
 	return &containerd{programs: p, bin: "/usr/bin", config: "testdata/containerd-1.6.toml", newest: "1.0.0", label: "containerd 1.6", networks: 1}
+}
+
+const containerd23Version = "2.3.7"
+
+// containerd23 is built through the Go module proxy.
+func containerd23(t *testing.T, p programs) *containerd {
+	t.Helper()
+	const module = "github.com/containerd/containerd/v2/"
+	dir := ""
+	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr"} {
+		flags := "-s -w -X " + module + "version.Version=" + containerd23Version
+		path, err := built.Program("containerd-"+containerd23Version, name, built.Install(module+"cmd/"+name+"@v"+containerd23Version, flags))
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir = filepath.Dir(path)
+	}
+	return &containerd{programs: p, bin: "/opt/containerd/bin", from: dir, config: "testdata/containerd-2.3.toml", newest: "1.1.0",
+		label: "containerd 2.3", statuses: true, networks: 1}
 }
 
 // withNetworks is the same on a node that gives so many networks to each pod.
@@ -54,7 +76,11 @@ func (c *containerd) version() (string, error) {
 }
 
 func (c *containerd) binds() map[string]string {
-	return map[string]string{c.plugin: "/opt/cni/bin", c.dir: "/mnt/e2e"}
+	binds := map[string]string{c.plugin: "/opt/cni/bin", c.dir: "/mnt/e2e"}
+	if c.from != "" {
+		binds[c.from] = c.bin
+	}
+	return binds
 }
 
 func (c *containerd) lacks(a ability) string {
@@ -64,7 +90,7 @@ func (c *containerd) lacks(a ability) string {
 	case chooseNetwork:
 		return "CRI gives every pod the node's networks"
 	case callsStatus:
-		if !c.status {
+		if !c.statuses {
 			return "it knows the specification up to 1.0.0 only"
 		}
 	case callsGC:
@@ -112,25 +138,30 @@ func (c *containerd) launch(t *testing.T) {
 		if _, err := os.Stat(c.host.path(containerdSocket)); err != nil {
 			return err
 		}
-		var s struct {
-			Status struct {
-				Conditions []struct {
-					Type   string `json:"type"`
-					Status bool   `json:"status"`
-					Reason string `json:"message"`
-				} `json:"conditions"`
-			} `json:"status"`
-		}
-		if err := c.cri.call("Status", object{}, &s); err != nil {
-			return err
-		}
-		for _, cond := range s.Status.Conditions {
-			if !cond.Status {
-				return fmt.Errorf("%s is not so yet: %s", cond.Type, cond.Reason)
-			}
-		}
-		return nil
+		return c.status()
 	})
+}
+
+// status asks for what kubelet asks for every few seconds.
+func (c *containerd) status() error {
+	var s struct {
+		Status struct {
+			Conditions []struct {
+				Type   string `json:"type"`
+				Status bool   `json:"status"`
+				Reason string `json:"message"`
+			} `json:"conditions"`
+		} `json:"status"`
+	}
+	if err := c.cri.call("Status", object{}, &s); err != nil {
+		return err
+	}
+	for _, cond := range s.Status.Conditions {
+		if ready := cond.Type == "RuntimeReady" || cond.Type == "NetworkReady"; ready && !cond.Status {
+			return fmt.Errorf("%s is not so yet: %s", cond.Type, cond.Reason)
+		}
+	}
+	return nil
 }
 
 func (c *containerd) kill() error {

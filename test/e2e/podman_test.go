@@ -69,15 +69,15 @@ func (p *podman) run(c pod) (*container, error) {
 		// Else they are numbered at random.
 		argv = append(argv, "--network", fmt.Sprintf("%s:interface_name=eth%d", n, i))
 	}
+	for _, m := range c.ports {
+		argv = append(argv, "--publish", fmt.Sprintf("%d:%d/%s", m.host, m.pod, m.protocol))
+	}
 	_, err := p.host.run(append(append(argv, runFlags(c)...), append([]string{imageName}, serveWords()[1:]...)...)...)
 	return &container{pod: c, id: c.name}, err
 }
 
 // runFlags are what the commands podman and nerdctl call the same.
 func runFlags(c pod) (argv []string) {
-	for _, m := range c.ports {
-		argv = append(argv, "--publish", fmt.Sprintf("%d:%d/%s", m.host, m.pod, m.protocol))
-	}
 	if c.ip != "" {
 		argv = append(argv, "--ip", c.ip)
 	}
