@@ -18,10 +18,10 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-vm race churn crash fuzz bench bench-quick bench-vm bench-path trace leases vulncheck compat clean
+.PHONY: help build demo test test-vm race churn crash fuzz bench bench-quick bench-vm bench-path trace leases vulncheck compat e2e e2e-start clean
 
 help: ## list these verbs
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/fairlead, bin/fairlead-cni and bin/cni/, a link for each plugin
 	@mkdir -p bin/cni
@@ -102,6 +102,15 @@ compat: ## compare with the reference in both directions and write docs/compatib
 	@sh test/install-packages $(TEST_NEEDS) $(VM_NEEDS)
 	UPDATE=1 go test ./test/compat
 	UPDATE=1 go run ./test/vm -kernel 6.12 -write docs -run '^TestCompatibility$$/^case$$/^features$$' ./test/compat
+
+e2e: ## real containers under containerd 1.6 and 2.3, Podman and nerdctl, every case; writes docs/runtimes.md (builds two of them once; needs root)
+	@sh test/install-packages $(TEST_NEEDS)
+	UPDATE=1 FAIRLEAD_E2E=all go test -count=1 -timeout 30m -run '^TestRuntimes$$' ./test/e2e
+	go test -count=1 -run '^Test.*Page$$' ./test/e2e
+
+e2e-start: ## how long pods take to start, ours, fused and the reference's in turn (CLIENT=Podman for one; a quarter of an hour; needs root)
+	@sh test/install-packages $(TEST_NEEDS)
+	FAIRLEAD_E2E_START=1 go test -count=1 -v -timeout 60m -run '^TestPodStart$$/$(CLIENT)' ./test/e2e
 
 clean: ## remove what build made
 	rm -rf bin

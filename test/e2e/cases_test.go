@@ -88,6 +88,7 @@ func hostPorts(t *testing.T, s *stage) {
 			}
 		}
 	}
+	s.healthy(t)
 	s.remove(t, in, other)
 	if out, err := s.fromOutside("ask", "tcp", at(hostV4, 18080)); err == nil {
 		t.Errorf("the port of a removed pod answers: %s", out)
@@ -161,6 +162,7 @@ func severalNetworks(t *testing.T, s *stage) {
 		s.ask(t, s.from(a), "tcp", at(b6, servePort), b.name, a6)
 	}
 	s.ask(t, s.fromOutside, "tcp", at(hostV4, 18083), b.name, "")
+	s.healthy(t)
 	s.remove(t, a, b)
 }
 

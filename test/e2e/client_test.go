@@ -47,7 +47,6 @@ const (
 	chooseNetwork ability = "networks chosen for a pod"
 	callsStatus   ability = "STATUS"
 	callsGC       ability = "GC"
-	daemon        ability = "a daemon"
 )
 
 // client is a container runtime and what commands it. Everything is done in
@@ -59,6 +58,8 @@ type client interface {
 	spec() string
 	// binds are the machine's directories that its host has to see.
 	binds() map[string]string
+	// use takes other programs, plugins above all.
+	use(p programs)
 	// lacks says in words why it cannot be asked for something; "": it can.
 	lacks(a ability) string
 	// start makes it ready in a host.
@@ -90,11 +91,13 @@ type link struct {
 	Addresses []string
 }
 
-func links(c client, in *container) ([]link, error) {
-	out, err := c.exec(in, "/probe", "links")
-	if err != nil {
-		return nil, err
+// links asks again when there is no answer: nerdctl loses the output of a command
+// that is over at once, now and then.
+func links(c client, in *container) (l []link, err error) {
+	for out := ""; out == "" && err == nil; {
+		if out, err = c.exec(in, "/probe", "links"); out != "" {
+			return l, json.Unmarshal([]byte(out), &l)
+		}
 	}
-	var l []link
-	return l, json.Unmarshal([]byte(out), &l)
+	return nil, err
 }

@@ -101,7 +101,7 @@ func (h *host) within(argv ...string) []string {
 	return append([]string{"nsenter", "--target", strconv.Itoa(h.pid), "--mount", "--net", "--pid", "--uts", "--ipc", "--"}, argv...)
 }
 
-// start of a command's words for its neighbour.
+// beyond is the command that runs another at its neighbour.
 func (h *host) beyond(argv ...string) []string {
 	return append([]string{"nsenter", "--net=" + h.outside, "--"}, argv...)
 }

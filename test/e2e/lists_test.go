@@ -59,6 +59,11 @@ func lists(version string) map[string]object {
 	}
 }
 
+// plainList is the first network alone, of plugins that the reference has, too.
+func plainList(version string) map[string]object {
+	return map[string]object{"10-e2e.conflist": list(version, network, 0, object{"capabilities": object{"bandwidth": true}})}
+}
+
 // configure writes lists to the host, fused if wanted.
 func (h *host) configure(t *testing.T, lists map[string]object, fuse string) {
 	t.Helper()

@@ -20,6 +20,8 @@ type programs struct {
 	image  string // an OCI archive
 }
 
+func (p *programs) use(other programs) { *p = other }
+
 func build(t *testing.T) programs {
 	t.Helper()
 	dir := t.TempDir()

@@ -26,6 +26,9 @@ func TestRuntimes(t *testing.T) {
 			}
 		}
 	})
+	if os.Getenv("UPDATE") != "" && os.Getenv(allVariable) != "" {
+		rewritePage(t, "cases", r.text(t))
+	}
 }
 
 // clients make each anew: a stage has one of its own. Those that have to be built

@@ -41,7 +41,7 @@ func newStage(t *testing.T, c client, p programs, lists map[string]object, fuse 
 	c.start(t, s.host)
 	warm := []string{network}
 	if c.lacks(chooseNetwork) == "" {
-		warm = []string{network, secondOne, slowOne}
+		warm = names(lists)
 	}
 	in := s.run(t, pod{networks: warm, ports: []port{{18000, servePort, "tcp"}, {18000, servePort, "udp"}}})
 	if err := s.client.remove(in); err != nil {
@@ -57,6 +57,14 @@ func newStage(t *testing.T, c client, p programs, lists map[string]object, fuse 
 		return nil
 	})
 	return s
+}
+
+func names(lists map[string]object) (out []string) {
+	for _, l := range lists {
+		out = append(out, l["name"].(string))
+	}
+	slices.Sort(out)
+	return out
 }
 
 func serveOutside(t *testing.T, s *stage) {
@@ -83,6 +91,16 @@ func (s *stage) remove(t *testing.T, all ...*container) {
 	for _, in := range all {
 		if err := s.client.remove(in); err != nil {
 			t.Errorf("remove %s: %v", in.name, err)
+		}
+	}
+}
+
+// healthy has our own commands look at what stands.
+func (s *stage) healthy(t *testing.T) {
+	t.Helper()
+	for _, argv := range [][]string{{"doctor"}, {"repair", "--dry-run"}, {"gc", "--all", "--dry-run"}} {
+		if out, err := s.host.run(append([]string{"/mnt/e2e/fairlead"}, argv...)...); err != nil {
+			t.Errorf("fairlead %s: %v: %s", strings.Join(argv, " "), err, out)
 		}
 	}
 }
@@ -147,17 +165,26 @@ func (s *stage) state(t *testing.T) (lines []string) {
 // runtime does after it has answered gets a moment.
 func (s *stage) asBefore(t *testing.T) {
 	t.Helper()
-	var left []string
-	for range 50 {
-		if left = difference(s.before, s.state(t)); len(left) == 0 {
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
+	left := s.left(t)
+	if len(left) == 0 {
+		return
 	}
 	for i, l := range left {
 		left[i] = l[:min(len(l), 200)]
 	}
 	t.Errorf("the host is not as before, by %d lines:\n%s", len(left), strings.Join(left[:min(len(left), 60)], "\n"))
+}
+
+// left is what differs from before, and goes on doing so.
+func (s *stage) left(t *testing.T) (left []string) {
+	t.Helper()
+	for range 50 {
+		if left = difference(s.before, s.state(t)); len(left) == 0 {
+			return nil
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return left
 }
 
 // difference is what was taken away and what was added.
