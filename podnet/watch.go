@@ -24,6 +24,9 @@ const (
 	// a host whose inotify instances are used up, and pollAnyway where somebody does:
 	// a network file system tells only of this host's own changes.
 	pollTime, pollAnyway = 2 * time.Second, time.Minute
+	// rounds bounds what is done again because something changed meanwhile: the next
+	// event does the rest.
+	rounds = 10
 )
 
 // Watch keeps the Manager up to date with its directories until the context ends,
@@ -34,8 +37,7 @@ func (m *Manager) Watch(ctx context.Context, changed func(NodeStatus)) error {
 	w := &watch{m: m, changed: changed}
 	defer w.close()
 	for {
-		w.arm()
-		w.read() // after arming: what changes later is told
+		w.read()
 		if err := w.wait(ctx); err != nil {
 			return err
 		}
@@ -60,13 +62,15 @@ func (w *watch) close() {
 
 // arm watches all directories that matter. A watch belongs to an inode, not to a
 // name: when a name has another one by now, all are made anew, until they are what
-// the names are.
-func (w *watch) arm() {
-	for range 10 {
+// the names are. It tells whether any was made, so that what happened before was
+// not told.
+func (w *watch) arm() (anew bool) {
+	for range rounds {
 		want := w.directories()
 		if w.watcher != nil && maps.Equal(want, w.armed) {
-			return
+			return anew
 		}
+		anew = true
 		fresh, err := fsnotify.NewWatcher()
 		if err == nil {
 			for dir := range want {
@@ -77,10 +81,11 @@ func (w *watch) arm() {
 		}
 		w.close()
 		w.armed, w.watcher, w.err = want, fresh, err
-		if err != nil && fresh == nil {
-			return
+		if fresh == nil {
+			return false // looking has to do
 		}
 	}
+	return anew
 }
 
 // directories are the configuration directories, the nearest directory above each
@@ -115,13 +120,19 @@ func (w *watch) directories() map[string]string {
 	return out
 }
 
+// read reads the directories, until nothing that they lead to was unwatched when
+// they were read.
 func (w *watch) read() {
-	again := w.m.conf.load()
-	if w.m.conf.watched(w.err) || again {
-		w.arm() // for what the files led to
-		if w.changed != nil {
-			w.changed(w.m.Networks())
+	w.arm()
+	news := false
+	for range rounds {
+		news = w.m.conf.load() || news
+		if !w.arm() {
+			break
 		}
+	}
+	if (w.m.conf.watched(w.err) || news) && w.changed != nil {
+		w.changed(w.m.Networks())
 	}
 }
 
