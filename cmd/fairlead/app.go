@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -40,6 +41,8 @@ const environmentHelp = `  NETCONFPATH   directory of network configurations; de
   CNI_ARGS      arguments for the plugins: KEY=VALUE;KEY=VALUE
   CAP_ARGS      capability arguments, JSON: {"portMappings": [{"hostPort": 8080,
                 "containerPort": 80, "protocol": "tcp"}]}
+  OTEL_EXPORTER_OTLP_ENDPOINT  of pod: where traces go, by OTLP over HTTP, such as
+                http://127.0.0.1:4318; default: nowhere
   FAIRLEAD_RUN  directory of runtime state; default /run/fairlead
   FAIRLEAD_LIB  directory of results and addresses; default /var/lib/cni`
 
@@ -58,9 +61,9 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, errors included")
 	root.AddGroup(&cobra.Group{ID: "attach", Title: "Attachments:"}, &cobra.Group{ID: "look", Title: "Looking:"},
 		&cobra.Group{ID: "more", Title: "More:"})
-	root.AddCommand(a.addCommand(), a.checkCommand(), a.delCommand(), a.gcCommand(), a.repairCommand(), a.statusCommand())
+	root.AddCommand(a.addCommand(), a.checkCommand(), a.delCommand(), a.gcCommand(), a.repairCommand(), a.statusCommand(), a.podCommand())
 	root.AddCommand(a.listCommand(), a.doctorCommand(), a.planCommand(), a.validateCommand(), a.versionCommand())
-	root.AddCommand(a.fuseCommand(), a.dhcpCommand())
+	root.AddCommand(a.installCommand(), a.uninstallCommand(), a.migrateCommand(), a.fuseCommand(), a.dhcpCommand())
 	root.AddCommand(a.demoCommands()...)
 	root.AddCommand(a.topics()...)
 	root.SetHelpCommandGroupID("more")
@@ -84,10 +87,13 @@ func unknownCommand(c *cobra.Command, args []string) error {
 		return c.Help()
 	}
 	next := "Type: fairlead help"
-	if s := c.SuggestionsFor(args[0]); len(s) > 0 {
-		next = "Did you mean: fairlead " + s[0]
+	if c.HasParent() {
+		next = "Type: " + c.CommandPath() + " --help"
 	}
-	return &usageError{fmt.Sprintf("there is no command %q", args[0]), next}
+	if s := c.SuggestionsFor(args[0]); len(s) > 0 {
+		next = "Did you mean: " + c.CommandPath() + " " + s[0]
+	}
+	return &usageError{fmt.Sprintf("there is no command %q", strings.TrimPrefix(c.CommandPath()+" "+args[0], "fairlead ")), next}
 }
 
 // topics are pages of help that are no commands.
@@ -114,7 +120,7 @@ Flags:
 Help on:{{range .Commands}}{{if .IsAdditionalHelpTopicCommand}}
   {{rpad .Name 12}} {{.Short}}{{end}}{{end}}{{end}}{{if .HasAvailableSubCommands}}
 
-"{{.CommandPath}} help COMMAND" says more, with examples.{{end}}
+"{{if .HasParent}}{{.CommandPath}} COMMAND --help{{else}}{{.CommandPath}} help COMMAND{{end}}" says more, with examples.{{end}}
 `
 
 // want checks the number of a command's words.

@@ -50,6 +50,7 @@ type collectedAttachment struct {
 	owner  kernel.Owner
 	record bool
 	alive  string // the namespace, of one that was cut off and has it still
+	forced bool   // it goes though it stands: its pod is torn down
 	cache  *libcni.NetworkAttachment
 }
 
@@ -109,7 +110,7 @@ func (c *collector) gone() ([]collectedAttachment, error) {
 			c.out.Kept++
 			continue
 		}
-		g := &collectedAttachment{r.Network, r.ContainerID, r.IfName, r.Netns, s, r.Owner(), true, "", nil}
+		g := &collectedAttachment{r.Network, r.ContainerID, r.IfName, r.Netns, s, r.Owner(), true, "", false, nil}
 		if r.Living() {
 			g.alive = r.Netns
 		}
@@ -123,7 +124,7 @@ func (c *collector) gone() ([]collectedAttachment, error) {
 		if known[o] || a.NetNS == "" || isNetns(a.NetNS) {
 			continue
 		}
-		found[o] = &collectedAttachment{a.Network, a.ContainerID, a.IfName, a.NetNS, stateGone, o, false, "", a}
+		found[o] = &collectedAttachment{a.Network, a.ContainerID, a.IfName, a.NetNS, stateGone, o, false, "", false, a}
 	}
 	for _, o := range c.dir.CutOff() {
 		if !known[o] && found[o] == nil && !slices.ContainsFunc(c.cached, c.isCached(o)) {

@@ -25,7 +25,7 @@ func (c *collector) byRecord(ctx context.Context, g collectedAttachment) error {
 		return err
 	}
 	defer rec.Unlock()
-	if rec != nil {
+	if rec != nil && !g.forced {
 		if s := state(rec); s == stateOK || s == stateAdding {
 			return cni.Errorf(cni.CodeTryAgainLater, "it was added again meanwhile")
 		}

@@ -15,22 +15,32 @@ func TestDocs(t *testing.T) {
 	raw, err := os.ReadFile("../../docs/commands.md")
 	must(t, err)
 	doc := string(raw)
-	for _, c := range newApp().root().Commands() {
+	root := newApp().root()
+	commands := root.Commands()
+	if pod, _, err := root.Find([]string{"pod"}); err == nil {
+		commands = append(commands, pod.Commands()...)
+	}
+	for _, c := range commands {
 		if c.Hidden || !c.Runnable() || c.Name() == "help" || c.Name() == "completion" {
 			continue
 		}
-		_, section, found := strings.Cut(doc, "\n### fairlead "+c.Use+"\n")
+		head := "\n### " + strings.TrimSuffix(c.CommandPath(), c.Name()) + c.Use + "\n"
+		_, section, found := strings.Cut(doc, head)
 		if !found {
-			t.Errorf("no section for fairlead %s", c.Use)
+			t.Errorf("no section%s", head)
 			continue
 		}
 		section, _, _ = strings.Cut(section, "\n#")
-		c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		told := func(f *pflag.Flag) {
 			// What all commands on a network have is told with add.
 			if f.Name != "help" && f.Name != "ifname" && !strings.Contains(section, "`--"+f.Name) {
-				t.Errorf("fairlead %s: nothing about --%s", c.Name(), f.Name)
+				t.Errorf("%s: nothing about --%s", c.CommandPath(), f.Name)
 			}
-		})
+		}
+		c.LocalNonPersistentFlags().VisitAll(told)
+		if c.HasParent() && c.Parent() == root {
+			c.PersistentFlags().VisitAll(told) // of its own commands
+		}
 	}
 	for _, help := range []string{exitHelp, environmentHelp} {
 		for l := range strings.Lines(help) {

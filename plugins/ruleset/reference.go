@@ -1,10 +1,10 @@
 package ruleset
 
 import (
-	"crypto/sha512"
 	"encoding/hex"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/internal/leansha512"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/plugin"
 )
@@ -16,7 +16,7 @@ import (
 func ReferenceID(a *plugin.Attachment) string { return digest(a.Network + a.ContainerID) }
 
 func digest(s string) string {
-	sum := sha512.Sum512([]byte(s))
+	sum := leansha512.Sum([]byte(s))
 	return hex.EncodeToString(sum[:])
 }
 

@@ -31,6 +31,13 @@ var forbidden = []struct {
 	{"kernel", module, []string{module + "/kernel", module + "/internal", module + "/cni/rawjson"}, "objects know nothing of plugins; rawjson, which decodes records, knows nothing of them either"},
 	{"attach", module, []string{module + "/attach", module + "/cni", module + "/kernel", module + "/internal"}, "a record is read by many"},
 	{"doctor", module, []string{module + "/doctor", module + "/attach", module + "/cni", module + "/ipam", module + "/kernel", module + "/internal"}, "checks are pure functions of facts: no plugin, no runtime"},
+	{"install", module, []string{module + "/install"}, "files are files, whatever is in them"},
+	{"podnet", module, []string{module + "/podnet", module + "/libcni", module + "/cni", module + "/attach", module + "/kernel", module + "/internal"}, "a runtime of another kind uses it: an Exec is passed in; kernel comes with attach alone"},
+	{"podnet", "github.com/", []string{module, "github.com/fsnotify/fsnotify"}, "the libraries of metrics and traces are those of its subpackages"},
+	{"podnet", "go.opentelemetry.io/", nil, "only podnet/tracing knows OpenTelemetry"},
+	{"podnet", "net/http", nil, "it serves nothing"},
+	{"podnet/tracing", "go.opentelemetry.io/otel/sdk", nil, "a library uses the API alone; where spans go is the program's choice"},
+	{"podnet/tracing/otlpjson", "google.golang.org/", nil, "it is there so that gRPC and protobuf are not"},
 	{"plugin", module + "/plugins", nil, "the SDK does not know its plugins"},
 	{"plugin", module + "/libcni", nil, "a plugin is not a runtime"},
 	{"plugins/...", module + "/libcni", nil, "a plugin is not a runtime: delegates go by cni/invoke"},
@@ -40,10 +47,14 @@ var forbidden = []struct {
 	{"cmd/fairlead-cni", module + "/plugins/ovs", nil, "it brings libovsdb along (ADR 7)"},
 	{"cmd/fairlead-cni", "net/rpc", nil, "1.1 ms at every start: the plugin dhcp speaks its wire by hand (ADR 6)"},
 	{"cmd/fairlead-cni", "encoding/gob", nil, "0.5 ms at every start, with net: internal/leangob instead (ADR 6)"},
+	{"cmd/fairlead-cni", "crypto/", nil, "0.17 ms at every start: internal/leansha512 where a name is a hash"},
 	{"cmd/fairlead-cni", "text/template", nil, "reflection at start, and no dead-code elimination"},
 	{"cmd/fairlead-cni", "google.golang.org/", nil, "no gRPC in what runtimes start"},
 	{"cmd/fairlead-cni", "k8s.io/", nil, "no Kubernetes client in what runtimes start"},
 	{"cmd/fairlead-cni", "github.com/spf13/", nil, "no CLI framework in what runtimes start"},
+	{"cmd/fairlead-cni", module + "/podnet", nil, "a plugin is not a runtime, and pays nothing for one: no watching, metrics or traces"},
+	{"cmd/fairlead-cni", "go.opentelemetry.io/", nil, "no traces in what runtimes start"},
+	{"cmd/fairlead-cni", "github.com/prometheus/", nil, "no metrics in what runtimes start"},
 }
 
 func TestImports(t *testing.T) {

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fairlead/fairlead/podnet"
+)
+
+// shownPod is a pod as status and list print it.
+type shownPod struct {
+	ID        string                 `json:"id"`
+	Namespace string                 `json:"namespace,omitempty"`
+	Name      string                 `json:"name,omitempty"`
+	UID       string                 `json:"uid,omitempty"`
+	Netns     string                 `json:"netns"`
+	State     string                 `json:"state"`
+	Networks  []podnet.NetworkStatus `json:"networks"` // as the annotation network-status has them
+}
+
+func show(s *podnet.PodStatus) shownPod {
+	return shownPod{s.ID, s.Namespace, s.Name, s.UID, s.Netns, s.State, s.NetworkStatus()}
+}
+
+func (a *app) printPod(s *podnet.PodStatus) error {
+	if a.json {
+		return a.printJSON(show(s))
+	}
+	if s.State != podnet.StateReady {
+		fmt.Fprintf(a.stdout, "%s: %s\n", s.ID, s.State)
+	}
+	return a.printAttachments(s.NetworkStatus())
+}
+
+func (a *app) printAttachments(list []podnet.NetworkStatus) error {
+	if a.json {
+		return a.printJSON(list)
+	}
+	t := table{{"INTERFACE", "NETWORK", "ADDRESSES", "GATEWAY", "MAC"}}
+	for _, n := range list {
+		t = append(t, []string{n.Interface, n.Name, join(n.IPs), join(n.Gateway), n.MAC})
+	}
+	return t.print(a.stdout)
+}
+
+func (a *app) podList(f *podFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "every pod that is set up",
+		Long: "List prints the pods that setup made on this host. Their state is \"ready\",\n" +
+			"\"namespace gone\", \"at work\", or \"cut off\": an operation was killed, and teardown\n" +
+			"or a setup removes what it left.",
+		Example: "  fairlead pod list\n  fairlead pod list --json | jq -r '.[].networks[].ips[]'",
+		Args:    want(0, 0),
+	}
+	a.podRun(c, f, func(_ context.Context, m *podnet.Manager, _ []string) error {
+		pods, err := m.List()
+		if err != nil {
+			return err
+		}
+		return a.printPods(pods)
+	})
+	c.GroupID = "node"
+	return c
+}
+
+func (a *app) printPods(pods []*podnet.PodStatus) error {
+	if a.json {
+		out := []shownPod{} // not null in JSON
+		for _, p := range pods {
+			out = append(out, show(p))
+		}
+		return a.printJSON(out)
+	}
+	if len(pods) == 0 {
+		_, err := fmt.Fprintln(a.stdout, "No pods. To set one up: fairlead pod setup POD")
+		return err
+	}
+	t := table{{"POD", "NAME", "NETWORKS", "ADDRESSES", "STATE"}}
+	for _, p := range pods {
+		var networks, addresses []string
+		for _, n := range p.NetworkStatus() {
+			networks = append(networks, n.Name+"@"+n.Interface)
+			addresses = append(addresses, n.IPs...)
+		}
+		name := p.Name
+		if p.Namespace != "" {
+			name = p.Namespace + "/" + name
+		}
+		t = append(t, []string{p.ID, name, join(networks), join(addresses), p.State})
+	}
+	return t.print(a.stdout)
+}
+
+func (a *app) podStatus(f *podFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use: "status [POD]", Short: "what a pod has, or whether pods can be set up",
+		Long: "Status prints what a pod has; with --json, networks is the value of the annotation\n" +
+			"k8s.v1.cni.cncf.io/network-status. Without POD it asks the default network whether\n" +
+			"it can serve a setup, and prints every network and what is wrong with the\n" +
+			"configuration. Exit code 50: no; 51: nor can pods that are set up be relied on.",
+		Example: "  fairlead pod status\n  fairlead pod status web --json",
+		Args:    want(0, 1), ValidArgsFunction: a.completePods,
+	}
+	return a.podRun(c, f, func(ctx context.Context, m *podnet.Manager, args []string) error {
+		if len(args) == 0 {
+			return a.nodeStatus(m.Status(ctx))
+		}
+		s, err := m.PodStatus(args[0])
+		if err != nil {
+			return err
+		}
+		return a.printPod(s)
+	})
+}
+
+// shownNode is NodeStatus as JSON.
+type shownNode struct {
+	Ready    bool            `json:"ready"`
+	Default  string          `json:"defaultNetwork,omitempty"`
+	Reason   string          `json:"reason,omitempty"`
+	Networks []podnet.InConf `json:"networks"`
+	Problems []shownProblem  `json:"problems"`
+}
+
+type shownProblem struct {
+	Path    string `json:"path"`
+	Problem string `json:"problem"`
+	Kept    bool   `json:"kept"`
+}
+
+func showNode(s podnet.NodeStatus) shownNode {
+	out := shownNode{s.Ready, s.Default, "", s.Networks, []shownProblem{}}
+	if s.Err != nil {
+		out.Reason = s.Err.Error()
+	}
+	for _, p := range s.Problems {
+		out.Problems = append(out.Problems, shownProblem{p.Path, p.Err.Error(), p.Kept})
+	}
+	return out
+}
+
+func (a *app) nodeStatus(s podnet.NodeStatus) error {
+	err := a.printNode(s)
+	if err == nil && a.json && s.Err != nil {
+		return silentError{exitCode(s.Err)}
+	}
+	return errors.Join(err, s.Err)
+}
+
+func (a *app) printNode(s podnet.NodeStatus) error {
+	if a.json {
+		return a.printJSON(showNode(s))
+	}
+	t := table{{"NETWORK", "FILE", "STATE"}}
+	for _, n := range s.Networks {
+		t = append(t, []string{n.Name, n.File, join(networkState(s, n))})
+	}
+	for _, p := range s.Problems {
+		fmt.Fprintf(a.stderr, "fairlead: warning: %v\n", p)
+	}
+	return t.print(a.stdout)
+}
+
+func networkState(s podnet.NodeStatus, n podnet.InConf) (words []string) {
+	if n.Name == s.Default {
+		words = append(words, "default")
+		if s.Ready {
+			words = append(words, "ready")
+		}
+	}
+	if n.Kept {
+		words = append(words, "the file as it was last good")
+	}
+	return words
+}
+
+func (a *app) podWatch(f *podFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use: "watch", Short: "print the networks whenever the configuration changes",
+		Long: "Watch prints what pod status prints, without asking plugins, at once and after\n" +
+			"every change of the configuration, until it is ended. With --json it is a line each\n" +
+			"time. With --metrics-file that is written each time, too.",
+		Example: "  fairlead pod watch --json | jq -c .problems",
+		Args:    want(0, 0),
+	}
+	a.podRun(c, f, func(ctx context.Context, m *podnet.Manager, _ []string) error {
+		var failed error
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		tell := func(s podnet.NodeStatus) {
+			if failed = errors.Join(a.tellNode(s), writeMetrics(f.metricsFile, nil, m)); failed != nil {
+				cancel()
+			}
+		}
+		tell(m.Networks())
+		_ = m.Watch(ctx, tell) // it ends by the context
+		return failed
+	})
+	c.GroupID = "node"
+	return c
+}
+
+// tellNode is printNode, with --json on one line.
+func (a *app) tellNode(s podnet.NodeStatus) error {
+	if !a.json {
+		return a.printNode(s)
+	}
+	return a.printLine(showNode(s))
+}

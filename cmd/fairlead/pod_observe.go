@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/podnet"
+	"github.com/fairlead/fairlead/podnet/metrics"
+	"github.com/fairlead/fairlead/podnet/tracing"
+	"github.com/fairlead/fairlead/podnet/tracing/otlpjson"
+)
+
+// podObservers are those of one command.
+type podObservers struct {
+	ctx  context.Context // within the trace that the caller has begun
+	list []podnet.Observer
+}
+
+// observers are what the flags and the environment ask for; end writes what they saw.
+func (a *app) observers(ctx context.Context, f *podFlags) (o *podObservers, end func(*podnet.Manager) error, err error) {
+	o = &podObservers{ctx: ctx}
+	var seen *metrics.Observer
+	if f.metricsFile != "" {
+		seen = metrics.New()
+		o.list = append(o.list, seen)
+	}
+	exporter, err := a.exporter(f.traceFile)
+	if err != nil {
+		return nil, nil, err
+	}
+	var provider *sdk.TracerProvider
+	if exporter != nil {
+		provider = sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(resource.NewSchemaless(
+			attribute.String("service.name", "fairlead"), attribute.String("service.version", cni.Release))))
+		o.list = append(o.list, tracing.New(provider))
+		o.ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": a.getenv("TRACEPARENT"), "tracestate": a.getenv("TRACESTATE")})
+	}
+	return o, func(m *podnet.Manager) error {
+		if provider != nil {
+			if err := provider.Shutdown(context.WithoutCancel(ctx)); err != nil {
+				return err
+			}
+		}
+		return writeMetrics(f.metricsFile, seen, m)
+	}, nil
+}
+
+// writeMetrics replaces the file as a whole.
+func writeMetrics(file string, seen *metrics.Observer, m *podnet.Manager) error {
+	if file == "" {
+		return nil
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(metrics.NewNode(m))
+	if seen != nil {
+		registry.MustRegister(seen)
+	}
+	if err := prometheus.WriteToTextfile(file, registry); err != nil {
+		return fmt.Errorf("write metrics to %s: %w", file, err)
+	}
+	return nil
+}
+
+// exporter is where spans go: the file, or where OpenTelemetry's variables say, by
+// OTLP over HTTP; nil: nowhere.
+func (a *app) exporter(file string) (*otlpjson.Exporter, error) {
+	if file != "" {
+		return otlpjson.File(file), nil
+	}
+	to := a.getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+	if base := a.getenv("OTEL_EXPORTER_OTLP_ENDPOINT"); to == "" && base != "" {
+		to = strings.TrimSuffix(base, "/") + "/v1/traces"
+	}
+	if to == "" {
+		return nil, nil
+	}
+	u, err := url.Parse(to)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, &usageError{fmt.Sprintf("OTEL_EXPORTER_OTLP_ENDPOINT: %q: want a URL like http://127.0.0.1:4318", to), "Type: fairlead help environment"}
+	}
+	headers := map[string]string{}
+	for pair := range strings.SplitSeq(a.getenv("OTEL_EXPORTER_OTLP_HEADERS"), ",") {
+		if key, value, ok := strings.Cut(pair, "="); ok {
+			if plain, err := url.PathUnescape(value); err == nil {
+				value = plain
+			}
+			headers[strings.TrimSpace(key)] = strings.TrimSpace(value)
+		}
+	}
+	return otlpjson.HTTP(to, headers), nil
+}

@@ -1,0 +1,192 @@
+package podnet
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fairlead/fairlead/cni"
+)
+
+// The annotations of a pod that choose its networks. Those of the Network Plumbing
+// Working Group are of its Kubernetes Network Custom Resource Definition De-facto
+// Standard, version 1.3.
+const (
+	AnnotationNetworks       = "k8s.v1.cni.cncf.io/networks"
+	AnnotationStatus         = "k8s.v1.cni.cncf.io/network-status"
+	AnnotationDefaultNetwork = "v1.multus-cni.io/default-network"
+	AnnotationIngress        = "kubernetes.io/ingress-bandwidth"
+	AnnotationEgress         = "kubernetes.io/egress-bandwidth"
+)
+
+// Prefix is that of Fairlead's own annotations. Those that are about one network
+// are about the default one, or, with "." and an interface's name behind, that one's.
+const Prefix = "fairlead.io/"
+
+// own are the keys behind Prefix, and what each does to a network; nil: to the pod.
+func own() map[string]func(n *Network, value string) error {
+	return map[string]func(*Network, string) error{
+		"default-network":   nil,
+		"networks":          nil,
+		"ips":               func(n *Network, v string) error { n.IPs = words(v); return nil },
+		"mac":               func(n *Network, v string) error { n.MAC = v; return nil },
+		"ports":             (*Network).setPorts,
+		"aliases":           func(n *Network, v string) error { n.Aliases = words(v); return nil },
+		"ingress-bandwidth": func(n *Network, v string) error { return n.setRate(v, true) },
+		"egress-bandwidth":  func(n *Network, v string) error { return n.setRate(v, false) },
+	}
+}
+
+// Annotate adds to a pod's wishes what its annotations ask for; those of others are
+// passed over. The pod's Networks, if there are any, come first: an annotation may
+// change the first, and adds more. Everything that is wrong is in the error.
+func (p *Pod) Annotate(annotations map[string]string) error {
+	if len(p.Networks) == 0 {
+		p.Networks = []Network{{}}
+	}
+	var errs []error
+	for _, step := range []func(map[string]string) error{p.annotateDefault, p.annotateNetworks, p.annotateOwn} {
+		errs = append(errs, step(annotations))
+	}
+	return errors.Join(errs...)
+}
+
+func (p *Pod) annotateDefault(a map[string]string) error {
+	first := &p.Networks[0]
+	var errs []error
+	for key, ingress := range map[string]bool{AnnotationIngress: true, AnnotationEgress: false} {
+		if v, ok := a[key]; ok {
+			errs = append(errs, annotation(key, first.setRate(v, ingress)))
+		}
+	}
+	for key, namespace := range map[string]string{AnnotationDefaultNetwork: p.Namespace, Prefix + "default-network": ""} {
+		v, ok := a[key]
+		if !ok {
+			continue
+		}
+		list, err := ParseNetworks(v, namespace)
+		if err == nil && len(list) != 1 {
+			err = fmt.Errorf("%q: want one network", v)
+		}
+		if err != nil {
+			errs = append(errs, annotation(key, err))
+			continue
+		}
+		first.become(list[0])
+	}
+	return errors.Join(errs...)
+}
+
+// become makes the network the one that an annotation chose, with what else was
+// asked of it.
+func (n *Network) become(o Network) {
+	o.Ports = append(slices.Clone(n.Ports), o.Ports...)
+	if o.Bandwidth == nil {
+		o.Bandwidth = n.Bandwidth
+	}
+	if o.IfName == "" {
+		o.IfName = n.IfName
+	}
+	o.DNS, o.CgroupPath, o.Aliases, o.IPRanges = n.DNS, n.CgroupPath, n.Aliases, n.IPRanges
+	if len(o.IPs) == 0 {
+		o.IPs = n.IPs
+	}
+	if o.MAC == "" {
+		o.MAC = n.MAC
+	}
+	*n = o
+}
+
+func (p *Pod) annotateNetworks(a map[string]string) error {
+	var errs []error
+	for _, key := range []string{AnnotationNetworks, Prefix + "networks"} {
+		v, ok := a[key]
+		if !ok {
+			continue
+		}
+		namespace := p.Namespace
+		if key != AnnotationNetworks { // networks of the directory, which have none
+			namespace = ""
+		}
+		list, err := ParseNetworks(v, namespace)
+		errs = append(errs, annotation(key, err))
+		p.Networks = append(p.Networks, list...)
+	}
+	return errors.Join(errs...)
+}
+
+// annotateOwn sets what Fairlead's own keys say of single networks.
+func (p *Pod) annotateOwn(a map[string]string) error {
+	known := own()
+	var errs []error
+	for _, key := range sortedKeys(a) {
+		name, ok := strings.CutPrefix(key, Prefix)
+		if !ok {
+			continue
+		}
+		what, ifName, named := strings.Cut(name, ".")
+		set, ok := known[what]
+		switch {
+		case !ok || named && set == nil:
+			errs = append(errs, annotation(key, fmt.Errorf("there is no such key: want one of %s", strings.Join(sortedKeys(known), ", "))))
+		case set == nil:
+		default:
+			errs = append(errs, annotation(key, p.setOwn(ifName, named, a[key], set)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (p *Pod) setOwn(ifName string, named bool, value string, set func(*Network, string) error) error {
+	if !named {
+		return set(&p.Networks[0], value)
+	}
+	for i := range p.Networks {
+		if p.Networks[i].ifName(i) == ifName {
+			return set(&p.Networks[i], value)
+		}
+	}
+	return fmt.Errorf("the pod has no interface %q", ifName)
+}
+
+func annotation(key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return cni.Errorf(cni.CodeInvalidEnvironment, "annotation %s: %w", key, err)
+}
+
+func (n *Network) setPorts(v string) error {
+	for _, w := range words(v) {
+		p, err := ParsePort(w)
+		if err != nil {
+			return err
+		}
+		n.Ports = append(n.Ports, p)
+	}
+	return nil
+}
+
+func (n *Network) setRate(v string, ingress bool) error {
+	rate, err := ParseRate(v)
+	if err != nil {
+		return err
+	}
+	b := Bandwidth{}
+	if n.Bandwidth != nil {
+		b = *n.Bandwidth
+	}
+	if ingress {
+		b.IngressRate = rate
+	} else {
+		b.EgressRate = rate
+	}
+	n.Bandwidth = &b
+	return nil
+}
+
+// words are the parts of a list that is parted by commas, white space or both.
+func words(v string) []string {
+	return strings.FieldsFunc(v, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' })
+}

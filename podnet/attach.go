@@ -1,0 +1,109 @@
+package podnet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/fairlead/fairlead/cni"
+)
+
+// Attach puts a pod that is set up on one more network. Without Network.IfName the
+// interface is the first of net1, net2 and so on that is free. A default route
+// cannot be moved to it. After an error nothing of it is left.
+func (m *Manager) Attach(ctx context.Context, id string, network Network) (a *Attachment, err error) {
+	ctx, end := m.begin(ctx, podStep("attach", &Pod{ID: id}))
+	defer func() { end(err) }()
+	ctx, cancel := m.bounded(ctx)
+	defer cancel()
+	n, unlock, err := m.take(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	q, err := m.planMore(ctx, n, network)
+	if err != nil {
+		return nil, err
+	}
+	q.Pending = true
+	n.Parts = append(n.Parts, q.noted)
+	if err := m.notes.write(n); err != nil {
+		return nil, err
+	}
+	err = m.add(ctx, &n.Pod, q)
+	if err == nil {
+		n.Parts[len(n.Parts)-1].Pending = false
+		err = m.notes.write(n)
+	}
+	if err != nil {
+		return nil, m.undo(ctx, n, []*part{q}, err)
+	}
+	got := m.attachment(id, &q.noted)
+	return &got, nil
+}
+
+// planMore is plan for one more network of a pod.
+func (m *Manager) planMore(ctx context.Context, n *note, network Network) (*part, error) {
+	if !n.whole() {
+		return nil, fmt.Errorf("pod %s: its set-up or tear-down was cut off: tear it down", n.ID)
+	}
+	if len(network.DefaultRoute) > 0 {
+		return nil, fmt.Errorf("pod %s: the default route cannot be moved to another network while the pod runs", n.ID)
+	}
+	taken := func(name string) bool {
+		return name == "lo" || slices.ContainsFunc(n.Parts, func(p noted) bool { return p.IfName == name })
+	}
+	for i := 1; network.IfName == ""; i++ {
+		if name := (&Network{}).ifName(i); !taken(name) {
+			network.IfName = name
+		}
+	}
+	if taken(network.IfName) {
+		return nil, fmt.Errorf("pod %s has an interface %s: %w", n.ID, network.IfName, fs.ErrExist)
+	}
+	with := n.Pod
+	with.Networks = []Network{network}
+	parts, err := m.plan(ctx, &with)
+	if err != nil {
+		return nil, err
+	}
+	parts[0].Default = false
+	return parts[0], nil
+}
+
+// Detach takes a pod off the network behind one of its interfaces. One that the pod
+// does not have is os.ErrNotExist.
+func (m *Manager) Detach(ctx context.Context, id, ifName string) (err error) {
+	ctx, end := m.begin(ctx, podStep("detach", &Pod{ID: id}))
+	defer func() { end(err) }()
+	ctx, cancel := m.bounded(ctx)
+	defer cancel()
+	n, unlock, err := m.take(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	i := slices.IndexFunc(n.Parts, func(p noted) bool { return p.IfName == ifName && !p.isLoopback() })
+	if i < 0 {
+		return fmt.Errorf("pod %s has no interface %s: %w", id, ifName, fs.ErrNotExist)
+	}
+	return m.takeDown(ctx, n, []*part{m.recall(ctx, n.Parts[i], id, sameNetns(n.Netns, n.NetnsID))})
+}
+
+// GC removes what is left of pods that are not valid, by their IDs: it tears those
+// down that have a note, and then has each network of the configuration remove what
+// no valid pod owns. What is being set up, or was since GC began, is left alone,
+// valid or not. It goes on after an error and reports them all.
+func (m *Manager) GC(ctx context.Context, valid []string) (err error) {
+	ctx, end := m.begin(ctx, Step{Operation: "gc"})
+	defer func() { end(err) }()
+	for _, id := range valid {
+		if err := cni.ValidateContainerID(id); err != nil {
+			return err
+		}
+	}
+	c := &collection{m: m, valid: valid}
+	return errors.Join(c.tearDownInvalid(ctx), c.collectNetworks(ctx))
+}

@@ -1,0 +1,136 @@
+package podnet
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/fairlead/fairlead/cni/rawjson"
+	"github.com/fairlead/fairlead/libcni"
+)
+
+// edit changes the plugins of a network's configuration, and returns it as one that
+// needs no file beside it: what is noted and cached has to do for the tear-down.
+func edit(list *libcni.NetworkConfigList, change ...func(*rawjson.Object) error) (*libcni.NetworkConfigList, error) {
+	whole, err := rawjson.ParseObject(list.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("network %s: %w", list.Name, err)
+	}
+	var plugins [][]byte
+	for _, p := range list.Plugins {
+		o, err := rawjson.ParseObject(p.Bytes)
+		for _, c := range change {
+			if err == nil {
+				err = c(o)
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("network %s, plugin %s: %w", list.Name, p.Network.Type, err)
+		}
+		plugins = append(plugins, o.Bytes())
+	}
+	whole.Set("plugins", slices.Concat([]byte{'['}, bytes.Join(plugins, []byte{','}), []byte{']'}))
+	whole.Set("loadOnlyInlinedPlugins", []byte("true"))
+	return libcni.ConfListFromBytes(whole.Bytes())
+}
+
+// withArgs puts a pod's arguments into args.cni, beside those that are there.
+func withArgs(args map[string]any) func(*rawjson.Object) error {
+	return func(plugin *rawjson.Object) error {
+		all, err := object(plugin, "args")
+		if err != nil {
+			return err
+		}
+		within, err := object(all, "cni")
+		if err != nil {
+			return err
+		}
+		for _, key := range sortedKeys(args) {
+			raw, err := json.Marshal(args[key])
+			if err != nil {
+				return fmt.Errorf("args.cni.%s: %w", key, err)
+			}
+			within.Set(key, raw)
+		}
+		all.Set("cni", within.Bytes())
+		plugin.Set("args", all.Bytes())
+		return nil
+	}
+}
+
+// object is the object at a key, an empty one if there is none.
+func object(o *rawjson.Object, key string) (*rawjson.Object, error) {
+	raw, ok := o.Get(key)
+	if !ok || string(raw) == "null" {
+		raw = []byte("{}")
+	}
+	in, err := rawjson.ParseObject(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	return in, nil
+}
+
+// routed are the types of IPAM whose configuration lists the routes.
+func routed() []string { return []string{"host-local", "static", "whereabouts"} }
+
+// withDefaultRoute makes gateways the pod's way out; none: this network is not.
+func withDefaultRoute(gateways []netip.Addr) func(*rawjson.Object) error {
+	return func(plugin *rawjson.Object) error {
+		if raw, ok := plugin.Get("isDefaultGateway"); ok && string(raw) == "true" {
+			plugin.Set("isDefaultGateway", []byte("false")) // it would add its own
+			plugin.Set("isGateway", []byte("true"))         // which it implied
+		}
+		addr, err := object(plugin, "ipam")
+		if err != nil || !slices.Contains(routed(), addr.String("type")) {
+			return err // the result will tell
+		}
+		routes, err := otherRoutes(addr)
+		if err != nil {
+			return err
+		}
+		for _, gw := range gateways {
+			raw, err := json.Marshal(map[string]string{"dst": everywhere(gw).String(), "gw": gw.String()})
+			if err != nil {
+				return err
+			}
+			routes = append(routes, raw)
+		}
+		addr.Set("routes", slices.Concat([]byte{'['}, bytes.Join(routes, []byte{','}), []byte{']'}))
+		plugin.Set("ipam", addr.Bytes())
+		return nil
+	}
+}
+
+// otherRoutes are those of an IPAM's configuration that are no default route, as
+// they are written.
+func otherRoutes(addr *rawjson.Object) (out [][]byte, err error) {
+	raw, ok := addr.Get("routes")
+	if !ok || string(raw) == "null" {
+		return nil, nil
+	}
+	elements, err := rawjson.Elements(raw)
+	if err != nil {
+		return nil, fmt.Errorf("ipam.routes: %w", err)
+	}
+	for _, e := range elements {
+		o, err := rawjson.ParseObject(e.Raw)
+		if err != nil {
+			return nil, fmt.Errorf("ipam.routes: %w", err)
+		}
+		if dst, err := netip.ParsePrefix(o.String("dst")); err != nil || dst.Bits() != 0 {
+			out = append(out, e.Raw)
+		}
+	}
+	return out, nil
+}
+
+// everywhere is the destination of a default route.
+func everywhere(gw netip.Addr) netip.Prefix {
+	if gw.Is4() {
+		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	}
+	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+}

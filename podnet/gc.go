@@ -1,0 +1,130 @@
+package podnet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/libcni"
+)
+
+// collection is one GC.
+type collection struct {
+	m     *Manager
+	valid []string
+	keep  map[string][]cni.Attachment // by network
+}
+
+// tearDownInvalid tears down the pods that have a note and no owner.
+func (c *collection) tearDownInvalid(ctx context.Context) error {
+	began := time.Now()
+	ids, err := c.m.notes.ids()
+	errs := []error{err}
+	for _, id := range ids {
+		if slices.Contains(c.valid, id) {
+			continue
+		}
+		if err := c.tearDownOld(ctx, id, began); err != nil {
+			errs = append(errs, fmt.Errorf("collect pod %s: %w", id, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// tearDownOld leaves a pod that somebody is at work on, or that is younger.
+func (c *collection) tearDownOld(ctx context.Context, id string, began time.Time) error {
+	unlock, free, err := c.m.notes.tryLock(id)
+	if err != nil || !free {
+		return err
+	}
+	defer unlock()
+	n, err := c.m.notes.read(id)
+	if errors.Is(err, os.ErrNotExist) || err == nil && n.Created.After(began) {
+		return nil
+	}
+	bounded, cancel := c.m.bounded(ctx)
+	defer cancel()
+	return c.m.tearDown(bounded, id)
+}
+
+// collectNetworks has each network of the configuration remove the rest. What
+// stands of pods is asked for after that of which none may go.
+func (c *collection) collectNetworks(ctx context.Context) error {
+	if err := c.attachments(); err != nil {
+		return err // without them valid ones would go
+	}
+	lo, err := loopback()
+	if err != nil {
+		return err
+	}
+	errs := []error{c.collect(ctx, lo)}
+	for _, f := range c.m.conf.networks() {
+		errs = append(errs, c.collect(ctx, f.list))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *collection) collect(ctx context.Context, list *libcni.NetworkConfigList) (err error) {
+	ctx, cancel := c.m.bounded(ctx)
+	defer cancel()
+	ctx, end := c.m.begin(ctx, Step{Operation: "GC", Network: list.Name})
+	defer func() { end(err) }()
+	return c.m.cni.GCNetworkList(ctx, list, &libcni.GCArgs{ValidAttachments: c.keep[list.Name]})
+}
+
+// attachments finds what valid pods have, by everybody who knows of one: the notes,
+// the cache and the records. Pods that have a note after all, being set up just now
+// or not torn down for an error, keep theirs.
+func (c *collection) attachments() error {
+	c.keep = map[string][]cni.Attachment{}
+	ids, err := c.m.notes.ids()
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		n, err := c.m.notes.read(id)
+		if err != nil {
+			continue // gone, or damaged: then the others know
+		}
+		for _, p := range n.Parts {
+			c.add(p.Network, id, p.IfName)
+		}
+	}
+	cached, err := c.m.cni.GetCachedAttachments("")
+	if err != nil {
+		return err
+	}
+	for _, a := range cached {
+		if slices.Contains(c.valid, a.ContainerID) {
+			c.add(a.Network, a.ContainerID, a.IfName)
+		}
+	}
+	var records []*attach.Record
+	if records, err = c.m.records.List(""); err != nil {
+		return err
+	}
+	for _, r := range records {
+		if slices.Contains(c.valid, r.ContainerID) {
+			c.add(r.Network, r.ContainerID, r.IfName)
+		}
+	}
+	for _, id := range c.valid { // of one of whom nobody knows more
+		c.add(loopbackNetwork, id, "lo")
+		for _, f := range c.m.conf.networks() {
+			c.add(f.list.Name, id, DefaultIfNamePrefix+"0")
+		}
+	}
+	return nil
+}
+
+func (c *collection) add(network, id, ifName string) {
+	a := cni.Attachment{ContainerID: id, IfName: ifName}
+	if !slices.Contains(c.keep[network], a) {
+		c.keep[network] = append(c.keep[network], a)
+	}
+}

@@ -1,0 +1,217 @@
+package podnet_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/plugin"
+	"github.com/fairlead/fairlead/plugins"
+	"github.com/fairlead/fairlead/podnet"
+)
+
+// node is a Manager with directories of its own. Its networks and pods have names
+// that no other test's have, as all tests share one host.
+type node struct {
+	*podnet.Manager
+	t       *testing.T
+	n       int
+	conf    string // directory
+	bin     string
+	cache   string
+	state   string
+	options podnet.Options
+	mu      sync.Mutex
+	warned  []string
+}
+
+// nodes counts them, over all tests of the process.
+var nodes atomic.Int32
+
+// newNode has the plugins as processes, or within the process.
+func newNode(t *testing.T, change ...func(*podnet.Options)) *node {
+	t.Helper()
+	dir := t.TempDir()
+	self, err := os.Executable()
+	must(t, err)
+	n := &node{t: t, n: int(nodes.Add(1)), conf: filepath.Join(dir, "net.d"), bin: filepath.Join(dir, "bin"), cache: filepath.Join(dir, "cache"), state: filepath.Join(dir, "pods")}
+	must(t, os.Mkdir(n.conf, 0o755))
+	must(t, os.Mkdir(n.bin, 0o755))
+	for _, p := range plugins.All() {
+		must(t, os.Symlink(self, filepath.Join(n.bin, p.Name)))
+	}
+	n.options = podnet.Options{
+		ConfDirs: []string{n.conf}, PluginDirs: []string{n.bin}, CacheDir: n.cache, StateDir: n.state, RunDir: os.Getenv(attach.RootVariable),
+		Warn: func(msg string, err error) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.warned = append(n.warned, fmt.Sprint(msg, ": ", err))
+		},
+	}
+	for _, c := range change {
+		c(&n.options)
+	}
+	n.again()
+	return n
+}
+
+func within(o *podnet.Options) { o.Exec = plugins.In(plugin.Env{}) }
+
+// again is what a restart of the runtime's process makes.
+func (n *node) again() {
+	n.t.Helper()
+	m, err := podnet.New(n.options)
+	must(n.t, err)
+	n.Manager = m
+}
+
+// bridge writes the configuration of a network on a bridge of its own, with more
+// keys for the bridge's plugin and more plugins behind it. The first has a default
+// route.
+func (n *node) bridge(file, name string, subnet int, keys string, more ...string) {
+	n.t.Helper()
+	routes := ""
+	if subnet == 1 {
+		routes = `, "routes": [{"dst": "0.0.0.0/0"}]`
+	}
+	n.write(file, fmt.Sprintf(`{"cniVersion": "1.1.0", "name": %q, "plugins": [{"type": "bridge", "bridge": %q, "isGateway": true, %s
+  "ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.%d.%d.0/24"%s}}%s]}`,
+		n.name(name), n.link(name), keys, filepath.Join(n.t.TempDir(), "ipam"), n.n, subnet, routes, strings.Join(append([]string{""}, more...), ",\n ")))
+	n.Reload()
+}
+
+// name is a network's, or a pod's, as the host knows it.
+func (n *node) name(s string) string { return fmt.Sprintf("%s-%d", s, n.n) }
+
+func (n *node) link(s string) string { return fmt.Sprintf("br%d%s", n.n, s[len(s)-1:]) }
+
+func (n *node) write(file, content string) {
+	n.t.Helper()
+	must(n.t, os.WriteFile(filepath.Join(n.conf, file), []byte(content), 0o644))
+}
+
+// script is a plugin of another kind: a shell script, $conf being its configuration.
+func (n *node) script(typ, body string) {
+	n.t.Helper()
+	const head = `#!/bin/sh
+conf=$(cat)
+`
+	const tail = `
+case $CNI_COMMAND in
+ADD) echo '{"cniVersion":"1.1.0","interfaces":[{"name":"'$CNI_IFNAME'","sandbox":"'$CNI_NETNS'"}]}' ;;
+VERSION) echo '{"cniVersion":"1.1.0","supportedVersions":["1.0.0","1.1.0"]}' ;;
+esac
+`
+	must(n.t, os.WriteFile(filepath.Join(n.bin, typ), []byte(head+body+tail), 0o755))
+}
+
+// pod is one with a namespace of its own.
+func (n *node) pod(id string, networks ...podnet.Network) podnet.Pod {
+	n.t.Helper()
+	p := podnet.Pod{ID: n.name(id), Netns: kerneltest.Netns(n.t), Namespace: "shop", Name: id, UID: "u-1", Networks: networks}
+	for i, w := range networks {
+		if w.Name != "" {
+			p.Networks[i].Name = n.name(w.Name)
+		}
+	}
+	return p
+}
+
+// links are the names of a namespace's links, "" being the host's, those of this
+// node's bridges left out.
+func (n *node) links(netns string) string {
+	n.t.Helper()
+	argv := []string{"ip", "-j", "link", "show"}
+	if netns != "" {
+		argv = append([]string{"nsenter", "--net=" + netns, "--"}, argv...)
+	}
+	out, err := exec.Command(argv[0], argv[1:]...).Output()
+	must(n.t, err)
+	var list []struct {
+		Name  string `json:"ifname"`
+		State string `json:"operstate"`
+	}
+	must(n.t, json.Unmarshal(out, &list))
+	var names []string
+	for _, l := range list {
+		names = append(names, l.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+// nothingLeft looks for what a pod may leave.
+func (n *node) nothingLeft(id string) {
+	n.t.Helper()
+	for _, dir := range []string{n.cache, n.state, os.Getenv(attach.RootVariable), filepath.Dir(n.conf)} {
+		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() && strings.Contains(d.Name(), n.name(id)) {
+				n.t.Errorf("left behind: %s", path)
+			}
+			return nil
+		})
+	}
+	if out := kerneltest.Run(n.t, "ip", "-d", "link"); strings.Contains(out, n.name(id)+" ") {
+		n.t.Errorf("links are left:\n%s", out)
+	}
+	n.noAddressHeld(id)
+}
+
+// noAddressHeld looks into the directories of addresses.
+func (n *node) noAddressHeld(id string) {
+	n.t.Helper()
+	root := filepath.Dir(filepath.Dir(n.conf))
+	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasPrefix(d.Name(), "10.") {
+			return nil
+		}
+		if raw, err := os.ReadFile(path); err == nil && strings.Contains(string(raw), n.name(id)) {
+			n.t.Errorf("address %s is held for %s", d.Name(), strings.TrimSpace(string(raw)))
+		}
+		return nil
+	})
+}
+
+func (n *node) warnings() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return strings.Join(n.warned, "\n")
+}
+
+// soon waits until something holds.
+func soon(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(kerneltest.Slow(10 * time.Second))
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("in vain waited: %s", what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wants fails unless the error has the words.
+func wants(t *testing.T, err error, words ...string) {
+	t.Helper()
+	for _, w := range words {
+		if err == nil || !strings.Contains(err.Error(), w) {
+			t.Errorf("got %v, want it to say %q", err, w)
+		}
+	}
+}

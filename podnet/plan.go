@@ -1,0 +1,138 @@
+package podnet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/rawjson"
+	"github.com/fairlead/fairlead/libcni"
+)
+
+// part is one attachment of a pod: what is noted of it, and what is done with that.
+type part struct {
+	noted
+	list *libcni.NetworkConfigList
+	rt   *libcni.RuntimeConf
+	// gateways are the default routes that it has to have and others must not; a
+	// pod without a wish has planned none.
+	gateways []string
+	planned  bool
+	alone    bool // set up when no other is
+}
+
+// plan is everything that can be wrong with a pod's wishes before a plugin runs.
+func (m *Manager) plan(ctx context.Context, p *Pod) ([]*part, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	wishes := p.Networks
+	if len(wishes) == 0 {
+		wishes = []Network{{}}
+	}
+	chosen := slices.ContainsFunc(wishes, func(n Network) bool { return len(n.DefaultRoute) > 0 })
+	var parts []*part
+	var errs []error
+	for i := range wishes {
+		part, err := m.planOne(ctx, p, &wishes[i], i, chosen)
+		parts, errs = append(parts, part), append(errs, err)
+	}
+	return parts, errors.Join(errs...)
+}
+
+func (m *Manager) planOne(ctx context.Context, p *Pod, n *Network, i int, chosen bool) (*part, error) {
+	list, err := m.network(ctx, n.Namespace, n.Name)
+	if err != nil {
+		return nil, at(i, err)
+	}
+	changes := []func(*rawjson.Object) error{}
+	if len(n.Args) > 0 {
+		changes = append(changes, withArgs(n.Args))
+	}
+	if chosen {
+		changes = append(changes, withDefaultRoute(n.DefaultRoute))
+	}
+	if list, err = edit(list, changes...); err != nil {
+		return nil, at(i, err)
+	}
+	caps, err := n.capabilityArgs(list)
+	if errors.Is(err, ErrUnsupported) && m.options.LeaveUnsupported {
+		m.options.Warn("pod "+p.ID, err)
+		err = nil
+	}
+	if err != nil {
+		return nil, at(i, err)
+	}
+	q := &part{list: list, planned: chosen, alone: i == 0 || insideLinks(list), noted: noted{
+		Network: list.Name, Namespace: n.Namespace, IfName: n.ifName(i), Default: i == 0, DeviceID: n.DeviceID,
+		Config: list.Bytes, Args: append(p.kubernetesArgs(), p.Args...), CapabilityArgs: caps,
+	}}
+	for _, gw := range n.DefaultRoute {
+		q.gateways = append(q.gateways, gw.String())
+	}
+	q.rt = q.runtimeConf(p.ID, p.Netns)
+	return q, m.findPlugins(list)
+}
+
+// insideLinks tells whether a plugin of a network works on a link that another
+// network of the pod may make.
+func insideLinks(list *libcni.NetworkConfigList) bool {
+	for _, p := range list.Plugins {
+		if v, ok := rawjson.Find(p.Bytes, "linkInContainer"); ok && string(v.Raw) == "true" {
+			return true
+		}
+	}
+	return false
+}
+
+// findPlugins is for all networks before the first is set up.
+func (m *Manager) findPlugins(list *libcni.NetworkConfigList) error {
+	var errs []error
+	for _, p := range list.Plugins {
+		if _, err := m.exec.FindInPath(p.Network.Type, m.options.PluginDirs); err != nil {
+			errs = append(errs, fmt.Errorf("network %s: %w", list.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// network is a network by its name; "" is the default one.
+func (m *Manager) network(ctx context.Context, namespace, name string) (*libcni.NetworkConfigList, error) {
+	list, err := m.conf.find(name)
+	if errors.Is(err, os.ErrNotExist) && name != "" && m.options.Lookup != nil {
+		list, err = m.options.Lookup(ctx, namespace, name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("network %s: %w", strings.TrimPrefix(namespace+"/"+name, "/"), err)
+	}
+	return list, nil
+}
+
+// routesAsPlanned tells whether the way out is what the pod asked for.
+func (q *part) routesAsPlanned(res *cni.Result) error {
+	if !q.planned {
+		return nil
+	}
+	var have []string
+	for _, r := range res.Routes {
+		if r.Dst.Bits() == 0 && (r.Table == nil || *r.Table == 254) {
+			have = append(have, r.GW.String())
+		}
+	}
+	for _, gw := range q.gateways {
+		if !slices.Contains(have, gw) {
+			return fmt.Errorf("network %s cannot be the pod's default route by %s: its addresses come from an IPAM plugin that lists no routes (%s do): let its configuration set the route", q.Network, gw, strings.Join(routed(), ", "))
+		}
+	}
+	if len(q.gateways) == 0 && len(have) > 0 {
+		return fmt.Errorf("network %s has a default route by %s of its own, and the pod asks for another network's: take the route out of the configuration", q.Network, strings.Join(have, ", "))
+	}
+	return nil
+}
+
+func sortedKeys[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }

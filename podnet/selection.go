@@ -1,0 +1,104 @@
+package podnet
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/fairlead/fairlead/cni"
+)
+
+// selection is an element of the JSON form of the annotation of networks.
+type selection struct {
+	Name             string         `json:"name"`
+	Namespace        string         `json:"namespace"`
+	Interface        string         `json:"interface"`
+	InterfaceRequest string         `json:"interfaceRequest"` // an older name of it
+	IPs              []string       `json:"ips"`
+	MAC              string         `json:"mac"`
+	InfinibandGUID   string         `json:"infiniband-guid"`
+	DeviceID         string         `json:"deviceID"`
+	DefaultRoute     []netip.Addr   `json:"default-route"`
+	Bandwidth        *Bandwidth     `json:"bandwidth"`
+	PortMappings     []PortMapping  `json:"portMappings"`
+	Args             map[string]any `json:"cni-args"`
+}
+
+// ParseNetworks reads a selection of networks, in either form of the Network
+// Plumbing Working Group's standard: names parted by commas,
+// "[NAMESPACE/]NAME[@INTERFACE]", or a JSON list of objects. A name without a
+// namespace has the given one's, the pod's. An empty selection is none.
+func ParseNetworks(text, namespace string) ([]Network, error) {
+	text = strings.TrimSpace(text)
+	switch {
+	case text == "":
+		return nil, nil
+	case text[0] == '[':
+		return parseSelections(text, namespace)
+	case text[0] == '{':
+		return nil, errors.New("want a list of objects, [{...}], or names parted by commas")
+	}
+	var out []Network
+	for part := range strings.SplitSeq(text, ",") {
+		n, err := parseName(strings.TrimSpace(part), namespace)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+// parseName reads the short form of one network.
+func parseName(text, namespace string) (Network, error) {
+	name, ifName, at := strings.Cut(text, "@")
+	if ns, rest, ok := strings.Cut(name, "/"); ok {
+		namespace, name = ns, rest
+		if cni.ValidateNetworkName(ns) != nil {
+			return Network{}, fmt.Errorf("%q: want a namespace before the slash", text)
+		}
+	}
+	if at && cni.ValidateInterfaceName(ifName) != nil {
+		return Network{}, fmt.Errorf("%q: want the name of an interface after the @, at most 15 letters", text)
+	}
+	if err := cni.ValidateNetworkName(name); err != nil {
+		return Network{}, fmt.Errorf("%q: want [NAMESPACE/]NAME[@INTERFACE]: %w", text, err)
+	}
+	return Network{Name: name, Namespace: namespace, IfName: ifName}, nil
+}
+
+func parseSelections(text, namespace string) ([]Network, error) {
+	var list []selection
+	if err := cni.Decode([]byte(text), &list); err != nil {
+		return nil, err
+	}
+	var out []Network
+	for i, s := range list {
+		n, err := s.network(namespace)
+		if err == nil {
+			err = n.validate(1)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("[%d]: %w", i, err)
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+func (s *selection) network(namespace string) (Network, error) {
+	if err := cni.ValidateNetworkName(s.Name); err != nil {
+		return Network{}, err
+	}
+	if s.Namespace != "" {
+		namespace = s.Namespace
+	}
+	if s.Interface == "" {
+		s.Interface = s.InterfaceRequest
+	}
+	return Network{
+		Name: s.Name, Namespace: namespace, IfName: s.Interface, IPs: s.IPs, MAC: s.MAC, InfinibandGUID: s.InfinibandGUID, DeviceID: s.DeviceID,
+		DefaultRoute: s.DefaultRoute, Bandwidth: s.Bandwidth, Ports: s.PortMappings, Args: s.Args,
+	}, nil
+}

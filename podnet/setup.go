@@ -1,0 +1,190 @@
+package podnet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/cni"
+)
+
+// SetUpPod puts a pod on its networks. Either it is on all of them afterwards, or
+// on none: what stood is undone, and what cannot be undone is in the error and left
+// to TearDownPod. Nothing runs before all of the pod's wishes, their networks and
+// plugins are found good.
+//
+// The first network and lo are set up first; then those others at once, up to
+// Options.Parallel, whose plugins work on links of their own; then, one after the
+// other, those with "linkInContainer", which build on another's link.
+//
+// It can be repeated. A pod that stands as it is wanted is left alone, and its
+// status returned; one that stands in another way is ErrExists; a set-up that was
+// cut off, or whose namespace has gone since, is undone first.
+func (m *Manager) SetUpPod(ctx context.Context, pod Pod) (status *PodStatus, err error) {
+	ctx, end := m.begin(ctx, podStep("setup", &pod))
+	defer func() { end(err) }()
+	ctx, cancel := m.bounded(ctx)
+	defer cancel()
+	if err := cni.ValidateContainerID(pod.ID); err != nil {
+		return nil, err
+	}
+	unlock, err := m.notes.lock(ctx, pod.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	n := &note{Pod: pod, NetnsID: attach.NetnsID(pod.Netns), Created: time.Now()}
+	if status, err := m.again(ctx, n); status != nil || err != nil {
+		return status, err
+	}
+	parts, err := m.plan(ctx, &pod)
+	if err != nil {
+		return nil, err
+	}
+	if n.NetnsID == "" {
+		return nil, cni.Errorf(cni.CodeInvalidEnvironment, "pod %s: there is no network namespace %s: %w", pod.ID, pod.Netns, os.ErrNotExist)
+	}
+	if parts, err = m.withLoopback(&pod, parts); err != nil {
+		return nil, err
+	}
+	return m.setUp(ctx, n, parts)
+}
+
+// again looks at what is noted of the pod: its status if it stands as it is wanted.
+func (m *Manager) again(ctx context.Context, n *note) (*PodStatus, error) {
+	old, err := m.notes.read(n.ID)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil && old.whole() && old.NetnsID == n.NetnsID {
+		if same(&old.Pod, &n.Pod) {
+			return m.statusOf(old), nil
+		}
+		return nil, fmt.Errorf("pod %s: %w, in namespace %s, with other wishes: tear it down first", n.ID, ErrExists, old.Netns)
+	}
+	if err := m.tearDown(ctx, n.ID); err != nil {
+		return nil, fmt.Errorf("pod %s: undo what was cut off: %w", n.ID, err)
+	}
+	return nil, nil
+}
+
+func same(a, b *Pod) bool {
+	x, err := json.Marshal(a)
+	y, err2 := json.Marshal(b)
+	return err == nil && err2 == nil && string(x) == string(y)
+}
+
+// setUp does what is planned, the note being written before and after.
+func (m *Manager) setUp(ctx context.Context, n *note, parts []*part) (*PodStatus, error) {
+	for _, q := range parts {
+		q.Pending = true
+		n.Parts = append(n.Parts, q.noted)
+	}
+	if err := m.notes.write(n); err != nil {
+		return nil, err
+	}
+	err := m.addAll(ctx, &n.Pod, parts)
+	if err == nil {
+		for i := range n.Parts {
+			n.Parts[i].Pending = false
+		}
+		err = m.notes.write(n)
+	}
+	if err != nil {
+		return nil, m.undo(ctx, n, parts, err)
+	}
+	return m.statusOf(n), nil
+}
+
+// undo takes back a set-up that failed.
+func (m *Manager) undo(ctx context.Context, n *note, parts []*part, cause error) error {
+	over, cancel := context.WithCancel(ctx) // the time is that for cleaning up
+	cancel()
+	if err := m.takeDown(over, n, parts); err != nil {
+		return fmt.Errorf("%w; and undoing it failed, too: tear the pod down: %w", cause, err)
+	}
+	return cause
+}
+
+var errOther = errors.New("another network of the pod failed")
+
+// addAll sets up the parts in their stages; after the first failure nothing begins
+// any more, and what is at work is ended.
+func (m *Manager) addAll(ctx context.Context, pod *Pod, parts []*part) error {
+	var first, together, alone []*part
+	for _, q := range parts {
+		switch {
+		case q.Default || q.isLoopback():
+			first = append(first, q)
+		case q.alone:
+			alone = append(alone, q)
+		default:
+			together = append(together, q)
+		}
+	}
+	stages := [][]*part{first, together}
+	for _, q := range alone {
+		stages = append(stages, []*part{q})
+	}
+	for _, stage := range stages {
+		if err := m.addTogether(ctx, pod, stage); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Manager) addTogether(ctx context.Context, pod *Pod, parts []*part) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	errs := make([]error, len(parts))
+	m.each(len(parts), func(i int) {
+		if ctx.Err() == nil {
+			errs[i] = m.add(ctx, pod, parts[i])
+		} else {
+			errs[i] = context.Cause(ctx)
+		}
+		if errors.Is(errs[i], errOther) {
+			errs[i] = nil // it is the other's failure that is told
+		} else if errs[i] != nil {
+			cancel(errOther)
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// each does something for 0 to n-1, as many at once as Options.Parallel says.
+func (m *Manager) each(n int, do func(i int)) {
+	if m.options.Parallel == 1 || n == 1 {
+		for i := range n {
+			do(i)
+		}
+		return
+	}
+	var group sync.WaitGroup
+	slots := make(chan struct{}, m.options.Parallel)
+	for i := range n {
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			do(i)
+		})
+	}
+	group.Wait()
+}
+
+// add sets up one network of a pod.
+func (m *Manager) add(ctx context.Context, pod *Pod, q *part) (err error) {
+	ctx, end := m.begin(ctx, networkStep("ADD", pod, &q.noted))
+	defer func() { end(err) }()
+	res, err := m.cni.AddNetworkList(ctx, q.list, q.rt)
+	if err != nil {
+		return err
+	}
+	return q.routesAsPlanned(res)
+}

@@ -1,0 +1,230 @@
+package podnet_test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/podnet"
+)
+
+// both runs a test with the plugins as processes and within the process.
+func both(t *testing.T, test func(*testing.T, func(*podnet.Options))) {
+	t.Parallel()
+	t.Run("processes", func(t *testing.T) { t.Parallel(); test(t, func(*podnet.Options) {}) })
+	t.Run("within", func(t *testing.T) { t.Parallel(); test(t, within) })
+}
+
+// TestLife is that of a pod on three networks.
+func TestLife(t *testing.T) {
+	both(t, func(t *testing.T, exec func(*podnet.Options)) {
+		n := newNode(t, exec)
+		n.bridge("10-a.conflist", "a", 1, "")
+		n.bridge("20-b.conflist", "b", 2, "")
+		p := n.pod("web", podnet.Network{}, podnet.Network{Name: "b", DefaultRoute: nil}, podnet.Network{Name: "b", IfName: "back0"})
+		s, err := n.SetUpPod(t.Context(), p)
+		must(t, err)
+		var names []string
+		for _, a := range s.Attachments {
+			names = append(names, a.Network+" "+a.IfName)
+		}
+		want := strings.Join([]string{n.name("a") + " eth0", n.name("b") + " net1", n.name("b") + " back0"}, ", ")
+		if got := strings.Join(names, ", "); got != want || s.State != podnet.StateReady {
+			t.Errorf("attached to %s (%s), want %s", got, s.State, want)
+		}
+		if got := n.links(p.Netns); got != "lo eth0 net1 back0" && got != "lo eth0 back0 net1" {
+			t.Errorf("the pod's links are %s", got)
+		}
+		kerneltest.In(t, p.Netns, "ping", "-c1", "-W2", "127.0.0.1")
+		kerneltest.In(t, p.Netns, "ping", "-c1", "-W2", s.IPs()[0].String())
+		must(t, n.CheckPod(t.Context(), p.ID))
+		kerneltest.In(t, p.Netns, "ip", "addr", "flush", "dev", "net1")
+		wants(t, n.CheckPod(t.Context(), p.ID), n.name("b"))
+		must(t, n.TearDownPod(t.Context(), p.ID))
+		if got := n.links(p.Netns); got != "lo" {
+			t.Errorf("left in the pod: %s", got)
+		}
+		n.nothingLeft("web")
+		must(t, n.TearDownPod(t.Context(), p.ID))
+		if err := n.CheckPod(t.Context(), p.ID); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("check of a pod that is gone: %v", err)
+		}
+	})
+}
+
+// TestAgain: a set-up that is repeated changes nothing, whoever repeats it.
+func TestAgain(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, within)
+	n.bridge("10-a.conflist", "a", 1, "")
+	p := n.pod("web")
+	first, err := n.SetUpPod(t.Context(), p)
+	must(t, err)
+	n.again()
+	second, err := n.SetUpPod(t.Context(), p)
+	must(t, err)
+	if first.IPs()[0] != second.IPs()[0] {
+		t.Errorf("addresses %v, then %v", first.IPs(), second.IPs())
+	}
+	other := p
+	other.Networks = []podnet.Network{{IfName: "eth7"}}
+	if _, err := n.SetUpPod(t.Context(), other); !errors.Is(err, podnet.ErrExists) {
+		t.Errorf("with other wishes: %v", err)
+	}
+	// The namespace ends, and the pod comes back in a new one.
+	kerneltest.Gone(t, p.Netns)
+	if s, err := n.PodStatus(p.ID); err != nil || s.State != podnet.StateGone {
+		t.Errorf("without its namespace: %v, %v", s, err)
+	}
+	p.Netns = kerneltest.Netns(t)
+	third, err := n.SetUpPod(t.Context(), p)
+	must(t, err)
+	if got := n.links(p.Netns); got != "lo eth0" {
+		t.Errorf("in the new namespace: %s, %v", got, third)
+	}
+	must(t, n.TearDownPod(t.Context(), p.ID))
+	n.nothingLeft("web")
+}
+
+// TestUndone: when one network of several fails, nothing stands.
+func TestUndone(t *testing.T) {
+	both(t, func(t *testing.T, exec func(*podnet.Options)) {
+		n := newNode(t, exec)
+		n.script("broken", `[ $CNI_COMMAND = ADD ] && { echo '{"code":123,"msg":"no luck"}'; exit 1; }`)
+		n.bridge("10-a.conflist", "a", 1, "")
+		n.bridge("20-b.conflist", "b", 2, "", `{"type": "broken"}`)
+		n.bridge("30-c.conflist", "c", 3, "")
+		p := n.pod("web", podnet.Network{}, podnet.Network{Name: "c"}, podnet.Network{Name: "b"})
+		_, err := n.SetUpPod(t.Context(), p)
+		wants(t, err, "no luck", `type="broken"`)
+		if got := n.links(p.Netns); got != "lo" {
+			t.Errorf("the pod has %s", got)
+		}
+		n.nothingLeft("web")
+		if list, err := n.List(); err != nil || len(list) != 0 {
+			t.Errorf("listed: %v, %v", list, err)
+		}
+	})
+}
+
+// TestHangs: a plugin that hangs is ended, and the time for cleaning up is another.
+func TestHangs(t *testing.T) {
+	both(t, func(t *testing.T, exec func(*podnet.Options)) {
+		n := newNode(t, exec, func(o *podnet.Options) { o.Timeout = 700 * time.Millisecond })
+		n.script("slow", `[ $CNI_COMMAND = ADD ] && exec sleep 60`)
+		n.bridge("10-a.conflist", "a", 1, "")
+		n.bridge("20-b.conflist", "b", 2, "", `{"type": "slow"}`)
+		p := n.pod("web", podnet.Network{}, podnet.Network{Name: "b"})
+		began := time.Now()
+		_, err := n.SetUpPod(t.Context(), p)
+		wants(t, err, "the time of 700ms is over")
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > kerneltest.Slow(20*time.Second) {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		n.nothingLeft("web")
+		if got := n.links(p.Netns); got != "lo" {
+			t.Errorf("the pod has %s", got)
+		}
+	})
+}
+
+// TestInterrupted: the caller ends its context in the middle, with nothing left of
+// its time.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	mark := filepath.Join(t.TempDir(), "reached")
+	n.script("slow", `[ $CNI_COMMAND = ADD ] && { : >`+mark+`; exec sleep 60; }`)
+	n.bridge("10-a.conflist", "a", 1, "", `{"type": "slow"}`)
+	p := n.pod("web")
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for ctx.Err() == nil {
+			if _, err := os.Stat(mark); err == nil {
+				cancel()
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	if _, err := n.SetUpPod(ctx, p); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	n.nothingLeft("web")
+}
+
+// TestManyPods: pods at once, each on two networks, those of one network at most.
+func TestManyPods(t *testing.T) {
+	both(t, func(t *testing.T, exec func(*podnet.Options)) {
+		n := newNode(t, exec)
+		n.bridge("10-a.conflist", "a", 1, "")
+		n.bridge("20-b.conflist", "b", 2, "")
+		const many = 8
+		var pods []podnet.Pod
+		for i := range many {
+			pods = append(pods, n.pod("p"+string(rune('a'+i)), podnet.Network{}, podnet.Network{Name: "b"}))
+		}
+		got := make(chan netip.Addr, many)
+		t.Run("all", func(t *testing.T) {
+			for _, p := range pods {
+				t.Run(p.Name, func(t *testing.T) {
+					t.Parallel()
+					s, err := n.SetUpPod(t.Context(), p)
+					must(t, err)
+					got <- s.IPs()[0]
+				})
+			}
+		})
+		seen := map[netip.Addr]bool{}
+		close(got)
+		for addr := range got {
+			seen[addr] = true
+		}
+		if len(seen) != many {
+			t.Errorf("%d pods have %d addresses", many, len(seen))
+		}
+		if list, err := n.List(); err != nil || len(list) != many {
+			t.Errorf("listed %d, %v", len(list), err)
+		}
+		t.Run("down", func(t *testing.T) {
+			for _, p := range pods {
+				t.Run(p.Name, func(t *testing.T) {
+					t.Parallel()
+					must(t, n.TearDownPod(t.Context(), p.ID))
+					n.nothingLeft(p.Name)
+				})
+			}
+		})
+	})
+}
+
+// TestOnePodAtOnce: set-ups and tear-downs of one pod follow one another, those of
+// other processes, for which another Manager stands, included.
+func TestOnePodAtOnce(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, within)
+	n.bridge("10-a.conflist", "a", 1, "")
+	p := n.pod("web")
+	t.Run("all", func(t *testing.T) {
+		for i := range 6 {
+			t.Run("", func(t *testing.T) {
+				t.Parallel()
+				m, err := podnet.New(n.options)
+				must(t, err)
+				if i%2 == 0 {
+					_, err = m.SetUpPod(t.Context(), p)
+				} else {
+					err = m.TearDownPod(t.Context(), p.ID)
+				}
+				must(t, err)
+			})
+		}
+	})
+	must(t, n.TearDownPod(t.Context(), p.ID))
+	n.nothingLeft("web")
+}

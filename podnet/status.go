@@ -1,0 +1,192 @@
+package podnet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/cni"
+)
+
+// NodeStatus tells whether pods can be set up.
+type NodeStatus struct {
+	Ready   bool   `json:"ready"`
+	Default string `json:"defaultNetwork,omitempty"`
+	// Err says why not: that there is no network, or what its plugins say of
+	// themselves, a *cni.Error with its code (50 not available, 51 limited).
+	Err      error     `json:"-"`
+	Networks []InConf  `json:"networks"` // that can be used, the default first
+	Problems []Problem `json:"problems"` // of the configuration, whether pods can be set up or not
+}
+
+// InConf is a network of the configuration.
+type InConf struct {
+	Name string `json:"name"`
+	File string `json:"file"`
+	// Kept tells that the file cannot be read as it is now, and its last good state
+	// is in use.
+	Kept bool `json:"kept"`
+}
+
+// Status asks the default network whether it can serve a set-up: its plugins have to
+// be there, and from specification 1.1.0 on each is asked. It costs what STATUS of
+// one network costs, and can be asked every few seconds.
+func (m *Manager) Status(ctx context.Context) (s NodeStatus) {
+	ctx, end := m.begin(ctx, Step{Operation: "status"})
+	defer func() { end(s.Err) }()
+	ctx, cancel := m.bounded(ctx)
+	defer cancel()
+	s = m.Networks()
+	list, err := m.conf.find("")
+	if err == nil {
+		err = m.findPlugins(list)
+	}
+	if err == nil {
+		ctx, end := m.begin(ctx, Step{Operation: "STATUS", Network: list.Name})
+		err = m.cni.GetStatusNetworkList(ctx, list)
+		end(err)
+	}
+	s.Ready, s.Err = err == nil, err
+	return s
+}
+
+// Networks is Status without asking anybody: Ready is false.
+func (m *Manager) Networks() NodeStatus {
+	s := NodeStatus{Networks: []InConf{}, Problems: []Problem{}} // not null in JSON
+	for _, f := range m.conf.networks() {
+		s.Networks = append(s.Networks, InConf{f.list.Name, f.path, f.err != nil})
+	}
+	if list, err := m.conf.find(""); err == nil {
+		s.Default = list.Name
+	}
+	s.Problems = append(s.Problems, m.conf.all()...)
+	return s
+}
+
+// CheckPod compares every network of a pod with what was made, and reports all that
+// differs. A network before specification 0.4.0 cannot be compared, which is no
+// error. A pod that is not set up is os.ErrNotExist.
+func (m *Manager) CheckPod(ctx context.Context, id string) (err error) {
+	ctx, end := m.begin(ctx, podStep("check", &Pod{ID: id}))
+	defer func() { end(err) }()
+	ctx, cancel := m.bounded(ctx)
+	defer cancel()
+	n, unlock, err := m.take(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if !n.whole() {
+		return fmt.Errorf("pod %s: its set-up or tear-down was cut off: tear it down", id)
+	}
+	if sameNetns(n.Netns, n.NetnsID) == "" {
+		return fmt.Errorf("pod %s: its network namespace %s is gone, or another one", id, n.Netns)
+	}
+	var errs []error
+	for _, p := range n.Parts {
+		errs = append(errs, m.check(ctx, &n.Pod, m.recall(ctx, p, id, n.Netns)))
+	}
+	return errors.Join(errs...)
+}
+
+func (m *Manager) check(ctx context.Context, pod *Pod, q *part) (err error) {
+	if q.list == nil {
+		return fmt.Errorf("network %s of pod %s has no configuration", q.Network, pod.ID)
+	}
+	if !cni.AtLeast(q.list.CNIVersion, "0.4.0") {
+		return nil
+	}
+	ctx, end := m.begin(ctx, networkStep("CHECK", pod, &q.noted))
+	defer func() { end(err) }()
+	return m.cni.CheckNetworkList(ctx, q.list, q.rt)
+}
+
+// take locks a pod that has a note; none is os.ErrNotExist.
+func (m *Manager) take(ctx context.Context, id string) (*note, func(), error) {
+	if err := cni.ValidateContainerID(id); err != nil {
+		return nil, nil, err
+	}
+	if _, err := os.Stat(m.notes.file(id)); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("pod %s is not set up: %w", id, fs.ErrNotExist)
+	}
+	unlock, err := m.notes.lock(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	n, err := m.notes.read(id)
+	if err != nil {
+		unlock()
+		return nil, nil, err
+	}
+	return n, unlock, nil
+}
+
+// PodStatus is what a pod has, as it was made. A pod that is not set up is
+// os.ErrNotExist.
+func (m *Manager) PodStatus(id string) (*PodStatus, error) {
+	if err := cni.ValidateContainerID(id); err != nil {
+		return nil, err
+	}
+	n, err := m.notes.read(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("pod %s is not set up: %w", id, fs.ErrNotExist)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := m.statusOf(n)
+	if !n.whole() {
+		s.State = m.unfinished(id)
+	}
+	return s, nil
+}
+
+// List returns all pods that were set up, by their IDs. One whose note cannot be
+// read is in the error, and the others are returned.
+func (m *Manager) List() (out []*PodStatus, err error) {
+	ids, err := m.notes.ids()
+	errs := []error{err}
+	for _, id := range ids {
+		s, err := m.PodStatus(id)
+		if err == nil {
+			out = append(out, s)
+		} else if !errors.Is(err, fs.ErrNotExist) { // torn down meanwhile
+			errs = append(errs, err)
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// unfinished tells what is at work from what was cut off.
+func (m *Manager) unfinished(id string) string {
+	unlock, free, err := m.notes.tryLock(id)
+	if err != nil || !free {
+		return StateAtWork
+	}
+	unlock()
+	return StateCutOff
+}
+
+func (m *Manager) statusOf(n *note) *PodStatus {
+	s := &PodStatus{ID: n.ID, Namespace: n.Namespace, Name: n.Name, UID: n.UID, Netns: n.Netns, State: StateReady, Attachments: []Attachment{}}
+	for i := range n.Parts {
+		if !n.Parts[i].isLoopback() {
+			s.Attachments = append(s.Attachments, m.attachment(n.ID, &n.Parts[i]))
+		}
+	}
+	if n.Netns != "" && attach.NetnsID(n.Netns) != n.NetnsID {
+		s.State = StateGone
+	}
+	return s
+}
+
+func (m *Manager) attachment(id string, p *noted) Attachment {
+	a := Attachment{Network: p.Network, Namespace: p.Namespace, IfName: p.IfName, Default: p.Default, DeviceID: p.DeviceID}
+	if list, err := listOf(p.Config, p.Network); err == nil {
+		a.Result, _ = m.cni.GetNetworkListCachedResult(list, p.runtimeConf(id, "")) // it has no error
+	}
+	return a
+}

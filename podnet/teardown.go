@@ -1,0 +1,106 @@
+package podnet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/fairlead/fairlead/cni"
+)
+
+// TearDownPod takes a pod off all its networks. It needs nothing but the ID: what
+// there is to do it knows from the pod's note, from libcni's cache and from the
+// records of Fairlead's plugins, with the configuration that each network was set
+// up with; the files may be gone, and so may the namespace. It goes on after an
+// error and reports them all; what failed stays noted for the next try. A pod that
+// nobody knows is a success, after a DEL on the default network.
+//
+// Each network has its time: one that hangs takes none from the others, and the end
+// of the context leaves each Options.CleanUpTime.
+func (m *Manager) TearDownPod(ctx context.Context, id string) (err error) {
+	ctx, end := m.begin(ctx, podStep("teardown", &Pod{ID: id}))
+	defer func() { end(err) }()
+	if err := cni.ValidateContainerID(id); err != nil {
+		return err
+	}
+	ctx, cancel := m.bounded(ctx)
+	defer cancel()
+	unlock, err := m.notes.lock(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return m.tearDown(ctx, id)
+}
+
+// tearDown is TearDownPod for a caller that has the pod's lock.
+func (m *Manager) tearDown(ctx context.Context, id string) error {
+	n, parts, err := m.known(ctx, id)
+	if n == nil {
+		n = &note{Pod: Pod{ID: id}}
+	}
+	return errors.Join(err, m.takeDown(ctx, n, parts))
+}
+
+// takeDown detaches parts of a pod, and drops its note with the last. First come,
+// in reverse, those that build on others' links, then the others at once.
+func (m *Manager) takeDown(ctx context.Context, n *note, parts []*part) error {
+	if err := m.notePending(n, parts); err != nil {
+		m.options.Warn("a tear-down goes on without a note", err)
+	}
+	var alone, together []int
+	for i, q := range slices.Backward(parts) {
+		if q.alone && !q.Default {
+			alone = append(alone, i)
+		} else {
+			together = append(together, i)
+		}
+	}
+	errs := make([]error, len(parts))
+	for _, i := range alone {
+		errs[i] = m.del(ctx, &n.Pod, parts[i])
+	}
+	m.each(len(together), func(k int) { errs[together[k]] = m.del(ctx, &n.Pod, parts[together[k]]) })
+	return errors.Join(errors.Join(errs...), m.noteLeft(n, parts, errs))
+}
+
+// notePending notes that the parts are being taken away, if the pod has a note.
+func (m *Manager) notePending(n *note, parts []*part) error {
+	if len(n.Parts) == 0 || !n.whole() {
+		return nil
+	}
+	for i := range n.Parts {
+		if has(parts, n.Parts[i].Network, n.Parts[i].IfName) {
+			n.Parts[i].Pending = true
+		}
+	}
+	return m.notes.write(n)
+}
+
+// noteLeft takes out of the note what is detached, and removes it with the last.
+func (m *Manager) noteLeft(n *note, parts []*part, errs []error) error {
+	n.Parts = slices.DeleteFunc(n.Parts, func(p noted) bool {
+		i := slices.IndexFunc(parts, func(q *part) bool { return q.Network == p.Network && q.IfName == p.IfName })
+		return i >= 0 && errs[i] == nil
+	})
+	if len(n.Parts) == 0 {
+		return m.notes.remove(n.ID)
+	}
+	return m.notes.write(n)
+}
+
+// del detaches one network of a pod.
+func (m *Manager) del(ctx context.Context, pod *Pod, q *part) (err error) {
+	ctx, cancel := m.lasting(ctx)
+	defer cancel()
+	ctx, end := m.begin(ctx, networkStep("DEL", pod, &q.noted))
+	defer func() { end(err) }()
+	switch {
+	case q.list != nil:
+		return m.cni.DelNetworkList(ctx, q.list, q.rt)
+	case m.options.RemoveLeft != nil:
+		return m.options.RemoveLeft(ctx, Left{q.rt.ContainerID, q.Network, q.IfName, q.rt.NetNS})
+	}
+	return fmt.Errorf("detach %s of pod %s from network %s: the network has no configuration any more, and what it was made with is lost: put it back, or use fairlead gc --all", q.IfName, pod.ID, q.Network)
+}

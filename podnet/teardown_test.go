@@ -1,0 +1,208 @@
+package podnet_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/podnet"
+)
+
+// TestTearDownWithout takes away, one after the other, whatever a tear-down may know
+// a pod by.
+func TestTearDownWithout(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(t *testing.T, n *node, p *podnet.Pod){
+		"namespace":        func(t *testing.T, _ *node, p *podnet.Pod) { kerneltest.Gone(t, p.Netns) },
+		"namespace's path": func(t *testing.T, _ *node, p *podnet.Pod) { kerneltest.Gone(t, p.Netns); must(t, os.Remove(p.Netns)) },
+		"configuration":    func(t *testing.T, n *node, _ *podnet.Pod) { must(t, os.RemoveAll(n.conf)) },
+		"cache":            func(t *testing.T, n *node, _ *podnet.Pod) { must(t, os.RemoveAll(n.cache)) },
+		"note":             func(t *testing.T, n *node, _ *podnet.Pod) { must(t, os.RemoveAll(n.state)) },
+		"note, damaged": func(t *testing.T, n *node, p *podnet.Pod) {
+			must(t, os.Truncate(filepath.Join(n.state, p.ID+".json"), 40))
+		},
+		"note, cache and namespace": func(t *testing.T, n *node, p *podnet.Pod) {
+			must(t, os.RemoveAll(n.state))
+			must(t, os.RemoveAll(n.cache))
+			kerneltest.Gone(t, p.Netns)
+		},
+		"note, configuration and namespace": func(t *testing.T, n *node, p *podnet.Pod) {
+			must(t, os.RemoveAll(n.state))
+			must(t, os.RemoveAll(n.conf))
+			kerneltest.Gone(t, p.Netns)
+		},
+		"cache, configuration and namespace": func(t *testing.T, n *node, p *podnet.Pod) {
+			must(t, os.RemoveAll(n.cache))
+			must(t, os.RemoveAll(n.conf))
+			kerneltest.Gone(t, p.Netns)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			both(t, func(t *testing.T, exec func(*podnet.Options)) {
+				n := newNode(t, exec)
+				n.bridge("10-a.conflist", "a", 1, "")
+				n.bridge("20-b.conflist", "b", 2, `"ipMasq": true,`)
+				p := n.pod("web", podnet.Network{}, podnet.Network{Name: "b"})
+				_, err := n.SetUpPod(t.Context(), p)
+				must(t, err)
+				lose(t, n, &p)
+				n.again()
+				must(t, n.TearDownPod(t.Context(), p.ID))
+				n.nothingLeft("web")
+				must(t, n.TearDownPod(t.Context(), p.ID))
+			})
+		})
+	}
+}
+
+// TestTearDownWithoutAll: where nothing is left to go by, a hook removes what is
+// Fairlead's, and without one the error says what to do.
+func TestTearDownWithoutAll(t *testing.T) {
+	t.Parallel()
+	var left podnet.Left
+	n := newNode(t, within)
+	n.bridge("10-a.conflist", "a", 1, "")
+	p := n.pod("web")
+	_, err := n.SetUpPod(t.Context(), p)
+	must(t, err)
+	conf := filepath.Join(n.conf, "10-a.conflist")
+	saved, err := os.ReadFile(conf)
+	must(t, err)
+	must(t, os.RemoveAll(n.state))
+	must(t, os.RemoveAll(n.cache))
+	must(t, os.Remove(conf))
+	n.again()
+	wants(t, n.TearDownPod(t.Context(), p.ID), n.name("a"), "fairlead gc --all")
+	n.options.RemoveLeft = func(_ context.Context, l podnet.Left) error { left = l; return nil }
+	n.again()
+	must(t, n.TearDownPod(t.Context(), p.ID))
+	if want := (podnet.Left{ContainerID: p.ID, Network: n.name("a"), IfName: "eth0", Netns: p.Netns}); left != want {
+		t.Errorf("left %+v, want %+v", left, want)
+	}
+	must(t, os.WriteFile(conf, saved, 0o644))
+	n.again()
+	must(t, n.TearDownPod(t.Context(), p.ID))
+	n.nothingLeft("web")
+}
+
+// TestTearDownReplaced: another pod's namespace has the path by now, and keeps what
+// it has.
+func TestTearDownReplaced(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, within)
+	n.bridge("10-a.conflist", "a", 1, "")
+	p := n.pod("old")
+	_, err := n.SetUpPod(t.Context(), p)
+	must(t, err)
+	other := kerneltest.Netns(t)
+	kerneltest.Gone(t, p.Netns)
+	kerneltest.Run(t, "mount", "--bind", other, p.Netns)
+	kerneltest.In(t, other, "ip", "link", "add", "eth0", "type", "veth", "peer", "name", "x0")
+	must(t, n.TearDownPod(t.Context(), p.ID))
+	if got := n.links(other); !strings.Contains(got, "eth0") {
+		t.Errorf("the other pod has %s", got)
+	}
+	n.nothingLeft("old")
+}
+
+// TestTearDownTriesEverything: one network fails, one hangs; the others go, and both
+// are named. The next try is about those two alone.
+func TestTearDownTriesEverything(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, func(o *podnet.Options) { o.Timeout, o.CleanUpTime = time.Second, time.Second })
+	fault := filepath.Join(t.TempDir(), "fault")
+	n.script("broken", `[ $CNI_COMMAND = DEL ] && [ -e `+fault+` ] && { echo '{"code":123,"msg":"no luck"}'; exit 1; }`)
+	n.script("slow", `[ $CNI_COMMAND = DEL ] && [ -e `+fault+` ] && exec sleep 60`)
+	n.bridge("10-a.conflist", "a", 1, "")
+	n.bridge("20-b.conflist", "b", 2, "", `{"type": "broken"}`)
+	n.bridge("30-c.conflist", "c", 3, "", `{"type": "slow"}`)
+	p := n.pod("web", podnet.Network{}, podnet.Network{Name: "b"}, podnet.Network{Name: "c"})
+	n.options.Timeout = time.Minute
+	n.again()
+	_, err := n.SetUpPod(t.Context(), p)
+	must(t, err)
+	must(t, os.WriteFile(fault, nil, 0o644))
+	n.options.Timeout = time.Second
+	n.again()
+	err = n.TearDownPod(t.Context(), p.ID)
+	wants(t, err, "no luck", "cleaning up is over", n.name("b"), n.name("c"))
+	if got := n.links(p.Netns); strings.Contains(got, "eth0") {
+		t.Errorf("the pod has %s", got)
+	}
+	s, err := n.PodStatus(p.ID)
+	if err != nil || len(s.Attachments) != 2 || s.State != podnet.StateCutOff {
+		t.Errorf("what failed is noted: %+v, %v", s, err)
+	}
+	must(t, os.Remove(fault))
+	must(t, n.TearDownPod(t.Context(), p.ID))
+	n.nothingLeft("web")
+}
+
+// TestAttachDetach is about one network of a running pod.
+func TestAttachDetach(t *testing.T) {
+	both(t, func(t *testing.T, exec func(*podnet.Options)) {
+		n := newNode(t, exec)
+		n.script("broken", `[ $CNI_COMMAND = ADD ] && { echo '{"code":123,"msg":"no luck"}'; exit 1; }`)
+		n.bridge("10-a.conflist", "a", 1, "")
+		n.bridge("20-b.conflist", "b", 2, "")
+		n.bridge("30-c.conflist", "c", 3, "", `{"type": "broken"}`)
+		p := n.pod("web")
+		_, err := n.Attach(t.Context(), p.ID, podnet.Network{Name: n.name("b")})
+		wants(t, err, "is not set up")
+		_, err = n.SetUpPod(t.Context(), p)
+		must(t, err)
+		a, err := n.Attach(t.Context(), p.ID, podnet.Network{Name: n.name("b")})
+		must(t, err)
+		if a.IfName != "net1" || a.Default || len(a.IPs()) != 1 {
+			t.Errorf("attached %+v", a)
+		}
+		_, err = n.Attach(t.Context(), p.ID, podnet.Network{Name: n.name("b"), IfName: "net1"})
+		wants(t, err, "has an interface net1")
+		_, err = n.Attach(t.Context(), p.ID, podnet.Network{Name: n.name("c")})
+		wants(t, err, "no luck")
+		if got := n.links(p.Netns); got != "lo eth0 net1" {
+			t.Errorf("the pod has %s", got)
+		}
+		must(t, n.CheckPod(t.Context(), p.ID))
+		must(t, n.Detach(t.Context(), p.ID, "net1"))
+		wants(t, n.Detach(t.Context(), p.ID, "net1"), "has no interface net1")
+		wants(t, n.Detach(t.Context(), p.ID, "lo"), "has no interface lo")
+		must(t, n.CheckPod(t.Context(), p.ID))
+		must(t, n.TearDownPod(t.Context(), p.ID))
+		n.nothingLeft("web")
+	})
+}
+
+// TestGC removes pods that are not valid, by their notes and without, and keeps the
+// others.
+func TestGC(t *testing.T) {
+	both(t, func(t *testing.T, exec func(*podnet.Options)) {
+		n := newNode(t, exec)
+		n.bridge("10-a.conflist", "a", 1, "")
+		n.bridge("20-b.conflist", "b", 2, "")
+		var pods []podnet.Pod
+		for _, id := range []string{"keep", "unnoted", "old", "lost"} {
+			p := n.pod(id, podnet.Network{}, podnet.Network{Name: "b"})
+			_, err := n.SetUpPod(t.Context(), p)
+			must(t, err)
+			pods = append(pods, p)
+		}
+		must(t, os.Remove(filepath.Join(n.state, pods[1].ID+".json")))
+		must(t, os.Remove(filepath.Join(n.state, pods[3].ID+".json")))
+		must(t, n.GC(t.Context(), []string{pods[0].ID, pods[1].ID}))
+		for _, p := range pods[:2] {
+			if got := n.links(p.Netns); got != "lo eth0 net1" {
+				t.Errorf("%s has %s", p.Name, got)
+			}
+		}
+		n.nothingLeft("old")
+		n.nothingLeft("lost")
+		must(t, n.GC(t.Context(), nil))
+		n.nothingLeft("keep")
+		n.nothingLeft("unnoted")
+	})
+}

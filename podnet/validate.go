@@ -1,0 +1,129 @@
+package podnet
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fairlead/fairlead/cni"
+)
+
+// Validate checks a pod before anything is done for it, and reports everything that
+// is wrong, each with its place.
+func (p *Pod) Validate() error {
+	errs := []error{cni.ValidateContainerID(p.ID)}
+	if p.Netns == "" {
+		errs = append(errs, cni.Errorf(cni.CodeInvalidEnvironment, "pod %s has no network namespace", p.ID))
+	}
+	for _, kv := range append(p.kubernetesArgs(), p.Args...) {
+		errs = append(errs, validArg(kv))
+	}
+	names := map[string]bool{"lo": true}
+	for i := range p.Networks {
+		name := p.Networks[i].ifName(i)
+		if names[name] {
+			errs = append(errs, fmt.Errorf("networks[%d]: the interface name %s is taken", i, name))
+		}
+		names[name] = true
+		errs = append(errs, at(i, p.Networks[i].validate(i)))
+	}
+	return errors.Join(errs...)
+}
+
+func at(i int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("networks[%d]: %w", i, err)
+}
+
+// validArg refuses what could not be told apart in CNI_ARGS.
+func validArg(kv [2]string) error {
+	if strings.ContainsAny(kv[0], "=;") || kv[0] == "" || strings.Contains(kv[1], ";") {
+		return cni.Errorf(cni.CodeInvalidEnvironment, "CNI_ARGS: %s=%s: a key has no '=' and ';', a value no ';'", kv[0], kv[1])
+	}
+	return nil
+}
+
+// ifName is the interface's name of the pod's network at a position.
+func (n *Network) ifName(i int) string {
+	switch {
+	case n.IfName != "":
+		return n.IfName
+	case i == 0:
+		return DefaultIfNamePrefix + "0"
+	}
+	return "net" + strconv.Itoa(i)
+}
+
+func (n *Network) validate(i int) error {
+	errs := []error{cni.ValidateInterfaceName(n.ifName(i))}
+	if n.Name != "" {
+		errs = append(errs, cni.ValidateNetworkName(n.Name))
+	}
+	for _, p := range n.hostPorts() {
+		errs = append(errs, p.validate())
+	}
+	for _, ip := range n.IPs {
+		errs = append(errs, validIP(ip))
+	}
+	if n.MAC != "" {
+		if mac, err := net.ParseMAC(n.MAC); err != nil || len(mac) != 6 || mac[0]&1 != 0 {
+			errs = append(errs, fmt.Errorf("mac %q: want a unicast hardware address like 02:00:00:00:00:01", n.MAC))
+		}
+	}
+	return errors.Join(append(errs, n.validGateways())...)
+}
+
+func validIP(s string) error {
+	_, err := netip.ParseAddr(s)
+	if strings.Contains(s, "/") {
+		_, err = netip.ParsePrefix(s)
+	}
+	if err != nil {
+		return fmt.Errorf("address %q: want one like 10.1.0.5, 10.1.0.5/24 or fd00::5", s)
+	}
+	return nil
+}
+
+func (n *Network) validGateways() error {
+	families := map[bool]bool{}
+	for _, gw := range n.DefaultRoute {
+		if !gw.IsValid() || families[gw.Is4()] {
+			return errors.New("default route: want one gateway of a family at most")
+		}
+		families[gw.Is4()] = true
+	}
+	return nil
+}
+
+func (p PortMapping) validate() error {
+	if p.HostPort < 1 || p.HostPort > 65535 || p.ContainerPort < 1 || p.ContainerPort > 65535 {
+		return fmt.Errorf("port %d to %d: ports are 1 to 65535", p.HostPort, p.ContainerPort)
+	}
+	if !slices.Contains([]string{"tcp", "udp", "sctp"}, p.Protocol) {
+		return fmt.Errorf("port %d: protocol %q: want tcp, udp or sctp", p.HostPort, p.Protocol)
+	}
+	if p.HostIP != "" {
+		if _, err := netip.ParseAddr(p.HostIP); err != nil {
+			return fmt.Errorf("port %d: host address %q: want an IP address", p.HostPort, p.HostIP)
+		}
+	}
+	return nil
+}
+
+// kubernetesArgs are the CNI_ARGS that kubelet's plugins are used to. Plugins that
+// don't know them are told to ignore that.
+func (p *Pod) kubernetesArgs() [][2]string {
+	if p.Namespace == "" && p.Name == "" && p.UID == "" {
+		return nil
+	}
+	return [][2]string{
+		{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", p.Namespace}, {"K8S_POD_NAME", p.Name},
+		{"K8S_POD_INFRA_CONTAINER_ID", p.ID}, {"K8S_POD_UID", p.UID},
+	}
+}

@@ -1,0 +1,147 @@
+package podnet_test
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/podnet"
+)
+
+// TestWishes: what a pod asks for reaches the plugins that declare it, and CNI_ARGS
+// are those of Kubernetes.
+func TestWishes(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	seen := filepath.Join(t.TempDir(), "seen")
+	n.script("recorder", `[ $CNI_COMMAND = ADD ] && { echo "$CNI_ARGS"; echo "$conf"; } >`+seen)
+	n.write("10-a.conflist", `{"cniVersion": "1.1.0", "name": "`+n.name("a")+`", "plugins": [{"type": "recorder", "args": {"cni": {"old": 1}}, "capabilities":
+  {"portMappings": true, "bandwidth": true, "ipRanges": true, "ips": true, "mac": true, "dns": true, "aliases": true, "cgroupPath": true, "infinibandGUID": true, "deviceID": true}}]}`)
+	n.Reload()
+	p := n.pod("web", podnet.Network{
+		Ports:     []podnet.PortMapping{{HostPort: 8080, ContainerPort: 80}, {ContainerPort: 81}},
+		Bandwidth: &podnet.Bandwidth{IngressRate: 1e6, EgressRate: 1e9, EgressBurst: 5},
+		IPRanges:  [][]podnet.IPRange{{{Subnet: "10.9.0.0/24"}}}, IPs: []string{"10.9.0.5/24"}, MAC: "02:00:00:00:00:01",
+		DNS:     &cni.DNS{Nameservers: []string{"10.9.0.1"}, Search: []string{"shop"}},
+		Aliases: []string{"www"}, CgroupPath: "/pods/x", InfinibandGUID: "24:8a:07:03:00:8d:ae:2e", DeviceID: "0000:00:1f.6", Args: map[string]any{"new": true},
+	})
+	p.Args = [][2]string{{"MORE", "1"}}
+	_, err := n.SetUpPod(t.Context(), p)
+	must(t, err)
+	raw, err := os.ReadFile(seen)
+	must(t, err)
+	args, conf, _ := strings.Cut(string(raw), "\n")
+	if want := "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web;K8S_POD_INFRA_CONTAINER_ID=" + p.ID + ";K8S_POD_UID=u-1;MORE=1"; args != want {
+		t.Errorf("CNI_ARGS\n%s, want\n%s", args, want)
+	}
+	for _, want := range []string{
+		`"portMappings":[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]`,
+		`"bandwidth":{"ingressRate":1000000,"ingressBurst":2097152,"egressRate":1000000000,"egressBurst":5}`,
+		`"ipRanges":[[{"subnet":"10.9.0.0/24"}]]`, `"ips":["10.9.0.5/24"]`, `"mac":"02:00:00:00:00:01"`,
+		`"dns":{"searches":["shop"],"servers":["10.9.0.1"]}`, `"aliases":["www"]`, `"cgroupPath":"/pods/x"`,
+		`"infinibandGUID":"24:8a:07:03:00:8d:ae:2e"`, `"deviceID":"0000:00:1f.6"`, `"args":{"cni":{"old":1,"new":true}}`,
+	} {
+		if !strings.Contains(conf, want) {
+			t.Errorf("not in the configuration: %s\n%s", want, conf)
+		}
+	}
+	must(t, n.TearDownPod(t.Context(), p.ID))
+}
+
+// TestUnsupported: what no plugin declares is an error that says what to do, or a
+// warning; hints are neither.
+func TestUnsupported(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, within)
+	n.bridge("10-a.conflist", "a", 1, "")
+	p := n.pod("web", podnet.Network{MAC: "02:00:00:00:00:01", Ports: []podnet.PortMapping{{HostPort: 80, ContainerPort: 80}}, Aliases: []string{"x"}, CgroupPath: "/x"})
+	_, err := n.SetUpPod(t.Context(), p)
+	wants(t, err, `asks for "portMappings", "mac"`, `"capabilities": {"portMappings": true}`)
+	if !errors.Is(err, podnet.ErrUnsupported) {
+		t.Errorf("got %v", err)
+	}
+	n.nothingLeft("web")
+	n.options.LeaveUnsupported = true
+	n.again()
+	_, err = n.SetUpPod(t.Context(), p)
+	must(t, err)
+	if w := n.warnings(); !strings.Contains(w, `"portMappings", "mac"`) {
+		t.Errorf("warned %q", w)
+	}
+	must(t, n.TearDownPod(t.Context(), p.ID))
+}
+
+// TestDefaultRoute: the pod's way out is the network that it asks for.
+func TestDefaultRoute(t *testing.T) {
+	both(t, func(t *testing.T, exec func(*podnet.Options)) {
+		n := newNode(t, exec)
+		n.bridge("10-a.conflist", "a", 1, `"isDefaultGateway": true,`)
+		n.bridge("20-b.conflist", "b", 2, "")
+		n.write("30-c.conflist", `{"cniVersion": "1.1.0", "name": "`+n.name("c")+`", "plugins": [{"type": "ptp"}]}`)
+		n.script("routed", `[ $CNI_COMMAND = ADD ] && { echo '{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.2/8"}],"routes":[{"dst":"0.0.0.0/0","gw":"10.0.0.1"}]}'; exit; }`)
+		n.write("40-d.conflist", `{"cniVersion": "1.1.0", "name": "`+n.name("d")+`", "plugins": [{"type": "routed"}]}`)
+		n.Reload()
+		gw := netip.AddrFrom4([4]byte{10, byte(n.n), 2, 1})
+		p := n.pod("web", podnet.Network{}, podnet.Network{Name: "b", DefaultRoute: []netip.Addr{gw}})
+		_, err := n.SetUpPod(t.Context(), p)
+		must(t, err)
+		if got := strings.TrimSpace(kerneltest.In(t, p.Netns, "ip", "route", "show", "default")); !strings.HasPrefix(got, "default via "+gw.String()+" dev net1") || strings.Contains(got, "\n") {
+			t.Errorf("default routes:\n%s", got)
+		}
+		must(t, n.CheckPod(t.Context(), p.ID))
+		must(t, n.TearDownPod(t.Context(), p.ID))
+		n.nothingLeft("web")
+
+		p = n.pod("other", podnet.Network{}, podnet.Network{Name: "d", DefaultRoute: nil}, podnet.Network{Name: "b", DefaultRoute: []netip.Addr{gw}})
+		_, err = n.SetUpPod(t.Context(), p)
+		wants(t, err, "network "+n.name("d")+" has a default route by 10.0.0.1 of its own")
+		p.Networks = []podnet.Network{{}, {Name: n.name("d"), DefaultRoute: []netip.Addr{gw}}}
+		_, err = n.SetUpPod(t.Context(), p)
+		wants(t, err, "network "+n.name("d")+" cannot be the pod's default route by "+gw.String())
+		n.nothingLeft("other")
+	})
+}
+
+// TestRefused: what cannot be is said before anything is done, all of it.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, within)
+	p := n.pod("web")
+	_, err := n.SetUpPod(t.Context(), p)
+	wants(t, err, "no net configurations found in "+n.conf)
+	n.bridge("10-a.conflist", "a", 1, "")
+	n.write("20-x.conf", `{"cniVersion": "1.0.0", "name": "`+n.name("x")+`", "type": "nothere"}`)
+	n.Reload()
+	for _, c := range []struct {
+		change func(*podnet.Pod)
+		want   []string
+	}{
+		{func(p *podnet.Pod) { p.ID = "a/b" }, []string{"containerID"}},
+		{func(p *podnet.Pod) { p.Netns = "/nowhere" }, []string{"there is no network namespace /nowhere"}},
+		{func(p *podnet.Pod) { p.Netns = "" }, []string{"has no network namespace"}},
+		{func(p *podnet.Pod) { p.Name = "a;b" }, []string{"K8S_POD_NAME"}},
+		{func(p *podnet.Pod) { p.Networks = []podnet.Network{{Name: "none"}, {Name: n.name("x")}} }, []string{`networks[0]: network none: no net configuration with name "none"`, `failed to find plugin "nothere"`}},
+		{func(p *podnet.Pod) { p.Networks = []podnet.Network{{}, {IfName: "eth0"}} }, []string{"networks[1]: the interface name eth0 is taken"}},
+		{func(p *podnet.Pod) { p.Networks = []podnet.Network{{IfName: "lo"}} }, []string{"the interface name lo is taken"}},
+		{func(p *podnet.Pod) {
+			p.Networks = []podnet.Network{{IfName: "a-name-too-long-for-it"}, {MAC: "x"}, {IPs: []string{"10.0.0"}}}
+		}, []string{"networks[0]: interface name is too long", `networks[1]: mac "x"`, `networks[2]: address "10.0.0"`}},
+		{func(p *podnet.Pod) {
+			p.Networks = []podnet.Network{{Ports: []podnet.PortMapping{{HostPort: 70000, ContainerPort: 1}, {HostPort: 1, ContainerPort: 1, Protocol: "icmp"}, {HostPort: 1, ContainerPort: 1, HostIP: "x"}}}}
+		}, []string{"70000", "icmp", `host address "x"`}},
+		{func(p *podnet.Pod) {
+			p.Networks = []podnet.Network{{DefaultRoute: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")}}}
+		}, []string{"one gateway of a family"}},
+	} {
+		q := p
+		c.change(&q)
+		_, err := n.SetUpPod(t.Context(), q)
+		wants(t, err, c.want...)
+	}
+	n.nothingLeft("web")
+}
