@@ -55,6 +55,14 @@ func (n *nerdctl) lacks(a ability) string {
 	return ""
 }
 
+// lacksFused says what it refuses when a list is fused.
+func (n *nerdctl) lacksFused(a ability) string {
+	if a == fixedMAC {
+		return "it refuses " + string(a) + " unless the first plugin of the list is called bridge or macvlan"
+	}
+	return ""
+}
+
 func (n *nerdctl) command(argv ...string) (string, error) {
 	return n.host.run(append([]string{"/opt/nerdctl/nerdctl", "--cni-path", "/opt/cni/bin", "--cni-netconfpath", confDir, "--cgroup-manager", "cgroupfs"}, argv...)...)
 }

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"os"
-	"slices"
 	"testing"
 	"time"
 )
@@ -15,7 +14,7 @@ const allVariable = "FAIRLEAD_E2E"
 // are and fused.
 func TestRuntimes(t *testing.T) {
 	p := build(t)
-	r := &results{calls: map[string]string{}}
+	r := &results{Calls: map[string]string{}}
 	t.Run("client", func(t *testing.T) {
 		for name, c := range clients(p) {
 			for _, fuse := range []bool{false, true} {
@@ -27,7 +26,7 @@ func TestRuntimes(t *testing.T) {
 		}
 	})
 	if os.Getenv("UPDATE") != "" && os.Getenv(allVariable) != "" {
-		rewritePage(t, "cases", r.text(t))
+		rewritePage(t, "cases", r.write(t).text())
 	}
 }
 
@@ -67,28 +66,33 @@ func allCases(t *testing.T, c client, p programs, r *results, fused bool) {
 		if fused && sc.long && os.Getenv(allVariable) == "" {
 			continue
 		}
-		row := result{client: c.name(), version: version, lists: listWord(fused), name: sc.name}
+		row := result{Client: c.name(), Version: version, Lists: listWord(fused), Case: sc.name}
 		start := time.Now()
-		if row.said = cannot(c, sc); row.said == "" {
-			row.said = "failed"
+		if row.Said = cannot(c, sc, fused); row.Said == "" {
+			row.Said = "failed"
 			if t.Run(sc.name, func(t *testing.T) { sc.run(t, s); s.asBefore(t) }) {
-				row.said = "passed"
+				row.Said = "passed"
 			} else if err := c.removeAll(); err != nil { // what comes next is not to suffer
 				t.Log(err)
 			}
 		}
-		row.took = time.Since(start)
+		row.Took = time.Since(start)
 		r.add(row)
 	}
 }
 
 // cannot says why a client is not asked for a case.
-func cannot(c client, sc scenario) string {
-	i := slices.IndexFunc(sc.needs, func(a ability) bool { return c.lacks(a) != "" })
-	if i < 0 {
-		return ""
+func cannot(c client, sc scenario, fused bool) string {
+	for _, a := range sc.needs {
+		why := c.lacks(a)
+		if f, ok := c.(interface{ lacksFused(ability) string }); why == "" && ok && fused {
+			why = f.lacksFused(a)
+		}
+		if why != "" {
+			return "not offered by the client: " + why
+		}
 	}
-	return "not offered by the client: " + c.lacks(sc.needs[i])
+	return ""
 }
 
 func machineName(t *testing.T) string {
