@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -68,8 +69,9 @@ func names(lists map[string]object) (out []string) {
 }
 
 func serveOutside(t *testing.T, s *stage) {
-	argv := s.host.beyond(s.programs.probe, "serve", fmt.Sprintf(":%d", outsidePort))
-	background(t, argv...)
+	// In the host's process namespace, with which it ends.
+	argv := []string{"nsenter", "--target", strconv.Itoa(s.host.pid), "--mount", "--pid", "--net=" + s.host.outside, "--"}
+	background(t, append(argv, "/mnt/e2e/probe", "serve", fmt.Sprintf(":%d", outsidePort))...)
 }
 
 // run starts a pod that answers, and removes it when the case is over if it

@@ -58,6 +58,7 @@ func measureStart(t *testing.T, p programs, c func(*testing.T) client) {
 		stages = append(stages, s)
 		all = append(all, &figures{Client: s.name(), Version: version, Side: side})
 	}
+	begun := time.Now()
 	for range many {
 		for i, s := range stages {
 			start := time.Now()
@@ -68,7 +69,10 @@ func measureStart(t *testing.T, p programs, c func(*testing.T) client) {
 			all[i].RemoveAlone = append(all[i].RemoveAlone, since(start))
 		}
 	}
-	for range 2 {
+	for round := range 2 {
+		if round > 0 && time.Since(begun) > 3*time.Minute {
+			break
+		}
 		for i, s := range stages {
 			s.burst(t, all[i])
 		}
@@ -187,8 +191,8 @@ func TestStartPage(t *testing.T) {
 		t.Errorf("the page has\n%s\nthe figures say\n%s", text, want)
 	}
 	for _, f := range all {
-		if len(f.Alone) != many || len(f.Burst) != 2*many {
-			t.Errorf("%s, %s: %d and %d times, want %d and %d", f.Client, f.Side, len(f.Alone), len(f.Burst), many, 2*many)
+		if len(f.Alone) != many || len(f.Burst) != many && len(f.Burst) != 2*many {
+			t.Errorf("%s, %s: %d and %d times, want %d, and once or twice that", f.Client, f.Side, len(f.Alone), len(f.Burst), many)
 		}
 	}
 }
