@@ -20,8 +20,8 @@ import (
 //
 // The first network and lo are set up first; then the others at once, up to
 // Options.Parallel; then, one after the other in the pod's order, those that bring a
-// default route, of which the last counts, and those with "linkInContainer", which
-// build on another's link.
+// default route, of which the last counts, and at the end those with
+// "linkInContainer", which build on another's link.
 //
 // It can be repeated. A pod that stands as it is wanted is left alone, and its
 // status returned; one that stands in another way is ErrExists; a set-up that was
@@ -117,19 +117,21 @@ var errOther = errors.New("another network of the pod failed")
 // addAll sets up the parts in their stages; after the first failure nothing begins
 // any more, and what is at work is ended.
 func (m *Manager) addAll(ctx context.Context, pod *Pod, parts []*part) error {
-	var first, together, alone []*part
+	var first, together, ordered, alone []*part
 	for _, q := range parts {
 		switch {
 		case q.Default || q.isLoopback():
 			first = append(first, q)
-		case q.alone || q.ordered:
+		case q.alone:
 			alone = append(alone, q)
+		case q.ordered:
+			ordered = append(ordered, q)
 		default:
 			together = append(together, q)
 		}
 	}
 	stages := [][]*part{first, together}
-	for _, q := range alone {
+	for _, q := range append(ordered, alone...) {
 		stages = append(stages, []*part{q})
 	}
 	for _, stage := range stages {
