@@ -3,12 +3,15 @@
 BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w"
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 N ?= 60
+VERSION ?= 0.1.0~$(shell git rev-list --count HEAD)
+NFPM := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.0
 
 # What runs besides our own programs, and the Debian package it comes in.
 DEMO_NEEDS := ip:iproute2 nft:nftables ping:iputils-ping dnsmasq:dnsmasq-base
+E2E_NEEDS := containerd:containerd runc:runc podman:podman conmon:conmon
 TEST_NEEDS := $(DEMO_NEEDS) iptables:iptables conntrack:conntrack nsenter:util-linux sysctl:procps \
 	kea-dhcp4:kea-dhcp4-server kea-dhcp6:kea-dhcp6-server firewalld:firewalld dbus-daemon:dbus ethtool:ethtool \
-	ovs-vswitchd:openvswitch-switch iperf3:iperf3 strace:strace systemd-analyze:systemd setpriv:util-linux
+	ovs-vswitchd:openvswitch-switch iperf3:iperf3 strace:strace jq:jq systemd-analyze:systemd setpriv:util-linux $(E2E_NEEDS)
 BENCH_NEEDS := $(DEMO_NEEDS) iptables:iptables nsenter:util-linux ovs-vswitchd:openvswitch-switch
 
 VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
@@ -17,7 +20,7 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-vm race churn crash fuzz bench bench-quick bench-vm bench-path trace leases vulncheck compat clean
+.PHONY: help build demo test test-vm race churn crash fuzz bench bench-quick bench-vm bench-path trace leases image deb vulncheck compat clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +33,15 @@ build: ## build bin/fairlead, bin/fairlead-cni and bin/cni/, a link for each plu
 	@find bin/cni -type l -delete
 	@bin/fairlead-cni --list | while read -r name; do ln -s ../fairlead-cni "bin/cni/$$name"; done
 	@ln -s ../fairlead bin/cni/ovs
+
+image: build ## bin/fairlead-image.tar, an OCI image for contrib/kubernetes: ctr images import, podman load
+	go run ./contrib/image -o bin/fairlead-image.tar bin/fairlead bin/fairlead-cni
+
+deb: build ## bin/fairlead_VERSION_ARCH.deb, by nfpm
+	@rm -rf bin/deb && mkdir bin/deb
+	@for unit in contrib/systemd/*; do sed 's|/usr/local/bin/|/usr/bin/|' $$unit > bin/deb/$${unit##*/}; done
+	@for shell in bash zsh fish; do bin/fairlead completion $$shell > bin/deb/$$shell; done
+	VERSION=$(VERSION) ARCH=$$(go env GOARCH) go run $(NFPM) package -f contrib/deb/nfpm.yaml -p deb -t bin/
 
 demo: build ## show containers on networks, in a host of their own: safe on any machine (needs root)
 	@sh test/install-packages $(DEMO_NEEDS)

@@ -29,10 +29,11 @@ type Record struct {
 	ContainerID string        `json:"containerID"`
 	IfName      string        `json:"ifname"`
 	Netns       string        `json:"netns"`
-	NetnsID     string        `json:"netnsID"` // device and inode: tells a namespace from its successor
-	Created     time.Time     `json:"created"` // for people: the time of day may jump
-	Since       time.Duration `json:"since"`   // the machine's start, when it was created
-	Parts       []Part        `json:"parts"`   // in the order of the list
+	NetnsID     string        `json:"netnsID"`           // device and inode: tells a namespace from its successor
+	Created     time.Time     `json:"created"`           // for people: the time of day may jump
+	Since       time.Duration `json:"since"`             // the machine's start, when it was created
+	Parts       []Part        `json:"parts"`             // in the order of the list
+	Adopted     bool          `json:"adopted,omitempty"` // the reference's plugins made it: objects are what to remove, not what stands
 
 	stored []byte // as last written
 	held   bool   // by this ADD, at work: fd is the file, open and locked

@@ -22,8 +22,9 @@ import (
 // owner's mark.
 
 // Claim takes host ports for an owner and keeps their files locked until
-// unlock. A living claim of another is an error that names its owner; a dead
-// one is dropped.
+// unlock. A living claim of another container is an error that names its owner; a
+// dead one is dropped. Runtimes ask each of a container's networks for all of its
+// ports: the attachments of one container do not exclude each other.
 func (d *Dir) Claim(ctx context.Context, o kernel.Owner, ports []Port) (unlock func(), err error) {
 	var open []*os.File
 	unlock = func() {
@@ -220,7 +221,7 @@ func (d *Dir) claimIn(f *os.File, name string, o kernel.Owner, ports []Port) err
 			mine.hostIP = "*"
 		}
 		for _, c := range list.claims {
-			if !o.Owns(c.mark) && overlap(c.hostIP, mine.hostIP) && d.Alive(c.mark) {
+			if !o.Owns(c.mark) && !kernel.SameContainer(c.mark, mine.mark) && overlap(c.hostIP, mine.hostIP) && d.Alive(c.mark) {
 				return cni.Errorf(cni.CodeInvalidNetworkConfig, "host port %d/%s on %s is already taken by %s",
 					p.HostPort, p.Protocol, words(c.hostIP), describe(c.mark))
 			}

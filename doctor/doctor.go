@@ -36,6 +36,7 @@ func checks() []check {
 			"masquerade-missing, host-port-missing, rule-element-of-another, object-changed", of: lost}, // and those of losses
 		{names: "no-carrier", of: carrier},
 		{names: "mac-changed", of: macChanged},
+		{names: "mac-pinned-otherwise", of: macPinned},
 		{names: "address-duplicate, address-tentative", of: duplicates},
 		{names: "gateway-unanswered, gateway-neighbour-wrong, neighbour-wrong", of: neighbours},
 		{names: "host-route-wrong, host-route-refused", of: hostRoute},

@@ -54,6 +54,9 @@ func TestFacts(t *testing.T) {
 		ill        func(*Facts, *Attachment)
 	}{
 		{"add-cut-off", "fairlead gc --all", func(_ *Facts, a *Attachment) { a.State = "cut off" }},
+		{"mac-pinned-otherwise", "have bridge set", func(_ *Facts, a *Attachment) {
+			a.Objects = kernel.Objects{&kernel.Element{Set: "antispoof-macs", Key: "veth1 . 02:00:00:00:00:77"}}
+		}},
 		{"no-carrier", "fairlead repair", func(_ *Facts, a *Attachment) { a.Inside.Links[0].Carrier = false }},
 		{"address-duplicate", "ip addr del 10.1.0.2/24", func(_ *Facts, a *Attachment) { a.Inside.Addrs[0].Duplicate = true }},
 		{"address-tentative", "ip addr del 10.1.0.2/24", func(_ *Facts, a *Attachment) { a.Inside.Addrs[0].Tentative = true }},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/fairlead/fairlead/kernel"
 )
@@ -36,6 +37,26 @@ func macChanged(_ *Facts, a *Attachment) []Finding {
 	return []Finding{{Name: "mac-changed", Problem: fmt.Sprintf("%s in the container has the hardware address %s, and was given %s", a.IfName, in.MAC, a.MAC),
 		Follows: "filters against spoofing drop its frames, and neighbours send to the former address until they ask again",
 		Mend:    a.in("ip link set " + a.IfName + " address " + a.MAC)}}
+}
+
+// macPinned: what antiSpoof pins is the hardware address of the moment, which tuning may have changed since.
+func macPinned(f *Facts, a *Attachment) []Finding {
+	in := link(a.Inside, a.IfName)
+	if in == nil || len(macChanged(f, a)) > 0 {
+		return nil
+	}
+	for _, o := range a.Objects {
+		e, ok := o.(*kernel.Element)
+		if !ok || e.Set != "antispoof-macs" {
+			continue
+		}
+		if _, mac, _ := strings.Cut(e.Key, " . "); mac != in.MAC {
+			return []Finding{{Name: "mac-pinned-otherwise", Problem: fmt.Sprintf("%s in the container has the hardware address %s; antiSpoof lets through what comes from %s", a.IfName, in.MAC, mac),
+				Follows: "all that the container sends is dropped",
+				Mend:    "have bridge set the hardware address in place of tuning (runtimeConfig.mac), and attach the container again"}}
+		}
+	}
+	return nil
 }
 
 // duplicates: an address that somebody else has, too.

@@ -152,6 +152,9 @@ func (x *Element) diff(e *Engine) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if SameContainer(have.comment, x.Mark) {
+		return nil, nil // see evict
+	}
 	var d []string
 	if have.comment != x.Mark {
 		d = append(d, fmt.Sprintf("belongs to %q", have.comment))

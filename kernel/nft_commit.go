@@ -55,7 +55,7 @@ const restarts = 64 // each means that somebody else's change went through
 // commit adds the nftables objects of the list in one transaction.
 func (e *Engine) commit() error {
 	list := distinct(e.nft)
-	e.nft = nil
+	e.nft, e.yielded = nil, nil
 	if len(list) == 0 {
 		return nil
 	}
@@ -115,7 +115,9 @@ func (e *Engine) tryCommit(list []Object, all bool) error {
 				err = e.declare(b, o, missing[o])
 			}
 		case *Element:
-			err = b.element(o)
+			if !e.yielded[o] {
+				err = b.element(o)
+			}
 		}
 		if err != nil {
 			return about(o, err)
@@ -189,7 +191,9 @@ func (e *Engine) judge(b *transaction, resp []response) error {
 	return nil
 }
 
-// evict deletes an element whose owner is dead, or the same as the new one's.
+// evict deletes an element whose owner is dead, or the same as the new one's. One
+// that another attachment of the same container has stays: the first of its networks
+// has a host port that all of them were asked for.
 func (e *Engine) evict(x *Element) error {
 	have, err := e.element(x)
 	if errors.Is(err, os.ErrNotExist) {
@@ -197,6 +201,13 @@ func (e *Engine) evict(x *Element) error {
 	}
 	if err != nil {
 		return err
+	}
+	if SameContainer(have.comment, x.Mark) && (e.options.Alive == nil || e.options.Alive(have.comment)) {
+		if e.yielded == nil {
+			e.yielded = map[*Element]bool{}
+		}
+		e.yielded[x] = true
+		return nil
 	}
 	if have.comment != x.Mark && (e.options.Alive == nil || e.options.Alive(have.comment)) {
 		return &TakenError{x.Key, have.comment}

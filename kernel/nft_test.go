@@ -246,6 +246,34 @@ func TestElementTaken(t *testing.T) {
 	}
 }
 
+// Another attachment of the same container is no rival: the first has the element,
+// the second is content, and takes nothing away.
+func TestElementOfSameContainer(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	first := masquerade("10.1.0.5")
+	if err := open(t, "", kernel.Options{}).Apply(first); err != nil {
+		t.Fatal(err)
+	}
+	second := kernel.Owner{Network: "net", ContainerID: owner.ContainerID, IfName: "eth1"}
+	mine := append(masquerade("")[:7:7], element(second, "10.1.0.5"), element(second, "10.1.0.6"))
+	e := open(t, "", kernel.Options{})
+	if err := e.Apply(mine); err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range []kernel.Objects{first, mine} {
+		if d, err := e.Check(list); err != nil || len(d) > 0 {
+			t.Errorf("check: %v %v", d, err)
+		}
+	}
+	if err := e.Remove(mine[7:]); err != nil {
+		t.Error(err)
+	}
+	if d, err := e.Check(first); err != nil || len(d) > 0 {
+		t.Errorf("the second took the first one's element: %v %v", d, err)
+	}
+}
+
 // Many at once, from nothing: every rule once, every element there, all gone at the end.
 func TestNFTAtOnce(t *testing.T) {
 	t.Parallel()

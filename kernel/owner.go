@@ -131,6 +131,14 @@ func ParseMark(mark string) (Owner, bool) {
 	return Owner{f[0], f[1], f[2]}, true
 }
 
+// SameContainer tells whether two marks are those of two attachments of one
+// container, to different networks or by different interfaces.
+func SameContainer(mark, other string) bool {
+	a, ok1 := ParseMark(mark)
+	b, ok2 := ParseMark(other)
+	return ok1 && ok2 && a != b && a.ContainerID == b.ContainerID
+}
+
 // IsOwnerMark tells whether a mark is an attachment's: others of ours stand for
 // what attachments share.
 func IsOwnerMark(mark string) bool {

@@ -43,6 +43,7 @@ type Route struct {
 	AdvMSS   int          `json:",omitzero"` // bytes; 0: none
 	OnLink   bool         `json:",omitzero"` // the gateway is on the link whatever the addresses say
 	IsShared bool         `json:",omitzero"`
+	Beside   bool         `json:",omitzero"` // another route to the same place is no obstacle: of IPv4 the last one counts, of IPv6 all do
 	Proto    byte         `json:",omitzero"` // who made it, rtnetlink(7); 0: ours
 	Hops     []Hop        `json:",omitzero"` // several gateways (ECMP); then Via is none
 }
@@ -198,7 +199,11 @@ func (r *Route) put(e *Engine, beside bool) error {
 	if err != nil {
 		return err
 	}
-	return e.send(r, r.In, request{unix.RTM_NEWROUTE, unix.NLM_F_CREATE | unix.NLM_F_EXCL, r.body(i)}, func(resp response) error {
+	flags := uint16(unix.NLM_F_CREATE)
+	if !r.Beside {
+		flags |= unix.NLM_F_EXCL
+	}
+	return e.send(r, r.In, request{unix.RTM_NEWROUTE, flags, r.body(i)}, func(resp response) error {
 		if errors.Is(resp.err, unix.EEXIST) {
 			return r.present(e, i, beside, resp.err)
 		}
@@ -287,7 +292,7 @@ func (e *Engine) Routes(s Side, fam byte, table int) ([]RouteInfo, error) {
 	var out []RouteInfo
 	for _, m := range msgs {
 		if len(m) >= unix.SizeofRtMsg {
-			out = append(out, parseRoute(m))
+			out = append(out, parseRoute(m).perLink(m)...)
 		}
 	}
 	return out, nil
@@ -320,6 +325,21 @@ func parseRoute(m []byte) RouteInfo {
 	metrics := attr(p, unix.RTA_METRICS)
 	r.MTU, r.AdvMSS = int(num32(attr(metrics, unix.RTAX_MTU))), int(num32(attr(metrics, unix.RTAX_ADVMSS)))
 	return r
+}
+
+// perLink takes apart a route that has next hops on several links: IPv6 makes one of
+// the routes of several interfaces to the same place.
+func (r RouteInfo) perLink(m []byte) (out []RouteInfo) {
+	multi := attr(m[unix.SizeofRtMsg:], unix.RTA_MULTIPATH)
+	if multi == nil || r.Hops != nil {
+		return []RouteInfo{r}
+	}
+	eachHop(multi, func(hop []byte) {
+		one := r
+		one.Index, one.Via = int(num32(hop[4:])), address(attr(hop[unix.SizeofRtNexthop:], unix.RTA_GATEWAY))
+		out = append(out, one)
+	})
+	return out
 }
 
 // LinkTo is the name of the host's link by which packets to an address leave.

@@ -33,6 +33,11 @@ func (r *runner) check(ctx context.Context, args *skel.CmdArgs) error {
 		return err
 	}
 	diffs, err := j.engine.Check(list)
+	if len(diffs) > 0 {
+		if rec, e := j.dir.Read(j.att.Owner); e == nil && rec.Adopted {
+			diffs = adopted(diffs)
+		}
+	}
 	return errors.Join(j.ipam.check(ctx), err, differences(diffs))
 }
 

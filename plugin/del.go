@@ -205,13 +205,22 @@ func (j *job) known(ctx context.Context) error {
 			}
 		}
 	}
-	// What cannot be stated any more is not found by name.
-	if f, ok := j.conf.(Finder); ok {
-		j.objects, _ = f.Find(j.att)
-	} else {
-		j.objects, _ = j.conf.Links(j.att, &cni.Result{})
-	}
+	j.objects = j.unrecorded()
 	return nil
+}
+
+// unrecorded is what the plugin may have made, or the reference's of its name, going by
+// the configuration. What cannot be stated any more is not found by name.
+func (j *job) unrecorded() (list kernel.Objects) {
+	if f, ok := j.conf.(Finder); ok {
+		list, _ = f.Find(j.att)
+	} else {
+		list, _ = j.conf.Links(j.att, &cni.Result{})
+	}
+	if h, ok := j.conf.(Heir); ok {
+		list = append(list, h.Inherited(j.att)...)
+	}
+	return list
 }
 
 // disown lets go of a namespace that is not the one that the record tells of: the

@@ -49,12 +49,13 @@ func (i Interface) sysctls(r *cni.Result) (list kernel.Objects) {
 }
 
 // Routes states the result's routes on an interface; one without a gateway
-// goes by that of the first address of its family.
+// goes by that of the first address of its family. A container on several networks
+// has a default route by each.
 func Routes(name string, r *cni.Result) (list kernel.Objects) {
 	for _, rt := range r.Routes {
 		o := &kernel.Route{
 			In: kernel.Container, Link: name, Dst: rt.Dst, Via: rt.GW,
-			Metric: rt.Priority, MTU: rt.MTU, AdvMSS: rt.AdvMSS, Scope: rt.Scope,
+			Metric: rt.Priority, MTU: rt.MTU, AdvMSS: rt.AdvMSS, Scope: rt.Scope, Beside: true,
 		}
 		if !o.Via.IsValid() && (rt.Scope == nil || *rt.Scope != kernel.ScopeLink) {
 			o.Via = gateway(r, rt.Dst.Addr().Is4())

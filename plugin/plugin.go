@@ -54,6 +54,12 @@ type (
 		Find(*Attachment) (kernel.Objects, error)
 	}
 
+	// An Heir names what the reference's plugin of that name makes for an attachment in
+	// rules and links of the host: DEL and GC of one that has no record of ours look for it.
+	Heir interface {
+		Inherited(*Attachment) kernel.Objects
+	}
+
 	// A Switcher has objects in Open vSwitch, and brings along what speaks with it.
 	Switcher interface {
 		Switch(*Attachment) kernel.Switch

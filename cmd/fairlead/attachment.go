@@ -108,7 +108,11 @@ func (s *session) add(ctx context.Context) error {
 	if err := s.needNetns(); err != nil {
 		return err
 	}
+	stood := s.known()
 	res, err := s.cni.AddNetworkList(ctx, s.list, s.rt)
+	if err != nil && !stood { // as a runtime does: plugins before the one that failed have made theirs
+		return errors.Join(err, s.cni.DelNetworkList(context.WithoutCancel(ctx), s.list, s.rt))
+	}
 	if err != nil {
 		return err
 	}

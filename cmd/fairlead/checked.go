@@ -90,7 +90,25 @@ func (c *checked) examine() (dropIns []string) {
 	for i := range elements {
 		c.member(fmt.Sprintf("plugins[%d]", i))
 	}
+	c.pinned("")
 	return dropIns
+}
+
+// pinned warns where tuning changes the hardware address that antiSpoof has pinned by then.
+func (c *checked) pinned(at string) {
+	raw, _ := rawjson.Find(c.data, below(at, "plugins"))
+	elements, _ := rawjson.Elements(raw.Raw)
+	pins := false
+	for i := range elements {
+		member := below(at, fmt.Sprintf("plugins[%d]", i))
+		for _, key := range []string{"mac", "capabilities.mac"} {
+			if v, found := rawjson.Find(c.data, member+"."+key); pins && found && string(v.Raw) != "false" && c.text(member+".type") == "tuning" {
+				c.warn(member+"."+key, "antiSpoof before it pins the address of that moment, and drops all that is sent from this one: give the hardware address to the plugin with antiSpoof")
+			}
+		}
+		v, _ := rawjson.Find(c.data, member+".antiSpoof")
+		pins = pins || string(v.Raw) == "true"
+	}
 }
 
 // dropIns are the files *.conf in the directory that has the network's name.
@@ -149,6 +167,7 @@ func (c *checked) chain(at string, data []byte) {
 		members, err = delegate.ChainMembers(data)
 		return err
 	})
+	c.pinned(at)
 	declared, _ := delegate.Capabilities(data)
 	for i, m := range members {
 		c.member(below(at, fmt.Sprintf("plugins[%d]", i)))

@@ -39,6 +39,9 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			host(env.T().(interface{ testing.TB }))
 			env.Setenv("NETCONFPATH", filepath.Join(env.WorkDir, "net.d"))
+			if self, err := os.Executable(); err == nil {
+				env.Setenv("SELF", self)
+			}
 			env.Setenv("CNI_PATH", filepath.SplitList(env.Getenv("PATH"))[0])
 			return nil
 		},

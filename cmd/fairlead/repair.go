@@ -185,7 +185,11 @@ func (r *repairRun) restore(rec *attach.Record) ([]kernel.Repaired, error) {
 	return out, err
 }
 
+// objectsOf are the objects that should stand; of what the reference made, none are known.
 func objectsOf(rec *attach.Record) (list kernel.Objects, err error) {
+	if rec.Adopted {
+		return nil, nil
+	}
 	for _, p := range rec.Parts {
 		part, err := p.Objects.Get()
 		if err != nil {

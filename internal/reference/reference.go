@@ -5,11 +5,9 @@ package reference
 import (
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"syscall"
 	"testing"
+
+	"github.com/fairlead/fairlead/internal/built"
 )
 
 // Versions of the reference that everything here is compared with.
@@ -82,54 +80,5 @@ func InstallAll() error {
 }
 
 func program(name, pkg string) (string, error) {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("find a place for the reference's programs: %w", err)
-	}
-	dir := filepath.Join(cache, "fairlead-test", "plugins-"+PluginsVersion+"-cni-"+CNIVersion)
-	// The test's thread may be in a network namespace without a way out; a new
-	// goroutine runs on one that is not.
-	done := make(chan error)
-	go func() { done <- install(dir, name, pkg) }()
-	return filepath.Join(dir, name), <-done
-}
-
-// install builds a program unless it is there. Tests of several packages run
-// at once: the first builds, the others wait.
-func install(dir, name, pkg string) error {
-	path := filepath.Join(dir, name)
-	if _, err := os.Stat(path); err == nil {
-		return nil
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	lock, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return err
-	}
-	if _, err := os.Stat(path); err == nil {
-		return nil
-	}
-	return build(dir, name, pkg)
-}
-
-// build installs beside dir first and renames: what is in dir is whole.
-func build(dir, name, pkg string) error {
-	temp, err := os.MkdirTemp(dir, ".build-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(temp)
-	cmd := exec.Command("go", "install", pkg)
-	cmd.Dir = temp // no go.mod near: the module's own versions count
-	cmd.Env = append(os.Environ(), "GOBIN="+temp, "GOFLAGS=", "CGO_ENABLED=0", "GOWORK=off")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("install %s: %w\n%s", pkg, err, out)
-	}
-	return os.Rename(filepath.Join(temp, name), filepath.Join(dir, name))
+	return built.Program("plugins-"+PluginsVersion+"-cni-"+CNIVersion, name, built.Install(pkg, ""))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/plugin"
+	"github.com/fairlead/fairlead/plugins/ruleset"
 )
 
 // Bandwidth limits a container's traffic in both directions.
@@ -108,6 +109,11 @@ func (c *bandwidth) Addressed(a *plugin.Attachment, r *cni.Result) (list kernel.
 // Find states the link that DEL without a record looks for.
 func (c *bandwidth) Find(a *plugin.Attachment) (kernel.Objects, error) {
 	return kernel.Objects{&kernel.IFB{Name: a.LinkName("bwp"), Mark: a.Mark()}}, nil
+}
+
+// Inherited is the link of the reference's.
+func (c *bandwidth) Inherited(a *plugin.Attachment) kernel.Objects {
+	return kernel.Objects{&kernel.IFB{Name: ruleset.ReferenceLink(a)}}
 }
 
 // shape limits what leaves a link: all of it, or, where subnets are named, what

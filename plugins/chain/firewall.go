@@ -127,6 +127,14 @@ func (c *firewall) Find(a *plugin.Attachment) (kernel.Objects, error) {
 	return c.Addressed(a, c.Prev.Clone())
 }
 
+// Inherited are the rules of the reference's for the addresses that DEL was given.
+func (c *firewall) Inherited(*plugin.Attachment) kernel.Objects {
+	if c.Prev == nil {
+		return nil
+	}
+	return ruleset.ReferenceForward(c.Prev.IPs)
+}
+
 const (
 	fromChain = "ingress-from" // by the bridge that a packet leaves
 	toChain   = "ingress-to"   // by the bridge that it is for

@@ -10,6 +10,7 @@ import (
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/plugin"
+	"github.com/fairlead/fairlead/plugins/ruleset"
 )
 
 // Portmap makes a container's ports answer on addresses of the host.
@@ -187,6 +188,9 @@ func (c *portmap) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects
 	}
 	return list, nil
 }
+
+// Inherited are the rules of the reference's.
+func (c *portmap) Inherited(a *plugin.Attachment) kernel.Objects { return ruleset.ReferencePorts(a) }
 
 func (c *portmap) conditions(v4 bool) []string {
 	if v4 {

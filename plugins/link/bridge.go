@@ -8,6 +8,7 @@ import (
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/plugin"
+	"github.com/fairlead/fairlead/plugins/ruleset"
 )
 
 // Bridge joins containers of a host by a bridge.
@@ -165,4 +166,12 @@ func defaultRoute(v4 bool) netip.Prefix {
 		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 	}
 	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+}
+
+// Inherited are the reference's masquerade rules.
+func (c *bridge) Inherited(a *plugin.Attachment) kernel.Objects {
+	if !c.IPMasq {
+		return nil
+	}
+	return ruleset.ReferenceMasquerade(a)
 }

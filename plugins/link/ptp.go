@@ -6,6 +6,7 @@ import (
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/plugin"
+	"github.com/fairlead/fairlead/plugins/ruleset"
 )
 
 // PTP joins a container to the host by a link of its own, routed on both sides.
@@ -119,4 +120,12 @@ func veth(a *plugin.Attachment, mac string, mtu int, master string) *kernel.Veth
 // advertisement that a container sends (CVE-2020-10749).
 func noRouters(link string) *kernel.Sysctl {
 	return &kernel.Sysctl{Key: "net/ipv6/conf/" + link + "/accept_ra", Value: "0", Link: link, Optional: true}
+}
+
+// Inherited are the reference's masquerade rules.
+func (c *ptp) Inherited(a *plugin.Attachment) kernel.Objects {
+	if !c.IPMasq {
+		return nil
+	}
+	return ruleset.ReferenceMasquerade(a)
 }

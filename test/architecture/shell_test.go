@@ -34,7 +34,7 @@ func TestNoShell(t *testing.T) {
 			return err
 		}
 		if e.IsDir() {
-			if skip := []string{".git", "test", "bench", "bin", "kernel/kerneltest"}; slices.Contains(skip, filepath.ToSlash(rel)) || strings.HasSuffix(rel, "test") && strings.HasPrefix(rel, "internal/") || rel == "internal/reference" {
+			if skip := []string{".git", "test", "bench", "bin", "kernel/kerneltest"}; slices.Contains(skip, filepath.ToSlash(rel)) || strings.HasSuffix(rel, "test") && strings.HasPrefix(rel, "internal/") || rel == "internal/reference" || rel == "internal/built" {
 				return fs.SkipDir
 			}
 			return nil

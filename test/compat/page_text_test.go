@@ -64,14 +64,18 @@ a plugin that does nothing else.
 
 A node can be switched while containers run, in either direction:
 addresses given by one are honoured and released by the other, and DEL removes
-the interface that the other made. What is not done yet, or cannot be:
+the interface that the other made. DEL by Fairlead removes what the reference
+made besides: masquerade, host ports, firewall rules (iptables of both variants,
+nftables) and bandwidth's link (TestInherited). "fairlead install" and
+"fairlead migrate" note what stands, so that its host ports are honoured, CHECK
+passes, and list, gc and doctor know it. What cannot be:
 
-- Masquerade and host port rules of an attachment that the reference made stay
-  when Fairlead deletes it, and so the other way round: delete containers with
-  host ports before a node is switched.
+- The reference's DEL leaves Fairlead's rules: after a switch back
+  "fairlead gc --all" removes them.
 - What Fairlead's host-device moved must be given back by Fairlead: the reference
   reads the device's name from the alias, where ours keeps the owner too.
-- Our CHECK takes an attachment that the reference made for incomplete.
+- Without "fairlead migrate", CHECK takes an attachment that the reference made
+  for incomplete.
 `)
 }
 

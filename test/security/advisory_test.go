@@ -75,13 +75,26 @@ func (m *machine) ask(netns, addr string) (word string) {
 const (
 	plain  = `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "isDefaultGateway": true, "ipMasq": true, $IPAM}`
 	mapped = `{"cniVersion": "1.0.0", "name": "n", "type": "fairlead-chain", "plugins": [
-		{"type": "bridge", "isDefaultGateway": true, "ipMasq": true, $IPAM}, {"type": "portmap", "capabilities": {"portMappings": true}}],
+		{"type": "bridge", "isDefaultGateway": true, "ipMasq": true, $IPAM}, {"type": "portmap", "backend": "$BACKEND", "capabilities": {"portMappings": true}}],
 		"runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80}, {"hostPort": 8081, "containerPort": 80, "hostIP": "127.0.0.1"}]}}`
 )
 
+// onBackends runs a test with host ports in nftables and in iptables, given the mapped
+// container's configuration.
+func onBackends(t *testing.T, test func(t *testing.T, m *machine, mapped string)) {
+	t.Parallel()
+	for _, backend := range []string{"nftables", "iptables"} {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			conf := strings.ReplaceAll(mapped, "$BACKEND", backend)
+			test(t, withWorld(t, conf), conf)
+		})
+	}
+}
+
 // withWorld is a host with two containers, the first with host ports, and a neighbour
 // outside at 192.0.2.9 and 2001:db8::9.
-func withWorld(t *testing.T) *machine {
+func withWorld(t *testing.T, mapped string) *machine {
 	t.Helper()
 	m := newMachine(t, "a", "b", "world")
 	m.serve("", ":0", "") // Go asks once whether there is IPv6: here, where lo is up
@@ -104,66 +117,73 @@ func withWorld(t *testing.T) *machine {
 // CVE-2025-67499: a mapping of host port 8080 took every connection to a port 8080 that
 // came by, wherever it went.
 func TestHostPortOfTheHostOnly(t *testing.T) {
-	t.Parallel()
-	m := withWorld(t)
-	m.serve(m.netns["world"], ":8080", "world")
-	m.serve(m.netns["b"], ":8080", "b's own")
-	for _, tt := range []struct{ from, to, want string }{
-		{"b", "192.0.2.9:8080", "world"},
-		{"b", "[2001:db8::9]:8080", "world"},
-		{"world", "192.0.2.1:8080", "a"},
-		{"b", "192.0.2.1:8080", "a"},
-		{"world", "[2001:db8::1]:8080", "a"},
-		{"a", "10.1.0.3:8080", "b's own"},
-	} {
-		if got := m.ask(m.netns[tt.from], tt.to); got != tt.want {
-			t.Errorf("%s asks %s: %q answers, want %q", tt.from, tt.to, got, tt.want)
+	onBackends(t, func(t *testing.T, m *machine, _ string) {
+		m.serve(m.netns["world"], ":8080", "world")
+		m.serve(m.netns["b"], ":8080", "b's own")
+		for _, tt := range []struct{ from, to, want string }{
+			{"b", "192.0.2.9:8080", "world"},
+			{"b", "[2001:db8::9]:8080", "world"},
+			{"world", "192.0.2.1:8080", "a"},
+			{"b", "192.0.2.1:8080", "a"},
+			{"world", "[2001:db8::1]:8080", "a"},
+			{"a", "10.1.0.3:8080", "b's own"},
+		} {
+			if got := m.ask(m.netns[tt.from], tt.to); got != tt.want {
+				t.Errorf("%s asks %s: %q answers, want %q", tt.from, tt.to, got, tt.want)
+			}
 		}
-	}
-	if got := m.ask("", "10.1.0.3:8080"); got != "b's own" {
-		t.Errorf("the host asks 10.1.0.3:8080: %q answers", got)
-	}
+		if got := m.ask("", "10.1.0.3:8080"); got != "b's own" {
+			t.Errorf("the host asks 10.1.0.3:8080: %q answers", got)
+		}
+	})
 }
 
 // CVE-2019-9946: rules of host ports came before those of services of a cluster, at the
 // head of the same chain.
 func TestHostPortAfterServices(t *testing.T) {
-	t.Parallel()
-	m := withWorld(t)
-	kerneltest.Run(t, "nft", "add table ip services; add chain ip services c { type nat hook prerouting priority -100; }; "+
-		"add rule ip services c ip daddr 192.0.2.1 tcp dport 8080 dnat to 10.1.0.3:80")
-	if got := m.ask(m.netns["world"], "192.0.2.1:8080"); got != "b" {
-		t.Errorf("%q answers in place of the service", got)
-	}
-	m.must("DEL", "fairlead-chain", "a", mapped) // and again: whoever registered last does not win
-	m.must("ADD", "fairlead-chain", "a", mapped)
-	if got := m.ask(m.netns["world"], "192.0.2.1:8080"); got != "b" {
-		t.Errorf("after another ADD %q answers in place of the service", got)
-	}
+	onBackends(t, func(t *testing.T, m *machine, mapped string) {
+		if strings.Contains(mapped, "iptables") {
+			m.must("DEL", "fairlead-chain", "a", mapped) // who comes first in one chain is first: services are there before a node's pods
+			kerneltest.Run(t, "sh", "-c", "iptables -t nat -D PREROUTING -m addrtype --dst-type LOCAL -j FL-HOSTPORT")
+			kerneltest.Run(t, strings.Fields("iptables -t nat -A PREROUTING -d 192.0.2.1 -p tcp --dport 8080 -j DNAT --to 10.1.0.3:80")...)
+			m.must("ADD", "fairlead-chain", "a", mapped)
+		} else {
+			kerneltest.Run(t, "nft", "add table ip services; add chain ip services c { type nat hook prerouting priority -100; }; "+
+				"add rule ip services c ip daddr 192.0.2.1 tcp dport 8080 dnat to 10.1.0.3:80")
+		}
+		if got := m.ask(m.netns["world"], "192.0.2.1:8080"); got != "b" {
+			t.Errorf("%q answers in place of the service", got)
+		}
+		m.must("DEL", "fairlead-chain", "a", mapped) // and again: whoever registered last does not win
+		m.must("ADD", "fairlead-chain", "a", mapped)
+		if got := m.ask(m.netns["world"], "192.0.2.1:8080"); got != "b" {
+			t.Errorf("after another ADD %q answers in place of the service", got)
+		}
+	})
 }
 
 // CVE-2020-8558: route_localnet, which mappings on 127.0.0.1 need, let neighbours speak
 // with services that listen on loopback alone.
 func TestLoopbackServices(t *testing.T) {
-	t.Parallel()
-	m := withWorld(t)
-	m.serve("", "127.0.0.1:9999", "a secret")
-	if got := m.ask("", "127.0.0.1:8081"); got != "a" {
-		t.Errorf("the mapping on 127.0.0.1: %q answers", got)
-	}
-	for name, gateway := range map[string]string{"b": "10.1.0.1", "world": "192.0.2.1"} {
-		ns := m.netns[name]
-		kerneltest.In(t, ns, "sysctl", "-qw", "net.ipv4.conf.eth0.route_localnet=1")
-		kerneltest.In(t, ns, "ip", "route", "add", "127.0.0.1", "via", gateway)
-		if got := m.ask(ns, "127.0.0.1:9999"); got != "" {
-			t.Errorf("%s hears %q from the host's loopback", name, got)
+	onBackends(t, func(t *testing.T, m *machine, _ string) {
+		m.serve("", "127.0.0.1:9999", "a secret")
+		if got := m.ask("", "127.0.0.1:8081"); got != "a" {
+			t.Errorf("the mapping on 127.0.0.1: %q answers", got)
 		}
-	}
-	// It is the rule that stops it.
-	kerneltest.Run(t, "nft", "flush", "chain", "inet", kernel.Table, "loopback")
-	if got := m.ask(m.netns["b"], "127.0.0.1:9999"); got != "a secret" {
-		t.Errorf("without the rule %q answers: the test shows nothing", got)
-	}
+		for name, gateway := range map[string]string{"b": "10.1.0.1", "world": "192.0.2.1"} {
+			ns := m.netns[name]
+			kerneltest.In(t, ns, "sysctl", "-qw", "net.ipv4.conf.eth0.route_localnet=1")
+			kerneltest.In(t, ns, "ip", "route", "add", "127.0.0.1", "via", gateway)
+			if got := m.ask(ns, "127.0.0.1:9999"); got != "" {
+				t.Errorf("%s hears %q from the host's loopback", name, got)
+			}
+		}
+		// It is the rule that stops it.
+		kerneltest.Run(t, "nft", "flush", "chain", "inet", kernel.Table, "loopback")
+		if got := m.ask(m.netns["b"], "127.0.0.1:9999"); got != "a secret" {
+			t.Errorf("without the rule %q answers: the test shows nothing", got)
+		}
+	})
 }
 
 // advertisement is a router's, with a prefix and itself as the default router.

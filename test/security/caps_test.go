@@ -11,7 +11,7 @@ import (
 const page = "../../docs/security.md"
 
 // table reads docs/security.md's list of what each plugin needs.
-func table(t *testing.T) map[string][]string {
+func table(t testing.TB) map[string][]string {
 	t.Helper()
 	raw, err := os.ReadFile(page)
 	if err != nil {
@@ -68,17 +68,13 @@ func TestCapabilities(t *testing.T) {
 
 // with does ADD, CHECK and DEL with some capabilities; what is left of a failure is removed.
 func (m *machine) with(c call, caps []string) error {
-	few := "-all"
-	for _, name := range caps {
-		few += ",+" + name
-	}
 	conf := c.text(m)
 	all := m.wrap
 	defer func() {
 		m.wrap = all
 		m.must("DEL", c.plugin, "a", conf)
 	}()
-	m.wrap = []string{"setpriv", "--bounding-set=" + few, "--inh-caps=-all", "--ambient-caps=-all"}
+	m.wrap = append([]string{"setpriv"}, bounded(caps)...)
 	result, err := m.run("ADD", c.plugin, "a", conf)
 	if err == nil {
 		_, err = m.run("CHECK", c.plugin, "a", checked(conf, result))
@@ -87,6 +83,15 @@ func (m *machine) with(c call, caps []string) error {
 		_, err = m.run("DEL", c.plugin, "a", conf)
 	}
 	return err
+}
+
+// bounded are setpriv's words for these capabilities and no others.
+func bounded(caps []string) []string {
+	few := "-all"
+	for _, name := range caps {
+		few += ",+" + name
+	}
+	return []string{"--bounding-set=" + few, "--inh-caps=-all", "--ambient-caps=-all"}
 }
 
 // The units that run commands of ours may do what the plugins may, and nothing that the page

@@ -4,6 +4,7 @@ package security
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,13 +17,19 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/plugins"
+	"github.com/fairlead/fairlead/plugins/ipam/dhcpd"
 	"github.com/fairlead/fairlead/plugins/ovs"
 	"github.com/fairlead/fairlead/skel"
 )
 
-// TestMain makes the test binary every plugin, by its name.
+// TestMain makes the test binary every plugin, by its name, and the DHCP daemon.
 func TestMain(m *testing.M) {
 	name := filepath.Base(os.Args[0])
+	if name == dhcpDaemon {
+		if err := dhcpd.Run(context.Background(), dhcpd.Options{SocketPath: os.Args[1], Leases: os.Args[2], Log: func(string) {}}, os.Getenv); err != nil {
+			panic(err)
+		}
+	}
 	for _, p := range every() {
 		if p.Name == name {
 			skel.PluginMain(p)
@@ -30,6 +37,8 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(m.Run())
 }
+
+const dhcpDaemon = "dhcp-daemon"
 
 // every is every plugin, of both programs.
 func every() []skel.Plugin {
@@ -59,6 +68,9 @@ func newMachine(t testing.TB, containers ...string) *machine {
 	}
 	self, err := os.Executable()
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, filepath.Join(m.bin, dhcpDaemon)); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range every() {

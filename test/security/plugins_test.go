@@ -2,10 +2,13 @@ package security
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/fairlead/fairlead/internal/dhcptest"
 	"github.com/fairlead/fairlead/internal/ovstest"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
@@ -31,6 +34,7 @@ func calls() []call {
 		{plugin: "dummy", conf: `$IPAM`, needs: "dummy"},
 		{plugin: "loopback", conf: `"x": 1`},
 		{plugin: "host-local", conf: `$IPAM`},
+		{plugin: "dhcp", conf: `"ipam": {"type": "dhcp", "daemonSocketPath": "$WORK/dhcp.sock"}`},
 		{plugin: "static", conf: `"ipam": {"type": "static", "addresses": [{"address": "10.1.0.2/24"}]}`},
 		{plugin: "portmap", conf: `"snat": true, ` + ports, chain: true},
 		{plugin: "firewall", conf: `"backend": "nftables"`, chain: true},
@@ -84,10 +88,38 @@ func (c call) prepare(t *testing.T) *machine {
 	if err := os.WriteFile(filepath.Join(m.dir, "subnet.env"), []byte(lease), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if c.plugin == "ovs" {
+	switch c.plugin {
+	case "dhcp":
+		m.dhcp()
+	case "ovs":
 		if err := os.Symlink(ovstest.New(t).Socket(), filepath.Join(m.dir, "ovs.sock")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return m
+}
+
+// dhcp gives the container an interface on a network with a DHCP server, and the host a
+// daemon that may do what its unit lets it.
+func (m *machine) dhcp() {
+	m.t.Helper()
+	n := dhcptest.New(m.t, "lan0", "10.0.0.1/24")
+	n.Dnsmasq("--dhcp-range=10.0.0.50,10.0.0.59,255.255.255.0,1h")
+	n.Join(m.netns["a"], "eth0")
+	daemon := exec.Command("setpriv", append(bounded(table(m.t)["fairlead-dhcp"]), filepath.Join(m.bin, dhcpDaemon), m.dir+"/dhcp.sock", m.dir+"/leases")...)
+	daemon.Stderr = os.Stderr
+	if err := daemon.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() {
+		_ = daemon.Process.Kill()
+		_ = daemon.Wait()
+	})
+	for range 500 {
+		if _, err := os.Stat(m.dir + "/dhcp.sock"); err == nil {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	m.t.Fatal("the DHCP daemon does not listen")
 }

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/reference"
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+const theirNetwork = `{"cniVersion": "1.0.0", "name": "n", "plugins": [
+	{"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": true, "ipam": {"type": "host-local", "subnet": "10.1.0.0/24", "routes": [{"dst": "0.0.0.0/0"}]}},
+	{"type": "portmap", "capabilities": {"portMappings": true}, "unheardOf": 1},
+	{"type": "firewall"},
+	{"type": "bandwidth", "ingressRate": 80000000, "ingressBurst": 8000000, "egressRate": 80000000, "egressBurst": 8000000}]}`
+
+// theirs is a host with containers that the reference's runtime and plugins made; its
+// plugins are in the directory returned.
+func theirs(t *testing.T, containers ...string) (s *site, bin string) {
+	t.Helper()
+	host(t)
+	bin = filepath.Join(t.TempDir(), "bin")
+	must(t, os.Mkdir(bin, 0o755))
+	for _, name := range []string{"bridge", "host-local", "portmap", "firewall", "bandwidth"} {
+		must(t, os.Symlink(reference.Plugin(t, name), filepath.Join(bin, name)))
+	}
+	conf := t.TempDir()
+	write(t, conf, "n.conflist", theirNetwork)
+	s = &site{t, append(os.Environ(), "NETCONFPATH="+conf, "CNI_PATH="+bin), map[string]string{}}
+	for i, c := range containers {
+		kerneltest.Run(t, "ip", "netns", "add", c)
+		cmd := exec.Command(reference.Cnitool(t), "add", "n", netnsDir+"/"+c)
+		cmd.Env = append(s.env, `CAP_ARGS={"portMappings":[{"hostPort":530`+string(rune('0'+i))+`,"containerPort":53,"protocol":"udp"}]}`)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	return s, bin
+}
+
+// from is a directory with both programs: this one, under their names.
+func from(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	self, err := os.Executable()
+	must(t, err)
+	raw, err := os.ReadFile(self)
+	must(t, err)
+	for _, name := range []string{"fairlead", "fairlead-cni"} {
+		must(t, os.WriteFile(filepath.Join(dir, name), raw, 0o755))
+	}
+	return dir
+}
+
+// TestSwitch installs over the reference's plugins while a container of theirs is
+// spoken with once a millisecond, uses ours beside it, deletes it, and goes back.
+func TestSwitch(t *testing.T) {
+	t.Parallel()
+	s, bin := theirs(t, "web", "db")
+	s.uplink()
+	before := kerneltest.Run(t, "ls", "-l", "--time-style=+", bin)
+	code, out, errs := s.fairlead("migrate", "--check")
+	for _, want := range []string{"unheardOf = 1", "ignored, by the reference too", "ipMasq = true", "changes: a set in nftables", "10.1.0.2/24", "5300->53/udp", "would be noted"} {
+		if code != 0 || !strings.Contains(out, want) {
+			t.Errorf("migrate --check: exit code %d, no %q in\n%s%s", code, want, out, errs)
+		}
+	}
+	p := probe(t, "up1", "web", "198.51.100.2:5300")
+	out = s.ok("install", "--bin-dir", bin, "--from", from(t))
+	for _, want := range []string{"replaced " + bin + "/bridge", "made " + bin + "/ptp", "5301->53/udp", "noted"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("install: no %q in\n%s", want, out)
+		}
+	}
+	var list []listed
+	must(t, json.Unmarshal([]byte(s.ok("list", "--json")), &list))
+	if len(list) != 2 || list[0].State != stateOK || list[0].Addresses[0] == list[1].Addresses[0] {
+		t.Errorf("list: %+v", list)
+	}
+	s.ok("check", "n", "web")
+	if code, d := s.doctor(); code != 0 {
+		t.Errorf("doctor: %+v", d)
+	}
+	if out := s.ok("repair"); strings.Contains(out, "restored") {
+		t.Errorf("repair changes what the reference made: %s", out)
+	}
+	kerneltest.Run(t, "ip", "netns", "add", "new")
+	held := `{"portMappings":[{"hostPort":5300,"containerPort":53,"protocol":"udp"}]}`
+	if code, _, errs := s.withCaps(held).fairlead("add", "n", "new"); code == 0 || !strings.Contains(errs, "host port 5300/udp on every address is already taken by container ") {
+		t.Errorf("a host port that a container of the reference's has: exit code %d, %s", code, errs)
+	}
+	if out := s.withCaps(strings.ReplaceAll(held, "5300", "5309")).ok("add", "n", "new"); strings.Contains(out, "10.1.0.2/24") || strings.Contains(out, "10.1.0.3/24") {
+		t.Errorf("an address that a container of the reference's has: %s", out)
+	}
+	s.ok("del", "n", "db")
+	sent, lost := p()
+	if lost != 0 || sent < 200 {
+		t.Errorf("%d of %d packets were lost in the switch", lost, sent)
+	}
+	t.Logf("%d packets, %d lost", sent, lost)
+	s.ok("del", "n", "new")
+	s.ok("del", "n", "web")
+	rules := kerneltest.Run(t, "nft", "list", "ruleset")
+	for _, left := range []string{"CNI-DN-", "10.1.0.2", "10.1.0.3"} {
+		if strings.Contains(rules, left) {
+			t.Errorf("%s is left:\n%s", left, rules)
+		}
+	}
+	if links := kerneltest.Run(t, "ip", "-br", "link"); strings.Contains(links, "bwp") || strings.Contains(links, "veth") {
+		t.Errorf("links are left:\n%s", links)
+	}
+	s.withCaps(held).ok("add", "n", "new")
+	s.ok("del", "n", "new")
+	s.ok("uninstall", "--bin-dir", bin)
+	if after := kerneltest.Run(t, "ls", "-l", "--time-style=+", bin); after != before {
+		t.Errorf("after uninstall:\n%s\nwant\n%s", after, before)
+	}
+}
+
+// probe sends a packet a millisecond from the far side of a link to an address, where a
+// container answers, and returns what ends it and counts.
+func probe(t *testing.T, link, container, to string) func() (sent, lost int64) {
+	t.Helper()
+	kerneltest.Run(t, "ip", "netns", "add", "far")
+	kerneltest.Run(t, "ip", "link", "set", link, "netns", "far")
+	for _, c := range []string{"addr add 198.51.100.9/24 dev " + link, "link set " + link + " up"} {
+		kerneltest.In(t, netnsDir+"/far", append([]string{"ip"}, strings.Fields(c)...)...)
+	}
+	inside := func(netns string, open func() error) {
+		ns, err := kernel.OpenNetns(netnsDir + "/" + netns)
+		must(t, err)
+		defer ns.Close()
+		must(t, ns.Do(open))
+	}
+	inside(container, func() error {
+		c, err := net.ListenPacket("udp", ":53")
+		if err == nil {
+			t.Cleanup(func() { _ = c.Close() })
+			go echo(c)
+		}
+		return err
+	})
+	var sent, heard atomic.Int64
+	var conn net.Conn
+	inside("far", func() (err error) {
+		conn, err = net.Dial("udp", to)
+		return err
+	})
+	t.Cleanup(func() { _ = conn.Close() })
+	go func() {
+		for b := make([]byte, 16); ; heard.Add(1) {
+			if _, err := conn.Read(b); err != nil {
+				return
+			}
+		}
+	}()
+	for i := 0; heard.Load() == 0; i++ { // neighbours are found, the flow begins
+		if i > 100 {
+			t.Fatal("nobody answers the probe")
+		}
+		_, _ = conn.Write([]byte("first"))
+		time.Sleep(50 * time.Millisecond)
+	}
+	time.Sleep(kerneltest.Slow(200 * time.Millisecond))
+	heard.Store(0)
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				_, _ = conn.Write(binary.BigEndian.AppendUint64(nil, uint64(sent.Add(1))))
+			}
+		}
+	}()
+	return func() (int64, int64) {
+		close(stop)
+		<-done
+		for range 50 {
+			if heard.Load() == sent.Load() {
+				break
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		return sent.Load(), sent.Load() - heard.Load()
+	}
+}
+
+func echo(c net.PacketConn) {
+	for b := make([]byte, 64); ; {
+		n, peer, err := c.ReadFrom(b)
+		if err != nil {
+			return
+		}
+		_, _ = c.WriteTo(b[:n], peer)
+	}
+}

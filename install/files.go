@@ -1,0 +1,124 @@
+package install
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// copyAside is for what another file system holds.
+func copyAside(path, to string) error {
+	if target, err := os.Readlink(path); err == nil {
+		return os.Symlink(target, to)
+	}
+	fi, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	return writeFile(to, func(w io.Writer) error { return copyOf(w, path) }, fi.Mode().Perm())
+}
+
+// move is a rename, or a copy where that cannot be.
+func move(from, to string) error {
+	if err := os.Rename(from, to); err == nil {
+		return nil
+	}
+	if err := replace(to, func(tmp string) error { return copyAside(from, tmp) }); err != nil {
+		return err
+	}
+	return os.Remove(from)
+}
+
+// found is what stands at a path.
+type found struct {
+	none      bool
+	link, sum string
+}
+
+func look(path string) (found, error) {
+	fi, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return found{none: true}, nil
+	case err != nil:
+		return found{}, err
+	case fi.Mode()&os.ModeSymlink != 0:
+		link, err := os.Readlink(path)
+		return found{link: link}, err
+	case !fi.Mode().IsRegular():
+		return found{}, fmt.Errorf("is no file but %s: move it away first", fi.Mode().Type())
+	}
+	sum, err := File{From: path}.sum()
+	return found{sum: sum}, err
+}
+
+func (f found) is(link, sum string) bool {
+	return !f.none && (link != "" && f.link == link || sum != "" && f.sum == sum)
+}
+
+// sum is the SHA-256 of the content; "": it is a link.
+func (f File) sum() (string, error) {
+	if f.Link != "" {
+		return "", nil
+	}
+	h := sha256.New()
+	if err := f.content(h); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+func (f File) content(w io.Writer) error {
+	if f.From != "" {
+		return copyOf(w, f.From)
+	}
+	_, err := w.Write(f.Data)
+	return err
+}
+
+func (f File) write() error {
+	if err := os.MkdirAll(filepath.Dir(f.Path), 0o755); err != nil {
+		return err
+	}
+	return replace(f.Path, func(tmp string) error {
+		if f.Link != "" {
+			return os.Symlink(f.Link, tmp)
+		}
+		return writeFile(tmp, f.content, f.Mode)
+	})
+}
+
+// replace has a file made beside its place, and renames it.
+func replace(path string, make func(tmp string) error) error {
+	tmp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"~")
+	_ = os.Remove(tmp) // of one that was killed
+	if err := make(tmp); err != nil {
+		_ = os.Remove(tmp)
+		return err
+	}
+	return os.Rename(tmp, path)
+}
+
+// writeFile writes a new file to the disk.
+func writeFile(path string, content func(io.Writer) error, mode os.FileMode) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(content(f), f.Chmod(mode), f.Sync())
+	return errors.Join(err, f.Close())
+}
+
+func copyOf(w io.Writer, path string) error {
+	in, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	_, err = io.Copy(w, in)
+	return err
+}

@@ -1,0 +1,260 @@
+package install
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestMain is also a process that installs or uninstalls, to be killed.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("INSTALL_DIR"); dir != "" {
+		p, err := Open(dir)
+		if err == nil && os.Getenv("INSTALL_BACK") != "" {
+			_, err = p.Uninstall(false)
+		} else if err == nil {
+			_, err = p.Install(files(dir, os.Getenv("INSTALL_VERSION")), false)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// files are a program with links to it, and a configuration elsewhere.
+func files(dir, version string) []File {
+	return []File{
+		{Path: filepath.Join(dir, "all"), Data: []byte("program " + version), Mode: 0o755},
+		{Path: filepath.Join(dir, "bridge"), Link: "all"},
+		{Path: filepath.Join(dir, "ptp"), Link: "all"},
+		{Path: filepath.Join(dir, "../net.d/10-n.conflist"), Data: []byte("{}"), Mode: 0o644},
+	}
+}
+
+// before makes a directory with plugins of others: a program, a link, one that is not
+// replaced.
+func before(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "bin")
+	must(t, os.Mkdir(dir, 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "bridge"), []byte("their bridge"), 0o750))
+	must(t, os.WriteFile(filepath.Join(dir, "other"), []byte("another's"), 0o755))
+	must(t, os.Symlink("bridge", filepath.Join(dir, "ptp")))
+	return dir
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tree is what is in and beside a directory, modes included.
+func tree(t *testing.T, dir string) string {
+	t.Helper()
+	out := map[string]string{}
+	must(t, filepath.WalkDir(filepath.Dir(dir), func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		name, _ := filepath.Rel(dir, path)
+		if target, err := os.Readlink(path); err == nil {
+			out[name] = "-> " + target
+			return nil
+		}
+		raw, err := os.ReadFile(path)
+		fi, _ := e.Info()
+		out[name] = fmt.Sprintf("%v %s", fi.Mode(), raw)
+		return err
+	}))
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(out)) {
+		b.WriteString(name + ": " + out[name] + "\n")
+	}
+	return b.String()
+}
+
+func open(t *testing.T, dir string) *Place {
+	t.Helper()
+	p, err := Open(dir)
+	must(t, err)
+	return p
+}
+
+func actions(list []Done) (out []string) {
+	for _, d := range list {
+		out = append(out, d.Action)
+	}
+	return out
+}
+
+func TestThereAndBack(t *testing.T) {
+	t.Parallel()
+	dir := before(t)
+	was := tree(t, dir)
+	step := func(version string, dry bool, want ...string) {
+		t.Helper()
+		done, err := open(t, dir).Install(files(dir, version), dry)
+		if err != nil || !slices.Equal(actions(done), want) {
+			t.Fatalf("%v, %v, want %v", actions(done), err, want)
+		}
+	}
+	step("1", true, Made, Replaced, Replaced, Made)
+	if now := tree(t, dir); now != was {
+		t.Errorf("a dry run changed\n%s\nto\n%s", was, now)
+	}
+	step("1", false, Made, Replaced, Replaced, Made)
+	now := tree(t, dir)
+	for _, want := range []string{"all: -rwxr-xr-x program 1\n", "bridge: -> all\n", "ptp: -> all\n", "../net.d/10-n.conflist: -rw-r--r-- {}\n", "other: -rwxr-xr-x another's\n"} {
+		if !strings.Contains(now, want) {
+			t.Errorf("no %q in\n%s", want, now)
+		}
+	}
+	step("1", false, Same, Same, Same, Same)
+	step("2", false, Updated, Same, Same, Same)
+	done, err := open(t, dir).Uninstall(true)
+	if err != nil || !slices.Equal(actions(done), []string{Removed, Restored, Restored, Removed}) {
+		t.Errorf("dry: %v, %v", actions(done), err)
+	}
+	if _, err := open(t, dir).Uninstall(false); err != nil {
+		t.Fatal(err)
+	}
+	if now := tree(t, dir); now != was {
+		t.Errorf("after uninstall\n%s\nwant\n%s", now, was)
+	}
+}
+
+// What others put in place of ours since is theirs: it stays, and is replaced anew by the
+// next install.
+func TestOthersSince(t *testing.T) {
+	t.Parallel()
+	dir := before(t)
+	install := func() []string {
+		t.Helper()
+		done, err := open(t, dir).Install(files(dir, "1"), false)
+		must(t, err)
+		return actions(done)
+	}
+	install()
+	must(t, os.Remove(filepath.Join(dir, "bridge")))
+	must(t, os.WriteFile(filepath.Join(dir, "bridge"), []byte("their new bridge"), 0o755))
+	must(t, os.Remove(filepath.Join(dir, "all")))
+	if got := install(); !slices.Equal(got, []string{Made, Replaced, Same, Same}) {
+		t.Errorf("%v", got)
+	}
+	must(t, os.Remove(filepath.Join(dir, "ptp")))
+	must(t, os.WriteFile(filepath.Join(dir, "ptp"), []byte("their new ptp"), 0o755))
+	done, err := open(t, dir).Uninstall(false)
+	if err != nil || !slices.Equal(actions(done), []string{Removed, Left, Restored, Removed}) {
+		t.Fatalf("%v, %v", actions(done), err)
+	}
+	now := tree(t, dir)
+	for _, want := range []string{"bridge: -rwxr-xr-x their new bridge\n", "ptp: -rwxr-xr-x their new ptp\n"} {
+		if !strings.Contains(now, want) {
+			t.Errorf("no %q in\n%s", want, now)
+		}
+	}
+	if kept := done[1].Kept; kept == "" || !strings.Contains(now, ".fairlead/kept/ptp: -> bridge") {
+		t.Errorf("what was replaced first is lost: %q in\n%s", kept, now)
+	}
+}
+
+func TestInTheWay(t *testing.T) {
+	t.Parallel()
+	dir := before(t)
+	must(t, os.Mkdir(filepath.Join(dir, "all"), 0o755))
+	if _, err := open(t, dir).Install(files(dir, "1"), false); err == nil || !strings.Contains(err.Error(), "move it away first") {
+		t.Errorf("%v", err)
+	}
+	must(t, os.MkdirAll(filepath.Join(dir, stateDir), 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, stateDir, "manifest.json"), []byte("[{"), 0o644))
+	if _, err := Open(dir); err == nil {
+		t.Error("a spoiled manifest is taken for none: uninstall would lose what was kept")
+	}
+}
+
+// A program that runs is replaced.
+func TestBusy(t *testing.T) {
+	t.Parallel()
+	dir := before(t)
+	sleep, err := exec.LookPath("sleep")
+	must(t, err)
+	path := filepath.Join(dir, "bridge")
+	must(t, os.Remove(path))
+	raw, err := os.ReadFile(sleep)
+	must(t, err)
+	must(t, os.WriteFile(path, raw, 0o755))
+	cmd := exec.Command(path, "60")
+	must(t, cmd.Start())
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	_, err = open(t, dir).Install(files(dir, "1"), false)
+	must(t, err)
+	_, err = open(t, dir).Uninstall(false)
+	must(t, err)
+}
+
+// TestKilled kills install and uninstall at any moment: every name is always there, and
+// what is done next completes it.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	dir := before(t)
+	was := tree(t, dir)
+	run := func(kill time.Duration, env ...string) {
+		t.Helper()
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), append(env, "INSTALL_DIR="+dir)...)
+		var said strings.Builder
+		cmd.Stderr = &said
+		must(t, cmd.Start())
+		if kill > 0 {
+			time.Sleep(kill)
+			_ = cmd.Process.Kill()
+		}
+		if err := cmd.Wait(); err != nil && kill == 0 {
+			t.Fatalf("%v: %s", err, said.String())
+		}
+	}
+	began := time.Now()
+	run(0)
+	whole := time.Since(began)
+	installed := tree(t, dir)
+	for i := range 60 {
+		at := time.Duration(rand.Int64N(int64(whole))) + 1
+		run(at, "INSTALL_BACK=1")
+		for _, name := range []string{"bridge", "ptp", "other"} {
+			if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+				t.Fatalf("%d: after a kill: %v", i, err)
+			}
+		}
+		if i%2 == 0 {
+			run(0, "INSTALL_BACK=1")
+			if now := tree(t, dir); now != was {
+				t.Fatalf("%d: after uninstall\n%s\nwant\n%s", i, now, was)
+			}
+		}
+		run(time.Duration(rand.Int64N(int64(whole)))+1, "INSTALL_VERSION=")
+		run(0, "INSTALL_VERSION=")
+		if now := tree(t, dir); trimmed(now) != trimmed(installed) {
+			t.Fatalf("%d: after install\n%s\nwant\n%s", i, now, installed)
+		}
+	}
+}
+
+// trimmed is a tree without the manifest, whose order may differ.
+func trimmed(tree string) string {
+	i := strings.Index(tree, ".fairlead/manifest.json")
+	j := strings.Index(tree[i:], "\nall: ")
+	return tree[:i] + tree[i+j:]
+}

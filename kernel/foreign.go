@@ -1,0 +1,176 @@
+package kernel
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/plainfile"
+)
+
+// Foreign are rules that the reference's plugins made for an attachment, in tables of
+// others: what a host that was switched while containers ran still has of them. They are
+// removed with the attachment, and never made or compared.
+//
+// The rules are those of Chain that lead to Leads, which goes with them; or whose comment
+// is Comment, or begins with it and a comma; or that compare a packet's source or
+// destination with Addr.
+type Foreign struct {
+	base
+	Family  string `json:",omitzero"` // ip, ip6, inet
+	Table   string `json:",omitzero"`
+	Chain   string `json:",omitzero"`
+	Leads   string `json:",omitzero"`
+	Comment string `json:",omitzero"`
+	Addr    string `json:",omitzero"`
+}
+
+func (f *Foreign) kind() string { return "foreign" }
+func (f *Foreign) Side() Side   { return Host }
+func (f *Foreign) Shared() bool { return false }
+
+func (f *Foreign) String() string {
+	at := "nft rules of " + f.Family + " " + f.Table + " " + f.Chain
+	switch {
+	case f.Leads != "":
+		return at + " that jump to " + f.Leads
+	case f.Comment != "":
+		return at + " with the comment " + f.Comment
+	}
+	return at + " about " + f.Addr
+}
+
+func (f *Foreign) ensure(*Engine) error {
+	return errors.New("is the reference's, and only ever removed")
+}
+func (f *Foreign) diff(*Engine) ([]string, error) { return nil, nil }
+
+// remove deletes them in one transaction; iptables' older variant, which keeps its rules
+// elsewhere, is asked where its tables are in use.
+func (f *Foreign) remove(e *Engine) error {
+	return errors.Join(f.fromNFT(e), f.fromLegacy())
+}
+
+func (f *Foreign) fromNFT(e *Engine) error {
+	c, err := e.netfilter()
+	if err != nil {
+		return err
+	}
+	body := nfgen(f.Family)
+	body.str(unix.NFTA_RULE_TABLE, f.Table)
+	body.str(unix.NFTA_RULE_CHAIN, f.Chain)
+	msgs, err := c.dump(request{typ: nftSubsystem | unix.NFT_MSG_GETRULE, body: body})
+	if err != nil && !isAbsent(err) {
+		return fmt.Errorf("list rules of %s %s %s: %w", f.Family, f.Table, f.Chain, err)
+	}
+	var reqs []request
+	for _, m := range msgs {
+		if len(m) > 4 && f.matches(parseRule(m[4:], &FilterChain{Family: f.Family, Table: f.Table})) {
+			rule := &NFT{Family: f.Family, Table: f.Table, What: "rule", Name: f.Chain}
+			reqs = append(reqs, rule.drop(attr(m[4:], unix.NFTA_RULE_HANDLE)))
+		}
+	}
+	if f.Leads != "" && e.hasChain(f.Family, f.Table, f.Leads) {
+		own := &NFT{Family: f.Family, Table: f.Table, What: "chain", Name: f.Leads}
+		all := nfgen(f.Family)
+		all.str(unix.NFTA_RULE_TABLE, f.Table)
+		all.str(unix.NFTA_RULE_CHAIN, f.Leads)
+		reqs = append(reqs, request{nftSubsystem | unix.NFT_MSG_DELRULE, unix.NLM_F_ACK, all}, own.drop(nil))
+	}
+	if len(reqs) == 0 {
+		return nil
+	}
+	if err := e.transaction(reqs); err != nil && !isAbsent(err) { // another DEL of the attachment was first
+		return err
+	}
+	return nil
+}
+
+func (e *Engine) hasChain(family, table, name string) bool {
+	b := nfgen(family)
+	b.str(unix.NFTA_CHAIN_TABLE, table)
+	b.str(unix.NFTA_CHAIN_NAME, name)
+	_, err := e.askNFT(unix.NFT_MSG_GETCHAIN, b)
+	return err == nil
+}
+
+func (f *Foreign) matches(r FilterRule) bool {
+	addr, _ := netip.ParseAddr(f.Addr)
+	switch {
+	case f.Leads != "":
+		return slices.ContainsFunc(r.Steps, func(s Step) bool { return s.Chain == f.Leads })
+	case f.Comment != "":
+		return r.Comment == f.Comment || strings.HasPrefix(r.Comment, f.Comment+",")
+	}
+	return slices.ContainsFunc(r.Steps, func(s Step) bool {
+		return (s.Field == f.Family+" saddr" || s.Field == f.Family+" daddr") && s.Op == CmpEqual && s.Mask == nil && bytes.Equal(s.Value, addr.AsSlice())
+	})
+}
+
+// fromLegacy has iptables-legacy delete the rules, in its own words.
+func (f *Foreign) fromLegacy() error {
+	command := map[string]string{"ip": "iptables-legacy", "ip6": "ip6tables-legacy"}[f.Family]
+	names, err := plainfile.Read("/proc/net/" + f.Family + "_tables_names")
+	if command == "" || err != nil || !slices.Contains(strings.Fields(string(names)), f.Table) {
+		return nil
+	}
+	saved, err := exec.Command(command+"-save", "-t", f.Table).Output()
+	if err != nil {
+		if errors.Is(err, exec.ErrNotFound) {
+			return nil
+		}
+		return fmt.Errorf("%s-save: %w", command, err)
+	}
+	text := f.deletion(string(saved))
+	if text == "" {
+		return nil
+	}
+	cmd := exec.Command(command+"-restore", "-w", "--noflush")
+	cmd.Stdin = strings.NewReader(text)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s-restore: %s: %w", command, strings.TrimSpace(string(out)), err)
+	}
+	return nil
+}
+
+// deletion is what iptables-restore reads to delete the rules from what
+// iptables-save says; "": there are none.
+func (f *Foreign) deletion(saved string) string {
+	var b strings.Builder
+	own := false
+	for line := range strings.Lines(saved) {
+		line = strings.TrimSpace(line)
+		own = own || f.Leads != "" && strings.HasPrefix(line, ":"+f.Leads+" ")
+		if rest, ok := strings.CutPrefix(line, "-A "+f.Chain+" "); ok && f.inWords(" "+rest+" ") {
+			b.WriteString("-D " + f.Chain + " " + rest + "\n")
+		}
+	}
+	if own {
+		b.WriteString("-F " + f.Leads + "\n-X " + f.Leads + "\n")
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "*" + f.Table + "\n" + b.String() + "COMMIT\n"
+}
+
+func (f *Foreign) inWords(rule string) bool {
+	switch {
+	case f.Leads != "":
+		return strings.Contains(rule, " -j "+f.Leads+" ")
+	case f.Addr != "":
+		addr, err := netip.ParseAddr(f.Addr)
+		whole := f.Addr + "/32 "
+		if err == nil && addr.Is6() {
+			whole = f.Addr + "/128 "
+		}
+		return strings.Contains(rule, " -s "+whole) || strings.Contains(rule, " -d "+whole)
+	}
+	return false
+}

@@ -1,0 +1,54 @@
+package ruleset
+
+import (
+	"encoding/hex"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/internal/leansha512"
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/plugin"
+)
+
+// What the reference's plugins (v1.9.1) leave on a host for an attachment, by the names
+// that they derive from it: for DEL after a switch.
+
+// ReferenceID is the hash by which the reference names an attachment's chains and links.
+func ReferenceID(a *plugin.Attachment) string { return digest(a.Network + a.ContainerID) }
+
+func digest(s string) string {
+	sum := leansha512.Sum([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
+
+// ReferenceMasquerade are the rules of ipMasq: of either backend, as nothing tells which
+// the reference chose.
+func ReferenceMasquerade(a *plugin.Attachment) (list kernel.Objects) {
+	for _, family := range []string{"ip", "ip6"} {
+		list = append(list, &kernel.Foreign{Family: family, Table: "nat", Chain: "POSTROUTING", Leads: "CNI-" + ReferenceID(a)[:24]})
+	}
+	comment := digest(a.Network)[:16] + "-" + digest(a.IfName + ":" + a.ContainerID)[:16]
+	return append(list, &kernel.Foreign{Family: "inet", Table: "cni_plugins_masquerade", Chain: "masq_checks", Comment: comment})
+}
+
+// ReferencePorts are the rules of portmap.
+func ReferencePorts(a *plugin.Attachment) (list kernel.Objects) {
+	for _, family := range []string{"ip", "ip6"} {
+		list = append(list, &kernel.Foreign{Family: family, Table: "nat", Chain: "CNI-HOSTPORT-DNAT", Leads: "CNI-DN-" + ReferenceID(a)[:21]})
+		for _, chain := range []string{"hostports", "hostip_hostports", "masquerading"} {
+			list = append(list, &kernel.Foreign{Family: family, Table: "cni_hostport", Chain: chain, Comment: a.ContainerID})
+		}
+	}
+	return list
+}
+
+// ReferenceForward are the rules of firewall for an attachment's addresses.
+func ReferenceForward(ips []cni.IP) (list kernel.Objects) {
+	for _, ip := range ips {
+		addr := ip.Address.Addr()
+		list = append(list, &kernel.Foreign{Family: FamilyOf(addr.Is4()).IP, Table: "filter", Chain: "CNI-FORWARD", Addr: addr.String()})
+	}
+	return list
+}
+
+// ReferenceLink is the name of bandwidth's link.
+func ReferenceLink(a *plugin.Attachment) string { return "bwp" + ReferenceID(a)[:12] }

@@ -1,0 +1,116 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// podman is Debian 12's, with its CNI backend. It has no daemon.
+type podman struct {
+	programs
+	host *host
+}
+
+func (p *podman) name() string { return "Podman" }
+func (p *podman) spec() string { return "1.0.0" }
+
+func (p *podman) version() (string, error) {
+	out, err := p.host.run("podman", "version", "--format", "{{.Client.Version}}")
+	return strings.TrimSpace(out), err
+}
+
+func (p *podman) binds() map[string]string {
+	return map[string]string{p.plugin: "/opt/cni/bin", p.dir: "/mnt/e2e"}
+}
+
+func (p *podman) lacks(a ability) string {
+	switch a {
+	case ownRate:
+		return "its command has no word for " + string(a)
+	case callsStatus, callsGC:
+		return "it knows the specification up to 1.0.0 only"
+	}
+	return ""
+}
+
+func (p *podman) start(t *testing.T, h *host) {
+	t.Helper()
+	p.host = h
+	for _, file := range []string{"containers.conf", "storage.conf", "registries.conf", "policy.json"} {
+		raw, err := os.ReadFile("testdata/podman/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.write(t, "/etc/containers/"+file, string(raw))
+	}
+	if _, err := h.run("podman", "load", "--input", "/mnt/e2e/image.tar"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// kill ends every podman by its process ID. What watches containers, conmon, is
+// not it.
+func (p *podman) kill() error {
+	out, err := p.host.run("pgrep", "-x", "podman")
+	for _, pid := range strings.Fields(out) {
+		_, _ = p.host.run("kill", "-9", pid) // may have ended meanwhile
+	}
+	return err
+}
+
+func (p *podman) again(*testing.T) {}
+
+func (p *podman) run(c pod) (*container, error) {
+	argv := []string{"podman", "run", "--detach", "--name", c.name, "--hostname", c.name, "--cgroup-parent", p.host.cgroup()}
+	for i, n := range c.chosen() {
+		// Else they are numbered at random.
+		argv = append(argv, "--network", fmt.Sprintf("%s:interface_name=eth%d", n, i))
+	}
+	for _, m := range c.ports {
+		argv = append(argv, "--publish", fmt.Sprintf("%d:%d/%s", m.host, m.pod, m.protocol))
+	}
+	_, err := p.host.run(append(append(argv, runFlags(c)...), append([]string{imageName}, serveWords()[1:]...)...)...)
+	return &container{pod: c, id: c.name}, err
+}
+
+// runFlags are what the commands podman and nerdctl call the same.
+func runFlags(c pod) (argv []string) {
+	if c.ip != "" {
+		argv = append(argv, "--ip", c.ip)
+	}
+	if c.mac != "" {
+		argv = append(argv, "--mac-address", c.mac)
+	}
+	return argv
+}
+
+func (p *podman) exec(c *container, argv ...string) (string, error) {
+	return p.host.run(append([]string{"podman", "exec", c.id}, argv...)...)
+}
+
+func (p *podman) restart(c *container) error {
+	_, err := p.host.run("podman", "restart", "--time", "5", c.id)
+	return err
+}
+
+func (p *podman) remove(c *container) error {
+	_, err := p.host.run("podman", "rm", "--force", "--time", "5", c.id)
+	return err
+}
+
+// removeAll has two goes: the first finds containers of which a killed podman
+// left a part, and complains.
+func (p *podman) removeAll() error {
+	var errs []error
+	for range 2 {
+		_, err := p.host.run("podman", "rm", "--all", "--force", "--time", "0")
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

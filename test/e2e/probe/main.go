@@ -1,0 +1,113 @@
+// Probe is the one program in the image of the end-to-end tests' containers,
+// and what the tests use outside of them. As a plugin of a list it writes down
+// what runtimes ask for.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+func main() {
+	if filepath.Base(os.Args[0]) == "e2e-record" {
+		exit(record())
+	}
+	if len(os.Args) < 2 {
+		exit(fmt.Errorf("probe: serve ADDR, ask NETWORK ADDR [LOCAL-ADDR], flood ADDR, links or sleep"))
+	}
+	args := append(os.Args[2:], "", "")
+	switch os.Args[1] {
+	case "serve":
+		exit(serve(args[0]))
+	case "ask":
+		exit(ask(args[0], args[1], args[2]))
+	case "flood":
+		exit(flood(args[0]))
+	case "links":
+		exit(links())
+	case "sleep":
+		sleep()
+	}
+	exit(fmt.Errorf("probe: no %q", os.Args[1]))
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// sleep lasts until somebody says stop: process 1 of a container is not killed
+// by a signal that it does not handle.
+func sleep() {
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
+	<-stop
+	os.Exit(0)
+}
+
+// ask says one thing to a server and prints what it answers: its name, and the
+// address it was asked from.
+func ask(network, addr, local string) error {
+	d := net.Dialer{Timeout: 2 * time.Second}
+	if local != "" {
+		from, err := net.ResolveUDPAddr(network, local)
+		if err != nil {
+			return err
+		}
+		d.LocalAddr = from
+	}
+	c, err := d.Dial(network, addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(time.Second))
+	if _, err := c.Write([]byte("who\n")); err != nil {
+		return err
+	}
+	answer, err := bufio.NewReader(c).ReadString('\n')
+	fmt.Print(answer)
+	return err
+}
+
+// Link is what a container's link looks like from inside.
+type Link struct {
+	Name, MAC string
+	MTU       int
+	Addresses []string
+}
+
+func links() error {
+	all, err := net.Interfaces()
+	if err != nil {
+		return err
+	}
+	var out []Link
+	for _, i := range all {
+		if i.Flags&net.FlagLoopback != 0 {
+			continue
+		}
+		addrs, err := i.Addrs()
+		if err != nil {
+			return err
+		}
+		l := Link{Name: i.Name, MAC: i.HardwareAddr.String(), MTU: i.MTU}
+		for _, a := range addrs {
+			if ip := a.(*net.IPNet); ip.IP.IsGlobalUnicast() {
+				l.Addresses = append(l.Addresses, ip.IP.String())
+			}
+		}
+		out = append(out, l)
+	}
+	return json.NewEncoder(os.Stdout).Encode(out)
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+)
+
+// serve answers on a port of TCP and of UDP until it is told to stop.
+func serve(addr string) error {
+	name, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	tcp, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	udp, err := net.ListenPacket("udp", addr)
+	if err != nil {
+		return err
+	}
+	go answer(udp, name)
+	go accept(tcp, name)
+	sleep()
+	return nil
+}
+
+func answer(c net.PacketConn, name string) {
+	buf := make([]byte, 64)
+	for {
+		_, from, err := c.ReadFrom(buf)
+		if err != nil {
+			return
+		}
+		_, _ = fmt.Fprintf(sender{c, from}, "%s %s\n", name, from)
+	}
+}
+
+type sender struct {
+	net.PacketConn
+	to net.Addr
+}
+
+func (s sender) Write(b []byte) (int, error) { return s.WriteTo(b, s.to) }
+
+func accept(l net.Listener, name string) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer c.Close()
+			r := bufio.NewReader(c)
+			if word, _ := r.ReadString('\n'); word == "flood\n" {
+				fmt.Fprintf(c, "%d\n", sink(r))
+				return
+			}
+			fmt.Fprintf(c, "%s %s\n", name, c.RemoteAddr())
+		}()
+	}
+}
+
+// How long a flood lasts, and the end of it that counts: runtimes give token
+// buckets a burst of half a gigabyte, which comes at full speed.
+const (
+	floodLasts  = 4 * time.Second
+	floodCounts = 1500 * time.Millisecond
+)
+
+// sink reads for the time of a flood and returns the bits a second of its end.
+func sink(r io.Reader) int64 {
+	buf := make([]byte, 1<<20)
+	start := time.Now()
+	var counted int64
+	for time.Since(start) < floodLasts {
+		n, err := r.Read(buf)
+		if err != nil {
+			return 0
+		}
+		if time.Since(start) > floodLasts-floodCounts {
+			counted += int64(n)
+		}
+	}
+	return counted * 8 * int64(time.Second) / int64(floodCounts)
+}
+
+// flood sends as much as goes through to a server, and prints what it counted.
+func flood(addr string) error {
+	c, err := net.DialTimeout("tcp", addr, 2*time.Second)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	go func() {
+		_, _ = c.Write([]byte("flood\n"))
+		buf := make([]byte, 1<<20)
+		for {
+			if _, err := c.Write(buf); err != nil {
+				return
+			}
+		}
+	}()
+	_ = c.SetReadDeadline(time.Now().Add(4 * floodLasts))
+	line, err := bufio.NewReader(c).ReadString('\n')
+	fmt.Print(line)
+	return err
+}

@@ -1,0 +1,181 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// stage is a client in its host, with what cases need around it.
+type stage struct {
+	client
+	host *host
+	programs
+	before []string // the host, when no container is there
+	names  int
+	fuse   string // the program that fuses its lists, or ""
+	noted  *results
+}
+
+// Ports of servers that are no containers.
+const (
+	hostPort    = 9090 // on the host
+	outsidePort = 9091 // on its neighbour
+)
+
+// newStage starts a client on a host of its own. A pod has come and gone by
+// then: what the networks share (bridges, our table) stands and stays.
+func newStage(t *testing.T, c client, p programs, lists map[string]object, fuse string) *stage {
+	t.Helper()
+	s := &stage{client: c, programs: p, host: newHost(t, c.binds())}
+	s.host.configure(t, lists, fuse)
+	s.host.daemon(t, "/run/serve.log", "/mnt/e2e/probe", "serve", fmt.Sprintf(":%d", hostPort))
+	serveOutside(t, s)
+	c.start(t, s.host)
+	warm := []string{network}
+	if c.lacks(chooseNetwork) == "" {
+		warm = []string{network, secondOne, slowOne}
+	}
+	in := s.run(t, pod{networks: warm, ports: []port{{18000, servePort, "tcp"}, {18000, servePort, "udp"}}})
+	if err := s.client.remove(in); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 5*time.Second, func() error {
+		first := s.state(t)
+		time.Sleep(300 * time.Millisecond) // links of an empty bridge settle
+		s.before = s.state(t)
+		if d := difference(first, s.before); len(d) != 0 {
+			return fmt.Errorf("the host is not quiet:\n%s", strings.Join(d, "\n"))
+		}
+		return nil
+	})
+	return s
+}
+
+func serveOutside(t *testing.T, s *stage) {
+	argv := s.host.beyond(s.programs.probe, "serve", fmt.Sprintf(":%d", outsidePort))
+	background(t, argv...)
+}
+
+// run starts a pod that answers, and removes it when the case is over if it
+// still stands.
+func (s *stage) run(t *testing.T, p pod) *container {
+	t.Helper()
+	s.names++
+	p.name = fmt.Sprintf("pod-%d", s.names)
+	in, err := s.client.run(p)
+	if err != nil {
+		t.Fatalf("run %s: %v", p.name, err)
+	}
+	return in
+}
+
+// remove removes pods and looks whether that says anything.
+func (s *stage) remove(t *testing.T, all ...*container) {
+	t.Helper()
+	for _, in := range all {
+		if err := s.client.remove(in); err != nil {
+			t.Errorf("remove %s: %v", in.name, err)
+		}
+	}
+}
+
+// addresses are those of a link of a container, IPv4 first.
+func (s *stage) addresses(t *testing.T, in *container, link string) (v4, v6 string) {
+	t.Helper()
+	all, err := links(s.client, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range all {
+		for _, a := range l.Addresses {
+			if l.Name == link && strings.Contains(a, ":") {
+				v6 = a
+			} else if l.Name == link {
+				v4 = a
+			}
+		}
+	}
+	if v4 == "" || v6 == "" {
+		t.Fatalf("%s has no address in both families on %s: %+v", in.name, link, all)
+	}
+	return v4, v6
+}
+
+// state is everything of a host that a container may change, a line each.
+func (s *stage) state(t *testing.T) (lines []string) {
+	t.Helper()
+	timer := regexp.MustCompile(`_timer +[0-9.]+`) // of bridges
+	lines = strings.Split(timer.ReplaceAllString(kerneltest.Dump(t, s.host.netns()), ""), "\n")
+	for _, dir := range []string{"/var/lib/cni", "/run/fairlead", "/run/netns", "/run/user/0"} {
+		err := filepath.WalkDir(s.host.path(dir), func(path string, _ os.DirEntry, err error) error {
+			if err == nil {
+				lines = append(lines, strings.TrimPrefix(path, s.host.path("")))
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ps, err := s.host.run("ps", "-e", "-o", "comm=")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range strings.Split(ps, "\n") {
+		if p != "ps" {
+			lines = append(lines, "process "+p)
+		}
+	}
+	// Of a container; conmon's, which has none of its own, stays.
+	groups, _ := filepath.Glob("/sys/fs/cgroup/*" + s.host.cgroup() + "/*[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]")
+	for i, l := range lines {
+		lines[i] = strings.TrimRight(l, " ")
+	}
+	slices.Sort(lines)
+	return append(lines, groups...)
+}
+
+// asBefore fails the case when the host is not what it was before: what a
+// runtime does after it has answered gets a moment.
+func (s *stage) asBefore(t *testing.T) {
+	t.Helper()
+	var left []string
+	for range 50 {
+		if left = difference(s.before, s.state(t)); len(left) == 0 {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	for i, l := range left {
+		left[i] = l[:min(len(l), 200)]
+	}
+	t.Errorf("the host is not as before, by %d lines:\n%s", len(left), strings.Join(left[:min(len(left), 60)], "\n"))
+}
+
+// difference is what was taken away and what was added.
+func difference(before, after []string) (out []string) {
+	count := map[string]int{}
+	for _, l := range before {
+		count[l]--
+	}
+	for _, l := range after {
+		count[l]++
+	}
+	for l, n := range count {
+		if n < 0 {
+			out = append(out, "- "+l)
+		} else if n > 0 {
+			out = append(out, "+ "+l)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
