@@ -136,7 +136,7 @@ func (r *Route) restore(e *Engine) error {
 		return err
 	}
 	if l.Master == 0 || r.Table != 0 {
-		return r.put(e, false)
+		return r.ensure(e)
 	}
 	master, err := e.LinkByIndex(r.In, l.Master)
 	if err != nil {
@@ -144,7 +144,7 @@ func (r *Route) restore(e *Engine) error {
 	}
 	in := *r
 	in.Table = master.VRFTable() // 0 if it is no virtual router
-	return in.put(e, false)
+	return in.ensure(e)
 }
 
 // drift: a chain of others that is gone drops nothing, and needs no accept.

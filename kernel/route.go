@@ -191,10 +191,7 @@ func rtmsg(family byte, bits, table int, scope byte, flags uint32) buf {
 	return binary.NativeEndian.AppendUint32(b, flags)
 }
 
-func (r *Route) ensure(e *Engine) error { return r.put(e, r.In == Container) }
-
-// put adds the route; beside lets it be one of several to a place.
-func (r *Route) put(e *Engine, beside bool) error {
+func (r *Route) ensure(e *Engine) error {
 	i, err := e.ifindex(r.In, r.Link)
 	if err != nil {
 		return err
@@ -205,7 +202,7 @@ func (r *Route) put(e *Engine, beside bool) error {
 	}
 	return e.send(r, r.In, request{unix.RTM_NEWROUTE, flags, r.body(i)}, func(resp response) error {
 		if errors.Is(resp.err, unix.EEXIST) {
-			return r.present(e, i, beside, resp.err)
+			return r.present(e, resp.err)
 		}
 		if resp.err == nil {
 			e.made(r)
@@ -215,50 +212,12 @@ func (r *Route) put(e *Engine, beside bool) error {
 }
 
 // present accepts a route that is there already if it is the very same: the
-// kernel makes the connected one by itself. One by another link may stay beside it.
-func (r *Route) present(e *Engine, index int, beside bool, exists error) error {
+// kernel makes the connected one by itself.
+func (r *Route) present(e *Engine, exists error) error {
 	if d, err := r.diff(e); err == nil && len(d) == 0 {
 		return nil
 	}
-	if beside {
-		if metric, ok := r.before(e, index); ok {
-			return r.putBefore(e, index, metric)
-		}
-	}
 	return fmt.Errorf("another route to %s is in the way: %w", r.Dst, exists)
-}
-
-// before is the metric by which a container's route goes before those of its other
-// interfaces, as each network brings its own default route: the last counts, as with
-// the reference. Of IPv4 that is the same metric, as the kernel puts what is new in
-// front; of IPv6 it would make one route of both, and half of the packets would go
-// either way, so it is one less.
-func (r *Route) before(e *Engine, index int) (metric int, ok bool) {
-	have, err := e.Routes(r.In, family(r.Dst.Addr()), r.table())
-	if err != nil || r.Metric != 0 {
-		return 0, false
-	}
-	first := r.Dst.Addr().Is6()
-	for _, h := range have {
-		switch {
-		case h.Dst != r.Dst.Masked():
-		case h.Index == index:
-			return 0, false // two ways by one link are a mistake
-		case r.Dst.Addr().Is6() && (first || h.Metric <= metric):
-			metric, first = h.Metric-1, false
-		}
-	}
-	return metric, !r.Dst.Addr().Is6() || metric > 0
-}
-
-func (r *Route) putBefore(e *Engine, index, metric int) error {
-	in := *r
-	in.Metric = metric
-	_, err := e.now(r.In, request{unix.RTM_NEWROUTE, unix.NLM_F_CREATE, in.body(index)})
-	if err == nil {
-		e.made(r)
-	}
-	return err
 }
 
 // RouteInfo is what the kernel says of a route.
