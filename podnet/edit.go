@@ -116,15 +116,21 @@ func otherRoutes(addr *rawjson.Object) (out [][]byte, err error) {
 		return nil, fmt.Errorf("ipam.routes: %w", err)
 	}
 	for _, e := range elements {
-		o, err := rawjson.ParseObject(e.Raw)
-		if err != nil {
-			return nil, fmt.Errorf("ipam.routes: %w", err)
-		}
-		if dst, err := netip.ParsePrefix(o.String("dst")); err != nil || dst.Bits() != 0 {
+		if !isDefault(e.Raw) {
 			out = append(out, e.Raw)
 		}
 	}
 	return out, nil
+}
+
+// isDefault tells whether a route of a configuration leads everywhere.
+func isDefault(route []byte) bool {
+	o, err := rawjson.ParseObject(route)
+	if err != nil {
+		return false
+	}
+	dst, err := netip.ParsePrefix(o.String("dst"))
+	return err == nil && dst.Bits() == 0
 }
 
 // everywhere is the destination of a default route.

@@ -23,7 +23,8 @@ type part struct {
 	// pod without a wish has planned none.
 	gateways []string
 	planned  bool
-	alone    bool // set up when no other is
+	alone    bool // it builds on what the others make: set up after them, torn down before
+	ordered  bool // set up in the pod's order: it brings a default route, and the last of those counts
 }
 
 // plan is everything that can be wrong with a pod's wishes before a plugin runs.
@@ -68,7 +69,7 @@ func (m *Manager) planOne(ctx context.Context, p *Pod, n *Network, i int, chosen
 	if err != nil {
 		return nil, at(i, err)
 	}
-	q := &part{list: list, planned: chosen, alone: i == 0 || insideLinks(list), noted: noted{
+	q := &part{list: list, planned: chosen, alone: insideLinks(list), ordered: !chosen && hasWayOut(list), noted: noted{
 		Network: list.Name, Namespace: n.Namespace, IfName: n.ifName(i), Default: i == 0, DeviceID: n.DeviceID,
 		Config: list.Bytes, Args: append(p.kubernetesArgs(), p.Args...), CapabilityArgs: caps,
 	}}
@@ -85,6 +86,26 @@ func insideLinks(list *libcni.NetworkConfigList) bool {
 	for _, p := range list.Plugins {
 		if v, ok := rawjson.Find(p.Bytes, "linkInContainer"); ok && string(v.Raw) == "true" {
 			return true
+		}
+	}
+	return false
+}
+
+// hasWayOut tells whether the configuration of a network gives it a default route.
+func hasWayOut(list *libcni.NetworkConfigList) bool {
+	for _, p := range list.Plugins {
+		if v, ok := rawjson.Find(p.Bytes, "isDefaultGateway"); ok && string(v.Raw) == "true" {
+			return true
+		}
+		routes, ok := rawjson.Find(p.Bytes, "ipam.routes")
+		if !ok {
+			continue
+		}
+		elements, _ := rawjson.Elements(routes.Raw) // what is no list is the plugin's to refuse
+		for _, e := range elements {
+			if isDefault(e.Raw) {
+				return true
+			}
 		}
 	}
 	return false

@@ -18,9 +18,10 @@ import (
 // to TearDownPod. Nothing runs before all of the pod's wishes, their networks and
 // plugins are found good.
 //
-// The first network and lo are set up first; then those others at once, up to
-// Options.Parallel, whose plugins work on links of their own; then, one after the
-// other, those with "linkInContainer", which build on another's link.
+// The first network and lo are set up first; then the others at once, up to
+// Options.Parallel; then, one after the other in the pod's order, those that bring a
+// default route, of which the last counts, and at the end those with
+// "linkInContainer", which build on another's link.
 //
 // It can be repeated. A pod that stands as it is wanted is left alone, and its
 // status returned; one that stands in another way is ErrExists; a set-up that was
@@ -116,19 +117,21 @@ var errOther = errors.New("another network of the pod failed")
 // addAll sets up the parts in their stages; after the first failure nothing begins
 // any more, and what is at work is ended.
 func (m *Manager) addAll(ctx context.Context, pod *Pod, parts []*part) error {
-	var first, together, alone []*part
+	var first, together, ordered, alone []*part
 	for _, q := range parts {
 		switch {
 		case q.Default || q.isLoopback():
 			first = append(first, q)
 		case q.alone:
 			alone = append(alone, q)
+		case q.ordered:
+			ordered = append(ordered, q)
 		default:
 			together = append(together, q)
 		}
 	}
 	stages := [][]*part{first, together}
-	for _, q := range alone {
+	for _, q := range append(ordered, alone...) {
 		stages = append(stages, []*part{q})
 	}
 	for _, stage := range stages {

@@ -145,3 +145,30 @@ func TestRefused(t *testing.T) {
 	}
 	n.nothingLeft("web")
 }
+
+// TestOrder: of networks that bring default routes the last counts, and one that
+// builds on another's link comes after it, wherever it stands.
+func TestOrder(t *testing.T) {
+	both(t, func(t *testing.T, exec func(*podnet.Options)) {
+		kerneltest.Needs(t, "macvlan")
+		n := newNode(t, exec)
+		ways := `"isDefaultGateway": true,`
+		n.bridge("10-a.conflist", "a", 1, ways)
+		n.bridge("20-b.conflist", "b", 2, ways)
+		n.bridge("30-c.conflist", "c", 3, ways)
+		n.write("40-d.conflist", `{"cniVersion": "1.1.0", "name": "`+n.name("d")+`", "plugins": [{"type": "macvlan", "master": "net3", "linkInContainer": true}]}`)
+		n.Reload()
+		p := n.pod("web", podnet.Network{}, podnet.Network{Name: "d"}, podnet.Network{Name: "b"}, podnet.Network{Name: "c"})
+		_, err := n.SetUpPod(t.Context(), p)
+		must(t, err)
+		if got := kerneltest.In(t, p.Netns, "ip", "route", "get", "192.0.2.1"); !strings.Contains(got, "dev net3") {
+			t.Errorf("the way out is %s", got)
+		}
+		if got := n.links(p.Netns); !strings.Contains(got, "net1") {
+			t.Errorf("the pod has %s", got)
+		}
+		must(t, n.CheckPod(t.Context(), p.ID))
+		must(t, n.TearDownPod(t.Context(), p.ID))
+		n.nothingLeft("web")
+	})
+}
