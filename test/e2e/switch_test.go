@@ -1,16 +1,12 @@
 package e2e
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/fairlead/fairlead/internal/reference"
@@ -109,33 +105,50 @@ func (s *stage) ourselves(t *testing.T, words ...string) string {
 	return out
 }
 
-// knows holds the list of attachments to be those of some pods, all of them well.
-func (s *stage) knows(t *testing.T, pods []*container) {
+// attachment is one that our list of them has.
+type attachment struct {
+	Container string   `json:"container"`
+	IfName    string   `json:"ifname"`
+	State     string   `json:"state"`
+	Addresses []string `json:"addresses"`
+}
+
+func (s *stage) attachments(t *testing.T) (list []attachment) {
 	t.Helper()
-	type attachment struct {
-		IfName    string   `json:"ifname"`
-		State     string   `json:"state"`
-		Addresses []string `json:"addresses"`
+	out, err := s.host.run(s.fuse, "list", "--json")
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &list)
 	}
-	var list []attachment
-	if err := json.Unmarshal([]byte(s.ourselves(t, "list", "--json")), &list); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
 	// containerd has a list of its own, of loopback.
-	list = slices.DeleteFunc(list, func(a attachment) bool { return a.IfName == "lo" })
-	have := map[string]bool{}
-	for _, l := range list {
-		if l.State != "ok" {
-			t.Errorf("%+v is not well", l)
-		}
-		for _, a := range l.Addresses {
-			ip, _, _ := strings.Cut(a, "/")
-			have[ip] = true
+	return slices.DeleteFunc(list, func(a attachment) bool { return a.IfName == "lo" })
+}
+
+// of is the attachment of a pod, by its addresses.
+func (s *stage) of(t *testing.T, in *container, list []attachment) attachment {
+	t.Helper()
+	v4, v6 := s.addresses(t, in, "eth0")
+	for _, a := range list {
+		if slices.Equal(a.Addresses, []string{v4 + "/16", v6 + "/64"}) {
+			return a
 		}
 	}
+	t.Errorf("%s with %s and %s is not in the list: %+v", in.name, v4, v6, list)
+	return attachment{}
+}
+
+// knows holds the list of attachments to be those of some pods, all of them well.
+func (s *stage) knows(t *testing.T, pods []*container) {
+	t.Helper()
+	list := s.attachments(t)
+	if len(list) != len(pods) {
+		t.Errorf("%d pods run, and in the list are %+v", len(pods), list)
+	}
 	for _, in := range pods {
-		if v4, v6 := s.addresses(t, in, "eth0"); !have[v4] || !have[v6] || len(list) != len(pods) {
-			t.Errorf("%s with %s and %s is not in the list, or there are others: %+v", in.name, v4, v6, list)
+		if a := s.of(t, in, list); a.State != "ok" {
+			t.Errorf("%s is %q in the list", in.name, a.State)
 		}
 	}
 }
@@ -156,67 +169,13 @@ func (s *stage) refusesPortOf(t *testing.T, holder *container, host int) {
 	t.Helper()
 	s.names++
 	in, err := s.client.run(pod{name: fmt.Sprintf("rival-%d", s.names), ports: bothProtocols(host)})
-	id := holder.sandbox
-	if id == "" {
-		out, _ := s.host.run("podman", "inspect", "--format", "{{.Id}}", holder.id)
-		id = strings.TrimSpace(out)
-	}
+	id := s.of(t, holder, s.attachments(t)).Container
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("host port %d/", host)) || !strings.Contains(err.Error(), "already taken by container "+id) {
 		t.Errorf("a host port of %s, container %s: %v", holder.name, id, err)
 	}
 	if in.sandbox != "" || in.id != "" {
 		s.remove(t, in)
 	}
-}
-
-// stream sends a packet a millisecond from outside to an address of the host, which
-// leads to a pod, until it is ended. What a socket at either end had no room for is
-// not lost: whose program had to wait for a processor.
-func (s *stage) stream(t *testing.T, to *container, addr string) (end func() (sent, lost int)) {
-	t.Helper()
-	argv := s.host.beyond(s.programs.probe, "stream", addr)
-	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Stderr = os.Stderr
-	stdout, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	lines := bufio.NewReader(stdout)
-	if word, err := lines.ReadString('\n'); err != nil {
-		t.Fatalf("the stream does not begin: %q, %v", word, err)
-	}
-	before := s.drops(t, to)
-	return func() (sent, lost int) {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		rest, err := io.ReadAll(lines)
-		if _, scan := fmt.Sscan(string(rest), &sent, &lost); err != nil || scan != nil {
-			t.Fatalf("the stream said %q: %v %v", rest, err, scan)
-		}
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
-		dropped := s.drops(t, to) - before
-		t.Logf("of the stream were sent, had no answer, and when; at its ends was no room for %d:\n%s", dropped, rest)
-		return sent, lost - dropped
-	}
-}
-
-// drops are the packets that sockets of a pod and of the host's neighbour had no room
-// for.
-func (s *stage) drops(t *testing.T, in *container) (all int) {
-	t.Helper()
-	for _, from := range []place{s.from(in), s.fromOutside} {
-		n, err := number(from("drops"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		all += n
-	}
-	return all
 }
 
 // forgetShared takes away what attachments of ours share and leave on purpose: our
