@@ -132,8 +132,8 @@ func (s *stage) addresses(t *testing.T, in *container, link string) (v4, v6 stri
 // state is everything of a host that a container may change, a line each.
 func (s *stage) state(t *testing.T) (lines []string) {
 	t.Helper()
-	timer := regexp.MustCompile(`_timer +[0-9.]+`) // of bridges
-	lines = strings.Split(timer.ReplaceAllString(kerneltest.Dump(t, s.host.netns()), ""), "\n")
+	moving := regexp.MustCompile(`_timer +[0-9.]+|packets [0-9]+ bytes [0-9]+`) // of bridges, of iptables
+	lines = strings.Split(moving.ReplaceAllString(kerneltest.Dump(t, s.host.netns()), ""), "\n")
 	for _, dir := range []string{"/var/lib/cni", "/run/fairlead", "/run/netns", "/run/user/0"} {
 		err := filepath.WalkDir(s.host.path(dir), func(path string, _ os.DirEntry, err error) error {
 			if err == nil {

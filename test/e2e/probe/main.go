@@ -20,7 +20,7 @@ func main() {
 		exit(record())
 	}
 	if len(os.Args) < 2 {
-		exit(fmt.Errorf("probe: serve ADDR, ask NETWORK ADDR [LOCAL-ADDR], flood ADDR, links or sleep"))
+		exit(fmt.Errorf("probe: serve ADDR, ask NETWORK ADDR [LOCAL-ADDR], flood ADDR, stream ADDR, drops, links or sleep"))
 	}
 	args := append(os.Args[2:], "", "")
 	switch os.Args[1] {
@@ -30,6 +30,10 @@ func main() {
 		exit(ask(args[0], args[1], args[2]))
 	case "flood":
 		exit(flood(args[0]))
+	case "stream":
+		exit(stream(args[0]))
+	case "drops":
+		exit(drops())
 	case "links":
 		exit(links())
 	case "sleep":
