@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/fairlead/fairlead/cni"
 )
@@ -44,6 +45,11 @@ func own() map[string]func(n *Network, value string) error {
 func (p *Pod) Annotate(annotations map[string]string) error {
 	if len(p.Networks) == 0 {
 		p.Networks = []Network{{}}
+	}
+	for key, value := range annotations {
+		if !utf8.ValidString(key) || !utf8.ValidString(value) { // Kubernetes has no others, and a note could not say it
+			return fmt.Errorf("annotation %q: %q is not UTF-8", key, value)
+		}
 	}
 	var errs []error
 	for _, step := range []func(map[string]string) error{p.annotateDefault, p.annotateNetworks, p.annotateOwn} {

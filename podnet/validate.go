@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/fairlead/fairlead/cni"
 )
@@ -62,6 +63,9 @@ func (n *Network) ifName(i int) string {
 
 func (n *Network) validate(i int) error {
 	errs := []error{cni.ValidateInterfaceName(n.ifName(i))}
+	if !utf8.ValidString(n.IfName) { // the kernel would take it; no result could name it
+		errs = append(errs, cni.Errorf(cni.CodeInvalidEnvironment, "interface name %q is not UTF-8", n.IfName))
+	}
 	if n.Name != "" {
 		errs = append(errs, cni.ValidateNetworkName(n.Name))
 	}
