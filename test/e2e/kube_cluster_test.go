@@ -35,13 +35,19 @@ func newCluster(t *testing.T, p programs, bin string, nodes int, mode string) *c
 	}
 	c.routes(t)
 	c.need(t, "wait", "--for=condition=Ready", "node", "--all", "--timeout=120s")
-	c.apply(t, "web.yaml", c.webValues())
-	c.rolledOut(t)
-	c.delete(t, "web.yaml")
 	for _, n := range c.nodes {
+		c.warm(t, n)
 		n.settle(t)
 	}
 	return c
+}
+
+// warm runs a pod with host ports: what pods share on a node stands and stays.
+func (c *cluster) warm(t *testing.T, n *kubeNode) {
+	t.Helper()
+	c.apply(t, "hostport.yaml", map[string]string{"NODE": n.name})
+	c.need(t, "wait", "--for=condition=Ready", "pod/port", "--timeout=60s")
+	c.delete(t, "hostport.yaml")
 }
 
 // routes lead from every node to the pods of each other: on these a node agent

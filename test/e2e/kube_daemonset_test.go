@@ -70,9 +70,12 @@ func daemonSet(t *testing.T, c *cluster) string {
 			}
 			return err
 		})
-		if out := n.shell(t, "/opt/cni/bin/fairlead list"); !strings.Contains(out, kubeNetwork) {
-			t.Errorf("the pods of the reference's are not noted on %s:\n%s", n.name, out)
-		}
+		eventually(t, 20*time.Second, func() error { // that is noted next
+			if out := n.shell(t, "/opt/cni/bin/fairlead list"); !strings.Contains(out, kubeNetwork) {
+				return fmt.Errorf("the pods of the reference's are not noted on %s:\n%s", n.name, out)
+			}
+			return nil
+		})
 	}
 	said := c.underLoad(t, func() { // pods of the reference's go, ours come
 		c.need(t, "rollout", "restart", "deployment/web")
@@ -94,6 +97,14 @@ func (c *cluster) back(t *testing.T) {
 	}
 	c.delete(t, "web.yaml")
 	for _, n := range c.nodes {
-		n.shell(t, "fairlead gc --all")
+		start := time.Now()
+		eventually(t, 30*time.Second, func() error { // the reference's plugins take their time
+			if left := n.shell(t, "ls /run/netns"); left != "" {
+				return fmt.Errorf("namespaces of pods are left on %s: %s", n.name, left)
+			}
+			return nil
+		})
+		out := n.shell(t, "fairlead list; fairlead gc --all")
+		t.Logf("%s after %v: %s", n.name, time.Since(start), out)
 	}
 }

@@ -28,6 +28,7 @@ type kubeNode struct {
 func (c *cluster) newNode(t *testing.T, i int) *kubeNode {
 	t.Helper()
 	n := &kubeNode{cluster: c, name: fmt.Sprintf("n%d", i), ip: fmt.Sprintf("198.51.100.%d", 10+i)}
+	removeParents(t)
 	t.Cleanup(func() { n.removeCgroups(t) }) // after its end
 	n.host = c.kubeHost(t, n.name, n.ip, map[string]string{c.runtime.from: c.runtime.bin, c.plugin: "/mnt/cni", c.reference: "/mnt/reference"})
 	t.Cleanup(func() { n.cgroups = n.containers() })

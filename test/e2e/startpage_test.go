@@ -101,7 +101,11 @@ func removeParents(t *testing.T) {
 			for _, tree := range trees {
 				path := filepath.Join(tree, name)
 				if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-					t.Cleanup(func() { _ = removeTree(path) }) // another test may hold it: it removes it, too
+					t.Cleanup(func() {
+						for i := 0; i < 20 && removeTree(path) != nil; i++ { // another test may hold it: that removes it, too
+							time.Sleep(50 * time.Millisecond)
+						}
+					})
 				}
 			}
 		}
