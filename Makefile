@@ -118,7 +118,7 @@ compat: ## compare with the reference in both directions and write docs/compatib
 
 e2e: ## real containers under containerd 1.6 and 2.3, Podman and nerdctl, every case; writes docs/runtimes.md (CLIENT=Podman for one; builds two of them once; needs root)
 	@sh test/install-packages $(TEST_NEEDS)
-	UPDATE=1 FAIRLEAD_E2E=all go test -count=1 -timeout 30m -run '^TestRuntimes$$/client/$(CLIENT)' ./test/e2e
+	UPDATE=1 FAIRLEAD_E2E=all go test -count=1 -timeout 30m -run '^Test(Runtimes|Switched)$$/client/$(CLIENT)' ./test/e2e
 	go test -count=1 -run '^Test.*Page$$' ./test/e2e
 
 e2e-start: ## how long pods take to start, ours, fused and the reference's in turn (CLIENT=Podman for one; a quarter of an hour; needs root)

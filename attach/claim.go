@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/fairlead/fairlead/cni"
@@ -47,6 +46,23 @@ func (d *Dir) Claim(ctx context.Context, o kernel.Owner, ports []Port) (unlock f
 	return unlock, nil
 }
 
+// Sharing are other attachments of an owner's container that were asked for some of
+// these host ports, too.
+func (d *Dir) Sharing(o kernel.Owner, ports []Port) (out []kernel.Owner) {
+	for _, name := range claimFiles(ports) {
+		list, err := readClaims(d.claimPath(name))
+		if err != nil {
+			continue // nobody's, or not to be known
+		}
+		for _, c := range list.claims {
+			if other, ok := kernel.ParseMark(c.mark); ok && kernel.SameContainer(c.mark, o.Mark()) && !slices.Contains(out, other) {
+				out = append(out, other)
+			}
+		}
+	}
+	return out
+}
+
 // Unclaim frees an owner's host ports.
 func (d *Dir) Unclaim(o kernel.Owner, ports []Port) error {
 	var errs []error
@@ -58,7 +74,7 @@ func (d *Dir) Unclaim(o kernel.Owner, ports []Port) error {
 
 // DropClaims frees the host ports of owners of whom dead says so.
 func (d *Dir) DropClaims(dead func(mark string) bool) error {
-	files, err := os.ReadDir(filepath.Join(filepath.Dir(d.path), "hostports"))
+	files, err := os.ReadDir(d.claimPath(""))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -76,7 +92,7 @@ func (d *Dir) clearClaim(name string, dead func(mark string) bool) error {
 		return err
 	}
 	defer f.Close()
-	list, err := readClaims(f)
+	list, err := readClaims(f.Name())
 	if err != nil {
 		return err
 	}
@@ -85,18 +101,6 @@ func (d *Dir) clearClaim(name string, dead func(mark string) bool) error {
 		return os.Remove(f.Name())
 	}
 	return list.strike(f, dead)
-}
-
-type claim struct {
-	hostIP, mark string
-	at           int64 // in the file
-}
-
-// claimList is a file as it was read.
-type claimList struct {
-	claims []claim
-	end    int64 // of the last whole line
-	struck int   // lines
 }
 
 // claimFiles are the names of the files, in the one order in which all lock them.
@@ -110,14 +114,17 @@ func claimFiles(ports []Port) (out []string) {
 
 func claimFile(p Port) string { return fmt.Sprintf("%s-%d", p.Protocol, p.HostPort) }
 
+func (d *Dir) claimPath(name string) string {
+	return filepath.Join(filepath.Dir(d.path), "hostports", name)
+}
+
 // lockClaims opens and locks a file. One that was deleted meanwhile (its last
 // claim ended) is opened anew: its lock protects nothing.
 func (d *Dir) lockClaims(ctx context.Context, name string) (*os.File, error) {
-	dir := filepath.Join(filepath.Dir(d.path), "hostports")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	path := d.claimPath(name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("claim host port %s: %w", name, err)
 	}
-	path := filepath.Join(dir, name)
 	var locked *os.File
 	err := filelock.Until(ctx, path, func() (bool, error) {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
@@ -148,66 +155,8 @@ func current(f *os.File) bool {
 	return err1 == nil && err2 == nil && os.SameFile(open, named)
 }
 
-// A kill must not lose what others claimed. So a claim is a line that is
-// appended, and counts when its end is there; one that ends is struck out by its
-// first byte.
-const (
-	struckOut  = "#"
-	manyStruck = 64 // lines, and the file is written anew
-)
-
-func readClaims(f *os.File) (l claimList, err error) {
-	raw, err := os.ReadFile(f.Name())
-	if err != nil {
-		return l, fmt.Errorf("read who has host port %s: %w", filepath.Base(f.Name()), err)
-	}
-	for line := range strings.Lines(string(raw)) {
-		text, whole := strings.CutSuffix(line, "\n")
-		if !whole {
-			break
-		}
-		ip, mark, ok := strings.Cut(text, " ")
-		switch {
-		case strings.HasPrefix(text, struckOut):
-			l.struck++
-		case ok && mark != "":
-			l.claims = append(l.claims, claim{ip, mark, l.end})
-		}
-		l.end += int64(len(line))
-	}
-	return l, nil
-}
-
-func (l claimList) strike(f *os.File, dead func(mark string) bool) error {
-	for _, c := range l.claims {
-		if !dead(c.mark) {
-			continue
-		}
-		if _, err := f.WriteAt([]byte(struckOut), c.at); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// add appends claims, over what a kill left of one.
-func (l claimList) add(f *os.File, more []claim) error {
-	if l.struck > manyStruck {
-		more, l.end = append(l.claims, more...), 0
-	}
-	var b strings.Builder
-	for _, c := range more {
-		b.WriteString(c.hostIP + " " + c.mark + "\n")
-	}
-	if err := f.Truncate(l.end); err != nil {
-		return err
-	}
-	_, err := f.WriteAt([]byte(b.String()), l.end)
-	return err
-}
-
 func (d *Dir) claimIn(f *os.File, name string, o kernel.Owner, ports []Port) error {
-	list, err := readClaims(f)
+	list, err := readClaims(f.Name())
 	if err != nil {
 		return err
 	}

@@ -18,11 +18,12 @@ type Engine struct {
 
 	seen map[linkName]*LinkInfo // as this engine last found them
 
-	queue   []queued          // requests not sent yet, all for one side
-	nft     []Object          // nftables objects of the current list, for one transaction
-	groups  []*NFT            // parts of networks that may have become empty
-	yielded map[*Element]bool // of them: stand already, for another network of the container
-	later   []later           // what follows the nftables transaction
+	queue   []queued            // requests not sent yet, all for one side
+	nft     []Object            // nftables objects of the current list, for one transaction
+	groups  []*NFT              // parts of networks that may have become empty
+	yielded map[*Element]bool   // of them: stand already, for another network of the container
+	heirs   map[string]*Element // see Bequeath
+	later   []later             // what follows the nftables transaction
 	undo    []Object
 	lost    error // why it is not known whether what was sent was made
 	options Options

@@ -66,6 +66,12 @@ func (e *Engine) tryRemove(list []*Element, groups []*NFT, dead func(mark string
 		}
 		b.reqs = append(b.reqs, request{nftSubsystem | unix.NFT_MSG_DELSETELEM, 0, body})
 		b.objects = append(b.objects, x)
+		if heir := e.heirs[x.place()]; heir != nil && SameContainer(heir.Mark, x.Mark) {
+			if err := b.element(heir); err != nil {
+				return err
+			}
+			continue
+		}
 		table, set := x.setOf()
 		if leaving[table+" "+set] == nil {
 			leaving[table+" "+set] = map[string]bool{}
@@ -92,6 +98,24 @@ func (e *Engine) tryRemove(list []*Element, groups []*NFT, dead func(mark string
 		}
 	}
 	return nil
+}
+
+// Bequeath names what other attachments of a container want as well: what Remove
+// takes of the same set and key becomes theirs, in the same transaction. They must
+// stand until Remove is over.
+func (e *Engine) Bequeath(wanted Objects) {
+	e.heirs = map[string]*Element{}
+	for _, o := range wanted {
+		if x, ok := o.(*Element); ok {
+			e.heirs[x.place()] = x
+		}
+	}
+}
+
+// place is what no two elements have in common.
+func (x *Element) place() string {
+	table, set := x.setOf()
+	return table + " " + set + " " + x.Key
 }
 
 // dropEmpty adds the deletion of every group whose sets hold nothing but what

@@ -272,6 +272,23 @@ func TestElementOfSameContainer(t *testing.T) {
 	if d, err := e.Check(first); err != nil || len(d) > 0 {
 		t.Errorf("the second took the first one's element: %v %v", d, err)
 	}
+	// The first goes: what the second wants too becomes its own.
+	if err := e.Apply(mine); err != nil {
+		t.Fatal(err)
+	}
+	e.Bequeath(mine)
+	if err := e.Remove(first); err != nil {
+		t.Error(err)
+	}
+	if set := kerneltest.Run(t, "nft", "list", "table", "inet", "fairlead"); !strings.Contains(set, second.Mark()) || strings.Contains(set, owner.Mark()) {
+		t.Errorf("the second has not inherited:\n%s", set)
+	}
+	if err := open(t, "", kernel.Options{}).Remove(mine); err != nil {
+		t.Error(err)
+	}
+	if set := kerneltest.Run(t, "nft", "list", "table", "inet", "fairlead"); strings.Contains(set, "10.1.0.5") {
+		t.Errorf("left:\n%s", set)
+	}
 }
 
 // Many at once, from nothing: every rule once, every element there, all gone at the end.

@@ -158,7 +158,7 @@ func readCached(file string) (*cached, error) {
 	}
 	info, err := parseCached(data)
 	if err != nil {
-		return nil, fmt.Errorf("cache file %s is corrupt: %w", file, err)
+		return nil, &CacheError{file, !json.Valid(data), err}
 	}
 	return info, nil
 }

@@ -149,7 +149,9 @@ func (s *session) unmake(jobs []*job, meanwhile func() error) error {
 		go func() { gone <- waiter.Remove(links) }()
 		wait = func() error { return <-gone }
 	}
+	release := s.bequeath(jobs)
 	joined := []error{s.blameObject(jobs, s.engine.Remove(rest))}
+	release()
 	if !recorded {
 		joined = append(joined, s.engine.RemoveMarked(jobs[0].att.Owner.Owns))
 	}

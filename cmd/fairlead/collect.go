@@ -24,9 +24,10 @@ type collector struct {
 	cni *libcni.CNIConfig
 	dry bool
 
-	cached []*libcni.NetworkAttachment
-	used   map[string]bool // marks of links whose other end somebody uses
-	out    collected
+	cached  []*libcni.NetworkAttachment
+	spoiled []*libcni.CacheError // files of the cache that nobody can read
+	used    map[string]bool      // marks of links whose other end somebody uses
+	out     collected
 }
 
 // collected is what gc --all prints.
@@ -34,6 +35,7 @@ type collected struct {
 	Attachments []collectedAttachment `json:"attachments"`
 	Leftovers   []string              `json:"leftovers"` // marks without an attachment
 	Addresses   []collectedAddress    `json:"addresses"`
+	Results     []collectedResult     `json:"results"` // files of the cache that nobody can read
 	Untouched   []string              `json:"skipped"`
 	Errors      []string              `json:"errors"`
 	Kept        int                   `json:"kept"`
@@ -63,8 +65,8 @@ type collectedAddress struct {
 
 func (a *app) collectAll(ctx context.Context, dry bool) error {
 	c := &collector{app: a, dir: attach.Open(a.getenv(attach.RootVariable)), cni: a.runtime(a.pluginPath()), dry: dry}
-	c.cni.Warn = func(msg string, err error) { c.fail(fmt.Errorf("%s: %w", msg, err)) }
-	c.out = collected{[]collectedAttachment{}, []string{}, []collectedAddress{}, []string{}, []string{}, 0, dry}
+	c.cni.Warn = c.warned
+	c.out = collected{[]collectedAttachment{}, []string{}, []collectedAddress{}, []collectedResult{}, []string{}, []string{}, 0, dry}
 	gone, err := c.gone()
 	if err != nil {
 		return err
@@ -79,6 +81,7 @@ func (a *app) collectAll(ctx context.Context, dry bool) error {
 	}
 	c.marks()
 	c.addresses(ctx)
+	c.results()
 	if !dry {
 		c.fail(c.dir.DropClaims(func(mark string) bool { return !c.standing(mark) }))
 	}
@@ -248,13 +251,16 @@ func (c *collector) printText() {
 	for _, a := range c.out.Addresses {
 		fmt.Fprintf(c.stdout, "%s address %s of network %s: held by %q, which has no attachment\n", verb, a.Address, a.Network, strings.TrimSpace(a.Container+" "+a.IfName))
 	}
+	for _, r := range c.out.Results {
+		fmt.Fprintf(c.stdout, "%s %s: nobody can read it: %s\n", verb, r.File, r.Reason)
+	}
 	for _, s := range c.out.Untouched {
 		fmt.Fprintln(c.stdout, "left alone: "+s)
 	}
 	for _, e := range c.out.Errors {
 		fmt.Fprintln(c.stderr, "fairlead: gc: "+e)
 	}
-	if len(c.out.Attachments)+len(c.out.Leftovers)+len(c.out.Addresses) == 0 {
+	if len(c.out.Attachments)+len(c.out.Leftovers)+len(c.out.Addresses)+len(c.out.Results) == 0 {
 		fmt.Fprintf(c.stdout, "Nothing is left behind; %d attachments stand.\n", c.out.Kept)
 	}
 }

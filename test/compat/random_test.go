@@ -171,6 +171,7 @@ func accepted() []reason {
 		{`Failed to find Gateway .* for interface`, "CHECK wants a default route where none was asked for"},
 		{`Expected Route .* not found in routing table`, "CHECK looks in the main table only"},
 		{`unknown protocol "" specified`, "a mapping without a protocol is TCP's, by nftables in the reference, too"},
+		{`Bridge interface \S+ Mac doesn't match`, "the hardware address of the reference's bridge without a gateway is its ports'"},
 		{`if rate is set, burst must also be set`, "a burst has a default"},
 	}
 }

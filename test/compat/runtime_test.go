@@ -25,6 +25,7 @@ type call struct {
 	ifname  string // "": eth0
 	capArgs string // JSON, by capability
 	cniArgs string // CNI_ARGS
+	network string // "": net
 }
 
 // write makes a network of the host.
@@ -44,12 +45,15 @@ func (h *host) call(c call) (string, error) {
 	if c.ifname == "" {
 		c.ifname = "eth0"
 	}
+	if c.network == "" {
+		c.network = "net"
+	}
 	if h.side.ourRuntime {
 		return h.callOurs(c)
 	}
 	env := append(h.env(), "NETCONFPATH="+filepath.Join(h.dir, "net.d"), "CNI_PATH="+h.path(),
 		"CNI_IFNAME="+c.ifname, "CAP_ARGS="+c.capArgs, "CNI_ARGS="+c.cniArgs)
-	return h.command(env, "", reference.Cnitool(h.t), c.verb, "net", h.netns[c.netns])
+	return h.command(env, "", reference.Cnitool(h.t), c.verb, c.network, h.netns[c.netns])
 }
 
 func (h *host) env() []string {
@@ -87,7 +91,7 @@ func (h *host) callOurs(c call) (string, error) {
 	for _, a := range args {
 		rt.Args = append(rt.Args, [2]string{a.Key, a.Value})
 	}
-	list, err := libcni.LoadNetworkConf(filepath.Join(h.dir, "net.d"), "net")
+	list, err := libcni.LoadNetworkConf(filepath.Join(h.dir, "net.d"), c.network)
 	if err != nil {
 		return "", err
 	}

@@ -153,8 +153,8 @@ func (s *stage) state(t *testing.T) (lines []string) {
 
 // dumpLines are a dump's, without what changes by itself.
 func dumpLines(dump string) []string {
-	timer := regexp.MustCompile(`_timer +[0-9.]+`) // of bridges
-	return strings.Split(timer.ReplaceAllString(dump, ""), "\n")
+	moving := regexp.MustCompile(`_timer +[0-9.]+|packets [0-9]+ bytes [0-9]+`) // of bridges, of iptables
+	return strings.Split(moving.ReplaceAllString(dump, ""), "\n")
 }
 
 // files are those that plugins and runtimes keep of containers.

@@ -64,6 +64,7 @@ func measureStart(t *testing.T, p programs, c func(*testing.T) client) {
 			start := time.Now()
 			in := s.run(t, pod{networks: []string{network}})
 			all[i].Alone = append(all[i].Alone, since(start))
+			s.allAnswer(t)
 			start = time.Now()
 			s.remove(t, in)
 			all[i].RemoveAlone = append(all[i].RemoveAlone, since(start))
@@ -99,6 +100,19 @@ func startStage(t *testing.T, p programs, c func(*testing.T) client, side string
 	return newStage(t, one, p, plainList(one.spec()), fuse)
 }
 
+// allAnswer waits until every pod serves: a process that has not begun yet is deaf to
+// the signal by which it is asked to end, and the client waits for seconds before it
+// kills it.
+func (s *stage) allAnswer(t *testing.T) {
+	t.Helper()
+	for _, a := range s.held(t, network) {
+		if !strings.HasPrefix(a, rangeOfFirst) {
+			continue // of IPv6: the same pods
+		}
+		eventually(t, 10*time.Second, func() error { _, err := s.fromHost("ask", "tcp", at(a, servePort)); return err })
+	}
+}
+
 // burst times each pod of a burst from the start of all, and their removal.
 func (s *stage) burst(t *testing.T, f *figures) {
 	t.Helper()
@@ -118,6 +132,7 @@ func (s *stage) burst(t *testing.T, f *figures) {
 		t.Fatal(err)
 	}
 	f.Burst = append(f.Burst, took...)
+	s.allAnswer(t)
 	start = time.Now()
 	if err := s.removeMany(made); err != nil {
 		t.Log(err) // the reference's plugins fail some when many are removed at once

@@ -29,12 +29,17 @@ func serve(addr string) error {
 	return nil
 }
 
+// answer sends numbers back, and says its name to everybody else.
 func answer(c net.PacketConn, name string) {
 	buf := make([]byte, 64)
 	for {
-		_, from, err := c.ReadFrom(buf)
+		n, from, err := c.ReadFrom(buf)
 		if err != nil {
 			return
+		}
+		if n > 0 && buf[0] >= '0' && buf[0] <= '9' {
+			_, _ = c.WriteTo(buf[:n], from)
+			continue
 		}
 		_, _ = fmt.Fprintf(sender{c, from}, "%s %s\n", name, from)
 	}

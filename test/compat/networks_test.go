@@ -1,0 +1,108 @@
+package compat
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const oneOfSeveral = `{"cniVersion": "1.0.0", "name": "$NAME", "plugins": [
+	{"type": "bridge", "bridge": "br-$NAME", "isGateway": true, "ipMasq": true, "hairpinMode": true,
+	 "ipam": {"type": "host-local", "dataDir": "$DIR/ipam", "subnet": "10.1.$N.0/24", "routes": [{"dst": "$ROUTE"}]}},
+	{"type": "portmap", "capabilities": {"portMappings": true}}]}`
+
+// TestPortsOfSeveralNetworks: a runtime asks each network of a container for all of its
+// host ports. They serve as long as one of the networks does, whichever goes first, by
+// the reference's plugins as by ours.
+func TestPortsOfSeveralNetworks(t *testing.T) {
+	for _, s := range sides() {
+		for first, name := range networkNames() {
+			t.Run(s.String()+", first "+name, func(t *testing.T) {
+				t.Parallel()
+				h := newHost(t, s)
+				h.world()
+				h.container("a")
+				h.ip("a", "link set lo up")
+				h.serve("a", "tcp", ":80")
+				h.serve("a", "udp", ":53")
+				h.severalNetworks()
+				do := func(verb string, network int) {
+					t.Helper()
+					if _, err := h.call(oneNetwork(verb, network)); err != nil {
+						t.Fatalf("%s %s: %v", verb, networkNames()[network], err)
+					}
+				}
+				serves := func(network, addr string) {
+					t.Helper()
+					if said := h.dial("world", network, addr); said != "hello 192.0.2.9" {
+						t.Errorf("%s %s: %s", network, addr, said)
+					}
+				}
+				do("add", 0)
+				do("add", 1)
+				serves("tcp", "192.0.2.1:8080")
+				last := 1 - first
+				do("del", first)
+				serves("tcp", "192.0.2.1:8080")
+				serves("udp", "192.0.2.1:53") // the server answers from the address that it has left
+				do("check", last)
+				do("del", last)
+				h.noneLeft()
+			})
+		}
+	}
+}
+
+// TestNetworksLeaveAtOnce: networks of a container that leave at the same time do not
+// give each other what both are taking away.
+func TestNetworksLeaveAtOnce(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, side{ourRuntime: true, ourPlugins: true})
+	h.container("a")
+	h.ip("a", "link set lo up")
+	h.severalNetworks()
+	for range 8 {
+		var done [2]chan error
+		for i := range done {
+			if _, err := h.call(oneNetwork("add", i)); err != nil {
+				t.Fatal(err)
+			}
+			done[i] = make(chan error, 1)
+		}
+		for i := range done {
+			go func() {
+				done[i] <- h.inside("host", func() error { _, err := h.call(oneNetwork("del", i)); return err })
+			}()
+		}
+		for i := range done {
+			if err := <-done[i]; err != nil {
+				t.Error(err)
+			}
+		}
+		h.noneLeft()
+	}
+}
+
+// severalNetworks writes two, of which the first has the default route.
+func (h *host) severalNetworks() {
+	h.t.Helper()
+	for i, route := range []string{"0.0.0.0/0", "192.0.2.0/28"} {
+		r := strings.NewReplacer("$NAME", networkNames()[i], "$N", string(rune('1'+i)), "$ROUTE", route, "$DIR", h.dir)
+		h.file("net.d/"+networkNames()[i]+".conflist", r.Replace(oneOfSeveral))
+	}
+}
+
+func networkNames() []string { return []string{"net", "other"} }
+
+func oneNetwork(verb string, i int) call {
+	return call{verb: verb, netns: "a", network: networkNames()[i], ifname: []string{"eth0", "eth1"}[i], capArgs: `{"portMappings": [
+		{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}, {"hostPort": 53, "containerPort": 53, "protocol": "udp"}]}`}
+}
+
+// noneLeft: no rule or element speaks of an address that a container had.
+func (h *host) noneLeft() {
+	h.t.Helper()
+	if left := regexp.MustCompile(`.*\b10\.1\.[12]\.([2-9]|1[0-9])\b.*`).FindAllString(h.left(), -1); left != nil {
+		h.t.Errorf("left:\n%s", strings.Join(left, "\n"))
+	}
+}
