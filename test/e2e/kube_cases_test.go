@@ -32,10 +32,10 @@ func kubeCases() []kubeCase {
 }
 
 // web brings up servers on all nodes, and takes them down when the case is over.
-func (c *cluster) web(t *testing.T, linger int) []kubePod {
+func (c *cluster) web(t *testing.T, seconds int) []kubePod {
 	t.Helper()
 	values := c.webValues()
-	values["LINGER"] = fmt.Sprint(linger)
+	values["LINGER"] = fmt.Sprint(seconds)
 	c.apply(t, "web.yaml", values)
 	t.Cleanup(func() { c.delete(t, "web.yaml") })
 	c.rolledOut(t)

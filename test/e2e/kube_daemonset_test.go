@@ -55,7 +55,7 @@ func daemonSet(t *testing.T, c *cluster) string {
 			n.shell(t, "ctr -n k8s.io images import /mnt/e2e/bin/fairlead-image.tar")
 		}
 	}
-	c.web(t, 5)
+	c.web(t, linger)
 	t.Cleanup(func() {
 		c.need(t, "-n", "kube-system", "delete", "daemonset", "fairlead", "--ignore-not-found", "--cascade=foreground")
 	})

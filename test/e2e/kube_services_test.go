@@ -15,6 +15,10 @@ import (
 // Ports of the service of web.yaml, in both protocols.
 const webPort, webNodePort = 80, 30080
 
+// linger is for how many seconds pods serve on, under load, after they are told to
+// stop: so long may kube-proxy take on a busy machine.
+const linger = 8
+
 // counted is what the probe counts when it asks again and again.
 type counted struct {
 	Asked, Failed int
@@ -159,7 +163,7 @@ func (c *cluster) underLoad(t *testing.T, do func()) string {
 }
 
 func rollingRestart(t *testing.T, c *cluster) string {
-	before := c.web(t, 5)
+	before := c.web(t, linger)
 	said := c.underLoad(t, func() {
 		c.need(t, "rollout", "restart", "deployment/web")
 		c.rolledOut(t)
@@ -181,7 +185,7 @@ func (c *cluster) gone(t *testing.T, pods []kubePod) error {
 }
 
 func drain(t *testing.T, c *cluster) string {
-	before := c.web(t, 5)
+	before := c.web(t, linger)
 	n := c.nodes[len(c.nodes)-1]
 	said := c.underLoad(t, func() {
 		c.need(t, "drain", n.name, "--ignore-daemonsets", "--timeout=100s")

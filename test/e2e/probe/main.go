@@ -20,7 +20,7 @@ func main() {
 		exit(record())
 	}
 	if len(os.Args) < 2 {
-		exit(fmt.Errorf("probe: serve ADDR, ask NETWORK ADDR [LOCAL-ADDR], repeat NETWORK ADDR [TIMES], flood ADDR, stream ADDR, drops, links, ready [yes|no] or sleep"))
+		exit(fmt.Errorf("probe: serve ADDR, ask NETWORK ADDR [LOCAL-ADDR], repeat NETWORK ADDR [TIMES], flood ADDR, stream ADDR, drops, links, ready ADDR|yes|no or sleep"))
 	}
 	args := append(os.Args[2:], "", "")
 	switch os.Args[1] {

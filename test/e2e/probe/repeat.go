@@ -69,9 +69,10 @@ func (c *Counted) ask(network, addr string) {
 // unready is there while the probe does not want to be asked.
 const unready = "/unready"
 
-// ready says yes by its exit code; with a word it sets what it says from now on.
-func ready(set string) error {
-	switch set {
+// ready says by its exit code whether a server answers and wants to be asked;
+// yes or no sets whether it wants that.
+func ready(addr string) error {
+	switch addr {
 	case "yes":
 		return os.Remove(unready)
 	case "no":
@@ -80,5 +81,6 @@ func ready(set string) error {
 	if _, err := os.Stat(unready); !errors.Is(err, fs.ErrNotExist) {
 		return errors.New("not ready")
 	}
-	return nil
+	_, err := who(net.Dialer{Timeout: time.Second}, "tcp", addr, time.Second)
+	return err
 }
