@@ -55,7 +55,7 @@ func daemonSet(t *testing.T, c *cluster) string {
 			n.shell(t, "ctr -n k8s.io images import /mnt/e2e/bin/fairlead-image.tar")
 		}
 	}
-	c.web(t, linger)
+	pods := c.web(t, linger)
 	t.Cleanup(func() {
 		c.need(t, "-n", "kube-system", "delete", "daemonset", "fairlead", "--ignore-not-found", "--cascade=foreground")
 	})
@@ -70,11 +70,20 @@ func daemonSet(t *testing.T, c *cluster) string {
 			}
 			return err
 		})
-		eventually(t, 20*time.Second, func() error { // that is noted next
-			if out := n.shell(t, "/opt/cni/bin/fairlead list"); !strings.Contains(out, kubeNetwork) {
-				return fmt.Errorf("the pods of the reference's are not noted on %s:\n%s", n.name, out)
+		want := 0
+		for _, p := range pods {
+			if p.node == n.name {
+				want++
 			}
-			return nil
+		}
+		eventually(t, 20*time.Second, func() error { // that is noted next
+			out := n.shell(t, "/opt/cni/bin/fairlead list")
+			if strings.Count(out, kubeNetwork+" ") == want {
+				return nil
+			}
+			seen := n.shell(t, "ls -l /var/lib/cni/results /run/netns")
+			log, _ := c.kubectl("-n", "kube-system", "logs", "--tail=50", "-l", "app.kubernetes.io/name=fairlead")
+			return fmt.Errorf("of %d pods of the reference's on %s there are noted:\n%s\n%s\n%s", want, n.name, out, seen, log)
 		})
 	}
 	said := c.underLoad(t, func() { // pods of the reference's go, ours come
