@@ -14,16 +14,18 @@ TEST_NEEDS := $(DEMO_NEEDS) iptables:iptables conntrack:conntrack nsenter:util-l
 	ovs-vswitchd:openvswitch-switch iperf3:iperf3 strace:strace jq:jq systemd-analyze:systemd setpriv:util-linux $(E2E_NEEDS)
 BENCH_NEEDS := $(DEMO_NEEDS) iptables:iptables nsenter:util-linux ovs-vswitchd:openvswitch-switch
 
+K8S_NEEDS := etcd:etcd-server
+
 VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 
 # What tests needed and where they found it: see kernel/kerneltest.
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-vm race churn crash fuzz bench bench-quick bench-vm bench-path trace leases image deb vulncheck compat e2e e2e-start clean
+.PHONY: help build demo test test-vm race churn crash fuzz bench bench-quick bench-vm bench-path trace leases image deb vulncheck compat e2e e2e-start e2e-kubernetes clean
 
 help: ## list these verbs
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/fairlead, bin/fairlead-cni and bin/cni/, a link for each plugin
 	@mkdir -p bin/cni
@@ -122,6 +124,11 @@ e2e: ## real containers under containerd 1.6 and 2.3, Podman and nerdctl, every 
 e2e-start: ## how long pods take to start, ours, fused and the reference's in turn (CLIENT=Podman for one; a quarter of an hour; needs root)
 	@sh test/install-packages $(TEST_NEEDS)
 	FAIRLEAD_E2E_START=1 go test -count=1 -v -timeout 60m -run '^TestPodStart$$/$(CLIENT)' ./test/e2e
+
+e2e-kubernetes: ## Kubernetes 1.33 of one node and of three, both modes of kube-proxy; writes docs/runtimes.md (CLUSTER="one node, iptables" for one; builds Kubernetes once; needs root)
+	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS)
+	UPDATE=1 FAIRLEAD_E2E_KUBERNETES='$(or $(CLUSTER),all)' go test -count=1 -v -timeout 60m -run '^TestKubernetes$$' ./test/e2e
+	go test -count=1 -run '^TestKubernetesPage$$' ./test/e2e
 
 clean: ## remove what build made
 	rm -rf bin

@@ -184,8 +184,14 @@ func (c *collector) removeNow(ctx context.Context, g collectedAttachment) error 
 		return c.byRecord(ctx, g)
 	}
 	err := c.cni.DelNetworkList(ctx, list, rt)
-	if e, ok := errors.AsType[*cni.Error](err); err == nil || ok && e.Code == cni.CodeTryAgainLater {
+	if e, ok := errors.AsType[*cni.Error](err); ok && e.Code == cni.CodeTryAgainLater {
 		return err
+	}
+	if err == nil {
+		if _, err := c.dir.Read(g.owner); errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		return c.byRecord(ctx, g) // the plugins there are others', and leave what is Fairlead's
 	}
 	// A plugin that is not there any more keeps nobody from taking away what is ours.
 	if err2 := c.byRecord(ctx, g); err2 != nil {

@@ -5,12 +5,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/internal/reference"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
@@ -84,6 +86,33 @@ func TestCollect(t *testing.T) {
 				t.Errorf("again:\n%s", out)
 			}
 		})
+	}
+}
+
+// TestCollectSwitchedBack: a host that is back to the reference's plugins has them
+// delete what Fairlead made; gc --all removes what they leave of it.
+func TestCollectSwitchedBack(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "web")
+	before := s.left()
+	kerneltest.Run(t, "ip", "netns", "add", "gone")
+	s.withCaps(`{"portMappings":[{"hostPort":9000,"containerPort":80,"protocol":"tcp"}]}`).ok("add", "n", "gone")
+	s.end("gone")
+	bin := t.TempDir()
+	for _, name := range []string{"bridge", "host-local", "portmap", "bandwidth", "firewall", "tuning"} {
+		must(t, os.Symlink(reference.Plugin(t, name), filepath.Join(bin, name)))
+	}
+	back := &site{t, append(slices.Clone(s.env), "CNI_PATH="+bin), s.ends}
+	var done collected
+	must(t, json.Unmarshal([]byte(back.ok("gc", "--all", "--json")), &done))
+	if len(done.Attachments) != 1 || len(done.Errors) > 0 {
+		t.Errorf("%+v", done)
+	}
+	if d := differ(before, s.left()); d != "" {
+		t.Errorf("left or taken:\n%s", d)
+	}
+	if out := back.ok("gc", "--all"); out != "Nothing is left behind; 1 attachments stand.\n" {
+		t.Errorf("again:\n%s", out)
 	}
 }
 

@@ -63,13 +63,14 @@ func digest(data []byte) string {
 
 // archive is the image layout in a tar file.
 func archive(name, arch string, programs []string) ([]byte, error) {
-	files := []file{}
+	// Runtimes name namespaces /var/run/netns/NAME: it has to lead where it does on hosts.
+	files := []file{{name: "var/run", link: "../run"}}
 	for _, p := range programs {
 		data, err := os.ReadFile(p)
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, file{filepath.Base(p), data, 0o755})
+		files = append(files, file{name: filepath.Base(p), data: data, mode: 0o755})
 	}
 	rootfs, err := tarOf(files)
 	if err != nil {
@@ -105,9 +106,9 @@ func archive(name, arch string, programs []string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	members := []file{{"oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`), 0o644}, {"index.json", index.data, 0o644}}
+	members := []file{{name: "oci-layout", data: []byte(`{"imageLayoutVersion":"1.0.0"}`), mode: 0o644}, {name: "index.json", data: index.data, mode: 0o644}}
 	for _, b := range []blob{manifest, config, layer} {
-		members = append(members, file{"blobs/sha256/" + b.Digest[len("sha256:"):], b.data, 0o644})
+		members = append(members, file{name: "blobs/sha256/" + b.Digest[len("sha256:"):], data: b.data, mode: 0o644})
 	}
 	return tarOf(members)
 }
@@ -121,6 +122,7 @@ type file struct {
 	name string
 	data []byte
 	mode int64
+	link string // what a symbolic link leads to
 }
 
 // tarOf packs files, owned by root, of no time.
@@ -128,7 +130,11 @@ func tarOf(files []file) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	for _, f := range files {
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: f.name, Size: int64(len(f.data)), Mode: f.mode, Format: tar.FormatUSTAR}); err != nil {
+		h := tar.Header{Typeflag: tar.TypeReg, Name: f.name, Size: int64(len(f.data)), Mode: f.mode, Format: tar.FormatUSTAR}
+		if f.link != "" {
+			h.Typeflag, h.Linkname, h.Mode = tar.TypeSymlink, f.link, 0o777
+		}
+		if err := w.WriteHeader(&h); err != nil {
 			return nil, err
 		}
 		if _, err := w.Write(f.data); err != nil {

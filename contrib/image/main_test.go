@@ -72,7 +72,7 @@ func TestArchive(t *testing.T) {
 	if err != nil || config.Architecture != "arm64" || config.Config.Entrypoint[0] != "/fairlead" || config.RootFS.DiffIDs[0] != digest(rootfs) {
 		t.Errorf("%v: %+v, the layer is %s", err, config, digest(rootfs))
 	}
-	if inside := members(t, rootfs); string(inside["fairlead"]) != "a program" {
+	if inside := members(t, rootfs); string(inside["fairlead"]) != "a program" || string(inside["var/run"]) != "-> ../run" {
 		t.Errorf("%q", inside)
 	}
 }
@@ -88,7 +88,9 @@ func members(t *testing.T, raw []byte) map[string][]byte {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if out[h.Name], err = io.ReadAll(r); err != nil {
+		if h.Typeflag == tar.TypeSymlink {
+			out[h.Name] = []byte("-> " + h.Linkname)
+		} else if out[h.Name], err = io.ReadAll(r); err != nil {
 			t.Fatal(err)
 		}
 	}

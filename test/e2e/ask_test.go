@@ -30,6 +30,11 @@ func (s *stage) from(in *container) place {
 // over, and compares its name and the address that it saw, "" for any.
 func (s *stage) ask(t *testing.T, from place, network, to string, wantName, wantSeen string, local ...string) {
 	t.Helper()
+	askFrom(t, from, network, to, wantName, wantSeen, local...)
+}
+
+func askFrom(t *testing.T, from place, network, to string, wantName, wantSeen string, local ...string) {
+	t.Helper()
 	question := append([]string{"ask", network, to}, local...)
 	eventually(t, 10*time.Second, func() error {
 		out, err := from(question...)

@@ -37,11 +37,13 @@ type host struct {
 // with the test, whatever runs there.
 func newHost(t *testing.T, binds map[string]string) *host {
 	t.Helper()
-	h := &host{name: fmt.Sprintf("e2e-%d-%d", os.Getpid(), time.Now().UnixNano()%1e9), outside: kerneltest.Netns(t)}
+	h := &host{name: hostName(), outside: kerneltest.Netns(t)}
 	h.start(t, binds)
 	h.link(t)
 	return h
 }
+
+func hostName() string { return fmt.Sprintf("e2e-%d-%d", os.Getpid(), time.Now().UnixNano()%1e9) }
 
 func (h *host) start(t *testing.T, binds map[string]string) {
 	var lines string

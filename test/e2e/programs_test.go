@@ -33,6 +33,9 @@ func build(t *testing.T) programs {
 		compile(".", p.probe, "./probe"),
 		compile("cri", p.cri, "."),
 		linkPlugins(p.plugin),
+		os.Mkdir(filepath.Join(dir, "bin"), 0o755), // as make build leaves it
+		os.Link(filepath.Join(dir, "cni", "fairlead-cni"), filepath.Join(dir, "bin", "fairlead-cni")),
+		os.Link(p.fuse, filepath.Join(dir, "bin", "fairlead")),
 		copyFile(p.probe, filepath.Join(p.plugin, "e2e-record")),
 		writeImage(p.image, p.probe),
 	)

@@ -132,19 +132,7 @@ func (s *stage) addresses(t *testing.T, in *container, link string) (v4, v6 stri
 // state is everything of a host that a container may change, a line each.
 func (s *stage) state(t *testing.T) (lines []string) {
 	t.Helper()
-	moving := regexp.MustCompile(`_timer +[0-9.]+|packets [0-9]+ bytes [0-9]+`) // of bridges, of iptables
-	lines = strings.Split(moving.ReplaceAllString(kerneltest.Dump(t, s.host.netns()), ""), "\n")
-	for _, dir := range []string{"/var/lib/cni", "/run/fairlead", "/run/netns", "/run/user/0"} {
-		err := filepath.WalkDir(s.host.path(dir), func(path string, _ os.DirEntry, err error) error {
-			if err == nil {
-				lines = append(lines, strings.TrimPrefix(path, s.host.path("")))
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	lines = append(dumpLines(kerneltest.Dump(t, s.host.netns())), s.host.files(t)...)
 	ps, err := s.host.run("ps", "-e", "-o", "comm=")
 	if err != nil {
 		t.Fatal(err)
@@ -161,6 +149,29 @@ func (s *stage) state(t *testing.T) (lines []string) {
 	}
 	slices.Sort(lines)
 	return append(lines, groups...)
+}
+
+// dumpLines are a dump's, without what changes by itself.
+func dumpLines(dump string) []string {
+	moving := regexp.MustCompile(`_timer +[0-9.]+|packets [0-9]+ bytes [0-9]+`) // of bridges, of iptables
+	return strings.Split(moving.ReplaceAllString(dump, ""), "\n")
+}
+
+// files are those that plugins and runtimes keep of containers.
+func (h *host) files(t *testing.T) (paths []string) {
+	t.Helper()
+	for _, dir := range []string{"/var/lib/cni", "/run/fairlead", "/run/netns", "/run/user/0"} {
+		err := filepath.WalkDir(h.path(dir), func(path string, _ os.DirEntry, err error) error {
+			if err == nil {
+				paths = append(paths, strings.TrimPrefix(path, h.path("")))
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return paths
 }
 
 // asBefore fails the case when the host is not what it was before: what a

@@ -20,7 +20,7 @@ func main() {
 		exit(record())
 	}
 	if len(os.Args) < 2 {
-		exit(fmt.Errorf("probe: serve ADDR, ask NETWORK ADDR [LOCAL-ADDR], flood ADDR, stream ADDR, drops, links or sleep"))
+		exit(fmt.Errorf("probe: serve ADDR, ask NETWORK ADDR [LOCAL-ADDR], repeat NETWORK ADDR [TIMES], flood ADDR, stream ADDR, drops, links, ready ADDR|yes|no or sleep"))
 	}
 	args := append(os.Args[2:], "", "")
 	switch os.Args[1] {
@@ -28,6 +28,10 @@ func main() {
 		exit(serve(args[0]))
 	case "ask":
 		exit(ask(args[0], args[1], args[2]))
+	case "repeat":
+		exit(repeat(args[0], args[1], args[2]))
+	case "ready":
+		exit(ready(args[0]))
 	case "flood":
 		exit(flood(args[0]))
 	case "stream":
@@ -70,18 +74,23 @@ func ask(network, addr, local string) error {
 		}
 		d.LocalAddr = from
 	}
-	c, err := d.Dial(network, addr)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(time.Second))
-	if _, err := c.Write([]byte("who\n")); err != nil {
-		return err
-	}
-	answer, err := bufio.NewReader(c).ReadString('\n')
+	answer, err := who(d, network, addr, time.Second)
 	fmt.Print(answer)
 	return err
+}
+
+// who has a server say who it is.
+func who(d net.Dialer, network, addr string, patience time.Duration) (string, error) {
+	c, err := d.Dial(network, addr)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(patience))
+	if _, err := c.Write([]byte("who\n")); err != nil {
+		return "", err
+	}
+	return bufio.NewReader(c).ReadString('\n')
 }
 
 // Link is what a container's link looks like from inside.

@@ -1,0 +1,181 @@
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// kubeCase is a case that every cluster goes through. What it returns stands
+// behind "passed".
+type kubeCase struct {
+	name  string
+	nodes int // at least
+	run   func(t *testing.T, c *cluster) (said string)
+}
+
+func kubeCases() []kubeCase {
+	return []kubeCase{
+		{"Deployment: pods on all nodes, each to each", 1, deployment},
+		{"Service: ClusterIP, from pods and nodes", 1, clusterIP},
+		{"Service: NodePort, from outside, nodes and pods", 1, nodePort},
+		{"host ports beside kube-proxy", 1, kubeHostPorts},
+		{"readiness: an unready pod is not asked", 1, readiness},
+		{"rolling restart under load", 1, rollingRestart},
+		{"drain of a node under load", 2, drain},
+		{"kubelet and containerd killed while pods start", 1, kubeKilled},
+		{"the page's commands, the DaemonSet, and back", 1, daemonSet},
+	}
+}
+
+// web brings up servers on all nodes, and takes them down when the case is over.
+func (c *cluster) web(t *testing.T, seconds int) []kubePod {
+	t.Helper()
+	values := c.webValues()
+	values["LINGER"] = fmt.Sprint(seconds)
+	c.apply(t, "web.yaml", values)
+	t.Cleanup(func() { c.delete(t, "web.yaml") })
+	c.rolledOut(t)
+	pods := c.pods(t, "web")
+	if len(pods) != 2*len(c.nodes) {
+		t.Fatalf("%d pods: %+v", len(pods), pods)
+	}
+	return pods
+}
+
+func (c *cluster) node(t *testing.T, name string) *kubeNode {
+	t.Helper()
+	i := slices.IndexFunc(c.nodes, func(n *kubeNode) bool { return n.name == name })
+	if i < 0 {
+		t.Fatalf("no node %q", name)
+	}
+	return c.nodes[i]
+}
+
+func deployment(t *testing.T, c *cluster) string {
+	pods := c.web(t, 1)
+	used := map[string]int{}
+	for _, p := range pods {
+		used[p.node]++
+		ip, err := netip.ParseAddr(p.ip)
+		if n := c.node(t, p.node); err != nil || !netip.MustParsePrefix(n.pods).Contains(ip) {
+			t.Errorf("%s on %s has the address %s, not of %s", p.name, p.node, p.ip, n.pods)
+		}
+	}
+	if len(used) != len(c.nodes) {
+		t.Errorf("pods by node: %v", used)
+	}
+	asked := 0
+	for i, from := range pods {
+		for j, to := range pods {
+			if i != j && (j == (i+1)%len(pods) || from.node != to.node) {
+				network := []string{"tcp", "udp"}[(i+j)%2]
+				askFrom(t, c.in(from), network, at(to.ip, servePort), to.name, from.ip)
+				asked++
+			}
+		}
+		// From the node, and through another node's route from the wire.
+		askFrom(t, c.node(t, from.node).on, "tcp", at(from.ip, servePort), from.name, "")
+		askFrom(t, c.outside, "udp", at(from.ip, servePort), from.name, outsideV4)
+	}
+	c.healthy(t)
+	return fmt.Sprintf("%d pods, %d pairs", len(pods), asked)
+}
+
+// healthy has our own commands look at every node.
+func (c *cluster) healthy(t *testing.T) {
+	t.Helper()
+	for _, n := range c.nodes {
+		for _, command := range []string{"doctor", "repair --dry-run", "gc --all --dry-run"} {
+			if out, err := n.run(append([]string{"/mnt/e2e/fairlead"}, strings.Fields(command)...)...); err != nil {
+				t.Errorf("fairlead %s on %s: %v: %s", command, n.name, err, out)
+			}
+		}
+	}
+}
+
+func kubeHostPorts(t *testing.T, c *cluster) string {
+	n := c.nodes[len(c.nodes)-1]
+	c.apply(t, "hostport.yaml", map[string]string{"NODE": n.name})
+	t.Cleanup(func() { c.delete(t, "hostport.yaml") })
+	c.need(t, "wait", "--for=condition=Ready", "pod/port", "--timeout=60s")
+	pod := c.pods(t, "port")[0]
+	for _, network := range []string{"tcp", "udp"} {
+		askFrom(t, c.outside, network, at(n.ip, 18080), "port", outsideV4)
+		for _, ip := range []string{n.ip, "127.0.0.1"} {
+			askFrom(t, n.on, network, at(ip, 18080), "port", "")
+		}
+		askFrom(t, c.in(pod), network, at(n.ip, 18080), "port", "") // a hairpin
+		if other := c.nodes[0]; other != n {
+			askFrom(t, other.on, network, at(n.ip, 18080), "port", other.ip)
+		}
+	}
+	askFrom(t, c.outside, "tcp", at(n.ip, 30081), "port", "") // the service of the same pod
+	c.healthy(t)
+	return ""
+}
+
+func kubeKilled(t *testing.T, c *cluster) string {
+	n := c.nodes[len(c.nodes)-1]
+	values := c.webValues()
+	values["REPLICAS"] = fmt.Sprint(12 * len(c.nodes))
+	c.apply(t, "web.yaml", values)
+	t.Cleanup(func() { c.delete(t, "web.yaml") })
+	eventually(t, time.Minute, func() error {
+		if held := n.held(t); len(held) < 3 {
+			return fmt.Errorf("%d addresses are held", len(held))
+		}
+		return nil
+	})
+	if out, err := n.run("kill", "-9", n.kubelet, n.containerd); err != nil {
+		t.Fatal(err, out)
+	}
+	held := len(n.held(t))
+	time.Sleep(time.Second)
+	n.startContainerd(t)
+	n.startKubelet(t)
+	c.rolledOut(t)
+	standing := len(n.held(t))
+	c.delete(t, "web.yaml")
+	left, byHand := len(n.held(t)), n.endForgotten(t)
+	if out, err := n.run("/mnt/e2e/fairlead", "gc", "--all"); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	return fmt.Sprintf("addresses held: %d at the kill, %d when all pods were ready, %d after their deletion, before gc; processes and namespaces that containerd forgot, ended by hand: %d",
+		held, standing, left, byHand)
+}
+
+// endForgotten ends what belongs to no pod that kubelet or containerd know: a
+// sandbox that was being made.
+func (n *kubeNode) endForgotten(t *testing.T) (count int) {
+	t.Helper()
+	time.Sleep(2 * time.Second) // they may be at it
+	for range 3 {
+		out, _ := n.run("pgrep", "-x", "containerd-shim|runc|probe") // none: an error
+		for _, pid := range strings.Fields(out) {
+			_, _ = n.run("kill", "-9", pid) // may have ended meanwhile
+			count++
+		}
+	}
+	out := n.shell(t, "ls /run/netns")
+	for _, name := range strings.Fields(out) {
+		n.shell(t, "ip netns delete "+name)
+		count++
+	}
+	return count
+}
+
+// held are the addresses that IPAM has given out on the node.
+func (n *kubeNode) held(t *testing.T) (ips []string) {
+	t.Helper()
+	for _, f := range n.files(t) {
+		ip := f[strings.LastIndex(f, "/")+1:]
+		if _, err := netip.ParseAddr(ip); err == nil && strings.Contains(f, "/networks/"+kubeNetwork+"/") {
+			ips = append(ips, ip)
+		}
+	}
+	return ips
+}

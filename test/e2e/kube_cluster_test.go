@@ -1,0 +1,195 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// cluster is a Kubernetes of so many nodes, with hosts of its own.
+type cluster struct {
+	programs
+	bin       string // the machine's directory of Kubernetes' programs
+	reference string // of the reference's plugins
+	runtime   *containerd
+	mode      string // of kube-proxy
+	wire      wire
+	control   *host
+	nodes     []*kubeNode
+}
+
+// newCluster starts one and waits until a pod has come and gone on each node.
+func newCluster(t *testing.T, p programs, bin string, nodes int, mode string) *cluster {
+	t.Helper()
+	c := &cluster{programs: p, bin: bin, mode: mode, runtime: containerd23(t, p), reference: referencePlugins(t), wire: newWire(t)}
+	c.startControl(t)
+	for i := range nodes {
+		c.nodes = append(c.nodes, c.newNode(t, i+1))
+	}
+	for _, n := range c.nodes {
+		n.configureNetwork(t)
+	}
+	c.routes(t)
+	c.need(t, "wait", "--for=condition=Ready", "node", "--all", "--timeout=120s")
+	for _, n := range c.nodes {
+		c.warm(t, n)
+		n.settle(t)
+	}
+	return c
+}
+
+// warm runs a pod with host ports: what pods share on a node stands and stays.
+func (c *cluster) warm(t *testing.T, n *kubeNode) {
+	t.Helper()
+	c.apply(t, "hostport.yaml", map[string]string{"NODE": n.name})
+	c.need(t, "wait", "--for=condition=Ready", "pod/port", "--timeout=60s")
+	c.delete(t, "hostport.yaml")
+}
+
+// routes lead from every node to the pods of each other: on these a node agent
+// would see to that.
+func (c *cluster) routes(t *testing.T) {
+	t.Helper()
+	for _, to := range c.nodes {
+		c.wire.ip(t, "route replace "+to.pods+" via "+to.ip)
+		for _, from := range c.nodes {
+			if from != to {
+				from.shell(t, "ip route replace "+to.pods+" via "+to.ip)
+			}
+		}
+	}
+}
+
+// settle waits until the node is quiet, and remembers what it is like.
+func (n *kubeNode) settle(t *testing.T) {
+	t.Helper()
+	eventually(t, 30*time.Second, func() error {
+		first := n.state(t)
+		time.Sleep(500 * time.Millisecond)
+		n.before = n.state(t)
+		d := difference(first, n.before)
+		for _, l := range n.before {
+			if strings.HasPrefix(l, "process containerd-shim") {
+				d = append(d, l)
+			}
+		}
+		if len(d) != 0 {
+			return fmt.Errorf("%s is not quiet:\n%s", n.name, strings.Join(d, "\n"))
+		}
+		return nil
+	})
+}
+
+// asBefore fails the case when a node is not what it was before it.
+func (c *cluster) asBefore(t *testing.T) {
+	t.Helper()
+	for _, n := range c.nodes {
+		var left []string
+		for range 100 {
+			if left = difference(n.before, n.state(t)); len(left) == 0 {
+				break
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+		if len(left) != 0 {
+			t.Errorf("%s is not as before, by %d lines:\n%s", n.name, len(left), strings.Join(left[:min(len(left), 40)], "\n"))
+		}
+	}
+}
+
+// kubectl runs the command of that name.
+func (c *cluster) kubectl(argv ...string) (string, error) {
+	return c.control.run(append([]string{kubernetesBin + "/kubectl", "--kubeconfig=" + kubeConfig}, argv...)...)
+}
+
+func (c *cluster) need(t *testing.T, argv ...string) string {
+	t.Helper()
+	out, err := c.kubectl(argv...)
+	if err != nil {
+		seen, _ := c.kubectl("get", "pods,nodes", "-A", "-o", "wide")
+		events, _ := c.kubectl("get", "events", "-A", "--sort-by=.lastTimestamp")
+		t.Fatalf("%v\n%s\n%s", err, seen, events[max(0, len(events)-3000):])
+	}
+	return out
+}
+
+// values of web.yaml: two servers a node.
+func (c *cluster) webValues() map[string]string {
+	return map[string]string{"REPLICAS": fmt.Sprint(2 * len(c.nodes)), "LINGER": "1"}
+}
+
+func (c *cluster) apply(t *testing.T, file string, values map[string]string) {
+	t.Helper()
+	values["IMAGE"] = imageName
+	c.control.write(t, "/run/"+file, fill(t, file, values))
+	c.need(t, "apply", "-f", "/run/"+file)
+}
+
+func (c *cluster) rolledOut(t *testing.T) {
+	t.Helper()
+	c.need(t, "rollout", "status", "deployment/web", "--timeout=110s")
+}
+
+// delete removes what was applied and waits until no pod is left.
+func (c *cluster) delete(t *testing.T, file string) {
+	t.Helper()
+	c.need(t, "delete", "-f", "/run/"+file, "--wait=true", "--cascade=foreground", "--ignore-not-found")
+	c.noPods(t)
+}
+
+func (c *cluster) noPods(t *testing.T) {
+	t.Helper()
+	eventually(t, time.Minute, func() error {
+		out, err := c.kubectl("get", "pods", "-o", "name")
+		if out != "" {
+			err = errors.Join(err, errors.New("still there: "+out))
+		}
+		return err
+	})
+}
+
+// kubePod is what the API server knows of a pod.
+type kubePod struct{ name, node, ip string }
+
+// pods are those with a label app that nobody has asked to go, by node and name.
+func (c *cluster) pods(t *testing.T, app string) (pods []kubePod) {
+	t.Helper()
+	var list struct {
+		Items []struct {
+			Metadata struct{ Name, DeletionTimestamp string }
+			Spec     struct{ NodeName string }
+			Status   struct{ PodIP string }
+		}
+	}
+	if err := json.Unmarshal([]byte(c.need(t, "get", "pods", "-l", "app="+app, "-o", "json")), &list); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range list.Items {
+		if p.Metadata.DeletionTimestamp == "" {
+			pods = append(pods, kubePod{p.Metadata.Name, p.Spec.NodeName, p.Status.PodIP})
+		}
+	}
+	slices.SortFunc(pods, func(a, b kubePod) int { return strings.Compare(a.node+a.name, b.node+b.name) })
+	return pods
+}
+
+// in is the place of a pod.
+func (c *cluster) in(p kubePod) place {
+	return func(argv ...string) (string, error) {
+		return c.kubectl(append([]string{"exec", p.name, "--", "/probe"}, argv...)...)
+	}
+}
+
+// on is the place of a node itself.
+func (n *kubeNode) on(argv ...string) (string, error) {
+	return n.run(append([]string{"/mnt/e2e/probe"}, argv...)...)
+}
+
+// outside is the place of who is on the wire.
+func (c *cluster) outside(argv ...string) (string, error) {
+	return run(append([]string{"nsenter", "--net=" + c.wire.netns, "--", c.programs.probe}, argv...)...)
+}

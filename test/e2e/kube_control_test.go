@@ -1,0 +1,138 @@
+package e2e
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/built"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+const (
+	kubernetesVersion = "1.33.13"
+	kubernetesBin     = "/opt/kubernetes/bin"
+	podRange          = "10.210.0.0/16" // of which each node has a /24
+	serviceRange      = "10.96.0.0/16"
+	kubeConfig        = "/etc/kubernetes/config"
+)
+
+// kubernetesPrograms builds what the module in ./kubernetes pins.
+func kubernetesPrograms(t *testing.T) (dir string) {
+	t.Helper()
+	const version = "k8s.io/component-base/version."
+	flags := "-s -w -X " + version + "gitVersion=v" + kubernetesVersion + " -X " + version + "gitMajor=1 -X " + version + "gitMinor=33"
+	for _, name := range []string{"kubelet", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl"} {
+		path, err := built.Program("kubernetes-"+kubernetesVersion, name, func(temp string) *exec.Cmd {
+			cmd := exec.Command("go", "build", "-trimpath", "-ldflags="+flags, "-o", temp, "k8s.io/kubernetes/cmd/"+name)
+			cmd.Dir = "kubernetes"
+			cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")
+			return cmd
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir = filepath.Dir(path)
+	}
+	return dir
+}
+
+// wire is a namespace with a bridge to which hosts are joined: the network
+// between nodes, and what is outside of them.
+type wire struct{ netns string }
+
+func newWire(t *testing.T) wire {
+	t.Helper()
+	w := wire{kerneltest.Netns(t)}
+	w.ip(t, "link set lo up", "link add br0 type bridge", "addr add "+outsideV4+"/24 dev br0", "link set br0 up")
+	return w
+}
+
+func (w wire) ip(t *testing.T, lines ...string) {
+	t.Helper()
+	for _, l := range lines {
+		kerneltest.In(t, w.netns, strings.Fields("ip "+l)...)
+	}
+}
+
+// join gives a host an address on the wire.
+func (w wire) join(t *testing.T, h *host, port, ip string) {
+	t.Helper()
+	w.ip(t, "link add "+port+" type veth peer name up0 netns "+h.netns(), "link set "+port+" master br0 up")
+	for _, l := range []string{"link set lo up", "link set up0 addrgenmode none", "addr add " + ip + "/24 dev up0", "link set up0 up", "route add default via " + outsideV4} {
+		kerneltest.In(t, h.netns(), strings.Fields("ip "+l)...)
+	}
+}
+
+// kubeHost starts a host of a cluster.
+func (c *cluster) kubeHost(t *testing.T, port, ip string, binds map[string]string) *host {
+	t.Helper()
+	h := &host{name: hostName(), outside: c.wire.netns}
+	binds[c.bin], binds[c.dir] = kubernetesBin, "/mnt/e2e"
+	h.start(t, binds)
+	c.wire.join(t, h, port, ip)
+	h.write(t, kubeConfig, fill(t, "config.yaml", map[string]string{"API": controlIP}))
+	return h
+}
+
+// fill reads a file of testdata/kubernetes and puts in what it leaves open.
+func fill(t *testing.T, file string, values map[string]string) string {
+	t.Helper()
+	raw, err := os.ReadFile("testdata/kubernetes/" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return os.Expand(string(raw), func(key string) string { return values[key] })
+}
+
+const controlIP = "198.51.100.10"
+
+// startControl starts etcd, the API server, the controllers and the scheduler.
+func (c *cluster) startControl(t *testing.T) {
+	t.Helper()
+	h := c.kubeHost(t, "control", controlIP, map[string]string{})
+	c.control = h
+	h.write(t, "/etc/kubernetes/tokens.csv", "e2e,admin,admin,system:masters\n")
+	h.write(t, "/etc/kubernetes/sa.key", newKey(t))
+	c.daemon(t, h, "/usr/bin/etcd", "--data-dir=/var/lib/etcd", "--unsafe-no-fsync", "--log-level=warn")
+	c.daemon(t, h, kubernetesBin+"/kube-apiserver", "--etcd-servers=http://127.0.0.1:2379", "--bind-address="+controlIP, "--advertise-address="+controlIP,
+		"--secure-port=6443", "--cert-dir=/run/kubernetes", "--service-cluster-ip-range="+serviceRange, "--token-auth-file=/etc/kubernetes/tokens.csv",
+		"--authorization-mode=RBAC", "--allow-privileged=true", "--kubelet-preferred-address-types=InternalIP",
+		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=/etc/kubernetes/sa.key", "--service-account-signing-key-file=/etc/kubernetes/sa.key")
+	eventually(t, time.Minute, func() error { _, err := c.kubectl("get", "--raw", "/readyz"); return err })
+	c.daemon(t, h, kubernetesBin+"/kube-controller-manager", "--kubeconfig="+kubeConfig, "--bind-address=127.0.0.1", "--leader-elect=false", "--allocate-node-cidrs=true",
+		"--cluster-cidr="+podRange, "--node-cidr-mask-size=24", "--service-account-private-key-file=/etc/kubernetes/sa.key", "--root-ca-file=/run/kubernetes/apiserver.crt",
+		"--cert-dir=/run/kubernetes-controllers")
+	c.daemon(t, h, kubernetesBin+"/kube-scheduler", "--kubeconfig="+kubeConfig, "--bind-address=127.0.0.1", "--leader-elect=false", "--cert-dir=/run/kubernetes-scheduler")
+	eventually(t, time.Minute, func() error { _, err := c.kubectl("get", "serviceaccount", "default"); return err })
+}
+
+// daemon starts a program of the cluster, and shows the end of what it says if
+// the test fails.
+func (c *cluster) daemon(t *testing.T, h *host, argv ...string) (pid string) {
+	t.Helper()
+	log := "/run/" + filepath.Base(argv[0]) + ".log"
+	t.Cleanup(func() {
+		if t.Failed() {
+			said, _ := h.run("tail", "-n", "15", log)
+			t.Logf("%s of %s says:\n%s", argv[0], h.name, said)
+		}
+	})
+	return h.daemon(t, log, argv...)
+}
+
+func newKey(t *testing.T) string {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
+}

@@ -1,0 +1,21 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+)
+
+// The image that make image writes says its version under Podman.
+func TestOurImage(t *testing.T) {
+	t.Parallel()
+	p := build(t)
+	layOut(t, p)
+	removeParents(t)
+	c := &podman{programs: p}
+	h := newHost(t, c.binds())
+	c.start(t, h)
+	out := h.shell(t, "podman load --quiet --input /mnt/e2e/bin/fairlead-image.tar; podman run --rm --network none docker.io/fairlead/fairlead:latest version")
+	if want := h.shell(t, "fairlead version"); !strings.HasSuffix(out, want) {
+		t.Errorf("the image says %q, the program %q", out, want)
+	}
+}
