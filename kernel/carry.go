@@ -80,43 +80,66 @@ func eachHop(p []byte, f func(hop []byte)) bool {
 	return true
 }
 
-// restore puts back what is missing: routes of one table into another, the
-// rest where they were. One by a gateway comes after the route to the gateway.
-func (e *Engine) restore(c carried, from, to int) error {
-	var errs []error
-	for _, m := range c.addrs {
-		_, err := e.now(Container, request{unix.RTM_NEWADDR, unix.NLM_F_CREATE | unix.NLM_F_EXCL, address6(m)})
-		if err != nil && !errors.Is(err, unix.EEXIST) {
-			errs = append(errs, fmt.Errorf("put back address %s: %w", address(attr(m[unix.SizeofIfAddrmsg:], unix.IFA_ADDRESS)), err))
-		}
-	}
+// moveAnd sends what takes the link down, and with it, in the same write, what puts
+// back addresses and routes, those of one table into another: no kill comes between. A
+// route by a gateway comes after the one to the gateway.
+func (e *Engine) moveAnd(move request, c carried, from, to int) error {
 	byGateway := func(m []byte) int {
 		return len(attr(m[unix.SizeofRtMsg:], unix.RTA_GATEWAY)) + len(attr(m[unix.SizeofRtMsg:], unix.RTA_MULTIPATH))
 	}
 	slices.SortStableFunc(c.routes, func(a, b []byte) int { return min(byGateway(a), 1) - min(byGateway(b), 1) })
+	reqs, shared := []request{move}, [][]byte{}
+	for _, m := range c.addrs {
+		reqs = append(reqs, request{unix.RTM_NEWADDR, unix.NLM_F_CREATE | unix.NLM_F_EXCL, address6(m)})
+	}
 	for _, m := range c.routes {
-		if err := e.putBack(c, m, from, to); err != nil {
-			r := parseRoute(m)
-			errs = append(errs, fmt.Errorf("put back route %s via %s in table %d: %w", r.Dst, r.Via, r.Table, err))
+		if slices.ContainsFunc(hops(m), func(i int) bool { return i != c.index }) {
+			shared = append(shared, m)
+			continue
+		}
+		table := parseRoute(m).Table
+		if table == from {
+			table = to
+		}
+		reqs = append(reqs, request{unix.RTM_NEWROUTE, unix.NLM_F_CREATE | unix.NLM_F_EXCL, route(m, table, nil)})
+	}
+	resp, err := e.together(Container, reqs)
+	if err != nil {
+		return err
+	}
+	if resp[0].err != nil {
+		return errors.Join(resp[0].err, e.takeBack(reqs[1:], resp[1:]))
+	}
+	for _, m := range shared {
+		e.mend(c, m, parseRoute(m).Table)
+	}
+	var errs []error
+	for i, r := range resp[1:] {
+		if r.err != nil && !errors.Is(r.err, unix.EEXIST) {
+			errs = append(errs, fmt.Errorf("put back %s: %w", carriedWords(reqs[i+1]), r.err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (e *Engine) putBack(c carried, m []byte, from, to int) error {
-	table := parseRoute(m).Table
-	if slices.ContainsFunc(hops(m), func(i int) bool { return i != c.index }) {
-		e.mend(c, m, table)
-		return nil
+// takeBack removes what was put back although the link had not lost it.
+func (e *Engine) takeBack(reqs []request, resp []response) error {
+	var errs []error
+	for i, r := range reqs {
+		if resp[i].err == nil && r.typ == unix.RTM_NEWROUTE {
+			_, err := e.now(Container, request{unix.RTM_DELROUTE, 0, r.body})
+			errs = append(errs, err)
+		}
 	}
-	if table == from {
-		table = to
+	return errors.Join(errs...)
+}
+
+func carriedWords(r request) string {
+	if r.typ == unix.RTM_NEWADDR {
+		return "address " + address(attr(r.body[unix.SizeofIfAddrmsg:], unix.IFA_ADDRESS)).String()
 	}
-	_, err := e.now(Container, request{unix.RTM_NEWROUTE, unix.NLM_F_CREATE | unix.NLM_F_EXCL, route(m, table, nil)})
-	if errors.Is(err, unix.EEXIST) {
-		return nil
-	}
-	return err
+	rt := parseRoute(r.body)
+	return fmt.Sprintf("route %s via %s in table %d", rt.Dst, rt.Via, rt.Table)
 }
 
 // mend gives a route with hops by several links, which stayed, those by this

@@ -180,6 +180,25 @@ func (e *Engine) now(s Side, r request) (response, error) {
 	return resp[0], resp[0].err
 }
 
+// together sends requests in one write and returns the answer to each.
+func (e *Engine) together(s Side, reqs []request) ([]response, error) {
+	if err := e.flush(); err != nil {
+		return nil, err
+	}
+	c, err := e.route(s)
+	if err != nil {
+		return nil, err
+	}
+	for i := range reqs {
+		reqs[i].flags |= unix.NLM_F_ACK
+	}
+	resp, err := c.do(reqs)
+	if err != nil {
+		e.unanswered(err)
+	}
+	return resp, err
+}
+
 func (e *Engine) unanswered(err error) {
 	e.lost = fmt.Errorf("what was sent before may stand: %w", err)
 }

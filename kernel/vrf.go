@@ -150,10 +150,7 @@ func (e *Engine) enslave(l *LinkInfo, master, from, to int) error {
 	}
 	body := ifinfo(l.Index, 0, 0)
 	body.u32(unix.IFLA_MASTER, uint32(master))
-	if _, err := e.now(Container, request{unix.RTM_SETLINK, 0, body}); err != nil {
-		return err
-	}
-	return e.restore(c, from, to)
+	return e.moveAnd(request{unix.RTM_SETLINK, 0, body}, c, from, to)
 }
 
 func (m *Member) diff(e *Engine) (d []string, err error) {
