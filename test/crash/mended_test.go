@@ -46,6 +46,8 @@ var mended = []struct {
 	// The switch took the new port of a name for the old one, whose device was gone.
 	{"ovs", point{verb: "DEL", kind: kindKill, class: "socket", then: byAdd}},
 	{"ovs", point{verb: "ADD", kind: kindError, class: "read socket", errno: unix.EIO, then: byAdd}},
+	// Routes that a link loses as it changes its router were put back by a write of their own.
+	{"vrf", point{verb: "ADD", kind: kindKill, class: "recvfrom socket", then: byGC}},
 	// Temporary files.
 	{"flannel", point{verb: "ADD", kind: kindError, class: "pwrite64 $WORK/lib/flannel/a~", errno: unix.ENOSPC, then: byDel}},
 	{"example/21-dbnet-0.3.1", point{verb: "ADD", kind: kindCut, class: "write $WORK/cache/.result-#", then: byDel}},

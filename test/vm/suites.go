@@ -40,6 +40,7 @@ func suites() []suite {
 		{pkg: module + "test/security", run: "^(TestStateModes|TestCapabilities)$/^(dummy|ipvlan|vlan|vrf)$", on: "6.12"},
 		// The sample of crashes, of what the host may lack.
 		{pkg: module + "test/crash", run: "^(TestTracer|TestSample)$/^(bridge|ptp|ipvlan|vlan|dummy|vrf|kill|clock)$/^(netkit|trunk|vlan|on)$", on: "6.12"},
+		{pkg: module + "test/crash", run: "^TestMended$/^vrf$", on: "6.12"},
 		// Equal is equal on any kernel.
 		{pkg: module + "test/compat", run: "^TestCompatibility$/^case$/^features$", on: "6.12"},
 	}
