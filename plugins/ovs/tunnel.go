@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"time"
 
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 
@@ -16,15 +17,20 @@ import (
 func (d *db) ensureTunnel(t *kernel.OVSTunnel) error {
 	err := d.makeTunnel(t)
 	for range retries {
-		if _, taken := errors.AsType[*ovsdb.ConstraintViolation](err); !taken {
+		_, taken := errors.AsType[*ovsdb.ConstraintViolation](err)
+		if !taken && !errors.Is(err, os.ErrNotExist) { // or its rows went between two looks: another makes it anew
 			break
 		}
+		time.Sleep(retryPause)
 		err = d.makeTunnel(t) // another was first
 	}
 	return err
 }
 
-const retries = 5
+const (
+	retries    = 5
+	retryPause = 20 * time.Millisecond
+)
 
 func (d *db) makeTunnel(t *kernel.OVSTunnel) error {
 	want := tunnelRows(t)
