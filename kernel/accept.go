@@ -168,9 +168,9 @@ func (e *Engine) Dropping() (out []Dropping, err error) {
 
 // legacyDropping asks iptables-legacy, where its tables are in use.
 func legacyDropping() (out []Dropping) {
-	for family, command := range map[string]string{"ip": "iptables-legacy", "ip6": "ip6tables-legacy"} {
-		names, err := plainfile.Read("/proc/net/" + family + "_tables_names")
-		if err != nil || !slices.Contains(strings.Fields(string(names)), "filter") {
+	for _, family := range []string{"ip", "ip6"} {
+		command, used := legacyCommand(family, "filter")
+		if !used {
 			continue
 		}
 		rules, err := exec.Command(command, "-w", "-S", "FORWARD").Output()
@@ -179,6 +179,12 @@ func legacyDropping() (out []Dropping) {
 		}
 	}
 	return out
+}
+
+// legacyCommand is the command for a family, and whether its table is in use.
+func legacyCommand(family, table string) (command string, used bool) {
+	names, err := plainfile.Read("/proc/net/" + family + "_tables_names")
+	return family + "tables-legacy", err == nil && slices.Contains(strings.Fields(string(names)), table)
 }
 
 func dropsForward(chain []byte) bool {

@@ -162,19 +162,8 @@ func (e *Engine) flush() error {
 
 // now sends one request at once and returns its answer.
 func (e *Engine) now(s Side, r request) (response, error) {
-	if err := e.flush(); err != nil {
-		return response{}, err
-	}
-	c, err := e.route(s)
+	resp, err := e.together(s, []request{r})
 	if err != nil {
-		return response{}, err
-	}
-	r.flags |= unix.NLM_F_ACK
-	resp, err := c.do([]request{r})
-	if err != nil {
-		if r.typ%4 != unix.RTM_GETLINK%4 { // of four types each third one asks
-			e.unanswered(err)
-		}
 		return response{}, err
 	}
 	return resp[0], resp[0].err
@@ -189,11 +178,13 @@ func (e *Engine) together(s Side, reqs []request) ([]response, error) {
 	if err != nil {
 		return nil, err
 	}
+	changes := false
 	for i := range reqs {
 		reqs[i].flags |= unix.NLM_F_ACK
+		changes = changes || reqs[i].typ%4 != unix.RTM_GETLINK%4 // of four types each third one asks
 	}
 	resp, err := c.do(reqs)
-	if err != nil {
+	if err != nil && changes {
 		e.unanswered(err)
 	}
 	return resp, err

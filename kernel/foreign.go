@@ -10,8 +10,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/fairlead/fairlead/internal/plainfile"
 )
 
 // Foreign are rules that the reference's plugins made for an attachment, in tables of
@@ -115,9 +113,8 @@ func (f *Foreign) matches(r FilterRule) bool {
 
 // fromLegacy has iptables-legacy delete the rules, in its own words.
 func (f *Foreign) fromLegacy() error {
-	command := map[string]string{"ip": "iptables-legacy", "ip6": "ip6tables-legacy"}[f.Family]
-	names, err := plainfile.Read("/proc/net/" + f.Family + "_tables_names")
-	if command == "" || err != nil || !slices.Contains(strings.Fields(string(names)), f.Table) {
+	command, used := legacyCommand(f.Family, f.Table)
+	if !used {
 		return nil
 	}
 	saved, err := exec.Command(command+"-save", "-t", f.Table).Output()

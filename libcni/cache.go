@@ -103,6 +103,25 @@ func (i *cached) attachment() *NetworkAttachment {
 	}
 }
 
+// List is the configuration that the attachment was made with: a list, or a single
+// plugin's as a list of one. One of another network is an error.
+func (a *NetworkAttachment) List() (*NetworkConfigList, error) {
+	list, err := ConfListFromBytes(a.Config)
+	if err != nil || len(list.Plugins) == 0 {
+		single, err := ConfFromBytes(a.Config)
+		if err != nil {
+			return nil, err
+		}
+		if list, err = ConfListFromConf(single); err != nil {
+			return nil, err
+		}
+	}
+	if list.Name != a.Network {
+		return nil, fmt.Errorf("it is network %s's, not %s's", list.Name, a.Network)
+	}
+	return list, nil
+}
+
 func (c *CNIConfig) cachedResult(n network, rt *RuntimeConf) *cni.Result {
 	info := c.lookup(n, rt)
 	if info == nil || len(info.Result) == 0 {

@@ -130,7 +130,7 @@ func has(parts []*part, network, ifName string) bool {
 func (m *Manager) recall(ctx context.Context, n noted, id, netns string) *part {
 	q := &part{noted: n}
 	q.rt = q.runtimeConf(id, netns)
-	if list, err := listOf(n.Config, n.Network); err == nil {
+	if list, err := (&libcni.NetworkAttachment{Network: n.Network, Config: n.Config}).List(); err == nil {
 		q.list = list
 	} else if n.Network == loopbackNetwork {
 		q.list, _ = loopback() // a constant
@@ -141,25 +141,6 @@ func (m *Manager) recall(ctx context.Context, n noted, id, netns string) *part {
 		q.alone = insideLinks(q.list)
 	}
 	return q
-}
-
-// listOf reads a configuration as it was kept: a list, or, by other runtimes, a
-// single plugin's.
-func listOf(conf []byte, network string) (*libcni.NetworkConfigList, error) {
-	list, err := libcni.ConfListFromBytes(conf)
-	if err != nil || len(list.Plugins) == 0 {
-		single, err := libcni.ConfFromBytes(conf)
-		if err != nil {
-			return nil, err
-		}
-		if list, err = libcni.ConfListFromConf(single); err != nil {
-			return nil, err
-		}
-	}
-	if list.Name != network {
-		return nil, fmt.Errorf("it is network %s's, not %s's", list.Name, network)
-	}
-	return list, nil
 }
 
 // sameNetns is the path if it still names the namespace, else "": plugins take

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/libcni"
 )
 
 // NodeStatus tells whether pods can be set up.
@@ -185,7 +186,7 @@ func (m *Manager) statusOf(n *note) *PodStatus {
 
 func (m *Manager) attachment(id string, p *noted) Attachment {
 	a := Attachment{Network: p.Network, Namespace: p.Namespace, IfName: p.IfName, Default: p.Default, DeviceID: p.DeviceID}
-	if list, err := listOf(p.Config, p.Network); err == nil {
+	if list, err := (&libcni.NetworkAttachment{Network: p.Network, Config: p.Config}).List(); err == nil {
 		a.Result, _ = m.cni.GetNetworkListCachedResult(list, p.runtimeConf(id, "")) // it has no error
 	}
 	return a

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/invoke"
 	"github.com/fairlead/fairlead/libcni"
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/plugins"
@@ -61,7 +61,7 @@ func (a *app) strangers() (out []adoption, err error) {
 
 // look completes one of the cache; false: it is gone, ours, or of no plugin that we have.
 func (d *adoption) look(dir *attach.Dir, root string, lib *libcni.CNIConfig, c *libcni.NetworkAttachment) (stands bool, err error) {
-	list, err := cachedList(c.Config)
+	list, err := c.List()
 	if err != nil {
 		return false, fmt.Errorf("read its configuration in the cache: %w", err)
 	}
@@ -102,7 +102,7 @@ func (d *adoption) parts(list *libcni.NetworkConfigList, rt *libcni.RuntimeConf,
 		if err != nil {
 			return false, err
 		}
-		args := &skel.CmdArgs{ContainerID: rec.ContainerID, Netns: rec.Netns, IfName: rec.IfName, Args: asVariable(rt.Args), StdinData: req}
+		args := &skel.CmdArgs{ContainerID: rec.ContainerID, Netns: rec.Netns, IfName: rec.IfName, Args: invoke.FormatArgs(rt.Args), StdinData: req}
 		part, err := p.Adopt(args, plugin.Env{IPAM: plugins.IPAM(), Root: root})
 		if err != nil {
 			return false, fmt.Errorf("%s: %w", conf.Network.Type, err)
@@ -111,27 +111,6 @@ func (d *adoption) parts(list *libcni.NetworkConfigList, rt *libcni.RuntimeConf,
 		d.Ports = append(d.Ports, part.Ports...)
 	}
 	return len(rec.Parts) > 0, nil
-}
-
-// asVariable is the form of CNI_ARGS.
-func asVariable(args [][2]string) string {
-	var list []string
-	for _, a := range args {
-		list = append(list, a[0]+"="+a[1])
-	}
-	return strings.Join(list, ";")
-}
-
-// cachedList is a configuration as the cache has it: a list, or a single plugin's.
-func cachedList(raw []byte) (*libcni.NetworkConfigList, error) {
-	if isList("", raw) {
-		return libcni.ConfListFromBytes(raw)
-	}
-	conf, err := libcni.ConfFromBytes(raw)
-	if err != nil {
-		return nil, err
-	}
-	return libcni.ConfListFromConf(conf)
 }
 
 // adopt writes the records, so that host ports are honoured and list, check, gc and

@@ -206,14 +206,8 @@ func (c *collector) configuration(g collectedAttachment) (*libcni.NetworkConfigL
 	rt := &libcni.RuntimeConf{ContainerID: g.Container, NetNS: g.alive, IfName: g.IfName}
 	if g.cache != nil {
 		rt.Args, rt.CapabilityArgs = g.cache.CniArgs, g.cache.CapabilityArgs
-		if list, err := libcni.ConfListFromBytes(g.cache.Config); err == nil && list.Name == g.Network {
+		if list, err := g.cache.List(); err == nil {
 			return list, rt
-		}
-		if single, err := libcni.ConfFromBytes(g.cache.Config); err == nil && single.Network.Name == g.Network {
-			list, err := libcni.ConfListFromConf(single)
-			if err == nil {
-				return list, rt
-			}
 		}
 	}
 	list, err := libcni.LoadNetworkConf(c.confDir(), g.Network)

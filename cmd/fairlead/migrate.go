@@ -24,7 +24,7 @@ func (a *app) migrateCommand() *cobra.Command {
 	check := false
 	c := &cobra.Command{
 		Use: "migrate [FILE|DIRECTORY...]", Short: "take over from the reference's plugins", GroupID: "more", Long: migrateLong,
-		Example: "  fairlead migrate --check\n  fairlead migrate --check /etc/cni/net.d/87-podman-bridge.conflist\n  fairlead migrate --check --json | jq '.lists[].plugins[].keys[] | select(.verdict != \"same\")'",
+		Example: "  fairlead migrate --check\n  fairlead migrate --check /etc/cni/net.d/87-podman-bridge.conflist\n  fairlead migrate --check --json | jq '.lists[].members[].keys[] | select(.verdict != \"same\")'",
 		RunE: func(c *cobra.Command, args []string) error {
 			if check {
 				return a.migrationCheck(args)

@@ -56,8 +56,13 @@ func (a *Args) pluginArgs() string {
 	if a.PluginArgsStr != "" {
 		return a.PluginArgsStr
 	}
-	pairs := make([]string, len(a.PluginArgs))
-	for i, kv := range a.PluginArgs {
+	return FormatArgs(a.PluginArgs)
+}
+
+// FormatArgs is the form of CNI_ARGS.
+func FormatArgs(args [][2]string) string {
+	pairs := make([]string, len(args))
+	for i, kv := range args {
 		pairs[i] = kv[0] + "=" + kv[1]
 	}
 	return strings.Join(pairs, ";")
