@@ -1,0 +1,65 @@
+package cluster
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// The prefixes of keys. Every one is followed by a name.
+const (
+	NetworksPrefix  = "networks/"  // networks/NAME: Network
+	NodesPrefix     = "nodes/"     // nodes/NAME: Node
+	AlivePrefix     = "alive/"     // alive/NAME: held while the node's agent lives; information only
+	BlocksPrefix    = "blocks/"    // blocks/NETWORK/10.244.3.0-26: Block
+	AddressesPrefix = "addresses/" // addresses/NETWORK/10.244.0.7: Address
+	EndpointsPrefix = "endpoints/" // endpoints/NODE/CONTAINER/IFNAME: Endpoint
+	PoliciesPrefix  = "policies/"  // policies/NAME: later
+)
+
+// NetworkKey is a network's key.
+func NetworkKey(name string) string { return NetworksPrefix + name }
+
+// NodeKey is a node's key.
+func NodeKey(name string) string { return NodesPrefix + name }
+
+// AliveKey is the key that a node's agent holds.
+func AliveKey(name string) string { return AlivePrefix + name }
+
+// BlockKey is a block's key: what two nodes want at once they contend for there.
+func BlockKey(network string, block netip.Prefix) string {
+	return fmt.Sprintf("%s%s/%s-%d", BlocksPrefix, network, block.Masked().Addr(), block.Bits())
+}
+
+// AddressKey is the key of an address that the cluster gives.
+func AddressKey(network string, ip netip.Addr) string {
+	return AddressesPrefix + network + "/" + ip.String()
+}
+
+// EndpointKey is the key of one interface of a container.
+func EndpointKey(node, container, ifName string) string {
+	return EndpointsPrefix + node + "/" + container + "/" + ifName
+}
+
+// parseBlockKey reads what BlockKey wrote.
+func parseBlockKey(key string) (network string, block netip.Prefix, err error) {
+	rest, _ := strings.CutPrefix(key, BlocksPrefix)
+	network, name, _ := strings.Cut(rest, "/")
+	addr, bits, _ := strings.Cut(name, "-")
+	block, err = netip.ParsePrefix(addr + "/" + bits)
+	if err != nil || network == "" || block != block.Masked() {
+		return "", netip.Prefix{}, fmt.Errorf("key %q names no block: want blocks/NETWORK/ADDRESS-BITS", key)
+	}
+	return network, block, nil
+}
+
+// parseAddressKey reads what AddressKey wrote.
+func parseAddressKey(key string) (network string, ip netip.Addr, err error) {
+	rest, _ := strings.CutPrefix(key, AddressesPrefix)
+	network, name, _ := strings.Cut(rest, "/")
+	ip, err = netip.ParseAddr(name)
+	if err != nil || network == "" {
+		return "", netip.Addr{}, fmt.Errorf("key %q names no address: want addresses/NETWORK/ADDRESS", key)
+	}
+	return network, ip, nil
+}

@@ -1,0 +1,150 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Snapshot is all of the store at one revision. What cannot be read is left out
+// and said in Problems, so that one bad document stops nothing else.
+type Snapshot struct {
+	Revision  int64
+	Networks  map[string]*Network
+	Nodes     map[string]*Node
+	Alive     map[string]bool
+	Blocks    map[string]*Block   // by key
+	Addresses map[string]*Address // by key
+	Endpoints map[string]*Endpoint
+	Problems  map[string]error // by key
+}
+
+// NewSnapshot is an empty one.
+func NewSnapshot() *Snapshot {
+	return &Snapshot{
+		Networks: map[string]*Network{}, Nodes: map[string]*Node{}, Alive: map[string]bool{}, Blocks: map[string]*Block{},
+		Addresses: map[string]*Address{}, Endpoints: map[string]*Endpoint{}, Problems: map[string]error{},
+	}
+}
+
+// Set takes a key's value, nil for one that was deleted. Documents are replaced,
+// never changed: who holds one goes on holding what was.
+func (s *Snapshot) Set(key string, value []byte) {
+	s.forget(key)
+	if value == nil {
+		return
+	}
+	if err := s.read(key, value); err != nil {
+		s.Problems[key] = err
+	}
+}
+
+func (s *Snapshot) forget(key string) {
+	kind, name, _ := strings.Cut(key, "/")
+	switch kind + "/" {
+	case NetworksPrefix:
+		delete(s.Networks, name)
+	case NodesPrefix:
+		delete(s.Nodes, name)
+	case AlivePrefix:
+		delete(s.Alive, name)
+	case BlocksPrefix:
+		delete(s.Blocks, key)
+	case AddressesPrefix:
+		delete(s.Addresses, key)
+	case EndpointsPrefix:
+		delete(s.Endpoints, key)
+	}
+	delete(s.Problems, key)
+}
+
+func (s *Snapshot) read(key string, value []byte) error {
+	kind, name, _ := strings.Cut(key, "/")
+	switch kind + "/" {
+	case NetworksPrefix:
+		n := &Network{Name: name}
+		if err := decode(key, value, n); err != nil {
+			return err
+		}
+		if err := n.Validate(); err != nil {
+			return err
+		}
+		s.Networks[name] = n
+	case NodesPrefix:
+		n := &Node{Name: name}
+		if err := decode(key, value, n); err != nil {
+			return err
+		}
+		s.Nodes[name] = n
+	case AlivePrefix:
+		s.Alive[name] = true
+	case BlocksPrefix:
+		return s.readBlock(key, value)
+	case AddressesPrefix:
+		return s.readAddress(key, value)
+	case EndpointsPrefix:
+		return s.readEndpoint(key, value)
+	}
+	return nil
+}
+
+func (s *Snapshot) readBlock(key string, value []byte) (err error) {
+	b := &Block{}
+	if b.Network, b.CIDR, err = parseBlockKey(key); err != nil {
+		return err
+	}
+	if err := decode(key, value, b); err != nil {
+		return err
+	}
+	s.Blocks[key] = b
+	return nil
+}
+
+func (s *Snapshot) readAddress(key string, value []byte) (err error) {
+	a := &Address{}
+	if a.Network, a.IP, err = parseAddressKey(key); err != nil {
+		return err
+	}
+	if err := decode(key, value, a); err != nil {
+		return err
+	}
+	s.Addresses[key] = a
+	return nil
+}
+
+func (s *Snapshot) readEndpoint(key string, value []byte) error {
+	f := strings.Split(key, "/")
+	if len(f) != 4 {
+		return fmt.Errorf("key %q names no endpoint: want endpoints/NODE/CONTAINER/IFNAME", key)
+	}
+	p := &Endpoint{Node: f[1], Container: f[2], IfName: f[3]}
+	if err := decode(key, value, p); err != nil {
+		return err
+	}
+	s.Endpoints[key] = p
+	return nil
+}
+
+func decode(key string, value []byte, into any) error {
+	if err := json.Unmarshal(value, into); err != nil {
+		return fmt.Errorf("read %s: %w", key, err)
+	}
+	return nil
+}
+
+// BlocksOf are the blocks of a network that belong to a node, in order.
+func (s *Snapshot) BlocksOf(network, node string) (out []netip.Prefix) {
+	for _, b := range s.Blocks {
+		if b.Network == network && b.Node == node {
+			out = append(out, b.CIDR)
+		}
+	}
+	slices.SortFunc(out, netip.Prefix.Compare)
+	return out
+}
+
+// NodeNames are the names of all nodes, in order.
+func (s *Snapshot) NodeNames() []string { return slices.Sorted(maps.Keys(s.Nodes)) }

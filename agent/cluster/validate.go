@@ -1,0 +1,167 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// The default lengths of a node's block: 64 addresses.
+const (
+	block4 = 26
+	block6 = 122
+)
+
+// BlockBits is the prefix length of a node's block of this subnet.
+func (s Subnet) BlockBits() int {
+	switch {
+	case s.Block != 0:
+		return s.Block
+	case s.CIDR.Addr().Is6():
+		return max(block6, s.CIDR.Bits())
+	}
+	return max(block4, s.CIDR.Bits())
+}
+
+// Backend types.
+const (
+	HostGW    = "host-gw"
+	VXLAN     = "vxlan"
+	WireGuard = "wireguard"
+	IPIP      = "ipip"
+	BGP       = "bgp"
+)
+
+func backendTypes() []string { return []string{HostGW, VXLAN, WireGuard, IPIP, BGP} }
+
+// Validate says what is wrong with a network, all of it: each error names the key,
+// the value and what is allowed.
+func (n *Network) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("network %s: "+format, append([]any{n.Name}, args...)...))
+	}
+	if !validName(n.Name) {
+		bad("its name is %q: want letters, digits, '.', '_' and '-', beginning with a letter or digit, at most 64", n.Name)
+	}
+	if len(n.Subnets) == 0 {
+		bad(`subnets is empty: want at least one, like {"cidr": "10.244.0.0/16"}`)
+	}
+	for i, s := range n.Subnets {
+		for _, err := range s.problems() {
+			bad("subnets[%d].%w", i, err)
+		}
+		for j, t := range n.Subnets[:i] {
+			if s.CIDR.IsValid() && t.CIDR.IsValid() && s.CIDR.Overlaps(t.CIDR) {
+				bad("subnets[%d].cidr %s overlaps with subnets[%d] (%s): an address belongs to one subnet", i, s.CIDR, j, t.CIDR)
+			}
+		}
+	}
+	for i, b := range n.Backends {
+		for _, err := range b.problems() {
+			bad("backends[%d].%w", i, err)
+		}
+		if n.Isolated && b.Type != VXLAN {
+			bad("backends[%d].type is %q: an isolated network has vxlan alone", i, b.Type)
+		}
+	}
+	if n.VNI < 0 || n.VNI > maxVNI {
+		bad("vni is %d: want 1 to %d", n.VNI, maxVNI)
+	}
+	if n.MTU != 0 && (n.MTU < 576 || n.MTU > 65535) {
+		bad("mtu is %d: want 576 to 65535, or nothing", n.MTU)
+	}
+	if len(n.Peers) > 0 && !n.Isolated {
+		bad("peers is set: only an isolated network has peers")
+	}
+	return errors.Join(errs...)
+}
+
+const maxVNI = 1<<24 - 1
+
+func (s Subnet) problems() (errs []error) {
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if !s.CIDR.IsValid() {
+		bad(`cidr is missing: want one like "10.244.0.0/16"`)
+		return errs
+	}
+	if s.CIDR != s.CIDR.Masked() {
+		bad("cidr is %s: want its first address, %s", s.CIDR, s.CIDR.Masked())
+	}
+	if all := s.CIDR.Addr().BitLen(); s.Block != 0 && (s.Block < s.CIDR.Bits() || s.Block > all-2 || s.Block < all-16) {
+		bad("block is %d: want %d to %d, the prefix length of a node's part of %s", s.Block, max(s.CIDR.Bits(), all-16), all-2, s.CIDR)
+	}
+	if s.Assign != "" && s.Assign != AssignBlock && s.Assign != AssignCluster {
+		bad("assign is %q: want %q or %q", s.Assign, AssignBlock, AssignCluster)
+	}
+	for i, x := range s.Exclude {
+		if _, _, err := ParseRange(x); err != nil {
+			bad("exclude[%d] is %q: %w", i, x, err)
+		}
+	}
+	return errs
+}
+
+func (b Backend) problems() (errs []error) {
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if !slices.Contains(backendTypes(), b.Type) {
+		bad("type is %q: want one of %s", b.Type, strings.Join(backendTypes(), ", "))
+	}
+	if b.When != "" && b.When != "direct" {
+		bad(`when is %q: want "direct" or nothing`, b.When)
+	}
+	if b.VNI < 0 || b.VNI > maxVNI {
+		bad("vni is %d: want 1 to %d", b.VNI, maxVNI)
+	}
+	if b.Port < 0 || b.Port > 65535 {
+		bad("port is %d: want 1 to 65535", b.Port)
+	}
+	for name, v := range map[string]int{"keepalive": b.Keepalive, "rotate": b.Rotate} {
+		if v < 0 || v > 65535 {
+			bad("%s is %d: want 0 to 65535", name, v)
+		}
+	}
+	return errs
+}
+
+// ParseRange reads an address, a prefix, or a range of addresses "FIRST-LAST".
+func ParseRange(s string) (first, last netip.Addr, err error) {
+	if p, err := netip.ParsePrefix(s); err == nil {
+		return p.Masked().Addr(), LastOf(p), nil
+	}
+	a, b, two := strings.Cut(s, "-")
+	if !two {
+		b = a
+	}
+	first, err1 := netip.ParseAddr(a)
+	last, err2 := netip.ParseAddr(b)
+	if err1 != nil || err2 != nil || first.BitLen() != last.BitLen() || last.Less(first) {
+		return first, last, errors.New(`want an address, a prefix, or a range like "10.0.0.1-10.0.0.9"`)
+	}
+	return first, last, nil
+}
+
+// LastOf is a prefix's last address.
+func LastOf(p netip.Prefix) netip.Addr {
+	raw := p.Masked().Addr().AsSlice()
+	for i := p.Bits(); i < len(raw)*8; i++ {
+		raw[i/8] |= 1 << (7 - i%8)
+	}
+	last, _ := netip.AddrFromSlice(raw)
+	return last
+}
+
+func validName(s string) bool {
+	if s == "" || len(s) > 64 {
+		return false
+	}
+	for i, c := range s {
+		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !alnum && (i == 0 || !strings.ContainsRune("._-", c)) {
+			return false
+		}
+	}
+	return true
+}
