@@ -12,6 +12,7 @@ import (
 //
 //	meta nfproto ipv4|ipv6 | meta protocol ip|ip6|arp | fib daddr type local | FIELD [!=] VALUE | FIELD [. FIELD]... [!=] @SET | ct status dnat | ct state established,related |
 //	dnat ip|ip6 to FIELD [. FIELD]... map @MAP | masquerade | meta mark set NUMBER |
+//	tcp flags syn / syn,rst | tcp option maxseg size set rt mtu |
 //	jump CHAIN | goto CHAIN | return | accept | drop | counter
 //
 // Source: nft(8); linux/netfilter/nf_tables.h; kernel 5.14.
@@ -81,6 +82,10 @@ func (c *compiler) statement() error {
 		c.ctStateKnown()
 	case c.accept("fib", "daddr", "type", "local"):
 		c.fibLocal()
+	case c.accept("tcp", "flags", "syn", "/", "syn,rst"):
+		return c.tcpSyn()
+	case c.accept("tcp", "option", "maxseg", "size", "set", "rt", "mtu"):
+		return c.clampMSS()
 	case c.accept("meta", "mark", "set"):
 		return c.markSet(c.next())
 	case c.accept("dnat"):

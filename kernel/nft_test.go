@@ -107,6 +107,8 @@ func TestRulesReadBack(t *testing.T) {
 		"counter accept",
 		"ip saddr 10.1.0.9 ct state established,related accept",
 		"iifname \"br0\" oifname != \"br0\" jump other",
+		"oifname \"vx0\" tcp flags syn / syn,rst tcp option maxseg size set rt mtu",
+		"tcp flags syn / syn,rst tcp option maxseg size set rt mtu",
 	}
 	list := kernel.Objects{
 		part("table", "", ""), part("chain", "other", ""),
@@ -122,8 +124,8 @@ func TestRulesReadBack(t *testing.T) {
 		if strings.Contains(r, "dnat ip") || strings.HasPrefix(r, "fib") {
 			hook = "type nat hook prerouting priority -95; policy accept"
 		}
-		if strings.HasPrefix(r, "iif") {
-			hook = "type filter hook forward priority -5; policy accept"
+		if strings.HasPrefix(r, "iif") || strings.Contains(r, "maxseg") {
+			hook = "type filter hook forward priority -150; policy accept"
 		}
 		list = append(list, part("chain", chain, hook), part("rule", chain, r))
 	}
