@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
@@ -17,6 +18,8 @@ type Neigh struct {
 	Link string     `json:",omitzero"`
 	IP   netip.Addr `json:",omitzero"`
 	MAC  string     `json:",omitzero"`
+
+	Proto byte `json:",omitzero"` // who made it; 0: ours, see Protocol
 }
 
 const ndaProtocol = 12 // linux/neighbour.h
@@ -40,15 +43,19 @@ func (n *Neigh) ndmsg(index int, state uint16) buf {
 	return b
 }
 
+func (n *Neigh) put(index int) request {
+	b := n.ndmsg(index, unix.NUD_PERMANENT)
+	b.bytes(unix.NDA_LLADDR, macBytes(n.MAC))
+	b.u8(ndaProtocol, cmp.Or(n.Proto, Protocol))
+	return request{unix.RTM_NEWNEIGH, unix.NLM_F_CREATE | unix.NLM_F_REPLACE, b}
+}
+
 func (n *Neigh) ensure(e *Engine) error {
 	i, err := e.ifindex(n.In, n.Link)
 	if err != nil {
 		return err
 	}
-	b := n.ndmsg(i, unix.NUD_PERMANENT)
-	b.bytes(unix.NDA_LLADDR, macBytes(n.MAC))
-	b.u8(ndaProtocol, Protocol)
-	return e.send(n, n.In, request{unix.RTM_NEWNEIGH, unix.NLM_F_CREATE | unix.NLM_F_REPLACE, b}, func(r response) error {
+	return e.send(n, n.In, n.put(i), func(r response) error {
 		if r.err == nil {
 			e.made(n)
 		}

@@ -75,6 +75,16 @@ func dial(family int, rx []byte) (*conn, error) {
 	return &conn{fd: fd, rx: rx}, nil
 }
 
+// port is the number by which the kernel knows the socket; 0 before its first use.
+func (c *conn) port() uint32 {
+	if sa, err := unix.Getsockname(c.fd); err == nil {
+		if nl, ok := sa.(*unix.SockaddrNetlink); ok {
+			return nl.Pid
+		}
+	}
+	return 0
+}
+
 func (c *conn) close() {
 	if c != nil {
 		_ = unix.Close(c.fd)

@@ -56,7 +56,7 @@ func (base) on() linkName      { return linkName{} }
 // prototypes is one empty object of every kind.
 func prototypes() []Object {
 	return []Object{
-		&Bridge{}, &Veth{}, &Sub{}, &Dummy{}, &Tap{}, &Up{}, &Port{}, &PortVLAN{}, &Moved{}, &Addr{}, &Route{}, &Rule{}, &Neigh{},
+		&Bridge{}, &Veth{}, &Sub{}, &Dummy{}, &Tap{}, &Up{}, &Port{}, &PortVLAN{}, &Moved{}, &Addr{}, &Route{}, &Rule{}, &Neigh{}, &FDB{},
 		&Announced{}, &Sysctl{}, &NFT{}, &Element{}, &Flows{}, &Command{}, &Tuned{},
 		&IFB{}, &Qdisc{}, &Filter{}, &NoRoute{}, &Accept{}, &ZoneSource{},
 		&VRF{}, &Member{}, &VXLAN{}, &IPIP{}, &WireGuard{}, &OVSBridge{}, &OVSTunnel{}, &OVSPort{}, &Foreign{},

@@ -46,6 +46,27 @@ type Route struct {
 	Beside   bool         `json:",omitzero"` // another route to the same place is no obstacle: of IPv4 the last one counts, of IPv6 all do
 	Proto    byte         `json:",omitzero"` // who made it, rtnetlink(7); 0: ours
 	Hops     []Hop        `json:",omitzero"` // several gateways (ECMP); then Via is none
+	Type     RouteType    `json:",omitzero"`
+}
+
+// RouteType is what becomes of a route's packets; of all but the first, a route has no link.
+type RouteType byte
+
+// The types, ip-route(8).
+const (
+	Unicast     RouteType = 0
+	Blackhole   RouteType = unix.RTN_BLACKHOLE   // dropped
+	Unreachable RouteType = unix.RTN_UNREACHABLE // answered: no route to host
+)
+
+func (t RouteType) String() string {
+	switch t {
+	case Blackhole:
+		return "blackhole"
+	case Unreachable:
+		return "unreachable"
+	}
+	return "unicast"
 }
 
 // Hop is one of several gateways of a route on one link.
@@ -68,7 +89,11 @@ func (r *Route) String() string {
 	if r.Dst.Addr().Is6() {
 		s += "-6 "
 	}
-	s += "route add " + dst
+	s += "route add "
+	if r.Type != Unicast {
+		return s + r.Type.String() + " " + dst + r.options()
+	}
+	s += dst
 	if r.Via.IsValid() {
 		s += " via " + r.Via.String()
 	}
@@ -79,6 +104,10 @@ func (r *Route) String() string {
 	if r.Src.IsValid() {
 		s += " src " + r.Src.String()
 	}
+	return s + r.options()
+}
+
+func (r *Route) options() (s string) {
 	if r.Scope != nil {
 		s += " scope " + strconv.Itoa(*r.Scope)
 	}
@@ -100,7 +129,7 @@ func (r *Route) scope() byte {
 	switch {
 	case r.Scope != nil:
 		return byte(*r.Scope)
-	case r.Via.IsValid() || r.Dst.Addr().Is6():
+	case r.Via.IsValid() || r.Dst.Addr().Is6() || len(r.Hops) > 0 || r.Type != Unicast:
 		return unix.RT_SCOPE_UNIVERSE
 	}
 	return unix.RT_SCOPE_LINK
@@ -122,6 +151,7 @@ func (r *Route) body(index int) buf {
 	if r.Proto != 0 {
 		b[5] = r.Proto
 	}
+	b[7] = r.rtnType()
 	b.addr(unix.RTA_DST, r.Dst.Masked().Addr())
 	if r.Via.IsValid() {
 		b.addr(unix.RTA_GATEWAY, r.Via)
@@ -131,7 +161,7 @@ func (r *Route) body(index int) buf {
 	}
 	if len(r.Hops) > 0 {
 		b.bytes(unix.RTA_MULTIPATH, r.hops(index))
-	} else {
+	} else if index != 0 {
 		b.u32(unix.RTA_OIF, uint32(index))
 	}
 	b.u32(unix.RTA_TABLE, uint32(r.table()))
@@ -191,8 +221,23 @@ func rtmsg(family byte, bits, table int, scope byte, flags uint32) buf {
 	return binary.NativeEndian.AppendUint32(b, flags)
 }
 
+// device is the number of its link; 0 if it has none.
+func (r *Route) device(e *Engine) (int, error) {
+	if r.Type != Unicast {
+		return 0, nil
+	}
+	return e.ifindex(r.In, r.Link)
+}
+
+func (r *Route) rtnType() byte {
+	if r.Type == Unicast {
+		return unix.RTN_UNICAST
+	}
+	return byte(r.Type)
+}
+
 func (r *Route) ensure(e *Engine) error {
-	i, err := e.ifindex(r.In, r.Link)
+	i, err := r.device(e)
 	if err != nil {
 		return err
 	}
@@ -328,7 +373,7 @@ func (e *Engine) LinkTo(a netip.Addr) (string, error) {
 
 // diff looks for the route in any table: a later plugin may have moved it.
 func (r *Route) diff(e *Engine) ([]string, error) {
-	i, err := e.ifindex(r.In, r.Link)
+	i, err := r.device(e)
 	if err != nil {
 		return nil, err
 	}
@@ -338,10 +383,10 @@ func (r *Route) diff(e *Engine) ([]string, error) {
 	}
 	other := ""
 	for _, h := range have {
-		if h.Dst != r.Dst.Masked() || h.Type != unix.RTN_UNICAST {
+		if h.Dst != r.Dst.Masked() || h.Type != r.rtnType() {
 			continue
 		}
-		if h.Index == i && h.Via == r.Via && (r.Metric == 0 || h.Metric == r.Metric) {
+		if (i == 0 || h.Index == i) && h.Via == r.Via && (r.Metric == 0 || h.Metric == r.Metric) {
 			return r.metrics(h), nil
 		}
 		other = fmt.Sprintf("is missing; there is one via %s on link %d", h.Via, h.Index)
@@ -363,7 +408,7 @@ func (r *Route) metrics(h RouteInfo) (d []string) {
 }
 
 func (r *Route) remove(e *Engine) error {
-	i, err := e.ifindex(r.In, r.Link)
+	i, err := r.device(e)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 
@@ -15,6 +16,7 @@ type Rule struct {
 	From     netip.Prefix `json:",omitzero"` // zero: all
 	To       netip.Prefix `json:",omitzero"`
 	Table    int          `json:",omitzero"`
+	Proto    byte         `json:",omitzero"` // who made it; 0: ours, see Protocol
 }
 
 func (r *Rule) kind() string { return "rule" }
@@ -62,7 +64,7 @@ func (r *Rule) body() buf {
 	if r.Priority != 0 {
 		b.u32(unix.FRA_PRIORITY, uint32(r.Priority))
 	}
-	b.u8(unix.FRA_PROTOCOL, Protocol)
+	b.u8(unix.FRA_PROTOCOL, cmp.Or(r.Proto, Protocol))
 	return b
 }
 

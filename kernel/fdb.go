@@ -1,0 +1,104 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// FDB is a permanent forwarding entry of a VXLAN device: frames to a hardware
+// address go to a host. Source: bridge(8), "bridge fdb".
+type FDB struct {
+	base
+	In   Side       `json:",omitzero"`
+	Link string     `json:",omitzero"`
+	MAC  string     `json:",omitzero"`
+	Dst  netip.Addr `json:",omitzero"`
+}
+
+func (f *FDB) kind() string { return "fdb" }
+func (f *FDB) Side() Side   { return f.In }
+func (f *FDB) Shared() bool { return false }
+func (f *FDB) on() linkName { return linkName{f.In, f.Link} }
+
+func (f *FDB) String() string {
+	return "bridge fdb replace " + f.MAC + " dev " + f.Link + " dst " + f.Dst.String() + " self permanent"
+}
+
+// body is struct ndmsg of the family AF_BRIDGE, rtnetlink(7).
+func (f *FDB) body(index int) buf {
+	b := buf{unix.AF_BRIDGE, 0, 0, 0}
+	b = binary.NativeEndian.AppendUint32(b, uint32(index))
+	b = binary.NativeEndian.AppendUint16(b, unix.NUD_PERMANENT|unix.NUD_NOARP)
+	b = append(b, unix.NTF_SELF, 0)
+	b.bytes(unix.NDA_LLADDR, macBytes(f.MAC))
+	b.addr(unix.NDA_DST, f.Dst)
+	return b
+}
+
+func (f *FDB) put(index int) request {
+	return request{unix.RTM_NEWNEIGH, unix.NLM_F_CREATE | unix.NLM_F_REPLACE, f.body(index)}
+}
+
+func (f *FDB) ensure(e *Engine) error {
+	i, err := e.ifindex(f.In, f.Link)
+	if err != nil {
+		return err
+	}
+	return e.send(f, f.In, f.put(i), func(r response) error {
+		if r.err == nil {
+			e.made(f)
+		}
+		return r.err
+	})
+}
+
+func (f *FDB) diff(e *Engine) ([]string, error) {
+	i, err := e.ifindex(f.In, f.Link)
+	if err != nil {
+		return nil, err
+	}
+	have, err := e.forwarding(f.In, i)
+	if err != nil {
+		return nil, err
+	}
+	dst, ok := have[f.MAC]
+	switch {
+	case !ok:
+		return nil, os.ErrNotExist
+	case dst != f.Dst:
+		return []string{fmt.Sprintf("dst is %s, want %s", dst, f.Dst)}, nil
+	}
+	return nil, nil
+}
+
+func (f *FDB) remove(e *Engine) error {
+	i, err := e.ifindex(f.In, f.Link)
+	if err != nil {
+		return err
+	}
+	_, err = e.now(f.In, request{unix.RTM_DELNEIGH, 0, f.body(i)})
+	return err
+}
+
+// forwarding lists the forwarding entries of a VXLAN device, by hardware address.
+// The one of all zeroes, of frames to nobody known, is in it.
+func (e *Engine) forwarding(s Side, index int) (map[string]netip.Addr, error) {
+	b := buf{unix.AF_BRIDGE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+	b.u32(unix.NDA_IFINDEX, uint32(index))
+	msgs, err := e.dump(s, request{typ: unix.RTM_GETNEIGH, body: b})
+	if err != nil {
+		return nil, fmt.Errorf("list forwarding entries: %w", err)
+	}
+	out := map[string]netip.Addr{}
+	for _, m := range msgs {
+		if len(m) >= unix.SizeofNdMsg && int(num32(m[4:])) == index {
+			p := m[unix.SizeofNdMsg:]
+			out[formatMAC(attr(p, unix.NDA_LLADDR))] = address(attr(p, unix.NDA_DST))
+		}
+	}
+	return out, nil
+}

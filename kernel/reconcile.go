@@ -1,0 +1,233 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Reconciler keeps what one owner wants in the host's namespace of an engine: all
+// that is there of the owner's is known, so what is wanted no longer is removed.
+//
+// It remembers what it saw and made: to want the same again costs a comparison.
+// What others change is told by Contradicts, or seen at the next look after Forget.
+type Reconciler struct {
+	e     *Engine
+	owner Keeper
+
+	links  map[string]*LinkInfo // ours, by name
+	routes map[routeKey]routeValue
+	rules  map[Rule]bool
+	neighs map[neighKey]string // hardware address
+	fdb    map[fdbKey]fdbValue
+	addrs  map[addrKey]bool
+	nft    string // what our table says it holds, see nftSum; "": it is not there
+	known  bool
+}
+
+// Keeper is by what things in the kernel are known as an owner's.
+type Keeper struct {
+	Protocol byte   // of routes and rules
+	Alias    string // with which the alias of its links begins
+	Table    string // its nftables table, of family inet
+}
+
+// Report is what a Reconcile changed, and what it could not.
+type Report struct {
+	Made    int
+	Removed int
+	Changes []string // the first of them, in words
+	Looked  bool     // the kernel was listed
+	Errors  []error  // *ObjectError, or of a list
+}
+
+const changesShown = 20
+
+func (r *Report) made(o Object)    { r.Made++; r.say(o.String()) }
+func (r *Report) removed(s string) { r.Removed++; r.say("remove " + s) }
+
+func (r *Report) say(s string) {
+	if len(r.Changes) < changesShown {
+		r.Changes = append(r.Changes, s)
+	}
+}
+
+func (r *Report) fail(o Object, err error) {
+	if err != nil && len(r.Errors) < 4*changesShown {
+		r.Errors = append(r.Errors, about(o, err))
+	}
+}
+
+// Err joins the errors.
+func (r *Report) Err() error { return errors.Join(r.Errors...) }
+
+// NewReconciler makes one that knows nothing yet: its first Reconcile lists all.
+func NewReconciler(e *Engine, owner Keeper) *Reconciler {
+	if c := e.rt[Host]; c != nil { // acknowledgements arrive by the hundred
+		_ = unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20)
+	}
+	return &Reconciler{e: e, owner: owner}
+}
+
+// Forget has the next Reconcile list all.
+func (r *Reconciler) Forget() { r.known = false }
+
+// Reconcile makes what is wanted so, and removes what is the owner's besides. It
+// goes on after an error; what failed is tried again by the next one.
+//
+// The calling thread must be in the engine's host namespace.
+func (r *Reconciler) Reconcile(want Objects) *Report {
+	rep := &Report{}
+	w := part(want)
+	if !r.known {
+		if err := r.look(w); err != nil {
+			rep.Errors = append(rep.Errors, err)
+			return rep
+		}
+		rep.Looked = true
+	}
+	for _, o := range w.others {
+		r.generic(rep, o)
+	}
+	if r.putLinks(rep, w.links) { // what was on a link that was made anew is gone
+		if err := r.look(w); err != nil {
+			rep.Errors = append(rep.Errors, err)
+			return rep
+		}
+	}
+	r.tables(rep, w.nft)
+	r.keyed(rep, w)
+	r.dropLinks(rep, w.links)
+	return rep
+}
+
+// wanted are objects by the way in which they are kept.
+type wanted struct {
+	links  []Object
+	nft    []Object
+	others []Object // compared one by one
+	keyed  []Object // many of a kind
+}
+
+func part(list Objects) (w wanted) {
+	for _, o := range list {
+		switch o.(type) {
+		case *NFT, *Element:
+			w.nft = append(w.nft, o)
+		case *Route, *Rule, *Neigh, *FDB, *Addr:
+			w.keyed = append(w.keyed, o)
+		default:
+			if len(o.links()) > 0 {
+				w.links = append(w.links, o)
+			} else {
+				w.others = append(w.others, o)
+			}
+		}
+	}
+	return w
+}
+
+// generic makes an object so that is the only one of its kind.
+func (r *Reconciler) generic(rep *Report, o Object) {
+	what, err := r.e.driftOne(o)
+	if err == nil && len(what) > 0 {
+		if err = ensureOrRestore(r.e, o); err == nil {
+			err = r.e.flush()
+		}
+		if err == nil {
+			rep.made(o)
+		}
+	}
+	r.e.settle()
+	rep.fail(o, err)
+}
+
+// settle drops what a failure left queued, and what would be undone.
+func (e *Engine) settle() {
+	e.queue, e.later, e.nft = nil, nil, nil
+	e.undo = nil
+}
+
+// putLinks makes the links that are not as they should be, and tells whether one
+// is new.
+func (r *Reconciler) putLinks(rep *Report, links []Object) (anew bool) {
+	for _, o := range links {
+		what, err := o.diff(r.e)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			rep.fail(o, err)
+			continue
+		}
+		if err == nil && len(what) == 0 {
+			continue
+		}
+		anew = true
+		if err = o.ensure(r.e); err == nil {
+			err = r.e.flush()
+		}
+		r.e.Keep()
+		r.e.settle()
+		if err == nil {
+			rep.made(o)
+		}
+		rep.fail(o, err)
+	}
+	return anew
+}
+
+// dropLinks removes links of the owner's that are not wanted.
+func (r *Reconciler) dropLinks(rep *Report, links []Object) {
+	keep := map[string]bool{}
+	for _, o := range links {
+		for _, l := range o.links() {
+			keep[l.name] = true
+		}
+	}
+	for name, l := range r.links {
+		if keep[name] {
+			continue
+		}
+		_, err := r.e.now(Host, request{unix.RTM_DELLINK, 0, ifinfo(l.Index, 0, 0)})
+		if err != nil && !isAbsent(err) {
+			rep.Errors = append(rep.Errors, fmt.Errorf("ip link del %s: %w", name, err))
+			continue
+		}
+		delete(r.links, name)
+		rep.removed("ip link " + name)
+	}
+}
+
+// look lists everything of the owner's.
+func (r *Reconciler) look(w wanted) error {
+	r.known = false
+	r.e.Keep()
+	r.e.settle()
+	all, err := r.e.Links(Host)
+	if err != nil {
+		return err
+	}
+	r.links = map[string]*LinkInfo{}
+	for _, l := range all {
+		r.e.index[Host][l.Name] = l.Index
+		if strings.HasPrefix(l.Alias, r.owner.Alias) {
+			r.links[l.Name] = l
+		}
+	}
+	if err := errors.Join(r.lookRoutes(), r.lookRules(), r.lookLinks(), r.lookTable(w.nft)); err != nil {
+		return err
+	}
+	r.known = true
+	return nil
+}
+
+// Links are the owner's links by name, as last seen.
+func (r *Reconciler) Links() (names []string) {
+	for name := range r.links {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}

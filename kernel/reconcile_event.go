@@ -1,0 +1,139 @@
+package kernel
+
+import (
+	"net/netip"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Contradicts tells whether a change is none that this reconciler made or wants:
+// something of the owner's went away, or was changed, or came.
+//
+// watch are links of others that matter too, by name: the underlay's.
+func (r *Reconciler) Contradicts(ev Event, watch func(link string) bool) bool {
+	if ev.lost {
+		r.Forget()
+		return true
+	}
+	if !r.known || r.mine(ev) {
+		return false // it will be listed anyway, or is remembered
+	}
+	bad := false
+	switch {
+	case ev.nft:
+		bad = r.tableEvent(ev)
+	case ev.typ == unix.RTM_NEWLINK || ev.typ == unix.RTM_DELLINK:
+		bad = r.linkEvent(ev, watch)
+	case ev.typ == unix.RTM_NEWROUTE || ev.typ == unix.RTM_DELROUTE:
+		bad = r.routeEvent(ev)
+	case ev.typ == unix.RTM_NEWNEIGH || ev.typ == unix.RTM_DELNEIGH:
+		bad = r.neighEvent(ev)
+	case ev.typ == unix.RTM_NEWADDR || ev.typ == unix.RTM_DELADDR:
+		bad = r.addrEvent(ev, watch)
+	case ev.typ == unix.RTM_DELRULE:
+		bad = len(ev.body) >= unix.SizeofRtMsg && num8(attr(ev.body[unix.SizeofRtMsg:], unix.FRA_PROTOCOL)) == r.owner.Protocol && r.ruleLost(ev.body)
+	}
+	if bad {
+		r.Forget()
+	}
+	return bad
+}
+
+func (r *Reconciler) linkEvent(ev Event, watch func(string) bool) bool {
+	l := parseLink(ev.body)
+	own, is := r.links[l.Name]
+	if !is && !strings.HasPrefix(l.Alias, r.owner.Alias) {
+		return watch != nil && watch(l.Name)
+	}
+	if ev.typ == unix.RTM_DELLINK {
+		return is && own.Index == l.Index
+	}
+	return !is || own.Index != l.Index || own.Up != l.Up || own.MTU != l.MTU || own.MAC != l.MAC || own.Alias != l.Alias
+}
+
+func (r *Reconciler) routeEvent(ev Event) bool {
+	if len(ev.body) < unix.SizeofRtMsg {
+		return false
+	}
+	h := parseRoute(ev.body)
+	k := keyOf(h.Dst, h.Table, h.Metric)
+	have, wanted := r.routes[k]
+	if h.Protocol != r.owner.Protocol { // of somebody else, in place of ours
+		return wanted && ev.typ == unix.RTM_NEWROUTE && h.Dst.IsValid()
+	}
+	same := wanted && have == h.value()
+	return same == (ev.typ == unix.RTM_DELROUTE)
+}
+
+func (r *Reconciler) neighEvent(ev Event) bool {
+	if len(ev.body) < unix.SizeofNdMsg {
+		return false
+	}
+	index := int(num32(ev.body[4:]))
+	if !r.hasLink(index) {
+		return false
+	}
+	p := ev.body[unix.SizeofNdMsg:]
+	mac, gone := formatMAC(attr(p, unix.NDA_LLADDR)), ev.typ == unix.RTM_DELNEIGH
+	if ev.body[0] == unix.AF_BRIDGE {
+		have, wanted := r.fdb[fdbKey{index, mac}]
+		same := wanted && have.dst == address(attr(p, unix.NDA_DST))
+		return same == gone
+	}
+	if num16(ev.body[8:])&unix.NUD_PERMANENT == 0 && !gone {
+		return false
+	}
+	have, wanted := r.neighs[neighKey{index, address(attr(p, unix.NDA_DST))}]
+	if gone {
+		return wanted
+	}
+	return !wanted || have != mac
+}
+
+func (r *Reconciler) addrEvent(ev Event, watch func(string) bool) bool {
+	if len(ev.body) < unix.SizeofIfAddrmsg || ev.body[3] == unix.RT_SCOPE_LINK {
+		return false
+	}
+	index := int(num32(ev.body[4:]))
+	if !r.hasLink(index) {
+		name := text(attr(ev.body[unix.SizeofIfAddrmsg:], unix.IFA_LABEL))
+		return watch != nil && watch(name)
+	}
+	p := ev.body[unix.SizeofIfAddrmsg:]
+	ip := address(attr(p, unix.IFA_LOCAL))
+	if !ip.IsValid() {
+		ip = address(attr(p, unix.IFA_ADDRESS))
+	}
+	return r.addrs[addrKey{index, netip.PrefixFrom(ip, int(ev.body[1]))}] == (ev.typ == unix.RTM_DELADDR)
+}
+
+func (r *Reconciler) ruleLost(body []byte) bool {
+	p := body[unix.SizeofRtMsg:]
+	for k := range r.rules {
+		if k.Priority == int(num32(attr(p, unix.FRA_PRIORITY))) && k.Table == int(num32(attr(p, unix.FRA_TABLE))) {
+			return true
+		}
+	}
+	return false
+}
+
+// tableEvent: somebody else took away a part of our table, or added to it.
+func (r *Reconciler) tableEvent(ev Event) bool {
+	return len(ev.body) >= 4 && ev.typ&0xff != unix.NFT_MSG_NEWGEN && // attribute 1 of all others is the table
+		text(attr(ev.body[4:], unix.NFTA_TABLE_NAME)) == r.owner.Table
+}
+
+// mine tells whether this reconciler's own requests made a change, where the kernel
+// says who made it.
+func (r *Reconciler) mine(ev Event) bool {
+	if ev.port == 0 {
+		return false
+	}
+	for _, c := range []*conn{r.e.rt[Host], r.e.nf} {
+		if c != nil && c.port() == ev.port {
+			return true
+		}
+	}
+	return false
+}
