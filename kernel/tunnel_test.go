@@ -13,8 +13,8 @@ const agentMark = "fairlead-agent test"
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-// underlay makes a link with an address of each family to tunnel over.
-func underlay(t *testing.T) {
+// tunnelUnder makes a link with an address of each family to tunnel over.
+func tunnelUnder(t *testing.T) {
 	t.Helper()
 	for _, c := range []string{
 		"ip link add up0 type veth peer name up1", "ip addr add 192.0.2.1/24 dev up0", "ip addr add 2001:db8::1/64 dev up0 nodad", "ip link set up0 up", "ip link set up1 up",
@@ -73,7 +73,7 @@ func TestTunnels(t *testing.T) {
 			t.Parallel()
 			kerneltest.Needs(t, c.needs)
 			kerneltest.Host(t)
-			underlay(t)
+			tunnelUnder(t)
 			netns := kerneltest.Netns(t)
 			testTunnel(t, c, open(t, netns, kernel.Options{}), netns)
 		})
@@ -150,7 +150,7 @@ func TestTunnelOfOthers(t *testing.T) {
 	t.Parallel()
 	kerneltest.Needs(t, "vxlan")
 	kerneltest.Host(t)
-	underlay(t)
+	tunnelUnder(t)
 	e := open(t, "", kernel.Options{})
 	mine := kernel.Objects{vxlan("192.0.2.1")}
 	for _, c := range []struct{ make, alias, want string }{
@@ -184,7 +184,7 @@ func TestTunnelPortTaken(t *testing.T) {
 	t.Parallel()
 	kerneltest.Needs(t, "vxlan")
 	kerneltest.Host(t)
-	underlay(t)
+	tunnelUnder(t)
 	e := open(t, "", kernel.Options{})
 	ensured(t, e, kernel.Objects{vxlan("192.0.2.1")})
 	second := vxlan("192.0.2.1")
