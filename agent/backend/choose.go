@@ -33,7 +33,7 @@ func Configured(n *cluster.Network) []cluster.Backend {
 // equal output, in order.
 func Compile(in Input) Result {
 	list := Configured(in.Network)
-	r := Result{By: map[string]string{}, MTU: MTU(in.Underlay.MTU, underlay6(in.Self), list...)}
+	r := Result{By: map[string]string{}, MTU: in.mtu(list)}
 	if in.Network.MTU != 0 {
 		r.MTU = in.Network.MTU
 	}
@@ -112,7 +112,7 @@ func unfit(b cluster.Backend, self, peer *cluster.Node) error {
 	case b.Type == cluster.BGP:
 		return nil
 	}
-	if six := underlay6(self); !peer.Address(six).IsValid() || underlay6(peer) != six {
+	if six := underlay6(self); !self.Address(six).IsValid() || !peer.Address(six).IsValid() || underlay6(peer) != six {
 		return fmt.Errorf("this node is reached by %s, %s by %s: give all nodes an address of one family", words(self), peer.Name, words(peer))
 	}
 	return nil
@@ -155,6 +155,18 @@ func MTU(underlay int, underlay6 bool, list ...cluster.Backend) int {
 		}
 	}
 	return underlay - most
+}
+
+// mtu is that of containers. An IPv6 packet in an IPv6 one is larger than the same of IPv4.
+func (in *Input) mtu(list []cluster.Backend) int {
+	most := MTU(in.Underlay.MTU, in.six(), list...)
+	six := slices.ContainsFunc(in.Network.Subnets, func(s cluster.Subnet) bool { return s.CIDR.Addr().Is6() })
+	for _, c := range list {
+		if c.Type == cluster.IPIP && six {
+			most = min(most, MTU(in.Underlay.MTU, true, c))
+		}
+	}
+	return most
 }
 
 // Table is the agent's nftables table, of family inet.
