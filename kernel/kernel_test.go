@@ -217,7 +217,7 @@ func TestObjectsAsJSON(t *testing.T) {
 	list := attachment(owner, "10.1.0.5/16")
 	list = append(list, masquerade("10.1.0.5")...)
 	list = append(list, &kernel.Moved{Device: "a", Name: "b"}, &kernel.PortVLAN{Link: "x", First: 2, Last: 9}, &kernel.Command{Do: []string{"true"}},
-		&kernel.Flows{Port: 53, Target: netip.MustParseAddr("10.1.0.5")})
+		&kernel.Flows{Port: 53, Target: netip.MustParseAddr("10.1.0.5")}, vxlan("2001:db8::1"), &kernel.IPIP{Name: "t", Local: addr("192.0.2.1")}, wireguard(t, 2))
 	raw, err := json.Marshal(list)
 	if err != nil {
 		t.Fatal(err)

@@ -13,8 +13,8 @@ const agentMark = "fairlead-agent test"
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-// underlay makes a link with an address of each family to tunnel over.
-func underlay(t *testing.T) {
+// tunnelUnder makes a link with an address of each family to tunnel over.
+func tunnelUnder(t *testing.T) {
 	t.Helper()
 	for _, c := range []string{
 		"ip link add up0 type veth peer name up1", "ip addr add 192.0.2.1/24 dev up0", "ip addr add 2001:db8::1/64 dev up0 nodad", "ip link set up0 up", "ip link set up1 up",
@@ -59,9 +59,9 @@ func tunnelCases() []tunnelCase {
 		{"vxlan in a namespace", "vxlan", v("192.0.2.1", func(v *kernel.VXLAN) { v.In = kernel.Container }), []string{"vxlan id 7 local 192.0.2.1", "link-netnsid 0", "UP", "alias " + agentMark},
 			v("192.0.2.1", func(v *kernel.VXLAN) { v.In, v.MTU = kernel.Container, 1400 }), v("192.0.2.1", func(v *kernel.VXLAN) { v.In, v.ID = kernel.Container, 9 }),
 			[]string{"mtu is 1430, want 1400", "VNI is 7, want 9"}},
-		{"ipip", "ipip", ipip("192.0.2.1", 1480), []string{"link/ipip 192.0.2.1 brd 0.0.0.0", "ipip any remote any local 192.0.2.1", "mtu 1480", "UP", "alias " + agentMark},
+		{"ipip", "ipip", ipip("192.0.2.1", 1480), []string{"link/ipip 192.0.2.1 brd 0.0.0.0", "ipip ipip remote any local 192.0.2.1", "mtu 1480", "UP", "alias " + agentMark},
 			ipip("192.0.2.1", 1400), ipip("192.0.2.9", 1480), []string{"mtu is 1480, want 1400", "local is 192.0.2.1, want 192.0.2.9"}},
-		{"ip6tnl", "ip6tnl", ipip("2001:db8::1", 1460), []string{"ip6tnl ip6ip6 remote :: local 2001:db8::1 encaplimit none", "mtu 1460"},
+		{"ip6tnl", "ip6tnl", ipip("2001:db8::1", 1460), []string{"ip6tnl ip6ip6 remote any local 2001:db8::1", "encaplimit none", "mtu 1460"},
 			ipip("2001:db8::1", 1400), ipip("2001:db8::9", 1460), []string{"mtu is 1460, want 1400", "local is 2001:db8::1, want 2001:db8::9"}},
 	}
 }
@@ -73,7 +73,7 @@ func TestTunnels(t *testing.T) {
 			t.Parallel()
 			kerneltest.Needs(t, c.needs)
 			kerneltest.Host(t)
-			underlay(t)
+			tunnelUnder(t)
 			netns := kerneltest.Netns(t)
 			testTunnel(t, c, open(t, netns, kernel.Options{}), netns)
 		})
@@ -150,7 +150,7 @@ func TestTunnelOfOthers(t *testing.T) {
 	t.Parallel()
 	kerneltest.Needs(t, "vxlan")
 	kerneltest.Host(t)
-	underlay(t)
+	tunnelUnder(t)
 	e := open(t, "", kernel.Options{})
 	mine := kernel.Objects{vxlan("192.0.2.1")}
 	for _, c := range []struct{ make, alias, want string }{
@@ -184,7 +184,7 @@ func TestTunnelPortTaken(t *testing.T) {
 	t.Parallel()
 	kerneltest.Needs(t, "vxlan")
 	kerneltest.Host(t)
-	underlay(t)
+	tunnelUnder(t)
 	e := open(t, "", kernel.Options{})
 	ensured(t, e, kernel.Objects{vxlan("192.0.2.1")})
 	second := vxlan("192.0.2.1")

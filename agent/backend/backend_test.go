@@ -1,0 +1,147 @@
+package backend_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/backend"
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/kernel"
+)
+
+func TestMTU(t *testing.T) {
+	t.Parallel()
+	type b = cluster.Backend
+	for _, c := range []struct {
+		list   []b
+		v4, v6 int
+	}{
+		{[]b{{Type: cluster.HostGW}}, 1500, 1500},
+		{[]b{{Type: cluster.BGP}}, 1500, 1500},
+		{[]b{{Type: cluster.VXLAN}}, 1450, 1430},
+		{[]b{{Type: cluster.WireGuard}}, 1440, 1420},
+		{[]b{{Type: cluster.IPIP}}, 1480, 1460},
+		{[]b{{Type: cluster.HostGW, When: "direct"}, {Type: cluster.IPIP}, {Type: cluster.VXLAN}}, 1450, 1430},
+		{nil, 1500, 1500},
+	} {
+		if v4, v6 := backend.MTU(1500, false, c.list...), backend.MTU(1500, true, c.list...); v4 != c.v4 || v6 != c.v6 {
+			t.Errorf("%v: %d and %d, want %d and %d", c.list, v4, v6, c.v4, c.v6)
+		}
+	}
+}
+
+// Both nodes of a pair choose the same backend, whatever their addresses.
+func TestChooseIsMutual(t *testing.T) {
+	t.Parallel()
+	type b = cluster.Backend
+	lists := [][]b{
+		{{Type: cluster.HostGW}}, {{Type: cluster.HostGW, When: "direct"}, {Type: cluster.VXLAN}}, {{Type: cluster.VXLAN, When: "direct"}, {Type: cluster.WireGuard}},
+		{{Type: cluster.WireGuard}, {Type: cluster.IPIP}}, {{Type: cluster.IPIP}}, {{Type: cluster.HostGW}, {Type: cluster.BGP}},
+	}
+	addresses := []string{"192.0.2.1/24", "192.0.2.2/24", "192.0.2.200/25", "192.0.2.3/32", "198.51.100.1/24", "2001:db8::1/64", "2001:db8::2/64 192.0.2.9/24", ""}
+	for _, list := range lists {
+		for i, x := range addresses {
+			for j, y := range addresses {
+				a, c := node(fmt.Sprint("a", i), x), node(fmt.Sprint("b", j), y)
+				if i%3 == 0 {
+					a.WireGuard = ""
+				}
+				one, err1 := backend.Choose(list, a, c)
+				other, err2 := backend.Choose(list, c, a)
+				if one != other || (err1 == nil) != (err2 == nil) || (one < 0) != (err1 != nil) {
+					t.Errorf("%v: %q chooses %d (%v), %q %d (%v)", list, x, one, err1, y, other, err2)
+				}
+			}
+		}
+	}
+}
+
+// many is a site of many peers, half of them on the link.
+func many(n int, list ...cluster.Backend) backend.Input {
+	in := site(network(list...))
+	in.Peers = nil
+	for i := range n {
+		address := fmt.Sprintf("192.0.%d.%d/16", i>>8, i&255)
+		if i%2 == 1 {
+			address = fmt.Sprintf("198.51.%d.%d/16", i>>8, i&255)
+		}
+		block := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 100, byte(i >> 8), byte(i)}), 32)
+		in.Peers = append(in.Peers, backend.Peer{Node: node(fmt.Sprint("n", i), address), Dst: []netip.Prefix{block}})
+	}
+	in.Self = node("a", "192.0.255.255/16")
+	return in
+}
+
+// What is worked out for thousands of peers takes milliseconds, is the same each
+// time, has each object once, and gives a peer's route after what it needs.
+func TestManyPeers(t *testing.T) {
+	t.Parallel()
+	type b = cluster.Backend
+	for _, list := range [][]b{{{Type: cluster.VXLAN}}, {{Type: cluster.HostGW, When: "direct"}, {Type: cluster.WireGuard}}, {{Type: cluster.VXLAN, Direct: true}}, {{Type: cluster.HostGW, When: "direct"}, {Type: cluster.IPIP}}} {
+		in := many(5000, list...)
+		began := time.Now()
+		r := backend.Compile(in)
+		if took := time.Since(began); took > time.Second { // some 10 ms alone on a processor
+			t.Errorf("%v: %v", list, took)
+		} else {
+			t.Logf("%v: %v", list, took)
+		}
+		if len(r.Problems) > 0 || len(r.By) != 5000 {
+			t.Errorf("%v: %d joined, problems %v", list, len(r.By), r.Problems)
+		}
+		ordered(t, r.Objects)
+		if again := backend.Compile(in); fmt.Sprint(again.Objects) != fmt.Sprint(r.Objects) {
+			t.Errorf("%v: another time it is otherwise", list)
+		}
+	}
+}
+
+// ordered: every object once; a route by a neighbour after it and its forwarding entry.
+func ordered(t *testing.T, list kernel.Objects) {
+	t.Helper()
+	seen, neighbours, entries := map[string]bool{}, map[netip.Addr]string{}, map[string]bool{}
+	for _, o := range list {
+		if seen[o.String()] {
+			t.Errorf("twice: %s", o)
+		}
+		seen[o.String()] = true
+		switch o := o.(type) {
+		case *kernel.Neigh:
+			neighbours[o.IP] = o.MAC
+		case *kernel.FDB:
+			entries[o.MAC] = true
+		case *kernel.Route:
+			if o.Link == backend.VXLANName(1) && !entries[neighbours[o.Via]] {
+				t.Errorf("%s comes before its neighbour and its forwarding entry", o)
+			}
+		}
+	}
+}
+
+// A peer that cannot be joined hinders no other, in whatever order they come.
+func TestProblemsAreAlone(t *testing.T) {
+	t.Parallel()
+	in := many(40, cluster.Backend{Type: cluster.VXLAN})
+	in.Peers[7].Node = node("six", "2001:db8::7/64")
+	in.Peers[9].Node = &cluster.Node{Name: "nowhere"}
+	for range 10 {
+		rand.Shuffle(len(in.Peers), func(i, j int) { in.Peers[i], in.Peers[j] = in.Peers[j], in.Peers[i] })
+		r := backend.Compile(in)
+		names := []string{r.Problems[0].Node, r.Problems[1].Node}
+		slices.Sort(names)
+		if len(r.Problems) != 2 || !slices.Equal(names, []string{"nowhere", "six"}) || len(r.By) != 38 {
+			t.Errorf("problems %v, %d joined", r.Problems, len(r.By))
+		}
+	}
+}
+
+func BenchmarkCompile(b *testing.B) {
+	in := many(5000, cluster.Backend{Type: cluster.VXLAN})
+	for b.Loop() {
+		backend.Compile(in)
+	}
+}

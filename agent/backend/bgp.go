@@ -1,0 +1,51 @@
+package backend
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// bgp makes routes of what neighbours said: what lies in the network's subnets, but
+// this node's own and what other backends join. So no neighbour can move what is not
+// the network's.
+func bgp(in *Input) (out kernel.Objects, _ []Problem) {
+	var not []netip.Prefix
+	not = append(not, in.Blocks...)
+	for _, p := range in.Others {
+		not = append(not, p.Dst...)
+	}
+	others := make(map[netip.Prefix]bool, len(not))
+	for _, p := range not {
+		others[p] = true
+	}
+	for _, l := range in.Learned {
+		if !in.covers(l.Dst) || others[l.Dst] || len(l.Via) == 0 || slices.ContainsFunc(in.Blocks, l.Dst.Overlaps) && !in.narrower(l.Dst) {
+			continue
+		}
+		out = append(out, in.learned(l))
+	}
+	return out, nil
+}
+
+// narrower is a single address that another node has of a block of this one's.
+func (in *Input) narrower(p netip.Prefix) bool { return p.IsSingleIP() }
+
+func (in *Input) learned(l Learned) kernel.Object {
+	r := &kernel.Route{In: in.In, Dst: l.Dst, Link: in.Underlay.Link, Proto: Protocol}
+	if len(l.Via) == 1 {
+		r.Via = l.Via[0]
+		return r
+	}
+	for _, v := range l.Via {
+		r.Hops = append(r.Hops, kernel.Hop{Via: v, Weight: 1})
+	}
+	return r
+}
+
+// covers tells whether a prefix is a part of the network.
+func (in *Input) covers(p netip.Prefix) bool {
+	return slices.ContainsFunc(in.Network.Subnets, func(s cluster.Subnet) bool { return s.CIDR.Contains(p.Addr()) && s.CIDR.Bits() <= p.Bits() })
+}

@@ -1,0 +1,217 @@
+package backend
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// Result is what a network needs on this node.
+type Result struct {
+	Objects  kernel.Objects
+	Problems []Problem
+	MTU      int               // bytes, of containers' links
+	By       map[string]string // how each peer is joined, by its name: a backend's type, "direct" where it is without its tunnel
+	Tunnels  []string          // the links that carry packets to peers
+}
+
+// Configured are the backends of a network: those it names, else vxlan.
+func Configured(n *cluster.Network) []cluster.Backend {
+	if len(n.Backends) > 0 {
+		return n.Backends
+	}
+	return []cluster.Backend{{Type: cluster.VXLAN}}
+}
+
+// Compile joins this node with its peers, each by the first backend that fits the
+// pair. Conf, MTU, Others and the peers' Direct are worked out here. Equal input has
+// equal output, in order.
+func Compile(in Input) Result {
+	list := Configured(in.Network)
+	r := Result{By: map[string]string{}, MTU: in.mtu(list)}
+	if in.Network.MTU != 0 {
+		r.MTU = in.Network.MTU
+	}
+	joined := make([][]Peer, len(list))
+	for _, p := range in.Peers {
+		p.Direct = Direct(in.Self, p.Node)
+		i, err := Choose(list, in.Self, p.Node)
+		if err != nil {
+			r.Problems = append(r.Problems, Problem{p.Node.Name, err})
+			continue
+		}
+		joined[i] = append(joined[i], p)
+		r.By[p.Node.Name] = list[i].Type
+		if p.Direct && list[i].Direct {
+			r.By[p.Node.Name] = "direct"
+		}
+	}
+	for i, conf := range list {
+		one := in
+		one.Conf, one.Peers, one.MTU = conf, joined[i], MTU(in.Underlay.MTU, underlay6(in.Self), conf)
+		for j, others := range joined {
+			if j != i {
+				one.Others = append(one.Others, others...)
+			}
+		}
+		r.join(&one)
+	}
+	r.Tunnels = tunnels(r.Objects)
+	return r
+}
+
+// join adds what one backend needs; one that has nobody to join needs nothing, but
+// bgp, which learns of others.
+func (r *Result) join(in *Input) {
+	b, ok := Of(in.Conf.Type)
+	if !ok || len(in.Peers) == 0 && b.Type != cluster.BGP {
+		return
+	}
+	objects, problems := b.Objects(in)
+	r.Objects = append(r.Objects, objects...)
+	for _, p := range problems {
+		delete(r.By, p.Node)
+	}
+	r.Problems = append(r.Problems, problems...)
+}
+
+// Choose is the first backend that fits a pair of nodes, by its place in the list.
+// Both nodes choose the same.
+func Choose(list []cluster.Backend, self, peer *cluster.Node) (int, error) {
+	var errs []error
+	for i, b := range list {
+		err := unfit(b, self, peer)
+		if err == nil {
+			return i, nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", b.Type, err))
+	}
+	return -1, errors.Join(errs...)
+}
+
+// unfit says why a backend cannot join two nodes.
+func unfit(b cluster.Backend, self, peer *cluster.Node) error {
+	direct := Direct(self, peer)
+	if peer.Flannel != nil && peer.Flannel.Type != b.Type {
+		return fmt.Errorf("%s is a node of flannel's that has %s", peer.Name, peer.Flannel.Type)
+	}
+	switch {
+	case b.When == "direct" && !direct:
+		return errors.New("is for nodes that share a link, and " + notShared(self, peer))
+	case b.Type == cluster.HostGW && !direct:
+		return errors.New(notShared(self, peer) + ": a next hop has to be on the link (add vxlan behind it in the list of backends)")
+	case b.Type == cluster.WireGuard && self.WireGuard == "":
+		return errors.New("this node has no key yet")
+	case b.Type == cluster.WireGuard && publicKey(peer) == "":
+		return fmt.Errorf("%s has published no key yet", peer.Name)
+	case b.Type == cluster.BGP:
+		return nil
+	}
+	if six := underlay6(self); !self.Address(six).IsValid() || !peer.Address(six).IsValid() || underlay6(peer) != six {
+		return fmt.Errorf("this node is reached by %s, %s by %s: give all nodes an address of one family", words(self), peer.Name, words(peer))
+	}
+	return nil
+}
+
+func notShared(self, peer *cluster.Node) string {
+	return fmt.Sprintf("%s (%s) is not on this node's link (%s)", peer.Name, words(peer), words(self))
+}
+
+func words(n *cluster.Node) string {
+	var out []string
+	for _, a := range n.Addresses {
+		out = append(out, a.String())
+	}
+	if len(out) == 0 {
+		return "no address"
+	}
+	return strings.Join(out, ", ")
+}
+
+// Direct tells whether two nodes share a link: each one's address, of the family of
+// their underlay, lies in the other's prefix.
+func Direct(a, b *cluster.Node) bool { return directIn(a, b, underlay6(a)) }
+
+func directIn(a, b *cluster.Node, six bool) bool {
+	p, q := a.Prefix(six), b.Prefix(six)
+	if b.Flannel != nil && p.IsValid() && q.IsValid() { // flannel tells no length
+		return p.Masked().Contains(q.Addr())
+	}
+	return p.IsValid() && q.IsValid() && p.Masked().Contains(q.Addr()) && q.Masked().Contains(p.Addr())
+}
+
+// MTU is what an underlay's leaves of each packet under the one of several backends
+// that takes most: a container's packet may go by any.
+func MTU(underlay int, underlay6 bool, list ...cluster.Backend) int {
+	most := 0
+	for _, c := range list {
+		if b, ok := Of(c.Type); ok {
+			most = max(most, b.Overhead(c, underlay6))
+		}
+	}
+	return underlay - most
+}
+
+// mtu is that of containers. An IPv6 packet in an IPv6 one is larger than the same of IPv4.
+func (in *Input) mtu(list []cluster.Backend) int {
+	most := MTU(in.Underlay.MTU, in.six(), list...)
+	six := slices.ContainsFunc(in.Network.Subnets, func(s cluster.Subnet) bool { return s.CIDR.Addr().Is6() })
+	for _, c := range list {
+		if c.Type == cluster.IPIP && six {
+			most = min(most, MTU(in.Underlay.MTU, true, c))
+		}
+	}
+	return most
+}
+
+// Table is the agent's nftables table, of family inet.
+const Table = "fairlead-agent"
+
+// Clamp are the rules by which both ends of a TCP connection that goes through links
+// send segments that fit, whatever they take their own link's MTU to be.
+func Clamp(links []string) kernel.Objects {
+	if len(links) == 0 {
+		return nil
+	}
+	const chain, mangle = "clamp", "type filter hook forward priority -150; policy accept"
+	nft := func(what, name, text string) kernel.Object {
+		return &kernel.NFT{Family: "inet", Table: Table, What: what, Name: name, Text: text}
+	}
+	out := kernel.Objects{nft("table", "", ""), nft("chain", chain, mangle)}
+	for _, l := range slices.Sorted(slices.Values(links)) {
+		out = append(out, nft("rule", chain, `oifname "`+l+`" tcp flags syn / syn,rst tcp option maxseg size set rt mtu`))
+	}
+	return out
+}
+
+func tunnels(list kernel.Objects) (out []string) {
+	for _, o := range list {
+		switch o := o.(type) {
+		case *kernel.VXLAN:
+			out = append(out, o.Name)
+		case *kernel.IPIP:
+			out = append(out, o.Name)
+		case *kernel.WireGuard:
+			out = append(out, o.Name)
+		}
+	}
+	return out
+}
+
+// plain are routes to a peer without a tunnel; dst of a family of which no address
+// of the peer is on the link are returned.
+func (in *Input) plain(p Peer) (out kernel.Objects, rest []netip.Prefix) {
+	for _, d := range p.Dst {
+		if six := d.Addr().Is6(); directIn(in.Self, p.Node, six) {
+			out = append(out, &kernel.Route{In: in.In, Dst: d, Via: p.Node.Address(six), Link: in.Underlay.Link, Proto: Protocol})
+		} else {
+			rest = append(rest, d)
+		}
+	}
+	return out, rest
+}

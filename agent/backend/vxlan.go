@@ -1,0 +1,104 @@
+package backend
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"strconv"
+
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// What flannel has, and Linux by itself.
+const (
+	vxlanVNI  = 1
+	vxlanPort = 8472
+)
+
+// vxlanOverhead is an Ethernet header in VXLAN (8), UDP (8) and IP: RFC 7348, section 5.
+func vxlanOverhead(_ cluster.Backend, underlay6 bool) int {
+	const ethernet, vxlan, udp, ipv4, ipv6 = 14, 8, 8, 20, 40
+	if underlay6 {
+		return ethernet + vxlan + udp + ipv6
+	}
+	return ethernet + vxlan + udp + ipv4
+}
+
+// VXLANName is the name of the link of a VNI.
+func VXLANName(vni int) string { return "fl-vx." + strconv.Itoa(vni) }
+
+// VXLANMAC is the hardware address of a node's link: as it follows from the node's
+// name, nobody has to tell it.
+func VXLANMAC(node string, vni int) string { return kernel.MAC("vxlan", node, strconv.Itoa(vni)) }
+
+func (in *Input) vni() int {
+	if in.Network.Isolated {
+		return in.Network.VNI
+	}
+	return cmp.Or(in.Conf.VNI, vxlanVNI)
+}
+
+// vxlan is one link, and for each peer, in this order, its neighbour, its forwarding
+// entry and its routes: no packet is sent to where it would have to be asked for.
+func vxlan(in *Input) (out kernel.Objects, problems []Problem) {
+	vni, name := in.vni(), VXLANName(in.vni())
+	if in.Flannel {
+		name = "flannel." + strconv.Itoa(vni)
+	}
+	out = append(out, &kernel.VXLAN{
+		In: in.In, Name: name, ID: vni, Port: cmp.Or(in.Conf.Port, vxlanPort), Local: in.Self.Address(in.six()), Link: in.Underlay.Link,
+		MAC: VXLANMAC(in.Self.Name, vni), MTU: in.MTU, Mark: in.mark("vxlan"),
+	})
+	out = append(out, in.own(name)...)
+	for _, p := range in.Peers {
+		dst := p.Dst
+		if in.Conf.Direct && p.Direct {
+			var routes kernel.Objects
+			routes, dst = in.plain(p)
+			out = append(out, routes...)
+		}
+		if len(dst) == 0 {
+			continue
+		}
+		mac, err := in.macOf(p.Node)
+		if err != nil {
+			problems = append(problems, Problem{p.Node.Name, err})
+			continue
+		}
+		out = append(out, in.through(p, dst, name, mac)...)
+	}
+	return out, problems
+}
+
+func (in *Input) macOf(n *cluster.Node) (string, error) {
+	if n.Flannel == nil {
+		return VXLANMAC(n.Name, in.vni()), nil
+	}
+	mac := n.Flannel.MAC
+	if in.six() {
+		mac = n.Flannel.V6
+	}
+	mac, err := kernel.CanonicalMAC(mac)
+	if err != nil {
+		return "", fmt.Errorf("vxlan: flannel's key of %s: %w", n.Name, err)
+	}
+	return mac, nil
+}
+
+// through are a peer's objects on the tunnel. Its routes go by an address that is in
+// its first block, and only a name for its hardware address.
+func (in *Input) through(p Peer, dst []netip.Prefix, link, mac string) (out kernel.Objects) {
+	gateways := map[bool]netip.Addr{}
+	for _, six := range []bool{false, true} {
+		if gw := first(dst, six); gw.IsValid() {
+			gateways[six] = gw
+			out = append(out, &kernel.Neigh{In: in.In, Link: link, IP: gw, MAC: mac, Proto: Protocol})
+		}
+	}
+	out = append(out, &kernel.FDB{In: in.In, Link: link, MAC: mac, Dst: p.Node.Address(in.six())})
+	for _, d := range dst {
+		out = append(out, &kernel.Route{In: in.In, Dst: d, Via: gateways[d.Addr().Is6()], Link: link, OnLink: true, Proto: Protocol})
+	}
+	return out
+}

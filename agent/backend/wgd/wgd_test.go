@@ -1,0 +1,147 @@
+package wgd_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/backend/wgd"
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// The test's program is the device, too.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 4 && os.Args[1] == wgd.Command {
+		if err := wgd.Run(context.Background(), os.Args[2], os.Args[3]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+const (
+	private = "cGRpZCB5b3UgdGhpbmsgdGhpcyB3YXMgYSBzZWNyZT8="
+	peerA   = "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg="
+	peerB   = "TrMvSoP4jYQlY6RIzBgbssQqY3vxI2Pi+y71lOWWXX0="
+)
+
+func device(t *testing.T) *kernel.WireGuard {
+	t.Helper()
+	dir := t.TempDir()
+	key := filepath.Join(dir, "key")
+	if err := os.WriteFile(key, []byte(private+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return &kernel.WireGuard{
+		Name: "wg0", KeyFile: key, Port: 51820, MTU: 1420, Mark: "fairlead-agent test",
+		Program: []string{"/proc/self/exe", wgd.Command}, Socket: filepath.Join(dir, "wg0.sock"),
+		Peers: []kernel.WireGuardPeer{
+			{PublicKey: peerA, Endpoint: netip.MustParseAddrPort("192.0.2.2:51820"), AllowedIPs: []netip.Prefix{netip.MustParsePrefix("10.244.1.0/26"), netip.MustParsePrefix("fd00::/64")}},
+			{PublicKey: peerB, Endpoint: netip.MustParseAddrPort("[2001:db8::3]:51820"), Keepalive: 25, AllowedIPs: []netip.Prefix{netip.MustParsePrefix("10.244.2.0/26")}},
+		},
+	}
+}
+
+// A process of its own serves the link; objects made anew find it, set what differs,
+// and its end is the link's.
+func TestUserspace(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	w := device(t)
+	if kerneltest.Has(t, "wireguard") { // then it is taken up, but not started by itself
+		p := exec.Command(w.Program[0], wgd.Command, w.Name, w.Socket)
+		if err := p.Start(); err != nil {
+			t.Fatal(err)
+		}
+		go p.Wait()
+		waitFor(t, func() bool { _, err := os.Stat(w.Socket); return err == nil })
+	}
+	apply(t, w)
+	link := kerneltest.Run(t, "ip", "-d", "link", "show", "wg0")
+	for _, want := range []string{"tun type tun", "mtu 1420", "UP", "alias fairlead-agent test"} {
+		if !strings.Contains(link, want) {
+			t.Errorf("no %q in\n%s", want, link)
+		}
+	}
+	again := *w
+	again.Peers = []kernel.WireGuardPeer{w.Peers[0]}
+	again.Peers[0].AllowedIPs = []netip.Prefix{netip.MustParsePrefix("10.244.1.0/26"), netip.MustParsePrefix("10.244.2.0/26")}
+	if d := differs(t, &again); len(d) != 1 || !strings.Contains(d[0].String(), "peer "+peerA+": allowed-ips are not [10.244.1.0/26 10.244.2.0/26] alone, peer "+peerB+" should not be there") {
+		t.Errorf("differs in %v", d)
+	}
+	apply(t, &again)
+	if after := kerneltest.Run(t, "ip", "-d", "link", "show", "wg0"); after != link {
+		t.Errorf("made anew:\n%s\nwas\n%s", after, link)
+	}
+	remove(t, &again)
+	waitFor(t, func() bool { _, err := os.Stat(w.Socket); return err != nil }) // its process ended
+}
+
+func waitFor(t *testing.T, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(kerneltest.Slow(10 * time.Second)); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("waited in vain")
+		}
+	}
+}
+
+func engine(t *testing.T) *kernel.Engine {
+	t.Helper()
+	e, err := kernel.Open(nil, kernel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	return e
+}
+
+func apply(t *testing.T, w *kernel.WireGuard) {
+	t.Helper()
+	if err := engine(t).Apply(kernel.Objects{w}); err != nil {
+		t.Fatal(err)
+	}
+	if d := differs(t, w); len(d) > 0 {
+		t.Fatalf("after apply: %v", d)
+	}
+}
+
+func differs(t *testing.T, w *kernel.WireGuard) []kernel.Difference {
+	t.Helper()
+	d, err := engine(t).Check(kernel.Objects{w})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func remove(t *testing.T, w *kernel.WireGuard) {
+	t.Helper()
+	if err := engine(t).Remove(kernel.Objects{w}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A program that cannot make the link is named with what it needs.
+func TestUserspaceFails(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	w := device(t)
+	w.Program = []string{"/bin/false"}
+	if kerneltest.Has(t, "wireguard") {
+		apply(t, w)
+		return
+	}
+	if err := engine(t).Apply(kernel.Objects{w}); err == nil || !strings.Contains(err.Error(), "/bin/false wg0 "+w.Socket+" ended (exit status 1)") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,70 @@
+package backend_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/backend"
+)
+
+// A key is made once, turned in two steps, and never readable by others.
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	k := backend.Keys{File: filepath.Join(t.TempDir(), "state", "wireguard.key")}
+	const day = 24 * time.Hour
+	now := time.Now()
+	step := func(name string, after, every time.Duration) (public, previous string) {
+		t.Helper()
+		public, previous, err := k.Turn(now.Add(after), every)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if st, err := os.Stat(k.File); err != nil || st.Mode().Perm() != 0o600 {
+			t.Fatalf("%s: %v, %v", name, st.Mode(), err)
+		}
+		return public, previous
+	}
+	first, none := step("first", 0, day)
+	if len(first) != 44 || none != "" {
+		t.Fatalf("%q, %q", first, none)
+	}
+	if again, previous := step("again", time.Hour, day); again != first || previous != "" {
+		t.Errorf("an hour later it is %q, %q", again, previous)
+	}
+	if never, _ := step("never", 1000*day, 0); never != first {
+		t.Error("a key that is never to be turned is another")
+	}
+	secret, _ := os.ReadFile(k.File)
+	next, previous := step("a day later", day+time.Second, day)
+	if next == first || previous != first {
+		t.Errorf("published %q and %q, the first was %q", next, previous, first)
+	}
+	if still, _ := os.ReadFile(k.File); string(still) != string(secret) {
+		t.Error("the device would have the next key before peers know it")
+	}
+	if a, b := step("at once again", time.Second, day); a != next || b != first {
+		t.Errorf("at once again %q and %q", a, b)
+	}
+	// The next key's file says when it was made: now, as a clock of the test has no say in that.
+	if a, b := step("after the grace", backend.Grace+time.Second, day); a != next || b != "" {
+		t.Errorf("after the grace %q and %q, want %q alone", a, b, next)
+	}
+	if used, _ := os.ReadFile(k.File); string(used) == string(secret) {
+		t.Error("the device has the old key still")
+	}
+}
+
+func TestKeySpoiled(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(file, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := backend.Keys{File: file}.Turn(time.Now(), 0)
+	if err == nil || !strings.Contains(err.Error(), "remove it") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("%v", err)
+	}
+}

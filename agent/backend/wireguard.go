@@ -1,0 +1,51 @@
+package backend
+
+import (
+	"cmp"
+	"net/netip"
+
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// WireGuardName is the name of the link.
+const WireGuardName = "fl-wg"
+
+const wireguardPort = 51820
+
+// wireguardOverhead is a message's header and tag (32), UDP (8) and IP: WireGuard's
+// paper, section 5.4.6.
+func wireguardOverhead(_ cluster.Backend, underlay6 bool) int {
+	const message, udp, ipv4, ipv6 = 32, 8, 20, 40
+	if underlay6 {
+		return message + udp + ipv6
+	}
+	return message + udp + ipv4
+}
+
+// wireguard is one link, of which each node is a peer that may use the addresses of
+// its blocks.
+func wireguard(in *Input) (out kernel.Objects, problems []Problem) {
+	port := cmp.Or(in.Conf.Port, wireguardPort)
+	link := &kernel.WireGuard{Name: WireGuardName, KeyFile: in.KeyFile, Port: port, MTU: in.MTU, Mark: in.mark("wireguard"), Program: in.Program, Socket: in.Socket}
+	var routes kernel.Objects
+	for _, p := range in.Peers {
+		link.Peers = append(link.Peers, kernel.WireGuardPeer{
+			PublicKey: publicKey(p.Node), Previous: p.Node.Previous, AllowedIPs: p.Dst, Keepalive: in.Conf.Keepalive,
+			Endpoint: netip.AddrPortFrom(p.Node.Address(in.six()), uint16(port)),
+		})
+		for _, d := range p.Dst {
+			routes = append(routes, &kernel.Route{Dst: d, Link: WireGuardName, Proto: Protocol})
+		}
+	}
+	out = append(out, link)
+	out = append(out, in.own(WireGuardName)...)
+	return append(out, routes...), nil
+}
+
+func publicKey(n *cluster.Node) string {
+	if n.Flannel != nil {
+		return n.Flannel.Key
+	}
+	return n.WireGuard
+}
