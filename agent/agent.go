@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/fairlead/fairlead/agent/backend"
+	"github.com/fairlead/fairlead/agent/backend/wgd"
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/store"
@@ -23,7 +25,8 @@ type Options struct {
 	Run    string // where state of this boot lies: "/run/fairlead"
 	Log    *slog.Logger
 
-	Version string // of this program, for other nodes to see
+	Version string   // of this program, for other nodes to see
+	Program []string // what runs this program: "/usr/local/bin/fairlead"
 }
 
 // The loop's times. Changes that come within quiet of each other are looked at
@@ -48,7 +51,7 @@ type Agent struct {
 
 // Protocol, alias and table are those by which what the agent made is known.
 func owner() kernel.Keeper {
-	return kernel.Keeper{Protocol: backend.Protocol, Alias: backend.Mark(""), Table: "fairlead-agent"}
+	return kernel.Keeper{Protocol: backend.Protocol, Alias: backend.Mark(""), Table: backend.Table}
 }
 
 // Run is the agent, until the context ends. What it made in the kernel stays:
@@ -86,7 +89,7 @@ func newAgent(o Options) (*Agent, error) {
 	if a.keeper, err = newKeeper(o.Config); err != nil {
 		return nil, err
 	}
-	a.publish = &publisher{store: o.Store, conf: o.Config, id: id, version: o.Version, view: a.view, log: o.Log, status: a.status, wake: make(chan struct{}, 1)}
+	a.publish = &publisher{store: o.Store, conf: o.Config, id: id, view: a.view, log: o.Log, status: a.status, wake: make(chan struct{}, 1)}
 	return a, nil
 }
 
@@ -96,7 +99,12 @@ func (a *Agent) start(ctx context.Context, stop context.CancelCauseFunc) error {
 		return err
 	}
 	go func() { _ = store.Follow(ctx, a.o.Store, "", store.Followers{a.view, a.status}) }()
-	go a.publish.run(ctx, stop)
+	go a.publish.run(ctx)
+	if a.o.Config.Listen != "" {
+		if err := a.serve(ctx, a.o.Config.Listen); err != nil {
+			return err
+		}
+	}
 	go func() {
 		if err := a.keeper.monitor.Run(ctx, a.keeper.heard); ctx.Err() == nil {
 			stop(fmt.Errorf("listen to the kernel: %w", err))
@@ -119,6 +127,7 @@ func (a *Agent) loop(ctx context.Context) {
 	defer full.Stop()
 	p := newPace()
 	for {
+		a.status.turn()
 		select {
 		case <-ctx.Done():
 			return
@@ -147,19 +156,57 @@ func (a *Agent) look() (again time.Duration) {
 	if err != nil {
 		return a.status.failed(fmt.Errorf("find the link to other nodes: %w", err))
 	}
-	self := &cluster.Node{Name: a.o.Config.Node, ID: a.id, Addresses: host.Addresses}
+	self := &cluster.Node{Name: a.o.Config.Node, ID: a.id, Addresses: host.Addresses, Version: a.o.Version}
+	again, err = a.keys(self, &host)
+	if err != nil {
+		return a.status.failed(err)
+	}
 	a.publish.wants(self)
 	var w Wanted
 	known := a.view.read(func(s *cluster.Snapshot) { w = Compile(s, self, host) })
 	if !known {
-		return 0 // the store was never seen, and nothing is known of it
+		return again // the store was never seen, and nothing is known of it
 	}
 	rep := a.keeper.reconcile(w.Objects)
 	for _, c := range rep.Changes {
 		a.log.Debug("made", "object", c)
 	}
 	a.log.Log(context.Background(), level(rep), "looked", "made", rep.Made, "removed", rep.Removed, "listed", rep.Looked, "problems", len(w.Problems)+len(rep.Errors), "took", time.Since(began).Round(time.Microsecond))
-	return a.status.looked(&w, rep, began)
+	return sooner(again, a.status.looked(&w, rep, began))
+}
+
+// sooner is the shorter of two times, of which 0 is never.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// keys gives the node the WireGuard key that it publishes, if a network asks for
+// one, and tells when to look whether it is to be turned.
+func (a *Agent) keys(self *cluster.Node, h *Host) (again time.Duration, err error) {
+	var conf *cluster.Backend
+	a.view.read(func(s *cluster.Snapshot) {
+		for _, n := range shared(s) {
+			for _, b := range n.Backends {
+				if b.Type == cluster.WireGuard {
+					conf = &b
+				}
+			}
+		}
+	})
+	if conf == nil {
+		return 0, nil
+	}
+	h.KeyFile = filepath.Join(a.o.Lib, "fairlead", "wireguard.key")
+	h.Socket = filepath.Join(a.o.Run, "wireguard.sock")
+	h.Program = append(slices.Clone(a.o.Program), wgd.Command)
+	self.WireGuard, self.Previous, err = backend.Keys{File: h.KeyFile}.Turn(time.Now(), time.Duration(conf.Rotate)*time.Hour)
+	if conf.Rotate > 0 || self.Previous != "" {
+		again = backend.Grace / 2
+	}
+	return again, err
 }
 
 func level(r *kernel.Report) slog.Level {

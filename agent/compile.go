@@ -14,24 +14,30 @@ import (
 type Wanted struct {
 	Objects  kernel.Objects
 	Problems []backend.Problem
-	MTU      map[string]int // of the containers' links, by network
+	MTU      map[string]int               // bytes, of the containers' links, by network
+	By       map[string]map[string]string // how each node is joined, by network and node
 }
 
 // Compile works out what a node has to hold. It is pure: the same snapshot and
 // host give the same objects in the same order.
 func Compile(s *cluster.Snapshot, self *cluster.Node, h Host) Wanted {
-	w := Wanted{MTU: map[string]int{}}
+	w := Wanted{MTU: map[string]int{}, By: map[string]map[string]string{}}
 	n := s.Networks[cluster.DefaultNetwork]
 	if n == nil {
 		return w
 	}
 	w.forwarding(n)
-	w.rules(shared(s))
-	w.blocks(s.BlocksOf(n.Name, self.Name))
-	out := backend.Compile(&backend.Input{Network: n, Self: self, Blocks: s.BlocksOf(n.Name, self.Name), Underlay: h.Underlay, KeyFile: h.KeyFile, Peers: peersOf(s, n, self)})
+	w.masquerade(shared(s))
+	blocks := s.BlocksOf(n.Name, self.Name)
+	w.unused(blocks)
+	out := backend.Compile(backend.Input{
+		Network: n, Self: self, Blocks: blocks, Underlay: h.Underlay, Peers: peersOf(s, n, self),
+		KeyFile: h.KeyFile, Program: h.Program, Socket: h.Socket, Flannel: h.Flannel, Learned: h.Learned,
+	})
+	w.Objects = append(w.Objects, backend.Clamp(out.Tunnels)...)
 	w.Objects = append(w.Objects, out.Objects...)
 	w.Problems = append(w.Problems, out.Problems...)
-	w.MTU[n.Name] = out.MTU
+	w.MTU[n.Name], w.By[n.Name] = out.MTU, out.By
 	return w
 }
 
@@ -60,15 +66,15 @@ func (w *Wanted) forwarding(n *cluster.Network) {
 	}
 }
 
-// rules are the nftables table: what leaves the cluster's networks has the host's
-// address where a network wants that.
-func (w *Wanted) rules(networks []*cluster.Network) {
+// masquerade gives what leaves the cluster's networks the host's address, where a
+// network wants that.
+func (w *Wanted) masquerade(networks []*cluster.Network) {
 	if !slices.ContainsFunc(networks, func(n *cluster.Network) bool { return n.NAT }) {
 		return
 	}
 	const chain = "postrouting"
 	add := func(what, text string) {
-		w.Objects = append(w.Objects, &kernel.NFT{Family: "inet", Table: owner().Table, What: what, Name: chain, Text: text})
+		w.Objects = append(w.Objects, &kernel.NFT{Family: "inet", Table: backend.Table, What: what, Name: chain, Text: text})
 	}
 	add("chain", "type nat hook postrouting priority 104; policy accept")
 	var all []netip.Prefix
@@ -99,9 +105,9 @@ func family(p netip.Prefix) string {
 // lastResort is a metric behind every other: a bridge's own route to the block, say.
 const lastResort = 1 << 20
 
-// blocks answers for addresses of this node's blocks that no container has: sent
+// unused answers for addresses of this node's blocks that no container has: sent
 // on they would come back by a tunnel or a default route.
-func (w *Wanted) blocks(list []netip.Prefix) {
+func (w *Wanted) unused(list []netip.Prefix) {
 	for _, p := range list {
 		w.Objects = append(w.Objects, &kernel.Route{Dst: p, Type: kernel.Unreachable, Metric: lastResort})
 	}

@@ -30,7 +30,7 @@ func newKeeper(c *config.Config) (*keeper, error) {
 		m.Close()
 		return nil, err
 	}
-	return &keeper{conf: c, engine: e, rec: kernel.NewReconciler(e, owner()), monitor: m, events: make(chan []kernel.Event, 64)}, nil
+	return &keeper{conf: c, engine: e, rec: kernel.NewReconciler(e, kernel.Host, owner()), monitor: m, events: make(chan []kernel.Event, 64)}, nil
 }
 
 func (k *keeper) close() {
@@ -55,7 +55,11 @@ func (k *keeper) reconcile(want kernel.Objects) *kernel.Report { return k.rec.Re
 type Host struct {
 	Underlay  backend.Underlay
 	Addresses []netip.Prefix // one of each family at most
-	KeyFile   string         // wireguard's private key
+
+	KeyFile, Socket string   // wireguard: its private key, and the socket of a device in user space
+	Program         []string // wireguard: what starts one
+	Flannel         bool     // the tunnel has flannel's name
+	Learned         []backend.Learned
 }
 
 // host finds the link by which other nodes are reached, and its addresses.
