@@ -106,7 +106,7 @@ func (a *Agent) start(ctx context.Context, stop context.CancelCauseFunc) error {
 		}
 	}
 	go func() {
-		if err := a.keeper.monitor.Run(ctx, a.keeper.heard); ctx.Err() == nil {
+		if err := a.keeper.monitor.Run(ctx, func(ev []kernel.Event) { a.keeper.tell(ctx, heard{"", ev}) }); ctx.Err() == nil {
 			stop(fmt.Errorf("listen to the kernel: %w", err))
 		}
 	}()
@@ -133,8 +133,8 @@ func (a *Agent) loop(ctx context.Context) {
 			return
 		case <-a.kicks:
 			p.kick()
-		case events := <-a.keeper.events:
-			if a.keeper.contradicts(events) {
+		case h := <-a.keeper.events:
+			if a.keeper.contradicts(h) {
 				p.kick()
 			}
 		case <-full.C:
@@ -167,7 +167,7 @@ func (a *Agent) look() (again time.Duration) {
 	if !known {
 		return again // the store was never seen, and nothing is known of it
 	}
-	rep := a.keeper.reconcile(w.Objects)
+	rep := a.keeper.reconcile(&w)
 	for _, c := range rep.Changes {
 		a.log.Debug("made", "object", c)
 	}
@@ -188,7 +188,7 @@ func sooner(a, b time.Duration) time.Duration {
 func (a *Agent) keys(self *cluster.Node, h *Host) (again time.Duration, err error) {
 	var conf *cluster.Backend
 	a.view.read(func(s *cluster.Snapshot) {
-		for _, n := range shared(s) {
+		for _, n := range sharedNetworks(s) {
 			for _, b := range n.Backends {
 				if b.Type == cluster.WireGuard {
 					conf = &b
