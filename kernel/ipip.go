@@ -4,32 +4,27 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
-
-	"golang.org/x/sys/unix"
 )
 
-// IPIP is a tunnel link of the agent whose far end is each route's gateway: IPv4 in
-// IPv4 (type ipip), or, when its address is IPv6, IPv6 in IPv6 (type ip6tnl).
+// IPIP is a tunnel link of the agent over IPv4 whose far end is each route's gateway:
+// of IPv4 packets (type ipip), or of IPv6 packets (type sit), whose gateways are the
+// other hosts' addresses as IPv4-compatible ones: "via ::192.0.2.2".
 type IPIP struct {
 	base
 	In    Side       `json:",omitzero"`
 	Name  string     `json:",omitzero"`
+	Six   bool       `json:",omitzero"` // carries IPv6
 	Local netip.Addr `json:",omitzero"` // of this host
 	MTU   int        `json:",omitzero"` // bytes
 	Mark  string     `json:",omitzero"` // alias
 }
 
-const ( // linux/if_tunnel.h: IFLA_INFO_DATA of ipip and ip6tnl
+const ( // linux/if_tunnel.h: IFLA_INFO_DATA of ipip and sit
 	iptunLocal  = 2
 	iptunRemote = 3
 	iptunTTL    = 4
-	iptunFlags  = 8
-	iptunProto  = 9
 
-	// linux/ip6_tunnel.h: no option of 8 bytes in each packet, which would count its
-	// encapsulations.
-	ip6IgnoreEncapLimit = 1
-	ip6HopLimit         = 64
+	ipipTTL = 64 // as of every packet of this host's; by itself sit has none
 )
 
 func (p *IPIP) kind() string      { return "ipip" }
@@ -38,8 +33,8 @@ func (p *IPIP) Shared() bool      { return false }
 func (p *IPIP) links() []linkName { return []linkName{{p.In, p.Name}} }
 
 func (p *IPIP) typ() string {
-	if p.Local.Is6() {
-		return "ip6tnl"
+	if p.Six {
+		return "sit"
 	}
 	return "ipip"
 }
@@ -49,11 +44,7 @@ func (p *IPIP) String() string {
 	if p.MTU > 0 {
 		s += " mtu " + strconv.Itoa(p.MTU)
 	}
-	s += " up type " + p.typ()
-	if p.Local.Is6() {
-		return s + " mode ip6ip6 local " + p.Local.String() + " remote any encaplimit none"
-	}
-	return s + " local " + p.Local.String() + " remote any"
+	return s + " up type " + p.typ() + " local " + p.Local.String() + " remote any ttl " + strconv.Itoa(ipipTTL)
 }
 
 func (p *IPIP) ensure(e *Engine) error           { return e.ensureTunnel(p, p.tunnel()) }
@@ -66,12 +57,7 @@ func (p *IPIP) tunnel() tunnel {
 
 func (p *IPIP) data(n *buf, _ int) {
 	n.addr(iptunLocal, p.Local)
-	if !p.Local.Is6() {
-		return
-	}
-	n.u8(iptunTTL, ip6HopLimit)
-	n.u8(iptunProto, unix.IPPROTO_IPV6)
-	n.u32(iptunFlags, ip6IgnoreEncapLimit)
+	n.u8(iptunTTL, ipipTTL)
 }
 
 func (p *IPIP) differs(l *LinkInfo, _ int) (d []string) {

@@ -1,38 +1,32 @@
 package backend
 
 import (
-	"fmt"
+	"net/netip"
 
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// IPIPName is the name of the link that carries a family.
+// IPIPName is the name of the link that carries packets of a family.
 func IPIPName(six bool) string {
 	if six {
-		return "fl-ip6ip6"
+		return "fl-ip6ip"
 	}
 	return "fl-ipip"
 }
 
-// ipipOverhead is one more IP header: RFC 2003, RFC 2473.
-func ipipOverhead(_ cluster.Backend, underlay6 bool) int {
-	if underlay6 {
-		return 40
-	}
-	return 20
-}
+// ipipOverhead is one more IPv4 header: RFC 2003, RFC 4213.
+func ipipOverhead(cluster.Backend, bool) int { return 20 }
 
-// ipip is a link for each family, whose routes' gateways are the other ends: IPv4
-// goes in IPv4, IPv6 in IPv6.
-func ipip(in *Input) (out kernel.Objects, problems []Problem) {
+// ipip is a link for each family of containers' addresses, over IPv4, whose routes'
+// gateways are the other ends.
+func ipip(in *Input) (out kernel.Objects, _ []Problem) {
 	for _, six := range []bool{false, true} {
-		routes, bad := in.ipipRoutes(six)
-		problems = append(problems, bad...)
+		routes := in.ipipRoutes(six)
 		if len(routes) == 0 {
 			continue
 		}
-		link := &kernel.IPIP{In: in.In, Name: IPIPName(six), Local: in.Self.Address(six), MTU: in.Underlay.MTU - ipipOverhead(in.Conf, six), Mark: in.mark("ipip")}
+		link := &kernel.IPIP{In: in.In, Name: IPIPName(six), Six: six, Local: in.Self.Address(false), MTU: in.MTU, Mark: in.mark("ipip")}
 		out = append(out, link)
 		for _, a := range in.own(link.Name) {
 			if a.(*kernel.Addr).Prefix.Addr().Is6() == six {
@@ -41,22 +35,29 @@ func ipip(in *Input) (out kernel.Objects, problems []Problem) {
 		}
 		out = append(out, routes...)
 	}
-	return out, problems
+	return out, nil
 }
 
-func (in *Input) ipipRoutes(six bool) (out kernel.Objects, problems []Problem) {
+func (in *Input) ipipRoutes(six bool) (out kernel.Objects) {
 	for _, p := range in.Peers {
+		gateway := p.Node.Address(false)
+		if six {
+			gateway = compatible(gateway)
+		}
 		for _, d := range p.Dst {
-			if d.Addr().Is6() != six {
-				continue
+			if d.Addr().Is6() == six {
+				out = append(out, &kernel.Route{In: in.In, Dst: d, Via: gateway, Link: IPIPName(six), OnLink: true, Proto: Protocol})
 			}
-			if !in.Self.Address(six).IsValid() || !p.Node.Address(six).IsValid() {
-				problems = append(problems, Problem{p.Node.Name, fmt.Errorf("ipip: no route to %s: IPv4 goes in IPv4 and IPv6 in IPv6, and one of this node (%s) and %s (%s) has no address of that family",
-					d, words(in.Self), p.Node.Name, words(p.Node))})
-				break
-			}
-			out = append(out, &kernel.Route{In: in.In, Dst: d, Via: p.Node.Address(six), Link: IPIPName(six), OnLink: true, Proto: Protocol})
 		}
 	}
-	return out, problems
+	return out
+}
+
+// compatible is an IPv4 address as an IPv4-compatible one, by which the kernel finds
+// the other end of a tunnel of IPv6 in IPv4: RFC 4291,
+// section 2.5.5.1.
+func compatible(a netip.Addr) netip.Addr {
+	var b [16]byte
+	copy(b[12:], a.AsSlice())
+	return netip.AddrFrom16(b)
 }
