@@ -6,25 +6,24 @@ import (
 	"strconv"
 )
 
-// IPIP is a tunnel link of the agent over IPv4 whose far end is each route's gateway:
-// of IPv4 packets (type ipip), or of IPv6 packets (type sit), whose gateways are the
-// other hosts' addresses as IPv4-compatible ones: "via ::192.0.2.2".
+// IPIP is a tunnel link of the agent, IPv4 in IPv4, whose far end is each route's
+// gateway. (IPv6 has no such link: sit keeps one route for all far ends, and for ip6tnl
+// the kernel refuses a gateway that is on another link, onlink or not.)
 type IPIP struct {
 	base
 	In    Side       `json:",omitzero"`
 	Name  string     `json:",omitzero"`
-	Six   bool       `json:",omitzero"` // carries IPv6
 	Local netip.Addr `json:",omitzero"` // of this host
 	MTU   int        `json:",omitzero"` // bytes
 	Mark  string     `json:",omitzero"` // alias
 }
 
-const ( // linux/if_tunnel.h: IFLA_INFO_DATA of ipip and sit
+const ( // linux/if_tunnel.h: IFLA_INFO_DATA of ipip
 	iptunLocal  = 2
 	iptunRemote = 3
 	iptunTTL    = 4
 
-	ipipTTL = 64 // as of every packet of this host's; by itself sit has none
+	ipipTTL = 64 // as every packet of this host's
 )
 
 func (p *IPIP) kind() string      { return "ipip" }
@@ -32,19 +31,12 @@ func (p *IPIP) Side() Side        { return p.In }
 func (p *IPIP) Shared() bool      { return false }
 func (p *IPIP) links() []linkName { return []linkName{{p.In, p.Name}} }
 
-func (p *IPIP) typ() string {
-	if p.Six {
-		return "sit"
-	}
-	return "ipip"
-}
-
 func (p *IPIP) String() string {
 	s := "ip link add " + p.Name
 	if p.MTU > 0 {
 		s += " mtu " + strconv.Itoa(p.MTU)
 	}
-	return s + " up type " + p.typ() + " local " + p.Local.String() + " remote any ttl " + strconv.Itoa(ipipTTL)
+	return s + " up type ipip local " + p.Local.String() + " remote any ttl " + strconv.Itoa(ipipTTL)
 }
 
 func (p *IPIP) ensure(e *Engine) error           { return e.ensureTunnel(p, p.tunnel()) }
@@ -52,7 +44,7 @@ func (p *IPIP) diff(e *Engine) ([]string, error) { return e.diffTunnel(p.tunnel(
 func (p *IPIP) remove(e *Engine) error           { return e.removeTunnel(p.tunnel()) }
 
 func (p *IPIP) tunnel() tunnel {
-	return tunnel{side: p.In, name: p.Name, typ: p.typ(), mtu: p.MTU, mark: p.Mark, data: p.data, differs: p.differs}
+	return tunnel{side: p.In, name: p.Name, typ: "ipip", mtu: p.MTU, mark: p.Mark, data: p.data, differs: p.differs}
 }
 
 func (p *IPIP) data(n *buf, _ int) {

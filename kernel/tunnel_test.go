@@ -44,8 +44,8 @@ func tunnelCases() []tunnelCase {
 		return x
 	}
 	none := func(*kernel.VXLAN) {}
-	ipip := func(six bool, local string, mtu int) kernel.Object {
-		return &kernel.IPIP{Name: "tun1", Six: six, Local: addr(local), MTU: mtu, Mark: agentMark}
+	ipip := func(local string, mtu int) kernel.Object {
+		return &kernel.IPIP{Name: "tun1", Local: addr(local), MTU: mtu, Mark: agentMark}
 	}
 	return []tunnelCase{
 		{"vxlan over IPv4", "vxlan", v("192.0.2.1", none),
@@ -59,10 +59,8 @@ func tunnelCases() []tunnelCase {
 		{"vxlan in a namespace", "vxlan", v("192.0.2.1", func(v *kernel.VXLAN) { v.In = kernel.Container }), []string{"vxlan id 7 local 192.0.2.1", "link-netnsid 0", "UP", "alias " + agentMark},
 			v("192.0.2.1", func(v *kernel.VXLAN) { v.In, v.MTU = kernel.Container, 1400 }), v("192.0.2.1", func(v *kernel.VXLAN) { v.In, v.ID = kernel.Container, 9 }),
 			[]string{"mtu is 1430, want 1400", "VNI is 7, want 9"}},
-		{"ipip", "ipip", ipip(false, "192.0.2.1", 1480), []string{"link/ipip 192.0.2.1 brd 0.0.0.0", "ipip ipip remote any local 192.0.2.1 ttl 64", "mtu 1480", "UP", "alias " + agentMark},
-			ipip(false, "192.0.2.1", 1400), ipip(false, "192.0.2.9", 1480), []string{"mtu is 1480, want 1400", "local is 192.0.2.1, want 192.0.2.9"}},
-		{"sit", "sit", ipip(true, "192.0.2.1", 1480), []string{"link/sit 192.0.2.1 brd 0.0.0.0", "sit ip6ip remote any local 192.0.2.1 ttl 64", "mtu 1480", "UP"},
-			ipip(true, "192.0.2.1", 1400), ipip(true, "192.0.2.9", 1480), []string{"mtu is 1480, want 1400", "local is 192.0.2.1, want 192.0.2.9"}},
+		{"ipip", "ipip", ipip("192.0.2.1", 1480), []string{"link/ipip 192.0.2.1 brd 0.0.0.0", "ipip ipip remote any local 192.0.2.1 ttl 64", "mtu 1480", "UP", "alias " + agentMark},
+			ipip("192.0.2.1", 1400), ipip("192.0.2.9", 1480), []string{"mtu is 1480, want 1400", "local is 192.0.2.1, want 192.0.2.9"}},
 	}
 }
 

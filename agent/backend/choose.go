@@ -74,9 +74,6 @@ func (r *Result) join(in *Input) {
 	}
 	objects, problems := b.Objects(in)
 	r.Objects = append(r.Objects, objects...)
-	for _, p := range problems {
-		delete(r.By, p.Node)
-	}
 	r.Problems = append(r.Problems, problems...)
 }
 

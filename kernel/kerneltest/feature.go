@@ -34,7 +34,6 @@ func features() []feature {
 			"nft add rule bridge try c iifname x ether saddr 02:00:00:00:00:01 drop"}},
 		{"Open vSwitch's datapath", []string{"genl ctrl get name ovs_datapath"}},
 		{"SELinux", []string{"ls /sys/fs/selinux/enforce"}},
-		{"sit", []string{"ip link add try0 type sit local 192.0.2.1 remote any"}},
 		{"tap", []string{"ip tuntap add try0 mode tap"}},
 		{"vlan", []string{parent, "ip link add link try0 name try2 type vlan id 5"}},
 		{"vxlan", []string{"ip link add try0 type vxlan id 5 dstport 4789"}},
