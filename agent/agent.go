@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/agent/address"
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/backend"
+	"github.com/fairlead/fairlead/agent/backend/bgp"
 	"github.com/fairlead/fairlead/agent/backend/wgd"
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/config"
@@ -49,6 +50,7 @@ type Agent struct {
 	publish *publisher
 	manager *address.Manager
 	status  *status
+	speaker *bgp.Speaker // nil: no network asks for BGP
 	kicks   chan struct{}
 }
 
@@ -152,7 +154,7 @@ func (a *Agent) loop(ctx context.Context) {
 			p.kick()
 		case <-p.due():
 			p.done()
-			if again := a.look(); again > 0 {
+			if again := a.look(ctx); again > 0 {
 				time.AfterFunc(again, a.kick)
 			}
 		}
@@ -160,7 +162,7 @@ func (a *Agent) loop(ctx context.Context) {
 }
 
 // look makes the kernel what the store says, and tells when to try again what failed.
-func (a *Agent) look() (again time.Duration) {
+func (a *Agent) look(ctx context.Context) (again time.Duration) {
 	began := time.Now()
 	host, err := a.keeper.host()
 	if err != nil {
@@ -172,6 +174,9 @@ func (a *Agent) look() (again time.Duration) {
 		return a.status.failed(err)
 	}
 	a.publish.wants(self)
+	if err := a.speak(ctx, self, &host); err != nil {
+		return a.status.failed(fmt.Errorf("speak BGP: %w", err))
+	}
 	var w Wanted
 	known := a.view.read(func(s *cluster.Snapshot) { w = Compile(s, self, host) })
 	if !known {
@@ -181,7 +186,7 @@ func (a *Agent) look() (again time.Duration) {
 	for _, c := range rep.Changes {
 		a.log.Debug("made", "object", c)
 	}
-	a.log.Log(context.Background(), level(rep), "looked", "made", rep.Made, "removed", rep.Removed, "listed", rep.Looked, "problems", len(w.Problems)+len(rep.Errors), "took", time.Since(began).Round(time.Microsecond))
+	a.log.Log(ctx, level(rep), "looked", "made", rep.Made, "removed", rep.Removed, "listed", rep.Looked, "problems", len(w.Problems)+len(rep.Errors), "took", time.Since(began).Round(time.Microsecond))
 	return sooner(again, a.status.looked(&w, rep, began))
 }
 
