@@ -184,6 +184,9 @@ func (a *Agent) look(ctx context.Context) (again time.Duration) {
 	if !known {
 		return again // the store was never seen, and nothing is known of it
 	}
+	if w.needsVNI {
+		a.publish.kick()
+	}
 	rep := a.keeper.reconcile(&w)
 	for _, c := range rep.Changes {
 		a.log.Debug("made", "object", c)

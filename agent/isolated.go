@@ -3,11 +3,10 @@ package agent
 import (
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"net/netip"
-	"path/filepath"
 	"slices"
 
+	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/backend"
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/kernel"
@@ -20,14 +19,6 @@ type Space struct {
 	Objects kernel.Objects
 }
 
-// NetnsDir is where the namespaces of isolated networks are, as ip(8) knows them.
-const NetnsDir = "/run/netns"
-
-// NetnsPath is the namespace of an isolated network on each host.
-func NetnsPath(network string) string { return filepath.Join(NetnsDir, netnsPrefix+network) }
-
-const netnsPrefix = "fairlead-"
-
 // isolated works out the spaces of this node: of each network of which it has
 // blocks, and of those networks' peers, through which their containers go.
 func (w *Wanted) isolated(s *cluster.Snapshot, self *cluster.Node, h Host) {
@@ -36,7 +27,7 @@ func (w *Wanted) isolated(s *cluster.Snapshot, self *cluster.Node, h Host) {
 	for _, name := range present {
 		n := s.Networks[name]
 		if n.VNI == 0 {
-			w.Problems = append(w.Problems, backend.Problem{Node: self.Name, Err: fmt.Errorf("network %s has no VNI yet", name)})
+			w.needsVNI = true
 			continue
 		}
 		out := backend.Compile(backend.Input{Network: n, Self: self, Blocks: s.BlocksOf(name, self.Name), Underlay: h.Underlay, Peers: peersOf(s, n, self), In: kernel.Container})
@@ -102,7 +93,7 @@ func peerings(s *cluster.Snapshot, n *cluster.Network, present []string, mtu int
 		link, mac := peerLink(p), func(of, to string) string { return kernel.MAC("peer", of, to) }
 		if n.Name < p { // one of both makes it
 			out = append(out, &kernel.Pair{
-				In: kernel.Container, Name: link, MAC: mac(n.Name, p), PeerIn: NetnsPath(p), PeerName: peerLink(n.Name), PeerMAC: mac(p, n.Name),
+				In: kernel.Container, Name: link, MAC: mac(n.Name, p), PeerIn: local.NetnsPath(p), PeerName: peerLink(n.Name), PeerMAC: mac(p, n.Name),
 				MTU: mtu, Mark: backend.Mark("peering"),
 			})
 		} else {
