@@ -6,9 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"time"
 
+	"github.com/fairlead/fairlead/agent/address"
+	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/backend"
+	"github.com/fairlead/fairlead/agent/backend/bgp"
+	"github.com/fairlead/fairlead/agent/backend/wgd"
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/store"
@@ -23,7 +28,8 @@ type Options struct {
 	Run    string // where state of this boot lies: "/run/fairlead"
 	Log    *slog.Logger
 
-	Version string // of this program, for other nodes to see
+	Version string   // of this program, for other nodes to see
+	Program []string // what runs this program: "/usr/local/bin/fairlead"
 }
 
 // The loop's times. Changes that come within quiet of each other are looked at
@@ -42,13 +48,15 @@ type Agent struct {
 	view    *view
 	keeper  *keeper
 	publish *publisher
+	manager *address.Manager
 	status  *status
+	speaker *bgp.Speaker // nil: no network asks for BGP
 	kicks   chan struct{}
 }
 
 // Protocol, alias and table are those by which what the agent made is known.
 func owner() kernel.Keeper {
-	return kernel.Keeper{Protocol: backend.Protocol, Alias: backend.Mark(""), Table: "fairlead-agent"}
+	return kernel.Keeper{Protocol: backend.Protocol, Alias: backend.Mark(""), Table: backend.Table}
 }
 
 // Run is the agent, until the context ends. What it made in the kernel stays:
@@ -86,7 +94,10 @@ func newAgent(o Options) (*Agent, error) {
 	if a.keeper, err = newKeeper(o.Config); err != nil {
 		return nil, err
 	}
-	a.publish = &publisher{store: o.Store, conf: o.Config, id: id, version: o.Version, view: a.view, log: o.Log, status: a.status, wake: make(chan struct{}, 1)}
+	a.manager = address.NewManager(address.Options{
+		Store: o.Store, Node: o.Config.Node, Dir: local.Open(o.Lib, o.Run), Grace: time.Duration(o.Config.Grace), Log: o.Log, MTU: a.status.mtuOf,
+	})
+	a.publish = &publisher{store: o.Store, conf: o.Config, id: id, view: a.view, log: o.Log, status: a.status, wake: make(chan struct{}, 1)}
 	return a, nil
 }
 
@@ -95,10 +106,19 @@ func (a *Agent) start(ctx context.Context, stop context.CancelCauseFunc) error {
 	if err := a.publish.claimName(ctx); err != nil {
 		return err
 	}
-	go func() { _ = store.Follow(ctx, a.o.Store, "", store.Followers{a.view, a.status}) }()
-	go a.publish.run(ctx, stop)
+	if err := a.answer(ctx); err != nil {
+		return err
+	}
+	go func() { _ = store.Follow(ctx, a.o.Store, "", store.Followers{a.view, a.manager, a.status}) }()
+	go a.publish.run(ctx)
+	go func() { _ = a.manager.Run(ctx) }()
+	if a.o.Config.Listen != "" {
+		if err := a.serve(ctx, a.o.Config.Listen); err != nil {
+			return err
+		}
+	}
 	go func() {
-		if err := a.keeper.monitor.Run(ctx, a.keeper.heard); ctx.Err() == nil {
+		if err := a.keeper.monitor.Run(ctx, func(ev []kernel.Event) { a.keeper.tell(ctx, heard{"", ev}) }); ctx.Err() == nil {
 			stop(fmt.Errorf("listen to the kernel: %w", err))
 		}
 	}()
@@ -119,13 +139,14 @@ func (a *Agent) loop(ctx context.Context) {
 	defer full.Stop()
 	p := newPace()
 	for {
+		a.status.turn()
 		select {
 		case <-ctx.Done():
 			return
 		case <-a.kicks:
 			p.kick()
-		case events := <-a.keeper.events:
-			if a.keeper.contradicts(events) {
+		case h := <-a.keeper.events:
+			if a.keeper.contradicts(h) {
 				p.kick()
 			}
 		case <-full.C:
@@ -133,7 +154,7 @@ func (a *Agent) loop(ctx context.Context) {
 			p.kick()
 		case <-p.due():
 			p.done()
-			if again := a.look(); again > 0 {
+			if again := a.look(ctx); again > 0 {
 				time.AfterFunc(again, a.kick)
 			}
 		}
@@ -141,25 +162,66 @@ func (a *Agent) loop(ctx context.Context) {
 }
 
 // look makes the kernel what the store says, and tells when to try again what failed.
-func (a *Agent) look() (again time.Duration) {
+func (a *Agent) look(ctx context.Context) (again time.Duration) {
 	began := time.Now()
 	host, err := a.keeper.host()
 	if err != nil {
 		return a.status.failed(fmt.Errorf("find the link to other nodes: %w", err))
 	}
-	self := &cluster.Node{Name: a.o.Config.Node, ID: a.id, Addresses: host.Addresses}
+	self := &cluster.Node{Name: a.o.Config.Node, ID: a.id, Addresses: host.Addresses, Version: a.o.Version}
+	again, err = a.keys(self, &host)
+	if err != nil {
+		return a.status.failed(err)
+	}
 	a.publish.wants(self)
+	if err := a.speak(ctx, self, &host); err != nil {
+		return a.status.failed(fmt.Errorf("speak BGP: %w", err))
+	}
 	var w Wanted
 	known := a.view.read(func(s *cluster.Snapshot) { w = Compile(s, self, host) })
 	if !known {
-		return 0 // the store was never seen, and nothing is known of it
+		return again // the store was never seen, and nothing is known of it
 	}
-	rep := a.keeper.reconcile(w.Objects)
+	rep := a.keeper.reconcile(&w)
 	for _, c := range rep.Changes {
 		a.log.Debug("made", "object", c)
 	}
-	a.log.Log(context.Background(), level(rep), "looked", "made", rep.Made, "removed", rep.Removed, "listed", rep.Looked, "problems", len(w.Problems)+len(rep.Errors), "took", time.Since(began).Round(time.Microsecond))
-	return a.status.looked(&w, rep, began)
+	a.log.Log(ctx, level(rep), "looked", "made", rep.Made, "removed", rep.Removed, "listed", rep.Looked, "problems", len(w.Problems)+len(rep.Errors), "took", time.Since(began).Round(time.Microsecond))
+	return sooner(again, a.status.looked(&w, rep, began))
+}
+
+// sooner is the shorter of two times, of which 0 is never.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// keys gives the node the WireGuard key that it publishes, if a network asks for
+// one, and tells when to look whether it is to be turned.
+func (a *Agent) keys(self *cluster.Node, h *Host) (again time.Duration, err error) {
+	var conf *cluster.Backend
+	a.view.read(func(s *cluster.Snapshot) {
+		for _, n := range sharedNetworks(s) {
+			for _, b := range n.Backends {
+				if b.Type == cluster.WireGuard {
+					conf = &b
+				}
+			}
+		}
+	})
+	if conf == nil {
+		return 0, nil
+	}
+	h.KeyFile = filepath.Join(a.o.Lib, "fairlead", "wireguard.key")
+	h.Socket = filepath.Join(a.o.Run, "wireguard.sock")
+	h.Program = append(slices.Clone(a.o.Program), wgd.Command)
+	self.WireGuard, self.Previous, err = backend.Keys{File: h.KeyFile}.Turn(time.Now(), time.Duration(conf.Rotate)*time.Hour)
+	if conf.Rotate > 0 || self.Previous != "" {
+		again = backend.Grace / 2
+	}
+	return again, err
 }
 
 func level(r *kernel.Report) slog.Level {

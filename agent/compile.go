@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 
@@ -12,99 +11,59 @@ import (
 
 // Wanted is what a node should hold.
 type Wanted struct {
-	Objects  kernel.Objects
+	Objects  kernel.Objects // of the host's namespace
+	Spaces   []Space        // isolated networks, by name
 	Problems []backend.Problem
-	MTU      map[string]int // of the containers' links, by network
+	MTU      map[string]int               // bytes, of the containers' links, by network
+	By       map[string]map[string]string // how each node is joined, by network and node
 }
 
 // Compile works out what a node has to hold. It is pure: the same snapshot and
 // host give the same objects in the same order.
 func Compile(s *cluster.Snapshot, self *cluster.Node, h Host) Wanted {
-	w := Wanted{MTU: map[string]int{}}
-	n := s.Networks[cluster.DefaultNetwork]
-	if n == nil {
-		return w
+	w := Wanted{MTU: map[string]int{}, By: map[string]map[string]string{}}
+	w.rules(s, self)
+	if n := s.Networks[cluster.DefaultNetwork]; n != nil {
+		w.shared(s, n, self, h)
 	}
-	w.forwarding(n)
-	w.rules(shared(s))
-	w.blocks(s.BlocksOf(n.Name, self.Name))
-	out := backend.Compile(&backend.Input{Network: n, Self: self, Blocks: s.BlocksOf(n.Name, self.Name), Underlay: h.Underlay, KeyFile: h.KeyFile, Peers: peersOf(s, n, self)})
-	w.Objects = append(w.Objects, out.Objects...)
-	w.Problems = append(w.Problems, out.Problems...)
-	w.MTU[n.Name] = out.MTU
+	w.isolated(s, self, h)
 	return w
 }
 
-// shared are the networks that live in the host's namespace.
-func shared(s *cluster.Snapshot) (out []*cluster.Network) {
-	for _, name := range sortedKeys(s.Networks) {
-		if n := s.Networks[name]; !n.Isolated {
-			out = append(out, n)
-		}
-	}
-	return out
+// shared works out the network that lives in the host's namespace.
+func (w *Wanted) shared(s *cluster.Snapshot, n *cluster.Network, self *cluster.Node, h Host) {
+	blocks := s.BlocksOf(n.Name, self.Name)
+	out := backend.Compile(backend.Input{
+		Network: n, Self: self, Blocks: blocks, Underlay: h.Underlay, Peers: peersOf(s, n, self),
+		KeyFile: h.KeyFile, Program: h.Program, Socket: h.Socket, Flannel: h.Flannel, Learned: h.Learned,
+	})
+	w.Objects = append(w.Objects, forwarding(n, kernel.Host)...)
+	w.Objects = append(w.Objects, unused(blocks, kernel.Host)...)
+	w.Objects = append(w.Objects, backend.Clamp(out.Tunnels)...)
+	w.Objects = append(w.Objects, out.Objects...)
+	w.Problems = append(w.Problems, out.Problems...)
+	w.MTU[n.Name], w.By[n.Name] = out.MTU, out.By
 }
 
 // forwarding lets packets of containers pass.
-func (w *Wanted) forwarding(n *cluster.Network) {
-	four, six := false, false
-	for _, s := range n.Subnets {
-		six = six || s.CIDR.Addr().Is6()
-		four = four || s.CIDR.Addr().Is4()
+func forwarding(n *cluster.Network, in kernel.Side) (out kernel.Objects) {
+	keys := map[bool]string{false: "net/ipv4/ip_forward", true: "net/ipv6/conf/all/forwarding"}
+	for _, six := range families(n) {
+		out = append(out, &kernel.Sysctl{In: in, Key: keys[six], Value: "1", IfZero: true, IsShared: true})
 	}
-	if four {
-		w.Objects = append(w.Objects, &kernel.Sysctl{Key: "net/ipv4/ip_forward", Value: "1", IfZero: true, IsShared: true})
-	}
-	if six {
-		w.Objects = append(w.Objects, &kernel.Sysctl{Key: "net/ipv6/conf/all/forwarding", Value: "1", IfZero: true, IsShared: true})
-	}
-}
-
-// rules are the nftables table: what leaves the cluster's networks has the host's
-// address where a network wants that.
-func (w *Wanted) rules(networks []*cluster.Network) {
-	if !slices.ContainsFunc(networks, func(n *cluster.Network) bool { return n.NAT }) {
-		return
-	}
-	const chain = "postrouting"
-	add := func(what, text string) {
-		w.Objects = append(w.Objects, &kernel.NFT{Family: "inet", Table: owner().Table, What: what, Name: chain, Text: text})
-	}
-	add("chain", "type nat hook postrouting priority 104; policy accept")
-	var all []netip.Prefix
-	for _, n := range networks {
-		for _, s := range n.Subnets {
-			all = append(all, s.CIDR)
-		}
-	}
-	for _, p := range append(all, netip.MustParsePrefix("224.0.0.0/4"), netip.MustParsePrefix("ff00::/8")) {
-		add("rule", fmt.Sprintf("%s daddr %s return", family(p), p))
-	}
-	for _, n := range networks {
-		for _, s := range n.Subnets {
-			if n.NAT {
-				add("rule", fmt.Sprintf("%s saddr %s masquerade", family(s.CIDR), s.CIDR))
-			}
-		}
-	}
-}
-
-func family(p netip.Prefix) string {
-	if p.Addr().Is6() {
-		return "ip6"
-	}
-	return "ip"
+	return out
 }
 
 // lastResort is a metric behind every other: a bridge's own route to the block, say.
 const lastResort = 1 << 20
 
-// blocks answers for addresses of this node's blocks that no container has: sent
+// unused answers for addresses of this node's blocks that no container has: sent
 // on they would come back by a tunnel or a default route.
-func (w *Wanted) blocks(list []netip.Prefix) {
-	for _, p := range list {
-		w.Objects = append(w.Objects, &kernel.Route{Dst: p, Type: kernel.Unreachable, Metric: lastResort})
+func unused(blocks []netip.Prefix, in kernel.Side) (out kernel.Objects) {
+	for _, p := range blocks {
+		out = append(out, &kernel.Route{In: in, Dst: p, Type: kernel.Unreachable, Metric: lastResort})
 	}
+	return out
 }
 
 // peersOf are the other nodes that have something of a network, in order of name.

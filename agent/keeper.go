@@ -15,7 +15,8 @@ type keeper struct {
 	engine  *kernel.Engine
 	rec     *kernel.Reconciler
 	monitor *kernel.Monitor
-	events  chan []kernel.Event
+	events  chan heard
+	spaces  map[string]*space // of isolated networks
 
 	link string // the underlay, as last found
 }
@@ -30,32 +31,59 @@ func newKeeper(c *config.Config) (*keeper, error) {
 		m.Close()
 		return nil, err
 	}
-	return &keeper{conf: c, engine: e, rec: kernel.NewReconciler(e, owner()), monitor: m, events: make(chan []kernel.Event, 64)}, nil
+	return &keeper{conf: c, engine: e, rec: kernel.NewReconciler(e, kernel.Host, owner()), monitor: m, events: make(chan heard, 64), spaces: map[string]*space{}}, nil
 }
 
 func (k *keeper) close() {
+	for _, s := range k.spaces {
+		s.close()
+	}
 	k.monitor.Close()
 	k.engine.Close()
 }
 
-func (k *keeper) heard(events []kernel.Event) { k.events <- events }
+// netns is the path of an isolated network's namespace.
+func (k *keeper) netns(network string) string { return NetnsPath(network) }
 
-func (k *keeper) contradicts(events []kernel.Event) (yes bool) {
-	for _, ev := range events {
-		yes = k.rec.Contradicts(ev, func(link string) bool { return link == k.link || k.link == "" }) || yes
+// contradicts tells whether changes are none that this agent made or wants.
+func (k *keeper) contradicts(h heard) (yes bool) {
+	rec, watch := k.rec, func(link string) bool { return link == k.link || k.link == "" }
+	if h.network != "" {
+		if k.spaces[h.network] == nil {
+			return false
+		}
+		rec, watch = k.spaces[h.network].rec, nil
+	}
+	for _, ev := range h.events {
+		yes = rec.Contradicts(ev, watch) || yes
 	}
 	return yes
 }
 
-func (k *keeper) forget() { k.rec.Forget() }
+func (k *keeper) forget() {
+	k.rec.Forget()
+	for _, s := range k.spaces {
+		s.rec.Forget()
+	}
+}
 
-func (k *keeper) reconcile(want kernel.Objects) *kernel.Report { return k.rec.Reconcile(want) }
+// reconcile makes all so: the spaces first, whose pairs have ends on the host.
+func (k *keeper) reconcile(w *Wanted) *kernel.Report {
+	rep := &kernel.Report{}
+	k.spacesAs(w.Spaces, rep)
+	rep.Add(k.rec.Reconcile(w.Objects), "")
+	return rep
+}
 
 // Host is what this host's kernel says that matters.
 type Host struct {
 	Underlay  backend.Underlay
 	Addresses []netip.Prefix // one of each family at most
-	KeyFile   string         // wireguard's private key
+
+	KeyFile, Socket string   // wireguard: its private key, and the socket of a device in user space
+	Program         []string // wireguard: what starts one
+	Flannel         bool     // the tunnel has flannel's name
+	Learned         []backend.Learned
 }
 
 // host finds the link by which other nodes are reached, and its addresses.

@@ -18,14 +18,13 @@ import (
 // publisher tells the store of this node. What it says is compared with what the
 // store has, so that nothing is written when nothing changed.
 type publisher struct {
-	store   store.Store
-	conf    *config.Config
-	id      string
-	version string
-	view    *view
-	log     *slog.Logger
-	status  *status
-	wake    chan struct{}
+	store  store.Store
+	conf   *config.Config
+	id     string
+	view   *view
+	log    *slog.Logger
+	status *status
+	wake   chan struct{}
 
 	mu   sync.Mutex
 	self *cluster.Node
@@ -44,8 +43,7 @@ func (t *TakenError) Error() string {
 
 // life is what the key of a living agent says.
 type life struct {
-	ID      string `json:"id"`
-	Version string `json:"version,omitempty"`
+	ID string `json:"id"`
 }
 
 // startWait is how long an agent that starts waits for the store, to learn whether
@@ -79,7 +77,7 @@ func (p *publisher) claimName(ctx context.Context) error {
 }
 
 func (p *publisher) hold(ctx, within context.Context) error {
-	value, _ := json.Marshal(life{p.id, p.version}) // strings
+	value, _ := json.Marshal(life{p.id}) // strings
 	key := cluster.AliveKey(p.conf.Node)
 	e, err := p.store.Get(within, key)
 	if err == nil {
@@ -104,7 +102,6 @@ func (p *publisher) hold(ctx, within context.Context) error {
 // wants says what the store should have of this node.
 func (p *publisher) wants(n *cluster.Node) {
 	p.mu.Lock()
-	n.Version = p.version
 	changed := !reflect.DeepEqual(p.self, n)
 	p.self = n
 	p.mu.Unlock()
@@ -121,7 +118,7 @@ func (p *publisher) kick() {
 }
 
 // run writes what differs, and holds the name again when it was lost.
-func (p *publisher) run(ctx context.Context, stop context.CancelCauseFunc) {
+func (p *publisher) run(ctx context.Context) {
 	const every = 2 * time.Second
 	t := time.NewTicker(every)
 	defer t.Stop()

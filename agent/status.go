@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/agent/backend"
+	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/kernel"
 )
@@ -23,8 +24,82 @@ type status struct {
 	problems   []backend.Problem
 	lookedOnce bool
 
+	mtu    map[string]int // by network
+	peers  int
+	spaces map[string]bool // isolated networks that are here
 	counts Counts
 	pause  time.Duration
+	turned time.Time // when the loop last turned
+}
+
+// State is what an agent says of itself.
+type State struct {
+	Node     string   `json:"node"`
+	Ready    bool     `json:"ready"`
+	Why      []string `json:"why,omitempty"`      // it is not ready
+	Store    string   `json:"store,omitempty"`    // why it cannot be reached
+	Publish  string   `json:"publish,omitempty"`  // why the store does not have what this node says of itself
+	Problems []string `json:"problems,omitempty"` // nodes that cannot be joined
+	Nodes    int      `json:"nodes"`
+	Peers    int      `json:"peers"` // other nodes that this one is joined with in the default network
+	Counts   Counts   `json:"counts"`
+}
+
+// State is the present one.
+func (a *Agent) State() *State {
+	nodes := 0
+	a.view.read(func(s *cluster.Snapshot) { nodes = len(s.Nodes) })
+	out := a.status.state()
+	out.Nodes = nodes
+	return out
+}
+
+func (s *status) state() *State {
+	why := s.reasons()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := &State{Node: s.node, Ready: len(why) == 0, Peers: s.peers, Counts: s.counts, Store: words(s.storeErr), Publish: words(s.publishErr)}
+	for _, err := range why {
+		out.Why = append(out.Why, err.Error())
+	}
+	for _, p := range s.problems {
+		out.Problems = append(out.Problems, p.Node+": "+p.Err.Error())
+	}
+	return out
+}
+
+func words(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// mtuOf is that of a network's containers' links, in bytes; 0: not known yet.
+func (s *status) mtuOf(network string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mtu[network]
+}
+
+// space tells whether an isolated network is here, and its MTU.
+func (s *status) space(network string) (mtu int, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mtu[network], s.spaces[network]
+}
+
+// turn notes that the loop turns.
+func (s *status) turn() {
+	s.mu.Lock()
+	s.turned = time.Now()
+	s.mu.Unlock()
+}
+
+func (s *status) sinceTurn() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.turned)
 }
 
 // Counts are sums since the agent began.
@@ -38,7 +113,7 @@ type Counts struct {
 	Objects  int           `json:"objects"` // wanted now
 }
 
-func newStatus(node string) *status { return &status{node: node} }
+func newStatus(node string) *status { return &status{node: node, turned: time.Now()} }
 
 // Reset implements store.Follower.
 func (s *status) Reset([]store.Entry, int64) {
@@ -96,7 +171,13 @@ func (s *status) looked(w *Wanted, rep *kernel.Report, began time.Time) time.Dur
 	if rep.Looked {
 		c.Listed++
 	}
-	s.problems, s.lookedOnce = w.Problems, true
+	s.problems, s.lookedOnce, s.mtu, s.peers = w.Problems, true, w.MTU, len(w.By[cluster.DefaultNetwork])
+	if len(rep.Errors) == 0 {
+		s.spaces = map[string]bool{}
+		for _, sp := range w.Spaces {
+			s.spaces[sp.Network] = true
+		}
+	}
 	s.mu.Unlock()
 	if err := rep.Err(); err != nil {
 		return s.failed(err)
@@ -108,10 +189,11 @@ func (s *status) looked(w *Wanted, rep *kernel.Report, began time.Time) time.Dur
 }
 
 // NotReady is every reason why this node's containers may not reach others' now.
-func (s *status) NotReady() error {
+func (s *status) NotReady() error { return errors.Join(s.reasons()...) }
+
+func (s *status) reasons() (errs []error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var errs []error
 	if !s.lookedOnce {
 		errs = append(errs, errors.New("nothing is known of the cluster yet"))
 	}
@@ -121,5 +203,5 @@ func (s *status) NotReady() error {
 	for _, p := range s.problems {
 		errs = append(errs, fmt.Errorf("node %s: %w", p.Node, p.Err))
 	}
-	return errors.Join(errs...)
+	return errs
 }

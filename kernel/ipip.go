@@ -4,12 +4,11 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
-
-	"golang.org/x/sys/unix"
 )
 
-// IPIP is a tunnel link of the agent whose far end is each route's gateway: IPv4 in
-// IPv4 (type ipip), or, when its address is IPv6, IPv6 in IPv6 (type ip6tnl).
+// IPIP is a tunnel link of the agent, IPv4 in IPv4, whose far end is each route's
+// gateway. (IPv6 has no such link: sit keeps one route for all far ends, and for ip6tnl
+// the kernel refuses a gateway that is on another link, onlink or not.)
 type IPIP struct {
 	base
 	In    Side       `json:",omitzero"`
@@ -19,17 +18,12 @@ type IPIP struct {
 	Mark  string     `json:",omitzero"` // alias
 }
 
-const ( // linux/if_tunnel.h: IFLA_INFO_DATA of ipip and ip6tnl
+const ( // linux/if_tunnel.h: IFLA_INFO_DATA of ipip
 	iptunLocal  = 2
 	iptunRemote = 3
 	iptunTTL    = 4
-	iptunFlags  = 8
-	iptunProto  = 9
 
-	// linux/ip6_tunnel.h: no option of 8 bytes in each packet, which would count its
-	// encapsulations.
-	ip6IgnoreEncapLimit = 1
-	ip6HopLimit         = 64
+	ipipTTL = 64 // as every packet of this host's
 )
 
 func (p *IPIP) kind() string      { return "ipip" }
@@ -37,23 +31,12 @@ func (p *IPIP) Side() Side        { return p.In }
 func (p *IPIP) Shared() bool      { return false }
 func (p *IPIP) links() []linkName { return []linkName{{p.In, p.Name}} }
 
-func (p *IPIP) typ() string {
-	if p.Local.Is6() {
-		return "ip6tnl"
-	}
-	return "ipip"
-}
-
 func (p *IPIP) String() string {
 	s := "ip link add " + p.Name
 	if p.MTU > 0 {
 		s += " mtu " + strconv.Itoa(p.MTU)
 	}
-	s += " up type " + p.typ()
-	if p.Local.Is6() {
-		return s + " mode ip6ip6 local " + p.Local.String() + " remote any encaplimit none"
-	}
-	return s + " local " + p.Local.String() + " remote any"
+	return s + " up type ipip local " + p.Local.String() + " remote any ttl " + strconv.Itoa(ipipTTL)
 }
 
 func (p *IPIP) ensure(e *Engine) error           { return e.ensureTunnel(p, p.tunnel()) }
@@ -61,17 +44,12 @@ func (p *IPIP) diff(e *Engine) ([]string, error) { return e.diffTunnel(p.tunnel(
 func (p *IPIP) remove(e *Engine) error           { return e.removeTunnel(p.tunnel()) }
 
 func (p *IPIP) tunnel() tunnel {
-	return tunnel{side: p.In, name: p.Name, typ: p.typ(), mtu: p.MTU, mark: p.Mark, data: p.data, differs: p.differs}
+	return tunnel{side: p.In, name: p.Name, typ: "ipip", mtu: p.MTU, mark: p.Mark, data: p.data, differs: p.differs}
 }
 
 func (p *IPIP) data(n *buf, _ int) {
 	n.addr(iptunLocal, p.Local)
-	if !p.Local.Is6() {
-		return
-	}
-	n.u8(iptunTTL, ip6HopLimit)
-	n.u8(iptunProto, unix.IPPROTO_IPV6)
-	n.u32(iptunFlags, ip6IgnoreEncapLimit)
+	n.u8(iptunTTL, ipipTTL)
 }
 
 func (p *IPIP) differs(l *LinkInfo, _ int) (d []string) {

@@ -63,6 +63,20 @@ func (r *Report) fail(o Object, err error) {
 	}
 }
 
+// Add adds what another Reconcile did; its errors begin with where, if that is not "".
+func (r *Report) Add(o *Report, where string) {
+	r.Made, r.Removed, r.Looked = r.Made+o.Made, r.Removed+o.Removed, r.Looked || o.Looked
+	for _, c := range o.Changes {
+		r.say(c)
+	}
+	for _, err := range o.Errors {
+		if where != "" {
+			err = fmt.Errorf("%s: %w", where, err)
+		}
+		r.Errors = append(r.Errors, err)
+	}
+}
+
 // Err joins the errors.
 func (r *Report) Err() error { return errors.Join(r.Errors...) }
 

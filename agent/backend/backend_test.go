@@ -24,7 +24,7 @@ func TestMTU(t *testing.T) {
 		{[]b{{Type: cluster.BGP}}, 1500, 1500},
 		{[]b{{Type: cluster.VXLAN}}, 1450, 1430},
 		{[]b{{Type: cluster.WireGuard}}, 1440, 1420},
-		{[]b{{Type: cluster.IPIP}}, 1480, 1460},
+		{[]b{{Type: cluster.IPIP}}, 1480, 1480},
 		{[]b{{Type: cluster.HostGW, When: "direct"}, {Type: cluster.IPIP}, {Type: cluster.VXLAN}}, 1450, 1430},
 		{nil, 1500, 1500},
 	} {

@@ -33,7 +33,7 @@ func Configured(n *cluster.Network) []cluster.Backend {
 // equal output, in order.
 func Compile(in Input) Result {
 	list := Configured(in.Network)
-	r := Result{By: map[string]string{}, MTU: in.mtu(list)}
+	r := Result{By: map[string]string{}, MTU: MTU(in.Underlay.MTU, underlay6(in.Self), list...)}
 	if in.Network.MTU != 0 {
 		r.MTU = in.Network.MTU
 	}
@@ -74,9 +74,6 @@ func (r *Result) join(in *Input) {
 	}
 	objects, problems := b.Objects(in)
 	r.Objects = append(r.Objects, objects...)
-	for _, p := range problems {
-		delete(r.By, p.Node)
-	}
 	r.Problems = append(r.Problems, problems...)
 }
 
@@ -109,6 +106,8 @@ func unfit(b cluster.Backend, self, peer *cluster.Node) error {
 		return errors.New("this node has no key yet")
 	case b.Type == cluster.WireGuard && publicKey(peer) == "":
 		return fmt.Errorf("%s has published no key yet", peer.Name)
+	case b.Type == cluster.IPIP && (underlay6(self) || underlay6(peer)):
+		return errors.New("needs IPv4 addresses of both nodes")
 	case b.Type == cluster.BGP:
 		return nil
 	}
@@ -155,18 +154,6 @@ func MTU(underlay int, underlay6 bool, list ...cluster.Backend) int {
 		}
 	}
 	return underlay - most
-}
-
-// mtu is that of containers. An IPv6 packet in an IPv6 one is larger than the same of IPv4.
-func (in *Input) mtu(list []cluster.Backend) int {
-	most := MTU(in.Underlay.MTU, in.six(), list...)
-	six := slices.ContainsFunc(in.Network.Subnets, func(s cluster.Subnet) bool { return s.CIDR.Addr().Is6() })
-	for _, c := range list {
-		if c.Type == cluster.IPIP && six {
-			most = min(most, MTU(in.Underlay.MTU, true, c))
-		}
-	}
-	return most
 }
 
 // Table is the agent's nftables table, of family inet.

@@ -104,16 +104,25 @@ func flannelSubnet(all netip.Prefix, length, usual int, first, last netip.Addr) 
 			length = min(all.Bits()+2, all.Addr().BitLen()-2)
 		}
 	}
+	if length < all.Bits() || length > all.Addr().BitLen()-2 {
+		return s, fmt.Errorf("is %s, and a node's subnet has the length %d: want %d to %d", all, length, all.Bits(), all.Addr().BitLen()-2)
+	}
 	s = cluster.Subnet{CIDR: all.Masked(), Block: length}
 	// SubnetMin and SubnetMax are the first and last of the subnets that are
 	// given; without them flannel leaves out the very first.
 	if !first.IsValid() {
 		first = cluster.LastOf(netip.PrefixFrom(s.CIDR.Addr(), length)).Next()
 	}
+	if !s.CIDR.Contains(first) {
+		return s, fmt.Errorf("is %s, of which %s is no part, or the only one", all, first)
+	}
 	if first != s.CIDR.Addr() {
 		s.Exclude = append(s.Exclude, s.CIDR.Addr().String()+"-"+first.Prev().String())
 	}
 	if last.IsValid() {
+		if !s.CIDR.Contains(last) {
+			return s, fmt.Errorf("is %s, of which the last subnet, %s, is no part", all, last)
+		}
 		if end := cluster.LastOf(netip.PrefixFrom(last, length)); end != cluster.LastOf(s.CIDR) {
 			s.Exclude = append(s.Exclude, end.Next().String()+"-"+cluster.LastOf(s.CIDR).String())
 		}

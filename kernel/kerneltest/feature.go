@@ -26,7 +26,6 @@ func features() []feature {
 	return []feature{
 		{"bridge VLAN filtering", []string{"ip link add try0 type bridge vlan_filtering 1"}},
 		{"dummy", []string{"ip link add try0 type dummy"}},
-		{"ip6tnl", []string{"ip link add try0 type ip6tnl mode ip6ip6 local fd00::1 remote any"}},
 		{"ipip", []string{"ip link add try0 type ipip local 192.0.2.1 remote any"}},
 		{"ipvlan", []string{parent, "ip link add link try0 name try2 type ipvlan"}},
 		{"macvlan", []string{parent, "ip link add link try0 name try2 type macvlan mode bridge"}},

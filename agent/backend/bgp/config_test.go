@@ -1,0 +1,43 @@
+package bgp_test
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/agent/backend/bgp"
+	"github.com/fairlead/fairlead/agent/cluster"
+)
+
+func prefixes(s string) (out []netip.Prefix) {
+	for f := range strings.FieldsSeq(s) {
+		out = append(out, netip.MustParsePrefix(f))
+	}
+	return out
+}
+
+func TestConfigure(t *testing.T) {
+	t.Parallel()
+	nodes := []*cluster.Node{
+		{Name: "c", Addresses: prefixes("198.51.100.3/24")}, {Name: "a", Addresses: prefixes("192.0.2.1/24 2001:db8::1/64")},
+		{Name: "b", Addresses: prefixes("2001:db8::2/64")}, {Name: "d", Addresses: prefixes("192.0.2.4/24")},
+	}
+	routers := []cluster.Peer{{Address: netip.MustParseAddr("192.0.2.254"), ASN: 65000}, {Address: netip.MustParseAddr("192.0.2.253")}}
+	for _, c := range []struct {
+		name string
+		conf cluster.Backend
+		self int
+		want string
+	}{
+		{"the nodes, each with each", cluster.Backend{}, 1,
+			"{64512 192.0.2.1 [192.0.2.1 2001:db8::1] 0 [{192.0.2.4 64512 0} {198.51.100.3 64512 0}] [10.244.0.0/26 10.244.9.0/26]}"},
+		{"routers, of another network and of this", cluster.Backend{ASN: 64999, BGPPeer: routers}, 3,
+			"{64999 192.0.2.4 [192.0.2.4] 0 [{192.0.2.253 64999 0} {192.0.2.254 65000 0}] [10.244.0.0/26 10.244.9.0/26]}"},
+		{"without IPv4", cluster.Backend{}, 2, "{64512 247.12.45.229 [2001:db8::2] 0 [{2001:db8::1 64512 0}] [10.244.0.0/26 10.244.9.0/26]}"},
+	} {
+		if got := fmt.Sprint(bgp.Configure(c.conf, nodes[c.self], nodes, prefixes("10.244.9.0/26 10.244.0.0/26"))); got != c.want {
+			t.Errorf("%s:\n%s\nwant\n%s", c.name, got, c.want)
+		}
+	}
+}

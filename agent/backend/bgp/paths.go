@@ -1,0 +1,179 @@
+package bgp
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/osrg/gobgp/v4/api"
+	"github.com/osrg/gobgp/v4/pkg/apiutil"
+	bgppacket "github.com/osrg/gobgp/v4/pkg/packet/bgp"
+
+	"github.com/fairlead/fairlead/agent/backend"
+)
+
+// peer is a neighbour in the library's words. Both families go over one session.
+func (s *Speaker) peer(n Neighbour) *api.Peer {
+	p := &api.Peer{
+		Conf:      &api.PeerConf{NeighborAddress: n.Address.String(), PeerAsn: n.ASN},
+		Timers:    &api.Timers{Config: &api.TimersConfig{ConnectRetry: 5, HoldTime: 30, KeepaliveInterval: 10, IdleHoldTimeAfterReset: 5}},
+		Transport: &api.Transport{LocalAddress: s.conf.local(n.Address.Is6()).String(), RemotePort: uint32(cmp.Or(n.Port, defaultPort))},
+		GracefulRestart: &api.GracefulRestart{
+			Enabled: true, RestartTime: uint32(restartTime.Seconds()), DeferralTime: uint32(restartTime.Seconds()), NotificationEnabled: true,
+			LocalRestarting: time.Since(s.began) < restartTime,
+		},
+	}
+	if n.ASN != s.conf.ASN {
+		p.EbgpMultihop = &api.EbgpMultihop{Enabled: true, MultihopTtl: 2}
+	}
+	for _, afi := range []api.Family_Afi{api.Family_AFI_IP, api.Family_AFI_IP6} {
+		p.AfiSafis = append(p.AfiSafis, &api.AfiSafi{
+			Config:            &api.AfiSafiConfig{Family: &api.Family{Afi: afi, Safi: api.Family_SAFI_UNICAST}, Enabled: true},
+			MpGracefulRestart: &api.MpGracefulRestart{Config: &api.MpGracefulRestartConfig{Enabled: true}},
+		})
+	}
+	return p
+}
+
+func family(six bool) bgppacket.Family {
+	if six {
+		return bgppacket.RF_IPv6_UC
+	}
+	return bgppacket.RF_IPv4_UC
+}
+
+// path is a prefix of this node's, with the node itself as next hop.
+func (s *Speaker) path(p netip.Prefix) (*apiutil.Path, error) {
+	six := p.Addr().Is6()
+	via := s.conf.local(six)
+	if !via.IsValid() {
+		return nil, fmt.Errorf("this node (%v) has no address of that family", s.conf.Local)
+	}
+	nlri, err := bgppacket.NewIPAddrPrefix(p)
+	if err != nil {
+		return nil, err
+	}
+	attrs := []bgppacket.PathAttributeInterface{bgppacket.NewPathAttributeOrigin(bgppacket.BGP_ORIGIN_ATTR_TYPE_IGP)}
+	if six {
+		reach, err := bgppacket.NewPathAttributeMpReachNLRI(family(six), []bgppacket.PathNLRI{{NLRI: nlri}}, via)
+		if err != nil {
+			return nil, err
+		}
+		attrs = append(attrs, reach)
+	} else {
+		hop, err := bgppacket.NewPathAttributeNextHop(via)
+		if err != nil {
+			return nil, err
+		}
+		attrs = append(attrs, hop)
+	}
+	return &apiutil.Path{Family: family(six), Nlri: nlri, Attrs: attrs}, nil
+}
+
+// Learned are the routes that neighbours told, and, until all have told all, those
+// that were kept.
+func (s *Speaker) Learned() ([]backend.Learned, error) {
+	found := map[netip.Prefix]backend.Learned{}
+	for _, six := range []bool{false, true} {
+		err := s.server.ListPath(apiutil.ListPathRequest{TableType: api.TableType_TABLE_TYPE_GLOBAL, Family: family(six)}, func(nlri bgppacket.NLRI, paths []*apiutil.Path) {
+			dst, err := netip.ParsePrefix(nlri.String())
+			if hops := best(paths); err == nil && len(hops) > 0 {
+				found[dst] = backend.Learned{Dst: dst, Via: hops}
+			}
+		})
+		if err != nil {
+			return nil, fmt.Errorf("list BGP routes: %w", err)
+		}
+	}
+	s.mu.Lock()
+	if s.complete() {
+		s.kept = nil
+	}
+	for _, k := range s.kept {
+		if _, ok := found[k.Dst]; !ok {
+			found[k.Dst] = k
+		}
+	}
+	s.mu.Unlock()
+	out := make([]backend.Learned, 0, len(found))
+	for _, l := range found {
+		out = append(out, l)
+	}
+	slices.SortFunc(out, func(a, b backend.Learned) int { return a.Dst.Compare(b.Dst) })
+	return out, nil
+}
+
+// complete tells whether every neighbour has told all, or had the time to.
+func (s *Speaker) complete() bool {
+	if time.Since(s.began) > restartTime {
+		return true
+	}
+	for a := range s.neighbours {
+		if !s.ended[ended{a, false}] || !s.ended[ended{a, true}] {
+			return false
+		}
+	}
+	return true
+}
+
+// best are the next hops of the best path and of those that are as good; none, if
+// the best is this node's own.
+func best(paths []*apiutil.Path) (hops []netip.Addr) {
+	i := slices.IndexFunc(paths, func(p *apiutil.Path) bool { return p.Best })
+	if i < 0 || !learned(paths[i]) {
+		return nil
+	}
+	for _, p := range paths {
+		if hop := nextHop(p); hop.IsValid() && learned(p) && rank(p) == rank(paths[i]) && !slices.Contains(hops, hop) {
+			hops = append(hops, hop)
+		}
+	}
+	slices.SortFunc(hops, netip.Addr.Compare)
+	return hops
+}
+
+// learned tells a neighbour's path from this node's own.
+func learned(p *apiutil.Path) bool {
+	return p.PeerAddress.IsValid() && !p.PeerAddress.IsUnspecified() && !p.IsNexthopInvalid && !p.Withdrawal
+}
+
+// ranking is what makes a path better than another, apart from who told it: RFC 4271, section 9.1.2.2.
+type ranking struct {
+	pref, med uint32
+	length    int
+	origin    uint8
+	external  bool
+}
+
+func rank(p *apiutil.Path) ranking {
+	r := ranking{pref: 100, external: p.IsFromExternal}
+	for _, a := range p.Attrs {
+		switch a := a.(type) {
+		case *bgppacket.PathAttributeLocalPref:
+			r.pref = a.Value
+		case *bgppacket.PathAttributeMultiExitDisc:
+			r.med = a.Value
+		case *bgppacket.PathAttributeOrigin:
+			r.origin = a.Value
+		case *bgppacket.PathAttributeAsPath:
+			for _, v := range a.Value {
+				r.length += v.ASLen()
+			}
+		}
+	}
+	return r
+}
+
+func nextHop(p *apiutil.Path) netip.Addr {
+	for _, a := range p.Attrs {
+		switch a := a.(type) {
+		case *bgppacket.PathAttributeNextHop:
+			return a.Value
+		case *bgppacket.PathAttributeMpReachNLRI:
+			return a.Nexthop
+		}
+	}
+	return netip.Addr{}
+}

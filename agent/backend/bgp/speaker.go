@@ -1,0 +1,211 @@
+package bgp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/osrg/gobgp/v4/api"
+	"github.com/osrg/gobgp/v4/pkg/apiutil"
+	bgppacket "github.com/osrg/gobgp/v4/pkg/packet/bgp"
+	"github.com/osrg/gobgp/v4/pkg/server"
+
+	"github.com/fairlead/fairlead/agent/backend"
+)
+
+// restartTime is how long neighbours keep this node's routes while its agent is
+// away, and this node theirs: RFC 4724. It has to cover an upgrade.
+const restartTime = 120 * time.Second
+
+// Speaker is a running speaker. It is safe for use by several goroutines.
+type Speaker struct {
+	server  *server.BgpServer
+	changed chan struct{}
+	stop    context.CancelFunc
+	began   time.Time
+
+	mu         sync.Mutex
+	conf       Config
+	neighbours map[netip.Addr]Neighbour
+	told       map[netip.Prefix]bool
+	states     map[netip.Addr]string // of sessions, RFC 4271, section 8.2.2
+	ended      map[ended]bool        // who has told all of a family since Start
+	kept       []backend.Learned     // what the kernel has of an earlier life
+}
+
+type ended struct {
+	who netip.Addr
+	six bool
+}
+
+// Start begins to listen; Set tells it the rest. What is kept are routes that were
+// learned before this process began: until neighbours have told all again, or had
+// the time to, they count as learned.
+func Start(ctx context.Context, c Config, kept []backend.Learned, log *slog.Logger) (*Speaker, error) {
+	if log == nil {
+		log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	s := &Speaker{
+		server: server.NewBgpServer(server.LoggerOption(log, &slog.LevelVar{})), changed: make(chan struct{}, 1), began: time.Now(), kept: kept,
+		neighbours: map[netip.Addr]Neighbour{}, told: map[netip.Prefix]bool{}, states: map[netip.Addr]string{}, ended: map[ended]bool{},
+	}
+	go s.server.Serve()
+	var listen []string
+	for _, a := range c.Local {
+		listen = append(listen, a.String())
+	}
+	err := s.server.StartBgp(ctx, &api.StartBgpRequest{Global: &api.Global{
+		Asn: c.ASN, RouterId: c.RouterID.String(), ListenPort: int32(cmp.Or(c.Port, defaultPort)), ListenAddresses: listen, UseMultiplePaths: true,
+	}})
+	if err != nil {
+		s.server.Stop()
+		return nil, fmt.Errorf("speak BGP on %v, port %d (does another speaker run here?): %w", c.Local, cmp.Or(c.Port, defaultPort), err)
+	}
+	s.conf = Config{ASN: c.ASN, RouterID: c.RouterID, Local: c.Local, Port: c.Port}
+	watch, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	if err := s.watch(watch); err != nil {
+		s.Stop()
+		return nil, err
+	}
+	return s, s.Set(ctx, c)
+}
+
+// watch takes note of what neighbours say and of their sessions.
+func (s *Speaker) watch(ctx context.Context) error {
+	return s.server.WatchEvent(ctx, server.WatchEventMessageCallbacks{
+		OnBestPath: func([]*apiutil.Path, time.Time) { s.hint() },
+		OnPathEor: func(p *apiutil.Path, _ time.Time) {
+			s.mu.Lock()
+			s.ended[ended{p.PeerAddress, p.Family == bgppacket.RF_IPv6_UC}] = true
+			s.mu.Unlock()
+			s.hint()
+		},
+		OnPeerUpdate: func(e *apiutil.WatchEventMessage_PeerEvent, _ time.Time) {
+			s.mu.Lock()
+			if _, known := s.neighbours[e.Peer.State.NeighborAddress]; known {
+				s.states[e.Peer.State.NeighborAddress] = e.Peer.State.SessionState.String()
+			}
+			s.mu.Unlock()
+			s.hint()
+		},
+	}, server.WatchBestPath(true), server.WatchEor(true), server.WatchPeer())
+}
+
+func (s *Speaker) hint() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Changed has something whenever Learned or States may have changed.
+func (s *Speaker) Changed() <-chan struct{} { return s.changed }
+
+// Same tells whether Set can make this speaker so, or another has to be started:
+// sessions have to begin anew when the node's number or address changes.
+func (s *Speaker) Same(c Config) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conf.ASN == c.ASN && s.conf.RouterID == c.RouterID && s.conf.Port == c.Port && slices.Equal(s.conf.Local, c.Local)
+}
+
+// Set changes neighbours and addresses that differ; the sessions of others go on.
+func (s *Speaker) Set(ctx context.Context, c Config) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	wanted := map[netip.Addr]Neighbour{}
+	for _, n := range c.Neighbours {
+		wanted[n.Address] = n
+	}
+	for _, a := range slices.SortedFunc(maps.Keys(s.neighbours), netip.Addr.Compare) {
+		if n, ok := wanted[a]; !ok || n != s.neighbours[a] {
+			if err := s.server.DeletePeer(ctx, &api.DeletePeerRequest{Address: a.String()}); err != nil {
+				errs = append(errs, fmt.Errorf("BGP neighbour %s: %w", a, err))
+			}
+			s.forget(a)
+		}
+	}
+	for _, n := range c.Neighbours {
+		if _, ok := s.neighbours[n.Address]; ok {
+			continue
+		}
+		s.neighbours[n.Address] = n // its first event may come before AddPeer is done
+		if err := s.server.AddPeer(ctx, &api.AddPeerRequest{Peer: s.peer(n)}); err != nil {
+			errs = append(errs, fmt.Errorf("BGP neighbour %s: %w", n.Address, err))
+			s.forget(n.Address)
+		}
+	}
+	return errors.Join(append(errs, s.advertise(c.Advertise))...)
+}
+
+func (s *Speaker) forget(a netip.Addr) {
+	delete(s.neighbours, a)
+	delete(s.states, a)
+	delete(s.ended, ended{a, false})
+	delete(s.ended, ended{a, true})
+}
+
+func (s *Speaker) advertise(list []netip.Prefix) error {
+	var errs []error
+	wanted := map[netip.Prefix]bool{}
+	for _, p := range list {
+		wanted[p] = true
+		if s.told[p] {
+			continue
+		}
+		path, err := s.path(p)
+		if err == nil {
+			_, err = s.server.AddPath(apiutil.AddPathRequest{Paths: []*apiutil.Path{path}})
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("advertise %s: %w", p, err))
+			continue
+		}
+		s.told[p] = true
+	}
+	for _, p := range slices.SortedFunc(maps.Keys(s.told), netip.Prefix.Compare) {
+		if wanted[p] {
+			continue
+		}
+		path, err := s.path(p)
+		if err == nil {
+			err = s.server.DeletePath(apiutil.DeletePathRequest{Paths: []*apiutil.Path{path}})
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("withdraw %s: %w", p, err))
+			continue
+		}
+		delete(s.told, p)
+	}
+	return errors.Join(errs...)
+}
+
+// States are the neighbours' sessions, in RFC 4271's words: "ESTABLISHED".
+func (s *Speaker) States() map[netip.Addr]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[netip.Addr]string{}
+	for a := range s.neighbours {
+		out[a] = cmp.Or(s.states[a], "IDLE")
+	}
+	return out
+}
+
+// Stop ends the speaker; neighbours keep its routes for a while, as its next life
+// tells them again.
+func (s *Speaker) Stop() {
+	if s.stop != nil {
+		s.stop()
+	}
+	_ = s.server.StopBgp(context.Background(), &api.StopBgpRequest{AllowGracefulRestart: true})
+}
