@@ -16,6 +16,7 @@ func IPAM() []plugin.IPAM {
 		{Plugin: addr.DHCP(), NeedsLinks: true, Validate: addr.ValidateDHCP},
 		{Plugin: addr.Fairlead(), Validate: addr.ValidateFairlead},
 		{Plugin: addr.HostLocal(), Validate: addr.ValidateHostLocal, Plan: addr.PlanHostLocal},
+		{Plugin: addr.Whereabouts(), Validate: addr.ValidateWhereabouts},
 		{Plugin: addr.Static(), Validate: addr.ValidateStatic, Plan: addr.Static().Funcs.Add},
 	}
 }

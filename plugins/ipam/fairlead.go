@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/cni"
@@ -99,7 +100,8 @@ func (f *fairlead) result(n *local.Network, ips []ipam.IP) *cni.Result {
 		return r
 	}
 	for _, dst := range n.Routes {
-		if dst.Addr().Is4() && !four || dst.Addr().Is6() && !six {
+		onLink := slices.ContainsFunc(ips, func(ip ipam.IP) bool { return ip.Address.Masked() == dst })
+		if onLink || dst.Addr().Is4() && !four || dst.Addr().Is6() && !six {
 			continue
 		}
 		route := cni.Route{Dst: dst}
@@ -156,8 +158,8 @@ func (f *fairlead) check(ctx context.Context, o ipam.Owner) error {
 
 func fairleadDel(ctx context.Context, args *skel.CmdArgs) error {
 	f, err := fairleadKeys(args.StdinData)
-	if err != nil {
-		return err
+	if err != nil || cni.ValidateNetworkName(f.network) != nil {
+		return err // under a name that is none nothing was given
 	}
 	return f.release(ctx, ownerOf(args))
 }
