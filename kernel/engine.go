@@ -10,11 +10,12 @@ import (
 // Engine makes objects so, compares them, or removes them, in the host's
 // namespace and one container's. It is for one goroutine at a time.
 type Engine struct {
-	ns    [2]*Netns
-	rt    [2]*conn
-	nf    *conn
-	rx    []byte
-	index [2]map[string]int // link name -> ifindex, as last seen
+	ns     [2]*Netns
+	rt     [2]*conn
+	nf     *conn
+	nfSide Side // of nftables
+	rx     []byte
+	index  [2]map[string]int // link name -> ifindex, as last seen
 
 	seen map[linkName]*LinkInfo // as this engine last found them
 
@@ -100,11 +101,16 @@ func (e *Engine) route(s Side) (*conn, error) {
 	return e.rt[s], err
 }
 
-// netfilter returns the host's netfilter socket.
+// netfilter returns the netfilter socket: the host's, but for a Reconciler of the
+// other side.
 func (e *Engine) netfilter() (_ *conn, err error) {
-	if e.nf == nil {
-		e.nf, err = dial(unix.NETLINK_NETFILTER, e.rx)
+	if e.nf != nil {
+		return e.nf, nil
 	}
+	err = e.inside(e.nfSide, func() (err error) {
+		e.nf, err = dial(unix.NETLINK_NETFILTER, e.rx)
+		return err
+	})
 	return e.nf, err
 }
 

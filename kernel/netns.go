@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
 
 	"golang.org/x/sys/unix"
@@ -120,4 +121,57 @@ func (n *Netns) doFrom(back *Netns, f func() error) error {
 	}
 	runtime.UnlockOSThread()
 	return err
+}
+
+// MakeNetns makes a network namespace that lives until RemoveNetns, as "ip netns add"
+// does, with lo up. One that is there is no error.
+func MakeNetns(path string) error {
+	if ns, err := OpenNetns(path); err == nil {
+		ns.Close()
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o444)
+	if err != nil {
+		return err
+	}
+	f.Close()
+	made := make(chan error)
+	go func() { // the thread is thrown away: it stays locked
+		runtime.LockOSThread()
+		made <- makeNetns(path)
+	}()
+	if err := <-made; err != nil {
+		_ = os.Remove(path)
+		return fmt.Errorf("make network namespace %s: %w", path, err)
+	}
+	return nil
+}
+
+func makeNetns(path string) error {
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return err
+	}
+	c, err := dial(unix.NETLINK_ROUTE, make([]byte, rxSize))
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	b := ifinfo(0, unix.IFF_UP, unix.IFF_UP)
+	b.str(unix.IFLA_IFNAME, "lo")
+	if _, err := c.do([]request{{unix.RTM_NEWLINK, unix.NLM_F_ACK, b}}); err != nil {
+		return err
+	}
+	return unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, "")
+}
+
+// RemoveNetns takes away what MakeNetns made. The namespace ends when nothing else
+// holds it; one that is not there is os.ErrNotExist.
+func RemoveNetns(path string) error {
+	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && err != unix.EINVAL {
+		return &fs.PathError{Op: "unmount", Path: path, Err: err}
+	}
+	return os.Remove(path)
 }

@@ -59,7 +59,7 @@ func prototypes() []Object {
 		&Bridge{}, &Veth{}, &Sub{}, &Dummy{}, &Tap{}, &Up{}, &Port{}, &PortVLAN{}, &Moved{}, &Addr{}, &Route{}, &Rule{}, &Neigh{}, &FDB{},
 		&Announced{}, &Sysctl{}, &NFT{}, &Element{}, &Flows{}, &Command{}, &Tuned{},
 		&IFB{}, &Qdisc{}, &Filter{}, &NoRoute{}, &Accept{}, &ZoneSource{},
-		&VRF{}, &Member{}, &VXLAN{}, &IPIP{}, &WireGuard{}, &OVSBridge{}, &OVSTunnel{}, &OVSPort{}, &Foreign{},
+		&VRF{}, &Member{}, &VXLAN{}, &IPIP{}, &WireGuard{}, &OVSBridge{}, &OVSTunnel{}, &OVSPort{}, &Foreign{}, &Pair{}, &Given{},
 	}
 }
 

@@ -10,13 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reconciler keeps what one owner wants in the host's namespace of an engine: all
-// that is there of the owner's is known, so what is wanted no longer is removed.
+// Reconciler keeps what one owner wants in a namespace: all that is there of the
+// owner's is known, so what is wanted no longer is removed.
 //
 // It remembers what it saw and made: to want the same again costs a comparison.
 // What others change is told by Contradicts, or seen at the next look after Forget.
 type Reconciler struct {
 	e     *Engine
+	side  Side
 	owner Keeper
 
 	links  map[string]*LinkInfo // ours, by name
@@ -62,24 +63,39 @@ func (r *Report) fail(o Object, err error) {
 	}
 }
 
+// Add adds what another Reconcile did; its errors begin with where, if that is not "".
+func (r *Report) Add(o *Report, where string) {
+	r.Made, r.Removed, r.Looked = r.Made+o.Made, r.Removed+o.Removed, r.Looked || o.Looked
+	for _, c := range o.Changes {
+		r.say(c)
+	}
+	for _, err := range o.Errors {
+		if where != "" {
+			err = fmt.Errorf("%s: %w", where, err)
+		}
+		r.Errors = append(r.Errors, err)
+	}
+}
+
 // Err joins the errors.
 func (r *Report) Err() error { return errors.Join(r.Errors...) }
 
-// NewReconciler makes one that knows nothing yet: its first Reconcile lists all.
-func NewReconciler(e *Engine, owner Keeper) *Reconciler {
-	if c := e.rt[Host]; c != nil { // acknowledgements arrive by the hundred
+// NewReconciler makes one for a side of an engine, which is its alone: all objects
+// are of that side, nftables' too. It knows nothing yet: its first Reconcile lists all.
+func NewReconciler(e *Engine, side Side, owner Keeper) *Reconciler {
+	e.nfSide = side
+	if c, err := e.route(side); err == nil { // acknowledgements arrive by the hundred
 		_ = unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20)
 	}
-	return &Reconciler{e: e, owner: owner}
+	return &Reconciler{e: e, side: side, owner: owner}
 }
 
 // Forget has the next Reconcile list all.
 func (r *Reconciler) Forget() { r.known = false }
 
 // Reconcile makes what is wanted so, and removes what is the owner's besides. It
-// goes on after an error; what failed is tried again by the next one.
-//
-// The calling thread must be in the engine's host namespace.
+// goes on after an error; what failed is tried again by the next one. The calling
+// thread must be in the engine's host namespace.
 func (r *Reconciler) Reconcile(want Objects) *Report {
 	rep := &Report{}
 	w := part(want)
@@ -190,7 +206,7 @@ func (r *Reconciler) dropLinks(rep *Report, links []Object) {
 		if keep[name] {
 			continue
 		}
-		_, err := r.e.now(Host, request{unix.RTM_DELLINK, 0, ifinfo(l.Index, 0, 0)})
+		_, err := r.e.now(r.side, request{unix.RTM_DELLINK, 0, ifinfo(l.Index, 0, 0)})
 		if err != nil && !isAbsent(err) {
 			rep.Errors = append(rep.Errors, fmt.Errorf("ip link del %s: %w", name, err))
 			continue
@@ -205,13 +221,13 @@ func (r *Reconciler) look(w wanted) error {
 	r.known = false
 	r.e.Keep()
 	r.e.settle()
-	all, err := r.e.Links(Host)
+	all, err := r.e.Links(r.side)
 	if err != nil {
 		return err
 	}
 	r.links = map[string]*LinkInfo{}
 	for _, l := range all {
-		r.e.index[Host][l.Name] = l.Index
+		r.e.index[r.side][l.Name] = l.Index
 		if strings.HasPrefix(l.Alias, r.owner.Alias) {
 			r.links[l.Name] = l
 		}

@@ -130,7 +130,7 @@ func (r *Reconciler) mine(ev Event) bool {
 	if ev.port == 0 {
 		return false
 	}
-	for _, c := range []*conn{r.e.rt[Host], r.e.nf} {
+	for _, c := range []*conn{r.e.rt[r.side], r.e.nf} {
 		if c != nil && c.port() == ev.port {
 			return true
 		}

@@ -71,7 +71,7 @@ func (h *RouteInfo) value() routeValue {
 func (r *Reconciler) lookRoutes() error {
 	r.routes = map[routeKey]routeValue{}
 	for _, fam := range []byte{unix.AF_INET, unix.AF_INET6} {
-		list, err := r.e.routesBy(Host, fam, r.owner.Protocol)
+		list, err := r.e.routesBy(r.side, fam, r.owner.Protocol)
 		if err != nil {
 			return err
 		}
@@ -106,7 +106,7 @@ func (e *Engine) routesBy(s Side, fam, protocol byte) (out []RouteInfo, _ error)
 func (r *Reconciler) lookRules() error {
 	r.rules = map[Rule]bool{}
 	for _, fam := range []byte{unix.AF_INET, unix.AF_INET6} {
-		list, err := r.e.Rules(Host, fam)
+		list, err := r.e.Rules(r.side, fam)
 		if err != nil {
 			return err
 		}
@@ -124,7 +124,7 @@ func (r *Reconciler) lookLinks() error {
 	r.neighs, r.fdb, r.addrs = map[neighKey]string{}, map[fdbKey]fdbValue{}, map[addrKey]bool{}
 	for _, l := range r.links {
 		for _, fam := range []byte{unix.AF_INET, unix.AF_INET6} {
-			list, err := r.e.permanent(Host, fam, l.Index)
+			list, err := r.e.permanent(r.side, fam, l.Index)
 			if err != nil {
 				return err
 			}
@@ -133,7 +133,7 @@ func (r *Reconciler) lookLinks() error {
 			}
 		}
 		if l.Kind == "vxlan" {
-			list, err := r.e.forwarding(Host, l.Index)
+			list, err := r.e.forwarding(r.side, l.Index)
 			if err != nil {
 				return err
 			}
@@ -141,7 +141,7 @@ func (r *Reconciler) lookLinks() error {
 				r.fdb[fdbKey{l.Index, mac}] = fdbValue{dst}
 			}
 		}
-		list, err := r.e.addressesOf(Host, l.Index)
+		list, err := r.e.addressesOf(r.side, l.Index)
 		if err != nil {
 			return err
 		}
@@ -237,7 +237,7 @@ func (r *Reconciler) put(o Object, keep *kept) (step, error) {
 		return r.putRoute(o, keep)
 	case *Rule:
 		k := *o
-		k.base, k.In, k.From, k.To, k.Proto = base{}, Host, masked(o.From), masked(o.To), r.owner.Protocol
+		k.base, k.In, k.From, k.To, k.Proto = base{}, r.side, masked(o.From), masked(o.To), r.owner.Protocol
 		keep.rules[k] = true
 		if r.rules[k] {
 			return step{}, nil
@@ -245,7 +245,7 @@ func (r *Reconciler) put(o Object, keep *kept) (step, error) {
 		add := k
 		return step{o: o, req: request{unix.RTM_NEWRULE, unix.NLM_F_CREATE | unix.NLM_F_EXCL, add.body()}, then: func() { r.rules[k] = true }}, nil
 	}
-	i, err := r.e.ifindex(Host, o.on().name)
+	i, err := r.e.ifindex(r.side, o.on().name)
 	if err != nil {
 		return step{}, err
 	}
@@ -256,7 +256,9 @@ func (r *Reconciler) put(o Object, keep *kept) (step, error) {
 		if r.neighs[k] == mac {
 			return step{}, nil
 		}
-		return step{o: o, req: o.put(i), then: func() { r.neighs[k] = mac }}, nil
+		p := *o
+		p.Proto = r.owner.Protocol
+		return step{o: o, req: p.put(i), then: func() { r.neighs[k] = mac }}, nil
 	case *FDB:
 		k, v := fdbKey{i, o.MAC}, fdbValue{o.Dst}
 		keep.fdb[k] = true
@@ -314,7 +316,7 @@ func (r *Reconciler) send(rep *Report, steps []step) {
 		for i, s := range steps[:n] {
 			reqs[i] = s.req
 		}
-		resp, err := r.e.together(Host, reqs)
+		resp, err := r.e.together(r.side, reqs)
 		if err != nil {
 			r.known = false // it is not known what was done
 			rep.Errors = append(rep.Errors, err)

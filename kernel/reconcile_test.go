@@ -16,9 +16,9 @@ func agentKeeper() kernel.Keeper {
 	return kernel.Keeper{Protocol: 103, Alias: "fairlead-agent ", Table: "fairlead-agent"}
 }
 
-// underlay makes a link with an address and, on top of it, by hand, a VXLAN
+// standing makes a link with an address and, on top of it, by hand, a VXLAN
 // device that says it is the agent's.
-func underlay(t *testing.T) {
+func standing(t *testing.T) {
 	t.Helper()
 	for _, c := range []string{
 		"ip link set lo up",
@@ -34,7 +34,7 @@ func underlay(t *testing.T) {
 	}
 }
 
-// vx is the device that underlay made.
+// vx is the device that standing made.
 func vx() kernel.Objects { return kernel.Objects{&kernel.Standing{Name: "vx"}} }
 
 func peers(n int) (out kernel.Objects) {
@@ -69,7 +69,7 @@ func reconciler(t *testing.T) (*kernel.Engine, *kernel.Reconciler) {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Close)
-	return e, kernel.NewReconciler(e, agentKeeper())
+	return e, kernel.NewReconciler(e, kernel.Host, agentKeeper())
 }
 
 func reconcile(t *testing.T, r *kernel.Reconciler, want kernel.Objects) *kernel.Report {
@@ -86,7 +86,7 @@ func reconcile(t *testing.T, r *kernel.Reconciler, want kernel.Objects) *kernel.
 func TestReconcile(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
-	underlay(t)
+	standing(t)
 	_, r := reconciler(t)
 	link := vx()
 	want := append(append(vx(), peers(300)...), ruleset()...)
@@ -128,7 +128,7 @@ func TestReconcile(t *testing.T) {
 func TestReconcileLeavesOthers(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
-	underlay(t)
+	standing(t)
 	kerneltest.Run(t, "ip", "route", "add", "10.128.0.0/24", "via", "192.0.2.9", "proto", "static")
 	kerneltest.Run(t, "ip", "route", "add", "10.50.0.0/24", "via", "192.0.2.9")
 	_, r := reconciler(t)
@@ -148,7 +148,7 @@ func TestReconcileLeavesOthers(t *testing.T) {
 func TestContradicts(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
-	underlay(t)
+	standing(t)
 	_, r := reconciler(t)
 	m, err := kernel.NewMonitor()
 	if err != nil {

@@ -118,7 +118,7 @@ func (h *host) reconcile(t *testing.T, want kernel.Objects) {
 			if err != nil {
 				return err
 			}
-			h.reconciler = kernel.NewReconciler(e, kernel.Keeper{Protocol: backend.Protocol, Alias: backend.Mark(""), Table: backend.Table})
+			h.reconciler = kernel.NewReconciler(e, kernel.Host, kernel.Keeper{Protocol: backend.Protocol, Alias: backend.Mark(""), Table: backend.Table})
 			t.Cleanup(func() { h.reconcile(t, nil); e.Close() }) // a device in user space ends with its link
 		}
 		return h.reconciler.Reconcile(want).Err()

@@ -21,7 +21,6 @@ type Node struct {
 	Previous  string `json:"previous,omitempty"`
 
 	Version string `json:"version,omitempty"` // of its agent
-	Boot    string `json:"boot,omitempty"`    // its boot ID, by which others know that it was started anew
 
 	// Flannel is set for a node of flannel's in the same cluster, which has a
 	// subnet in flannel's keys: its VXLAN device's address.

@@ -43,7 +43,7 @@ func (n *Network) Validate() error {
 	bad := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("network %s: "+format, append([]any{n.Name}, args...)...))
 	}
-	if !validName(n.Name) {
+	if !ValidName(n.Name) {
 		bad("its name is %q: want letters, digits, '.', '_' and '-', beginning with a letter or digit, at most 64", n.Name)
 	}
 	if len(n.Subnets) == 0 {
@@ -90,8 +90,8 @@ func (s Subnet) problems() (errs []error) {
 	if s.CIDR != s.CIDR.Masked() {
 		bad("cidr is %s: want its first address, %s", s.CIDR, s.CIDR.Masked())
 	}
-	if all := s.CIDR.Addr().BitLen(); s.Block != 0 && (s.Block < s.CIDR.Bits() || s.Block > all-2 || s.Block < all-16) {
-		bad("block is %d: want %d to %d, the prefix length of a node's part of %s", s.Block, max(s.CIDR.Bits(), all-16), all-2, s.CIDR)
+	if all := s.CIDR.Addr().BitLen(); s.Block != 0 && (s.Block < s.CIDR.Bits() || s.Block > all-2) {
+		bad("block is %d: want %d to %d, the prefix length of a node's part of %s", s.Block, s.CIDR.Bits(), all-2, s.CIDR)
 	}
 	if s.Assign != "" && s.Assign != AssignBlock && s.Assign != AssignCluster {
 		bad("assign is %q: want %q or %q", s.Assign, AssignBlock, AssignCluster)
@@ -153,7 +153,8 @@ func LastOf(p netip.Prefix) netip.Addr {
 	return last
 }
 
-func validName(s string) bool {
+// ValidName tells whether a word can name a network or a node.
+func ValidName(s string) bool {
 	if s == "" || len(s) > 64 {
 		return false
 	}

@@ -28,7 +28,7 @@ type Op struct {
 }
 
 // ErrConflict is a transaction of which a key is not at the revision named: read
-// it again and decide anew. Nothing was written.
+// it again and decide anew. Nothing was written. A *ConflictError says which.
 var ErrConflict = errors.New("somebody else changed it since")
 
 // ErrUnavailable is a store that cannot be reached, or that has no quorum. What
@@ -60,7 +60,7 @@ type Store interface {
 	// one revision of the store. Large lists are read in pages.
 	List(ctx context.Context, prefix string) (entries []Entry, revision int64, err error)
 
-	// Commit makes a transaction and returns the store's revision after it, or
+	// Commit makes a transaction of at most MaxOps and returns the store's revision after it, or
 	// ErrConflict. A deleted key's Was is checked as any other's.
 	Commit(ctx context.Context, ops ...Op) (revision int64, err error)
 

@@ -60,9 +60,10 @@ func (a *app) root() *cobra.Command {
 	})
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, errors included")
 	root.AddGroup(&cobra.Group{ID: "attach", Title: "Attachments:"}, &cobra.Group{ID: "look", Title: "Looking:"},
-		&cobra.Group{ID: "more", Title: "More:"})
+		&cobra.Group{ID: "cluster", Title: "Several hosts:"}, &cobra.Group{ID: "more", Title: "More:"})
 	root.AddCommand(a.addCommand(), a.checkCommand(), a.delCommand(), a.gcCommand(), a.repairCommand(), a.statusCommand(), a.podCommand())
 	root.AddCommand(a.listCommand(), a.doctorCommand(), a.planCommand(), a.validateCommand(), a.versionCommand())
+	root.AddCommand(a.agentCommand(), a.nodeCommand(), a.networkCommand())
 	root.AddCommand(a.installCommand(), a.uninstallCommand(), a.migrateCommand(), a.fuseCommand(), a.dhcpCommand(), a.wireguardCommand())
 	root.AddCommand(a.demoCommands()...)
 	root.AddCommand(a.topics()...)

@@ -9,10 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/fairlead/fairlead/internal/leangob"
+	"github.com/fairlead/fairlead/internal/unixdial"
 	"github.com/fairlead/fairlead/skel"
 )
 
@@ -108,29 +108,14 @@ func (u *unreachable) Error() string {
 
 func (u *unreachable) Unwrap() error { return u.err }
 
-// dialDHCP connects to the daemon, by system calls: package net costs more at
-// start than the call itself.
+// dialDHCP connects to the daemon.
 func dialDHCP(socket string) (*os.File, error) {
-	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("open a socket: %w", err)
+	conn, err := unixdial.Dial(socket)
+	if a, ok := errors.AsType[*unixdial.AbsentError](err); ok {
+		return nil, &unreachable{socket, a.Err}
 	}
-	for err = syscall.EINTR; err == syscall.EINTR; {
-		err = syscall.Connect(fd, &syscall.SockaddrUnix{Name: socket})
-	}
-	// EINVAL: the path is longer than a socket's can be (unix(7)), so that nobody listens there.
-	absent := err == syscall.ENOENT || err == syscall.ENOTDIR || err == syscall.ECONNREFUSED || err == syscall.EINVAL
-	if err == nil {
-		err = syscall.SetNonblock(fd, true) // fit for the poller, so that it can be given a deadline
-	}
-	if err != nil {
-		_ = syscall.Close(fd)
-	}
-	switch {
-	case absent:
-		return nil, &unreachable{socket, err}
-	case err != nil: // it may well be there, and hold the lease
+	if err != nil { // it may well be there, and hold the lease
 		return nil, fmt.Errorf("connect to the DHCP daemon at %s: %w", socket, err)
 	}
-	return os.NewFile(uintptr(fd), socket), nil
+	return conn, nil
 }

@@ -1,0 +1,341 @@
+package address
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/agent/store/storetest"
+	"github.com/fairlead/fairlead/ipam"
+)
+
+// bed is a store with a network, and nodes of it.
+type bed struct {
+	t    *testing.T
+	path string
+	open func(testing.TB) store.Store
+}
+
+const twoSubnets = `{"subnets": [{"cidr": "10.244.0.0/24", "block": 28}, {"name": "fixed", "cidr": "10.250.0.0/24", "assign": "cluster", "exclude": ["10.250.0.8/29"]}]}`
+
+func newBed(t *testing.T, network string) *bed {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "store")
+	b := &bed{t: t, path: path, open: func(t testing.TB) store.Store {
+		s, err := store.File(path)
+		must(t, err)
+		t.Cleanup(func() { _ = s.Close() })
+		return s
+	}}
+	storetest.Put(t, b.open(t), cluster.NetworkKey("default"), network)
+	return b
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// node starts a node's manager; stop ends it.
+func (b *bed) node(name string, change ...func(*Options)) (m *Manager, stop func()) {
+	b.t.Helper()
+	s := b.open(b.t)
+	storetest.Put(b.t, s, cluster.NodeKey(name), "{}")
+	o := Options{Store: s, Node: name, Dir: local.Open(b.t.TempDir(), b.t.TempDir())}
+	for _, c := range change {
+		c(&o)
+	}
+	return b.run(o)
+}
+
+func (b *bed) run(o Options) (m *Manager, stop func()) {
+	m = NewManager(o)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{}, 2)
+	go func() { _ = store.Follow(ctx, o.Store, "", m); done <- struct{}{} }()
+	go func() { _ = m.Run(ctx); done <- struct{}{} }()
+	stop = func() {
+		cancel()
+		<-done
+		<-done
+		done <- struct{}{} // for another stop
+		done <- struct{}{}
+	}
+	b.t.Cleanup(stop)
+	return m, stop
+}
+
+// blocks are those that a node's file has.
+func blocks(m *Manager) (list []netip.Prefix) {
+	n, err := m.Dir.Read("default")
+	if err != nil {
+		return nil
+	}
+	for _, s := range n.Subnets {
+		list = append(list, s.Blocks...)
+	}
+	return list
+}
+
+func hold(t testing.TB, m *Manager, o ipam.Owner, set ...ipam.Range) []ipam.IP {
+	t.Helper()
+	s, err := ipam.Open(storetest.Context(t), m.Dir.Addresses(), "default", ipam.Options{})
+	must(t, err)
+	defer s.Close()
+	ips, err := s.Allocate(o, []ipam.RangeSet{set}, nil)
+	must(t, err)
+	return ips
+}
+
+// A node has a block as soon as it is there, and the next before the first is full;
+// when there are no more it says so, and no two nodes have the same.
+func TestBlocks(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, `{"subnets": [{"cidr": "10.244.0.0/26", "block": 28, "exclude": ["10.244.0.32/28"]}]}`)
+	first, _ := b.node("a")
+	storetest.Eventually(t, func() bool { return len(blocks(first)) == 1 })
+	second, _ := b.node("b")
+	storetest.Eventually(t, func() bool { return len(blocks(second)) == 1 })
+	set, err := local.Subnet{CIDR: netip.MustParsePrefix("10.244.0.0/26")}.Ranges(blocks(first)[0])
+	must(t, err)
+	for i := range 11 {
+		hold(t, first, ipam.Owner{ContainerID: fmt.Sprint("c", i), IfName: "eth0"}, set...)
+	}
+	storetest.Eventually(t, func() bool { return len(blocks(first)) == 2 })
+	seen := map[netip.Prefix]bool{}
+	for _, p := range append(blocks(first), blocks(second)...) {
+		if seen[p] || p.String() == "10.244.0.32/28" {
+			t.Errorf("block %s is given twice, or excluded", p)
+		}
+		seen[p] = true
+	}
+	err = second.Need(storetest.Context(t), "default", netip.MustParsePrefix("10.244.0.0/26"))
+	if !errors.Is(err, errNoBlock) {
+		t.Errorf("got %v", err)
+	}
+	for _, bad := range []string{"10.9.0.0/16"} {
+		if err := second.Need(storetest.Context(t), "default", netip.MustParsePrefix(bad)); err == nil {
+			t.Errorf("a block of %s", bad)
+		}
+	}
+	if err := second.Need(storetest.Context(t), "other", netip.MustParsePrefix("10.244.0.0/26")); err == nil {
+		t.Error("a block of a network that is not there")
+	}
+}
+
+func wants(ip string, fixed bool) local.Want {
+	w := local.Want{Ranges: []local.Span{{First: netip.MustParseAddr("10.250.0.1"), Last: netip.MustParseAddr("10.250.0.20")}}, Fixed: fixed}
+	if ip != "" {
+		w.IP = netip.MustParseAddr(ip)
+	}
+	return w
+}
+
+func claimOne(m *Manager, container, pod string, w local.Want) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	ips, err := m.Claim(ctx, local.ClaimArgs{Network: "default", Container: container, IfName: "eth0", Pod: pod, Wants: []local.Want{w}})
+	if err != nil {
+		return "", err
+	}
+	return ips[0].String(), nil
+}
+
+func ready(m *Manager) bool { m.mu.Lock(); defer m.mu.Unlock(); return m.ready }
+
+// A pod's fixed address follows it by its name; another's is refused, with whose it is.
+func TestFixed(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, twoSubnets)
+	one, stop := b.node("a")
+	two, _ := b.node("b")
+	storetest.Eventually(t, func() bool { return ready(one) && ready(two) })
+	ip, err := claimOne(one, "c1", "ns/db-0", wants("", true))
+	must(t, err)
+	again, err := claimOne(one, "c1", "ns/db-0", wants("", true))
+	if err != nil || again != ip {
+		t.Errorf("asked again: %s, %v", again, err)
+	}
+	must(t, one.Release(storetest.Context(t), local.Release{Network: "default", Container: "c1", IfName: "eth0"}))
+	storetest.Eventually(t, func() bool { return ofStore(t, b, ip).Node == "" })
+	moved, err := claimOne(two, "c2", "ns/db-0", wants("", true))
+	if a := ofStore(t, b, ip); err != nil || moved != ip || a.Node != "b" || a.Container != "c2" || !a.Fixed {
+		t.Errorf("moved to %s, %+v: %v", moved, a, err)
+	}
+	if _, err := claimOne(one, "c3", "ns/db-1", wants(ip, true)); err == nil || !contains(err, "fixed for ns/db-0") {
+		t.Errorf("another pod: %v", err)
+	}
+	if _, err := claimOne(one, "c3", "", wants("", true)); err == nil || !contains(err, "K8S_POD_NAME") {
+		t.Errorf("no pod: %v", err)
+	}
+	if _, err := claimOne(one, "c4", "ns/x", wants("10.9.0.1", false)); err == nil || !contains(err, "is not in") {
+		t.Errorf("outside: %v", err)
+	}
+	// An address by number is its container's until its node is gone.
+	if _, err := claimOne(one, "c5", "", wants("10.250.0.20", false)); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Eventually(t, func() bool { _, err := claimOne(two, "c6", "", wants("10.250.0.20", false)); return contains(err, "on node a") })
+	stop()
+	removeKey(t, b.open(t), cluster.NodeKey("a"))
+	storetest.Eventually(t, func() bool { _, err := claimOne(two, "c6", "", wants("10.250.0.20", false)); return err == nil })
+}
+
+func contains(err error, words string) bool {
+	return err != nil && strings.Contains(err.Error(), words)
+}
+
+func ofStore(t testing.TB, b *bed, ip string) cluster.Address {
+	t.Helper()
+	e, err := b.open(t).Get(storetest.Context(t), cluster.AddressKey("default", netip.MustParseAddr(ip)))
+	must(t, err)
+	var a cluster.Address
+	must(t, json.Unmarshal(e.Value, &a))
+	return a
+}
+
+func removeKey(t testing.TB, s store.Store, key string) {
+	t.Helper()
+	e, err := s.Get(storetest.Context(t), key)
+	must(t, err)
+	_, err = s.Commit(storetest.Context(t), store.Op{Key: key, Was: e.Revision})
+	must(t, err)
+}
+
+// What a removed node had is free after the grace period, fixed addresses are nobody's
+// place; what a node that is only silent has is left alone.
+func TestReclaim(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, twoSubnets)
+	soon := func(o *Options) { o.Grace = 300 * time.Millisecond }
+	gone, stop := b.node("gone", soon)
+	storetest.Eventually(t, func() bool { return len(blocks(gone)) == 1 })
+	ip, err := claimOne(gone, "c1", "ns/db-0", wants("", true))
+	must(t, err)
+	other, err := claimOne(gone, "c2", "ns/web", wants("", false))
+	must(t, err)
+	silent, stopSilent := b.node("silent", soon)
+	storetest.Eventually(t, func() bool { return len(blocks(silent)) == 1 })
+	stop()
+	stopSilent()
+	s := b.open(t)
+	removeKey(t, s, cluster.NodeKey("gone"))
+	last, _ := b.node("last", soon)
+	storetest.Eventually(t, func() bool {
+		_, err := s.Get(storetest.Context(t), cluster.AddressKey("default", netip.MustParseAddr(other)))
+		return errors.Is(err, os.ErrNotExist)
+	})
+	list, _, err := s.List(storetest.Context(t), cluster.BlocksPrefix)
+	must(t, err)
+	for _, e := range list {
+		if strings.Contains(string(e.Value), `"gone"`) {
+			t.Errorf("%s is still %s", e.Key, e.Value)
+		}
+	}
+	if a := ofStore(t, b, ip); a.Node != "" || a.Owner != "ns/db-0" || !a.Fixed {
+		t.Errorf("a fixed address became %+v", a)
+	}
+	if len(list) != 2 {
+		t.Errorf("%d blocks: want those of last and silent", len(list))
+	}
+	// The node comes back, with a container in its block that is nobody's: it has
+	// it again. Another's stays that one's.
+	blk := blocks(gone)[0]
+	set, err := local.Subnet{CIDR: netip.MustParsePrefix("10.244.0.0/24")}.Ranges(blk)
+	must(t, err)
+	hold(t, gone, ipam.Owner{ContainerID: "c9", IfName: "eth0"}, set...)
+	storetest.Put(t, s, cluster.NodeKey("gone"), "{}")
+	back := gone.Options
+	back.Store = b.open(t)
+	again, _ := b.run(back)
+	storetest.Eventually(t, func() bool {
+		l := blocks(again)
+		return len(l) == 1 && l[0] == blk
+	})
+	_ = last
+}
+
+// A block that became another's while its node was away is that one's: said, and left.
+func TestLostBlock(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, twoSubnets)
+	m, stop := b.node("a")
+	storetest.Eventually(t, func() bool { return len(blocks(m)) == 1 })
+	blk := blocks(m)[0]
+	set, err := local.Subnet{CIDR: netip.MustParsePrefix("10.244.0.0/24")}.Ranges(blk)
+	must(t, err)
+	hold(t, m, ipam.Owner{ContainerID: "c9", IfName: "eth0"}, set...)
+	stop()
+	storetest.Put(t, b.open(t), cluster.BlockKey("default", blk), `{"node":"b","subnet":"10.244.0.0/24"}`)
+	o := m.Options
+	o.Store = b.open(t)
+	again, _ := b.run(o)
+	storetest.Eventually(t, func() bool {
+		p := again.Problems()
+		return len(p) == 1 && strings.Contains(p[0], "node b's now, and 1 addresses")
+	})
+	if l := blocks(again); len(l) != 1 || l[0] == blk {
+		t.Errorf("its blocks are %v", l)
+	}
+}
+
+// Releases wait in the journal while the store is not there, and are made in order
+// before anything is claimed.
+func TestJournal(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, twoSubnets)
+	m, stop := b.node("a")
+	storetest.Eventually(t, func() bool { return ready(m) })
+	ip, err := claimOne(m, "c1", "", wants("", false))
+	must(t, err)
+	stop()
+	must(t, m.Dir.Note(storetest.Context(t), local.Release{Network: "default", Container: "c1", IfName: "eth0"},
+		local.Release{Network: "default", Container: "nobody", IfName: "eth0"}))
+	if list, err := m.Dir.Pending(); err != nil || len(list) != 2 {
+		t.Errorf("%v, %v", list, err)
+	}
+	o := m.Options
+	o.Store = b.open(t)
+	again, _ := b.run(o)
+	storetest.Eventually(t, func() bool { return ready(again) })
+	got, err := claimOne(again, "c2", "", wants(ip, false))
+	if err != nil || got != ip {
+		t.Errorf("%s, %v", got, err)
+	}
+	if list, err := again.Dir.Pending(); err != nil || len(list) != 0 {
+		t.Errorf("%v, %v", list, err)
+	}
+}
+
+// What the store says is here, and nothing here holds, is released after a while.
+func TestUnheld(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, twoSubnets)
+	m, _ := b.node("a", func(o *Options) { o.Grace = 500 * time.Millisecond })
+	storetest.Eventually(t, func() bool { return ready(m) })
+	lost, err := claimOne(m, "lost", "", wants("", false))
+	must(t, err)
+	kept, err := claimOne(m, "kept", "", wants("", false))
+	must(t, err)
+	a := netip.MustParseAddr(kept)
+	hold(t, m, ipam.Owner{ContainerID: "kept", IfName: "eth0"}, ipam.Range{Subnet: netip.MustParsePrefix("10.250.0.0/24"), Start: a, End: a, Gateway: netip.MustParseAddr("10.250.0.1")})
+	storetest.Eventually(t, func() bool {
+		_, err := b.open(t).Get(storetest.Context(t), cluster.AddressKey("default", netip.MustParseAddr(lost)))
+		return errors.Is(err, os.ErrNotExist)
+	})
+	if ofStore(t, b, kept).Container != "kept" {
+		t.Error("what is held was released")
+	}
+}

@@ -1,0 +1,212 @@
+package address
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/big"
+	"net/netip"
+
+	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/store"
+)
+
+// errNoBlock is a subnet all of whose blocks are taken.
+var errNoBlock = errors.New("every block of the subnet belongs to a node") // a constant; nothing assigns it
+
+// attempts bounds how often what somebody else was faster with is tried again.
+const attempts = 50
+
+// Need claims one more block of a subnet for this node, and writes its file.
+func (m *Manager) Need(ctx context.Context, network string, subnet netip.Prefix) error {
+	m.blocks.Lock()
+	defer m.blocks.Unlock()
+	return m.need(ctx, network, subnet)
+}
+
+func (m *Manager) need(ctx context.Context, network string, subnet netip.Prefix) error {
+	for range attempts {
+		op, err := m.pickBlock(network, subnet)
+		if err != nil {
+			return fmt.Errorf("claim a block of %s of network %s: %w", subnet, network, err)
+		}
+		if err = m.commit(ctx, []store.Op{op}); err == nil {
+			m.Log.Info("claimed a block", "key", op.Key)
+			return m.writeFiles()
+		}
+		if !isConflict(err) {
+			return fmt.Errorf("claim a block of %s of network %s: %w", subnet, network, err)
+		}
+	}
+	return fmt.Errorf("claim a block of %s of network %s: others were faster %d times: try again", subnet, network, attempts)
+}
+
+// pickBlock chooses a free block: from a place on that is this node's own, so that
+// nodes that start together do not want the same.
+func (m *Manager) pickBlock(network string, subnet netip.Prefix) (store.Op, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.ready {
+		return store.Op{}, m.notReady()
+	}
+	s, err := m.subnet(network, subnet)
+	if err != nil {
+		return store.Op{}, err
+	}
+	value, err := json.Marshal(cluster.Block{Node: m.Node, Subnet: subnet})
+	if err != nil {
+		return store.Op{}, err
+	}
+	bits := s.BlockBits()
+	n := uint64(1) << min(bits-s.CIDR.Bits(), 62)
+	start := place(m.Node, network, subnet.String()) % n
+	for i := range min(n, 1<<20) {
+		b := nthBlock(s.CIDR, bits, (start+i)%n)
+		key := cluster.BlockKey(network, b)
+		if m.view.was(key) == 0 && usable(s, b) {
+			return store.Op{Key: key, Value: value}, nil
+		}
+	}
+	return store.Op{}, errNoBlock
+}
+
+func (m *Manager) notReady() error {
+	if m.away != nil {
+		return m.away
+	}
+	return fmt.Errorf("nothing is known of the store yet: %w", store.ErrUnavailable)
+}
+
+func (m *Manager) subnet(network string, cidr netip.Prefix) (cluster.Subnet, error) {
+	n := m.view.snap.Networks[network]
+	if n == nil {
+		return cluster.Subnet{}, unknownNetwork(network, m.view)
+	}
+	for _, s := range n.Subnets {
+		if s.CIDR == cidr && s.Assign != cluster.AssignCluster {
+			return s, nil
+		}
+	}
+	return cluster.Subnet{}, fmt.Errorf("network %s has no subnet %s that is given in blocks", network, cidr)
+}
+
+func unknownNetwork(name string, v *view) error {
+	if err := v.snap.Problems[cluster.NetworkKey(name)]; err != nil {
+		return err
+	}
+	return fmt.Errorf("the cluster has no network %q: see \"fairlead network list\"", name)
+}
+
+// place is a number that is always the same for the same words.
+func place(words ...string) uint64 {
+	h := fnv.New64a()
+	for _, w := range words {
+		h.Write([]byte(w + "\x00"))
+	}
+	return h.Sum64()
+}
+
+// nthBlock is a subnet's block by its number.
+func nthBlock(subnet netip.Prefix, bits int, i uint64) netip.Prefix {
+	raw := subnet.Addr().AsSlice()
+	n := new(big.Int).SetBytes(raw)
+	step := new(big.Int).Lsh(new(big.Int).SetUint64(i), uint(len(raw)*8-bits))
+	a, _ := netip.AddrFromSlice(n.Add(n, step).FillBytes(raw))
+	return netip.PrefixFrom(a, bits)
+}
+
+// usable tells whether a block has any address to give.
+func usable(s cluster.Subnet, block netip.Prefix) bool {
+	set, err := local.Subnet{CIDR: s.CIDR, Exclude: s.Exclude}.Ranges(block)
+	return err == nil && set.Size(1) > 0
+}
+
+// low is the part of a block below which another is claimed in advance.
+const low = 4 // a quarter
+
+// look writes this node's files, claims back what is held here, and claims in advance.
+func (m *Manager) look(ctx context.Context) error {
+	m.mu.Lock()
+	ready := m.ready
+	m.mu.Unlock()
+	if !ready {
+		return nil
+	}
+	m.blocks.Lock()
+	defer m.blocks.Unlock()
+	errs := []error{m.keepHeld(ctx), m.writeFiles()}
+	for _, w := range m.wants() {
+		set := m.free(w)
+		if set*low >= w.size {
+			continue
+		}
+		err := m.need(ctx, w.network, w.subnet.CIDR)
+		if !errors.Is(err, errNoBlock) || set == 0 {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// want is a subnet of which this node has, or should have, blocks.
+type want struct {
+	network string
+	subnet  local.Subnet
+	size    int // addresses of a block
+}
+
+// wants are the subnets that this node takes part in: of the default network and of
+// those that something here asked for; of one with a name once it has a block.
+func (m *Manager) wants() (list []want) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, n := range m.view.snap.Networks {
+		if !m.takesPart(name) {
+			continue
+		}
+		for _, s := range n.Subnets {
+			ls := m.localSubnet(name, s)
+			if ls.Cluster() || s.Name != "" && len(ls.Blocks) == 0 {
+				continue
+			}
+			set, err := ls.Ranges(nthBlock(s.CIDR, s.BlockBits(), 0))
+			if err == nil {
+				list = append(list, want{name, ls, set.Size(1 << 16)})
+			}
+		}
+	}
+	return list
+}
+
+func (m *Manager) takesPart(network string) bool {
+	return network == cluster.DefaultNetwork || m.joined[network] || len(m.view.snap.BlocksOf(network, m.Node)) > 0
+}
+
+// free is how many addresses of this node's blocks nobody holds.
+func (m *Manager) free(w want) int {
+	held, err := m.Dir.Holds(w.network)
+	if err != nil {
+		return w.size
+	}
+	taken := map[netip.Addr]bool{}
+	for _, a := range held {
+		taken[a] = true
+	}
+	free := 0
+	for _, b := range w.subnet.Blocks {
+		set, err := w.subnet.Ranges(b)
+		if err != nil {
+			continue
+		}
+		free += set.Size(1 << 16)
+		for a := range taken {
+			if r, ok := set.Find(a); ok && a != r.Gateway {
+				free--
+			}
+		}
+	}
+	return free
+}

@@ -1,0 +1,145 @@
+package address
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/cni"
+)
+
+// codeOf is the code with which a plugin is to end.
+func codeOf(err error) uint {
+	if e, ok := errors.AsType[*cni.Error](err); ok {
+		return e.Code
+	}
+	passing := []error{store.ErrUnavailable, store.ErrConflict, context.DeadlineExceeded, context.Canceled, errExhausted, errNoBlock}
+	if slices.ContainsFunc(passing, func(p error) bool { return errors.Is(err, p) }) {
+		return cni.CodeTryAgainLater
+	}
+	return cni.CodeGeneric
+}
+
+// Handlers are the operations on addresses, for a Server.
+func (m *Manager) Handlers() map[string]Handler {
+	return map[string]Handler{
+		local.OpStatus: handler(m.status),
+		local.OpBlock: handler(func(ctx context.Context, a local.BlockArgs) (any, error) {
+			return nil, m.serveBlock(ctx, a)
+		}),
+		local.OpClaim: handler(func(ctx context.Context, a local.ClaimArgs) (any, error) {
+			ips, err := m.Claim(ctx, a)
+			return local.ClaimResult{IPs: ips}, err
+		}),
+		local.OpRelease: handler(func(ctx context.Context, r local.Release) (any, error) {
+			return nil, m.Release(ctx, r)
+		}),
+		local.OpLookup: handler(func(_ context.Context, r local.Release) (any, error) {
+			return local.ClaimResult{IPs: m.Lookup(r)}, nil
+		}),
+		local.OpReport: handler(func(ctx context.Context, r local.ReportArgs) (any, error) {
+			return nil, m.Report(ctx, r)
+		}),
+	}
+}
+
+// handler decodes an operation's arguments.
+func handler[T any](do func(context.Context, T) (any, error)) Handler {
+	return func(ctx context.Context, raw json.RawMessage) (any, error) {
+		var args T
+		if err := json.Unmarshal(raw, &args); err != nil {
+			return nil, cni.Errorf(cni.CodeDecodingFailure, "the arguments of the request: %w", err)
+		}
+		return do(ctx, args)
+	}
+}
+
+// serveBlock makes sure that this node takes part in a network, and claims a block of
+// each subnet asked for.
+func (m *Manager) serveBlock(ctx context.Context, a local.BlockArgs) error {
+	m.mu.Lock()
+	ready, known := m.ready, m.view.snap.Networks[a.Network] != nil
+	if ready && known {
+		m.joined[a.Network] = true
+	}
+	var err error
+	switch {
+	case !ready:
+		err = m.notReady()
+	case !known:
+		err = unknownNetwork(a.Network, m.view)
+	}
+	m.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	for _, s := range a.Subnets {
+		if err := m.Need(ctx, a.Network, s); err != nil {
+			return err
+		}
+	}
+	return m.writeFiles()
+}
+
+func (m *Manager) status(_ context.Context, a local.StatusArgs) (any, error) {
+	r := local.StatusResult{Node: m.Node, Free: true}
+	m.mu.Lock()
+	if !m.ready || m.away != nil {
+		r.Store = m.notReady().Error()
+	}
+	m.mu.Unlock()
+	for _, s := range a.Subnets {
+		if _, err := m.pickBlock(a.Network, s); err != nil {
+			r.Free = false
+		}
+	}
+	return r, nil
+}
+
+// Lookup are the addresses that the cluster gave a container, in order.
+func (m *Manager) Lookup(r local.Release) (ips []netip.Addr) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key := range m.view.owners[holder{r.Network, r.Container, r.IfName}] {
+		ips = append(ips, m.view.snap.Addresses[key].IP)
+	}
+	slices.SortFunc(ips, netip.Addr.Compare)
+	return ips
+}
+
+// Report writes an interface of a container into the store, or takes it away.
+func (m *Manager) Report(ctx context.Context, r local.ReportArgs) error {
+	if r.Container == "" || r.IfName == "" || strings.Contains(r.Container+r.IfName, "/") {
+		return fmt.Errorf("endpoint %s/%s: want a container and an interface, without slashes", r.Container, r.IfName)
+	}
+	key := cluster.EndpointKey(m.Node, r.Container, r.IfName)
+	value, err := json.Marshal(cluster.Endpoint{Network: r.Network, IPs: r.IPs, Pod: r.Pod})
+	if err != nil {
+		return err
+	}
+	for range attempts {
+		was, err := m.Store.Get(ctx, key)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		op := store.Op{Key: key, Value: value, Was: was.Revision}
+		if r.Gone {
+			op.Value = nil
+		}
+		if r.Gone && was.Revision == 0 || !r.Gone && string(was.Value) == string(value) {
+			return nil
+		}
+		if _, err = m.Store.Commit(ctx, op); !isConflict(err) {
+			return err
+		}
+	}
+	return fmt.Errorf("%s: %w", key, store.ErrConflict)
+}

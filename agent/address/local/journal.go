@@ -1,0 +1,116 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/fairlead/fairlead/internal/filelock"
+	"github.com/fairlead/fairlead/internal/leanjson"
+)
+
+// Release says that a container has given back what the cluster gave it of a network.
+type Release struct {
+	Network   string `json:"network"`
+	Container string `json:"container"`
+	IfName    string `json:"ifName"`
+}
+
+// Note writes releases into the journal. The agent reads them when it can: so a DEL
+// depends neither on it nor on the store.
+func (d Dir) Note(ctx context.Context, list ...Release) error {
+	if len(list) == 0 {
+		return nil
+	}
+	var b []byte
+	for _, r := range list {
+		var err error
+		if b, err = leanjson.Append(b, r); err != nil {
+			return err
+		}
+		b = append(b, '\n')
+	}
+	if err := os.MkdirAll(d.Root(), 0o755); err != nil {
+		return fmt.Errorf("make the directory of the cluster's addresses: %w", err)
+	}
+	return d.withJournal(ctx, func() error {
+		f, err := os.OpenFile(d.journal(), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+		if err != nil {
+			return err
+		}
+		_, err = f.Write(b)
+		return errors.Join(err, f.Close())
+	})
+}
+
+func (d Dir) withJournal(ctx context.Context, do func() error) error {
+	lock, err := os.OpenFile(d.journal()+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	if err == nil {
+		defer lock.Close()
+		err = filelock.Lock(ctx, int(lock.Fd()), lock.Name())
+	}
+	if err == nil {
+		err = do()
+	}
+	if err != nil {
+		return fmt.Errorf("the journal of released addresses: %w", err)
+	}
+	return nil
+}
+
+// Replay hands the journal to a function, in order, and forgets it when that
+// succeeds. After a kill in between it is handed over again.
+func (d Dir) Replay(ctx context.Context, do func([]Release) error) error {
+	work := d.journal() + ".work"
+	for {
+		raw, err := os.ReadFile(work)
+		if err == nil {
+			if err := do(parseJournal(raw)); err != nil {
+				return err
+			}
+			if err := os.Remove(work); err != nil {
+				return fmt.Errorf("forget the journal of released addresses: %w", err)
+			}
+			continue
+		}
+		if !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("read the journal of released addresses: %w", err)
+		}
+		if _, err := os.Stat(d.journal()); errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		err = d.withJournal(ctx, func() error { return os.Rename(d.journal(), work) })
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// parseJournal reads lines; what a kill cut off was not told to anybody.
+func parseJournal(raw []byte) (list []Release) {
+	for line := range bytes.Lines(raw) {
+		var r Release
+		if err := json.Unmarshal(line, &r); err == nil && r.Network != "" && r.Container != "" {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// Pending are the releases that the agent has not seen yet.
+func (d Dir) Pending() (list []Release, err error) {
+	for _, path := range []string{d.journal() + ".work", d.journal()} {
+		raw, err := os.ReadFile(path)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("read the journal of released addresses: %w", err)
+		}
+		list = append(list, parseJournal(raw)...)
+	}
+	return list, nil
+}

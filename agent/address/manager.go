@@ -1,0 +1,222 @@
+package address
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/agent/store"
+)
+
+// Options are what a Manager works with.
+type Options struct {
+	Store store.Store
+	Node  string // this one's name
+	Dir   local.Dir
+
+	// Grace is for how long a node must be absent from the store before what it
+	// had is free; 0: 5 min. It must be seen absent all that time.
+	Grace time.Duration
+
+	Log *slog.Logger             // nil: nothing is said
+	MTU func(network string) int // of its containers' links; nil: unknown
+}
+
+// Manager looks after this node's addresses. It is a store.Follower: it has to be
+// told everything below the store's root, by store.Follow.
+type Manager struct {
+	Options
+
+	mu       sync.Mutex
+	view     *view
+	ready    bool // the store has told all at least once
+	away     error
+	dirty    chan struct{}        // this node's files may have to be written
+	joined   map[string]bool      // networks that something here asked for
+	absent   map[string]time.Time // nodes that have addresses, and are not there, since when
+	unheld   map[string]time.Time // addresses of ours that nothing here holds, since when
+	problems map[string]string
+
+	claims chan *claim
+	files  sync.Mutex // one writes this node's files at a time
+	blocks sync.Mutex // one claims blocks at a time
+	replay sync.Mutex // one reads the journal at a time
+}
+
+const (
+	defaultGrace = 5 * time.Minute
+	lookEvery    = time.Second            // at what is held here
+	journalEvery = 200 * time.Millisecond // at the journal
+	reclaimEvery = 5 * time.Second
+)
+
+// NewManager makes one. Run does its work.
+func NewManager(o Options) *Manager {
+	if o.Grace == 0 {
+		o.Grace = defaultGrace
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.MTU == nil {
+		o.MTU = func(string) int { return 0 }
+	}
+	return &Manager{
+		Options: o, view: newView(), dirty: make(chan struct{}, 1), joined: map[string]bool{},
+		absent: map[string]time.Time{}, unheld: map[string]time.Time{}, problems: map[string]string{},
+		claims: make(chan *claim, 1024),
+	}
+}
+
+// Run does what is to be done until the context ends.
+func (m *Manager) Run(ctx context.Context) error {
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() { m.serveClaims(ctx) })
+	all.Go(func() { m.every(ctx, journalEvery, "read the journal", m.readJournal) })
+	all.Go(func() { m.every(ctx, reclaimEvery, "take back what nobody has", m.reclaim) })
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		err := m.look(ctx)
+		m.complain("look after this node's addresses", err)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		case <-m.dirty:
+		}
+	}
+}
+
+func (m *Manager) every(ctx context.Context, pause time.Duration, what string, do func(context.Context) error) {
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for {
+		m.complain(what, do(ctx))
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// complain says what went wrong, once as long as it is the same.
+func (m *Manager) complain(what string, err error) {
+	if errors.Is(err, context.Canceled) {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err == nil {
+		delete(m.problems, what)
+		return
+	}
+	if m.problems[what] != err.Error() && !errors.Is(err, store.ErrUnavailable) {
+		m.Log.Warn("cannot "+what, "error", err)
+	}
+	m.problems[what] = err.Error()
+}
+
+// Problems are what a person should know, in order.
+func (m *Manager) Problems() (list []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for what, err := range m.problems {
+		list = append(list, "cannot "+what+": "+err)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// Reset is the store's whole content.
+func (m *Manager) Reset(entries []store.Entry, revision int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.view.reset(entries, revision)
+	m.ready = true
+	m.wake()
+}
+
+// Change is what happened in the store.
+func (m *Manager) Change(b store.Batch) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, e := range b.Events {
+		if e.Deleted {
+			m.view.set(e.Key, nil, b.Revision)
+		} else {
+			m.view.set(e.Key, e.Value, e.Revision)
+		}
+	}
+	m.wake()
+}
+
+// Away is a store that cannot be reached. What was seen absent until now may have
+// come and gone meanwhile.
+func (m *Manager) Away(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.away = err
+	m.absent = map[string]time.Time{}
+}
+
+// Back is a store that answers again.
+func (m *Manager) Back() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.away = nil
+	m.wake()
+}
+
+func (m *Manager) wake() {
+	select {
+	case m.dirty <- struct{}{}:
+	default:
+	}
+}
+
+// commit makes a transaction and takes it into the view. After a conflict the keys are
+// read again, so that the next attempt knows better.
+func (m *Manager) commit(ctx context.Context, ops []store.Op) error {
+	revision, err := m.Store.Commit(ctx, ops...)
+	if err == nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.view.wrote(ops, revision)
+		return nil
+	}
+	if c, ok := errors.AsType[*store.ConflictError](err); ok {
+		return errors.Join(err, m.refresh(ctx, c.Keys))
+	}
+	return err
+}
+
+func (m *Manager) refresh(ctx context.Context, keys []string) error {
+	for _, key := range keys {
+		e, err := m.Store.Get(ctx, key)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("read %s again: %w", key, err)
+		}
+		m.mu.Lock()
+		if err == nil {
+			m.view.set(key, e.Value, e.Revision)
+		} else {
+			m.view.set(key, nil, max(m.view.rev[key], 0))
+		}
+		m.mu.Unlock()
+	}
+	return nil
+}
+
+// isConflict tells whether a commit may be tried again.
+func isConflict(err error) bool {
+	return errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrUnavailable)
+}

@@ -1,0 +1,205 @@
+package address
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/ipam"
+)
+
+// reclaim frees what nodes had that are gone, and addresses of this node's that
+// nothing here holds. Any agent does it; that others do, too, is only a conflict.
+func (m *Manager) reclaim(ctx context.Context) error {
+	m.mu.Lock()
+	ready := m.ready && m.away == nil
+	m.mu.Unlock()
+	if !ready {
+		return nil
+	}
+	var errs []error
+	for _, node := range m.longAbsent() {
+		errs = append(errs, m.reclaimNode(ctx, node))
+	}
+	return errors.Join(append(errs, m.releaseUnheld(ctx))...)
+}
+
+// longAbsent are the nodes that have something, and have not been there for the grace
+// period; some longer, so that not all agents come at once.
+func (m *Manager) longAbsent() (nodes []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	have := map[string]bool{}
+	for _, b := range m.view.snap.Blocks {
+		have[b.Node] = true
+	}
+	for _, a := range m.view.snap.Addresses {
+		have[a.Node] = true
+	}
+	delete(have, "")
+	delete(have, m.Node)
+	for node := range have {
+		since, seen := m.absent[node]
+		switch {
+		case m.view.snap.Nodes[node] != nil || m.view.snap.Problems[cluster.NodeKey(node)] != nil:
+			delete(m.absent, node)
+		case !seen:
+			m.absent[node] = time.Now().Add(rand.N(m.Grace/8 + 1))
+		case time.Since(since) > m.Grace:
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
+}
+
+// reclaimNode looks a second time, at the store itself, and frees what is left.
+func (m *Manager) reclaimNode(ctx context.Context, node string) error {
+	_, err := m.Store.Get(ctx, cluster.NodeKey(node))
+	if !errors.Is(err, os.ErrNotExist) {
+		return err // it is there, or cannot be seen
+	}
+	m.mu.Lock()
+	ops, err := m.freeing(node)
+	m.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	for part := range slices.Chunk(ops, store.MaxOps/2) {
+		// Should the node come back in this moment, nothing of it is taken.
+		err := m.commit(ctx, append(part, store.Op{Key: cluster.NodeKey(node), Verify: true}))
+		if isConflict(err) {
+			return nil // somebody did it, or the node is back
+		}
+		if err != nil {
+			return fmt.Errorf("take back what node %s had, which is gone: %w", node, err)
+		}
+		m.Log.Info("took back what a node had that is gone", "node", node, "keys", len(part))
+	}
+	return nil
+}
+
+// freeing are the changes that free all that a node has.
+func (m *Manager) freeing(node string) (ops []store.Op, err error) {
+	for key, b := range m.view.snap.Blocks {
+		if b.Node == node {
+			ops = append(ops, store.Op{Key: key, Was: m.view.was(key)})
+		}
+	}
+	for key, a := range m.view.snap.Addresses {
+		if a.Node != node {
+			continue
+		}
+		op, err := m.freed(key, a)
+		if err != nil {
+			return nil, err
+		}
+		ops = append(ops, op)
+	}
+	slices.SortFunc(ops, func(a, b store.Op) int { return compare(a.Key, b.Key) })
+	return ops, nil
+}
+
+func compare(a, b string) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// freed is the change that takes an address from its container: a fixed one stays its
+// owner's.
+func (m *Manager) freed(key string, a *cluster.Address) (store.Op, error) {
+	op := store.Op{Key: key, Was: m.view.was(key)}
+	if !a.Fixed {
+		return op, nil
+	}
+	kept := *a
+	kept.Node, kept.Container = "", ""
+	var err error
+	op.Value, err = json.Marshal(kept)
+	return op, err
+}
+
+// unheldGrace is for how long an address of this node's must have been held by
+// nothing here: an ADD claims it before it writes down that it holds it.
+const unheldGrace = 2 * time.Minute
+
+// releaseUnheld frees the addresses that the store says are here and that no
+// container here has: a kill, or the end of the machine, came between.
+func (m *Manager) releaseUnheld(ctx context.Context) error {
+	m.mu.Lock()
+	var ours []*cluster.Address
+	for _, a := range m.view.snap.Addresses {
+		if a.Node == m.Node {
+			ours = append(ours, a)
+		}
+	}
+	m.mu.Unlock()
+	holds := map[string]map[string]bool{}
+	var ops []store.Op
+	for _, a := range ours {
+		if holds[a.Network] == nil {
+			holds[a.Network] = m.holdersOf(a.Network)
+		}
+		key := cluster.AddressKey(a.Network, a.IP)
+		if holds[a.Network] == nil || holds[a.Network][a.IP.String()+" "+a.Container] {
+			m.forgetUnheld(key)
+			continue
+		}
+		if op, ok := m.longUnheld(key, a); ok {
+			ops = append(ops, op)
+		}
+	}
+	for part := range slices.Chunk(ops, store.MaxOps) {
+		if err := m.commit(ctx, part); err != nil && !isConflict(err) {
+			return fmt.Errorf("release addresses of this node that no container holds: %w", err)
+		}
+		m.Log.Info("released addresses that no container here holds", "count", len(part))
+	}
+	return nil
+}
+
+// holdersOf are the addresses held here, with their containers; nil: it cannot be seen.
+func (m *Manager) holdersOf(network string) map[string]bool {
+	held, err := ipam.Held(m.Dir.Addresses(), network)
+	if err != nil {
+		return nil
+	}
+	out := map[string]bool{}
+	for _, h := range held {
+		out[h.Addr.String()+" "+h.Owner.ContainerID] = true
+	}
+	return out
+}
+
+func (m *Manager) forgetUnheld(key string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.unheld, key)
+}
+
+func (m *Manager) longUnheld(key string, a *cluster.Address) (op store.Op, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	since, seen := m.unheld[key]
+	if !seen {
+		m.unheld[key] = time.Now()
+		return op, false
+	}
+	if time.Since(since) < min(unheldGrace, m.Grace) || m.view.snap.Addresses[key] != a {
+		return op, false
+	}
+	delete(m.unheld, key)
+	op, err := m.freed(key, a)
+	return op, err == nil
+}

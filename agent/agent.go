@@ -1,0 +1,217 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/backend"
+	"github.com/fairlead/fairlead/agent/backend/wgd"
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/config"
+	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// Options are what an agent needs besides its configuration.
+type Options struct {
+	Config *config.Config
+	Store  store.Store
+	Lib    string // where state lies that outlives a reboot: "/var/lib/cni"
+	Run    string // where state of this boot lies: "/run/fairlead"
+	Log    *slog.Logger
+
+	Version string   // of this program, for other nodes to see
+	Program []string // what runs this program: "/usr/local/bin/fairlead"
+}
+
+// The loop's times. Changes that come within quiet of each other are looked at
+// together, but none waits for longer than atMost.
+const (
+	quiet    = 50 * time.Millisecond
+	atMost   = 100 * time.Millisecond
+	fullLook = 60 * time.Second // all is listed, whatever was told
+)
+
+// Agent is a node's agent at work.
+type Agent struct {
+	o       Options
+	log     *slog.Logger
+	id      string // this machine's
+	view    *view
+	keeper  *keeper
+	publish *publisher
+	status  *status
+	kicks   chan struct{}
+}
+
+// Protocol, alias and table are those by which what the agent made is known.
+func owner() kernel.Keeper {
+	return kernel.Keeper{Protocol: backend.Protocol, Alias: backend.Mark(""), Table: backend.Table}
+}
+
+// Run is the agent, until the context ends. What it made in the kernel stays:
+// containers go on while no agent runs.
+func Run(ctx context.Context, o Options) error {
+	unlock, err := alone(o.Run)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	a, err := newAgent(o)
+	if err != nil {
+		return err
+	}
+	defer a.keeper.close()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	if err := a.start(ctx, stop); err != nil {
+		return err
+	}
+	a.loop(ctx)
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+func newAgent(o Options) (*Agent, error) {
+	id, err := machineID(filepath.Join(o.Lib, "fairlead"))
+	if err != nil {
+		return nil, err
+	}
+	a := &Agent{o: o, log: o.Log, id: id, kicks: make(chan struct{}, 1), status: newStatus(o.Config.Node)}
+	a.view = newView(filepath.Join(o.Lib, "fairlead", "snapshot"), a.kick, o.Log)
+	if a.keeper, err = newKeeper(o.Config); err != nil {
+		return nil, err
+	}
+	a.publish = &publisher{store: o.Store, conf: o.Config, id: id, view: a.view, log: o.Log, status: a.status, wake: make(chan struct{}, 1)}
+	return a, nil
+}
+
+// start begins what tells the loop to look.
+func (a *Agent) start(ctx context.Context, stop context.CancelCauseFunc) error {
+	if err := a.publish.claimName(ctx); err != nil {
+		return err
+	}
+	go func() { _ = store.Follow(ctx, a.o.Store, "", store.Followers{a.view, a.status}) }()
+	go a.publish.run(ctx)
+	if a.o.Config.Listen != "" {
+		if err := a.serve(ctx, a.o.Config.Listen); err != nil {
+			return err
+		}
+	}
+	go func() {
+		if err := a.keeper.monitor.Run(ctx, func(ev []kernel.Event) { a.keeper.tell(ctx, heard{"", ev}) }); ctx.Err() == nil {
+			stop(fmt.Errorf("listen to the kernel: %w", err))
+		}
+	}()
+	return nil
+}
+
+// kick has the loop look soon.
+func (a *Agent) kick() {
+	select {
+	case a.kicks <- struct{}{}:
+	default:
+	}
+}
+
+// loop looks when there is reason to, and once a minute at everything.
+func (a *Agent) loop(ctx context.Context) {
+	full := time.NewTicker(fullLook)
+	defer full.Stop()
+	p := newPace()
+	for {
+		a.status.turn()
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.kicks:
+			p.kick()
+		case h := <-a.keeper.events:
+			if a.keeper.contradicts(h) {
+				p.kick()
+			}
+		case <-full.C:
+			a.keeper.forget()
+			p.kick()
+		case <-p.due():
+			p.done()
+			if again := a.look(); again > 0 {
+				time.AfterFunc(again, a.kick)
+			}
+		}
+	}
+}
+
+// look makes the kernel what the store says, and tells when to try again what failed.
+func (a *Agent) look() (again time.Duration) {
+	began := time.Now()
+	host, err := a.keeper.host()
+	if err != nil {
+		return a.status.failed(fmt.Errorf("find the link to other nodes: %w", err))
+	}
+	self := &cluster.Node{Name: a.o.Config.Node, ID: a.id, Addresses: host.Addresses, Version: a.o.Version}
+	again, err = a.keys(self, &host)
+	if err != nil {
+		return a.status.failed(err)
+	}
+	a.publish.wants(self)
+	var w Wanted
+	known := a.view.read(func(s *cluster.Snapshot) { w = Compile(s, self, host) })
+	if !known {
+		return again // the store was never seen, and nothing is known of it
+	}
+	rep := a.keeper.reconcile(&w)
+	for _, c := range rep.Changes {
+		a.log.Debug("made", "object", c)
+	}
+	a.log.Log(context.Background(), level(rep), "looked", "made", rep.Made, "removed", rep.Removed, "listed", rep.Looked, "problems", len(w.Problems)+len(rep.Errors), "took", time.Since(began).Round(time.Microsecond))
+	return sooner(again, a.status.looked(&w, rep, began))
+}
+
+// sooner is the shorter of two times, of which 0 is never.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// keys gives the node the WireGuard key that it publishes, if a network asks for
+// one, and tells when to look whether it is to be turned.
+func (a *Agent) keys(self *cluster.Node, h *Host) (again time.Duration, err error) {
+	var conf *cluster.Backend
+	a.view.read(func(s *cluster.Snapshot) {
+		for _, n := range sharedNetworks(s) {
+			for _, b := range n.Backends {
+				if b.Type == cluster.WireGuard {
+					conf = &b
+				}
+			}
+		}
+	})
+	if conf == nil {
+		return 0, nil
+	}
+	h.KeyFile = filepath.Join(a.o.Lib, "fairlead", "wireguard.key")
+	h.Socket = filepath.Join(a.o.Run, "wireguard.sock")
+	h.Program = append(slices.Clone(a.o.Program), wgd.Command)
+	self.WireGuard, self.Previous, err = backend.Keys{File: h.KeyFile}.Turn(time.Now(), time.Duration(conf.Rotate)*time.Hour)
+	if conf.Rotate > 0 || self.Previous != "" {
+		again = backend.Grace / 2
+	}
+	return again, err
+}
+
+func level(r *kernel.Report) slog.Level {
+	if r.Made+r.Removed+len(r.Errors) > 0 {
+		return slog.LevelInfo
+	}
+	return slog.LevelDebug
+}

@@ -1,0 +1,196 @@
+// Package config is the node agent's configuration: a documented file
+// (contrib/agent/agent.yaml), whose keys can also be given in the environment.
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/fairlead/fairlead/agent/cluster"
+)
+
+// DefaultPath is where the agent and the commands look for the file.
+const DefaultPath = "/etc/fairlead/agent.yaml"
+
+// Config is what one node has to know before it knows the store.
+type Config struct {
+	Node      string       `json:"node,omitempty"`      // its name in the cluster; default: the host's
+	Interface string       `json:"interface,omitempty"` // by which it reaches other nodes; default: the default route's
+	Addresses []netip.Addr `json:"addresses,omitempty"` // by which they reach it: one of each family; default: the interface's first
+
+	Store Store `json:"store,omitzero"`
+
+	// Network is the cluster's default network. The first agent of a cluster writes
+	// it to the store; from then on the store's is the one that counts.
+	Network *cluster.Network `json:"network,omitempty"`
+	// NetworkFile is the same in flannel's form (net-conf.json).
+	NetworkFile string `json:"networkFile,omitempty"`
+
+	Flannel Flannel `json:"flannel,omitzero"`
+
+	// Listen is where /metrics, /healthz and /readyz are served; "": nowhere.
+	Listen string `json:"listen,omitempty"`
+
+	// Grace is how long a node's blocks stay its own after its removal.
+	Grace Duration `json:"grace,omitzero"`
+}
+
+// Store says where the cluster's state lies: in etcd if it has endpoints, else in a file of this host.
+type Store struct {
+	File string `json:"file,omitempty"`
+	Etcd Etcd   `json:"etcd,omitzero"`
+}
+
+// Etcd is how etcd is reached.
+type Etcd struct {
+	Endpoints    []string `json:"endpoints,omitempty"` // "https://10.0.0.1:2379"
+	Prefix       string   `json:"prefix,omitempty"`    // of all keys; default "/fairlead/"
+	CACert       string   `json:"caCert,omitempty"`    // paths of PEM files
+	Cert         string   `json:"cert,omitempty"`
+	Key          string   `json:"key,omitempty"`
+	Username     string   `json:"username,omitempty"`
+	PasswordFile string   `json:"passwordFile,omitempty"`
+}
+
+// Flannel is what an agent does for a cluster that has, or had, flannel.
+type Flannel struct {
+	// SubnetFile is written for the plugin flannel; "": none.
+	SubnetFile string `json:"subnetFile,omitempty"`
+	// Prefix of flannel's keys in etcd: its nodes are peers, and see this one as
+	// one of theirs. "": they are left alone.
+	Prefix string `json:"prefix,omitempty"`
+}
+
+// Duration is a time.Duration written as "5m".
+type Duration time.Duration
+
+// UnmarshalText reads "5m".
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	if err != nil || v < 0 {
+		return fmt.Errorf(`%q is no time: want one like "5m"`, b)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// MarshalText writes it so.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// DefaultGrace is Config.Grace where nothing says another.
+const DefaultGrace = 5 * time.Minute
+
+// Load reads the file, then the environment, then fills in what is absent. A file
+// that is not there is no error if the path is the default's.
+func Load(path string, getenv func(string) string) (*Config, error) {
+	c := &Config{}
+	raw, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist) && path == DefaultPath:
+	case err != nil:
+		return nil, fmt.Errorf("read the agent's configuration: %w", err)
+	default:
+		if err := parse(raw, c); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	if err := c.environment(getenv); err != nil {
+		return nil, err
+	}
+	return c, c.complete(getenv)
+}
+
+// parse reads YAML, of which JSON is a part, and refuses keys that it does not know.
+func parse(raw []byte, c *Config) error {
+	var tree any
+	if err := yaml.Unmarshal(raw, &tree); err != nil {
+		return err
+	}
+	if tree == nil {
+		return nil // an empty file
+	}
+	asJSON, err := json.Marshal(tree)
+	if err != nil {
+		return err
+	}
+	d := json.NewDecoder(bytes.NewReader(asJSON))
+	d.DisallowUnknownFields()
+	return d.Decode(c)
+}
+
+// complete fills in defaults and looks at what there is.
+func (c *Config) complete(getenv func(string) string) error {
+	if c.Node == "" {
+		name, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("node is absent, and the host has no name: %w", err)
+		}
+		c.Node = strings.ToLower(name)
+	}
+	if c.Store.Etcd.Prefix == "" {
+		c.Store.Etcd.Prefix = "/fairlead/"
+	}
+	if c.Store.File == "" {
+		c.Store.File = filepath.Join(lib(getenv), "fairlead", "store")
+	}
+	if c.Grace == 0 {
+		c.Grace = Duration(DefaultGrace)
+	}
+	if c.NetworkFile != "" {
+		n, err := readNetConf(c.NetworkFile)
+		if err != nil {
+			return err
+		}
+		c.Network = n
+	}
+	if c.Network != nil {
+		c.Network.Name = cluster.DefaultNetwork
+	}
+	return c.validate()
+}
+
+func lib(getenv func(string) string) string {
+	if dir := getenv("FAIRLEAD_LIB"); dir != "" {
+		return dir
+	}
+	return "/var/lib/cni"
+}
+
+func (c *Config) validate() error {
+	var errs []error
+	if !cluster.ValidName(c.Node) {
+		errs = append(errs, fmt.Errorf("node is %q: want letters, digits, '.', '_' and '-', beginning with a letter or digit, at most 64", c.Node))
+	}
+	six := map[bool]bool{}
+	for _, a := range c.Addresses {
+		if !a.IsValid() || a.IsUnspecified() || a.IsLoopback() || six[a.Is6()] {
+			errs = append(errs, fmt.Errorf("addresses has %s: want one of this host's for each family at most", a))
+		}
+		six[a.Is6()] = true
+	}
+	if c.Listen != "" {
+		if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+			errs = append(errs, fmt.Errorf(`listen is %q: want an address and a port, like "127.0.0.1:9479"`, c.Listen))
+		}
+	}
+	if c.Flannel.Prefix != "" && len(c.Store.Etcd.Endpoints) == 0 {
+		errs = append(errs, errors.New("flannel.prefix is set without store.etcd.endpoints: flannel's keys are in etcd"))
+	}
+	if c.Network != nil {
+		errs = append(errs, c.Network.Validate())
+		if c.Network.Isolated {
+			errs = append(errs, errors.New(`network is isolated: the default network is not; "fairlead network create" makes others`))
+		}
+	}
+	return errors.Join(errs...)
+}

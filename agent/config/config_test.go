@@ -1,0 +1,227 @@
+package config
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/cluster"
+)
+
+func env(pairs ...string) func(string) string {
+	m := map[string]string{"FAIRLEAD_LIB": "/lib"}
+	for i := 0; i < len(pairs); i += 2 {
+		m[pairs[i]] = pairs[i+1]
+	}
+	return func(k string) string { return m[k] }
+}
+
+func load(t *testing.T, text string, pairs ...string) (*Config, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "agent.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Load(file, env(pairs...))
+}
+
+// The documented file is one that an agent takes, as it stands and with every
+// comment that is a key made one.
+func TestDocumentedFile(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile("../../contrib/agent/agent.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := load(t, string(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	none, err := load(t, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	none.Network, none.Store.File = c.Network, c.Store.File
+	if !reflect.DeepEqual(c, none) {
+		t.Errorf("the file says\n%+v\nwithout it an agent has\n%+v", c, none)
+	}
+	whole := regexp.MustCompile(`(?m)^( *)# ((- )?[a-zA-Z]+: |  [a-z]+: |- (cidr|type))`).ReplaceAllString(string(raw), "$1$2")
+	whole = strings.Replace(whole, "networkFile: ", "# networkFile: ", 1) // instead of network
+	all, err := load(t, whole)
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, whole)
+	}
+	if all.Node != "worker-1" || len(all.Store.Etcd.Endpoints) != 3 || len(all.Network.Backends) != 5 || len(all.Network.Subnets) != 2 || len(all.Addresses) != 2 || all.Flannel.Prefix == "" {
+		t.Errorf("not every key was read: %+v, of\n%s", all, whole)
+	}
+	told := string(raw)
+	for _, s := range Settings() {
+		words := strings.Split(s.Key, ".")
+		if !regexp.MustCompile(`(?m)^[ #]*` + words[len(words)-1] + `:`).MatchString(told) {
+			t.Errorf("the file does not tell of %s", s.Key)
+		}
+	}
+}
+
+// A flag's name, or a variable's, is a key's; each sets it.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	values := map[string]string{
+		"addresses": "192.0.2.1, 2001:db8::1", "grace": "7m", "network": `{"subnets":[{"cidr":"10.0.0.0/8"}]}`,
+		"networkFile": netConfFile(t), "listen": "127.0.0.1:1", "node": "n", "store.etcd.endpoints": "http://a:1,http://b:2",
+		"store.etcd.prefix": "/x/",
+	}
+	names := map[string]bool{}
+	for _, s := range Settings() {
+		if names[s.Flag()] || s.About == "" {
+			t.Errorf("%s: its flag %s is another's, or nothing is said of it", s.Key, s.Flag())
+		}
+		names[s.Flag()] = true
+		v := values[s.Key]
+		if v == "" {
+			v = "/some/thing"
+		}
+		with, err := load(t, "store: {etcd: {endpoints: [\"http://a:1\"]}}", s.Variable(), v)
+		if err != nil {
+			t.Errorf("%s=%s: %v", s.Variable(), v, err)
+			continue
+		}
+		without, err := load(t, "store: {etcd: {endpoints: [\"http://a:1\"]}}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reflect.DeepEqual(with, without) {
+			t.Errorf("%s=%s changes nothing", s.Variable(), v)
+		}
+	}
+	if f := (Setting{Key: "store.etcd.caCert"}); f.Flag() != "store-etcd-ca-cert" || f.Variable() != "FAIRLEAD_AGENT_STORE_ETCD_CA_CERT" {
+		t.Errorf("flag %s, variable %s", f.Flag(), f.Variable())
+	}
+}
+
+func netConfFile(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "net-conf.json")
+	if err := os.WriteFile(file, []byte(`{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan"}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// What is not valid is refused, by name.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"nodes: a":                                 "nodes",
+		"node: a b":                                `node is "a b"`,
+		"grace: soon":                              `"soon" is no time`,
+		"listen: 9479":                             "listen",
+		"addresses: [127.0.0.1]":                   "127.0.0.1",
+		"addresses: [192.0.2.1, 192.0.2.2]":        "one of this host's for each family",
+		"flannel: {prefix: /coreos.com/network}":   "store.etcd.endpoints",
+		"network: {subnets: []}":                   "subnets is empty",
+		"network: {subnets: [{cidr: 10.0.0.1/8}]}": "want its first address, 10.0.0.0/8",
+		"network: {isolated: true, subnets: [{cidr: 10.0.0.0/8}]}":          "network is isolated",
+		"network: {subnets: [{cidr: 10.0.0.0/8}], backends: [{type: udp}]}": `type is "udp"`,
+		"[": "yaml",
+	} {
+		if _, err := load(t, text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: the error is %v, want one with %q", text, err, want)
+		}
+	}
+	if _, err := Load(filepath.Join(t.TempDir(), "none.yaml"), env()); err == nil {
+		t.Error("a file that was named and is not there is no error")
+	}
+}
+
+func TestDurationRoundTrip(t *testing.T) {
+	t.Parallel()
+	d := Duration(90 * time.Second)
+	raw, err := json.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back Duration
+	if err := json.Unmarshal(raw, &back); err != nil || back != d {
+		t.Errorf("%s became %v: %v", raw, back, err)
+	}
+}
+
+// Flannel's configurations mean what they mean there.
+func TestNetConf(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ in, want string }{
+		{`{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan"}}`,
+			`{"subnets":[{"cidr":"10.244.0.0/16","block":24,"exclude":["10.244.0.0-10.244.0.255"]}],"backends":[{"type":"vxlan"}],"nat":true}`},
+		{`{"Network": "10.0.0.0/8", "SubnetLen": 20, "SubnetMin": "10.10.0.0", "SubnetMax": "10.99.0.0", "Backend": {"Type": "vxlan", "VNI": 7, "Port": 8473, "DirectRouting": true, "MTU": 1400}}`,
+			`{"subnets":[{"cidr":"10.0.0.0/8","block":20,"exclude":["10.0.0.0-10.9.255.255","10.99.16.0-10.255.255.255"]}],"backends":[{"type":"vxlan","vni":7,"port":8473,"direct":true}],"mtu":1400,"nat":true}`},
+		{`{"EnableIPv4": false, "EnableIPv6": true, "IPv6Network": "2001:cafe:42::/56", "Backend": {"Type": "host-gw"}}`,
+			`{"subnets":[{"cidr":"2001:cafe:42::/56","block":64,"exclude":["2001:cafe:42::-2001:cafe:42:0:ffff:ffff:ffff:ffff"]}],"backends":[{"type":"host-gw"}],"nat":true}`},
+		{`{"Network": "10.244.0.0/16", "Backend": {"Type": "ipip", "DirectRouting": true}}`,
+			`{"subnets":[{"cidr":"10.244.0.0/16","block":24,"exclude":["10.244.0.0-10.244.0.255"]}],"backends":[{"type":"host-gw","when":"direct"},{"type":"ipip"}],"nat":true}`},
+		{`{"Network": "10.1.0.0/24", "Backend": {"Type": "wireguard", "ListenPort": 51821, "PersistentKeepaliveInterval": 25}}`,
+			`{"subnets":[{"cidr":"10.1.0.0/24","block":26,"exclude":["10.1.0.0-10.1.0.63"]}],"backends":[{"type":"wireguard","port":51821,"keepalive":25}],"nat":true}`},
+	} {
+		n, err := ParseNetConf([]byte(c.in))
+		if err != nil {
+			t.Errorf("%s: %v", c.in, err)
+			continue
+		}
+		got, err := json.Marshal(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != c.want {
+			t.Errorf("%s\n is %s\nwant %s", c.in, got, c.want)
+		}
+	}
+	for in, want := range map[string]string{
+		`{"Network": "10.244.0.0/16", "Backend": {"Type": "alivpc"}}`: `Backend.Type is "alivpc"`,
+		`{"Backend": {"Type": "vxlan"}}`:                              "Network: is missing",
+		`[`:                                                           "no configuration of flannel's",
+	} {
+		if _, err := ParseNetConf([]byte(in)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: the error is %v, want one with %q", in, err, want)
+		}
+	}
+}
+
+// The example that flannel's users have.
+func TestFlannelExample(t *testing.T) {
+	t.Parallel()
+	c, err := load(t, "networkFile: "+netConfFile(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Network.Name != cluster.DefaultNetwork || c.Network.Subnets[0].BlockBits() != 24 || !c.Network.NAT {
+		t.Errorf("the network is %+v", c.Network)
+	}
+}
+
+func FuzzConfig(f *testing.F) {
+	raw, err := os.ReadFile("../../contrib/agent/agent.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		c := &Config{}
+		if parse(raw, c) == nil && c.complete(env()) == nil && c.Node == "" {
+			t.Error("a valid configuration without a node")
+		}
+	})
+}
+
+func FuzzNetConf(f *testing.F) {
+	f.Add([]byte(`{"Network": "10.244.0.0/16", "SubnetLen": 20, "SubnetMin": "10.244.16.0", "Backend": {"Type": "vxlan"}}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if n, err := ParseNetConf(raw); err == nil && n.Validate() != nil {
+			t.Error("it was taken, and is not valid")
+		}
+	})
+}

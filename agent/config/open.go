@@ -1,0 +1,27 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/fairlead/fairlead/agent/store"
+)
+
+// Open opens the cluster's store. It does not wait for one that is away: its first
+// use says so.
+func (c *Config) Open() (store.Store, error) {
+	e := c.Store.Etcd
+	if len(e.Endpoints) == 0 {
+		return store.File(c.Store.File)
+	}
+	o := store.Options{Endpoints: e.Endpoints, Prefix: e.Prefix, CACert: e.CACert, Cert: e.Cert, Key: e.Key, Username: e.Username}
+	if e.PasswordFile != "" {
+		raw, err := os.ReadFile(e.PasswordFile)
+		if err != nil {
+			return nil, fmt.Errorf("store.etcd.passwordFile: %w", err)
+		}
+		o.Password = strings.TrimSpace(string(raw))
+	}
+	return store.Etcd(o)
+}

@@ -1,0 +1,212 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/config"
+	"github.com/fairlead/fairlead/agent/store"
+)
+
+// publisher tells the store of this node. What it says is compared with what the
+// store has, so that nothing is written when nothing changed.
+type publisher struct {
+	store  store.Store
+	conf   *config.Config
+	id     string
+	view   *view
+	log    *slog.Logger
+	status *status
+	wake   chan struct{}
+
+	mu   sync.Mutex
+	self *cluster.Node
+	lost <-chan struct{}
+}
+
+// aliveFor is how long a node is taken to live after its agent was last heard.
+const aliveFor = 20 * time.Second
+
+// TakenError is another agent that has this node's name.
+type TakenError struct{ Node, By string }
+
+func (t *TakenError) Error() string {
+	return fmt.Sprintf("another agent is node %s of this cluster (%s): give this one another name, \"node\" in its configuration, or end the other", t.Node, t.By)
+}
+
+// life is what the key of a living agent says.
+type life struct {
+	ID string `json:"id"`
+}
+
+// startWait is how long an agent that starts waits for the store, to learn whether
+// its name is free. After that it works from what it knew.
+const startWait = 5 * time.Second
+
+// claimName holds this node's name, or refuses to start if another has it. An
+// agent that was killed a moment ago still has it, and is this very machine: then
+// the name is waited for.
+func (p *publisher) claimName(ctx context.Context) error {
+	within, cancel := context.WithTimeout(ctx, startWait)
+	defer cancel()
+	for {
+		err := p.hold(ctx, within)
+		taken, is := errors.AsType[*TakenError](err)
+		switch {
+		case err == nil:
+			return nil
+		case is && taken.By != p.id:
+			return err
+		case !is:
+			p.log.Warn("the store did not say whether this node's name is free", "error", err)
+			return nil
+		}
+		select {
+		case <-within.Done():
+			return nil // our own last life; it ends by itself
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func (p *publisher) hold(ctx, within context.Context) error {
+	value, _ := json.Marshal(life{p.id}) // strings
+	key := cluster.AliveKey(p.conf.Node)
+	e, err := p.store.Get(within, key)
+	if err == nil {
+		var l life
+		_ = json.Unmarshal(e.Value, &l)
+		if l.ID != p.id {
+			return &TakenError{p.conf.Node, l.ID}
+		}
+	}
+	lost, err := p.store.Hold(ctx, key, value, aliveFor)
+	if errors.Is(err, store.ErrConflict) {
+		return &TakenError{p.conf.Node, p.id}
+	}
+	if err == nil {
+		p.mu.Lock()
+		p.lost = lost
+		p.mu.Unlock()
+	}
+	return err
+}
+
+// wants says what the store should have of this node.
+func (p *publisher) wants(n *cluster.Node) {
+	p.mu.Lock()
+	changed := !reflect.DeepEqual(p.self, n)
+	p.self = n
+	p.mu.Unlock()
+	if changed {
+		p.kick()
+	}
+}
+
+func (p *publisher) kick() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run writes what differs, and holds the name again when it was lost.
+func (p *publisher) run(ctx context.Context) {
+	const every = 2 * time.Second
+	t := time.NewTicker(every)
+	defer t.Stop()
+	for {
+		if err := p.once(ctx); err != nil && ctx.Err() == nil {
+			p.status.published(err)
+			if taken, is := errors.AsType[*TakenError](err); is && taken.By != p.id {
+				p.log.Error("this node's name was taken while the store was away: nothing more is written", "error", err)
+			}
+		} else if err == nil {
+			p.status.published(nil)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.wake:
+		case <-t.C:
+		case <-p.isLost():
+			p.mu.Lock()
+			p.lost = nil
+			p.mu.Unlock()
+		}
+	}
+}
+
+func (p *publisher) isLost() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lost
+}
+
+const callFor = 5 * time.Second
+
+func (p *publisher) once(ctx context.Context) error {
+	if !p.view.isFresh() {
+		return errors.New("the store was not heard yet")
+	}
+	within, cancel := context.WithTimeout(ctx, callFor)
+	defer cancel()
+	if p.isLost() == nil {
+		if err := p.hold(ctx, within); err != nil {
+			return err
+		}
+	}
+	if err := p.network(within); err != nil {
+		return err
+	}
+	return p.node(within)
+}
+
+// network writes the default network where the cluster has none.
+func (p *publisher) network(ctx context.Context) error {
+	key := cluster.NetworkKey(cluster.DefaultNetwork)
+	if p.conf.Network == nil || p.view.entry(key).Revision != 0 {
+		return nil
+	}
+	value, err := json.Marshal(p.conf.Network)
+	if err != nil {
+		return err
+	}
+	_, err = p.store.Commit(ctx, store.Op{Key: key, Value: value})
+	if errors.Is(err, store.ErrConflict) {
+		return nil // another node was first
+	}
+	return err
+}
+
+// node writes this node's document. One of another machine of the same name, which
+// is dead as the name could be held, is taken over.
+func (p *publisher) node(ctx context.Context) error {
+	p.mu.Lock()
+	self := p.self
+	p.mu.Unlock()
+	if self == nil {
+		return nil
+	}
+	value, err := json.Marshal(self)
+	if err != nil {
+		return err
+	}
+	key := cluster.NodeKey(self.Name)
+	have := p.view.entry(key)
+	if string(have.Value) == string(value) {
+		return nil
+	}
+	_, err = p.store.Commit(ctx, store.Op{Key: key, Value: value, Was: have.Revision})
+	if errors.Is(err, store.ErrConflict) {
+		return fmt.Errorf("%s: %w", key, err) // the view will have what is there; then again
+	}
+	return err
+}

@@ -1,0 +1,126 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// space is the agent's hold on the namespace of an isolated network.
+type space struct {
+	ns     *kernel.Netns
+	engine *kernel.Engine
+	rec    *kernel.Reconciler
+	stop   context.CancelFunc
+}
+
+// heard are changes that the kernel told, of a space or of the host ("").
+type heard struct {
+	network string
+	events  []kernel.Event
+}
+
+// openSpace makes a network's namespace, if it is not there, and listens in it.
+func (k *keeper) openSpace(network string) (*space, error) {
+	path := k.netns(network)
+	if err := kernel.MakeNetns(path); err != nil {
+		return nil, err
+	}
+	ns, err := kernel.OpenNetns(path)
+	if err != nil {
+		return nil, err
+	}
+	e, err := kernel.Open(ns, kernel.Options{})
+	if err != nil {
+		ns.Close()
+		return nil, err
+	}
+	var m *kernel.Monitor
+	if err := ns.Do(func() (err error) { m, err = kernel.NewMonitor(); return err }); err != nil {
+		e.Close()
+		ns.Close()
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	go func() { _ = m.Run(ctx, func(ev []kernel.Event) { k.tell(ctx, heard{network, ev}) }) }()
+	return &space{ns, e, kernel.NewReconciler(e, kernel.Container, owner()), stop}, nil
+}
+
+func (s *space) close() {
+	s.stop()
+	s.engine.Close()
+	s.ns.Close()
+}
+
+// tell hands changes to the loop.
+func (k *keeper) tell(ctx context.Context, h heard) {
+	select {
+	case k.events <- h:
+	case <-ctx.Done():
+	}
+}
+
+// gone tells whether somebody took a namespace away: what is held open has no name any more.
+func (k *keeper) gone(network string, s *space) bool {
+	now, err := kernel.OpenNetns(k.netns(network))
+	if err != nil {
+		return true
+	}
+	defer now.Close()
+	return !now.SameAs(s.ns)
+}
+
+// spacesAs makes the namespaces those that are wanted, and what is in them so.
+func (k *keeper) spacesAs(want []Space, rep *kernel.Report) {
+	wanted := map[string]bool{}
+	for _, w := range want {
+		wanted[w.Network] = true
+		if s := k.spaces[w.Network]; s != nil && k.gone(w.Network, s) {
+			s.close()
+			delete(k.spaces, w.Network)
+		}
+		if k.spaces[w.Network] == nil {
+			s, err := k.openSpace(w.Network)
+			if err != nil {
+				rep.Errors = append(rep.Errors, fmt.Errorf("network %s: %w", w.Network, err))
+				continue
+			}
+			k.spaces[w.Network] = s
+		}
+	}
+	for _, w := range want {
+		if s := k.spaces[w.Network]; s != nil {
+			rep.Add(s.rec.Reconcile(w.Objects), "network "+w.Network)
+		}
+	}
+	if err := k.dropSpaces(wanted); err != nil {
+		rep.Errors = append(rep.Errors, err)
+	}
+}
+
+// dropSpaces ends the namespaces that no network needs, those of an earlier agent
+// of this host among them. What lives in one goes with it.
+func (k *keeper) dropSpaces(wanted map[string]bool) error {
+	for name, s := range k.spaces {
+		if !wanted[name] {
+			s.close()
+			delete(k.spaces, name)
+		}
+	}
+	entries, err := os.ReadDir(filepath.Dir(k.netns("")))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		name, ours := strings.CutPrefix(e.Name(), netnsPrefix)
+		if ours && !wanted[name] {
+			err = errors.Join(err, kernel.RemoveNetns(k.netns(name)))
+		}
+	}
+	return err
+}

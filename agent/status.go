@@ -1,0 +1,183 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/backend"
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// status is what the agent says of itself: ready or why not, and counts.
+type status struct {
+	mu   sync.Mutex
+	node string
+
+	storeErr   error // why the store is away
+	heard      bool  // the store was heard since the start
+	publishErr error
+	lookErr    error
+	problems   []backend.Problem
+	lookedOnce bool
+
+	counts Counts
+	pause  time.Duration
+	turned time.Time // when the loop last turned
+}
+
+// State is what an agent says of itself.
+type State struct {
+	Node     string   `json:"node"`
+	Ready    bool     `json:"ready"`
+	Why      []string `json:"why,omitempty"`      // it is not ready
+	Store    string   `json:"store,omitempty"`    // why it cannot be reached
+	Publish  string   `json:"publish,omitempty"`  // why the store does not have what this node says of itself
+	Problems []string `json:"problems,omitempty"` // nodes that cannot be joined
+	Nodes    int      `json:"nodes"`
+	Counts   Counts   `json:"counts"`
+}
+
+// State is the present one.
+func (a *Agent) State() *State {
+	nodes := 0
+	a.view.read(func(s *cluster.Snapshot) { nodes = len(s.Nodes) })
+	out := a.status.state()
+	out.Nodes = nodes
+	return out
+}
+
+func (s *status) state() *State {
+	why := s.reasons()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := &State{Node: s.node, Ready: len(why) == 0, Counts: s.counts, Store: words(s.storeErr), Publish: words(s.publishErr)}
+	for _, err := range why {
+		out.Why = append(out.Why, err.Error())
+	}
+	for _, p := range s.problems {
+		out.Problems = append(out.Problems, p.Node+": "+p.Err.Error())
+	}
+	return out
+}
+
+func words(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// turn notes that the loop turns.
+func (s *status) turn() {
+	s.mu.Lock()
+	s.turned = time.Now()
+	s.mu.Unlock()
+}
+
+func (s *status) sinceTurn() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.turned)
+}
+
+// Counts are sums since the agent began.
+type Counts struct {
+	Looks    int           `json:"looks"`
+	Listed   int           `json:"listed"` // looks that listed the kernel
+	Made     int           `json:"made"`
+	Removed  int           `json:"removed"`
+	Failed   int           `json:"failed"` // looks that could not make all so
+	LastTook time.Duration `json:"lastTook"`
+	Objects  int           `json:"objects"` // wanted now
+}
+
+func newStatus(node string) *status { return &status{node: node, turned: time.Now()} }
+
+// Reset implements store.Follower.
+func (s *status) Reset([]store.Entry, int64) {
+	s.mu.Lock()
+	s.heard, s.storeErr = true, nil
+	s.mu.Unlock()
+}
+
+// Change implements store.Follower.
+func (s *status) Change(store.Batch) {}
+
+// Away implements store.Follower.
+func (s *status) Away(err error) {
+	s.mu.Lock()
+	s.storeErr = err
+	s.mu.Unlock()
+}
+
+// Back implements store.Follower.
+func (s *status) Back() {
+	s.mu.Lock()
+	s.storeErr = nil
+	s.mu.Unlock()
+}
+
+func (s *status) published(err error) {
+	s.mu.Lock()
+	s.publishErr = err
+	s.mu.Unlock()
+}
+
+// The pause before what failed is tried again doubles.
+const (
+	firstTry = 500 * time.Millisecond
+	lastTry  = 10 * time.Second
+)
+
+func (s *status) failed(err error) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lookErr = err
+	s.counts.Failed++
+	s.pause = min(max(2*s.pause, firstTry), lastTry)
+	return s.pause
+}
+
+func (s *status) looked(w *Wanted, rep *kernel.Report, began time.Time) time.Duration {
+	s.mu.Lock()
+	c := &s.counts
+	c.Looks++
+	c.Made += rep.Made
+	c.Removed += rep.Removed
+	c.Objects = len(w.Objects)
+	c.LastTook = time.Since(began)
+	if rep.Looked {
+		c.Listed++
+	}
+	s.problems, s.lookedOnce = w.Problems, true
+	s.mu.Unlock()
+	if err := rep.Err(); err != nil {
+		return s.failed(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lookErr, s.pause = nil, 0
+	return 0
+}
+
+// NotReady is every reason why this node's containers may not reach others' now.
+func (s *status) NotReady() error { return errors.Join(s.reasons()...) }
+
+func (s *status) reasons() (errs []error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.lookedOnce {
+		errs = append(errs, errors.New("nothing is known of the cluster yet"))
+	}
+	if s.lookErr != nil {
+		errs = append(errs, s.lookErr)
+	}
+	for _, p := range s.problems {
+		errs = append(errs, fmt.Errorf("node %s: %w", p.Node, p.Err))
+	}
+	return errs
+}

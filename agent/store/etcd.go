@@ -1,0 +1,175 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// DefaultPrefix is what the keys in etcd begin with.
+const DefaultPrefix = "/fairlead/"
+
+// Options are how etcd is reached.
+type Options struct {
+	Endpoints []string // "https://10.0.0.1:2379"; at least one
+	Prefix    string   // of all keys; "": DefaultPrefix
+
+	CACert, Cert, Key  string // files, PEM; "": the system's authorities, and no certificate of our own
+	Username, Password string // of etcd's own users; "": none
+
+	DialTimeout time.Duration // a connection may take this long; 0: 2 s
+	Timeout     time.Duration // a call may take this long, and is ErrUnavailable then; 0: 5 s
+}
+
+const (
+	dialTimeout = 2 * time.Second
+	callTimeout = 5 * time.Second
+	pageSize    = 500 // keys a page of a list
+)
+
+// etcd is a store in etcd. The client is made at the first call, and again after
+// one that could not be made: a user's password is checked by etcd, which may be away.
+type etcd struct {
+	Options
+	mu     sync.Mutex
+	conn   *clientv3.Client
+	closed bool
+
+	ctx   context.Context // ends with Close
+	close context.CancelFunc
+	held  sync.WaitGroup
+}
+
+// Etcd is the store in etcd, 3.4 or newer. It does not wait for etcd to be there.
+func Etcd(o Options) (Store, error) {
+	if len(o.Endpoints) == 0 {
+		return nil, errors.New(`etcd has no endpoints: want at least one, like "https://10.0.0.1:2379"`)
+	}
+	if (o.Cert == "") != (o.Key == "") {
+		return nil, errors.New("etcd's client certificate goes with its key: want both files or none")
+	}
+	if o.Prefix == "" {
+		o.Prefix = DefaultPrefix
+	}
+	if o.DialTimeout == 0 {
+		o.DialTimeout = dialTimeout
+	}
+	if o.Timeout == 0 {
+		o.Timeout = callTimeout
+	}
+	e := &etcd{Options: o}
+	if _, err := e.tls(); err != nil {
+		return nil, err
+	}
+	e.ctx, e.close = context.WithCancel(context.Background())
+	return e, nil
+}
+
+// client is the connection, made when it is first needed.
+func (e *etcd) client() (*clientv3.Client, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, fmt.Errorf("etcd at %s: %w", e.where(), os.ErrClosed)
+	}
+	if e.conn != nil {
+		return e.conn, nil
+	}
+	tls, err := e.tls()
+	if err != nil {
+		return nil, err
+	}
+	c, err := clientv3.New(clientv3.Config{
+		Endpoints: e.Endpoints, TLS: tls, Username: e.Username, Password: e.Password,
+		DialTimeout: e.DialTimeout, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
+		Logger: zap.NewNop(), Context: e.ctx,
+	})
+	if err != nil {
+		return nil, e.failed(e.ctx, err)
+	}
+	e.conn = c
+	return c, nil
+}
+
+func (e *etcd) where() string { return strings.Join(e.Endpoints, ", ") }
+
+// call makes one call, which ends when it has taken too long.
+func (e *etcd) call(ctx context.Context, do func(context.Context, *clientv3.Client) error) error {
+	c, err := e.client()
+	if err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, e.Timeout)
+	defer cancel()
+	if err := do(limited, c); err != nil {
+		return e.failed(ctx, err)
+	}
+	return nil
+}
+
+// failed says what an error of the client means. No answer is ErrUnavailable; what
+// etcd refused is not.
+func (e *etcd) failed(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, ErrConflict) || errors.Is(err, ErrCompacted) || errors.Is(err, os.ErrNotExist):
+		return err
+	case errors.Is(err, rpctypes.ErrCompacted):
+		return ErrCompacted
+	case ctx.Err() != nil && e.ctx.Err() == nil:
+		return fmt.Errorf("etcd at %s: %w", e.where(), context.Cause(ctx))
+	case e.ctx.Err() != nil:
+		return fmt.Errorf("etcd at %s: %w", e.where(), os.ErrClosed)
+	case refusal(err):
+		return fmt.Errorf("etcd at %s refuses: %w", e.where(), err)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = errors.Join(e.why(), err)
+	}
+	return fmt.Errorf("etcd at %s: %w: %w", e.where(), err, ErrUnavailable)
+}
+
+// refusal tells whether etcd answered, and said no.
+func refusal(err error) bool {
+	code := status.Code(err)
+	if e, ok := errors.AsType[rpctypes.EtcdError](err); ok {
+		code = e.Code()
+	}
+	switch code {
+	case codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument, codes.FailedPrecondition, codes.OutOfRange, codes.NotFound:
+		return true
+	case codes.ResourceExhausted: // no space is an answer; too many requests is none
+		return strings.Contains(err.Error(), "no space") || strings.Contains(err.Error(), "larger than max")
+	}
+	return false
+}
+
+// Close lets go of what is held.
+func (e *etcd) Close() error {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return nil
+	}
+	e.closed = true
+	c := e.conn
+	e.mu.Unlock()
+	e.close()
+	e.held.Wait()
+	if c == nil {
+		return nil
+	}
+	if err := c.Close(); err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("close the connection to etcd at %s: %w", e.where(), err)
+	}
+	return nil
+}

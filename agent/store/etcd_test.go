@@ -1,0 +1,205 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/agent/store/storetest"
+	"github.com/fairlead/fairlead/internal/etcdtest"
+)
+
+func TestEtcd(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.Start(t, etcdtest.Options{})
+	storetest.Run(t, c.Store)
+}
+
+func TestEtcdOfThree(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.Start(t, etcdtest.Options{Members: 3, TLS: true})
+	c.EnableAuth()
+	storetest.Run(t, c.Store)
+}
+
+// What etcd refuses is not taken for its absence, and says why.
+func TestEtcdRefuses(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.Start(t, etcdtest.Options{TLS: true})
+	c.EnableAuth()
+	good := c.Options()
+	for name, row := range map[string]struct {
+		change func(*store.Options)
+		away   bool
+		want   string
+	}{
+		"no user":           {func(o *store.Options) { o.Username, o.Password = "", "" }, false, "permission denied"},
+		"wrong password":    {func(o *store.Options) { o.Password = "wrong" }, false, "authentication failed"},
+		"beside its prefix": {func(o *store.Options) { o.Prefix = "/other/" }, false, "permission denied"},
+		"no certificate":    {func(o *store.Options) { o.Cert, o.Key = "", "" }, true, "certificate"},
+		"another authority": {func(o *store.Options) { o.CACert = etcdtest.Authority(t) }, true, "certificate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := good
+			o.Timeout = 3 * time.Second
+			row.change(&o)
+			s, err := store.Etcd(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			_, _, err = s.List(context.Background(), "nodes/")
+			if err == nil || errors.Is(err, store.ErrUnavailable) != row.away || !strings.Contains(err.Error(), row.want) || !strings.Contains(err.Error(), o.Endpoints[0]) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestEtcdOptions(t *testing.T) {
+	t.Parallel()
+	for want, o := range map[string]store.Options{
+		"no endpoints":          {},
+		"both files":            {Endpoints: []string{"http://127.0.0.1:1"}, Cert: "cert"},
+		"no such file":          {Endpoints: []string{"http://127.0.0.1:1"}, CACert: "/nowhere/ca.pem"},
+		"has no certificate":    {Endpoints: []string{"http://127.0.0.1:1"}, CACert: "etcd_test.go"},
+		"the client certificat": {Endpoints: []string{"http://127.0.0.1:1"}, Cert: "etcd_test.go", Key: "etcd_test.go"},
+	} {
+		if _, err := store.Etcd(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+// A store that is not there is said soon, by name, to every call.
+func TestEtcdAway(t *testing.T) {
+	t.Parallel()
+	for _, user := range []string{"", "somebody"} {
+		s, err := store.Etcd(store.Options{Endpoints: []string{"http://127.0.0.1:1"}, Timeout: time.Second, DialTimeout: time.Second, Username: user})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx := storetest.Context(t)
+		_, getErr := s.Get(ctx, "a")
+		_, _, listErr := s.List(ctx, "a")
+		_, commitErr := s.Commit(ctx, store.Op{Key: "a", Value: []byte("b")})
+		_, holdErr := s.Hold(ctx, "a", nil, time.Second)
+		for i, err := range []error{getErr, listErr, commitErr, holdErr} {
+			if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "127.0.0.1:1") {
+				t.Errorf("call %d of user %q: %v", i, user, err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Who watches from a revision that was compacted lists again.
+func TestEtcdCompaction(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.Start(t, etcdtest.Options{})
+	s := c.Store(t)
+	first := storetest.Put(t, s, "nodes/a", "1")
+	storetest.Put(t, s, "nodes/a", "2")
+	storetest.Put(t, s, "nodes/a", "3")
+	c.Compact()
+	err := s.Watch(storetest.Context(t), "nodes/", first, func(store.Batch) error { return nil })
+	if !errors.Is(err, store.ErrCompacted) {
+		t.Fatalf("got %v", err)
+	}
+	storetest.Put(t, s, "nodes/b", "1")
+}
+
+// One of three members lost: nothing is seen of it. The quorum lost: calls say so,
+// soon, a hold is lost, and a follower knows. Back: it goes on where it was.
+func TestEtcdQuorum(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.Start(t, etcdtest.Options{Members: 3})
+	o := c.Options()
+	o.Timeout = 4 * time.Second
+	s, err := store.Etcd(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	m := &storetest.Mirror{}
+	storetest.Follow(t, s, "nodes/", m)
+	lost, err := s.Hold(storetest.Context(t), "alive/a", nil, 2*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{}
+	put := func(key string) {
+		t.Helper()
+		storetest.Eventually(t, func() bool {
+			_, err := s.Commit(storetest.Context(t), store.Op{Key: key, Value: []byte("1")})
+			return err == nil || errors.Is(err, store.ErrConflict) // done, and the answer was lost
+		})
+		want[key] = "1"
+		storetest.Eventually(t, func() bool { return m.Has(want) })
+	}
+	put("nodes/whole")
+	c.Members[0].Kill()
+	put("nodes/two")
+	select {
+	case <-lost:
+		t.Error("the hold was lost with one member of three")
+	default:
+	}
+	c.Members[1].Kill()
+	began := time.Now()
+	if _, err := s.Get(storetest.Context(t), "nodes/two"); !errors.Is(err, store.ErrUnavailable) || time.Since(began) > 8*time.Second {
+		t.Errorf("without a quorum: %v after %v", err, time.Since(began))
+	}
+	storetest.Eventually(t, func() bool { _, away, _ := m.Counts(); return away == 1 })
+	<-lost
+	c.Members[0].Restart()
+	c.Members[1].Restart()
+	c.Members[0].Wait()
+	put("nodes/back")
+	resets, away, back := m.Counts()
+	if resets != 1 || away < 1 || back != away {
+		t.Errorf("listed %d times, away %d times, back %d times", resets, away, back)
+	}
+}
+
+// A member that says nothing, its connections open, is given up.
+func TestEtcdSilent(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.Start(t, etcdtest.Options{})
+	s := c.Store(t)
+	m := &storetest.Mirror{}
+	storetest.Follow(t, s, "nodes/", m)
+	storetest.Put(t, s, "nodes/a", "1")
+	storetest.Eventually(t, func() bool { return m.Has(map[string]string{"nodes/a": "1"}) })
+	c.Members[0].Pause()
+	storetest.Eventually(t, func() bool { _, away, _ := m.Counts(); return away == 1 })
+	c.Members[0].Resume()
+	storetest.Eventually(t, func() bool { _, _, back := m.Counts(); return back == 1 })
+	storetest.Put(t, s, "nodes/b", "1")
+	storetest.Eventually(t, func() bool { return m.Has(map[string]string{"nodes/a": "1", "nodes/b": "1"}) })
+}
+
+func TestClosedEtcd(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.Start(t, etcdtest.Options{})
+	s := c.Store(t)
+	done := make(chan error, 1)
+	revision := storetest.Put(t, s, "nodes/a", "1")
+	go func() {
+		done <- s.Watch(context.Background(), "", revision-1, func(b store.Batch) error { return s.Close() })
+	}()
+	if err := <-done; !errors.Is(err, os.ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := s.Get(context.Background(), "nodes/a"); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("got %v", fmt.Sprint(err))
+	}
+}

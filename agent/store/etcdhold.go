@@ -1,0 +1,95 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+func (e *etcd) Hold(ctx context.Context, key string, value []byte, ttl time.Duration) (<-chan struct{}, error) {
+	if err := checkKey(key); err != nil {
+		return nil, err
+	}
+	c, err := e.client()
+	if err != nil {
+		return nil, err
+	}
+	lease, err := e.grant(ctx, ttl)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.holdBy(ctx, key, value, lease); err != nil {
+		e.revoke(lease)
+		return nil, err
+	}
+	alive, err := c.KeepAlive(ctx, lease)
+	if err != nil {
+		e.revoke(lease)
+		return nil, e.failed(ctx, err)
+	}
+	lost := make(chan struct{})
+	e.held.Add(1)
+	go e.keep(ctx, lease, alive, lost)
+	return lost, nil
+}
+
+// grant asks for a lease. Its time is counted in whole seconds.
+func (e *etcd) grant(ctx context.Context, ttl time.Duration) (lease clientv3.LeaseID, err error) {
+	err = e.call(ctx, func(ctx context.Context, c *clientv3.Client) error {
+		r, err := c.Grant(ctx, int64(max(ttl, time.Second)/time.Second))
+		if err == nil {
+			lease = r.ID
+		}
+		return err
+	})
+	return lease, err
+}
+
+func (e *etcd) holdBy(ctx context.Context, key string, value []byte, lease clientv3.LeaseID) error {
+	full := e.Prefix + key
+	return e.call(ctx, func(ctx context.Context, c *clientv3.Client) error {
+		r, err := c.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(full), "=", 0)).
+			Then(clientv3.OpPut(full, string(value), clientv3.WithLease(lease))).Commit()
+		if err == nil && !r.Succeeded {
+			err = &ConflictError{[]string{key}}
+		}
+		return err
+	})
+}
+
+// keep waits for the end: of the context or the store, which lets go of the key, or
+// of the lease.
+func (e *etcd) keep(ctx context.Context, lease clientv3.LeaseID, alive <-chan *clientv3.LeaseKeepAliveResponse, lost chan struct{}) {
+	defer e.held.Done()
+	for {
+		select {
+		case _, ok := <-alive:
+			if ok {
+				continue
+			}
+			if ctx.Err() == nil {
+				close(lost)
+			}
+			e.revoke(lease)
+			return
+		case <-e.ctx.Done():
+			close(lost)
+			e.revoke(lease)
+			return
+		case <-ctx.Done():
+			e.revoke(lease)
+			return
+		}
+	}
+}
+
+// revoke lets go of what a lease holds, now if etcd answers, else when it runs out.
+func (e *etcd) revoke(lease clientv3.LeaseID) {
+	e.mu.Lock()
+	c := e.conn
+	e.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), e.DialTimeout)
+	defer cancel()
+	_, _ = c.Revoke(ctx, lease)
+}

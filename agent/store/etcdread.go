@@ -1,0 +1,120 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+func (e *etcd) entry(kv *mvccpb.KeyValue) Entry {
+	value := kv.Value
+	if value == nil {
+		value = []byte{} // nil would be none
+	}
+	return Entry{Key: strings.TrimPrefix(string(kv.Key), e.Prefix), Value: value, Revision: kv.ModRevision}
+}
+
+func (e *etcd) Get(ctx context.Context, key string) (got Entry, err error) {
+	err = e.call(ctx, func(ctx context.Context, c *clientv3.Client) error {
+		r, err := c.Get(ctx, e.Prefix+key)
+		if err != nil {
+			return err
+		}
+		if len(r.Kvs) == 0 {
+			return fmt.Errorf("%s: %w", key, os.ErrNotExist)
+		}
+		got = e.entry(r.Kvs[0])
+		return nil
+	})
+	return got, err
+}
+
+// listAgain is how often a list is begun anew that etcd compacted away under it.
+const listAgain = 3
+
+func (e *etcd) List(ctx context.Context, prefix string) (entries []Entry, revision int64, err error) {
+	for range listAgain {
+		entries, revision, err = e.listOnce(ctx, prefix)
+		if !errors.Is(err, ErrCompacted) {
+			break
+		}
+	}
+	return entries, revision, err
+}
+
+// listOnce reads page after page, all of them as of the first one's revision.
+func (e *etcd) listOnce(ctx context.Context, prefix string) (entries []Entry, revision int64, err error) {
+	from, to := e.Prefix+prefix, clientv3.GetPrefixRangeEnd(e.Prefix+prefix)
+	for {
+		var page *clientv3.GetResponse
+		err := e.call(ctx, func(ctx context.Context, c *clientv3.Client) (err error) {
+			page, err = c.Get(ctx, from, clientv3.WithRange(to), clientv3.WithLimit(pageSize), clientv3.WithRev(revision))
+			return err
+		})
+		if err != nil {
+			return nil, 0, err
+		}
+		if revision == 0 {
+			revision = page.Header.Revision
+		}
+		for _, kv := range page.Kvs {
+			entries = append(entries, e.entry(kv))
+		}
+		if !page.More || len(page.Kvs) == 0 {
+			return entries, revision, nil
+		}
+		from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
+	}
+}
+
+func (e *etcd) Commit(ctx context.Context, ops ...Op) (revision int64, err error) {
+	if err := checkOps(ops); err != nil {
+		return 0, err
+	}
+	var when []clientv3.Cmp
+	var then, otherwise []clientv3.Op
+	for _, o := range ops {
+		key := e.Prefix + o.Key
+		when = append(when, clientv3.Compare(clientv3.ModRevision(key), "=", o.Was))
+		otherwise = append(otherwise, clientv3.OpGet(key, clientv3.WithKeysOnly()))
+		switch {
+		case o.Verify:
+		case o.Value == nil:
+			then = append(then, clientv3.OpDelete(key))
+		default:
+			then = append(then, clientv3.OpPut(key, string(o.Value)))
+		}
+	}
+	err = e.call(ctx, func(ctx context.Context, c *clientv3.Client) error {
+		r, err := c.Txn(ctx).If(when...).Then(then...).Else(otherwise...).Commit()
+		if err != nil {
+			return err
+		}
+		revision = r.Header.Revision
+		if !r.Succeeded {
+			return conflict(ops, r)
+		}
+		return nil
+	})
+	return revision, err
+}
+
+// conflict names the keys that were not at their revisions.
+func conflict(ops []Op, r *clientv3.TxnResponse) error {
+	var keys []string
+	for i, o := range ops {
+		now := int64(0)
+		if kvs := r.Responses[i].GetResponseRange().Kvs; len(kvs) > 0 {
+			now = kvs[0].ModRevision
+		}
+		if now != o.Was {
+			keys = append(keys, o.Key)
+		}
+	}
+	return &ConflictError{keys}
+}

@@ -1,0 +1,83 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// A watch of which nothing was heard for quiet asks for a sign of life, which has
+// this long to come.
+const (
+	quiet      = 10 * time.Second
+	signOfLife = 5 * time.Second
+)
+
+func (e *etcd) Watch(ctx context.Context, prefix string, after int64, f func(Batch) error) error {
+	c, err := e.client()
+	if err != nil {
+		return err
+	}
+	// Without a leader the member would go on saying nothing.
+	limited, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	// A revision that is too large for a message comes in fragments, which the client
+	// puts together: without this it would be refused.
+	events := c.Watch(limited, e.Prefix+prefix, clientv3.WithPrefix(), clientv3.WithRev(after+1), clientv3.WithFragment())
+	timer := time.NewTimer(quiet)
+	defer timer.Stop()
+	asked := false
+	for {
+		select {
+		case r, ok := <-events:
+			if !ok || r.Err() != nil {
+				return e.watchFailed(ctx, ok, r.Err())
+			}
+			asked = false
+			timer.Reset(quiet)
+			if err := e.batches(r.Events, f); err != nil {
+				return err
+			}
+		case <-timer.C:
+			if asked {
+				return fmt.Errorf("etcd at %s has been silent for %v: %w", e.where(), quiet+signOfLife, ErrUnavailable)
+			}
+			asked = true
+			timer.Reset(signOfLife)
+			go func() { _ = c.RequestProgress(limited) }() // it waits for a connection
+		case <-e.ctx.Done():
+			return fmt.Errorf("etcd at %s: %w", e.where(), os.ErrClosed)
+		}
+	}
+}
+
+func (e *etcd) watchFailed(ctx context.Context, open bool, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err == nil || !open {
+		err = errors.Join(err, errors.New("the watch ended"))
+	}
+	return e.failed(ctx, err)
+}
+
+// batches hands on what a response has, a batch for each revision.
+func (e *etcd) batches(events []*clientv3.Event, f func(Batch) error) error {
+	b := Batch{}
+	for i, ev := range events {
+		b.Revision = ev.Kv.ModRevision
+		b.Events = append(b.Events, Event{Entry: e.entry(ev.Kv), Deleted: ev.Type == clientv3.EventTypeDelete})
+		if i+1 < len(events) && events[i+1].Kv.ModRevision == b.Revision {
+			continue
+		}
+		if err := f(b); err != nil {
+			return err
+		}
+		b = Batch{}
+	}
+	return nil
+}

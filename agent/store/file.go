@@ -1,0 +1,192 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"github.com/fairlead/fairlead/internal/filelock"
+)
+
+// file is a store in a file of this host, for all of its processes. Whoever writes
+// holds the lock beside it; who reads takes it only when the file has changed.
+type file struct {
+	path string
+
+	mu     sync.Mutex
+	state  *state
+	log    *os.File // the file that state was read from
+	offset int64    // of the first byte that was not
+	held   map[string]*os.File
+	closed chan struct{}
+	swept  sweep
+}
+
+// compactAt is how much longer than what it holds the file gets, in bytes, before it
+// is written anew.
+const compactAt = 1 << 20
+
+// File opens the store in a file, which is made if it is not there. Several
+// processes may use it at once; a kill at any moment loses nothing that Commit said
+// is done, and no part of a transaction is ever seen.
+func File(path string) (Store, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("the store's file: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("make the directory of the store's file: %w", err)
+	}
+	f := &file{path: path, state: newState(), held: map[string]*os.File{}, closed: make(chan struct{})}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.locked(context.Background(), func() error { return nil }); err != nil {
+		f.forget()
+		return nil, err
+	}
+	return f, nil
+}
+
+// locked runs with the lock on the file, and with all that is in it read.
+func (f *file) locked(ctx context.Context, do func() error) error {
+	lock, err := os.OpenFile(f.path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the lock of the store: %w", err)
+	}
+	defer lock.Close()
+	if err := filelock.Lock(ctx, int(lock.Fd()), lock.Name()); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	if err := f.catchUp(); err != nil {
+		return fmt.Errorf("read the store %s: %w", f.path, err)
+	}
+	return do()
+}
+
+// fresh reads what others wrote since. Only if there is something the lock is taken.
+func (f *file) fresh(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case <-f.closed:
+		return fmt.Errorf("the store %s: %w", f.path, os.ErrClosed)
+	default:
+	}
+	if f.unchanged() && !f.swept.due() {
+		return nil
+	}
+	return f.locked(ctx, func() error { return f.sweepHolds() })
+}
+
+// unchanged tells whether the file is the one that was read, to its end.
+func (f *file) unchanged() bool {
+	var st syscall.Stat_t
+	return f.log != nil && syscall.Stat(f.path, &st) == nil && st.Size == f.offset && sameFile(f.log, st)
+}
+
+func sameFile(f *os.File, st syscall.Stat_t) bool {
+	var open syscall.Stat_t
+	return syscall.Fstat(int(f.Fd()), &open) == nil && open.Dev == st.Dev && open.Ino == st.Ino
+}
+
+// catchUp reads, with the lock held, what is new; a file that another process wrote
+// anew from its beginning. What a kill left of a record at its end is cut off.
+func (f *file) catchUp() error {
+	if f.unchanged() {
+		return nil
+	}
+	log, err := os.OpenFile(f.path, os.O_RDWR, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		if f.log != nil {
+			return errors.New("it was deleted while it was in use: stop what uses it, or put it back")
+		}
+		return f.rewrite()
+	}
+	if err != nil {
+		return err
+	}
+	var st syscall.Stat_t
+	if err := syscall.Fstat(int(log.Fd()), &st); err != nil {
+		log.Close()
+		return err
+	}
+	if f.log != nil && sameFile(f.log, st) {
+		log.Close()
+		if st.Size < f.offset {
+			return fmt.Errorf("it has %d bytes, and had %d: somebody cut it", st.Size, f.offset)
+		}
+		return f.readOn()
+	}
+	first := f.log == nil
+	f.forget()
+	f.log, f.offset = log, 0
+	return f.readAll(first)
+}
+
+func (f *file) forget() {
+	if f.log != nil {
+		f.log.Close()
+		f.log = nil
+	}
+}
+
+// readAll reads the file from its beginning: a snapshot, then transactions. On an
+// error it is as if it had not been opened.
+func (f *file) readAll(first bool) (err error) {
+	defer func() {
+		if err != nil {
+			f.forget()
+		}
+	}()
+	head := make([]byte, len(magic))
+	if _, err := io.ReadFull(f.log, head); err != nil || string(head) != magic {
+		return fmt.Errorf("it is no store of Fairlead's: it begins with %q", head)
+	}
+	f.offset = int64(len(magic))
+	rest, err := io.ReadAll(f.log)
+	if err != nil {
+		return err
+	}
+	r, n, err := next(rest)
+	if err != nil || r.kind != kindSnapshot {
+		return errors.Join(fmt.Errorf("byte %d: its snapshot cannot be read: want the file from a backup", f.offset), err)
+	}
+	f.state.replace(r, first)
+	f.offset += int64(n)
+	return f.take(rest[n:])
+}
+
+// readOn reads what was appended.
+func (f *file) readOn() error {
+	rest, err := io.ReadAll(io.NewSectionReader(f.log, f.offset, 1<<62))
+	if err != nil {
+		return err
+	}
+	return f.take(rest)
+}
+
+// take applies the records of bytes that begin at f.offset.
+func (f *file) take(b []byte) error {
+	for len(b) > 0 {
+		r, n, err := next(b)
+		if err == nil && (r.kind != kindTransaction || r.revision <= f.state.revision) {
+			err = fmt.Errorf("a record of revision %d after %d", r.revision, f.state.revision)
+		}
+		if errors.Is(err, errTorn) && !later(b[1:]) {
+			return f.log.Truncate(f.offset)
+		}
+		if err != nil {
+			return fmt.Errorf("byte %d is damaged (%w), and what follows is not: want the file from a backup, or one without the records from there on", f.offset, err)
+		}
+		f.state.apply(r)
+		f.offset += int64(n)
+		b = b[n:]
+	}
+	return nil
+}

@@ -1,0 +1,267 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/agent/store/storetest"
+)
+
+// asWriter makes the test binary a process that writes to a store until it is killed.
+const asWriter = "FAIRLEAD_STORE_WRITER"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(asWriter); path != "" {
+		if err := write(path); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// write makes transactions of three keys, and says on its output which are done.
+func write(path string) error {
+	s, err := store.File(path)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	if _, err := s.Hold(ctx, "alive/writer", nil, time.Second); err != nil {
+		return err
+	}
+	var was int64
+	if e, err := s.Get(ctx, "kill/a"); err == nil {
+		was = e.Revision
+	}
+	filler := strings.Repeat("x", 20000) // so that it is written anew now and then
+	for {
+		var ops []store.Op
+		for _, k := range []string{"a", "b", "c"} {
+			ops = append(ops, store.Op{Key: "kill/" + k, Value: fmt.Appendf(nil, "%d %s", was, filler), Was: was})
+		}
+		if was, err = s.Commit(ctx, ops...); err != nil {
+			return err
+		}
+		fmt.Println(was)
+	}
+}
+
+func openFile(t testing.TB, path string) store.Store {
+	t.Helper()
+	s, err := store.File(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func TestFile(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir() + "/dir/store"
+	storetest.Run(t, func(t testing.TB) store.Store { return openFile(t, path) })
+}
+
+// A process is killed while it writes, again and again: what it said is done is
+// there, nothing is there in part, and what it held is let go of.
+func TestFileKilled(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "store")
+	for round := range 12 {
+		out := killed(t, path, time.Duration(20+7*round)*time.Millisecond)
+		s := openFile(t, path)
+		entries, revision, err := s.List(storetest.Context(t), "kill/")
+		if err != nil || len(entries) != 3 && len(entries) != 0 {
+			t.Fatalf("round %d: %d entries, %v", round, len(entries), err)
+		}
+		for _, e := range entries {
+			if e.Revision != entries[0].Revision || string(e.Value) != string(entries[0].Value) {
+				t.Fatalf("round %d: part of a transaction: %s at %d, %s at %d", round, e.Key, e.Revision, entries[0].Key, entries[0].Revision)
+			}
+		}
+		if said := lastLine(out); said != "" && fmt.Sprint(revision) < said && len(fmt.Sprint(revision)) <= len(said) {
+			t.Fatalf("round %d: the store is at %d; the writer was told of %s", round, revision, said)
+		}
+		if _, err := s.Get(storetest.Context(t), "alive/writer"); !errors.Is(err, os.ErrNotExist) {
+			t.Fatalf("round %d: a dead process holds its key: %v", round, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func killed(t *testing.T, path string, after time.Duration) string {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), asWriter+"="+path)
+	var out, errs strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(after)
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if errs.String() != "" {
+		t.Fatal(errs.String())
+	}
+	return out.String()
+}
+
+func lastLine(s string) string {
+	lines := strings.Split(strings.TrimSuffix(s, "\n"), "\n")
+	if !strings.HasSuffix(s, "\n") { // cut off
+		lines = lines[:len(lines)-1]
+	}
+	if len(lines) == 0 {
+		return ""
+	}
+	return lines[len(lines)-1]
+}
+
+// sample is a store with three transactions, and where each ends.
+func sample(t *testing.T, path string) (ends []int64) {
+	t.Helper()
+	s := openFile(t, path)
+	for i := range 3 {
+		fi, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends = append(ends, fi.Size())
+		if _, err := s.Commit(storetest.Context(t), store.Op{Key: fmt.Sprintf("k/%d", i), Value: []byte("value")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return ends
+}
+
+// Whatever is left of the last record is cut off, and the store is written on.
+func TestFileTorn(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "store")
+	ends := sample(t, path)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cut := ends[2]; cut < int64(len(whole)); cut++ {
+		for _, tail := range []string{"", "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"} {
+			must(t, os.WriteFile(path, append(append([]byte{}, whole[:cut]...), tail...), 0o600))
+			s := openFile(t, path)
+			entries, revision, err := s.List(storetest.Context(t), "k/")
+			if err != nil || len(entries) != 2 || revision != 2 {
+				t.Fatalf("cut at %d: %v at %d, %v", cut, entries, revision, err)
+			}
+			storetest.Put(t, s, "k/on", "v")
+			must(t, s.Close())
+			if e, err := openFile(t, path).Get(storetest.Context(t), "k/on"); err != nil || e.Revision != 3 {
+				t.Fatalf("cut at %d: %+v, %v", cut, e, err)
+			}
+		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A byte that was changed before the last record is an error that says where.
+func TestFileDamaged(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "store")
+	ends := sample(t, path)
+	whole, err := os.ReadFile(path)
+	must(t, err)
+	for at := range ends[2] {
+		bad := append([]byte{}, whole...)
+		bad[at] ^= 0x40
+		must(t, os.WriteFile(path, bad, 0o600))
+		if _, err := store.File(path); err == nil || !strings.Contains(err.Error(), path) {
+			t.Fatalf("byte %d was changed, and the store opens: %v", at, err)
+		}
+		if now, _ := os.ReadFile(path); string(now) != string(bad) {
+			t.Fatalf("byte %d: a damaged store was written to", at)
+		}
+	}
+	must(t, os.WriteFile(path, []byte("#!/bin/sh\n"), 0o600))
+	if _, err := store.File(path); err == nil || !strings.Contains(err.Error(), "no store of Fairlead's") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The file does not grow for ever, and who watches meanwhile misses nothing.
+func TestFileCompaction(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "store")
+	s, other := openFile(t, path), openFile(t, path)
+	m := &storetest.Mirror{}
+	storetest.Follow(t, other, "", m)
+	want := map[string]string{}
+	for i := range 300 {
+		key, value := fmt.Sprintf("k/%d", i%7), fmt.Sprint(i)+strings.Repeat("x", 10000)
+		storetest.Put(t, s, key, value)
+		want[key] = value
+	}
+	fi, err := os.Stat(path)
+	if err != nil || fi.Size() > 2<<20 {
+		t.Errorf("%d bytes for 70 kB: %v", fi.Size(), err)
+	}
+	storetest.Eventually(t, func() bool { return m.Has(want) })
+	if resets, away, _ := m.Counts(); resets != 1 || away != 0 {
+		t.Errorf("%d lists, away %d times", resets, away)
+	}
+}
+
+// Ten thousand keys are written, listed and opened in a moment.
+func TestFileLarge(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "store")
+	s := openFile(t, path)
+	began := time.Now()
+	for i := 0; i < 10000; i += 100 {
+		var ops []store.Op
+		for k := i; k < i+100; k++ {
+			ops = append(ops, store.Op{Key: fmt.Sprintf("k/%05d", k), Value: []byte(strings.Repeat("v", 100))})
+		}
+		if _, err := s.Commit(storetest.Context(t), ops...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wrote := time.Since(began)
+	began = time.Now()
+	if list, _, err := openFile(t, path).List(storetest.Context(t), "k/"); err != nil || len(list) != 10000 {
+		t.Fatalf("%d, %v", len(list), err)
+	}
+	t.Logf("100 transactions of 100 keys in %v, opened and listed in %v", wrote, time.Since(began))
+	if opened := time.Since(began); opened > 5*time.Second {
+		t.Errorf("it took %v to open", opened)
+	}
+}
+
+func TestFileDeleted(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "store")
+	s := openFile(t, path)
+	must(t, os.Remove(path))
+	if _, err := s.Get(context.Background(), "a"); err == nil || !strings.Contains(err.Error(), "was deleted") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,137 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/filelock"
+)
+
+// A key that is held has a file that its holder has locked: when the process dies
+// the kernel lets go of it, and whoever looks next deletes the key. Files are
+// locked, made and removed with the store's lock held.
+
+// sweepEvery is how often dead holders are looked for.
+const sweepEvery = time.Second
+
+type sweep struct{ last time.Time }
+
+func (s *sweep) due() bool { return time.Since(s.last) > sweepEvery }
+
+func (f *file) holds() string { return f.path + ".holds" }
+
+func (f *file) holdFile(key string) string {
+	return filepath.Join(f.holds(), url.PathEscape(key))
+}
+
+func (f *file) Hold(ctx context.Context, key string, value []byte, _ time.Duration) (<-chan struct{}, error) {
+	if err := checkKey(key); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.fresh(ctx); err != nil {
+		return nil, err
+	}
+	if err := f.locked(ctx, func() error { return f.hold(key, value) }); err != nil {
+		return nil, err
+	}
+	lost := make(chan struct{})
+	go f.release(ctx, key, lost)
+	return lost, nil
+}
+
+func (f *file) hold(key string, value []byte) error {
+	if err := os.MkdirAll(f.holds(), 0o700); err != nil {
+		return fmt.Errorf("hold %s: %w", key, err)
+	}
+	lock, err := os.OpenFile(f.holdFile(key), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("hold %s: %w", key, err)
+	}
+	ok, err := filelock.Try(int(lock.Fd()))
+	if err == nil && !ok {
+		err = &ConflictError{[]string{key}}
+	}
+	if err == nil {
+		err = f.commit([]Op{{Key: key, Value: append([]byte{}, value...), Was: f.state.entries[key].Revision}})
+	}
+	if err != nil {
+		lock.Close()
+		return err
+	}
+	f.held[key] = lock
+	return nil
+}
+
+// release lets go of a key when its context ends; the store's end loses it.
+func (f *file) release(ctx context.Context, key string, lost chan struct{}) {
+	select {
+	case <-f.closed:
+		close(lost)
+	case <-ctx.Done():
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.letGo(key)
+	}
+}
+
+// letGo deletes a key that is held. If that fails the next who looks does it.
+func (f *file) letGo(key string) {
+	lock := f.held[key]
+	if lock == nil {
+		return
+	}
+	delete(f.held, key)
+	_ = f.locked(context.Background(), func() error {
+		defer lock.Close()
+		return f.dead(key)
+	})
+	lock.Close()
+}
+
+func (f *file) dead(key string) error {
+	e, ok := f.state.entries[key]
+	if ok {
+		if err := f.commit([]Op{{Key: key, Was: e.Revision}}); err != nil {
+			return err
+		}
+	}
+	return os.Remove(f.holdFile(key))
+}
+
+// sweepHolds deletes, with the lock held, the keys whose holders are dead.
+func (f *file) sweepHolds() error {
+	f.swept.last = time.Now()
+	entries, err := os.ReadDir(f.holds())
+	if err != nil {
+		return nil // none was ever held
+	}
+	for _, e := range entries {
+		key, err := url.PathUnescape(e.Name())
+		if err != nil || f.held[key] != nil || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		if err := f.sweepOne(key); err != nil {
+			return fmt.Errorf("let go of %s, whose holder is dead: %w", key, err)
+		}
+	}
+	return nil
+}
+
+func (f *file) sweepOne(key string) error {
+	lock, err := os.OpenFile(f.holdFile(key), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if ok, err := filelock.Try(int(lock.Fd())); !ok || err != nil {
+		return err
+	}
+	return f.dead(key)
+}

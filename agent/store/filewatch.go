@@ -1,0 +1,92 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// How often a watch looks by itself: the second is for a host that has no more
+// inotify instances.
+const (
+	pollEvery   = time.Second
+	pollUnwoken = 100 * time.Millisecond
+)
+
+func (f *file) Watch(ctx context.Context, prefix string, after int64, do func(Batch) error) error {
+	wake, stop := f.wakes()
+	defer stop()
+	for {
+		batches, err := f.changes(ctx, prefix, after)
+		if err != nil {
+			return err
+		}
+		for _, b := range batches {
+			if err := do(b); err != nil {
+				return err
+			}
+			after = b.Revision
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-f.closed:
+			return fmt.Errorf("the store %s: %w", f.path, os.ErrClosed)
+		case <-wake:
+		}
+	}
+}
+
+func (f *file) changes(ctx context.Context, prefix string, after int64) ([]Batch, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.fresh(ctx); err != nil {
+		return nil, err
+	}
+	return f.state.since(prefix, after)
+}
+
+// wakes is woken when the file may have changed.
+func (f *file) wakes() (wake <-chan struct{}, stop func()) {
+	out, done := make(chan struct{}, 1), make(chan struct{})
+	w, err := fsnotify.NewWatcher()
+	if err == nil {
+		err = w.Add(filepath.Dir(f.path))
+	}
+	every := pollEvery
+	var events chan fsnotify.Event
+	var errs chan error
+	if err != nil {
+		every = pollUnwoken
+	} else {
+		events, errs = w.Events, w.Errors
+	}
+	go func() {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				if w != nil {
+					w.Close()
+				}
+				return
+			case e := <-events:
+				if e.Name != f.path || e.Op == fsnotify.Chmod {
+					continue
+				}
+			case <-errs:
+			case <-tick.C:
+			}
+			select {
+			case out <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return out, func() { close(done) }
+}

@@ -1,0 +1,97 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"testing"
+
+	"github.com/fairlead/fairlead/agent/store"
+)
+
+// Mirror is a follower that knows what the store has.
+type Mirror struct {
+	mu     sync.Mutex
+	keys   map[string]string
+	resets int
+	away   int
+	back   int
+}
+
+// Reset takes all.
+func (m *Mirror) Reset(entries []store.Entry, _ int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.keys = map[string]string{}
+	m.resets++
+	for _, e := range entries {
+		m.keys[e.Key] = string(e.Value)
+	}
+}
+
+// Change takes a batch.
+func (m *Mirror) Change(b store.Batch) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, e := range b.Events {
+		if e.Deleted {
+			delete(m.keys, e.Key)
+		} else {
+			m.keys[e.Key] = string(e.Value)
+		}
+	}
+}
+
+// Away counts.
+func (m *Mirror) Away(error) { m.mu.Lock(); m.away++; m.mu.Unlock() }
+
+// Back counts.
+func (m *Mirror) Back() { m.mu.Lock(); m.back++; m.mu.Unlock() }
+
+// Counts are how often it was told anew, that the store is away, and back.
+func (m *Mirror) Counts() (resets, away, back int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.resets, m.away, m.back
+}
+
+// Has tells whether it knows exactly these keys.
+func (m *Mirror) Has(keys map[string]string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Equal(m.keys, keys)
+}
+
+// Follow follows until the test ends.
+func Follow(t testing.TB, s store.Store, prefix string, f store.Follower) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- store.Follow(ctx, s, prefix, f) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("to follow ended with %v", err)
+		}
+	})
+}
+
+func testFollow(t *testing.T, open func(testing.TB) store.Store) {
+	s := open(t)
+	Put(t, s, "follow/a", "1")
+	m := &Mirror{}
+	Follow(t, s, "follow/", store.Followers{m})
+	want := map[string]string{"follow/a": "1"}
+	Eventually(t, func() bool { return m.Has(want) })
+	other := open(t)
+	for i := range 20 {
+		key := fmt.Sprintf("follow/%d", i)
+		want[key] = "v"
+		Put(t, other, key, "v")
+	}
+	Eventually(t, func() bool { return m.Has(want) })
+	if resets, away, _ := m.Counts(); resets != 1 || away != 0 {
+		t.Errorf("%d lists, away %d times", resets, away)
+	}
+}

@@ -1,0 +1,183 @@
+// Package storetest is what every store must do: one suite for all of them.
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/store"
+)
+
+// Run runs the suite. Every call of open is another handle on the same store, as
+// another process has it; keys of a test lie below a prefix of its own.
+func Run(t *testing.T, open func(t testing.TB) store.Store) {
+	for name, f := range map[string]func(*testing.T, func(testing.TB) store.Store){
+		"get and commit": testCommit, "transactions": testTransactions, "bad": testBad, "lists": testLists,
+		"watch": testWatch, "watch sees whole transactions": testWhole, "counters": testCounters, "tokens": testTokens,
+		"hold": testHold, "follow": testFollow,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f(t, open)
+		})
+	}
+}
+
+// Context is one that ends before a test is taken for one that hangs.
+func Context(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Put writes a key whatever it was.
+func Put(t testing.TB, s store.Store, key, value string) int64 {
+	t.Helper()
+	for {
+		was, err := s.Get(Context(t), key)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		revision, err := s.Commit(Context(t), store.Op{Key: key, Value: []byte(value), Was: was.Revision})
+		if !errors.Is(err, store.ErrConflict) {
+			must(t, err)
+			return revision
+		}
+	}
+}
+
+func want(t testing.TB, s store.Store, key, value string) store.Entry {
+	t.Helper()
+	e, err := s.Get(Context(t), key)
+	must(t, err)
+	if string(e.Value) != value || e.Key != key || e.Revision == 0 {
+		t.Fatalf("%s is %+v, want %q", key, e, value)
+	}
+	return e
+}
+
+func wantConflict(t testing.TB, err error, keys ...string) {
+	t.Helper()
+	c, ok := errors.AsType[*store.ConflictError](err)
+	if !ok || !errors.Is(err, store.ErrConflict) || !slices.Equal(c.Keys, keys) {
+		t.Fatalf("got %v, want a conflict of %v", err, keys)
+	}
+}
+
+func testCommit(t *testing.T, open func(testing.TB) store.Store) {
+	ctx, s, other := Context(t), open(t), open(t)
+	_, err := s.Get(ctx, "commit/a")
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("got %v", err)
+	}
+	_, err = s.Commit(ctx, store.Op{Key: "commit/a", Value: []byte("1")})
+	must(t, err)
+	first := want(t, other, "commit/a", "1")
+	_, err = other.Commit(ctx, store.Op{Key: "commit/a", Value: []byte("2")})
+	wantConflict(t, err, "commit/a")
+	revision, err := other.Commit(ctx, store.Op{Key: "commit/a", Value: []byte{}, Was: first.Revision})
+	must(t, err)
+	second := want(t, s, "commit/a", "")
+	if second.Revision <= first.Revision || revision != second.Revision || second.Value == nil {
+		t.Errorf("%+v after %+v, at %d", second, first, revision)
+	}
+	_, err = s.Commit(ctx, store.Op{Key: "commit/a", Was: first.Revision})
+	wantConflict(t, err, "commit/a")
+	_, err = s.Commit(ctx, store.Op{Key: "commit/a", Was: second.Revision})
+	must(t, err)
+	if _, err := other.Get(ctx, "commit/a"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a deleted key: %v", err)
+	}
+}
+
+func testTransactions(t *testing.T, open func(testing.TB) store.Store) {
+	ctx, s := Context(t), open(t)
+	_, err := s.Commit(ctx, store.Op{Key: "txn/a", Value: []byte("1")}, store.Op{Key: "txn/b", Value: []byte("1")}, store.Op{Key: "txn/no", Verify: true})
+	must(t, err)
+	a, b := want(t, s, "txn/a", "1"), want(t, s, "txn/b", "1")
+	if a.Revision != b.Revision {
+		t.Errorf("one transaction, two revisions: %d and %d", a.Revision, b.Revision)
+	}
+	_, err = s.Commit(ctx, store.Op{Key: "txn/a", Value: []byte("2"), Was: a.Revision}, store.Op{Key: "txn/b", Value: []byte("2"), Was: a.Revision + 7},
+		store.Op{Key: "txn/c", Value: []byte("2")}, store.Op{Key: "txn/no", Verify: true, Was: 3})
+	wantConflict(t, err, "txn/b", "txn/no")
+	want(t, s, "txn/a", "1")
+	if _, err := s.Get(ctx, "txn/c"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a part of a transaction: %v", err)
+	}
+	_, err = s.Commit(ctx, store.Op{Key: "txn/a", Was: a.Revision}, store.Op{Key: "txn/b", Was: b.Revision, Verify: true}, store.Op{Key: "txn/c", Value: []byte("3")})
+	must(t, err)
+	want(t, s, "txn/b", "1")
+	want(t, s, "txn/c", "3")
+	_, err = s.Commit(ctx, store.Op{Key: "txn/b", Was: b.Revision, Verify: true})
+	must(t, err)
+}
+
+func testBad(t *testing.T, open func(testing.TB) store.Store) {
+	ctx, s := Context(t), open(t)
+	many := make([]store.Op, store.MaxOps+1)
+	for i := range many {
+		many[i] = store.Op{Key: fmt.Sprintf("bad/%d", i), Value: []byte("x")}
+	}
+	for name, ops := range map[string][]store.Op{
+		"none": {}, "twice": {{Key: "bad/a"}, {Key: "bad/a"}}, "many": many, "empty": {{Key: ""}},
+		"slash": {{Key: "bad/"}}, "root": {{Key: "/bad"}}, "zero": {{Key: "b\x00d"}}, "long": {{Key: string(make([]byte, 2000))}},
+	} {
+		if _, err := s.Commit(ctx, ops...); err == nil || errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := s.Hold(ctx, "/", nil, time.Second); err == nil {
+		t.Error("a hold of no key")
+	}
+	must(t, commitAll(ctx, s, many[:store.MaxOps]))
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, _, err := s.List(cancelled, "bad/"); !errors.Is(err, context.Canceled) {
+		t.Errorf("a call that nobody waits for: %v", err)
+	}
+}
+
+func commitAll(ctx context.Context, s store.Store, ops []store.Op) error {
+	_, err := s.Commit(ctx, ops...)
+	return err
+}
+
+func testLists(t *testing.T, open func(testing.TB) store.Store) {
+	ctx, s := Context(t), open(t)
+	const n = 1703
+	for i := 0; i < n; i += 100 {
+		var ops []store.Op
+		for k := i; k < min(i+100, n); k++ {
+			ops = append(ops, store.Op{Key: fmt.Sprintf("list/%05d", k), Value: []byte("v")})
+		}
+		must(t, commitAll(ctx, s, ops))
+	}
+	Put(t, s, "lisu", "beside")
+	Put(t, s, "lis", "beside")
+	entries, revision, err := open(t).List(ctx, "list/")
+	must(t, err)
+	if len(entries) != n || revision == 0 {
+		t.Fatalf("%d entries at %d, want %d", len(entries), revision, n)
+	}
+	for i, e := range entries {
+		if e.Key != fmt.Sprintf("list/%05d", i) || string(e.Value) != "v" || e.Revision == 0 || e.Revision > revision {
+			t.Fatalf("entry %d is %+v", i, e)
+		}
+	}
+	if none, _, err := s.List(ctx, "nothing/"); err != nil || len(none) != 0 {
+		t.Errorf("%v, %v", none, err)
+	}
+}

@@ -1,0 +1,167 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/store"
+)
+
+// text is a batch as a test compares it.
+func text(b store.Batch) string {
+	var words []string
+	for _, e := range b.Events {
+		if e.Deleted {
+			words = append(words, "-"+e.Key)
+		} else {
+			words = append(words, e.Key+"="+string(e.Value))
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func testWatch(t *testing.T, open func(testing.TB) store.Store) {
+	ctx, s := Context(t), open(t)
+	_, from, err := s.List(ctx, "watch/")
+	must(t, err)
+	Put(t, s, "watch/a", "1")
+	Put(t, s, "beside/watch", "1")
+	got := make(chan store.Batch, 10)
+	done := make(chan error, 1)
+	enough := errors.New("enough")
+	go func() {
+		done <- s.Watch(ctx, "watch/", from, func(b store.Batch) error {
+			got <- b
+			if strings.HasPrefix(text(b), "-") {
+				return enough
+			}
+			return nil
+		})
+	}()
+	last := from
+	other := open(t)
+	for i, step := range []struct {
+		do   func()
+		want string
+	}{
+		{func() {}, "watch/a=1"},
+		{func() { Put(t, other, "watch/a", "2") }, "watch/a=2"},
+		{func() {
+			must(t, commitAll(ctx, other, []store.Op{{Key: "watch/a", Was: want(t, s, "watch/a", "2").Revision}}))
+		}, "-watch/a"},
+	} {
+		step.do()
+		b := receive(t, got)
+		if text(b) != step.want || b.Revision <= last {
+			t.Fatalf("step %d: got %q at %d after %d, want %q", i, text(b), b.Revision, last, step.want)
+		}
+		last = b.Revision
+	}
+	if err := <-done; !errors.Is(err, enough) {
+		t.Errorf("the watch ended with %v", err)
+	}
+	short, cancel := context.WithCancel(ctx)
+	time.AfterFunc(50*time.Millisecond, cancel)
+	if err := s.Watch(short, "watch/", last, func(store.Batch) error { return nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("the watch ended with %v", err)
+	}
+}
+
+func receive[T any](t testing.TB, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(30 * time.Second):
+		t.Fatal("nothing came")
+	}
+	panic("unreachable")
+}
+
+// A transaction's changes come together, and all of them, however large they are.
+func testWhole(t *testing.T, open func(testing.TB) store.Store) {
+	ctx, s := Context(t), open(t)
+	_, from, err := s.List(ctx, "whole/")
+	must(t, err)
+	const rounds, keys = 20, 100
+	go func() {
+		was := int64(0)
+		for r := range rounds {
+			var ops []store.Op
+			for k := range keys {
+				value := fmt.Appendf(nil, "%d %s", r, strings.Repeat("x", 5000))
+				ops = append(ops, store.Op{Key: fmt.Sprintf("whole/%d", k), Value: value, Was: was})
+			}
+			var err error
+			if was, err = s.Commit(ctx, ops...); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	next := 0 // several transactions may come as one
+	enough := errors.New("enough")
+	err = open(t).Watch(ctx, "whole/", from, func(b store.Batch) error {
+		round, _, _ := strings.Cut(string(b.Events[0].Value), " ")
+		n, err := strconv.Atoi(round)
+		if err != nil || n < next || len(b.Events) != keys {
+			t.Errorf("after round %d there are %d of %d changes of round %q", next-1, len(b.Events), keys, round)
+		}
+		for _, e := range b.Events {
+			if !strings.HasPrefix(string(e.Value), round+" ") {
+				t.Errorf("round %s has %s=%.10s", round, e.Key, e.Value)
+			}
+		}
+		if next = n + 1; next == rounds {
+			return enough
+		}
+		return nil
+	})
+	if !errors.Is(err, enough) {
+		t.Errorf("the watch ended with %v", err)
+	}
+}
+
+func testHold(t *testing.T, open func(testing.TB) store.Store) {
+	ctx, s, other := Context(t), open(t), open(t)
+	life, end := context.WithCancel(ctx)
+	lost, err := s.Hold(life, "hold/a", []byte("me"), 2*time.Second)
+	must(t, err)
+	want(t, other, "hold/a", "me")
+	_, err = other.Hold(ctx, "hold/a", []byte("you"), 2*time.Second)
+	wantConflict(t, err, "hold/a")
+	time.Sleep(3 * time.Second)
+	want(t, other, "hold/a", "me")
+	end()
+	Eventually(t, func() bool {
+		_, err = other.Hold(ctx, "hold/a", []byte("you"), 2*time.Second)
+		return err == nil
+	})
+	want(t, s, "hold/a", "you")
+	select {
+	case <-lost:
+		t.Error("what was let go of counts as lost")
+	default:
+	}
+	must(t, other.Close())
+	Eventually(t, func() bool { _, err := s.Get(ctx, "hold/a"); return err != nil })
+	must(t, other.Close())
+	if _, err := other.Get(ctx, "hold/a"); err == nil {
+		t.Error("a closed store answers")
+	}
+}
+
+// Eventually waits until something is so.
+func Eventually(t testing.TB, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it did not come to be")
+		}
+	}
+}

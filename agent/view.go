@@ -1,0 +1,165 @@
+package agent
+
+import (
+	"encoding/json"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/store"
+)
+
+// view is what this node knows of the store. It is kept on disk, so that a host
+// that starts while the store is away knows what it knew before.
+type view struct {
+	mu       sync.RWMutex
+	snapshot *cluster.Snapshot
+	raw      map[string]store.Entry // what is kept on disk
+	known    bool
+	fresh    bool // the store said so itself, since this agent began
+
+	file  string
+	saved time.Time
+	dirty bool
+	kick  func()
+	log   *slog.Logger
+}
+
+func newView(file string, kick func(), log *slog.Logger) *view {
+	v := &view{snapshot: cluster.NewSnapshot(), raw: map[string]store.Entry{}, file: file, kick: kick, log: log}
+	v.load()
+	return v
+}
+
+// read calls f with the present snapshot, which it must not keep; false if nothing
+// was ever known.
+func (v *view) read(f func(*cluster.Snapshot)) bool {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	if v.known {
+		f(v.snapshot)
+	}
+	return v.known
+}
+
+// isFresh tells whether the store itself was heard.
+func (v *view) isFresh() bool {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.fresh
+}
+
+// entry is a key as the view has it; Revision 0 if it is not there.
+func (v *view) entry(key string) store.Entry {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.raw[key]
+}
+
+// Reset implements store.Follower.
+func (v *view) Reset(entries []store.Entry, revision int64) {
+	v.mu.Lock()
+	s := cluster.NewSnapshot()
+	s.Revision = revision
+	v.raw = map[string]store.Entry{}
+	for _, e := range entries {
+		s.Set(e.Key, e.Value)
+		v.keep(e)
+	}
+	v.snapshot, v.known, v.fresh, v.dirty = s, true, true, true
+	v.mu.Unlock()
+	v.save(false)
+	v.kick()
+}
+
+// Change implements store.Follower.
+func (v *view) Change(b store.Batch) {
+	v.mu.Lock()
+	matters := false
+	for _, e := range b.Events {
+		value := e.Value
+		if e.Deleted {
+			value = nil
+			delete(v.raw, e.Key)
+		} else {
+			v.keep(e.Entry)
+		}
+		v.snapshot.Set(e.Key, value)
+		matters = matters || kept(e.Key)
+	}
+	v.snapshot.Revision = b.Revision
+	v.dirty = v.dirty || matters
+	v.mu.Unlock()
+	if matters {
+		v.save(false)
+		v.kick()
+	}
+}
+
+// Away implements store.Follower.
+func (v *view) Away(err error) {
+	v.log.Warn("the store cannot be reached; what was known of it counts", "error", err)
+	v.save(true)
+	v.kick()
+}
+
+// Back implements store.Follower.
+func (v *view) Back() {
+	v.log.Info("the store answers again")
+	v.kick()
+}
+
+// kept tells whether a key is of those from which objects are worked out.
+func kept(key string) bool {
+	return !strings.HasPrefix(key, cluster.AlivePrefix) && !strings.HasPrefix(key, cluster.EndpointsPrefix)
+}
+
+func (v *view) keep(e store.Entry) {
+	if kept(e.Key) {
+		v.raw[e.Key] = e
+	}
+}
+
+const saveEvery = 10 * time.Second
+
+// save writes what is known to disk, not too often.
+func (v *view) save(now bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.dirty || !now && time.Since(v.saved) < saveEvery {
+		return
+	}
+	list := make([]store.Entry, 0, len(v.raw))
+	for _, e := range v.raw {
+		list = append(list, e)
+	}
+	raw, err := json.Marshal(list)
+	if err == nil {
+		err = writeWhole(v.file, raw, 0o600)
+	}
+	if err != nil {
+		v.log.Warn("what is known of the store was not kept", "error", err)
+		return
+	}
+	v.saved, v.dirty = time.Now(), false
+}
+
+// load reads what save wrote. A damaged file is as none: the store will tell.
+func (v *view) load() {
+	raw, err := os.ReadFile(v.file)
+	if err != nil {
+		return
+	}
+	var list []store.Entry
+	if json.Unmarshal(raw, &list) != nil {
+		return
+	}
+	for _, e := range list {
+		v.snapshot.Set(e.Key, e.Value)
+		v.keep(e)
+	}
+	v.known = true
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fairlead/fairlead/agent"
+	"github.com/fairlead/fairlead/agent/config"
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/cni"
+)
+
+const agentLong = `Agent joins the containers of this host to those of the cluster's other hosts: it
+keeps routes, tunnels and rules in this host's kernel as the cluster's store wants
+them, gives this host blocks of addresses, and tells the store of this node.
+
+Each key of the configuration file can be given as a flag, or in the environment as
+FAIRLEAD_AGENT_ and the flag's name: FAIRLEAD_AGENT_NODE. A flag counts more than the
+environment, and that more than the file.
+
+What the agent made stays when it ends: containers go on while it is upgraded.`
+
+const agentExample = `  fairlead agent                                   # as /etc/fairlead/agent.yaml says
+  fairlead agent --store-etcd-endpoints http://10.0.0.1:2379 \
+      --network '{"subnets": [{"cidr": "10.244.0.0/16"}], "nat": true}'
+  fairlead agent --network-file net-conf.json      # as flannel's users have it
+  fairlead agent status                            # of the agent of this host`
+
+// agentFlags are those of all commands that know the cluster.
+type agentFlags struct {
+	path   string
+	values map[string]*string
+}
+
+func (f *agentFlags) add(c *cobra.Command) {
+	flags := c.PersistentFlags()
+	flags.StringVar(&f.path, "config", config.DefaultPath, "the agent's configuration")
+	_ = c.MarkPersistentFlagFilename("config", "yaml", "json")
+	f.values = map[string]*string{}
+	for _, s := range config.Settings() {
+		f.values[s.Key] = flags.String(s.Flag(), "", s.About)
+	}
+}
+
+// load reads the configuration as file, environment and flags say.
+func (a *app) agentConfig(c *cobra.Command, f *agentFlags) (*config.Config, error) {
+	return config.Load(f.path, func(name string) string {
+		for _, s := range config.Settings() {
+			if s.Variable() == name && c.Flags().Changed(s.Flag()) {
+				return *f.values[s.Key]
+			}
+		}
+		return a.getenv(name)
+	})
+}
+
+func (a *app) agentCommand() *cobra.Command {
+	f := &agentFlags{}
+	verbose := false
+	c := &cobra.Command{
+		Use: "agent", Short: "join this host's containers to those of other hosts", GroupID: "cluster", Long: agentLong, Example: agentExample,
+		Args: want(0, 0),
+		RunE: func(c *cobra.Command, _ []string) error {
+			conf, err := a.agentConfig(c, f)
+			if err != nil {
+				return err
+			}
+			s, err := conf.Open()
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			program, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			level := slog.LevelInfo
+			if verbose {
+				level = slog.LevelDebug
+			}
+			log := slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level}))
+			return agent.Run(c.Context(), agent.Options{Config: conf, Store: s, Lib: a.libDir(), Run: a.runDir(), Log: log, Version: cni.Release, Program: []string{program}})
+		},
+	}
+	f.add(c)
+	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "say every object that is made")
+	return c
+}
+
+func (a *app) runDir() string {
+	if dir := a.getenv(attach.RootVariable); dir != "" {
+		return dir
+	}
+	return attach.DefaultRoot
+}

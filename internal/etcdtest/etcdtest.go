@@ -1,0 +1,119 @@
+// Package etcdtest gives tests a real etcd, of Debian's etcd-server: one member or
+// several, which can be killed, paused and started again. All of it ends with the test.
+package etcdtest
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/agent/store"
+)
+
+// Options are what a cluster is to be like. The zero value is one member on
+// loopback, without TLS.
+type Options struct {
+	Members int // 0: 1
+
+	// Netns are the paths of the namespaces in which the members run, and Addrs
+	// the addresses that they have there; nil: this process' own namespace, and
+	// ports of loopback that are free.
+	Netns, Addrs []string
+
+	TLS bool // with certificates of members and clients
+
+	Flags []string // of every member, besides
+}
+
+// Cluster is a running etcd.
+type Cluster struct {
+	Members []*Member
+	Files   Files // of a client; "" without TLS
+	t       testing.TB
+	dir     string
+	scheme  string
+	auth    bool
+}
+
+// Start starts a cluster and waits until it serves.
+func Start(t testing.TB, o Options) *Cluster {
+	t.Helper()
+	c := &Cluster{t: t, dir: t.TempDir(), scheme: "http"}
+	if o.TLS {
+		c.scheme = "https"
+		c.Files = newFiles(t, c.dir, o.Addrs)
+	}
+	for i := range max(o.Members, 1) {
+		m := &Member{Name: fmt.Sprintf("m%d", i), c: c, flags: o.Flags, dir: filepath.Join(c.dir, fmt.Sprintf("m%d", i))}
+		m.address(o, i)
+		c.Members = append(c.Members, m)
+	}
+	for _, m := range c.Members {
+		m.start()
+	}
+	for _, m := range c.Members {
+		m.Wait()
+	}
+	return c
+}
+
+func (m *Member) address(o Options, i int) {
+	if o.Netns != nil {
+		m.netns = o.Netns[i]
+	}
+	if o.Addrs == nil {
+		m.client, m.peer = freePort(m.c.t), freePort(m.c.t)
+		return
+	}
+	m.client, m.peer = net.JoinHostPort(o.Addrs[i], "2379"), net.JoinHostPort(o.Addrs[i], "2380")
+}
+
+// freePort is an address of loopback on which nobody listens now.
+func freePort(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// Endpoints are the members' addresses for clients.
+func (c *Cluster) Endpoints() (list []string) {
+	for _, m := range c.Members {
+		list = append(list, m.Endpoint())
+	}
+	return list
+}
+
+// Options are those of a client.
+func (c *Cluster) Options() store.Options {
+	o := store.Options{Endpoints: c.Endpoints(), CACert: c.Files.CA, Cert: c.Files.Cert, Key: c.Files.Key}
+	if c.auth {
+		o.Username, o.Password = User, Password
+	}
+	return o
+}
+
+// Store is a client's store in the cluster, closed with the test.
+func (c *Cluster) Store(t testing.TB) store.Store {
+	t.Helper()
+	s, err := store.Etcd(c.Options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// initial is the members as etcd's flag wants them.
+func (c *Cluster) initial() string {
+	var words []string
+	for _, m := range c.Members {
+		words = append(words, m.Name+"="+m.peerURL())
+	}
+	return strings.Join(words, ",")
+}

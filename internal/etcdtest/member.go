@@ -1,0 +1,136 @@
+package etcdtest
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Member is one process of a cluster.
+type Member struct {
+	Name         string
+	c            *Cluster
+	netns        string
+	client, peer string // host:port
+	dir          string
+	flags        []string
+
+	cmd    *exec.Cmd
+	output *output
+	exited chan struct{}
+}
+
+// started is how long a member may take to serve.
+const started = 60 * time.Second
+
+// Endpoint is its address for clients.
+func (m *Member) Endpoint() string { return m.c.scheme + "://" + m.client }
+
+// peerURL is its address for the others; what members say to each other is in the clear.
+func (m *Member) peerURL() string { return "http://" + m.peer }
+
+// PID is its process.
+func (m *Member) PID() int { return m.cmd.Process.Pid }
+
+func (m *Member) start() {
+	m.c.t.Helper()
+	args := []string{"etcd", "--name", m.Name, "--data-dir", m.dir, "--heartbeat-interval", "50", "--election-timeout", "500",
+		"--listen-client-urls", m.Endpoint(), "--advertise-client-urls", m.Endpoint(),
+		"--listen-peer-urls", m.peerURL(), "--initial-advertise-peer-urls", m.peerURL(), "--initial-cluster", m.c.initial()}
+	if f := m.c.Files; f.CA != "" {
+		args = append(args, "--cert-file", f.serverCert, "--key-file", f.serverKey, "--client-cert-auth", "--trusted-ca-file", f.CA)
+	}
+	args = append(args, m.flags...)
+	if m.netns != "" {
+		args = append([]string{"nsenter", "--net=" + m.netns}, args...)
+	}
+	m.output, m.exited = &output{}, make(chan struct{})
+	m.cmd = exec.Command(args[0], args[1:]...)
+	m.cmd.Stdout, m.cmd.Stderr = m.output, m.output
+	m.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	err := make(chan error)
+	go m.run(err)
+	if err := <-err; err != nil {
+		m.c.t.Fatalf("start etcd (Debian's etcd-server has it): %v", err)
+	}
+	m.c.t.Cleanup(m.Kill)
+}
+
+// run starts the process and stays until it ends: the kernel takes the end of the
+// thread that started it for the parent's death.
+func (m *Member) run(err chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer close(m.exited)
+	err <- m.cmd.Start()
+	if m.cmd.Process != nil {
+		_ = m.cmd.Wait()
+	}
+}
+
+// Wait waits until the member serves.
+func (m *Member) Wait() {
+	m.c.t.Helper()
+	for end := time.Now().Add(started); !m.output.has("ready to serve client requests"); time.Sleep(10 * time.Millisecond) {
+		select {
+		case <-m.exited:
+			m.c.t.Fatalf("etcd %s ended:\n%s", m.Name, m.output.text())
+		default:
+		}
+		if time.Now().After(end) {
+			m.c.t.Fatalf("etcd %s does not serve:\n%s", m.Name, m.output.text())
+		}
+	}
+}
+
+// Kill ends the process at once; one that has ended is fine.
+func (m *Member) Kill() {
+	_ = m.cmd.Process.Signal(syscall.SIGCONT)
+	_ = m.cmd.Process.Kill()
+	<-m.exited
+}
+
+// Pause stops the process where it is: connections stay open and nothing answers.
+func (m *Member) Pause() { m.signal(syscall.SIGSTOP) }
+
+// Resume lets it go on.
+func (m *Member) Resume() { m.signal(syscall.SIGCONT) }
+
+func (m *Member) signal(s os.Signal) {
+	m.c.t.Helper()
+	if err := m.cmd.Process.Signal(s); err != nil {
+		m.c.t.Fatalf("etcd %s: %v", m.Name, err)
+	}
+}
+
+// Restart starts a member that was killed, with the data that it had. It does not
+// wait: without a quorum none serves.
+func (m *Member) Restart() {
+	m.c.t.Helper()
+	m.start()
+}
+
+// output is what a process printed.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *output) text() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+func (o *output) has(words string) bool { return strings.Contains(o.text(), words) }

@@ -1,0 +1,131 @@
+// Package lab makes several hosts on one machine: network and mount namespaces,
+// joined by a switch. It is for tests and for the demo; the machine's own network
+// and files are not touched, and everything ends with the program.
+package lab
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Lab is a switch and its hosts.
+type Lab struct {
+	sw *room
+
+	mu    sync.Mutex
+	hosts []*Host
+}
+
+// The hosts' networks, RFC 2544 and RFC 3849: .1 is the first host.
+const (
+	net4 = "198.18.0."
+	net6 = "2001:db8:18::"
+)
+
+// room is a network and mount namespace, held by a process that waits.
+type room struct {
+	cmd   *exec.Cmd
+	stdin io.Closer
+	pid   int
+}
+
+// prepare gives the room state of its own, says so, and waits for its end.
+const prepare = `mount -t tmpfs -o mode=755 room /run && mount -t tmpfs -o mode=755 room /var/lib && mkdir -p /run/netns && ip link set lo up && echo ready && read end`
+
+func newRoom() (*room, error) {
+	cmd := exec.Command("unshare", "--net", "--mount", "--propagation", "private", "bash", "-c", prepare)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("make a host: %w", err)
+	}
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "ready\n" {
+		stdin.Close()
+		return nil, fmt.Errorf("make a host: %w: %s", errors.Join(err, cmd.Wait()), errs.String())
+	}
+	return &room{cmd, stdin, cmd.Process.Pid}, nil
+}
+
+func (r *room) close() {
+	_ = r.stdin.Close()
+	_ = r.cmd.Wait()
+}
+
+// within is the command line that runs another in the room.
+func (r *room) within(argv ...string) []string {
+	return append([]string{"nsenter", "--net", "--mount", "--target", fmt.Sprint(r.pid), "--"}, argv...)
+}
+
+func (r *room) run(ctx context.Context, argv ...string) (string, error) {
+	argv = r.within(argv...)
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.WaitDelay = time.Second
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		return out.String(), fmt.Errorf("%s: %w: %s%s", strings.Join(argv[5:], " "), err, out.String(), errs.String())
+	}
+	return out.String(), nil
+}
+
+// New makes a lab with a switch alone.
+func New(ctx context.Context) (*Lab, error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("hosts of its own are namespaces, which needs root")
+	}
+	sw, err := newRoom()
+	if err != nil {
+		return nil, err
+	}
+	l := &Lab{sw: sw}
+	if err := l.ip(ctx, sw, "link add br0 up type bridge forward_delay 0"); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *Lab) ip(ctx context.Context, r *room, lines ...string) error {
+	for _, line := range lines {
+		if _, err := r.run(ctx, append([]string{"ip"}, strings.Fields(line)...)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Switch runs a command in the switch's namespace: its port for a host has the
+// host's name.
+func (l *Lab) Switch(ctx context.Context, argv ...string) (string, error) {
+	return l.sw.run(ctx, argv...)
+}
+
+// Close ends every process of every host, and the hosts.
+func (l *Lab) Close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range l.hosts {
+		h.close()
+	}
+	l.hosts = nil
+	l.sw.close()
+}
