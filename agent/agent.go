@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fairlead/fairlead/agent/address"
+	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/backend"
 	"github.com/fairlead/fairlead/agent/backend/wgd"
 	"github.com/fairlead/fairlead/agent/cluster"
@@ -45,6 +47,7 @@ type Agent struct {
 	view    *view
 	keeper  *keeper
 	publish *publisher
+	manager *address.Manager
 	status  *status
 	kicks   chan struct{}
 }
@@ -89,6 +92,9 @@ func newAgent(o Options) (*Agent, error) {
 	if a.keeper, err = newKeeper(o.Config); err != nil {
 		return nil, err
 	}
+	a.manager = address.NewManager(address.Options{
+		Store: o.Store, Node: o.Config.Node, Dir: local.Open(o.Lib, o.Run), Grace: time.Duration(o.Config.Grace), Log: o.Log, MTU: a.status.mtuOf,
+	})
 	a.publish = &publisher{store: o.Store, conf: o.Config, id: id, view: a.view, log: o.Log, status: a.status, wake: make(chan struct{}, 1)}
 	return a, nil
 }
@@ -98,8 +104,12 @@ func (a *Agent) start(ctx context.Context, stop context.CancelCauseFunc) error {
 	if err := a.publish.claimName(ctx); err != nil {
 		return err
 	}
-	go func() { _ = store.Follow(ctx, a.o.Store, "", store.Followers{a.view, a.status}) }()
+	if err := a.answer(ctx); err != nil {
+		return err
+	}
+	go func() { _ = store.Follow(ctx, a.o.Store, "", store.Followers{a.view, a.manager, a.status}) }()
 	go a.publish.run(ctx)
+	go func() { _ = a.manager.Run(ctx) }()
 	if a.o.Config.Listen != "" {
 		if err := a.serve(ctx, a.o.Config.Listen); err != nil {
 			return err

@@ -24,6 +24,9 @@ type status struct {
 	problems   []backend.Problem
 	lookedOnce bool
 
+	mtu    map[string]int // by network
+	peers  int
+	spaces map[string]bool // isolated networks that are here
 	counts Counts
 	pause  time.Duration
 	turned time.Time // when the loop last turned
@@ -38,6 +41,7 @@ type State struct {
 	Publish  string   `json:"publish,omitempty"`  // why the store does not have what this node says of itself
 	Problems []string `json:"problems,omitempty"` // nodes that cannot be joined
 	Nodes    int      `json:"nodes"`
+	Peers    int      `json:"peers"` // other nodes that this one is joined with in the default network
 	Counts   Counts   `json:"counts"`
 }
 
@@ -54,7 +58,7 @@ func (s *status) state() *State {
 	why := s.reasons()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := &State{Node: s.node, Ready: len(why) == 0, Counts: s.counts, Store: words(s.storeErr), Publish: words(s.publishErr)}
+	out := &State{Node: s.node, Ready: len(why) == 0, Peers: s.peers, Counts: s.counts, Store: words(s.storeErr), Publish: words(s.publishErr)}
 	for _, err := range why {
 		out.Why = append(out.Why, err.Error())
 	}
@@ -69,6 +73,20 @@ func words(err error) string {
 		return ""
 	}
 	return err.Error()
+}
+
+// mtuOf is that of a network's containers' links, in bytes; 0: not known yet.
+func (s *status) mtuOf(network string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mtu[network]
+}
+
+// space tells whether an isolated network is here, and its MTU.
+func (s *status) space(network string) (mtu int, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mtu[network], s.spaces[network]
 }
 
 // turn notes that the loop turns.
@@ -153,7 +171,13 @@ func (s *status) looked(w *Wanted, rep *kernel.Report, began time.Time) time.Dur
 	if rep.Looked {
 		c.Listed++
 	}
-	s.problems, s.lookedOnce = w.Problems, true
+	s.problems, s.lookedOnce, s.mtu, s.peers = w.Problems, true, w.MTU, len(w.By[cluster.DefaultNetwork])
+	if len(rep.Errors) == 0 {
+		s.spaces = map[string]bool{}
+		for _, sp := range w.Spaces {
+			s.spaces[sp.Network] = true
+		}
+	}
 	s.mu.Unlock()
 	if err := rep.Err(); err != nil {
 		return s.failed(err)

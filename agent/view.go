@@ -66,8 +66,7 @@ func (v *view) Reset(entries []store.Entry, revision int64) {
 	s.Revision = revision
 	v.raw = map[string]store.Entry{}
 	for _, e := range entries {
-		s.Set(e.Key, e.Value)
-		v.keep(e)
+		v.take(s, e)
 	}
 	v.snapshot, v.known, v.fresh, v.dirty = s, true, true, true
 	v.mu.Unlock()
@@ -80,14 +79,10 @@ func (v *view) Change(b store.Batch) {
 	v.mu.Lock()
 	matters := false
 	for _, e := range b.Events {
-		value := e.Value
 		if e.Deleted {
-			value = nil
-			delete(v.raw, e.Key)
-		} else {
-			v.keep(e.Entry)
+			e.Value = nil
 		}
-		v.snapshot.Set(e.Key, value)
+		v.take(v.snapshot, e.Entry)
 		matters = matters || kept(e.Key)
 	}
 	v.snapshot.Revision = b.Revision
@@ -117,8 +112,15 @@ func kept(key string) bool {
 	return !strings.HasPrefix(key, cluster.AlivePrefix) && !strings.HasPrefix(key, cluster.EndpointsPrefix)
 }
 
-func (v *view) keep(e store.Entry) {
-	if kept(e.Key) {
+// take takes a key's value, nil for one that is gone.
+func (v *view) take(s *cluster.Snapshot, e store.Entry) {
+	if !kept(e.Key) {
+		return
+	}
+	s.Set(e.Key, e.Value)
+	if e.Value == nil {
+		delete(v.raw, e.Key)
+	} else {
 		v.raw[e.Key] = e
 	}
 }
@@ -158,8 +160,7 @@ func (v *view) load() {
 		return
 	}
 	for _, e := range list {
-		v.snapshot.Set(e.Key, e.Value)
-		v.keep(e)
+		v.take(v.snapshot, e)
 	}
 	v.known = true
 }

@@ -187,7 +187,10 @@ func TestFixed(t *testing.T) {
 	if _, err := claimOne(one, "c5", "", wants("10.250.0.20", false)); err != nil {
 		t.Fatal(err)
 	}
-	storetest.Eventually(t, func() bool { _, err := claimOne(two, "c6", "", wants("10.250.0.20", false)); return contains(err, "on node a") })
+	storetest.Eventually(t, func() bool {
+		_, err := claimOne(two, "c6", "", wants("10.250.0.20", false))
+		return contains(err, "on node a")
+	})
 	stop()
 	removeKey(t, b.open(t), cluster.NodeKey("a"))
 	storetest.Eventually(t, func() bool { _, err := claimOne(two, "c6", "", wants("10.250.0.20", false)); return err == nil })

@@ -86,6 +86,7 @@ func (a *app) agentCommand() *cobra.Command {
 	}
 	f.add(c)
 	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "say every object that is made")
+	c.AddCommand(a.agentStatusCommand())
 	return c
 }
 

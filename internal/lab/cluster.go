@@ -1,0 +1,277 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Options are what a Cluster is like.
+type Options struct {
+	Nodes   []string // names of the hosts that run agents
+	Members int      // of etcd, each on a host of its own; 0: none, and each node is a cluster by itself
+	Network string   // the default network, JSON
+	Bin     string   // directory of the programs fairlead and fairlead-cni
+	Dir     string   // where logs and etcd's data go
+	Agent   []string // more flags of each agent
+}
+
+// Cluster is hosts with agents, and a store.
+type Cluster struct {
+	*Lab
+	Options
+	Stores []*Member
+	Nodes  []*Node
+}
+
+// Member is a host with a member of etcd.
+type Member struct {
+	*Host
+	c       *Cluster
+	initial string
+	Process *Process
+}
+
+// Node is a host with an agent.
+type Node struct {
+	*Host
+	c     *Cluster
+	Agent *Process
+}
+
+// NewCluster makes the hosts and starts etcd and the agents. What was begun is ended
+// by Close, also after an error.
+func NewCluster(ctx context.Context, o Options) (*Cluster, error) {
+	l, err := New(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{Lab: l, Options: o}
+	if err := c.begin(ctx); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Cluster) begin(ctx context.Context) error {
+	if err := c.startStores(ctx); err != nil {
+		return err
+	}
+	for _, name := range c.Options.Nodes {
+		h, err := c.Host(ctx, name)
+		if err != nil {
+			return err
+		}
+		n := &Node{Host: h, c: c}
+		c.Nodes = append(c.Nodes, n)
+		if err := n.configure(ctx); err != nil {
+			return err
+		}
+		if err := n.Start(); err != nil {
+			return err
+		}
+	}
+	return c.Ready(ctx)
+}
+
+func (c *Cluster) startStores(ctx context.Context) error {
+	var initial []string
+	for i := range c.Members {
+		h, err := c.Host(ctx, fmt.Sprintf("etcd%d", i+1))
+		if err != nil {
+			return err
+		}
+		c.Stores = append(c.Stores, &Member{Host: h, c: c})
+		initial = append(initial, fmt.Sprintf("%s=http://%s:2380", h.Name, h.V4))
+	}
+	for _, m := range c.Stores {
+		m.initial = strings.Join(initial, ",")
+		if err := m.Start(); err != nil {
+			return err
+		}
+	}
+	for _, m := range c.Stores {
+		if err := m.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Start starts the member, with the data of its last life.
+func (m *Member) Start() (err error) {
+	client, peer := fmt.Sprintf("http://%s:2379", m.V4), fmt.Sprintf("http://%s:2380", m.V4)
+	m.Process, err = m.Host.Start(filepath.Join(m.c.Dir, m.Name+".log"), nil, "etcd", "--name", m.Name, "--data-dir", filepath.Join(m.c.Dir, m.Name),
+		"--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+		"--initial-cluster", m.initial, "--unsafe-no-fsync", "--heartbeat-interval", "50", "--election-timeout", "500")
+	return err
+}
+
+// Wait waits until the member serves.
+func (m *Member) Wait(ctx context.Context) error {
+	return Until(ctx, func() error {
+		select {
+		case <-m.Process.Done():
+			return fmt.Errorf("etcd ended: %s", tail(m.Process.Log()))
+		default:
+		}
+		out, err := m.Run(ctx, "curl", "-s", "-m", "1", fmt.Sprintf("http://%s:2379/health", m.V4))
+		if err == nil && !strings.Contains(out, `"true"`) {
+			err = fmt.Errorf("etcd on %s says %s", m.Name, out)
+		}
+		return err
+	})
+}
+
+func tail(s string) string { return s[max(0, len(s)-2000):] }
+
+// Endpoints are where etcd is reached.
+func (c *Cluster) Endpoints() string {
+	var out []string
+	for _, m := range c.Stores {
+		out = append(out, fmt.Sprintf("http://%s:2379", m.V4))
+	}
+	return strings.Join(out, ",")
+}
+
+// pause is between looks.
+const pause = 20 * time.Millisecond
+
+// Until calls f until it has no error, or the context ends: then its last is returned.
+func Until(ctx context.Context, f func() error) error {
+	for {
+		err := f()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
+}
+
+// netConf is the list that containers of a network are attached by.
+const netConf = `{"cniVersion": "1.0.0", "name": "%[1]s", "plugins": [%[2]s]}`
+
+// ConfDir is where a host's network configurations are.
+const ConfDir = "/run/net.d"
+
+func (n *Node) configure(ctx context.Context) error {
+	if _, err := n.Run(ctx, "mkdir", "-p", ConfDir, "/run/bin"); err != nil {
+		return err
+	}
+	links := []string{"fairlead-ipam", "bridge", "ptp", "portmap", "host-local", "loopback", "flannel"}
+	for _, l := range links {
+		if err := os.Symlink(filepath.Join(n.c.Bin, "fairlead-cni"), n.Path("/run/bin/"+l)); err != nil {
+			return err
+		}
+	}
+	return n.Configure("pods", `{"type": "ptp", "ipam": {"type": "fairlead-ipam"}}`)
+}
+
+// Configure writes a network configuration with one plugin or more.
+func (n *Node) Configure(name, plugins string) error {
+	return os.WriteFile(n.Path(filepath.Join(ConfDir, name+".conflist")), fmt.Appendf(nil, netConf, name, plugins), 0o644)
+}
+
+// Start starts the node's agent.
+func (n *Node) Start() (err error) {
+	argv := []string{filepath.Join(n.c.Bin, "fairlead"), "agent", "--node", n.Name}
+	if len(n.c.Stores) > 0 {
+		argv = append(argv, "--store-etcd-endpoints", n.c.Endpoints())
+	}
+	if n.c.Network != "" {
+		argv = append(argv, "--network", n.c.Network)
+	}
+	n.Agent, err = n.Host.Start(filepath.Join(n.c.Dir, n.Name+".log"), n.env(), append(argv, n.c.Agent...)...)
+	return err
+}
+
+func (n *Node) env() []string {
+	return []string{"NETCONFPATH=" + ConfDir, "CNI_PATH=/run/bin", "FAIRLEAD_LIB=", "FAIRLEAD_RUN="}
+}
+
+// Fairlead runs a command of fairlead on the node.
+func (n *Node) Fairlead(ctx context.Context, args ...string) (string, error) {
+	argv := append([]string{"env"}, n.env()...)
+	argv = append(argv, filepath.Join(n.c.Bin, "fairlead"))
+	return n.Run(ctx, append(argv, args...)...)
+}
+
+// Cluster runs a command of fairlead that asks the store.
+func (n *Node) Cluster(ctx context.Context, args ...string) (string, error) {
+	if len(n.c.Stores) > 0 {
+		args = append(args, "--store-etcd-endpoints", n.c.Endpoints())
+	}
+	return n.Fairlead(ctx, args...)
+}
+
+// Ready waits until every agent is ready, knows all nodes, and has a block.
+func (c *Cluster) Ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for _, n := range c.Nodes {
+		if err := Until(ctx, func() error { return n.ready(ctx) }); err != nil {
+			return fmt.Errorf("node %s: %w: %s", n.Name, err, tail(n.Agent.Log()))
+		}
+	}
+	return nil
+}
+
+func (n *Node) ready(ctx context.Context) error {
+	select {
+	case <-n.Agent.Done():
+		return errors.New("its agent ended")
+	default:
+	}
+	out, err := n.Fairlead(ctx, "agent", "status", "--json")
+	if err != nil {
+		return err
+	}
+	var s struct {
+		Nodes int
+		Store string
+		Peers int
+	}
+	if err := json.Unmarshal([]byte(out), &s); err != nil {
+		return err
+	}
+	if want := len(n.c.Nodes); len(n.c.Stores) > 0 && (s.Nodes != want || s.Peers != want-1) {
+		return fmt.Errorf("it knows %d nodes and %d with blocks, of %d", s.Nodes, s.Peers+1, want)
+	}
+	return nil
+}
+
+// Attach makes a container on the node, attaches it to a configured network, and
+// returns its address.
+func (n *Node) Attach(ctx context.Context, name, network string) (netip.Addr, error) {
+	if err := n.Container(ctx, name); err != nil {
+		return netip.Addr{}, err
+	}
+	return n.Add(ctx, name, network, "eth0")
+}
+
+// Add attaches a container that is there.
+func (n *Node) Add(ctx context.Context, name, network, ifName string) (netip.Addr, error) {
+	out, err := n.Fairlead(ctx, "add", network, name, "--ifname", ifName)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	var r struct {
+		IPs []struct{ Address netip.Prefix }
+	}
+	if err := json.NewDecoder(bytes.NewReader([]byte(out))).Decode(&r); err != nil || len(r.IPs) == 0 {
+		return netip.Addr{}, fmt.Errorf("node %s: add %s: no address in %s: %w", n.Name, name, out, err)
+	}
+	return r.IPs[0].Address.Addr(), nil
+}

@@ -1,0 +1,61 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// Probe is packets from a container to an address, one a millisecond, until Stop.
+type Probe struct {
+	cmd *exec.Cmd
+	out *bytes.Buffer
+}
+
+// Lost is what a probe found.
+type Lost struct{ Sent, Lost int }
+
+func (l Lost) String() string { return fmt.Sprintf("%d of %d packets lost", l.Lost, l.Sent) }
+
+// Probe begins one in a container of the node.
+func (n *Node) Probe(container string, to netip.Addr) (*Probe, error) {
+	p := &Probe{out: &bytes.Buffer{}}
+	p.cmd = n.Command(context.Background(), "ip", "netns", "exec", container, "ping", "-q", "-i", "0.001", "-W", "1", to.String())
+	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return p, p.cmd.Start()
+}
+
+var summary = regexp.MustCompile(`(\d+) packets transmitted, (\d+) received`)
+
+// Stop ends it, and counts. Answers that are on their way are waited for.
+func (p *Probe) Stop() (Lost, error) {
+	_ = p.cmd.Process.Signal(syscall.SIGINT)
+	done := make(chan error, 1)
+	go func() { done <- p.cmd.Wait() }()
+	select {
+	case <-done: // a loss makes its exit code 1
+	case <-time.After(10 * time.Second):
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+		<-done
+	}
+	m := summary.FindStringSubmatch(p.out.String())
+	if m == nil {
+		return Lost{}, fmt.Errorf("the probe said nothing: %s", p.out)
+	}
+	sent, _ := strconv.Atoi(m[1])
+	received, _ := strconv.Atoi(m[2])
+	return Lost{sent, sent - received}, nil
+}
+
+// Ping sends a few packets from a container and has an error unless all are answered.
+func (n *Node) Ping(ctx context.Context, container string, to netip.Addr) error {
+	_, err := n.Run(ctx, "ip", "netns", "exec", container, "ping", "-q", "-c", "2", "-i", "0.01", "-W", "1", to.String())
+	return err
+}

@@ -1,0 +1,155 @@
+// Package cluster is what holds for several hosts with agents: real processes, a
+// real etcd, and containers attached by the real plugins, in namespaces.
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/lab"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// bin is the directory of this tree's programs.
+var bin string
+
+func TestMain(m *testing.M) {
+	code := 1
+	if dir, err := build(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	} else {
+		bin = dir
+		code = m.Run()
+		os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+func build() (string, error) {
+	dir, err := os.MkdirTemp("", "fairlead-cluster-")
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.Command("go", "build", "-o", dir, "./cmd/fairlead", "./cmd/fairlead-cni")
+	cmd.Dir = "../.."
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		os.RemoveAll(dir)
+		return "", fmt.Errorf("build the programs: %w\n%s", err, out)
+	}
+	return dir, nil
+}
+
+const vxlanNet = `{"subnets": [{"cidr": "10.244.0.0/16"}], "nat": true}`
+
+// hosts makes a cluster of so many nodes, called a, b, c.
+func hosts(t *testing.T, nodes, members int, network string, flags ...string) *lab.Cluster {
+	t.Helper()
+	dir := t.TempDir()
+	var names []string
+	for i := range nodes {
+		names = append(names, string(rune('a'+i)))
+	}
+	c, err := lab.NewCluster(t.Context(), lab.Options{Nodes: names, Members: members, Network: network, Bin: bin, Dir: dir, Agent: flags})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.Close()
+		if t.Failed() {
+			logs, _ := filepath.Glob(dir + "/[a-z].log")
+			for _, l := range logs {
+				raw, _ := os.ReadFile(l)
+				t.Logf("%s:\n%s", filepath.Base(l), raw[max(0, len(raw)-6000):])
+			}
+		}
+	})
+	return c
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// soon is how long what takes a moment may take here.
+func soon(t *testing.T, f func() error) time.Duration {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), kerneltest.Slow(15*time.Second))
+	defer cancel()
+	began := time.Now()
+	must(t, lab.Until(ctx, f))
+	return time.Since(began)
+}
+
+func attach(t *testing.T, n *lab.Node, name, network string) netip.Addr {
+	t.Helper()
+	ip, err := n.Attach(t.Context(), name, network)
+	must(t, err)
+	return ip
+}
+
+// reach waits until a container reaches an address.
+func reach(t *testing.T, n *lab.Node, container string, to netip.Addr) time.Duration {
+	t.Helper()
+	return soon(t, func() error { return n.Ping(t.Context(), container, to) })
+}
+
+// through runs something while packets go from one node's container to another's,
+// and fails if one was lost.
+func through(t *testing.T, n *lab.Node, container string, to netip.Addr, do func()) {
+	t.Helper()
+	p, err := n.Probe(container, to)
+	must(t, err)
+	time.Sleep(200 * time.Millisecond)
+	do()
+	time.Sleep(200 * time.Millisecond)
+	l, err := p.Stop()
+	must(t, err)
+	if l.Lost != 0 || l.Sent < 100 {
+		t.Errorf("%s", l)
+	}
+}
+
+// Containers of three hosts reach each other, themselves, and hosts; each host has
+// the others' blocks as routes, and an address is one container's.
+func TestConnected(t *testing.T) {
+	t.Parallel()
+	for name, network := range map[string]string{
+		"vxlan":     vxlanNet,
+		"host-gw":   `{"subnets": [{"cidr": "10.244.0.0/16"}], "backends": [{"type": "host-gw"}]}`,
+		"wireguard": `{"subnets": [{"cidr": "10.244.0.0/16"}], "backends": [{"type": "wireguard"}]}`,
+		"mixed":     `{"subnets": [{"cidr": "10.244.0.0/16"}, {"cidr": "fd00:244::/64"}], "backends": [{"type": "host-gw", "when": "direct"}, {"type": "vxlan"}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := hosts(t, 3, 1, network)
+			var ips []netip.Addr
+			for _, n := range c.Nodes {
+				ips = append(ips, attach(t, n, "c1", "pods"))
+			}
+			seen := map[netip.Addr]bool{}
+			for i, n := range c.Nodes {
+				if seen[ips[i]] {
+					t.Errorf("address %s was given twice", ips[i])
+				}
+				seen[ips[i]] = true
+				for _, ip := range ips {
+					reach(t, n, "c1", ip)
+				}
+			}
+			if out, err := c.Nodes[0].Cluster(t.Context(), "node", "list"); err != nil || strings.Count(out, "alive") != 3 {
+				t.Errorf("node list: %v\n%s", err, out)
+			}
+		})
+	}
+}

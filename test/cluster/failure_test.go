@@ -1,0 +1,264 @@
+package cluster
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/lab"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// Nothing that happens to agents and the store stops what runs: no packet of one a
+// millisecond is lost, and new containers come from this host's own blocks.
+func TestNothingIsLost(t *testing.T) {
+	t.Parallel()
+	c := hosts(t, 2, 1, vxlanNet)
+	a, b, store := c.Nodes[0], c.Nodes[1], c.Stores[0]
+	attach(t, a, "c1", "pods")
+	to := attach(t, b, "c1", "pods")
+	reach(t, a, "c1", to)
+	count := 1
+	more := func() {
+		count++
+		name := fmt.Sprint("c", count)
+		ip := attach(t, b, name, "pods")
+		reach(t, a, "c1", ip)
+	}
+	for _, row := range []struct {
+		what string
+		do   func()
+	}{
+		{"agent stopped", func() { must(t, a.Agent.Stop(5*time.Second)) }},
+		{"agent started", func() { must(t, a.Start()); must(t, c.Ready(t.Context())) }},
+		{"agents killed and started", func() {
+			for _, n := range c.Nodes {
+				n.Agent.Kill()
+				more()
+				must(t, n.Start())
+			}
+			must(t, c.Ready(t.Context()))
+		}},
+		{"agent stands still", func() {
+			a.Agent.Signal(syscall.SIGSTOP)
+			more()
+			a.Agent.Signal(syscall.SIGCONT)
+		}},
+		{"store killed", func() { store.Process.Kill(); time.Sleep(time.Second); more() }},
+		{"agent started without a store", func() {
+			a.Agent.Kill()
+			must(t, a.Start())
+			soon(t, func() error { _, err := a.Fairlead(t.Context(), "agent", "status"); return err })
+			more()
+		}},
+		{"store is back", func() {
+			must(t, store.Start())
+			must(t, store.Wait(t.Context()))
+			must(t, c.Ready(t.Context()))
+			more()
+		}},
+	} {
+		t.Log(row.what)
+		through(t, a, "c1", to, row.do)
+	}
+}
+
+// Of three members of etcd one may be lost; without a quorum everything stands, and
+// goes on when it is back.
+func TestQuorum(t *testing.T) {
+	t.Parallel()
+	c := hosts(t, 2, 3, vxlanNet)
+	a, b := c.Nodes[0], c.Nodes[1]
+	attach(t, a, "c1", "pods")
+	to := attach(t, b, "c1", "pods")
+	reach(t, a, "c1", to)
+	through(t, a, "c1", to, func() {
+		c.Stores[0].Process.Kill()
+		create := func(name string) error {
+			_, err := b.Cluster(t.Context(), "network", "create", name, "--isolated", "--subnet", "10.9.0.0/16")
+			return err
+		}
+		soon(t, func() error { return create("one-lost") })
+		c.Stores[1].Process.Kill()
+		time.Sleep(time.Second)
+		if err := create("no-quorum"); err == nil {
+			t.Error("a network was created without a quorum")
+		}
+		reach(t, a, "c1", attach(t, b, "c2", "pods"))
+		for _, m := range c.Stores[:2] {
+			must(t, m.Start())
+		}
+		for _, m := range c.Stores {
+			must(t, m.Wait(t.Context()))
+		}
+		soon(t, func() error { return create("back") })
+	})
+	must(t, c.Ready(t.Context()))
+}
+
+// What a hand takes away is back within a second.
+func TestHands(t *testing.T) {
+	t.Parallel()
+	c := hosts(t, 2, 1, vxlanNet)
+	a, b := c.Nodes[0], c.Nodes[1]
+	attach(t, a, "c1", "pods")
+	to := attach(t, b, "c1", "pods")
+	reach(t, a, "c1", to)
+	for _, by := range []string{
+		"ip link del fl-vx.1", "ip link set fl-vx.1 down", "ip route flush proto 103", "ip neigh flush dev fl-vx.1 nud permanent",
+		"ip link set fl-vx.1 mtu 1280", "nft flush ruleset", "sysctl -w net.ipv4.ip_forward=0",
+	} {
+		before := state(t, a)
+		if _, err := a.Run(t.Context(), strings.Fields(by)...); err != nil {
+			t.Errorf("%s: %v", by, err)
+			continue
+		}
+		began := time.Now()
+		if strings.HasPrefix(by, "sysctl") { // nothing tells of it: the minute's look does
+			_, err := a.Run(t.Context(), "sysctl", "-w", "net.ipv4.ip_forward=1")
+			must(t, err)
+			continue
+		}
+		soon(t, func() error {
+			if now := state(t, a); now != before {
+				return fmt.Errorf("after %s there is\n%s\nand was\n%s", by, now, before)
+			}
+			return nil
+		})
+		if took := time.Since(began); took > kerneltest.Slow(time.Second) {
+			t.Errorf("%s: it took %s", by, took)
+		}
+		reach(t, a, "c1", to)
+	}
+}
+
+// state is what the agent made on a node.
+func state(t *testing.T, n *lab.Node) (all string) {
+	t.Helper()
+	for _, argv := range []string{"ip -o -d link show type vxlan", "ip route show proto 103", "ip neigh show nud permanent", "bridge fdb show dev fl-vx.1", "nft list ruleset"} {
+		out, _ := n.Run(t.Context(), strings.Fields(argv)...) // a link that is gone is a difference
+		for line := range strings.Lines(out) {
+			if _, rest, ok := strings.Cut(line, ": "); ok && strings.Contains(line, "mtu") {
+				line = rest // a link that was made anew has another number
+			}
+			all += line
+		}
+	}
+	return all
+}
+
+// A node that was cut off and comes back goes on; the others never noticed.
+func TestPartition(t *testing.T) {
+	t.Parallel()
+	c := hosts(t, 3, 1, vxlanNet)
+	a, b, x := c.Nodes[0], c.Nodes[1], c.Nodes[2]
+	attach(t, a, "c1", "pods")
+	toB, toX := attach(t, b, "c1", "pods"), attach(t, x, "c1", "pods")
+	reach(t, a, "c1", toX)
+	reach(t, a, "c1", toB)
+	through(t, a, "c1", toB, func() {
+		_, err := c.Switch(t.Context(), "ip", "link", "set", "dev", x.Name, "down")
+		must(t, err)
+		local := attach(t, x, "c2", "pods") // by itself it goes on
+		must(t, x.Ping(t.Context(), "c1", local))
+		time.Sleep(3 * time.Second)
+		_, err = c.Switch(t.Context(), "ip", "link", "set", "dev", x.Name, "up")
+		must(t, err)
+		reach(t, a, "c1", local)
+	})
+	must(t, c.Ready(t.Context()))
+}
+
+// A second agent of one name refuses to start, and names the name; a machine that
+// replaces a dead one under its name gets its blocks.
+func TestOneName(t *testing.T) {
+	t.Parallel()
+	c := hosts(t, 2, 1, vxlanNet)
+	a, b := c.Nodes[0], c.Nodes[1]
+	attach(t, a, "c1", "pods")
+	blocks := func() string {
+		out, err := a.Cluster(t.Context(), "node", "show", "b")
+		must(t, err)
+		_, rest, _ := strings.Cut(out, "blocks")
+		line, _, _ := strings.Cut(rest, "\n")
+		return line
+	}
+	had := blocks()
+	twin, err := c.Host(t.Context(), "twin")
+	must(t, err)
+	out, err := twin.Run(t.Context(), filepath.Join(bin, "fairlead"), "agent", "--node", "b", "--store-etcd-endpoints", c.Endpoints())
+	if err == nil || !strings.Contains(err.Error(), "another agent is node b") {
+		t.Errorf("a twin: %v\n%s", err, out)
+	}
+	again, err := b.Fairlead(t.Context(), "agent", "--node", "other", "--store-etcd-endpoints", c.Endpoints())
+	if err == nil || !strings.Contains(err.Error(), "another agent works on this host") {
+		t.Errorf("a second one on this host: %v\n%s", err, again)
+	}
+	// The machine dies; another one takes its place.
+	b.Agent.Kill()
+	must(t, os.RemoveAll(b.Path("/var/lib/cni")))
+	log := filepath.Join(c.Dir, "twin.log")
+	var p *lab.Process
+	t.Cleanup(func() {
+		if p != nil {
+			p.Kill()
+		}
+	})
+	deadline := time.Now().Add(kerneltest.Slow(60 * time.Second))
+	for {
+		p, err = twin.Start(log, nil, filepath.Join(bin, "fairlead"), "agent", "--node", "b", "--store-etcd-endpoints", c.Endpoints())
+		must(t, err)
+		select {
+		case <-p.Done(): // the dead one's name is held for some seconds
+			if time.Now().After(deadline) {
+				t.Fatal(p.Log())
+			}
+			time.Sleep(time.Second)
+			continue
+		case <-time.After(2 * time.Second):
+		}
+		break
+	}
+	soon(t, func() error {
+		if got := blocks(); got != had {
+			return fmt.Errorf("blocks are %s, and were %s", got, had)
+		}
+		return nil
+	})
+	soon(t, func() error {
+		out, err := a.Run(t.Context(), "bridge", "fdb", "show", "dev", "fl-vx.1")
+		if err == nil && !strings.Contains(out, twin.V4.String()) {
+			err = fmt.Errorf("no way to %s: %s", twin.V4, out)
+		}
+		return err
+	})
+}
+
+// A host that starts anew has the network back before anything asks for it, and its
+// state is where it was.
+func TestReboot(t *testing.T) {
+	t.Parallel()
+	c := hosts(t, 2, 1, vxlanNet)
+	a, b := c.Nodes[0], c.Nodes[1]
+	attach(t, a, "c1", "pods")
+	reach(t, a, "c1", attach(t, b, "c1", "pods"))
+	b.Agent.Kill()
+	for _, line := range []string{"netns del c1", "link del fl-vx.1", "route flush proto 103"} {
+		_, err := b.IP(t.Context(), line)
+		must(t, err)
+	}
+	_, err := b.Run(t.Context(), "nft", "flush", "ruleset")
+	must(t, err)
+	must(t, os.RemoveAll(b.Path("/run/fairlead")))
+	c.Stores[0].Process.Kill() // and the store does not answer
+	must(t, b.Start())
+	soon(t, func() error { _, err := b.Fairlead(t.Context(), "agent", "status"); return err })
+	var to netip.Addr
+	soon(t, func() (err error) { to, err = b.Attach(t.Context(), "c2", "pods"); return err })
+	reach(t, a, "c1", to)
+}
