@@ -12,7 +12,6 @@ import (
 	"github.com/fairlead/fairlead/agent/address"
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/backend"
-	"github.com/fairlead/fairlead/agent/backend/bgp"
 	"github.com/fairlead/fairlead/agent/backend/wgd"
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/config"
@@ -50,7 +49,6 @@ type Agent struct {
 	publish *publisher
 	manager *address.Manager
 	status  *status
-	speaker *bgp.Node
 	kicks   chan struct{}
 }
 
@@ -72,7 +70,6 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer a.keeper.close()
-	defer a.speaker.Stop()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	if err := a.start(ctx, stop); err != nil {
@@ -90,7 +87,7 @@ func newAgent(o Options) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{o: o, log: o.Log, id: id, kicks: make(chan struct{}, 1), status: newStatus(o.Config.Node), speaker: &bgp.Node{Log: o.Log}}
+	a := &Agent{o: o, log: o.Log, id: id, kicks: make(chan struct{}, 1), status: newStatus(o.Config.Node)}
 	a.view = newView(filepath.Join(o.Lib, "fairlead", "snapshot"), a.kick, o.Log)
 	if a.keeper, err = newKeeper(o.Config); err != nil {
 		return nil, err
@@ -146,8 +143,6 @@ func (a *Agent) loop(ctx context.Context) {
 			return
 		case <-a.kicks:
 			p.kick()
-		case <-a.speaker.Changed():
-			p.kick()
 		case h := <-a.keeper.events:
 			if a.keeper.contradicts(h) {
 				p.kick()
@@ -177,13 +172,11 @@ func (a *Agent) look() (again time.Duration) {
 		return a.status.failed(err)
 	}
 	a.publish.wants(self)
-	problems := a.speak(self, &host)
 	var w Wanted
 	known := a.view.read(func(s *cluster.Snapshot) { w = Compile(s, self, host) })
 	if !known {
 		return again // the store was never seen, and nothing is known of it
 	}
-	w.Problems = append(w.Problems, problems...)
 	rep := a.keeper.reconcile(&w)
 	for _, c := range rep.Changes {
 		a.log.Debug("made", "object", c)
