@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/agent/address"
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/backend"
+	"github.com/fairlead/fairlead/agent/backend/bgp"
 	"github.com/fairlead/fairlead/agent/backend/wgd"
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/config"
@@ -49,6 +50,7 @@ type Agent struct {
 	publish *publisher
 	manager *address.Manager
 	status  *status
+	speaker *bgp.Node
 	kicks   chan struct{}
 }
 
@@ -70,6 +72,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer a.keeper.close()
+	defer a.speaker.Stop()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	if err := a.start(ctx, stop); err != nil {
@@ -87,7 +90,7 @@ func newAgent(o Options) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{o: o, log: o.Log, id: id, kicks: make(chan struct{}, 1), status: newStatus(o.Config.Node)}
+	a := &Agent{o: o, log: o.Log, id: id, kicks: make(chan struct{}, 1), status: newStatus(o.Config.Node), speaker: &bgp.Node{Log: o.Log.With("part", "bgp")}}
 	a.view = newView(filepath.Join(o.Lib, "fairlead", "snapshot"), a.kick, o.Log)
 	if a.keeper, err = newKeeper(o.Config); err != nil {
 		return nil, err
@@ -143,6 +146,8 @@ func (a *Agent) loop(ctx context.Context) {
 			return
 		case <-a.kicks:
 			p.kick()
+		case <-a.speaker.Changed():
+			p.kick()
 		case h := <-a.keeper.events:
 			if a.keeper.contradicts(h) {
 				p.kick()
@@ -152,7 +157,7 @@ func (a *Agent) loop(ctx context.Context) {
 			p.kick()
 		case <-p.due():
 			p.done()
-			if again := a.look(); again > 0 {
+			if again := a.look(ctx); again > 0 {
 				time.AfterFunc(again, a.kick)
 			}
 		}
@@ -160,7 +165,7 @@ func (a *Agent) loop(ctx context.Context) {
 }
 
 // look makes the kernel what the store says, and tells when to try again what failed.
-func (a *Agent) look() (again time.Duration) {
+func (a *Agent) look(ctx context.Context) (again time.Duration) {
 	began := time.Now()
 	host, err := a.keeper.host()
 	if err != nil {
@@ -172,16 +177,18 @@ func (a *Agent) look() (again time.Duration) {
 		return a.status.failed(err)
 	}
 	a.publish.wants(self)
+	problems := a.speak(ctx, self, &host)
 	var w Wanted
 	known := a.view.read(func(s *cluster.Snapshot) { w = Compile(s, self, host) })
 	if !known {
 		return again // the store was never seen, and nothing is known of it
 	}
+	w.Problems = append(w.Problems, problems...)
 	rep := a.keeper.reconcile(&w)
 	for _, c := range rep.Changes {
 		a.log.Debug("made", "object", c)
 	}
-	a.log.Log(context.Background(), level(rep), "looked", "made", rep.Made, "removed", rep.Removed, "listed", rep.Looked, "problems", len(w.Problems)+len(rep.Errors), "took", time.Since(began).Round(time.Microsecond))
+	a.log.Log(ctx, level(rep), "looked", "made", rep.Made, "removed", rep.Removed, "listed", rep.Looked, "problems", len(w.Problems)+len(rep.Errors), "took", time.Since(began).Round(time.Microsecond))
 	return sooner(again, a.status.looked(&w, rep, began))
 }
 

@@ -14,6 +14,7 @@ import (
 func IPAM() []plugin.IPAM {
 	return []plugin.IPAM{
 		{Plugin: addr.DHCP(), NeedsLinks: true, Validate: addr.ValidateDHCP},
+		{Plugin: addr.Fairlead(), Validate: addr.ValidateFairlead},
 		{Plugin: addr.HostLocal(), Validate: addr.ValidateHostLocal, Plan: addr.PlanHostLocal},
 		{Plugin: addr.Static(), Validate: addr.ValidateStatic, Plan: addr.Static().Funcs.Add},
 	}

@@ -11,13 +11,18 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// asPluginEnv makes the test binary the plugin host-local, a process of its own.
+// asPluginEnv makes the test binary a plugin, host-local or the one named, a process
+// of its own.
 const asPluginEnv = "FAIRLEAD_IPAM_AS_PLUGIN"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asPluginEnv) != "" {
-		skel.PluginMain(HostLocal())
-		return
+	if name := os.Getenv(asPluginEnv); name != "" {
+		for _, p := range []skel.Plugin{HostLocal(), Fairlead()} {
+			if p.Name == name || name == "1" {
+				skel.PluginMain(p)
+				return
+			}
+		}
 	}
 	os.Exit(m.Run())
 }

@@ -1,0 +1,207 @@
+package ipam
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/ipam"
+	"github.com/fairlead/fairlead/skel"
+)
+
+// Fairlead returns the plugin fairlead-ipam: addresses of the cluster, out of blocks
+// that this node owns, on its own disk; what one node cannot decide is asked of the
+// agent.
+func Fairlead() skel.Plugin {
+	return skel.Plugin{
+		Name:     "fairlead-ipam",
+		About:    "gives addresses of the cluster: out of this node's blocks, or fixed ones that follow a pod",
+		AnyNetns: true,
+		Funcs: skel.CNIFuncs{
+			Add:    fairleadAdd,
+			Check:  fairleadCheck,
+			Del:    fairleadDel,
+			GC:     fairleadGC,
+			Status: fairleadStatus,
+		},
+	}
+}
+
+// ValidateFairlead refuses a configuration that ADD would refuse.
+func ValidateFairlead(data []byte) error {
+	_, err := parseFairlead(data, "")
+	return err
+}
+
+func fairleadAdd(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) {
+	f, err := parseFairlead(args.StdinData, args.Args)
+	if err != nil {
+		return nil, err
+	}
+	n, err := f.readNetwork(ctx)
+	if err != nil {
+		return nil, agentNeeded(err)
+	}
+	groups, err := f.groups(n)
+	if err != nil {
+		return nil, err
+	}
+	var firsts []netip.Addr
+	for _, g := range groups {
+		firsts = append(firsts, g.subnets[0].CIDR.Addr())
+	}
+	if err := checkFamilies(f.version, firsts); err != nil {
+		return nil, err
+	}
+	ips, err := f.allocate(ctx, ownerOf(args), n, groups)
+	if err != nil {
+		return nil, agentNeeded(fmt.Errorf("allocate for network %s: %w", f.network, err))
+	}
+	return f.result(n, ips), nil
+}
+
+// readNetwork reads this node's part of the network; the agent is asked for one that
+// is not here yet.
+func (f *fairlead) readNetwork(ctx context.Context) (*local.Network, error) {
+	n, err := f.dir.Read(f.network)
+	if !errors.Is(err, os.ErrNotExist) {
+		return n, err
+	}
+	if err := f.dir.Call(ctx, local.OpBlock, local.BlockArgs{Network: f.network}, nil); err != nil {
+		return nil, fmt.Errorf("this node has no part in network %s yet: %w", f.network, err)
+	}
+	return f.dir.Read(f.network)
+}
+
+// agentNeeded gives an error the code that the agent says, or that of its absence.
+func agentNeeded(err error) error {
+	if _, away := errors.AsType[*local.AwayError](err); away {
+		return cni.Errorf(cni.CodeTryAgainLater, "%w", err)
+	}
+	if said, ok := errors.AsType[*local.Error](err); ok {
+		return cni.Errorf(said.Code, "%w", err)
+	}
+	return err
+}
+
+func (f *fairlead) result(n *local.Network, ips []ipam.IP) *cni.Result {
+	r := &cni.Result{CNIVersion: f.version, Routes: f.routes, DNS: f.dns}
+	four, six := false, false
+	for _, ip := range ips {
+		r.IPs = append(r.IPs, cni.IP{Address: ip.Address, Gateway: ip.Gateway})
+		four, six = four || ip.Address.Addr().Is4(), six || ip.Address.Addr().Is6()
+	}
+	if f.hasRoutes {
+		return r
+	}
+	for _, dst := range n.Routes {
+		if dst.Addr().Is4() && !four || dst.Addr().Is6() && !six {
+			continue
+		}
+		route := cni.Route{Dst: dst}
+		if cni.AtLeast(f.version, "1.1.0") {
+			route.MTU = n.MTU
+		}
+		r.Routes = append(r.Routes, route)
+	}
+	return r
+}
+
+// keys are those by which an attachment is found again; the rest of the
+// configuration may have become anything since ADD.
+func fairleadKeys(data []byte) (f *fairlead, err error) {
+	c, err := decode[struct {
+		Network string `json:"network"`
+	}](data)
+	if err != nil {
+		return nil, err
+	}
+	f = &fairlead{data: data, name: c.Name, network: c.IPAM.Network, dir: local.Open("", "")}
+	if f.network == "" {
+		f.network = defaultNetwork
+	}
+	return f, nil
+}
+
+// open opens the addresses that are held here of the network.
+func (f *fairlead) open(ctx context.Context, existing bool) (*ipam.Store, error) {
+	return ipam.Open(ctx, f.dir.Addresses(), f.network, ipam.Options{Existing: existing})
+}
+
+func fairleadCheck(ctx context.Context, args *skel.CmdArgs) error {
+	f, err := fairleadKeys(args.StdinData)
+	if err != nil {
+		return err
+	}
+	return f.check(ctx, ownerOf(args))
+}
+
+func (f *fairlead) check(ctx context.Context, o ipam.Owner) error {
+	store, err := f.open(ctx, true)
+	if err == nil {
+		defer store.Close()
+		addrs, lookupErr := store.Lookup(o)
+		if lookupErr != nil || len(addrs) > 0 {
+			return lookupErr
+		}
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return fmt.Errorf("network %s holds no address for container %s: want the one that ADD gave", f.network, o)
+}
+
+func fairleadDel(ctx context.Context, args *skel.CmdArgs) error {
+	f, err := fairleadKeys(args.StdinData)
+	if err != nil {
+		return err
+	}
+	return f.release(ctx, ownerOf(args))
+}
+
+// release frees what an owner holds here, and notes for the agent what the cluster
+// gave it, also if a kill came before it was written down here.
+func (f *fairlead) release(ctx context.Context, o ipam.Owner) error {
+	err := f.releaseHere(ctx, o)
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	if err == nil && f.byCluster() {
+		err = f.dir.Note(ctx, local.Release{Network: f.network, Container: o.ContainerID, IfName: o.IfName})
+	}
+	if err != nil {
+		return fmt.Errorf("release what %s holds of network %s: %w", o, f.network, err)
+	}
+	return nil
+}
+
+func (f *fairlead) releaseHere(ctx context.Context, o ipam.Owner) error {
+	store, err := f.open(ctx, true)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	freed, err := store.Release(o)
+	if err != nil {
+		return err
+	}
+	_ = f.dir.Cool(f.network, freed) // else they are given again sooner
+	return f.dir.DropUser(f.network, o)
+}
+
+// byCluster tells whether the cluster may have given addresses of the network.
+func (f *fairlead) byCluster() bool {
+	n, err := f.dir.Read(f.network)
+	if err != nil {
+		return true
+	}
+	for _, s := range n.Subnets {
+		if s.Cluster() {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,284 @@
+package ipam
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/ipam"
+	"github.com/fairlead/fairlead/plugin"
+)
+
+// moreBlocks is how often the agent is asked for another block in one ADD.
+const moreBlocks = 3
+
+// allocate gives an address for each group: those of the cluster by the agent, those
+// of blocks out of what this node has.
+func (f *fairlead) allocate(ctx context.Context, o ipam.Owner, n *local.Network, groups []*group) ([]ipam.IP, error) {
+	claimed, err := f.claim(ctx, o, groups)
+	if err != nil {
+		return nil, err
+	}
+	ips, err := f.allocateHere(ctx, o, groups)
+	for try := 0; try < moreBlocks && errors.Is(err, ipam.ErrExhausted); try++ {
+		if err = f.moreBlocks(ctx, n, groups, err); err == nil {
+			ips, err = f.allocateHere(ctx, o, groups)
+		}
+	}
+	if err != nil && claimed {
+		if _, held := errors.AsType[*ipam.HeldError](err); !held {
+			err = errors.Join(err, f.dir.Note(ctx, local.Release{Network: f.network, Container: o.ContainerID, IfName: o.IfName}))
+		}
+	}
+	return ips, err
+}
+
+// claim asks the agent for the addresses that the cluster gives.
+func (f *fairlead) claim(ctx context.Context, o ipam.Owner, groups []*group) (claimed bool, err error) {
+	args := local.ClaimArgs{Network: f.network, Container: o.ContainerID, IfName: o.IfName, Pod: f.pod}
+	var of []*group
+	for _, g := range groups {
+		if !g.cluster() {
+			continue
+		}
+		w := local.Want{IP: g.ip, Fixed: g.fixed}
+		for _, s := range g.subnets {
+			spans, err := clusterSpans(s)
+			if err != nil {
+				return false, err
+			}
+			w.Ranges = append(w.Ranges, spans...)
+		}
+		args.Wants, of = append(args.Wants, w), append(of, g)
+	}
+	if len(of) == 0 {
+		return false, nil
+	}
+	if err := f.refuseHeld(ctx, o); err != nil {
+		return false, err
+	}
+	var r local.ClaimResult
+	if err := f.dir.Call(ctx, local.OpClaim, args, &r); err != nil {
+		return false, err
+	}
+	if len(r.IPs) != len(of) {
+		return true, fmt.Errorf("the agent gave %d addresses: want %d", len(r.IPs), len(of))
+	}
+	for i, g := range of {
+		g.ip = r.IPs[i]
+	}
+	return true, nil
+}
+
+// clusterSpans are the addresses of a subnet that the cluster may give: not its
+// second, which is its gateway on every node.
+func clusterSpans(s local.Subnet) (out []local.Span, err error) {
+	set, err := s.Ranges(s.CIDR)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range local.Cut(set, []netip.Addr{s.CIDR.Addr().Next()}) {
+		out = append(out, local.Span{First: r.Start, Last: r.End})
+	}
+	return out, nil
+}
+
+// refuseHeld refuses an owner that has addresses, before the cluster is asked: it
+// would give them again.
+func (f *fairlead) refuseHeld(ctx context.Context, o ipam.Owner) error {
+	if plugin.Again(ctx) {
+		return nil
+	}
+	store, err := f.open(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	held, err := store.Lookup(o)
+	if err == nil && len(held) > 0 {
+		err = &ipam.HeldError{Owner: o, Addrs: held}
+	}
+	return err
+}
+
+// allocateHere writes down who holds what, out of what this node has.
+func (f *fairlead) allocateHere(ctx context.Context, o ipam.Owner, groups []*group) ([]ipam.IP, error) {
+	store, err := f.open(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	var sets []ipam.RangeSet
+	var wanted []netip.Addr
+	for _, g := range groups {
+		set, err := g.set()
+		if err != nil {
+			return nil, err
+		}
+		sets = append(sets, set)
+		if g.ip.IsValid() {
+			wanted = append(wanted, g.ip)
+			if err := f.takeOver(store, o, g); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := f.dir.SetUser(f.network, o, f.name); err != nil {
+		return nil, err
+	}
+	ips, err := f.give(ctx, store, o, sets, wanted)
+	if err != nil {
+		if _, held := errors.AsType[*ipam.HeldError](err); !held {
+			err = errors.Join(err, f.dir.DropUser(f.network, o))
+		}
+	}
+	return ips, err
+}
+
+func (f *fairlead) give(ctx context.Context, store *ipam.Store, o ipam.Owner, sets []ipam.RangeSet, wanted []netip.Addr) ([]ipam.IP, error) {
+	if plugin.Again(ctx) && len(f.requested) == 0 {
+		held, err := store.Release(o) // the lock is held until the store is closed
+		if err != nil {
+			return nil, err
+		}
+		if ips, err := store.Allocate(o, sets, append(wanted, without(held, wanted)...)); err == nil {
+			return ips, nil
+		}
+	}
+	cooled, err := f.dir.Cooling(f.network, f.coolDown)
+	if err != nil {
+		return nil, err
+	}
+	return store.Allocate(o, cool(store, sets, cooled, wanted), wanted)
+}
+
+func without(list, others []netip.Addr) (out []netip.Addr) {
+	for _, a := range list {
+		found := false
+		for _, b := range others {
+			found = found || a == b
+		}
+		if !found {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// cool takes out of the sets what has just been given back. Where nothing else is
+// left it is the oldest of that.
+func cool(store *ipam.Store, sets []ipam.RangeSet, cooled []local.Cooled, wanted []netip.Addr) []ipam.RangeSet {
+	var addrs []netip.Addr
+	for _, c := range cooled {
+		addrs = append(addrs, c.Addr)
+	}
+	addrs = without(addrs, wanted)
+	out := make([]ipam.RangeSet, len(sets))
+	for i, set := range sets {
+		out[i] = local.Cut(set, addrs)
+		if len(addrs) == 0 || store.Usable(out[i:i+1]) == nil {
+			continue
+		}
+		out[i] = set
+		for _, a := range addrs {
+			r, ok := set.Find(a)
+			r.Start, r.End = a, a
+			if ok && store.Usable([]ipam.RangeSet{{r}}) == nil {
+				out[i] = ipam.RangeSet{r}
+				break
+			}
+		}
+	}
+	return out
+}
+
+// set are the ranges of a group's address.
+func (g *group) set() (set ipam.RangeSet, err error) {
+	for _, s := range g.subnets {
+		if g.cluster() {
+			if s.CIDR.Contains(g.ip) {
+				return ipam.RangeSet{{Subnet: s.CIDR, Start: g.ip, End: g.ip, Gateway: s.CIDR.Addr().Next()}}, nil
+			}
+			continue
+		}
+		for _, b := range s.Blocks {
+			ranges, err := s.Ranges(b)
+			if err != nil {
+				return nil, err
+			}
+			set = append(set, ranges...)
+		}
+	}
+	if _, here := set.Find(g.ip); g.ip.IsValid() && !here {
+		return nil, cni.Errorf(cni.CodeInvalidNetworkConfig,
+			`requested IP %s is in no block of this node (%s): want one of these, or of a subnet with "assign": "cluster"`, g.ip, set)
+	}
+	return set, nil
+}
+
+// takeOver frees an address that the cluster says is this container's, of the
+// container here that had it before: the same pod's.
+func (f *fairlead) takeOver(store *ipam.Store, o ipam.Owner, g *group) error {
+	if !g.cluster() {
+		return nil
+	}
+	_, err := store.FreeIf(func(h ipam.Holding) bool { return h.Addr == g.ip && h.Owner != o })
+	return err
+}
+
+// moreBlocks asks the agent for a block of each group that has nothing left, and reads
+// what this node has by then.
+func (f *fairlead) moreBlocks(ctx context.Context, n *local.Network, groups []*group, why error) error {
+	need, err := f.exhausted(ctx, groups)
+	if err != nil {
+		return err
+	}
+	if len(need) > 0 {
+		if err := f.dir.Call(ctx, local.OpBlock, local.BlockArgs{Network: f.network, Subnets: need}, nil); err != nil {
+			return fmt.Errorf("%w; and another block of %s cannot be had: %w", noneLeft(why), need[0], err)
+		}
+	}
+	now, err := f.dir.Read(f.network)
+	if err != nil {
+		return err
+	}
+	*n = *now
+	for _, g := range groups {
+		for i := range g.subnets {
+			for _, s := range now.Subnets {
+				if s.CIDR == g.subnets[i].CIDR {
+					g.subnets[i] = s
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// noneLeft says the same, and is no ErrExhausted: another try is of no use.
+func noneLeft(err error) error { return errors.New(err.Error()) }
+
+// exhausted are the subnets, one a group, of which this node has no free address.
+func (f *fairlead) exhausted(ctx context.Context, groups []*group) (list []netip.Prefix, err error) {
+	store, err := f.open(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	for _, g := range groups {
+		if g.cluster() || g.ip.IsValid() {
+			continue
+		}
+		set, err := g.set()
+		if err != nil {
+			return nil, err
+		}
+		if store.Usable([]ipam.RangeSet{set}) != nil {
+			list = append(list, g.subnets[0].CIDR)
+		}
+	}
+	return list, nil
+}

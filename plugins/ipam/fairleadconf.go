@@ -1,0 +1,258 @@
+package ipam
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/cni"
+)
+
+// annotations is the capability by which runtimes hand over a pod's annotations, and
+// ipsAnnotation the one that asks for addresses.
+const (
+	ipsAnnotation = "fairlead.io/ips"
+)
+
+// coolDown is how long an address that was given back is not given again, where
+// there are others.
+const coolDown = 30 * time.Second
+
+type fairleadConf struct {
+	Network   string       `json:"network"`
+	Pool      string       `json:"pool"`
+	Fixed     bool         `json:"fixed"`
+	Addresses []choiceConf `json:"addresses"`
+	Routes    []routeConf  `json:"routes"`
+	DNS       cni.DNS      `json:"dns"`
+	CoolDown  *int         `json:"coolDown"` // seconds
+}
+
+// choiceConf asks for an address of each family that a pool has.
+type choiceConf struct {
+	Pool   string `json:"pool"`
+	Fixed  bool   `json:"fixed"`
+	Family int    `json:"family"` // 4 or 6; 0: each that the pool has
+}
+
+// fairlead is a valid configuration.
+type fairlead struct {
+	data          []byte
+	version, name string // of the CNI network
+	network       string // of the cluster
+	choices       []choiceConf
+	requested     []netip.Addr
+	pod           string // "NAMESPACE/NAME"
+	routes        []cni.Route
+	hasRoutes     bool
+	dns           cni.DNS
+	coolDown      time.Duration
+	dir           local.Dir
+}
+
+func parseFairlead(data []byte, cniArgs string) (*fairlead, error) {
+	c, err := decode[fairleadConf](data)
+	if err != nil {
+		return nil, err
+	}
+	f := &fairlead{data: data, version: c.CNIVersion, name: c.Name, network: c.IPAM.Network, dns: c.IPAM.DNS, coolDown: coolDown, dir: local.Open("", "")}
+	if f.network == "" {
+		f.network = defaultNetwork
+	}
+	if err := cni.ValidateNetworkName(f.network); err != nil {
+		return nil, cni.Invalid(data, "ipam.network", err.Error())
+	}
+	if f.choices, err = choices(data, c.IPAM); err != nil {
+		return nil, err
+	}
+	if s := c.IPAM.CoolDown; s != nil {
+		if *s < 0 || *s > 86400 {
+			return nil, cni.Invalid(data, "ipam.coolDown", "want seconds, 0 to 86400")
+		}
+		f.coolDown = time.Duration(*s) * time.Second
+	}
+	if f.routes, err = routes(data, c.IPAM.Routes); err != nil {
+		return nil, err
+	}
+	f.hasRoutes = c.IPAM.Routes != nil
+	if f.pod, err = podOf(cniArgs); err != nil {
+		return nil, err
+	}
+	f.requested, err = fairleadRequested(data, c, cniArgs)
+	return f, err
+}
+
+const defaultNetwork = "default"
+
+func choices(data []byte, c *fairleadConf) ([]choiceConf, error) {
+	if len(c.Addresses) == 0 {
+		return []choiceConf{{Pool: c.Pool, Fixed: c.Fixed}}, nil
+	}
+	if c.Pool != "" || c.Fixed {
+		return nil, cni.Invalid(data, "ipam.addresses", `it is beside "pool" or "fixed": want these within addresses, like [{"pool": "a"}, {"pool": "b", "fixed": true}]`)
+	}
+	for i, a := range c.Addresses {
+		if a.Family != 0 && a.Family != 4 && a.Family != 6 {
+			return nil, cni.Invalid(data, fmt.Sprintf("ipam.addresses[%d].family", i), "want 4 or 6, or nothing: an address of each that the pool has")
+		}
+	}
+	return c.Addresses, nil
+}
+
+// podOf is the pod's name as Kubernetes' runtimes tell it; "" if they do not.
+func podOf(cniArgs string) (string, error) {
+	args, err := cni.ParseArgs(cniArgs)
+	if err != nil {
+		return "", err
+	}
+	if err := args.Check("IP", "K8S_POD_NAMESPACE", "K8S_POD_NAME", "K8S_POD_INFRA_CONTAINER_ID", "K8S_POD_UID"); err != nil {
+		return "", err
+	}
+	ns, _ := args.Get("K8S_POD_NAMESPACE")
+	name, _ := args.Get("K8S_POD_NAME")
+	if ns == "" || name == "" {
+		return "", nil
+	}
+	return ns + "/" + name, nil
+}
+
+// fairleadRequested are the addresses that are asked for: by the runtime, by args, by
+// the pod's annotation, by CNI_ARGS; the first that asks counts.
+func fairleadRequested(data []byte, c conf[fairleadConf], cniArgs string) ([]netip.Addr, error) {
+	var more struct {
+		RuntimeConfig struct {
+			Annotations map[string]string `json:"io.kubernetes.cri.pod-annotations"`
+		} `json:"runtimeConfig"`
+	}
+	if err := cni.Decode(data, &more); err != nil {
+		return nil, err
+	}
+	args, err := cni.ParseArgs(cniArgs)
+	if err != nil {
+		return nil, err
+	}
+	ip, _ := args.Get("IP")
+	for _, source := range []struct {
+		key string
+		ips []string
+	}{{"runtimeConfig.ips", c.RuntimeConfig.IPs}, {"args.cni.ips", c.Args.CNI.IPs},
+		{"annotation " + ipsAnnotation, splitList(more.RuntimeConfig.Annotations[ipsAnnotation])}, {"CNI_ARGS: IP", splitList(ip)}} {
+		if len(source.ips) == 0 {
+			continue
+		}
+		var out []netip.Addr
+		for i, text := range source.ips {
+			a, err := parseRequested(text)
+			switch {
+			case err == nil:
+				out = append(out, a)
+			case strings.Contains(source.key, " "):
+				return nil, cni.Errorf(cni.CodeInvalidEnvironment, "%s=%s: %s", source.key, text, wantRequested)
+			default:
+				return nil, cni.Invalid(data, fmt.Sprintf("%s[%d]", source.key, i), wantRequested)
+			}
+		}
+		return out, nil
+	}
+	return nil, nil
+}
+
+// group is one address of an attachment: subnets of one family to take it from.
+type group struct {
+	pool    string
+	fixed   bool
+	subnets []local.Subnet
+	ip      netip.Addr // requested, or given by the cluster
+}
+
+func (g *group) cluster() bool { return g.subnets[0].Cluster() }
+
+func (g *group) contains(a netip.Addr) bool {
+	return slices.ContainsFunc(g.subnets, func(s local.Subnet) bool { return s.CIDR.Contains(a) })
+}
+
+// groups are what an attachment gets, by what this node knows of the network.
+func (f *fairlead) groups(n *local.Network) ([]*group, error) {
+	var out []*group
+	for i, c := range f.choices {
+		subnets := pool(n, c)
+		key := "ipam.pool"
+		if len(f.choices) > 1 || strings.Contains(string(f.data), `"addresses"`) {
+			key = fmt.Sprintf("ipam.addresses[%d]", i)
+		}
+		before := len(out)
+		for _, six := range []bool{false, true} {
+			of := slices.DeleteFunc(slices.Clone(subnets), func(s local.Subnet) bool {
+				return s.CIDR.Addr().Is6() != six || c.Family == 4 && six || c.Family == 6 && !six
+			})
+			if len(of) == 0 {
+				continue
+			}
+			// Of both kinds those are taken that need nobody to be asked.
+			blocks := slices.DeleteFunc(slices.Clone(of), local.Subnet.Cluster)
+			if len(blocks) > 0 {
+				of = blocks
+			}
+			out = append(out, &group{pool: c.Pool, fixed: c.Fixed, subnets: of})
+		}
+		if len(out) == before {
+			return nil, cni.Invalid(f.data, key, noPool(n, c))
+		}
+	}
+	return out, f.assign(out)
+}
+
+// pool are the subnets of a choice: those of its name. Without one, those that have
+// none; of a network whose subnets all have names, all that are given in blocks.
+func pool(n *local.Network, c choiceConf) []local.Subnet {
+	pick := func(keep func(local.Subnet) bool) (out []local.Subnet) {
+		for _, s := range n.Subnets {
+			if keep(s) && (s.Cluster() || !c.Fixed) {
+				out = append(out, s)
+			}
+		}
+		return out
+	}
+	out := pick(func(s local.Subnet) bool { return s.Name == c.Pool })
+	if len(out) == 0 && c.Pool == "" {
+		out = pick(func(s local.Subnet) bool { return c.Fixed || !s.Cluster() })
+	}
+	return out
+}
+
+func noPool(n *local.Network, c choiceConf) string {
+	var have []string
+	for _, s := range n.Subnets {
+		kind := ""
+		if s.Cluster() {
+			kind = `, "assign": "cluster"`
+		}
+		have = append(have, fmt.Sprintf("%q (%s%s)", s.Name, s.CIDR, kind))
+	}
+	what := fmt.Sprintf("network %s has no subnet of pool %q", n.Name, c.Pool)
+	if c.Fixed {
+		what += ` with "assign": "cluster", which fixed addresses are of`
+	}
+	return what + ": it has " + strings.Join(have, ", ")
+}
+
+// assign gives each requested address to the first that can be it.
+func (f *fairlead) assign(groups []*group) error {
+	for _, a := range f.requested {
+		i := slices.IndexFunc(groups, func(g *group) bool { return !g.ip.IsValid() && g.contains(a) })
+		if i < 0 {
+			var have []string
+			for _, g := range groups {
+				for _, s := range g.subnets {
+					have = append(have, s.CIDR.String())
+				}
+			}
+			return cni.Errorf(cni.CodeInvalidNetworkConfig, "requested IP %s: an attachment gets one address of each of %s", a, strings.Join(have, ", "))
+		}
+		groups[i].ip = a
+	}
+	return nil
+}

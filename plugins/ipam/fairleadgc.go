@@ -1,0 +1,126 @@
+package ipam
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/ipam"
+	"github.com/fairlead/fairlead/skel"
+)
+
+func fairleadGC(ctx context.Context, args *skel.CmdArgs) error {
+	f, err := fairleadKeys(args.StdinData)
+	if err != nil {
+		return err
+	}
+	return f.gc(ctx, args.StdinData)
+}
+
+// gc frees what no valid attachment of this CNI network holds. What others have of
+// the same network of the cluster is theirs.
+func (f *fairlead) gc(ctx context.Context, data []byte) error {
+	began := gcBegan(ctx)
+	var c cni.PluginConf
+	if err := cni.Decode(data, &c); err != nil {
+		return err
+	}
+	var valid []ipam.Owner
+	for _, a := range c.ValidAttachments {
+		valid = append(valid, ipam.Owner{ContainerID: a.ContainerID, IfName: a.IfName})
+	}
+	gone, err := f.gcHere(ctx, valid, began)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if f.byCluster() {
+		err = errors.Join(err, f.dir.Note(ctx, gone...))
+	}
+	if err != nil {
+		return fmt.Errorf("release what no valid attachment holds of network %s: %w", f.network, err)
+	}
+	return nil
+}
+
+func (f *fairlead) gcHere(ctx context.Context, valid []ipam.Owner, began time.Duration) (gone []local.Release, err error) {
+	store, err := f.open(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	users, err := f.dir.Users(f.network)
+	if err != nil {
+		return nil, err
+	}
+	for o, name := range users {
+		if name != f.name {
+			valid = append(valid, o)
+		}
+	}
+	held, err := ipam.Held(f.dir.Addresses(), f.network)
+	if err != nil {
+		return nil, err
+	}
+	freed, err := store.GC(valid, began)
+	_ = f.dir.Cool(f.network, freed) // else they are given again sooner
+	for _, h := range held {
+		if slices.Contains(freed, h.Addr) {
+			gone = append(gone, local.Release{Network: f.network, Container: h.Owner.ContainerID, IfName: h.Owner.IfName})
+			err = errors.Join(err, f.dir.DropUser(f.network, h.Owner))
+		}
+	}
+	return gone, err
+}
+
+func fairleadStatus(ctx context.Context, args *skel.CmdArgs) error {
+	f, err := parseFairlead(args.StdinData, "")
+	if err != nil {
+		return err
+	}
+	if err := f.status(ctx); err != nil {
+		return cni.Errorf(cni.CodePluginNotAvailable, "network %s can give no address: %w", f.network, err)
+	}
+	return nil
+}
+
+func (f *fairlead) status(ctx context.Context) error {
+	n, err := f.readNetwork(ctx)
+	if err != nil {
+		return err
+	}
+	groups, err := f.groups(n)
+	if err != nil {
+		return err
+	}
+	need, err := f.exhausted(ctx, groups)
+	if err != nil {
+		return err
+	}
+	byCluster := slices.ContainsFunc(groups, (*group).cluster)
+	if len(need) == 0 && !byCluster {
+		return nil
+	}
+	var r local.StatusResult
+	if err := f.dir.Call(ctx, local.OpStatus, local.StatusArgs{Network: f.network, Subnets: need}, &r); err != nil {
+		return errors.Join(exhaustedWords(need), err)
+	}
+	switch {
+	case r.Store != "":
+		return errors.Join(exhaustedWords(need), errors.New(r.Store))
+	case !r.Free:
+		return errors.Join(exhaustedWords(need), errors.New("and the cluster has no more blocks"))
+	}
+	return nil
+}
+
+func exhaustedWords[T fmt.Stringer](need []T) error {
+	if len(need) == 0 {
+		return nil
+	}
+	return fmt.Errorf("this node's blocks of %s are full", need[0])
+}
