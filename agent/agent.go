@@ -111,6 +111,8 @@ func (a *Agent) start(ctx context.Context, stop context.CancelCauseFunc) error {
 		return err
 	}
 	go func() { _ = store.Follow(ctx, a.o.Store, "", store.Followers{a.view, a.manager, a.status}) }()
+	go a.view.keepOnDisk(ctx)
+	a.kick() // what is known of an earlier life counts
 	go a.publish.run(ctx)
 	go func() { _ = a.manager.Run(ctx) }()
 	if a.o.Config.Listen != "" {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
 	"log/slog"
 	"os"
@@ -22,7 +23,6 @@ type view struct {
 	fresh    bool // the store said so itself, since this agent began
 
 	file  string
-	saved time.Time
 	dirty bool
 	kick  func()
 	log   *slog.Logger
@@ -70,7 +70,6 @@ func (v *view) Reset(entries []store.Entry, revision int64) {
 	}
 	v.snapshot, v.known, v.fresh, v.dirty = s, true, true, true
 	v.mu.Unlock()
-	v.save(false)
 	v.kick()
 }
 
@@ -89,7 +88,6 @@ func (v *view) Change(b store.Batch) {
 	v.dirty = v.dirty || matters
 	v.mu.Unlock()
 	if matters {
-		v.save(false)
 		v.kick()
 	}
 }
@@ -97,7 +95,6 @@ func (v *view) Change(b store.Batch) {
 // Away implements store.Follower.
 func (v *view) Away(err error) {
 	v.log.Warn("the store cannot be reached; what was known of it counts", "error", err)
-	v.save(true)
 	v.kick()
 }
 
@@ -125,28 +122,46 @@ func (v *view) take(s *cluster.Snapshot, e store.Entry) {
 	}
 }
 
-const saveEvery = 10 * time.Second
+// saveEvery is how often at most what changed is written to disk.
+const saveEvery = time.Second
 
-// save writes what is known to disk, not too often.
-func (v *view) save(now bool) {
+// keepOnDisk writes what is known to disk until the context ends.
+func (v *view) keepOnDisk(ctx context.Context) {
+	t := time.NewTicker(saveEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			v.save()
+			return
+		case <-t.C:
+			v.save()
+		}
+	}
+}
+
+func (v *view) save() {
 	v.mu.Lock()
-	defer v.mu.Unlock()
-	if !v.dirty || !now && time.Since(v.saved) < saveEvery {
+	if !v.dirty {
+		v.mu.Unlock()
 		return
 	}
 	list := make([]store.Entry, 0, len(v.raw))
 	for _, e := range v.raw {
 		list = append(list, e)
 	}
+	v.dirty = false
+	v.mu.Unlock()
 	raw, err := json.Marshal(list)
 	if err == nil {
 		err = writeWhole(v.file, raw, 0o600)
 	}
 	if err != nil {
 		v.log.Warn("what is known of the store was not kept", "error", err)
-		return
+		v.mu.Lock()
+		v.dirty = true
+		v.mu.Unlock()
 	}
-	v.saved, v.dirty = time.Now(), false
 }
 
 // load reads what save wrote. A damaged file is as none: the store will tell.

@@ -160,6 +160,9 @@ func (p *Process) Stop(within time.Duration) error {
 
 // Container makes a network namespace of the host, as "ip netns" knows it.
 func (h *Host) Container(ctx context.Context, name string) error {
-	_, err := h.Run(ctx, "ip", "netns", "add", name)
+	if _, err := h.IP(ctx, "netns add "+name); err != nil {
+		return err
+	}
+	_, err := h.IP(ctx, "-n "+name+" link set lo up")
 	return err
 }

@@ -247,6 +247,13 @@ func TestReboot(t *testing.T) {
 	a, b := c.Nodes[0], c.Nodes[1]
 	attach(t, a, "c1", "pods")
 	reach(t, a, "c1", attach(t, b, "c1", "pods"))
+	soon(t, func() error { // what it knows is on disk within a second
+		raw, err := os.ReadFile(b.Path("/var/lib/cni/fairlead/snapshot"))
+		if err == nil && strings.Count(string(raw), "blocks/") < 2 {
+			err = fmt.Errorf("the snapshot has not both blocks")
+		}
+		return err
+	})
 	b.Agent.Kill()
 	for _, line := range []string{"netns del c1", "link del fl-vx.1", "route flush proto 103"} {
 		_, err := b.IP(t.Context(), line)
