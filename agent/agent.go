@@ -50,7 +50,7 @@ type Agent struct {
 	publish *publisher
 	manager *address.Manager
 	status  *status
-	speaker *bgp.Speaker // nil: no network asks for BGP
+	speaker *bgp.Node
 	kicks   chan struct{}
 }
 
@@ -72,6 +72,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer a.keeper.close()
+	defer a.speaker.Stop()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	if err := a.start(ctx, stop); err != nil {
@@ -89,7 +90,7 @@ func newAgent(o Options) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{o: o, log: o.Log, id: id, kicks: make(chan struct{}, 1), status: newStatus(o.Config.Node)}
+	a := &Agent{o: o, log: o.Log, id: id, kicks: make(chan struct{}, 1), status: newStatus(o.Config.Node), speaker: &bgp.Node{Log: o.Log.With("part", "bgp")}}
 	a.view = newView(filepath.Join(o.Lib, "fairlead", "snapshot"), a.kick, o.Log)
 	if a.keeper, err = newKeeper(o.Config); err != nil {
 		return nil, err
@@ -147,6 +148,8 @@ func (a *Agent) loop(ctx context.Context) {
 			return
 		case <-a.kicks:
 			p.kick()
+		case <-a.speaker.Changed():
+			p.kick()
 		case h := <-a.keeper.events:
 			if a.keeper.contradicts(h) {
 				p.kick()
@@ -176,9 +179,7 @@ func (a *Agent) look(ctx context.Context) (again time.Duration) {
 		return a.status.failed(err)
 	}
 	a.publish.wants(self)
-	if err := a.speak(ctx, self, &host); err != nil {
-		return a.status.failed(fmt.Errorf("speak BGP: %w", err))
-	}
+	problems := a.speak(ctx, self, &host)
 	var w Wanted
 	known := a.view.read(func(s *cluster.Snapshot) { w = Compile(s, self, host) })
 	if !known {
@@ -187,6 +188,7 @@ func (a *Agent) look(ctx context.Context) (again time.Duration) {
 	if w.needsVNI {
 		a.publish.kick()
 	}
+	w.Problems = append(w.Problems, problems...)
 	rep := a.keeper.reconcile(&w)
 	for _, c := range rep.Changes {
 		a.log.Debug("made", "object", c)

@@ -55,19 +55,13 @@ func presence(s *cluster.Snapshot, node string) (out []string) {
 		if n := s.Networks[b.Network]; b.Node == node && n != nil && n.Isolated {
 			has[n.Name] = true
 			for _, p := range n.Peers {
-				if mutual(s, n.Name, p) {
+				if s.Mutual(n.Name, p) {
 					has[p] = true
 				}
 			}
 		}
 	}
 	return sortedKeys(has)
-}
-
-// mutual tells whether two isolated networks name each other as peers.
-func mutual(s *cluster.Snapshot, a, b string) bool {
-	x, y := s.Networks[a], s.Networks[b]
-	return x != nil && y != nil && x.Isolated && y.Isolated && slices.Contains(x.Peers, b) && slices.Contains(y.Peers, a)
 }
 
 // The next hops of peers and of the way out: any addresses, as the neighbours are
@@ -87,7 +81,7 @@ func peerLink(network string) string {
 // peerings are the links to a network's peers here, and the routes by them.
 func peerings(s *cluster.Snapshot, n *cluster.Network, present []string, mtu int) (out kernel.Objects) {
 	for _, p := range present {
-		if !mutual(s, n.Name, p) {
+		if !s.Mutual(n.Name, p) {
 			continue
 		}
 		link, mac := peerLink(p), func(of, to string) string { return kernel.MAC("peer", of, to) }

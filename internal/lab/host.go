@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/fairlead/fairlead/agent/backend"
 )
 
 // Host is one host of a lab.
@@ -55,6 +57,8 @@ func (h *Host) close() {
 	for _, p := range list {
 		p.Kill()
 	}
+	// A WireGuard device in user space outlives its agent, and ends with its link.
+	_, _ = h.room.run(context.Background(), "ip", "link", "del", backend.WireGuardName)
 	h.room.close()
 }
 

@@ -128,6 +128,7 @@ func TestConnected(t *testing.T) {
 		"vxlan":     vxlanNet,
 		"host-gw":   `{"subnets": [{"cidr": "10.244.0.0/16"}], "backends": [{"type": "host-gw"}]}`,
 		"wireguard": `{"subnets": [{"cidr": "10.244.0.0/16"}], "backends": [{"type": "wireguard"}]}`,
+		"bgp":       `{"subnets": [{"cidr": "10.244.0.0/16"}, {"cidr": "fd00:244::/64"}], "backends": [{"type": "bgp"}]}`,
 		"mixed":     `{"subnets": [{"cidr": "10.244.0.0/16"}, {"cidr": "fd00:244::/64"}], "backends": [{"type": "host-gw", "when": "direct"}, {"type": "vxlan"}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {

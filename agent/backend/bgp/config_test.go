@@ -6,8 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fairlead/fairlead/agent/backend"
 	"github.com/fairlead/fairlead/agent/backend/bgp"
 	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/kernel"
 )
 
 func prefixes(s string) (out []netip.Prefix) {
@@ -39,5 +41,22 @@ func TestConfigure(t *testing.T) {
 		if got := fmt.Sprint(bgp.Configure(c.conf, nodes[c.self], nodes, prefixes("10.244.9.0/26 10.244.0.0/26"))); got != c.want {
 			t.Errorf("%s:\n%s\nwant\n%s", c.name, got, c.want)
 		}
+	}
+}
+
+// Of the kernel's routes those that neighbours told an earlier life are kept.
+func TestKept(t *testing.T) {
+	t.Parallel()
+	via := netip.MustParseAddr("192.0.2.2")
+	dst := prefixes("10.1.0.0/26 10.2.0.0/26 10.3.0.0/26 10.4.0.0/26 10.5.0.0/26")
+	got := bgp.Kept([]kernel.RouteInfo{
+		{Dst: dst[0], Via: via, Index: 2, Protocol: backend.Protocol},
+		{Dst: dst[1], Hops: []kernel.Hop{{Via: via}, {Via: via.Next()}}, Index: 2, Protocol: backend.Protocol},
+		{Dst: dst[2], Via: via, Index: 3, Protocol: backend.Protocol}, // by a tunnel
+		{Dst: dst[3], Via: via, Index: 2, Protocol: 4},                // somebody else's
+		{Dst: dst[4], Index: 2, Protocol: backend.Protocol},
+	}, 2)
+	if want := "[{10.1.0.0/26 [192.0.2.2]} {10.2.0.0/26 [192.0.2.2 192.0.2.3]}]"; fmt.Sprint(got) != want {
+		t.Errorf("%v, want %s", got, want)
 	}
 }

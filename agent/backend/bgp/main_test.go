@@ -42,46 +42,37 @@ type said struct {
 
 func speaker() error {
 	in := bufio.NewScanner(os.Stdin)
-	var s *bgp.Speaker
-	for in.Scan() {
-		var t told
-		if err := json.Unmarshal(in.Bytes(), &t); err != nil {
+	lines := make(chan told)
+	go func() {
+		defer close(lines)
+		for in.Scan() {
+			var t told
+			if err := json.Unmarshal(in.Bytes(), &t); err != nil {
+				panic(err)
+			}
+			lines <- t
+		}
+	}()
+	n := &bgp.Node{Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	var t told
+	for {
+		select {
+		case next, ok := <-lines:
+			if !ok || next.Stop {
+				n.Stop()
+				return in.Err()
+			}
+			t = next
+		case <-n.Changed():
+		}
+		learned, err := n.Look(context.Background(), &t.Config, func() ([]backend.Learned, error) { return t.Kept, nil })
+		if err != nil {
 			return err
 		}
-		switch {
-		case t.Stop:
-			s.Stop()
-			return nil
-		case s != nil:
-			if err := s.Set(context.Background(), t.Config); err != nil {
-				return err
-			}
-		default:
-			var err error
-			if s, err = bgp.Start(context.Background(), t.Config, t.Kept, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
-				return err
-			}
-			go tell(s)
-		}
-	}
-	return in.Err()
-}
-
-func tell(s *bgp.Speaker) {
-	for {
-		out := said{States: map[string]string{}}
-		var err error
-		if out.Learned, err = s.Learned(); err != nil {
-			panic(err)
-		}
-		for a, state := range s.States() {
-			out.States[a.String()] = state
-		}
-		raw, err := json.Marshal(out)
+		raw, err := json.Marshal(said{learned, n.States()})
 		if err != nil {
-			panic(err)
+			return err
 		}
 		fmt.Println(string(raw))
-		<-s.Changed()
 	}
 }

@@ -29,6 +29,7 @@ const restartTime = 120 * time.Second
 type Speaker struct {
 	server  *server.BgpServer
 	changed chan struct{}
+	done    <-chan struct{}
 	stop    context.CancelFunc
 	began   time.Time
 
@@ -71,12 +72,16 @@ func Start(ctx context.Context, c Config, kept []backend.Learned, log *slog.Logg
 	}
 	s.conf = Config{ASN: c.ASN, RouterID: c.RouterID, Local: c.Local, Port: c.Port}
 	watch, stop := context.WithCancel(context.Background())
-	s.stop = stop
+	s.stop, s.done = stop, watch.Done()
 	if err := s.watch(watch); err != nil {
 		s.Stop()
 		return nil, err
 	}
-	return s, s.Set(ctx, c)
+	if err := s.Set(ctx, c); err != nil {
+		s.Stop()
+		return nil, err
+	}
+	return s, nil
 }
 
 // watch takes note of what neighbours say and of their sessions.
