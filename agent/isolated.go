@@ -30,10 +30,10 @@ func (w *Wanted) isolated(s *cluster.Snapshot, self *cluster.Node, h Host) {
 			w.needsVNI = true
 			continue
 		}
-		out := backend.Compile(backend.Input{Network: n, Self: self, Blocks: s.BlocksOf(name, self.Name), Underlay: h.Underlay, Peers: peersOf(s, n, self), In: kernel.Container})
+		out := backend.Compile(backend.Input{Network: n, Self: self, Blocks: s.BlocksOf(name, self.Name), Underlay: h.Underlay, Peers: append(peersOf(s, n, self), passing(s, n, self)...), In: kernel.Container})
 		w.Problems = append(w.Problems, out.Problems...)
 		w.MTU[name], w.By[name] = out.MTU, out.By
-		sp := Space{Network: name, Objects: forwarding(n, kernel.Container)}
+		sp := Space{Network: name, Objects: append(anyWay(), forwarding(n, kernel.Container)...)}
 		sp.Objects = append(sp.Objects, unused(s.BlocksOf(name, self.Name), kernel.Container)...)
 		sp.Objects = append(sp.Objects, out.Objects...)
 		sp.Objects = append(sp.Objects, peerings(s, n, present, out.MTU)...)
@@ -62,6 +62,34 @@ func presence(s *cluster.Snapshot, node string) (out []string) {
 		}
 	}
 	return sortedKeys(has)
+}
+
+// passing are nodes that have nothing of a network but its namespace, through which
+// containers of its peers send to it.
+func passing(s *cluster.Snapshot, n *cluster.Network, self *cluster.Node) (out []backend.Peer) {
+	has := map[string]bool{}
+	for _, b := range s.Blocks {
+		if s.Mutual(n.Name, b.Network) && b.Node != self.Name && s.Nodes[b.Node] != nil {
+			has[b.Node] = true
+		}
+	}
+	for _, b := range s.Blocks {
+		if b.Network == n.Name {
+			delete(has, b.Node)
+		}
+	}
+	for _, name := range sortedKeys(has) {
+		out = append(out, backend.Peer{Node: s.Nodes[name]})
+	}
+	return out
+}
+
+// anyWay lets packets of peers come back another way than they went.
+func anyWay() (out kernel.Objects) {
+	for _, of := range []string{"all", "default"} {
+		out = append(out, &kernel.Sysctl{In: kernel.Container, Key: "net/ipv4/conf/" + of + "/rp_filter", Value: "0", IsShared: true})
+	}
+	return out
 }
 
 // The next hops of peers and of the way out: any addresses, as the neighbours are
