@@ -185,6 +185,9 @@ func (a *Agent) look(ctx context.Context) (again time.Duration) {
 	if !known {
 		return again // the store was never seen, and nothing is known of it
 	}
+	if w.needsVNI {
+		a.publish.kick()
+	}
 	w.Problems = append(w.Problems, problems...)
 	rep := a.keeper.reconcile(&w)
 	for _, c := range rep.Changes {

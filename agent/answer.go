@@ -11,23 +11,6 @@ import (
 	"github.com/fairlead/fairlead/agent/address/local"
 )
 
-// The operations at the socket that are the agent's own.
-const (
-	OpAgent   = "agent"   // nothing -> State
-	OpNetwork = "network" // NetworkArgs -> NetworkResult
-)
-
-// NetworkArgs ask for an isolated network on this host.
-type NetworkArgs struct {
-	Network string `json:"network"`
-}
-
-// NetworkResult is where it is.
-type NetworkResult struct {
-	Netns string `json:"netns"`
-	MTU   int    `json:"mtu"` // bytes, of containers' links
-}
-
 // answer listens at the socket of this host.
 func (a *Agent) answer(ctx context.Context) error {
 	l, err := address.Listen(local.Open(a.o.Lib, a.o.Run).Socket())
@@ -35,8 +18,8 @@ func (a *Agent) answer(ctx context.Context) error {
 		return err
 	}
 	s := &address.Server{Handlers: a.manager.Handlers()}
-	s.Handlers[OpAgent] = func(context.Context, json.RawMessage) (any, error) { return a.State(), nil }
-	s.Handlers[OpNetwork] = a.networkHere
+	s.Handlers[local.OpAgent] = func(context.Context, json.RawMessage) (any, error) { return a.State(), nil }
+	s.Handlers[local.OpNetwork] = a.networkHere
 	go func() {
 		if err := s.Serve(ctx, l); ctx.Err() == nil {
 			a.log.Error("plugins are not answered any more", "error", err)
@@ -51,13 +34,13 @@ const networkWait = 20 * time.Millisecond
 // networkHere waits until an isolated network's namespace is as it should be. What
 // brings it is a block of it, which the plugin has asked for before.
 func (a *Agent) networkHere(ctx context.Context, raw json.RawMessage) (any, error) {
-	var args NetworkArgs
+	var args local.NetworkArgs
 	if err := json.Unmarshal(raw, &args); err != nil {
 		return nil, err
 	}
 	for {
-		if mtu, ok := a.status.space(args.Network); ok {
-			return NetworkResult{NetnsPath(args.Network), mtu}, nil
+		if a.status.isHere(args.Network) {
+			return nil, nil
 		}
 		select {
 		case <-ctx.Done():

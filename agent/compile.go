@@ -16,6 +16,8 @@ type Wanted struct {
 	Problems []backend.Problem
 	MTU      map[string]int               // bytes, of the containers' links, by network
 	By       map[string]map[string]string // how each node is joined, by network and node
+
+	needsVNI bool // an isolated network that is needed here has none yet
 }
 
 // Compile works out what a node has to hold. It is pure: the same snapshot and

@@ -3,11 +3,10 @@ package agent
 import (
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"net/netip"
-	"path/filepath"
 	"slices"
 
+	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/backend"
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/kernel"
@@ -20,14 +19,6 @@ type Space struct {
 	Objects kernel.Objects
 }
 
-// NetnsDir is where the namespaces of isolated networks are, as ip(8) knows them.
-const NetnsDir = "/run/netns"
-
-// NetnsPath is the namespace of an isolated network on each host.
-func NetnsPath(network string) string { return filepath.Join(NetnsDir, netnsPrefix+network) }
-
-const netnsPrefix = "fairlead-"
-
 // isolated works out the spaces of this node: of each network of which it has
 // blocks, and of those networks' peers, through which their containers go.
 func (w *Wanted) isolated(s *cluster.Snapshot, self *cluster.Node, h Host) {
@@ -36,13 +27,13 @@ func (w *Wanted) isolated(s *cluster.Snapshot, self *cluster.Node, h Host) {
 	for _, name := range present {
 		n := s.Networks[name]
 		if n.VNI == 0 {
-			w.Problems = append(w.Problems, backend.Problem{Node: self.Name, Err: fmt.Errorf("network %s has no VNI yet", name)})
+			w.needsVNI = true
 			continue
 		}
-		out := backend.Compile(backend.Input{Network: n, Self: self, Blocks: s.BlocksOf(name, self.Name), Underlay: h.Underlay, Peers: peersOf(s, n, self), In: kernel.Container})
+		out := backend.Compile(backend.Input{Network: n, Self: self, Blocks: s.BlocksOf(name, self.Name), Underlay: h.Underlay, Peers: append(peersOf(s, n, self), passing(s, n, self)...), In: kernel.Container})
 		w.Problems = append(w.Problems, out.Problems...)
 		w.MTU[name], w.By[name] = out.MTU, out.By
-		sp := Space{Network: name, Objects: forwarding(n, kernel.Container)}
+		sp := Space{Network: name, Objects: append(anyWay(), forwarding(n, kernel.Container)...)}
 		sp.Objects = append(sp.Objects, unused(s.BlocksOf(name, self.Name), kernel.Container)...)
 		sp.Objects = append(sp.Objects, out.Objects...)
 		sp.Objects = append(sp.Objects, peerings(s, n, present, out.MTU)...)
@@ -64,7 +55,7 @@ func presence(s *cluster.Snapshot, node string) (out []string) {
 		if n := s.Networks[b.Network]; b.Node == node && n != nil && n.Isolated {
 			has[n.Name] = true
 			for _, p := range n.Peers {
-				if mutual(s, n.Name, p) {
+				if s.Mutual(n.Name, p) {
 					has[p] = true
 				}
 			}
@@ -73,10 +64,32 @@ func presence(s *cluster.Snapshot, node string) (out []string) {
 	return sortedKeys(has)
 }
 
-// mutual tells whether two isolated networks name each other as peers.
-func mutual(s *cluster.Snapshot, a, b string) bool {
-	x, y := s.Networks[a], s.Networks[b]
-	return x != nil && y != nil && x.Isolated && y.Isolated && slices.Contains(x.Peers, b) && slices.Contains(y.Peers, a)
+// passing are nodes that have nothing of a network but its namespace, through which
+// containers of its peers send to it.
+func passing(s *cluster.Snapshot, n *cluster.Network, self *cluster.Node) (out []backend.Peer) {
+	has := map[string]bool{}
+	for _, b := range s.Blocks {
+		if s.Mutual(n.Name, b.Network) && b.Node != self.Name && s.Nodes[b.Node] != nil {
+			has[b.Node] = true
+		}
+	}
+	for _, b := range s.Blocks {
+		if b.Network == n.Name {
+			delete(has, b.Node)
+		}
+	}
+	for _, name := range sortedKeys(has) {
+		out = append(out, backend.Peer{Node: s.Nodes[name]})
+	}
+	return out
+}
+
+// anyWay lets packets of peers come back another way than they went.
+func anyWay() (out kernel.Objects) {
+	for _, of := range []string{"all", "default"} {
+		out = append(out, &kernel.Sysctl{In: kernel.Container, Key: "net/ipv4/conf/" + of + "/rp_filter", Value: "0", IsShared: true})
+	}
+	return out
 }
 
 // The next hops of peers and of the way out: any addresses, as the neighbours are
@@ -96,13 +109,13 @@ func peerLink(network string) string {
 // peerings are the links to a network's peers here, and the routes by them.
 func peerings(s *cluster.Snapshot, n *cluster.Network, present []string, mtu int) (out kernel.Objects) {
 	for _, p := range present {
-		if !mutual(s, n.Name, p) {
+		if !s.Mutual(n.Name, p) {
 			continue
 		}
 		link, mac := peerLink(p), func(of, to string) string { return kernel.MAC("peer", of, to) }
 		if n.Name < p { // one of both makes it
 			out = append(out, &kernel.Pair{
-				In: kernel.Container, Name: link, MAC: mac(n.Name, p), PeerIn: NetnsPath(p), PeerName: peerLink(n.Name), PeerMAC: mac(p, n.Name),
+				In: kernel.Container, Name: link, MAC: mac(n.Name, p), PeerIn: local.NetnsPath(p), PeerName: peerLink(n.Name), PeerMAC: mac(p, n.Name),
 				MTU: mtu, Mark: backend.Mark("peering"),
 			})
 		} else {

@@ -42,9 +42,6 @@ func (k *keeper) close() {
 	k.engine.Close()
 }
 
-// netns is the path of an isolated network's namespace.
-func (k *keeper) netns(network string) string { return NetnsPath(network) }
-
 // contradicts tells whether changes are none that this agent made or wants.
 func (k *keeper) contradicts(h heard) (yes bool) {
 	rec, watch := k.rec, func(link string) bool { return link == k.link || k.link == "" }

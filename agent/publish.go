@@ -48,7 +48,7 @@ type life struct {
 
 // startWait is how long an agent that starts waits for the store, to learn whether
 // its name is free. After that it works from what it knew.
-const startWait = 5 * time.Second
+const startWait = 2 * time.Second
 
 // claimName holds this node's name, or refuses to start if another has it. An
 // agent that was killed a moment ago still has it, and is this very machine: then
@@ -163,10 +163,12 @@ func (p *publisher) once(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := p.network(within); err != nil {
-		return err
+	for _, do := range []func(context.Context) error{p.network, p.node, p.vnis} {
+		if err := do(within); err != nil {
+			return err
+		}
 	}
-	return p.node(within)
+	return nil
 }
 
 // network writes the default network where the cluster has none.

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
+	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/kernel"
 )
 
@@ -27,7 +27,7 @@ type heard struct {
 
 // openSpace makes a network's namespace, if it is not there, and listens in it.
 func (k *keeper) openSpace(network string) (*space, error) {
-	path := k.netns(network)
+	path := local.NetnsPath(network)
 	if err := kernel.MakeNetns(path); err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (k *keeper) tell(ctx context.Context, h heard) {
 
 // gone tells whether somebody took a namespace away: what is held open has no name any more.
 func (k *keeper) gone(network string, s *space) bool {
-	now, err := kernel.OpenNetns(k.netns(network))
+	now, err := kernel.OpenNetns(local.NetnsPath(network))
 	if err != nil {
 		return true
 	}
@@ -112,14 +112,14 @@ func (k *keeper) dropSpaces(wanted map[string]bool) error {
 			delete(k.spaces, name)
 		}
 	}
-	entries, err := os.ReadDir(filepath.Dir(k.netns("")))
+	entries, err := os.ReadDir(local.NetnsDir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	for _, e := range entries {
-		name, ours := strings.CutPrefix(e.Name(), netnsPrefix)
+		name, ours := strings.CutPrefix(e.Name(), local.NetnsPrefix)
 		if ours && !wanted[name] {
-			err = errors.Join(err, kernel.RemoveNetns(k.netns(name)))
+			err = errors.Join(err, kernel.RemoveNetns(local.NetnsPath(name)))
 		}
 	}
 	return err

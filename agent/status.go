@@ -82,11 +82,11 @@ func (s *status) mtuOf(network string) int {
 	return s.mtu[network]
 }
 
-// space tells whether an isolated network is here, and its MTU.
-func (s *status) space(network string) (mtu int, ok bool) {
+// isHere tells whether an isolated network is on this host.
+func (s *status) isHere(network string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.mtu[network], s.spaces[network]
+	return s.spaces[network]
 }
 
 // turn notes that the loop turns.

@@ -30,6 +30,7 @@ type Record struct {
 	IfName      string        `json:"ifname"`
 	Netns       string        `json:"netns"`
 	NetnsID     string        `json:"netnsID"`           // device and inode: tells a namespace from its successor
+	Host        string        `json:"host,omitempty"`    // path of the namespace that is the host to it; "": the real one
 	Created     time.Time     `json:"created"`           // for people: the time of day may jump
 	Since       time.Duration `json:"since"`             // the machine's start, when it was created
 	Parts       []Part        `json:"parts"`             // in the order of the list

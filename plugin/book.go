@@ -32,6 +32,7 @@ func (s *session) record(o kernel.Owner) (*book, error) {
 	fresh := errors.Is(err, os.ErrNotExist)
 	if fresh {
 		rec, err = s.dir.New(o.Network, o.ContainerID, o.IfName, s.path), nil
+		rec.Host = s.host
 	}
 	if err != nil {
 		return nil, err

@@ -21,6 +21,7 @@ type session struct {
 	open   bool
 	locked bool          // the namespace is, by this session
 	path   string        // of the container's namespace
+	host   string        // path of the namespace that is the host; "": the real one, see Within
 	netns  *kernel.Netns // nil when gone, on DEL
 	engine *kernel.Engine
 	dir    *attach.Dir
@@ -60,7 +61,9 @@ type sessionKey struct{}
 func sessionOf(ctx context.Context, netns, root string) (s *session, shared bool) {
 	s, shared = ctx.Value(sessionKey{}).(*session)
 	if !shared || s.open && s.path != netns {
-		return newSession(root), false
+		s = newSession(root)
+		s.host = hostOf(ctx)
+		return s, false
 	}
 	return s, true
 }

@@ -16,6 +16,7 @@ func IPAM() []plugin.IPAM {
 		{Plugin: addr.DHCP(), NeedsLinks: true, Validate: addr.ValidateDHCP},
 		{Plugin: addr.Fairlead(), Validate: addr.ValidateFairlead},
 		{Plugin: addr.HostLocal(), Validate: addr.ValidateHostLocal, Plan: addr.PlanHostLocal},
+		{Plugin: addr.Whereabouts(), Validate: addr.ValidateWhereabouts},
 		{Plugin: addr.Static(), Validate: addr.ValidateStatic, Plan: addr.Static().Funcs.Add},
 	}
 }
@@ -57,6 +58,6 @@ func In(env plugin.Env, more ...plugin.Plugin) *plugin.Exec {
 	for _, p := range append(Declarative(), more...) {
 		x.Plugins = append(x.Plugins, p.Skel(env))
 	}
-	x.Plugins = append(x.Plugins, delegate.Flannel(x), delegate.MiniCNI(x), delegate.Chain(x))
+	x.Plugins = append(x.Plugins, delegate.Flannel(x), delegate.Network(x), delegate.MiniCNI(x), delegate.Chain(x))
 	return x
 }

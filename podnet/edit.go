@@ -74,7 +74,7 @@ func object(o *rawjson.Object, key string) (*rawjson.Object, error) {
 }
 
 // routed are the types of IPAM whose configuration lists the routes.
-func routed() []string { return []string{"host-local", "static", "whereabouts"} }
+func routed() []string { return []string{"host-local", "static", "whereabouts", "fairlead-ipam"} }
 
 // withDefaultRoute makes gateways the pod's way out; none: this network is not.
 func withDefaultRoute(gateways []netip.Addr) func(*rawjson.Object) error {

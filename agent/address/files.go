@@ -39,6 +39,13 @@ func (m *Manager) localNetwork(name string, n *cluster.Network) *local.Network {
 		out.Subnets = append(out.Subnets, m.localSubnet(name, s))
 		out.Routes = append(out.Routes, s.CIDR)
 	}
+	for _, p := range n.Peers {
+		if m.view.snap.Mutual(name, p) {
+			for _, s := range m.view.snap.Networks[p].Subnets {
+				out.Routes = append(out.Routes, s.CIDR)
+			}
+		}
+	}
 	return out
 }
 

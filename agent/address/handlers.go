@@ -69,6 +69,7 @@ func (m *Manager) serveBlock(ctx context.Context, a local.BlockArgs) error {
 	ready, known := m.ready, m.view.snap.Networks[a.Network] != nil
 	if ready && known {
 		m.joined[a.Network] = true
+		m.wake()
 	}
 	var err error
 	switch {

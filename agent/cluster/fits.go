@@ -36,3 +36,9 @@ func (s *Snapshot) Fits(n *Network) error {
 	}
 	return errors.Join(errs...)
 }
+
+// Mutual tells whether two isolated networks name each other as peers.
+func (s *Snapshot) Mutual(a, b string) bool {
+	x, y := s.Networks[a], s.Networks[b]
+	return x != nil && y != nil && x.Isolated && y.Isolated && slices.Contains(x.Peers, b) && slices.Contains(y.Peers, a)
+}

@@ -14,11 +14,15 @@ const (
 	BlocksPrefix    = "blocks/"    // blocks/NETWORK/10.244.3.0-26: Block
 	AddressesPrefix = "addresses/" // addresses/NETWORK/10.244.0.7: Address
 	EndpointsPrefix = "endpoints/" // endpoints/NODE/CONTAINER/IFNAME: Endpoint
+	VNIsPrefix      = "vnis/"      // vnis/NUMBER: the name of the isolated network that has it
 	PoliciesPrefix  = "policies/"  // policies/NAME: later
 )
 
 // NetworkKey is a network's key.
 func NetworkKey(name string) string { return NetworksPrefix + name }
+
+// VNIKey is the key that keeps a VNI one network's.
+func VNIKey(vni int) string { return fmt.Sprint(VNIsPrefix, vni) }
 
 // NodeKey is a node's key.
 func NodeKey(name string) string { return NodesPrefix + name }

@@ -67,8 +67,8 @@ func (n *Network) Validate() error {
 			bad("backends[%d].type is %q: an isolated network has vxlan alone", i, b.Type)
 		}
 	}
-	if n.VNI < 0 || n.VNI > maxVNI {
-		bad("vni is %d: want 1 to %d", n.VNI, maxVNI)
+	if n.VNI < 0 || n.VNI > MaxVNI {
+		bad("vni is %d: want 1 to %d", n.VNI, MaxVNI)
 	}
 	if n.MTU != 0 && (n.MTU < 576 || n.MTU > 65535) {
 		bad("mtu is %d: want 576 to 65535, or nothing", n.MTU)
@@ -79,7 +79,8 @@ func (n *Network) Validate() error {
 	return errors.Join(errs...)
 }
 
-const maxVNI = 1<<24 - 1
+// MaxVNI is the largest: it has 24 bits. RFC 7348, section 5.
+const MaxVNI = 1<<24 - 1
 
 func (s Subnet) problems() (errs []error) {
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -112,8 +113,8 @@ func (b Backend) problems() (errs []error) {
 	if b.When != "" && b.When != "direct" {
 		bad(`when is %q: want "direct" or nothing`, b.When)
 	}
-	if b.VNI < 0 || b.VNI > maxVNI {
-		bad("vni is %d: want 1 to %d", b.VNI, maxVNI)
+	if b.VNI < 0 || b.VNI > MaxVNI {
+		bad("vni is %d: want 1 to %d", b.VNI, MaxVNI)
 	}
 	if b.Port < 0 || b.Port > 65535 {
 		bad("port is %d: want 1 to 65535", b.Port)

@@ -19,7 +19,7 @@ func (a *app) agentStatusCommand() *cobra.Command {
 		Args:    want(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			var s agent.State
-			if err := local.Open(a.libDir(), a.runDir()).Call(c.Context(), agent.OpAgent, struct{}{}, &s); err != nil {
+			if err := local.Open(a.libDir(), a.runDir()).Call(c.Context(), local.OpAgent, struct{}{}, &s); err != nil {
 				return err
 			}
 			if err := a.printAgent(&s); err != nil {

@@ -79,6 +79,17 @@ func (l *looker) sysctl(keys ...string) {
 	}
 }
 
+// isolated is what there is of an attachment to an isolated network.
+func (l *looker) isolated(a *doctor.Attachment, r *attach.Record, list kernel.Objects) error {
+	e, end, err := engineOf(l.dir, r)
+	if err != nil {
+		return err
+	}
+	defer end()
+	a.Lost, err = e.Drift(list)
+	return err
+}
+
 // attachment is what its record says, and what there is.
 func (l *looker) attachment(ctx context.Context, r *attach.Record) *doctor.Attachment {
 	a := &doctor.Attachment{Network: r.Network, Container: r.ContainerID, IfName: r.IfName, Netns: r.Netns, State: state(r)}
@@ -87,6 +98,10 @@ func (l *looker) attachment(ctx context.Context, r *attach.Record) *doctor.Attac
 	a.Objects = list
 	l.recorded(a, r)
 	if a.State != stateOK {
+		return a
+	}
+	if r.Host != "" { // its way does not lead through this host's rules
+		l.miss("the objects of "+r.ContainerID, inHostOf(r, func() error { return l.isolated(a, r, list) }))
 		return a
 	}
 	e, end, err := engineOf(l.dir, r)

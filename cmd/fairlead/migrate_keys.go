@@ -129,7 +129,10 @@ func ipamKeys() map[string]string {
 	return map[string]string{
 		"host-local": "ranges subnet rangeStart rangeEnd gateway routes resolvConf dataDir",
 		"static":     "addresses routes dns",
-		"dhcp":       "daemonSocketPath request provide priority routes dhcp4 dhcp6 acceptRA",
+		"whereabouts": "range range_start range_end exclude ipRanges gateway routes dns addresses network_name enable_overlapping_ranges configuration_path " +
+			"datastore etcd_host etcd_username etcd_password etcd_key_file etcd_cert_file etcd_ca_cert_file kubernetes log_file log_level sleep_for_race " +
+			"node_slice_size leader_lease_duration leader_renew_deadline leader_retry_period reconciler_cron_expression",
+		"dhcp": "daemonSocketPath request provide priority routes dhcp4 dhcp6 acceptRA",
 	}
 }
 

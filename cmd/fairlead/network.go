@@ -192,7 +192,11 @@ func putNetwork(ctx context.Context, s store.Store, n *cluster.Network, was int6
 	if err != nil {
 		return err
 	}
-	_, err = s.Commit(ctx, store.Op{Key: cluster.NetworkKey(n.Name), Value: value, Was: was})
+	ops := []store.Op{{Key: cluster.NetworkKey(n.Name), Value: value, Was: was}}
+	if old := snap.Networks[n.Name]; n.Isolated && n.VNI != 0 && (old == nil || old.VNI != n.VNI) {
+		ops = append(ops, store.Op{Key: cluster.VNIKey(n.VNI), Value: []byte(n.Name)})
+	}
+	_, err = s.Commit(ctx, ops...)
 	if errors.Is(err, store.ErrConflict) && was == 0 {
 		return fmt.Errorf("network %s exists: change it with fairlead network set", n.Name)
 	}
@@ -280,11 +284,11 @@ func (a *app) networkDelete(f *agentFlags) *cobra.Command {
 		Long:    "Delete removes a network. One of which nodes have blocks is refused: its containers go first,\nthen its blocks (fairlead ipam release).",
 		Example: "  fairlead network delete blue", Args: want(1, 1), ValidArgsFunction: a.completeClusterNetworks(f),
 	}, func(ctx context.Context, s store.Store, args []string) error {
-		_, was, err := networkOf(ctx, s, args[0])
+		n, was, err := networkOf(ctx, s, args[0])
 		if err != nil {
 			return err
 		}
-		snap, _, err := snapshotOf(ctx, s)
+		snap, revisions, err := snapshotOf(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -293,7 +297,11 @@ func (a *app) networkDelete(f *agentFlags) *cobra.Command {
 				return fmt.Errorf("node %s has the block %s of network %s: release it first (fairlead ipam release)", b.Node, b.CIDR, args[0])
 			}
 		}
-		if _, err := s.Commit(ctx, store.Op{Key: cluster.NetworkKey(args[0]), Was: was}); err != nil {
+		ops := []store.Op{{Key: cluster.NetworkKey(args[0]), Was: was}}
+		if key := cluster.VNIKey(n.VNI); revisions[key] != 0 {
+			ops = append(ops, store.Op{Key: key, Was: revisions[key]})
+		}
+		if _, err := s.Commit(ctx, ops...); err != nil {
 			return err
 		}
 		return a.said("deleted", args[0])

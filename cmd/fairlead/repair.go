@@ -169,6 +169,15 @@ func (r *repairRun) restore(rec *attach.Record) ([]kernel.Repaired, error) {
 	if err != nil {
 		return nil, err
 	}
+	var out []kernel.Repaired
+	err = inHostOf(rec, func() error {
+		out, err = r.compare(rec, list)
+		return err
+	})
+	return out, err
+}
+
+func (r *repairRun) compare(rec *attach.Record, list kernel.Objects) (out []kernel.Repaired, _ error) {
 	e, end, err := engineOf(r.dir, rec)
 	if err != nil {
 		return nil, err
@@ -178,11 +187,24 @@ func (r *repairRun) restore(rec *attach.Record) ([]kernel.Repaired, error) {
 		return e.Repair(list)
 	}
 	diffs, err := e.Drift(list)
-	var out []kernel.Repaired
 	for _, d := range diffs {
 		out = append(out, kernel.Repaired{Difference: d})
 	}
 	return out, err
+}
+
+// inHostOf runs f in the namespace that is the host to an attachment: of an isolated
+// network it is the network's.
+func inHostOf(rec *attach.Record, f func() error) error {
+	if rec.Host == "" {
+		return f()
+	}
+	ns, err := kernel.OpenNetns(rec.Host)
+	if err != nil {
+		return fmt.Errorf("the network's namespace: %w (the agent makes it: fairlead agent status)", err)
+	}
+	defer ns.Close()
+	return ns.Do(f)
 }
 
 // objectsOf are the objects that should stand; of what the reference made, none are known.

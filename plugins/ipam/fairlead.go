@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/cni"
@@ -61,7 +62,7 @@ func fairleadAdd(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) {
 	if err != nil {
 		return nil, agentNeeded(fmt.Errorf("allocate for network %s: %w", f.network, err))
 	}
-	return f.result(n, ips), nil
+	return f.result(n, ips, args.IfName), nil
 }
 
 // readNetwork reads this node's part of the network; the agent is asked for one that
@@ -88,18 +89,26 @@ func agentNeeded(err error) error {
 	return err
 }
 
-func (f *fairlead) result(n *local.Network, ips []ipam.IP) *cni.Result {
+// mainIfName is the interface that has the default route: a container's others lead
+// to their networks alone.
+const mainIfName = "eth0"
+
+func (f *fairlead) result(n *local.Network, ips []ipam.IP, ifName string) *cni.Result {
 	r := &cni.Result{CNIVersion: f.version, Routes: f.routes, DNS: f.dns}
-	four, six := false, false
+	family := map[bool]bool{}
 	for _, ip := range ips {
 		r.IPs = append(r.IPs, cni.IP{Address: ip.Address, Gateway: ip.Gateway})
-		four, six = four || ip.Address.Addr().Is4(), six || ip.Address.Addr().Is6()
+		family[ip.Address.Addr().Is6()] = true
 	}
 	if f.hasRoutes {
 		return r
 	}
-	for _, dst := range n.Routes {
-		if dst.Addr().Is4() && !four || dst.Addr().Is6() && !six {
+	routes := n.Routes
+	if ifName == mainIfName {
+		routes = append(slices.Clone(routes), netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0))
+	}
+	for _, dst := range routes {
+		if !family[dst.Addr().Is6()] {
 			continue
 		}
 		route := cni.Route{Dst: dst}
@@ -156,8 +165,8 @@ func (f *fairlead) check(ctx context.Context, o ipam.Owner) error {
 
 func fairleadDel(ctx context.Context, args *skel.CmdArgs) error {
 	f, err := fairleadKeys(args.StdinData)
-	if err != nil {
-		return err
+	if err != nil || cni.ValidateNetworkName(f.network) != nil {
+		return err // under a name that is none nothing was given
 	}
 	return f.release(ctx, ownerOf(args))
 }

@@ -29,17 +29,23 @@ func (f *fairlead) allocate(ctx context.Context, o ipam.Owner, n *local.Network,
 		}
 	}
 	if err != nil && claimed {
-		if _, held := errors.AsType[*ipam.HeldError](err); !held {
-			err = errors.Join(err, f.dir.Note(ctx, local.Release{Network: f.network, Container: o.ContainerID, IfName: o.IfName}))
-		}
+		err = f.giveBack(ctx, o, err)
 	}
 	return ips, err
 }
 
+// giveBack undoes a claim after which something failed: not that it is held already.
+func (f *fairlead) giveBack(ctx context.Context, o ipam.Owner, why error) error {
+	if _, held := errors.AsType[*ipam.HeldError](why); held {
+		return why
+	}
+	return errors.Join(why, f.dir.Note(ctx, local.Release{Network: f.network, Container: o.ContainerID, IfName: o.IfName}))
+}
+
 // claim asks the agent for the addresses that the cluster gives.
 func (f *fairlead) claim(ctx context.Context, o ipam.Owner, groups []*group) (claimed bool, err error) {
-	args := local.ClaimArgs{Network: f.network, Container: o.ContainerID, IfName: o.IfName, Pod: f.pod}
 	var of []*group
+	var wants []local.Want
 	for _, g := range groups {
 		if !g.cluster() {
 			continue
@@ -52,14 +58,20 @@ func (f *fairlead) claim(ctx context.Context, o ipam.Owner, groups []*group) (cl
 			}
 			w.Ranges = append(w.Ranges, spans...)
 		}
-		args.Wants, of = append(args.Wants, w), append(of, g)
+		wants, of = append(wants, w), append(of, g)
 	}
 	if len(of) == 0 {
 		return false, nil
 	}
+	return f.ask(ctx, o, of, local.ClaimArgs{Wants: wants})
+}
+
+// ask has the agent give an address to each of the groups.
+func (f *fairlead) ask(ctx context.Context, o ipam.Owner, of []*group, args local.ClaimArgs) (claimed bool, err error) {
 	if err := f.refuseHeld(ctx, o); err != nil {
 		return false, err
 	}
+	args.Network, args.Container, args.IfName, args.Pod = f.network, o.ContainerID, o.IfName, f.pod
 	var r local.ClaimResult
 	if err := f.dir.Call(ctx, local.OpClaim, args, &r); err != nil {
 		return false, err
@@ -200,7 +212,7 @@ func (g *group) set() (set ipam.RangeSet, err error) {
 	for _, s := range g.subnets {
 		if g.cluster() {
 			if s.CIDR.Contains(g.ip) {
-				return ipam.RangeSet{{Subnet: s.CIDR, Start: g.ip, End: g.ip, Gateway: s.CIDR.Addr().Next()}}, nil
+				return ipam.RangeSet{{Subnet: s.CIDR, Start: g.ip, End: g.ip, Gateway: g.gateway}}, nil
 			}
 			continue
 		}

@@ -166,6 +166,7 @@ type group struct {
 	fixed   bool
 	subnets []local.Subnet
 	ip      netip.Addr // requested, or given by the cluster
+	gateway netip.Addr // of an address of the cluster
 }
 
 func (g *group) cluster() bool { return g.subnets[0].Cluster() }
@@ -196,7 +197,7 @@ func (f *fairlead) groups(n *local.Network) ([]*group, error) {
 			if len(blocks) > 0 {
 				of = blocks
 			}
-			out = append(out, &group{pool: c.Pool, fixed: c.Fixed, subnets: of})
+			out = append(out, &group{pool: c.Pool, fixed: c.Fixed, subnets: of, gateway: of[0].CIDR.Addr().Next()})
 		}
 		if len(out) == before {
 			return nil, cni.Invalid(f.data, key, noPool(n, c))

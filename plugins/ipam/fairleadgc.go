@@ -16,8 +16,8 @@ import (
 
 func fairleadGC(ctx context.Context, args *skel.CmdArgs) error {
 	f, err := fairleadKeys(args.StdinData)
-	if err != nil {
-		return err
+	if err != nil || cni.ValidateNetworkName(f.network) != nil {
+		return err // under a name that is none nothing was given
 	}
 	return f.gc(ctx, args.StdinData)
 }

@@ -17,7 +17,7 @@ const asPluginEnv = "FAIRLEAD_IPAM_AS_PLUGIN"
 
 func TestMain(m *testing.M) {
 	if name := os.Getenv(asPluginEnv); name != "" {
-		for _, p := range []skel.Plugin{HostLocal(), Fairlead()} {
+		for _, p := range []skel.Plugin{HostLocal(), Fairlead(), Whereabouts()} {
 			if p.Name == name || name == "1" {
 				skel.PluginMain(p)
 				return

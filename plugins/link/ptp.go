@@ -2,6 +2,7 @@ package link
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
@@ -67,11 +68,14 @@ func (c *ptp) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, er
 	c.UseDNS(r)
 	host := a.LinkName("veth")
 	list := plugin.Forwarding(a, r)
-	for _, ip := range r.IPs {
+	firsts := firstOf(r.IPs)
+	for i, ip := range r.IPs {
 		if !ip.Gateway.IsValid() {
 			return nil, cni.Invalid(c.Raw, "ipam", "ptp needs a gateway for "+ip.Address.String()+": the host's end of the link has its address")
 		}
-		list = append(list, &kernel.Addr{Link: host, Prefix: single(ip.Gateway)})
+		if firsts[single(ip.Gateway)] == i {
+			list = append(list, &kernel.Addr{Link: host, Prefix: single(ip.Gateway)})
+		}
 	}
 	if c.AntiSpoof {
 		list = append(list, pinAddresses(a, host, r, "inet", "arp")...)
@@ -81,17 +85,35 @@ func (c *ptp) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, er
 		list = append(list, toContainer(single(ip.Address.Addr()), host))
 	}
 	list = append(list, plugin.Interface{Name: a.IfName, NoRoute: true}.Objects(r)...)
-	for _, ip := range r.IPs {
+	for i, ip := range r.IPs {
 		// Everything goes by the host's end, neighbours in the subnet too.
-		list = append(list,
-			&kernel.Route{In: kernel.Container, Dst: single(ip.Gateway), Src: ip.Address.Addr(), Link: a.IfName},
-			&kernel.Route{In: kernel.Container, Dst: ip.Address.Masked(), Via: ip.Gateway, Src: ip.Address.Addr(), Link: a.IfName})
+		if gw := single(ip.Gateway); firsts[gw] == i {
+			list = append(list, &kernel.Route{In: kernel.Container, Dst: gw, Src: ip.Address.Addr(), Link: a.IfName})
+		}
+		if net := ip.Address.Masked(); firsts[net] == i {
+			list = append(list, &kernel.Route{In: kernel.Container, Dst: net, Via: ip.Gateway, Src: ip.Address.Addr(), Link: a.IfName})
+		}
 	}
 	list = append(list, plugin.Routes(a.IfName, r)...)
 	if c.IPMasq {
 		list = append(list, masquerade(a, r, deref(c.IPMasqBackend))...)
 	}
 	return list, nil
+}
+
+// firstOf are the gateways and the subnets of addresses, with the first address of
+// each: several may share them.
+func firstOf(ips []cni.IP) map[netip.Prefix]int {
+	first := map[netip.Prefix]int{}
+	for i, ip := range slices.Backward(ips) {
+		if ip.Gateway.IsValid() {
+			first[single(ip.Gateway)] = i
+		}
+		if net := ip.Address.Masked(); net != single(ip.Gateway) {
+			first[net] = i
+		}
+	}
+	return first
 }
 
 // toContainer is the host's route to a container's address. Its scope is the

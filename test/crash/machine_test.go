@@ -258,7 +258,7 @@ func (m *machine) left() (d string) {
 
 // held are the addresses that the directory of addresses says are held.
 func (m *machine) held() (n int) {
-	for _, root := range []string{"ipam", "lib/networks"} {
+	for _, root := range []string{"ipam", "lib/networks", "lib/fairlead/addresses"} {
 		_ = filepath.WalkDir(filepath.Join(m.work, root), func(path string, e os.DirEntry, err error) error {
 			if _, bad := netip.ParseAddr(filepath.Base(path)); err == nil && bad == nil {
 				n++

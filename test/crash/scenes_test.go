@@ -1,11 +1,13 @@
 package crash
 
 import (
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 
+	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/examples"
 	"github.com/fairlead/fairlead/internal/dhcptest"
 	"github.com/fairlead/fairlead/internal/ovstest"
@@ -87,6 +89,8 @@ func scenes() []scene {
 		one("loopback", "loopback", `"dns": {}`),
 		one("tap", "tap", `"multiQueue": true, $IPAM`).with(needing("tap")),
 		one("host-local", "bridge", `$IPAM`).with(func(s *scene) { s.plugin = "host-local" }),
+		one("fairlead-ipam", "bridge", `"ipam": {"type": "fairlead-ipam"}`).with(func(s *scene) { s.plugin = "fairlead-ipam" }).with(blocks),
+		one("ptp/fairlead-ipam", "ptp", `"ipam": {"type": "fairlead-ipam"}`).with(blocks),
 		one("static", "bridge", `"ipam": {"type": "static", "addresses": [{"address": "10.1.0.9/24"}]}`).with(func(s *scene) { s.plugin = "static" }),
 		onEth0("portmap", "portmap", `"runtimeConfig": {`+twoPorts+`}`),
 		onEth0("portmap/iptables", "portmap", `"backend": "iptables", "runtimeConfig": {`+twoPorts+`}`),
@@ -124,6 +128,18 @@ func leased(s *scene) {
 	s.prepare = func(m *machine) string {
 		text := "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.9.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n"
 		if err := os.WriteFile(filepath.Join(m.work, "subnet.env"), []byte(text), 0o600); err != nil {
+			m.t.Fatal(err)
+		}
+		return ""
+	}
+}
+
+// blocks has the agent's file say what addresses this host has.
+func blocks(s *scene) {
+	s.prepare = func(m *machine) string {
+		four, six := netip.MustParsePrefix("10.1.0.0/24"), netip.MustParsePrefix("fd01::/120")
+		n := &local.Network{Name: "default", Node: "here", Subnets: []local.Subnet{{CIDR: four, Blocks: []netip.Prefix{four}}, {CIDR: six, Blocks: []netip.Prefix{six}}}}
+		if err := local.Open(filepath.Join(m.work, "lib"), filepath.Join(m.work, "run")).Write(n); err != nil {
 			m.t.Fatal(err)
 		}
 		return ""

@@ -1,13 +1,20 @@
 package scenario
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/fairlead/fairlead/agent/address"
+	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/agent/store/storetest"
 	"github.com/fairlead/fairlead/internal/dhcptest"
 	"github.com/fairlead/fairlead/internal/ovstest"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
@@ -85,6 +92,32 @@ func vswitch(t *testing.T) (wrap []string) {
 		ovstest.New(t).Socket()}
 }
 
+// agent is the part of a node's agent that gives addresses, with a store that has the
+// default network.
+func agent(t *testing.T, m *machine) {
+	s, err := store.File(filepath.Join(m.dir, "store"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	storetest.Put(t, s, cluster.NetworkKey(cluster.DefaultNetwork), `{"subnets": [{"cidr": "10.10.0.0/16"}, {"cidr": "fd00:10::/112"}]}`)
+	dir := local.Open(m.dir, filepath.Join(m.dir, "run"))
+	manager := address.NewManager(address.Options{Store: s, Node: "here", Dir: dir})
+	l, err := address.Listen(dir.Socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	all.Go(func() { _ = store.Follow(ctx, s, "", manager) })
+	all.Go(func() { _ = manager.Run(ctx) })
+	all.Go(func() { _ = (&address.Server{Handlers: manager.Handlers()}).Serve(ctx, l) })
+	t.Cleanup(func() { cancel(); all.Wait(); _ = s.Close() })
+	storetest.Eventually(t, func() bool {
+		n, err := dir.Read(cluster.DefaultNetwork)
+		return err == nil && len(n.Subnets[1].Blocks) > 0
+	})
+}
+
 // runnable tells whether every plugin of a configuration is ours.
 func runnable(types []string, ours map[string]bool) bool {
 	return len(types) > 0 && !slices.ContainsFunc(types, func(s string) bool { return !ours[s] })
@@ -111,7 +144,13 @@ func runPage(t *testing.T, conf string, types []string) {
 	if slices.Contains(types, "ovs") {
 		m.wrap = vswitch(t)
 	}
+	if slices.Contains(types, "fairlead-ipam") || slices.Contains(types, "whereabouts") {
+		agent(t, m)
+	}
 	env := `CAP_ARGS={"portMappings":[{"hostPort":8080,"containerPort":80}],"ips":["10.10.0.9/24"]}`
+	if slices.Contains(types, "fairlead-ipam") {
+		env = "CAP_ARGS="
+	}
 	for _, verb := range []string{"add", "check", "del"} {
 		if verb == "check" && strings.Contains(conf, `"cniVersion": "0.1.0"`) {
 			continue // CHECK came with 0.4.0

@@ -13,7 +13,7 @@ const (
 	MaxLine         = 1 << 20 // bytes
 )
 
-// The operations that this package has words for. An agent may have more.
+// The operations. An agent may have more.
 const (
 	OpStatus  = "status"  // StatusArgs -> StatusResult
 	OpBlock   = "block"   // BlockArgs -> nothing: the network's file has one more
@@ -21,6 +21,8 @@ const (
 	OpRelease = "release" // Release -> nothing
 	OpLookup  = "lookup"  // Release (whose) -> ClaimResult
 	OpReport  = "report"  // ReportArgs -> nothing: an endpoint
+	OpNetwork = "network" // NetworkArgs -> nothing: the isolated network's namespace is here
+	OpAgent   = "agent"   // nothing -> the agent's State
 )
 
 // Request is what a plugin asks of the agent.
@@ -50,6 +52,21 @@ type BlockArgs struct {
 	Network string         `json:"network"`
 	Subnets []netip.Prefix `json:"subnets,omitempty"` // none: only that the network's file be there
 }
+
+// NetworkArgs ask for an isolated network on this host.
+type NetworkArgs struct {
+	Network string `json:"network"`
+}
+
+// NetnsPath is the namespace of an isolated network, the same on each host; NetnsDir
+// and NetnsPrefix are what all such paths begin with.
+func NetnsPath(network string) string { return NetnsDir + "/" + NetnsPrefix + network }
+
+// Where ip(8) looks for namespaces, and how ours are called there.
+const (
+	NetnsDir    = "/run/netns"
+	NetnsPrefix = "fairlead-"
+)
 
 // StatusArgs ask whether more blocks can be had.
 type StatusArgs = BlockArgs

@@ -1,0 +1,153 @@
+package ipam
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/ipam"
+	"github.com/fairlead/fairlead/skel"
+)
+
+// Whereabouts returns the plugin whereabouts: its own configuration, its addresses
+// given by the agent, each once in the cluster.
+func Whereabouts() skel.Plugin {
+	return skel.Plugin{
+		Name:     "whereabouts",
+		About:    "gives addresses out of ranges, each once in the cluster, by the agent",
+		AnyNetns: true,
+		Funcs: skel.CNIFuncs{
+			Add:    whereaboutsAdd,
+			Check:  whereaboutsCheck,
+			Del:    whereaboutsDel,
+			GC:     whereaboutsGC,
+			Status: whereaboutsStatus,
+		},
+	}
+}
+
+// ValidateWhereabouts refuses a configuration that ADD would refuse.
+func ValidateWhereabouts(data []byte) error {
+	_, err := parseWhereabouts(data, "")
+	return err
+}
+
+// on is the plugin fairlead-ipam's view of one of its networks: here they differ only
+// in where the ranges come from.
+func (w *whereabouts) on(network string) *fairlead {
+	return &fairlead{version: w.version, name: w.name, network: network, pod: w.pod, dir: local.Open("", "")}
+}
+
+func whereaboutsAdd(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) {
+	w, err := parseWhereabouts(args.StdinData, args.Args)
+	if err != nil {
+		return nil, err
+	}
+	o := ownerOf(args)
+	r := &cni.Result{CNIVersion: w.version, Routes: w.routes, DNS: w.dns}
+	for i, n := range w.networks {
+		ips, err := w.give(ctx, o, n)
+		if err != nil {
+			return nil, agentNeeded(fmt.Errorf("allocate of %s: %w", n.name, errors.Join(err, w.undo(ctx, o, w.networks[:i]))))
+		}
+		for _, ip := range ips {
+			r.IPs = append(r.IPs, cni.IP{Address: ip.Address, Gateway: ip.Gateway})
+		}
+	}
+	r.IPs = append(r.IPs, w.fixed...)
+	return r, nil
+}
+
+func (w *whereabouts) give(ctx context.Context, o ipam.Owner, n whereaboutsNetwork) ([]ipam.IP, error) {
+	f := w.on(n.name)
+	claimed, err := f.ask(ctx, o, n.groups, local.ClaimArgs{Wants: n.wants, Foreign: true})
+	var ips []ipam.IP
+	if err == nil {
+		ips, err = f.allocateHere(ctx, o, n.groups)
+	}
+	if err != nil && claimed {
+		err = f.giveBack(ctx, o, err)
+	}
+	return ips, err
+}
+
+func (w *whereabouts) undo(ctx context.Context, o ipam.Owner, given []whereaboutsNetwork) error {
+	var errs []error
+	for _, n := range given {
+		errs = append(errs, w.on(n.name).release(ctx, o))
+	}
+	return errors.Join(errs...)
+}
+
+// each does something with every network of a configuration.
+func (w *whereabouts) each(do func(f *fairlead) error) error {
+	var errs []error
+	for _, n := range w.networks {
+		errs = append(errs, do(w.on(n.name)))
+	}
+	return errors.Join(errs...)
+}
+
+func whereaboutsCheck(ctx context.Context, args *skel.CmdArgs) error {
+	w, err := parseWhereabouts(args.StdinData, args.Args)
+	if err != nil {
+		return err
+	}
+	return w.each(func(f *fairlead) error { return f.check(ctx, ownerOf(args)) })
+}
+
+func whereaboutsDel(ctx context.Context, args *skel.CmdArgs) error {
+	return everywhere(args.StdinData, func(f *fairlead) error { return f.release(ctx, ownerOf(args)) })
+}
+
+func whereaboutsGC(ctx context.Context, args *skel.CmdArgs) error {
+	return everywhere(args.StdinData, func(f *fairlead) error { return f.gc(ctx, args.StdinData) })
+}
+
+// everywhere does something with every network that the configuration names now, and
+// with those that it may have named at ADD.
+func everywhere(data []byte, do func(f *fairlead) error) error {
+	c, err := decode[struct{}](data)
+	if err != nil {
+		return err
+	}
+	w := &whereabouts{name: c.Name}
+	names := map[string]bool{}
+	if now, err := parseWhereabouts(data, ""); err == nil {
+		for _, n := range now.networks {
+			names[n.name] = true
+		}
+	}
+	here, err := ipam.Networks(w.on("").dir.Addresses())
+	errs := []error{err}
+	for _, name := range here {
+		if strings.HasPrefix(name, whereaboutsName) {
+			names[name] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		errs = append(errs, do(w.on(name)))
+	}
+	return errors.Join(errs...)
+}
+
+func whereaboutsStatus(ctx context.Context, args *skel.CmdArgs) error {
+	w, err := parseWhereabouts(args.StdinData, "")
+	if err != nil {
+		return err
+	}
+	var r local.StatusResult
+	err = w.on("").dir.Call(ctx, local.OpStatus, local.StatusArgs{}, &r)
+	if err == nil && r.Store != "" {
+		err = errors.New(r.Store)
+	}
+	if err != nil {
+		return cni.Errorf(cni.CodePluginNotAvailable, "whereabouts can give no address: %w", err)
+	}
+	return nil
+}

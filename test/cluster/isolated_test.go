@@ -1,0 +1,93 @@
+package cluster
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/internal/lab"
+)
+
+// isolatedNets makes networks of the cluster and a configuration of each on every node.
+func isolatedNets(t *testing.T, c *lab.Cluster, create ...string) {
+	t.Helper()
+	for _, line := range create {
+		words := append([]string{"network", "create"}, strings.Fields(line)...)
+		_, err := c.Nodes[0].Cluster(t.Context(), words...)
+		must(t, err)
+		name := words[2]
+		for _, n := range c.Nodes {
+			must(t, n.Configure(name, fmt.Sprintf(`{"type": "fairlead-net", "network": %q}`, name)))
+		}
+	}
+}
+
+// deaf fails the test if a container reaches an address.
+func deaf(t *testing.T, n *lab.Node, container string, to netip.Addr) {
+	t.Helper()
+	if err := n.Ping(t.Context(), container, to); err == nil {
+		t.Errorf("container %s of host %s reaches %s", container, n.Name, to)
+	}
+}
+
+// Isolated networks: the same addresses in two of them, each reaching its own on
+// other hosts and nobody else; peers reach each other; a container may be in several.
+func TestIsolated(t *testing.T) {
+	t.Parallel()
+	c := hosts(t, 2, 1, vxlanNet)
+	a, b := c.Nodes[0], c.Nodes[1]
+	isolatedNets(t, c, "blue --isolated --subnet 10.0.0.0/24 --nat", "red --isolated --subnet 10.0.0.0/24",
+		"green --isolated --subnet 10.1.0.0/24 --subnet fd00:1::/64 --peer blue")
+	pods := attach(t, a, "p1", "pods")
+	blueA, blueB := attach(t, a, "blue1", "blue"), attach(t, b, "blue2", "blue")
+	redA, redB := attach(t, a, "red1", "red"), attach(t, b, "red2", "red")
+	greenB := attach(t, b, "green1", "green")
+	reach(t, a, "blue1", blueB)
+	reach(t, b, "blue2", blueA)
+	reach(t, a, "red1", redB)
+	reach(t, b, "red2", redA)
+	deaf(t, a, "blue1", pods)
+	deaf(t, a, "p1", blueA)
+	deaf(t, a, "red1", greenB)
+	deaf(t, b, "green1", blueA) // blue does not say yet that green is its peer
+	if _, err := a.Run(t.Context(), "sh", "-c", "ip netns exec red1 ping -c1 -W1 "+a.V4.String()); err == nil {
+		t.Error("a network without a way out reaches the host")
+	}
+	reach(t, a, "blue1", b.V4) // by the host's address
+
+	out, err := a.Cluster(t.Context(), "network", "show", "blue", "--json")
+	must(t, err)
+	peer := strings.Replace(out, `"subnets"`, `"peers": ["green"], "subnets"`, 1)
+	_, err = a.Run(t.Context(), "sh", "-c", fmt.Sprintf("cat > /run/blue.json <<'E'\n%s\nE", peer))
+	must(t, err)
+	_, err = a.Cluster(t.Context(), "network", "set", "blue", "/run/blue.json")
+	must(t, err)
+	reach(t, b, "green1", blueA)
+	reach(t, a, "blue1", greenB)
+	deaf(t, b, "green1", redA.Next().Next())
+
+	// One container in two networks and the default one.
+	must(t, a.Container(t.Context(), "many"))
+	for i, network := range []string{"pods", "green"} {
+		_, err := a.Add(t.Context(), "many", network, fmt.Sprint("eth", i))
+		must(t, err)
+	}
+	reach(t, a, "many", pods)
+	reach(t, a, "many", greenB)
+
+	// What is removed is gone, on the host and in the network's namespace.
+	for _, x := range []struct{ name, network string }{{"blue1", "blue"}, {"red1", "red"}} {
+		_, err := a.Fairlead(t.Context(), "check", x.network, x.name)
+		must(t, err)
+		_, err = a.Fairlead(t.Context(), "del", x.network, x.name)
+		must(t, err)
+	}
+	if out, err := a.Run(t.Context(), "ip", "-n", "fairlead-red", "-o", "link", "show", "type", "veth"); err != nil || out != "" {
+		t.Errorf("links are left in the network's namespace (%v): %s", err, out)
+	}
+	doctor, err := a.Fairlead(t.Context(), "doctor")
+	if err != nil {
+		t.Errorf("the doctor finds: %v\n%s", err, doctor)
+	}
+}
