@@ -65,7 +65,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(a.listCommand(), a.doctorCommand(), a.planCommand(), a.validateCommand(), a.versionCommand())
 	root.AddCommand(a.agentCommand(), a.nodeCommand(), a.networkCommand())
 	root.AddCommand(a.installCommand(), a.uninstallCommand(), a.migrateCommand(), a.fuseCommand(), a.dhcpCommand(), a.wireguardCommand())
-	root.AddCommand(a.demoCommands()...)
+	root.AddCommand(append(a.demoCommands(), a.demoClusterCommand())...)
 	root.AddCommand(a.topics()...)
 	root.SetHelpCommandGroupID("more")
 	root.SetCompletionCommandGroupID("more")
