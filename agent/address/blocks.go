@@ -137,7 +137,7 @@ func (m *Manager) look(ctx context.Context) error {
 	}
 	m.blocks.Lock()
 	defer m.blocks.Unlock()
-	errs := []error{m.keepHeld(ctx), m.writeFiles()}
+	errs := []error{m.keepHeld(ctx), m.writeFiles(), m.letGo(ctx)}
 	for _, w := range m.wants() {
 		set := m.free(w)
 		if set*low >= w.size {

@@ -52,7 +52,7 @@ func (m *Manager) localNetwork(name string, n *cluster.Network) *local.Network {
 func (m *Manager) localSubnet(network string, s cluster.Subnet) local.Subnet {
 	out := local.Subnet{Name: s.Name, CIDR: s.CIDR, Assign: s.Assign, Exclude: s.Exclude}
 	for _, b := range m.view.snap.BlocksOf(network, m.Node) {
-		if s.CIDR.Contains(b.Addr()) && !out.Cluster() {
+		if s.CIDR.Contains(b.Addr()) && !out.Cluster() && !m.view.snap.Blocks[cluster.BlockKey(network, b)].Release {
 			out.Blocks = append(out.Blocks, b)
 		}
 	}

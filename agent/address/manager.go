@@ -40,6 +40,7 @@ type Manager struct {
 	dirty    chan struct{}        // this node's files may have to be written
 	joined   map[string]bool      // networks that something here asked for
 	absent   map[string]time.Time // nodes that have addresses, and are not there, since when
+	leaving  map[string]time.Time // blocks of ours that are not in our file any more, since when
 	unheld   map[string]time.Time // addresses of ours that nothing here holds, since when
 	problems map[string]string
 
@@ -69,7 +70,7 @@ func NewManager(o Options) *Manager {
 	}
 	return &Manager{
 		Options: o, view: newView(), dirty: make(chan struct{}, 1), joined: map[string]bool{},
-		absent: map[string]time.Time{}, unheld: map[string]time.Time{}, problems: map[string]string{},
+		absent: map[string]time.Time{}, leaving: map[string]time.Time{}, unheld: map[string]time.Time{}, problems: map[string]string{},
 		claims: make(chan *claim, 1024),
 	}
 }

@@ -54,6 +54,10 @@ type Block struct {
 	CIDR    netip.Prefix `json:"-"` // its key's
 	Node    string       `json:"node"`
 	Subnet  netip.Prefix `json:"subnet"` // of which it is a part
+
+	// Release is an operator's word: the node gives no more addresses of it, and lets
+	// it go when nothing holds one.
+	Release bool `json:"release,omitempty"`
 }
 
 // Address is one address that the cluster gave, with whom it belongs to and where

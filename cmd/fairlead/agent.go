@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/agent/config"
@@ -31,11 +32,13 @@ const agentExample = `  fairlead agent                                   # as /e
 // agentFlags are those of all commands that know the cluster.
 type agentFlags struct {
 	path   string
+	set    *pflag.FlagSet // a command may have one of its own by the same name
 	values map[string]*string
 }
 
 func (f *agentFlags) add(c *cobra.Command) {
 	flags := c.PersistentFlags()
+	f.set = flags
 	flags.StringVar(&f.path, "config", config.DefaultPath, "the agent's configuration")
 	_ = c.MarkPersistentFlagFilename("config", "yaml", "json")
 	f.values = map[string]*string{}
@@ -45,10 +48,10 @@ func (f *agentFlags) add(c *cobra.Command) {
 }
 
 // load reads the configuration as file, environment and flags say.
-func (a *app) agentConfig(c *cobra.Command, f *agentFlags) (*config.Config, error) {
+func (a *app) agentConfig(f *agentFlags) (*config.Config, error) {
 	return config.Load(f.path, func(name string) string {
 		for _, s := range config.Settings() {
-			if s.Variable() == name && c.Flags().Changed(s.Flag()) {
+			if s.Variable() == name && f.set.Changed(s.Flag()) {
 				return *f.values[s.Key]
 			}
 		}
@@ -63,7 +66,7 @@ func (a *app) agentCommand() *cobra.Command {
 		Use: "agent", Short: "join this host's containers to those of other hosts", GroupID: "cluster", Long: agentLong, Example: agentExample,
 		Args: want(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
-			conf, err := a.agentConfig(c, f)
+			conf, err := a.agentConfig(f)
 			if err != nil {
 				return err
 			}

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/fairlead/fairlead/agent/config"
 )
 
 // TestDocs holds docs/commands.md to the commands: each has its section, with
@@ -17,8 +19,14 @@ func TestDocs(t *testing.T) {
 	doc := string(raw)
 	root := newApp().root()
 	commands := root.Commands()
-	if pod, _, err := root.Find([]string{"pod"}); err == nil {
-		commands = append(commands, pod.Commands()...)
+	for _, name := range []string{"pod", "ipam"} {
+		c, _, err := root.Find([]string{name})
+		must(t, err)
+		commands = append(commands, c.Commands()...)
+	}
+	agents := map[string]bool{"config": true} // told with the agent
+	for _, s := range config.Settings() {
+		agents[s.Flag()] = true
 	}
 	for _, c := range commands {
 		if c.Hidden || !c.Runnable() || c.Name() == "help" || c.Name() == "completion" {
@@ -39,7 +47,11 @@ func TestDocs(t *testing.T) {
 		}
 		c.LocalNonPersistentFlags().VisitAll(told)
 		if c.HasParent() && c.Parent() == root {
-			c.PersistentFlags().VisitAll(told) // of its own commands
+			c.PersistentFlags().VisitAll(func(f *pflag.Flag) { // of its own commands
+				if c.Name() == "agent" || !agents[f.Name] {
+					told(f)
+				}
+			})
 		}
 	}
 	for _, help := range []string{exitHelp, environmentHelp} {

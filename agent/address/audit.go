@@ -1,0 +1,186 @@
+package address
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/ipam"
+)
+
+// Here is what this node's disk says.
+type Here struct {
+	Networks map[string]*local.Network
+	Held     map[string][]ipam.Holding // by network
+	Pending  []local.Release           // that the agent has not made yet
+
+	// Attached are the "CONTAINER IFNAME" of attachments here; nil: unknown.
+	Attached map[string]bool
+}
+
+// LookHere reads it.
+func LookHere(d local.Dir) (*Here, error) {
+	h := &Here{Networks: map[string]*local.Network{}, Held: map[string][]ipam.Holding{}}
+	names, err := d.Networks()
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, name := range names {
+		n, err := d.Read(name)
+		if err == nil {
+			h.Networks[name] = n
+		}
+		errs = append(errs, err)
+	}
+	names, err = ipam.Networks(d.Addresses())
+	errs = append(errs, err)
+	for _, name := range names {
+		held, err := ipam.Held(d.Addresses(), name)
+		h.Held[name] = held
+		errs = append(errs, err)
+	}
+	h.Pending, err = d.Pending()
+	return h, errors.Join(append(errs, err)...)
+}
+
+// Finding is a disagreement.
+type Finding struct {
+	Subject string `json:"subject"` // "block 10.244.0.0/26 of network default"
+	Problem string `json:"problem"`
+	Next    string `json:"next"` // what to do about it
+}
+
+// Audit compares the store with what a node's disk says, and the store with itself.
+func Audit(s *cluster.Snapshot, node string, h *Here) []Finding {
+	a := &audit{s: s, node: node, h: h}
+	a.documents()
+	a.blocks()
+	a.files()
+	a.held()
+	a.addresses()
+	slices.SortFunc(a.out, func(x, y Finding) int { return compare(x.Subject+x.Problem, y.Subject+y.Problem) })
+	return a.out
+}
+
+type audit struct {
+	s    *cluster.Snapshot
+	node string
+	h    *Here
+	out  []Finding
+}
+
+func (a *audit) find(subject, problem, next string) {
+	a.out = append(a.out, Finding{subject, problem, next})
+}
+
+func ofNetwork(kind string, what fmt.Stringer, network string) string {
+	return fmt.Sprintf("%s %s of network %s", kind, what, network)
+}
+
+func (a *audit) documents() {
+	for key, err := range a.s.Problems {
+		a.find("key "+key, err.Error(), "write it again: what it says is not heeded")
+	}
+}
+
+const waits = "it becomes free after the grace period, or now: fairlead ipam release --node "
+
+func (a *audit) blocks() {
+	var all []*cluster.Block
+	for _, b := range a.s.Blocks {
+		all = append(all, b)
+		subject := ofNetwork("block", b.CIDR, b.Network)
+		n := a.s.Networks[b.Network]
+		switch {
+		case n == nil:
+			a.find(subject, "there is no such network", "release it")
+		case !slices.ContainsFunc(n.Subnets, func(x cluster.Subnet) bool { return x.CIDR.Overlaps(b.CIDR) && x.Assign != cluster.AssignCluster }):
+			a.find(subject, "it is in no subnet of its network that is given in blocks", "release it")
+		}
+		if a.s.Nodes[b.Node] == nil {
+			a.find(subject, fmt.Sprintf("it is node %s's, which is removed", b.Node), waits+b.Node)
+		}
+	}
+	slices.SortFunc(all, func(x, y *cluster.Block) int { return x.CIDR.Compare(y.CIDR) })
+	for i, b := range all {
+		for _, c := range all[:i] {
+			if b.Network == c.Network && b.CIDR.Overlaps(c.CIDR) {
+				a.find(ofNetwork("block", b.CIDR, b.Network), fmt.Sprintf("it overlaps with %s of node %s", c.CIDR, c.Node), "release one of both")
+			}
+		}
+	}
+}
+
+// files compares this node's files with the store.
+func (a *audit) files() {
+	for name, n := range a.h.Networks {
+		in := map[netip.Prefix]bool{}
+		for _, s := range n.Subnets {
+			for _, b := range s.Blocks {
+				in[b] = true
+				subject := ofNetwork("block", b, name)
+				switch now := a.s.Blocks[cluster.BlockKey(name, b)]; {
+				case now == nil:
+					a.find(subject, "this node's file has it, and the store does not", "is the agent running? It claims it again if containers hold addresses of it")
+				case now.Node != a.node:
+					a.find(subject, fmt.Sprintf("this node's file has it, and in the store it is node %s's", now.Node), "attach the containers here anew that hold addresses of it")
+				}
+			}
+		}
+		for _, b := range a.s.BlocksOf(name, a.node) {
+			if !in[b] && !a.s.Blocks[cluster.BlockKey(name, b)].Release {
+				a.find(ofNetwork("block", b, name), "it is this node's, and its file does not have it", "is the agent running? It writes the file")
+			}
+		}
+	}
+}
+
+// held looks at every address that a container here holds.
+func (a *audit) held() {
+	for name, list := range a.h.Held {
+		for _, h := range list {
+			subject := ofNetwork("address", h.Addr, name)
+			if !a.inBlock(name, h.Addr) {
+				a.foreign(subject, name, h)
+			}
+			if a.h.Attached != nil && !a.h.Attached[h.Owner.ContainerID+" "+h.Owner.IfName] {
+				a.find(subject, fmt.Sprintf("container %s holds it, of which there is no attachment", h.Owner), "a GC of its CNI network frees it: fairlead gc NETWORK")
+			}
+		}
+	}
+}
+
+func (a *audit) inBlock(network string, ip netip.Addr) bool {
+	return slices.ContainsFunc(a.s.BlocksOf(network, a.node), func(b netip.Prefix) bool { return b.Contains(ip) })
+}
+
+// foreign is an address that is held here and in no block of this node.
+func (a *audit) foreign(subject, network string, h ipam.Holding) {
+	now := a.s.Addresses[cluster.AddressKey(network, h.Addr)]
+	switch {
+	case now == nil:
+		a.find(subject, fmt.Sprintf("container %s holds it; the store gave it to nobody, and it is in no block of this node", h.Owner), "attach the container anew")
+	case now.Node != a.node || now.Container != h.Owner.ContainerID:
+		a.find(subject, fmt.Sprintf("container %s holds it; in the store it is %s's, on node %q", h.Owner, now.Owner, now.Node), "attach the container anew")
+	}
+}
+
+// addresses looks at those that the store says are here, or on nodes that are removed.
+func (a *audit) addresses() {
+	for _, x := range a.s.Addresses {
+		subject := ofNetwork("address", x.IP, x.Network)
+		switch {
+		case x.Node == "":
+		case x.Node != a.node:
+			if a.s.Nodes[x.Node] == nil {
+				a.find(subject, fmt.Sprintf("it is on node %s, which is removed", x.Node), waits+x.Node)
+			}
+		case !slices.ContainsFunc(a.h.Held[x.Network], func(h ipam.Holding) bool { return h.Addr == x.IP }):
+			a.find(subject, fmt.Sprintf("the store says that container %s has it here, and it does not hold it", x.Container), "the agent releases it after two minutes")
+		}
+	}
+}

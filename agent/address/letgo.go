@@ -1,0 +1,57 @@
+package address
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/store"
+)
+
+// leavingFor is how long a block is out of this node's file before it is let go: an
+// ADD that read the file before has ended by then.
+const leavingFor = 5 * time.Second
+
+// letGo deletes the blocks of this node that an operator wants back, once nothing
+// holds an address of them.
+func (m *Manager) letGo(ctx context.Context) error {
+	for _, b := range m.wantedBack() {
+		held, err := m.Dir.Holds(b.Network)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(held, func(a netip.Addr) bool { return b.CIDR.Contains(a) }) {
+			continue
+		}
+		key := cluster.BlockKey(b.Network, b.CIDR)
+		m.mu.Lock()
+		was := m.view.was(key)
+		m.mu.Unlock()
+		if err := m.commit(ctx, []store.Op{{Key: key, Was: was}}); err != nil && !isConflict(err) {
+			return fmt.Errorf("let go of %s: %w", key, err)
+		}
+		m.Log.Info("let go of a block that an operator wanted back", "key", key)
+	}
+	return nil
+}
+
+// wantedBack are those that have been out of the file for long enough.
+func (m *Manager) wantedBack() (list []*cluster.Block) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key, b := range m.view.snap.Blocks {
+		since, seen := m.leaving[key]
+		switch {
+		case b.Node != m.Node || !b.Release:
+			delete(m.leaving, key)
+		case !seen:
+			m.leaving[key] = time.Now()
+		case time.Since(since) > leavingFor:
+			list = append(list, b)
+		}
+	}
+	return list
+}

@@ -1,0 +1,122 @@
+package address
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/store"
+)
+
+// ReleaseBlock takes a block from its node at an operator's word. One whose node is
+// removed is free at once; another's agent is asked, and lets it go when nothing
+// holds an address of it. It returns whether the block is free by now.
+func ReleaseBlock(ctx context.Context, s store.Store, network string, block netip.Prefix) (free bool, err error) {
+	key := cluster.BlockKey(network, block)
+	e, err := s.Get(ctx, key)
+	if err != nil {
+		return false, err
+	}
+	var b cluster.Block
+	if err := json.Unmarshal(e.Value, &b); err != nil {
+		return false, fmt.Errorf("read %s: %w", key, err)
+	}
+	_, err = s.Get(ctx, cluster.NodeKey(b.Node))
+	if errors.Is(err, os.ErrNotExist) {
+		_, err := s.Commit(ctx, store.Op{Key: key, Was: e.Revision}, store.Op{Key: cluster.NodeKey(b.Node), Verify: true})
+		return err == nil, err
+	}
+	if err != nil {
+		return false, err
+	}
+	b.Release = true
+	value, err := json.Marshal(b)
+	if err != nil {
+		return false, err
+	}
+	if _, err := s.Commit(ctx, store.Op{Key: key, Value: value, Was: e.Revision}); err != nil {
+		return false, err
+	}
+	return waitGone(ctx, s, key)
+}
+
+// waitGone waits for a key's end, as long as the context allows.
+func waitGone(ctx context.Context, s store.Store, key string) (bool, error) {
+	for {
+		_, err := s.Get(ctx, key)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			return true, nil
+		case ctx.Err() != nil:
+			return false, nil
+		case err != nil:
+			return false, err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// ReleaseAddress takes an address from its owner at an operator's word: not one that
+// a container has on a node that is there.
+func ReleaseAddress(ctx context.Context, s store.Store, network string, ip netip.Addr) error {
+	key := cluster.AddressKey(network, ip)
+	e, err := s.Get(ctx, key)
+	if err != nil {
+		return err
+	}
+	var a cluster.Address
+	if err := json.Unmarshal(e.Value, &a); err != nil {
+		return fmt.Errorf("read %s: %w", key, err)
+	}
+	ops := []store.Op{{Key: key, Was: e.Revision}}
+	if a.Node != "" {
+		_, err := s.Get(ctx, cluster.NodeKey(a.Node))
+		if err == nil {
+			return fmt.Errorf("%s is %s's, in container %s on node %s: end that first", ip, a.Owner, a.Container, a.Node)
+		}
+		if !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		ops = append(ops, store.Op{Key: cluster.NodeKey(a.Node), Verify: true})
+	}
+	_, err = s.Commit(ctx, ops...)
+	return err
+}
+
+// ReleaseNode frees, without a grace period, all that a removed node had, and returns
+// the keys. One that is not removed is refused.
+func ReleaseNode(ctx context.Context, s store.Store, node string) (keys []string, err error) {
+	if _, err := s.Get(ctx, cluster.NodeKey(node)); err == nil {
+		return nil, fmt.Errorf("node %s is in the cluster: remove it first, with \"fairlead node remove %s\"", node, node)
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	entries, revision, err := s.List(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	m := NewManager(Options{Store: s})
+	m.Reset(entries, revision)
+	ops, err := m.freeing(node)
+	if err != nil {
+		return nil, err
+	}
+	for part := range slices.Chunk(ops, store.MaxOps/2) {
+		if err := m.commit(ctx, append(slices.Clone(part), store.Op{Key: cluster.NodeKey(node), Verify: true})); err != nil {
+			return keys, fmt.Errorf("release what node %s had: %w", node, err)
+		}
+		for _, o := range part {
+			keys = append(keys, o.Key)
+		}
+	}
+	return keys, nil
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/agent/address"
+	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/agent/store/storetest"
+	"github.com/fairlead/fairlead/ipam"
+)
+
+// ipamHost is a host with a store in a file, and this node's part of it.
+type ipamHost struct {
+	t   *testing.T
+	dir string
+	s   store.Store
+}
+
+func newIPAMHost(t *testing.T) *ipamHost {
+	h := &ipamHost{t: t, dir: t.TempDir()}
+	var err error
+	h.s, err = store.File(filepath.Join(h.dir, "fairlead", "store"))
+	must(t, err)
+	t.Cleanup(func() { _ = h.s.Close() })
+	storetest.Put(t, h.s, "networks/default", `{"subnets": [{"cidr": "10.244.0.0/24", "block": 28}, {"name": "fixed", "cidr": "10.250.0.0/28", "assign": "cluster"}]}`)
+	storetest.Put(t, h.s, "nodes/here", "{}")
+	h.block("10.244.0.16/28", "here")
+	must(t, h.local().Write(&local.Network{Name: "default", Node: "here", Subnets: []local.Subnet{
+		{CIDR: netip.MustParsePrefix("10.244.0.0/24"), Blocks: []netip.Prefix{netip.MustParsePrefix("10.244.0.16/28")}},
+		{Name: "fixed", CIDR: netip.MustParsePrefix("10.250.0.0/28"), Assign: cluster.AssignCluster},
+	}}))
+	return h
+}
+
+func (h *ipamHost) local() local.Dir { return local.Open(h.dir, filepath.Join(h.dir, "run")) }
+
+func (h *ipamHost) block(cidr, node string) {
+	storetest.Put(h.t, h.s, cluster.BlockKey("default", netip.MustParsePrefix(cidr)), `{"node": "`+node+`", "subnet": "10.244.0.0/24"}`)
+}
+
+func (h *ipamHost) hold(ip, container string) {
+	h.t.Helper()
+	s, err := ipam.Open(storetest.Context(h.t), h.local().Addresses(), "default", ipam.Options{})
+	must(h.t, err)
+	defer s.Close()
+	a := netip.MustParseAddr(ip)
+	_, err = s.Allocate(ipam.Owner{ContainerID: container, IfName: "eth0"}, []ipam.RangeSet{{{Subnet: netip.PrefixFrom(a, 24).Masked(), Start: a, End: a}}}, nil)
+	must(h.t, err)
+}
+
+func (h *ipamHost) run(args ...string) (code int, out, errs string) {
+	var stdout, stderr bytes.Buffer
+	a := &app{stdout: &stdout, stderr: &stderr, getenv: func(k string) string {
+		return map[string]string{"FAIRLEAD_LIB": h.dir, "FAIRLEAD_RUN": filepath.Join(h.dir, "run")}[k]
+	}}
+	code = run(context.Background(), a, append([]string{"fairlead", "ipam"}, args...))
+	return code, stdout.String(), stderr.String()
+}
+
+func (h *ipamHost) want(code int, words string, args ...string) {
+	h.t.Helper()
+	got, out, errs := h.run(args...)
+	if got != code || !strings.Contains(out+errs, words) {
+		h.t.Errorf("ipam %s: exit code %d, want %d with %q:\n%s%s", strings.Join(args, " "), got, code, words, out, errs)
+	}
+}
+
+func TestIPAMShow(t *testing.T) {
+	t.Parallel()
+	h := newIPAMHost(t)
+	h.hold("10.244.0.18", "c1")
+	h.block("10.244.0.32/28", "there")
+	storetest.Put(t, h.s, "nodes/there", "{}")
+	storetest.Put(t, h.s, "endpoints/there/c2/eth0", `{"network": "default", "ips": ["10.244.0.40"]}`)
+	storetest.Put(t, h.s, "addresses/default/10.250.0.3", `{"owner": "ns/db-0", "fixed": true}`)
+	must(t, h.local().Note(context.Background(), local.Release{Network: "default", Container: "c9", IfName: "eth0"}))
+	code, out, errs := h.run("show", "--node", "here")
+	want := `NETWORK  SUBNET         POOL   GIVEN      BLOCKS
+default  10.244.0.0/24  -      in blocks  2 of 16
+default  10.250.0.0/28  fixed  singly     -
+
+NETWORK  BLOCK           NODE   USED     STATE
+default  10.244.0.16/28  here   1 of 13  here
+default  10.244.0.32/28  there  1 of 13  -
+
+NETWORK  ADDRESS     OWNER    FIXED  NODE
+default  10.250.0.3  ns/db-0  yes    -
+
+1 releases wait for the agent.
+`
+	if code != 0 || out != want {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+	h.want(0, `"pendingReleases": 1`, "show", "default", "--json")
+	h.want(1, "there is no network blue; there are: default", "show", "blue")
+}
+
+// Each disagreement is named; none is no error.
+func TestIPAMCheck(t *testing.T) {
+	t.Parallel()
+	h := newIPAMHost(t)
+	h.want(0, "agree", "check", "--node", "here")
+	h.want(0, "[]", "check", "--node", "here", "--json")
+	h.hold("10.244.0.18", "c1")
+	h.hold("10.9.0.3", "c2")
+	h.hold("10.250.0.4", "c3")
+	h.block("10.244.0.48/28", "here")
+	h.block("10.244.0.64/28", "gone")
+	h.block("10.244.0.64/27", "here")
+	h.block("10.7.0.0/28", "here")
+	storetest.Put(t, h.s, "addresses/default/10.250.0.4", `{"owner": "ns/x", "node": "other", "container": "c7"}`)
+	storetest.Put(t, h.s, "addresses/default/10.250.0.5", `{"owner": "ns/y", "node": "here", "container": "c8"}`)
+	storetest.Put(t, h.s, "nodes/bad", `{`)
+	code, out, errs := h.run("check", "--node", "here")
+	for _, words := range []string{
+		"address 10.244.0.18 of network default: container c1 eth0 holds it, of which there is no attachment",
+		"address 10.9.0.3 of network default: container c2 eth0 holds it; the store gave it to nobody",
+		`address 10.250.0.4 of network default: container c3 eth0 holds it; in the store it is ns/x's, on node "other"`,
+		"address 10.250.0.4 of network default: it is on node other, which is removed",
+		"address 10.250.0.5 of network default: the store says that container c8 has it here",
+		"block 10.244.0.48/28 of network default: it is this node's, and its file does not have it",
+		"block 10.244.0.64/28 of network default: it is node gone's, which is removed\n    it becomes free after the grace period, or now: fairlead ipam release --node gone",
+		"overlaps with 10.244.0.64/",
+		"block 10.7.0.0/28 of network default: it is in no subnet",
+		"key nodes/bad: read nodes/bad",
+	} {
+		if !strings.Contains(out, words) {
+			t.Errorf("nothing of %q", words)
+		}
+	}
+	if code != exitWrong {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+	h.block("10.244.0.16/28", "other")
+	h.want(exitWrong, "this node's file has it, and in the store it is node other's", "check", "--node", "here")
+}
+
+// Nothing is released without the word, nor what somebody uses.
+func TestIPAMRelease(t *testing.T) {
+	t.Parallel()
+	h := newIPAMHost(t)
+	h.block("10.244.0.32/28", "gone")
+	h.block("10.244.0.48/28", "gone")
+	storetest.Put(t, h.s, "addresses/default/10.250.0.4", `{"owner": "ns/x", "fixed": true}`)
+	storetest.Put(t, h.s, "addresses/default/10.250.0.5", `{"owner": "ns/y", "node": "here", "container": "c8"}`)
+	storetest.Put(t, h.s, "addresses/default/10.250.0.6", `{"owner": "ns/z", "node": "gone", "container": "c9"}`)
+	h.want(2, "would release block 10.244.0.32/28", "release", "10.244.0.32/28")
+	h.want(0, "released 10.244.0.32/28", "release", "10.244.0.32/28", "--yes")
+	h.want(1, "no node has block 10.244.0.32/28", "release", "10.244.0.32/28", "--yes")
+	h.want(2, "would release address 10.250.0.4", "release", "10.250.0.4")
+	h.want(0, "released 10.250.0.4", "release", "10.250.0.4", "--yes")
+	h.want(1, "to nobody", "release", "10.250.0.4", "--yes")
+	h.want(1, "in container c8 on node here: end that first", "release", "10.250.0.5", "--yes")
+	h.want(1, "remove it first", "release", "--node", "here", "--yes")
+	h.want(2, "would release all that node gone had", "release", "--node", "gone")
+	h.want(0, "2 blocks and addresses of node gone", "release", "--node", "gone", "--yes")
+	h.want(2, "is no block and no address", "release", "nonsense")
+	h.want(2, "usage", "release")
+	list, _, err := h.s.List(context.Background(), cluster.BlocksPrefix)
+	if err != nil || len(list) != 1 {
+		t.Errorf("%v, %v", list, err)
+	}
+}
+
+// A block of a node that is there is let go of by that node, when nothing holds an
+// address of it.
+func TestIPAMReleaseOfAnother(t *testing.T) {
+	t.Parallel()
+	h := newIPAMHost(t)
+	h.block("10.244.0.32/28", "here")
+	h.hold("10.244.0.18", "c1")
+	m := address.NewManager(address.Options{Store: h.s, Node: "here", Dir: h.local()})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{}, 2)
+	go func() { _ = store.Follow(ctx, h.s, "", m); done <- struct{}{} }()
+	go func() { _ = m.Run(ctx); done <- struct{}{} }()
+	t.Cleanup(func() { cancel(); <-done; <-done })
+	h.want(0, "released 10.244.0.32/28", "release", "10.244.0.32/28", "--yes")
+	h.want(0, "is let go of when", "release", "10.244.0.16/28", "--yes")
+	h.want(0, "leaving", "show", "--node", "here")
+	n, err := h.local().Read("default")
+	must(t, err)
+	for _, b := range n.Subnets[0].Blocks {
+		if b.String() == "10.244.0.16/28" {
+			t.Error("its addresses are still given")
+		}
+	}
+}
