@@ -23,7 +23,7 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-cluster test test-vm race churn crash fuzz bench bench-quick bench-vm bench-path trace leases image deb vulncheck compat e2e e2e-start e2e-kubernetes clean
+.PHONY: help build demo demo-cluster test test-vm race churn crash fuzz bench bench-quick bench-vm bench-path bench-hosts trace leases image deb vulncheck compat e2e e2e-start e2e-kubernetes clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -96,6 +96,10 @@ bench-vm: ## the plugins whose device types the kernel here may lack, in Debian'
 bench-path: ## what packets pay: streams, requests and connections, ours, the reference's and by hand; writes docs/datapath.md (needs root)
 	@sh test/install-packages $(TEST_NEEDS)
 	go run ./bench/path -write docs/datapath.md
+
+bench-hosts: ## what packets pay between hosts by each backend, ours and by hand; writes docs/hosts.md (needs root)
+	@sh test/install-packages $(TEST_NEEDS)
+	go run ./bench/path -hosts -n 11 -write docs/hosts.md
 
 trace: build ## what the kernel does in an ADD and a DEL, function by function, N=20 rounds in a guest's kernel (needs root)
 	@sh test/install-packages $(TEST_NEEDS) $(VM_NEEDS)
