@@ -196,7 +196,13 @@ func (a *Agent) look(ctx context.Context) (again time.Duration) {
 		a.log.Debug("made", "object", c)
 	}
 	a.log.Log(ctx, level(rep), "looked", "made", rep.Made, "removed", rep.Removed, "listed", rep.Looked, "problems", len(w.Problems)+len(rep.Errors), "took", time.Since(began).Round(time.Microsecond))
-	return sooner(again, a.status.looked(&w, rep, began))
+	again = sooner(again, a.status.looked(&w, rep, began))
+	if rep.Err() == nil && w.MTU[cluster.DefaultNetwork] != 0 {
+		if err := writeList(a.o.Config.CNI); err != nil {
+			return a.status.failed(err)
+		}
+	}
+	return again
 }
 
 // sooner is the shorter of two times, of which 0 is never.
