@@ -7,6 +7,7 @@ VERSION ?= 0.1.0~$(shell git rev-list --count HEAD)
 NFPM := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.0
 
 # What runs besides our own programs, and the Debian package it comes in.
+CLUSTER_NEEDS := ip:iproute2 nft:nftables ping:iputils-ping nsenter:util-linux curl:curl etcd:etcd-server
 DEMO_NEEDS := ip:iproute2 nft:nftables ping:iputils-ping dnsmasq:dnsmasq-base
 E2E_NEEDS := containerd:containerd runc:runc podman:podman conmon:conmon
 TEST_NEEDS := $(DEMO_NEEDS) iptables:iptables conntrack:conntrack nsenter:util-linux sysctl:procps \
@@ -22,7 +23,7 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-vm race churn crash fuzz bench bench-quick bench-vm bench-path trace leases image deb vulncheck compat e2e e2e-start e2e-kubernetes clean
+.PHONY: help build demo demo-cluster test test-vm race churn crash fuzz bench bench-quick bench-vm bench-path bench-hosts trace leases image deb vulncheck compat e2e e2e-start e2e-kubernetes clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +49,10 @@ deb: build ## bin/fairlead_VERSION_ARCH.deb, by nfpm
 demo: build ## show containers on networks, in a host of their own: safe on any machine (needs root)
 	@sh test/install-packages $(DEMO_NEEDS)
 	@$(SUDO) bin/fairlead demo
+
+demo-cluster: build ## show containers on three hosts, by each backend, with agents killed and the store stopped: namespaces, safe on any machine (needs root)
+	@sh test/install-packages $(CLUSTER_NEEDS)
+	@$(SUDO) bin/fairlead demo-cluster
 
 test: ## run everything that tests, but the long tiers below (needs root: network namespaces)
 	@sh test/install-packages $(TEST_NEEDS)
@@ -91,6 +96,10 @@ bench-vm: ## the plugins whose device types the kernel here may lack, in Debian'
 bench-path: ## what packets pay: streams, requests and connections, ours, the reference's and by hand; writes docs/datapath.md (needs root)
 	@sh test/install-packages $(TEST_NEEDS)
 	go run ./bench/path -write docs/datapath.md
+
+bench-hosts: ## what packets pay between hosts by each backend, ours and by hand; writes docs/hosts.md (needs root)
+	@sh test/install-packages $(TEST_NEEDS)
+	go run ./bench/path -hosts -n 11 -write docs/hosts.md
 
 trace: build ## what the kernel does in an ADD and a DEL, function by function, N=20 rounds in a guest's kernel (needs root)
 	@sh test/install-packages $(TEST_NEEDS) $(VM_NEEDS)

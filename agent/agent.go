@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/kernel"
 )
 
@@ -115,6 +116,7 @@ func (a *Agent) start(ctx context.Context, stop context.CancelCauseFunc) error {
 	a.kick() // what is known of an earlier life counts
 	go a.publish.run(ctx)
 	go func() { _ = a.manager.Run(ctx) }()
+	go (&endpoints{store: a.o.Store, node: a.o.Config.Node, dir: attach.Open(a.o.Run), view: a.view}).run(ctx)
 	if a.o.Config.Listen != "" {
 		if err := a.serve(ctx, a.o.Config.Listen); err != nil {
 			return err

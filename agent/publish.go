@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"reflect"
 	"sync"
 	"time"
@@ -50,46 +51,42 @@ type life struct {
 // its name is free. After that it works from what it knew.
 const startWait = 2 * time.Second
 
-// claimName holds this node's name, or refuses to start if another has it. An
-// agent that was killed a moment ago still has it, and is this very machine: then
-// the name is waited for.
+// claimName holds this node's name, or refuses to start if another has it.
 func (p *publisher) claimName(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
-	for {
-		err := p.hold(ctx, within)
-		taken, is := errors.AsType[*TakenError](err)
-		switch {
-		case err == nil:
-			return nil
-		case is && taken.By != p.id:
-			return err
-		case !is:
-			p.log.Warn("the store did not say whether this node's name is free", "error", err)
-			return nil
-		}
-		select {
-		case <-within.Done():
-			return nil // our own last life; it ends by itself
-		case <-time.After(time.Second):
-		}
+	err := p.hold(ctx, within)
+	if _, taken := errors.AsType[*TakenError](err); taken {
+		return err
 	}
+	if err != nil {
+		p.log.Warn("the store did not say whether this node's name is free", "error", err)
+	}
+	return nil
 }
 
+// hold holds the name as long as the context lives. An agent of this machine that was
+// killed a moment ago still has it: as only one can run here (see alone), it is dead.
 func (p *publisher) hold(ctx, within context.Context) error {
-	value, _ := json.Marshal(life{p.id}) // strings
 	key := cluster.AliveKey(p.conf.Node)
 	e, err := p.store.Get(within, key)
 	if err == nil {
 		var l life
-		_ = json.Unmarshal(e.Value, &l)
-		if l.ID != p.id {
-			return &TakenError{p.conf.Node, l.ID}
+		if err := json.Unmarshal(e.Value, &l); err != nil || l.ID != p.id {
+			return &TakenError{p.conf.Node, "machine " + l.ID}
 		}
+		_, err = p.store.Commit(within, store.Op{Key: key, Was: e.Revision})
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, store.ErrConflict) {
+		return err
+	}
+	value, err := json.Marshal(life{p.id})
+	if err != nil {
+		return err
 	}
 	lost, err := p.store.Hold(ctx, key, value, aliveFor)
 	if errors.Is(err, store.ErrConflict) {
-		return &TakenError{p.conf.Node, p.id}
+		return &TakenError{p.conf.Node, "at this moment"}
 	}
 	if err == nil {
 		p.mu.Lock()
@@ -125,7 +122,7 @@ func (p *publisher) run(ctx context.Context) {
 	for {
 		if err := p.once(ctx); err != nil && ctx.Err() == nil {
 			p.status.published(err)
-			if taken, is := errors.AsType[*TakenError](err); is && taken.By != p.id {
+			if _, taken := errors.AsType[*TakenError](err); taken {
 				p.log.Error("this node's name was taken while the store was away: nothing more is written", "error", err)
 			}
 		} else if err == nil {

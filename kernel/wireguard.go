@@ -119,7 +119,35 @@ func (w *WireGuard) ensure(e *Engine) error {
 	if err != nil {
 		return err
 	}
-	return end.set(want.changes(have))
+	c := want.changes(have)
+	if err := end.set(c); err != nil {
+		return err
+	}
+	return greet(end, c)
+}
+
+// greeted is how many new peers are greeted at once: a handshake costs both.
+const greeted = 256
+
+// greet begins a session with each new peer. Of two nodes that learn of each other the
+// first one's handshake is to somebody who does not know it yet, and would be repeated
+// after five seconds only; the second one's is answered. A device sends at once when a
+// peer's keepalive is switched on.
+func greet(end wireguardEnd, c wireguardChanges) error {
+	var on, off wireguardChanges
+	for _, p := range c.peers {
+		if p.add && p.keepalive == 0 && p.endpoint.IsValid() {
+			on.peers = append(on.peers, peerChange{key: p.key, keepalive: 1})
+			off.peers = append(off.peers, peerChange{key: p.key, keepalive: 0})
+		}
+	}
+	if len(on.peers) == 0 || len(on.peers) > greeted {
+		return nil
+	}
+	if err := end.set(on); err != nil {
+		return err
+	}
+	return end.set(off)
 }
 
 func (w *WireGuard) diff(e *Engine) ([]string, error) {

@@ -49,23 +49,23 @@ func Settings() []Setting {
 		return func(c *Config, v string) error { *field(c) = v; return nil }
 	}
 	return []Setting{
-		{"node", "this node's name in the cluster (default: the host's)", text(func(c *Config) *string { return &c.Node })},
-		{"interface", "the link by which this node reaches others (default: the default route's)", text(func(c *Config) *string { return &c.Interface })},
-		{"addresses", "the addresses by which others reach it, with commas between (default: the link's first of each family)", setAddresses},
+		{"node", "this node's name in the cluster", text(func(c *Config) *string { return &c.Node })},
+		{"interface", "the link by which it reaches others", text(func(c *Config) *string { return &c.Interface })},
+		{"addresses", "by which others reach it, with commas between", setAddresses},
 		{"store.file", "the file of a cluster of one host", text(func(c *Config) *string { return &c.Store.File })},
-		{"store.etcd.endpoints", "etcd's members, with commas between", func(c *Config, v string) error { c.Store.Etcd.Endpoints = list(v); return nil }},
+		{"store.etcd.endpoints", "its members, with commas between", func(c *Config, v string) error { c.Store.Etcd.Endpoints = list(v); return nil }},
 		{"store.etcd.prefix", "of all keys in etcd", text(func(c *Config) *string { return &c.Store.Etcd.Prefix })},
-		{"store.etcd.caCert", "file with the authorities that etcd's certificate is checked by", text(func(c *Config) *string { return &c.Store.Etcd.CACert })},
-		{"store.etcd.cert", "file with this node's certificate", text(func(c *Config) *string { return &c.Store.Etcd.Cert })},
-		{"store.etcd.key", "file with its key", text(func(c *Config) *string { return &c.Store.Etcd.Key })},
+		{"store.etcd.caCert", "authorities that check its certificate", text(func(c *Config) *string { return &c.Store.Etcd.CACert })},
+		{"store.etcd.cert", "this node's certificate", text(func(c *Config) *string { return &c.Store.Etcd.Cert })},
+		{"store.etcd.key", "the certificate's key", text(func(c *Config) *string { return &c.Store.Etcd.Key })},
 		{"store.etcd.username", "etcd's user", text(func(c *Config) *string { return &c.Store.Etcd.Username })},
-		{"store.etcd.passwordFile", "file with the user's password", text(func(c *Config) *string { return &c.Store.Etcd.PasswordFile })},
-		{"network", "the default network as JSON, for a cluster that has none yet", setNetwork},
-		{"networkFile", "the same as a file of flannel's form (net-conf.json)", text(func(c *Config) *string { return &c.NetworkFile })},
-		{"flannel.subnetFile", "write this node's subnet there for the plugin flannel", text(func(c *Config) *string { return &c.Flannel.SubnetFile })},
-		{"flannel.prefix", "flannel's keys in etcd, for a cluster that switches node by node", text(func(c *Config) *string { return &c.Flannel.Prefix })},
-		{"listen", "serve metrics and readiness at this address and port", text(func(c *Config) *string { return &c.Listen })},
-		{"grace", "how long the blocks of a removed node stay reserved", func(c *Config, v string) error { return c.Grace.UnmarshalText([]byte(v)) }},
+		{"store.etcd.passwordFile", "holds the user's password", text(func(c *Config) *string { return &c.Store.Etcd.PasswordFile })},
+		{"network", "the default one, JSON, where there is none yet", setNetwork},
+		{"networkFile", "the same in flannel's form (net-conf.json)", text(func(c *Config) *string { return &c.NetworkFile })},
+		{"flannel.subnetFile", "written for the plugin flannel", text(func(c *Config) *string { return &c.Flannel.SubnetFile })},
+		{"flannel.prefix", "of its keys in etcd, to join its nodes", text(func(c *Config) *string { return &c.Flannel.Prefix })},
+		{"listen", "where metrics and readiness are served", text(func(c *Config) *string { return &c.Listen })},
+		{"grace", "a removed node's blocks stay reserved so long", func(c *Config, v string) error { return c.Grace.UnmarshalText([]byte(v)) }},
 	}
 }
 

@@ -21,6 +21,7 @@ type host struct {
 	crowd   func(others int) error
 	backend string
 	keys    string // more keys of bridge
+	of      string // between hosts: the backend
 }
 
 func hosts() []host {
@@ -52,7 +53,7 @@ const (
 
 // ns is the name of one of the contender's namespaces: "", "a", "b", "world".
 func (h host) ns(which string) string {
-	return strings.NewReplacer(" ", "", "(", "", ")", "").Replace(h.name) + which
+	return strings.NewReplacer(" ", "", "(", "", ")", "").Replace(h.of+h.name) + which
 }
 
 func (h host) in(which string, argv ...string) *exec.Cmd {
@@ -107,15 +108,22 @@ func (h host) prepare() error {
 }
 
 func (h host) serve() error {
+	for _, which := range []string{"a", "b", "world"} {
+		if err := h.serveAt(which); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h host) serveAt(which string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	for _, which := range []string{"a", "b", "world"} {
-		for _, argv := range [][]string{{self, "serve", fmt.Sprint(":", echoPort)}, {"taskset", "-c", "0", self, "serve", fmt.Sprint(":", pinnedPort)}, {"iperf3", "-s", "-p", fmt.Sprint(iperfPort)}} {
-			if err := h.in(which, argv...).Start(); err != nil {
-				return err
-			}
+	for _, argv := range [][]string{{self, "serve", fmt.Sprint(":", echoPort)}, {"taskset", "-c", "0", self, "serve", fmt.Sprint(":", pinnedPort)}, {"iperf3", "-s", "-p", fmt.Sprint(iperfPort)}} {
+		if err := h.in(which, argv...).Start(); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -4,7 +4,7 @@
 // from outside to a host port, and out through masquerade; also with thousands
 // of other containers' elements and rules in place.
 //
-//	go run ./bench/path [-n ROUNDS] [-for TIME] [-others NUMBER] [-what THING] [-programs DIRECTORY [-build]] [-json FILE] [-write FILE]
+//	go run ./bench/path [-hosts] [-n ROUNDS] [-for TIME] [-others NUMBER] [-what THING] [-programs DIRECTORY [-build]] [-json FILE] [-write FILE]
 package main
 
 import (
@@ -34,6 +34,7 @@ func main() {
 	flag.StringVar(&o.programs, "programs", "", "use the programs in this `directory`, made by -build")
 	flag.BoolVar(&o.build, "build", false, "build into the directory of -programs, and measure nothing")
 	flag.StringVar(&o.what, "what", "", "only this: stream, rr or connect")
+	flag.BoolVar(&o.hosts, "hosts", false, "between two hosts instead, by each backend of the agent that this kernel has")
 	flag.StringVar(&o.json, "json", "", "write the figures as JSON to this `file`")
 	flag.StringVar(&o.page, "write", "", "write the page to this `file`")
 	flag.Parse()
@@ -55,7 +56,7 @@ type options struct {
 	time             time.Duration
 	what, json, page string
 	programs         string
-	build            bool
+	build, hosts     bool
 }
 
 // insideVariable names the directory of what was built, once the process is in
@@ -72,7 +73,10 @@ func enter(o options) error {
 			return err
 		}
 		defer os.RemoveAll(dir)
-		if err := build(dir); err != nil {
+		if !o.hosts { // which needs no plugins
+			err = build(dir)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -96,6 +100,13 @@ func run(o options) error {
 			return fmt.Errorf("mount over %s: %w", dir, err)
 		}
 	}
+	if o.hosts {
+		rows, err := betweenHosts(o)
+		if err != nil {
+			return err
+		}
+		return report(rows, o, hostsPage)
+	}
 	hosts, err := prepare()
 	if err != nil {
 		return err
@@ -111,7 +122,7 @@ func run(o options) error {
 	if rows, err = crowded(hosts, o, rows); err != nil {
 		return err
 	}
-	return report(rows, o)
+	return report(rows, o, page)
 }
 
 // crowded measures again what rules are asked for, with others' in place.
@@ -135,7 +146,7 @@ func crowded(hosts []host, o options, rows []row) ([]row, error) {
 	return rows, nil
 }
 
-func report(rows []row, o options) error {
+func report(rows []row, o options, page string) error {
 	text := table(rows)
 	fmt.Print(text)
 	if o.json != "" {

@@ -3,6 +3,7 @@ package main
 import (
 	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -36,18 +37,22 @@ type agentFlags struct {
 	values map[string]*string
 }
 
+// add adds them to a command: of those that only ask the store, what leads to it.
 func (f *agentFlags) add(c *cobra.Command) {
+	agent := c.Name() == "agent"
 	flags := c.PersistentFlags()
 	f.set = flags
 	flags.StringVar(&f.path, "config", config.DefaultPath, "the agent's configuration")
 	_ = c.MarkPersistentFlagFilename("config", "yaml", "json")
 	f.values = map[string]*string{}
 	for _, s := range config.Settings() {
-		f.values[s.Key] = flags.String(s.Flag(), "", s.About)
+		if agent || strings.HasPrefix(s.Key, "store.") {
+			f.values[s.Key] = flags.String(s.Flag(), "", s.About)
+		}
 	}
 }
 
-// load reads the configuration as file, environment and flags say.
+// agentConfig reads the configuration as file, environment and flags say.
 func (a *app) agentConfig(f *agentFlags) (*config.Config, error) {
 	return config.Load(f.path, func(name string) string {
 		for _, s := range config.Settings() {

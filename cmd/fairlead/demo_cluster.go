@@ -68,6 +68,9 @@ func (a *app) demoCluster(ctx context.Context, o demoOptions) error {
 	err = f.play(ctx, lab.Options{Nodes: []string{"north", "east", "south"}, Members: 1, Bin: filepath.Dir(exe), Dir: dir,
 		Network: `{"subnets": [{"cidr": "10.244.0.0/16"}], "backends": [{"type": "host-gw"}], "nat": true}`})
 	if f.c != nil {
+		if err != nil {
+			err = fmt.Errorf("%w\n%s", err, f.logs())
+		}
 		f.c.Close()
 	}
 	if a.json {
@@ -79,6 +82,15 @@ func (a *app) demoCluster(ctx context.Context, o demoOptions) error {
 	}
 	f.success("Three hosts, every backend that this kernel has, nothing lost, in %.1f s.", time.Since(began).Seconds())
 	return nil
+}
+
+// logs are what each agent said last.
+func (f *fleet) logs() (all string) {
+	for _, n := range f.c.Nodes {
+		lines := strings.Split(strings.TrimSpace(n.Agent.Log()), "\n")
+		all += n.Name + ":\n  " + strings.Join(lines[max(0, len(lines)-8):], "\n  ") + "\n"
+	}
+	return all
 }
 
 func (a *app) demoClusterPossible() error {

@@ -203,9 +203,7 @@ func (n *Node) env() []string {
 
 // Fairlead runs a command of fairlead on the node.
 func (n *Node) Fairlead(ctx context.Context, args ...string) (string, error) {
-	argv := append([]string{"env"}, n.env()...)
-	argv = append(argv, filepath.Join(n.c.Bin, "fairlead"))
-	return n.Run(ctx, append(argv, args...)...)
+	return n.run(ctx, n.env(), append([]string{filepath.Join(n.c.Bin, "fairlead")}, args...)...)
 }
 
 // Cluster runs a command of fairlead that asks the store.

@@ -29,7 +29,7 @@ type Host struct {
 
 // Host adds a host to the lab, with the link eth0 to the switch.
 func (l *Lab) Host(ctx context.Context, name string) (*Host, error) {
-	r, err := newRoom()
+	r, err := newRoom(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (h *Host) close() {
 		p.Kill()
 	}
 	// A WireGuard device in user space outlives its agent, and ends with its link.
-	_, _ = h.room.run(context.Background(), "ip", "link", "del", backend.WireGuardName)
+	_, _ = h.room.run(context.Background(), nil, "ip", "link", "del", backend.WireGuardName)
 	h.room.close()
 }
 
@@ -70,7 +70,11 @@ func (h *Host) Path(file string) string { return fmt.Sprintf("/proc/%d/root%s", 
 
 // Run runs a command in the host and returns what it printed on standard output.
 func (h *Host) Run(ctx context.Context, argv ...string) (string, error) {
-	out, err := h.room.run(ctx, argv...)
+	return h.run(ctx, nil, argv...)
+}
+
+func (h *Host) run(ctx context.Context, env []string, argv ...string) (string, error) {
+	out, err := h.room.run(ctx, env, argv...)
 	if err != nil {
 		return out, fmt.Errorf("host %s: %w", h.Name, err)
 	}

@@ -42,7 +42,7 @@ func suites() []suite {
 		{pkg: module + "test/crash", run: "^(TestTracer|TestSample)$/^(bridge|ptp|ipvlan|vlan|dummy|vrf|kill|clock)$/^(netkit|trunk|vlan|on)$", on: "6.12"},
 		{pkg: module + "test/crash", run: "^TestMended$/^vrf$", on: "6.12"},
 		// Tunnels whose types the host may lack, with packets through them.
-		{pkg: module + "agent/backend", run: "^TestHosts$/^(ipip|wireguard|mix)$"},
+		{pkg: module + "agent/backend", run: "^(TestHosts|TestKeyTurned)$/^(ipip|wireguard|mix)$"},
 		// Equal is equal on any kernel.
 		{pkg: module + "test/compat", run: "^TestCompatibility$/^case$/^features$", on: "6.12"},
 	}

@@ -1,0 +1,97 @@
+package backend_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/backend"
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// A node's key is turned under traffic both ways, and its peer, which no store tells
+// of the second step, sees by itself that the new key is in use.
+func TestKeyTurned(t *testing.T) {
+	t.Parallel()
+	hosts := lan(t, true, false)[:2]
+	n := network(cluster.Backend{Type: cluster.WireGuard})
+	both := func() {
+		for _, h := range hosts {
+			h.join(t, n, hosts)
+		}
+	}
+	for _, h := range hosts {
+		h.contain(t, 1440)
+	}
+	both()
+	a, b := hosts[0], hosts[1]
+	reach := []string{"ping", "-c1", "-w" + fmt.Sprint(int(kerneltest.Slow(15*time.Second).Seconds())), b.four.String()}
+	kerneltest.In(t, a.container, reach...)
+	there, back := pinging(t, a, b), pinging(t, b, a)
+	turn := func(file string) {
+		t.Helper()
+		old := time.Now().Add(-2 * backend.Grace)
+		if err := os.Chtimes(file, old, old); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if a.node.WireGuard, a.node.Previous, err = a.keys.Turn(time.Now(), backend.Grace); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := a.node.WireGuard
+	turn(a.keys.File)
+	if a.node.Previous != first || a.node.WireGuard == first {
+		t.Fatalf("published %q and %q, the first was %q", a.node.WireGuard, a.node.Previous, first)
+	}
+	both()
+	time.Sleep(time.Second)
+	told := *a.node // what the store says to b
+	turn(a.keys.File + ".next")
+	a.join(t, n, hosts)
+	time.Sleep(100 * time.Millisecond)
+	a.node = &told
+	b.join(t, n, hosts) // a look for another reason
+	time.Sleep(time.Second)
+	kerneltest.In(t, a.container, reach...)
+	if lost := there() + back(); lost > 60 { // of 10 ms each: of some hundreds of both ways
+		t.Errorf("%d packets lost", lost)
+	} else {
+		t.Logf("%d packets lost", lost)
+	}
+}
+
+// pinging pings a container each 10 ms until the function is called, which tells how
+// many were lost.
+func pinging(t *testing.T, from, to *host) (lost func() int) {
+	t.Helper()
+	cmd := exec.Command("nsenter", "--net="+from.container, "ping", "-q", "-i", "0.01", to.four.String())
+	out, err := os.CreateTemp(t.TempDir(), "ping")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout = out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return func() int {
+		_ = cmd.Process.Signal(os.Interrupt)
+		_ = cmd.Wait()
+		raw, _ := os.ReadFile(out.Name())
+		m := regexp.MustCompile(`(\d+) packets transmitted, (\d+) received`).FindSubmatch(raw)
+		if m == nil {
+			t.Fatalf("ping said %q", raw)
+		}
+		sent, _ := strconv.Atoi(string(m[1]))
+		got, _ := strconv.Atoi(string(m[2]))
+		if sent < 100 {
+			t.Errorf("only %d packets sent", sent)
+		}
+		return sent - got
+	}
+}

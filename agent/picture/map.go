@@ -1,0 +1,157 @@
+// Package picture draws a cluster: its hosts, networks, containers and what joins the
+// hosts. It is a pure function of a snapshot of the store.
+package picture
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/fairlead/fairlead/agent/backend"
+	"github.com/fairlead/fairlead/agent/cluster"
+)
+
+// Map is a cluster as it is drawn.
+type Map struct {
+	Networks []Network `json:"networks"`
+	Nodes    []Node    `json:"nodes"`
+	Tunnels  []Tunnel  `json:"tunnels"`
+}
+
+// Network is one of the cluster's.
+type Network struct {
+	Name     string   `json:"name"`
+	Isolated bool     `json:"isolated"`
+	VNI      int      `json:"vni,omitempty"`
+	Subnets  []string `json:"subnets"`
+	Peers    []string `json:"peers,omitempty"`
+}
+
+// Node is a host with its containers.
+type Node struct {
+	Name       string      `json:"name"`
+	State      string      `json:"state"` // "alive" or "away"
+	Addresses  []string    `json:"addresses"`
+	Blocks     []string    `json:"blocks"`
+	Containers []Container `json:"containers"`
+}
+
+// Container is one interface of a container.
+type Container struct {
+	Name    string   `json:"name"`
+	IfName  string   `json:"ifName"`
+	Network string   `json:"network"`
+	IPs     []string `json:"ips"`
+}
+
+// Tunnel is how two nodes are joined in the default network.
+type Tunnel struct {
+	A     string `json:"a"`
+	B     string `json:"b"`
+	By    string `json:"by"`    // a backend's type; "": nothing joins them
+	State string `json:"state"` // "joined", "away", or why they are not joined
+}
+
+// The states of a tunnel that have a word.
+const (
+	Joined = "joined"
+	Away   = "away" // an agent of one end is not heard: what it made goes on
+)
+
+// Of is the map of a snapshot, everything in order.
+func Of(s *cluster.Snapshot) *Map {
+	m := &Map{Networks: []Network{}, Nodes: []Node{}, Tunnels: []Tunnel{}}
+	for _, name := range sorted(s.Networks) {
+		n := s.Networks[name]
+		one := Network{Name: name, Isolated: n.Isolated, VNI: n.VNI, Peers: n.Peers}
+		for _, x := range n.Subnets {
+			one.Subnets = append(one.Subnets, x.CIDR.String())
+		}
+		m.Networks = append(m.Networks, one)
+	}
+	for _, name := range s.NodeNames() {
+		m.Nodes = append(m.Nodes, nodeOf(s, s.Nodes[name]))
+	}
+	m.containers(s)
+	m.join(s)
+	return m
+}
+
+func nodeOf(s *cluster.Snapshot, n *cluster.Node) Node {
+	out := Node{Name: n.Name, State: Away, Addresses: []string{}, Blocks: []string{}, Containers: []Container{}}
+	if s.Alive[n.Name] {
+		out.State = "alive"
+	}
+	for _, a := range n.Addresses {
+		out.Addresses = append(out.Addresses, a.Addr().String())
+	}
+	for _, network := range sorted(s.Networks) {
+		for _, b := range s.BlocksOf(network, n.Name) {
+			out.Blocks = append(out.Blocks, b.String())
+		}
+	}
+	return out
+}
+
+func (m *Map) containers(s *cluster.Snapshot) {
+	at := map[string]int{}
+	for i, n := range m.Nodes {
+		at[n.Name] = i
+	}
+	for _, key := range sorted(s.Endpoints) {
+		p := s.Endpoints[key]
+		i, ok := at[p.Node]
+		if !ok {
+			continue
+		}
+		c := Container{Name: cmp.Or(p.Pod, p.Container), IfName: p.IfName, Network: p.Network}
+		for _, ip := range p.IPs {
+			c.IPs = append(c.IPs, ip.String())
+		}
+		m.Nodes[i].Containers = append(m.Nodes[i].Containers, c)
+	}
+}
+
+// join is how each pair of nodes is joined.
+func (m *Map) join(s *cluster.Snapshot) {
+	n := s.Networks[cluster.DefaultNetwork]
+	if n == nil {
+		return
+	}
+	list := backend.Configured(n)
+	for i, a := range m.Nodes {
+		for _, b := range m.Nodes[i+1:] {
+			t := Tunnel{A: a.Name, B: b.Name, State: Joined}
+			chosen, err := backend.Choose(list, s.Nodes[a.Name], s.Nodes[b.Name])
+			switch {
+			case err != nil:
+				t.State = err.Error()
+			default:
+				t.By = list[chosen].Type
+				if list[chosen].Direct && backend.Direct(s.Nodes[a.Name], s.Nodes[b.Name]) {
+					t.By = cluster.HostGW
+				}
+				if a.State == Away || b.State == Away {
+					t.State = Away
+				}
+			}
+			m.Tunnels = append(m.Tunnels, t)
+		}
+	}
+}
+
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// Summary counts how pairs of nodes are joined: "vxlan": 3.
+func (m *Map) Summary() map[string]int {
+	out := map[string]int{}
+	for _, t := range m.Tunnels {
+		word := t.By
+		if t.State != Joined {
+			word = fmt.Sprintf("%s (%s)", cmp.Or(t.By, "not joined"), t.State)
+		}
+		out[word]++
+	}
+	return out
+}

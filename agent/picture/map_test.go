@@ -1,0 +1,96 @@
+package picture
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/agent/cluster"
+)
+
+func snapshot(nodes int) *cluster.Snapshot {
+	s := cluster.NewSnapshot()
+	set := func(key string, v string) { s.Set(key, []byte(v)) }
+	set("networks/default", `{"subnets": [{"cidr": "10.244.0.0/16"}], "backends": [{"type": "host-gw", "when": "direct"}, {"type": "vxlan"}]}`)
+	set("networks/blue", `{"subnets": [{"cidr": "10.0.0.0/24"}], "isolated": true, "vni": 4097}`)
+	for i := range nodes {
+		name := fmt.Sprintf("host<%d>", i)
+		set("nodes/"+name, fmt.Sprintf(`{"id": "x", "addresses": ["192.0.%d.%d/24"]}`, i%2, i+1))
+		if i != 1 {
+			set("alive/"+name, `{}`)
+		}
+		set(fmt.Sprintf("blocks/default/10.244.%d.0-26", i), fmt.Sprintf(`{"node": %q, "subnet": "10.244.0.0/16"}`, name))
+		for j := range i * 5 {
+			set(fmt.Sprintf("endpoints/%s/c%02d/eth0", name, j), fmt.Sprintf(`{"network": "default", "ips": ["10.244.%d.%d"]}`, i, j+2))
+		}
+		set("endpoints/"+name+"/b/eth0", `{"network": "blue", "ips": ["10.0.0.7"]}`)
+	}
+	return s
+}
+
+var update = flag.Bool("update", os.Getenv("UPDATE") != "", "write the golden files")
+
+func TestMap(t *testing.T) {
+	t.Parallel()
+	m := Of(snapshot(4))
+	got, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const file = "testdata/map.golden"
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%v: the map is\n%s", err, got)
+	}
+	if m.Nodes[1].State != Away || m.Summary()["host-gw"] != 1 || m.Summary()["vxlan"] != 2 || m.Summary()["vxlan (away)"] != 2 {
+		t.Errorf("pairs: %v", m.Summary())
+	}
+}
+
+// Whatever the size, what is drawn is well-formed, names every host, and what is
+// drawn twice is the same.
+func TestSVG(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{0, 1, 2, 3, 7, 40} {
+		m := Of(snapshot(n))
+		var a, b bytes.Buffer
+		if err := errors.Join(m.SVG(&a), m.SVG(&b)); err != nil {
+			t.Fatal(err)
+		}
+		if a.String() != b.String() {
+			t.Errorf("%d nodes: drawn twice it is not the same", n)
+		}
+		drawn := a.String()
+		for d := xml.NewDecoder(&a); ; {
+			if _, err := d.Token(); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatalf("%d nodes: %v", n, err)
+			}
+		}
+		for i := range n {
+			if !strings.Contains(drawn, fmt.Sprintf("host&lt;%d&gt;", i)) {
+				t.Errorf("%d nodes: host %d is not drawn", n, i)
+			}
+		}
+		lines := n * (n - 1) / 2
+		if n > linesUpTo {
+			lines = 0
+		}
+		if got := strings.Count(drawn, "<line "); got != lines {
+			t.Errorf("%d nodes: %d lines, want %d", n, got, lines)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fairlead/fairlead/agent/picture"
+	"github.com/fairlead/fairlead/agent/store"
+)
+
+func (a *app) mapCommand() *cobra.Command {
+	f := &agentFlags{}
+	var file string
+	c := &cobra.Command{
+		Use: "map", Short: "a picture of the cluster", GroupID: "cluster",
+		Long: "Map shows hosts, networks, containers, and how each pair of hosts is joined, from the live\n" +
+			"store: as a table, or with --svg as a picture.",
+		Example: "  fairlead map\n  fairlead map --svg cluster.svg\n  fairlead map --json | jq '.tunnels[] | select(.state != \"joined\")'",
+		Args:    want(0, 0),
+	}
+	f.add(c)
+	c.Flags().StringVar(&file, "svg", "", "draw into this file; - is standard output")
+	return a.inCluster(f, c, func(ctx context.Context, s store.Store, _ []string) error {
+		snap, _, err := snapshotOf(ctx, s)
+		if err != nil {
+			return err
+		}
+		m := picture.Of(snap)
+		switch {
+		case file == "-":
+			return m.SVG(a.stdout)
+		case file != "":
+			return a.draw(m, file)
+		case a.json:
+			return a.printJSON(m)
+		}
+		return a.printMap(m)
+	})
+}
+
+func (a *app) draw(m *picture.Map, file string) error {
+	out, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	if err := m.SVG(out); err != nil {
+		out.Close()
+		return err
+	}
+	if err := out.Close(); err != nil {
+		return err
+	}
+	return a.said("drew", file)
+}
+
+func (a *app) printMap(m *picture.Map) error {
+	t := table{{"NODE", "STATE", "ADDRESSES", "BLOCKS", "CONTAINERS"}}
+	for _, n := range m.Nodes {
+		t = append(t, []string{n.Name, n.State, join(n.Addresses), join(n.Blocks), fmt.Sprint(len(n.Containers))})
+	}
+	if err := t.print(a.stdout); err != nil {
+		return err
+	}
+	t = table{{"CONTAINER", "NODE", "NETWORK", "INTERFACE", "ADDRESSES"}}
+	for _, n := range m.Nodes {
+		for _, c := range n.Containers {
+			t = append(t, []string{c.Name, n.Name, c.Network, c.IfName, join(c.IPs)})
+		}
+	}
+	fmt.Fprintln(a.stdout)
+	if err := t.print(a.stdout); err != nil {
+		return err
+	}
+	t = table{{"PAIRS", "JOINED BY"}}
+	sum := m.Summary()
+	for _, by := range sortedNames(sum) {
+		t = append(t, []string{fmt.Sprint(sum[by]), by})
+	}
+	fmt.Fprintln(a.stdout)
+	return t.print(a.stdout)
+}

@@ -1,0 +1,114 @@
+package kernel
+
+import (
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// RouteInfo is what the kernel says of a route.
+type RouteInfo struct {
+	Dst           netip.Prefix
+	Via, Src      netip.Addr
+	Index         int // of the link
+	Table, Metric int
+	Protocol      byte
+	Type, Scope   byte
+	MTU, AdvMSS   int
+	OnLink        bool
+	Hops          []Hop // several gateways, all on the link of Index
+}
+
+// Routes lists the unicast routes of a family (AF_INET, AF_INET6) in a table;
+// table 0 is all of them.
+func (e *Engine) Routes(s Side, fam byte, table int) ([]RouteInfo, error) {
+	b := rtmsg(fam, 0, 0, 0, 0)
+	b[4], b[5], b[7] = 0, 0, 0
+	if table != 0 {
+		b.u32(unix.RTA_TABLE, uint32(table))
+	}
+	msgs, err := e.dump(s, request{typ: unix.RTM_GETROUTE, body: b})
+	if isAbsent(err) && e.ns[s] != nil { // a table that does not exist has no routes
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list routes: %w", err)
+	}
+	var out []RouteInfo
+	for _, m := range msgs {
+		if len(m) >= unix.SizeofRtMsg {
+			out = append(out, parseRoute(m).perLink(m)...)
+		}
+	}
+	return out, nil
+}
+
+func parseRoute(m []byte) RouteInfo {
+	p := m[unix.SizeofRtMsg:]
+	r := RouteInfo{
+		Via: address(attr(p, unix.RTA_GATEWAY)), Src: address(attr(p, unix.RTA_PREFSRC)), Index: int(num32(attr(p, unix.RTA_OIF))),
+		Table: int(num32(attr(p, unix.RTA_TABLE))), Metric: int(num32(attr(p, unix.RTA_PRIORITY))),
+		Protocol: m[5], Scope: m[6], Type: m[7],
+	}
+	if hops := attr(p, unix.RTA_MULTIPATH); len(hops) >= unix.SizeofRtNexthop {
+		r.Index = int(num32(hops[4:])) // the first of several
+	}
+	dst := address(attr(p, unix.RTA_DST))
+	if !dst.IsValid() {
+		dst = netip.IPv4Unspecified()
+		if m[0] == unix.AF_INET6 {
+			dst = netip.IPv6Unspecified()
+		}
+	}
+	r.Dst = netip.PrefixFrom(dst, int(m[1]))
+	r.OnLink = num32(m[8:])&unix.RTNH_F_ONLINK != 0
+	if multi := attr(p, unix.RTA_MULTIPATH); multi != nil {
+		if hops, index, all := parseHops(multi); all {
+			r.Hops, r.Index = hops, index
+		}
+	}
+	metrics := attr(p, unix.RTA_METRICS)
+	r.MTU, r.AdvMSS = int(num32(attr(metrics, unix.RTAX_MTU))), int(num32(attr(metrics, unix.RTAX_ADVMSS)))
+	return r
+}
+
+// perLink takes apart a route that has next hops on several links: IPv6 makes one of
+// the routes of several interfaces to the same place.
+func (r RouteInfo) perLink(m []byte) (out []RouteInfo) {
+	multi := attr(m[unix.SizeofRtMsg:], unix.RTA_MULTIPATH)
+	if multi == nil || r.Hops != nil {
+		return []RouteInfo{r}
+	}
+	eachHop(multi, func(hop []byte) {
+		one := r
+		one.Index, one.Via = int(num32(hop[4:])), address(attr(hop[unix.SizeofRtNexthop:], unix.RTA_GATEWAY))
+		out = append(out, one)
+	})
+	return out
+}
+
+// LinkTo is the name of the host's link by which packets to an address leave.
+func (e *Engine) LinkTo(a netip.Addr) (string, error) {
+	b := rtmsg(family(a), a.BitLen(), 0, 0, 0)
+	b[4], b[5], b[7] = 0, 0, 0
+	b.addr(unix.RTA_DST, a)
+	resp, err := e.now(Host, request{typ: unix.RTM_GETROUTE, body: b})
+	if err != nil {
+		return "", fmt.Errorf("route to %s: %w", a, err)
+	}
+	if len(resp.msgs) == 0 || len(resp.msgs[0]) < unix.SizeofRtMsg {
+		return "", fmt.Errorf("route to %s: %w", a, unix.ENETUNREACH)
+	}
+	index := parseRoute(resp.msgs[0]).Index
+	for name, i := range e.index[Host] {
+		if i == index {
+			return name, nil
+		}
+	}
+	l, err := e.LinkByIndex(Host, index)
+	if err != nil {
+		return "", err
+	}
+	return l.Name, nil
+}
