@@ -7,10 +7,12 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store"
 )
 
@@ -150,14 +152,25 @@ func (m *Manager) Reset(entries []store.Entry, revision int64) {
 func (m *Manager) Change(b store.Batch) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	ours := false
 	for _, e := range b.Events {
+		ours = ours || m.concerns(e.Key)
 		if e.Deleted {
 			m.view.set(e.Key, nil, b.Revision)
 		} else {
 			m.view.set(e.Key, e.Value, e.Revision)
 		}
+		ours = ours || m.concerns(e.Key)
 	}
-	m.wake()
+	if ours {
+		m.wake()
+	}
+}
+
+// concerns tells whether this node's files may be others when a key is.
+func (m *Manager) concerns(key string) bool {
+	b := m.view.snap.Blocks[key]
+	return b != nil && b.Node == m.Node || strings.HasPrefix(key, cluster.NetworksPrefix)
 }
 
 // Away is a store that cannot be reached. What was seen absent until now may have

@@ -13,6 +13,7 @@ const (
 	AlivePrefix     = "alive/"     // alive/NAME: held while the node's agent lives; information only
 	BlocksPrefix    = "blocks/"    // blocks/NETWORK/10.244.3.0-26: Block
 	AddressesPrefix = "addresses/" // addresses/NETWORK/10.244.0.7: Address
+	FixedPrefix     = "fixed/"     // fixed/NETWORK/NAMESPACE/NAME/IFNAME: written with each new fixed address of a pod
 	EndpointsPrefix = "endpoints/" // endpoints/NODE/CONTAINER/IFNAME: Endpoint
 	VNIsPrefix      = "vnis/"      // vnis/NUMBER: the name of the isolated network that has it
 	PoliciesPrefix  = "policies/"  // policies/NAME: later
@@ -38,6 +39,11 @@ func BlockKey(network string, block netip.Prefix) string {
 // AddressKey is the key of an address that the cluster gives.
 func AddressKey(network string, ip netip.Addr) string {
 	return AddressesPrefix + network + "/" + ip.String()
+}
+
+// FixedKey is the key that those contend for who want to give a pod a fixed address.
+func FixedKey(network, pod, ifName string) string {
+	return FixedPrefix + network + "/" + pod + "/" + ifName
 }
 
 // EndpointKey is the key of one interface of a container.
