@@ -99,7 +99,6 @@ func TestChurnCluster(t *testing.T) {
 		t.Cleanup(func() { _ = n.cmd.Process.Kill() })
 		nodes = append(nodes, n)
 	}
-	began := time.Now()
 	for _, n := range nodes {
 		n.begin()
 	}
@@ -116,7 +115,7 @@ func TestChurnCluster(t *testing.T) {
 			t.Errorf("node %d: %v", i, err)
 		}
 	}
-	report(t, nodes, time.Since(began))
+	report(t, nodes, during)
 	left, _, err := s.List(storetest.Context(t), cluster.AddressesPrefix)
 	must(t, err)
 	if len(left) > 0 {
@@ -191,7 +190,7 @@ func nothingHeld(t *testing.T, n *churnNode) {
 	must(t, err)
 	for _, network := range names {
 		if addrs, err := d.Holds(network.Name()); err == nil && len(addrs) > 0 {
-			t.Errorf("%s: %s of %s are held by nobody", n.env[0], addrs, network.Name())
+			t.Errorf("%s: %d addresses of %s are held by nobody", n.env[0], len(addrs), network.Name())
 		}
 	}
 }

@@ -37,9 +37,12 @@ func churnKinds() map[string]string {
 type churner struct {
 	t    *testing.T
 	node *member
+	busy chan struct{} // a place for each operation under way: a runtime does not begin thousands
 	mu   sync.Mutex
 	log  *bufio.Writer
 }
+
+const churnBusy = 8
 
 // TestChurnNode is the process of one node of TestChurnCluster.
 func TestChurnNode(t *testing.T) {
@@ -66,7 +69,7 @@ func TestChurnNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &churner{t: t, node: &member{t: t, name: name, lib: lib, run: os.Getenv(local.RunVariable), stop: func() {}}, log: bufio.NewWriter(f)}
+	c := &churner{t: t, node: &member{t: t, name: name, lib: lib, run: os.Getenv(local.RunVariable), stop: func() {}}, busy: make(chan struct{}, churnBusy), log: bufio.NewWriter(f)}
 	c.node.start(open)
 	defer func() { c.node.stop() }()
 	storetest.Eventually(t, func() bool {
@@ -105,15 +108,16 @@ func (c *churner) run(prefix string, rate int, during time.Duration, restart fun
 		time.Sleep(during/4 + rand.N(during/2))
 		restart()
 	})
-	for i := range int(during.Seconds() * float64(rate)) {
+	for i := 0; time.Since(began) < during; i++ {
 		time.Sleep(time.Until(began.Add(time.Duration(i) * time.Second / time.Duration(rate))))
+		c.busy <- struct{}{}
 		kind := []string{"fairlead-ipam", "whereabouts"}[i%2]
 		all.Go(func() { c.life(fmt.Sprintf("%s-%d", prefix, i), kind) })
 	}
 	all.Wait()
 }
 
-// life is a container's.
+// life is a container's, which has a place as it begins.
 func (c *churner) life(id, kind string) {
 	c.say("begin", id, kind)
 	for end := time.Now().Add(time.Minute); ; {
@@ -124,12 +128,15 @@ func (c *churner) life(id, kind string) {
 		}
 		if say, _ := message(c.t, out); say != 11 || time.Now().After(end) { // 11: try again later
 			c.t.Errorf("ADD %s: %s", id, out)
-			return
+			break
 		}
 		time.Sleep(50*time.Millisecond + rand.N(50*time.Millisecond))
 	}
+	<-c.busy
 	time.Sleep(rand.N(400 * time.Millisecond))
+	c.busy <- struct{}{}
 	c.end(id, kind)
+	<-c.busy
 }
 
 func (c *churner) end(id, kind string) {
