@@ -3,14 +3,17 @@ package ipam
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/agent/store/storetest"
 	"github.com/fairlead/fairlead/internal/etcdtest"
@@ -21,14 +24,35 @@ import (
 const (
 	burstContainers = 128
 	burstNetworks   = 16
-	burstAtMost     = 3 // twice where nothing else runs: docs/performance.md
+	burstAtMost     = 3 // twice where nothing else runs: docs/scale.md
 )
 
 // All containers of three nodes want an address of each of many networks at once:
 // none is given twice, and it takes little more than starting the processes.
 func TestWhereaboutsBurst(t *testing.T) {
+	bursts(t, "whereabouts", func(network int) string {
+		return whereaboutsOf(fmt.Sprintf(`"range": "10.0.0.0/24", "network_name": "n%d"`, network))
+	})
+}
+
+// The same out of blocks of networks of the cluster.
+func TestFairleadBurst(t *testing.T) {
+	if os.Getenv(burstsEnv) == "" {
+		t.Skip("a minute: make bench-scale")
+	}
+	bursts(t, "fairlead-ipam", func(network int) string { return fairleadOf(fmt.Sprintf(`, "network": "n%d"`, network)) })
+}
+
+// burstsEnv is how many rounds of bursts to measure: see docs/scale.md.
+const burstsEnv = "FAIRLEAD_BURSTS"
+
+func bursts(t *testing.T, plugin string, conf func(network int) string) {
 	program := buildProgram(t)
 	c := etcdtest.Start(t, etcdtest.Options{})
+	s := c.Store(t)
+	for i := range burstNetworks {
+		storetest.Put(t, s, cluster.NetworkKey(fmt.Sprint("n", i)), `{"isolated": true, "subnets": [{"cidr": "10.0.0.0/20"}]}`)
+	}
 	var nodes []*member
 	for i := range 3 {
 		m := newMember(t, fmt.Sprint("n", i))
@@ -41,17 +65,32 @@ func TestWhereaboutsBurst(t *testing.T) {
 			return code == 0
 		})
 	}
+	rounds, _ := strconv.Atoi(os.Getenv(burstsEnv))
+	for range max(rounds, 1) {
+		oneBurst(t, plugin, program, nodes, conf)
+		storetest.Eventually(t, func() bool {
+			list, _, err := s.List(storetest.Context(t), cluster.AddressesPrefix)
+			return err == nil && len(list) == 0
+		})
+	}
+}
+
+func oneBurst(t *testing.T, plugin, program string, nodes []*member, conf func(network int) string) {
+	t.Helper()
+	on := func(verb string) func(container, network int) *exec.Cmd {
+		return func(container, network int) *exec.Cmd {
+			return pluginOn(program, plugin, nodes[container%3], call{verb: verb, id: fmt.Sprint("c", container), ifname: fmt.Sprint("net", network), conf: conf(network)})
+		}
+	}
 	starts := burst(t, func(int, int) *exec.Cmd {
-		cmd := exec.Command(program, "whereabouts")
+		cmd := exec.Command(program, plugin)
 		cmd.Env = []string{"CNI_COMMAND=VERSION"}
 		cmd.Stdin = strings.NewReader(`{"cniVersion": "1.0.0"}`)
 		return cmd
 	}, nil)
 	var mu sync.Mutex
 	given := map[string]string{}
-	adds := burst(t, func(container, network int) *exec.Cmd {
-		return whereaboutsOn(program, nodes[container%3], "ADD", container, network)
-	}, func(container, network int, out string) {
+	adds := burst(t, on("ADD"), func(container, network int, out string) {
 		mu.Lock()
 		defer mu.Unlock()
 		key := fmt.Sprint(network, " ", ipsOf(t, out))
@@ -60,21 +99,14 @@ func TestWhereaboutsBurst(t *testing.T) {
 		}
 		given[key] = fmt.Sprint(container)
 	})
-	dels := burst(t, func(container, network int) *exec.Cmd {
-		return whereaboutsOn(program, nodes[container%3], "DEL", container, network)
-	}, nil)
-	t.Logf("%d processes started: %v; as many ADDs of whereabouts: %v (%.2f times), DELs: %v", burstContainers*burstNetworks, starts, adds, adds.Seconds()/starts.Seconds(), dels)
+	dels := burst(t, on("DEL"), nil)
+	t.Logf("%d processes started: %v; as many ADDs of %s: %v (%.2f times), DELs: %v (%.2f times)", burstContainers*burstNetworks, starts, plugin, adds, adds.Seconds()/starts.Seconds(), dels, dels.Seconds()/starts.Seconds())
 	if len(given) != burstContainers*burstNetworks {
 		t.Errorf("%d addresses were given", len(given))
 	}
 	if adds > burstAtMost*starts {
 		t.Errorf("it took %v, more than %d times %v", adds, burstAtMost, starts)
 	}
-	s := c.Store(t)
-	storetest.Eventually(t, func() bool {
-		list, _, err := s.List(storetest.Context(t), "addresses/")
-		return err == nil && len(list) == 0
-	})
 }
 
 // buildProgram builds fairlead-cni: what is started is what users start.
@@ -88,14 +120,13 @@ func buildProgram(t *testing.T) string {
 	return path
 }
 
-func whereaboutsOn(program string, m *member, verb string, container, network int) *exec.Cmd {
-	cmd := exec.Command(program, "whereabouts")
-	c := call{verb: verb, id: fmt.Sprint("c", container), ifname: fmt.Sprint("net", network)}
+func pluginOn(program, plugin string, m *member, c call) *exec.Cmd {
+	cmd := exec.Command(program, plugin)
 	cmd.Env = []string{local.LibVariable + "=" + m.lib, local.RunVariable + "=" + m.run}
 	for k, v := range c.env() {
 		cmd.Env = append(cmd.Env, k+"="+v)
 	}
-	cmd.Stdin = strings.NewReader(whereaboutsOf(fmt.Sprintf(`"range": "10.0.0.0/24", "network_name": "n%d"`, network)))
+	cmd.Stdin = strings.NewReader(c.conf)
 	return cmd
 }
 
