@@ -23,7 +23,7 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-cluster test test-vm race churn crash fuzz bench bench-quick bench-vm bench-path bench-hosts trace leases image deb vulncheck compat e2e e2e-start e2e-kubernetes clean
+.PHONY: help build demo demo-cluster test test-vm race churn churn-cluster crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale trace leases image deb vulncheck compat e2e e2e-start e2e-kubernetes clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +75,16 @@ race: ## the same under the race detector (some minutes)
 churn: ## ADD, CHECK, DEL and GC at random for T=3m, 64 at once, with kills, beside a model (needs root)
 	@sh test/install-packages $(TEST_NEEDS)
 	FAIRLEAD_CHURN=$(or $(T),3m) go test -count=1 -v -timeout 60m ./test/churn
+
+churn-cluster: ## ten nodes' addresses at random for T=3m beside a model, with agents, a node and an etcd member killed (needs root)
+	@sh test/install-packages $(TEST_NEEDS)
+	FAIRLEAD_CHURN=$(or $(T),3m) go test -count=1 -v -timeout 60m -run '^TestChurnCluster$$' ./plugins/ipam
+
+bench-scale: ## agents of a simulated cluster of 5,000 nodes, 1,000 peers in a kernel, bursts and churn of addresses: docs/scale.md (a quarter of an hour; needs root)
+	@sh test/install-packages $(TEST_NEEDS)
+	FAIRLEAD_SCALE=1 go test -count=1 -v -timeout 30m -run '^TestScale' ./agent ./kernel
+	FAIRLEAD_BURSTS=5 go test -count=1 -v -timeout 30m -run 'Burst$$' ./plugins/ipam
+	FAIRLEAD_CHURN=1m go test -count=1 -v -timeout 30m -run '^TestChurnCluster$$' ./plugins/ipam
 
 fuzz: ## every fuzz target for FUZZTIME (20s each)
 	@test/fuzz $(or $(FUZZTIME),20s)

@@ -231,8 +231,10 @@ func (a *agents) changes(s store.Store, from *int, perSecond int, during time.Du
 			a.t.Error(err)
 		}
 	})
-	time.Sleep(time.Second)
 	names, at := a.notes("saw")
+	for end := time.Now().Add(20 * time.Second); missing(names, put) && time.Now().Before(end); names, at = a.notes("saw") {
+		time.Sleep(20 * time.Millisecond)
+	}
 	for i, name := range names {
 		if began, ok := put[name]; ok {
 			times = append(times, at[i].Sub(began))
@@ -243,6 +245,20 @@ func (a *agents) changes(s store.Store, from *int, perSecond int, during time.Du
 	}
 	slices.Sort(times)
 	return times
+}
+
+// missing tells whether one of those that were put was not seen.
+func missing(names []string, put map[string]time.Time) bool {
+	seen := map[string]bool{}
+	for _, n := range names {
+		seen[n] = true
+	}
+	for p := range put {
+		if !seen[p] {
+			return true
+		}
+	}
+	return false
 }
 
 func quantile(times []time.Duration, q float64) time.Duration {
@@ -310,10 +326,10 @@ func scaleOne(t *testing.T, c *etcdtest.Cluster, s store.Store, kernel string, f
 }
 
 func scaleMany(t *testing.T, c *etcdtest.Cluster, s store.Store, from *int) {
-	const many = 50
+	const many = 20
 	a := startAgents(t, c, shortDir(t), many, "")
 	took := a.stand()
-	time.Sleep(15 * time.Second)
+	time.Sleep(5 * time.Second)
 	cpu, now, _ := usage(t, a.cmd.Process.Pid)
 	t.Logf("%d agents in a process: the first stands after %v, processor of all %v, memory %d MB", many, took.Round(time.Millisecond), cpu, now)
 	t.Logf("at rest: %v", a.measure(c, func() { time.Sleep(30 * time.Second) }))

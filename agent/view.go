@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -75,20 +76,32 @@ func (v *view) Reset(entries []store.Entry, revision int64) {
 // Change implements store.Follower.
 func (v *view) Change(b store.Batch) {
 	v.mu.Lock()
-	matters := false
+	kept, matters := false, false
 	for _, e := range b.Events {
 		if e.Deleted {
 			e.Value = nil
 		}
 		v.take(v.snapshot, e.Entry)
-		matters = matters || cluster.IsFollowed(e.Key)
+		kept = kept || cluster.IsFollowed(e.Key)
+		matters = matters || moves(v.snapshot, e.Key)
 	}
 	v.snapshot.Revision = max(v.snapshot.Revision, b.Revision)
-	v.dirty = v.dirty || matters
+	v.dirty = v.dirty || kept
 	v.mu.Unlock()
 	if matters {
 		v.kick()
 	}
+}
+
+// moves tells whether other objects may follow from a key that changed: not from an
+// address of a network that the cluster does not have, as whereabouts' are, of which
+// there may be hundreds a second.
+func moves(s *cluster.Snapshot, key string) bool {
+	if rest, is := strings.CutPrefix(key, cluster.AddressesPrefix); is {
+		network, _, _ := strings.Cut(rest, "/")
+		return s.Networks[network] != nil
+	}
+	return cluster.IsFollowed(key)
 }
 
 // Away implements store.Follower.

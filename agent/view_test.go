@@ -53,6 +53,21 @@ func TestView(t *testing.T) {
 	}
 }
 
+// An address makes the loop look if the cluster has its network, and never else.
+func TestMoves(t *testing.T) {
+	t.Parallel()
+	s := cluster.NewSnapshot()
+	s.Set("networks/default", []byte(`{"subnets": [{"cidr": "10.0.0.0/8"}]}`))
+	for key, want := range map[string]bool{
+		"addresses/default/10.0.0.1": true, "addresses/whereabouts/10.0.0.1": false, "blocks/default/10.0.0.0-26": true,
+		"nodes/a": true, "networks/other": true, "endpoints/a/c/eth0": false, "alive/a": false,
+	} {
+		if got := moves(s, key); got != want {
+			t.Errorf("%s moves something: %v", key, got)
+		}
+	}
+}
+
 // A machine has one ID, and one agent.
 func TestIdentity(t *testing.T) {
 	t.Parallel()
