@@ -191,7 +191,7 @@ func (a *Agent) look(ctx context.Context) (again time.Duration) {
 		a.publish.kick()
 	}
 	w.Problems = append(w.Problems, problems...)
-	rep := a.keeper.reconcile(&w)
+	rep := a.keeper.reconcile(&w, a.view.isFresh())
 	for _, c := range rep.Changes {
 		a.log.Debug("made", "object", c)
 	}

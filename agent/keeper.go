@@ -64,10 +64,12 @@ func (k *keeper) forget() {
 	}
 }
 
-// reconcile makes all so: the spaces first, whose pairs have ends on the host.
-func (k *keeper) reconcile(w *Wanted) *kernel.Report {
+// reconcile makes all so: the spaces first, whose pairs have ends on the host. With
+// sure false what is wanted may be old, and nothing is taken away.
+func (k *keeper) reconcile(w *Wanted, sure bool) *kernel.Report {
 	rep := &kernel.Report{}
-	k.spacesAs(w.Spaces, rep)
+	k.rec.Spare = !sure
+	k.spacesAs(w.Spaces, sure, rep)
 	rep.Add(k.rec.Reconcile(w.Objects), "")
 	return rep
 }
