@@ -198,7 +198,7 @@ func (n *Node) Start() (err error) {
 }
 
 func (n *Node) env() []string {
-	return []string{"NETCONFPATH=" + ConfDir, "CNI_PATH=/run/bin", "FAIRLEAD_LIB=", "FAIRLEAD_RUN="}
+	return []string{"NETCONFPATH=" + ConfDir, "CNI_PATH=/run/bin", "FAIRLEAD_LIB=", "FAIRLEAD_RUN=", "FAIRLEAD_AGENT_NODE=" + n.Name}
 }
 
 // Fairlead runs a command of fairlead on the node.
