@@ -98,6 +98,7 @@ func newAgent(o Options) (*Agent, error) {
 	}
 	a.manager = address.NewManager(address.Options{
 		Store: o.Store, Node: o.Config.Node, Dir: local.Open(o.Lib, o.Run), Grace: time.Duration(o.Config.Grace), Log: o.Log, MTU: a.status.mtuOf,
+		SubnetFile: o.Config.Flannel.SubnetFile,
 	})
 	a.publish = &publisher{store: o.Store, conf: o.Config, id: id, view: a.view, log: o.Log, status: a.status, wake: make(chan struct{}, 1)}
 	return a, nil
@@ -196,6 +197,9 @@ func (a *Agent) look(ctx context.Context) (again time.Duration) {
 		a.log.Debug("made", "object", c)
 	}
 	a.log.Log(ctx, level(rep), "looked", "made", rep.Made, "removed", rep.Removed, "listed", rep.Looked, "problems", len(w.Problems)+len(rep.Errors), "took", time.Since(began).Round(time.Microsecond))
+	if was := a.status.mtuOf(cluster.DefaultNetwork); was != w.MTU[cluster.DefaultNetwork] {
+		defer a.manager.Wake() // plugins' files have it
+	}
 	again = sooner(again, a.status.looked(&w, rep, began))
 	if rep.Err() == nil && w.MTU[cluster.DefaultNetwork] != 0 {
 		if err := writeList(a.o.Config.CNI); err != nil {

@@ -74,13 +74,16 @@ func (m *Manager) pickBlock(network string, subnet netip.Prefix) (store.Op, erro
 		return store.Op{}, err
 	}
 	bits := s.BlockBits()
+	claimed := func(b netip.Prefix) store.Op { return store.Op{Key: cluster.BlockKey(network, b), Value: value} }
+	if b, ok := m.wished(network, s); ok {
+		return claimed(b), nil
+	}
 	n := uint64(1) << min(bits-s.CIDR.Bits(), 62)
 	start := place(m.Node, network, subnet.String()) % n
 	for i := range min(n, 1<<20) {
 		b := nthBlock(s.CIDR, bits, (start+i)%n)
-		key := cluster.BlockKey(network, b)
-		if m.view.was(key) == 0 && usable(s, b) {
-			return store.Op{Key: key, Value: value}, nil
+		if m.isFree(network, s, b) {
+			return claimed(b), nil
 		}
 	}
 	return store.Op{}, errNoBlock
@@ -152,6 +155,9 @@ func (m *Manager) look(ctx context.Context) error {
 	defer m.blocks.Unlock()
 	errs := []error{m.keepHeld(ctx), m.writeFiles(), m.letGo(ctx)}
 	for _, w := range m.wants() {
+		if len(w.subnet.Lent) > 0 && len(w.subnet.Blocks) == 0 {
+			continue // nobody has asked for another yet
+		}
 		set := m.free(w)
 		if set*low >= w.size {
 			continue
@@ -185,7 +191,8 @@ func (m *Manager) wants() (list []want) {
 			if ls.Cluster() || s.Name != "" && len(ls.Blocks) == 0 {
 				continue
 			}
-			set, err := ls.Ranges(nthBlock(s.CIDR, s.BlockBits(), 0))
+			whole := local.Subnet{CIDR: s.CIDR} // the first block may be excluded
+			set, err := whole.Ranges(nthBlock(s.CIDR, s.BlockBits(), 0))
 			if err == nil {
 				list = append(list, want{name, ls, set.Size(1 << 16)})
 			}
