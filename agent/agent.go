@@ -47,7 +47,7 @@ type Agent struct {
 	log     *slog.Logger
 	id      string // this machine's
 	view    *view
-	keeper  *keeper
+	keeper  keeper
 	publish *publisher
 	manager *address.Manager
 	status  *status
@@ -68,11 +68,20 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer unlock()
-	a, err := newAgent(o)
+	k, err := newKeeper(o.Config)
 	if err != nil {
 		return err
 	}
-	defer a.keeper.close()
+	defer k.close()
+	a, err := newAgent(o, k)
+	if err != nil {
+		return err
+	}
+	return a.run(ctx)
+}
+
+// run is the agent, with its hold on the kernel.
+func (a *Agent) run(ctx context.Context) error {
 	defer a.speaker.Stop()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -86,16 +95,13 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-func newAgent(o Options) (*Agent, error) {
+func newAgent(o Options, k keeper) (*Agent, error) {
 	id, err := machineID(filepath.Join(o.Lib, "fairlead"))
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{o: o, log: o.Log, id: id, kicks: make(chan struct{}, 1), status: newStatus(o.Config.Node), speaker: &bgp.Node{Log: o.Log.With("part", "bgp")}}
+	a := &Agent{o: o, log: o.Log, id: id, keeper: k, kicks: make(chan struct{}, 1), status: newStatus(o.Config.Node), speaker: &bgp.Node{Log: o.Log.With("part", "bgp")}}
 	a.view = newView(filepath.Join(o.Lib, "fairlead", "snapshot"), a.kick, o.Log)
-	if a.keeper, err = newKeeper(o.Config); err != nil {
-		return nil, err
-	}
 	a.manager = address.NewManager(address.Options{
 		Store: o.Store, Node: o.Config.Node, Dir: local.Open(o.Lib, o.Run), Grace: time.Duration(o.Config.Grace), Log: o.Log, MTU: a.status.mtuOf,
 		SubnetFile: o.Config.Flannel.SubnetFile,
@@ -124,7 +130,7 @@ func (a *Agent) start(ctx context.Context, stop context.CancelCauseFunc) error {
 		}
 	}
 	go func() {
-		if err := a.keeper.monitor.Run(ctx, func(ev []kernel.Event) { a.keeper.tell(ctx, heard{"", ev}) }); ctx.Err() == nil {
+		if err := a.keeper.run(ctx); ctx.Err() == nil {
 			stop(fmt.Errorf("listen to the kernel: %w", err))
 		}
 	}()
@@ -153,7 +159,7 @@ func (a *Agent) loop(ctx context.Context) {
 			p.kick()
 		case <-a.speaker.Changed():
 			p.kick()
-		case h := <-a.keeper.events:
+		case h := <-a.keeper.told():
 			if a.keeper.contradicts(h) {
 				p.kick()
 			}

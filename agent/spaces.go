@@ -26,7 +26,7 @@ type heard struct {
 }
 
 // openSpace makes a network's namespace, if it is not there, and listens in it.
-func (k *keeper) openSpace(network string) (*space, error) {
+func (k *kernelKeeper) openSpace(network string) (*space, error) {
 	path := local.NetnsPath(network)
 	if err := kernel.MakeNetns(path); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (s *space) close() {
 }
 
 // tell hands changes to the loop.
-func (k *keeper) tell(ctx context.Context, h heard) {
+func (k *kernelKeeper) tell(ctx context.Context, h heard) {
 	select {
 	case k.events <- h:
 	case <-ctx.Done():
@@ -66,7 +66,7 @@ func (k *keeper) tell(ctx context.Context, h heard) {
 }
 
 // gone tells whether somebody took a namespace away: what is held open has no name any more.
-func (k *keeper) gone(network string, s *space) bool {
+func (k *kernelKeeper) gone(network string, s *space) bool {
 	now, err := kernel.OpenNetns(local.NetnsPath(network))
 	if err != nil {
 		return true
@@ -76,7 +76,7 @@ func (k *keeper) gone(network string, s *space) bool {
 }
 
 // spacesAs makes the namespaces those that are wanted, and what is in them so.
-func (k *keeper) spacesAs(want []Space, sure bool, rep *kernel.Report) {
+func (k *kernelKeeper) spacesAs(want []Space, sure bool, rep *kernel.Report) {
 	wanted := map[string]bool{}
 	for _, w := range want {
 		wanted[w.Network] = true
@@ -108,7 +108,7 @@ func (k *keeper) spacesAs(want []Space, sure bool, rep *kernel.Report) {
 
 // dropSpaces ends the namespaces that no network needs, those of an earlier agent
 // of this host among them. One in which a container still has its link stays.
-func (k *keeper) dropSpaces(wanted map[string]bool) error {
+func (k *kernelKeeper) dropSpaces(wanted map[string]bool) error {
 	entries, err := os.ReadDir(local.NetnsDir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
