@@ -190,7 +190,12 @@ func (a *Agent) look(ctx context.Context) (again time.Duration) {
 	a.publish.wants(self)
 	problems := a.speak(ctx, self, &host)
 	var w Wanted
-	known := a.view.read(func(s *cluster.Snapshot) { w = Compile(s, self, host) })
+	known := a.view.read(func(s *cluster.Snapshot) {
+		w = Compile(s, self, host)
+		if n := s.Nodes[self.Name]; n != nil && n.ID == self.ID {
+			a.status.wasTold()
+		}
+	})
 	if !known {
 		return again // the store was never seen, and nothing is known of it
 	}
@@ -207,7 +212,7 @@ func (a *Agent) look(ctx context.Context) (again time.Duration) {
 		defer a.manager.Wake() // plugins' files have it
 	}
 	again = sooner(again, a.status.looked(&w, rep, began))
-	if rep.Err() == nil && w.MTU[cluster.DefaultNetwork] != 0 {
+	if rep.Err() == nil && w.MTU[cluster.DefaultNetwork] != 0 && !w.bare {
 		if err := writeList(a.o.Config.CNI); err != nil {
 			return a.status.failed(err)
 		}

@@ -17,6 +17,7 @@ type Wanted struct {
 	MTU      map[string]int               // bytes, of the containers' links, by network
 	By       map[string]map[string]string // how each node is joined, by network and node
 
+	bare     bool // this node has no addresses of the default network yet
 	needsVNI bool // an isolated network that is needed here has none yet
 }
 
@@ -35,6 +36,7 @@ func Compile(s *cluster.Snapshot, self *cluster.Node, h Host) Wanted {
 // shared works out the network that lives in the host's namespace.
 func (w *Wanted) shared(s *cluster.Snapshot, n *cluster.Network, self *cluster.Node, h Host) {
 	blocks := s.BlocksOf(n.Name, self.Name)
+	w.bare = len(blocks) == 0 && slices.ContainsFunc(n.Subnets, func(s cluster.Subnet) bool { return s.Name == "" && s.Assign != cluster.AssignCluster })
 	out := backend.Compile(backend.Input{
 		Network: n, Self: self, Blocks: blocks, Underlay: h.Underlay, Peers: peersOf(s, n, self),
 		KeyFile: h.KeyFile, Program: h.Program, Socket: h.Socket, Flannel: h.Flannel, Learned: h.Learned,
