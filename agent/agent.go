@@ -118,7 +118,9 @@ func (a *Agent) start(ctx context.Context, stop context.CancelCauseFunc) error {
 	if err := a.answer(ctx); err != nil {
 		return err
 	}
-	go func() { _ = store.Follow(ctx, a.o.Store, "", store.Followers{a.view, a.manager, a.status}) }()
+	go func() {
+		_ = store.FollowAll(ctx, a.o.Store, cluster.Followed(), store.Followers{a.view, a.manager, a.status})
+	}()
 	go a.view.keepOnDisk(ctx)
 	a.kick() // what is known of an earlier life counts
 	go a.publish.run(ctx)

@@ -72,7 +72,7 @@ func unused(blocks []netip.Prefix, in kernel.Side) (out kernel.Objects) {
 
 // peersOf are the other nodes that have something of a network, in order of name.
 func peersOf(s *cluster.Snapshot, n *cluster.Network, self *cluster.Node) (out []backend.Peer) {
-	dst := map[string][]netip.Prefix{}
+	dst := make(map[string][]netip.Prefix, len(s.Nodes))
 	for _, b := range s.Blocks {
 		if b.Network == n.Name && b.Node != self.Name {
 			dst[b.Node] = append(dst[b.Node], b.CIDR)
@@ -83,6 +83,7 @@ func peersOf(s *cluster.Snapshot, n *cluster.Network, self *cluster.Node) (out [
 			dst[a.Node] = append(dst[a.Node], netip.PrefixFrom(a.IP, a.IP.BitLen()))
 		}
 	}
+	out = make([]backend.Peer, 0, len(dst))
 	for _, name := range sortedKeys(dst) {
 		node := s.Nodes[name]
 		if node == nil {

@@ -161,8 +161,8 @@ type figures struct {
 
 func (f figures) String() string {
 	per := func(n int) float64 { return float64(n) / f.took.Seconds() }
-	return fmt.Sprintf("agents %.2f%% of a processor, etcd %.2f%%; etcd sent %.1f KB/s, received %.1f KB/s, %.2f writes/s",
-		100*f.cpu.Seconds()/f.took.Seconds(), 100*f.etcd.Seconds()/f.took.Seconds(), per(f.sent)/1000, per(f.received)/1000, per(f.writes))
+	return fmt.Sprintf("agents %.2f%% of a processor, etcd %.2f%%; etcd sent %.0f B/s, received %.0f B/s, %.2f writes/s",
+		100*f.cpu.Seconds()/f.took.Seconds(), 100*f.etcd.Seconds()/f.took.Seconds(), per(f.sent), per(f.received), per(f.writes))
 }
 
 // measure is what is used while something is done.

@@ -95,7 +95,7 @@ func TestPublish(t *testing.T) {
 	}
 	defer s.Close()
 	v := newView(filepath.Join(t.TempDir(), "snapshot"), func() {}, quietLog())
-	go func() { _ = store.Follow(ctx, s, "", v) }()
+	go func() { _ = store.FollowAll(ctx, s, cluster.Followed(), v) }()
 	conf := &config.Config{Node: "a", Network: &cluster.Network{Name: "default", Subnets: []cluster.Subnet{{CIDR: netip.MustParsePrefix("10.0.0.0/8")}}}}
 	make := func(id string) *publisher {
 		p := &publisher{store: s, conf: conf, id: id, view: v, log: quietLog(), status: newStatus("a"), wake: make(chan struct{}, 1)}

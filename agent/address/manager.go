@@ -37,7 +37,7 @@ type Options struct {
 }
 
 // Manager looks after this node's addresses. It is a store.Follower: it has to be
-// told everything below the store's root, by store.Follow.
+// told everything below cluster.Followed, by store.FollowAll.
 type Manager struct {
 	Options
 

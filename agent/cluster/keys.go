@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -18,6 +19,18 @@ const (
 	VNIsPrefix      = "vnis/"      // vnis/NUMBER: the name of the isolated network that has it
 	PoliciesPrefix  = "policies/"  // policies/NAME: later
 )
+
+// Followed are the prefixes that every node's agent follows: what its objects and its
+// addresses are worked out from. What changes with each container of the cluster,
+// endpoints, is not among them: 5,000 agents would be told of each.
+func Followed() []string {
+	return []string{AddressesPrefix, BlocksPrefix, NetworksPrefix, NodesPrefix}
+}
+
+// IsFollowed tells whether a key is below one of them.
+func IsFollowed(key string) bool {
+	return slices.ContainsFunc(Followed(), func(p string) bool { return strings.HasPrefix(key, p) })
+}
 
 // NetworkKey is a network's key.
 func NetworkKey(name string) string { return NetworksPrefix + name }

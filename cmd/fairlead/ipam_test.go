@@ -179,7 +179,7 @@ func TestIPAMReleaseOfAnother(t *testing.T) {
 	m := address.NewManager(address.Options{Store: h.s, Node: "here", Dir: h.local()})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{}, 2)
-	go func() { _ = store.Follow(ctx, h.s, "", m); done <- struct{}{} }()
+	go func() { _ = store.FollowAll(ctx, h.s, cluster.Followed(), m); done <- struct{}{} }()
 	go func() { _ = m.Run(ctx); done <- struct{}{} }()
 	t.Cleanup(func() { cancel(); <-done; <-done })
 	h.want(0, "released 10.244.0.32/28", "release", "10.244.0.32/28", "--yes")
