@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairlead/fairlead/agent/address"
@@ -53,6 +54,7 @@ type Agent struct {
 	status  *status
 	speaker *bgp.Node
 	kicks   chan struct{}
+	lease   atomic.Pointer[cluster.FlannelLease] // what flannel's nodes are told of this one
 }
 
 // Protocol, alias and table are those by which what the agent made is known.
@@ -96,10 +98,14 @@ func newAgent(o Options) (*Agent, error) {
 	if a.keeper, err = newKeeper(o.Config); err != nil {
 		return nil, err
 	}
-	a.manager = address.NewManager(address.Options{
+	am := address.Options{
 		Store: o.Store, Node: o.Config.Node, Dir: local.Open(o.Lib, o.Run), Grace: time.Duration(o.Config.Grace), Log: o.Log, MTU: a.status.mtuOf,
 		SubnetFile: o.Config.Flannel.SubnetFile,
-	})
+	}
+	if o.Config.Flannel.Prefix != "" {
+		am.Flannel = a.lease.Load
+	}
+	a.manager = address.NewManager(am)
 	a.publish = &publisher{store: o.Store, conf: o.Config, id: id, view: a.view, log: o.Log, status: a.status, wake: make(chan struct{}, 1)}
 	return a, nil
 }
@@ -181,6 +187,7 @@ func (a *Agent) look(ctx context.Context) (again time.Duration) {
 	if err != nil {
 		return a.status.failed(err)
 	}
+	a.beside(self, &host)
 	a.publish.wants(self)
 	problems := a.speak(ctx, self, &host)
 	var w Wanted

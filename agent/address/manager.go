@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store"
 )
 
@@ -29,6 +30,11 @@ type Options struct {
 	// plugin flannel: one block of each family of the default network is lent to
 	// it. "": none.
 	SubnetFile string
+
+	// Flannel is what this node's leases in flannel's keys say, but for their
+	// subnets; nil as long as that is not known. Without the function there is no
+	// flannel beside.
+	Flannel func() *cluster.FlannelLease
 
 	Log *slog.Logger             // nil: nothing is said
 	MTU func(network string) int // of its containers' links; nil: unknown

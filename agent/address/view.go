@@ -30,7 +30,7 @@ func newView() *view {
 
 // wanted tells whether a key is of use here. Endpoints are many, and are not.
 func wanted(key string) bool {
-	for _, p := range []string{cluster.NetworksPrefix, cluster.NodesPrefix, cluster.AlivePrefix, cluster.BlocksPrefix, cluster.AddressesPrefix} {
+	for _, p := range []string{cluster.NetworksPrefix, cluster.NodesPrefix, cluster.AlivePrefix, cluster.BlocksPrefix, cluster.AddressesPrefix, cluster.FlannelPrefix} {
 		if strings.HasPrefix(key, p) {
 			return true
 		}

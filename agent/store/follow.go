@@ -71,6 +71,9 @@ func Follow(ctx context.Context, s Store, prefix string, f Follower) error {
 			return err
 		case errors.Is(err, ErrCompacted):
 			w.listed = false
+			if errors.Is(err, ErrUnavailable) {
+				w.fail(ctx, err)
+			}
 		default:
 			w.fail(ctx, err)
 		}
