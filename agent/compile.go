@@ -37,10 +37,16 @@ func Compile(s *cluster.Snapshot, self *cluster.Node, h Host) Wanted {
 func (w *Wanted) shared(s *cluster.Snapshot, n *cluster.Network, self *cluster.Node, h Host) {
 	blocks := s.BlocksOf(n.Name, self.Name)
 	w.bare = len(blocks) == 0 && slices.ContainsFunc(n.Subnets, func(s cluster.Subnet) bool { return s.Name == "" && s.Assign != cluster.AssignCluster })
+	if h.Flannel {
+		blocks = besideFlannel(s, self, blocks)
+	}
 	out := backend.Compile(backend.Input{
 		Network: n, Self: self, Blocks: blocks, Underlay: h.Underlay, Peers: peersOf(s, n, self),
 		KeyFile: h.KeyFile, Program: h.Program, Socket: h.Socket, Flannel: h.Flannel, Learned: h.Learned,
 	})
+	if h.Flannel {
+		backend.TakeOver(out.Objects)
+	}
 	w.Objects = append(w.Objects, forwarding(n, kernel.Host)...)
 	w.Objects = append(w.Objects, unused(blocks, kernel.Host)...)
 	w.Objects = append(w.Objects, backend.Clamp(out.Tunnels)...)
@@ -91,6 +97,9 @@ func peersOf(s *cluster.Snapshot, n *cluster.Network, self *cluster.Node) (out [
 		}
 		slices.SortFunc(dst[name], netip.Prefix.Compare)
 		out = append(out, backend.Peer{Node: node, Dst: dst[name]})
+	}
+	if n.Name == cluster.DefaultNetwork && len(s.Flannel) > 0 {
+		out = flannelPeers(s, self, out)
 	}
 	return out
 }

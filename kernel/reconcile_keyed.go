@@ -285,7 +285,8 @@ func masked(p netip.Prefix) netip.Prefix {
 	return p.Masked()
 }
 
-// putRoute replaces a route of ours, and is refused where another's stands.
+// putRoute replaces a route of ours, and is refused where another's stands that is
+// not to be taken over.
 func (r *Reconciler) putRoute(o *Route, keep *kept) (step, error) {
 	i, err := o.device(r.e)
 	if err != nil {
@@ -298,7 +299,7 @@ func (r *Reconciler) putRoute(o *Route, keep *kept) (step, error) {
 		return step{}, nil
 	}
 	flags := uint16(unix.NLM_F_CREATE | unix.NLM_F_EXCL)
-	if ours {
+	if ours || o.Takeover {
 		flags = unix.NLM_F_CREATE | unix.NLM_F_REPLACE
 	}
 	p := *o

@@ -158,5 +158,8 @@ func (m *Manager) wished(network string, s cluster.Subnet) (p netip.Prefix, ok b
 
 // isFree tells whether a block of a subnet can be claimed.
 func (m *Manager) isFree(network string, s cluster.Subnet, b netip.Prefix) bool {
+	if m.Flannel != nil && network == cluster.DefaultNetwork && m.view.snap.LeasedBy(b) != nil {
+		return false
+	}
 	return m.view.was(cluster.BlockKey(network, b)) == 0 && usable(s, b)
 }

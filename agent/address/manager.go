@@ -32,6 +32,11 @@ type Options struct {
 	// it. "": none.
 	SubnetFile string
 
+	// Flannel is what this node's leases in flannel's keys say, but for their
+	// subnets; nil as long as that is not known. Without the function there is no
+	// flannel beside.
+	Flannel func() *cluster.FlannelLease
+
 	Log *slog.Logger             // nil: nothing is said
 	MTU func(network string) int // of its containers' links; nil: unknown
 }

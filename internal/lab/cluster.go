@@ -66,20 +66,26 @@ func (c *Cluster) begin(ctx context.Context) error {
 		return err
 	}
 	for _, name := range c.Options.Nodes {
-		h, err := c.Host(ctx, name)
+		n, err := c.Join(ctx, name)
 		if err != nil {
 			return err
 		}
-		n := &Node{Host: h, c: c}
 		c.Nodes = append(c.Nodes, n)
-		if err := n.configure(ctx); err != nil {
-			return err
-		}
 		if err := n.Start(); err != nil {
 			return err
 		}
 	}
 	return c.Ready(ctx)
+}
+
+// Join adds a host that has all a node has, but runs no agent.
+func (c *Cluster) Join(ctx context.Context, name string) (*Node, error) {
+	h, err := c.Host(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{Host: h, c: c}
+	return n, n.configure(ctx)
 }
 
 func (c *Cluster) startStores(ctx context.Context) error {
