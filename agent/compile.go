@@ -49,7 +49,9 @@ func (w *Wanted) shared(s *cluster.Snapshot, n *cluster.Network, self *cluster.N
 	}
 	w.Objects = append(w.Objects, forwarding(n, kernel.Host)...)
 	w.Objects = append(w.Objects, unused(blocks, kernel.Host)...)
-	w.Objects = append(w.Objects, backend.Clamp(out.Tunnels)...)
+	if h.Tallest > out.MTU {
+		w.Objects = append(w.Objects, backend.Clamp(out.Tunnels)...)
+	}
 	w.Objects = append(w.Objects, out.Objects...)
 	w.Problems = append(w.Problems, out.Problems...)
 	w.MTU[n.Name], w.By[n.Name] = out.MTU, out.By

@@ -31,7 +31,8 @@ type kernelKeeper struct {
 	events  chan heard
 	spaces  map[string]*space // of isolated networks
 
-	link string // the underlay, as last found
+	link    string  // the underlay, as last found
+	heights heights // nil: to be listed
 }
 
 func newKeeper(c *config.Config) (*kernelKeeper, error) {
@@ -71,12 +72,16 @@ func (k *kernelKeeper) contradicts(h heard) (yes bool) {
 		rec, watch = k.spaces[h.network].rec, nil
 	}
 	for _, ev := range h.events {
+		if l, gone, ok := ev.Link(); ok && h.network == "" && k.heights != nil {
+			yes = k.heights.note(l, gone) || yes
+		}
 		yes = rec.Contradicts(ev, watch) || yes
 	}
 	return yes
 }
 
 func (k *kernelKeeper) forget() {
+	k.heights = nil
 	k.rec.Forget()
 	for _, s := range k.spaces {
 		s.rec.Forget()
@@ -97,6 +102,8 @@ func (k *kernelKeeper) reconcile(w *Wanted, sure bool) *kernel.Report {
 type Host struct {
 	Underlay  backend.Underlay
 	Addresses []netip.Prefix // one of each family at most
+
+	Tallest int // bytes: the largest MTU of containers' links
 
 	KeyFile, Socket string   // wireguard: its private key, and the socket of a device in user space
 	Program         []string // wireguard: what starts one
@@ -125,7 +132,14 @@ func (k *kernelKeeper) host() (Host, error) {
 		return Host{}, err
 	}
 	k.link = name
-	h := Host{Underlay: backend.Underlay{Link: l.Name, Index: l.Index, MTU: l.MTU}}
+	if k.heights == nil {
+		links, err := k.engine.Links(kernel.Host)
+		if err != nil {
+			return Host{}, err
+		}
+		k.heights = heightsOf(links)
+	}
+	h := Host{Underlay: backend.Underlay{Link: l.Name, Index: l.Index, MTU: l.MTU}, Tallest: k.heights.tallest()}
 	h.Addresses, err = choose(addrs, k.conf.Addresses)
 	if err != nil {
 		return Host{}, fmt.Errorf("link %s: %w", name, err)

@@ -89,6 +89,37 @@ func TestMTU(t *testing.T) {
 	}
 }
 
+// Containers' links carry what the tunnel carries. While one carries more, TCP is
+// clamped; then not any more.
+func TestClamp(t *testing.T) {
+	t.Parallel()
+	c := hosts(t, 2, 1, vxlanNet)
+	a, b := c.Nodes[0], c.Nodes[1]
+	attach(t, a, "c1", "pods")
+	to := attach(t, b, "c1", "pods")
+	out, err := a.IP(t.Context(), "-n c1 -o link show eth0")
+	if err != nil || !strings.Contains(out, " mtu 1450 ") {
+		t.Errorf("%v: %s", err, out)
+	}
+	clamped := func(want bool) func() error {
+		return func() error {
+			out, err := a.Run(t.Context(), "nft", "list", "table", "inet", "fairlead-agent")
+			if err == nil && strings.Contains(out, "maxseg") != want {
+				err = fmt.Errorf("clamped is not %v: %s", want, out)
+			}
+			return err
+		}
+	}
+	must(t, clamped(false)())
+	must(t, a.Configure("tall", `{"type": "ptp", "mtu": 1500, "ipam": {"type": "fairlead-ipam"}}`))
+	attach(t, a, "c2", "tall")
+	soon(t, clamped(true))
+	reach(t, a, "c2", to)
+	_, err = a.Fairlead(t.Context(), "del", "tall", "c2")
+	must(t, err)
+	soon(t, clamped(false))
+}
+
 // A node that is removed gives its blocks back after the grace period, not before.
 func TestRemoved(t *testing.T) {
 	t.Parallel()
