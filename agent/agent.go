@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairlead/fairlead/agent/address"
@@ -53,6 +54,7 @@ type Agent struct {
 	status  *status
 	speaker *bgp.Node
 	kicks   chan struct{}
+	lease   atomic.Pointer[cluster.FlannelLease] // what flannel's nodes are told of this one
 }
 
 // Protocol, alias and table are those by which what the agent made is known.
@@ -102,9 +104,14 @@ func newAgent(o Options, k keeper) (*Agent, error) {
 	}
 	a := &Agent{o: o, log: o.Log, id: id, keeper: k, kicks: make(chan struct{}, 1), status: newStatus(o.Config.Node), speaker: &bgp.Node{Log: o.Log.With("part", "bgp")}}
 	a.view = newView(filepath.Join(o.Lib, "fairlead", "snapshot"), a.kick, o.Log)
-	a.manager = address.NewManager(address.Options{
+	am := address.Options{
 		Store: o.Store, Node: o.Config.Node, Dir: local.Open(o.Lib, o.Run), Grace: time.Duration(o.Config.Grace), Log: o.Log, MTU: a.status.mtuOf,
-	})
+		SubnetFile: o.Config.Flannel.SubnetFile,
+	}
+	if o.Config.Flannel.Prefix != "" {
+		am.Flannel = a.lease.Load
+	}
+	a.manager = address.NewManager(am)
 	a.publish = &publisher{store: o.Store, conf: o.Config, id: id, view: a.view, log: o.Log, status: a.status, wake: make(chan struct{}, 1)}
 	return a, nil
 }
@@ -117,9 +124,11 @@ func (a *Agent) start(ctx context.Context, stop context.CancelCauseFunc) error {
 	if err := a.answer(ctx); err != nil {
 		return err
 	}
-	go func() {
-		_ = store.FollowAll(ctx, a.o.Store, cluster.Followed(), store.Followers{a.view, a.manager, a.status})
-	}()
+	followed := cluster.Followed()
+	if a.o.Config.Flannel.Prefix != "" {
+		followed = append(followed, cluster.FlannelPrefix)
+	}
+	go func() { _ = store.FollowAll(ctx, a.o.Store, followed, store.Followers{a.view, a.manager, a.status}) }()
 	go a.view.keepOnDisk(ctx)
 	a.kick() // what is known of an earlier life counts
 	go a.publish.run(ctx)
@@ -188,10 +197,16 @@ func (a *Agent) look(ctx context.Context) (again time.Duration) {
 	if err != nil {
 		return a.status.failed(err)
 	}
+	a.beside(self, &host)
 	a.publish.wants(self)
 	problems := a.speak(ctx, self, &host)
 	var w Wanted
-	known := a.view.read(func(s *cluster.Snapshot) { w = Compile(s, self, host) })
+	known := a.view.read(func(s *cluster.Snapshot) {
+		w = Compile(s, self, host)
+		if n := s.Nodes[self.Name]; n != nil && n.ID == self.ID {
+			a.status.wasTold()
+		}
+	})
 	if !known {
 		return again // the store was never seen, and nothing is known of it
 	}
@@ -199,13 +214,16 @@ func (a *Agent) look(ctx context.Context) (again time.Duration) {
 		a.publish.kick()
 	}
 	w.Problems = append(w.Problems, problems...)
-	rep := a.keeper.reconcile(&w)
+	rep := a.keeper.reconcile(&w, a.view.isFresh())
 	for _, c := range rep.Changes {
 		a.log.Debug("made", "object", c)
 	}
 	a.log.Log(ctx, level(rep), "looked", "made", rep.Made, "removed", rep.Removed, "listed", rep.Looked, "problems", len(w.Problems)+len(rep.Errors), "took", time.Since(began).Round(time.Microsecond))
+	if was := a.status.mtuOf(cluster.DefaultNetwork); was != w.MTU[cluster.DefaultNetwork] {
+		defer a.manager.Wake() // plugins' files have it
+	}
 	again = sooner(again, a.status.looked(&w, rep, began))
-	if rep.Err() == nil && w.MTU[cluster.DefaultNetwork] != 0 {
+	if rep.Err() == nil && w.MTU[cluster.DefaultNetwork] != 0 && !w.bare {
 		if err := writeList(a.o.Config.CNI); err != nil {
 			return a.status.failed(err)
 		}

@@ -17,6 +17,7 @@ type Wanted struct {
 	MTU      map[string]int               // bytes, of the containers' links, by network
 	By       map[string]map[string]string // how each node is joined, by network and node
 
+	bare     bool // this node has no addresses of the default network yet
 	needsVNI bool // an isolated network that is needed here has none yet
 }
 
@@ -35,13 +36,22 @@ func Compile(s *cluster.Snapshot, self *cluster.Node, h Host) Wanted {
 // shared works out the network that lives in the host's namespace.
 func (w *Wanted) shared(s *cluster.Snapshot, n *cluster.Network, self *cluster.Node, h Host) {
 	blocks := s.BlocksOf(n.Name, self.Name)
+	w.bare = len(blocks) == 0 && slices.ContainsFunc(n.Subnets, func(s cluster.Subnet) bool { return s.Name == "" && s.Assign != cluster.AssignCluster })
+	if h.Flannel {
+		blocks = besideFlannel(s, self, blocks)
+	}
 	out := backend.Compile(backend.Input{
 		Network: n, Self: self, Blocks: blocks, Underlay: h.Underlay, Peers: peersOf(s, n, self),
 		KeyFile: h.KeyFile, Program: h.Program, Socket: h.Socket, Flannel: h.Flannel, Learned: h.Learned,
 	})
+	if h.Flannel {
+		backend.TakeOver(out.Objects)
+	}
 	w.Objects = append(w.Objects, forwarding(n, kernel.Host)...)
 	w.Objects = append(w.Objects, unused(blocks, kernel.Host)...)
-	w.Objects = append(w.Objects, backend.Clamp(out.Tunnels)...)
+	if h.Tallest > out.MTU {
+		w.Objects = append(w.Objects, backend.Clamp(out.Tunnels)...)
+	}
 	w.Objects = append(w.Objects, out.Objects...)
 	w.Problems = append(w.Problems, out.Problems...)
 	w.MTU[n.Name], w.By[n.Name] = out.MTU, out.By
@@ -89,6 +99,9 @@ func peersOf(s *cluster.Snapshot, n *cluster.Network, self *cluster.Node) (out [
 		}
 		slices.SortFunc(dst[name], netip.Prefix.Compare)
 		out = append(out, backend.Peer{Node: node, Dst: dst[name]})
+	}
+	if n.Name == cluster.DefaultNetwork && len(s.Flannel) > 0 {
+		out = flannelPeers(s, self, out)
 	}
 	return out
 }

@@ -55,7 +55,9 @@ blocks/red/10.0.0.0-26 {"node": "b", "subnet": "10.0.0.0/24"}
 blocks/new/10.9.0.0-26 {"node": "a", "subnet": "10.9.0.0/24"}
 `
 
-func host() Host { return Host{Underlay: backend.Underlay{Link: "eth0", Index: 2, MTU: 1500}} }
+func host() Host {
+	return Host{Underlay: backend.Underlay{Link: "eth0", Index: 2, MTU: 1500}, Tallest: 1500}
+}
 
 func text(w Wanted) string {
 	var b strings.Builder
@@ -159,5 +161,27 @@ func TestPace(t *testing.T) {
 	case <-p.due():
 		t.Error("due again without a kick")
 	case <-time.After(3 * quiet):
+	}
+}
+
+// TCP is clamped where a container's link is larger than a tunnel, and only there.
+func TestClampedWhereNeeded(t *testing.T) {
+	t.Parallel()
+	s := snapshotOf(t, twoNodes)
+	self := &cluster.Node{Name: "a", Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")}}
+	for tallest, want := range map[int]bool{0: false, 1450: false, 1451: true, 9000: true} {
+		h := host()
+		h.Tallest = tallest
+		if got := strings.Contains(text(Compile(s, self, h)), "maxseg"); got != want {
+			t.Errorf("links of %d bytes: clamped %v, want %v", tallest, got, want)
+		}
+	}
+	h := heightsOf([]*kernel.LinkInfo{{Index: 1, MTU: 65536}, {Index: 2, MTU: 1450, Group: kernel.Group, Alias: "fairlead pods c eth0"}})
+	if h.tallest() != 1450 || h.note(&kernel.LinkInfo{Index: 3, MTU: 9000}, false) {
+		t.Errorf("links of others count: %v", h)
+	}
+	tall := &kernel.LinkInfo{Index: 3, MTU: 1500, Group: kernel.Group, Alias: "fairlead pods d eth0"}
+	if !h.note(tall, false) || h.tallest() != 1500 || !h.note(tall, true) || h.tallest() != 1450 {
+		t.Errorf("a link that came and went: %v", h)
 	}
 }

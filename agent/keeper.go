@@ -12,13 +12,13 @@ import (
 
 // keeper is what the loop asks of the kernel. But for run it is the loop's alone.
 type keeper interface {
-	host() (Host, error)                      // the link to other nodes, as it is now
-	kept(link int) ([]backend.Learned, error) // routes that an earlier life learned
-	reconcile(w *Wanted) *kernel.Report       // makes all so
-	forget()                                  // the next reconcile lists what is there
-	told() <-chan heard                       // what run heard
-	contradicts(h heard) bool                 // tells whether that is another's doing
-	run(ctx context.Context) error            // listens until the context ends
+	host() (Host, error)                           // the link to other nodes, as it is now
+	kept(link int) ([]backend.Learned, error)      // routes that an earlier life learned
+	reconcile(w *Wanted, sure bool) *kernel.Report // makes all so
+	forget()                                       // the next reconcile lists what is there
+	told() <-chan heard                            // what run heard
+	contradicts(h heard) bool                      // tells whether that is another's doing
+	run(ctx context.Context) error                 // listens until the context ends
 	close()
 }
 
@@ -31,7 +31,8 @@ type kernelKeeper struct {
 	events  chan heard
 	spaces  map[string]*space // of isolated networks
 
-	link string // the underlay, as last found
+	link    string  // the underlay, as last found
+	heights heights // nil: to be listed
 }
 
 func newKeeper(c *config.Config) (*kernelKeeper, error) {
@@ -71,22 +72,28 @@ func (k *kernelKeeper) contradicts(h heard) (yes bool) {
 		rec, watch = k.spaces[h.network].rec, nil
 	}
 	for _, ev := range h.events {
+		if l, gone, ok := ev.Link(); ok && h.network == "" && k.heights != nil {
+			yes = k.heights.note(l, gone) || yes
+		}
 		yes = rec.Contradicts(ev, watch) || yes
 	}
 	return yes
 }
 
 func (k *kernelKeeper) forget() {
+	k.heights = nil
 	k.rec.Forget()
 	for _, s := range k.spaces {
 		s.rec.Forget()
 	}
 }
 
-// reconcile makes all so: the spaces first, whose pairs have ends on the host.
-func (k *kernelKeeper) reconcile(w *Wanted) *kernel.Report {
+// reconcile makes all so: the spaces first, whose pairs have ends on the host. With
+// sure false what is wanted may be old, and nothing is taken away.
+func (k *kernelKeeper) reconcile(w *Wanted, sure bool) *kernel.Report {
 	rep := &kernel.Report{}
-	k.spacesAs(w.Spaces, rep)
+	k.rec.Spare = !sure
+	k.spacesAs(w.Spaces, sure, rep)
 	rep.Add(k.rec.Reconcile(w.Objects), "")
 	return rep
 }
@@ -95,6 +102,8 @@ func (k *kernelKeeper) reconcile(w *Wanted) *kernel.Report {
 type Host struct {
 	Underlay  backend.Underlay
 	Addresses []netip.Prefix // one of each family at most
+
+	Tallest int // bytes: the largest MTU of containers' links
 
 	KeyFile, Socket string   // wireguard: its private key, and the socket of a device in user space
 	Program         []string // wireguard: what starts one
@@ -123,7 +132,14 @@ func (k *kernelKeeper) host() (Host, error) {
 		return Host{}, err
 	}
 	k.link = name
-	h := Host{Underlay: backend.Underlay{Link: l.Name, Index: l.Index, MTU: l.MTU}}
+	if k.heights == nil {
+		links, err := k.engine.Links(kernel.Host)
+		if err != nil {
+			return Host{}, err
+		}
+		k.heights = heightsOf(links)
+	}
+	h := Host{Underlay: backend.Underlay{Link: l.Name, Index: l.Index, MTU: l.MTU}, Tallest: k.heights.tallest()}
 	h.Addresses, err = choose(addrs, k.conf.Addresses)
 	if err != nil {
 		return Host{}, fmt.Errorf("link %s: %w", name, err)

@@ -171,10 +171,17 @@ func (p *publisher) once(ctx context.Context) error {
 // network writes the default network where the cluster has none.
 func (p *publisher) network(ctx context.Context) error {
 	key := cluster.NetworkKey(cluster.DefaultNetwork)
-	if p.conf.Network == nil || p.view.entry(key).Revision != 0 {
+	if p.view.entry(key).Revision != 0 {
 		return nil
 	}
-	value, err := json.Marshal(p.conf.Network)
+	n := p.conf.Network
+	if n == nil {
+		var err error
+		if n, err = p.flannelNetwork(); n == nil {
+			return err
+		}
+	}
+	value, err := json.Marshal(n)
 	if err != nil {
 		return err
 	}

@@ -206,7 +206,7 @@ type step struct {
 // keyed makes the objects of which there are many so: what differs is sent by the
 // hundred, in order, then what is too many is removed.
 func (r *Reconciler) keyed(rep *Report, w wanted) {
-	var puts, drops []step
+	var puts []step
 	keep := kept{map[routeKey]bool{}, map[Rule]bool{}, map[neighKey]bool{}, map[fdbKey]bool{}, map[addrKey]bool{}}
 	for _, o := range w.keyed {
 		s, err := r.put(o, &keep)
@@ -217,8 +217,9 @@ func (r *Reconciler) keyed(rep *Report, w wanted) {
 		}
 	}
 	r.send(rep, puts)
-	drops = r.drops(&keep)
-	r.send(rep, drops)
+	if !r.Spare {
+		r.send(rep, r.drops(&keep))
+	}
 }
 
 // kept is what is wanted, by key.
@@ -284,7 +285,8 @@ func masked(p netip.Prefix) netip.Prefix {
 	return p.Masked()
 }
 
-// putRoute replaces a route of ours, and is refused where another's stands.
+// putRoute replaces a route of ours, and is refused where another's stands that is
+// not to be taken over.
 func (r *Reconciler) putRoute(o *Route, keep *kept) (step, error) {
 	i, err := o.device(r.e)
 	if err != nil {
@@ -297,7 +299,7 @@ func (r *Reconciler) putRoute(o *Route, keep *kept) (step, error) {
 		return step{}, nil
 	}
 	flags := uint16(unix.NLM_F_CREATE | unix.NLM_F_EXCL)
-	if ours {
+	if ours || o.Takeover {
 		flags = unix.NLM_F_CREATE | unix.NLM_F_REPLACE
 	}
 	p := *o

@@ -45,6 +45,7 @@ type Route struct {
 	IsShared bool         `json:",omitzero"`
 	Beside   bool         `json:",omitzero"` // another route to the same place is no obstacle: of IPv4 the last one counts, of IPv6 all do
 	Proto    byte         `json:",omitzero"` // who made it, rtnetlink(7); 0: ours
+	Takeover bool         `json:",omitzero"` // a reconciler replaces another's route that is in its place
 	Hops     []Hop        `json:",omitzero"` // several gateways (ECMP); then Via is none
 	Type     RouteType    `json:",omitzero"`
 }

@@ -376,3 +376,14 @@ func TestFixedAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// A subnet of which the first block is excluded is one like others.
+func TestFirstBlockExcluded(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, `{"subnets": [{"cidr": "10.244.0.0/24", "block": 28, "exclude": ["10.244.0.0/28"]}]}`)
+	m, _ := b.node("a")
+	storetest.Eventually(t, func() bool { return len(blocks(m)) == 1 })
+	if blocks(m)[0].Addr() == netip.MustParseAddr("10.244.0.0") {
+		t.Error("the node has a block of which every address is excluded")
+	}
+}

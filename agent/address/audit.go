@@ -17,6 +17,8 @@ type Here struct {
 	Held     map[string][]ipam.Holding // by network
 	Pending  []local.Release           // that the agent has not made yet
 
+	HostLocal []netip.Addr // what the plugin host-local gave, of whichever network
+
 	// Attached are the "CONTAINER IFNAME" of attachments here; nil: unknown.
 	Attached map[string]bool
 }
@@ -43,6 +45,8 @@ func LookHere(d local.Dir) (*Here, error) {
 		h.Held[name] = held
 		errs = append(errs, err)
 	}
+	h.HostLocal, err = d.HeldByHostLocal()
+	errs = append(errs, err)
 	h.Pending, err = d.Pending()
 	return h, errors.Join(append(errs, err)...)
 }
@@ -120,7 +124,7 @@ func (a *audit) files() {
 	for name, n := range a.h.Networks {
 		in := map[netip.Prefix]bool{}
 		for _, s := range n.Subnets {
-			for _, b := range s.Blocks {
+			for _, b := range slices.Concat(s.Blocks, s.Lent) {
 				in[b] = true
 				subject := ofNetwork("block", b, name)
 				switch now := a.s.Blocks[cluster.BlockKey(name, b)]; {

@@ -42,12 +42,12 @@ func (m *Manager) needFree(ctx context.Context, network string, subnet netip.Pre
 
 func (m *Manager) need(ctx context.Context, network string, subnet netip.Prefix) error {
 	for range attempts {
-		op, err := m.pickBlock(network, subnet)
+		ops, err := m.pickBlock(network, subnet)
 		if err != nil {
 			return fmt.Errorf("claim a block of %s of network %s: %w", subnet, network, err)
 		}
-		if err = m.commit(ctx, []store.Op{op}); err == nil {
-			m.Log.Info("claimed a block", "key", op.Key)
+		if err = m.commit(ctx, ops); err == nil {
+			m.Log.Info("claimed a block", "key", ops[0].Key)
 			return m.writeFiles()
 		}
 		if !isConflict(err) {
@@ -59,31 +59,42 @@ func (m *Manager) need(ctx context.Context, network string, subnet netip.Prefix)
 
 // pickBlock chooses a free block: from a place on that is this node's own, so that
 // nodes that start together do not want the same.
-func (m *Manager) pickBlock(network string, subnet netip.Prefix) (store.Op, error) {
+func (m *Manager) pickBlock(network string, subnet netip.Prefix) ([]store.Op, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.ready {
-		return store.Op{}, m.notReady()
+		return nil, m.notReady()
 	}
 	s, err := m.subnet(network, subnet)
 	if err != nil {
-		return store.Op{}, err
+		return nil, err
+	}
+	b, err := m.freeBlock(network, s)
+	if err != nil {
+		return nil, err
 	}
 	value, err := json.Marshal(cluster.Block{Node: m.Node, Subnet: subnet})
 	if err != nil {
-		return store.Op{}, err
+		return nil, err
+	}
+	return m.withLease(network, store.Op{Key: cluster.BlockKey(network, b), Value: value}, b)
+}
+
+// freeBlock is the one that this node had of flannel, else the first free one from
+// its place on.
+func (m *Manager) freeBlock(network string, s cluster.Subnet) (netip.Prefix, error) {
+	if b, ok := m.wished(network, s); ok {
+		return b, nil
 	}
 	bits := s.BlockBits()
 	n := uint64(1) << min(bits-s.CIDR.Bits(), 62)
-	start := place(m.Node, network, subnet.String()) % n
+	start := place(m.Node, network, s.CIDR.String()) % n
 	for i := range min(n, 1<<20) {
-		b := nthBlock(s.CIDR, bits, (start+i)%n)
-		key := cluster.BlockKey(network, b)
-		if m.view.was(key) == 0 && usable(s, b) {
-			return store.Op{Key: key, Value: value}, nil
+		if b := nthBlock(s.CIDR, bits, (start+i)%n); m.isFree(network, s, b) {
+			return b, nil
 		}
 	}
-	return store.Op{}, errNoBlock
+	return netip.Prefix{}, errNoBlock
 }
 
 func (m *Manager) notReady() error {
@@ -150,8 +161,11 @@ func (m *Manager) look(ctx context.Context) error {
 	}
 	m.blocks.Lock()
 	defer m.blocks.Unlock()
-	errs := []error{m.keepHeld(ctx), m.writeFiles(), m.letGo(ctx)}
+	errs := []error{m.leases(ctx), m.keepHeld(ctx), m.writeFiles(), m.letGo(ctx)}
 	for _, w := range m.wants() {
+		if len(w.subnet.Lent) > 0 && len(w.subnet.Blocks) == 0 {
+			continue // nobody has asked for another yet
+		}
 		set := m.free(w)
 		if set*low >= w.size {
 			continue
@@ -185,7 +199,8 @@ func (m *Manager) wants() (list []want) {
 			if ls.Cluster() || s.Name != "" && len(ls.Blocks) == 0 {
 				continue
 			}
-			set, err := ls.Ranges(nthBlock(s.CIDR, s.BlockBits(), 0))
+			whole := local.Subnet{CIDR: s.CIDR} // the first block may be excluded
+			set, err := whole.Ranges(nthBlock(s.CIDR, s.BlockBits(), 0))
 			if err == nil {
 				list = append(list, want{name, ls, set.Size(1 << 16)})
 			}

@@ -21,6 +21,9 @@ func (m *Manager) writeFiles() error {
 	var list []*local.Network
 	for name, n := range m.view.snap.Networks {
 		if m.takesPart(name) {
+			if name == cluster.DefaultNetwork {
+				m.lend(n)
+			}
 			list = append(list, m.localNetwork(name, n))
 		}
 	}
@@ -30,7 +33,7 @@ func (m *Manager) writeFiles() error {
 		n.MTU = m.MTU(n.Name)
 		errs = append(errs, m.Dir.Write(n))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, m.writeSubnetFile())...)
 }
 
 func (m *Manager) localNetwork(name string, n *cluster.Network) *local.Network {
@@ -52,7 +55,11 @@ func (m *Manager) localNetwork(name string, n *cluster.Network) *local.Network {
 func (m *Manager) localSubnet(network string, s cluster.Subnet) local.Subnet {
 	out := local.Subnet{Name: s.Name, CIDR: s.CIDR, Assign: s.Assign, Exclude: s.Exclude}
 	for _, b := range m.view.snap.BlocksOf(network, m.Node) {
-		if s.CIDR.Contains(b.Addr()) && !out.Cluster() && !m.view.snap.Blocks[cluster.BlockKey(network, b)].Release {
+		switch {
+		case !s.CIDR.Contains(b.Addr()) || out.Cluster() || m.view.snap.Blocks[cluster.BlockKey(network, b)].Release:
+		case m.isLent(network, b):
+			out.Lent = append(out.Lent, b)
+		default:
 			out.Blocks = append(out.Blocks, b)
 		}
 	}
@@ -74,10 +81,10 @@ func (m *Manager) keepHeld(ctx context.Context) error {
 			errs = append(errs, err)
 			continue
 		}
-		held, err := m.Dir.Holds(name)
+		held, err := m.holds(name)
 		errs = append(errs, err)
 		for _, s := range n.Subnets {
-			for _, b := range s.Blocks {
+			for _, b := range slices.Concat(s.Blocks, s.Lent) {
 				errs = append(errs, m.keepBlock(ctx, name, s, b, held))
 			}
 		}

@@ -19,7 +19,7 @@ const leavingFor = 5 * time.Second
 // holds an address of them.
 func (m *Manager) letGo(ctx context.Context) error {
 	for _, b := range m.wantedBack() {
-		held, err := m.Dir.Holds(b.Network)
+		held, err := m.holds(b.Network)
 		if err != nil {
 			return err
 		}

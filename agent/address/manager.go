@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -26,6 +27,16 @@ type Options struct {
 	// had is free; 0: 5 min. It must be seen absent all that time.
 	Grace time.Duration
 
+	// SubnetFile is flannel's file of this host's subnet, which is written for the
+	// plugin flannel: one block of each family of the default network is lent to
+	// it. "": none.
+	SubnetFile string
+
+	// Flannel is what this node's leases in flannel's keys say, but for their
+	// subnets; nil as long as that is not known. Without the function there is no
+	// flannel beside.
+	Flannel func() *cluster.FlannelLease
+
 	Log *slog.Logger             // nil: nothing is said
 	MTU func(network string) int // of its containers' links; nil: unknown
 }
@@ -45,6 +56,8 @@ type Manager struct {
 	leaving  map[string]time.Time // blocks of ours that are not in our file any more, since when
 	unheld   map[string]time.Time // addresses of ours that nothing here holds, since when
 	problems map[string]string
+	lent     map[bool]netip.Prefix // of IPv4 and of IPv6, to the plugin flannel
+	before   []netip.Prefix        // what SubnetFile said when this began
 
 	claims chan *claim
 	files  sync.Mutex // one writes this node's files at a time
@@ -73,6 +86,7 @@ func NewManager(o Options) *Manager {
 	return &Manager{
 		Options: o, view: newView(), dirty: make(chan struct{}, 1), joined: map[string]bool{},
 		absent: map[string]time.Time{}, leaving: map[string]time.Time{}, unheld: map[string]time.Time{}, problems: map[string]string{},
+		lent: map[bool]netip.Prefix{}, before: readLent(o.SubnetFile),
 		claims: make(chan *claim, 1024),
 	}
 }
@@ -189,6 +203,9 @@ func (m *Manager) Back() {
 	m.away = nil
 	m.wake()
 }
+
+// Wake has this node's files looked at: a network's MTU became known, say.
+func (m *Manager) Wake() { m.wake() }
 
 func (m *Manager) wake() {
 	select {

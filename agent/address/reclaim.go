@@ -28,7 +28,7 @@ func (m *Manager) reclaim(ctx context.Context) error {
 	for _, node := range m.longAbsent() {
 		errs = append(errs, m.reclaimNode(ctx, node))
 	}
-	return errors.Join(append(errs, m.releaseUnheld(ctx))...)
+	return errors.Join(append(errs, m.releaseUnheld(ctx), m.orphans(ctx))...)
 }
 
 // longAbsent are the nodes that have something, and have not been there for the grace

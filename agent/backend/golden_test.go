@@ -62,7 +62,7 @@ func goldenInputs() map[string]backend.Input {
 	type b = cluster.Backend
 	flannel := site(network())
 	flannel.Flannel = true
-	flannel.Peers[0].Node.Flannel = &cluster.FlannelNode{Type: cluster.VXLAN, MAC: "5e:00:00:00:00:0B"}
+	flannel.Peers[0].Node.Flannel = &cluster.FlannelNode{Type: cluster.VXLAN, MAC: "5e:00:00:00:00:0B", V6: "5e:00:00:00:00:0c"}
 	flannel.Peers[1].Node.Flannel = &cluster.FlannelNode{Type: cluster.WireGuard, Key: key("f")}
 	turning := site(network(b{Type: cluster.WireGuard, Keepalive: 25}))
 	turning.Peers[0].Node.Previous = key("o")

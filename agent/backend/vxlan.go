@@ -42,13 +42,18 @@ func (in *Input) vni() int {
 // vxlan is one link, and for each peer, in this order, its neighbour, its forwarding
 // entry and its routes: no packet is sent to where it would have to be asked for.
 func vxlan(in *Input) (out kernel.Objects, problems []Problem) {
-	vni, name := in.vni(), VXLANName(in.vni())
 	if in.Flannel {
-		name = "flannel." + strconv.Itoa(vni)
+		return flannel(in)
 	}
+	return in.vxlanOn(VXLANName(in.vni()))
+}
+
+// vxlanOn is a link by name, over the family of addresses that Self has.
+func (in *Input) vxlanOn(name string) (out kernel.Objects, problems []Problem) {
+	vni := in.vni()
 	out = append(out, &kernel.VXLAN{
 		In: in.In, Name: name, ID: vni, Port: cmp.Or(in.Conf.Port, vxlanPort), Local: in.Self.Address(in.six()), Link: in.Underlay.Link,
-		MAC: VXLANMAC(in.Self.Name, vni), MTU: in.MTU, Mark: in.mark("vxlan"),
+		MAC: tunnelMAC(in.Self, in.six(), vni), MTU: in.MTU, Mark: in.mark("vxlan"),
 	})
 	out = append(out, in.own(name)...)
 	for _, p := range in.Peers {
@@ -73,7 +78,7 @@ func vxlan(in *Input) (out kernel.Objects, problems []Problem) {
 
 func (in *Input) macOf(n *cluster.Node) (string, error) {
 	if n.Flannel == nil {
-		return VXLANMAC(n.Name, in.vni()), nil
+		return tunnelMAC(n, in.six(), in.vni()), nil
 	}
 	mac := n.Flannel.MAC
 	if in.six() {

@@ -27,9 +27,10 @@ func Followed() []string {
 	return []string{AddressesPrefix, BlocksPrefix, NetworksPrefix, NodesPrefix}
 }
 
-// IsFollowed tells whether a key is below one of them.
+// IsFollowed tells whether a key is below one of them, or flannel's, which an agent
+// follows that is told to.
 func IsFollowed(key string) bool {
-	return slices.ContainsFunc(Followed(), func(p string) bool { return strings.HasPrefix(key, p) })
+	return strings.HasPrefix(key, FlannelPrefix) || slices.ContainsFunc(Followed(), func(p string) bool { return strings.HasPrefix(key, p) })
 }
 
 // NetworkKey is a network's key.

@@ -25,6 +25,11 @@ type Node struct {
 	// Flannel is set for a node of flannel's in the same cluster, which has a
 	// subnet in flannel's keys: its VXLAN device's address.
 	Flannel *FlannelNode `json:"-"`
+
+	// Tunnel and Tunnel6 are the hardware addresses of the VXLAN links of one of our
+	// own nodes, for IPv4 and IPv6, where flannel's keys tell them; "": they follow
+	// from its name.
+	Tunnel, Tunnel6 string `json:"-"`
 }
 
 // FlannelNode is what flannel's keys say of one of its nodes.

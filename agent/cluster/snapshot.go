@@ -19,14 +19,15 @@ type Snapshot struct {
 	Blocks    map[string]*Block   // by key
 	Addresses map[string]*Address // by key
 	Endpoints map[string]*Endpoint
-	Problems  map[string]error // by key
+	Flannel   map[string]*FlannelLease // by key
+	Problems  map[string]error         // by key
 }
 
 // NewSnapshot is an empty one.
 func NewSnapshot() *Snapshot {
 	return &Snapshot{
 		Networks: map[string]*Network{}, Nodes: map[string]*Node{}, Alive: map[string]bool{}, Blocks: map[string]*Block{},
-		Addresses: map[string]*Address{}, Endpoints: map[string]*Endpoint{}, Problems: map[string]error{},
+		Addresses: map[string]*Address{}, Endpoints: map[string]*Endpoint{}, Flannel: map[string]*FlannelLease{}, Problems: map[string]error{},
 	}
 }
 
@@ -57,6 +58,8 @@ func (s *Snapshot) forget(key string) {
 		delete(s.Addresses, key)
 	case EndpointsPrefix:
 		delete(s.Endpoints, key)
+	case FlannelPrefix:
+		delete(s.Flannel, key)
 	}
 	delete(s.Problems, key)
 }
@@ -87,6 +90,8 @@ func (s *Snapshot) read(key string, value []byte) error {
 		return s.readAddress(key, value)
 	case EndpointsPrefix:
 		return s.readEndpoint(key, value)
+	case FlannelPrefix:
+		return s.readLease(key, value)
 	}
 	return nil
 }
@@ -126,6 +131,18 @@ func (s *Snapshot) readEndpoint(key string, value []byte) error {
 	}
 	s.Endpoints[key] = p
 	return nil
+}
+
+// readLease leaves out what is beside flannel's subnets, its configuration.
+func (s *Snapshot) readLease(key string, value []byte) error {
+	if !strings.HasPrefix(key, flannelSubnets) {
+		return nil
+	}
+	l, err := ParseFlannelLease(key, value)
+	if err == nil {
+		s.Flannel[key] = l
+	}
+	return err
 }
 
 func decode(key string, value []byte, into any) error {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store"
 )
 
@@ -16,6 +17,9 @@ func (c *Config) Open() (store.Store, error) {
 		return store.File(c.Store.File)
 	}
 	o := store.Options{Endpoints: e.Endpoints, Prefix: e.Prefix, CACert: e.CACert, Cert: e.Cert, Key: e.Key, Username: e.Username}
+	if c.Flannel.Prefix != "" {
+		o.Mounts = map[string]string{cluster.FlannelPrefix: strings.TrimSuffix(c.Flannel.Prefix, "/") + "/"}
+	}
 	if e.PasswordFile != "" {
 		raw, err := os.ReadFile(e.PasswordFile)
 		if err != nil {

@@ -27,6 +27,10 @@ type Options struct {
 	CACert, Cert, Key  string // files, PEM; "": the system's authorities, and no certificate of our own
 	Username, Password string // of etcd's own users; "": none
 
+	// Mounts are other prefixes of etcd's by the words with which their keys begin
+	// here: "flannel/" may be "/coreos.com/network/". They are part of what is below "".
+	Mounts map[string]string
+
 	DialTimeout time.Duration // a connection may take this long; 0: 2 s
 	Timeout     time.Duration // a call may take this long, and is ErrUnavailable then; 0: 5 s
 }

@@ -47,7 +47,7 @@ func (e *etcd) grant(ctx context.Context, ttl time.Duration) (lease clientv3.Lea
 }
 
 func (e *etcd) holdBy(ctx context.Context, key string, value []byte, lease clientv3.LeaseID) error {
-	full := e.Prefix + key
+	full := e.full(key)
 	return e.call(ctx, func(ctx context.Context, c *clientv3.Client) error {
 		r, err := c.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(full), "=", 0)).
 			Then(clientv3.OpPut(full, string(value), clientv3.WithLease(lease))).Commit()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -16,12 +15,12 @@ func (e *etcd) entry(kv *mvccpb.KeyValue) Entry {
 	if value == nil {
 		value = []byte{} // nil would be none
 	}
-	return Entry{Key: strings.TrimPrefix(string(kv.Key), e.Prefix), Value: value, Revision: kv.ModRevision}
+	return Entry{Key: e.short(string(kv.Key)), Value: value, Revision: kv.ModRevision}
 }
 
 func (e *etcd) Get(ctx context.Context, key string) (got Entry, err error) {
 	err = e.call(ctx, func(ctx context.Context, c *clientv3.Client) error {
-		r, err := c.Get(ctx, e.Prefix+key)
+		r, err := c.Get(ctx, e.full(key))
 		if err != nil {
 			return err
 		}
@@ -47,9 +46,21 @@ func (e *etcd) List(ctx context.Context, prefix string) (entries []Entry, revisi
 	return entries, revision, err
 }
 
-// listOnce reads page after page, all of them as of the first one's revision.
+// listOnce reads all as of one revision.
 func (e *etcd) listOnce(ctx context.Context, prefix string) (entries []Entry, revision int64, err error) {
-	from, to := e.Prefix+prefix, clientv3.GetPrefixRangeEnd(e.Prefix+prefix)
+	for _, from := range e.ranges(prefix) {
+		var some []Entry
+		if some, revision, err = e.pages(ctx, from, revision); err != nil {
+			return nil, 0, err
+		}
+		entries = append(entries, some...)
+	}
+	return entries, revision, nil
+}
+
+// pages reads page after page, all of them as of a revision; 0: the first one's.
+func (e *etcd) pages(ctx context.Context, prefix string, revision int64) (entries []Entry, _ int64, err error) {
+	from, to := prefix, clientv3.GetPrefixRangeEnd(prefix)
 	for {
 		var page *clientv3.GetResponse
 		err := e.call(ctx, func(ctx context.Context, c *clientv3.Client) (err error) {
@@ -79,7 +90,7 @@ func (e *etcd) Commit(ctx context.Context, ops ...Op) (revision int64, err error
 	var when []clientv3.Cmp
 	var then, otherwise []clientv3.Op
 	for _, o := range ops {
-		key := e.Prefix + o.Key
+		key := e.full(o.Key)
 		when = append(when, clientv3.Compare(clientv3.ModRevision(key), "=", o.Was))
 		otherwise = append(otherwise, clientv3.OpGet(key, clientv3.WithKeysOnly()))
 		switch {

@@ -25,26 +25,24 @@ func (e *etcd) Watch(ctx context.Context, prefix string, after int64, f func(Bat
 	// Without a leader the member would go on saying nothing.
 	limited, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	// A revision that is too large for a message comes in fragments, which the client
-	// puts together: without this it would be refused.
-	events := c.Watch(limited, e.Prefix+prefix, clientv3.WithPrefix(), clientv3.WithRev(after+1), clientv3.WithFragment())
+	events := e.hear(limited, c, prefix, after)
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
 	asked := false
 	for {
 		select {
-		case r, ok := <-events:
-			if !ok || r.Err() != nil {
-				return e.watchFailed(ctx, ok, r.Err())
+		case h := <-events:
+			if err := h.Err(); !h.open || err != nil {
+				return e.watchFailed(ctx, prefix, h.open, err)
 			}
 			asked = false
 			timer.Reset(quiet)
-			if err := e.batches(r.Events, f); err != nil {
+			if err := e.batches(h.Events, f); err != nil {
 				return err
 			}
 		case <-timer.C:
 			if asked {
-				return fmt.Errorf("etcd at %s has been silent for %v: %w", e.where(), quiet+signOfLife, ErrUnavailable)
+				return e.anew(prefix, fmt.Errorf("etcd at %s has been silent for %v: %w", e.where(), quiet+signOfLife, ErrUnavailable))
 			}
 			asked = true
 			timer.Reset(signOfLife)
@@ -55,14 +53,52 @@ func (e *etcd) Watch(ctx context.Context, prefix string, after int64, f func(Bat
 	}
 }
 
-func (e *etcd) watchFailed(ctx context.Context, open bool, err error) error {
+// heard is what one of several watches said.
+type heard struct {
+	clientv3.WatchResponse
+	open bool
+}
+
+// hear watches all ranges of a prefix at once.
+func (e *etcd) hear(ctx context.Context, c *clientv3.Client, prefix string, after int64) <-chan heard {
+	out := make(chan heard)
+	tell := func(h heard) {
+		select {
+		case out <- h:
+		case <-ctx.Done():
+		}
+	}
+	for _, from := range e.ranges(prefix) {
+		// A revision that is too large for a message comes in fragments, which the client
+		// puts together: without this it would be refused.
+		events := c.Watch(ctx, from, clientv3.WithPrefix(), clientv3.WithRev(after+1), clientv3.WithFragment())
+		go func() {
+			for r := range events {
+				tell(heard{r, true})
+			}
+			tell(heard{})
+		}()
+	}
+	return out
+}
+
+// anew has all listed anew after a failure of several watches: what one has
+// told says nothing of the others.
+func (e *etcd) anew(prefix string, err error) error {
+	if len(e.ranges(prefix)) > 1 {
+		return fmt.Errorf("%w; %w", err, ErrCompacted)
+	}
+	return err
+}
+
+func (e *etcd) watchFailed(ctx context.Context, prefix string, open bool, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err == nil || !open {
 		err = errors.Join(err, errors.New("the watch ended"))
 	}
-	return e.failed(ctx, err)
+	return e.anew(prefix, e.failed(ctx, err))
 }
 
 // batches hands on what a response has, a batch for each revision.

@@ -83,6 +83,9 @@ func FollowAll(ctx context.Context, s Store, prefixes []string, f Follower) erro
 			return err
 		case errors.Is(err, ErrCompacted):
 			w.listed = false
+			if errors.Is(err, ErrUnavailable) {
+				w.fail(ctx, err)
+			}
 		default:
 			w.fail(ctx, err)
 		}

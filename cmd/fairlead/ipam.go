@@ -52,7 +52,7 @@ type ipamBlock struct {
 	Node    string `json:"node"`
 	Used    int    `json:"used"`
 	Size    int    `json:"size"`
-	State   string `json:"state"` // "", "here", "leaving", "node removed"
+	State   string `json:"state"` // "", "here", "flannel" (its plugin gives them), "leaving", "node removed"
 }
 
 type ipamAddress struct {
@@ -179,6 +179,10 @@ func blockOf(s *cluster.Snapshot, b *cluster.Block, node string, h *address.Here
 	for _, x := range h.Held[b.Network] {
 		ips = append(ips, x.Addr)
 	}
+	lent := b.Node == node && isLent(h, b)
+	if lent {
+		ips = h.HostLocal
+	}
 	if b.Node != node {
 		ips = reported(s, b.Network)
 	}
@@ -192,10 +196,18 @@ func blockOf(s *cluster.Snapshot, b *cluster.Block, node string, h *address.Here
 		out.State = "leaving"
 	case s.Nodes[b.Node] == nil:
 		out.State = "node removed"
+	case lent:
+		out.State = "flannel"
 	case b.Node == node:
 		out.State = "here"
 	}
 	return out
+}
+
+// isLent tells whether the plugin flannel gives a block's addresses here.
+func isLent(h *address.Here, b *cluster.Block) bool {
+	n := h.Networks[b.Network]
+	return n != nil && slices.ContainsFunc(n.Subnets, func(s local.Subnet) bool { return slices.Contains(s.Lent, b.CIDR) })
 }
 
 // reported are the addresses that nodes say their containers have.

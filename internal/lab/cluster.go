@@ -66,20 +66,26 @@ func (c *Cluster) begin(ctx context.Context) error {
 		return err
 	}
 	for _, name := range c.Options.Nodes {
-		h, err := c.Host(ctx, name)
+		n, err := c.Join(ctx, name)
 		if err != nil {
 			return err
 		}
-		n := &Node{Host: h, c: c}
 		c.Nodes = append(c.Nodes, n)
-		if err := n.configure(ctx); err != nil {
-			return err
-		}
 		if err := n.Start(); err != nil {
 			return err
 		}
 	}
 	return c.Ready(ctx)
+}
+
+// Join adds a host that has all a node has, but runs no agent.
+func (c *Cluster) Join(ctx context.Context, name string) (*Node, error) {
+	h, err := c.Host(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{Host: h, c: c}
+	return n, n.configure(ctx)
 }
 
 func (c *Cluster) startStores(ctx context.Context) error {
@@ -198,12 +204,17 @@ func (n *Node) Start() (err error) {
 }
 
 func (n *Node) env() []string {
-	return []string{"NETCONFPATH=" + ConfDir, "CNI_PATH=/run/bin", "FAIRLEAD_LIB=", "FAIRLEAD_RUN="}
+	return []string{"NETCONFPATH=" + ConfDir, "CNI_PATH=/run/bin", "FAIRLEAD_LIB=", "FAIRLEAD_RUN=", "FAIRLEAD_AGENT_NODE=" + n.Name}
 }
 
 // Fairlead runs a command of fairlead on the node.
 func (n *Node) Fairlead(ctx context.Context, args ...string) (string, error) {
-	return n.run(ctx, n.env(), append([]string{filepath.Join(n.c.Bin, "fairlead")}, args...)...)
+	return n.FairleadWith(ctx, nil, args...)
+}
+
+// FairleadWith does so with more in the environment.
+func (n *Node) FairleadWith(ctx context.Context, env []string, args ...string) (string, error) {
+	return n.run(ctx, append(n.env(), env...), append([]string{filepath.Join(n.c.Bin, "fairlead")}, args...)...)
 }
 
 // Cluster runs a command of fairlead that asks the store.
@@ -261,7 +272,12 @@ func (n *Node) Attach(ctx context.Context, name, network string) (netip.Addr, er
 
 // Add attaches a container that is there.
 func (n *Node) Add(ctx context.Context, name, network, ifName string) (netip.Addr, error) {
-	out, err := n.Fairlead(ctx, "add", network, name, "--ifname", ifName)
+	return n.AddWith(ctx, nil, name, network, ifName)
+}
+
+// AddWith does so with more in the environment: CNI_ARGS, CAP_ARGS.
+func (n *Node) AddWith(ctx context.Context, env []string, name, network, ifName string) (netip.Addr, error) {
+	out, err := n.FairleadWith(ctx, env, "add", network, name, "--ifname", ifName)
 	if err != nil {
 		return netip.Addr{}, err
 	}

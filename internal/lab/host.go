@@ -25,6 +25,13 @@ type Host struct {
 
 	mu        sync.Mutex
 	processes []*Process
+	ends      []func() // what else ends with the host
+}
+
+func (h *Host) atEnd(f func()) {
+	h.mu.Lock()
+	h.ends = append(h.ends, f)
+	h.mu.Unlock()
 }
 
 // Host adds a host to the lab, with the link eth0 to the switch.
@@ -52,8 +59,11 @@ func (l *Lab) Host(ctx context.Context, name string) (*Host, error) {
 
 func (h *Host) close() {
 	h.mu.Lock()
-	list := h.processes
+	list, ends := h.processes, h.ends
 	h.mu.Unlock()
+	for _, end := range ends {
+		end()
+	}
 	for _, p := range list {
 		p.Kill()
 	}

@@ -175,9 +175,13 @@ func (n *kubeNode) endForgotten(t *testing.T) (count int) {
 // held are the addresses that IPAM has given out on the node.
 func (n *kubeNode) held(t *testing.T) (ips []string) {
 	t.Helper()
+	dir := "/networks/" + kubeNetwork + "/"
+	if n.cluster.agent {
+		dir = "/fairlead/addresses/default/"
+	}
 	for _, f := range n.files(t) {
 		ip := f[strings.LastIndex(f, "/")+1:]
-		if _, err := netip.ParseAddr(ip); err == nil && strings.Contains(f, "/networks/"+kubeNetwork+"/") {
+		if _, err := netip.ParseAddr(ip); err == nil && strings.Contains(f, dir) {
 			ips = append(ips, ip)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/fairlead/fairlead/agent/cluster"
@@ -37,6 +38,7 @@ type Subnet struct {
 	Assign  string         `json:"assign,omitempty"`
 	Exclude []string       `json:"exclude,omitempty"`
 	Blocks  []netip.Prefix `json:"blocks,omitempty"`
+	Lent    []netip.Prefix `json:"lent,omitempty"` // blocks whose addresses the plugin flannel gives
 }
 
 // Cluster tells whether its addresses are given one by one.
@@ -112,7 +114,7 @@ func parseNetwork(raw []byte) (*Network, error) {
 		if !s.CIDR.IsValid() {
 			return nil, errors.New("a subnet has no cidr")
 		}
-		for _, b := range s.Blocks {
+		for _, b := range slices.Concat(s.Blocks, s.Lent) {
 			if !b.IsValid() || !s.CIDR.Contains(b.Addr()) || b.Bits() < s.CIDR.Bits() {
 				return nil, fmt.Errorf("block %s is not in subnet %s", b, s.CIDR)
 			}
@@ -142,13 +144,14 @@ func (d Dir) Write(n *Network) error {
 	if err := os.MkdirAll(d.Root(), 0o755); err != nil {
 		return fmt.Errorf("make the directory of the cluster's addresses: %w", err)
 	}
-	if err := replace(path, raw); err != nil {
+	if err := Replace(path, raw); err != nil {
 		return fmt.Errorf("write this node's part of network %s: %w", n.Name, err)
 	}
 	return nil
 }
 
-func replace(path string, raw []byte) error {
+// Replace puts a file in place that all may read, whole or not at all.
+func Replace(path string, raw []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
 		return err
@@ -185,6 +188,27 @@ func (d Dir) Networks() (names []string, err error) {
 		}
 	}
 	return names, nil
+}
+
+// HeldByHostLocal are the addresses that the plugin host-local gave here where it
+// keeps them by itself, of every CNI network.
+func (d Dir) HeldByHostLocal() (addrs []netip.Addr, err error) {
+	networks, err := os.ReadDir(filepath.Join(d.lib, "networks"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("list the networks of host-local: %w", err)
+	}
+	for _, n := range networks {
+		entries, err := os.ReadDir(filepath.Join(d.lib, "networks", n.Name()))
+		if err != nil {
+			continue // no directory, or gone by now
+		}
+		for _, e := range entries {
+			if a, err := netip.ParseAddr(e.Name()); err == nil {
+				addrs = append(addrs, a)
+			}
+		}
+	}
+	return addrs, nil
 }
 
 // Holds are the addresses of a network that are held here, by name alone.

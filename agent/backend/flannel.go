@@ -1,0 +1,104 @@
+package backend
+
+import (
+	"cmp"
+	"net/netip"
+	"strconv"
+
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// Flannel has a VXLAN link for each family, over addresses of the same one:
+// flannel.1 and flannel-v6.1.
+
+// overhead6 is what IPv6 takes more than IPv4, in bytes.
+const overhead6 = 20
+
+func flannel(in *Input) (out kernel.Objects, problems []Problem) {
+	for _, six := range []bool{false, true} {
+		one := in.family(six)
+		if len(one.Blocks) == 0 && len(one.Peers) == 0 || !one.Self.Address(six).IsValid() {
+			continue
+		}
+		name := "flannel." + strconv.Itoa(in.vni())
+		if six {
+			name = "flannel-v6." + strconv.Itoa(in.vni())
+			one.MTU -= overhead6
+		}
+		objects, errs := one.vxlanOn(name)
+		out, problems = append(out, objects...), append(problems, errs...)
+	}
+	return out, problems
+}
+
+// family is what an input says of one family.
+func (in *Input) family(six bool) *Input {
+	one := *in
+	one.Self, one.Blocks, one.Peers = only(in.Self, six), ofFamily(in.Blocks, six), nil
+	for _, p := range in.Peers {
+		if p.Dst = ofFamily(p.Dst, six); len(p.Dst) > 0 {
+			p.Node = only(p.Node, six)
+			one.Peers = append(one.Peers, p)
+		}
+	}
+	return &one
+}
+
+// only is a node without its addresses of the other family.
+func only(n *cluster.Node, six bool) *cluster.Node {
+	c := *n
+	c.Addresses = ofFamily(n.Addresses, six)
+	return &c
+}
+
+func ofFamily(list []netip.Prefix, six bool) (out []netip.Prefix) {
+	for _, p := range list {
+		if p.Addr().Is6() == six {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// TakeOver has routes replace those that flanneld made to the same places.
+func TakeOver(list kernel.Objects) {
+	for _, o := range list {
+		if r, ok := o.(*kernel.Route); ok && r.Type == kernel.Unicast {
+			r.Takeover = true
+		}
+	}
+}
+
+// Lease is what flannel's nodes have to know of a node, but for its subnets.
+func Lease(n *cluster.Network, self *cluster.Node) *cluster.FlannelLease {
+	conf := Configured(n)[len(Configured(n))-1]
+	l := &cluster.FlannelLease{PublicIP: self.Address(false), Type: conf.Type, PublicKey: self.WireGuard, Ours: self.Name}
+	six := false
+	for _, s := range n.Subnets {
+		six = six || s.CIDR.Addr().Is6()
+	}
+	if six {
+		l.PublicIPv6 = self.Address(true)
+	}
+	if conf.Type == cluster.VXLAN {
+		l.VNI = cmp.Or(conf.VNI, vxlanVNI)
+		l.MAC = tunnelMAC(self, false, l.VNI)
+		if l.PublicIPv6.IsValid() {
+			l.MAC6 = tunnelMAC(self, true, l.VNI)
+		}
+	}
+	return l
+}
+
+// tunnelMAC is the hardware address of one of our nodes' VXLAN link.
+func tunnelMAC(n *cluster.Node, six bool, vni int) string {
+	mac := n.Tunnel
+	if six {
+		mac = n.Tunnel6
+	}
+	if mac, err := kernel.CanonicalMAC(mac); err == nil {
+		return mac
+	}
+	return VXLANMAC(n.Name, vni)
+}

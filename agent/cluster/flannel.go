@@ -1,0 +1,161 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// FlannelPrefix is where flannel's keys are seen, which have a prefix of their own in etcd.
+const FlannelPrefix = "flannel/"
+
+// FlannelConfigKey holds the configuration of flannel's network.
+const FlannelConfigKey = FlannelPrefix + "config"
+
+const flannelSubnets = FlannelPrefix + "subnets/"
+
+// FlannelLease is one of flannel's keys: a node with its subnet.
+type FlannelLease struct {
+	Subnets []netip.Prefix // its key's: of IPv4, and of IPv6 if there is one
+
+	PublicIP, PublicIPv6 netip.Addr
+	Type                 string // "vxlan", "host-gw", "wireguard", "ipip"
+	VNI                  int
+	MAC, MAC6            string // of its VXLAN links
+	PublicKey            string // WireGuard's
+
+	// Ours is the node whose agent wrote it, so that flannel's nodes reach it; "":
+	// flanneld wrote it.
+	Ours string
+}
+
+// Key is the lease's key.
+func (l *FlannelLease) Key() string {
+	var words []string
+	for _, p := range l.Subnets {
+		words = append(words, fmt.Sprintf("%s-%d", p.Masked().Addr(), p.Bits()))
+	}
+	return flannelSubnets + strings.Join(words, "&")
+}
+
+// NodeName names the node of flannel's that wrote a lease.
+func (l *FlannelLease) NodeName() string { return "flannel " + l.PublicIP.String() }
+
+// Node is the node of flannel's that wrote a lease, as a peer.
+func (l *FlannelLease) Node() *Node {
+	n := &Node{Name: l.NodeName(), Flannel: &FlannelNode{Type: l.Type, MAC: l.MAC, V6: l.MAC6, Key: l.PublicKey}}
+	for _, a := range []netip.Addr{l.PublicIP, l.PublicIPv6} {
+		if a.IsValid() {
+			n.Addresses = append(n.Addresses, netip.PrefixFrom(a, a.BitLen()))
+		}
+	}
+	return n
+}
+
+// leaseDocument is a lease's value in flannel's words. Flannel passes over what it does
+// not know.
+type leaseDocument struct {
+	PublicIP      *netip.Addr
+	PublicIPv6    *netip.Addr
+	BackendType   string         `json:",omitempty"`
+	BackendData   *leaseOfTunnel `json:",omitempty"`
+	BackendV6Data *leaseOfTunnel `json:",omitempty"`
+	Fairlead      string         `json:",omitempty"`
+}
+
+type leaseOfTunnel struct {
+	VNI       int    `json:",omitempty"`
+	VtepMAC   string `json:",omitempty"`
+	PublicKey string `json:",omitempty"`
+}
+
+// Value is the lease's value.
+func (l *FlannelLease) Value() ([]byte, error) {
+	d := leaseDocument{BackendType: l.Type, Fairlead: l.Ours}
+	if l.PublicIP.IsValid() {
+		d.PublicIP = &l.PublicIP
+	}
+	if l.PublicIPv6.IsValid() {
+		d.PublicIPv6 = &l.PublicIPv6
+	}
+	if l.MAC != "" || l.PublicKey != "" {
+		d.BackendData = &leaseOfTunnel{l.VNI, l.MAC, l.PublicKey}
+	}
+	if l.MAC6 != "" {
+		d.BackendV6Data = &leaseOfTunnel{VNI: l.VNI, VtepMAC: l.MAC6}
+	}
+	return json.Marshal(d)
+}
+
+// ParseFlannelLease reads a lease's key and value.
+func ParseFlannelLease(key string, value []byte) (*FlannelLease, error) {
+	l := &FlannelLease{}
+	rest, ok := strings.CutPrefix(key, flannelSubnets)
+	for word := range strings.SplitSeq(rest, "&") {
+		addr, bits, _ := strings.Cut(word, "-")
+		p, err := netip.ParsePrefix(addr + "/" + bits)
+		if err != nil || !ok || p != p.Masked() {
+			return nil, fmt.Errorf(`key %q names no subnet of flannel's: want one like "subnets/10.244.3.0-24"`, key)
+		}
+		l.Subnets = append(l.Subnets, p)
+	}
+	var d leaseDocument
+	if err := decode(key, value, &d); err != nil {
+		return nil, err
+	}
+	l.Type, l.Ours = d.BackendType, d.Fairlead
+	if d.PublicIP != nil {
+		l.PublicIP = *d.PublicIP
+	}
+	if d.PublicIPv6 != nil {
+		l.PublicIPv6 = *d.PublicIPv6
+	}
+	if !l.PublicIP.IsValid() && !l.PublicIPv6.IsValid() {
+		return nil, fmt.Errorf("%s has no PublicIP", key)
+	}
+	if b := d.BackendData; b != nil {
+		l.VNI, l.MAC, l.PublicKey = b.VNI, b.VtepMAC, b.PublicKey
+	}
+	if b := d.BackendV6Data; b != nil {
+		l.VNI, l.MAC6 = max(l.VNI, b.VNI), b.VtepMAC
+	}
+	return l, nil
+}
+
+// Leases are the keys of flannel's leases, in order.
+func (s *Snapshot) Leases() []string { return slices.Sorted(maps.Keys(s.Flannel)) }
+
+// IsOf tells whether a lease is a node's: its agent wrote it, or the flanneld that
+// ran there before.
+func (l *FlannelLease) IsOf(n *Node) bool {
+	if l.Ours != "" {
+		return l.Ours == n.Name
+	}
+	a, b := n.Address(false), n.Address(true)
+	return a.IsValid() && a == l.PublicIP || !l.PublicIP.IsValid() && b == l.PublicIPv6
+}
+
+// LeaseOf is a node's first lease; nil if it has none.
+func (s *Snapshot) LeaseOf(n *Node) *FlannelLease {
+	for _, key := range s.Leases() {
+		if l := s.Flannel[key]; l.IsOf(n) {
+			return l
+		}
+	}
+	return nil
+}
+
+// LeasedBy is the lease that overlaps with a block; nil if there is none.
+func (s *Snapshot) LeasedBy(block netip.Prefix) *FlannelLease {
+	for _, l := range s.Flannel {
+		for _, p := range l.Subnets {
+			if p.Overlaps(block) {
+				return l
+			}
+		}
+	}
+	return nil
+}
