@@ -80,7 +80,8 @@ func added() netip.Prefix { return netip.MustParsePrefix("10.128.0.0/9") }
 func TestScaleAgent(t *testing.T) {
 	endpoint := os.Getenv("FAIRLEAD_SCALE_STORE")
 	if endpoint == "" {
-		t.Skip("is started by TestScale")
+		t.Log("is started by TestScale")
+		return
 	}
 	many, _ := strconv.Atoi(os.Getenv("FAIRLEAD_SCALE_AGENTS"))
 	dir := os.Getenv("FAIRLEAD_SCALE_DIR")

@@ -48,7 +48,8 @@ const churnBusy = 8
 func TestChurnNode(t *testing.T) {
 	name := os.Getenv(churnNodeEnv)
 	if name == "" {
-		t.Skip("is started by TestChurnCluster")
+		t.Log("is started by TestChurnCluster")
+		return
 	}
 	during, err := time.ParseDuration(os.Getenv(churnForEnv))
 	if err != nil {
