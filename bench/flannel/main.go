@@ -15,7 +15,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/fairlead/fairlead/internal/flanneld"
+	"github.com/fairlead/fairlead/test/flanneld"
 )
 
 func main() {

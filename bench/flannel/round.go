@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -79,8 +80,8 @@ func (s *side) measure(ctx context.Context, f figures, crowd int, restart bool) 
 	if err != nil {
 		return err
 	}
-	add("keys written for a new host", puts2-puts)
-	add("bytes that the store sends to both hosts for it, KB", (sent2-sent)/1000)
+	add("store: keys written for a new host", puts2-puts)
+	add("store: sent to both hosts for a new host, KB", (sent2-sent)/1000)
 	rss, private := memory(s.agent.Pid())
 	add("memory, RSS, MB", rss)
 	add("memory, private, MB", private)
@@ -168,7 +169,7 @@ func (s *side) connect(ctx context.Context, add func(string, float64)) (a *lab.N
 	if err = s.leased(ctx, a); err != nil {
 		return
 	}
-	add("start of the program on a new host, to its subnet.env, ms", ms(time.Since(began)))
+	add("connect a new host: from the program's start to subnet.env, ms", ms(time.Since(began)))
 	if _, err = a.Add(ctx, "c1", "cbr0", "eth0"); err != nil {
 		return
 	}
@@ -179,8 +180,8 @@ func (s *side) connect(ctx context.Context, add func(string, float64)) (a *lab.N
 			break
 		}
 	}
-	add("to a container's first answer from another host, ms", ms(time.Since(began)))
-	add("of that, from subnet.env on: the attachment, and what is to be waited for besides, ms", ms(time.Since(began)-attached))
+	add("connect a new host: from the program's start to a container's first answer from another host, ms", ms(time.Since(began)))
+	add("connect a new host: of that, waiting after it was attached, ms", ms(time.Since(began)-attached))
 	return a, agent, to, err
 }
 
@@ -230,17 +231,24 @@ func atRest(f figures, sides []*side, crowd int, rest time.Duration) error {
 			return err
 		}
 		f.add("CPU at rest, ms a minute", s.name, crowd, ms(cpu(s.agent.Pid())-before[s].cpu)*float64(time.Minute)/float64(rest))
-		f.add("bytes that the store sends to both hosts at rest, KB a minute", s.name, crowd, (sent-before[s].sent)/1000*float64(time.Minute)/float64(rest))
+		f.add("store: sent to both hosts at rest, KB a minute", s.name, crowd, (sent-before[s].sent)/1000*float64(time.Minute)/float64(rest))
 	}
 	return nil
 }
 
 // cpu is what a process and the children that it waited for have used.
 func cpu(pid int) (sum time.Duration) {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	for _, t := range threads {
+		raw, _ := os.ReadFile(t)
+		word, _, _ := strings.Cut(string(raw), " ")
+		ns, _ := strconv.ParseInt(word, 10, 64)
+		sum += time.Duration(ns)
+	}
 	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, _ := strings.Cut(string(raw), ") ")
 	words := strings.Fields(rest)
-	for i := 11; i < 15 && i < len(words); i++ {
+	for i := 13; i < 15 && i < len(words); i++ { // of children: whole ticks
 		ticks, _ := strconv.Atoi(words[i])
 		sum += time.Duration(ticks) * time.Second / 100 // USER_HZ
 	}
