@@ -48,7 +48,7 @@ type Agent struct {
 	log     *slog.Logger
 	id      string // this machine's
 	view    *view
-	keeper  *keeper
+	keeper  keeper
 	publish *publisher
 	manager *address.Manager
 	status  *status
@@ -70,11 +70,20 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer unlock()
-	a, err := newAgent(o)
+	k, err := newKeeper(o.Config)
 	if err != nil {
 		return err
 	}
-	defer a.keeper.close()
+	defer k.close()
+	a, err := newAgent(o, k)
+	if err != nil {
+		return err
+	}
+	return a.run(ctx)
+}
+
+// run is the agent, with its hold on the kernel.
+func (a *Agent) run(ctx context.Context) error {
 	defer a.speaker.Stop()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -88,16 +97,13 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-func newAgent(o Options) (*Agent, error) {
+func newAgent(o Options, k keeper) (*Agent, error) {
 	id, err := machineID(filepath.Join(o.Lib, "fairlead"))
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{o: o, log: o.Log, id: id, kicks: make(chan struct{}, 1), status: newStatus(o.Config.Node), speaker: &bgp.Node{Log: o.Log.With("part", "bgp")}}
+	a := &Agent{o: o, log: o.Log, id: id, keeper: k, kicks: make(chan struct{}, 1), status: newStatus(o.Config.Node), speaker: &bgp.Node{Log: o.Log.With("part", "bgp")}}
 	a.view = newView(filepath.Join(o.Lib, "fairlead", "snapshot"), a.kick, o.Log)
-	if a.keeper, err = newKeeper(o.Config); err != nil {
-		return nil, err
-	}
 	am := address.Options{
 		Store: o.Store, Node: o.Config.Node, Dir: local.Open(o.Lib, o.Run), Grace: time.Duration(o.Config.Grace), Log: o.Log, MTU: a.status.mtuOf,
 		SubnetFile: o.Config.Flannel.SubnetFile,
@@ -118,7 +124,11 @@ func (a *Agent) start(ctx context.Context, stop context.CancelCauseFunc) error {
 	if err := a.answer(ctx); err != nil {
 		return err
 	}
-	go func() { _ = store.Follow(ctx, a.o.Store, "", store.Followers{a.view, a.manager, a.status}) }()
+	followed := cluster.Followed()
+	if a.o.Config.Flannel.Prefix != "" {
+		followed = append(followed, cluster.FlannelPrefix)
+	}
+	go func() { _ = store.FollowAll(ctx, a.o.Store, followed, store.Followers{a.view, a.manager, a.status}) }()
 	go a.view.keepOnDisk(ctx)
 	a.kick() // what is known of an earlier life counts
 	go a.publish.run(ctx)
@@ -130,7 +140,7 @@ func (a *Agent) start(ctx context.Context, stop context.CancelCauseFunc) error {
 		}
 	}
 	go func() {
-		if err := a.keeper.monitor.Run(ctx, func(ev []kernel.Event) { a.keeper.tell(ctx, heard{"", ev}) }); ctx.Err() == nil {
+		if err := a.keeper.run(ctx); ctx.Err() == nil {
 			stop(fmt.Errorf("listen to the kernel: %w", err))
 		}
 	}()
@@ -159,7 +169,7 @@ func (a *Agent) loop(ctx context.Context) {
 			p.kick()
 		case <-a.speaker.Changed():
 			p.kick()
-		case h := <-a.keeper.events:
+		case h := <-a.keeper.told():
 			if a.keeper.contradicts(h) {
 				p.kick()
 			}
@@ -191,7 +201,12 @@ func (a *Agent) look(ctx context.Context) (again time.Duration) {
 	a.publish.wants(self)
 	problems := a.speak(ctx, self, &host)
 	var w Wanted
-	known := a.view.read(func(s *cluster.Snapshot) { w = Compile(s, self, host) })
+	known := a.view.read(func(s *cluster.Snapshot) {
+		w = Compile(s, self, host)
+		if n := s.Nodes[self.Name]; n != nil && n.ID == self.ID {
+			a.status.wasTold()
+		}
+	})
 	if !known {
 		return again // the store was never seen, and nothing is known of it
 	}
@@ -199,7 +214,7 @@ func (a *Agent) look(ctx context.Context) (again time.Duration) {
 		a.publish.kick()
 	}
 	w.Problems = append(w.Problems, problems...)
-	rep := a.keeper.reconcile(&w)
+	rep := a.keeper.reconcile(&w, a.view.isFresh())
 	for _, c := range rep.Changes {
 		a.log.Debug("made", "object", c)
 	}
@@ -207,7 +222,13 @@ func (a *Agent) look(ctx context.Context) (again time.Duration) {
 	if was := a.status.mtuOf(cluster.DefaultNetwork); was != w.MTU[cluster.DefaultNetwork] {
 		defer a.manager.Wake() // plugins' files have it
 	}
-	return sooner(again, a.status.looked(&w, rep, began))
+	again = sooner(again, a.status.looked(&w, rep, began))
+	if rep.Err() == nil && w.MTU[cluster.DefaultNetwork] != 0 && !w.bare {
+		if err := writeList(a.o.Config.CNI); err != nil {
+			return a.status.failed(err)
+		}
+	}
+	return again
 }
 
 // sooner is the shorter of two times, of which 0 is never.

@@ -17,6 +17,7 @@ type Wanted struct {
 	MTU      map[string]int               // bytes, of the containers' links, by network
 	By       map[string]map[string]string // how each node is joined, by network and node
 
+	bare     bool // this node has no addresses of the default network yet
 	needsVNI bool // an isolated network that is needed here has none yet
 }
 
@@ -35,6 +36,7 @@ func Compile(s *cluster.Snapshot, self *cluster.Node, h Host) Wanted {
 // shared works out the network that lives in the host's namespace.
 func (w *Wanted) shared(s *cluster.Snapshot, n *cluster.Network, self *cluster.Node, h Host) {
 	blocks := s.BlocksOf(n.Name, self.Name)
+	w.bare = len(blocks) == 0 && slices.ContainsFunc(n.Subnets, func(s cluster.Subnet) bool { return s.Name == "" && s.Assign != cluster.AssignCluster })
 	if h.Flannel {
 		blocks = besideFlannel(s, self, blocks)
 	}
@@ -47,7 +49,9 @@ func (w *Wanted) shared(s *cluster.Snapshot, n *cluster.Network, self *cluster.N
 	}
 	w.Objects = append(w.Objects, forwarding(n, kernel.Host)...)
 	w.Objects = append(w.Objects, unused(blocks, kernel.Host)...)
-	w.Objects = append(w.Objects, backend.Clamp(out.Tunnels)...)
+	if h.Tallest > out.MTU {
+		w.Objects = append(w.Objects, backend.Clamp(out.Tunnels)...)
+	}
 	w.Objects = append(w.Objects, out.Objects...)
 	w.Problems = append(w.Problems, out.Problems...)
 	w.MTU[n.Name], w.By[n.Name] = out.MTU, out.By
@@ -76,7 +80,7 @@ func unused(blocks []netip.Prefix, in kernel.Side) (out kernel.Objects) {
 
 // peersOf are the other nodes that have something of a network, in order of name.
 func peersOf(s *cluster.Snapshot, n *cluster.Network, self *cluster.Node) (out []backend.Peer) {
-	dst := map[string][]netip.Prefix{}
+	dst := make(map[string][]netip.Prefix, len(s.Nodes))
 	for _, b := range s.Blocks {
 		if b.Network == n.Name && b.Node != self.Name {
 			dst[b.Node] = append(dst[b.Node], b.CIDR)
@@ -87,6 +91,7 @@ func peersOf(s *cluster.Snapshot, n *cluster.Network, self *cluster.Node) (out [
 			dst[a.Node] = append(dst[a.Node], netip.PrefixFrom(a.IP, a.IP.BitLen()))
 		}
 	}
+	out = make([]backend.Peer, 0, len(dst))
 	for _, name := range sortedKeys(dst) {
 		node := s.Nodes[name]
 		if node == nil {

@@ -52,7 +52,10 @@ func (w *Wanted) isolated(s *cluster.Snapshot, self *cluster.Node, h Host) {
 func presence(s *cluster.Snapshot, node string) (out []string) {
 	has := map[string]bool{}
 	for _, b := range s.Blocks {
-		if n := s.Networks[b.Network]; b.Node == node && n != nil && n.Isolated {
+		if b.Node != node {
+			continue
+		}
+		if n := s.Networks[b.Network]; n != nil && n.Isolated {
 			has[n.Name] = true
 			for _, p := range n.Peers {
 				if s.Mutual(n.Name, p) {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 
@@ -9,8 +10,20 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// keeper is the agent's hold on this host's kernel. It is the loop's alone.
-type keeper struct {
+// keeper is what the loop asks of the kernel. But for run it is the loop's alone.
+type keeper interface {
+	host() (Host, error)                           // the link to other nodes, as it is now
+	kept(link int) ([]backend.Learned, error)      // routes that an earlier life learned
+	reconcile(w *Wanted, sure bool) *kernel.Report // makes all so
+	forget()                                       // the next reconcile lists what is there
+	told() <-chan heard                            // what run heard
+	contradicts(h heard) bool                      // tells whether that is another's doing
+	run(ctx context.Context) error                 // listens until the context ends
+	close()
+}
+
+// kernelKeeper is the agent's hold on this host's kernel.
+type kernelKeeper struct {
 	conf    *config.Config
 	engine  *kernel.Engine
 	rec     *kernel.Reconciler
@@ -18,10 +31,11 @@ type keeper struct {
 	events  chan heard
 	spaces  map[string]*space // of isolated networks
 
-	link string // the underlay, as last found
+	link    string  // the underlay, as last found
+	heights heights // nil: to be listed
 }
 
-func newKeeper(c *config.Config) (*keeper, error) {
+func newKeeper(c *config.Config) (*kernelKeeper, error) {
 	m, err := kernel.NewMonitor()
 	if err != nil {
 		return nil, err
@@ -31,10 +45,10 @@ func newKeeper(c *config.Config) (*keeper, error) {
 		m.Close()
 		return nil, err
 	}
-	return &keeper{conf: c, engine: e, rec: kernel.NewReconciler(e, kernel.Host, owner()), monitor: m, events: make(chan heard, 64), spaces: map[string]*space{}}, nil
+	return &kernelKeeper{conf: c, engine: e, rec: kernel.NewReconciler(e, kernel.Host, owner()), monitor: m, events: make(chan heard, 64), spaces: map[string]*space{}}, nil
 }
 
-func (k *keeper) close() {
+func (k *kernelKeeper) close() {
 	for _, s := range k.spaces {
 		s.close()
 	}
@@ -42,8 +56,14 @@ func (k *keeper) close() {
 	k.engine.Close()
 }
 
+func (k *kernelKeeper) told() <-chan heard { return k.events }
+
+func (k *kernelKeeper) run(ctx context.Context) error {
+	return k.monitor.Run(ctx, func(ev []kernel.Event) { k.tell(ctx, heard{"", ev}) })
+}
+
 // contradicts tells whether changes are none that this agent made or wants.
-func (k *keeper) contradicts(h heard) (yes bool) {
+func (k *kernelKeeper) contradicts(h heard) (yes bool) {
 	rec, watch := k.rec, func(link string) bool { return link == k.link || k.link == "" }
 	if h.network != "" {
 		if k.spaces[h.network] == nil {
@@ -52,22 +72,28 @@ func (k *keeper) contradicts(h heard) (yes bool) {
 		rec, watch = k.spaces[h.network].rec, nil
 	}
 	for _, ev := range h.events {
+		if l, gone, ok := ev.Link(); ok && h.network == "" && k.heights != nil {
+			yes = k.heights.note(l, gone) || yes
+		}
 		yes = rec.Contradicts(ev, watch) || yes
 	}
 	return yes
 }
 
-func (k *keeper) forget() {
+func (k *kernelKeeper) forget() {
+	k.heights = nil
 	k.rec.Forget()
 	for _, s := range k.spaces {
 		s.rec.Forget()
 	}
 }
 
-// reconcile makes all so: the spaces first, whose pairs have ends on the host.
-func (k *keeper) reconcile(w *Wanted) *kernel.Report {
+// reconcile makes all so: the spaces first, whose pairs have ends on the host. With
+// sure false what is wanted may be old, and nothing is taken away.
+func (k *kernelKeeper) reconcile(w *Wanted, sure bool) *kernel.Report {
 	rep := &kernel.Report{}
-	k.spacesAs(w.Spaces, rep)
+	k.rec.Spare = !sure
+	k.spacesAs(w.Spaces, sure, rep)
 	rep.Add(k.rec.Reconcile(w.Objects), "")
 	return rep
 }
@@ -77,6 +103,8 @@ type Host struct {
 	Underlay  backend.Underlay
 	Addresses []netip.Prefix // one of each family at most
 
+	Tallest int // bytes: the largest MTU of containers' links
+
 	KeyFile, Socket string   // wireguard: its private key, and the socket of a device in user space
 	Program         []string // wireguard: what starts one
 	Flannel         bool     // the tunnel has flannel's name
@@ -84,7 +112,7 @@ type Host struct {
 }
 
 // host finds the link by which other nodes are reached, and its addresses.
-func (k *keeper) host() (Host, error) {
+func (k *kernelKeeper) host() (Host, error) {
 	name := k.conf.Interface
 	if name == "" && len(k.conf.Addresses) > 0 {
 		l, _, err := k.engine.LinkOf(k.conf.Addresses[0])
@@ -104,7 +132,14 @@ func (k *keeper) host() (Host, error) {
 		return Host{}, err
 	}
 	k.link = name
-	h := Host{Underlay: backend.Underlay{Link: l.Name, Index: l.Index, MTU: l.MTU}}
+	if k.heights == nil {
+		links, err := k.engine.Links(kernel.Host)
+		if err != nil {
+			return Host{}, err
+		}
+		k.heights = heightsOf(links)
+	}
+	h := Host{Underlay: backend.Underlay{Link: l.Name, Index: l.Index, MTU: l.MTU}, Tallest: k.heights.tallest()}
 	h.Addresses, err = choose(addrs, k.conf.Addresses)
 	if err != nil {
 		return Host{}, fmt.Errorf("link %s: %w", name, err)
@@ -113,7 +148,7 @@ func (k *keeper) host() (Host, error) {
 }
 
 // defaultLink is the link of the default route.
-func (k *keeper) defaultLink() (string, error) {
+func (k *kernelKeeper) defaultLink() (string, error) {
 	for _, fam := range []byte{kernel.IPv4, kernel.IPv6} {
 		routes, err := k.engine.Routes(kernel.Host, fam, 0)
 		if err != nil {

@@ -26,7 +26,7 @@ type heard struct {
 }
 
 // openSpace makes a network's namespace, if it is not there, and listens in it.
-func (k *keeper) openSpace(network string) (*space, error) {
+func (k *kernelKeeper) openSpace(network string) (*space, error) {
 	path := local.NetnsPath(network)
 	if err := kernel.MakeNetns(path); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (s *space) close() {
 }
 
 // tell hands changes to the loop.
-func (k *keeper) tell(ctx context.Context, h heard) {
+func (k *kernelKeeper) tell(ctx context.Context, h heard) {
 	select {
 	case k.events <- h:
 	case <-ctx.Done():
@@ -66,7 +66,7 @@ func (k *keeper) tell(ctx context.Context, h heard) {
 }
 
 // gone tells whether somebody took a namespace away: what is held open has no name any more.
-func (k *keeper) gone(network string, s *space) bool {
+func (k *kernelKeeper) gone(network string, s *space) bool {
 	now, err := kernel.OpenNetns(local.NetnsPath(network))
 	if err != nil {
 		return true
@@ -76,7 +76,7 @@ func (k *keeper) gone(network string, s *space) bool {
 }
 
 // spacesAs makes the namespaces those that are wanted, and what is in them so.
-func (k *keeper) spacesAs(want []Space, rep *kernel.Report) {
+func (k *kernelKeeper) spacesAs(want []Space, sure bool, rep *kernel.Report) {
 	wanted := map[string]bool{}
 	for _, w := range want {
 		wanted[w.Network] = true
@@ -95,32 +95,61 @@ func (k *keeper) spacesAs(want []Space, rep *kernel.Report) {
 	}
 	for _, w := range want {
 		if s := k.spaces[w.Network]; s != nil {
+			s.rec.Spare = !sure
 			rep.Add(s.rec.Reconcile(w.Objects), "network "+w.Network)
 		}
 	}
-	if err := k.dropSpaces(wanted); err != nil {
-		rep.Errors = append(rep.Errors, err)
+	if sure {
+		if err := k.dropSpaces(wanted); err != nil {
+			rep.Errors = append(rep.Errors, err)
+		}
 	}
 }
 
 // dropSpaces ends the namespaces that no network needs, those of an earlier agent
-// of this host among them. What lives in one goes with it.
-func (k *keeper) dropSpaces(wanted map[string]bool) error {
-	for name, s := range k.spaces {
-		if !wanted[name] {
-			s.close()
-			delete(k.spaces, name)
-		}
-	}
+// of this host among them. One in which a container still has its link stays.
+func (k *kernelKeeper) dropSpaces(wanted map[string]bool) error {
 	entries, err := os.ReadDir(local.NetnsDir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	for _, e := range entries {
 		name, ours := strings.CutPrefix(e.Name(), local.NetnsPrefix)
-		if ours && !wanted[name] {
+		if !ours || wanted[name] {
+			continue
+		}
+		inUse, err2 := occupied(local.NetnsPath(name))
+		switch {
+		case err2 != nil && !errors.Is(err2, os.ErrNotExist):
+			err = errors.Join(err, err2)
+		case inUse:
+			err = errors.Join(err, fmt.Errorf("network %s is not wanted here any more, and containers are on it: detach them (fairlead list)", name))
+		default:
+			if s := k.spaces[name]; s != nil {
+				s.close()
+				delete(k.spaces, name)
+			}
 			err = errors.Join(err, kernel.RemoveNetns(local.NetnsPath(name)))
 		}
 	}
 	return err
+}
+
+// occupied tells whether a container's link has its end in a namespace.
+func occupied(path string) (yes bool, err error) {
+	ns, err := kernel.OpenNetns(path)
+	if err != nil {
+		return false, err
+	}
+	defer ns.Close()
+	e, err := kernel.Open(ns, kernel.Options{})
+	if err != nil {
+		return false, err
+	}
+	defer e.Close()
+	links, err := e.Links(kernel.Container)
+	for _, l := range links {
+		yes = yes || l.Group == kernel.Group && kernel.IsOwnerMark(l.Alias)
+	}
+	return yes, err
 }

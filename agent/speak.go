@@ -56,7 +56,7 @@ func has(s *cluster.Snapshot, n *cluster.Network, self *cluster.Node) []netip.Pr
 }
 
 // kept is what an earlier life learned, as the kernel has it.
-func (k *keeper) kept(index int) (out []backend.Learned, _ error) {
+func (k *kernelKeeper) kept(index int) (out []backend.Learned, _ error) {
 	for _, fam := range []byte{kernel.IPv4, kernel.IPv6} {
 		routes, err := k.engine.Routes(kernel.Host, fam, 0)
 		if err != nil {

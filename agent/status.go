@@ -23,6 +23,8 @@ type status struct {
 	lookErr    error
 	problems   []backend.Problem
 	lookedOnce bool
+	bare       bool // no addresses yet
+	told       bool // the store knows this node
 
 	mtu    map[string]int // by network
 	peers  int
@@ -142,6 +144,14 @@ func (s *status) Back() {
 func (s *status) published(err error) {
 	s.mu.Lock()
 	s.publishErr = err
+	s.told = s.told || err == nil
+	s.mu.Unlock()
+}
+
+// wasTold notes that the store knew this node in an earlier life.
+func (s *status) wasTold() {
+	s.mu.Lock()
+	s.told = true
 	s.mu.Unlock()
 }
 
@@ -171,6 +181,7 @@ func (s *status) looked(w *Wanted, rep *kernel.Report, began time.Time) time.Dur
 	if rep.Looked {
 		c.Listed++
 	}
+	s.bare = w.bare
 	s.problems, s.lookedOnce, s.mtu, s.peers = w.Problems, true, w.MTU, len(w.By[cluster.DefaultNetwork])
 	if len(rep.Errors) == 0 {
 		s.spaces = map[string]bool{}
@@ -199,6 +210,14 @@ func (s *status) reasons() (errs []error) {
 	}
 	if s.lookErr != nil {
 		errs = append(errs, s.lookErr)
+	}
+	if s.bare {
+		errs = append(errs, errors.New("this node has no addresses of the default network yet"))
+	}
+	if _, taken := errors.AsType[*TakenError](s.publishErr); taken {
+		errs = append(errs, s.publishErr)
+	} else if !s.told {
+		errs = append(errs, errors.New("the store does not know this node yet"))
 	}
 	for _, p := range s.problems {
 		errs = append(errs, fmt.Errorf("node %s: %w", p.Node, p.Err))

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"log/slog"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -82,9 +81,9 @@ func (v *view) Change(b store.Batch) {
 			e.Value = nil
 		}
 		v.take(v.snapshot, e.Entry)
-		matters = matters || kept(e.Key)
+		matters = matters || cluster.IsFollowed(e.Key)
 	}
-	v.snapshot.Revision = b.Revision
+	v.snapshot.Revision = max(v.snapshot.Revision, b.Revision)
 	v.dirty = v.dirty || matters
 	v.mu.Unlock()
 	if matters {
@@ -104,14 +103,9 @@ func (v *view) Back() {
 	v.kick()
 }
 
-// kept tells whether a key is of those from which objects are worked out.
-func kept(key string) bool {
-	return !strings.HasPrefix(key, cluster.AlivePrefix) && !strings.HasPrefix(key, cluster.EndpointsPrefix)
-}
-
 // take takes a key's value, nil for one that is gone.
 func (v *view) take(s *cluster.Snapshot, e store.Entry) {
-	if !kept(e.Key) {
+	if !cluster.IsFollowed(e.Key) {
 		return
 	}
 	s.Set(e.Key, e.Value)
@@ -122,12 +116,16 @@ func (v *view) take(s *cluster.Snapshot, e store.Entry) {
 	}
 }
 
-// saveEvery is how often at most what changed is written to disk.
-const saveEvery = time.Second
+// saveEvery is how often at most what changed is written to disk; of a large cluster
+// it is more seldom, so that no more than a hundredth of the time goes into it.
+const (
+	saveEvery = time.Second
+	saveShare = 100
+)
 
 // keepOnDisk writes what is known to disk until the context ends.
 func (v *view) keepOnDisk(ctx context.Context) {
-	t := time.NewTicker(saveEvery)
+	t := time.NewTimer(saveEvery)
 	defer t.Stop()
 	for {
 		select {
@@ -135,7 +133,9 @@ func (v *view) keepOnDisk(ctx context.Context) {
 			v.save()
 			return
 		case <-t.C:
+			began := time.Now()
 			v.save()
+			t.Reset(max(saveEvery, saveShare*time.Since(began)))
 		}
 	}
 }

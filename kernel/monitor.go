@@ -140,3 +140,11 @@ func parseEvents(p []byte) (out []Event) {
 	}
 	return out
 }
+
+// Link is the link that a change is of, and whether it is gone; false for other changes.
+func (ev Event) Link() (l *LinkInfo, gone, ok bool) {
+	if ev.nft || ev.lost || ev.typ != unix.RTM_NEWLINK && ev.typ != unix.RTM_DELLINK || len(ev.body) < unix.SizeofIfInfomsg || ev.body[0] != unix.AF_UNSPEC {
+		return nil, false, false
+	}
+	return parseLink(ev.body), ev.typ == unix.RTM_DELLINK, true
+}

@@ -16,6 +16,9 @@ import (
 // It remembers what it saw and made: to want the same again costs a comparison.
 // What others change is told by Contradicts, or seen at the next look after Forget.
 type Reconciler struct {
+	// Spare leaves what is not wanted: who is not sure to know all takes nothing away.
+	Spare bool
+
 	e     *Engine
 	side  Side
 	owner Keeper
@@ -117,7 +120,9 @@ func (r *Reconciler) Reconcile(want Objects) *Report {
 	}
 	r.tables(rep, w.nft)
 	r.keyed(rep, w)
-	r.dropLinks(rep, w.links)
+	if !r.Spare {
+		r.dropLinks(rep, w.links)
+	}
 	return rep
 }
 

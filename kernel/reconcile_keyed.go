@@ -206,7 +206,7 @@ type step struct {
 // keyed makes the objects of which there are many so: what differs is sent by the
 // hundred, in order, then what is too many is removed.
 func (r *Reconciler) keyed(rep *Report, w wanted) {
-	var puts, drops []step
+	var puts []step
 	keep := kept{map[routeKey]bool{}, map[Rule]bool{}, map[neighKey]bool{}, map[fdbKey]bool{}, map[addrKey]bool{}}
 	for _, o := range w.keyed {
 		s, err := r.put(o, &keep)
@@ -217,8 +217,9 @@ func (r *Reconciler) keyed(rep *Report, w wanted) {
 		}
 	}
 	r.send(rep, puts)
-	drops = r.drops(&keep)
-	r.send(rep, drops)
+	if !r.Spare {
+		r.send(rep, r.drops(&keep))
+	}
 }
 
 // kept is what is wanted, by key.

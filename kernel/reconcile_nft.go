@@ -28,7 +28,7 @@ func nftSum(list []Object) string {
 // is not as it should be. Without anything wanted there is none.
 func (r *Reconciler) tables(rep *Report, list []Object) {
 	want := nftSum(list)
-	if r.nft == want {
+	if r.nft == want || r.Spare && want == "" {
 		return
 	}
 	if err := r.rewrite(list, want); err != nil {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -64,7 +65,7 @@ func (b *bed) run(o Options) (m *Manager, stop func()) {
 	m = NewManager(o)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{}, 2)
-	go func() { _ = store.Follow(ctx, o.Store, "", m); done <- struct{}{} }()
+	go func() { _ = store.FollowAll(ctx, o.Store, cluster.Followed(), m); done <- struct{}{} }()
 	go func() { _ = m.Run(ctx); done <- struct{}{} }()
 	stop = func() {
 		cancel()
@@ -289,9 +290,7 @@ func TestLostBlock(t *testing.T) {
 		p := again.Problems()
 		return len(p) == 1 && strings.Contains(p[0], "node b's now, and 1 addresses")
 	})
-	if l := blocks(again); len(l) != 1 || l[0] == blk {
-		t.Errorf("its blocks are %v", l)
-	}
+	storetest.Eventually(t, func() bool { l := blocks(again); return len(l) == 1 && l[0] != blk })
 }
 
 // Releases wait in the journal while the store is not there, and are made in order
@@ -340,6 +339,41 @@ func TestUnheld(t *testing.T) {
 	})
 	if ofStore(t, b, kept).Container != "kept" {
 		t.Error("what is held was released")
+	}
+}
+
+// Two agents that know nothing of it yet give a pod one address, not two.
+func TestFixedAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, twoSubnets)
+	var managers []*Manager
+	for i := range 3 { // as the store was when they last heard of it
+		s := b.open(t)
+		m := NewManager(Options{Store: s, Node: fmt.Sprint("n", i), Dir: local.Open(t.TempDir(), t.TempDir())})
+		entries, revision, err := s.List(storetest.Context(t), "")
+		must(t, err)
+		m.Reset(entries, revision)
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() { m.serveClaims(ctx); close(done) }()
+		t.Cleanup(func() { cancel(); <-done })
+		managers = append(managers, m)
+	}
+	for round := range 10 {
+		var all sync.WaitGroup
+		got := make([]string, len(managers))
+		for i, m := range managers {
+			all.Go(func() {
+				var err error
+				if got[i], err = claimOne(m, fmt.Sprint("c", i), fmt.Sprint("ns/db-", round), wants("", true)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if got[0] != got[1] || got[1] != got[2] {
+			t.Fatalf("round %d: one pod has %v", round, got)
+		}
 	}
 }
 

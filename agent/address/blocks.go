@@ -27,6 +27,19 @@ func (m *Manager) Need(ctx context.Context, network string, subnet netip.Prefix)
 	return m.need(ctx, network, subnet)
 }
 
+// needFree is Need, unless this node has a free address of the subnet by now: what
+// asked may have read the file before the last block was in it.
+func (m *Manager) needFree(ctx context.Context, network string, subnet netip.Prefix) error {
+	m.blocks.Lock()
+	defer m.blocks.Unlock()
+	for _, w := range m.wants() {
+		if w.network == network && w.subnet.CIDR == subnet && m.free(w) > 0 {
+			return m.writeFiles()
+		}
+	}
+	return m.need(ctx, network, subnet)
+}
+
 func (m *Manager) need(ctx context.Context, network string, subnet netip.Prefix) error {
 	for range attempts {
 		ops, err := m.pickBlock(network, subnet)

@@ -21,6 +21,11 @@ type claim struct {
 	ops   []store.Op
 	tries int
 	done  chan error
+
+	// A pod's first fixed address is given only after a look at the store itself: what
+	// is known may be a moment old, and another node may give it one now.
+	makes bool // the plan gives a fixed address that the pod did not have
+	slot  *store.Op
 }
 
 // errExhausted is a set of ranges of which every address has an owner.
@@ -29,8 +34,8 @@ var errExhausted = errors.New("no IP addresses available") // a constant; nothin
 // Claim gives a container the addresses that it wants, all or none. One that has
 // them already has them again.
 func (m *Manager) Claim(ctx context.Context, args local.ClaimArgs) ([]netip.Addr, error) {
-	if args.Container == "" || args.Network == "" || len(args.Wants) == 0 || len(args.Wants) > store.MaxOps {
-		return nil, fmt.Errorf("claim: want a network, a container, and 1 to %d addresses", store.MaxOps)
+	if args.Container == "" || args.Network == "" || len(args.Wants) == 0 || len(args.Wants) >= store.MaxOps {
+		return nil, fmt.Errorf("claim: want a network, a container, and 1 to %d addresses", store.MaxOps-1)
 	}
 	c := &claim{ClaimArgs: args, ctx: ctx, done: make(chan error, 1)}
 	select {
@@ -92,7 +97,7 @@ func (m *Manager) fail(batch []*claim, err error) {
 // transact makes one transaction of as many claims as fit, and returns those that
 // are to be tried again.
 func (m *Manager) transact(ctx context.Context, batch []*claim) (rest []*claim) {
-	var some []*claim
+	var some, unsure []*claim
 	var ops []store.Op
 	m.mu.Lock()
 	taken := map[string]bool{} // keys of this transaction
@@ -101,7 +106,7 @@ func (m *Manager) transact(ctx context.Context, batch []*claim) (rest []*claim) 
 			c.done <- c.ctx.Err()
 			continue
 		}
-		if len(ops)+len(c.Wants) > store.MaxOps {
+		if len(ops)+len(c.Wants)+1 > store.MaxOps {
 			rest = append(rest, c)
 			continue
 		}
@@ -109,9 +114,14 @@ func (m *Manager) transact(ctx context.Context, batch []*claim) (rest []*claim) 
 			c.done <- err
 			continue
 		}
+		if c.makes && c.slot == nil {
+			unsure = append(unsure, c)
+			continue
+		}
 		some, ops = append(some, c), append(ops, c.ops...)
 	}
 	m.mu.Unlock()
+	rest = append(rest, m.makeSure(ctx, unsure)...)
 	var err error
 	if len(ops) > 0 {
 		err = m.commit(ctx, ops)
@@ -119,6 +129,7 @@ func (m *Manager) transact(ctx context.Context, batch []*claim) (rest []*claim) 
 	for _, c := range some {
 		c.tries++
 		if isConflict(err) && c.tries < attempts {
+			c.slot = nil
 			rest = append(rest, c)
 			continue
 		}
@@ -132,7 +143,7 @@ func (m *Manager) plan(c *claim, taken map[string]bool) error {
 	if !m.ready {
 		return m.notReady()
 	}
-	c.ips, c.ops = nil, nil
+	c.ips, c.ops, c.makes = nil, nil, false
 	mine := map[string]bool{}
 	for i, w := range c.Wants {
 		if err := m.allowed(c, w); err != nil {
@@ -149,9 +160,21 @@ func (m *Manager) plan(c *claim, taken map[string]bool) error {
 		if err != nil {
 			return err
 		}
-		if a := m.view.snap.Addresses[key]; a == nil || *a != *m.document(c, w, ip) {
+		a := m.view.snap.Addresses[key]
+		c.makes = c.makes || w.Fixed && a == nil
+		if a == nil || *a != *m.document(c, w, ip) {
 			c.ops = append(c.ops, store.Op{Key: key, Value: value, Was: m.view.was(key)})
 		}
+	}
+	if c.makes && c.slot == nil {
+		return nil // it is planned again
+	}
+	if c.makes {
+		if taken[c.slot.Key] {
+			return fmt.Errorf("another container of pod %s is given an address: %w", c.Pod, store.ErrConflict)
+		}
+		taken[c.slot.Key] = true
+		c.ops = append(c.ops, *c.slot)
 	}
 	for key := range mine {
 		taken[key] = true

@@ -83,7 +83,7 @@ func (m *Manager) serveBlock(ctx context.Context, a local.BlockArgs) error {
 		return err
 	}
 	for _, s := range a.Subnets {
-		if err := m.Need(ctx, a.Network, s); err != nil {
+		if err := m.needFree(ctx, a.Network, s); err != nil {
 			return err
 		}
 	}

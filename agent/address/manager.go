@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -41,7 +42,7 @@ type Options struct {
 }
 
 // Manager looks after this node's addresses. It is a store.Follower: it has to be
-// told everything below the store's root, by store.Follow.
+// told everything below cluster.Followed, by store.FollowAll.
 type Manager struct {
 	Options
 
@@ -165,14 +166,25 @@ func (m *Manager) Reset(entries []store.Entry, revision int64) {
 func (m *Manager) Change(b store.Batch) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	ours := false
 	for _, e := range b.Events {
+		ours = ours || m.concerns(e.Key)
 		if e.Deleted {
 			m.view.set(e.Key, nil, b.Revision)
 		} else {
 			m.view.set(e.Key, e.Value, e.Revision)
 		}
+		ours = ours || m.concerns(e.Key)
 	}
-	m.wake()
+	if ours {
+		m.wake()
+	}
+}
+
+// concerns tells whether this node's files may be others when a key is.
+func (m *Manager) concerns(key string) bool {
+	b := m.view.snap.Blocks[key]
+	return b != nil && b.Node == m.Node || strings.HasPrefix(key, cluster.NetworksPrefix)
 }
 
 // Away is a store that cannot be reached. What was seen absent until now may have

@@ -2,7 +2,6 @@ package address
 
 import (
 	"net/netip"
-	"strings"
 
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store"
@@ -28,20 +27,10 @@ func newView() *view {
 	return &view{cluster.NewSnapshot(), map[string]int64{}, map[string]bool{}, map[holder]map[string]bool{}, map[fixedOwner]map[string]bool{}}
 }
 
-// wanted tells whether a key is of use here. Endpoints are many, and are not.
-func wanted(key string) bool {
-	for _, p := range []string{cluster.NetworksPrefix, cluster.NodesPrefix, cluster.AlivePrefix, cluster.BlocksPrefix, cluster.AddressesPrefix, cluster.FlannelPrefix} {
-		if strings.HasPrefix(key, p) {
-			return true
-		}
-	}
-	return false
-}
-
 // set takes a key as of a revision, nil for one that was deleted. What is older than
 // what is known is known better.
 func (v *view) set(key string, value []byte, revision int64) {
-	if !wanted(key) || revision < v.rev[key] {
+	if !cluster.IsFollowed(key) || revision < v.rev[key] {
 		return
 	}
 	v.unindex(key)
@@ -57,7 +46,7 @@ func (v *view) set(key string, value []byte, revision int64) {
 // wrote takes what this agent committed.
 func (v *view) wrote(ops []store.Op, revision int64) {
 	for _, o := range ops {
-		if o.Verify || !wanted(o.Key) {
+		if o.Verify || !cluster.IsFollowed(o.Key) {
 			continue
 		}
 		newer := v.rev[o.Key] > revision

@@ -33,14 +33,14 @@ func Configured(n *cluster.Network) []cluster.Backend {
 // equal output, in order.
 func Compile(in Input) Result {
 	list := Configured(in.Network)
-	r := Result{By: map[string]string{}, MTU: MTU(in.Underlay.MTU, underlay6(in.Self), list...)}
+	r := Result{By: make(map[string]string, len(in.Peers)), MTU: MTU(in.Underlay.MTU, underlay6(in.Self), list...)}
 	if in.Network.MTU != 0 {
 		r.MTU = in.Network.MTU
 	}
 	joined := make([][]Peer, len(list))
 	for _, p := range in.Peers {
 		p.Direct = Direct(in.Self, p.Node)
-		i, err := Choose(list, in.Self, p.Node)
+		i, err := choose(list, in.Self, p.Node, p.Direct)
 		if err != nil {
 			r.Problems = append(r.Problems, Problem{p.Node.Name, err})
 			continue
@@ -51,6 +51,7 @@ func Compile(in Input) Result {
 			r.By[p.Node.Name] = "direct"
 		}
 	}
+	r.Objects = make(kernel.Objects, 0, 4*len(in.Peers))
 	for i, conf := range list {
 		one := in
 		one.Conf, one.Peers, one.MTU = conf, joined[i], MTU(in.Underlay.MTU, underlay6(in.Self), conf)
@@ -80,9 +81,13 @@ func (r *Result) join(in *Input) {
 // Choose is the first backend that fits a pair of nodes, by its place in the list.
 // Both nodes choose the same.
 func Choose(list []cluster.Backend, self, peer *cluster.Node) (int, error) {
+	return choose(list, self, peer, Direct(self, peer))
+}
+
+func choose(list []cluster.Backend, self, peer *cluster.Node, direct bool) (int, error) {
 	var errs []error
 	for i, b := range list {
-		err := unfit(b, self, peer)
+		err := unfit(b, self, peer, direct)
 		if err == nil {
 			return i, nil
 		}
@@ -92,8 +97,7 @@ func Choose(list []cluster.Backend, self, peer *cluster.Node) (int, error) {
 }
 
 // unfit says why a backend cannot join two nodes.
-func unfit(b cluster.Backend, self, peer *cluster.Node) error {
-	direct := Direct(self, peer)
+func unfit(b cluster.Backend, self, peer *cluster.Node, direct bool) error {
 	if peer.Flannel != nil && peer.Flannel.Type != b.Type {
 		return fmt.Errorf("%s is a node of flannel's that has %s", peer.Name, peer.Flannel.Type)
 	}

@@ -94,16 +94,25 @@ func (in *Input) macOf(n *cluster.Node) (string, error) {
 // through are a peer's objects on the tunnel. Its routes go by an address that is in
 // its first block, and only a name for its hardware address.
 func (in *Input) through(p Peer, dst []netip.Prefix, link, mac string) (out kernel.Objects) {
-	gateways := map[bool]netip.Addr{}
+	var gateway, gateway6 netip.Addr
+	out = make(kernel.Objects, 0, 3+len(dst))
 	for _, six := range []bool{false, true} {
 		if gw := first(dst, six); gw.IsValid() {
-			gateways[six] = gw
+			if six {
+				gateway6 = gw
+			} else {
+				gateway = gw
+			}
 			out = append(out, &kernel.Neigh{In: in.In, Link: link, IP: gw, MAC: mac, Proto: Protocol})
 		}
 	}
 	out = append(out, &kernel.FDB{In: in.In, Link: link, MAC: mac, Dst: p.Node.Address(in.six())})
 	for _, d := range dst {
-		out = append(out, &kernel.Route{In: in.In, Dst: d, Via: gateways[d.Addr().Is6()], Link: link, OnLink: true, Proto: Protocol})
+		via := gateway
+		if d.Addr().Is6() {
+			via = gateway6
+		}
+		out = append(out, &kernel.Route{In: in.In, Dst: d, Via: via, Link: link, OnLink: true, Proto: Protocol})
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -13,10 +14,24 @@ const (
 	AlivePrefix     = "alive/"     // alive/NAME: held while the node's agent lives; information only
 	BlocksPrefix    = "blocks/"    // blocks/NETWORK/10.244.3.0-26: Block
 	AddressesPrefix = "addresses/" // addresses/NETWORK/10.244.0.7: Address
+	FixedPrefix     = "fixed/"     // fixed/NETWORK/NAMESPACE/NAME/IFNAME: written with each new fixed address of a pod
 	EndpointsPrefix = "endpoints/" // endpoints/NODE/CONTAINER/IFNAME: Endpoint
 	VNIsPrefix      = "vnis/"      // vnis/NUMBER: the name of the isolated network that has it
 	PoliciesPrefix  = "policies/"  // policies/NAME: later
 )
+
+// Followed are the prefixes that every node's agent follows: what its objects and its
+// addresses are worked out from. What changes with each container of the cluster,
+// endpoints, is not among them: 5,000 agents would be told of each.
+func Followed() []string {
+	return []string{AddressesPrefix, BlocksPrefix, NetworksPrefix, NodesPrefix}
+}
+
+// IsFollowed tells whether a key is below one of them, or flannel's, which an agent
+// follows that is told to.
+func IsFollowed(key string) bool {
+	return strings.HasPrefix(key, FlannelPrefix) || slices.ContainsFunc(Followed(), func(p string) bool { return strings.HasPrefix(key, p) })
+}
 
 // NetworkKey is a network's key.
 func NetworkKey(name string) string { return NetworksPrefix + name }
@@ -38,6 +53,11 @@ func BlockKey(network string, block netip.Prefix) string {
 // AddressKey is the key of an address that the cluster gives.
 func AddressKey(network string, ip netip.Addr) string {
 	return AddressesPrefix + network + "/" + ip.String()
+}
+
+// FixedKey is the key that those contend for who want to give a pod a fixed address.
+func FixedKey(network, pod, ifName string) string {
+	return FixedPrefix + network + "/" + pod + "/" + ifName
 }
 
 // EndpointKey is the key of one interface of a container.

@@ -38,6 +38,10 @@ type Config struct {
 
 	Flannel Flannel `json:"flannel,omitzero"`
 
+	// CNI is a network configuration that is written when this node is ready: by it
+	// runtimes see that containers can come.
+	CNI CNI `json:"cni,omitzero"`
+
 	// Listen is where /metrics, /healthz and /readyz are served; "": nowhere.
 	Listen string `json:"listen,omitempty"`
 
@@ -69,6 +73,12 @@ type Flannel struct {
 	// Prefix of flannel's keys in etcd: its nodes are peers, and see this one as
 	// one of theirs. "": they are left alone.
 	Prefix string `json:"prefix,omitempty"`
+}
+
+// CNI is a network configuration list and where runtimes look for it.
+type CNI struct {
+	File string          `json:"file,omitempty"` // "/etc/cni/net.d/10-pods.conflist"; "": none is written
+	List json.RawMessage `json:"list,omitempty"` // as it is to stand there
 }
 
 // Duration is a time.Duration written as "5m".
@@ -182,6 +192,9 @@ func (c *Config) validate() error {
 		if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 			errs = append(errs, fmt.Errorf(`listen is %q: want an address and a port, like "127.0.0.1:9479"`, c.Listen))
 		}
+	}
+	if (c.CNI.File == "") != (c.CNI.List == nil) {
+		errs = append(errs, errors.New("cni has a file or a list alone: want both, or neither"))
 	}
 	if c.Flannel.Prefix != "" && len(c.Store.Etcd.Endpoints) == 0 {
 		errs = append(errs, errors.New("flannel.prefix is set without store.etcd.endpoints: flannel's keys are in etcd"))

@@ -50,13 +50,13 @@ func TestDocumentedFile(t *testing.T) {
 	if !reflect.DeepEqual(c, none) {
 		t.Errorf("the file says\n%+v\nwithout it an agent has\n%+v", c, none)
 	}
-	whole := regexp.MustCompile(`(?m)^( *)# ((- )?[a-zA-Z]+: |  [a-z]+: |- (cidr|type))`).ReplaceAllString(string(raw), "$1$2")
+	whole := regexp.MustCompile(`(?m)^( *)# ( *(- )?\{?[a-zA-Z]+:( .*)?)$`).ReplaceAllString(string(raw), "$1$2")
 	whole = strings.Replace(whole, "networkFile: ", "# networkFile: ", 1) // instead of network
 	all, err := load(t, whole)
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, whole)
 	}
-	if all.Node != "worker-1" || len(all.Store.Etcd.Endpoints) != 3 || len(all.Network.Backends) != 5 || len(all.Network.Subnets) != 2 || len(all.Addresses) != 2 || all.Flannel.Prefix == "" {
+	if all.Node != "worker-1" || len(all.Store.Etcd.Endpoints) != 3 || len(all.Network.Backends) != 5 || len(all.Network.Subnets) != 2 || len(all.Addresses) != 2 || all.Flannel.Prefix == "" || all.CNI.File == "" {
 		t.Errorf("not every key was read: %+v, of\n%s", all, whole)
 	}
 	told := string(raw)
@@ -128,7 +128,8 @@ func TestRefused(t *testing.T) {
 		"network: {subnets: [{cidr: 10.0.0.1/8}]}": "want its first address, 10.0.0.0/8",
 		"network: {isolated: true, subnets: [{cidr: 10.0.0.0/8}]}":          "network is isolated",
 		"network: {subnets: [{cidr: 10.0.0.0/8}], backends: [{type: udp}]}": `type is "udp"`,
-		"[": "yaml",
+		"cni: {file: /etc/cni/net.d/x.conflist}":                            "cni has a file",
+		"[":                                                                 "yaml",
 	} {
 		if _, err := load(t, text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: the error is %v, want one with %q", text, err, want)

@@ -130,7 +130,7 @@ func TestEtcdQuorum(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	m := &storetest.Mirror{}
-	storetest.Follow(t, s, "nodes/", m)
+	storetest.Follow(t, s, m, "nodes/")
 	lost, err := s.Hold(storetest.Context(t), "alive/a", nil, 2*time.Second)
 	if err != nil {
 		t.Fatal(err)
@@ -176,7 +176,7 @@ func TestEtcdSilent(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	s := c.Store(t)
 	m := &storetest.Mirror{}
-	storetest.Follow(t, s, "nodes/", m)
+	storetest.Follow(t, s, m, "nodes/")
 	storetest.Put(t, s, "nodes/a", "1")
 	storetest.Eventually(t, func() bool { return m.Has(map[string]string{"nodes/a": "1"}) })
 	c.Members[0].Pause()

@@ -213,7 +213,7 @@ func TestFileCompaction(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store")
 	s, other := openFile(t, path), openFile(t, path)
 	m := &storetest.Mirror{}
-	storetest.Follow(t, other, "", m)
+	storetest.Follow(t, other, m, "")
 	want := map[string]string{}
 	for i := range 300 {
 		key, value := fmt.Sprintf("k/%d", i%7), fmt.Sprint(i)+strings.Repeat("x", 10000)

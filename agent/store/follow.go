@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"slices"
+	"sync"
 	"time"
 )
 
@@ -62,7 +64,17 @@ const (
 // context ends, whose error it returns. After a failure it goes on where it was; a
 // list is made anew only if the store has forgotten that.
 func Follow(ctx context.Context, s Store, prefix string, f Follower) error {
-	w := &following{Store: s, prefix: prefix, Follower: f}
+	return FollowAll(ctx, s, []string{prefix}, f)
+}
+
+// FollowAll is Follow of several prefixes, none of which begins with another. They are
+// told as one, but what one transaction changed below two of them comes in two parts,
+// and what changed below one may come before what was changed earlier below another.
+func FollowAll(ctx context.Context, s Store, prefixes []string, f Follower) error {
+	w := &following{Store: s, Follower: f}
+	for _, p := range prefixes {
+		w.parts = append(w.parts, &part{prefix: p})
+	}
 	for ctx.Err() == nil {
 		err := w.once(ctx)
 		switch {
@@ -84,35 +96,95 @@ func Follow(ctx context.Context, s Store, prefix string, f Follower) error {
 type following struct {
 	Store
 	Follower
+	mu     sync.Mutex // one tells the follower at a time
+	parts  []*part
+	listed bool
+	away   bool
+	pause  time.Duration
+}
+
+// part is what is followed of one prefix.
+type part struct {
 	prefix   string
-	listed   bool
-	revision int64 // up to which the follower knows all
-	away     bool
-	pause    time.Duration
+	revision int64           // up to which the follower knows all
+	listed   int64           // that of the list
+	keys     map[string]bool // which were in it; nil: all since is known
 }
 
 // once lists, or makes sure that the store is there, and watches until that fails.
 func (w *following) once(ctx context.Context) error {
 	if !w.listed {
-		entries, revision, err := w.List(ctx, w.prefix)
-		if err != nil {
+		if err := w.list(ctx); err != nil {
 			return err
 		}
-		w.answered()
-		w.Reset(entries, revision)
-		w.listed, w.revision = true, revision
 	} else if w.away {
-		if _, err := w.Get(ctx, w.prefix+"."); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if _, err := w.Get(ctx, w.parts[0].prefix+"."); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 		w.answered()
 	}
-	return w.Watch(ctx, w.prefix, w.revision, func(b Batch) error {
-		w.answered()
-		w.revision = b.Revision
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, len(w.parts))
+	for _, p := range w.parts {
+		go func() { ended <- w.Watch(ctx, p.prefix, p.revision, func(b Batch) error { w.heard(p, b); return nil }) }()
+	}
+	err := <-ended
+	stop()
+	for range w.parts[1:] {
+		<-ended
+	}
+	return err
+}
+
+// list tells all there is. The lists are of revisions that differ, so the follower is
+// said to know only what the first of them had.
+func (w *following) list(ctx context.Context) error {
+	var all []Entry
+	var first int64
+	for i, p := range w.parts {
+		entries, revision, err := w.List(ctx, p.prefix)
+		if err != nil {
+			return err
+		}
+		all = append(all, entries...)
+		if i == 0 {
+			first = revision
+		}
+		p.revision, p.listed, p.keys = first, revision, nil
+		if revision > first {
+			p.keys = map[string]bool{}
+			for _, e := range entries {
+				p.keys[e.Key] = true
+			}
+		}
+	}
+	w.answered()
+	w.Reset(all, first)
+	w.listed = true
+	return nil
+}
+
+// heard tells what a watch saw.
+func (w *following) heard(p *part, b Batch) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.answered()
+	p.revision = b.Revision
+	if b = p.news(b); len(b.Events) > 0 {
 		w.Change(b)
-		return nil
-	})
+	}
+}
+
+// news is what of a batch the list did not say: of what was before it only that a key
+// is gone, which the follower may have from elsewhere.
+func (p *part) news(b Batch) Batch {
+	if b.Revision > p.listed {
+		p.keys = nil
+		return b
+	}
+	b.Events = slices.DeleteFunc(slices.Clone(b.Events), func(e Event) bool { return !e.Deleted || p.keys[e.Key] })
+	return b
 }
 
 func (w *following) answered() {

@@ -170,7 +170,7 @@ func (w across) ours(h host, n int, keys string) error {
 		}
 		defer e.Close()
 		k := kernel.Keeper{Protocol: backend.Protocol, Alias: backend.Mark(""), Table: backend.Table}
-		return kernel.NewReconciler(e, kernel.Host, k).Reconcile(append(r.Objects, backend.Clamp(r.Tunnels)...)).Err()
+		return kernel.NewReconciler(e, kernel.Host, k).Reconcile(r.Objects).Err()
 	})
 }
 

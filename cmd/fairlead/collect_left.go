@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/ipam"
@@ -32,7 +33,7 @@ func (c *collector) byRecord(ctx context.Context, g collectedAttachment) error {
 	}
 	errs := []error{c.unmake(g, rec)}
 	for _, s := range c.stores() {
-		if s.network == g.Network {
+		if s.cluster || s.network == g.Network {
 			_, err := s.free(ctx, func(h ipam.Holding) bool {
 				return h.Owner.ContainerID == g.Container && (h.Owner.IfName == g.IfName || h.Owner.IfName == "")
 			})
@@ -127,7 +128,7 @@ func (c *collector) addresses(ctx context.Context) {
 	for _, s := range c.stores() {
 		held, err := ipam.Held(s.dir, s.network)
 		c.fail(err)
-		if !slices.ContainsFunc(held, func(h ipam.Holding) bool { return c.stranger(s.network, h) }) {
+		if !slices.ContainsFunc(held, func(h ipam.Holding) bool { return c.stranger(s, h) }) {
 			continue
 		}
 		if visible == nil {
@@ -136,7 +137,7 @@ func (c *collector) addresses(ctx context.Context) {
 				return // who cannot see must not free
 			}
 		}
-		dead := func(h ipam.Holding) bool { return c.stranger(s.network, h) && !visible[h.Addr] }
+		dead := func(h ipam.Holding) bool { return c.stranger(s, h) && !visible[h.Addr] }
 		var freed []ipam.Holding
 		if c.dry {
 			freed = slices.DeleteFunc(held, func(h ipam.Holding) bool { return !dead(h) })
@@ -151,17 +152,21 @@ func (c *collector) addresses(ctx context.Context) {
 }
 
 // stranger tells whether an address is held by nobody who is known, and for long.
-func (c *collector) stranger(network string, h ipam.Holding) bool {
+func (c *collector) stranger(s addressStore, h ipam.Holding) bool {
 	if time.Since(h.Since) < strangerAge {
 		return false
 	}
+	network := s.network
+	if s.cluster {
+		network = "" // any network of CNI may have addresses of the cluster's
+	}
 	for _, a := range c.cached {
-		if a.Network == network && a.ContainerID == h.Owner.ContainerID && (h.Owner.IfName == "" || a.IfName == h.Owner.IfName) && (a.NetNS == "" || isNetns(a.NetNS)) {
+		if (network == "" || a.Network == network) && a.ContainerID == h.Owner.ContainerID && (h.Owner.IfName == "" || a.IfName == h.Owner.IfName) && (a.NetNS == "" || isNetns(a.NetNS)) {
 			return false
 		}
 	}
 	o := kernel.Owner{Network: network, ContainerID: h.Owner.ContainerID, IfName: h.Owner.IfName}
-	if h.Owner.IfName != "" {
+	if h.Owner.IfName != "" && !s.cluster {
 		_, err := c.dir.Read(o)
 		return errors.Is(err, os.ErrNotExist) && !c.dir.Reserved(o)
 	}
@@ -185,7 +190,10 @@ func everyAddress() (map[netip.Addr]bool, error) {
 }
 
 // addressStore is a network's directory of addresses.
-type addressStore struct{ dir, network string }
+type addressStore struct {
+	dir, network string
+	cluster      bool // network is one of the cluster's, not of CNI's
+}
 
 func (s addressStore) free(ctx context.Context, dead func(ipam.Holding) bool) ([]ipam.Holding, error) {
 	store, err := ipam.Open(ctx, s.dir, s.network, ipam.Options{Existing: true})
@@ -206,7 +214,13 @@ func (c *collector) stores() (out []addressStore) {
 	names, err := ipam.Networks(usual)
 	c.fail(err)
 	for _, n := range names {
-		out = append(out, addressStore{usual, n})
+		out = append(out, addressStore{dir: usual, network: n})
+	}
+	cluster := local.Open(c.libDir(), "").Addresses()
+	names, err = ipam.Networks(cluster)
+	c.fail(err)
+	for _, n := range names {
+		out = append(out, addressStore{cluster, n, true})
 	}
 	for _, name := range networkNames(c.confDir()) {
 		if list, err := libcni.LoadNetworkConf(c.confDir(), name); err == nil {
@@ -239,7 +253,7 @@ func storesOf(network string, conf []byte) (out []addressStore) {
 		case map[string]any:
 			if in, ok := v["ipam"].(map[string]any); ok {
 				if dir, ok := in["dataDir"].(string); ok && dir != "" {
-					out = append(out, addressStore{filepath.Clean(dir), network})
+					out = append(out, addressStore{dir: filepath.Clean(dir), network: network})
 				}
 			}
 			for _, e := range v {

@@ -164,6 +164,31 @@ func TestCollectStrangers(t *testing.T) {
 	s.sh("web ping -c1 -W2 10.1.0.1") // it still works
 }
 
+// TestCollectOfTheCluster: addresses of a network of the cluster, which attachments of
+// any network of CNI may hold.
+func TestCollectOfTheCluster(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "web")
+	const dir = "/var/lib/cni/fairlead/addresses/default"
+	old := time.Now().Add(-time.Hour)
+	for ip, owner := range map[string]string{"10.244.0.9": "nobody\r\neth0", "10.244.0.10": containerID(netnsDir+"/web") + "\r\neth0", "10.244.0.11": "young\r\neth0"} {
+		write(t, dir, ip, owner)
+		if ip != "10.244.0.11" {
+			must(t, os.Chtimes(dir+"/"+ip, old, old))
+		}
+	}
+	var done collected
+	must(t, json.Unmarshal([]byte(s.ok("gc", "--all", "--json")), &done))
+	if len(done.Addresses) != 1 || done.Addresses[0].Address != "10.244.0.9" {
+		t.Errorf("%+v", done.Addresses)
+	}
+	for ip, want := range map[string]bool{"10.244.0.9": false, "10.244.0.10": true, "10.244.0.11": true} {
+		if _, err := os.Stat(dir + "/" + ip); (err == nil) != want {
+			t.Errorf("%s: %v, want held: %v", ip, err, want)
+		}
+	}
+}
+
 // TestCollectAdding: what is being added stays, whatever it has so far.
 func TestCollectAdding(t *testing.T) {
 	t.Parallel()

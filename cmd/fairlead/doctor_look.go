@@ -261,7 +261,7 @@ func (l *looker) held(a *doctor.Attachment, r *attach.Record) {
 		local = local || p.IPAM == "host-local"
 	}
 	for _, s := range l.stores {
-		if !local || s.network != r.Network {
+		if !local || s.cluster || s.network != r.Network {
 			continue
 		}
 		all, err := ipam.Held(s.dir, s.network)

@@ -58,7 +58,7 @@ func (h *ipamHost) hold(ip, container string) {
 func (h *ipamHost) run(args ...string) (code int, out, errs string) {
 	var stdout, stderr bytes.Buffer
 	a := &app{stdout: &stdout, stderr: &stderr, getenv: func(k string) string {
-		return map[string]string{"FAIRLEAD_LIB": h.dir, "FAIRLEAD_RUN": filepath.Join(h.dir, "run")}[k]
+		return map[string]string{"FAIRLEAD_LIB": h.dir, "FAIRLEAD_RUN": filepath.Join(h.dir, "run"), "FAIRLEAD_AGENT_NODE": "here"}[k]
 	}}
 	code = run(context.Background(), a, append([]string{"fairlead", "ipam"}, args...))
 	return code, stdout.String(), stderr.String()
@@ -81,7 +81,7 @@ func TestIPAMShow(t *testing.T) {
 	storetest.Put(t, h.s, "endpoints/there/c2/eth0", `{"network": "default", "ips": ["10.244.0.40"]}`)
 	storetest.Put(t, h.s, "addresses/default/10.250.0.3", `{"owner": "ns/db-0", "fixed": true}`)
 	must(t, h.local().Note(context.Background(), local.Release{Network: "default", Container: "c9", IfName: "eth0"}))
-	code, out, errs := h.run("show", "--node", "here")
+	code, out, errs := h.run("show")
 	want := `NETWORK  SUBNET         POOL   GIVEN      BLOCKS
 default  10.244.0.0/24  -      in blocks  2 of 16
 default  10.250.0.0/28  fixed  singly     -
@@ -106,8 +106,8 @@ default  10.250.0.3  ns/db-0  yes    -
 func TestIPAMCheck(t *testing.T) {
 	t.Parallel()
 	h := newIPAMHost(t)
-	h.want(0, "agree", "check", "--node", "here")
-	h.want(0, "[]", "check", "--node", "here", "--json")
+	h.want(0, "agree", "check")
+	h.want(0, "[]", "check", "--json")
 	h.hold("10.244.0.18", "c1")
 	h.hold("10.9.0.3", "c2")
 	h.hold("10.250.0.4", "c3")
@@ -118,7 +118,7 @@ func TestIPAMCheck(t *testing.T) {
 	storetest.Put(t, h.s, "addresses/default/10.250.0.4", `{"owner": "ns/x", "node": "other", "container": "c7"}`)
 	storetest.Put(t, h.s, "addresses/default/10.250.0.5", `{"owner": "ns/y", "node": "here", "container": "c8"}`)
 	storetest.Put(t, h.s, "nodes/bad", `{`)
-	code, out, errs := h.run("check", "--node", "here")
+	code, out, errs := h.run("check")
 	for _, words := range []string{
 		"address 10.244.0.18 of network default: container c1 eth0 holds it, of which there is no attachment",
 		"address 10.9.0.3 of network default: container c2 eth0 holds it; the store gave it to nobody",
@@ -139,7 +139,7 @@ func TestIPAMCheck(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
 	h.block("10.244.0.16/28", "other")
-	h.want(exitWrong, "this node's file has it, and in the store it is node other's", "check", "--node", "here")
+	h.want(exitWrong, "this node's file has it, and in the store it is node other's", "check")
 }
 
 // Nothing is released without the word, nor what somebody uses.
@@ -179,12 +179,12 @@ func TestIPAMReleaseOfAnother(t *testing.T) {
 	m := address.NewManager(address.Options{Store: h.s, Node: "here", Dir: h.local()})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{}, 2)
-	go func() { _ = store.Follow(ctx, h.s, "", m); done <- struct{}{} }()
+	go func() { _ = store.FollowAll(ctx, h.s, cluster.Followed(), m); done <- struct{}{} }()
 	go func() { _ = m.Run(ctx); done <- struct{}{} }()
 	t.Cleanup(func() { cancel(); <-done; <-done })
 	h.want(0, "released 10.244.0.32/28", "release", "10.244.0.32/28", "--yes")
 	h.want(0, "is let go of when", "release", "10.244.0.16/28", "--yes")
-	h.want(0, "leaving", "show", "--node", "here")
+	h.want(0, "leaving", "show")
 	n, err := h.local().Read("default")
 	must(t, err)
 	for _, b := range n.Subnets[0].Blocks {

@@ -209,9 +209,12 @@ func (n *Node) env() []string {
 
 // Fairlead runs a command of fairlead on the node.
 func (n *Node) Fairlead(ctx context.Context, args ...string) (string, error) {
-	argv := append([]string{"env"}, n.env()...)
-	argv = append(argv, filepath.Join(n.c.Bin, "fairlead"))
-	return n.Run(ctx, append(argv, args...)...)
+	return n.FairleadWith(ctx, nil, args...)
+}
+
+// FairleadWith does so with more in the environment.
+func (n *Node) FairleadWith(ctx context.Context, env []string, args ...string) (string, error) {
+	return n.run(ctx, append(n.env(), env...), append([]string{filepath.Join(n.c.Bin, "fairlead")}, args...)...)
 }
 
 // Cluster runs a command of fairlead that asks the store.
@@ -269,7 +272,12 @@ func (n *Node) Attach(ctx context.Context, name, network string) (netip.Addr, er
 
 // Add attaches a container that is there.
 func (n *Node) Add(ctx context.Context, name, network, ifName string) (netip.Addr, error) {
-	out, err := n.Fairlead(ctx, "add", network, name, "--ifname", ifName)
+	return n.AddWith(ctx, nil, name, network, ifName)
+}
+
+// AddWith does so with more in the environment: CNI_ARGS, CAP_ARGS.
+func (n *Node) AddWith(ctx context.Context, env []string, name, network, ifName string) (netip.Addr, error) {
+	out, err := n.FairleadWith(ctx, env, "add", network, name, "--ifname", ifName)
 	if err != nil {
 		return netip.Addr{}, err
 	}

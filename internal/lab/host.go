@@ -25,11 +25,18 @@ type Host struct {
 
 	mu        sync.Mutex
 	processes []*Process
+	ends      []func() // what else ends with the host
+}
+
+func (h *Host) atEnd(f func()) {
+	h.mu.Lock()
+	h.ends = append(h.ends, f)
+	h.mu.Unlock()
 }
 
 // Host adds a host to the lab, with the link eth0 to the switch.
 func (l *Lab) Host(ctx context.Context, name string) (*Host, error) {
-	r, err := newRoom()
+	r, err := newRoom(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -52,13 +59,16 @@ func (l *Lab) Host(ctx context.Context, name string) (*Host, error) {
 
 func (h *Host) close() {
 	h.mu.Lock()
-	list := h.processes
+	list, ends := h.processes, h.ends
 	h.mu.Unlock()
+	for _, end := range ends {
+		end()
+	}
 	for _, p := range list {
 		p.Kill()
 	}
 	// A WireGuard device in user space outlives its agent, and ends with its link.
-	_, _ = h.room.run(context.Background(), "ip", "link", "del", backend.WireGuardName)
+	_, _ = h.room.run(context.Background(), nil, "ip", "link", "del", backend.WireGuardName)
 	h.room.close()
 }
 
@@ -70,7 +80,11 @@ func (h *Host) Path(file string) string { return fmt.Sprintf("/proc/%d/root%s", 
 
 // Run runs a command in the host and returns what it printed on standard output.
 func (h *Host) Run(ctx context.Context, argv ...string) (string, error) {
-	out, err := h.room.run(ctx, argv...)
+	return h.run(ctx, nil, argv...)
+}
+
+func (h *Host) run(ctx context.Context, env []string, argv ...string) (string, error) {
+	out, err := h.room.run(ctx, env, argv...)
 	if err != nil {
 		return out, fmt.Errorf("host %s: %w", h.Name, err)
 	}

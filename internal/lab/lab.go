@@ -4,7 +4,6 @@
 package lab
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -39,30 +38,43 @@ type room struct {
 	pid   int
 }
 
-// prepare gives the room state of its own, says so, and waits for its end.
-const prepare = `mount -t tmpfs -o mode=755 room /run && mount -t tmpfs -o mode=755 room /var/lib && mkdir -p /run/netns && ip link set lo up && echo ready && read end`
-
-func newRoom() (*room, error) {
-	cmd := exec.Command("unshare", "--net", "--mount", "--propagation", "private", "bash", "-c", prepare)
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
+func newRoom(ctx context.Context) (*room, error) {
+	cmd := exec.Command("unshare", "--net", "--mount", "--propagation", "private", "cat")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	stdout, err := cmd.StdoutPipe()
+	stdin, err := cmd.StdinPipe() // its end is the room's end
 	if err != nil {
 		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("make a host: %w", err)
 	}
-	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "ready\n" {
-		stdin.Close()
-		return nil, fmt.Errorf("make a host: %w: %s", errors.Join(err, cmd.Wait()), errs.String())
+	r := &room{cmd, stdin, cmd.Process.Pid}
+	if err := r.prepare(ctx); err != nil {
+		r.close()
+		return nil, fmt.Errorf("make a host: %w", err)
 	}
-	return &room{cmd, stdin, cmd.Process.Pid}, nil
+	return r, nil
+}
+
+// prepare waits until the process has its namespaces, and gives the room state of its own.
+func (r *room) prepare(ctx context.Context) error {
+	within, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	err := Until(within, func() error { // unshare becomes cat when all is done
+		exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", r.pid))
+		if err == nil && strings.HasSuffix(exe, "/unshare") {
+			err = errors.New("unshare is at work")
+		}
+		return err
+	})
+	for _, line := range []string{
+		"mount -t tmpfs -o mode=755 room /run", "mount -t tmpfs -o mode=755 room /var/lib", "mkdir /run/netns", "ip link set lo up",
+	} {
+		if err == nil {
+			_, err = r.run(ctx, nil, strings.Fields(line)...)
+		}
+	}
+	return err
 }
 
 func (r *room) close() {
@@ -75,14 +87,16 @@ func (r *room) within(argv ...string) []string {
 	return append([]string{"nsenter", "--net", "--mount", "--target", fmt.Sprint(r.pid), "--"}, argv...)
 }
 
-func (r *room) run(ctx context.Context, argv ...string) (string, error) {
+// run runs a command with more in its environment, and returns what it printed.
+func (r *room) run(ctx context.Context, env []string, argv ...string) (string, error) {
 	argv = r.within(argv...)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), env...)
 	cmd.WaitDelay = time.Second
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
-		return out.String(), fmt.Errorf("%s: %w: %s%s", strings.Join(argv[5:], " "), err, out.String(), errs.String())
+		return out.String(), fmt.Errorf("%s: %w: %s%s", strings.Join(argv[len(r.within()):], " "), err, out.String(), errs.String())
 	}
 	return out.String(), nil
 }
@@ -92,7 +106,7 @@ func New(ctx context.Context) (*Lab, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("hosts of its own are namespaces, which needs root")
 	}
-	sw, err := newRoom()
+	sw, err := newRoom(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +120,7 @@ func New(ctx context.Context) (*Lab, error) {
 
 func (l *Lab) ip(ctx context.Context, r *room, lines ...string) error {
 	for _, line := range lines {
-		if _, err := r.run(ctx, append([]string{"ip"}, strings.Fields(line)...)...); err != nil {
+		if _, err := r.run(ctx, nil, append([]string{"ip"}, strings.Fields(line)...)...); err != nil {
 			return err
 		}
 	}
@@ -116,7 +130,7 @@ func (l *Lab) ip(ctx context.Context, r *room, lines ...string) error {
 // Switch runs a command in the switch's namespace: its port for a host has the
 // host's name.
 func (l *Lab) Switch(ctx context.Context, argv ...string) (string, error) {
-	return l.sw.run(ctx, argv...)
+	return l.sw.run(ctx, nil, argv...)
 }
 
 // Close ends every process of every host, and the hosts.

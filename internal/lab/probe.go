@@ -14,8 +14,9 @@ import (
 
 // Probe is packets from a container to an address, one a millisecond, until Stop.
 type Probe struct {
-	cmd *exec.Cmd
-	out *bytes.Buffer
+	cmd  *exec.Cmd
+	out  *bytes.Buffer
+	done chan struct{}
 }
 
 // Lost is what a probe found.
@@ -29,7 +30,22 @@ func (n *Node) Probe(container string, to netip.Addr) (*Probe, error) {
 	p.cmd = n.Command(context.Background(), "ip", "netns", "exec", container, "ping", "-q", "-i", "0.001", "-W", "1", to.String())
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	return p, p.cmd.Start()
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	p.done = make(chan struct{})
+	go func() { _ = p.cmd.Wait(); close(p.done) }() // a loss makes its exit code 1
+	n.atEnd(p.kill)
+	return p, nil
+}
+
+func (p *Probe) kill() {
+	select {
+	case <-p.done: // its number may be another's by now
+	default:
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+		<-p.done
+	}
 }
 
 var summary = regexp.MustCompile(`(\d+) packets transmitted, (\d+) received`)
@@ -37,13 +53,10 @@ var summary = regexp.MustCompile(`(\d+) packets transmitted, (\d+) received`)
 // Stop ends it, and counts. Answers that are on their way are waited for.
 func (p *Probe) Stop() (Lost, error) {
 	_ = p.cmd.Process.Signal(syscall.SIGINT)
-	done := make(chan error, 1)
-	go func() { done <- p.cmd.Wait() }()
 	select {
-	case <-done: // a loss makes its exit code 1
+	case <-p.done:
 	case <-time.After(10 * time.Second):
-		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
-		<-done
+		p.kill()
 	}
 	m := summary.FindStringSubmatch(p.out.String())
 	if m == nil {

@@ -58,7 +58,7 @@ func (m *member) start(open func() (store.Store, error)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{}, 3)
 	for _, f := range []func(){
-		func() { _ = store.Follow(ctx, s, "", m.manager) },
+		func() { _ = store.FollowAll(ctx, s, cluster.Followed(), m.manager) },
 		func() { _ = m.manager.Run(ctx) },
 		func() { _ = (&address.Server{Handlers: m.manager.Handlers()}).Serve(ctx, l) },
 	} {

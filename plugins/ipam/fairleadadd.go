@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/cni"
@@ -101,7 +103,7 @@ func clusterSpans(s local.Subnet) (out []local.Span, err error) {
 // refuseHeld refuses an owner that has addresses, before the cluster is asked: it
 // would give them again.
 func (f *fairlead) refuseHeld(ctx context.Context, o ipam.Owner) error {
-	if plugin.Again(ctx) {
+	if plugin.Again(ctx) || !f.dir.HasUser(f.network, o) {
 		return nil
 	}
 	store, err := f.open(ctx, false)
@@ -234,8 +236,8 @@ func (g *group) set() (set ipam.RangeSet, err error) {
 // takeOver frees an address that the cluster says is this container's, of the
 // container here that had it before: the same pod's.
 func (f *fairlead) takeOver(store *ipam.Store, o ipam.Owner, g *group) error {
-	if !g.cluster() {
-		return nil
+	if _, err := os.Lstat(filepath.Join(f.dir.Addresses(), f.network, g.ip.String())); !g.cluster() || errors.Is(err, os.ErrNotExist) {
+		return nil // as it nearly always is: what follows reads every address
 	}
 	_, err := store.FreeIf(func(h ipam.Holding) bool { return h.Addr == g.ip && h.Owner != o })
 	return err

@@ -102,16 +102,17 @@ func whereaboutsCheck(ctx context.Context, args *skel.CmdArgs) error {
 }
 
 func whereaboutsDel(ctx context.Context, args *skel.CmdArgs) error {
-	return everywhere(args.StdinData, func(f *fairlead) error { return f.release(ctx, ownerOf(args)) })
+	o := ownerOf(args)
+	return everywhere(args.StdinData, func(f *fairlead) bool { return f.dir.HasUser(f.network, o) }, func(f *fairlead) error { return f.release(ctx, o) })
 }
 
 func whereaboutsGC(ctx context.Context, args *skel.CmdArgs) error {
-	return everywhere(args.StdinData, func(f *fairlead) error { return f.gc(ctx, args.StdinData) })
+	return everywhere(args.StdinData, func(*fairlead) bool { return true }, func(f *fairlead) error { return f.gc(ctx, args.StdinData) })
 }
 
 // everywhere does something with every network that the configuration names now, and
-// with those that it may have named at ADD.
-func everywhere(data []byte, do func(f *fairlead) error) error {
+// with those that it may have named at ADD, if they are concerned.
+func everywhere(data []byte, concerned func(f *fairlead) bool, do func(f *fairlead) error) error {
 	c, err := decode[struct{}](data)
 	if err != nil {
 		return err
@@ -126,7 +127,7 @@ func everywhere(data []byte, do func(f *fairlead) error) error {
 	here, err := ipam.Networks(w.on("").dir.Addresses())
 	errs := []error{err}
 	for _, name := range here {
-		if strings.HasPrefix(name, whereaboutsName) {
+		if strings.HasPrefix(name, whereaboutsName) && concerned(w.on(name)) {
 			names[name] = true
 		}
 	}

@@ -73,6 +73,7 @@ func (c *bridge) Validate(a *plugin.Attachment) (err error) {
 }
 
 func (c *bridge) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
+	c.MTU = mtuOf(&c.Conf, c.MTU)
 	br := &kernel.Bridge{
 		Name: c.Bridge, MTU: c.MTU,
 		Promisc: c.PromiscMode, VLANFiltering: c.filtersVLANs(),

@@ -49,7 +49,7 @@ func checkLinkType(c *plugin.Conf, typ string) error {
 }
 
 func (c *ptp) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
-	v := veth(a, "", c.MTU, "")
+	v := veth(a, "", mtuOf(&c.Conf, c.MTU), "")
 	v.Type = c.LinkType
 	r.Interfaces = append(r.Interfaces,
 		cni.Interface{Name: v.Name, Mac: v.MAC},

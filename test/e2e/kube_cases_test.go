@@ -15,19 +15,23 @@ type kubeCase struct {
 	name  string
 	nodes int // at least
 	run   func(t *testing.T, c *cluster) (said string)
+
+	noAgent   bool // it takes our plugins away, of which fairlead-ipam is one
+	agentOnly bool
 }
 
 func kubeCases() []kubeCase {
 	return []kubeCase{
-		{"Deployment: pods on all nodes, each to each", 1, deployment},
-		{"Service: ClusterIP, from pods and nodes", 1, clusterIP},
-		{"Service: NodePort, from outside, nodes and pods", 1, nodePort},
-		{"host ports beside kube-proxy", 1, kubeHostPorts},
-		{"readiness: an unready pod is not asked", 1, readiness},
-		{"rolling restart under load", 1, rollingRestart},
-		{"drain of a node under load", 2, drain},
-		{"kubelet and containerd killed while pods start", 1, kubeKilled},
-		{"the page's commands, the DaemonSet, and back", 1, daemonSet},
+		{name: "Deployment: pods on all nodes, each to each", nodes: 1, run: deployment},
+		{name: "Service: ClusterIP, from pods and nodes", nodes: 1, run: clusterIP},
+		{name: "Service: NodePort, from outside, nodes and pods", nodes: 1, run: nodePort},
+		{name: "host ports beside kube-proxy", nodes: 1, run: kubeHostPorts},
+		{name: "readiness: an unready pod is not asked", nodes: 1, run: readiness},
+		{name: "rolling restart under load", nodes: 1, run: rollingRestart},
+		{name: "drain of a node under load", nodes: 2, run: drain},
+		{name: "kubelet and containerd killed while pods start", nodes: 1, run: kubeKilled},
+		{name: "the page's commands, the DaemonSet, and back", nodes: 1, run: daemonSet, noAgent: true},
+		{name: "all agents restarted under load", nodes: 2, run: agentsRestarted, agentOnly: true},
 	}
 }
 
@@ -40,7 +44,7 @@ func (c *cluster) web(t *testing.T, seconds int) []kubePod {
 	t.Cleanup(func() { c.delete(t, "web.yaml") })
 	c.rolledOut(t)
 	pods := c.pods(t, "web")
-	if len(pods) != 2*len(c.nodes) {
+	if len(pods) != 2*len(c.hosts) {
 		t.Fatalf("%d pods: %+v", len(pods), pods)
 	}
 	return pods
@@ -48,11 +52,11 @@ func (c *cluster) web(t *testing.T, seconds int) []kubePod {
 
 func (c *cluster) node(t *testing.T, name string) *kubeNode {
 	t.Helper()
-	i := slices.IndexFunc(c.nodes, func(n *kubeNode) bool { return n.name == name })
+	i := slices.IndexFunc(c.hosts, func(n *kubeNode) bool { return n.name == name })
 	if i < 0 {
 		t.Fatalf("no node %q", name)
 	}
-	return c.nodes[i]
+	return c.hosts[i]
 }
 
 func deployment(t *testing.T, c *cluster) string {
@@ -65,7 +69,7 @@ func deployment(t *testing.T, c *cluster) string {
 			t.Errorf("%s on %s has the address %s, not of %s", p.name, p.node, p.ip, n.pods)
 		}
 	}
-	if len(used) != len(c.nodes) {
+	if len(used) != len(c.hosts) {
 		t.Errorf("pods by node: %v", used)
 	}
 	asked := 0
@@ -88,7 +92,7 @@ func deployment(t *testing.T, c *cluster) string {
 // healthy has our own commands look at every node.
 func (c *cluster) healthy(t *testing.T) {
 	t.Helper()
-	for _, n := range c.nodes {
+	for _, n := range c.hosts {
 		for _, command := range []string{"doctor", "repair --dry-run", "gc --all --dry-run"} {
 			if out, err := n.run(append([]string{"/mnt/e2e/fairlead"}, strings.Fields(command)...)...); err != nil {
 				t.Errorf("fairlead %s on %s: %v: %s", command, n.name, err, out)
@@ -98,7 +102,7 @@ func (c *cluster) healthy(t *testing.T) {
 }
 
 func kubeHostPorts(t *testing.T, c *cluster) string {
-	n := c.nodes[len(c.nodes)-1]
+	n := c.hosts[len(c.hosts)-1]
 	c.apply(t, "hostport.yaml", map[string]string{"NODE": n.name})
 	t.Cleanup(func() { c.delete(t, "hostport.yaml") })
 	c.need(t, "wait", "--for=condition=Ready", "pod/port", "--timeout=60s")
@@ -109,7 +113,7 @@ func kubeHostPorts(t *testing.T, c *cluster) string {
 			askFrom(t, n.on, network, at(ip, 18080), "port", "")
 		}
 		askFrom(t, c.in(pod), network, at(n.ip, 18080), "port", "") // a hairpin
-		if other := c.nodes[0]; other != n {
+		if other := c.hosts[0]; other != n {
 			askFrom(t, other.on, network, at(n.ip, 18080), "port", other.ip)
 		}
 	}
@@ -119,9 +123,9 @@ func kubeHostPorts(t *testing.T, c *cluster) string {
 }
 
 func kubeKilled(t *testing.T, c *cluster) string {
-	n := c.nodes[len(c.nodes)-1]
+	n := c.hosts[len(c.hosts)-1]
 	values := c.webValues()
-	values["REPLICAS"] = fmt.Sprint(12 * len(c.nodes))
+	values["REPLICAS"] = fmt.Sprint(12 * len(c.hosts))
 	c.apply(t, "web.yaml", values)
 	t.Cleanup(func() { c.delete(t, "web.yaml") })
 	eventually(t, time.Minute, func() error {
@@ -171,9 +175,13 @@ func (n *kubeNode) endForgotten(t *testing.T) (count int) {
 // held are the addresses that IPAM has given out on the node.
 func (n *kubeNode) held(t *testing.T) (ips []string) {
 	t.Helper()
+	dir := "/networks/" + kubeNetwork + "/"
+	if n.cluster.agent {
+		dir = "/fairlead/addresses/default/"
+	}
 	for _, f := range n.files(t) {
 		ip := f[strings.LastIndex(f, "/")+1:]
-		if _, err := netip.ParseAddr(ip); err == nil && strings.Contains(f, "/networks/"+kubeNetwork+"/") {
+		if _, err := netip.ParseAddr(ip); err == nil && strings.Contains(f, dir) {
 			ips = append(ips, ip)
 		}
 	}

@@ -101,7 +101,8 @@ func (c *cluster) startControl(t *testing.T) {
 	c.control = h
 	h.write(t, "/etc/kubernetes/tokens.csv", "e2e,admin,admin,system:masters\n")
 	h.write(t, "/etc/kubernetes/sa.key", newKey(t))
-	c.daemon(t, h, "/usr/bin/etcd", "--data-dir=/var/lib/etcd", "--unsafe-no-fsync", "--log-level=warn")
+	c.daemon(t, h, "/usr/bin/etcd", "--data-dir=/var/lib/etcd", "--unsafe-no-fsync", "--log-level=warn",
+		"--listen-client-urls=http://127.0.0.1:2379,"+agentStore, "--advertise-client-urls="+agentStore)
 	c.daemon(t, h, kubernetesBin+"/kube-apiserver", "--etcd-servers=http://127.0.0.1:2379", "--bind-address="+controlIP, "--advertise-address="+controlIP,
 		"--secure-port=6443", "--cert-dir=/run/kubernetes", "--service-cluster-ip-range="+serviceRange, "--token-auth-file=/etc/kubernetes/tokens.csv",
 		"--authorization-mode=RBAC", "--allow-privileged=true", "--kubelet-preferred-address-types=InternalIP",

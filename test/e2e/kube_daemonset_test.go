@@ -44,11 +44,11 @@ func referencePlugins(t *testing.T) (dir string) {
 // docs/start.md says, and goes back.
 func daemonSet(t *testing.T, c *cluster) string {
 	t.Cleanup(func() {
-		for _, n := range c.nodes {
+		for _, n := range c.hosts {
 			n.shell(t, "rm -rf /opt/cni/bin; cp -a /mnt/cni /opt/cni/bin")
 		}
 	})
-	for i, n := range c.nodes {
+	for i, n := range c.hosts {
 		n.shell(t, "rm -rf /opt/cni/bin; mkdir /opt/cni/bin; cd /mnt/reference; cp bridge host-local portmap bandwidth firewall loopback /opt/cni/bin/\n"+
 			"cd /opt/cni/bin; sha256sum * >/run/before")
 		if i > 0 {
@@ -60,9 +60,9 @@ func daemonSet(t *testing.T, c *cluster) string {
 		c.need(t, "-n", "kube-system", "delete", "daemonset", "fairlead", "--ignore-not-found", "--cascade=foreground")
 	})
 	start := time.Now()
-	c.nodes[0].shell(t, "cd /mnt/e2e\n"+blocksFor(t, "kubernetes"))
+	c.hosts[0].shell(t, "cd /mnt/e2e\n"+blocksFor(t, "kubernetes"))
 	took := time.Since(start)
-	for _, n := range c.nodes {
+	for _, n := range c.hosts {
 		eventually(t, 20*time.Second, func() error {
 			to, err := os.Readlink(n.path("/opt/cni/bin/bridge"))
 			if err == nil && to != "fairlead-cni" {
@@ -98,14 +98,14 @@ func daemonSet(t *testing.T, c *cluster) string {
 func (c *cluster) back(t *testing.T) {
 	t.Helper()
 	c.need(t, "delete", "-n", "kube-system", "daemonset", "fairlead", "--cascade=foreground")
-	for _, n := range c.nodes {
+	for _, n := range c.hosts {
 		n.shell(t, "/opt/cni/bin/fairlead uninstall")
 		if out := n.shell(t, "cd /opt/cni/bin; sha256sum *; ls -A | wc -l"); out != n.shell(t, "cat /run/before; wc -l </run/before") {
 			t.Errorf("%s has now\n%s", n.name, out)
 		}
 	}
 	c.delete(t, "web.yaml")
-	for _, n := range c.nodes {
+	for _, n := range c.hosts {
 		eventually(t, 30*time.Second, func() error { // the reference's plugins take their time
 			if left := n.shell(t, "ls /run/netns"); left != "" {
 				return fmt.Errorf("namespaces of pods are left on %s: %s", n.name, left)

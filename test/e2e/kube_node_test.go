@@ -94,9 +94,14 @@ func (n *kubeNode) startKubelet(t *testing.T) {
 		"--hostname-override="+n.name, "--node-ip="+n.ip)
 }
 
-// configure gives the node its network, of the range that it has been given.
+// configureNetwork gives the node its network, of the range that it has been given.
+// Where our agent is, that writes it.
 func (n *kubeNode) configureNetwork(t *testing.T) {
 	t.Helper()
+	if n.cluster.agent {
+		n.pods = podRange
+		return
+	}
 	eventually(t, time.Minute, func() (err error) {
 		n.pods, err = n.cluster.kubectl("get", "node", n.name, "-o", "jsonpath={.spec.podCIDR}")
 		if err == nil && n.pods == "" {

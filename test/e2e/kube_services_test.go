@@ -74,7 +74,7 @@ func clusterIP(t *testing.T, c *cluster) string {
 
 func nodePort(t *testing.T, c *cluster) string {
 	pods := c.web(t, 1)
-	for _, n := range c.nodes {
+	for _, n := range c.hosts {
 		for _, network := range []string{"tcp", "udp"} {
 			spread(t, c.outside, network, at(n.ip, webNodePort), pods)
 			spread(t, n.on, network, at(n.ip, webNodePort), pods)
@@ -91,7 +91,7 @@ func readiness(t *testing.T, c *cluster) string {
 	if _, err := c.in(out)("ready", "no"); err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range c.nodes {
+	for _, n := range c.hosts {
 		spread(t, n.on, "tcp", at(ip, webPort), rest)
 		spread(t, c.outside, "tcp", at(n.ip, webNodePort), rest)
 	}
@@ -99,7 +99,7 @@ func readiness(t *testing.T, c *cluster) string {
 	if _, err := c.in(out)("ready", "yes"); err != nil {
 		t.Fatal(err)
 	}
-	spread(t, c.outside, "tcp", at(c.nodes[0].ip, webNodePort), pods)
+	spread(t, c.outside, "tcp", at(c.hosts[0].ip, webNodePort), pods)
 	return ""
 }
 
@@ -140,8 +140,8 @@ func load(t *testing.T, argv ...string) (end func() counted) {
 func (c *cluster) underLoad(t *testing.T, do func()) string {
 	t.Helper()
 	ip := c.serviceIP(t)
-	ends := []func() counted{load(t, "nsenter", "--net="+c.wire.netns, "--", c.programs.probe, "repeat", "tcp", at(c.nodes[0].ip, webNodePort))}
-	for _, n := range c.nodes {
+	ends := []func() counted{load(t, "nsenter", "--net="+c.wire.netns, "--", c.programs.probe, "repeat", "tcp", at(c.hosts[0].ip, webNodePort))}
+	for _, n := range c.hosts {
 		ends = append(ends, load(t, n.within("/mnt/e2e/probe", "repeat", "tcp", at(ip, webPort))...))
 	}
 	time.Sleep(kerneltest.Slow(time.Second))
@@ -186,7 +186,7 @@ func (c *cluster) gone(t *testing.T, pods []kubePod) error {
 
 func drain(t *testing.T, c *cluster) string {
 	before := c.web(t, linger)
-	n := c.nodes[len(c.nodes)-1]
+	n := c.hosts[len(c.hosts)-1]
 	said := c.underLoad(t, func() {
 		c.need(t, "drain", n.name, "--ignore-daemonsets", "--timeout=100s")
 		t.Cleanup(func() { c.need(t, "uncordon", n.name) })
@@ -203,5 +203,5 @@ func drain(t *testing.T, c *cluster) string {
 			t.Errorf("%s is on the drained node", p.name)
 		}
 	}
-	return fmt.Sprintf("%d pods on %d nodes; %s", len(before), len(c.nodes), said)
+	return fmt.Sprintf("%d pods on %d nodes; %s", len(before), len(c.hosts), said)
 }

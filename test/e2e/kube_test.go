@@ -19,19 +19,29 @@ const kubernetesVariable = "FAIRLEAD_E2E_KUBERNETES"
 func clusterKinds() (kinds []clusterKind) {
 	for _, nodes := range []int{1, 3} {
 		for _, mode := range []string{"iptables", "nftables"} {
-			kinds = append(kinds, clusterKind{nodes, mode})
+			kinds = append(kinds, clusterKind{nodes: nodes, mode: mode})
 		}
 	}
-	return kinds
+	return append(kinds, clusterKind{3, "nftables", true})
 }
 
 type clusterKind struct {
 	nodes int
 	mode  string
+	agent bool // nodes are joined by our agent, with tunnels, in place of routes by hand
 }
 
 func (k clusterKind) String() string {
-	return map[int]string{1: "one node", 3: "three nodes"}[k.nodes] + ", " + k.mode
+	name := map[int]string{1: "one node", 3: "three nodes"}[k.nodes] + ", " + k.mode
+	if k.agent {
+		name += ", the agent"
+	}
+	return name
+}
+
+// has tells whether a case is one for the cluster.
+func (k clusterKind) has(one kubeCase) bool {
+	return one.nodes <= k.nodes && !(one.noAgent && k.agent) && !(one.agentOnly && !k.agent)
 }
 
 // TestKubernetes takes clusters through every case, one after the other.
@@ -63,10 +73,10 @@ type kubeRow struct {
 
 func kubeRun(t *testing.T, p programs, bin string, k clusterKind) (rows []kubeRow) {
 	start := time.Now()
-	c := newCluster(t, p, bin, k.nodes, k.mode)
+	c := newCluster(t, p, bin, k)
 	rows = append(rows, kubeRow{k.String(), kubernetesVersion, upCase, "passed", time.Since(start)})
 	for _, one := range kubeCases() {
-		if one.nodes > k.nodes {
+		if !k.has(one) {
 			continue
 		}
 		row := kubeRow{Cluster: k.String(), Version: kubernetesVersion, Case: one.name, Said: "failed"}

@@ -108,7 +108,7 @@ func agent(t *testing.T, m *machine) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
-	all.Go(func() { _ = store.Follow(ctx, s, "", manager) })
+	all.Go(func() { _ = store.FollowAll(ctx, s, cluster.Followed(), manager) })
 	all.Go(func() { _ = manager.Run(ctx) })
 	all.Go(func() { _ = (&address.Server{Handlers: manager.Handlers()}).Serve(ctx, l) })
 	t.Cleanup(func() { cancel(); all.Wait(); _ = s.Close() })

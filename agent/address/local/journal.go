@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 
 	"github.com/fairlead/fairlead/internal/filelock"
 	"github.com/fairlead/fairlead/internal/leanjson"
@@ -36,7 +37,8 @@ func (d Dir) Note(ctx context.Context, list ...Release) error {
 	if err := os.MkdirAll(d.Root(), 0o755); err != nil {
 		return fmt.Errorf("make the directory of the cluster's addresses: %w", err)
 	}
-	return d.withJournal(ctx, func() error {
+	// Writers append a line with one call each, and need only not meet the agent.
+	return d.withJournal(ctx, syscall.LOCK_SH, func() error {
 		f, err := os.OpenFile(d.journal(), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 		if err != nil {
 			return err
@@ -46,11 +48,17 @@ func (d Dir) Note(ctx context.Context, list ...Release) error {
 	})
 }
 
-func (d Dir) withJournal(ctx context.Context, do func() error) error {
+func (d Dir) withJournal(ctx context.Context, how int, do func() error) error {
 	lock, err := os.OpenFile(d.journal()+".lock", os.O_RDWR|os.O_CREATE, 0o600)
 	if err == nil {
 		defer lock.Close()
-		err = filelock.Lock(ctx, int(lock.Fd()), lock.Name())
+		err = filelock.Until(ctx, lock.Name(), func() (bool, error) {
+			err := syscall.Flock(int(lock.Fd()), how|syscall.LOCK_NB)
+			if err == syscall.EWOULDBLOCK || err == syscall.EINTR {
+				return false, nil
+			}
+			return err == nil, err
+		})
 	}
 	if err == nil {
 		err = do()
@@ -82,7 +90,7 @@ func (d Dir) Replay(ctx context.Context, do func([]Release) error) error {
 		if _, err := os.Stat(d.journal()); errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
-		err = d.withJournal(ctx, func() error { return os.Rename(d.journal(), work) })
+		err = d.withJournal(ctx, syscall.LOCK_EX, func() error { return os.Rename(d.journal(), work) })
 		if errors.Is(err, os.ErrNotExist) {
 			return nil
 		}

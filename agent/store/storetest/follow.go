@@ -7,6 +7,7 @@ import (
 	"maps"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/agent/store"
 )
@@ -64,11 +65,11 @@ func (m *Mirror) Has(keys map[string]string) bool {
 	return maps.Equal(m.keys, keys)
 }
 
-// Follow follows until the test ends.
-func Follow(t testing.TB, s store.Store, prefix string, f store.Follower) {
+// Follow follows prefixes until the test ends.
+func Follow(t testing.TB, s store.Store, f store.Follower, prefixes ...string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- store.Follow(ctx, s, prefix, f) }()
+	go func() { done <- store.FollowAll(ctx, s, prefixes, f) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {
@@ -77,11 +78,52 @@ func Follow(t testing.TB, s store.Store, prefix string, f store.Follower) {
 	})
 }
 
+// testFollowAll: of several prefixes all is known and nothing else, also of what
+// changes while they are listed.
+func testFollowAll(t *testing.T, open func(testing.TB) store.Store) {
+	s, other := open(t), open(t)
+	want := map[string]string{}
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		for i := range 200 {
+			key := fmt.Sprintf("several-%d/%d", i%3, i%10)
+			e, err := other.Get(Context(t), key)
+			op := store.Op{Key: key, Was: e.Revision, Value: fmt.Append(nil, i)}
+			if err == nil && i%2 == 0 {
+				op.Value = nil
+			}
+			if _, err := other.Commit(Context(t), op); err != nil {
+				t.Error(err)
+				return
+			}
+			delete(want, key)
+			if op.Value != nil && i%3 != 2 {
+				want[key] = string(op.Value)
+			}
+		}
+	}()
+	var mirrors []*Mirror
+	for range 5 {
+		m := &Mirror{}
+		mirrors = append(mirrors, m)
+		Follow(t, s, m, "several-0/", "several-1/")
+		time.Sleep(5 * time.Millisecond)
+	}
+	<-written
+	for _, m := range mirrors {
+		Eventually(t, func() bool { return m.Has(want) })
+		if resets, away, _ := m.Counts(); resets != 1 || away != 0 {
+			t.Errorf("%d lists, away %d times", resets, away)
+		}
+	}
+}
+
 func testFollow(t *testing.T, open func(testing.TB) store.Store) {
 	s := open(t)
 	Put(t, s, "follow/a", "1")
 	m := &Mirror{}
-	Follow(t, s, "follow/", store.Followers{m})
+	Follow(t, s, store.Followers{m}, "follow/")
 	want := map[string]string{"follow/a": "1"}
 	Eventually(t, func() bool { return m.Has(want) })
 	other := open(t)

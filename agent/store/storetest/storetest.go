@@ -19,7 +19,7 @@ func Run(t *testing.T, open func(t testing.TB) store.Store) {
 	for name, f := range map[string]func(*testing.T, func(testing.TB) store.Store){
 		"get and commit": testCommit, "transactions": testTransactions, "bad": testBad, "lists": testLists,
 		"watch": testWatch, "watch sees whole transactions": testWhole, "counters": testCounters, "tokens": testTokens,
-		"hold": testHold, "follow": testFollow,
+		"hold": testHold, "follow": testFollow, "follow all": testFollowAll,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,43 @@
+package address
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/store"
+)
+
+// makeSure looks at the store itself for what pods have, and returns the claims that
+// are to be planned again. Who gives a pod an address meanwhile changes its slot.
+func (m *Manager) makeSure(ctx context.Context, list []*claim) (again []*claim) {
+	for _, c := range list {
+		if err := m.lookFor(ctx, c); err != nil {
+			c.done <- err
+			continue
+		}
+		again = append(again, c)
+	}
+	return again
+}
+
+func (m *Manager) lookFor(ctx context.Context, c *claim) error {
+	key := cluster.FixedKey(c.Network, c.Pod, c.IfName)
+	e, err := m.Store.Get(ctx, key)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("look for the addresses of pod %s: %w", c.Pod, err)
+	}
+	entries, _, err := m.Store.List(ctx, cluster.AddressesPrefix+c.Network+"/")
+	if err != nil {
+		return fmt.Errorf("look for the addresses of pod %s: %w", c.Pod, err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, e := range entries {
+		m.view.set(e.Key, e.Value, e.Revision)
+	}
+	c.slot = &store.Op{Key: key, Value: []byte(m.Node), Was: e.Revision}
+	return nil
+}

@@ -1,0 +1,34 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/fairlead/fairlead/agent/config"
+)
+
+// writeList writes the network configuration that runtimes wait for. It stays when the
+// agent ends: containers come and go without it.
+func writeList(c config.CNI) error {
+	if c.File == "" {
+		return nil
+	}
+	var want bytes.Buffer
+	if err := json.Indent(&want, c.List, "", "  "); err != nil {
+		return fmt.Errorf("cni.list: %w", err)
+	}
+	want.WriteByte('\n')
+	if have, err := os.ReadFile(c.File); err == nil && bytes.Equal(have, want.Bytes()) {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(c.File), 0o755); err != nil {
+		return fmt.Errorf("cni.file: %w", err)
+	}
+	if err := writeWhole(c.File, want.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("cni.file: %w", err)
+	}
+	return nil
+}

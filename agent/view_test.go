@@ -1,0 +1,155 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/config"
+	"github.com/fairlead/fairlead/agent/store"
+)
+
+func quietLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// What is known of the store outlives the agent; what is of use to nobody is not kept.
+func TestView(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "snapshot")
+	kicks := 0
+	v := newView(file, func() { kicks++ }, quietLog())
+	if v.read(func(*cluster.Snapshot) { t.Error("something is known") }) {
+		t.Error("the store was never heard, and is known")
+	}
+	node := store.Entry{Key: "nodes/a", Value: []byte(`{"id": "1"}`), Revision: 3}
+	v.Reset([]store.Entry{node, {Key: "alive/a", Value: []byte(`{}`), Revision: 4}}, 5)
+	v.Change(store.Batch{Revision: 6, Events: []store.Event{{Entry: store.Entry{Key: "endpoints/a/c/eth0", Value: []byte(`{}`), Revision: 6}}}})
+	if kicks != 1 {
+		t.Errorf("%d kicks: want one, as endpoints change no object", kicks)
+	}
+	v.Change(store.Batch{Revision: 7, Events: []store.Event{{Entry: store.Entry{Key: "nodes/b", Value: []byte(`{"id": "2"}`), Revision: 7}}}})
+	v.Change(store.Batch{Revision: 8, Events: []store.Event{{Entry: store.Entry{Key: "nodes/a", Revision: 8}, Deleted: true}}})
+	v.save()
+	again := newView(file, func() {}, quietLog())
+	known := again.read(func(s *cluster.Snapshot) {
+		if s.Nodes["a"] != nil || s.Nodes["b"] == nil || len(s.Endpoints)+len(s.Alive) != 0 {
+			t.Errorf("what was kept is %+v", s)
+		}
+	})
+	if !known || again.isFresh() || again.entry("nodes/b").Revision != 7 {
+		t.Errorf("known %v, fresh %v, %+v", known, again.isFresh(), again.entry("nodes/b"))
+	}
+	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if newView(file, func() {}, quietLog()).read(func(*cluster.Snapshot) {}) {
+		t.Error("a damaged file is taken for knowledge")
+	}
+}
+
+// A machine has one ID, and one agent.
+func TestIdentity(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	a, err := machineID(filepath.Join(dir, "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := machineID(filepath.Join(dir, "x"))
+	if err != nil || a != b || len(a) < 20 {
+		t.Errorf("IDs %q and %q: %v", a, b, err)
+	}
+	if other, err := machineID(filepath.Join(dir, "y")); err != nil || other == a {
+		t.Errorf("another machine has %q, too: %v", other, err)
+	}
+	unlock, err := alone(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := alone(dir); err == nil || !strings.Contains(err.Error(), "another agent works on this host") {
+		t.Errorf("a second agent: %v", err)
+	}
+	unlock()
+	if unlock, err = alone(dir); err != nil {
+		t.Errorf("after the first one's end: %v", err)
+	} else {
+		unlock()
+	}
+}
+
+// The publisher writes what differs and nothing else, does not write over another
+// machine that lives, and takes over one that is dead.
+func TestPublish(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	s, err := store.File(filepath.Join(t.TempDir(), "store"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	v := newView(filepath.Join(t.TempDir(), "snapshot"), func() {}, quietLog())
+	go func() { _ = store.FollowAll(ctx, s, cluster.Followed(), v) }()
+	conf := &config.Config{Node: "a", Network: &cluster.Network{Name: "default", Subnets: []cluster.Subnet{{CIDR: netip.MustParsePrefix("10.0.0.0/8")}}}}
+	make := func(id string) *publisher {
+		p := &publisher{store: s, conf: conf, id: id, view: v, log: quietLog(), status: newStatus("a"), wake: make(chan struct{}, 1)}
+		p.wants(&cluster.Node{Name: "a", ID: id})
+		return p
+	}
+	first := make("one")
+	holding, let := context.WithCancel(ctx)
+	until(t, func() bool { return first.once(holding) == nil })
+	until(t, func() bool { return v.entry("nodes/a").Revision != 0 && v.entry("networks/default").Revision != 0 })
+	_, revision, err := s.List(ctx, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.once(holding); err != nil {
+		t.Error(err)
+	}
+	if _, again, _ := s.List(ctx, ""); again != revision {
+		t.Errorf("nothing changed, and the store went from %d to %d", revision, again)
+	}
+	second := make("two")
+	if err := second.claimName(ctx); err == nil || !strings.Contains(err.Error(), "another agent is node a") {
+		t.Errorf("a second machine of the name: %v", err)
+	}
+	let()
+	until(t, func() bool {
+		return second.once(ctx) == nil && strings.Contains(string(v.entry("nodes/a").Value), "two")
+	})
+}
+
+func until(t *testing.T, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !f(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it did not come to be")
+		}
+	}
+}
+
+// The list that runtimes wait for is written once, and again when it changes.
+func TestWriteList(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "net.d", "10-pods.conflist")
+	c := config.CNI{File: file, List: json.RawMessage(`{"name":"pods"}`)}
+	for range 2 {
+		if err := writeList(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil || string(raw) != "{\n  \"name\": \"pods\"\n}\n" {
+		t.Errorf("%v: %s", err, raw)
+	}
+	if err := writeList(config.CNI{}); err != nil {
+		t.Errorf("none is wanted: %v", err)
+	}
+}

@@ -1,0 +1,168 @@
+package ipam
+
+import (
+	"bufio"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/agent/store/storetest"
+)
+
+// What the process of a node of TestChurnCluster reads from its environment.
+const (
+	churnNodeEnv  = "FAIRLEAD_CHURN_NODE"
+	churnStoreEnv = "FAIRLEAD_CHURN_STORE" // etcd's endpoints, with commas
+	churnForEnv   = "FAIRLEAD_CHURN_FOR"   // how long containers come
+	churnRateEnv  = "FAIRLEAD_CHURN_RATE"  // how many a second
+)
+
+// What a container asks for: an address out of this node's blocks, on its own disk,
+// or one that is the only one in the cluster, of the agent.
+func churnKinds() map[string]string {
+	return map[string]string{"fairlead-ipam": fairleadOf(""), "whereabouts": whereaboutsOf(`"range": "192.168.0.0/22"`)}
+}
+
+// churner is a node's runtime: what it does it writes down before and after, with a
+// clock that all processes of this machine share.
+type churner struct {
+	t    *testing.T
+	node *member
+	mu   sync.Mutex
+	log  *bufio.Writer
+}
+
+// TestChurnNode is the process of one node of TestChurnCluster.
+func TestChurnNode(t *testing.T) {
+	name := os.Getenv(churnNodeEnv)
+	if name == "" {
+		t.Skip("is started by TestChurnCluster")
+	}
+	during, err := time.ParseDuration(os.Getenv(churnForEnv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rate := 1
+	_, _ = fmt.Sscan(os.Getenv(churnRateEnv), &rate)
+	lib := os.Getenv(local.LibVariable)
+	open := func() (store.Store, error) {
+		return store.Etcd(store.Options{Endpoints: strings.Split(os.Getenv(churnStoreEnv), ",")})
+	}
+	f, err := os.OpenFile(filepath.Join(lib, "log"), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	earlier, err := os.ReadFile(f.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &churner{t: t, node: &member{t: t, name: name, lib: lib, run: os.Getenv(local.RunVariable), stop: func() {}}, log: bufio.NewWriter(f)}
+	c.node.start(open)
+	defer func() { c.node.stop() }()
+	storetest.Eventually(t, func() bool {
+		code, _ := ours(Whereabouts())(t, call{verb: "STATUS", conf: strings.Replace(churnKinds()["whereabouts"], "1.0.0", "1.1.0", 1)})
+		_, err := c.node.dir().Read("default")
+		return code == 0 && err == nil
+	})
+	fmt.Println("ready")
+	_, _ = os.Stdin.Read(make([]byte, 1)) // all begin together
+	c.tidy(string(earlier))
+	c.run(fmt.Sprintf("%s-%d", name, os.Getpid()), rate, during, func() { c.node.stop(); c.node.start(open) })
+	c.settle()
+}
+
+// tidy removes what an earlier process of this node left, as a runtime does.
+func (c *churner) tidy(earlier string) {
+	open := map[string]string{}
+	for line := range strings.Lines(earlier) {
+		switch f := strings.Fields(line); {
+		case len(f) > 2 && f[0] == "begin":
+			open[f[1]] = f[2]
+		case len(f) > 1 && f[0] == "gone":
+			delete(open, f[1])
+		}
+	}
+	for id, kind := range open {
+		c.end(id, kind)
+	}
+}
+
+// run has containers come at a pace and go soon; restart is called in the middle.
+func (c *churner) run(prefix string, rate int, during time.Duration, restart func()) {
+	var all sync.WaitGroup
+	began := time.Now()
+	all.Go(func() {
+		time.Sleep(during/4 + rand.N(during/2))
+		restart()
+	})
+	for i := range int(during.Seconds() * float64(rate)) {
+		time.Sleep(time.Until(began.Add(time.Duration(i) * time.Second / time.Duration(rate))))
+		kind := []string{"fairlead-ipam", "whereabouts"}[i%2]
+		all.Go(func() { c.life(fmt.Sprintf("%s-%d", prefix, i), kind) })
+	}
+	all.Wait()
+}
+
+// life is a container's.
+func (c *churner) life(id, kind string) {
+	c.say("begin", id, kind)
+	for end := time.Now().Add(time.Minute); ; {
+		code, out := c.call("ADD", id, kind)
+		if code == 0 {
+			c.say("gave", id, kind, strings.Fields(ipsOf(c.t, out)[0])[0])
+			break
+		}
+		if say, _ := message(c.t, out); say != 11 || time.Now().After(end) { // 11: try again later
+			c.t.Errorf("ADD %s: %s", id, out)
+			return
+		}
+		time.Sleep(50*time.Millisecond + rand.N(50*time.Millisecond))
+	}
+	time.Sleep(rand.N(400 * time.Millisecond))
+	c.end(id, kind)
+}
+
+func (c *churner) end(id, kind string) {
+	c.say("going", id, kind)
+	if code, out := c.call("DEL", id, kind); code != 0 {
+		c.t.Errorf("DEL %s: %s", id, out)
+		return
+	}
+	c.say("gone", id, kind)
+}
+
+func (c *churner) call(verb, id, kind string) (int, string) {
+	p := Fairlead()
+	if kind == "whereabouts" {
+		p = Whereabouts()
+	}
+	return ours(p)(c.t, call{verb: verb, id: id, conf: churnKinds()[kind]})
+}
+
+// say writes a line, with the time, so that it outlives this process.
+func (c *churner) say(words ...string) {
+	var at unix.Timespec
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &at)
+	fmt.Fprintln(c.log, strings.Join(words, " "), at.Nano())
+	c.log.Flush()
+}
+
+// settle waits until the agent has told the store of all that was given back.
+func (c *churner) settle() {
+	storetest.Eventually(c.t, func() bool {
+		left, err := c.node.dir().Pending()
+		return err == nil && len(left) == 0
+	})
+}

@@ -1,0 +1,29 @@
+package link
+
+import (
+	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/plugin"
+)
+
+// mtuOf is the MTU of a container's link: what the configuration says or, on a network
+// of the cluster, what its tunnels carry; 0 is the kernel's choice.
+func mtuOf(c *plugin.Conf, asked int) int {
+	if asked != 0 || c.IPAM.Type != "fairlead-ipam" {
+		return asked
+	}
+	var conf struct {
+		IPAM struct {
+			Network string `json:"network"`
+		} `json:"ipam"`
+	}
+	if cni.Decode(c.Raw, &conf) != nil || conf.IPAM.Network == "" {
+		conf.IPAM.Network = cluster.DefaultNetwork
+	}
+	n, err := local.Open("", "").Read(conf.IPAM.Network)
+	if err != nil {
+		return 0 // IPAM says what is wrong
+	}
+	return n.MTU
+}
