@@ -61,6 +61,7 @@ func run(rounds int, rest time.Duration, page string, only bool) error {
 				last = rest
 			}
 			if err := round(context.Background(), f, dir, logs, program, n, i, last); err != nil {
+				fmt.Print(f.table()) // of what was done until now
 				return err
 			}
 		}

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead/fairlead/test/flanneld"
 	"github.com/fairlead/fairlead/internal/lab"
+	"github.com/fairlead/fairlead/test/flanneld"
 )
 
 // flannelPrefix is where flanneld has its keys.
