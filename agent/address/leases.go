@@ -82,7 +82,7 @@ func (m *Manager) leases(ctx context.Context) error {
 // leaseOps is the next transaction that is needed; none if all agree.
 func (m *Manager) leaseOps(l *cluster.FlannelLease) (ops []store.Op, why string, err error) {
 	n := m.view.snap.Networks[cluster.DefaultNetwork]
-	if n == nil {
+	if n == nil || m.view.snap.Nodes[m.Node] == nil { // others would take the node for one that is removed
 		return nil, "", nil
 	}
 	own := m.view.snap.BlocksOf(n.Name, m.Node)
