@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store/storetest"
 )
@@ -113,4 +114,22 @@ func TestLeasesBothFamilies(t *testing.T) {
 	if err := m.Need(storetest.Context(t), "default", netip.MustParsePrefix("fd00:244::/56")); err == nil {
 		t.Error("another block of IPv6 was claimed")
 	}
+}
+
+// Nothing is claimed as long as it is not known what this node had: before its address
+// is, and before others know it.
+func TestLeasesWait(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, flannelNet)
+	storetest.Put(t, b.open(t), "flannel/subnets/10.244.2.0-24", theirLease)
+	s := b.open(t)
+	m, _ := b.run(Options{Store: s, Node: "a", Dir: local.Open(t.TempDir(), t.TempDir()), Flannel: func() *cluster.FlannelLease {
+		return &cluster.FlannelLease{PublicIP: netip.MustParseAddr("198.18.0.2"), Type: "vxlan", VNI: 1, Ours: "a"}
+	}})
+	storetest.Eventually(t, func() bool { return m.look(storetest.Context(t)) != nil })
+	if err := m.Need(storetest.Context(t), "default", netip.MustParsePrefix("10.244.0.0/16")); err == nil || len(blocks(m)) != 0 {
+		t.Errorf("blocks %v were claimed before the store knew the node: %v", blocks(m), err)
+	}
+	storetest.Put(t, s, cluster.NodeKey("a"), "{}")
+	storetest.Eventually(t, func() bool { return len(blocks(m)) == 1 && blocks(m)[0].String() == "10.244.2.0/24" })
 }
