@@ -1,0 +1,176 @@
+package cluster
+
+import (
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	for _, p := range []string{"10.244.3.0/26", "fd00:1::/122"} {
+		block := netip.MustParsePrefix(p)
+		network, got, err := parseBlockKey(BlockKey("n", block))
+		if network != "n" || got != block || err != nil {
+			t.Errorf("%s became %s %s: %v", p, network, got, err)
+		}
+		ip := block.Addr().Next()
+		network, back, err := parseAddressKey(AddressKey("n", ip))
+		if network != "n" || back != ip || err != nil {
+			t.Errorf("%s became %s %s: %v", ip, network, back, err)
+		}
+	}
+	for _, bad := range []string{"blocks/n/10.0.0.1-26", "blocks/n", "blocks//10.0.0.0-26", "blocks/n/x-1"} {
+		if _, _, err := parseBlockKey(bad); err == nil {
+			t.Errorf("%s is taken for a block's key", bad)
+		}
+	}
+}
+
+func network(t *testing.T, doc string) *Network {
+	t.Helper()
+	n := &Network{Name: "n"}
+	if err := decode("networks/n", []byte(doc), n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Each error names the key, the value and what is allowed.
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	for doc, want := range map[string]string{
+		`{"subnets": [{"cidr": "10.0.0.0/16"}, {"cidr": "fd00::/64", "block": 120, "exclude": ["fd00::1-fd00::9"]}], "backends": [{"type": "vxlan"}], "mtu": 1400}`: "",
+		`{}`:                                     "subnets is empty",
+		`{"subnets": [{}]}`:                      "subnets[0].cidr is missing",
+		`{"subnets": [{"cidr": "10.0.0.1/16"}]}`: "want its first address, 10.0.0.0/16",
+		`{"subnets": [{"cidr": "10.0.0.0/16", "block": 8}]}`:                                      "subnets[0].block is 8: want 16 to 30",
+		`{"subnets": [{"cidr": "10.0.0.0/16", "assign": "x"}]}`:                                   `assign is "x"`,
+		`{"subnets": [{"cidr": "10.0.0.0/16", "exclude": ["10.0.0.9-10.0.0.1"]}]}`:                "subnets[0].exclude[0]",
+		`{"subnets": [{"cidr": "10.0.0.0/16"}, {"cidr": "10.0.3.0/24"}]}`:                         "overlaps with subnets[0]",
+		`{"subnets": [{"cidr": "10.0.0.0/16"}], "backends": [{"type": "udp"}]}`:                   `backends[0].type is "udp"`,
+		`{"subnets": [{"cidr": "10.0.0.0/16"}], "backends": [{"type": "vxlan", "port": 70000}]}`:  "port is 70000",
+		`{"subnets": [{"cidr": "10.0.0.0/16"}], "backends": [{"type": "vxlan", "when": "now"}]}`:  `when is "now"`,
+		`{"subnets": [{"cidr": "10.0.0.0/16"}], "isolated": true, "backends": [{"type": "bgp"}]}`: "an isolated network has vxlan alone",
+		`{"subnets": [{"cidr": "10.0.0.0/16"}], "peers": ["x"]}`:                                  "only an isolated network has peers",
+		`{"subnets": [{"cidr": "10.0.0.0/16"}], "mtu": 100}`:                                      "mtu is 100",
+		`{"subnets": [{"cidr": "10.0.0.0/16"}], "vni": 16777216}`:                                 "vni is 16777216: want 1 to 16777215",
+	} {
+		err := network(t, doc).Validate()
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", doc, err, want)
+		}
+	}
+	for name, ok := range map[string]bool{"default": true, "a.b-c_9": true, "": false, "-a": false, "a/b": false, "a b": false, strings.Repeat("a", 65): false} {
+		if ValidName(name) != ok {
+			t.Errorf("the name %q is valid: %v", name, !ok)
+		}
+	}
+}
+
+// Networks that meet have no address twice; others may.
+func TestFits(t *testing.T) {
+	t.Parallel()
+	s := NewSnapshot()
+	s.Set("networks/default", []byte(`{"subnets": [{"cidr": "10.244.0.0/16"}]}`))
+	s.Set("networks/blue", []byte(`{"isolated": true, "vni": 9, "subnets": [{"cidr": "10.0.0.0/16"}], "peers": ["n"]}`))
+	for doc, want := range map[string]string{
+		`{"subnets": [{"cidr": "10.245.0.0/16"}]}`:                                       "",
+		`{"subnets": [{"cidr": "10.244.3.0/24"}]}`:                                       "overlaps with 10.244.0.0/16 of network default",
+		`{"isolated": true, "subnets": [{"cidr": "10.244.3.0/24"}]}`:                     "",
+		`{"isolated": true, "subnets": [{"cidr": "10.0.3.0/24"}]}`:                       "overlaps with 10.0.0.0/16 of network blue",
+		`{"isolated": true, "vni": 9, "subnets": [{"cidr": "10.9.0.0/24"}]}`:             "vni 9 is network blue's",
+		`{"isolated": true, "subnets": [{"cidr": "10.9.0.0/24"}], "peers": ["default"]}`: "is not isolated",
+	} {
+		err := s.Fits(network(t, doc))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", doc, err, want)
+		}
+	}
+	if s.Mutual("blue", "n") {
+		t.Error("a network that is not there is a peer")
+	}
+	s.Set("networks/n", []byte(`{"isolated": true, "subnets": [{"cidr": "10.9.0.0/24"}]}`))
+	if s.Mutual("blue", "n") {
+		t.Error("one says so, and they are peers")
+	}
+	s.Set("networks/n", []byte(`{"isolated": true, "subnets": [{"cidr": "10.9.0.0/24"}], "peers": ["blue"]}`))
+	if !s.Mutual("blue", "n") || !s.Mutual("n", "blue") {
+		t.Error("both say so, and are no peers")
+	}
+}
+
+// One bad document is a problem of its own, and gone when it is mended.
+func TestSnapshot(t *testing.T) {
+	t.Parallel()
+	s := NewSnapshot()
+	docs := map[string]string{
+		"networks/default": `{"subnets": [{"cidr": "10.0.0.0/16"}]}`, "nodes/a": `{"id": "1", "addresses": ["192.0.2.1/24", "2001:db8::1/64"]}`, "alive/a": `{}`,
+		"blocks/default/10.0.1.0-26": `{"node": "a", "subnet": "10.0.0.0/16"}`, "blocks/default/10.0.0.64-26": `{"node": "a", "subnet": "10.0.0.0/16"}`,
+		"addresses/default/10.0.9.9": `{"owner": "ns/p", "fixed": true}`, "endpoints/a/c/eth0": `{"network": "default", "ips": ["10.0.1.2"]}`,
+	}
+	for k, v := range docs {
+		s.Set(k, []byte(v))
+	}
+	want := []netip.Prefix{netip.MustParsePrefix("10.0.0.64/26"), netip.MustParsePrefix("10.0.1.0/26")}
+	if got := s.BlocksOf("default", "a"); !reflect.DeepEqual(got, want) || len(s.Problems) != 0 {
+		t.Errorf("blocks %v, problems %v", got, s.Problems)
+	}
+	if n := s.Nodes["a"]; n.Address(true).String() != "2001:db8::1" || n.Prefix(false).Bits() != 24 || !s.Alive["a"] {
+		t.Errorf("the node is %+v", n)
+	}
+	for key := range docs {
+		if strings.HasPrefix(key, AlivePrefix) {
+			continue
+		}
+		s.Set(key, []byte(`{"subnets": 1, "node": [], "owner": [], "network": [], "id": {}}`))
+		if s.Problems[key] == nil {
+			t.Errorf("%s: no problem", key)
+		}
+		s.Set(key, []byte(docs[key]))
+		if s.Problems[key] != nil {
+			t.Errorf("%s: mended, and still %v", key, s.Problems[key])
+		}
+	}
+	for key := range docs {
+		s.Set(key, nil)
+	}
+	if n := len(s.Networks) + len(s.Nodes) + len(s.Alive) + len(s.Blocks) + len(s.Addresses) + len(s.Endpoints); n != 0 {
+		t.Errorf("%d documents are left: %+v", n, s)
+	}
+}
+
+func TestRanges(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"10.0.0.1": "10.0.0.1-10.0.0.1", "10.0.0.0/30": "10.0.0.0-10.0.0.3", "10.0.0.1-10.0.0.9": "10.0.0.1-10.0.0.9", "fd00::/127": "fd00::-fd00::1",
+		"10.0.0.9-10.0.0.1": "", "x": "", "10.0.0.1-fd00::1": "",
+	} {
+		first, last, err := ParseRange(in)
+		if got := first.String() + "-" + last.String(); (err == nil) != (want != "") || err == nil && got != want {
+			t.Errorf("%s is %s, %v; want %q", in, got, err, want)
+		}
+	}
+}
+
+func FuzzSnapshot(f *testing.F) {
+	f.Add("networks/default", []byte(`{"subnets": [{"cidr": "10.0.0.0/16"}]}`))
+	f.Add("blocks/default/10.0.1.0-26", []byte(`{"node": "a"}`))
+	f.Add("endpoints/a/c/eth0", []byte(`{}`))
+	f.Fuzz(func(t *testing.T, key string, value []byte) {
+		s := NewSnapshot()
+		s.Set(key, value)
+		s.BlocksOf("default", "a")
+		for _, n := range s.Networks {
+			if err := n.Validate(); err != nil {
+				t.Errorf("a network that is not valid was taken: %v", err)
+			}
+			_ = s.Fits(n)
+		}
+		s.Set(key, nil)
+		if len(s.Problems) != 0 {
+			t.Errorf("what is gone has problems: %v", s.Problems)
+		}
+	})
+}
