@@ -23,7 +23,7 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-cluster test test-vm race churn churn-cluster crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale trace leases image deb vulncheck compat e2e e2e-start e2e-kubernetes clean
+.PHONY: help build demo demo-cluster test test-vm race churn churn-cluster crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image deb vulncheck compat e2e e2e-start e2e-kubernetes clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -110,6 +110,14 @@ bench-path: ## what packets pay: streams, requests and connections, ours, the re
 bench-hosts: ## what packets pay between hosts by each backend, ours and by hand; writes docs/hosts.md (needs root)
 	@sh test/install-packages $(TEST_NEEDS)
 	go run ./bench/path -hosts -n 11 -write docs/hosts.md
+
+test-flannel: ## our agent beside a real flanneld, hosts switched to it and back with packets going (builds flanneld once, some minutes; needs root)
+	@sh test/install-packages $(TEST_NEEDS)
+	FAIRLEAD_FLANNELD=1 go test -count=1 -v -timeout 20m -run Flannel ./test/cluster
+
+bench-flannel: ## our agent and flanneld in turn, with 3, 50 and 200 nodes: connect, restart, memory; writes docs/flannel.md (builds flanneld once; needs root)
+	@sh test/install-packages $(TEST_NEEDS)
+	go run ./bench/flannel -write docs/flannel.md
 
 trace: build ## what the kernel does in an ADD and a DEL, function by function, N=20 rounds in a guest's kernel (needs root)
 	@sh test/install-packages $(TEST_NEEDS) $(VM_NEEDS)

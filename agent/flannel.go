@@ -17,15 +17,16 @@ func flannelPeers(s *cluster.Snapshot, self *cluster.Node, ours []backend.Peer) 
 	leased := map[netip.Prefix]bool{}
 	for _, key := range s.Leases() {
 		l := s.Flannel[key]
-		switch {
-		case l.Ours != "" && told[l.Ours] == nil:
+		if l.Ours != "" && told[l.Ours] == nil {
 			told[l.Ours] = l
-		case l.Ours == "" && !l.IsOf(self):
-			name := l.NodeName()
-			nodes[name], dst[name] = l.Node(), append(dst[name], l.Subnets...)
-			for _, p := range l.Subnets {
-				leased[p] = true
-			}
+		}
+		if l.IsOf(self) || l.Ours != "" && hasBlock(s, l.Subnets[0]) {
+			continue
+		}
+		name := l.NodeName()
+		nodes[name], dst[name] = l.Node(), append(dst[name], l.Subnets...)
+		for _, p := range l.Subnets {
+			leased[p] = true
 		}
 	}
 	for _, p := range ours {
@@ -44,6 +45,12 @@ func flannelPeers(s *cluster.Snapshot, self *cluster.Node, ours []backend.Peer) 
 		out = append(out, backend.Peer{Node: nodes[name], Dst: dst[name]})
 	}
 	return out
+}
+
+// hasBlock tells whether a lease that our agent wrote is a block by now: they are written
+// at once, and need not be heard of at once.
+func hasBlock(s *cluster.Snapshot, p netip.Prefix) bool {
+	return s.Blocks[cluster.BlockKey(cluster.DefaultNetwork, p)] != nil
 }
 
 // besideFlannel are a node's blocks with the subnet that its flanneld had, which is

@@ -161,7 +161,11 @@ func (m *Manager) look(ctx context.Context) error {
 	}
 	m.blocks.Lock()
 	defer m.blocks.Unlock()
-	errs := []error{m.leases(ctx), m.keepHeld(ctx), m.writeFiles(), m.letGo(ctx)}
+	unsettled := m.leases(ctx) // what this node had of flannel may be its own in a moment
+	errs := []error{unsettled, m.keepHeld(ctx), m.writeFiles(), m.letGo(ctx)}
+	if unsettled != nil {
+		return errors.Join(errs...)
+	}
 	for _, w := range m.wants() {
 		if len(w.subnet.Lent) > 0 && len(w.subnet.Blocks) == 0 {
 			continue // nobody has asked for another yet

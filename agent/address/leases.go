@@ -37,11 +37,23 @@ func (m *Manager) withLease(network string, op store.Op, blocks ...netip.Prefix)
 	if l == nil || err != nil {
 		return []store.Op{op}, err
 	}
+	if err := m.joinedCluster(); err != nil {
+		return nil, err
+	}
 	if blocks[0].Addr().Is6() {
 		return nil, errFlannelSix
 	}
 	write, err := m.lease(l, "", blocks...)
 	return []store.Op{op, write}, err
+}
+
+// joinedCluster has leases wait for this node's own document: others would take the
+// node for one that is removed.
+func (m *Manager) joinedCluster() error {
+	if m.view.snap.Nodes[m.Node] == nil {
+		return fmt.Errorf("the store does not know this node yet: %w", store.ErrUnavailable)
+	}
+	return nil
 }
 
 // lease is the change that writes a lease of blocks; by the key that is there, if any.
@@ -84,6 +96,9 @@ func (m *Manager) leaseOps(l *cluster.FlannelLease) (ops []store.Op, why string,
 	n := m.view.snap.Networks[cluster.DefaultNetwork]
 	if n == nil {
 		return nil, "", nil
+	}
+	if err := m.joinedCluster(); err != nil {
+		return nil, "", err
 	}
 	own := m.view.snap.BlocksOf(n.Name, m.Node)
 	for _, key := range m.view.snap.Leases() {

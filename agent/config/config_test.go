@@ -160,7 +160,7 @@ func TestNetConf(t *testing.T) {
 		{`{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan"}}`,
 			`{"subnets":[{"cidr":"10.244.0.0/16","block":24,"exclude":["10.244.0.0-10.244.0.255"]}],"backends":[{"type":"vxlan"}],"nat":true}`},
 		{`{"Network": "10.0.0.0/8", "SubnetLen": 20, "SubnetMin": "10.10.0.0", "SubnetMax": "10.99.0.0", "Backend": {"Type": "vxlan", "VNI": 7, "Port": 8473, "DirectRouting": true, "MTU": 1400}}`,
-			`{"subnets":[{"cidr":"10.0.0.0/8","block":20,"exclude":["10.0.0.0-10.9.255.255","10.99.16.0-10.255.255.255"]}],"backends":[{"type":"vxlan","vni":7,"port":8473,"direct":true}],"mtu":1400,"nat":true}`},
+			`{"subnets":[{"cidr":"10.0.0.0/8","block":20,"exclude":["10.0.0.0-10.9.255.255","10.99.16.0-10.255.255.255"]}],"backends":[{"type":"vxlan","vni":7,"port":8473,"direct":true}],"mtu":1350,"nat":true}`},
 		{`{"EnableIPv4": false, "EnableIPv6": true, "IPv6Network": "2001:cafe:42::/56", "Backend": {"Type": "host-gw"}}`,
 			`{"subnets":[{"cidr":"2001:cafe:42::/56","block":64,"exclude":["2001:cafe:42::-2001:cafe:42:0:ffff:ffff:ffff:ffff"]}],"backends":[{"type":"host-gw"}],"nat":true}`},
 		{`{"Network": "10.244.0.0/16", "Backend": {"Type": "ipip", "DirectRouting": true}}`,

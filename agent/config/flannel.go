@@ -54,7 +54,7 @@ func ParseNetConf(raw []byte) (*cluster.Network, error) {
 	if err := json.Unmarshal(raw, &c); err != nil {
 		return nil, fmt.Errorf("is no configuration of flannel's: %w", err)
 	}
-	n := &cluster.Network{Name: cluster.DefaultNetwork, NAT: true, MTU: c.Backend.MTU}
+	n := &cluster.Network{Name: cluster.DefaultNetwork, NAT: true, MTU: c.containersMTU()}
 	if c.EnableIPv4 == nil || *c.EnableIPv4 {
 		s, err := flannelSubnet(c.Network, c.SubnetLen, flannelLength4, c.SubnetMin, c.SubnetMax)
 		if err != nil {
@@ -85,6 +85,16 @@ func ParseNetConf(raw []byte) (*cluster.Network, error) {
 	}
 	n.Backends = append(n.Backends, b)
 	return n, n.Validate()
+}
+
+// containersMTU is what flannel's MTU, that of packets between hosts, leaves for
+// containers, in bytes; 0: it says none.
+func (c *netConf) containersMTU() int {
+	overhead := map[string]int{"": 50, cluster.VXLAN: 50, cluster.WireGuard: 80}
+	if c.Backend.MTU == 0 {
+		return 0
+	}
+	return c.Backend.MTU - overhead[c.Backend.Type]
 }
 
 // The lengths of a node's subnet where flannel's configuration names none; a

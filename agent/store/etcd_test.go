@@ -203,3 +203,67 @@ func TestClosedEtcd(t *testing.T) {
 		t.Errorf("got %v", fmt.Sprint(err))
 	}
 }
+
+// A mount is another prefix of etcd's: its keys are listed, watched and written with
+// the store's own, in one transaction with them.
+func TestEtcdMounts(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.Start(t, etcdtest.Options{})
+	o := c.Options()
+	o.Mounts = map[string]string{"flannel/": "/coreos.com/network/"}
+	s, err := store.Etcd(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ctx := storetest.Context(t)
+	client := c.Client()
+	if _, err := client.Put(ctx, "/coreos.com/network/config", "{}"); err != nil {
+		t.Fatal(err)
+	}
+	two := []store.Op{{Key: "blocks/default/x", Value: []byte("1")}, {Key: "flannel/subnets/x", Value: []byte("2")}}
+	if _, err := s.Commit(ctx, two...); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Commit(ctx, store.Op{Key: "blocks/default/y", Value: []byte("1")}, two[1]); !errors.Is(err, store.ErrConflict) || !strings.Contains(err.Error(), "flannel/subnets/x") {
+		t.Errorf("a key of the mount that is there: %v", err)
+	}
+	if r, err := client.Get(ctx, "/coreos.com/network/subnets/x"); err != nil || len(r.Kvs) != 1 || string(r.Kvs[0].Value) != "2" {
+		t.Errorf("etcd has %v, %v", r, err)
+	}
+	entries, revision, err := s.List(ctx, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(keysOf(entries)); got != "[blocks/default/x flannel/config flannel/subnets/x]" {
+		t.Errorf("listed %s", got)
+	}
+	if some, _, err := s.List(ctx, "flannel/subnets/"); err != nil || fmt.Sprint(keysOf(some)) != "[flannel/subnets/x]" {
+		t.Errorf("listed %v, %v", keysOf(some), err)
+	}
+	seen := map[string]bool{}
+	done := errors.New("all was seen")
+	go func() {
+		_, _ = client.Put(ctx, "/coreos.com/network/subnets/z", "3")
+		_, _ = client.Delete(ctx, "/fairlead/blocks/default/x")
+	}()
+	err = s.Watch(ctx, "", revision, func(b store.Batch) error {
+		for _, e := range b.Events {
+			seen[fmt.Sprint(e.Key, e.Deleted)] = true
+		}
+		if seen["flannel/subnets/zfalse"] && seen["blocks/default/xtrue"] {
+			return done
+		}
+		return nil
+	})
+	if !errors.Is(err, done) {
+		t.Errorf("watched %v: %v", seen, err)
+	}
+}
+
+func keysOf(list []store.Entry) (keys []string) {
+	for _, e := range list {
+		keys = append(keys, e.Key)
+	}
+	return keys
+}

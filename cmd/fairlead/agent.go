@@ -46,7 +46,7 @@ func (f *agentFlags) add(c *cobra.Command) {
 	_ = c.MarkPersistentFlagFilename("config", "yaml", "json")
 	f.values = map[string]*string{}
 	for _, s := range config.Settings() {
-		if agent || strings.HasPrefix(s.Key, "store.") {
+		if agent || strings.HasPrefix(s.Key, "store.") || s.Key == "flannel.prefix" {
 			f.values[s.Key] = flags.String(s.Flag(), "", s.About)
 		}
 	}

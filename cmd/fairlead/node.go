@@ -15,7 +15,7 @@ import (
 // nodeRow is a node as list and show print it.
 type nodeRow struct {
 	Name      string   `json:"name"`
-	State     string   `json:"state"` // "alive", "away", "removed"
+	State     string   `json:"state"` // "alive", "away", "removed", "flannel"
 	Addresses []string `json:"addresses"`
 	Blocks    []string `json:"blocks"`
 	Endpoints int      `json:"endpoints"`
@@ -28,6 +28,7 @@ const (
 	nodeAlive   = "alive"
 	nodeAway    = "away"    // its agent is not heard; what it made goes on
 	nodeRemoved = "removed" // its blocks are kept for a while
+	nodeFlannel = "flannel" // flanneld runs there
 )
 
 func (a *app) nodeCommand() *cobra.Command {
@@ -72,7 +73,24 @@ func nodeRows(s *cluster.Snapshot) []nodeRow {
 	for _, n := range sortedNames(names) {
 		out = append(out, nodeRowOf(s, n))
 	}
+	for _, key := range s.Leases() {
+		if l := s.Flannel[key]; l.Ours == "" {
+			out = append(out, flannelRow(l))
+		}
+	}
 	return out
+}
+
+// flannelRow is a node of flannel's, by its lease.
+func flannelRow(l *cluster.FlannelLease) nodeRow {
+	r := nodeRow{Name: l.NodeName(), State: nodeFlannel, Addresses: []string{}, Blocks: []string{}}
+	for _, p := range l.Node().Addresses {
+		r.Addresses = append(r.Addresses, p.Addr().String())
+	}
+	for _, p := range l.Subnets {
+		r.Blocks = append(r.Blocks, p.String())
+	}
+	return r
 }
 
 func nodeRowOf(s *cluster.Snapshot, name string) nodeRow {

@@ -5,6 +5,7 @@ package flanneld
 import (
 	"os"
 	"os/exec"
+	"strings"
 
 	"github.com/fairlead/fairlead/internal/built"
 )
@@ -26,8 +27,8 @@ go build -trimpath -ldflags '-s -w' -o ../flanneld .
 // Program is the path of the program.
 func Program() (string, error) {
 	return built.Program("flannel-"+Version, "flanneld", func(temp string) *exec.Cmd {
-		cmd := exec.Command("sh", "-c", build, "sh", Version)
-		cmd.Dir = temp
+		cmd := exec.Command("sh", "-s", Version)
+		cmd.Dir, cmd.Stdin = temp, strings.NewReader(build)
 		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "CGO_ENABLED=0", "GOWORK=off")
 		return cmd
 	})

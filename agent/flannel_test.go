@@ -1,0 +1,58 @@
+package agent
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/fairlead/fairlead/agent/cluster"
+)
+
+// Who is a peer, by what, of what flannel's keys and ours say.
+func TestFlannelPeers(t *testing.T) {
+	t.Parallel()
+	const value = `{"PublicIP":"198.18.0.%d","PublicIPv6":null,"BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":"02:00:00:00:00:0%d"}%s}`
+	s := cluster.NewSnapshot()
+	set := func(key, format string, args ...any) { s.Set(key, fmt.Appendf(nil, format, args...)) }
+	set("networks/default", `{"subnets": [{"cidr": "10.244.0.0/16", "block": 24}]}`)
+	for i, name := range []string{"self", "ours", "back", "removed"} {
+		if name != "removed" {
+			set("nodes/"+name, `{"id": "x", "addresses": ["198.18.0.%d/24"]}`, i+1)
+		}
+		set(fmt.Sprintf("blocks/default/10.244.%d.0-24", i+1), `{"node": %q, "subnet": "10.244.0.0/16"}`, name)
+	}
+	lease := func(subnet, ip int, ours string) {
+		if ours != "" {
+			ours = `,"Fairlead":"` + ours + `"`
+		}
+		set(fmt.Sprintf("flannel/subnets/10.244.%d.0-24", subnet), value, ip, ip, ours)
+	}
+	lease(1, 1, "self")
+	lease(2, 2, "ours")
+	lease(3, 3, "") // flanneld runs there again
+	lease(4, 4, "removed")
+	lease(5, 5, "")     // of flannel's
+	lease(6, 6, "soon") // whose block is not heard of yet
+	lease(7, 1, "")     // of this host's flanneld
+	self := &cluster.Node{Name: "self", Addresses: []netip.Prefix{netip.MustParsePrefix("198.18.0.1/24")}}
+	var got string
+	for _, p := range peersOf(s, s.Networks["default"], self) {
+		mac := p.Node.Tunnel
+		if p.Node.Flannel != nil {
+			mac = p.Node.Flannel.MAC
+		}
+		got += fmt.Sprintln(p.Node.Name, p.Node.Addresses, p.Dst, mac)
+	}
+	want := `ours [198.18.0.2/24] [10.244.2.0/24] 02:00:00:00:00:02
+flannel 198.18.0.3 [198.18.0.3/32] [10.244.3.0/24] 02:00:00:00:00:03
+flannel 198.18.0.5 [198.18.0.5/32] [10.244.5.0/24] 02:00:00:00:00:05
+flannel 198.18.0.6 [198.18.0.6/32] [10.244.6.0/24] 02:00:00:00:00:06
+`
+	if got != want {
+		t.Errorf("peers are\n%swant\n%s", got, want)
+	}
+	own := besideFlannel(s, self, s.BlocksOf("default", "self"))
+	if fmt.Sprint(own) != "[10.244.1.0/24]" {
+		t.Errorf("the node's own are %v", own)
+	}
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strings"
+)
+
+// figures are samples by what they are of.
+type figures map[of][]float64
+
+type of struct {
+	what, side string
+	crowd      int
+}
+
+func (f figures) add(what, side string, crowd int, v float64) {
+	k := of{what, side, crowd}
+	f[k] = append(f[k], v)
+}
+
+// table has a row for each measure and number of nodes.
+func (f figures) table() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "| | nodes | %s | %s |\n|---|---|---|---|\n", theirs, ours)
+	whats := map[string]bool{}
+	for k := range f {
+		whats[k.what] = true
+	}
+	for _, what := range slices.Sorted(maps.Keys(whats)) {
+		for _, n := range crowds() {
+			a, b2 := f[of{what, theirs, n}], f[of{what, ours, n}]
+			if len(a)+len(b2) > 0 {
+				fmt.Fprintf(&b, "| %s | %d | %s | %s |\n", what, n, words(a), words(b2))
+			}
+		}
+	}
+	return b.String()
+}
+
+// words are a median, and the least and the most.
+func words(v []float64) string {
+	if len(v) == 0 {
+		return "-"
+	}
+	v = slices.Sorted(slices.Values(v))
+	median := (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+	if v[0] == v[len(v)-1] {
+		return number(median)
+	}
+	return fmt.Sprintf("%s (%s to %s)", number(median), number(v[0]), number(v[len(v)-1]))
+}
+
+func number(v float64) string {
+	if v == math.Trunc(v) || v >= 100 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.1f", v)
+}
+
+func sorted(m map[string]string) []string {
+	out := slices.Sorted(maps.Keys(m))
+	slices.Reverse(out) // nodes/ before blocks/
+	return out
+}
+
+// The table's place in the page.
+const begin, finish = "<!-- figures -->\n", "<!-- end of figures -->"
+
+func write(page, table string) error {
+	raw, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	before, rest, ok := strings.Cut(string(raw), begin)
+	_, after, ok2 := strings.Cut(rest, finish)
+	if !ok || !ok2 {
+		return fmt.Errorf("%s has no place for figures: want the lines %q and %q", page, strings.TrimSpace(begin), finish)
+	}
+	return os.WriteFile(page, []byte(before+begin+table+finish+after), 0o644)
+}

@@ -1,0 +1,118 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/internal/lab"
+)
+
+// flannelByHand makes a host what flanneld v0.28.9 makes it: its link, its file, and its
+// key in etcd, with a subnet of its own.
+func flannelByHand(t *testing.T, c *lab.Cluster, n *lab.Node, subnet netip.Prefix) {
+	t.Helper()
+	gateway := subnet.Addr().Next()
+	for _, line := range []string{
+		fmt.Sprintf("link add flannel.1 address de:44:8e:3b:1f:da type vxlan id 1 local %s dev eth0 dstport 8472 nolearning", n.V4),
+		"link set flannel.1 mtu 1450 up", fmt.Sprintf("addr add %s/32 dev flannel.1", subnet.Addr()),
+	} {
+		_, err := n.IP(t.Context(), line)
+		must(t, err)
+	}
+	must(t, os.MkdirAll(n.Path("/run/flannel"), 0o755))
+	must(t, os.WriteFile(n.Path(subnetFile), fmt.Appendf(nil, "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=%s/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n", gateway), 0o644))
+	must(t, c.Put(t.Context(), flannelKey(subnet),
+		fmt.Sprintf(`{"PublicIP":"%s","PublicIPv6":null,"BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":"de:44:8e:3b:1f:da"}}`, n.V4)))
+}
+
+func flannelKey(subnet netip.Prefix) string {
+	return flannelPrefix + "subnets/" + strings.ReplaceAll(subnet.String(), "/", "-")
+}
+
+type leaseValue struct {
+	PublicIP    netip.Addr
+	BackendType string
+	BackendData struct{ VtepMAC string }
+}
+
+// learn makes of a node's key what flanneld makes of it: a neighbour, a forwarding
+// entry, a route, all without a protocol of their own.
+func learn(t *testing.T, c *lab.Cluster, n *lab.Node, subnet netip.Prefix) leaseValue {
+	t.Helper()
+	var v leaseValue
+	soon(t, func() error {
+		keys, err := c.Keys(t.Context(), flannelKey(subnet))
+		if err == nil && len(keys) == 0 {
+			err = errors.New("no key of " + subnet.String())
+		}
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal([]byte(keys[flannelKey(subnet)]), &v)
+	})
+	for _, argv := range [][]string{
+		{"ip", "neigh", "replace", subnet.Addr().String(), "lladdr", v.BackendData.VtepMAC, "dev", "flannel.1", "nud", "permanent"},
+		{"bridge", "fdb", "replace", v.BackendData.VtepMAC, "dev", "flannel.1", "dst", v.PublicIP.String(), "self", "permanent"},
+		{"ip", "route", "replace", subnet.String(), "via", subnet.Addr().String(), "dev", "flannel.1", "onlink"},
+	} {
+		_, err := n.Run(t.Context(), argv...)
+		must(t, err)
+	}
+	return v
+}
+
+// A node of flannel's and one of ours reach each other by what flannel's keys say; then
+// the node's own agent takes its place, and no packet is lost.
+func TestFlannelKeys(t *testing.T) {
+	t.Parallel()
+	c, nodes := beside(t, netConf, "f", "x")
+	f, x := nodes[0], nodes[1]
+	had := netip.MustParsePrefix("10.244.57.0/24")
+	flannelByHand(t, c, f, had)
+	must(t, x.Start())
+	joined(t, x, 1)
+	subnet, _ := leased(t, x)
+	told := learn(t, c, f, subnet.Masked())
+	if told.BackendType != "vxlan" || told.PublicIP != x.V4 {
+		t.Errorf("flannel's nodes are told %+v", told)
+	}
+	to := attach(t, x, "c1", "cbr0")
+	from := attach(t, f, "c1", "cbr0")
+	if !had.Contains(from) {
+		t.Errorf("%s is no address of %s", from, had)
+	}
+	reach(t, f, "c1", to)
+	reach(t, x, "c1", from)
+	if out, err := x.Cluster(t.Context(), "node", "list", "--flannel-prefix", flannelPrefix); err != nil || !strings.Contains(out, "flannel "+f.V4.String()) {
+		t.Errorf("node list: %v\n%s", err, out)
+	}
+	before, err := os.ReadFile(f.Path(subnetFile))
+	must(t, err)
+	through(t, x, "c1", from, func() {
+		must(t, f.Start())
+		joined(t, f, 1)
+	})
+	reach(t, f, "c1", to)
+	if after, err := os.ReadFile(f.Path(subnetFile)); err != nil || string(after) != string(before) {
+		t.Errorf("the file was\n%s\nand is\n%s", before, after)
+	}
+	out, err := f.IP(t.Context(), "route show dev flannel.1")
+	if must(t, err); strings.Count(out, "proto 103") != 1 || strings.Count(out, "\n") != 1 {
+		t.Errorf("flanneld's route was not taken over:\n%s", out)
+	}
+	out, err = f.IP(t.Context(), "-o link show flannel.1")
+	if must(t, err); !strings.Contains(out, "de:44:8e:3b:1f:da") || !strings.Contains(out, "alias fairlead-agent") {
+		t.Errorf("the link is not flannel's, taken over:\n%s", out)
+	}
+	keys, err := c.Keys(t.Context(), flannelKey(had))
+	if must(t, err); !strings.Contains(keys[flannelKey(had)], `"Fairlead":"f"`) {
+		t.Errorf("the key says %v", keys)
+	}
+	joined(t, x, 1)
+	addressesAgree2(t, f)
+}
