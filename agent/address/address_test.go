@@ -65,7 +65,10 @@ func (b *bed) run(o Options) (m *Manager, stop func()) {
 	m = NewManager(o)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{}, 2)
-	go func() { _ = store.FollowAll(ctx, o.Store, append(cluster.Followed(), cluster.FlannelPrefix), m); done <- struct{}{} }()
+	go func() {
+		_ = store.FollowAll(ctx, o.Store, append(cluster.Followed(), cluster.FlannelPrefix), m)
+		done <- struct{}{}
+	}()
 	go func() { _ = m.Run(ctx); done <- struct{}{} }()
 	stop = func() {
 		cancel()
