@@ -188,38 +188,20 @@ func (a *Agent) loop(ctx context.Context) {
 // look makes the kernel what the store says, and tells when to try again what failed.
 func (a *Agent) look(ctx context.Context) (again time.Duration) {
 	began := time.Now()
-	host, err := a.keeper.host()
-	if err != nil {
-		return a.status.failed(fmt.Errorf("find the link to other nodes: %w", err))
-	}
-	self := &cluster.Node{Name: a.o.Config.Node, ID: a.id, Addresses: host.Addresses, Version: a.o.Version}
-	again, err = a.keys(self, &host)
+	self, host, again, err := a.here()
 	if err != nil {
 		return a.status.failed(err)
 	}
-	a.beside(self, &host)
 	a.publish.wants(self)
 	problems := a.speak(ctx, self, &host)
-	var w Wanted
-	known := a.view.read(func(s *cluster.Snapshot) {
-		w = Compile(s, self, host)
-		if n := s.Nodes[self.Name]; n != nil && n.ID == self.ID {
-			a.status.wasTold()
-		}
-	})
+	w, known := a.compile(self, host)
 	if !known {
 		return again // the store was never seen, and nothing is known of it
 	}
-	if w.needsVNI {
-		a.publish.kick()
-	}
 	w.Problems = append(w.Problems, problems...)
 	rep := a.keeper.reconcile(&w, a.view.isFresh())
-	for _, c := range rep.Changes {
-		a.log.Debug("made", "object", c)
-	}
-	a.log.Log(ctx, level(rep), "looked", "made", rep.Made, "removed", rep.Removed, "listed", rep.Looked, "problems", len(w.Problems)+len(rep.Errors), "took", time.Since(began).Round(time.Microsecond))
-	if was := a.status.mtuOf(cluster.DefaultNetwork); was != w.MTU[cluster.DefaultNetwork] {
+	a.say(ctx, &w, rep, began)
+	if a.status.mtuOf(cluster.DefaultNetwork) != w.MTU[cluster.DefaultNetwork] {
 		defer a.manager.Wake() // plugins' files have it
 	}
 	again = sooner(again, a.status.looked(&w, rep, began))
@@ -229,6 +211,43 @@ func (a *Agent) look(ctx context.Context) (again time.Duration) {
 		}
 	}
 	return again
+}
+
+// here is this node as others are to see it, and its host as the kernel says, and when
+// to look again whatever happens.
+func (a *Agent) here() (self *cluster.Node, h Host, again time.Duration, err error) {
+	if h, err = a.keeper.host(); err != nil {
+		return nil, h, 0, fmt.Errorf("find the link to other nodes: %w", err)
+	}
+	self = &cluster.Node{Name: a.o.Config.Node, ID: a.id, Addresses: h.Addresses, Version: a.o.Version}
+	if again, err = a.keys(self, &h); err != nil {
+		return nil, h, 0, err
+	}
+	a.beside(self, &h)
+	return self, h, again, nil
+}
+
+// compile works out what is wanted; false if nothing is known of the store.
+func (a *Agent) compile(self *cluster.Node, h Host) (w Wanted, known bool) {
+	known = a.view.read(func(s *cluster.Snapshot) {
+		w = Compile(s, self, h)
+		if n := s.Nodes[self.Name]; n != nil && n.ID == self.ID {
+			a.status.wasTold()
+		}
+	})
+	if w.needsVNI {
+		a.publish.kick()
+	}
+	return w, known
+}
+
+// say logs what was done: every object with --verbose.
+func (a *Agent) say(ctx context.Context, w *Wanted, rep *kernel.Report, began time.Time) {
+	for _, c := range rep.Changes {
+		a.log.Debug("made", "object", c)
+	}
+	a.log.Log(ctx, level(rep), "looked", "made", rep.Made, "removed", rep.Removed, "listed", rep.Looked,
+		"problems", len(w.Problems)+len(rep.Errors), "took", time.Since(began).Round(time.Microsecond))
 }
 
 // sooner is the shorter of two times, of which 0 is never.
