@@ -47,6 +47,8 @@ func (e *etcd) Watch(ctx context.Context, prefix string, after int64, f func(Bat
 			asked = true
 			timer.Reset(signOfLife)
 			go func() { _ = c.RequestProgress(limited) }() // it waits for a connection
+		case <-ctx.Done():
+			return ctx.Err()
 		case <-e.ctx.Done():
 			return fmt.Errorf("etcd at %s: %w", e.where(), os.ErrClosed)
 		}

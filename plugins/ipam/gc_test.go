@@ -33,6 +33,7 @@ func TestGCAndCheck(t *testing.T) {
 	t.Parallel()
 	conf := `{"cniVersion": "1.1.0", "name": "net", "ipam": {"type": "host-local", "dataDir": "` + t.TempDir() + `", "subnet": "10.1.2.0/24"}`
 	run := ours(HostLocal())
+	time.Sleep(20 * time.Millisecond) // a process's start is told in hundredths of a second
 	for _, id := range []string{"one", "two"} {
 		mustRun(t, run, call{verb: "ADD", id: id, conf: conf + "}"})
 		mustRun(t, run, call{verb: "CHECK", id: id, conf: conf + "}"})
@@ -42,7 +43,7 @@ func TestGCAndCheck(t *testing.T) {
 	mustRun(t, run, call{verb: "GC", conf: conf + `, "cni.dev/valid-attachments": []}`})
 	mustRun(t, run, call{verb: "CHECK", id: "one", conf: conf + "}"})
 	// As a process that starts now does.
-	time.Sleep(20 * time.Millisecond) // a process's start is told in hundredths of a second
+	time.Sleep(20 * time.Millisecond)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), asPluginEnv+"=1", "CNI_COMMAND=GC", "CNI_PATH=/opt/cni/bin")
 	cmd.Stdin = strings.NewReader(conf + `, "cni.dev/valid-attachments": [{"containerID": "one", "ifname": "eth0"}]}`)
