@@ -174,6 +174,7 @@ func TestContradicts(t *testing.T) {
 			}
 		}
 	}
+	heard() // what making the links brought about, a moment later
 	reconcile(t, r, want)
 	if heard() {
 		t.Fatal("what it made itself contradicts it")
