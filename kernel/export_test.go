@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"fmt"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -46,3 +47,8 @@ func (s *Standing) diff(e *Engine) (d []string, err error) {
 }
 
 func (s *Standing) remove(*Engine) error { return nil }
+
+// Words say what an event is, for tests that did not want it.
+func (ev Event) Words() string {
+	return fmt.Sprintf("type %d, of port %d, nftables %v, %d bytes: %x", ev.typ, ev.port, ev.nft, len(ev.body), ev.body[:min(len(ev.body), 160)])
+}

@@ -78,7 +78,8 @@ func (r *Reconciler) neighEvent(ev Event) bool {
 	mac, gone := formatMAC(attr(p, unix.NDA_LLADDR)), ev.typ == unix.RTM_DELNEIGH
 	if ev.body[0] == unix.AF_BRIDGE {
 		have, wanted := r.fdb[fdbKey{index, mac}]
-		same := wanted && have.dst == address(attr(p, unix.NDA_DST))
+		dst := address(attr(p, unix.NDA_DST)) // kernel 6.12 tells of one twice, once without it
+		same := wanted && (!dst.IsValid() || have.dst == dst)
 		return same == gone
 	}
 	if num16(ev.body[8:])&unix.NUD_PERMANENT == 0 && !gone {

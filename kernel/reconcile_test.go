@@ -161,13 +161,16 @@ func TestContradicts(t *testing.T) {
 	t.Cleanup(func() { cancel(); <-done })
 
 	want := append(append(vx(), peers(20)...), ruleset()...)
+	last := ""
 	heard := func() bool {
 		bad := false
 		for end := time.After(kerneltest.Slow(300 * time.Millisecond)); ; {
 			select {
 			case list := <-events:
 				for _, ev := range list {
-					bad = r.Contradicts(ev, func(link string) bool { return link == "eth0" }) || bad
+					if r.Contradicts(ev, func(link string) bool { return link == "eth0" }) {
+						bad, last = true, ev.Words()
+					}
 				}
 			case <-end:
 				return bad
@@ -177,7 +180,7 @@ func TestContradicts(t *testing.T) {
 	heard() // what making the links brought about, a moment later
 	reconcile(t, r, want)
 	if heard() {
-		t.Fatal("what it made itself contradicts it")
+		t.Fatalf("what it made itself contradicts it: %s", last)
 	}
 	for _, by := range []string{
 		"ip route del 10.128.3.0/24", "ip route replace 10.128.3.0/24 via 192.0.2.9", "ip neigh del 10.128.4.0 dev vx", "ip neigh replace 10.128.4.0 lladdr 02:00:00:00:00:99 dev vx nud permanent",
@@ -199,7 +202,7 @@ func TestContradicts(t *testing.T) {
 			t.Errorf("%s: nothing was mended", by)
 		}
 		if heard() {
-			t.Errorf("%s: what mended it contradicts", by)
+			t.Errorf("%s: what mended it contradicts: %s", by, last)
 		}
 	}
 	for _, by := range []string{"ip route add 10.77.0.0/16 via 192.0.2.9", "ip addr add 10.66.0.1/32 dev lo", "nft add table inet other"} {
