@@ -47,8 +47,7 @@ func (c *cluster) startAgents(t *testing.T) {
 
 // agentsRestarted starts all agents anew while requests go on, as an upgrade does.
 func agentsRestarted(t *testing.T, c *cluster) string {
-	c.web(t, linger)
-	return c.underLoad(t, func() {
+	return c.underLoad(t, c.web(t, linger), func() {
 		c.need(t, "-n", "kube-system", "rollout", "restart", "daemonset/fairlead-agent")
 		c.need(t, "-n", "kube-system", "rollout", "status", "daemonset/fairlead-agent", "--timeout=120s")
 	})
