@@ -152,26 +152,6 @@ func kubeKilled(t *testing.T, c *cluster) string {
 		held, standing, left, byHand)
 }
 
-// endForgotten ends what belongs to no pod that kubelet or containerd know: a
-// sandbox that was being made.
-func (n *kubeNode) endForgotten(t *testing.T) (count int) {
-	t.Helper()
-	time.Sleep(2 * time.Second) // they may be at it
-	for range 3 {
-		out, _ := n.run("pgrep", "-x", "containerd-shim|runc|probe") // none: an error
-		for _, pid := range strings.Fields(out) {
-			_, _ = n.run("kill", "-9", pid) // may have ended meanwhile
-			count++
-		}
-	}
-	out := n.shell(t, "ls /run/netns")
-	for _, name := range strings.Fields(out) {
-		n.shell(t, "ip netns delete "+name)
-		count++
-	}
-	return count
-}
-
 // held are the addresses that IPAM has given out on the node.
 func (n *kubeNode) held(t *testing.T) (ips []string) {
 	t.Helper()
