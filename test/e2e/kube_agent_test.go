@@ -61,13 +61,45 @@ func agentsRestarted(t *testing.T, c *cluster) string {
 			t.Errorf("%s is not a new one", p)
 		}
 	}
+	c.changedNothing(t)
+	return said + ", by agents that changed nothing in the kernel"
+}
+
+// agentsGone replaces all pods of a service while no agent is there.
+func agentsGone(t *testing.T, c *cluster) string {
+	pods := c.web(t, linger)
+	back := func() {
+		c.need(t, "apply", "-f", "/run/fairlead-agent.yaml")
+		c.need(t, "-n", "kube-system", "rollout", "status", "daemonset/fairlead-agent", "--timeout=110s")
+	}
+	t.Cleanup(back)
+	said := c.underLoad(t, pods, func() {
+		c.need(t, "-n", "kube-system", "delete", "daemonset", "fairlead-agent", "--cascade=foreground")
+		eventually(t, 30*time.Second, func() error {
+			if left := c.agentPods(t); len(left) != 0 {
+				return fmt.Errorf("still there: %v", left)
+			}
+			return nil
+		})
+		c.need(t, "rollout", "restart", "deployment/web")
+		c.rolledOut(t)
+		eventually(t, time.Minute, func() error { return c.gone(t, pods) })
+	})
+	back()
+	c.changedNothing(t)
+	return said
+}
+
+// changedNothing fails the case when agents that have just started found anything
+// that was not as they want it.
+func (c *cluster) changedNothing(t *testing.T) {
+	t.Helper()
 	for _, n := range c.hosts {
 		if a := n.agent(t); !a.Ready || a.Counts.Made != 0 || a.Counts.Removed != 0 || a.Counts.Failed != 0 {
 			t.Errorf("the new agent of %s: %+v", n.name, a)
 		}
 	}
 	c.healthy(t)
-	return said + ", by agents that changed nothing in the kernel"
 }
 
 // agentPods are the names of the agent's pods.

@@ -32,6 +32,7 @@ func kubeCases() []kubeCase {
 		{name: "kubelet and containerd killed while pods start", nodes: 1, run: kubeKilled},
 		{name: "the page's commands, the DaemonSet, and back", nodes: 1, run: daemonSet, noAgent: true},
 		{name: "all agents restarted under load", nodes: 2, run: agentsRestarted, agentOnly: true},
+		{name: "rolling restart under load while no agent runs", nodes: 2, run: agentsGone, agentOnly: true},
 	}
 }
 
