@@ -159,6 +159,9 @@ func build(ctx context.Context, work string, l *lane) (built, error) {
 		for _, p := range packages {
 			t := job.Test{Package: p.pkg, Dir: p.dir, Argv: []string{filepath.Join(work, strings.ReplaceAll(p.pkg, "/", "_")+".test"),
 				"-test.timeout=" + (l.limit - guestMargin).String(), "-test.run=" + s.run, "-test.parallel=8"}}
+			if l.lacking {
+				t.Argv = append(t.Argv, "-test.short")
+			}
 			if l.verbose {
 				t.Argv = append(t.Argv, "-test.v")
 			}
