@@ -35,10 +35,13 @@ type Options struct {
 }
 
 // The loop's times. Changes that come within quiet of each other are looked at
-// together, but none waits for longer than atMost.
+// together, but none waits for longer than atMost. One that comes after a rest waits
+// for what belongs to it only.
 const (
 	quiet    = 50 * time.Millisecond
 	atMost   = 100 * time.Millisecond
+	rest     = time.Second
+	prompt   = 5 * time.Millisecond
 	fullLook = 60 * time.Second // all is listed, whatever was told
 )
 

@@ -119,11 +119,6 @@ func TestHands(t *testing.T) {
 			continue
 		}
 		began := time.Now()
-		if strings.HasPrefix(by, "sysctl") { // nothing tells of it: the minute's look does
-			_, err := a.Run(t.Context(), "sysctl", "-w", "net.ipv4.ip_forward=1")
-			must(t, err)
-			continue
-		}
 		soon(t, func() error {
 			if now := state(t, a); now != before {
 				return fmt.Errorf("after %s there is\n%s\nand was\n%s", by, now, before)
@@ -140,7 +135,7 @@ func TestHands(t *testing.T) {
 // state is what the agent made on a node.
 func state(t *testing.T, n *lab.Node) (all string) {
 	t.Helper()
-	for _, argv := range []string{"ip -o -d link show type vxlan", "ip route show proto 103", "ip neigh show nud permanent", "bridge fdb show dev fl-vx.1", "nft list ruleset"} {
+	for _, argv := range []string{"ip -o -d link show type vxlan", "ip route show proto 103", "ip neigh show nud permanent", "bridge fdb show dev fl-vx.1", "nft list ruleset", "sysctl net.ipv4.ip_forward"} {
 		out, _ := n.Run(t.Context(), strings.Fields(argv)...) // a link that is gone is a difference
 		for line := range strings.Lines(out) {
 			if _, rest, ok := strings.Cut(line, ": "); ok && strings.Contains(line, "mtu") {

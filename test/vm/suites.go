@@ -45,7 +45,7 @@ func suites() []suite {
 		{pkg: module + "test/scenario", run: "^TestFusedScenarios$/^(ipvlan|netkit|vrf|vrf-routes)$", on: "6.12"},
 		{pkg: module + "test/security", run: "^(TestStateModes|TestCapabilities)$/^(dummy|ipvlan|vlan|vrf)$", on: "6.12"},
 		// The sample of crashes, of what the host may lack.
-		{pkg: module + "test/crash", run: "^(TestTracer|TestSample)$/^(bridge|ptp|ipvlan|vlan|dummy|vrf|kill|clock)$/^(netkit|trunk|vlan|on)$", on: "6.12"},
+		{pkg: module + "test/crash", run: "^(TestTracer|TestSample)$/^(bridge-netkit|bridge-trunk|bridge-vlan|ptp-netkit|ipvlan|vlan|dummy|vrf|kill|clock)$", on: "6.12"},
 		{pkg: module + "test/crash", run: "^TestMended$/^vrf$", on: "6.12"},
 		// Tunnels whose types the host may lack, with packets through them.
 		{pkg: module + "agent/backend", run: "^(TestHosts|TestKeyTurned)$/^(ipip|wireguard|mix)$"},
