@@ -40,8 +40,9 @@ func parted(list Objects) (now, last Objects) {
 	}
 	for _, o := range list {
 		_, a := o.(*Announced)
+		_, c := o.(*Carried)
 		s, _ := o.(*Sysctl)
-		if a || s != nil && s.announces() && waits[s.on()] {
+		if a || c || s != nil && s.announces() && waits[s.on()] {
 			last = append(last, o)
 		} else {
 			now = append(now, o)

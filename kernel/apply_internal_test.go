@@ -14,10 +14,12 @@ func TestParted(t *testing.T) {
 	plain := &Sysctl{In: Container, Link: "eth0", Key: "net/ipv6/conf/eth0/accept_ra", Value: "0"}
 	up := &Up{In: Container, Link: "eth0"}
 	told := &Announced{Port: "veth1", Link: "eth0", MAC: "02:00:00:00:00:01"}
+	carried := &Carried{Link: "veth1"}
 	route := &Route{In: Container, Link: "eth0"}
 	for name, c := range map[string]struct{ list, now, last Objects }{
 		"with a port":    {Objects{arp, nd, other, plain, up, told, route}, Objects{other, plain, up, route}, Objects{arp, nd, told}},
 		"without a port": {Objects{arp, nd, up}, Objects{arp, nd, up}, nil},
+		"a pair":         {Objects{carried, up, route}, Objects{up, route}, Objects{carried}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now, last := parted(c.list)

@@ -25,6 +25,7 @@ type LinkInfo struct {
 	Group    uint32
 	Alias    string
 
+	operstate byte   // IF_OPER_*, RFC 2863, linux/if.h
 	peerNetns int32  // the kernel's number, here, of the other end's namespace; -1: this one
 	port      []byte // IFLA_INFO_SLAVE_DATA
 	data      []byte // IFLA_INFO_DATA
@@ -46,6 +47,12 @@ func parseLink(p []byte) *LinkInfo {
 	return l
 }
 
+// operates tells whether packets pass, or whether the kernel has no word for it.
+func (l *LinkInfo) operates() bool {
+	const unknown, up = 0, 6
+	return l.operstate == unknown || l.operstate == up
+}
+
 func (l *LinkInfo) attr(typ uint16, v []byte) {
 	switch typ {
 	case unix.IFLA_IFNAME:
@@ -62,6 +69,8 @@ func (l *LinkInfo) attr(typ uint16, v []byte) {
 		l.Peer = int(num32(v))
 	case unix.IFLA_LINK_NETNSID:
 		l.peerNetns = int32(num32(v))
+	case unix.IFLA_OPERSTATE:
+		l.operstate = num8(v)
 	case unix.IFLA_GROUP:
 		l.Group = num32(v)
 	case unix.IFLA_IFALIAS:

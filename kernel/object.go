@@ -57,7 +57,7 @@ func (base) on() linkName      { return linkName{} }
 func prototypes() []Object {
 	return []Object{
 		&Bridge{}, &Veth{}, &Sub{}, &Dummy{}, &Tap{}, &Up{}, &Port{}, &PortVLAN{}, &Moved{}, &Addr{}, &Route{}, &Rule{}, &Neigh{}, &FDB{},
-		&Announced{}, &Sysctl{}, &NFT{}, &Element{}, &Flows{}, &Command{}, &Tuned{},
+		&Announced{}, &Carried{}, &Sysctl{}, &NFT{}, &Element{}, &Flows{}, &Command{}, &Tuned{},
 		&IFB{}, &Qdisc{}, &Filter{}, &NoRoute{}, &Accept{}, &ZoneSource{},
 		&VRF{}, &Member{}, &VXLAN{}, &IPIP{}, &WireGuard{}, &OVSBridge{}, &OVSTunnel{}, &OVSPort{}, &Foreign{}, &Pair{}, &Given{},
 	}

@@ -109,7 +109,7 @@ func (f facts) concerned(s kernel.Side, name string) bool {
 	for _, o := range f.stated {
 		switch o := o.Object.(type) {
 		case *kernel.Addr, *kernel.Route, *kernel.Sysctl, *kernel.NFT, *kernel.Element, *kernel.Flows, *kernel.Accept,
-			*kernel.Qdisc, *kernel.Filter, *kernel.Announced, *kernel.Neigh, *kernel.Rule:
+			*kernel.Qdisc, *kernel.Filter, *kernel.Announced, *kernel.Carried, *kernel.Neigh, *kernel.Rule:
 		case *kernel.Bridge:
 			if f.links[link{s, name}] == nil && s == kernel.Host && o.Name == name {
 				return true

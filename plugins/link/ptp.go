@@ -94,7 +94,7 @@ func (c *ptp) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, er
 			list = append(list, &kernel.Route{In: kernel.Container, Dst: net, Via: ip.Gateway, Src: ip.Address.Addr(), Link: a.IfName})
 		}
 	}
-	list = append(list, plugin.Routes(a.IfName, r)...)
+	list = append(append(list, plugin.Routes(a.IfName, r)...), &kernel.Carried{Link: host})
 	if c.IPMasq {
 		list = append(list, masquerade(a, r, deref(c.IPMasqBackend))...)
 	}

@@ -107,7 +107,7 @@ func (c *ovs) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error)
 func (c *ovs) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
 	c.UseDNS(r)
 	list := plugin.Interface{Name: a.IfName}.Objects(r)
-	return append(list, plugin.Routes(a.IfName, r)...), nil
+	return append(append(list, plugin.Routes(a.IfName, r)...), &kernel.Carried{Link: c.veth(a).Name}), nil
 }
 
 func (c *ovs) veth(a *plugin.Attachment) *kernel.Veth {

@@ -34,7 +34,7 @@ func TestStoreAway(t *testing.T) {
 	came := 0
 	through(t, a, "c1", to, func() {
 		store.Process.Kill()
-		for end := time.Now().Add(long); time.Now().Before(end); came++ {
+		for end := time.Now().Add(long); came < 2 || time.Now().Before(end); came++ {
 			name := fmt.Sprint("r", came)
 			reach(t, a, "c1", attach(t, b, name, "pods"))
 			if came == 1 {
@@ -52,9 +52,6 @@ func TestStoreAway(t *testing.T) {
 		must(t, c.Ready(t.Context()))
 		reach(t, a, "c1", attach(t, b, "last", "pods"))
 	})
-	if came < 2 {
-		t.Errorf("%d containers came while the store was away", came)
-	}
 	soon(t, func() error {
 		out, err := b.Cluster(t.Context(), "ipam", "check")
 		if err != nil {
