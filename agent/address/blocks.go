@@ -97,6 +97,16 @@ func (m *Manager) freeBlock(network string, s cluster.Subnet) (netip.Prefix, err
 	return netip.Prefix{}, errNoBlock
 }
 
+// isReady is nil if the store has told all at least once.
+func (m *Manager) isReady() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ready {
+		return nil
+	}
+	return m.notReady()
+}
+
 func (m *Manager) notReady() error {
 	if m.away != nil {
 		return m.away
@@ -153,10 +163,7 @@ const low = 4 // a quarter
 
 // look writes this node's files, claims back what is held here, and claims in advance.
 func (m *Manager) look(ctx context.Context) error {
-	m.mu.Lock()
-	ready := m.ready
-	m.mu.Unlock()
-	if !ready {
+	if m.isReady() != nil {
 		return nil
 	}
 	m.blocks.Lock()

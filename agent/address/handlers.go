@@ -36,8 +36,11 @@ func (m *Manager) Handlers() map[string]Handler {
 			return nil, m.serveBlock(ctx, a)
 		}),
 		local.OpClaim: handler(func(ctx context.Context, a local.ClaimArgs) (any, error) {
-			ips, err := m.Claim(ctx, a)
-			return local.ClaimResult{IPs: ips}, err
+			c, err := m.claim(ctx, a)
+			if err != nil {
+				return nil, err
+			}
+			return given{local.ClaimResult{IPs: c.ips}, func(ok bool) { m.delivered(c, ok) }}, nil
 		}),
 		local.OpRelease: handler(func(ctx context.Context, r local.Release) (any, error) {
 			return nil, m.Release(ctx, r)
@@ -50,6 +53,15 @@ func (m *Manager) Handlers() map[string]Handler {
 		}),
 	}
 }
+
+// given is a claim's answer: one that reaches nobody is taken back.
+type given struct {
+	local.ClaimResult
+	told func(ok bool)
+}
+
+// Delivered says whether the answer has reached who asked.
+func (g given) Delivered(ok bool) { g.told(ok) }
 
 // handler decodes an operation's arguments.
 func handler[T any](do func(context.Context, T) (any, error)) Handler {

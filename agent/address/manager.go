@@ -59,10 +59,14 @@ type Manager struct {
 	lent     map[bool]netip.Prefix // of IPv4 and of IPv6, to the plugin flannel
 	before   []netip.Prefix        // what SubnetFile said when this began
 
-	claims chan *claim
+	claims   chan *claim
+	last     map[string]*claim // by key, which was told of it last, and may not have heard
+	undone   map[*claim]bool   // that got what nobody took
+	unwanted chan struct{}     // there is one more of these
+
 	files  sync.Mutex // one writes this node's files at a time
 	blocks sync.Mutex // one claims blocks at a time
-	replay sync.Mutex // one reads the journal at a time
+	turn   sync.Mutex // one reads the journal, gives and releases addresses at a time
 }
 
 const (
@@ -87,7 +91,7 @@ func NewManager(o Options) *Manager {
 		Options: o, view: newView(), dirty: make(chan struct{}, 1), joined: map[string]bool{},
 		absent: map[string]time.Time{}, leaving: map[string]time.Time{}, unheld: map[string]time.Time{}, problems: map[string]string{},
 		lent: map[bool]netip.Prefix{}, before: readLent(o.SubnetFile),
-		claims: make(chan *claim, 1024),
+		claims: make(chan *claim, 1024), last: map[string]*claim{}, undone: map[*claim]bool{}, unwanted: make(chan struct{}, 1),
 	}
 }
 

@@ -144,7 +144,7 @@ func FuzzRequest(f *testing.F) {
 		m.Reset([]store.Entry{{Key: "networks/default", Value: []byte(twoSubnets), Revision: 1}}, 1)
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		defer cancel()
-		a := (&Server{Handlers: m.Handlers()}).answer(ctx, line)
+		a, _ := (&Server{Handlers: m.Handlers()}).answer(ctx, line)
 		raw, err := json.Marshal(a)
 		var again local.Answer
 		if err != nil || json.Unmarshal(raw, &again) != nil || (a.Error == nil) == (a.Result == nil) {
