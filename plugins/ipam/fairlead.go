@@ -138,7 +138,7 @@ func fairleadKeys(data []byte) (f *fairlead, err error) {
 
 // open opens the addresses that are held here of the network.
 func (f *fairlead) open(ctx context.Context, existing bool) (*ipam.Store, error) {
-	return ipam.Open(ctx, f.dir.Addresses(), f.network, ipam.Options{Existing: existing})
+	return ipam.Open(ctx, f.dir.Addresses(), f.network, ipam.Options{Existing: existing, Asked: f.asked})
 }
 
 func fairleadCheck(ctx context.Context, args *skel.CmdArgs) error {
@@ -197,12 +197,22 @@ func (f *fairlead) releaseHere(ctx context.Context, o ipam.Owner) error {
 	if err != nil {
 		return err
 	}
-	_ = f.dir.Cool(f.network, freed) // else they are given again sooner
+	f.cool(freed)
 	return f.dir.DropUser(f.network, o)
+}
+
+// cool notes what was given back, if it is this host that gives it again.
+func (f *fairlead) cool(freed []netip.Addr) {
+	if !f.asked {
+		_ = f.dir.Cool(f.network, freed) // else they are given again sooner
+	}
 }
 
 // byCluster tells whether the cluster may have given addresses of the network.
 func (f *fairlead) byCluster() bool {
+	if f.asked {
+		return true
+	}
 	n, err := f.dir.Read(f.network)
 	if err != nil {
 		return true

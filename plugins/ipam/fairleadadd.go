@@ -162,6 +162,9 @@ func (f *fairlead) give(ctx context.Context, store *ipam.Store, o ipam.Owner, se
 			return ips, nil
 		}
 	}
+	if f.coolDown == 0 || f.asked {
+		return store.Allocate(o, sets, wanted)
+	}
 	cooled, err := f.dir.Cooling(f.network, f.coolDown)
 	if err != nil {
 		return nil, err

@@ -67,7 +67,7 @@ func (f *fairlead) gcHere(ctx context.Context, valid []ipam.Owner, began time.Du
 		return nil, err
 	}
 	freed, err := store.GC(valid, began)
-	_ = f.dir.Cool(f.network, freed) // else they are given again sooner
+	f.cool(freed)
 	for _, h := range held {
 		if slices.Contains(freed, h.Addr) {
 			gone = append(gone, local.Release{Network: f.network, Container: h.Owner.ContainerID, IfName: h.Owner.IfName})

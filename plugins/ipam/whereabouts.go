@@ -40,7 +40,7 @@ func ValidateWhereabouts(data []byte) error {
 // on is the plugin fairlead-ipam's view of one of its networks: here they differ only
 // in where the ranges come from.
 func (w *whereabouts) on(network string) *fairlead {
-	return &fairlead{version: w.version, name: w.name, network: network, pod: w.pod, dir: local.Open("", "")}
+	return &fairlead{version: w.version, name: w.name, network: network, pod: w.pod, dir: local.Open("", ""), asked: true}
 }
 
 func whereaboutsAdd(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) {
