@@ -96,7 +96,7 @@ func (d Dir) takeJournal() error {
 		return err
 	}
 	// A line that a kill cut off must not run into the next.
-	if err := Replace(d.work(), slices.Concat(before, []byte("\n"), more)); err != nil {
+	if err := Replace(d.work(), slices.Concat(before, []byte("\n"), more), 0o600); err != nil {
 		return err
 	}
 	return os.Remove(d.journal())
