@@ -169,7 +169,7 @@ func (m *Manager) look(ctx context.Context) error {
 	m.blocks.Lock()
 	defer m.blocks.Unlock()
 	unsettled := m.leases(ctx) // what this node had of flannel may be its own in a moment
-	errs := []error{unsettled, m.keepHeld(ctx), m.writeFiles(), m.letGo(ctx)}
+	errs := []error{unsettled, m.keepHeld(ctx), m.keepAddresses(ctx), m.writeFiles(), m.letGo(ctx)}
 	if unsettled != nil {
 		return errors.Join(errs...)
 	}

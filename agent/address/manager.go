@@ -48,7 +48,9 @@ type Manager struct {
 
 	mu       sync.Mutex
 	view     *view
-	ready    bool // the store has told all at least once
+	ready    bool              // the store has told all at least once
+	recheck  bool              // what is held here has to be compared with all that the store has
+	lost     *cluster.Snapshot // what was known before the store was set back; nil: it was not
 	away     error
 	dirty    chan struct{}        // this node's files may have to be written
 	joined   map[string]bool      // networks that something here asked for
@@ -157,12 +159,25 @@ func (m *Manager) Problems() (list []string) {
 	return list
 }
 
+// Rewound is a store that was set back: what was known is compared with what it says
+// now, and what this agent wrote since does not count.
+func (m *Manager) Rewound() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ready {
+		m.lost = m.view.snap
+	}
+	m.view, m.ready = newView(), false
+	m.absent, m.unheld = map[string]time.Time{}, map[string]time.Time{}
+	m.Log.Warn("the store was set back to what it was earlier: what is held here is claimed again")
+}
+
 // Reset is the store's whole content.
 func (m *Manager) Reset(entries []store.Entry, revision int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.view.reset(entries, revision)
-	m.ready = true
+	m.ready, m.recheck = true, true
 	m.wake()
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/fairlead/fairlead/internal/leanjson"
@@ -60,6 +61,9 @@ func (d Dir) Call(ctx context.Context, op string, args, result any) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil {
 		return &AwayError{d.Socket(), fmt.Errorf("no answer within %v", patience)}
 	}
+	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, errCutOff) {
+		return &AwayError{d.Socket(), err} // it ended, or is being started again
+	}
 	if err != nil {
 		return fmt.Errorf("ask the agent at %s to %s: %w", d.Socket(), op, err)
 	}
@@ -81,13 +85,16 @@ type lean []byte
 // AppendJSON appends it.
 func (l lean) AppendJSON(b []byte) ([]byte, error) { return append(b, l...), nil }
 
+// errCutOff is a conversation that ended too early.
+var errCutOff = errors.New("it ended the conversation before its answer's end") // a constant; nothing assigns it
+
 func exchange(conn io.ReadWriter, line []byte) (*Answer, error) {
 	if _, err := conn.Write(line); err != nil {
 		return nil, err
 	}
 	raw, err := bufio.NewReader(io.LimitReader(conn, MaxLine)).ReadBytes('\n')
 	if errors.Is(err, io.EOF) {
-		err = errors.New("it ended the conversation before its answer's end")
+		err = errCutOff
 	}
 	if err != nil {
 		return nil, err
