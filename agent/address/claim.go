@@ -43,8 +43,8 @@ func (m *Manager) Claim(ctx context.Context, args local.ClaimArgs) ([]netip.Addr
 
 // claim is Claim; delivered has to be called when it succeeded.
 func (m *Manager) claim(ctx context.Context, args local.ClaimArgs) (*claim, error) {
-	if args.Container == "" || args.Network == "" || len(args.Wants) == 0 || len(args.Wants) >= store.MaxOps {
-		return nil, fmt.Errorf("claim: want a network, a container, and 1 to %d addresses", store.MaxOps-1)
+	if err := checkClaim(args); err != nil {
+		return nil, err
 	}
 	c := &claim{ClaimArgs: args, ctx: ctx, done: make(chan error, 1)}
 	select {
@@ -62,4 +62,29 @@ func (m *Manager) claim(ctx context.Context, args local.ClaimArgs) (*claim, erro
 		m.abandon(c)
 		return nil, ctx.Err()
 	}
+}
+
+func checkClaim(args local.ClaimArgs) error {
+	if args.Container == "" || args.Network == "" || len(args.Wants) == 0 || len(args.Wants) >= store.MaxOps {
+		return fmt.Errorf("claim: want a network, a container, and 1 to %d addresses", store.MaxOps-1)
+	}
+	return nil
+}
+
+// foresee is what Claim would give now, as far as is known here; nothing is taken.
+func (m *Manager) foresee(args local.ClaimArgs) ([]netip.Addr, error) {
+	if err := checkClaim(args); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.ready {
+		return nil, m.notReady()
+	}
+	c, r := &claim{ClaimArgs: args}, newRound()
+	r.rank, r.nodes = m.rank()
+	if err := m.planClaim(c, r); err != nil {
+		return nil, fmt.Errorf("addresses of network %s: %w", args.Network, err)
+	}
+	return c.ips, nil
 }

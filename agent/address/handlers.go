@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -42,11 +41,9 @@ func (m *Manager) Handlers() map[string]Handler {
 			}
 			return given{local.ClaimResult{IPs: c.ips}, func(ok bool) { m.delivered(c, ok) }}, nil
 		}),
-		local.OpRelease: handler(func(ctx context.Context, r local.Release) (any, error) {
-			return nil, m.Release(ctx, r)
-		}),
-		local.OpLookup: handler(func(_ context.Context, r local.Release) (any, error) {
-			return local.ClaimResult{IPs: m.Lookup(r)}, nil
+		local.OpForesee: handler(func(_ context.Context, a local.ClaimArgs) (any, error) {
+			ips, err := m.foresee(a)
+			return local.ClaimResult{IPs: ips}, err
 		}),
 		local.OpReport: handler(func(ctx context.Context, r local.ReportArgs) (any, error) {
 			return nil, m.Report(ctx, r)
@@ -115,17 +112,6 @@ func (m *Manager) status(_ context.Context, a local.StatusArgs) (any, error) {
 		}
 	}
 	return r, nil
-}
-
-// Lookup are the addresses that the cluster gave a container, in order.
-func (m *Manager) Lookup(r local.Release) (ips []netip.Addr) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for key := range m.view.owners[holder{r.Network, r.Container, r.IfName}] {
-		ips = append(ips, m.view.snap.Addresses[key].IP)
-	}
-	slices.SortFunc(ips, netip.Addr.Compare)
-	return ips
 }
 
 // Report writes an interface of a container into the store, or takes it away.

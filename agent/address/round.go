@@ -138,11 +138,13 @@ type round struct {
 	rank, nodes uint64 // this node's place among the cluster's
 }
 
+func newRound() *round { return &round{frees: map[string]bool{}, taken: map[string]bool{}} }
+
 // plan works out the next round.
 func (m *Manager) plan(batch []*claim, list []local.Release) *round {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := &round{frees: map[string]bool{}, taken: map[string]bool{}}
+	r := newRound()
 	if r.err = m.planReleases(r, list); r.err != nil {
 		r.later = batch
 		return r

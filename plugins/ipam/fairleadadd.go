@@ -46,8 +46,15 @@ func (f *fairlead) giveBack(ctx context.Context, o ipam.Owner, why error) error 
 
 // claim asks the agent for the addresses that the cluster gives.
 func (f *fairlead) claim(ctx context.Context, o ipam.Owner, groups []*group) (claimed bool, err error) {
-	var of []*group
-	var wants []local.Want
+	wants, of, err := clusterWants(groups)
+	if err != nil || len(of) == 0 {
+		return false, err
+	}
+	return f.ask(ctx, o, of, local.ClaimArgs{Wants: wants})
+}
+
+// clusterWants are what the cluster has to give, to which of the groups.
+func clusterWants(groups []*group) (wants []local.Want, of []*group, err error) {
 	for _, g := range groups {
 		if !g.cluster() {
 			continue
@@ -56,16 +63,13 @@ func (f *fairlead) claim(ctx context.Context, o ipam.Owner, groups []*group) (cl
 		for _, s := range g.subnets {
 			spans, err := clusterSpans(s)
 			if err != nil {
-				return false, err
+				return nil, nil, err
 			}
 			w.Ranges = append(w.Ranges, spans...)
 		}
 		wants, of = append(wants, w), append(of, g)
 	}
-	if len(of) == 0 {
-		return false, nil
-	}
-	return f.ask(ctx, o, of, local.ClaimArgs{Wants: wants})
+	return wants, of, nil
 }
 
 // ask has the agent give an address to each of the groups.

@@ -18,8 +18,7 @@ const (
 	OpStatus  = "status"  // StatusArgs -> StatusResult
 	OpBlock   = "block"   // BlockArgs -> nothing: the network's file has one more
 	OpClaim   = "claim"   // ClaimArgs -> ClaimResult
-	OpRelease = "release" // Release -> nothing
-	OpLookup  = "lookup"  // Release (whose) -> ClaimResult
+	OpForesee = "foresee" // ClaimArgs -> ClaimResult: what a claim would get, which takes nothing
 	OpReport  = "report"  // ReportArgs -> nothing: an endpoint
 	OpNetwork = "network" // NetworkArgs -> nothing: the isolated network's namespace is here
 	OpAgent   = "agent"   // nothing -> the agent's State
