@@ -31,6 +31,7 @@ const (
 	maxConns   = 1024             // more wait
 	lineTime   = 5 * time.Second  // for a request to come whole
 	answerTime = 18 * time.Second // for what it asks; less than a plugin's patience
+	takeTime   = 2 * time.Minute  // for what is done with the answer, which may wait for a lock; then it counts as taken
 )
 
 // Listen makes the socket, root's alone. One that a dead agent left is replaced; one
@@ -105,12 +106,13 @@ func (s *Server) converse(ctx context.Context, conn *net.UnixConn) {
 	if told == nil {
 		return
 	}
-	if err == nil { // unix(7): who closes with something unread resets the connection
+	if err == nil {
+		_ = conn.SetReadDeadline(time.Now().Add(takeTime))
 		stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
 		defer stop()
-		err = <-left
+		err = <-left // nil: it was taken
 	}
-	told(!errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET))
+	told(err == nil || errors.Is(err, os.ErrDeadlineExceeded))
 }
 
 // ours tells whether the other side is root, or who this agent is.

@@ -34,6 +34,12 @@ func (e *AwayError) Unwrap() error { return e.Err }
 // Call asks the agent of this node. One that is not there is an *AwayError; what it
 // refuses is an *Error.
 func (d Dir) Call(ctx context.Context, op string, args, result any) error {
+	return d.CallAnd(ctx, op, args, result, func() error { return nil })
+}
+
+// CallAnd is Call, and what is done with the result: the agent takes back what it gave
+// if that fails, or if this process ends before.
+func (d Dir) CallAnd(ctx context.Context, op string, args, result any, then func() error) error {
 	raw, err := leanjson.Append(nil, args)
 	if err != nil {
 		return err
@@ -54,7 +60,7 @@ func (d Dir) Call(ctx context.Context, op string, args, result any) error {
 		return fmt.Errorf("connect to the agent at %s: %w", d.Socket(), err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	answer, err := exchange(conn, append(line, '\n'))
@@ -76,6 +82,10 @@ func (d Dir) Call(ctx context.Context, op string, args, result any) error {
 	if err := json.Unmarshal(answer.Result, result); err != nil {
 		return fmt.Errorf("read the answer of the agent at %s to %s: %w", d.Socket(), op, err)
 	}
+	if err := then(); err != nil {
+		return err
+	}
+	_, _ = conn.Write([]byte{Taken}) // an agent that is gone takes nothing back
 	return nil
 }
 

@@ -6,10 +6,12 @@ import (
 	"net/netip"
 )
 
-// A request and its answer are one line of JSON each. The version grows when an old
-// agent would misunderstand a request.
+// A request and its answer are one line of JSON each; who has taken what the answer
+// gives says so by one byte more. The version grows when an old agent would
+// misunderstand a request.
 const (
 	ProtocolVersion = 1
+	Taken           = '\n'
 	MaxLine         = 1 << 20 // bytes
 )
 
