@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
@@ -26,6 +27,7 @@ type machine struct {
 	in, out *os.File
 	replace *strings.Replacer
 	extra   func() string // more of what is there
+	store   store.Store   // of the scene's agent
 	clean   string        // what there is after one whole ADD and DEL
 	print   string        // the same, by its fingerprint
 	slow    int           // how often the text was needed
