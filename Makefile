@@ -62,7 +62,7 @@ test: ## run everything that tests, but the long tiers below (needs root: networ
 	FAIRLEAD_FEATURES=$(FEATURES) go test -count=1 -timeout 20m ./...
 	@test/fuzz 2000x
 	@sh test/install-packages $(VM_NEEDS)
-	go run ./test/vm -features $(FEATURES)
+	go run ./test/vm -features $(FEATURES) -lacking
 
 test-vm: ## run what the kernel here may lack in Debian's 6.1 and 6.12, emulated (K=6.12 for one; needs root)
 	@sh test/install-packages $(TEST_NEEDS) $(VM_NEEDS)

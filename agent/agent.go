@@ -35,10 +35,13 @@ type Options struct {
 }
 
 // The loop's times. Changes that come within quiet of each other are looked at
-// together, but none waits for longer than atMost.
+// together, but none waits for longer than atMost. One that comes after a rest waits
+// for what belongs to it only.
 const (
 	quiet    = 50 * time.Millisecond
 	atMost   = 100 * time.Millisecond
+	rest     = time.Second
+	prompt   = 5 * time.Millisecond
 	fullLook = 60 * time.Second // all is listed, whatever was told
 )
 
@@ -54,6 +57,7 @@ type Agent struct {
 	status  *status
 	speaker *bgp.Node
 	kicks   chan struct{}
+	said    string                               // of whether this node is ready, by sayReady
 	lease   atomic.Pointer[cluster.FlannelLease] // what flannel's nodes are told of this one
 }
 
@@ -102,7 +106,7 @@ func newAgent(o Options, k keeper) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{o: o, log: o.Log, id: id, keeper: k, kicks: make(chan struct{}, 1), status: newStatus(o.Config.Node), speaker: &bgp.Node{Log: o.Log.With("part", "bgp")}}
+	a := &Agent{o: o, log: o.Log, id: id, keeper: k, said: saidNothing, kicks: make(chan struct{}, 1), status: newStatus(o.Config.Node), speaker: &bgp.Node{Log: o.Log.With("part", "bgp")}}
 	a.view = newView(filepath.Join(o.Lib, "fairlead", "snapshot"), a.kick, o.Log)
 	am := address.Options{
 		Store: o.Store, Node: o.Config.Node, Dir: local.Open(o.Lib, o.Run), Grace: time.Duration(o.Config.Grace), Log: o.Log, MTU: a.status.mtuOf,
@@ -181,6 +185,7 @@ func (a *Agent) loop(ctx context.Context) {
 			if again := a.look(ctx); again > 0 {
 				time.AfterFunc(again, a.kick)
 			}
+			a.sayReady()
 		}
 	}
 }
@@ -241,15 +246,6 @@ func (a *Agent) compile(self *cluster.Node, h Host) (w Wanted, known bool) {
 	return w, known
 }
 
-// say logs what was done: every object with --verbose.
-func (a *Agent) say(ctx context.Context, w *Wanted, rep *kernel.Report, began time.Time) {
-	for _, c := range rep.Changes {
-		a.log.Debug("made", "object", c)
-	}
-	a.log.Log(ctx, level(rep), "looked", "made", rep.Made, "removed", rep.Removed, "listed", rep.Looked,
-		"problems", len(w.Problems)+len(rep.Errors), "took", time.Since(began).Round(time.Microsecond))
-}
-
 // sooner is the shorter of two times, of which 0 is never.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b != 0 && b < a {
@@ -282,11 +278,4 @@ func (a *Agent) keys(self *cluster.Node, h *Host) (again time.Duration, err erro
 		again = backend.Grace / 2
 	}
 	return again, err
-}
-
-func level(r *kernel.Report) slog.Level {
-	if r.Made+r.Removed+len(r.Errors) > 0 {
-		return slog.LevelInfo
-	}
-	return slog.LevelDebug
 }

@@ -25,11 +25,13 @@ type Wanted struct {
 // host give the same objects in the same order.
 func Compile(s *cluster.Snapshot, self *cluster.Node, h Host) Wanted {
 	w := Wanted{MTU: map[string]int{}, By: map[string]map[string]string{}}
-	w.rules(s, self)
+	present := presence(s, self.Name)
+	ends := natEnds(s, present)
+	w.rules(s, ends)
 	if n := s.Networks[cluster.DefaultNetwork]; n != nil {
 		w.shared(s, n, self, h)
 	}
-	w.isolated(s, self, h)
+	w.isolated(s, self, h, present, ends)
 	return w
 }
 

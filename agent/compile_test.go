@@ -153,14 +153,28 @@ func TestPace(t *testing.T) {
 		t.Errorf("%d looks in a second of kicks: want about ten", looks)
 	}
 	p.done()
+	at := time.Now()
 	p.kick()
 	p.kick()
 	<-p.due()
 	p.done()
+	if took := time.Since(at); took < quiet {
+		t.Errorf("due %v after another look: want %v at least", took, quiet)
+	}
 	select {
 	case <-p.due():
 		t.Error("due again without a kick")
 	case <-time.After(3 * quiet):
+	}
+	p.last = time.Now().Add(-rest)
+	p.kick()
+	if first := p.first; !p.prompt || first.IsZero() {
+		t.Error("a kick after a rest is not prompt")
+	}
+	p.kick()
+	<-p.due()
+	if p.done(); p.prompt {
+		t.Error("what follows a look is prompt, too")
 	}
 }
 

@@ -22,6 +22,15 @@ type endpoints struct {
 	view  *view
 
 	told map[string]store.Entry // what the store has; nil: not read yet
+
+	list  []attached
+	stamp string // of the list; "": it is to be read again
+}
+
+// attached is an attachment with its addresses.
+type attached struct {
+	*attach.Record
+	ips []netip.Addr
 }
 
 const endpointsEvery = time.Second
@@ -99,7 +108,7 @@ func (e *endpoints) changes(want map[string][]byte) (ops []store.Op) {
 
 // wanted are this host's attachments to networks of the cluster.
 func (e *endpoints) wanted() (map[string][]byte, error) {
-	list, err := e.dir.List("")
+	list, err := e.records()
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +122,7 @@ func (e *endpoints) wanted() (map[string][]byte, error) {
 	})
 	out := map[string][]byte{}
 	for _, rec := range list {
-		p := cluster.Endpoint{IPs: addressesOf(rec)}
+		p := cluster.Endpoint{IPs: rec.ips}
 		isolated, is := strings.CutPrefix(rec.Host, local.NetnsPath(""))
 		switch {
 		case is:
@@ -129,6 +138,23 @@ func (e *endpoints) wanted() (map[string][]byte, error) {
 		}
 	}
 	return out, nil
+}
+
+// records are read only when they are others than a second ago.
+func (e *endpoints) records() ([]attached, error) {
+	stamp := e.dir.Stamp()
+	if stamp != "" && stamp == e.stamp {
+		return e.list, nil
+	}
+	list, err := e.dir.List("")
+	if err != nil {
+		return nil, err
+	}
+	e.list, e.stamp = nil, stamp
+	for _, rec := range list {
+		e.list = append(e.list, attached{rec, addressesOf(rec)})
+	}
+	return e.list, nil
 }
 
 // addressesOf are an attachment's, as its plugins said.

@@ -21,9 +21,7 @@ type Space struct {
 
 // isolated works out the spaces of this node: of each network of which it has
 // blocks, and of those networks' peers, through which their containers go.
-func (w *Wanted) isolated(s *cluster.Snapshot, self *cluster.Node, h Host) {
-	present := presence(s, self.Name)
-	ends := natEnds(s, present)
+func (w *Wanted) isolated(s *cluster.Snapshot, self *cluster.Node, h Host, present []string, ends map[string]natEnd) {
 	for _, name := range present {
 		n := s.Networks[name]
 		if n.VNI == 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/fairlead/fairlead/agent/backend"
 	"github.com/fairlead/fairlead/agent/config"
@@ -31,7 +32,7 @@ type kernelKeeper struct {
 	events  chan heard
 	spaces  map[string]*space // of isolated networks
 
-	link    string  // the underlay, as last found
+	link    string  // the underlay, as found; "": to be found
 	heights heights // nil: to be listed
 }
 
@@ -64,7 +65,7 @@ func (k *kernelKeeper) run(ctx context.Context) error {
 
 // contradicts tells whether changes are none that this agent made or wants.
 func (k *kernelKeeper) contradicts(h heard) (yes bool) {
-	rec, watch := k.rec, func(link string) bool { return link == k.link || k.link == "" }
+	rec, watch := k.rec, k.reachedBy
 	if h.network != "" {
 		if k.spaces[h.network] == nil {
 			return false
@@ -80,8 +81,18 @@ func (k *kernelKeeper) contradicts(h heard) (yes bool) {
 	return yes
 }
 
+// reachedBy tells whether a link of which there is news is, or may become, the one by
+// which other nodes are reached. It is then looked for again.
+func (k *kernelKeeper) reachedBy(link string) bool {
+	if k.link != "" && k.link != link {
+		return false
+	}
+	k.link = ""
+	return true
+}
+
 func (k *kernelKeeper) forget() {
-	k.heights = nil
+	k.heights, k.link = nil, ""
 	k.rec.Forget()
 	for _, s := range k.spaces {
 		s.rec.Forget()
@@ -113,17 +124,11 @@ type Host struct {
 
 // host finds the link by which other nodes are reached, and its addresses.
 func (k *kernelKeeper) host() (Host, error) {
-	name := k.conf.Interface
-	if name == "" && len(k.conf.Addresses) > 0 {
-		l, _, err := k.engine.LinkOf(k.conf.Addresses[0])
-		if err != nil {
-			return Host{}, err
-		}
-		name = l.Name
-	}
+	name := k.link
+	k.link = "" // to be found anew unless all is well with it
 	if name == "" {
 		var err error
-		if name, err = k.defaultLink(); err != nil {
+		if name, err = k.underlay(); err != nil {
 			return Host{}, err
 		}
 	}
@@ -131,7 +136,6 @@ func (k *kernelKeeper) host() (Host, error) {
 	if err != nil {
 		return Host{}, err
 	}
-	k.link = name
 	if k.heights == nil {
 		links, err := k.engine.Links(kernel.Host)
 		if err != nil {
@@ -144,13 +148,30 @@ func (k *kernelKeeper) host() (Host, error) {
 	if err != nil {
 		return Host{}, fmt.Errorf("link %s: %w", name, err)
 	}
+	k.link = name
 	return h, nil
+}
+
+// underlay is the link by which other nodes are reached: the configured one, that of
+// the configured address, or the default route's.
+func (k *kernelKeeper) underlay() (string, error) {
+	switch {
+	case k.conf.Interface != "":
+		return k.conf.Interface, nil
+	case len(k.conf.Addresses) > 0:
+		l, err := k.engine.LinkOf(k.conf.Addresses[0])
+		if err != nil {
+			return "", err
+		}
+		return l.Name, nil
+	}
+	return k.defaultLink()
 }
 
 // defaultLink is the link of the default route.
 func (k *kernelKeeper) defaultLink() (string, error) {
 	for _, fam := range []byte{kernel.IPv4, kernel.IPv6} {
-		routes, err := k.engine.Routes(kernel.Host, fam, 0)
+		routes, err := k.engine.Routes(kernel.Host, fam, kernel.MainTable)
 		if err != nil {
 			return "", err
 		}
@@ -173,7 +194,7 @@ func choose(have []netip.Prefix, asked []netip.Addr) (out []netip.Prefix, _ erro
 	for _, six := range []bool{false, true} {
 		var first netip.Prefix
 		for _, p := range have {
-			if p.Addr().Is6() != six || p.Addr().IsLinkLocalUnicast() || first.IsValid() && !contains(asked, p.Addr()) {
+			if p.Addr().Is6() != six || p.Addr().IsLinkLocalUnicast() || first.IsValid() && !slices.Contains(asked, p.Addr()) {
 				continue
 			}
 			first = p
@@ -183,7 +204,7 @@ func choose(have []netip.Prefix, asked []netip.Addr) (out []netip.Prefix, _ erro
 				return nil, fmt.Errorf("it has not the address %s that the configuration names; it has %v", a, have)
 			}
 		}
-		if first.IsValid() && (len(asked) == 0 || contains(asked, first.Addr())) {
+		if first.IsValid() && (len(asked) == 0 || slices.Contains(asked, first.Addr())) {
 			out = append(out, first)
 		}
 	}
@@ -191,13 +212,4 @@ func choose(have []netip.Prefix, asked []netip.Addr) (out []netip.Prefix, _ erro
 		return nil, fmt.Errorf("it has no address by which others could reach this node")
 	}
 	return out, nil
-}
-
-func contains(list []netip.Addr, a netip.Addr) bool {
-	for _, x := range list {
-		if x == a {
-			return true
-		}
-	}
-	return false
 }

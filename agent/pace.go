@@ -3,10 +3,12 @@ package agent
 import "time"
 
 // pace puts kicks together: it is due when none came for quiet, or atMost after
-// the first.
+// the first; after a rest prompt after the first.
 type pace struct {
-	timer *time.Timer
-	first time.Time // zero: nothing is due
+	timer  *time.Timer
+	first  time.Time // zero: nothing is due
+	last   time.Time // when it was done last
+	prompt bool      // it is due in a moment, whatever comes
 }
 
 func newPace() *pace {
@@ -17,12 +19,19 @@ func newPace() *pace {
 
 func (p *pace) kick() {
 	now := time.Now()
-	if p.first.IsZero() {
+	switch {
+	case p.prompt:
+	case p.first.IsZero() && now.Sub(p.last) >= rest:
+		p.first, p.prompt = now, true
+		p.timer.Reset(prompt)
+	case p.first.IsZero():
 		p.first = now
+		p.timer.Reset(quiet)
+	default:
+		p.timer.Reset(min(quiet, p.first.Add(atMost).Sub(now)))
 	}
-	p.timer.Reset(min(quiet, p.first.Add(atMost).Sub(now)))
 }
 
 func (p *pace) due() <-chan time.Time { return p.timer.C }
 
-func (p *pace) done() { p.first = time.Time{} }
+func (p *pace) done() { p.first, p.last, p.prompt = time.Time{}, time.Now(), false }

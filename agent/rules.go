@@ -12,7 +12,7 @@ import (
 // rules are the nftables of the host: what leaves the cluster's networks has the
 // host's address where a network wants that, and isolated networks that have a way
 // out have none to other containers.
-func (w *Wanted) rules(s *cluster.Snapshot, self *cluster.Node) {
+func (w *Wanted) rules(s *cluster.Snapshot, ends map[string]natEnd) {
 	var all, masked []netip.Prefix
 	for _, n := range sharedNetworks(s) {
 		for _, x := range n.Subnets {
@@ -22,8 +22,6 @@ func (w *Wanted) rules(s *cluster.Snapshot, self *cluster.Node) {
 			}
 		}
 	}
-	present := presence(s, self.Name)
-	ends := natEnds(s, present)
 	for _, name := range sortedKeys(ends) {
 		for _, six := range families(s.Networks[name]) {
 			a := ends[name].pair(six)[1]

@@ -18,7 +18,6 @@ type status struct {
 	node string
 
 	storeErr   error // why the store is away
-	heard      bool  // the store was heard since the start
 	publishErr error
 	lookErr    error
 	problems   []backend.Problem
@@ -120,7 +119,7 @@ func newStatus(node string) *status { return &status{node: node, turned: time.No
 // Reset implements store.Follower.
 func (s *status) Reset([]store.Entry, int64) {
 	s.mu.Lock()
-	s.heard, s.storeErr = true, nil
+	s.storeErr = nil
 	s.mu.Unlock()
 }
 

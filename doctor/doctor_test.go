@@ -75,6 +75,10 @@ func TestFacts(t *testing.T) {
 		{"plugin-missing", "ln -s /opt/cni/bin/fairlead-cni /opt/cni/bin/bridge", func(f *Facts, _ *Attachment) {
 			f.Plugins = []MissingPlugin{{"n", "bridge", []string{"/opt/cni/bin"}, "/opt/cni/bin/fairlead-cni"}}
 		}},
+		{"agent-away", "systemctl start fairlead-agent", func(f *Facts, _ *Attachment) { f.Agent = Agent{Needed: []string{"pods"}, Away: "no such file"} }},
+		{"agent-not-ready", "journalctl", func(f *Facts, _ *Attachment) {
+			f.Agent = Agent{Needed: []string{"pods"}, Why: []string{"no addresses yet"}}
+		}},
 		{"address-held-by-another", "/x/10.1.0.2", func(_ *Facts, a *Attachment) {
 			a.Held = []HeldAddr{{"/x/10.1.0.2", web, ipam.Owner{ContainerID: "db", IfName: "eth0"}, ipam.Owner{ContainerID: "web", IfName: "eth0"}, false}}
 		}},

@@ -16,6 +16,7 @@ type Facts struct {
 	Attachments []*Attachment
 	Plugins     []MissingPlugin
 	Ranges      []RangeUse
+	Agent       Agent
 	OtherBoot   []string // files of records that another boot wrote
 	Upstream    []netip.Addr
 }
@@ -72,6 +73,13 @@ type RangeUse struct {
 	Range      string
 	Held, Size int
 	Gone       int // of those held: by attachments that are gone
+}
+
+// Agent is what was found of this host's node agent.
+type Agent struct {
+	Needed []string // networks whose containers get their addresses by it, or are on networks of the cluster
+	Away   string   // why it does not answer; "" if it does, or is not needed
+	Why    []string // it answers, and is not ready
 }
 
 const inHost, inside = "host", "container"

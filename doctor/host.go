@@ -142,6 +142,18 @@ func plugins(f *Facts) (out []Finding) {
 	return out
 }
 
+func agent(f *Facts) (out []Finding) {
+	if f.Agent.Away != "" {
+		out = append(out, Finding{Name: "agent-away", Problem: "the agent, which network " + strings.Join(f.Agent.Needed, ", ") + " needs, does not answer: " + f.Agent.Away,
+			Follows: "what runs goes on; new containers get addresses of this host's own blocks only, and other hosts' changes are not heard of", Mend: "systemctl start fairlead-agent"})
+	}
+	for _, why := range f.Agent.Why {
+		out = append(out, Finding{Name: "agent-not-ready", Problem: "the agent is not ready: " + why,
+			Follows: "containers may not reach those of other hosts", Mend: "what its log says: journalctl -u fairlead-agent"})
+	}
+	return out
+}
+
 func otherBoot(f *Facts) (out []Finding) {
 	for _, file := range f.OtherBoot {
 		out = append(out, Finding{Name: "record-of-another-boot", Problem: file + " was written before the last start of the machine",

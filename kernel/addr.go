@@ -141,17 +141,13 @@ func (e *Engine) Addrs(s Side, link string) ([]netip.Prefix, error) {
 	if err != nil {
 		return nil, err
 	}
-	body := binary.NativeEndian.AppendUint32(buf{0, 0, 0, 0}, uint32(i))
-	msgs, err := e.dump(s, request{typ: unix.RTM_GETADDR, body: body})
+	have, err := e.addrInfos(s, i)
 	if err != nil {
-		return nil, fmt.Errorf("list addresses of %s: %w", link, err)
+		return nil, fmt.Errorf("%s: %w", link, err)
 	}
 	var out []netip.Prefix
-	for _, m := range msgs {
-		if len(m) < unix.SizeofIfAddrmsg || int(num32(m[4:])) != i {
-			continue
-		}
-		out = append(out, netip.PrefixFrom(ownAddress(m), int(m[1])))
+	for _, a := range have {
+		out = append(out, a.Prefix)
 	}
 	return out, nil
 }

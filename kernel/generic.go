@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
-	"runtime"
 
 	"golang.org/x/sys/unix"
 )
@@ -128,28 +127,13 @@ func (e *Engine) ethtool(s Side, cmd byte, link string, more func(*buf)) (msgs [
 // HasLinkType tells whether the kernel makes links of a type, by making one in a
 // namespace of its own that ends at once.
 func HasLinkType(typ string) bool {
-	made := make(chan error)
-	go func() { // the thread is thrown away: it stays locked
-		runtime.LockOSThread()
-		made <- tryLink(typ)
-	}()
-	return <-made == nil
-}
-
-func tryLink(typ string) error {
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+	return inNewNetns(func(c *conn) error {
+		body := newLink("try", "", 0)
+		body.nest(unix.IFLA_LINKINFO, func(n *buf) { n.str(unix.IFLA_INFO_KIND, typ) })
+		r, err := c.do([]request{{unix.RTM_NEWLINK, unix.NLM_F_CREATE | unix.NLM_F_ACK, body}})
+		if err == nil {
+			err = r[0].err
+		}
 		return err
-	}
-	c, err := dial(unix.NETLINK_ROUTE, make([]byte, rxSize))
-	if err != nil {
-		return err
-	}
-	defer c.close()
-	body := newLink("try", "", 0)
-	body.nest(unix.IFLA_LINKINFO, func(n *buf) { n.str(unix.IFLA_INFO_KIND, typ) })
-	r, err := c.do([]request{{unix.RTM_NEWLINK, unix.NLM_F_CREATE | unix.NLM_F_ACK, body}})
-	if err == nil {
-		err = r[0].err
-	}
-	return err
+	}) == nil
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // Monitor hears what changes in a namespace: links, addresses, routes, rules,
-// neighbours and nftables, whoever changes them.
+// neighbours, forwarding and nftables, whoever changes them.
 type Monitor struct {
 	files []*os.File
 }
@@ -30,7 +30,8 @@ func NewMonitor() (*Monitor, error) {
 	m := &Monitor{}
 	groups := map[int][]int{
 		unix.NETLINK_ROUTE: {unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
-			unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_RULE},
+			unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_RULE,
+			unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_IPV6_NETCONF},
 		unix.NETLINK_NETFILTER: {unix.NFNLGRP_NFTABLES},
 	}
 	for family, list := range groups {

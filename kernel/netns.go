@@ -138,27 +138,33 @@ func MakeNetns(path string) error {
 		return err
 	}
 	f.Close()
-	made := make(chan error)
-	go func() { // the thread is thrown away: it stays locked
-		runtime.LockOSThread()
-		made <- makeNetns(path)
-	}()
-	if err := <-made; err != nil {
+	if err := inNewNetns(func(c *conn) error { return keepNetns(c, path) }); err != nil {
 		_ = os.Remove(path)
 		return fmt.Errorf("make network namespace %s: %w", path, err)
 	}
 	return nil
 }
 
-func makeNetns(path string) error {
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		return err
-	}
-	c, err := dial(unix.NETLINK_ROUTE, make([]byte, rxSize))
-	if err != nil {
-		return err
-	}
-	defer c.close()
+// inNewNetns calls f on a thread that is alone in a new namespace.
+func inNewNetns(f func(*conn) error) error {
+	done := make(chan error)
+	go func() { // the thread is thrown away: it stays locked
+		runtime.LockOSThread()
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			done <- err
+			return
+		}
+		c, err := dial(unix.NETLINK_ROUTE, make([]byte, rxSize))
+		if err == nil {
+			err = f(c)
+			c.close()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+func keepNetns(c *conn, path string) error {
 	b := ifinfo(0, unix.IFF_UP, unix.IFF_UP)
 	b.str(unix.IFLA_IFNAME, "lo")
 	if _, err := c.do([]request{{unix.RTM_NEWLINK, unix.NLM_F_ACK, b}}); err != nil {

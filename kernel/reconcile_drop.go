@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"encoding/binary"
 	"fmt"
 	"net/netip"
 
@@ -69,26 +68,18 @@ func routeBody(k routeKey, v routeValue, protocol byte) buf {
 	return b
 }
 
-func nativePut(b []byte, v uint32) { binary.NativeEndian.PutUint32(b, v) }
-
-// LinkOf finds the host's link that has an address, with its prefix.
-func (e *Engine) LinkOf(ip netip.Addr) (*LinkInfo, netip.Prefix, error) {
-	all, err := e.Links(Host)
+// LinkOf finds the host's link that has an address.
+func (e *Engine) LinkOf(ip netip.Addr) (*LinkInfo, error) {
+	all, err := e.addrInfos(Host, 0)
 	if err != nil {
-		return nil, netip.Prefix{}, err
+		return nil, err
 	}
-	for _, l := range all {
-		list, err := e.addressesOf(Host, l.Index)
-		if err != nil {
-			return nil, netip.Prefix{}, err
-		}
-		for _, p := range list {
-			if p.Addr() == ip {
-				return l, p, nil
-			}
+	for _, a := range all {
+		if a.Prefix.Addr() == ip && a.Scope != unix.RT_SCOPE_LINK {
+			return e.LinkByIndex(Host, a.Index)
 		}
 	}
-	return nil, netip.Prefix{}, fmt.Errorf("no link has the address %s", ip)
+	return nil, fmt.Errorf("no link has the address %s", ip)
 }
 
 // AddressesOf lists the addresses of a link by name, those of the link alone left out.

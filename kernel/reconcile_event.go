@@ -21,6 +21,8 @@ func (r *Reconciler) Contradicts(ev Event, watch func(link string) bool) bool {
 	}
 	bad := false
 	switch {
+	case ev.typ == unix.RTM_NEWNETCONF && !ev.nft:
+		return ev.stopsForwarding() // each Reconcile looks at settings
 	case ev.nft:
 		bad = r.tableEvent(ev)
 	case ev.typ == unix.RTM_NEWLINK || ev.typ == unix.RTM_DELLINK:
@@ -101,12 +103,7 @@ func (r *Reconciler) addrEvent(ev Event, watch func(string) bool) bool {
 		name := text(attr(ev.body[unix.SizeofIfAddrmsg:], unix.IFA_LABEL))
 		return watch != nil && watch(name)
 	}
-	p := ev.body[unix.SizeofIfAddrmsg:]
-	ip := address(attr(p, unix.IFA_LOCAL))
-	if !ip.IsValid() {
-		ip = address(attr(p, unix.IFA_ADDRESS))
-	}
-	return r.addrs[addrKey{index, netip.PrefixFrom(ip, int(ev.body[1]))}] == (ev.typ == unix.RTM_DELADDR)
+	return r.addrs[addrKey{index, netip.PrefixFrom(ownAddress(ev.body), int(ev.body[1]))}] == (ev.typ == unix.RTM_DELADDR)
 }
 
 func (r *Reconciler) ruleLost(body []byte) bool {
@@ -137,4 +134,22 @@ func (r *Reconciler) mine(ev Event) bool {
 		}
 	}
 	return false
+}
+
+// linux/netconf.h
+const (
+	sizeofNetconfmsg  = 4
+	netconfaIfindex   = 1
+	netconfaForward   = 2
+	netconfIfindexAll = -1
+)
+
+// stopsForwarding tells whether the namespace forwards packets of a family no more.
+func (ev Event) stopsForwarding() bool {
+	if len(ev.body) < sizeofNetconfmsg {
+		return false
+	}
+	p := ev.body[sizeofNetconfmsg:]
+	on := attr(p, netconfaForward)
+	return int32(num32(attr(p, netconfaIfindex))) == netconfIfindexAll && len(on) == 4 && num32(on) == 0
 }

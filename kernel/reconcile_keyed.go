@@ -71,7 +71,7 @@ func (h *RouteInfo) value() routeValue {
 func (r *Reconciler) lookRoutes() error {
 	r.routes = map[routeKey]routeValue{}
 	for _, fam := range []byte{unix.AF_INET, unix.AF_INET6} {
-		list, err := r.e.routesBy(r.side, fam, r.owner.Protocol)
+		list, err := r.e.routes(r.side, fam, 0, r.owner.Protocol)
 		if err != nil {
 			return err
 		}
@@ -81,26 +81,6 @@ func (r *Reconciler) lookRoutes() error {
 		}
 	}
 	return nil
-}
-
-// routesBy lists the routes of a family that a protocol made, in all tables. The
-// kernel sifts them (4.20).
-func (e *Engine) routesBy(s Side, fam, protocol byte) (out []RouteInfo, _ error) {
-	b := rtmsg(fam, 0, 0, 0, 0)
-	b[4], b[5], b[7] = 0, protocol, 0
-	msgs, err := e.dump(s, request{typ: unix.RTM_GETROUTE, body: b})
-	if isAbsent(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list routes of protocol %d: %w", protocol, err)
-	}
-	for _, m := range msgs {
-		if len(m) >= unix.SizeofRtMsg && m[5] == protocol {
-			out = append(out, parseRoute(m).perLink(m)...)
-		}
-	}
-	return out, nil
 }
 
 func (r *Reconciler) lookRules() error {
@@ -172,27 +152,13 @@ func (e *Engine) permanent(s Side, fam byte, index int) (map[netip.Addr]string, 
 
 // addressesOf lists a link's addresses, those of the link alone (fe80::) left out.
 func (e *Engine) addressesOf(s Side, index int) (out []netip.Prefix, _ error) {
-	for _, fam := range []byte{unix.AF_INET, unix.AF_INET6} {
-		b := buf{fam, 0, 0, 0}
-		b = append(b, 0, 0, 0, 0)
-		nativePut(b[4:], uint32(index))
-		msgs, err := e.dump(s, request{typ: unix.RTM_GETADDR, body: b})
-		if err != nil {
-			return nil, fmt.Errorf("list addresses: %w", err)
-		}
-		for _, m := range msgs {
-			if len(m) < unix.SizeofIfAddrmsg || int(num32(m[4:])) != index || m[3] == unix.RT_SCOPE_LINK {
-				continue
-			}
-			p := m[unix.SizeofIfAddrmsg:]
-			ip := address(attr(p, unix.IFA_LOCAL))
-			if !ip.IsValid() {
-				ip = address(attr(p, unix.IFA_ADDRESS))
-			}
-			out = append(out, netip.PrefixFrom(ip, int(m[1])))
+	have, err := e.addrInfos(s, index)
+	for _, a := range have {
+		if a.Scope != unix.RT_SCOPE_LINK {
+			out = append(out, a.Prefix)
 		}
 	}
-	return out, nil
+	return out, err
 }
 
 // step is a change that waits to be sent with others.

@@ -28,6 +28,9 @@ const (
 	IPv6 = unix.AF_INET6
 )
 
+// MainTable is the routing table that packets go by unless a rule says another.
+const MainTable = unix.RT_TABLE_MAIN
+
 // Route is a route of a namespace.
 type Route struct {
 	base

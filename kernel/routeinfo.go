@@ -23,8 +23,13 @@ type RouteInfo struct {
 // Routes lists the unicast routes of a family (AF_INET, AF_INET6) in a table;
 // table 0 is all of them.
 func (e *Engine) Routes(s Side, fam byte, table int) ([]RouteInfo, error) {
+	return e.routes(s, fam, table, 0)
+}
+
+// routes lists those of a table and a protocol; 0 is any. The kernel sifts them (4.20).
+func (e *Engine) routes(s Side, fam byte, table int, protocol byte) (out []RouteInfo, _ error) {
 	b := rtmsg(fam, 0, 0, 0, 0)
-	b[4], b[5], b[7] = 0, 0, 0
+	b[4], b[5], b[7] = 0, protocol, 0
 	if table != 0 {
 		b.u32(unix.RTA_TABLE, uint32(table))
 	}
@@ -35,9 +40,8 @@ func (e *Engine) Routes(s Side, fam byte, table int) ([]RouteInfo, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list routes: %w", err)
 	}
-	var out []RouteInfo
 	for _, m := range msgs {
-		if len(m) >= unix.SizeofRtMsg {
+		if len(m) >= unix.SizeofRtMsg && (protocol == 0 || m[5] == protocol) {
 			out = append(out, parseRoute(m).perLink(m)...)
 		}
 	}

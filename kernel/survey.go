@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"os"
@@ -22,6 +23,7 @@ type Survey struct {
 type AddrInfo struct {
 	Index     int // of the link
 	Prefix    netip.Prefix
+	Scope     byte // RT_SCOPE_*, rtnetlink(7)
 	Tentative bool // not used before it is known to be alone on the link
 	Duplicate bool // somebody else on the link has it: the kernel does not use it
 }
@@ -49,7 +51,7 @@ func (e *Engine) Survey(s Side) (*Survey, error) {
 	if out.Links, err = e.Links(s); err != nil {
 		return nil, err
 	}
-	if out.Addrs, err = e.addrInfos(s); err != nil {
+	if out.Addrs, err = e.addrInfos(s, 0); err != nil {
 		return nil, err
 	}
 	if out.Neighs, err = e.neighs(s); err != nil {
@@ -69,13 +71,14 @@ func (e *Engine) Survey(s Side) (*Survey, error) {
 	return out, nil
 }
 
-func (e *Engine) addrInfos(s Side) (out []AddrInfo, _ error) {
-	msgs, err := e.dump(s, request{typ: unix.RTM_GETADDR, body: buf{0, 0, 0, 0, 0, 0, 0, 0}})
+// addrInfos lists the addresses of a link, or with 0 of all links.
+func (e *Engine) addrInfos(s Side, index int) (out []AddrInfo, _ error) {
+	msgs, err := e.dump(s, request{typ: unix.RTM_GETADDR, body: binary.NativeEndian.AppendUint32(buf{0, 0, 0, 0}, uint32(index))})
 	if err != nil {
 		return nil, fmt.Errorf("list addresses: %w", err)
 	}
 	for _, m := range msgs {
-		if len(m) < unix.SizeofIfAddrmsg {
+		if len(m) < unix.SizeofIfAddrmsg || index != 0 && int(num32(m[4:])) != index {
 			continue
 		}
 		flags := uint32(m[2])
@@ -83,7 +86,7 @@ func (e *Engine) addrInfos(s Side) (out []AddrInfo, _ error) {
 			flags = num32(f)
 		}
 		out = append(out, AddrInfo{
-			Index: int(num32(m[4:])), Prefix: netip.PrefixFrom(ownAddress(m), int(m[1])),
+			Index: int(num32(m[4:])), Prefix: netip.PrefixFrom(ownAddress(m), int(m[1])), Scope: m[3],
 			Tentative: flags&unix.IFA_F_TENTATIVE != 0, Duplicate: flags&unix.IFA_F_DADFAILED != 0,
 		})
 	}

@@ -36,16 +36,16 @@ func (k Keys) next() string { return k.File + ".next" }
 // says what the node has to publish. It is to be called now and then; the device's
 // key is always that in File.
 func (k Keys) Turn(now time.Time, every time.Duration) (public, previous string, err error) {
-	made, err := k.age(k.File)
+	made, err := k.born(k.File, now)
 	if errors.Is(err, os.ErrNotExist) {
 		if err = makeKey(k.File); err == nil {
-			made, err = k.age(k.File)
+			made, err = k.born(k.File, now)
 		}
 	}
 	if err != nil {
 		return "", "", err
 	}
-	began, err := k.age(k.next())
+	began, err := k.born(k.next(), now)
 	switch {
 	case err == nil && now.Sub(began) >= Grace:
 		if err := os.Rename(k.next(), k.File); err != nil {
@@ -72,8 +72,13 @@ func (k Keys) turning() (public, previous string, err error) {
 	return public, previous, err
 }
 
-func (k Keys) age(file string) (time.Time, error) {
+// born is when a key was made. One from the future, as a clock that was set back
+// makes it, counts from now on: else it would be used until that future.
+func (k Keys) born(file string, now time.Time) (time.Time, error) {
 	st, err := os.Stat(file)
+	if err == nil && st.ModTime().After(now) {
+		return now, os.Chtimes(file, now, now)
+	}
 	if err != nil {
 		return time.Time{}, fmt.Errorf("WireGuard key: %w", err)
 	}

@@ -3,6 +3,7 @@ package backend_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +55,25 @@ func TestKeys(t *testing.T) {
 	}
 	if used, _ := os.ReadFile(k.File); string(used) == string(secret) {
 		t.Error("the device has the old key still")
+	}
+}
+
+// A clock that was set back by a year keeps a key for its time, and not for that year.
+func TestKeyClock(t *testing.T) {
+	t.Parallel()
+	k := backend.Keys{File: filepath.Join(t.TempDir(), "wireguard.key")}
+	const day = 24 * time.Hour
+	last := time.Now().Add(-365 * day)
+	var said []bool
+	for _, at := range []time.Time{time.Now(), last, last.Add(day / 2), last.Add(day + time.Second)} {
+		_, previous, err := k.Turn(at, day)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said = append(said, previous != "")
+	}
+	if want := []bool{false, false, false, true}; !slices.Equal(said, want) {
+		t.Errorf("the key is being turned: %v, want %v", said, want)
 	}
 }
 

@@ -110,7 +110,7 @@ func Load(path string, getenv func(string) string) (*Config, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read the agent's configuration: %w", err)
 	default:
-		if err := parse(raw, c); err != nil {
+		if err := Parse(raw, c); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}
@@ -120,8 +120,9 @@ func Load(path string, getenv func(string) string) (*Config, error) {
 	return c, c.complete(getenv)
 }
 
-// parse reads YAML, of which JSON is a part, and refuses keys that it does not know.
-func parse(raw []byte, c *Config) error {
+// Parse reads YAML, of which JSON is a part, into what has JSON's names, and refuses
+// keys that it does not know.
+func Parse(raw []byte, into any) error {
 	var tree any
 	if err := yaml.Unmarshal(raw, &tree); err != nil {
 		return err
@@ -135,7 +136,7 @@ func parse(raw []byte, c *Config) error {
 	}
 	d := json.NewDecoder(bytes.NewReader(asJSON))
 	d.DisallowUnknownFields()
-	return d.Decode(c)
+	return d.Decode(into)
 }
 
 // complete fills in defaults and looks at what there is.

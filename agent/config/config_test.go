@@ -212,7 +212,7 @@ func FuzzConfig(f *testing.F) {
 	f.Add(raw)
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		c := &Config{}
-		if parse(raw, c) == nil && c.complete(env()) == nil && c.Node == "" {
+		if Parse(raw, c) == nil && c.complete(env()) == nil && c.Node == "" {
 			t.Error("a valid configuration without a node")
 		}
 	})

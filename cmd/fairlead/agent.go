@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/agent/config"
+	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
 )
@@ -64,6 +65,16 @@ func (a *app) agentConfig(f *agentFlags) (*config.Config, error) {
 	})
 }
 
+// openStore reads the configuration and opens the store that it names.
+func (a *app) openStore(f *agentFlags) (*config.Config, store.Store, error) {
+	conf, err := a.agentConfig(f)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := conf.Open()
+	return conf, s, err
+}
+
 func (a *app) agentCommand() *cobra.Command {
 	f := &agentFlags{}
 	verbose := false
@@ -71,11 +82,7 @@ func (a *app) agentCommand() *cobra.Command {
 		Use: "agent", Short: "join this host's containers to those of other hosts", GroupID: "cluster", Long: agentLong, Example: agentExample,
 		Args: want(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
-			conf, err := a.agentConfig(f)
-			if err != nil {
-				return err
-			}
-			s, err := conf.Open()
+			conf, s, err := a.openStore(f)
 			if err != nil {
 				return err
 			}

@@ -21,11 +21,7 @@ const clusterTimeout = 15 * time.Second
 // inCluster makes what a command does with the store its RunE.
 func (a *app) inCluster(f *agentFlags, c *cobra.Command, do func(ctx context.Context, s store.Store, args []string) error) *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error {
-		conf, err := a.agentConfig(f)
-		if err != nil {
-			return err
-		}
-		s, err := conf.Open()
+		_, s, err := a.openStore(f)
 		if err != nil {
 			return err
 		}

@@ -66,7 +66,7 @@ func (l *looker) look(ctx context.Context) (*doctor.Facts, error) {
 		}
 	}
 	if l.container == "" {
-		l.networks(records)
+		l.networks(ctx, records)
 	}
 	return l.facts, nil
 }

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 
+	"github.com/fairlead/fairlead/agent"
+	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni/invoke"
 	"github.com/fairlead/fairlead/cni/rawjson"
@@ -18,7 +21,7 @@ import (
 )
 
 // networks looks at what the host's configurations need.
-func (l *looker) networks(records []*attach.Record) {
+func (l *looker) networks(ctx context.Context, records []*attach.Record) {
 	for _, name := range networkNames(l.confDir()) {
 		list, err := libcni.LoadNetworkConf(l.confDir(), name)
 		if err != nil {
@@ -31,8 +34,39 @@ func (l *looker) networks(records []*attach.Record) {
 			if p.Network.IPAM.Type == "host-local" {
 				l.ranges(list, p, records)
 			}
+			if l.asksAgent(p) {
+				l.facts.Agent.Needed = append(l.facts.Agent.Needed, name)
+			}
 		}
 	}
+	if len(l.facts.Agent.Needed) > 0 {
+		l.agent(ctx)
+	}
+}
+
+// asksAgent tells whether a plugin needs the node agent; another whereabouts than
+// ours does not.
+func (l *looker) asksAgent(p *libcni.NetworkConfig) bool {
+	switch {
+	case p.Network.Type == "fairlead-net", p.Network.IPAM.Type == "fairlead-ipam":
+		return true
+	case p.Network.IPAM.Type != "whereabouts":
+		return false
+	}
+	file, err := invoke.FindInPath("whereabouts", l.pluginPath())
+	return err == nil && isOurs(file)
+}
+
+// agent asks the node agent how it is.
+func (l *looker) agent(ctx context.Context) {
+	var s agent.State
+	err := local.Open(l.libDir(), l.runDir()).Call(ctx, local.OpAgent, struct{}{}, &s)
+	if away, is := errors.AsType[*local.AwayError](err); is {
+		l.facts.Agent.Away = away.Socket + ": " + away.Err.Error()
+	} else if err != nil {
+		l.facts.Agent.Away = err.Error()
+	}
+	l.facts.Agent.Why = s.Why
 }
 
 func (l *looker) plugin(network, typ string) {

@@ -9,12 +9,12 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/store"
 )
 
@@ -234,28 +234,12 @@ func (a *app) networkSet(f *agentFlags) *cobra.Command {
 }
 
 func readNetwork(name, file string) (*cluster.Network, error) {
-	var raw []byte
-	var err error
-	if file == "-" {
-		raw, err = io.ReadAll(os.Stdin)
-	} else {
-		raw, err = os.ReadFile(file)
-	}
-	if err != nil {
-		return nil, err
-	}
-	var tree any
-	if err := yaml.Unmarshal(raw, &tree); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	asJSON, err := json.Marshal(tree)
+	raw, err := fileOrInput(file)
 	if err != nil {
 		return nil, err
 	}
 	n := &cluster.Network{Name: name}
-	d := json.NewDecoder(strings.NewReader(string(asJSON)))
-	d.DisallowUnknownFields()
-	if err := d.Decode(n); err != nil {
+	if err := config.Parse(raw, n); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return n, nil

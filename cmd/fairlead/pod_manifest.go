@@ -48,13 +48,7 @@ type manifestContainer struct {
 
 // readManifest takes a pod's wishes from a file, "-" being standard input.
 func readManifest(file string, p *podnet.Pod, annotations map[string]string) error {
-	var raw []byte
-	var err error
-	if file == "-" {
-		raw, err = io.ReadAll(os.Stdin)
-	} else {
-		raw, err = os.ReadFile(file)
-	}
+	raw, err := fileOrInput(file)
 	if err != nil {
 		return fmt.Errorf("read the manifest: %w", err)
 	}
@@ -62,6 +56,14 @@ func readManifest(file string, p *podnet.Pod, annotations map[string]string) err
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	return nil
+}
+
+// fileOrInput reads a file, of which "-" is standard input.
+func fileOrInput(file string) ([]byte, error) {
+	if file == "-" {
+		return io.ReadAll(os.Stdin)
+	}
+	return os.ReadFile(file)
 }
 
 func parseManifest(raw []byte, p *podnet.Pod, annotations map[string]string) error {

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"regexp"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -15,8 +16,30 @@ import (
 // Probe is packets from a container to an address, one a millisecond, until Stop.
 type Probe struct {
 	cmd  *exec.Cmd
-	out  *bytes.Buffer
+	out  answers
 	done chan struct{}
+}
+
+// answers is what ping says, a line an answer: they are counted, and the end is kept.
+type answers struct {
+	sync.Mutex
+	count int
+	tail  []byte
+}
+
+func (a *answers) Write(b []byte) (int, error) {
+	a.Lock()
+	defer a.Unlock()
+	a.count += bytes.Count(b, []byte(" bytes from "))
+	a.tail = append(a.tail, b...)
+	a.tail = a.tail[max(0, len(a.tail)-2000):]
+	return len(b), nil
+}
+
+func (a *answers) seen() (int, string) {
+	a.Lock()
+	defer a.Unlock()
+	return a.count, string(a.tail)
 }
 
 // Lost is what a probe found.
@@ -26,9 +49,9 @@ func (l Lost) String() string { return fmt.Sprintf("%d of %d packets lost", l.Lo
 
 // Probe begins one in a container of the node.
 func (n *Node) Probe(container string, to netip.Addr) (*Probe, error) {
-	p := &Probe{out: &bytes.Buffer{}}
-	p.cmd = n.Command(context.Background(), "ip", "netns", "exec", container, "ping", "-q", "-i", "0.001", "-W", "1", to.String())
-	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
+	p := &Probe{}
+	p.cmd = n.Command(context.Background(), "ip", "netns", "exec", container, "ping", "-i", "0.001", "-W", "1", to.String())
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
@@ -48,6 +71,17 @@ func (p *Probe) kill() {
 	}
 }
 
+// Answers is how many have come so far; it has an error when the probe has ended.
+func (p *Probe) Answers() (int, error) {
+	count, said := p.out.seen()
+	select {
+	case <-p.done:
+		return count, fmt.Errorf("the probe has ended: %s", said)
+	default:
+		return count, nil
+	}
+}
+
 var summary = regexp.MustCompile(`(\d+) packets transmitted, (\d+) received`)
 
 // Stop ends it, and counts. Answers that are on their way are waited for.
@@ -58,9 +92,10 @@ func (p *Probe) Stop() (Lost, error) {
 	case <-time.After(10 * time.Second):
 		p.kill()
 	}
-	m := summary.FindStringSubmatch(p.out.String())
+	_, said := p.out.seen()
+	m := summary.FindStringSubmatch(said)
 	if m == nil {
-		return Lost{}, fmt.Errorf("the probe said nothing: %s", p.out)
+		return Lost{}, fmt.Errorf("the probe said nothing: %s", said)
 	}
 	sent, _ := strconv.Atoi(m[1])
 	received, _ := strconv.Atoi(m[2])

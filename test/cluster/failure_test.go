@@ -119,11 +119,6 @@ func TestHands(t *testing.T) {
 			continue
 		}
 		began := time.Now()
-		if strings.HasPrefix(by, "sysctl") { // nothing tells of it: the minute's look does
-			_, err := a.Run(t.Context(), "sysctl", "-w", "net.ipv4.ip_forward=1")
-			must(t, err)
-			continue
-		}
 		soon(t, func() error {
 			if now := state(t, a); now != before {
 				return fmt.Errorf("after %s there is\n%s\nand was\n%s", by, now, before)
@@ -140,7 +135,7 @@ func TestHands(t *testing.T) {
 // state is what the agent made on a node.
 func state(t *testing.T, n *lab.Node) (all string) {
 	t.Helper()
-	for _, argv := range []string{"ip -o -d link show type vxlan", "ip route show proto 103", "ip neigh show nud permanent", "bridge fdb show dev fl-vx.1", "nft list ruleset"} {
+	for _, argv := range []string{"ip -o -d link show type vxlan", "ip route show proto 103", "ip neigh show nud permanent", "bridge fdb show dev fl-vx.1", "nft list ruleset", "sysctl net.ipv4.ip_forward"} {
 		out, _ := n.Run(t.Context(), strings.Fields(argv)...) // a link that is gone is a difference
 		for line := range strings.Lines(out) {
 			if _, rest, ok := strings.Cut(line, ": "); ok && strings.Contains(line, "mtu") {
@@ -178,8 +173,8 @@ func TestPartition(t *testing.T) {
 // replaces a dead one under its name gets its blocks.
 func TestOneName(t *testing.T) {
 	t.Parallel()
-	c := hosts(t, 2, 1, vxlanNet)
-	a, b := c.Nodes[0], c.Nodes[1]
+	c := hosts(t, 3, 1, vxlanNet)
+	a, b, x := c.Nodes[0], c.Nodes[1], c.Nodes[2]
 	attach(t, a, "c1", "pods")
 	blocks := func() string {
 		out, err := a.Cluster(t.Context(), "node", "show", "b")
@@ -199,7 +194,23 @@ func TestOneName(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "another agent works on this host") {
 		t.Errorf("a second one on this host: %v\n%s", err, again)
 	}
-	// The machine dies; another one takes its place.
+	toX := attach(t, x, "c1", "pods")
+	reach(t, a, "c1", toX)
+	through(t, a, "c1", toX, func() {
+		replaced(t, c, twin, func() error {
+			if got := blocks(); got != had {
+				return fmt.Errorf("blocks are %s, and were %s", got, had)
+			}
+			return nil
+		})
+	})
+}
+
+// replaced has the machine of node b die, and another one take its place, of which the
+// others then hear.
+func replaced(t *testing.T, c *lab.Cluster, twin *lab.Host, whole func() error) {
+	t.Helper()
+	a, b := c.Nodes[0], c.Nodes[1]
 	b.Agent.Kill()
 	must(t, os.RemoveAll(b.Path("/var/lib/cni")))
 	log := filepath.Join(c.Dir, "twin.log")
@@ -211,6 +222,7 @@ func TestOneName(t *testing.T) {
 	})
 	deadline := time.Now().Add(kerneltest.Slow(60 * time.Second))
 	for {
+		var err error
 		p, err = twin.Start(log, nil, filepath.Join(bin, "fairlead"), "agent", "--node", "b", "--store-etcd-endpoints", c.Endpoints())
 		must(t, err)
 		select {
@@ -224,12 +236,7 @@ func TestOneName(t *testing.T) {
 		}
 		break
 	}
-	soon(t, func() error {
-		if got := blocks(); got != had {
-			return fmt.Errorf("blocks are %s, and were %s", got, had)
-		}
-		return nil
-	})
+	soon(t, whole)
 	soon(t, func() error {
 		out, err := a.Run(t.Context(), "bridge", "fdb", "show", "dev", "fl-vx.1")
 		if err == nil && !strings.Contains(out, twin.V4.String()) {

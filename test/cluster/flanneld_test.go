@@ -132,8 +132,8 @@ func TestBesideFlanneld(t *testing.T) {
 			probe, err := p.from.Probe("c1", p.to)
 			must(t, err)
 			probes = append(probes, probe)
+			answered(t, probe)
 		}
-		time.Sleep(300 * time.Millisecond)
 		do()
 		time.Sleep(time.Second)
 		for i, p := range probes {

@@ -40,7 +40,7 @@ func versions(t *testing.T, p *page, needing bool) {
 		if (l.needs != "") != needing {
 			continue
 		}
-		for _, v := range cni.Versions() {
+		for _, v := range versionsOf(t, l.needs) {
 			t.Run(strings.ReplaceAll(l.name, ", ", "-")+"/"+v, func(t *testing.T) {
 				t.Parallel()
 				if needing {
@@ -57,6 +57,16 @@ func versions(t *testing.T, p *page, needing bool) {
 			})
 		}
 	}
+}
+
+// versionsOf are those to go through: where an emulated kernel has to, the oldest and
+// the newest do for the short lane.
+func versionsOf(t *testing.T, needs string) []string {
+	all := cni.Versions()
+	if needs != "" && (testing.Short() || !kerneltest.Has(t, needs)) {
+		return []string{all[0], all[len(all)-1]}
+	}
+	return all
 }
 
 // keys runs the cases that need a feature, or those that every kernel can run.

@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,11 +47,132 @@ func (c *cluster) startAgents(t *testing.T) {
 	c.wire.ip(t, "route replace "+podRange+" via "+c.hosts[0].ip)
 }
 
-// agentsRestarted starts all agents anew while requests go on, as an upgrade does.
+// agentsRestarted starts all agents anew while requests go on, as an upgrade does. The
+// new ones find all as they want it.
 func agentsRestarted(t *testing.T, c *cluster) string {
-	c.web(t, linger)
-	return c.underLoad(t, func() {
+	pods := c.web(t, linger)
+	before := c.agentPods(t)
+	said := c.underLoad(t, pods, func() {
 		c.need(t, "-n", "kube-system", "rollout", "restart", "daemonset/fairlead-agent")
-		c.need(t, "-n", "kube-system", "rollout", "status", "daemonset/fairlead-agent", "--timeout=120s")
+		c.need(t, "-n", "kube-system", "rollout", "status", "daemonset/fairlead-agent", "--timeout=110s")
 	})
+	for _, p := range c.agentPods(t) {
+		if slices.Contains(before, p) {
+			t.Errorf("%s is not a new one", p)
+		}
+	}
+	c.changedNothing(t)
+	return said + ", by agents that changed nothing in the kernel"
+}
+
+// agentsGone replaces all pods of a service while no agent is there.
+func agentsGone(t *testing.T, c *cluster) string {
+	pods := c.web(t, linger)
+	back := func() {
+		c.need(t, "apply", "-f", "/run/fairlead-agent.yaml")
+		c.need(t, "-n", "kube-system", "rollout", "status", "daemonset/fairlead-agent", "--timeout=110s")
+	}
+	t.Cleanup(back)
+	said := c.underLoad(t, pods, func() {
+		c.need(t, "-n", "kube-system", "delete", "daemonset", "fairlead-agent", "--cascade=foreground")
+		eventually(t, 30*time.Second, func() error {
+			if left := c.agentPods(t); len(left) != 0 {
+				return fmt.Errorf("still there: %v", left)
+			}
+			return nil
+		})
+		c.need(t, "rollout", "restart", "deployment/web")
+		c.rolledOut(t)
+		eventually(t, time.Minute, func() error { return c.gone(t, pods) })
+	})
+	back()
+	c.changedNothing(t)
+	return said
+}
+
+// changedNothing fails the case when agents that have just started found anything
+// that was not as they want it.
+func (c *cluster) changedNothing(t *testing.T) {
+	t.Helper()
+	for _, n := range c.hosts {
+		if a := n.agent(t); !a.Ready || a.Counts.Made != 0 || a.Counts.Removed != 0 || a.Counts.Failed != 0 {
+			t.Errorf("the new agent of %s: %+v", n.name, a)
+		}
+	}
+	c.healthy(t)
+}
+
+// agentPods are the names of the agent's pods.
+func (c *cluster) agentPods(t *testing.T) []string {
+	t.Helper()
+	return strings.Fields(c.need(t, "-n", "kube-system", "get", "pods", "-l", "app.kubernetes.io/name=fairlead-agent", "-o", "name"))
+}
+
+// agentState is what an agent says of itself.
+type agentState struct {
+	Ready  bool
+	Peers  int
+	Counts struct{ Looks, Listed, Made, Removed, Failed int }
+}
+
+func (n *kubeNode) agent(t *testing.T) (s agentState) {
+	t.Helper()
+	raw, err := n.run("/mnt/e2e/fairlead", "agent", "status", "--json")
+	if err == nil {
+		err = json.Unmarshal([]byte(raw), &s)
+	}
+	if err != nil {
+		t.Errorf("the agent of %s: %v", n.name, err)
+	}
+	return s
+}
+
+// storeKeys are those of our agents in etcd.
+func (c *cluster) storeKeys(t *testing.T) (keys []string) {
+	t.Helper()
+	ask, err := json.Marshal(object{"key": []byte(agentPrefix), "range_end": []byte(agentPrefixEnd), "keys_only": true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := c.control.run("curl", "-sS", "--fail", agentStore+"/v3/kv/range", "-d", string(ask))
+	var answer struct{ Kvs []struct{ Key []byte } }
+	if err == nil {
+		err = json.Unmarshal([]byte(raw), &answer)
+	}
+	if err != nil {
+		t.Fatalf("list the keys of the store: %v", err)
+	}
+	for _, kv := range answer.Kvs {
+		keys = append(keys, string(kv.Key))
+	}
+	return keys
+}
+
+const agentPrefix, agentPrefixEnd = "/fairlead/", "/fairlead0"
+
+// atRest waits until the store knows of no container, and returns what it knows.
+func (c *cluster) atRest(t *testing.T) (keys []string) {
+	t.Helper()
+	eventually(t, 10*time.Second, func() error {
+		keys = c.storeKeys(t)
+		if i := slices.IndexFunc(keys, func(k string) bool { return strings.HasPrefix(k, agentPrefix+"endpoints/") }); i >= 0 {
+			return fmt.Errorf("the store still has %s", keys[i])
+		}
+		return nil
+	})
+	return keys
+}
+
+// agentsAsBefore fails the case when the store has more or less than before, or an
+// agent could not do all that it wanted.
+func (c *cluster) agentsAsBefore(t *testing.T) {
+	t.Helper()
+	if left := difference(c.kept, c.atRest(t)); len(left) != 0 {
+		t.Errorf("the store is not as before:\n%s", strings.Join(left, "\n"))
+	}
+	for _, n := range c.hosts {
+		if a := n.agent(t); !a.Ready || a.Peers != len(c.hosts)-1 || a.Counts.Failed != 0 {
+			t.Errorf("the agent of %s: %+v", n.name, a)
+		}
+	}
 }

@@ -32,6 +32,7 @@ func kubeCases() []kubeCase {
 		{name: "kubelet and containerd killed while pods start", nodes: 1, run: kubeKilled},
 		{name: "the page's commands, the DaemonSet, and back", nodes: 1, run: daemonSet, noAgent: true},
 		{name: "all agents restarted under load", nodes: 2, run: agentsRestarted, agentOnly: true},
+		{name: "rolling restart under load while no agent runs", nodes: 2, run: agentsGone, agentOnly: true},
 	}
 }
 
@@ -150,26 +151,6 @@ func kubeKilled(t *testing.T, c *cluster) string {
 	}
 	return fmt.Sprintf("addresses held: %d at the kill, %d when all pods were ready, %d after their deletion, before gc; processes and namespaces that containerd forgot, ended by hand: %d",
 		held, standing, left, byHand)
-}
-
-// endForgotten ends what belongs to no pod that kubelet or containerd know: a
-// sandbox that was being made.
-func (n *kubeNode) endForgotten(t *testing.T) (count int) {
-	t.Helper()
-	time.Sleep(2 * time.Second) // they may be at it
-	for range 3 {
-		out, _ := n.run("pgrep", "-x", "containerd-shim|runc|probe") // none: an error
-		for _, pid := range strings.Fields(out) {
-			_, _ = n.run("kill", "-9", pid) // may have ended meanwhile
-			count++
-		}
-	}
-	out := n.shell(t, "ls /run/netns")
-	for _, name := range strings.Fields(out) {
-		n.shell(t, "ip netns delete "+name)
-		count++
-	}
-	return count
 }
 
 // held are the addresses that IPAM has given out on the node.

@@ -20,6 +20,7 @@ type cluster struct {
 	wire    wire
 	control *host
 	hosts   []*kubeNode
+	kept    []string // keys of our agents in the store, at rest
 }
 
 // newCluster starts one and waits until a pod has come and gone on each node.
@@ -42,6 +43,9 @@ func newCluster(t *testing.T, p programs, bin string, k clusterKind) *cluster {
 	for _, n := range c.hosts {
 		c.warm(t, n)
 		n.settle(t)
+	}
+	if k.agent {
+		c.kept = c.atRest(t)
 	}
 	return c
 }
@@ -104,6 +108,9 @@ func (c *cluster) asBefore(t *testing.T) {
 		if len(left) != 0 {
 			t.Errorf("%s is not as before, by %d lines:\n%s", n.name, len(left), strings.Join(left[:min(len(left), 40)], "\n"))
 		}
+	}
+	if c.agent {
+		c.agentsAsBefore(t)
 	}
 }
 

@@ -77,6 +77,7 @@ func (c *cluster) kubeHost(t *testing.T, port, ip string, binds map[string]strin
 	h := &host{name: hostName(), outside: c.wire.netns}
 	binds[c.bin], binds[c.dir] = kubernetesBin, "/mnt/e2e"
 	h.start(t, binds)
+	c.keepLogs(t, h, port)
 	c.wire.join(t, h, port, ip)
 	h.write(t, kubeConfig, fill(t, "config.yaml", map[string]string{"API": controlIP}))
 	return h
@@ -113,6 +114,7 @@ func (c *cluster) startControl(t *testing.T) {
 		"--cert-dir=/run/kubernetes-controllers")
 	c.daemon(t, h, kubernetesBin+"/kube-scheduler", "--kubeconfig="+kubeConfig, "--bind-address=127.0.0.1", "--leader-elect=false", "--cert-dir=/run/kubernetes-scheduler")
 	eventually(t, time.Minute, func() error { _, err := c.kubectl("get", "serviceaccount", "default"); return err })
+	c.noteEndpoints(t)
 }
 
 // daemon starts a program of the cluster, and shows the end of what it says if

@@ -86,7 +86,7 @@ func daemonSet(t *testing.T, c *cluster) string {
 			return fmt.Errorf("of %d pods of the reference's on %s there are noted:\n%s\n%s\n%s", want, n.name, out, seen, log)
 		})
 	}
-	said := c.underLoad(t, func() { // pods of the reference's go, ours come
+	said := c.underLoad(t, pods, func() { // pods of the reference's go, ours come
 		c.need(t, "rollout", "restart", "deployment/web")
 		c.rolledOut(t)
 	})

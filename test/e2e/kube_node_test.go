@@ -44,6 +44,7 @@ func (c *cluster) newNode(t *testing.T, i int) *kubeNode {
 	n.write(t, "/run/proxy.yaml", fill(t, "proxy.yaml", map[string]string{"NODE": n.name, "MODE": c.mode, "PODS": podRange}))
 	n.startContainerd(t)
 	n.startKubelet(t)
+	n.noteNode(t)
 	c.daemon(t, n.host, kubernetesBin+"/kube-proxy", "--config=/run/proxy.yaml", "-v=2")
 	return n
 }
@@ -86,6 +87,16 @@ func (n *kubeNode) startContainerd(t *testing.T) {
 	if _, err := n.run(bin+"/ctr", "-n", "k8s.io", "images", "import", "/mnt/e2e/image.tar"); err != nil {
 		t.Fatal(err)
 	}
+	n.awaitCRI(t)
+}
+
+// awaitCRI waits until containerd has found again what it knew of pods and answers
+// kubelet, which ends if it does not. Where systemd is, it starts kubelet once more.
+func (n *kubeNode) awaitCRI(t *testing.T) {
+	t.Helper()
+	conn := dialCRI(t, n.cluster.programs.cri, n.path(containerdSocket))
+	defer conn.close()
+	eventually(t, time.Minute, func() error { return conn.call("Status", object{}, nil) })
 }
 
 func (n *kubeNode) startKubelet(t *testing.T) {

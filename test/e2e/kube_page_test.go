@@ -34,9 +34,6 @@ func TestKubernetesPage(t *testing.T) {
 		t.Errorf("the page has\n%s\nthe runs saw\n%s", text, kubeText(rows))
 	}
 	for _, k := range clusterKinds() {
-		if k.agent {
-			continue // it is not on the page yet: docs/testing.md says why
-		}
 		for _, one := range append(kubeCases(), kubeCase{name: upCase}) {
 			i := slices.IndexFunc(rows, func(r kubeRow) bool { return r.Cluster == k.String() && r.Case == one.name })
 			if k.has(one) && (i < 0 || !strings.HasPrefix(rows[i].Said, "passed")) {

@@ -22,7 +22,11 @@ const linger = 8
 // counted is what the probe counts when it asks again and again.
 type counted struct {
 	Asked, Failed int
-	By, Errors    map[string]int
+	By            map[string]int
+	Errors        map[string]struct {
+		Times       int
+		First, Last time.Time
+	}
 }
 
 // spread asks so often that every server has its turn: until each of them has
@@ -137,9 +141,16 @@ func load(t *testing.T, argv ...string) (end func() counted) {
 
 // underLoad asks the service from outside by a node's port and from each node by
 // its address, while something is done, and reports how many were not answered.
-func (c *cluster) underLoad(t *testing.T, do func()) string {
+// It begins when kube-proxy has heard of all servers: until then it rejects, a
+// second longer than the rollout.
+func (c *cluster) underLoad(t *testing.T, pods []kubePod, do func()) string {
 	t.Helper()
 	ip := c.serviceIP(t)
+	spread(t, c.outside, "tcp", at(c.hosts[0].ip, webNodePort), pods)
+	for _, n := range c.hosts {
+		spread(t, n.on, "tcp", at(ip, webPort), pods)
+	}
+	start := time.Now()
 	ends := []func() counted{load(t, "nsenter", "--net="+c.wire.netns, "--", c.programs.probe, "repeat", "tcp", at(c.hosts[0].ip, webNodePort))}
 	for _, n := range c.hosts {
 		ends = append(ends, load(t, n.within("/mnt/e2e/probe", "repeat", "tcp", at(ip, webPort))...))
@@ -152,8 +163,9 @@ func (c *cluster) underLoad(t *testing.T, do func()) string {
 		n := end()
 		asked += n.Asked
 		failed += n.Failed
-		for e, times := range n.Errors {
-			t.Logf("%d times: %s", times, e)
+		for e, x := range n.Errors {
+			t.Logf("%d times, %v to %v after the start at %s: %s", x.Times, x.First.Sub(start).Round(time.Millisecond),
+				x.Last.Sub(start).Round(time.Millisecond), start.Format("15:04:05.000"), e)
 		}
 	}
 	if asked < 100 || failed != 0 {
@@ -164,7 +176,7 @@ func (c *cluster) underLoad(t *testing.T, do func()) string {
 
 func rollingRestart(t *testing.T, c *cluster) string {
 	before := c.web(t, linger)
-	said := c.underLoad(t, func() {
+	said := c.underLoad(t, before, func() {
 		c.need(t, "rollout", "restart", "deployment/web")
 		c.rolledOut(t)
 		eventually(t, time.Minute, func() error { return c.gone(t, before) })
@@ -187,7 +199,7 @@ func (c *cluster) gone(t *testing.T, pods []kubePod) error {
 func drain(t *testing.T, c *cluster) string {
 	before := c.web(t, linger)
 	n := c.hosts[len(c.hosts)-1]
-	said := c.underLoad(t, func() {
+	said := c.underLoad(t, before, func() {
 		c.need(t, "drain", n.name, "--ignore-daemonsets", "--timeout=100s")
 		t.Cleanup(func() { c.need(t, "uncordon", n.name) })
 		c.rolledOut(t)

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// kubernetesVariable asks for clusters; its value is a part of their names, or
-// "all".
+// kubernetesVariable asks for clusters; its value is the name of one, a part of the
+// names of some, or "all".
 const kubernetesVariable = "FAIRLEAD_E2E_KUBERNETES"
 
 // clusterKinds are the clusters that the cases run in.
@@ -31,12 +31,10 @@ type clusterKind struct {
 	agent bool // nodes are joined by our agent, with tunnels, in place of routes by hand
 }
 
-const agentWords = ", the agent"
-
 func (k clusterKind) String() string {
 	name := map[int]string{1: "one node", 3: "three nodes"}[k.nodes] + ", " + k.mode
 	if k.agent {
-		name += agentWords
+		name += ", the agent"
 	}
 	return name
 }
@@ -44,6 +42,28 @@ func (k clusterKind) String() string {
 // has tells whether a case is one for the cluster.
 func (k clusterKind) has(one kubeCase) bool {
 	return one.nodes <= k.nodes && !(one.noAgent && k.agent) && !(one.agentOnly && !k.agent)
+}
+
+// chosenKinds are all clusters, the one of that name, or those whose names have it.
+func chosenKinds(asked string) (kinds []clusterKind) {
+	for _, k := range clusterKinds() {
+		if k.String() == asked {
+			return []clusterKind{k}
+		}
+		if asked == "all" || strings.Contains(k.String(), asked) {
+			kinds = append(kinds, k)
+		}
+	}
+	return kinds
+}
+
+func TestChosenKinds(t *testing.T) {
+	t.Parallel()
+	for asked, want := range map[string]int{"all": 5, "three nodes, nftables": 1, "three nodes, nftables, the agent": 1, "nftables": 3, "one node": 2, "the agent": 1, "ipvs": 0} {
+		if got := chosenKinds(asked); len(got) != want {
+			t.Errorf("%q chooses %v, want %d", asked, got, want)
+		}
+	}
 }
 
 // TestKubernetes takes clusters through every case, one after the other.
@@ -55,12 +75,9 @@ func TestKubernetes(t *testing.T) {
 	bin, p := kubernetesPrograms(t), build(t)
 	layOut(t, p)
 	var rows []kubeRow
-	for _, k := range clusterKinds() {
-		if asked == "all" || strings.Contains(k.String(), asked) {
-			t.Run(k.String(), func(t *testing.T) { rows = append(rows, kubeRun(t, p, bin, k)...) })
-		}
+	for _, k := range chosenKinds(asked) {
+		t.Run(k.String(), func(t *testing.T) { rows = append(rows, kubeRun(t, p, bin, k)...) })
 	}
-	rows = slices.DeleteFunc(rows, func(r kubeRow) bool { return strings.HasSuffix(r.Cluster, agentWords) })
 	if os.Getenv("UPDATE") != "" {
 		rewritePage(t, "kubernetes", kubeText(writeKubeRows(t, rows)))
 	}

@@ -45,6 +45,7 @@ func newStage(t *testing.T, c client, p programs, lists map[string]object, fuse 
 		warm = names(lists)
 	}
 	in := s.run(t, pod{networks: warm, ports: []port{{18000, servePort, "tcp"}, {18000, servePort, "udp"}}})
+	eventually(t, 10*time.Second, s.usable) // without a port a bridge's address would stay tentative
 	if err := s.client.remove(in); err != nil {
 		t.Fatal(err)
 	}
@@ -58,6 +59,15 @@ func newStage(t *testing.T, c client, p programs, lists map[string]object, fuse 
 		return nil
 	})
 	return s
+}
+
+// usable has an error while the kernel still looks for another holder of an address.
+func (s *stage) usable() error {
+	out, err := s.host.run("ip", "-6", "-o", "addr", "show", "tentative")
+	if err == nil && strings.TrimSpace(out) != "" {
+		err = fmt.Errorf("addresses are tentative:\n%s", out)
+	}
+	return err
 }
 
 func names(lists map[string]object) (out []string) {

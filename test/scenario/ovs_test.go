@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -209,8 +210,13 @@ func TestOVSTunnel(t *testing.T) {
 	conf := s.conf("n", `"vxlanID": 42, "vxlanRemote": ["192.0.2.7", "192.0.2.8"], "vlan": 9,`)
 	s.must("add", conf, "a")
 	s.must("check", conf, "a")
-	find := func() string {
-		return s.sw.Ctl("--bare", "--columns=type,options", "find", "interface", "options:key=42")
+	find := func() string { // in no order of its own
+		rows := strings.Split(s.sw.Ctl("--bare", "--columns=type,options", "find", "interface", "options:key=42"), "\n\n")
+		for i := range rows {
+			rows[i] = strings.TrimSpace(rows[i])
+		}
+		slices.Sort(rows)
+		return strings.Join(rows, "\n")
 	}
 	tunnels := find()
 	if strings.Count(tunnels, "vxlan") != 2 || !strings.Contains(tunnels, "key=42 remote_ip=192.0.2.7") {

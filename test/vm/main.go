@@ -2,9 +2,11 @@
 // emulation, no KVM needed, for what this machine's kernel lacks:
 //
 //	go run ./test/vm [-kernel 6.1,6.12] [-run PATTERN] [-v] [PACKAGE...]
+//	go run ./test/vm -features FILE -lacking
 //	go run ./test/vm [-kernel 6.12] -exec 'COMMAND ARGUMENT...'
 //
-// Without packages it runs the tests that are worth it, see suites. It prints
+// Without packages it runs the tests that are worth it, see suites, or with -lacking
+// those of them that this machine's kernel had to skip, and the engine's. It prints
 // as go test does, and its exit code is 1 if a test failed. The guests see this
 // machine's files, and write to memory only.
 package main
@@ -35,10 +37,14 @@ func main() {
 	flag.BoolVar(&l.verbose, "v", false, "print what tests print, as they run")
 	flag.DurationVar(&l.limit, "timeout", 25*time.Minute, "time that one kernel's tests may take")
 	flag.StringVar(&l.features, "features", "", "file of what ran where so far; a summary is printed at the end")
+	flag.BoolVar(&l.lacking, "lacking", false, "of the tests, run those alone that all runs in the features file skipped, and the engine's")
 	flag.StringVar(&l.writable, "write", "", "directory that the tests may write to: for UPDATE=1")
 	flag.IntVar(&l.memory, "memory", 1024, "of a guest, in MiB")
 	flag.Parse()
 	l.packages = flag.Args()
+	if l.lacking && l.features == "" {
+		fail(errors.New("-lacking goes by what a run of go test noted: name that file by -features"))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	ok, err := l.run(ctx)
 	stop()
@@ -59,7 +65,7 @@ func fail(err error) {
 type lane struct {
 	kernels, pattern, features, writable string
 	command                              string
-	verbose                              bool
+	verbose, lacking                     bool
 	limit                                time.Duration
 	memory                               int
 	packages                             []string

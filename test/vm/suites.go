@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/fairlead/fairlead/internal/reference"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 	"github.com/fairlead/fairlead/test/vm/job"
 )
 
@@ -24,6 +28,8 @@ type suite struct {
 	pkg string
 	run string // pattern; "": all
 	on  string // the kernel; "": every one
+
+	whole bool // not narrowed to what the host lacks
 }
 
 // suites are worth their time in a guest, where everything takes five to
@@ -31,7 +37,7 @@ type suite struct {
 // and of the rest what this machine's kernel may lack.
 func suites() []suite {
 	return []suite{
-		{pkg: module + "kernel/..."},
+		{pkg: module + "kernel/...", whole: true},
 		{pkg: module + "plugins/link"},
 		{pkg: module + "plugins/chain"},
 		{pkg: module + "test/scenario", run: "^(TestScenarios|TestPages|TestOVSKernel)$"},
@@ -39,13 +45,74 @@ func suites() []suite {
 		{pkg: module + "test/scenario", run: "^TestFusedScenarios$/^(ipvlan|netkit|vrf|vrf-routes)$", on: "6.12"},
 		{pkg: module + "test/security", run: "^(TestStateModes|TestCapabilities)$/^(dummy|ipvlan|vlan|vrf)$", on: "6.12"},
 		// The sample of crashes, of what the host may lack.
-		{pkg: module + "test/crash", run: "^(TestTracer|TestSample)$/^(bridge|ptp|ipvlan|vlan|dummy|vrf|kill|clock)$/^(netkit|trunk|vlan|on)$", on: "6.12"},
+		{pkg: module + "test/crash", run: "^(TestTracer|TestSample)$/^(bridge-netkit|bridge-trunk|bridge-vlan|ptp-netkit|ipvlan|vlan|dummy|vrf|kill|clock)$", on: "6.12"},
 		{pkg: module + "test/crash", run: "^TestMended$/^vrf$", on: "6.12"},
 		// Tunnels whose types the host may lack, with packets through them.
 		{pkg: module + "agent/backend", run: "^(TestHosts|TestKeyTurned)$/^(ipip|wireguard|mix)$"},
+		// Whose clock no other may depend on.
+		{pkg: module + "test/cluster", run: "^TestClock$", on: "6.12"},
 		// Equal is equal on any kernel.
 		{pkg: module + "test/compat", run: "^TestCompatibility$/^case$/^features$", on: "6.12"},
 	}
+}
+
+// suites are what the lane was asked to run.
+func (l *lane) suites() (list []suite, _ error) {
+	for _, p := range l.packages {
+		list = append(list, suite{pkg: p, run: l.pattern})
+	}
+	switch {
+	case list != nil:
+		return list, nil
+	case !l.lacking:
+		return suites(), nil
+	}
+	records, err := kerneltest.ReadRecords(l.features)
+	return narrowed(suites(), records), err
+}
+
+// narrowed are suites of the tests that have been skipped everywhere so far.
+func narrowed(list []suite, records []kerneltest.Record) (out []suite) {
+	ran, skipped := map[string]bool{}, map[string]kerneltest.Record{}
+	for _, r := range records {
+		id := r.Package + " " + r.Test
+		ran[id] = ran[id] || r.Ran
+		skipped[id] = r
+	}
+	for _, s := range list {
+		var names []string
+		for _, id := range slices.Sorted(maps.Keys(skipped)) {
+			if r := skipped[id]; !ran[id] && r.Package == s.pkg && s.matches(r.Test) {
+				names = append(names, exactly(r.Test))
+			}
+		}
+		if s.whole {
+			out = append(out, s)
+		} else if len(names) > 0 {
+			out = append(out, suite{pkg: s.pkg, run: strings.Join(names, "|"), on: s.on})
+		}
+	}
+	return out
+}
+
+// matches tells whether go test would run a test of the suite's package.
+func (s suite) matches(test string) bool {
+	names := strings.Split(test, "/")
+	for i, pattern := range strings.Split(s.run, "/") {
+		if i < len(names) && !regexp.MustCompile(pattern).MatchString(names[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// exactly is the pattern of one test.
+func exactly(test string) string {
+	var out []string
+	for name := range strings.SplitSeq(test, "/") {
+		out = append(out, "^"+regexp.QuoteMeta(name)+"$")
+	}
+	return strings.Join(out, "/")
 }
 
 // built are the programs that a guest needs.
@@ -80,12 +147,9 @@ func build(ctx context.Context, work string, l *lane) (built, error) {
 		b.tests = []test{{Test: job.Test{Package: "command", Dir: dir, Argv: strings.Fields(l.command)}}}
 		return b, err
 	}
-	list := suites()
-	if len(l.packages) > 0 {
-		list = nil
-		for _, p := range l.packages {
-			list = append(list, suite{pkg: p, run: l.pattern})
-		}
+	list, err := l.suites()
+	if err != nil {
+		return b, err
 	}
 	for _, s := range list {
 		packages, err := packagesOf(ctx, s.pkg)
@@ -95,6 +159,9 @@ func build(ctx context.Context, work string, l *lane) (built, error) {
 		for _, p := range packages {
 			t := job.Test{Package: p.pkg, Dir: p.dir, Argv: []string{filepath.Join(work, strings.ReplaceAll(p.pkg, "/", "_")+".test"),
 				"-test.timeout=" + (l.limit - guestMargin).String(), "-test.run=" + s.run, "-test.parallel=8"}}
+			if l.lacking {
+				t.Argv = append(t.Argv, "-test.short")
+			}
 			if l.verbose {
 				t.Argv = append(t.Argv, "-test.v")
 			}
@@ -132,14 +199,27 @@ func (b *built) compile(ctx context.Context, work string) error {
 		}
 		done[t.Package] = true
 	}
-	if !done[module+"test/compat"] {
-		return nil
+	for pkg, provide := range map[string]func(context.Context, string) ([]string, error){module + "test/compat": peers, module + "test/cluster": programs} {
+		if !done[pkg] {
+			continue
+		}
+		env, err := provide(ctx, work)
+		if err != nil {
+			return err
+		}
+		for i := range b.tests {
+			if b.tests[i].Package == pkg {
+				b.tests[i].Env = env
+			}
+		}
 	}
-	env, err := peers(ctx, work)
-	for i := range b.tests {
-		b.tests[i].Env = env
-	}
-	return err
+	return nil
+}
+
+// programs provides both of ours.
+func programs(ctx context.Context, work string) ([]string, error) {
+	dir := filepath.Join(work, "bin")
+	return []string{"FAIRLEAD_TEST_PROGRAMS=" + dir}, compile(ctx, "build", "-o", dir+"/", module+"cmd/fairlead", module+"cmd/fairlead-cni")
 }
 
 // peers provides the plugins that are compared with each other.

@@ -106,3 +106,28 @@ func TestSummary(t *testing.T) {
 		t.Errorf("ran nowhere: %v", nowhere)
 	}
 }
+
+// What the host skipped is run in a guest, by the suite that has it, and nothing else.
+func TestNarrowed(t *testing.T) {
+	t.Parallel()
+	r := func(pkg, test, where string, ran bool) kerneltest.Record {
+		return kerneltest.Record{Feature: "f", Package: pkg, Test: test, Where: where, Ran: ran}
+	}
+	got := narrowed([]suite{
+		{pkg: "engine/...", whole: true},
+		{pkg: "scenario", run: "^(TestA|TestB)$"},
+		{pkg: "scenario", run: "^TestFused$/^(x|y)$", on: "6.12"},
+		{pkg: "idle", run: "^TestA$"},
+	}, []kerneltest.Record{
+		r("scenario", "TestA/x.y", "host", false), r("scenario", "TestA/z", "host", true), r("scenario", "TestA/w", "host", false), r("scenario", "TestA/w", "6.12", true),
+		r("scenario", "TestB", "host", false), r("scenario", "TestFused/x", "host", false), r("scenario", "TestFused/q", "host", false), r("idle", "TestA", "host", true),
+	})
+	want := []suite{
+		{pkg: "engine/...", whole: true},
+		{pkg: "scenario", run: `^TestA$/^x\.y$|^TestB$`},
+		{pkg: "scenario", run: "^TestFused$/^x$", on: "6.12"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("to run:\n%+v\nwant\n%+v", got, want)
+	}
+}

@@ -17,7 +17,13 @@ import (
 type Counted struct {
 	Asked, Failed int
 	By            map[string]int // answers by server
-	Errors        map[string]int
+	Errors        map[string]*Span
+}
+
+// Span is how often something was seen, and when first and last.
+type Span struct {
+	Times       int
+	First, Last time.Time
 }
 
 // Between two questions, and until one has failed: a packet that is lost once is
@@ -41,7 +47,7 @@ func repeat(network, addr, times string) error {
 	} else {
 		return err
 	}
-	c := Counted{By: map[string]int{}, Errors: map[string]int{}}
+	c := Counted{By: map[string]int{}, Errors: map[string]*Span{}}
 	for c.Asked < limit {
 		c.ask(network, addr)
 		select {
@@ -60,7 +66,12 @@ func (c *Counted) ask(network, addr string) {
 	c.Asked++
 	if err != nil {
 		c.Failed++
-		c.Errors[fmt.Sprintf("%v after %v", err, time.Since(start).Round(time.Second))]++
+		words := fmt.Sprintf("%v after %v", err, time.Since(start).Round(time.Second))
+		if c.Errors[words] == nil {
+			c.Errors[words] = &Span{First: start}
+		}
+		c.Errors[words].Times++
+		c.Errors[words].Last = start
 		return
 	}
 	c.By[name]++

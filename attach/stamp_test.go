@@ -1,0 +1,40 @@
+package attach
+
+import (
+	"testing"
+	"time"
+)
+
+// A stamp stays while records stay as they are, and is another after each change.
+func TestStamp(t *testing.T) {
+	t.Parallel()
+	d := Open(t.TempDir())
+	if s := d.Stamp(); s != "" {
+		t.Errorf("a directory that is not there has the stamp %q", s)
+	}
+	r := d.New("n", "c", "eth0", "/proc/self/ns/net")
+	seen := map[string]string{}
+	for _, change := range []struct {
+		what string
+		do   func() error
+	}{
+		{"written", func() error { return d.Write(r) }},
+		{"replaced", func() error { return d.Write(r) }},
+		{"another", func() error { return d.Write(d.New("m", "c", "eth0", "/proc/self/ns/net")) }},
+		{"removed", func() error { return d.Remove(r.Owner()) }},
+	} {
+		if err := change.do(); err != nil {
+			t.Fatal(change.what, err)
+		}
+		r.Unlock()
+		if s := d.Stamp(); s != "" {
+			t.Errorf("%s: right after it the stamp is %q", change.what, s)
+		}
+		time.Sleep(2 * tick)
+		s := d.Stamp()
+		if s == "" || seen[s] != "" || s != d.Stamp() {
+			t.Errorf("%s: the stamp is %q, as when %q", change.what, s, seen[s])
+		}
+		seen[s] = change.what
+	}
+}
