@@ -20,15 +20,8 @@ var errNoBlock = errors.New("every block of the subnet belongs to a node") // a 
 // attempts bounds how often what somebody else was faster with is tried again.
 const attempts = 50
 
-// Need claims one more block of a subnet for this node, and writes its file.
-func (m *Manager) Need(ctx context.Context, network string, subnet netip.Prefix) error {
-	m.blocks.Lock()
-	defer m.blocks.Unlock()
-	return m.need(ctx, network, subnet)
-}
-
-// needFree is Need, unless this node has a free address of the subnet by now: what
-// asked may have read the file before the last block was in it.
+// needFree claims one more block of a subnet for this node, unless it has a free
+// address of that by now: what asked may have read the file before the last block was in it.
 func (m *Manager) needFree(ctx context.Context, network string, subnet netip.Prefix) error {
 	m.blocks.Lock()
 	defer m.blocks.Unlock()
@@ -40,6 +33,7 @@ func (m *Manager) needFree(ctx context.Context, network string, subnet netip.Pre
 	return m.need(ctx, network, subnet)
 }
 
+// need claims one, and writes this node's file.
 func (m *Manager) need(ctx context.Context, network string, subnet netip.Prefix) error {
 	for range attempts {
 		ops, err := m.pickBlock(network, subnet)

@@ -30,18 +30,8 @@ type claim struct {
 	unknown  bool // the store did not say whether it was done
 }
 
-// Claim gives a container the addresses that it wants, all or none. One that has
-// them already has them again.
-func (m *Manager) Claim(ctx context.Context, args local.ClaimArgs) ([]netip.Addr, error) {
-	c, err := m.claim(ctx, args)
-	if err != nil {
-		return nil, err
-	}
-	m.delivered(c, true)
-	return c.ips, nil
-}
-
-// claim is Claim; delivered has to be called when it succeeded.
+// claim gives a container the addresses that it wants, all or none. One that has them
+// already has them again. When it succeeded, delivered has to be called.
 func (m *Manager) claim(ctx context.Context, args local.ClaimArgs) (*claim, error) {
 	if err := checkClaim(args); err != nil {
 		return nil, err
@@ -71,7 +61,7 @@ func checkClaim(args local.ClaimArgs) error {
 	return nil
 }
 
-// foresee is what Claim would give now, as far as is known here; nothing is taken.
+// foresee is what claim would give now, as far as is known here; nothing is taken.
 func (m *Manager) foresee(args local.ClaimArgs) ([]netip.Addr, error) {
 	if err := checkClaim(args); err != nil {
 		return nil, err

@@ -1,22 +1,9 @@
 package address
 
 import (
-	"context"
-	"fmt"
-
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/store"
 )
-
-// Release frees what containers of this node have, which may be nothing.
-func (m *Manager) Release(ctx context.Context, list ...local.Release) error {
-	m.turn.Lock()
-	defer m.turn.Unlock()
-	if err := m.rounds(ctx, nil, list, func() error { return nil }); err != nil {
-		return fmt.Errorf("release the addresses of %d containers: %w", len(list), err)
-	}
-	return nil
-}
 
 // planReleases adds what frees what these containers have here, and what was given and
 // reached nobody.

@@ -44,7 +44,8 @@ func (n *churnNode) start() {
 	if dir := os.Getenv("FAIRLEAD_CHURN_PROFILE"); dir != "" {
 		n.cmd.Args = append(n.cmd.Args, "-test.cpuprofile", filepath.Join(dir, filepath.Base(n.run)))
 	}
-	n.cmd.Env = append(os.Environ(), n.env...)
+	// Plugins run in this process, and allocate: their own would end before they collect.
+	n.cmd.Env = append(append(os.Environ(), "GOGC=400"), n.env...)
 	n.cmd.Stdout, n.cmd.Stderr = n.out, n.out
 	var err error
 	n.stdin, err = n.cmd.StdinPipe()

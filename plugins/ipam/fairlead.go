@@ -176,10 +176,7 @@ func fairleadDel(ctx context.Context, args *skel.CmdArgs) error {
 func (f *fairlead) release(ctx context.Context, o ipam.Owner) error {
 	err := f.releaseHere(ctx, o)
 	if errors.Is(err, os.ErrNotExist) {
-		err = nil
-	}
-	if err == nil && f.byCluster() {
-		err = f.dir.Note(ctx, local.Release{Network: f.network, Container: o.ContainerID, IfName: o.IfName})
+		err = f.tell(ctx, o)
 	}
 	if err != nil {
 		return fmt.Errorf("release what %s holds of network %s: %w", o, f.network, err)
@@ -198,7 +195,23 @@ func (f *fairlead) releaseHere(ctx context.Context, o ipam.Owner) error {
 		return err
 	}
 	f.cool(freed)
+	// In this order: a GC tells of whom is noted and holds nothing.
+	if err := f.tell(ctx, o); err != nil {
+		return err
+	}
 	return f.dir.DropUser(f.network, o)
+}
+
+// tell notes for the agent what has been given back of the cluster's.
+func (f *fairlead) tell(ctx context.Context, list ...ipam.Owner) error {
+	if !f.byCluster() {
+		return nil
+	}
+	var gone []local.Release
+	for _, o := range list {
+		gone = append(gone, local.Release{Network: f.network, Container: o.ContainerID, IfName: o.IfName})
+	}
+	return f.dir.Note(ctx, gone...)
 }
 
 // cool notes what was given back, if it is this host that gives it again.

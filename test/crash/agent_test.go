@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/agent/address"
 	"github.com/fairlead/fairlead/agent/address/local"
@@ -43,6 +44,13 @@ func agent(m *machine) string {
 		}
 		_ = s.Close()
 	})
+	m.rest = func() {
+		for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			if list, err := dir.Pending(); err == nil && len(list) == 0 {
+				break
+			}
+		}
+	}
 	m.store, m.extra = s, func() string { return given(m.t, s) }
 	storetest.Eventually(m.t, func() bool { _, err := dir.Read("default"); return err == nil })
 	return dir.Socket()
