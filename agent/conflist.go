@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/config"
 )
 
@@ -27,7 +28,7 @@ func writeList(c config.CNI) error {
 	if err := os.MkdirAll(filepath.Dir(c.File), 0o755); err != nil {
 		return fmt.Errorf("cni.file: %w", err)
 	}
-	if err := writeWhole(c.File, want.Bytes(), 0o644); err != nil {
+	if err := local.Replace(c.File, want.Bytes(), 0o644); err != nil {
 		return fmt.Errorf("cni.file: %w", err)
 	}
 	return nil

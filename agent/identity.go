@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/fairlead/fairlead/agent/address/local"
 )
 
 // machineID is this machine's: made once, kept on its disk. By it a node is told
@@ -25,25 +27,10 @@ func machineID(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	if err := writeWhole(file, []byte(id+"\n"), 0o600); err != nil {
+	if err := local.Replace(file, []byte(id+"\n"), 0o600); err != nil {
 		return "", fmt.Errorf("keep this machine's ID: %w", err)
 	}
 	return id, nil
-}
-
-// writeWhole replaces a file: it is there as it was, or as it will be.
-func writeWhole(path string, data []byte, mode os.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }
 
 // alone makes sure that no other agent works on this host.

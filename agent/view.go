@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store"
 )
@@ -167,7 +168,7 @@ func (v *view) save() {
 	v.mu.Unlock()
 	raw, err := json.Marshal(list)
 	if err == nil {
-		err = writeWhole(v.file, raw, 0o600)
+		err = local.Replace(v.file, raw, 0o600)
 	}
 	if err != nil {
 		v.log.Warn("what is known of the store was not kept", "error", err)

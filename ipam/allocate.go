@@ -180,6 +180,9 @@ func (s *Store) growIfFull() error {
 
 // writeTemporary writes the address file under its other name.
 func (s *Store) writeTemporary(o Owner) (ino uint64, err error) {
+	if ino, ok := s.reuse(o); ok {
+		return ino, nil
+	}
 	f, err := openFile(s.temporary(), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
 		// A kill left it. It may be an address by now: never write into it.
@@ -209,6 +212,9 @@ func (s *Store) note(o Owner, set int, a netip.Addr) error {
 	err = s.index.add(record{ownerKey(o, a), a, ino, ctime, Uptime()})
 	if err != nil {
 		return err
+	}
+	if s.asked {
+		return nil
 	}
 	for len(s.last) <= set {
 		s.last = append(s.last, "")

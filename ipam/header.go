@@ -22,7 +22,8 @@ type header struct {
 	dir     dirState   // as left by the last change
 	last    key        // of all last_reserved_ip.N, likewise
 	tables  [2]extent  // records, blocks
-	pending pendingAdd // the address file being made
+	pending pendingAdd // the address file being made, or removed
+	spares  uint32     // files of addresses given back, kept for the next
 }
 
 // extent says how large a table is and how many entries it has.
@@ -35,8 +36,8 @@ type dirState struct {
 	mtime int64 // ns; set by us to a moment in the past, which no change of others has
 }
 
-// pendingAdd is an address file about to be linked into place: if a kill comes
-// before its record is written, it is known as ours by its inode and owner.
+// pendingAdd is an address file about to be linked into place, or away: if a kill comes
+// before its record is as it is, it is known as ours by its inode and owner.
 type pendingAdd struct {
 	owner key
 	addr  netip.Addr // zero: none
@@ -63,6 +64,7 @@ func (h *header) encode() []byte {
 	b = append(b, addr[:]...)
 	b = le.AppendUint64(b, h.pending.ino)
 	b = le.AppendUint64(b, uint64(h.pending.since))
+	b = le.AppendUint32(b, h.spares)
 	b = b[:headerSize-4]
 	return le.AppendUint32(b, checksum(b))
 }
@@ -91,6 +93,7 @@ func decodeHeader(b []byte) (h header, err error) {
 	}
 	h.pending.ino = le.Uint64(next(8))
 	h.pending.since = time.Duration(le.Uint64(next(8)))
+	h.spares = le.Uint32(next(4)) // 0: an older version wrote this
 	return h, h.check()
 }
 
@@ -100,6 +103,9 @@ func (h *header) check() error {
 		if t.slots == 0 || t.slots&(t.slots-1) != 0 || t.slots > 1<<28 || t.used >= t.slots {
 			return errUnsound
 		}
+	}
+	if h.spares > maxSpares {
+		return errUnsound
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ func (s *Store) rebuild(old *index) error {
 	if err := s.clearTemporary(); err != nil {
 		return err
 	}
+	s.clearSpares()
 	known, err := s.knownRecords(old)
 	if err != nil {
 		return err
@@ -30,7 +31,7 @@ func (s *Store) rebuild(old *index) error {
 		}
 		records = append(records, r)
 	}
-	return s.use(records)
+	return s.use(records, 0)
 }
 
 // knownRecords are those of the old index, and the one that a kill left out.
@@ -91,8 +92,8 @@ func (s *Store) soundly(f func() error) error {
 
 // use builds an index of records, stores it and takes it into use. Without
 // room to store it, it serves this process: addresses can still be released.
-func (s *Store) use(records []record) error {
-	x, err := buildIndex(header{boot: s.boot}, records)
+func (s *Store) use(records []record, spares uint32) error {
+	x, err := buildIndex(header{boot: s.boot, spares: spares}, records)
 	if err != nil {
 		return err
 	}
@@ -114,7 +115,7 @@ func (s *Store) grow() error {
 	}
 	old := s.index
 	defer old.close()
-	return s.use(records)
+	return s.use(records, old.header.spares)
 }
 
 func (s *Store) makeTemp() error {
@@ -125,7 +126,12 @@ func (s *Store) makeTemp() error {
 }
 
 // temporary is the file that an address file is before it is linked into place.
-func (s *Store) temporary() string { return s.temp + "/address" }
+func (s *Store) temporary() string {
+	if s.reused != "" {
+		return s.reused
+	}
+	return s.temp + "/address"
+}
 
 // clearTemporary removes what a kill left. It may be linked into place already,
 // and removing it later would change the address file's change time. On a
@@ -133,6 +139,7 @@ func (s *Store) temporary() string { return s.temp + "/address" }
 func (s *Store) clearTemporary() error {
 	err := retry(func() error { return syscall.Unlink(s.temporary()) })
 	if err == nil || err == syscall.ENOENT || err == syscall.EROFS {
+		s.reused = ""
 		return nil
 	}
 	return fmt.Errorf("clear what an interrupted allocation left: %w", &os.PathError{Op: "remove", Path: s.temporary(), Err: err})

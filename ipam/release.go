@@ -84,7 +84,7 @@ func (s *Store) free(records []record) (freed []netip.Addr, err error) {
 	}
 	errs := []error{s.change(pendingAdd{})}
 	for _, r := range records {
-		if err := s.remove(r.addr); err != nil {
+		if err := s.put(r); err != nil {
 			errs = append(errs, err)
 			continue
 		}

@@ -17,6 +17,9 @@ type Options struct {
 	// Existing leaves a directory that is not there alone: Open then fails
 	// with os.ErrNotExist. What only takes away or looks wants this.
 	Existing bool
+	// Asked is a network whose addresses are all asked for by number: where to go on
+	// is not written down.
+	Asked bool
 	// BootID stands for this start of the machine; "": the kernel's.
 	BootID string
 }
@@ -34,6 +37,8 @@ type Store struct {
 	last     []string // what each last_reserved_ip.N says
 	changing bool     // the header on disk says so
 	unsound  bool     // the index was found wrong: leave it to be built again
+	asked    bool     // as in the options
+	reused   string   // the spare that is to be an address file; "": none
 }
 
 // Open locks the addresses of a network: the directory <dataDir>/<network>. It
@@ -53,7 +58,7 @@ func Open(ctx context.Context, dataDir, network string, opts Options) (*Store, e
 	s := &Store{
 		dir:  directory(filepath.Join(dataDir, network)),
 		temp: filepath.Join(dataDir, ".fairlead", network),
-		boot: textKey(boot),
+		boot: textKey(boot), asked: opts.Asked,
 	}
 	var err error
 	if s.lock, err = lockDir(ctx, string(s.dir), !opts.Existing); err != nil {

@@ -20,9 +20,18 @@ type IPAM struct {
 
 	// Validate refuses a configuration that Add would refuse; nil: unknown.
 	Validate func(data []byte) error
-	// Plan is what Add would give, without giving it; nil: it cannot tell.
+	// Plan is what Add would give, without giving it; nil: it cannot tell. An
+	// *UnforeseenError says why it cannot now.
 	Plan func(context.Context, *skel.CmdArgs) (*cni.Result, error)
 }
+
+// UnforeseenError is why an address plugin cannot tell what it would give.
+type UnforeseenError struct{ Why error }
+
+func (e *UnforeseenError) Error() string { return e.Why.Error() }
+
+// Unwrap is the reason.
+func (e *UnforeseenError) Unwrap() error { return e.Why }
 
 // againKey marks a context: see Again.
 type againKey struct{}

@@ -19,6 +19,8 @@ type Planned struct {
 	// Unasked is the IPAM plugin that cannot tell without giving: the addresses,
 	// and what depends on them, are missing.
 	Unasked string
+	// Why it cannot; "": it never can.
+	Why string
 }
 
 // Plan states what an ADD would make, and changes nothing: no address is
@@ -43,7 +45,11 @@ func (p Plugin) Plan(ctx context.Context, args *skel.CmdArgs, env Env, before ke
 	if out.Objects, err = j.conf.Links(j.att, out.Result); err != nil {
 		return nil, err
 	}
-	if out.Unasked, err = j.planAddress(ctx, out.Result); err != nil {
+	out.Unasked, err = j.planAddress(ctx, out.Result)
+	if u, ok := errors.AsType[*UnforeseenError](err); ok {
+		out.Unasked, out.Why, err = j.ipam.name, u.Error(), nil
+	}
+	if err != nil {
 		return nil, err
 	}
 	rest, err := j.conf.Addressed(j.att, out.Result)

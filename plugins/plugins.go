@@ -14,9 +14,9 @@ import (
 func IPAM() []plugin.IPAM {
 	return []plugin.IPAM{
 		{Plugin: addr.DHCP(), NeedsLinks: true, Validate: addr.ValidateDHCP},
-		{Plugin: addr.Fairlead(), Validate: addr.ValidateFairlead},
+		{Plugin: addr.Fairlead(), Validate: addr.ValidateFairlead, Plan: addr.PlanFairlead},
 		{Plugin: addr.HostLocal(), Validate: addr.ValidateHostLocal, Plan: addr.PlanHostLocal},
-		{Plugin: addr.Whereabouts(), Validate: addr.ValidateWhereabouts},
+		{Plugin: addr.Whereabouts(), Validate: addr.ValidateWhereabouts, Plan: addr.PlanWhereabouts},
 		{Plugin: addr.Static(), Validate: addr.ValidateStatic, Plan: addr.Static().Funcs.Add},
 	}
 }

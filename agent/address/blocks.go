@@ -20,15 +20,8 @@ var errNoBlock = errors.New("every block of the subnet belongs to a node") // a 
 // attempts bounds how often what somebody else was faster with is tried again.
 const attempts = 50
 
-// Need claims one more block of a subnet for this node, and writes its file.
-func (m *Manager) Need(ctx context.Context, network string, subnet netip.Prefix) error {
-	m.blocks.Lock()
-	defer m.blocks.Unlock()
-	return m.need(ctx, network, subnet)
-}
-
-// needFree is Need, unless this node has a free address of the subnet by now: what
-// asked may have read the file before the last block was in it.
+// needFree claims one more block of a subnet for this node, unless it has a free
+// address of that by now: what asked may have read the file before the last block was in it.
 func (m *Manager) needFree(ctx context.Context, network string, subnet netip.Prefix) error {
 	m.blocks.Lock()
 	defer m.blocks.Unlock()
@@ -40,6 +33,7 @@ func (m *Manager) needFree(ctx context.Context, network string, subnet netip.Pre
 	return m.need(ctx, network, subnet)
 }
 
+// need claims one, and writes this node's file.
 func (m *Manager) need(ctx context.Context, network string, subnet netip.Prefix) error {
 	for range attempts {
 		ops, err := m.pickBlock(network, subnet)
@@ -95,6 +89,16 @@ func (m *Manager) freeBlock(network string, s cluster.Subnet) (netip.Prefix, err
 		}
 	}
 	return netip.Prefix{}, errNoBlock
+}
+
+// isReady is nil if the store has told all at least once.
+func (m *Manager) isReady() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ready {
+		return nil
+	}
+	return m.notReady()
 }
 
 func (m *Manager) notReady() error {
@@ -153,16 +157,13 @@ const low = 4 // a quarter
 
 // look writes this node's files, claims back what is held here, and claims in advance.
 func (m *Manager) look(ctx context.Context) error {
-	m.mu.Lock()
-	ready := m.ready
-	m.mu.Unlock()
-	if !ready {
+	if m.isReady() != nil {
 		return nil
 	}
 	m.blocks.Lock()
 	defer m.blocks.Unlock()
 	unsettled := m.leases(ctx) // what this node had of flannel may be its own in a moment
-	errs := []error{unsettled, m.keepHeld(ctx), m.writeFiles(), m.letGo(ctx)}
+	errs := []error{unsettled, m.keepHeld(ctx), m.keepAddresses(ctx), m.writeFiles(), m.letGo(ctx)}
 	if unsettled != nil {
 		return errors.Join(errs...)
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -36,20 +35,30 @@ func (m *Manager) Handlers() map[string]Handler {
 			return nil, m.serveBlock(ctx, a)
 		}),
 		local.OpClaim: handler(func(ctx context.Context, a local.ClaimArgs) (any, error) {
-			ips, err := m.Claim(ctx, a)
+			c, err := m.claim(ctx, a)
+			if err != nil {
+				return nil, err
+			}
+			return given{local.ClaimResult{IPs: c.ips}, func(ok bool) { m.delivered(c, ok) }}, nil
+		}),
+		local.OpForesee: handler(func(_ context.Context, a local.ClaimArgs) (any, error) {
+			ips, err := m.foresee(a)
 			return local.ClaimResult{IPs: ips}, err
-		}),
-		local.OpRelease: handler(func(ctx context.Context, r local.Release) (any, error) {
-			return nil, m.Release(ctx, r)
-		}),
-		local.OpLookup: handler(func(_ context.Context, r local.Release) (any, error) {
-			return local.ClaimResult{IPs: m.Lookup(r)}, nil
 		}),
 		local.OpReport: handler(func(ctx context.Context, r local.ReportArgs) (any, error) {
 			return nil, m.Report(ctx, r)
 		}),
 	}
 }
+
+// given is a claim's answer: one that reaches nobody is taken back.
+type given struct {
+	local.ClaimResult
+	told func(ok bool)
+}
+
+// Delivered says whether the answer has reached who asked.
+func (g given) Delivered(ok bool) { g.told(ok) }
 
 // handler decodes an operation's arguments.
 func handler[T any](do func(context.Context, T) (any, error)) Handler {
@@ -103,17 +112,6 @@ func (m *Manager) status(_ context.Context, a local.StatusArgs) (any, error) {
 		}
 	}
 	return r, nil
-}
-
-// Lookup are the addresses that the cluster gave a container, in order.
-func (m *Manager) Lookup(r local.Release) (ips []netip.Addr) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for key := range m.view.owners[holder{r.Network, r.Container, r.IfName}] {
-		ips = append(ips, m.view.snap.Addresses[key].IP)
-	}
-	slices.SortFunc(ips, netip.Addr.Compare)
-	return ips
 }
 
 // Report writes an interface of a container into the store, or takes it away.

@@ -126,7 +126,7 @@ func (m *Manager) writeSubnetFile() error {
 		return nil
 	}
 	if err = os.MkdirAll(filepath.Dir(m.SubnetFile), 0o755); err == nil {
-		err = local.Replace(m.SubnetFile, b.Bytes())
+		err = local.Replace(m.SubnetFile, b.Bytes(), 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("write flannel's file of this host's subnet: %w", err)

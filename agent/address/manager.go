@@ -48,7 +48,9 @@ type Manager struct {
 
 	mu       sync.Mutex
 	view     *view
-	ready    bool // the store has told all at least once
+	ready    bool              // the store has told all at least once
+	recheck  bool              // what is held here has to be compared with all that the store has
+	lost     *cluster.Snapshot // what was known before the store was set back; nil: it was not
 	away     error
 	dirty    chan struct{}        // this node's files may have to be written
 	joined   map[string]bool      // networks that something here asked for
@@ -59,10 +61,14 @@ type Manager struct {
 	lent     map[bool]netip.Prefix // of IPv4 and of IPv6, to the plugin flannel
 	before   []netip.Prefix        // what SubnetFile said when this began
 
-	claims chan *claim
+	claims   chan *claim
+	last     map[string]*claim // by key, which was told of it last, and may not have heard
+	undone   map[*claim]bool   // that got what nobody took
+	unwanted chan struct{}     // there is one more of these
+
 	files  sync.Mutex // one writes this node's files at a time
 	blocks sync.Mutex // one claims blocks at a time
-	replay sync.Mutex // one reads the journal at a time
+	turn   sync.Mutex // one reads the journal, gives and releases addresses at a time
 }
 
 const (
@@ -87,7 +93,7 @@ func NewManager(o Options) *Manager {
 		Options: o, view: newView(), dirty: make(chan struct{}, 1), joined: map[string]bool{},
 		absent: map[string]time.Time{}, leaving: map[string]time.Time{}, unheld: map[string]time.Time{}, problems: map[string]string{},
 		lent: map[bool]netip.Prefix{}, before: readLent(o.SubnetFile),
-		claims: make(chan *claim, 1024),
+		claims: make(chan *claim, 1024), last: map[string]*claim{}, undone: map[*claim]bool{}, unwanted: make(chan struct{}, 1),
 	}
 }
 
@@ -153,12 +159,25 @@ func (m *Manager) Problems() (list []string) {
 	return list
 }
 
+// Rewound is a store that was set back: what was known is compared with what it says
+// now, and what this agent wrote since does not count.
+func (m *Manager) Rewound() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ready {
+		m.lost = m.view.snap
+	}
+	m.view, m.ready = newView(), false
+	m.absent, m.unheld = map[string]time.Time{}, map[string]time.Time{}
+	m.Log.Warn("the store was set back to what it was earlier: what is held here is claimed again")
+}
+
 // Reset is the store's whole content.
 func (m *Manager) Reset(entries []store.Entry, revision int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.view.reset(entries, revision)
-	m.ready = true
+	m.ready, m.recheck = true, true
 	m.wake()
 }
 

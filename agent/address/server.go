@@ -18,7 +18,8 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// Handler does one operation that is asked for at the socket.
+// Handler does one operation that is asked for at the socket. Its result may be a
+// Delivery.
 type Handler func(ctx context.Context, args json.RawMessage) (result any, err error)
 
 // Server answers plugins at a socket. Operations may be added until Serve is called.
@@ -30,6 +31,7 @@ const (
 	maxConns   = 1024             // more wait
 	lineTime   = 5 * time.Second  // for a request to come whole
 	answerTime = 18 * time.Second // for what it asks; less than a plugin's patience
+	takeTime   = 2 * time.Minute  // for what is done with the answer, which may wait for a lock; then it counts as taken
 )
 
 // Listen makes the socket, root's alone. One that a dead agent left is replaced; one
@@ -93,11 +95,24 @@ func (s *Server) converse(ctx context.Context, conn *net.UnixConn) {
 	_ = conn.SetDeadline(time.Now().Add(answerTime + lineTime))
 	limited, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
+	left := make(chan error, 1)
 	go func() { // who does not wait for the answer wants nothing done
-		_, _ = conn.Read(make([]byte, 1))
+		_, err := conn.Read(make([]byte, 1))
 		cancel()
+		left <- err
 	}()
-	_ = write(conn, s.answer(limited, line))
+	answer, told := s.answer(limited, line)
+	err = write(conn, answer)
+	if told == nil {
+		return
+	}
+	if err == nil {
+		_ = conn.SetReadDeadline(time.Now().Add(takeTime))
+		stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
+		defer stop()
+		err = <-left // nil: it was taken
+	}
+	told(err == nil || errors.Is(err, os.ErrDeadlineExceeded))
 }
 
 // ours tells whether the other side is root, or who this agent is.
@@ -131,28 +146,35 @@ func write(w io.Writer, a *local.Answer) error {
 	return err
 }
 
-// answer does what a line asks for.
-func (s *Server) answer(ctx context.Context, line []byte) *local.Answer {
+// Delivery is a result that wants to know whether it has reached who asked.
+type Delivery interface{ Delivered(ok bool) }
+
+// answer does what a line asks for; told, if it is not nil, has to be told whether the
+// answer was taken.
+func (s *Server) answer(ctx context.Context, line []byte) (a *local.Answer, told func(ok bool)) {
 	var r local.Request
 	if err := json.Unmarshal(line, &r); err != nil {
-		return refuse(cni.CodeDecodingFailure, fmt.Errorf("the request is no JSON: %w", err))
+		return refuse(cni.CodeDecodingFailure, fmt.Errorf("the request is no JSON: %w", err)), nil
 	}
 	if r.Version != local.ProtocolVersion {
-		return refuse(cni.CodeGeneric, fmt.Errorf("the request is of version %d: this agent speaks %d", r.Version, local.ProtocolVersion))
+		return refuse(cni.CodeGeneric, fmt.Errorf("the request is of version %d: this agent speaks %d", r.Version, local.ProtocolVersion)), nil
 	}
 	do := s.Handlers[r.Op]
 	if do == nil {
-		return refuse(cni.CodeGeneric, fmt.Errorf("this agent does not know the operation %q", r.Op))
+		return refuse(cni.CodeGeneric, fmt.Errorf("this agent does not know the operation %q", r.Op)), nil
 	}
 	result, err := do(ctx, r.Args)
 	if err != nil {
-		return refuse(codeOf(err), err)
+		return refuse(codeOf(err), err), nil
+	}
+	if d, ok := result.(Delivery); ok {
+		told = d.Delivered
 	}
 	raw, err := json.Marshal(result)
 	if err != nil {
-		return refuse(cni.CodeGeneric, err)
+		return refuse(cni.CodeGeneric, err), told
 	}
-	return &local.Answer{Version: local.ProtocolVersion, Result: raw}
+	return &local.Answer{Version: local.ProtocolVersion, Result: raw}, told
 }
 
 func refuse(code uint, err error) *local.Answer {

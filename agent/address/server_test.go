@@ -84,6 +84,10 @@ func TestSocket(t *testing.T) {
 	if err := d.Call(short, "wait", local.Release{}, nil); err == nil {
 		t.Error("a call that ended has an answer")
 	}
+	// An agent that ends while it is asked is one that is away: the plugin says "try again later".
+	if _, ok := errors.AsType[*local.AwayError](askOneThatEnds(t)); !ok {
+		t.Error("an agent that ended is not said to be away")
+	}
 	if _, err := Listen(d.Socket()); err == nil || !strings.Contains(err.Error(), "answers at") {
 		t.Errorf("a second agent: %v", err)
 	}
@@ -91,6 +95,25 @@ func TestSocket(t *testing.T) {
 	if _, ok := errors.AsType[*local.AwayError](none.Call(ctx, "echo", local.Release{}, nil)); !ok {
 		t.Error("no agent is not said to be away")
 	}
+}
+
+// askOneThatEnds is what a caller hears of an agent that hangs up.
+func askOneThatEnds(t *testing.T) error {
+	t.Helper()
+	run, err := os.MkdirTemp("", "fl")
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(run) })
+	d := local.Open(t.TempDir(), run)
+	l, err := Listen(d.Socket())
+	must(t, err)
+	go func() {
+		conn, err := l.Accept()
+		if err == nil {
+			conn.Close() // with the question unread: the connection is reset
+		}
+		l.Close()
+	}()
+	return d.Call(context.Background(), "echo", local.Release{}, nil)
 }
 
 // What a dead agent left is replaced.
@@ -144,7 +167,7 @@ func FuzzRequest(f *testing.F) {
 		m.Reset([]store.Entry{{Key: "networks/default", Value: []byte(twoSubnets), Revision: 1}}, 1)
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		defer cancel()
-		a := (&Server{Handlers: m.Handlers()}).answer(ctx, line)
+		a, _ := (&Server{Handlers: m.Handlers()}).answer(ctx, line)
 		raw, err := json.Marshal(a)
 		var again local.Answer
 		if err != nil || json.Unmarshal(raw, &again) != nil || (a.Error == nil) == (a.Result == nil) {

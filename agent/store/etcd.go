@@ -48,6 +48,7 @@ type etcd struct {
 	mu     sync.Mutex
 	conn   *clientv3.Client
 	closed bool
+	past   lineage
 
 	ctx   context.Context // ends with Close
 	close context.CancelFunc

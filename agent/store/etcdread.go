@@ -20,10 +20,12 @@ func (e *etcd) entry(kv *mvccpb.KeyValue) Entry {
 
 func (e *etcd) Get(ctx context.Context, key string) (got Entry, err error) {
 	err = e.call(ctx, func(ctx context.Context, c *clientv3.Client) error {
+		seen := e.past.seen()
 		r, err := c.Get(ctx, e.full(key))
 		if err != nil {
 			return err
 		}
+		e.past.note(r.Header, seen)
 		if len(r.Kvs) == 0 {
 			return fmt.Errorf("%s: %w", key, os.ErrNotExist)
 		}
@@ -63,6 +65,7 @@ func (e *etcd) pages(ctx context.Context, prefix string, revision int64) (entrie
 	from, to := prefix, clientv3.GetPrefixRangeEnd(prefix)
 	for {
 		var page *clientv3.GetResponse
+		seen := e.past.seen()
 		err := e.call(ctx, func(ctx context.Context, c *clientv3.Client) (err error) {
 			page, err = c.Get(ctx, from, clientv3.WithRange(to), clientv3.WithLimit(pageSize), clientv3.WithRev(revision))
 			return err
@@ -70,6 +73,7 @@ func (e *etcd) pages(ctx context.Context, prefix string, revision int64) (entrie
 		if err != nil {
 			return nil, 0, err
 		}
+		e.past.note(page.Header, seen)
 		if revision == 0 {
 			revision = page.Header.Revision
 		}
@@ -102,10 +106,12 @@ func (e *etcd) Commit(ctx context.Context, ops ...Op) (revision int64, err error
 		}
 	}
 	err = e.call(ctx, func(ctx context.Context, c *clientv3.Client) error {
+		seen := e.past.seen()
 		r, err := c.Txn(ctx).If(when...).Then(then...).Else(otherwise...).Commit()
 		if err != nil {
 			return err
 		}
+		e.past.note(r.Header, seen)
 		revision = r.Header.Revision
 		if !r.Succeeded {
 			return conflict(ops, r)

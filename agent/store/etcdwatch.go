@@ -22,6 +22,7 @@ func (e *etcd) Watch(ctx context.Context, prefix string, after int64, f func(Bat
 	if err != nil {
 		return err
 	}
+	lineage, grew := e.past.state()
 	// Without a leader the member would go on saying nothing.
 	limited, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
@@ -37,9 +38,18 @@ func (e *etcd) Watch(ctx context.Context, prefix string, after int64, f func(Bat
 			}
 			asked = false
 			timer.Reset(quiet)
+			e.makeSure(ctx, h.Header, after)
+			if e.Lineage() != lineage {
+				return e.rewound()
+			}
 			if err := e.batches(h.Events, f); err != nil {
 				return err
 			}
+			if n := len(h.Events); n > 0 {
+				after = max(after, h.Events[n-1].Kv.ModRevision)
+			}
+		case <-grew:
+			return e.rewound()
 		case <-timer.C:
 			if asked {
 				return e.anew(prefix, fmt.Errorf("etcd at %s has been silent for %v: %w", e.where(), quiet+signOfLife, ErrUnavailable))
@@ -54,6 +64,8 @@ func (e *etcd) Watch(ctx context.Context, prefix string, after int64, f func(Bat
 		}
 	}
 }
+
+func (e *etcd) rewound() error { return fmt.Errorf("etcd at %s: %w", e.where(), ErrRewound) }
 
 // heard is what one of several watches said.
 type heard struct {
@@ -73,7 +85,7 @@ func (e *etcd) hear(ctx context.Context, c *clientv3.Client, prefix string, afte
 	for _, from := range e.ranges(prefix) {
 		// A revision that is too large for a message comes in fragments, which the client
 		// puts together: without this it would be refused.
-		events := c.Watch(ctx, from, clientv3.WithPrefix(), clientv3.WithRev(after+1), clientv3.WithFragment())
+		events := c.Watch(ctx, from, clientv3.WithPrefix(), clientv3.WithRev(after+1), clientv3.WithFragment(), clientv3.WithCreatedNotify())
 		go func() {
 			for r := range events {
 				tell(heard{r, true})

@@ -22,6 +22,13 @@ type Follower interface {
 	Back()
 }
 
+// Rewinder is a follower that has to know when what a Reset says does not follow from
+// what was told before: revisions are of another history.
+type Rewinder interface {
+	// Rewound comes before that Reset.
+	Rewound()
+}
+
 // Followers tells several, one after the other.
 type Followers []Follower
 
@@ -36,6 +43,15 @@ func (l Followers) Reset(entries []Entry, revision int64) {
 func (l Followers) Change(b Batch) {
 	for _, f := range l {
 		f.Change(b)
+	}
+}
+
+// Rewound tells each that wants to know.
+func (l Followers) Rewound() {
+	for _, f := range l {
+		if r, ok := f.(Rewinder); ok {
+			r.Rewound()
+		}
 	}
 }
 
@@ -101,6 +117,9 @@ type following struct {
 	listed bool
 	away   bool
 	pause  time.Duration
+
+	lineage int64 // of what the follower was told
+	told    bool  // it was told all once
 }
 
 // part is what is followed of one prefix.
@@ -123,6 +142,9 @@ func (w *following) once(ctx context.Context) error {
 		}
 		w.answered()
 	}
+	if w.lineageNow() != w.lineage {
+		return ErrRewound
+	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, len(w.parts))
@@ -142,6 +164,7 @@ func (w *following) once(ctx context.Context) error {
 func (w *following) list(ctx context.Context) error {
 	var all []Entry
 	var first int64
+	lineage := w.lineageNow()
 	for i, p := range w.parts {
 		entries, revision, err := w.List(ctx, p.prefix)
 		if err != nil {
@@ -159,10 +182,25 @@ func (w *following) list(ctx context.Context) error {
 			}
 		}
 	}
+	if w.lineageNow() != lineage {
+		return ErrRewound // some lists may be of before
+	}
 	w.answered()
+	if r, ok := w.Follower.(Rewinder); ok && w.told && lineage != w.lineage {
+		r.Rewound()
+	}
+	w.lineage, w.told = lineage, true
 	w.Reset(all, first)
 	w.listed = true
 	return nil
+}
+
+// lineageNow is 0 of a store that is never set back.
+func (w *following) lineageNow() int64 {
+	if l, ok := w.Store.(Lineager); ok {
+		return l.Lineage()
+	}
+	return 0
 }
 
 // heard tells what a watch saw.

@@ -8,6 +8,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -37,6 +38,10 @@ var ErrUnavailable = errors.New("the store is not available")
 
 // ErrCompacted is a watch from a revision of which the store knows no more: list again.
 var ErrCompacted = errors.New("the store has forgotten this revision")
+
+// ErrRewound is a watch of a store that was set back to an earlier state, as by a
+// restored backup. It is an ErrCompacted.
+var ErrRewound = fmt.Errorf("the store was set back to what it was earlier: %w", ErrCompacted)
 
 // Event is one change that a watch saw.
 type Event struct {

@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead/fairlead/libcni"
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/plugins"
+	"github.com/fairlead/fairlead/plugins/delegate"
 	"github.com/fairlead/fairlead/skel"
 )
 
@@ -145,6 +146,10 @@ func (s *session) planMember(ctx context.Context, p *plan, conf *libcni.NetworkC
 		m.Notes = append(m.Notes, fmt.Sprintf("not found on CNI_PATH (%s): add would fail", join(s.cni.Path)))
 	}
 	ours := declared(m.Type)
+	isolated := m.Type == delegate.NetworkType
+	if isolated {
+		ours = declared("ptp") // which it has make all
+	}
 	switch {
 	case err != nil && ours == nil:
 		return skip("no plugin of this project")
@@ -157,13 +162,31 @@ func (s *session) planMember(ctx context.Context, p *plan, conf *libcni.NetworkC
 	if err != nil {
 		return m, err
 	}
-	got, err := ours.Plan(ctx, s.cmdArgs(req), plugin.Env{IPAM: plugins.IPAM()}, p.objects)
+	foresee := ours.Plan
+	if isolated {
+		foresee = m.isolated(*ours)
+	}
+	got, err := foresee(ctx, s.cmdArgs(req), plugin.Env{IPAM: plugins.IPAM()}, p.objects)
 	if err != nil {
 		return m, err
 	}
 	m.take(got, p.objects)
 	p.result, p.objects = got.Result, append(p.objects, got.Objects...)
 	return m, nil
+}
+
+// isolated plans what fairlead-net has ptp make, in its network's namespace.
+func (m *planned) isolated(ptp plugin.Plugin) func(context.Context, *skel.CmdArgs, plugin.Env, kernel.Objects) (*plugin.Planned, error) {
+	return func(ctx context.Context, args *skel.CmdArgs, env plugin.Env, before kernel.Objects) (got *plugin.Planned, err error) {
+		path, err := delegate.InNetwork(ctx, args, func(ctx context.Context, args *skel.CmdArgs) error {
+			got, err = ptp.Plan(ctx, args, env, before)
+			return err
+		})
+		if err == nil {
+			m.Notes = append(m.Notes, "the host's side is in "+path+", which the agent makes before the first container")
+		}
+		return got, err
+	}
 }
 
 func (s *session) cmdArgs(req []byte) *skel.CmdArgs {
@@ -186,7 +209,10 @@ func (m *planned) take(got *plugin.Planned, before kernel.Objects) {
 			m.Host = append(m.Host, line)
 		}
 	}
-	if got.Unasked != "" {
+	switch {
+	case got.Why != "":
+		m.Notes = append(m.Notes, "ipam "+got.Unasked+" cannot tell its addresses, which are missing here: "+got.Why)
+	case got.Unasked != "":
 		m.Notes = append(m.Notes, "ipam "+got.Unasked+" gives addresses only when asked in earnest: they are missing here")
 	}
 	if len(got.Objects) == 0 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -113,6 +114,26 @@ func (m *Member) signal(s os.Signal) {
 func (m *Member) Restart() {
 	m.c.t.Helper()
 	m.start()
+}
+
+// Backup copies what a member that was killed has on its disk; the returned function
+// puts that back in place of what a member, killed again, has then.
+func (m *Member) Backup() (restore func()) {
+	m.c.t.Helper()
+	copied := filepath.Join(m.c.t.TempDir(), "backup")
+	must(m.c.t, os.CopyFS(copied, os.DirFS(m.dir)))
+	return func() {
+		m.c.t.Helper()
+		must(m.c.t, os.RemoveAll(m.dir))
+		must(m.c.t, os.CopyFS(m.dir, os.DirFS(copied)))
+	}
+}
+
+// Replace has a member that was killed begin with nothing, as one of another cluster.
+func (m *Member) Replace() {
+	m.c.t.Helper()
+	must(m.c.t, os.RemoveAll(m.dir))
+	m.flags = append(m.flags, "--initial-cluster-token", "another")
 }
 
 // output is what a process printed.

@@ -18,7 +18,7 @@ import (
 // their link is in the network's namespace on this host, which the agent looks after.
 func Network(x *plugin.Exec) skel.Plugin {
 	n := network{dir: local.Open("", "")}
-	p := serve("fairlead-net", "joins a container to an isolated network of the cluster", n, x)
+	p := serve(NetworkType, "joins a container to an isolated network of the cluster", n, x)
 	inner := p.Funcs
 	within := func(do func(context.Context, *skel.CmdArgs) error) func(context.Context, *skel.CmdArgs) error {
 		return func(ctx context.Context, args *skel.CmdArgs) error {
@@ -34,6 +34,28 @@ func Network(x *plugin.Exec) skel.Plugin {
 	}
 	p.Funcs.Check, p.Funcs.Del, p.Funcs.GC = within(inner.Check), within(inner.Del), within(inner.GC)
 	return p
+}
+
+// NetworkType is the name of the plugin Network.
+const NetworkType = "fairlead-net"
+
+// InNetwork calls f with what Network has ptp make, in the network's namespace if that
+// is on this host, and returns the path where it is to be.
+func InNetwork(ctx context.Context, args *skel.CmdArgs, f func(context.Context, *skel.CmdArgs) error) (path string, err error) {
+	n := network{dir: local.Open("", "")}
+	c, err := n.rewrite("ADD", args)
+	if err != nil {
+		return "", err
+	}
+	inner := *args
+	if inner.StdinData, err = json.Marshal(c); err != nil {
+		return "", err
+	}
+	of, _, err := n.parse(args)
+	if err != nil {
+		return "", err
+	}
+	return local.NetnsPath(of.Network), n.within(ctx, args, func(ctx context.Context) error { return f(ctx, &inner) })
 }
 
 type network struct{ dir local.Dir }

@@ -24,6 +24,7 @@ const (
 	churnStoreEnv = "FAIRLEAD_CHURN_STORE" // etcd's endpoints, with commas
 	churnForEnv   = "FAIRLEAD_CHURN_FOR"   // how long containers come
 	churnRateEnv  = "FAIRLEAD_CHURN_RATE"  // how many a second
+	churnCalmEnv  = "FAIRLEAD_CHURN_QUIET" // true: the agent is not started again
 )
 
 // What a container asks for: an address out of this node's blocks, on its own disk,
@@ -78,10 +79,14 @@ func TestChurnNode(t *testing.T) {
 		_, err := c.node.dir().Read("default")
 		return code == 0 && err == nil
 	})
-	fmt.Println("ready")
+	fmt.Print(churnReady)
 	_, _ = os.Stdin.Read(make([]byte, 1)) // all begin together
 	c.tidy(string(earlier))
-	c.run(fmt.Sprintf("%s-%d", name, os.Getpid()), rate, during, func() { c.node.stop(); c.node.start(open) })
+	restart := func() { c.node.stop(); c.node.start(open) }
+	if os.Getenv(churnCalmEnv) == "true" {
+		restart = func() {}
+	}
+	c.run(fmt.Sprintf("%s-%d", name, os.Getpid()), rate, during, restart)
 	c.settle()
 }
 
@@ -110,26 +115,32 @@ func (c *churner) run(prefix string, rate int, during time.Duration, restart fun
 		restart()
 	})
 	for i := 0; time.Since(began) < during; i++ {
-		time.Sleep(time.Until(began.Add(time.Duration(i) * time.Second / time.Duration(rate))))
+		due := began.Add(time.Duration(i) * time.Second / time.Duration(rate))
+		time.Sleep(time.Until(due))
 		c.busy <- struct{}{}
 		kind := []string{"fairlead-ipam", "whereabouts"}[i%2]
-		all.Go(func() { c.life(fmt.Sprintf("%s-%d", prefix, i), kind) })
+		all.Go(func() { c.life(fmt.Sprintf("%s-%d", prefix, i), kind, time.Since(due)) })
 	}
 	all.Wait()
 }
 
-// life is a container's, which has a place as it begins.
-func (c *churner) life(id, kind string) {
-	c.say("begin", id, kind)
+// life is a container's, which has a place as it begins. After an ADD that failed a
+// runtime calls DEL, and here tries again if that is what the plugin says.
+func (c *churner) life(id, kind string, late time.Duration) {
+	c.say("begin", id, kind, fmt.Sprint(late.Nanoseconds()))
 	for end := time.Now().Add(time.Minute); ; {
 		code, out := c.call("ADD", id, kind)
 		if code == 0 {
 			c.say("gave", id, kind, strings.Fields(ipsOf(c.t, out)[0])[0])
 			break
 		}
+		c.say("failed", id, kind)
 		if say, _ := message(c.t, out); say != 11 || time.Now().After(end) { // 11: try again later
 			c.t.Errorf("ADD %s: %s", id, out)
 			break
+		}
+		if code, out := c.call("DEL", id, kind); code != 0 {
+			c.t.Errorf("DEL %s after an ADD that failed: %s", id, out)
 		}
 		time.Sleep(50*time.Millisecond + rand.N(50*time.Millisecond))
 	}

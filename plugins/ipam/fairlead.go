@@ -138,7 +138,7 @@ func fairleadKeys(data []byte) (f *fairlead, err error) {
 
 // open opens the addresses that are held here of the network.
 func (f *fairlead) open(ctx context.Context, existing bool) (*ipam.Store, error) {
-	return ipam.Open(ctx, f.dir.Addresses(), f.network, ipam.Options{Existing: existing})
+	return ipam.Open(ctx, f.dir.Addresses(), f.network, ipam.Options{Existing: existing, Asked: f.asked})
 }
 
 func fairleadCheck(ctx context.Context, args *skel.CmdArgs) error {
@@ -176,10 +176,7 @@ func fairleadDel(ctx context.Context, args *skel.CmdArgs) error {
 func (f *fairlead) release(ctx context.Context, o ipam.Owner) error {
 	err := f.releaseHere(ctx, o)
 	if errors.Is(err, os.ErrNotExist) {
-		err = nil
-	}
-	if err == nil && f.byCluster() {
-		err = f.dir.Note(ctx, local.Release{Network: f.network, Container: o.ContainerID, IfName: o.IfName})
+		err = f.tell(ctx, o)
 	}
 	if err != nil {
 		return fmt.Errorf("release what %s holds of network %s: %w", o, f.network, err)
@@ -197,12 +194,38 @@ func (f *fairlead) releaseHere(ctx context.Context, o ipam.Owner) error {
 	if err != nil {
 		return err
 	}
-	_ = f.dir.Cool(f.network, freed) // else they are given again sooner
+	f.cool(freed)
+	// In this order: a GC tells of whom is noted and holds nothing.
+	if err := f.tell(ctx, o); err != nil {
+		return err
+	}
 	return f.dir.DropUser(f.network, o)
+}
+
+// tell notes for the agent what has been given back of the cluster's.
+func (f *fairlead) tell(ctx context.Context, list ...ipam.Owner) error {
+	if !f.byCluster() {
+		return nil
+	}
+	var gone []local.Release
+	for _, o := range list {
+		gone = append(gone, local.Release{Network: f.network, Container: o.ContainerID, IfName: o.IfName})
+	}
+	return f.dir.Note(ctx, gone...)
+}
+
+// cool notes what was given back, if it is this host that gives it again.
+func (f *fairlead) cool(freed []netip.Addr) {
+	if !f.asked {
+		_ = f.dir.Cool(f.network, freed) // else they are given again sooner
+	}
 }
 
 // byCluster tells whether the cluster may have given addresses of the network.
 func (f *fairlead) byCluster() bool {
+	if f.asked {
+		return true
+	}
 	n, err := f.dir.Read(f.network)
 	if err != nil {
 		return true

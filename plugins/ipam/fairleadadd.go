@@ -20,34 +20,30 @@ const moreBlocks = 3
 // allocate gives an address for each group: those of the cluster by the agent, those
 // of blocks out of what this node has.
 func (f *fairlead) allocate(ctx context.Context, o ipam.Owner, n *local.Network, groups []*group) ([]ipam.IP, error) {
-	claimed, err := f.claim(ctx, o, groups)
+	wants, of, err := clusterWants(groups)
 	if err != nil {
 		return nil, err
 	}
+	if len(of) == 0 {
+		return f.allocateOrAsk(ctx, o, n, groups)
+	}
+	return f.claim(ctx, o, of, local.ClaimArgs{Wants: wants}, func() ([]ipam.IP, error) { return f.allocateOrAsk(ctx, o, n, groups) })
+}
+
+// allocateOrAsk writes down who holds what; the agent is asked for another block when
+// those that are here are full.
+func (f *fairlead) allocateOrAsk(ctx context.Context, o ipam.Owner, n *local.Network, groups []*group) ([]ipam.IP, error) {
 	ips, err := f.allocateHere(ctx, o, groups)
 	for try := 0; try < moreBlocks && errors.Is(err, ipam.ErrExhausted); try++ {
 		if err = f.moreBlocks(ctx, n, groups, err); err == nil {
 			ips, err = f.allocateHere(ctx, o, groups)
 		}
 	}
-	if err != nil && claimed {
-		err = f.giveBack(ctx, o, err)
-	}
 	return ips, err
 }
 
-// giveBack undoes a claim after which something failed: not that it is held already.
-func (f *fairlead) giveBack(ctx context.Context, o ipam.Owner, why error) error {
-	if _, held := errors.AsType[*ipam.HeldError](why); held {
-		return why
-	}
-	return errors.Join(why, f.dir.Note(ctx, local.Release{Network: f.network, Container: o.ContainerID, IfName: o.IfName}))
-}
-
-// claim asks the agent for the addresses that the cluster gives.
-func (f *fairlead) claim(ctx context.Context, o ipam.Owner, groups []*group) (claimed bool, err error) {
-	var of []*group
-	var wants []local.Want
+// clusterWants are what the cluster has to give, to which of the groups.
+func clusterWants(groups []*group) (wants []local.Want, of []*group, err error) {
 	for _, g := range groups {
 		if !g.cluster() {
 			continue
@@ -56,35 +52,34 @@ func (f *fairlead) claim(ctx context.Context, o ipam.Owner, groups []*group) (cl
 		for _, s := range g.subnets {
 			spans, err := clusterSpans(s)
 			if err != nil {
-				return false, err
+				return nil, nil, err
 			}
 			w.Ranges = append(w.Ranges, spans...)
 		}
 		wants, of = append(wants, w), append(of, g)
 	}
-	if len(of) == 0 {
-		return false, nil
-	}
-	return f.ask(ctx, o, of, local.ClaimArgs{Wants: wants})
+	return wants, of, nil
 }
 
-// ask has the agent give an address to each of the groups.
-func (f *fairlead) ask(ctx context.Context, o ipam.Owner, of []*group, args local.ClaimArgs) (claimed bool, err error) {
+// claim has the agent give an address to each of the groups, and what follows write
+// them down. If that fails, or this process ends before, the agent takes them back.
+func (f *fairlead) claim(ctx context.Context, o ipam.Owner, of []*group, args local.ClaimArgs, then func() ([]ipam.IP, error)) (ips []ipam.IP, err error) {
 	if err := f.refuseHeld(ctx, o); err != nil {
-		return false, err
+		return nil, err
 	}
 	args.Network, args.Container, args.IfName, args.Pod = f.network, o.ContainerID, o.IfName, f.pod
 	var r local.ClaimResult
-	if err := f.dir.Call(ctx, local.OpClaim, args, &r); err != nil {
-		return false, err
-	}
-	if len(r.IPs) != len(of) {
-		return true, fmt.Errorf("the agent gave %d addresses: want %d", len(r.IPs), len(of))
-	}
-	for i, g := range of {
-		g.ip = r.IPs[i]
-	}
-	return true, nil
+	err = f.dir.CallAnd(ctx, local.OpClaim, args, &r, func() error {
+		if len(r.IPs) != len(of) {
+			return fmt.Errorf("the agent gave %d addresses: want %d", len(r.IPs), len(of))
+		}
+		for i, g := range of {
+			g.ip = r.IPs[i]
+		}
+		ips, err = then()
+		return err
+	})
+	return ips, err
 }
 
 // clusterSpans are the addresses of a subnet that the cluster may give: not its
@@ -161,6 +156,9 @@ func (f *fairlead) give(ctx context.Context, store *ipam.Store, o ipam.Owner, se
 		if ips, err := store.Allocate(o, sets, append(wanted, without(held, wanted)...)); err == nil {
 			return ips, nil
 		}
+	}
+	if f.coolDown == 0 || f.asked {
+		return store.Allocate(o, sets, wanted)
 	}
 	cooled, err := f.dir.Cooling(f.network, f.coolDown)
 	if err != nil {

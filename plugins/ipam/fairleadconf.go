@@ -51,6 +51,7 @@ type fairlead struct {
 	dns           cni.DNS
 	coolDown      time.Duration
 	dir           local.Dir
+	asked         bool // every address is given by the agent: this host keeps no order and no cool-down
 }
 
 func parseFairlead(data []byte, cniArgs string) (*fairlead, error) {

@@ -34,28 +34,22 @@ func (f *fairlead) gc(ctx context.Context, data []byte) error {
 	for _, a := range c.ValidAttachments {
 		valid = append(valid, ipam.Owner{ContainerID: a.ContainerID, IfName: a.IfName})
 	}
-	gone, err := f.gcHere(ctx, valid, began)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if f.byCluster() {
-		err = errors.Join(err, f.dir.Note(ctx, gone...))
-	}
-	if err != nil {
+	err := f.gcHere(ctx, valid, began)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("release what no valid attachment holds of network %s: %w", f.network, err)
 	}
 	return nil
 }
 
-func (f *fairlead) gcHere(ctx context.Context, valid []ipam.Owner, began time.Duration) (gone []local.Release, err error) {
+func (f *fairlead) gcHere(ctx context.Context, valid []ipam.Owner, began time.Duration) error {
 	store, err := f.open(ctx, true)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer store.Close()
 	users, err := f.dir.Users(f.network)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for o, name := range users {
 		if name != f.name {
@@ -64,17 +58,32 @@ func (f *fairlead) gcHere(ctx context.Context, valid []ipam.Owner, began time.Du
 	}
 	held, err := ipam.Held(f.dir.Addresses(), f.network)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	freed, err := store.GC(valid, began)
-	_ = f.dir.Cool(f.network, freed) // else they are given again sooner
+	f.cool(freed)
+	holds := map[ipam.Owner]bool{}
 	for _, h := range held {
-		if slices.Contains(freed, h.Addr) {
-			gone = append(gone, local.Release{Network: f.network, Container: h.Owner.ContainerID, IfName: h.Owner.IfName})
-			err = errors.Join(err, f.dir.DropUser(f.network, h.Owner))
+		if !slices.Contains(freed, h.Addr) {
+			holds[h.Owner] = true
+		} else if _, noted := users[h.Owner]; !noted {
+			users[h.Owner] = f.name
 		}
 	}
-	return gone, err
+	// Who is noted and holds nothing, of an operation that failed half-way, too.
+	var gone []ipam.Owner
+	for o, name := range users {
+		if name == f.name && !holds[o] && !slices.Contains(valid, o) {
+			gone = append(gone, o)
+		}
+	}
+	if told := f.tell(ctx, gone...); told != nil {
+		return errors.Join(err, told)
+	}
+	for _, o := range gone {
+		err = errors.Join(err, f.dir.DropUser(f.network, o))
+	}
+	return err
 }
 
 func fairleadStatus(ctx context.Context, args *skel.CmdArgs) error {

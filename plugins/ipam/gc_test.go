@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/ipam"
 	"github.com/fairlead/fairlead/skel"
 )
 
@@ -53,4 +55,40 @@ func TestGCAndCheck(t *testing.T) {
 	mustRun(t, run, call{verb: "CHECK", id: "one", conf: conf + "}"})
 	wantMessage(t, HostLocal(), call{verb: "CHECK", id: "two", conf: conf + "}"}, cni.CodeGeneric,
 		"network net holds no address for container two eth0: want the one that ADD gave")
+}
+
+// A DEL that failed half-way freed the address and did not get to tell the agent: a GC
+// does, and leaves nothing of its owner's.
+func TestGCAfterHalfADel(t *testing.T) {
+	t.Parallel()
+	m := newMember(t, "a")
+	gc := strings.Replace(whereaboutsOf(`"range": "192.168.2.0/24"`), `"ipam"`, `"cni.dev/valid-attachments": [{"containerID": "alive", "ifname": "eth0"}], "ipam"`, 1)
+	network := "whereabouts"
+	s, err := ipam.Open(t.Context(), m.dir().Addresses(), network, ipam.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	name := cniNameOf(t, gc)
+	half, alive, other := ipam.Owner{ContainerID: "half", IfName: "eth0"}, ipam.Owner{ContainerID: "alive", IfName: "eth0"}, ipam.Owner{ContainerID: "other", IfName: "eth0"}
+	for o, of := range map[ipam.Owner]string{half: name, alive: name, other: "another"} {
+		must(t, m.dir().SetUser(network, o, of))
+	}
+	if code, out := m.plugin("whereabouts", call{verb: "GC", conf: strings.Replace(gc, "1.0.0", "1.1.0", 1)}); code != 0 {
+		t.Fatal(out)
+	}
+	list, err := m.dir().Pending()
+	if err != nil || len(list) != 1 || list[0] != (local.Release{Network: network, Container: "half", IfName: "eth0"}) {
+		t.Errorf("told the agent of %v, %v", list, err)
+	}
+	if m.dir().HasUser(network, half) || !m.dir().HasUser(network, alive) || !m.dir().HasUser(network, other) {
+		t.Error("the wrong owners are forgotten")
+	}
+}
+
+func cniNameOf(t testing.TB, conf string) string {
+	t.Helper()
+	var c cni.PluginConf
+	must(t, cni.Decode([]byte(conf), &c))
+	return c.Name
 }

@@ -40,7 +40,7 @@ func ValidateWhereabouts(data []byte) error {
 // on is the plugin fairlead-ipam's view of one of its networks: here they differ only
 // in where the ranges come from.
 func (w *whereabouts) on(network string) *fairlead {
-	return &fairlead{version: w.version, name: w.name, network: network, pod: w.pod, dir: local.Open("", "")}
+	return &fairlead{version: w.version, name: w.name, network: network, pod: w.pod, dir: local.Open("", ""), asked: true}
 }
 
 func whereaboutsAdd(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) {
@@ -65,15 +65,7 @@ func whereaboutsAdd(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error
 
 func (w *whereabouts) give(ctx context.Context, o ipam.Owner, n whereaboutsNetwork) ([]ipam.IP, error) {
 	f := w.on(n.name)
-	claimed, err := f.ask(ctx, o, n.groups, local.ClaimArgs{Wants: n.wants, Foreign: true})
-	var ips []ipam.IP
-	if err == nil {
-		ips, err = f.allocateHere(ctx, o, n.groups)
-	}
-	if err != nil && claimed {
-		err = f.giveBack(ctx, o, err)
-	}
-	return ips, err
+	return f.claim(ctx, o, n.groups, local.ClaimArgs{Wants: n.wants, Foreign: true}, func() ([]ipam.IP, error) { return f.allocateHere(ctx, o, n.groups) })
 }
 
 func (w *whereabouts) undo(ctx context.Context, o ipam.Owner, given []whereaboutsNetwork) error {

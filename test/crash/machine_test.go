@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
@@ -26,6 +27,8 @@ type machine struct {
 	in, out *os.File
 	replace *strings.Replacer
 	extra   func() string // more of what is there
+	store   store.Store   // of the scene's agent
+	rest    func()        // waits until nobody is about to change something
 	clean   string        // what there is after one whole ADD and DEL
 	print   string        // the same, by its fingerprint
 	slow    int           // how often the text was needed
@@ -46,7 +49,7 @@ func newMachine(t testing.TB, s *scene) *machine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(work) })
-	m := &machine{t: t, s: s, work: work, id: container, netns: kerneltest.Netns(t)}
+	m := &machine{t: t, s: s, work: work, id: container, netns: kerneltest.Netns(t), rest: func() {}}
 	if m.inside, err = newElsewhere(m.netns); err != nil {
 		t.Fatal(err)
 	}
@@ -214,6 +217,7 @@ func (m *machine) must(verb string) string {
 
 // snapshot is all there is.
 func (m *machine) snapshot() string {
+	m.rest()
 	s := "host\n" + namespace()
 	m.inside.do(func() { s += "container\n" + namespace() })
 	s += files(m.work)
@@ -226,6 +230,7 @@ func (m *machine) snapshot() string {
 // fingerprint is the quick form of the snapshot.
 func (m *machine) fingerprint() string {
 	m.t.Helper()
+	m.rest()
 	s, err := m.dumpers[0].fingerprint()
 	m.inside.do(func() {
 		more, e := m.dumpers[1].fingerprint()

@@ -26,9 +26,9 @@ type scene struct {
 	lacksGC bool   // its version has none
 	args    string // of capabilities
 	needs   []string
-	setup   []string // commands on the host
-	prepare func(*machine) (socket string)
-	long    bool // too long for the sample
+	setup   []string                       // commands on the host
+	prepare func(*machine) (socket string) // what $SOCKET in conf is, else
+	long    bool                           // too long for the sample
 }
 
 const (
@@ -91,6 +91,9 @@ func scenes() []scene {
 		one("host-local", "bridge", `$IPAM`).with(func(s *scene) { s.plugin = "host-local" }),
 		one("fairlead-ipam", "bridge", `"ipam": {"type": "fairlead-ipam"}`).with(func(s *scene) { s.plugin = "fairlead-ipam" }).with(blocks),
 		one("ptp/fairlead-ipam", "ptp", `"ipam": {"type": "fairlead-ipam"}`).with(blocks),
+		one("whereabouts", "bridge", `"ipam": {"type": "whereabouts", "ipRanges": [{"range": "10.1.0.0/24"}, {"range": "fd01::/112"}]}`).with(func(s *scene) { s.plugin, s.prepare = "whereabouts", agent }),
+		one("fairlead-net", "fairlead-net", `"network": "$SOCKET"`).with(func(s *scene) { s.prepare = spaced }),
+		one("ptp/whereabouts", "ptp", `"ipam": {"type": "whereabouts", "range": "10.1.0.0/24", "gateway": "10.1.0.254"}`).with(func(s *scene) { s.prepare = agent }),
 		one("static", "bridge", `"ipam": {"type": "static", "addresses": [{"address": "10.1.0.9/24"}]}`).with(func(s *scene) { s.plugin = "static" }),
 		onEth0("portmap", "portmap", `"runtimeConfig": {`+twoPorts+`}`),
 		onEth0("portmap/iptables", "portmap", `"backend": "iptables", "runtimeConfig": {`+twoPorts+`}`),

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/fairlead/fairlead/internal/leanjson"
@@ -33,6 +34,12 @@ func (e *AwayError) Unwrap() error { return e.Err }
 // Call asks the agent of this node. One that is not there is an *AwayError; what it
 // refuses is an *Error.
 func (d Dir) Call(ctx context.Context, op string, args, result any) error {
+	return d.CallAnd(ctx, op, args, result, func() error { return nil })
+}
+
+// CallAnd is Call, and what is done with the result: the agent takes back what it gave
+// if that fails, or if this process ends before.
+func (d Dir) CallAnd(ctx context.Context, op string, args, result any, then func() error) error {
 	raw, err := leanjson.Append(nil, args)
 	if err != nil {
 		return err
@@ -53,12 +60,15 @@ func (d Dir) Call(ctx context.Context, op string, args, result any) error {
 		return fmt.Errorf("connect to the agent at %s: %w", d.Socket(), err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	answer, err := exchange(conn, append(line, '\n'))
 	if errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil {
 		return &AwayError{d.Socket(), fmt.Errorf("no answer within %v", patience)}
+	}
+	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, errCutOff) {
+		return &AwayError{d.Socket(), err} // it ended, or is being started again
 	}
 	if err != nil {
 		return fmt.Errorf("ask the agent at %s to %s: %w", d.Socket(), op, err)
@@ -72,6 +82,10 @@ func (d Dir) Call(ctx context.Context, op string, args, result any) error {
 	if err := json.Unmarshal(answer.Result, result); err != nil {
 		return fmt.Errorf("read the answer of the agent at %s to %s: %w", d.Socket(), op, err)
 	}
+	if err := then(); err != nil {
+		return err
+	}
+	_, _ = conn.Write([]byte{Taken}) // an agent that is gone takes nothing back
 	return nil
 }
 
@@ -81,13 +95,16 @@ type lean []byte
 // AppendJSON appends it.
 func (l lean) AppendJSON(b []byte) ([]byte, error) { return append(b, l...), nil }
 
+// errCutOff is a conversation that ended too early.
+var errCutOff = errors.New("it ended the conversation before its answer's end") // a constant; nothing assigns it
+
 func exchange(conn io.ReadWriter, line []byte) (*Answer, error) {
 	if _, err := conn.Write(line); err != nil {
 		return nil, err
 	}
 	raw, err := bufio.NewReader(io.LimitReader(conn, MaxLine)).ReadBytes('\n')
 	if errors.Is(err, io.EOF) {
-		err = errors.New("it ended the conversation before its answer's end")
+		err = errCutOff
 	}
 	if err != nil {
 		return nil, err

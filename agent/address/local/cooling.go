@@ -65,7 +65,7 @@ func (d Dir) forgetCooled(network string, all []Cooled) {
 	for _, c := range all {
 		b.WriteString(coolingText([]netip.Addr{c.Addr}, c.At))
 	}
-	_ = Replace(d.coolingFile(network), []byte(b.String())) // else it is long, and right
+	_ = Replace(d.coolingFile(network), []byte(b.String()), 0o600) // else it is long, and right
 }
 
 // cooling reads the file: lines of an address and a time. A line that cannot be read

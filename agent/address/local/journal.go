@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"syscall"
 
 	"github.com/fairlead/fairlead/internal/filelock"
@@ -69,36 +70,47 @@ func (d Dir) withJournal(ctx context.Context, how int, do func() error) error {
 	return nil
 }
 
-// Replay hands the journal to a function, in order, and forgets it when that
-// succeeds. After a kill in between it is handed over again.
-func (d Dir) Replay(ctx context.Context, do func([]Release) error) error {
-	work := d.journal() + ".work"
-	for {
-		raw, err := os.ReadFile(work)
-		if err == nil {
-			if err := do(parseJournal(raw)); err != nil {
-				return err
-			}
-			if err := os.Remove(work); err != nil {
-				return fmt.Errorf("forget the journal of released addresses: %w", err)
-			}
-			continue
-		}
-		if !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("read the journal of released addresses: %w", err)
-		}
-		if _, err := os.Stat(d.journal()); errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
-		err = d.withJournal(ctx, syscall.LOCK_EX, func() error { return os.Rename(d.journal(), work) })
-		if errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return err
+// Taken is what the journal says, in order, until Forget: after a kill in between it
+// is said again.
+func (d Dir) Taken(ctx context.Context) ([]Release, error) {
+	if _, err := os.Stat(d.journal()); err == nil {
+		if err := d.withJournal(ctx, syscall.LOCK_EX, d.takeJournal); err != nil {
+			return nil, err
 		}
 	}
+	raw, err := os.ReadFile(d.work())
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("read the journal of released addresses: %w", err)
+	}
+	return parseJournal(raw), nil
 }
+
+// takeJournal moves the journal to what is taken, or adds it to what was before.
+func (d Dir) takeJournal() error {
+	before, err := os.ReadFile(d.work())
+	if errors.Is(err, os.ErrNotExist) {
+		return os.Rename(d.journal(), d.work())
+	}
+	more, err2 := os.ReadFile(d.journal())
+	if err := errors.Join(err, err2); err != nil {
+		return err
+	}
+	// A line that a kill cut off must not run into the next.
+	if err := Replace(d.work(), slices.Concat(before, []byte("\n"), more), 0o600); err != nil {
+		return err
+	}
+	return os.Remove(d.journal())
+}
+
+// Forget forgets what was taken.
+func (d Dir) Forget() error {
+	if err := os.Remove(d.work()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("forget the journal of released addresses: %w", err)
+	}
+	return nil
+}
+
+func (d Dir) work() string { return d.journal() + ".work" }
 
 // parseJournal reads lines; what a kill cut off was not told to anybody.
 func parseJournal(raw []byte) (list []Release) {
@@ -113,7 +125,7 @@ func parseJournal(raw []byte) (list []Release) {
 
 // Pending are the releases that the agent has not seen yet.
 func (d Dir) Pending() (list []Release, err error) {
-	for _, path := range []string{d.journal() + ".work", d.journal()} {
+	for _, path := range []string{d.work(), d.journal()} {
 		raw, err := os.ReadFile(path)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("read the journal of released addresses: %w", err)

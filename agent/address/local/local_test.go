@@ -148,19 +148,30 @@ func TestJournal(t *testing.T) {
 		return Release{Network: "n", Container: fmt.Sprint("c", i), IfName: "eth0"}
 	}
 	must(t, d.Note(ctx, r(1), r(2)))
-	failed := errors.New("the store is away")
-	if err := d.Replay(ctx, func([]Release) error { return failed }); !errors.Is(err, failed) {
-		t.Errorf("got %v", err)
+	// The store is away: it is not forgotten.
+	if got, err := d.Taken(ctx); err != nil || !slices.Equal(got, []Release{r(1), r(2)}) {
+		t.Errorf("got %v, %v", got, err)
 	}
 	must(t, d.Note(ctx, r(3)))
 	f, err := os.OpenFile(d.journal(), os.O_WRONLY|os.O_APPEND, 0)
 	must(t, err)
 	_, err = f.WriteString(`{"network": "n", "cont`) // a kill
 	must(t, errors.Join(err, f.Close()))
-	var got []Release
-	must(t, d.Replay(ctx, func(list []Release) error { got = append(got, list...); return nil }))
-	if !slices.Equal(got, []Release{r(1), r(2), r(3)}) {
-		t.Errorf("got %v", got)
+	for range 2 {
+		got, err := d.Taken(ctx)
+		if err != nil || !slices.Equal(got, []Release{r(1), r(2), r(3)}) {
+			t.Errorf("got %v, %v", got, err)
+		}
+	}
+	must(t, d.Note(ctx, r(4)))
+	got, err := d.Taken(ctx)
+	if err != nil || !slices.Equal(got, []Release{r(1), r(2), r(3), r(4)}) {
+		t.Errorf("after a line that was cut off: %v, %v", got, err)
+	}
+	must(t, d.Forget())
+	must(t, d.Forget())
+	if got, err := d.Taken(ctx); err != nil || len(got) != 0 {
+		t.Errorf("forgotten: %v, %v", got, err)
 	}
 	if list, err := d.Pending(); err != nil || len(list) != 0 {
 		t.Errorf("%v, %v", list, err)

@@ -144,27 +144,10 @@ func (d Dir) Write(n *Network) error {
 	if err := os.MkdirAll(d.Root(), 0o755); err != nil {
 		return fmt.Errorf("make the directory of the cluster's addresses: %w", err)
 	}
-	if err := Replace(path, raw); err != nil {
+	if err := Replace(path, raw, 0o644); err != nil {
 		return fmt.Errorf("write this node's part of network %s: %w", n.Name, err)
 	}
 	return nil
-}
-
-// Replace puts a file in place that all may read, whole or not at all.
-func Replace(path string, raw []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(raw)
-	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
 }
 
 // Remove forgets a network that the cluster has no more.

@@ -6,10 +6,12 @@ import (
 	"net/netip"
 )
 
-// A request and its answer are one line of JSON each. The version grows when an old
-// agent would misunderstand a request.
+// A request and its answer are one line of JSON each; who has taken what the answer
+// gives says so by one byte more. The version grows when an old agent would
+// misunderstand a request.
 const (
 	ProtocolVersion = 1
+	Taken           = '\n'
 	MaxLine         = 1 << 20 // bytes
 )
 
@@ -18,8 +20,7 @@ const (
 	OpStatus  = "status"  // StatusArgs -> StatusResult
 	OpBlock   = "block"   // BlockArgs -> nothing: the network's file has one more
 	OpClaim   = "claim"   // ClaimArgs -> ClaimResult
-	OpRelease = "release" // Release -> nothing
-	OpLookup  = "lookup"  // Release (whose) -> ClaimResult
+	OpForesee = "foresee" // ClaimArgs -> ClaimResult: what a claim would get, which takes nothing
 	OpReport  = "report"  // ReportArgs -> nothing: an endpoint
 	OpNetwork = "network" // NetworkArgs -> nothing: the isolated network's namespace is here
 	OpAgent   = "agent"   // nothing -> the agent's State

@@ -51,6 +51,13 @@ func (m *Mirror) Away(error) { m.mu.Lock(); m.away++; m.mu.Unlock() }
 // Back counts.
 func (m *Mirror) Back() { m.mu.Lock(); m.back++; m.mu.Unlock() }
 
+// Keys are what it knows.
+func (m *Mirror) Keys() map[string]string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.keys)
+}
+
 // Counts are how often it was told anew, that the store is away, and back.
 func (m *Mirror) Counts() (resets, away, back int) {
 	m.mu.Lock()

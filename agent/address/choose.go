@@ -1,0 +1,105 @@
+package address
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/agent/cluster"
+)
+
+// errExhausted is a set of ranges of which every address has an owner.
+var errExhausted = errors.New("no IP addresses available") // a constant; nothing assigns it
+
+// errLater is an address that the same round frees: the next one can give it.
+var errLater = errors.New("it is being released") // a constant; nothing assigns it
+
+// document is what the store is told.
+func (m *Manager) document(c *claim, w local.Want, ip netip.Addr) *cluster.Address {
+	owner := c.Pod
+	if owner == "" {
+		owner = c.Container + " " + c.IfName
+	}
+	return &cluster.Address{Network: c.Network, IP: ip, Owner: owner, Fixed: w.Fixed, Node: m.Node, Container: c.Container, IfName: c.IfName}
+}
+
+// allowed refuses what is not the cluster's to give.
+func (m *Manager) allowed(c *claim, w local.Want) error {
+	if w.Fixed && c.Pod == "" {
+		return errors.New("a fixed address is a pod's, by its name: CNI_ARGS has no K8S_POD_NAMESPACE and K8S_POD_NAME")
+	}
+	if c.Foreign {
+		return nil
+	}
+	n := m.view.snap.Networks[c.Network]
+	if n == nil {
+		return unknownNetwork(c.Network, m.view)
+	}
+	for _, r := range w.Ranges {
+		if !slices.ContainsFunc(n.Subnets, func(s cluster.Subnet) bool {
+			return s.Assign == cluster.AssignCluster && s.CIDR.Contains(r.First) && s.CIDR.Contains(r.Last)
+		}) {
+			return fmt.Errorf(`%s is in no subnet of network %s that has "assign": "cluster"`, r, c.Network)
+		}
+	}
+	return nil
+}
+
+// choose finds an address: the one that the container has already, the one that is
+// the pod's, the one that is asked for, or a free one.
+func (m *Manager) choose(c *claim, w local.Want, r *round, mine map[string]bool) (netip.Addr, error) {
+	in := func(ip netip.Addr) bool {
+		return slices.ContainsFunc(w.Ranges, func(r local.Span) bool { return r.Contains(ip) }) && (!w.IP.IsValid() || w.IP == ip)
+	}
+	have := m.view.owners[holder{c.Network, c.Container, c.IfName}]
+	if w.Fixed {
+		have = m.view.fixed[fixedOwner{c.Network, c.Pod, c.IfName}]
+	}
+	for key := range have {
+		a := m.view.snap.Addresses[key]
+		switch {
+		case !in(a.IP) || mine[key] || a.Fixed != w.Fixed:
+		case !r.frees[key]:
+			return a.IP, nil
+		case w.Fixed:
+			return netip.Addr{}, errLater // it is the pod's, and no other
+		}
+	}
+	if w.IP.IsValid() {
+		return w.IP, m.mayHave(c, w, in(w.IP), r, mine)
+	}
+	for ip := range spread(w.Ranges, r.rank, r.nodes) {
+		key := cluster.AddressKey(c.Network, ip)
+		if m.view.was(key) == 0 && !r.taken[key] && !mine[key] {
+			return ip, nil
+		}
+	}
+	return netip.Addr{}, fmt.Errorf("%w in %v: every one has an owner", errExhausted, w.Ranges)
+}
+
+// mayHave tells whether a container may have the address that it asks for. A pod's
+// name says that it is the same one, wherever it was; another's is taken only when
+// its node is not there.
+func (m *Manager) mayHave(c *claim, w local.Want, inside bool, r *round, mine map[string]bool) error {
+	key := cluster.AddressKey(c.Network, w.IP)
+	a := m.view.snap.Addresses[key]
+	switch {
+	case !inside:
+		return fmt.Errorf("%s is not in %v", w.IP, w.Ranges)
+	case r.frees[key]:
+		return errLater
+	case r.taken[key] || mine[key]:
+		return fmt.Errorf("%s is being given to another", w.IP)
+	case a == nil:
+		return nil
+	case c.Pod != "" && a.Owner == c.Pod && (a.IfName == c.IfName || a.IfName == ""):
+		return nil
+	case a.Fixed:
+		return fmt.Errorf("%s is fixed for %s: see \"fairlead ipam show\"", w.IP, a.Owner)
+	case a.Node == m.Node || m.view.snap.Nodes[a.Node] != nil:
+		return fmt.Errorf("%s is %s's, on node %s", w.IP, a.Owner, a.Node)
+	}
+	return nil
+}

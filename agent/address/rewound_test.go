@@ -1,0 +1,97 @@
+package address
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/agent/store/storetest"
+	"github.com/fairlead/fairlead/internal/etcdtest"
+	"github.com/fairlead/fairlead/ipam"
+)
+
+// holdOne writes down that a container here has an address of the cluster.
+func holdOne(t testing.TB, m *Manager, network, container string, ip netip.Addr) {
+	t.Helper()
+	s, err := ipam.Open(storetest.Context(t), m.Dir.Addresses(), network, ipam.Options{})
+	must(t, err)
+	defer s.Close()
+	_, err = s.Allocate(ipam.Owner{ContainerID: container, IfName: "eth0"},
+		[]ipam.RangeSet{{{Subnet: netip.PrefixFrom(ip, 24).Masked(), Start: ip, End: ip}}}, nil)
+	must(t, err)
+}
+
+func claimForeign(t testing.TB, m *Manager, container, pod string) netip.Addr {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	span := local.Span{First: netip.MustParseAddr("192.168.0.1"), Last: netip.MustParseAddr("192.168.0.200")}
+	ips, err := m.Claim(ctx, local.ClaimArgs{Network: "whereabouts", Container: container, IfName: "eth0", Pod: pod, Foreign: true, Wants: []local.Want{{Ranges: []local.Span{span}}}})
+	must(t, err)
+	return ips[0]
+}
+
+// Etcd is restored from a backup that knows nothing of what was given since: what is
+// held here is claimed again as it was, what is another's by now is left and said, and
+// nothing that is held is given to anybody else.
+func TestRestored(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.Start(t, etcdtest.Options{})
+	b := &bed{t: t, open: func(t testing.TB) store.Store { return c.Store(t) }}
+	s, e := b.open(t), c.Members[0]
+	storetest.Put(t, s, cluster.NetworkKey("default"), twoSubnets)
+	storetest.Put(t, s, cluster.NodeKey("a"), "{}")
+	e.Kill()
+	restore := e.Backup()
+	e.Restart()
+	e.Wait()
+	m, _ := b.node("a")
+	storetest.Eventually(t, func() bool { return len(blocks(m)) == 1 })
+	block := blocks(m)[0]
+	set, err := local.Subnet{CIDR: netip.MustParsePrefix("10.244.0.0/24")}.Ranges(block)
+	must(t, err)
+	hold(t, m, ipam.Owner{ContainerID: "c0", IfName: "eth0"}, set...)
+	kept, lost := claimForeign(t, m, "c1", "ns/web"), claimForeign(t, m, "c2", "")
+	holdOne(t, m, "whereabouts", "c1", kept)
+	holdOne(t, m, "whereabouts", "c2", lost)
+	e.Kill()
+	restore()
+	e.Restart()
+	e.Wait()
+	// Somebody else, who knows only the backup, is faster with one of them.
+	theirs, err := json.Marshal(cluster.Address{Owner: "x eth0", Node: "b", Container: "x", IfName: "eth0"})
+	must(t, err)
+	storetest.Put(t, b.open(t), cluster.NodeKey("b"), "{}")
+	storetest.Put(t, b.open(t), cluster.AddressKey("whereabouts", lost), string(theirs))
+	value := func(key string) string {
+		e, err := s.Get(storetest.Context(t), key)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		return string(e.Value)
+	}
+	storetest.Eventually(t, func() bool {
+		return strings.Contains(value(cluster.BlockKey("default", block)), `"a"`) &&
+			strings.Contains(value(cluster.AddressKey("whereabouts", kept)), `"owner":"ns/web"`)
+	})
+	storetest.Eventually(t, func() bool {
+		return strings.Contains(fmt.Sprint(m.Problems()), fmt.Sprintf("%s is held by container c2 eth0 here, and in the store it is x eth0's, on node \"b\"", lost))
+	})
+	if got := value(cluster.AddressKey("whereabouts", lost)); got != string(theirs) {
+		t.Errorf("another's address became %s", got)
+	}
+	for i := range 5 {
+		if ip := claimForeign(t, m, fmt.Sprint("new", i), ""); ip == kept || ip == lost {
+			t.Errorf("%s is held and was given again", ip)
+		}
+	}
+}

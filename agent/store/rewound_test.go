@@ -1,0 +1,115 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync/atomic"
+	"testing"
+
+	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/agent/store/storetest"
+	"github.com/fairlead/fairlead/internal/etcdtest"
+)
+
+// rewinding is a mirror that counts how often it heard that the store was set back.
+type rewinding struct {
+	storetest.Mirror
+	count atomic.Int32
+}
+
+func (r *rewinding) Rewound() { r.count.Add(1) }
+
+// follow tells a mirror what an etcd has, as long as the test runs.
+func follow(t *testing.T, s store.Store) *rewinding {
+	m := &rewinding{}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { _ = store.FollowAll(ctx, s, []string{"a/", "b/"}, m); close(done) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return m
+}
+
+// An etcd whose disk is put back to a backup is one that has forgotten: it is noticed,
+// by a watch that hears nothing else, too, and all is listed anew.
+func TestEtcdRestored(t *testing.T) {
+	t.Parallel()
+	for _, busy := range []bool{true, false} {
+		t.Run(fmt.Sprintf("busy %v", busy), func(t *testing.T) {
+			t.Parallel()
+			c := etcdtest.Start(t, etcdtest.Options{})
+			s, e := c.Store(t), c.Members[0]
+			storetest.Put(t, s, "a/kept", "1")
+			e.Kill()
+			restore := e.Backup()
+			e.Restart()
+			e.Wait()
+			m := follow(t, s)
+			for i := range 20 {
+				storetest.Put(t, s, fmt.Sprint("b/lost", i), "1")
+			}
+			storetest.Put(t, s, "a/kept", "2")
+			storetest.Eventually(t, func() bool { return len(m.Keys()) == 21 })
+			e.Kill()
+			restore()
+			e.Restart()
+			e.Wait()
+			want := map[string]string{"a/kept": "1"}
+			if busy { // somebody asks, and the revisions are soon beyond what was
+				for i := range 40 {
+					want[fmt.Sprint("a/new", i)] = "1"
+					storetest.Put(t, s, fmt.Sprint("a/new", i), "1")
+				}
+			}
+			storetest.Eventually(t, func() bool { return maps.Equal(m.Keys(), want) })
+			if m.count.Load() == 0 {
+				t.Error("it was not said that the store was set back")
+			}
+			storetest.Put(t, s, "b/after", "1")
+			want["b/after"] = "1"
+			storetest.Eventually(t, func() bool { return maps.Equal(m.Keys(), want) })
+		})
+	}
+}
+
+// One in whose place is another is no other case, however far that has come.
+func TestEtcdReplaced(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.Start(t, etcdtest.Options{})
+	s, e := c.Store(t), c.Members[0]
+	storetest.Put(t, s, "a/old", "1")
+	m := follow(t, s)
+	storetest.Eventually(t, func() bool { return len(m.Keys()) == 1 })
+	e.Kill()
+	e.Replace()
+	e.Restart()
+	e.Wait()
+	other := c.Store(t)
+	for range 20 {
+		storetest.Put(t, other, "b/new", "1")
+	}
+	storetest.Eventually(t, func() bool { return maps.Equal(m.Keys(), map[string]string{"b/new": "1"}) })
+	if m.count.Load() == 0 {
+		t.Error("it was not said that the store is another")
+	}
+}
+
+// An etcd that is only away, or whose members are started again in turn, was not set back.
+func TestEtcdNotRestored(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.Start(t, etcdtest.Options{Members: 3})
+	s := c.Store(t)
+	m := follow(t, s)
+	for i, e := range c.Members {
+		e.Kill()
+		storetest.Put(t, s, fmt.Sprint("a/", i), "1")
+		e.Restart()
+		e.Wait()
+	}
+	storetest.Eventually(t, func() bool { return len(m.Keys()) == 3 })
+	resets, _, _ := m.Counts()
+	if m.count.Load() != 0 || resets != 1 || !errors.Is(store.ErrRewound, store.ErrCompacted) {
+		t.Errorf("set back %d times, listed %d times", m.count.Load(), resets)
+	}
+}

@@ -1,0 +1,116 @@
+package ipam
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"syscall"
+	"testing"
+)
+
+func inode(t testing.TB, path string) uint64 {
+	t.Helper()
+	var st syscall.Stat_t
+	if err := syscall.Stat(path, &st); err != nil {
+		t.Fatal(path, err)
+	}
+	return st.Ino
+}
+
+// The file of an address that was given back is the next one's, with its text whole.
+func TestSpare(t *testing.T) {
+	t.Parallel()
+	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
+	long, short := Owner{"a-container-with-a-long-name", "eth0"}, Owner{"c", "e"}
+	first := allocate(t, dir, Options{}, long, sets)
+	ino := inode(t, dir+"/net/"+first[0].String())
+	release(t, dir, long)
+	second := allocate(t, dir, Options{}, short, sets)
+	if got := inode(t, dir+"/net/"+second[0].String()); got != ino {
+		t.Errorf("inode %d: want %d, that was given back", got, ino)
+	}
+	consistent(t, dir)
+	if got := held(t, dir); len(got) != 1 || got[second[0]] != short {
+		t.Errorf("held: %v", got)
+	}
+}
+
+// No more are kept than some, and what host-local made is not ours to keep.
+func TestSparesBounded(t *testing.T) {
+	t.Parallel()
+	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
+	mustMkdir(t, dir+"/net")
+	mustWrite(t, dir+"/net/10.1.0.200", "foreign\r\neth0")
+	var all []Owner
+	for i := range maxSpares + 5 {
+		all = append(all, Owner{"c", fmt.Sprint("e", i)})
+		allocate(t, dir, Options{}, all[i], sets)
+	}
+	for _, o := range append(all, Owner{"foreign", "eth0"}) {
+		release(t, dir, o)
+	}
+	entries, err := os.ReadDir(dir + "/.fairlead/net")
+	if err != nil || len(entries) != maxSpares+1 { // and the index
+		t.Errorf("%d files beside the addresses, %v", len(entries), err)
+	}
+	consistent(t, dir)
+}
+
+// A kill while a file is put away leaves the address held, as ours: whoever comes
+// releases it, and the next boot does. A spare that is an address is not written into.
+func TestPutCutOff(t *testing.T) {
+	t.Parallel()
+	o, a := Owner{"cut", "eth0"}, addr("10.1.0.2")
+	for _, boot := range []string{"same", "next"} {
+		dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
+		allocate(t, dir, Options{BootID: "same"}, o, sets)
+		with(t, dir, Options{BootID: "same"}, func(s *Store) {
+			exact, _, err := s.lookup(o)
+			if err != nil || len(exact) != 1 || exact[0].addr != a {
+				t.Fatal(exact, err)
+			}
+			r := exact[0]
+			err = s.change(pendingAdd{r.owner, r.addr, r.ino, r.reserved})
+			if err == nil {
+				err = syscall.Link(s.dir.file(a), s.spare(0))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.index.header.spares = 1 // as if it were one
+			if _, ok := s.reuse(Owner{"other", "eth0"}); ok {
+				t.Error("an address was written into")
+			}
+		})
+		with(t, dir, Options{BootID: boot}, func(s *Store) {
+			had, err := s.Lookup(o)
+			if err != nil || slices.Contains(had, a) != (boot == "same") {
+				t.Errorf("%s boot: it holds %v, %v", boot, had, err)
+			}
+			if _, err := s.Release(o); err != nil {
+				t.Error(err)
+			}
+		})
+		if got := held(t, dir); len(got) > 0 {
+			t.Errorf("%s boot: %v is left", boot, got)
+		}
+	}
+}
+
+func mustMkdir(t testing.TB, path string) {
+	t.Helper()
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Where to go on is not written down where every address is asked for by number.
+func TestAsked(t *testing.T) {
+	t.Parallel()
+	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
+	allocate(t, dir, Options{Asked: true}, Owner{"c", "eth0"}, sets, addr("10.1.0.9"))
+	if _, err := os.Stat(dir + "/net/last_reserved_ip.0"); !os.IsNotExist(err) {
+		t.Errorf("%v", err)
+	}
+	consistent(t, dir)
+}

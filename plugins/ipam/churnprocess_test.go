@@ -1,0 +1,116 @@
+package ipam
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// churnNode is a node's process, and where its state lies, which outlives it.
+type churnNode struct {
+	t        *testing.T
+	env      []string
+	lib, run string
+	cmd      *exec.Cmd
+	out      *churnOutput
+	stdin    io.Closer
+	ended    chan struct{} // closed when it has, with err
+	err      error
+	spent    time.Duration // of processors, by the processes that ended
+}
+
+func newChurnNode(t *testing.T, env ...string) *churnNode {
+	t.Helper()
+	run, err := os.MkdirTemp("", "fl") // a socket's path is short
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(run) })
+	n := &churnNode{t: t, lib: t.TempDir(), run: run, env: env}
+	t.Cleanup(func() { n.kill() })
+	return n
+}
+
+// start starts the process, which waits for begin when it is ready.
+func (n *churnNode) start() {
+	n.t.Helper()
+	n.out, n.ended = &churnOutput{ready: make(chan struct{})}, make(chan struct{})
+	n.cmd = exec.Command(os.Args[0], "-test.run", "^TestChurnNode$", "-test.timeout", "0")
+	if dir := os.Getenv("FAIRLEAD_CHURN_PROFILE"); dir != "" {
+		n.cmd.Args = append(n.cmd.Args, "-test.cpuprofile", filepath.Join(dir, filepath.Base(n.run)))
+	}
+	// Plugins run in this process, and allocate: their own would end before they collect.
+	n.cmd.Env = append(append(os.Environ(), "GOGC=400"), n.env...)
+	n.cmd.Stdout, n.cmd.Stderr = n.out, n.out
+	var err error
+	n.stdin, err = n.cmd.StdinPipe()
+	must(n.t, err)
+	must(n.t, n.cmd.Start())
+	go func() {
+		n.err = n.cmd.Wait()
+		n.spent += n.cmd.ProcessState.UserTime() + n.cmd.ProcessState.SystemTime()
+		close(n.ended)
+	}()
+}
+
+// begin has its containers come, once it is ready.
+func (n *churnNode) begin() {
+	n.t.Helper()
+	select {
+	case <-n.out.ready:
+	case <-n.ended:
+		n.t.Fatalf("a node's process ended before it was ready: %v\n%s", n.err, n.out)
+	case <-time.After(2 * time.Minute):
+		n.t.Fatalf("a node's process is not ready. It said:\n%s", n.out)
+	}
+	n.stdin.Close()
+}
+
+// wait waits for its end; what it said is part of the error.
+func (n *churnNode) wait() error {
+	<-n.ended
+	if n.err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w; it said:\n%s", n.err, n.out)
+}
+
+func (n *churnNode) kill() {
+	if n.cmd == nil || n.cmd.Process == nil {
+		return
+	}
+	_ = n.cmd.Process.Kill()
+	<-n.ended
+}
+
+// churnOutput is what a node's process says, kept for when it fails.
+type churnOutput struct {
+	mu    sync.Mutex
+	text  bytes.Buffer
+	ready chan struct{} // closed when it says so
+	said  bool
+}
+
+const churnReady = "ready\n"
+
+func (o *churnOutput) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.text.Write(p)
+	if !o.said && strings.HasSuffix(o.text.String(), churnReady) {
+		o.said = true
+		close(o.ready)
+	}
+	return len(p), nil
+}
+
+func (o *churnOutput) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}

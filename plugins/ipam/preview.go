@@ -1,0 +1,127 @@
+package ipam
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/ipam"
+	"github.com/fairlead/fairlead/plugin"
+	"github.com/fairlead/fairlead/skel"
+)
+
+// PlanFairlead is what ADD of fairlead-ipam would give now; nothing is taken, and no
+// block claimed.
+func PlanFairlead(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) {
+	f, err := parseFairlead(args.StdinData, args.Args)
+	if err != nil {
+		return nil, err
+	}
+	n, err := f.dir.Read(f.network)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, unforeseen("this node has no part in network %s yet: the agent gives it a block with the first container", f.network)
+	}
+	if err != nil {
+		return nil, err
+	}
+	groups, err := f.groups(n)
+	if err != nil {
+		return nil, err
+	}
+	wants, of, err := clusterWants(groups)
+	if err == nil && len(of) > 0 {
+		err = f.foresee(ctx, ownerOf(args), of, local.ClaimArgs{Wants: wants})
+	}
+	if err != nil {
+		return nil, err
+	}
+	ips, err := f.peek(ownerOf(args), groups)
+	if err != nil {
+		return nil, err
+	}
+	return f.result(n, ips, args.IfName), nil
+}
+
+// PlanWhereabouts is what ADD of whereabouts would give now; nothing is taken.
+func PlanWhereabouts(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) {
+	w, err := parseWhereabouts(args.StdinData, args.Args)
+	if err != nil {
+		return nil, err
+	}
+	r := &cni.Result{CNIVersion: w.version, Routes: w.routes, DNS: w.dns}
+	for _, n := range w.networks {
+		f := w.on(n.name)
+		if err := f.foresee(ctx, ownerOf(args), n.groups, local.ClaimArgs{Wants: n.wants, Foreign: true}); err != nil {
+			return nil, err
+		}
+		ips, err := f.peek(ownerOf(args), n.groups)
+		if err != nil {
+			return nil, err
+		}
+		for _, ip := range ips {
+			r.IPs = append(r.IPs, cni.IP{Address: ip.Address, Gateway: ip.Gateway})
+		}
+	}
+	r.IPs = append(r.IPs, w.fixed...)
+	return r, nil
+}
+
+func unforeseen(format string, args ...any) error {
+	return &plugin.UnforeseenError{Why: fmt.Errorf(format, args...)}
+}
+
+// foresee asks the agent what it would give to each of the groups.
+func (f *fairlead) foresee(ctx context.Context, o ipam.Owner, of []*group, args local.ClaimArgs) error {
+	args.Network, args.Container, args.IfName, args.Pod = f.network, o.ContainerID, o.IfName, f.pod
+	var r local.ClaimResult
+	err := f.dir.Call(ctx, local.OpForesee, args, &r)
+	if err == nil && len(r.IPs) != len(of) {
+		err = fmt.Errorf("it said %d addresses: want %d", len(r.IPs), len(of))
+	}
+	if err != nil {
+		return unforeseen("an address of the cluster is the agent's to give: %w", err)
+	}
+	for i, g := range of {
+		g.ip = r.IPs[i]
+	}
+	return nil
+}
+
+// peek is what this host would write down, by what it has on disk.
+func (f *fairlead) peek(o ipam.Owner, groups []*group) ([]ipam.IP, error) {
+	var sets, warm []ipam.RangeSet
+	var wanted []netip.Addr
+	for _, g := range groups {
+		set, err := g.set()
+		if err != nil {
+			return nil, err
+		}
+		sets = append(sets, set)
+		if g.ip.IsValid() {
+			wanted = append(wanted, g.ip)
+		}
+	}
+	cooled, err := f.dir.Cooling(f.network, f.coolDown)
+	if err != nil {
+		return nil, err
+	}
+	var addrs []netip.Addr
+	for _, c := range cooled {
+		addrs = append(addrs, c.Addr)
+	}
+	for _, set := range sets {
+		warm = append(warm, local.Cut(set, without(addrs, wanted)))
+	}
+	ips, err := ipam.Peek(f.dir.Addresses(), f.network, o, warm, wanted)
+	if errors.Is(err, ipam.ErrExhausted) && len(addrs) > 0 {
+		ips, err = ipam.Peek(f.dir.Addresses(), f.network, o, sets, wanted)
+	}
+	if errors.Is(err, ipam.ErrExhausted) {
+		return nil, unforeseen("this node's blocks of network %s are full: the agent would claim another", f.network)
+	}
+	return ips, err
+}

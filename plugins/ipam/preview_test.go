@@ -1,0 +1,103 @@
+package ipam
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/store/storetest"
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/plugin"
+	"github.com/fairlead/fairlead/skel"
+)
+
+type planner func(context.Context, *skel.CmdArgs) (*cni.Result, error)
+
+func foresee(p planner, conf string) (string, error) {
+	r, err := p(context.Background(), &skel.CmdArgs{ContainerID: "c1", IfName: "eth0", StdinData: []byte(conf)})
+	if err != nil {
+		return "", err
+	}
+	var all []string
+	for _, ip := range r.IPs {
+		all = append(all, ip.Address.String())
+	}
+	return strings.Join(all, " "), nil
+}
+
+// filesBelow are the names below a directory, of all but what agents write.
+func filesBelow(t *testing.T, dir string) (list []string) {
+	t.Helper()
+	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		list = append(list, path)
+		return err
+	}))
+	return list
+}
+
+// What an ADD would give is said before, and nothing is taken; where it cannot be said
+// there is a reason.
+func TestPreview(t *testing.T) {
+	m := newMember(t, "a")
+	t.Setenv("FAIRLEAD_LIB", m.lib)
+	t.Setenv("FAIRLEAD_RUN", m.run)
+	fixed, lan := fairleadOf(`, "addresses": [{"pool": "fixed"}, {"family": 6}]`), whereaboutsOf(`"range": "192.168.2.0/24"`)
+	want := func(p planner, conf, words string) {
+		t.Helper()
+		_, err := foresee(p, conf)
+		if _, ok := errors.AsType[*plugin.UnforeseenError](err); !ok || !strings.Contains(err.Error(), words) {
+			t.Errorf("%s: got %v, want %q", conf, err, words)
+		}
+	}
+	want(PlanFairlead, fairleadOf(""), "no part in network default yet: the agent gives it a block with the first container")
+	want(PlanWhereabouts, lan, "an address of the cluster is the agent's to give: the agent does not answer at")
+	open := storeFile(t)
+	m.start(open)
+	storetest.Eventually(t, func() bool { _, err := foresee(PlanFairlead, fixed); return err == nil })
+	s, err := open()
+	must(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	before := filesBelow(t, m.lib)
+	for _, row := range []struct {
+		plan         planner
+		plugin, conf string
+	}{{PlanFairlead, "fairlead-ipam", fairleadOf("")}, {PlanFairlead, "fairlead-ipam", fixed}, {PlanWhereabouts, "whereabouts", lan}} {
+		said, err := foresee(row.plan, row.conf)
+		must(t, err)
+		left, _, err := s.List(storetest.Context(t), cluster.AddressesPrefix)
+		if now := filesBelow(t, m.lib); err != nil || len(left) > 0 || strings.Join(now, "\n") != strings.Join(before, "\n") {
+			t.Errorf("%s: looking took something: %v, %v, %v", row.plugin, left, now, err)
+		}
+		code, out := m.plugin(row.plugin, call{verb: "ADD", id: "c1", conf: row.conf})
+		if code != 0 {
+			t.Fatal(out)
+		}
+		var gave []string
+		for _, ip := range ipsOf(t, out) {
+			gave = append(gave, strings.Fields(ip)[0])
+		}
+		if strings.Join(gave, " ") != said {
+			t.Errorf("%s gave %v: it said %s", row.plugin, gave, said)
+		}
+		if again, err := foresee(row.plan, row.conf); err != nil || again != said {
+			t.Errorf("%s: who has them would get %s, %v: want %s", row.plugin, again, err, said)
+		}
+		m.plugin(row.plugin, call{verb: "DEL", id: "c1", conf: row.conf})
+		storetest.Eventually(t, func() bool {
+			left, _, err := s.List(storetest.Context(t), cluster.AddressesPrefix)
+			_, more := os.Stat(filepath.Join(m.lib, "fairlead", "journal.work"))
+			return err == nil && len(left) == 0 && more != nil
+		})
+		before = filesBelow(t, m.lib)
+	}
+	m.stop()
+	if said, err := foresee(PlanFairlead, fairleadOf("")); err != nil || said == "" {
+		t.Errorf("out of blocks, without the agent: %s, %v", said, err)
+	}
+	want(PlanFairlead, fixed, "the agent does not answer at")
+}

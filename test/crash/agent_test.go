@@ -1,0 +1,109 @@
+package crash
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/address"
+	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/agent/store/storetest"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// agent is the part of an agent that looks after addresses, with a store of its own.
+// What the store says is given is part of what is there.
+func agent(m *machine) string {
+	m.t.Helper()
+	s, err := store.File(filepath.Join(m.work, "store"))
+	must(m.t, err)
+	storetest.Put(m.t, s, cluster.NetworkKey("default"), `{"subnets": [{"cidr": "10.1.0.0/24"}, {"cidr": "fd01::/112"}]}`)
+	storetest.Put(m.t, s, cluster.NodeKey("here"), "{}")
+	dir := local.Open(filepath.Join(m.work, "lib"), filepath.Join(m.work, "run"))
+	l, err := address.Listen(dir.Socket())
+	must(m.t, err)
+	manager := address.NewManager(address.Options{Store: s, Node: "here", Dir: dir})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{}, 3)
+	for _, f := range []func() error{
+		func() error { return store.FollowAll(ctx, s, cluster.Followed(), manager) },
+		func() error { return manager.Run(ctx) },
+		func() error { return (&address.Server{Handlers: manager.Handlers()}).Serve(ctx, l) },
+	} {
+		go func() { _ = f(); done <- struct{}{} }()
+	}
+	m.t.Cleanup(func() {
+		cancel()
+		for range cap(done) {
+			<-done
+		}
+		_ = s.Close()
+	})
+	m.rest = func() {
+		for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			if list, err := dir.Pending(); err == nil && len(list) == 0 {
+				break
+			}
+		}
+	}
+	m.store, m.extra = s, func() string { return given(m.t, s) }
+	storetest.Eventually(m.t, func() bool { _, err := dir.Read("default"); return err == nil })
+	return dir.Socket()
+}
+
+// given are the addresses that have owners.
+func given(t testing.TB, s store.Store) string {
+	t.Helper()
+	list, _, err := s.List(storetest.Context(t), cluster.AddressesPrefix)
+	must(t, err)
+	var b strings.Builder
+	for _, e := range list {
+		b.WriteString("store " + e.Key + "\n")
+	}
+	return b.String()
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// spaced has an agent and the namespace of an isolated network, whose name it returns:
+// namespaces are known by name in the whole machine, so each has its own.
+func spaced(m *machine) string {
+	m.t.Helper()
+	agent(m)
+	network := "crash" + strings.TrimPrefix(filepath.Base(m.work), "crash-")
+	storetest.Put(m.t, m.store, cluster.NetworkKey(network), `{"isolated": true, "subnets": [{"cidr": "10.1.0.0/24"}, {"cidr": "fd01::/112"}]}`)
+	netns := kerneltest.Netns(m.t)
+	must(m.t, os.MkdirAll(local.NetnsDir, 0o755))
+	must(m.t, os.Symlink(netns, local.NetnsPath(network)))
+	m.t.Cleanup(func() { _ = os.Remove(local.NetnsPath(network)) })
+	dir := local.Open(filepath.Join(m.work, "lib"), filepath.Join(m.work, "run"))
+	storetest.Eventually(m.t, func() bool { // the first ADD of a network asks so
+		return dir.Call(m.t.Context(), local.OpBlock, local.BlockArgs{Network: network}, nil) == nil
+	})
+	storetest.Eventually(m.t, func() bool {
+		n, err := dir.Read(network)
+		return err == nil && len(n.Subnets[0].Blocks) > 0 && len(n.Subnets[1].Blocks) > 0
+	})
+	inside, err := newElsewhere(netns)
+	must(m.t, err)
+	var d *dumper
+	inside.do(func() { d, err = newDumper() })
+	must(m.t, err)
+	m.t.Cleanup(func() { d.close(); inside.close() })
+	m.extra = func() (s string) {
+		inside.do(func() { s, err = d.fingerprint() })
+		must(m.t, err)
+		return s + given(m.t, m.store)
+	}
+	return network
+}
