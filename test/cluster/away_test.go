@@ -1,0 +1,66 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// awayFor is how long the store is away, FAIRLEAD_STORE_AWAY=1h for an hour.
+func awayFor(t *testing.T) time.Duration {
+	t.Helper()
+	text := os.Getenv("FAIRLEAD_STORE_AWAY")
+	if text == "" {
+		return kerneltest.Slow(3 * time.Second)
+	}
+	d, err := time.ParseDuration(text)
+	must(t, err)
+	return d
+}
+
+// While the store is away containers come and go by this host's own blocks, across an
+// agent's restart, too; when it is back, what was released meanwhile is known there.
+func TestStoreAway(t *testing.T) {
+	t.Parallel()
+	long := awayFor(t)
+	c := hosts(t, 2, 1, vxlanNet)
+	a, b, store := c.Nodes[0], c.Nodes[1], c.Stores[0]
+	attach(t, a, "c1", "pods")
+	to := attach(t, b, "c1", "pods")
+	reach(t, a, "c1", to)
+	came := 0
+	through(t, a, "c1", to, func() {
+		store.Process.Kill()
+		for end := time.Now().Add(long); time.Now().Before(end); came++ {
+			name := fmt.Sprint("r", came)
+			reach(t, a, "c1", attach(t, b, name, "pods"))
+			if came == 1 {
+				b.Agent.Kill()
+				must(t, b.Start())
+			}
+			_, err := b.Fairlead(t.Context(), "del", "pods", name)
+			must(t, err)
+			_, err = b.IP(t.Context(), "netns del "+name)
+			must(t, err)
+			time.Sleep(min(long/10, 10*time.Second))
+		}
+		must(t, store.Start())
+		must(t, store.Wait(t.Context()))
+		must(t, c.Ready(t.Context()))
+		reach(t, a, "c1", attach(t, b, "last", "pods"))
+	})
+	if came < 2 {
+		t.Errorf("%d containers came while the store was away", came)
+	}
+	soon(t, func() error {
+		out, err := b.Cluster(t.Context(), "ipam", "check")
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, out)
+		}
+		return err
+	})
+	t.Logf("the store was away for %v; %d containers came and went", long, came)
+}
