@@ -27,9 +27,10 @@ type publisher struct {
 	status *status
 	wake   chan struct{}
 
-	mu   sync.Mutex
-	self *cluster.Node
-	lost <-chan struct{}
+	mu    sync.Mutex
+	self  *cluster.Node
+	heard bool // the store, when self was wanted
+	lost  <-chan struct{}
 }
 
 // aliveFor is how long a node is taken to live after its agent was last heard.
@@ -96,11 +97,13 @@ func (p *publisher) hold(ctx, within context.Context) error {
 	return err
 }
 
-// wants says what the store should have of this node.
+// wants says what the store should have of this node. What could not be written before
+// the store was heard is written as soon as it is.
 func (p *publisher) wants(n *cluster.Node) {
+	heard := p.view.isFresh()
 	p.mu.Lock()
-	changed := !reflect.DeepEqual(p.self, n)
-	p.self = n
+	changed := !reflect.DeepEqual(p.self, n) || heard != p.heard
+	p.self, p.heard = n, heard
 	p.mu.Unlock()
 	if changed {
 		p.kick()

@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/netip"
@@ -40,14 +41,24 @@ func build() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.Command("go", "build", "-o", dir, "./cmd/fairlead", "./cmd/fairlead-cni")
+	cmd := exec.Command("go", append(buildArgs(), "-o", dir, "./cmd/fairlead", "./cmd/fairlead-cni")...)
 	cmd.Dir = "../.."
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if !raced {
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		os.RemoveAll(dir)
 		return "", fmt.Errorf("build the programs: %w\n%s", err, out)
 	}
 	return dir, nil
+}
+
+// buildArgs have the programs watched for races when the tests are.
+func buildArgs() []string {
+	if raced {
+		return []string{"build", "-race"}
+	}
+	return []string{"build"}
 }
 
 const vxlanNet = `{"subnets": [{"cidr": "10.244.0.0/16"}], "nat": true}`
@@ -66,15 +77,25 @@ func hosts(t *testing.T, nodes, members int, network string, flags ...string) *l
 	}
 	t.Cleanup(func() {
 		c.Close()
-		if t.Failed() {
-			logs, _ := filepath.Glob(dir + "/[a-z].log")
-			for _, l := range logs {
-				raw, _ := os.ReadFile(l)
-				t.Logf("%s:\n%s", filepath.Base(l), raw[max(0, len(raw)-6000):])
-			}
-		}
+		logged(t, dir)
 	})
 	return c
+}
+
+// logged looks at what the hosts' programs printed: nothing of a race, and all of it
+// is of interest if the test failed.
+func logged(t *testing.T, dir string) {
+	t.Helper()
+	logs, _ := filepath.Glob(dir + "/*.log")
+	for _, l := range logs {
+		raw, _ := os.ReadFile(l)
+		if at := bytes.Index(raw, []byte("DATA RACE")); at >= 0 {
+			t.Errorf("%s: %s", filepath.Base(l), raw[at:min(len(raw), at+4000)])
+		}
+		if t.Failed() && !strings.HasPrefix(filepath.Base(l), "etcd") {
+			t.Logf("%s:\n%s", filepath.Base(l), raw[max(0, len(raw)-6000):])
+		}
+	}
 }
 
 func must(t *testing.T, err error) {

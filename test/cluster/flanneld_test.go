@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -42,14 +41,7 @@ func beside(t *testing.T, conf string, names ...string) (*lab.Cluster, []*lab.No
 	must(t, err)
 	t.Cleanup(func() {
 		c.Close()
-		if t.Failed() {
-			logs, _ := filepath.Glob(dir + "/[a-z]*.log")
-			for _, l := range logs {
-				if raw, _ := os.ReadFile(l); !strings.Contains(l, "etcd") {
-					t.Logf("%s:\n%s", filepath.Base(l), raw[max(0, len(raw)-5000):])
-				}
-			}
-		}
+		logged(t, dir)
 	})
 	must(t, c.Put(t.Context(), flannelPrefix+"config", conf))
 	var nodes []*lab.Node
@@ -83,18 +75,16 @@ func joined(t *testing.T, n *lab.Node, peers int) {
 	})
 }
 
-const nftConf = `{"Network": "10.244.0.0/16", "EnableNFTables": true, "Backend": {"Type": "vxlan"}}`
-
-// all reach all: each container each other host's.
-func allReach(t *testing.T, nodes []*lab.Node, ips []netip.Addr) {
-	t.Helper()
-	for i, n := range nodes {
-		for j, ip := range ips {
-			if i != j {
-				reach(t, n, "c1", ip)
-			}
-		}
-	}
+// flannels are the configurations with which a cluster is switched host by host. Of
+// flannel's backends wireguard and ipip want kernels that have such links.
+var flannels = map[string]struct {
+	conf    string
+	tunnels string // the links of them that a host has
+	six     bool
+}{
+	"vxlan":          {`{"Network": "10.244.0.0/16", "EnableNFTables": true, "Backend": {"Type": "vxlan"}}`, "flannel.1", false},
+	"vxlan-and-ipv6": {`{"Network": "10.244.0.0/16", "EnableIPv6": true, "IPv6Network": "fd00:244::/56", "EnableNFTables": true, "Backend": {"Type": "vxlan"}}`, "flannel-v6.1 flannel.1", true},
+	"host-gw":        {`{"Network": "10.244.0.0/16", "EnableIPv6": true, "IPv6Network": "fd00:244::/56", "EnableNFTables": true, "Backend": {"Type": "host-gw"}}`, "", true},
 }
 
 // Two hosts with flanneld and one with our agent are one cluster; then a host is
@@ -105,82 +95,155 @@ func TestBesideFlanneld(t *testing.T) {
 	if program == "" {
 		return
 	}
-	c, nodes := beside(t, nftConf, "a", "b", "x")
-	a, b, x := nodes[0], nodes[1], nodes[2]
-	fa, fb := startFlanneld(t, c, a, program), startFlanneld(t, c, b, program)
-	leased(t, a)
-	had, _ := leased(t, b)
-	must(t, x.Start())
-	joined(t, x, 2)
-	var ips []netip.Addr
-	for _, n := range nodes {
-		leased(t, n)
-		ips = append(ips, attach(t, n, "c1", "cbr0"))
-	}
-	allReach(t, nodes, ips)
-	keys, err := c.Keys(t.Context(), flannelPrefix)
-	must(t, err)
-	t.Logf("flannel's keys: %v", keys)
-
-	switched := func(what string, do func()) {
-		t.Helper()
-		probes := []*lab.Probe{}
-		for _, p := range []struct {
-			from *lab.Node
-			to   netip.Addr
-		}{{a, ips[1]}, {b, ips[0]}, {b, ips[2]}, {x, ips[1]}, {a, ips[2]}} {
-			probe, err := p.from.Probe("c1", p.to)
-			must(t, err)
-			probes = append(probes, probe)
-			answered(t, probe)
-		}
-		do()
-		time.Sleep(time.Second)
-		for i, p := range probes {
-			l, err := p.Stop()
-			must(t, err)
-			t.Logf("%s: probe %d: %s", what, i, l)
-			if l.Lost != 0 {
-				t.Errorf("%s: probe %d: %s", what, i, l)
-			}
-		}
-	}
-	switched("b from flanneld to ours", func() {
-		_ = fb.Stop(5 * time.Second)
-		must(t, b.Start())
-		joined(t, b, 2)
-	})
-	if now, _ := leased(t, b); now != had {
-		t.Errorf("the host had %s, and has %s", had, now)
-	}
-	if out, err := b.Run(t.Context(), "ip", "-o", "link", "show", "type", "vxlan"); err != nil || strings.Count(out, "\n") != 1 || !strings.Contains(out, "flannel.1") {
-		t.Errorf("the tunnel is not flannel's: %v\n%s", err, out)
-	}
-	must(t, b.Container(context.Background(), "c2"))
-	more, err := b.Add(t.Context(), "c2", "cbr0", "eth0")
-	must(t, err)
-	reach(t, a, "c1", more)
-	addressesAgree2(t, b)
-	switched("a from flanneld to ours", func() {
-		fa.Kill()
-		must(t, a.Start())
-		joined(t, a, 2)
-	})
-	allReach(t, nodes, ips)
-	switched("a back to flanneld", func() {
-		must(t, a.Agent.Stop(5*time.Second))
-		fa = startFlanneld(t, c, a, program)
-		soon(t, func() error {
-			if !strings.Contains(fa.Log(), "Running backend") {
-				return errors.New("flanneld does not run yet")
-			}
-			return nil
+	for name, f := range flannels { // one by one: the streams of one are enough for two processors
+		t.Run(name, func(t *testing.T) {
+			c, nodes := beside(t, f.conf, "a", "b", "x")
+			m := &mixed{t: t, a: nodes[0], b: nodes[1], x: nodes[2], nodes: nodes}
+			fa, fb := startFlanneld(t, c, m.a, program), startFlanneld(t, c, m.b, program)
+			leased(t, m.a)
+			had, _ := leased(t, m.b)
+			must(t, m.x.Start())
+			joined(t, m.x, 2)
+			m.attach(f.six)
+			m.allReach()
+			m.through("b from flanneld to ours", func() {
+				_ = fb.Stop(5 * time.Second)
+				must(t, m.b.Start())
+				joined(t, m.b, 2)
+			})
+			m.keeps(m.b, had, f.tunnels)
+			m.through("a from flanneld to ours", func() {
+				fa.Kill()
+				must(t, m.a.Start())
+				joined(t, m.a, 2)
+			})
+			m.allReach()
+			m.through("a back to flanneld", func() {
+				must(t, m.a.Agent.Stop(5*time.Second))
+				fa = startFlanneld(t, c, m.a, program)
+				soon(t, func() error {
+					if !strings.Contains(fa.Log(), "Running backend") {
+						return errors.New("flanneld does not run yet")
+					}
+					return nil
+				})
+			})
+			m.allReach()
+			m.later(c, program)
 		})
-	})
-	allReach(t, nodes, ips)
-	out, err := x.Run(t.Context(), "ip", "route")
+	}
+}
+
+// mixed is a cluster of which some hosts have flanneld and others our agent, with a
+// container on each.
+type mixed struct {
+	t       *testing.T
+	a, b, x *lab.Node
+	nodes   []*lab.Node
+	ips     [][]netip.Addr // each container's: of IPv4, and of IPv6 if there are two families
+}
+
+func (m *mixed) attach(six bool) {
+	m.t.Helper()
+	for _, n := range m.nodes {
+		leased(m.t, n)
+		ips := []netip.Addr{attach(m.t, n, "c1", "cbr0")}
+		if six {
+			ips = append(ips, address6(m.t, n, "c1"))
+		}
+		m.ips = append(m.ips, ips)
+	}
+}
+
+// address6 is a container's address of IPv6.
+func address6(t *testing.T, n *lab.Node, container string) netip.Addr {
+	t.Helper()
+	out, err := n.IP(t.Context(), "-n "+container+" -6 -o addr show dev eth0 scope global")
 	must(t, err)
-	t.Log(out)
+	words := strings.Fields(out)
+	if len(words) < 4 {
+		t.Fatalf("container %s of host %s has no address of IPv6", container, n.Name)
+	}
+	p, err := netip.ParsePrefix(words[3])
+	must(t, err)
+	return p.Addr()
+}
+
+// allReach has each container reach each other host's.
+func (m *mixed) allReach() {
+	m.t.Helper()
+	for i, n := range m.nodes {
+		for j, ips := range m.ips {
+			for _, ip := range ips {
+				if i != j {
+					reach(m.t, n, "c1", ip)
+				}
+			}
+		}
+	}
+}
+
+// through runs something while packets of each family go between the hosts and their
+// answers come back, and a second longer: none is lost.
+func (m *mixed) through(what string, do func()) {
+	m.t.Helper()
+	var probes []*lab.Probe
+	for _, way := range [][2]int{{0, 1}, {1, 2}, {2, 0}} {
+		for _, to := range m.ips[way[1]] {
+			p, err := m.nodes[way[0]].Probe("c1", to)
+			must(m.t, err)
+			probes = append(probes, p)
+			answered(m.t, p)
+		}
+	}
+	do()
+	time.Sleep(time.Second)
+	for i, p := range probes {
+		l, err := p.Stop()
+		must(m.t, err)
+		m.t.Logf("%s: probe %d: %s", what, i, l)
+		if l.Lost != 0 {
+			m.t.Errorf("%s: probe %d: %s", what, i, l)
+		}
+	}
+}
+
+// keeps wants a switched host to have what its flanneld had, and a second container.
+func (m *mixed) keeps(n *lab.Node, had netip.Prefix, tunnels string) {
+	m.t.Helper()
+	if now, _ := leased(m.t, n); now != had {
+		m.t.Errorf("the host had %s, and has %s", had, now)
+	}
+	out, err := n.Run(m.t.Context(), "sh", "-c", "ip -o link show type vxlan | sed 's/^[0-9]*: \\([^:@]*\\).*/\\1/' | sort | xargs")
+	if got := strings.TrimSpace(out); err != nil || got != tunnels {
+		m.t.Errorf("host %s has the tunnels %q, want flannel's %q: %v", n.Name, got, tunnels, err)
+	}
+	more := attach(m.t, n, "c2", "cbr0")
+	reach(m.t, m.a, "c1", more)
+	if len(m.ips[0]) > 1 {
+		reach(m.t, m.a, "c1", address6(m.t, n, "c2"))
+	}
+	addressesAgree2(m.t, n)
+}
+
+// later has one more host come with flanneld, and one more with our agent, after all
+// the switching: they are joined with each other and with the rest.
+func (m *mixed) later(c *lab.Cluster, program string) {
+	m.t.Helper()
+	for _, name := range []string{"f", "o"} {
+		n, err := c.Join(m.t.Context(), name)
+		must(m.t, err)
+		flannelList(m.t, n)
+		m.nodes = append(m.nodes, n)
+	}
+	startFlanneld(m.t, c, m.nodes[3], program)
+	must(m.t, m.nodes[4].Start())
+	six := len(m.ips[0]) > 1
+	all := m.nodes
+	m.nodes = all[3:]
+	m.attach(six)
+	m.nodes = all
+	m.allReach()
 }
 
 func addressesAgree2(t *testing.T, n *lab.Node) {
