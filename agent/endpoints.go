@@ -21,7 +21,8 @@ type endpoints struct {
 	dir   *attach.Dir
 	view  *view
 
-	told map[string]store.Entry // what the store has; nil: not read yet
+	told  map[string]store.Entry // what the store has; nil: not read yet
+	lists int                    // of the view, when it was read
 
 	list  []attached
 	stamp string // of the list; "": it is to be read again
@@ -57,10 +58,12 @@ func (e *endpoints) run(ctx context.Context) {
 }
 
 func (e *endpoints) once(ctx context.Context) error {
-	if !e.view.isFresh() {
+	lists := e.view.listed()
+	if lists == 0 {
 		return nil
 	}
-	if e.told == nil {
+	if e.told == nil || e.lists != lists { // a store that was set back has forgotten some
+		e.lists = lists
 		list, _, err := e.store.List(ctx, cluster.EndpointsPrefix+e.node+"/")
 		if err != nil {
 			return err

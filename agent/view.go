@@ -21,7 +21,7 @@ type view struct {
 	snapshot *cluster.Snapshot
 	raw      map[string]store.Entry // what is kept on disk
 	known    bool
-	fresh    bool // the store said so itself, since this agent began
+	lists    int // how often the store said all of it, since this agent began
 
 	file  string
 	dirty bool
@@ -50,7 +50,14 @@ func (v *view) read(f func(*cluster.Snapshot)) bool {
 func (v *view) isFresh() bool {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	return v.fresh
+	return v.lists > 0
+}
+
+// listed is how often the store said all: each time it may be another than before.
+func (v *view) listed() int {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.lists
 }
 
 // entry is a key as the view has it; Revision 0 if it is not there.
@@ -69,7 +76,8 @@ func (v *view) Reset(entries []store.Entry, revision int64) {
 	for _, e := range entries {
 		v.take(s, e)
 	}
-	v.snapshot, v.known, v.fresh, v.dirty = s, true, true, true
+	v.snapshot, v.known, v.dirty = s, true, true
+	v.lists++
 	v.mu.Unlock()
 	v.kick()
 }

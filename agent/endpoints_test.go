@@ -1,0 +1,62 @@
+package agent
+
+import (
+	"net/netip"
+	"path/filepath"
+	"testing"
+
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/config"
+	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/cni"
+)
+
+// Containers of this host are told to the store once, and again where it has forgotten
+// them: each list of it may be another's.
+func TestEndpoints(t *testing.T) {
+	t.Parallel()
+	s, err := (&config.Config{Store: config.Store{File: filepath.Join(t.TempDir(), "store")}}).Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	v := newView(filepath.Join(t.TempDir(), "snapshot"), func() {}, quietLog())
+	e := &endpoints{store: s, node: "a", dir: attach.Open(t.TempDir()), view: v}
+	writeRecord(t, e.dir)
+	key := cluster.EndpointKey("a", "c", "eth0")
+	look := func(what string, want bool) {
+		t.Helper()
+		if err := e.once(t.Context()); err != nil {
+			t.Fatal(what, err)
+		}
+		list, _, err := s.List(t.Context(), key)
+		if err != nil || (len(list) == 1) != want {
+			t.Errorf("%s: %v, %v; want it there %t", what, list, err, want)
+		}
+	}
+	look("the store was not heard", false)
+	v.Reset([]store.Entry{{Key: cluster.NetworkKey("default"), Value: []byte(`{"subnets": [{"cidr": "10.244.0.0/16"}]}`), Revision: 1}}, 1)
+	look("it was heard", true)
+	old, err := s.Get(t.Context(), key)
+	if err == nil {
+		_, err = s.Commit(t.Context(), store.Op{Key: key, Was: old.Revision})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	look("somebody took it away", false)
+	v.Reset([]store.Entry{{Key: cluster.NetworkKey("default"), Value: []byte(`{"subnets": [{"cidr": "10.244.0.0/16"}]}`), Revision: 1}}, 1)
+	look("the store was listed again", true)
+}
+
+// writeRecord writes the record of an attachment in this very namespace.
+func writeRecord(t *testing.T, dir *attach.Dir) {
+	t.Helper()
+	r := dir.New("pods", "c", "eth0", "/proc/self/ns/net")
+	r.Parts = []attach.Part{{Plugin: "ptp", Done: true, Result: attach.Now(&cni.Result{IPs: []cni.IP{{Address: netip.MustParsePrefix("10.244.0.2/26")}}})}}
+	if err := dir.Write(r); err != nil {
+		t.Fatal(err)
+	}
+	r.Unlock()
+}
