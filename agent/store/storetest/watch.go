@@ -93,7 +93,10 @@ func testWhole(t *testing.T, open func(testing.TB) store.Store) {
 	_, from, err := s.List(ctx, "whole/")
 	must(t, err)
 	const rounds, keys = 20, 100
+	written := make(chan struct{}) // the last is seen before its writer has its answer
+	defer func() { <-written }()
 	go func() {
+		defer close(written)
 		was := int64(0)
 		for r := range rounds {
 			var ops []store.Op
