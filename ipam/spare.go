@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// A file of an address that was given back is kept, beside the index, and written
-// anew for the next: to make one is the dearest call of an ADD where many were removed
+// Where addresses are asked for by number, a file of one that was given back is kept,
+// beside the index, and written anew for the next: to make one is the dearest call of an ADD where many were removed
 // of late, as ext4 looks at each inode that died within the last minutes.
 
 // maxSpares is how many are kept.
@@ -19,7 +19,7 @@ func (s *Store) spare(i uint32) string { return s.temp + "/spare." + strconv.For
 // is gone it is pending: its change time is another as soon as it has two names.
 func (s *Store) put(r record) error {
 	n := s.index.header.spares
-	if r.reserved == 0 || n >= maxSpares {
+	if !s.asked || r.reserved == 0 || n >= maxSpares {
 		return s.remove(r.addr)
 	}
 	if err := s.change(pendingAdd{r.owner, r.addr, r.ino, r.reserved}); err != nil {

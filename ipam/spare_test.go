@@ -22,10 +22,10 @@ func TestSpare(t *testing.T) {
 	t.Parallel()
 	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
 	long, short := Owner{"a-container-with-a-long-name", "eth0"}, Owner{"c", "e"}
-	first := allocate(t, dir, Options{}, long, sets)
+	first := allocate(t, dir, Options{Asked: true}, long, sets)
 	ino := inode(t, dir+"/net/"+first[0].String())
-	release(t, dir, long)
-	second := allocate(t, dir, Options{}, short, sets)
+	releaseAsked(t, dir, long)
+	second := allocate(t, dir, Options{Asked: true}, short, sets)
 	if got := inode(t, dir+"/net/"+second[0].String()); got != ino {
 		t.Errorf("inode %d: want %d, that was given back", got, ino)
 	}
@@ -44,10 +44,10 @@ func TestSparesBounded(t *testing.T) {
 	var all []Owner
 	for i := range maxSpares + 5 {
 		all = append(all, Owner{"c", fmt.Sprint("e", i)})
-		allocate(t, dir, Options{}, all[i], sets)
+		allocate(t, dir, Options{Asked: true}, all[i], sets)
 	}
 	for _, o := range append(all, Owner{"foreign", "eth0"}) {
-		release(t, dir, o)
+		releaseAsked(t, dir, o)
 	}
 	entries, err := os.ReadDir(dir + "/.fairlead/net")
 	if err != nil || len(entries) != maxSpares+1 { // and the index
@@ -113,4 +113,25 @@ func TestAsked(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	consistent(t, dir)
+}
+
+// releaseAsked gives back where files are kept.
+func releaseAsked(t testing.TB, dir string, o Owner) {
+	t.Helper()
+	with(t, dir, Options{Existing: true, Asked: true}, func(s *Store) {
+		if _, err := s.Release(o); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// Elsewhere nothing is kept: what is left of a container is nothing.
+func TestNoSpares(t *testing.T) {
+	t.Parallel()
+	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
+	allocate(t, dir, Options{}, Owner{"c", "eth0"}, sets)
+	release(t, dir, Owner{"c", "eth0"})
+	if entries, err := os.ReadDir(dir + "/.fairlead/net"); err != nil || len(entries) != 1 {
+		t.Errorf("beside the addresses there are %v, %v: want the index alone", entries, err)
+	}
 }

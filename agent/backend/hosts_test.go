@@ -208,8 +208,10 @@ func testCrossing(t *testing.T, c crossing, hosts []*host) {
 func reaches(t *testing.T, from *host, ip netip.Addr, mtu int) {
 	t.Helper()
 	headers := map[bool]int{true: 28, false: 48}[ip.Is4()]
-	// WireGuard asks a peer that did not answer again after five seconds.
-	wait := strconv.Itoa(int(kerneltest.Slow(15 * time.Second).Seconds()))
+	// WireGuard asks a peer that did not answer again after five seconds. In user space
+	// two that ask each other at once may end with keys of different handshakes: after
+	// fifteen seconds without an answer they begin anew.
+	wait := strconv.Itoa(int(kerneltest.Slow(30 * time.Second).Seconds()))
 	largest := []string{"ping", "-c1", "-w" + wait, "-Mdo", "-s" + strconv.Itoa(mtu-headers), ip.String()}
 	kerneltest.In(t, from.container, largest...)
 	kerneltest.In(t, from.netns, "ping", "-c1", "-w"+wait, ip.String())
