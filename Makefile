@@ -109,7 +109,7 @@ bench-path: ## what packets pay: streams, requests and connections, ours, the re
 
 bench-hosts: ## what packets pay between hosts by each backend, ours and by hand; writes docs/hosts.md (needs root)
 	@sh test/install-packages $(TEST_NEEDS)
-	go run ./bench/path -hosts -n 11 -write docs/hosts.md
+	go run ./bench/path -hosts -n 24 -write docs/hosts.md
 
 test-flannel: ## our agent beside a real flanneld, hosts switched to it and back with packets going (builds flanneld once, some minutes; needs root)
 	@sh test/install-packages $(TEST_NEEDS)
