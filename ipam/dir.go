@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
@@ -14,8 +13,6 @@ import (
 // directory is a network's directory of addresses: the database, shared with
 // host-local.
 type directory string
-
-func (d directory) path(name string) string { return filepath.Join(string(d), name) }
 
 // file is the name under which an address is held.
 func (d directory) file(a netip.Addr) string { return string(d) + "/" + a.String() }

@@ -1,8 +1,6 @@
 package address
 
 import (
-	"net/netip"
-
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store"
 )
@@ -107,9 +105,4 @@ func drop[K comparable](m map[K]map[string]bool, k K, key string) {
 	if len(m[k]) == 0 {
 		delete(m, k)
 	}
-}
-
-// address is a network's address, nil if nobody has it.
-func (v *view) address(network string, ip netip.Addr) *cluster.Address {
-	return v.snap.Addresses[cluster.AddressKey(network, ip)]
 }

@@ -76,15 +76,10 @@ const (
 	longestPause = 5 * time.Second
 )
 
-// Follow tells a follower what is below a prefix, and every change, until the
-// context ends, whose error it returns. After a failure it goes on where it was; a
-// list is made anew only if the store has forgotten that.
-func Follow(ctx context.Context, s Store, prefix string, f Follower) error {
-	return FollowAll(ctx, s, []string{prefix}, f)
-}
-
-// FollowAll is Follow of several prefixes, none of which begins with another. They are
-// told as one, but what one transaction changed below two of them comes in two parts,
+// FollowAll tells a follower what is below prefixes, none of which begins with another,
+// and every change, until the context ends, whose error it returns. After a failure it
+// goes on where it was; a list is made anew only if the store has forgotten that. The
+// prefixes are told as one, but what one transaction changed below two of them comes in two parts,
 // and what changed below one may come before what was changed earlier below another.
 func FollowAll(ctx context.Context, s Store, prefixes []string, f Follower) error {
 	w := &following{Store: s, Follower: f}
