@@ -140,7 +140,7 @@ crash: ## kill, fail and mistime every plugin at each system call in turn; write
 
 compat: ## compare with the reference in both directions and write docs/compatibility.md
 	@sh test/install-packages $(TEST_NEEDS) $(VM_NEEDS)
-	UPDATE=1 go test ./test/compat
+	UPDATE=1 FAIRLEAD_RANDOM=400 FAIRLEAD_SEED=$$(date +%s) go test ./test/compat
 	UPDATE=1 go run ./test/vm -kernel 6.12 -write docs -run '^TestCompatibility$$/^case$$/^features$$' ./test/compat
 
 e2e: ## real containers under containerd 1.6 and 2.3, Podman and nerdctl, every case; writes docs/runtimes.md (CLIENT=Podman for one; builds two of them once; needs root)

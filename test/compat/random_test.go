@@ -15,11 +15,12 @@ import (
 // TestRandomConfigurations changes configurations at random, a value here, a key
 // there: what the reference accepts we accept, with the same results and effects,
 // and what it refuses we refuse, but for the reasons of refused and accepted.
-// FAIRLEAD_RANDOM is how many, FAIRLEAD_SEED which.
+// FAIRLEAD_RANDOM is how many, FAIRLEAD_SEED the first: the same ones each time
+// but where these say otherwise, as `make compat` does.
 func TestRandomConfigurations(t *testing.T) {
 	prepared(t)
 	count := number(t, "FAIRLEAD_RANDOM", 40)
-	seed := number(t, "FAIRLEAD_SEED", rand.IntN(1<<30))
+	seed := number(t, "FAIRLEAD_SEED", 1)
 	pool := changeable()
 	for i := range count {
 		t.Run(strconv.Itoa(seed+i), func(t *testing.T) {
@@ -173,6 +174,8 @@ func accepted() []reason {
 		{`unknown protocol "" specified`, "a mapping without a protocol is TCP's, by nftables in the reference, too"},
 		{`Bridge interface \S+ Mac doesn't match`, "the hardware address of the reference's bridge without a gateway is its ports'"},
 		{`if rate is set, burst must also be set`, "a burst has a default"},
+		{`invalid CIDR address: $`, "a null is a key that is not there"},
+		{`create (ifb )?qdisc: create qdisc: invalid argument`, "a burst of less than a byte: our bucket holds a frame whatever was asked for"},
 	}
 }
 
