@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -87,16 +88,35 @@ func (a *Addr) ensure(e *Engine) error {
 		return e.linger(a.In, add, unix.EADDRINUSE) // it goes with its link
 	}
 	return e.send(a, a.In, add, func(r response) error {
-		switch {
-		case r.err == nil && a.IsShared:
-			e.later = append(e.later, later{a, func() error { return a.settle(e) }})
-		case r.err == nil:
-			e.made(a)
-		case a.IsShared && errors.Is(r.err, unix.EEXIST):
+		if a.IsShared && errors.Is(r.err, unix.EEXIST) {
 			return nil
 		}
-		return r.err
+		if r.err != nil {
+			return r.err
+		}
+		if a.IsShared {
+			e.later = append(e.later, later{a, func() error { return a.settle(e) }})
+		} else {
+			e.made(a)
+		}
+		if a.Prefix.Addr().Is6() && !a.DAD {
+			e.later = append(e.later, later{a, func() error { a.arrive(e, i); return nil }})
+		}
+		return nil
 	})
+}
+
+// arrive waits until packets to an IPv6 address are taken for the host's own. The
+// route that says so is made by a worker, which on a host with much to do comes after
+// what others send: without it the first packet is forwarded, so dropped, and a
+// neighbour that was told the address asks no second time.
+func (a *Addr) arrive(e *Engine, index int) {
+	for deadline := time.Now().Add(portWait); time.Now().Before(deadline); time.Sleep(portPoll) {
+		m, err := e.lookUp(a.In, a.Prefix.Addr(), func(b *buf) { b.u32(unix.RTA_OIF, uint32(index)) })
+		if err == nil && m[7] == unix.RTN_LOCAL {
+			return
+		}
+	}
 }
 
 // settle looks, when a shared link got a new address, whether others of its

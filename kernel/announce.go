@@ -50,16 +50,28 @@ func (a *Announced) ensure(e *Engine) error {
 // forwards waits for the port. On a bridge that is down it never does: that is
 // told at the end of the wait.
 func (a *Announced) forwards(e *Engine) error {
+	ok, err := e.await(a.Port, (*LinkInfo).forwards)
+	if err == nil && !ok {
+		err = fmt.Errorf("bridge port %s is still disabled after %v: is the bridge up?", a.Port, portWait)
+	}
+	return err
+}
+
+func (l *LinkInfo) forwards() bool { return num8(attr(l.port, brportState)) != portDisabled }
+
+// await looks at a link of the host until it is so, for portWait at most, and tells
+// whether it is.
+func (e *Engine) await(link string, so func(*LinkInfo) bool) (is bool, err error) {
 	for deadline := time.Now().Add(portWait); ; time.Sleep(portPoll) {
-		l, err := e.Link(Host, a.Port)
+		l, err := e.Link(Host, link)
 		if err != nil {
-			return err
+			return false, err
 		}
-		if num8(attr(l.port, brportState)) != portDisabled {
-			return nil
+		if so(l) {
+			return true, nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("bridge port %s is still disabled after %v: is the bridge up?", a.Port, portWait)
+			return false, nil
 		}
 	}
 }
@@ -69,7 +81,7 @@ func (a *Announced) diff(e *Engine) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if num8(attr(l.port, brportState)) == portDisabled {
+	if !l.forwards() {
 		return []string{"port " + a.Port + " is disabled"}, nil
 	}
 	return nil, nil

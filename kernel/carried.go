@@ -1,7 +1,5 @@
 package kernel
 
-import "time"
-
 // Carried is the host's end of a pair that carries packets. The end that came up
 // first drops all until a worker has seen its carrier, which on a host with much to
 // do takes seconds. From kernel 6.9 on a question after the link has that done at
@@ -18,12 +16,8 @@ func (c *Carried) on() linkName   { return linkName{Host, c.Link} }
 func (c *Carried) String() string { return "ip link show " + c.Link }
 
 func (c *Carried) ensure(e *Engine) error {
-	for deadline := time.Now().Add(portWait); ; time.Sleep(portPoll) {
-		l, err := e.Link(Host, c.Link)
-		if err != nil || l.operates() || time.Now().After(deadline) {
-			return err
-		}
-	}
+	_, err := e.await(c.Link, (*LinkInfo).operates)
+	return err
 }
 
 // diff finds nothing: that it is up is another object's.

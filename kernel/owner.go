@@ -93,11 +93,21 @@ func MAC(words ...string) string {
 
 // ParseMAC reads a hardware address of six bytes, with colons or dashes.
 func ParseMAC(s string) ([]byte, error) {
-	raw, err := hex.DecodeString(strings.NewReplacer(":", "", "-", "").Replace(s))
-	if err != nil || len(raw) != 6 || len(s) != 17 {
-		return nil, fmt.Errorf("%q is no hardware address: want six bytes, like 02:00:00:00:00:01", s)
+	raw := make([]byte, 6)
+	for i := range raw {
+		at := 3 * i
+		if len(s) != 17 || i > 0 && s[at-1] != ':' && s[at-1] != '-' {
+			return nil, badMAC(s)
+		}
+		if _, err := hex.Decode(raw[i:i+1], []byte(s[at:at+2])); err != nil {
+			return nil, badMAC(s)
+		}
 	}
 	return raw, nil
+}
+
+func badMAC(s string) error {
+	return fmt.Errorf("%q is no hardware address: want six bytes, like 02:00:00:00:00:01", s)
 }
 
 // CanonicalMAC is a hardware address in the one form that the kernel's are shown in.
@@ -107,14 +117,14 @@ func CanonicalMAC(s string) (string, error) {
 }
 
 func formatMAC(raw []byte) string {
-	var b strings.Builder
+	b := make([]byte, 0, 3*len(raw))
 	for i, c := range raw {
 		if i > 0 {
-			b.WriteByte(':')
+			b = append(b, ':')
 		}
-		b.WriteString(hex.EncodeToString([]byte{c}))
+		b = hex.AppendEncode(b, []byte{c})
 	}
-	return b.String()
+	return string(b)
 }
 
 // Group is the link group of everything that Fairlead makes: "fl" in ASCII

@@ -92,19 +92,30 @@ func (r RouteInfo) perLink(m []byte) (out []RouteInfo) {
 	return out
 }
 
+// lookUp is the kernel's message of the route that a packet to an address takes; more
+// says what else is known of the packet.
+func (e *Engine) lookUp(s Side, to netip.Addr, more func(*buf)) ([]byte, error) {
+	b := rtmsg(family(to), to.BitLen(), 0, 0, 0)
+	b[4], b[5], b[7] = 0, 0, 0
+	b.addr(unix.RTA_DST, to)
+	more(&b)
+	resp, err := e.now(s, request{typ: unix.RTM_GETROUTE, body: b})
+	if err == nil && (len(resp.msgs) == 0 || len(resp.msgs[0]) < unix.SizeofRtMsg) {
+		err = unix.ENETUNREACH
+	}
+	if err != nil {
+		return nil, err
+	}
+	return resp.msgs[0], nil
+}
+
 // LinkTo is the name of the host's link by which packets to an address leave.
 func (e *Engine) LinkTo(a netip.Addr) (string, error) {
-	b := rtmsg(family(a), a.BitLen(), 0, 0, 0)
-	b[4], b[5], b[7] = 0, 0, 0
-	b.addr(unix.RTA_DST, a)
-	resp, err := e.now(Host, request{typ: unix.RTM_GETROUTE, body: b})
+	m, err := e.lookUp(Host, a, func(*buf) {})
 	if err != nil {
 		return "", fmt.Errorf("route to %s: %w", a, err)
 	}
-	if len(resp.msgs) == 0 || len(resp.msgs[0]) < unix.SizeofRtMsg {
-		return "", fmt.Errorf("route to %s: %w", a, unix.ENETUNREACH)
-	}
-	index := parseRoute(resp.msgs[0]).Index
+	index := parseRoute(m).Index
 	for name, i := range e.index[Host] {
 		if i == index {
 			return name, nil

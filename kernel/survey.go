@@ -135,19 +135,15 @@ func (l *LinkInfo) Hairpin() bool { return num8(attr(l.port, unix.IFLA_BRPORT_MO
 // Path is the number of the host's link by which a packet of a container leaves
 // that came in by a link; an error says why it does not.
 func (e *Engine) Path(to, from netip.Addr, in int) (int, error) {
-	b := rtmsg(family(to), to.BitLen(), 0, 0, 0)
-	b[2], b[4], b[5], b[7] = byte(from.BitLen()), 0, 0, 0
-	b.addr(unix.RTA_DST, to)
-	b.addr(unix.RTA_SRC, from)
-	b.u32(unix.RTA_IIF, uint32(in))
-	resp, err := e.now(Host, request{typ: unix.RTM_GETROUTE, body: b})
+	m, err := e.lookUp(Host, to, func(b *buf) {
+		(*b)[2] = byte(from.BitLen())
+		b.addr(unix.RTA_SRC, from)
+		b.u32(unix.RTA_IIF, uint32(in))
+	})
 	if err != nil {
 		return 0, err
 	}
-	if len(resp.msgs) == 0 || len(resp.msgs[0]) < unix.SizeofRtMsg {
-		return 0, unix.ENETUNREACH
-	}
-	return parseRoute(resp.msgs[0]).Index, nil
+	return parseRoute(m).Index, nil
 }
 
 // Listens tells whether somebody has a UDP socket on a port of a side.

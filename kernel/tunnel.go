@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -45,7 +46,7 @@ func (e *Engine) ensureTunnel(o Object, t tunnel) error {
 	fixed := t.differs(l, under)
 	switch {
 	case len(fixed) == 0:
-		return e.adaptTunnel(o, t, l)
+		return errors.Join(e.adaptTunnel(o, t, l), e.deafen(t))
 	case !mine:
 		return fmt.Errorf("%s exists%s and %s: remove it or choose another name", t.name, whose(l), strings.Join(fixed, ", "))
 	}
@@ -107,7 +108,18 @@ func (e *Engine) bearTunnel(o Object, t tunnel, under int) error {
 	if err != nil {
 		return err
 	}
-	return e.send(o, t.side, request{unix.RTM_SETLINK, 0, t.finish()}, func(r response) error {
+	if t.hears() {
+		if err := errors.Join(e.flush(), e.deafen(t)); err != nil {
+			return err
+		}
+	}
+	// The kernel brings a link up before it looks at how addresses are made.
+	if err := e.send(o, t.side, request{unix.RTM_SETLINK, 0, t.finish()}, nil); err != nil {
+		return err
+	}
+	up := ifinfo(0, unix.IFF_UP, unix.IFF_UP)
+	up.str(unix.IFLA_IFNAME, t.name)
+	return e.send(o, t.side, request{unix.RTM_SETLINK, 0, up}, func(r response) error {
 		if errors.Is(r.err, unix.EADDRINUSE) {
 			return fmt.Errorf("its port is taken by another program or tunnel of this host: %w", r.err)
 		}
@@ -115,9 +127,41 @@ func (e *Engine) bearTunnel(o Object, t tunnel, under int) error {
 	})
 }
 
-// finish marks it and brings it up; a link-local address of its own serves nobody.
+// hears tells whether frames arrive by it: whoever can send to its port can say what
+// is in them.
+func (t tunnel) hears() bool { return t.typ == "vxlan" }
+
+func (t tunnel) routers() string { return "net/ipv6/conf/" + t.name + "/accept_ra" }
+
+// deafen has nobody become a router of this side by what he sends through it.
+func (e *Engine) deafen(t tunnel) error {
+	if !t.hears() {
+		return nil
+	}
+	return e.inside(t.side, func() error { return writeSysctl(t.routers(), "0", true) })
+}
+
+// hearing is what is wrong if routers are heard.
+func (e *Engine) hearing(t tunnel) (d []string, err error) {
+	if !t.hears() {
+		return nil, nil
+	}
+	err = e.inside(t.side, func() error {
+		have, err := readSysctl(t.routers())
+		if err == nil && have != "0" {
+			d = append(d, "accept_ra is "+have+", want 0")
+		}
+		if errors.Is(err, os.ErrNotExist) {
+			return nil // a kernel without IPv6
+		}
+		return err
+	})
+	return d, err
+}
+
+// finish marks it; a link-local address of its own serves nobody.
 func (t tunnel) finish() buf {
-	body := ifinfo(0, unix.IFF_UP, unix.IFF_UP)
+	body := ifinfo(0, 0, 0)
 	body.str(unix.IFLA_IFNAME, t.name)
 	body.bytes(unix.IFLA_IFALIAS, []byte(t.mark))
 	body.nest(unix.IFLA_AF_SPEC, func(n *buf) {
@@ -175,7 +219,8 @@ func (e *Engine) diffTunnel(t tunnel) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(t.differs(l, under), t.adaptable(l)...), nil
+	d, err := e.hearing(t)
+	return slices.Concat(t.differs(l, under), t.adaptable(l), d), err
 }
 
 // removeTunnel deletes a link of ours; another's of that name is left alone.

@@ -30,6 +30,7 @@ func features() []feature {
 		{"ipip", []string{"ip link add try0 type ipip local 192.0.2.1 remote any"}},
 		{"ipvlan", []string{parent, "ip link add link try0 name try2 type ipvlan"}},
 		{"macvlan", []string{parent, "ip link add link try0 name try2 type macvlan mode bridge"}},
+		{"netem", []string{"tc qdisc add dev lo root netem delay 1ms"}},
 		{"netkit", []string{"ip link add try0 type netkit"}},
 		{"nftables for bridges", []string{"nft add table bridge try", "nft add chain bridge try c { type filter hook prerouting priority 0 ; }",
 			"nft add rule bridge try c iifname x ether saddr 02:00:00:00:00:01 drop"}},
@@ -45,7 +46,7 @@ func features() []feature {
 
 // lackWords are how a kernel, or a program on its behalf, says that it has no such thing.
 func lackWords() []string {
-	return []string{"Unknown device type", "not supported", "No such file or directory", "No such device"}
+	return []string{"Unknown device type", "qdisc kind is unknown", "not supported", "No such file or directory", "No such device"}
 }
 
 // Needs skips the test on a kernel that lacks a feature, found by trying. What
