@@ -234,7 +234,7 @@ func (s *Store) undo(o Owner, ips []IP) error {
 	var errs []error
 	for _, ip := range ips {
 		a := ip.Address.Addr()
-		errs = append(errs, s.remove(a), s.index.drop(record{owner: ownerKey(o, a), addr: a}))
+		errs = append(errs, s.remove(a), s.drop(record{owner: ownerKey(o, a), addr: a}))
 	}
 	return errors.Join(errs...)
 }

@@ -22,7 +22,7 @@ type header struct {
 	dir     dirState   // as left by the last change
 	last    key        // of all last_reserved_ip.N, likewise
 	tables  [2]extent  // records, blocks
-	pending pendingAdd // the address file being made, or removed
+	pending pendingAdd // the address file being made
 	spares  uint32     // files of addresses given back, kept for the next
 }
 
@@ -36,8 +36,8 @@ type dirState struct {
 	mtime int64 // ns; set by us to a moment in the past, which no change of others has
 }
 
-// pendingAdd is an address file about to be linked into place, or away: if a kill comes
-// before its record is as it is, it is known as ours by its inode and owner.
+// pendingAdd is an address file about to be linked into place: if a kill comes
+// before its record, it is known as ours by its inode and owner.
 type pendingAdd struct {
 	owner key
 	addr  netip.Addr // zero: none

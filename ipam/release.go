@@ -89,10 +89,18 @@ func (s *Store) free(records []record) (freed []netip.Addr, err error) {
 			continue
 		}
 		freed = append(freed, r.addr)
-		errs = append(errs, s.index.drop(r))
+		errs = append(errs, s.drop(r))
 	}
 	s.settle()
 	return freed, errors.Join(errs...)
+}
+
+// drop takes a record out of the index. One that it still has is an address that
+// nobody holds and nobody gets.
+func (s *Store) drop(r record) error {
+	err := s.index.drop(r)
+	s.unsound = s.unsound || err != nil
+	return err
 }
 
 // remove removes an address file; one that is gone is fine.

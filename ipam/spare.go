@@ -15,22 +15,15 @@ const maxSpares = 64
 
 func (s *Store) spare(i uint32) string { return s.temp + "/spare." + strconv.FormatUint(uint64(i), 10) }
 
-// put removes a record's file, and keeps it as a spare if it is one of ours. Until it
-// is gone it is pending: its change time is another as soon as it has two names.
+// put removes a record's file, in one step, and keeps it as a spare if it is one of ours.
 func (s *Store) put(r record) error {
 	n := s.index.header.spares
-	if !s.asked || r.reserved == 0 || n >= maxSpares {
-		return s.remove(r.addr)
-	}
-	if err := s.change(pendingAdd{r.owner, r.addr, r.ino, r.reserved}); err != nil {
-		return err
-	}
-	linked := retry(func() error { return syscall.Link(s.dir.file(r.addr), s.spare(n)) }) == nil
-	err := s.remove(r.addr)
-	if linked && err == nil {
+	keep := s.asked && r.reserved != 0 && n < maxSpares
+	if keep && retry(func() error { return syscall.Rename(s.dir.file(r.addr), s.spare(n)) }) == nil {
 		s.index.header.spares = n + 1
+		return nil
 	}
-	return err
+	return s.remove(r.addr)
 }
 
 // reuse writes an owner into a spare, which is what temporary is then. One that has

@@ -1,9 +1,9 @@
 package ipam
 
 import (
+	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"syscall"
 	"testing"
 )
@@ -56,45 +56,41 @@ func TestSparesBounded(t *testing.T) {
 	consistent(t, dir)
 }
 
-// A kill while a file is put away leaves the address held, as ours: whoever comes
-// releases it, and the next boot does. A spare that is an address is not written into.
+// A kill after a file was put away leaves nothing held, whatever the index still says.
 func TestPutCutOff(t *testing.T) {
 	t.Parallel()
-	o, a := Owner{"cut", "eth0"}, addr("10.1.0.2")
-	for _, boot := range []string{"same", "next"} {
-		dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
-		allocate(t, dir, Options{BootID: "same"}, o, sets)
-		with(t, dir, Options{BootID: "same"}, func(s *Store) {
-			exact, _, err := s.lookup(o)
-			if err != nil || len(exact) != 1 || exact[0].addr != a {
-				t.Fatal(exact, err)
-			}
-			r := exact[0]
-			err = s.change(pendingAdd{r.owner, r.addr, r.ino, r.reserved})
-			if err == nil {
-				err = syscall.Link(s.dir.file(a), s.spare(0))
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			s.index.header.spares = 1 // as if it were one
-			if _, ok := s.reuse(Owner{"other", "eth0"}); ok {
-				t.Error("an address was written into")
-			}
-		})
-		with(t, dir, Options{BootID: boot}, func(s *Store) {
-			had, err := s.Lookup(o)
-			if err != nil || slices.Contains(had, a) != (boot == "same") {
-				t.Errorf("%s boot: it holds %v, %v", boot, had, err)
-			}
-			if _, err := s.Release(o); err != nil {
-				t.Error(err)
-			}
-		})
-		if got := held(t, dir); len(got) > 0 {
-			t.Errorf("%s boot: %v is left", boot, got)
+	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
+	o, asked := Owner{"cut", "eth0"}, Options{Asked: true}
+	a := allocate(t, dir, asked, o, sets)[0]
+	with(t, dir, asked, func(s *Store) {
+		exact, _, err := s.lookup(o)
+		if err != nil || len(exact) != 1 {
+			t.Fatal(exact, err)
 		}
+		if err := errors.Join(s.change(pendingAdd{}), s.put(exact[0])); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if again := allocate(t, dir, asked, o, sets, a); len(again) != 1 || again[0] != a {
+		t.Errorf("given again: %v, want %v", again, a)
 	}
+	consistent(t, dir)
+}
+
+// A kill after a spare was linked into place leaves it an address: it is not written into.
+func TestSpareInPlace(t *testing.T) {
+	t.Parallel()
+	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
+	a := allocate(t, dir, Options{}, Owner{"cut", "eth0"}, sets)[0]
+	with(t, dir, Options{}, func(s *Store) {
+		if err := syscall.Link(s.dir.file(a), s.spare(0)); err != nil {
+			t.Fatal(err)
+		}
+		s.index.header.spares = 1
+		if _, ok := s.reuse(Owner{"other", "eth0"}); ok {
+			t.Error("an address was written into")
+		}
+	})
 }
 
 func mustMkdir(t testing.TB, path string) {

@@ -58,6 +58,12 @@ func InNetwork(ctx context.Context, args *skel.CmdArgs, f func(context.Context, 
 	return local.NetnsPath(of.Network), n.within(ctx, args, func(ctx context.Context) error { return f(ctx, &inner) })
 }
 
+// ValidateNetwork refuses a configuration of which ADD could say no network.
+func ValidateNetwork(data []byte) error {
+	_, _, err := network{}.parse(&skel.CmdArgs{StdinData: data})
+	return err
+}
+
 type network struct{ dir local.Dir }
 
 type networkConf struct {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -102,7 +101,7 @@ func (o *churnOutput) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.text.Write(p)
-	if !o.said && strings.HasSuffix(o.text.String(), churnReady) {
+	if !o.said && bytes.HasSuffix(o.text.Bytes(), []byte(churnReady)) {
 		o.said = true
 		close(o.ready)
 	}

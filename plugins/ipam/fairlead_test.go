@@ -124,7 +124,9 @@ const fairleadNetwork = `{"subnets": [
 	{"name": "extra", "cidr": "10.245.0.0/28", "block": 28, "exclude": ["10.245.0.2-10.245.0.10"]},
 	{"name": "fixed", "cidr": "10.250.0.0/29", "assign": "cluster"}]}`
 
-func storeFile(t *testing.T) func() (store.Store, error) {
+func storeFile(t *testing.T) func() (store.Store, error) { return storeOf(t, fairleadNetwork) }
+
+func storeOf(t *testing.T, network string) func() (store.Store, error) {
 	path := filepath.Join(t.TempDir(), "store")
 	open := func() (store.Store, error) { return store.File(path) }
 	s, err := open()
@@ -132,7 +134,7 @@ func storeFile(t *testing.T) func() (store.Store, error) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	storetest.Put(t, s, cluster.NetworkKey("default"), fairleadNetwork)
+	storetest.Put(t, s, cluster.NetworkKey("default"), network)
 	return open
 }
 

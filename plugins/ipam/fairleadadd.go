@@ -120,19 +120,16 @@ func (f *fairlead) allocateHere(ctx context.Context, o ipam.Owner, groups []*gro
 		return nil, err
 	}
 	defer store.Close()
-	var sets []ipam.RangeSet
-	var wanted []netip.Addr
+	sets, wanted, err := setsOf(groups)
+	if err != nil {
+		return nil, err
+	}
 	for _, g := range groups {
-		set, err := g.set()
-		if err != nil {
-			return nil, err
+		if !g.ip.IsValid() {
+			continue
 		}
-		sets = append(sets, set)
-		if g.ip.IsValid() {
-			wanted = append(wanted, g.ip)
-			if err := f.takeOver(store, o, g); err != nil {
-				return nil, err
-			}
+		if err := f.takeOver(store, o, g); err != nil {
+			return nil, err
 		}
 	}
 	if err := f.dir.SetUser(f.network, o, f.name); err != nil {
@@ -183,11 +180,7 @@ func without(list, others []netip.Addr) (out []netip.Addr) {
 // cool takes out of the sets what has just been given back. Where nothing else is
 // left it is the oldest of that.
 func cool(store *ipam.Store, sets []ipam.RangeSet, cooled []local.Cooled, wanted []netip.Addr) []ipam.RangeSet {
-	var addrs []netip.Addr
-	for _, c := range cooled {
-		addrs = append(addrs, c.Addr)
-	}
-	addrs = without(addrs, wanted)
+	addrs := warm(cooled, wanted)
 	out := make([]ipam.RangeSet, len(sets))
 	for i, set := range sets {
 		out[i] = local.Cut(set, addrs)
@@ -207,12 +200,35 @@ func cool(store *ipam.Store, sets []ipam.RangeSet, cooled []local.Cooled, wanted
 	return out
 }
 
+// warm are the addresses that have just been given back, but for those that are asked for.
+func warm(cooled []local.Cooled, wanted []netip.Addr) (addrs []netip.Addr) {
+	for _, c := range cooled {
+		addrs = append(addrs, c.Addr)
+	}
+	return without(addrs, wanted)
+}
+
+// setsOf are the ranges of each group's address, and the addresses that are known.
+func setsOf(groups []*group) (sets []ipam.RangeSet, wanted []netip.Addr, err error) {
+	for _, g := range groups {
+		set, err := g.set()
+		if err != nil {
+			return nil, nil, err
+		}
+		sets = append(sets, set)
+		if g.ip.IsValid() {
+			wanted = append(wanted, g.ip)
+		}
+	}
+	return sets, wanted, nil
+}
+
 // set are the ranges of a group's address.
 func (g *group) set() (set ipam.RangeSet, err error) {
 	for _, s := range g.subnets {
 		if g.cluster() {
 			if s.CIDR.Contains(g.ip) {
-				return ipam.RangeSet{{Subnet: s.CIDR, Start: g.ip, End: g.ip, Gateway: g.gateway}}, nil
+				return ipam.RangeSet{{Subnet: s.CIDR, Start: g.ip, End: g.ip, Gateway: g.gatewayIn(s)}}, nil
 			}
 			continue
 		}
@@ -229,6 +245,14 @@ func (g *group) set() (set ipam.RangeSet, err error) {
 			`requested IP %s is in no block of this node (%s): want one of these, or of a subnet with "assign": "cluster"`, g.ip, set)
 	}
 	return set, nil
+}
+
+// gatewayIn is what the configuration says, else the second address of the subnet.
+func (g *group) gatewayIn(s local.Subnet) netip.Addr {
+	if g.second {
+		return s.CIDR.Addr().Next()
+	}
+	return g.gateway
 }
 
 // takeOver frees an address that the cluster says is this container's, of the

@@ -167,7 +167,8 @@ type group struct {
 	fixed   bool
 	subnets []local.Subnet
 	ip      netip.Addr // requested, or given by the cluster
-	gateway netip.Addr // of an address of the cluster
+	gateway netip.Addr // of an address of the cluster; second: its subnet's second address is
+	second  bool
 }
 
 func (g *group) cluster() bool { return g.subnets[0].Cluster() }
@@ -198,13 +199,13 @@ func (f *fairlead) groups(n *local.Network) ([]*group, error) {
 			if len(blocks) > 0 {
 				of = blocks
 			}
-			out = append(out, &group{pool: c.Pool, fixed: c.Fixed, subnets: of, gateway: of[0].CIDR.Addr().Next()})
+			out = append(out, &group{pool: c.Pool, fixed: c.Fixed, subnets: of, second: true})
 		}
 		if len(out) == before {
 			return nil, cni.Invalid(f.data, key, noPool(n, c))
 		}
 	}
-	return out, f.assign(out)
+	return out, f.assign(n, out)
 }
 
 // pool are the subnets of a choice: those of its name. Without one, those that have
@@ -239,22 +240,4 @@ func noPool(n *local.Network, c choiceConf) string {
 		what += ` with "assign": "cluster", which fixed addresses are of`
 	}
 	return what + ": it has " + strings.Join(have, ", ")
-}
-
-// assign gives each requested address to the first that can be it.
-func (f *fairlead) assign(groups []*group) error {
-	for _, a := range f.requested {
-		i := slices.IndexFunc(groups, func(g *group) bool { return !g.ip.IsValid() && g.contains(a) })
-		if i < 0 {
-			var have []string
-			for _, g := range groups {
-				for _, s := range g.subnets {
-					have = append(have, s.CIDR.String())
-				}
-			}
-			return cni.Errorf(cni.CodeInvalidNetworkConfig, "requested IP %s: an attachment gets one address of each of %s", a, strings.Join(have, ", "))
-		}
-		groups[i].ip = a
-	}
-	return nil
 }

@@ -124,7 +124,24 @@ func (f *fairlead) status(ctx context.Context) error {
 	case !r.Free:
 		return errors.Join(exhaustedWords(need), errors.New("and the cluster has no more blocks"))
 	}
-	return nil
+	return f.clusterCan(ctx, groups)
+}
+
+// clusterCan asks the agent for what it would give to a container that nobody knows.
+// Fixed addresses are not asked for: a pool of which each pod has its own is as it
+// should be, and those pods may come again.
+func (f *fairlead) clusterCan(ctx context.Context, groups []*group) error {
+	wants, of, err := clusterWants(slices.DeleteFunc(slices.Clone(groups), func(g *group) bool { return g.fixed }))
+	if err != nil || len(of) == 0 {
+		return err
+	}
+	return f.couldClaim(ctx, local.ClaimArgs{Wants: wants})
+}
+
+// couldClaim tells whether a claim would be granted; nothing is taken.
+func (f *fairlead) couldClaim(ctx context.Context, args local.ClaimArgs) error {
+	args.Network, args.Container, args.IfName = f.network, "status", mainIfName
+	return f.dir.Call(ctx, local.OpForesee, args, new(local.ClaimResult))
 }
 
 func exhaustedWords[T fmt.Stringer](need []T) error {

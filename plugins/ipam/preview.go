@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 
 	"github.com/fairlead/fairlead/agent/address/local"
@@ -93,30 +92,20 @@ func (f *fairlead) foresee(ctx context.Context, o ipam.Owner, of []*group, args 
 
 // peek is what this host would write down, by what it has on disk.
 func (f *fairlead) peek(o ipam.Owner, groups []*group) ([]ipam.IP, error) {
-	var sets, warm []ipam.RangeSet
-	var wanted []netip.Addr
-	for _, g := range groups {
-		set, err := g.set()
-		if err != nil {
-			return nil, err
-		}
-		sets = append(sets, set)
-		if g.ip.IsValid() {
-			wanted = append(wanted, g.ip)
-		}
+	sets, wanted, err := setsOf(groups)
+	if err != nil {
+		return nil, err
 	}
 	cooled, err := f.dir.Cooling(f.network, f.coolDown)
 	if err != nil {
 		return nil, err
 	}
-	var addrs []netip.Addr
-	for _, c := range cooled {
-		addrs = append(addrs, c.Addr)
+	addrs := warm(cooled, wanted)
+	cold := make([]ipam.RangeSet, len(sets))
+	for i, set := range sets {
+		cold[i] = local.Cut(set, addrs)
 	}
-	for _, set := range sets {
-		warm = append(warm, local.Cut(set, without(addrs, wanted)))
-	}
-	ips, err := ipam.Peek(f.dir.Addresses(), f.network, o, warm, wanted)
+	ips, err := ipam.Peek(f.dir.Addresses(), f.network, o, cold, wanted)
 	if errors.Is(err, ipam.ErrExhausted) && len(addrs) > 0 {
 		ips, err = ipam.Peek(f.dir.Addresses(), f.network, o, sets, wanted)
 	}

@@ -139,6 +139,11 @@ func whereaboutsStatus(ctx context.Context, args *skel.CmdArgs) error {
 	if err == nil && r.Store != "" {
 		err = errors.New(r.Store)
 	}
+	for _, n := range w.networks {
+		if err == nil {
+			err = w.on(n.name).couldClaim(ctx, local.ClaimArgs{Wants: n.wants, Foreign: true})
+		}
+	}
 	if err != nil {
 		return cni.Errorf(cni.CodePluginNotAvailable, "whereabouts can give no address: %w", err)
 	}

@@ -32,7 +32,8 @@ func TestMain(m *testing.M) {
 // TestGCAndCheck runs the operations that need no configuration but the name
 // and the directory, by the plugin. It does not wait for other tests: what is
 // collected goes by this process's start, but not by that of one older than a minute,
-// which is none of a plugin.
+// which is none of a plugin: so this file's name is the package's first, as tests run in
+// the order of their files.
 func TestGCAndCheck(t *testing.T) {
 	conf := `{"cniVersion": "1.1.0", "name": "net", "ipam": {"type": "host-local", "dataDir": "` + t.TempDir() + `", "subnet": "10.1.2.0/24"}`
 	run := ours(HostLocal())

@@ -1,0 +1,73 @@
+package ipam
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// An address of the cluster can be asked for by its number, where the configuration
+// names no pool, too; one of another pool is refused with what to write.
+func TestFairleadByNumber(t *testing.T) {
+	t.Parallel()
+	m := newMember(t, "a")
+	m.start(storeOf(t, `{"subnets": [{"cidr": "10.244.0.0/26", "block": 28}, {"cidr": "fd00:244::/120", "block": 124},
+		{"cidr": "10.247.0.0/28", "assign": "cluster"}, {"cidr": "10.248.0.0/28", "assign": "cluster"},
+		{"name": "two", "cidr": "10.251.0.0/30", "assign": "cluster"}, {"name": "two", "cidr": "10.252.0.0/29", "assign": "cluster"}]}`))
+	asked := func(id, ip string) string {
+		t.Helper()
+		return strings.Join(ipsOf(t, m.must(call{verb: "ADD", id: id, args: "IP=" + ip, conf: fairleadOf("")})), ", ")
+	}
+	if got := asked("c1", "10.247.0.9"); !strings.HasPrefix(got, "10.247.0.9/28 10.247.0.1, fd00:244::") {
+		t.Errorf("got %s", got)
+	}
+	if got := asked("c2", "10.248.0.9"); !strings.HasPrefix(got, "10.248.0.9/28 10.248.0.1, fd00:244::") {
+		t.Errorf("got %s", got)
+	}
+	m.wantError(call{verb: "ADD", id: "c3", args: "IP=10.247.0.9", conf: fairleadOf("")}, 100, "10.247.0.9 is c1 eth0's, on node a")
+	m.wantError(call{verb: "ADD", id: "c3", args: "IP=10.251.0.2", conf: fairleadOf("")}, 7,
+		`requested IP 10.251.0.2: it is of pool "two" (10.251.0.0/30), which this configuration does not ask for: set "pool": "two" in "ipam"`)
+	m.wantError(call{verb: "ADD", id: "c3", args: "IP=10.9.0.2", conf: fairleadOf("")}, 7, "an attachment gets one address of each of 10.244.0.0/26, fd00:244::/120")
+	pool := fairleadOf(`, "pool": "two"`)
+	if got := ipsOf(t, m.must(call{verb: "ADD", id: "c4", args: "IP=10.252.0.2", conf: pool})); fmt.Sprint(got) != "[10.252.0.2/29 10.252.0.1]" {
+		t.Errorf("of the pool's second subnet: %v", got)
+	}
+}
+
+// STATUS says that a pool of the cluster, or a range of whereabouts, is full before ADD
+// fails, and that it is not when something was given back. A pool of which pods have
+// fixed addresses may be full: they are theirs.
+func TestStatusOfFullPool(t *testing.T) {
+	t.Parallel()
+	m := newMember(t, "a")
+	m.start(storeFile(t))
+	pool, fixed := fairleadOf(`, "pool": "fixed"`), fairleadOf(`, "pool": "fixed", "fixed": true`)
+	lan := strings.Replace(whereaboutsOf(`"range": "192.168.2.0/29"`), "1.0.0", "1.1.0", 1)
+	for plugin, conf := range map[string]string{"fairlead-ipam": pool, "whereabouts": lan} {
+		status := func() (int, string) { return m.plugin(plugin, call{verb: "STATUS", conf: conf}) }
+		last := ""
+		for i := 1; ; i++ {
+			said, words := status()
+			id := fmt.Sprint(plugin, i)
+			code, out := m.plugin(plugin, call{verb: "ADD", id: id, conf: conf})
+			if code != 0 {
+				if n, msg := message(t, words); i < 5 || said == 0 || n != 50 || !strings.Contains(msg, "no IP addresses available in") {
+					t.Errorf("%s: ADD %d fails with %s; before, STATUS said %d %s", plugin, i, out, said, words)
+				}
+				break
+			}
+			if said != 0 {
+				t.Errorf("%s: STATUS before ADD %d, which works: %s", plugin, i, words)
+			}
+			last = id
+		}
+		if code, out := m.plugin(plugin, call{verb: "DEL", id: last, conf: conf}); code != 0 {
+			t.Fatal(out)
+		}
+		if code, out := status(); code != 0 {
+			t.Errorf("%s: after a DEL: %s", plugin, out)
+		}
+	}
+	m.must(call{verb: "ADD", id: "last", conf: pool})
+	m.must(call{verb: "STATUS", conf: fixed})
+}
