@@ -47,18 +47,19 @@ const (
 
 // Agent is a node's agent at work.
 type Agent struct {
-	o       Options
-	log     *slog.Logger
-	id      string // this machine's
-	view    *view
-	keeper  keeper
-	publish *publisher
-	manager *address.Manager
-	status  *status
-	speaker *bgp.Node
-	kicks   chan struct{}
-	said    string                               // of whether this node is ready, by sayReady
-	lease   atomic.Pointer[cluster.FlannelLease] // what flannel's nodes are told of this one
+	o        Options
+	log      *slog.Logger
+	id       string // this machine's
+	view     *view
+	keeper   keeper
+	publish  *publisher
+	manager  *address.Manager
+	status   *status
+	speaker  *bgp.Node
+	kicks    chan struct{}
+	said     string                               // of whether this node is ready, by sayReady
+	saidLeft string                               // of what is not heeded, by sayLeft
+	lease    atomic.Pointer[cluster.FlannelLease] // what flannel's nodes are told of this one
 }
 
 // Protocol, alias and table are those by which what the agent made is known.
@@ -163,6 +164,9 @@ func (a *Agent) kick() {
 func (a *Agent) loop(ctx context.Context) {
 	full := time.NewTicker(fullLook)
 	defer full.Stop()
+	again := time.NewTimer(0) // one: each look says anew when it wants another
+	again.Stop()
+	defer again.Stop()
 	p := newPace()
 	for {
 		a.status.turn()
@@ -180,10 +184,13 @@ func (a *Agent) loop(ctx context.Context) {
 		case <-full.C:
 			a.keeper.forget()
 			p.kick()
+		case <-again.C:
+			p.kick()
 		case <-p.due():
 			p.done()
-			if again := a.look(ctx); again > 0 {
-				time.AfterFunc(again, a.kick)
+			again.Stop()
+			if after := a.look(ctx); after > 0 {
+				again.Reset(after)
 			}
 			a.sayReady()
 		}
@@ -206,11 +213,12 @@ func (a *Agent) look(ctx context.Context) (again time.Duration) {
 	w.Problems = append(w.Problems, problems...)
 	rep := a.keeper.reconcile(&w, a.view.isFresh())
 	a.say(ctx, &w, rep, began)
+	a.sayLeft(&w)
 	if a.status.mtuOf(cluster.DefaultNetwork) != w.MTU[cluster.DefaultNetwork] {
 		defer a.manager.Wake() // plugins' files have it
 	}
 	again = sooner(again, a.status.looked(&w, rep, began))
-	if rep.Err() == nil && w.MTU[cluster.DefaultNetwork] != 0 && !w.bare {
+	if _, failed := failures(rep.Errors); !failed && w.MTU[cluster.DefaultNetwork] != 0 && !w.bare {
 		if err := writeList(a.o.Config.CNI); err != nil {
 			return a.status.failed(err)
 		}

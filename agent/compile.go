@@ -14,6 +14,7 @@ type Wanted struct {
 	Objects  kernel.Objects // of the host's namespace
 	Spaces   []Space        // isolated networks, by name
 	Problems []backend.Problem
+	Left     []string                     // what of the store is not heeded, and why
 	MTU      map[string]int               // bytes, of the containers' links, by network
 	By       map[string]map[string]string // how each node is joined, by network and node
 
@@ -25,6 +26,8 @@ type Wanted struct {
 // host give the same objects in the same order.
 func Compile(s *cluster.Snapshot, self *cluster.Node, h Host) Wanted {
 	w := Wanted{MTU: map[string]int{}, By: map[string]map[string]string{}}
+	s, bad := sound(s, self)
+	w.Left = left(s, bad)
 	present := presence(s, self.Name)
 	ends := natEnds(s, present)
 	w.rules(s, ends)
@@ -38,7 +41,7 @@ func Compile(s *cluster.Snapshot, self *cluster.Node, h Host) Wanted {
 // shared works out the network that lives in the host's namespace.
 func (w *Wanted) shared(s *cluster.Snapshot, n *cluster.Network, self *cluster.Node, h Host) {
 	blocks := s.BlocksOf(n.Name, self.Name)
-	w.bare = len(blocks) == 0 && slices.ContainsFunc(n.Subnets, func(s cluster.Subnet) bool { return s.Name == "" && s.Assign != cluster.AssignCluster })
+	w.bare = len(blocks) == 0 && slices.ContainsFunc(n.Subnets, cluster.Subnet.InEveryChoice)
 	if h.Flannel {
 		blocks = besideFlannel(s, self, blocks)
 	}

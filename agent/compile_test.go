@@ -111,13 +111,21 @@ func TestNATEnds(t *testing.T) {
 	t.Parallel()
 	s := cluster.NewSnapshot()
 	var present []string
-	for i := range 500 {
+	for i := range natPlaces + 1 { // more than there is room for
 		name := fmt.Sprint("n", i)
 		s.Networks[name] = &cluster.Network{Name: name, Isolated: true, NAT: true}
 		present = append(present, name)
 	}
 	seen, links := map[netip.Addr]bool{}, map[string]bool{}
-	for name, e := range natEnds(s, present) {
+	clouds := netip.MustParsePrefix("169.254.168.0/22") // 169.254.169.254, 169.254.170.2
+	ends := natEnds(s, present)
+	if len(ends) != natPlaces-512 {
+		t.Errorf("%d ways out, want one for each pair of addresses that no cloud has", len(ends))
+	}
+	for name, e := range ends {
+		if clouds.Contains(e.four[0]) {
+			t.Errorf("%s has %s, which may be a cloud's service", name, e.four[0])
+		}
 		for _, a := range []netip.Addr{e.four[0], e.four[1], e.v6[0], e.v6[1]} {
 			if seen[a] || !natRange(a.Is6()).Contains(a) {
 				t.Errorf("%s has %s, which is another's or out of range", name, a)

@@ -70,7 +70,9 @@ func (e *endpoints) once(ctx context.Context) error {
 		}
 		e.told = map[string]store.Entry{}
 		for _, x := range list {
-			e.told[x.Key] = x
+			if store.ValidKey(x.Key) { // another's, which no transaction may name: it would fail whole
+				e.told[x.Key] = x
+			}
 		}
 	}
 	want, err := e.wanted()

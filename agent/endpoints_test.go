@@ -53,8 +53,13 @@ func TestEndpoints(t *testing.T) {
 // writeRecord writes the record of an attachment in this very namespace.
 func writeRecord(t *testing.T, dir *attach.Dir) {
 	t.Helper()
+	writeRecordOf(t, dir, "10.244.0.2/26")
+}
+
+func writeRecordOf(t *testing.T, dir *attach.Dir, address string) {
+	t.Helper()
 	r := dir.New("pods", "c", "eth0", "/proc/self/ns/net")
-	r.Parts = []attach.Part{{Plugin: "ptp", Done: true, Result: attach.Now(&cni.Result{IPs: []cni.IP{{Address: netip.MustParsePrefix("10.244.0.2/26")}}})}}
+	r.Parts = []attach.Part{{Plugin: "ptp", Done: true, Result: attach.Now(&cni.Result{IPs: []cni.IP{{Address: netip.MustParsePrefix(address)}}})}}
 	if err := dir.Write(r); err != nil {
 		t.Fatal(err)
 	}

@@ -3,8 +3,8 @@ package agent
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"net/netip"
-	"slices"
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/backend"
@@ -16,6 +16,7 @@ import (
 // objects are of the container's side: the host's is the host's.
 type Space struct {
 	Network string
+	NAT     bool // it has a way out
 	Objects kernel.Objects
 }
 
@@ -31,13 +32,15 @@ func (w *Wanted) isolated(s *cluster.Snapshot, self *cluster.Node, h Host, prese
 		out := backend.Compile(backend.Input{Network: n, Self: self, Blocks: s.BlocksOf(name, self.Name), Underlay: h.Underlay, Peers: append(peersOf(s, n, self), passing(s, n, self)...), In: kernel.Container})
 		w.Problems = append(w.Problems, out.Problems...)
 		w.MTU[name], w.By[name] = out.MTU, out.By
-		sp := Space{Network: name, Objects: append(anyWay(), forwarding(n, kernel.Container)...)}
+		sp := Space{Network: name, NAT: n.NAT, Objects: append(anyWay(), forwarding(n, kernel.Container)...)}
 		sp.Objects = append(sp.Objects, unused(s.BlocksOf(name, self.Name), kernel.Container)...)
 		sp.Objects = append(sp.Objects, out.Objects...)
 		sp.Objects = append(sp.Objects, peerings(s, n, present, out.MTU)...)
 		if e, ok := ends[name]; ok {
 			sp.Objects = append(sp.Objects, e.inside(n, out.MTU)...)
 			w.Objects = append(w.Objects, e.outside(n)...)
+		} else if n.NAT {
+			w.Problems = append(w.Problems, backend.Problem{Node: self.Name, Err: fmt.Errorf("network %s has no way out here: this host has %d that have one, and no addresses for more", name, len(ends))})
 		}
 		w.Spaces = append(w.Spaces, sp)
 	}
@@ -147,7 +150,8 @@ type natEnd struct {
 	four, v6 [2]netip.Addr
 }
 
-// natPlaces is how many networks with a way out one host can have.
+// natPlaces is how many networks with a way out one host could have, were there no
+// places of clouds.
 const natPlaces = 1 << 14
 
 // natEnds gives each network that has a way out a place of its own: the one that its
@@ -155,19 +159,19 @@ const natPlaces = 1 << 14
 func natEnds(s *cluster.Snapshot, present []string) map[string]natEnd {
 	out, taken := map[string]natEnd{}, map[int]bool{}
 	for _, name := range present {
-		if !s.Networks[name].NAT {
+		if !s.Networks[name].NAT || len(out) == natPlaces-cloudPlaces {
 			continue
 		}
 		owner := kernel.Owner{Network: name}
 		raw, _ := hex.DecodeString(owner.Hash()[:4])
 		place := int(binary.BigEndian.Uint16(raw)) % natPlaces
-		for taken[place] {
+		for taken[place] || isCloud(place) {
 			place = (place + 1) % natPlaces
 		}
 		taken[place] = true
 		e := natEnd{link: owner.LinkName("fln")}
 		for i := range 2 {
-			low := uint16(natPlaces + 2*place + i) // 169.254.64.0 to 169.254.191.255
+			low := natLow(place) + uint16(i)
 			e.four[i] = netip.AddrFrom4([4]byte{169, 254, byte(low >> 8), byte(low)})
 			e.v6[i] = netip.AddrFrom16([16]byte{0xfd, 0xfa, 0x1e, 0xad, 14: byte(low >> 8), 15: byte(low)})
 		}
@@ -175,6 +179,15 @@ func natEnds(s *cluster.Snapshot, present []string) map[string]natEnd {
 	}
 	return out
 }
+
+// natLow are the last two bytes of a place's first address: 169.254.64.0 to 169.254.191.255.
+func natLow(place int) uint16 { return uint16(natPlaces + 2*place) }
+
+// isCloud tells whether a place's addresses may be a cloud's services, for every host:
+// 169.254.169.254 tells a machine who it is. They are in 169.254.168.0/22.
+func isCloud(place int) bool { return byte(natLow(place)>>8)&^3 == 168 }
+
+const cloudPlaces = 4 * 256 / 2
 
 const natLink = "fl-nat"
 
@@ -220,7 +233,7 @@ func (e natEnd) outside(n *cluster.Network) (out kernel.Objects) {
 // families of a network: false is IPv4.
 func families(n *cluster.Network) (out []bool) {
 	for _, six := range []bool{false, true} {
-		if slices.ContainsFunc(n.Subnets, func(s cluster.Subnet) bool { return s.CIDR.Addr().Is6() == six }) {
+		if n.Has(six) {
 			out = append(out, six)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/kernel"
 )
 
@@ -50,7 +51,40 @@ func (a *Agent) sayReady() {
 	a.said = now
 	if now == "" {
 		a.log.Info("ready", "node", a.status.node, "peers", a.status.state().Peers)
+		if a.noNetwork() {
+			a.log.Warn("the cluster has no default network: " + NoNetwork)
+		}
 		return
 	}
 	a.log.Warn("not ready", "node", a.status.node, "why", now)
+}
+
+// sayLeft logs what of the store is not heeded, when that has changed.
+func (a *Agent) sayLeft(w *Wanted) {
+	sum := fmt.Sprint(len(w.Left), w.Left[:min(len(w.Left), told)])
+	if sum == a.saidLeft || len(w.Left) == 0 && a.saidLeft == "" {
+		return
+	}
+	a.saidLeft = sum
+	if len(w.Left) == 0 {
+		a.log.Info("all of the store is heeded")
+	}
+	for _, what := range w.Left[:min(len(w.Left), reasonsShown)] {
+		a.log.Warn("left out", "what", what)
+	}
+	if more := len(w.Left) - reasonsShown; more > 0 {
+		a.log.Warn("left out", "what", fmt.Sprintf("%d more: see \"fairlead agent status\"", more))
+	}
+}
+
+// NoNetwork is how a cluster without one gets its default network.
+const NoNetwork = `make it with "fairlead network create default --subnet 10.244.0.0/16 --nat", or name it in the agent's configuration ("network"), and start the agent again`
+
+// noNetwork tells whether the cluster is known to have no default network. Who wants
+// isolated ones alone, or whereabouts' ranges, needs none: it is no reason not to be ready.
+func (a *Agent) noNetwork() (none bool) {
+	a.view.read(func(s *cluster.Snapshot) {
+		none = len(s.Nodes) > 0 && s.Networks[cluster.DefaultNetwork] == nil && s.Problems[cluster.NetworkKey(cluster.DefaultNetwork)] == nil
+	})
+	return none
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/agent/backend"
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/internal/etcdtest"
@@ -338,5 +340,29 @@ func scaleMany(t *testing.T, c *etcdtest.Cluster, s store.Store, from *int) {
 		var times []time.Duration
 		f := a.measure(c, func() { times = a.changes(s, from, perSecond, 20*time.Second) })
 		t.Logf("%d blocks a second: p50 %v, p99 %v; %v", perSecond, quantile(times, 0.5), quantile(times, 0.99), f)
+	}
+}
+
+// A look at a peer takes no more memory than its objects do: what a thousand take is
+// counted, as time is another on each machine.
+func TestLean(t *testing.T) {
+	s := cluster.NewSnapshot()
+	s.Set(cluster.NetworkKey(cluster.DefaultNetwork), document(simulated()))
+	const peers = 1000
+	for i := range peers {
+		s.Set(cluster.NodeKey(nameOfNode(i)), document(cluster.Node{ID: fmt.Sprint(i), Addresses: []netip.Prefix{addressOfNode(i)}}))
+		op := blockOp(i, blockNumber(netip.MustParseAddr("10.0.0.0"), i))
+		s.Set(op.Key, op.Value)
+	}
+	h := Host{Underlay: backend.Underlay{Link: "eth0", MTU: 1500}}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	w := Compile(s, s.Nodes[nameOfNode(0)], h)
+	runtime.ReadMemStats(&after)
+	if len(w.Objects) < 3*(peers-1) {
+		t.Fatalf("%d objects", len(w.Objects))
+	}
+	if each := (after.TotalAlloc - before.TotalAlloc) / peers; each > 3000 {
+		t.Errorf("%d bytes a peer: want 3000 at most, 1500 were enough", each)
 	}
 }

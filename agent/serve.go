@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,14 +27,44 @@ func (a *Agent) serve(ctx context.Context, address string) error {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, a.alive()) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, a.status.NotReady()) })
-	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 64 << 10}
 	context.AfterFunc(ctx, func() { s.Close() })
 	go func() {
-		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.Serve(&limited{l, make(chan struct{}, mostAsking)}); !errors.Is(err, http.ErrServerClosed) {
 			a.log.Error("metrics are not served any more", "error", err)
 		}
 	}()
 	return nil
+}
+
+// mostAsking is how many may ask for metrics at once: anybody can who reaches the
+// address, and open files are what the agent needs for its own work.
+const mostAsking = 64
+
+// limited is a listener of which only so many connections are open at once.
+type limited struct {
+	net.Listener
+	room chan struct{}
+}
+
+func (l *limited) Accept() (net.Conn, error) {
+	l.room <- struct{}{}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.room
+		return nil, err
+	}
+	return &counted{Conn: c, leave: sync.OnceFunc(func() { <-l.room })}, nil
+}
+
+type counted struct {
+	net.Conn
+	leave func()
+}
+
+func (c *counted) Close() error {
+	defer c.leave()
+	return c.Conn.Close()
 }
 
 func answer(w http.ResponseWriter, err error) {
@@ -77,6 +108,7 @@ func metrics() []metric {
 		{"store_reachable", "1 if the store answers.", g, func(s *State) float64 { return yes(s.Store == "") }},
 		{"nodes", "Nodes of the cluster.", g, func(s *State) float64 { return float64(s.Nodes) }},
 		{"problems", "Other nodes that this one cannot be joined with.", g, func(s *State) float64 { return float64(len(s.Problems)) }},
+		{"left", "Keys of the store that are not heeded.", g, func(s *State) float64 { return float64(len(s.Left)) }},
 		{"objects", "Kernel objects that are wanted.", g, func(s *State) float64 { return float64(s.Counts.Objects) }},
 		{"look_seconds", "What the last look took.", g, func(s *State) float64 { return s.Counts.LastTook.Seconds() }},
 		{"looks_total", "Looks at what is wanted.", c, func(s *State) float64 { return float64(s.Counts.Looks) }},

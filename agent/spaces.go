@@ -19,6 +19,30 @@ type space struct {
 	stop   context.CancelFunc
 }
 
+// spaceError is what went wrong with one network's namespace: it is no other's.
+type spaceError struct {
+	Network string
+	Err     error
+}
+
+func (e *spaceError) Error() string { return "network " + e.Network + ": " + e.Err.Error() }
+
+// Unwrap is what was wrong.
+func (e *spaceError) Unwrap() error { return e.Err }
+
+// failures parts errors: by network, and whether there are others, of the host.
+func failures(errs []error) (spaces map[string]bool, host bool) {
+	spaces = map[string]bool{}
+	for _, err := range errs {
+		if e, is := errors.AsType[*spaceError](err); is {
+			spaces[e.Network] = true
+		} else {
+			host = true
+		}
+	}
+	return spaces, host
+}
+
 // heard are changes that the kernel told, of a space or of the host ("").
 type heard struct {
 	network string
@@ -87,7 +111,7 @@ func (k *kernelKeeper) spacesAs(want []Space, sure bool, rep *kernel.Report) {
 		if k.spaces[w.Network] == nil {
 			s, err := k.openSpace(w.Network)
 			if err != nil {
-				rep.Errors = append(rep.Errors, fmt.Errorf("network %s: %w", w.Network, err))
+				rep.Errors = append(rep.Errors, &spaceError{w.Network, err})
 				continue
 			}
 			k.spaces[w.Network] = s
@@ -96,60 +120,72 @@ func (k *kernelKeeper) spacesAs(want []Space, sure bool, rep *kernel.Report) {
 	for _, w := range want {
 		if s := k.spaces[w.Network]; s != nil {
 			s.rec.Spare = !sure
-			rep.Add(s.rec.Reconcile(w.Objects), "network "+w.Network)
+			did := s.rec.Reconcile(w.Objects)
+			for i, err := range did.Errors {
+				did.Errors[i] = &spaceError{w.Network, err}
+			}
+			rep.Add(did, "")
 		}
 	}
 	if sure {
-		if err := k.dropSpaces(wanted); err != nil {
-			rep.Errors = append(rep.Errors, err)
-		}
+		rep.Errors = append(rep.Errors, k.dropSpaces(wanted)...)
 	}
 }
 
 // dropSpaces ends the namespaces that no network needs, those of an earlier agent
 // of this host among them. One in which a container still has its link stays.
-func (k *kernelKeeper) dropSpaces(wanted map[string]bool) error {
+func (k *kernelKeeper) dropSpaces(wanted map[string]bool) (errs []error) {
 	entries, err := os.ReadDir(local.NetnsDir)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return []error{fmt.Errorf("look for namespaces of networks: %w", err)}
 	}
 	for _, e := range entries {
 		name, ours := strings.CutPrefix(e.Name(), local.NetnsPrefix)
 		if !ours || wanted[name] {
 			continue
 		}
-		inUse, err2 := occupied(local.NetnsPath(name))
+		inUse, foreign, err := occupied(local.NetnsPath(name))
 		switch {
-		case err2 != nil && !errors.Is(err2, os.ErrNotExist):
-			err = errors.Join(err, err2)
+		case foreign:
+			// somebody else's, of a name like ours
+		case err != nil && !errors.Is(err, os.ErrNotExist):
+			errs = append(errs, &spaceError{name, err})
 		case inUse:
-			err = errors.Join(err, fmt.Errorf("network %s is not wanted here any more, and containers are on it: detach them (fairlead list)", name))
+			errs = append(errs, &spaceError{name, errors.New("it is not wanted here any more, and containers are on it: detach them (fairlead list)")})
 		default:
 			if s := k.spaces[name]; s != nil {
 				s.close()
 				delete(k.spaces, name)
 			}
-			err = errors.Join(err, kernel.RemoveNetns(local.NetnsPath(name)))
+			if err := kernel.RemoveNetns(local.NetnsPath(name)); err != nil {
+				errs = append(errs, &spaceError{name, err})
+			}
 		}
 	}
-	return err
+	return errs
 }
 
-// occupied tells whether a container's link has its end in a namespace.
-func occupied(path string) (yes bool, err error) {
+// occupied tells whether a container's link has its end in a namespace, and whether
+// there are links at work that nobody of ours has made.
+func occupied(path string) (yes, foreign bool, err error) {
 	ns, err := kernel.OpenNetns(path)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	defer ns.Close()
 	e, err := kernel.Open(ns, kernel.Options{})
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	defer e.Close()
 	links, err := e.Links(kernel.Container)
 	for _, l := range links {
-		yes = yes || l.Group == kernel.Group && kernel.IsOwnerMark(l.Alias)
+		switch {
+		case l.Group == kernel.Group && kernel.IsOwnerMark(l.Alias):
+			yes = true
+		case l.Up && l.Name != "lo" && !strings.HasPrefix(l.Alias, owner().Alias):
+			foreign = true
+		}
 	}
-	return yes, err
+	return yes, foreign && !yes, err
 }

@@ -34,6 +34,7 @@ func speaking(s *cluster.Snapshot, self *cluster.Node) *bgp.Config {
 		if b.Type != cluster.BGP {
 			continue
 		}
+		s, _ = sound(s, self)
 		var nodes []*cluster.Node
 		for _, name := range s.NodeNames() {
 			nodes = append(nodes, s.Nodes[name])

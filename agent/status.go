@@ -21,6 +21,7 @@ type status struct {
 	publishErr error
 	lookErr    error
 	problems   []backend.Problem
+	left       []string // of the store
 	lookedOnce bool
 	bare       bool // no addresses yet
 	told       bool // the store knows this node
@@ -41,17 +42,19 @@ type State struct {
 	Store    string   `json:"store,omitempty"`    // why it cannot be reached
 	Publish  string   `json:"publish,omitempty"`  // why the store does not have what this node says of itself
 	Problems []string `json:"problems,omitempty"` // nodes that cannot be joined
+	Left     []string `json:"left,omitempty"`     // keys of the store that are not heeded
+	Cannot   []string `json:"cannot,omitempty"`   // what this node's addresses and blocks want, and cannot be done
 	Nodes    int      `json:"nodes"`
-	Peers    int      `json:"peers"` // other nodes that this one is joined with in the default network
+	Bare     bool     `json:"bare,omitempty"` // the cluster has no default network
+	Peers    int      `json:"peers"`          // other nodes that this one is joined with in the default network
 	Counts   Counts   `json:"counts"`
 }
 
 // State is the present one.
 func (a *Agent) State() *State {
-	nodes := 0
-	a.view.read(func(s *cluster.Snapshot) { nodes = len(s.Nodes) })
 	out := a.status.state()
-	out.Nodes = nodes
+	a.view.read(func(s *cluster.Snapshot) { out.Nodes = len(s.Nodes) })
+	out.Bare, out.Cannot = a.noNetwork(), a.manager.Problems()
 	return out
 }
 
@@ -66,6 +69,7 @@ func (s *status) state() *State {
 	for _, p := range s.problems {
 		out.Problems = append(out.Problems, p.Node+": "+p.Err.Error())
 	}
+	out.Left = s.left
 	return out
 }
 
@@ -181,13 +185,9 @@ func (s *status) looked(w *Wanted, rep *kernel.Report, began time.Time) time.Dur
 		c.Listed++
 	}
 	s.bare = w.bare
+	s.left = w.Left
 	s.problems, s.lookedOnce, s.mtu, s.peers = w.Problems, true, w.MTU, len(w.By[cluster.DefaultNetwork])
-	if len(rep.Errors) == 0 {
-		s.spaces = map[string]bool{}
-		for _, sp := range w.Spaces {
-			s.spaces[sp.Network] = true
-		}
-	}
+	s.spaces = s.here(w, rep)
 	s.mu.Unlock()
 	if err := rep.Err(); err != nil {
 		return s.failed(err)
@@ -196,6 +196,22 @@ func (s *status) looked(w *Wanted, rep *kernel.Report, began time.Time) time.Dur
 	defer s.mu.Unlock()
 	s.lookErr, s.pause = nil, 0
 	return 0
+}
+
+// here are the isolated networks that containers can be attached to: one of which
+// something failed stays what it was, as does one with a way out while something of the
+// host failed, as rules on the host keep that to itself.
+func (s *status) here(w *Wanted, rep *kernel.Report) map[string]bool {
+	failed, host := failures(rep.Errors)
+	here := map[string]bool{}
+	for _, sp := range w.Spaces {
+		if failed[sp.Network] || host && sp.NAT {
+			here[sp.Network] = s.spaces[sp.Network]
+		} else {
+			here[sp.Network] = true
+		}
+	}
+	return here
 }
 
 // NotReady is every reason why this node's containers may not reach others' now.

@@ -48,9 +48,7 @@ func (v *view) read(f func(*cluster.Snapshot)) bool {
 
 // isFresh tells whether the store itself was heard.
 func (v *view) isFresh() bool {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	return v.lists > 0
+	return v.listed() > 0
 }
 
 // listed is how often the store said all: each time it may be another than before.
@@ -76,6 +74,7 @@ func (v *view) Reset(entries []store.Entry, revision int64) {
 	for _, e := range entries {
 		v.take(s, e)
 	}
+	s.Keep(v.snapshot)
 	v.snapshot, v.known, v.dirty = s, true, true
 	v.lists++
 	v.mu.Unlock()

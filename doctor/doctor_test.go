@@ -76,6 +76,12 @@ func TestFacts(t *testing.T) {
 			f.Plugins = []MissingPlugin{{"n", "bridge", []string{"/opt/cni/bin"}, "/opt/cni/bin/fairlead-cni"}}
 		}},
 		{"agent-away", "systemctl start fairlead-agent", func(f *Facts, _ *Attachment) { f.Agent = Agent{Needed: []string{"pods"}, Away: "no such file"} }},
+		{"agent-store-away", "agent.yaml", func(f *Facts, _ *Attachment) {
+			f.Agent = Agent{Needed: []string{"pods"}, Store: "etcd at http://10.0.0.1:2379: connection refused"}
+		}},
+		{"agent-addresses", "fairlead ipam check", func(f *Facts, _ *Attachment) {
+			f.Agent = Agent{Needed: []string{"pods"}, Cannot: []string{"cannot look after this node's addresses: every block of the subnet belongs to a node"}}
+		}},
 		{"agent-not-ready", "journalctl", func(f *Facts, _ *Attachment) {
 			f.Agent = Agent{Needed: []string{"pods"}, Why: []string{"no addresses yet"}}
 		}},

@@ -80,6 +80,8 @@ type Agent struct {
 	Needed []string // networks whose containers get their addresses by it, or are on networks of the cluster
 	Away   string   // why it does not answer; "" if it does, or is not needed
 	Why    []string // it answers, and is not ready
+	Cannot []string // it answers, and cannot do this for the host's addresses
+	Store  string   // it answers, and cannot reach the store: why
 }
 
 const inHost, inside = "host", "container"

@@ -142,10 +142,21 @@ func plugins(f *Facts) (out []Finding) {
 	return out
 }
 
+// onItsOwn is what follows when a host hears nothing of the cluster.
+const onItsOwn = "what runs goes on; new containers get addresses of this host's own blocks only, and other hosts' changes are not heard of"
+
 func agent(f *Facts) (out []Finding) {
 	if f.Agent.Away != "" {
 		out = append(out, Finding{Name: "agent-away", Problem: "the agent, which network " + strings.Join(f.Agent.Needed, ", ") + " needs, does not answer: " + f.Agent.Away,
-			Follows: "what runs goes on; new containers get addresses of this host's own blocks only, and other hosts' changes are not heard of", Mend: "systemctl start fairlead-agent"})
+			Follows: onItsOwn, Mend: "systemctl start fairlead-agent"})
+	}
+	if f.Agent.Store != "" {
+		out = append(out, Finding{Name: "agent-store-away", Problem: "the agent, which network " + strings.Join(f.Agent.Needed, ", ") + " needs, cannot reach the cluster's store: " + f.Agent.Store,
+			Follows: onItsOwn, Mend: "bring the store back, or mend how /etc/fairlead/agent.yaml leads to it: the agent goes on by itself"})
+	}
+	for _, what := range f.Agent.Cannot {
+		out = append(out, Finding{Name: "agent-addresses", Problem: "the agent " + what,
+			Follows: "new containers may get no address, or one that here has a container may be another's", Mend: "fairlead ipam check, and fairlead ipam show"})
 	}
 	for _, why := range f.Agent.Why {
 		out = append(out, Finding{Name: "agent-not-ready", Problem: "the agent is not ready: " + why,

@@ -118,6 +118,8 @@ func TestBlocks(t *testing.T) {
 		hold(t, first, ipam.Owner{ContainerID: fmt.Sprint("c", i), IfName: "eth0"}, set...)
 	}
 	storetest.Eventually(t, func() bool { return len(blocks(first)) == 2 })
+	secondSet, err := local.Subnet{CIDR: netip.MustParsePrefix("10.244.0.0/26")}.Ranges(blocks(second)[0])
+	must(t, err)
 	seen := map[netip.Prefix]bool{}
 	for _, p := range append(blocks(first), blocks(second)...) {
 		if seen[p] || p.String() == "10.244.0.32/28" {
@@ -125,6 +127,19 @@ func TestBlocks(t *testing.T) {
 		}
 		seen[p] = true
 	}
+	for i := range 11 { // of 13, and there is no third block
+		hold(t, second, ipam.Owner{ContainerID: fmt.Sprint("d", i), IfName: "eth0"}, secondSet...)
+	}
+	must(t, second.look(storetest.Context(t)))
+	for i := range 2 {
+		hold(t, second, ipam.Owner{ContainerID: fmt.Sprint("e", i), IfName: "eth0"}, secondSet...)
+	}
+	if err := second.look(storetest.Context(t)); !errors.Is(err, errNoBlock) {
+		t.Errorf("all is full, and a look says %v", err)
+	}
+	storetest.Put(t, b.open(t), cluster.NetworkKey("default"), `{"subnets": [{"cidr": "10.244.0.0/26", "block": 28, "exclude": ["10.244.0.0/26"]}, {"cidr": "10.245.0.0/26", "block": 28}]}`)
+	storetest.Eventually(t, func() bool { return len(blocks(second)) == 2 && len(second.Problems()) == 0 })
+	must(t, second.look(storetest.Context(t))) // a subnet that is to go is no trouble
 	err = second.Need(storetest.Context(t), "default", netip.MustParsePrefix("10.244.0.0/26"))
 	if !errors.Is(err, errNoBlock) {
 		t.Errorf("got %v", err)

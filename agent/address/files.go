@@ -13,14 +13,19 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 )
 
-// writeFiles writes what plugins read, for every network that this node has a part in.
+// writeFiles writes what plugins read, for every network that this node has a part in,
+// or had: what it was then, or was before somebody deleted and made it anew, must not count.
 func (m *Manager) writeFiles() error {
 	m.files.Lock()
 	defer m.files.Unlock()
+	before, err := m.Dir.Networks()
+	if err != nil {
+		return err
+	}
 	m.mu.Lock()
 	var list []*local.Network
 	for name, n := range m.view.snap.Networks {
-		if m.takesPart(name) {
+		if m.takesPart(name) || slices.Contains(before, name) {
 			if name == cluster.DefaultNetwork {
 				m.lend(n)
 			}
@@ -32,8 +37,23 @@ func (m *Manager) writeFiles() error {
 	for _, n := range list {
 		n.MTU = m.MTU(n.Name)
 		errs = append(errs, m.Dir.Write(n))
+		before = slices.DeleteFunc(before, func(name string) bool { return name == n.Name })
 	}
-	return errors.Join(append(errs, m.writeSubnetFile())...)
+	return errors.Join(append(errs, m.forget(before), m.writeSubnetFile())...)
+}
+
+// forget removes the files of networks that the cluster has no more, but for those of
+// which something here holds an address: the store may have been set back.
+func (m *Manager) forget(names []string) error {
+	var errs []error
+	for _, name := range names {
+		held, err := m.holds(name)
+		if err == nil && len(held) == 0 {
+			err = m.Dir.Remove(name)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 func (m *Manager) localNetwork(name string, n *cluster.Network) *local.Network {

@@ -41,8 +41,11 @@ func (m *Manager) Handlers() map[string]Handler {
 			}
 			return given{local.ClaimResult{IPs: c.ips}, func(ok bool) { m.delivered(c, ok) }}, nil
 		}),
-		local.OpForesee: handler(func(_ context.Context, a local.ClaimArgs) (any, error) {
+		local.OpForesee: handler(func(ctx context.Context, a local.ClaimArgs) (any, error) {
 			ips, err := m.foresee(a)
+			if errors.Is(err, errExhausted) && m.readJournal(ctx) == nil { // what was given back is not free before
+				ips, err = m.foresee(a)
+			}
 			return local.ClaimResult{IPs: ips}, err
 		}),
 		local.OpReport: handler(func(ctx context.Context, r local.ReportArgs) (any, error) {

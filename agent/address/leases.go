@@ -154,7 +154,7 @@ func (m *Manager) fits(n *cluster.Network, list []netip.Prefix) bool {
 // subnetOf is the subnet of which something is a block.
 func subnetOf(n *cluster.Network, p netip.Prefix) *cluster.Subnet {
 	for i, s := range n.Subnets {
-		if s.Name == "" && s.Assign != cluster.AssignCluster && s.CIDR.Contains(p.Addr()) && s.BlockBits() == p.Bits() {
+		if s.InEveryChoice() && s.CIDR.Contains(p.Addr()) && s.BlockBits() == p.Bits() {
 			return &n.Subnets[i]
 		}
 	}
@@ -186,7 +186,7 @@ func (m *Manager) firstPair(n *cluster.Network, l *cluster.FlannelLease) ([]stor
 	for _, six := range []bool{false, true} {
 		own := m.lendable(n, six)
 		for _, s := range n.Subnets {
-			if s.CIDR.Addr().Is6() != six || s.Name != "" || s.Assign == cluster.AssignCluster || six && len(subnets) == 0 {
+			if s.CIDR.Addr().Is6() != six || !s.InEveryChoice() || six && len(subnets) == 0 {
 				continue
 			}
 			if len(own) > 0 {

@@ -73,7 +73,7 @@ func (m *Manager) lendable(n *cluster.Network, six bool) (out []netip.Prefix) {
 			continue
 		}
 		for _, s := range n.Subnets {
-			if s.Name == "" && s.Assign != cluster.AssignCluster && s.CIDR.Contains(b.Addr()) {
+			if s.InEveryChoice() && s.CIDR.Contains(b.Addr()) {
 				out = append(out, b)
 			}
 		}
@@ -161,5 +161,20 @@ func (m *Manager) isFree(network string, s cluster.Subnet, b netip.Prefix) bool 
 	if m.Flannel != nil && network == cluster.DefaultNetwork && m.view.snap.LeasedBy(b) != nil {
 		return false
 	}
-	return m.view.was(cluster.BlockKey(network, b)) == 0 && usable(s, b)
+	return m.view.was(cluster.BlockKey(network, b)) == 0 && usable(s, b) && !m.hasHost(network, b)
+}
+
+// hasHost tells whether a node's own address is in a block: it would not be routed.
+func (m *Manager) hasHost(network string, b netip.Prefix) bool {
+	if n := m.view.snap.Networks[network]; n != nil && n.Isolated {
+		return false
+	}
+	for _, n := range m.view.snap.Nodes {
+		for _, a := range n.Addresses {
+			if b.Contains(a.Addr()) {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -26,6 +26,10 @@ func (m *Manager) letGo(ctx context.Context) error {
 		if slices.ContainsFunc(held, func(a netip.Addr) bool { return b.CIDR.Contains(a) }) {
 			continue
 		}
+		leaves, err := m.leaves(b.Network)
+		if err != nil {
+			return err
+		}
 		key := cluster.BlockKey(b.Network, b.CIDR)
 		m.mu.Lock()
 		was := m.view.was(key)
@@ -33,9 +37,30 @@ func (m *Manager) letGo(ctx context.Context) error {
 		if err := m.commit(ctx, []store.Op{{Key: key, Was: was}}); err != nil && !isConflict(err) {
 			return fmt.Errorf("let go of %s: %w", key, err)
 		}
+		if leaves {
+			m.mu.Lock()
+			delete(m.joined, b.Network)
+			m.mu.Unlock()
+		}
 		m.Log.Info("let go of a block that an operator wanted back", "key", key)
 	}
 	return nil
+}
+
+// leaves tells whether an operator wants all blocks back that this node has of an
+// isolated network, or another beside the default one, and nothing here holds an
+// address of it: then it gets no other until something asks for one, so that the
+// network can be deleted.
+func (m *Manager) leaves(network string) (bool, error) {
+	m.mu.Lock()
+	has := m.view.snap.BlocksOf(network, m.Node)
+	stays := slices.ContainsFunc(has, func(b netip.Prefix) bool { return !m.view.snap.Blocks[cluster.BlockKey(network, b)].Release })
+	m.mu.Unlock()
+	if network == cluster.DefaultNetwork || len(has) == 0 || stays {
+		return false, nil
+	}
+	held, err := m.holds(network)
+	return err == nil && len(held) == 0, err
 }
 
 // wantedBack are those that have been out of the file for long enough.

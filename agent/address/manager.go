@@ -142,7 +142,10 @@ func (m *Manager) complain(what string, err error) {
 		delete(m.problems, what)
 		return
 	}
-	if m.problems[what] != err.Error() && !errors.Is(err, store.ErrUnavailable) {
+	if errors.Is(err, store.ErrUnavailable) {
+		return // who reads of the store reads that already
+	}
+	if m.problems[what] != err.Error() {
 		m.Log.Warn("cannot "+what, "error", err)
 	}
 	m.problems[what] = err.Error()

@@ -68,28 +68,43 @@ func waitGone(ctx context.Context, s store.Store, key string) (bool, error) {
 // ReleaseAddress takes an address from its owner at an operator's word: not one that
 // a container has on a node that is there.
 func ReleaseAddress(ctx context.Context, s store.Store, network string, ip netip.Addr) error {
-	key := cluster.AddressKey(network, ip)
-	e, err := s.Get(ctx, key)
+	_, ops, err := releasing(ctx, s, network, ip)
 	if err != nil {
 		return err
 	}
-	var a cluster.Address
-	if err := json.Unmarshal(e.Value, &a); err != nil {
-		return fmt.Errorf("read %s: %w", key, err)
-	}
-	ops := []store.Op{{Key: key, Was: e.Revision}}
-	if a.Node != "" {
-		_, err := s.Get(ctx, cluster.NodeKey(a.Node))
-		if err == nil {
-			return fmt.Errorf("%s is %s's, in container %s on node %s: end that first", ip, a.Owner, a.Container, a.Node)
-		}
-		if !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-		ops = append(ops, store.Op{Key: cluster.NodeKey(a.Node), Verify: true})
-	}
 	_, err = s.Commit(ctx, ops...)
 	return err
+}
+
+// MayRelease says whose an address is, or why it cannot be released; os.ErrNotExist:
+// it is nobody's.
+func MayRelease(ctx context.Context, s store.Store, network string, ip netip.Addr) (*cluster.Address, error) {
+	a, _, err := releasing(ctx, s, network, ip)
+	return a, err
+}
+
+func releasing(ctx context.Context, s store.Store, network string, ip netip.Addr) (*cluster.Address, []store.Op, error) {
+	key := cluster.AddressKey(network, ip)
+	e, err := s.Get(ctx, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	a := &cluster.Address{}
+	if err := json.Unmarshal(e.Value, a); err != nil {
+		return nil, nil, fmt.Errorf("read %s: %w", key, err)
+	}
+	ops := []store.Op{{Key: key, Was: e.Revision}}
+	if a.Node == "" {
+		return a, ops, nil
+	}
+	_, err = s.Get(ctx, cluster.NodeKey(a.Node))
+	if err == nil {
+		return nil, nil, fmt.Errorf("%s is %s's, in container %s on node %s: end that first", ip, a.Owner, a.Container, a.Node)
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return nil, nil, err
+	}
+	return a, append(ops, store.Op{Key: cluster.NodeKey(a.Node), Verify: true}), nil
 }
 
 // ReleaseNode frees, without a grace period, all that a removed node had, and returns

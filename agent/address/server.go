@@ -28,7 +28,9 @@ type Server struct {
 }
 
 const (
-	maxConns   = 1024             // more wait
+	maxConns    = 1024                  // more wait
+	acceptPause = 50 * time.Millisecond // after a connection that could not be taken
+
 	lineTime   = 5 * time.Second  // for a request to come whole
 	answerTime = 18 * time.Second // for what it asks; less than a plugin's patience
 	takeTime   = 2 * time.Minute  // for what is done with the answer, which may wait for a lock; then it counts as taken
@@ -70,8 +72,12 @@ func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			return fmt.Errorf("listen for plugins: %w", err)
+		}
+		if err != nil { // too many open files, say: plugins have the patience to wait
+			time.Sleep(acceptPause)
+			continue
 		}
 		room <- struct{}{}
 		all.Go(func() {

@@ -21,11 +21,7 @@ import (
 // serve is a server with operations for a test, and the directory of its callers.
 func serve(t *testing.T) local.Dir {
 	t.Helper()
-	run, err := os.MkdirTemp("", "fl") // a socket's path is short
-	must(t, err)
-	d := local.Open(t.TempDir(), run)
-	l, err := Listen(d.Socket())
-	must(t, err)
+	d, l := listener(t)
 	s := &Server{Handlers: map[string]Handler{
 		"echo": func(_ context.Context, args json.RawMessage) (any, error) { return args, nil },
 		"fail": func(context.Context, json.RawMessage) (any, error) { return nil, cni.Errorf(7, "it is wrong") },
@@ -43,9 +39,41 @@ func serve(t *testing.T) local.Dir {
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Errorf("serving ended with %v", err)
 		}
-		os.RemoveAll(run)
 	})
 	return d
+}
+
+// listener is an agent's socket, and the directory of its callers.
+func listener(t *testing.T) (local.Dir, *net.UnixListener) {
+	t.Helper()
+	run, err := os.MkdirTemp("", "fl") // a socket's path is short
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(run) })
+	d := local.Open(t.TempDir(), run)
+	l, err := Listen(d.Socket())
+	must(t, err)
+	return d, l
+}
+
+// A connection that cannot be taken, for want of files, say, is not the last.
+func TestSocketGoesOn(t *testing.T) {
+	t.Parallel()
+	d, l := listener(t)
+	s := &Server{Handlers: map[string]Handler{"echo": func(_ context.Context, args json.RawMessage) (any, error) { return args, nil }}}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx, l) }()
+	must(t, l.SetDeadline(time.Now())) // accept fails
+	time.Sleep(3 * acceptPause)
+	must(t, l.SetDeadline(time.Time{}))
+	var out local.Release
+	if err := d.Call(ctx, "echo", local.Release{Network: "x"}, &out); err != nil || out.Network != "x" {
+		t.Errorf("got %+v, %v", out, err)
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("serving ended with %v", err)
+	}
 }
 
 func TestSocket(t *testing.T) {
@@ -100,12 +128,7 @@ func TestSocket(t *testing.T) {
 // askOneThatEnds is what a caller hears of an agent that hangs up.
 func askOneThatEnds(t *testing.T) error {
 	t.Helper()
-	run, err := os.MkdirTemp("", "fl")
-	must(t, err)
-	t.Cleanup(func() { os.RemoveAll(run) })
-	d := local.Open(t.TempDir(), run)
-	l, err := Listen(d.Socket())
-	must(t, err)
+	d, l := listener(t)
 	go func() {
 		conn, err := l.Accept()
 		if err == nil {

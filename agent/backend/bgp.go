@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/kernel"
 )
 
@@ -22,7 +21,7 @@ func bgp(in *Input) (out kernel.Objects, _ []Problem) {
 		others[p] = true
 	}
 	for _, l := range in.Learned {
-		if !in.covers(l.Dst) || others[l.Dst] || len(l.Via) == 0 || slices.ContainsFunc(in.Blocks, l.Dst.Overlaps) && !in.narrower(l.Dst) {
+		if !in.Network.Covers(l.Dst) || others[l.Dst] || len(l.Via) == 0 || slices.ContainsFunc(in.Blocks, l.Dst.Overlaps) && !in.narrower(l.Dst) {
 			continue
 		}
 		out = append(out, in.learned(l))
@@ -43,9 +42,4 @@ func (in *Input) learned(l Learned) kernel.Object {
 		r.Hops = append(r.Hops, kernel.Hop{Via: v, Weight: 1})
 	}
 	return r
-}
-
-// covers tells whether a prefix is a part of the network.
-func (in *Input) covers(p netip.Prefix) bool {
-	return slices.ContainsFunc(in.Network.Subnets, func(s cluster.Subnet) bool { return s.CIDR.Contains(p.Addr()) && s.CIDR.Bits() <= p.Bits() })
 }

@@ -98,6 +98,9 @@ func choose(list []cluster.Backend, self, peer *cluster.Node, direct bool) (int,
 
 // unfit says why a backend cannot join two nodes.
 func unfit(b cluster.Backend, self, peer *cluster.Node, direct bool) error {
+	if a := samePlace(self, peer); a.IsValid() {
+		return fmt.Errorf("%s has this node's own address %s: if it is an earlier name of this node, remove it (fairlead node remove)", peer.Name, a)
+	}
 	if peer.Flannel != nil && peer.Flannel.Type != b.Type {
 		return fmt.Errorf("%s is a node of flannel's that has %s", peer.Name, peer.Flannel.Type)
 	}
@@ -110,6 +113,8 @@ func unfit(b cluster.Backend, self, peer *cluster.Node, direct bool) error {
 		return errors.New("this node has no key yet")
 	case b.Type == cluster.WireGuard && publicKey(peer) == "":
 		return fmt.Errorf("%s has published no key yet", peer.Name)
+	case b.Type == cluster.WireGuard && badKey(peer) != nil:
+		return badKey(peer)
 	case b.Type == cluster.IPIP && (underlay6(self) || underlay6(peer)):
 		return errors.New("needs IPv4 addresses of both nodes")
 	case b.Type == cluster.BGP:
@@ -119,6 +124,16 @@ func unfit(b cluster.Backend, self, peer *cluster.Node, direct bool) error {
 		return fmt.Errorf("this node is reached by %s, %s by %s: give all nodes an address of one family", words(self), peer.Name, words(peer))
 	}
 	return nil
+}
+
+// samePlace is an address that two nodes have both.
+func samePlace(a, b *cluster.Node) netip.Addr {
+	for _, six := range []bool{false, true} {
+		if x := a.Address(six); x.IsValid() && x == b.Address(six) {
+			return x
+		}
+	}
+	return netip.Addr{}
 }
 
 func notShared(self, peer *cluster.Node) string {

@@ -74,11 +74,7 @@ func TakeOver(list kernel.Objects) {
 func Lease(n *cluster.Network, self *cluster.Node) *cluster.FlannelLease {
 	conf := Configured(n)[len(Configured(n))-1]
 	l := &cluster.FlannelLease{PublicIP: self.Address(false), Type: conf.Type, PublicKey: self.WireGuard, Ours: self.Name}
-	six := false
-	for _, s := range n.Subnets {
-		six = six || s.CIDR.Addr().Is6()
-	}
-	if six {
+	if n.Has(true) {
 		l.PublicIPv6 = self.Address(true)
 	}
 	if conf.Type == cluster.VXLAN {
@@ -97,8 +93,10 @@ func tunnelMAC(n *cluster.Node, six bool, vni int) string {
 	if six {
 		mac = n.Tunnel6
 	}
-	if mac, err := kernel.CanonicalMAC(mac); err == nil {
-		return mac
+	if mac != "" {
+		if mac, err := kernel.CanonicalMAC(mac); err == nil {
+			return mac
+		}
 	}
 	return VXLANMAC(n.Name, vni)
 }

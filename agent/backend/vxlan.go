@@ -10,10 +10,9 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// What flannel has, and Linux by itself.
 const (
-	vxlanVNI  = 1
-	vxlanPort = 8472
+	vxlanVNI  = cluster.DefaultVNI
+	vxlanPort = cluster.DefaultPort
 )
 
 // vxlanOverhead is an Ethernet header in VXLAN (8), UDP (8) and IP: RFC 7348, section 5.

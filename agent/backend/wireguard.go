@@ -29,18 +29,24 @@ func wireguard(in *Input) (out kernel.Objects, problems []Problem) {
 	port := cmp.Or(in.Conf.Port, wireguardPort)
 	link := &kernel.WireGuard{Name: WireGuardName, KeyFile: in.KeyFile, Port: port, MTU: in.MTU, Mark: in.mark("wireguard"), Program: in.Program, Socket: in.Socket}
 	var routes kernel.Objects
+	peers := newWireguardPeers(in.Self)
 	for _, p := range in.Peers {
-		link.Peers = append(link.Peers, kernel.WireGuardPeer{
+		err := peers.add(p.Node.Name, kernel.WireGuardPeer{
 			PublicKey: publicKey(p.Node), Previous: p.Node.Previous, AllowedIPs: p.Dst, Keepalive: in.Conf.Keepalive,
 			Endpoint: netip.AddrPortFrom(p.Node.Address(in.six()), uint16(port)),
 		})
+		if err != nil {
+			problems = append(problems, Problem{p.Node.Name, err})
+			continue
+		}
 		for _, d := range p.Dst {
 			routes = append(routes, &kernel.Route{Dst: d, Link: WireGuardName, Proto: Protocol})
 		}
 	}
+	link.Peers = peers.list
 	out = append(out, link)
 	out = append(out, in.own(WireGuardName)...)
-	return append(out, routes...), nil
+	return append(out, routes...), problems
 }
 
 func publicKey(n *cluster.Node) string {

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestKeys(t *testing.T) {
@@ -21,9 +22,14 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%s became %s %s: %v", ip, network, back, err)
 		}
 	}
-	for _, bad := range []string{"blocks/n/10.0.0.1-26", "blocks/n", "blocks//10.0.0.0-26", "blocks/n/x-1"} {
+	for _, bad := range []string{"blocks/n/10.0.0.1-26", "blocks/n", "blocks//10.0.0.0-26", "blocks/n/x-1", "blocks/../10.0.0.0-26", "blocks/n/fd00:0::-64", "blocks/n/FD00::-64", "blocks/n\n/10.0.0.0-26"} {
 		if _, _, err := parseBlockKey(bad); err == nil {
 			t.Errorf("%s is taken for a block's key", bad)
+		}
+	}
+	for _, bad := range []string{"addresses/../10.0.0.1", "addresses/n/fd00:0::1", "addresses/n/fe80::1%eth0", "addresses/n/10.0.0.1/x", "addresses//10.0.0.1"} {
+		if _, _, err := parseAddressKey(bad); err == nil {
+			t.Errorf("%s is taken for an address's key", bad)
 		}
 	}
 }
@@ -69,6 +75,93 @@ func TestValidate(t *testing.T) {
 	}
 }
 
+// Of what no host has on a link nothing is a network's, nor a node's address.
+func TestSpecial(t *testing.T) {
+	t.Parallel()
+	for _, cidr := range []string{"0.0.0.0/0", "0.0.0.0/1", "127.0.0.0/16", "169.254.169.0/24", "224.0.0.0/8", "240.0.0.0/4", "::/0", "::ffff:10.0.0.0/104", "fe80::/64", "ff02::/16"} {
+		for _, isolated := range []string{"", `"isolated": true, `} {
+			if err := network(t, `{`+isolated+`"subnets": [{"cidr": "`+cidr+`"}]}`).Validate(); err == nil || !strings.Contains(err.Error(), "subnets[0].cidr is "+cidr) {
+				t.Errorf("a network of %s: %v", cidr, err)
+			}
+		}
+	}
+	s := NewSnapshot()
+	for i, a := range []string{"0.0.0.0/24", "127.0.0.1/8", "169.254.169.254/16", "224.0.0.1/24", "255.255.255.255/24", "::1/128", "::ffff:192.0.2.1/120", "fe80::1/64", "ff02::1/64", ""} {
+		key := NodeKey(string(rune('a' + i)))
+		s.Set(key, []byte(`{"id": "1", "addresses": ["`+a+`"]}`))
+		if err := s.Problems[key]; err == nil || !strings.Contains(err.Error(), "node "+string(rune('a'+i))) || len(s.Nodes) != 0 {
+			t.Errorf("a node at %q: %v", a, err)
+		}
+	}
+	for _, name := range []string{"", "..", "a/b", "a\nb", "\x1b[2J", "a\xffb", strings.Repeat("a", 65), "-"} {
+		s.Set(NodeKey(name), []byte(`{"id": "1", "addresses": ["192.0.2.9/24"]}`))
+		if s.Problems[NodeKey(name)] == nil || len(s.Nodes) != 0 {
+			t.Errorf("a node of the name %q: %v", name, s.Nodes)
+		}
+	}
+	s.Set("networks/default", []byte(`{"isolated": true, "vni": 7, "subnets": [{"cidr": "10.0.0.0/16"}]}`))
+	if err := s.Problems["networks/default"]; err == nil || !strings.Contains(err.Error(), "isolated is set") {
+		t.Errorf("an isolated default network: %v", err)
+	}
+}
+
+// However long the lists of a document are, it is judged at once, and in few words.
+func TestLongLists(t *testing.T) {
+	t.Parallel()
+	many := func(what string) string { return strings.TrimSuffix(strings.Repeat(what+",", 60000), ",") }
+	for key, c := range map[string][2]string{
+		"networks/subnets":  {`{"subnets": [` + many(`{"cidr":"10.0.0.0/24"}`) + `]}`, "subnets has 60000 entries: want at most 1024"},
+		"networks/excludes": {`{"subnets": [{"cidr": "10.0.0.0/8"}, {"cidr":"11.0.0.0/8", "exclude": [` + many(`"11.0.0.1"`) + `]}]}`, "subnets[1].exclude has 60000 entries"},
+		"networks/peers":    {`{"isolated": true, "subnets": [{"cidr": "10.0.0.0/8"}], "peers": [` + many(`"x"`) + `]}`, "peers has 60000 entries"},
+		"networks/backends": {`{"subnets": [{"cidr": "10.0.0.0/8"}], "backends": [` + many(`{}`) + `]}`, "backends has 60000 entries"},
+		"networks/same":     {`{"subnets": [` + strings.Repeat(`{"cidr":"10.0.0.0/24"},`, 1000) + `{"cidr":"11.0.0.0/8"}]}`, "overlaps"},
+		"nodes/addresses":   {`{"addresses": [` + many(`"192.0.2.1/24"`) + `]}`, "a second address of its family"},
+	} {
+		s := NewSnapshot()
+		began := time.Now()
+		s.Set(key, []byte(c[0]))
+		if err := s.Problems[key]; err == nil || !strings.Contains(err.Error(), c[1]) || len(err.Error()) > 200*1024 || len(s.Networks)+len(s.Nodes) != 0 {
+			t.Errorf("%s: the problem is %.200v", key, err)
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("%s was judged in %v", key, took)
+		}
+	}
+}
+
+// What was goes on while a document cannot be read, and no longer than that.
+func TestUnreadable(t *testing.T) {
+	t.Parallel()
+	good := map[string]string{
+		"networks/default": `{"subnets": [{"cidr": "10.0.0.0/16"}]}`, "nodes/a": `{"id": "1", "addresses": ["192.0.2.1/24"]}`,
+		"blocks/default/10.0.1.0-26": `{"node": "a", "subnet": "10.0.0.0/16"}`, "addresses/default/10.0.9.9": `{"owner": "ns/p", "fixed": true}`,
+	}
+	s := NewSnapshot()
+	for k, v := range good {
+		s.Set(k, []byte(v))
+	}
+	for k := range good {
+		s.Set(k, []byte("{"))
+		s.Set(k, []byte("["))
+	}
+	if n := s.Networks["default"]; n == nil || len(n.Subnets) != 1 || s.Nodes["a"] == nil || len(s.Blocks) != 1 || len(s.Addresses) != 1 || len(s.Problems) != 4 {
+		t.Errorf("what is left is %+v", s)
+	}
+	listed := NewSnapshot() // all is told anew
+	for k := range good {
+		listed.Set(k, []byte("{"))
+	}
+	if listed.Keep(s); listed.Networks["default"] != s.Networks["default"] || listed.Nodes["a"] != s.Nodes["a"] || len(listed.Blocks) != 1 || len(listed.Addresses) != 1 {
+		t.Errorf("of the earlier snapshot there is %+v", listed)
+	}
+	for k := range good {
+		s.Set(k, nil)
+	}
+	if len(s.Networks)+len(s.Nodes)+len(s.Blocks)+len(s.Addresses)+len(s.Problems) != 0 {
+		t.Errorf("deleted, and there is %+v", s)
+	}
+}
+
 // Networks that meet have no address twice; others may.
 func TestFits(t *testing.T) {
 	t.Parallel()
@@ -76,12 +169,27 @@ func TestFits(t *testing.T) {
 	s.Set("networks/default", []byte(`{"subnets": [{"cidr": "10.244.0.0/16"}]}`))
 	s.Set("networks/blue", []byte(`{"isolated": true, "vni": 9, "subnets": [{"cidr": "10.0.0.0/16"}], "peers": ["n"]}`))
 	for doc, want := range map[string]string{
-		`{"subnets": [{"cidr": "10.245.0.0/16"}]}`:                                       "",
-		`{"subnets": [{"cidr": "10.244.3.0/24"}]}`:                                       "overlaps with 10.244.0.0/16 of network default",
-		`{"isolated": true, "subnets": [{"cidr": "10.244.3.0/24"}]}`:                     "",
-		`{"isolated": true, "subnets": [{"cidr": "10.0.3.0/24"}]}`:                       "overlaps with 10.0.0.0/16 of network blue",
-		`{"isolated": true, "vni": 9, "subnets": [{"cidr": "10.9.0.0/24"}]}`:             "vni 9 is network blue's",
-		`{"isolated": true, "subnets": [{"cidr": "10.9.0.0/24"}], "peers": ["default"]}`: "is not isolated",
+		`{"subnets": [{"cidr": "10.245.0.0/16"}]}`:                                                                          "",
+		`{"subnets": [{"cidr": "10.244.3.0/24"}]}`:                                                                          "overlaps with 10.244.0.0/16 of network default",
+		`{"isolated": true, "subnets": [{"cidr": "10.244.3.0/24"}]}`:                                                        "",
+		`{"isolated": true, "subnets": [{"cidr": "10.0.3.0/24"}]}`:                                                          "overlaps with 10.0.0.0/16 of network blue",
+		`{"isolated": true, "vni": 9, "subnets": [{"cidr": "10.9.0.0/24"}]}`:                                                "vni 9 is network blue's",
+		`{"isolated": true, "vni": 1, "subnets": [{"cidr": "10.9.0.0/24"}]}`:                                                "vni 1 is network default's",
+		`{"isolated": true, "vni": 1, "subnets": [{"cidr": "10.9.0.0/24"}], "backends": [{"type": "vxlan", "port": 4789}]}`: "",
+		`{"isolated": true, "subnets": [{"cidr": "10.9.0.0/24"}], "peers": ["default"]}`:                                    "is not isolated",
+	} {
+		err := s.Fits(network(t, doc))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", doc, err, want)
+		}
+	}
+	s.Set("networks/red", []byte(`{"isolated": true, "subnets": [{"cidr": "10.0.0.0/20"}], "peers": ["hub"]}`))
+	s.Set("networks/hub", []byte(`{"isolated": true, "subnets": [{"cidr": "10.5.0.0/16"}], "peers": ["red", "n", "gone"]}`))
+	for doc, want := range map[string]string{
+		`{"isolated": true, "subnets": [{"cidr": "10.9.0.0/24"}], "peers": ["n"]}`:                   "network n: it is its own peer",
+		`{"isolated": true, "subnets": [{"cidr": "10.9.0.0/24"}], "peers": ["red", "blue", "gone"]}`: "network n: its peers blue and red overlap in 10.0.0.0/16 and 10.0.0.0/20",
+		`{"isolated": true, "subnets": [{"cidr": "10.0.8.0/24"}]}`:                                   "network hub: its peers n and red overlap in 10.0.8.0/24 and 10.0.0.0/20",
+		`{"isolated": true, "subnets": [{"cidr": "10.9.0.0/24"}], "peers": ["red", "hub"]}`:          "",
 	} {
 		err := s.Fits(network(t, doc))
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

@@ -116,6 +116,16 @@ func ParseFlannelLease(key string, value []byte) (*FlannelLease, error) {
 	if !l.PublicIP.IsValid() && !l.PublicIPv6.IsValid() {
 		return nil, fmt.Errorf("%s has no PublicIP", key)
 	}
+	for _, a := range []netip.Addr{l.PublicIP, l.PublicIPv6} {
+		if p, what := special(netip.PrefixFrom(a, a.BitLen())); a.IsValid() && what != "" {
+			return nil, fmt.Errorf("%s: its address is %s: those of %s are %s", key, a, p, what)
+		}
+	}
+	for _, subnet := range l.Subnets {
+		if p, what := special(subnet); what != "" {
+			return nil, fmt.Errorf("key %q has to do with %s, which are %s", key, p, what)
+		}
+	}
 	if b := d.BackendData; b != nil {
 		l.VNI, l.MAC, l.PublicKey = b.VNI, b.VtepMAC, b.PublicKey
 	}

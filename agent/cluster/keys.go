@@ -71,7 +71,8 @@ func parseBlockKey(key string) (network string, block netip.Prefix, err error) {
 	network, name, _ := strings.Cut(rest, "/")
 	addr, bits, _ := strings.Cut(name, "-")
 	block, err = netip.ParsePrefix(addr + "/" + bits)
-	if err != nil || network == "" || block != block.Masked() {
+	// One block has one key, as nodes contend for it by that.
+	if err != nil || !validWord(network) || key != BlockKey(network, block) {
 		return "", netip.Prefix{}, fmt.Errorf("key %q names no block: want blocks/NETWORK/ADDRESS-BITS", key)
 	}
 	return network, block, nil
@@ -82,7 +83,7 @@ func parseAddressKey(key string) (network string, ip netip.Addr, err error) {
 	rest, _ := strings.CutPrefix(key, AddressesPrefix)
 	network, name, _ := strings.Cut(rest, "/")
 	ip, err = netip.ParseAddr(name)
-	if err != nil || network == "" {
+	if err != nil || !validWord(network) || ip.Zone() != "" || key != AddressKey(network, ip) {
 		return "", netip.Addr{}, fmt.Errorf("key %q names no address: want addresses/NETWORK/ADDRESS", key)
 	}
 	return network, ip, nil

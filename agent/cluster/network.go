@@ -1,6 +1,9 @@
 package cluster
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // DefaultNetwork is the network that lives in the host's namespace and that every
 // cluster has.
@@ -33,6 +36,14 @@ type Subnet struct {
 	Block   int          `json:"block,omitempty"`   // prefix length of a node's block; 0: 26, of IPv6 122
 	Exclude []string     `json:"exclude,omitempty"` // addresses, prefixes or ranges ("10.0.0.1-10.0.0.9") that are not given
 	Assign  string       `json:"assign,omitempty"`  // "block" (the default), or "cluster": one by one, for fixed addresses
+}
+
+// InEveryChoice tells whether nodes have blocks of a subnet for whoever names no pool.
+func (s Subnet) InEveryChoice() bool { return s.Name == "" && s.Assign != AssignCluster }
+
+// Has tells whether a network has a subnet of a family.
+func (n *Network) Has(six bool) bool {
+	return slices.ContainsFunc(n.Subnets, func(s Subnet) bool { return s.CIDR.Addr().Is6() == six })
 }
 
 // The ways in which a subnet's addresses are given.

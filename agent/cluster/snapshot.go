@@ -32,14 +32,48 @@ func NewSnapshot() *Snapshot {
 }
 
 // Set takes a key's value, nil for one that was deleted. Documents are replaced,
-// never changed: who holds one goes on holding what was.
+// never changed: who holds one goes on holding what was. Of a network, a node, a block or
+// an address whose document cannot be read any more, what it was goes on: a slip of
+// somebody's hand is not to take away what containers use.
 func (s *Snapshot) Set(key string, value []byte) {
-	s.forget(key)
 	if value == nil {
+		s.forget(key)
 		return
 	}
-	if err := s.read(key, value); err != nil {
-		s.Problems[key] = err
+	err := s.read(key, value)
+	if err == nil {
+		delete(s.Problems, key)
+		return
+	}
+	kind, _, _ := strings.Cut(key, "/")
+	switch kind + "/" {
+	case NetworksPrefix, NodesPrefix, BlocksPrefix, AddressesPrefix:
+	default:
+		s.forget(key)
+	}
+	s.Problems[key] = err
+}
+
+// Keep takes from an earlier snapshot what this one cannot read.
+func (s *Snapshot) Keep(earlier *Snapshot) {
+	for key := range s.Problems {
+		kind, name, _ := strings.Cut(key, "/")
+		switch kind + "/" {
+		case NetworksPrefix:
+			take(s.Networks, earlier.Networks, name)
+		case NodesPrefix:
+			take(s.Nodes, earlier.Nodes, name)
+		case BlocksPrefix:
+			take(s.Blocks, earlier.Blocks, key)
+		case AddressesPrefix:
+			take(s.Addresses, earlier.Addresses, key)
+		}
+	}
+}
+
+func take[T any](into, from map[string]*T, key string) {
+	if x := from[key]; x != nil {
+		into[key] = x
 	}
 }
 
@@ -79,6 +113,9 @@ func (s *Snapshot) read(key string, value []byte) error {
 	case NodesPrefix:
 		n := &Node{Name: name}
 		if err := decode(key, value, n); err != nil {
+			return err
+		}
+		if err := n.Validate(); err != nil {
 			return err
 		}
 		s.Nodes[name] = n

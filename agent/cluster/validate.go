@@ -46,6 +46,10 @@ func (n *Network) Validate() error {
 	if !ValidName(n.Name) {
 		bad("its name is %q: want letters, digits, '.', '_' and '-', beginning with a letter or digit, at most 64", n.Name)
 	}
+	if list, has := n.longest(); has > mostOf {
+		bad("%s has %d entries: want at most %d", list, has, mostOf)
+		return errors.Join(errs...) // what follows looks at each with each
+	}
 	if len(n.Subnets) == 0 {
 		bad(`subnets is empty: want at least one, like {"cidr": "10.244.0.0/16"}`)
 	}
@@ -56,6 +60,7 @@ func (n *Network) Validate() error {
 		for j, t := range n.Subnets[:i] {
 			if s.CIDR.IsValid() && t.CIDR.IsValid() && s.CIDR.Overlaps(t.CIDR) {
 				bad("subnets[%d].cidr %s overlaps with subnets[%d] (%s): an address belongs to one subnet", i, s.CIDR, j, t.CIDR)
+				break
 			}
 		}
 	}
@@ -73,10 +78,35 @@ func (n *Network) Validate() error {
 	if n.MTU != 0 && (n.MTU < 576 || n.MTU > 65535) {
 		bad("mtu is %d: want 576 to 65535, or nothing", n.MTU)
 	}
+	if n.Isolated && n.Name == DefaultNetwork {
+		bad("isolated is set: this network is the hosts' own")
+	}
 	if len(n.Peers) > 0 && !n.Isolated {
 		bad("peers is set: only an isolated network has peers")
 	}
 	return errors.Join(errs...)
+}
+
+// mostOf is how long a network's lists are at most.
+const mostOf = 1024
+
+// longest is the longest list of a network, by its key.
+func (n *Network) longest() (list string, most int) {
+	longer := func(name string, has int) {
+		if has > most {
+			list, most = name, has
+		}
+	}
+	longer("subnets", len(n.Subnets))
+	longer("backends", len(n.Backends))
+	longer("peers", len(n.Peers))
+	for i, s := range n.Subnets {
+		longer(fmt.Sprintf("subnets[%d].exclude", i), len(s.Exclude))
+	}
+	for i, b := range n.Backends {
+		longer(fmt.Sprintf("backends[%d].bgpPeer", i), len(b.BGPPeer))
+	}
+	return list, most
 }
 
 // MaxVNI is the largest: it has 24 bits. RFC 7348, section 5.
@@ -90,6 +120,9 @@ func (s Subnet) problems() (errs []error) {
 	}
 	if s.CIDR != s.CIDR.Masked() {
 		bad("cidr is %s: want its first address, %s", s.CIDR, s.CIDR.Masked())
+	}
+	if p, what := special(s.CIDR); what != "" {
+		bad("cidr is %s: it has to do with %s, which are %s", s.CIDR, p, what)
 	}
 	if all := s.CIDR.Addr().BitLen(); s.Block != 0 && (s.Block < s.CIDR.Bits() || s.Block > all-2) {
 		bad("block is %d: want %d to %d, the prefix length of a node's part of %s", s.Block, s.CIDR.Bits(), all-2, s.CIDR)
@@ -155,15 +188,15 @@ func LastOf(p netip.Prefix) netip.Addr {
 }
 
 // ValidName tells whether a word can name a network or a node.
-func ValidName(s string) bool {
-	if s == "" || len(s) > 64 {
-		return false
-	}
+func ValidName(s string) bool { return len(s) <= 64 && validWord(s) }
+
+// validWord is ValidName of any length: names of whereabouts' networks are longer.
+func validWord(s string) bool {
 	for i, c := range s {
 		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 		if !alnum && (i == 0 || !strings.ContainsRune("._-", c)) {
 			return false
 		}
 	}
-	return true
+	return s != ""
 }

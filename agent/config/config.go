@@ -110,8 +110,8 @@ func Load(path string, getenv func(string) string) (*Config, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read the agent's configuration: %w", err)
 	default:
-		if err := Parse(raw, c); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+		if err := Parse(path, raw, c); err != nil {
+			return nil, err
 		}
 	}
 	if err := c.environment(getenv); err != nil {
@@ -121,22 +121,37 @@ func Load(path string, getenv func(string) string) (*Config, error) {
 }
 
 // Parse reads YAML, of which JSON is a part, into what has JSON's names, and refuses
-// keys that it does not know.
-func Parse(raw []byte, into any) error {
+// keys that it does not know: with the place in the file, and what is allowed there.
+func Parse(file string, raw []byte, into any) error {
+	var doc yaml.Node
 	var tree any
-	if err := yaml.Unmarshal(raw, &tree); err != nil {
-		return err
+	err := yaml.Unmarshal(raw, &doc)
+	if err == nil {
+		err = doc.Decode(&tree)
+	}
+	if err != nil {
+		return inFile(file, errors.New(strings.SplitN(err.Error(), "\n", 2)[0]))
 	}
 	if tree == nil {
 		return nil // an empty file
 	}
+	if err := shapeOf(file, &doc, into); err != nil {
+		return err
+	}
 	asJSON, err := json.Marshal(tree)
 	if err != nil {
-		return err
+		return inFile(file, err)
 	}
 	d := json.NewDecoder(bytes.NewReader(asJSON))
 	d.DisallowUnknownFields()
-	return d.Decode(into)
+	return inFile(file, d.Decode(into))
+}
+
+func inFile(file string, err error) error {
+	if err == nil || file == "" {
+		return err
+	}
+	return fmt.Errorf("%s: %w", file, err)
 }
 
 // complete fills in defaults and looks at what there is.
@@ -152,10 +167,13 @@ func (c *Config) complete(getenv func(string) string) error {
 		c.Store.Etcd.Prefix = "/fairlead/"
 	}
 	if c.Store.File == "" {
-		c.Store.File = filepath.Join(lib(getenv), "fairlead", "store")
+		c.Store.File = DefaultStore(getenv)
 	}
 	if c.Grace == 0 {
 		c.Grace = Duration(DefaultGrace)
+	}
+	if c.NetworkFile != "" && c.Network != nil {
+		return errors.New("network and networkFile are both set: want one; networkFile is the network in flannel's form")
 	}
 	if c.NetworkFile != "" {
 		n, err := readNetConf(c.NetworkFile)
@@ -168,6 +186,11 @@ func (c *Config) complete(getenv func(string) string) error {
 		c.Network.Name = cluster.DefaultNetwork
 	}
 	return c.validate()
+}
+
+// DefaultStore is the file that is the store where no store is named.
+func DefaultStore(getenv func(string) string) string {
+	return filepath.Join(lib(getenv), "fairlead", "store")
 }
 
 func lib(getenv func(string) string) string {

@@ -117,19 +117,38 @@ func netConfFile(t *testing.T) string {
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"nodes: a":                                 "nodes",
+		"nodes: a":                                 `agent.yaml:1:1: nodes: there is no such key: did you mean "node"?`,
 		"node: a b":                                `node is "a b"`,
-		"grace: soon":                              `"soon" is no time`,
-		"listen: 9479":                             "listen",
+		"grace: soon":                              `agent.yaml:1:8: grace = soon: want one like "5m"`,
+		"listen: 9479":                             `agent.yaml:1:9: listen = 9479: want text: "9479", in quotes`,
 		"addresses: [127.0.0.1]":                   "127.0.0.1",
 		"addresses: [192.0.2.1, 192.0.2.2]":        "one of this host's for each family",
 		"flannel: {prefix: /coreos.com/network}":   "store.etcd.endpoints",
 		"network: {subnets: []}":                   "subnets is empty",
 		"network: {subnets: [{cidr: 10.0.0.1/8}]}": "want its first address, 10.0.0.0/8",
-		"network: {isolated: true, subnets: [{cidr: 10.0.0.0/8}]}":          "network is isolated",
-		"network: {subnets: [{cidr: 10.0.0.0/8}], backends: [{type: udp}]}": `type is "udp"`,
-		"cni: {file: /etc/cni/net.d/x.conflist}":                            "cni has a file",
-		"[":                                                                 "yaml",
+		"network: {isolated: true, subnets: [{cidr: 10.0.0.0/8}]}":                   "network is isolated",
+		"network: {subnets: [{cidr: 10.0.0.0/8}], backends: [{type: udp}]}":          `type is "udp"`,
+		"store:\n  etcd:\n    endpoint: [a]":                                         `agent.yaml:3:5: store.etcd.endpoint: there is no such key: did you mean "endpoints"?`,
+		"store: {etcd: {endpoints: http://a:1}}":                                     `agent.yaml:1:27: store.etcd.endpoints = http://a:1: want a list, like ["..."]`,
+		"store: {etcd: {server: a}}":                                                 "want one of endpoints, prefix, caCert, cert, key, username, passwordFile",
+		"network: {subnets: 10.0.0.0/8}":                                             "1:20: network.subnets = 10.0.0.0/8: want a list, like [{cidr: 10.244.0.0/16}]",
+		"network: {subnets: [10.0.0.0/8]}":                                           "1:21: network.subnets[0] = 10.0.0.0/8: want keys with values, like {cidr: 10.244.0.0/16}",
+		"network: {subnets: [{cidr: 10.0.0.0}]}":                                     "1:28: network.subnets[0].cidr = 10.0.0.0: want one like 10.244.0.0/16",
+		"network: {subnets: [{cidr: 10.0.0.0/8, block: '26'}]}":                      "network.subnets[0].block = 26: want a number",
+		"network: {nat: 'yes', subnets: [{cidr: 10.0.0.0/8}]}":                       "network.nat = yes: want true or false",
+		"network: {subnets: [{cidr: 10.0.0.0/8}], backends: [vxlan]}":                `network.backends[0] = vxlan: want keys with values, like {type: "..."}`,
+		"x: &s {cird: 10.0.0.0/8}\nnetwork: {subnets: [*s, {<<: *s}]}":               `1:8: network.subnets[1].cird: there is no such key: did you mean "cidr"?`,
+		"network: {subnets: [{cidr: 10.0.0.0/8}], backends: [{type: bgp, asn: -1}]}": "network.backends[0].asn = -1: want a number",
+		"addresses: 192.0.2.1":                                                       "addresses = 192.0.2.1: want a list, like [192.0.2.11]",
+		"addresses: [nonsense]":                                                      "addresses[0] = nonsense: want one like 192.0.2.11",
+		"grace: 5":                                                                   `grace = 5: want one like "5m"`,
+		"grace: {a: b}":                                                              `grace: want one like "5m"`,
+		"- a":                                                                        "agent.yaml:1:1: want keys with values, like {",
+		"a":                                                                          "agent.yaml:1:1: a: want keys with values",
+		"grace: 5\nlisten: 1":                                                        "2:9: listen = 1",
+		"network: {subnets: [{cidr: 10.0.0.0/8}]}\nnetworkFile: /n.json":             "network and networkFile are both set",
+		"cni: {file: /etc/cni/net.d/x.conflist}":                                     "cni has a file",
+		"[":                                                                          "yaml",
 	} {
 		if _, err := load(t, text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: the error is %v, want one with %q", text, err, want)
@@ -137,6 +156,21 @@ func TestRefused(t *testing.T) {
 	}
 	if _, err := Load(filepath.Join(t.TempDir(), "none.yaml"), env()); err == nil {
 		t.Error("a file that was named and is not there is no error")
+	}
+}
+
+// What a flag or a variable has wrong is said by both names; one that is nearly a key
+// is named.
+func TestRefusedSettings(t *testing.T) {
+	t.Parallel()
+	_, err := load(t, "", "FAIRLEAD_AGENT_NETWORK", `{"subnets": [{"cidr": "10.0.0.0/8"}], "natt": true}`)
+	want := `--network, or FAIRLEAD_AGENT_NETWORK in the environment: network: 1:39: natt: there is no such key: did you mean "nat"?`
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v\nwant %s", err, want)
+	}
+	got := Unknown([]string{"HOME=/", "FAIRLEAD_AGENT_NODE=a", "FAIRLEAD_AGENT_STORE_ETCD_ENDPOINT=http://a:1", "FAIRLEAD_AGENT_SERVICE_HOST=10.0.0.1", "FAIRLEAD_AGENT_PORT_80_TCP=tcp://10.0.0.1:80"})
+	if !reflect.DeepEqual(got, []string{"FAIRLEAD_AGENT_STORE_ETCD_ENDPOINT"}) {
+		t.Errorf("unknown are %v", got)
 	}
 }
 
@@ -212,7 +246,7 @@ func FuzzConfig(f *testing.F) {
 	f.Add(raw)
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		c := &Config{}
-		if Parse(raw, c) == nil && c.complete(env()) == nil && c.Node == "" {
+		if Parse("f", raw, c) == nil && c.complete(env()) == nil && c.Node == "" {
 			t.Error("a valid configuration without a node")
 		}
 	})
@@ -223,6 +257,20 @@ func FuzzNetConf(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if n, err := ParseNetConf(raw); err == nil && n.Validate() != nil {
 			t.Error("it was taken, and is not valid")
+		}
+	})
+}
+
+// What passes the comparison with the type has nothing left of which the decoder would
+// speak in words of its own.
+func FuzzShape(f *testing.F) {
+	for _, s := range []string{"node: 5", "a: &a {b: *a}", "network: {subnets: [{cidr: ~}], mtu: 99999999999999999999}", "<<: {node: a}", "addresses: !!binary aa", "? [a]\n: b", "network: {mtu: 0x10, vni: 1_0}", "node: !!str 5", "network: {backends: [{type: bgp, asn: -1}]}"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		err := Parse("f", raw, &Config{})
+		if err != nil && strings.Contains(err.Error(), "Go ") {
+			t.Errorf("%s: %v", raw, err)
 		}
 	})
 }

@@ -1,10 +1,12 @@
 package config
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
+
+	"github.com/fairlead/fairlead/agent/cluster"
 )
 
 // Setting is a key that the environment, or a flag of the command, may give.
@@ -13,9 +15,30 @@ type Setting struct {
 	set        func(*Config, string) error
 }
 
+// prefix is what the names of all variables begin with.
+const prefix = "FAIRLEAD_AGENT_"
+
+// Unknown are the names of variables in an environment ("NAME=VALUE") that look like
+// settings and are none: a wrong letter, and the agent would go by something else. Those
+// that Kubernetes makes for a service of the agent's name are left out.
+func Unknown(environ []string) (names []string) {
+	settings := Settings()
+	for _, e := range environ {
+		name, _, _ := strings.Cut(e, "=")
+		rest, ok := strings.CutPrefix(name, prefix)
+		if !ok || strings.Contains("_"+rest, "_SERVICE_") || strings.HasPrefix(rest, "PORT") {
+			continue
+		}
+		if !slices.ContainsFunc(settings, func(s Setting) bool { return s.Variable() == name }) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // Variable is its name in the environment.
 func (s Setting) Variable() string {
-	return "FAIRLEAD_AGENT_" + strings.ToUpper(strings.ReplaceAll(s.Flag(), "-", "_"))
+	return prefix + strings.ToUpper(strings.ReplaceAll(s.Flag(), "-", "_"))
 }
 
 // Flag is its name on the command line.
@@ -91,15 +114,15 @@ func setAddresses(c *Config, v string) error {
 }
 
 func setNetwork(c *Config, v string) error {
-	c.Network = nil
-	return json.Unmarshal([]byte(v), &c.Network)
+	c.Network = &cluster.Network{}
+	return Parse("", []byte(v), c.Network)
 }
 
 func (c *Config) environment(getenv func(string) string) error {
 	for _, s := range Settings() {
 		if v := getenv(s.Variable()); v != "" {
 			if err := s.Set(c, v); err != nil {
-				return fmt.Errorf("%s in the environment: %w", s.Variable(), err)
+				return fmt.Errorf("--%s, or %s in the environment: %w", s.Flag(), s.Variable(), err)
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -22,7 +23,8 @@ func snapshot(nodes int) *cluster.Snapshot {
 	set("networks/blue", `{"subnets": [{"cidr": "10.0.0.0/24"}], "isolated": true, "vni": 4097}`)
 	for i := range nodes {
 		name := fmt.Sprintf("host<%d>", i)
-		set("nodes/"+name, fmt.Sprintf(`{"id": "x", "addresses": ["192.0.%d.%d/24"]}`, i%2, i+1))
+		address := netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, byte(i % 2), byte(i + 1)}), 24)
+		s.Nodes[name] = &cluster.Node{Name: name, ID: "x", Addresses: []netip.Prefix{address}} // no store's, by its name: markup
 		if i != 1 {
 			set("alive/"+name, `{}`)
 		}
@@ -63,7 +65,7 @@ func TestMap(t *testing.T) {
 // drawn twice is the same.
 func TestSVG(t *testing.T) {
 	t.Parallel()
-	for _, n := range []int{0, 1, 2, 3, 7, 40} {
+	for _, n := range []int{0, 1, 2, 3, 4, 5, 7, 16, 40} {
 		m := Of(snapshot(n))
 		var a, b bytes.Buffer
 		if err := errors.Join(m.SVG(&a), m.SVG(&b)); err != nil {
@@ -84,6 +86,9 @@ func TestSVG(t *testing.T) {
 			if !strings.Contains(drawn, fmt.Sprintf("host&lt;%d&gt;", i)) {
 				t.Errorf("%d nodes: host %d is not drawn", n, i)
 			}
+		}
+		if at, _, _ := m.places(); n <= linesUpTo && !apart(at) {
+			t.Errorf("%d nodes: a line between two of them cannot be seen: %v", n, at)
 		}
 		lines := n * (n - 1) / 2
 		if n > linesUpTo {

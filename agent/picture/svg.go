@@ -17,6 +17,8 @@ const (
 	shownRows   = 12 // containers of one node
 	linesUpTo   = 16 // nodes: more, and lines would hide them
 	legendWidth = 270
+	seenX       = 80 // of a line between two nodes
+	seenY       = 40
 )
 
 // colors of networks in order, and of what joins nodes; readable on white, told apart
@@ -87,10 +89,10 @@ func (m *Map) places() (at map[string]box, width, height float64) {
 	if count > 2 && count <= linesUpTo {
 		rx := max(nodeWidth, float64(count)*nodeWidth/math.Pi/1.4)
 		ry := max(tallest, float64(count)*tallest/math.Pi/1.6)
-		for i, n := range m.Nodes {
-			a := 2*math.Pi*float64(i)/float64(count) - math.Pi/2
-			h := heightOf(n)
-			at[n.Name] = box{margin + rx + rx*math.Cos(a), margin + ry + ry*math.Sin(a) + (tallest-h)/2, nodeWidth, h}
+		at = m.circle(rx, ry, tallest)
+		for !apart(at) {
+			rx, ry = rx*1.1, ry*1.1
+			at = m.circle(rx, ry, tallest)
 		}
 		return at, 2*rx + nodeWidth + 2*margin + legendWidth, 2*ry + tallest + 2*margin
 	}
@@ -100,6 +102,30 @@ func (m *Map) places() (at map[string]box, width, height float64) {
 	}
 	rows := max(1, (count+columns-1)/columns)
 	return at, float64(columns)*(nodeWidth+2*margin) + margin + legendWidth, float64(rows)*(tallest+margin) + margin + 200
+}
+
+// circle puts nodes on an ellipse.
+func (m *Map) circle(rx, ry, tallest float64) map[string]box {
+	at := map[string]box{}
+	for i, n := range m.Nodes {
+		a := 2*math.Pi*float64(i)/float64(len(m.Nodes)) - math.Pi/2
+		h := heightOf(n)
+		at[n.Name] = box{margin + rx + rx*math.Cos(a), margin + ry + ry*math.Sin(a) + (tallest-h)/2, nodeWidth, h}
+	}
+	return at
+}
+
+// apart tells whether the line between any two nodes that are beside each other, and
+// its word, can be seen.
+func apart(at map[string]box) bool {
+	for a, p := range at {
+		for b, q := range at {
+			if a != b && math.Abs(p.x-q.x) < nodeWidth+seenX && p.y < q.y+q.h+seenY && q.y < p.y+p.h+seenY {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func (c *canvas) tunnel(t Tunnel, at map[string]box) {

@@ -40,6 +40,10 @@ func checkOps(ops []Op) error {
 	return nil
 }
 
+// ValidKey tells whether a store takes a key: others may have been written to etcd by
+// hand, and are told by lists and watches.
+func ValidKey(key string) bool { return checkKey(key) == nil }
+
 func checkKey(key string) error {
 	if key == "" || len(key) > maxKey || key[0] == '/' || key[len(key)-1] == '/' || strings.ContainsRune(key, 0) {
 		return fmt.Errorf(`key %q: want a path like "nodes/a", of at most %d bytes`, key, maxKey)

@@ -63,6 +63,9 @@ func Etcd(o Options) (Store, error) {
 	if (o.Cert == "") != (o.Key == "") {
 		return nil, errors.New("etcd's client certificate goes with its key: want both files or none")
 	}
+	if err := o.schemes(); err != nil {
+		return nil, err
+	}
 	if o.Prefix == "" {
 		o.Prefix = DefaultPrefix
 	}
@@ -138,7 +141,9 @@ func (e *etcd) failed(ctx context.Context, err error) error {
 		return fmt.Errorf("etcd at %s refuses: %w", e.where(), err)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = errors.Join(e.why(), err)
+		if why := e.why(); why != nil {
+			err = why
+		}
 	}
 	return fmt.Errorf("etcd at %s: %w: %w", e.where(), err, ErrUnavailable)
 }

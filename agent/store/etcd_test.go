@@ -41,8 +41,12 @@ func TestEtcdRefuses(t *testing.T) {
 		"no user":           {func(o *store.Options) { o.Username, o.Password = "", "" }, false, "permission denied"},
 		"wrong password":    {func(o *store.Options) { o.Password = "wrong" }, false, "authentication failed"},
 		"beside its prefix": {func(o *store.Options) { o.Prefix = "/other/" }, false, "permission denied"},
-		"no certificate":    {func(o *store.Options) { o.Cert, o.Key = "", "" }, true, "certificate"},
-		"another authority": {func(o *store.Options) { o.CACert = etcdtest.Authority(t) }, true, "certificate"},
+		"no certificate":    {func(o *store.Options) { o.Cert, o.Key = "", "" }, true, "it wants a certificate of ours, in cert and key: the store is not available"},
+		"another authority": {func(o *store.Options) { o.CACert = etcdtest.Authority(t) }, true, "certificate signed by unknown authority: it is not that of "},
+		"no authority":      {func(o *store.Options) { o.CACert = "" }, true, "want the certificate of that authority in caCert"},
+		"without TLS": {func(o *store.Options) {
+			o.CACert, o.Cert, o.Key, o.Endpoints = "", "", "", []string{strings.Replace(o.Endpoints[0], "https:", "http:", 1)}
+		}, true, " speaks TLS: want https://127."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -66,14 +70,65 @@ func TestEtcdOptions(t *testing.T) {
 	t.Parallel()
 	for want, o := range map[string]store.Options{
 		"no endpoints":          {},
-		"both files":            {Endpoints: []string{"http://127.0.0.1:1"}, Cert: "cert"},
-		"no such file":          {Endpoints: []string{"http://127.0.0.1:1"}, CACert: "/nowhere/ca.pem"},
-		"has no certificate":    {Endpoints: []string{"http://127.0.0.1:1"}, CACert: "etcd_test.go"},
-		"the client certificat": {Endpoints: []string{"http://127.0.0.1:1"}, Cert: "etcd_test.go", Key: "etcd_test.go"},
+		"both files":            {Endpoints: []string{"https://127.0.0.1:1"}, Cert: "cert"},
+		"no such file":          {Endpoints: []string{"https://127.0.0.1:1"}, CACert: "/nowhere/ca.pem"},
+		"has no certificate":    {Endpoints: []string{"https://127.0.0.1:1"}, CACert: "etcd_test.go"},
+		"the client certificat": {Endpoints: []string{"https://127.0.0.1:1"}, Cert: "etcd_test.go", Key: "etcd_test.go"},
 	} {
 		if _, err := store.Etcd(o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
+	}
+}
+
+// Whether etcd is spoken with in the clear is never a matter of the order of endpoints,
+// nor against what else is configured.
+func TestEtcdSchemes(t *testing.T) {
+	t.Parallel()
+	ca := etcdtest.Authority(t)
+	for _, c := range []struct {
+		endpoints, ca, want string
+	}{
+		{"http://a:1 http://b:1", "", ""},
+		{"https://a:1 https://b:1", "", ""},
+		{"https://a:1", ca, ""},
+		{"a:1 b:1", "", ""},
+		{"a:1 b:1", ca, ""},
+		{"http://a:1", ca, "http://a:1 is without encryption"},
+		{"https://a:1 http://b:1", "", "http://b:1: want all of them with https"},
+		{"http://a:1 https://b:1", "", "https://b:1: want all of them with https"},
+		{"a:1 https://b:1", "", "https://b:1: want all of them with https"},
+		{"https://a:1 b:1", ca, "b:1: want all of them with https"},
+		{"HTTPS://a:1", ca, `"HTTPS://a:1": want "https://HOST:PORT"`},
+		{"https://", "", `"https://": want`},
+		{"https://a:1 https://root:secret@b:1", "", "an endpoint of etcd has a user's name or password in it"},
+	} {
+		s, err := store.Etcd(store.Options{Endpoints: strings.Fields(c.endpoints), CACert: c.ca})
+		if err == nil {
+			_ = s.Close()
+		}
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s with authority %q: %v, want %q", c.endpoints, c.ca, err, c.want)
+		}
+		if err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("the password is shown: %v", err)
+		}
+	}
+}
+
+// TLS where etcd has none is said with what to look at, and nothing of deadlines.
+func TestEtcdWithoutTLS(t *testing.T) {
+	t.Parallel()
+	o := etcdtest.Start(t, etcdtest.Options{}).Options()
+	o.Endpoints, o.Timeout = []string{strings.Replace(o.Endpoints[0], "http:", "https:", 1)}, time.Second
+	s, err := store.Etcd(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	_, err = s.Get(storetest.Context(t), "a")
+	if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "its endpoint begins with http://") || strings.Contains(err.Error(), "deadline") {
+		t.Errorf("got %v", err)
 	}
 }
 

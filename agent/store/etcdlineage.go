@@ -78,10 +78,15 @@ func (l *lineage) note(h *etcdserverpb.ResponseHeader, seen past) {
 }
 
 // makeSure asks etcd itself where it stands, when a watch from a revision has an answer
-// that may be of one that was set back.
-func (e *etcd) makeSure(ctx context.Context, h *etcdserverpb.ResponseHeader, after int64) {
+// that may be of one that was set back. One without events comes after a silence: it is
+// held against all that was seen, as the last of it may never have come by a watch.
+func (e *etcd) makeSure(ctx context.Context, r clientv3.WatchResponse, after int64) {
 	seen := e.past.seen()
-	if p := pastOf(h); !p.before(past{seen.cluster, seen.term, after}) {
+	than := seen
+	if len(r.Events) > 0 {
+		than.revision = after
+	}
+	if !pastOf(r.Header).before(than) {
 		return
 	}
 	_ = e.call(ctx, func(ctx context.Context, c *clientv3.Client) error {

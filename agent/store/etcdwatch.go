@@ -38,7 +38,7 @@ func (e *etcd) Watch(ctx context.Context, prefix string, after int64, f func(Bat
 			}
 			asked = false
 			timer.Reset(quiet)
-			e.makeSure(ctx, h.Header, after)
+			e.makeSure(ctx, h.WatchResponse, after)
 			if e.Lineage() != lineage {
 				return e.rewound()
 			}

@@ -1,15 +1,18 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 	"os"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/fairlead/fairlead/agent"
+	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/attach"
@@ -66,14 +69,32 @@ func (a *app) agentConfig(f *agentFlags) (*config.Config, error) {
 	})
 }
 
-// openStore reads the configuration and opens the store that it names.
-func (a *app) openStore(f *agentFlags) (*config.Config, store.Store, error) {
+// clusterConfig is the configuration as commands that ask the store have it: where no
+// file, variable or flag names a store, it is that of the agent which runs here.
+func (a *app) clusterConfig(f *agentFlags) (*config.Config, error) {
 	conf, err := a.agentConfig(f)
-	if err != nil {
-		return nil, nil, err
+	if err != nil || len(conf.Store.Etcd.Endpoints) > 0 || f.set.Changed("store-file") || conf.Store.File != config.DefaultStore(a.getenv) {
+		return conf, err
 	}
-	s, err := conf.Open()
-	return conf, s, err
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	var of config.Config
+	if local.Open(a.libDir(), a.runDir()).Call(ctx, local.OpStore, struct{}{}, &of) == nil {
+		conf.Node, conf.Store, conf.Flannel.Prefix = of.Node, of.Store, of.Flannel.Prefix
+	}
+	return conf, nil
+}
+
+// askTimeout is how long the agent may take to say where its store is.
+const askTimeout = time.Second
+
+// openStore opens the store of the cluster that this host is of.
+func (a *app) openStore(f *agentFlags) (store.Store, error) {
+	conf, err := a.clusterConfig(f)
+	if err != nil {
+		return nil, err
+	}
+	return conf.Open()
 }
 
 // agentGC has the agent's memory collected when half as much again is used: it seldom
@@ -87,7 +108,11 @@ func (a *app) agentCommand() *cobra.Command {
 		Use: "agent", Short: "join this host's containers to those of other hosts", GroupID: "cluster", Long: agentLong, Example: agentExample,
 		Args: want(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
-			conf, s, err := a.openStore(f)
+			conf, err := a.agentConfig(f)
+			if err != nil {
+				return err
+			}
+			s, err := conf.Open()
 			if err != nil {
 				return err
 			}
@@ -101,6 +126,9 @@ func (a *app) agentCommand() *cobra.Command {
 				level = slog.LevelDebug
 			}
 			log := slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level}))
+			for _, name := range config.Unknown(os.Environ()) {
+				log.Warn("the environment has what looks like a key of the agent's, and is none: it is not used", "name", name, "see", "fairlead agent --help")
+			}
 			if a.getenv("GOGC") == "" {
 				debug.SetGCPercent(agentGC)
 			}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -47,11 +48,23 @@ func (a *app) printAgent(s *agent.State) error {
 	}
 	t := table{{"node", s.Node}, {"ready", ready}, {"store", store}, {"nodes", fmt.Sprint(s.Nodes)},
 		{"objects", fmt.Sprintf("%d wanted; %d made, %d removed in %d looks, the last of %s", s.Counts.Objects, s.Counts.Made, s.Counts.Removed, s.Counts.Looks, s.Counts.LastTook.Round(time.Microsecond))}}
+	if s.Bare {
+		t = append(t, []string{"network", "there is no default one: " + agent.NoNetwork})
+	}
+	for _, w := range s.Cannot {
+		t = append(t, []string{"but", indented(w)})
+	}
 	for _, w := range s.Why {
-		t = append(t, []string{"why", w})
+		t = append(t, []string{"why", indented(w)})
+	}
+	for _, l := range s.Left {
+		t = append(t, []string{"left", l})
 	}
 	if s.Publish != "" {
 		t = append(t, []string{"publish", s.Publish})
 	}
 	return t.print(a.stdout)
 }
+
+// indented keeps what has several lines beside the words on the left.
+func indented(words string) string { return strings.ReplaceAll(words, "\n", "\n         ") }

@@ -155,6 +155,7 @@ func (c *checked) member(at string) {
 	c.Plugins = append(c.Plugins, kind)
 	c.findable(at, "type")
 	c.findable(at, "ipam.type")
+	c.typos(at, kind, raw.Raw)
 	if kind == delegate.ChainType {
 		c.chain(at, raw.Raw)
 	}
@@ -181,6 +182,9 @@ func (c *checked) chain(at string, data []byte) {
 
 // typed asks the plugin of ours by the type's name, if there is one.
 func (c *checked) typed(conf *libcni.NetworkConfig) error {
+	if conf.Network.Type == delegate.NetworkType {
+		return delegate.ValidateNetwork(conf.Bytes)
+	}
 	p := declared(conf.Network.Type)
 	if p == nil {
 		return nil

@@ -21,7 +21,7 @@ const clusterTimeout = 15 * time.Second
 // inCluster makes what a command does with the store its RunE.
 func (a *app) inCluster(f *agentFlags, c *cobra.Command, do func(ctx context.Context, s store.Store, args []string) error) *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error {
-		_, s, err := a.openStore(f)
+		s, err := a.openStore(f)
 		if err != nil {
 			return err
 		}
@@ -53,10 +53,18 @@ func snapshotOf(ctx context.Context, s store.Store) (*cluster.Snapshot, map[stri
 	return out, revisions, nil
 }
 
+// absentError is os.ErrNotExist, said in words that are about the cluster.
+type absentError struct{ words string }
+
+func (e *absentError) Error() string { return e.words }
+
+// Unwrap makes it what errors.Is knows.
+func (*absentError) Unwrap() error { return os.ErrNotExist }
+
 // noSuch is an error of a name that the store has not.
 func noSuch(kind, name string, have []string) error {
 	if len(have) == 0 {
-		return fmt.Errorf("there is no %s %s, nor any other: %w", kind, name, os.ErrNotExist)
+		return &absentError{fmt.Sprintf("there is no %s %s, nor any other", kind, name)}
 	}
-	return fmt.Errorf("there is no %s %s; there are: %s: %w", kind, name, join(have), os.ErrNotExist)
+	return &absentError{fmt.Sprintf("there is no %s %s; there are: %s", kind, name, join(have))}
 }

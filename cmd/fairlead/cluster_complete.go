@@ -17,7 +17,7 @@ const completionTimeout = time.Second
 
 func (a *app) completeFrom(f *agentFlags, names func(*cluster.Snapshot) []string) cobra.CompletionFunc {
 	return func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		_, s, err := a.openStore(f)
+		s, err := a.openStore(f)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

@@ -66,7 +66,7 @@ func (l *looker) agent(ctx context.Context) {
 	} else if err != nil {
 		l.facts.Agent.Away = err.Error()
 	}
-	l.facts.Agent.Why = s.Why
+	l.facts.Agent.Why, l.facts.Agent.Store, l.facts.Agent.Cannot = s.Why, s.Store, s.Cannot
 }
 
 func (l *looker) plugin(network, typ string) {

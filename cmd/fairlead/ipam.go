@@ -103,7 +103,7 @@ func hasAddresses(s *cluster.Snapshot, network string) bool {
 
 // ipamHere is this node's name and what its disk says.
 func (a *app) ipamHere(f *agentFlags) (node string, here *address.Here, err error) {
-	conf, err := a.agentConfig(f)
+	conf, err := a.clusterConfig(f)
 	if err != nil {
 		return "", nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -127,16 +128,25 @@ func unless(yes bool, what, words string) error {
 	return &usageError{"this would release " + what + ": nothing was done", "Type: fairlead ipam release " + words + " --yes"}
 }
 
+// inNetwork are the words that name a block or address on the command line.
+func inNetwork(word, network string) string {
+	if network == cluster.DefaultNetwork {
+		return word
+	}
+	return word + " --network " + network
+}
+
 func (a *app) releaseBlock(ctx context.Context, s store.Store, network string, block netip.Prefix, yes bool) error {
 	what := fmt.Sprintf("block %s of network %s", block, network)
-	e, err := s.Get(ctx, cluster.BlockKey(network, block))
-	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("no node has %s: see \"fairlead ipam show\": %w", what, os.ErrNotExist)
-	}
+	snap, _, err := snapshotOf(ctx, s)
 	if err != nil {
 		return err
 	}
-	if err := unless(yes, what+" "+string(e.Value), block.String()); err != nil {
+	b := snap.Blocks[cluster.BlockKey(network, block)]
+	if b == nil {
+		return noBlock(snap, network, block)
+	}
+	if err := unless(yes, what+", which is node "+b.Node+"'s", inNetwork(block.String(), network)); err != nil {
 		return err
 	}
 	free, err := address.ReleaseBlock(ctx, s, network, block)
@@ -153,16 +163,26 @@ func (a *app) releaseBlock(ctx context.Context, s store.Store, network string, b
 	return a.said("released", block.String())
 }
 
+// noBlock says where the block is, if it is another network's.
+func noBlock(snap *cluster.Snapshot, network string, block netip.Prefix) error {
+	for _, b := range snap.Blocks {
+		if b.CIDR == block && b.Network != network {
+			return &absentError{fmt.Sprintf("block %s is of network %s, not of %s\nType: fairlead ipam release %s", block, b.Network, network, inNetwork(block.String(), b.Network))}
+		}
+	}
+	return &absentError{fmt.Sprintf("no node has block %s of network %s: see \"fairlead ipam show\"", block, network)}
+}
+
 func (a *app) releaseAddress(ctx context.Context, s store.Store, network string, ip netip.Addr, yes bool) error {
 	what := fmt.Sprintf("address %s of network %s", ip, network)
-	e, err := s.Get(ctx, cluster.AddressKey(network, ip))
+	has, err := address.MayRelease(ctx, s, network, ip)
 	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("the cluster gave %s to nobody; one out of a block is its node's to give: %w", what, os.ErrNotExist)
+		return &absentError{fmt.Sprintf("the cluster gave %s to nobody; one out of a block is its node's to give, and free when its container is deleted: see \"fairlead list\" there", what)}
 	}
 	if err != nil {
-		return err
+		return fmt.Errorf("release %s: %w", what, err)
 	}
-	if err := unless(yes, what+" "+string(e.Value), ip.String()); err != nil {
+	if err := unless(yes, what+", which is "+has.Owner+"'s", inNetwork(ip.String(), network)); err != nil {
 		return err
 	}
 	if err := address.ReleaseAddress(ctx, s, network, ip); err != nil {
@@ -172,8 +192,17 @@ func (a *app) releaseAddress(ctx context.Context, s store.Store, network string,
 }
 
 func (a *app) releaseNode(ctx context.Context, s store.Store, node string, yes bool) error {
-	if err := unless(yes, "all that node "+node+" had", "--node "+node); err != nil {
+	snap, _, err := snapshotOf(ctx, s)
+	if err != nil {
 		return err
+	}
+	if gone := removedNodes(snap); snap.Nodes[node] == nil && !slices.Contains(gone, node) {
+		return noSuch("removed node", node, gone)
+	}
+	if snap.Nodes[node] == nil {
+		if err := unless(yes, "all that node "+node+" had", "--node "+node); err != nil {
+			return err
+		}
 	}
 	keys, err := address.ReleaseNode(ctx, s, node)
 	if err != nil {

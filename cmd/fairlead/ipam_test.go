@@ -56,11 +56,16 @@ func (h *ipamHost) hold(ip, container string) {
 }
 
 func (h *ipamHost) run(args ...string) (code int, out, errs string) {
+	return h.fairlead(append([]string{"ipam"}, args...)...)
+}
+
+// fairlead runs a command of any name.
+func (h *ipamHost) fairlead(args ...string) (code int, out, errs string) {
 	var stdout, stderr bytes.Buffer
 	a := &app{stdout: &stdout, stderr: &stderr, getenv: func(k string) string {
 		return map[string]string{"FAIRLEAD_LIB": h.dir, "FAIRLEAD_RUN": filepath.Join(h.dir, "run"), "FAIRLEAD_AGENT_NODE": "here"}[k]
 	}}
-	code = run(context.Background(), a, append([]string{"fairlead", "ipam"}, args...))
+	code = run(context.Background(), a, append([]string{"fairlead"}, args...))
 	return code, stdout.String(), stderr.String()
 }
 
@@ -152,19 +157,26 @@ func TestIPAMRelease(t *testing.T) {
 	storetest.Put(t, h.s, "addresses/default/10.250.0.5", `{"owner": "ns/y", "node": "here", "container": "c8"}`)
 	storetest.Put(t, h.s, "addresses/default/10.250.0.6", `{"owner": "ns/z", "node": "gone", "container": "c9"}`)
 	h.want(2, "would release block 10.244.0.32/28", "release", "10.244.0.32/28")
+	h.want(2, "block 10.244.0.32/28 of network default, which is node gone's: nothing was done\nType: fairlead ipam release 10.244.0.32/28 --yes\n", "release", "10.244.0.32/28")
+	storetest.Put(t, h.s, "blocks/blue/10.0.0.0-26", `{"node": "here", "subnet": "10.0.0.0/16"}`)
+	h.want(1, "is of network blue, not of default\nType: fairlead ipam release 10.0.0.0/26 --network blue\n", "release", "10.0.0.0/26", "--yes")
+	h.want(2, "Type: fairlead ipam release 10.0.0.0/26 --network blue --yes\n", "release", "10.0.0.0/26", "--network", "blue")
 	h.want(0, "released 10.244.0.32/28", "release", "10.244.0.32/28", "--yes")
 	h.want(1, "no node has block 10.244.0.32/28", "release", "10.244.0.32/28", "--yes")
-	h.want(2, "would release address 10.250.0.4", "release", "10.250.0.4")
+	h.want(2, "would release address 10.250.0.4 of network default, which is ns/x's: nothing", "release", "10.250.0.4")
+	h.want(1, "in container c8 on node here: end that first", "release", "10.250.0.5")
 	h.want(0, "released 10.250.0.4", "release", "10.250.0.4", "--yes")
 	h.want(1, "to nobody", "release", "10.250.0.4", "--yes")
 	h.want(1, "in container c8 on node here: end that first", "release", "10.250.0.5", "--yes")
 	h.want(1, "remove it first", "release", "--node", "here", "--yes")
+	h.want(1, "remove it first", "release", "--node", "here")
+	h.want(1, "there is no removed node nope; there are: gone\n", "release", "--node", "nope", "--yes")
 	h.want(2, "would release all that node gone had", "release", "--node", "gone")
 	h.want(0, "2 blocks and addresses of node gone", "release", "--node", "gone", "--yes")
 	h.want(2, "is no block and no address", "release", "nonsense")
 	h.want(2, "usage", "release")
 	list, _, err := h.s.List(context.Background(), cluster.BlocksPrefix)
-	if err != nil || len(list) != 1 {
+	if err != nil || len(list) != 2 {
 		t.Errorf("%v, %v", list, err)
 	}
 }

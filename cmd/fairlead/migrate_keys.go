@@ -58,7 +58,7 @@ func memberOf(raw []byte) migratedPlugin {
 	if m.Ours = p != nil; !m.Ours {
 		return m
 	}
-	known := append(keysOf(reflect.TypeOf(p.New()).Elem()), "name", "cniVersion", "cniVersions", "type", "capabilities", "prevResult", "ipam", "dns", "args", "runtimeConfig")
+	known := append(keysOf(reflect.TypeOf(p.New()).Elem()), commonKeys()...)
 	members, _ := rawjson.Members(raw)
 	for _, x := range members {
 		key := x.Key
@@ -91,6 +91,11 @@ func (m *migratedPlugin) change(c change, conf map[string]json.RawMessage) {
 		}
 	}
 	m.Keys = append(m.Keys, migratedKey{Key: c.key, Value: "(default)", Verdict: verdictChanges, Text: "changes: " + c.text})
+}
+
+// commonKeys are those that every plugin may have.
+func commonKeys() []string {
+	return []string{"name", "cniVersion", "cniVersions", "type", "capabilities", "prevResult", "ipam", "dns", "args", "runtimeConfig"}
 }
 
 // keysOf are the names of a configuration's keys, embedded ones too.
@@ -132,7 +137,8 @@ func ipamKeys() map[string]string {
 		"whereabouts": "range range_start range_end exclude ipRanges gateway routes dns addresses network_name enable_overlapping_ranges configuration_path " +
 			"datastore etcd_host etcd_username etcd_password etcd_key_file etcd_cert_file etcd_ca_cert_file kubernetes log_file log_level sleep_for_race " +
 			"node_slice_size leader_lease_duration leader_renew_deadline leader_retry_period reconciler_cron_expression",
-		"dhcp": "daemonSocketPath request provide priority routes dhcp4 dhcp6 acceptRA",
+		"fairlead-ipam": "network pool fixed addresses routes dns coolDown",
+		"dhcp":          "daemonSocketPath request provide priority routes dhcp4 dhcp6 acceptRA",
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
@@ -50,7 +51,7 @@ func (a *app) networkList(f *agentFlags) *cobra.Command {
 			t = append(t, networkRow(snap, snap.Networks[name]))
 		}
 		if len(t) == 1 {
-			_, err := fmt.Fprintln(a.stdout, "No networks. The first agent makes the default one: see docs/agent.md")
+			_, err := fmt.Fprintln(a.stdout, "No networks.\nMake the default one: fairlead network create default --subnet 10.244.0.0/16 --nat\nor give it to the first agent, in its configuration: see docs/agent.md")
 			return err
 		}
 		return t.print(a.stdout)
@@ -78,10 +79,28 @@ func networkRow(s *cluster.Snapshot, n *cluster.Network) []string {
 			blocks++
 		}
 	}
-	if n.Isolated {
+	switch {
+	case n.Isolated && n.VNI != 0:
 		isolated = fmt.Sprintf("yes, VNI %d", n.VNI)
+	case n.Isolated: // the first agent that needs one takes it
+		isolated = "yes"
 	}
-	return []string{n.Name, join(subnets), join(backends), fmt.Sprint(blocks), isolated, join(n.Peers)}
+	return []string{n.Name, join(subnets), join(backends), fmt.Sprint(blocks), isolated, join(peersOf(s, n))}
+}
+
+// peersOf are the peers of a network, with those that it does not reach as they do not
+// name it.
+func peersOf(s *cluster.Snapshot, n *cluster.Network) (words []string) {
+	for _, p := range n.Peers {
+		switch {
+		case s.Networks[p] == nil:
+			p += " (does not exist)"
+		case !s.Mutual(n.Name, p):
+			p += " (does not name " + n.Name + ")"
+		}
+		words = append(words, p)
+	}
+	return words
 }
 
 func (a *app) networkShow(f *agentFlags) *cobra.Command {
@@ -150,7 +169,7 @@ func (a *app) networkCreate(f *agentFlags) *cobra.Command {
 	n := &cluster.Network{}
 	c := a.inCluster(f, &cobra.Command{
 		Use: "create NETWORK", Short: "make a network",
-		Long:    "Create makes a network. Its containers are attached by the plugin fairlead-net, or with ipam\nof type fairlead-ipam; see docs/networks.md.",
+		Long:    "Create makes a network. Containers of an isolated one are attached by the plugin fairlead-net,\nof any other by ptp or bridge with ipam of type fairlead-ipam; see docs/networks.md.",
 		Example: "  fairlead network create blue --isolated --subnet 10.0.0.0/16 --nat\n  fairlead network create red --isolated --subnet 10.1.0.0/16 --peer blue",
 		Args:    want(1, 1),
 	}, func(ctx context.Context, s store.Store, args []string) error {
@@ -158,7 +177,7 @@ func (a *app) networkCreate(f *agentFlags) *cobra.Command {
 		for _, x := range subnets {
 			p, err := netip.ParsePrefix(x)
 			if err != nil {
-				return &usageError{fmt.Sprintf("--subnet %q: %v", x, err), `Want one like "10.0.0.0/16"`}
+				return &usageError{fmt.Sprintf("--subnet is %q", x), `Want one like "10.0.0.0/16"`}
 			}
 			n.Subnets = append(n.Subnets, cluster.Subnet{CIDR: p})
 		}
@@ -239,13 +258,13 @@ func readNetwork(name, file string) (*cluster.Network, error) {
 		return nil, err
 	}
 	n := &cluster.Network{Name: name}
-	if err := config.Parse(raw, n); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+	if err := config.Parse(file, raw, n); err != nil {
+		return nil, err
 	}
 	return n, nil
 }
 
-// keepsBlocks refuses a change that would leave blocks that belong to no subnet.
+// keepsBlocks refuses a change that would leave blocks or addresses that belong to no subnet.
 func keepsBlocks(s *cluster.Snapshot, old, n *cluster.Network) error {
 	for _, b := range s.Blocks {
 		if b.Network != n.Name {
@@ -253,7 +272,12 @@ func keepsBlocks(s *cluster.Snapshot, old, n *cluster.Network) error {
 		}
 		i := slices.IndexFunc(n.Subnets, func(x cluster.Subnet) bool { return x.CIDR == b.Subnet && x.BlockBits() == b.CIDR.Bits() })
 		if i < 0 {
-			return fmt.Errorf("node %s has the block %s of subnet %s, which would be no more: release it first (fairlead ipam release)", b.Node, b.CIDR, b.Subnet)
+			return fmt.Errorf("node %s has the block %s of subnet %s, which would be no more: keep the subnet for now, with all of it excluded (exclude: [%s]), delete the containers that are on it, and then type: fairlead ipam release %s --yes", b.Node, b.CIDR, b.Subnet, b.Subnet, inNetwork(b.CIDR.String(), n.Name))
+		}
+	}
+	for _, a := range s.Addresses {
+		if a.Network == n.Name && !slices.ContainsFunc(n.Subnets, func(x cluster.Subnet) bool { return x.Assign == cluster.AssignCluster && x.CIDR.Contains(a.IP) }) {
+			return fmt.Errorf("%s, which is %s's, would be of no subnet that the cluster gives addresses of: keep its subnet, or take the address back first: \"fairlead ipam release %s\"", a.IP, a.Owner, inNetwork(a.IP.String(), n.Name))
 		}
 	}
 	if old.Isolated != n.Isolated {
@@ -276,10 +300,8 @@ func (a *app) networkDelete(f *agentFlags) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		for _, b := range snap.Blocks {
-			if b.Network == args[0] {
-				return fmt.Errorf("node %s has the block %s of network %s: release it first (fairlead ipam release)", b.Node, b.CIDR, args[0])
-			}
+		if err := inUse(snap, args[0]); err != nil {
+			return err
 		}
 		ops := []store.Op{{Key: cluster.NetworkKey(args[0]), Was: was}}
 		if key := cluster.VNIKey(n.VNI); revisions[key] != 0 {
@@ -290,6 +312,31 @@ func (a *app) networkDelete(f *agentFlags) *cobra.Command {
 		}
 		return a.said("deleted", args[0])
 	})
+}
+
+// inUse says what nodes have of a network, and how they lose it.
+func inUse(s *cluster.Snapshot, network string) error {
+	containers := map[string]int{}
+	for _, e := range s.Endpoints {
+		if e.Network == network {
+			containers[e.Node]++
+		}
+	}
+	var words []string
+	for _, key := range sortedNames(s.Blocks) {
+		if b := s.Blocks[key]; b.Network == network {
+			words = append(words, fmt.Sprintf("node %s has block %s, and %d containers: delete these, then type: fairlead ipam release %s --yes", b.Node, b.CIDR, containers[b.Node], inNetwork(b.CIDR.String(), network)))
+		}
+	}
+	for _, key := range sortedNames(s.Addresses) {
+		if a := s.Addresses[key]; a.Network == network {
+			words = append(words, fmt.Sprintf("%s is %s's: type: fairlead ipam release %s --yes", a.IP, a.Owner, inNetwork(a.IP.String(), network)))
+		}
+	}
+	if len(words) == 0 {
+		return nil
+	}
+	return fmt.Errorf("network %s is in use\n%s", network, strings.Join(words, "\n"))
 }
 
 func (a *app) completeClusterNetworks(f *agentFlags) cobra.CompletionFunc {

@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -14,6 +15,7 @@ func (t table) print(w io.Writer) error {
 	var widths []int
 	for _, row := range t {
 		for i, cell := range row {
+			cell = harmless(cell)
 			if i == len(widths) {
 				widths = append(widths, 1)
 			}
@@ -24,7 +26,7 @@ func (t table) print(w io.Writer) error {
 	for _, row := range t {
 		line := ""
 		for i, cell := range row {
-			if cell == "" {
+			if cell = harmless(cell); cell == "" {
 				cell = "-"
 			}
 			line += cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2)
@@ -33,4 +35,15 @@ func (t table) print(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// harmless has a mark in place of what moves a terminal's cursor: names in the cluster's
+// store are of other hosts and of pods.
+func harmless(cell string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, cell)
 }

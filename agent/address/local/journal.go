@@ -27,7 +27,7 @@ func (d Dir) Note(ctx context.Context, list ...Release) error {
 	if len(list) == 0 {
 		return nil
 	}
-	var b []byte
+	b := []byte("\n") // the line before may be one that a kill cut off
 	for _, r := range list {
 		var err error
 		if b, err = leanjson.Append(b, r); err != nil {
@@ -82,7 +82,11 @@ func (d Dir) Taken(ctx context.Context) ([]Release, error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("read the journal of released addresses: %w", err)
 	}
-	return parseJournal(raw), nil
+	list := parseJournal(raw)
+	if raw != nil && len(list) == 0 {
+		return nil, d.Forget()
+	}
+	return list, nil
 }
 
 // takeJournal moves the journal to what is taken, or adds it to what was before.
@@ -95,8 +99,7 @@ func (d Dir) takeJournal() error {
 	if err := errors.Join(err, err2); err != nil {
 		return err
 	}
-	// A line that a kill cut off must not run into the next.
-	if err := Replace(d.work(), slices.Concat(before, []byte("\n"), more), 0o600); err != nil {
+	if err := Replace(d.work(), slices.Concat(before, more), 0o600); err != nil {
 		return err
 	}
 	return os.Remove(d.journal())

@@ -153,10 +153,13 @@ func TestJournal(t *testing.T) {
 		t.Errorf("got %v, %v", got, err)
 	}
 	must(t, d.Note(ctx, r(3)))
-	f, err := os.OpenFile(d.journal(), os.O_WRONLY|os.O_APPEND, 0)
-	must(t, err)
-	_, err = f.WriteString(`{"network": "n", "cont`) // a kill
-	must(t, errors.Join(err, f.Close()))
+	kill := func() {
+		f, err := os.OpenFile(d.journal(), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+		must(t, err)
+		_, err = f.WriteString(`{"network": "n", "cont`)
+		must(t, errors.Join(err, f.Close()))
+	}
+	kill()
 	for range 2 {
 		got, err := d.Taken(ctx)
 		if err != nil || !slices.Equal(got, []Release{r(1), r(2), r(3)}) {
@@ -164,9 +167,11 @@ func TestJournal(t *testing.T) {
 		}
 	}
 	must(t, d.Note(ctx, r(4)))
+	kill()
+	must(t, d.Note(ctx, r(5)))
 	got, err := d.Taken(ctx)
-	if err != nil || !slices.Equal(got, []Release{r(1), r(2), r(3), r(4)}) {
-		t.Errorf("after a line that was cut off: %v, %v", got, err)
+	if err != nil || !slices.Equal(got, []Release{r(1), r(2), r(3), r(4), r(5)}) {
+		t.Errorf("after lines that were cut off: %v, %v", got, err)
 	}
 	must(t, d.Forget())
 	must(t, d.Forget())
@@ -175,6 +180,14 @@ func TestJournal(t *testing.T) {
 	}
 	if list, err := d.Pending(); err != nil || len(list) != 0 {
 		t.Errorf("%v, %v", list, err)
+	}
+	// What says nothing whole is not kept for good.
+	kill()
+	if got, err := d.Taken(ctx); err != nil || len(got) != 0 {
+		t.Errorf("half a line: %v, %v", got, err)
+	}
+	if files, err := filepath.Glob(d.journal() + "*"); err != nil || !slices.Equal(files, []string{d.journal() + ".lock"}) {
+		t.Errorf("left: %v, %v", files, err)
 	}
 }
 

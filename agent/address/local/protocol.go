@@ -24,6 +24,7 @@ const (
 	OpReport  = "report"  // ReportArgs -> nothing: an endpoint
 	OpNetwork = "network" // NetworkArgs -> nothing: the isolated network's namespace is here
 	OpAgent   = "agent"   // nothing -> the agent's State
+	OpStore   = "store"   // nothing -> of the agent's configuration, what leads to its store, and its node
 )
 
 // Request is what a plugin asks of the agent.

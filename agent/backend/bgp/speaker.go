@@ -213,4 +213,5 @@ func (s *Speaker) Stop() {
 		s.stop()
 	}
 	_ = s.server.StopBgp(context.Background(), &api.StopBgpRequest{AllowGracefulRestart: true})
+	s.server.Stop() // what else the library began
 }

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.zx2c4.com/wireguard/conn"
 	"golang.zx2c4.com/wireguard/device"
@@ -71,11 +72,18 @@ func listen(socket string) (net.Listener, error) {
 	return l, nil
 }
 
+// acceptPause is that after a connection that could not be taken.
+const acceptPause = 50 * time.Millisecond
+
 func serve(l net.Listener, d *device.Device) {
 	for {
 		c, err := l.Accept()
-		if err != nil {
-			return // closed at the end
+		if errors.Is(err, net.ErrClosed) {
+			return // at the end
+		}
+		if err != nil { // too many open files, say
+			time.Sleep(acceptPause)
+			continue
 		}
 		go d.IpcHandle(c)
 	}

@@ -1,0 +1,43 @@
+package bgp_test
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/backend"
+	"github.com/fairlead/fairlead/agent/backend/bgp"
+)
+
+// A speaker that was stopped leaves nothing that runs: one is started anew whenever the
+// node's address is another. The test is not parallel: it counts what the process has.
+func TestSpeakersEnd(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	l.Close()
+	local := netip.MustParseAddr("127.0.0.1")
+	once := func() {
+		n := &bgp.Node{}
+		c := bgp.Config{ASN: 64512, RouterID: local, Local: []netip.Addr{local}, Port: port, Advertise: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}
+		if _, err := n.Look(context.Background(), &c, func() ([]backend.Learned, error) { return nil, nil }); err != nil {
+			t.Fatal(err)
+		}
+		n.Stop()
+	}
+	before := runtime.NumGoroutine()
+	for range 5 {
+		once()
+	}
+	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			raw := make([]byte, 1<<20)
+			t.Fatalf("%d goroutines before, %d after five speakers:\n%s", before, runtime.NumGoroutine(), raw[:runtime.Stack(raw, true)])
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package backend_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/agent/backend"
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// A node whose key is none, is another's or is this node's own is not joined, by name,
+// and the others are: a device refuses all peers for one bad key, and knows a peer by
+// its key alone.
+func TestBadKeysAreAlone(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(self, peer *cluster.Node)
+		want   string // of the peer's problem; "": it is joined
+	}{
+		"good":                {func(_, p *cluster.Node) {}, ""},
+		"no base64":           {func(_, p *cluster.Node) { p.WireGuard = "x\n" }, `of m: "x\n" is no key`},
+		"short":               {func(_, p *cluster.Node) { p.WireGuard = "AAAA" }, `of m: "AAAA" is no key`},
+		"long":                {func(_, p *cluster.Node) { p.WireGuard = strings.Repeat("A", 4000) }, "of m: "},
+		"bad previous":        {func(_, p *cluster.Node) { p.Previous = "AAAA" }, `of m: "AAAA" is no key`},
+		"another's":           {func(_, p *cluster.Node) { p.WireGuard = key("b") }, "m has the same key as b"},
+		"another's previous":  {func(_, p *cluster.Node) { p.Previous = key("b") }, "m has the same key as b"},
+		"this node's":         {func(_, p *cluster.Node) { p.WireGuard = key("a") }, "m has the same key as a"},
+		"this node's before":  {func(s, p *cluster.Node) { s.Previous, p.WireGuard = key("o"), key("o") }, "m has the same key as a"},
+		"in other words":      {func(_, p *cluster.Node) { p.WireGuard = strings.Repeat("b", 42) + "B=" }, "m has the same key as b"},
+		"a new name":          {func(_, p *cluster.Node) { p.WireGuard, p.Addresses = key("b"), prefixes("192.0.2.2/24") }, ""},
+		"at our own address":  {func(_, p *cluster.Node) { p.Addresses = prefixes("192.0.2.1/24") }, "m has this node's own address 192.0.2.1"},
+		"at our own, by IPv6": {func(_, p *cluster.Node) { p.Addresses = prefixes("192.0.2.8/24 2001:db8::1/64") }, "m has this node's own address 2001:db8::1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := site(network(cluster.Backend{Type: cluster.WireGuard}))
+			m := node("m", "198.51.100.9/24")
+			m.WireGuard = key("mm")
+			c.change(in.Self, m)
+			in.Peers = append(in.Peers, backend.Peer{Node: m, Dst: prefixes("10.244.7.0/26")})
+			r := backend.Compile(in)
+			text := ""
+			for _, o := range r.Objects {
+				text += o.String() + "\n"
+			}
+			joined := strings.Contains(text, "ip route add 10.244.7.0/26")
+			if c.want == "" && (len(r.Problems) > 0 || !joined) ||
+				c.want != "" && (len(r.Problems) != 1 || r.Problems[0].Node != "m" || !strings.Contains(r.Problems[0].Err.Error(), c.want) || len(r.Problems[0].Err.Error()) > 300 || joined) {
+				t.Errorf("problems %v, want %q; wanted is\n%s", r.Problems, c.want, text)
+			}
+			keys := map[string]bool{}
+			for _, p := range r.Objects[0].(*kernel.WireGuard).Peers {
+				if keys[p.PublicKey] {
+					t.Errorf("two peers of one key: %s", text)
+				}
+				keys[p.PublicKey] = true
+			}
+			for _, want := range []string{"ip route add 10.244.0.64/26", "ip route add 10.244.0.128/26"} {
+				if !strings.Contains(text, want) || !keys[key("b")] || !keys[key("c")] {
+					t.Errorf("no %s, or no peer: %s", want, text)
+				}
+			}
+		})
+	}
+}

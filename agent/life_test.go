@@ -1,0 +1,113 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/config"
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// failing is a kernel in which nothing can be made, and which is tried again after the
+// first pause each time.
+type failing struct {
+	recorder
+	status *status
+	looks  atomic.Int32
+}
+
+func (f *failing) reconcile(*Wanted, bool) *kernel.Report {
+	f.looks.Add(1)
+	f.status.mu.Lock()
+	f.status.pause = 0
+	f.status.mu.Unlock()
+	return &kernel.Report{Errors: []error{errors.New("the kernel has no room")}}
+}
+
+// start is an agent at work with a store in a file, and what ends it.
+func startAgent(t *testing.T, k keeper, listen string) (a *Agent, stop func()) {
+	t.Helper()
+	dir := t.TempDir()
+	c := &config.Config{Node: "a", Network: simulated(), Listen: listen, Store: config.Store{File: filepath.Join(dir, "store")}}
+	s, err := c.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err = newAgent(Options{Config: c, Store: s, Lib: dir, Run: filepath.Join(dir, "r"), Log: quietLog()}, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f, ok := k.(*failing); ok {
+		f.status = a.status
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- a.run(ctx) }()
+	return a, func() {
+		cancel()
+		if err := errors.Join(<-done, s.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// What failed is tried again once after its pause, however often there was another
+// reason to look meanwhile.
+func TestTriesAgainOnce(t *testing.T) {
+	t.Parallel()
+	k := &failing{recorder: recorder{netip.MustParsePrefix("192.0.2.1/24")}}
+	a, stop := startAgent(t, k, "")
+	defer stop()
+	for range 15 {
+		time.Sleep(2 * quiet)
+		a.kick()
+	}
+	time.Sleep(firstTry)
+	before := k.looks.Load()
+	const some = 4
+	time.Sleep(some * firstTry)
+	if n := k.looks.Load() - before; n == 0 || n > some+1 {
+		t.Errorf("%d looks in %v, want one after each pause of %v", n, some*firstTry, firstTry)
+	}
+}
+
+// An agent that ended leaves nothing that runs. It is not parallel: it counts what the
+// process has.
+func TestAgentsEnd(t *testing.T) {
+	k := &recorder{netip.MustParsePrefix("192.0.2.1/24")}
+	once := func() {
+		a, stop := startAgent(t, k, "127.0.0.1:0")
+		for a.status.NotReady() != nil && len(a.State().Why) > 1 {
+			time.Sleep(time.Millisecond)
+		}
+		stop()
+	}
+	once() // what is made once for the process
+	before := remain(t, 0)
+	for range 10 {
+		once()
+	}
+	if after := remain(t, before); after > before {
+		raw := make([]byte, 1<<20)
+		t.Errorf("%d goroutines after one agent, %d after eleven:\n%s", before, after, raw[:runtime.Stack(raw, true)])
+	}
+}
+
+// remain is how many goroutines there are when no more of them end.
+func remain(t *testing.T, want int) (n int) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		now := runtime.NumGoroutine()
+		if now <= want || want == 0 && now == n {
+			return now
+		}
+		n = now
+	}
+	return n
+}
