@@ -46,6 +46,9 @@ func ways() []across {
 // host to one of the other.
 func betweenHosts(o options) (rows []row, err error) {
 	for _, w := range ways() {
+		if o.backend != "" && o.backend != w.conf.Type {
+			continue
+		}
 		if w.needs != "" && !linkType(w.needs) {
 			fmt.Fprintf(os.Stderr, "%s: this kernel has no links of type %s\n", w.conf.Type, w.needs)
 			continue
@@ -71,8 +74,11 @@ func betweenHosts(o options) (rows []row, err error) {
 // linkType tells whether the kernel has links of a type.
 func linkType(typ string) bool {
 	argv := []string{"ip", "link", "add", "try-" + typ, "type", typ}
-	if typ == "vxlan" {
+	switch typ {
+	case "vxlan":
 		argv = append(argv, "id", "9", "dstport", "9")
+	case "ipip": // without an end it would be tunl0 again, which is there
+		argv = append(argv, "local", "192.0.2.9")
 	}
 	_, err := output(exec.Command(argv[0], argv[1:]...))
 	return err == nil

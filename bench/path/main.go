@@ -4,7 +4,7 @@
 // from outside to a host port, and out through masquerade; also with thousands
 // of other containers' elements and rules in place.
 //
-//	go run ./bench/path [-hosts] [-n ROUNDS] [-for TIME] [-others NUMBER] [-what THING] [-programs DIRECTORY [-build]] [-json FILE] [-write FILE]
+//	go run ./bench/path [-hosts [-backend NAME]] [-n ROUNDS] [-for TIME] [-others NUMBER] [-what THING] [-programs DIRECTORY [-build]] [-json FILE] [-write FILE]
 package main
 
 import (
@@ -35,6 +35,7 @@ func main() {
 	flag.BoolVar(&o.build, "build", false, "build into the directory of -programs, and measure nothing")
 	flag.StringVar(&o.what, "what", "", "only this: stream, rr or connect")
 	flag.BoolVar(&o.hosts, "hosts", false, "between two hosts instead, by each backend of the agent that this kernel has")
+	flag.StringVar(&o.backend, "backend", "", "by this backend alone")
 	flag.StringVar(&o.json, "json", "", "write the figures as JSON to this `file`")
 	flag.StringVar(&o.page, "write", "", "write the page to this `file`")
 	flag.Parse()
@@ -56,6 +57,7 @@ type options struct {
 	time             time.Duration
 	what, json, page string
 	programs         string
+	backend          string
 	build, hosts     bool
 }
 

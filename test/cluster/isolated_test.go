@@ -31,6 +31,29 @@ func deaf(t *testing.T, n *lab.Node, container string, to netip.Addr) {
 	}
 }
 
+// spoof has a container of network red, pinned to its addresses, send to red2 as another.
+func spoof(t *testing.T, a, b *lab.Node, to netip.Addr) {
+	t.Helper()
+	must(t, a.Configure("pinned", `{"type": "fairlead-net", "network": "red", "antiSpoof": true}`))
+	attach(t, a, "evil", "pinned")
+	echoes := func() (n int) {
+		out, err := b.Run(t.Context(), "ip", "netns", "exec", "red2", "awk", `/^IcmpMsg:/ {for (i = 2; i <= NF; i++) if ($i == "InType8") c = i; else if (c) v = $c} END {print v + 0}`, "/proc/net/snmp")
+		must(t, err)
+		_, err = fmt.Sscan(out, &n)
+		must(t, err)
+		return n
+	}
+	before := echoes()
+	reach(t, a, "evil", to)
+	own := echoes()
+	_, _ = a.Run(t.Context(), "ip", "netns", "exec", "evil", "sh", "-c", "ip addr add 10.0.0.77/32 dev eth0 && ping -c1 -W1 -I 10.0.0.77 "+to.String())
+	if own == before || echoes() != own {
+		t.Errorf("%d echoes before, %d with the container's address, %d with another's", before, own, echoes())
+	}
+	_, err := a.Fairlead(t.Context(), "del", "pinned", "evil")
+	must(t, err)
+}
+
 // Isolated networks: the same addresses in two of them, each reaching its own on
 // other hosts and nobody else; peers reach each other; a container may be in several.
 func TestIsolated(t *testing.T) {
@@ -39,6 +62,8 @@ func TestIsolated(t *testing.T) {
 	a, b := c.Nodes[0], c.Nodes[1]
 	isolatedNets(t, c, "blue --isolated --subnet 10.0.0.0/24 --nat", "red --isolated --subnet 10.0.0.0/24",
 		"green --isolated --subnet 10.1.0.0/24 --subnet fd00:1::/64 --peer blue")
+	_, err := a.Run(t.Context(), "sh", "-c", "ip netns add other && ip -n other link add x0 type veth peer name x1 && ip -n other link set x0 up && touch /run/netns/fairlead-other && mount --bind /run/netns/other /run/netns/fairlead-other")
+	must(t, err)
 	pods := attach(t, a, "p1", "pods")
 	blueA, blueB := attach(t, a, "blue1", "blue"), attach(t, b, "blue2", "blue")
 	redA, redB := attach(t, a, "red1", "red"), attach(t, b, "red2", "red")
@@ -55,6 +80,7 @@ func TestIsolated(t *testing.T) {
 		t.Error("a network without a way out reaches the host")
 	}
 	reach(t, a, "blue1", b.V4) // by the host's address
+	spoof(t, a, b, redB)
 
 	out, err := a.Cluster(t.Context(), "network", "show", "blue", "--json")
 	must(t, err)
@@ -85,6 +111,9 @@ func TestIsolated(t *testing.T) {
 	}
 	if out, err := a.Run(t.Context(), "ip", "-n", "fairlead-red", "-o", "link", "show", "type", "veth"); err != nil || out != "" {
 		t.Errorf("links are left in the network's namespace (%v): %s", err, out)
+	}
+	if out, err := a.Run(t.Context(), "ip", "-n", "fairlead-other", "-o", "link", "show", "x0"); err != nil {
+		t.Errorf("another's namespace, of a name like those of networks: %v: %s", err, out)
 	}
 	doctor, err := a.Fairlead(t.Context(), "doctor")
 	if err != nil {

@@ -2,6 +2,7 @@ package crash
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,6 +26,7 @@ func agent(m *machine) string {
 	storetest.Put(m.t, s, cluster.NetworkKey("default"), `{"subnets": [{"cidr": "10.1.0.0/24"}, {"cidr": "fd01::/112"}]}`)
 	storetest.Put(m.t, s, cluster.NodeKey("here"), "{}")
 	dir := local.Open(filepath.Join(m.work, "lib"), filepath.Join(m.work, "run"))
+	journal(m, dir)
 	l, err := address.Listen(dir.Socket())
 	must(m.t, err)
 	manager := address.NewManager(address.Options{Store: s, Node: "here", Dir: dir})
@@ -54,6 +56,13 @@ func agent(m *machine) string {
 	m.store, m.extra = s, func() string { return given(m.t, s) }
 	storetest.Eventually(m.t, func() bool { _, err := dir.Read("default"); return err == nil })
 	return dir.Socket()
+}
+
+// journal has the journal's lock be there, as it is from the first line on.
+func journal(m *machine, dir local.Dir) {
+	must(m.t, dir.Note(m.t.Context(), local.Release{Network: "default", Container: "none"}))
+	_, err := dir.Taken(m.t.Context())
+	must(m.t, errors.Join(err, dir.Forget()))
 }
 
 // given are the addresses that have owners.

@@ -48,6 +48,12 @@ var mended = []struct {
 	{"ovs", point{verb: "ADD", kind: kindError, class: "read socket", errno: unix.EIO, then: byAdd}},
 	// Routes that a link loses as it changes its router were put back by a write of their own.
 	{"vrf", point{verb: "ADD", kind: kindKill, class: "recvfrom socket", then: byGC}},
+	// The index still had an address whose file was gone, and said of itself that it was whole.
+	{"whereabouts", point{verb: "DEL", kind: kindError, class: "pwrite64 $WORK/lib/fairlead/addresses/.fairlead/whereabouts/index", errno: unix.ENOMEM, then: byAdd}},
+	// An address' file had two names for a moment, and was then taken for another's.
+	{"whereabouts", point{verb: "DEL", kind: kindError, class: "renameat $WORK/lib/fairlead/addresses/whereabouts/#.#.#.#", errno: unix.ENOSPC, then: byGC}},
+	// The next line of the journal ran into one that was cut off.
+	{"whereabouts", point{verb: "DEL", kind: kindCut, class: "write $WORK/lib/fairlead/journal", then: byGC}},
 	// Temporary files.
 	{"flannel", point{verb: "ADD", kind: kindError, class: "pwrite64 $WORK/lib/flannel/a~", errno: unix.ENOSPC, then: byDel}},
 	{"example/21-dbnet-0.3.1", point{verb: "ADD", kind: kindCut, class: "write $WORK/cache/.result-#", then: byDel}},

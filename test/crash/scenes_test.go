@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"errors"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -137,14 +138,19 @@ func leased(s *scene) {
 	}
 }
 
-// blocks has the agent's file say what addresses this host has.
+// blocks has the agent's file say what addresses this host has. Of the agent there is
+// no more than that it reads the journal, where a DEL writes that could not read the file.
 func blocks(s *scene) {
 	s.prepare = func(m *machine) string {
+		dir := local.Open(filepath.Join(m.work, "lib"), filepath.Join(m.work, "run"))
+		journal(m, dir)
+		m.rest = func() {
+			_, err := dir.Taken(m.t.Context())
+			must(m.t, errors.Join(err, dir.Forget()))
+		}
 		four, six := netip.MustParsePrefix("10.1.0.0/24"), netip.MustParsePrefix("fd01::/120")
 		n := &local.Network{Name: "default", Node: "here", Subnets: []local.Subnet{{CIDR: four, Blocks: []netip.Prefix{four}}, {CIDR: six, Blocks: []netip.Prefix{six}}}}
-		if err := local.Open(filepath.Join(m.work, "lib"), filepath.Join(m.work, "run")).Write(n); err != nil {
-			m.t.Fatal(err)
-		}
+		must(m.t, dir.Write(n))
 		return ""
 	}
 }

@@ -25,7 +25,16 @@ type machine struct {
 	work   string // directory of this run; what the guest writes to job.Out is in its "out"
 	memory int    // MiB
 	limit  time.Duration
+	began  bool // something in it printed a line
 }
+
+// errAtBoot is of a guest whose kernel panicked before anything in it ran: emulated
+// processors now and then meet the breakpoint with which the kernel patches its own
+// code. Such a guest may be booted again.
+var errAtBoot = errors.New("its kernel panicked before anything ran")
+
+// boots is how often at most.
+const boots = 3
 
 func (m *machine) out() string { return filepath.Join(m.work, "out") }
 
@@ -80,6 +89,7 @@ func (m *machine) qemu(ctx context.Context, args []string, stdout io.Writer) err
 	lines := bufio.NewScanner(pipe) // it drops the carriage return of the serial line, too
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
+		m.began = true
 		fmt.Fprintln(stdout, lines.Text())
 	}
 	if err := cmd.Wait(); err != nil {
@@ -92,13 +102,15 @@ func (m *machine) qemu(ctx context.Context, args []string, stdout io.Writer) err
 func (m *machine) ended(ctx context.Context, err error) error {
 	log, _ := os.ReadFile(m.console())
 	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
-	why := "it switched itself off, or its kernel panicked"
+	why := errors.New("it switched itself off, or its kernel panicked")
 	if ctx.Err() != nil {
-		why = fmt.Sprintf("its time of %v was over", m.limit)
+		why = fmt.Errorf("its time of %v was over", m.limit)
 	} else if err != nil {
-		why = err.Error()
+		why = err
+	} else if !m.began {
+		why = errAtBoot
 	}
-	return fmt.Errorf("the machine did not report: %s; its kernel's last lines:\n%s", why, strings.Join(lines[max(0, len(lines)-40):], "\n"))
+	return fmt.Errorf("the machine did not report: %w; its kernel's last lines:\n%s", why, strings.Join(lines[max(0, len(lines)-40):], "\n"))
 }
 
 func (m *machine) console() string { return filepath.Join(m.work, "console") }

@@ -29,7 +29,17 @@ func look(program string) (string, error) {
 }
 
 // one runs the tests in one kernel and tells whether they passed.
-func (l *lane) one(ctx context.Context, k debian, i image, b built) (bool, error) {
+func (l *lane) one(ctx context.Context, k debian, i image, b built) (ok bool, err error) {
+	for range boots {
+		if ok, err = l.boot(ctx, k, i, b); !errors.Is(err, errAtBoot) {
+			break
+		}
+		say("kernel %s: %v", i.release, err)
+	}
+	return ok, err
+}
+
+func (l *lane) boot(ctx context.Context, k debian, i image, b built) (bool, error) {
 	work, err := os.MkdirTemp("", "fairlead-vm-")
 	if err != nil {
 		return false, err

@@ -51,6 +51,8 @@ func suites() []suite {
 		{pkg: module + "agent/backend", run: "^(TestHosts|TestKeyTurned)$/^(ipip|wireguard|mix)$"},
 		// Whose clock no other may depend on.
 		{pkg: module + "test/cluster", run: "^TestClock$", on: "6.12"},
+		// Whose link is slow and loses packets.
+		{pkg: module + "test/cluster", run: "^TestFarAway$", on: "6.12"},
 		// Equal is equal on any kernel.
 		{pkg: module + "test/compat", run: "^TestCompatibility$/^case$/^features$", on: "6.12"},
 	}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -129,5 +131,28 @@ func TestNarrowed(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("to run:\n%+v\nwant\n%+v", got, want)
+	}
+}
+
+// TestEnded: only a guest that died before anything ran may be booted again.
+func TestEnded(t *testing.T) {
+	t.Parallel()
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, c := range []struct {
+		ctx   context.Context
+		began bool
+		err   error
+		again bool
+	}{
+		{context.Background(), false, nil, true},
+		{context.Background(), true, nil, false},
+		{context.Background(), false, errors.New("no such device"), false},
+		{over, false, nil, false},
+	} {
+		m := &machine{work: t.TempDir(), began: c.began}
+		if err := m.ended(c.ctx, c.err); errors.Is(err, errAtBoot) != c.again {
+			t.Errorf("began %v, err %v: %v", c.began, c.err, err)
+		}
 	}
 }

@@ -1,0 +1,57 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// farAway is what each port of the switch does to what it sends: a round trip takes a
+// tenth of a second, and of a hundred packets four are lost on their way there and back.
+const farAway = "delay 50ms 5ms loss 2%"
+
+// Hosts whose links are slow and lose packets work like others: what agents say to the
+// store is said again, and of containers' packets only those are lost that the link
+// loses, whatever becomes of an agent.
+func TestFarAway(t *testing.T) {
+	kerneltest.Needs(t, "netem")
+	c := hosts(t, 2, 1, vxlanNet)
+	a, b := c.Nodes[0], c.Nodes[1]
+	for _, n := range c.Nodes {
+		_, err := c.Switch(t.Context(), strings.Fields("tc qdisc add dev "+n.Name+" root netem "+farAway)...)
+		must(t, err)
+	}
+	attach(t, a, "c1", "pods")
+	to := attach(t, b, "c1", "pods")
+	if took := reach(t, a, "c1", to); took < 80*time.Millisecond {
+		t.Fatalf("two packets there and back took %v: the link is not slow", took)
+	}
+	p, err := a.Probe("c1", to)
+	must(t, err)
+	answered(t, p)
+	for _, n := range c.Nodes {
+		n.Agent.Kill()
+		must(t, n.Start())
+		must(t, c.Ready(t.Context()))
+	}
+	answered(t, p)
+	l, err := p.Stop()
+	must(t, err)
+	t.Log(l)
+	if underWay := 200; l.Lost > underWay+l.Sent*8/100 {
+		t.Errorf("%s, of which the link loses 4 in a hundred", l)
+	}
+	before := state(t, b)
+	_, err = b.IP(t.Context(), "neigh flush dev fl-vx.1 nud permanent")
+	must(t, err)
+	soon(t, func() error {
+		if now := state(t, b); now != before {
+			return fmt.Errorf("there is\n%s\nand was\n%s", now, before)
+		}
+		return nil
+	})
+	reach(t, a, "c1", attach(t, b, "late", "pods"))
+}
