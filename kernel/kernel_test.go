@@ -50,6 +50,7 @@ func attachment(o kernel.Owner, ip string) kernel.Objects {
 		&kernel.Up{In: kernel.Container, Link: o.IfName},
 		&kernel.Route{In: kernel.Container, Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("10.1.0.1"), Link: o.IfName},
 		&kernel.Route{In: kernel.Container, Dst: netip.MustParsePrefix("10.9.0.0/16"), Link: o.IfName, Metric: 7, MTU: 1300, AdvMSS: 1200, Table: 300},
+		&kernel.Route{In: kernel.Container, Dst: netip.MustParsePrefix("10.10.0.0/16"), Link: o.IfName, MTU: 65536, AdvMSS: 65536}, // the kernel writes down less
 		&kernel.Rule{In: kernel.Container, Priority: 100, From: netip.MustParsePrefix("10.1.0.0/16"), Table: 300},
 		&kernel.Neigh{In: kernel.Container, Link: o.IfName, IP: netip.MustParseAddr("10.1.0.7"), MAC: "02:00:00:00:00:07"},
 	}

@@ -47,7 +47,7 @@ func keyOf(dst netip.Prefix, table, metric int) routeKey {
 }
 
 func (r *Route) value(index int) routeValue {
-	v := routeValue{via: r.Via, src: r.Src, index: index, mtu: r.MTU, onlink: r.OnLink, typ: r.rtnType()}
+	v := routeValue{via: r.Via, src: r.Src, index: index, mtu: min(r.MTU, mostMTU), onlink: r.OnLink, typ: r.rtnType()}
 	if len(r.Hops) > 0 {
 		v.hops = fmt.Sprint(r.Hops)
 	}

@@ -92,6 +92,7 @@ func TestReconcile(t *testing.T) {
 	want := append(append(vx(), peers(300)...), ruleset()...)
 	want = append(want,
 		&kernel.Route{Dst: netip.MustParsePrefix("10.9.0.0/16"), Type: kernel.Unreachable},
+		&kernel.Route{Dst: netip.MustParsePrefix("10.7.0.0/16"), Link: "eth0", MTU: 65535}, // the kernel writes down less
 		&kernel.Route{Dst: netip.MustParsePrefix("fd00:9::/64"), Type: kernel.Unreachable},
 		&kernel.Route{Dst: netip.MustParsePrefix("fd00:1::/64"), Via: netip.MustParseAddr("2001:db8::7"), Link: "eth0"},
 		&kernel.Route{Dst: netip.MustParsePrefix("10.8.0.0/16"), Link: "eth0", Hops: []kernel.Hop{{netip.MustParseAddr("192.0.2.7"), 1}, {netip.MustParseAddr("192.0.2.8"), 1}}},

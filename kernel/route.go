@@ -295,12 +295,19 @@ func (r *Route) diff(e *Engine) ([]string, error) {
 	return []string{"is missing"}, nil
 }
 
+// The kernel writes down no more than these, whatever it was told: ip_metrics_convert
+// in its net/ipv4/metrics.c.
+const (
+	mostMTU    = 65535 - 15 // bytes
+	mostAdvMSS = 65535 - 40
+)
+
 func (r *Route) metrics(h RouteInfo) (d []string) {
-	if r.MTU != 0 && h.MTU != r.MTU {
-		d = append(d, fmt.Sprintf("mtu is %d, want %d", h.MTU, r.MTU))
+	if want := min(r.MTU, mostMTU); want != 0 && h.MTU != want {
+		d = append(d, fmt.Sprintf("mtu is %d, want %d", h.MTU, want))
 	}
-	if r.AdvMSS != 0 && h.AdvMSS != r.AdvMSS {
-		d = append(d, fmt.Sprintf("advmss is %d, want %d", h.AdvMSS, r.AdvMSS))
+	if want := min(r.AdvMSS, mostAdvMSS); want != 0 && h.AdvMSS != want {
+		d = append(d, fmt.Sprintf("advmss is %d, want %d", h.AdvMSS, want))
 	}
 	return d
 }

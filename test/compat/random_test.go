@@ -160,6 +160,8 @@ type reason struct{ words, why string }
 func refused() []reason {
 	return []reason{
 		{`backend = .* want "nftables", "iptables" or "firewalld"`, "firewall takes any other word for no backend at all"},
+		{`ipMasqBackend = .* want "nftables" or "iptables"`, "the same, and where ipMasq is off, too"},
+		{`ipam\.addresses\[0\]\.(address|gateway) = .* want`, "static's addresses are not looked at where others come in their place"},
 		{`is already taken by container`, "two rules for one port: the second container's never sees a packet"},
 	}
 }
@@ -171,10 +173,13 @@ func accepted() []reason {
 		{`^(exit status 1: )?no plugin name provided`, "CHECK of a bridge without ipam, which ADD accepts"},
 		{`Failed to find Gateway .* for interface`, "CHECK wants a default route where none was asked for"},
 		{`Expected Route .* not found in routing table`, "CHECK looks in the main table only"},
-		{`unknown protocol "" specified`, "a mapping without a protocol is TCP's, by nftables in the reference, too"},
+		{`unknown protocol "" specified|No symbol type information`, "a mapping without a protocol is TCP's, by nftables in the reference, too"},
 		{`Bridge interface \S+ Mac doesn't match`, "the hardware address of the reference's bridge without a gateway is its ports'"},
 		{`if rate is set, burst must also be set`, "a burst has a default"},
-		{`invalid CIDR address: $`, "a null is a key that is not there"},
+		{`invalid CIDR address: $`, "a null is a key that is not there, and Subnet is not subnet"},
+		{`cannot unmarshal .* field \.args\.cni of type`, "Cni is not cni"},
+		{`nftables-specific options`, "without a backend, conditions in nftables' words choose nftables"},
+		{`failed to add route '\{[0-9.]+ ffffff00\}`, "::ffff:10.1.0.0/120 is an IPv6 route, not an IPv4 one with a mask of IPv6's"},
 		{`create (ifb )?qdisc: create qdisc: invalid argument`, "a burst of less than a byte: our bucket holds a frame whatever was asked for"},
 	}
 }
@@ -184,6 +189,7 @@ func effects() []reason {
 	return []reason{
 		{`this side: route default via .* \{"mtu":`, "ptp sets the default route without the mtu that was asked for"},
 		{`this side: qdisc tbf .* burst 1518b`, "a bucket smaller than a frame lets none through"},
+		{`qdisc tbf .* rate 64bit burst .*\n.*qdisc tbf .* rate 64bit burst`, "the time that a bucket lasts, 275 s at the most, wraps in the reference, and in what tc shows of ours"},
 		{`namespace host:\s+reference: sysctl net/ipv4/conf/cni0/route_localnet:0\s+this side: sysctl net/ipv4/conf/cni0/route_localnet:1$`,
 			"the reference finds the bridge by the container's gateway; without one a mapping of 127.0.0.1 does not work"},
 	}
