@@ -35,6 +35,7 @@ func Compile(s *cluster.Snapshot, self *cluster.Node, h Host) Wanted {
 		w.shared(s, n, self, h)
 	}
 	w.isolated(s, self, h, present, ends)
+	w.guard(s, h.Underlay.Link)
 	return w
 }
 

@@ -72,6 +72,7 @@ func (b *Bridge) create(e *Engine) error {
 	body := ifinfo(0, 0, 0)
 	body.str(unix.IFLA_IFNAME, b.Name)
 	body.bytes(unix.IFLA_ADDRESS, macBytes(b.MAC))
+	body.u32(unix.IFLA_GROUP, Group) // one that exists has none: it may hold the host's uplink
 	if b.MTU > 0 {
 		body.u32(unix.IFLA_MTU, uint32(b.MTU))
 	}

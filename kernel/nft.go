@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -19,6 +20,9 @@ type NFT struct {
 	Text    string `json:",omitzero"` // a chain's hook, a set's type, a rule's statements
 	Network string `json:",omitzero"` // "": of all networks
 	Group   string `json:",omitzero"`
+
+	// Addrs are all that a set of a Reconciler's table holds.
+	Addrs []netip.Addr `json:",omitzero"`
 }
 
 // Element is one element of a set or map, owned by an attachment. It is added
@@ -89,7 +93,21 @@ func (n *NFT) String() string {
 	if n.Text == targetType { // for which nft has no name
 		return s + " " + n.Name + " { typeof i" + n.Text + "; }"
 	}
+	if len(n.Addrs) > 0 {
+		return s + " " + n.Name + " { type " + n.Text + "; elements = { " + n.addrs() + " }; }"
+	}
 	return s + " " + n.Name + " { type " + n.Text + "; }"
+}
+
+func (n *NFT) addrs() string {
+	out := make([]byte, 0, 40*len(n.Addrs))
+	for i, a := range n.Addrs {
+		if i > 0 {
+			out = append(out, ", "...)
+		}
+		out = a.AppendTo(out)
+	}
+	return string(out)
 }
 
 // mark is a rule's comment: by it the rule is known again.

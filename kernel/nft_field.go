@@ -10,6 +10,10 @@ const neighbourTarget = "@nh,384,128"
 // targetType is the one type of set with it that has a form which nft(8) can read.
 const targetType = "ifname . " + neighbourTarget
 
+// tunnelVNI is a VXLAN packet's number of its network (RFC 7348, section 5), in the words of
+// nft(8) that all versions read; it is compared with a hexadecimal number.
+const tunnelVNI = "@th,96,24"
+
 // field is something of a packet that can be compared.
 type field struct {
 	typ    string
@@ -67,10 +71,14 @@ func fieldByName(name string) (field, bool) {
 		return field{"inet_service", 0, "udp", payload(transport, 0, 2)}, true
 	case "udp dport":
 		return field{"inet_service", 0, "udp", payload(transport, 2, 2)}, true
+	case tunnelVNI:
+		return field{tunnelVNI, 0, "udp", payload(transport, 12, 3)}, true
 	case "th dport":
 		return field{"inet_service", 0, "", payload(transport, 2, 2)}, true
 	case "meta l4proto":
 		return field{"inet_proto", 0, "", meta(unix.NFT_META_L4PROTO)}, true
+	case "iifgroup":
+		return field{"devgroup", 0, "", meta(unix.NFT_META_IIFGROUP)}, true
 	case "iifname":
 		return field{"ifname", 0, "", meta(unix.NFT_META_IIFNAME)}, true
 	case "oifname":

@@ -21,8 +21,8 @@ type nftType struct {
 func nftTypeList() []nftType {
 	return []nftType{
 		{"ipv4_addr", 7, 4}, {"ipv6_addr", 8, 16}, {"ether_addr", 9, 6}, {"ether_type", 10, 2},
-		{"inet_proto", 12, 1}, {"inet_service", 13, 2}, {"mark", 19, 4}, {"icmpv6_type", 29, 1}, {"ifname", 41, 16},
-		{neighbourTarget, 4, 16},
+		{"inet_proto", 12, 1}, {"inet_service", 13, 2}, {"mark", 19, 4}, {"icmpv6_type", 29, 1}, {"devgroup", 35, 4}, {"ifname", 41, 16},
+		{neighbourTarget, 4, 16}, {tunnelVNI, 4, 3},
 	}
 }
 
@@ -106,6 +106,9 @@ func (t nftType) value(s string) ([]byte, error) {
 		return a.AsSlice(), err
 	case neighbourTarget:
 		return hex.DecodeString(strings.TrimPrefix(s, "0x"))
+	case tunnelVNI:
+		n, err := strconv.ParseUint(s, 0, 24)
+		return []byte{byte(n >> 16), byte(n >> 8), byte(n)}, err
 	case "ether_addr":
 		return ParseMAC(s)
 	case "icmpv6_type":

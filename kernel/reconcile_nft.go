@@ -63,7 +63,9 @@ func (r *Reconciler) rewrite(list []Object, sum string) error {
 			if o.What == "table" {
 				continue
 			}
-			err = b.add(o)
+			if err = b.add(o); err == nil {
+				b.addrs(o)
+			}
 		case *Element:
 			err = b.element(o)
 		}
@@ -79,6 +81,25 @@ func (r *Reconciler) rewrite(list []Object, sum string) error {
 		err = errors.Join(err, x.err)
 	}
 	return err
+}
+
+// addrs fills a set, some hundred addresses a message: an attribute has 64 KiB at most.
+func (b *transaction) addrs(n *NFT) {
+	const each = 1000
+	for some := range slices.Chunk(n.Addrs, each) {
+		body := nfgen(n.Family)
+		body.str(unix.NFTA_SET_ELEM_LIST_TABLE, n.Table)
+		body.str(unix.NFTA_SET_ELEM_LIST_SET, n.Name)
+		body.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func(b *buf) {
+			for _, a := range some {
+				b.nest(unix.NFTA_LIST_ELEM, func(b *buf) {
+					b.nest(unix.NFTA_SET_ELEM_KEY, func(b *buf) { b.addr(unix.NFTA_DATA_VALUE, a) })
+				})
+			}
+		})
+		b.reqs = append(b.reqs, request{nftSubsystem | unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, body})
+		b.objects = append(b.objects, n)
+	}
 }
 
 // lookTable finds what the table holds: what it says of itself, if the rules and
@@ -117,6 +138,10 @@ func (r *Reconciler) holds(list []Object) (bool, error) {
 		case *NFT:
 			if o.What == "rule" {
 				want["chain "+o.Name] = append(want["chain "+o.Name], o.mark())
+			}
+			for _, a := range o.Addrs {
+				want["set "+o.Name] = append(want["set "+o.Name], a.String())
+				sets[o.Name] = Element{Family: o.Family, Table: o.Table, Set: o.Name, Type: o.Text}
 			}
 		case *Element:
 			want["set "+o.Set] = append(want["set "+o.Set], o.Key)

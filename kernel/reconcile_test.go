@@ -49,6 +49,15 @@ func peers(n int) (out kernel.Objects) {
 	return out
 }
 
+func addresses(first string, n int) (out []netip.Addr) {
+	a := netip.MustParseAddr(first)
+	for range n {
+		out = append(out, a)
+		a = a.Next()
+	}
+	return out
+}
+
 func ruleset() kernel.Objects {
 	nft := func(what, name, text string) *kernel.NFT {
 		return &kernel.NFT{Family: "inet", Table: "fairlead-agent", What: what, Name: name, Text: text}
@@ -56,6 +65,11 @@ func ruleset() kernel.Objects {
 	return kernel.Objects{
 		nft("chain", "postrouting", "type nat hook postrouting priority 105; policy accept"),
 		nft("set", "excluded", "ipv4_addr"),
+		&kernel.NFT{Family: "inet", Table: "fairlead-agent", What: "set", Name: "hosts", Text: "ipv4_addr", Addrs: addresses("192.0.2.7", 2500)},
+		&kernel.NFT{Family: "inet", Table: "fairlead-agent", What: "set", Name: "hosts6", Text: "ipv6_addr", Addrs: addresses("2001:db8::7", 2500)},
+		nft("chain", "guard", ""),
+		nft("rule", "guard", "iifgroup 1718353921 ip6 saddr @hosts6 drop"),
+		nft("rule", "guard", "udp dport 8472 @th,96,24 0x12d ip saddr @hosts return"),
 		nft("rule", "postrouting", "ip daddr 10.128.0.0/9 return"),
 		nft("rule", "postrouting", "ip saddr 10.128.0.0/12 masquerade"),
 		&kernel.Element{Family: "inet", Table: "fairlead-agent", Set: "excluded", Type: "ipv4_addr", Key: "10.128.0.1"},
@@ -100,6 +114,12 @@ func TestReconcile(t *testing.T) {
 	)
 	if rep := reconcile(t, r, want); rep.Made < 900 || !rep.Looked {
 		t.Errorf("made %d, looked %v: want all of some 900", rep.Made, rep.Looked)
+	}
+	listed := kerneltest.Run(t, "nft", "list", "table", "inet", "fairlead-agent")
+	for _, w := range []string{"192.0.2.7", "192.0.11.202", "2001:db8::9ca", "iifgroup 1718353921 ip6 saddr @hosts6 drop", "udp dport 8472 @th,96,24 0x12d ip saddr @hosts return"} {
+		if !strings.Contains(listed, w) {
+			t.Errorf("nft does not list %s:\n%s", w, listed)
+		}
 	}
 	for _, how := range []string{"remembering", "listing"} {
 		if rep := reconcile(t, r, want); rep.Made+rep.Removed != 0 {
@@ -186,7 +206,7 @@ func TestContradicts(t *testing.T) {
 	for _, by := range []string{
 		"ip route del 10.128.3.0/24", "ip route replace 10.128.3.0/24 via 192.0.2.9", "ip neigh del 10.128.4.0 dev vx", "ip neigh replace 10.128.4.0 lladdr 02:00:00:00:00:99 dev vx nud permanent",
 		"bridge fdb del 02:00:00:00:00:05 dev vx", "bridge fdb replace 02:00:00:00:00:05 dev vx dst 192.0.2.99", "ip link set vx down", "ip link set vx mtu 1300",
-		"nft flush chain inet fairlead-agent postrouting", "nft delete table inet fairlead-agent", "ip link set eth0 mtu 1400", "ip link del vx",
+		"nft delete element inet fairlead-agent hosts { 192.0.2.9 }", "nft flush chain inet fairlead-agent postrouting", "nft delete table inet fairlead-agent", "ip link set eth0 mtu 1400", "ip link del vx",
 	} {
 		kerneltest.Run(t, strings.Fields(by)...)
 		if !heard() {

@@ -162,6 +162,7 @@ func refused() []reason {
 		{`backend = .* want "nftables", "iptables" or "firewalld"`, "firewall takes any other word for no backend at all"},
 		{`ipMasqBackend = .* want "nftables" or "iptables"`, "the same, and where ipMasq is off, too"},
 		{`ipam\.addresses\[0\]\.(address|gateway) = .* want`, "static's addresses are not looked at where others come in their place"},
+		{`(mtu|table) = -1: want`, "bridge takes an MTU below 0 for none, sbr a table for one of 2^32"},
 		{`is already taken by container`, "two rules for one port: the second container's never sees a packet"},
 	}
 }
@@ -176,8 +177,10 @@ func accepted() []reason {
 		{`unknown protocol "" specified|No symbol type information`, "a mapping without a protocol is TCP's, by nftables in the reference, too"},
 		{`Bridge interface \S+ Mac doesn't match`, "the hardware address of the reference's bridge without a gateway is its ports'"},
 		{`if rate is set, burst must also be set`, "a burst has a default"},
-		{`invalid CIDR address: $`, "a null is a key that is not there, and Subnet is not subnet"},
-		{`cannot unmarshal .* field \.args\.cni of type`, "Cni is not cni"},
+		{`invalid CIDR address:\s*$`, "a null is a key that is not there, and Subnet is not subnet"},
+		{`cannot unmarshal .* (field \.args\.cni|field Address\.ipam\.addresses\.Address) of type`, "Cni is not cni, nor Address address"},
+		{`cannot unmarshal .* field BridgeArgs\.args\.cni\.mac of type`, "args.cni is not looked at where a capability comes in its place"},
+		{`failed to add route \{Ifindex: .*: file exists`, "a route to the container's own subnet is there with its address"},
 		{`nftables-specific options`, "without a backend, conditions in nftables' words choose nftables"},
 		{`failed to add route '\{[0-9.]+ ffffff00\}`, "::ffff:10.1.0.0/120 is an IPv6 route, not an IPv4 one with a mask of IPv6's"},
 		{`create (ifb )?qdisc: create qdisc: invalid argument`, "a burst of less than a byte: our bucket holds a frame whatever was asked for"},
