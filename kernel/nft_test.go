@@ -109,6 +109,8 @@ func TestRulesReadBack(t *testing.T) {
 		"iifname \"br0\" oifname != \"br0\" jump other",
 		"oifname \"vx0\" tcp flags syn / syn,rst tcp option maxseg size set rt mtu",
 		"tcp flags syn / syn,rst tcp option maxseg size set rt mtu",
+		"iifgroup 1718353921 ip saddr @a4 fib daddr type local drop",
+		"iifgroup != 1718353921 udp dport 8472 @th,96,24 0x12d goto other",
 	}
 	list := kernel.Objects{
 		part("table", "", ""), part("chain", "other", ""),
@@ -124,7 +126,10 @@ func TestRulesReadBack(t *testing.T) {
 		if strings.Contains(r, "dnat ip") || strings.HasPrefix(r, "fib") {
 			hook = "type nat hook prerouting priority -95; policy accept"
 		}
-		if strings.HasPrefix(r, "iif") || strings.Contains(r, "maxseg") {
+		if strings.HasPrefix(r, "iifgroup") {
+			hook = "type filter hook prerouting priority -300; policy accept"
+		}
+		if strings.HasPrefix(r, "iifname") || strings.Contains(r, "maxseg") {
 			hook = "type filter hook forward priority -150; policy accept"
 		}
 		list = append(list, part("chain", chain, hook), part("rule", chain, r))

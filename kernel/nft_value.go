@@ -22,7 +22,7 @@ func nftTypeList() []nftType {
 	return []nftType{
 		{"ipv4_addr", 7, 4}, {"ipv6_addr", 8, 16}, {"ether_addr", 9, 6}, {"ether_type", 10, 2},
 		{"inet_proto", 12, 1}, {"inet_service", 13, 2}, {"mark", 19, 4}, {"icmpv6_type", 29, 1}, {"devgroup", 35, 4}, {"ifname", 41, 16},
-		{neighbourTarget, 4, 16}, {tunnelVNI, 4, 3},
+		{neighbourTarget, 4, 16}, {tunnelVNI, 0, 3}, // of which there is no set
 	}
 }
 

@@ -16,7 +16,7 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	have := ""
-	for _, pattern := range []string{"*_test.go", "../scenario/*_test.go", "../architecture/*_test.go", "../../doctor/*_test.go", "../../agent/*_test.go", "../../agent/cluster/*_test.go", "../../agent/store/*_test.go"} {
+	for _, pattern := range []string{"*_test.go", "../scenario/*_test.go", "../cluster/*_test.go", "../architecture/*_test.go", "../../doctor/*_test.go", "../../agent/*_test.go", "../../agent/cluster/*_test.go", "../../agent/store/*_test.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %v", pattern, err)

@@ -49,6 +49,7 @@ func suites() []suite {
 		{pkg: module + "test/crash", run: "^TestMended$/^vrf$", on: "6.12"},
 		// Tunnels whose types the host may lack, with packets through them.
 		{pkg: module + "agent/backend", run: "^(TestHosts|TestKeyTurned)$/^(ipip|wireguard|mix)$"},
+		{pkg: module + "test/cluster", run: "^TestWrapped$/^ipip$"},
 		// Whose clock no other may depend on.
 		{pkg: module + "test/cluster", run: "^TestClock$", on: "6.12"},
 		// Whose link is slow and loses packets.
