@@ -5,6 +5,7 @@ package lab
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,7 +61,15 @@ func newRoom(ctx context.Context) (*room, error) {
 func (r *room) prepare(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	err := Until(within, func() error { // unshare becomes cat when all is done
+	ours, err := os.Readlink("/proc/self/ns/mnt")
+	if err != nil {
+		return err
+	}
+	err = Until(within, func() error { // unshare becomes cat when all is done
+		mounts, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", r.pid))
+		if err != nil || mounts == ours {
+			return cmp.Or(err, errors.New("unshare has not begun"))
+		}
 		exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", r.pid))
 		if err == nil && strings.HasSuffix(exe, "/unshare") {
 			err = errors.New("unshare is at work")
