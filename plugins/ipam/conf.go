@@ -2,6 +2,7 @@ package ipam
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
 
 	"github.com/fairlead/fairlead/cni"
@@ -45,11 +46,42 @@ type routeConf struct {
 	Scope    *int         `json:"scope"`
 }
 
+type bounded struct {
+	key     string
+	v, most int
+}
+
+// numbers are those of a route, and what the kernel can count of each: rtnetlink(7).
+func (r routeConf) numbers() []bounded {
+	list := []bounded{{"mtu", r.MTU, math.MaxUint32}, {"advmss", r.AdvMSS, math.MaxUint32}, {"priority", r.Priority, math.MaxUint32}}
+	if r.Table != nil {
+		list = append(list, bounded{"table", *r.Table, math.MaxUint32})
+	}
+	if r.Scope != nil {
+		list = append(list, bounded{"scope", *r.Scope, math.MaxUint8})
+	}
+	return list
+}
+
+// plain is an IPv4 prefix that is written as IPv6's, ::ffff:10.1.0.7/120, as IPv4's.
+func plain(p netip.Prefix) netip.Prefix {
+	const before = 128 - 32
+	if p.Addr().Is4In6() && p.Bits() >= before {
+		return netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-before)
+	}
+	return p
+}
+
 func routes(data []byte, list []routeConf) ([]cni.Route, error) {
 	var out []cni.Route
 	for i, r := range list {
 		if !r.Dst.IsValid() {
 			return nil, cni.Invalid(data, fmt.Sprintf("ipam.routes[%d].dst", i), `missing: want a destination, like "0.0.0.0/0" or "fd00:2::/64"`)
+		}
+		for _, n := range r.numbers() {
+			if n.v < 0 || n.v > n.most {
+				return nil, cni.Invalid(data, fmt.Sprintf("ipam.routes[%d].%s", i, n.key), fmt.Sprintf("want 0 to %d", n.most))
+			}
 		}
 		out = append(out, cni.Route{Dst: r.Dst, GW: r.GW.Unmap(), MTU: r.MTU, AdvMSS: r.AdvMSS,
 			Priority: r.Priority, Table: r.Table, Scope: r.Scope})

@@ -17,7 +17,7 @@ func prefixes(data []byte, key string, texts []string) ([]cni.IP, error) {
 		if err != nil {
 			return nil, cni.Invalid(data, fmt.Sprintf("%s[%d]", key, i), wantAddress)
 		}
-		ips = append(ips, cni.IP{Address: p})
+		ips = append(ips, cni.IP{Address: plain(p)})
 	}
 	return ips, nil
 }
@@ -39,7 +39,7 @@ func argAddresses(cniArgs string) ([]cni.IP, error) {
 		if err != nil {
 			return nil, cni.Errorf(cni.CodeInvalidEnvironment, "CNI_ARGS: IP=%s: %s", text, wantAddress)
 		}
-		ips = append(ips, cni.IP{Address: p})
+		ips = append(ips, cni.IP{Address: plain(p)})
 	}
 	list, _ = args.Get("GATEWAY")
 	for _, text := range splitList(list) {

@@ -66,6 +66,7 @@ func staticKeys() []keyCase {
 	}
 	return of("static", []keyCase{
 		{key: "addresses", plugins: with("", `"addresses": [{"address": "10.2.0.5/24", "gateway": "10.2.0.1"}, {"address": "fd02::5/64"}]`)},
+		{key: "addresses", with: "IPv4 in IPv6's words", plugins: with("", `"addresses": [{"address": "::ffff:10.2.0.5/120", "gateway": "10.2.0.1"}]`)},
 		{key: "routes", plugins: with("", one+`, "routes": [{"dst": "0.0.0.0/0"}, {"dst": "10.9.0.0/16", "gw": "10.2.0.9", "mtu": 1300, "advmss": 1200, "priority": 7, "table": 100, "scope": 0}]`)},
 		{key: "routes", with: "keys of 1.1.0 at 0.4.0", version: "0.4.0", plugins: with("", one+`, "routes": [{"dst": "10.9.0.0/16", "mtu": 1300, "advmss": 1200, "priority": 7, "table": 100, "scope": 0}]`)},
 		{key: "dns", plugins: with("", one+`, "dns": {"nameservers": ["192.0.2.53"], "domain": "d", "search": ["s"], "options": ["o"]}`)},

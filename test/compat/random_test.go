@@ -162,7 +162,9 @@ func refused() []reason {
 		{`backend = .* want "nftables", "iptables" or "firewalld"`, "firewall takes any other word for no backend at all"},
 		{`ipMasqBackend = .* want "nftables" or "iptables"`, "the same, and where ipMasq is off, too"},
 		{`ipam\.addresses\[0\]\.(address|gateway) = .* want`, "static's addresses are not looked at where others come in their place"},
-		{`(mtu|table) = -1: want`, "bridge takes an MTU below 0 for none, sbr a table for one of 2^32"},
+		{`(mtu|table) = (-1|0): want`, "bridge takes an MTU below 0 for none, sbr a table for one of 2^32"},
+		{`ipam\.routes\[\d\]\.(mtu|advmss|priority|table|scope) = .*: want 0 to`, "numbers past the kernel's wrap, to none"},
+		{`ipam\.gateway = .* is not in the subnet`, "the gateway would be unreachable"},
 		{`is already taken by container`, "two rules for one port: the second container's never sees a packet"},
 	}
 }
@@ -193,7 +195,9 @@ func effects() []reason {
 		{`this side: route default via .* \{"mtu":`, "ptp sets the default route without the mtu that was asked for"},
 		{`this side: qdisc tbf .* burst 1518b`, "a bucket smaller than a frame lets none through"},
 		{`qdisc tbf .* rate 64bit burst .*\n.*qdisc tbf .* rate 64bit burst`, "the time that a bucket lasts, 275 s at the most, wraps in the reference, and in what tc shows of ours"},
-		{`namespace host:\s+reference: sysctl net/ipv4/conf/cni0/route_localnet:0\s+this side: sysctl net/ipv4/conf/cni0/route_localnet:1$`,
+		{`mark:\s+reference: 0x20/0x20\s+this side: none$`, "without a backend ours is nftables, which needs no mark"},
+		{`qdisc tbf .* rate 4294Mbit burst`, "the reference counts a bucket in whole ticks, which a fast rate's is not"},
+		{`namespace host:\s+reference: sysctl net/ipv4/conf/(\S+)/route_localnet:0\s+this side: sysctl net/ipv4/conf/\S+/route_localnet:1$`,
 			"the reference finds the bridge by the container's gateway; without one a mapping of 127.0.0.1 does not work"},
 	}
 }
