@@ -37,6 +37,10 @@ func (w *Wanted) guard(s *cluster.Snapshot, underlay string) {
 		g.fromHosts(chain)
 		w.nft("chain", chain+"-others", "")
 		g.fromOthers(chain+"-others", len(s.Flannel) > 0)
+		// A fragment may be too short to have the number that the whole has.
+		for _, fragment := range []string{"ip frag-off & 16383 != 0", "exthdr frag exists"} {
+			w.nft("rule", chain, fmt.Sprintf("%s goto %s-others", fragment, chain))
+		}
 		for _, vni := range slices.Sorted(slices.Values(tunnels[port])) {
 			w.nft("rule", chain, fmt.Sprintf("@th,96,24 %#x goto %s-others", vni, chain))
 		}

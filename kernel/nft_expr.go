@@ -126,6 +126,30 @@ func (c *compiler) fibLocal() {
 	c.cmp(unix.NFT_CMP_EQ, binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL))
 }
 
+// fragment4 is a packet with an offset or the flag that more follows: RFC 791, section 3.1.
+func (c *compiler) fragment4() {
+	c.of(unix.AF_INET)
+	name, attrs := payload(unix.NFT_PAYLOAD_NETWORK_HEADER, 6, 2)(reg1)
+	c.expr(name, attrs)
+	c.mask([]byte{0x3f, 0xff})
+	c.cmp(unix.NFT_CMP_NEQ, make([]byte, 2))
+}
+
+// fragment6 is a packet with the extension header of fragments: RFC 8200, section 4.5.
+func (c *compiler) fragment6() {
+	c.of(unix.AF_INET6)
+	c.expr("exthdr", func(b *buf) {
+		b.be32(unix.NFTA_EXTHDR_DREG, reg1)
+		b.u8(unix.NFTA_EXTHDR_TYPE, unix.IPPROTO_FRAGMENT)
+		b.be32(unix.NFTA_EXTHDR_OFFSET, 0)
+		b.be32(unix.NFTA_EXTHDR_LEN, 1)
+		b.be32(unix.NFTA_EXTHDR_FLAGS, nftExthdrPresent)
+	})
+	c.cmp(unix.NFT_CMP_EQ, []byte{1})
+}
+
+const nftExthdrPresent = 1 // NFT_EXTHDR_F_PRESENT, linux/netfilter/nf_tables.h
+
 func (c *compiler) markSet(word string) error {
 	v, err := strconv.ParseUint(word, 0, 32)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 // A rule is written here as nft(8) prints it, and compiled to the kernel's
 // expressions. The grammar is the part that Fairlead uses:
 //
-//	meta nfproto ipv4|ipv6 | meta protocol ip|ip6|arp | fib daddr type local | FIELD [!=] VALUE | FIELD [. FIELD]... [!=] @SET | ct status dnat | ct state established,related |
+//	meta nfproto ipv4|ipv6 | meta protocol ip|ip6|arp | fib daddr type local | ip frag-off & 16383 != 0 | exthdr frag exists | FIELD [!=] VALUE | FIELD [. FIELD]... [!=] @SET | ct status dnat | ct state established,related |
 //	dnat ip|ip6 to FIELD [. FIELD]... map @MAP | masquerade | meta mark set NUMBER |
 //	tcp flags syn / syn,rst | tcp option maxseg size set rt mtu |
 //	jump CHAIN | goto CHAIN | return | accept | drop | counter
@@ -82,6 +82,10 @@ func (c *compiler) statement() error {
 		c.ctStateKnown()
 	case c.accept("fib", "daddr", "type", "local"):
 		c.fibLocal()
+	case c.accept("ip", "frag-off", "&", "16383", "!=", "0"):
+		c.fragment4()
+	case c.accept("exthdr", "frag", "exists"):
+		c.fragment6()
 	case c.accept("tcp", "flags", "syn", "/", "syn,rst"):
 		return c.tcpSyn()
 	case c.accept("tcp", "option", "maxseg", "size", "set", "rt", "mtu"):

@@ -111,6 +111,8 @@ func TestRulesReadBack(t *testing.T) {
 		"tcp flags syn / syn,rst tcp option maxseg size set rt mtu",
 		"iifgroup 1718353921 ip saddr @a4 fib daddr type local drop",
 		"iifgroup != 1718353921 udp dport 8472 @th,96,24 0x12d goto other",
+		"ip frag-off & 16383 != 0 goto other",
+		"exthdr frag exists goto other",
 	}
 	list := kernel.Objects{
 		part("table", "", ""), part("chain", "other", ""),

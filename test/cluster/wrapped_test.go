@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"hash/crc32"
 	"net"
 	"net/netip"
 	"os"
@@ -112,6 +113,7 @@ type wrapped struct {
 	src, dst netip.Addr // outside; src invalid: the sender's own
 	to       *lab.Node  // whose container it is for
 	inner    netip.Addr
+	pieces   bool // sent as two fragments, of which the first has no more than UDP's header
 }
 
 func (w wrapped) send(t *testing.T, vni int) {
@@ -135,8 +137,28 @@ func (w wrapped) send(t *testing.T, vni int) {
 			return err
 		}
 		defer unix.Close(fd)
-		return unix.Sendto(fd, outer, 0, &unix.SockaddrInet4{Addr: w.dst.As4()})
+		for _, p := range w.split(outer) {
+			if err := unix.Sendto(fd, p, 0, &unix.SockaddrInet4{Addr: w.dst.As4()}); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
+}
+
+// split is a packet as it is sent: RFC 791, section 3.2.
+func (w wrapped) split(packet []byte) [][]byte {
+	if !w.pieces {
+		return [][]byte{packet}
+	}
+	const header, first, more = 20, 8, 0x2000
+	head, rest := slices.Clone(packet[:header+first]), append(slices.Clone(packet[:header]), packet[header+first:]...)
+	for _, p := range [][]byte{head, rest} {
+		binary.BigEndian.PutUint16(p[4:], uint16(crc32.ChecksumIEEE([]byte(w.name)))) // which packet's
+	}
+	binary.BigEndian.PutUint16(head[6:], more)
+	binary.BigEndian.PutUint16(rest[6:], first/8)
+	return [][]byte{head, rest}
 }
 
 // A container can wrap packets, but no host unwraps them: not its own, nor another to
@@ -148,6 +170,10 @@ func TestWrapped(t *testing.T) {
 		t.Parallel()
 		wrappedBy(t, vxlanNet, true)
 	})
+	t.Run("vxlan without connection tracking", func(t *testing.T) { // which puts fragments together
+		t.Parallel()
+		wrappedBy(t, `{"subnets": [{"cidr": "10.244.0.0/16"}]}`, true)
+	})
 	t.Run("ipip", func(t *testing.T) {
 		t.Parallel()
 		kerneltest.Needs(t, "ipip")
@@ -156,6 +182,7 @@ func TestWrapped(t *testing.T) {
 }
 
 func wrappedBy(t *testing.T, network string, vxlan bool) {
+	tracked := strings.Contains(network, "nat")
 	c := hosts(t, 3, 1, network)
 	a, b, other := c.Nodes[0], c.Nodes[1], c.Nodes[2]
 	stranger, err := c.Host(t.Context(), "stranger")
@@ -174,10 +201,12 @@ func wrappedBy(t *testing.T, network string, vxlan bool) {
 	names := map[*lab.Node]string{a: "routed", b: "victim"}
 	if vxlan {
 		isolatedNets(t, c, "blue --isolated --subnet 10.0.0.0/24", "red --isolated --subnet 10.9.0.0/24 --nat")
-		senders["red"] = attach(t, a, "red", "red")
+		if tracked {
+			senders["red"] = attach(t, a, "red", "red")
+			reach(t, a, "red", b.V4)
+		}
 		in, names = map[*lab.Node]netip.Addr{a: attach(t, a, "blue1", "blue"), b: attach(t, b, "blue2", "blue")}, map[*lab.Node]string{a: "blue1", b: "blue2"}
 		reach(t, a, "blue1", in[b])
-		reach(t, a, "red", b.V4)
 		out, err := a.Cluster(t.Context(), "network", "show", "blue", "--json")
 		must(t, err)
 		var n struct{ VNI int }
@@ -194,6 +223,10 @@ func wrappedBy(t *testing.T, network string, vxlan bool) {
 			w := from
 			w.name, w.src, w.dst, w.to, w.inner = name+" "+what, src, dst, to, in[to]
 			list = append(list, w)
+			if !tracked {
+				w.name, w.pieces = w.name+" in pieces", true
+				list = append(list, w)
+			}
 		}
 		add("to its host", netip.Addr{}, a.V4, a)
 		if vxlan { // IPIP has no ports: its host's address is taken, by the host's own tunnel
