@@ -244,6 +244,9 @@ func (a *Agent) here() (self *cluster.Node, h Host, again time.Duration, err err
 func (a *Agent) compile(self *cluster.Node, h Host) (w Wanted, known bool) {
 	known = a.view.read(func(s *cluster.Snapshot) {
 		w = Compile(s, self, h)
+		if s.Networks[cluster.DefaultNetwork] == nil && a.o.Config.Network != nil {
+			w.bare = true // it is about to be written
+		}
 		if n := s.Nodes[self.Name]; n != nil && n.ID == self.ID {
 			a.status.wasTold()
 		}
