@@ -62,6 +62,17 @@ func TestNothingIsLost(t *testing.T) {
 			must(t, c.Ready(t.Context()))
 			more()
 		}},
+		{"hosts join and go", func() { // each time the table of nftables is written anew
+			for _, name := range []string{"x", "y", "z"} {
+				n, err := c.Join(t.Context(), name)
+				must(t, err)
+				must(t, n.Start())
+				soon(t, func() error { _, err := n.Fairlead(t.Context(), "agent", "status"); return err })
+				reach(t, a, "c1", attach(t, n, "c1", "pods"))
+				must(t, n.Agent.Stop(5*time.Second))
+				soon(t, func() error { _, err := a.Cluster(t.Context(), "node", "remove", name); return err })
+			}
+		}},
 	} {
 		t.Log(row.what)
 		through(t, a, "c1", to, row.do)
