@@ -58,7 +58,7 @@ func TestDecode(t *testing.T) {
 	enc := gob.NewEncoder(&b)
 	_, ip, _ := net.ParseCIDR("10.1.0.0/16")
 	for _, v := range []any{
-		deep{IP: ip, Flat: []flat{{Name: "a", Count: -300}, {}}, Number: &seven, Map: map[string]uint{"k": 1 << 40}, Pair: [2]bool{true, false},
+		deep{IP: ip, Flat: []flat{{Name: "a", Count: -300}, {}}, Number: &seven, Map: map[string]uint{"k": 1 << 30}, Pair: [2]bool{true, false},
 			Half: 0.5, When: time.Unix(1, 0), Names: []string{"x", ""}},
 		"text", -5, []string{"one"}, struct{ A int }{},
 	} {

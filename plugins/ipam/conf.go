@@ -2,7 +2,6 @@ package ipam
 
 import (
 	"fmt"
-	"math"
 	"net/netip"
 
 	"github.com/fairlead/fairlead/cni"
@@ -48,17 +47,17 @@ type routeConf struct {
 
 type bounded struct {
 	key     string
-	v, most int
+	v, most int64
 }
 
 // numbers are those of a route, and what the kernel can count of each: rtnetlink(7).
 func (r routeConf) numbers() []bounded {
-	list := []bounded{{"mtu", r.MTU, math.MaxUint32}, {"advmss", r.AdvMSS, math.MaxUint32}, {"priority", r.Priority, math.MaxUint32}}
+	list := []bounded{{"mtu", int64(r.MTU), 1<<32 - 1}, {"advmss", int64(r.AdvMSS), 1<<32 - 1}, {"priority", int64(r.Priority), 1<<32 - 1}}
 	if r.Table != nil {
-		list = append(list, bounded{"table", *r.Table, math.MaxUint32})
+		list = append(list, bounded{"table", int64(*r.Table), 1<<32 - 1})
 	}
 	if r.Scope != nil {
-		list = append(list, bounded{"scope", *r.Scope, math.MaxUint8})
+		list = append(list, bounded{"scope", int64(*r.Scope), 255})
 	}
 	return list
 }

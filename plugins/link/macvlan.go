@@ -30,7 +30,7 @@ func (c *macvlan) Validate(a *plugin.Attachment) (err error) {
 	if c.Mode, err = c.mode("macvlan", c.Mode, "bridge"); err != nil {
 		return err
 	}
-	if c.BcQueueLen < 0 || c.BcQueueLen > 1<<32-1 {
+	if c.BcQueueLen < 0 || int64(c.BcQueueLen) > 1<<32-1 {
 		return cni.Invalid(c.Raw, "bcqueuelen", "want 0 (the kernel's choice, 1000) to 4294967295 frames")
 	}
 	c.mac, err = c.MAC(a, c.OwnMAC)

@@ -50,7 +50,7 @@ func (c *tap) Validate(a *plugin.Attachment) (err error) {
 
 // isID tells whether a number can be a user's or group's: the last one, -1 as
 // the kernel sees it, means none.
-func isID(n int) bool { return n >= 0 && n < 1<<32-1 }
+func isID(n int) bool { return n >= 0 && int64(n) < 1<<32-1 }
 
 // selinuxFS is there on a host that has SELinux.
 const selinuxFS = "/sys/fs/selinux/enforce"

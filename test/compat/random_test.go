@@ -135,7 +135,7 @@ func changeKey(r *rand.Rand, at map[string]any) {
 
 // otherThan is another value, mostly of the same kind.
 func otherThan(r *rand.Rand, was any) any {
-	numbers := []any{0, 1, -1, 68, 1400, 1500, 65535, 65536, 70000, 4294967296, 1.5}
+	numbers := []any{0, 1, -1, 68, 1400, 1500, 65535, 65536, 70000, int64(4294967296), 1.5}
 	words := []any{"", " ", "x", "10.1.0.1", "10.1.0.0/24", "10.1.0.9/24", "10.1.0.0/31", "10.1.0.0/33", "fd01::/64", "fd01::7/64", "::/0", "0.0.0.0/0", "::ffff:10.1.0.7/120",
 		"010.1.0.1", "10.1.0.1%eth0", "02:00:00:00:00:09", "0200.0000.0009", "ff:ff:ff:ff:ff:ff", "nftables", "iptables", "true", strings.Repeat("a", 16), strings.Repeat("é", 40)}
 	others := []any{nil, true, false, []any{}, map[string]any{}, "x", 7}
