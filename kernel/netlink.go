@@ -224,7 +224,7 @@ func ackError(typ, flags uint16, body []byte) error {
 		// capped, its payload.
 		size := unix.NLMSG_HDRLEN
 		if flags&unix.NLM_F_CAPPED == 0 {
-			size = (int(num32(tlvs)) + 3) &^ 3
+			size = (int(min(num32(tlvs), uint32(len(tlvs)))) + 3) &^ 3
 		}
 		tlvs = tlvs[min(size, len(tlvs)):]
 	}
