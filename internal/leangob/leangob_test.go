@@ -43,7 +43,7 @@ type deep struct {
 	IP     *net.IPNet
 	Flat   []flat
 	Number *int
-	Map    map[string]uint
+	Map    map[string]uint64
 	Pair   [2]bool
 	Half   float64
 	When   time.Time
@@ -58,7 +58,7 @@ func TestDecode(t *testing.T) {
 	enc := gob.NewEncoder(&b)
 	_, ip, _ := net.ParseCIDR("10.1.0.0/16")
 	for _, v := range []any{
-		deep{IP: ip, Flat: []flat{{Name: "a", Count: -300}, {}}, Number: &seven, Map: map[string]uint{"k": 1 << 30}, Pair: [2]bool{true, false},
+		deep{IP: ip, Flat: []flat{{Name: "a", Count: -300}, {}}, Number: &seven, Map: map[string]uint64{"k": 1 << 40}, Pair: [2]bool{true, false},
 			Half: 0.5, When: time.Unix(1, 0), Names: []string{"x", ""}},
 		"text", -5, []string{"one"}, struct{ A int }{},
 	} {
@@ -117,7 +117,7 @@ func TestDecodeBad(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add(AppendStruct(nil, 65, "flat", []Field{{"Name", "n"}, {"Data", []byte("d")}, {"Count", int64(5)}, {"Last", "l"}}))
 	var b bytes.Buffer
-	_ = gob.NewEncoder(&b).Encode(deep{Names: []string{"x"}, Map: map[string]uint{"a": 1}})
+	_ = gob.NewEncoder(&b).Encode(deep{Names: []string{"x"}, Map: map[string]uint64{"a": 1}})
 	f.Add(b.Bytes())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		got, err := NewDecoder(bytes.NewReader(data)).Decode()
