@@ -143,6 +143,11 @@ func (d *decoder) prefix(m rawjson.Member) netip.Prefix {
 		d.refuse(m.Key, wantPrefix)
 		return netip.Prefix{}
 	}
+	return UnmapPrefix(p)
+}
+
+// UnmapPrefix is an IPv4 prefix in IPv6 form, ::ffff:10.1.0.7/120, as IPv4's; others are as they were.
+func UnmapPrefix(p netip.Prefix) netip.Prefix {
 	if p.Addr().Is4In6() && p.Bits() >= 96 {
 		return netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
 	}

@@ -62,15 +62,6 @@ func (r routeConf) numbers() []bounded {
 	return list
 }
 
-// plain is an IPv4 prefix that is written as IPv6's, ::ffff:10.1.0.7/120, as IPv4's.
-func plain(p netip.Prefix) netip.Prefix {
-	const before = 128 - 32
-	if p.Addr().Is4In6() && p.Bits() >= before {
-		return netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-before)
-	}
-	return p
-}
-
 func routes(data []byte, list []routeConf) ([]cni.Route, error) {
 	var out []cni.Route
 	for i, r := range list {

@@ -120,7 +120,7 @@ func staticIPs(data []byte, c conf[staticConf], cniArgs string) ([]cni.IP, error
 	var ips []cni.IP
 	for i, a := range c.IPAM.Addresses {
 		key := fmt.Sprintf("ipam.addresses[%d]", i)
-		a.Address = plain(a.Address)
+		a.Address = wire.UnmapPrefix(a.Address)
 		switch {
 		case !a.Address.IsValid():
 			return nil, cni.Invalid(data, key+".address", "missing: "+wantAddress)

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/wire"
 )
 
 const wantAddress = "want an address with its prefix length, like 10.1.0.9/16 or fd00::9/64"
@@ -17,7 +18,7 @@ func prefixes(data []byte, key string, texts []string) ([]cni.IP, error) {
 		if err != nil {
 			return nil, cni.Invalid(data, fmt.Sprintf("%s[%d]", key, i), wantAddress)
 		}
-		ips = append(ips, cni.IP{Address: plain(p)})
+		ips = append(ips, cni.IP{Address: wire.UnmapPrefix(p)})
 	}
 	return ips, nil
 }
@@ -39,7 +40,7 @@ func argAddresses(cniArgs string) ([]cni.IP, error) {
 		if err != nil {
 			return nil, cni.Errorf(cni.CodeInvalidEnvironment, "CNI_ARGS: IP=%s: %s", text, wantAddress)
 		}
-		ips = append(ips, cni.IP{Address: plain(p)})
+		ips = append(ips, cni.IP{Address: wire.UnmapPrefix(p)})
 	}
 	list, _ = args.Get("GATEWAY")
 	for _, text := range splitList(list) {

@@ -7,8 +7,6 @@ import (
 	"hash/crc32"
 	"net"
 	"net/netip"
-	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -27,19 +25,10 @@ import (
 // inside runs something with a thread in a namespace.
 func inside(t *testing.T, netns string, do func() error) {
 	t.Helper()
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		f, err := os.Open(netns)
-		if err == nil {
-			defer f.Close()
-			if err = unix.Setns(int(f.Fd()), unix.CLONE_NEWNET); err == nil {
-				err = do()
-			}
-		}
-		done <- err
-	}()
-	must(t, <-done)
+	ns, err := kernel.OpenNetns(netns)
+	must(t, err)
+	defer ns.Close()
+	must(t, ns.Do(do))
 }
 
 // heard are the words that datagrams brought to a port of a container.
@@ -81,23 +70,6 @@ func (h *heard) listen(t *testing.T, n *lab.Node, container string, port int) {
 	})
 }
 
-func ip4(src, dst netip.Addr, proto byte, payload []byte) []byte {
-	b := make([]byte, 20, 20+len(payload))
-	b[0], b[8], b[9] = 0x45, 64, proto
-	binary.BigEndian.PutUint16(b[2:], uint16(20+len(payload)))
-	copy(b[12:], src.AsSlice())
-	copy(b[16:], dst.AsSlice())
-	sum := uint32(0)
-	for i := 0; i < 20; i += 2 {
-		sum += uint32(binary.BigEndian.Uint16(b[i:]))
-	}
-	for sum>>16 != 0 {
-		sum = sum&0xffff + sum>>16
-	}
-	binary.BigEndian.PutUint16(b[10:], ^uint16(sum))
-	return append(b, payload...)
-}
-
 // udp4 has no checksum, which IPv4 allows.
 func udp4(port uint16, payload string) []byte {
 	b := binary.BigEndian.AppendUint16([]byte{0x30, 0x39}, port)
@@ -122,14 +94,14 @@ func (w wrapped) send(t *testing.T, vni int) {
 	if !src.IsValid() {
 		src = w.by
 	}
-	packet := ip4(netip.MustParseAddr("10.0.0.200"), w.inner, unix.IPPROTO_UDP, udp4(innerPort, "|"+w.name))
-	outer := ip4(src, w.dst, unix.IPPROTO_IPIP, packet)
+	packet := kerneltest.IPv4(netip.MustParseAddr("10.0.0.200"), w.inner, unix.IPPROTO_UDP, udp4(innerPort, "|"+w.name))
+	outer := kerneltest.IPv4(src, w.dst, unix.IPPROTO_IPIP, packet)
 	if vni != 0 {
 		hw, err := kernel.ParseMAC(backend.VXLANMAC(w.to.Name, vni))
 		must(t, err)
 		frame := append(append(slices.Clone(hw), 2, 0, 0, 0, 0, 7, 8, 0), packet...)
 		head := binary.BigEndian.AppendUint32([]byte{8, 0, 0, 0}, uint32(vni)<<8) // RFC 7348, section 5
-		outer = ip4(src, w.dst, unix.IPPROTO_UDP, udp4(8472, string(head)+string(frame)))
+		outer = kerneltest.IPv4(src, w.dst, unix.IPPROTO_UDP, udp4(8472, string(head)+string(frame)))
 	}
 	inside(t, w.netns, func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)

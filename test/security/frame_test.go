@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // sender sends frames on eth0 of a container, as whoever rules it can.
@@ -68,21 +69,9 @@ func ethernet(dst, src []byte, typ uint16, payload []byte, tags ...uint16) []byt
 
 // ipv4 is a packet with a valid checksum; size is that of all.
 func ipv4(src, dst string, proto byte, payload []byte, size int) []byte {
-	b := make([]byte, size)
-	b[0], b[8], b[9] = 0x45, 64, proto
-	binary.BigEndian.PutUint16(b[2:], uint16(size))
-	copy(b[12:], netip.MustParseAddr(src).AsSlice())
-	copy(b[16:], netip.MustParseAddr(dst).AsSlice())
-	sum := uint32(0)
-	for i := 0; i < 20; i += 2 {
-		sum += uint32(binary.BigEndian.Uint16(b[i:]))
-	}
-	for sum>>16 != 0 {
-		sum = sum&0xffff + sum>>16
-	}
-	binary.BigEndian.PutUint16(b[10:], ^uint16(sum))
-	copy(b[20:], payload)
-	return b
+	padded := make([]byte, size-20)
+	copy(padded, payload)
+	return kerneltest.IPv4(netip.MustParseAddr(src), netip.MustParseAddr(dst), proto, padded)
 }
 
 // ipv6 is a packet; between are extension headers, whose last names what follows.
