@@ -37,10 +37,10 @@ func (a *app) versionCommand() *cobra.Command {
 
 func (a *app) ownVersion() error {
 	if a.json {
-		return a.printJSON(map[string]any{"version": cni.Release, "cniVersions": cni.Versions(), "go": runtime.Version()})
+		return a.printJSON(map[string]any{"version": cni.Release(), "cniVersions": cni.Versions(), "go": runtime.Version()})
 	}
 	_, err := fmt.Fprintf(a.stdout, "fairlead v%s (%s)\nCNI protocol versions supported: %s\n",
-		cni.Release, runtime.Version(), strings.Join(cni.Versions(), ", "))
+		cni.Release(), runtime.Version(), strings.Join(cni.Versions(), ", "))
 	return err
 }
 
