@@ -40,8 +40,8 @@ build: ## build bin/fairlead, bin/fairlead-cni and bin/cni/, a link for each plu
 image: build ## bin/fairlead-image.tar, an OCI image for contrib/kubernetes: ctr images import, podman load
 	go run ./contrib/image -o bin/fairlead-image.tar bin/fairlead bin/fairlead-cni
 
-release: ## build the release VERSION in bin/release: tar.gz, deb, rpm, image, bill of materials (ARCH=amd64 for one architecture)
-	go run -C contrib/release . -version '$(VERSION)' -arch '$(or $(ARCH),amd64,arm64)'
+release: ## build the release VERSION in bin/release: tar.gz, deb, rpm, image, bill of materials (ARCHS=amd64 for one architecture)
+	go run -C contrib/release . -version '$(VERSION)' -arch '$(or $(ARCHS),amd64,arm64)'
 
 demo: build ## show containers on networks, in a host of their own: safe on any machine (needs root)
 	@sh test/install-packages $(DEMO_NEEDS)
