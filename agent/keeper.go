@@ -76,7 +76,7 @@ func (k *kernelKeeper) contradicts(h heard) (yes bool) {
 		if l, gone, ok := ev.Link(); ok && h.network == "" && k.heights != nil {
 			yes = k.heights.note(l, gone) || yes
 		}
-		yes = rec.Contradicts(ev, watch) || yes
+		yes = rec.NeedsResync(ev, watch) || yes
 	}
 	return yes
 }
@@ -93,9 +93,9 @@ func (k *kernelKeeper) reachedBy(link string) bool {
 
 func (k *kernelKeeper) forget() {
 	k.heights, k.link = nil, ""
-	k.rec.Forget()
+	k.rec.Invalidate()
 	for _, s := range k.spaces {
-		s.rec.Forget()
+		s.rec.Invalidate()
 	}
 }
 
@@ -103,7 +103,7 @@ func (k *kernelKeeper) forget() {
 // sure false what is wanted may be old, and nothing is taken away.
 func (k *kernelKeeper) reconcile(w *Wanted, sure bool) *kernel.Report {
 	rep := &kernel.Report{}
-	k.rec.Spare = !sure
+	k.rec.NoRemove = !sure
 	k.spacesAs(w.Spaces, sure, rep)
 	rep.Add(k.rec.Reconcile(w.Objects), "")
 	return rep

@@ -9,11 +9,12 @@ import (
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 // space is the agent's hold on the namespace of an isolated network.
 type space struct {
-	ns     *kernel.Netns
+	ns     *netns.Handle
 	engine *kernel.Engine
 	rec    *kernel.Reconciler
 	stop   context.CancelFunc
@@ -52,10 +53,10 @@ type heard struct {
 // openSpace makes a network's namespace, if it is not there, and listens in it.
 func (k *kernelKeeper) openSpace(network string) (*space, error) {
 	path := local.NetnsPath(network)
-	if err := kernel.MakeNetns(path); err != nil {
+	if err := netns.Create(path); err != nil {
 		return nil, err
 	}
-	ns, err := kernel.OpenNetns(path)
+	ns, err := netns.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +92,7 @@ func (k *kernelKeeper) tell(ctx context.Context, h heard) {
 
 // gone tells whether somebody took a namespace away: what is held open has no name any more.
 func (k *kernelKeeper) gone(network string, s *space) bool {
-	now, err := kernel.OpenNetns(local.NetnsPath(network))
+	now, err := netns.Open(local.NetnsPath(network))
 	if err != nil {
 		return true
 	}
@@ -119,7 +120,7 @@ func (k *kernelKeeper) spacesAs(want []Space, sure bool, rep *kernel.Report) {
 	}
 	for _, w := range want {
 		if s := k.spaces[w.Network]; s != nil {
-			s.rec.Spare = !sure
+			s.rec.NoRemove = !sure
 			did := s.rec.Reconcile(w.Objects)
 			for i, err := range did.Errors {
 				did.Errors[i] = &spaceError{w.Network, err}
@@ -157,7 +158,7 @@ func (k *kernelKeeper) dropSpaces(wanted map[string]bool) (errs []error) {
 				s.close()
 				delete(k.spaces, name)
 			}
-			if err := kernel.RemoveNetns(local.NetnsPath(name)); err != nil {
+			if err := netns.Remove(local.NetnsPath(name)); err != nil {
 				errs = append(errs, &spaceError{name, err})
 			}
 		}
@@ -168,7 +169,7 @@ func (k *kernelKeeper) dropSpaces(wanted map[string]bool) (errs []error) {
 // occupied tells whether a container's link has its end in a namespace, and whether
 // there are links at work that nobody of ours has made.
 func occupied(path string) (yes, foreign bool, err error) {
-	ns, err := kernel.OpenNetns(path)
+	ns, err := netns.Open(path)
 	if err != nil {
 		return false, false, err
 	}
@@ -181,7 +182,7 @@ func occupied(path string) (yes, foreign bool, err error) {
 	links, err := e.Links(kernel.Container)
 	for _, l := range links {
 		switch {
-		case l.Group == kernel.Group && kernel.IsOwnerMark(l.Alias):
+		case l.Group == kernel.LinkGroup && kernel.IsOwnerTag(l.Alias):
 			yes = true
 		case l.Up && l.Name != "lo" && !strings.HasPrefix(l.Alias, owner().Alias):
 			foreign = true

@@ -177,11 +177,11 @@ func (s *status) looked(w *Wanted, rep *kernel.Report, began time.Time) time.Dur
 	s.mu.Lock()
 	c := &s.counts
 	c.Looks++
-	c.Made += rep.Made
+	c.Made += rep.Applied
 	c.Removed += rep.Removed
 	c.Objects = len(w.Objects)
 	c.LastTook = time.Since(began)
-	if rep.Looked {
+	if rep.Listed {
 		c.Listed++
 	}
 	s.bare = w.bare

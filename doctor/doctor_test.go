@@ -119,7 +119,7 @@ func TestMerge(t *testing.T) {
 	t.Parallel()
 	f, a := healthy()
 	part := func(what string) kernel.Difference {
-		return kernel.Difference{Object: &kernel.NFT{Family: "inet", Table: "fairlead", What: what, Name: what}, What: []string{"is missing"}}
+		return kernel.Difference{Object: &kernel.NFT{Family: "inet", Table: "fairlead", Kind: what, Name: what}, What: []string{"is missing"}}
 	}
 	a.Lost = []kernel.Difference{part("table"), part("chain"), part("rule")}
 	if out := Examine(f); len(out) != 1 || out[0].Name != "rules-missing" || !strings.Contains(out[0].Problem, "add table") {

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // Standing is a link that a test made itself and brings up again.
@@ -24,9 +26,9 @@ func (s *Standing) ensure(e *Engine) error {
 	if err != nil {
 		return err
 	}
-	body := ifinfo(i, unix.IFF_UP, unix.IFF_UP)
-	body.u32(unix.IFLA_MTU, 1450)
-	return e.send(s, Host, request{unix.RTM_NEWLINK, 0, body}, nil)
+	body := netlink.LinkMessage(i, unix.IFF_UP, unix.IFF_UP)
+	body.Uint32(unix.IFLA_MTU, 1450)
+	return e.send(s, Host, netlink.Request{Type: unix.RTM_NEWLINK, Flags: 0, Body: body}, nil)
 }
 
 func (s *Standing) diff(e *Engine) (d []string, err error) {

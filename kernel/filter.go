@@ -8,12 +8,14 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // Filter sends packets of a qdisc elsewhere: to a class, or out of another
 // link. It matches an address of the packet, or everything, and goes with its
 // qdisc. Source: tc-u32(8), tc-mirred(8).
-type Filter struct {
+type TCFilter struct {
 	base
 	In       Side         `json:",omitzero"`
 	Link     string       `json:",omitzero"`
@@ -25,12 +27,12 @@ type Filter struct {
 	Priority uint16       `json:",omitzero"` // the smaller is asked first
 }
 
-func (f *Filter) kind() string { return "filter" }
-func (f *Filter) Side() Side   { return f.In }
-func (f *Filter) Shared() bool { return false }
-func (f *Filter) on() linkName { return linkName{f.In, f.Link} }
+func (f *TCFilter) kind() string { return "filter" }
+func (f *TCFilter) Side() Side   { return f.In }
+func (f *TCFilter) Shared() bool { return false }
+func (f *TCFilter) on() linkName { return linkName{f.In, f.Link} }
 
-func (f *Filter) String() string {
+func (f *TCFilter) String() string {
 	s := fmt.Sprintf("tc filter add dev %s parent %s prio %d", f.Link, f.Parent, f.Priority)
 	switch {
 	case !f.Prefix.IsValid():
@@ -63,7 +65,7 @@ const ( // linux/pkt_cls.h, linux/tc_act/tc_mirred.h
 	tcActStolen, mirredEgressRedirect   = 4, 1
 )
 
-func (f *Filter) ensure(e *Engine) error {
+func (f *TCFilter) ensure(e *Engine) error {
 	i, err := e.ifindex(f.In, f.Link)
 	if err != nil {
 		return err
@@ -75,20 +77,20 @@ func (f *Filter) ensure(e *Engine) error {
 		}
 	}
 	b := tcmsg(i, f.Parent, 0, uint32(f.Priority)<<16|uint32(f.protocol()))
-	b.str(unix.TCA_KIND, "u32")
-	b.nest(unix.TCA_OPTIONS, func(n *buf) {
-		n.bytes(tcaU32Sel, f.selector())
+	b.String(unix.TCA_KIND, "u32")
+	b.Nest(unix.TCA_OPTIONS, func(n *netlink.Buffer) {
+		n.Bytes(tcaU32Sel, f.selector())
 		if f.Redirect == "" {
-			n.u32(tcaU32ClassID, uint32(f.Class))
+			n.Uint32(tcaU32ClassID, uint32(f.Class))
 			return
 		}
-		n.nest(tcaU32Act, func(n *buf) { n.nest(1, func(n *buf) { mirred(n, to) }) })
+		n.Nest(tcaU32Act, func(n *netlink.Buffer) { n.Nest(1, func(n *netlink.Buffer) { mirred(n, to) }) })
 	})
-	return e.send(f, f.In, request{unix.RTM_NEWTFILTER, unix.NLM_F_CREATE | unix.NLM_F_EXCL, b}, nil)
+	return e.send(f, f.In, netlink.Request{Type: unix.RTM_NEWTFILTER, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: b}, nil)
 }
 
 // protocol is the packets' ethertype in network order, as the kernel wants it.
-func (f *Filter) protocol() uint16 {
+func (f *TCFilter) protocol() uint16 {
 	p := uint16(unix.ETH_P_ALL)
 	if f.Prefix.IsValid() {
 		p = unix.ETH_P_IP
@@ -101,7 +103,7 @@ func (f *Filter) protocol() uint16 {
 
 // selector is struct tc_u32_sel with a key of each 32 bits of the address, at
 // its offset in the header, RFC 791 and 8200.
-func (f *Filter) selector() []byte {
+func (f *TCFilter) selector() []byte {
 	keys := []byte{}
 	if f.Prefix.IsValid() {
 		ip := f.Prefix.Masked().Addr().AsSlice()
@@ -129,24 +131,24 @@ func (f *Filter) selector() []byte {
 }
 
 // mirred is the action that takes a packet and sends it out of another link.
-func mirred(n *buf, to int) {
-	n.str(tcaActKind, "mirred")
-	n.nest(tcaActOptions, func(n *buf) {
+func mirred(n *netlink.Buffer, to int) {
+	n.String(tcaActKind, "mirred")
+	n.Nest(tcaActOptions, func(n *netlink.Buffer) {
 		var p []byte
 		for _, v := range []uint32{0, 0, tcActStolen, 0, 0, mirredEgressRedirect, uint32(to)} {
 			p = binary.NativeEndian.AppendUint32(p, v)
 		}
-		n.bytes(tcaMirredParms, p)
+		n.Bytes(tcaMirredParms, p)
 	})
 }
 
-func (f *Filter) diff(e *Engine) ([]string, error) {
+func (f *TCFilter) diff(e *Engine) ([]string, error) {
 	i, err := e.ifindex(f.In, f.Link)
 	if err != nil {
 		return nil, err
 	}
-	msgs, err := e.dump(f.In, request{typ: unix.RTM_GETTFILTER, body: tcmsg(i, f.Parent, 0, 0)})
-	if errors.Is(err, unix.EINVAL) || isAbsent(err) {
+	msgs, err := e.dump(f.In, netlink.Request{Type: unix.RTM_GETTFILTER, Body: tcmsg(i, f.Parent, 0, 0)})
+	if errors.Is(err, unix.EINVAL) || netlink.IsAbsent(err) {
 		return nil, os.ErrNotExist // not even the qdisc
 	}
 	if err != nil {
@@ -155,33 +157,33 @@ func (f *Filter) diff(e *Engine) ([]string, error) {
 	want := string(f.selector()[16:])
 	for _, m := range msgs {
 		if len(m) >= sizeofTcmsg && f.isIn(m, want) {
-			return f.target(e, attr(m[sizeofTcmsg:], unix.TCA_OPTIONS))
+			return f.target(e, netlink.Attr(m[sizeofTcmsg:], unix.TCA_OPTIONS))
 		}
 	}
 	return nil, os.ErrNotExist
 }
 
 // target: the kernel leaves a filter standing whose target is gone.
-func (f *Filter) target(e *Engine, options []byte) ([]string, error) {
+func (f *TCFilter) target(e *Engine, options []byte) ([]string, error) {
 	if f.Redirect == "" {
 		return nil, nil
 	}
-	action := attr(attr(options, tcaU32Act), 1)
-	parms := attr(attr(action, tcaActOptions), tcaMirredParms)
+	action := netlink.Attr(netlink.Attr(options, tcaU32Act), 1)
+	parms := netlink.Attr(netlink.Attr(action, tcaActOptions), tcaMirredParms)
 	to, err := e.ifindex(f.In, f.Redirect)
 	if errors.Is(err, os.ErrNotExist) {
 		return []string{f.Redirect + " is missing"}, nil
 	}
-	if err == nil && (len(parms) < 28 || int(num32(parms[24:])) != to) {
+	if err == nil && (len(parms) < 28 || int(netlink.Uint32(parms[24:])) != to) {
 		return []string{"sends elsewhere than to " + f.Redirect}, nil
 	}
 	return nil, err
 }
 
-func (f *Filter) isIn(m []byte, keys string) bool {
-	options := attr(m[sizeofTcmsg:], unix.TCA_OPTIONS)
-	sel := attr(options, tcaU32Sel)
-	return num32(m[16:])>>16 == uint32(f.Priority) && len(sel) >= 16 && string(sel[16:]) == keys
+func (f *TCFilter) isIn(m []byte, keys string) bool {
+	options := netlink.Attr(m[sizeofTcmsg:], unix.TCA_OPTIONS)
+	sel := netlink.Attr(options, tcaU32Sel)
+	return netlink.Uint32(m[16:])>>16 == uint32(f.Priority) && len(sel) >= 16 && string(sel[16:]) == keys
 }
 
-func (f *Filter) remove(*Engine) error { return nil }
+func (f *TCFilter) remove(*Engine) error { return nil }

@@ -7,12 +7,14 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // Flows are the connection-tracking entries of a UDP host port: apply and
 // remove both end them, so that a sender that never pauses reaches the new
 // target, or none. Entries to that port of other machines stay.
-type Flows struct {
+type ConntrackFlows struct {
 	base
 	HostIP netip.Addr `json:",omitzero"` // unspecified: every address of the host of that family
 	Port   uint16     `json:",omitzero"` // host port
@@ -44,11 +46,11 @@ const ( // linux/netfilter/nfnetlink_conntrack.h
 	filterDport    = 1 << 5
 )
 
-func (f *Flows) kind() string { return "flows" }
-func (f *Flows) Side() Side   { return Host }
-func (f *Flows) Shared() bool { return false }
+func (f *ConntrackFlows) kind() string { return "flows" }
+func (f *ConntrackFlows) Side() Side   { return Host }
+func (f *ConntrackFlows) Shared() bool { return false }
 
-func (f *Flows) String() string {
+func (f *ConntrackFlows) String() string {
 	s := fmt.Sprintf("conntrack -D -p udp --orig-port-dst %d --reply-src %s", f.Port, f.Target)
 	if f.HostIP.IsValid() && !f.HostIP.IsUnspecified() {
 		s += " --orig-dst " + f.HostIP.String()
@@ -58,44 +60,44 @@ func (f *Flows) String() string {
 
 // ensure ends what went to a former target, or to the host itself. The
 // mapping must stand first, or a packet in between makes such an entry again.
-func (f *Flows) ensure(e *Engine) error {
+func (f *ConntrackFlows) ensure(e *Engine) error {
 	e.later = append(e.later, later{f, func() error { return f.endFormer(e) }})
 	return nil
 }
 
-func (f *Flows) endFormer(e *Engine) error {
+func (f *ConntrackFlows) endFormer(e *Engine) error {
 	dsts := []netip.Addr{f.HostIP}
 	if !f.HostIP.IsValid() || f.HostIP.IsUnspecified() {
 		var err error
-		if dsts, err = e.localAddrs(family(f.Target)); err != nil {
+		if dsts, err = e.localAddrs(netlink.AddrFamily(f.Target)); err != nil {
 			return err
 		}
 	}
 	for _, dst := range dsts {
-		if err := e.endFlows(flowFilter{dst: dst, port: f.Port, family: family(f.Target)}); err != nil {
+		if err := e.endFlows(flowFilter{dst: dst, port: f.Port, family: netlink.AddrFamily(f.Target)}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (f *Flows) diff(*Engine) ([]string, error) { return nil, nil }
+func (f *ConntrackFlows) diff(*Engine) ([]string, error) { return nil, nil }
 
 // drift are flows that go on to a former target, or to the host itself.
-func (f *Flows) drift(e *Engine) ([]string, error) {
+func (f *ConntrackFlows) drift(e *Engine) ([]string, error) {
 	c, err := e.netfilter()
 	if err != nil {
 		return nil, err
 	}
-	filter := flowFilter{port: f.Port, family: family(f.Target)}
+	filter := flowFilter{port: f.Port, family: netlink.AddrFamily(f.Target)}
 	if f.HostIP.IsValid() && !f.HostIP.IsUnspecified() {
 		filter.dst = f.HostIP
 	}
-	local, err := e.localAddrs(family(f.Target))
+	local, err := e.localAddrs(netlink.AddrFamily(f.Target))
 	if err != nil {
 		return nil, err
 	}
-	msgs, err := c.dump(request{typ: unix.NFNL_SUBSYS_CTNETLINK<<8 | ctGet, body: filter.body()})
+	msgs, err := c.Dump(netlink.Request{Type: unix.NFNL_SUBSYS_CTNETLINK<<8 | ctGet, Body: filter.body()})
 	if err != nil {
 		return nil, nil // no connection tracking, no flows
 	}
@@ -111,34 +113,34 @@ func (f *Flows) drift(e *Engine) ([]string, error) {
 	return nil, nil
 }
 
-func (f *Flows) stale(entry []byte, local []netip.Addr) bool {
+func (f *ConntrackFlows) stale(entry []byte, local []netip.Addr) bool {
 	end := func(tuple []byte, v4, v6 uint16) netip.Addr {
-		ip := attr(tuple, ctaTupleIP)
-		if a := address(attr(ip, v4)); a.IsValid() {
+		ip := netlink.Attr(tuple, ctaTupleIP)
+		if a := netlink.Addr(netlink.Attr(ip, v4)); a.IsValid() {
 			return a
 		}
-		return address(attr(ip, v6))
+		return netlink.Addr(netlink.Attr(ip, v6))
 	}
-	orig, reply := attr(entry, ctaTupleOrig), attr(entry, ctaTupleReply)
-	proto := attr(orig, ctaTupleProto)
-	port := attr(proto, ctaProtoDport)
-	return num8(attr(proto, ctaProtoNum)) == unix.IPPROTO_UDP && len(port) == 2 && port[0] == byte(f.Port>>8) && port[1] == byte(f.Port) &&
+	orig, reply := netlink.Attr(entry, ctaTupleOrig), netlink.Attr(entry, ctaTupleReply)
+	proto := netlink.Attr(orig, ctaTupleProto)
+	port := netlink.Attr(proto, ctaProtoDport)
+	return netlink.Uint8(netlink.Attr(proto, ctaProtoNum)) == unix.IPPROTO_UDP && len(port) == 2 && port[0] == byte(f.Port>>8) && port[1] == byte(f.Port) &&
 		slices.Contains(local, end(orig, ctaIPv4Dst, ctaIPv6Dst)) && end(reply, ctaIPv4Src, ctaIPv6Src) != f.Target
 }
 
-func (f *Flows) restore(e *Engine) error { return f.endFormer(e) }
+func (f *ConntrackFlows) restore(e *Engine) error { return f.endFormer(e) }
 
 // remove ends what goes to the target, once the mapping is gone.
-func (f *Flows) remove(e *Engine) error {
+func (f *ConntrackFlows) remove(e *Engine) error {
 	e.later = append(e.later, later{f, func() error {
-		return e.endFlows(flowFilter{replySrc: f.Target, port: f.Port, family: family(f.Target)})
+		return e.endFlows(flowFilter{replySrc: f.Target, port: f.Port, family: netlink.AddrFamily(f.Target)})
 	}})
 	return nil
 }
 
 // localAddrs lists the host's own addresses of a family.
 func (e *Engine) localAddrs(fam byte) ([]netip.Addr, error) {
-	msgs, err := e.dump(Host, request{typ: unix.RTM_GETADDR, body: buf{fam, 0, 0, 0, 0, 0, 0, 0}})
+	msgs, err := e.dump(Host, netlink.Request{Type: unix.RTM_GETADDR, Body: netlink.Buffer{fam, 0, 0, 0, 0, 0, 0, 0}})
 	if err != nil {
 		return nil, fmt.Errorf("list the host's addresses: %w", err)
 	}
@@ -148,7 +150,7 @@ func (e *Engine) localAddrs(fam byte) ([]netip.Addr, error) {
 		if len(m) < unix.SizeofIfAddrmsg {
 			continue
 		}
-		a := ownAddress(m)
+		a := netlink.LocalAddr(m)
 		if !seen[a] {
 			seen[a] = true
 			out = append(out, a)
@@ -164,28 +166,28 @@ type flowFilter struct {
 	replySrc netip.Addr
 }
 
-func (f flowFilter) body() buf {
-	b := buf{f.family, 0, 0, 0}
+func (f flowFilter) body() netlink.Buffer {
+	b := netlink.Buffer{f.family, 0, 0, 0}
 	orig := uint32(filterProtoNum | filterDport)
-	b.nest(ctaTupleOrig, func(n *buf) {
+	b.Nest(ctaTupleOrig, func(n *netlink.Buffer) {
 		if f.dst.IsValid() {
 			orig |= filterIPDst
-			n.nest(ctaTupleIP, func(n *buf) { n.addr(pick(f.dst, ctaIPv4Dst, ctaIPv6Dst), f.dst) })
+			n.Nest(ctaTupleIP, func(n *netlink.Buffer) { n.Addr(pick(f.dst, ctaIPv4Dst, ctaIPv6Dst), f.dst) })
 		}
-		n.nest(ctaTupleProto, func(n *buf) {
-			n.u8(ctaProtoNum, unix.IPPROTO_UDP)
-			n.be16(ctaProtoDport, f.port)
+		n.Nest(ctaTupleProto, func(n *netlink.Buffer) {
+			n.Uint8(ctaProtoNum, unix.IPPROTO_UDP)
+			n.Uint16BE(ctaProtoDport, f.port)
 		})
 	})
 	if f.replySrc.IsValid() {
-		b.nest(ctaTupleReply, func(n *buf) {
-			n.nest(ctaTupleIP, func(n *buf) { n.addr(pick(f.replySrc, ctaIPv4Src, ctaIPv6Src), f.replySrc) })
+		b.Nest(ctaTupleReply, func(n *netlink.Buffer) {
+			n.Nest(ctaTupleIP, func(n *netlink.Buffer) { n.Addr(pick(f.replySrc, ctaIPv4Src, ctaIPv6Src), f.replySrc) })
 		})
 	}
-	b.nest(ctaFilter, func(n *buf) {
-		n.u32(ctaFilterOrig, orig)
+	b.Nest(ctaFilter, func(n *netlink.Buffer) {
+		n.Uint32(ctaFilterOrig, orig)
 		if f.replySrc.IsValid() {
-			n.u32(ctaFilterReply, filterIPSrc)
+			n.Uint32(ctaFilterReply, filterIPSrc)
 		}
 	})
 	return b
@@ -206,17 +208,17 @@ func (e *Engine) endFlows(f flowFilter) error {
 		return err
 	}
 	const subsystem = unix.NFNL_SUBSYS_CTNETLINK << 8
-	resp, err := c.do([]request{{subsystem | ctDelete, unix.NLM_F_ACK, f.body()}})
+	resp, err := c.Do([]netlink.Request{{Type: subsystem | ctDelete, Flags: unix.NLM_F_ACK, Body: f.body()}})
 	if err != nil {
 		return err
 	}
-	if err = resp[0].err; err == nil {
+	if err = resp[0].Err; err == nil {
 		return nil
 	}
-	if !errors.Is(err, unix.EINVAL) && !isAbsent(err) {
+	if !errors.Is(err, unix.EINVAL) && !netlink.IsAbsent(err) {
 		return fmt.Errorf("end flows of UDP port %d: %w", f.port, err)
 	}
-	msgs, err := c.dump(request{typ: subsystem | ctGet, body: f.body()})
+	msgs, err := c.Dump(netlink.Request{Type: subsystem | ctGet, Body: f.body()})
 	if err != nil {
 		return fmt.Errorf("list flows of UDP port %d: %w", f.port, err)
 	}
@@ -225,11 +227,11 @@ func (e *Engine) endFlows(f flowFilter) error {
 		if len(m) < 4 {
 			continue
 		}
-		b := buf{f.family, 0, 0, 0}
-		b.bytes(ctaTupleOrig|unix.NLA_F_NESTED, attr(m[4:], ctaTupleOrig))
-		resp, err := c.do([]request{{subsystem | ctDelete, unix.NLM_F_ACK, b}})
-		if err == nil && !isAbsent(resp[0].err) {
-			err = resp[0].err
+		b := netlink.Buffer{f.family, 0, 0, 0}
+		b.Bytes(ctaTupleOrig|unix.NLA_F_NESTED, netlink.Attr(m[4:], ctaTupleOrig))
+		resp, err := c.Do([]netlink.Request{{Type: subsystem | ctDelete, Flags: unix.NLM_F_ACK, Body: b}})
+		if err == nil && !netlink.IsAbsent(resp[0].Err) {
+			err = resp[0].Err
 		}
 		errs = append(errs, err)
 	}

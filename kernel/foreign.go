@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // Foreign are rules that the reference's plugins made for an attachment, in tables of
@@ -19,72 +21,72 @@ import (
 // The rules are those of Chain that lead to Leads, which goes with them; or whose comment
 // is Comment, or begins with it and a comma; or that compare a packet's source or
 // destination with Addr.
-type Foreign struct {
+type ReferenceRules struct {
 	base
-	Family  string `json:",omitzero"` // ip, ip6, inet
-	Table   string `json:",omitzero"`
-	Chain   string `json:",omitzero"`
-	Leads   string `json:",omitzero"`
-	Comment string `json:",omitzero"`
-	Addr    string `json:",omitzero"`
+	Family     string `json:",omitzero"` // ip, ip6, inet
+	Table      string `json:",omitzero"`
+	Chain      string `json:",omitzero"`
+	JumpTarget string `json:"Leads,omitzero"`
+	Comment    string `json:",omitzero"`
+	Addr       string `json:",omitzero"`
 }
 
-func (f *Foreign) kind() string { return "foreign" }
-func (f *Foreign) Side() Side   { return Host }
-func (f *Foreign) Shared() bool { return false }
+func (f *ReferenceRules) kind() string { return "foreign" }
+func (f *ReferenceRules) Side() Side   { return Host }
+func (f *ReferenceRules) Shared() bool { return false }
 
-func (f *Foreign) String() string {
+func (f *ReferenceRules) String() string {
 	at := "nft rules of " + f.Family + " " + f.Table + " " + f.Chain
 	switch {
-	case f.Leads != "":
-		return at + " that jump to " + f.Leads
+	case f.JumpTarget != "":
+		return at + " that jump to " + f.JumpTarget
 	case f.Comment != "":
 		return at + " with the comment " + f.Comment
 	}
 	return at + " about " + f.Addr
 }
 
-func (f *Foreign) ensure(*Engine) error {
+func (f *ReferenceRules) ensure(*Engine) error {
 	return errors.New("is the reference's, and only ever removed")
 }
-func (f *Foreign) diff(*Engine) ([]string, error) { return nil, nil }
+func (f *ReferenceRules) diff(*Engine) ([]string, error) { return nil, nil }
 
 // remove deletes them in one transaction; iptables' older variant, which keeps its rules
 // elsewhere, is asked where its tables are in use.
-func (f *Foreign) remove(e *Engine) error {
-	return errors.Join(f.fromNFT(e), f.fromLegacy())
+func (f *ReferenceRules) remove(e *Engine) error {
+	return errors.Join(f.removeNFT(e), f.removeLegacy())
 }
 
-func (f *Foreign) fromNFT(e *Engine) error {
+func (f *ReferenceRules) removeNFT(e *Engine) error {
 	c, err := e.netfilter()
 	if err != nil {
 		return err
 	}
 	body := nfgen(f.Family)
-	body.str(unix.NFTA_RULE_TABLE, f.Table)
-	body.str(unix.NFTA_RULE_CHAIN, f.Chain)
-	msgs, err := c.dump(request{typ: nftSubsystem | unix.NFT_MSG_GETRULE, body: body})
-	if err != nil && !isAbsent(err) {
+	body.String(unix.NFTA_RULE_TABLE, f.Table)
+	body.String(unix.NFTA_RULE_CHAIN, f.Chain)
+	msgs, err := c.Dump(netlink.Request{Type: nftSubsystem | unix.NFT_MSG_GETRULE, Body: body})
+	if err != nil && !netlink.IsAbsent(err) {
 		return fmt.Errorf("list rules of %s %s %s: %w", f.Family, f.Table, f.Chain, err)
 	}
-	var reqs []request
+	var reqs []netlink.Request
 	for _, m := range msgs {
 		if len(m) > 4 && f.matches(parseRule(m[4:], &FilterChain{Family: f.Family, Table: f.Table})) {
-			rule := &NFT{Family: f.Family, Table: f.Table, What: "rule", Name: f.Chain}
-			reqs = append(reqs, rule.drop(attr(m[4:], unix.NFTA_RULE_HANDLE)))
+			rule := &NFT{Family: f.Family, Table: f.Table, Kind: "rule", Name: f.Chain}
+			reqs = append(reqs, rule.drop(netlink.Attr(m[4:], unix.NFTA_RULE_HANDLE)))
 		}
 	}
-	if f.Leads != "" && e.hasChain(f.Family, f.Table, f.Leads) {
-		own := &NFT{Family: f.Family, Table: f.Table, What: "chain", Name: f.Leads}
+	if f.JumpTarget != "" && e.hasChain(f.Family, f.Table, f.JumpTarget) {
+		own := &NFT{Family: f.Family, Table: f.Table, Kind: "chain", Name: f.JumpTarget}
 		all := nfgen(f.Family)
-		all.str(unix.NFTA_RULE_TABLE, f.Table)
-		all.str(unix.NFTA_RULE_CHAIN, f.Leads)
-		reqs = append(reqs, request{nftSubsystem | unix.NFT_MSG_DELRULE, unix.NLM_F_ACK, all}, own.drop(nil))
+		all.String(unix.NFTA_RULE_TABLE, f.Table)
+		all.String(unix.NFTA_RULE_CHAIN, f.JumpTarget)
+		reqs = append(reqs, netlink.Request{Type: nftSubsystem | unix.NFT_MSG_DELRULE, Flags: unix.NLM_F_ACK, Body: all}, own.drop(nil))
 	}
 	if len(reqs) == 0 {
 		return nil
 	}
-	if err := e.transaction(reqs); err != nil && !isAbsent(err) { // another DEL of the attachment was first
+	if err := e.transaction(reqs); err != nil && !netlink.IsAbsent(err) { // another DEL of the attachment was first
 		return err
 	}
 	return nil
@@ -92,17 +94,17 @@ func (f *Foreign) fromNFT(e *Engine) error {
 
 func (e *Engine) hasChain(family, table, name string) bool {
 	b := nfgen(family)
-	b.str(unix.NFTA_CHAIN_TABLE, table)
-	b.str(unix.NFTA_CHAIN_NAME, name)
+	b.String(unix.NFTA_CHAIN_TABLE, table)
+	b.String(unix.NFTA_CHAIN_NAME, name)
 	_, err := e.askNFT(unix.NFT_MSG_GETCHAIN, b)
 	return err == nil
 }
 
-func (f *Foreign) matches(r FilterRule) bool {
+func (f *ReferenceRules) matches(r FilterRule) bool {
 	addr, _ := netip.ParseAddr(f.Addr)
 	switch {
-	case f.Leads != "":
-		return slices.ContainsFunc(r.Steps, func(s Step) bool { return s.Chain == f.Leads })
+	case f.JumpTarget != "":
+		return slices.ContainsFunc(r.Steps, func(s Step) bool { return s.Chain == f.JumpTarget })
 	case f.Comment != "":
 		return r.Comment == f.Comment || strings.HasPrefix(r.Comment, f.Comment+",")
 	}
@@ -112,7 +114,7 @@ func (f *Foreign) matches(r FilterRule) bool {
 }
 
 // fromLegacy has iptables-legacy delete the rules, in its own words.
-func (f *Foreign) fromLegacy() error {
+func (f *ReferenceRules) removeLegacy() error {
 	command, used := legacyCommand(f.Family, f.Table)
 	if !used {
 		return nil
@@ -138,18 +140,18 @@ func (f *Foreign) fromLegacy() error {
 
 // deletion is what iptables-restore reads to delete the rules from what
 // iptables-save says; "": there are none.
-func (f *Foreign) deletion(saved string) string {
+func (f *ReferenceRules) deletion(saved string) string {
 	var b strings.Builder
 	own := false
 	for line := range strings.Lines(saved) {
 		line = strings.TrimSpace(line)
-		own = own || f.Leads != "" && strings.HasPrefix(line, ":"+f.Leads+" ")
-		if rest, ok := strings.CutPrefix(line, "-A "+f.Chain+" "); ok && f.inWords(" "+rest+" ") {
+		own = own || f.JumpTarget != "" && strings.HasPrefix(line, ":"+f.JumpTarget+" ")
+		if rest, ok := strings.CutPrefix(line, "-A "+f.Chain+" "); ok && f.matchesText(" "+rest+" ") {
 			b.WriteString("-D " + f.Chain + " " + rest + "\n")
 		}
 	}
 	if own {
-		b.WriteString("-F " + f.Leads + "\n-X " + f.Leads + "\n")
+		b.WriteString("-F " + f.JumpTarget + "\n-X " + f.JumpTarget + "\n")
 	}
 	if b.Len() == 0 {
 		return ""
@@ -157,10 +159,10 @@ func (f *Foreign) deletion(saved string) string {
 	return "*" + f.Table + "\n" + b.String() + "COMMIT\n"
 }
 
-func (f *Foreign) inWords(rule string) bool {
+func (f *ReferenceRules) matchesText(rule string) bool {
 	switch {
-	case f.Leads != "":
-		return strings.Contains(rule, " -j "+f.Leads+" ")
+	case f.JumpTarget != "":
+		return strings.Contains(rule, " -j "+f.JumpTarget+" ")
 	case f.Addr != "":
 		addr, err := netip.ParseAddr(f.Addr)
 		whole := f.Addr + "/32 "

@@ -6,11 +6,13 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 const (
-	lingering = 20 * time.Second // a namespace's end takes some 50 ms, many seconds when hundreds end at once
-	pause     = 10 * time.Millisecond
+	takenTimeout  = 20 * time.Second // a namespace's end takes some 50 ms, many seconds when hundreds end at once
+	retryInterval = 10 * time.Millisecond
 )
 
 // linger does a request, and tries again while the kernel says that what it
@@ -19,8 +21,8 @@ const (
 // (macvlan), a VLAN, or an IP address (ipvlan) until then.
 //
 // It goes alone: what follows in the same write would find the link not ready.
-func (e *Engine) linger(s Side, r request, taken unix.Errno) (err error) {
-	for end := time.Now().Add(lingering); ; time.Sleep(pause) {
+func (e *Engine) retryWhileTaken(s Side, r netlink.Request, taken unix.Errno) (err error) {
+	for end := time.Now().Add(takenTimeout); ; time.Sleep(retryInterval) {
 		_, err = e.now(s, r)
 		if !errors.Is(err, taken) {
 			return err

@@ -1,11 +1,13 @@
 package kernel
 
 import (
-	"encoding/binary"
 	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/hwaddr"
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // LinkInfo is what the kernel says of a link.
@@ -37,18 +39,18 @@ func parseLink(p []byte) *LinkInfo {
 	if len(p) < unix.SizeofIfInfomsg {
 		return &LinkInfo{}
 	}
-	flags := num32(p[8:])
+	flags := netlink.Uint32(p[8:])
 	l := &LinkInfo{
-		Index: int(num32(p[4:])),
+		Index: int(netlink.Uint32(p[4:])),
 		Up:    flags&unix.IFF_UP != 0, Carrier: flags&unix.IFF_LOWER_UP != 0, Promisc: flags&unix.IFF_PROMISC != 0,
 		AllMulti: flags&unix.IFF_ALLMULTI != 0, peerNetns: -1,
 	}
-	attrs(p[unix.SizeofIfInfomsg:], l.attr)
+	netlink.EachAttr(p[unix.SizeofIfInfomsg:], l.attr)
 	return l
 }
 
 // operates tells whether packets pass, or whether the kernel has no word for it.
-func (l *LinkInfo) operates() bool {
+func (l *LinkInfo) operational() bool {
 	const unknown, up = 0, 6
 	return l.operstate == unknown || l.operstate == up
 }
@@ -56,44 +58,44 @@ func (l *LinkInfo) operates() bool {
 func (l *LinkInfo) attr(typ uint16, v []byte) {
 	switch typ {
 	case unix.IFLA_IFNAME:
-		l.Name = text(v)
+		l.Name = netlink.Text(v)
 	case unix.IFLA_ADDRESS:
-		l.MAC = formatMAC(v)
+		l.MAC = hwaddr.Format(v)
 	case unix.IFLA_MTU:
-		l.MTU = int(num32(v))
+		l.MTU = int(netlink.Uint32(v))
 	case unix.IFLA_TXQLEN:
-		l.TxQLen = int(num32(v))
+		l.TxQLen = int(netlink.Uint32(v))
 	case unix.IFLA_MASTER:
-		l.Master = int(num32(v))
+		l.Master = int(netlink.Uint32(v))
 	case unix.IFLA_LINK:
-		l.Peer = int(num32(v))
+		l.Peer = int(netlink.Uint32(v))
 	case unix.IFLA_LINK_NETNSID:
-		l.peerNetns = int32(num32(v))
+		l.peerNetns = int32(netlink.Uint32(v))
 	case unix.IFLA_OPERSTATE:
-		l.operstate = num8(v)
+		l.operstate = netlink.Uint8(v)
 	case unix.IFLA_GROUP:
-		l.Group = num32(v)
+		l.Group = netlink.Uint32(v)
 	case unix.IFLA_IFALIAS:
-		l.Alias = text(v)
+		l.Alias = netlink.Text(v)
 	case unix.IFLA_LINKINFO:
-		l.Kind = text(attr(v, unix.IFLA_INFO_KIND))
-		l.port = append([]byte(nil), attr(v, unix.IFLA_INFO_SLAVE_DATA)...)
-		l.data = append([]byte(nil), attr(v, unix.IFLA_INFO_DATA)...)
+		l.Kind = netlink.Text(netlink.Attr(v, unix.IFLA_INFO_KIND))
+		l.port = append([]byte(nil), netlink.Attr(v, unix.IFLA_INFO_SLAVE_DATA)...)
+		l.data = append([]byte(nil), netlink.Attr(v, unix.IFLA_INFO_DATA)...)
 	}
 }
 
 // Link looks a link up by name. A missing one is os.ErrNotExist.
 func (e *Engine) Link(s Side, name string) (*LinkInfo, error) {
-	if e.looked != nil && e.looked.links[linkName{s, name}] != nil {
-		return e.looked.links[linkName{s, name}], nil
+	if e.checkCache != nil && e.checkCache.links[linkName{s, name}] != nil {
+		return e.checkCache.links[linkName{s, name}], nil
 	}
-	var b buf = ifinfo(0, 0, 0)
-	b.str(unix.IFLA_IFNAME, name)
+	var b netlink.Buffer = netlink.LinkMessage(0, 0, 0)
+	b.String(unix.IFLA_IFNAME, name)
 	return e.getLink(s, name, b)
 }
 
 // known is a link as an earlier look of this engine found it, or as it is now.
-func (e *Engine) known(s Side, name string) (*LinkInfo, error) {
+func (e *Engine) linkCached(s Side, name string) (*LinkInfo, error) {
 	if l := e.seen[linkName{s, name}]; l != nil {
 		return l, nil
 	}
@@ -102,7 +104,7 @@ func (e *Engine) known(s Side, name string) (*LinkInfo, error) {
 
 // LinkByIndex looks a link up by its number.
 func (e *Engine) LinkByIndex(s Side, index int) (*LinkInfo, error) {
-	return e.getLink(s, fmt.Sprintf("number %d", index), ifinfo(index, 0, 0))
+	return e.getLink(s, fmt.Sprintf("number %d", index), netlink.LinkMessage(index, 0, 0))
 }
 
 // OtherEnd is the host's end of a pair in the container; one whose other end is
@@ -128,42 +130,42 @@ func (e *Engine) OtherEnd(in *LinkInfo) (*LinkInfo, error) {
 // netnsID is the number by which the host knows the container's namespace, -1
 // for none.
 func (e *Engine) netnsID() (int32, error) {
-	body := buf{unix.AF_UNSPEC, 0, 0, 0}
-	body.u32(unix.NETNSA_FD, uint32(e.ns[Container].fd))
-	resp, err := e.now(Host, request{typ: unix.RTM_GETNSID, body: body})
+	body := netlink.Buffer{unix.AF_UNSPEC, 0, 0, 0}
+	body.Uint32(unix.NETNSA_FD, uint32(e.ns[Container].FD()))
+	resp, err := e.now(Host, netlink.Request{Type: unix.RTM_GETNSID, Body: body})
 	if err != nil {
-		return 0, fmt.Errorf("number of %s: %w", e.ns[Container].path, err)
+		return 0, fmt.Errorf("number of %s: %w", e.ns[Container].Path(), err)
 	}
 	id := int32(-1)
-	for _, m := range resp.msgs {
-		if v := attr(m[min(4, len(m)):], unix.NETNSA_NSID); len(v) == 4 {
-			id = int32(num32(v))
+	for _, m := range resp.Messages {
+		if v := netlink.Attr(m[min(4, len(m)):], unix.NETNSA_NSID); len(v) == 4 {
+			id = int32(netlink.Uint32(v))
 		}
 	}
 	return id, nil
 }
 
-func (e *Engine) getLink(s Side, name string, body buf) (*LinkInfo, error) {
-	body.u32(unix.IFLA_EXT_MASK, skipStats)
-	resp, err := e.now(s, request{typ: unix.RTM_GETLINK, body: body})
+func (e *Engine) getLink(s Side, name string, body netlink.Buffer) (*LinkInfo, error) {
+	body.Uint32(unix.IFLA_EXT_MASK, skipStats)
+	resp, err := e.now(s, netlink.Request{Type: unix.RTM_GETLINK, Body: body})
 	if err != nil {
 		return nil, fmt.Errorf("link %s: %w", name, err)
 	}
-	if len(resp.msgs) == 0 {
+	if len(resp.Messages) == 0 {
 		return nil, fmt.Errorf("link %s: %w", name, os.ErrNotExist)
 	}
-	l := parseLink(resp.msgs[0])
+	l := parseLink(resp.Messages[0])
 	e.index[s][l.Name] = l.Index
 	e.seen[linkName{s, l.Name}] = l
-	if e.looked != nil {
-		e.looked.links[linkName{s, l.Name}] = l
+	if e.checkCache != nil {
+		e.checkCache.links[linkName{s, l.Name}] = l
 	}
 	return l, nil
 }
 
 // Links lists every link of a side.
 func (e *Engine) Links(s Side) ([]*LinkInfo, error) {
-	out, err := e.linksSeen(s)
+	out, err := e.listLinks(s)
 	if err != nil {
 		return nil, err
 	}
@@ -172,8 +174,8 @@ func (e *Engine) Links(s Side) ([]*LinkInfo, error) {
 
 // linksSeen is Links, and with the error EAGAIN the links that were seen in a list
 // that changes interrupt again and again, each once.
-func (e *Engine) linksSeen(s Side) ([]*LinkInfo, error) {
-	msgs, err := e.dump(s, request{typ: unix.RTM_GETLINK, body: ifinfo(0, 0, 0)})
+func (e *Engine) listLinks(s Side) ([]*LinkInfo, error) {
+	msgs, err := e.dump(s, netlink.Request{Type: unix.RTM_GETLINK, Body: netlink.LinkMessage(0, 0, 0)})
 	if err != nil {
 		err = fmt.Errorf("list links: %w", err)
 	}
@@ -206,16 +208,7 @@ func (e *Engine) ifindex(s Side, name string) (int, error) {
 	return l.Index, nil
 }
 
-// ifinfo is struct ifinfomsg, rtnetlink(7).
-func ifinfo(index int, flags, change uint32) buf {
-	b := make(buf, 0, 256)
-	b = append(b, unix.AF_UNSPEC, 0, 0, 0)
-	b = binary.NativeEndian.AppendUint32(b, uint32(index))
-	b = binary.NativeEndian.AppendUint32(b, flags)
-	return binary.NativeEndian.AppendUint32(b, change)
-}
-
 func macBytes(mac string) []byte {
-	raw, _ := ParseMAC(mac)
+	raw, _ := hwaddr.Parse(mac)
 	return raw
 }

@@ -5,17 +5,19 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // Up is a link brought up. It is an object of its own because what a link must
 // not miss (sysctls, addresses to announce) comes between its birth and this.
 type Up struct {
 	base
-	In       Side   `json:",omitzero"`
-	Link     string `json:",omitzero"`
-	Waits    bool   `json:",omitzero"` // until what it needs of its parent is free: see linger
-	IsShared bool   `json:",omitzero"`
-	Filtered bool   `json:",omitzero"` // what filters it stands before: no packet passes in between
+	In              Side   `json:",omitzero"`
+	Link            string `json:",omitzero"`
+	RetryWhileTaken bool   `json:"Waits,omitzero"` // until what it needs of its parent is free: see linger
+	IsShared        bool   `json:",omitzero"`
+	AfterFirewall   bool   `json:"Filtered,omitzero"` // what filters it stands before: no packet passes in between
 }
 
 func (u *Up) kind() string   { return "up" }
@@ -25,7 +27,7 @@ func (u *Up) String() string { return "ip link set " + u.Link + " up" }
 func (u *Up) on() linkName   { return linkName{u.In, u.Link} }
 
 func (u *Up) ensure(e *Engine) error {
-	if u.Filtered {
+	if u.AfterFirewall {
 		if err := e.commit(); err != nil {
 			return err
 		}
@@ -34,19 +36,19 @@ func (u *Up) ensure(e *Engine) error {
 	if err != nil {
 		return err
 	}
-	up := request{unix.RTM_NEWLINK, 0, ifinfo(i, unix.IFF_UP, unix.IFF_UP)}
-	if u.Waits {
-		if err := e.linger(u.In, up, unix.EADDRINUSE); err != nil {
+	up := netlink.Request{Type: unix.RTM_NEWLINK, Flags: 0, Body: netlink.LinkMessage(i, unix.IFF_UP, unix.IFF_UP)}
+	if u.RetryWhileTaken {
+		if err := e.retryWhileTaken(u.In, up, unix.EADDRINUSE); err != nil {
 			return err
 		}
-		e.made(u)
+		e.noteCreated(u)
 		return nil
 	}
-	return e.send(u, u.In, up, func(r response) error {
-		if r.err == nil {
-			e.made(u)
+	return e.send(u, u.In, up, func(r netlink.Response) error {
+		if r.Err == nil {
+			e.noteCreated(u)
 		}
-		return r.err
+		return r.Err
 	})
 }
 
@@ -67,7 +69,7 @@ func (u *Up) remove(e *Engine) error {
 	if err != nil {
 		return err
 	}
-	_, err = e.now(u.In, request{unix.RTM_NEWLINK, 0, ifinfo(i, 0, unix.IFF_UP)})
+	_, err = e.now(u.In, netlink.Request{Type: unix.RTM_NEWLINK, Flags: 0, Body: netlink.LinkMessage(i, 0, unix.IFF_UP)})
 	return err
 }
 
@@ -100,17 +102,17 @@ func (p *Port) ensure(e *Engine) error {
 	if err != nil {
 		return err
 	}
-	body := ifinfo(i, 0, 0)
+	body := netlink.LinkMessage(i, 0, 0)
 	body[0] = unix.AF_BRIDGE
-	body.nest(unix.IFLA_PROTINFO, func(n *buf) {
+	body.Nest(unix.IFLA_PROTINFO, func(n *netlink.Buffer) {
 		if p.Hairpin {
-			n.u8(unix.IFLA_BRPORT_MODE, 1)
+			n.Uint8(unix.IFLA_BRPORT_MODE, 1)
 		}
 		if p.Isolated {
-			n.u8(unix.IFLA_BRPORT_ISOLATED, 1)
+			n.Uint8(unix.IFLA_BRPORT_ISOLATED, 1)
 		}
 	})
-	return e.send(p, Host, request{unix.RTM_SETLINK, 0, body}, nil)
+	return e.send(p, Host, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: body}, nil)
 }
 
 func (p *Port) diff(e *Engine) ([]string, error) {
@@ -119,10 +121,10 @@ func (p *Port) diff(e *Engine) ([]string, error) {
 		return nil, err
 	}
 	var d []string
-	if p.Hairpin && num8(attr(l.port, unix.IFLA_BRPORT_MODE)) == 0 {
+	if p.Hairpin && netlink.Uint8(netlink.Attr(l.port, unix.IFLA_BRPORT_MODE)) == 0 {
 		d = append(d, "hairpin is off")
 	}
-	if p.Isolated && num8(attr(l.port, unix.IFLA_BRPORT_ISOLATED)) == 0 {
+	if p.Isolated && netlink.Uint8(netlink.Attr(l.port, unix.IFLA_BRPORT_ISOLATED)) == 0 {
 		d = append(d, "is not isolated")
 	}
 	return d, nil
@@ -180,24 +182,24 @@ func (v *PortVLAN) ensure(e *Engine) error {
 	if err != nil {
 		return err
 	}
-	body := ifinfo(i, 0, 0)
+	body := netlink.LinkMessage(i, 0, 0)
 	body[0] = unix.AF_BRIDGE
-	body.nest(unix.IFLA_AF_SPEC, func(n *buf) {
+	body.Nest(unix.IFLA_AF_SPEC, func(n *netlink.Buffer) {
 		for _, r := range v.infos() {
-			n.bytes(bridgeVLANInfo, r)
+			n.Bytes(bridgeVLANInfo, r)
 		}
 	})
 	if v.Delete {
-		return e.send(v, Host, request{unix.RTM_DELLINK, 0, body}, absentIsFine)
+		return e.send(v, Host, netlink.Request{Type: unix.RTM_DELLINK, Flags: 0, Body: body}, absentIsFine)
 	}
-	return e.send(v, Host, request{unix.RTM_SETLINK, 0, body}, nil)
+	return e.send(v, Host, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: body}, nil)
 }
 
-func absentIsFine(r response) error {
-	if isAbsent(r.err) {
+func absentIsFine(r netlink.Response) error {
+	if netlink.IsAbsent(r.Err) {
 		return nil
 	}
-	return r.err
+	return r.Err
 }
 
 // infos is struct bridge_vlan_info, once or, for a range, for both its ends.
@@ -250,21 +252,21 @@ func (e *Engine) portVLANs(link string) (map[int]uint16, error) {
 	if err != nil {
 		return nil, err
 	}
-	body := ifinfo(0, 0, 0)
+	body := netlink.LinkMessage(0, 0, 0)
 	body[0] = unix.AF_BRIDGE
-	body.u32(unix.IFLA_EXT_MASK, rtextBRVLAN)
-	msgs, err := e.dump(Host, request{typ: unix.RTM_GETLINK, body: body})
+	body.Uint32(unix.IFLA_EXT_MASK, rtextBRVLAN)
+	msgs, err := e.dump(Host, netlink.Request{Type: unix.RTM_GETLINK, Body: body})
 	if err != nil {
 		return nil, err
 	}
 	out := map[int]uint16{}
 	for _, m := range msgs {
-		if len(m) < unix.SizeofIfInfomsg || int(num32(m[4:])) != i {
+		if len(m) < unix.SizeofIfInfomsg || int(netlink.Uint32(m[4:])) != i {
 			continue
 		}
-		attrs(attr(m[unix.SizeofIfInfomsg:], unix.IFLA_AF_SPEC), func(t uint16, p []byte) {
+		netlink.EachAttr(netlink.Attr(m[unix.SizeofIfInfomsg:], unix.IFLA_AF_SPEC), func(t uint16, p []byte) {
 			if t == bridgeVLANInfo && len(p) >= 4 {
-				out[int(num16(p[2:]))] = num16(p)
+				out[int(netlink.Uint16(p[2:]))] = netlink.Uint16(p)
 			}
 		})
 	}

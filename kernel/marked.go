@@ -10,26 +10,29 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/hwaddr"
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // RemoveMarkedLinks removes the host's links whose mark is dead, and brings
 // devices that are back on the host under a dead owner's mark to their own names.
-func (e *Engine) RemoveMarkedLinks(dead func(mark string) bool) error {
-	all, err := e.linksSeen(Host)
+func (e *Engine) RemoveTaggedLinks(dead func(mark string) bool) error {
+	all, err := e.listLinks(Host)
 	if err != nil && !errors.Is(err, unix.EAGAIN) { // what was not seen is the next collection's
 		return err
 	}
 	var errs []error
 	var links []*LinkInfo
 	for _, l := range all {
-		mark, device, away := ParseAwayMark(l.Alias)
+		mark, device, away := ParseHostDeviceTag(l.Alias)
 		switch {
 		case away && dead(mark):
-			err := (&Moved{Device: device, Name: l.Name, Mark: l.Alias}).home(e, Host, l)
+			err := (&HostDevice{Device: device, Name: l.Name, OwnerTag: l.Alias}).returnHome(e, Host, l)
 			if err != nil && !errors.Is(err, os.ErrNotExist) {
 				errs = append(errs, fmt.Errorf("bring home link %s: %w", l.Name, err))
 			}
-		case !away && l.Group == Group && dead(l.Alias):
+		case !away && l.Group == LinkGroup && dead(l.Alias):
 			links = append(links, l)
 		}
 	}
@@ -41,7 +44,7 @@ const Table = "fairlead"
 
 // RemoveMarked removes from every set of our tables the elements whose mark is
 // dead, such rules of ours from others' chains, and such ports from Open vSwitch.
-func (e *Engine) RemoveMarked(dead func(mark string) bool) error {
+func (e *Engine) RemoveTagged(dead func(mark string) bool) error {
 	sets, err := e.sets()
 	errs := []error{err}
 	for _, set := range sets {
@@ -54,7 +57,7 @@ func (e *Engine) RemoveMarked(dead func(mark string) bool) error {
 		for _, x := range list {
 			twice := known[x.Key]
 			known[x.Key] = true
-			if !twice && x.Mark != "" && dead(x.Mark) {
+			if !twice && x.OwnerTag != "" && dead(x.OwnerTag) {
 				gone = append(gone, x)
 			}
 		}
@@ -63,7 +66,7 @@ func (e *Engine) RemoveMarked(dead func(mark string) bool) error {
 		}
 	}
 	if e.ovs != nil {
-		errs = append(errs, e.ovs.RemoveMarked(dead))
+		errs = append(errs, e.ovs.RemoveTagged(dead))
 	}
 	return errors.Join(append(errs, e.removeAccepts(dead))...)
 }
@@ -79,13 +82,13 @@ func (e *Engine) sets() (out []Element, err error) {
 	}
 	for _, family := range families() {
 		b := nfgen(family)
-		b.str(unix.NFTA_SET_TABLE, Table)
-		msgs, err := c.dump(request{typ: nftSubsystem | unix.NFT_MSG_GETSET, body: b})
-		if err != nil && !isAbsent(err) && !errors.Is(err, unix.EAGAIN) {
+		b.String(unix.NFTA_SET_TABLE, Table)
+		msgs, err := c.Dump(netlink.Request{Type: nftSubsystem | unix.NFT_MSG_GETSET, Body: b})
+		if err != nil && !netlink.IsAbsent(err) && !errors.Is(err, unix.EAGAIN) {
 			return nil, fmt.Errorf("list nftables sets: %w", err)
 		}
 		for _, m := range msgs {
-			if len(m) > 4 && text(attr(m[4:], unix.NFTA_SET_TABLE)) == Table {
+			if len(m) > 4 && netlink.Text(netlink.Attr(m[4:], unix.NFTA_SET_TABLE)) == Table {
 				out = append(out, parseSet(family, m[4:]))
 			}
 		}
@@ -94,9 +97,9 @@ func (e *Engine) sets() (out []Element, err error) {
 }
 
 func parseSet(family string, p []byte) Element {
-	x := Element{Family: family, Table: Table, Set: text(attr(p, unix.NFTA_SET_NAME))}
-	x.Type = typeName(attr(p, unix.NFTA_SET_KEY_TYPE))
-	if data := attr(p, unix.NFTA_SET_DATA_TYPE); len(data) == 4 {
+	x := Element{Family: family, Table: Table, Set: netlink.Text(netlink.Attr(p, unix.NFTA_SET_NAME))}
+	x.Type = typeName(netlink.Attr(p, unix.NFTA_SET_KEY_TYPE))
+	if data := netlink.Attr(p, unix.NFTA_SET_DATA_TYPE); len(data) == 4 {
 		x.Type += " : " + typeName(data)
 	}
 	return x
@@ -132,10 +135,10 @@ func (e *Engine) elements(set Element) ([]*Element, error) {
 		return nil, err
 	}
 	b := nfgen(set.Family)
-	b.str(unix.NFTA_SET_ELEM_LIST_TABLE, set.Table)
-	b.str(unix.NFTA_SET_ELEM_LIST_SET, set.Set)
-	msgs, err := c.dump(request{typ: nftSubsystem | unix.NFT_MSG_GETSETELEM, body: b})
-	if isAbsent(err) {
+	b.String(unix.NFTA_SET_ELEM_LIST_TABLE, set.Table)
+	b.String(unix.NFTA_SET_ELEM_LIST_SET, set.Set)
+	msgs, err := c.Dump(netlink.Request{Type: nftSubsystem | unix.NFT_MSG_GETSETELEM, Body: b})
+	if netlink.IsAbsent(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -144,7 +147,7 @@ func (e *Engine) elements(set Element) ([]*Element, error) {
 	var out []*Element
 	for _, x := range parseElements(msgs) {
 		el := set
-		el.Key, el.Mark = t.key.format(x.key), x.comment
+		el.Key, el.OwnerTag = t.key.format(x.key), x.comment
 		if len(t.data) > 0 {
 			el.Value = t.data.format(x.data)
 		}
@@ -163,7 +166,7 @@ func (t nftTypes) format(p []byte) string {
 		parts = append(parts, part.format(p[:part.size]))
 		size := part.size
 		if len(t) > 1 {
-			size = words(size) * 4
+			size = wordCount(size) * 4
 		}
 		p = p[min(size, len(p)):]
 	}
@@ -178,15 +181,15 @@ func (t nftType) format(p []byte) string {
 	case neighbourTarget:
 		return "0x" + hex.EncodeToString(p)
 	case "ether_addr":
-		return formatMAC(p)
+		return hwaddr.Format(p)
 	case "ifname":
-		return text(p)
+		return netlink.Text(p)
 	case "inet_proto":
 		return protoName(p[0])
 	case "inet_service":
 		return fmt.Sprint(binary.BigEndian.Uint16(p))
 	}
-	return fmt.Sprint(num32(p))
+	return fmt.Sprint(netlink.Uint32(p))
 }
 
 func protoName(n byte) string {

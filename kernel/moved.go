@@ -7,45 +7,47 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // Moved is a device of the host that lives in the container for the time of an
 // attachment and comes back under its own name. What the move overwrites is
 // saved here, and in the alias, so that it comes back without a record too.
-type Moved struct {
+type HostDevice struct {
 	base
-	Device   string `json:",omitzero"` // its name on the host
-	Name     string `json:",omitzero"` // its name in the container
-	Mark     string `json:",omitzero"` // alias while it is away; see AwayMark
-	WasAlias string `json:",omitzero"`
-	WasUp    bool   `json:",omitzero"`
+	Device        string `json:",omitzero"`     // its name on the host
+	Name          string `json:",omitzero"`     // its name in the container
+	OwnerTag      string `json:"Mark,omitzero"` // alias while it is away; see AwayMark
+	PreviousAlias string `json:"WasAlias,omitzero"`
+	PreviousUp    bool   `json:"WasUp,omitzero"`
 }
 
-const awayWord = " was "
+const hostDeviceSeparator = " was "
 
 // AwayMark is the alias of a device that is away: its owner and its own name.
-func AwayMark(o Owner, device string) string { return o.Mark() + awayWord + device }
+func HostDeviceTag(o Owner, device string) string { return o.Tag() + hostDeviceSeparator + device }
 
 // ParseAwayMark splits an alias into the owner's mark and the device's name.
-func ParseAwayMark(alias string) (mark, device string, ok bool) {
-	i := strings.LastIndex(alias, awayWord)
-	if i < 0 || !strings.HasPrefix(alias, markPrefix) {
+func ParseHostDeviceTag(alias string) (mark, device string, ok bool) {
+	i := strings.LastIndex(alias, hostDeviceSeparator)
+	if i < 0 || !strings.HasPrefix(alias, tagPrefix) {
 		return "", "", false
 	}
-	return alias[:i], alias[i+len(awayWord):], true
+	return alias[:i], alias[i+len(hostDeviceSeparator):], true
 }
 
-func (m *Moved) kind() string { return "moved" }
-func (m *Moved) Side() Side   { return Host }
-func (m *Moved) Shared() bool { return false }
+func (m *HostDevice) kind() string { return "moved" }
+func (m *HostDevice) Side() Side   { return Host }
+func (m *HostDevice) Shared() bool { return false }
 
-func (m *Moved) links() []linkName { return []linkName{{Container, m.Name}} }
+func (m *HostDevice) links() []linkName { return []linkName{{Container, m.Name}} }
 
-func (m *Moved) String() string {
+func (m *HostDevice) String() string {
 	return "ip link set " + m.Device + " netns container name " + m.Name
 }
 
-func (m *Moved) ensure(e *Engine) error {
+func (m *HostDevice) ensure(e *Engine) error {
 	l, err := e.Link(Host, m.Device)
 	if err != nil {
 		return err
@@ -54,8 +56,8 @@ func (m *Moved) ensure(e *Engine) error {
 	if _, err := e.Link(Container, m.Name); err == nil {
 		return fmt.Errorf("interface %s already exists in the container: %w", m.Name, unix.EEXIST)
 	}
-	e.made(m) // from where it is down
-	if err := e.move(Host, Container, l, m.Name, m.Mark); err != nil {
+	e.noteCreated(m) // from where it is down
+	if err := e.move(Host, Container, l, m.Name, m.OwnerTag); err != nil {
 		return err
 	}
 	delete(e.index[Host], m.Device)
@@ -68,75 +70,75 @@ func (e *Engine) move(from, to Side, l *LinkInfo, name, alias string) error {
 		return errNoContainer
 	}
 	if l.Up {
-		if _, err := e.now(from, request{unix.RTM_NEWLINK, 0, ifinfo(l.Index, 0, unix.IFF_UP)}); err != nil {
+		if _, err := e.now(from, netlink.Request{Type: unix.RTM_NEWLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, 0, unix.IFF_UP)}); err != nil {
 			return fmt.Errorf("take it down: %w", err)
 		}
 	}
-	body := ifinfo(l.Index, 0, 0)
-	body.u32(unix.IFLA_NET_NS_FD, uint32(e.ns[to].fd))
-	body.str(unix.IFLA_IFNAME, name)
-	body.bytes(unix.IFLA_IFALIAS, []byte(alias))
-	_, err := e.now(from, request{unix.RTM_SETLINK, 0, body})
+	body := netlink.LinkMessage(l.Index, 0, 0)
+	body.Uint32(unix.IFLA_NET_NS_FD, uint32(e.ns[to].FD()))
+	body.String(unix.IFLA_IFNAME, name)
+	body.Bytes(unix.IFLA_IFALIAS, []byte(alias))
+	_, err := e.now(from, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: body})
 	return err
 }
 
-func (m *Moved) diff(e *Engine) ([]string, error) {
+func (m *HostDevice) diff(e *Engine) ([]string, error) {
 	l, err := e.Link(Container, m.Name)
 	if err != nil {
 		return nil, err
 	}
-	if l.Alias != m.Mark {
-		return []string{fmt.Sprintf("alias is %q, want %q", l.Alias, m.Mark)}, nil
+	if l.Alias != m.OwnerTag {
+		return []string{fmt.Sprintf("alias is %q, want %q", l.Alias, m.OwnerTag)}, nil
 	}
 	return nil, nil
 }
 
 // remove brings the device home, from the container, under whatever name it
 // has there now, or from the host, where the kernel put it when the namespace ended.
-func (m *Moved) remove(e *Engine) error {
+func (m *HostDevice) remove(e *Engine) error {
 	for _, side := range []Side{Container, Host} {
 		if e.ns[side] == nil {
 			continue
 		}
-		l, err := e.byAlias(side, m.Name, m.Mark)
+		l, err := e.byAlias(side, m.Name, m.OwnerTag)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		return m.home(e, side, l)
+		return m.returnHome(e, side, l)
 	}
-	return m.again(e)
+	return m.bringUpAgain(e)
 }
 
 // again takes a device up that was taken down to be moved, and was not.
-func (m *Moved) again(e *Engine) error {
+func (m *HostDevice) bringUpAgain(e *Engine) error {
 	l, err := e.Link(Host, m.Device)
-	if err != nil || l.Up || !m.WasUp {
+	if err != nil || l.Up || !m.PreviousUp {
 		return err
 	}
-	return m.takeUp(e)
+	return m.bringUp(e)
 }
 
-func (m *Moved) home(e *Engine, side Side, l *LinkInfo) error {
-	if err := e.move(side, Host, l, m.Device, m.WasAlias); err != nil {
+func (m *HostDevice) returnHome(e *Engine, side Side, l *LinkInfo) error {
+	if err := e.move(side, Host, l, m.Device, m.PreviousAlias); err != nil {
 		return fmt.Errorf("bring %s home as %s: %w", l.Name, m.Device, err)
 	}
 	delete(e.index[side], l.Name)
-	if !m.WasUp {
+	if !m.PreviousUp {
 		return nil
 	}
-	return m.takeUp(e)
+	return m.bringUp(e)
 }
 
 // takeUp is no change that an undo takes back: it is one.
-func (m *Moved) takeUp(e *Engine) error {
+func (m *HostDevice) bringUp(e *Engine) error {
 	l, err := e.Link(Host, m.Device)
 	if err != nil {
 		return err
 	}
-	if _, err := e.now(Host, request{unix.RTM_NEWLINK, 0, ifinfo(l.Index, unix.IFF_UP, unix.IFF_UP)}); err != nil {
+	if _, err := e.now(Host, netlink.Request{Type: unix.RTM_NEWLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, unix.IFF_UP, unix.IFF_UP)}); err != nil {
 		return fmt.Errorf("take %s up again: %w", m.Device, err)
 	}
 	return nil

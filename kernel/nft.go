@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // NFT is a part of a ruleset that attachments share: a table, chain, set, map
@@ -13,13 +15,13 @@ import (
 // network and go, in one transaction, when the group's sets are empty.
 type NFT struct {
 	base
-	Family  string `json:",omitzero"` // "inet", "fairlead"
-	Table   string `json:",omitzero"`
-	What    string `json:",omitzero"` // "table", "chain", "set", "map" or "rule"
-	Name    string `json:",omitzero"` // the chain's, set's or map's; of a rule, its chain's
-	Text    string `json:",omitzero"` // a chain's hook, a set's type, a rule's statements
-	Network string `json:",omitzero"` // "": of all networks
-	Group   string `json:",omitzero"`
+	Family     string `json:",omitzero"` // "inet", "fairlead"
+	Table      string `json:",omitzero"`
+	Kind       string `json:"What,omitzero"` // "table", "chain", "set", "map" or "rule"
+	Name       string `json:",omitzero"`     // the chain's, set's or map's; of a rule, its chain's
+	Text       string `json:",omitzero"`     // a chain's hook, a set's type, a rule's statements
+	Network    string `json:",omitzero"`     // "": of all networks
+	ChainGroup string `json:"Group,omitzero"`
 
 	// Addrs are all that a set of a Reconciler's table holds.
 	Addrs []netip.Addr `json:",omitzero"`
@@ -29,25 +31,25 @@ type NFT struct {
 // exclusively: a living owner is named in the error, a dead one replaced.
 type Element struct {
 	base
-	Family string `json:",omitzero"`
-	Table  string `json:",omitzero"`
-	Set    string `json:",omitzero"`
-	Type   string `json:",omitzero"` // the set's
-	Key    string `json:",omitzero"` // Value "" in a set
-	Value  string `json:",omitzero"`
-	Mark   string `json:",omitzero"` // comment: the owner
+	Family   string `json:",omitzero"`
+	Table    string `json:",omitzero"`
+	Set      string `json:",omitzero"`
+	Type     string `json:",omitzero"` // the set's
+	Key      string `json:",omitzero"` // Value "" in a set
+	Value    string `json:",omitzero"`
+	OwnerTag string `json:"Mark,omitzero"` // comment: the owner
 }
 
 // TakenError says that an element belongs to another attachment.
 type TakenError struct {
-	Key, Mark string
+	Key, OwnerTag string
 }
 
 func (t *TakenError) Error() string {
-	if t.Mark == "" {
+	if t.OwnerTag == "" {
 		return t.Key + " is already taken"
 	}
-	return t.Key + " is already taken by " + strings.TrimPrefix(t.Mark, markPrefix)
+	return t.Key + " is already taken by " + strings.TrimPrefix(t.OwnerTag, tagPrefix)
 }
 
 // Is makes it the kernel's EEXIST.
@@ -78,8 +80,8 @@ func (n *NFT) Side() Side   { return Host }
 func (n *NFT) Shared() bool { return true }
 
 func (n *NFT) String() string {
-	s := "nft add " + n.What + " " + n.Family + " " + n.Table
-	switch n.What {
+	s := "nft add " + n.Kind + " " + n.Family + " " + n.Table
+	switch n.Kind {
 	case "table":
 		return s
 	case "rule":
@@ -111,27 +113,27 @@ func (n *NFT) addrs() string {
 }
 
 // mark is a rule's comment: by it the rule is known again.
-func (n *NFT) mark() string {
+func (n *NFT) tag() string {
 	id := "#" + hash(n.Name, n.Text)[:12]
 	if n.Network == "" {
-		return markPrefix + id
+		return tagPrefix + id
 	}
-	return networkMark(n.Network) + id
+	return networkTag(n.Network) + id
 }
 
-func (n *NFT) ensure(e *Engine) error      { e.nft = append(e.nft, n); return nil }
-func (n *NFT) remove(e *Engine) error      { return nil }
-func (x *Element) kind() string            { return "element" }
-func (x *Element) Side() Side              { return Host }
-func (x *Element) Shared() bool            { return false }
-func (x *Element) ensure(e *Engine) error  { e.nft = append(e.nft, x); return nil }
-func (x *Element) remove(e *Engine) error  { e.nft = append(e.nft, x); return nil }
-func (x *Element) setOf() (string, string) { return x.Family + " " + x.Table, x.Set }
+func (n *NFT) ensure(e *Engine) error            { e.nft = append(e.nft, n); return nil }
+func (n *NFT) remove(e *Engine) error            { return nil }
+func (x *Element) kind() string                  { return "element" }
+func (x *Element) Side() Side                    { return Host }
+func (x *Element) Shared() bool                  { return false }
+func (x *Element) ensure(e *Engine) error        { e.nft = append(e.nft, x); return nil }
+func (x *Element) remove(e *Engine) error        { e.nft = append(e.nft, x); return nil }
+func (x *Element) tableAndSet() (string, string) { return x.Family + " " + x.Table, x.Set }
 
 func (x *Element) String() string {
 	s := "nft add element " + x.Family + " " + x.Table + " " + x.Set + " { " + x.Key
-	if x.Mark != "" {
-		s += ` comment "` + x.Mark + `"`
+	if x.OwnerTag != "" {
+		s += ` comment "` + x.OwnerTag + `"`
 	}
 	if x.Value != "" {
 		s += " : " + x.Value
@@ -140,13 +142,13 @@ func (x *Element) String() string {
 }
 
 func (n *NFT) diff(e *Engine) ([]string, error) {
-	if n.What == "rule" {
+	if n.Kind == "rule" {
 		have, err := e.rulesToCheck(n)
 		if err != nil {
 			return nil, err
 		}
 		for _, r := range have {
-			if r.comment == n.mark() {
+			if r.comment == n.tag() {
 				return nil, nil
 			}
 		}
@@ -154,14 +156,14 @@ func (n *NFT) diff(e *Engine) ([]string, error) {
 	}
 	get := map[string]uint16{"table": unix.NFT_MSG_GETTABLE, "chain": unix.NFT_MSG_GETCHAIN, "set": unix.NFT_MSG_GETSET, "map": unix.NFT_MSG_GETSET}
 	body := nfgen(n.Family)
-	body.str(unix.NFTA_TABLE_NAME, n.Table) // the table is attribute 1 of all
-	switch n.What {
+	body.String(unix.NFTA_TABLE_NAME, n.Table) // the table is attribute 1 of all
+	switch n.Kind {
 	case "chain":
-		body.str(unix.NFTA_CHAIN_NAME, n.Name)
+		body.String(unix.NFTA_CHAIN_NAME, n.Name)
 	case "set", "map":
-		body.str(unix.NFTA_SET_NAME, n.Name)
+		body.String(unix.NFTA_SET_NAME, n.Name)
 	}
-	_, err := e.askNFT(get[n.What], body)
+	_, err := e.askNFT(get[n.Kind], body)
 	return nil, err
 }
 
@@ -170,11 +172,11 @@ func (x *Element) diff(e *Engine) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if SameContainer(have.comment, x.Mark) {
+	if SameContainer(have.comment, x.OwnerTag) {
 		return nil, nil // see evict
 	}
 	var d []string
-	if have.comment != x.Mark {
+	if have.comment != x.OwnerTag {
 		d = append(d, fmt.Sprintf("belongs to %q", have.comment))
 	}
 	if t, err := parseSetType(x.Type); err == nil && x.Value != "" {
@@ -186,22 +188,22 @@ func (x *Element) diff(e *Engine) ([]string, error) {
 }
 
 // nfgen is struct nfgenmsg of a family.
-func nfgen(family string) buf {
-	return append(make(buf, 0, 128), nftFamily(family), unix.NFNETLINK_V0, 0, 0)
+func nfgen(family string) netlink.Buffer {
+	return append(make(netlink.Buffer, 0, 128), nftFamily(family), unix.NFNETLINK_V0, 0, 0)
 }
 
 const nftSubsystem = unix.NFNL_SUBSYS_NFTABLES << 8
 
-func (e *Engine) askNFT(msg uint16, body buf) (response, error) {
+func (e *Engine) askNFT(msg uint16, body netlink.Buffer) (netlink.Response, error) {
 	c, err := e.netfilter()
 	if err != nil {
-		return response{}, err
+		return netlink.Response{}, err
 	}
-	resp, err := c.do([]request{{nftSubsystem | msg, unix.NLM_F_ACK, body}})
+	resp, err := c.Do([]netlink.Request{{Type: nftSubsystem | msg, Flags: unix.NLM_F_ACK, Body: body}})
 	if err != nil {
-		return response{}, err
+		return netlink.Response{}, err
 	}
-	return resp[0], resp[0].err
+	return resp[0], resp[0].Err
 }
 
 // comment is the TLV that nft(8) prints as a comment, of rules and elements.
@@ -212,7 +214,7 @@ func commentTLV(s string) []byte {
 func parseComment(p []byte) string {
 	for len(p) >= 2 && len(p) >= 2+int(p[1]) {
 		if p[0] == 0 {
-			return text(p[2 : 2+int(p[1])])
+			return netlink.Text(p[2 : 2+int(p[1])])
 		}
 		p = p[2+int(p[1]):]
 	}
@@ -232,18 +234,18 @@ func (e *Engine) rules(family, table, chain string) ([]ruleInfo, error) {
 		return nil, err
 	}
 	body := nfgen(family)
-	body.str(unix.NFTA_RULE_TABLE, table)
+	body.String(unix.NFTA_RULE_TABLE, table)
 	if chain != "" {
-		body.str(unix.NFTA_RULE_CHAIN, chain)
+		body.String(unix.NFTA_RULE_CHAIN, chain)
 	}
-	msgs, err := c.dump(request{typ: nftSubsystem | unix.NFT_MSG_GETRULE, body: body})
+	msgs, err := c.Dump(netlink.Request{Type: nftSubsystem | unix.NFT_MSG_GETRULE, Body: body})
 	if err != nil {
 		return nil, fmt.Errorf("list rules of %s %s %s: %w", family, table, chain, err)
 	}
 	var out []ruleInfo
 	for _, m := range msgs {
 		if len(m) > 4 {
-			out = append(out, ruleInfo{text(attr(m[4:], unix.NFTA_RULE_CHAIN)), attr(m[4:], unix.NFTA_RULE_HANDLE), parseComment(attr(m[4:], unix.NFTA_RULE_USERDATA))})
+			out = append(out, ruleInfo{netlink.Text(netlink.Attr(m[4:], unix.NFTA_RULE_CHAIN)), netlink.Attr(m[4:], unix.NFTA_RULE_HANDLE), parseComment(netlink.Attr(m[4:], unix.NFTA_RULE_USERDATA))})
 		}
 	}
 	return out, nil
@@ -251,20 +253,20 @@ func (e *Engine) rules(family, table, chain string) ([]ruleInfo, error) {
 
 // rulesToCheck are a chain's, of our table out of one list of all for a Check.
 func (e *Engine) rulesToCheck(n *NFT) ([]ruleInfo, error) {
-	if e.looked == nil || n.Family != "inet" || n.Table != Table {
+	if e.checkCache == nil || n.Family != "inet" || n.Table != Table {
 		return e.rules(n.Family, n.Table, n.Name)
 	}
-	if e.looked.rules == nil {
+	if e.checkCache.rules == nil {
 		all, err := e.rules(n.Family, n.Table, "")
 		if err != nil {
 			return nil, err
 		}
-		e.looked.rules = map[string][]ruleInfo{}
+		e.checkCache.rules = map[string][]ruleInfo{}
 		for _, r := range all {
-			e.looked.rules[r.chain] = append(e.looked.rules[r.chain], r)
+			e.checkCache.rules[r.chain] = append(e.checkCache.rules[r.chain], r)
 		}
 	}
-	return e.looked.rules[n.Name], nil
+	return e.checkCache.rules[n.Name], nil
 }
 
 type elementInfo struct {
@@ -279,10 +281,10 @@ func (e *Engine) element(x *Element) (elementInfo, error) {
 		return elementInfo{}, err
 	}
 	resp, err := e.askNFT(unix.NFT_MSG_GETSETELEM, body)
-	if err != nil || len(resp.msgs) == 0 {
+	if err != nil || len(resp.Messages) == 0 {
 		return elementInfo{}, err
 	}
-	list := parseElements(resp.msgs)
+	list := parseElements(resp.Messages)
 	if len(list) == 0 {
 		return elementInfo{}, unix.ENOENT
 	}
@@ -294,11 +296,11 @@ func parseElements(msgs [][]byte) (out []elementInfo) {
 		if len(m) < 4 {
 			continue
 		}
-		attrs(attr(m[4:], unix.NFTA_SET_ELEM_LIST_ELEMENTS), func(_ uint16, p []byte) {
+		netlink.EachAttr(netlink.Attr(m[4:], unix.NFTA_SET_ELEM_LIST_ELEMENTS), func(_ uint16, p []byte) {
 			out = append(out, elementInfo{
-				key:     attr(attr(p, unix.NFTA_SET_ELEM_KEY), unix.NFTA_DATA_VALUE),
-				data:    attr(attr(p, unix.NFTA_SET_ELEM_DATA), unix.NFTA_DATA_VALUE),
-				comment: parseComment(attr(p, unix.NFTA_SET_ELEM_USERDATA)),
+				key:     netlink.Attr(netlink.Attr(p, unix.NFTA_SET_ELEM_KEY), unix.NFTA_DATA_VALUE),
+				data:    netlink.Attr(netlink.Attr(p, unix.NFTA_SET_ELEM_DATA), unix.NFTA_DATA_VALUE),
+				comment: parseComment(netlink.Attr(p, unix.NFTA_SET_ELEM_USERDATA)),
 			})
 		})
 	}
@@ -306,7 +308,7 @@ func parseElements(msgs [][]byte) (out []elementInfo) {
 }
 
 // body is the message that adds an element, or, with its key alone, names it.
-func (x *Element) body(whole bool) (buf, error) {
+func (x *Element) body(whole bool) (netlink.Buffer, error) {
 	t, err := parseSetType(x.Type)
 	if err != nil {
 		return nil, err
@@ -322,16 +324,16 @@ func (x *Element) body(whole bool) (buf, error) {
 		}
 	}
 	b := nfgen(x.Family)
-	b.str(unix.NFTA_SET_ELEM_LIST_TABLE, x.Table)
-	b.str(unix.NFTA_SET_ELEM_LIST_SET, x.Set)
-	b.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func(b *buf) {
-		b.nest(unix.NFTA_LIST_ELEM, func(b *buf) {
-			b.nest(unix.NFTA_SET_ELEM_KEY, func(b *buf) { b.bytes(unix.NFTA_DATA_VALUE, key) })
+	b.String(unix.NFTA_SET_ELEM_LIST_TABLE, x.Table)
+	b.String(unix.NFTA_SET_ELEM_LIST_SET, x.Set)
+	b.Nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func(b *netlink.Buffer) {
+		b.Nest(unix.NFTA_LIST_ELEM, func(b *netlink.Buffer) {
+			b.Nest(unix.NFTA_SET_ELEM_KEY, func(b *netlink.Buffer) { b.Bytes(unix.NFTA_DATA_VALUE, key) })
 			if whole && data != nil {
-				b.nest(unix.NFTA_SET_ELEM_DATA, func(b *buf) { b.bytes(unix.NFTA_DATA_VALUE, data) })
+				b.Nest(unix.NFTA_SET_ELEM_DATA, func(b *netlink.Buffer) { b.Bytes(unix.NFTA_DATA_VALUE, data) })
 			}
-			if whole && x.Mark != "" {
-				b.bytes(unix.NFTA_SET_ELEM_USERDATA, commentTLV(x.Mark))
+			if whole && x.OwnerTag != "" {
+				b.Bytes(unix.NFTA_SET_ELEM_USERDATA, commentTLV(x.OwnerTag))
 			}
 		})
 	})

@@ -8,23 +8,25 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-func (c *compiler) expr(name string, attrs func(*buf)) {
-	c.out.nest(unix.NFTA_LIST_ELEM, func(b *buf) {
-		b.str(unix.NFTA_EXPR_NAME, name)
-		b.nest(unix.NFTA_EXPR_DATA, attrs)
+func (c *compiler) expr(name string, attrs func(*netlink.Buffer)) {
+	c.out.Nest(unix.NFTA_LIST_ELEM, func(b *netlink.Buffer) {
+		b.String(unix.NFTA_EXPR_NAME, name)
+		b.Nest(unix.NFTA_EXPR_DATA, attrs)
 	})
 }
 
 func (c *compiler) verdict(code int32, chain string) {
-	c.expr("immediate", func(b *buf) {
-		b.be32(unix.NFTA_IMMEDIATE_DREG, regVerdict)
-		b.nest(unix.NFTA_IMMEDIATE_DATA, func(b *buf) {
-			b.nest(unix.NFTA_DATA_VERDICT, func(b *buf) {
-				b.be32(unix.NFTA_VERDICT_CODE, uint32(code))
+	c.expr("immediate", func(b *netlink.Buffer) {
+		b.Uint32BE(unix.NFTA_IMMEDIATE_DREG, regVerdict)
+		b.Nest(unix.NFTA_IMMEDIATE_DATA, func(b *netlink.Buffer) {
+			b.Nest(unix.NFTA_DATA_VERDICT, func(b *netlink.Buffer) {
+				b.Uint32BE(unix.NFTA_VERDICT_CODE, uint32(code))
 				if chain != "" {
-					b.str(unix.NFTA_VERDICT_CHAIN, chain)
+					b.String(unix.NFTA_VERDICT_CHAIN, chain)
 				}
 			})
 		})
@@ -32,20 +34,20 @@ func (c *compiler) verdict(code int32, chain string) {
 }
 
 func (c *compiler) cmp(op uint32, v []byte) {
-	c.expr("cmp", func(b *buf) {
-		b.be32(unix.NFTA_CMP_SREG, reg1)
-		b.be32(unix.NFTA_CMP_OP, op)
-		b.nest(unix.NFTA_CMP_DATA, func(b *buf) { b.bytes(unix.NFTA_DATA_VALUE, v) })
+	c.expr("cmp", func(b *netlink.Buffer) {
+		b.Uint32BE(unix.NFTA_CMP_SREG, reg1)
+		b.Uint32BE(unix.NFTA_CMP_OP, op)
+		b.Nest(unix.NFTA_CMP_DATA, func(b *netlink.Buffer) { b.Bytes(unix.NFTA_DATA_VALUE, v) })
 	})
 }
 
 func (c *compiler) mask(mask []byte) {
-	c.expr("bitwise", func(b *buf) {
-		b.be32(unix.NFTA_BITWISE_SREG, reg1)
-		b.be32(unix.NFTA_BITWISE_DREG, reg1)
-		b.be32(unix.NFTA_BITWISE_LEN, uint32(len(mask)))
-		b.nest(unix.NFTA_BITWISE_MASK, func(b *buf) { b.bytes(unix.NFTA_DATA_VALUE, mask) })
-		b.nest(unix.NFTA_BITWISE_XOR, func(b *buf) { b.bytes(unix.NFTA_DATA_VALUE, make([]byte, len(mask))) })
+	c.expr("bitwise", func(b *netlink.Buffer) {
+		b.Uint32BE(unix.NFTA_BITWISE_SREG, reg1)
+		b.Uint32BE(unix.NFTA_BITWISE_DREG, reg1)
+		b.Uint32BE(unix.NFTA_BITWISE_LEN, uint32(len(mask)))
+		b.Nest(unix.NFTA_BITWISE_MASK, func(b *netlink.Buffer) { b.Bytes(unix.NFTA_DATA_VALUE, mask) })
+		b.Nest(unix.NFTA_BITWISE_XOR, func(b *netlink.Buffer) { b.Bytes(unix.NFTA_DATA_VALUE, make([]byte, len(mask))) })
 	})
 }
 
@@ -99,9 +101,9 @@ func (c *compiler) above(name string) error {
 }
 
 func (c *compiler) ctStatusDNAT() {
-	c.expr("ct", func(b *buf) {
-		b.be32(unix.NFTA_CT_DREG, reg1)
-		b.be32(unix.NFTA_CT_KEY, unix.NFT_CT_STATUS)
+	c.expr("ct", func(b *netlink.Buffer) {
+		b.Uint32BE(unix.NFTA_CT_DREG, reg1)
+		b.Uint32BE(unix.NFTA_CT_KEY, unix.NFT_CT_STATUS)
 	})
 	c.mask(binary.NativeEndian.AppendUint32(nil, 1<<5)) // IPS_DST_NAT
 	c.cmp(unix.NFT_CMP_NEQ, make([]byte, 4))
@@ -109,19 +111,19 @@ func (c *compiler) ctStatusDNAT() {
 
 // ctStateKnown is bit 1, established, or bit 2, related.
 func (c *compiler) ctStateKnown() {
-	c.expr("ct", func(b *buf) {
-		b.be32(unix.NFTA_CT_DREG, reg1)
-		b.be32(unix.NFTA_CT_KEY, unix.NFT_CT_STATE)
+	c.expr("ct", func(b *netlink.Buffer) {
+		b.Uint32BE(unix.NFTA_CT_DREG, reg1)
+		b.Uint32BE(unix.NFTA_CT_KEY, unix.NFT_CT_STATE)
 	})
 	c.mask(binary.NativeEndian.AppendUint32(nil, 1<<1|1<<2))
 	c.cmp(unix.NFT_CMP_NEQ, make([]byte, 4))
 }
 
 func (c *compiler) fibLocal() {
-	c.expr("fib", func(b *buf) {
-		b.be32(unix.NFTA_FIB_DREG, reg1)
-		b.be32(unix.NFTA_FIB_RESULT, unix.NFT_FIB_RESULT_ADDRTYPE)
-		b.be32(unix.NFTA_FIB_FLAGS, unix.NFTA_FIB_F_DADDR)
+	c.expr("fib", func(b *netlink.Buffer) {
+		b.Uint32BE(unix.NFTA_FIB_DREG, reg1)
+		b.Uint32BE(unix.NFTA_FIB_RESULT, unix.NFT_FIB_RESULT_ADDRTYPE)
+		b.Uint32BE(unix.NFTA_FIB_FLAGS, unix.NFTA_FIB_F_DADDR)
 	})
 	c.cmp(unix.NFT_CMP_EQ, binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL))
 }
@@ -138,12 +140,12 @@ func (c *compiler) fragment4() {
 // fragment6 is a packet with the extension header of fragments: RFC 8200, section 4.5.
 func (c *compiler) fragment6() {
 	c.of(unix.AF_INET6)
-	c.expr("exthdr", func(b *buf) {
-		b.be32(unix.NFTA_EXTHDR_DREG, reg1)
-		b.u8(unix.NFTA_EXTHDR_TYPE, unix.IPPROTO_FRAGMENT)
-		b.be32(unix.NFTA_EXTHDR_OFFSET, 0)
-		b.be32(unix.NFTA_EXTHDR_LEN, 1)
-		b.be32(unix.NFTA_EXTHDR_FLAGS, nftExthdrPresent)
+	c.expr("exthdr", func(b *netlink.Buffer) {
+		b.Uint32BE(unix.NFTA_EXTHDR_DREG, reg1)
+		b.Uint8(unix.NFTA_EXTHDR_TYPE, unix.IPPROTO_FRAGMENT)
+		b.Uint32BE(unix.NFTA_EXTHDR_OFFSET, 0)
+		b.Uint32BE(unix.NFTA_EXTHDR_LEN, 1)
+		b.Uint32BE(unix.NFTA_EXTHDR_FLAGS, nftExthdrPresent)
 	})
 	c.cmp(unix.NFT_CMP_EQ, []byte{1})
 }
@@ -155,25 +157,25 @@ func (c *compiler) markSet(word string) error {
 	if err != nil {
 		return err
 	}
-	c.expr("immediate", func(b *buf) {
-		b.be32(unix.NFTA_IMMEDIATE_DREG, reg1)
-		b.nest(unix.NFTA_IMMEDIATE_DATA, func(b *buf) {
-			b.bytes(unix.NFTA_DATA_VALUE, binary.NativeEndian.AppendUint32(nil, uint32(v)))
+	c.expr("immediate", func(b *netlink.Buffer) {
+		b.Uint32BE(unix.NFTA_IMMEDIATE_DREG, reg1)
+		b.Nest(unix.NFTA_IMMEDIATE_DATA, func(b *netlink.Buffer) {
+			b.Bytes(unix.NFTA_DATA_VALUE, binary.NativeEndian.AppendUint32(nil, uint32(v)))
 		})
 	})
-	c.expr("meta", func(b *buf) {
-		b.be32(unix.NFTA_META_KEY, unix.NFT_META_MARK)
-		b.be32(unix.NFTA_META_SREG, reg1)
+	c.expr("meta", func(b *netlink.Buffer) {
+		b.Uint32BE(unix.NFTA_META_KEY, unix.NFT_META_MARK)
+		b.Uint32BE(unix.NFTA_META_SREG, reg1)
 	})
 	return nil
 }
 
 func (c *compiler) lookup(set string, not, concat bool) {
-	c.expr("lookup", func(b *buf) {
-		b.str(unix.NFTA_LOOKUP_SET, set)
-		b.be32(unix.NFTA_LOOKUP_SREG, sourceReg(concat))
+	c.expr("lookup", func(b *netlink.Buffer) {
+		b.String(unix.NFTA_LOOKUP_SET, set)
+		b.Uint32BE(unix.NFTA_LOOKUP_SREG, sourceReg(concat))
 		if not {
-			b.be32(unix.NFTA_LOOKUP_FLAGS, unix.NFT_LOOKUP_F_INV)
+			b.Uint32BE(unix.NFTA_LOOKUP_FLAGS, unix.NFT_LOOKUP_F_INV)
 		}
 	})
 }
@@ -232,16 +234,16 @@ func (c *compiler) dnat(word string) error {
 	if !c.accept("map") {
 		return fmt.Errorf("dnat without a map")
 	}
-	c.expr("lookup", func(b *buf) {
-		b.str(unix.NFTA_LOOKUP_SET, strings.TrimPrefix(c.next(), "@"))
-		b.be32(unix.NFTA_LOOKUP_SREG, sourceReg(len(types) > 1))
-		b.be32(unix.NFTA_LOOKUP_DREG, regWords)
+	c.expr("lookup", func(b *netlink.Buffer) {
+		b.String(unix.NFTA_LOOKUP_SET, strings.TrimPrefix(c.next(), "@"))
+		b.Uint32BE(unix.NFTA_LOOKUP_SREG, sourceReg(len(types) > 1))
+		b.Uint32BE(unix.NFTA_LOOKUP_DREG, regWords)
 	})
-	c.expr("nat", func(b *buf) {
-		b.be32(unix.NFTA_NAT_TYPE, unix.NFT_NAT_DNAT)
-		b.be32(unix.NFTA_NAT_FAMILY, fam)
-		b.be32(unix.NFTA_NAT_REG_ADDR_MIN, regWords)
-		b.be32(unix.NFTA_NAT_REG_PROTO_MIN, regWords+addrWords)
+	c.expr("nat", func(b *netlink.Buffer) {
+		b.Uint32BE(unix.NFTA_NAT_TYPE, unix.NFT_NAT_DNAT)
+		b.Uint32BE(unix.NFTA_NAT_FAMILY, fam)
+		b.Uint32BE(unix.NFTA_NAT_REG_ADDR_MIN, regWords)
+		b.Uint32BE(unix.NFTA_NAT_REG_PROTO_MIN, regWords+addrWords)
 	})
 	return nil
 }

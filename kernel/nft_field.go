@@ -1,6 +1,10 @@
 package kernel
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
+)
 
 // neighbourTarget is the target of an ICMPv6 neighbour solicitation or advertisement
 // that follows the IPv6 header at once (RFC 4861, sections 4.3 and 4.4), in the words of
@@ -19,25 +23,25 @@ type field struct {
 	typ    string
 	family byte   // AF_INET, AF_INET6 or nfprotoARP: meaningful in that family only
 	above  string // "udp", "ipv6-icmp": meaningful in that protocol only; "ether": on links of that type
-	load   func(reg uint32) (name string, attrs func(*buf))
+	load   func(reg uint32) (name string, attrs func(*netlink.Buffer))
 }
 
-func payload(base, offset, length uint32) func(uint32) (string, func(*buf)) {
-	return func(reg uint32) (string, func(*buf)) {
-		return "payload", func(b *buf) {
-			b.be32(unix.NFTA_PAYLOAD_DREG, reg)
-			b.be32(unix.NFTA_PAYLOAD_BASE, base)
-			b.be32(unix.NFTA_PAYLOAD_OFFSET, offset)
-			b.be32(unix.NFTA_PAYLOAD_LEN, length)
+func payload(base, offset, length uint32) func(uint32) (string, func(*netlink.Buffer)) {
+	return func(reg uint32) (string, func(*netlink.Buffer)) {
+		return "payload", func(b *netlink.Buffer) {
+			b.Uint32BE(unix.NFTA_PAYLOAD_DREG, reg)
+			b.Uint32BE(unix.NFTA_PAYLOAD_BASE, base)
+			b.Uint32BE(unix.NFTA_PAYLOAD_OFFSET, offset)
+			b.Uint32BE(unix.NFTA_PAYLOAD_LEN, length)
 		}
 	}
 }
 
-func meta(key uint32) func(uint32) (string, func(*buf)) {
-	return func(reg uint32) (string, func(*buf)) {
-		return "meta", func(b *buf) {
-			b.be32(unix.NFTA_META_DREG, reg)
-			b.be32(unix.NFTA_META_KEY, key)
+func meta(key uint32) func(uint32) (string, func(*netlink.Buffer)) {
+	return func(reg uint32) (string, func(*netlink.Buffer)) {
+		return "meta", func(b *netlink.Buffer) {
+			b.Uint32BE(unix.NFTA_META_DREG, reg)
+			b.Uint32BE(unix.NFTA_META_KEY, key)
 		}
 	}
 }

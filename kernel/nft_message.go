@@ -8,84 +8,86 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // add is the message that makes a part of a ruleset; one that exists is fine,
 // but for rules, which the kernel would add again.
-func (n *NFT) add() (request, error) {
+func (n *NFT) add() (netlink.Request, error) {
 	b := nfgen(n.Family)
-	b.str(unix.NFTA_TABLE_NAME, n.Table) // attribute 1 of every message
-	r := request{flags: unix.NLM_F_CREATE | unix.NLM_F_ACK}
+	b.String(unix.NFTA_TABLE_NAME, n.Table) // attribute 1 of every message
+	r := netlink.Request{Flags: unix.NLM_F_CREATE | unix.NLM_F_ACK}
 	var err error
-	switch n.What {
+	switch n.Kind {
 	case "table":
-		r.typ = unix.NFT_MSG_NEWTABLE
+		r.Type = unix.NFT_MSG_NEWTABLE
 	case "chain":
-		r.typ = unix.NFT_MSG_NEWCHAIN
-		b.str(unix.NFTA_CHAIN_NAME, n.Name)
+		r.Type = unix.NFT_MSG_NEWCHAIN
+		b.String(unix.NFTA_CHAIN_NAME, n.Name)
 		err = n.hook(&b)
 	case "set", "map":
-		r.typ = unix.NFT_MSG_NEWSET
+		r.Type = unix.NFT_MSG_NEWSET
 		err = n.set(&b)
 	case "rule":
-		r.typ = unix.NFT_MSG_NEWRULE
-		r.flags |= unix.NLM_F_APPEND
+		r.Type = unix.NFT_MSG_NEWRULE
+		r.Flags |= unix.NLM_F_APPEND
 		err = n.rule(&b)
 	default:
-		err = fmt.Errorf("no such part of a ruleset: %q", n.What)
+		err = fmt.Errorf("no such part of a ruleset: %q", n.Kind)
 	}
-	r.typ |= nftSubsystem
-	r.body = b
+	r.Type |= nftSubsystem
+	r.Body = b
 	return r, err
 }
 
-func (n *NFT) rule(b *buf) error {
+func (n *NFT) rule(b *netlink.Buffer) error {
 	exprs, err := compileRule(nftFamily(n.Family), n.Text)
 	if err != nil {
 		return err
 	}
-	b.str(unix.NFTA_RULE_CHAIN, n.Name)
-	b.bytes(unix.NFTA_RULE_EXPRESSIONS|unix.NLA_F_NESTED, exprs)
-	b.bytes(unix.NFTA_RULE_USERDATA, commentTLV(n.mark()))
+	b.String(unix.NFTA_RULE_CHAIN, n.Name)
+	b.Bytes(unix.NFTA_RULE_EXPRESSIONS|unix.NLA_F_NESTED, exprs)
+	b.Bytes(unix.NFTA_RULE_USERDATA, commentTLV(n.tag()))
 	return nil
 }
 
-func (n *NFT) set(b *buf) error {
+func (n *NFT) set(b *netlink.Buffer) error {
 	t, err := parseSetType(n.Text)
 	if err != nil {
 		return err
 	}
 	var flags uint32
-	if n.What == "map" {
+	if n.Kind == "map" {
 		flags |= unix.NFT_SET_MAP
 	}
 	if len(t.key) > 1 {
 		flags |= nftSetConcat
 	}
-	b.str(unix.NFTA_SET_NAME, n.Name)
-	b.be32(unix.NFTA_SET_FLAGS, flags)
-	b.be32(unix.NFTA_SET_KEY_TYPE, t.key.id())
-	b.be32(unix.NFTA_SET_KEY_LEN, uint32(t.key.size()))
-	if n.What == "map" {
-		b.be32(unix.NFTA_SET_DATA_TYPE, t.data.id())
-		b.be32(unix.NFTA_SET_DATA_LEN, uint32(t.data.size()))
+	b.String(unix.NFTA_SET_NAME, n.Name)
+	b.Uint32BE(unix.NFTA_SET_FLAGS, flags)
+	b.Uint32BE(unix.NFTA_SET_KEY_TYPE, t.key.id())
+	b.Uint32BE(unix.NFTA_SET_KEY_LEN, uint32(t.key.size()))
+	if n.Kind == "map" {
+		b.Uint32BE(unix.NFTA_SET_DATA_TYPE, t.data.id())
+		b.Uint32BE(unix.NFTA_SET_DATA_LEN, uint32(t.data.size()))
 	}
 	if len(t.key) > 1 {
-		b.nest(unix.NFTA_SET_DESC, func(b *buf) {
-			b.nest(nftaSetDescConcat, func(b *buf) {
+		b.Nest(unix.NFTA_SET_DESC, func(b *netlink.Buffer) {
+			b.Nest(nftaSetDescConcat, func(b *netlink.Buffer) {
 				for _, p := range t.key {
-					b.nest(unix.NFTA_LIST_ELEM, func(b *buf) { b.be32(1, uint32(p.size)) }) // NFTA_SET_FIELD_LEN
+					b.Nest(unix.NFTA_LIST_ELEM, func(b *netlink.Buffer) { b.Uint32BE(1, uint32(p.size)) }) // NFTA_SET_FIELD_LEN
 				}
 			})
 		})
 	}
 	switch {
 	case t.key.inHostOrder():
-		b.bytes(unix.NFTA_SET_USERDATA, inHostOrder())
+		b.Bytes(unix.NFTA_SET_USERDATA, inHostOrder())
 	case n.Text == targetType:
-		b.bytes(unix.NFTA_SET_USERDATA, typeofTarget())
+		b.Bytes(unix.NFTA_SET_USERDATA, typeofTarget())
 	}
-	b.be32(unix.NFTA_SET_ID, uint32(len(n.Name))) // any number: sets are named here by name
+	b.Uint32BE(unix.NFTA_SET_ID, uint32(len(n.Name))) // any number: sets are named here by name
 	return nil
 }
 
@@ -116,7 +118,7 @@ const ( // linux/netfilter/nf_tables.h
 )
 
 // hook reads "type nat hook postrouting priority 105; policy accept".
-func (n *NFT) hook(b *buf) error {
+func (n *NFT) hook(b *netlink.Buffer) error {
 	if n.Text == "" {
 		return nil
 	}
@@ -132,17 +134,17 @@ func (n *NFT) hook(b *buf) error {
 	if err != nil {
 		return fmt.Errorf("chain %q: %w", n.Text, err)
 	}
-	b.nest(unix.NFTA_CHAIN_HOOK, func(b *buf) {
-		b.be32(unix.NFTA_HOOK_HOOKNUM, num)
-		b.be32(unix.NFTA_HOOK_PRIORITY, uint32(int32(prio)))
+	b.Nest(unix.NFTA_CHAIN_HOOK, func(b *netlink.Buffer) {
+		b.Uint32BE(unix.NFTA_HOOK_HOOKNUM, num)
+		b.Uint32BE(unix.NFTA_HOOK_PRIORITY, uint32(int32(prio)))
 	})
-	b.str(unix.NFTA_CHAIN_TYPE, w[1])
+	b.String(unix.NFTA_CHAIN_TYPE, w[1])
 	if len(w) == 8 && w[6] == "policy" {
 		policy := uint32(nfAccept)
 		if w[7] == "drop" {
 			policy = nfDrop
 		}
-		b.be32(unix.NFTA_CHAIN_POLICY, policy)
+		b.Uint32BE(unix.NFTA_CHAIN_POLICY, policy)
 	}
 	return nil
 }
@@ -165,23 +167,23 @@ func hookNumber(family, name string) (uint32, error) {
 }
 
 // drop is the message that deletes it; a rule is named by its handle.
-func (n *NFT) drop(handle []byte) request {
+func (n *NFT) drop(handle []byte) netlink.Request {
 	b := nfgen(n.Family)
-	b.str(unix.NFTA_TABLE_NAME, n.Table)
-	r := request{flags: unix.NLM_F_ACK}
-	switch n.What {
+	b.String(unix.NFTA_TABLE_NAME, n.Table)
+	r := netlink.Request{Flags: unix.NLM_F_ACK}
+	switch n.Kind {
 	case "chain":
-		r.typ = unix.NFT_MSG_DELCHAIN
-		b.str(unix.NFTA_CHAIN_NAME, n.Name)
+		r.Type = unix.NFT_MSG_DELCHAIN
+		b.String(unix.NFTA_CHAIN_NAME, n.Name)
 	case "set", "map":
-		r.typ = unix.NFT_MSG_DELSET
-		b.str(unix.NFTA_SET_NAME, n.Name)
+		r.Type = unix.NFT_MSG_DELSET
+		b.String(unix.NFTA_SET_NAME, n.Name)
 	case "rule":
-		r.typ = unix.NFT_MSG_DELRULE
-		b.str(unix.NFTA_RULE_CHAIN, n.Name)
-		b.bytes(unix.NFTA_RULE_HANDLE, handle)
+		r.Type = unix.NFT_MSG_DELRULE
+		b.String(unix.NFTA_RULE_CHAIN, n.Name)
+		b.Bytes(unix.NFTA_RULE_HANDLE, handle)
 	}
-	r.typ |= nftSubsystem
-	r.body = b
+	r.Type |= nftSubsystem
+	r.Body = b
 	return r
 }

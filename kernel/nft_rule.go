@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // A rule is written here as nft(8) prints it, and compiled to the kernel's
@@ -18,10 +20,10 @@ import (
 // Source: nft(8); linux/netfilter/nf_tables.h; kernel 5.14.
 type compiler struct {
 	words  []string
-	out    buf    // NFTA_RULE_EXPRESSIONS: a list of elements
-	table  byte   // the table's family: in one of several, a field of one checks the packet's first
-	family byte   // the family checked so far
-	over   string // the protocol above that checked so far
+	out    netlink.Buffer // NFTA_RULE_EXPRESSIONS: a list of elements
+	table  byte           // the table's family: in one of several, a field of one checks the packet's first
+	family byte           // the family checked so far
+	over   string         // the protocol above that checked so far
 }
 
 const ( // registers: 1 holds 16 bytes; 8 and on are its words of 4
@@ -95,9 +97,9 @@ func (c *compiler) statement() error {
 	case c.accept("dnat"):
 		return c.dnat(c.next())
 	case c.accept("masquerade"):
-		c.expr("masq", func(*buf) {})
+		c.expr("masq", func(*netlink.Buffer) {})
 	case c.accept("counter"):
-		c.expr("counter", func(*buf) {})
+		c.expr("counter", func(*netlink.Buffer) {})
 	case c.accept("jump"):
 		c.verdict(unix.NFT_JUMP, c.next())
 	case c.accept("goto"):
@@ -154,7 +156,7 @@ func (c *compiler) fields() (nftTypes, error) {
 	for i, f := range list {
 		name, attrs := f.load(reg)
 		c.expr(name, attrs)
-		reg += uint32(words(types[i].size))
+		reg += uint32(wordCount(types[i].size))
 	}
 	return types, nil
 }

@@ -1,6 +1,10 @@
 package kernel
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
+)
 
 const (
 	tcpFlagsAt = 13     // byte of the TCP header: RFC 9293, section 3.1
@@ -30,23 +34,23 @@ func (c *compiler) clampMSS() error {
 	if err := c.above("tcp"); err != nil {
 		return err
 	}
-	c.expr("rt", func(b *buf) {
-		b.be32(unix.NFTA_RT_DREG, reg1)
-		b.be32(unix.NFTA_RT_KEY, unix.NFT_RT_TCPMSS)
+	c.expr("rt", func(b *netlink.Buffer) {
+		b.Uint32BE(unix.NFTA_RT_DREG, reg1)
+		b.Uint32BE(unix.NFTA_RT_KEY, unix.NFT_RT_TCPMSS)
 	})
-	c.expr("byteorder", func(b *buf) {
-		b.be32(unix.NFTA_BYTEORDER_SREG, reg1)
-		b.be32(unix.NFTA_BYTEORDER_DREG, reg1)
-		b.be32(unix.NFTA_BYTEORDER_OP, unix.NFT_BYTEORDER_HTON)
-		b.be32(unix.NFTA_BYTEORDER_LEN, optionMSSSize)
-		b.be32(unix.NFTA_BYTEORDER_SIZE, optionMSSSize)
+	c.expr("byteorder", func(b *netlink.Buffer) {
+		b.Uint32BE(unix.NFTA_BYTEORDER_SREG, reg1)
+		b.Uint32BE(unix.NFTA_BYTEORDER_DREG, reg1)
+		b.Uint32BE(unix.NFTA_BYTEORDER_OP, unix.NFT_BYTEORDER_HTON)
+		b.Uint32BE(unix.NFTA_BYTEORDER_LEN, optionMSSSize)
+		b.Uint32BE(unix.NFTA_BYTEORDER_SIZE, optionMSSSize)
 	})
-	c.expr("exthdr", func(b *buf) {
-		b.u8(unix.NFTA_EXTHDR_TYPE, optionMSS)
-		b.be32(unix.NFTA_EXTHDR_OFFSET, optionMSSAt)
-		b.be32(unix.NFTA_EXTHDR_LEN, optionMSSSize)
-		b.be32(unix.NFTA_EXTHDR_OP, unix.NFT_EXTHDR_OP_TCPOPT)
-		b.be32(unix.NFTA_EXTHDR_SREG, reg1)
+	c.expr("exthdr", func(b *netlink.Buffer) {
+		b.Uint8(unix.NFTA_EXTHDR_TYPE, optionMSS)
+		b.Uint32BE(unix.NFTA_EXTHDR_OFFSET, optionMSSAt)
+		b.Uint32BE(unix.NFTA_EXTHDR_LEN, optionMSSSize)
+		b.Uint32BE(unix.NFTA_EXTHDR_OP, unix.NFT_EXTHDR_OP_TCPOPT)
+		b.Uint32BE(unix.NFTA_EXTHDR_SREG, reg1)
 	})
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/hwaddr"
 )
 
 // nftType is a data type of nft(8): its number there and its size in bytes.
@@ -69,12 +71,12 @@ func (t nftTypes) size() (n int) {
 		return t[0].size
 	}
 	for _, p := range t {
-		n += words(p.size) * 4
+		n += wordCount(p.size) * 4
 	}
 	return n
 }
 
-func words(size int) int { return (size + 3) / 4 }
+func wordCount(size int) int { return (size + 3) / 4 }
 
 // value encodes "10.1.1.1 . tcp . 80" by its types.
 func (t nftTypes) value(s string) ([]byte, error) {
@@ -110,7 +112,7 @@ func (t nftType) value(s string) ([]byte, error) {
 		n, err := strconv.ParseUint(s, 0, 24)
 		return []byte{byte(n >> 16), byte(n >> 8), byte(n)}, err
 	case "ether_addr":
-		return ParseMAC(s)
+		return hwaddr.Parse(s)
 	case "icmpv6_type":
 		n, ok := map[string]byte{"mld-listener-report": 131, "mld-listener-done": 132, "mld2-listener-report": 143, "nd-router-solicit": 133,
 			"nd-router-advert": 134, "nd-neighbor-solicit": 135, "nd-neighbor-advert": 136, "nd-redirect": 137}[s]

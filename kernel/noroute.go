@@ -7,43 +7,45 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // NoRoute is a route that should not be there, as another table has it now. It
 // comes back on removal, where its link still is.
-type NoRoute struct {
+type AbsentRoute struct {
 	base
 	Route Route
 }
 
-func (n *NoRoute) kind() string { return "noroute" }
-func (n *NoRoute) Side() Side   { return n.Route.In }
-func (n *NoRoute) Shared() bool { return false }
-func (n *NoRoute) on() linkName { return n.Route.on() }
+func (n *AbsentRoute) kind() string { return "noroute" }
+func (n *AbsentRoute) Side() Side   { return n.Route.In }
+func (n *AbsentRoute) Shared() bool { return false }
+func (n *AbsentRoute) on() linkName { return n.Route.on() }
 
-func (n *NoRoute) String() string {
+func (n *AbsentRoute) String() string {
 	return strings.Replace(n.Route.String(), "route add", "route del", 1)
 }
 
-func (n *NoRoute) ensure(e *Engine) error {
+func (n *AbsentRoute) ensure(e *Engine) error {
 	i, err := e.ifindex(n.Route.In, n.Route.Link)
 	if err != nil {
 		return err
 	}
-	return e.send(n, n.Route.In, request{unix.RTM_DELROUTE, 0, n.Route.body(i)}, func(r response) error {
-		if r.err == nil {
-			e.made(n)
+	return e.send(n, n.Route.In, netlink.Request{Type: unix.RTM_DELROUTE, Flags: 0, Body: n.Route.body(i)}, func(r netlink.Response) error {
+		if r.Err == nil {
+			e.noteCreated(n)
 		}
 		return absentIsFine(r)
 	})
 }
 
-func (n *NoRoute) diff(e *Engine) ([]string, error) {
+func (n *AbsentRoute) diff(e *Engine) ([]string, error) {
 	i, err := e.ifindex(n.Route.In, n.Route.Link)
 	if err != nil {
 		return nil, err
 	}
-	have, err := e.Routes(n.Route.In, family(n.Route.Dst.Addr()), n.Route.table())
+	have, err := e.Routes(n.Route.In, netlink.AddrFamily(n.Route.Dst.Addr()), n.Route.table())
 	if err != nil {
 		return nil, err
 	}
@@ -55,12 +57,12 @@ func (n *NoRoute) diff(e *Engine) ([]string, error) {
 	return nil, nil
 }
 
-func (n *NoRoute) remove(e *Engine) error {
+func (n *AbsentRoute) remove(e *Engine) error {
 	i, err := e.ifindex(n.Route.In, n.Route.Link)
 	if err != nil {
 		return err
 	}
-	_, err = e.now(n.Route.In, request{unix.RTM_NEWROUTE, unix.NLM_F_CREATE | unix.NLM_F_EXCL, n.Route.body(i)})
+	_, err = e.now(n.Route.In, netlink.Request{Type: unix.RTM_NEWROUTE, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: n.Route.body(i)})
 	if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENETDOWN) {
 		return os.ErrNotExist // there again, or its link is down: nothing to bring back
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // Reconciler keeps what one owner wants in a namespace: all that is there of the
@@ -17,7 +19,7 @@ import (
 // What others change is told by Contradicts, or seen at the next look after Forget.
 type Reconciler struct {
 	// Spare leaves what is not wanted: who is not sure to know all takes nothing away.
-	Spare bool
+	NoRemove bool
 
 	e     *Engine
 	side  Side
@@ -42,19 +44,19 @@ type Keeper struct {
 
 // Report is what a Reconcile changed, and what it could not.
 type Report struct {
-	Made    int
+	Applied int
 	Removed int
 	Changes []string // the first of them, in words
-	Looked  bool     // the kernel was listed
+	Listed  bool     // the kernel was listed
 	Errors  []error  // *ObjectError, or of a list
 }
 
 const changesShown = 20
 
-func (r *Report) made(o Object)    { r.Made++; r.say(o.String()) }
-func (r *Report) removed(s string) { r.Removed++; r.say("remove " + s) }
+func (r *Report) applied(o Object) { r.Applied++; r.note(o.String()) }
+func (r *Report) removed(s string) { r.Removed++; r.note("remove " + s) }
 
-func (r *Report) say(s string) {
+func (r *Report) note(s string) {
 	if len(r.Changes) < changesShown {
 		r.Changes = append(r.Changes, s)
 	}
@@ -68,9 +70,9 @@ func (r *Report) fail(o Object, err error) {
 
 // Add adds what another Reconcile did; its errors begin with where, if that is not "".
 func (r *Report) Add(o *Report, where string) {
-	r.Made, r.Removed, r.Looked = r.Made+o.Made, r.Removed+o.Removed, r.Looked || o.Looked
+	r.Applied, r.Removed, r.Listed = r.Applied+o.Applied, r.Removed+o.Removed, r.Listed || o.Listed
 	for _, c := range o.Changes {
-		r.say(c)
+		r.note(c)
 	}
 	for _, err := range o.Errors {
 		if where != "" {
@@ -88,13 +90,13 @@ func (r *Report) Err() error { return errors.Join(r.Errors...) }
 func NewReconciler(e *Engine, side Side, owner Keeper) *Reconciler {
 	e.nfSide = side
 	if c, err := e.route(side); err == nil { // acknowledgements arrive by the hundred
-		_ = unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20)
+		_ = unix.SetsockoptInt(c.FD(), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20)
 	}
 	return &Reconciler{e: e, side: side, owner: owner}
 }
 
 // Forget has the next Reconcile list all.
-func (r *Reconciler) Forget() { r.known = false }
+func (r *Reconciler) Invalidate() { r.known = false }
 
 // Reconcile makes what is wanted so, and removes what is the owner's besides. It
 // goes on after an error; what failed is tried again by the next one. The calling
@@ -107,7 +109,7 @@ func (r *Reconciler) Reconcile(want Objects) *Report {
 			rep.Errors = append(rep.Errors, err)
 			return rep
 		}
-		rep.Looked = true
+		rep.Listed = true
 	}
 	for _, o := range w.others {
 		r.generic(rep, o)
@@ -120,7 +122,7 @@ func (r *Reconciler) Reconcile(want Objects) *Report {
 	}
 	r.tables(rep, w.nft)
 	r.keyed(rep, w)
-	if !r.Spare {
+	if !r.NoRemove {
 		r.dropLinks(rep, w.links)
 	}
 	return rep
@@ -160,17 +162,17 @@ func (r *Reconciler) generic(rep *Report, o Object) {
 			err = r.e.flush()
 		}
 		if err == nil {
-			rep.made(o)
+			rep.applied(o)
 		}
 	}
-	r.e.settle()
+	r.e.discardPending()
 	rep.fail(o, err)
 }
 
 // settle drops what a failure left queued, and what would be undone.
-func (e *Engine) settle() {
+func (e *Engine) discardPending() {
 	e.queue, e.later, e.nft = nil, nil, nil
-	e.undo = nil
+	e.created = nil
 }
 
 // putLinks makes the links that are not as they should be, and tells whether one
@@ -189,10 +191,10 @@ func (r *Reconciler) putLinks(rep *Report, links []Object) (anew bool) {
 		if err = o.ensure(r.e); err == nil {
 			err = r.e.flush()
 		}
-		r.e.Keep()
-		r.e.settle()
+		r.e.DiscardUndo()
+		r.e.discardPending()
 		if err == nil {
-			rep.made(o)
+			rep.applied(o)
 		}
 		rep.fail(o, err)
 	}
@@ -211,8 +213,8 @@ func (r *Reconciler) dropLinks(rep *Report, links []Object) {
 		if keep[name] {
 			continue
 		}
-		_, err := r.e.now(r.side, request{unix.RTM_DELLINK, 0, ifinfo(l.Index, 0, 0)})
-		if err != nil && !isAbsent(err) {
+		_, err := r.e.now(r.side, netlink.Request{Type: unix.RTM_DELLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, 0, 0)})
+		if err != nil && !netlink.IsAbsent(err) {
 			rep.Errors = append(rep.Errors, fmt.Errorf("ip link del %s: %w", name, err))
 			continue
 		}
@@ -224,8 +226,8 @@ func (r *Reconciler) dropLinks(rep *Report, links []Object) {
 // look lists everything of the owner's.
 func (r *Reconciler) look(w wanted) error {
 	r.known = false
-	r.e.Keep()
-	r.e.settle()
+	r.e.DiscardUndo()
+	r.e.discardPending()
 	all, err := r.e.Links(r.side)
 	if err != nil {
 		return err

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // drops are the removals of what is not wanted: routes first, so that nothing is
@@ -12,30 +14,30 @@ import (
 func (r *Reconciler) drops(keep *kept) (out []step) {
 	for k, v := range r.routes {
 		if !keep.routes[k] {
-			out = append(out, step{req: request{unix.RTM_DELROUTE, 0, routeBody(k, v, r.owner.Protocol)}, what: "ip route " + k.dst.String(), then: func() { delete(r.routes, k) }})
+			out = append(out, step{req: netlink.Request{Type: unix.RTM_DELROUTE, Flags: 0, Body: routeBody(k, v, r.owner.Protocol)}, what: "ip route " + k.dst.String(), then: func() { delete(r.routes, k) }})
 		}
 	}
 	for k := range r.rules {
 		if !keep.rules[k] {
-			out = append(out, step{req: request{unix.RTM_DELRULE, 0, k.body()}, what: k.String(), then: func() { delete(r.rules, k) }})
+			out = append(out, step{req: netlink.Request{Type: unix.RTM_DELRULE, Flags: 0, Body: k.body()}, what: k.String(), then: func() { delete(r.rules, k) }})
 		}
 	}
 	for k := range r.fdb {
 		if !keep.fdb[k] && r.hasLink(k.index) {
 			f := FDB{MAC: k.mac, Dst: r.fdb[k].dst}
-			out = append(out, step{req: request{unix.RTM_DELNEIGH, 0, f.body(k.index)}, what: "bridge fdb " + k.mac, then: func() { delete(r.fdb, k) }})
+			out = append(out, step{req: netlink.Request{Type: unix.RTM_DELNEIGH, Flags: 0, Body: f.body(k.index)}, what: "bridge fdb " + k.mac, then: func() { delete(r.fdb, k) }})
 		}
 	}
 	for k := range r.neighs {
 		if !keep.neighs[k] && r.hasLink(k.index) {
 			n := Neigh{IP: k.ip}
-			out = append(out, step{req: request{unix.RTM_DELNEIGH, 0, n.ndmsg(k.index, 0)}, what: "ip neigh " + k.ip.String(), then: func() { delete(r.neighs, k) }})
+			out = append(out, step{req: netlink.Request{Type: unix.RTM_DELNEIGH, Flags: 0, Body: n.ndmsg(k.index, 0)}, what: "ip neigh " + k.ip.String(), then: func() { delete(r.neighs, k) }})
 		}
 	}
 	for k := range r.addrs {
 		if !keep.addrs[k] && r.hasLink(k.index) {
 			a := Addr{Prefix: k.prefix}
-			out = append(out, step{req: request{unix.RTM_DELADDR, 0, a.body(k.index)}, what: fmt.Sprintf("ip addr %s", k.prefix), then: func() { delete(r.addrs, k) }})
+			out = append(out, step{req: netlink.Request{Type: unix.RTM_DELADDR, Flags: 0, Body: a.body(k.index)}, what: fmt.Sprintf("ip addr %s", k.prefix), then: func() { delete(r.addrs, k) }})
 		}
 	}
 	return out
@@ -53,17 +55,17 @@ func (r *Reconciler) hasLink(index int) bool {
 }
 
 // routeBody names a route by what tells it from others.
-func routeBody(k routeKey, v routeValue, protocol byte) buf {
-	b := rtmsg(family(k.dst.Addr()), k.dst.Bits(), k.table, unix.RT_SCOPE_NOWHERE, 0)
+func routeBody(k routeKey, v routeValue, protocol byte) netlink.Buffer {
+	b := rtmsg(netlink.AddrFamily(k.dst.Addr()), k.dst.Bits(), k.table, unix.RT_SCOPE_NOWHERE, 0)
 	b[5], b[7] = protocol, v.typ
-	b.addr(unix.RTA_DST, k.dst.Addr())
-	b.u32(unix.RTA_TABLE, uint32(k.table))
-	b.u32(unix.RTA_PRIORITY, uint32(k.metric))
+	b.Addr(unix.RTA_DST, k.dst.Addr())
+	b.Uint32(unix.RTA_TABLE, uint32(k.table))
+	b.Uint32(unix.RTA_PRIORITY, uint32(k.metric))
 	if v.via.IsValid() && v.hops == "" {
-		b.addr(unix.RTA_GATEWAY, v.via)
+		b.Addr(unix.RTA_GATEWAY, v.via)
 	}
 	if v.index != 0 && v.hops == "" {
-		b.u32(unix.RTA_OIF, uint32(v.index))
+		b.Uint32(unix.RTA_OIF, uint32(v.index))
 	}
 	return b
 }

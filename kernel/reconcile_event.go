@@ -5,15 +5,18 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/hwaddr"
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // Contradicts tells whether a change is none that this reconciler made or wants:
 // something of the owner's went away, or was changed, or came.
 //
 // watch are links of others that matter too, by name: the underlay's.
-func (r *Reconciler) Contradicts(ev Event, watch func(link string) bool) bool {
+func (r *Reconciler) NeedsResync(ev Event, watch func(link string) bool) bool {
 	if ev.lost {
-		r.Forget()
+		r.Invalidate()
 		return true
 	}
 	if !r.known || r.mine(ev) {
@@ -34,10 +37,10 @@ func (r *Reconciler) Contradicts(ev Event, watch func(link string) bool) bool {
 	case ev.typ == unix.RTM_NEWADDR || ev.typ == unix.RTM_DELADDR:
 		bad = r.addrEvent(ev, watch)
 	case ev.typ == unix.RTM_DELRULE:
-		bad = len(ev.body) >= unix.SizeofRtMsg && num8(attr(ev.body[unix.SizeofRtMsg:], unix.FRA_PROTOCOL)) == r.owner.Protocol && r.ruleLost(ev.body)
+		bad = len(ev.body) >= unix.SizeofRtMsg && netlink.Uint8(netlink.Attr(ev.body[unix.SizeofRtMsg:], unix.FRA_PROTOCOL)) == r.owner.Protocol && r.ruleLost(ev.body)
 	}
 	if bad {
-		r.Forget()
+		r.Invalidate()
 	}
 	return bad
 }
@@ -72,22 +75,22 @@ func (r *Reconciler) neighEvent(ev Event) bool {
 	if len(ev.body) < unix.SizeofNdMsg {
 		return false
 	}
-	index := int(num32(ev.body[4:]))
+	index := int(netlink.Uint32(ev.body[4:]))
 	if !r.hasLink(index) {
 		return false
 	}
 	p := ev.body[unix.SizeofNdMsg:]
-	mac, gone := formatMAC(attr(p, unix.NDA_LLADDR)), ev.typ == unix.RTM_DELNEIGH
+	mac, gone := hwaddr.Format(netlink.Attr(p, unix.NDA_LLADDR)), ev.typ == unix.RTM_DELNEIGH
 	if ev.body[0] == unix.AF_BRIDGE {
 		have, wanted := r.fdb[fdbKey{index, mac}]
-		dst := address(attr(p, unix.NDA_DST)) // kernel 6.12 tells of one twice, once without it
+		dst := netlink.Addr(netlink.Attr(p, unix.NDA_DST)) // kernel 6.12 tells of one twice, once without it
 		same := wanted && (!dst.IsValid() || have.dst == dst)
 		return same == gone
 	}
-	if num16(ev.body[8:])&unix.NUD_PERMANENT == 0 && !gone {
+	if netlink.Uint16(ev.body[8:])&unix.NUD_PERMANENT == 0 && !gone {
 		return false
 	}
-	have, wanted := r.neighs[neighKey{index, address(attr(p, unix.NDA_DST))}]
+	have, wanted := r.neighs[neighKey{index, netlink.Addr(netlink.Attr(p, unix.NDA_DST))}]
 	if gone {
 		return wanted
 	}
@@ -98,18 +101,18 @@ func (r *Reconciler) addrEvent(ev Event, watch func(string) bool) bool {
 	if len(ev.body) < unix.SizeofIfAddrmsg || ev.body[3] == unix.RT_SCOPE_LINK {
 		return false
 	}
-	index := int(num32(ev.body[4:]))
+	index := int(netlink.Uint32(ev.body[4:]))
 	if !r.hasLink(index) {
-		name := text(attr(ev.body[unix.SizeofIfAddrmsg:], unix.IFA_LABEL))
+		name := netlink.Text(netlink.Attr(ev.body[unix.SizeofIfAddrmsg:], unix.IFA_LABEL))
 		return watch != nil && watch(name)
 	}
-	return r.addrs[addrKey{index, netip.PrefixFrom(ownAddress(ev.body), int(ev.body[1]))}] == (ev.typ == unix.RTM_DELADDR)
+	return r.addrs[addrKey{index, netip.PrefixFrom(netlink.LocalAddr(ev.body), int(ev.body[1]))}] == (ev.typ == unix.RTM_DELADDR)
 }
 
 func (r *Reconciler) ruleLost(body []byte) bool {
 	p := body[unix.SizeofRtMsg:]
 	for k := range r.rules {
-		if k.Priority == int(num32(attr(p, unix.FRA_PRIORITY))) && k.Table == int(num32(attr(p, unix.FRA_TABLE))) {
+		if k.Priority == int(netlink.Uint32(netlink.Attr(p, unix.FRA_PRIORITY))) && k.Table == int(netlink.Uint32(netlink.Attr(p, unix.FRA_TABLE))) {
 			return true
 		}
 	}
@@ -119,7 +122,7 @@ func (r *Reconciler) ruleLost(body []byte) bool {
 // tableEvent: somebody else took away a part of our table, or added to it.
 func (r *Reconciler) tableEvent(ev Event) bool {
 	return len(ev.body) >= 4 && ev.typ&0xff != unix.NFT_MSG_NEWGEN && // attribute 1 of all others is the table
-		text(attr(ev.body[4:], unix.NFTA_TABLE_NAME)) == r.owner.Table
+		netlink.Text(netlink.Attr(ev.body[4:], unix.NFTA_TABLE_NAME)) == r.owner.Table
 }
 
 // mine tells whether this reconciler's own requests made a change, where the kernel
@@ -128,8 +131,8 @@ func (r *Reconciler) mine(ev Event) bool {
 	if ev.port == 0 {
 		return false
 	}
-	for _, c := range []*conn{r.e.rt[r.side], r.e.nf} {
-		if c != nil && c.port() == ev.port {
+	for _, c := range []*netlink.Conn{r.e.rt[r.side], r.e.nf} {
+		if c != nil && c.PortID() == ev.port {
 			return true
 		}
 	}
@@ -150,6 +153,6 @@ func (ev Event) stopsForwarding() bool {
 		return false
 	}
 	p := ev.body[sizeofNetconfmsg:]
-	on := attr(p, netconfaForward)
-	return int32(num32(attr(p, netconfaIfindex))) == netconfIfindexAll && len(on) == 4 && num32(on) == 0
+	on := netlink.Attr(p, netconfaForward)
+	return int32(netlink.Uint32(netlink.Attr(p, netconfaIfindex))) == netconfIfindexAll && len(on) == 4 && netlink.Uint32(on) == 0
 }

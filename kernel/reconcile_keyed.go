@@ -6,6 +6,9 @@ import (
 	"net/netip"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/hwaddr"
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // What there may be only one of, and what it is: comparable, as there are thousands.
@@ -47,7 +50,7 @@ func keyOf(dst netip.Prefix, table, metric int) routeKey {
 }
 
 func (r *Route) value(index int) routeValue {
-	v := routeValue{via: r.Via, src: r.Src, index: index, mtu: min(r.MTU, mostMTU), onlink: r.OnLink, typ: r.rtnType()}
+	v := routeValue{via: r.Via, src: r.Src, index: index, mtu: min(r.MTU, maxMTU), onlink: r.OnLink, typ: r.rtnType()}
 	if len(r.Hops) > 0 {
 		v.hops = fmt.Sprint(r.Hops)
 	}
@@ -134,17 +137,17 @@ func (r *Reconciler) lookLinks() error {
 
 // permanent lists a link's permanent neighbours with their hardware addresses.
 func (e *Engine) permanent(s Side, fam byte, index int) (map[netip.Addr]string, error) {
-	b := buf{fam, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
-	b.u32(unix.NDA_IFINDEX, uint32(index))
-	msgs, err := e.dump(s, request{typ: unix.RTM_GETNEIGH, body: b})
+	b := netlink.Buffer{fam, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+	b.Uint32(unix.NDA_IFINDEX, uint32(index))
+	msgs, err := e.dump(s, netlink.Request{Type: unix.RTM_GETNEIGH, Body: b})
 	if err != nil {
 		return nil, fmt.Errorf("list neighbours: %w", err)
 	}
 	out := map[netip.Addr]string{}
 	for _, m := range msgs {
-		if len(m) >= unix.SizeofNdMsg && int(num32(m[4:])) == index && num16(m[8:])&unix.NUD_PERMANENT != 0 {
+		if len(m) >= unix.SizeofNdMsg && int(netlink.Uint32(m[4:])) == index && netlink.Uint16(m[8:])&unix.NUD_PERMANENT != 0 {
 			p := m[unix.SizeofNdMsg:]
-			out[address(attr(p, unix.NDA_DST))] = formatMAC(attr(p, unix.NDA_LLADDR))
+			out[netlink.Addr(netlink.Attr(p, unix.NDA_DST))] = hwaddr.Format(netlink.Attr(p, unix.NDA_LLADDR))
 		}
 	}
 	return out, nil
@@ -164,7 +167,7 @@ func (e *Engine) addressesOf(s Side, index int) (out []netip.Prefix, _ error) {
 // step is a change that waits to be sent with others.
 type step struct {
 	o    Object
-	req  request
+	req  netlink.Request
 	then func() // when it succeeded
 	what string // of a removal
 }
@@ -183,7 +186,7 @@ func (r *Reconciler) keyed(rep *Report, w wanted) {
 		}
 	}
 	r.send(rep, puts)
-	if !r.Spare {
+	if !r.NoRemove {
 		r.send(rep, r.drops(&keep))
 	}
 }
@@ -210,7 +213,7 @@ func (r *Reconciler) put(o Object, keep *kept) (step, error) {
 			return step{}, nil
 		}
 		add := k
-		return step{o: o, req: request{unix.RTM_NEWRULE, unix.NLM_F_CREATE | unix.NLM_F_EXCL, add.body()}, then: func() { r.rules[k] = true }}, nil
+		return step{o: o, req: netlink.Request{Type: unix.RTM_NEWRULE, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: add.body()}, then: func() { r.rules[k] = true }}, nil
 	}
 	i, err := r.e.ifindex(r.side, o.on().name)
 	if err != nil {
@@ -239,7 +242,7 @@ func (r *Reconciler) put(o Object, keep *kept) (step, error) {
 		if r.addrs[k] {
 			return step{}, nil
 		}
-		return step{o: o, req: request{unix.RTM_NEWADDR, unix.NLM_F_CREATE | unix.NLM_F_REPLACE, o.body(i)}, then: func() { r.addrs[k] = true }}, nil
+		return step{o: o, req: netlink.Request{Type: unix.RTM_NEWADDR, Flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, Body: o.body(i)}, then: func() { r.addrs[k] = true }}, nil
 	}
 	return step{}, fmt.Errorf("no reconciler keeps a %s", o.kind())
 }
@@ -254,7 +257,7 @@ func masked(p netip.Prefix) netip.Prefix {
 // putRoute replaces a route of ours, and is refused where another's stands that is
 // not to be taken over.
 func (r *Reconciler) putRoute(o *Route, keep *kept) (step, error) {
-	i, err := o.device(r.e)
+	i, err := o.linkIndex(r.e)
 	if err != nil {
 		return step{}, err
 	}
@@ -270,7 +273,7 @@ func (r *Reconciler) putRoute(o *Route, keep *kept) (step, error) {
 	}
 	p := *o
 	p.Proto = r.owner.Protocol
-	return step{o: o, req: request{unix.RTM_NEWROUTE, flags, p.body(i)}, then: func() { r.routes[k] = v }}, nil
+	return step{o: o, req: netlink.Request{Type: unix.RTM_NEWROUTE, Flags: flags, Body: p.body(i)}, then: func() { r.routes[k] = v }}, nil
 }
 
 // perWrite is how many changes go in one write: their acknowledgements have to
@@ -280,18 +283,18 @@ const perWrite = 200
 func (r *Reconciler) send(rep *Report, steps []step) {
 	for len(steps) > 0 {
 		n := min(perWrite, len(steps))
-		reqs := make([]request, n)
+		reqs := make([]netlink.Request, n)
 		for i, s := range steps[:n] {
 			reqs[i] = s.req
 		}
-		resp, err := r.e.together(r.side, reqs)
+		resp, err := r.e.doAll(r.side, reqs)
 		if err != nil {
 			r.known = false // it is not known what was done
 			rep.Errors = append(rep.Errors, err)
 			return
 		}
 		for i, s := range steps[:n] {
-			r.answered(rep, s, resp[i].err)
+			r.answered(rep, s, resp[i].Err)
 		}
 		steps = steps[n:]
 	}
@@ -299,7 +302,7 @@ func (r *Reconciler) send(rep *Report, steps []step) {
 
 func (r *Reconciler) answered(rep *Report, s step, err error) {
 	switch {
-	case s.o == nil && (err == nil || isAbsent(err)):
+	case s.o == nil && (err == nil || netlink.IsAbsent(err)):
 		s.then()
 		rep.removed(s.what)
 	case s.o == nil:
@@ -307,7 +310,7 @@ func (r *Reconciler) answered(rep *Report, s step, err error) {
 		rep.Errors = append(rep.Errors, fmt.Errorf("remove %s: %w", s.what, err))
 	case err == nil:
 		s.then()
-		rep.made(s.o)
+		rep.applied(s.o)
 	default:
 		if errors.Is(err, unix.EEXIST) {
 			err = fmt.Errorf("another's is in the way: %w", err)

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // nftaTableUserdata is linux/netfilter/nf_tables.h, kernel 5.9.
@@ -28,7 +30,7 @@ func nftSum(list []Object) string {
 // is not as it should be. Without anything wanted there is none.
 func (r *Reconciler) tables(rep *Report, list []Object) {
 	want := nftSum(list)
-	if r.nft == want || r.Spare && want == "" {
+	if r.nft == want || r.NoRemove && want == "" {
 		return
 	}
 	if err := r.rewrite(list, want); err != nil {
@@ -37,8 +39,8 @@ func (r *Reconciler) tables(rep *Report, list []Object) {
 		return
 	}
 	r.nft = want
-	rep.Made++
-	rep.say(fmt.Sprintf("nft table inet %s (%d lines)", r.owner.Table, len(list)))
+	rep.Applied++
+	rep.note(fmt.Sprintf("nft table inet %s (%d lines)", r.owner.Table, len(list)))
 }
 
 func (r *Reconciler) rewrite(list []Object, sum string) error {
@@ -47,20 +49,20 @@ func (r *Reconciler) rewrite(list []Object, sum string) error {
 		return err
 	}
 	table := nfgen("inet")
-	table.str(unix.NFTA_TABLE_NAME, r.owner.Table)
+	table.String(unix.NFTA_TABLE_NAME, r.owner.Table)
 	marked := slices.Clone(table)
-	marked.bytes(nftaTableUserdata, commentTLV(markPrefix+sum))
-	add := request{nftSubsystem | unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, table}
+	marked.Bytes(nftaTableUserdata, commentTLV(tagPrefix+sum))
+	add := netlink.Request{Type: nftSubsystem | unix.NFT_MSG_NEWTABLE, Flags: unix.NLM_F_CREATE, Body: table}
 	// Added first, so that there is something to delete.
-	b := &transaction{reqs: []request{add, {nftSubsystem | unix.NFT_MSG_DELTABLE, 0, table}}, objects: []Object{nil, nil}}
+	b := &transaction{reqs: []netlink.Request{add, {Type: nftSubsystem | unix.NFT_MSG_DELTABLE, Flags: 0, Body: table}}, objects: []Object{nil, nil}}
 	if len(list) > 0 {
-		b.reqs = append(b.reqs, request{add.typ, add.flags, marked})
+		b.reqs = append(b.reqs, netlink.Request{Type: add.Type, Flags: add.Flags, Body: marked})
 		b.objects = append(b.objects, nil)
 	}
 	for _, o := range list {
 		switch o := o.(type) {
 		case *NFT:
-			if o.What == "table" {
+			if o.Kind == "table" {
 				continue
 			}
 			if err = b.add(o); err == nil {
@@ -73,12 +75,12 @@ func (r *Reconciler) rewrite(list []Object, sum string) error {
 			return about(o, err)
 		}
 	}
-	resp, err := c.transact(b.reqs, 0)
+	resp, err := c.Transact(b.reqs, 0)
 	for i, x := range resp {
-		if x.err != nil && b.objects[i] != nil {
-			return about(b.objects[i], x.err)
+		if x.Err != nil && b.objects[i] != nil {
+			return about(b.objects[i], x.Err)
 		}
-		err = errors.Join(err, x.err)
+		err = errors.Join(err, x.Err)
 	}
 	return err
 }
@@ -88,16 +90,16 @@ func (b *transaction) addrs(n *NFT) {
 	const each = 1000
 	for some := range slices.Chunk(n.Addrs, each) {
 		body := nfgen(n.Family)
-		body.str(unix.NFTA_SET_ELEM_LIST_TABLE, n.Table)
-		body.str(unix.NFTA_SET_ELEM_LIST_SET, n.Name)
-		body.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func(b *buf) {
+		body.String(unix.NFTA_SET_ELEM_LIST_TABLE, n.Table)
+		body.String(unix.NFTA_SET_ELEM_LIST_SET, n.Name)
+		body.Nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func(b *netlink.Buffer) {
 			for _, a := range some {
-				b.nest(unix.NFTA_LIST_ELEM, func(b *buf) {
-					b.nest(unix.NFTA_SET_ELEM_KEY, func(b *buf) { b.addr(unix.NFTA_DATA_VALUE, a) })
+				b.Nest(unix.NFTA_LIST_ELEM, func(b *netlink.Buffer) {
+					b.Nest(unix.NFTA_SET_ELEM_KEY, func(b *netlink.Buffer) { b.Addr(unix.NFTA_DATA_VALUE, a) })
 				})
 			}
 		})
-		b.reqs = append(b.reqs, request{nftSubsystem | unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, body})
+		b.reqs = append(b.reqs, netlink.Request{Type: nftSubsystem | unix.NFT_MSG_NEWSETELEM, Flags: unix.NLM_F_CREATE, Body: body})
 		b.objects = append(b.objects, n)
 	}
 }
@@ -107,7 +109,7 @@ func (b *transaction) addrs(n *NFT) {
 func (r *Reconciler) lookTable(list []Object) error {
 	r.nft = "?"
 	body := nfgen("inet")
-	body.str(unix.NFTA_TABLE_NAME, r.owner.Table)
+	body.String(unix.NFTA_TABLE_NAME, r.owner.Table)
 	resp, err := r.e.askNFT(unix.NFT_MSG_GETTABLE, body)
 	if errors.Is(err, os.ErrNotExist) || len(list) == 0 && errors.Is(err, unix.EOPNOTSUPP) {
 		r.nft = ""
@@ -116,10 +118,10 @@ func (r *Reconciler) lookTable(list []Object) error {
 	if err != nil {
 		return fmt.Errorf("look at table inet %s: %w", r.owner.Table, err)
 	}
-	if len(resp.msgs) == 0 || len(resp.msgs[0]) < 4 {
+	if len(resp.Messages) == 0 || len(resp.Messages[0]) < 4 {
 		return nil
 	}
-	if parseComment(attr(resp.msgs[0][4:], nftaTableUserdata)) != markPrefix+nftSum(list) {
+	if parseComment(netlink.Attr(resp.Messages[0][4:], nftaTableUserdata)) != tagPrefix+nftSum(list) {
 		return nil
 	}
 	whole, err := r.holds(list)
@@ -136,8 +138,8 @@ func (r *Reconciler) holds(list []Object) (bool, error) {
 	for _, o := range list {
 		switch o := o.(type) {
 		case *NFT:
-			if o.What == "rule" {
-				want["chain "+o.Name] = append(want["chain "+o.Name], o.mark())
+			if o.Kind == "rule" {
+				want["chain "+o.Name] = append(want["chain "+o.Name], o.tag())
 			}
 			for _, a := range o.Addrs {
 				want["set "+o.Name] = append(want["set "+o.Name], a.String())

@@ -35,8 +35,8 @@ func TestScalePeers(t *testing.T) {
 				began := time.Now()
 				rep := r.Reconcile(want)
 				times[step] = append(times[step], time.Since(began))
-				if rep.Err() != nil || rep.Made != made || rep.Removed != removed {
-					t.Errorf("%s: made %d, removed %d: %v", step, rep.Made, rep.Removed, rep.Err())
+				if rep.Err() != nil || rep.Applied != made || rep.Removed != removed {
+					t.Errorf("%s: made %d, removed %d: %v", step, rep.Applied, rep.Removed, rep.Err())
 				}
 			}
 			r.Reconcile(vx())
@@ -44,7 +44,7 @@ func TestScalePeers(t *testing.T) {
 			do(steps[0], 3*count, 0, all)
 			do(steps[1], 0, 0, all)
 			do(steps[2], 3, 0, append(vx(), peers(count+1)...))
-			r.Forget()
+			r.Invalidate()
 			do(steps[3], 0, 0, append(vx(), peers(count+1)...))
 			do(steps[4], 0, 3*(count+1), vx())
 		})

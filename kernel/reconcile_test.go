@@ -60,13 +60,13 @@ func addresses(first string, n int) (out []netip.Addr) {
 
 func ruleset() kernel.Objects {
 	nft := func(what, name, text string) *kernel.NFT {
-		return &kernel.NFT{Family: "inet", Table: "fairlead-agent", What: what, Name: name, Text: text}
+		return &kernel.NFT{Family: "inet", Table: "fairlead-agent", Kind: what, Name: name, Text: text}
 	}
 	return kernel.Objects{
 		nft("chain", "postrouting", "type nat hook postrouting priority 105; policy accept"),
 		nft("set", "excluded", "ipv4_addr"),
-		&kernel.NFT{Family: "inet", Table: "fairlead-agent", What: "set", Name: "hosts", Text: "ipv4_addr", Addrs: addresses("192.0.2.7", 2500)},
-		&kernel.NFT{Family: "inet", Table: "fairlead-agent", What: "set", Name: "hosts6", Text: "ipv6_addr", Addrs: addresses("2001:db8::7", 2500)},
+		&kernel.NFT{Family: "inet", Table: "fairlead-agent", Kind: "set", Name: "hosts", Text: "ipv4_addr", Addrs: addresses("192.0.2.7", 2500)},
+		&kernel.NFT{Family: "inet", Table: "fairlead-agent", Kind: "set", Name: "hosts6", Text: "ipv6_addr", Addrs: addresses("2001:db8::7", 2500)},
 		nft("chain", "guard", ""),
 		nft("rule", "guard", "iifgroup 1718353921 ip6 saddr @hosts6 drop"),
 		nft("rule", "guard", "udp dport 8472 @th,96,24 0x12d ip saddr @hosts return"),
@@ -109,11 +109,11 @@ func TestReconcile(t *testing.T) {
 		&kernel.Route{Dst: netip.MustParsePrefix("10.7.0.0/16"), Link: "eth0", MTU: 65535}, // the kernel writes down less
 		&kernel.Route{Dst: netip.MustParsePrefix("fd00:9::/64"), Type: kernel.Unreachable},
 		&kernel.Route{Dst: netip.MustParsePrefix("fd00:1::/64"), Via: netip.MustParseAddr("2001:db8::7"), Link: "eth0"},
-		&kernel.Route{Dst: netip.MustParsePrefix("10.8.0.0/16"), Link: "eth0", Hops: []kernel.Hop{{netip.MustParseAddr("192.0.2.7"), 1}, {netip.MustParseAddr("192.0.2.8"), 1}}},
+		&kernel.Route{Dst: netip.MustParsePrefix("10.8.0.0/16"), Link: "eth0", Hops: []kernel.Hop{{Via: netip.MustParseAddr("192.0.2.7"), Weight: 1}, {Via: netip.MustParseAddr("192.0.2.8"), Weight: 1}}},
 		&kernel.Rule{Priority: 900, From: netip.MustParsePrefix("10.7.0.0/16"), Table: 77},
 	)
-	if rep := reconcile(t, r, want); rep.Made < 900 || !rep.Looked {
-		t.Errorf("made %d, looked %v: want all of some 900", rep.Made, rep.Looked)
+	if rep := reconcile(t, r, want); rep.Applied < 900 || !rep.Listed {
+		t.Errorf("made %d, looked %v: want all of some 900", rep.Applied, rep.Listed)
 	}
 	listed := kerneltest.Run(t, "nft", "list", "table", "inet", "fairlead-agent")
 	for _, w := range []string{"192.0.2.7", "192.0.11.202", "2001:db8::9ca", "iifgroup 1718353921 ip6 saddr @hosts6 drop", "udp dport 8472 @th,96,24 0x12d ip saddr @hosts return"} {
@@ -122,14 +122,14 @@ func TestReconcile(t *testing.T) {
 		}
 	}
 	for _, how := range []string{"remembering", "listing"} {
-		if rep := reconcile(t, r, want); rep.Made+rep.Removed != 0 {
-			t.Errorf("%s, a second time: made %d and removed %d: %q", how, rep.Made, rep.Removed, rep.Changes)
+		if rep := reconcile(t, r, want); rep.Applied+rep.Removed != 0 {
+			t.Errorf("%s, a second time: made %d and removed %d: %q", how, rep.Applied, rep.Removed, rep.Changes)
 		}
-		r.Forget()
+		r.Invalidate()
 	}
 	_, fresh := reconciler(t) // an agent that started anew
-	if rep := reconcile(t, fresh, want); rep.Made+rep.Removed != 0 {
-		t.Errorf("a new one made %d and removed %d: %q", rep.Made, rep.Removed, rep.Changes)
+	if rep := reconcile(t, fresh, want); rep.Applied+rep.Removed != 0 {
+		t.Errorf("a new one made %d and removed %d: %q", rep.Applied, rep.Removed, rep.Changes)
 	}
 	if rep := reconcile(t, fresh, link); rep.Removed < 900 {
 		t.Errorf("removed %d of some 900", rep.Removed)
@@ -189,7 +189,7 @@ func TestContradicts(t *testing.T) {
 			select {
 			case list := <-events:
 				for _, ev := range list {
-					if r.Contradicts(ev, func(link string) bool { return link == "eth0" }) {
+					if r.NeedsResync(ev, func(link string) bool { return link == "eth0" }) {
 						bad, last = true, ev.Words()
 					}
 				}
@@ -219,7 +219,7 @@ func TestContradicts(t *testing.T) {
 			break
 		}
 		rep := reconcile(t, r, want)
-		if rep.Made == 0 && by != "ip link set eth0 mtu 1400" {
+		if rep.Applied == 0 && by != "ip link set eth0 mtu 1400" {
 			t.Errorf("%s: nothing was mended", by)
 		}
 		if heard() {

@@ -5,23 +5,25 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // enslaved is a host's link in its bridge: part of the pair's birth, and what a
 // repair brings back by itself. A link that somebody gave another master is left there.
-type enslaved struct {
+type bridgePort struct {
 	base
 	Link, Master string
 }
 
-func (s *enslaved) kind() string         { return "enslaved" }
-func (s *enslaved) Side() Side           { return Host }
-func (s *enslaved) Shared() bool         { return false }
-func (s *enslaved) on() linkName         { return linkName{Host, s.Link} }
-func (s *enslaved) String() string       { return "ip link set " + s.Link + " master " + s.Master }
-func (s *enslaved) remove(*Engine) error { return nil }
+func (s *bridgePort) kind() string         { return "enslaved" }
+func (s *bridgePort) Side() Side           { return Host }
+func (s *bridgePort) Shared() bool         { return false }
+func (s *bridgePort) on() linkName         { return linkName{Host, s.Link} }
+func (s *bridgePort) String() string       { return "ip link set " + s.Link + " master " + s.Master }
+func (s *bridgePort) remove(*Engine) error { return nil }
 
-func (s *enslaved) diff(e *Engine) ([]string, error) {
+func (s *bridgePort) diff(e *Engine) ([]string, error) {
 	l, err := e.Link(Host, s.Link)
 	if err != nil {
 		return nil, err
@@ -32,7 +34,7 @@ func (s *enslaved) diff(e *Engine) ([]string, error) {
 	return nil, nil
 }
 
-func (s *enslaved) ensure(e *Engine) error {
+func (s *bridgePort) ensure(e *Engine) error {
 	i, err := e.ifindex(Host, s.Link)
 	if err != nil {
 		return err
@@ -41,9 +43,9 @@ func (s *enslaved) ensure(e *Engine) error {
 	if err != nil {
 		return err
 	}
-	body := ifinfo(i, 0, 0)
-	body.u32(unix.IFLA_MASTER, uint32(master.Index))
-	return e.send(s, Host, request{unix.RTM_SETLINK, 0, body}, nil)
+	body := netlink.LinkMessage(i, 0, 0)
+	body.Uint32(unix.IFLA_MASTER, uint32(master.Index))
+	return e.send(s, Host, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: body}, nil)
 }
 
 // restore gives the pair its owner's mark back.
@@ -51,17 +53,17 @@ func (v *Veth) restore(e *Engine) error {
 	if v.IsShared {
 		return v.ensure(e)
 	}
-	return e.send(v, Host, request{unix.RTM_SETLINK, 0, alias(v.Name, v.Mark)}, nil)
+	return e.send(v, Host, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: alias(v.Name, v.OwnerTag)}, nil)
 }
 
-func (s *Sub) restore(e *Engine) error   { return e.remark(s, s.Name, s.Mark) }
-func (t *Tap) restore(e *Engine) error   { return e.remark(t, t.Name, t.Mark) }
-func (d *Dummy) restore(e *Engine) error { return e.remark(d, d.Name, d.Mark) }
-func (m *Moved) restore(e *Engine) error { return e.remark(m, m.Name, m.Mark) }
+func (s *StackedLink) restore(e *Engine) error { return e.remark(s, s.Name, s.OwnerTag) }
+func (t *Tap) restore(e *Engine) error         { return e.remark(t, t.Name, t.OwnerTag) }
+func (d *Dummy) restore(e *Engine) error       { return e.remark(d, d.Name, d.OwnerTag) }
+func (m *HostDevice) restore(e *Engine) error  { return e.remark(m, m.Name, m.OwnerTag) }
 
 // remark gives a link of the container its owner's mark back.
 func (e *Engine) remark(o Object, name, mark string) error {
-	return e.send(o, Container, request{unix.RTM_SETLINK, 0, alias(name, mark)}, nil)
+	return e.send(o, Container, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: alias(name, mark)}, nil)
 }
 
 // restore makes the link, or gives one that stands what it lost.
@@ -73,9 +75,9 @@ func (i *IFB) restore(e *Engine) error {
 	if err != nil {
 		return err
 	}
-	body := ifinfo(l.Index, unix.IFF_UP, unix.IFF_UP)
-	body.bytes(unix.IFLA_IFALIAS, []byte(i.Mark))
-	return e.send(i, Host, request{unix.RTM_SETLINK, 0, body}, nil)
+	body := netlink.LinkMessage(l.Index, unix.IFF_UP, unix.IFF_UP)
+	body.Bytes(unix.IFLA_IFALIAS, []byte(i.OwnerTag))
+	return e.send(i, Host, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: body}, nil)
 }
 
 // restore puts the queue in the place of whatever is there instead; its filters
@@ -88,14 +90,14 @@ func (q *Qdisc) restore(e *Engine) error {
 }
 
 // restore replaces a filter that sends its packets elsewhere.
-func (f *Filter) restore(e *Engine) error {
+func (f *TCFilter) restore(e *Engine) error {
 	i, err := e.ifindex(f.In, f.Link)
 	if err != nil {
 		return err
 	}
 	b := tcmsg(i, f.Parent, 0, uint32(f.Priority)<<16|uint32(f.protocol()))
-	_, err = e.now(f.In, request{unix.RTM_DELTFILTER, 0, b})
-	if err != nil && !isAbsent(err) && !errors.Is(err, unix.EINVAL) {
+	_, err = e.now(f.In, netlink.Request{Type: unix.RTM_DELTFILTER, Flags: 0, Body: b})
+	if err != nil && !netlink.IsAbsent(err) && !errors.Is(err, unix.EINVAL) {
 		return err
 	}
 	return f.ensure(e)
@@ -103,7 +105,7 @@ func (f *Filter) restore(e *Engine) error {
 
 // restore waits for the port, and announces the address that the link has: a
 // later plugin may have given it another.
-func (a *Announced) restore(e *Engine) error {
+func (a *AnnounceAddresses) restore(e *Engine) error {
 	l, err := e.Link(Container, a.Link)
 	if err != nil {
 		return err
@@ -119,10 +121,10 @@ func (a *Announced) restore(e *Engine) error {
 	if err2 != nil {
 		return err2
 	}
-	body := ifinfo(i, 0, 0)
+	body := netlink.LinkMessage(i, 0, 0)
 	body[0] = unix.AF_BRIDGE
-	body.nest(unix.IFLA_PROTINFO, func(n *buf) { n.u8(brportState, PortForwarding) })
-	if _, err2 := e.now(Host, request{unix.RTM_SETLINK, 0, body}); err2 != nil {
+	body.Nest(unix.IFLA_PROTINFO, func(n *netlink.Buffer) { n.Uint8(brportState, PortForwarding) })
+	if _, err2 := e.now(Host, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: body}); err2 != nil {
 		return err
 	}
 	return again.ensure(e)
@@ -148,15 +150,15 @@ func (r *Route) restore(e *Engine) error {
 }
 
 // drift: a chain of others that is gone drops nothing, and needs no accept.
-func (a *Accept) drift(e *Engine) ([]string, error) {
+func (a *ForwardRule) drift(e *Engine) ([]string, error) {
 	d, err := a.diff(e)
-	if isAbsent(err) {
+	if netlink.IsAbsent(err) {
 		return nil, nil
 	}
 	return d, err
 }
 
-func (a *Accept) restore(e *Engine) error {
+func (a *ForwardRule) restore(e *Engine) error {
 	if err := a.remove(e); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -173,39 +175,39 @@ func (z *ZoneSource) drift(e *Engine) ([]string, error) {
 
 // connected is the route to an address's subnet, which the kernel makes by itself
 // with the address, or as its link comes up, and not again.
-type connected struct{ Route }
+type connectedRoute struct{ Route }
 
-func connectedOf(a *Addr) *connected {
+func connectedRouteOf(a *Addr) *connectedRoute {
 	r := Route{In: a.In, Dst: a.Prefix.Masked(), Link: a.Link, Proto: unix.RTPROT_KERNEL}
 	if a.Prefix.Addr().Is4() {
 		r.Src = a.Prefix.Addr()
 	} else {
 		r.Metric = kernelMetric
 	}
-	return &connected{Route: r}
+	return &connectedRoute{Route: r}
 }
 
 const kernelMetric = 256 // of the kernel's own routes of IPv6
 
-func (c *connected) kind() string                     { return "connected" }
-func (c *connected) Side() Side                       { return c.In }
-func (c *connected) Shared() bool                     { return false }
-func (c *connected) String() string                   { return c.Route.String() + " proto kernel" }
-func (c *connected) links() []linkName                { return nil }
-func (c *connected) on() linkName                     { return linkName{c.In, c.Link} }
-func (c *connected) ensure(e *Engine) error           { return c.restore(e) }
-func (c *connected) restore(e *Engine) error          { return c.Route.restore(e) }
-func (c *connected) remove(e *Engine) error           { return nil }
-func (c *connected) diff(e *Engine) ([]string, error) { return c.drift(e) }
+func (c *connectedRoute) kind() string                     { return "connected" }
+func (c *connectedRoute) Side() Side                       { return c.In }
+func (c *connectedRoute) Shared() bool                     { return false }
+func (c *connectedRoute) String() string                   { return c.Route.String() + " proto kernel" }
+func (c *connectedRoute) links() []linkName                { return nil }
+func (c *connectedRoute) on() linkName                     { return linkName{c.In, c.Link} }
+func (c *connectedRoute) ensure(e *Engine) error           { return c.restore(e) }
+func (c *connectedRoute) restore(e *Engine) error          { return c.Route.restore(e) }
+func (c *connectedRoute) remove(e *Engine) error           { return nil }
+func (c *connectedRoute) diff(e *Engine) ([]string, error) { return c.drift(e) }
 
 // drift: a link that is down, or lacks the address, has no such route; that is told
 // by itself.
-func (c *connected) drift(e *Engine) ([]string, error) {
+func (c *connectedRoute) drift(e *Engine) ([]string, error) {
 	l, err := e.Link(c.In, c.Link)
 	if err != nil || !l.Up {
 		return nil, err
 	}
-	have, err := e.Routes(c.In, family(c.Dst.Addr()), 0)
+	have, err := e.Routes(c.In, netlink.AddrFamily(c.Dst.Addr()), 0)
 	if err != nil {
 		return nil, err
 	}
@@ -218,12 +220,12 @@ func (c *connected) drift(e *Engine) ([]string, error) {
 }
 
 // restore takes the route away, whoever brought it back.
-func (n *NoRoute) restore(e *Engine) error {
+func (n *AbsentRoute) restore(e *Engine) error {
 	i, err := e.ifindex(n.Route.In, n.Route.Link)
 	if err != nil {
 		return err
 	}
 	body := n.Route.body(i)
 	body[5], body[6] = unix.RTPROT_UNSPEC, unix.RT_SCOPE_NOWHERE // any, in a deletion
-	return e.send(n, n.Route.In, request{unix.RTM_DELROUTE, 0, body}, absentIsFine)
+	return e.send(n, n.Route.In, netlink.Request{Type: unix.RTM_DELROUTE, Flags: 0, Body: body}, absentIsFine)
 }

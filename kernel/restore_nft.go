@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // rules brings the ruleset back in one transaction: parts that are missing with
@@ -14,7 +16,7 @@ func (r *repair) rules(list Objects) {
 		return
 	}
 	e := r.engine
-	err := e.inOrder(list, r.nft)
+	err := e.clearRulesAfter(list, r.nft)
 	refused := map[Object]error{}
 	for err == nil {
 		e.nft = nil
@@ -43,7 +45,7 @@ func (r *repair) rules(list Objects) {
 		if refused[d.Object] != nil {
 			e = refused[d.Object]
 		}
-		r.out = append(r.out, Repaired{d, e})
+		r.out = append(r.out, RepairResult{d, e})
 	}
 	if err == nil {
 		r.flows(list)
@@ -54,9 +56,9 @@ func (r *repair) rules(list Objects) {
 func (r *repair) flows(list Objects) {
 	e := r.engine
 	for _, o := range list {
-		if f, ok := o.(*Flows); ok {
+		if f, ok := o.(*ConntrackFlows); ok {
 			if err := f.endFormer(e); err != nil {
-				r.out = append(r.out, Repaired{Difference{f, []string{"went elsewhere"}}, err})
+				r.out = append(r.out, RepairResult{Difference{f, []string{"went elsewhere"}}, err})
 			}
 		}
 	}
@@ -64,10 +66,10 @@ func (r *repair) flows(list Objects) {
 
 // inOrder makes room for rules that are missing: those of their chain that come
 // after the first of them are deleted, to be added again behind it.
-func (e *Engine) inOrder(list Objects, missing []Difference) error {
+func (e *Engine) clearRulesAfter(list Objects, missing []Difference) error {
 	gone := map[*NFT]bool{}
 	for _, d := range missing {
-		if n, ok := d.Object.(*NFT); ok && n.What == "rule" {
+		if n, ok := d.Object.(*NFT); ok && n.Kind == "rule" {
 			gone[n] = true
 		}
 	}
@@ -75,7 +77,7 @@ func (e *Engine) inOrder(list Objects, missing []Difference) error {
 	chain := map[string]*NFT{}
 	for _, o := range list {
 		n, ok := o.(*NFT)
-		if !ok || n.What != "rule" {
+		if !ok || n.Kind != "rule" {
 			continue
 		}
 		key := chainOf(n)
@@ -83,18 +85,18 @@ func (e *Engine) inOrder(list Objects, missing []Difference) error {
 		case gone[n] && after[key] == nil:
 			after[key], chain[key] = map[string]bool{}, n
 		case !gone[n] && after[key] != nil:
-			after[key][n.mark()] = true
+			after[key][n.tag()] = true
 		}
 	}
 	for key, marks := range after {
-		if err := e.dropMarked(chain[key], marks); err != nil {
+		if err := e.deleteTaggedRules(chain[key], marks); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (e *Engine) dropMarked(n *NFT, marks map[string]bool) error {
+func (e *Engine) deleteTaggedRules(n *NFT, marks map[string]bool) error {
 	if len(marks) == 0 {
 		return nil
 	}
@@ -105,10 +107,10 @@ func (e *Engine) dropMarked(n *NFT, marks map[string]bool) error {
 	if err != nil {
 		return err
 	}
-	var reqs []request
+	var reqs []netlink.Request
 	for _, r := range have {
 		if marks[r.comment] {
-			rule := &NFT{Family: n.Family, Table: n.Table, What: "rule", Name: n.Name}
+			rule := &NFT{Family: n.Family, Table: n.Table, Kind: "rule", Name: n.Name}
 			reqs = append(reqs, rule.drop(r.handle))
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // RouteInfo is what the kernel says of a route.
@@ -31,10 +33,10 @@ func (e *Engine) routes(s Side, fam byte, table int, protocol byte) (out []Route
 	b := rtmsg(fam, 0, 0, 0, 0)
 	b[4], b[5], b[7] = 0, protocol, 0
 	if table != 0 {
-		b.u32(unix.RTA_TABLE, uint32(table))
+		b.Uint32(unix.RTA_TABLE, uint32(table))
 	}
-	msgs, err := e.dump(s, request{typ: unix.RTM_GETROUTE, body: b})
-	if isAbsent(err) && e.ns[s] != nil { // a table that does not exist has no routes
+	msgs, err := e.dump(s, netlink.Request{Type: unix.RTM_GETROUTE, Body: b})
+	if netlink.IsAbsent(err) && e.ns[s] != nil { // a table that does not exist has no routes
 		return nil, nil
 	}
 	if err != nil {
@@ -51,14 +53,14 @@ func (e *Engine) routes(s Side, fam byte, table int, protocol byte) (out []Route
 func parseRoute(m []byte) RouteInfo {
 	p := m[unix.SizeofRtMsg:]
 	r := RouteInfo{
-		Via: address(attr(p, unix.RTA_GATEWAY)), Src: address(attr(p, unix.RTA_PREFSRC)), Index: int(num32(attr(p, unix.RTA_OIF))),
-		Table: int(num32(attr(p, unix.RTA_TABLE))), Metric: int(num32(attr(p, unix.RTA_PRIORITY))),
+		Via: netlink.Addr(netlink.Attr(p, unix.RTA_GATEWAY)), Src: netlink.Addr(netlink.Attr(p, unix.RTA_PREFSRC)), Index: int(netlink.Uint32(netlink.Attr(p, unix.RTA_OIF))),
+		Table: int(netlink.Uint32(netlink.Attr(p, unix.RTA_TABLE))), Metric: int(netlink.Uint32(netlink.Attr(p, unix.RTA_PRIORITY))),
 		Protocol: m[5], Scope: m[6], Type: m[7],
 	}
-	if hops := attr(p, unix.RTA_MULTIPATH); len(hops) >= unix.SizeofRtNexthop {
-		r.Index = int(num32(hops[4:])) // the first of several
+	if hops := netlink.Attr(p, unix.RTA_MULTIPATH); len(hops) >= unix.SizeofRtNexthop {
+		r.Index = int(netlink.Uint32(hops[4:])) // the first of several
 	}
-	dst := address(attr(p, unix.RTA_DST))
+	dst := netlink.Addr(netlink.Attr(p, unix.RTA_DST))
 	if !dst.IsValid() {
 		dst = netip.IPv4Unspecified()
 		if m[0] == unix.AF_INET6 {
@@ -66,27 +68,27 @@ func parseRoute(m []byte) RouteInfo {
 		}
 	}
 	r.Dst = netip.PrefixFrom(dst, int(m[1]))
-	r.OnLink = num32(m[8:])&unix.RTNH_F_ONLINK != 0
-	if multi := attr(p, unix.RTA_MULTIPATH); multi != nil {
+	r.OnLink = netlink.Uint32(m[8:])&unix.RTNH_F_ONLINK != 0
+	if multi := netlink.Attr(p, unix.RTA_MULTIPATH); multi != nil {
 		if hops, index, all := parseHops(multi); all {
 			r.Hops, r.Index = hops, index
 		}
 	}
-	metrics := attr(p, unix.RTA_METRICS)
-	r.MTU, r.AdvMSS = int(num32(attr(metrics, unix.RTAX_MTU))), int(num32(attr(metrics, unix.RTAX_ADVMSS)))
+	metrics := netlink.Attr(p, unix.RTA_METRICS)
+	r.MTU, r.AdvMSS = int(netlink.Uint32(netlink.Attr(metrics, unix.RTAX_MTU))), int(netlink.Uint32(netlink.Attr(metrics, unix.RTAX_ADVMSS)))
 	return r
 }
 
 // perLink takes apart a route that has next hops on several links: IPv6 makes one of
 // the routes of several interfaces to the same place.
 func (r RouteInfo) perLink(m []byte) (out []RouteInfo) {
-	multi := attr(m[unix.SizeofRtMsg:], unix.RTA_MULTIPATH)
+	multi := netlink.Attr(m[unix.SizeofRtMsg:], unix.RTA_MULTIPATH)
 	if multi == nil || r.Hops != nil {
 		return []RouteInfo{r}
 	}
 	eachHop(multi, func(hop []byte) {
 		one := r
-		one.Index, one.Via = int(num32(hop[4:])), address(attr(hop[unix.SizeofRtNexthop:], unix.RTA_GATEWAY))
+		one.Index, one.Via = int(netlink.Uint32(hop[4:])), netlink.Addr(netlink.Attr(hop[unix.SizeofRtNexthop:], unix.RTA_GATEWAY))
 		out = append(out, one)
 	})
 	return out
@@ -94,24 +96,24 @@ func (r RouteInfo) perLink(m []byte) (out []RouteInfo) {
 
 // lookUp is the kernel's message of the route that a packet to an address takes; more
 // says what else is known of the packet.
-func (e *Engine) lookUp(s Side, to netip.Addr, more func(*buf)) ([]byte, error) {
-	b := rtmsg(family(to), to.BitLen(), 0, 0, 0)
+func (e *Engine) routeTo(s Side, to netip.Addr, more func(*netlink.Buffer)) ([]byte, error) {
+	b := rtmsg(netlink.AddrFamily(to), to.BitLen(), 0, 0, 0)
 	b[4], b[5], b[7] = 0, 0, 0
-	b.addr(unix.RTA_DST, to)
+	b.Addr(unix.RTA_DST, to)
 	more(&b)
-	resp, err := e.now(s, request{typ: unix.RTM_GETROUTE, body: b})
-	if err == nil && (len(resp.msgs) == 0 || len(resp.msgs[0]) < unix.SizeofRtMsg) {
+	resp, err := e.now(s, netlink.Request{Type: unix.RTM_GETROUTE, Body: b})
+	if err == nil && (len(resp.Messages) == 0 || len(resp.Messages[0]) < unix.SizeofRtMsg) {
 		err = unix.ENETUNREACH
 	}
 	if err != nil {
 		return nil, err
 	}
-	return resp.msgs[0], nil
+	return resp.Messages[0], nil
 }
 
 // LinkTo is the name of the host's link by which packets to an address leave.
 func (e *Engine) LinkTo(a netip.Addr) (string, error) {
-	m, err := e.lookUp(Host, a, func(*buf) {})
+	m, err := e.routeTo(Host, a, func(*netlink.Buffer) {})
 	if err != nil {
 		return "", fmt.Errorf("route to %s: %w", a, err)
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // Ruleset is the whole of nftables of the host, of everybody's tables, as far as it
@@ -104,7 +106,7 @@ func (e *Engine) Ruleset() (*Ruleset, error) {
 	}
 	dormant := map[string]bool{}
 	for _, m := range tables {
-		dormant[familyName(m[0])+" "+text(attr(m[4:], unix.NFTA_TABLE_NAME))] = be32of(attr(m[4:], unix.NFTA_TABLE_FLAGS))&1 != 0
+		dormant[familyName(m[0])+" "+netlink.Text(netlink.Attr(m[4:], unix.NFTA_TABLE_NAME))] = netlink.Uint32BE(netlink.Attr(m[4:], unix.NFTA_TABLE_FLAGS))&1 != 0
 	}
 	chains, err := e.listAll(unix.NFT_MSG_GETCHAIN)
 	if err != nil {
@@ -123,7 +125,7 @@ func (e *Engine) Ruleset() (*Ruleset, error) {
 	}
 	for _, m := range rules {
 		p := m[4:]
-		c := byName[familyName(m[0])+" "+text(attr(p, unix.NFTA_RULE_TABLE))+" "+text(attr(p, unix.NFTA_RULE_CHAIN))]
+		c := byName[familyName(m[0])+" "+netlink.Text(netlink.Attr(p, unix.NFTA_RULE_TABLE))+" "+netlink.Text(netlink.Attr(p, unix.NFTA_RULE_CHAIN))]
 		if c != nil {
 			c.Rules = append(c.Rules, parseRule(p, c))
 		}
@@ -140,8 +142,8 @@ func (e *Engine) listAll(msg uint16) (out [][]byte, err error) {
 	}
 	body := nfgen("")
 	body[0] = unix.AF_UNSPEC
-	msgs, err := c.dump(request{typ: nftSubsystem | msg, body: body})
-	if err != nil && !isAbsent(err) {
+	msgs, err := c.Dump(netlink.Request{Type: nftSubsystem | msg, Body: body})
+	if err != nil && !netlink.IsAbsent(err) {
 		return nil, fmt.Errorf("list nftables: %w", err)
 	}
 	for _, m := range msgs {
@@ -170,16 +172,16 @@ func familyName(n byte) string {
 
 func parseChain(m []byte) *FilterChain {
 	p := m[4:]
-	c := &FilterChain{Family: familyName(m[0]), Table: text(attr(p, unix.NFTA_CHAIN_TABLE)), Name: text(attr(p, unix.NFTA_CHAIN_NAME))}
-	if hook := attr(p, unix.NFTA_CHAIN_HOOK); hook != nil {
-		c.Type = text(attr(p, unix.NFTA_CHAIN_TYPE))
-		c.Priority = int(int32(be32of(attr(hook, unix.NFTA_HOOK_PRIORITY))))
+	c := &FilterChain{Family: familyName(m[0]), Table: netlink.Text(netlink.Attr(p, unix.NFTA_CHAIN_TABLE)), Name: netlink.Text(netlink.Attr(p, unix.NFTA_CHAIN_NAME))}
+	if hook := netlink.Attr(p, unix.NFTA_CHAIN_HOOK); hook != nil {
+		c.Type = netlink.Text(netlink.Attr(p, unix.NFTA_CHAIN_TYPE))
+		c.Priority = int(int32(netlink.Uint32BE(netlink.Attr(hook, unix.NFTA_HOOK_PRIORITY))))
 		names := hookNames(c.Family)
-		if n := be32of(attr(hook, unix.NFTA_HOOK_HOOKNUM)); int(n) < len(names) {
+		if n := netlink.Uint32BE(netlink.Attr(hook, unix.NFTA_HOOK_HOOKNUM)); int(n) < len(names) {
 			c.Hook = names[n]
 		}
-		policy := attr(p, unix.NFTA_CHAIN_POLICY)
-		c.Drop = len(policy) == 4 && be32of(policy) == nfPolicyDrop
+		policy := netlink.Attr(p, unix.NFTA_CHAIN_POLICY)
+		c.Drop = len(policy) == 4 && netlink.Uint32BE(policy) == nfPolicyDrop
 	}
 	return c
 }
@@ -211,27 +213,27 @@ func (e *Engine) filterSet(family, table, name string) *FilterSet {
 		return unknown
 	}
 	b := nfgen(family)
-	b.str(unix.NFTA_SET_TABLE, table)
-	b.str(unix.NFTA_SET_NAME, name)
+	b.String(unix.NFTA_SET_TABLE, table)
+	b.String(unix.NFTA_SET_NAME, name)
 	resp, err := e.askNFT(unix.NFT_MSG_GETSET, b)
-	if err != nil || len(resp.msgs) == 0 || len(resp.msgs[0]) < 4 {
+	if err != nil || len(resp.Messages) == 0 || len(resp.Messages[0]) < 4 {
 		return unknown
 	}
-	flags := be32of(attr(resp.msgs[0][4:], unix.NFTA_SET_FLAGS))
+	flags := netlink.Uint32BE(netlink.Attr(resp.Messages[0][4:], unix.NFTA_SET_FLAGS))
 	if flags&nftSetConcat != 0 {
 		return unknown
 	}
 	b = nfgen(family)
-	b.str(unix.NFTA_SET_ELEM_LIST_TABLE, table)
-	b.str(unix.NFTA_SET_ELEM_LIST_SET, name)
-	msgs, err := c.dump(request{typ: nftSubsystem | unix.NFT_MSG_GETSETELEM, body: b})
+	b.String(unix.NFTA_SET_ELEM_LIST_TABLE, table)
+	b.String(unix.NFTA_SET_ELEM_LIST_SET, name)
+	msgs, err := c.Dump(netlink.Request{Type: nftSubsystem | unix.NFT_MSG_GETSETELEM, Body: b})
 	if err != nil {
 		return unknown
 	}
 	out := &FilterSet{Intervals: flags&unix.NFT_SET_INTERVAL != 0}
 	for _, m := range msgs {
 		if len(m) > 4 {
-			attrs(attr(m[4:], unix.NFTA_SET_ELEM_LIST_ELEMENTS), func(_ uint16, p []byte) { out.Elements = append(out.Elements, parseFilterElement(p)) })
+			netlink.EachAttr(netlink.Attr(m[4:], unix.NFTA_SET_ELEM_LIST_ELEMENTS), func(_ uint16, p []byte) { out.Elements = append(out.Elements, parseFilterElement(p)) })
 		}
 	}
 	if len(out.Elements) > manyElements {
@@ -242,17 +244,17 @@ func (e *Engine) filterSet(family, table, name string) *FilterSet {
 
 func parseFilterElement(p []byte) FilterElement {
 	x := FilterElement{
-		Key: attr(attr(p, unix.NFTA_SET_ELEM_KEY), unix.NFTA_DATA_VALUE),
-		End: be32of(attr(p, unix.NFTA_SET_ELEM_FLAGS))&unix.NFT_SET_ELEM_INTERVAL_END != 0,
+		Key: netlink.Attr(netlink.Attr(p, unix.NFTA_SET_ELEM_KEY), unix.NFTA_DATA_VALUE),
+		End: netlink.Uint32BE(netlink.Attr(p, unix.NFTA_SET_ELEM_FLAGS))&unix.NFT_SET_ELEM_INTERVAL_END != 0,
 	}
-	if v := attr(attr(p, unix.NFTA_SET_ELEM_DATA), unix.NFTA_DATA_VERDICT); v != nil {
+	if v := netlink.Attr(netlink.Attr(p, unix.NFTA_SET_ELEM_DATA), unix.NFTA_DATA_VERDICT); v != nil {
 		x.Verdict, x.Chain = parseVerdict(v)
 	}
 	return x
 }
 
 func parseVerdict(v []byte) (verdict, chain string) {
-	switch int32(be32of(attr(v, unix.NFTA_VERDICT_CODE))) {
+	switch int32(netlink.Uint32BE(netlink.Attr(v, unix.NFTA_VERDICT_CODE))) {
 	case nfDrop:
 		verdict = "drop"
 	case nfAccept:
@@ -268,17 +270,17 @@ func parseVerdict(v []byte) (verdict, chain string) {
 	default:
 		verdict = "queue"
 	}
-	return verdict, text(attr(v, unix.NFTA_VERDICT_CHAIN))
+	return verdict, netlink.Text(netlink.Attr(v, unix.NFTA_VERDICT_CHAIN))
 }
 
 func parseRule(p []byte, c *FilterChain) FilterRule {
-	r := FilterRule{Comment: parseComment(attr(p, unix.NFTA_RULE_USERDATA))}
-	if h := attr(p, unix.NFTA_RULE_HANDLE); len(h) == 8 {
+	r := FilterRule{Comment: parseComment(netlink.Attr(p, unix.NFTA_RULE_USERDATA))}
+	if h := netlink.Attr(p, unix.NFTA_RULE_HANDLE); len(h) == 8 {
 		r.Handle = binary.BigEndian.Uint64(h)
 	}
 	x := &reader{chain: c, regs: map[uint32]register{}}
-	attrs(attr(p, unix.NFTA_RULE_EXPRESSIONS), func(_ uint16, expr []byte) {
-		x.expr(text(attr(expr, unix.NFTA_EXPR_NAME)), attr(expr, unix.NFTA_EXPR_DATA))
+	netlink.EachAttr(netlink.Attr(p, unix.NFTA_RULE_EXPRESSIONS), func(_ uint16, expr []byte) {
+		x.expr(netlink.Text(netlink.Attr(expr, unix.NFTA_EXPR_NAME)), netlink.Attr(expr, unix.NFTA_EXPR_DATA))
 	})
 	r.Steps = x.steps
 	return r

@@ -1,6 +1,10 @@
 package kernel
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
+)
 
 // reader follows the registers of a rule's expressions.
 type reader struct {
@@ -18,13 +22,13 @@ type register struct {
 func (x *reader) expr(name string, p []byte) {
 	switch name {
 	case "payload":
-		x.load(be32of(attr(p, unix.NFTA_PAYLOAD_DREG)), x.payload(p))
+		x.load(netlink.Uint32BE(netlink.Attr(p, unix.NFTA_PAYLOAD_DREG)), x.payload(p))
 	case "meta":
 		x.meta(p)
 	case "ct":
 		x.ct(p)
 	case "fib":
-		x.load(be32of(attr(p, unix.NFTA_FIB_DREG)), fibField(p))
+		x.load(netlink.Uint32BE(netlink.Attr(p, unix.NFTA_FIB_DREG)), fibField(p))
 	case "bitwise":
 		x.bitwise(p)
 	case "cmp":
@@ -36,7 +40,7 @@ func (x *reader) expr(name string, p []byte) {
 	case "immediate":
 		x.immediate(p)
 	case "nat", "masq", "redir":
-		if name == "nat" && be32of(attr(p, unix.NFTA_NAT_TYPE)) == unix.NFT_NAT_SNAT {
+		if name == "nat" && netlink.Uint32BE(netlink.Attr(p, unix.NFTA_NAT_TYPE)) == unix.NFT_NAT_SNAT {
 			name = "snat"
 		}
 		verdict := map[string]string{"nat": "nat", "redir": "nat"}[name]
@@ -49,9 +53,9 @@ func (x *reader) expr(name string, p []byte) {
 	case "queue", "tproxy", "synproxy":
 		x.steps = append(x.steps, Step{Verdict: "queue"})
 	case "target":
-		x.target(text(attr(p, unix.NFTA_TARGET_NAME)))
+		x.target(netlink.Text(netlink.Attr(p, unix.NFTA_TARGET_NAME)))
 	case "match":
-		x.match(text(attr(p, unix.NFTA_MATCH_NAME)), attr(p, unix.NFTA_MATCH_INFO))
+		x.match(netlink.Text(netlink.Attr(p, unix.NFTA_MATCH_NAME)), netlink.Attr(p, unix.NFTA_MATCH_INFO))
 	case "counter", "log", "notrack", "objref", "dynset", "dup", "flow_offload", "last":
 	default: // limit, quota, connlimit, range, socket, exthdr, osf, numgen ...
 		x.unknown()
@@ -65,7 +69,7 @@ func (x *reader) load(reg uint32, field string) { x.regs[reg] = register{field: 
 
 // payload names a field of a header by its place.
 func (x *reader) payload(p []byte) string {
-	base, offset, size := be32of(attr(p, unix.NFTA_PAYLOAD_BASE)), be32of(attr(p, unix.NFTA_PAYLOAD_OFFSET)), be32of(attr(p, unix.NFTA_PAYLOAD_LEN))
+	base, offset, size := netlink.Uint32BE(netlink.Attr(p, unix.NFTA_PAYLOAD_BASE)), netlink.Uint32BE(netlink.Attr(p, unix.NFTA_PAYLOAD_OFFSET)), netlink.Uint32BE(netlink.Attr(p, unix.NFTA_PAYLOAD_LEN))
 	type place struct{ base, offset uint32 }
 	at := place{base, offset}
 	switch {
@@ -86,32 +90,32 @@ func (x *reader) payload(p []byte) string {
 }
 
 func (x *reader) meta(p []byte) {
-	if attr(p, unix.NFTA_META_DREG) == nil {
+	if netlink.Attr(p, unix.NFTA_META_DREG) == nil {
 		return // it sets something
 	}
 	field := map[uint32]string{
 		unix.NFT_META_IIFNAME: "iifname", unix.NFT_META_OIFNAME: "oifname", unix.NFT_META_IIF: "iif", unix.NFT_META_OIF: "oif",
 		unix.NFT_META_L4PROTO: "l4proto", unix.NFT_META_NFPROTO: "nfproto",
-	}[be32of(attr(p, unix.NFTA_META_KEY))]
+	}[netlink.Uint32BE(netlink.Attr(p, unix.NFTA_META_KEY))]
 	if field == "" {
 		field = "?"
 	}
-	x.load(be32of(attr(p, unix.NFTA_META_DREG)), field)
+	x.load(netlink.Uint32BE(netlink.Attr(p, unix.NFTA_META_DREG)), field)
 }
 
 func (x *reader) ct(p []byte) {
-	if attr(p, unix.NFTA_CT_DREG) == nil {
+	if netlink.Attr(p, unix.NFTA_CT_DREG) == nil {
 		return
 	}
-	field := map[uint32]string{unix.NFT_CT_STATE: "ct state", unix.NFT_CT_STATUS: "ct status"}[be32of(attr(p, unix.NFTA_CT_KEY))]
+	field := map[uint32]string{unix.NFT_CT_STATE: "ct state", unix.NFT_CT_STATUS: "ct status"}[netlink.Uint32BE(netlink.Attr(p, unix.NFTA_CT_KEY))]
 	if field == "" {
 		field = "?"
 	}
-	x.load(be32of(attr(p, unix.NFTA_CT_DREG)), field)
+	x.load(netlink.Uint32BE(netlink.Attr(p, unix.NFTA_CT_DREG)), field)
 }
 
 func fibField(p []byte) string {
-	if be32of(attr(p, unix.NFTA_FIB_RESULT)) == unix.NFT_FIB_RESULT_ADDRTYPE && be32of(attr(p, unix.NFTA_FIB_FLAGS)) == unix.NFTA_FIB_F_DADDR {
+	if netlink.Uint32BE(netlink.Attr(p, unix.NFTA_FIB_RESULT)) == unix.NFT_FIB_RESULT_ADDRTYPE && netlink.Uint32BE(netlink.Attr(p, unix.NFTA_FIB_FLAGS)) == unix.NFTA_FIB_F_DADDR {
 		return "fib daddr type"
 	}
 	return "?"
@@ -119,9 +123,9 @@ func fibField(p []byte) string {
 
 // bitwise masks; whatever else it may do makes the value unknown.
 func (x *reader) bitwise(p []byte) {
-	in := x.regs[be32of(attr(p, unix.NFTA_BITWISE_SREG))]
-	mask := attr(attr(p, unix.NFTA_BITWISE_MASK), unix.NFTA_DATA_VALUE)
-	for _, b := range attr(attr(p, unix.NFTA_BITWISE_XOR), unix.NFTA_DATA_VALUE) {
+	in := x.regs[netlink.Uint32BE(netlink.Attr(p, unix.NFTA_BITWISE_SREG))]
+	mask := netlink.Attr(netlink.Attr(p, unix.NFTA_BITWISE_MASK), unix.NFTA_DATA_VALUE)
+	for _, b := range netlink.Attr(netlink.Attr(p, unix.NFTA_BITWISE_XOR), unix.NFTA_DATA_VALUE) {
 		if b != 0 {
 			mask = nil
 		}
@@ -129,26 +133,26 @@ func (x *reader) bitwise(p []byte) {
 	if mask == nil {
 		in.field = "?"
 	}
-	x.regs[be32of(attr(p, unix.NFTA_BITWISE_DREG))] = register{in.field, mask}
+	x.regs[netlink.Uint32BE(netlink.Attr(p, unix.NFTA_BITWISE_DREG))] = register{in.field, mask}
 }
 
 func (x *reader) cmp(p []byte) {
-	in := x.regs[be32of(attr(p, unix.NFTA_CMP_SREG))]
+	in := x.regs[netlink.Uint32BE(netlink.Attr(p, unix.NFTA_CMP_SREG))]
 	x.steps = append(x.steps, Step{
-		Field: orUnknown(in.field), Op: int(be32of(attr(p, unix.NFTA_CMP_OP))), Mask: in.mask,
-		Value: attr(attr(p, unix.NFTA_CMP_DATA), unix.NFTA_DATA_VALUE),
+		Field: orUnknown(in.field), Op: int(netlink.Uint32BE(netlink.Attr(p, unix.NFTA_CMP_OP))), Mask: in.mask,
+		Value: netlink.Attr(netlink.Attr(p, unix.NFTA_CMP_DATA), unix.NFTA_DATA_VALUE),
 	})
 }
 
 // between is a comparison with both ends of a range, or with what is outside of it.
 func (x *reader) between(p []byte) {
-	in := x.regs[be32of(attr(p, unix.NFTA_RANGE_SREG))]
-	if be32of(attr(p, unix.NFTA_RANGE_OP)) != unix.NFT_RANGE_EQ {
+	in := x.regs[netlink.Uint32BE(netlink.Attr(p, unix.NFTA_RANGE_SREG))]
+	if netlink.Uint32BE(netlink.Attr(p, unix.NFTA_RANGE_OP)) != unix.NFT_RANGE_EQ {
 		x.unknown()
 		return
 	}
 	for op, data := range map[int]uint16{CmpGreaterEqual: unix.NFTA_RANGE_FROM_DATA, CmpLessEqual: unix.NFTA_RANGE_TO_DATA} {
-		x.steps = append(x.steps, Step{Field: orUnknown(in.field), Op: op, Mask: in.mask, Value: attr(attr(p, data), unix.NFTA_DATA_VALUE)})
+		x.steps = append(x.steps, Step{Field: orUnknown(in.field), Op: op, Mask: in.mask, Value: netlink.Attr(netlink.Attr(p, data), unix.NFTA_DATA_VALUE)})
 	}
 }
 
@@ -160,25 +164,25 @@ func orUnknown(field string) string {
 }
 
 func (x *reader) lookup(p []byte) {
-	in := x.regs[be32of(attr(p, unix.NFTA_LOOKUP_SREG))]
+	in := x.regs[netlink.Uint32BE(netlink.Attr(p, unix.NFTA_LOOKUP_SREG))]
 	s := Step{
-		Field: orUnknown(in.field), Mask: in.mask, Set: SetName(x.chain.Family, x.chain.Table, text(attr(p, unix.NFTA_LOOKUP_SET))),
-		Not: be32of(attr(p, unix.NFTA_LOOKUP_FLAGS))&unix.NFT_LOOKUP_F_INV != 0,
+		Field: orUnknown(in.field), Mask: in.mask, Set: SetName(x.chain.Family, x.chain.Table, netlink.Text(netlink.Attr(p, unix.NFTA_LOOKUP_SET))),
+		Not: netlink.Uint32BE(netlink.Attr(p, unix.NFTA_LOOKUP_FLAGS))&unix.NFT_LOOKUP_F_INV != 0,
 	}
-	if dreg := attr(p, unix.NFTA_LOOKUP_DREG); dreg != nil {
-		s.Map = be32of(dreg) == unix.NFT_REG_VERDICT
-		x.regs[be32of(dreg)] = register{field: "?"}
+	if dreg := netlink.Attr(p, unix.NFTA_LOOKUP_DREG); dreg != nil {
+		s.Map = netlink.Uint32BE(dreg) == unix.NFT_REG_VERDICT
+		x.regs[netlink.Uint32BE(dreg)] = register{field: "?"}
 	}
 	x.steps = append(x.steps, s)
 }
 
 func (x *reader) immediate(p []byte) {
-	reg := be32of(attr(p, unix.NFTA_IMMEDIATE_DREG))
+	reg := netlink.Uint32BE(netlink.Attr(p, unix.NFTA_IMMEDIATE_DREG))
 	if reg != unix.NFT_REG_VERDICT {
 		x.regs[reg] = register{field: "?"}
 		return
 	}
-	verdict, chain := parseVerdict(attr(attr(p, unix.NFTA_IMMEDIATE_DATA), unix.NFTA_DATA_VERDICT))
+	verdict, chain := parseVerdict(netlink.Attr(netlink.Attr(p, unix.NFTA_IMMEDIATE_DATA), unix.NFTA_DATA_VERDICT))
 	if verdict != "" {
 		x.steps = append(x.steps, Step{Verdict: verdict, Chain: chain})
 	}

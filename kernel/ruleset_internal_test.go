@@ -1,6 +1,10 @@
 package kernel
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
+)
 
 // Whatever a rule's expressions hold, reading them ends.
 func FuzzReadRule(f *testing.F) {
@@ -15,8 +19,8 @@ func FuzzReadRule(f *testing.F) {
 		f.Add([]byte(exprs))
 	}
 	f.Fuzz(func(t *testing.T, exprs []byte) {
-		var p buf
-		p.bytes(4, exprs) // NFTA_RULE_EXPRESSIONS
+		var p netlink.Buffer
+		p.Bytes(4, exprs) // NFTA_RULE_EXPRESSIONS
 		r := parseRule(p, &FilterChain{Family: "inet", Table: "t"})
 		for _, s := range r.Steps {
 			if s.Field == "" && s.Verdict == "" {

@@ -1,6 +1,10 @@
 package kernel
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
+)
 
 // The fields that iptables' own extensions compare, as numbers in the machine's
 // order.
@@ -39,34 +43,34 @@ func (x *reader) match(name string, info []byte) {
 // where it asks for states alone.
 func xtConntrack(info []byte) []Step {
 	const flags, inverted, states, size, stateOnly = 146, 148, 150, 154, 1
-	if len(info) < size || num16(info[flags:]) != stateOnly {
+	if len(info) < size || netlink.Uint16(info[flags:]) != stateOnly {
 		return nil
 	}
 	op := CmpNotEqual
-	if num16(info[inverted:])&stateOnly != 0 {
+	if netlink.Uint16(info[inverted:])&stateOnly != 0 {
 		op = CmpEqual
 	}
-	return []Step{{Field: FieldCTState, Mask: native32(uint32(num16(info[states:]))), Op: op, Value: native32(0)}}
+	return []Step{{Field: FieldCTState, Mask: native32(uint32(netlink.Uint16(info[states:]))), Op: op, Value: native32(0)}}
 }
 
 // xtAddrtype is struct xt_addrtype_info_v1, linux/netfilter/xt_addrtype.h, where it
 // asks for the destination alone.
 func xtAddrtype(info []byte) []Step {
 	const invertDest = 2
-	if len(info) < 8 || num16(info) != 0 || num32(info[4:])&^invertDest != 0 {
+	if len(info) < 8 || netlink.Uint16(info) != 0 || netlink.Uint32(info[4:])&^invertDest != 0 {
 		return nil
 	}
 	op := CmpNotEqual
-	if num32(info[4:])&invertDest != 0 {
+	if netlink.Uint32(info[4:])&invertDest != 0 {
 		op = CmpEqual
 	}
-	return []Step{{Field: FieldDstType, Mask: native32(uint32(num16(info[2:]))), Op: op, Value: native32(0)}}
+	return []Step{{Field: FieldDstType, Mask: native32(uint32(netlink.Uint16(info[2:]))), Op: op, Value: native32(0)}}
 }
 
 // xtPorts is struct xt_tcp or xt_udp, linux/netfilter/xt_tcpudp.h, where it asks for
 // the destination's port alone.
 func xtPorts(info []byte) []Step {
-	if len(info) < 9 || num16(info) != 0 || num16(info[2:]) != 1<<16-1 {
+	if len(info) < 9 || netlink.Uint16(info) != 0 || netlink.Uint16(info[2:]) != 1<<16-1 {
 		return nil
 	}
 	for _, b := range info[8:min(len(info), 12)] {
@@ -74,7 +78,7 @@ func xtPorts(info []byte) []Step {
 			return nil
 		}
 	}
-	port := func(at int) []byte { return binary.BigEndian.AppendUint16(nil, num16(info[at:])) }
+	port := func(at int) []byte { return binary.BigEndian.AppendUint16(nil, netlink.Uint16(info[at:])) }
 	return []Step{{Field: "dport", Op: CmpGreaterEqual, Value: port(4)}, {Field: "dport", Op: CmpLessEqual, Value: port(6)}}
 }
 

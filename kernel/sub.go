@@ -7,27 +7,29 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // Sub is a link of the container on top of another link, its parent: macvlan,
 // ipvlan or vlan. It is born in the container under its final name, down (see Up).
-type Sub struct {
+type StackedLink struct {
 	base
 	Type       string `json:",omitzero"` // "macvlan", "ipvlan", "vlan"
 	Name       string `json:",omitzero"`
 	Parent     string `json:",omitzero"`
 	ParentSide Side   `json:",omitzero"`
-	MAC        string `json:",omitzero"` // "": the parent's, or for macvlan a random one
-	MTU        int    `json:",omitzero"` // bytes; 0: the parent's
-	Mode       string `json:",omitzero"` // a name of SubModes; vlan has none
-	QueueLen   int    `json:",omitzero"` // macvlan: broadcast frames that may wait; 0: the kernel's 1000
-	VLAN       int    `json:",omitzero"` // vlan: the ID; 0 is priority-tagged frames
-	Mark       string `json:",omitzero"` // alias
+	MAC        string `json:",omitzero"`     // "": the parent's, or for macvlan a random one
+	MTU        int    `json:",omitzero"`     // bytes; 0: the parent's
+	Mode       string `json:",omitzero"`     // a name of SubModes; vlan has none
+	QueueLen   int    `json:",omitzero"`     // macvlan: broadcast frames that may wait; 0: the kernel's 1000
+	VLAN       int    `json:",omitzero"`     // vlan: the ID; 0 is priority-tagged frames
+	OwnerTag   string `json:"Mark,omitzero"` // alias
 }
 
 // SubModes are the modes of a type by the names of ip-link(8), with the
 // kernel's numbers, linux/if_link.h.
-func SubModes(typ string) map[string]uint32 {
+func StackedLinkModes(typ string) map[string]uint32 {
 	switch typ {
 	case "macvlan":
 		return map[string]uint32{"private": 1, "vepa": 2, "bridge": 4, "passthru": 8}
@@ -44,12 +46,12 @@ const ( // linux/if_link.h: IFLA_INFO_DATA of each type
 	vlanID          = 1
 )
 
-func (s *Sub) kind() string      { return "sub" }
-func (s *Sub) Side() Side        { return Container }
-func (s *Sub) Shared() bool      { return false }
-func (s *Sub) links() []linkName { return []linkName{{Container, s.Name}} }
+func (s *StackedLink) kind() string      { return "sub" }
+func (s *StackedLink) Side() Side        { return Container }
+func (s *StackedLink) Shared() bool      { return false }
+func (s *StackedLink) links() []linkName { return []linkName{{Container, s.Name}} }
 
-func (s *Sub) String() string {
+func (s *StackedLink) String() string {
 	t := "ip link add link " + s.Parent + " name " + s.Name
 	if s.ParentSide == Host {
 		t = "ip link add link " + s.Parent + " of the host name " + s.Name
@@ -72,36 +74,36 @@ func (s *Sub) String() string {
 	return t
 }
 
-func (s *Sub) ensure(e *Engine) error {
-	birth, err := s.birth(e)
+func (s *StackedLink) ensure(e *Engine) error {
+	birth, err := s.createMessage(e)
 	if err != nil {
 		return err
 	}
-	create := request{unix.RTM_NEWLINK, unix.NLM_F_CREATE | unix.NLM_F_EXCL, birth}
+	create := netlink.Request{Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: birth}
 	if _, err = e.now(s.ParentSide, create); errors.Is(err, unix.EEXIST) && s.Type == "vlan" {
 		if _, taken := e.Link(Container, s.Name); errors.Is(taken, os.ErrNotExist) {
-			err = e.linger(s.ParentSide, create, unix.EEXIST)
+			err = e.retryWhileTaken(s.ParentSide, create, unix.EEXIST)
 		}
 	}
 	if err != nil {
 		return s.explain(err)
 	}
-	e.made(s)
+	e.noteCreated(s)
 	// A kill before this leaves a link of our group without an owner: its name
 	// in this container and its type tell whose it is, see remove.
-	return e.send(s, Container, request{unix.RTM_SETLINK, 0, alias(s.Name, s.Mark)}, nil)
+	return e.send(s, Container, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: alias(s.Name, s.OwnerTag)}, nil)
 }
 
 // alias is the message that marks a link with its owner.
-func alias(name, mark string) buf {
-	body := ifinfo(0, 0, 0)
-	body.str(unix.IFLA_IFNAME, name)
-	body.bytes(unix.IFLA_IFALIAS, []byte(mark))
+func alias(name, mark string) netlink.Buffer {
+	body := netlink.LinkMessage(0, 0, 0)
+	body.String(unix.IFLA_IFNAME, name)
+	body.Bytes(unix.IFLA_IFALIAS, []byte(mark))
 	return body
 }
 
 // birth creates the link where the parent is, and has it born in the container.
-func (s *Sub) birth(e *Engine) (buf, error) {
+func (s *StackedLink) createMessage(e *Engine) (netlink.Buffer, error) {
 	parent, err := e.ifindex(s.ParentSide, s.Parent)
 	if err != nil {
 		return nil, fmt.Errorf("parent: %w", err)
@@ -110,47 +112,47 @@ func (s *Sub) birth(e *Engine) (buf, error) {
 		return nil, errNoContainer
 	}
 	body := newLink(s.Name, s.MAC, s.MTU)
-	body.u32(unix.IFLA_LINK, uint32(parent))
+	body.Uint32(unix.IFLA_LINK, uint32(parent))
 	if s.ParentSide == Host {
-		body.u32(unix.IFLA_NET_NS_FD, uint32(e.ns[Container].fd))
+		body.Uint32(unix.IFLA_NET_NS_FD, uint32(e.ns[Container].FD()))
 	}
-	body.nest(unix.IFLA_LINKINFO, func(n *buf) {
-		n.str(unix.IFLA_INFO_KIND, s.Type)
-		n.nest(unix.IFLA_INFO_DATA, s.data)
+	body.Nest(unix.IFLA_LINKINFO, func(n *netlink.Buffer) {
+		n.String(unix.IFLA_INFO_KIND, s.Type)
+		n.Nest(unix.IFLA_INFO_DATA, s.data)
 	})
 	return body, nil
 }
 
 // newLink is what every link of ours states at birth.
-func newLink(name, mac string, mtu int) buf {
-	body := ifinfo(0, 0, 0)
-	body.str(unix.IFLA_IFNAME, name)
+func newLink(name, mac string, mtu int) netlink.Buffer {
+	body := netlink.LinkMessage(0, 0, 0)
+	body.String(unix.IFLA_IFNAME, name)
 	if mac != "" {
-		body.bytes(unix.IFLA_ADDRESS, macBytes(mac))
+		body.Bytes(unix.IFLA_ADDRESS, macBytes(mac))
 	}
 	if mtu > 0 {
-		body.u32(unix.IFLA_MTU, uint32(mtu))
+		body.Uint32(unix.IFLA_MTU, uint32(mtu))
 	}
-	body.u32(unix.IFLA_GROUP, Group)
+	body.Uint32(unix.IFLA_GROUP, LinkGroup)
 	return body
 }
 
-func (s *Sub) data(n *buf) {
+func (s *StackedLink) data(n *netlink.Buffer) {
 	switch s.Type {
 	case "macvlan":
-		n.u32(macvlanMode, SubModes(s.Type)[s.Mode])
+		n.Uint32(macvlanMode, StackedLinkModes(s.Type)[s.Mode])
 		if s.QueueLen > 0 {
-			n.u32(macvlanQueueLen, uint32(s.QueueLen))
+			n.Uint32(macvlanQueueLen, uint32(s.QueueLen))
 		}
 	case "ipvlan":
-		n.u16(ipvlanMode, uint16(SubModes(s.Type)[s.Mode]))
+		n.Uint16(ipvlanMode, uint16(StackedLinkModes(s.Type)[s.Mode]))
 	case "vlan":
-		n.u16(vlanID, uint16(s.VLAN))
+		n.Uint16(vlanID, uint16(s.VLAN))
 	}
 }
 
 // explain says what the kernel's word means for such a link.
-func (s *Sub) explain(err error) error {
+func (s *StackedLink) explain(err error) error {
 	switch {
 	case errors.Is(err, unix.EEXIST) && s.Type == "vlan":
 		return fmt.Errorf("interface %s already exists in the container, or %s has VLAN %d by another link: %w", s.Name, s.Parent, s.VLAN, err)
@@ -164,21 +166,21 @@ func (s *Sub) explain(err error) error {
 
 // unknownType says what the kernel means that has no links of a type.
 func unknownType(typ string, err error) error {
-	if e, ok := errors.AsType[*Error](err); ok && e.Errno == unix.EOPNOTSUPP && e.Msg == "Unknown device type" {
+	if e, ok := errors.AsType[*netlink.Error](err); ok && e.Errno == unix.EOPNOTSUPP && e.Msg == "Unknown device type" {
 		return fmt.Errorf("this kernel has no links of type %s: %w", typ, err)
 	}
 	return err
 }
 
-func (s *Sub) diff(e *Engine) ([]string, error) {
+func (s *StackedLink) diff(e *Engine) ([]string, error) {
 	l, err := e.Link(Container, s.Name)
 	if err != nil {
 		return nil, err
 	}
 	if l.Kind != s.Type {
-		return ownDiff(l, s.Type, s.Mark), nil
+		return diffTypeAndTag(l, s.Type, s.OwnerTag), nil
 	}
-	d := ownDiff(l, s.Type, s.Mark)
+	d := diffTypeAndTag(l, s.Type, s.OwnerTag)
 	parent, err := e.Link(s.ParentSide, s.Parent)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -191,18 +193,18 @@ func (s *Sub) diff(e *Engine) ([]string, error) {
 	return append(d, s.dataDiff(l)...), nil
 }
 
-func (s *Sub) dataDiff(l *LinkInfo) (d []string) {
+func (s *StackedLink) dataDiff(l *LinkInfo) (d []string) {
 	if s.Type == "vlan" {
-		if id := int(num16(attr(l.data, vlanID))); id != s.VLAN {
+		if id := int(netlink.Uint16(netlink.Attr(l.data, vlanID))); id != s.VLAN {
 			d = append(d, fmt.Sprintf("VLAN is %d, want %d", id, s.VLAN))
 		}
 		return d
 	}
-	have := num32(attr(l.data, macvlanMode))
+	have := netlink.Uint32(netlink.Attr(l.data, macvlanMode))
 	if s.Type == "ipvlan" {
-		have = uint32(num16(attr(l.data, ipvlanMode)))
+		have = uint32(netlink.Uint16(netlink.Attr(l.data, ipvlanMode)))
 	}
-	for name, n := range SubModes(s.Type) {
+	for name, n := range StackedLinkModes(s.Type) {
 		if n == have && name != s.Mode {
 			d = append(d, "mode is "+name+", want "+s.Mode)
 		}
@@ -210,7 +212,7 @@ func (s *Sub) dataDiff(l *LinkInfo) (d []string) {
 	return d
 }
 
-func (s *Sub) remove(e *Engine) error { return e.deleteInside(s.Name, s.Type, s.Mark) }
+func (s *StackedLink) remove(e *Engine) error { return e.deleteInside(s.Name, s.Type, s.OwnerTag) }
 
 // deleteInside deletes a link of the container: one that is marked, or one of
 // the type without any alias, which an ADD that was cut off left, or the
@@ -224,7 +226,7 @@ func (e *Engine) deleteInside(name, typ, mark string) error {
 		return nil // somebody else's
 	}
 	delete(e.index[Container], name)
-	_, err = e.now(Container, request{unix.RTM_DELLINK, 0, ifinfo(l.Index, 0, 0)})
+	_, err = e.now(Container, netlink.Request{Type: unix.RTM_DELLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, 0, 0)})
 	return err
 }
 

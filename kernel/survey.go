@@ -8,6 +8,9 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/hwaddr"
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // Survey is what a namespace has, for whoever explains it.
@@ -73,20 +76,20 @@ func (e *Engine) Survey(s Side) (*Survey, error) {
 
 // addrInfos lists the addresses of a link, or with 0 of all links.
 func (e *Engine) addrInfos(s Side, index int) (out []AddrInfo, _ error) {
-	msgs, err := e.dump(s, request{typ: unix.RTM_GETADDR, body: binary.NativeEndian.AppendUint32(buf{0, 0, 0, 0}, uint32(index))})
+	msgs, err := e.dump(s, netlink.Request{Type: unix.RTM_GETADDR, Body: binary.NativeEndian.AppendUint32(netlink.Buffer{0, 0, 0, 0}, uint32(index))})
 	if err != nil {
 		return nil, fmt.Errorf("list addresses: %w", err)
 	}
 	for _, m := range msgs {
-		if len(m) < unix.SizeofIfAddrmsg || index != 0 && int(num32(m[4:])) != index {
+		if len(m) < unix.SizeofIfAddrmsg || index != 0 && int(netlink.Uint32(m[4:])) != index {
 			continue
 		}
 		flags := uint32(m[2])
-		if f := attr(m[unix.SizeofIfAddrmsg:], unix.IFA_FLAGS); len(f) == 4 {
-			flags = num32(f)
+		if f := netlink.Attr(m[unix.SizeofIfAddrmsg:], unix.IFA_FLAGS); len(f) == 4 {
+			flags = netlink.Uint32(f)
 		}
 		out = append(out, AddrInfo{
-			Index: int(num32(m[4:])), Prefix: netip.PrefixFrom(ownAddress(m), int(m[1])), Scope: m[3],
+			Index: int(netlink.Uint32(m[4:])), Prefix: netip.PrefixFrom(netlink.LocalAddr(m), int(m[1])), Scope: m[3],
 			Tentative: flags&unix.IFA_F_TENTATIVE != 0, Duplicate: flags&unix.IFA_F_DADFAILED != 0,
 		})
 	}
@@ -94,7 +97,7 @@ func (e *Engine) addrInfos(s Side, index int) (out []AddrInfo, _ error) {
 }
 
 func (e *Engine) neighs(s Side) (out []NeighInfo, _ error) {
-	msgs, err := e.dump(s, request{typ: unix.RTM_GETNEIGH, body: make(buf, unix.SizeofNdMsg)})
+	msgs, err := e.dump(s, netlink.Request{Type: unix.RTM_GETNEIGH, Body: make(netlink.Buffer, unix.SizeofNdMsg)})
 	if err != nil {
 		return nil, fmt.Errorf("list neighbours: %w", err)
 	}
@@ -102,10 +105,10 @@ func (e *Engine) neighs(s Side) (out []NeighInfo, _ error) {
 		if len(m) < unix.SizeofNdMsg || m[0] != IPv4 && m[0] != IPv6 {
 			continue
 		}
-		n := NeighInfo{Index: int(num32(m[4:])), State: num16(m[8:])}
-		n.IP = address(attr(m[unix.SizeofNdMsg:], unix.NDA_DST))
-		if mac := attr(m[unix.SizeofNdMsg:], unix.NDA_LLADDR); len(mac) == 6 {
-			n.MAC = formatMAC(mac)
+		n := NeighInfo{Index: int(netlink.Uint32(m[4:])), State: netlink.Uint16(m[8:])}
+		n.IP = netlink.Addr(netlink.Attr(m[unix.SizeofNdMsg:], unix.NDA_DST))
+		if mac := netlink.Attr(m[unix.SizeofNdMsg:], unix.NDA_LLADDR); len(mac) == 6 {
+			n.MAC = hwaddr.Format(mac)
 		}
 		out = append(out, n)
 	}
@@ -120,25 +123,29 @@ const (
 
 // PortState is the state of a bridge port.
 func (l *LinkInfo) PortState() int {
-	if v := attr(l.port, brportState); len(v) > 0 {
+	if v := netlink.Attr(l.port, brportState); len(v) > 0 {
 		return int(v[0])
 	}
 	return PortNone
 }
 
 // Isolated tells whether a bridge port talks to ports that are not isolated only.
-func (l *LinkInfo) Isolated() bool { return num8(attr(l.port, unix.IFLA_BRPORT_ISOLATED)) != 0 }
+func (l *LinkInfo) Isolated() bool {
+	return netlink.Uint8(netlink.Attr(l.port, unix.IFLA_BRPORT_ISOLATED)) != 0
+}
 
 // Hairpin tells whether frames may leave a bridge port that they came by.
-func (l *LinkInfo) Hairpin() bool { return num8(attr(l.port, unix.IFLA_BRPORT_MODE)) != 0 }
+func (l *LinkInfo) Hairpin() bool {
+	return netlink.Uint8(netlink.Attr(l.port, unix.IFLA_BRPORT_MODE)) != 0
+}
 
 // Path is the number of the host's link by which a packet of a container leaves
 // that came in by a link; an error says why it does not.
 func (e *Engine) Path(to, from netip.Addr, in int) (int, error) {
-	m, err := e.lookUp(Host, to, func(b *buf) {
+	m, err := e.routeTo(Host, to, func(b *netlink.Buffer) {
 		(*b)[2] = byte(from.BitLen())
-		b.addr(unix.RTA_SRC, from)
-		b.u32(unix.RTA_IIF, uint32(in))
+		b.Addr(unix.RTA_SRC, from)
+		b.Uint32(unix.RTA_IIF, uint32(in))
 	})
 	if err != nil {
 		return 0, err

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // The kernel makes whoever removes a link wait for what may still use it
@@ -15,22 +17,22 @@ import (
 
 // RemoveTogether removes the host's links of a list, of many attachments at once.
 // What it does not remove is left to each one's own removal.
-func (e *Engine) RemoveTogether(list Objects) {
-	for part := range slices.Chunk(list, perGroup) {
-		e.removeTogether(part)
+func (e *Engine) RemoveLinksInBatches(list Objects) {
+	for part := range slices.Chunk(list, linksPerBatch) {
+		e.removeInOneGroup(part)
 	}
 }
 
 // perGroup bounds a write, its answers, and the time that the kernel's lock is held.
-const perGroup = 256
+const linksPerBatch = 256
 
 // removeTogether removes the host's links of a list by one deletion, if they
 // are several, and returns those that are gone. What it does not remove, for
 // whatever reason, is left to each link's own removal.
-func (e *Engine) removeTogether(list Objects) map[Object]bool {
+func (e *Engine) removeInOneGroup(list Objects) map[Object]bool {
 	var links []Object
 	for _, o := range list {
-		if name, mark := grouped(o); name != "" && mark != "" {
+		if name, mark := batchRemovable(o); name != "" && mark != "" {
 			links = append(links, o)
 		}
 	}
@@ -39,7 +41,7 @@ func (e *Engine) removeTogether(list Objects) map[Object]bool {
 	}
 	var numbers []int
 	links = slices.DeleteFunc(links, func(o Object) bool {
-		name, mark := grouped(o)
+		name, mark := batchRemovable(o)
 		l, err := e.Link(Host, name)
 		if err != nil || l.Alias != mark {
 			return true
@@ -51,14 +53,14 @@ func (e *Engine) removeTogether(list Objects) map[Object]bool {
 		return nil
 	}
 	resp, err := e.removeGroup(numbers)
-	if err != nil || resp[len(links)].err != nil {
+	if err != nil || resp[len(links)].Err != nil {
 		return nil
 	}
 	gone := map[Object]bool{}
 	for i, o := range links {
-		if resp[i].err == nil {
+		if resp[i].Err == nil {
 			gone[o] = true
-			name, _ := grouped(o)
+			name, _ := batchRemovable(o)
 			delete(e.index[Host], name)
 		}
 	}
@@ -68,15 +70,15 @@ func (e *Engine) removeTogether(list Objects) map[Object]bool {
 // removeLinks removes links of the host, as many at once as can be.
 func (e *Engine) removeLinks(list []*LinkInfo) error {
 	var errs []error
-	for part := range slices.Chunk(list, perGroup) {
+	for part := range slices.Chunk(list, linksPerBatch) {
 		numbers := make([]int, len(part))
 		for i, l := range part {
 			numbers[i] = l.Index
 		}
 		resp, err := e.removeGroup(numbers)
-		gone := err == nil && resp[len(part)].err == nil
+		gone := err == nil && resp[len(part)].Err == nil
 		for i, l := range part {
-			if gone && resp[i].err == nil {
+			if gone && resp[i].Err == nil {
 				continue
 			}
 			if now, err := e.Link(Host, l.Name); err != nil || now.Index != l.Index {
@@ -91,14 +93,14 @@ func (e *Engine) removeLinks(list []*LinkInfo) error {
 }
 
 // grouped are the name and the mark of a link that may go with others.
-func grouped(o Object) (name, mark string) {
+func batchRemovable(o Object) (name, mark string) {
 	switch o := o.(type) {
 	case *Veth:
 		if !o.IsShared {
-			return o.Name, o.Mark
+			return o.Name, o.OwnerTag
 		}
 	case *IFB:
-		return o.Name, o.Mark
+		return o.Name, o.OwnerTag
 	}
 	return "", ""
 }
@@ -107,21 +109,21 @@ func grouped(o Object) (name, mark string) {
 // a kill comes before all of it or after. The group's number is one that nobody
 // chose (a random one, and none of the small ones that people take), as whatever
 // else is in it would go along.
-func (e *Engine) removeGroup(numbers []int) ([]response, error) {
+func (e *Engine) removeGroup(numbers []int) ([]netlink.Response, error) {
 	var random [4]byte
 	if _, err := unix.Getrandom(random[:], 0); err != nil {
 		return nil, err
 	}
-	group := num32(random[:]) | 1<<31
-	var reqs []request
+	group := netlink.Uint32(random[:]) | 1<<31
+	var reqs []netlink.Request
 	for _, i := range numbers {
-		b := ifinfo(i, 0, 0)
-		b.u32(unix.IFLA_GROUP, group)
-		reqs = append(reqs, request{unix.RTM_SETLINK, unix.NLM_F_ACK, b})
+		b := netlink.LinkMessage(i, 0, 0)
+		b.Uint32(unix.IFLA_GROUP, group)
+		reqs = append(reqs, netlink.Request{Type: unix.RTM_SETLINK, Flags: unix.NLM_F_ACK, Body: b})
 	}
-	all := ifinfo(0, 0, 0)
-	all.u32(unix.IFLA_GROUP, group)
-	reqs = append(reqs, request{unix.RTM_DELLINK, unix.NLM_F_ACK, all})
+	all := netlink.LinkMessage(0, 0, 0)
+	all.Uint32(unix.IFLA_GROUP, group)
+	reqs = append(reqs, netlink.Request{Type: unix.RTM_DELLINK, Flags: unix.NLM_F_ACK, Body: all})
 	if err := e.flush(); err != nil {
 		return nil, err
 	}
@@ -129,5 +131,5 @@ func (e *Engine) removeGroup(numbers []int) ([]response, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.do(reqs)
+	return c.Do(reqs)
 }

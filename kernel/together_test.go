@@ -14,8 +14,8 @@ import (
 // shaped is a pair and the link through which it is shaped, as bandwidth has them.
 func shaped(o kernel.Owner) kernel.Objects {
 	return kernel.Objects{
-		&kernel.Veth{Name: o.LinkName("veth"), MAC: o.MAC("host"), PeerSide: kernel.Container, PeerName: o.IfName, PeerMAC: o.MAC("container"), Mark: o.Mark()},
-		&kernel.IFB{Name: o.LinkName("bwp"), MAC: o.MAC("ifb"), MTU: 1500, Mark: o.Mark()},
+		&kernel.Veth{Name: o.LinkName("veth"), MAC: o.MAC("host"), PeerSide: kernel.Container, PeerName: o.IfName, PeerMAC: o.MAC("container"), OwnerTag: o.Tag()},
+		&kernel.IFB{Name: o.LinkName("bwp"), MAC: o.MAC("ifb"), MTU: 1500, OwnerTag: o.Tag()},
 		&kernel.Up{Link: o.LinkName("bwp")},
 	}
 }
@@ -47,7 +47,7 @@ func TestRemoveTogether(t *testing.T) {
 		t.Errorf("the other's: %v, %v", d, err)
 	}
 	stranger := shaped(kernel.Owner{Network: "net", ContainerID: "c2", IfName: "eth0"})
-	stranger[0].(*kernel.Veth).Mark, stranger[1].(*kernel.IFB).Mark = owner.Mark(), owner.Mark()
+	stranger[0].(*kernel.Veth).OwnerTag, stranger[1].(*kernel.IFB).OwnerTag = owner.Tag(), owner.Tag()
 	if err := errors.Join(e.Remove(stranger), e.Remove(mine)); err != nil {
 		t.Errorf("others' links, and links that are gone: %v", err)
 	}
@@ -65,7 +65,7 @@ func TestObjectError(t *testing.T) {
 	if err := e.Apply(list); err != nil {
 		t.Fatal(err)
 	}
-	e.Keep()
+	e.DiscardUndo()
 	again := shaped(owner)[0]
 	err := e.Apply(kernel.Objects{&kernel.Sysctl{Key: "net/ipv4/ip_forward", Value: "1", IsShared: true}, again})
 	o, ok := errors.AsType[*kernel.ObjectError](err)

@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // LinkSettings are attributes of a link; what is nil, "" or 0 is left as it is.
@@ -18,21 +20,21 @@ type LinkSettings struct {
 
 // Tuned is a link of the container with other settings than it had; Was is
 // what it had, and gets back. Source: ip-link(8).
-type Tuned struct {
+type LinkAttrs struct {
 	base
-	Link string       `json:",omitzero"`
-	Set  LinkSettings `json:",omitzero"`
-	Was  LinkSettings `json:",omitzero"`
+	Link     string       `json:",omitzero"`
+	Set      LinkSettings `json:",omitzero"`
+	Previous LinkSettings `json:"Was,omitzero"`
 }
 
-func (t *Tuned) kind() string { return "tuned" }
-func (t *Tuned) Side() Side   { return Container }
-func (t *Tuned) Shared() bool { return false }
-func (t *Tuned) on() linkName { return linkName{Container, t.Link} }
+func (t *LinkAttrs) kind() string { return "tuned" }
+func (t *LinkAttrs) Side() Side   { return Container }
+func (t *LinkAttrs) Shared() bool { return false }
+func (t *LinkAttrs) on() linkName { return linkName{Container, t.Link} }
 
-func (t *Tuned) String() string { return "ip link set " + t.Link + t.Set.words() }
+func (t *LinkAttrs) String() string { return "ip link set " + t.Link + t.Set.ipOptions() }
 
-func (s LinkSettings) words() (w string) {
+func (s LinkSettings) ipOptions() (w string) {
 	if s.MAC != "" {
 		w += " address " + s.MAC
 	}
@@ -59,7 +61,7 @@ func onOff(b bool) string {
 }
 
 // Had are the settings of a link that others are about to replace.
-func (s LinkSettings) Had(l *LinkInfo) (was LinkSettings) {
+func (s LinkSettings) CurrentOf(l *LinkInfo) (was LinkSettings) {
 	if s.MAC != "" {
 		was.MAC = l.MAC
 	}
@@ -78,16 +80,16 @@ func (s LinkSettings) Had(l *LinkInfo) (was LinkSettings) {
 	return was
 }
 
-func (t *Tuned) ensure(e *Engine) error {
+func (t *LinkAttrs) ensure(e *Engine) error {
 	i, err := e.ifindex(Container, t.Link)
 	if err != nil {
 		return err
 	}
-	e.made(t) // one message, but the kernel takes its parts one by one
-	return e.send(t, Container, request{unix.RTM_SETLINK, 0, t.Set.body(i)}, nil)
+	e.noteCreated(t) // one message, but the kernel takes its parts one by one
+	return e.send(t, Container, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: t.Set.body(i)}, nil)
 }
 
-func (s LinkSettings) body(index int) buf {
+func (s LinkSettings) body(index int) netlink.Buffer {
 	var flags, change uint32
 	for flag, want := range map[uint32]*bool{unix.IFF_PROMISC: s.Promisc, unix.IFF_ALLMULTI: s.AllMulti} {
 		if want != nil {
@@ -97,25 +99,25 @@ func (s LinkSettings) body(index int) buf {
 			}
 		}
 	}
-	b := ifinfo(index, flags, change)
+	b := netlink.LinkMessage(index, flags, change)
 	if s.MAC != "" {
-		b.bytes(unix.IFLA_ADDRESS, macBytes(s.MAC))
+		b.Bytes(unix.IFLA_ADDRESS, macBytes(s.MAC))
 	}
 	if s.MTU > 0 {
-		b.u32(unix.IFLA_MTU, uint32(s.MTU))
+		b.Uint32(unix.IFLA_MTU, uint32(s.MTU))
 	}
 	if s.TxQLen != nil {
-		b.u32(unix.IFLA_TXQLEN, uint32(*s.TxQLen))
+		b.Uint32(unix.IFLA_TXQLEN, uint32(*s.TxQLen))
 	}
 	return b
 }
 
-func (t *Tuned) diff(e *Engine) (d []string, err error) {
+func (t *LinkAttrs) diff(e *Engine) (d []string, err error) {
 	l, err := e.Link(Container, t.Link)
 	if err != nil {
 		return nil, err
 	}
-	have := t.Set.Had(l)
+	have := t.Set.CurrentOf(l)
 	differ := func(what string, have, want any) {
 		if have != want {
 			d = append(d, fmt.Sprintf("%s is %v, want %v", what, have, want))
@@ -135,14 +137,14 @@ func (t *Tuned) diff(e *Engine) (d []string, err error) {
 	return d, nil
 }
 
-func (t *Tuned) remove(e *Engine) error {
-	if t.Was == (LinkSettings{}) {
+func (t *LinkAttrs) remove(e *Engine) error {
+	if t.Previous == (LinkSettings{}) {
 		return nil
 	}
 	l, err := e.Link(Container, t.Link)
 	if err != nil {
 		return err
 	}
-	_, err = e.now(Container, request{unix.RTM_SETLINK, 0, t.Was.body(l.Index)})
+	_, err = e.now(Container, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: t.Previous.body(l.Index)})
 	return err
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // WireGuard is an encrypting tunnel link of the agent: the kernel's, or, where that
@@ -17,12 +19,12 @@ import (
 // shows its private key. A change of one peer leaves the others' sessions alone.
 type WireGuard struct {
 	base
-	Name    string          `json:",omitzero"`
-	KeyFile string          `json:",omitzero"` // the private key, base64; nobody but root may read it
-	Port    int             `json:",omitzero"` // UDP
-	Peers   []WireGuardPeer `json:",omitzero"`
-	MTU     int             `json:",omitzero"` // bytes
-	Mark    string          `json:",omitzero"` // alias
+	Name     string          `json:",omitzero"`
+	KeyFile  string          `json:",omitzero"` // the private key, base64; nobody but root may read it
+	Port     int             `json:",omitzero"` // UDP
+	Peers    []WireGuardPeer `json:",omitzero"`
+	MTU      int             `json:",omitzero"`     // bytes
+	OwnerTag string          `json:"Mark,omitzero"` // alias
 
 	Program []string `json:",omitzero"` // starts a device in user space; the link's name and Socket follow
 	Socket  string   `json:",omitzero"` // of that process, by which it is set and asked
@@ -74,8 +76,8 @@ func (p WireGuardPeer) words() string {
 }
 
 func (w *WireGuard) tunnel(typ string) tunnel {
-	return tunnel{side: Host, name: w.Name, typ: typ, mtu: w.MTU, mark: w.Mark,
-		data: func(*buf, int) {}, differs: func(*LinkInfo, int) []string { return nil }}
+	return tunnel{side: Host, name: w.Name, typ: typ, mtu: w.MTU, ownerTag: w.OwnerTag,
+		data: func(*netlink.Buffer, int) {}, differs: func(*LinkInfo, int) []string { return nil }}
 }
 
 // userspaceKind is what the kernel calls a link of a process's.
@@ -94,7 +96,7 @@ func (w *WireGuard) typ(e *Engine) (string, error) {
 }
 
 func (w *WireGuard) ensure(e *Engine) error {
-	want, err := w.device()
+	want, err := w.desired()
 	if err != nil {
 		return err
 	}
@@ -151,7 +153,7 @@ func greet(end wireguardEnd, c wireguardChanges) error {
 }
 
 func (w *WireGuard) diff(e *Engine) ([]string, error) {
-	want, err := w.device()
+	want, err := w.desired()
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +198,7 @@ func (w *WireGuard) end(e *Engine, typ string) wireguardEnd {
 }
 
 // device is what is wanted, with the key read.
-func (w *WireGuard) device() (*wireguardWanted, error) {
+func (w *WireGuard) desired() (*wireguardWanted, error) {
 	key, err := readPrivateKey(w.KeyFile)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 func key(b byte) (k wireguardKey) { k[0] = b; return k }
@@ -88,7 +90,7 @@ func TestWireGuardMessages(t *testing.T) {
 		if len(m) > 32<<10 {
 			t.Errorf("a message of %d bytes", len(m))
 		}
-		attrs(m[genlHeader:], have.attr)
+		netlink.EachAttr(m[netlink.GenericHeaderSize:], have.attr)
 	}
 	if len(list) < 4 {
 		t.Errorf("%d messages", len(list))

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // wireguardLink is a device of the kernel's, spoken with by generic netlink:
@@ -25,16 +27,16 @@ const (
 )
 
 // conn opens a socket for some messages.
-func (l wireguardLink) conn(f func(c *conn, family uint16) error) error {
+func (l wireguardLink) conn(f func(c *netlink.Conn, family uint16) error) error {
 	if err := l.e.flush(); err != nil {
 		return err
 	}
-	c, err := dial(unix.NETLINK_GENERIC, l.e.rx)
+	c, err := netlink.Dial(unix.NETLINK_GENERIC, l.e.rx)
 	if err != nil {
 		return err
 	}
-	defer c.close()
-	family, err := c.genericID("wireguard")
+	defer c.Close()
+	family, err := c.FamilyID("wireguard")
 	if err != nil {
 		return err
 	}
@@ -43,12 +45,12 @@ func (l wireguardLink) conn(f func(c *conn, family uint16) error) error {
 
 func (l wireguardLink) get() (*wireguardDevice, error) {
 	d := &wireguardDevice{peers: map[wireguardKey]*wireguardPeer{}}
-	err := l.conn(func(c *conn, family uint16) error {
-		body := genl(unix.WG_CMD_GET_DEVICE, wireguardVersion)
-		body.str(unix.WGDEVICE_A_IFNAME, l.name)
-		msgs, err := c.dump(request{typ: family, body: body})
+	err := l.conn(func(c *netlink.Conn, family uint16) error {
+		body := netlink.GenericMessage(unix.WG_CMD_GET_DEVICE, wireguardVersion)
+		body.String(unix.WGDEVICE_A_IFNAME, l.name)
+		msgs, err := c.Dump(netlink.Request{Type: family, Body: body})
 		for _, m := range msgs {
-			attrs(m[min(genlHeader, len(m)):], d.attr)
+			netlink.EachAttr(m[min(netlink.GenericHeaderSize, len(m)):], d.attr)
 		}
 		return err
 	})
@@ -63,35 +65,35 @@ func (d *wireguardDevice) attr(typ uint16, v []byte) {
 	case unix.WGDEVICE_A_PRIVATE_KEY:
 		copy(d.private[:], v)
 	case unix.WGDEVICE_A_LISTEN_PORT:
-		d.port = int(num16(v))
+		d.port = int(netlink.Uint16(v))
 	case unix.WGDEVICE_A_PEERS:
-		attrs(v, func(_ uint16, p []byte) { d.peer(p) })
+		netlink.EachAttr(v, func(_ uint16, p []byte) { d.peer(p) })
 	}
 }
 
 // peer reads a peer; one whose addresses did not fit goes on in the next message.
 func (d *wireguardDevice) peer(v []byte) {
 	var key wireguardKey
-	copy(key[:], attr(v, unix.WGPEER_A_PUBLIC_KEY))
+	copy(key[:], netlink.Attr(v, unix.WGPEER_A_PUBLIC_KEY))
 	p := d.peers[key]
 	if p == nil {
 		p = &wireguardPeer{}
 		d.peers[key] = p
 	}
-	attrs(v, func(typ uint16, v []byte) {
+	netlink.EachAttr(v, func(typ uint16, v []byte) {
 		switch typ {
 		case unix.WGPEER_A_ENDPOINT:
 			p.endpoint = socketAddress(v)
 		case unix.WGPEER_A_PERSISTENT_KEEPALIVE_INTERVAL:
-			p.keepalive = int(num16(v))
+			p.keepalive = int(netlink.Uint16(v))
 		case unix.WGPEER_A_LAST_HANDSHAKE_TIME: // struct __kernel_timespec
-			if len(v) >= 16 && (num64(v) != 0 || num64(v[8:]) != 0) {
-				p.handshake = time.Unix(int64(num64(v)), int64(num64(v[8:])))
+			if len(v) >= 16 && (netlink.Uint64(v) != 0 || netlink.Uint64(v[8:]) != 0) {
+				p.handshake = time.Unix(int64(netlink.Uint64(v)), int64(netlink.Uint64(v[8:])))
 			}
 		case unix.WGPEER_A_ALLOWEDIPS:
-			attrs(v, func(_ uint16, a []byte) {
-				ip := address(attr(a, unix.WGALLOWEDIP_A_IPADDR))
-				p.allowed = append(p.allowed, netip.PrefixFrom(ip, int(num8(attr(a, unix.WGALLOWEDIP_A_CIDR_MASK)))))
+			netlink.EachAttr(v, func(_ uint16, a []byte) {
+				ip := netlink.Addr(netlink.Attr(a, unix.WGALLOWEDIP_A_IPADDR))
+				p.allowed = append(p.allowed, netip.PrefixFrom(ip, int(netlink.Uint8(netlink.Attr(a, unix.WGALLOWEDIP_A_CIDR_MASK)))))
 			})
 		}
 	})
@@ -103,14 +105,14 @@ func socketAddress(v []byte) netip.AddrPort {
 		return netip.AddrPort{}
 	}
 	port := binary.BigEndian.Uint16(v[2:])
-	if num16(v) == unix.AF_INET6 && len(v) >= 24 {
-		return netip.AddrPortFrom(address(v[8:24]), port)
+	if netlink.Uint16(v) == unix.AF_INET6 && len(v) >= 24 {
+		return netip.AddrPortFrom(netlink.Addr(v[8:24]), port)
 	}
-	return netip.AddrPortFrom(address(v[4:8]), port)
+	return netip.AddrPortFrom(netlink.Addr(v[4:8]), port)
 }
 
 func appendSocketAddress(b []byte, a netip.AddrPort) []byte {
-	b = binary.NativeEndian.AppendUint16(b, uint16(family(a.Addr())))
+	b = binary.NativeEndian.AppendUint16(b, uint16(netlink.AddrFamily(a.Addr())))
 	b = binary.BigEndian.AppendUint16(b, a.Port())
 	if a.Addr().Is4() {
 		b = append(b, a.Addr().AsSlice()...)
@@ -125,11 +127,11 @@ func (l wireguardLink) set(c wireguardChanges) error {
 	if c.none() {
 		return nil
 	}
-	return l.conn(func(conn *conn, family uint16) error {
+	return l.conn(func(conn *netlink.Conn, family uint16) error {
 		for _, body := range c.messages(l.name) {
-			r, err := conn.do([]request{{family, unix.NLM_F_ACK, body}})
+			r, err := conn.Do([]netlink.Request{{Type: family, Flags: unix.NLM_F_ACK, Body: body}})
 			if err == nil {
-				err = r[0].err
+				err = r[0].Err
 			}
 			if err != nil {
 				return fmt.Errorf("wg set %s: %w", l.name, err)
@@ -140,24 +142,24 @@ func (l wireguardLink) set(c wireguardChanges) error {
 }
 
 // messages are the changes in as many messages as they need.
-func (c wireguardChanges) messages(name string) (out []buf) {
-	head := func() buf {
-		b := genl(unix.WG_CMD_SET_DEVICE, wireguardVersion)
-		b.str(unix.WGDEVICE_A_IFNAME, name)
+func (c wireguardChanges) messages(name string) (out []netlink.Buffer) {
+	head := func() netlink.Buffer {
+		b := netlink.GenericMessage(unix.WG_CMD_SET_DEVICE, wireguardVersion)
+		b.String(unix.WGDEVICE_A_IFNAME, name)
 		return b
 	}
 	first := head()
 	if c.private != nil {
-		first.bytes(unix.WGDEVICE_A_PRIVATE_KEY, c.private[:])
+		first.Bytes(unix.WGDEVICE_A_PRIVATE_KEY, c.private[:])
 	}
 	if c.port != 0 {
-		first.u16(unix.WGDEVICE_A_LISTEN_PORT, uint16(c.port))
+		first.Uint16(unix.WGDEVICE_A_LISTEN_PORT, uint16(c.port))
 	}
 	parts := c.parts()
 	for b := first; ; b = head() {
-		b.nest(unix.WGDEVICE_A_PEERS, func(n *buf) {
+		b.Nest(unix.WGDEVICE_A_PEERS, func(n *netlink.Buffer) {
 			for len(parts) > 0 && len(*n) < bytesPerMessage {
-				n.nest(unix.NFTA_LIST_ELEM, parts[0].append)
+				n.Nest(unix.NFTA_LIST_ELEM, parts[0].append)
 				parts = parts[1:]
 			}
 		})
@@ -186,8 +188,8 @@ func (c wireguardChanges) parts() (out []peerChange) {
 	return out
 }
 
-func (p peerChange) append(b *buf) {
-	b.bytes(unix.WGPEER_A_PUBLIC_KEY, p.key[:])
+func (p peerChange) append(b *netlink.Buffer) {
+	b.Bytes(unix.WGPEER_A_PUBLIC_KEY, p.key[:])
 	var flags uint32
 	if p.remove {
 		flags |= unix.WGPEER_F_REMOVE_ME
@@ -198,19 +200,19 @@ func (p peerChange) append(b *buf) {
 	if !p.add {
 		flags |= unix.WGPEER_F_UPDATE_ONLY
 	}
-	b.u32(unix.WGPEER_A_FLAGS, flags)
+	b.Uint32(unix.WGPEER_A_FLAGS, flags)
 	if p.endpoint.IsValid() {
-		b.bytes(unix.WGPEER_A_ENDPOINT, appendSocketAddress(nil, p.endpoint))
+		b.Bytes(unix.WGPEER_A_ENDPOINT, appendSocketAddress(nil, p.endpoint))
 	}
 	if p.keepalive >= 0 {
-		b.u16(unix.WGPEER_A_PERSISTENT_KEEPALIVE_INTERVAL, uint16(p.keepalive))
+		b.Uint16(unix.WGPEER_A_PERSISTENT_KEEPALIVE_INTERVAL, uint16(p.keepalive))
 	}
-	b.nest(unix.WGPEER_A_ALLOWEDIPS, func(n *buf) {
+	b.Nest(unix.WGPEER_A_ALLOWEDIPS, func(n *netlink.Buffer) {
 		for _, a := range p.allowed {
-			n.nest(unix.NFTA_LIST_ELEM, func(n *buf) {
-				n.u16(unix.WGALLOWEDIP_A_FAMILY, uint16(family(a.Addr())))
-				n.addr(unix.WGALLOWEDIP_A_IPADDR, a.Addr())
-				n.u8(unix.WGALLOWEDIP_A_CIDR_MASK, uint8(a.Bits()))
+			n.Nest(unix.NFTA_LIST_ELEM, func(n *netlink.Buffer) {
+				n.Uint16(unix.WGALLOWEDIP_A_FAMILY, uint16(netlink.AddrFamily(a.Addr())))
+				n.Addr(unix.WGALLOWEDIP_A_IPADDR, a.Addr())
+				n.Uint8(unix.WGALLOWEDIP_A_CIDR_MASK, uint8(a.Bits()))
 			})
 		}
 	})

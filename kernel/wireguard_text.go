@@ -41,8 +41,8 @@ func (w *WireGuard) start(e *Engine) error {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	e.made(w)
-	for end := time.Now().Add(startPatience); ; time.Sleep(pause) {
+	e.noteCreated(w)
+	for end := time.Now().Add(startPatience); ; time.Sleep(retryInterval) {
 		_, err := wireguardText{w.Socket}.get()
 		if err == nil {
 			return nil

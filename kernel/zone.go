@@ -50,7 +50,7 @@ func (z *ZoneSource) ensure(e *Engine) error {
 		return nil
 	}
 	if err == nil {
-		e.made(z)
+		e.noteCreated(z)
 	}
 	return err
 }

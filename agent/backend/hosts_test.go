@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 // host is one of three namespaces: a and b are on one link, c on another, and the
@@ -107,7 +108,7 @@ func (h *host) join(t *testing.T, n *cluster.Network, hosts []*host) backend.Res
 
 func (h *host) reconcile(t *testing.T, want kernel.Objects) {
 	t.Helper()
-	ns, err := kernel.OpenNetns(h.netns)
+	ns, err := netns.Open(h.netns)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/fairlead/fairlead/agent/backend"
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 // across is a way to join two hosts, ours beside the same made by hand with ip.
@@ -164,7 +165,7 @@ func (w across) ours(h host, n int, keys string) error {
 	if len(r.Problems) > 0 || r.MTU != w.mtu {
 		return fmt.Errorf("problems %v, MTU %d", r.Problems, r.MTU)
 	}
-	ns, err := kernel.OpenNetns("/run/netns/" + h.ns(fmt.Sprint(n)))
+	ns, err := netns.Open("/run/netns/" + h.ns(fmt.Sprint(n)))
 	if err != nil {
 		return err
 	}

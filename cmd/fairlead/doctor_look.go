@@ -15,6 +15,8 @@ import (
 	"github.com/fairlead/fairlead/doctor"
 	"github.com/fairlead/fairlead/ipam"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
+	"github.com/fairlead/fairlead/kernel/packet"
 )
 
 // looker collects the facts that doctor judges.
@@ -284,14 +286,14 @@ func (l *looker) held(a *doctor.Attachment, r *attach.Record) {
 const pingWait = time.Second
 
 func (l *looker) ping(ctx context.Context, a *doctor.Attachment) {
-	ns, err := kernel.OpenNetns(a.Netns)
+	ns, err := netns.Open(a.Netns)
 	if err != nil {
 		l.miss(a.Netns, err)
 		return
 	}
 	defer ns.Close()
 	for _, gw := range a.Gateways {
-		err := kernel.Ping(ctx, ns, gw, pingWait)
+		err := packet.Ping(ctx, ns, gw, pingWait)
 		if err != nil && !errors.Is(err, context.Canceled) {
 			a.Silent = append(a.Silent, gw)
 		}

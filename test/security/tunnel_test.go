@@ -30,7 +30,7 @@ func TestRogueRouterByTunnel(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Close)
-	v := &kernel.VXLAN{Name: "fl-vx.7", ID: 7, Port: 8472, Local: netip.MustParseAddr("10.1.0.1"), Link: under, MAC: "02:00:00:00:00:07", MTU: 1400, Mark: "fairlead-agent vxlan"}
+	v := &kernel.VXLAN{Name: "fl-vx.7", ID: 7, Port: 8472, Local: netip.MustParseAddr("10.1.0.1"), Link: under, MAC: "02:00:00:00:00:07", MTU: 1400, OwnerTag: "fairlead-agent vxlan"}
 	if err := apply(e, v); err != nil {
 		t.Fatal(err)
 	}

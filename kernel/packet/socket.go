@@ -1,4 +1,4 @@
-package kernel
+package packet
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 // Socket is a datagram socket on one link of a namespace. It waits in the
@@ -21,7 +23,7 @@ type Socket struct {
 
 // OpenFrames opens a packet socket for the Ethernet frames of a link that hold
 // IPv4 and UDP for a port, as a DHCP client needs before it has an address.
-func OpenFrames(ns *Netns, index int, port uint16) (*Socket, error) {
+func OpenFrames(ns *netns.Handle, index int, port uint16) (*Socket, error) {
 	return openSocket(ns, "packet socket", unix.AF_PACKET, unix.SOCK_RAW, 0, func(fd int) error {
 		if err := attachFilter(fd, udpTo(port)); err != nil {
 			return err
@@ -31,7 +33,7 @@ func OpenFrames(ns *Netns, index int, port uint16) (*Socket, error) {
 }
 
 // OpenUDP6 opens a UDP socket on a link-local address of a link.
-func OpenUDP6(ns *Netns, index int, from netip.AddrPort) (*Socket, error) {
+func OpenUDP6(ns *netns.Handle, index int, from netip.AddrPort) (*Socket, error) {
 	return openSocket(ns, "UDP socket", unix.AF_INET6, unix.SOCK_DGRAM, unix.IPPROTO_UDP, func(fd int) error {
 		err := errors.Join(
 			unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1),
@@ -45,7 +47,7 @@ func OpenUDP6(ns *Netns, index int, from netip.AddrPort) (*Socket, error) {
 
 // OpenICMP6 opens a raw socket for ICMPv6 messages of a type that come over a
 // link from a neighbour: with the hop limit 255, which no router passes on.
-func OpenICMP6(ns *Netns, index int, typ uint8) (*Socket, error) {
+func OpenICMP6(ns *netns.Handle, index int, typ uint8) (*Socket, error) {
 	return openSocket(ns, "ICMPv6 socket", unix.AF_INET6, unix.SOCK_RAW, unix.IPPROTO_ICMPV6, func(fd int) error {
 		var block unix.ICMPv6Filter
 		for i := range block.Data {
@@ -64,7 +66,7 @@ func OpenICMP6(ns *Netns, index int, typ uint8) (*Socket, error) {
 	})
 }
 
-func openSocket(ns *Netns, what string, domain, typ, proto int, prepare func(fd int) error) (*Socket, error) {
+func openSocket(ns *netns.Handle, what string, domain, typ, proto int, prepare func(fd int) error) (*Socket, error) {
 	fd := -1
 	err := ns.Do(func() (err error) {
 		fd, err = unix.Socket(domain, typ|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, proto)
@@ -77,7 +79,7 @@ func openSocket(ns *Netns, what string, domain, typ, proto int, prepare func(fd 
 		if fd >= 0 {
 			_ = unix.Close(fd)
 		}
-		return nil, fmt.Errorf("open %s in %s: %w", what, ns.path, err)
+		return nil, fmt.Errorf("open %s in %s: %w", what, ns.Path(), err)
 	}
 	return &Socket{os.NewFile(uintptr(fd), what), what}, nil
 }

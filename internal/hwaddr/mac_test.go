@@ -1,9 +1,9 @@
-package kernel_test
+package hwaddr_test
 
 import (
 	"testing"
 
-	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/internal/hwaddr"
 )
 
 func TestCanonicalMAC(t *testing.T) {
@@ -14,7 +14,7 @@ func TestCanonicalMAC(t *testing.T) {
 		"":                  "", "02:00:5e:0a:00": "", "02:00:5e:0a:00:0g": "", "02:00:5e:0a:00:1 ": "",
 		"0200:5e:0a:00:011": "", "02:00:5e:0a:00:01:": "", "02.00.5e.0a.00.01": "",
 	} {
-		got, err := kernel.CanonicalMAC(in)
+		got, err := hwaddr.Canonical(in)
 		if err == nil != (want != "") || err == nil && got != want {
 			t.Errorf("%q: %q, %v: want %q", in, got, err, want)
 		}

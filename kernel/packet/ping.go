@@ -1,4 +1,4 @@
-package kernel
+package packet
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 // Echo requests and replies, RFC 792 and 4443.
@@ -20,7 +22,7 @@ const (
 
 // Ping sends one echo request from a namespace and waits for its reply, no longer
 // than a time; then it is os.ErrDeadlineExceeded.
-func Ping(ctx context.Context, ns *Netns, to netip.Addr, wait time.Duration) error {
+func Ping(ctx context.Context, ns *netns.Handle, to netip.Addr, wait time.Duration) error {
 	domain, proto, request, reply := unix.AF_INET, unix.IPPROTO_ICMP, byte(echoRequest4), byte(echoReply4)
 	var sa unix.Sockaddr = &unix.SockaddrInet4{Addr: [4]byte{}}
 	if to.Is4() {

@@ -1,4 +1,4 @@
-package kernel
+package netns
 
 import (
 	"context"
@@ -12,10 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/internal/filelock"
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // Netns is an open network namespace.
-type Netns struct {
+type Handle struct {
 	fd   int
 	path string
 }
@@ -23,7 +24,7 @@ type Netns struct {
 // OpenNetns opens the namespace that a path names. A path that does not exist or leads
 // nowhere, or to something that is no network namespace (a mount that is gone), is
 // os.ErrNotExist.
-func OpenNetns(path string) (*Netns, error) {
+func Open(path string) (*Handle, error) {
 	// Without waiting: a FIFO would have it wait for a writer.
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	switch err {
@@ -37,7 +38,7 @@ func OpenNetns(path string) (*Netns, error) {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("%s is no network namespace (%s): %w", path, problem, os.ErrNotExist)
 	}
-	return &Netns{fd: fd, path: path}, nil
+	return &Handle{fd: fd, path: path}, nil
 }
 
 // notNetns says why a file is none. Namespaces of other types are of the same filesystem.
@@ -54,33 +55,36 @@ func notNetns(fd int) string {
 }
 
 // Current opens the namespace of the calling thread.
-func Current() (*Netns, error) { return OpenNetns("/proc/thread-self/ns/net") }
+func Current() (*Handle, error) { return Open("/proc/thread-self/ns/net") }
 
-// netns is the namespace that a socket was opened in. The socket is asked
+// netnsOf is the namespace that a socket was opened in. The socket is asked
 // (SIOCGSKNS, kernel 4.10): a new process's directory under /proc costs more.
-func (c *conn) netns() (*Netns, error) {
-	fd, err := unix.IoctlRetInt(c.fd, unix.SIOCGSKNS)
+func OfSocket(c *netlink.Conn) (*Handle, error) {
+	fd, err := unix.IoctlRetInt(c.FD(), unix.SIOCGSKNS)
 	if err != nil {
 		return Current()
 	}
-	return &Netns{fd: fd, path: "the namespace of the host"}, nil
+	return &Handle{fd: fd, path: "the namespace of the host"}, nil
 }
 
+// FD is the open descriptor, for a message that names the namespace.
+func (n *Handle) FD() int { return n.fd }
+
 // Path is the path by which it was opened.
-func (n *Netns) Path() string { return n.path }
+func (n *Handle) Path() string { return n.path }
 
 // Unlock lets others lock the namespace.
-func (n *Netns) Unlock() { _ = unix.Flock(n.fd, unix.LOCK_UN) }
+func (n *Handle) Unlock() { _ = unix.Flock(n.fd, unix.LOCK_UN) }
 
 // Lock waits until nobody else has locked the namespace, and keeps it locked
 // until Unlock or Close. The end of the wait is a *filelock.Busy.
-func (n *Netns) Lock(ctx context.Context) error { return filelock.Lock(ctx, n.fd, n.path) }
+func (n *Handle) Lock(ctx context.Context) error { return filelock.Lock(ctx, n.fd, n.path) }
 
 // Close closes the handle; the namespace lives on if others hold it.
-func (n *Netns) Close() { _ = unix.Close(n.fd) }
+func (n *Handle) Close() { _ = unix.Close(n.fd) }
 
 // ID is the device and inode, by which a namespace is told from its successor.
-func (n *Netns) ID() (string, error) {
+func (n *Handle) ID() (string, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(n.fd, &st); err != nil {
 		return "", fmt.Errorf("look at %s: %w", n.path, err)
@@ -89,14 +93,14 @@ func (n *Netns) ID() (string, error) {
 }
 
 // SameAs tells whether both are one namespace.
-func (n *Netns) SameAs(m *Netns) bool {
+func (n *Handle) SameAs(m *Handle) bool {
 	var a, b unix.Stat_t
 	return unix.Fstat(n.fd, &a) == nil && unix.Fstat(m.fd, &b) == nil && a.Dev == b.Dev && a.Ino == b.Ino
 }
 
 // Do runs f on a thread that is in the namespace. The thread is used again
 // only if it could be brought back.
-func (n *Netns) Do(f func() error) error {
+func (n *Handle) Do(f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread() // the lock counts: doFrom has its own
 	back, err := Current()
@@ -104,11 +108,11 @@ func (n *Netns) Do(f func() error) error {
 		return err
 	}
 	defer back.Close()
-	return n.doFrom(back, f)
+	return n.DoFrom(back, f)
 }
 
 // doFrom is Do for a caller that knows its own namespace.
-func (n *Netns) doFrom(back *Netns, f func() error) error {
+func (n *Handle) DoFrom(back *Handle, f func() error) error {
 	runtime.LockOSThread()
 	if err := unix.Setns(n.fd, unix.CLONE_NEWNET); err != nil {
 		runtime.UnlockOSThread()
@@ -125,8 +129,8 @@ func (n *Netns) doFrom(back *Netns, f func() error) error {
 
 // MakeNetns makes a network namespace that lives until RemoveNetns, as "ip netns add"
 // does, with lo up. One that is there is no error.
-func MakeNetns(path string) error {
-	if ns, err := OpenNetns(path); err == nil {
+func Create(path string) error {
+	if ns, err := Open(path); err == nil {
 		ns.Close()
 		return nil
 	}
@@ -138,7 +142,7 @@ func MakeNetns(path string) error {
 		return err
 	}
 	f.Close()
-	if err := inNewNetns(func(c *conn) error { return keepNetns(c, path) }); err != nil {
+	if err := InNew(func(c *netlink.Conn) error { return keepNetns(c, path) }); err != nil {
 		_ = os.Remove(path)
 		return fmt.Errorf("make network namespace %s: %w", path, err)
 	}
@@ -146,7 +150,7 @@ func MakeNetns(path string) error {
 }
 
 // inNewNetns calls f on a thread that is alone in a new namespace.
-func inNewNetns(f func(*conn) error) error {
+func InNew(f func(*netlink.Conn) error) error {
 	done := make(chan error)
 	go func() { // the thread is thrown away: it stays locked
 		runtime.LockOSThread()
@@ -154,20 +158,20 @@ func inNewNetns(f func(*conn) error) error {
 			done <- err
 			return
 		}
-		c, err := dial(unix.NETLINK_ROUTE, make([]byte, rxSize))
+		c, err := netlink.Dial(unix.NETLINK_ROUTE, make([]byte, netlink.BufferSize))
 		if err == nil {
 			err = f(c)
-			c.close()
+			c.Close()
 		}
 		done <- err
 	}()
 	return <-done
 }
 
-func keepNetns(c *conn, path string) error {
-	b := ifinfo(0, unix.IFF_UP, unix.IFF_UP)
-	b.str(unix.IFLA_IFNAME, "lo")
-	if _, err := c.do([]request{{unix.RTM_NEWLINK, unix.NLM_F_ACK, b}}); err != nil {
+func keepNetns(c *netlink.Conn, path string) error {
+	b := netlink.LinkMessage(0, unix.IFF_UP, unix.IFF_UP)
+	b.String(unix.IFLA_IFNAME, "lo")
+	if _, err := c.Do([]netlink.Request{{Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_ACK, Body: b}}); err != nil {
 		return err
 	}
 	return unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, "")
@@ -175,7 +179,7 @@ func keepNetns(c *conn, path string) error {
 
 // RemoveNetns takes away what MakeNetns made. The namespace ends when nothing else
 // holds it; one that is not there is os.ErrNotExist.
-func RemoveNetns(path string) error {
+func Remove(path string) error {
 	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && err != unix.EINVAL {
 		return &fs.PathError{Op: "unmount", Path: path, Err: err}
 	}

@@ -1,4 +1,4 @@
-package kernel_test
+package packet_test
 
 import (
 	"errors"
@@ -8,28 +8,29 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/netns"
+	"github.com/fairlead/fairlead/kernel/packet"
 )
 
 func TestPing(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
-	ns, err := kernel.Current()
+	ns, err := netns.Current()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ns.Close()
 	for _, to := range []string{"127.0.0.1", "::1"} {
-		if err := kernel.Ping(t.Context(), ns, netip.MustParseAddr(to), kerneltest.Slow(time.Second)); err != nil {
+		if err := packet.Ping(t.Context(), ns, netip.MustParseAddr(to), kerneltest.Slow(time.Second)); err != nil {
 			t.Errorf("%s: %v", to, err)
 		}
 	}
 	kerneltest.Run(t, "sysctl", "-qw", "net.ipv4.icmp_echo_ignore_all=1")
-	if err := kernel.Ping(t.Context(), ns, netip.MustParseAddr("127.0.0.1"), 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
+	if err := packet.Ping(t.Context(), ns, netip.MustParseAddr("127.0.0.1"), 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("nobody answers: %v", err)
 	}
-	if err := kernel.Ping(t.Context(), ns, netip.MustParseAddr("192.0.2.1"), time.Second); err == nil || !strings.Contains(err.Error(), "unreachable") {
+	if err := packet.Ping(t.Context(), ns, netip.MustParseAddr("192.0.2.1"), time.Second); err == nil || !strings.Contains(err.Error(), "unreachable") {
 		t.Errorf("no route: %v", err)
 	}
 }
@@ -40,7 +41,7 @@ func TestNamespaces(t *testing.T) {
 	kerneltest.Host(t)
 	inside := kerneltest.Netns(t)
 	kerneltest.In(t, inside, "ip", "addr", "add", "192.0.2.77/32", "dev", "lo")
-	all, err := kernel.Namespaces()
+	all, err := netns.All()
 	if err != nil {
 		t.Fatal(err)
 	}

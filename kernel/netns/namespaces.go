@@ -1,9 +1,7 @@
-package kernel
+package netns
 
 import (
 	"bufio"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -11,12 +9,14 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // Namespaces opens every network namespace that a process lives in, or that is
 // mounted where this one sees it, each once. What only a process in another
 // namespace of processes holds is not seen.
-func Namespaces() (out []*Netns, err error) {
+func All() (out []*Handle, err error) {
 	paths, err := filepath.Glob("/proc/[0-9]*/ns/net")
 	if err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func Namespaces() (out []*Netns, err error) {
 		if unix.Stat(path, &st) != nil || seen[[2]uint64{st.Dev, st.Ino}] {
 			continue
 		}
-		ns, err := OpenNetns(path)
+		ns, err := Open(path)
 		if err != nil {
 			continue // it has ended
 		}
@@ -65,73 +65,24 @@ func unescape(s string) string {
 }
 
 // Addrs lists the addresses of a namespace, of all its links.
-func (n *Netns) Addrs() (out []netip.Addr, err error) {
-	var c *conn
+func (n *Handle) Addrs() (out []netip.Addr, err error) {
+	var c *netlink.Conn
 	err = n.Do(func() (err error) {
-		c, err = dial(unix.NETLINK_ROUTE, make([]byte, rxSize))
+		c, err = netlink.Dial(unix.NETLINK_ROUTE, make([]byte, netlink.BufferSize))
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	defer c.close()
-	msgs, err := c.dump(request{typ: unix.RTM_GETADDR, body: buf{0, 0, 0, 0, 0, 0, 0, 0}})
+	defer c.Close()
+	msgs, err := c.Dump(netlink.Request{Type: unix.RTM_GETADDR, Body: netlink.Buffer{0, 0, 0, 0, 0, 0, 0, 0}})
 	if err != nil {
 		return nil, fmt.Errorf("list addresses of %s: %w", n.path, err)
 	}
 	for _, m := range msgs {
 		if len(m) >= unix.SizeofIfAddrmsg {
-			out = append(out, ownAddress(m))
+			out = append(out, netlink.LocalAddr(m))
 		}
 	}
 	return out, nil
-}
-
-// InUse tells whether the other end of a host's link is in one of some namespaces.
-func (e *Engine) InUse(l *LinkInfo, by []*Netns) (bool, error) {
-	if l.peerNetns < 0 {
-		return false, nil
-	}
-	for _, ns := range by {
-		body := buf{unix.AF_UNSPEC, 0, 0, 0}
-		body.u32(unix.NETNSA_FD, uint32(ns.fd))
-		resp, err := e.now(Host, request{typ: unix.RTM_GETNSID, body: body})
-		if err != nil {
-			return false, fmt.Errorf("number of %s: %w", ns.path, err)
-		}
-		for _, m := range resp.msgs {
-			if v := attr(m[min(4, len(m)):], unix.NETNSA_NSID); len(v) == 4 && int32(binary.NativeEndian.Uint32(v)) == l.peerNetns {
-				return true, nil
-			}
-		}
-	}
-	return false, nil
-}
-
-// MarkedInUse are the marks of the host's links whose other end is in a namespace
-// that somebody uses.
-func (e *Engine) MarkedInUse() (map[string]bool, error) {
-	all, err := e.Links(Host)
-	if err != nil {
-		return nil, err
-	}
-	out := map[string]bool{}
-	var in []*Netns
-	for _, l := range all {
-		if l.Group != Group || !strings.HasPrefix(l.Alias, markPrefix) || !l.IsPair() {
-			continue
-		}
-		if in == nil {
-			if in, err = Namespaces(); err != nil {
-				return nil, err
-			}
-		}
-		used, err2 := e.InUse(l, in)
-		err = errors.Join(err, err2)
-		out[l.Alias] = out[l.Alias] || used || err2 != nil
-	}
-	for _, ns := range in {
-		ns.Close()
-	}
-	return out, err
 }

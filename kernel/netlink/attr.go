@@ -1,4 +1,4 @@
-package kernel
+package netlink
 
 import (
 	"encoding/binary"
@@ -9,35 +9,35 @@ import (
 
 // buf builds one netlink payload. Numbers are in host order unless a name says
 // otherwise (nftables wants network order). Source: netlink(7).
-type buf []byte
+type Buffer []byte
 
-func (b *buf) pad() {
+func (b *Buffer) pad() {
 	for len(*b)%4 != 0 {
 		*b = append(*b, 0)
 	}
 }
 
-func (b *buf) bytes(typ uint16, v []byte) {
+func (b *Buffer) Bytes(typ uint16, v []byte) {
 	*b = binary.NativeEndian.AppendUint16(*b, uint16(4+len(v)))
 	*b = binary.NativeEndian.AppendUint16(*b, typ)
 	*b = append(*b, v...)
 	b.pad()
 }
 
-func (b *buf) u8(typ uint16, v uint8)   { b.bytes(typ, []byte{v}) }
-func (b *buf) u16(typ uint16, v uint16) { b.bytes(typ, binary.NativeEndian.AppendUint16(nil, v)) }
-func (b *buf) u32(typ uint16, v uint32) { b.bytes(typ, binary.NativeEndian.AppendUint32(nil, v)) }
+func (b *Buffer) Uint8(typ uint16, v uint8)   { b.Bytes(typ, []byte{v}) }
+func (b *Buffer) Uint16(typ uint16, v uint16) { b.Bytes(typ, binary.NativeEndian.AppendUint16(nil, v)) }
+func (b *Buffer) Uint32(typ uint16, v uint32) { b.Bytes(typ, binary.NativeEndian.AppendUint32(nil, v)) }
 
-func (b *buf) u64(typ uint16, v uint64) { b.bytes(typ, binary.NativeEndian.AppendUint64(nil, v)) }
+func (b *Buffer) Uint64(typ uint16, v uint64) { b.Bytes(typ, binary.NativeEndian.AppendUint64(nil, v)) }
 
-func (b *buf) be16(typ uint16, v uint16) { b.bytes(typ, binary.BigEndian.AppendUint16(nil, v)) }
-func (b *buf) be32(typ uint16, v uint32) { b.bytes(typ, binary.BigEndian.AppendUint32(nil, v)) }
+func (b *Buffer) Uint16BE(typ uint16, v uint16) { b.Bytes(typ, binary.BigEndian.AppendUint16(nil, v)) }
+func (b *Buffer) Uint32BE(typ uint16, v uint32) { b.Bytes(typ, binary.BigEndian.AppendUint32(nil, v)) }
 
-func (b *buf) str(typ uint16, v string)      { b.bytes(typ, append([]byte(v), 0)) }
-func (b *buf) addr(typ uint16, v netip.Addr) { b.bytes(typ, v.AsSlice()) }
+func (b *Buffer) String(typ uint16, v string)   { b.Bytes(typ, append([]byte(v), 0)) }
+func (b *Buffer) Addr(typ uint16, v netip.Addr) { b.Bytes(typ, v.AsSlice()) }
 
 // nest appends an attribute whose payload f builds.
-func (b *buf) nest(typ uint16, f func(*buf)) {
+func (b *Buffer) Nest(typ uint16, f func(*Buffer)) {
 	start := len(*b)
 	*b = append(*b, 0, 0, 0, 0)
 	f(b)
@@ -46,7 +46,7 @@ func (b *buf) nest(typ uint16, f func(*buf)) {
 }
 
 // attrs walks a payload's attributes; a malformed tail ends the walk.
-func attrs(p []byte, f func(typ uint16, v []byte)) {
+func EachAttr(p []byte, f func(typ uint16, v []byte)) {
 	for len(p) >= 4 {
 		n := int(binary.NativeEndian.Uint16(p))
 		if n < 4 || n > len(p) {
@@ -58,8 +58,8 @@ func attrs(p []byte, f func(typ uint16, v []byte)) {
 }
 
 // attr returns the first attribute of a type, or nil.
-func attr(p []byte, typ uint16) (found []byte) {
-	attrs(p, func(t uint16, v []byte) {
+func Attr(p []byte, typ uint16) (found []byte) {
+	EachAttr(p, func(t uint16, v []byte) {
 		if t == typ && found == nil {
 			found = v
 		}
@@ -69,35 +69,35 @@ func attr(p []byte, typ uint16) (found []byte) {
 
 // The readers below answer zero for a payload that is too short.
 
-func num32(v []byte) uint32 {
+func Uint32(v []byte) uint32 {
 	if len(v) < 4 {
 		return 0
 	}
 	return binary.NativeEndian.Uint32(v)
 }
 
-func num64(v []byte) uint64 {
+func Uint64(v []byte) uint64 {
 	if len(v) < 8 {
 		return 0
 	}
 	return binary.NativeEndian.Uint64(v)
 }
 
-func num16(v []byte) uint16 {
+func Uint16(v []byte) uint16 {
 	if len(v) < 2 {
 		return 0
 	}
 	return binary.NativeEndian.Uint16(v)
 }
 
-func num8(v []byte) uint8 {
+func Uint8(v []byte) uint8 {
 	if len(v) < 1 {
 		return 0
 	}
 	return v[0]
 }
 
-func text(v []byte) string {
+func Text(v []byte) string {
 	for i, c := range v {
 		if c == 0 {
 			return string(v[:i])
@@ -106,12 +106,12 @@ func text(v []byte) string {
 	return string(v)
 }
 
-func address(v []byte) netip.Addr {
+func Addr(v []byte) netip.Addr {
 	a, _ := netip.AddrFromSlice(v)
 	return a
 }
 
-func be32of(v []byte) uint32 {
+func Uint32BE(v []byte) uint32 {
 	if len(v) < 4 {
 		return 0
 	}
