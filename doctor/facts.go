@@ -6,12 +6,13 @@ import (
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/ipam"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/nft"
 )
 
 // Facts are what was found on a host, before any judgement.
 type Facts struct {
 	Host        *kernel.Survey
-	Ruleset     *kernel.Ruleset
+	Ruleset     *nft.Ruleset
 	Sysctls     map[string]string // of the host, by key with slashes; absent: the kernel has none
 	Attachments []*Attachment
 	Plugins     []MissingPlugin

@@ -38,7 +38,7 @@ type Engine struct {
 // looked is what one Check has seen.
 type checkCache struct {
 	links map[linkName]*LinkInfo
-	rules map[string][]ruleInfo // of our table, by chain; nil: not listed
+	rules map[string][]NFTRule // of our table, by chain; nil: not listed
 }
 
 // Options are the questions that the engine cannot answer itself.
@@ -104,9 +104,9 @@ func (e *Engine) route(s Side) (*netlink.Conn, error) {
 	return e.rt[s], err
 }
 
-// netfilter returns the netfilter socket: the host's, but for a Reconciler of the
+// Netfilter returns the netfilter socket: the host's, but for a Reconciler of the
 // other side.
-func (e *Engine) netfilter() (_ *netlink.Conn, err error) {
+func (e *Engine) Netfilter() (_ *netlink.Conn, err error) {
 	if e.nf != nil {
 		return e.nf, nil
 	}

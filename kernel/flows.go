@@ -85,7 +85,7 @@ func (f *ConntrackFlows) diff(*Engine) ([]string, error) { return nil, nil }
 
 // drift are flows that go on to a former target, or to the host itself.
 func (f *ConntrackFlows) drift(e *Engine) ([]string, error) {
-	c, err := e.netfilter()
+	c, err := e.Netfilter()
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +203,7 @@ func pick(a netip.Addr, v4, v6 uint16) uint16 {
 // endFlows deletes entries by filter: one message since kernel 6.12, before
 // that a filtered list (5.9) and a message for each.
 func (e *Engine) endFlows(f flowFilter) error {
-	c, err := e.netfilter()
+	c, err := e.Netfilter()
 	if err != nil {
 		return err
 	}

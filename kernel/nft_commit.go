@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/kernel/netlink"
+	"github.com/fairlead/fairlead/kernel/nft"
 )
 
 const restarts = 64 // each means that somebody else's change went through
@@ -54,7 +55,7 @@ func distinct(list []Object) (out []Object) {
 }
 
 func (e *Engine) tryCommit(list []Object, all bool) error {
-	c, err := e.netfilter()
+	c, err := e.Netfilter()
 	if err != nil {
 		return err
 	}
@@ -117,15 +118,14 @@ type transaction struct {
 }
 
 func (b *transaction) add(o *NFT) error {
-	r, err := o.add()
+	r, err := o.AddRequest()
 	b.reqs, b.objects = append(b.reqs, r), append(b.objects, o)
 	return err
 }
 
 func (b *transaction) element(o *Element) error {
-	body, err := o.body(true)
-	b.reqs = append(b.reqs, netlink.Request{Type: nftSubsystem | unix.NFT_MSG_NEWSETELEM, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: body})
-	b.objects = append(b.objects, o)
+	r, err := o.Wire().Add()
+	b.reqs, b.objects = append(b.reqs, r), append(b.objects, o)
 	return err
 }
 
@@ -163,18 +163,18 @@ func (e *Engine) evict(x *Element) error {
 	if err != nil {
 		return err
 	}
-	if SameContainer(have.comment, x.OwnerTag) && (e.options.Alive == nil || e.options.Alive(have.comment)) {
+	if SameContainer(have.Comment, x.OwnerTag) && (e.options.Alive == nil || e.options.Alive(have.Comment)) {
 		if e.keptByOther == nil {
 			e.keptByOther = map[*Element]bool{}
 		}
 		e.keptByOther[x] = true
 		return nil
 	}
-	if have.comment != x.OwnerTag && (e.options.Alive == nil || e.options.Alive(have.comment)) {
-		return &TakenError{x.Key, have.comment}
+	if have.Comment != x.OwnerTag && (e.options.Alive == nil || e.options.Alive(have.Comment)) {
+		return &TakenError{x.Key, have.Comment}
 	}
 	old := *x
-	old.OwnerTag = have.comment
+	old.OwnerTag = have.Comment
 	return e.removeElements([]*Element{&old}, nil, nil)
 }
 
@@ -203,7 +203,7 @@ func (e *Engine) missing(list []Object) (gen uint32, out map[*NFT]bool, err erro
 		if err != nil {
 			return 0, nil, err
 		}
-		if !there[n.tag()] {
+		if !there[n.Tag()] {
 			out[n] = true
 		}
 	}
@@ -241,7 +241,7 @@ func (c *chains) look(list []Object) {
 }
 
 func (c *chains) lookAll(family string, keys map[string]bool) {
-	all, err := c.e.rules(family, Table, "")
+	all, err := c.e.NFTRules(family, Table, "")
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return // each chain is asked for, and its error counts
 	}
@@ -249,8 +249,8 @@ func (c *chains) lookAll(family string, keys map[string]bool) {
 		c.of[key] = map[string]bool{}
 	}
 	for _, r := range all {
-		if of := c.of[family+" "+Table+" "+r.chain]; of != nil {
-			of[r.comment] = true
+		if of := c.of[family+" "+Table+" "+r.Chain]; of != nil {
+			of[r.Comment] = true
 		}
 	}
 }
@@ -260,12 +260,12 @@ func (c *chains) comments(n *NFT) (map[string]bool, error) {
 		return out, nil
 	}
 	out := map[string]bool{}
-	have, err := c.e.rules(n.Family, n.Table, n.Name)
+	have, err := c.e.NFTRules(n.Family, n.Table, n.Name)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
 	for _, r := range have {
-		out[r.comment] = true
+		out[r.Comment] = true
 	}
 	c.of[chainOf(n)] = out
 	return out, nil
@@ -273,7 +273,7 @@ func (c *chains) comments(n *NFT) (map[string]bool, error) {
 
 // generation is a number that every change of any ruleset moves.
 func (e *Engine) generation() (uint32, error) {
-	resp, err := e.askNFT(unix.NFT_MSG_GETGEN, nfgen("ip"))
+	resp, err := e.askNFT(netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETGEN, Body: nft.Message("ip")})
 	if err != nil {
 		return 0, fmt.Errorf("nftables: %w", err)
 	}

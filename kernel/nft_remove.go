@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/kernel/netlink"
+	"github.com/fairlead/fairlead/kernel/nft"
 )
 
 // commitRemoval deletes the elements that Remove gathered, and with them the
@@ -53,7 +54,7 @@ func (e *Engine) tryRemove(list []*Element, groups []*NFT, dead func(mark string
 	leaving := map[string]map[string]bool{} // set -> keys
 	for _, x := range list {
 		have, err := e.element(x)
-		if errors.Is(err, os.ErrNotExist) || err == nil && have.comment != x.OwnerTag {
+		if errors.Is(err, os.ErrNotExist) || err == nil && have.Comment != x.OwnerTag {
 			continue
 		}
 		if err != nil {
@@ -62,11 +63,11 @@ func (e *Engine) tryRemove(list []*Element, groups []*NFT, dead func(mark string
 		if dead != nil && !dead(x.OwnerTag) { // asked after the generation was: what comes later moves that
 			continue
 		}
-		body, err := x.body(false)
+		del, err := x.Wire().Delete()
 		if err != nil {
 			return err
 		}
-		b.reqs = append(b.reqs, netlink.Request{Type: nftSubsystem | unix.NFT_MSG_DELSETELEM, Flags: 0, Body: body})
+		b.reqs = append(b.reqs, del)
 		b.objects = append(b.objects, x)
 		if heir := e.successors[x.id()]; heir != nil && SameContainer(heir.OwnerTag, x.OwnerTag) {
 			if err := b.element(heir); err != nil {
@@ -74,11 +75,11 @@ func (e *Engine) tryRemove(list []*Element, groups []*NFT, dead func(mark string
 			}
 			continue
 		}
-		table, set := x.tableAndSet()
-		if leaving[table+" "+set] == nil {
-			leaving[table+" "+set] = map[string]bool{}
+		set := x.setName()
+		if leaving[set] == nil {
+			leaving[set] = map[string]bool{}
 		}
-		leaving[table+" "+set][string(have.key)] = true
+		leaving[set][string(have.Key)] = true
 	}
 	if err := e.dropEmpty(b, groups, leaving); err != nil {
 		return err
@@ -86,7 +87,7 @@ func (e *Engine) tryRemove(list []*Element, groups []*NFT, dead func(mark string
 	if len(b.reqs) == 0 {
 		return nil
 	}
-	c, err := e.netfilter()
+	c, err := e.Netfilter()
 	if err != nil {
 		return err
 	}
@@ -112,12 +113,6 @@ func (e *Engine) HandOver(wanted Objects) {
 			e.successors[x.id()] = x
 		}
 	}
-}
-
-// place is what no two elements have in common.
-func (x *Element) id() string {
-	table, set := x.tableAndSet()
-	return table + " " + set + " " + x.Key
 }
 
 // dropEmpty adds the deletion of every group whose sets hold nothing but what
@@ -168,7 +163,7 @@ func (e *Engine) groupEmpty(group string, parts []*NFT, leaving map[string]map[s
 		}
 		there = true
 		for _, k := range keys {
-			if !leaving[n.Family+" "+n.Table+" "+n.Name][k] {
+			if !leaving[nft.SetName(n.Family, n.Table, n.Name)][k] {
 				return false, nil
 			}
 		}
@@ -181,16 +176,16 @@ func (e *Engine) dropPart(b *transaction, n *NFT) error {
 		if _, err := n.diff(e); errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
-		b.reqs, b.objects = append(b.reqs, n.drop(nil)), append(b.objects, n)
+		b.reqs, b.objects = append(b.reqs, n.part().Delete(nil)), append(b.objects, n)
 		return nil
 	}
-	have, err := e.rules(n.Family, n.Table, n.Name)
+	have, err := e.NFTRules(n.Family, n.Table, n.Name)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	for _, r := range have {
-		if r.comment == n.tag() {
-			b.reqs, b.objects = append(b.reqs, n.drop(r.handle)), append(b.objects, n)
+		if r.Comment == n.Tag() {
+			b.reqs, b.objects = append(b.reqs, n.part().Delete(r.handle)), append(b.objects, n)
 		}
 	}
 	return nil
@@ -204,16 +199,13 @@ func (e *Engine) someKeys(family, table, set string) ([]string, error) {
 		return nil, err
 	}
 	defer c.Close()
-	b := nfgen(family)
-	b.String(unix.NFTA_SET_ELEM_LIST_TABLE, table)
-	b.String(unix.NFTA_SET_ELEM_LIST_SET, set)
-	msgs, err := c.DumpFirst(netlink.Request{Type: nftSubsystem | unix.NFT_MSG_GETSETELEM, Body: b})
+	msgs, err := c.DumpFirst(netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETSETELEM, Body: nft.SetMessage(family, table, set)})
 	if err != nil {
 		return nil, err
 	}
 	var keys []string
-	for _, x := range parseElements(msgs) {
-		keys = append(keys, string(x.key))
+	for _, x := range nft.ParseElements(msgs) {
+		keys = append(keys, string(x.Key))
 	}
 	return keys, nil
 }

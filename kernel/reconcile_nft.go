@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/kernel/netlink"
+	"github.com/fairlead/fairlead/kernel/nft"
 )
 
 // nftaTableUserdata is linux/netfilter/nf_tables.h, kernel 5.9.
@@ -44,17 +45,17 @@ func (r *Reconciler) tables(rep *Report, list []Object) {
 }
 
 func (r *Reconciler) rewrite(list []Object, sum string) error {
-	c, err := r.e.netfilter()
+	c, err := r.e.Netfilter()
 	if err != nil {
 		return err
 	}
-	table := nfgen("inet")
+	table := nft.Message("inet")
 	table.String(unix.NFTA_TABLE_NAME, r.owner.Table)
 	marked := slices.Clone(table)
-	marked.Bytes(nftaTableUserdata, commentTLV(tagPrefix+sum))
-	add := netlink.Request{Type: nftSubsystem | unix.NFT_MSG_NEWTABLE, Flags: unix.NLM_F_CREATE, Body: table}
+	marked.Bytes(nftaTableUserdata, nft.Comment(tagPrefix+sum))
+	add := netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_NEWTABLE, Flags: unix.NLM_F_CREATE, Body: table}
 	// Added first, so that there is something to delete.
-	b := &transaction{reqs: []netlink.Request{add, {Type: nftSubsystem | unix.NFT_MSG_DELTABLE, Flags: 0, Body: table}}, objects: []Object{nil, nil}}
+	b := &transaction{reqs: []netlink.Request{add, {Type: nft.Subsystem | unix.NFT_MSG_DELTABLE, Flags: 0, Body: table}}, objects: []Object{nil, nil}}
 	if len(list) > 0 {
 		b.reqs = append(b.reqs, netlink.Request{Type: add.Type, Flags: add.Flags, Body: marked})
 		b.objects = append(b.objects, nil)
@@ -89,9 +90,7 @@ func (r *Reconciler) rewrite(list []Object, sum string) error {
 func (b *transaction) addrs(n *NFT) {
 	const each = 1000
 	for some := range slices.Chunk(n.Addrs, each) {
-		body := nfgen(n.Family)
-		body.String(unix.NFTA_SET_ELEM_LIST_TABLE, n.Table)
-		body.String(unix.NFTA_SET_ELEM_LIST_SET, n.Name)
+		body := nft.SetMessage(n.Family, n.Table, n.Name)
 		body.Nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func(b *netlink.Buffer) {
 			for _, a := range some {
 				b.Nest(unix.NFTA_LIST_ELEM, func(b *netlink.Buffer) {
@@ -99,7 +98,7 @@ func (b *transaction) addrs(n *NFT) {
 				})
 			}
 		})
-		b.reqs = append(b.reqs, netlink.Request{Type: nftSubsystem | unix.NFT_MSG_NEWSETELEM, Flags: unix.NLM_F_CREATE, Body: body})
+		b.reqs = append(b.reqs, netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_NEWSETELEM, Flags: unix.NLM_F_CREATE, Body: body})
 		b.objects = append(b.objects, n)
 	}
 }
@@ -108,9 +107,9 @@ func (b *transaction) addrs(n *NFT) {
 // elements that are there are those that are wanted, as hands may have changed them.
 func (r *Reconciler) lookTable(list []Object) error {
 	r.nft = "?"
-	body := nfgen("inet")
+	body := nft.Message("inet")
 	body.String(unix.NFTA_TABLE_NAME, r.owner.Table)
-	resp, err := r.e.askNFT(unix.NFT_MSG_GETTABLE, body)
+	resp, err := r.e.askNFT(netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETTABLE, Body: body})
 	if errors.Is(err, os.ErrNotExist) || len(list) == 0 && errors.Is(err, unix.EOPNOTSUPP) {
 		r.nft = ""
 		return nil
@@ -121,7 +120,7 @@ func (r *Reconciler) lookTable(list []Object) error {
 	if len(resp.Messages) == 0 || len(resp.Messages[0]) < 4 {
 		return nil
 	}
-	if parseComment(netlink.Attr(resp.Messages[0][4:], nftaTableUserdata)) != tagPrefix+nftSum(list) {
+	if nft.ParseComment(netlink.Attr(resp.Messages[0][4:], nftaTableUserdata)) != tagPrefix+nftSum(list) {
 		return nil
 	}
 	whole, err := r.holds(list)
@@ -139,7 +138,7 @@ func (r *Reconciler) holds(list []Object) (bool, error) {
 		switch o := o.(type) {
 		case *NFT:
 			if o.Kind == "rule" {
-				want["chain "+o.Name] = append(want["chain "+o.Name], o.tag())
+				want["chain "+o.Name] = append(want["chain "+o.Name], o.Tag())
 			}
 			for _, a := range o.Addrs {
 				want["set "+o.Name] = append(want["set "+o.Name], a.String())
@@ -150,16 +149,16 @@ func (r *Reconciler) holds(list []Object) (bool, error) {
 			sets[o.Set] = Element{Family: o.Family, Table: o.Table, Set: o.Set, Type: o.Type}
 		}
 	}
-	rules, err := r.e.rules("inet", r.owner.Table, "")
+	rules, err := r.e.NFTRules("inet", r.owner.Table, "")
 	if err != nil {
 		return false, err
 	}
 	have := map[string][]string{}
 	for _, x := range rules {
-		have["chain "+x.chain] = append(have["chain "+x.chain], x.comment)
+		have["chain "+x.Chain] = append(have["chain "+x.Chain], x.Comment)
 	}
 	for name, s := range sets {
-		list, err := r.e.elements(s)
+		list, err := r.e.NFTElements(s)
 		if err != nil {
 			return false, err
 		}

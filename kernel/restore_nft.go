@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-
-	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // rules brings the ruleset back in one transaction: parts that are missing with
@@ -85,7 +83,7 @@ func (e *Engine) clearRulesAfter(list Objects, missing []Difference) error {
 		case gone[n] && after[key] == nil:
 			after[key], chain[key] = map[string]bool{}, n
 		case !gone[n] && after[key] != nil:
-			after[key][n.tag()] = true
+			after[key][n.Tag()] = true
 		}
 	}
 	for key, marks := range after {
@@ -100,24 +98,8 @@ func (e *Engine) deleteTaggedRules(n *NFT, marks map[string]bool) error {
 	if len(marks) == 0 {
 		return nil
 	}
-	have, err := e.rules(n.Family, n.Table, n.Name)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	var reqs []netlink.Request
-	for _, r := range have {
-		if marks[r.comment] {
-			rule := &NFT{Family: n.Family, Table: n.Table, Kind: "rule", Name: n.Name}
-			reqs = append(reqs, rule.drop(r.handle))
-		}
-	}
-	if len(reqs) == 0 {
-		return nil
-	}
-	if err := e.transaction(reqs); err != nil {
+	err := e.deleteRules(n.Family, n.Table, n.Name, func(comment string) bool { return marks[comment] })
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("put the rules of %s in order: %w", chainOf(n), err)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/nft"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
@@ -45,7 +46,7 @@ func TestRuleset(t *testing.T) {
 	}
 }
 
-func ours(t *testing.T, r *kernel.Ruleset, c *kernel.FilterChain) {
+func ours(t *testing.T, r *nft.Ruleset, c *nft.Chain) {
 	t.Helper()
 	if !c.Drop || c.Priority != 5 || len(c.Rules) != 3 || r.Chain(c, "g") == nil {
 		t.Fatalf("%+v", c)
@@ -55,7 +56,7 @@ func ours(t *testing.T, r *kernel.Ruleset, c *kernel.FilterChain) {
 	for _, s := range first.Steps {
 		fields += s.Field + s.Verdict + ","
 	}
-	if first.Comment != "web" || fields != "nfproto,ip saddr,oifname,l4proto,dport,accept," {
+	if first.Comment != "web" || fields != "meta nfproto,ip saddr,oifname,meta l4proto,th dport,accept," {
 		t.Errorf("%s of %+v", fields, first)
 	}
 	if s := c.Rules[1].Steps; len(s) != 2 || s[0].Field != "ct state" || s[1].Verdict != "jump" || s[1].Chain != "g" {

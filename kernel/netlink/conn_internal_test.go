@@ -75,7 +75,7 @@ func TestInterruptedForever(t *testing.T) {
 	}
 }
 
-func FuzzParseReplies(f *testing.F) {
+func FuzzReplies(f *testing.F) {
 	f.Add([]byte(ack(unix.EINVAL, "why")))
 	f.Add(make([]byte, 64))
 	f.Fuzz(func(t *testing.T, p []byte) {

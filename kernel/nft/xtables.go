@@ -1,4 +1,4 @@
-package kernel
+package nft
 
 import (
 	"encoding/binary"
@@ -20,7 +20,7 @@ const (
 
 // match is an extension of iptables, whose parameters are a structure of the
 // kernel's headers. Those that most hosts have are read, all others unknown.
-func (x *reader) match(name string, info []byte) {
+func (d *decoder) match(name string, info []byte) {
 	var steps []Step
 	switch name {
 	case "comment":
@@ -33,10 +33,10 @@ func (x *reader) match(name string, info []byte) {
 		steps = xtPorts(info)
 	}
 	if steps == nil {
-		x.unknown()
+		d.unknown()
 		return
 	}
-	x.steps = append(x.steps, steps...)
+	d.steps = append(d.steps, steps...)
 }
 
 // xtConntrack is struct xt_conntrack_mtinfo3 (and 2), linux/netfilter/xt_conntrack.h,
@@ -79,7 +79,7 @@ func xtPorts(info []byte) []Step {
 		}
 	}
 	port := func(at int) []byte { return binary.BigEndian.AppendUint16(nil, netlink.Uint16(info[at:])) }
-	return []Step{{Field: "dport", Op: CmpGreaterEqual, Value: port(4)}, {Field: "dport", Op: CmpLessEqual, Value: port(6)}}
+	return []Step{{Field: "th dport", Op: CmpGreaterEqual, Value: port(4)}, {Field: "th dport", Op: CmpLessEqual, Value: port(6)}}
 }
 
 func native32(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/kernel/netlink"
+	"github.com/fairlead/fairlead/kernel/nft"
 )
 
 // Foreign are rules that the reference's plugins made for an attachment, in tables of
@@ -58,58 +59,55 @@ func (f *ReferenceRules) remove(e *Engine) error {
 }
 
 func (f *ReferenceRules) removeNFT(e *Engine) error {
-	c, err := e.netfilter()
+	c, err := e.Netfilter()
 	if err != nil {
 		return err
 	}
-	body := nfgen(f.Family)
+	body := nft.Message(f.Family)
 	body.String(unix.NFTA_RULE_TABLE, f.Table)
 	body.String(unix.NFTA_RULE_CHAIN, f.Chain)
-	msgs, err := c.Dump(netlink.Request{Type: nftSubsystem | unix.NFT_MSG_GETRULE, Body: body})
+	msgs, err := c.Dump(netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETRULE, Body: body})
 	if err != nil && !netlink.IsAbsent(err) {
 		return fmt.Errorf("list rules of %s %s %s: %w", f.Family, f.Table, f.Chain, err)
 	}
 	var reqs []netlink.Request
 	for _, m := range msgs {
-		if len(m) > 4 && f.matches(parseRule(m[4:], &FilterChain{Family: f.Family, Table: f.Table})) {
-			rule := &NFT{Family: f.Family, Table: f.Table, Kind: "rule", Name: f.Chain}
-			reqs = append(reqs, rule.drop(netlink.Attr(m[4:], unix.NFTA_RULE_HANDLE)))
+		if len(m) > 4 && f.matches(nft.ParseRule(m[4:], &nft.Chain{Family: f.Family, Table: f.Table})) {
+			rule := nft.Part{Family: f.Family, Table: f.Table, Kind: "rule", Name: f.Chain}
+			reqs = append(reqs, rule.Delete(netlink.Attr(m[4:], unix.NFTA_RULE_HANDLE)))
 		}
 	}
 	if f.JumpTarget != "" && e.hasChain(f.Family, f.Table, f.JumpTarget) {
-		own := &NFT{Family: f.Family, Table: f.Table, Kind: "chain", Name: f.JumpTarget}
-		all := nfgen(f.Family)
+		own := nft.Part{Family: f.Family, Table: f.Table, Kind: "chain", Name: f.JumpTarget}
+		all := nft.Message(f.Family)
 		all.String(unix.NFTA_RULE_TABLE, f.Table)
 		all.String(unix.NFTA_RULE_CHAIN, f.JumpTarget)
-		reqs = append(reqs, netlink.Request{Type: nftSubsystem | unix.NFT_MSG_DELRULE, Flags: unix.NLM_F_ACK, Body: all}, own.drop(nil))
+		reqs = append(reqs, netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_DELRULE, Flags: unix.NLM_F_ACK, Body: all}, own.Delete(nil))
 	}
 	if len(reqs) == 0 {
 		return nil
 	}
-	if err := e.transaction(reqs); err != nil && !netlink.IsAbsent(err) { // another DEL of the attachment was first
+	if err := e.nftTransaction(reqs); err != nil && !netlink.IsAbsent(err) { // another DEL of the attachment was first
 		return err
 	}
 	return nil
 }
 
 func (e *Engine) hasChain(family, table, name string) bool {
-	b := nfgen(family)
-	b.String(unix.NFTA_CHAIN_TABLE, table)
-	b.String(unix.NFTA_CHAIN_NAME, name)
-	_, err := e.askNFT(unix.NFT_MSG_GETCHAIN, b)
+	_, err := e.askNFT(nft.Part{Family: family, Table: table, Kind: "chain", Name: name}.Get())
 	return err == nil
 }
 
-func (f *ReferenceRules) matches(r FilterRule) bool {
+func (f *ReferenceRules) matches(r nft.Rule) bool {
 	addr, _ := netip.ParseAddr(f.Addr)
 	switch {
 	case f.JumpTarget != "":
-		return slices.ContainsFunc(r.Steps, func(s Step) bool { return s.Chain == f.JumpTarget })
+		return slices.ContainsFunc(r.Steps, func(s nft.Step) bool { return s.Chain == f.JumpTarget })
 	case f.Comment != "":
 		return r.Comment == f.Comment || strings.HasPrefix(r.Comment, f.Comment+",")
 	}
-	return slices.ContainsFunc(r.Steps, func(s Step) bool {
-		return (s.Field == f.Family+" saddr" || s.Field == f.Family+" daddr") && s.Op == CmpEqual && s.Mask == nil && bytes.Equal(s.Value, addr.AsSlice())
+	return slices.ContainsFunc(r.Steps, func(s nft.Step) bool {
+		return (s.Field == f.Family+" saddr" || s.Field == f.Family+" daddr") && s.Op == nft.CmpEqual && s.Mask == nil && bytes.Equal(s.Value, addr.AsSlice())
 	})
 }
 

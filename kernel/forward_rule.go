@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead/fairlead/internal/plainfile"
 	"github.com/fairlead/fairlead/kernel/netlink"
+	"github.com/fairlead/fairlead/kernel/nft"
 )
 
 // Accept lets one address through a forward chain of somebody else's whose
@@ -52,45 +53,28 @@ func (a *ForwardRule) ensure(e *Engine) error {
 	}
 	var reqs []netlink.Request
 	for _, text := range a.texts() {
-		exprs, err := compileRule(nftFamily(a.Family), text+" accept")
+		add, err := nft.Part{Family: a.Family, Table: a.Table, Kind: "rule", Name: a.Chain, Text: text + " accept", Comment: a.OwnerTag}.Add()
 		if err != nil {
 			return err
 		}
-		b := nfgen(a.Family)
-		b.String(unix.NFTA_RULE_TABLE, a.Table)
-		b.String(unix.NFTA_RULE_CHAIN, a.Chain)
-		b.Bytes(unix.NFTA_RULE_EXPRESSIONS|unix.NLA_F_NESTED, exprs)
-		b.Bytes(unix.NFTA_RULE_USERDATA, commentTLV(a.OwnerTag))
-		reqs = append(reqs, netlink.Request{Type: nftSubsystem | unix.NFT_MSG_NEWRULE, Flags: unix.NLM_F_CREATE, Body: b}) // no append: at the head
+		add.Flags &^= unix.NLM_F_APPEND // insert at the head
+		reqs = append(reqs, add)
 	}
-	err := e.transaction(reqs)
+	err := e.nftTransaction(reqs)
 	if err == nil {
 		e.noteCreated(a)
 	}
 	return err
 }
 
-func (e *Engine) transaction(reqs []netlink.Request) error {
-	c, err := e.netfilter()
-	if err != nil {
-		return err
-	}
-	resp, err := c.Transact(reqs, 0)
-	errs := []error{err}
-	for _, r := range resp {
-		errs = append(errs, r.Err)
-	}
-	return errors.Join(errs...)
-}
-
 func (a *ForwardRule) diff(e *Engine) ([]string, error) {
-	have, err := e.rules(a.Family, a.Table, a.Chain)
+	have, err := e.NFTRules(a.Family, a.Table, a.Chain)
 	if err != nil {
 		return nil, err
 	}
 	n := 0
 	for _, r := range have {
-		if r.comment == a.OwnerTag {
+		if r.Comment == a.OwnerTag {
 			n++
 		}
 	}
@@ -102,29 +86,7 @@ func (a *ForwardRule) diff(e *Engine) ([]string, error) {
 
 // remove deletes the owner's rules of the chain.
 func (a *ForwardRule) remove(e *Engine) error {
-	return e.dropRules(*a, func(mark string) bool { return mark == a.OwnerTag })
-}
-
-func (e *Engine) dropRules(a ForwardRule, dead func(string) bool) error {
-	have, err := e.rules(a.Family, a.Table, a.Chain)
-	if err != nil {
-		return err
-	}
-	var reqs []netlink.Request
-	for _, r := range have {
-		if r.comment == "" || !dead(r.comment) {
-			continue
-		}
-		b := nfgen(a.Family)
-		b.String(unix.NFTA_RULE_TABLE, a.Table)
-		b.String(unix.NFTA_RULE_CHAIN, a.Chain)
-		b.Bytes(unix.NFTA_RULE_HANDLE, r.handle)
-		reqs = append(reqs, netlink.Request{Type: nftSubsystem | unix.NFT_MSG_DELRULE, Flags: 0, Body: b})
-	}
-	if len(reqs) == 0 {
-		return os.ErrNotExist
-	}
-	return e.transaction(reqs)
+	return e.deleteRules(a.Family, a.Table, a.Chain, func(tag string) bool { return tag == a.OwnerTag })
 }
 
 // Dropping is a forward chain of others whose policy is to drop.
@@ -139,27 +101,23 @@ func (d ForwardDropChain) IPTables() bool {
 	return (d.Family == "ip" || d.Family == "ip6") && d.Table == "filter" && d.Chain == "FORWARD"
 }
 
-const (
-	nfHookForward = 2 // linux/netfilter.h
-	nfPolicyDrop  = 0
-)
-
 // Dropping lists them, ours left out. Chains are listed, no rules.
 func (e *Engine) ForwardDropChains() (out []ForwardDropChain, err error) {
-	c, err := e.netfilter()
+	c, err := e.Netfilter()
 	if err != nil {
 		return nil, err
 	}
-	body := nfgen("")
-	body[0] = unix.AF_UNSPEC // of every family, in one list
-	msgs, err := c.Dump(netlink.Request{Type: nftSubsystem | unix.NFT_MSG_GETCHAIN, Body: body})
+	msgs, err := c.Dump(netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETCHAIN, Body: nft.MessageForAll()})
 	if err != nil && !netlink.IsAbsent(err) {
 		return nil, fmt.Errorf("list nftables chains: %w", err)
 	}
 	for _, family := range []string{"ip", "ip6", "inet"} {
 		for _, m := range msgs {
-			if len(m) > 4 && m[0] == nftFamily(family) && dropsForward(m[4:]) {
-				out = append(out, ForwardDropChain{family, netlink.Text(netlink.Attr(m[4:], unix.NFTA_CHAIN_TABLE)), netlink.Text(netlink.Attr(m[4:], unix.NFTA_CHAIN_NAME)), false})
+			if len(m) <= 4 || m[0] != nft.FamilyNumber(family) {
+				continue
+			}
+			if c := nft.ParseChain(m); c.Hook == "forward" && c.Drop {
+				out = append(out, ForwardDropChain{Family: family, Table: c.Table, Chain: c.Name})
 			}
 		}
 	}
@@ -188,20 +146,15 @@ func legacyCommand(family, table string) (command string, used bool) {
 	return family + "tables-legacy", err == nil && slices.Contains(strings.Fields(string(names)), table)
 }
 
-func dropsForward(chain []byte) bool {
-	hook, policy := netlink.Attr(chain, unix.NFTA_CHAIN_HOOK), netlink.Attr(chain, unix.NFTA_CHAIN_POLICY)
-	return len(hook) > 0 && len(policy) == 4 && netlink.Uint32BE(netlink.Attr(hook, unix.NFTA_HOOK_HOOKNUM)) == nfHookForward && netlink.Uint32BE(policy) == nfPolicyDrop
-}
-
-// removeAccepts removes, from the chains that drop, the rules whose mark is dead.
-func (e *Engine) removeAccepts(dead func(mark string) bool) error {
+// removeForwardRules removes, from the chains that drop, the rules whose mark is dead.
+func (e *Engine) removeForwardRules(dead func(mark string) bool) error {
 	list, err := e.ForwardDropChains()
 	errs := []error{err}
 	for _, d := range list {
 		if d.IPTables() {
 			continue // the words of iptables' rules are found by its own command
 		}
-		err := e.dropRules(ForwardRule{Family: d.Family, Table: d.Table, Chain: d.Chain}, func(mark string) bool {
+		err := e.deleteRules(d.Family, d.Table, d.Chain, func(mark string) bool {
 			return len(mark) > len(tagPrefix) && mark[:len(tagPrefix)] == tagPrefix && dead(mark)
 		})
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
