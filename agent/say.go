@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/agent/cluster"
-	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
 // say logs what was done: every object with --verbose.
-func (a *Agent) say(ctx context.Context, w *Wanted, rep *kernel.Report, began time.Time) {
+func (a *Agent) say(ctx context.Context, w *Wanted, rep *reconcile.Report, began time.Time) {
 	for _, c := range rep.Changes {
 		a.log.Debug("made", "object", c)
 	}
@@ -20,7 +20,7 @@ func (a *Agent) say(ctx context.Context, w *Wanted, rep *kernel.Report, began ti
 		"problems", len(w.Problems)+len(rep.Errors), "took", time.Since(began).Round(time.Microsecond))
 }
 
-func level(r *kernel.Report) slog.Level {
+func level(r *reconcile.Report) slog.Level {
 	if r.Applied+r.Removed+len(r.Errors) > 0 {
 		return slog.LevelInfo
 	}

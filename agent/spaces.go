@@ -10,13 +10,14 @@ import (
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/netns"
+	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
 // space is the agent's hold on the namespace of an isolated network.
 type space struct {
 	ns     *netns.Handle
 	engine *kernel.Engine
-	rec    *kernel.Reconciler
+	rec    *reconcile.Reconciler
 	stop   context.CancelFunc
 }
 
@@ -47,7 +48,7 @@ func failures(errs []error) (spaces map[string]bool, host bool) {
 // heard are changes that the kernel told, of a space or of the host ("").
 type heard struct {
 	network string
-	events  []kernel.Event
+	events  []reconcile.Event
 }
 
 // openSpace makes a network's namespace, if it is not there, and listens in it.
@@ -65,15 +66,15 @@ func (k *kernelKeeper) openSpace(network string) (*space, error) {
 		ns.Close()
 		return nil, err
 	}
-	var m *kernel.Monitor
-	if err := ns.Do(func() (err error) { m, err = kernel.NewMonitor(); return err }); err != nil {
+	var m *reconcile.Monitor
+	if err := ns.Do(func() (err error) { m, err = reconcile.NewMonitor(); return err }); err != nil {
 		e.Close()
 		ns.Close()
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	go func() { _ = m.Run(ctx, func(ev []kernel.Event) { k.tell(ctx, heard{network, ev}) }) }()
-	return &space{ns, e, kernel.NewReconciler(e, kernel.Container, owner()), stop}, nil
+	go func() { _ = m.Run(ctx, func(ev []reconcile.Event) { k.tell(ctx, heard{network, ev}) }) }()
+	return &space{ns, e, reconcile.New(e, kernel.Container, owner()), stop}, nil
 }
 
 func (s *space) close() {
@@ -101,7 +102,7 @@ func (k *kernelKeeper) gone(network string, s *space) bool {
 }
 
 // spacesAs makes the namespaces those that are wanted, and what is in them so.
-func (k *kernelKeeper) spacesAs(want []Space, sure bool, rep *kernel.Report) {
+func (k *kernelKeeper) spacesAs(want []Space, sure bool, rep *reconcile.Report) {
 	wanted := map[string]bool{}
 	for _, w := range want {
 		wanted[w.Network] = true

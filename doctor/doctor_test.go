@@ -9,6 +9,7 @@ import (
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/ipam"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/inspect"
 	"github.com/fairlead/fairlead/kernel/nft"
 )
 
@@ -19,7 +20,7 @@ func healthy() (*Facts, *Attachment) {
 	a := &Attachment{
 		Network: "n", Container: "web", IfName: "eth0", Netns: "/run/netns/web", State: "ok",
 		Addrs: []netip.Prefix{netip.MustParsePrefix("10.1.0.2/24")}, Gateways: []netip.Addr{gw}, MAC: "02:00:00:00:00:02",
-		Inside: &kernel.Survey{
+		Inside: &inspect.Survey{
 			Links:  []*kernel.LinkInfo{{Index: 2, Name: "eth0", MAC: "02:00:00:00:00:02", MTU: 1500, Up: true, Carrier: true}},
 			Addrs:  []kernel.AddrInfo{{Index: 2, Prefix: netip.MustParsePrefix("10.1.0.2/24")}},
 			Routes: []kernel.RouteInfo{{Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: gw, Index: 2, Type: unicastType}},
@@ -28,7 +29,7 @@ func healthy() (*Facts, *Attachment) {
 		Ports: []attach.Port{{HostPort: 8080, ContainerPort: 80, Protocol: "tcp"}},
 	}
 	f := &Facts{
-		Host: &kernel.Survey{
+		Host: &inspect.Survey{
 			Links:  []*kernel.LinkInfo{uplink, bridgeLink, end},
 			Addrs:  []kernel.AddrInfo{{Index: 3, Prefix: netip.MustParsePrefix("10.1.0.1/24")}, {Index: 2, Prefix: netip.MustParsePrefix("198.51.100.2/24")}},
 			Routes: []kernel.RouteInfo{{Dst: netip.MustParsePrefix("0.0.0.0/0"), Index: 2, Type: unicastType}},

@@ -44,7 +44,8 @@ func (a *Addr) String() string {
 	return s
 }
 
-func (a *Addr) body(index int) netlink.Buffer {
+// Message returns the body of a message about the address: struct ifaddrmsg, rtnetlink(7).
+func (a *Addr) Message(index int) netlink.Buffer {
 	ip := a.Prefix.Addr()
 	b := netlink.Buffer{netlink.AddrFamily(ip), byte(a.Prefix.Bits()), 0, unix.RT_SCOPE_UNIVERSE}
 	b = binary.NativeEndian.AppendUint32(b, uint32(index))
@@ -74,11 +75,11 @@ func broadcast(p netip.Prefix) netip.Addr {
 }
 
 func (a *Addr) ensure(e *Engine) error {
-	i, err := e.ifindex(a.In, a.Link)
+	i, err := e.LinkIndex(a.In, a.Link)
 	if err != nil {
 		return err
 	}
-	add := netlink.Request{Type: unix.RTM_NEWADDR, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: a.body(i)}
+	add := netlink.Request{Type: unix.RTM_NEWADDR, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: a.Message(i)}
 	if a.RetryWhileTaken {
 		return e.retryWhileTaken(a.In, add, unix.EADDRINUSE) // it goes with its link
 	}
@@ -107,7 +108,7 @@ func (a *Addr) ensure(e *Engine) error {
 // neighbour that was told the address asks no second time.
 func (a *Addr) waitForLocalRoute(e *Engine, index int) {
 	for deadline := time.Now().Add(portTimeout); time.Now().Before(deadline); time.Sleep(portPollInterval) {
-		m, err := e.routeTo(a.In, a.Prefix.Addr(), func(b *netlink.Buffer) { b.Uint32(unix.RTA_OIF, uint32(index)) })
+		m, err := e.RouteTo(a.In, a.Prefix.Addr(), func(b *netlink.Buffer) { b.Uint32(unix.RTA_OIF, uint32(index)) })
 		if err == nil && m[7] == unix.RTN_LOCAL {
 			return
 		}
@@ -143,20 +144,20 @@ func (a *Addr) resolveOverlaps(e *Engine) error {
 		return nil
 	}
 	// The kernel takes an address away with an older one of its subnet.
-	i, err := e.ifindex(a.In, a.Link)
+	i, err := e.LinkIndex(a.In, a.Link)
 	if err == nil {
-		_, err = e.now(a.In, netlink.Request{Type: unix.RTM_NEWADDR, Flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, Body: a.body(i)})
+		_, err = e.Request(a.In, netlink.Request{Type: unix.RTM_NEWADDR, Flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, Body: a.Message(i)})
 	}
 	return err
 }
 
 // Addrs lists the addresses of a link.
 func (e *Engine) Addrs(s Side, link string) ([]netip.Prefix, error) {
-	i, err := e.ifindex(s, link)
+	i, err := e.LinkIndex(s, link)
 	if err != nil {
 		return nil, err
 	}
-	have, err := e.addrInfos(s, i)
+	have, err := e.AddrInfos(s, i)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", link, err)
 	}
@@ -179,11 +180,11 @@ func (a *Addr) diff(e *Engine) ([]string, error) {
 }
 
 func (a *Addr) remove(e *Engine) error {
-	i, err := e.ifindex(a.In, a.Link)
+	i, err := e.LinkIndex(a.In, a.Link)
 	if err != nil {
 		return err
 	}
-	_, err = e.now(a.In, netlink.Request{Type: unix.RTM_DELADDR, Flags: 0, Body: a.body(i)})
+	_, err = e.Request(a.In, netlink.Request{Type: unix.RTM_DELADDR, Flags: 0, Body: a.Message(i)})
 	if errors.Is(err, unix.EADDRNOTAVAIL) {
 		return os.ErrNotExist
 	}

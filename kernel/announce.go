@@ -40,7 +40,7 @@ func (a *AnnounceAddresses) ensure(e *Engine) error {
 	if err := a.waitForPort(e); err != nil {
 		return err
 	}
-	i, err := e.ifindex(Container, a.Link)
+	i, err := e.LinkIndex(Container, a.Link)
 	if err != nil {
 		return err
 	}

@@ -83,7 +83,7 @@ func (b *Bridge) create(e *Engine) error {
 		n.Nest(unix.IFLA_INFO_DATA, b.data)
 	})
 	// Born down, brought up by adjust: accept_ra=0 comes before it can hear anybody.
-	_, err := e.now(Host, netlink.Request{Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: body})
+	_, err := e.Request(Host, netlink.Request{Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: body})
 	if err != nil {
 		return fmt.Errorf("create bridge: %w", err)
 	}
@@ -137,7 +137,7 @@ func (b *Bridge) adjust(e *Engine, l *LinkInfo) error {
 			n.Nest(unix.IFLA_INFO_DATA, func(n *netlink.Buffer) { n.Uint8(brVLANFiltering, 1) })
 		})
 	}
-	_, err := e.now(Host, netlink.Request{Type: unix.RTM_NEWLINK, Flags: 0, Body: body})
+	_, err := e.Request(Host, netlink.Request{Type: unix.RTM_NEWLINK, Flags: 0, Body: body})
 	return err
 }
 

@@ -110,7 +110,7 @@ func (e *Engine) Netfilter() (_ *netlink.Conn, err error) {
 	if e.nf != nil {
 		return e.nf, nil
 	}
-	err = e.inside(e.nfSide, func() (err error) {
+	err = e.InNetns(e.nfSide, func() (err error) {
 		e.nf, err = netlink.Dial(unix.NETLINK_NETFILTER, e.rx)
 		return err
 	})
@@ -170,8 +170,8 @@ func (e *Engine) flush() error {
 }
 
 // now sends one request at once and returns its answer.
-func (e *Engine) now(s Side, r netlink.Request) (netlink.Response, error) {
-	resp, err := e.doAll(s, []netlink.Request{r})
+func (e *Engine) Request(s Side, r netlink.Request) (netlink.Response, error) {
+	resp, err := e.Requests(s, []netlink.Request{r})
 	if err != nil {
 		return netlink.Response{}, err
 	}
@@ -179,7 +179,7 @@ func (e *Engine) now(s Side, r netlink.Request) (netlink.Response, error) {
 }
 
 // together sends requests in one write and returns the answer to each.
-func (e *Engine) doAll(s Side, reqs []netlink.Request) ([]netlink.Response, error) {
+func (e *Engine) Requests(s Side, reqs []netlink.Request) ([]netlink.Response, error) {
 	if err := e.flush(); err != nil {
 		return nil, err
 	}
@@ -204,7 +204,7 @@ func (e *Engine) replyLost(err error) {
 }
 
 // dump lists on a side.
-func (e *Engine) dump(s Side, r netlink.Request) ([][]byte, error) {
+func (e *Engine) Dump(s Side, r netlink.Request) ([][]byte, error) {
 	if err := e.flush(); err != nil {
 		return nil, err
 	}

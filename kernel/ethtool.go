@@ -62,7 +62,7 @@ func (e *Engine) ethtool(s Side, cmd byte, link string, more func(*netlink.Buffe
 	if err := e.flush(); err != nil {
 		return nil, err
 	}
-	err = e.inside(s, func() error {
+	err = e.InNetns(s, func() error {
 		c, err := netlink.Dial(unix.NETLINK_GENERIC, e.rx)
 		if err != nil {
 			return err

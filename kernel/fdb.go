@@ -32,7 +32,7 @@ func (f *FDB) String() string {
 }
 
 // body is struct ndmsg of the family AF_BRIDGE, rtnetlink(7).
-func (f *FDB) body(index int) netlink.Buffer {
+func (f *FDB) Message(index int) netlink.Buffer {
 	b := netlink.Buffer{unix.AF_BRIDGE, 0, 0, 0}
 	b = binary.NativeEndian.AppendUint32(b, uint32(index))
 	b = binary.NativeEndian.AppendUint16(b, unix.NUD_PERMANENT|unix.NUD_NOARP)
@@ -42,16 +42,17 @@ func (f *FDB) body(index int) netlink.Buffer {
 	return b
 }
 
-func (f *FDB) put(index int) netlink.Request {
-	return netlink.Request{Type: unix.RTM_NEWNEIGH, Flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, Body: f.body(index)}
+// AddRequest returns the request that adds or replaces the entry on the link of an index.
+func (f *FDB) AddRequest(index int) netlink.Request {
+	return netlink.Request{Type: unix.RTM_NEWNEIGH, Flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, Body: f.Message(index)}
 }
 
 func (f *FDB) ensure(e *Engine) error {
-	i, err := e.ifindex(f.In, f.Link)
+	i, err := e.LinkIndex(f.In, f.Link)
 	if err != nil {
 		return err
 	}
-	return e.send(f, f.In, f.put(i), func(r netlink.Response) error {
+	return e.send(f, f.In, f.AddRequest(i), func(r netlink.Response) error {
 		if r.Err == nil {
 			e.noteCreated(f)
 		}
@@ -60,11 +61,11 @@ func (f *FDB) ensure(e *Engine) error {
 }
 
 func (f *FDB) diff(e *Engine) ([]string, error) {
-	i, err := e.ifindex(f.In, f.Link)
+	i, err := e.LinkIndex(f.In, f.Link)
 	if err != nil {
 		return nil, err
 	}
-	have, err := e.forwarding(f.In, i)
+	have, err := e.ForwardingEntries(f.In, i)
 	if err != nil {
 		return nil, err
 	}
@@ -79,20 +80,20 @@ func (f *FDB) diff(e *Engine) ([]string, error) {
 }
 
 func (f *FDB) remove(e *Engine) error {
-	i, err := e.ifindex(f.In, f.Link)
+	i, err := e.LinkIndex(f.In, f.Link)
 	if err != nil {
 		return err
 	}
-	_, err = e.now(f.In, netlink.Request{Type: unix.RTM_DELNEIGH, Flags: 0, Body: f.body(i)})
+	_, err = e.Request(f.In, netlink.Request{Type: unix.RTM_DELNEIGH, Flags: 0, Body: f.Message(i)})
 	return err
 }
 
 // forwarding lists the forwarding entries of a VXLAN device, by hardware address.
 // The one of all zeroes, of frames to nobody known, is in it.
-func (e *Engine) forwarding(s Side, index int) (map[string]netip.Addr, error) {
+func (e *Engine) ForwardingEntries(s Side, index int) (map[string]netip.Addr, error) {
 	b := netlink.Buffer{unix.AF_BRIDGE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 	b.Uint32(unix.NDA_IFINDEX, uint32(index))
-	msgs, err := e.dump(s, netlink.Request{Type: unix.RTM_GETNEIGH, Body: b})
+	msgs, err := e.Dump(s, netlink.Request{Type: unix.RTM_GETNEIGH, Body: b})
 	if err != nil {
 		return nil, fmt.Errorf("list forwarding entries: %w", err)
 	}

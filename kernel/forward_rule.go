@@ -155,7 +155,7 @@ func (e *Engine) removeForwardRules(dead func(mark string) bool) error {
 			continue // the words of iptables' rules are found by its own command
 		}
 		err := e.deleteRules(d.Family, d.Table, d.Chain, func(mark string) bool {
-			return len(mark) > len(tagPrefix) && mark[:len(tagPrefix)] == tagPrefix && dead(mark)
+			return len(mark) > len(TagPrefix) && mark[:len(TagPrefix)] == TagPrefix && dead(mark)
 		})
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, err)

@@ -70,7 +70,7 @@ func (i *IFB) created(e *Engine, r netlink.Response) error {
 	}
 	e.noteCreated(i)
 	for _, m := range r.Messages {
-		if l := parseLink(m); l.Name == i.Name {
+		if l := ParseLink(m); l.Name == i.Name {
 			e.index[Host][i.Name] = l.Index
 		}
 	}

@@ -37,7 +37,7 @@ func (n *Neigh) String() string {
 }
 
 // ndmsg is struct ndmsg, rtnetlink(7).
-func (n *Neigh) ndmsg(index int, state uint16) netlink.Buffer {
+func (n *Neigh) Message(index int, state uint16) netlink.Buffer {
 	b := netlink.Buffer{netlink.AddrFamily(n.IP), 0, 0, 0}
 	b = binary.NativeEndian.AppendUint32(b, uint32(index))
 	b = binary.NativeEndian.AppendUint16(b, state)
@@ -46,19 +46,20 @@ func (n *Neigh) ndmsg(index int, state uint16) netlink.Buffer {
 	return b
 }
 
-func (n *Neigh) put(index int) netlink.Request {
-	b := n.ndmsg(index, unix.NUD_PERMANENT)
+// AddRequest returns the request that adds or replaces the neighbour on the link of an index.
+func (n *Neigh) AddRequest(index int) netlink.Request {
+	b := n.Message(index, unix.NUD_PERMANENT)
 	b.Bytes(unix.NDA_LLADDR, macBytes(n.MAC))
 	b.Uint8(ndaProtocol, cmp.Or(n.Proto, Protocol))
 	return netlink.Request{Type: unix.RTM_NEWNEIGH, Flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, Body: b}
 }
 
 func (n *Neigh) ensure(e *Engine) error {
-	i, err := e.ifindex(n.In, n.Link)
+	i, err := e.LinkIndex(n.In, n.Link)
 	if err != nil {
 		return err
 	}
-	return e.send(n, n.In, n.put(i), func(r netlink.Response) error {
+	return e.send(n, n.In, n.AddRequest(i), func(r netlink.Response) error {
 		if r.Err == nil {
 			e.noteCreated(n)
 		}
@@ -67,11 +68,11 @@ func (n *Neigh) ensure(e *Engine) error {
 }
 
 func (n *Neigh) diff(e *Engine) ([]string, error) {
-	i, err := e.ifindex(n.In, n.Link)
+	i, err := e.LinkIndex(n.In, n.Link)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := e.now(n.In, netlink.Request{Type: unix.RTM_GETNEIGH, Flags: 0, Body: n.ndmsg(i, 0)})
+	resp, err := e.Request(n.In, netlink.Request{Type: unix.RTM_GETNEIGH, Flags: 0, Body: n.Message(i, 0)})
 	if err != nil {
 		return nil, err
 	}
@@ -85,10 +86,10 @@ func (n *Neigh) diff(e *Engine) ([]string, error) {
 }
 
 func (n *Neigh) remove(e *Engine) error {
-	i, err := e.ifindex(n.In, n.Link)
+	i, err := e.LinkIndex(n.In, n.Link)
 	if err != nil {
 		return err
 	}
-	_, err = e.now(n.In, netlink.Request{Type: unix.RTM_DELNEIGH, Flags: 0, Body: n.ndmsg(i, 0)})
+	_, err = e.Request(n.In, netlink.Request{Type: unix.RTM_DELNEIGH, Flags: 0, Body: n.Message(i, 0)})
 	return err
 }

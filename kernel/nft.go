@@ -52,7 +52,7 @@ func (t *TakenError) Error() string {
 	if t.OwnerTag == "" {
 		return t.Key + " is already taken"
 	}
-	return t.Key + " is already taken by " + strings.TrimPrefix(t.OwnerTag, tagPrefix)
+	return t.Key + " is already taken by " + strings.TrimPrefix(t.OwnerTag, TagPrefix)
 }
 
 // Is makes a TakenError match EEXIST, which the kernel returns.
@@ -97,9 +97,9 @@ func (n *NFT) addrs() string {
 
 // Tag returns the comment of a rule, which identifies the rule.
 func (n *NFT) Tag() string {
-	id := "#" + hash(n.Name, n.Text)[:12]
+	id := "#" + Hash(n.Name, n.Text)[:12]
 	if n.Network == "" {
-		return tagPrefix + id
+		return TagPrefix + id
 	}
 	return networkTag(n.Network) + id
 }
@@ -148,7 +148,7 @@ func (x *Element) String() string {
 
 func (n *NFT) diff(e *Engine) ([]string, error) {
 	if n.Kind != "rule" {
-		_, err := e.askNFT(n.part().Get())
+		_, err := e.AskNFT(n.part().Get())
 		return nil, err
 	}
 	have, err := e.rulesForCheck(n)
@@ -183,8 +183,8 @@ func (x *Element) diff(e *Engine) ([]string, error) {
 	return d, nil
 }
 
-// askNFT sends a request over the netfilter socket and returns the reply.
-func (e *Engine) askNFT(r netlink.Request) (netlink.Response, error) {
+// AskNFT sends a request over the netfilter socket and returns the reply.
+func (e *Engine) AskNFT(r netlink.Request) (netlink.Response, error) {
 	c, err := e.Netfilter()
 	if err != nil {
 		return netlink.Response{}, err
@@ -254,7 +254,7 @@ func (e *Engine) element(x *Element) (nft.ElementInfo, error) {
 	if err != nil {
 		return nft.ElementInfo{}, err
 	}
-	resp, err := e.askNFT(get)
+	resp, err := e.AskNFT(get)
 	if err != nil || len(resp.Messages) == 0 {
 		return nft.ElementInfo{}, err
 	}

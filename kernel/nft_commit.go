@@ -273,7 +273,7 @@ func (c *chains) comments(n *NFT) (map[string]bool, error) {
 
 // generation is a number that every change of any ruleset moves.
 func (e *Engine) generation() (uint32, error) {
-	resp, err := e.askNFT(netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETGEN, Body: nft.Message("ip")})
+	resp, err := e.AskNFT(netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETGEN, Body: nft.Message("ip")})
 	if err != nil {
 		return 0, fmt.Errorf("nftables: %w", err)
 	}

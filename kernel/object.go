@@ -129,3 +129,6 @@ func decode(data []byte, v any) error {
 		return err
 	}
 }
+
+// Kind is the name of an object's kind, as a record has it.
+func Kind(o Object) string { return o.kind() }

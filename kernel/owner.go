@@ -19,13 +19,13 @@ type Owner struct {
 const commentMax = 120
 
 // markPrefix begins the alias or comment of everything that is ours.
-const tagPrefix = "fairlead "
+const TagPrefix = "fairlead "
 
 // Mark is the owner as text: a link's alias, an element's comment.
 // It is at most 120 bytes: past that container and interface, and if need be
 // the network, become hashes.
 func (o Owner) Tag() string {
-	s := tagPrefix + o.Network + " " + o.ContainerID + " " + o.IfName
+	s := TagPrefix + o.Network + " " + o.ContainerID + " " + o.IfName
 	if len(s) <= commentMax {
 		return s
 	}
@@ -34,9 +34,9 @@ func (o Owner) Tag() string {
 
 func networkTag(network string) string {
 	if len(network) > 64 {
-		network = "#" + hash(network)[:24]
+		network = "#" + Hash(network)[:24]
 	}
-	return tagPrefix + network + " "
+	return TagPrefix + network + " "
 }
 
 // Owns tells whether a mark is this owner's.
@@ -44,16 +44,16 @@ func (o Owner) Owns(mark string) bool { return mark == o.Tag() }
 
 // MarkOf tells whether a mark belongs to an attachment of a network.
 func IsTagOfNetwork(network, mark string) bool {
-	return strings.HasPrefix(mark, networkTag(network)) || strings.HasPrefix(mark, tagPrefix+network+" ")
+	return strings.HasPrefix(mark, networkTag(network)) || strings.HasPrefix(mark, TagPrefix+network+" ")
 }
 
 // Hash is 64 hexadecimal digits derived from network, container and interface.
-func (o Owner) Hash() string { return hash(o.Network, o.ContainerID, o.IfName) }
+func (o Owner) Hash() string { return Hash(o.Network, o.ContainerID, o.IfName) }
 
 // hash is a name, not a secret: FNV-1a of 128 bits over the parts with their
 // lengths, its halves mixed, each twice for 64 digits. A cryptographic one would
 // cost a sixth of an empty program's start.
-func hash(parts ...string) string {
+func Hash(parts ...string) string {
 	h := fnv.New128a()
 	for _, p := range parts {
 		var n [4]byte
@@ -87,7 +87,7 @@ func (o Owner) MAC(end string) string { return MAC("mac", o.Network, o.Container
 
 // MAC derives a locally administered unicast address from words.
 func MAC(words ...string) string {
-	raw, _ := hex.DecodeString(hash(words...)[:12])
+	raw, _ := hex.DecodeString(Hash(words...)[:12])
 	raw[0] = raw[0]&^1 | 2
 	return hwaddr.Format(raw)
 }
@@ -98,7 +98,7 @@ const LinkGroup = 0x666c0001
 
 // ParseMark reads a mark back; false if it is not ours or holds a hash.
 func ParseOwnerTag(mark string) (Owner, bool) {
-	rest, ok := strings.CutPrefix(mark, tagPrefix)
+	rest, ok := strings.CutPrefix(mark, TagPrefix)
 	f := strings.SplitN(rest, " ", 3)
 	if !ok || len(f) != 3 || strings.HasPrefix(f[0], "#") {
 		return Owner{}, false
@@ -117,7 +117,7 @@ func SameContainer(mark, other string) bool {
 // IsOwnerMark tells whether a mark is an attachment's: others of ours stand for
 // what attachments share.
 func IsOwnerTag(mark string) bool {
-	rest, ok := strings.CutPrefix(mark, tagPrefix)
+	rest, ok := strings.CutPrefix(mark, TagPrefix)
 	f := strings.SplitN(rest, " ", 3)
 	return ok && (len(f) == 3 || len(f) == 2 && strings.HasPrefix(f[1], "#") && len(f[1]) == 25)
 }

@@ -9,9 +9,9 @@ import (
 func FuzzReplies(f *testing.F) {
 	f.Add(make([]byte, 64))
 	f.Fuzz(func(_ *testing.T, p []byte) {
-		parseLink(p)
+		ParseLink(p)
 		if len(p) >= unix.SizeofRtMsg {
-			parseRoute(p)
+			ParseRoute(p)
 		}
 	})
 }

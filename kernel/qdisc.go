@@ -93,7 +93,7 @@ func ratespec(rate uint64) []byte {
 }
 
 func (q *Qdisc) ensure(e *Engine) error {
-	i, err := e.ifindex(q.In, q.Link)
+	i, err := e.LinkIndex(q.In, q.Link)
 	if err != nil {
 		return err
 	}
@@ -169,14 +169,14 @@ func (q *Qdisc) class(index int) netlink.Buffer {
 }
 
 func (q *Qdisc) diff(e *Engine) ([]string, error) {
-	i, err := e.ifindex(q.In, q.Link)
+	i, err := e.LinkIndex(q.In, q.Link)
 	if err != nil {
 		return nil, err
 	}
 	// Not a list: the kernel's is of all links, and misses one when another goes
 	// away meanwhile, without saying that it was interrupted. To whom it says what
 	// it was asked for is in the flag (qdisc_get_notify).
-	r, err := e.now(q.In, netlink.Request{Type: unix.RTM_GETQDISC, Flags: unix.NLM_F_ECHO, Body: tcmsg(i, q.parent(), 0, 0)})
+	r, err := e.Request(q.In, netlink.Request{Type: unix.RTM_GETQDISC, Flags: unix.NLM_F_ECHO, Body: tcmsg(i, q.parent(), 0, 0)})
 	if errors.Is(err, unix.EINVAL) { // there is none
 		return nil, os.ErrNotExist
 	}
@@ -214,11 +214,11 @@ func (q *Qdisc) differs(options []byte) (d []string) {
 }
 
 func (q *Qdisc) remove(e *Engine) error {
-	i, err := e.ifindex(q.In, q.Link)
+	i, err := e.LinkIndex(q.In, q.Link)
 	if err != nil {
 		return err
 	}
-	_, err = e.now(q.In, netlink.Request{Type: unix.RTM_DELQDISC, Flags: 0, Body: tcmsg(i, q.parent(), 0, 0)})
+	_, err = e.Request(q.In, netlink.Request{Type: unix.RTM_DELQDISC, Flags: 0, Body: tcmsg(i, q.parent(), 0, 0)})
 	if errors.Is(err, unix.EINVAL) { // there is none
 		return os.ErrNotExist
 	}

@@ -94,7 +94,7 @@ func (f *ReferenceRules) removeNFT(e *Engine) error {
 }
 
 func (e *Engine) hasChain(family, table, name string) bool {
-	_, err := e.askNFT(nft.Part{Family: family, Table: table, Kind: "chain", Name: name}.Get())
+	_, err := e.AskNFT(nft.Part{Family: family, Table: table, Kind: "chain", Name: name}.Get())
 	return err == nil
 }
 

@@ -235,5 +235,5 @@ func overriddenBy(o Object, later Objects) bool {
 }
 
 func sameRoute(a, b *Route) bool {
-	return a.In == b.In && a.Link == b.Link && a.Dst.Masked() == b.Dst.Masked() && a.Via == b.Via && a.table() == b.table()
+	return a.In == b.In && a.Link == b.Link && a.Dst.Masked() == b.Dst.Masked() && a.Via == b.Via && a.RoutingTable() == b.RoutingTable()
 }

@@ -141,23 +141,25 @@ func (r *Route) scope() byte {
 	return unix.RT_SCOPE_LINK
 }
 
-func (r *Route) table() int {
+// RoutingTable returns the route's table; the main table if Table is 0.
+func (r *Route) RoutingTable() int {
 	if r.Table == 0 {
 		return unix.RT_TABLE_MAIN
 	}
 	return r.Table
 }
 
-func (r *Route) body(index int) netlink.Buffer {
+// Message returns the body of a message about the route: struct rtmsg, rtnetlink(7).
+func (r *Route) Message(index int) netlink.Buffer {
 	var flags uint32
 	if r.OnLink {
 		flags = unix.RTNH_F_ONLINK
 	}
-	b := rtmsg(netlink.AddrFamily(r.Dst.Addr()), r.Dst.Bits(), r.table(), r.scope(), flags)
+	b := RouteMessage(netlink.AddrFamily(r.Dst.Addr()), r.Dst.Bits(), r.RoutingTable(), r.scope(), flags)
 	if r.Proto != 0 {
 		b[5] = r.Proto
 	}
-	b[7] = r.rtnType()
+	b[7] = r.KernelType()
 	b.Addr(unix.RTA_DST, r.Dst.Masked().Addr())
 	if r.Via.IsValid() {
 		b.Addr(unix.RTA_GATEWAY, r.Via)
@@ -170,7 +172,7 @@ func (r *Route) body(index int) netlink.Buffer {
 	} else if index != 0 {
 		b.Uint32(unix.RTA_OIF, uint32(index))
 	}
-	b.Uint32(unix.RTA_TABLE, uint32(r.table()))
+	b.Uint32(unix.RTA_TABLE, uint32(r.RoutingTable()))
 	if r.Metric != 0 {
 		b.Uint32(unix.RTA_PRIORITY, uint32(r.Metric))
 	}
@@ -217,7 +219,7 @@ func parseHops(p []byte) (hops []Hop, index int, all bool) {
 }
 
 // rtmsg is struct rtmsg, rtnetlink(7), of a unicast route or rule of ours.
-func rtmsg(family byte, bits, table int, scope byte, flags uint32) netlink.Buffer {
+func RouteMessage(family byte, bits, table int, scope byte, flags uint32) netlink.Buffer {
 	t := byte(unix.RT_TABLE_COMPAT)
 	if table < 256 {
 		t = byte(table)
@@ -228,14 +230,15 @@ func rtmsg(family byte, bits, table int, scope byte, flags uint32) netlink.Buffe
 }
 
 // device is the number of its link; 0 if it has none.
-func (r *Route) linkIndex(e *Engine) (int, error) {
+func (r *Route) LinkIndex(e *Engine) (int, error) {
 	if r.Type != Unicast {
 		return 0, nil
 	}
-	return e.ifindex(r.In, r.Link)
+	return e.LinkIndex(r.In, r.Link)
 }
 
-func (r *Route) rtnType() byte {
+// KernelType returns the kernel's number of the route type, RTN_*.
+func (r *Route) KernelType() byte {
 	if r.Type == Unicast {
 		return unix.RTN_UNICAST
 	}
@@ -243,7 +246,7 @@ func (r *Route) rtnType() byte {
 }
 
 func (r *Route) ensure(e *Engine) error {
-	i, err := r.linkIndex(e)
+	i, err := r.LinkIndex(e)
 	if err != nil {
 		return err
 	}
@@ -251,7 +254,7 @@ func (r *Route) ensure(e *Engine) error {
 	if !r.AllowOthers {
 		flags |= unix.NLM_F_EXCL
 	}
-	return e.send(r, r.In, netlink.Request{Type: unix.RTM_NEWROUTE, Flags: flags, Body: r.body(i)}, func(resp netlink.Response) error {
+	return e.send(r, r.In, netlink.Request{Type: unix.RTM_NEWROUTE, Flags: flags, Body: r.Message(i)}, func(resp netlink.Response) error {
 		if errors.Is(resp.Err, unix.EEXIST) {
 			return r.acceptIfSame(e, resp.Err)
 		}
@@ -273,7 +276,7 @@ func (r *Route) acceptIfSame(e *Engine, exists error) error {
 
 // diff looks for the route in any table: a later plugin may have moved it.
 func (r *Route) diff(e *Engine) ([]string, error) {
-	i, err := r.linkIndex(e)
+	i, err := r.LinkIndex(e)
 	if err != nil {
 		return nil, err
 	}
@@ -283,7 +286,7 @@ func (r *Route) diff(e *Engine) ([]string, error) {
 	}
 	other := ""
 	for _, h := range have {
-		if h.Dst != r.Dst.Masked() || h.Type != r.rtnType() {
+		if h.Dst != r.Dst.Masked() || h.Type != r.KernelType() {
 			continue
 		}
 		if (i == 0 || h.Index == i) && h.Via == r.Via && (r.Metric == 0 || h.Metric == r.Metric) {
@@ -300,12 +303,12 @@ func (r *Route) diff(e *Engine) ([]string, error) {
 // The kernel writes down no more than these, whatever it was told: ip_metrics_convert
 // in its net/ipv4/metrics.c.
 const (
-	maxMTU    = 65535 - 15 // bytes
+	MaxMTU    = 65535 - 15 // bytes
 	maxAdvMSS = 65535 - 40
 )
 
 func (r *Route) metrics(h RouteInfo) (d []string) {
-	if want := min(r.MTU, maxMTU); want != 0 && h.MTU != want {
+	if want := min(r.MTU, MaxMTU); want != 0 && h.MTU != want {
 		d = append(d, fmt.Sprintf("mtu is %d, want %d", h.MTU, want))
 	}
 	if want := min(r.AdvMSS, maxAdvMSS); want != 0 && h.AdvMSS != want {
@@ -315,10 +318,10 @@ func (r *Route) metrics(h RouteInfo) (d []string) {
 }
 
 func (r *Route) remove(e *Engine) error {
-	i, err := r.linkIndex(e)
+	i, err := r.LinkIndex(e)
 	if err != nil {
 		return err
 	}
-	_, err = e.now(r.In, netlink.Request{Type: unix.RTM_DELROUTE, Flags: 0, Body: r.body(i)})
+	_, err = e.Request(r.In, netlink.Request{Type: unix.RTM_DELROUTE, Flags: 0, Body: r.Message(i)})
 	return err
 }

@@ -50,9 +50,10 @@ func (r *Rule) String() string {
 	return s + fmt.Sprintf(" table %d", r.Table)
 }
 
-func (r *Rule) body() netlink.Buffer {
+// Message returns the body of a message about the rule: struct fib_rule_hdr.
+func (r *Rule) Message() netlink.Buffer {
 	// struct fib_rule_hdr has the shape of rtmsg: the table, then the action.
-	b := rtmsg(r.family(), 0, r.Table, 0, 0)
+	b := RouteMessage(r.family(), 0, r.Table, 0, 0)
 	b[5], b[7] = 0, unix.FR_ACT_TO_TBL
 	if r.From.IsValid() {
 		b[2] = byte(r.From.Bits())
@@ -71,7 +72,7 @@ func (r *Rule) body() netlink.Buffer {
 }
 
 func (r *Rule) ensure(e *Engine) error {
-	return e.send(r, r.In, netlink.Request{Type: unix.RTM_NEWRULE, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: r.body()}, func(resp netlink.Response) error {
+	return e.send(r, r.In, netlink.Request{Type: unix.RTM_NEWRULE, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: r.Message()}, func(resp netlink.Response) error {
 		if resp.Err == nil {
 			e.noteCreated(r)
 		}
@@ -101,9 +102,9 @@ type RuleInfo struct {
 
 // Rules lists the rules of a family (AF_INET, AF_INET6) that look into a table.
 func (e *Engine) Rules(s Side, fam byte) (out []RuleInfo, err error) {
-	b := rtmsg(fam, 0, 0, 0, 0)
+	b := RouteMessage(fam, 0, 0, 0, 0)
 	b[5], b[7] = 0, 0
-	msgs, err := e.dump(s, netlink.Request{Type: unix.RTM_GETRULE, Body: b})
+	msgs, err := e.Dump(s, netlink.Request{Type: unix.RTM_GETRULE, Body: b})
 	if err != nil {
 		return nil, fmt.Errorf("list rules: %w", err)
 	}
@@ -128,6 +129,6 @@ func (e *Engine) Rules(s Side, fam byte) (out []RuleInfo, err error) {
 }
 
 func (r *Rule) remove(e *Engine) error {
-	_, err := e.now(r.In, netlink.Request{Type: unix.RTM_DELRULE, Flags: 0, Body: r.body()})
+	_, err := e.Request(r.In, netlink.Request{Type: unix.RTM_DELRULE, Flags: 0, Body: r.Message()})
 	return err
 }

@@ -64,7 +64,7 @@ func (s *Sysctl) ensure(e *Engine) error {
 	if s.NetnsOnly {
 		return s.ensureNetnsOnly(e)
 	}
-	return e.inside(s.In, func() error {
+	return e.InNetns(s.In, func() error {
 		if s.IfZero || s.IsShared || s.busyWaits() {
 			have, err := readSysctl(s.Key)
 			if err == nil && (have == s.Value || s.IfZero && have != "0") {
@@ -88,7 +88,7 @@ const (
 // byLink sets a key of a link's IPv4 configuration by a message in the queue:
 // no file of the namespace to be opened from within.
 func (s *Sysctl) setByNetlink(e *Engine, key uint16) error {
-	i, err := e.ifindex(s.In, s.Link)
+	i, err := e.LinkIndex(s.In, s.Link)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (s *Sysctl) setByNetlink(e *Engine, key uint16) error {
 }
 
 func (s *Sysctl) diff(e *Engine) (d []string, err error) {
-	err = e.inside(s.In, func() error {
+	err = e.InNetns(s.In, func() error {
 		have, err := readSysctl(s.Key)
 		switch {
 		case s.Optional && errors.Is(err, os.ErrNotExist):
@@ -125,12 +125,12 @@ func (s *Sysctl) remove(e *Engine) error {
 	if s.Previous == "" {
 		return nil
 	}
-	return e.inside(s.In, func() error { return writeSysctl(s.Key, s.Previous, true) })
+	return e.InNetns(s.In, func() error { return writeSysctl(s.Key, s.Previous, true) })
 }
 
 func (s *Sysctl) ensureNetnsOnly(e *Engine) error {
 	host := sysctlInode(s.Key)
-	return e.inside(s.In, func() error {
+	return e.InNetns(s.In, func() error {
 		own := sysctlInode(s.Key)
 		switch {
 		case own == 0:
@@ -164,7 +164,7 @@ func sameValue(a, b string) bool { return slices.Equal(strings.Fields(a), string
 
 // Sysctl reads a key, with slashes, of a side.
 func (e *Engine) Sysctl(s Side, key string) (v string, err error) {
-	err = e.inside(s, func() error {
+	err = e.InNetns(s, func() error {
 		v, err = readSysctl(key)
 		return err
 	})
@@ -172,7 +172,7 @@ func (e *Engine) Sysctl(s Side, key string) (v string, err error) {
 }
 
 // inside runs f in the namespace of a side.
-func (e *Engine) inside(s Side, f func() error) error {
+func (e *Engine) InNetns(s Side, f func() error) error {
 	if s == Host {
 		return f()
 	}

@@ -77,7 +77,7 @@ func (t *Tap) ensure(e *Engine) error {
 	master := 0
 	if t.Master != "" {
 		var err error
-		if master, err = e.ifindex(Container, t.Master); err != nil {
+		if master, err = e.LinkIndex(Container, t.Master); err != nil {
 			return err
 		}
 	}
@@ -93,7 +93,7 @@ func (t *Tap) ensure(e *Engine) error {
 // birth keeps the device open until it is complete: who is killed before leaves nothing.
 func (t *Tap) create(e *Engine, master int) error {
 	fd := -1
-	err := e.inside(Container, func() (err error) { // the device is made where this file is opened
+	err := e.InNetns(Container, func() (err error) { // the device is made where this file is opened
 		fd, err = unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
 		return err
 	})
@@ -145,7 +145,7 @@ func (t *Tap) complete(e *Engine, master int) error {
 	if master != 0 {
 		body.Uint32(unix.IFLA_MASTER, uint32(master))
 	}
-	_, err := e.now(Container, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: body})
+	_, err := e.Request(Container, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: body})
 	return err
 }
 
@@ -155,7 +155,7 @@ func (t *Tap) inContext(e *Engine, master int) error {
 	if _, err := e.Link(Container, t.Name); err == nil {
 		return nameTaken(t.Name, unix.EEXIST)
 	}
-	err := e.inside(Container, func() error { return runAs(t.Context, t.command()) })
+	err := e.InNetns(Container, func() error { return runAs(t.Context, t.command()) })
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func (e *Engine) ensureTunnel(o Object, t tunnel) error {
 		return fmt.Errorf("%s exists%s and %s: remove it or choose another name", t.name, describeOwner(l), strings.Join(fixed, ", "))
 	}
 	delete(e.index[t.side], t.name)
-	if _, err := e.now(t.side, netlink.Request{Type: unix.RTM_DELLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, 0, 0)}); err != nil && !netlink.IsAbsent(err) {
+	if _, err := e.Request(t.side, netlink.Request{Type: unix.RTM_DELLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, 0, 0)}); err != nil && !netlink.IsAbsent(err) {
 		return fmt.Errorf("remove it, to make it anew: %w", err)
 	}
 	return e.createTunnel(o, t, under)
@@ -79,7 +79,7 @@ func (e *Engine) underlay(t tunnel) (int, error) {
 	if t.underlay == "" {
 		return 0, nil
 	}
-	i, err := e.ifindex(Host, t.underlay)
+	i, err := e.LinkIndex(Host, t.underlay)
 	if err != nil {
 		return 0, fmt.Errorf("underlay: %w", err)
 	}
@@ -140,7 +140,7 @@ func (e *Engine) ignoreRouters(t tunnel) error {
 	if !t.bridgesFrames() {
 		return nil
 	}
-	return e.inside(t.side, func() error { return writeSysctl(t.acceptRAKey(), "0", true) })
+	return e.InNetns(t.side, func() error { return writeSysctl(t.acceptRAKey(), "0", true) })
 }
 
 // hearing is what is wrong if routers are heard.
@@ -148,7 +148,7 @@ func (e *Engine) acceptsRouters(t tunnel) (d []string, err error) {
 	if !t.bridgesFrames() {
 		return nil, nil
 	}
-	err = e.inside(t.side, func() error {
+	err = e.InNetns(t.side, func() error {
 		have, err := readSysctl(t.acceptRAKey())
 		if err == nil && have != "0" {
 			d = append(d, "accept_ra is "+have+", want 0")
@@ -235,6 +235,6 @@ func (e *Engine) removeTunnel(t tunnel) error {
 		return nil
 	}
 	delete(e.index[t.side], t.name)
-	_, err = e.now(t.side, netlink.Request{Type: unix.RTM_DELLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, 0, 0)})
+	_, err = e.Request(t.side, netlink.Request{Type: unix.RTM_DELLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, 0, 0)})
 	return err
 }

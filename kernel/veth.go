@@ -106,7 +106,7 @@ func (v *Veth) createMessage(e *Engine) (netlink.Buffer, error) {
 	master := 0
 	if v.Master != "" {
 		var err error
-		if master, err = e.ifindex(Host, v.Master); err != nil {
+		if master, err = e.LinkIndex(Host, v.Master); err != nil {
 			return nil, err
 		}
 	}
@@ -170,7 +170,7 @@ func (v *Veth) created(e *Engine, r netlink.Response) error {
 	}
 	e.noteCreated(v)
 	for _, m := range r.Messages {
-		if l := parseLink(m); l.Name == v.Name {
+		if l := ParseLink(m); l.Name == v.Name {
 			e.index[Host][v.Name], e.index[v.PeerSide][v.PeerName] = l.Index, l.Peer
 		}
 	}
@@ -230,7 +230,7 @@ func (v *Veth) remove(e *Engine) error {
 	if err != nil || !likeReference(out) {
 		return nil // ours of another owner, or somebody else's
 	}
-	_, err = e.now(Host, netlink.Request{Type: unix.RTM_DELLINK, Flags: 0, Body: netlink.LinkMessage(out.Index, 0, 0)})
+	_, err = e.Request(Host, netlink.Request{Type: unix.RTM_DELLINK, Flags: 0, Body: netlink.LinkMessage(out.Index, 0, 0)})
 	return err
 }
 
@@ -252,6 +252,6 @@ func (e *Engine) deleteLink(s Side, name, mark string) error {
 		return nil
 	}
 	delete(e.index[s], name)
-	_, err = e.now(s, netlink.Request{Type: unix.RTM_DELLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, 0, 0)})
+	_, err = e.Request(s, netlink.Request{Type: unix.RTM_DELLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, 0, 0)})
 	return err
 }

@@ -20,7 +20,7 @@ type VRF struct {
 
 const (
 	iflaVRFTable = 1                 // linux/if_link.h
-	vrfTag       = tagPrefix + "vrf" // alias of those that go with their last member
+	vrfTag       = TagPrefix + "vrf" // alias of those that go with their last member
 )
 
 func (v *VRF) kind() string { return "vrf" }
@@ -95,7 +95,7 @@ func (v *VRF) remove(e *Engine) error {
 		}
 	}
 	delete(e.index[Container], v.Name)
-	_, err = e.now(Container, netlink.Request{Type: unix.RTM_DELLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, 0, 0)})
+	_, err = e.Request(Container, netlink.Request{Type: unix.RTM_DELLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, 0, 0)})
 	return err
 }
 
@@ -156,7 +156,7 @@ func (e *Engine) enslave(l *LinkInfo, master, from, to int) error {
 }
 
 func (m *VRFMember) diff(e *Engine) (d []string, err error) {
-	vrf, err := e.ifindex(Container, m.VRF)
+	vrf, err := e.LinkIndex(Container, m.VRF)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/ipam"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/inspect"
 	"github.com/fairlead/fairlead/kernel/netns"
 	"github.com/fairlead/fairlead/libcni"
 )
@@ -83,7 +84,7 @@ func (c *collector) marks() {
 		return
 	}
 	defer e.Close()
-	if c.used, err = e.TagsInUse(); err != nil {
+	if c.used, err = inspect.TagsInUse(e); err != nil {
 		c.fail(err)
 		return
 	}

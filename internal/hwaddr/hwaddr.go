@@ -1,3 +1,5 @@
+// Package hwaddr reads and writes hardware addresses (MAC) of six bytes. It does not import
+// package net, which would slow down the start of every plugin.
 package hwaddr
 
 import (
@@ -5,7 +7,7 @@ import (
 	"fmt"
 )
 
-// ParseMAC reads a hardware address of six bytes, with colons or dashes.
+// Parse reads a hardware address of six bytes, with colons or dashes.
 func Parse(s string) ([]byte, error) {
 	raw := make([]byte, 6)
 	for i := range raw {
@@ -21,15 +23,16 @@ func Parse(s string) ([]byte, error) {
 }
 
 func errInvalid(s string) error {
-	return fmt.Errorf("%q is no hardware address: want six bytes, like 02:00:00:00:00:01", s)
+	return fmt.Errorf("%q is not a hardware address: want six bytes, like 02:00:00:00:00:01", s)
 }
 
-// CanonicalMAC is a hardware address in the one form that the kernel's are shown in.
+// Canonical is a hardware address in the one form that the kernel's are shown in.
 func Canonical(s string) (string, error) {
 	raw, err := Parse(s)
 	return Format(raw), err
 }
 
+// Format writes a hardware address with colons, in lower case.
 func Format(raw []byte) string {
 	b := make([]byte, 0, 3*len(raw))
 	for i, c := range raw {

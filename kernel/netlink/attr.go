@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// buf builds one netlink payload. Numbers are in host order unless a name says
-// otherwise (nftables wants network order). Source: netlink(7).
+// Buffer builds the body of a message. Its methods append one attribute each. Numbers are in
+// host byte order; the methods whose name ends in BE write network byte order, which
+// nftables wants.
 type Buffer []byte
 
 func (b *Buffer) pad() {
@@ -17,6 +18,7 @@ func (b *Buffer) pad() {
 	}
 }
 
+// Bytes appends an attribute with the given value.
 func (b *Buffer) Bytes(typ uint16, v []byte) {
 	*b = binary.NativeEndian.AppendUint16(*b, uint16(4+len(v)))
 	*b = binary.NativeEndian.AppendUint16(*b, typ)
@@ -24,19 +26,41 @@ func (b *Buffer) Bytes(typ uint16, v []byte) {
 	b.pad()
 }
 
-func (b *Buffer) Uint8(typ uint16, v uint8)   { b.Bytes(typ, []byte{v}) }
-func (b *Buffer) Uint16(typ uint16, v uint16) { b.Bytes(typ, binary.NativeEndian.AppendUint16(nil, v)) }
-func (b *Buffer) Uint32(typ uint16, v uint32) { b.Bytes(typ, binary.NativeEndian.AppendUint32(nil, v)) }
+// Uint8 appends a number of 8 bits.
+func (b *Buffer) Uint8(typ uint16, v uint8) { b.Bytes(typ, []byte{v}) }
 
-func (b *Buffer) Uint64(typ uint16, v uint64) { b.Bytes(typ, binary.NativeEndian.AppendUint64(nil, v)) }
+// Uint16 appends a number of 16 bits.
+func (b *Buffer) Uint16(typ uint16, v uint16) {
+	b.Bytes(typ, binary.NativeEndian.AppendUint16(nil, v))
+}
 
-func (b *Buffer) Uint16BE(typ uint16, v uint16) { b.Bytes(typ, binary.BigEndian.AppendUint16(nil, v)) }
-func (b *Buffer) Uint32BE(typ uint16, v uint32) { b.Bytes(typ, binary.BigEndian.AppendUint32(nil, v)) }
+// Uint32 appends a number of 32 bits.
+func (b *Buffer) Uint32(typ uint16, v uint32) {
+	b.Bytes(typ, binary.NativeEndian.AppendUint32(nil, v))
+}
 
-func (b *Buffer) String(typ uint16, v string)   { b.Bytes(typ, append([]byte(v), 0)) }
+// Uint64 appends a number of 64 bits.
+func (b *Buffer) Uint64(typ uint16, v uint64) {
+	b.Bytes(typ, binary.NativeEndian.AppendUint64(nil, v))
+}
+
+// Uint16BE appends a number of 16 bits in network byte order.
+func (b *Buffer) Uint16BE(typ uint16, v uint16) {
+	b.Bytes(typ, binary.BigEndian.AppendUint16(nil, v))
+}
+
+// Uint32BE appends a number of 32 bits in network byte order.
+func (b *Buffer) Uint32BE(typ uint16, v uint32) {
+	b.Bytes(typ, binary.BigEndian.AppendUint32(nil, v))
+}
+
+// String appends text that ends with a zero byte.
+func (b *Buffer) String(typ uint16, v string) { b.Bytes(typ, append([]byte(v), 0)) }
+
+// Addr appends an IP address of 4 or 16 bytes.
 func (b *Buffer) Addr(typ uint16, v netip.Addr) { b.Bytes(typ, v.AsSlice()) }
 
-// nest appends an attribute whose payload f builds.
+// Nest appends an attribute whose value f builds.
 func (b *Buffer) Nest(typ uint16, f func(*Buffer)) {
 	start := len(*b)
 	*b = append(*b, 0, 0, 0, 0)
@@ -45,7 +69,7 @@ func (b *Buffer) Nest(typ uint16, f func(*Buffer)) {
 	binary.NativeEndian.PutUint16((*b)[start+2:], typ|unix.NLA_F_NESTED)
 }
 
-// attrs walks a payload's attributes; a malformed tail ends the walk.
+// EachAttr calls f for each attribute. A malformed attribute ends the walk.
 func EachAttr(p []byte, f func(typ uint16, v []byte)) {
 	for len(p) >= 4 {
 		n := int(binary.NativeEndian.Uint16(p))
@@ -57,7 +81,7 @@ func EachAttr(p []byte, f func(typ uint16, v []byte)) {
 	}
 }
 
-// attr returns the first attribute of a type, or nil.
+// Attr returns the value of the first attribute of a type, or nil.
 func Attr(p []byte, typ uint16) (found []byte) {
 	EachAttr(p, func(t uint16, v []byte) {
 		if t == typ && found == nil {
@@ -67,15 +91,7 @@ func Attr(p []byte, typ uint16) (found []byte) {
 	return found
 }
 
-// The readers below answer zero for a payload that is too short.
-
-func Uint32(v []byte) uint32 {
-	if len(v) < 4 {
-		return 0
-	}
-	return binary.NativeEndian.Uint32(v)
-}
-
+// Uint64 returns a number of 64 bits, or 0 if v is too short.
 func Uint64(v []byte) uint64 {
 	if len(v) < 8 {
 		return 0
@@ -83,6 +99,23 @@ func Uint64(v []byte) uint64 {
 	return binary.NativeEndian.Uint64(v)
 }
 
+// Uint32 returns a number of 32 bits, or 0 if v is too short.
+func Uint32(v []byte) uint32 {
+	if len(v) < 4 {
+		return 0
+	}
+	return binary.NativeEndian.Uint32(v)
+}
+
+// Uint32BE returns a number of 32 bits in network byte order, or 0 if v is too short.
+func Uint32BE(v []byte) uint32 {
+	if len(v) < 4 {
+		return 0
+	}
+	return binary.BigEndian.Uint32(v)
+}
+
+// Uint16 returns a number of 16 bits, or 0 if v is too short.
 func Uint16(v []byte) uint16 {
 	if len(v) < 2 {
 		return 0
@@ -90,6 +123,7 @@ func Uint16(v []byte) uint16 {
 	return binary.NativeEndian.Uint16(v)
 }
 
+// Uint8 returns a number of 8 bits, or 0 if v is empty.
 func Uint8(v []byte) uint8 {
 	if len(v) < 1 {
 		return 0
@@ -97,6 +131,7 @@ func Uint8(v []byte) uint8 {
 	return v[0]
 }
 
+// Text returns text without the zero byte that ends it.
 func Text(v []byte) string {
 	for i, c := range v {
 		if c == 0 {
@@ -106,14 +141,8 @@ func Text(v []byte) string {
 	return string(v)
 }
 
+// Addr returns an IP address, or the zero Addr if v has neither 4 nor 16 bytes.
 func Addr(v []byte) netip.Addr {
 	a, _ := netip.AddrFromSlice(v)
 	return a
-}
-
-func Uint32BE(v []byte) uint32 {
-	if len(v) < 4 {
-		return 0
-	}
-	return binary.BigEndian.Uint32(v)
 }

@@ -88,6 +88,7 @@ func (c *Conn) PortID() uint32 {
 // socket is the descriptor.
 func (c *Conn) FD() int { return c.fd }
 
+// Close closes the socket. A nil connection is fine.
 func (c *Conn) Close() {
 	if c != nil {
 		_ = unix.Close(c.fd)

@@ -10,11 +10,12 @@ import (
 
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
 // apply makes a tunnel so, as the agent's reconciler does.
 func apply(e *kernel.Engine, o kernel.Object) error {
-	r := kernel.NewReconciler(e, kernel.Host, kernel.Keeper{Protocol: 103, Alias: "fairlead-agent ", Table: "fairlead-agent"})
+	r := reconcile.New(e, kernel.Host, reconcile.Owner{Protocol: 103, Alias: "fairlead-agent ", Table: "fairlead-agent"})
 	return r.Reconcile(kernel.Objects{o}).Err()
 }
 
