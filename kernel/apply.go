@@ -10,8 +10,8 @@ import (
 // Apply makes every object so, in order. On a failure it undoes what this call
 // made, in reverse, and returns the failure joined with the undo's own.
 func (e *Engine) Apply(list Objects) error {
-	mark := len(e.undo)
-	now, last := parted(list)
+	mark := len(e.created)
+	now, last := splitDeferred(list)
 	err := e.ensureAll(now)
 	if err == nil {
 		err = e.commit()
@@ -31,16 +31,16 @@ func (e *Engine) Apply(list Objects) error {
 // parted takes out what has to wait for the kernel: it comes when all else is
 // done. With it comes what makes a link announce its addresses: as it comes up
 // it would announce them too, and on a full bridge a thousand network stacks hear each.
-func parted(list Objects) (now, last Objects) {
+func splitDeferred(list Objects) (now, last Objects) {
 	waits := map[linkName]bool{}
 	for _, o := range list {
-		if a, ok := o.(*Announced); ok {
+		if a, ok := o.(*AnnounceAddresses); ok {
 			waits[a.on()] = true
 		}
 	}
 	for _, o := range list {
-		_, a := o.(*Announced)
-		_, c := o.(*Carried)
+		_, a := o.(*AnnounceAddresses)
+		_, c := o.(*WaitForCarrier)
 		s, _ := o.(*Sysctl)
 		if a || c || s != nil && s.announces() && waits[s.on()] {
 			last = append(last, o)
@@ -90,8 +90,8 @@ func about(o Object, err error) error {
 
 // Keep makes what was applied so far stay: Undo does not remove it any more. What
 // is known of links is forgotten, as others may change them now.
-func (e *Engine) Keep() {
-	e.undo = nil
+func (e *Engine) DiscardUndo() {
+	e.created = nil
 	clear(e.index[Host])
 	clear(e.index[Container])
 	clear(e.seen)
@@ -100,13 +100,13 @@ func (e *Engine) Keep() {
 // Undo removes, in reverse, everything that this engine's Applies made. Where the
 // kernel's answer was lost that is not known, and Undo an error: all that was to be
 // made is to be removed.
-func (e *Engine) Undo() error { return errors.Join(e.rollback(0), e.lost) }
+func (e *Engine) Undo() error { return errors.Join(e.rollback(0), e.uncertain) }
 
 func (e *Engine) rollback(mark int) error {
 	// What was sent before the failure and not yet answered for.
-	e.queue, e.nft, e.groups, e.later = nil, nil, nil, nil
-	made := slices.Clone(e.undo[mark:])
-	e.undo = e.undo[:mark]
+	e.queue, e.nft, e.chainGroups, e.later = nil, nil, nil, nil
+	made := slices.Clone(e.created[mark:])
+	e.created = e.created[:mark]
 	err := e.Remove(made)
 	if err != nil {
 		return fmt.Errorf("undo: %w", err)
@@ -116,9 +116,9 @@ func (e *Engine) rollback(mark int) error {
 
 // made notes that an object was created by this engine. A part of a group goes
 // with the group, when that is empty.
-func (e *Engine) made(o Object) {
-	if n, ok := o.(*NFT); !o.Shared() || ok && n.Group != "" {
-		e.undo = append(e.undo, o)
+func (e *Engine) noteCreated(o Object) {
+	if n, ok := o.(*NFT); !o.Shared() || ok && n.ChainGroup != "" {
+		e.created = append(e.created, o)
 	}
 }
 
@@ -126,19 +126,19 @@ func (e *Engine) made(o Object) {
 // gone is success; it goes on after an error and joins the errors. Objects
 // that live on a link of the list go with the link.
 func (e *Engine) Remove(list Objects) error {
-	carried := carriers(list)
+	carried := linksOwnedBy(list)
 	var errs []error
 	note := func(o Object, err error) {
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("remove %s: %w", o, err))
 		}
 	}
-	gone := e.removeTogether(list)
+	gone := e.removeInOneGroup(list)
 	for _, o := range slices.Backward(list) {
-		if n, ok := o.(*NFT); ok && n.Group != "" {
-			e.groups = append(e.groups, n)
+		if n, ok := o.(*NFT); ok && n.ChainGroup != "" {
+			e.chainGroups = append(e.chainGroups, n)
 		}
-		if !o.Shared() && !carried.carry(o) && !gone[o] {
+		if !o.Shared() && !carried.goesWithLink(o) && !gone[o] {
 			note(o, o.remove(e))
 		}
 	}
@@ -148,10 +148,10 @@ func (e *Engine) Remove(list Objects) error {
 
 // carrying are the links that a list owns, with which others of it go, and the
 // objects that make them.
-type carrying map[linkName]Object
+type ownedLinks map[linkName]Object
 
-func carriers(list Objects) carrying {
-	out := carrying{}
+func linksOwnedBy(list Objects) ownedLinks {
+	out := ownedLinks{}
 	for _, o := range list {
 		if !o.Shared() {
 			for _, l := range o.links() {
@@ -164,22 +164,22 @@ func carriers(list Objects) carrying {
 
 // carry tells whether an object goes with its link. A device that comes home
 // keeps its settings, so those are taken back.
-func (c carrying) carry(o Object) bool {
+func (c ownedLinks) goesWithLink(o Object) bool {
 	by := c[o.on()]
-	_, home := by.(*Moved)
-	_, kept := o.(*Tuned)
+	_, home := by.(*HostDevice)
+	_, kept := o.(*LinkAttrs)
 	return by != nil && !(home && kept)
 }
 
 // Split parts the links of a list, whose removal the kernel makes wait
 // (rcu_barrier, about 20 ms), from what is to be removed besides.
-func Split(list Objects) (links, rest Objects) {
-	carried := carriers(list)
+func SplitLinks(list Objects) (links, rest Objects) {
+	carried := linksOwnedBy(list)
 	for _, o := range list {
 		switch {
 		case !o.Shared() && len(o.links()) > 0:
 			links = append(links, o)
-		case !carried.carry(o):
+		case !carried.goesWithLink(o):
 			rest = append(rest, o)
 		}
 	}
@@ -206,8 +206,8 @@ func (d Difference) String() string {
 // Check returns every object that differs, and changes nothing. What several
 // objects are compared with is looked at once.
 func (e *Engine) Check(list Objects) ([]Difference, error) {
-	e.looked = &looked{links: map[linkName]*LinkInfo{}}
-	defer func() { e.looked = nil }()
+	e.checkCache = &checkCache{links: map[linkName]*LinkInfo{}}
+	defer func() { e.checkCache = nil }()
 	var out []Difference
 	var errs []error
 	for _, o := range list {

@@ -13,8 +13,8 @@ func TestParted(t *testing.T) {
 	other := &Sysctl{In: Container, Link: "eth1", Key: "net/ipv4/conf/eth1/arp_notify", Value: "1"}
 	plain := &Sysctl{In: Container, Link: "eth0", Key: "net/ipv6/conf/eth0/accept_ra", Value: "0"}
 	up := &Up{In: Container, Link: "eth0"}
-	told := &Announced{Port: "veth1", Link: "eth0", MAC: "02:00:00:00:00:01"}
-	carried := &Carried{Link: "veth1"}
+	told := &AnnounceAddresses{Port: "veth1", Link: "eth0", MAC: "02:00:00:00:00:01"}
+	carried := &WaitForCarrier{Link: "veth1"}
 	route := &Route{In: Container, Link: "eth0"}
 	for name, c := range map[string]struct{ list, now, last Objects }{
 		"with a port":    {Objects{arp, nd, other, plain, up, told, route}, Objects{other, plain, up, route}, Objects{arp, nd, told}},
@@ -22,7 +22,7 @@ func TestParted(t *testing.T) {
 		"a pair":         {Objects{carried, up, route}, Objects{up, route}, Objects{carried}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			now, last := parted(c.list)
+			now, last := splitDeferred(c.list)
 			if !slices.Equal(now, c.now) || !slices.Equal(last, c.last) {
 				t.Errorf("now %v, last %v; want %v and %v", now, last, c.now, c.last)
 			}

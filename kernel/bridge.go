@@ -6,6 +6,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // Bridge is a bridge of the host, shared by its attachments. Its MAC is set,
@@ -53,7 +55,7 @@ func (b *Bridge) String() string {
 func (b *Bridge) links() []linkName { return []linkName{{Host, b.Name}} }
 
 func (b *Bridge) ensure(e *Engine) error {
-	l, err := e.known(Host, b.Name)
+	l, err := e.linkCached(Host, b.Name)
 	if err == nil {
 		err = b.ignoreRouters()
 	}
@@ -69,19 +71,19 @@ func (b *Bridge) ensure(e *Engine) error {
 }
 
 func (b *Bridge) create(e *Engine) error {
-	body := ifinfo(0, 0, 0)
-	body.str(unix.IFLA_IFNAME, b.Name)
-	body.bytes(unix.IFLA_ADDRESS, macBytes(b.MAC))
-	body.u32(unix.IFLA_GROUP, Group) // one that exists has none: it may hold the host's uplink
+	body := netlink.LinkMessage(0, 0, 0)
+	body.String(unix.IFLA_IFNAME, b.Name)
+	body.Bytes(unix.IFLA_ADDRESS, macBytes(b.MAC))
+	body.Uint32(unix.IFLA_GROUP, LinkGroup) // one that exists has none: it may hold the host's uplink
 	if b.MTU > 0 {
-		body.u32(unix.IFLA_MTU, uint32(b.MTU))
+		body.Uint32(unix.IFLA_MTU, uint32(b.MTU))
 	}
-	body.nest(unix.IFLA_LINKINFO, func(n *buf) {
-		n.str(unix.IFLA_INFO_KIND, "bridge")
-		n.nest(unix.IFLA_INFO_DATA, b.data)
+	body.Nest(unix.IFLA_LINKINFO, func(n *netlink.Buffer) {
+		n.String(unix.IFLA_INFO_KIND, "bridge")
+		n.Nest(unix.IFLA_INFO_DATA, b.data)
 	})
 	// Born down, brought up by adjust: accept_ra=0 comes before it can hear anybody.
-	_, err := e.now(Host, request{unix.RTM_NEWLINK, unix.NLM_F_CREATE | unix.NLM_F_EXCL, body})
+	_, err := e.Request(Host, netlink.Request{Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: body})
 	if err != nil {
 		return fmt.Errorf("create bridge: %w", err)
 	}
@@ -103,16 +105,16 @@ func (b *Bridge) ignoreRouters() error {
 	return writeSysctl(key, "0", true)
 }
 
-func (b *Bridge) data(n *buf) {
+func (b *Bridge) data(n *netlink.Buffer) {
 	if b.VLANFiltering {
-		n.u8(brVLANFiltering, 1)
+		n.Uint8(brVLANFiltering, 1)
 	}
 }
 
 // adjust sets what an existing bridge lacks.
 func (b *Bridge) adjust(e *Engine, l *LinkInfo) error {
 	if l.Kind != "bridge" {
-		return fmt.Errorf("%s exists and is no bridge but %s: name another one", b.Name, kindWords(l))
+		return fmt.Errorf("%s exists and is no bridge but %s: name another one", b.Name, describeKind(l))
 	}
 	var flags uint32
 	if !l.Up {
@@ -121,21 +123,21 @@ func (b *Bridge) adjust(e *Engine, l *LinkInfo) error {
 	if b.Promisc && !l.Promisc {
 		flags |= unix.IFF_PROMISC
 	}
-	filter := b.VLANFiltering && num8(attr(l.data, brVLANFiltering)) == 0
+	filter := b.VLANFiltering && netlink.Uint8(netlink.Attr(l.data, brVLANFiltering)) == 0
 	if flags == 0 && !filter && l.MAC != NoMAC {
 		return nil
 	}
-	body := ifinfo(l.Index, flags, flags)
+	body := netlink.LinkMessage(l.Index, flags, flags)
 	if l.MAC == NoMAC {
-		body.bytes(unix.IFLA_ADDRESS, macBytes(b.MAC))
+		body.Bytes(unix.IFLA_ADDRESS, macBytes(b.MAC))
 	}
 	if filter {
-		body.nest(unix.IFLA_LINKINFO, func(n *buf) {
-			n.str(unix.IFLA_INFO_KIND, "bridge")
-			n.nest(unix.IFLA_INFO_DATA, func(n *buf) { n.u8(brVLANFiltering, 1) })
+		body.Nest(unix.IFLA_LINKINFO, func(n *netlink.Buffer) {
+			n.String(unix.IFLA_INFO_KIND, "bridge")
+			n.Nest(unix.IFLA_INFO_DATA, func(n *netlink.Buffer) { n.Uint8(brVLANFiltering, 1) })
 		})
 	}
-	_, err := e.now(Host, request{unix.RTM_NEWLINK, 0, body})
+	_, err := e.Request(Host, netlink.Request{Type: unix.RTM_NEWLINK, Flags: 0, Body: body})
 	return err
 }
 
@@ -146,7 +148,7 @@ func (b *Bridge) diff(e *Engine) ([]string, error) {
 	}
 	var d []string
 	if l.Kind != "bridge" {
-		return []string{"is no bridge but " + kindWords(l)}, nil
+		return []string{"is no bridge but " + describeKind(l)}, nil
 	}
 	if !l.Up {
 		d = append(d, "is down")
@@ -154,7 +156,7 @@ func (b *Bridge) diff(e *Engine) ([]string, error) {
 	if b.Promisc && !l.Promisc {
 		d = append(d, "is not promiscuous")
 	}
-	if b.VLANFiltering && num8(attr(l.data, brVLANFiltering)) == 0 {
+	if b.VLANFiltering && netlink.Uint8(netlink.Attr(l.data, brVLANFiltering)) == 0 {
 		d = append(d, "does not filter VLANs")
 	}
 	return d, nil
@@ -162,7 +164,7 @@ func (b *Bridge) diff(e *Engine) ([]string, error) {
 
 func (b *Bridge) remove(*Engine) error { return nil }
 
-func kindWords(l *LinkInfo) string {
+func describeKind(l *LinkInfo) string {
 	if l.Kind == "" {
 		return "a device"
 	}

@@ -27,21 +27,21 @@ func (c *Command) ensure(e *Engine) error {
 	if err := e.flush(); err != nil {
 		return err
 	}
-	if there, err := c.there(); there || err != nil {
+	if there, err := c.exists(); there || err != nil {
 		return err
 	}
 	if err := run(c.Do); err != nil {
-		if there, _ := c.there(); !there { // another may have been first
+		if there, _ := c.exists(); !there { // another may have been first
 			return err
 		}
 	}
-	e.made(c)
+	e.noteCreated(c)
 	return nil
 }
 
 // there asks by the probe. A command that could not tell is an error: what is
 // taken for missing would be made twice, or left behind.
-func (c *Command) there() (bool, error) {
+func (c *Command) exists() (bool, error) {
 	err := run(c.Probe)
 	exit, ended := errors.AsType[*exec.ExitError](err)
 	switch {
@@ -49,7 +49,7 @@ func (c *Command) there() (bool, error) {
 		return true, nil
 	case errors.Is(err, exec.ErrNotFound): // then it has made nothing; to make it is refused in these words
 		return false, nil
-	case ended && exit.ExitCode() == 1 && slices.ContainsFunc(absentWords(), func(w string) bool { return strings.Contains(err.Error(), w) }):
+	case ended && exit.ExitCode() == 1 && slices.ContainsFunc(absentMessages(), func(w string) bool { return strings.Contains(err.Error(), w) }):
 		return false, nil
 	case ended && exit.ExitCode() == 2 && !strings.Contains(err.Error(), "shared object"): // iptables: no such chain, or words it does not know
 		return false, nil
@@ -58,7 +58,7 @@ func (c *Command) there() (bool, error) {
 }
 
 func (c *Command) diff(*Engine) ([]string, error) {
-	there, err := c.there()
+	there, err := c.exists()
 	if there || err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (c *Command) remove(*Engine) error {
 	if len(c.Undo) == 0 {
 		return nil
 	}
-	if there, err := c.there(); !there || err != nil {
+	if there, err := c.exists(); !there || err != nil {
 		return err
 	}
 	return run(c.Undo)
@@ -77,7 +77,7 @@ func (c *Command) remove(*Engine) error {
 
 // absentWords are what the commands say of what is not there, be it that another
 // kind of chain has the name.
-func absentWords() []string {
+func absentMessages() []string {
 	return []string{"does a matching rule exist", "No chain/target/match by that name", "does not exist", "is incompatible", "No such file or directory"}
 }
 

@@ -12,16 +12,17 @@ import (
 
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 var owner = kernel.Owner{Network: "net", ContainerID: "c1", IfName: "eth0"}
 
-func open(t *testing.T, netns string, o kernel.Options) *kernel.Engine {
+func open(t *testing.T, nsPath string, o kernel.Options) *kernel.Engine {
 	t.Helper()
-	var ns *kernel.Netns
-	if netns != "" {
+	var ns *netns.Handle
+	if nsPath != "" {
 		var err error
-		if ns, err = kernel.OpenNetns(netns); err != nil {
+		if ns, err = netns.Open(nsPath); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(ns.Close)
@@ -41,7 +42,7 @@ func attachment(o kernel.Owner, ip string) kernel.Objects {
 		&kernel.Bridge{Name: "br0", MAC: kernel.MAC("bridge", "br0"), Promisc: true},
 		&kernel.Addr{Link: "br0", Prefix: netip.MustParsePrefix("10.1.0.1/16"), IsShared: true},
 		&kernel.Sysctl{Key: "net/ipv4/ip_forward", Value: "1", IfZero: true, IsShared: true},
-		&kernel.Veth{Name: host, MAC: o.MAC("host"), PeerSide: kernel.Container, PeerName: o.IfName, PeerMAC: o.MAC("container"), MTU: 1400, Master: "br0", Mark: o.Mark()},
+		&kernel.Veth{Name: host, MAC: o.MAC("host"), PeerSide: kernel.Container, PeerName: o.IfName, PeerMAC: o.MAC("container"), MTU: 1400, Master: "br0", OwnerTag: o.Tag()},
 		&kernel.Port{Link: host, Hairpin: true, Isolated: true},
 		&kernel.Up{Link: host},
 		&kernel.Sysctl{In: kernel.Container, Key: "net/ipv6/conf/eth0/accept_ra", Value: "0", Link: o.IfName, Optional: true},
@@ -80,7 +81,7 @@ func TestApplyCheckRemove(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, dump)
 		}
 	}
-	if dump := kerneltest.Dump(t, ""); !strings.Contains(dump, owner.Mark()) || !strings.Contains(dump, "hairpin on") || !strings.Contains(dump, "isolated on") {
+	if dump := kerneltest.Dump(t, ""); !strings.Contains(dump, owner.Tag()) || !strings.Contains(dump, "hairpin on") || !strings.Contains(dump, "isolated on") {
 		t.Errorf("host: no owner, hairpin or isolation in\n%s", dump)
 	}
 	if err := e.Remove(list); err != nil {
@@ -151,7 +152,7 @@ func TestUndo(t *testing.T) {
 	host := owner.LinkName("veth")
 	e := open(t, netns, kernel.Options{})
 	err := e.Apply(kernel.Objects{
-		&kernel.Veth{Name: host, PeerSide: kernel.Container, PeerName: "eth0", Mark: owner.Mark()},
+		&kernel.Veth{Name: host, PeerSide: kernel.Container, PeerName: "eth0", OwnerTag: owner.Tag()},
 		&kernel.Up{In: kernel.Container, Link: "eth0"},
 		bad,
 	})
@@ -172,7 +173,7 @@ func TestNamesTaken(t *testing.T) {
 	netns := kerneltest.Netns(t)
 	e := open(t, netns, kernel.Options{})
 	veth := func(o kernel.Owner) kernel.Objects {
-		return kernel.Objects{&kernel.Veth{Name: o.LinkName("veth"), PeerSide: kernel.Container, PeerName: "eth0", Mark: o.Mark()}}
+		return kernel.Objects{&kernel.Veth{Name: o.LinkName("veth"), PeerSide: kernel.Container, PeerName: "eth0", OwnerTag: o.Tag()}}
 	}
 	if err := e.Apply(veth(owner)); err != nil {
 		t.Fatal(err)
@@ -196,7 +197,7 @@ func TestMovedComesHome(t *testing.T) {
 	netns := kerneltest.Netns(t)
 	kerneltest.Run(t, "ip", "link", "add", "dev0", "up", "type", "ifb")
 	kerneltest.Run(t, "ip", "link", "set", "dev0", "alias", "old words")
-	m := &kernel.Moved{Device: "dev0", Name: "net1", Mark: kernel.AwayMark(owner, "dev0"), WasAlias: "old words", WasUp: true}
+	m := &kernel.HostDevice{Device: "dev0", Name: "net1", OwnerTag: kernel.HostDeviceTag(owner, "dev0"), PreviousAlias: "old words", PreviousUp: true}
 	e := open(t, netns, kernel.Options{})
 	if err := e.Apply(kernel.Objects{m}); err != nil {
 		t.Fatal(err)
@@ -217,8 +218,8 @@ func TestObjectsAsJSON(t *testing.T) {
 	t.Parallel()
 	list := attachment(owner, "10.1.0.5/16")
 	list = append(list, masquerade("10.1.0.5")...)
-	list = append(list, &kernel.Moved{Device: "a", Name: "b"}, &kernel.PortVLAN{Link: "x", First: 2, Last: 9}, &kernel.Command{Do: []string{"true"}},
-		&kernel.Flows{Port: 53, Target: netip.MustParseAddr("10.1.0.5")}, vxlan("2001:db8::1"), &kernel.IPIP{Name: "t", Local: addr("192.0.2.1")}, wireguard(t, 2))
+	list = append(list, &kernel.HostDevice{Device: "a", Name: "b"}, &kernel.PortVLAN{Link: "x", First: 2, Last: 9}, &kernel.Command{Do: []string{"true"}},
+		&kernel.ConntrackFlows{Port: 53, Target: netip.MustParseAddr("10.1.0.5")}, vxlan("2001:db8::1"), &kernel.IPIP{Name: "t", Local: addr("192.0.2.1")}, wireguard(t, 2))
 	raw, err := json.Marshal(list)
 	if err != nil {
 		t.Fatal(err)
@@ -243,7 +244,7 @@ func TestRemoveForeignPair(t *testing.T) {
 	netns := kerneltest.Netns(t)
 	e := open(t, netns, kernel.Options{})
 	veth := func(o kernel.Owner) kernel.Objects {
-		return kernel.Objects{&kernel.Veth{Name: o.LinkName("veth"), PeerSide: kernel.Container, PeerName: "eth0", Mark: o.Mark()}}
+		return kernel.Objects{&kernel.Veth{Name: o.LinkName("veth"), PeerSide: kernel.Container, PeerName: "eth0", OwnerTag: o.Tag()}}
 	}
 	kerneltest.Run(t, "ip", "link", "add", "veth0a1b2c3d", "type", "veth", "peer", "name", "eth0", "netns", netns)
 	if err := e.Remove(veth(owner)); err != nil {
@@ -264,7 +265,7 @@ func TestRemoveForeignPair(t *testing.T) {
 	if err := e.Remove(veth(owner)); err != nil {
 		t.Fatal(err)
 	}
-	if s := kerneltest.Dump(t, ""); !strings.Contains(s, other.Mark()) {
+	if s := kerneltest.Dump(t, ""); !strings.Contains(s, other.Tag()) {
 		t.Error("a pair of another owner is gone")
 	}
 }

@@ -7,55 +7,17 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
+	"github.com/fairlead/fairlead/kernel/nft"
 )
-
-// transact sends requests as one nftables transaction: all or nothing. With a
-// generation it fails with ERESTART when the ruleset has changed since.
-func (c *conn) transact(reqs []request, gen uint32) ([]response, error) {
-	envelope := buf{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, unix.NFNL_SUBSYS_NFTABLES}
-	begin := append(buf(nil), envelope...)
-	if gen != 0 {
-		begin.be32(unix.NFNL_BATCH_GENID, gen)
-	}
-	var out buf
-	first := c.seq + 1
-	c.seq++
-	appendMessage(&out, unix.NFNL_MSG_BATCH_BEGIN, unix.NLM_F_REQUEST, c.seq, begin)
-	for _, r := range reqs {
-		c.seq++
-		appendMessage(&out, r.typ, r.flags|unix.NLM_F_REQUEST|unix.NLM_F_ACK, c.seq, r.body)
-	}
-	c.seq++
-	appendMessage(&out, unix.NFNL_MSG_BATCH_END, unix.NLM_F_REQUEST, c.seq, envelope)
-	if err := c.send(out); err != nil {
-		return nil, err
-	}
-	// The envelope is answered only when the transaction fails as a whole.
-	resp := make([]response, len(reqs)+2)
-	for pending := len(reqs); pending > 0; {
-		n, err := c.read(first, resp)
-		if err != nil {
-			return nil, &unansweredError{err}
-		}
-		pending -= n
-		if resp[0].err != nil {
-			return nil, resp[0].err
-		}
-	}
-	return resp[1 : len(reqs)+1], resp[len(reqs)+1].err
-}
-
-// unansweredError is of a transaction that was sent: it may have been made.
-type unansweredError struct{ error }
-
-func (u *unansweredError) Unwrap() error { return u.error }
 
 const restarts = 64 // each means that somebody else's change went through
 
 // commit adds the nftables objects of the list in one transaction.
 func (e *Engine) commit() error {
 	list := distinct(e.nft)
-	e.nft, e.yielded = nil, nil
+	e.nft, e.keptByOther = nil, nil
 	if len(list) == 0 {
 		return nil
 	}
@@ -69,9 +31,9 @@ func (e *Engine) commit() error {
 			all = true // a set went away under rules that stood
 			continue
 		}
-		if _, unanswered := errors.AsType[*unansweredError](err); err == nil || unanswered {
+		if _, unanswered := errors.AsType[*netlink.UnansweredError](err); err == nil || unanswered {
 			for _, o := range list {
-				e.made(o)
+				e.noteCreated(o)
 			}
 		}
 		return err
@@ -93,7 +55,7 @@ func distinct(list []Object) (out []Object) {
 }
 
 func (e *Engine) tryCommit(list []Object, all bool) error {
-	c, err := e.netfilter()
+	c, err := e.Netfilter()
 	if err != nil {
 		return err
 	}
@@ -105,17 +67,17 @@ func (e *Engine) tryCommit(list []Object, all bool) error {
 	// the kernel; then all is stated.
 	groups := map[string]bool{}
 	for n := range missing {
-		groups[n.Group] = true
+		groups[n.ChainGroup] = true
 	}
 	b := &transaction{}
 	for _, o := range list {
 		switch o := o.(type) {
 		case *NFT:
-			if all || groups[o.Group] {
+			if all || groups[o.ChainGroup] {
 				err = e.declare(b, o, missing[o])
 			}
 		case *Element:
-			if !e.yielded[o] {
+			if !e.keptByOther[o] {
 				err = b.element(o)
 			}
 		}
@@ -126,7 +88,7 @@ func (e *Engine) tryCommit(list []Object, all bool) error {
 	if len(missing) == 0 {
 		gen = 0
 	}
-	resp, err := c.transact(b.reqs, gen)
+	resp, err := c.Transact(b.reqs, gen)
 	if err != nil {
 		return fmt.Errorf("nftables transaction: %w", err)
 	}
@@ -137,7 +99,7 @@ func (e *Engine) tryCommit(list []Object, all bool) error {
 // is not stated again: the kernel takes that for an update, and makes whoever
 // closes the socket next wait a grace period for it (10 ms).
 func (e *Engine) declare(b *transaction, n *NFT, missing bool) error {
-	switch n.What {
+	switch n.Kind {
 	case "rule":
 		if !missing {
 			return nil
@@ -151,38 +113,37 @@ func (e *Engine) declare(b *transaction, n *NFT, missing bool) error {
 }
 
 type transaction struct {
-	reqs    []request
+	reqs    []netlink.Request
 	objects []Object
 }
 
 func (b *transaction) add(o *NFT) error {
-	r, err := o.add()
+	r, err := o.AddRequest()
 	b.reqs, b.objects = append(b.reqs, r), append(b.objects, o)
 	return err
 }
 
 func (b *transaction) element(o *Element) error {
-	body, err := o.body(true)
-	b.reqs = append(b.reqs, request{nftSubsystem | unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE | unix.NLM_F_EXCL, body})
-	b.objects = append(b.objects, o)
+	r, err := o.Wire().Add()
+	b.reqs, b.objects = append(b.reqs, r), append(b.objects, o)
 	return err
 }
 
 // judge returns the first refusal. An element that stands is replaced when its
 // owner is dead; then the transaction is to be tried again.
-func (e *Engine) judge(b *transaction, resp []response) error {
+func (e *Engine) judge(b *transaction, resp []netlink.Response) error {
 	replaced := false
 	for i, r := range resp {
 		x, isElement := b.objects[i].(*Element)
-		if isElement && errors.Is(r.err, unix.EEXIST) {
+		if isElement && errors.Is(r.Err, unix.EEXIST) {
 			if err := e.evict(x); err != nil {
 				return about(x, err)
 			}
 			replaced = true
 			continue
 		}
-		if r.err != nil && !replaced {
-			return about(b.objects[i], r.err)
+		if r.Err != nil && !replaced {
+			return about(b.objects[i], r.Err)
 		}
 	}
 	if replaced {
@@ -202,18 +163,18 @@ func (e *Engine) evict(x *Element) error {
 	if err != nil {
 		return err
 	}
-	if SameContainer(have.comment, x.Mark) && (e.options.Alive == nil || e.options.Alive(have.comment)) {
-		if e.yielded == nil {
-			e.yielded = map[*Element]bool{}
+	if SameContainer(have.Comment, x.OwnerTag) && (e.options.Alive == nil || e.options.Alive(have.Comment)) {
+		if e.keptByOther == nil {
+			e.keptByOther = map[*Element]bool{}
 		}
-		e.yielded[x] = true
+		e.keptByOther[x] = true
 		return nil
 	}
-	if have.comment != x.Mark && (e.options.Alive == nil || e.options.Alive(have.comment)) {
-		return &TakenError{x.Key, have.comment}
+	if have.Comment != x.OwnerTag && (e.options.Alive == nil || e.options.Alive(have.Comment)) {
+		return &TakenError{x.Key, have.Comment}
 	}
 	old := *x
-	old.Mark = have.comment
+	old.OwnerTag = have.Comment
 	return e.removeElements([]*Element{&old}, nil, nil)
 }
 
@@ -229,7 +190,7 @@ func (e *Engine) missing(list []Object) (gen uint32, out map[*NFT]bool, err erro
 	rules := false
 	for _, o := range list {
 		n, ok := o.(*NFT)
-		if !ok || n.What != "rule" {
+		if !ok || n.Kind != "rule" {
 			if ok && !rules {
 				out[n] = true
 			}
@@ -242,7 +203,7 @@ func (e *Engine) missing(list []Object) (gen uint32, out map[*NFT]bool, err erro
 		if err != nil {
 			return 0, nil, err
 		}
-		if !there[n.mark()] {
+		if !there[n.Tag()] {
 			out[n] = true
 		}
 	}
@@ -265,7 +226,7 @@ const manyChains = 3
 func (c *chains) look(list []Object) {
 	asked := map[string]map[string]bool{} // by family
 	for _, o := range list {
-		if n, ok := o.(*NFT); ok && n.What == "rule" && n.Table == Table {
+		if n, ok := o.(*NFT); ok && n.Kind == "rule" && n.Table == Table {
 			if asked[n.Family] == nil {
 				asked[n.Family] = map[string]bool{}
 			}
@@ -280,7 +241,7 @@ func (c *chains) look(list []Object) {
 }
 
 func (c *chains) lookAll(family string, keys map[string]bool) {
-	all, err := c.e.rules(family, Table, "")
+	all, err := c.e.NFTRules(family, Table, "")
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return // each chain is asked for, and its error counts
 	}
@@ -288,8 +249,8 @@ func (c *chains) lookAll(family string, keys map[string]bool) {
 		c.of[key] = map[string]bool{}
 	}
 	for _, r := range all {
-		if of := c.of[family+" "+Table+" "+r.chain]; of != nil {
-			of[r.comment] = true
+		if of := c.of[family+" "+Table+" "+r.Chain]; of != nil {
+			of[r.Comment] = true
 		}
 	}
 }
@@ -299,12 +260,12 @@ func (c *chains) comments(n *NFT) (map[string]bool, error) {
 		return out, nil
 	}
 	out := map[string]bool{}
-	have, err := c.e.rules(n.Family, n.Table, n.Name)
+	have, err := c.e.NFTRules(n.Family, n.Table, n.Name)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
 	for _, r := range have {
-		out[r.comment] = true
+		out[r.Comment] = true
 	}
 	c.of[chainOf(n)] = out
 	return out, nil
@@ -312,14 +273,14 @@ func (c *chains) comments(n *NFT) (map[string]bool, error) {
 
 // generation is a number that every change of any ruleset moves.
 func (e *Engine) generation() (uint32, error) {
-	resp, err := e.askNFT(unix.NFT_MSG_GETGEN, nfgen("ip"))
+	resp, err := e.AskNFT(netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETGEN, Body: nft.Message("ip")})
 	if err != nil {
 		return 0, fmt.Errorf("nftables: %w", err)
 	}
-	if len(resp.msgs) == 0 || len(resp.msgs[0]) < 4 {
+	if len(resp.Messages) == 0 || len(resp.Messages[0]) < 4 {
 		return 0, nil
 	}
-	v := attr(resp.msgs[0][4:], unix.NFTA_GEN_ID)
+	v := netlink.Attr(resp.Messages[0][4:], unix.NFTA_GEN_ID)
 	if len(v) < 4 {
 		return 0, nil
 	}

@@ -6,6 +6,9 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
+	"github.com/fairlead/fairlead/kernel/nft"
 )
 
 // commitRemoval deletes the elements that Remove gathered, and with them the
@@ -17,8 +20,8 @@ func (e *Engine) commitRemoval() error {
 			elements = append(elements, x)
 		}
 	}
-	groups := e.groups
-	e.nft, e.groups = nil, nil
+	groups := e.chainGroups
+	e.nft, e.chainGroups = nil, nil
 	if len(elements) == 0 && len(groups) == 0 {
 		return nil
 	}
@@ -51,32 +54,32 @@ func (e *Engine) tryRemove(list []*Element, groups []*NFT, dead func(mark string
 	leaving := map[string]map[string]bool{} // set -> keys
 	for _, x := range list {
 		have, err := e.element(x)
-		if errors.Is(err, os.ErrNotExist) || err == nil && have.comment != x.Mark {
+		if errors.Is(err, os.ErrNotExist) || err == nil && have.Comment != x.OwnerTag {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		if dead != nil && !dead(x.Mark) { // asked after the generation was: what comes later moves that
+		if dead != nil && !dead(x.OwnerTag) { // asked after the generation was: what comes later moves that
 			continue
 		}
-		body, err := x.body(false)
+		del, err := x.Wire().Delete()
 		if err != nil {
 			return err
 		}
-		b.reqs = append(b.reqs, request{nftSubsystem | unix.NFT_MSG_DELSETELEM, 0, body})
+		b.reqs = append(b.reqs, del)
 		b.objects = append(b.objects, x)
-		if heir := e.heirs[x.place()]; heir != nil && SameContainer(heir.Mark, x.Mark) {
+		if heir := e.successors[x.id()]; heir != nil && SameContainer(heir.OwnerTag, x.OwnerTag) {
 			if err := b.element(heir); err != nil {
 				return err
 			}
 			continue
 		}
-		table, set := x.setOf()
-		if leaving[table+" "+set] == nil {
-			leaving[table+" "+set] = map[string]bool{}
+		set := x.setName()
+		if leaving[set] == nil {
+			leaving[set] = map[string]bool{}
 		}
-		leaving[table+" "+set][string(have.key)] = true
+		leaving[set][string(have.Key)] = true
 	}
 	if err := e.dropEmpty(b, groups, leaving); err != nil {
 		return err
@@ -84,17 +87,17 @@ func (e *Engine) tryRemove(list []*Element, groups []*NFT, dead func(mark string
 	if len(b.reqs) == 0 {
 		return nil
 	}
-	c, err := e.netfilter()
+	c, err := e.Netfilter()
 	if err != nil {
 		return err
 	}
-	resp, err := c.transact(b.reqs, gen)
+	resp, err := c.Transact(b.reqs, gen)
 	if err != nil {
 		return err
 	}
 	for i, r := range resp {
-		if r.err != nil {
-			return fmt.Errorf("%s: %w", b.objects[i], r.err)
+		if r.Err != nil {
+			return fmt.Errorf("%s: %w", b.objects[i], r.Err)
 		}
 	}
 	return nil
@@ -103,19 +106,13 @@ func (e *Engine) tryRemove(list []*Element, groups []*NFT, dead func(mark string
 // Bequeath names what other attachments of a container want as well: what Remove
 // takes of the same set and key becomes theirs, in the same transaction. They must
 // stand until Remove is over.
-func (e *Engine) Bequeath(wanted Objects) {
-	e.heirs = map[string]*Element{}
+func (e *Engine) HandOver(wanted Objects) {
+	e.successors = map[string]*Element{}
 	for _, o := range wanted {
 		if x, ok := o.(*Element); ok {
-			e.heirs[x.place()] = x
+			e.successors[x.id()] = x
 		}
 	}
-}
-
-// place is what no two elements have in common.
-func (x *Element) place() string {
-	table, set := x.setOf()
-	return table + " " + set + " " + x.Key
 }
 
 // dropEmpty adds the deletion of every group whose sets hold nothing but what
@@ -128,7 +125,7 @@ func (e *Engine) dropEmpty(b *transaction, parts []*NFT, leaving map[string]map[
 		}
 		for _, what := range []string{"rule", "chain", "set", "map"} {
 			for _, n := range parts {
-				if n.Group != g || n.What != what {
+				if n.ChainGroup != g || n.Kind != what {
 					continue
 				}
 				if err := e.dropPart(b, n); err != nil {
@@ -143,9 +140,9 @@ func (e *Engine) dropEmpty(b *transaction, parts []*NFT, leaving map[string]map[
 func groupNames(parts []*NFT) (out []string) {
 	seen := map[string]bool{}
 	for _, n := range parts {
-		if !seen[n.Group] {
-			seen[n.Group] = true
-			out = append(out, n.Group)
+		if !seen[n.ChainGroup] {
+			seen[n.ChainGroup] = true
+			out = append(out, n.ChainGroup)
 		}
 	}
 	return out
@@ -154,7 +151,7 @@ func groupNames(parts []*NFT) (out []string) {
 func (e *Engine) groupEmpty(group string, parts []*NFT, leaving map[string]map[string]bool) (bool, error) {
 	there := false
 	for _, n := range parts {
-		if n.Group != group || n.What != "set" && n.What != "map" {
+		if n.ChainGroup != group || n.Kind != "set" && n.Kind != "map" {
 			continue
 		}
 		keys, err := e.someKeys(n.Family, n.Table, n.Name)
@@ -166,7 +163,7 @@ func (e *Engine) groupEmpty(group string, parts []*NFT, leaving map[string]map[s
 		}
 		there = true
 		for _, k := range keys {
-			if !leaving[n.Family+" "+n.Table+" "+n.Name][k] {
+			if !leaving[nft.SetName(n.Family, n.Table, n.Name)][k] {
 				return false, nil
 			}
 		}
@@ -175,20 +172,20 @@ func (e *Engine) groupEmpty(group string, parts []*NFT, leaving map[string]map[s
 }
 
 func (e *Engine) dropPart(b *transaction, n *NFT) error {
-	if n.What != "rule" {
+	if n.Kind != "rule" {
 		if _, err := n.diff(e); errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
-		b.reqs, b.objects = append(b.reqs, n.drop(nil)), append(b.objects, n)
+		b.reqs, b.objects = append(b.reqs, n.part().Delete(nil)), append(b.objects, n)
 		return nil
 	}
-	have, err := e.rules(n.Family, n.Table, n.Name)
+	have, err := e.NFTRules(n.Family, n.Table, n.Name)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	for _, r := range have {
-		if r.comment == n.mark() {
-			b.reqs, b.objects = append(b.reqs, n.drop(r.handle)), append(b.objects, n)
+		if r.Comment == n.Tag() {
+			b.reqs, b.objects = append(b.reqs, n.part().Delete(r.handle)), append(b.objects, n)
 		}
 	}
 	return nil
@@ -197,30 +194,18 @@ func (e *Engine) dropPart(b *transaction, n *NFT) error {
 // someKeys returns the keys in the first part of a set's list: enough to tell
 // whether it holds others, at a cost that does not grow with the set.
 func (e *Engine) someKeys(family, table, set string) ([]string, error) {
-	c, err := dial(unix.NETLINK_NETFILTER, e.rx) // of its own: the rest of the list is not read
+	c, err := netlink.Dial(unix.NETLINK_NETFILTER, e.rx) // of its own: the rest of the list is not read
 	if err != nil {
 		return nil, err
 	}
-	defer c.close()
-	b := nfgen(family)
-	b.str(unix.NFTA_SET_ELEM_LIST_TABLE, table)
-	b.str(unix.NFTA_SET_ELEM_LIST_SET, set)
-	var out buf
-	c.seq++
-	appendMessage(&out, nftSubsystem|unix.NFT_MSG_GETSETELEM, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, c.seq, b)
-	if err := c.send(out); err != nil {
+	defer c.Close()
+	msgs, err := c.DumpFirst(netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETSETELEM, Body: nft.SetMessage(family, table, set)})
+	if err != nil {
 		return nil, err
-	}
-	resp := make([]response, 1)
-	if _, err := c.read(c.seq, resp); err != nil {
-		return nil, err
-	}
-	if resp[0].err != nil && !errors.Is(resp[0].err, errInterrupted) {
-		return nil, resp[0].err
 	}
 	var keys []string
-	for _, x := range parseElements(resp[0].msgs) {
-		keys = append(keys, string(x.key))
+	for _, x := range nft.ParseElements(msgs) {
+		keys = append(keys, string(x.Key))
 	}
 	return keys, nil
 }

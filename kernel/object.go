@@ -56,10 +56,10 @@ func (base) on() linkName      { return linkName{} }
 // prototypes is one empty object of every kind.
 func prototypes() []Object {
 	return []Object{
-		&Bridge{}, &Veth{}, &Sub{}, &Dummy{}, &Tap{}, &Up{}, &Port{}, &PortVLAN{}, &Moved{}, &Addr{}, &Route{}, &Rule{}, &Neigh{}, &FDB{},
-		&Announced{}, &Carried{}, &Sysctl{}, &NFT{}, &Element{}, &Flows{}, &Command{}, &Tuned{},
-		&IFB{}, &Qdisc{}, &Filter{}, &NoRoute{}, &Accept{}, &ZoneSource{},
-		&VRF{}, &Member{}, &VXLAN{}, &IPIP{}, &WireGuard{}, &OVSBridge{}, &OVSTunnel{}, &OVSPort{}, &Foreign{}, &Pair{}, &Given{},
+		&Bridge{}, &Veth{}, &StackedLink{}, &Dummy{}, &Tap{}, &Up{}, &Port{}, &PortVLAN{}, &HostDevice{}, &Addr{}, &Route{}, &Rule{}, &Neigh{}, &FDB{},
+		&AnnounceAddresses{}, &WaitForCarrier{}, &Sysctl{}, &NFT{}, &Element{}, &ConntrackFlows{}, &Command{}, &LinkAttrs{},
+		&IFB{}, &Qdisc{}, &TCFilter{}, &AbsentRoute{}, &ForwardRule{}, &ZoneSource{},
+		&VRF{}, &VRFMember{}, &VXLAN{}, &IPIP{}, &WireGuard{}, &OVSBridge{}, &OVSTunnel{}, &OVSPort{}, &ReferenceRules{}, &NetnsVeth{}, &ExpectedLink{},
 	}
 }
 
@@ -129,3 +129,6 @@ func decode(data []byte, v any) error {
 		return err
 	}
 }
+
+// Kind is the name of an object's kind, as a record has it.
+func Kind(o Object) string { return o.kind() }

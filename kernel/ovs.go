@@ -20,7 +20,7 @@ type Switch interface {
 	// and so is a switch that is not there.
 	Remove(Object) error
 	// RemoveMarked removes the ports whose owner's mark is dead.
-	RemoveMarked(dead func(mark string) bool) error
+	RemoveTagged(dead func(mark string) bool) error
 	// UserSpace tells whether packets of a port go through a process, not the kernel.
 	UserSpace(*OVSPort) (bool, error)
 	Close()
@@ -105,10 +105,10 @@ func (b *OVSBridge) ensure(e *Engine) error {
 	if l, err := e.Link(Host, b.Name); err == nil && l.Kind == "bridge" {
 		return fmt.Errorf("%s is a bridge of the kernel's, not of Open vSwitch's", b.Name)
 	}
-	return e.ensureSwitched(b)
+	return e.ensureOVS(b)
 }
 
-func (b *OVSBridge) diff(e *Engine) ([]string, error) { return e.diffSwitched(b) }
+func (b *OVSBridge) diff(e *Engine) ([]string, error) { return e.diffOVS(b) }
 func (b *OVSBridge) remove(*Engine) error             { return nil }
 
 func (t *OVSTunnel) kind() string { return "ovs-tunnel" }
@@ -130,8 +130,8 @@ func (t *OVSTunnel) String() string {
 	return s
 }
 
-func (t *OVSTunnel) ensure(e *Engine) error           { return e.ensureSwitched(t) }
-func (t *OVSTunnel) diff(e *Engine) ([]string, error) { return e.diffSwitched(t) }
+func (t *OVSTunnel) ensure(e *Engine) error           { return e.ensureOVS(t) }
+func (t *OVSTunnel) diff(e *Engine) ([]string, error) { return e.diffOVS(t) }
 func (t *OVSTunnel) remove(*Engine) error             { return nil }
 
 func (p *OVSPort) kind() string { return "ovs-port" }
@@ -157,7 +157,7 @@ func (p *OVSPort) String() string {
 // end computes checksums itself: what the kernel leaves to hardware, in the hope
 // that a packet stays inside, would arrive without.
 func (p *OVSPort) ensure(e *Engine) error {
-	if err := e.ensureSwitched(p); err != nil {
+	if err := e.ensureOVS(p); err != nil {
 		return err
 	}
 	user, err := e.ovs.UserSpace(p)
@@ -168,7 +168,7 @@ func (p *OVSPort) ensure(e *Engine) error {
 }
 
 func (p *OVSPort) diff(e *Engine) ([]string, error) {
-	d, err := e.diffSwitched(p)
+	d, err := e.diffOVS(p)
 	if err != nil {
 		return d, err
 	}
@@ -192,7 +192,7 @@ func (p *OVSPort) remove(e *Engine) error {
 	return e.ovs.Remove(p)
 }
 
-func (e *Engine) ensureSwitched(o Object) error {
+func (e *Engine) ensureOVS(o Object) error {
 	if e.ovs == nil {
 		return ErrNoSwitch
 	}
@@ -201,12 +201,12 @@ func (e *Engine) ensureSwitched(o Object) error {
 	}
 	made, err := e.ovs.Ensure(o)
 	if made {
-		e.made(o)
+		e.noteCreated(o)
 	}
 	return err
 }
 
-func (e *Engine) diffSwitched(o Object) ([]string, error) {
+func (e *Engine) diffOVS(o Object) ([]string, error) {
 	if e.ovs == nil {
 		return nil, ErrNoSwitch
 	}

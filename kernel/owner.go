@@ -3,9 +3,10 @@ package kernel
 import (
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"hash/fnv"
 	"strings"
+
+	"github.com/fairlead/fairlead/internal/hwaddr"
 )
 
 // Owner names the attachment that an object belongs to. Every object that can
@@ -18,41 +19,41 @@ type Owner struct {
 const commentMax = 120
 
 // markPrefix begins the alias or comment of everything that is ours.
-const markPrefix = "fairlead "
+const TagPrefix = "fairlead "
 
 // Mark is the owner as text: a link's alias, an element's comment.
 // It is at most 120 bytes: past that container and interface, and if need be
 // the network, become hashes.
-func (o Owner) Mark() string {
-	s := markPrefix + o.Network + " " + o.ContainerID + " " + o.IfName
+func (o Owner) Tag() string {
+	s := TagPrefix + o.Network + " " + o.ContainerID + " " + o.IfName
 	if len(s) <= commentMax {
 		return s
 	}
-	return networkMark(o.Network) + "#" + o.Hash()[:24]
+	return networkTag(o.Network) + "#" + o.Hash()[:24]
 }
 
-func networkMark(network string) string {
+func networkTag(network string) string {
 	if len(network) > 64 {
-		network = "#" + hash(network)[:24]
+		network = "#" + Hash(network)[:24]
 	}
-	return markPrefix + network + " "
+	return TagPrefix + network + " "
 }
 
 // Owns tells whether a mark is this owner's.
-func (o Owner) Owns(mark string) bool { return mark == o.Mark() }
+func (o Owner) Owns(mark string) bool { return mark == o.Tag() }
 
 // MarkOf tells whether a mark belongs to an attachment of a network.
-func MarkOf(network, mark string) bool {
-	return strings.HasPrefix(mark, networkMark(network)) || strings.HasPrefix(mark, markPrefix+network+" ")
+func IsTagOfNetwork(network, mark string) bool {
+	return strings.HasPrefix(mark, networkTag(network)) || strings.HasPrefix(mark, TagPrefix+network+" ")
 }
 
 // Hash is 64 hexadecimal digits derived from network, container and interface.
-func (o Owner) Hash() string { return hash(o.Network, o.ContainerID, o.IfName) }
+func (o Owner) Hash() string { return Hash(o.Network, o.ContainerID, o.IfName) }
 
 // hash is a name, not a secret: FNV-1a of 128 bits over the parts with their
 // lengths, its halves mixed, each twice for 64 digits. A cryptographic one would
 // cost a sixth of an empty program's start.
-func hash(parts ...string) string {
+func Hash(parts ...string) string {
 	h := fnv.New128a()
 	for _, p := range parts {
 		var n [4]byte
@@ -86,54 +87,18 @@ func (o Owner) MAC(end string) string { return MAC("mac", o.Network, o.Container
 
 // MAC derives a locally administered unicast address from words.
 func MAC(words ...string) string {
-	raw, _ := hex.DecodeString(hash(words...)[:12])
+	raw, _ := hex.DecodeString(Hash(words...)[:12])
 	raw[0] = raw[0]&^1 | 2
-	return formatMAC(raw)
-}
-
-// ParseMAC reads a hardware address of six bytes, with colons or dashes.
-func ParseMAC(s string) ([]byte, error) {
-	raw := make([]byte, 6)
-	for i := range raw {
-		at := 3 * i
-		if len(s) != 17 || i > 0 && s[at-1] != ':' && s[at-1] != '-' {
-			return nil, badMAC(s)
-		}
-		if _, err := hex.Decode(raw[i:i+1], []byte(s[at:at+2])); err != nil {
-			return nil, badMAC(s)
-		}
-	}
-	return raw, nil
-}
-
-func badMAC(s string) error {
-	return fmt.Errorf("%q is no hardware address: want six bytes, like 02:00:00:00:00:01", s)
-}
-
-// CanonicalMAC is a hardware address in the one form that the kernel's are shown in.
-func CanonicalMAC(s string) (string, error) {
-	raw, err := ParseMAC(s)
-	return formatMAC(raw), err
-}
-
-func formatMAC(raw []byte) string {
-	b := make([]byte, 0, 3*len(raw))
-	for i, c := range raw {
-		if i > 0 {
-			b = append(b, ':')
-		}
-		b = hex.AppendEncode(b, []byte{c})
-	}
-	return string(b)
+	return hwaddr.Format(raw)
 }
 
 // Group is the link group of everything that Fairlead makes: "fl" in ASCII
 // over a fixed low half. It narrows a search; the alias decides.
-const Group = 0x666c0001
+const LinkGroup = 0x666c0001
 
 // ParseMark reads a mark back; false if it is not ours or holds a hash.
-func ParseMark(mark string) (Owner, bool) {
-	rest, ok := strings.CutPrefix(mark, markPrefix)
+func ParseOwnerTag(mark string) (Owner, bool) {
+	rest, ok := strings.CutPrefix(mark, TagPrefix)
 	f := strings.SplitN(rest, " ", 3)
 	if !ok || len(f) != 3 || strings.HasPrefix(f[0], "#") {
 		return Owner{}, false
@@ -144,15 +109,15 @@ func ParseMark(mark string) (Owner, bool) {
 // SameContainer tells whether two marks are those of two attachments of one
 // container, to different networks or by different interfaces.
 func SameContainer(mark, other string) bool {
-	a, ok1 := ParseMark(mark)
-	b, ok2 := ParseMark(other)
+	a, ok1 := ParseOwnerTag(mark)
+	b, ok2 := ParseOwnerTag(other)
 	return ok1 && ok2 && a != b && a.ContainerID == b.ContainerID
 }
 
 // IsOwnerMark tells whether a mark is an attachment's: others of ours stand for
 // what attachments share.
-func IsOwnerMark(mark string) bool {
-	rest, ok := strings.CutPrefix(mark, markPrefix)
+func IsOwnerTag(mark string) bool {
+	rest, ok := strings.CutPrefix(mark, TagPrefix)
 	f := strings.SplitN(rest, " ", 3)
 	return ok && (len(f) == 3 || len(f) == 2 && strings.HasPrefix(f[1], "#") && len(f[1]) == 25)
 }

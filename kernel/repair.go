@@ -9,21 +9,21 @@ import (
 )
 
 // Repaired is an object that was not as it should be.
-type Repaired struct {
+type RepairResult struct {
 	Difference
 	Err error // why it could not be made so; nil: it was, or, without a change, could be
 }
 
 // LostError says that a link is gone that only an ADD makes.
-type LostError struct{ Link string }
+type LinkGoneError struct{ Link string }
 
-func (l *LostError) Error() string {
+func (l *LinkGoneError) Error() string {
 	return l.Link + " is gone, and only an ADD makes it: the runtime has to DEL and ADD the container again"
 }
 
 // drifter is an object that a Repair compares more closely than CHECK, or less:
 // what a later plugin, or other software, may change is no difference there.
-type drifter interface {
+type driftChecker interface {
 	drift(*Engine) ([]string, error)
 }
 
@@ -35,9 +35,9 @@ type restorer interface {
 // Drift is what a Repair would find of the objects of an attachment, and changes
 // nothing.
 func (e *Engine) Drift(list Objects) ([]Difference, error) {
-	e.looked = &looked{links: map[linkName]*LinkInfo{}}
-	defer func() { e.looked = nil }()
-	return e.driftOf(effective(list))
+	e.checkCache = &checkCache{links: map[linkName]*LinkInfo{}}
+	defer func() { e.checkCache = nil }()
+	return e.driftOf(effectiveObjects(list))
 }
 
 func (e *Engine) driftOf(list Objects) (out []Difference, _ error) {
@@ -55,7 +55,7 @@ func (e *Engine) driftOf(list Objects) (out []Difference, _ error) {
 }
 
 func (e *Engine) driftOne(o Object) (what []string, err error) {
-	if d, ok := o.(drifter); ok {
+	if d, ok := o.(driftChecker); ok {
 		what, err = d.drift(e)
 	} else {
 		what, err = o.diff(e)
@@ -71,35 +71,35 @@ func (e *Engine) driftOne(o Object) (what []string, err error) {
 
 // Repair makes the objects of an attachment that stands so again, in the order in
 // which they were made. What it cannot bring back it says, and goes on.
-func (e *Engine) Repair(list Objects) (out []Repaired, _ error) {
+func (e *Engine) Repair(list Objects) (out []RepairResult, _ error) {
 	found, err := e.Drift(list)
 	if len(found) == 0 {
 		return nil, err
 	}
-	e.Keep() // what is known of links is as old as the look
-	r := &repair{engine: e, lost: map[linkName]bool{}}
-	list = effective(list)
+	e.DiscardUndo() // what is known of links is as old as the look
+	r := &repair{engine: e, lostLinks: map[linkName]bool{}}
+	list = effectiveObjects(list)
 	for _, o := range list {
-		if err2 := r.one(o); err2 != nil {
+		if err2 := r.object(o); err2 != nil {
 			err = errors.Join(err, err2)
 		}
 	}
 	r.rules(list)
-	e.Keep()
+	e.DiscardUndo()
 	return r.out, err
 }
 
 type repair struct {
-	engine *Engine
-	lost   map[linkName]bool
-	out    []Repaired
-	nft    []Difference // wait for one transaction
+	engine    *Engine
+	lostLinks map[linkName]bool
+	out       []RepairResult
+	nft       []Difference // wait for one transaction
 }
 
 // one looks at an object again, as one before it may have brought it back, or
 // taken it along.
-func (r *repair) one(o Object) error {
-	if r.lost[o.on()] {
+func (r *repair) object(o Object) error {
+	if r.lostLinks[o.on()] {
 		return nil
 	}
 	what, err := r.engine.driftOne(o)
@@ -112,7 +112,7 @@ func (r *repair) one(o Object) error {
 		r.nft = append(r.nft, d)
 		return nil
 	}
-	r.out = append(r.out, Repaired{d, r.restore(o)})
+	r.out = append(r.out, RepairResult{d, r.restore(o)})
 	return nil
 }
 
@@ -120,9 +120,9 @@ func (r *repair) restore(o Object) error {
 	e := r.engine
 	if link := e.irreplaceable(o); link != "" {
 		for _, l := range o.links() {
-			r.lost[l] = true
+			r.lostLinks[l] = true
 		}
-		return &LostError{link}
+		return &LinkGoneError{link}
 	}
 	err := ensureOrRestore(e, o)
 	if err == nil {
@@ -154,13 +154,13 @@ func (e *Engine) irreplaceable(o Object) string {
 		if o.PeerSide == Host {
 			name = o.Name
 		}
-	case *Sub:
+	case *StackedLink:
 		name = o.Name
 	case *Tap:
 		name = o.Name
 	case *Dummy:
 		name = o.Name
-	case *Moved:
+	case *HostDevice:
 		name = o.Name
 	default:
 		return ""
@@ -179,21 +179,21 @@ func (e *Engine) irreplaceable(o Object) string {
 
 // effective are the objects of all plugins of a list less those that a later
 // plugin overrules, and with what the kernel made along with them.
-func effective(list Objects) (out Objects) {
+func effectiveObjects(list Objects) (out Objects) {
 	var waiting Objects // what a link has once it is up
 	for i, o := range list {
-		if overruled(o, list[i+1:]) {
+		if overriddenBy(o, list[i+1:]) {
 			continue
 		}
 		out = append(out, o)
 		switch o := o.(type) {
 		case *Veth:
 			if o.Master != "" {
-				out = append(out, &enslaved{Link: o.Name, Master: o.Master})
+				out = append(out, &bridgePort{Link: o.Name, Master: o.Master})
 			}
 		case *Addr:
-			c := connectedOf(o)
-			if o.NoRoute || o.Prefix.IsSingleIP() || overruled(&c.Route, list[i+1:]) {
+			c := connectedRouteOf(o)
+			if o.NoRoute || o.Prefix.IsSingleIP() || overriddenBy(&c.Route, list[i+1:]) {
 				break
 			}
 			if o.IsShared {
@@ -214,7 +214,7 @@ func effective(list Objects) (out Objects) {
 	})
 }
 
-func overruled(o Object, later Objects) bool {
+func overriddenBy(o Object, later Objects) bool {
 	for _, l := range later {
 		switch o := o.(type) {
 		case *Sysctl:
@@ -222,11 +222,11 @@ func overruled(o Object, later Objects) bool {
 				return true
 			}
 		case *Route:
-			if n, ok := l.(*NoRoute); ok && sameRoute(&n.Route, o) {
+			if n, ok := l.(*AbsentRoute); ok && sameRoute(&n.Route, o) {
 				return true
 			}
-		case *Tuned:
-			if t, ok := l.(*Tuned); ok && t.Link == o.Link {
+		case *LinkAttrs:
+			if t, ok := l.(*LinkAttrs); ok && t.Link == o.Link {
 				return true
 			}
 		}
@@ -235,5 +235,5 @@ func overruled(o Object, later Objects) bool {
 }
 
 func sameRoute(a, b *Route) bool {
-	return a.In == b.In && a.Link == b.Link && a.Dst.Masked() == b.Dst.Masked() && a.Via == b.Via && a.table() == b.table()
+	return a.In == b.In && a.Link == b.Link && a.Dst.Masked() == b.Dst.Masked() && a.Via == b.Via && a.RoutingTable() == b.RoutingTable()
 }

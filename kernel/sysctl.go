@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // Sysctl is a value under /proc/sys of a namespace.
@@ -22,10 +24,10 @@ type Sysctl struct {
 	IfZero   bool   `json:",omitzero"` // written only where the value is 0: writing ip_forward resets others
 	Optional bool   `json:",omitzero"` // a kernel without the key is fine
 	IsShared bool   `json:",omitzero"`
-	Was      string `json:",omitzero"` // the value that remove brings back
+	Previous string `json:"Was,omitzero"` // the value that remove brings back
 	// Own refuses a key that is not the container's alone, and reads back what
 	// was written: a key that all namespaces share would be changed for the host.
-	Own bool `json:",omitzero"`
+	NetnsOnly bool `json:"Own,omitzero"`
 }
 
 func (s *Sysctl) kind() string { return "sysctl" }
@@ -54,16 +56,16 @@ func (s *Sysctl) announces() bool {
 
 func (s *Sysctl) ensure(e *Engine) error {
 	if s.In == Container && s.Link != "" && s.Key == "net/ipv4/conf/"+s.Link+"/arp_notify" {
-		return s.byLink(e, devconfARPNotify)
+		return s.setByNetlink(e, devconfARPNotify)
 	}
 	if err := e.flush(); err != nil {
 		return err
 	}
-	if s.Own {
-		return s.ensureOwn(e)
+	if s.NetnsOnly {
+		return s.ensureNetnsOnly(e)
 	}
-	return e.inside(s.In, func() error {
-		if s.IfZero || s.IsShared || s.spins() {
+	return e.InNetns(s.In, func() error {
+		if s.IfZero || s.IsShared || s.busyWaits() {
 			have, err := readSysctl(s.Key)
 			if err == nil && (have == s.Value || s.IfZero && have != "0") {
 				return nil
@@ -76,7 +78,7 @@ func (s *Sysctl) ensure(e *Engine) error {
 // spins tells whether a write waits for the kernel's global lock by doing the
 // system call again and again until the lock is free, a processor busy with it
 // (addrconf_disable_ipv6). Mostly the value is there already.
-func (s *Sysctl) spins() bool { return strings.HasSuffix(s.Key, "/disable_ipv6") }
+func (s *Sysctl) busyWaits() bool { return strings.HasSuffix(s.Key, "/disable_ipv6") }
 
 const (
 	iflaInetConf     = 1  // linux/if_link.h
@@ -85,8 +87,8 @@ const (
 
 // byLink sets a key of a link's IPv4 configuration by a message in the queue:
 // no file of the namespace to be opened from within.
-func (s *Sysctl) byLink(e *Engine, key uint16) error {
-	i, err := e.ifindex(s.In, s.Link)
+func (s *Sysctl) setByNetlink(e *Engine, key uint16) error {
+	i, err := e.LinkIndex(s.In, s.Link)
 	if err != nil {
 		return err
 	}
@@ -94,17 +96,17 @@ func (s *Sysctl) byLink(e *Engine, key uint16) error {
 	if err != nil {
 		return err
 	}
-	body := ifinfo(i, 0, 0)
-	body.nest(unix.IFLA_AF_SPEC, func(b *buf) {
-		b.nest(unix.AF_INET, func(b *buf) {
-			b.nest(iflaInetConf, func(b *buf) { b.u32(key, uint32(n)) })
+	body := netlink.LinkMessage(i, 0, 0)
+	body.Nest(unix.IFLA_AF_SPEC, func(b *netlink.Buffer) {
+		b.Nest(unix.AF_INET, func(b *netlink.Buffer) {
+			b.Nest(iflaInetConf, func(b *netlink.Buffer) { b.Uint32(key, uint32(n)) })
 		})
 	})
-	return e.send(s, s.In, request{unix.RTM_SETLINK, 0, body}, nil)
+	return e.send(s, s.In, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: body}, nil)
 }
 
 func (s *Sysctl) diff(e *Engine) (d []string, err error) {
-	err = e.inside(s.In, func() error {
+	err = e.InNetns(s.In, func() error {
 		have, err := readSysctl(s.Key)
 		switch {
 		case s.Optional && errors.Is(err, os.ErrNotExist):
@@ -120,15 +122,15 @@ func (s *Sysctl) diff(e *Engine) (d []string, err error) {
 }
 
 func (s *Sysctl) remove(e *Engine) error {
-	if s.Was == "" {
+	if s.Previous == "" {
 		return nil
 	}
-	return e.inside(s.In, func() error { return writeSysctl(s.Key, s.Was, true) })
+	return e.InNetns(s.In, func() error { return writeSysctl(s.Key, s.Previous, true) })
 }
 
-func (s *Sysctl) ensureOwn(e *Engine) error {
+func (s *Sysctl) ensureNetnsOnly(e *Engine) error {
 	host := sysctlInode(s.Key)
-	return e.inside(s.In, func() error {
+	return e.InNetns(s.In, func() error {
 		own := sysctlInode(s.Key)
 		switch {
 		case own == 0:
@@ -136,7 +138,7 @@ func (s *Sysctl) ensureOwn(e *Engine) error {
 		case own == host:
 			return fmt.Errorf("the key is shared by all namespaces, the host's too: %w", unix.EPERM)
 		}
-		e.made(s) // from where a part may be written
+		e.noteCreated(s) // from where a part may be written
 		if err := writeSysctl(s.Key, s.Value, false); err != nil {
 			return err
 		}
@@ -162,7 +164,7 @@ func sameValue(a, b string) bool { return slices.Equal(strings.Fields(a), string
 
 // Sysctl reads a key, with slashes, of a side.
 func (e *Engine) Sysctl(s Side, key string) (v string, err error) {
-	err = e.inside(s, func() error {
+	err = e.InNetns(s, func() error {
 		v, err = readSysctl(key)
 		return err
 	})
@@ -170,14 +172,14 @@ func (e *Engine) Sysctl(s Side, key string) (v string, err error) {
 }
 
 // inside runs f in the namespace of a side.
-func (e *Engine) inside(s Side, f func() error) error {
+func (e *Engine) InNetns(s Side, f func() error) error {
 	if s == Host {
 		return f()
 	}
 	if e.ns[s] == nil {
 		return errNoContainer
 	}
-	return e.ns[s].doFrom(e.ns[Host], f)
+	return e.ns[s].DoFrom(e.ns[Host], f)
 }
 
 // The two below use plain system calls: the files of os would register each

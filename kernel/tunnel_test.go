@@ -24,7 +24,7 @@ func tunnelUnder(t *testing.T) {
 }
 
 func vxlan(local string) *kernel.VXLAN {
-	return &kernel.VXLAN{Name: "vx1", ID: 7, Port: 8472, Local: addr(local), Link: "up0", MAC: "02:00:00:00:00:01", MTU: 1430, Mark: agentMark}
+	return &kernel.VXLAN{Name: "vx1", ID: 7, Port: 8472, Local: addr(local), Link: "up0", MAC: "02:00:00:00:00:01", MTU: 1430, OwnerTag: agentMark}
 }
 
 // tunnels are one of each type; change returns it with something else that can,
@@ -45,7 +45,7 @@ func tunnelCases() []tunnelCase {
 	}
 	none := func(*kernel.VXLAN) {}
 	ipip := func(local string, mtu int) kernel.Object {
-		return &kernel.IPIP{Name: "tun1", Local: addr(local), MTU: mtu, Mark: agentMark}
+		return &kernel.IPIP{Name: "tun1", Local: addr(local), MTU: mtu, OwnerTag: agentMark}
 	}
 	return []tunnelCase{
 		{"vxlan over IPv4", "vxlan", v("192.0.2.1", none),
@@ -129,7 +129,7 @@ func ensured(t *testing.T, e *kernel.Engine, list kernel.Objects) int {
 	if err := e.Apply(list); err != nil {
 		t.Fatal(err)
 	}
-	e.Keep()
+	e.DiscardUndo()
 	if d, err := e.Check(list); err != nil || len(d) > 0 {
 		t.Fatalf("check after apply: %v %v", words(d), err)
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // VXLAN is a tunnel link of the agent that learns nothing and floods nothing: what
@@ -13,15 +15,15 @@ import (
 // host's. Checksums of UDP are the kernel's choice: IPv4 with, IPv6 always with.
 type VXLAN struct {
 	base
-	In    Side       `json:",omitzero"`
-	Name  string     `json:",omitzero"`
-	ID    int        `json:",omitzero"` // VNI, 24 bits
-	Port  int        `json:",omitzero"` // UDP, of the peers and this host's
-	Local netip.Addr `json:",omitzero"` // of this host, IPv4 or IPv6
-	Link  string     `json:",omitzero"` // the underlay, of the host
-	MAC   string     `json:",omitzero"`
-	MTU   int        `json:",omitzero"` // bytes
-	Mark  string     `json:",omitzero"` // alias
+	In       Side       `json:",omitzero"`
+	Name     string     `json:",omitzero"`
+	ID       int        `json:",omitzero"` // VNI, 24 bits
+	Port     int        `json:",omitzero"` // UDP, of the peers and this host's
+	Local    netip.Addr `json:",omitzero"` // of this host, IPv4 or IPv6
+	Link     string     `json:",omitzero"` // the underlay, of the host
+	MAC      string     `json:",omitzero"`
+	MTU      int        `json:",omitzero"`     // bytes
+	OwnerTag string     `json:"Mark,omitzero"` // alias
 }
 
 const ( // linux/if_link.h: IFLA_INFO_DATA of a vxlan
@@ -59,39 +61,39 @@ func (v *VXLAN) remove(e *Engine) error           { return e.removeTunnel(v.tunn
 
 func (v *VXLAN) tunnel() tunnel {
 	return tunnel{
-		side: v.In, name: v.Name, typ: "vxlan", mac: v.MAC, mtu: v.MTU, mark: v.Mark, underlay: v.Link, differs: v.differs,
-		data: func(n *buf, under int) {
-			n.u32(vxlanID, uint32(v.ID))
-			n.u32(vxlanLink, uint32(under))
+		side: v.In, name: v.Name, typ: "vxlan", mac: v.MAC, mtu: v.MTU, ownerTag: v.OwnerTag, underlay: v.Link, differs: v.differs,
+		data: func(n *netlink.Buffer, under int) {
+			n.Uint32(vxlanID, uint32(v.ID))
+			n.Uint32(vxlanLink, uint32(under))
 			local := uint16(vxlanLocal)
 			if v.Local.Is6() {
 				local = vxlanLocal6
 			}
-			n.addr(local, v.Local)
-			n.u8(vxlanLearning, 0)
-			n.be16(vxlanPort, uint16(v.Port))
+			n.Addr(local, v.Local)
+			n.Uint8(vxlanLearning, 0)
+			n.Uint16BE(vxlanPort, uint16(v.Port))
 		},
 	}
 }
 
 func (v *VXLAN) differs(l *LinkInfo, under int) (d []string) {
-	if id := int(num32(attr(l.data, vxlanID))); id != v.ID {
+	if id := int(netlink.Uint32(netlink.Attr(l.data, vxlanID))); id != v.ID {
 		d = append(d, fmt.Sprintf("VNI is %d, want %d", id, v.ID))
 	}
-	have := address(attr(l.data, vxlanLocal))
-	if six := address(attr(l.data, vxlanLocal6)); six.IsValid() {
+	have := netlink.Addr(netlink.Attr(l.data, vxlanLocal))
+	if six := netlink.Addr(netlink.Attr(l.data, vxlanLocal6)); six.IsValid() {
 		have = six
 	}
 	if have != v.Local {
 		d = append(d, fmt.Sprintf("local is %s, want %s", have, v.Local))
 	}
-	if dev := int(num32(attr(l.data, vxlanLink))); dev != under {
+	if dev := int(netlink.Uint32(netlink.Attr(l.data, vxlanLink))); dev != under {
 		d = append(d, v.Link+" is not its underlay")
 	}
-	if port := attr(l.data, vxlanPort); len(port) == 2 && int(binary.BigEndian.Uint16(port)) != v.Port {
+	if port := netlink.Attr(l.data, vxlanPort); len(port) == 2 && int(binary.BigEndian.Uint16(port)) != v.Port {
 		d = append(d, fmt.Sprintf("port is %d, want %d", binary.BigEndian.Uint16(port), v.Port))
 	}
-	if num8(attr(l.data, vxlanLearning)) != 0 {
+	if netlink.Uint8(netlink.Attr(l.data, vxlanLearning)) != 0 {
 		d = append(d, "learns addresses")
 	}
 	return d

@@ -23,7 +23,7 @@ func wireguard(t *testing.T, peers int) *kernel.WireGuard {
 	if err := os.WriteFile(file, []byte(wireguardPrivate+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w := &kernel.WireGuard{Name: "wg0", KeyFile: file, Port: 51820, MTU: 1420, Mark: agentMark}
+	w := &kernel.WireGuard{Name: "wg0", KeyFile: file, Port: 51820, MTU: 1420, OwnerTag: agentMark}
 	for i := range peers {
 		w.Peers = append(w.Peers, kernel.WireGuardPeer{PublicKey: wireguardPublic(i), Endpoint: netip.MustParseAddrPort("192.0.2.2:51820"),
 			AllowedIPs: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 26)}})

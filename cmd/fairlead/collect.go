@@ -138,7 +138,7 @@ func (c *collector) gone() ([]collectedAttachment, error) {
 	for _, g := range found {
 		out = append(out, *g)
 	}
-	slices.SortFunc(out, func(a, b collectedAttachment) int { return strings.Compare(a.owner.Mark(), b.owner.Mark()) })
+	slices.SortFunc(out, func(a, b collectedAttachment) int { return strings.Compare(a.owner.Tag(), b.owner.Tag()) })
 	return out, nil
 }
 

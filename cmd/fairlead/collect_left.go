@@ -16,6 +16,8 @@ import (
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/ipam"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/inspect"
+	"github.com/fairlead/fairlead/kernel/netns"
 	"github.com/fairlead/fairlead/libcni"
 )
 
@@ -48,10 +50,10 @@ func (c *collector) byRecord(ctx context.Context, g collectedAttachment) error {
 }
 
 func (c *collector) unmake(g collectedAttachment, rec *attach.Record) error {
-	var ns *kernel.Netns
+	var ns *netns.Handle
 	if g.alive != "" && rec != nil && rec.Living() {
 		var err error
-		if ns, err = kernel.OpenNetns(g.alive); err != nil {
+		if ns, err = netns.Open(g.alive); err != nil {
 			return err
 		}
 		defer ns.Close()
@@ -69,7 +71,7 @@ func (c *collector) unmake(g collectedAttachment, rec *attach.Record) error {
 			errs = append(errs, c.dir.Unclaim(g.owner, p.Ports))
 		}
 	}
-	return errors.Join(append(errs, e.RemoveMarkedLinks(g.owner.Owns), e.RemoveMarked(g.owner.Owns))...)
+	return errors.Join(append(errs, e.RemoveTaggedLinks(g.owner.Owns), e.RemoveTagged(g.owner.Owns))...)
 }
 
 // marks removes what carries the mark of an attachment that has neither a record
@@ -82,7 +84,7 @@ func (c *collector) marks() {
 		return
 	}
 	defer e.Close()
-	if c.used, err = e.MarkedInUse(); err != nil {
+	if c.used, err = inspect.TagsInUse(e); err != nil {
 		c.fail(err)
 		return
 	}
@@ -95,12 +97,12 @@ func (c *collector) marks() {
 		}
 		return !c.dry
 	}
-	c.fail(e.RemoveMarkedLinks(dead))
-	c.fail(e.RemoveMarked(dead))
+	c.fail(e.RemoveTaggedLinks(dead))
+	c.fail(e.RemoveTagged(dead))
 }
 
 func (c *collector) standing(mark string) bool {
-	if c.used[mark] || !kernel.IsOwnerMark(mark) || c.dir.ByMark(mark) != nil {
+	if c.used[mark] || !kernel.IsOwnerTag(mark) || c.dir.ByMark(mark) != nil {
 		return true
 	}
 	for _, g := range c.out.Attachments {
@@ -114,7 +116,7 @@ func (c *collector) standing(mark string) bool {
 			return true
 		}
 	}
-	o, ok := kernel.ParseMark(mark)
+	o, ok := kernel.ParseOwnerTag(mark)
 	return ok && c.dir.Reserved(o)
 }
 
@@ -176,7 +178,7 @@ func (c *collector) stranger(s addressStore, h ipam.Holding) bool {
 
 // everyAddress is every address of every namespace that can be seen.
 func everyAddress() (map[netip.Addr]bool, error) {
-	all, err := kernel.Namespaces()
+	all, err := netns.All()
 	out := map[netip.Addr]bool{}
 	for _, ns := range all {
 		addrs, err2 := ns.Addrs()

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
 	"github.com/fairlead/fairlead/libcni"
 )
 
@@ -70,7 +70,7 @@ func join(names []string) string { return strings.Join(names, ", ") }
 
 // isNetns tells whether a path names a network namespace that is there.
 func isNetns(path string) bool {
-	ns, err := kernel.OpenNetns(path)
+	ns, err := netns.Open(path)
 	if err != nil {
 		return false
 	}

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/examples"
-	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 // demoDir holds the demo's own files, below a /run of its own.
@@ -34,7 +34,7 @@ type stage struct {
 	*printer
 	options demoOptions
 	cast    []*cast
-	netns   map[string]*kernel.Netns
+	netns   map[string]*netns.Handle
 	servers []net.Listener
 	clean   snapshot // before the first add
 	forward string   // what net.ipv4.ip_forward was
@@ -62,7 +62,7 @@ const (
 
 // demoInside plays, in namespaces that the demo's other part made.
 func (a *app) demoInside(ctx context.Context, o demoOptions) error {
-	s := &stage{app: a, printer: a.newPrinter(o), options: o, cast: demoCast(), netns: map[string]*kernel.Netns{}}
+	s := &stage{app: a, printer: a.newPrinter(o), options: o, cast: demoCast(), netns: map[string]*netns.Handle{}}
 	if err := s.privateState(); err != nil {
 		return err
 	}
@@ -226,7 +226,7 @@ func (s *stage) close() {
 	for _, n := range s.netns {
 		n.Close()
 	}
-	s.netns = map[string]*kernel.Netns{}
+	s.netns = map[string]*netns.Handle{}
 }
 
 // strike takes everything down after a failure. In a host of its own there is

@@ -15,7 +15,7 @@ import (
 
 	"github.com/fairlead/fairlead/cni/invoke"
 	"github.com/fairlead/fairlead/cni/wire"
-	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 // play is the demo, step by step; the first failure ends it.
@@ -101,7 +101,7 @@ func (s *stage) build(ctx context.Context) error {
 		names = append(names, c.name)
 	}
 	for _, n := range names {
-		if s.netns[n], err = kernel.OpenNetns(netnsDir + "/" + n); err != nil {
+		if s.netns[n], err = netns.Open(netnsDir + "/" + n); err != nil {
 			return err
 		}
 	}

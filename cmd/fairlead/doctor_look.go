@@ -15,6 +15,9 @@ import (
 	"github.com/fairlead/fairlead/doctor"
 	"github.com/fairlead/fairlead/ipam"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/inspect"
+	"github.com/fairlead/fairlead/kernel/netns"
+	"github.com/fairlead/fairlead/kernel/packet"
 )
 
 // looker collects the facts that doctor judges.
@@ -46,10 +49,10 @@ func (l *looker) look(ctx context.Context) (*doctor.Facts, error) {
 		return nil, err
 	}
 	defer l.engine.Close()
-	if l.facts.Host, err = l.engine.Survey(kernel.Host); err != nil {
+	if l.facts.Host, err = inspect.NewSurvey(l.engine, kernel.Host); err != nil {
 		return nil, err
 	}
-	l.facts.Ruleset, err = l.engine.Ruleset()
+	l.facts.Ruleset, err = inspect.ReadRuleset(l.engine)
 	l.miss("the ruleset", err)
 	l.sysctl("net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding", "net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables",
 		"net/netfilter/nf_conntrack_count", "net/netfilter/nf_conntrack_max")
@@ -110,13 +113,13 @@ func (l *looker) attachment(ctx context.Context, r *attach.Record) *doctor.Attac
 		return a
 	}
 	defer end()
-	a.Inside, err = e.Survey(kernel.Container)
+	a.Inside, err = inspect.NewSurvey(e, kernel.Container)
 	l.miss("the namespace of "+r.ContainerID, err)
 	a.Lost, err = e.Drift(list)
 	l.miss("the objects of "+r.ContainerID, err)
 	l.paths(a)
 	l.resolv(a, r)
-	a.LocalDNS = e.Listens(kernel.Container, 53)
+	a.LocalDNS = inspect.Listens(e, kernel.Container, 53)
 	l.held(a, r)
 	if l.probe {
 		l.ping(ctx, a)
@@ -189,7 +192,7 @@ func (l *looker) paths(a *doctor.Attachment) {
 	for _, p := range a.Addrs {
 		path := doctor.Path{From: p.Addr()}
 		var err error
-		if path.Out, err = l.engine.Path(beyond(p.Addr().Is4()), p.Addr(), in); err != nil {
+		if path.Out, err = inspect.RoutePath(l.engine, beyond(p.Addr().Is4()), p.Addr(), in); err != nil {
 			path.Err = err.Error()
 		}
 		if name, err := l.engine.LinkTo(p.Addr()); err == nil {
@@ -284,14 +287,14 @@ func (l *looker) held(a *doctor.Attachment, r *attach.Record) {
 const pingWait = time.Second
 
 func (l *looker) ping(ctx context.Context, a *doctor.Attachment) {
-	ns, err := kernel.OpenNetns(a.Netns)
+	ns, err := netns.Open(a.Netns)
 	if err != nil {
 		l.miss(a.Netns, err)
 		return
 	}
 	defer ns.Close()
 	for _, gw := range a.Gateways {
-		err := kernel.Ping(ctx, ns, gw, pingWait)
+		err := packet.Ping(ctx, ns, gw, pingWait)
 		if err != nil && !errors.Is(err, context.Canceled) {
 			a.Silent = append(a.Silent, gw)
 		}

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/internal/reference"
-	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 const theirNetwork = `{"cniVersion": "1.0.0", "name": "n", "plugins": [
@@ -135,8 +135,8 @@ func probe(t *testing.T, link, container, to string) func() (sent, lost int64) {
 	for _, c := range []string{"addr add 198.51.100.9/24 dev " + link, "link set " + link + " up"} {
 		kerneltest.In(t, netnsDir+"/far", append([]string{"ip"}, strings.Fields(c)...)...)
 	}
-	inside := func(netns string, open func() error) {
-		ns, err := kernel.OpenNetns(netnsDir + "/" + netns)
+	inside := func(nsPath string, open func() error) {
+		ns, err := netns.Open(netnsDir + "/" + nsPath)
 		must(t, err)
 		defer ns.Close()
 		must(t, ns.Do(open))

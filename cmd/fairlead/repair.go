@@ -10,6 +10,7 @@ import (
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
 	"github.com/fairlead/fairlead/plugins/ovs"
 )
 
@@ -156,7 +157,7 @@ func (r *repairRun) attachment(rec *attach.Record) repaired {
 }
 
 // restore holds the attachment while it works on it, so that no DEL comes between.
-func (r *repairRun) restore(rec *attach.Record) ([]kernel.Repaired, error) {
+func (r *repairRun) restore(rec *attach.Record) ([]kernel.RepairResult, error) {
 	if !r.dry {
 		held, release, err := r.dir.Hold(rec.Owner())
 		if err != nil {
@@ -169,7 +170,7 @@ func (r *repairRun) restore(rec *attach.Record) ([]kernel.Repaired, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []kernel.Repaired
+	var out []kernel.RepairResult
 	err = inHostOf(rec, func() error {
 		out, err = r.compare(rec, list)
 		return err
@@ -177,7 +178,7 @@ func (r *repairRun) restore(rec *attach.Record) ([]kernel.Repaired, error) {
 	return out, err
 }
 
-func (r *repairRun) compare(rec *attach.Record, list kernel.Objects) (out []kernel.Repaired, _ error) {
+func (r *repairRun) compare(rec *attach.Record, list kernel.Objects) (out []kernel.RepairResult, _ error) {
 	e, end, err := engineOf(r.dir, rec)
 	if err != nil {
 		return nil, err
@@ -188,7 +189,7 @@ func (r *repairRun) compare(rec *attach.Record, list kernel.Objects) (out []kern
 	}
 	diffs, err := e.Drift(list)
 	for _, d := range diffs {
-		out = append(out, kernel.Repaired{Difference: d})
+		out = append(out, kernel.RepairResult{Difference: d})
 	}
 	return out, err
 }
@@ -199,7 +200,7 @@ func inHostOf(rec *attach.Record, f func() error) error {
 	if rec.Host == "" {
 		return f()
 	}
-	ns, err := kernel.OpenNetns(rec.Host)
+	ns, err := netns.Open(rec.Host)
 	if err != nil {
 		return fmt.Errorf("the network's namespace: %w (the agent makes it: fairlead agent status)", err)
 	}
@@ -224,7 +225,7 @@ func objectsOf(rec *attach.Record) (list kernel.Objects, err error) {
 
 // engineOf opens the namespaces of an attachment that stands.
 func engineOf(dir *attach.Dir, rec *attach.Record) (*kernel.Engine, func(), error) {
-	ns, err := kernel.OpenNetns(rec.Netns)
+	ns, err := netns.Open(rec.Netns)
 	if err != nil {
 		return nil, nil, err
 	}
