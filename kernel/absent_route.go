@@ -51,7 +51,7 @@ func (n *AbsentRoute) diff(e *Engine) ([]string, error) {
 	}
 	for _, h := range have {
 		if h.Dst == n.Route.Dst && h.Index == i && h.Via == n.Route.Via && h.Metric == n.Route.Metric {
-			return []string{fmt.Sprintf("is back in table %d", h.Table)}, nil
+			return []string{fmt.Sprintf("exists again in table %d", h.Table)}, nil
 		}
 	}
 	return nil, nil

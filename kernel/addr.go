@@ -127,7 +127,7 @@ func (a *Addr) resolveOverlaps(e *Engine) error {
 		}
 		out, verb := &Addr{In: a.In, Link: a.Link, Prefix: h}, "replace"
 		if !a.ForceAddress {
-			out, verb = a, "take back"
+			out, verb = a, "remove"
 			err = fmt.Errorf("%s already has an address different from %s: %s (set forceAddress to replace it)", a.Link, a.Prefix, h)
 		}
 		if e2 := out.remove(e); e2 != nil && !errors.Is(e2, os.ErrNotExist) {

@@ -211,7 +211,7 @@ func (e *Engine) Check(list Objects) ([]Difference, error) {
 		case errors.Is(err, os.ErrNotExist):
 			what = []string{"is missing"}
 		case err != nil:
-			errs = append(errs, fmt.Errorf("look at %s: %w", o, err))
+			errs = append(errs, fmt.Errorf("read %s: %w", o, err))
 			continue
 		}
 		if len(what) > 0 {

@@ -113,7 +113,7 @@ func (b *Bridge) data(n *netlink.Buffer) {
 // adjust sets what an existing bridge lacks.
 func (b *Bridge) adjust(e *Engine, l *LinkInfo) error {
 	if l.Kind != "bridge" {
-		return fmt.Errorf("%s exists and is no bridge but %s: name another one", b.Name, describeKind(l))
+		return fmt.Errorf("%s exists and is not a bridge but %s: choose another name", b.Name, describeKind(l))
 	}
 	var flags uint32
 	if !l.Up {
@@ -147,7 +147,7 @@ func (b *Bridge) diff(e *Engine) ([]string, error) {
 	}
 	var d []string
 	if l.Kind != "bridge" {
-		return []string{"is no bridge but " + describeKind(l)}, nil
+		return []string{"is not of type bridge but " + describeKind(l)}, nil
 	}
 	if !l.Up {
 		d = append(d, "is down")

@@ -168,12 +168,12 @@ func (v *PortVLAN) diff(e *Engine) ([]string, error) {
 		flags, ok := have[vid]
 		switch {
 		case ok == v.Delete && v.Delete:
-			d = append(d, fmt.Sprintf("VLAN %d is still there", vid))
+			d = append(d, fmt.Sprintf("VLAN %d still exists", vid))
 		case v.Delete:
 		case !ok:
 			d = append(d, fmt.Sprintf("VLAN %d is missing", vid))
 		case v.PVID && flags&vlanPVID == 0:
-			d = append(d, fmt.Sprintf("VLAN %d is not the port's own (pvid)", vid))
+			d = append(d, fmt.Sprintf("VLAN %d is not the pvid", vid))
 		case v.Untagged && flags&vlanUntagged == 0:
 			d = append(d, fmt.Sprintf("VLAN %d is tagged", vid))
 		}

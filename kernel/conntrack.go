@@ -108,7 +108,7 @@ func (f *ConntrackFlows) drift(e *Engine) ([]string, error) {
 		}
 	}
 	if stale > 0 {
-		return []string{fmt.Sprintf("%d flows go elsewhere", stale)}, nil
+		return []string{fmt.Sprintf("%d flows go to another target", stale)}, nil
 	}
 	return nil, nil
 }

@@ -86,7 +86,7 @@ func (e *Engine) Close() {
 }
 
 // errNoContainer is the error for an object of the container when there is no container.
-var errNoContainer error = &os.SyscallError{Syscall: "find the container's namespace", Err: os.ErrNotExist}
+var errNoContainer error = &os.SyscallError{Syscall: "find the container's network namespace", Err: os.ErrNotExist}
 
 // route returns the rtnetlink socket of a side.
 func (e *Engine) route(s Side) (*netlink.Conn, error) {
@@ -197,7 +197,7 @@ func (e *Engine) Requests(s Side, reqs []netlink.Request) ([]netlink.Response, e
 }
 
 func (e *Engine) replyLost(err error) {
-	e.uncertain = fmt.Errorf("what was sent before may stand: %w", err)
+	e.uncertain = fmt.Errorf("the kernel may have applied what was sent before: %w", err)
 }
 
 // Dump sends a request for a list and returns the messages.

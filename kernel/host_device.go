@@ -70,7 +70,7 @@ func (e *Engine) move(from, to Side, l *LinkInfo, name, alias string) error {
 	}
 	if l.Up {
 		if _, err := e.Request(from, netlink.Request{Type: unix.RTM_NEWLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, 0, unix.IFF_UP)}); err != nil {
-			return fmt.Errorf("take it down: %w", err)
+			return fmt.Errorf("bring it down: %w", err)
 		}
 	}
 	body := netlink.LinkMessage(l.Index, 0, 0)
@@ -122,7 +122,7 @@ func (m *HostDevice) bringUpAgain(e *Engine) error {
 
 func (m *HostDevice) returnHome(e *Engine, side Side, l *LinkInfo) error {
 	if err := e.move(side, Host, l, m.Device, m.PreviousAlias); err != nil {
-		return fmt.Errorf("bring %s home as %s: %w", l.Name, m.Device, err)
+		return fmt.Errorf("return %s to the host as %s: %w", l.Name, m.Device, err)
 	}
 	delete(e.index[side], l.Name)
 	if !m.PreviousUp {
@@ -138,7 +138,7 @@ func (m *HostDevice) bringUp(e *Engine) error {
 		return err
 	}
 	if _, err := e.Request(Host, netlink.Request{Type: unix.RTM_NEWLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, unix.IFF_UP, unix.IFF_UP)}); err != nil {
-		return fmt.Errorf("take %s up again: %w", m.Device, err)
+		return fmt.Errorf("bring %s up again: %w", m.Device, err)
 	}
 	return nil
 }

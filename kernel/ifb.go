@@ -63,7 +63,7 @@ func (i *IFB) ensure(e *Engine) error {
 
 func (i *IFB) created(e *Engine, r netlink.Response) error {
 	if errors.Is(r.Err, unix.EOPNOTSUPP) {
-		return fmt.Errorf("the kernel has no ifb devices (module ifb): %w", r.Err)
+		return fmt.Errorf("the kernel lacks ifb devices (module ifb): %w", r.Err)
 	}
 	if r.Err != nil {
 		return r.Err
@@ -83,7 +83,7 @@ func (i *IFB) diff(e *Engine) ([]string, error) {
 	case err != nil:
 		return nil, err
 	case l.Kind != "ifb":
-		return []string{"is no ifb but " + describeKind(l)}, nil
+		return []string{"is not of type ifb but " + describeKind(l)}, nil
 	case l.Alias != i.OwnerTag:
 		return []string{fmt.Sprintf("alias is %q, want %q", l.Alias, i.OwnerTag)}, nil
 	case !l.Up:

@@ -105,14 +105,14 @@ func (e *Engine) linkCached(s Side, name string) (*LinkInfo, error) {
 
 // LinkByIndex returns a link by its index.
 func (e *Engine) LinkByIndex(s Side, index int) (*LinkInfo, error) {
-	return e.getLink(s, fmt.Sprintf("number %d", index), netlink.LinkMessage(index, 0, 0))
+	return e.getLink(s, fmt.Sprintf("index %d", index), netlink.LinkMessage(index, 0, 0))
 }
 
 // OtherEnd returns the host end of a pair whose container end is given. It returns os.ErrNotExist if the other end is
 // not on the host.
 func (e *Engine) OtherEnd(in *LinkInfo) (*LinkInfo, error) {
 	if !in.IsPair() || in.Peer == 0 {
-		return nil, fmt.Errorf("other end of %s: %w", in.Name, os.ErrNotExist)
+		return nil, fmt.Errorf("peer of %s: %w", in.Name, os.ErrNotExist)
 	}
 	l, err := e.LinkByIndex(Host, in.Peer)
 	if err != nil {
@@ -123,7 +123,7 @@ func (e *Engine) OtherEnd(in *LinkInfo) (*LinkInfo, error) {
 		return nil, err
 	}
 	if !l.IsPair() || l.Peer != in.Index || l.PeerNetns != id { // every namespace numbers its own links
-		return nil, fmt.Errorf("other end of %s on the host: %w", in.Name, os.ErrNotExist)
+		return nil, fmt.Errorf("peer of %s on the host: %w", in.Name, os.ErrNotExist)
 	}
 	return l, nil
 }
@@ -134,7 +134,7 @@ func (e *Engine) netnsID() (int32, error) {
 	body.Uint32(unix.NETNSA_FD, uint32(e.ns[Container].FD()))
 	resp, err := e.Request(Host, netlink.Request{Type: unix.RTM_GETNSID, Body: body})
 	if err != nil {
-		return 0, fmt.Errorf("number of %s: %w", e.ns[Container].Path(), err)
+		return 0, fmt.Errorf("namespace ID of %s: %w", e.ns[Container].Path(), err)
 	}
 	id := int32(-1)
 	for _, m := range resp.Messages {

@@ -117,7 +117,7 @@ func (e *Engine) changeAndRestore(move netlink.Request, c linkState, from, to in
 	var errs []error
 	for i, r := range resp[1:] {
 		if r.Err != nil && !errors.Is(r.Err, unix.EEXIST) {
-			errs = append(errs, fmt.Errorf("put back %s: %w", describeRequest(reqs[i+1]), r.Err))
+			errs = append(errs, fmt.Errorf("restore %s: %w", describeRequest(reqs[i+1]), r.Err))
 		}
 	}
 	return errors.Join(errs...)

@@ -92,7 +92,7 @@ func (p *NetnsVeth) ensure(e *Engine) error {
 			delete(e.index[p.In], p.Name)
 		}
 		if _, err := e.Request(p.In, netlink.Request{Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: p.createMessage(ns)}); err != nil {
-			return fmt.Errorf("make it: %w", err)
+			return fmt.Errorf("create it: %w", err)
 		}
 		return p.update(e, far)
 	})
@@ -144,7 +144,7 @@ func (p *NetnsVeth) update(e *Engine, far *netlink.Conn) error {
 		err = r[0].Err
 	}
 	if err != nil {
-		return fmt.Errorf("its other end %s: %w", p.PeerName, err)
+		return fmt.Errorf("its peer %s: %w", p.PeerName, err)
 	}
 	_, err = e.Request(p.In, netlink.Request{Type: unix.RTM_NEWLINK, Flags: 0, Body: p.state(p.Name, p.MAC)})
 	return err
@@ -183,7 +183,7 @@ func (p *NetnsVeth) diff(e *Engine) (d []string, err error) {
 	}
 	err = p.withPeer(e, func(far *netlink.Conn, _ *netns.Handle) error {
 		if !p.intact(l, far) {
-			d = append(d, "its other end "+p.PeerName+" is not where it should be")
+			d = append(d, "its peer "+p.PeerName+" is not in its namespace")
 			return nil
 		}
 		peer, err := linkByName(far, p.PeerName)
@@ -212,7 +212,7 @@ func (g *ExpectedLink) links() []linkName { return []linkName{{g.In, g.Link}} }
 func (g *ExpectedLink) String() string    { return "ip link show " + g.Link }
 
 func (g *ExpectedLink) ensure(*Engine) error {
-	return fmt.Errorf("its other end is not made yet: %w", os.ErrNotExist)
+	return fmt.Errorf("its peer does not exist yet: %w", os.ErrNotExist)
 }
 
 func (g *ExpectedLink) diff(e *Engine) ([]string, error) {

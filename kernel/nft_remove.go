@@ -40,7 +40,7 @@ func (e *Engine) removeElements(list []*Element, groups []*NFT, dead func(mark s
 		}
 		return err
 	}
-	return fmt.Errorf("ruleset changed %d times meanwhile: %w", restarts, unix.EAGAIN)
+	return fmt.Errorf("nftables ruleset changed %d times meanwhile: %w", restarts, unix.EAGAIN)
 }
 
 func (e *Engine) tryRemove(list []*Element, groups []*NFT, dead func(mark string) bool) error {
@@ -67,8 +67,8 @@ func (e *Engine) tryRemove(list []*Element, groups []*NFT, dead func(mark string
 		}
 		b.reqs = append(b.reqs, del)
 		b.objects = append(b.objects, x)
-		if heir := e.successors[x.id()]; heir != nil && SameContainer(heir.OwnerTag, x.OwnerTag) {
-			if err := b.element(heir); err != nil {
+		if successor := e.successors[x.id()]; successor != nil && SameContainer(successor.OwnerTag, x.OwnerTag) {
+			if err := b.element(successor); err != nil {
 				return err
 			}
 			continue

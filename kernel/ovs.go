@@ -29,7 +29,7 @@ type Switch interface {
 func (e *Engine) UseSwitch(s Switch) { e.ovs = s }
 
 // ErrNoSwitch is the error for an object of Open vSwitch in a program without a Switch.
-var ErrNoSwitch = errors.New(`Open vSwitch is spoken with by the program fairlead alone: let the plugin "ovs" be a link to it`)
+var ErrNoSwitch = errors.New(`only the program fairlead has an Open vSwitch client: make the plugin "ovs" a link to it`)
 
 // OVSBridge is a bridge of Open vSwitch. An existing one is used as it is.
 type OVSBridge struct {
@@ -101,7 +101,7 @@ func (b *OVSBridge) String() string {
 
 func (b *OVSBridge) ensure(e *Engine) error {
 	if l, err := e.Link(Host, b.Name); err == nil && l.Kind == "bridge" {
-		return fmt.Errorf("%s is a bridge of the kernel's, not of Open vSwitch's", b.Name)
+		return fmt.Errorf("%s is a Linux bridge, not an Open vSwitch bridge", b.Name)
 	}
 	return e.ensureOVS(b)
 }
@@ -174,7 +174,7 @@ func (p *OVSPort) diff(e *Engine) ([]string, error) {
 	}
 	on, err := e.txChecksum(Container, p.Peer)
 	if on {
-		d = append(d, p.Peer+" in the container leaves checksums to hardware, which a datapath in user space has not")
+		d = append(d, p.Peer+" in the container offloads checksums, and a datapath in user space cannot compute them")
 	}
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil // the veth reports that it is missing

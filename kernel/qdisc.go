@@ -119,7 +119,7 @@ func (q *Qdisc) ensure(e *Engine) error {
 
 func (q *Qdisc) created(e *Engine, r netlink.Response) error {
 	if netlink.IsAbsent(r.Err) {
-		return fmt.Errorf("the kernel has no %s (module sch_%s): %w", q.Type, q.Type, r.Err)
+		return fmt.Errorf("the kernel lacks the qdisc %s (module sch_%s): %w", q.Type, q.Type, r.Err)
 	}
 	if r.Err == nil {
 		e.noteCreated(q)

@@ -47,7 +47,7 @@ func (f *ReferenceRules) String() string {
 }
 
 func (f *ReferenceRules) ensure(*Engine) error {
-	return errors.New("is the reference's, and only ever removed")
+	return errors.New("is a rule of a reference plugin: Fairlead only removes it")
 }
 func (f *ReferenceRules) diff(*Engine) ([]string, error) { return nil, nil }
 

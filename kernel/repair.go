@@ -63,7 +63,7 @@ func (e *Engine) driftOne(o Object) (what []string, err error) {
 		return []string{"is missing"}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look at %s: %w", o, err)
+		return nil, fmt.Errorf("read %s: %w", o, err)
 	}
 	return what, nil
 }

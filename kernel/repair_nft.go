@@ -55,7 +55,7 @@ func (r *repair) flows(list Objects) {
 	for _, o := range list {
 		if f, ok := o.(*ConntrackFlows); ok {
 			if err := f.endFormer(e); err != nil {
-				r.out = append(r.out, RepairResult{Difference{f, []string{"went elsewhere"}}, err})
+				r.out = append(r.out, RepairResult{Difference{f, []string{"went to another target"}}, err})
 			}
 		}
 	}
@@ -99,7 +99,7 @@ func (e *Engine) deleteTaggedRules(n *NFT, marks map[string]bool) error {
 	}
 	err := e.deleteRules(n.Family, n.Table, n.Name, func(comment string) bool { return marks[comment] })
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("put the rules of %s in order: %w", chainOf(n), err)
+		return fmt.Errorf("reorder the rules of %s: %w", chainOf(n), err)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func (s *bridgePort) diff(e *Engine) ([]string, error) {
 		return nil, err
 	}
 	if l.Master == 0 {
-		return []string{"is no port of " + s.Master}, nil
+		return []string{"is not a port of " + s.Master}, nil
 	}
 	return nil, nil
 }

@@ -27,7 +27,7 @@ func (e *Engine) retryWhileTaken(s Side, r netlink.Request, taken unix.Errno) (e
 			return err
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("taken by another link on the same parent: %w", err)
+			return fmt.Errorf("another link on the same parent uses it: %w", err)
 		}
 	}
 }

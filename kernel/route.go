@@ -270,7 +270,7 @@ func (r *Route) acceptIfSame(e *Engine, exists error) error {
 	if d, err := r.diff(e); err == nil && len(d) == 0 {
 		return nil
 	}
-	return fmt.Errorf("another route to %s is in the way: %w", r.Dst, exists)
+	return fmt.Errorf("another route to %s exists: %w", r.Dst, exists)
 }
 
 // diff searches all tables, because a later plugin may have moved the route.

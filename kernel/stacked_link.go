@@ -156,11 +156,11 @@ func (s *StackedLink) data(n *netlink.Buffer) {
 func (s *StackedLink) explain(err error) error {
 	switch {
 	case errors.Is(err, unix.EEXIST) && s.Type == "vlan":
-		return fmt.Errorf("interface %s already exists in the container, or %s has VLAN %d by another link: %w", s.Name, s.Parent, s.VLAN, err)
+		return fmt.Errorf("interface %s already exists in the container, or another link of %s has VLAN %d: %w", s.Name, s.Parent, s.VLAN, err)
 	case errors.Is(err, unix.EEXIST):
 		return nameTaken(s.Name, err)
 	case errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EINVAL):
-		return fmt.Errorf("%s cannot be the parent of a %s: it is a port of a bridge, has links of another kind or mode, or is of that kind itself: %w", s.Parent, s.Type, err)
+		return fmt.Errorf("%s cannot be the parent of a %s: it is a bridge port, is a %s itself, or has links of another type or mode: %w", s.Parent, s.Type, s.Type, err)
 	}
 	return unknownType(s.Type, err)
 }
@@ -168,7 +168,7 @@ func (s *StackedLink) explain(err error) error {
 // unknownType explains the kernel's error for an unknown link type.
 func unknownType(typ string, err error) error {
 	if e, ok := errors.AsType[*netlink.Error](err); ok && e.Errno == unix.EOPNOTSUPP && e.Msg == "Unknown device type" {
-		return fmt.Errorf("this kernel has no links of type %s: %w", typ, err)
+		return fmt.Errorf("the kernel lacks links of type %s: %w", typ, err)
 	}
 	return err
 }

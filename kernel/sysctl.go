@@ -133,9 +133,9 @@ func (s *Sysctl) ensureNetnsOnly(e *Engine) error {
 		own := sysctlInode(s.Key)
 		switch {
 		case own == 0:
-			return fmt.Errorf("the container's namespace has no such key (the host's alone, or the kernel's feature is missing): %w", os.ErrNotExist)
+			return fmt.Errorf("the container's namespace has no such key: only the host has it, or the kernel lacks the feature: %w", os.ErrNotExist)
 		case own == host:
-			return fmt.Errorf("the key is shared by all namespaces, the host's too: %w", unix.EPERM)
+			return fmt.Errorf("all namespaces share the key, so writing it would change the host: %w", unix.EPERM)
 		}
 		e.noteCreated(s) // from here on the value may have changed
 		if err := writeSysctl(s.Key, s.Value, false); err != nil {
@@ -143,7 +143,7 @@ func (s *Sysctl) ensureNetnsOnly(e *Engine) error {
 		}
 		have, err := readSysctl(s.Key)
 		if err == nil && !sameValue(have, s.Value) {
-			err = fmt.Errorf("the kernel made %q of it", have)
+			err = fmt.Errorf("the kernel stored %q instead", have)
 		}
 		return err
 	})

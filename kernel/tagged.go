@@ -24,7 +24,7 @@ func (e *Engine) RemoveTaggedLinks(dead func(mark string) bool) error {
 		case away && dead(mark):
 			err := (&HostDevice{Device: device, Name: l.Name, OwnerTag: l.Alias}).returnHome(e, Host, l)
 			if err != nil && !errors.Is(err, os.ErrNotExist) {
-				errs = append(errs, fmt.Errorf("bring home link %s: %w", l.Name, err))
+				errs = append(errs, fmt.Errorf("return link %s to the host: %w", l.Name, err))
 			}
 		case !away && l.Group == LinkGroup && dead(l.Alias):
 			links = append(links, l)

@@ -108,7 +108,7 @@ func (t *Tap) create(e *Engine, master int) error {
 		return err
 	}
 	if err := unix.IoctlSetInt(fd, unix.TUNSETPERSIST, 1); err != nil {
-		return fmt.Errorf("make it stay: %w", err)
+		return fmt.Errorf("make the device persistent: %w", err)
 	}
 	e.noteCreated(t)
 	return nil
@@ -193,7 +193,7 @@ func (t *Tap) diff(e *Engine) ([]string, error) {
 		return nil, err
 	}
 	if l.Kind != "tun" || netlink.Uint8(netlink.Attr(l.data, tunType)) != tunTap {
-		return []string{"is no tap but " + describeKind(l)}, nil
+		return []string{"is not of type tap but " + describeKind(l)}, nil
 	}
 	d := diffTypeAndTag(l, "tun", t.OwnerTag)
 	if multi := netlink.Uint8(netlink.Attr(l.data, tunMultiQueue)) != 0; multi != t.MultiQueue {

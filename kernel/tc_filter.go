@@ -174,7 +174,7 @@ func (f *TCFilter) target(e *Engine, options []byte) ([]string, error) {
 		return []string{f.Redirect + " is missing"}, nil
 	}
 	if err == nil && (len(parms) < 28 || int(netlink.Uint32(parms[24:])) != to) {
-		return []string{"sends elsewhere than to " + f.Redirect}, nil
+		return []string{"does not redirect to " + f.Redirect}, nil
 	}
 	return nil, err
 }

@@ -52,7 +52,7 @@ func (e *Engine) ensureTunnel(o Object, t tunnel) error {
 	}
 	delete(e.index[t.side], t.name)
 	if _, err := e.Request(t.side, netlink.Request{Type: unix.RTM_DELLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, 0, 0)}); err != nil && !netlink.IsAbsent(err) {
-		return fmt.Errorf("remove it, to make it anew: %w", err)
+		return fmt.Errorf("remove it to create it again: %w", err)
 	}
 	return e.createTunnel(o, t, under)
 }
@@ -67,9 +67,9 @@ func sameOwner(alias, mark string) bool {
 // describeOwner returns a text about the owner of a link.
 func describeOwner(l *LinkInfo) string {
 	if l.Alias == "" {
-		return ", not made by this agent"
+		return ", not created by this agent"
 	}
-	return ", marked " + strconv.Quote(l.Alias)
+	return ", with the alias " + strconv.Quote(l.Alias)
 }
 
 func (e *Engine) underlay(t tunnel) (int, error) {
@@ -120,7 +120,7 @@ func (e *Engine) createTunnel(o Object, t tunnel, under int) error {
 	up.String(unix.IFLA_IFNAME, t.name)
 	return e.send(o, t.side, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: up}, func(r netlink.Response) error {
 		if errors.Is(r.Err, unix.EADDRINUSE) {
-			return fmt.Errorf("its port is taken by another program or tunnel of this host: %w", r.Err)
+			return fmt.Errorf("another program or tunnel of this host uses the UDP port: %w", r.Err)
 		}
 		return r.Err
 	})
@@ -210,7 +210,7 @@ func (e *Engine) diffTunnel(t tunnel) ([]string, error) {
 		return nil, err
 	}
 	if l.Kind != t.typ {
-		return []string{"is no " + t.typ + " but " + describeKind(l)}, nil
+		return []string{"is not of type " + t.typ + " but " + describeKind(l)}, nil
 	}
 	under, err := e.underlay(t)
 	if errors.Is(err, os.ErrNotExist) {

@@ -180,7 +180,7 @@ func (v *Veth) explain(e *Engine, err error) error {
 	switch {
 	case errors.Is(err, unix.EEXIST):
 		if _, e2 := e.Link(Host, v.Name); e2 == nil {
-			return fmt.Errorf("host interface %s already exists: this attachment was made before, DEL it first: %w", v.Name, err)
+			return fmt.Errorf("host interface %s already exists: an earlier ADD created it; run DEL first: %w", v.Name, err)
 		}
 		return fmt.Errorf("interface %s already exists in the container: %w", v.PeerName, err)
 	case errors.Is(err, unix.EXFULL):
@@ -196,7 +196,7 @@ func (v *Veth) diff(e *Engine) ([]string, error) {
 	}
 	var d []string
 	if l.Kind != v.typ() {
-		return []string{"is no " + v.typ() + " but " + describeKind(l)}, nil
+		return []string{"is not of type " + v.typ() + " but " + describeKind(l)}, nil
 	}
 	if v.OwnerTag != "" && l.Alias != v.OwnerTag {
 		d = append(d, fmt.Sprintf("alias is %q, want %q", l.Alias, v.OwnerTag))

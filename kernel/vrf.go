@@ -45,7 +45,7 @@ func (v *VRF) ensure(e *Engine) error {
 	})
 	err := e.send(v, Container, netlink.Request{Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: birth}, func(r netlink.Response) error {
 		if errors.Is(r.Err, unix.EOPNOTSUPP) {
-			return fmt.Errorf("the kernel has no virtual routers (module vrf): %w", r.Err)
+			return fmt.Errorf("the kernel lacks VRF devices (module vrf): %w", r.Err)
 		}
 		if r.Err == nil {
 			e.noteCreated(v)
@@ -61,7 +61,7 @@ func (v *VRF) ensure(e *Engine) error {
 func (v *VRF) differs(l *LinkInfo) []string {
 	switch {
 	case l.Kind != "vrf":
-		return []string{"is no vrf but " + describeKind(l)}
+		return []string{"is not of type vrf but " + describeKind(l)}
 	case l.VRFTable() != v.Table:
 		return []string{fmt.Sprintf("has table %d, want %d", l.VRFTable(), v.Table)}
 	case !l.Up:

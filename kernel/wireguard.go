@@ -60,7 +60,7 @@ func (w *WireGuard) String() string {
 func (p WireGuardPeer) words() string {
 	s := " peer " + p.PublicKey
 	if p.Previous != "" {
-		s += " (until it is used " + p.Previous + ")"
+		s += " (previous " + p.Previous + ")"
 	}
 	if p.Endpoint.IsValid() {
 		s += " endpoint " + p.Endpoint.String()
@@ -144,7 +144,7 @@ func (w *WireGuard) diff(e *Engine) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(d) > 0 && strings.HasPrefix(d[0], "is no ") {
+	if len(d) > 0 && strings.HasPrefix(d[0], "is not of type ") {
 		return d, nil
 	}
 	if err := e.flush(); err != nil {

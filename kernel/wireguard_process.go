@@ -37,7 +37,7 @@ func (w *WireGuard) start(e *Engine) error {
 		}
 		select {
 		case state := <-ended:
-			return fmt.Errorf("%s ended (%v): run it to see why; it needs /dev/net/tun", strings.Join(argv, " "), state)
+			return fmt.Errorf("%s exited (%v): run it to see why; it needs /dev/net/tun", strings.Join(argv, " "), state)
 		default:
 		}
 		if time.Now().After(end) {

@@ -7,7 +7,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-
 // LinkMessage starts the body of a message about a link: struct ifinfomsg, rtnetlink(7).
 func LinkMessage(index int, flags, change uint32) Buffer {
 	b := make(Buffer, 0, 256)
