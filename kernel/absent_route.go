@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// NoRoute is a route that should not be there, as another table has it now. It
-// comes back on removal, where its link still is.
+// AbsentRoute is a route that must not exist, because another table has it. Removing the object adds the route again if
+// its link still exists.
 type AbsentRoute struct {
 	base
 	Route Route
@@ -51,7 +51,7 @@ func (n *AbsentRoute) diff(e *Engine) ([]string, error) {
 	}
 	for _, h := range have {
 		if h.Dst == n.Route.Dst && h.Index == i && h.Via == n.Route.Via && h.Metric == n.Route.Metric {
-			return []string{fmt.Sprintf("is back in table %d", h.Table)}, nil
+			return []string{fmt.Sprintf("exists again in table %d", h.Table)}, nil
 		}
 	}
 	return nil, nil
@@ -64,7 +64,7 @@ func (n *AbsentRoute) remove(e *Engine) error {
 	}
 	_, err = e.Request(n.Route.In, netlink.Request{Type: unix.RTM_NEWROUTE, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: n.Route.Message(i)})
 	if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENETDOWN) {
-		return os.ErrNotExist // there again, or its link is down: nothing to bring back
+		return os.ErrNotExist // the route is back, or its link is down
 	}
 	return err
 }

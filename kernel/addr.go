@@ -14,18 +14,17 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// Addr is an address of a link. IPAM owns it, so it waits for no duplicate
-// address detection unless DAD is asked for.
+// Addr is an address of a link. IPAM allocated it, so there is no duplicate address detection unless DAD is set.
 type Addr struct {
 	base
 	In              Side         `json:",omitzero"`
 	Link            string       `json:",omitzero"`
 	Prefix          netip.Prefix `json:",omitzero"`
 	DAD             bool         `json:",omitzero"`
-	NoRoute         bool         `json:",omitzero"`      // the kernel makes no route for the prefix
+	NoRoute         bool         `json:",omitzero"`      // the kernel adds no route for the prefix
 	IsShared        bool         `json:",omitzero"`      // a gateway address on a bridge
-	RetryWhileTaken bool         `json:"Waits,omitzero"` // until it is free on the link's parent: see linger
-	ForceAddress    bool         `json:"Alone,omitzero"` // other addresses of the family that overlap it are taken away (forceAddress)
+	RetryWhileTaken bool         `json:"Waits,omitzero"` // until no other link of the parent has the address, see retryWhileTaken
+	ForceAddress    bool         `json:"Alone,omitzero"` // remove other addresses of the family that overlap (forceAddress)
 }
 
 func (a *Addr) kind() string { return "addr" }
@@ -81,7 +80,7 @@ func (a *Addr) ensure(e *Engine) error {
 	}
 	add := netlink.Request{Type: unix.RTM_NEWADDR, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: a.Message(i)}
 	if a.RetryWhileTaken {
-		return e.retryWhileTaken(a.In, add, unix.EADDRINUSE) // it goes with its link
+		return e.retryWhileTaken(a.In, add, unix.EADDRINUSE) // it goes away with its link
 	}
 	return e.send(a, a.In, add, func(r netlink.Response) error {
 		if a.IsShared && errors.Is(r.Err, unix.EEXIST) {
@@ -102,10 +101,9 @@ func (a *Addr) ensure(e *Engine) error {
 	})
 }
 
-// arrive waits until packets to an IPv6 address are taken for the host's own. The
-// route that says so is made by a worker, which on a host with much to do comes after
-// what others send: without it the first packet is forwarded, so dropped, and a
-// neighbour that was told the address asks no second time.
+// waitForLocalRoute waits until the kernel accepts packets to an IPv6 address. A kernel worker adds the local route,
+// and on a busy host it comes late. Without that route the first packet is forwarded and lost, and a neighbour that has
+// received the announcement does not ask again.
 func (a *Addr) waitForLocalRoute(e *Engine, index int) {
 	for deadline := time.Now().Add(portTimeout); time.Now().Before(deadline); time.Sleep(portPollInterval) {
 		m, err := e.RouteTo(a.In, a.Prefix.Addr(), func(b *netlink.Buffer) { b.Uint32(unix.RTA_OIF, uint32(index)) })
@@ -115,8 +113,8 @@ func (a *Addr) waitForLocalRoute(e *Engine, index int) {
 	}
 }
 
-// settle looks, when a shared link got a new address, whether others of its
-// subnet are there: in the way, or to be replaced.
+// resolveOverlaps handles the other addresses of a subnet after a shared link got a new address. It replaces them with
+// ForceAddress, and else returns an error.
 func (a *Addr) resolveOverlaps(e *Engine) error {
 	have, err := e.Addrs(a.In, a.Link)
 	if err != nil {
@@ -129,7 +127,7 @@ func (a *Addr) resolveOverlaps(e *Engine) error {
 		}
 		out, verb := &Addr{In: a.In, Link: a.Link, Prefix: h}, "replace"
 		if !a.ForceAddress {
-			out, verb = a, "take back"
+			out, verb = a, "remove"
 			err = fmt.Errorf("%s already has an address different from %s: %s (set forceAddress to replace it)", a.Link, a.Prefix, h)
 		}
 		if e2 := out.remove(e); e2 != nil && !errors.Is(e2, os.ErrNotExist) {
@@ -143,7 +141,7 @@ func (a *Addr) resolveOverlaps(e *Engine) error {
 	if !replaced {
 		return nil
 	}
-	// The kernel takes an address away with an older one of its subnet.
+	// Removing an older address of the subnet also removed the new one.
 	i, err := e.LinkIndex(a.In, a.Link)
 	if err == nil {
 		_, err = e.Request(a.In, netlink.Request{Type: unix.RTM_NEWADDR, Flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, Body: a.Message(i)})

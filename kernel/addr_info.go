@@ -14,11 +14,11 @@ type AddrInfo struct {
 	Index     int // of the link
 	Prefix    netip.Prefix
 	Scope     byte // RT_SCOPE_*, rtnetlink(7)
-	Tentative bool // not used before it is known to be alone on the link
-	Duplicate bool // somebody else on the link has it: the kernel does not use it
+	Tentative bool // not used until duplicate address detection ends
+	Duplicate bool // another host on the link has it, so the kernel does not use it
 }
 
-// AddrInfos lists the addresses of a link, or with 0 of all links.
+// AddrInfos lists the addresses of the link with an index, or of all links if index is 0.
 func (e *Engine) AddrInfos(s Side, index int) (out []AddrInfo, _ error) {
 	msgs, err := e.Dump(s, netlink.Request{Type: unix.RTM_GETADDR, Body: binary.NativeEndian.AppendUint32(netlink.Buffer{0, 0, 0, 0}, uint32(index))})
 	if err != nil {
@@ -40,7 +40,7 @@ func (e *Engine) AddrInfos(s Side, index int) (out []AddrInfo, _ error) {
 	return out, nil
 }
 
-// addressesOf lists a link's addresses, those of the link alone (fe80::) left out.
+// GlobalAddrs lists the addresses of a link without its link-local ones (fe80::).
 func (e *Engine) GlobalAddrs(s Side, index int) (out []netip.Prefix, _ error) {
 	have, err := e.AddrInfos(s, index)
 	for _, a := range have {
@@ -51,7 +51,7 @@ func (e *Engine) GlobalAddrs(s Side, index int) (out []netip.Prefix, _ error) {
 	return out, err
 }
 
-// LinkOf finds the host's link that has an address.
+// LinkByAddr returns the host's link that has an address.
 func (e *Engine) LinkByAddr(ip netip.Addr) (*LinkInfo, error) {
 	all, err := e.AddrInfos(Host, 0)
 	if err != nil {
@@ -65,7 +65,7 @@ func (e *Engine) LinkByAddr(ip netip.Addr) (*LinkInfo, error) {
 	return nil, fmt.Errorf("no link has the address %s", ip)
 }
 
-// AddressesOf lists the addresses of a link by name, those of the link alone left out.
+// LinkAddrs returns a link of the host and its addresses without the link-local ones.
 func (e *Engine) LinkAddrs(name string) (*LinkInfo, []netip.Prefix, error) {
 	l, err := e.Link(Host, name)
 	if err != nil {

@@ -9,22 +9,20 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// Announced is a bridge port that forwards, and the container's addresses
-// announced through it, once. The kernel announces them (arp_notify,
-// ndisc_notify) when a link comes up or its hardware address is set. The port
-// forwards only once a worker has seen its carrier, up to a second after the link
-// came up, and drops what comes before: so this waits for the port, and only then
-// are the two keys written and the address set. See parted.
+// AnnounceAddresses announces a container's addresses once, as soon as its bridge port forwards. The kernel announces
+// addresses (arp_notify, ndisc_notify) when a link comes up or when its hardware address is set. But the port drops
+// packets until a kernel worker has seen its carrier, up to a second after the link came up. So this object waits for
+// the port. Only then the two sysctls are written and the hardware address is set. See splitDeferred.
 type AnnounceAddresses struct {
 	base
-	Port string // the host's end
-	Link string // the container's
-	MAC  string // the container's, as it is: setting it again is what announces
+	Port string // host end of the pair
+	Link string // container end
+	MAC  string // current address of the container end: setting it again announces
 }
 
 const (
 	brportState      = 1 // linux/if_link.h: IFLA_BRPORT_STATE
-	portDisabled     = 0 // linux/if_bridge.h; listening and learning are a spanning tree's business
+	portDisabled     = 0 // linux/if_bridge.h; the states listening and learning belong to the spanning tree protocol
 	portTimeout      = 2 * time.Second
 	portPollInterval = 200 * time.Microsecond
 )
@@ -49,8 +47,7 @@ func (a *AnnounceAddresses) ensure(e *Engine) error {
 	return e.send(a, Container, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: body}, nil)
 }
 
-// forwards waits for the port. On a bridge that is down it never does: that is
-// told at the end of the wait.
+// waitForPort waits until the port forwards. On a bridge that is down it never does, and the error says so.
 func (a *AnnounceAddresses) waitForPort(e *Engine) error {
 	ok, err := e.waitForLink(a.Port, (*LinkInfo).portEnabled)
 	if err == nil && !ok {
@@ -63,8 +60,7 @@ func (l *LinkInfo) portEnabled() bool {
 	return netlink.Uint8(netlink.Attr(l.port, brportState)) != portDisabled
 }
 
-// await looks at a link of the host until it is so, for portWait at most, and tells
-// whether it is.
+// waitForLink reads a link of the host until the condition holds, up to portTimeout, and reports whether it holds.
 func (e *Engine) waitForLink(link string, so func(*LinkInfo) bool) (is bool, err error) {
 	for deadline := time.Now().Add(portTimeout); ; time.Sleep(portPollInterval) {
 		l, err := e.Link(Host, link)

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Apply makes every object so, in order. On a failure it undoes what this call
-// made, in reverse, and returns the failure joined with the undo's own.
+// Apply creates every object in order. After a failure it removes what this call created, in reverse, and returns the
+// failure joined with the errors of the removal.
 func (e *Engine) Apply(list Objects) error {
 	mark := len(e.created)
 	now, last := splitDeferred(list)
@@ -28,9 +28,9 @@ func (e *Engine) Apply(list Objects) error {
 	return nil
 }
 
-// parted takes out what has to wait for the kernel: it comes when all else is
-// done. With it comes what makes a link announce its addresses: as it comes up
-// it would announce them too, and on a full bridge a thousand network stacks hear each.
+// splitDeferred separates the objects that must wait for the kernel: they come last. The sysctls that make the kernel
+// announce a link's addresses wait with them. Otherwise the kernel would also announce when the link comes up, and on a
+// full bridge a thousand network stacks receive each announcement.
 func splitDeferred(list Objects) (now, last Objects) {
 	waits := map[linkName]bool{}
 	for _, o := range list {
@@ -72,7 +72,7 @@ func (e *Engine) finish() error {
 	return errors.Join(errs...)
 }
 
-// ObjectError is a failure that one object of a list met.
+// ObjectError is an error about one object of a list.
 type ObjectError struct {
 	Object Object
 
@@ -83,13 +83,13 @@ type ObjectError struct {
 func (o *ObjectError) Error() string { return o.text }
 func (o *ObjectError) Unwrap() error { return o.err }
 
-// about says on which object something failed.
+// about returns an ObjectError.
 func about(o Object, err error) error {
 	return &ObjectError{o, o.String() + ": " + err.Error(), err}
 }
 
-// Keep makes what was applied so far stay: Undo does not remove it any more. What
-// is known of links is forgotten, as others may change them now.
+// DiscardUndo keeps what was applied so far: Undo no longer removes it. It also clears the link cache, because others
+// may change the links now.
 func (e *Engine) DiscardUndo() {
 	e.created = nil
 	clear(e.index[Host])
@@ -97,13 +97,12 @@ func (e *Engine) DiscardUndo() {
 	clear(e.seen)
 }
 
-// Undo removes, in reverse, everything that this engine's Applies made. Where the
-// kernel's answer was lost that is not known, and Undo an error: all that was to be
-// made is to be removed.
+// Undo removes, in reverse, everything that this engine's Apply calls created. If a reply of the kernel was lost, it
+// returns an error, because the engine does not know what exists. The caller must then remove all objects.
 func (e *Engine) Undo() error { return errors.Join(e.rollback(0), e.uncertain) }
 
 func (e *Engine) rollback(mark int) error {
-	// What was sent before the failure and not yet answered for.
+	// Drop what was not sent or not answered before the failure.
 	e.queue, e.nft, e.chainGroups, e.later = nil, nil, nil, nil
 	made := slices.Clone(e.created[mark:])
 	e.created = e.created[:mark]
@@ -114,17 +113,15 @@ func (e *Engine) rollback(mark int) error {
 	return nil
 }
 
-// made notes that an object was created by this engine. A part of a group goes
-// with the group, when that is empty.
+// noteCreated records that this engine created an object. A part of a chain group is removed when the group is empty.
 func (e *Engine) noteCreated(o Object) {
 	if n, ok := o.(*NFT); !o.Shared() || ok && n.ChainGroup != "" {
 		e.created = append(e.created, o)
 	}
 }
 
-// Remove removes the objects that are not shared, in reverse. What is already
-// gone is success; it goes on after an error and joins the errors. Objects
-// that live on a link of the list go with the link.
+// Remove removes the objects that are not shared, in reverse. An object that is already gone is success. Remove
+// continues after an error and joins the errors. Objects on a link of the list go away with the link.
 func (e *Engine) Remove(list Objects) error {
 	carried := linksOwnedBy(list)
 	var errs []error
@@ -146,8 +143,7 @@ func (e *Engine) Remove(list Objects) error {
 	return errors.Join(errs...)
 }
 
-// carrying are the links that a list owns, with which others of it go, and the
-// objects that make them.
+// ownedLinks maps the links that a list owns to the objects that create them.
 type ownedLinks map[linkName]Object
 
 func linksOwnedBy(list Objects) ownedLinks {
@@ -162,8 +158,8 @@ func linksOwnedBy(list Objects) ownedLinks {
 	return out
 }
 
-// carry tells whether an object goes with its link. A device that comes home
-// keeps its settings, so those are taken back.
+// goesWithLink reports whether removing the object's link also removes the object. A host device keeps its attributes
+// when it returns to the host, so those are restored.
 func (c ownedLinks) goesWithLink(o Object) bool {
 	by := c[o.on()]
 	_, home := by.(*HostDevice)
@@ -171,8 +167,8 @@ func (c ownedLinks) goesWithLink(o Object) bool {
 	return by != nil && !(home && kept)
 }
 
-// Split parts the links of a list, whose removal the kernel makes wait
-// (rcu_barrier, about 20 ms), from what is to be removed besides.
+// SplitLinks separates the links of a list, whose removal takes about 20 ms (rcu_barrier), from the other objects that
+// need their own removal.
 func SplitLinks(list Objects) (links, rest Objects) {
 	carried := linksOwnedBy(list)
 	for _, o := range list {
@@ -186,7 +182,7 @@ func SplitLinks(list Objects) (links, rest Objects) {
 	return links, rest
 }
 
-// Difference is an object that is not as it should be.
+// Difference is an object that differs from its desired state.
 type Difference struct {
 	Object Object
 	What   []string // "mtu is 1400, want 1500"; "is missing"
@@ -203,8 +199,7 @@ func (d Difference) String() string {
 	return s
 }
 
-// Check returns every object that differs, and changes nothing. What several
-// objects are compared with is looked at once.
+// Check returns every object that differs. It changes nothing, and reads each link once.
 func (e *Engine) Check(list Objects) ([]Difference, error) {
 	e.checkCache = &checkCache{links: map[linkName]*LinkInfo{}}
 	defer func() { e.checkCache = nil }()
@@ -216,7 +211,7 @@ func (e *Engine) Check(list Objects) ([]Difference, error) {
 		case errors.Is(err, os.ErrNotExist):
 			what = []string{"is missing"}
 		case err != nil:
-			errs = append(errs, fmt.Errorf("look at %s: %w", o, err))
+			errs = append(errs, fmt.Errorf("read %s: %w", o, err))
 			continue
 		}
 		if len(what) > 0 {

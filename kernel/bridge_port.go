@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Port is a bridge port's behaviour. Source: bridge(8).
+// Port is the configuration of a bridge port. Source: bridge(8).
 type Port struct {
 	base
 	Link     string `json:",omitzero"`
 	Hairpin  bool   `json:",omitzero"`
-	Isolated bool   `json:",omitzero"` // talks to ports that are not isolated only; kernel 4.18
+	Isolated bool   `json:",omitzero"` // sends only to ports that are not isolated; kernel 4.18
 }
 
 func (p *Port) kind() string { return "port" }
@@ -73,9 +73,9 @@ type PortVLAN struct {
 	Link     string `json:",omitzero"`
 	First    int    `json:",omitzero"` // 1 to 4094
 	Last     int    `json:",omitzero"`
-	PVID     bool   `json:",omitzero"` // untagged frames belong to it
-	Untagged bool   `json:",omitzero"` // leaves without its tag
-	Delete   bool   `json:",omitzero"` // the VLAN should not be there: the default one, say
+	PVID     bool   `json:",omitzero"` // VLAN of untagged frames
+	Untagged bool   `json:",omitzero"` // frames leave without a tag
+	Delete   bool   `json:",omitzero"` // the VLAN must not exist, for example the default one
 	IsShared bool   `json:",omitzero"`
 }
 
@@ -137,7 +137,7 @@ func absentIsFine(r netlink.Response) error {
 	return r.Err
 }
 
-// infos is struct bridge_vlan_info, once or, for a range, for both its ends.
+// infos returns struct bridge_vlan_info: one, or two for the ends of a range.
 func (v *PortVLAN) infos() [][]byte {
 	var flags uint16
 	if v.PVID {
@@ -168,12 +168,12 @@ func (v *PortVLAN) diff(e *Engine) ([]string, error) {
 		flags, ok := have[vid]
 		switch {
 		case ok == v.Delete && v.Delete:
-			d = append(d, fmt.Sprintf("VLAN %d is still there", vid))
+			d = append(d, fmt.Sprintf("VLAN %d still exists", vid))
 		case v.Delete:
 		case !ok:
 			d = append(d, fmt.Sprintf("VLAN %d is missing", vid))
 		case v.PVID && flags&vlanPVID == 0:
-			d = append(d, fmt.Sprintf("VLAN %d is not the port's own (pvid)", vid))
+			d = append(d, fmt.Sprintf("VLAN %d is not the pvid", vid))
 		case v.Untagged && flags&vlanUntagged == 0:
 			d = append(d, fmt.Sprintf("VLAN %d is tagged", vid))
 		}
@@ -181,7 +181,7 @@ func (v *PortVLAN) diff(e *Engine) ([]string, error) {
 	return d, nil
 }
 
-// portVLANs lists a port's VLANs with their flags.
+// portVLANs returns the VLANs of a port with their flags.
 func (e *Engine) portVLANs(link string) (map[int]uint16, error) {
 	i, err := e.LinkIndex(Host, link)
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// Flows are the connection-tracking entries of a UDP host port: apply and
-// remove both end them, so that a sender that never pauses reaches the new
-// target, or none. Entries to that port of other machines stay.
+// ConntrackFlows are the connection-tracking entries of a UDP host port. Creating and removing the object both delete
+// entries, so that a sender that never pauses reaches the new target, or none. Entries of other machines' ports with
+// that number stay.
 type ConntrackFlows struct {
 	base
-	HostIP netip.Addr `json:",omitzero"` // unspecified: every address of the host of that family
+	HostIP netip.Addr `json:",omitzero"` // unspecified: every address of the host, of the target's family
 	Port   uint16     `json:",omitzero"` // host port
-	Target netip.Addr `json:",omitzero"` // the container's address
+	Target netip.Addr `json:",omitzero"` // address of the container
 }
 
 const ( // linux/netfilter/nfnetlink_conntrack.h
@@ -58,8 +58,8 @@ func (f *ConntrackFlows) String() string {
 	return s
 }
 
-// ensure ends what went to a former target, or to the host itself. The
-// mapping must stand first, or a packet in between makes such an entry again.
+// ensure deletes the entries that lead to a previous target, or to the host itself. The port mapping must exist first:
+// otherwise a packet creates such an entry again.
 func (f *ConntrackFlows) ensure(e *Engine) error {
 	e.later = append(e.later, later{f, func() error { return f.endFormer(e) }})
 	return nil
@@ -83,7 +83,7 @@ func (f *ConntrackFlows) endFormer(e *Engine) error {
 
 func (f *ConntrackFlows) diff(*Engine) ([]string, error) { return nil, nil }
 
-// drift are flows that go on to a former target, or to the host itself.
+// drift reports flows that still go to a previous target, or to the host itself.
 func (f *ConntrackFlows) drift(e *Engine) ([]string, error) {
 	c, err := e.Netfilter()
 	if err != nil {
@@ -99,7 +99,7 @@ func (f *ConntrackFlows) drift(e *Engine) ([]string, error) {
 	}
 	msgs, err := c.Dump(netlink.Request{Type: unix.NFNL_SUBSYS_CTNETLINK<<8 | ctGet, Body: filter.body()})
 	if err != nil {
-		return nil, nil // no connection tracking, no flows
+		return nil, nil // without connection tracking there are no flows
 	}
 	stale := 0
 	for _, m := range msgs {
@@ -108,7 +108,7 @@ func (f *ConntrackFlows) drift(e *Engine) ([]string, error) {
 		}
 	}
 	if stale > 0 {
-		return []string{fmt.Sprintf("%d flows go elsewhere", stale)}, nil
+		return []string{fmt.Sprintf("%d flows go to another target", stale)}, nil
 	}
 	return nil, nil
 }
@@ -130,7 +130,7 @@ func (f *ConntrackFlows) stale(entry []byte, local []netip.Addr) bool {
 
 func (f *ConntrackFlows) restore(e *Engine) error { return f.endFormer(e) }
 
-// remove ends what goes to the target, once the mapping is gone.
+// remove deletes the entries that lead to the target, after the mapping is gone.
 func (f *ConntrackFlows) remove(e *Engine) error {
 	e.later = append(e.later, later{f, func() error {
 		return e.endFlows(flowFilter{replySrc: f.Target, port: f.Port, family: netlink.AddrFamily(f.Target)})
@@ -138,7 +138,7 @@ func (f *ConntrackFlows) remove(e *Engine) error {
 	return nil
 }
 
-// localAddrs lists the host's own addresses of a family.
+// localAddrs lists the host's addresses of a family.
 func (e *Engine) localAddrs(fam byte) ([]netip.Addr, error) {
 	msgs, err := e.Dump(Host, netlink.Request{Type: unix.RTM_GETADDR, Body: netlink.Buffer{fam, 0, 0, 0, 0, 0, 0, 0}})
 	if err != nil {
@@ -200,8 +200,8 @@ func pick(a netip.Addr, v4, v6 uint16) uint16 {
 	return v6
 }
 
-// endFlows deletes entries by filter: one message since kernel 6.12, before
-// that a filtered list (5.9) and a message for each.
+// endFlows deletes entries by a filter. That is one message since kernel 6.12. Before, it lists with the filter (5.9)
+// and deletes one by one.
 func (e *Engine) endFlows(f flowFilter) error {
 	c, err := e.Netfilter()
 	if err != nil {

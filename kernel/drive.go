@@ -4,8 +4,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The functions below let package reconcile handle objects one by one. They record
-// nothing for Undo.
+// The functions in this file let package reconcile handle objects one by one. They record nothing for Undo.
 
 // WrapObject returns an ObjectError: the object's text, then the error.
 func WrapObject(o Object, err error) error { return about(o, err) }
@@ -21,13 +20,13 @@ func LinkNames(o Object) (names []string) {
 // LinkNameOf returns the name of the link that an object belongs to, or "".
 func LinkNameOf(o Object) string { return o.on().name }
 
-// DiffOf returns what differs from one object. An object that is missing is os.ErrNotExist.
+// DiffOf returns what differs about one object. It returns os.ErrNotExist if the object is missing.
 func (e *Engine) DiffOf(o Object) ([]string, error) { return o.diff(e) }
 
 // DriftOf returns what Repair would change about one object.
 func (e *Engine) DriftOf(o Object) ([]string, error) { return e.driftOne(o) }
 
-// EnsureNow creates or updates one object, and forgets what it knows about links.
+// EnsureNow creates or updates one object, and clears the link cache.
 func (e *Engine) EnsureNow(o Object) error {
 	err := o.ensure(e)
 	if err == nil {
@@ -47,23 +46,23 @@ func (e *Engine) RestoreNow(o Object) error {
 	return err
 }
 
-// Reset forgets queued requests, what Undo would remove, and what it knows about links.
+// Reset drops queued requests and the undo list, and clears the link cache.
 func (e *Engine) Reset() {
 	e.DiscardUndo()
 	e.discardPending()
 }
 
-// discardPending drops what a failure left queued, and what Undo would remove.
+// discardPending drops queued requests and the undo list.
 func (e *Engine) discardPending() {
 	e.queue, e.later, e.nft = nil, nil, nil
 	e.created = nil
 }
 
-// RememberIndex saves the engine a request for the index of a link.
+// RememberIndex caches the index of a link.
 func (e *Engine) RememberIndex(s Side, l *LinkInfo) { e.index[s][l.Name] = l.Index }
 
-// ServeReconciler prepares the engine for a reconciler of one side: nftables objects apply to
-// that side, and the socket's buffer holds hundreds of acknowledgements.
+// ServeReconciler prepares the engine for a reconciler of one side. nftables objects then apply to that side, and the
+// socket's buffer holds hundreds of acknowledgements.
 func (e *Engine) ServeReconciler(side Side) {
 	e.nfSide = side
 	if c, err := e.route(side); err == nil {
@@ -71,7 +70,7 @@ func (e *Engine) ServeReconciler(side Side) {
 	}
 }
 
-// Sent reports whether a socket that the engine uses for a side has a port ID.
+// Sent reports whether a port ID belongs to a socket that the engine uses for a side.
 func (e *Engine) Sent(side Side, port uint32) bool {
 	return e.rt[side] != nil && e.rt[side].PortID() == port || e.nf != nil && e.nf.PortID() == port
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// Dummy is a link of the container that leads nowhere: it holds addresses.
+// Dummy is a dummy link of the container, which only holds addresses.
 type Dummy struct {
 	base
 	Name     string `json:",omitzero"`
@@ -57,10 +57,10 @@ func (d *Dummy) diff(e *Engine) ([]string, error) {
 	return diffTypeAndTag(l, "dummy", d.OwnerTag), nil
 }
 
-// ownDiff compares type and owner.
+// diffTypeAndTag compares the type and the owner tag of a link.
 func diffTypeAndTag(l *LinkInfo, typ, mark string) []string {
 	if l.Kind != typ {
-		return []string{"is no " + typ + " but " + describeKind(l)}
+		return []string{"is not of type " + typ + " but " + describeKind(l)}
 	}
 	if l.Alias != mark {
 		return []string{fmt.Sprintf("alias is %q, want %q", l.Alias, mark)}

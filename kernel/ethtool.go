@@ -22,11 +22,10 @@ const (
 	ethtoolBitValue       = 3  // ETHTOOL_A_BITSET_BIT_VALUE
 )
 
-// txChecksums are the features by which a veth leaves checksums to others.
+// txChecksums returns the features by which a veth leaves checksums to hardware.
 func txChecksums() []string { return []string{"tx-checksum-ip-generic", "tx-checksum-sctp"} }
 
-// setTxChecksum has a link leave checksums to its hardware or not: ethtool -K
-// LINK tx on|off.
+// setTxChecksum switches checksum offloading of a link: ethtool -K LINK tx on|off.
 func (e *Engine) setTxChecksum(s Side, link string, on bool) error {
 	_, err := e.ethtool(s, ethtoolFeaturesSet, link, func(b *netlink.Buffer) {
 		b.Nest(ethtoolFeaturesWanted, func(b *netlink.Buffer) {
@@ -45,7 +44,7 @@ func (e *Engine) setTxChecksum(s Side, link string, on bool) error {
 	return err
 }
 
-// txChecksum tells whether a link leaves checksums to its hardware.
+// txChecksum reports whether a link offloads checksums.
 func (e *Engine) txChecksum(s Side, link string) (on bool, err error) {
 	msgs, err := e.ethtool(s, ethtoolFeaturesGet, link, func(*netlink.Buffer) {})
 	for _, m := range msgs {
@@ -57,7 +56,7 @@ func (e *Engine) txChecksum(s Side, link string) (on bool, err error) {
 	return on, err
 }
 
-// ethtool asks for a link's features, or sets them.
+// ethtool reads or sets the features of a link.
 func (e *Engine) ethtool(s Side, cmd byte, link string, more func(*netlink.Buffer)) (msgs [][]byte, err error) {
 	if err := e.flush(); err != nil {
 		return nil, err

@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// FDB is a permanent forwarding entry of a VXLAN device: frames to a hardware
-// address go to a host. Source: bridge(8), "bridge fdb".
+// FDB is a permanent forwarding entry of a VXLAN device: it sends frames for a hardware address to a host. Source:
+// bridge(8), "bridge fdb".
 type FDB struct {
 	base
 	In   Side       `json:",omitzero"`
@@ -31,7 +31,7 @@ func (f *FDB) String() string {
 	return "bridge fdb replace " + f.MAC + " dev " + f.Link + " dst " + f.Dst.String() + " self permanent"
 }
 
-// body is struct ndmsg of the family AF_BRIDGE, rtnetlink(7).
+// Message returns the body of a message about the entry: struct ndmsg of AF_BRIDGE, rtnetlink(7).
 func (f *FDB) Message(index int) netlink.Buffer {
 	b := netlink.Buffer{unix.AF_BRIDGE, 0, 0, 0}
 	b = binary.NativeEndian.AppendUint32(b, uint32(index))
@@ -42,7 +42,7 @@ func (f *FDB) Message(index int) netlink.Buffer {
 	return b
 }
 
-// AddRequest returns the request that adds or replaces the entry on the link of an index.
+// AddRequest returns the request that adds or replaces the entry. index is the link's.
 func (f *FDB) AddRequest(index int) netlink.Request {
 	return netlink.Request{Type: unix.RTM_NEWNEIGH, Flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, Body: f.Message(index)}
 }
@@ -88,8 +88,8 @@ func (f *FDB) remove(e *Engine) error {
 	return err
 }
 
-// forwarding lists the forwarding entries of a VXLAN device, by hardware address.
-// The one of all zeroes, of frames to nobody known, is in it.
+// ForwardingEntries lists the forwarding entries of a VXLAN device by hardware address. The address of all zeroes
+// stands for unknown destinations.
 func (e *Engine) ForwardingEntries(s Side, index int) (map[string]netip.Addr, error) {
 	b := netlink.Buffer{unix.AF_BRIDGE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 	b.Uint32(unix.NDA_IFINDEX, uint32(index))

@@ -9,8 +9,7 @@ import (
 	"github.com/fairlead/fairlead/internal/dbus"
 )
 
-// ZoneSource is an address in a zone of firewalld, which is spoken to over
-// D-Bus. Source: firewalld.dbus(5).
+// ZoneSource is an address in a zone of firewalld, set over D-Bus. Source: firewalld.dbus(5).
 type ZoneSource struct {
 	base
 	Zone string `json:",omitzero"`
@@ -39,8 +38,8 @@ func (z *ZoneSource) call(method string) error {
 	return c.Call(firewalldName, firewalldPath, firewalldZone, method, z.Zone, z.Addr)
 }
 
-// ensure adds the source; one that is in the zone already is fine, and one that
-// an earlier attachment left in another zone is an error that says so.
+// ensure adds the source. A source that is in the zone already is success. A source that an earlier attachment left in
+// another zone is an error.
 func (z *ZoneSource) ensure(e *Engine) error {
 	if err := e.flush(); err != nil {
 		return err
@@ -76,13 +75,13 @@ func (z *ZoneSource) remove(*Engine) error {
 	return err
 }
 
-// isFirewalld tells an exception of firewalld by its code, the first word.
+// isFirewalld reports whether an error is a firewalld exception with the given code, the first word of its message.
 func isFirewalld(err error, code string) bool {
 	e, ok := errors.AsType[*dbus.Error](err)
 	return ok && strings.HasPrefix(e.Message, code)
 }
 
-// Firewalld tells whether firewalld runs.
+// Firewalld reports whether firewalld is running.
 func Firewalld() bool {
 	c, err := dbus.System()
 	if err != nil {

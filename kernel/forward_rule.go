@@ -15,9 +15,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/nft"
 )
 
-// Accept lets one address through a forward chain of somebody else's whose
-// policy is to drop: an accept ends only its own base chain, so ours could not.
-// Its rules stand at the chain's head and carry the owner's mark.
+// ForwardRule lets one address pass a third-party forward chain whose policy is drop. An accept ends only its own base
+// chain, so a rule in our table cannot do that. The rules are at the head of the chain and carry the owner tag.
 type ForwardRule struct {
 	base
 	Family   string `json:",omitzero"` // of the table: ip, ip6 or inet
@@ -36,8 +35,8 @@ func (a *ForwardRule) String() string {
 	return "nft insert rule " + a.Family + " " + a.Table + " " + a.Chain + " " + strings.Join(a.texts(), " accept; ") + " accept"
 }
 
-// texts are what a rule matches: what the container sends, what belongs to
-// connections that it has, and what came to a host port of it.
+// texts returns what the rules match: packets from the container, packets of its connections, and packets to its host
+// ports.
 func (a *ForwardRule) texts() []string {
 	ip := "ip"
 	if a.V6 {
@@ -84,24 +83,23 @@ func (a *ForwardRule) diff(e *Engine) ([]string, error) {
 	return nil, nil
 }
 
-// remove deletes the owner's rules of the chain.
+// remove deletes the owner's rules from the chain.
 func (a *ForwardRule) remove(e *Engine) error {
 	return e.deleteRules(a.Family, a.Table, a.Chain, func(tag string) bool { return tag == a.OwnerTag })
 }
 
-// Dropping is a forward chain of others whose policy is to drop.
+// ForwardDropChain is a third-party forward chain whose policy is drop.
 type ForwardDropChain struct {
 	Family, Table, Chain string
-	Legacy               bool // of iptables before nftables, which keeps its rules elsewhere
+	Legacy               bool // of iptables-legacy, which does not use nftables
 }
 
-// IPTables tells whether the chain is one that iptables keeps, which no other
-// tool may write to.
+// IPTables reports whether iptables manages the chain. No other tool may write to such a chain.
 func (d ForwardDropChain) IPTables() bool {
 	return (d.Family == "ip" || d.Family == "ip6") && d.Table == "filter" && d.Chain == "FORWARD"
 }
 
-// Dropping lists them, ours left out. Chains are listed, no rules.
+// ForwardDropChains lists the forward chains of other software whose policy is drop. It lists chains and no rules.
 func (e *Engine) ForwardDropChains() (out []ForwardDropChain, err error) {
 	c, err := e.Netfilter()
 	if err != nil {
@@ -125,7 +123,7 @@ func (e *Engine) ForwardDropChains() (out []ForwardDropChain, err error) {
 	return append(out, legacyForwardDropChains()...), nil
 }
 
-// legacyDropping asks iptables-legacy, where its tables are in use.
+// legacyForwardDropChains asks iptables-legacy where its tables are in use.
 func legacyForwardDropChains() (out []ForwardDropChain) {
 	for _, family := range []string{"ip", "ip6"} {
 		command, used := legacyCommand(family, "filter")
@@ -140,19 +138,19 @@ func legacyForwardDropChains() (out []ForwardDropChain) {
 	return out
 }
 
-// legacyCommand is the command for a family, and whether its table is in use.
+// legacyCommand returns the command of iptables-legacy for a family, and whether its table is in use.
 func legacyCommand(family, table string) (command string, used bool) {
 	names, err := plainfile.Read("/proc/net/" + family + "_tables_names")
 	return family + "tables-legacy", err == nil && slices.Contains(strings.Fields(string(names)), table)
 }
 
-// removeForwardRules removes, from the chains that drop, the rules whose mark is dead.
+// removeForwardRules removes the rules of dead owners from third-party chains.
 func (e *Engine) removeForwardRules(dead func(mark string) bool) error {
 	list, err := e.ForwardDropChains()
 	errs := []error{err}
 	for _, d := range list {
 		if d.IPTables() {
-			continue // the words of iptables' rules are found by its own command
+			continue // a Command removes those rules
 		}
 		err := e.deleteRules(d.Family, d.Table, d.Chain, func(mark string) bool {
 			return len(mark) > len(TagPrefix) && mark[:len(TagPrefix)] == TagPrefix && dead(mark)

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HostID tells this host from others: its machine ID, or else its boot ID.
+// HostID returns an ID of this host: the machine ID, or else the boot ID.
 func HostID() string {
 	for _, f := range []string{"/etc/machine-id", "/proc/sys/kernel/random/boot_id"} {
 		if raw, err := plainfile.Read(f); err == nil && len(raw) > 1 {
@@ -18,12 +18,12 @@ func HostID() string {
 	return ""
 }
 
-// Uptime is the time since the machine started, suspension included. Unlike the
-// time of day nobody can set it, so it tells what came first within a boot.
+// Uptime returns the time since the machine started, including suspension. Nobody can set this clock, so it orders
+// events within one boot.
 func Uptime() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		panic("clock_gettime: " + err.Error()) // Linux has it since 2.6.39
+		panic("clock_gettime: " + err.Error()) // exists since Linux 2.6.39
 	}
 	return time.Duration(ts.Nano())
 }

@@ -11,24 +11,23 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// Moved is a device of the host that lives in the container for the time of an
-// attachment and comes back under its own name. What the move overwrites is
-// saved here, and in the alias, so that it comes back without a record too.
+// HostDevice is a device of the host that is in the container while the attachment exists. It returns under its own
+// name. Its previous settings are saved here and in the alias, so it can return without a record.
 type HostDevice struct {
 	base
-	Device        string `json:",omitzero"`     // its name on the host
-	Name          string `json:",omitzero"`     // its name in the container
-	OwnerTag      string `json:"Mark,omitzero"` // alias while it is away; see AwayMark
+	Device        string `json:",omitzero"`     // name on the host
+	Name          string `json:",omitzero"`     // name in the container
+	OwnerTag      string `json:"Mark,omitzero"` // alias while it is in the container, see HostDeviceTag
 	PreviousAlias string `json:"WasAlias,omitzero"`
 	PreviousUp    bool   `json:"WasUp,omitzero"`
 }
 
 const hostDeviceSeparator = " was "
 
-// AwayMark is the alias of a device that is away: its owner and its own name.
+// HostDeviceTag returns the alias of a device in a container: the owner tag and the device's name on the host.
 func HostDeviceTag(o Owner, device string) string { return o.Tag() + hostDeviceSeparator + device }
 
-// ParseAwayMark splits an alias into the owner's mark and the device's name.
+// ParseHostDeviceTag splits such an alias into the owner tag and the device's name on the host.
 func ParseHostDeviceTag(alias string) (mark, device string, ok bool) {
 	i := strings.LastIndex(alias, hostDeviceSeparator)
 	if i < 0 || !strings.HasPrefix(alias, TagPrefix) {
@@ -52,11 +51,11 @@ func (m *HostDevice) ensure(e *Engine) error {
 	if err != nil {
 		return err
 	}
-	// A rename that fails after the move would leave the device on the wrong side.
+	// Check the name first: a rename that fails after the move would leave the device in the container.
 	if _, err := e.Link(Container, m.Name); err == nil {
 		return fmt.Errorf("interface %s already exists in the container: %w", m.Name, unix.EEXIST)
 	}
-	e.noteCreated(m) // from where it is down
+	e.noteCreated(m) // from here on it may be down
 	if err := e.move(Host, Container, l, m.Name, m.OwnerTag); err != nil {
 		return err
 	}
@@ -64,14 +63,14 @@ func (m *HostDevice) ensure(e *Engine) error {
 	return nil
 }
 
-// move takes a link down, and in one message moves, renames and marks it.
+// move takes a link down, then moves it, renames it and sets its alias in one message.
 func (e *Engine) move(from, to Side, l *LinkInfo, name, alias string) error {
 	if e.ns[to] == nil {
 		return errNoContainer
 	}
 	if l.Up {
 		if _, err := e.Request(from, netlink.Request{Type: unix.RTM_NEWLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, 0, unix.IFF_UP)}); err != nil {
-			return fmt.Errorf("take it down: %w", err)
+			return fmt.Errorf("bring it down: %w", err)
 		}
 	}
 	body := netlink.LinkMessage(l.Index, 0, 0)
@@ -93,8 +92,8 @@ func (m *HostDevice) diff(e *Engine) ([]string, error) {
 	return nil, nil
 }
 
-// remove brings the device home, from the container, under whatever name it
-// has there now, or from the host, where the kernel put it when the namespace ended.
+// remove returns the device to the host. It may have another name in the container by now, and it is on the host
+// already if the container's namespace has ended.
 func (m *HostDevice) remove(e *Engine) error {
 	for _, side := range []Side{Container, Host} {
 		if e.ns[side] == nil {
@@ -112,7 +111,7 @@ func (m *HostDevice) remove(e *Engine) error {
 	return m.bringUpAgain(e)
 }
 
-// again takes a device up that was taken down to be moved, and was not.
+// bringUpAgain brings a device up that was taken down for a move that failed.
 func (m *HostDevice) bringUpAgain(e *Engine) error {
 	l, err := e.Link(Host, m.Device)
 	if err != nil || l.Up || !m.PreviousUp {
@@ -123,7 +122,7 @@ func (m *HostDevice) bringUpAgain(e *Engine) error {
 
 func (m *HostDevice) returnHome(e *Engine, side Side, l *LinkInfo) error {
 	if err := e.move(side, Host, l, m.Device, m.PreviousAlias); err != nil {
-		return fmt.Errorf("bring %s home as %s: %w", l.Name, m.Device, err)
+		return fmt.Errorf("return %s to the host as %s: %w", l.Name, m.Device, err)
 	}
 	delete(e.index[side], l.Name)
 	if !m.PreviousUp {
@@ -132,19 +131,19 @@ func (m *HostDevice) returnHome(e *Engine, side Side, l *LinkInfo) error {
 	return m.bringUp(e)
 }
 
-// takeUp is no change that an undo takes back: it is one.
+// bringUp brings the device up on the host. It records nothing for Undo, because it is part of an undo itself.
 func (m *HostDevice) bringUp(e *Engine) error {
 	l, err := e.Link(Host, m.Device)
 	if err != nil {
 		return err
 	}
 	if _, err := e.Request(Host, netlink.Request{Type: unix.RTM_NEWLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, unix.IFF_UP, unix.IFF_UP)}); err != nil {
-		return fmt.Errorf("take %s up again: %w", m.Device, err)
+		return fmt.Errorf("bring %s up again: %w", m.Device, err)
 	}
 	return nil
 }
 
-// byAlias finds a marked link: first by the name it should have.
+// byAlias returns the link with an alias. It tries the expected name first.
 func (e *Engine) byAlias(s Side, name, alias string) (*LinkInfo, error) {
 	if l, err := e.Link(s, name); err == nil && l.Alias == alias {
 		return l, nil

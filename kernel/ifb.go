@@ -10,8 +10,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// IFB is a link of the host through which packets that arrive elsewhere can be
-// sent, so that a qdisc shapes them (kernel's intermediate functional block).
+// IFB is an intermediate functional block device of the host. Redirected incoming packets leave through it, so that a
+// qdisc can shape them.
 type IFB struct {
 	base
 	Name     string `json:",omitzero"`
@@ -33,8 +33,8 @@ func (i *IFB) String() string {
 	return s + " type ifb"
 }
 
-// ensure makes it and marks it in one write, so that a kill leaves nothing
-// without its owner. It makes no link-local address.
+// ensure creates the link and sets its owner tag in one write, so that a kill leaves no link without an owner. The link
+// gets no link-local address.
 func (i *IFB) ensure(e *Engine) error {
 	birth := netlink.LinkMessage(0, 0, 0)
 	birth.String(unix.IFLA_IFNAME, i.Name)
@@ -63,7 +63,7 @@ func (i *IFB) ensure(e *Engine) error {
 
 func (i *IFB) created(e *Engine, r netlink.Response) error {
 	if errors.Is(r.Err, unix.EOPNOTSUPP) {
-		return fmt.Errorf("the kernel has no ifb devices (module ifb): %w", r.Err)
+		return fmt.Errorf("the kernel lacks ifb devices (module ifb): %w", r.Err)
 	}
 	if r.Err != nil {
 		return r.Err
@@ -83,7 +83,7 @@ func (i *IFB) diff(e *Engine) ([]string, error) {
 	case err != nil:
 		return nil, err
 	case l.Kind != "ifb":
-		return []string{"is no ifb but " + describeKind(l)}, nil
+		return []string{"is not of type ifb but " + describeKind(l)}, nil
 	case l.Alias != i.OwnerTag:
 		return []string{fmt.Sprintf("alias is %q, want %q", l.Alias, i.OwnerTag)}, nil
 	case !l.Up:

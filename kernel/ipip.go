@@ -8,14 +8,14 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// IPIP is a tunnel link of the agent, IPv4 in IPv4, whose far end is each route's
-// gateway. (IPv6 has no such link: sit keeps one route for all far ends, and for ip6tnl
-// the kernel refuses a gateway that is on another link, onlink or not.)
+// IPIP is an IPv4-in-IPv4 tunnel link of the agent. The gateway of each route is the remote end. IPv6 has no such link:
+// sit has one route for all remote ends, and with ip6tnl the kernel rejects a gateway on another link, with onlink or
+// without.
 type IPIP struct {
 	base
 	In       Side       `json:",omitzero"`
 	Name     string     `json:",omitzero"`
-	Local    netip.Addr `json:",omitzero"`     // of this host
+	Local    netip.Addr `json:",omitzero"`     // address of this host
 	MTU      int        `json:",omitzero"`     // bytes
 	OwnerTag string     `json:"Mark,omitzero"` // alias
 }
@@ -25,7 +25,7 @@ const ( // linux/if_tunnel.h: IFLA_INFO_DATA of ipip
 	iptunRemote = 3
 	iptunTTL    = 4
 
-	ipipTTL = 64 // as every packet of this host's
+	ipipTTL = 64 // as of all packets of this host
 )
 
 func (p *IPIP) kind() string      { return "ipip" }

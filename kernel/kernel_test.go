@@ -35,7 +35,7 @@ func open(t *testing.T, nsPath string, o kernel.Options) *kernel.Engine {
 	return e
 }
 
-// attachment is a bridged veth with addresses, routes and sysctls both ways.
+// attachment returns a bridged veth with addresses, routes and sysctls on both sides.
 func attachment(o kernel.Owner, ip string) kernel.Objects {
 	host := o.LinkName("veth")
 	return kernel.Objects{
@@ -51,7 +51,7 @@ func attachment(o kernel.Owner, ip string) kernel.Objects {
 		&kernel.Up{In: kernel.Container, Link: o.IfName},
 		&kernel.Route{In: kernel.Container, Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("10.1.0.1"), Link: o.IfName},
 		&kernel.Route{In: kernel.Container, Dst: netip.MustParsePrefix("10.9.0.0/16"), Link: o.IfName, Metric: 7, MTU: 1300, AdvMSS: 1200, Table: 300},
-		&kernel.Route{In: kernel.Container, Dst: netip.MustParsePrefix("10.10.0.0/16"), Link: o.IfName, MTU: 65536, AdvMSS: 65536}, // the kernel writes down less
+		&kernel.Route{In: kernel.Container, Dst: netip.MustParsePrefix("10.10.0.0/16"), Link: o.IfName, MTU: 65536, AdvMSS: 65536}, // the kernel stores smaller values
 		&kernel.Rule{In: kernel.Container, Priority: 100, From: netip.MustParsePrefix("10.1.0.0/16"), Table: 300},
 		&kernel.Neigh{In: kernel.Container, Link: o.IfName, IP: netip.MustParseAddr("10.1.0.7"), MAC: "02:00:00:00:00:07"},
 	}
@@ -98,8 +98,8 @@ func TestApplyCheckRemove(t *testing.T) {
 	}
 }
 
-// Every object in turn is spoiled: the check names that one.
-func TestCheckNames(t *testing.T) {
+// TestCheckNamesTheObject damages each object in turn and expects the check to report that object.
+func TestCheckNamesTheObject(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
 	netns := kerneltest.Netns(t)
@@ -142,7 +142,7 @@ func words(d []kernel.Difference) string {
 	return b.String()
 }
 
-// A failure anywhere in the list undoes what came before it.
+// TestUndo checks that a failure at any place in the list removes what came before.
 func TestUndo(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -178,7 +178,7 @@ func TestNamesTaken(t *testing.T) {
 	if err := e.Apply(veth(owner)); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Apply(veth(owner)); err == nil || !strings.Contains(err.Error(), "was made before") {
+	if err := e.Apply(veth(owner)); err == nil || !strings.Contains(err.Error(), "an earlier ADD created it") {
 		t.Errorf("the same again: %v", err)
 	}
 	other := kernel.Owner{Network: "net", ContainerID: "c2", IfName: "eth0"}
@@ -186,7 +186,7 @@ func TestNamesTaken(t *testing.T) {
 		t.Errorf("a second eth0: %v", err)
 	}
 	kerneltest.Run(t, "ip", "link", "add", "br0", "type", "ifb")
-	if err := e.Apply(kernel.Objects{&kernel.Bridge{Name: "br0", MAC: kernel.MAC("x")}}); err == nil || !strings.Contains(err.Error(), "is no bridge but a link of type ifb") {
+	if err := e.Apply(kernel.Objects{&kernel.Bridge{Name: "br0", MAC: kernel.MAC("x")}}); err == nil || !strings.Contains(err.Error(), "is not a bridge but a link of type ifb") {
 		t.Errorf("not a bridge: %v", err)
 	}
 }
@@ -236,9 +236,9 @@ func TestObjectsAsJSON(t *testing.T) {
 	}
 }
 
-// A pair that another implementation made for the container is found by its
-// end there; a pair of ours that has another owner is not touched.
-func TestRemoveForeignPair(t *testing.T) {
+// TestRemoveReferencePair checks that a pair of the reference plugin is found by its container end, and that another
+// owner's pair stays.
+func TestRemoveReferencePair(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
 	netns := kerneltest.Netns(t)
@@ -257,7 +257,7 @@ func TestRemoveForeignPair(t *testing.T) {
 	if err := e.Remove(veth(owner)); err != nil {
 		t.Fatal(err)
 	}
-	kerneltest.Run(t, "ip", "link", "del", "vethsomebody") // it is still there
+	kerneltest.Run(t, "ip", "link", "del", "vethsomebody") // it still exists
 	other := kernel.Owner{Network: "other", ContainerID: "c1", IfName: "eth0"}
 	if err := e.Apply(veth(other)); err != nil {
 		t.Fatal(err)

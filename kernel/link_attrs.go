@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// LinkSettings are attributes of a link; what is nil, "" or 0 is left as it is.
+// LinkSettings are attributes of a link. An attribute that is nil, "" or 0 stays as it is.
 type LinkSettings struct {
 	MAC      string `json:",omitzero"`
 	MTU      int    `json:",omitzero"` // bytes
@@ -18,8 +18,8 @@ type LinkSettings struct {
 	TxQLen   *int   `json:",omitzero"` // packets
 }
 
-// Tuned is a link of the container with other settings than it had; Was is
-// what it had, and gets back. Source: ip-link(8).
+// LinkAttrs changes attributes of a container's link. Removing the object restores the Previous ones. Source:
+// ip-link(8).
 type LinkAttrs struct {
 	base
 	Link     string       `json:",omitzero"`
@@ -60,7 +60,7 @@ func onOff(b bool) string {
 	return "off"
 }
 
-// Had are the settings of a link that others are about to replace.
+// CurrentOf returns the link's current values of the attributes that s sets.
 func (s LinkSettings) CurrentOf(l *LinkInfo) (was LinkSettings) {
 	if s.MAC != "" {
 		was.MAC = l.MAC
@@ -85,7 +85,7 @@ func (t *LinkAttrs) ensure(e *Engine) error {
 	if err != nil {
 		return err
 	}
-	e.noteCreated(t) // one message, but the kernel takes its parts one by one
+	e.noteCreated(t) // before sending: the kernel applies the attributes one by one
 	return e.send(t, Container, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: t.Set.body(i)}, nil)
 }
 

@@ -11,24 +11,22 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// The kernel makes whoever removes a link wait for what may still use it
-// (rcu_barrier, about 20 ms), once for each message. Links of one group go by one
-// message.
+// Removing a link waits for all CPUs (rcu_barrier, about 20 ms), once per message. One message can delete a whole link
+// group.
 
-// RemoveTogether removes the host's links of a list, of many attachments at once.
-// What it does not remove is left to each one's own removal.
+// RemoveLinksInBatches removes the host's links of a list that spans many attachments. It ignores errors: a later
+// Remove of each list handles what is left.
 func (e *Engine) RemoveLinksInBatches(list Objects) {
 	for part := range slices.Chunk(list, linksPerBatch) {
 		e.removeInOneGroup(part)
 	}
 }
 
-// perGroup bounds a write, its answers, and the time that the kernel's lock is held.
+// linksPerBatch limits the size of a write and its replies, and the time that the kernel's lock is held.
 const linksPerBatch = 256
 
-// removeTogether removes the host's links of a list by one deletion, if they
-// are several, and returns those that are gone. What it does not remove, for
-// whatever reason, is left to each link's own removal.
+// removeInOneGroup removes the host's links of a list with one deletion, if there are several, and returns those that
+// are gone. The caller removes the others one by one.
 func (e *Engine) removeInOneGroup(list Objects) map[Object]bool {
 	var links []Object
 	for _, o := range list {
@@ -67,7 +65,7 @@ func (e *Engine) removeInOneGroup(list Objects) map[Object]bool {
 	return gone
 }
 
-// removeLinks removes links of the host, as many at once as can be.
+// removeLinks removes links of the host, as many as possible at once.
 func (e *Engine) removeLinks(list []*LinkInfo) error {
 	var errs []error
 	for part := range slices.Chunk(list, linksPerBatch) {
@@ -82,7 +80,7 @@ func (e *Engine) removeLinks(list []*LinkInfo) error {
 				continue
 			}
 			if now, err := e.Link(Host, l.Name); err != nil || now.Index != l.Index {
-				continue // gone, or made anew since it was listed
+				continue // gone, or created again since it was listed
 			}
 			if err := e.deleteLink(Host, l.Name, l.Alias); err != nil && !errors.Is(err, os.ErrNotExist) {
 				errs = append(errs, fmt.Errorf("remove link %s: %w", l.Name, err))
@@ -92,7 +90,7 @@ func (e *Engine) removeLinks(list []*LinkInfo) error {
 	return errors.Join(errs...)
 }
 
-// grouped are the name and the mark of a link that may go with others.
+// batchRemovable returns the name and owner tag of a link that can be removed with others, or "".
 func batchRemovable(o Object) (name, mark string) {
 	switch o := o.(type) {
 	case *Veth:
@@ -105,10 +103,9 @@ func batchRemovable(o Object) (name, mark string) {
 	return "", ""
 }
 
-// removeGroup puts links into a fresh group and deletes the group, in one write:
-// a kill comes before all of it or after. The group's number is one that nobody
-// chose (a random one, and none of the small ones that people take), as whatever
-// else is in it would go along.
+// removeGroup moves links into a new link group and deletes the group, in one write: a kill comes before or after all
+// of it. Any other link in the group would go, too, so the group has a random number, outside the range of small
+// numbers that people choose.
 func (e *Engine) removeGroup(numbers []int) ([]netlink.Response, error) {
 	var random [4]byte
 	if _, err := unix.Getrandom(random[:], 0); err != nil {

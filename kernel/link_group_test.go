@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// shaped is a pair and the link through which it is shaped, as bandwidth has them.
+// shaped returns a pair and the IFB that shapes it, like the plugin bandwidth.
 func shaped(o kernel.Owner) kernel.Objects {
 	return kernel.Objects{
 		&kernel.Veth{Name: o.LinkName("veth"), MAC: o.MAC("host"), PeerSide: kernel.Container, PeerName: o.IfName, PeerMAC: o.MAC("container"), OwnerTag: o.Tag()},
@@ -20,9 +20,9 @@ func shaped(o kernel.Owner) kernel.Objects {
 	}
 }
 
-// Several links go by one deletion, and take nobody along: neither another
-// attachment's nor a link of the same name that carries another mark.
-func TestRemoveTogether(t *testing.T) {
+// TestRemoveInOneGroup checks that one deletion removes several links, but neither another attachment's link nor one
+// with the same name and another owner tag.
+func TestRemoveInOneGroup(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
 	e := open(t, kerneltest.Netns(t), kernel.Options{})
@@ -56,7 +56,7 @@ func TestRemoveTogether(t *testing.T) {
 	}
 }
 
-// A failure says which object it met, and what was kept is not undone.
+// TestObjectError checks that an error names its object, and that DiscardUndo keeps what was applied.
 func TestObjectError(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// LinkInfo is what the kernel says of a link.
+// LinkInfo is a link as the kernel reports it.
 type LinkInfo struct {
 	Index    int
 	Name     string
@@ -23,12 +23,12 @@ type LinkInfo struct {
 	AllMulti bool
 	TxQLen   int // packets
 	Master   int // ifindex, 0: none
-	Peer     int // ifindex of the other end or the parent, in its own namespace
+	Peer     int // ifindex of the peer or the parent, in the namespace of that link
 	Group    uint32
 	Alias    string
 
 	operstate byte   // IF_OPER_*, RFC 2863, linux/if.h
-	PeerNetns int32  // the kernel's number, here, of the other end's namespace; -1: this one
+	PeerNetns int32  // ID, in this namespace, of the peer's namespace; -1: the same one
 	port      []byte // IFLA_INFO_SLAVE_DATA
 	data      []byte // IFLA_INFO_DATA
 }
@@ -50,7 +50,7 @@ func ParseLink(p []byte) *LinkInfo {
 	return l
 }
 
-// operates tells whether packets pass, or whether the kernel has no word for it.
+// operational reports whether packets pass, or whether the driver does not report that.
 func (l *LinkInfo) operational() bool {
 	const unknown, up = 0, 6
 	return l.operstate == unknown || l.operstate == up
@@ -85,7 +85,7 @@ func (l *LinkInfo) attr(typ uint16, v []byte) {
 	}
 }
 
-// Link looks a link up by name. A missing one is os.ErrNotExist.
+// Link returns a link by name. It returns os.ErrNotExist if there is none.
 func (e *Engine) Link(s Side, name string) (*LinkInfo, error) {
 	if e.checkCache != nil && e.checkCache.links[linkName{s, name}] != nil {
 		return e.checkCache.links[linkName{s, name}], nil
@@ -95,7 +95,7 @@ func (e *Engine) Link(s Side, name string) (*LinkInfo, error) {
 	return e.getLink(s, name, b)
 }
 
-// known is a link as an earlier look of this engine found it, or as it is now.
+// linkCached returns a link as this engine last saw it, or reads it.
 func (e *Engine) linkCached(s Side, name string) (*LinkInfo, error) {
 	if l := e.seen[linkName{s, name}]; l != nil {
 		return l, nil
@@ -103,16 +103,16 @@ func (e *Engine) linkCached(s Side, name string) (*LinkInfo, error) {
 	return e.Link(s, name)
 }
 
-// LinkByIndex looks a link up by its number.
+// LinkByIndex returns a link by its index.
 func (e *Engine) LinkByIndex(s Side, index int) (*LinkInfo, error) {
-	return e.getLink(s, fmt.Sprintf("number %d", index), netlink.LinkMessage(index, 0, 0))
+	return e.getLink(s, fmt.Sprintf("index %d", index), netlink.LinkMessage(index, 0, 0))
 }
 
-// OtherEnd is the host's end of a pair in the container; one whose other end is
-// elsewhere is os.ErrNotExist.
+// OtherEnd returns the host end of a pair whose container end is given. It returns os.ErrNotExist if the other end is
+// not on the host.
 func (e *Engine) OtherEnd(in *LinkInfo) (*LinkInfo, error) {
 	if !in.IsPair() || in.Peer == 0 {
-		return nil, fmt.Errorf("other end of %s: %w", in.Name, os.ErrNotExist)
+		return nil, fmt.Errorf("peer of %s: %w", in.Name, os.ErrNotExist)
 	}
 	l, err := e.LinkByIndex(Host, in.Peer)
 	if err != nil {
@@ -122,20 +122,19 @@ func (e *Engine) OtherEnd(in *LinkInfo) (*LinkInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !l.IsPair() || l.Peer != in.Index || l.PeerNetns != id { // numbers of links are each namespace's own
-		return nil, fmt.Errorf("other end of %s on the host: %w", in.Name, os.ErrNotExist)
+	if !l.IsPair() || l.Peer != in.Index || l.PeerNetns != id { // every namespace numbers its own links
+		return nil, fmt.Errorf("peer of %s on the host: %w", in.Name, os.ErrNotExist)
 	}
 	return l, nil
 }
 
-// netnsID is the number by which the host knows the container's namespace, -1
-// for none.
+// netnsID returns the ID by which the host knows the container's namespace, or -1.
 func (e *Engine) netnsID() (int32, error) {
 	body := netlink.Buffer{unix.AF_UNSPEC, 0, 0, 0}
 	body.Uint32(unix.NETNSA_FD, uint32(e.ns[Container].FD()))
 	resp, err := e.Request(Host, netlink.Request{Type: unix.RTM_GETNSID, Body: body})
 	if err != nil {
-		return 0, fmt.Errorf("number of %s: %w", e.ns[Container].Path(), err)
+		return 0, fmt.Errorf("namespace ID of %s: %w", e.ns[Container].Path(), err)
 	}
 	id := int32(-1)
 	for _, m := range resp.Messages {
@@ -164,7 +163,7 @@ func (e *Engine) getLink(s Side, name string, body netlink.Buffer) (*LinkInfo, e
 	return l, nil
 }
 
-// Links lists every link of a side.
+// Links lists all links of a side.
 func (e *Engine) Links(s Side) ([]*LinkInfo, error) {
 	out, err := e.listLinks(s)
 	if err != nil {
@@ -173,8 +172,8 @@ func (e *Engine) Links(s Side) ([]*LinkInfo, error) {
 	return out, nil
 }
 
-// linksSeen is Links, and with the error EAGAIN the links that were seen in a list
-// that changes interrupt again and again, each once.
+// listLinks is like Links. If concurrent changes keep interrupting the list, it returns EAGAIN and each link that it
+// saw once.
 func (e *Engine) listLinks(s Side) ([]*LinkInfo, error) {
 	msgs, err := e.Dump(s, netlink.Request{Type: unix.RTM_GETLINK, Body: netlink.LinkMessage(0, 0, 0)})
 	if err != nil {
@@ -191,7 +190,7 @@ func (e *Engine) listLinks(s Side) ([]*LinkInfo, error) {
 	return out, err
 }
 
-// ifindex is a link's number: known, or about to be known, or asked for.
+// LinkIndex returns the index of a link: from the cache, from the reply to a queued request, or from the kernel.
 func (e *Engine) LinkIndex(s Side, name string) (int, error) {
 	if i := e.index[s][name]; i != 0 {
 		return i, nil

@@ -11,19 +11,19 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// carried is what a link of the container loses when it is taken down, as it
-// is when its master changes: the kernel's own messages, to be sent back.
+// linkState is what a container's link loses when it is taken down, as happens when its master changes. It holds the
+// kernel's own messages, to be sent back.
 type linkState struct {
 	index  int
-	routes [][]byte // of every table, but those that the kernel makes by itself
-	addrs  [][]byte // IPv6; those of IPv4 stay
+	routes [][]byte // of every table, except the routes that the kernel adds itself
+	addrs  [][]byte // IPv6 only; the link keeps IPv4 addresses
 }
 
-// rtaNextHopID is a route's next hop as an object of its own, linux/rtnetlink.h;
-// the kernel deletes that with the link's state, and lists what it says besides.
+// rtaNextHopID is RTA_NH_ID of linux/rtnetlink.h, the next hop as an object of its own. The kernel deletes that object
+// with the link's state, and also lists its content in the route.
 const rtaNextHopID = 30
 
-// carry notes what a link has.
+// saveLinkState reads what a link would lose.
 func (e *Engine) saveLinkState(index int) (c linkState, err error) {
 	c.index = index
 	for _, fam := range []byte{IPv4, IPv6} {
@@ -51,14 +51,14 @@ func (e *Engine) saveLinkState(index int) (c linkState, err error) {
 	return c, nil
 }
 
-// isOurs tells whether a route has to be put back: the kernel makes those to
-// its own addresses and subnets again, and a router says again what it said.
+// isOurs reports whether a route must be restored. The kernel adds routes to its own addresses and subnets again, and a
+// router repeats its advertisement.
 func isOurs(m []byte) bool {
 	proto, typ := m[5], m[7]
 	return proto != unix.RTPROT_KERNEL && proto != unix.RTPROT_RA && typ == unix.RTN_UNICAST
 }
 
-// hops are the links by which a route leaves.
+// hops returns the indexes of the links by which a route leaves.
 func hops(m []byte) (out []int) {
 	p := m[unix.SizeofRtMsg:]
 	if oif := netlink.Attr(p, unix.RTA_OIF); oif != nil {
@@ -68,8 +68,7 @@ func hops(m []byte) (out []int) {
 	return out
 }
 
-// eachHop walks the struct rtnexthops of a route with several, and tells whether
-// the list was whole.
+// eachHop calls f for each struct rtnexthop of a multipath route, and reports whether the list was well-formed.
 func eachHop(p []byte, f func(hop []byte)) bool {
 	for len(p) >= unix.SizeofRtNexthop {
 		n := int(netlink.Uint16(p))
@@ -82,9 +81,9 @@ func eachHop(p []byte, f func(hop []byte)) bool {
 	return true
 }
 
-// moveAnd sends what takes the link down, and with it, in the same write, what puts
-// back addresses and routes, those of one table into another: no kill comes between. A
-// route by a gateway comes after the one to the gateway.
+// changeAndRestore sends a request that takes the link down and, in the same write, the requests that restore its
+// addresses and routes, so no kill comes between. Routes of the table from move to the table to. A route with a gateway
+// comes after the route to the gateway.
 func (e *Engine) changeAndRestore(move netlink.Request, c linkState, from, to int) error {
 	byGateway := func(m []byte) int {
 		return len(netlink.Attr(m[unix.SizeofRtMsg:], unix.RTA_GATEWAY)) + len(netlink.Attr(m[unix.SizeofRtMsg:], unix.RTA_MULTIPATH))
@@ -118,13 +117,13 @@ func (e *Engine) changeAndRestore(move netlink.Request, c linkState, from, to in
 	var errs []error
 	for i, r := range resp[1:] {
 		if r.Err != nil && !errors.Is(r.Err, unix.EEXIST) {
-			errs = append(errs, fmt.Errorf("put back %s: %w", describeRequest(reqs[i+1]), r.Err))
+			errs = append(errs, fmt.Errorf("restore %s: %w", describeRequest(reqs[i+1]), r.Err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// takeBack removes what was put back although the link had not lost it.
+// undoRestore removes the routes that were added although the link had not lost its own.
 func (e *Engine) undoRestore(reqs []netlink.Request, resp []netlink.Response) error {
 	var errs []error
 	for i, r := range reqs {
@@ -144,9 +143,9 @@ func describeRequest(r netlink.Request) string {
 	return fmt.Sprintf("route %s via %s in table %d", rt.Dst, rt.Via, rt.Table)
 }
 
-// mend gives a route with hops by several links, which stayed, those by this
-// link again. Where a hop's subnet is in another table now, the kernel has to
-// take the hop on trust; what it does not take leaves the route as it is.
+// restoreNextHops gives a multipath route that also uses other links its next hops on this link back. If the subnet of
+// a next hop is in another table now, the hop needs the onlink flag. A route that the kernel still rejects stays as it
+// is.
 func (e *Engine) restoreNextHops(c linkState, m []byte, table int) {
 	asItWas := func(hop []byte) {
 		if int(netlink.Uint32(hop[4:])) == c.index {
@@ -162,10 +161,10 @@ func (e *Engine) restoreNextHops(c linkState, m []byte, table int) {
 	}
 }
 
-// route is a listed route as it can be asked for, in a table; each changes its
-// hops, if it has several.
+// route turns a listed route into the body of a request, for a table. each, if not nil, changes the next hops of a
+// multipath route.
 func route(m []byte, table int, each func(hop []byte)) netlink.Buffer {
-	const keep = unix.RTNH_F_ONLINK // what else a listed route says of its state is no wish
+	const keep = unix.RTNH_F_ONLINK // the other flags of a listed route are state, not configuration
 	head := slices.Clone(m[:unix.SizeofRtMsg])
 	head[4] = unix.RT_TABLE_COMPAT
 	if table < 256 {
@@ -195,7 +194,7 @@ func route(m []byte, table int, each func(hop []byte)) netlink.Buffer {
 	return out
 }
 
-// address6 is a listed address as it can be asked for: known to be nobody else's.
+// address6 turns a listed address into the body of a request, without duplicate address detection.
 func address6(m []byte) netlink.Buffer {
 	out := netlink.Buffer(slices.Clone(m[:unix.SizeofIfAddrmsg]))
 	flags := uint32(unix.IFA_F_NODAD)

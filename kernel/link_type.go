@@ -7,8 +7,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/netns"
 )
 
-// HasLinkType tells whether the kernel makes links of a type, by making one in a
-// namespace of its own that ends at once.
+// HasLinkType reports whether the kernel can create links of a type. It tries in a temporary namespace.
 func HasLinkType(typ string) bool {
 	return netns.InNew(func(c *netlink.Conn) error {
 		body := newLink("try", "", 0)

@@ -13,8 +13,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// Neigh is a permanent neighbour. Source: ip-neighbour(8); its protocol
-// number needs kernel 5.0.
+// Neigh is a permanent neighbour entry. Its protocol number needs kernel 5.0. Source: ip-neighbour(8).
 type Neigh struct {
 	base
 	In   Side       `json:",omitzero"`
@@ -22,7 +21,7 @@ type Neigh struct {
 	IP   netip.Addr `json:",omitzero"`
 	MAC  string     `json:",omitzero"`
 
-	Proto byte `json:",omitzero"` // who made it; 0: ours, see Protocol
+	Proto byte `json:",omitzero"` // who created it; 0: Protocol
 }
 
 const ndaProtocol = 12 // linux/neighbour.h
@@ -36,7 +35,7 @@ func (n *Neigh) String() string {
 	return "ip neigh add " + n.IP.String() + " lladdr " + n.MAC + " dev " + n.Link + " nud permanent"
 }
 
-// ndmsg is struct ndmsg, rtnetlink(7).
+// Message starts the body of a message about the neighbour: struct ndmsg, rtnetlink(7).
 func (n *Neigh) Message(index int, state uint16) netlink.Buffer {
 	b := netlink.Buffer{netlink.AddrFamily(n.IP), 0, 0, 0}
 	b = binary.NativeEndian.AppendUint32(b, uint32(index))
@@ -46,7 +45,7 @@ func (n *Neigh) Message(index int, state uint16) netlink.Buffer {
 	return b
 }
 
-// AddRequest returns the request that adds or replaces the neighbour on the link of an index.
+// AddRequest returns the request that adds or replaces the entry. index is the link's.
 func (n *Neigh) AddRequest(index int) netlink.Request {
 	b := n.Message(index, unix.NUD_PERMANENT)
 	b.Bytes(unix.NDA_LLADDR, macBytes(n.MAC))

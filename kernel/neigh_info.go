@@ -13,14 +13,14 @@ import (
 type NeighInfo struct {
 	Index int // of the link
 	IP    netip.Addr
-	MAC   string // "" if it is not known
+	MAC   string // "" if unknown
 	State uint16 // NUD_*, rtnetlink(7)
 }
 
-// Failed tells whether nobody answered for the neighbour.
+// Failed reports whether the neighbour did not answer.
 func (n NeighInfo) Failed() bool { return n.State&unix.NUD_FAILED != 0 }
 
-// Usable tells whether packets are sent to the neighbour's hardware address.
+// Usable reports whether the kernel sends packets to the neighbour's hardware address.
 func (n NeighInfo) Usable() bool {
 	return n.State&(unix.NUD_REACHABLE|unix.NUD_PERMANENT|unix.NUD_STALE|unix.NUD_DELAY|unix.NUD_PROBE|unix.NUD_NOARP) != 0
 }
@@ -45,7 +45,7 @@ func (e *Engine) Neighs(s Side) (out []NeighInfo, _ error) {
 	return out, nil
 }
 
-// permanent lists a link's permanent neighbours with their hardware addresses.
+// PermanentNeighs returns the hardware addresses of a link's permanent neighbours.
 func (e *Engine) PermanentNeighs(s Side, fam byte, index int) (map[netip.Addr]string, error) {
 	b := netlink.Buffer{fam, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 	b.Uint32(unix.NDA_IFINDEX, uint32(index))

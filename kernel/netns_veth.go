@@ -11,18 +11,18 @@ import (
 	"github.com/fairlead/fairlead/kernel/netns"
 )
 
-// Pair is a veth pair of the agent between two namespaces, both ends up. Each end
-// carries a mark: the other one's reconciler wants it by Given.
+// NetnsVeth is a veth pair of the agent between two namespaces, both ends up. Both ends carry the owner tag. The
+// reconciler of the other namespace expects its end as an ExpectedLink.
 type NetnsVeth struct {
 	base
 	In       Side   `json:",omitzero"`
 	Name     string `json:",omitzero"`
 	MAC      string `json:",omitzero"`
-	PeerIn   string `json:",omitzero"` // path of the other end's namespace; "": the engine's other side
+	PeerIn   string `json:",omitzero"` // path of the peer's namespace; "": the engine's other side
 	PeerName string `json:",omitzero"`
 	PeerMAC  string `json:",omitzero"`
 	MTU      int    `json:",omitzero"`     // bytes
-	OwnerTag string `json:"Mark,omitzero"` // alias of both
+	OwnerTag string `json:"Mark,omitzero"` // alias of both ends
 }
 
 func (p *NetnsVeth) kind() string      { return "pair" }
@@ -45,7 +45,7 @@ func (p *NetnsVeth) other() Side {
 	return Host
 }
 
-// far calls f with a socket in the other end's namespace, and that namespace.
+// withPeer calls f with a socket in the peer's namespace and a handle of it.
 func (p *NetnsVeth) withPeer(e *Engine, f func(*netlink.Conn, *netns.Handle) error) error {
 	ns := e.ns[p.other()]
 	if p.PeerIn == "" {
@@ -82,7 +82,7 @@ func (p *NetnsVeth) ensure(e *Engine) error {
 		if l != nil && p.intact(l, far) {
 			return p.update(e, far)
 		}
-		if l != nil { // its other end is elsewhere, or the name is another's
+		if l != nil { // its peer is elsewhere, or the name belongs to another link
 			if !sameOwner(l.Alias, p.OwnerTag) {
 				return fmt.Errorf("%s exists and is %s%s: remove it", p.Name, describeKind(l), describeOwner(l))
 			}
@@ -92,7 +92,7 @@ func (p *NetnsVeth) ensure(e *Engine) error {
 			delete(e.index[p.In], p.Name)
 		}
 		if _, err := e.Request(p.In, netlink.Request{Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: p.createMessage(ns)}); err != nil {
-			return fmt.Errorf("make it: %w", err)
+			return fmt.Errorf("create it: %w", err)
 		}
 		return p.update(e, far)
 	})
@@ -112,7 +112,7 @@ func (p *NetnsVeth) createMessage(ns *netns.Handle) netlink.Buffer {
 	return body
 }
 
-// whole tells whether the other end is where it should be.
+// intact reports whether the peer is in its namespace.
 func (p *NetnsVeth) intact(l *LinkInfo, far *netlink.Conn) bool {
 	if l.Kind != "veth" || !sameOwner(l.Alias, p.OwnerTag) {
 		return false
@@ -137,14 +137,14 @@ func linkByName(c *netlink.Conn, name string) (*LinkInfo, error) {
 	return ParseLink(r[0].Messages[0]), nil
 }
 
-// adapt marks both ends, and brings them up.
+// update sets the attributes and owner tags of both ends, and brings them up.
 func (p *NetnsVeth) update(e *Engine, far *netlink.Conn) error {
 	r, err := far.Do([]netlink.Request{{Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_ACK, Body: p.state(p.PeerName, p.PeerMAC)}})
 	if err == nil {
 		err = r[0].Err
 	}
 	if err != nil {
-		return fmt.Errorf("its other end %s: %w", p.PeerName, err)
+		return fmt.Errorf("its peer %s: %w", p.PeerName, err)
 	}
 	_, err = e.Request(p.In, netlink.Request{Type: unix.RTM_NEWLINK, Flags: 0, Body: p.state(p.Name, p.MAC)})
 	return err
@@ -183,7 +183,7 @@ func (p *NetnsVeth) diff(e *Engine) (d []string, err error) {
 	}
 	err = p.withPeer(e, func(far *netlink.Conn, _ *netns.Handle) error {
 		if !p.intact(l, far) {
-			d = append(d, "its other end "+p.PeerName+" is not where it should be")
+			d = append(d, "its peer "+p.PeerName+" is not in its namespace")
 			return nil
 		}
 		peer, err := linkByName(far, p.PeerName)
@@ -198,8 +198,7 @@ func (p *NetnsVeth) diff(e *Engine) (d []string, err error) {
 
 func (p *NetnsVeth) remove(e *Engine) error { return e.deleteLink(p.In, p.Name, p.OwnerTag) }
 
-// Given is a link that is wanted and that another namespace's reconciler makes: the
-// far end of its Pair.
+// ExpectedLink is a link that the reconciler of another namespace creates: the other end of its NetnsVeth.
 type ExpectedLink struct {
 	base
 	In   Side   `json:",omitzero"`
@@ -213,7 +212,7 @@ func (g *ExpectedLink) links() []linkName { return []linkName{{g.In, g.Link}} }
 func (g *ExpectedLink) String() string    { return "ip link show " + g.Link }
 
 func (g *ExpectedLink) ensure(*Engine) error {
-	return fmt.Errorf("its other end is not made yet: %w", os.ErrNotExist)
+	return fmt.Errorf("its peer does not exist yet: %w", os.ErrNotExist)
 }
 
 func (g *ExpectedLink) diff(e *Engine) ([]string, error) {

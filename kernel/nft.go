@@ -177,7 +177,7 @@ func (x *Element) diff(e *Engine) ([]string, error) {
 	}
 	if t, err := nft.ParseSetType(x.Type); err == nil && x.Value != "" {
 		if v, err := t.Data.Value(x.Value); err == nil && string(v) != string(have.Data) {
-			d = append(d, "maps to something else")
+			d = append(d, "maps to another value")
 		}
 	}
 	return d, nil

@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/nft"
 )
 
-const restarts = 64 // each means that somebody else's change went through
+const restarts = 64 // each restart means that another change was committed
 
 // commit adds the nftables objects of the list in one transaction.
 func (e *Engine) commit() error {
@@ -28,7 +28,7 @@ func (e *Engine) commit() error {
 		case errors.Is(err, unix.ERESTART):
 			continue
 		case errors.Is(err, os.ErrNotExist) && !all:
-			all = true // a set went away under rules that stood
+			all = true // a set was deleted although its rules exist
 			continue
 		}
 		if _, unanswered := errors.AsType[*netlink.UnansweredError](err); err == nil || unanswered {
@@ -41,8 +41,7 @@ func (e *Engine) commit() error {
 	return fmt.Errorf("nftables ruleset changed %d times while it was written: %w", restarts, unix.EAGAIN)
 }
 
-// distinct drops repetitions: what two addresses of an attachment share is
-// stated by both.
+// distinct drops repeated objects. Two addresses of an attachment share objects.
 func distinct(list []Object) (out []Object) {
 	seen := map[string]bool{}
 	for _, o := range list {
@@ -63,8 +62,8 @@ func (e *Engine) tryCommit(list []Object, all bool) error {
 	if err != nil {
 		return err
 	}
-	// What belongs together is there with its rules, or else said to be missing by
-	// the kernel; then all is stated.
+	// If the rules of a chain group exist, its other parts exist, too. If not, the kernel reports a missing part, and
+	// the next attempt adds all parts.
 	groups := map[string]bool{}
 	for n := range missing {
 		groups[n.ChainGroup] = true
@@ -95,9 +94,8 @@ func (e *Engine) tryCommit(list []Object, all bool) error {
 	return e.judge(b, resp)
 }
 
-// declare adds a part of the ruleset that is not there. A chain that is there
-// is not stated again: the kernel takes that for an update, and makes whoever
-// closes the socket next wait a grace period for it (10 ms).
+// declare adds a part of the ruleset that does not exist. It does not add an existing chain again: the kernel treats
+// that as an update, and the next process that closes its socket waits for a grace period (10 ms).
 func (e *Engine) declare(b *transaction, n *NFT, missing bool) error {
 	switch n.Kind {
 	case "rule":
@@ -129,8 +127,8 @@ func (b *transaction) element(o *Element) error {
 	return err
 }
 
-// judge returns the first refusal. An element that stands is replaced when its
-// owner is dead; then the transaction is to be tried again.
+// judge returns the first error of a transaction. If an element exists and its owner is dead, judge deletes it and
+// returns ERESTART.
 func (e *Engine) judge(b *transaction, resp []netlink.Response) error {
 	replaced := false
 	for i, r := range resp {
@@ -152,9 +150,8 @@ func (e *Engine) judge(b *transaction, resp []netlink.Response) error {
 	return nil
 }
 
-// evict deletes an element whose owner is dead, or the same as the new one's. One
-// that another attachment of the same container has stays: the first of its networks
-// has a host port that all of them were asked for.
+// evict deletes an element whose owner is dead or is the new owner itself. An element of another attachment of the same
+// container stays: all its networks were asked for the host port, and the first one has it.
 func (e *Engine) evict(x *Element) error {
 	have, err := e.element(x)
 	if errors.Is(err, os.ErrNotExist) {
@@ -178,8 +175,8 @@ func (e *Engine) evict(x *Element) error {
 	return e.removeElements([]*Element{&old}, nil, nil)
 }
 
-// missing tells which rules of the list are not there, and the generation of
-// the ruleset for which that holds. No rules at all: everything is missing.
+// missing returns the rules of the list that do not exist, and the generation of the ruleset for which that is true. If
+// the list has no rules, all its parts count as missing.
 func (e *Engine) missing(list []Object) (gen uint32, out map[*NFT]bool, err error) {
 	if gen, err = e.generation(); err != nil {
 		return 0, nil, err
@@ -210,7 +207,7 @@ func (e *Engine) missing(list []Object) (gen uint32, out map[*NFT]bool, err erro
 	return gen, out, nil
 }
 
-// chains are the comments of the rules in chains.
+// chains caches the comments of the rules in chains.
 type chains struct {
 	e  *Engine
 	of map[string]map[string]bool // by chainOf
@@ -218,11 +215,11 @@ type chains struct {
 
 func chainOf(n *NFT) string { return n.Family + " " + n.Table + " " + n.Name }
 
-// manyChains is how many lists of a chain's rules cost more than one of all rules
-// of our table, of which a network has a handful.
+// manyChains is the number of chains from which one list of all rules in our table, a handful per network, is cheaper
+// than a list per chain.
 const manyChains = 3
 
-// look lists all rules of a table of ours at once, if many of its chains are asked for.
+// look reads all rules of our table at once if the list needs many of its chains.
 func (c *chains) look(list []Object) {
 	asked := map[string]map[string]bool{} // by family
 	for _, o := range list {
@@ -243,7 +240,7 @@ func (c *chains) look(list []Object) {
 func (c *chains) lookAll(family string, keys map[string]bool) {
 	all, err := c.e.NFTRules(family, Table, "")
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return // each chain is asked for, and its error counts
+		return // each chain is read on its own later, and that error counts
 	}
 	for key := range keys {
 		c.of[key] = map[string]bool{}
@@ -271,7 +268,7 @@ func (c *chains) comments(n *NFT) (map[string]bool, error) {
 	return out, nil
 }
 
-// generation is a number that every change of any ruleset moves.
+// generation returns a number that changes with every change of any ruleset.
 func (e *Engine) generation() (uint32, error) {
 	resp, err := e.AskNFT(netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETGEN, Body: nft.Message("ip")})
 	if err != nil {

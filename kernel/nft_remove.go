@@ -11,8 +11,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/nft"
 )
 
-// commitRemoval deletes the elements that Remove gathered, and with them the
-// groups that this leaves empty.
+// commitRemoval deletes the elements that Remove gathered, and the chain groups that become empty.
 func (e *Engine) commitRemoval() error {
 	var elements []*Element
 	for _, o := range e.nft {
@@ -31,9 +30,8 @@ func (e *Engine) commitRemoval() error {
 	return nil
 }
 
-// removeElements deletes those elements that still carry their mark: another
-// attachment may have the same address by now. And whose mark is still dead, if
-// that is given: the same attachment may have come back.
+// removeElements deletes the elements that still carry their owner tag: another attachment may have got the same
+// address. If dead is given, it also checks that the owner is still dead: the same attachment may have come back.
 func (e *Engine) removeElements(list []*Element, groups []*NFT, dead func(mark string) bool) error {
 	for range restarts {
 		err := e.tryRemove(list, groups, dead)
@@ -42,7 +40,7 @@ func (e *Engine) removeElements(list []*Element, groups []*NFT, dead func(mark s
 		}
 		return err
 	}
-	return fmt.Errorf("ruleset changed %d times meanwhile: %w", restarts, unix.EAGAIN)
+	return fmt.Errorf("nftables ruleset changed %d times meanwhile: %w", restarts, unix.EAGAIN)
 }
 
 func (e *Engine) tryRemove(list []*Element, groups []*NFT, dead func(mark string) bool) error {
@@ -60,7 +58,7 @@ func (e *Engine) tryRemove(list []*Element, groups []*NFT, dead func(mark string
 		if err != nil {
 			return err
 		}
-		if dead != nil && !dead(x.OwnerTag) { // asked after the generation was: what comes later moves that
+		if dead != nil && !dead(x.OwnerTag) { // asked after reading the generation, which a later change moves
 			continue
 		}
 		del, err := x.Wire().Delete()
@@ -69,8 +67,8 @@ func (e *Engine) tryRemove(list []*Element, groups []*NFT, dead func(mark string
 		}
 		b.reqs = append(b.reqs, del)
 		b.objects = append(b.objects, x)
-		if heir := e.successors[x.id()]; heir != nil && SameContainer(heir.OwnerTag, x.OwnerTag) {
-			if err := b.element(heir); err != nil {
+		if successor := e.successors[x.id()]; successor != nil && SameContainer(successor.OwnerTag, x.OwnerTag) {
+			if err := b.element(successor); err != nil {
 				return err
 			}
 			continue
@@ -103,9 +101,9 @@ func (e *Engine) tryRemove(list []*Element, groups []*NFT, dead func(mark string
 	return nil
 }
 
-// Bequeath names what other attachments of a container want as well: what Remove
-// takes of the same set and key becomes theirs, in the same transaction. They must
-// stand until Remove is over.
+// HandOver names the objects that other attachments of the same container also want. When Remove deletes an element
+// with the same set and key, the same transaction gives it to that attachment. The other attachments must exist until
+// Remove returns.
 func (e *Engine) HandOver(wanted Objects) {
 	e.successors = map[string]*Element{}
 	for _, o := range wanted {
@@ -115,8 +113,8 @@ func (e *Engine) HandOver(wanted Objects) {
 	}
 }
 
-// dropEmpty adds the deletion of every group whose sets hold nothing but what
-// is leaving: its rules, then its chains, then its sets.
+// dropEmpty adds the deletion of every chain group whose sets hold only leaving elements: first its rules, then its
+// chains, then its sets.
 func (e *Engine) dropEmpty(b *transaction, parts []*NFT, leaving map[string]map[string]bool) error {
 	for _, g := range groupNames(parts) {
 		empty, err := e.groupEmpty(g, parts, leaving)
@@ -191,10 +189,10 @@ func (e *Engine) dropPart(b *transaction, n *NFT) error {
 	return nil
 }
 
-// someKeys returns the keys in the first part of a set's list: enough to tell
-// whether it holds others, at a cost that does not grow with the set.
+// someKeys returns the keys in the first part of a set's list. That is enough to tell whether other elements exist, and
+// its cost does not grow with the set.
 func (e *Engine) someKeys(family, table, set string) ([]string, error) {
-	c, err := netlink.Dial(unix.NETLINK_NETFILTER, e.rx) // of its own: the rest of the list is not read
+	c, err := netlink.Dial(unix.NETLINK_NETFILTER, e.rx) // its own socket: the rest of the list is not read
 	if err != nil {
 		return nil, err
 	}

@@ -87,7 +87,7 @@ func TestNFTApplyTwiceCheckRemove(t *testing.T) {
 	}
 }
 
-// A rule is written as nft prints it, so the list of the ruleset is the source again.
+// TestRulesReadBack checks that nft lists each rule as it was written.
 func TestRulesReadBack(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -153,8 +153,7 @@ func TestRulesReadBack(t *testing.T) {
 	}
 }
 
-// So are those of other families, on which what is let through by a port depends, and the
-// list can be loaded again.
+// TestRulesOfFamiliesReadBack checks the same for other families, and that nft can load its own list again.
 func TestRulesOfFamiliesReadBack(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -204,7 +203,7 @@ func TestRulesOfFamiliesReadBack(t *testing.T) {
 	for family, texts := range rules {
 		listed := kerneltest.Run(t, "nft", "list", "table", family, kernel.Table)
 		if !strings.Contains(listed, "type filter hook "+hook[family]+" ") {
-			t.Errorf("%s: a chain stands at another hook than %s:\n%s", family, hook[family], listed)
+			t.Errorf("%s: a chain is at another hook than %s:\n%s", family, hook[family], listed)
 		}
 		for _, r := range texts {
 			if !strings.Contains(listed, "\t\t"+r+" comment") {
@@ -256,8 +255,8 @@ func TestElementTaken(t *testing.T) {
 	}
 }
 
-// Another attachment of the same container is no rival: the first has the element,
-// the second is content, and takes nothing away.
+// TestElementOfSameContainer checks that the second attachment of a container accepts an element of the first, and does
+// not remove it.
 func TestElementOfSameContainer(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -282,7 +281,7 @@ func TestElementOfSameContainer(t *testing.T) {
 	if d, err := e.Check(first); err != nil || len(d) > 0 {
 		t.Errorf("the second took the first one's element: %v %v", d, err)
 	}
-	// The first goes: what the second wants too becomes its own.
+	// The first attachment goes: the second one gets the element that both want.
 	if err := e.Apply(mine); err != nil {
 		t.Fatal(err)
 	}
@@ -301,8 +300,9 @@ func TestElementOfSameContainer(t *testing.T) {
 	}
 }
 
-// Many at once, from nothing: every rule once, every element there, all gone at the end.
-func TestNFTAtOnce(t *testing.T) {
+// TestConcurrentNFT applies many attachments at once to an empty ruleset: each rule exists once, each element exists,
+// and everything is gone at the end.
+func TestConcurrentNFT(t *testing.T) {
 	t.Parallel()
 	const n = 16
 	kerneltest.Host(t)

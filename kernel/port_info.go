@@ -5,13 +5,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The states of a bridge port, linux/if_bridge.h.
+// States of a bridge port, linux/if_bridge.h.
 const (
-	PortNone       = -1 // the link is no port
+	PortNone       = -1 // not a bridge port
 	PortForwarding = 3
 )
 
-// PortState is the state of a bridge port.
+// PortState returns the state of a bridge port.
 func (l *LinkInfo) PortState() int {
 	if v := netlink.Attr(l.port, brportState); len(v) > 0 {
 		return int(v[0])
@@ -19,12 +19,12 @@ func (l *LinkInfo) PortState() int {
 	return PortNone
 }
 
-// Isolated tells whether a bridge port talks to ports that are not isolated only.
+// Isolated reports whether a bridge port is isolated: it sends only to ports that are not.
 func (l *LinkInfo) Isolated() bool {
 	return netlink.Uint8(netlink.Attr(l.port, unix.IFLA_BRPORT_ISOLATED)) != 0
 }
 
-// Hairpin tells whether frames may leave a bridge port that they came by.
+// Hairpin reports whether frames may leave the bridge port that they arrived on.
 func (l *LinkInfo) Hairpin() bool {
 	return netlink.Uint8(netlink.Attr(l.port, unix.IFLA_BRPORT_MODE)) != 0
 }

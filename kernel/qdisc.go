@@ -12,12 +12,12 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// Handle names a qdisc or class, major:minor, tc(8).
+// Handle identifies a qdisc or class: major:minor, tc(8).
 type Handle uint32
 
-// The handles that qdiscs here have.
+// The handles of Fairlead's qdiscs and classes.
 const (
-	RootHandle    Handle = 0x00010000 // 1:, a link's root qdisc
+	RootHandle    Handle = 0x00010000 // 1:, the root qdisc of a link
 	IngressHandle Handle = 0xffff0000 // ffff:
 	ShapedClass   Handle = 0x00010001 // 1:1
 
@@ -33,19 +33,18 @@ func (h Handle) String() string {
 	return s
 }
 
-// Qdisc is what makes packets of a link wait: "tbf" shapes all that
-// leaves it, "htb" what its filters, or its default, send to ShapedClass, and
-// "ingress" is where filters of what arrives hang. It goes with its link.
-// Source: tc-tbf(8), tc-htb(8).
+// Qdisc is a queueing discipline. "tbf" shapes everything that leaves the link. "htb" shapes what its filters, or its
+// default, send to ShapedClass. "ingress" holds the filters of incoming packets. It goes away with its link. Source:
+// tc-tbf(8), tc-htb(8).
 type Qdisc struct {
 	base
 	In      Side   `json:",omitzero"`
 	Link    string `json:",omitzero"`
 	Type    string `json:",omitzero"`
-	Rate    uint64 `json:",omitzero"` // bytes a second
+	Rate    uint64 `json:",omitzero"` // bytes per second
 	Burst   uint32 `json:",omitzero"` // bytes
-	Limit   uint32 `json:",omitzero"` // tbf: bytes that wait at most
-	Default bool   `json:",omitzero"` // htb: what no filter takes is shaped
+	Limit   uint32 `json:",omitzero"` // tbf: most bytes that may wait
+	Default bool   `json:",omitzero"` // htb: shape what no filter matches
 }
 
 func (q *Qdisc) kind() string { return "qdisc" }
@@ -76,7 +75,7 @@ const ( // linux/pkt_sched.h, linux/rtnetlink.h
 
 const sizeofTcmsg = 20
 
-// tcmsg is struct tcmsg, rtnetlink(7).
+// tcmsg starts the body of a message: struct tcmsg, rtnetlink(7).
 func tcmsg(index int, parent, handle Handle, info uint32) netlink.Buffer {
 	b := make(netlink.Buffer, 4, 256)
 	b = binary.NativeEndian.AppendUint32(b, uint32(index))
@@ -85,10 +84,10 @@ func tcmsg(index int, parent, handle Handle, info uint32) netlink.Buffer {
 	return binary.NativeEndian.AppendUint32(b, info)
 }
 
-// ratespec is struct tc_ratespec; what exceeds 32 bits stands in an attribute.
+// ratespec returns struct tc_ratespec. A rate above 32 bits is in an attribute of its own.
 func ratespec(rate uint64) []byte {
 	b := make([]byte, 8, 12)
-	b[1] = tcLinkLayer // ethernet: the kernel wants no table of the rate then
+	b[1] = tcLinkLayer // Ethernet: the kernel then needs no rate table
 	return binary.NativeEndian.AppendUint32(b, uint32(min(rate, 1<<32-1)))
 }
 
@@ -120,7 +119,7 @@ func (q *Qdisc) ensure(e *Engine) error {
 
 func (q *Qdisc) created(e *Engine, r netlink.Response) error {
 	if netlink.IsAbsent(r.Err) {
-		return fmt.Errorf("the kernel has no %s (module sch_%s): %w", q.Type, q.Type, r.Err)
+		return fmt.Errorf("the kernel lacks the qdisc %s (module sch_%s): %w", q.Type, q.Type, r.Err)
 	}
 	if r.Err == nil {
 		e.noteCreated(q)
@@ -128,7 +127,7 @@ func (q *Qdisc) created(e *Engine, r netlink.Response) error {
 	return r.Err
 }
 
-// tbf is struct tc_tbf_qopt, whose bucket in time is overruled by one in bytes.
+// tbf writes struct tc_tbf_qopt. The burst in bytes overrides its burst in time.
 func (q *Qdisc) tbf(n *netlink.Buffer) {
 	p := append(ratespec(q.Rate), make([]byte, 12)...) // no peak rate
 	p = binary.NativeEndian.AppendUint32(p, q.Limit)
@@ -138,7 +137,7 @@ func (q *Qdisc) tbf(n *netlink.Buffer) {
 	n.Uint32(tcaTBFBurst, q.Burst)
 }
 
-// htb is struct tc_htb_glob.
+// htb writes struct tc_htb_glob.
 func (q *Qdisc) htb(n *netlink.Buffer) {
 	def := uint32(0)
 	if q.Default {
@@ -151,7 +150,7 @@ func (q *Qdisc) htb(n *netlink.Buffer) {
 	n.Bytes(tcaHTBInit, p)
 }
 
-// class is struct tc_htb_opt: its bucket is the time that the burst takes.
+// class writes struct tc_htb_opt. Its burst is the time that sending the bytes takes.
 func (q *Qdisc) class(index int) netlink.Buffer {
 	b := tcmsg(index, RootHandle, ShapedClass, 0)
 	b.String(unix.TCA_KIND, "htb")
@@ -173,11 +172,10 @@ func (q *Qdisc) diff(e *Engine) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Not a list: the kernel's is of all links, and misses one when another goes
-	// away meanwhile, without saying that it was interrupted. To whom it says what
-	// it was asked for is in the flag (qdisc_get_notify).
+	// A dump would list the qdiscs of all links, and it misses one without a warning when another link goes away
+	// meanwhile. With NLM_F_ECHO the kernel sends the qdisc to the socket that asked (qdisc_get_notify).
 	r, err := e.Request(q.In, netlink.Request{Type: unix.RTM_GETQDISC, Flags: unix.NLM_F_ECHO, Body: tcmsg(i, q.parent(), 0, 0)})
-	if errors.Is(err, unix.EINVAL) { // there is none
+	if errors.Is(err, unix.EINVAL) { // no such qdisc
 		return nil, os.ErrNotExist
 	}
 	if err != nil {
@@ -191,7 +189,7 @@ func (q *Qdisc) diff(e *Engine) ([]string, error) {
 	return nil, os.ErrNotExist
 }
 
-// parent is where on its link it is.
+// parent returns the place of the qdisc on its link.
 func (q *Qdisc) parent() Handle {
 	if q.Type == "ingress" {
 		return atIngress
@@ -219,7 +217,7 @@ func (q *Qdisc) remove(e *Engine) error {
 		return err
 	}
 	_, err = e.Request(q.In, netlink.Request{Type: unix.RTM_DELQDISC, Flags: 0, Body: tcmsg(i, q.parent(), 0, 0)})
-	if errors.Is(err, unix.EINVAL) { // there is none
+	if errors.Is(err, unix.EINVAL) { // no such qdisc
 		return os.ErrNotExist
 	}
 	return err

@@ -15,13 +15,12 @@ import (
 	"github.com/fairlead/fairlead/kernel/nft"
 )
 
-// Foreign are rules that the reference's plugins made for an attachment, in tables of
-// others: what a host that was switched while containers ran still has of them. They are
-// removed with the attachment, and never made or compared.
+// ReferenceRules are rules that the reference plugins created for an attachment, in tables of other software. A host
+// has them if it switched to Fairlead while containers were running. They are removed with the attachment, and never
+// created or compared.
 //
-// The rules are those of Chain that lead to Leads, which goes with them; or whose comment
-// is Comment, or begins with it and a comma; or that compare a packet's source or
-// destination with Addr.
+// The rules are in Chain. They jump to JumpTarget, which is deleted, too; or their comment is Comment, alone or
+// followed by a comma; or they compare a packet's source or destination with Addr.
 type ReferenceRules struct {
 	base
 	Family     string `json:",omitzero"` // ip, ip6, inet
@@ -48,12 +47,12 @@ func (f *ReferenceRules) String() string {
 }
 
 func (f *ReferenceRules) ensure(*Engine) error {
-	return errors.New("is the reference's, and only ever removed")
+	return errors.New("is a rule of a reference plugin: Fairlead only removes it")
 }
 func (f *ReferenceRules) diff(*Engine) ([]string, error) { return nil, nil }
 
-// remove deletes them in one transaction; iptables' older variant, which keeps its rules
-// elsewhere, is asked where its tables are in use.
+// remove deletes the rules in one transaction. It also asks iptables-legacy, which does not use nftables, if its tables
+// are in use.
 func (f *ReferenceRules) remove(e *Engine) error {
 	return errors.Join(f.removeNFT(e), f.removeLegacy())
 }
@@ -87,7 +86,7 @@ func (f *ReferenceRules) removeNFT(e *Engine) error {
 	if len(reqs) == 0 {
 		return nil
 	}
-	if err := e.nftTransaction(reqs); err != nil && !netlink.IsAbsent(err) { // another DEL of the attachment was first
+	if err := e.nftTransaction(reqs); err != nil && !netlink.IsAbsent(err) { // a concurrent DEL of the attachment may have deleted them
 		return err
 	}
 	return nil
@@ -111,7 +110,7 @@ func (f *ReferenceRules) matches(r nft.Rule) bool {
 	})
 }
 
-// fromLegacy has iptables-legacy delete the rules, in its own words.
+// removeLegacy deletes the rules with iptables-legacy.
 func (f *ReferenceRules) removeLegacy() error {
 	command, used := legacyCommand(f.Family, f.Table)
 	if !used {
@@ -136,8 +135,8 @@ func (f *ReferenceRules) removeLegacy() error {
 	return nil
 }
 
-// deletion is what iptables-restore reads to delete the rules from what
-// iptables-save says; "": there are none.
+// deletion returns the input of iptables-restore that deletes the rules from the output of iptables-save, or "" if
+// there are none.
 func (f *ReferenceRules) deletion(saved string) string {
 	var b strings.Builder
 	own := false

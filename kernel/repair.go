@@ -8,32 +8,31 @@ import (
 	"strings"
 )
 
-// Repaired is an object that was not as it should be.
+// RepairResult is an object that differed from its desired state.
 type RepairResult struct {
 	Difference
-	Err error // why it could not be made so; nil: it was, or, without a change, could be
+	Err error // why it could not be restored; nil: it was
 }
 
-// LostError says that a link is gone that only an ADD makes.
+// LinkGoneError reports that a link is gone which only an ADD creates.
 type LinkGoneError struct{ Link string }
 
 func (l *LinkGoneError) Error() string {
 	return l.Link + " is gone, and only an ADD makes it: the runtime has to DEL and ADD the container again"
 }
 
-// drifter is an object that a Repair compares more closely than CHECK, or less:
-// what a later plugin, or other software, may change is no difference there.
+// driftChecker is an object that Repair compares otherwise than CHECK. A change by a later plugin or by other software
+// does not count as drift.
 type driftChecker interface {
 	drift(*Engine) ([]string, error)
 }
 
-// restorer is an object that stands, and is brought back otherwise than it is made.
+// restorer is an object that exists, and that is restored otherwise than it is created.
 type restorer interface {
 	restore(*Engine) error
 }
 
-// Drift is what a Repair would find of the objects of an attachment, and changes
-// nothing.
+// Drift returns what Repair would restore. It changes nothing.
 func (e *Engine) Drift(list Objects) ([]Difference, error) {
 	e.checkCache = &checkCache{links: map[linkName]*LinkInfo{}}
 	defer func() { e.checkCache = nil }()
@@ -64,19 +63,19 @@ func (e *Engine) driftOne(o Object) (what []string, err error) {
 		return []string{"is missing"}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look at %s: %w", o, err)
+		return nil, fmt.Errorf("read %s: %w", o, err)
 	}
 	return what, nil
 }
 
-// Repair makes the objects of an attachment that stands so again, in the order in
-// which they were made. What it cannot bring back it says, and goes on.
+// Repair restores the objects of an existing attachment in the order of their creation. It continues after an error and
+// reports what it could not restore.
 func (e *Engine) Repair(list Objects) (out []RepairResult, _ error) {
 	found, err := e.Drift(list)
 	if len(found) == 0 {
 		return nil, err
 	}
-	e.DiscardUndo() // what is known of links is as old as the look
+	e.DiscardUndo() // the link cache is as old as the comparison
 	r := &repair{engine: e, lostLinks: map[linkName]bool{}}
 	list = effectiveObjects(list)
 	for _, o := range list {
@@ -93,11 +92,11 @@ type repair struct {
 	engine    *Engine
 	lostLinks map[linkName]bool
 	out       []RepairResult
-	nft       []Difference // wait for one transaction
+	nft       []Difference // nftables objects, for one transaction
 }
 
-// one looks at an object again, as one before it may have brought it back, or
-// taken it along.
+// object restores one object. It compares the object again first, because restoring an earlier one may have restored or
+// removed it.
 func (r *repair) object(o Object) error {
 	if r.lostLinks[o.on()] {
 		return nil
@@ -140,9 +139,9 @@ func ensureOrRestore(e *Engine, o Object) error {
 	return o.ensure(e)
 }
 
-// irreplaceable is a link of an object that is not there, or no more what was
-// made, "" if it is, or can be made again. A container's interface takes its
-// addresses with it, and what the runtime knows of it.
+// irreplaceable returns the name of a link that is missing or is another link, and that cannot be created again. It
+// returns "" for other objects. The addresses of a container's interface, and what the runtime knows of it, are gone
+// with the interface.
 func (e *Engine) irreplaceable(o Object) string {
 	name := ""
 	switch o := o.(type) {
@@ -177,8 +176,8 @@ func (e *Engine) irreplaceable(o Object) string {
 	return ""
 }
 
-// effective are the objects of all plugins of a list less those that a later
-// plugin overrules, and with what the kernel made along with them.
+// effectiveObjects returns the objects of all plugins of a list that no later plugin overrides, and the objects that
+// the kernel created along with them.
 func effectiveObjects(list Objects) (out Objects) {
 	var waiting Objects // what a link has once it is up
 	for i, o := range list {

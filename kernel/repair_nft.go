@@ -6,9 +6,8 @@ import (
 	"os"
 )
 
-// rules brings the ruleset back in one transaction: parts that are missing with
-// all that they stand among, and elements. An element that cannot be had, as a
-// living attachment has it by now, does not keep the others away.
+// rules restores the ruleset in one transaction: missing elements, and missing parts together with their neighbours. An
+// element that a live attachment owns by now does not prevent the others.
 func (r *repair) rules(list Objects) {
 	if len(r.nft) == 0 {
 		return
@@ -50,20 +49,20 @@ func (r *repair) rules(list Objects) {
 	}
 }
 
-// flows ends what went elsewhere while host ports were not mapped.
+// flows deletes connection-tracking entries that were created while host ports were not mapped.
 func (r *repair) flows(list Objects) {
 	e := r.engine
 	for _, o := range list {
 		if f, ok := o.(*ConntrackFlows); ok {
 			if err := f.endFormer(e); err != nil {
-				r.out = append(r.out, RepairResult{Difference{f, []string{"went elsewhere"}}, err})
+				r.out = append(r.out, RepairResult{Difference{f, []string{"went to another target"}}, err})
 			}
 		}
 	}
 }
 
-// inOrder makes room for rules that are missing: those of their chain that come
-// after the first of them are deleted, to be added again behind it.
+// clearRulesAfter deletes the rules that follow the first missing rule of their chain, so that they are added again
+// behind it.
 func (e *Engine) clearRulesAfter(list Objects, missing []Difference) error {
 	gone := map[*NFT]bool{}
 	for _, d := range missing {
@@ -100,7 +99,7 @@ func (e *Engine) deleteTaggedRules(n *NFT, marks map[string]bool) error {
 	}
 	err := e.deleteRules(n.Family, n.Table, n.Name, func(comment string) bool { return marks[comment] })
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("put the rules of %s in order: %w", chainOf(n), err)
+		return fmt.Errorf("reorder the rules of %s: %w", chainOf(n), err)
 	}
 	return nil
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// enslaved is a host's link in its bridge: part of the pair's birth, and what a
-// repair brings back by itself. A link that somebody gave another master is left there.
+// bridgePort is a host link's membership in its bridge. Creating the pair sets it; a repair restores it on its own. A
+// link that an administrator gave another master stays there.
 type bridgePort struct {
 	base
 	Link, Master string
@@ -29,7 +29,7 @@ func (s *bridgePort) diff(e *Engine) ([]string, error) {
 		return nil, err
 	}
 	if l.Master == 0 {
-		return []string{"is no port of " + s.Master}, nil
+		return []string{"is not a port of " + s.Master}, nil
 	}
 	return nil, nil
 }
@@ -48,7 +48,7 @@ func (s *bridgePort) ensure(e *Engine) error {
 	return e.send(s, Host, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: body}, nil)
 }
 
-// restore gives the pair its owner's mark back.
+// restore sets the owner tag of the pair.
 func (v *Veth) restore(e *Engine) error {
 	if v.IsShared {
 		return v.ensure(e)
@@ -61,12 +61,12 @@ func (t *Tap) restore(e *Engine) error         { return e.remark(t, t.Name, t.Ow
 func (d *Dummy) restore(e *Engine) error       { return e.remark(d, d.Name, d.OwnerTag) }
 func (m *HostDevice) restore(e *Engine) error  { return e.remark(m, m.Name, m.OwnerTag) }
 
-// remark gives a link of the container its owner's mark back.
+// remark sets the owner tag of a container's link.
 func (e *Engine) remark(o Object, name, mark string) error {
 	return e.send(o, Container, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: alias(name, mark)}, nil)
 }
 
-// restore makes the link, or gives one that stands what it lost.
+// restore creates the link, or restores what an existing link lost.
 func (i *IFB) restore(e *Engine) error {
 	l, err := e.Link(Host, i.Name)
 	if errors.Is(err, os.ErrNotExist) {
@@ -80,8 +80,7 @@ func (i *IFB) restore(e *Engine) error {
 	return e.send(i, Host, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: body}, nil)
 }
 
-// restore puts the queue in the place of whatever is there instead; its filters
-// follow.
+// restore replaces whatever qdisc is in place. Its filters are restored after it.
 func (q *Qdisc) restore(e *Engine) error {
 	if err := q.remove(e); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -103,8 +102,7 @@ func (f *TCFilter) restore(e *Engine) error {
 	return f.ensure(e)
 }
 
-// restore waits for the port, and announces the address that the link has: a
-// later plugin may have given it another.
+// restore waits for the port and announces the current address of the link, which a later plugin may have changed.
 func (a *AnnounceAddresses) restore(e *Engine) error {
 	l, err := e.Link(Container, a.Link)
 	if err != nil {
@@ -116,7 +114,7 @@ func (a *AnnounceAddresses) restore(e *Engine) error {
 	if err == nil {
 		return nil
 	}
-	// Somebody has switched the port off: its bridge and carrier are there.
+	// The bridge is up and the port has a carrier, so something disabled the port.
 	i, err2 := e.LinkIndex(Host, a.Port)
 	if err2 != nil {
 		return err2
@@ -130,8 +128,7 @@ func (a *AnnounceAddresses) restore(e *Engine) error {
 	return again.ensure(e)
 }
 
-// restore adds the route where the link's routes are: a member of a virtual
-// router has them in that one's table.
+// restore adds the route to the table of the link's other routes: the VRF's table if the link is a member of a VRF.
 func (r *Route) restore(e *Engine) error {
 	l, err := e.Link(r.In, r.Link)
 	if err != nil {
@@ -145,11 +142,11 @@ func (r *Route) restore(e *Engine) error {
 		return err
 	}
 	in := *r
-	in.Table = master.VRFTable() // 0 if it is no virtual router
+	in.Table = master.VRFTable() // 0 if the master is not a VRF
 	return in.ensure(e)
 }
 
-// drift: a chain of others that is gone drops nothing, and needs no accept.
+// drift ignores a third-party chain that is gone: it drops nothing, so it needs no accept rule.
 func (a *ForwardRule) drift(e *Engine) ([]string, error) {
 	d, err := a.diff(e)
 	if netlink.IsAbsent(err) {
@@ -165,7 +162,7 @@ func (a *ForwardRule) restore(e *Engine) error {
 	return a.ensure(e)
 }
 
-// drift: where firewalld does not run, nobody asks for its zones.
+// drift ignores zones while firewalld is not running.
 func (z *ZoneSource) drift(e *Engine) ([]string, error) {
 	if !Firewalld() {
 		return nil, nil
@@ -173,8 +170,8 @@ func (z *ZoneSource) drift(e *Engine) ([]string, error) {
 	return z.diff(e)
 }
 
-// connected is the route to an address's subnet, which the kernel makes by itself
-// with the address, or as its link comes up, and not again.
+// connectedRoute is the route to an address's subnet. The kernel adds it with the address or when the link comes up,
+// and does not restore it.
 type connectedRoute struct{ Route }
 
 func connectedRouteOf(a *Addr) *connectedRoute {
@@ -187,7 +184,7 @@ func connectedRouteOf(a *Addr) *connectedRoute {
 	return &connectedRoute{Route: r}
 }
 
-const kernelMetric = 256 // of the kernel's own routes of IPv6
+const kernelMetric = 256 // metric of the kernel's own IPv6 routes
 
 func (c *connectedRoute) kind() string                     { return "connected" }
 func (c *connectedRoute) Side() Side                       { return c.In }
@@ -200,8 +197,7 @@ func (c *connectedRoute) restore(e *Engine) error          { return c.Route.rest
 func (c *connectedRoute) remove(e *Engine) error           { return nil }
 func (c *connectedRoute) diff(e *Engine) ([]string, error) { return c.drift(e) }
 
-// drift: a link that is down, or lacks the address, has no such route; that is told
-// by itself.
+// drift ignores a link that is down or lacks the address. Other objects report that.
 func (c *connectedRoute) drift(e *Engine) ([]string, error) {
 	l, err := e.Link(c.In, c.Link)
 	if err != nil || !l.Up {
@@ -219,13 +215,13 @@ func (c *connectedRoute) drift(e *Engine) ([]string, error) {
 	return []string{"is missing"}, nil
 }
 
-// restore takes the route away, whoever brought it back.
+// restore removes the route, whoever added it.
 func (n *AbsentRoute) restore(e *Engine) error {
 	i, err := e.LinkIndex(n.Route.In, n.Route.Link)
 	if err != nil {
 		return err
 	}
 	body := n.Route.Message(i)
-	body[5], body[6] = unix.RTPROT_UNSPEC, unix.RT_SCOPE_NOWHERE // any, in a deletion
+	body[5], body[6] = unix.RTPROT_UNSPEC, unix.RT_SCOPE_NOWHERE // wildcards in a deletion
 	return e.send(n, n.Route.In, netlink.Request{Type: unix.RTM_DELROUTE, Flags: 0, Body: body}, absentIsFine)
 }

@@ -11,16 +11,15 @@ import (
 )
 
 const (
-	takenTimeout  = 20 * time.Second // a namespace's end takes some 50 ms, many seconds when hundreds end at once
+	takenTimeout  = 20 * time.Second // the end of a namespace takes about 50 ms, and many seconds when hundreds end at once
 	retryInterval = 10 * time.Millisecond
 )
 
-// linger does a request, and tries again while the kernel says that what it
-// asks for is taken: by the same container's last life, whose namespace is not
-// yet gone altogether. A link on the same parent holds a hardware address
-// (macvlan), a VLAN, or an IP address (ipvlan) until then.
+// retryWhileTaken sends a request and repeats it while the kernel reports that the resource is taken. The container's
+// previous namespace may not have ended yet. Until then its link on the same parent holds a hardware address (macvlan),
+// a VLAN, or an IP address (ipvlan).
 //
-// It goes alone: what follows in the same write would find the link not ready.
+// The request is sent alone: later requests in the same write would find the link not ready.
 func (e *Engine) retryWhileTaken(s Side, r netlink.Request, taken unix.Errno) (err error) {
 	for end := time.Now().Add(takenTimeout); ; time.Sleep(retryInterval) {
 		_, err = e.Request(s, r)
@@ -28,7 +27,7 @@ func (e *Engine) retryWhileTaken(s Side, r netlink.Request, taken unix.Errno) (e
 			return err
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("taken by another link on the same parent: %w", err)
+			return fmt.Errorf("another link on the same parent uses it: %w", err)
 		}
 	}
 }

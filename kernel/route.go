@@ -12,25 +12,25 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// Protocol marks routes, rules and neighbours as ours: the "proto" of ip(8).
+// Protocol is the protocol number of Fairlead's routes, rules and neighbours: "proto" of ip(8).
 const Protocol = 102
 
-// ProtocolRA is the protocol of routes that a router's advertisement made.
+// ProtocolRA is the protocol number of routes from router advertisements.
 const ProtocolRA = unix.RTPROT_RA
 
-// The scopes of what is on this host, and on a link, rtnetlink(7).
+// Address scopes, rtnetlink(7).
 const (
 	ScopeHost = unix.RT_SCOPE_HOST
 	ScopeLink = unix.RT_SCOPE_LINK
 )
 
-// The address families, for lists.
+// Address families, for lists.
 const (
 	IPv4 = unix.AF_INET
 	IPv6 = unix.AF_INET6
 )
 
-// MainTable is the routing table that packets go by unless a rule says another.
+// MainTable is the main routing table.
 const MainTable = unix.RT_TABLE_MAIN
 
 // Route is a route of a namespace.
@@ -41,28 +41,28 @@ type Route struct {
 	Via         netip.Addr   `json:",omitzero"` // gateway; zero: none
 	Link        string       `json:",omitzero"`
 	Src         netip.Addr   `json:",omitzero"` // preferred source; zero: the kernel's choice
-	Scope       *int         `json:",omitzero"` // rtnetlink(7); nil: link without a gateway, else global
+	Scope       *int         `json:",omitzero"` // rtnetlink(7); nil: link scope without a gateway, else global
 	Metric      int          `json:",omitzero"` // 0: the kernel's default
 	Table       int          `json:",omitzero"` // 0: main
 	MTU         int          `json:",omitzero"` // bytes; 0: none
 	AdvMSS      int          `json:",omitzero"` // bytes; 0: none
-	OnLink      bool         `json:",omitzero"` // the gateway is on the link whatever the addresses say
+	OnLink      bool         `json:",omitzero"` // the gateway is on the link even if no address says so
 	IsShared    bool         `json:",omitzero"`
-	AllowOthers bool         `json:"Beside,omitzero"` // another route to the same place is no obstacle: of IPv4 the last one counts, of IPv6 all do
-	Proto       byte         `json:",omitzero"`       // who made it, rtnetlink(7); 0: ours
-	Takeover    bool         `json:",omitzero"`       // a reconciler replaces another's route that is in its place
-	Hops        []Hop        `json:",omitzero"`       // several gateways (ECMP); then Via is none
+	AllowOthers bool         `json:"Beside,omitzero"` // another route to the destination is not an error; IPv4 uses the newest one, IPv6 all of them
+	Proto       byte         `json:",omitzero"`       // protocol number, rtnetlink(7); 0: Protocol
+	Takeover    bool         `json:",omitzero"`       // a reconciler replaces a third-party route to the destination
+	Hops        []Hop        `json:",omitzero"`       // several gateways (ECMP); Via is empty then
 	Type        RouteType    `json:",omitzero"`
 }
 
-// RouteType is what becomes of a route's packets; of all but the first, a route has no link.
+// RouteType tells what happens to the packets of a route. Only Unicast has a link.
 type RouteType byte
 
-// The types, ip-route(8).
+// Route types, ip-route(8).
 const (
 	Unicast     RouteType = 0
 	Blackhole   RouteType = unix.RTN_BLACKHOLE   // dropped
-	Unreachable RouteType = unix.RTN_UNREACHABLE // answered: no route to host
+	Unreachable RouteType = unix.RTN_UNREACHABLE // the sender gets "no route to host"
 )
 
 func (t RouteType) String() string {
@@ -75,7 +75,7 @@ func (t RouteType) String() string {
 	return "unicast"
 }
 
-// Hop is one of several gateways of a route on one link.
+// Hop is one of several gateways on a route's link.
 type Hop struct {
 	Via    netip.Addr
 	Weight int // 1 to 256
@@ -141,7 +141,7 @@ func (r *Route) scope() byte {
 	return unix.RT_SCOPE_LINK
 }
 
-// RoutingTable returns the route's table; the main table if Table is 0.
+// RoutingTable returns the route's table, or the main table if Table is 0.
 func (r *Route) RoutingTable() int {
 	if r.Table == 0 {
 		return unix.RT_TABLE_MAIN
@@ -189,7 +189,7 @@ func (r *Route) Message(index int) netlink.Buffer {
 	return b
 }
 
-// hops is a list of struct rtnexthop, rtnetlink(7).
+// hops returns a list of struct rtnexthop, rtnetlink(7).
 func (r *Route) hops(index int) (b netlink.Buffer) {
 	for _, h := range r.Hops {
 		var gw netlink.Buffer
@@ -206,7 +206,7 @@ func (r *Route) hops(index int) (b netlink.Buffer) {
 	return b
 }
 
-// parseHops reads such a list; all is false if some of them are on other links.
+// parseHops decodes such a list. all is false if the hops use several links.
 func parseHops(p []byte) (hops []Hop, index int, all bool) {
 	all = true
 	whole := eachHop(p, func(hop []byte) {
@@ -218,7 +218,7 @@ func parseHops(p []byte) (hops []Hop, index int, all bool) {
 	return hops, index, all && whole
 }
 
-// rtmsg is struct rtmsg, rtnetlink(7), of a unicast route or rule of ours.
+// RouteMessage starts the body of a message about a unicast route, or about a rule: struct rtmsg, rtnetlink(7).
 func RouteMessage(family byte, bits, table int, scope byte, flags uint32) netlink.Buffer {
 	t := byte(unix.RT_TABLE_COMPAT)
 	if table < 256 {
@@ -229,7 +229,7 @@ func RouteMessage(family byte, bits, table int, scope byte, flags uint32) netlin
 	return binary.NativeEndian.AppendUint32(b, flags)
 }
 
-// device is the number of its link; 0 if it has none.
+// LinkIndex returns the index of the route's link, or 0 if it has none.
 func (r *Route) LinkIndex(e *Engine) (int, error) {
 	if r.Type != Unicast {
 		return 0, nil
@@ -237,7 +237,7 @@ func (r *Route) LinkIndex(e *Engine) (int, error) {
 	return e.LinkIndex(r.In, r.Link)
 }
 
-// KernelType returns the kernel's number of the route type, RTN_*.
+// KernelType returns the kernel's number for the route type, RTN_*.
 func (r *Route) KernelType() byte {
 	if r.Type == Unicast {
 		return unix.RTN_UNICAST
@@ -265,16 +265,15 @@ func (r *Route) ensure(e *Engine) error {
 	})
 }
 
-// present accepts a route that is there already if it is the very same: the
-// kernel makes the connected one by itself.
+// acceptIfSame accepts an existing route that is identical: the kernel adds the connected route itself.
 func (r *Route) acceptIfSame(e *Engine, exists error) error {
 	if d, err := r.diff(e); err == nil && len(d) == 0 {
 		return nil
 	}
-	return fmt.Errorf("another route to %s is in the way: %w", r.Dst, exists)
+	return fmt.Errorf("another route to %s exists: %w", r.Dst, exists)
 }
 
-// diff looks for the route in any table: a later plugin may have moved it.
+// diff searches all tables, because a later plugin may have moved the route.
 func (r *Route) diff(e *Engine) ([]string, error) {
 	i, err := r.LinkIndex(e)
 	if err != nil {
@@ -300,8 +299,7 @@ func (r *Route) diff(e *Engine) ([]string, error) {
 	return []string{"is missing"}, nil
 }
 
-// The kernel writes down no more than these, whatever it was told: ip_metrics_convert
-// in its net/ipv4/metrics.c.
+// The kernel stores no larger values: ip_metrics_convert in net/ipv4/metrics.c.
 const (
 	MaxMTU    = 65535 - 15 // bytes
 	maxAdvMSS = 65535 - 40

@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// RouteInfo is what the kernel says of a route.
+// RouteInfo is a route as the kernel reports it.
 type RouteInfo struct {
 	Dst           netip.Prefix
 	Via, Src      netip.Addr
@@ -19,16 +19,15 @@ type RouteInfo struct {
 	Type, Scope   byte
 	MTU, AdvMSS   int
 	OnLink        bool
-	Hops          []Hop // several gateways, all on the link of Index
+	Hops          []Hop // several gateways, all on the link with Index
 }
 
-// Routes lists the unicast routes of a family (AF_INET, AF_INET6) in a table;
-// table 0 is all of them.
+// Routes lists the unicast routes of a family (AF_INET, AF_INET6) in a table, or in all tables if table is 0.
 func (e *Engine) Routes(s Side, fam byte, table int) ([]RouteInfo, error) {
 	return e.RoutesByProtocol(s, fam, table, 0)
 }
 
-// routes lists those of a table and a protocol; 0 is any. The kernel sifts them (4.20).
+// RoutesByProtocol lists the routes of a table and a protocol; 0 means all. The kernel filters them (4.20).
 func (e *Engine) RoutesByProtocol(s Side, fam byte, table int, protocol byte) (out []RouteInfo, _ error) {
 	b := RouteMessage(fam, 0, 0, 0, 0)
 	b[4], b[5], b[7] = 0, protocol, 0
@@ -50,7 +49,7 @@ func (e *Engine) RoutesByProtocol(s Side, fam byte, table int, protocol byte) (o
 	return out, nil
 }
 
-// ParseRoute decodes a message about a route, which has at least the size of struct rtmsg.
+// ParseRoute decodes a message about a route. m holds at least struct rtmsg.
 func ParseRoute(m []byte) RouteInfo {
 	p := m[unix.SizeofRtMsg:]
 	r := RouteInfo{
@@ -59,7 +58,7 @@ func ParseRoute(m []byte) RouteInfo {
 		Protocol: m[5], Scope: m[6], Type: m[7],
 	}
 	if hops := netlink.Attr(p, unix.RTA_MULTIPATH); len(hops) >= unix.SizeofRtNexthop {
-		r.Index = int(netlink.Uint32(hops[4:])) // the first of several
+		r.Index = int(netlink.Uint32(hops[4:])) // the first of several links
 	}
 	dst := netlink.Addr(netlink.Attr(p, unix.RTA_DST))
 	if !dst.IsValid() {
@@ -80,8 +79,8 @@ func ParseRoute(m []byte) RouteInfo {
 	return r
 }
 
-// perLink takes apart a route that has next hops on several links: IPv6 makes one of
-// the routes of several interfaces to the same place.
+// perLink splits a multipath route over several links into one route per link: IPv6 merges the routes of several
+// interfaces to one destination.
 func (r RouteInfo) perLink(m []byte) (out []RouteInfo) {
 	multi := netlink.Attr(m[unix.SizeofRtMsg:], unix.RTA_MULTIPATH)
 	if multi == nil || r.Hops != nil {
@@ -95,8 +94,7 @@ func (r RouteInfo) perLink(m []byte) (out []RouteInfo) {
 	return out
 }
 
-// lookUp is the kernel's message of the route that a packet to an address takes; more
-// says what else is known of the packet.
+// RouteTo returns the kernel's message about the route to an address. more adds further attributes of the packet.
 func (e *Engine) RouteTo(s Side, to netip.Addr, more func(*netlink.Buffer)) ([]byte, error) {
 	b := RouteMessage(netlink.AddrFamily(to), to.BitLen(), 0, 0, 0)
 	b[4], b[5], b[7] = 0, 0, 0
@@ -112,7 +110,7 @@ func (e *Engine) RouteTo(s Side, to netip.Addr, more func(*netlink.Buffer)) ([]b
 	return resp.Messages[0], nil
 }
 
-// LinkTo is the name of the host's link by which packets to an address leave.
+// LinkTo returns the name of the host's link by which packets to an address leave.
 func (e *Engine) LinkTo(a netip.Addr) (string, error) {
 	m, err := e.RouteTo(Host, a, func(*netlink.Buffer) {})
 	if err != nil {

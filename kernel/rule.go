@@ -10,15 +10,15 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// Rule is a routing policy rule: who looks into which table. Source: ip-rule(8).
+// Rule is a policy routing rule: which packets use which table. Source: ip-rule(8).
 type Rule struct {
 	base
 	In       Side         `json:",omitzero"`
-	Priority int          `json:",omitzero"` // 0: the kernel's choice, before those there are
+	Priority int          `json:",omitzero"` // 0: the kernel's choice, before the existing rules
 	From     netip.Prefix `json:",omitzero"` // zero: all
 	To       netip.Prefix `json:",omitzero"`
 	Table    int          `json:",omitzero"`
-	Proto    byte         `json:",omitzero"` // who made it; 0: ours, see Protocol
+	Proto    byte         `json:",omitzero"` // protocol number; 0: Protocol
 }
 
 func (r *Rule) kind() string { return "rule" }
@@ -52,7 +52,7 @@ func (r *Rule) String() string {
 
 // Message returns the body of a message about the rule: struct fib_rule_hdr.
 func (r *Rule) Message() netlink.Buffer {
-	// struct fib_rule_hdr has the shape of rtmsg: the table, then the action.
+	// struct fib_rule_hdr has the layout of rtmsg, with the action as its type.
 	b := RouteMessage(r.family(), 0, r.Table, 0, 0)
 	b[5], b[7] = 0, unix.FR_ACT_TO_TBL
 	if r.From.IsValid() {
@@ -93,14 +93,14 @@ func (r *Rule) diff(e *Engine) ([]string, error) {
 	return []string{"is missing"}, nil
 }
 
-// RuleInfo is what the kernel says of a rule.
+// RuleInfo is a rule as the kernel reports it.
 type RuleInfo struct {
 	Priority, Table int
 	From, To        netip.Prefix // zero: all
 	Protocol        byte
 }
 
-// Rules lists the rules of a family (AF_INET, AF_INET6) that look into a table.
+// Rules lists the rules of a family (AF_INET, AF_INET6).
 func (e *Engine) Rules(s Side, fam byte) (out []RuleInfo, err error) {
 	b := RouteMessage(fam, 0, 0, 0, 0)
 	b[5], b[7] = 0, 0

@@ -11,24 +11,24 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// Sub is a link of the container on top of another link, its parent: macvlan,
-// ipvlan or vlan. It is born in the container under its final name, down (see Up).
+// StackedLink is a VLAN, MACVLAN or IPVLAN link of the container on top of a parent link. It is created in the
+// container's namespace under its final name, down (see Up).
 type StackedLink struct {
 	base
 	Type       string `json:",omitzero"` // "macvlan", "ipvlan", "vlan"
 	Name       string `json:",omitzero"`
 	Parent     string `json:",omitzero"`
 	ParentSide Side   `json:",omitzero"`
-	MAC        string `json:",omitzero"`     // "": the parent's, or for macvlan a random one
+	MAC        string `json:",omitzero"`     // "": the parent's, or a random one for macvlan
 	MTU        int    `json:",omitzero"`     // bytes; 0: the parent's
-	Mode       string `json:",omitzero"`     // a name of SubModes; vlan has none
+	Mode       string `json:",omitzero"`     // a name of StackedLinkModes; vlan has none
 	QueueLen   int    `json:",omitzero"`     // macvlan: broadcast frames that may wait; 0: the kernel's 1000
 	VLAN       int    `json:",omitzero"`     // vlan: the ID; 0 is priority-tagged frames
 	OwnerTag   string `json:"Mark,omitzero"` // alias
 }
 
-// SubModes are the modes of a type by the names of ip-link(8), with the
-// kernel's numbers, linux/if_link.h.
+// StackedLinkModes returns the modes of a type by their names in ip-link(8), with the kernel's numbers,
+// linux/if_link.h.
 func StackedLinkModes(typ string) map[string]uint32 {
 	switch typ {
 	case "macvlan":
@@ -89,12 +89,12 @@ func (s *StackedLink) ensure(e *Engine) error {
 		return s.explain(err)
 	}
 	e.noteCreated(s)
-	// A kill before this leaves a link of our group without an owner: its name
-	// in this container and its type tell whose it is, see remove.
+	// A kill before the next request leaves a link without an owner tag. remove recognises it by its name, its type and
+	// the empty alias.
 	return e.send(s, Container, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: alias(s.Name, s.OwnerTag)}, nil)
 }
 
-// alias is the message that marks a link with its owner.
+// alias returns the body of the request that sets the owner tag of a link.
 func alias(name, mark string) netlink.Buffer {
 	body := netlink.LinkMessage(0, 0, 0)
 	body.String(unix.IFLA_IFNAME, name)
@@ -102,7 +102,8 @@ func alias(name, mark string) netlink.Buffer {
 	return body
 }
 
-// birth creates the link where the parent is, and has it born in the container.
+// createMessage returns the body of the request that creates the link. It is sent in the parent's namespace and creates
+// the link in the container's.
 func (s *StackedLink) createMessage(e *Engine) (netlink.Buffer, error) {
 	parent, err := e.LinkIndex(s.ParentSide, s.Parent)
 	if err != nil {
@@ -123,7 +124,7 @@ func (s *StackedLink) createMessage(e *Engine) (netlink.Buffer, error) {
 	return body, nil
 }
 
-// newLink is what every link of ours states at birth.
+// newLink starts the body of a request that creates a link, with what all our links have in common.
 func newLink(name, mac string, mtu int) netlink.Buffer {
 	body := netlink.LinkMessage(0, 0, 0)
 	body.String(unix.IFLA_IFNAME, name)
@@ -151,23 +152,23 @@ func (s *StackedLink) data(n *netlink.Buffer) {
 	}
 }
 
-// explain says what the kernel's word means for such a link.
+// explain turns an error of the kernel into a message for the user.
 func (s *StackedLink) explain(err error) error {
 	switch {
 	case errors.Is(err, unix.EEXIST) && s.Type == "vlan":
-		return fmt.Errorf("interface %s already exists in the container, or %s has VLAN %d by another link: %w", s.Name, s.Parent, s.VLAN, err)
+		return fmt.Errorf("interface %s already exists in the container, or another link of %s has VLAN %d: %w", s.Name, s.Parent, s.VLAN, err)
 	case errors.Is(err, unix.EEXIST):
 		return nameTaken(s.Name, err)
 	case errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EINVAL):
-		return fmt.Errorf("%s cannot be the parent of a %s: it is a port of a bridge, has links of another kind or mode, or is of that kind itself: %w", s.Parent, s.Type, err)
+		return fmt.Errorf("%s cannot be the parent of a %s: it is a bridge port, is a %s itself, or has links of another type or mode: %w", s.Parent, s.Type, s.Type, err)
 	}
 	return unknownType(s.Type, err)
 }
 
-// unknownType says what the kernel means that has no links of a type.
+// unknownType explains the kernel's error for an unknown link type.
 func unknownType(typ string, err error) error {
 	if e, ok := errors.AsType[*netlink.Error](err); ok && e.Errno == unix.EOPNOTSUPP && e.Msg == "Unknown device type" {
-		return fmt.Errorf("this kernel has no links of type %s: %w", typ, err)
+		return fmt.Errorf("the kernel lacks links of type %s: %w", typ, err)
 	}
 	return err
 }
@@ -214,29 +215,28 @@ func (s *StackedLink) dataDiff(l *LinkInfo) (d []string) {
 
 func (s *StackedLink) remove(e *Engine) error { return e.deleteInside(s.Name, s.Type, s.OwnerTag) }
 
-// deleteInside deletes a link of the container: one that is marked, or one of
-// the type without any alias, which an ADD that was cut off left, or the
-// reference plugin made for the same purpose.
+// deleteInside deletes a link of the container that has the owner tag, or that has the type and no alias. An
+// interrupted ADD leaves such a link, and the reference plugins create them.
 func (e *Engine) deleteInside(name, typ, mark string) error {
 	l, err := e.Link(Container, name)
 	if err != nil {
 		return err
 	}
 	if l.Alias != mark && (l.Alias != "" || l.Kind != typ) {
-		return nil // somebody else's
+		return nil // another owner's link
 	}
 	delete(e.index[Container], name)
 	_, err = e.Request(Container, netlink.Request{Type: unix.RTM_DELLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, 0, 0)})
 	return err
 }
 
-// DefaultLink is the name of the link by which a side's default route leaves:
-// of IPv4, else of IPv6; of several that of the least metric.
+// DefaultLink returns the name of the link of a side's default route: of IPv4, else of IPv6; of several routes, the one
+// with the lowest metric.
 func (e *Engine) DefaultLink(s Side) (string, error) {
 	for _, fam := range []byte{IPv4, IPv6} {
 		routes, err := e.Routes(s, fam, unix.RT_TABLE_MAIN)
 		if err != nil {
-			continue // no such family here
+			continue // the namespace lacks this family
 		}
 		best := -1
 		for i, r := range routes {

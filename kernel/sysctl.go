@@ -18,15 +18,15 @@ import (
 type Sysctl struct {
 	base
 	In       Side   `json:",omitzero"`
-	Key      string `json:",omitzero"` // below /proc/sys, with slashes: an interface's name may hold a dot
+	Key      string `json:",omitzero"` // below /proc/sys, with slashes, because an interface name may contain a dot
 	Value    string `json:",omitzero"`
-	Link     string `json:",omitzero"` // the link whose key it is; "": the namespace's own
-	IfZero   bool   `json:",omitzero"` // written only where the value is 0: writing ip_forward resets others
-	Optional bool   `json:",omitzero"` // a kernel without the key is fine
+	Link     string `json:",omitzero"` // the link that the key belongs to; "": the namespace
+	IfZero   bool   `json:",omitzero"` // write only if the value is 0: writing ip_forward resets other keys
+	Optional bool   `json:",omitzero"` // a kernel without the key is not an error
 	IsShared bool   `json:",omitzero"`
-	Previous string `json:"Was,omitzero"` // the value that remove brings back
-	// Own refuses a key that is not the container's alone, and reads back what
-	// was written: a key that all namespaces share would be changed for the host.
+	Previous string `json:"Was,omitzero"` // the value that remove restores
+	// NetnsOnly rejects a key that other namespaces share, because writing it would change the host, too. It also reads
+	// back the written value.
 	NetnsOnly bool `json:"Own,omitzero"`
 }
 
@@ -49,7 +49,7 @@ func (s *Sysctl) String() string {
 	return "sysctl -w " + key + "=" + s.Value
 }
 
-// announces tells whether it makes the kernel announce a link's addresses.
+// announces reports whether the key makes the kernel announce a link's addresses.
 func (s *Sysctl) announces() bool {
 	return s.Link != "" && (strings.HasSuffix(s.Key, "/arp_notify") || strings.HasSuffix(s.Key, "/ndisc_notify"))
 }
@@ -75,9 +75,8 @@ func (s *Sysctl) ensure(e *Engine) error {
 	})
 }
 
-// spins tells whether a write waits for the kernel's global lock by doing the
-// system call again and again until the lock is free, a processor busy with it
-// (addrconf_disable_ipv6). Mostly the value is there already.
+// busyWaits reports whether writing the key keeps a processor busy: while the kernel's global lock is taken, the kernel
+// restarts the system call again and again (addrconf_disable_ipv6). The value is mostly in place already.
 func (s *Sysctl) busyWaits() bool { return strings.HasSuffix(s.Key, "/disable_ipv6") }
 
 const (
@@ -85,8 +84,8 @@ const (
 	devconfARPNotify = 22 // linux/ip.h: IPV4_DEVCONF_ARP_NOTIFY
 )
 
-// byLink sets a key of a link's IPv4 configuration by a message in the queue:
-// no file of the namespace to be opened from within.
+// setByNetlink sets a key of a link's IPv4 configuration with a queued request. That avoids entering the namespace to
+// open a file.
 func (s *Sysctl) setByNetlink(e *Engine, key uint16) error {
 	i, err := e.LinkIndex(s.In, s.Link)
 	if err != nil {
@@ -134,23 +133,23 @@ func (s *Sysctl) ensureNetnsOnly(e *Engine) error {
 		own := sysctlInode(s.Key)
 		switch {
 		case own == 0:
-			return fmt.Errorf("the container's namespace has no such key (the host's alone, or the kernel's feature is missing): %w", os.ErrNotExist)
+			return fmt.Errorf("the container's namespace has no such key: only the host has it, or the kernel lacks the feature: %w", os.ErrNotExist)
 		case own == host:
-			return fmt.Errorf("the key is shared by all namespaces, the host's too: %w", unix.EPERM)
+			return fmt.Errorf("all namespaces share the key, so writing it would change the host: %w", unix.EPERM)
 		}
-		e.noteCreated(s) // from where a part may be written
+		e.noteCreated(s) // from here on the value may have changed
 		if err := writeSysctl(s.Key, s.Value, false); err != nil {
 			return err
 		}
 		have, err := readSysctl(s.Key)
 		if err == nil && !sameValue(have, s.Value) {
-			err = fmt.Errorf("the kernel made %q of it", have)
+			err = fmt.Errorf("the kernel stored %q instead", have)
 		}
 		return err
 	})
 }
 
-// sysctlInode tells the files of one key in two namespaces apart; 0: none.
+// sysctlInode returns the inode of a key's file, which differs between namespaces, or 0 if there is no such key.
 func sysctlInode(key string) uint64 {
 	var st unix.Stat_t
 	if unix.Stat("/proc/sys/"+key, &st) != nil {
@@ -159,10 +158,10 @@ func sysctlInode(key string) uint64 {
 	return st.Ino
 }
 
-// sameValue compares as the kernel reads: space of any kind parts numbers.
+// sameValue compares values like the kernel: any white space separates numbers.
 func sameValue(a, b string) bool { return slices.Equal(strings.Fields(a), strings.Fields(b)) }
 
-// Sysctl reads a key, with slashes, of a side.
+// Sysctl returns the value of a key, written with slashes.
 func (e *Engine) Sysctl(s Side, key string) (v string, err error) {
 	err = e.InNetns(s, func() error {
 		v, err = readSysctl(key)
@@ -171,7 +170,7 @@ func (e *Engine) Sysctl(s Side, key string) (v string, err error) {
 	return v, err
 }
 
-// inside runs f in the namespace of a side.
+// InNetns runs f in the namespace of a side.
 func (e *Engine) InNetns(s Side, f func() error) error {
 	if s == Host {
 		return f()
@@ -182,8 +181,7 @@ func (e *Engine) InNetns(s Side, f func() error) error {
 	return e.ns[s].DoFrom(e.ns[Host], f)
 }
 
-// The two below use plain system calls: the files of os would register each
-// with the runtime's poller first.
+// The functions below use plain system calls, because package os would register each file with the runtime's poller.
 
 func readSysctl(key string) (string, error) {
 	fd, err := openSysctl(key, unix.O_RDONLY)

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RemoveMarkedLinks removes the host's links whose mark is dead, and brings
-// devices that are back on the host under a dead owner's mark to their own names.
+// RemoveTaggedLinks removes the host's links of dead owners. It renames devices that the kernel returned to the host
+// under a dead owner's tag.
 func (e *Engine) RemoveTaggedLinks(dead func(mark string) bool) error {
 	all, err := e.listLinks(Host)
-	if err != nil && !errors.Is(err, unix.EAGAIN) { // what was not seen is the next collection's
+	if err != nil && !errors.Is(err, unix.EAGAIN) { // the next garbage collection handles links that the list missed
 		return err
 	}
 	var errs []error
@@ -24,7 +24,7 @@ func (e *Engine) RemoveTaggedLinks(dead func(mark string) bool) error {
 		case away && dead(mark):
 			err := (&HostDevice{Device: device, Name: l.Name, OwnerTag: l.Alias}).returnHome(e, Host, l)
 			if err != nil && !errors.Is(err, os.ErrNotExist) {
-				errs = append(errs, fmt.Errorf("bring home link %s: %w", l.Name, err))
+				errs = append(errs, fmt.Errorf("return link %s to the host: %w", l.Name, err))
 			}
 		case !away && l.Group == LinkGroup && dead(l.Alias):
 			links = append(links, l)
@@ -33,17 +33,17 @@ func (e *Engine) RemoveTaggedLinks(dead func(mark string) bool) error {
 	return errors.Join(append(errs, e.removeLinks(links))...)
 }
 
-// Table is the name of every nftables table of ours, whatever its family.
+// Table is the name of Fairlead's nftables table in every family.
 const Table = "fairlead"
 
-// RemoveMarked removes from every set of our tables the elements whose mark is
-// dead, such rules of ours from others' chains, and such ports from Open vSwitch.
+// RemoveTagged removes what dead owners left: elements of our sets, rules in third-party chains, and ports of Open
+// vSwitch.
 func (e *Engine) RemoveTagged(dead func(mark string) bool) error {
 	sets, err := e.nftSets()
 	errs := []error{err}
 	for _, set := range sets {
 		list, err := e.NFTElements(set)
-		if !errors.Is(err, unix.EAGAIN) { // as with links
+		if !errors.Is(err, unix.EAGAIN) { // the next garbage collection handles missed elements
 			errs = append(errs, err)
 		}
 		var gone []*Element
@@ -65,8 +65,8 @@ func (e *Engine) RemoveTagged(dead func(mark string) bool) error {
 	return errors.Join(append(errs, e.removeForwardRules(dead))...)
 }
 
-// Identifier makes a name of nftables from words: letters, digits, "_", "-",
-// "." and "/" stay. A long one ends in a hash.
+// Identifier returns an nftables name made of words. It keeps letters, digits, "_", "-", "." and "/". A long name ends
+// in a hash.
 func Identifier(words ...string) string {
 	s := strings.Map(func(r rune) rune {
 		if r == ':' {

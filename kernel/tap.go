@@ -13,17 +13,17 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// Tap is a link of the container whose other end is a program: a virtual
-// machine's, say. It stays when no program has it open.
+// Tap is a link of the container whose other end is a program, for example a virtual machine. It stays when no program
+// has it open.
 type Tap struct {
 	base
 	Name       string `json:",omitzero"`
 	MAC        string `json:",omitzero"`
 	MTU        int    `json:",omitzero"`      // bytes; 0: the kernel's 1500
-	MultiQueue bool   `json:",omitzero"`      // several programs, or threads, may open it at once
-	UID        *int   `json:"Owner,omitzero"` // user who may open it; nil: anyone with CAP_NET_ADMIN
+	MultiQueue bool   `json:",omitzero"`      // several programs or threads may open it at once
+	UID        *int   `json:"Owner,omitzero"` // user that may open it; nil: every process with CAP_NET_ADMIN
 	GID        *int   `json:"Group,omitzero"`
-	Context    string `json:",omitzero"`     // SELinux context it is made in; "": ours
+	Context    string `json:",omitzero"`     // SELinux context to create it in; "": the current one
 	Master     string `json:",omitzero"`     // bridge of the container; "": none
 	OwnerTag   string `json:"Mark,omitzero"` // alias
 }
@@ -33,7 +33,7 @@ const ( // linux/if_link.h: IFLA_INFO_DATA of a tun
 	tunGroup      = 2
 	tunType       = 3
 	tunMultiQueue = 7
-	tunTap        = 2 // of tunType: linux/if_tun.h IFF_TAP
+	tunTap        = 2 // value of tunType: IFF_TAP of linux/if_tun.h
 )
 
 func (t *Tap) kind() string      { return "tap" }
@@ -55,7 +55,7 @@ func (t *Tap) String() string {
 	return s
 }
 
-// command is what makes it in the words of ip-tuntap(8).
+// command returns the ip-tuntap(8) command that creates the link.
 func (t *Tap) command() []string {
 	argv := []string{"ip", "tuntap", "add", "name", t.Name, "mode", "tap"}
 	if t.MultiQueue {
@@ -90,10 +90,10 @@ func (t *Tap) ensure(e *Engine) error {
 	return t.create(e, master)
 }
 
-// birth keeps the device open until it is complete: who is killed before leaves nothing.
+// create keeps the device open until it is complete, so a kill leaves nothing.
 func (t *Tap) create(e *Engine, master int) error {
 	fd := -1
-	err := e.InNetns(Container, func() (err error) { // the device is made where this file is opened
+	err := e.InNetns(Container, func() (err error) { // opening the file decides the device's namespace
 		fd, err = unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
 		return err
 	})
@@ -108,13 +108,13 @@ func (t *Tap) create(e *Engine, master int) error {
 		return err
 	}
 	if err := unix.IoctlSetInt(fd, unix.TUNSETPERSIST, 1); err != nil {
-		return fmt.Errorf("make it stay: %w", err)
+		return fmt.Errorf("make the device persistent: %w", err)
 	}
 	e.noteCreated(t)
 	return nil
 }
 
-// claim makes the device, which belongs to the descriptor for now.
+// claim creates the device. It exists as long as the descriptor is open.
 func (t *Tap) claim(fd int) error {
 	req, err := unix.NewIfreq(t.Name)
 	if err != nil {
@@ -126,7 +126,7 @@ func (t *Tap) claim(fd int) error {
 	}
 	req.SetUint16(flags)
 	err = unix.IoctlIfreq(fd, unix.TUNSETIFF, req)
-	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EINVAL) { // EINVAL: there, and of another type
+	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EINVAL) { // EINVAL: the name belongs to a device of another type
 		return nameTaken(t.Name, err)
 	}
 	if err == nil && t.UID != nil {
@@ -138,7 +138,7 @@ func (t *Tap) claim(fd int) error {
 	return err
 }
 
-// complete sets what only netlink can, in one message.
+// complete sets the attributes that need netlink, in one message.
 func (t *Tap) complete(e *Engine, master int) error {
 	body := newLink(t.Name, t.MAC, t.MTU)
 	body.Bytes(unix.IFLA_IFALIAS, []byte(t.OwnerTag))
@@ -149,8 +149,8 @@ func (t *Tap) complete(e *Engine, master int) error {
 	return err
 }
 
-// inContext has ip(8) make the device: a process takes on an SELinux context as
-// it starts, and a device has its maker's.
+// inContext makes ip(8) create the device: a device gets the SELinux context of the process that creates it, and a
+// process gets its context when it starts.
 func (t *Tap) inContext(e *Engine, master int) error {
 	if _, err := e.Link(Container, t.Name); err == nil {
 		return nameTaken(t.Name, unix.EEXIST)
@@ -163,11 +163,10 @@ func (t *Tap) inContext(e *Engine, master int) error {
 	return t.complete(e, master)
 }
 
-// execContext is where the calling thread's next program gets its context from.
+// execContext is the file that sets the SELinux context of the next program that the calling thread starts.
 const execContext = "/proc/thread-self/attr/exec"
 
-// runAs runs a command in an SELinux context, from a thread that no other work
-// runs on.
+// runAs runs a command in an SELinux context. Nothing else may run on the calling thread.
 func runAs(context string, argv []string) error {
 	if err := writeFile(execContext, context); err != nil {
 		return fmt.Errorf("SELinux context %s: %w", context, err)
@@ -176,7 +175,7 @@ func runAs(context string, argv []string) error {
 	if err != nil {
 		err = fmt.Errorf("%s: %s: %w", strings.Join(argv, " "), strings.TrimSpace(string(out)), err)
 	}
-	return errors.Join(err, writeFile(execContext, "\n")) // its own again
+	return errors.Join(err, writeFile(execContext, "\n")) // restore the default
 }
 
 func writeFile(path, text string) error {
@@ -194,7 +193,7 @@ func (t *Tap) diff(e *Engine) ([]string, error) {
 		return nil, err
 	}
 	if l.Kind != "tun" || netlink.Uint8(netlink.Attr(l.data, tunType)) != tunTap {
-		return []string{"is no tap but " + describeKind(l)}, nil
+		return []string{"is not of type tap but " + describeKind(l)}, nil
 	}
 	d := diffTypeAndTag(l, "tun", t.OwnerTag)
 	if multi := netlink.Uint8(netlink.Attr(l.data, tunMultiQueue)) != 0; multi != t.MultiQueue {

@@ -12,19 +12,18 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// Filter sends packets of a qdisc elsewhere: to a class, or out of another
-// link. It matches an address of the packet, or everything, and goes with its
-// qdisc. Source: tc-u32(8), tc-mirred(8).
+// TCFilter sends packets of a qdisc to a class or out of another link. It matches the packet's source or destination
+// address, or every packet. It goes away with its qdisc. Source: tc-u32(8), tc-mirred(8).
 type TCFilter struct {
 	base
 	In       Side         `json:",omitzero"`
 	Link     string       `json:",omitzero"`
 	Parent   Handle       `json:",omitzero"`
 	Prefix   netip.Prefix `json:",omitzero"` // zero: every packet
-	From     bool         `json:",omitzero"` // Prefix is of the source, not of the destination
-	Class    Handle       `json:",omitzero"` // RootHandle: past the shaping
-	Redirect string       `json:",omitzero"` // the link that it leaves by instead
-	Priority uint16       `json:",omitzero"` // the smaller is asked first
+	From     bool         `json:",omitzero"` // Prefix is the source, not the destination
+	Class    Handle       `json:",omitzero"` // RootHandle: not shaped
+	Redirect string       `json:",omitzero"` // the link to send packets out of instead
+	Priority uint16       `json:",omitzero"` // lower numbers match first
 }
 
 func (f *TCFilter) kind() string { return "filter" }
@@ -89,7 +88,7 @@ func (f *TCFilter) ensure(e *Engine) error {
 	return e.send(f, f.In, netlink.Request{Type: unix.RTM_NEWTFILTER, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: b}, nil)
 }
 
-// protocol is the packets' ethertype in network order, as the kernel wants it.
+// protocol returns the ethertype in network byte order.
 func (f *TCFilter) protocol() uint16 {
 	p := uint16(unix.ETH_P_ALL)
 	if f.Prefix.IsValid() {
@@ -101,8 +100,8 @@ func (f *TCFilter) protocol() uint16 {
 	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, p))
 }
 
-// selector is struct tc_u32_sel with a key of each 32 bits of the address, at
-// its offset in the header, RFC 791 and 8200.
+// selector returns struct tc_u32_sel with one key per 32 bits of the address, at its offset in the header, RFC 791 and
+// 8200.
 func (f *TCFilter) selector() []byte {
 	keys := []byte{}
 	if f.Prefix.IsValid() {
@@ -130,7 +129,7 @@ func (f *TCFilter) selector() []byte {
 	return append(sel, keys...)
 }
 
-// mirred is the action that takes a packet and sends it out of another link.
+// mirred writes the action that sends a packet out of another link.
 func mirred(n *netlink.Buffer, to int) {
 	n.String(tcaActKind, "mirred")
 	n.Nest(tcaActOptions, func(n *netlink.Buffer) {
@@ -149,7 +148,7 @@ func (f *TCFilter) diff(e *Engine) ([]string, error) {
 	}
 	msgs, err := e.Dump(f.In, netlink.Request{Type: unix.RTM_GETTFILTER, Body: tcmsg(i, f.Parent, 0, 0)})
 	if errors.Is(err, unix.EINVAL) || netlink.IsAbsent(err) {
-		return nil, os.ErrNotExist // not even the qdisc
+		return nil, os.ErrNotExist // the qdisc is missing, too
 	}
 	if err != nil {
 		return nil, err
@@ -163,7 +162,7 @@ func (f *TCFilter) diff(e *Engine) ([]string, error) {
 	return nil, os.ErrNotExist
 }
 
-// target: the kernel leaves a filter standing whose target is gone.
+// target compares the link that packets are redirected to. The kernel keeps a filter whose target is gone.
 func (f *TCFilter) target(e *Engine, options []byte) ([]string, error) {
 	if f.Redirect == "" {
 		return nil, nil
@@ -175,7 +174,7 @@ func (f *TCFilter) target(e *Engine, options []byte) ([]string, error) {
 		return []string{f.Redirect + " is missing"}, nil
 	}
 	if err == nil && (len(parms) < 28 || int(netlink.Uint32(parms[24:])) != to) {
-		return []string{"sends elsewhere than to " + f.Redirect}, nil
+		return []string{"does not redirect to " + f.Redirect}, nil
 	}
 	return nil, err
 }

@@ -13,22 +13,20 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// tunnel is what the links of the agent have in common: they are owned by their
-// alias, are made with all that they state in one write, and are changed in place
-// where the kernel lets them be.
+// tunnel is what the agent's tunnel links have in common. Their alias names the owner. They are created with all their
+// attributes in one write, and updated in place where the kernel allows it.
 type tunnel struct {
 	side      Side
 	name, typ string
-	mac       string // "": it has none
+	mac       string // "": none
 	mtu       int    // bytes; 0: the kernel's choice
 	ownerTag  string
-	data      func(n *netlink.Buffer, under int)    // IFLA_INFO_DATA at birth; under: the underlay's number
-	underlay  string                                // a link of the host that it is bound to; "": none
+	data      func(n *netlink.Buffer, under int)    // writes IFLA_INFO_DATA at creation; under: index of the underlay
+	underlay  string                                // the host's link that the tunnel is bound to; "": none
 	differs   func(l *LinkInfo, under int) []string // what cannot be changed in place
 }
 
-// ensureTunnel makes it, adapts it, or, where it is ours and cannot be adapted,
-// makes it anew.
+// ensureTunnel creates or updates the link. It creates our own link again if it cannot be updated in place.
 func (e *Engine) ensureTunnel(o Object, t tunnel) error {
 	under, err := e.underlay(t)
 	if err != nil {
@@ -54,25 +52,24 @@ func (e *Engine) ensureTunnel(o Object, t tunnel) error {
 	}
 	delete(e.index[t.side], t.name)
 	if _, err := e.Request(t.side, netlink.Request{Type: unix.RTM_DELLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, 0, 0)}); err != nil && !netlink.IsAbsent(err) {
-		return fmt.Errorf("remove it, to make it anew: %w", err)
+		return fmt.Errorf("remove it to create it again: %w", err)
 	}
 	return e.createTunnel(o, t, under)
 }
 
-// sameOwner tells whether two marks begin with the same word: the rest of ours may
-// be another version's.
+// sameOwner reports whether two owner tags begin with the same word. The rest may come from another version.
 func sameOwner(alias, mark string) bool {
 	a, _, _ := strings.Cut(alias, " ")
 	b, _, _ := strings.Cut(mark, " ")
 	return a == b && a != ""
 }
 
-// whose says in words to whom a link belongs, as far as it can be seen.
+// describeOwner returns a text about the owner of a link.
 func describeOwner(l *LinkInfo) string {
 	if l.Alias == "" {
-		return ", not made by this agent"
+		return ", not created by this agent"
 	}
-	return ", marked " + strconv.Quote(l.Alias)
+	return ", with the alias " + strconv.Quote(l.Alias)
 }
 
 func (e *Engine) underlay(t tunnel) (int, error) {
@@ -86,8 +83,8 @@ func (e *Engine) underlay(t tunnel) (int, error) {
 	return i, nil
 }
 
-// bearTunnel makes it from the host's socket, which the tunnel's packets use
-// wherever the link itself is, and marks it in the same write if that can be.
+// createTunnel creates the link with the host's socket: the tunnel's own packets then use the host's namespace,
+// wherever the link is. The write also sets the owner tag if possible.
 func (e *Engine) createTunnel(o Object, t tunnel, under int) error {
 	body := newLink(t.name, t.mac, t.mtu)
 	if t.side == Container {
@@ -115,7 +112,7 @@ func (e *Engine) createTunnel(o Object, t tunnel, under int) error {
 			return err
 		}
 	}
-	// The kernel brings a link up before it looks at how addresses are made.
+	// In one message the kernel would bring the link up before it applies the address-generation mode.
 	if err := e.send(o, t.side, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: t.tagMessage()}, nil); err != nil {
 		return err
 	}
@@ -123,19 +120,19 @@ func (e *Engine) createTunnel(o Object, t tunnel, under int) error {
 	up.String(unix.IFLA_IFNAME, t.name)
 	return e.send(o, t.side, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: up}, func(r netlink.Response) error {
 		if errors.Is(r.Err, unix.EADDRINUSE) {
-			return fmt.Errorf("its port is taken by another program or tunnel of this host: %w", r.Err)
+			return fmt.Errorf("another program or tunnel of this host uses the UDP port: %w", r.Err)
 		}
 		return r.Err
 	})
 }
 
-// hears tells whether frames arrive by it: whoever can send to its port can say what
-// is in them.
+// bridgesFrames reports whether Ethernet frames arrive through the tunnel. Anyone who can send to its port controls
+// their content.
 func (t tunnel) bridgesFrames() bool { return t.typ == "vxlan" }
 
 func (t tunnel) acceptRAKey() string { return "net/ipv6/conf/" + t.name + "/accept_ra" }
 
-// deafen has nobody become a router of this side by what he sends through it.
+// ignoreRouters stops a peer from becoming a router of this namespace through the tunnel.
 func (e *Engine) ignoreRouters(t tunnel) error {
 	if !t.bridgesFrames() {
 		return nil
@@ -143,7 +140,7 @@ func (e *Engine) ignoreRouters(t tunnel) error {
 	return e.InNetns(t.side, func() error { return writeSysctl(t.acceptRAKey(), "0", true) })
 }
 
-// hearing is what is wrong if routers are heard.
+// acceptsRouters returns a difference if the link accepts router advertisements.
 func (e *Engine) acceptsRouters(t tunnel) (d []string, err error) {
 	if !t.bridgesFrames() {
 		return nil, nil
@@ -154,14 +151,15 @@ func (e *Engine) acceptsRouters(t tunnel) (d []string, err error) {
 			d = append(d, "accept_ra is "+have+", want 0")
 		}
 		if errors.Is(err, os.ErrNotExist) {
-			return nil // a kernel without IPv6
+			return nil // the kernel has no IPv6
 		}
 		return err
 	})
 	return d, err
 }
 
-// finish marks it; a link-local address of its own serves nobody.
+// tagMessage returns the body of the request that sets the owner tag and disables link-local addresses, which a tunnel
+// does not need.
 func (t tunnel) tagMessage() netlink.Buffer {
 	body := netlink.LinkMessage(0, 0, 0)
 	body.String(unix.IFLA_IFNAME, t.name)
@@ -172,7 +170,7 @@ func (t tunnel) tagMessage() netlink.Buffer {
 	return body
 }
 
-// adaptTunnel changes what differs and can be changed while it carries traffic.
+// updateTunnel changes what differs and can be changed without interrupting traffic.
 func (e *Engine) updateTunnel(o Object, t tunnel, l *LinkInfo) error {
 	if len(t.changeable(l)) == 0 {
 		return nil
@@ -212,7 +210,7 @@ func (e *Engine) diffTunnel(t tunnel) ([]string, error) {
 		return nil, err
 	}
 	if l.Kind != t.typ {
-		return []string{"is no " + t.typ + " but " + describeKind(l)}, nil
+		return []string{"is not of type " + t.typ + " but " + describeKind(l)}, nil
 	}
 	under, err := e.underlay(t)
 	if errors.Is(err, os.ErrNotExist) {
@@ -225,7 +223,7 @@ func (e *Engine) diffTunnel(t tunnel) ([]string, error) {
 	return slices.Concat(t.differs(l, under), t.changeable(l), d), err
 }
 
-// removeTunnel deletes a link of ours; another's of that name is left alone.
+// removeTunnel deletes the link if it has our owner tag.
 func (e *Engine) removeTunnel(t tunnel) error {
 	l, err := e.Link(t.side, t.name)
 	if err != nil {

@@ -6,15 +6,15 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// Up is a link brought up. It is an object of its own because what a link must
-// not miss (sysctls, addresses to announce) comes between its birth and this.
+// Up brings a link up. It is an object of its own because sysctls and addresses must be set between the creation of a
+// link and this.
 type Up struct {
 	base
 	In              Side   `json:",omitzero"`
 	Link            string `json:",omitzero"`
-	RetryWhileTaken bool   `json:"Waits,omitzero"` // until what it needs of its parent is free: see linger
+	RetryWhileTaken bool   `json:"Waits,omitzero"` // until the parent releases what the link needs, see retryWhileTaken
 	IsShared        bool   `json:",omitzero"`
-	AfterFirewall   bool   `json:"Filtered,omitzero"` // what filters it stands before: no packet passes in between
+	AfterFirewall   bool   `json:"Filtered,omitzero"` // commit queued firewall rules first, so that no packet passes before
 }
 
 func (u *Up) kind() string   { return "up" }
@@ -60,7 +60,7 @@ func (u *Up) diff(e *Engine) ([]string, error) {
 	return nil, nil
 }
 
-// remove takes down a link that does not go with the attachment: lo, say.
+// remove takes a link down that stays after the attachment, for example lo.
 func (u *Up) remove(e *Engine) error {
 	i, err := e.LinkIndex(u.In, u.Link)
 	if err != nil {

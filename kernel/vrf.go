@@ -9,18 +9,17 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// VRF is a virtual router of the container: a link whose members' routes are in
-// a table of its own. It is made by its first member and goes with its last.
-// Source: the kernel's Documentation/networking/vrf.rst.
+// VRF is a virtual router of the container: the routes of its member links are in its own table. The first member
+// creates it, and the last one removes it. Source: the kernel's Documentation/networking/vrf.rst.
 type VRF struct {
-	base         // no link of its own to Split: it may go only after its member left
+	base         // returns no link to SplitLinks: the VRF may go only after its member
 	Name  string `json:",omitzero"`
 	Table int    `json:",omitzero"`
 }
 
 const (
 	iflaVRFTable = 1                 // linux/if_link.h
-	vrfTag       = TagPrefix + "vrf" // alias of those that go with their last member
+	vrfTag       = TagPrefix + "vrf" // alias of a VRF that the last member removes
 )
 
 func (v *VRF) kind() string { return "vrf" }
@@ -46,7 +45,7 @@ func (v *VRF) ensure(e *Engine) error {
 	})
 	err := e.send(v, Container, netlink.Request{Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: birth}, func(r netlink.Response) error {
 		if errors.Is(r.Err, unix.EOPNOTSUPP) {
-			return fmt.Errorf("the kernel has no virtual routers (module vrf): %w", r.Err)
+			return fmt.Errorf("the kernel lacks VRF devices (module vrf): %w", r.Err)
 		}
 		if r.Err == nil {
 			e.noteCreated(v)
@@ -62,7 +61,7 @@ func (v *VRF) ensure(e *Engine) error {
 func (v *VRF) differs(l *LinkInfo) []string {
 	switch {
 	case l.Kind != "vrf":
-		return []string{"is no vrf but " + describeKind(l)}
+		return []string{"is not of type vrf but " + describeKind(l)}
 	case l.VRFTable() != v.Table:
 		return []string{fmt.Sprintf("has table %d, want %d", l.VRFTable(), v.Table)}
 	case !l.Up:
@@ -79,7 +78,7 @@ func (v *VRF) diff(e *Engine) ([]string, error) {
 	return v.differs(l), nil
 }
 
-// remove deletes one that Fairlead made, if it has no member left.
+// remove deletes a VRF that Fairlead created, unless it still has members.
 func (v *VRF) remove(e *Engine) error {
 	l, err := e.Link(Container, v.Name)
 	if err != nil || l.Kind != "vrf" || l.Alias != vrfTag {
@@ -99,7 +98,7 @@ func (v *VRF) remove(e *Engine) error {
 	return err
 }
 
-// VRFTable is the table of a virtual router, 0 of another link.
+// VRFTable returns the table of a VRF, or 0 for another link.
 func (l *LinkInfo) VRFTable() int {
 	if l.Kind != "vrf" {
 		return 0
@@ -107,9 +106,8 @@ func (l *LinkInfo) VRFTable() int {
 	return int(netlink.Uint32(netlink.Attr(l.data, iflaVRFTable)))
 }
 
-// Member is a link of the container in a virtual router. The kernel takes a link
-// down and up when it changes masters; what it loses by that it gets back, its
-// routes of the table that it leaves in the one that it comes to.
+// VRFMember is a link's membership in a VRF. The kernel takes a link down and up when its master changes. The link then
+// gets its addresses and routes back, and its routes move from the old table to the new one.
 type VRFMember struct {
 	base
 	Link string `json:",omitzero"`
@@ -119,7 +117,7 @@ type VRFMember struct {
 func (m *VRFMember) kind() string   { return "member" }
 func (m *VRFMember) Side() Side     { return Container }
 func (m *VRFMember) Shared() bool   { return false }
-func (m *VRFMember) on() linkName   { return linkName{} } // it leaves before the router may go
+func (m *VRFMember) on() linkName   { return linkName{} } // the link must leave before the VRF goes
 func (m *VRFMember) String() string { return "ip link set " + m.Link + " master " + m.VRF }
 
 func (m *VRFMember) ensure(e *Engine) error {
@@ -144,7 +142,7 @@ func (m *VRFMember) ensure(e *Engine) error {
 	return e.enslave(l, router.Index, unix.RT_TABLE_MAIN, router.VRFTable())
 }
 
-// enslave gives a link of the container another master, 0 for none.
+// enslave changes the master of a container's link; 0 means none.
 func (e *Engine) enslave(l *LinkInfo, master, from, to int) error {
 	c, err := e.saveLinkState(l.Index)
 	if err != nil {

@@ -9,18 +9,17 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// VXLAN is a tunnel link of the agent that learns nothing and floods nothing: what
-// it knows of peers are its neighbours and forwarding entries. Its socket is the
-// host's also where the link is born in another namespace, so a VNI and port are one
-// host's. Checksums of UDP are the kernel's choice: IPv4 with, IPv6 always with.
+// VXLAN is a tunnel link of the agent that neither learns nor floods: its neighbours and forwarding entries say where
+// the peers are. Its socket is in the host's namespace wherever the link is, so a VNI and port can exist once per host.
+// UDP checksums are the kernel's choice: IPv4 has them, and IPv6 requires them.
 type VXLAN struct {
 	base
 	In       Side       `json:",omitzero"`
 	Name     string     `json:",omitzero"`
 	ID       int        `json:",omitzero"` // VNI, 24 bits
-	Port     int        `json:",omitzero"` // UDP, of the peers and this host's
-	Local    netip.Addr `json:",omitzero"` // of this host, IPv4 or IPv6
-	Link     string     `json:",omitzero"` // the underlay, of the host
+	Port     int        `json:",omitzero"` // UDP port of the peers and of this host
+	Local    netip.Addr `json:",omitzero"` // address of this host, IPv4 or IPv6
+	Link     string     `json:",omitzero"` // underlay, a link of the host
 	MAC      string     `json:",omitzero"`
 	MTU      int        `json:",omitzero"`     // bytes
 	OwnerTag string     `json:"Mark,omitzero"` // alias
@@ -31,7 +30,7 @@ const ( // linux/if_link.h: IFLA_INFO_DATA of a vxlan
 	vxlanLink     = 3
 	vxlanLocal    = 4
 	vxlanLearning = 7
-	vxlanPort     = 15 // in network order
+	vxlanPort     = 15 // network byte order
 	vxlanLocal6   = 17
 )
 

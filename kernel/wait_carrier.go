@@ -1,9 +1,8 @@
 package kernel
 
-// Carried is the host's end of a pair that carries packets. The end that came up
-// first drops all until a worker has seen its carrier, which on a host with much to
-// do takes seconds. From kernel 6.9 on a question after the link has that done at
-// once; before, this waits for it, and after a while no longer.
+// WaitForCarrier waits until the host end of a pair carries packets. The end that came up first drops packets until a
+// kernel worker has seen its carrier, which takes seconds on a busy host. Since kernel 6.9, reading the link makes the
+// kernel check the carrier at once. On older kernels this object waits for a limited time.
 type WaitForCarrier struct {
 	base
 	Link string
@@ -20,6 +19,6 @@ func (c *WaitForCarrier) ensure(e *Engine) error {
 	return err
 }
 
-// diff finds nothing: that it is up is another object's.
+// diff returns nothing: Up reports a link that is down.
 func (c *WaitForCarrier) diff(*Engine) ([]string, error) { return nil, nil }
 func (c *WaitForCarrier) remove(*Engine) error           { return nil }

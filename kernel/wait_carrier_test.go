@@ -10,8 +10,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// The first packet to a container leaves the host's end of its link, however soon it
-// is sent and however much the kernel has to do.
+// TestFirstPacket checks that the first packet to a container is not dropped at the host end, however early it is sent.
 func TestFirstPacket(t *testing.T) {
 	kerneltest.Host(t)
 	for range 20 {
@@ -44,7 +43,7 @@ func TestFirstPacket(t *testing.T) {
 	}
 }
 
-// The first packet to an IPv6 address is for the container, not one that it would forward.
+// TestFirstPacket6 checks that the container accepts the first packet to its IPv6 address instead of forwarding it.
 func TestFirstPacket6(t *testing.T) {
 	kerneltest.Host(t)
 	for range 40 {
@@ -82,7 +81,7 @@ func TestFirstPacket6(t *testing.T) {
 	}
 }
 
-// dropped is what a link dropped of what it was to send.
+// dropped returns the number of outgoing packets that a link dropped.
 func dropped(out string) string {
 	_, tx, _ := strings.Cut(out, "TX:")
 	lines := strings.Split(tx, "\n")

@@ -14,26 +14,26 @@ import (
 	"github.com/fairlead/fairlead/kernel/wireguard"
 )
 
-// WireGuard is an encrypting tunnel link of the agent: the kernel's, or, where that
-// has none and Program says how, one of a process that outlives this one. Nothing
-// shows its private key. A change of one peer leaves the others' sessions alone.
+// WireGuard is an encrypted tunnel link of the agent: a device of the kernel or, if the kernel has none and Program is
+// set, of a process that outlives this one. Its private key is never printed. Changing one peer does not interrupt the
+// sessions of others.
 type WireGuard struct {
 	base
 	Name     string          `json:",omitzero"`
-	KeyFile  string          `json:",omitzero"` // the private key, base64; nobody but root may read it
+	KeyFile  string          `json:",omitzero"` // private key in base64; only root may read the file
 	Port     int             `json:",omitzero"` // UDP
 	Peers    []WireGuardPeer `json:",omitzero"`
 	MTU      int             `json:",omitzero"`     // bytes
 	OwnerTag string          `json:"Mark,omitzero"` // alias
 
-	Program []string `json:",omitzero"` // starts a device in user space; the link's name and Socket follow
-	Socket  string   `json:",omitzero"` // of that process, by which it is set and asked
+	Program []string `json:",omitzero"` // command that starts a device in user space; the link's name and Socket are appended
+	Socket  string   `json:",omitzero"` // path of that process's control socket
 }
 
-// WireGuardPeer is another end.
+// WireGuardPeer is a peer.
 type WireGuardPeer struct {
 	PublicKey  string         `json:",omitzero"` // base64
-	Previous   string         `json:",omitzero"` // the key it had: it has the addresses until the new one is seen in use
+	Previous   string         `json:",omitzero"` // previous key: it has the addresses until the peer uses the new one
 	Endpoint   netip.AddrPort `json:",omitzero"`
 	AllowedIPs []netip.Prefix `json:",omitzero"`
 	Keepalive  int            `json:",omitzero"` // seconds; 0: none
@@ -44,7 +44,7 @@ func (w *WireGuard) Side() Side        { return Host }
 func (w *WireGuard) Shared() bool      { return false }
 func (w *WireGuard) links() []linkName { return []linkName{{Host, w.Name}} }
 
-// String is the link in ip(8)'s words, and its peers in wg(8)'s.
+// String returns the link as ip(8) and its peers as wg(8) write them.
 func (w *WireGuard) String() string {
 	s := "ip link add " + w.Name
 	if w.MTU > 0 {
@@ -60,7 +60,7 @@ func (w *WireGuard) String() string {
 func (p WireGuardPeer) words() string {
 	s := " peer " + p.PublicKey
 	if p.Previous != "" {
-		s += " (until it is used " + p.Previous + ")"
+		s += " (previous " + p.Previous + ")"
 	}
 	if p.Endpoint.IsValid() {
 		s += " endpoint " + p.Endpoint.String()
@@ -80,10 +80,10 @@ func (w *WireGuard) tunnel(typ string) tunnel {
 		data: func(*netlink.Buffer, int) {}, differs: func(*LinkInfo, int) []string { return nil }}
 }
 
-// userspaceKind is what the kernel calls a link of a process's.
+// userspaceKind is the type of a link whose device is a process.
 const userspaceKind = "tun"
 
-// typ is the kind of link that it is or, when it is not there, will be first tried.
+// typ returns the type of the existing link, or of the link that ensure tries first.
 func (w *WireGuard) typ(e *Engine) (string, error) {
 	l, err := e.Link(Host, w.Name)
 	switch {
@@ -144,7 +144,7 @@ func (w *WireGuard) diff(e *Engine) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(d) > 0 && strings.HasPrefix(d[0], "is no ") {
+	if len(d) > 0 && strings.HasPrefix(d[0], "is not of type ") {
 		return d, nil
 	}
 	if err := e.flush(); err != nil {
@@ -157,7 +157,7 @@ func (w *WireGuard) diff(e *Engine) ([]string, error) {
 	return append(d, want.Changes(have).Describe()...), nil
 }
 
-// remove deletes the link; a process in user space ends with it.
+// remove deletes the link. A process in user space ends with its link.
 func (w *WireGuard) remove(e *Engine) error {
 	typ, err := w.typ(e)
 	if err != nil {
@@ -173,7 +173,7 @@ func (w *WireGuard) end(e *Engine, typ string) wireguard.Control {
 	return wireguard.KernelDevice{Name: w.Name}
 }
 
-// device is what is wanted, with the key read.
+// desired returns the desired configuration, with the private key read from its file.
 func (w *WireGuard) desired() (*wireguard.Config, error) {
 	key, err := wireguard.ReadPrivateKey(w.KeyFile)
 	if err != nil {

@@ -13,8 +13,7 @@ import (
 
 const startPatience = 10 * time.Second
 
-// start starts the process in a session of its own, so that it outlives this one,
-// and waits until it answers.
+// start starts the process in a session of its own, so that it outlives this one, and waits for it to answer.
 func (w *WireGuard) start(e *Engine) error {
 	argv := append(append([]string(nil), w.Program...), w.Name, w.Socket)
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
@@ -38,7 +37,7 @@ func (w *WireGuard) start(e *Engine) error {
 		}
 		select {
 		case state := <-ended:
-			return fmt.Errorf("%s ended (%v): run it to see why; it needs /dev/net/tun", strings.Join(argv, " "), state)
+			return fmt.Errorf("%s exited (%v): run it to see why; it needs /dev/net/tun", strings.Join(argv, " "), state)
 		default:
 		}
 		if time.Now().After(end) {

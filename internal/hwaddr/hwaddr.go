@@ -26,7 +26,7 @@ func errInvalid(s string) error {
 	return fmt.Errorf("%q is not a hardware address: want six bytes, like 02:00:00:00:00:01", s)
 }
 
-// Canonical is a hardware address in the one form that the kernel's are shown in.
+// Canonical returns a hardware address in the form in which the kernel's addresses are shown.
 func Canonical(s string) (string, error) {
 	raw, err := Parse(s)
 	return Format(raw), err

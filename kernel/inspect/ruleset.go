@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/nft"
 )
 
-// ReadRuleset lists it, read-only. A host without nftables has an empty one.
+// ReadRuleset reads the ruleset of the engine's namespace. A host without nftables has an empty one.
 func ReadRuleset(e *kernel.Engine) (*nft.Ruleset, error) {
 	r := &nft.Ruleset{Sets: map[string]*nft.Set{}}
 	tables, err := listAll(e, unix.NFT_MSG_GETTABLE)
@@ -47,7 +47,7 @@ func ReadRuleset(e *kernel.Engine) (*nft.Ruleset, error) {
 	return r, nil
 }
 
-// listAll lists what there is of every family; messages are whole.
+// listAll lists the objects of every family. It drops truncated messages.
 func listAll(e *kernel.Engine, msg uint16) (out [][]byte, err error) {
 	c, err := e.Netfilter()
 	if err != nil {
@@ -67,8 +67,7 @@ func listAll(e *kernel.Engine, msg uint16) (out [][]byte, err error) {
 
 const manyElements = 4096
 
-// setsOf reads the sets that rules look into, but for ours, which are compared
-// element by element where they matter.
+// setsOf reads the sets that rules search, except our own sets: Check compares their elements one by one.
 func setsOf(e *kernel.Engine, r *nft.Ruleset) {
 	for _, c := range r.Chains {
 		for _, rule := range c.Rules {

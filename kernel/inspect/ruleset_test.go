@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/nft"
 )
 
-// What nft and iptables write is read as what it means.
+// TestRuleset checks that rules which nft and iptables write are decoded with their meaning.
 func TestRuleset(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -38,7 +38,7 @@ func TestRuleset(t *testing.T) {
 	for _, c := range base {
 		switch c.Family {
 		case "inet":
-			ours(t, r, c)
+			checkOurChain(t, r, c)
 		case "ip":
 			if last := c.Rules[0].Steps[len(c.Rules[0].Steps)-1]; last.Verdict != "drop" || c.Drop {
 				t.Errorf("iptables' rule: %+v", c.Rules)
@@ -47,7 +47,7 @@ func TestRuleset(t *testing.T) {
 	}
 }
 
-func ours(t *testing.T, r *nft.Ruleset, c *nft.Chain) {
+func checkOurChain(t *testing.T, r *nft.Ruleset, c *nft.Chain) {
 	t.Helper()
 	if !c.Drop || c.Priority != 5 || len(c.Rules) != 3 || r.Chain(c, "g") == nil {
 		t.Fatalf("%+v", c)

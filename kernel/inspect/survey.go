@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// Survey is what a namespace has, for whoever explains it.
+// Survey is the state of a network namespace, apart from its firewall.
 type Survey struct {
 	Links  []*kernel.LinkInfo
 	Addrs  []kernel.AddrInfo
@@ -21,7 +21,7 @@ type Survey struct {
 	Rules  []kernel.RuleInfo
 }
 
-// NewSurvey looks at everything of a side at once.
+// NewSurvey reads the state of a side's namespace.
 func NewSurvey(e *kernel.Engine, s kernel.Side) (*Survey, error) {
 	out := &Survey{}
 	var err error
@@ -48,8 +48,8 @@ func NewSurvey(e *kernel.Engine, s kernel.Side) (*Survey, error) {
 	return out, nil
 }
 
-// RoutePath is the number of the host's link by which a packet of a container leaves
-// that came in by a link; an error says why it does not.
+// RoutePath returns the index of the host's link by which a container's packet leaves that arrived by the link in. The
+// error tells why the host drops the packet.
 func RoutePath(e *kernel.Engine, to, from netip.Addr, in int) (int, error) {
 	m, err := e.RouteTo(kernel.Host, to, func(b *netlink.Buffer) {
 		(*b)[2] = byte(from.BitLen())
@@ -62,8 +62,7 @@ func RoutePath(e *kernel.Engine, to, from netip.Addr, in int) (int, error) {
 	return kernel.ParseRoute(m).Index, nil
 }
 
-// Listens tells whether somebody has a UDP socket on a port of a side.
-// Source: proc_net(5).
+// Listens reports whether a process has a UDP socket on a port of a side. Source: proc_net(5).
 func Listens(e *kernel.Engine, s kernel.Side, port uint16) (yes bool) {
 	_ = e.InNetns(s, func() error {
 		for _, file := range []string{"udp", "udp6"} {

@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/netns"
 )
 
-// inUse tells whether the other end of a host's link is in one of some namespaces.
+// inUse reports whether the peer of a host's link is in one of the given namespaces.
 func inUse(e *kernel.Engine, l *kernel.LinkInfo, by []*netns.Handle) (bool, error) {
 	if l.PeerNetns < 0 {
 		return false, nil
@@ -23,7 +23,7 @@ func inUse(e *kernel.Engine, l *kernel.LinkInfo, by []*netns.Handle) (bool, erro
 		body.Uint32(unix.NETNSA_FD, uint32(ns.FD()))
 		resp, err := e.Request(kernel.Host, netlink.Request{Type: unix.RTM_GETNSID, Body: body})
 		if err != nil {
-			return false, fmt.Errorf("number of %s: %w", ns.Path(), err)
+			return false, fmt.Errorf("namespace ID of %s: %w", ns.Path(), err)
 		}
 		for _, m := range resp.Messages {
 			if v := netlink.Attr(m[min(4, len(m)):], unix.NETNSA_NSID); len(v) == 4 && int32(binary.NativeEndian.Uint32(v)) == l.PeerNetns {
@@ -34,8 +34,8 @@ func inUse(e *kernel.Engine, l *kernel.LinkInfo, by []*netns.Handle) (bool, erro
 	return false, nil
 }
 
-// TagsInUse are the marks of the host's links whose other end is in a namespace
-// that somebody uses.
+// TagsInUse returns the owner tags of the host's links, and whether the peer of such a link is in a namespace that is
+// in use.
 func TagsInUse(e *kernel.Engine) (map[string]bool, error) {
 	all, err := e.Links(kernel.Host)
 	if err != nil {

@@ -2,8 +2,8 @@ package netlink
 
 import "golang.org/x/sys/unix"
 
-// transact sends requests as one nftables transaction: all or nothing. With a
-// generation it fails with ERESTART when the ruleset has changed since.
+// Transact sends requests as one nftables transaction: all or none of them take effect. If gen is not 0, the
+// transaction fails with ERESTART when the ruleset is no longer of that generation.
 func (c *Conn) Transact(reqs []Request, gen uint32) ([]Response, error) {
 	envelope := Buffer{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, unix.NFNL_SUBSYS_NFTABLES}
 	begin := append(Buffer(nil), envelope...)
@@ -23,7 +23,7 @@ func (c *Conn) Transact(reqs []Request, gen uint32) ([]Response, error) {
 	if err := c.send(out); err != nil {
 		return nil, err
 	}
-	// The envelope is answered only when the transaction fails as a whole.
+	// The kernel answers the envelope only when the transaction fails as a whole.
 	resp := make([]Response, len(reqs)+2)
 	for pending := len(reqs); pending > 0; {
 		n, err := c.read(first, resp)
@@ -38,7 +38,7 @@ func (c *Conn) Transact(reqs []Request, gen uint32) ([]Response, error) {
 	return resp[1 : len(reqs)+1], resp[len(reqs)+1].Err
 }
 
-// unansweredError is of a transaction that was sent: it may have been made.
+// UnansweredError reports that the reply to a transaction was lost, so the transaction may have taken effect.
 type UnansweredError struct{ error }
 
 func (u *UnansweredError) Unwrap() error { return u.error }

@@ -10,27 +10,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// conn is a netlink socket. It stays in the namespace it was opened in.
+// Conn is a netlink socket. It belongs to the namespace that it was opened in. It is not safe for concurrent use.
 type Conn struct {
 	fd  int
 	seq uint32
 	rx  []byte
 }
 
-// request is one message; the engine numbers it.
+// Request is one message. The connection adds the sequence number.
 type Request struct {
 	Type, Flags uint16
 	Body        []byte
 }
 
-// response is what the kernel answered to one request.
+// Response is the kernel's reply to one request.
 type Response struct {
-	Err      error    // the acknowledgement's, or nil
-	Messages [][]byte // payloads of the messages before it (dumps, echoes)
+	Err      error    // of the acknowledgement, or nil
+	Messages [][]byte // payloads of the messages before the acknowledgement (dumps, echoes)
 }
 
-// Error is a refusal by the kernel, with its own words where it had some
-// (extended acknowledgement, kernel 4.12).
+// Error is an error of the kernel, with its message if it sent one (extended acknowledgement, kernel 4.12).
 type Error struct {
 	Errno unix.Errno
 	Msg   string
@@ -45,37 +44,37 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Errno }
 
-// Is makes absence, in whatever word the kernel says it, os.ErrNotExist.
+// Is makes every error that means absence match os.ErrNotExist.
 func (e *Error) Is(target error) bool {
 	return target == os.ErrNotExist && (e.Errno == unix.ENODEV || e.Errno == unix.ESRCH || e.Errno == unix.ENXIO)
 }
 
 const (
-	BufferSize   = 32 << 10        // the largest part of a list that the kernel sends at once
-	dumpRetries  = 8               // at least
-	dumpPatience = 2 * time.Second // and for as long
+	BufferSize   = 32 << 10        // the largest part of a dump that the kernel sends at once
+	dumpRetries  = 8               // repeat an interrupted dump at least so often
+	dumpPatience = 2 * time.Second // and for so long
 )
 
-// dial opens a socket in the calling thread's namespace; rx is its buffer,
-// which sockets that are not read at once may share.
+// Dial opens a socket in the namespace of the calling thread. rx is the receive buffer, of BufferSize bytes. Several
+// connections may share one buffer if they are used one after the other.
 func Dial(family int, rx []byte) (*Conn, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, family)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink socket: %w", err)
 	}
-	// Older kernels lack one or the other; all that is lost is detail.
+	// Older kernels lack one of these options. Without it, errors have less detail.
 	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_EXT_ACK, 1)
 	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1)
 	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_GET_STRICT_CHK, 1)
 	if family == unix.NETLINK_NETFILTER {
-		// A transaction's acknowledgements arrive all at once.
+		// The acknowledgements of a transaction arrive all at once.
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20)
 	}
 	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 30})
 	return &Conn{fd: fd, rx: rx}, nil
 }
 
-// port is the number by which the kernel knows the socket; 0 before its first use.
+// PortID returns the number by which the kernel knows the socket. It is 0 before the first request.
 func (c *Conn) PortID() uint32 {
 	if sa, err := unix.Getsockname(c.fd); err == nil {
 		if nl, ok := sa.(*unix.SockaddrNetlink); ok {
@@ -85,18 +84,18 @@ func (c *Conn) PortID() uint32 {
 	return 0
 }
 
-// socket is the descriptor.
+// FD returns the file descriptor.
 func (c *Conn) FD() int { return c.fd }
 
-// Close closes the socket. A nil connection is fine.
+// Close closes the socket. Closing a nil connection does nothing.
 func (c *Conn) Close() {
 	if c != nil {
 		_ = unix.Close(c.fd)
 	}
 }
 
-// do sends all requests in one write and returns the answer to each. The
-// kernel handles them in order and goes on after a refusal.
+// Do sends all requests in one write and returns the response to each. The kernel handles them in order and continues
+// after an error.
 func (c *Conn) Do(reqs []Request) ([]Response, error) {
 	var out Buffer
 	first := c.seq + 1
@@ -118,9 +117,9 @@ func (c *Conn) Do(reqs []Request) ([]Response, error) {
 	return resp, nil
 }
 
-// dump asks for a list. A dump that a concurrent change interrupted is asked
-// again, a bounded number of times; then what was listed, each part of it true
-// when it was, some more than once, comes with the error EAGAIN.
+// Dump sends a request for a list and returns the messages. It repeats a dump that a concurrent change interrupted, for
+// a bounded time. Then it returns EAGAIN with everything it received: each message was true at some moment, and some
+// messages repeat.
 func (c *Conn) Dump(r Request) ([][]byte, error) {
 	r.Flags |= unix.NLM_F_DUMP
 	return retryDump(func() ([][]byte, error) {
@@ -169,8 +168,8 @@ func (c *Conn) send(p []byte) error {
 	}
 }
 
-// read takes one datagram and files its messages; it returns how many
-// requests it completed.
+// read receives one datagram and adds its messages to the responses. It returns the number of requests that are now
+// answered.
 func (c *Conn) read(first uint32, resp []Response) (done int, err error) {
 	n, _, err := unix.Recvfrom(c.fd, c.rx, 0)
 	if err == unix.EINTR {
@@ -198,7 +197,7 @@ func (c *Conn) parse(p []byte, first uint32, resp []Response) (done int, err err
 	return done, nil
 }
 
-// file stores one message of the answer and tells whether it was the last.
+// add stores one message of the reply and reports whether it was the last.
 func (r *Response) add(typ, flags uint16, body []byte) bool {
 	if flags&unix.NLM_F_DUMP_INTR != 0 {
 		r.Err = errDumpInterrupted
@@ -224,8 +223,7 @@ func ackError(typ, flags uint16, body []byte) error {
 	e := &Error{Errno: unix.Errno(-code)}
 	tlvs := body[min(4, len(body)):]
 	if typ == unix.NLMSG_ERROR {
-		// struct nlmsgerr: the error, then the request's header, then, unless
-		// capped, its payload.
+		// struct nlmsgerr: the error, then the header of the request, then its payload unless capped.
 		size := unix.NLMSG_HDRLEN
 		if flags&unix.NLM_F_CAPPED == 0 {
 			size = (int(min(Uint32(tlvs), uint32(len(tlvs)))) + 3) &^ 3
@@ -238,8 +236,8 @@ func ackError(typ, flags uint16, body []byte) error {
 	return e
 }
 
-// firstPart asks for a list and returns what the kernel sends first of it; the rest is
-// not read, so the connection is of no use afterwards.
+// DumpFirst sends a request for a list and returns the first datagram of the reply. It leaves the rest unread, so the
+// connection can only be closed afterwards.
 func (c *Conn) DumpFirst(r Request) ([][]byte, error) {
 	var out Buffer
 	c.seq++
@@ -257,7 +255,7 @@ func (c *Conn) DumpFirst(r Request) ([][]byte, error) {
 	return resp[0].Messages, nil
 }
 
-// isAbsent tells whether an error means that something is not there.
+// IsAbsent reports whether an error means that the object does not exist.
 func IsAbsent(err error) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.EADDRNOTAVAIL)
 }

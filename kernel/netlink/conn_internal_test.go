@@ -19,7 +19,7 @@ func ack(errno unix.Errno, msg string) []byte {
 	return b
 }
 
-func TestAcknowledgements(t *testing.T) {
+func TestAckErrors(t *testing.T) {
 	t.Parallel()
 	const flags = unix.NLM_F_CAPPED | unix.NLM_F_ACK_TLVS
 	err := ackError(unix.NLMSG_ERROR, flags, ack(unix.ENETUNREACH, "Nexthop has invalid gateway"))
@@ -31,12 +31,12 @@ func TestAcknowledgements(t *testing.T) {
 	}
 	for _, e := range []unix.Errno{unix.ENODEV, unix.ESRCH, unix.ENOENT, unix.ENXIO} {
 		if err := ackError(unix.NLMSG_ERROR, 0, ack(e, "")); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%v is not absence", err)
+			t.Errorf("%v does not match os.ErrNotExist", err)
 		}
 	}
 }
 
-// A list that a change interrupted says so, so that dump asks again.
+// TestInterruptedList checks that an interrupted dump is recognised.
 func TestInterruptedList(t *testing.T) {
 	t.Parallel()
 	var r Response
@@ -48,7 +48,7 @@ func TestInterruptedList(t *testing.T) {
 	}
 }
 
-// Interrupted again and again it gives up, with words.
+// TestInterruptedForever checks that a dump that is interrupted again and again ends with an error.
 func TestInterruptedForever(t *testing.T) {
 	t.Parallel()
 	asked := 0

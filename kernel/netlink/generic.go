@@ -8,14 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// genl is the body of a message to a family of generic netlink: linux/genetlink.h,
-// struct genlmsghdr.
+// GenericMessage starts the body of a message to a family of generic netlink: struct genlmsghdr of linux/genetlink.h.
 func GenericMessage(cmd, version byte) Buffer { return Buffer{cmd, version, 0, 0} }
 
 const GenericHeaderSize = 4 // bytes
 
-// GenericFamily tells whether the kernel has a family of generic netlink; one of
-// a module that is there is loaded by asking.
+// HasFamily reports whether the kernel has a family of generic netlink. Asking loads the family's module.
 func HasFamily(name string) bool {
 	c, err := Dial(unix.NETLINK_GENERIC, make([]byte, BufferSize))
 	if err != nil {
@@ -26,7 +24,7 @@ func HasFamily(name string) bool {
 	return err == nil
 }
 
-// genericID is the message type of a family.
+// FamilyID returns the message type of a family.
 func (c *Conn) FamilyID(name string) (uint16, error) {
 	b := GenericMessage(unix.CTRL_CMD_GETFAMILY, 1)
 	b.String(unix.CTRL_ATTR_FAMILY_NAME, name)

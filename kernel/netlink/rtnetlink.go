@@ -7,9 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The headers and fields of rtnetlink(7) that several packages need.
-
-// ifinfo is struct ifinfomsg, rtnetlink(7).
+// LinkMessage starts the body of a message about a link: struct ifinfomsg, rtnetlink(7).
 func LinkMessage(index int, flags, change uint32) Buffer {
 	b := make(Buffer, 0, 256)
 	b = append(b, unix.AF_UNSPEC, 0, 0, 0)
@@ -18,8 +16,8 @@ func LinkMessage(index int, flags, change uint32) Buffer {
 	return binary.NativeEndian.AppendUint32(b, change)
 }
 
-// ownAddress is the link's own address in an RTM_NEWADDR: of a point-to-point
-// link IFA_ADDRESS is the peer's.
+// LocalAddr returns the link's own address in a message about an address. On a point-to-point link, IFA_ADDRESS is the
+// peer's address.
 func LocalAddr(m []byte) netip.Addr {
 	p := m[unix.SizeofIfAddrmsg:]
 	if ip := Addr(Attr(p, unix.IFA_LOCAL)); ip.IsValid() {
@@ -28,7 +26,7 @@ func LocalAddr(m []byte) netip.Addr {
 	return Addr(Attr(p, unix.IFA_ADDRESS))
 }
 
-// family is AF_INET or AF_INET6, by an address.
+// AddrFamily returns AF_INET or AF_INET6.
 func AddrFamily(a netip.Addr) byte {
 	if a.Is4() {
 		return unix.AF_INET

@@ -13,9 +13,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// Namespaces opens every network namespace that a process lives in, or that is
-// mounted where this one sees it, each once. What only a process in another
-// namespace of processes holds is not seen.
+// All opens every network namespace that a process lives in, or that is mounted in this mount namespace, each once. It
+// does not see a namespace that only a process in another PID namespace holds.
 func All() (out []*Handle, err error) {
 	paths, err := filepath.Glob("/proc/[0-9]*/ns/net")
 	if err != nil {
@@ -33,7 +32,7 @@ func All() (out []*Handle, err error) {
 		}
 		ns, err := Open(path)
 		if err != nil {
-			continue // it has ended
+			continue // the namespace ended
 		}
 		seen[[2]uint64{st.Dev, st.Ino}] = true
 		out = append(out, ns)
@@ -41,8 +40,7 @@ func All() (out []*Handle, err error) {
 	return out, nil
 }
 
-// nsMounts are the paths on which network namespaces are mounted.
-// Source: proc_pid_mountinfo(5).
+// nsMounts returns the paths on which network namespaces are mounted. Source: proc_pid_mountinfo(5).
 func nsMounts() (paths []string, err error) {
 	f, err := os.Open("/proc/thread-self/mountinfo")
 	if err != nil {
@@ -59,12 +57,12 @@ func nsMounts() (paths []string, err error) {
 	return paths, lines.Err()
 }
 
-// unescape reads a path as mountinfo writes it: blanks and backslashes in octal.
+// unescape decodes a path of mountinfo, which writes blanks and backslashes in octal.
 func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 
-// Addrs lists the addresses of a namespace, of all its links.
+// Addrs lists the addresses of all links in the namespace.
 func (n *Handle) Addrs() (out []netip.Addr, err error) {
 	var c *netlink.Conn
 	err = n.Do(func() (err error) {

@@ -15,33 +15,32 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// Netns is an open network namespace.
+// Handle is an open network namespace.
 type Handle struct {
 	fd   int
 	path string
 }
 
-// OpenNetns opens the namespace that a path names. A path that does not exist or leads
-// nowhere, or to something that is no network namespace (a mount that is gone), is
-// os.ErrNotExist.
+// Open opens the namespace at a path. It returns os.ErrNotExist if nothing exists there, or something that is not a
+// network namespace, such as a file whose mount is gone.
 func Open(path string) (*Handle, error) {
-	// Without waiting: a FIFO would have it wait for a writer.
+	// O_NONBLOCK: opening a FIFO would wait for a writer.
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	switch err {
 	case nil:
 	case unix.ELOOP, unix.ENOTDIR, unix.ENAMETOOLONG, unix.ENXIO, unix.ENODEV:
-		return nil, fmt.Errorf("%s leads to no network namespace: %s: %w", path, err.Error(), os.ErrNotExist)
+		return nil, fmt.Errorf("%s does not lead to a network namespace: %s: %w", path, err.Error(), os.ErrNotExist)
 	default:
 		return nil, &fs.PathError{Op: "open network namespace", Path: path, Err: err}
 	}
 	if problem := notNetns(fd); problem != "" {
 		_ = unix.Close(fd)
-		return nil, fmt.Errorf("%s is no network namespace (%s): %w", path, problem, os.ErrNotExist)
+		return nil, fmt.Errorf("%s is not a network namespace (%s): %w", path, problem, os.ErrNotExist)
 	}
 	return &Handle{fd: fd, path: path}, nil
 }
 
-// notNetns says why a file is none. Namespaces of other types are of the same filesystem.
+// notNetns returns why a file is not a network namespace, or "". Namespaces of other types are on the same filesystem.
 func notNetns(fd int) string {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(fd, &st); err != nil || st.Type != unix.NSFS_MAGIC {
@@ -57,52 +56,51 @@ func notNetns(fd int) string {
 // Current opens the namespace of the calling thread.
 func Current() (*Handle, error) { return Open("/proc/thread-self/ns/net") }
 
-// netnsOf is the namespace that a socket was opened in. The socket is asked
-// (SIOCGSKNS, kernel 4.10): a new process's directory under /proc costs more.
+// OfSocket opens the namespace that a socket was opened in. It asks the socket (SIOCGSKNS, kernel 4.10), which costs
+// less than opening /proc/thread-self in a new process.
 func OfSocket(c *netlink.Conn) (*Handle, error) {
 	fd, err := unix.IoctlRetInt(c.FD(), unix.SIOCGSKNS)
 	if err != nil {
 		return Current()
 	}
-	return &Handle{fd: fd, path: "the namespace of the host"}, nil
+	return &Handle{fd: fd, path: "the host's namespace"}, nil
 }
 
-// FD is the open descriptor, for a message that names the namespace.
+// FD returns the file descriptor, for a message that names the namespace.
 func (n *Handle) FD() int { return n.fd }
 
-// Path is the path by which it was opened.
+// Path returns the path that the namespace was opened with.
 func (n *Handle) Path() string { return n.path }
 
-// Unlock lets others lock the namespace.
+// Unlock releases the lock.
 func (n *Handle) Unlock() { _ = unix.Flock(n.fd, unix.LOCK_UN) }
 
-// Lock waits until nobody else has locked the namespace, and keeps it locked
-// until Unlock or Close. The end of the wait is a *filelock.Busy.
+// Lock locks the namespace until Unlock or Close. It waits for another owner of the lock until the context ends, then
+// returns a *filelock.Busy.
 func (n *Handle) Lock(ctx context.Context) error { return filelock.Lock(ctx, n.fd, n.path) }
 
-// Close closes the handle; the namespace lives on if others hold it.
+// Close closes the handle. The namespace exists as long as something else holds it.
 func (n *Handle) Close() { _ = unix.Close(n.fd) }
 
-// ID is the device and inode, by which a namespace is told from its successor.
+// ID returns the device and inode of the namespace, which differ from those of a later namespace at the same path.
 func (n *Handle) ID() (string, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(n.fd, &st); err != nil {
-		return "", fmt.Errorf("look at %s: %w", n.path, err)
+		return "", fmt.Errorf("stat %s: %w", n.path, err)
 	}
 	return fmt.Sprintf("%d:%d", st.Dev, st.Ino), nil
 }
 
-// SameAs tells whether both are one namespace.
+// SameAs reports whether both handles are of one namespace.
 func (n *Handle) SameAs(m *Handle) bool {
 	var a, b unix.Stat_t
 	return unix.Fstat(n.fd, &a) == nil && unix.Fstat(m.fd, &b) == nil && a.Dev == b.Dev && a.Ino == b.Ino
 }
 
-// Do runs f on a thread that is in the namespace. The thread is used again
-// only if it could be brought back.
+// Do runs f on a thread in the namespace. The runtime reuses the thread only if it could return to its own namespace.
 func (n *Handle) Do(f func() error) error {
 	runtime.LockOSThread()
-	defer runtime.UnlockOSThread() // the lock counts: doFrom has its own
+	defer runtime.UnlockOSThread() // locks nest: DoFrom takes its own
 	back, err := Current()
 	if err != nil {
 		return err
@@ -111,7 +109,7 @@ func (n *Handle) Do(f func() error) error {
 	return n.DoFrom(back, f)
 }
 
-// doFrom is Do for a caller that knows its own namespace.
+// DoFrom is like Do, for a caller that has a handle of the thread's own namespace.
 func (n *Handle) DoFrom(back *Handle, f func() error) error {
 	runtime.LockOSThread()
 	if err := unix.Setns(n.fd, unix.CLONE_NEWNET); err != nil {
@@ -127,8 +125,8 @@ func (n *Handle) DoFrom(back *Handle, f func() error) error {
 	return err
 }
 
-// MakeNetns makes a network namespace that lives until RemoveNetns, as "ip netns add"
-// does, with lo up. One that is there is no error.
+// Create creates a network namespace at a path, with lo up, as "ip netns add" does. It lives until Remove. A namespace
+// that exists is not an error.
 func Create(path string) error {
 	if ns, err := Open(path); err == nil {
 		ns.Close()
@@ -144,15 +142,15 @@ func Create(path string) error {
 	f.Close()
 	if err := InNew(func(c *netlink.Conn) error { return keepNetns(c, path) }); err != nil {
 		_ = os.Remove(path)
-		return fmt.Errorf("make network namespace %s: %w", path, err)
+		return fmt.Errorf("create network namespace %s: %w", path, err)
 	}
 	return nil
 }
 
-// inNewNetns calls f on a thread that is alone in a new namespace.
+// InNew runs f on a thread of its own in a new namespace, which ends with the call.
 func InNew(f func(*netlink.Conn) error) error {
 	done := make(chan error)
-	go func() { // the thread is thrown away: it stays locked
+	go func() { // the thread stays locked, so it ends with the goroutine
 		runtime.LockOSThread()
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			done <- err
@@ -177,8 +175,8 @@ func keepNetns(c *netlink.Conn, path string) error {
 	return unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, "")
 }
 
-// RemoveNetns takes away what MakeNetns made. The namespace ends when nothing else
-// holds it; one that is not there is os.ErrNotExist.
+// Remove removes a namespace that Create created. The namespace ends when nothing else holds it. It returns
+// os.ErrNotExist if nothing is at the path.
 func Remove(path string) error {
 	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && err != unix.EINVAL {
 		return &fs.PathError{Op: "unmount", Path: path, Err: err}

@@ -6,20 +6,19 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// The fields that iptables' own extensions compare, as numbers in the machine's
-// order.
+// Fields that the extensions of iptables compare, as numbers in host byte order.
 const (
-	// FieldCTState is a connection's state as nftables has it, with XTStateDNAT.
+	// FieldCTState is the connection state as in nftables, with XTStateDNAT.
 	FieldCTState = "xt ctstate"
-	// FieldDstType is 1 << the type of the destination's route, rtnetlink(7).
+	// FieldDstType is 1 << the type of the route to the destination, rtnetlink(7).
 	FieldDstType = "xt dsttype"
 
-	// XTStateDNAT is set where the destination was rewritten.
+	// XTStateDNAT is set if the destination was rewritten.
 	XTStateDNAT = 1 << 7
 )
 
-// match is an extension of iptables, whose parameters are a structure of the
-// kernel's headers. Those that most hosts have are read, all others unknown.
+// match decodes an extension of iptables, whose parameters are a structure of the kernel's headers. It knows the
+// extensions that most hosts use; others are unknown.
 func (d *decoder) match(name string, info []byte) {
 	var steps []Step
 	switch name {
@@ -39,8 +38,8 @@ func (d *decoder) match(name string, info []byte) {
 	d.steps = append(d.steps, steps...)
 }
 
-// xtConntrack is struct xt_conntrack_mtinfo3 (and 2), linux/netfilter/xt_conntrack.h,
-// where it asks for states alone.
+// xtConntrack decodes struct xt_conntrack_mtinfo3 (and 2) of linux/netfilter/xt_conntrack.h. It returns nil unless the
+// rule matches only states.
 func xtConntrack(info []byte) []Step {
 	const flags, inverted, states, size, stateOnly = 146, 148, 150, 154, 1
 	if len(info) < size || netlink.Uint16(info[flags:]) != stateOnly {
@@ -53,8 +52,8 @@ func xtConntrack(info []byte) []Step {
 	return []Step{{Field: FieldCTState, Mask: native32(uint32(netlink.Uint16(info[states:]))), Op: op, Value: native32(0)}}
 }
 
-// xtAddrtype is struct xt_addrtype_info_v1, linux/netfilter/xt_addrtype.h, where it
-// asks for the destination alone.
+// xtAddrtype decodes struct xt_addrtype_info_v1 of linux/netfilter/xt_addrtype.h. It returns nil unless the rule
+// matches only the destination.
 func xtAddrtype(info []byte) []Step {
 	const invertDest = 2
 	if len(info) < 8 || netlink.Uint16(info) != 0 || netlink.Uint32(info[4:])&^invertDest != 0 {
@@ -67,8 +66,8 @@ func xtAddrtype(info []byte) []Step {
 	return []Step{{Field: FieldDstType, Mask: native32(uint32(netlink.Uint16(info[2:]))), Op: op, Value: native32(0)}}
 }
 
-// xtPorts is struct xt_tcp or xt_udp, linux/netfilter/xt_tcpudp.h, where it asks for
-// the destination's port alone.
+// xtPorts decodes struct xt_tcp or xt_udp of linux/netfilter/xt_tcpudp.h. It returns nil unless the rule matches only
+// the destination port.
 func xtPorts(info []byte) []Step {
 	if len(info) < 9 || netlink.Uint16(info) != 0 || netlink.Uint16(info[2:]) != 1<<16-1 {
 		return nil

@@ -20,8 +20,8 @@ const (
 	echoRequest6, echoReply6 = 128, 129
 )
 
-// Ping sends one echo request from a namespace and waits for its reply, no longer
-// than a time; then it is os.ErrDeadlineExceeded.
+// Ping sends one echo request from a namespace and waits for the reply. It returns os.ErrDeadlineExceeded after the
+// given time.
 func Ping(ctx context.Context, ns *netns.Handle, to netip.Addr, wait time.Duration) error {
 	domain, proto, request, reply := unix.AF_INET, unix.IPPROTO_ICMP, byte(echoRequest4), byte(echoReply4)
 	var sa unix.Sockaddr = &unix.SockaddrInet4{Addr: [4]byte{}}
@@ -45,11 +45,11 @@ func Ping(ctx context.Context, ns *netns.Handle, to netip.Addr, wait time.Durati
 	for {
 		n, _, err := s.Receive(ctx, p, until)
 		if err != nil {
-			return errors.Join(fmt.Errorf("ping %s: no answer in %v", to, wait), err)
+			return errors.Join(fmt.Errorf("ping %s: no reply within %v", to, wait), err)
 		}
 		m := p[:n]
 		if to.Is4() && len(m) >= 20 {
-			m = m[int(m[0]&15)*4:] // a raw socket of IPv4 gets the header, too
+			m = m[int(m[0]&15)*4:] // a raw IPv4 socket receives the IP header, too
 		}
 		if len(m) >= 8 && m[0] == reply && binary.BigEndian.Uint16(m[4:]) == id {
 			return nil
@@ -57,7 +57,7 @@ func Ping(ctx context.Context, ns *netns.Handle, to netip.Addr, wait time.Durati
 	}
 }
 
-// echo is a request; the kernel fills in ICMPv6's checksum.
+// echo returns an echo request. The kernel fills in the ICMPv6 checksum.
 func echo(typ byte, id uint16) []byte {
 	m := []byte{typ, 0, 0, 0, byte(id >> 8), byte(id), 0, 1}
 	sum := uint32(0)

@@ -35,7 +35,7 @@ func TestPing(t *testing.T) {
 	}
 }
 
-// The namespaces that somebody uses are seen, each once, with their addresses.
+// TestNamespaces checks that All returns each namespace in use once, and its addresses.
 func TestNamespaces(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -52,7 +52,7 @@ func TestNamespaces(t *testing.T) {
 				t.Errorf("%s and %s are one", ns.Path(), other.Path())
 			}
 		}
-		addrs, _ := ns.Addrs() // others' namespaces end meanwhile
+		addrs, _ := ns.Addrs() // other namespaces may end meanwhile
 		for _, a := range addrs {
 			if a == netip.MustParseAddr("192.0.2.77") {
 				found++

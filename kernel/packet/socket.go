@@ -14,15 +14,15 @@ import (
 	"github.com/fairlead/fairlead/kernel/netns"
 )
 
-// Socket is a datagram socket on one link of a namespace. It waits in the
-// runtime's poller, so thousands may wait at once.
+// Socket is a datagram socket on one link of a namespace. It waits in the runtime's poller, so thousands of sockets can
+// wait at once.
 type Socket struct {
 	file *os.File
 	what string // for errors
 }
 
-// OpenFrames opens a packet socket for the Ethernet frames of a link that hold
-// IPv4 and UDP for a port, as a DHCP client needs before it has an address.
+// OpenFrames opens a packet socket that receives Ethernet frames with IPv4 and UDP for a port. A DHCP client needs it
+// before it has an address.
 func OpenFrames(ns *netns.Handle, index int, port uint16) (*Socket, error) {
 	return openSocket(ns, "packet socket", unix.AF_PACKET, unix.SOCK_RAW, 0, func(fd int) error {
 		if err := attachFilter(fd, udpTo(port)); err != nil {
@@ -45,8 +45,8 @@ func OpenUDP6(ns *netns.Handle, index int, from netip.AddrPort) (*Socket, error)
 	})
 }
 
-// OpenICMP6 opens a raw socket for ICMPv6 messages of a type that come over a
-// link from a neighbour: with the hop limit 255, which no router passes on.
+// OpenICMP6 opens a raw socket for ICMPv6 messages of one type from neighbours: only packets with the hop limit 255,
+// which no router forwards.
 func OpenICMP6(ns *netns.Handle, index int, typ uint8) (*Socket, error) {
 	return openSocket(ns, "ICMPv6 socket", unix.AF_INET6, unix.SOCK_RAW, unix.IPPROTO_ICMPV6, func(fd int) error {
 		var block unix.ICMPv6Filter
@@ -84,7 +84,7 @@ func openSocket(ns *netns.Handle, what string, domain, typ, proto int, prepare f
 	return &Socket{os.NewFile(uintptr(fd), what), what}, nil
 }
 
-// Close closes the socket; what waits in Receive returns.
+// Close closes the socket and ends a Receive that waits.
 func (s *Socket) Close() { _ = s.file.Close() }
 
 // SendFrame sends a whole Ethernet frame.
@@ -93,7 +93,7 @@ func (s *Socket) SendFrame(frame []byte) error {
 	return err
 }
 
-// SendTo6 sends a datagram to an address on the link of a number.
+// SendTo6 sends a datagram to an address on the link with an index.
 func (s *Socket) SendTo6(p []byte, to netip.AddrPort, index int) error {
 	c, err := s.file.SyscallConn()
 	if err != nil {
@@ -110,8 +110,8 @@ func (s *Socket) SendTo6(p []byte, to netip.AddrPort, index int) error {
 	return nil
 }
 
-// Receive waits for a datagram until a time or the context's end, which is its
-// error; at the time it is os.ErrDeadlineExceeded. from is zero for a frame.
+// Receive waits for a datagram. At the time until it returns os.ErrDeadlineExceeded; when the context ends, the
+// context's cause. from is zero for a frame.
 func (s *Socket) Receive(ctx context.Context, p []byte, until time.Time) (n int, from netip.Addr, err error) {
 	if err := s.file.SetReadDeadline(until); err != nil {
 		return 0, from, err
@@ -154,7 +154,7 @@ func attachFilter(fd int, prog []unix.SockFilter) error {
 
 const acceptAll = 1 << 18 // bytes
 
-// udpTo passes frames that hold a first fragment of UDP over IPv4 to a port.
+// udpTo returns a BPF program that accepts frames with the first fragment of a UDP packet over IPv4 to a port.
 func udpTo(port uint16) []unix.SockFilter {
 	return []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: 23}, // protocol
@@ -169,7 +169,7 @@ func udpTo(port uint16) []unix.SockFilter {
 	}
 }
 
-// neighbours passes IPv6 packets with the hop limit 255. Source: RFC 4861, 6.1.2.
+// neighbours returns a BPF program that accepts IPv6 packets with the hop limit 255. Source: RFC 4861, section 6.1.2.
 func neighbours() []unix.SockFilter {
 	return []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: 0xfff00000 + 7}, // SKF_NET_OFF: the hop limit

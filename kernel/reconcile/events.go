@@ -11,22 +11,22 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// Contradicts tells whether a change is none that this reconciler made or wants:
-// something of the owner's went away, or was changed, or came.
+// NeedsResync reports whether an event contradicts what the reconciler remembers: something else removed, changed or
+// added an object of the owner. The next Reconcile then lists the kernel.
 //
-// watch are links of others that matter too, by name: the underlay's.
+// watch names further links that matter: the underlay.
 func (r *Reconciler) NeedsResync(ev Event, watch func(link string) bool) bool {
 	if ev.missed {
 		r.Invalidate()
 		return true
 	}
 	if !r.known || r.sentByUs(ev) {
-		return false // it will be listed anyway, or is remembered
+		return false // the next Reconcile lists everything anyway, or the change is our own
 	}
 	bad := false
 	switch {
 	case ev.typ == unix.RTM_NEWNETCONF && !ev.nft:
-		return ev.stopsForwarding() // each Reconcile looks at settings
+		return ev.stopsForwarding() // each Reconcile compares settings
 	case ev.nft:
 		bad = r.tableEvent(ev)
 	case ev.typ == unix.RTM_NEWLINK || ev.typ == unix.RTM_DELLINK:
@@ -65,7 +65,7 @@ func (r *Reconciler) routeEvent(ev Event) bool {
 	h := kernel.ParseRoute(ev.body)
 	k := routeKeyOf(h.Dst, h.Table, h.Metric)
 	have, wanted := r.routes[k]
-	if h.Protocol != r.owner.Protocol { // of somebody else, in place of ours
+	if h.Protocol != r.owner.Protocol { // a third-party route took the place of ours
 		return wanted && ev.typ == unix.RTM_NEWROUTE && h.Dst.IsValid()
 	}
 	same := wanted && have == listedRoute(&h)
@@ -84,7 +84,7 @@ func (r *Reconciler) neighEvent(ev Event) bool {
 	mac, gone := hwaddr.Format(netlink.Attr(p, unix.NDA_LLADDR)), ev.typ == unix.RTM_DELNEIGH
 	if ev.body[0] == unix.AF_BRIDGE {
 		have, wanted := r.fdb[fdbKey{index, mac}]
-		dst := netlink.Addr(netlink.Attr(p, unix.NDA_DST)) // kernel 6.12 tells of one twice, once without it
+		dst := netlink.Addr(netlink.Attr(p, unix.NDA_DST)) // kernel 6.12 reports an entry twice, once without its destination
 		same := wanted && (!dst.IsValid() || have.dst == dst)
 		return same == gone
 	}
@@ -120,14 +120,13 @@ func (r *Reconciler) wantsRule(body []byte) bool {
 	return false
 }
 
-// tableEvent: somebody else took away a part of our table, or added to it.
+// tableEvent reports whether an event is about the owner's table.
 func (r *Reconciler) tableEvent(ev Event) bool {
-	return len(ev.body) >= 4 && ev.typ&0xff != unix.NFT_MSG_NEWGEN && // attribute 1 of all others is the table
+	return len(ev.body) >= 4 && ev.typ&0xff != unix.NFT_MSG_NEWGEN && // attribute 1 of all other messages is the table
 		netlink.Text(netlink.Attr(ev.body[4:], unix.NFTA_TABLE_NAME)) == r.owner.Table
 }
 
-// mine tells whether this reconciler's own requests made a change, where the kernel
-// says who made it.
+// sentByUs reports whether a request of this reconciler caused the event. The kernel does not tell that of every event.
 func (r *Reconciler) sentByUs(ev Event) bool {
 	if ev.port == 0 {
 		return false
@@ -143,7 +142,7 @@ const (
 	netconfIfindexAll = -1
 )
 
-// stopsForwarding tells whether the namespace forwards packets of a family no more.
+// stopsForwarding reports whether the namespace stopped forwarding packets of a family.
 func (ev Event) stopsForwarding() bool {
 	if len(ev.body) < sizeofNetconfmsg {
 		return false

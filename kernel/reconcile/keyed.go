@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// What there may be only one of, and what it is: comparable, as there are thousands.
+// Keys and values of the objects of which there are thousands. They are comparable.
 type (
 	routeKey struct {
 		dst           netip.Prefix
@@ -40,7 +40,7 @@ type (
 	}
 )
 
-const defaultMetric6 = 1024 // what the kernel takes for none in IPv6
+const defaultMetric6 = 1024 // the metric that the kernel gives an IPv6 route without one
 
 func routeKeyOf(dst netip.Prefix, table, metric int) routeKey {
 	if dst.Addr().Is6() && metric == 0 {
@@ -102,7 +102,7 @@ func (r *Reconciler) listRules() error {
 	return nil
 }
 
-// lookLinks lists addresses, neighbours and forwarding entries of the owner's links.
+// listOnLinks lists the addresses, neighbours and forwarding entries of the owner's links.
 func (r *Reconciler) listOnLinks() error {
 	r.neighs, r.fdb, r.addrs = map[neighKey]string{}, map[fdbKey]fdbValue{}, map[addrKey]bool{}
 	for _, l := range r.links {
@@ -135,16 +135,16 @@ func (r *Reconciler) listOnLinks() error {
 	return nil
 }
 
-// step is a change that waits to be sent with others.
+// change is a request that is sent together with others.
 type change struct {
 	o    kernel.Object
 	req  netlink.Request
-	then func() // when it succeeded
-	what string // of a removal
+	then func() // called on success
+	what string // of a removal: the text for the report
 }
 
-// keyed makes the objects of which there are many so: what differs is sent by the
-// hundred, in order, then what is too many is removed.
+// updateKeyed creates and changes the keyed objects that differ, in order and hundreds per write. Then it removes those
+// that are not wanted.
 func (r *Reconciler) updateKeyed(rep *Report, w partition) {
 	var puts []change
 	keep := wantedKeys{map[routeKey]bool{}, map[kernel.Rule]bool{}, map[neighKey]bool{}, map[fdbKey]bool{}, map[addrKey]bool{}}
@@ -162,7 +162,7 @@ func (r *Reconciler) updateKeyed(rep *Report, w partition) {
 	}
 }
 
-// kept is what is wanted, by key.
+// wantedKeys are the keys of the wanted objects.
 type wantedKeys struct {
 	routes map[routeKey]bool
 	rules  map[kernel.Rule]bool
@@ -171,7 +171,7 @@ type wantedKeys struct {
 	addrs  map[addrKey]bool
 }
 
-// put is what makes an object so; no step if it is.
+// change returns the request that creates or changes an object, or none if it does not differ.
 func (r *Reconciler) change(o kernel.Object, keep *wantedKeys) (change, error) {
 	switch o := o.(type) {
 	case *kernel.Route:
@@ -215,7 +215,7 @@ func (r *Reconciler) change(o kernel.Object, keep *wantedKeys) (change, error) {
 		}
 		return change{o: o, req: netlink.Request{Type: unix.RTM_NEWADDR, Flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, Body: o.Message(i)}, then: func() { r.addrs[k] = true }}, nil
 	}
-	return change{}, fmt.Errorf("no reconciler keeps a %s", kernel.Kind(o))
+	return change{}, fmt.Errorf("an object of kind %s cannot be reconciled", kernel.Kind(o))
 }
 
 func masked(p netip.Prefix) netip.Prefix {
@@ -225,8 +225,8 @@ func masked(p netip.Prefix) netip.Prefix {
 	return p.Masked()
 }
 
-// putRoute replaces a route of ours, and is refused where another's stands that is
-// not to be taken over.
+// changeRoute replaces a route of the owner. A third-party route in its place makes the request fail, unless the route
+// says Takeover.
 func (r *Reconciler) changeRoute(o *kernel.Route, keep *wantedKeys) (change, error) {
 	i, err := o.LinkIndex(r.e)
 	if err != nil {
@@ -247,8 +247,8 @@ func (r *Reconciler) changeRoute(o *kernel.Route, keep *wantedKeys) (change, err
 	return change{o: o, req: netlink.Request{Type: unix.RTM_NEWROUTE, Flags: flags, Body: p.Message(i)}, then: func() { r.routes[k] = v }}, nil
 }
 
-// perWrite is how many changes go in one write: their acknowledgements have to
-// fit the socket's buffer where it could not be enlarged.
+// changesPerWrite is the number of changes in one write. Their acknowledgements must fit the socket's buffer, which the
+// kernel may have refused to enlarge.
 const changesPerWrite = 200
 
 func (r *Reconciler) send(rep *Report, steps []change) {
@@ -260,7 +260,7 @@ func (r *Reconciler) send(rep *Report, steps []change) {
 		}
 		resp, err := r.e.Requests(r.side, reqs)
 		if err != nil {
-			r.known = false // it is not known what was done
+			r.known = false // the reply is lost, so the state is unknown
 			rep.Errors = append(rep.Errors, err)
 			return
 		}
@@ -284,9 +284,9 @@ func (r *Reconciler) reply(rep *Report, s change, err error) {
 		rep.applied(s.o)
 	default:
 		if errors.Is(err, unix.EEXIST) {
-			err = fmt.Errorf("another's is in the way: %w", err)
+			err = fmt.Errorf("a third-party object is in the way: %w", err)
 		}
-		r.known = false // what was remembered may be why
+		r.known = false // the remembered state may be wrong
 		rep.fail(s.o, err)
 	}
 }

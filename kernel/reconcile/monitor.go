@@ -12,22 +12,22 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// Monitor hears what changes in a namespace: links, addresses, routes, rules,
-// neighbours, forwarding and nftables, whoever changes them.
+// Monitor receives events about links, addresses, routes, rules, neighbours, forwarding entries, forwarding settings
+// and nftables of a namespace, whoever causes them.
 type Monitor struct {
 	files []*os.File
 }
 
-// Event is one such change, as the kernel told it.
+// Event is one change, as the kernel reported it.
 type Event struct {
 	typ    uint16
 	body   []byte
-	port   uint32 // of the socket that asked for it; 0: unknown
+	port   uint32 // port ID of the socket that requested the change; 0: unknown
 	nft    bool
-	missed bool // some were not heard
+	missed bool // the socket's buffer overflowed, so events are missing
 }
 
-// NewMonitor listens in the calling thread's namespace.
+// NewMonitor opens a monitor for the namespace of the calling thread.
 func NewMonitor() (*Monitor, error) {
 	m := &Monitor{}
 	groups := map[int][]int{
@@ -52,7 +52,7 @@ func listen(family int, groups []int) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open netlink socket: %w", err)
 	}
-	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20) // else what others do in bursts is lost, and listed
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20) // a burst that does not fit is lost and costs a resync
 	err = unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
 	for _, g := range groups {
 		err = errors.Join(err, unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, g))
@@ -64,29 +64,29 @@ func listen(family int, groups []int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "netlink"), nil
 }
 
-// Close ends Run.
+// Close closes the sockets and ends Run.
 func (m *Monitor) Close() {
 	for _, f := range m.files {
 		_ = f.Close()
 	}
 }
 
-// Run calls f for every change until the context ends.
+// Run calls f with every batch of events until the context ends.
 func (m *Monitor) Run(ctx context.Context, f func([]Event)) error {
 	stop := context.AfterFunc(ctx, m.Close)
 	defer stop()
-	type heard struct {
+	type received struct {
 		events []Event
 		err    error
 	}
-	ch := make(chan heard)
+	ch := make(chan received)
 	for _, file := range m.files {
 		go func() {
 			buf := make([]byte, 64<<10)
 			for {
 				events, err := receive(file, buf)
 				select {
-				case ch <- heard{events, err}:
+				case ch <- received{events, err}:
 				case <-ctx.Done():
 					return
 				}
@@ -144,7 +144,7 @@ func parseEvents(p []byte) (out []Event) {
 	return out
 }
 
-// Link is the link that a change is of, and whether it is gone; false for other changes.
+// Link returns the link that an event is about, and whether the link is gone. ok is false for other events.
 func (ev Event) Link() (l *kernel.LinkInfo, gone, ok bool) {
 	if ev.nft || ev.missed || ev.typ != unix.RTM_NEWLINK && ev.typ != unix.RTM_DELLINK || len(ev.body) < unix.SizeofIfInfomsg || ev.body[0] != unix.AF_UNSPEC {
 		return nil, false, false

@@ -13,43 +13,43 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// Reconciler keeps what one owner wants in a namespace: all that is there of the
-// owner's is known, so what is wanted no longer is removed.
+// Reconciler keeps the objects of one owner in a namespace as desired. It finds all objects of the owner in the kernel,
+// so it also removes those that are no longer wanted.
 //
-// It remembers what it saw and made: to want the same again costs a comparison.
-// What others change is told by Contradicts, or seen at the next look after Forget.
+// It remembers what it listed and created, so an unchanged desired state costs only a comparison. NeedsResync and
+// Invalidate make it list the kernel again.
 type Reconciler struct {
-	// Spare leaves what is not wanted: who is not sure to know all takes nothing away.
+	// NoRemove keeps unwanted objects. It is for a caller whose desired state may be incomplete.
 	NoRemove bool
 
 	e     *kernel.Engine
 	side  kernel.Side
 	owner Owner
 
-	links  map[string]*kernel.LinkInfo // ours, by name
+	links  map[string]*kernel.LinkInfo // the owner's links by name
 	routes map[routeKey]routeValue
 	rules  map[kernel.Rule]bool
 	neighs map[neighKey]string // hardware address
 	fdb    map[fdbKey]fdbValue
 	addrs  map[addrKey]bool
-	nft    string // what our table says it holds, see nftSum; "": it is not there
+	nft    string // tableHash of the owner's table; "": the table does not exist
 	known  bool
 }
 
-// OwnerOf is by what things in the kernel are known as an owner's.
+// Owner tells which objects in the kernel belong to one owner.
 type Owner struct {
 	Protocol byte   // of routes and rules
-	Alias    string // with which the alias of its links begins
-	Table    string // its nftables table, of family inet
+	Alias    string // prefix of the alias of its links
+	Table    string // its nftables table, of the family inet
 }
 
-// Report is what a Reconcile changed, and what it could not.
+// Report is the result of a Reconcile.
 type Report struct {
 	Applied int
 	Removed int
-	Changes []string // the first of them, in words
-	Listed  bool     // the kernel was listed
-	Errors  []error  // *ObjectError, or of a list
+	Changes []string // the first of them, as text
+	Listed  bool     // whether the kernel was listed
+	Errors  []error  // *kernel.ObjectError, or the error of a list
 }
 
 const maxChanges = 20
@@ -69,7 +69,7 @@ func (r *Report) fail(o kernel.Object, err error) {
 	}
 }
 
-// Add adds what another Reconcile did; its errors begin with where, if that is not "".
+// Add adds another report. Its errors get the prefix where, unless that is "".
 func (r *Report) Add(o *Report, where string) {
 	r.Applied, r.Removed, r.Listed = r.Applied+o.Applied, r.Removed+o.Removed, r.Listed || o.Listed
 	for _, c := range o.Changes {
@@ -83,22 +83,21 @@ func (r *Report) Add(o *Report, where string) {
 	}
 }
 
-// Err joins the errors.
+// Err joins the errors. It returns nil if there are none.
 func (r *Report) Err() error { return errors.Join(r.Errors...) }
 
-// NewReconciler makes one for a side of an engine, which is its alone: all objects
-// are of that side, nftables' too. It knows nothing yet: its first Reconcile lists all.
+// New returns a reconciler for one side of an engine that nothing else uses. All objects, also those of nftables, apply
+// to that side. The first Reconcile lists the kernel.
 func New(e *kernel.Engine, side kernel.Side, owner Owner) *Reconciler {
 	e.ServeReconciler(side)
 	return &Reconciler{e: e, side: side, owner: owner}
 }
 
-// Forget has the next Reconcile list all.
+// Invalidate makes the next Reconcile list the kernel.
 func (r *Reconciler) Invalidate() { r.known = false }
 
-// Reconcile makes what is wanted so, and removes what is the owner's besides. It
-// goes on after an error; what failed is tried again by the next one. The calling
-// thread must be in the engine's host namespace.
+// Reconcile creates and changes what differs from the desired objects, and removes the owner's other objects. It
+// continues after an error; the next call tries again. The calling thread must be in the engine's host namespace.
 func (r *Reconciler) Reconcile(want kernel.Objects) *Report {
 	rep := &Report{}
 	w := partitionObjects(want)
@@ -112,7 +111,7 @@ func (r *Reconciler) Reconcile(want kernel.Objects) *Report {
 	for _, o := range w.others {
 		r.one(rep, o)
 	}
-	if r.updateLinks(rep, w.links) { // what was on a link that was made anew is gone
+	if r.updateLinks(rep, w.links) { // a link that was created again lost its addresses and routes
 		if err := r.list(w); err != nil {
 			rep.Errors = append(rep.Errors, err)
 			return rep
@@ -126,12 +125,12 @@ func (r *Reconciler) Reconcile(want kernel.Objects) *Report {
 	return rep
 }
 
-// wanted are objects by the way in which they are kept.
+// partition groups the desired objects by the way in which they are reconciled.
 type partition struct {
 	links  []kernel.Object
 	nft    []kernel.Object
 	others []kernel.Object // compared one by one
-	keyed  []kernel.Object // many of a kind
+	keyed  []kernel.Object // many of a kind, compared by key
 }
 
 func partitionObjects(list kernel.Objects) (w partition) {
@@ -152,7 +151,7 @@ func partitionObjects(list kernel.Objects) (w partition) {
 	return w
 }
 
-// generic makes an object so that is the only one of its kind.
+// one reconciles an object that is compared on its own.
 func (r *Reconciler) one(rep *Report, o kernel.Object) {
 	what, err := r.e.DriftOf(o)
 	if err == nil && len(what) > 0 {
@@ -163,9 +162,8 @@ func (r *Reconciler) one(rep *Report, o kernel.Object) {
 	rep.fail(o, err)
 }
 
-// putLinks makes the links that are not as they should be, and tells whether one
-// is new.
-func (r *Reconciler) updateLinks(rep *Report, links []kernel.Object) (anew bool) {
+// updateLinks creates and changes the links that differ, and reports whether it changed any.
+func (r *Reconciler) updateLinks(rep *Report, links []kernel.Object) (changed bool) {
 	for _, o := range links {
 		what, err := r.e.DiffOf(o)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -175,16 +173,16 @@ func (r *Reconciler) updateLinks(rep *Report, links []kernel.Object) (anew bool)
 		if err == nil && len(what) == 0 {
 			continue
 		}
-		anew = true
+		changed = true
 		if err = r.e.EnsureNow(o); err == nil {
 			rep.applied(o)
 		}
 		rep.fail(o, err)
 	}
-	return anew
+	return changed
 }
 
-// dropLinks removes links of the owner's that are not wanted.
+// removeLinks removes the owner's links that are not wanted.
 func (r *Reconciler) removeLinks(rep *Report, links []kernel.Object) {
 	keep := map[string]bool{}
 	for _, o := range links {
@@ -206,7 +204,7 @@ func (r *Reconciler) removeLinks(rep *Report, links []kernel.Object) {
 	}
 }
 
-// look lists everything of the owner's.
+// list reads all of the owner's objects from the kernel.
 func (r *Reconciler) list(w partition) error {
 	r.known = false
 	r.e.Reset()
@@ -228,7 +226,7 @@ func (r *Reconciler) list(w partition) error {
 	return nil
 }
 
-// Links are the owner's links by name, as last seen.
+// Links returns the names of the owner's links, sorted, as last seen.
 func (r *Reconciler) Links() (names []string) {
 	for name := range r.links {
 		names = append(names, name)

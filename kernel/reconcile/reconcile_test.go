@@ -17,8 +17,7 @@ func agentOwner() reconcile.Owner {
 	return reconcile.Owner{Protocol: 103, Alias: "fairlead-agent ", Table: "fairlead-agent"}
 }
 
-// existingVXLAN makes a link with an address and, on top of it, by hand, a VXLAN
-// device that says it is the agent's.
+// existingVXLAN creates a link with an address and, with ip(8), a VXLAN device on it whose alias is the agent's.
 func existingVXLAN(t *testing.T) {
 	t.Helper()
 	for _, c := range []string{
@@ -35,7 +34,7 @@ func existingVXLAN(t *testing.T) {
 	}
 }
 
-// vx is the device that existingVXLAN made.
+// vx is the device that existingVXLAN created.
 func vx() kernel.Objects {
 	return kernel.Objects{&kernel.VXLAN{
 		Name: "vx", ID: 7, Port: 8472, Local: netip.MustParseAddr("192.0.2.1"), Link: "eth0", MTU: 1450, OwnerTag: "fairlead-agent vx",
@@ -100,8 +99,8 @@ func reconcileOnce(t *testing.T, r *reconcile.Reconciler, want kernel.Objects) *
 	return rep
 }
 
-// Whatever was there before, a Reconcile leaves what is wanted, and a second one
-// changes nothing, whether it remembers or lists.
+// TestReconcile checks that a Reconcile reaches the desired state from any state, and that a second one changes
+// nothing, with and without listing.
 func TestReconcile(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -111,14 +110,14 @@ func TestReconcile(t *testing.T) {
 	want := append(append(vx(), peers(300)...), ruleset()...)
 	want = append(want,
 		&kernel.Route{Dst: netip.MustParsePrefix("10.9.0.0/16"), Type: kernel.Unreachable},
-		&kernel.Route{Dst: netip.MustParsePrefix("10.7.0.0/16"), Link: "eth0", MTU: 65535}, // the kernel writes down less
+		&kernel.Route{Dst: netip.MustParsePrefix("10.7.0.0/16"), Link: "eth0", MTU: 65535}, // the kernel stores a smaller value
 		&kernel.Route{Dst: netip.MustParsePrefix("fd00:9::/64"), Type: kernel.Unreachable},
 		&kernel.Route{Dst: netip.MustParsePrefix("fd00:1::/64"), Via: netip.MustParseAddr("2001:db8::7"), Link: "eth0"},
 		&kernel.Route{Dst: netip.MustParsePrefix("10.8.0.0/16"), Link: "eth0", Hops: []kernel.Hop{{Via: netip.MustParseAddr("192.0.2.7"), Weight: 1}, {Via: netip.MustParseAddr("192.0.2.8"), Weight: 1}}},
 		&kernel.Rule{Priority: 900, From: netip.MustParsePrefix("10.7.0.0/16"), Table: 77},
 	)
 	if rep := reconcileOnce(t, r, want); rep.Applied < 900 || !rep.Listed {
-		t.Errorf("made %d, looked %v: want all of some 900", rep.Applied, rep.Listed)
+		t.Errorf("made %d, listed %v: want about 900 objects", rep.Applied, rep.Listed)
 	}
 	listed := kerneltest.Run(t, "nft", "list", "table", "inet", "fairlead-agent")
 	for _, w := range []string{"192.0.2.7", "192.0.11.202", "2001:db8::9ca", "iifgroup 1718353921 ip6 saddr @hosts6 drop", "udp dport 8472 @th,96,24 0x12d ip saddr @hosts return"} {
@@ -132,12 +131,12 @@ func TestReconcile(t *testing.T) {
 		}
 		r.Invalidate()
 	}
-	_, fresh := reconciler(t) // an agent that started anew
+	_, fresh := reconciler(t) // as after a restart of the agent
 	if rep := reconcileOnce(t, fresh, want); rep.Applied+rep.Removed != 0 {
 		t.Errorf("a new one made %d and removed %d: %q", rep.Applied, rep.Removed, rep.Changes)
 	}
 	if rep := reconcileOnce(t, fresh, link); rep.Removed < 900 {
-		t.Errorf("removed %d of some 900", rep.Removed)
+		t.Errorf("removed %d of about 900", rep.Removed)
 	}
 	if got := kerneltest.Run(t, "ip", "route", "show", "proto", "103"); got != "" {
 		t.Errorf("routes are left:\n%s", got)
@@ -150,8 +149,8 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
-// A route that an operator made is not taken away, nor written over.
-func TestReconcileLeavesOthers(t *testing.T) {
+// TestReconcileKeepsThirdPartyRoutes checks that routes of an administrator are neither removed nor replaced.
+func TestReconcileKeepsThirdPartyRoutes(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
 	existingVXLAN(t)
@@ -159,7 +158,7 @@ func TestReconcileLeavesOthers(t *testing.T) {
 	kerneltest.Run(t, "ip", "route", "add", "10.50.0.0/24", "via", "192.0.2.9")
 	_, r := reconciler(t)
 	rep := r.Reconcile(append(vx(), peers(2)...))
-	if err := rep.Err(); err == nil || !strings.Contains(err.Error(), "10.128.0.0/24") || !strings.Contains(err.Error(), "another's is in the way") {
+	if err := rep.Err(); err == nil || !strings.Contains(err.Error(), "10.128.0.0/24") || !strings.Contains(err.Error(), "a third-party object is in the way") {
 		t.Errorf("the error is %v: want one that names the route in the way", err)
 	}
 	got := kerneltest.Run(t, "ip", "route")
@@ -170,7 +169,7 @@ func TestReconcileLeavesOthers(t *testing.T) {
 	}
 }
 
-// What a hand does to the agent's is heard, and what the agent itself does is not.
+// TestNeedsResync checks that manual changes to the agent's objects are noticed, and the agent's own changes are not.
 func TestNeedsResync(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -188,7 +187,7 @@ func TestNeedsResync(t *testing.T) {
 
 	want := append(append(vx(), peers(20)...), ruleset()...)
 	last := ""
-	heard := func() bool {
+	noticed := func() bool {
 		bad := false
 		for end := time.After(kerneltest.Slow(300 * time.Millisecond)); ; {
 			select {
@@ -203,9 +202,9 @@ func TestNeedsResync(t *testing.T) {
 			}
 		}
 	}
-	heard() // what making the links brought about, a moment later
+	noticed() // late events about the links that were created
 	reconcileOnce(t, r, want)
-	if heard() {
+	if noticed() {
 		t.Fatalf("what it made itself contradicts it: %s", last)
 	}
 	for _, by := range []string{
@@ -214,10 +213,10 @@ func TestNeedsResync(t *testing.T) {
 		"nft delete element inet fairlead-agent hosts { 192.0.2.9 }", "nft flush chain inet fairlead-agent postrouting", "nft delete table inet fairlead-agent", "ip link set eth0 mtu 1400", "ip link del vx",
 	} {
 		kerneltest.Run(t, strings.Fields(by)...)
-		if !heard() {
-			t.Errorf("%s: not heard", by)
+		if !noticed() {
+			t.Errorf("%s: not noticed", by)
 		}
-		if by == "ip route replace 10.128.3.0/24 via 192.0.2.9" { // an operator's own now
+		if by == "ip route replace 10.128.3.0/24 via 192.0.2.9" { // now the administrator's route
 			kerneltest.Run(t, "ip", "route", "del", "10.128.3.0/24")
 		}
 		if by == "ip link del vx" {
@@ -225,16 +224,16 @@ func TestNeedsResync(t *testing.T) {
 		}
 		rep := reconcileOnce(t, r, want)
 		if rep.Applied == 0 && by != "ip link set eth0 mtu 1400" {
-			t.Errorf("%s: nothing was mended", by)
+			t.Errorf("%s: nothing was repaired", by)
 		}
-		if heard() {
-			t.Errorf("%s: what mended it contradicts: %s", by, last)
+		if noticed() {
+			t.Errorf("%s: the repair itself looks like a contradiction: %s", by, last)
 		}
 	}
 	for _, by := range []string{"ip route add 10.77.0.0/16 via 192.0.2.9", "ip addr add 10.66.0.1/32 dev lo", "nft add table inet other"} {
 		kerneltest.Run(t, strings.Fields(by)...)
-		if heard() {
-			t.Errorf("%s: nothing of ours, and heard", by)
+		if noticed() {
+			t.Errorf("%s: noticed, although it is not about our objects", by)
 		}
 	}
 }

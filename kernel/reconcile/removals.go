@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// drops are the removals of what is not wanted: routes first, so that nothing is
-// sent where its neighbour is gone.
+// removals returns the requests that remove what is not wanted. Routes come first, so that no packet goes to a next hop
+// whose neighbour entry is gone.
 func (r *Reconciler) removals(keep *wantedKeys) (out []change) {
 	for k, v := range r.routes {
 		if !keep.routes[k] {
@@ -43,8 +43,7 @@ func (r *Reconciler) removals(keep *wantedKeys) (out []change) {
 	return out
 }
 
-// hasLink tells whether a number is still that of a link of the owner's: what was
-// on one that is gone went with it.
+// hasLink reports whether one of the owner's links has an index. The objects of a link that is gone went with it.
 func (r *Reconciler) hasLink(index int) bool {
 	for _, l := range r.links {
 		if l.Index == index {
@@ -54,7 +53,7 @@ func (r *Reconciler) hasLink(index int) bool {
 	return false
 }
 
-// routeBody names a route by what tells it from others.
+// routeBody returns the body of a message that identifies a route.
 func routeBody(k routeKey, v routeValue, protocol byte) netlink.Buffer {
 	b := kernel.RouteMessage(netlink.AddrFamily(k.dst.Addr()), k.dst.Bits(), k.table, unix.RT_SCOPE_NOWHERE, 0)
 	b[5], b[7] = protocol, v.typ

@@ -12,8 +12,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
-// TestScalePeers measures 1,000 peers' neighbours, forwarding entries and routes in a
-// namespace: "make bench-scale", docs/scale.md.
+// TestScalePeers measures neighbours, forwarding entries and routes of 1,000 peers: "make bench-scale", docs/scale.md.
 func TestScalePeers(t *testing.T) {
 	if os.Getenv("FAIRLEAD_SCALE") == "" {
 		t.Log("is measured by make bench-scale")

@@ -13,10 +13,10 @@ import (
 	"github.com/fairlead/fairlead/kernel/nft"
 )
 
-// nftaTableUserdata is linux/netfilter/nf_tables.h, kernel 5.9.
+// nftaTableUserdata is NFTA_TABLE_USERDATA of linux/netfilter/nf_tables.h, kernel 5.9.
 const nftaTableUserdata = 6
 
-// nftSum stands for all of what a table holds, in order.
+// tableHash returns a hash of a table's objects, in order.
 func tableHash(list []kernel.Object) string {
 	if len(list) == 0 {
 		return ""
@@ -28,8 +28,8 @@ func tableHash(list []kernel.Object) string {
 	return kernel.Hash(words...)[:32]
 }
 
-// tables writes the owner's nftables table, whole and in one transaction, if it
-// is not as it should be. Without anything wanted there is none.
+// updateTable writes the owner's nftables table, whole and in one transaction, if it differs. Without desired objects
+// the table is deleted.
 func (r *Reconciler) updateTable(rep *Report, list []kernel.Object) {
 	want := tableHash(list)
 	if r.nft == want || r.NoRemove && want == "" {
@@ -55,7 +55,7 @@ func (r *Reconciler) rewrite(list []kernel.Object, sum string) error {
 	marked := slices.Clone(table)
 	marked.Bytes(nftaTableUserdata, nft.Comment(kernel.TagPrefix+sum))
 	add := netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_NEWTABLE, Flags: unix.NLM_F_CREATE, Body: table}
-	// Added first, so that there is something to delete.
+	// Deleting a table that does not exist is an error, so it is added first.
 	b := &tableBatch{reqs: []netlink.Request{add, {Type: nft.Subsystem | unix.NFT_MSG_DELTABLE, Flags: 0, Body: table}}, objects: []kernel.Object{nil, nil}}
 	if len(list) > 0 {
 		b.reqs = append(b.reqs, netlink.Request{Type: add.Type, Flags: add.Flags, Body: marked})
@@ -87,7 +87,7 @@ func (r *Reconciler) rewrite(list []kernel.Object, sum string) error {
 	return err
 }
 
-// tableBatch is a transaction, with the object of each request.
+// tableBatch is a transaction with the object of each request.
 type tableBatch struct {
 	reqs    []netlink.Request
 	objects []kernel.Object
@@ -108,7 +108,7 @@ func (b *tableBatch) element(o *kernel.Element) error {
 	return b.add(o, r, err)
 }
 
-// addrs fills a set, some hundred addresses a message: an attribute has 64 KiB at most.
+// addrs fills a set with a thousand addresses per message: an attribute holds at most 64 KiB.
 func (b *tableBatch) addrs(n *kernel.NFT) {
 	const each = 1000
 	for some := range slices.Chunk(n.Addrs, each) {
@@ -125,8 +125,8 @@ func (b *tableBatch) addrs(n *kernel.NFT) {
 	}
 }
 
-// lookTable finds what the table holds: what it says of itself, if the rules and
-// elements that are there are those that are wanted, as hands may have changed them.
+// readTable sets r.nft to the hash in the table's comment, if the table still has the rules and elements that were
+// written with it.
 func (r *Reconciler) readTable(list []kernel.Object) error {
 	r.nft = "?"
 	body := nft.Message("inet")
@@ -137,7 +137,7 @@ func (r *Reconciler) readTable(list []kernel.Object) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("look at table inet %s: %w", r.owner.Table, err)
+		return fmt.Errorf("read table inet %s: %w", r.owner.Table, err)
 	}
 	if len(resp.Messages) == 0 || len(resp.Messages[0]) < 4 {
 		return nil
@@ -152,9 +152,9 @@ func (r *Reconciler) readTable(list []kernel.Object) error {
 	return err
 }
 
-// holds tells whether the table's rules and elements are those of the list.
+// tableMatches reports whether the table's rules and elements are those of the list.
 func (r *Reconciler) tableMatches(list []kernel.Object) (bool, error) {
-	want := map[string][]string{} // marks of rules by chain; keys of elements by set
+	want := map[string][]string{} // tags of rules by chain; keys of elements by set
 	sets := map[string]kernel.Element{}
 	for _, o := range list {
 		switch o := o.(type) {

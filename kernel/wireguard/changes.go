@@ -8,13 +8,12 @@ import (
 	"time"
 )
 
-// wireguardKey is a private or public key of Curve25519. It prints as a public
-// key's beginning; private ones are never printed.
+// Key is a private or public Curve25519 key. Only public keys are ever printed.
 type Key [32]byte
 
 func (k Key) String() string { return base64.StdEncoding.EncodeToString(k[:]) }
 
-// wireguardDevice is what a device says of itself.
+// Device is the state of a device.
 type Device struct {
 	PrivateKey Key
 	ListenPort int
@@ -29,7 +28,7 @@ type Peer struct {
 	allowed   []netip.Prefix
 }
 
-// wireguardWanted is what a device should be.
+// Config is the desired configuration of a device.
 type Config struct {
 	PrivateKey Key
 	ListenPort int
@@ -44,29 +43,29 @@ type PeerConfig struct {
 	AllowedIPs             []netip.Prefix
 }
 
-// wireguardChanges are what makes a device as wanted.
+// Changes turns a device into its desired configuration.
 type Changes struct {
-	private *Key // nil: as it is
-	port    int  // 0: as it is
+	private *Key // nil: unchanged
+	port    int  // 0: unchanged
 	peers   []PeerChange
 }
 
-// peerChange states what of a peer is to change, and nothing else.
+// PeerChange is what to change about one peer.
 type PeerChange struct {
 	key       Key
 	add       bool
 	remove    bool
-	endpoint  netip.AddrPort // invalid: as it is
-	keepalive int            // -1: as it is
-	replace   bool           // allowed takes the place of what is there, else is added
+	endpoint  netip.AddrPort // invalid: unchanged
+	keepalive int            // seconds; -1: unchanged
+	replace   bool           // allowed replaces the existing list instead of extending it
 	allowed   []netip.Prefix
 }
 
 // Empty reports whether there is nothing to change.
 func (c Changes) Empty() bool { return c.private == nil && c.port == 0 && len(c.peers) == 0 }
 
-// changes are made in an order that leaves no address without a peer: an address
-// given to one peer is taken from the other by that, so peers go last.
+// Changes returns the changes from a device to the configuration. Their order never leaves an address without a peer:
+// adding an address to one peer removes it from another, so unwanted peers are removed last.
 func (w *Config) Changes(have *Device) (c Changes) {
 	if have.PrivateKey != w.PrivateKey {
 		c.private = &w.PrivateKey
@@ -94,8 +93,8 @@ func (w *Config) Changes(have *Device) (c Changes) {
 	return c
 }
 
-// byKey are the peers that it is, one for each key: of two the previous has the
-// addresses until the peer has used the new one.
+// byKey returns the peer once for each of its keys. During a key change the previous key keeps the addresses until the
+// peer has used the new one.
 func (p PeerConfig) byKey(have *Device) []PeerConfig {
 	if p.PreviousKey == (Key{}) || p.PreviousKey == p.PublicKey {
 		return []PeerConfig{p}
@@ -122,8 +121,8 @@ func (d *Device) handshake(key Key) (t time.Time) {
 // (REJECT_AFTER_TIME in WireGuard's paper, section 6.1).
 const sessionTime = 180 * time.Second
 
-// change is the difference of a peer from what is there. Where a session lives the
-// peer's address is the one that its packets come from: that is left alone.
+// change returns the difference from an existing peer, and whether there is one. A peer with a live session keeps its
+// endpoint, which is where its packets come from.
 func (p PeerConfig) change(have *Peer) (c PeerChange, some bool) {
 	c = PeerChange{key: p.PublicKey, keepalive: -1}
 	if have == nil {
@@ -137,7 +136,7 @@ func (p PeerConfig) change(have *Peer) (c PeerChange, some bool) {
 	}
 	more, fewer := without(p.AllowedIPs, have.allowed), without(have.allowed, p.AllowedIPs)
 	switch {
-	case len(fewer) > 0: // kernels before 6.16 cannot take away one
+	case len(fewer) > 0: // kernels before 6.16 cannot remove a single address
 		c.replace, c.allowed, some = true, p.AllowedIPs, true
 	case len(more) > 0:
 		c.allowed, some = more, true
@@ -145,7 +144,7 @@ func (p PeerConfig) change(have *Peer) (c PeerChange, some bool) {
 	return c, some
 }
 
-// without are the prefixes of a that b has not.
+// without returns the prefixes that are in a and not in b.
 func without(a, b []netip.Prefix) (out []netip.Prefix) {
 	in := make(map[netip.Prefix]bool, len(b))
 	for _, p := range b {
@@ -159,10 +158,10 @@ func without(a, b []netip.Prefix) (out []netip.Prefix) {
 	return out
 }
 
-// words says what differs; of a private key only that it does.
+// Describe returns the differences as text. Of a private key it tells only that it differs.
 func (c Changes) Describe() (d []string) {
 	if c.private != nil {
-		d = append(d, "its private key is another")
+		d = append(d, "the private key differs")
 	}
 	if c.port != 0 {
 		d = append(d, fmt.Sprintf("does not listen on port %d", c.port))
@@ -189,20 +188,19 @@ func (p PeerChange) describe() (d []string) {
 	}
 	switch {
 	case p.replace:
-		d = append(d, fmt.Sprintf("%s: allowed-ips are not %v alone", who, p.allowed))
+		d = append(d, fmt.Sprintf("%s: allowed-ips are not exactly %v", who, p.allowed))
 	case len(p.allowed) > 0:
 		d = append(d, fmt.Sprintf("%s: allowed-ips lack %v", who, p.allowed))
 	}
 	return d
 }
 
-// greeted is how many new peers are greeted at once: a handshake costs both.
+// maxGreeted is the number of new peers that Greet starts sessions with at once. A handshake costs both sides.
 const maxGreeted = 256
 
-// greet begins a session with each new peer. Of two nodes that learn of each other the
-// first one's handshake is to somebody who does not know it yet, and would be repeated
-// after five seconds only; the second one's is answered. A device sends at once when a
-// peer's keepalive is switched on.
+// Greet starts a session with each new peer. When two nodes learn of each other, the first handshake reaches a node
+// that does not know its sender yet, and would be repeated only after five seconds. The handshake of the second node is
+// answered. A device sends a packet at once when keepalive is switched on for a peer.
 func Greet(end Control, c Changes) error {
 	var on, off Changes
 	for _, p := range c.peers {
@@ -220,7 +218,7 @@ func Greet(end Control, c Changes) error {
 	return end.Set(off)
 }
 
-// wireguardEnd is how a device is asked and set.
+// Control reads and changes a device.
 type Control interface {
 	Get() (*Device, error)
 	Set(Changes) error

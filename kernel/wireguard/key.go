@@ -16,7 +16,7 @@ func ReadPrivateKey(file string) (key Key, err error) {
 		return key, fmt.Errorf("private key %s: %w", file, err)
 	}
 	if st.Mode&0o077 != 0 {
-		return key, fmt.Errorf("private key %s: others than its owner can use it (mode %04o): chmod 0600 %s, and have a new one made if others may have read it", file, st.Mode&0o777, file)
+		return key, fmt.Errorf("private key %s: others than its owner can use it (mode %04o): run \"chmod 0600 %s\", and create a new key if others may have read this one", file, st.Mode&0o777, file)
 	}
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -25,12 +25,12 @@ func ReadPrivateKey(file string) (key Key, err error) {
 	if key, err = ParseKey(strings.TrimSpace(string(raw))); err != nil {
 		return key, fmt.Errorf("private key %s: %w", file, err)
 	}
-	key[0] &= 248 // RFC 7748, section 5: as every implementation keeps it
+	key[0] &= 248 // RFC 7748, section 5: clamped, as every implementation stores it
 	key[31] = key[31]&127 | 64
 	return key, nil
 }
 
-// parseKey reads 32 bytes of base64; its error does not show them.
+// ParseKey decodes 32 bytes of base64. Its error does not contain the input.
 func ParseKey(s string) (key Key, err error) {
 	raw, err := base64.StdEncoding.DecodeString(s)
 	if err != nil || len(raw) != len(key) {

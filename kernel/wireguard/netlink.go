@@ -12,8 +12,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// wireguardLink is a device of the kernel's, spoken with by generic netlink:
-// linux/wireguard.h, kernel 5.6.
+// KernelDevice is a device of the kernel, reached over generic netlink: linux/wireguard.h, kernel 5.6.
 type KernelDevice struct {
 	Name string
 }
@@ -22,10 +21,10 @@ const (
 	genericVersion = 1
 
 	allowedPerMessage = 256
-	bytesPerMessage   = 16 << 10 // an attribute, and so a message's peers, holds 64 KiB at most
+	bytesPerMessage   = 16 << 10 // an attribute, here the list of peers, holds at most 64 KiB
 )
 
-// conn opens a socket for some messages.
+// conn runs f with a socket and the message type of WireGuard.
 func (l KernelDevice) conn(f func(c *netlink.Conn, family uint16) error) error {
 	c, err := netlink.Dial(unix.NETLINK_GENERIC, make([]byte, netlink.BufferSize))
 	if err != nil {
@@ -68,7 +67,7 @@ func (d *Device) attr(typ uint16, v []byte) {
 	}
 }
 
-// peer reads a peer; one whose addresses did not fit goes on in the next message.
+// peer decodes a peer. The addresses of one peer may continue in the next message.
 func (d *Device) peer(v []byte) {
 	var key Key
 	copy(key[:], netlink.Attr(v, unix.WGPEER_A_PUBLIC_KEY))
@@ -96,7 +95,7 @@ func (d *Device) peer(v []byte) {
 	})
 }
 
-// socketAddress reads struct sockaddr_in or sockaddr_in6.
+// socketAddress decodes struct sockaddr_in or sockaddr_in6.
 func socketAddress(v []byte) netip.AddrPort {
 	if len(v) < 8 {
 		return netip.AddrPort{}
@@ -139,7 +138,7 @@ func (l KernelDevice) Set(c Changes) error {
 	})
 }
 
-// messages are the changes in as many messages as they need.
+// messages returns the changes as messages of limited size.
 func (c Changes) messages(name string) (out []netlink.Buffer) {
 	head := func() netlink.Buffer {
 		b := netlink.GenericMessage(unix.WG_CMD_SET_DEVICE, genericVersion)
@@ -168,7 +167,7 @@ func (c Changes) messages(name string) (out []netlink.Buffer) {
 	}
 }
 
-// parts splits peers with very many addresses.
+// parts splits the changes of peers with very many addresses.
 func (c Changes) parts() (out []PeerChange) {
 	for _, p := range c.peers {
 		all := p.allowed

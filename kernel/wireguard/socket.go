@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wireguardText is a device of a process, spoken with over a unix socket in lines
-// of "key=value": the cross-platform interface of WireGuard.
+// SocketDevice is a device of a process, reached over a UNIX socket with lines of "key=value": WireGuard's
+// cross-platform interface.
 type SocketDevice struct{ Path string }
 
 const (
-	textPatience = 5 // seconds, for an answer
+	textPatience = 5 // seconds to wait for a reply
 )
 
 // Get reads the device.
@@ -29,10 +29,10 @@ func (t SocketDevice) Get() (*Device, error) {
 	return parseDevice(answer)
 }
 
-// parseDevice reads the answer to "get=1".
+// parseDevice decodes the reply to "get=1".
 func parseDevice(answer string) (*Device, error) {
 	d := &Device{Peers: map[Key]*Peer{}}
-	p := &Peer{} // what comes before the first peer
+	p := &Peer{} // for lines before the first peer
 	for line := range strings.Lines(answer) {
 		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
 		var err error
@@ -50,7 +50,7 @@ func parseDevice(answer string) (*Device, error) {
 			err = p.line(key, value)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("answer of a WireGuard device: key %s: %w", key, err)
+			return nil, fmt.Errorf("parse the reply of a WireGuard device: key %s: %w", key, err)
 		}
 	}
 	return d, nil
@@ -80,7 +80,7 @@ func (p *Peer) line(key, value string) error {
 	return err
 }
 
-// hexKey reads a key; its error does not show it.
+// hexKey decodes a key. Its error does not contain the input.
 func hexKey(s string) (key Key, err error) {
 	raw, err := hex.DecodeString(s)
 	if err != nil || len(raw) != len(key) {
@@ -131,8 +131,8 @@ func (c Changes) text() string {
 	return b.String()
 }
 
-// ask sends a request and returns the answer without its last lines, "errno=0" and
-// an empty one. It uses plain system calls: package net costs every plugin's start.
+// ask sends a request and returns the reply without its last lines, "errno=0" and an empty one. It uses plain system
+// calls because package net would slow down the start of every plugin.
 func (t SocketDevice) ask(request string) (string, error) {
 	fail := func(err error) (string, error) {
 		return "", fmt.Errorf("ask the WireGuard device at %s: %w", t.Path, err)
@@ -163,7 +163,7 @@ func (t SocketDevice) ask(request string) (string, error) {
 			continue
 		}
 		if err != nil || n == 0 {
-			return fail(fmt.Errorf("its answer ends after %d bytes: %w", len(answer), errors.Join(err)))
+			return fail(fmt.Errorf("the reply ends after %d bytes: %w", len(answer), errors.Join(err)))
 		}
 		answer = append(answer, chunk[:n]...)
 	}
@@ -174,7 +174,7 @@ func (t SocketDevice) ask(request string) (string, error) {
 	_, code, _ := strings.Cut(text, "errno=")
 	n, err := strconv.Atoi(strings.TrimPrefix(strings.TrimSpace(code), "-"))
 	if err != nil {
-		return fail(fmt.Errorf("it says %q", code))
+		return fail(fmt.Errorf("the reply is %q", code))
 	}
 	return fail(unix.Errno(n))
 }

@@ -31,7 +31,7 @@ func TestWireGuardChanges(t *testing.T) {
 	has := func(at netip.AddrPort, handshake time.Time, allowed string) *Peer {
 		return &Peer{endpoint: at, handshake: handshake, allowed: prefixes(allowed)}
 	}
-	turned := PeerConfig{PublicKey: key(2), PreviousKey: key(1), Endpoint: end, AllowedIPs: prefixes("10.0.0.0/26")}
+	keyChange := PeerConfig{PublicKey: key(2), PreviousKey: key(1), Endpoint: end, AllowedIPs: prefixes("10.0.0.0/26")}
 	old, now := time.Now().Add(-time.Hour), time.Now()
 	both := func(first, second time.Time, allowed1, allowed2 string) map[Key]*Peer {
 		return map[Key]*Peer{key(1): has(end, first, allowed1), key(2): has(end, second, allowed2)}
@@ -43,19 +43,19 @@ func TestWireGuardChanges(t *testing.T) {
 		have peers
 		out  string
 	}{
-		{"as it should be", []PeerConfig{a("10.0.0.0/26")}, peers{key(1): has(end, old, "10.0.0.0/26")}, ""},
-		{"order is nothing", []PeerConfig{a("10.0.0.0/26 fd00::/64")}, peers{key(1): has(end, old, "fd00::/64 10.0.0.0/26")}, ""},
+		{"unchanged", []PeerConfig{a("10.0.0.0/26")}, peers{key(1): has(end, old, "10.0.0.0/26")}, ""},
+		{"another order", []PeerConfig{a("10.0.0.0/26 fd00::/64")}, peers{key(1): has(end, old, "fd00::/64 10.0.0.0/26")}, ""},
 		{"a new peer", []PeerConfig{a("10.0.0.0/26")}, nil, "1 is missing"},
-		{"a peer more", nil, peers{key(3): has(end, old, "")}, "3 should not be there"},
-		{"an address more", []PeerConfig{a("10.0.0.0/26 10.0.1.0/26")}, peers{key(1): has(end, old, "10.0.0.0/26")}, "1: allowed-ips lack [10.0.1.0/26]"},
-		{"an address less", []PeerConfig{a("10.0.0.0/26")}, peers{key(1): has(end, old, "10.0.0.0/26 10.0.1.0/26")}, "1: allowed-ips are not [10.0.0.0/26] alone"},
-		{"it moved, and speaks from there", []PeerConfig{a("")}, peers{key(1): has(other, now, "")}, ""},
-		{"it is not heard where it was", []PeerConfig{a("")}, peers{key(1): has(other, old, "")}, "1: endpoint is not 192.0.2.2:51820"},
+		{"an unwanted peer", nil, peers{key(3): has(end, old, "")}, "3 should not be there"},
+		{"one more address", []PeerConfig{a("10.0.0.0/26 10.0.1.0/26")}, peers{key(1): has(end, old, "10.0.0.0/26")}, "1: allowed-ips lack [10.0.1.0/26]"},
+		{"one address less", []PeerConfig{a("10.0.0.0/26")}, peers{key(1): has(end, old, "10.0.0.0/26 10.0.1.0/26")}, "1: allowed-ips are not exactly [10.0.0.0/26]"},
+		{"a live session from another endpoint", []PeerConfig{a("")}, peers{key(1): has(other, now, "")}, ""},
+		{"no session, another endpoint", []PeerConfig{a("")}, peers{key(1): has(other, old, "")}, "1: endpoint is not 192.0.2.2:51820"},
 		{"keepalive", []PeerConfig{{PublicKey: key(1), Endpoint: end, Keepalive: 25}}, peers{key(1): has(end, old, "")}, "1: persistent-keepalive is not 25"},
-		{"turning: both are known", []PeerConfig{turned}, peers{key(1): has(end, now, "10.0.0.0/26")}, "2 is missing"},
-		{"turning: the old one is in use", []PeerConfig{turned}, both(now, old, "10.0.0.0/26", ""), ""},
-		{"turning: the new one is", []PeerConfig{turned}, both(old, now, "10.0.0.0/26", ""), "2: allowed-ips lack [10.0.0.0/26], 1: allowed-ips are not [] alone"},
-		{"turned", []PeerConfig{{PublicKey: key(2), Endpoint: end, AllowedIPs: prefixes("10.0.0.0/26")}}, both(old, now, "10.0.0.0/26", ""), "2: allowed-ips lack [10.0.0.0/26], 1 should not be there"},
+		{"key change: the new key is missing", []PeerConfig{keyChange}, peers{key(1): has(end, now, "10.0.0.0/26")}, "2 is missing"},
+		{"key change: the old key is in use", []PeerConfig{keyChange}, both(now, old, "10.0.0.0/26", ""), ""},
+		{"key change: the new key is in use", []PeerConfig{keyChange}, both(old, now, "10.0.0.0/26", ""), "2: allowed-ips lack [10.0.0.0/26], 1: allowed-ips are not exactly []"},
+		{"after a key change", []PeerConfig{{PublicKey: key(2), Endpoint: end, AllowedIPs: prefixes("10.0.0.0/26")}}, both(old, now, "10.0.0.0/26", ""), "2: allowed-ips lack [10.0.0.0/26], 1 should not be there"},
 	} {
 		w := &Config{ListenPort: 51820, Peers: c.want}
 		got := strings.Join(w.Changes(&Device{ListenPort: 51820, Peers: c.have}).Describe(), ", ")
