@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/fairlead/fairlead/cni/rawjson"
@@ -55,7 +56,7 @@ func Check(data []byte) error {
 }
 
 func syntaxError(data []byte, err *json.SyntaxError) *ConfigError {
-	e := &ConfigError{Problem: err.Error(), cause: err}
+	e := &ConfigError{Problem: explainSyntax(err.Error()), cause: err}
 	// Offset counts the bytes read, the offending one included.
 	offset := int(err.Offset) - 1
 	if len(bytes.TrimSpace(data)) == 0 {
@@ -63,6 +64,41 @@ func syntaxError(data []byte, err *json.SyntaxError) *ConfigError {
 	}
 	e.Line, e.Column = rawjson.Position(data, offset)
 	return e
+}
+
+// explainSyntax describes an error of encoding/json by what is allowed at that place.
+func explainSyntax(text string) string {
+	found, where, ok := strings.Cut(strings.TrimPrefix(text, "invalid character "), "' ")
+	found += "'"
+	switch {
+	case text == "unexpected end of JSON input":
+		return `the text ends too early: a closing }, ] or " is missing`
+	case !ok:
+		return text
+	case where == "looking for beginning of object key string" && found == "'}'":
+		return "want a key in double quotes, found '}': remove the comma before it"
+	case where == "looking for beginning of object key string":
+		return "want a key in double quotes, found " + found
+	case where == "looking for beginning of value" && (found == "']'" || found == "'}'"):
+		return "want a value, found " + found + ": remove the comma before it, or add the value"
+	case where == "looking for beginning of value":
+		return "want a value, found " + found + ": text must be in double quotes"
+	case where == "after object key":
+		return "want a colon after the key, found " + found
+	case where == "after object key:value pair":
+		return "want a comma or } after the value, found " + found
+	case where == "after array element":
+		return "want a comma or ] after the value, found " + found
+	case where == "after top-level value":
+		return "want nothing after the closing }, found " + found
+	case where == "in string literal":
+		return "the text in quotes has the control character " + found + `: write it as an escape sequence, like \n`
+	case strings.HasPrefix(where, "in string escape code"), strings.HasPrefix(where, `in \u`):
+		return "the text in quotes has an invalid escape sequence: want \\\\ for a backslash"
+	case strings.HasPrefix(where, "in literal"):
+		return "want true, false, null, a number, or text in double quotes"
+	}
+	return "the number is not valid: found " + found + " in it"
 }
 
 // shownValue is how many bytes of a value an error shows.

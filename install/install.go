@@ -33,7 +33,7 @@ type File struct {
 
 // The actions that are reported.
 const (
-	Made     = "made"
+	Created  = "created"
 	Replaced = "replaced" // another's; it is kept
 	Updated  = "updated"  // ours, of another version
 	Same     = "same"
@@ -111,7 +111,7 @@ func (p *Place) put(f File, dry bool) (Done, error) {
 	if err != nil {
 		return Done{}, err
 	}
-	done := Done{Path: f.Path, Action: Made}
+	done := Done{Path: f.Path, Action: Created}
 	switch {
 	case there.is(f.Link, sum) && e != nil:
 		return Done{Path: f.Path, Action: Same}, nil

@@ -111,11 +111,11 @@ func TestThereAndBack(t *testing.T) {
 			t.Fatalf("%v, %v, want %v", actions(done), err, want)
 		}
 	}
-	step("1", true, Made, Replaced, Replaced, Made)
+	step("1", true, Created, Replaced, Replaced, Created)
 	if now := tree(t, dir); now != was {
 		t.Errorf("a dry run changed\n%s\nto\n%s", was, now)
 	}
-	step("1", false, Made, Replaced, Replaced, Made)
+	step("1", false, Created, Replaced, Replaced, Created)
 	now := tree(t, dir)
 	for _, want := range []string{"all: -rwxr-xr-x program 1\n", "bridge: -> all\n", "ptp: -> all\n", "../net.d/10-n.conflist: -rw-r--r-- {}\n", "other: -rwxr-xr-x another's\n"} {
 		if !strings.Contains(now, want) {
@@ -151,7 +151,7 @@ func TestOthersSince(t *testing.T) {
 	must(t, os.Remove(filepath.Join(dir, "bridge")))
 	must(t, os.WriteFile(filepath.Join(dir, "bridge"), []byte("their new bridge"), 0o755))
 	must(t, os.Remove(filepath.Join(dir, "all")))
-	if got := install(); !slices.Equal(got, []string{Made, Replaced, Same, Same}) {
+	if got := install(); !slices.Equal(got, []string{Created, Replaced, Same, Same}) {
 		t.Errorf("%v", got)
 	}
 	must(t, os.Remove(filepath.Join(dir, "ptp")))

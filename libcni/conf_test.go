@@ -38,7 +38,7 @@ func TestListErrors(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ conf, want string }{
 		{``, "1:1: empty: want a JSON object"},
-		{`{"name":"n",}`, "1:13: invalid character '}'"},
+		{`{"name":"n",}`, "1:13: want a key in double quotes, found '}'"},
 		{`{"plugins":[{"type":"x"}]}`, "1:1: name: missing network name"},
 		{`{"name":"a/b","plugins":[{"type":"x"}]}`, `1:9: name = "a/b": invalid characters`},
 		{`{"name":5}`, "1:9: name = 5: want a string"},
@@ -150,7 +150,7 @@ func TestLoadNetworkConf(t *testing.T) {
 		t.Errorf("%v, %v", list, err)
 	}
 	_, err := libcni.LoadNetworkConf(dir, "bad")
-	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), `no net configuration with name "bad"`) || !strings.Contains(err.Error(), "20-bad.conflist:1:15: invalid character") {
+	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), `no net configuration with name "bad"`) || !strings.Contains(err.Error(), "20-bad.conflist:1:15: want") {
 		t.Errorf("bad: %v", err)
 	}
 }

@@ -98,7 +98,7 @@ func TestRefused(t *testing.T) {
 		{"all wrong", conf11, "CNI_COMMAND=DEL CNI_CONTAINERID=-- CNI_IFNAME=a/b CNI_PATH=", 4, "DEL: required env variables [CNI_PATH] missing; CNI_CONTAINERID: invalid characters in containerID"},
 		{"interface", conf11, "CNI_COMMAND=ADD CNI_IFNAME=waytoolonginterface", 4, "interface name is too long"},
 		{"GC needs path", conf11, "CNI_COMMAND=GC CNI_PATH=", 4, "[CNI_PATH] missing"},
-		{"syntax", `{"name":`, "CNI_COMMAND=ADD", 6, "decode the configuration from stdin: 1:8: unexpected end of JSON input"},
+		{"syntax", `{"name":`, "CNI_COMMAND=ADD", 6, "decode the configuration from stdin: 1:8: the text ends too early: a closing }, ] or \" is missing"},
 		{"empty", ``, "CNI_COMMAND=ADD", 6, "empty: want a JSON object"},
 		{"list", `[]`, "CNI_COMMAND=ADD", 6, "want an object"},
 		{"type", `{"cniVersion":1}`, "CNI_COMMAND=ADD", 6, "cniVersion = 1: want a string"},

@@ -41,7 +41,7 @@ func backendTypes() []string { return []string{HostGW, VXLAN, WireGuard, IPIP, B
 func (n *Network) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("network %s: "+format, append([]any{n.Name}, args...)...))
+		errs = append(errs, fieldError(n.Name, fmt.Errorf("network %s: "+format, append([]any{n.Name}, args...)...)))
 	}
 	if !ValidName(n.Name) {
 		bad("its name is %q: want letters, digits, '.', '_' and '-', beginning with a letter or digit, at most 64", n.Name)

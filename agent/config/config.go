@@ -3,7 +3,6 @@
 package config
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,8 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-
-	"go.yaml.in/yaml/v3"
 
 	"github.com/fairlead/fairlead/agent/cluster"
 )
@@ -110,41 +107,21 @@ func Load(path string, getenv func(string) string) (*Config, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read the agent's configuration: %w", err)
 	default:
-		if err := Parse(path, raw, c); err != nil {
+		doc, err := parse(path, raw, c)
+		if err != nil {
 			return nil, err
+		}
+		if c.Network != nil { // an error here names the file, which the environment may replace below
+			c.Network.Name = cluster.DefaultNetwork
+			if err := c.Network.Validate(); err != nil {
+				return nil, invalid(locate(path, doc, "network", err))
+			}
 		}
 	}
 	if err := c.environment(getenv); err != nil {
 		return nil, err
 	}
-	return c, c.complete(getenv)
-}
-
-// Parse reads YAML, of which JSON is a part, into what has JSON's names, and refuses
-// keys that it does not know: with the place in the file, and what is allowed there.
-func Parse(file string, raw []byte, into any) error {
-	var doc yaml.Node
-	var tree any
-	err := yaml.Unmarshal(raw, &doc)
-	if err == nil {
-		err = doc.Decode(&tree)
-	}
-	if err != nil {
-		return inFile(file, errors.New(strings.SplitN(err.Error(), "\n", 2)[0]))
-	}
-	if tree == nil {
-		return nil // an empty file
-	}
-	if err := shapeOf(file, &doc, into); err != nil {
-		return err
-	}
-	asJSON, err := json.Marshal(tree)
-	if err != nil {
-		return inFile(file, err)
-	}
-	d := json.NewDecoder(bytes.NewReader(asJSON))
-	d.DisallowUnknownFields()
-	return inFile(file, d.Decode(into))
+	return c, invalid(c.complete(getenv))
 }
 
 func inFile(file string, err error) error {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -124,10 +125,10 @@ func TestRefused(t *testing.T) {
 		"addresses: [127.0.0.1]":                   "127.0.0.1",
 		"addresses: [192.0.2.1, 192.0.2.2]":        "one of this host's for each family",
 		"flannel: {prefix: /coreos.com/network}":   "store.etcd.endpoints",
-		"network: {subnets: []}":                   "subnets is empty",
-		"network: {subnets: [{cidr: 10.0.0.1/8}]}": "want its first address, 10.0.0.0/8",
-		"network: {isolated: true, subnets: [{cidr: 10.0.0.0/8}]}":                   "network is isolated",
-		"network: {subnets: [{cidr: 10.0.0.0/8}], backends: [{type: udp}]}":          `type is "udp"`,
+		"network: {subnets: []}":                   "agent.yaml:1:20: network default: subnets is empty",
+		"network: {subnets: [{cidr: 10.0.0.1/8}]}": "agent.yaml:1:28: network default: subnets[0].cidr is 10.0.0.1/8: want its first address, 10.0.0.0/8",
+		"network: {isolated: true, subnets: [{cidr: 10.0.0.0/8}]}":                   "agent.yaml:1:21: network default: isolated is set",
+		"network: {subnets: [{cidr: 10.0.0.0/8}], backends: [{type: udp}]}":          `agent.yaml:1:60: network.backends[0].type = udp: want one of host-gw, vxlan, wireguard, ipip, bgp`,
 		"store:\n  etcd:\n    endpoint: [a]":                                         `agent.yaml:3:5: store.etcd.endpoint: there is no such key: did you mean "endpoints"?`,
 		"store: {etcd: {endpoints: http://a:1}}":                                     `agent.yaml:1:27: store.etcd.endpoints = http://a:1: want a list, like ["..."]`,
 		"store: {etcd: {server: a}}":                                                 "want one of endpoints, prefix, caCert, cert, key, username, passwordFile",
@@ -148,9 +149,14 @@ func TestRefused(t *testing.T) {
 		"grace: 5\nlisten: 1":                                                        "2:9: listen = 1",
 		"network: {subnets: [{cidr: 10.0.0.0/8}]}\nnetworkFile: /n.json":             "network and networkFile are both set",
 		"cni: {file: /etc/cni/net.d/x.conflist}":                                     "cni has a file",
-		"[":                                                                          "yaml",
+		"[":                                                                          "agent.yaml:1:1: a value is missing",
+		"a: b: c":                                                                    `agent.yaml:1:1: there is a second ":" on one line`,
+		"node: a\n  grace: 5m":                                                       "agent.yaml:2:3: there is a second",
+		"node: a\n\tgrace: 5m":                                                       "agent.yaml:2:2: ",
+		"network: {subnets: [{cidr: 10.0.0.0/8}], backends: [{type: udp}]}\nnodes: a": `agent.yaml:2:1: nodes: there is no such key`,
 	} {
-		if _, err := load(t, text); err == nil || !strings.Contains(err.Error(), want) {
+		_, err := load(t, text)
+		if _, ok := errors.AsType[*InvalidError](err); !ok || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "yaml: ") {
 			t.Errorf("%s: the error is %v, want one with %q", text, err, want)
 		}
 	}
@@ -164,7 +170,7 @@ func TestRefused(t *testing.T) {
 func TestRefusedSettings(t *testing.T) {
 	t.Parallel()
 	_, err := load(t, "", "FAIRLEAD_AGENT_NETWORK", `{"subnets": [{"cidr": "10.0.0.0/8"}], "natt": true}`)
-	want := `--network, or FAIRLEAD_AGENT_NETWORK in the environment: network: 1:39: natt: there is no such key: did you mean "nat"?`
+	want := `FAIRLEAD_AGENT_NETWORK: 1:39: natt: there is no such key: did you mean "nat"?`
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
 	}

@@ -38,11 +38,20 @@ func Unknown(environ []string) (names []string) {
 
 // Variable is its name in the environment.
 func (s Setting) Variable() string {
-	return prefix + strings.ToUpper(strings.ReplaceAll(s.Flag(), "-", "_"))
+	return prefix + strings.ToUpper(strings.ReplaceAll(s.dashed(), "-", "_"))
 }
 
-// Flag is its name on the command line.
+// Flag returns its name on the command line. The flag of the key network has another name: --network is the name of a
+// network in all other commands.
 func (s Setting) Flag() string {
+	if s.Key == "network" {
+		return "network-config"
+	}
+	return s.dashed()
+}
+
+// dashed returns the key in the form of a flag.
+func (s Setting) dashed() string {
 	var b strings.Builder
 	for _, c := range s.Key {
 		switch {
@@ -58,13 +67,17 @@ func (s Setting) Flag() string {
 	return b.String()
 }
 
-// Set sets it.
-func (s Setting) Set(c *Config, value string) error {
-	if err := s.set(c, value); err != nil {
-		return fmt.Errorf("%s: %w", s.Key, err)
-	}
-	return nil
+// SettingError reports a wrong value of a setting.
+type SettingError struct {
+	Setting Setting
+	Value   string
+	err     error
 }
+
+func (e *SettingError) Error() string { return e.Setting.Variable() + ": " + e.err.Error() }
+
+// Unwrap returns the problem without the name of the setting.
+func (e *SettingError) Unwrap() error { return e.err }
 
 // Settings are all of them, in the order of the file.
 func Settings() []Setting {
@@ -72,23 +85,23 @@ func Settings() []Setting {
 		return func(c *Config, v string) error { *field(c) = v; return nil }
 	}
 	return []Setting{
-		{"node", "this node's name in the cluster", text(func(c *Config) *string { return &c.Node })},
-		{"interface", "the link by which it reaches others", text(func(c *Config) *string { return &c.Interface })},
-		{"addresses", "by which others reach it, with commas between", setAddresses},
-		{"store.file", "the file of a cluster of one host", text(func(c *Config) *string { return &c.Store.File })},
-		{"store.etcd.endpoints", "its members, with commas between", func(c *Config, v string) error { c.Store.Etcd.Endpoints = list(v); return nil }},
-		{"store.etcd.prefix", "of all keys in etcd", text(func(c *Config) *string { return &c.Store.Etcd.Prefix })},
-		{"store.etcd.caCert", "authorities that check its certificate", text(func(c *Config) *string { return &c.Store.Etcd.CACert })},
-		{"store.etcd.cert", "this node's certificate", text(func(c *Config) *string { return &c.Store.Etcd.Cert })},
-		{"store.etcd.key", "the certificate's key", text(func(c *Config) *string { return &c.Store.Etcd.Key })},
-		{"store.etcd.username", "etcd's user", text(func(c *Config) *string { return &c.Store.Etcd.Username })},
-		{"store.etcd.passwordFile", "holds the user's password", text(func(c *Config) *string { return &c.Store.Etcd.PasswordFile })},
-		{"network", "the default one, JSON, where there is none yet", setNetwork},
-		{"networkFile", "the same in flannel's form (net-conf.json)", text(func(c *Config) *string { return &c.NetworkFile })},
-		{"flannel.subnetFile", "written for the plugin flannel", text(func(c *Config) *string { return &c.Flannel.SubnetFile })},
-		{"flannel.prefix", "of its keys in etcd, to join its nodes", text(func(c *Config) *string { return &c.Flannel.Prefix })},
-		{"listen", "where metrics and readiness are served", text(func(c *Config) *string { return &c.Listen })},
-		{"grace", "a removed node's blocks stay reserved so long", func(c *Config, v string) error { return c.Grace.UnmarshalText([]byte(v)) }},
+		{"node", "Name of this node in the cluster (default: the host's name).", text(func(c *Config) *string { return &c.Node })},
+		{"interface", "Link by which this node reaches other nodes (default: the link of the default route).", text(func(c *Config) *string { return &c.Interface })},
+		{"addresses", "Addresses by which other nodes reach this node, separated by commas, one for each family.", setAddresses},
+		{"store.file", "File of the store of a cluster of one host.", text(func(c *Config) *string { return &c.Store.File })},
+		{"store.etcd.endpoints", "URLs of the etcd members, separated by commas.", func(c *Config, v string) error { c.Store.Etcd.Endpoints = list(v); return nil }},
+		{"store.etcd.prefix", "Prefix of all keys in etcd (default /fairlead/).", text(func(c *Config) *string { return &c.Store.Etcd.Prefix })},
+		{"store.etcd.caCert", "PEM file with the authorities that etcd's certificate is verified with.", text(func(c *Config) *string { return &c.Store.Etcd.CACert })},
+		{"store.etcd.cert", "PEM file with the client certificate for etcd.", text(func(c *Config) *string { return &c.Store.Etcd.Cert })},
+		{"store.etcd.key", "PEM file with the key of the client certificate.", text(func(c *Config) *string { return &c.Store.Etcd.Key })},
+		{"store.etcd.username", "User name in etcd.", text(func(c *Config) *string { return &c.Store.Etcd.Username })},
+		{"store.etcd.passwordFile", "File with the password of the user in etcd.", text(func(c *Config) *string { return &c.Store.Etcd.PasswordFile })},
+		{"network", "Default network, in JSON; used if the cluster has none yet.", setNetwork},
+		{"networkFile", "File with the default network in flannel's form (net-conf.json); used if the cluster has none yet.", text(func(c *Config) *string { return &c.NetworkFile })},
+		{"flannel.subnetFile", "File to write for the plugin flannel, usually /run/flannel/subnet.env.", text(func(c *Config) *string { return &c.Flannel.SubnetFile })},
+		{"flannel.prefix", "Prefix of flannel's keys in etcd; makes flannel's nodes peers of this node.", text(func(c *Config) *string { return &c.Flannel.Prefix })},
+		{"listen", "Address and port of the HTTP server for metrics, health and readiness (default: none).", text(func(c *Config) *string { return &c.Listen })},
+		{"grace", "Time for which the blocks of a removed node stay reserved (default 5m).", func(c *Config, v string) error { return c.Grace.UnmarshalText([]byte(v)) }},
 	}
 }
 
@@ -106,7 +119,7 @@ func setAddresses(c *Config, v string) error {
 	for _, p := range list(v) {
 		a, err := netip.ParseAddr(p)
 		if err != nil {
-			return err
+			return fmt.Errorf("%q is not an address: want one like 192.0.2.11", p)
 		}
 		c.Addresses = append(c.Addresses, a)
 	}
@@ -121,8 +134,8 @@ func setNetwork(c *Config, v string) error {
 func (c *Config) environment(getenv func(string) string) error {
 	for _, s := range Settings() {
 		if v := getenv(s.Variable()); v != "" {
-			if err := s.Set(c, v); err != nil {
-				return fmt.Errorf("--%s, or %s in the environment: %w", s.Flag(), s.Variable(), err)
+			if err := s.set(c, v); err != nil {
+				return invalid(&SettingError{s, v, err})
 			}
 		}
 	}

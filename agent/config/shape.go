@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/fairlead/fairlead/agent/cluster"
 )
 
 // shape compares a document with the type that it is to be, before it is decoded: the
@@ -106,12 +108,26 @@ func (s *shape) mapping(key string, n *yaml.Node, t reflect.Type) {
 		switch {
 		case k.Tag == "!!merge":
 			s.merged(key, v, t)
+		case ok && v.Kind == yaml.ScalarNode && !allowedValue(t, f, v.Value):
+			s.bad(path, v, "want one of "+strings.Join(allowed()[t][keyOf(f)], ", "))
 		case ok:
 			s.value(path, v, f.Type)
 		default:
 			s.bad(path, &yaml.Node{Line: k.Line, Column: k.Column}, "there is no such key: "+nearest(k.Value, namesOf(t)))
 		}
 	}
+}
+
+// allowed returns the values of the keys that accept only a few.
+func allowed() map[reflect.Type]map[string][]string {
+	return map[reflect.Type]map[string][]string{
+		reflect.TypeFor[cluster.Backend](): {"type": cluster.BackendTypes()},
+	}
+}
+
+func allowedValue(t reflect.Type, f reflect.StructField, value string) bool {
+	values, ok := allowed()[t][keyOf(f)]
+	return !ok || slices.Contains(values, value)
 }
 
 // merged looks at what a merge key ("<<") brings.
@@ -128,11 +144,21 @@ func (s *shape) merged(key string, n *yaml.Node, t reflect.Type) {
 // fieldOf finds a field by its key, in whatever case, as the decoder does.
 func fieldOf(t reflect.Type, key string) (reflect.StructField, bool) {
 	for f := range t.Fields() {
+		if embedded(f) {
+			if in, ok := fieldOf(f.Type, key); ok {
+				return in, true
+			}
+		}
 		if name := keyOf(f); name != "" && strings.EqualFold(name, key) {
 			return f, true
 		}
 	}
 	return reflect.StructField{}, false
+}
+
+// embedded reports whether the decoder takes the keys of a field's own fields.
+func embedded(f reflect.StructField) bool {
+	return f.Anonymous && f.Type.Kind() == reflect.Struct && f.Tag.Get("json") == ""
 }
 
 func keyOf(f reflect.StructField) string {
@@ -142,7 +168,9 @@ func keyOf(f reflect.StructField) string {
 
 func namesOf(t reflect.Type) (names []string) {
 	for f := range t.Fields() {
-		if name := keyOf(f); name != "" {
+		if embedded(f) {
+			names = append(names, namesOf(f.Type)...)
+		} else if name := keyOf(f); name != "" {
 			names = append(names, name)
 		}
 	}

@@ -9,9 +9,8 @@ import (
 	"syscall"
 )
 
-// daemonArgs are those of "dhcp daemon ...", as the reference's plugin is
-// started to keep leases, in the form that fairlead takes; false if it is not
-// asked for.
+// daemonArgs translates "dhcp daemon ...", the daemon of the reference plugin, to the command line of fairlead. It returns
+// false for any other command line.
 func daemonArgs(argv []string) ([]string, bool) {
 	if filepath.Base(argv[0]) != "dhcp" && len(argv) > 1 {
 		argv = argv[1:]
@@ -22,16 +21,16 @@ func daemonArgs(argv []string) ([]string, bool) {
 	args := []string{"fairlead", "dhcp-daemon"}
 	for _, a := range argv[2:] {
 		if len(a) > 2 && a[0] == '-' && a[1] != '-' {
-			a = "-" + a // -socketpath and --socketpath are the same there
+			a = "-" + a // the reference accepts -socketpath and --socketpath
 		}
 		args = append(args, a)
 	}
 	return args, true
 }
 
-// becomeDaemon turns this process into fairlead, which has the daemon: its
-// libraries would make every plugin slow to start. It returns only an error.
-func becomeDaemon(args []string) error {
+// execDaemon replaces this process by fairlead, which contains the daemon: its libraries would slow down the start of every
+// plugin. It only returns if that fails.
+func execDaemon(args []string) error {
 	path, err := fairlead()
 	if err != nil {
 		return err
@@ -42,7 +41,7 @@ func becomeDaemon(args []string) error {
 	return nil
 }
 
-// fairlead is the program beside this one, beside its directory, or on PATH.
+// fairlead returns the path of the program fairlead: next to this program, in the parent directory, or on PATH.
 func fairlead() (string, error) {
 	self, err := os.Executable()
 	if err == nil {

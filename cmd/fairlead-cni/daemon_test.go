@@ -28,8 +28,8 @@ func TestDaemonArgs(t *testing.T) {
 	}
 }
 
-// TestNoFairlead: without the program beside it, dhcp daemon says where it looked.
-func TestNoFairlead(t *testing.T) {
+// TestDaemonWithoutFairlead verifies that the error names the directories without the program fairlead.
+func TestDaemonWithoutFairlead(t *testing.T) {
 	t.Parallel()
 	out, code := program(t, "PATH="+t.TempDir(), "dhcp", "daemon")
 	if code != 1 || !strings.Contains(out, "the DHCP daemon is in the program fairlead, which is neither in ") {

@@ -6,10 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/plugins"
 )
 
-// TestMain makes the test binary the program, if it is asked to be.
+// TestMain runs the test binary as the program if AS_PROGRAM is set.
 func TestMain(m *testing.M) {
 	if os.Getenv("AS_PROGRAM") != "" {
 		main()
@@ -29,7 +30,7 @@ func program(t *testing.T, env string, args ...string) (string, int) {
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// TestList: make build links what --list prints.
+// TestList verifies the names that "make build" creates links for.
 func TestList(t *testing.T) {
 	t.Parallel()
 	out, code := program(t, "", "--list")
@@ -45,10 +46,26 @@ func TestList(t *testing.T) {
 	}
 }
 
-func TestUnknown(t *testing.T) {
+func TestUnknownPlugin(t *testing.T) {
 	t.Parallel()
 	out, code := program(t, "", "nowhere")
-	if code != 2 || !strings.HasPrefix(out, "nowhere is no plugin of Fairlead.") || !strings.Contains(out, "  bridge ") {
+	if code != 2 || !strings.HasPrefix(out, "fairlead-cni: there is no plugin \"nowhere\"\n") || !strings.Contains(out, "  bridge ") {
 		t.Errorf("exit code %d, %s", code, out)
+	}
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	t.Parallel()
+	for _, flag := range []string{"--help", "-h"} {
+		out, code := program(t, "", flag)
+		if code != 0 || !strings.HasPrefix(out, "fairlead-cni is all CNI plugins") || !strings.Contains(out, "\n  bridge ") {
+			t.Errorf("%s: exit code %d, %s", flag, code, out)
+		}
+	}
+	if out, code := program(t, "", "--version"); code != 0 || out != "fairlead-cni v"+cni.Release()+"\n" {
+		t.Errorf("--version: exit code %d, %s", code, out)
+	}
+	if out, code := program(t, ""); code != 2 || !strings.HasPrefix(out, "fairlead-cni: the name of a plugin is missing\n") {
+		t.Errorf("no argument: exit code %d, %s", code, out)
 	}
 }

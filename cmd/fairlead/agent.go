@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"runtime/debug"
@@ -14,40 +16,40 @@ import (
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/config"
-	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
 )
 
-const agentLong = `Agent joins the containers of this host to those of the cluster's other hosts: it
-keeps routes, tunnels and rules in this host's kernel as the cluster's store wants
-them, gives this host blocks of addresses, and tells the store of this node.
+const agentLong = `Agent connects the containers of this host to those of the other hosts in the
+cluster. It reads the desired state from the cluster's store, keeps routes, tunnels and
+rules in this host's kernel in that state, claims blocks of addresses for this host, and
+reports this node to the store.
 
-Each key of the configuration file can be given as a flag, or in the environment as
-FAIRLEAD_AGENT_ and the flag's name: FAIRLEAD_AGENT_NODE. A flag counts more than the
-environment, and that more than the file.
+Each key of the configuration file can also be given as a flag, or in the environment as
+FAIRLEAD_AGENT_ and the key: FAIRLEAD_AGENT_NODE. A flag overrides the environment, and
+the environment overrides the file.
 
-What the agent made stays when it ends: containers go on while it is upgraded.`
+Containers keep running when the agent stops: what it created stays in place.`
 
-const agentExample = `  fairlead agent                                   # as /etc/fairlead/agent.yaml says
+const agentExample = `  fairlead agent                                   # with /etc/fairlead/agent.yaml
   fairlead agent --store-etcd-endpoints http://10.0.0.1:2379 \
-      --network '{"subnets": [{"cidr": "10.244.0.0/16"}], "nat": true}'
-  fairlead agent --network-file net-conf.json      # as flannel's users have it
-  fairlead agent status                            # of the agent of this host`
+      --network-config '{"subnets": [{"cidr": "10.244.0.0/16"}], "nat": true}'
+  fairlead agent --network-file net-conf.json      # with flannel's configuration
+  fairlead agent status                            # show the agent of this host`
 
-// agentFlags are those of all commands that know the cluster.
+// agentFlags are the flags by which a command finds the cluster.
 type agentFlags struct {
 	path   string
-	set    *pflag.FlagSet // a command may have one of its own by the same name
+	set    *pflag.FlagSet // a subcommand may have its own flag with one of the names
 	values map[string]*string
 }
 
-// add adds them to a command: of those that only ask the store, what leads to it.
+// add adds the flags to a command. Only "agent" gets all of them; the others get those that lead to the store.
 func (f *agentFlags) add(c *cobra.Command) {
 	agent := c.Name() == "agent"
 	flags := c.PersistentFlags()
 	f.set = flags
-	flags.StringVar(&f.path, "config", config.DefaultPath, "the agent's configuration")
+	flags.StringVar(&f.path, "config", config.DefaultPath, "Configuration file of the agent.")
 	_ = c.MarkPersistentFlagFilename("config", "yaml", "json")
 	f.values = map[string]*string{}
 	for _, s := range config.Settings() {
@@ -55,22 +57,40 @@ func (f *agentFlags) add(c *cobra.Command) {
 			f.values[s.Key] = flags.String(s.Flag(), "", s.About)
 		}
 	}
+	if agent {
+		flags.StringVar(f.values["network"], "network", "", "Old name of --network-config.")
+		_ = flags.MarkHidden("network")
+	}
 }
 
-// agentConfig reads the configuration as file, environment and flags say.
+// given returns the value of a setting's flag, if the user gave the flag.
+func (f *agentFlags) given(s config.Setting) (string, bool) {
+	if f.values[s.Key] == nil {
+		return "", false
+	}
+	return *f.values[s.Key], f.set.Changed(s.Flag()) || s.Key == "network" && f.set.Changed("network")
+}
+
+// agentConfig reads the configuration from the file, the environment and the flags.
 func (a *app) agentConfig(f *agentFlags) (*config.Config, error) {
-	return config.Load(f.path, func(name string) string {
+	c, err := config.Load(f.path, func(name string) string {
 		for _, s := range config.Settings() {
-			if s.Variable() == name && f.set.Changed(s.Flag()) {
-				return *f.values[s.Key]
+			if v, ok := f.given(s); ok && s.Variable() == name {
+				return v
 			}
 		}
 		return a.getenv(name)
 	})
+	if e, ok := errors.AsType[*config.SettingError](err); ok {
+		if v, ok := f.given(e.Setting); ok {
+			return nil, &usageError{"--" + e.Setting.Flag() + " " + v + ": " + e.Unwrap().Error(), "Type: fairlead agent --help"}
+		}
+	}
+	return c, err
 }
 
-// clusterConfig is the configuration as commands that ask the store have it: where no
-// file, variable or flag names a store, it is that of the agent which runs here.
+// clusterConfig returns the configuration for a command that reads the store. If no file, variable or flag names a store,
+// it asks the agent of this host for its store.
 func (a *app) clusterConfig(f *agentFlags) (*config.Config, error) {
 	conf, err := a.agentConfig(f)
 	if err != nil || len(conf.Store.Etcd.Endpoints) > 0 || f.set.Changed("store-file") || conf.Store.File != config.DefaultStore(a.getenv) {
@@ -85,27 +105,44 @@ func (a *app) clusterConfig(f *agentFlags) (*config.Config, error) {
 	return conf, nil
 }
 
-// askTimeout is how long the agent may take to say where its store is.
+// askTimeout limits the wait for the agent's answer.
 const askTimeout = time.Second
 
-// openStore opens the store of the cluster that this host is of.
-func (a *app) openStore(f *agentFlags) (store.Store, error) {
-	conf, err := a.clusterConfig(f)
-	if err != nil {
-		return nil, err
-	}
-	return conf.Open()
-}
-
-// agentGC has the agent's memory collected when half as much again is used: it seldom
-// has anything to do, and is on every host. GOGC in the environment says otherwise.
+// agentGC is the agent's GOGC: it is idle most of the time and runs on every host, so memory matters more than time. GOGC
+// in the environment overrides it.
 const agentGC = 50
 
+// logFlags are the flags of a log.
+type logFlags struct {
+	level, format string
+	verbose       bool
+}
+
+func (l *logFlags) add(flags *pflag.FlagSet) {
+	l.level, l.format = "info", "text"
+	flags.Var(&choice{&l.level, []string{"debug", "info", "warn", "error"}}, "log-level", "Log messages of this level and above: debug, info, warn or error. With debug, every created object is logged.")
+	flags.Var(&choice{&l.format, []string{"text", "json"}}, "log-format", "Format of the log lines: text or json.")
+	flags.BoolVarP(&l.verbose, "verbose", "v", false, "Old name of --log-level debug.")
+	_ = flags.MarkHidden("verbose")
+}
+
+func (l *logFlags) logger(w io.Writer) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(l.level)) // the flag accepts valid levels only
+	if l.verbose {
+		level = slog.LevelDebug
+	}
+	o := &slog.HandlerOptions{Level: level}
+	if l.format == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
 func (a *app) agentCommand() *cobra.Command {
-	f := &agentFlags{}
-	verbose := false
+	f, l := &agentFlags{}, &logFlags{}
 	c := &cobra.Command{
-		Use: "agent", Short: "join this host's containers to those of other hosts", GroupID: "cluster", Long: agentLong, Example: agentExample,
+		Use: "agent", Short: "connect this host's containers to those of other hosts", GroupID: "cluster", Long: agentLong, Example: agentExample,
 		Args: want(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			conf, err := a.agentConfig(f)
@@ -121,13 +158,9 @@ func (a *app) agentCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			level := slog.LevelInfo
-			if verbose {
-				level = slog.LevelDebug
-			}
-			log := slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level}))
+			log := l.logger(a.stderr)
 			for _, name := range config.Unknown(os.Environ()) {
-				log.Warn("the environment has what looks like a key of the agent's, and is none: it is not used", "name", name, "see", "fairlead agent --help")
+				log.Warn("the environment has a variable that looks like a setting of the agent; it is not used", "name", name, "see", "fairlead agent --help")
 			}
 			if a.getenv("GOGC") == "" {
 				debug.SetGCPercent(agentGC)
@@ -136,11 +169,12 @@ func (a *app) agentCommand() *cobra.Command {
 		},
 	}
 	f.add(c)
-	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "say every object that is made")
+	l.add(c.Flags())
 	c.AddCommand(a.agentStatusCommand())
 	return c
 }
 
+// runDir returns the directory of runtime state.
 func (a *app) runDir() string {
 	if dir := a.getenv(attach.RootVariable); dir != "" {
 		return dir

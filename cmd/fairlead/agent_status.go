@@ -13,9 +13,9 @@ import (
 
 func (a *app) agentStatusCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Short: "what the agent of this host says of itself",
-		Long: "Status asks the agent of this host: whether containers here can reach those of other\n" +
-			"hosts, and if not, why. It exits with 4 if the agent is not ready.",
+		Use: "status", Short: "show the state of the agent on this host",
+		Long: "Status asks the agent of this host whether containers here can reach those of other\n" +
+			"hosts, and if not, why. Exit code 4: the agent is not ready.",
 		Example: "  fairlead agent status\n  fairlead agent status --json | jq .why",
 		Args:    want(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -35,8 +35,8 @@ func (a *app) agentStatusCommand() *cobra.Command {
 }
 
 func (a *app) printAgent(s *agent.State) error {
-	if a.json {
-		return a.printJSON(s)
+	if a.structured() {
+		return a.printData(s)
 	}
 	ready := "yes"
 	if !s.Ready {
@@ -47,18 +47,18 @@ func (a *app) printAgent(s *agent.State) error {
 		store = s.Store
 	}
 	t := table{{"node", s.Node}, {"ready", ready}, {"store", store}, {"nodes", fmt.Sprint(s.Nodes)},
-		{"objects", fmt.Sprintf("%d wanted; %d made, %d removed in %d looks, the last of %s", s.Counts.Objects, s.Counts.Made, s.Counts.Removed, s.Counts.Looks, s.Counts.LastTook.Round(time.Microsecond))}}
+		{"objects", fmt.Sprintf("%d desired; %d created, %d removed in %d reconciliations; the last one took %s", s.Counts.Objects, s.Counts.Made, s.Counts.Removed, s.Counts.Looks, s.Counts.LastTook.Round(time.Microsecond))}}
 	if s.Bare {
-		t = append(t, []string{"network", "there is no default one: " + agent.NoNetwork})
+		t = append(t, []string{"network", "there is no default network: " + agent.NoNetwork})
 	}
 	for _, w := range s.Cannot {
-		t = append(t, []string{"but", indented(w)})
+		t = append(t, []string{"cannot", indented(w)})
 	}
 	for _, w := range s.Why {
 		t = append(t, []string{"why", indented(w)})
 	}
 	for _, l := range s.Left {
-		t = append(t, []string{"left", l})
+		t = append(t, []string{"skipped", l})
 	}
 	if s.Publish != "" {
 		t = append(t, []string{"publish", s.Publish})
@@ -66,5 +66,5 @@ func (a *app) printAgent(s *agent.State) error {
 	return t.print(a.stdout)
 }
 
-// indented keeps what has several lines beside the words on the left.
-func indented(words string) string { return strings.ReplaceAll(words, "\n", "\n         ") }
+// indented aligns the further lines of a text with its first line in the table.
+func indented(text string) string { return strings.ReplaceAll(text, "\n", "\n         ") }

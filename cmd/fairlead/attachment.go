@@ -12,11 +12,13 @@ import (
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/invoke"
+	"github.com/fairlead/fairlead/internal/netconf"
+	"github.com/fairlead/fairlead/internal/netnspath"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/libcni"
 )
 
-// session is one operation on a network and, but for gc, a namespace.
+// session is one operation on a network and a namespace.
 type session struct {
 	*app
 	cni  *libcni.CNIConfig
@@ -24,15 +26,12 @@ type session struct {
 	rt   *libcni.RuntimeConf
 }
 
+// session prepares an operation. The network is a name or a file.
 func (a *app) session(network, netns, ifName string) (*session, error) {
-	list, err := libcni.LoadNetworkConf(a.confDir(), network)
+	list, err := netconf.Load(a.confDir(), network)
 	if err != nil {
 		return nil, a.explain(err, a.confDir())
 	}
-	return a.sessionOf(list, netns, ifName)
-}
-
-func (a *app) sessionOf(list *libcni.NetworkConfigList, netns, ifName string) (*session, error) {
 	s, err := a.settings()
 	if err != nil {
 		return nil, err
@@ -40,30 +39,40 @@ func (a *app) sessionOf(list *libcni.NetworkConfigList, netns, ifName string) (*
 	if ifName != "" {
 		s.ifName = ifName
 	}
-	c := a.runtime(s.path)
-	c.Warn = func(msg string, err error) { fmt.Fprintf(a.stderr, "fairlead: warning: %s: %v\n", msg, err) }
-	return &session{a, c, list, s.runtimeConf(netns)}, nil
+	return &session{a, a.runtime(s.path), list, s.runtimeConf(netns)}, nil
 }
 
-// explain says what to do about a network that is not there.
+// networkName returns the name of a network that is given by its name or by its file.
+func (a *app) networkName(network string) (string, error) {
+	if !netconf.IsFile(network) {
+		return network, nil
+	}
+	list, err := netconf.Load(a.confDir(), network)
+	if err != nil {
+		return "", err
+	}
+	return list.Name, nil
+}
+
+// explain adds to the error of a missing network what the user can do.
 func (a *app) explain(err error, dir string) error {
 	if _, ok := errors.AsType[libcni.NoConfigsFoundError](err); ok {
-		return fmt.Errorf("%w\nPut a network's configuration there, or set NETCONFPATH", err)
+		return fmt.Errorf("%w\nPut the configuration of a network there, set NETCONFPATH, or name a file", err)
 	}
 	if _, ok := errors.AsType[libcni.NotFoundError](err); ok {
-		if names := networkNames(dir); len(names) > 0 {
+		if names := netconf.Names(dir); len(names) > 0 {
 			return fmt.Errorf("%w\nThere are: %s", err, join(names))
 		}
 	}
 	return err
 }
 
-// operation is a command on a network and a namespace.
+// operation completes a command on a network and a namespace.
 func (a *app) operation(c *cobra.Command, do func(*session, context.Context) error) *cobra.Command {
 	c.Args, c.GroupID, c.ValidArgsFunction = want(2, 2), "attach", a.completeAttachment
-	ifName := c.Flags().StringP("ifname", "i", "", "the interface's name in the container (default CNI_IFNAME, or eth0)")
+	ifName := ifNameFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		netns, err := netnsPath(args[1])
+		netns, err := netnspath.Resolve(args[1])
 		if err != nil {
 			return err
 		}
@@ -77,7 +86,11 @@ func (a *app) operation(c *cobra.Command, do func(*session, context.Context) err
 	return c
 }
 
-// advise adds to an error what to do about it, where that can be told.
+func ifNameFlag(c *cobra.Command) *string {
+	return c.Flags().StringP("ifname", "i", "", "Name of the interface in the container (default CNI_IFNAME, or eth0).")
+}
+
+// advise adds to an error what the user can do, if that is known.
 func (s *session) advise(err error) error {
 	if err == nil {
 		return nil
@@ -96,9 +109,10 @@ func (s *session) advise(err error) error {
 func (a *app) addCommand() *cobra.Command {
 	return a.operation(&cobra.Command{
 		Use: "add NETWORK NETNS", Short: "attach a namespace to a network",
-		Long: "Add runs the plugins of a network for a namespace and prints their result, JSON.\n" +
-			"If it fails, type the same with del: that removes whatever the plugins left.",
+		Long: "Add runs the plugins of a network for a namespace and prints their result as JSON. If it\n" +
+			"fails, or Ctrl-C stops it, it removes what it had created. NETWORK may be a file.",
 		Example: `  fairlead add my-network web
+  fairlead add ./10-my-network.conflist web
   fairlead add my-network /run/netns/web -i net1
   CAP_ARGS='{"portMappings":[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]}' fairlead add my-network web`,
 	}, (*session).add)
@@ -108,9 +122,9 @@ func (s *session) add(ctx context.Context) error {
 	if err := s.needNetns(); err != nil {
 		return err
 	}
-	stood := s.known()
+	existed := s.known()
 	res, err := s.cni.AddNetworkList(ctx, s.list, s.rt)
-	if err != nil && !stood { // as a runtime does: plugins before the one that failed have made theirs
+	if err != nil && !existed { // plugins before the one that failed have created their objects
 		return errors.Join(err, s.cni.DelNetworkList(context.WithoutCancel(ctx), s.list, s.rt))
 	}
 	if err != nil {
@@ -119,19 +133,24 @@ func (s *session) add(ctx context.Context) error {
 	return s.printResult(res)
 }
 
-// needNetns says in time what a person has to do first.
+// needNetns fails if the namespace does not exist.
 func (s *session) needNetns() error {
 	if _, err := os.Stat(s.rt.NetNS); errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("there is no network namespace %s\nMake one: ip netns add NAME", s.rt.NetNS)
+		return noNetns(s.rt.NetNS)
 	}
 	return nil
 }
 
+func noNetns(path string) error {
+	return fmt.Errorf("there is no network namespace %s\nCreate one: ip netns add NAME", path)
+}
+
 func (a *app) checkCommand() *cobra.Command {
 	return a.operation(&cobra.Command{
-		Use: "check NETWORK NETNS", Short: "compare an attachment with what was made",
-		Long: "Check asks every plugin of the network whether what it made for the namespace is\n" +
-			"still there, and reports each difference. Networks have it since cniVersion 0.4.0.",
+		Use: "check NETWORK NETNS", Short: "verify that an attachment is unchanged",
+		Long: "Check asks every plugin of the network whether the objects that it created for the\n" +
+			"namespace are unchanged, and reports each difference. Networks support it since\n" +
+			"cniVersion 0.4.0; for an older network it fails.",
 		Example: "  fairlead check my-network web",
 	}, (*session).check)
 }
@@ -141,30 +160,30 @@ func (s *session) check(ctx context.Context) error {
 	if err := s.cni.CheckNetworkList(ctx, s.list, s.rt); err != nil {
 		return err
 	}
-	return s.done("check", "as it was made", began)
+	return s.done("check", "unchanged", began)
 }
 
 func (a *app) delCommand() *cobra.Command {
 	return a.operation(&cobra.Command{
 		Use: "del NETWORK NETNS", Short: "detach a namespace from a network",
-		Long: "Del removes what add made. It works when the namespace is gone, when add was cut\n" +
-			"off, and twice.",
+		Long: "Del removes what add created. It also works if the namespace is gone, after an interrupted\n" +
+			"add, and twice.",
 		Example: "  fairlead del my-network web",
 	}, (*session).del)
 }
 
 func (s *session) del(ctx context.Context) error {
-	began, words := time.Now(), "detached"
+	began, message := time.Now(), "detached"
 	if !s.known() {
-		words = "nothing was known of this attachment; looked all the same"
+		message = "no such attachment was known; removed what there was"
 	}
 	if err := s.cni.DelNetworkList(ctx, s.list, s.rt); err != nil {
 		return err
 	}
-	return s.done("del", words, began)
+	return s.done("del", message, began)
 }
 
-// known tells whether the cache or a record has the attachment.
+// known reports whether the cache or a record has the attachment.
 func (s *session) known() bool {
 	cached, _ := s.cni.GetNetworkListCachedResult(s.list, s.rt)
 	_, err := attach.Open(s.getenv(attach.RootVariable)).Read(kernel.Owner{Network: s.list.Name, ContainerID: s.rt.ContainerID, IfName: s.rt.IfName})
@@ -173,10 +192,11 @@ func (s *session) known() bool {
 
 func (a *app) statusCommand() *cobra.Command {
 	c := a.operation(&cobra.Command{
-		Use: "status NETWORK [NETNS]", Short: "ask whether an add could be served",
-		Long: "Status asks every plugin of the network whether it could serve an add now. It has\n" +
-			"an answer for networks since cniVersion 1.1.0. Exit code 50: no; 51: containers\n" +
-			"that are attached may lack connectivity, too.",
+		Use: "status NETWORK [NETNS]", Short: "ask whether an ADD would work",
+		Long: "Status asks every plugin of the network whether an ADD would work now. Networks support it\n" +
+			"since cniVersion 1.1.0; for an older network the answer is unknown, which is not an error.\n" +
+			"NETNS has no effect: cnitool requires one. Exit code 50: an ADD would fail; 51: existing\n" +
+			"containers may lack connectivity, too.",
 		Example: "  fairlead status my-network",
 	}, (*session).status)
 	return optionalNetns(c)
@@ -187,15 +207,14 @@ func (s *session) status(ctx context.Context) error {
 	if err := s.cni.GetStatusNetworkList(ctx, s.list); err != nil {
 		return err
 	}
-	words := "ready"
+	message := "ready"
 	if !cni.AtLeast(s.list.CNIVersion, "1.1.0") {
-		words = "cannot tell: its cniVersion " + s.list.CNIVersion + " has no STATUS (1.1.0 has)"
+		message = "unknown: cniVersion " + s.list.CNIVersion + " has no STATUS (1.1.0 has)"
 	}
-	return s.done("status", words, began)
+	return s.done("status", message, began)
 }
 
-// optionalNetns makes the namespace a word that may be left out: cnitool wants
-// one for every command.
+// optionalNetns makes NETNS optional in a command that does not use it.
 func optionalNetns(c *cobra.Command) *cobra.Command {
 	c.Args = want(1, 2)
 	run := c.RunE
@@ -208,11 +227,11 @@ func optionalNetns(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// done reports success: to a person a line, with --json an object.
-func (s *session) done(verb, words string, began time.Time) error {
-	if !s.json {
-		s.say("%s %s: %s (%s)", verb, s.list.Name, words, milliseconds(time.Since(began)))
+// done reports success: a line on a terminal, or an object with --output json or yaml.
+func (s *session) done(verb, message string, began time.Time) error {
+	if !s.structured() {
+		s.say("%s %s: %s (%s)", verb, s.list.Name, message, milliseconds(time.Since(began)))
 		return nil
 	}
-	return s.printJSON(map[string]any{"command": verb, "network": s.list.Name, "container": s.rt.ContainerID, "ifname": s.rt.IfName, "message": words})
+	return s.printData(map[string]any{"command": verb, "network": s.list.Name, "container": s.rt.ContainerID, "ifname": s.rt.IfName, "message": message})
 }

@@ -1,27 +1,74 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fairlead/fairlead/agent/admin"
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/cni"
 )
 
-// clusterTimeout is how long a command waits for the store.
+// clusterTimeout limits the time of a command that uses the store.
 const clusterTimeout = 15 * time.Second
 
-// inCluster makes what a command does with the store its RunE.
-func (a *app) inCluster(f *agentFlags, c *cobra.Command, do func(ctx context.Context, s store.Store, args []string) error) *cobra.Command {
+// completionTimeout limits the wait of a user who presses Tab.
+const completionTimeout = time.Second
+
+// storeUse says what a command does with the store.
+type storeUse int
+
+const (
+	readsStore   storeUse = iota
+	createsStore          // it may be the first to write to a file
+)
+
+// openStore opens the store of the cluster. A command that only reads does not create the store's file.
+func (a *app) openStore(f *agentFlags, use storeUse) (store.Store, error) {
+	conf, err := a.clusterConfig(f)
+	if err != nil {
+		return nil, err
+	}
+	if len(conf.Store.Etcd.Endpoints) == 0 && use == readsStore {
+		_, err := os.Stat(conf.Store.File)
+		if errors.Is(err, os.ErrNotExist) && conf.Store.File == config.DefaultStore(a.getenv) {
+			return emptyStore{}, nil // no agent has run here yet
+		}
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("there is no store in the file %s\nName the store with --store-etcd-endpoints or --store-file, or in %s", conf.Store.File, config.DefaultPath)
+		}
+	}
+	return conf.Open()
+}
+
+// emptyStore is a store that nobody has written to.
+type emptyStore struct{ store.Store }
+
+// Get finds nothing.
+func (emptyStore) Get(context.Context, string) (store.Entry, error) {
+	return store.Entry{}, os.ErrNotExist
+}
+
+// List finds nothing.
+func (emptyStore) List(context.Context, string) ([]store.Entry, int64, error) { return nil, 0, nil }
+
+// Close does nothing.
+func (emptyStore) Close() error { return nil }
+
+// withStore sets the RunE of a command to a function that gets the store.
+func (a *app) withStore(f *agentFlags, use storeUse, c *cobra.Command, do func(ctx context.Context, s store.Store, args []string) error) *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error {
-		s, err := a.openStore(f)
+		s, err := a.openStore(f, use)
 		if err != nil {
 			return err
 		}
@@ -30,41 +77,50 @@ func (a *app) inCluster(f *agentFlags, c *cobra.Command, do func(ctx context.Con
 		defer cancel()
 		err = do(ctx, s, args)
 		if errors.Is(err, store.ErrUnavailable) {
-			return &cni.Error{Code: cni.CodeTryAgainLater, Msg: err.Error() + "\nContainers go on without it. Is it running? The store is named in " + config.DefaultPath + ", or by --store-etcd-endpoints"}
+			return &cni.Error{Code: cni.CodeTryAgainLater, Msg: err.Error() + "\nContainers keep running without the store. Is it running? It is named in " + config.DefaultPath + ", or by --store-etcd-endpoints"}
 		}
 		return err
 	}
 	return c
 }
 
-// snapshotOf reads all of a store.
-func snapshotOf(ctx context.Context, s store.Store) (*cluster.Snapshot, map[string]int64, error) {
-	entries, revision, err := s.List(ctx, "")
-	if err != nil {
-		return nil, nil, err
+// completeFrom completes names from the store, if it answers soon.
+func (a *app) completeFrom(f *agentFlags, names func(*cluster.Snapshot) []string) cobra.CompletionFunc {
+	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		s, err := a.openStore(f, readsStore)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		defer s.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
+		defer cancel()
+		snap, _, err := admin.Snapshot(ctx, s)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return names(snap), cobra.ShellCompDirectiveNoFileComp
 	}
-	out := cluster.NewSnapshot()
-	out.Revision = revision
-	revisions := map[string]int64{}
-	for _, e := range entries {
-		out.Set(e.Key, e.Value)
-		revisions[e.Key] = e.Revision
-	}
-	return out, revisions, nil
 }
 
-// absentError is os.ErrNotExist, said in words that are about the cluster.
-type absentError struct{ words string }
+func (a *app) completeClusterNetworks(f *agentFlags) cobra.CompletionFunc {
+	return a.completeFrom(f, func(s *cluster.Snapshot) []string { return sortedKeys(s.Networks) })
+}
 
-func (e *absentError) Error() string { return e.words }
+func (a *app) completeNodes(f *agentFlags) cobra.CompletionFunc {
+	return a.completeFrom(f, func(s *cluster.Snapshot) []string { return s.NodeNames() })
+}
 
-// Unwrap makes it what errors.Is knows.
-func (*absentError) Unwrap() error { return os.ErrNotExist }
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
-// noSuch is an error of a name that the store has not.
-func noSuch(kind, name string, have []string) error {
-	if len(have) == 0 {
-		return &absentError{fmt.Sprintf("there is no %s %s, nor any other", kind, name)}
+// dryRunFlag adds the flag that every command with a preview has.
+func dryRunFlag(c *cobra.Command, dry *bool) {
+	c.Flags().BoolVarP(dry, "dry-run", "n", false, "Print what the command would do, and change nothing.")
+}
+
+// would returns the verb for the answer of a command: "would remove" with --dry-run, else "removed".
+func would(dry bool, infinitive, done string) string {
+	if dry {
+		return "would " + infinitive
 	}
-	return &absentError{fmt.Sprintf("there is no %s %s; there are: %s", kind, name, join(have))}
+	return done
 }

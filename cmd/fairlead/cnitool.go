@@ -18,8 +18,7 @@ const cnitoolUsage = `cnitool: Add, check, remove, gc or status network interfac
   cnitool status <net> <netns>
 `
 
-// cnitool is the program by that name: every failure is exit code 1, and only
-// a result goes to standard output.
+// cnitool runs the program under the name cnitool: every failure is exit code 1, and only results go to standard output.
 func cnitool(ctx context.Context, a *app, args []string) int {
 	args, ifName, err := cutIfName(args)
 	if err != nil || len(args) < 3 {
@@ -33,7 +32,7 @@ func cnitool(ctx context.Context, a *app, args []string) int {
 	return exitOK
 }
 
-// cutIfName takes -i and its value out of the arguments, wherever they are.
+// cutIfName removes -i and its value from the arguments, at any position.
 func cutIfName(args []string) (rest []string, ifName string, err error) {
 	for i := 0; i < len(args); i++ {
 		flag, value, joined := strings.Cut(args[i], "=")
@@ -46,7 +45,7 @@ func cutIfName(args []string) (rest []string, ifName string, err error) {
 			i++
 			ifName = args[i]
 		default:
-			return nil, "", errors.New("-i wants a name")
+			return nil, "", errors.New("-i needs a name")
 		}
 	}
 	return rest, ifName, nil
@@ -83,7 +82,7 @@ func (a *app) cnitoolDo(ctx context.Context, verb, network, netns, ifName string
 	return fmt.Errorf("no such command: %s\n%s", verb, strings.TrimSpace(cnitoolUsage))
 }
 
-// cnitoolAdd prints the result as the reference does, without a last newline.
+// cnitoolAdd prints the result as the reference does, without a final newline.
 func (a *app) cnitoolAdd(ctx context.Context, c *libcni.CNIConfig, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) error {
 	res, err := c.AddNetworkList(ctx, list, rt)
 	if err != nil {

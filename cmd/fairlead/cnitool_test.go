@@ -130,7 +130,7 @@ func TestCnitoolErrors(t *testing.T) {
 		{[]string{"add", "missing", "/run/netns/a"}, nil, `failed to find plugin "nowhere" in path [`},
 		{[]string{"check", "old", "/run/netns/a"}, nil, `configuration version "0.3.1" does not support the CHECK command`},
 		{[]string{"add", "bad", "/run/netns/a"}, nil, "vlan"},
-		{[]string{"add", "list", "/run/netns/a"}, []string{"CAP_ARGS={"}, "unexpected end of JSON input"},
+		{[]string{"add", "list", "/run/netns/a"}, []string{"CAP_ARGS={"}, "the text ends too early"},
 		{[]string{"add", "list", "/run/netns/a"}, []string{"CNI_ARGS=x"}, `"x"`},
 		{[]string{"add", "list", "/run/netns/a"}, []string{"CNI_IFNAME=a-name-that-is-too-long"}, "interface name is too long"},
 	} {

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairlead/fairlead/gc"
+	"github.com/fairlead/fairlead/internal/netnspath"
 )
 
 // TestCollectResults: files of the cache that nobody can read go when they are old;
@@ -15,7 +18,7 @@ func TestCollectResults(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "web", "db")
 	const dir = "/var/lib/cni/results/"
-	db := "n-" + containerID(netnsDir+"/db") + "-eth0"
+	db := "n-" + containerID(netnspath.Dir+"/db") + "-eth0"
 	must(t, os.Truncate(dir+db, 300)) // of an attachment that stands
 	for name, content := range map[string]string{"n-empty-eth0": "", "n-cut-eth0": `{"kind":"cniCacheV1","conta`, "n-young-eth0": ""} {
 		write(t, dir, name, content)
@@ -25,10 +28,10 @@ func TestCollectResults(t *testing.T) {
 		must(t, os.Chtimes(dir+name, old, old))
 	}
 	before := s.left()
-	var told collected
-	must(t, json.Unmarshal([]byte(s.ok("gc", "--all", "--dry-run", "--json")), &told))
-	if len(told.Results) != 3 || len(told.Untouched) != 1 || told.Kept != 2 || s.left() != before {
-		t.Errorf("dry run: %+v\n%s", told, differ(before, s.left()))
+	var report gc.Report
+	must(t, json.Unmarshal([]byte(s.ok("gc", "--all", "--dry-run", "--json")), &report))
+	if len(report.Results) != 3 || len(report.Skipped) != 1 || report.Kept != 2 || s.left() != before {
+		t.Errorf("dry run: %+v\n%s", report, differ(before, s.left()))
 	}
 	out := s.ok("gc", "--all")
 	for _, want := range []string{
@@ -40,7 +43,7 @@ func TestCollectResults(t *testing.T) {
 		}
 	}
 	left, err := filepath.Glob(dir + "*")
-	if web := dir + "n-" + containerID(netnsDir+"/web") + "-eth0"; err != nil || len(left) != 2 || !strings.Contains(strings.Join(left, " "), web) {
+	if web := dir + "n-" + containerID(netnspath.Dir+"/web") + "-eth0"; err != nil || len(left) != 2 || !strings.Contains(strings.Join(left, " "), web) {
 		t.Errorf("left are %v, want that of web and the young one", left)
 	}
 	s.ok("del", "n", "db")

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/gc"
+	"github.com/fairlead/fairlead/internal/netnspath"
 	"github.com/fairlead/fairlead/internal/reference"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
@@ -67,16 +69,16 @@ func TestCollect(t *testing.T) {
 			s.withCaps(`{"portMappings":[{"hostPort":9000,"containerPort":80,"protocol":"tcp"},{"hostIP":"127.0.0.1","hostPort":53,"containerPort":53,"protocol":"udp"}]}`).ok("add", "n", "gone")
 			s.end("gone")
 			full := s.left()
-			s.sh(strings.NewReplacer("CONF", s.confDir(), "RECORD", "/run/fairlead/attach/n/"+containerID(netnsDir+"/gone")+",eth0.json").Replace(lose))
+			s.sh(strings.NewReplacer("CONF", s.confDir(), "RECORD", "/run/fairlead/attach/n/"+containerID(netnspath.Dir+"/gone")+",eth0.json").Replace(lose))
 			lost := s.left()
-			var told collected
-			must(t, json.Unmarshal([]byte(s.ok("gc", "--all", "--dry-run", "--json")), &told))
-			if len(told.Attachments) != 1 || told.Attachments[0].Netns != netnsDir+"/gone" || told.Attachments[0].Reason != stateGone || !told.DryRun || s.left() != lost {
-				t.Errorf("dry run: %+v\n%s", told, differ(lost, s.left()))
+			var report gc.Report
+			must(t, json.Unmarshal([]byte(s.ok("gc", "--all", "--dry-run", "--json")), &report))
+			if len(report.Attachments) != 1 || report.Attachments[0].Netns != netnspath.Dir+"/gone" || report.Attachments[0].Reason != attach.StateGone || !report.DryRun || s.left() != lost {
+				t.Errorf("dry run: %+v\n%s", report, differ(lost, s.left()))
 			}
-			var done collected
+			var done gc.Report
 			must(t, json.Unmarshal([]byte(s.ok("gc", "--all", "--json")), &done))
-			if len(done.Attachments) != 1 || len(done.Errors) > 0 || len(done.Untouched) > 0 {
+			if len(done.Attachments) != 1 || len(done.Errors) > 0 || len(done.Skipped) > 0 {
 				t.Errorf("%+v", done)
 			}
 			if d := differ(clean(before, lose), clean(s.left(), lose)); d != "" {
@@ -103,7 +105,7 @@ func TestCollectSwitchedBack(t *testing.T) {
 		must(t, os.Symlink(reference.Plugin(t, name), filepath.Join(bin, name)))
 	}
 	back := &site{t, append(slices.Clone(s.env), "CNI_PATH="+bin), s.ends}
-	var done collected
+	var done gc.Report
 	must(t, json.Unmarshal([]byte(back.ok("gc", "--all", "--json")), &done))
 	if len(done.Attachments) != 1 || len(done.Errors) > 0 {
 		t.Errorf("%+v", done)
@@ -134,10 +136,10 @@ func TestCollectStrangers(t *testing.T) {
 	s.sh("ip netns add gone")
 	s.withCaps(`{"portMappings":[{"hostPort":9000,"containerPort":80,"protocol":"tcp"}]}`).ok("add", "n", "gone")
 	s.end("gone")
-	id := containerID(netnsDir + "/gone")
+	id := containerID(netnspath.Dir + "/gone")
 	must(t, os.Remove("/run/fairlead/attach/n/"+id+",eth0.json"))
 	must(t, os.Remove("/var/lib/cni/results/n-"+id+"-eth0"))
-	web := containerID(netnsDir + "/web") // it lives, and nothing but its link and namespace tells so
+	web := containerID(netnspath.Dir + "/web") // it lives, and nothing but its link and namespace tells so
 	must(t, os.Remove("/run/fairlead/attach/n/"+web+",eth0.json"))
 	must(t, os.Remove("/var/lib/cni/results/n-"+web+"-eth0"))
 	for _, f := range []string{"10.1.0.2", "10.1.0.4", "fd00:1::2"} {
@@ -145,7 +147,7 @@ func TestCollectStrangers(t *testing.T) {
 		must(t, os.Chtimes("/var/lib/cni/networks/n/"+f, old, old))
 	}
 	write(t, "/var/lib/cni/networks/n", "10.1.0.77", "other eth0") // young: an ADD of other plugins at work
-	var done collected
+	var done gc.Report
 	must(t, json.Unmarshal([]byte(s.ok("gc", "--all", "--json")), &done))
 	if len(done.Attachments) != 0 || len(done.Leftovers) != 1 || !strings.Contains(done.Leftovers[0], id) || len(done.Addresses) != 1 || done.Addresses[0].Address != "10.1.0.4" {
 		t.Errorf("%+v", done)
@@ -171,13 +173,13 @@ func TestCollectOfTheCluster(t *testing.T) {
 	s := newSite(t, "web")
 	const dir = "/var/lib/cni/fairlead/addresses/default"
 	old := time.Now().Add(-time.Hour)
-	for ip, owner := range map[string]string{"10.244.0.9": "nobody\r\neth0", "10.244.0.10": containerID(netnsDir+"/web") + "\r\neth0", "10.244.0.11": "young\r\neth0"} {
+	for ip, owner := range map[string]string{"10.244.0.9": "nobody\r\neth0", "10.244.0.10": containerID(netnspath.Dir+"/web") + "\r\neth0", "10.244.0.11": "young\r\neth0"} {
 		write(t, dir, ip, owner)
 		if ip != "10.244.0.11" {
 			must(t, os.Chtimes(dir+"/"+ip, old, old))
 		}
 	}
-	var done collected
+	var done gc.Report
 	must(t, json.Unmarshal([]byte(s.ok("gc", "--all", "--json")), &done))
 	if len(done.Addresses) != 1 || done.Addresses[0].Address != "10.244.0.9" {
 		t.Errorf("%+v", done.Addresses)
@@ -204,7 +206,7 @@ func TestCollectAdding(t *testing.T) {
 	if out := s.ok("gc", "--all"); !strings.HasPrefix(out, "Nothing is left behind") || s.left() != before {
 		t.Errorf("an ADD that has no record yet:\n%s%s", out, differ(before, s.left()))
 	}
-	r := dir.New("n", "coming", "eth0", netnsDir+"/gone") // it will fail, but that is its own affair
+	r := dir.New("n", "coming", "eth0", netnspath.Dir+"/gone") // it will fail, but that is its own affair
 	r.Parts = []attach.Part{{Plugin: "bridge"}}
 	must(t, dir.Create(r, place))
 	before = s.left()
@@ -272,7 +274,7 @@ func TestDelLeavesSuccessor(t *testing.T) {
 	conf("600")
 	bare(t, s, "ADD", "new")
 	bare(t, s, "DEL", "old")
-	if got := kerneltest.In(t, netnsDir+"/web", "cat", "/proc/sys/net/core/somaxconn"); strings.TrimSpace(got) != "600" {
+	if got := kerneltest.In(t, netnspath.Dir+"/web", "cat", "/proc/sys/net/core/somaxconn"); strings.TrimSpace(got) != "600" {
 		t.Errorf("the successor's sysctl is %s", got)
 	}
 	s.sh("web ip link show eth0")
@@ -299,7 +301,7 @@ func bare(t *testing.T, s *site, command, container string) {
 		in, err := json.Marshal(p)
 		must(t, err)
 		cmd := exec.Command(p["type"].(string))
-		cmd.Env = append(s.env, "CNI_COMMAND="+command, "CNI_CONTAINERID="+container, "CNI_NETNS="+netnsDir+"/web", "CNI_IFNAME=eth0")
+		cmd.Env = append(s.env, "CNI_COMMAND="+command, "CNI_CONTAINERID="+container, "CNI_NETNS="+netnspath.Dir+"/web", "CNI_IFNAME=eth0")
 		for _, e := range s.env {
 			if path, ok := strings.CutPrefix(e, "CNI_PATH="); ok {
 				cmd.Path = filepath.Join(path, p["type"].(string))
@@ -321,7 +323,7 @@ func TestRepairWaits(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "web")
 	dir := attach.Open("")
-	_, release, err := dir.Hold(kernel.Owner{Network: "n", ContainerID: containerID(netnsDir + "/web"), IfName: "eth0"})
+	_, release, err := dir.Hold(kernel.Owner{Network: "n", ContainerID: containerID(netnspath.Dir + "/web"), IfName: "eth0"})
 	must(t, err)
 	if out := s.ok("repair"); !strings.Contains(out, "skipped: is being added or removed") {
 		t.Errorf("a second repair:\n%s", out)

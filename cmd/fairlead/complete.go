@@ -3,30 +3,38 @@ package main
 import (
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/fairlead/fairlead/kernel/netns"
-	"github.com/fairlead/fairlead/libcni"
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/internal/netconf"
+	"github.com/fairlead/fairlead/internal/netnspath"
+	"github.com/fairlead/fairlead/podnet"
 )
 
-// completeAttachment completes NETWORK, then NETNS.
-func (a *app) completeAttachment(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+const noFiles = cobra.ShellCompDirectiveNoFileComp
+
+// completeAttachment completes NETWORK, then NETNS. Both may be paths.
+func (a *app) completeAttachment(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	switch len(args) {
 	case 0:
-		return networkNames(a.confDir()), cobra.ShellCompDirectiveNoFileComp
+		if strings.Contains(typed, "/") {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		return netconf.Names(a.confDir()), noFiles
 	case 1:
-		return fileNames(netnsDir), cobra.ShellCompDirectiveDefault // or a path
+		return fileNames(netnspath.Dir), cobra.ShellCompDirectiveDefault
 	}
-	return nil, cobra.ShellCompDirectiveNoFileComp
+	return nil, noFiles
 }
 
-// completePlugins completes the types of plugins on CNI_PATH.
+// completePlugins completes the types of the plugins on CNI_PATH.
 func (a *app) completePlugins(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+		return nil, noFiles
 	}
 	names := map[string]bool{}
 	for _, dir := range a.pluginPath() {
@@ -34,26 +42,79 @@ func (a *app) completePlugins(_ *cobra.Command, args []string, _ string) ([]stri
 			names[n] = true
 		}
 	}
-	return slices.Sorted(maps.Keys(names)), cobra.ShellCompDirectiveNoFileComp
+	return slices.Sorted(maps.Keys(names)), noFiles
 }
 
-// networkNames are the names of the networks that a directory's files can be
-// read for.
-func networkNames(dir string) []string {
-	names := map[string]bool{}
-	lists, _ := libcni.ConfFiles(dir, []string{".conflist"})
-	for _, f := range lists {
-		if l, err := libcni.ConfListFromFile(f); err == nil {
-			names[l.Name] = true
+// completeNetworks completes the networks of all directories.
+func (a *app) completeNetworks(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	for _, dir := range filepath.SplitList(a.confDir()) {
+		names = append(names, netconf.Names(dir)...)
+	}
+	return names, noFiles
+}
+
+// completeNetns completes a namespace.
+func (a *app) completeNetns(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, noFiles
+	}
+	return fileNames(netnspath.Dir), cobra.ShellCompDirectiveDefault
+}
+
+// completeContainers completes the containers that have an attachment.
+func (a *app) completeContainers(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, noFiles
+	}
+	records, _ := attach.Open(a.getenv(attach.RootVariable)).List("")
+	for _, r := range records {
+		names = append(names, shownName(r.ContainerID, r.Netns))
+	}
+	return names, noFiles
+}
+
+// completePods completes pods that are set up.
+func (a *app) completePods(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	var ids []string
+	for _, f := range fileNames(a.podDir()) {
+		if id, ok := strings.CutSuffix(f, ".json"); ok && !strings.HasPrefix(id, ".") {
+			ids = append(ids, id)
 		}
 	}
-	singles, _ := libcni.ConfFiles(dir, []string{".conf", ".json"})
-	for _, f := range singles {
-		if c, err := libcni.ConfFromFile(f); err == nil && c.Network.Name != "" {
-			names[c.Network.Name] = true
+	return ids, noFiles
+}
+
+// completePodNetwork completes POD, then NETWORK.
+func (a *app) completePodNetwork(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	switch len(args) {
+	case 0:
+		return a.completePods(c, args, typed)
+	case 1:
+		return a.completeNetworks(c, args, typed)
+	}
+	return nil, noFiles
+}
+
+// completeInterface completes POD, then INTERFACE.
+func (a *app) completeInterface(c *cobra.Command, args []string, typed string) (names []string, _ cobra.ShellCompDirective) {
+	switch len(args) {
+	case 0:
+		return a.completePods(c, args, typed)
+	case 1:
+		m, err := podnet.New(a.podOptions(&podFlags{}, nil))
+		if err != nil {
+			return nil, noFiles
+		}
+		pod, err := m.PodStatus(args[0])
+		if err != nil {
+			return nil, noFiles
+		}
+		for _, n := range pod.Attachments {
+			names = append(names, n.IfName)
 		}
 	}
-	return slices.Sorted(maps.Keys(names))
+	return names, noFiles
 }
 
 func fileNames(dir string) (names []string) {
@@ -67,13 +128,3 @@ func fileNames(dir string) (names []string) {
 }
 
 func join(names []string) string { return strings.Join(names, ", ") }
-
-// isNetns tells whether a path names a network namespace that is there.
-func isNetns(path string) bool {
-	ns, err := netns.Open(path)
-	if err != nil {
-		return false
-	}
-	ns.Close()
-	return true
-}

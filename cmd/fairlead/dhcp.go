@@ -11,21 +11,21 @@ import (
 	"github.com/fairlead/fairlead/plugins/ipam/dhcpd"
 )
 
-const dhcpLong = `Dhcp-daemon keeps the DHCP leases of containers whose network asks for
-"ipam": {"type": "dhcp"}: it gets them, renews them, and gives them back on del.
-It answers at a socket, which systemd may pass to it (see contrib/systemd), and
-runs until it is told to end; then the leases stand, and the next daemon takes
-them up. "dhcp daemon", by the plugin's name, is the same with the same flags.`
+const dhcpLong = `Dhcp-daemon keeps the DHCP leases of containers whose network has "ipam": {"type": "dhcp"}. It
+obtains leases, renews them, and releases them on del. It listens on a socket, which systemd may pass to
+it (see contrib/systemd), and runs until it is stopped. Leases outlast it: the next daemon takes
+them over. "dhcp daemon", by the name of the plugin, is the same command with the same flags.
+docs/plugins/dhcp.md has the details.`
 
-const dhcpExample = `  fairlead dhcp-daemon                           # at /run/cni/dhcp.sock
+const dhcpExample = `  fairlead dhcp-daemon                           # listen on /run/cni/dhcp.sock
   fairlead dhcp-daemon --socketpath /run/my.sock --resendtimeout 30s
-  fairlead dhcp-daemon status                    # its leases
+  fairlead dhcp-daemon status                    # show its leases
   fairlead dhcp-daemon status --json | jq -r '.[] | select(.state == "lost") | .container'`
 
 func (a *app) dhcpCommand() *cobra.Command {
 	o := dhcpd.Options{}
 	c := &cobra.Command{
-		Use: "dhcp-daemon", Short: "keep the DHCP leases of containers", GroupID: "more", Long: dhcpLong, Example: dhcpExample,
+		Use: "dhcp-daemon", Short: "run the daemon that keeps DHCP leases", GroupID: "more", Long: dhcpLong, Example: dhcpExample,
 		Args: want(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			lines := log.New(a.stderr, "", log.LstdFlags)
@@ -34,24 +34,24 @@ func (a *app) dhcpCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	c.PersistentFlags().StringVar(&o.SocketPath, "socketpath", ipam.DefaultDHCPSocket, "the socket to answer at")
-	c.PersistentFlags().StringVar(&o.HostPrefix, "hostprefix", "", "before the paths of the socket and of namespaces, for a daemon in a container")
-	f.StringVar(&o.PIDFile, "pidfile", "", "write the number of the process there")
-	f.BoolVar(&o.Broadcast, "broadcast", false, "ask servers to answer by broadcast")
-	f.DurationVar(&o.Timeout, "timeout", 10*time.Second, "the longest wait for one answer")
-	f.DurationVar(&o.ResendMax, "resendmax", 62*time.Second, "the longest pause between two messages")
-	f.DurationVar(&o.ResendTimeout, "resendtimeout", 208*time.Second, "how long an add tries")
-	f.StringVar(&o.Leases, "leases", "", "directory of leases; default: below FAIRLEAD_RUN/dhcp, named after the socket")
+	c.PersistentFlags().StringVar(&o.SocketPath, "socketpath", ipam.DefaultDHCPSocket, "Socket to listen on; for status, the socket to ask at.")
+	c.PersistentFlags().StringVar(&o.HostPrefix, "hostprefix", "", "Prefix of the paths of the socket and of namespaces, for a daemon in a container.")
+	f.StringVar(&o.PIDFile, "pidfile", "", "File to write the process ID to.")
+	f.BoolVar(&o.Broadcast, "broadcast", false, "Ask servers to answer by broadcast.")
+	f.DurationVar(&o.Timeout, "timeout", 10*time.Second, "Longest wait for one answer.")
+	f.DurationVar(&o.ResendMax, "resendmax", 62*time.Second, "Longest pause between two messages.")
+	f.DurationVar(&o.ResendTimeout, "resendtimeout", 208*time.Second, "Time after which an add gives up.")
+	f.StringVar(&o.Leases, "leases", "", "Directory of leases (default: below FAIRLEAD_RUN/dhcp, named after the socket).")
 	c.AddCommand(a.dhcpStatusCommand(&o))
 	return c
 }
 
 func (a *app) dhcpStatusCommand(o *dhcpd.Options) *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Short: "the leases that a daemon keeps",
-		Long: `Status prints the leases of the daemon at --socketpath. A lease is "held", or
-"waiting" for a server, or "lost": the network took back some of it, the
-container has no use of that part, and the daemon tries to get it again.`,
+		Use: "status", Short: "show the leases of a daemon",
+		Long: `Status prints the leases of the daemon at --socketpath. A lease is "held", or "waiting" for a
+server, or "lost": the server withdrew a part of it, the container cannot use that part, and the daemon
+tries to obtain it again.`,
 		Example: "  fairlead dhcp-daemon status\n  fairlead dhcp-daemon status --json",
 		Args:    want(0, 0),
 		RunE: func(*cobra.Command, []string) error {
@@ -65,8 +65,8 @@ container has no use of that part, and the daemon tries to get it again.`,
 }
 
 func (a *app) printLeases(list []dhcpd.State) error {
-	if a.json {
-		return a.printJSON(list)
+	if a.structured() {
+		return a.printData(list)
 	}
 	if len(list) == 0 {
 		_, err := fmt.Fprintln(a.stdout, "No leases. A container gets one on a network whose ipam type is dhcp.")
@@ -87,7 +87,7 @@ func (a *app) printLeases(list []dhcpd.State) error {
 	return nil
 }
 
-// until is how far off a time is, in the words of list.
+// until returns the time until an event in the form of list.
 func until(t time.Time) string {
 	if t.IsZero() {
 		return ""

@@ -6,25 +6,29 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/doctor"
+	"github.com/fairlead/fairlead/doctor/gather"
 )
 
-const doctorLong = `Doctor looks at everything that packets of a container pass, or of all containers,
-and at the host, and says what is wrong: where, what follows from it, and the
-command that mends it. It changes nothing and sends nothing, unless --probe is
-given: then it pings the gateways from inside the containers.
+const doctorLong = `Doctor examines everything that the packets of a container, or of all containers, pass: the
+namespace, links, addresses, routes, neighbours, bridges, forwarding, all nftables rules, host ports,
+connection tracking, MTU, name service, the owner of the address, and plugins. It prints each
+problem with its consequence and the command that fixes it. It changes nothing. It sends nothing
+either, unless --probe is given: then it pings the gateways from inside the containers.
 
-CONTAINER is what list shows: an ID or its beginning, or a namespace's path or name.
-Exit code 4: something is wrong.`
+CONTAINER is what list shows: an ID or its beginning, or the path or name of a namespace. Without
+it, the networks and the agent of the host are examined, too. docs/operating.md lists all
+findings. Exit code 4: something is wrong.`
 
 func (a *app) doctorCommand() *cobra.Command {
 	var probe bool
 	c := &cobra.Command{
-		Use: "doctor [CONTAINER]", Short: "say what is wrong, and what mends it", GroupID: "look", Long: doctorLong,
+		Use: "doctor [CONTAINER]", Short: "find what is wrong, and the command that fixes it", GroupID: "look", Long: doctorLong,
 		Example: `  fairlead doctor
   fairlead doctor web --probe
   fairlead doctor --json | jq -r '.findings[].mend'`,
-		Args: want(0, 1),
+		Args: want(0, 1), ValidArgsFunction: a.completeContainers,
 		RunE: func(c *cobra.Command, args []string) error {
 			container := ""
 			if len(args) > 0 {
@@ -32,14 +36,8 @@ func (a *app) doctorCommand() *cobra.Command {
 			}
 			return a.doctor(c.Context(), container, probe)
 		},
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return a.containerNames(), cobra.ShellCompDirectiveNoFileComp
-		},
 	}
-	c.Flags().BoolVar(&probe, "probe", false, "ping the gateways from inside the containers, a second at most for each")
+	c.Flags().BoolVar(&probe, "probe", false, "Ping the gateways from inside the containers, and wait for at most one second for each.")
 	return c
 }
 
@@ -47,27 +45,27 @@ func (a *app) doctorCommand() *cobra.Command {
 type diagnosis struct {
 	Attachments int              `json:"attachments"`
 	Findings    []doctor.Finding `json:"findings"`
-	Unseen      []string         `json:"unseen"` // what could not be looked at
+	Unseen      []string         `json:"unseen"` // what could not be examined
 }
 
 func (a *app) doctor(ctx context.Context, container string, probe bool) error {
-	l := &looker{app: a, container: container, probe: probe}
-	facts, err := l.look(ctx)
+	o := gather.Options{
+		Runtime: a.runtime(a.pluginPath()), StateDir: a.getenv(attach.RootVariable), RunDir: a.runDir(), LibDir: a.libDir(), ConfDir: a.confDir(),
+		PluginDirs: a.pluginPath(), Probe: probe, Progress: a.counter("doctor"),
+	}
+	if container != "" {
+		o.Include = func(r *attach.Record) bool { return isContainer(r, container) }
+	}
+	facts, unseen, err := gather.Facts(ctx, o)
 	if err != nil {
 		return err
 	}
 	if container != "" && len(facts.Attachments) == 0 {
 		return fmt.Errorf("there is no attachment of a container %s\nType: fairlead list", container)
 	}
-	d := diagnosis{len(facts.Attachments), doctor.Examine(facts), l.unseen}
-	if d.Findings == nil {
-		d.Findings = []doctor.Finding{} // not null in JSON
-	}
-	if d.Unseen == nil {
-		d.Unseen = []string{}
-	}
-	if a.json {
-		err = a.printJSON(d)
+	d := diagnosis{len(facts.Attachments), append([]doctor.Finding{}, doctor.Examine(facts)...), append([]string{}, unseen...)} // not null in JSON
+	if a.structured() {
+		err = a.printData(d)
 	} else {
 		a.printDiagnosis(d)
 	}
@@ -78,22 +76,22 @@ func (a *app) doctor(ctx context.Context, container string, probe bool) error {
 }
 
 func (a *app) printDiagnosis(d diagnosis) {
-	at := ""
+	printed := ""
 	for _, f := range d.Findings {
 		where := "the host"
 		if f.Container != "" {
 			where = f.Network + " " + f.Container + " " + f.IfName
 		}
-		if where != at {
+		if where != printed {
 			fmt.Fprintln(a.stdout, where+":")
-			at = where
+			printed = where
 		}
-		fmt.Fprintf(a.stdout, "  %s: %s\n    so:   %s\n    mend: %s\n", f.Name, f.Problem, f.Follows, f.Mend)
+		fmt.Fprintf(a.stdout, "  %s: %s\n    effect: %s\n    fix:    %s\n", f.Name, f.Problem, f.Follows, f.Mend)
 	}
 	for _, u := range d.Unseen {
-		fmt.Fprintln(a.stderr, "fairlead: not looked at:", u)
+		fmt.Fprintln(a.stderr, "fairlead: not examined:", u)
 	}
 	if len(d.Findings) == 0 {
-		fmt.Fprintf(a.stdout, "Nothing is wrong: looked at %d attachments and the host.\n", d.Attachments)
+		fmt.Fprintf(a.stdout, "Nothing is wrong: examined %d attachments and the host.\n", d.Attachments)
 	}
 }

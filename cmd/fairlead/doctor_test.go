@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/doctor"
+	"github.com/fairlead/fairlead/internal/netnspath"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
@@ -324,7 +325,7 @@ func TestDoctorText(t *testing.T) {
 	s.sh("ip netns add gone")
 	s.ok("add", "n", "gone")
 	s.end("gone")
-	id := containerID(netnsDir + "/gone")
+	id := containerID(netnspath.Dir + "/gone")
 	code, out, _ := s.fairlead("doctor")
 	want := "n " + id + ` eth0:
   namespace-gone: its namespace /run/netns/gone is gone, or another one by now

@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/cni"
 )
 
-// The exit codes; docs/commands.md and `fairlead help exit-codes` explain them.
+// The exit codes. docs/commands.md and "fairlead help exit-codes" explain them.
 const (
 	exitOK          = 0
 	exitFailed      = 1
@@ -21,24 +22,24 @@ const (
 	exitInterrupted = 130
 )
 
-const exitHelp = `  0    it worked
-  1    it failed: standard error says what, on what, and why
-  2    the command line is not understood
+const exitHelp = `  0    success
+  1    failure: standard error says what failed, on what, and why
+  2    the command line is not valid
   3    a configuration is not valid
-  4    something is wrong: doctor found it, repair could not restore it, or would with --dry-run
-  11   a passing condition: the same command may work in a moment
-  50   status: an add could not be served now
-  51   status: neither could containers that are attached be relied on
-  130  interrupted; what was begun has been undone`
+  4    something is wrong: doctor or a check found it, repair could not restore it, or would restore it with --dry-run
+  11   a temporary condition: the same command may work in a moment
+  50   status: an ADD would fail now
+  51   status: an ADD would fail now, and existing containers may lack connectivity
+  130  interrupted; the command undid what it had begun`
 
-var errInterrupted = errors.New("interrupted") // a constant; nothing assigns it
+var errInterrupted = errors.New("interrupted") // a constant: nothing assigns it
 
-// usageError is a command line that is not understood.
+// usageError reports a command line that is not valid.
 type usageError struct{ problem, next string }
 
 func (e *usageError) Error() string { return e.problem + "\n" + e.next }
 
-// silentError is a failure that has been explained already.
+// silentError is a failure that the command has reported already.
 type silentError struct{ code int }
 
 func (e silentError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
@@ -56,6 +57,9 @@ func exitCode(err error) int {
 	if _, ok := errors.AsType[*cni.ConfigError](err); ok {
 		return exitInvalid
 	}
+	if _, ok := errors.AsType[*config.InvalidError](err); ok {
+		return exitInvalid
+	}
 	if e, ok := errors.AsType[*cni.Error](err); ok {
 		switch e.Code {
 		case exitTryAgain, exitUnavailable, exitLimited:
@@ -65,17 +69,17 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// report tells a person, or with --json a program, what went wrong.
+// report prints an error: as text, or with --json as JSON.
 func (a *app) report(err error) {
 	if _, ok := errors.AsType[silentError](err); ok {
 		return
 	}
-	if !a.json {
+	if a.format != formatJSON {
 		fmt.Fprintln(a.stderr, "fairlead:", err)
 		return
 	}
 	e := *cni.AsError(err)
 	e.CNIVersion = ""
-	raw, _ := json.Marshal(map[string]cni.Error{"error": e}) // strings and a number
+	raw, _ := json.Marshal(map[string]cni.Error{"error": e}) // strings and a number cannot fail
 	fmt.Fprintln(a.stderr, string(raw))
 }

@@ -11,73 +11,107 @@ import (
 
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/gc"
 	"github.com/fairlead/fairlead/libcni"
 )
 
-const gcLong = `Gc removes what a network's attachments left behind: those that add had made and
-whose namespace is gone, those whose add was cut off, and what no attachment owns.
-An attachment whose namespace is still there is kept; --keep says instead exactly
-which are kept, --keep-none that none is (this is what cnitool does). NETNS is
-accepted because cnitool wants one, and means nothing.
+const gcLong = `Gc removes what the attachments of a network left behind: attachments whose namespace is
+gone, attachments whose add was interrupted, and objects that no attachment owns. It keeps
+attachments whose namespace exists. With --keep it keeps exactly the named ones, and with
+--keep-none it keeps none, as cnitool does. NETNS has no effect: cnitool requires one.
 
-With --all it does so for every network, whether its configuration is still there or
-not, from the records, the cache of results, the marks in the kernel and the
-addresses that are held. It is for hosts whose runtime never calls gc: a timer for
-systemd is in contrib/systemd. What is being added is never touched.`
+With --all it does so for every network, even without a configuration. It is for hosts whose
+runtime never calls GC; contrib/systemd has a timer. It removes:
+
+  - an attachment with a record, if its namespace is gone or another namespace has its path
+    (device and inode), or if its add was interrupted
+  - the reservation of an add without a record, if its process is gone
+  - an attachment that only the cache of results has, if its namespace is gone
+  - objects with an owner tag (links, nftables elements, rules in other chains), if the owner has
+    neither a record nor a cached result nor a link into a namespace in use
+  - an address of host-local, if its owner has neither a record nor a cached result, no namespace
+    has the address, and it was assigned more than ten minutes ago
+  - an unreadable file in the cache of results that is older than ten minutes
+
+It never touches what is being added. Run it where all processes of the host are visible (not in
+a container without hostPID). Exit code 1: something could not be removed; the rest was.`
 
 func (a *app) gcCommand() *cobra.Command {
-	var keep []string
-	var none, all, dry bool
+	g := &gcRun{}
 	c := a.operation(&cobra.Command{
 		Use: "gc NETWORK [NETNS] | --all", Short: "remove what attachments left behind", Long: gcLong,
 		Example: `  fairlead gc my-network
   fairlead gc my-network --keep 4f1c9a/eth0 --keep 7b20d3/eth0
-  fairlead gc my-network --keep-none     # everything goes
-  fairlead gc --all --dry-run            # what would go, of every network
-  fairlead gc --all`,
-	}, func(s *session, ctx context.Context) error { return s.gc(ctx, keep, none) })
-	c.Flags().StringSliceVar(&keep, "keep", nil, "keep this attachment, CONTAINER/IFNAME, and no others but those named so")
-	c.Flags().BoolVar(&none, "keep-none", false, "keep no attachment")
-	c.Flags().BoolVar(&all, "all", false, "of every network, those whose namespace is gone")
-	c.Flags().BoolVar(&dry, "dry-run", false, "with --all: say what would go, and change nothing")
+  fairlead gc my-network --keep-none     # remove all attachments
+  fairlead gc --all --dry-run            # show what would be removed in all networks
+  fairlead gc --all
+  systemctl enable --now fairlead-gc.timer`,
+	}, g.one)
+	c.Flags().StringSliceVar(&g.keep, "keep", nil, "Keep this attachment, CONTAINER/IFNAME, and no others except those of further --keep flags.")
+	c.Flags().BoolVar(&g.none, "keep-none", false, "Keep no attachment.")
+	c.Flags().BoolVar(&g.all, "all", false, "Remove the attachments of all networks whose namespace is gone.")
+	dryRunFlag(c, &g.dry)
 	optionalNetns(c)
 	one := c.RunE
 	c.Args = func(c *cobra.Command, args []string) error {
-		if all {
+		if g.all {
 			return want(0, 0)(c, args)
 		}
 		return want(1, 2)(c, args)
 	}
 	c.RunE = func(c *cobra.Command, args []string) error {
 		switch {
-		case all && (none || len(keep) > 0):
-			return &usageError{"--all keeps what lives: --keep and --keep-none are for one network", "Type: fairlead gc --help"}
-		case all:
-			return a.collectAll(c.Context(), dry)
-		case dry:
-			return &usageError{"--dry-run goes with --all", "Type: fairlead gc --help"}
+		case g.all && (g.none || len(g.keep) > 0):
+			return &usageError{"--keep and --keep-none are for one network, and --all is for all networks", "Type: fairlead gc --help"}
+		case g.all:
+			return a.collectAll(c.Context(), g.dry)
 		}
 		return one(c, args)
 	}
 	return c
 }
 
-func (s *session) gc(ctx context.Context, keep []string, none bool) error {
+// gcRun is one run of gc.
+type gcRun struct {
+	keep           []string
+	none, all, dry bool
+}
+
+// one collects in one network.
+func (g *gcRun) one(s *session, ctx context.Context) error {
 	began := time.Now()
-	if none && len(keep) > 0 {
+	if g.none && len(g.keep) > 0 {
 		return &usageError{"--keep and --keep-none contradict each other", "Type: fairlead gc --help"}
 	}
-	valid, err := parseKeep(keep)
-	if err == nil && len(keep) == 0 && !none {
-		valid, err = s.living()
-	}
+	valid, err := parseKeep(g.keep)
 	if err != nil {
 		return err
+	}
+	living, dead, err := gc.Attachments(s.gcOptions(g.dry), s.list.Name)
+	if err != nil {
+		return err
+	}
+	if len(g.keep) == 0 && !g.none {
+		valid = living
+	}
+	if g.dry {
+		return s.previewGC(append(living, dead...), valid)
 	}
 	if err := s.cni.GCNetworkList(ctx, s.list, &libcni.GCArgs{ValidAttachments: valid}); err != nil {
 		return err
 	}
-	return s.done("gc", fmt.Sprintf("kept %d attachments and removed what else there was", len(valid)), began)
+	return s.done("gc", fmt.Sprintf("kept %d attachments and removed the rest", len(valid)), began)
+}
+
+// previewGC prints the attachments of a network that gc would remove.
+func (s *session) previewGC(all, valid []cni.Attachment) error {
+	remove := slices.DeleteFunc(all, func(at cni.Attachment) bool { return slices.Contains(valid, at) })
+	var b strings.Builder
+	for _, at := range remove {
+		fmt.Fprintf(&b, "would remove %s %s %s\n", s.list.Name, at.ContainerID, at.IfName)
+	}
+	fmt.Fprintf(&b, "Would keep %d attachments. Objects that none of them owns would be removed, too.\n", len(valid))
+	return s.printDataOr(map[string]any{"keep": len(valid), "remove": append([]cni.Attachment{}, remove...), "dryRun": true}, b.String())
 }
 
 func parseKeep(words []string) (valid []cni.Attachment, err error) {
@@ -91,28 +125,50 @@ func parseKeep(words []string) (valid []cni.Attachment, err error) {
 	return valid, nil
 }
 
-// living are the network's attachments whose namespace is still there, by our
-// records and by the cache, which other plugins' attachments have, too.
-func (s *session) living() (valid []cni.Attachment, err error) {
-	records, err := attach.Open(s.getenv(attach.RootVariable)).List(s.list.Name)
+func (a *app) gcOptions(dry bool) gc.Options {
+	return gc.Options{
+		Runtime: a.runtime(a.pluginPath()), StateDir: a.getenv(attach.RootVariable), ConfDir: a.confDir(), LibDir: a.libDir(),
+		DryRun: dry, Progress: a.counter("gc"),
+	}
+}
+
+func (a *app) collectAll(ctx context.Context, dry bool) error {
+	r, err := gc.Collect(ctx, a.gcOptions(dry))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	dead := map[cni.Attachment]bool{}
-	for _, r := range records {
-		at := cni.Attachment{ContainerID: r.ContainerID, IfName: r.IfName}
-		if s := state(r); s == stateGone || s == stateCut {
-			dead[at] = true
-		} else {
-			valid = append(valid, at)
-		}
+	if a.structured() {
+		err = a.printData(r)
+	} else {
+		a.printCollected(r)
 	}
-	cached, err := s.cni.GetCachedAttachments("")
-	for _, c := range cached {
-		at := cni.Attachment{ContainerID: c.ContainerID, IfName: c.IfName}
-		if c.Network == s.list.Name && !dead[at] && !slices.Contains(valid, at) && isNetns(c.NetNS) {
-			valid = append(valid, at)
-		}
+	if err == nil && len(r.Errors) > 0 {
+		return silentError{exitFailed}
 	}
-	return valid, err
+	return err
+}
+
+func (a *app) printCollected(r *gc.Report) {
+	verb := would(r.DryRun, "remove", "removed")
+	for _, g := range r.Attachments {
+		fmt.Fprintf(a.stdout, "%s %s %s %s: %s\n", verb, g.Network, g.Container, g.IfName, g.Reason)
+	}
+	for _, tag := range r.Leftovers {
+		fmt.Fprintf(a.stdout, "%s objects with the owner tag %q: there is no such attachment\n", verb, tag)
+	}
+	for _, x := range r.Addresses {
+		fmt.Fprintf(a.stdout, "%s address %s of network %s: its owner %q has no attachment\n", verb, x.Address, x.Network, strings.TrimSpace(x.Container+" "+x.IfName))
+	}
+	for _, x := range r.Results {
+		fmt.Fprintf(a.stdout, "%s %s: it cannot be read: %s\n", verb, x.File, x.Reason)
+	}
+	for _, s := range r.Skipped {
+		fmt.Fprintln(a.stdout, "skipped: "+s)
+	}
+	for _, e := range r.Errors {
+		fmt.Fprintln(a.stderr, "fairlead: gc: "+e)
+	}
+	if len(r.Attachments)+len(r.Leftovers)+len(r.Addresses)+len(r.Results) == 0 {
+		fmt.Fprintf(a.stdout, "Nothing is left behind; %d attachments exist.\n", r.Kept)
+	}
 }

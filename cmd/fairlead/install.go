@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,23 +15,25 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/install"
-	"github.com/fairlead/fairlead/plugins"
+	"github.com/fairlead/fairlead/install/migrate"
+	"github.com/fairlead/fairlead/install/network"
+	"github.com/fairlead/fairlead/internal/builtin"
 )
 
-const installLong = `Install puts the plugins where runtimes look for them: fairlead-cni and fairlead, and a
-link for each plugin. What stands there, the reference's plugins say, is kept, and
-"fairlead uninstall" brings it back. Every file is renamed into its place, so that
-containers can be added and removed meanwhile. Installing again updates.
+const installLong = `Install puts fairlead-cni, fairlead and a link for each plugin into the directory where
+runtimes search for plugins. It keeps the files that it replaces, such as the reference plugins, and
+"fairlead uninstall" restores them. It renames each file into place, so containers can be
+added and removed meanwhile. Installing again updates the files.
 
-Containers that run under the reference's plugins go on; they are noted as "fairlead
-migrate" does. With --network a network of that name is written, first by its file's
-name if there is no other: a bridge with masquerade and host ports.`
+Containers of the reference plugins keep running; install records them as "fairlead
+migrate" does. With --network it also writes a network of that name: a bridge with masquerading, host
+ports, bandwidth limits and firewall rules, in 10-NAME.conflist.`
 
-const (
-	networkPrefix = "10-" // a file's place among the others
-	stayPause     = time.Minute
-)
+// stayInterval is the time between two checks with --stay.
+const stayInterval = time.Minute
 
 // installation is one run of install or uninstall.
 type installation struct {
@@ -45,40 +50,40 @@ type installation struct {
 
 // installed is what install prints.
 type installed struct {
-	Files       []install.Done `json:"files"`
-	Attachments []adoption     `json:"attachments"`
-	DryRun      bool           `json:"dryRun"`
+	Files       []install.Done       `json:"files"`
+	Attachments []migrate.Attachment `json:"attachments"`
+	DryRun      bool                 `json:"dryRun"`
 }
 
 func (a *app) installCommand() *cobra.Command {
 	i := installation{app: a}
 	c := &cobra.Command{
-		Use: "install", Short: "put the plugins where runtimes look for them", GroupID: "more", Long: installLong,
+		Use: "install", Short: "install the plugins where runtimes search for them", GroupID: "more", Long: installLong,
 		Example: "  fairlead install --dry-run\n  fairlead install\n  fairlead install --bin-dir /usr/lib/cni --plugins bridge,portmap,host-local\n" +
 			"  fairlead install --network my-network --subnet 10.20.0.0/16 --subnet fd20::/64",
 		Args: want(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error { return i.run(c.Context()) },
 	}
 	i.flags(c)
-	c.Flags().StringVar(&i.from, "from", "", "directory with fairlead and fairlead-cni; default: where this program is")
-	c.Flags().StringSliceVar(&i.only, "plugins", nil, "only these plugins, and no others")
-	c.Flags().StringVar(&i.network, "network", "", "write a network of this name")
-	c.Flags().StringVar(&i.confDir, "conf-dir", "", "directory of the network's file; default: NETCONFPATH")
-	c.Flags().StringArrayVar(&i.subnets, "subnet", []string{"10.63.0.0/16"}, "the network's addresses; may be repeated, for IPv6 too")
-	c.Flags().BoolVar(&i.fused, "fused", false, "write the network as one plugin: see fairlead fuse")
-	c.Flags().BoolVar(&i.noMigrate, "no-migrate", false, "do not note attachments of the reference's plugins")
-	c.Flags().BoolVar(&i.stay, "stay", false, "go on until a signal, and put back what is replaced or removed (for a DaemonSet)")
-	_ = c.MarkFlagDirname("conf-dir") // it is there
+	c.Flags().StringVar(&i.from, "from", "", "Directory with the programs fairlead and fairlead-cni (default: the directory of this program).")
+	c.Flags().StringSliceVar(&i.only, "plugins", nil, "Install only these plugins, separated by commas.")
+	c.Flags().StringVar(&i.network, "network", "", "Write the configuration of a network of this name.")
+	c.Flags().StringVar(&i.confDir, "conf-dir", "", "Directory for the network's configuration (default: NETCONFPATH).")
+	c.Flags().StringArrayVar(&i.subnets, "subnet", []string{"10.63.0.0/16"}, "Range of the network's addresses. May be repeated, for IPv6, too.")
+	c.Flags().BoolVar(&i.fused, "fused", false, "Write the network with one plugin, as \"fairlead fuse\" does.")
+	c.Flags().BoolVar(&i.noMigrate, "no-migrate", false, "Do not record attachments of the reference plugins.")
+	c.Flags().BoolVar(&i.stay, "stay", false, "Keep running until a signal, and restore files that others replace or remove, every minute (for a DaemonSet).")
+	_ = c.MarkFlagDirname("conf-dir") // the flag exists
 	return c
 }
 
 func (a *app) uninstallCommand() *cobra.Command {
 	i := installation{app: a}
 	c := &cobra.Command{
-		Use: "uninstall", Short: "bring back what install replaced", GroupID: "more",
-		Long: "Uninstall removes what install put in place and brings back what it replaced. A file\n" +
-			"that somebody has changed since stays. Containers go on; what was made for them by\n" +
-			"rules of Fairlead goes with \"fairlead gc --all\" once they are deleted.",
+		Use: "uninstall", Short: "restore the files that install replaced", GroupID: "more",
+		Long: "Uninstall removes the files that install created and restores those that it replaced. It keeps\n" +
+			"a file that was changed since. Containers keep running. After they are deleted, run\n" +
+			"\"fairlead gc --all\" to remove what is left of them.",
 		Example: "  fairlead uninstall --dry-run\n  fairlead uninstall",
 		Args:    want(0, 0),
 		RunE:    func(*cobra.Command, []string) error { return i.undo() },
@@ -88,8 +93,8 @@ func (a *app) uninstallCommand() *cobra.Command {
 }
 
 func (i *installation) flags(c *cobra.Command) {
-	c.Flags().StringVar(&i.binDir, "bin-dir", defaultPluginPath, "directory of plugins")
-	c.Flags().BoolVarP(&i.dry, "dry-run", "n", false, "say what would be done, and do nothing")
+	c.Flags().StringVar(&i.binDir, "bin-dir", defaultPluginPath, "Directory where runtimes search for plugins (Podman on Debian: /usr/lib/cni).")
+	dryRunFlag(c, &i.dry)
 	_ = c.MarkFlagDirname("bin-dir")
 }
 
@@ -102,27 +107,27 @@ func (i *installation) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	out := installed{DryRun: i.dry, Attachments: []adoption{}}
+	out := installed{DryRun: i.dry, Attachments: []migrate.Attachment{}}
 	if out.Files, err = place.Install(files, i.dry); err != nil {
-		return i.explainInstall(err)
+		return needRoot(err)
 	}
 	if !i.noMigrate {
-		if out.Attachments, err = i.strangers(); err != nil {
+		if out.Attachments, err = i.findAttachments(); err != nil {
 			return err
 		}
 		if !i.dry {
-			i.adopt(ctx, out.Attachments)
+			migrate.Record(ctx, out.Attachments, i.getenv(attach.RootVariable))
 		}
 	}
-	if err := i.print(out, migration{Attachments: out.Attachments, Checked: i.dry}); err != nil || !i.stay || i.dry {
+	if err := i.print(out, migration{Attachments: out.Attachments, DryRun: i.dry}); err != nil || !i.stay || i.dry {
 		return err
 	}
 	return i.guard(ctx, place, files)
 }
 
-// guard puts back what others replace, until a signal.
+// guard restores files that others replace, until a signal.
 func (i *installation) guard(ctx context.Context, place *install.Place, files []install.File) error {
-	tick := time.NewTicker(stayPause)
+	tick := time.NewTicker(stayInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -136,13 +141,13 @@ func (i *installation) guard(ctx context.Context, place *install.Place, files []
 		}
 		for _, d := range done {
 			if d.Action != install.Same {
-				fmt.Fprintf(i.stderr, "fairlead: %s %s\n", d.Action, d.Path)
+				fmt.Fprintf(i.stderr, "fairlead: %s %s\n", describeAction(d.Action, false), d.Path)
 			}
 		}
 	}
 }
 
-// files are what to install, programs before the links that lead to them.
+// files returns the files to install: the programs before the links to them.
 func (i *installation) files() (list []install.File, err error) {
 	if i.binDir, err = filepath.Abs(i.binDir); err != nil {
 		return nil, err
@@ -160,13 +165,14 @@ func (i *installation) files() (list []install.File, err error) {
 	for _, name := range []string{"fairlead-cni", "fairlead"} {
 		from := filepath.Join(i.from, name)
 		if _, err := os.Stat(from); err != nil {
-			return nil, fmt.Errorf("%w\nInstall needs both programs in one directory; --from names it", err)
+			return nil, fmt.Errorf("%w\nInstall needs both programs in one directory; name it with --from", err)
 		}
 		list = append(list, install.File{Path: filepath.Join(i.binDir, name), From: from, Mode: 0o755})
 	}
-	names, err := i.names()
+	programs := builtin.Programs()
+	names, err := i.names(slices.Sorted(maps.Keys(programs)))
 	for _, name := range names {
-		list = append(list, install.File{Path: filepath.Join(i.binDir, name), Link: programOf(name)})
+		list = append(list, install.File{Path: filepath.Join(i.binDir, name), Link: programs[name]})
 	}
 	if err != nil || i.network == "" {
 		return list, err
@@ -175,39 +181,39 @@ func (i *installation) files() (list []install.File, err error) {
 	return append(list, conf), err
 }
 
-// names are the plugins to install.
-func (i *installation) names() (out []string, err error) {
-	for _, p := range plugins.All() {
-		out = append(out, p.Name)
-	}
-	for _, p := range slow() {
-		out = append(out, p.Name)
-	}
-	slices.Sort(out)
+// names returns the plugins to install.
+func (i *installation) names(all []string) ([]string, error) {
 	if i.only == nil {
-		return out, nil
+		return all, nil
 	}
 	for _, name := range i.only {
-		if !slices.Contains(out, name) {
-			return nil, &usageError{fmt.Sprintf("--plugins: there is no plugin %q", name), "There are: " + join(out)}
+		if !slices.Contains(all, name) {
+			return nil, &usageError{fmt.Sprintf("--plugins: there is no plugin %q", name), "There are: " + join(all)}
 		}
 	}
 	return i.only, nil
 }
 
-// programOf is the program that serves a plugin.
-func programOf(name string) string {
-	for _, p := range slow() {
-		if p.Name == name {
-			return "fairlead"
-		}
+// networkFile returns the configuration that --network asks for.
+func (i *installation) networkFile() (install.File, error) {
+	dir := cmp.Or(i.confDir, i.app.confDir())
+	if err := cni.ValidateNetworkName(i.network); err != nil {
+		return install.File{}, &usageError{"--network: " + err.Error(), "Type: fairlead install --help"}
 	}
-	return "fairlead-cni"
+	o := network.Options{Name: i.network, Fused: i.fused}
+	for _, s := range i.subnets {
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			return install.File{}, &usageError{fmt.Sprintf("--subnet %s: want an address with its prefix length, like 10.20.0.0/16", s), "Type: fairlead install --help"}
+		}
+		o.Subnets = append(o.Subnets, p)
+	}
+	return network.File(dir, o)
 }
 
-func (i *installation) explainInstall(err error) error {
+func needRoot(err error) error {
 	if errors.Is(err, os.ErrPermission) {
-		return fmt.Errorf("%w\nThe directory is root's. Type: sudo fairlead install", err)
+		return fmt.Errorf("%w\nOnly root can write to the directory. Type: sudo fairlead install", err)
 	}
 	return err
 }
@@ -222,13 +228,19 @@ func (i *installation) undo() error {
 		return err
 	}
 	if !place.Installed() {
-		return fmt.Errorf("nothing is installed in %s by fairlead install\nAnother directory: fairlead uninstall --bin-dir DIRECTORY", dir)
+		return fmt.Errorf("fairlead install has installed nothing in %s\nFor another directory: fairlead uninstall --bin-dir DIRECTORY", dir)
 	}
 	done, err := place.Uninstall(i.dry)
 	if err != nil {
-		return i.explainInstall(err)
+		return needRoot(err)
 	}
-	return i.print(installed{Files: done, DryRun: i.dry, Attachments: []adoption{}}, migration{})
+	return i.print(installed{Files: done, DryRun: i.dry, Attachments: []migrate.Attachment{}}, migration{})
+}
+
+// describeAction returns what was done with a file, or what would be done.
+func describeAction(action string, dry bool) string {
+	infinitive := map[string]string{install.Created: "create", install.Replaced: "replace", install.Updated: "update", install.Restored: "restore", install.Removed: "remove"}[action]
+	return would(dry, infinitive, action)
 }
 
 func (i *installation) print(out installed, m migration) error {
@@ -238,21 +250,21 @@ func (i *installation) print(out installed, m migration) error {
 		counts[d.Action]++
 		switch {
 		case d.Action == install.Left:
-			fmt.Fprintf(&b, "left %s: somebody has changed it since\n", d.Path)
+			fmt.Fprintf(&b, "%s %s: it was changed since it was installed\n", would(out.DryRun, "keep", "kept"), d.Path)
 		case d.Action != install.Same:
-			fmt.Fprintf(&b, "%s %s\n", d.Action, d.Path)
+			fmt.Fprintf(&b, "%s %s\n", describeAction(d.Action, out.DryRun), d.Path)
 		}
 	}
-	if n := counts[install.Replaced]; n > 0 {
-		fmt.Fprintf(&b, "What was there is kept: fairlead uninstall --bin-dir %s brings it back.\n", i.binDir)
+	if n := counts[install.Replaced]; n > 0 && !out.DryRun {
+		fmt.Fprintf(&b, "The replaced files are kept: fairlead uninstall --bin-dir %s restores them.\n", i.binDir)
 	}
 	if counts[install.Same] == len(out.Files) && len(out.Files) > 0 {
 		fmt.Fprintf(&b, "All of %d files are in place.\n", len(out.Files))
 	}
 	if len(m.Attachments) > 0 {
-		m.words(&b)
+		m.text(&b)
 	} else if out.DryRun {
-		fmt.Fprintln(&b, "Nothing has been changed.")
+		fmt.Fprintln(&b, "Nothing was changed.")
 	}
-	return i.printJSONOr(out, b.String())
+	return i.printDataOr(out, b.String())
 }

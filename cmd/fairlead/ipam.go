@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead/fairlead/agent/address"
 	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/agent/admin"
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/attach"
@@ -18,90 +19,50 @@ import (
 func (a *app) ipamCommand() *cobra.Command {
 	f := &agentFlags{}
 	c := &cobra.Command{
-		Use: "ipam COMMAND", DisableFlagsInUseLine: true, Short: "the cluster's addresses", GroupID: "cluster",
-		Long: "Ipam shows who has which of the cluster's addresses, compares the store with this host, and\n" +
-			"gives back what somebody has. Of the blocks of other nodes it knows what containers report.",
-		Example: "  fairlead ipam show\n  fairlead ipam check\n  fairlead ipam release 10.244.3.64/26 --yes",
-		Args:    cobra.ArbitraryArgs, RunE: unknownCommand,
+		Use: "ipam COMMAND", DisableFlagsInUseLine: true, Short: "show, check and release addresses of the cluster", GroupID: "cluster",
+		Long: "Ipam shows the owners of the cluster's addresses, compares the store with this host, and\n" +
+			"releases blocks and addresses. It uses the store that the agent of this host is configured\n" +
+			"for. The agent need not run.",
+		Example: "  fairlead ipam show\n  fairlead ipam check\n  fairlead ipam release 10.244.3.64/26",
+		Args:    cobra.ArbitraryArgs, RunE: groupCommand,
 	}
 	f.add(c)
 	c.AddCommand(a.ipamShow(f), a.ipamCheck(f), a.ipamRelease(f))
 	return c
 }
 
-// ipamView is what show prints.
-type ipamView struct {
-	Subnets   []ipamSubnet  `json:"subnets"`
-	Blocks    []ipamBlock   `json:"blocks"`
-	Addresses []ipamAddress `json:"addresses"`
-	Pending   int           `json:"pendingReleases"`
-}
-
-type ipamSubnet struct {
-	Network string `json:"network"`
-	Pool    string `json:"pool,omitempty"`
-	CIDR    string `json:"cidr"`
-	Assign  string `json:"assign"`
-	Blocks  int    `json:"blocks"` // that nodes have
-	Of      uint64 `json:"of"`     // that there are; of one that is given singly, 0
-}
-
-type ipamBlock struct {
-	Network string `json:"network"`
-	Block   string `json:"block"`
-	Node    string `json:"node"`
-	Used    int    `json:"used"`
-	Size    int    `json:"size"`
-	State   string `json:"state"` // "", "here", "flannel" (its plugin gives them), "leaving", "node removed"
-}
-
-type ipamAddress struct {
-	Network string `json:"network"`
-	Address string `json:"address"`
-	Owner   string `json:"owner"`
-	Fixed   bool   `json:"fixed"`
-	Node    string `json:"node"`
-	Where   string `json:"container"`
-}
-
 func (a *app) ipamShow(f *agentFlags) *cobra.Command {
 	c := &cobra.Command{
-		Use: "show [NETWORK]", Short: "subnets, blocks with their use, and addresses that the cluster gave singly",
-		Long: "Show prints the subnets of the cluster's networks, the blocks that nodes have of them and how\n" +
-			"full they are, and the addresses that have an owner of their own: fixed ones, and whereabouts'.",
+		Use: "show [NETWORK]", Short: "show subnets, blocks and their use, and single addresses",
+		Long: "Show prints the subnets of the cluster's networks, the blocks of the nodes with their use,\n" +
+			"and the addresses that the cluster assigns one by one: fixed addresses and those of the\n" +
+			"plugin whereabouts. For the blocks of this node it counts the addresses on this node's\n" +
+			"disk; for other nodes, those that their containers report.",
 		Example: "  fairlead ipam show\n  fairlead ipam show default --json | jq '.blocks[] | select(.used == 0)'",
 		Args:    want(0, 1), ValidArgsFunction: a.completeClusterNetworks(f),
 	}
-	return a.inCluster(f, c, func(ctx context.Context, s store.Store, args []string) error {
-		snap, _, err := snapshotOf(ctx, s)
+	return a.withStore(f, readsStore, c, func(ctx context.Context, s store.Store, args []string) error {
+		snap, _, err := admin.Snapshot(ctx, s)
 		if err != nil {
 			return err
 		}
-		only := ""
+		node, here, err := a.ipamHere(f)
+		if err != nil {
+			return err
+		}
+		network := ""
 		if len(args) > 0 {
-			only = args[0]
-			if snap.Networks[only] == nil && !hasAddresses(snap, only) {
-				return noSuch("network", only, sortedNames(snap.Networks))
-			}
+			network = args[0]
 		}
-		conf, here, err := a.ipamHere(f)
+		use, err := admin.UseOf(snap, node, here, network)
 		if err != nil {
 			return err
 		}
-		return a.printIPAM(ipamViewOf(snap, conf, here, only))
+		return a.printIPAM(use)
 	})
 }
 
-func hasAddresses(s *cluster.Snapshot, network string) bool {
-	for _, x := range s.Addresses {
-		if x.Network == network {
-			return true
-		}
-	}
-	return false
-}
-
-// ipamHere is this node's name and what its disk says.
+// ipamHere returns the name of this node and what its disk and its attachments hold.
 func (a *app) ipamHere(f *agentFlags) (node string, here *address.Here, err error) {
 	conf, err := a.clusterConfig(f)
 	if err != nil {
@@ -119,133 +80,39 @@ func (a *app) ipamHere(f *agentFlags) (node string, here *address.Here, err erro
 	for _, r := range records {
 		here.Attached[r.ContainerID+" "+r.IfName] = true
 	}
-	cached, err := a.runtime(nil).GetCachedAttachments("") // of plugins of another kind, too
+	cached, err := a.runtime(nil).GetCachedAttachments("") // attachments of other plugins have no record
 	for _, r := range cached {
 		here.Attached[r.ContainerID+" "+r.IfName] = true
 	}
 	return conf.Node, here, err
 }
 
-func ipamViewOf(s *cluster.Snapshot, node string, h *address.Here, only string) *ipamView {
-	v := &ipamView{Subnets: []ipamSubnet{}, Blocks: []ipamBlock{}, Addresses: []ipamAddress{}, Pending: len(h.Pending)}
-	for _, name := range sortedNames(s.Networks) {
-		for _, x := range s.Networks[name].Subnets {
-			if only == "" || only == name {
-				v.Subnets = append(v.Subnets, subnetOf(s, name, x))
-			}
-		}
+func (a *app) printIPAM(v *admin.IPAM) error {
+	if a.structured() {
+		return a.printData(v)
 	}
-	for _, key := range sortedNames(s.Blocks) {
-		if b := s.Blocks[key]; only == "" || only == b.Network {
-			v.Blocks = append(v.Blocks, blockOf(s, b, node, h))
-		}
-	}
-	for _, key := range sortedNames(s.Addresses) {
-		if x := s.Addresses[key]; only == "" || only == x.Network {
-			v.Addresses = append(v.Addresses, ipamAddress{x.Network, x.IP.String(), x.Owner, x.Fixed, x.Node, x.Container})
-		}
-	}
-	return v
-}
-
-func subnetOf(s *cluster.Snapshot, network string, x cluster.Subnet) ipamSubnet {
-	out := ipamSubnet{Network: network, Pool: x.Name, CIDR: x.CIDR.String(), Assign: cluster.AssignCluster}
-	if x.Assign == cluster.AssignCluster {
-		return out
-	}
-	out.Assign, out.Of = cluster.AssignBlock, 1<<min(x.BlockBits()-x.CIDR.Bits(), 62)
-	for _, b := range s.Blocks {
-		if b.Network == network && x.CIDR.Contains(b.CIDR.Addr()) {
-			out.Blocks++
-		}
-	}
-	return out
-}
-
-func blockOf(s *cluster.Snapshot, b *cluster.Block, node string, h *address.Here) ipamBlock {
-	out := ipamBlock{Network: b.Network, Block: b.CIDR.String(), Node: b.Node}
-	ls := local.Subnet{CIDR: b.Subnet}
-	if n := s.Networks[b.Network]; n != nil {
-		for _, x := range n.Subnets {
-			if x.CIDR.Contains(b.CIDR.Addr()) {
-				ls.Exclude = x.Exclude
-			}
-		}
-	}
-	if set, err := ls.Ranges(b.CIDR); err == nil {
-		out.Size = set.Size(1 << 16)
-	}
-	var ips []netip.Addr
-	for _, x := range h.Held[b.Network] {
-		ips = append(ips, x.Addr)
-	}
-	lent := b.Node == node && isLent(h, b)
-	if lent {
-		ips = h.HostLocal
-	}
-	if b.Node != node {
-		ips = reported(s, b.Network)
-	}
-	for _, ip := range ips {
-		if b.CIDR.Contains(ip) {
-			out.Used++
-		}
-	}
-	switch {
-	case b.Release:
-		out.State = "leaving"
-	case s.Nodes[b.Node] == nil:
-		out.State = "node removed"
-	case lent:
-		out.State = "flannel"
-	case b.Node == node:
-		out.State = "here"
-	}
-	return out
-}
-
-// isLent tells whether the plugin flannel gives a block's addresses here.
-func isLent(h *address.Here, b *cluster.Block) bool {
-	n := h.Networks[b.Network]
-	return n != nil && slices.ContainsFunc(n.Subnets, func(s local.Subnet) bool { return slices.Contains(s.Lent, b.CIDR) })
-}
-
-// reported are the addresses that nodes say their containers have.
-func reported(s *cluster.Snapshot, network string) (ips []netip.Addr) {
-	for _, p := range s.Endpoints {
-		if p.Network == network {
-			ips = append(ips, p.IPs...)
-		}
-	}
-	return ips
-}
-
-func (a *app) printIPAM(v *ipamView) error {
-	if a.json {
-		return a.printJSON(v)
-	}
-	t := table{{"NETWORK", "SUBNET", "POOL", "GIVEN", "BLOCKS"}}
+	subnets := table{{"NETWORK", "SUBNET", "POOL", "ASSIGNED", "BLOCKS"}}
 	for _, x := range v.Subnets {
-		blocks := ""
+		use := ""
 		if x.Of > 0 {
-			blocks = fmt.Sprintf("%d of %d", x.Blocks, x.Of)
+			use = fmt.Sprintf("%d of %d", x.Blocks, x.Of)
 		}
-		given := map[string]string{cluster.AssignBlock: "in blocks", cluster.AssignCluster: "singly"}[x.Assign]
-		t = append(t, []string{x.Network, x.CIDR, x.Pool, given, blocks})
+		assigned := map[string]string{cluster.AssignBlock: "in blocks", cluster.AssignCluster: "one by one"}[x.Assign]
+		subnets = append(subnets, []string{x.Network, x.CIDR, x.Pool, assigned, use})
 	}
-	u := table{{"NETWORK", "BLOCK", "NODE", "USED", "STATE"}}
+	blocks := table{{"NETWORK", "BLOCK", "NODE", "USED", "STATE"}}
 	for _, b := range v.Blocks {
-		u = append(u, []string{b.Network, b.Block, b.Node, fmt.Sprintf("%d of %d", b.Used, b.Size), b.State})
+		blocks = append(blocks, []string{b.Network, b.Block, b.Node, fmt.Sprintf("%d of %d", b.Used, b.Size), b.State})
 	}
-	w := table{{"NETWORK", "ADDRESS", "OWNER", "FIXED", "NODE"}}
+	addresses := table{{"NETWORK", "ADDRESS", "OWNER", "FIXED", "NODE", "CONTAINER"}}
 	for _, x := range v.Addresses {
-		w = append(w, []string{x.Network, x.Address, x.Owner, map[bool]string{true: "yes"}[x.Fixed], x.Node})
+		addresses = append(addresses, []string{x.Network, x.Address, x.Owner, yes(x.Fixed), x.Node, x.Where})
 	}
-	for i, t := range slices.DeleteFunc([]table{t, u, w}, func(t table) bool { return len(t) == 1 }) {
+	for i, t := range slices.DeleteFunc([]table{subnets, blocks, addresses}, func(t table) bool { return len(t) == 1 }) {
 		if i > 0 {
 			fmt.Fprintln(a.stdout)
 		}
-		if err := t.print(a.stdout); err != nil {
+		if err := a.printTable(t, 5); err != nil {
 			return err
 		}
 	}
@@ -253,4 +120,138 @@ func (a *app) printIPAM(v *ipamView) error {
 		fmt.Fprintf(a.stdout, "\n%d releases wait for the agent.\n", v.Pending)
 	}
 	return nil
+}
+
+func (a *app) ipamCheck(f *agentFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use: "check", Short: "compare the store with this node's files and containers",
+		Long: "Check compares the addresses in the store with each other, with the files of this node and\n" +
+			"with the addresses of its containers and attachments. It prints each difference and what to\n" +
+			"do about it, and changes nothing. Exit code 4: there is a difference.",
+		Example: "  fairlead ipam check\n  fairlead ipam check --json | jq -r '.[].subject'", Args: want(0, 0),
+	}
+	return a.withStore(f, readsStore, c, func(ctx context.Context, s store.Store, _ []string) error {
+		snap, _, err := admin.Snapshot(ctx, s)
+		if err != nil {
+			return err
+		}
+		node, here, err := a.ipamHere(f)
+		if err != nil {
+			return err
+		}
+		found := address.Audit(snap, node, here)
+		if err := a.printFindings(found, len(here.Pending)); err != nil {
+			return err
+		}
+		if len(found) > 0 {
+			return silentError{exitWrong}
+		}
+		return nil
+	})
+}
+
+func (a *app) printFindings(found []address.Finding, pending int) error {
+	if a.structured() {
+		if found == nil {
+			found = []address.Finding{} // not null
+		}
+		return a.printData(found)
+	}
+	for _, x := range found {
+		fmt.Fprintf(a.stdout, "%s: %s\n    %s\n", x.Subject, x.Problem, x.Next)
+	}
+	if len(found) == 0 {
+		fmt.Fprintln(a.stdout, "The store, this node's files and its containers agree.")
+	}
+	if pending > 0 {
+		fmt.Fprintf(a.stdout, "%d releases wait for the agent.\n", pending)
+	}
+	return nil
+}
+
+func (a *app) ipamRelease(f *agentFlags) *cobra.Command {
+	r := &release{app: a}
+	c := &cobra.Command{
+		Use: "release BLOCK|ADDRESS|--node NODE", DisableFlagsInUseLine: true, Short: "release a block, an address, or everything of a removed node",
+		Long: "Release frees a block or an address. The node of a block stops assigning addresses from it and\n" +
+			"frees it when no container uses one; the block of a removed node is free at once. An address\n" +
+			"that the cluster assigned is taken from its owner, unless a container on an existing node has\n" +
+			"it. --node frees everything that a removed node had, without waiting for the grace period.",
+		Example: "  fairlead ipam release 10.244.3.64/26 --dry-run\n  fairlead ipam release 10.244.3.64/26\n  fairlead ipam release 10.250.0.7\n  fairlead ipam release --node worker-3",
+	}
+	c.Args = func(c *cobra.Command, args []string) error {
+		if r.node != "" {
+			return want(0, 0)(c, args)
+		}
+		return want(1, 1)(c, args)
+	}
+	c.Flags().StringVar(&r.network, "network", cluster.DefaultNetwork, "Network of the block or address.")
+	c.Flags().StringVar(&r.node, "node", "", "Release everything that this removed node had.")
+	dryRunFlag(c, &r.dry)
+	c.Flags().Bool("yes", true, "Not needed any more.")
+	_ = c.Flags().MarkHidden("yes")
+	_ = c.RegisterFlagCompletionFunc("network", a.completeClusterNetworks(f))
+	_ = c.RegisterFlagCompletionFunc("node", a.completeFrom(f, admin.RemovedNodes))
+	c.ValidArgsFunction = a.completeFrom(f, releasable)
+	return a.withStore(f, readsStore, c, r.run)
+}
+
+// release is one run of ipam release.
+type release struct {
+	*app
+	network, node string
+	dry           bool
+}
+
+func (r *release) run(ctx context.Context, s store.Store, args []string) error {
+	verb := would(r.dry, "release", "released")
+	if r.node != "" {
+		count, err := admin.ReleaseNode(ctx, s, r.node, r.dry)
+		if err != nil {
+			return err
+		}
+		return r.printChanged(verb, fmt.Sprintf("%d blocks and addresses of node %s", count, r.node))
+	}
+	if block, err := netip.ParsePrefix(args[0]); err == nil {
+		return r.block(ctx, s, block.Masked())
+	}
+	ip, err := netip.ParseAddr(args[0])
+	if err != nil {
+		return &usageError{fmt.Sprintf("%q is neither a block nor an address", args[0]), "Type: fairlead ipam show"}
+	}
+	owner, err := admin.ReleaseAddress(ctx, s, r.network, ip, r.dry)
+	if err != nil {
+		return err
+	}
+	if r.structured() {
+		return r.printChanged(verb, ip.String())
+	}
+	return r.printChanged(verb, ip.String()+" of "+owner)
+}
+
+func (r *release) block(ctx context.Context, s store.Store, block netip.Prefix) error {
+	node, free, err := admin.ReleaseBlock(ctx, s, r.network, block, r.dry)
+	switch {
+	case err != nil:
+		return err
+	case r.dry && !r.structured():
+		return r.printChanged("would release", fmt.Sprintf("%s of node %s", block, node))
+	case free || r.dry:
+		return r.printChanged(would(r.dry, "release", "released"), block.String())
+	case r.structured():
+		return r.printData(map[string]string{"asked": block.String()})
+	}
+	_, err = fmt.Fprintf(r.stdout, "%s will be free when no container on node %s uses an address of it\n", block, node)
+	return err
+}
+
+// releasable returns the blocks and addresses that release accepts.
+func releasable(s *cluster.Snapshot) (words []string) {
+	for _, key := range sortedKeys(s.Blocks) {
+		words = append(words, s.Blocks[key].CIDR.String())
+	}
+	for _, key := range sortedKeys(s.Addresses) {
+		words = append(words, s.Addresses[key].IP.String())
+	}
+	return words
 }

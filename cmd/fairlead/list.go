@@ -12,14 +12,7 @@ import (
 
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
-)
-
-// The states of an attachment.
-const (
-	stateOK     = "ok"
-	stateGone   = "namespace gone"
-	stateAdding = "adding"
-	stateCut    = "cut off" // its ADD ended without an end
+	"github.com/fairlead/fairlead/internal/netnspath"
 )
 
 // listed is an attachment as list prints it.
@@ -36,47 +29,79 @@ type listed struct {
 }
 
 func (a *app) listCommand() *cobra.Command {
-	var network, container string
+	s := selection{app: a}
 	c := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "every attachment on this host", GroupID: "look",
-		Long: "List prints the attachments that plugins of Fairlead made on this host. Its state is\n" +
-			`"ok", "namespace gone" (gc removes it), "adding", or "cut off" (an add that was` + "\n" +
-			"killed: del or gc removes what it left).",
-		Example: "  fairlead list\n  fairlead list --network my-network\n  fairlead list --json | jq -r '.[].addresses[]'",
+		Use: "list", Aliases: []string{"ls"}, Short: "list the attachments on this host", GroupID: "look",
+		Long: `List prints the attachments that plugins of Fairlead created on this host. An attachment
+that was added with "fairlead add" is shown by the name of its namespace. The states:
+
+  ok              the attachment and its namespace exist
+  namespace gone  the container is gone and nobody detached it: gc removes the attachment
+  adding          an add is running
+  cut off         an add was killed: del or gc removes what it left`,
+		Example: "  fairlead list\n  fairlead list -o wide\n  fairlead list --network my-network\n  fairlead list --json | jq -r '.[].addresses[]'",
 		Args:    want(0, 0),
 		RunE: func(*cobra.Command, []string) error {
-			records, err := attach.Open(a.getenv(attach.RootVariable)).List(network)
+			records, err := s.records(attach.Open(a.getenv(attach.RootVariable)))
 			if err != nil {
-				return fmt.Errorf("%w\nThe records of attachments are root's. Type: sudo fairlead list", err)
+				return err
 			}
-			return a.printList(selected(records, network, container))
+			list := []listed{} // not null in JSON
+			for _, r := range records {
+				list = append(list, describe(r))
+			}
+			return a.printList(list)
 		},
 	}
-	a.selection(c, &network, &container)
+	s.flags(c)
 	return c
 }
 
-func selected(records []*attach.Record, network, container string) []listed {
-	out := []listed{} // not null in JSON
+// selection chooses attachments by flags.
+type selection struct {
+	*app
+	network, container string
+}
+
+func (s *selection) flags(c *cobra.Command) {
+	c.Flags().StringVar(&s.network, "network", "", "Only attachments to this network, given by its name or file.")
+	c.Flags().StringVar(&s.container, "container", "", "Only attachments of this container: the beginning of its ID, or the path or name of its namespace.")
+	_ = c.RegisterFlagCompletionFunc("network", func(c *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return s.completeAttachment(c, nil, typed)
+	})
+	_ = c.RegisterFlagCompletionFunc("container", func(c *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return s.completeContainers(c, nil, typed)
+	})
+}
+
+// records returns the records of the chosen attachments.
+func (s *selection) records(dir *attach.Dir) (out []*attach.Record, err error) {
+	network, err := s.networkName(s.network)
+	if err != nil {
+		return nil, err
+	}
+	records, err := dir.List(network)
+	if err != nil {
+		return nil, fmt.Errorf("%w\nOnly root can read the records of attachments: use sudo", err)
+	}
 	for _, r := range records {
-		if chosen(r, network, container) {
-			out = append(out, look(r))
+		if isContainer(r, s.container) {
+			out = append(out, r)
 		}
 	}
-	return out
+	return out, nil
 }
 
-func chosen(r *attach.Record, network, container string) bool {
-	return (network == "" || r.Network == network) &&
-		(container == "" || strings.HasPrefix(r.ContainerID, container) || strings.HasSuffix(r.Netns, "/"+container) || r.Netns == container)
+// isContainer reports whether a record belongs to a container that the user named. Every container is "".
+func isContainer(r *attach.Record, name string) bool {
+	return name == "" || strings.HasPrefix(r.ContainerID, name) || strings.HasSuffix(r.Netns, "/"+name) || r.Netns == name
 }
 
-// look reads a record.
-func look(r *attach.Record) listed {
+func describe(r *attach.Record) listed {
 	l := listed{
 		Network: r.Network, Container: r.ContainerID, IfName: r.IfName, Netns: r.Netns,
 		Addresses: []string{}, Ports: []attach.Port{},
-		Created: r.Created, Age: int(time.Since(r.Created).Seconds()), State: state(r),
+		Created: r.Created, Age: int(time.Since(r.Created).Seconds()), State: r.State(),
 	}
 	var last *cni.Result
 	for _, p := range r.Parts {
@@ -93,43 +118,29 @@ func look(r *attach.Record) listed {
 	return l
 }
 
-func state(r *attach.Record) string {
-	for _, p := range r.Parts {
-		switch {
-		case p.Adding():
-			return stateAdding
-		case !p.Done:
-			return stateCut
-		}
-	}
-	if !r.Living() {
-		return stateGone
-	}
-	return stateOK
-}
-
 func (a *app) printList(list []listed) error {
-	if a.json {
-		return a.printJSON(list)
+	if a.structured() {
+		return a.printData(list)
 	}
 	if len(list) == 0 {
-		_, err := fmt.Fprintln(a.stdout, "No attachments. To make one: fairlead add NETWORK NETNS")
+		_, err := fmt.Fprintln(a.stdout, "No attachments. To create one: fairlead add NETWORK NETNS")
 		return err
 	}
-	t := table{{"NETWORK", "CONTAINER", "INTERFACE", "ADDRESSES", "HOST PORTS", "AGE", "STATE"}}
+	t := table{{"NETWORK", "CONTAINER", "INTERFACE", "ADDRESSES", "HOST PORTS", "AGE", "STATE", "NAMESPACE", "CREATED"}}
 	for _, l := range list {
-		t = append(t, []string{l.Network, l.name(), l.IfName, join(l.Addresses), ports(l.Ports), age(l.Age), l.State})
+		t = append(t, []string{l.Network, shownName(l.Container, l.Netns), l.IfName, join(l.Addresses), ports(l.Ports), age(l.Age), l.State,
+			l.Netns, l.Created.Format(time.RFC3339)})
 	}
-	return t.print(a.stdout)
+	return a.printTable(t, 7)
 }
 
-// name is what a person calls the container: those that were added by hand
-// have an ID that says less than their namespace.
-func (l listed) name() string {
-	if strings.HasPrefix(l.Container, "cnitool-") && l.Container == containerID(l.Netns) {
-		return strings.TrimPrefix(l.Netns, netnsDir+"/")
+// shownName returns the name of a container for people. The ID of a container that was added with "fairlead add" says less
+// than the name of its namespace.
+func shownName(container, netns string) string {
+	if strings.HasPrefix(container, "cnitool-") && container == containerID(netns) {
+		return strings.TrimPrefix(netns, netnspath.Dir+"/")
 	}
-	return l.Container
+	return container
 }
 
 func ports(list []attach.Port) string {

@@ -1,7 +1,6 @@
-// Command fairlead is what people type: it attaches network namespaces to
-// networks, checks and removes them, says what would happen, and lists what
-// there is. Linked as cnitool it answers as the reference's cnitool does, linked
-// as ovs it is that plugin.
+// Command fairlead is the command line of Fairlead: it attaches network namespaces to networks, verifies, repairs and
+// removes attachments, and runs the node agent. Under the name cnitool it behaves as the reference cnitool does, and under
+// the name ovs it is that plugin.
 package main
 
 import (
@@ -12,11 +11,12 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/fairlead/fairlead/internal/builtin"
 	"github.com/fairlead/fairlead/skel"
 )
 
 func main() {
-	if p, ok := asPlugin(os.Args[0]); ok {
+	if p, ok := builtin.Named(os.Args[0]); ok {
 		skel.PluginMain(p)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -25,7 +25,7 @@ func main() {
 	os.Exit(code)
 }
 
-// run is the program from its arguments to its exit code.
+// run runs the program with its arguments and returns its exit code.
 func run(ctx context.Context, a *app, argv []string) int {
 	if filepath.Base(argv[0]) == "cnitool" {
 		return cnitool(ctx, a, argv[1:])

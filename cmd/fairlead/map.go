@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fairlead/fairlead/agent/admin"
 	"github.com/fairlead/fairlead/agent/picture"
 	"github.com/fairlead/fairlead/agent/store"
 )
@@ -15,16 +16,16 @@ func (a *app) mapCommand() *cobra.Command {
 	f := &agentFlags{}
 	var file string
 	c := &cobra.Command{
-		Use: "map", Short: "a picture of the cluster", GroupID: "cluster",
-		Long: "Map shows hosts, networks, containers, and how each pair of hosts is joined, from the live\n" +
-			"store: as a table, or with --svg as a picture.",
+		Use: "map", Short: "show the cluster as tables or as a picture", GroupID: "cluster",
+		Long: "Map shows the hosts, networks and containers of the cluster, and how each pair of hosts is\n" +
+			"connected. It prints tables, or with --svg it draws a picture.",
 		Example: "  fairlead map\n  fairlead map --svg cluster.svg\n  fairlead map --json | jq '.tunnels[] | select(.state != \"joined\")'",
 		Args:    want(0, 0),
 	}
 	f.add(c)
-	c.Flags().StringVar(&file, "svg", "", "draw into this file; - is standard output")
-	return a.inCluster(f, c, func(ctx context.Context, s store.Store, _ []string) error {
-		snap, _, err := snapshotOf(ctx, s)
+	c.Flags().StringVar(&file, "svg", "", "Draw a picture into this file. - is standard output.")
+	return a.withStore(f, readsStore, c, func(ctx context.Context, s store.Store, _ []string) error {
+		snap, _, err := admin.Snapshot(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -34,8 +35,8 @@ func (a *app) mapCommand() *cobra.Command {
 			return m.SVG(a.stdout)
 		case file != "":
 			return a.draw(m, file)
-		case a.json:
-			return a.printJSON(m)
+		case a.structured():
+			return a.printData(m)
 		}
 		return a.printMap(m)
 	})
@@ -53,7 +54,7 @@ func (a *app) draw(m *picture.Map, file string) error {
 	if err := out.Close(); err != nil {
 		return err
 	}
-	return a.said("drew", file)
+	return a.printChanged("drew", file)
 }
 
 func (a *app) printMap(m *picture.Map) error {
@@ -74,9 +75,9 @@ func (a *app) printMap(m *picture.Map) error {
 	if err := t.print(a.stdout); err != nil {
 		return err
 	}
-	t = table{{"PAIRS", "JOINED BY"}}
+	t = table{{"PAIRS", "CONNECTED BY"}}
 	sum := m.Summary()
-	for _, by := range sortedNames(sum) {
+	for _, by := range sortedKeys(sum) {
 		t = append(t, []string{fmt.Sprint(sum[by]), by})
 	}
 	fmt.Fprintln(a.stdout)

@@ -7,81 +7,73 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/install/migrate"
+	"github.com/fairlead/fairlead/internal/netconf"
 )
 
-const migrateLong = `Migrate is for a host whose containers run under the reference's plugins
-(containernetworking/plugins). It notes every attachment that stands, going by the
-runtimes' cache, so that ADD refuses host ports that they hold, check passes, and
-list, gc and doctor know them; del removes what the reference made. It changes no
-link, address or rule: connections go on. "fairlead install" does it after it has put
-the plugins in place.
+const migrateLong = `Migrate is for a host whose containers were attached by the reference plugins
+(containernetworking/plugins). It records each existing attachment in the runtimes' cache. Then add
+honours the host ports of these attachments, check passes, list, gc and doctor know them, and
+del removes what the reference plugins created. Migrate changes no link, address or rule, so
+connections continue. "fairlead install" runs it after it has installed the plugins.
 
-With --check it changes nothing, and reads the configurations of NETCONFPATH (or the
-files named) besides: for each plugin and key, whether it means the same.
-Exit code 3: a configuration would be refused.`
+With --dry-run it changes nothing. It also reads the configurations in NETCONFPATH, or the named files,
+and prints for each plugin and key whether its meaning changes. Exit code 3: a configuration would be
+rejected.`
 
 func (a *app) migrateCommand() *cobra.Command {
-	check := false
+	dry := false
 	c := &cobra.Command{
-		Use: "migrate [FILE|DIRECTORY...]", Short: "take over from the reference's plugins", GroupID: "more", Long: migrateLong,
-		Example: "  fairlead migrate --check\n  fairlead migrate --check /etc/cni/net.d/87-podman-bridge.conflist\n  fairlead migrate --check --json | jq '.lists[].members[].keys[] | select(.verdict != \"same\")'",
+		Use: "migrate [FILE|DIRECTORY...]", Short: "take over from the reference plugins", GroupID: "more", Long: migrateLong,
+		Example: "  fairlead migrate --dry-run\n  fairlead migrate --dry-run /etc/cni/net.d/87-podman-bridge.conflist\n  fairlead migrate --dry-run --json | jq '.lists[].members[].keys[] | select(.verdict != \"same\")'",
 		RunE: func(c *cobra.Command, args []string) error {
-			if check {
-				return a.migrationCheck(args)
+			if dry {
+				return a.previewMigration(args)
 			}
 			if len(args) > 0 {
-				return &usageError{"files are for --check: to migrate is about attachments", "Type: fairlead migrate --help"}
+				return &usageError{"files are for --dry-run: migrate itself changes no configuration", "Type: fairlead migrate --help"}
 			}
 			return a.migrate(c.Context())
 		},
 	}
-	c.Flags().BoolVar(&check, "check", false, "change nothing: say what would")
+	dryRunFlag(c, &dry)
+	c.Flags().BoolVar(&dry, "check", false, "Old name of --dry-run.")
+	_ = c.Flags().MarkHidden("check")
 	return c
 }
 
 // migration is what migrate prints.
 type migration struct {
-	Lists       []migratedList `json:"lists,omitempty"`
-	Attachments []adoption     `json:"attachments"`
-	Checked     bool           `json:"checkOnly"`
+	Lists       []migrate.List       `json:"lists,omitempty"`
+	Attachments []migrate.Attachment `json:"attachments"`
+	DryRun      bool                 `json:"checkOnly"`
 }
 
-// migratedList is a configuration, and what changes with it.
-type migratedList struct {
-	report
-	Members []migratedPlugin `json:"members"`
-}
-
-type migratedPlugin struct {
-	Type string        `json:"type"`
-	Ours bool          `json:"ours"` // it is a plugin of Fairlead's
-	Keys []migratedKey `json:"keys"`
+func (a *app) findAttachments() ([]migrate.Attachment, error) {
+	return migrate.Find(a.runtime(a.pluginPath()), a.getenv(attach.RootVariable))
 }
 
 func (a *app) migrate(ctx context.Context) error {
-	list, err := a.strangers()
+	list, err := a.findAttachments()
 	if err != nil {
 		return err
 	}
-	a.adopt(ctx, list)
+	migrate.Record(ctx, list, a.getenv(attach.RootVariable))
 	return a.printMigration(migration{Attachments: list})
 }
 
-func (a *app) migrationCheck(args []string) error {
+func (a *app) previewMigration(args []string) error {
 	if len(args) == 0 {
 		args = []string{a.confDir()}
 	}
-	files, err := confFiles(args)
+	files, err := netconf.Files(args)
 	if err != nil {
 		return a.explain(err, a.confDir())
 	}
-	m := migration{Checked: true}
-	for _, f := range files {
-		for _, r := range a.validateFile(f) {
-			m.Lists = append(m.Lists, migratedList{r, membersOf(f)})
-		}
-	}
-	if m.Attachments, err = a.strangers(); err != nil {
+	m := migration{DryRun: true, Lists: migrate.Lists(files, a.pluginPath())}
+	if m.Attachments, err = a.findAttachments(); err != nil {
 		return err
 	}
 	return a.printMigration(m)
@@ -89,7 +81,7 @@ func (a *app) migrationCheck(args []string) error {
 
 func (a *app) printMigration(m migration) error {
 	if m.Attachments == nil {
-		m.Attachments = []adoption{}
+		m.Attachments = []migrate.Attachment{}
 	}
 	var b strings.Builder
 	bad := 0
@@ -97,17 +89,17 @@ func (a *app) printMigration(m migration) error {
 		if !l.OK {
 			bad++
 		}
-		l.words(&b)
+		listText(&b, l)
 	}
 	for _, d := range m.Attachments {
-		if d.Problem != "" && !m.Checked {
+		if d.Problem != "" && !m.DryRun {
 			bad++
 		}
 	}
-	m.words(&b)
-	err := a.printJSONOr(m, b.String())
+	m.text(&b)
+	err := a.printDataOr(m, b.String())
 	if err == nil && bad > 0 {
-		if m.Checked {
+		if m.DryRun {
 			return silentError{exitInvalid}
 		}
 		return silentError{exitFailed}
@@ -115,14 +107,14 @@ func (a *app) printMigration(m migration) error {
 	return err
 }
 
-func (l migratedList) words(b *strings.Builder) {
+func listText(b *strings.Builder, l migrate.List) {
 	fmt.Fprintf(b, "%s: network %s\n", l.File, l.Network)
 	for _, f := range l.Problems {
-		fmt.Fprintf(b, "  refused: %v\n", f.in(l.File))
+		fmt.Fprintf(b, "  rejected: %v\n", f.Error(l.File))
 	}
 	for _, p := range l.Members {
 		if !p.Ours {
-			fmt.Fprintf(b, "  %s: no plugin of Fairlead's: it stays as it is\n", p.Type)
+			fmt.Fprintf(b, "  %s: not a plugin of Fairlead; it stays as it is\n", p.Type)
 			continue
 		}
 		fmt.Fprintf(b, "  %s\n", p.Type)
@@ -132,29 +124,25 @@ func (l migratedList) words(b *strings.Builder) {
 	}
 }
 
-func (m migration) words(b *strings.Builder) {
-	verb := "noted"
-	if m.Checked {
-		verb = "would be noted"
-	}
+func (m migration) text(b *strings.Builder) {
 	if len(m.Attachments) == 0 {
-		fmt.Fprintln(b, "No attachment of the reference's plugins stands.")
+		fmt.Fprintln(b, "The reference plugins have no attachments here.")
 	} else {
-		fmt.Fprintf(b, "Attachments of the reference's plugins that stand, %s; their connections go on:\n", verb)
+		fmt.Fprintf(b, "Attachments of the reference plugins, %s; their connections continue:\n", would(m.DryRun, "be recorded", "recorded"))
 	}
 	t := table{{"NETWORK", "CONTAINER", "INTERFACE", "ADDRESSES", "HOST PORTS", "PROBLEM"}}
 	for _, d := range m.Attachments {
-		t = append(t, []string{d.Network, d.name(), d.IfName, join(d.Addresses), ports(d.Ports), d.Problem})
+		t = append(t, []string{d.Network, shownName(d.Container, d.Netns), d.IfName, join(d.Addresses), ports(d.Ports), d.Problem})
 	}
 	if len(t) > 1 {
 		_ = t.print(b) // a builder does not fail
 	}
-	if m.Checked {
-		fmt.Fprintln(b, "Nothing has been changed. To switch: fairlead install")
+	if m.DryRun {
+		fmt.Fprintln(b, "Nothing was changed. To switch: fairlead install")
 	}
 }
 
-// short is a value that fits into a line.
+// short cuts a value so that it fits into a line.
 func short(value string) string {
 	if len(value) > 24 {
 		return value[:21] + "..."

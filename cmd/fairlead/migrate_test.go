@@ -12,9 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/internal/netnspath"
 	"github.com/fairlead/fairlead/internal/reference"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
-	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 const theirNetwork = `{"cniVersion": "1.0.0", "name": "n", "plugins": [
@@ -38,7 +39,7 @@ func theirs(t *testing.T, containers ...string) (s *site, bin string) {
 	s = &site{t, append(os.Environ(), "NETCONFPATH="+conf, "CNI_PATH="+bin), map[string]string{}}
 	for i, c := range containers {
 		kerneltest.Run(t, "ip", "netns", "add", c)
-		cmd := exec.Command(reference.Cnitool(t), "add", "n", netnsDir+"/"+c)
+		cmd := exec.Command(reference.Cnitool(t), "add", "n", netnspath.Dir+"/"+c)
 		cmd.Env = append(s.env, `CAP_ARGS={"portMappings":[{"hostPort":530`+string(rune('0'+i))+`,"containerPort":53,"protocol":"udp"}]}`)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
@@ -83,7 +84,7 @@ func TestSwitch(t *testing.T) {
 	}
 	var list []listed
 	must(t, json.Unmarshal([]byte(s.ok("list", "--json")), &list))
-	if len(list) != 2 || list[0].State != stateOK || list[0].Addresses[0] == list[1].Addresses[0] {
+	if len(list) != 2 || list[0].State != attach.StateOK || list[0].Addresses[0] == list[1].Addresses[0] {
 		t.Errorf("list: %+v", list)
 	}
 	s.ok("check", "n", "web")
@@ -133,10 +134,10 @@ func probe(t *testing.T, link, container, to string) func() (sent, lost int64) {
 	kerneltest.Run(t, "ip", "netns", "add", "far")
 	kerneltest.Run(t, "ip", "link", "set", link, "netns", "far")
 	for _, c := range []string{"addr add 198.51.100.9/24 dev " + link, "link set " + link + " up"} {
-		kerneltest.In(t, netnsDir+"/far", append([]string{"ip"}, strings.Fields(c)...)...)
+		kerneltest.In(t, netnspath.Dir+"/far", append([]string{"ip"}, strings.Fields(c)...)...)
 	}
-	inside := func(nsPath string, open func() error) {
-		ns, err := netns.Open(netnsDir + "/" + nsPath)
+	inside := func(name string, open func() error) {
+		ns, err := netns.Open(netnspath.Dir + "/" + name)
 		must(t, err)
 		defer ns.Close()
 		must(t, ns.Do(open))

@@ -2,18 +2,15 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/netip"
-	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v3"
 
+	"github.com/fairlead/fairlead/agent/admin"
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/store"
@@ -22,46 +19,47 @@ import (
 func (a *app) networkCommand() *cobra.Command {
 	f := &agentFlags{}
 	c := &cobra.Command{
-		Use: "network COMMAND", DisableFlagsInUseLine: true, Short: "the cluster's networks", GroupID: "cluster",
-		Long: "Network shows and changes the networks of the cluster. \"default\" is the one that every host\n" +
-			"is on; an isolated one has containers of its own, which only its peers reach, and may have\n" +
-			"addresses that others have too.",
-		Example: "  fairlead network list\n  fairlead network create blue --isolated --subnet 10.0.0.0/16\n  fairlead network show blue\n  fairlead network delete blue",
-		Args:    cobra.ArbitraryArgs, RunE: unknownCommand,
+		Use: "network COMMAND", DisableFlagsInUseLine: true, Short: "show and change networks of the cluster", GroupID: "cluster",
+		Long: "Network shows and changes the networks of the cluster. Every host is on the network\n" +
+			"\"default\". An isolated network has a network namespace of its own on every host: only its\n" +
+			"peers reach its containers, and its addresses may overlap with those of other networks.",
+		Example: "  fairlead network list\n  fairlead network create blue --isolated --subnet 10.0.0.0/16\n  fairlead network show blue > blue.yaml\n  fairlead network apply -f blue.yaml\n  fairlead network delete blue",
+		Args:    cobra.ArbitraryArgs, RunE: groupCommand,
 	}
 	f.add(c)
-	c.AddCommand(a.networkList(f), a.networkShow(f), a.networkCreate(f), a.networkSet(f), a.networkDelete(f))
+	c.AddCommand(a.networkList(f), a.networkShow(f), a.networkCreate(f), a.networkApply(f), a.networkSet(f), a.networkDelete(f))
 	return c
 }
 
 func (a *app) networkList(f *agentFlags) *cobra.Command {
-	return a.inCluster(f, &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "every network with its subnets", Long: "List prints the cluster's networks.",
-		Example: "  fairlead network list", Args: want(0, 0),
+	return a.withStore(f, readsStore, &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "list all networks with their subnets", Long: "List prints the networks of the cluster.",
+		Example: "  fairlead network list\n  fairlead network list -o wide", Args: want(0, 0),
 	}, func(ctx context.Context, s store.Store, _ []string) error {
-		snap, _, err := snapshotOf(ctx, s)
+		snap, _, err := admin.Snapshot(ctx, s)
 		if err != nil {
 			return err
 		}
-		if a.json {
-			return a.printJSON(snap.Networks)
+		if a.structured() {
+			return a.printData(snap.Networks)
 		}
-		t := table{{"NETWORK", "SUBNETS", "BACKENDS", "BLOCKS", "ISOLATED", "PEERS"}}
-		for _, name := range sortedNames(snap.Networks) {
+		t := table{{"NETWORK", "SUBNETS", "BACKENDS", "BLOCKS", "ISOLATED", "PEERS", "NAT", "MTU", "EXCLUDED"}}
+		for _, name := range sortedKeys(snap.Networks) {
 			t = append(t, networkRow(snap, snap.Networks[name]))
 		}
 		if len(t) == 1 {
-			_, err := fmt.Fprintln(a.stdout, "No networks.\nMake the default one: fairlead network create default --subnet 10.244.0.0/16 --nat\nor give it to the first agent, in its configuration: see docs/agent.md")
+			_, err := fmt.Fprintln(a.stdout, "No networks.\nCreate the default network: fairlead network create default --subnet 10.244.0.0/16 --nat\nOr put it into the configuration of the first agent: see docs/agent.md")
 			return err
 		}
-		return t.print(a.stdout)
+		return a.printTable(t, 6)
 	})
 }
 
 func networkRow(s *cluster.Snapshot, n *cluster.Network) []string {
-	var subnets, backends []string
+	var subnets, backends, excluded []string
 	for _, x := range n.Subnets {
 		subnets = append(subnets, x.CIDR.String())
+		excluded = append(excluded, x.Exclude...)
 	}
 	for _, b := range n.Backends {
 		word := b.Type
@@ -73,7 +71,7 @@ func networkRow(s *cluster.Snapshot, n *cluster.Network) []string {
 	if len(backends) == 0 {
 		backends = []string{cluster.VXLAN}
 	}
-	blocks, isolated := 0, ""
+	blocks, isolated, mtu := 0, "", ""
 	for _, b := range s.Blocks {
 		if b.Network == n.Name {
 			blocks++
@@ -82,15 +80,24 @@ func networkRow(s *cluster.Snapshot, n *cluster.Network) []string {
 	switch {
 	case n.Isolated && n.VNI != 0:
 		isolated = fmt.Sprintf("yes, VNI %d", n.VNI)
-	case n.Isolated: // the first agent that needs one takes it
+	case n.Isolated: // the first agent that needs a VNI chooses it
 		isolated = "yes"
 	}
-	return []string{n.Name, join(subnets), join(backends), fmt.Sprint(blocks), isolated, join(peersOf(s, n))}
+	if n.MTU != 0 {
+		mtu = fmt.Sprint(n.MTU)
+	}
+	return []string{n.Name, join(subnets), join(backends), fmt.Sprint(blocks), isolated, join(peersOf(s, n)), yes(n.NAT), mtu, join(excluded)}
 }
 
-// peersOf are the peers of a network, with those that it does not reach as they do not
-// name it.
-func peersOf(s *cluster.Snapshot, n *cluster.Network) (words []string) {
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return ""
+}
+
+// peersOf returns the peers of a network, and says which of them do not name it as a peer.
+func peersOf(s *cluster.Snapshot, n *cluster.Network) (peers []string) {
 	for _, p := range n.Peers {
 		switch {
 		case s.Networks[p] == nil:
@@ -98,247 +105,219 @@ func peersOf(s *cluster.Snapshot, n *cluster.Network) (words []string) {
 		case !s.Mutual(n.Name, p):
 			p += " (does not name " + n.Name + ")"
 		}
-		words = append(words, p)
+		peers = append(peers, p)
 	}
-	return words
+	return peers
 }
 
 func (a *app) networkShow(f *agentFlags) *cobra.Command {
-	return a.inCluster(f, &cobra.Command{
-		Use: "show NETWORK", Short: "one network, as it can be changed and set again",
-		Long:    "Show prints a network as YAML, which network set takes.",
-		Example: "  fairlead network show default > default.yaml\n  fairlead network set default default.yaml",
+	return a.withStore(f, readsStore, &cobra.Command{
+		Use: "show NETWORK", Short: "show one network in the form that apply reads",
+		Long:    "Show prints a network as YAML. Change the output and give it to \"fairlead network apply\".",
+		Example: "  fairlead network show default > default.yaml\n  fairlead network apply -f default.yaml",
 		Args:    want(1, 1), ValidArgsFunction: a.completeClusterNetworks(f),
 	}, func(ctx context.Context, s store.Store, args []string) error {
-		n, _, err := networkOf(ctx, s, args[0])
+		n, _, err := admin.Network(ctx, s, args[0])
 		if err != nil {
 			return err
 		}
-		if a.json {
-			return a.printJSON(n)
+		switch {
+		case a.structured():
+			return a.printData(config.NetworkDocument(n))
+		case a.format != "":
+			snap, _, err := admin.Snapshot(ctx, s)
+			if err != nil {
+				return err
+			}
+			return a.printTable(table{{"NETWORK", "SUBNETS", "BACKENDS", "BLOCKS", "ISOLATED", "PEERS", "NAT", "MTU", "EXCLUDED"}, networkRow(snap, n)}, 6)
 		}
-		return printYAML(a.stdout, n)
+		return printYAML(a.stdout, config.NetworkDocument(n))
 	})
 }
 
-// printYAML prints a document with the keys of its JSON.
-func printYAML(w io.Writer, v any) error {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	var tree yaml.Node
-	if err := yaml.Unmarshal(raw, &tree); err != nil {
-		return err
-	}
-	plain(&tree)
-	out, err := yaml.Marshal(&tree)
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(out)
-	return err
-}
-
-// plain takes JSON's braces and quotes away.
-func plain(n *yaml.Node) {
-	n.Style = 0
-	for _, c := range n.Content {
-		plain(c)
-	}
-}
-
-func networkOf(ctx context.Context, s store.Store, name string) (*cluster.Network, int64, error) {
-	e, err := s.Get(ctx, cluster.NetworkKey(name))
-	if errors.Is(err, os.ErrNotExist) {
-		snap, _, err := snapshotOf(ctx, s)
-		if err != nil {
-			return nil, 0, err
-		}
-		return nil, 0, noSuch("network", name, sortedNames(snap.Networks))
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	n := &cluster.Network{Name: name}
-	return n, e.Revision, json.Unmarshal(e.Value, n)
+// networkFlags are the flags of network create.
+type networkFlags struct {
+	cluster.Network
+	subnets, exclude, backends []string
+	blockSizes                 []int
+	dry                        bool
 }
 
 func (a *app) networkCreate(f *agentFlags) *cobra.Command {
-	var subnets, peers []string
-	n := &cluster.Network{}
-	c := a.inCluster(f, &cobra.Command{
-		Use: "create NETWORK", Short: "make a network",
-		Long:    "Create makes a network. Containers of an isolated one are attached by the plugin fairlead-net,\nof any other by ptp or bridge with ipam of type fairlead-ipam; see docs/networks.md.",
-		Example: "  fairlead network create blue --isolated --subnet 10.0.0.0/16 --nat\n  fairlead network create red --isolated --subnet 10.1.0.0/16 --peer blue",
-		Args:    want(1, 1),
-	}, func(ctx context.Context, s store.Store, args []string) error {
-		n.Name, n.Peers = args[0], peers
-		for _, x := range subnets {
-			p, err := netip.ParsePrefix(x)
-			if err != nil {
-				return &usageError{fmt.Sprintf("--subnet is %q", x), `Want one like "10.0.0.0/16"`}
-			}
-			n.Subnets = append(n.Subnets, cluster.Subnet{CIDR: p})
-		}
-		if err := putNetwork(ctx, s, n, 0); err != nil {
-			return err
-		}
-		return a.said("created", n.Name)
-	})
-	c.Flags().StringSliceVar(&subnets, "subnet", nil, "a range of its addresses; may be repeated")
-	c.Flags().StringSliceVar(&peers, "peer", nil, "an isolated network that it reaches, if that says so too; may be repeated")
-	c.Flags().BoolVar(&n.Isolated, "isolated", false, "give it a namespace of its own on every host")
-	c.Flags().BoolVar(&n.NAT, "nat", false, "give what leaves it the host's address")
-	c.Flags().IntVar(&n.MTU, "mtu", 0, "bytes of its containers' links (default: what the underlay leaves)")
+	n := &networkFlags{}
+	c := &cobra.Command{
+		Use: "create NETWORK", Short: "create a network",
+		Long: "Create creates a network. A container joins an isolated network by the plugin fairlead-net,\n" +
+			"and any other network by ptp or bridge with ipam of type fairlead-ipam; see docs/networks.md.\n\n" +
+			"--backend is TYPE[,KEY=VALUE...]: a type of host-gw, vxlan, wireguard, ipip or bgp, and the\n" +
+			"keys of a backend in docs/backends.md. Backends are tried in their order for each pair of nodes.",
+		Example: "  fairlead network create default --subnet 10.244.0.0/16 --nat --backend host-gw,when=direct --backend vxlan,port=8472\n" +
+			"  fairlead network create blue --isolated --subnet 10.0.0.0/16 --block-size 24 --exclude 10.0.0.0/24\n" +
+			"  fairlead network create red --isolated --subnet 10.1.0.0/16 --peer blue",
+		Args: want(1, 1),
+	}
+	flags := c.Flags()
+	flags.StringSliceVar(&n.subnets, "subnet", nil, "Range of addresses, such as 10.0.0.0/16. May be repeated.")
+	flags.IntSliceVar(&n.blockSizes, "block-size", nil, "Prefix length of a node's block (default 26, and 122 for IPv6). A value above 32 is for the IPv6 subnets. May be repeated.")
+	flags.StringSliceVar(&n.exclude, "exclude", nil, "Address, prefix or range FIRST-LAST that is not assigned. May be repeated.")
+	flags.StringArrayVar(&n.backends, "backend", nil, "Backend, TYPE[,KEY=VALUE...] (default vxlan). May be repeated.")
+	flags.StringSliceVar(&n.Peers, "peer", nil, "Isolated network to connect to, which must name this network as its peer, too. May be repeated.")
+	flags.BoolVar(&n.Isolated, "isolated", false, "Give the network a network namespace of its own on every host.")
+	flags.BoolVar(&n.NAT, "nat", false, "Masquerade traffic that leaves the cluster with the host's address.")
+	flags.IntVar(&n.MTU, "mtu", 0, "MTU of the containers' links in bytes (default: what the underlay and the backends leave).")
+	flags.IntVar(&n.VNI, "vni", 0, "VXLAN network identifier of an isolated network (default: the first agent that needs one chooses it).")
+	dryRunFlag(c, &n.dry)
 	_ = c.RegisterFlagCompletionFunc("peer", a.completeClusterNetworks(f))
-	return c
-}
-
-// putNetwork writes a network that is valid, and fits the others.
-func putNetwork(ctx context.Context, s store.Store, n *cluster.Network, was int64) error {
-	if err := n.Validate(); err != nil {
-		return err
-	}
-	snap, _, err := snapshotOf(ctx, s)
-	if err != nil {
-		return err
-	}
-	if err := snap.Fits(n); err != nil {
-		return err
-	}
-	value, err := json.Marshal(n)
-	if err != nil {
-		return err
-	}
-	ops := []store.Op{{Key: cluster.NetworkKey(n.Name), Value: value, Was: was}}
-	if old := snap.Networks[n.Name]; n.Isolated && n.VNI != 0 && (old == nil || old.VNI != n.VNI) {
-		ops = append(ops, store.Op{Key: cluster.VNIKey(n.VNI), Value: []byte(n.Name)})
-	}
-	_, err = s.Commit(ctx, ops...)
-	if errors.Is(err, store.ErrConflict) && was == 0 {
-		return fmt.Errorf("network %s exists: change it with fairlead network set", n.Name)
-	}
-	return err
-}
-
-func (a *app) networkSet(f *agentFlags) *cobra.Command {
-	return a.inCluster(f, &cobra.Command{
-		Use: "set NETWORK FILE", Short: "change a network",
-		Long: "Set gives a network a new configuration, YAML or JSON, of which - is standard input. A subnet of\n" +
-			"which nodes have blocks cannot go or be cut otherwise.",
-		Example: "  fairlead network show default > default.yaml\n  fairlead network set default default.yaml",
-		Args:    want(2, 2),
-	}, func(ctx context.Context, s store.Store, args []string) error {
-		n, err := readNetwork(args[0], args[1])
-		if err != nil {
+	return a.withStore(f, createsStore, c, func(ctx context.Context, s store.Store, args []string) error {
+		if err := n.complete(args[0]); err != nil {
 			return err
 		}
-		old, was, err := networkOf(ctx, s, args[0])
-		if err != nil {
+		if err := admin.CreateNetwork(ctx, s, &n.Network, n.dry); err != nil {
 			return err
 		}
-		snap, _, err := snapshotOf(ctx, s)
-		if err != nil {
-			return err
-		}
-		if err := keepsBlocks(snap, old, n); err != nil {
-			return err
-		}
-		if err := putNetwork(ctx, s, n, was); err != nil {
-			return err
-		}
-		return a.said("set", n.Name)
+		return a.printChanged(would(n.dry, "create", "created"), n.Name)
 	})
 }
 
-func readNetwork(name, file string) (*cluster.Network, error) {
-	raw, err := fileOrInput(file)
-	if err != nil {
-		return nil, err
+// complete builds the network from the flags.
+func (n *networkFlags) complete(name string) error {
+	n.Name = name
+	bad := func(flag, value, want string) error {
+		return &usageError{fmt.Sprintf("--%s %s: %s", flag, value, want), "Type: fairlead network create --help"}
 	}
-	n := &cluster.Network{Name: name}
-	if err := config.Parse(file, raw, n); err != nil {
-		return nil, err
-	}
-	return n, nil
-}
-
-// keepsBlocks refuses a change that would leave blocks or addresses that belong to no subnet.
-func keepsBlocks(s *cluster.Snapshot, old, n *cluster.Network) error {
-	for _, b := range s.Blocks {
-		if b.Network != n.Name {
-			continue
+	for _, x := range n.subnets {
+		p, err := netip.ParsePrefix(x)
+		if err != nil {
+			return bad("subnet", x, "want a range like 10.0.0.0/16")
 		}
-		i := slices.IndexFunc(n.Subnets, func(x cluster.Subnet) bool { return x.CIDR == b.Subnet && x.BlockBits() == b.CIDR.Bits() })
+		n.Subnets = append(n.Subnets, cluster.Subnet{CIDR: p})
+	}
+	for _, size := range n.blockSizes {
+		used := false
+		for i := range n.Subnets {
+			if x := &n.Subnets[i]; x.CIDR.Addr().Is6() == (size > 32) {
+				x.Block, used = size, true
+			}
+		}
+		if !used {
+			return bad("block-size", strconv.Itoa(size), "no subnet of that family: a size above 32 is for IPv6")
+		}
+	}
+	for _, x := range n.exclude {
+		first, _, err := cluster.ParseRange(x)
+		if err != nil {
+			return bad("exclude", x, err.Error())
+		}
+		i := slices.IndexFunc(n.Subnets, func(s cluster.Subnet) bool { return s.CIDR.Contains(first) })
 		if i < 0 {
-			return fmt.Errorf("node %s has the block %s of subnet %s, which would be no more: keep the subnet for now, with all of it excluded (exclude: [%s]), delete the containers that are on it, and then type: fairlead ipam release %s --yes", b.Node, b.CIDR, b.Subnet, b.Subnet, inNetwork(b.CIDR.String(), n.Name))
+			return bad("exclude", x, "it is in no --subnet")
 		}
+		n.Subnets[i].Exclude = append(n.Subnets[i].Exclude, x)
 	}
-	for _, a := range s.Addresses {
-		if a.Network == n.Name && !slices.ContainsFunc(n.Subnets, func(x cluster.Subnet) bool { return x.Assign == cluster.AssignCluster && x.CIDR.Contains(a.IP) }) {
-			return fmt.Errorf("%s, which is %s's, would be of no subnet that the cluster gives addresses of: keep its subnet, or take the address back first: \"fairlead ipam release %s\"", a.IP, a.Owner, inNetwork(a.IP.String(), n.Name))
+	for _, x := range n.backends {
+		b, err := parseBackend(x)
+		if err != nil {
+			return bad("backend", x, err.Error())
 		}
-	}
-	if old.Isolated != n.Isolated {
-		return fmt.Errorf("network %s cannot change whether it is isolated: make another", n.Name)
+		n.Backends = append(n.Backends, b)
 	}
 	return nil
 }
 
-func (a *app) networkDelete(f *agentFlags) *cobra.Command {
-	return a.inCluster(f, &cobra.Command{
-		Use: "delete NETWORK", Short: "remove a network that has no containers",
-		Long:    "Delete removes a network. One of which nodes have blocks is refused: its containers go first,\nthen its blocks (fairlead ipam release).",
-		Example: "  fairlead network delete blue", Args: want(1, 1), ValidArgsFunction: a.completeClusterNetworks(f),
-	}, func(ctx context.Context, s store.Store, args []string) error {
-		n, was, err := networkOf(ctx, s, args[0])
-		if err != nil {
-			return err
+// parseBackend reads TYPE[,KEY=VALUE...] with the parser of the configuration file.
+func parseBackend(text string) (b cluster.Backend, err error) {
+	typ, rest, _ := strings.Cut(text, ",")
+	doc := "type: " + strconv.Quote(typ) + "\n"
+	for pair := range strings.SplitSeq(rest, ",") {
+		key, value, ok := strings.Cut(pair, "=")
+		if rest == "" {
+			break
 		}
-		snap, revisions, err := snapshotOf(ctx, s)
-		if err != nil {
-			return err
+		if !ok || strings.ContainsAny(value, "\n#:{[&*!|>'\"%@`") {
+			return b, fmt.Errorf("want KEY=VALUE, found %q", pair)
 		}
-		if err := inUse(snap, args[0]); err != nil {
-			return err
+		doc += strconv.Quote(key) + ": " + value + "\n"
+	}
+	if err := config.Parse("", []byte(doc), &b); err != nil {
+		_, problem, _ := strings.Cut(err.Error(), ": ") // without the position in a document that the user did not write
+		return b, fmt.Errorf("%s", problem)
+	}
+	return b, nil
+}
+
+const applyLong = `Apply creates the networks of a file, or changes them so that they are as the file says:
+every key that the file lacks gets its default. The file is YAML or JSON in the form that
+"fairlead network show" prints; it may have several documents. NETWORK names the network
+of a file without "name".
+
+A subnet in which nodes have blocks must stay, and its block size too.`
+
+func (a *app) networkApply(f *agentFlags) *cobra.Command {
+	file, dry := "", false
+	c := &cobra.Command{
+		Use: "apply -f FILE [NETWORK]", Short: "create or change networks as a file says", Long: applyLong,
+		Example: "  fairlead network show default > default.yaml\n  fairlead network apply -f default.yaml --dry-run\n  fairlead network apply -f default.yaml",
+		Args:    want(0, 1), ValidArgsFunction: a.completeClusterNetworks(f), DisableFlagsInUseLine: true,
+	}
+	c.Flags().StringVarP(&file, "file", "f", "", "File with the networks. - is standard input.")
+	_ = c.MarkFlagFilename("file", "yaml", "yml", "json")
+	dryRunFlag(c, &dry)
+	return a.withStore(f, createsStore, c, func(ctx context.Context, s store.Store, args []string) error {
+		if file == "" {
+			return &usageError{"--file is missing: it names the file with the networks", "Type: fairlead network apply --help"}
 		}
-		ops := []store.Op{{Key: cluster.NetworkKey(args[0]), Was: was}}
-		if key := cluster.VNIKey(n.VNI); revisions[key] != 0 {
-			ops = append(ops, store.Op{Key: key, Was: revisions[key]})
-		}
-		if _, err := s.Commit(ctx, ops...); err != nil {
-			return err
-		}
-		return a.said("deleted", args[0])
+		return a.applyFile(ctx, s, file, strings.Join(args, ""), dry)
 	})
 }
 
-// inUse says what nodes have of a network, and how they lose it.
-func inUse(s *cluster.Snapshot, network string) error {
-	containers := map[string]int{}
-	for _, e := range s.Endpoints {
-		if e.Network == network {
-			containers[e.Node]++
+func (a *app) applyFile(ctx context.Context, s store.Store, file, name string, dry bool) error {
+	raw, err := fileOrInput(file)
+	if err != nil {
+		return err
+	}
+	all, err := config.ParseNetworks(file, raw, name)
+	if err != nil {
+		return err
+	}
+	for _, n := range all {
+		done, err := admin.ApplyNetwork(ctx, s, n, dry)
+		if err != nil {
+			return err
+		}
+		if dry && done != admin.Unchanged {
+			done = map[string]string{admin.Created: "would create", admin.Changed: "would change"}[done]
+		}
+		if err := a.printChanged(done, n.Name); err != nil {
+			return err
 		}
 	}
-	var words []string
-	for _, key := range sortedNames(s.Blocks) {
-		if b := s.Blocks[key]; b.Network == network {
-			words = append(words, fmt.Sprintf("node %s has block %s, and %d containers: delete these, then type: fairlead ipam release %s --yes", b.Node, b.CIDR, containers[b.Node], inNetwork(b.CIDR.String(), network)))
-		}
-	}
-	for _, key := range sortedNames(s.Addresses) {
-		if a := s.Addresses[key]; a.Network == network {
-			words = append(words, fmt.Sprintf("%s is %s's: type: fairlead ipam release %s --yes", a.IP, a.Owner, inNetwork(a.IP.String(), network)))
-		}
-	}
-	if len(words) == 0 {
-		return nil
-	}
-	return fmt.Errorf("network %s is in use\n%s", network, strings.Join(words, "\n"))
+	return nil
 }
 
-func (a *app) completeClusterNetworks(f *agentFlags) cobra.CompletionFunc {
-	return a.completeFrom(f, func(s *cluster.Snapshot) []string { return sortedNames(s.Networks) })
+// networkSet is the old form of apply.
+func (a *app) networkSet(f *agentFlags) *cobra.Command {
+	c := &cobra.Command{Use: "set NETWORK FILE", Short: "old form of apply", Hidden: true, Args: want(2, 2)}
+	return a.withStore(f, readsStore, c, func(ctx context.Context, s store.Store, args []string) error {
+		if _, _, err := admin.Network(ctx, s, args[0]); err != nil {
+			return err
+		}
+		return a.applyFile(ctx, s, args[1], args[0], false)
+	})
+}
+
+func (a *app) networkDelete(f *agentFlags) *cobra.Command {
+	dry := false
+	c := &cobra.Command{
+		Use: "delete NETWORK", Short: "delete a network that has no containers",
+		Long: "Delete deletes a network. The command rejects a network in which nodes have blocks: delete\n" +
+			"its containers, then release its blocks (fairlead ipam release).",
+		Example: "  fairlead network delete blue --dry-run\n  fairlead network delete blue", Args: want(1, 1), ValidArgsFunction: a.completeClusterNetworks(f),
+	}
+	dryRunFlag(c, &dry)
+	return a.withStore(f, readsStore, c, func(ctx context.Context, s store.Store, args []string) error {
+		if err := admin.DeleteNetwork(ctx, s, args[0], dry); err != nil {
+			return err
+		}
+		return a.printChanged(would(dry, "delete", "deleted"), args[0])
+	})
 }

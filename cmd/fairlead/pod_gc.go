@@ -2,37 +2,44 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
 
-	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/gc"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/podnet"
 )
 
-const podGCLong = `Gc tears down the pods whose network namespace is gone or whose setup was cut off, and
-has every network of the configuration remove what no living container owns. --keep
-says instead exactly which containers live; whatever else there is on the networks
-goes, whoever made it. What is being set up is never touched.`
+const podGCLong = `Gc tears down the pods whose network namespace is gone or whose setup was interrupted. Then every
+network of the configuration removes what no living container owns. With --keep, exactly the
+named containers are alive, and everything else on the networks is removed. Gc never touches a pod that
+is being set up.`
 
 func (a *app) podGC(f *podFlags) *cobra.Command {
 	var keep []string
+	dry := false
 	c := &cobra.Command{
 		Use: "gc", Short: "remove what pods left behind", Long: podGCLong,
-		Example: "  fairlead pod gc\n  fairlead pod gc --keep 4f1c9a --keep 7b20d3",
+		Example: "  fairlead pod gc --dry-run\n  fairlead pod gc\n  fairlead pod gc --keep 4f1c9a --keep 7b20d3",
 		Args:    want(0, 0),
 	}
-	c.Flags().StringSliceVar(&keep, "keep", nil, "the ID of a pod that lives; may be repeated; no others but those named so")
+	c.Flags().StringSliceVar(&keep, "keep", nil, "Keep the pod with this ID, and no others except those of further --keep flags.")
+	dryRunFlag(c, &dry)
 	_ = c.RegisterFlagCompletionFunc("keep", a.completePods)
-	a.podRun(c, f, func(ctx context.Context, m *podnet.Manager, _ []string) error {
+	a.withManager(c, f, func(ctx context.Context, m *podnet.Manager, _ []string) error {
+		dead, err := deadPods(m)
+		if err != nil {
+			return err
+		}
 		if len(keep) == 0 {
-			var err error
-			if keep, err = a.livingContainers(m); err != nil {
+			if keep, err = a.livingContainers(m, dead); err != nil {
 				return err
 			}
+		}
+		if dry {
+			return a.previewPodGC(m, keep)
 		}
 		return m.GC(ctx, keep)
 	})
@@ -40,67 +47,51 @@ func (a *app) podGC(f *podFlags) *cobra.Command {
 	return c
 }
 
-// livingContainers are those whose namespace is there, by everybody who knows of one.
-func (a *app) livingContainers(m *podnet.Manager) (ids []string, err error) {
+// previewPodGC prints the pods that gc would tear down.
+func (a *app) previewPodGC(m *podnet.Manager, keep []string) error {
+	pods, err := m.List()
+	if err != nil {
+		return err
+	}
+	remove, text := []string{}, ""
+	for _, p := range pods {
+		if p.State != podnet.StateAtWork && !slices.Contains(keep, p.ID) {
+			remove = append(remove, p.ID)
+			text += "would tear down " + p.ID + ": " + p.State + "\n"
+		}
+	}
+	text += fmt.Sprintf("Would keep %d containers. Objects that none of them owns would be removed, too.\n", len(keep))
+	return a.printDataOr(map[string]any{"keep": keep, "remove": remove, "dryRun": true}, text)
+}
+
+// deadPods returns the pods that gc tears down if nothing else is asked for.
+func deadPods(m *podnet.Manager) (ids []string, err error) {
+	pods, err := m.List()
+	for _, p := range pods {
+		if p.State != podnet.StateReady && p.State != podnet.StateAtWork {
+			ids = append(ids, p.ID)
+		}
+	}
+	return ids, err
+}
+
+// livingContainers returns the containers whose namespace exists, by the state of pods, the records and the cache.
+func (a *app) livingContainers(m *podnet.Manager, dead []string) ([]string, error) {
 	pods, err := m.List()
 	if err != nil {
 		return nil, err
 	}
-	var dead []string
+	ids, err := gc.LivingContainers(a.gcOptions(false), dead)
 	for _, p := range pods {
-		if p.State == podnet.StateReady || p.State == podnet.StateAtWork {
+		if !slices.Contains(dead, p.ID) {
 			ids = append(ids, p.ID)
-		} else {
-			dead = append(dead, p.ID)
-		}
-	}
-	records, err := attach.Open(a.getenv(attach.RootVariable)).List("")
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range records {
-		if s := state(r); (s == stateOK || s == stateAdding) && !slices.Contains(dead, r.ContainerID) {
-			ids = append(ids, r.ContainerID)
-		}
-	}
-	cached, err := a.runtime(a.pluginPath()).GetCachedAttachments("")
-	for _, c := range cached {
-		if isNetns(c.NetNS) && !slices.Contains(dead, c.ContainerID) {
-			ids = append(ids, c.ContainerID)
 		}
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids), err
 }
 
-// removeLeft removes what is Fairlead's of an attachment that has no configuration.
+// removeLeft removes everything of an attachment that has no configuration.
 func (a *app) removeLeft(ctx context.Context, left podnet.Left) error {
-	c := &collector{app: a, dir: attach.Open(a.getenv(attach.RootVariable)), cni: a.runtime(a.pluginPath())}
-	return c.byRecord(ctx, collectedAttachment{
-		Network: left.Network, Container: left.ContainerID, IfName: left.IfName, alive: left.Netns, forced: true,
-		owner: kernel.Owner{Network: left.Network, ContainerID: left.ContainerID, IfName: left.IfName},
-	})
-}
-
-// eachPod does something for each pod, and goes on after an error.
-func (a *app) eachPod(ids []string, words string, do func(id string) error) error {
-	var errs []error
-	for _, id := range ids {
-		err := do(id)
-		if err == nil {
-			err = a.donePod(id, words)
-		} else if len(ids) > 1 {
-			err = fmt.Errorf("pod %s: %w", id, err)
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
-}
-
-func (a *app) donePod(id, words string) error {
-	if a.json {
-		return a.printLine(map[string]string{"pod": id, "message": words})
-	}
-	a.say("pod %s: %s", id, words)
-	return nil
+	return gc.RemoveAttachment(ctx, a.gcOptions(false), kernel.Owner{Network: left.Network, ContainerID: left.ContainerID, IfName: left.IfName}, left.Netns)
 }

@@ -18,16 +18,16 @@ type shownPod struct {
 	UID       string                 `json:"uid,omitempty"`
 	Netns     string                 `json:"netns"`
 	State     string                 `json:"state"`
-	Networks  []podnet.NetworkStatus `json:"networks"` // as the annotation network-status has them
+	Networks  []podnet.NetworkStatus `json:"networks"` // the value of the annotation network-status
 }
 
-func show(s *podnet.PodStatus) shownPod {
+func describePod(s *podnet.PodStatus) shownPod {
 	return shownPod{s.ID, s.Namespace, s.Name, s.UID, s.Netns, s.State, s.NetworkStatus()}
 }
 
 func (a *app) printPod(s *podnet.PodStatus) error {
-	if a.json {
-		return a.printJSON(show(s))
+	if a.structured() {
+		return a.printData(describePod(s))
 	}
 	if s.State != podnet.StateReady {
 		fmt.Fprintf(a.stdout, "%s: %s\n", s.ID, s.State)
@@ -36,26 +36,30 @@ func (a *app) printPod(s *podnet.PodStatus) error {
 }
 
 func (a *app) printAttachments(list []podnet.NetworkStatus) error {
-	if a.json {
-		return a.printJSON(list)
+	if a.structured() {
+		return a.printData(list)
 	}
-	t := table{{"INTERFACE", "NETWORK", "ADDRESSES", "GATEWAY", "MAC"}}
+	t := table{{"INTERFACE", "NETWORK", "ADDRESSES", "GATEWAY", "MAC", "DNS", "MTU"}}
 	for _, n := range list {
-		t = append(t, []string{n.Interface, n.Name, join(n.IPs), join(n.Gateway), n.MAC})
+		dns, mtu := join(n.DNS.Nameservers), ""
+		if n.MTU != 0 {
+			mtu = fmt.Sprint(n.MTU)
+		}
+		t = append(t, []string{n.Interface, n.Name, join(n.IPs), join(n.Gateway), n.MAC, dns, mtu})
 	}
-	return t.print(a.stdout)
+	return a.printTable(t, 5)
 }
 
 func (a *app) podList(f *podFlags) *cobra.Command {
 	c := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "every pod that is set up",
-		Long: "List prints the pods that setup made on this host. Their state is \"ready\",\n" +
+		Use: "list", Aliases: []string{"ls"}, Short: "list the pods that are set up",
+		Long: "List prints the pods that setup created on this host. Their state is \"ready\",\n" +
 			"\"namespace gone\", \"at work\", or \"cut off\": an operation was killed, and teardown\n" +
-			"or a setup removes what it left.",
+			"or another setup removes what it left.",
 		Example: "  fairlead pod list\n  fairlead pod list --json | jq -r '.[].networks[].ips[]'",
 		Args:    want(0, 0),
 	}
-	a.podRun(c, f, func(_ context.Context, m *podnet.Manager, _ []string) error {
+	a.withManager(c, f, func(_ context.Context, m *podnet.Manager, _ []string) error {
 		pods, err := m.List()
 		if err != nil {
 			return err
@@ -67,18 +71,18 @@ func (a *app) podList(f *podFlags) *cobra.Command {
 }
 
 func (a *app) printPods(pods []*podnet.PodStatus) error {
-	if a.json {
+	if a.structured() {
 		out := []shownPod{} // not null in JSON
 		for _, p := range pods {
-			out = append(out, show(p))
+			out = append(out, describePod(p))
 		}
-		return a.printJSON(out)
+		return a.printData(out)
 	}
 	if len(pods) == 0 {
 		_, err := fmt.Fprintln(a.stdout, "No pods. To set one up: fairlead pod setup POD")
 		return err
 	}
-	t := table{{"POD", "NAME", "NETWORKS", "ADDRESSES", "STATE"}}
+	t := table{{"POD", "NAME", "NETWORKS", "ADDRESSES", "STATE", "NAMESPACE", "UID"}}
 	for _, p := range pods {
 		var networks, addresses []string
 		for _, n := range p.NetworkStatus() {
@@ -89,22 +93,22 @@ func (a *app) printPods(pods []*podnet.PodStatus) error {
 		if p.Namespace != "" {
 			name = p.Namespace + "/" + name
 		}
-		t = append(t, []string{p.ID, name, join(networks), join(addresses), p.State})
+		t = append(t, []string{p.ID, name, join(networks), join(addresses), p.State, p.Netns, p.UID})
 	}
-	return t.print(a.stdout)
+	return a.printTable(t, 5)
 }
 
 func (a *app) podStatus(f *podFlags) *cobra.Command {
 	c := &cobra.Command{
-		Use: "status [POD]", Short: "what a pod has, or whether pods can be set up",
-		Long: "Status prints what a pod has; with --json, networks is the value of the annotation\n" +
-			"k8s.v1.cni.cncf.io/network-status. Without POD it asks the default network whether\n" +
-			"it can serve a setup, and prints every network and what is wrong with the\n" +
-			"configuration. Exit code 50: no; 51: nor can pods that are set up be relied on.",
+		Use: "status [POD]", Short: "show the networks of a pod, or whether pods can be set up",
+		Long: "Status prints the networks of a pod. With --json, \"networks\" is the value of the annotation\n" +
+			"k8s.v1.cni.cncf.io/network-status. Without POD it asks the default network whether a setup\n" +
+			"would work, and prints every network and the problems of the configuration. Exit code 50: a\n" +
+			"setup would fail; 51: existing pods may lack connectivity, too.",
 		Example: "  fairlead pod status\n  fairlead pod status web --json",
 		Args:    want(0, 1), ValidArgsFunction: a.completePods,
 	}
-	return a.podRun(c, f, func(ctx context.Context, m *podnet.Manager, args []string) error {
+	return a.withManager(c, f, func(ctx context.Context, m *podnet.Manager, args []string) error {
 		if len(args) == 0 {
 			return a.nodeStatus(m.Status(ctx))
 		}
@@ -116,7 +120,7 @@ func (a *app) podStatus(f *podFlags) *cobra.Command {
 	})
 }
 
-// shownNode is NodeStatus as JSON.
+// shownNode is a NodeStatus in its JSON form.
 type shownNode struct {
 	Ready    bool            `json:"ready"`
 	Default  string          `json:"defaultNetwork,omitempty"`
@@ -131,7 +135,7 @@ type shownProblem struct {
 	Kept    bool   `json:"kept"`
 }
 
-func showNode(s podnet.NodeStatus) shownNode {
+func describeNode(s podnet.NodeStatus) shownNode {
 	out := shownNode{s.Ready, s.Default, "", s.Networks, []shownProblem{}}
 	if s.Err != nil {
 		out.Reason = s.Err.Error()
@@ -144,15 +148,15 @@ func showNode(s podnet.NodeStatus) shownNode {
 
 func (a *app) nodeStatus(s podnet.NodeStatus) error {
 	err := a.printNode(s)
-	if err == nil && a.json && s.Err != nil {
+	if err == nil && a.structured() && s.Err != nil {
 		return silentError{exitCode(s.Err)}
 	}
 	return errors.Join(err, s.Err)
 }
 
 func (a *app) printNode(s podnet.NodeStatus) error {
-	if a.json {
-		return a.printJSON(showNode(s))
+	if a.structured() {
+		return a.printData(describeNode(s))
 	}
 	t := table{{"NETWORK", "FILE", "STATE"}}
 	for _, n := range s.Networks {
@@ -172,41 +176,41 @@ func networkState(s podnet.NodeStatus, n podnet.InConf) (words []string) {
 		}
 	}
 	if n.Kept {
-		words = append(words, "the file as it was last good")
+		words = append(words, "the last valid version of the file")
 	}
 	return words
 }
 
 func (a *app) podWatch(f *podFlags) *cobra.Command {
 	c := &cobra.Command{
-		Use: "watch", Short: "print the networks whenever the configuration changes",
-		Long: "Watch prints what pod status prints, without asking plugins, at once and after\n" +
-			"every change of the configuration, until it is ended. With --json it is a line each\n" +
-			"time. With --metrics-file that is written each time, too.",
+		Use: "watch", Short: "print the networks when the configuration changes",
+		Long: "Watch prints what \"pod status\" prints, without asking plugins, now and after every change\n" +
+			"of the configuration, until it is stopped. With --json it prints one line each time. With\n" +
+			"--metrics-file it writes that file each time, too.",
 		Example: "  fairlead pod watch --json | jq -c .problems",
 		Args:    want(0, 0),
 	}
-	a.podRun(c, f, func(ctx context.Context, m *podnet.Manager, _ []string) error {
+	a.withManager(c, f, func(ctx context.Context, m *podnet.Manager, _ []string) error {
 		var failed error
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		tell := func(s podnet.NodeStatus) {
-			if failed = errors.Join(a.tellNode(s), writeMetrics(f.metricsFile, nil, m)); failed != nil {
+		report := func(s podnet.NodeStatus) {
+			if failed = errors.Join(a.printNodeLine(s), writeMetrics(f.metricsFile, nil, m)); failed != nil {
 				cancel()
 			}
 		}
-		tell(m.Networks())
-		_ = m.Watch(ctx, tell) // it ends by the context
+		report(m.Networks())
+		_ = m.Watch(ctx, report) // it returns when the context ends
 		return failed
 	})
 	c.GroupID = "node"
 	return c
 }
 
-// tellNode is printNode, with --json on one line.
-func (a *app) tellNode(s podnet.NodeStatus) error {
-	if !a.json {
+// printNodeLine prints a NodeStatus, with --json on one line.
+func (a *app) printNodeLine(s podnet.NodeStatus) error {
+	if !a.structured() {
 		return a.printNode(s)
 	}
-	return a.printLine(showNode(s))
+	return a.printLine(describeNode(s))
 }

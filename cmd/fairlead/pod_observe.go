@@ -19,13 +19,13 @@ import (
 	"github.com/fairlead/fairlead/podnet/tracing/otlpjson"
 )
 
-// podObservers are those of one command.
+// podObservers are the observers of one command.
 type podObservers struct {
-	ctx  context.Context // within the trace that the caller has begun
+	ctx  context.Context // carries the caller's trace
 	list []podnet.Observer
 }
 
-// observers are what the flags and the environment ask for; end writes what they saw.
+// observers returns the observers that the flags and the environment ask for. The function end writes what they collected.
 func (a *app) observers(ctx context.Context, f *podFlags) (o *podObservers, end func(*podnet.Manager) error, err error) {
 	o = &podObservers{ctx: ctx}
 	var seen *metrics.Observer
@@ -54,7 +54,7 @@ func (a *app) observers(ctx context.Context, f *podFlags) (o *podObservers, end 
 	}, nil
 }
 
-// writeMetrics replaces the file as a whole.
+// writeMetrics replaces the file atomically.
 func writeMetrics(file string, seen *metrics.Observer, m *podnet.Manager) error {
 	if file == "" {
 		return nil
@@ -70,8 +70,7 @@ func writeMetrics(file string, seen *metrics.Observer, m *podnet.Manager) error 
 	return nil
 }
 
-// exporter is where spans go: the file, or where OpenTelemetry's variables say, by
-// OTLP over HTTP; nil: nowhere.
+// exporter returns the destination of spans: the file, or the endpoint in OpenTelemetry's variables, or nil.
 func (a *app) exporter(file string) (*otlpjson.Exporter, error) {
 	if file != "" {
 		return otlpjson.File(file), nil

@@ -4,56 +4,86 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fairlead/fairlead/internal/netconf"
+	"github.com/fairlead/fairlead/internal/netnspath"
 	"github.com/fairlead/fairlead/podnet"
+	"github.com/fairlead/fairlead/podnet/manifest"
 )
 
-const podSetUpLong = `Setup puts a pod on its networks: on all of them, or, if one fails, on none. The first
---network is the pod's default network, its interface eth0; the others' are net1, net2
-and so on, unless named with "@". Without one it is the host's default network. What
---publish, --ip, --mac, --alias and the bandwidths say is about the first; for another,
-say --annotation fairlead.io/ips.net1=10.1.0.5. docs/pods.md has all annotations.
+const podSetUpLong = `Setup attaches a pod to its networks: to all of them or, if one fails, to none. The first
+--network is the pod's default network with the interface eth0. The interfaces of the others are net1,
+net2 and so on, unless "@" names them. Without --network the pod gets the host's default network.
+--publish, --ip, --mac, --alias and the bandwidth flags concern the first network; for another network,
+use --annotation fairlead.io/ips.net1=10.1.0.5. docs/pods.md lists all annotations.
 
-It can be repeated: a pod that stands as it is wanted is left alone, one that was cut
-off is made anew.`
+Setup can be repeated: it leaves a pod that is as requested unchanged, completes an interrupted
+setup, and fails if the pod exists with other networks.`
 
-// wishes are the flags of what a pod wants of a network.
-type wishes struct {
+// podNetworkFlags are what a pod wants of one network.
+type podNetworkFlags struct {
 	publish, ips, aliases []string
 	mac, ingress, egress  string
 }
 
-func (w *wishes) flags(c *cobra.Command) {
+func (w *podNetworkFlags) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringArrayVarP(&w.publish, "publish", "p", nil, "a host port, [HOSTIP:]HOSTPORT:PORT[/PROTOCOL]; may be repeated")
-	f.StringSliceVar(&w.ips, "ip", nil, "a fixed address; may be repeated, for each family")
-	f.StringVar(&w.mac, "mac", "", "the hardware address")
-	f.StringSliceVar(&w.aliases, "alias", nil, "another name of the pod on the network")
-	f.StringVar(&w.ingress, "ingress-bandwidth", "", "limit of what comes to the pod, bits a second, like 10M")
-	f.StringVar(&w.egress, "egress-bandwidth", "", "limit of what the pod sends, bits a second, like 10M")
+	f.StringArrayVarP(&w.publish, "publish", "p", nil, "Host port, [HOSTIP:]HOSTPORT:PORT[/PROTOCOL]. May be repeated.")
+	f.StringSliceVar(&w.ips, "ip", nil, "Fixed address. May be repeated, for each family.")
+	f.StringVar(&w.mac, "mac", "", "Hardware address.")
+	f.StringSliceVar(&w.aliases, "alias", nil, "Another name of the pod on the network. May be repeated.")
+	f.StringVar(&w.ingress, "ingress-bandwidth", "", "Limit of the traffic to the pod in bits per second, like 10M.")
+	f.StringVar(&w.egress, "egress-bandwidth", "", "Limit of the traffic from the pod in bits per second, like 10M.")
 }
 
-// apply puts the wishes into a network, which is its pod's first.
-func (w *wishes) apply(p *podnet.Pod) error {
-	own := map[string]string{}
-	for key, value := range map[string]string{
-		"ips": strings.Join(w.ips, ","), "mac": w.mac, "ports": strings.Join(w.publish, ","), "aliases": strings.Join(w.aliases, ","),
-		"ingress-bandwidth": w.ingress, "egress-bandwidth": w.egress,
+// apply sets what the flags ask for in the first network of a pod. Each value is verified first, so that an error names
+// the flag.
+func (w *podNetworkFlags) apply(p *podnet.Pod) error {
+	all := map[string]string{}
+	for _, f := range []struct {
+		flag, key string
+		values    []string
+	}{
+		{"publish", "ports", w.publish}, {"ip", "ips", w.ips}, {"mac", "mac", []string{w.mac}}, {"alias", "aliases", w.aliases},
+		{"ingress-bandwidth", "ingress-bandwidth", []string{w.ingress}}, {"egress-bandwidth", "egress-bandwidth", []string{w.egress}},
 	} {
-		if value != "" {
-			own[podnet.Prefix+key] = value
+		for _, v := range f.values {
+			if v == "" {
+				continue
+			}
+			test := &podnet.Pod{ID: "x", Netns: "/x"}
+			if err := errors.Join(test.Annotate(map[string]string{podnet.Prefix + f.key: v}), test.Validate()); err != nil {
+				return fmt.Errorf("--%s %s: %s", f.flag, v, aboutValue(err, v))
+			}
+			all[podnet.Prefix+f.key] = strings.TrimPrefix(all[podnet.Prefix+f.key]+","+v, ",")
 		}
 	}
-	return p.Annotate(own)
+	return p.Annotate(all)
+}
+
+// aboutValue returns the part of an error that follows the value.
+func aboutValue(err error, value string) string {
+	text := err.Error()
+	if _, about, ok := strings.Cut(text, fmt.Sprintf("%q: ", value)); ok {
+		return about
+	}
+	for _, prefix := range []string{"networks[0]: "} {
+		text = strings.TrimPrefix(text, prefix)
+	}
+	return text
 }
 
 // podSetting are the flags of setup.
 type podSetting struct {
-	wishes
+	podNetworkFlags
 	netns, manifest       string
 	namespace, name, uid  string
 	networks, annotations []string
@@ -62,30 +92,30 @@ type podSetting struct {
 func (a *app) podSetUp(f *podFlags) *cobra.Command {
 	s := &podSetting{}
 	c := &cobra.Command{
-		Use: "setup POD", Short: "put a pod on its networks", Long: podSetUpLong,
+		Use: "setup POD", Short: "attach a pod to its networks", Long: podSetUpLong,
 		Example: `  fairlead pod setup web --publish 8080:80
   fairlead pod setup web --network my-network --network dbnet@back0 --ip 10.244.0.9
   fairlead pod setup 4f1c9a --netns /run/netns/cni-1 --pod pod.yaml`,
 		Args: want(1, 1), ValidArgsFunction: a.completeNetns,
 	}
-	s.wishes.flags(c)
-	c.Flags().BoolVar(&f.lenient, "lenient", false, "warn of what no plugin of a network can do, instead of failing")
-	c.Flags().StringVar(&s.netns, "netns", "", "the network namespace: a path, or a name as \"ip netns\" knows it (default POD)")
-	c.Flags().StringVar(&s.namespace, "namespace", "", "the pod's namespace in Kubernetes, for plugins that ask")
-	c.Flags().StringVar(&s.name, "name", "", "the pod's name in Kubernetes")
-	c.Flags().StringVar(&s.uid, "uid", "", "the pod's UID in Kubernetes")
-	c.Flags().StringArrayVar(&s.networks, "network", nil, "a network, NAME[@INTERFACE]; may be repeated")
-	c.Flags().StringArrayVar(&s.annotations, "annotation", nil, "an annotation of the pod, KEY=VALUE; may be repeated")
-	c.Flags().StringVar(&s.manifest, "pod", "", "a manifest of Kubernetes, YAML or JSON, for names, annotations, host ports and DNS; -: standard input")
+	s.podNetworkFlags.flags(c)
+	c.Flags().BoolVar(&f.lenient, "lenient", false, "Warn of what no plugin of a network supports, instead of failing.")
+	c.Flags().StringVar(&s.netns, "netns", "", "Network namespace: a path, or a name as \"ip netns\" shows it (default POD).")
+	c.Flags().StringVar(&s.namespace, "namespace", "", "Namespace of the pod in Kubernetes, for the plugins (CNI_ARGS).")
+	c.Flags().StringVar(&s.name, "name", "", "Name of the pod in Kubernetes, for the plugins (CNI_ARGS).")
+	c.Flags().StringVar(&s.uid, "uid", "", "UID of the pod in Kubernetes, for the plugins (CNI_ARGS).")
+	c.Flags().StringArrayVar(&s.networks, "network", nil, "Name of a network, NAME[@INTERFACE]. May be repeated.")
+	c.Flags().StringArrayVar(&s.annotations, "annotation", nil, "Annotation of the pod, KEY=VALUE. May be repeated.")
+	c.Flags().StringVar(&s.manifest, "pod", "", "Kubernetes manifest, YAML or JSON, with names, annotations, host ports and DNS. - is standard input.")
 	_ = c.RegisterFlagCompletionFunc("network", a.completeNetworks)
 	_ = c.RegisterFlagCompletionFunc("netns", a.completeNetns)
-	return a.podRun(c, f, func(ctx context.Context, m *podnet.Manager, args []string) error {
+	return a.withManager(c, f, func(ctx context.Context, m *podnet.Manager, args []string) error {
 		pod, err := a.podOf(args[0], s)
 		if err != nil {
 			return &usageError{err.Error(), "Type: fairlead pod setup --help"}
 		}
 		if _, err := os.Stat(pod.Netns); errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("there is no network namespace %s\nMake one: ip netns add NAME", pod.Netns)
+			return noNetns(pod.Netns)
 		}
 		status, err := m.SetUpPod(ctx, *pod)
 		if err != nil {
@@ -95,15 +125,21 @@ func (a *app) podSetUp(f *podFlags) *cobra.Command {
 	})
 }
 
-// podOf is what the flags and the manifest want.
+// podOf returns the pod that the flags and the manifest describe.
 func (a *app) podOf(id string, s *podSetting) (*podnet.Pod, error) {
-	p := &podnet.Pod{ID: id}
-	annotations := map[string]string{}
+	p, annotations := &podnet.Pod{}, map[string]string{}
 	if s.manifest != "" {
-		if err := readManifest(s.manifest, p, annotations); err != nil {
-			return nil, err
+		raw, err := fileOrInput(s.manifest)
+		if err != nil {
+			return nil, fmt.Errorf("read the manifest: %w", err)
 		}
+		var own map[string]string
+		if p, own, err = manifest.Parse(raw); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.manifest, err)
+		}
+		maps.Copy(annotations, own)
 	}
+	p.ID = id
 	for to, flag := range map[*string]string{&p.Namespace: s.namespace, &p.Name: s.name, &p.UID: s.uid} {
 		if flag != "" {
 			*to = flag
@@ -112,7 +148,7 @@ func (a *app) podOf(id string, s *podSetting) (*podnet.Pod, error) {
 	if s.netns == "" {
 		s.netns = id
 	}
-	netns, err := netnsPath(s.netns)
+	netns, err := netnspath.Resolve(s.netns)
 	if err != nil {
 		return nil, err
 	}
@@ -136,11 +172,13 @@ func (a *app) podOf(id string, s *podSetting) (*podnet.Pod, error) {
 	return p, p.Validate()
 }
 
-// withNetworks puts the networks of flags into a pod; the first gets what a manifest
-// asked of the pod.
+// withNetworks adds the networks of the flags to a pod. The first network gets what a manifest asks for.
 func withNetworks(p *podnet.Pod, names []string) error {
 	for i, name := range names {
 		list, err := podnet.ParseNetworks(name, "")
+		if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "/") || slices.Contains(netconf.Extensions(), filepath.Ext(name)) {
+			err = errors.New("want the name of a network, not a file: a pod's networks are in NETCONFPATH")
+		}
 		if err == nil && len(list) != 1 {
 			err = errors.New("want one network, NAME[@INTERFACE]")
 		}
@@ -157,17 +195,17 @@ func withNetworks(p *podnet.Pod, names []string) error {
 }
 
 func (a *app) podAttach(f *podFlags) *cobra.Command {
-	w := &wishes{}
+	w := &podNetworkFlags{}
 	c := &cobra.Command{
-		Use: "attach POD NETWORK[@INTERFACE]", Short: "put a running pod on one more network",
-		Long: "Attach adds an interface to a pod that is set up, net1 or the next that is free\n" +
-			"unless it is named. teardown removes it with the others.",
+		Use: "attach POD NETWORK[@INTERFACE]", Short: "attach a running pod to one more network",
+		Long: "Attach adds an interface to a pod that is set up. Its name is net1, or the next free one, unless\n" +
+			"\"@\" names it. Teardown removes it with the others.",
 		Example: "  fairlead pod attach web dbnet\n  fairlead pod attach web dbnet@back0 --ip 10.2.0.9",
 		Args:    want(2, 2), ValidArgsFunction: a.completePodNetwork,
 	}
 	w.flags(c)
-	c.Flags().BoolVar(&f.lenient, "lenient", false, "warn of what no plugin of the network can do, instead of failing")
-	return a.podRun(c, f, func(ctx context.Context, m *podnet.Manager, args []string) error {
+	c.Flags().BoolVar(&f.lenient, "lenient", false, "Warn of what no plugin of the network supports, instead of failing.")
+	return a.withManager(c, f, func(ctx context.Context, m *podnet.Manager, args []string) error {
 		p := &podnet.Pod{}
 		err := withNetworks(p, args[1:])
 		if err == nil {
@@ -182,4 +220,12 @@ func (a *app) podAttach(f *podFlags) *cobra.Command {
 		}
 		return a.printAttachments([]podnet.NetworkStatus{got.NetworkStatus()})
 	})
+}
+
+// fileOrInput reads a file. - is standard input.
+func fileOrInput(file string) ([]byte, error) {
+	if file == "-" {
+		return io.ReadAll(os.Stdin)
+	}
+	return os.ReadFile(file)
 }

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// progressAfter is how long a person waits without a word.
+// progressAfter is the time after which a command shows that it is still running.
 const progressAfter = time.Second
 
-// progress shows on a terminal that work goes on, until the returned function
-// is called.
+// progress shows on a terminal that the command is running, until the caller calls end.
 func (a *app) progress(what string) (end func()) {
-	if !terminal(a.stderr) || a.json {
+	w := a.progressStream()
+	if w == nil {
 		return func() {}
 	}
 	stop, stopped := make(chan struct{}), make(chan struct{})
@@ -24,10 +24,10 @@ func (a *app) progress(what string) (end func()) {
 			select {
 			case <-tick.C:
 				shown = true
-				fmt.Fprintf(a.stderr, "\r%s: at work for %d s (Ctrl-C undoes it) ", what, int(time.Since(began).Seconds()))
+				fmt.Fprintf(w, "\r%s: running for %d s (Ctrl-C undoes it) ", what, int(time.Since(began).Seconds()))
 			case <-stop:
 				if shown {
-					fmt.Fprint(a.stderr, "\r\033[K")
+					fmt.Fprint(w, "\r\033[K")
 				}
 				return
 			}
@@ -36,22 +36,23 @@ func (a *app) progress(what string) (end func()) {
 	return func() { close(stop); <-stopped }
 }
 
-// working shows how far long work has come, one line that is written over.
-func (a *app) working(what string, done, of int) (end func()) {
-	if !terminal(a.stderr) || a.json || of < 10 {
-		return func() {}
+// counter returns a function that shows on a terminal how many of many steps are done.
+func (a *app) counter(what string) func(done, of int) (end func()) {
+	return func(done, of int) (end func()) {
+		w := a.progressStream()
+		if w == nil || of < 10 {
+			return func() {}
+		}
+		fmt.Fprintf(w, "\r\033[K%s: %d of %d ", what, done+1, of)
+		return func() { fmt.Fprint(w, "\r\033[K") }
 	}
-	fmt.Fprintf(a.stderr, "\r\033[K%s: %d of %d ", what, done+1, of)
-	return func() { fmt.Fprint(a.stderr, "\r\033[K") }
 }
 
-// milliseconds is a duration as a person compares it.
+// milliseconds formats a duration in milliseconds.
 func milliseconds(d time.Duration) string {
-	ms := inMilliseconds(d)
+	ms := float64(d.Microseconds()) / 1000
 	if ms < 1 {
 		return fmt.Sprintf("%.2f ms", ms)
 	}
 	return fmt.Sprintf("%.1f ms", ms)
 }
-
-func inMilliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

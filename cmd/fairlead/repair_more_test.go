@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/fairlead/fairlead/internal/netnspath"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
@@ -52,7 +53,7 @@ func TestRepairRouted(t *testing.T) {
 }
 
 func (s *site) routedNow() string {
-	return normal(kerneltest.Dump(s, "") + kerneltest.Dump(s, netnsDir+"/web"))
+	return normal(kerneltest.Dump(s, "") + kerneltest.Dump(s, netnspath.Dir+"/web"))
 }
 
 // TestRepairOthers: plugins without a host end: nothing is wrong, and what is can

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/internal/netnspath"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
@@ -88,8 +89,8 @@ func (s *site) sh(script string) {
 		if argv[0] == "bridge" { // on the test's PATH that is the plugin
 			argv[0] = "/sbin/bridge"
 		}
-		if _, err := os.Stat(netnsDir + "/" + argv[0]); err == nil {
-			argv = append([]string{"nsenter", "--net=" + netnsDir + "/" + argv[0], "--"}, argv[1:]...)
+		if _, err := os.Stat(netnspath.Dir + "/" + argv[0]); err == nil {
+			argv = append([]string{"nsenter", "--net=" + netnspath.Dir + "/" + argv[0], "--"}, argv[1:]...)
 		}
 		kerneltest.Run(s, argv...)
 	}
@@ -126,7 +127,7 @@ func (s *site) hostEnd(container string) string {
 		return s.ends[container]
 	}
 	for l := range strings.Lines(kerneltest.Run(s, "ip", "-o", "link", "show", "type", "veth")) {
-		if strings.Contains(l, containerID(netnsDir+"/"+container)) {
+		if strings.Contains(l, containerID(netnspath.Dir+"/"+container)) {
 			s.ends[container], _, _ = strings.Cut(strings.Fields(l)[1], "@")
 			return s.ends[container]
 		}
@@ -156,7 +157,7 @@ func (s *site) settled(now func() string) string {
 
 func (s *site) dumpNow() string {
 	text := ""
-	for _, ns := range []string{"", netnsDir + "/web", netnsDir + "/db"} {
+	for _, ns := range []string{"", netnspath.Dir + "/web", netnspath.Dir + "/db"} {
 		text += kerneltest.Dump(s, ns)
 		argv := []string{"tc", "filter", "show", "dev", "eth0"}
 		if ns == "" {

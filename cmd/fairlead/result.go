@@ -9,18 +9,21 @@ import (
 	"github.com/fairlead/fairlead/cni/wire"
 )
 
-// printResult prints a result as cnitool does, and ends the line.
+// printResult prints a result as cnitool does, with a final newline.
 func (s *session) printResult(res *cni.Result) error {
 	text, err := resultText(res, s.list.CNIVersion)
 	if err != nil {
 		return err
 	}
+	if s.format == formatYAML {
+		return printYAML(s.stdout, json.RawMessage(text))
+	}
 	_, err = fmt.Fprintln(s.stdout, text)
 	return err
 }
 
-// resultText is a result in a network's version, indented by four. From 1.0.0 on
-// the reference sorts the keys, and people compare.
+// resultText returns a result in a network's version, indented by four. The reference sorts the keys from version 1.0.0
+// on.
 func resultText(res *cni.Result, version string) (string, error) {
 	raw, err := wire.Encode(res, version)
 	if err != nil {

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/internal/builtin"
 	"github.com/fairlead/fairlead/libcni"
 )
 
@@ -15,10 +15,9 @@ const (
 	defaultConfDir    = "/etc/cni/net.d"
 	defaultPluginPath = "/opt/cni/bin"
 	defaultIfName     = "eth0"
-	netnsDir          = "/run/netns" // of ip-netns(8)
 )
 
-// settings are what the environment says, under the names cnitool has for it.
+// settings are the settings in the environment, under the names that cnitool uses.
 type settings struct {
 	confDir string
 	path    []string
@@ -54,13 +53,22 @@ func (a *app) confDir() string {
 	return defaultConfDir
 }
 
-// runtime is our library with this environment's plugins and cache. Plugins of
-// ours run inside this process.
-func (a *app) runtime(path []string) *libcni.CNIConfig {
-	return libcni.NewCNIConfigWithCacheDir(path, a.getenv("FAIRLEAD_LIB"), inside())
+// libDir returns the directory of results and addresses.
+func (a *app) libDir() string {
+	if dir := a.getenv("FAIRLEAD_LIB"); dir != "" {
+		return dir
+	}
+	return libcni.CacheDir
 }
 
-// pluginPath is CNI_PATH, or the plugins that were built with this program.
+// runtime returns our library with this environment's plugins and cache. It runs our plugins inside this process.
+func (a *app) runtime(path []string) *libcni.CNIConfig {
+	c := libcni.NewCNIConfigWithCacheDir(path, a.getenv("FAIRLEAD_LIB"), builtin.Exec())
+	c.Warn = func(msg string, err error) { fmt.Fprintf(a.stderr, "fairlead: warning: %s: %v\n", msg, err) }
+	return c
+}
+
+// pluginPath returns CNI_PATH, or the directory of the plugins that were built with this program.
 func (a *app) pluginPath() []string {
 	if path := a.getenv("CNI_PATH"); path != "" {
 		return filepath.SplitList(path)
@@ -70,13 +78,13 @@ func (a *app) pluginPath() []string {
 		self, err = filepath.EvalSymlinks(self)
 	}
 	if err == nil {
-		return []string{besides(self)}
+		return []string{pluginDirOf(self)}
 	}
 	return []string{defaultPluginPath}
 }
 
-// besides is the directory of plugins that goes with a program.
-func besides(program string) string {
+// pluginDirOf returns the directory cni next to a program if it exists, otherwise the default directory.
+func pluginDirOf(program string) string {
 	dir := filepath.Join(filepath.Dir(program), "cni")
 	if fi, err := os.Stat(dir); err == nil && fi.IsDir() {
 		return dir
@@ -84,29 +92,13 @@ func besides(program string) string {
 	return defaultPluginPath
 }
 
-// netnsPath is the absolute path of a namespace that a person names: by its
-// path, or as ip-netns(8) does.
-func netnsPath(name string) (string, error) {
-	if !strings.Contains(name, "/") {
-		path := filepath.Join(netnsDir, name)
-		if _, err := os.Stat(path); err == nil {
-			return path, nil
-		}
-		if _, err := os.Stat(name); err != nil {
-			return path, nil // that is where it would be
-		}
-	}
-	return filepath.Abs(name)
-}
-
-// containerID names a namespace as cnitool does, so that either can remove
-// what the other added.
+// containerID returns the ID that cnitool gives to a namespace, so that either program can remove what the other added.
 func containerID(netns string) string {
 	sum := sha512.Sum512([]byte(netns))
 	return fmt.Sprintf("cnitool-%x", sum[:10])
 }
 
-// runtimeConf is the attachment of a namespace.
+// runtimeConf returns the attachment of a namespace.
 func (s *settings) runtimeConf(netns string) *libcni.RuntimeConf {
 	return &libcni.RuntimeConf{
 		ContainerID: containerID(netns), NetNS: netns, IfName: s.ifName,

@@ -7,15 +7,24 @@ import (
 	"unicode/utf8"
 )
 
-// table is rows of cells that are printed in aligned columns; an empty cell
-// is a dash.
+// table is rows of cells that are printed in aligned columns. An empty cell is printed as a dash.
 type table [][]string
+
+// printTable prints a table. Columns from the given number on are printed with --output wide only; 0 prints all.
+func (a *app) printTable(t table, columns int) error {
+	if columns > 0 && a.format != formatWide {
+		for i := range t {
+			t[i] = t[i][:min(columns, len(t[i]))]
+		}
+	}
+	return t.print(a.stdout)
+}
 
 func (t table) print(w io.Writer) error {
 	var widths []int
 	for _, row := range t {
 		for i, cell := range row {
-			cell = harmless(cell)
+			cell = printable(cell)
 			if i == len(widths) {
 				widths = append(widths, 1)
 			}
@@ -26,7 +35,7 @@ func (t table) print(w io.Writer) error {
 	for _, row := range t {
 		line := ""
 		for i, cell := range row {
-			if cell = harmless(cell); cell == "" {
+			if cell = printable(cell); cell == "" {
 				cell = "-"
 			}
 			line += cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2)
@@ -37,9 +46,9 @@ func (t table) print(w io.Writer) error {
 	return err
 }
 
-// harmless has a mark in place of what moves a terminal's cursor: names in the cluster's
-// store are of other hosts and of pods.
-func harmless(cell string) string {
+// printable replaces terminal control characters. Other hosts and pods choose the names in the cluster's store, so a name
+// may contain escape sequences.
+func printable(cell string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || unicode.IsPrint(r) {
 			return r

@@ -25,7 +25,7 @@ var badInputs = []struct {
 	shares     bool // what attachments share (iptables' chains) was made before it failed
 }{
 	{name: "malformed JSON", unreadable: true, conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge",}`,
-		want: `$WORK/net.conf:1:55: invalid character '}' looking for beginning of object key string`},
+		want: `$WORK/net.conf:1:55: want a key in double quotes, found '}': remove the comma before it`},
 	{name: "empty file", unreadable: true, conf: ` `, want: `$WORK/net.conf:1:1: empty: want a JSON object`},
 	{name: "wrong type", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "isGateway": "yes", $IPAM}`,
 		want: `isGateway = "yes": want a boolean: true or false`},

@@ -1,0 +1,117 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/store"
+)
+
+// The results of ApplyNetwork.
+const (
+	Created   = "created"
+	Changed   = "changed"
+	Unchanged = "unchanged"
+)
+
+// Network returns a network and its revision in the store.
+func Network(ctx context.Context, s store.Store, name string) (*cluster.Network, int64, error) {
+	e, err := s.Get(ctx, cluster.NetworkKey(name))
+	if errors.Is(err, os.ErrNotExist) {
+		snap, _, err := Snapshot(ctx, s)
+		if err != nil {
+			return nil, 0, err
+		}
+		return nil, 0, notFound("network", name, sortedKeys(snap.Networks))
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	n := &cluster.Network{Name: name}
+	return n, e.Revision, json.Unmarshal(e.Value, n)
+}
+
+// CreateNetwork adds a network. With dry it only verifies that it could.
+func CreateNetwork(ctx context.Context, s store.Store, n *cluster.Network, dry bool) error {
+	snap, revisions, err := Snapshot(ctx, s)
+	if err != nil {
+		return err
+	}
+	if revisions[cluster.NetworkKey(n.Name)] != 0 {
+		return fmt.Errorf("network %s exists\nTo change it, type: fairlead network apply -f FILE", n.Name)
+	}
+	return putNetwork(ctx, s, snap, n, 0, dry)
+}
+
+// ApplyNetwork creates a network or changes it, and returns Created, Changed or Unchanged. With dry it returns what it
+// would do.
+func ApplyNetwork(ctx context.Context, s store.Store, n *cluster.Network, dry bool) (string, error) {
+	snap, revisions, err := Snapshot(ctx, s)
+	if err != nil {
+		return "", err
+	}
+	revision := revisions[cluster.NetworkKey(n.Name)]
+	if revision == 0 {
+		return Created, putNetwork(ctx, s, snap, n, 0, dry)
+	}
+	old, revision, err := Network(ctx, s, n.Name)
+	if err != nil {
+		return "", err
+	}
+	if reflect.DeepEqual(old, n) {
+		return Unchanged, nil
+	}
+	if err := snap.CheckChange(old, n); err != nil {
+		return "", err
+	}
+	return Changed, putNetwork(ctx, s, snap, n, revision, dry)
+}
+
+// putNetwork writes a network that is valid and does not conflict with the others.
+func putNetwork(ctx context.Context, s store.Store, snap *cluster.Snapshot, n *cluster.Network, revision int64, dry bool) error {
+	if err := n.Validate(); err != nil {
+		return err
+	}
+	if err := snap.Fits(n); err != nil {
+		return err
+	}
+	value, err := json.Marshal(n)
+	if err != nil || dry {
+		return err
+	}
+	ops := []store.Op{{Key: cluster.NetworkKey(n.Name), Value: value, Was: revision}}
+	if old := snap.Networks[n.Name]; n.Isolated && n.VNI != 0 && (old == nil || old.VNI != n.VNI) {
+		ops = append(ops, store.Op{Key: cluster.VNIKey(n.VNI), Value: []byte(n.Name)})
+	}
+	_, err = s.Commit(ctx, ops...)
+	if errors.Is(err, store.ErrConflict) {
+		return fmt.Errorf("write network %s: it was changed at the same time: %w", n.Name, err)
+	}
+	return err
+}
+
+// DeleteNetwork removes a network that no node uses. With dry it only verifies that it could.
+func DeleteNetwork(ctx context.Context, s store.Store, name string, dry bool) error {
+	n, revision, err := Network(ctx, s, name)
+	if err != nil {
+		return err
+	}
+	snap, revisions, err := Snapshot(ctx, s)
+	if err != nil {
+		return err
+	}
+	if err := snap.CheckUnused(name); err != nil || dry {
+		return err
+	}
+	ops := []store.Op{{Key: cluster.NetworkKey(name), Was: revision}}
+	if key := cluster.VNIKey(n.VNI); revisions[key] != 0 {
+		ops = append(ops, store.Op{Key: key, Was: revisions[key]})
+	}
+	_, err = s.Commit(ctx, ops...)
+	return err
+}

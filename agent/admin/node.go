@@ -1,0 +1,159 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"slices"
+
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/store"
+)
+
+// The states of a node.
+const (
+	NodeAlive   = "alive"
+	NodeAway    = "away"    // its agent does not report; its containers keep running
+	NodeRemoved = "removed" // its blocks stay reserved for the grace period
+	NodeFlannel = "flannel" // it runs flanneld, not our agent
+)
+
+// Node is a node in short.
+type Node struct {
+	Name      string   `json:"name"`
+	State     string   `json:"state"`
+	Addresses []string `json:"addresses"`
+	Blocks    []string `json:"blocks"`
+	Endpoints int      `json:"endpoints"` // containers
+	Version   string   `json:"version,omitempty"`
+	ID        string   `json:"id,omitempty"`
+}
+
+// NodeDetails is a node with everything it holds.
+type NodeDetails struct {
+	Node      Node                `json:"node"`
+	Addresses []*cluster.Address  `json:"addresses"` // fixed addresses that are on the node now
+	Endpoints []*cluster.Endpoint `json:"endpoints"`
+}
+
+// Nodes returns all nodes, sorted by name, those of flannel last.
+func Nodes(s *cluster.Snapshot) []Node {
+	names := map[string]bool{}
+	for n := range s.Nodes {
+		names[n] = true
+	}
+	for _, b := range s.Blocks {
+		names[b.Node] = true
+	}
+	out := []Node{} // not null in JSON
+	for _, n := range sortedKeys(names) {
+		out = append(out, nodeOf(s, n))
+	}
+	for _, key := range s.Leases() {
+		if l := s.Flannel[key]; l.Ours == "" {
+			out = append(out, flannelNode(l))
+		}
+	}
+	return out
+}
+
+// RemovedNodes returns the names of removed nodes that still have blocks.
+func RemovedNodes(s *cluster.Snapshot) (names []string) {
+	for _, n := range Nodes(s) {
+		if n.State == NodeRemoved {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+// DescribeNode returns one node with everything it holds.
+func DescribeNode(s *cluster.Snapshot, name string) (*NodeDetails, error) {
+	d := &NodeDetails{Node: nodeOf(s, name), Addresses: []*cluster.Address{}, Endpoints: []*cluster.Endpoint{}}
+	if d.Node.State == NodeRemoved && len(d.Node.Blocks) == 0 {
+		return nil, notFound("node", name, s.NodeNames())
+	}
+	for _, k := range sortedKeys(s.Addresses) {
+		if s.Addresses[k].Node == name {
+			d.Addresses = append(d.Addresses, s.Addresses[k])
+		}
+	}
+	for _, k := range sortedKeys(s.Endpoints) {
+		if s.Endpoints[k].Node == name {
+			d.Endpoints = append(d.Endpoints, s.Endpoints[k])
+		}
+	}
+	return d, nil
+}
+
+// flannelNode describes a node of flannel by its lease.
+func flannelNode(l *cluster.FlannelLease) Node {
+	n := Node{Name: l.NodeName(), State: NodeFlannel, Addresses: []string{}, Blocks: []string{}}
+	for _, p := range l.Node().Addresses {
+		n.Addresses = append(n.Addresses, p.Addr().String())
+	}
+	for _, p := range l.Subnets {
+		n.Blocks = append(n.Blocks, p.String())
+	}
+	return n
+}
+
+func nodeOf(s *cluster.Snapshot, name string) Node {
+	out := Node{Name: name, State: NodeRemoved, Addresses: []string{}, Blocks: []string{}}
+	if n := s.Nodes[name]; n != nil {
+		out.State, out.Version, out.ID = NodeAway, n.Version, n.ID
+		for _, p := range n.Addresses {
+			out.Addresses = append(out.Addresses, p.Addr().String())
+		}
+	}
+	if s.Alive[name] {
+		out.State = NodeAlive
+	}
+	for _, network := range sortedKeys(s.Networks) {
+		for _, b := range s.BlocksOf(network, name) {
+			out.Blocks = append(out.Blocks, blockName(network, b))
+		}
+	}
+	for _, p := range s.Endpoints {
+		if p.Node == name {
+			out.Endpoints++
+		}
+	}
+	return out
+}
+
+// blockName returns NETWORK:BLOCK, or the block alone for the default network.
+func blockName(network string, b netip.Prefix) string {
+	if network == cluster.DefaultNetwork {
+		return b.String()
+	}
+	return network + ":" + b.String()
+}
+
+// RemoveNode removes a node whose agent does not run. With dry it only verifies that it could.
+func RemoveNode(ctx context.Context, s store.Store, name string, dry bool) error {
+	if _, err := s.Get(ctx, cluster.AliveKey(name)); err == nil {
+		return fmt.Errorf("node %s is alive: its agent would join again\nStop the agent first. On %s, type: systemctl stop fairlead-agent", name, name)
+	}
+	e, err := s.Get(ctx, cluster.NodeKey(name))
+	if errors.Is(err, os.ErrNotExist) {
+		snap, _, listErr := Snapshot(ctx, s)
+		if listErr != nil {
+			return errors.Join(err, listErr)
+		}
+		return notFound("node", name, snap.NodeNames())
+	}
+	if err != nil || dry {
+		return err
+	}
+	if _, err := s.Commit(ctx, store.Op{Key: e.Key, Was: e.Revision}); err != nil {
+		return fmt.Errorf("remove node %s: %w", name, err)
+	}
+	return nil
+}
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

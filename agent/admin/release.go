@@ -1,0 +1,92 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+
+	"github.com/fairlead/fairlead/agent/address"
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/store"
+)
+
+// ReleaseBlock releases a block of a network. It returns the node that has the block, and whether the block is free
+// already: a node that exists keeps it until no container uses one of its addresses. With dry nothing is changed.
+func ReleaseBlock(ctx context.Context, s store.Store, network string, block netip.Prefix, dry bool) (node string, free bool, err error) {
+	snap, _, err := Snapshot(ctx, s)
+	if err != nil {
+		return "", false, err
+	}
+	b := snap.Blocks[cluster.BlockKey(network, block)]
+	if b == nil {
+		return "", false, noBlock(snap, network, block)
+	}
+	if dry {
+		return b.Node, snap.Nodes[b.Node] == nil, nil
+	}
+	if free, err = address.ReleaseBlock(ctx, s, network, block); err != nil {
+		return "", false, fmt.Errorf("release block %s of network %s: %w", block, network, err)
+	}
+	return b.Node, free, nil
+}
+
+// noBlock names the network that has the block, if another one does.
+func noBlock(snap *cluster.Snapshot, network string, block netip.Prefix) error {
+	for _, b := range snap.Blocks {
+		if b.CIDR == block && b.Network != network {
+			return &NotFoundError{fmt.Sprintf("block %s belongs to network %s, not to %s\nType: fairlead ipam release %s", block, b.Network, network, cluster.OnCommandLine(block.String(), b.Network))}
+		}
+	}
+	return &NotFoundError{fmt.Sprintf("no node has block %s of network %s\nType: fairlead ipam show", block, network)}
+}
+
+// ReleaseAddress takes an address that the cluster assigned from its owner, and returns the owner. With dry nothing is
+// changed.
+func ReleaseAddress(ctx context.Context, s store.Store, network string, ip netip.Addr, dry bool) (owner string, err error) {
+	what := fmt.Sprintf("address %s of network %s", ip, network)
+	has, err := address.MayRelease(ctx, s, network, ip)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", &NotFoundError{fmt.Sprintf("the cluster did not assign %s; the node that has its block assigns it, and frees it when the container is deleted\nOn that node, type: fairlead list", what)}
+	}
+	if err == nil && !dry {
+		err = address.ReleaseAddress(ctx, s, network, ip)
+	}
+	if err != nil {
+		return "", fmt.Errorf("release %s: %w", what, err)
+	}
+	return has.Owner, nil
+}
+
+// ReleaseNode releases all blocks and addresses of a removed node, and returns how many it released. With dry it returns
+// how many it would release.
+func ReleaseNode(ctx context.Context, s store.Store, node string, dry bool) (int, error) {
+	snap, _, err := Snapshot(ctx, s)
+	if err != nil {
+		return 0, err
+	}
+	if removed := RemovedNodes(snap); snap.Nodes[node] == nil && !slices.Contains(removed, node) {
+		return 0, notFound("removed node", node, removed)
+	}
+	if dry && snap.Nodes[node] == nil {
+		count := 0
+		for _, b := range snap.Blocks {
+			if b.Node == node {
+				count++
+			}
+		}
+		for _, a := range snap.Addresses {
+			if a.Node == node {
+				count++
+			}
+		}
+		return count, nil
+	}
+	if dry {
+		return 0, fmt.Errorf("node %s is in the cluster: remove it first\nType: fairlead node remove %s", node, node)
+	}
+	keys, err := address.ReleaseNode(ctx, s, node)
+	return len(keys), err
+}

@@ -1,0 +1,25 @@
+package attach
+
+// The states of an attachment.
+const (
+	StateOK          = "ok"
+	StateGone        = "namespace gone"
+	StateAdding      = "adding"
+	StateInterrupted = "cut off" // its ADD was killed before it ended
+)
+
+// State returns the state of the attachment: one of StateOK, StateGone, StateAdding and StateInterrupted.
+func (r *Record) State() string {
+	for _, p := range r.Parts {
+		switch {
+		case p.Adding():
+			return StateAdding
+		case !p.Done:
+			return StateInterrupted
+		}
+	}
+	if !r.Living() {
+		return StateGone
+	}
+	return StateOK
+}

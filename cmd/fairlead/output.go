@@ -1,0 +1,152 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+)
+
+// format is the form in which a command prints its result.
+type format string
+
+const (
+	formatTable format = "table"
+	formatWide  format = "wide"
+	formatJSON  format = "json"
+	formatYAML  format = "yaml"
+)
+
+func formats() []string {
+	return []string{string(formatTable), string(formatWide), string(formatJSON), string(formatYAML)}
+}
+
+// formatFlags adds --output and --json.
+func (a *app) formatFlags(flags *pflag.FlagSet) {
+	flags.VarP(&choice{to: (*string)(&a.format), of: formats()}, "output", "o", "Print the result as a table, a wide table, JSON or YAML: table, wide, json or yaml.")
+	flags.BoolFunc("json", "Print the result and errors as JSON; short for --output json.", func(string) error {
+		a.format = formatJSON
+		return nil
+	})
+}
+
+// structured reports whether the output is for a program: JSON or YAML.
+func (a *app) structured() bool { return a.format == formatJSON || a.format == formatYAML }
+
+// choice is a flag with a fixed set of values.
+type choice struct {
+	to *string
+	of []string
+}
+
+func (c *choice) String() string {
+	if c.to == nil {
+		return ""
+	}
+	return *c.to
+}
+
+func (*choice) Type() string { return "string" }
+
+// Set accepts one of the values.
+func (c *choice) Set(value string) error {
+	for _, v := range c.of {
+		if v == value {
+			*c.to = value
+			return nil
+		}
+	}
+	return fmt.Errorf("want %s", oneOf(c.of))
+}
+
+// oneOf returns "a, b or c".
+func oneOf(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}
+
+// printData prints a value as YAML if the user asked for it, and as JSON otherwise.
+func (a *app) printData(v any) error {
+	if a.format == formatYAML {
+		return printYAML(a.stdout, v)
+	}
+	raw, err := json.MarshalIndent(v, "", "    ")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(a.stdout, string(raw))
+	return err
+}
+
+// printDataOr prints a value as JSON or YAML if the user asked for one, and the text otherwise.
+func (a *app) printDataOr(v any, text string) error {
+	if a.structured() {
+		return a.printData(v)
+	}
+	_, err := fmt.Fprint(a.stdout, text)
+	return err
+}
+
+// printLine prints a value as one line of JSON, or as one YAML document.
+func (a *app) printLine(v any) error {
+	if a.format == formatYAML {
+		if _, err := fmt.Fprintln(a.stdout, "---"); err != nil {
+			return err
+		}
+		return printYAML(a.stdout, v)
+	}
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(a.stdout, string(raw))
+	return err
+}
+
+// printYAML prints a value as YAML with the keys of its JSON form.
+func printYAML(w io.Writer, v any) error {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	var tree yaml.Node
+	if err := yaml.Unmarshal(raw, &tree); err != nil {
+		return err
+	}
+	blockStyle(&tree)
+	out, err := yaml.Marshal(&tree)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(out)
+	return err
+}
+
+// blockStyle removes the braces and quotes of JSON.
+func blockStyle(n *yaml.Node) {
+	n.Style = 0
+	for _, c := range n.Content {
+		blockStyle(c)
+	}
+}
+
+// say tells a person what was done. A program reads the exit code instead.
+func (a *app) say(format string, args ...any) {
+	if w := a.progressStream(); w != nil {
+		fmt.Fprintf(w, format+"\n", args...)
+	}
+}
+
+// printChanged prints the answer of a command that changed one thing, such as "created blue".
+func (a *app) printChanged(what, name string) error {
+	if a.structured() {
+		return a.printData(map[string]string{what: name})
+	}
+	_, err := fmt.Fprintf(a.stdout, "%s %s\n", what, name)
+	return err
+}

@@ -1,0 +1,145 @@
+package gather
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"path/filepath"
+	"time"
+
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/doctor"
+	"github.com/fairlead/fairlead/ipam"
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/inspect"
+	"github.com/fairlead/fairlead/kernel/netns"
+	"github.com/fairlead/fairlead/kernel/packet"
+)
+
+// recorded fills in what the record says.
+func recorded(a *doctor.Attachment, r *attach.Record) {
+	for _, o := range a.Objects {
+		switch o := o.(type) {
+		case *kernel.Veth:
+			if o.PeerSide == kernel.Container && o.PeerName == r.IfName {
+				a.HostEnd, a.Bridge = o.Name, o.Master
+			}
+		case *kernel.Addr:
+			if o.In == kernel.Container && o.Link == r.IfName {
+				a.Addrs = append(a.Addrs, o.Prefix)
+			}
+		}
+	}
+	for _, p := range r.Parts {
+		a.Ports = append(a.Ports, p.Ports...)
+		res, err := p.Result.Get()
+		if err != nil || res == nil {
+			continue
+		}
+		a.Gateways, a.Nameservers, a.Resolv = nil, nil, "the network's configuration (dns)"
+		for _, ip := range res.IPs {
+			if ip.Gateway.IsValid() {
+				a.Gateways = append(a.Gateways, ip.Gateway)
+			}
+		}
+		for _, i := range res.Interfaces {
+			if i.Name == r.IfName && i.Sandbox != "" {
+				a.MAC = i.Mac
+			}
+		}
+		for _, s := range res.DNS.Nameservers {
+			if ip, err := netip.ParseAddr(s); err == nil {
+				a.Nameservers = append(a.Nameservers, ip)
+			}
+		}
+	}
+}
+
+// outside returns an address for documentation (RFC 5737, RFC 3849) that represents everything outside the host.
+func outside(v4 bool) netip.Addr {
+	if v4 {
+		return netip.AddrFrom4([4]byte{192, 0, 2, 1})
+	}
+	return netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, 15: 1})
+}
+
+// paths asks the host's routing for the routes of the container's packets in both directions.
+func (g *gatherer) paths(a *doctor.Attachment) {
+	in := 0
+	for _, h := range g.facts.Host.Links {
+		if h.Name == a.HostEnd && in == 0 {
+			in = h.Index
+			if h.Master != 0 {
+				in = h.Master
+			}
+		}
+	}
+	if in == 0 {
+		return
+	}
+	for _, p := range a.Addrs {
+		path := doctor.Path{From: p.Addr()}
+		var err error
+		if path.Out, err = inspect.RoutePath(g.engine, outside(p.Addr().Is4()), p.Addr(), in); err != nil {
+			path.Err = err.Error()
+		}
+		if name, err := g.engine.LinkTo(p.Addr()); err == nil {
+			for _, h := range g.facts.Host.Links {
+				if h.Name == name {
+					path.Back = h.Index
+				}
+			}
+		}
+		a.Paths = append(a.Paths, path)
+		for _, h := range g.facts.Host.Links {
+			if h.Index == in || h.Index == path.Out {
+				g.sysctl("net/ipv4/conf/" + h.Name + "/forwarding")
+			}
+		}
+	}
+}
+
+// held reads the owners of the container's addresses, if host-local assigned them.
+func (g *gatherer) held(a *doctor.Attachment, r *attach.Record) {
+	byHostLocal := false
+	for _, p := range r.Parts {
+		byHostLocal = byHostLocal || p.IPAM == "host-local"
+	}
+	for _, d := range g.addressDirs {
+		if !byHostLocal || d.Network != r.Network {
+			continue
+		}
+		all, err := ipam.Held(d.Path, d.Network)
+		g.miss("addresses of "+r.Network, err)
+		by := map[netip.Addr]ipam.Owner{}
+		for _, h := range all {
+			by[h.Addr] = h.Owner
+		}
+		for _, p := range a.Addrs {
+			owner, ok := by[p.Addr()]
+			a.Held = append(a.Held, doctor.HeldAddr{
+				File: filepath.Join(d.Path, d.Network, p.Addr().String()), Addr: p.Addr(),
+				Owner: owner, Mine: ipam.Owner{ContainerID: r.ContainerID, IfName: r.IfName}, Free: !ok,
+			})
+		}
+		return // a network has one directory
+	}
+}
+
+// pingTimeout limits the wait for the answer of a gateway.
+const pingTimeout = time.Second
+
+func (g *gatherer) ping(ctx context.Context, a *doctor.Attachment) {
+	ns, err := netns.Open(a.Netns)
+	if err != nil {
+		g.miss(a.Netns, err)
+		return
+	}
+	defer ns.Close()
+	for _, gw := range a.Gateways {
+		err := packet.Ping(ctx, ns, gw, pingTimeout)
+		if err != nil && !errors.Is(err, context.Canceled) {
+			a.Silent = append(a.Silent, gw)
+		}
+	}
+}

@@ -1,0 +1,151 @@
+// Package gather collects the facts about this host and its attachments that package doctor judges.
+package gather
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/doctor"
+	"github.com/fairlead/fairlead/gc"
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/inspect"
+	"github.com/fairlead/fairlead/libcni"
+	"github.com/fairlead/fairlead/repair"
+)
+
+// Options say where to look.
+type Options struct {
+	Runtime    *libcni.CNIConfig // reads the cache of results
+	StateDir   string            // directory of runtime state; "" is the default
+	RunDir     string            // the same, with the default filled in
+	LibDir     string            // directory of addresses
+	ConfDir    string            // directory of network configurations
+	PluginDirs []string          // directories of CNI_PATH
+
+	// Include chooses attachments. Nil chooses all attachments, and the networks and the agent of the host, too.
+	Include func(*attach.Record) bool
+	// Probe sends a ping to the gateways from inside the containers.
+	Probe bool
+	// Progress is called before each attachment. The function that it returns is called afterwards. It may be nil.
+	Progress func(done, of int) (end func())
+}
+
+// gatherer collects facts.
+type gatherer struct {
+	Options
+	dir         *attach.Dir
+	engine      *kernel.Engine // of the host alone
+	facts       *doctor.Facts
+	addressDirs []gc.HostLocalDir
+	unseen      []string
+}
+
+// Facts returns the facts, and what could not be read.
+func Facts(ctx context.Context, o Options) (*doctor.Facts, []string, error) {
+	g := &gatherer{Options: o, dir: attach.Open(o.StateDir)}
+	g.facts = &doctor.Facts{OtherBoot: g.dir.OtherBoots(), Sysctls: map[string]string{}}
+	records, err := g.dir.List("")
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w\nOnly root can read the records of attachments. Type: sudo fairlead doctor", err)
+	}
+	if g.engine, err = kernel.Open(nil, kernel.Options{}); err != nil {
+		return nil, nil, err
+	}
+	defer g.engine.Close()
+	if err := g.host(); err != nil {
+		return nil, nil, err
+	}
+	cached, err := o.Runtime.GetCachedAttachments("")
+	g.miss("the cache of results", err)
+	g.addressDirs, err = gc.HostLocalDirs(o.LibDir, o.ConfDir, cached)
+	g.miss("the directories of addresses", err)
+	for i, r := range records {
+		if o.Include != nil && !o.Include(r) {
+			continue
+		}
+		end := func() {}
+		if o.Progress != nil {
+			end = o.Progress(i, len(records))
+		}
+		g.facts.Attachments = append(g.facts.Attachments, g.attachment(ctx, r))
+		end()
+	}
+	if o.Include == nil {
+		g.networks(ctx, records)
+	}
+	return g.facts, g.unseen, nil
+}
+
+// miss notes what could not be read.
+func (g *gatherer) miss(what string, err error) {
+	if err != nil {
+		g.unseen = append(g.unseen, what+": "+err.Error())
+	}
+}
+
+// host collects the facts about the host alone.
+func (g *gatherer) host() (err error) {
+	if g.facts.Host, err = inspect.NewSurvey(g.engine, kernel.Host); err != nil {
+		return err
+	}
+	g.facts.Ruleset, err = inspect.ReadRuleset(g.engine)
+	g.miss("the ruleset", err)
+	g.sysctl("net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding", "net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables",
+		"net/netfilter/nf_conntrack_count", "net/netfilter/nf_conntrack_max")
+	g.facts.Upstream = hostNameservers()
+	return nil
+}
+
+func (g *gatherer) sysctl(keys ...string) {
+	for _, k := range keys {
+		if v, err := g.engine.Sysctl(kernel.Host, k); err == nil {
+			g.facts.Sysctls[k] = v
+		}
+	}
+}
+
+// attachment collects what the record says and what exists.
+func (g *gatherer) attachment(ctx context.Context, r *attach.Record) *doctor.Attachment {
+	a := &doctor.Attachment{Network: r.Network, Container: r.ContainerID, IfName: r.IfName, Netns: r.Netns, State: r.State()}
+	list, err := repair.Objects(r)
+	g.miss("the record of "+r.ContainerID, err)
+	a.Objects = list
+	recorded(a, r)
+	if a.State != attach.StateOK {
+		return a
+	}
+	if r.Host != "" { // an isolated network does not use this host's routes and rules
+		g.miss("the objects of "+r.ContainerID, repair.InHost(r, func() error { return g.isolated(a, r, list) }))
+		return a
+	}
+	e, end, err := repair.Engine(g.dir, r)
+	if err != nil {
+		g.miss("the namespace of "+r.ContainerID, err)
+		return a
+	}
+	defer end()
+	a.Inside, err = inspect.NewSurvey(e, kernel.Container)
+	g.miss("the namespace of "+r.ContainerID, err)
+	a.Lost, err = e.Drift(list)
+	g.miss("the objects of "+r.ContainerID, err)
+	g.paths(a)
+	nameserversOf(a, r)
+	a.LocalDNS = inspect.Listens(e, kernel.Container, 53)
+	g.held(a, r)
+	if g.Probe {
+		g.ping(ctx, a)
+	}
+	return a
+}
+
+// isolated compares the objects of an attachment to an isolated network.
+func (g *gatherer) isolated(a *doctor.Attachment, r *attach.Record, list kernel.Objects) error {
+	e, end, err := repair.Engine(g.dir, r)
+	if err != nil {
+		return err
+	}
+	defer end()
+	a.Lost, err = e.Drift(list)
+	return err
+}

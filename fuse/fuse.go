@@ -1,0 +1,102 @@
+// Package fuse replaces the plugins of a network list by one plugin, fairlead-chain, that runs all of them in one process.
+package fuse
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/rawjson"
+	"github.com/fairlead/fairlead/internal/netconf"
+	"github.com/fairlead/fairlead/libcni"
+	"github.com/fairlead/fairlead/plugins/delegate"
+	"github.com/fairlead/fairlead/validate"
+)
+
+// Read reads and validates a list. PluginDirs are the directories of CNI_PATH.
+func Read(file string, pluginDirs []string) (*libcni.NetworkConfigList, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if json.Valid(data) && !netconf.IsList(file, data) {
+		return nil, fmt.Errorf("%s configures one plugin, so there is nothing to fuse: want a list (.conflist)", file)
+	}
+	if err := validate.Problems(file, pluginDirs); err != nil {
+		return nil, err
+	}
+	list, err := libcni.ConfListFromBytes(data)
+	if err == nil && len(list.Plugins) == 0 {
+		err = fmt.Errorf("%s has no plugins except those in drop-in files, so there is nothing to fuse", file)
+	}
+	return list, err
+}
+
+// Fuse returns the list with one fairlead-chain in place of its plugins.
+func Fuse(list *libcni.NetworkConfigList) ([]byte, error) {
+	var plugins [][]byte
+	for i, p := range list.Plugins {
+		if p.Network.Type == delegate.ChainType {
+			return nil, cni.Invalid(list.Bytes, fmt.Sprintf("plugins[%d].type", i), "the list is fused already; --undo restores it")
+		}
+		plugins = append(plugins, p.Bytes)
+	}
+	chain, err := delegate.Fuse(plugins)
+	if err != nil {
+		return nil, err
+	}
+	return withPlugins(list, [][]byte{chain})
+}
+
+// Undo returns the list with the plugins of each fairlead-chain in place of the chain.
+func Undo(list *libcni.NetworkConfigList) ([]byte, error) {
+	members, err := netconf.Members(list)
+	if err != nil {
+		return nil, err
+	}
+	var plugins [][]byte
+	for _, p := range members {
+		plugins = append(plugins, p.Bytes)
+	}
+	return withPlugins(list, plugins)
+}
+
+func withPlugins(list *libcni.NetworkConfigList, plugins [][]byte) ([]byte, error) {
+	conf, err := rawjson.ParseObject(list.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	conf.Set("plugins", append(append([]byte{'['}, bytes.Join(plugins, []byte{','})...), ']'))
+	var out bytes.Buffer
+	if err := json.Indent(&out, conf.Bytes(), "", "  "); err != nil {
+		return nil, err
+	}
+	out.WriteByte('\n')
+	return out.Bytes(), nil
+}
+
+// Replace writes a file atomically and keeps its mode. Runtimes ignore the name of the temporary file.
+func Replace(file string, data []byte) error {
+	mode := os.FileMode(0o644)
+	if fi, err := os.Stat(file); err == nil {
+		mode = fi.Mode().Perm()
+	}
+	target, err := filepath.EvalSymlinks(file)
+	if err != nil {
+		target = file // it does not exist yet
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(target), ".fuse-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name()) // fails after the rename, which is fine
+	_, err = tmp.Write(data)
+	if err = errors.Join(err, tmp.Chmod(mode), tmp.Sync(), tmp.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", file, err)
+	}
+	return os.Rename(tmp.Name(), target)
+}

@@ -1,0 +1,257 @@
+// Package gc removes what attachments left behind on a host whose runtime never calls GC.
+package gc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/internal/netnspath"
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/libcni"
+	"github.com/fairlead/fairlead/plugin"
+)
+
+// minAge is the age below which an address or a file without a known owner is left alone. Other plugins report an ADD only
+// at its end, which may take minutes.
+const minAge = 10 * time.Minute
+
+// Options say where the collector looks.
+type Options struct {
+	Runtime  *libcni.CNIConfig // runs plugins and reads the cache of results
+	StateDir string            // directory of runtime state; "" is the default
+	ConfDir  string            // directory of network configurations
+	LibDir   string            // directory of addresses
+	DryRun   bool              // report what would be removed, and change nothing
+
+	// Progress is called before each attachment is removed. The function that it returns is called afterwards. It may be nil.
+	Progress func(done, of int) (end func())
+}
+
+// Report is what was removed. With Options.DryRun it is what would be removed.
+type Report struct {
+	Attachments []Attachment `json:"attachments"`
+	Leftovers   []string     `json:"leftovers"` // owner tags without an attachment
+	Addresses   []Address    `json:"addresses"`
+	Results     []Result     `json:"results"`
+	Skipped     []string     `json:"skipped"`
+	Errors      []string     `json:"errors"`
+	Kept        int          `json:"kept"`
+	DryRun      bool         `json:"dryRun"`
+}
+
+// Attachment is an attachment that was removed.
+type Attachment struct {
+	Network   string `json:"network"`
+	Container string `json:"container"`
+	IfName    string `json:"ifname"`
+	Netns     string `json:"netns"`
+	Reason    string `json:"reason"`
+
+	owner     kernel.Owner
+	hasRecord bool
+	alive     string // path of the namespace, if it still exists
+	forced    bool   // remove it even if it is in use: its pod is being torn down
+	cache     *libcni.NetworkAttachment
+}
+
+// Address is an address that was released.
+type Address struct {
+	Network   string `json:"network"`
+	Address   string `json:"address"`
+	Container string `json:"container"`
+	IfName    string `json:"ifname"`
+}
+
+// Result is an unreadable file in the runtimes' cache that was removed: a runtime was killed while it wrote the file.
+type Result struct {
+	File   string `json:"file"`
+	Reason string `json:"reason"`
+}
+
+// collector knows attachments from the records, the cache of results, the owner tags in the kernel and the held addresses.
+type collector struct {
+	Options
+	dir     *attach.Dir
+	cached  []*libcni.NetworkAttachment
+	corrupt []*libcni.CacheError // unreadable files of the cache
+	used    map[string]bool      // owner tags of links whose peer is in a namespace in use
+	out     Report
+}
+
+func newCollector(o Options) *collector {
+	return &collector{Options: o, dir: attach.Open(o.StateDir), out: Report{
+		Attachments: []Attachment{}, Leftovers: []string{}, Addresses: []Address{}, Results: []Result{}, Skipped: []string{}, Errors: []string{}, DryRun: o.DryRun,
+	}}
+}
+
+// Collect removes what is left of attachments whose namespace is gone, in all networks. Errors that concern one object are
+// in the report.
+func Collect(ctx context.Context, o Options) (*Report, error) {
+	c := newCollector(o)
+	c.Runtime.Warn = c.cacheWarning
+	gone, err := c.gone()
+	if err != nil {
+		return nil, err
+	}
+	for i, g := range gone {
+		end := func() {}
+		if o.Progress != nil {
+			end = o.Progress(i, len(gone))
+		}
+		c.remove(ctx, g)
+		end()
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+	c.removeTagged()
+	c.releaseAddresses(ctx)
+	c.removeResults()
+	if !o.DryRun {
+		c.fail(c.dir.DropClaims(func(tag string) bool { return !c.inUse(tag) }))
+	}
+	return &c.out, nil
+}
+
+// RemoveAttachment removes everything of one attachment that has no configuration any more. Netns is the path of its
+// namespace, or "".
+func RemoveAttachment(ctx context.Context, o Options, owner kernel.Owner, netns string) error {
+	return newCollector(o).removeByRecord(ctx, Attachment{
+		Network: owner.Network, Container: owner.ContainerID, IfName: owner.IfName, owner: owner, alive: netns, forced: true,
+	})
+}
+
+func (c *collector) fail(err error) {
+	if err != nil {
+		c.out.Errors = append(c.out.Errors, err.Error())
+	}
+}
+
+// gone returns the attachments to remove. If an attachment has a record, the record decides: it tells the namespace from
+// another one at the same path.
+func (c *collector) gone() ([]Attachment, error) {
+	records, err := c.dir.List("")
+	if err != nil {
+		return nil, fmt.Errorf("%w\nOnly root can read the records of attachments. Type: sudo fairlead gc --all", err)
+	}
+	if c.cached, err = c.Runtime.GetCachedAttachments(""); err != nil {
+		c.fail(err)
+	}
+	found := map[kernel.Owner]*Attachment{}
+	known := map[kernel.Owner]bool{}
+	for _, r := range records {
+		known[r.Owner()] = true
+		s := r.State()
+		if s == attach.StateOK || s == attach.StateAdding {
+			c.out.Kept++
+			continue
+		}
+		g := &Attachment{Network: r.Network, Container: r.ContainerID, IfName: r.IfName, Netns: r.Netns, Reason: s, owner: r.Owner(), hasRecord: true}
+		if r.Living() {
+			g.alive = r.Netns
+		}
+		found[g.owner] = g
+	}
+	for _, a := range c.cached {
+		o := kernel.Owner{Network: a.Network, ContainerID: a.ContainerID, IfName: a.IfName}
+		if g := found[o]; g != nil {
+			g.cache = a
+		}
+		if known[o] || a.NetNS == "" || netnspath.Exists(a.NetNS) {
+			continue
+		}
+		found[o] = &Attachment{Network: a.Network, Container: a.ContainerID, IfName: a.IfName, Netns: a.NetNS, Reason: attach.StateGone, owner: o, cache: a}
+	}
+	for _, o := range c.dir.CutOff() {
+		if !known[o] && found[o] == nil && !slices.ContainsFunc(c.cached, cachedAs(o)) {
+			found[o] = &Attachment{Network: o.Network, Container: o.ContainerID, IfName: o.IfName, Reason: attach.StateInterrupted, owner: o}
+		}
+	}
+	var out []Attachment
+	for _, g := range found {
+		out = append(out, *g)
+	}
+	slices.SortFunc(out, func(a, b Attachment) int { return strings.Compare(a.owner.Tag(), b.owner.Tag()) })
+	return out, nil
+}
+
+func cachedAs(o kernel.Owner) func(*libcni.NetworkAttachment) bool {
+	return func(a *libcni.NetworkAttachment) bool {
+		return a.Network == o.Network && a.ContainerID == o.ContainerID && a.IfName == o.IfName
+	}
+}
+
+// remove removes an attachment: with DEL if there is a configuration of the network, otherwise by the record and the owner
+// tags.
+func (c *collector) remove(ctx context.Context, g Attachment) {
+	if !c.DryRun {
+		if err := c.removeNow(plugin.Collecting(ctx), g); err != nil {
+			if e, ok := errors.AsType[*cni.Error](err); ok && e.Code == cni.CodeTryAgainLater {
+				c.out.Skipped = append(c.out.Skipped, g.describe()+": "+err.Error())
+				return
+			}
+			c.fail(fmt.Errorf("%s: %w", g.describe(), err))
+			return
+		}
+	}
+	c.out.Attachments = append(c.out.Attachments, g)
+}
+
+func (g Attachment) describe() string {
+	return "container " + g.Container + ", network " + g.Network + ", interface " + g.IfName
+}
+
+func (c *collector) removeNow(ctx context.Context, g Attachment) error {
+	if !g.hasRecord { // only the reservation tells an ADD that is running from an attachment that is gone
+		reservation, err := c.dir.Reserve(g.owner)
+		if errors.Is(err, os.ErrExist) {
+			return cni.Errorf(cni.CodeTryAgainLater, "%w", err)
+		}
+		if err != nil {
+			return err
+		}
+		defer reservation.Free()
+	}
+	list, rt := c.configuration(g)
+	if list == nil {
+		return c.removeByRecord(ctx, g)
+	}
+	err := c.Runtime.DelNetworkList(ctx, list, rt)
+	if e, ok := errors.AsType[*cni.Error](err); ok && e.Code == cni.CodeTryAgainLater {
+		return err
+	}
+	if err == nil {
+		if _, err := c.dir.Read(g.owner); errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		return c.removeByRecord(ctx, g) // other plugins ran, and did not remove what Fairlead created
+	}
+	// A plugin that is not installed any more must not prevent the removal of Fairlead's objects.
+	if err2 := c.removeByRecord(ctx, g); err2 != nil {
+		return errors.Join(err, err2)
+	}
+	return fmt.Errorf("Fairlead's objects are removed, but DEL failed: %w", err)
+}
+
+// configuration returns the configuration that the attachment was added with, or else the network's current one, or nil.
+func (c *collector) configuration(g Attachment) (*libcni.NetworkConfigList, *libcni.RuntimeConf) {
+	rt := &libcni.RuntimeConf{ContainerID: g.Container, NetNS: g.alive, IfName: g.IfName}
+	if g.cache != nil {
+		rt.Args, rt.CapabilityArgs = g.cache.CniArgs, g.cache.CapabilityArgs
+		if list, err := g.cache.List(); err == nil {
+			return list, rt
+		}
+	}
+	list, err := libcni.LoadNetworkConf(c.ConfDir, g.Network)
+	if err != nil {
+		return nil, rt
+	}
+	return list, rt
+}

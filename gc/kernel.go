@@ -1,0 +1,117 @@
+package gc
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/internal/netnspath"
+	"github.com/fairlead/fairlead/ipam"
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/inspect"
+	"github.com/fairlead/fairlead/kernel/netns"
+	"github.com/fairlead/fairlead/repair"
+)
+
+// removeByRecord removes what Fairlead created for an attachment, without any configuration.
+func (c *collector) removeByRecord(ctx context.Context, g Attachment) error {
+	rec, err := c.dir.Take(ctx, g.owner)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	defer rec.Unlock()
+	if rec != nil && !g.forced {
+		if s := rec.State(); s == attach.StateOK || s == attach.StateAdding {
+			return cni.Errorf(cni.CodeTryAgainLater, "it has been added again")
+		}
+	}
+	errs := []error{c.removeObjects(g, rec)}
+	for _, s := range c.addressDirs() {
+		if s.cluster || s.network == g.Network {
+			_, err := s.free(ctx, func(h ipam.Holding) bool {
+				return h.Owner.ContainerID == g.Container && (h.Owner.IfName == g.IfName || h.Owner.IfName == "")
+			})
+			errs = append(errs, err)
+		}
+	}
+	errs = append(errs, c.dir.Remove(g.owner))
+	if g.cache != nil {
+		errs = append(errs, c.Runtime.Forget(g.cache))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *collector) removeObjects(g Attachment, rec *attach.Record) error {
+	var ns *netns.Handle
+	if g.alive != "" && rec != nil && rec.Living() {
+		var err error
+		if ns, err = netns.Open(g.alive); err != nil {
+			return err
+		}
+		defer ns.Close()
+	}
+	e, err := kernel.Open(ns, kernel.Options{})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	var errs []error
+	if rec != nil {
+		list, err := repair.Objects(rec)
+		errs = append(errs, err, e.Remove(list))
+		for _, p := range rec.Parts {
+			errs = append(errs, c.dir.Unclaim(g.owner, p.Ports))
+		}
+	}
+	return errors.Join(append(errs, e.RemoveTaggedLinks(g.owner.Owns), e.RemoveTagged(g.owner.Owns))...)
+}
+
+// removeTagged removes objects with the owner tag of an attachment that does not exist. An ADD writes its record before it
+// creates its first tagged object.
+func (c *collector) removeTagged() {
+	e, err := kernel.Open(nil, kernel.Options{})
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	defer e.Close()
+	if c.used, err = inspect.TagsInUse(e); err != nil {
+		c.fail(err)
+		return
+	}
+	remove := func(tag string) bool {
+		if c.inUse(tag) {
+			return false
+		}
+		if !slices.Contains(c.out.Leftovers, tag) {
+			c.out.Leftovers = append(c.out.Leftovers, tag)
+		}
+		return !c.DryRun
+	}
+	c.fail(e.RemoveTaggedLinks(remove))
+	c.fail(e.RemoveTagged(remove))
+}
+
+// inUse reports whether an owner tag belongs to an attachment that exists: one with a record, a reservation, a cached
+// result, or a link into a namespace in use.
+func (c *collector) inUse(tag string) bool {
+	if c.used[tag] || !kernel.IsOwnerTag(tag) || c.dir.ByMark(tag) != nil {
+		return true
+	}
+	for _, g := range c.out.Attachments {
+		if c.DryRun && g.owner.Owns(tag) {
+			return true // the report has it already
+		}
+	}
+	for _, a := range c.cached {
+		o := kernel.Owner{Network: a.Network, ContainerID: a.ContainerID, IfName: a.IfName}
+		if o.Owns(tag) && (a.NetNS == "" || netnspath.Exists(a.NetNS)) {
+			return true
+		}
+	}
+	o, ok := kernel.ParseOwnerTag(tag)
+	return ok && c.dir.Reserved(o)
+}

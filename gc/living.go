@@ -1,0 +1,60 @@
+package gc
+
+import (
+	"slices"
+
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/internal/netnspath"
+)
+
+// Attachments returns the attachments of a network: those whose namespace exists, and the others. It knows them from the
+// records and from the cache, which has the attachments of other plugins, too.
+func Attachments(o Options, network string) (living, dead []cni.Attachment, err error) {
+	records, err := attach.Open(o.StateDir).List(network)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, r := range records {
+		at := cni.Attachment{ContainerID: r.ContainerID, IfName: r.IfName}
+		if s := r.State(); s == attach.StateGone || s == attach.StateInterrupted {
+			dead = append(dead, at)
+		} else {
+			living = append(living, at)
+		}
+	}
+	cached, err := o.Runtime.GetCachedAttachments("")
+	for _, c := range cached {
+		at := cni.Attachment{ContainerID: c.ContainerID, IfName: c.IfName}
+		if c.Network != network || slices.Contains(dead, at) || slices.Contains(living, at) {
+			continue
+		}
+		if netnspath.Exists(c.NetNS) {
+			living = append(living, at)
+		} else {
+			dead = append(dead, at)
+		}
+	}
+	return living, dead, err
+}
+
+// LivingContainers returns the IDs of the containers whose namespace exists, without those that are known to be dead.
+func LivingContainers(o Options, dead []string) (ids []string, err error) {
+	records, err := attach.Open(o.StateDir).List("")
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range records {
+		if s := r.State(); (s == attach.StateOK || s == attach.StateAdding) && !slices.Contains(dead, r.ContainerID) {
+			ids = append(ids, r.ContainerID)
+		}
+	}
+	cached, err := o.Runtime.GetCachedAttachments("")
+	for _, c := range cached {
+		if netnspath.Exists(c.NetNS) && !slices.Contains(dead, c.ContainerID) {
+			ids = append(ids, c.ContainerID)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), err
+}

@@ -1,0 +1,41 @@
+package gc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/fairlead/fairlead/libcni"
+)
+
+// cacheWarning takes the warnings of the cache: unreadable files are for removeResults, everything else is an error.
+func (c *collector) cacheWarning(msg string, err error) {
+	e, ok := errors.AsType[*libcni.CacheError](err)
+	if !ok || !e.Spoiled {
+		c.fail(fmt.Errorf("%s: %w", msg, err))
+		return
+	}
+	if !slices.ContainsFunc(c.corrupt, func(s *libcni.CacheError) bool { return s.File == e.File }) {
+		c.corrupt = append(c.corrupt, e)
+	}
+}
+
+// removeResults removes unreadable files from the cache. It skips a young file, which a runtime may still be writing.
+func (c *collector) removeResults() {
+	for _, s := range c.corrupt {
+		old, err := s.Old(minAge)
+		if err == nil && old && !c.DryRun {
+			err = os.Remove(s.File)
+		}
+		switch {
+		case errors.Is(err, os.ErrNotExist): // its attachment was deleted
+		case err != nil:
+			c.fail(fmt.Errorf("remove a result that cannot be read: %w", err))
+		case old:
+			c.out.Results = append(c.out.Results, Result{s.File, s.Err.Error()})
+		default:
+			c.out.Skipped = append(c.out.Skipped, fmt.Sprintf("%v; it is younger than %v", s, minAge))
+		}
+	}
+}

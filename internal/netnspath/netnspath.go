@@ -1,0 +1,37 @@
+// Package netnspath finds network namespaces by the names and paths that users type.
+package netnspath
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/fairlead/fairlead/kernel/netns"
+)
+
+// Dir is the directory in which ip-netns(8) keeps namespaces.
+const Dir = "/run/netns"
+
+// Resolve returns the absolute path of a namespace from its path or from its name in Dir.
+func Resolve(name string) (string, error) {
+	if !strings.Contains(name, "/") {
+		path := filepath.Join(Dir, name)
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+		if _, err := os.Stat(name); err != nil {
+			return path, nil // "ip netns add" would create it there
+		}
+	}
+	return filepath.Abs(name)
+}
+
+// Exists reports whether a path leads to a network namespace.
+func Exists(path string) bool {
+	ns, err := netns.Open(path)
+	if err != nil {
+		return false
+	}
+	ns.Close()
+	return true
+}

@@ -1,0 +1,42 @@
+package netnspath
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestResolve(t *testing.T) {
+	kerneltest.Host(t) // a thread of its own
+	must(t, syscall.Unshare(syscall.CLONE_NEWNS))
+	must(t, syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""))
+	must(t, syscall.Mount("test", "/run", "tmpfs", 0, ""))
+	must(t, os.MkdirAll(Dir, 0o755))
+	must(t, os.WriteFile(filepath.Join(Dir, "web"), nil, 0o600))
+	must(t, os.Mkdir("testdata", 0o755))
+	defer os.Remove("testdata")
+	wd, err := os.Getwd()
+	must(t, err)
+	for name, want := range map[string]string{
+		"web":              "/run/netns/web",
+		"absent":           "/run/netns/absent",
+		"testdata":         filepath.Join(wd, "testdata"), // it exists here, and no namespace has the name
+		"./web":            filepath.Join(wd, "web"),
+		"/proc/1/ns/net":   "/proc/1/ns/net",
+		"/run/../tmp/x/./": "/tmp/x",
+	} {
+		if got, err := Resolve(name); err != nil || got != want {
+			t.Errorf("%s: got %s, %v, want %s", name, got, err, want)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+// Package plan computes the kernel objects that an ADD would create, without changing anything.
+package plan
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/invoke"
+	"github.com/fairlead/fairlead/internal/builtin"
+	"github.com/fairlead/fairlead/internal/netconf"
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/libcni"
+	"github.com/fairlead/fairlead/plugin"
+	"github.com/fairlead/fairlead/plugins"
+	"github.com/fairlead/fairlead/plugins/delegate"
+	"github.com/fairlead/fairlead/skel"
+)
+
+// Request is the ADD to plan.
+type Request struct {
+	List    *libcni.NetworkConfigList
+	Runtime *libcni.RuntimeConf
+	Path    []string // directories of plugins
+	Args    string   // CNI_ARGS
+}
+
+// Plan is what an ADD would create.
+type Plan struct {
+	Network    string   `json:"network"`
+	CNIVersion string   `json:"cniVersion"`
+	Container  string   `json:"container"`
+	IfName     string   `json:"ifname"`
+	Netns      string   `json:"netns"`
+	Plugins    []Plugin `json:"plugins"`
+	Addresses  []string `json:"addresses"`
+
+	result  *cni.Result // after the last plugin
+	objects kernel.Objects
+}
+
+// Plugin is what one plugin would create.
+type Plugin struct {
+	Type      string   `json:"type"`
+	Host      []Object `json:"host"`
+	Container []Object `json:"container"`
+	Notes     []string `json:"notes,omitempty"`
+	Skipped   bool     `json:"skipped,omitempty"`
+}
+
+// Object is a kernel object, written as a line of ip, bridge, nft or sysctl.
+type Object struct {
+	Line   string `json:"line"`
+	Shared bool   `json:"shared,omitempty"` // DEL leaves it in place
+}
+
+// Make plans an ADD.
+func Make(ctx context.Context, r Request) (*Plan, error) {
+	p := &Plan{
+		Network: r.List.Name, CNIVersion: r.List.CNIVersion, Container: r.Runtime.ContainerID,
+		IfName: r.Runtime.IfName, Netns: r.Runtime.NetNS, Addresses: []string{},
+	}
+	members, err := netconf.Members(r.List)
+	if err != nil {
+		return nil, err
+	}
+	for _, conf := range members {
+		member, err := r.plugin(ctx, p, conf)
+		if err != nil {
+			return nil, fmt.Errorf("plan %s: %w", conf.Network.Type, err)
+		}
+		p.Plugins = append(p.Plugins, member)
+	}
+	if p.result != nil {
+		for _, ip := range p.result.IPs {
+			p.Addresses = append(p.Addresses, ip.Address.String())
+		}
+	}
+	return p, nil
+}
+
+// plugin plans one plugin with the results of the plugins before it.
+func (r *Request) plugin(ctx context.Context, p *Plan, conf *libcni.NetworkConfig) (Plugin, error) {
+	m := Plugin{Type: conf.Network.Type, Host: []Object{}, Container: []Object{}}
+	skip := func(format string, args ...any) (Plugin, error) {
+		m.Skipped, m.Notes = true, append(m.Notes, fmt.Sprintf(format, args...))
+		return m, nil
+	}
+	path, err := invoke.FindInPath(m.Type, r.Path)
+	if err != nil {
+		m.Notes = append(m.Notes, fmt.Sprintf("not found on CNI_PATH (%s): add would fail", strings.Join(r.Path, ", ")))
+	}
+	ours := builtin.Find(m.Type)
+	isolated := m.Type == delegate.NetworkType
+	if isolated {
+		ours = builtin.Find("ptp") // fairlead-net delegates to it
+	}
+	switch {
+	case err != nil && ours == nil:
+		return skip("not a plugin of Fairlead")
+	case ours == nil || err == nil && !builtin.IsOurs(path):
+		return skip("%s is not a plugin of Fairlead, so it cannot be planned", path)
+	case ours.Chained && p.result == nil:
+		return skip("it changes the result of the plugins before it, which is unknown")
+	}
+	req, err := r.List.Request(conf, p.result, r.Runtime)
+	if err != nil {
+		return m, err
+	}
+	compute := ours.Plan
+	if isolated {
+		compute = m.isolated(*ours)
+	}
+	got, err := compute(ctx, r.cmdArgs(req), plugin.Env{IPAM: plugins.IPAM()}, p.objects)
+	if err != nil {
+		return m, err
+	}
+	m.add(got, p.objects)
+	p.result, p.objects = got.Result, append(p.objects, got.Objects...)
+	return m, nil
+}
+
+// isolated plans ptp in the network namespace of an isolated network, as fairlead-net runs it.
+func (m *Plugin) isolated(ptp plugin.Plugin) func(context.Context, *skel.CmdArgs, plugin.Env, kernel.Objects) (*plugin.Planned, error) {
+	return func(ctx context.Context, args *skel.CmdArgs, env plugin.Env, before kernel.Objects) (got *plugin.Planned, err error) {
+		path, err := delegate.InNetwork(ctx, args, func(ctx context.Context, args *skel.CmdArgs) error {
+			got, err = ptp.Plan(ctx, args, env, before)
+			return err
+		})
+		if err == nil {
+			m.Notes = append(m.Notes, "the host's side is in "+path+", which the agent creates before the first container")
+		}
+		return got, err
+	}
+}
+
+func (r *Request) cmdArgs(req []byte) *skel.CmdArgs {
+	return &skel.CmdArgs{
+		ContainerID: r.Runtime.ContainerID, Netns: r.Runtime.NetNS, IfName: r.Runtime.IfName, Args: r.Args,
+		Path: strings.Join(r.Path, string(filepath.ListSeparator)), StdinData: req,
+	}
+}
+
+// add adds the objects of a plugin. A plan lists a shared object once.
+func (m *Plugin) add(got *plugin.Planned, before kernel.Objects) {
+	for i, o := range got.Objects {
+		if o.Shared() && contains(before, o) || contains(got.Objects[:i], o) {
+			continue
+		}
+		line := Object{o.String(), o.Shared()}
+		if o.Side() == kernel.Container {
+			m.Container = append(m.Container, line)
+		} else {
+			m.Host = append(m.Host, line)
+		}
+	}
+	switch {
+	case got.Why != "":
+		m.Notes = append(m.Notes, "the addresses of ipam "+got.Unasked+" are unknown: "+got.Why)
+	case got.Unasked != "":
+		m.Notes = append(m.Notes, "the addresses of ipam "+got.Unasked+" are unknown before an ADD")
+	}
+	if len(got.Objects) == 0 {
+		m.Notes = append(m.Notes, "creates no objects")
+	}
+}
+
+func contains(list kernel.Objects, o kernel.Object) bool {
+	return slices.ContainsFunc(list, func(b kernel.Object) bool { return b.Side() == o.Side() && b.String() == o.String() })
+}

@@ -1,0 +1,60 @@
+package repair
+
+import (
+	"fmt"
+
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
+	"github.com/fairlead/fairlead/plugins/ovs"
+)
+
+// Objects returns the objects of an attachment's record. The record of an attachment that the reference plugins created
+// has none.
+func Objects(rec *attach.Record) (list kernel.Objects, err error) {
+	if rec.Adopted {
+		return nil, nil
+	}
+	for _, p := range rec.Parts {
+		part, err := p.Objects.Get()
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, part...)
+	}
+	return list, nil
+}
+
+// Engine opens an engine in this network namespace and in the container's. The caller calls end.
+func Engine(dir *attach.Dir, rec *attach.Record) (e *kernel.Engine, end func(), err error) {
+	ns, err := netns.Open(rec.Netns)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !rec.Living() { // another container has taken the path since
+		ns.Close()
+		return nil, nil, fmt.Errorf("%s is the namespace of another container now", rec.Netns)
+	}
+	e, err = kernel.Open(ns, kernel.Options{Alive: dir.Alive})
+	if err != nil {
+		ns.Close()
+		return nil, nil, err
+	}
+	sw := ovs.Switch(rec.Network)
+	e.UseSwitch(sw)
+	return e, func() { e.Close(); sw.Close(); ns.Close() }, nil
+}
+
+// InHost runs f in the network namespace that holds the host's side of an attachment: the network's namespace for an
+// isolated network, otherwise the current one.
+func InHost(rec *attach.Record, f func() error) error {
+	if rec.Host == "" {
+		return f()
+	}
+	ns, err := netns.Open(rec.Host)
+	if err != nil {
+		return fmt.Errorf("open the network's namespace: %w (the agent creates it: fairlead agent status)", err)
+	}
+	defer ns.Close()
+	return ns.Do(f)
+}

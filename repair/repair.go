@@ -1,0 +1,95 @@
+// Package repair compares attachments with their records and restores the objects that differ.
+package repair
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// Report is what was done for one attachment.
+type Report struct {
+	Network   string   `json:"network"`
+	Container string   `json:"container"`
+	IfName    string   `json:"ifname"`
+	Restored  []Object `json:"restored"`
+	Failed    []Object `json:"failed"`
+	Skipped   string   `json:"skipped,omitempty"` // why nothing was done
+	Error     string   `json:"error,omitempty"`
+}
+
+// Object is an object that differed from its record.
+type Object struct {
+	Side    string `json:"side"`
+	Object  string `json:"object"`
+	Problem string `json:"problem"`
+	Error   string `json:"error,omitempty"` // why it could not be restored
+}
+
+// Attachment restores the objects of an attachment. With dry it only reports which objects differ.
+func Attachment(dir *attach.Dir, rec *attach.Record, dry bool) Report {
+	out := Report{Network: rec.Network, Container: rec.ContainerID, IfName: rec.IfName, Restored: []Object{}, Failed: []Object{}}
+	switch s := rec.State(); s {
+	case attach.StateOK:
+	case attach.StateAdding:
+		out.Skipped = "an ADD is running"
+		return out
+	default:
+		out.Skipped = s + " (fairlead gc --all removes it)"
+		return out
+	}
+	found, err := restore(dir, rec, dry)
+	if e, ok := errors.AsType[*cni.Error](err); ok && e.Code == cni.CodeTryAgainLater {
+		out.Skipped = "an ADD or DEL is running"
+		return out
+	}
+	if err != nil {
+		out.Error = err.Error()
+	}
+	for _, f := range found {
+		o := Object{Side: f.Object.Side().String(), Object: f.Object.String(), Problem: strings.Join(f.What, ", ")}
+		if f.Err == nil {
+			out.Restored = append(out.Restored, o)
+			continue
+		}
+		o.Error = f.Err.Error()
+		out.Failed = append(out.Failed, o)
+	}
+	return out
+}
+
+// restore locks the attachment while it works, so that no DEL runs at the same time.
+func restore(dir *attach.Dir, rec *attach.Record, dry bool) (out []kernel.RepairResult, err error) {
+	if !dry {
+		held, release, err := dir.Hold(rec.Owner())
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		rec = held
+	}
+	list, err := Objects(rec)
+	if err != nil {
+		return nil, err
+	}
+	err = InHost(rec, func() error {
+		e, end, err := Engine(dir, rec)
+		if err != nil {
+			return err
+		}
+		defer end()
+		if !dry {
+			out, err = e.Repair(list)
+			return err
+		}
+		diffs, err := e.Drift(list)
+		for _, d := range diffs {
+			out = append(out, kernel.RepairResult{Difference: d})
+		}
+		return err
+	})
+	return out, err
+}

@@ -1,0 +1,77 @@
+package validate
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/fairlead/fairlead/examples"
+	"github.com/fairlead/fairlead/libcni"
+)
+
+func TestPaths(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		at, key, want string
+	}{{"", "a.b", "a.b"}, {"plugins[0]", "", "plugins[0]"}, {"plugins[0]", "a", "plugins[0].a"}, {"a", "[1]", "a[1]"}} {
+		if got := below(c.at, c.key); got != c.want {
+			t.Errorf("below %q %q: %q, want %q", c.at, c.key, got, c.want)
+		}
+	}
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"ipam.subnet", "ipam.ranges", true}, {"ipam", "ipam.ranges", true}, {"ipam.ranges[0].subnet", "ipam.ranges", true},
+		{"mtu", "ipam.subnet", false}, {"mtu", "vlan", true}, {"a[0]", "a[1]", true},
+	} {
+		if got := related(c.a, c.b); got != c.want {
+			t.Errorf("related %q %q: %v", c.a, c.b, got)
+		}
+	}
+}
+
+// TestCollectEnds uses a check that rejects everything without a position: it is reported once.
+func TestCollectEnds(t *testing.T) {
+	t.Parallel()
+	c := &checker{Report: Report{data: []byte(`{"a": 1}`)}}
+	c.collect("", c.data, func([]byte) error { return os.ErrInvalid })
+	if len(c.Problems) != 1 || c.Problems[0].Problem != os.ErrInvalid.Error() {
+		t.Errorf("%+v", c.Problems)
+	}
+}
+
+// FuzzValidate verifies that the position of every finding is in the file, and that a runtime loads every file without
+// problems.
+func FuzzValidate(f *testing.F) {
+	entries, err := examples.Networks.ReadDir(".")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, e := range entries {
+		raw, err := examples.Networks.ReadFile(e.Name())
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+	}
+	f.Add([]byte(`{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge", "vlan": 9000, "mtu": "x", "ipam": {"type": "static", "addresses": [{}]}}]}`))
+	f.Add([]byte(`{"plugins": {}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file := filepath.Join(t.TempDir(), "x.conflist")
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := File(file, []string{"/nowhere"})[0]
+		for _, p := range slices.Concat(r.Problems, r.Warnings) {
+			if p.Line > bytes.Count(data, []byte("\n"))+1 || p.Column > len(data)+1 || p.Problem == "" {
+				t.Errorf("%+v is not in %q", p, data)
+			}
+		}
+		if _, err := libcni.ConfListFromFile(file); r.OK && err != nil {
+			t.Errorf("reported as valid, but: %v", err)
+		}
+	})
+}
