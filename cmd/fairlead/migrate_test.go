@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead/fairlead/internal/netnspath"
 	"github.com/fairlead/fairlead/internal/reference"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 const theirNetwork = `{"cniVersion": "1.0.0", "name": "n", "plugins": [
