@@ -3,8 +3,8 @@
 BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w"
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 N ?= 60
-VERSION ?= 0.1.0~$(shell git rev-list --count HEAD)
-NFPM := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.0
+# The tag of this commit, or a development version with the number of commits.
+VERSION ?= $(or $(patsubst v%,%,$(shell git describe --tags --exact-match --match 'v*' 2>/dev/null)),0.1.0-dev.$(shell git rev-list --count HEAD))
 
 # What runs besides our own programs, and the Debian package it comes in.
 CLUSTER_NEEDS := ip:iproute2 nft:nftables ping:iputils-ping nsenter:util-linux curl:curl etcd:etcd-server
@@ -23,7 +23,7 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-cluster test test-vm race churn churn-cluster crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image deb vulncheck compat e2e e2e-start e2e-kubernetes clean
+.PHONY: help build demo demo-cluster test test-vm race churn churn-cluster crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image release vulncheck compat e2e e2e-start e2e-kubernetes clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,11 +40,8 @@ build: ## build bin/fairlead, bin/fairlead-cni and bin/cni/, a link for each plu
 image: build ## bin/fairlead-image.tar, an OCI image for contrib/kubernetes: ctr images import, podman load
 	go run ./contrib/image -o bin/fairlead-image.tar bin/fairlead bin/fairlead-cni
 
-deb: build ## bin/fairlead_VERSION_ARCH.deb, by nfpm
-	@rm -rf bin/deb && mkdir bin/deb
-	@for unit in contrib/systemd/*; do sed 's|/usr/local/bin/|/usr/bin/|' $$unit > bin/deb/$${unit##*/}; done
-	@for shell in bash zsh fish; do bin/fairlead completion $$shell > bin/deb/$$shell; done
-	VERSION=$(VERSION) ARCH=$$(go env GOARCH) go run $(NFPM) package -f contrib/deb/nfpm.yaml -p deb -t bin/
+release: ## build the release VERSION in bin/release: tar.gz, deb, rpm, image, bill of materials (ARCHS=amd64 for one architecture)
+	go run -C contrib/release . -version '$(VERSION)' -arch '$(or $(ARCHS),amd64,arm64)'
 
 demo: build ## show containers on networks, in a host of their own: safe on any machine (needs root)
 	@sh test/install-packages $(DEMO_NEEDS)

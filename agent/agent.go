@@ -19,7 +19,7 @@ import (
 	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/attach"
-	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
 // Options are what an agent needs besides its configuration.
@@ -63,8 +63,8 @@ type Agent struct {
 }
 
 // Protocol, alias and table are those by which what the agent made is known.
-func owner() kernel.Keeper {
-	return kernel.Keeper{Protocol: backend.Protocol, Alias: backend.Mark(""), Table: backend.Table}
+func owner() reconcile.Owner {
+	return reconcile.Owner{Protocol: backend.Protocol, Alias: backend.Mark(""), Table: backend.Table}
 }
 
 // Run is the agent, until the context ends. What it made in the kernel stays:

@@ -198,11 +198,11 @@ func TestClampedWhereNeeded(t *testing.T) {
 			t.Errorf("links of %d bytes: clamped %v, want %v", tallest, got, want)
 		}
 	}
-	h := heightsOf([]*kernel.LinkInfo{{Index: 1, MTU: 65536}, {Index: 2, MTU: 1450, Group: kernel.Group, Alias: "fairlead pods c eth0"}})
+	h := heightsOf([]*kernel.LinkInfo{{Index: 1, MTU: 65536}, {Index: 2, MTU: 1450, Group: kernel.LinkGroup, Alias: "fairlead pods c eth0"}})
 	if h.tallest() != 1450 || h.note(&kernel.LinkInfo{Index: 3, MTU: 9000}, false) {
 		t.Errorf("links of others count: %v", h)
 	}
-	tall := &kernel.LinkInfo{Index: 3, MTU: 1500, Group: kernel.Group, Alias: "fairlead pods d eth0"}
+	tall := &kernel.LinkInfo{Index: 3, MTU: 1500, Group: kernel.LinkGroup, Alias: "fairlead pods d eth0"}
 	if !h.note(tall, false) || h.tallest() != 1500 || !h.note(tall, true) || h.tallest() != 1450 {
 		t.Errorf("a link that came and went: %v", h)
 	}

@@ -78,7 +78,7 @@ type guarding struct {
 }
 
 // ours is a link that Fairlead made, which containers send by.
-var ours = fmt.Sprintf("iifgroup %d", kernel.Group)
+var ours = fmt.Sprintf("iifgroup %d", kernel.LinkGroup)
 
 // hosts are the sets of the cluster's hosts, of both families.
 func (g *guarding) hosts(s *cluster.Snapshot) {
@@ -96,7 +96,7 @@ func (g *guarding) hosts(s *cluster.Snapshot) {
 	}
 	for _, six := range []bool{false, true} {
 		slices.SortFunc(of[six], netip.Addr.Compare)
-		set := &kernel.NFT{Family: "inet", Table: backend.Table, What: "set", Name: "hosts", Text: "ipv4_addr", Addrs: slices.Compact(of[six])}
+		set := &kernel.NFT{Family: "inet", Table: backend.Table, Kind: "set", Name: "hosts", Text: "ipv4_addr", Addrs: slices.Compact(of[six])}
 		if six {
 			set.Name, set.Text = "hosts6", "ipv6_addr"
 		}
@@ -111,7 +111,7 @@ func senders() []string { return []string{"ip saddr @hosts", "ip6 saddr @hosts6"
 // may be a container itself, and its own link one that Fairlead made.
 func (g *guarding) fromHosts(chain string) {
 	for _, host := range senders() {
-		for _, by := range []string{fmt.Sprintf("iifname %q", g.underlay), fmt.Sprintf("iifgroup != %d", kernel.Group)} {
+		for _, by := range []string{fmt.Sprintf("iifname %q", g.underlay), fmt.Sprintf("iifgroup != %d", kernel.LinkGroup)} {
 			g.nft("rule", chain, by+" "+host+" return")
 		}
 	}

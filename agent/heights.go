@@ -19,7 +19,7 @@ func heightsOf(links []*kernel.LinkInfo) heights {
 // note takes what a link became, and tells whether the tallest is another now.
 func (h heights) note(l *kernel.LinkInfo, gone bool) (changed bool) {
 	was := h.tallest()
-	if !gone && l.Group == kernel.Group && kernel.IsOwnerMark(l.Alias) {
+	if !gone && l.Group == kernel.LinkGroup && kernel.IsOwnerTag(l.Alias) {
 		h[l.Index] = l.MTU
 	} else {
 		delete(h, l.Index)

@@ -118,12 +118,12 @@ func peerings(s *cluster.Snapshot, n *cluster.Network, present []string, mtu int
 		}
 		link, mac := peerLink(p), func(of, to string) string { return kernel.MAC("peer", of, to) }
 		if n.Name < p { // one of both makes it
-			out = append(out, &kernel.Pair{
+			out = append(out, &kernel.NetnsVeth{
 				In: kernel.Container, Name: link, MAC: mac(n.Name, p), PeerIn: local.NetnsPath(p), PeerName: peerLink(n.Name), PeerMAC: mac(p, n.Name),
-				MTU: mtu, Mark: backend.Mark("peering"),
+				MTU: mtu, OwnerTag: backend.Mark("peering"),
 			})
 		} else {
-			out = append(out, &kernel.Given{In: kernel.Container, Link: link})
+			out = append(out, &kernel.ExpectedLink{In: kernel.Container, Link: link})
 		}
 		out = append(out, via(link, mac(p, n.Name), s.Networks[p].Subnets)...)
 	}
@@ -194,11 +194,11 @@ const natLink = "fl-nat"
 // inside is the way out in the network's namespace: what leaves has one address.
 func (e natEnd) inside(n *cluster.Network, mtu int) (out kernel.Objects) {
 	mac := func(end string) string { return kernel.MAC("nat", n.Name, end) }
-	out = append(out, &kernel.Pair{
-		In: kernel.Container, Name: natLink, MAC: mac("inside"), PeerName: e.link, PeerMAC: mac("outside"), MTU: mtu, Mark: backend.Mark("nat " + n.Name),
+	out = append(out, &kernel.NetnsVeth{
+		In: kernel.Container, Name: natLink, MAC: mac("inside"), PeerName: e.link, PeerMAC: mac("outside"), MTU: mtu, OwnerTag: backend.Mark("nat " + n.Name),
 	})
 	nft := func(what, text string) *kernel.NFT {
-		return &kernel.NFT{Family: "inet", Table: backend.Table, What: what, Name: "postrouting", Text: text}
+		return &kernel.NFT{Family: "inet", Table: backend.Table, Kind: what, Name: "postrouting", Text: text}
 	}
 	out = append(out, nft("chain", "type nat hook postrouting priority 100; policy accept"), nft("rule", `oifname "`+natLink+`" masquerade`))
 	for _, six := range families(n) {
@@ -222,7 +222,7 @@ func (e natEnd) pair(six bool) [2]netip.Addr {
 
 // outside is the host's end.
 func (e natEnd) outside(n *cluster.Network) (out kernel.Objects) {
-	out = append(out, &kernel.Given{Link: e.link})
+	out = append(out, &kernel.ExpectedLink{Link: e.link})
 	for _, six := range families(n) {
 		a := e.pair(six)
 		out = append(out, &kernel.Addr{Link: e.link, Prefix: netip.PrefixFrom(a[0], a[0].BitLen()-1)})

@@ -9,17 +9,18 @@ import (
 	"github.com/fairlead/fairlead/agent/backend"
 	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
 // keeper is what the loop asks of the kernel. But for run it is the loop's alone.
 type keeper interface {
-	host() (Host, error)                           // the link to other nodes, as it is now
-	kept(link int) ([]backend.Learned, error)      // routes that an earlier life learned
-	reconcile(w *Wanted, sure bool) *kernel.Report // makes all so
-	forget()                                       // the next reconcile lists what is there
-	told() <-chan heard                            // what run heard
-	contradicts(h heard) bool                      // tells whether that is another's doing
-	run(ctx context.Context) error                 // listens until the context ends
+	host() (Host, error)                              // the link to other nodes, as it is now
+	kept(link int) ([]backend.Learned, error)         // routes that an earlier life learned
+	reconcile(w *Wanted, sure bool) *reconcile.Report // makes all so
+	forget()                                          // the next reconcile lists what is there
+	told() <-chan heard                               // what run heard
+	contradicts(h heard) bool                         // tells whether that is another's doing
+	run(ctx context.Context) error                    // listens until the context ends
 	close()
 }
 
@@ -27,8 +28,8 @@ type keeper interface {
 type kernelKeeper struct {
 	conf    *config.Config
 	engine  *kernel.Engine
-	rec     *kernel.Reconciler
-	monitor *kernel.Monitor
+	rec     *reconcile.Reconciler
+	monitor *reconcile.Monitor
 	events  chan heard
 	spaces  map[string]*space // of isolated networks
 
@@ -37,7 +38,7 @@ type kernelKeeper struct {
 }
 
 func newKeeper(c *config.Config) (*kernelKeeper, error) {
-	m, err := kernel.NewMonitor()
+	m, err := reconcile.NewMonitor()
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +47,7 @@ func newKeeper(c *config.Config) (*kernelKeeper, error) {
 		m.Close()
 		return nil, err
 	}
-	return &kernelKeeper{conf: c, engine: e, rec: kernel.NewReconciler(e, kernel.Host, owner()), monitor: m, events: make(chan heard, 64), spaces: map[string]*space{}}, nil
+	return &kernelKeeper{conf: c, engine: e, rec: reconcile.New(e, kernel.Host, owner()), monitor: m, events: make(chan heard, 64), spaces: map[string]*space{}}, nil
 }
 
 func (k *kernelKeeper) close() {
@@ -60,7 +61,7 @@ func (k *kernelKeeper) close() {
 func (k *kernelKeeper) told() <-chan heard { return k.events }
 
 func (k *kernelKeeper) run(ctx context.Context) error {
-	return k.monitor.Run(ctx, func(ev []kernel.Event) { k.tell(ctx, heard{"", ev}) })
+	return k.monitor.Run(ctx, func(ev []reconcile.Event) { k.tell(ctx, heard{"", ev}) })
 }
 
 // contradicts tells whether changes are none that this agent made or wants.
@@ -76,7 +77,7 @@ func (k *kernelKeeper) contradicts(h heard) (yes bool) {
 		if l, gone, ok := ev.Link(); ok && h.network == "" && k.heights != nil {
 			yes = k.heights.note(l, gone) || yes
 		}
-		yes = rec.Contradicts(ev, watch) || yes
+		yes = rec.NeedsResync(ev, watch) || yes
 	}
 	return yes
 }
@@ -93,17 +94,17 @@ func (k *kernelKeeper) reachedBy(link string) bool {
 
 func (k *kernelKeeper) forget() {
 	k.heights, k.link = nil, ""
-	k.rec.Forget()
+	k.rec.Invalidate()
 	for _, s := range k.spaces {
-		s.rec.Forget()
+		s.rec.Invalidate()
 	}
 }
 
 // reconcile makes all so: the spaces first, whose pairs have ends on the host. With
 // sure false what is wanted may be old, and nothing is taken away.
-func (k *kernelKeeper) reconcile(w *Wanted, sure bool) *kernel.Report {
-	rep := &kernel.Report{}
-	k.rec.Spare = !sure
+func (k *kernelKeeper) reconcile(w *Wanted, sure bool) *reconcile.Report {
+	rep := &reconcile.Report{}
+	k.rec.NoRemove = !sure
 	k.spacesAs(w.Spaces, sure, rep)
 	rep.Add(k.rec.Reconcile(w.Objects), "")
 	return rep
@@ -132,7 +133,7 @@ func (k *kernelKeeper) host() (Host, error) {
 			return Host{}, err
 		}
 	}
-	l, addrs, err := k.engine.AddressesOf(name)
+	l, addrs, err := k.engine.LinkAddrs(name)
 	if err != nil {
 		return Host{}, err
 	}
@@ -159,7 +160,7 @@ func (k *kernelKeeper) underlay() (string, error) {
 	case k.conf.Interface != "":
 		return k.conf.Interface, nil
 	case len(k.conf.Addresses) > 0:
-		l, err := k.engine.LinkOf(k.conf.Addresses[0])
+		l, err := k.engine.LinkByAddr(k.conf.Addresses[0])
 		if err != nil {
 			return "", err
 		}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/agent/config"
-	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
 // failing is a kernel in which nothing can be made, and which is tried again after the
@@ -22,12 +22,12 @@ type failing struct {
 	looks  atomic.Int32
 }
 
-func (f *failing) reconcile(*Wanted, bool) *kernel.Report {
+func (f *failing) reconcile(*Wanted, bool) *reconcile.Report {
 	f.looks.Add(1)
 	f.status.mu.Lock()
 	f.status.pause = 0
 	f.status.mu.Unlock()
-	return &kernel.Report{Errors: []error{errors.New("the kernel has no room")}}
+	return &reconcile.Report{Errors: []error{errors.New("the kernel has no room")}}
 }
 
 // start is an agent at work with a store in a file, and what ends it.

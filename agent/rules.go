@@ -47,7 +47,7 @@ func sharedNetworks(s *cluster.Snapshot) (out []*cluster.Network) {
 }
 
 func (w *Wanted) nft(what, chain, text string) {
-	w.Objects = append(w.Objects, &kernel.NFT{Family: "inet", Table: backend.Table, What: what, Name: chain, Text: text})
+	w.Objects = append(w.Objects, &kernel.NFT{Family: "inet", Table: backend.Table, Kind: what, Name: chain, Text: text})
 }
 
 // masquerade comes before what plugins and kube-proxy do (105 and 100 are theirs

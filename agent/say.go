@@ -8,20 +8,20 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/agent/cluster"
-	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
 // say logs what was done: every object with --verbose.
-func (a *Agent) say(ctx context.Context, w *Wanted, rep *kernel.Report, began time.Time) {
+func (a *Agent) say(ctx context.Context, w *Wanted, rep *reconcile.Report, began time.Time) {
 	for _, c := range rep.Changes {
 		a.log.Debug("made", "object", c)
 	}
-	a.log.Log(ctx, level(rep), "looked", "made", rep.Made, "removed", rep.Removed, "listed", rep.Looked,
+	a.log.Log(ctx, level(rep), "looked", "made", rep.Applied, "removed", rep.Removed, "listed", rep.Listed,
 		"problems", len(w.Problems)+len(rep.Errors), "took", time.Since(began).Round(time.Microsecond))
 }
 
-func level(r *kernel.Report) slog.Level {
-	if r.Made+r.Removed+len(r.Errors) > 0 {
+func level(r *reconcile.Report) slog.Level {
+	if r.Applied+r.Removed+len(r.Errors) > 0 {
 		return slog.LevelInfo
 	}
 	return slog.LevelDebug

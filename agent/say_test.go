@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead/fairlead/agent/address"
 	"github.com/fairlead/fairlead/agent/backend"
 	"github.com/fairlead/fairlead/agent/store"
-	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
 // A log says in words why a node is not ready, once, and when it is again.
@@ -47,17 +47,17 @@ func TestSayReady(t *testing.T) {
 	expect(`WARN msg="not ready" node=n1 why="nothing is known of the cluster yet; the store does not know this node yet"`)
 	expect("")
 	a.status.published(nil)
-	a.status.looked(&Wanted{}, &kernel.Report{}, time.Now())
+	a.status.looked(&Wanted{}, &reconcile.Report{}, time.Now())
 	expect(`INFO msg=ready node=n1 peers=0`)
-	a.status.looked(&Wanted{}, &kernel.Report{Errors: []error{errors.New("one"), errors.New("two")}}, time.Now())
+	a.status.looked(&Wanted{}, &reconcile.Report{Errors: []error{errors.New("one"), errors.New("two")}}, time.Now())
 	expect(`WARN msg="not ready" node=n1 why="one; two"`)
 	w := &Wanted{}
 	for i := range 5 {
 		w.Problems = append(w.Problems, backend.Problem{Node: fmt.Sprintf("n%d", i+2), Err: errors.New("too far")})
 	}
-	a.status.looked(w, &kernel.Report{}, time.Now())
+	a.status.looked(w, &reconcile.Report{}, time.Now())
 	expect(`WARN msg="not ready" node=n1 why="node n2: too far; node n3: too far; node n4: too far; and 2 more"`)
-	a.status.looked(&Wanted{}, &kernel.Report{}, time.Now())
+	a.status.looked(&Wanted{}, &reconcile.Report{}, time.Now())
 	expect(`INFO msg=ready node=n1 peers=0`)
 	v.Reset([]store.Entry{node}, 6)
 	a.said = saidNothing

@@ -21,6 +21,7 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
 // recorder is a keeper without a kernel: what is wanted always is so.
@@ -29,19 +30,19 @@ type recorder struct{ self netip.Prefix }
 func (r *recorder) host() (Host, error) {
 	return Host{Underlay: backend.Underlay{Link: "eth0", Index: 2, MTU: 1500}, Addresses: []netip.Prefix{r.self}}, nil
 }
-func (r *recorder) kept(int) ([]backend.Learned, error)    { return nil, nil }
-func (r *recorder) reconcile(*Wanted, bool) *kernel.Report { return &kernel.Report{} }
-func (r *recorder) forget()                                {}
-func (r *recorder) told() <-chan heard                     { return nil }
-func (r *recorder) contradicts(heard) bool                 { return false }
-func (r *recorder) run(ctx context.Context) error          { <-ctx.Done(); return ctx.Err() }
-func (r *recorder) close()                                 {}
+func (r *recorder) kept(int) ([]backend.Learned, error)       { return nil, nil }
+func (r *recorder) reconcile(*Wanted, bool) *reconcile.Report { return &reconcile.Report{} }
+func (r *recorder) forget()                                   {}
+func (r *recorder) told() <-chan heard                        { return nil }
+func (r *recorder) contradicts(heard) bool                    { return false }
+func (r *recorder) run(ctx context.Context) error             { <-ctx.Done(); return ctx.Err() }
+func (r *recorder) close()                                    {}
 
 // hostOnly is the kernel of a namespace, but for isolated networks: their namespaces
 // would be this machine's.
 type hostOnly struct{ *kernelKeeper }
 
-func (h hostOnly) reconcile(w *Wanted, _ bool) *kernel.Report { return h.rec.Reconcile(w.Objects) }
+func (h hostOnly) reconcile(w *Wanted, _ bool) *reconcile.Report { return h.rec.Reconcile(w.Objects) }
 
 // noting is a keeper that notes when something was so for the first time: "peers",
 // their number and the time, "saw", a route of those that the measurement adds.
@@ -52,7 +53,7 @@ type noting struct {
 	known map[netip.Prefix]bool
 }
 
-func (n *noting) reconcile(w *Wanted, sure bool) *kernel.Report {
+func (n *noting) reconcile(w *Wanted, sure bool) *reconcile.Report {
 	rep := n.keeper.reconcile(w, sure)
 	now := time.Now().UnixNano()
 	for _, o := range w.Objects {

@@ -9,13 +9,15 @@ import (
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
+	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
 // space is the agent's hold on the namespace of an isolated network.
 type space struct {
-	ns     *kernel.Netns
+	ns     *netns.Handle
 	engine *kernel.Engine
-	rec    *kernel.Reconciler
+	rec    *reconcile.Reconciler
 	stop   context.CancelFunc
 }
 
@@ -46,16 +48,16 @@ func failures(errs []error) (spaces map[string]bool, host bool) {
 // heard are changes that the kernel told, of a space or of the host ("").
 type heard struct {
 	network string
-	events  []kernel.Event
+	events  []reconcile.Event
 }
 
 // openSpace makes a network's namespace, if it is not there, and listens in it.
 func (k *kernelKeeper) openSpace(network string) (*space, error) {
 	path := local.NetnsPath(network)
-	if err := kernel.MakeNetns(path); err != nil {
+	if err := netns.Create(path); err != nil {
 		return nil, err
 	}
-	ns, err := kernel.OpenNetns(path)
+	ns, err := netns.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -64,15 +66,15 @@ func (k *kernelKeeper) openSpace(network string) (*space, error) {
 		ns.Close()
 		return nil, err
 	}
-	var m *kernel.Monitor
-	if err := ns.Do(func() (err error) { m, err = kernel.NewMonitor(); return err }); err != nil {
+	var m *reconcile.Monitor
+	if err := ns.Do(func() (err error) { m, err = reconcile.NewMonitor(); return err }); err != nil {
 		e.Close()
 		ns.Close()
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	go func() { _ = m.Run(ctx, func(ev []kernel.Event) { k.tell(ctx, heard{network, ev}) }) }()
-	return &space{ns, e, kernel.NewReconciler(e, kernel.Container, owner()), stop}, nil
+	go func() { _ = m.Run(ctx, func(ev []reconcile.Event) { k.tell(ctx, heard{network, ev}) }) }()
+	return &space{ns, e, reconcile.New(e, kernel.Container, owner()), stop}, nil
 }
 
 func (s *space) close() {
@@ -91,7 +93,7 @@ func (k *kernelKeeper) tell(ctx context.Context, h heard) {
 
 // gone tells whether somebody took a namespace away: what is held open has no name any more.
 func (k *kernelKeeper) gone(network string, s *space) bool {
-	now, err := kernel.OpenNetns(local.NetnsPath(network))
+	now, err := netns.Open(local.NetnsPath(network))
 	if err != nil {
 		return true
 	}
@@ -100,7 +102,7 @@ func (k *kernelKeeper) gone(network string, s *space) bool {
 }
 
 // spacesAs makes the namespaces those that are wanted, and what is in them so.
-func (k *kernelKeeper) spacesAs(want []Space, sure bool, rep *kernel.Report) {
+func (k *kernelKeeper) spacesAs(want []Space, sure bool, rep *reconcile.Report) {
 	wanted := map[string]bool{}
 	for _, w := range want {
 		wanted[w.Network] = true
@@ -119,7 +121,7 @@ func (k *kernelKeeper) spacesAs(want []Space, sure bool, rep *kernel.Report) {
 	}
 	for _, w := range want {
 		if s := k.spaces[w.Network]; s != nil {
-			s.rec.Spare = !sure
+			s.rec.NoRemove = !sure
 			did := s.rec.Reconcile(w.Objects)
 			for i, err := range did.Errors {
 				did.Errors[i] = &spaceError{w.Network, err}
@@ -157,7 +159,7 @@ func (k *kernelKeeper) dropSpaces(wanted map[string]bool) (errs []error) {
 				s.close()
 				delete(k.spaces, name)
 			}
-			if err := kernel.RemoveNetns(local.NetnsPath(name)); err != nil {
+			if err := netns.Remove(local.NetnsPath(name)); err != nil {
 				errs = append(errs, &spaceError{name, err})
 			}
 		}
@@ -168,7 +170,7 @@ func (k *kernelKeeper) dropSpaces(wanted map[string]bool) (errs []error) {
 // occupied tells whether a container's link has its end in a namespace, and whether
 // there are links at work that nobody of ours has made.
 func occupied(path string) (yes, foreign bool, err error) {
-	ns, err := kernel.OpenNetns(path)
+	ns, err := netns.Open(path)
 	if err != nil {
 		return false, false, err
 	}
@@ -181,7 +183,7 @@ func occupied(path string) (yes, foreign bool, err error) {
 	links, err := e.Links(kernel.Container)
 	for _, l := range links {
 		switch {
-		case l.Group == kernel.Group && kernel.IsOwnerMark(l.Alias):
+		case l.Group == kernel.LinkGroup && kernel.IsOwnerTag(l.Alias):
 			yes = true
 		case l.Up && l.Name != "lo" && !strings.HasPrefix(l.Alias, owner().Alias):
 			foreign = true

@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/agent/backend"
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store"
-	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
 // status is what the agent says of itself: ready or why not, and counts.
@@ -173,15 +173,15 @@ func (s *status) failed(err error) time.Duration {
 	return s.pause
 }
 
-func (s *status) looked(w *Wanted, rep *kernel.Report, began time.Time) time.Duration {
+func (s *status) looked(w *Wanted, rep *reconcile.Report, began time.Time) time.Duration {
 	s.mu.Lock()
 	c := &s.counts
 	c.Looks++
-	c.Made += rep.Made
+	c.Made += rep.Applied
 	c.Removed += rep.Removed
 	c.Objects = len(w.Objects)
 	c.LastTook = time.Since(began)
-	if rep.Looked {
+	if rep.Listed {
 		c.Listed++
 	}
 	s.bare = w.bare
@@ -201,7 +201,7 @@ func (s *status) looked(w *Wanted, rep *kernel.Report, began time.Time) time.Dur
 // here are the isolated networks that containers can be attached to: one of which
 // something failed stays what it was, as does one with a way out while something of the
 // host failed, as rules on the host keep that to itself.
-func (s *status) here(w *Wanted, rep *kernel.Report) map[string]bool {
+func (s *status) here(w *Wanted, rep *reconcile.Report) map[string]bool {
 	failed, host := failures(rep.Errors)
 	here := map[string]bool{}
 	for _, sp := range w.Spaces {

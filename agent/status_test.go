@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
 // What fails of one isolated network keeps no container from another; what fails of the
@@ -18,7 +18,7 @@ func TestFailedNetwork(t *testing.T) {
 	look := func(want string, errs ...error) {
 		t.Helper()
 		w := &Wanted{Spaces: []Space{{Network: "blue"}, {Network: "green", NAT: true}, {Network: "red"}}}
-		s.looked(w, &kernel.Report{Errors: errs}, time.Now())
+		s.looked(w, &reconcile.Report{Errors: errs}, time.Now())
 		here := ""
 		for _, name := range sortedKeys(maps.Clone(s.spaces)) {
 			if s.isHere(name) {

@@ -231,13 +231,13 @@ func TestAlive(t *testing.T) {
 	t.Parallel()
 	d := attach.Open(t.TempDir())
 	r := record(d, owner)
-	if d.Alive(owner.Mark()) {
+	if d.Alive(owner.Tag()) {
 		t.Error("alive without a record")
 	}
 	if err := errors.Join(create(d, r), d.Finish(r, 0)); err != nil {
 		t.Fatal(err)
 	}
-	if !d.Alive(owner.Mark()) {
+	if !d.Alive(owner.Tag()) {
 		t.Error("dead with a living namespace")
 	}
 	r.Netns = "/nonexistent"
@@ -245,15 +245,15 @@ func TestAlive(t *testing.T) {
 	if err := d.Write(r); err != nil {
 		t.Fatal(err)
 	}
-	if d.Alive(owner.Mark()) {
+	if d.Alive(owner.Tag()) {
 		t.Error("alive although its namespace is gone")
 	}
 	long := kernel.Owner{Network: strings.Repeat("n", 100), ContainerID: strings.Repeat("c", 100), IfName: "eth0"}
 	if err := create(d, record(d, long)); err != nil {
 		t.Fatal(err)
 	}
-	if len(long.Mark()) > 120 || !d.Alive(long.Mark()) {
-		t.Errorf("a long name's mark %q (%d bytes) is not found", long.Mark(), len(long.Mark()))
+	if len(long.Tag()) > 120 || !d.Alive(long.Tag()) {
+		t.Errorf("a long name's mark %q (%d bytes) is not found", long.Tag(), len(long.Tag()))
 	}
 }
 

@@ -55,7 +55,7 @@ func (d *Dir) Sharing(o kernel.Owner, ports []Port) (out []kernel.Owner) {
 			continue // nobody's, or not to be known
 		}
 		for _, c := range list.claims {
-			if other, ok := kernel.ParseMark(c.mark); ok && kernel.SameContainer(c.mark, o.Mark()) && !slices.Contains(out, other) {
+			if other, ok := kernel.ParseOwnerTag(c.mark); ok && kernel.SameContainer(c.mark, o.Tag()) && !slices.Contains(out, other) {
 				out = append(out, other)
 			}
 		}
@@ -165,7 +165,7 @@ func (d *Dir) claimIn(f *os.File, name string, o kernel.Owner, ports []Port) err
 		if claimFile(p) != name {
 			continue
 		}
-		mine := claim{hostIP: p.HostIP, mark: o.Mark()}
+		mine := claim{hostIP: p.HostIP, mark: o.Tag()}
 		if mine.hostIP == "" {
 			mine.hostIP = "*"
 		}
@@ -207,7 +207,7 @@ func words(hostIP string) string {
 }
 
 func describe(mark string) string {
-	if o, ok := kernel.ParseMark(mark); ok {
+	if o, ok := kernel.ParseOwnerTag(mark); ok {
 		return fmt.Sprintf("container %s (network %s, interface %s)", o.ContainerID, o.Network, o.IfName)
 	}
 	return mark

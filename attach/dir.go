@@ -236,7 +236,7 @@ func (d *Dir) Alive(mark string) bool {
 
 // ByMark is the record of the attachment that a mark names, or nil.
 func (d *Dir) ByMark(mark string) *Record {
-	if o, ok := kernel.ParseMark(mark); ok {
+	if o, ok := kernel.ParseOwnerTag(mark); ok {
 		r, err := d.Read(o)
 		if err != nil {
 			return nil

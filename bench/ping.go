@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 // errSilent is the error of a ping that was not answered in time.
@@ -17,8 +17,8 @@ var errSilent = errors.New("no answer")
 
 // ping sends echo requests from a namespace, one each millisecond, and returns
 // when the first answer is there. Source: RFC 792.
-func ping(netns string, to netip.Addr, within time.Duration) error {
-	ns, err := kernel.OpenNetns(netns)
+func ping(nsPath string, to netip.Addr, within time.Duration) error {
+	ns, err := netns.Open(nsPath)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func ping(netns string, to netip.Addr, within time.Duration) error {
 				return nil
 			}
 		}
-		return fmt.Errorf("ping %s from %s for %s: %w", to, netns, within, errSilent)
+		return fmt.Errorf("ping %s from %s for %s: %w", to, nsPath, within, errSilent)
 	})
 }
 

@@ -10,9 +10,19 @@ import (
 // Current is the newest version of the specification spoken here.
 const Current = "1.1.0"
 
-// Release is the version of the reference plugins whose behaviour is kept, and
-// behind "+fairlead." our own. Clients read it as a semantic version.
-const Release = "1.9.1+fairlead.0.1.0"
+// ReferenceVersion is the version of the reference plugins (containernetworking/plugins) whose behaviour Fairlead keeps.
+const ReferenceVersion = "1.9.1"
+
+// version is set at link time in a release: -X github.com/fairlead/fairlead/cni.version=0.2.0.
+var version = "0.1.0-dev"
+
+// Version returns Fairlead's own version, a semantic version such as "0.1.0".
+func Version() string { return version }
+
+// Release returns the version that plugins report in their about line: the version of the reference plugins that they
+// replace, with Fairlead's own as build metadata, such as "1.9.1+fairlead.0.1.0". Clients read it as a semantic version
+// and compare it with the reference plugins' versions.
+func Release() string { return ReferenceVersion + "+fairlead." + version }
 
 // Versions returns every version spoken, oldest first.
 func Versions() []string {

@@ -11,7 +11,7 @@ import (
 
 // Finding is something that is wrong.
 type Finding struct {
-	Name      string `json:"name"`                // stable: docs/operating.md lists them
+	Name      string `json:"name"`                // stable: docs/troubleshooting.md lists them
 	Network   string `json:"network,omitempty"`   // "": of the host
 	Container string `json:"container,omitempty"` // its ID
 	IfName    string `json:"ifname,omitempty"`

@@ -9,6 +9,8 @@ import (
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/ipam"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/inspect"
+	"github.com/fairlead/fairlead/kernel/nft"
 )
 
 // healthy are the facts of a host with one container, web, on a bridge.
@@ -18,7 +20,7 @@ func healthy() (*Facts, *Attachment) {
 	a := &Attachment{
 		Network: "n", Container: "web", IfName: "eth0", Netns: "/run/netns/web", State: "ok",
 		Addrs: []netip.Prefix{netip.MustParsePrefix("10.1.0.2/24")}, Gateways: []netip.Addr{gw}, MAC: "02:00:00:00:00:02",
-		Inside: &kernel.Survey{
+		Inside: &inspect.Survey{
 			Links:  []*kernel.LinkInfo{{Index: 2, Name: "eth0", MAC: "02:00:00:00:00:02", MTU: 1500, Up: true, Carrier: true}},
 			Addrs:  []kernel.AddrInfo{{Index: 2, Prefix: netip.MustParsePrefix("10.1.0.2/24")}},
 			Routes: []kernel.RouteInfo{{Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: gw, Index: 2, Type: unicastType}},
@@ -27,12 +29,12 @@ func healthy() (*Facts, *Attachment) {
 		Ports: []attach.Port{{HostPort: 8080, ContainerPort: 80, Protocol: "tcp"}},
 	}
 	f := &Facts{
-		Host: &kernel.Survey{
+		Host: &inspect.Survey{
 			Links:  []*kernel.LinkInfo{uplink, bridgeLink, end},
 			Addrs:  []kernel.AddrInfo{{Index: 3, Prefix: netip.MustParsePrefix("10.1.0.1/24")}, {Index: 2, Prefix: netip.MustParsePrefix("198.51.100.2/24")}},
 			Routes: []kernel.RouteInfo{{Dst: netip.MustParsePrefix("0.0.0.0/0"), Index: 2, Type: unicastType}},
 		},
-		Ruleset: &kernel.Ruleset{}, Sysctls: map[string]string{"net/ipv4/ip_forward": "1"}, Attachments: []*Attachment{a},
+		Ruleset: &nft.Ruleset{}, Sysctls: map[string]string{"net/ipv4/ip_forward": "1"}, Attachments: []*Attachment{a},
 	}
 	return f, a
 }
@@ -91,8 +93,8 @@ func TestFacts(t *testing.T) {
 		{"forward-dropped", "sysctl -w net.bridge.bridge-nf-call-iptables=0", func(f *Facts, a *Attachment) {
 			f.Sysctls["net/bridge/bridge-nf-call-iptables"] = "1"
 			f.Attachments = append(f.Attachments, &Attachment{Network: "n", Container: "db", Addrs: []netip.Prefix{netip.MustParsePrefix("10.1.0.3/24")}})
-			f.Ruleset.Chains = []*kernel.FilterChain{{Family: "ip", Table: "other", Name: "f", Type: "filter", Hook: "forward", Rules: []kernel.FilterRule{
-				rule(kernel.Step{Field: "oifname", Value: ifname("cni0\x00")}, kernel.Step{Field: "iifname", Value: ifname("cni0\x00")}, do("drop"))}}}
+			f.Ruleset.Chains = []*nft.Chain{{Family: "ip", Table: "other", Name: "f", Type: "filter", Hook: "forward", Rules: []nft.Rule{
+				rule(nft.Step{Field: "oifname", Value: ifname("cni0\x00")}, nft.Step{Field: "iifname", Value: ifname("cni0\x00")}, do("drop"))}}}
 		}},
 		{"rule-element-of-another", "fairlead gc --all", func(_ *Facts, a *Attachment) {
 			a.Lost = []kernel.Difference{{Object: &kernel.Element{Set: "masq-n", Key: "10.1.0.2"}, What: []string{`belongs to "fairlead n old eth0"`}}}
@@ -119,7 +121,7 @@ func TestMerge(t *testing.T) {
 	t.Parallel()
 	f, a := healthy()
 	part := func(what string) kernel.Difference {
-		return kernel.Difference{Object: &kernel.NFT{Family: "inet", Table: "fairlead", What: what, Name: what}, What: []string{"is missing"}}
+		return kernel.Difference{Object: &kernel.NFT{Family: "inet", Table: "fairlead", Kind: what, Name: what}, What: []string{"is missing"}}
 	}
 	a.Lost = []kernel.Difference{part("table"), part("chain"), part("rule")}
 	if out := Examine(f); len(out) != 1 || out[0].Name != "rules-missing" || !strings.Contains(out[0].Problem, "add table") {

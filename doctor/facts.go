@@ -6,12 +6,14 @@ import (
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/ipam"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/inspect"
+	"github.com/fairlead/fairlead/kernel/nft"
 )
 
 // Facts are what was found on a host, before any judgement.
 type Facts struct {
-	Host        *kernel.Survey
-	Ruleset     *kernel.Ruleset
+	Host        *inspect.Survey
+	Ruleset     *nft.Ruleset
 	Sysctls     map[string]string // of the host, by key with slashes; absent: the kernel has none
 	Attachments []*Attachment
 	Plugins     []MissingPlugin
@@ -32,9 +34,9 @@ type Attachment struct {
 	Gateways                   []netip.Addr
 	MAC                        string // of its result; "" if it names none
 	Ports                      []attach.Port
-	Inside                     *kernel.Survey // nil: the namespace could not be looked at
-	HostEnd                    string         // "" if it has none
-	Bridge                     string         // "" if its host end is no port
+	Inside                     *inspect.Survey // nil: the namespace could not be looked at
+	HostEnd                    string          // "" if it has none
+	Bridge                     string          // "" if its host end is no port
 	Paths                      []Path
 	Nameservers                []netip.Addr
 	Resolv                     string // the file that names them
@@ -87,7 +89,7 @@ type Agent struct {
 const inHost, inside = "host", "container"
 
 // link finds a link of a survey by name.
-func link(s *kernel.Survey, name string) *kernel.LinkInfo {
+func link(s *inspect.Survey, name string) *kernel.LinkInfo {
 	if s == nil || name == "" {
 		return nil
 	}
@@ -99,7 +101,7 @@ func link(s *kernel.Survey, name string) *kernel.LinkInfo {
 	return nil
 }
 
-func byIndex(s *kernel.Survey, index int) *kernel.LinkInfo {
+func byIndex(s *inspect.Survey, index int) *kernel.LinkInfo {
 	for _, l := range s.Links {
 		if l.Index == index {
 			return l

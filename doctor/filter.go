@@ -127,7 +127,7 @@ func (e *end) mend(ip netip.Addr) string {
 	if ip.Is6() {
 		family = "ip6"
 	}
-	if (kernel.Dropping{Family: e.chain.Family, Table: e.chain.Table, Chain: e.chain.Name}).IPTables() {
+	if (kernel.ForwardDropChain{Family: e.chain.Family, Table: e.chain.Table, Chain: e.chain.Name}).IPTables() {
 		command := e.chain.Family + "tables -w -I " + e.chain.Name // which alone may write there: it could not read what nft does
 		return fmt.Sprintf("%s -s %s -j ACCEPT && %s -d %s -m conntrack --ctstate ESTABLISHED,RELATED,DNAT -j ACCEPT", command, ip, command, ip)
 	}

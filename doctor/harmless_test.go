@@ -5,7 +5,8 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/ipam"
-	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/inspect"
+	"github.com/fairlead/fairlead/kernel/nft"
 )
 
 // A command for an operator to paste has no name in it that a shell would run.
@@ -13,7 +14,7 @@ func TestNamesForAShell(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"';reboot;'", "$(reboot)", "`id`", "a&b", "a|b", "x>y", "*"} {
 		mine := ipam.Owner{ContainerID: "c1", IfName: name}
-		f := &Facts{Host: &kernel.Survey{}, Ruleset: &kernel.Ruleset{}, Attachments: []*Attachment{{
+		f := &Facts{Host: &inspect.Survey{}, Ruleset: &nft.Ruleset{}, Attachments: []*Attachment{{
 			Network: "n", Container: "c1", IfName: name, State: "ok", Held: []HeldAddr{{File: "/var/lib/cni/networks/n/10.1.0.2", Mine: mine, Free: true}},
 		}}}
 		all := harmless(f, held(f, f.Attachments[0]))

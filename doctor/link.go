@@ -30,7 +30,7 @@ func macChanged(_ *Facts, a *Attachment) []Finding {
 		return nil
 	}
 	for _, o := range a.Objects {
-		if t, ok := o.(*kernel.Tuned); ok && t.Set.MAC != "" {
+		if t, ok := o.(*kernel.LinkAttrs); ok && t.Set.MAC != "" {
 			return nil // that is looked at by itself
 		}
 	}

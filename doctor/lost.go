@@ -99,7 +99,7 @@ func (a *Attachment) lost(d kernel.Difference) (Finding, bool) {
 		if o.Link != a.HostEnd && o.In == kernel.Host {
 			f.Name, f.Follows = "shaping-missing", losses()["host ifb"].follows
 		}
-	case *kernel.Veth, *kernel.Sub, *kernel.Tap, *kernel.Dummy, *kernel.Moved:
+	case *kernel.Veth, *kernel.StackedLink, *kernel.Tap, *kernel.Dummy, *kernel.HostDevice:
 		if !strings.HasPrefix(what, "alias ") {
 			return a.interfaceGone(d), true
 		}
@@ -129,7 +129,7 @@ func (a *Attachment) worthSaying(d kernel.Difference) bool {
 	case *kernel.NFT: // of a table that is gone, the table
 		for _, x := range a.Lost {
 			t, ok := x.Object.(*kernel.NFT)
-			if ok && t.What == "table" && o.What != "table" && t.Table == o.Table {
+			if ok && t.Kind == "table" && o.Kind != "table" && t.Table == o.Table {
 				return false
 			}
 		}

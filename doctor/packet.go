@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/nft"
 )
 
 // packet is one that rules are tried on. What is zero is not known: a rule that
@@ -80,7 +81,7 @@ func (p packet) value(field string) (v []byte, absent bool) {
 		return index(p.in), false
 	case "oif":
 		return index(p.out), false
-	case "nfproto":
+	case "meta nfproto":
 		return map[bool][]byte{true: {kernel.IPv4}, false: {kernel.IPv6}}[v4], false
 	}
 	return p.upper(field), false
@@ -88,19 +89,19 @@ func (p packet) value(field string) (v []byte, absent bool) {
 
 func (p packet) upper(field string) []byte {
 	switch {
-	case field == "l4proto" && p.proto != 0:
+	case field == "meta l4proto" && p.proto != 0:
 		return []byte{p.proto}
-	case field == "dport" && p.port != 0:
+	case field == "th dport" && p.port != 0:
 		return binary.BigEndian.AppendUint16(nil, p.port)
 	case field == "ct state" && p.state != 0:
 		return binary.NativeEndian.AppendUint32(nil, p.state)
-	case field == kernel.FieldCTState && p.state != 0:
+	case field == nft.FieldCTState && p.state != 0:
 		state := p.state
 		if p.dnat {
-			state |= kernel.XTStateDNAT
+			state |= nft.XTStateDNAT
 		}
 		return binary.NativeEndian.AppendUint32(nil, state)
-	case field == kernel.FieldDstType:
+	case field == nft.FieldDstType:
 		return binary.NativeEndian.AppendUint32(nil, map[bool]uint32{true: 1 << localType, false: 1 << unicastType}[p.local])
 	case field == "ct status" && (p.dnat || p.state == ctNew):
 		return binary.NativeEndian.AppendUint32(nil, map[bool]uint32{true: ctDNATed}[p.dnat])
@@ -118,13 +119,13 @@ func addr(a netip.Addr) []byte {
 }
 
 // compare is what a step says of the packet.
-func (p packet) compare(s kernel.Step, sets map[string]*kernel.FilterSet) (answer, kernel.Step) {
+func (p packet) compare(s nft.Step, sets map[string]*nft.Set) (answer, nft.Step) {
 	v, absent := p.value(s.Field)
 	if absent {
-		return no, kernel.Step{}
+		return no, nft.Step{}
 	}
 	if v == nil {
-		return maybe, kernel.Step{}
+		return maybe, nft.Step{}
 	}
 	v = masked(v, s.Mask)
 	if s.Set != "" {
@@ -132,12 +133,12 @@ func (p packet) compare(s kernel.Step, sets map[string]*kernel.FilterSet) (answe
 	}
 	n := min(len(v), len(s.Value)) // a name's beginning, an address's prefix
 	if n == 0 {
-		return maybe, kernel.Step{}
+		return maybe, nft.Step{}
 	}
 	if len(s.Value) > len(v) {
-		return maybe, kernel.Step{}
+		return maybe, nft.Step{}
 	}
-	return ordered(bytes.Compare(v[:n], s.Value), s.Op), kernel.Step{}
+	return ordered(bytes.Compare(v[:n], s.Value), s.Op), nft.Step{}
 }
 
 func masked(v, mask []byte) []byte {
@@ -155,8 +156,8 @@ func masked(v, mask []byte) []byte {
 
 func ordered(c, op int) answer {
 	ok := map[int]bool{
-		kernel.CmpEqual: c == 0, kernel.CmpNotEqual: c != 0, kernel.CmpLess: c < 0,
-		kernel.CmpLessEqual: c <= 0, kernel.CmpGreater: c > 0, kernel.CmpGreaterEqual: c >= 0,
+		nft.CmpEqual: c == 0, nft.CmpNotEqual: c != 0, nft.CmpLess: c < 0,
+		nft.CmpLessEqual: c <= 0, nft.CmpGreater: c > 0, nft.CmpGreaterEqual: c >= 0,
 	}[op]
 	if ok {
 		return yes
@@ -165,26 +166,26 @@ func ordered(c, op int) answer {
 }
 
 // lookup finds a value in a set, and, in a map of verdicts, what is to be done.
-func lookup(v []byte, s kernel.Step, set *kernel.FilterSet) (answer, kernel.Step) {
+func lookup(v []byte, s nft.Step, set *nft.Set) (answer, nft.Step) {
 	if set == nil || set.Unknown {
-		return maybe, kernel.Step{}
+		return maybe, nft.Step{}
 	}
 	in := no
-	var then kernel.Step
+	var then nft.Step
 	var below []byte
 	for _, x := range set.Elements {
 		if len(x.Key) != len(v) {
-			return maybe, kernel.Step{}
+			return maybe, nft.Step{}
 		}
 		if !set.Intervals {
 			if bytes.Equal(x.Key, v) {
-				in, then = yes, kernel.Step{Verdict: x.Verdict, Chain: x.Chain}
+				in, then = yes, nft.Step{Verdict: x.Verdict, Chain: x.Chain}
 			}
 			continue
 		}
 		// The largest bound that is not above the value decides.
 		if bytes.Compare(x.Key, v) <= 0 && (below == nil || bytes.Compare(x.Key, below) > 0 || bytes.Equal(x.Key, below) && !x.End) {
-			below, in, then = x.Key, yes, kernel.Step{Verdict: x.Verdict, Chain: x.Chain}
+			below, in, then = x.Key, yes, nft.Step{Verdict: x.Verdict, Chain: x.Chain}
 			if x.End {
 				in = no
 			}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/nft"
 )
 
 // constants of these tests
@@ -25,47 +26,47 @@ func number32(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n)
 func TestCompare(t *testing.T) {
 	t.Parallel()
 	p := packet{in: bridgeLink, out: uplink, src: web, proto: 6, state: ctNew}
-	sets := map[string]*kernel.FilterSet{
-		"plain": {Elements: []kernel.FilterElement{{Key: bytesOf("10.1.0.9")}, {Key: bytesOf("10.1.0.2"), Verdict: "drop"}}},
-		"ranges": {Intervals: true, Elements: []kernel.FilterElement{
+	sets := map[string]*nft.Set{
+		"plain": {Elements: []nft.SetElement{{Key: bytesOf("10.1.0.9")}, {Key: bytesOf("10.1.0.2"), Verdict: "drop"}}},
+		"ranges": {Intervals: true, Elements: []nft.SetElement{
 			{Key: bytesOf("0.0.0.0"), End: true}, {Key: bytesOf("10.1.0.0")}, {Key: bytesOf("10.1.1.0"), End: true}, {Key: bytesOf("10.3.0.0")}, {Key: bytesOf("10.4.0.0"), End: true}}},
-		"after":   {Intervals: true, Elements: []kernel.FilterElement{{Key: bytesOf("10.0.0.0")}, {Key: bytesOf("10.1.0.0"), End: true}}},
+		"after":   {Intervals: true, Elements: []nft.SetElement{{Key: bytesOf("10.0.0.0")}, {Key: bytesOf("10.1.0.0"), End: true}}},
 		"unknown": {Unknown: true},
-		"longer":  {Elements: []kernel.FilterElement{{Key: make([]byte, 8)}}},
+		"longer":  {Elements: []nft.SetElement{{Key: make([]byte, 8)}}},
 	}
 	for name, tt := range map[string]struct {
-		step kernel.Step
+		step nft.Step
 		want answer
 	}{
-		"source":             {kernel.Step{Field: "ip saddr", Value: bytesOf("10.1.0.2")}, yes},
-		"another source":     {kernel.Step{Field: "ip saddr", Value: bytesOf("10.1.0.3")}, no},
-		"not another":        {kernel.Step{Field: "ip saddr", Op: kernel.CmpNotEqual, Value: bytesOf("10.1.0.3")}, yes},
-		"of a subnet":        {kernel.Step{Field: "ip saddr", Mask: []byte{255, 255, 0, 0}, Value: bytesOf("10.1.0.0")}, yes},
-		"by whole bytes":     {kernel.Step{Field: "ip saddr", Value: []byte{10, 1}}, yes},
-		"of another subnet":  {kernel.Step{Field: "ip saddr", Mask: []byte{255, 255, 0, 0}, Value: bytesOf("10.2.0.0")}, no},
-		"destination":        {kernel.Step{Field: "ip daddr", Value: bytesOf("192.0.2.1")}, maybe},
-		"the other family":   {kernel.Step{Field: "ip6 saddr", Value: bytesOf("fd00::1")}, no},
-		"by family":          {kernel.Step{Field: "nfproto", Value: []byte{kernel.IPv4}}, yes},
-		"interface":          {kernel.Step{Field: "iifname", Value: ifname("cni0\x00")}, yes},
-		"names that begin":   {kernel.Step{Field: "iifname", Value: ifname("cn")}, yes},
-		"other interface":    {kernel.Step{Field: "oifname", Value: ifname("docker0\x00")}, no},
-		"by number":          {kernel.Step{Field: "oif", Value: number32(2)}, yes},
-		"protocol":           {kernel.Step{Field: "l4proto", Value: []byte{6}}, yes},
-		"another protocol":   {kernel.Step{Field: "l4proto", Value: []byte{17}}, no},
-		"port":               {kernel.Step{Field: "dport", Value: []byte{0, 80}}, maybe},
-		"state":              {kernel.Step{Field: "ct state", Mask: number32(ctNew), Op: kernel.CmpNotEqual, Value: number32(0)}, yes},
-		"another state":      {kernel.Step{Field: "ct state", Mask: number32(ctEstablished), Op: kernel.CmpNotEqual, Value: number32(0)}, no},
-		"status":             {kernel.Step{Field: "ct status", Mask: number32(ctDNATed), Op: kernel.CmpNotEqual, Value: number32(0)}, no},
-		"iptables' state":    {kernel.Step{Field: kernel.FieldCTState, Mask: number32(ctNew | kernel.XTStateDNAT), Op: kernel.CmpNotEqual, Value: number32(0)}, yes},
-		"iptables' DNAT":     {kernel.Step{Field: kernel.FieldCTState, Mask: number32(kernel.XTStateDNAT), Op: kernel.CmpNotEqual, Value: number32(0)}, no},
-		"iptables' LOCAL":    {kernel.Step{Field: kernel.FieldDstType, Mask: number32(1 << localType), Op: kernel.CmpNotEqual, Value: number32(0)}, no},
-		"what nobody knows":  {kernel.Step{Field: "?"}, maybe},
-		"in a set":           {kernel.Step{Field: "ip saddr", Set: "plain"}, yes},
-		"not in a set":       {kernel.Step{Field: "ip saddr", Set: "plain", Not: true}, no},
-		"in a range":         {kernel.Step{Field: "ip saddr", Set: "ranges"}, yes},
-		"after a range":      {kernel.Step{Field: "ip saddr", Set: "after"}, no},
-		"in an unknown set":  {kernel.Step{Field: "ip saddr", Set: "unknown"}, maybe},
-		"in a set of longer": {kernel.Step{Field: "ip saddr", Set: "longer"}, maybe},
+		"source":             {nft.Step{Field: "ip saddr", Value: bytesOf("10.1.0.2")}, yes},
+		"another source":     {nft.Step{Field: "ip saddr", Value: bytesOf("10.1.0.3")}, no},
+		"not another":        {nft.Step{Field: "ip saddr", Op: nft.CmpNotEqual, Value: bytesOf("10.1.0.3")}, yes},
+		"of a subnet":        {nft.Step{Field: "ip saddr", Mask: []byte{255, 255, 0, 0}, Value: bytesOf("10.1.0.0")}, yes},
+		"by whole bytes":     {nft.Step{Field: "ip saddr", Value: []byte{10, 1}}, yes},
+		"of another subnet":  {nft.Step{Field: "ip saddr", Mask: []byte{255, 255, 0, 0}, Value: bytesOf("10.2.0.0")}, no},
+		"destination":        {nft.Step{Field: "ip daddr", Value: bytesOf("192.0.2.1")}, maybe},
+		"the other family":   {nft.Step{Field: "ip6 saddr", Value: bytesOf("fd00::1")}, no},
+		"by family":          {nft.Step{Field: "meta nfproto", Value: []byte{kernel.IPv4}}, yes},
+		"interface":          {nft.Step{Field: "iifname", Value: ifname("cni0\x00")}, yes},
+		"names that begin":   {nft.Step{Field: "iifname", Value: ifname("cn")}, yes},
+		"other interface":    {nft.Step{Field: "oifname", Value: ifname("docker0\x00")}, no},
+		"by number":          {nft.Step{Field: "oif", Value: number32(2)}, yes},
+		"protocol":           {nft.Step{Field: "meta l4proto", Value: []byte{6}}, yes},
+		"another protocol":   {nft.Step{Field: "meta l4proto", Value: []byte{17}}, no},
+		"port":               {nft.Step{Field: "th dport", Value: []byte{0, 80}}, maybe},
+		"state":              {nft.Step{Field: "ct state", Mask: number32(ctNew), Op: nft.CmpNotEqual, Value: number32(0)}, yes},
+		"another state":      {nft.Step{Field: "ct state", Mask: number32(ctEstablished), Op: nft.CmpNotEqual, Value: number32(0)}, no},
+		"status":             {nft.Step{Field: "ct status", Mask: number32(ctDNATed), Op: nft.CmpNotEqual, Value: number32(0)}, no},
+		"iptables' state":    {nft.Step{Field: nft.FieldCTState, Mask: number32(ctNew | nft.XTStateDNAT), Op: nft.CmpNotEqual, Value: number32(0)}, yes},
+		"iptables' DNAT":     {nft.Step{Field: nft.FieldCTState, Mask: number32(nft.XTStateDNAT), Op: nft.CmpNotEqual, Value: number32(0)}, no},
+		"iptables' LOCAL":    {nft.Step{Field: nft.FieldDstType, Mask: number32(1 << localType), Op: nft.CmpNotEqual, Value: number32(0)}, no},
+		"what nobody knows":  {nft.Step{Field: "?"}, maybe},
+		"in a set":           {nft.Step{Field: "ip saddr", Set: "plain"}, yes},
+		"not in a set":       {nft.Step{Field: "ip saddr", Set: "plain", Not: true}, no},
+		"in a range":         {nft.Step{Field: "ip saddr", Set: "ranges"}, yes},
+		"after a range":      {nft.Step{Field: "ip saddr", Set: "after"}, no},
+		"in an unknown set":  {nft.Step{Field: "ip saddr", Set: "unknown"}, maybe},
+		"in a set of longer": {nft.Step{Field: "ip saddr", Set: "longer"}, maybe},
 	} {
 		if got, _ := p.compare(tt.step, sets); got != tt.want {
 			t.Errorf("%s: %v, want %v", name, got, tt.want)
@@ -73,46 +74,46 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-func rule(steps ...kernel.Step) kernel.FilterRule { return kernel.FilterRule{Handle: 7, Steps: steps} }
+func rule(steps ...nft.Step) nft.Rule { return nft.Rule{Handle: 7, Steps: steps} }
 
-func do(verdict string) kernel.Step { return kernel.Step{Verdict: verdict} }
+func do(verdict string) nft.Step { return nft.Step{Verdict: verdict} }
 
 // What becomes of a packet in a forward chain whose policy is to drop, or to accept.
 func TestPass(t *testing.T) {
 	t.Parallel()
-	mine := kernel.Step{Field: "ip saddr", Value: bytesOf("10.1.0.2")}
-	other := kernel.Step{Field: "ip saddr", Value: bytesOf("10.1.0.3")}
-	unknown := kernel.Step{Field: "?"}
-	jump := kernel.Step{Verdict: "jump", Chain: "inner"}
-	leap := kernel.Step{Verdict: "goto", Chain: "inner"}
+	mine := nft.Step{Field: "ip saddr", Value: bytesOf("10.1.0.2")}
+	other := nft.Step{Field: "ip saddr", Value: bytesOf("10.1.0.3")}
+	unknown := nft.Step{Field: "?"}
+	jump := nft.Step{Verdict: "jump", Chain: "inner"}
+	leap := nft.Step{Verdict: "goto", Chain: "inner"}
 	for name, tt := range map[string]struct {
 		policyDrop  bool
-		rules       []kernel.FilterRule
-		inner       []kernel.FilterRule
+		rules       []nft.Rule
+		inner       []nft.Rule
 		drops, rule bool
 	}{
 		"nothing":                     {},
 		"policy":                      {policyDrop: true, drops: true},
-		"accepted before the policy":  {policyDrop: true, rules: []kernel.FilterRule{rule(mine, do("accept"))}},
-		"another accepted":            {policyDrop: true, rules: []kernel.FilterRule{rule(other, do("accept"))}, drops: true},
-		"maybe accepted":              {policyDrop: true, rules: []kernel.FilterRule{rule(unknown, do("accept"))}},
-		"dropped":                     {rules: []kernel.FilterRule{rule(mine, do("drop"))}, drops: true, rule: true},
-		"another dropped":             {rules: []kernel.FilterRule{rule(other, do("drop"))}},
-		"maybe dropped":               {rules: []kernel.FilterRule{rule(unknown, do("drop"))}},
-		"accepted, then dropped":      {rules: []kernel.FilterRule{rule(mine, do("accept")), rule(do("drop"))}},
-		"maybe accepted, dropped":     {rules: []kernel.FilterRule{rule(unknown, do("accept")), rule(do("drop"))}},
-		"dropped in a jump":           {rules: []kernel.FilterRule{rule(mine, jump)}, inner: []kernel.FilterRule{rule(do("drop"))}, drops: true, rule: true},
-		"returned from a jump":        {rules: []kernel.FilterRule{rule(jump), rule(do("drop"))}, inner: []kernel.FilterRule{rule(mine, do("return")), rule(do("accept"))}, drops: true, rule: true},
-		"accepted in a jump":          {policyDrop: true, rules: []kernel.FilterRule{rule(jump)}, inner: []kernel.FilterRule{rule(do("accept"))}},
-		"maybe accepted in a jump":    {policyDrop: true, rules: []kernel.FilterRule{rule(jump)}, inner: []kernel.FilterRule{rule(unknown, do("accept"))}},
-		"maybe jumped to an accept":   {policyDrop: true, rules: []kernel.FilterRule{rule(unknown, jump)}, inner: []kernel.FilterRule{rule(do("accept"))}},
-		"maybe jumped to nothing":     {policyDrop: true, rules: []kernel.FilterRule{rule(unknown, jump)}, drops: true},
-		"gone to":                     {rules: []kernel.FilterRule{rule(leap), rule(do("drop"))}, inner: []kernel.FilterRule{rule(other, do("drop"))}},
-		"jumped to what is not there": {rules: []kernel.FilterRule{rule(kernel.Step{Verdict: "jump", Chain: "none"}), rule(do("drop"))}},
-		"to a program":                {rules: []kernel.FilterRule{rule(mine, do("queue")), rule(do("drop"))}},
+		"accepted before the policy":  {policyDrop: true, rules: []nft.Rule{rule(mine, do("accept"))}},
+		"another accepted":            {policyDrop: true, rules: []nft.Rule{rule(other, do("accept"))}, drops: true},
+		"maybe accepted":              {policyDrop: true, rules: []nft.Rule{rule(unknown, do("accept"))}},
+		"dropped":                     {rules: []nft.Rule{rule(mine, do("drop"))}, drops: true, rule: true},
+		"another dropped":             {rules: []nft.Rule{rule(other, do("drop"))}},
+		"maybe dropped":               {rules: []nft.Rule{rule(unknown, do("drop"))}},
+		"accepted, then dropped":      {rules: []nft.Rule{rule(mine, do("accept")), rule(do("drop"))}},
+		"maybe accepted, dropped":     {rules: []nft.Rule{rule(unknown, do("accept")), rule(do("drop"))}},
+		"dropped in a jump":           {rules: []nft.Rule{rule(mine, jump)}, inner: []nft.Rule{rule(do("drop"))}, drops: true, rule: true},
+		"returned from a jump":        {rules: []nft.Rule{rule(jump), rule(do("drop"))}, inner: []nft.Rule{rule(mine, do("return")), rule(do("accept"))}, drops: true, rule: true},
+		"accepted in a jump":          {policyDrop: true, rules: []nft.Rule{rule(jump)}, inner: []nft.Rule{rule(do("accept"))}},
+		"maybe accepted in a jump":    {policyDrop: true, rules: []nft.Rule{rule(jump)}, inner: []nft.Rule{rule(unknown, do("accept"))}},
+		"maybe jumped to an accept":   {policyDrop: true, rules: []nft.Rule{rule(unknown, jump)}, inner: []nft.Rule{rule(do("accept"))}},
+		"maybe jumped to nothing":     {policyDrop: true, rules: []nft.Rule{rule(unknown, jump)}, drops: true},
+		"gone to":                     {rules: []nft.Rule{rule(leap), rule(do("drop"))}, inner: []nft.Rule{rule(other, do("drop"))}},
+		"jumped to what is not there": {rules: []nft.Rule{rule(nft.Step{Verdict: "jump", Chain: "none"}), rule(do("drop"))}},
+		"to a program":                {rules: []nft.Rule{rule(mine, do("queue")), rule(do("drop"))}},
 	} {
-		base := &kernel.FilterChain{Family: "inet", Table: "other", Name: "f", Type: "filter", Hook: "forward", Drop: tt.policyDrop, Rules: tt.rules}
-		r := &kernel.Ruleset{Chains: []*kernel.FilterChain{base, {Family: "inet", Table: "other", Name: "inner", Rules: tt.inner}}}
+		base := &nft.Chain{Family: "inet", Table: "other", Name: "f", Type: "filter", Hook: "forward", Drop: tt.policyDrop, Rules: tt.rules}
+		r := &nft.Ruleset{Chains: []*nft.Chain{base, {Family: "inet", Table: "other", Name: "inner", Rules: tt.inner}}}
 		at := pass(r, "forward", packet{in: bridgeLink, out: uplink, src: web, state: ctNew})
 		if (at != nil) != tt.drops || at != nil && (at.rule != nil) != tt.rule {
 			t.Errorf("%s: %+v, want drop %v, by a rule %v", name, at, tt.drops, tt.rule)
@@ -123,8 +124,8 @@ func TestPass(t *testing.T) {
 // Rules that jump in a circle, which the kernel refuses, end.
 func TestPassEnds(t *testing.T) {
 	t.Parallel()
-	c := &kernel.FilterChain{Family: "ip", Table: "t", Name: "c", Type: "filter", Hook: "forward", Drop: true, Rules: []kernel.FilterRule{rule(kernel.Step{Verdict: "jump", Chain: "c"})}}
-	if at := pass(&kernel.Ruleset{Chains: []*kernel.FilterChain{c}}, "forward", packet{src: web}); at != nil {
+	c := &nft.Chain{Family: "ip", Table: "t", Name: "c", Type: "filter", Hook: "forward", Drop: true, Rules: []nft.Rule{rule(nft.Step{Verdict: "jump", Chain: "c"})}}
+	if at := pass(&nft.Ruleset{Chains: []*nft.Chain{c}}, "forward", packet{src: web}); at != nil {
 		t.Errorf("%+v", at)
 	}
 }

@@ -1,17 +1,20 @@
 package doctor
 
-import "github.com/fairlead/fairlead/kernel"
+import (
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/nft"
+)
 
 // end is what became of a packet in a chain.
 type end struct {
 	verdict string // "accept", "drop", "nat"; "": it went on
 	sure    bool   // false: something before may have decided otherwise
-	chain   *kernel.FilterChain
-	rule    *kernel.FilterRule // nil: the policy
+	chain   *nft.Chain
+	rule    *nft.Rule // nil: the policy
 }
 
 // walk takes a packet through a chain, and those that it jumps to.
-func walk(r *kernel.Ruleset, c *kernel.FilterChain, p packet, depth int) end {
+func walk(r *nft.Ruleset, c *nft.Chain, p packet, depth int) end {
 	sure := true
 	for i := range c.Rules {
 		rule := &c.Rules[i]
@@ -51,7 +54,7 @@ func walk(r *kernel.Ruleset, c *kernel.FilterChain, p packet, depth int) end {
 
 const deepest = 16 // jumps, as the kernel has it
 
-func jump(r *kernel.Ruleset, c *kernel.FilterChain, act kernel.Step, p packet, depth int) end {
+func jump(r *nft.Ruleset, c *nft.Chain, act nft.Step, p packet, depth int) end {
 	to := r.Chain(c, act.Chain)
 	if to == nil || depth >= deepest {
 		return end{sure: false}
@@ -60,7 +63,7 @@ func jump(r *kernel.Ruleset, c *kernel.FilterChain, act kernel.Step, p packet, d
 }
 
 // try tells whether a rule's comparisons are true of the packet, and what it then does.
-func try(rule *kernel.FilterRule, p packet, sets map[string]*kernel.FilterSet) (answer, kernel.Step) {
+func try(rule *nft.Rule, p packet, sets map[string]*nft.Set) (answer, nft.Step) {
 	all := yes
 	for _, s := range rule.Steps {
 		if s.Field == "" {
@@ -68,22 +71,22 @@ func try(rule *kernel.FilterRule, p packet, sets map[string]*kernel.FilterSet) (
 		}
 		got, then := p.compare(s, sets)
 		if got == no {
-			return no, kernel.Step{}
+			return no, nft.Step{}
 		}
 		all = min(all, got)
 		if s.Map {
 			if got == maybe {
-				then = kernel.Step{Verdict: "queue"} // whatever is in there
+				then = nft.Step{Verdict: "queue"} // whatever is in there
 			}
 			return all, then
 		}
 	}
-	return all, kernel.Step{}
+	return all, nft.Step{}
 }
 
 // pass takes a packet through the base chains of a hook, all of which have to let it
 // through. It returns where it surely ends, or nil.
-func pass(r *kernel.Ruleset, hook string, p packet) *end {
+func pass(r *nft.Ruleset, hook string, p packet) *end {
 	for _, c := range r.Base(hook, p.family()) {
 		if c.Type != "filter" || c.Table == kernel.Table {
 			continue

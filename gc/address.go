@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead/fairlead/internal/netnspath"
 	"github.com/fairlead/fairlead/ipam"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
 	"github.com/fairlead/fairlead/libcni"
 )
 
@@ -74,7 +75,7 @@ func (c *collector) ownerGone(s addressDir, h ipam.Holding) bool {
 
 // allAddresses returns the addresses in all network namespaces that this process can see.
 func allAddresses() (map[netip.Addr]bool, error) {
-	all, err := kernel.Namespaces()
+	all, err := netns.All()
 	out := map[netip.Addr]bool{}
 	for _, ns := range all {
 		addrs, err2 := ns.Addrs()

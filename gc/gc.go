@@ -178,7 +178,7 @@ func (c *collector) gone() ([]Attachment, error) {
 	for _, g := range found {
 		out = append(out, *g)
 	}
-	slices.SortFunc(out, func(a, b Attachment) int { return strings.Compare(a.owner.Mark(), b.owner.Mark()) })
+	slices.SortFunc(out, func(a, b Attachment) int { return strings.Compare(a.owner.Tag(), b.owner.Tag()) })
 	return out, nil
 }
 

@@ -11,6 +11,8 @@ import (
 	"github.com/fairlead/fairlead/internal/netnspath"
 	"github.com/fairlead/fairlead/ipam"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/inspect"
+	"github.com/fairlead/fairlead/kernel/netns"
 	"github.com/fairlead/fairlead/repair"
 )
 
@@ -43,10 +45,10 @@ func (c *collector) removeByRecord(ctx context.Context, g Attachment) error {
 }
 
 func (c *collector) removeObjects(g Attachment, rec *attach.Record) error {
-	var ns *kernel.Netns
+	var ns *netns.Handle
 	if g.alive != "" && rec != nil && rec.Living() {
 		var err error
-		if ns, err = kernel.OpenNetns(g.alive); err != nil {
+		if ns, err = netns.Open(g.alive); err != nil {
 			return err
 		}
 		defer ns.Close()
@@ -64,7 +66,7 @@ func (c *collector) removeObjects(g Attachment, rec *attach.Record) error {
 			errs = append(errs, c.dir.Unclaim(g.owner, p.Ports))
 		}
 	}
-	return errors.Join(append(errs, e.RemoveMarkedLinks(g.owner.Owns), e.RemoveMarked(g.owner.Owns))...)
+	return errors.Join(append(errs, e.RemoveTaggedLinks(g.owner.Owns), e.RemoveTagged(g.owner.Owns))...)
 }
 
 // removeTagged removes objects with the owner tag of an attachment that does not exist. An ADD writes its record before it
@@ -76,7 +78,7 @@ func (c *collector) removeTagged() {
 		return
 	}
 	defer e.Close()
-	if c.used, err = e.MarkedInUse(); err != nil {
+	if c.used, err = inspect.TagsInUse(e); err != nil {
 		c.fail(err)
 		return
 	}
@@ -89,14 +91,14 @@ func (c *collector) removeTagged() {
 		}
 		return !c.DryRun
 	}
-	c.fail(e.RemoveMarkedLinks(remove))
-	c.fail(e.RemoveMarked(remove))
+	c.fail(e.RemoveTaggedLinks(remove))
+	c.fail(e.RemoveTagged(remove))
 }
 
 // inUse reports whether an owner tag belongs to an attachment that exists: one with a record, a reservation, a cached
 // result, or a link into a namespace in use.
 func (c *collector) inUse(tag string) bool {
-	if c.used[tag] || !kernel.IsOwnerMark(tag) || c.dir.ByMark(tag) != nil {
+	if c.used[tag] || !kernel.IsOwnerTag(tag) || c.dir.ByMark(tag) != nil {
 		return true
 	}
 	for _, g := range c.out.Attachments {
@@ -110,6 +112,6 @@ func (c *collector) inUse(tag string) bool {
 			return true
 		}
 	}
-	o, ok := kernel.ParseMark(tag)
+	o, ok := kernel.ParseOwnerTag(tag)
 	return ok && c.dir.Reserved(o)
 }

@@ -10,20 +10,21 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// Addr is an address of a link. IPAM owns it, so it waits for no duplicate
-// address detection unless DAD is asked for.
+// Addr is an address of a link. IPAM allocated it, so there is no duplicate address detection unless DAD is set.
 type Addr struct {
 	base
-	In       Side         `json:",omitzero"`
-	Link     string       `json:",omitzero"`
-	Prefix   netip.Prefix `json:",omitzero"`
-	DAD      bool         `json:",omitzero"`
-	NoRoute  bool         `json:",omitzero"` // the kernel makes no route for the prefix
-	IsShared bool         `json:",omitzero"` // a gateway address on a bridge
-	Waits    bool         `json:",omitzero"` // until it is free on the link's parent: see linger
-	Alone    bool         `json:",omitzero"` // other addresses of the family that overlap it are taken away (forceAddress)
+	In              Side         `json:",omitzero"`
+	Link            string       `json:",omitzero"`
+	Prefix          netip.Prefix `json:",omitzero"`
+	DAD             bool         `json:",omitzero"`
+	NoRoute         bool         `json:",omitzero"`      // the kernel adds no route for the prefix
+	IsShared        bool         `json:",omitzero"`      // a gateway address on a bridge
+	RetryWhileTaken bool         `json:"Waits,omitzero"` // until no other link of the parent has the address, see retryWhileTaken
+	ForceAddress    bool         `json:"Alone,omitzero"` // remove other addresses of the family that overlap (forceAddress)
 }
 
 func (a *Addr) kind() string { return "addr" }
@@ -42,14 +43,15 @@ func (a *Addr) String() string {
 	return s
 }
 
-func (a *Addr) body(index int) buf {
+// Message returns the body of a message about the address: struct ifaddrmsg, rtnetlink(7).
+func (a *Addr) Message(index int) netlink.Buffer {
 	ip := a.Prefix.Addr()
-	b := buf{family(ip), byte(a.Prefix.Bits()), 0, unix.RT_SCOPE_UNIVERSE}
+	b := netlink.Buffer{netlink.AddrFamily(ip), byte(a.Prefix.Bits()), 0, unix.RT_SCOPE_UNIVERSE}
 	b = binary.NativeEndian.AppendUint32(b, uint32(index))
-	b.addr(unix.IFA_LOCAL, ip)
-	b.addr(unix.IFA_ADDRESS, ip)
+	b.Addr(unix.IFA_LOCAL, ip)
+	b.Addr(unix.IFA_ADDRESS, ip)
 	if ip.Is4() && a.Prefix.Bits() < 31 {
-		b.addr(unix.IFA_BROADCAST, broadcast(a.Prefix))
+		b.Addr(unix.IFA_BROADCAST, broadcast(a.Prefix))
 	}
 	var flags uint32
 	if ip.Is6() && !a.DAD {
@@ -59,16 +61,9 @@ func (a *Addr) body(index int) buf {
 		flags |= unix.IFA_F_NOPREFIXROUTE
 	}
 	if flags != 0 {
-		b.u32(unix.IFA_FLAGS, flags)
+		b.Uint32(unix.IFA_FLAGS, flags)
 	}
 	return b
-}
-
-func family(a netip.Addr) byte {
-	if a.Is4() {
-		return unix.AF_INET
-	}
-	return unix.AF_INET6
 }
 
 func broadcast(p netip.Prefix) netip.Addr {
@@ -79,49 +74,48 @@ func broadcast(p netip.Prefix) netip.Addr {
 }
 
 func (a *Addr) ensure(e *Engine) error {
-	i, err := e.ifindex(a.In, a.Link)
+	i, err := e.LinkIndex(a.In, a.Link)
 	if err != nil {
 		return err
 	}
-	add := request{unix.RTM_NEWADDR, unix.NLM_F_CREATE | unix.NLM_F_EXCL, a.body(i)}
-	if a.Waits {
-		return e.linger(a.In, add, unix.EADDRINUSE) // it goes with its link
+	add := netlink.Request{Type: unix.RTM_NEWADDR, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: a.Message(i)}
+	if a.RetryWhileTaken {
+		return e.retryWhileTaken(a.In, add, unix.EADDRINUSE) // it goes away with its link
 	}
-	return e.send(a, a.In, add, func(r response) error {
-		if a.IsShared && errors.Is(r.err, unix.EEXIST) {
+	return e.send(a, a.In, add, func(r netlink.Response) error {
+		if a.IsShared && errors.Is(r.Err, unix.EEXIST) {
 			return nil
 		}
-		if r.err != nil {
-			return r.err
+		if r.Err != nil {
+			return r.Err
 		}
 		if a.IsShared {
-			e.later = append(e.later, later{a, func() error { return a.settle(e) }})
+			e.later = append(e.later, later{a, func() error { return a.resolveOverlaps(e) }})
 		} else {
-			e.made(a)
+			e.noteCreated(a)
 		}
 		if a.Prefix.Addr().Is6() && !a.DAD {
-			e.later = append(e.later, later{a, func() error { a.arrive(e, i); return nil }})
+			e.later = append(e.later, later{a, func() error { a.waitForLocalRoute(e, i); return nil }})
 		}
 		return nil
 	})
 }
 
-// arrive waits until packets to an IPv6 address are taken for the host's own. The
-// route that says so is made by a worker, which on a host with much to do comes after
-// what others send: without it the first packet is forwarded, so dropped, and a
-// neighbour that was told the address asks no second time.
-func (a *Addr) arrive(e *Engine, index int) {
-	for deadline := time.Now().Add(portWait); time.Now().Before(deadline); time.Sleep(portPoll) {
-		m, err := e.lookUp(a.In, a.Prefix.Addr(), func(b *buf) { b.u32(unix.RTA_OIF, uint32(index)) })
+// waitForLocalRoute waits until the kernel accepts packets to an IPv6 address. A kernel worker adds the local route,
+// and on a busy host it comes late. Without that route the first packet is forwarded and lost, and a neighbour that has
+// received the announcement does not ask again.
+func (a *Addr) waitForLocalRoute(e *Engine, index int) {
+	for deadline := time.Now().Add(portTimeout); time.Now().Before(deadline); time.Sleep(portPollInterval) {
+		m, err := e.RouteTo(a.In, a.Prefix.Addr(), func(b *netlink.Buffer) { b.Uint32(unix.RTA_OIF, uint32(index)) })
 		if err == nil && m[7] == unix.RTN_LOCAL {
 			return
 		}
 	}
 }
 
-// settle looks, when a shared link got a new address, whether others of its
-// subnet are there: in the way, or to be replaced.
-func (a *Addr) settle(e *Engine) error {
+// resolveOverlaps handles the other addresses of a subnet after a shared link got a new address. It replaces them with
+// ForceAddress, and else returns an error.
+func (a *Addr) resolveOverlaps(e *Engine) error {
 	have, err := e.Addrs(a.In, a.Link)
 	if err != nil {
 		return err
@@ -132,8 +126,8 @@ func (a *Addr) settle(e *Engine) error {
 			continue
 		}
 		out, verb := &Addr{In: a.In, Link: a.Link, Prefix: h}, "replace"
-		if !a.Alone {
-			out, verb = a, "take back"
+		if !a.ForceAddress {
+			out, verb = a, "remove"
 			err = fmt.Errorf("%s already has an address different from %s: %s (set forceAddress to replace it)", a.Link, a.Prefix, h)
 		}
 		if e2 := out.remove(e); e2 != nil && !errors.Is(e2, os.ErrNotExist) {
@@ -147,21 +141,21 @@ func (a *Addr) settle(e *Engine) error {
 	if !replaced {
 		return nil
 	}
-	// The kernel takes an address away with an older one of its subnet.
-	i, err := e.ifindex(a.In, a.Link)
+	// Removing an older address of the subnet also removed the new one.
+	i, err := e.LinkIndex(a.In, a.Link)
 	if err == nil {
-		_, err = e.now(a.In, request{unix.RTM_NEWADDR, unix.NLM_F_CREATE | unix.NLM_F_REPLACE, a.body(i)})
+		_, err = e.Request(a.In, netlink.Request{Type: unix.RTM_NEWADDR, Flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, Body: a.Message(i)})
 	}
 	return err
 }
 
 // Addrs lists the addresses of a link.
 func (e *Engine) Addrs(s Side, link string) ([]netip.Prefix, error) {
-	i, err := e.ifindex(s, link)
+	i, err := e.LinkIndex(s, link)
 	if err != nil {
 		return nil, err
 	}
-	have, err := e.addrInfos(s, i)
+	have, err := e.AddrInfos(s, i)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", link, err)
 	}
@@ -170,16 +164,6 @@ func (e *Engine) Addrs(s Side, link string) ([]netip.Prefix, error) {
 		out = append(out, a.Prefix)
 	}
 	return out, nil
-}
-
-// ownAddress is the link's own address in an RTM_NEWADDR: of a point-to-point
-// link IFA_ADDRESS is the peer's.
-func ownAddress(m []byte) netip.Addr {
-	p := m[unix.SizeofIfAddrmsg:]
-	if ip := address(attr(p, unix.IFA_LOCAL)); ip.IsValid() {
-		return ip
-	}
-	return address(attr(p, unix.IFA_ADDRESS))
 }
 
 func (a *Addr) diff(e *Engine) ([]string, error) {
@@ -194,17 +178,13 @@ func (a *Addr) diff(e *Engine) ([]string, error) {
 }
 
 func (a *Addr) remove(e *Engine) error {
-	i, err := e.ifindex(a.In, a.Link)
+	i, err := e.LinkIndex(a.In, a.Link)
 	if err != nil {
 		return err
 	}
-	_, err = e.now(a.In, request{unix.RTM_DELADDR, 0, a.body(i)})
+	_, err = e.Request(a.In, netlink.Request{Type: unix.RTM_DELADDR, Flags: 0, Body: a.Message(i)})
 	if errors.Is(err, unix.EADDRNOTAVAIL) {
 		return os.ErrNotExist
 	}
 	return err
-}
-
-func isAbsent(err error) bool {
-	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.EADDRNOTAVAIL)
 }

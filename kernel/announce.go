@@ -5,64 +5,64 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// Announced is a bridge port that forwards, and the container's addresses
-// announced through it, once. The kernel announces them (arp_notify,
-// ndisc_notify) when a link comes up or its hardware address is set. The port
-// forwards only once a worker has seen its carrier, up to a second after the link
-// came up, and drops what comes before: so this waits for the port, and only then
-// are the two keys written and the address set. See parted.
-type Announced struct {
+// AnnounceAddresses announces a container's addresses once, as soon as its bridge port forwards. The kernel announces
+// addresses (arp_notify, ndisc_notify) when a link comes up or when its hardware address is set. But the port drops
+// packets until a kernel worker has seen its carrier, up to a second after the link came up. So this object waits for
+// the port. Only then the two sysctls are written and the hardware address is set. See splitDeferred.
+type AnnounceAddresses struct {
 	base
-	Port string // the host's end
-	Link string // the container's
-	MAC  string // the container's, as it is: setting it again is what announces
+	Port string // host end of the pair
+	Link string // container end
+	MAC  string // current address of the container end: setting it again announces
 }
 
 const (
-	brportState  = 1 // linux/if_link.h: IFLA_BRPORT_STATE
-	portDisabled = 0 // linux/if_bridge.h; listening and learning are a spanning tree's business
-	portWait     = 2 * time.Second
-	portPoll     = 200 * time.Microsecond
+	brportState      = 1 // linux/if_link.h: IFLA_BRPORT_STATE
+	portDisabled     = 0 // linux/if_bridge.h; the states listening and learning belong to the spanning tree protocol
+	portTimeout      = 2 * time.Second
+	portPollInterval = 200 * time.Microsecond
 )
 
-func (a *Announced) kind() string { return "announced" }
-func (a *Announced) Side() Side   { return Container }
-func (a *Announced) Shared() bool { return false }
-func (a *Announced) on() linkName { return linkName{Container, a.Link} }
+func (a *AnnounceAddresses) kind() string { return "announced" }
+func (a *AnnounceAddresses) Side() Side   { return Container }
+func (a *AnnounceAddresses) Shared() bool { return false }
+func (a *AnnounceAddresses) on() linkName { return linkName{Container, a.Link} }
 
-func (a *Announced) String() string { return "ip link set " + a.Link + " address " + a.MAC }
+func (a *AnnounceAddresses) String() string { return "ip link set " + a.Link + " address " + a.MAC }
 
-func (a *Announced) ensure(e *Engine) error {
-	if err := a.forwards(e); err != nil {
+func (a *AnnounceAddresses) ensure(e *Engine) error {
+	if err := a.waitForPort(e); err != nil {
 		return err
 	}
-	i, err := e.ifindex(Container, a.Link)
+	i, err := e.LinkIndex(Container, a.Link)
 	if err != nil {
 		return err
 	}
-	body := ifinfo(i, 0, 0)
-	body.bytes(unix.IFLA_ADDRESS, macBytes(a.MAC))
-	return e.send(a, Container, request{unix.RTM_SETLINK, 0, body}, nil)
+	body := netlink.LinkMessage(i, 0, 0)
+	body.Bytes(unix.IFLA_ADDRESS, macBytes(a.MAC))
+	return e.send(a, Container, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: body}, nil)
 }
 
-// forwards waits for the port. On a bridge that is down it never does: that is
-// told at the end of the wait.
-func (a *Announced) forwards(e *Engine) error {
-	ok, err := e.await(a.Port, (*LinkInfo).forwards)
+// waitForPort waits until the port forwards. On a bridge that is down it never does, and the error says so.
+func (a *AnnounceAddresses) waitForPort(e *Engine) error {
+	ok, err := e.waitForLink(a.Port, (*LinkInfo).portEnabled)
 	if err == nil && !ok {
-		err = fmt.Errorf("bridge port %s is still disabled after %v: is the bridge up?", a.Port, portWait)
+		err = fmt.Errorf("bridge port %s is still disabled after %v: is the bridge up?", a.Port, portTimeout)
 	}
 	return err
 }
 
-func (l *LinkInfo) forwards() bool { return num8(attr(l.port, brportState)) != portDisabled }
+func (l *LinkInfo) portEnabled() bool {
+	return netlink.Uint8(netlink.Attr(l.port, brportState)) != portDisabled
+}
 
-// await looks at a link of the host until it is so, for portWait at most, and tells
-// whether it is.
-func (e *Engine) await(link string, so func(*LinkInfo) bool) (is bool, err error) {
-	for deadline := time.Now().Add(portWait); ; time.Sleep(portPoll) {
+// waitForLink reads a link of the host until the condition holds, up to portTimeout, and reports whether it holds.
+func (e *Engine) waitForLink(link string, so func(*LinkInfo) bool) (is bool, err error) {
+	for deadline := time.Now().Add(portTimeout); ; time.Sleep(portPollInterval) {
 		l, err := e.Link(Host, link)
 		if err != nil {
 			return false, err
@@ -76,15 +76,15 @@ func (e *Engine) await(link string, so func(*LinkInfo) bool) (is bool, err error
 	}
 }
 
-func (a *Announced) diff(e *Engine) ([]string, error) {
+func (a *AnnounceAddresses) diff(e *Engine) ([]string, error) {
 	l, err := e.Link(Host, a.Port)
 	if err != nil {
 		return nil, err
 	}
-	if !l.forwards() {
+	if !l.portEnabled() {
 		return []string{"port " + a.Port + " is disabled"}, nil
 	}
 	return nil, nil
 }
 
-func (a *Announced) remove(*Engine) error { return nil }
+func (a *AnnounceAddresses) remove(*Engine) error { return nil }

@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// Apply makes every object so, in order. On a failure it undoes what this call
-// made, in reverse, and returns the failure joined with the undo's own.
+// Apply creates every object in order. After a failure it removes what this call created, in reverse, and returns the
+// failure joined with the errors of the removal.
 func (e *Engine) Apply(list Objects) error {
-	mark := len(e.undo)
-	now, last := parted(list)
+	mark := len(e.created)
+	now, last := splitDeferred(list)
 	err := e.ensureAll(now)
 	if err == nil {
 		err = e.commit()
@@ -28,19 +28,19 @@ func (e *Engine) Apply(list Objects) error {
 	return nil
 }
 
-// parted takes out what has to wait for the kernel: it comes when all else is
-// done. With it comes what makes a link announce its addresses: as it comes up
-// it would announce them too, and on a full bridge a thousand network stacks hear each.
-func parted(list Objects) (now, last Objects) {
+// splitDeferred separates the objects that must wait for the kernel: they come last. The sysctls that make the kernel
+// announce a link's addresses wait with them. Otherwise the kernel would also announce when the link comes up, and on a
+// full bridge a thousand network stacks receive each announcement.
+func splitDeferred(list Objects) (now, last Objects) {
 	waits := map[linkName]bool{}
 	for _, o := range list {
-		if a, ok := o.(*Announced); ok {
+		if a, ok := o.(*AnnounceAddresses); ok {
 			waits[a.on()] = true
 		}
 	}
 	for _, o := range list {
-		_, a := o.(*Announced)
-		_, c := o.(*Carried)
+		_, a := o.(*AnnounceAddresses)
+		_, c := o.(*WaitForCarrier)
 		s, _ := o.(*Sysctl)
 		if a || c || s != nil && s.announces() && waits[s.on()] {
 			last = append(last, o)
@@ -72,7 +72,7 @@ func (e *Engine) finish() error {
 	return errors.Join(errs...)
 }
 
-// ObjectError is a failure that one object of a list met.
+// ObjectError is an error about one object of a list.
 type ObjectError struct {
 	Object Object
 
@@ -83,30 +83,29 @@ type ObjectError struct {
 func (o *ObjectError) Error() string { return o.text }
 func (o *ObjectError) Unwrap() error { return o.err }
 
-// about says on which object something failed.
+// about returns an ObjectError.
 func about(o Object, err error) error {
 	return &ObjectError{o, o.String() + ": " + err.Error(), err}
 }
 
-// Keep makes what was applied so far stay: Undo does not remove it any more. What
-// is known of links is forgotten, as others may change them now.
-func (e *Engine) Keep() {
-	e.undo = nil
+// DiscardUndo keeps what was applied so far: Undo no longer removes it. It also clears the link cache, because others
+// may change the links now.
+func (e *Engine) DiscardUndo() {
+	e.created = nil
 	clear(e.index[Host])
 	clear(e.index[Container])
 	clear(e.seen)
 }
 
-// Undo removes, in reverse, everything that this engine's Applies made. Where the
-// kernel's answer was lost that is not known, and Undo an error: all that was to be
-// made is to be removed.
-func (e *Engine) Undo() error { return errors.Join(e.rollback(0), e.lost) }
+// Undo removes, in reverse, everything that this engine's Apply calls created. If a reply of the kernel was lost, it
+// returns an error, because the engine does not know what exists. The caller must then remove all objects.
+func (e *Engine) Undo() error { return errors.Join(e.rollback(0), e.uncertain) }
 
 func (e *Engine) rollback(mark int) error {
-	// What was sent before the failure and not yet answered for.
-	e.queue, e.nft, e.groups, e.later = nil, nil, nil, nil
-	made := slices.Clone(e.undo[mark:])
-	e.undo = e.undo[:mark]
+	// Drop what was not sent or not answered before the failure.
+	e.queue, e.nft, e.chainGroups, e.later = nil, nil, nil, nil
+	made := slices.Clone(e.created[mark:])
+	e.created = e.created[:mark]
 	err := e.Remove(made)
 	if err != nil {
 		return fmt.Errorf("undo: %w", err)
@@ -114,31 +113,29 @@ func (e *Engine) rollback(mark int) error {
 	return nil
 }
 
-// made notes that an object was created by this engine. A part of a group goes
-// with the group, when that is empty.
-func (e *Engine) made(o Object) {
-	if n, ok := o.(*NFT); !o.Shared() || ok && n.Group != "" {
-		e.undo = append(e.undo, o)
+// noteCreated records that this engine created an object. A part of a chain group is removed when the group is empty.
+func (e *Engine) noteCreated(o Object) {
+	if n, ok := o.(*NFT); !o.Shared() || ok && n.ChainGroup != "" {
+		e.created = append(e.created, o)
 	}
 }
 
-// Remove removes the objects that are not shared, in reverse. What is already
-// gone is success; it goes on after an error and joins the errors. Objects
-// that live on a link of the list go with the link.
+// Remove removes the objects that are not shared, in reverse. An object that is already gone is success. Remove
+// continues after an error and joins the errors. Objects on a link of the list go away with the link.
 func (e *Engine) Remove(list Objects) error {
-	carried := carriers(list)
+	carried := linksOwnedBy(list)
 	var errs []error
 	note := func(o Object, err error) {
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("remove %s: %w", o, err))
 		}
 	}
-	gone := e.removeTogether(list)
+	gone := e.removeInOneGroup(list)
 	for _, o := range slices.Backward(list) {
-		if n, ok := o.(*NFT); ok && n.Group != "" {
-			e.groups = append(e.groups, n)
+		if n, ok := o.(*NFT); ok && n.ChainGroup != "" {
+			e.chainGroups = append(e.chainGroups, n)
 		}
-		if !o.Shared() && !carried.carry(o) && !gone[o] {
+		if !o.Shared() && !carried.goesWithLink(o) && !gone[o] {
 			note(o, o.remove(e))
 		}
 	}
@@ -146,12 +143,11 @@ func (e *Engine) Remove(list Objects) error {
 	return errors.Join(errs...)
 }
 
-// carrying are the links that a list owns, with which others of it go, and the
-// objects that make them.
-type carrying map[linkName]Object
+// ownedLinks maps the links that a list owns to the objects that create them.
+type ownedLinks map[linkName]Object
 
-func carriers(list Objects) carrying {
-	out := carrying{}
+func linksOwnedBy(list Objects) ownedLinks {
+	out := ownedLinks{}
 	for _, o := range list {
 		if !o.Shared() {
 			for _, l := range o.links() {
@@ -162,31 +158,31 @@ func carriers(list Objects) carrying {
 	return out
 }
 
-// carry tells whether an object goes with its link. A device that comes home
-// keeps its settings, so those are taken back.
-func (c carrying) carry(o Object) bool {
+// goesWithLink reports whether removing the object's link also removes the object. A host device keeps its attributes
+// when it returns to the host, so those are restored.
+func (c ownedLinks) goesWithLink(o Object) bool {
 	by := c[o.on()]
-	_, home := by.(*Moved)
-	_, kept := o.(*Tuned)
+	_, home := by.(*HostDevice)
+	_, kept := o.(*LinkAttrs)
 	return by != nil && !(home && kept)
 }
 
-// Split parts the links of a list, whose removal the kernel makes wait
-// (rcu_barrier, about 20 ms), from what is to be removed besides.
-func Split(list Objects) (links, rest Objects) {
-	carried := carriers(list)
+// SplitLinks separates the links of a list, whose removal takes about 20 ms (rcu_barrier), from the other objects that
+// need their own removal.
+func SplitLinks(list Objects) (links, rest Objects) {
+	carried := linksOwnedBy(list)
 	for _, o := range list {
 		switch {
 		case !o.Shared() && len(o.links()) > 0:
 			links = append(links, o)
-		case !carried.carry(o):
+		case !carried.goesWithLink(o):
 			rest = append(rest, o)
 		}
 	}
 	return links, rest
 }
 
-// Difference is an object that is not as it should be.
+// Difference is an object that differs from its desired state.
 type Difference struct {
 	Object Object
 	What   []string // "mtu is 1400, want 1500"; "is missing"
@@ -203,11 +199,10 @@ func (d Difference) String() string {
 	return s
 }
 
-// Check returns every object that differs, and changes nothing. What several
-// objects are compared with is looked at once.
+// Check returns every object that differs. It changes nothing, and reads each link once.
 func (e *Engine) Check(list Objects) ([]Difference, error) {
-	e.looked = &looked{links: map[linkName]*LinkInfo{}}
-	defer func() { e.looked = nil }()
+	e.checkCache = &checkCache{links: map[linkName]*LinkInfo{}}
+	defer func() { e.checkCache = nil }()
 	var out []Difference
 	var errs []error
 	for _, o := range list {
@@ -216,7 +211,7 @@ func (e *Engine) Check(list Objects) ([]Difference, error) {
 		case errors.Is(err, os.ErrNotExist):
 			what = []string{"is missing"}
 		case err != nil:
-			errs = append(errs, fmt.Errorf("look at %s: %w", o, err))
+			errs = append(errs, fmt.Errorf("read %s: %w", o, err))
 			continue
 		}
 		if len(what) > 0 {

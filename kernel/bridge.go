@@ -6,15 +6,17 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// Bridge is a bridge of the host, shared by its attachments. Its MAC is set,
-// so that it does not change with its ports; one that exists keeps its own.
+// Bridge is a bridge of the host that attachments share. It gets an explicit MAC address, so that the address does not
+// change with its ports. An existing bridge keeps its address.
 type Bridge struct {
 	base
 	Name          string `json:",omitzero"`
 	MAC           string `json:",omitzero"`
-	MTU           int    `json:",omitzero"` // bytes, when it is made; 0: the kernel's choice
+	MTU           int    `json:",omitzero"` // bytes, of a bridge that is created; 0: the kernel's choice
 	Promisc       bool   `json:",omitzero"` // set if true, never cleared
 	VLANFiltering bool   `json:",omitzero"`
 }
@@ -23,8 +25,7 @@ const ( // linux/if_link.h: IFLA_INFO_DATA of a bridge
 	brVLANFiltering = 7
 )
 
-// NoMAC is what a bridge without ports has that nobody gave an address: it
-// would take its ports'.
+// NoMAC is the address of a bridge that has no ports and no explicit address. It would take the address of a port.
 const NoMAC = "00:00:00:00:00:00"
 
 func (b *Bridge) kind() string { return "bridge" }
@@ -53,12 +54,12 @@ func (b *Bridge) String() string {
 func (b *Bridge) links() []linkName { return []linkName{{Host, b.Name}} }
 
 func (b *Bridge) ensure(e *Engine) error {
-	l, err := e.known(Host, b.Name)
+	l, err := e.linkCached(Host, b.Name)
 	if err == nil {
 		err = b.ignoreRouters()
 	}
 	if errors.Is(err, os.ErrNotExist) {
-		if err = b.create(e); err == nil || errors.Is(err, unix.EEXIST) { // EEXIST: another ADD was first
+		if err = b.create(e); err == nil || errors.Is(err, unix.EEXIST) { // EEXIST: a concurrent ADD created it
 			l, err = e.Link(Host, b.Name)
 		}
 	}
@@ -69,50 +70,50 @@ func (b *Bridge) ensure(e *Engine) error {
 }
 
 func (b *Bridge) create(e *Engine) error {
-	body := ifinfo(0, 0, 0)
-	body.str(unix.IFLA_IFNAME, b.Name)
-	body.bytes(unix.IFLA_ADDRESS, macBytes(b.MAC))
-	body.u32(unix.IFLA_GROUP, Group) // one that exists has none: it may hold the host's uplink
+	body := netlink.LinkMessage(0, 0, 0)
+	body.String(unix.IFLA_IFNAME, b.Name)
+	body.Bytes(unix.IFLA_ADDRESS, macBytes(b.MAC))
+	body.Uint32(unix.IFLA_GROUP, LinkGroup) // only of our bridges: an existing one may hold the host's uplink
 	if b.MTU > 0 {
-		body.u32(unix.IFLA_MTU, uint32(b.MTU))
+		body.Uint32(unix.IFLA_MTU, uint32(b.MTU))
 	}
-	body.nest(unix.IFLA_LINKINFO, func(n *buf) {
-		n.str(unix.IFLA_INFO_KIND, "bridge")
-		n.nest(unix.IFLA_INFO_DATA, b.data)
+	body.Nest(unix.IFLA_LINKINFO, func(n *netlink.Buffer) {
+		n.String(unix.IFLA_INFO_KIND, "bridge")
+		n.Nest(unix.IFLA_INFO_DATA, b.data)
 	})
-	// Born down, brought up by adjust: accept_ra=0 comes before it can hear anybody.
-	_, err := e.now(Host, request{unix.RTM_NEWLINK, unix.NLM_F_CREATE | unix.NLM_F_EXCL, body})
+	// The bridge is created down, and adjust brings it up: accept_ra must be 0 before the first packet.
+	_, err := e.Request(Host, netlink.Request{Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: body})
 	if err != nil {
 		return fmt.Errorf("create bridge: %w", err)
 	}
-	// Neighbour discovery waits for the link-local address, which the bridge's
-	// own MAC makes unique: no second of duplicate address detection.
+	// Neighbour discovery waits for the link-local address. It derives from the bridge's own MAC address and is unique,
+	// so a second of duplicate address detection is skipped.
 	return errors.Join(
 		writeSysctl("net/ipv6/conf/"+b.Name+"/accept_ra", "0", true),
 		writeSysctl("net/ipv6/conf/"+b.Name+"/accept_dad", "0", true))
 }
 
-// ignoreRouters keeps a bridge that somebody else made from taking addresses
-// and routes that a container advertises (CVE-2020-10749). Who set 2 wants them
-// although the host forwards: the route of a host whose uplink is in the bridge.
+// ignoreRouters keeps a third-party bridge from taking addresses and routes that a container advertises
+// (CVE-2020-10749). The value 2 stays: an administrator chose it to accept routes although the host forwards, because
+// the uplink is a port of the bridge.
 func (b *Bridge) ignoreRouters() error {
 	key := "net/ipv6/conf/" + b.Name + "/accept_ra"
 	if have, err := readSysctl(key); err != nil || have != "1" {
-		return nil // no IPv6 here, or nothing to do
+		return nil // no IPv6, or already off
 	}
 	return writeSysctl(key, "0", true)
 }
 
-func (b *Bridge) data(n *buf) {
+func (b *Bridge) data(n *netlink.Buffer) {
 	if b.VLANFiltering {
-		n.u8(brVLANFiltering, 1)
+		n.Uint8(brVLANFiltering, 1)
 	}
 }
 
 // adjust sets what an existing bridge lacks.
 func (b *Bridge) adjust(e *Engine, l *LinkInfo) error {
 	if l.Kind != "bridge" {
-		return fmt.Errorf("%s exists and is no bridge but %s: name another one", b.Name, kindWords(l))
+		return fmt.Errorf("%s exists and is not a bridge but %s: choose another name", b.Name, describeKind(l))
 	}
 	var flags uint32
 	if !l.Up {
@@ -121,21 +122,21 @@ func (b *Bridge) adjust(e *Engine, l *LinkInfo) error {
 	if b.Promisc && !l.Promisc {
 		flags |= unix.IFF_PROMISC
 	}
-	filter := b.VLANFiltering && num8(attr(l.data, brVLANFiltering)) == 0
+	filter := b.VLANFiltering && netlink.Uint8(netlink.Attr(l.data, brVLANFiltering)) == 0
 	if flags == 0 && !filter && l.MAC != NoMAC {
 		return nil
 	}
-	body := ifinfo(l.Index, flags, flags)
+	body := netlink.LinkMessage(l.Index, flags, flags)
 	if l.MAC == NoMAC {
-		body.bytes(unix.IFLA_ADDRESS, macBytes(b.MAC))
+		body.Bytes(unix.IFLA_ADDRESS, macBytes(b.MAC))
 	}
 	if filter {
-		body.nest(unix.IFLA_LINKINFO, func(n *buf) {
-			n.str(unix.IFLA_INFO_KIND, "bridge")
-			n.nest(unix.IFLA_INFO_DATA, func(n *buf) { n.u8(brVLANFiltering, 1) })
+		body.Nest(unix.IFLA_LINKINFO, func(n *netlink.Buffer) {
+			n.String(unix.IFLA_INFO_KIND, "bridge")
+			n.Nest(unix.IFLA_INFO_DATA, func(n *netlink.Buffer) { n.Uint8(brVLANFiltering, 1) })
 		})
 	}
-	_, err := e.now(Host, request{unix.RTM_NEWLINK, 0, body})
+	_, err := e.Request(Host, netlink.Request{Type: unix.RTM_NEWLINK, Flags: 0, Body: body})
 	return err
 }
 
@@ -146,7 +147,7 @@ func (b *Bridge) diff(e *Engine) ([]string, error) {
 	}
 	var d []string
 	if l.Kind != "bridge" {
-		return []string{"is no bridge but " + kindWords(l)}, nil
+		return []string{"is not of type bridge but " + describeKind(l)}, nil
 	}
 	if !l.Up {
 		d = append(d, "is down")
@@ -154,7 +155,7 @@ func (b *Bridge) diff(e *Engine) ([]string, error) {
 	if b.Promisc && !l.Promisc {
 		d = append(d, "is not promiscuous")
 	}
-	if b.VLANFiltering && num8(attr(l.data, brVLANFiltering)) == 0 {
+	if b.VLANFiltering && netlink.Uint8(netlink.Attr(l.data, brVLANFiltering)) == 0 {
 		d = append(d, "does not filter VLANs")
 	}
 	return d, nil
@@ -162,7 +163,7 @@ func (b *Bridge) diff(e *Engine) ([]string, error) {
 
 func (b *Bridge) remove(*Engine) error { return nil }
 
-func kindWords(l *LinkInfo) string {
+func describeKind(l *LinkInfo) string {
 	if l.Kind == "" {
 		return "a device"
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// A bridge that somebody else made stops listening to routers, unless told to
-// although it forwards.
+// TestExistingBridgeIgnoresRouters checks that a third-party bridge stops accepting router advertisements unless its
+// accept_ra is 2.
 func TestExistingBridgeIgnoresRouters(t *testing.T) {
 	t.Parallel()
 	for have, want := range map[string]string{"0": "0", "1": "0", "2": "2"} {

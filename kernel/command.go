@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// Command is an object that only a command can make: a rule of iptables, or of
-// nft in words that a configuration gives. It runs no shell.
+// Command is an object that only a command can create: a rule of iptables, or nft conditions from a configuration. It
+// runs no shell.
 type Command struct {
 	base
-	Probe    []string `json:",omitzero"` // succeeds when the object is there
-	Do       []string `json:",omitzero"` // makes it
+	Probe    []string `json:",omitzero"` // succeeds if the object exists
+	Do       []string `json:",omitzero"` // creates it
 	Undo     []string `json:",omitzero"` // removes it
 	IsShared bool     `json:",omitzero"`
 }
@@ -27,38 +27,38 @@ func (c *Command) ensure(e *Engine) error {
 	if err := e.flush(); err != nil {
 		return err
 	}
-	if there, err := c.there(); there || err != nil {
+	if there, err := c.exists(); there || err != nil {
 		return err
 	}
 	if err := run(c.Do); err != nil {
-		if there, _ := c.there(); !there { // another may have been first
+		if there, _ := c.exists(); !there { // a concurrent ADD may have created it
 			return err
 		}
 	}
-	e.made(c)
+	e.noteCreated(c)
 	return nil
 }
 
-// there asks by the probe. A command that could not tell is an error: what is
-// taken for missing would be made twice, or left behind.
-func (c *Command) there() (bool, error) {
+// exists runs the probe. A probe that fails for another reason is an error: an object wrongly taken as missing would be
+// created twice or never removed.
+func (c *Command) exists() (bool, error) {
 	err := run(c.Probe)
 	exit, ended := errors.AsType[*exec.ExitError](err)
 	switch {
 	case err == nil:
 		return true, nil
-	case errors.Is(err, exec.ErrNotFound): // then it has made nothing; to make it is refused in these words
+	case errors.Is(err, exec.ErrNotFound): // then it cannot have created anything; creating fails with this error
 		return false, nil
-	case ended && exit.ExitCode() == 1 && slices.ContainsFunc(absentWords(), func(w string) bool { return strings.Contains(err.Error(), w) }):
+	case ended && exit.ExitCode() == 1 && slices.ContainsFunc(absentMessages(), func(w string) bool { return strings.Contains(err.Error(), w) }):
 		return false, nil
-	case ended && exit.ExitCode() == 2 && !strings.Contains(err.Error(), "shared object"): // iptables: no such chain, or words it does not know
+	case ended && exit.ExitCode() == 2 && !strings.Contains(err.Error(), "shared object"): // iptables: no such chain, or an unknown match
 		return false, nil
 	}
 	return false, err
 }
 
 func (c *Command) diff(*Engine) ([]string, error) {
-	there, err := c.there()
+	there, err := c.exists()
 	if there || err != nil {
 		return nil, err
 	}
@@ -69,19 +69,19 @@ func (c *Command) remove(*Engine) error {
 	if len(c.Undo) == 0 {
 		return nil
 	}
-	if there, err := c.there(); !there || err != nil {
+	if there, err := c.exists(); !there || err != nil {
 		return err
 	}
 	return run(c.Undo)
 }
 
-// absentWords are what the commands say of what is not there, be it that another
-// kind of chain has the name.
-func absentWords() []string {
+// absentMessages returns the messages by which the commands report a missing object, or a chain of another kind with
+// the same name.
+func absentMessages() []string {
 	return []string{"does a matching rule exist", "No chain/target/match by that name", "does not exist", "is incompatible", "No such file or directory"}
 }
 
-// run runs a command and returns its words as the error.
+// run runs a command. The error contains its output.
 func run(argv []string) error {
 	if len(argv) == 0 {
 		return fmt.Errorf("no command")

@@ -10,8 +10,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// A probe that could not tell is an error: what is there is neither made twice
-// nor left behind.
+// TestCommandProbe checks that an inconclusive probe is an error, so that nothing is created twice or left behind.
 func TestCommandProbe(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -45,7 +44,7 @@ func TestCommandProbe(t *testing.T) {
 		if made := e1 == nil; made != (!tt.there && tt.want == "") {
 			t.Errorf("%s: made: %v", tt.name, made)
 		}
-		if err := e.Remove(kernel.Objects{c}); (err != nil) != (tt.want != "" || tt.there) { // "there" is not in truth
+		if err := e.Remove(kernel.Objects{c}); (err != nil) != (tt.want != "" || tt.there) { // the "there" commands do not create anything
 			t.Errorf("%s: remove: %v", tt.name, err)
 		}
 		e.Close()

@@ -5,14 +5,16 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// Dummy is a link of the container that leads nowhere: it holds addresses.
+// Dummy is a dummy link of the container, which only holds addresses.
 type Dummy struct {
 	base
-	Name string `json:",omitzero"`
-	MAC  string `json:",omitzero"`
-	Mark string `json:",omitzero"` // alias
+	Name     string `json:",omitzero"`
+	MAC      string `json:",omitzero"`
+	OwnerTag string `json:"Mark,omitzero"` // alias
 }
 
 func (d *Dummy) kind() string      { return "dummy" }
@@ -27,20 +29,20 @@ func (d *Dummy) ensure(e *Engine) error {
 		return errNoContainer
 	}
 	body := newLink(d.Name, d.MAC, 0)
-	body.nest(unix.IFLA_LINKINFO, func(n *buf) { n.str(unix.IFLA_INFO_KIND, "dummy") })
-	err := e.send(d, Container, request{unix.RTM_NEWLINK, unix.NLM_F_CREATE | unix.NLM_F_EXCL, body}, func(r response) error {
+	body.Nest(unix.IFLA_LINKINFO, func(n *netlink.Buffer) { n.String(unix.IFLA_INFO_KIND, "dummy") })
+	err := e.send(d, Container, netlink.Request{Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: body}, func(r netlink.Response) error {
 		switch {
-		case r.err == nil:
-			e.made(d)
-		case errors.Is(r.err, unix.EEXIST):
-			return nameTaken(d.Name, r.err)
+		case r.Err == nil:
+			e.noteCreated(d)
+		case errors.Is(r.Err, unix.EEXIST):
+			return nameTaken(d.Name, r.Err)
 		}
-		return unknownType("dummy", r.err)
+		return unknownType("dummy", r.Err)
 	})
 	if err != nil {
 		return err
 	}
-	return e.send(d, Container, request{unix.RTM_SETLINK, 0, alias(d.Name, d.Mark)}, nil)
+	return e.send(d, Container, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: alias(d.Name, d.OwnerTag)}, nil)
 }
 
 func nameTaken(name string, err error) error {
@@ -52,13 +54,13 @@ func (d *Dummy) diff(e *Engine) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ownDiff(l, "dummy", d.Mark), nil
+	return diffTypeAndTag(l, "dummy", d.OwnerTag), nil
 }
 
-// ownDiff compares type and owner.
-func ownDiff(l *LinkInfo, typ, mark string) []string {
+// diffTypeAndTag compares the type and the owner tag of a link.
+func diffTypeAndTag(l *LinkInfo, typ, mark string) []string {
 	if l.Kind != typ {
-		return []string{"is no " + typ + " but " + kindWords(l)}
+		return []string{"is not of type " + typ + " but " + describeKind(l)}
 	}
 	if l.Alias != mark {
 		return []string{fmt.Sprintf("alias is %q, want %q", l.Alias, mark)}
@@ -66,4 +68,4 @@ func ownDiff(l *LinkInfo, typ, mark string) []string {
 	return nil
 }
 
-func (d *Dummy) remove(e *Engine) error { return e.deleteInside(d.Name, "dummy", d.Mark) }
+func (d *Dummy) remove(e *Engine) error { return e.deleteInside(d.Name, "dummy", d.OwnerTag) }

@@ -5,51 +5,54 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
-// Engine makes objects so, compares them, or removes them, in the host's
-// namespace and one container's. It is for one goroutine at a time.
+// Engine creates, compares and removes objects in the host's namespace and in one container's. It is not safe for
+// concurrent use.
 type Engine struct {
-	ns     [2]*Netns
-	rt     [2]*conn
-	nf     *conn
-	nfSide Side // of nftables
+	ns     [2]*netns.Handle
+	rt     [2]*netlink.Conn
+	nf     *netlink.Conn
+	nfSide Side // that nftables objects apply to
 	rx     []byte
 	index  [2]map[string]int // link name -> ifindex, as last seen
 
-	seen map[linkName]*LinkInfo // as this engine last found them
+	seen map[linkName]*LinkInfo // links as last seen
 
-	queue   []queued            // requests not sent yet, all for one side
-	nft     []Object            // nftables objects of the current list, for one transaction
-	groups  []*NFT              // parts of networks that may have become empty
-	yielded map[*Element]bool   // of them: stand already, for another network of the container
-	heirs   map[string]*Element // see Bequeath
-	later   []later             // what follows the nftables transaction
-	undo    []Object
-	lost    error // why it is not known whether what was sent was made
-	options Options
-	ovs     Switch // nil: none was brought along
-	looked  *looked
+	queue       []queued            // requests that are not sent yet, all for one side
+	nft         []Object            // nftables objects for the next transaction
+	chainGroups []*NFT              // parts of chain groups that may have become empty
+	keptByOther map[*Element]bool   // elements that another network of the same container keeps
+	successors  map[string]*Element // by Element.id, see HandOver
+	later       []later             // work that follows the nftables transaction
+	created     []Object
+	uncertain   error // why the engine does not know what the kernel created; nil: it does
+	options     Options
+	ovs         Switch // nil: the program has no Open vSwitch client
+	checkCache  *checkCache
 }
 
-// looked is what one Check has seen.
-type looked struct {
+// checkCache holds what one Check has read.
+type checkCache struct {
 	links map[linkName]*LinkInfo
-	rules map[string][]ruleInfo // of our table, by chain; nil: not listed
+	rules map[string][]NFTRule // rules of our table by chain; nil: not listed yet
 }
 
-// Options are the questions that the engine cannot answer itself.
+// Options answer questions that the engine cannot answer itself.
 type Options struct {
-	// Alive tells whether the owner that a mark names still stands; an element
-	// of a dead one may be replaced. nil: every owner is alive.
+	// Alive reports whether the attachment with an owner tag exists. The engine replaces elements of dead owners. nil:
+	// every owner is alive.
 	Alive func(mark string) bool
 }
 
 type queued struct {
 	object Object
 	side   Side
-	req    request
-	then   func(response) error
+	req    netlink.Request
+	then   func(netlink.Response) error
 }
 
 type later struct {
@@ -57,78 +60,75 @@ type later struct {
 	do     func() error
 }
 
-// Open makes an engine for the calling thread's namespace as host and the
-// container's namespace, which may be nil.
-func Open(container *Netns, o Options) (*Engine, error) {
-	e := &Engine{seen: map[linkName]*LinkInfo{}, rx: make([]byte, rxSize), options: o}
+// Open returns an engine. The calling thread's namespace is the host's. container may be nil.
+func Open(container *netns.Handle, o Options) (*Engine, error) {
+	e := &Engine{seen: map[linkName]*LinkInfo{}, rx: make([]byte, netlink.BufferSize), options: o}
 	e.index[Host], e.index[Container] = map[string]int{}, map[string]int{}
 	var err error
-	if e.rt[Host], err = dial(unix.NETLINK_ROUTE, e.rx); err != nil {
+	if e.rt[Host], err = netlink.Dial(unix.NETLINK_ROUTE, e.rx); err != nil {
 		return nil, err
 	}
-	host, err := e.rt[Host].netns()
+	host, err := netns.OfSocket(e.rt[Host])
 	if err != nil {
-		e.rt[Host].close()
+		e.rt[Host].Close()
 		return nil, err
 	}
-	e.ns = [2]*Netns{host, container}
+	e.ns = [2]*netns.Handle{host, container}
 	return e, nil
 }
 
-// Close closes the engine's handles, the container's namespace not included.
+// Close closes the engine's sockets. It does not close the container's namespace.
 func (e *Engine) Close() {
 	e.ns[Host].Close()
-	e.rt[Host].close()
-	e.rt[Container].close()
-	e.nf.close()
+	e.rt[Host].Close()
+	e.rt[Container].Close()
+	e.nf.Close()
 }
 
-// errNoContainer is what an object of the container meets when there is none.
-var errNoContainer error = &os.SyscallError{Syscall: "find the container's namespace", Err: os.ErrNotExist}
+// errNoContainer is the error for an object of the container when there is no container.
+var errNoContainer error = &os.SyscallError{Syscall: "find the container's network namespace", Err: os.ErrNotExist}
 
 // route returns the rtnetlink socket of a side.
-func (e *Engine) route(s Side) (*conn, error) {
+func (e *Engine) route(s Side) (*netlink.Conn, error) {
 	if e.rt[s] != nil {
 		return e.rt[s], nil
 	}
 	if e.ns[s] == nil {
 		return nil, errNoContainer
 	}
-	err := e.ns[s].doFrom(e.ns[Host], func() (err error) {
-		e.rt[s], err = dial(unix.NETLINK_ROUTE, e.rx)
+	err := e.ns[s].DoFrom(e.ns[Host], func() (err error) {
+		e.rt[s], err = netlink.Dial(unix.NETLINK_ROUTE, e.rx)
 		return err
 	})
 	return e.rt[s], err
 }
 
-// netfilter returns the netfilter socket: the host's, but for a Reconciler of the
-// other side.
-func (e *Engine) netfilter() (_ *conn, err error) {
+// Netfilter returns the netfilter socket of the host, or of the side of a reconciler.
+func (e *Engine) Netfilter() (_ *netlink.Conn, err error) {
 	if e.nf != nil {
 		return e.nf, nil
 	}
-	err = e.inside(e.nfSide, func() (err error) {
-		e.nf, err = dial(unix.NETLINK_NETFILTER, e.rx)
+	err = e.InNetns(e.nfSide, func() (err error) {
+		e.nf, err = netlink.Dial(unix.NETLINK_NETFILTER, e.rx)
 		return err
 	})
 	return e.nf, err
 }
 
-// send queues a request for an object; then sees the kernel's answer and
-// returns what to make of it (nil: the answer's own error counts).
-func (e *Engine) send(o Object, s Side, r request, then func(response) error) error {
+// send queues a request for an object. then, if not nil, turns the response into the result; without it the response's
+// own error is the result.
+func (e *Engine) send(o Object, s Side, r netlink.Request, then func(netlink.Response) error) error {
 	if len(e.queue) > 0 && e.queue[0].side != s {
 		if err := e.flush(); err != nil {
 			return err
 		}
 	}
-	r.flags |= unix.NLM_F_ACK
+	r.Flags |= unix.NLM_F_ACK
 	e.queue = append(e.queue, queued{o, s, r, then})
 	return nil
 }
 
-// flush sends what is queued in one write. Everything that succeeded is noted
-// for the undo; the first failure is returned.
+// flush sends the queue in one write. It records created objects for Undo and returns the first error.
 func (e *Engine) flush() error {
 	batch := e.queue
 	e.queue = nil
@@ -139,23 +139,23 @@ func (e *Engine) flush() error {
 	if err != nil {
 		return about(batch[0].object, err)
 	}
-	reqs := make([]request, len(batch))
+	reqs := make([]netlink.Request, len(batch))
 	for i, q := range batch {
 		reqs[i] = q.req
 	}
-	resp, err := c.do(reqs)
+	resp, err := c.Do(reqs)
 	if err != nil {
-		for _, q := range batch { // the kernel may have made them, and its answer is lost
+		for _, q := range batch { // the kernel may have created them, but its reply is lost
 			if len(q.object.links()) > 0 {
-				e.made(q.object)
+				e.noteCreated(q.object)
 			}
 		}
-		e.unanswered(err)
+		e.replyLost(err)
 		return err
 	}
 	var first error
 	for i, q := range batch {
-		err := resp[i].err
+		err := resp[i].Err
 		if q.then != nil {
 			err = q.then(resp[i])
 		}
@@ -166,17 +166,17 @@ func (e *Engine) flush() error {
 	return first
 }
 
-// now sends one request at once and returns its answer.
-func (e *Engine) now(s Side, r request) (response, error) {
-	resp, err := e.together(s, []request{r})
+// Request sends one request at once and returns the response.
+func (e *Engine) Request(s Side, r netlink.Request) (netlink.Response, error) {
+	resp, err := e.Requests(s, []netlink.Request{r})
 	if err != nil {
-		return response{}, err
+		return netlink.Response{}, err
 	}
-	return resp[0], resp[0].err
+	return resp[0], resp[0].Err
 }
 
-// together sends requests in one write and returns the answer to each.
-func (e *Engine) together(s Side, reqs []request) ([]response, error) {
+// Requests sends requests in one write and returns the response to each.
+func (e *Engine) Requests(s Side, reqs []netlink.Request) ([]netlink.Response, error) {
 	if err := e.flush(); err != nil {
 		return nil, err
 	}
@@ -186,22 +186,22 @@ func (e *Engine) together(s Side, reqs []request) ([]response, error) {
 	}
 	changes := false
 	for i := range reqs {
-		reqs[i].flags |= unix.NLM_F_ACK
-		changes = changes || reqs[i].typ%4 != unix.RTM_GETLINK%4 // of four types each third one asks
+		reqs[i].Flags |= unix.NLM_F_ACK
+		changes = changes || reqs[i].Type%4 != unix.RTM_GETLINK%4 // message types come in fours, and the third one only reads
 	}
-	resp, err := c.do(reqs)
+	resp, err := c.Do(reqs)
 	if err != nil && changes {
-		e.unanswered(err)
+		e.replyLost(err)
 	}
 	return resp, err
 }
 
-func (e *Engine) unanswered(err error) {
-	e.lost = fmt.Errorf("what was sent before may stand: %w", err)
+func (e *Engine) replyLost(err error) {
+	e.uncertain = fmt.Errorf("the kernel may have applied what was sent before: %w", err)
 }
 
-// dump lists on a side.
-func (e *Engine) dump(s Side, r request) ([][]byte, error) {
+// Dump sends a request for a list and returns the messages.
+func (e *Engine) Dump(s Side, r netlink.Request) ([][]byte, error) {
 	if err := e.flush(); err != nil {
 		return nil, err
 	}
@@ -209,5 +209,5 @@ func (e *Engine) dump(s Side, r request) ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.dump(r)
+	return c.Dump(r)
 }

@@ -7,10 +7,13 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/hwaddr"
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// FDB is a permanent forwarding entry of a VXLAN device: frames to a hardware
-// address go to a host. Source: bridge(8), "bridge fdb".
+// FDB is a permanent forwarding entry of a VXLAN device: it sends frames for a hardware address to a host. Source:
+// bridge(8), "bridge fdb".
 type FDB struct {
 	base
 	In   Side       `json:",omitzero"`
@@ -28,40 +31,41 @@ func (f *FDB) String() string {
 	return "bridge fdb replace " + f.MAC + " dev " + f.Link + " dst " + f.Dst.String() + " self permanent"
 }
 
-// body is struct ndmsg of the family AF_BRIDGE, rtnetlink(7).
-func (f *FDB) body(index int) buf {
-	b := buf{unix.AF_BRIDGE, 0, 0, 0}
+// Message returns the body of a message about the entry: struct ndmsg of AF_BRIDGE, rtnetlink(7).
+func (f *FDB) Message(index int) netlink.Buffer {
+	b := netlink.Buffer{unix.AF_BRIDGE, 0, 0, 0}
 	b = binary.NativeEndian.AppendUint32(b, uint32(index))
 	b = binary.NativeEndian.AppendUint16(b, unix.NUD_PERMANENT|unix.NUD_NOARP)
 	b = append(b, unix.NTF_SELF, 0)
-	b.bytes(unix.NDA_LLADDR, macBytes(f.MAC))
-	b.addr(unix.NDA_DST, f.Dst)
+	b.Bytes(unix.NDA_LLADDR, macBytes(f.MAC))
+	b.Addr(unix.NDA_DST, f.Dst)
 	return b
 }
 
-func (f *FDB) put(index int) request {
-	return request{unix.RTM_NEWNEIGH, unix.NLM_F_CREATE | unix.NLM_F_REPLACE, f.body(index)}
+// AddRequest returns the request that adds or replaces the entry. index is the link's.
+func (f *FDB) AddRequest(index int) netlink.Request {
+	return netlink.Request{Type: unix.RTM_NEWNEIGH, Flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, Body: f.Message(index)}
 }
 
 func (f *FDB) ensure(e *Engine) error {
-	i, err := e.ifindex(f.In, f.Link)
+	i, err := e.LinkIndex(f.In, f.Link)
 	if err != nil {
 		return err
 	}
-	return e.send(f, f.In, f.put(i), func(r response) error {
-		if r.err == nil {
-			e.made(f)
+	return e.send(f, f.In, f.AddRequest(i), func(r netlink.Response) error {
+		if r.Err == nil {
+			e.noteCreated(f)
 		}
-		return r.err
+		return r.Err
 	})
 }
 
 func (f *FDB) diff(e *Engine) ([]string, error) {
-	i, err := e.ifindex(f.In, f.Link)
+	i, err := e.LinkIndex(f.In, f.Link)
 	if err != nil {
 		return nil, err
 	}
-	have, err := e.forwarding(f.In, i)
+	have, err := e.ForwardingEntries(f.In, i)
 	if err != nil {
 		return nil, err
 	}
@@ -76,28 +80,28 @@ func (f *FDB) diff(e *Engine) ([]string, error) {
 }
 
 func (f *FDB) remove(e *Engine) error {
-	i, err := e.ifindex(f.In, f.Link)
+	i, err := e.LinkIndex(f.In, f.Link)
 	if err != nil {
 		return err
 	}
-	_, err = e.now(f.In, request{unix.RTM_DELNEIGH, 0, f.body(i)})
+	_, err = e.Request(f.In, netlink.Request{Type: unix.RTM_DELNEIGH, Flags: 0, Body: f.Message(i)})
 	return err
 }
 
-// forwarding lists the forwarding entries of a VXLAN device, by hardware address.
-// The one of all zeroes, of frames to nobody known, is in it.
-func (e *Engine) forwarding(s Side, index int) (map[string]netip.Addr, error) {
-	b := buf{unix.AF_BRIDGE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
-	b.u32(unix.NDA_IFINDEX, uint32(index))
-	msgs, err := e.dump(s, request{typ: unix.RTM_GETNEIGH, body: b})
+// ForwardingEntries lists the forwarding entries of a VXLAN device by hardware address. The address of all zeroes
+// stands for unknown destinations.
+func (e *Engine) ForwardingEntries(s Side, index int) (map[string]netip.Addr, error) {
+	b := netlink.Buffer{unix.AF_BRIDGE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+	b.Uint32(unix.NDA_IFINDEX, uint32(index))
+	msgs, err := e.Dump(s, netlink.Request{Type: unix.RTM_GETNEIGH, Body: b})
 	if err != nil {
 		return nil, fmt.Errorf("list forwarding entries: %w", err)
 	}
 	out := map[string]netip.Addr{}
 	for _, m := range msgs {
-		if len(m) >= unix.SizeofNdMsg && int(num32(m[4:])) == index {
+		if len(m) >= unix.SizeofNdMsg && int(netlink.Uint32(m[4:])) == index {
 			p := m[unix.SizeofNdMsg:]
-			out[formatMAC(attr(p, unix.NDA_LLADDR))] = address(attr(p, unix.NDA_DST))
+			out[hwaddr.Format(netlink.Attr(p, unix.NDA_LLADDR))] = netlink.Addr(netlink.Attr(p, unix.NDA_DST))
 		}
 	}
 	return out, nil

@@ -6,16 +6,18 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// IFB is a link of the host through which packets that arrive elsewhere can be
-// sent, so that a qdisc shapes them (kernel's intermediate functional block).
+// IFB is an intermediate functional block device of the host. Redirected incoming packets leave through it, so that a
+// qdisc can shape them.
 type IFB struct {
 	base
-	Name string `json:",omitzero"`
-	MAC  string `json:",omitzero"`
-	MTU  int    `json:",omitzero"` // bytes
-	Mark string `json:",omitzero"`
+	Name     string `json:",omitzero"`
+	MAC      string `json:",omitzero"`
+	MTU      int    `json:",omitzero"` // bytes
+	OwnerTag string `json:"Mark,omitzero"`
 }
 
 func (i *IFB) kind() string      { return "ifb" }
@@ -31,44 +33,44 @@ func (i *IFB) String() string {
 	return s + " type ifb"
 }
 
-// ensure makes it and marks it in one write, so that a kill leaves nothing
-// without its owner. It makes no link-local address.
+// ensure creates the link and sets its owner tag in one write, so that a kill leaves no link without an owner. The link
+// gets no link-local address.
 func (i *IFB) ensure(e *Engine) error {
-	birth := ifinfo(0, 0, 0)
-	birth.str(unix.IFLA_IFNAME, i.Name)
-	birth.bytes(unix.IFLA_ADDRESS, macBytes(i.MAC))
-	birth.u32(unix.IFLA_GROUP, Group)
-	birth.u32(unix.IFLA_NUM_TX_QUEUES, 1)
-	birth.u32(unix.IFLA_NUM_RX_QUEUES, 1)
+	birth := netlink.LinkMessage(0, 0, 0)
+	birth.String(unix.IFLA_IFNAME, i.Name)
+	birth.Bytes(unix.IFLA_ADDRESS, macBytes(i.MAC))
+	birth.Uint32(unix.IFLA_GROUP, LinkGroup)
+	birth.Uint32(unix.IFLA_NUM_TX_QUEUES, 1)
+	birth.Uint32(unix.IFLA_NUM_RX_QUEUES, 1)
 	if i.MTU > 0 {
-		birth.u32(unix.IFLA_MTU, uint32(i.MTU))
+		birth.Uint32(unix.IFLA_MTU, uint32(i.MTU))
 	}
-	birth.nest(unix.IFLA_LINKINFO, func(n *buf) { n.str(unix.IFLA_INFO_KIND, "ifb") })
-	err := e.send(i, Host, request{unix.RTM_NEWLINK, unix.NLM_F_CREATE | unix.NLM_F_EXCL | unix.NLM_F_ECHO, birth}, func(r response) error {
-		return i.born(e, r)
+	birth.Nest(unix.IFLA_LINKINFO, func(n *netlink.Buffer) { n.String(unix.IFLA_INFO_KIND, "ifb") })
+	err := e.send(i, Host, netlink.Request{Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL | unix.NLM_F_ECHO, Body: birth}, func(r netlink.Response) error {
+		return i.created(e, r)
 	})
 	if err != nil {
 		return err
 	}
-	mark := ifinfo(0, 0, 0)
-	mark.str(unix.IFLA_IFNAME, i.Name)
-	mark.bytes(unix.IFLA_IFALIAS, []byte(i.Mark))
-	mark.nest(unix.IFLA_AF_SPEC, func(n *buf) {
-		n.nest(unix.AF_INET6, func(n *buf) { n.u8(unix.IFLA_INET6_ADDR_GEN_MODE, addrGenNone) })
+	mark := netlink.LinkMessage(0, 0, 0)
+	mark.String(unix.IFLA_IFNAME, i.Name)
+	mark.Bytes(unix.IFLA_IFALIAS, []byte(i.OwnerTag))
+	mark.Nest(unix.IFLA_AF_SPEC, func(n *netlink.Buffer) {
+		n.Nest(unix.AF_INET6, func(n *netlink.Buffer) { n.Uint8(unix.IFLA_INET6_ADDR_GEN_MODE, addrGenNone) })
 	})
-	return e.send(i, Host, request{unix.RTM_SETLINK, 0, mark}, nil)
+	return e.send(i, Host, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: mark}, nil)
 }
 
-func (i *IFB) born(e *Engine, r response) error {
-	if errors.Is(r.err, unix.EOPNOTSUPP) {
-		return fmt.Errorf("the kernel has no ifb devices (module ifb): %w", r.err)
+func (i *IFB) created(e *Engine, r netlink.Response) error {
+	if errors.Is(r.Err, unix.EOPNOTSUPP) {
+		return fmt.Errorf("the kernel lacks ifb devices (module ifb): %w", r.Err)
 	}
-	if r.err != nil {
-		return r.err
+	if r.Err != nil {
+		return r.Err
 	}
-	e.made(i)
-	for _, m := range r.msgs {
-		if l := parseLink(m); l.Name == i.Name {
+	e.noteCreated(i)
+	for _, m := range r.Messages {
+		if l := ParseLink(m); l.Name == i.Name {
 			e.index[Host][i.Name] = l.Index
 		}
 	}
@@ -81,9 +83,9 @@ func (i *IFB) diff(e *Engine) ([]string, error) {
 	case err != nil:
 		return nil, err
 	case l.Kind != "ifb":
-		return []string{"is no ifb but " + kindWords(l)}, nil
-	case l.Alias != i.Mark:
-		return []string{fmt.Sprintf("alias is %q, want %q", l.Alias, i.Mark)}, nil
+		return []string{"is not of type ifb but " + describeKind(l)}, nil
+	case l.Alias != i.OwnerTag:
+		return []string{fmt.Sprintf("alias is %q, want %q", l.Alias, i.OwnerTag)}, nil
 	case !l.Up:
 		return []string{"is down"}, nil
 	}
@@ -91,7 +93,7 @@ func (i *IFB) diff(e *Engine) ([]string, error) {
 }
 
 func (i *IFB) remove(e *Engine) error {
-	err := e.deleteLink(Host, i.Name, i.Mark)
+	err := e.deleteLink(Host, i.Name, i.OwnerTag)
 	if errors.Is(err, os.ErrNotExist) {
 		return os.ErrNotExist
 	}

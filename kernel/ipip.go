@@ -4,18 +4,20 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// IPIP is a tunnel link of the agent, IPv4 in IPv4, whose far end is each route's
-// gateway. (IPv6 has no such link: sit keeps one route for all far ends, and for ip6tnl
-// the kernel refuses a gateway that is on another link, onlink or not.)
+// IPIP is an IPv4-in-IPv4 tunnel link of the agent. The gateway of each route is the remote end. IPv6 has no such link:
+// sit has one route for all remote ends, and with ip6tnl the kernel rejects a gateway on another link, with onlink or
+// without.
 type IPIP struct {
 	base
-	In    Side       `json:",omitzero"`
-	Name  string     `json:",omitzero"`
-	Local netip.Addr `json:",omitzero"` // of this host
-	MTU   int        `json:",omitzero"` // bytes
-	Mark  string     `json:",omitzero"` // alias
+	In       Side       `json:",omitzero"`
+	Name     string     `json:",omitzero"`
+	Local    netip.Addr `json:",omitzero"`     // address of this host
+	MTU      int        `json:",omitzero"`     // bytes
+	OwnerTag string     `json:"Mark,omitzero"` // alias
 }
 
 const ( // linux/if_tunnel.h: IFLA_INFO_DATA of ipip
@@ -23,7 +25,7 @@ const ( // linux/if_tunnel.h: IFLA_INFO_DATA of ipip
 	iptunRemote = 3
 	iptunTTL    = 4
 
-	ipipTTL = 64 // as every packet of this host's
+	ipipTTL = 64 // as of all packets of this host
 )
 
 func (p *IPIP) kind() string      { return "ipip" }
@@ -44,19 +46,19 @@ func (p *IPIP) diff(e *Engine) ([]string, error) { return e.diffTunnel(p.tunnel(
 func (p *IPIP) remove(e *Engine) error           { return e.removeTunnel(p.tunnel()) }
 
 func (p *IPIP) tunnel() tunnel {
-	return tunnel{side: p.In, name: p.Name, typ: "ipip", mtu: p.MTU, mark: p.Mark, data: p.data, differs: p.differs}
+	return tunnel{side: p.In, name: p.Name, typ: "ipip", mtu: p.MTU, ownerTag: p.OwnerTag, data: p.data, differs: p.differs}
 }
 
-func (p *IPIP) data(n *buf, _ int) {
-	n.addr(iptunLocal, p.Local)
-	n.u8(iptunTTL, ipipTTL)
+func (p *IPIP) data(n *netlink.Buffer, _ int) {
+	n.Addr(iptunLocal, p.Local)
+	n.Uint8(iptunTTL, ipipTTL)
 }
 
 func (p *IPIP) differs(l *LinkInfo, _ int) (d []string) {
-	if have := address(attr(l.data, iptunLocal)); have != p.Local {
+	if have := netlink.Addr(netlink.Attr(l.data, iptunLocal)); have != p.Local {
 		d = append(d, fmt.Sprintf("local is %s, want %s", have, p.Local))
 	}
-	if have := address(attr(l.data, iptunRemote)); have.IsValid() && !have.IsUnspecified() {
+	if have := netlink.Addr(netlink.Attr(l.data, iptunRemote)); have.IsValid() && !have.IsUnspecified() {
 		d = append(d, fmt.Sprintf("remote is %s, want any", have))
 	}
 	return d

@@ -12,16 +12,17 @@ import (
 
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 var owner = kernel.Owner{Network: "net", ContainerID: "c1", IfName: "eth0"}
 
-func open(t *testing.T, netns string, o kernel.Options) *kernel.Engine {
+func open(t *testing.T, nsPath string, o kernel.Options) *kernel.Engine {
 	t.Helper()
-	var ns *kernel.Netns
-	if netns != "" {
+	var ns *netns.Handle
+	if nsPath != "" {
 		var err error
-		if ns, err = kernel.OpenNetns(netns); err != nil {
+		if ns, err = netns.Open(nsPath); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(ns.Close)
@@ -34,14 +35,14 @@ func open(t *testing.T, netns string, o kernel.Options) *kernel.Engine {
 	return e
 }
 
-// attachment is a bridged veth with addresses, routes and sysctls both ways.
+// attachment returns a bridged veth with addresses, routes and sysctls on both sides.
 func attachment(o kernel.Owner, ip string) kernel.Objects {
 	host := o.LinkName("veth")
 	return kernel.Objects{
 		&kernel.Bridge{Name: "br0", MAC: kernel.MAC("bridge", "br0"), Promisc: true},
 		&kernel.Addr{Link: "br0", Prefix: netip.MustParsePrefix("10.1.0.1/16"), IsShared: true},
 		&kernel.Sysctl{Key: "net/ipv4/ip_forward", Value: "1", IfZero: true, IsShared: true},
-		&kernel.Veth{Name: host, MAC: o.MAC("host"), PeerSide: kernel.Container, PeerName: o.IfName, PeerMAC: o.MAC("container"), MTU: 1400, Master: "br0", Mark: o.Mark()},
+		&kernel.Veth{Name: host, MAC: o.MAC("host"), PeerSide: kernel.Container, PeerName: o.IfName, PeerMAC: o.MAC("container"), MTU: 1400, Master: "br0", OwnerTag: o.Tag()},
 		&kernel.Port{Link: host, Hairpin: true, Isolated: true},
 		&kernel.Up{Link: host},
 		&kernel.Sysctl{In: kernel.Container, Key: "net/ipv6/conf/eth0/accept_ra", Value: "0", Link: o.IfName, Optional: true},
@@ -50,7 +51,7 @@ func attachment(o kernel.Owner, ip string) kernel.Objects {
 		&kernel.Up{In: kernel.Container, Link: o.IfName},
 		&kernel.Route{In: kernel.Container, Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("10.1.0.1"), Link: o.IfName},
 		&kernel.Route{In: kernel.Container, Dst: netip.MustParsePrefix("10.9.0.0/16"), Link: o.IfName, Metric: 7, MTU: 1300, AdvMSS: 1200, Table: 300},
-		&kernel.Route{In: kernel.Container, Dst: netip.MustParsePrefix("10.10.0.0/16"), Link: o.IfName, MTU: 65536, AdvMSS: 65536}, // the kernel writes down less
+		&kernel.Route{In: kernel.Container, Dst: netip.MustParsePrefix("10.10.0.0/16"), Link: o.IfName, MTU: 65536, AdvMSS: 65536}, // the kernel stores smaller values
 		&kernel.Rule{In: kernel.Container, Priority: 100, From: netip.MustParsePrefix("10.1.0.0/16"), Table: 300},
 		&kernel.Neigh{In: kernel.Container, Link: o.IfName, IP: netip.MustParseAddr("10.1.0.7"), MAC: "02:00:00:00:00:07"},
 	}
@@ -80,7 +81,7 @@ func TestApplyCheckRemove(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, dump)
 		}
 	}
-	if dump := kerneltest.Dump(t, ""); !strings.Contains(dump, owner.Mark()) || !strings.Contains(dump, "hairpin on") || !strings.Contains(dump, "isolated on") {
+	if dump := kerneltest.Dump(t, ""); !strings.Contains(dump, owner.Tag()) || !strings.Contains(dump, "hairpin on") || !strings.Contains(dump, "isolated on") {
 		t.Errorf("host: no owner, hairpin or isolation in\n%s", dump)
 	}
 	if err := e.Remove(list); err != nil {
@@ -97,8 +98,8 @@ func TestApplyCheckRemove(t *testing.T) {
 	}
 }
 
-// Every object in turn is spoiled: the check names that one.
-func TestCheckNames(t *testing.T) {
+// TestCheckNamesTheObject damages each object in turn and expects the check to report that object.
+func TestCheckNamesTheObject(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
 	netns := kerneltest.Netns(t)
@@ -141,7 +142,7 @@ func words(d []kernel.Difference) string {
 	return b.String()
 }
 
-// A failure anywhere in the list undoes what came before it.
+// TestUndo checks that a failure at any place in the list removes what came before.
 func TestUndo(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -151,7 +152,7 @@ func TestUndo(t *testing.T) {
 	host := owner.LinkName("veth")
 	e := open(t, netns, kernel.Options{})
 	err := e.Apply(kernel.Objects{
-		&kernel.Veth{Name: host, PeerSide: kernel.Container, PeerName: "eth0", Mark: owner.Mark()},
+		&kernel.Veth{Name: host, PeerSide: kernel.Container, PeerName: "eth0", OwnerTag: owner.Tag()},
 		&kernel.Up{In: kernel.Container, Link: "eth0"},
 		bad,
 	})
@@ -172,12 +173,12 @@ func TestNamesTaken(t *testing.T) {
 	netns := kerneltest.Netns(t)
 	e := open(t, netns, kernel.Options{})
 	veth := func(o kernel.Owner) kernel.Objects {
-		return kernel.Objects{&kernel.Veth{Name: o.LinkName("veth"), PeerSide: kernel.Container, PeerName: "eth0", Mark: o.Mark()}}
+		return kernel.Objects{&kernel.Veth{Name: o.LinkName("veth"), PeerSide: kernel.Container, PeerName: "eth0", OwnerTag: o.Tag()}}
 	}
 	if err := e.Apply(veth(owner)); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Apply(veth(owner)); err == nil || !strings.Contains(err.Error(), "was made before") {
+	if err := e.Apply(veth(owner)); err == nil || !strings.Contains(err.Error(), "an earlier ADD created it") {
 		t.Errorf("the same again: %v", err)
 	}
 	other := kernel.Owner{Network: "net", ContainerID: "c2", IfName: "eth0"}
@@ -185,7 +186,7 @@ func TestNamesTaken(t *testing.T) {
 		t.Errorf("a second eth0: %v", err)
 	}
 	kerneltest.Run(t, "ip", "link", "add", "br0", "type", "ifb")
-	if err := e.Apply(kernel.Objects{&kernel.Bridge{Name: "br0", MAC: kernel.MAC("x")}}); err == nil || !strings.Contains(err.Error(), "is no bridge but a link of type ifb") {
+	if err := e.Apply(kernel.Objects{&kernel.Bridge{Name: "br0", MAC: kernel.MAC("x")}}); err == nil || !strings.Contains(err.Error(), "is not a bridge but a link of type ifb") {
 		t.Errorf("not a bridge: %v", err)
 	}
 }
@@ -196,7 +197,7 @@ func TestMovedComesHome(t *testing.T) {
 	netns := kerneltest.Netns(t)
 	kerneltest.Run(t, "ip", "link", "add", "dev0", "up", "type", "ifb")
 	kerneltest.Run(t, "ip", "link", "set", "dev0", "alias", "old words")
-	m := &kernel.Moved{Device: "dev0", Name: "net1", Mark: kernel.AwayMark(owner, "dev0"), WasAlias: "old words", WasUp: true}
+	m := &kernel.HostDevice{Device: "dev0", Name: "net1", OwnerTag: kernel.HostDeviceTag(owner, "dev0"), PreviousAlias: "old words", PreviousUp: true}
 	e := open(t, netns, kernel.Options{})
 	if err := e.Apply(kernel.Objects{m}); err != nil {
 		t.Fatal(err)
@@ -217,8 +218,8 @@ func TestObjectsAsJSON(t *testing.T) {
 	t.Parallel()
 	list := attachment(owner, "10.1.0.5/16")
 	list = append(list, masquerade("10.1.0.5")...)
-	list = append(list, &kernel.Moved{Device: "a", Name: "b"}, &kernel.PortVLAN{Link: "x", First: 2, Last: 9}, &kernel.Command{Do: []string{"true"}},
-		&kernel.Flows{Port: 53, Target: netip.MustParseAddr("10.1.0.5")}, vxlan("2001:db8::1"), &kernel.IPIP{Name: "t", Local: addr("192.0.2.1")}, wireguard(t, 2))
+	list = append(list, &kernel.HostDevice{Device: "a", Name: "b"}, &kernel.PortVLAN{Link: "x", First: 2, Last: 9}, &kernel.Command{Do: []string{"true"}},
+		&kernel.ConntrackFlows{Port: 53, Target: netip.MustParseAddr("10.1.0.5")}, vxlan("2001:db8::1"), &kernel.IPIP{Name: "t", Local: addr("192.0.2.1")}, wireguard(t, 2))
 	raw, err := json.Marshal(list)
 	if err != nil {
 		t.Fatal(err)
@@ -235,15 +236,15 @@ func TestObjectsAsJSON(t *testing.T) {
 	}
 }
 
-// A pair that another implementation made for the container is found by its
-// end there; a pair of ours that has another owner is not touched.
-func TestRemoveForeignPair(t *testing.T) {
+// TestRemoveReferencePair checks that a pair of the reference plugin is found by its container end, and that another
+// owner's pair stays.
+func TestRemoveReferencePair(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
 	netns := kerneltest.Netns(t)
 	e := open(t, netns, kernel.Options{})
 	veth := func(o kernel.Owner) kernel.Objects {
-		return kernel.Objects{&kernel.Veth{Name: o.LinkName("veth"), PeerSide: kernel.Container, PeerName: "eth0", Mark: o.Mark()}}
+		return kernel.Objects{&kernel.Veth{Name: o.LinkName("veth"), PeerSide: kernel.Container, PeerName: "eth0", OwnerTag: o.Tag()}}
 	}
 	kerneltest.Run(t, "ip", "link", "add", "veth0a1b2c3d", "type", "veth", "peer", "name", "eth0", "netns", netns)
 	if err := e.Remove(veth(owner)); err != nil {
@@ -256,7 +257,7 @@ func TestRemoveForeignPair(t *testing.T) {
 	if err := e.Remove(veth(owner)); err != nil {
 		t.Fatal(err)
 	}
-	kerneltest.Run(t, "ip", "link", "del", "vethsomebody") // it is still there
+	kerneltest.Run(t, "ip", "link", "del", "vethsomebody") // it still exists
 	other := kernel.Owner{Network: "other", ContainerID: "c1", IfName: "eth0"}
 	if err := e.Apply(veth(other)); err != nil {
 		t.Fatal(err)
@@ -264,7 +265,7 @@ func TestRemoveForeignPair(t *testing.T) {
 	if err := e.Remove(veth(owner)); err != nil {
 		t.Fatal(err)
 	}
-	if s := kerneltest.Dump(t, ""); !strings.Contains(s, other.Mark()) {
+	if s := kerneltest.Dump(t, ""); !strings.Contains(s, other.Tag()) {
 		t.Error("a pair of another owner is gone")
 	}
 }

@@ -8,10 +8,12 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/hwaddr"
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// Neigh is a permanent neighbour. Source: ip-neighbour(8); its protocol
-// number needs kernel 5.0.
+// Neigh is a permanent neighbour entry. Its protocol number needs kernel 5.0. Source: ip-neighbour(8).
 type Neigh struct {
 	base
 	In   Side       `json:",omitzero"`
@@ -19,7 +21,7 @@ type Neigh struct {
 	IP   netip.Addr `json:",omitzero"`
 	MAC  string     `json:",omitzero"`
 
-	Proto byte `json:",omitzero"` // who made it; 0: ours, see Protocol
+	Proto byte `json:",omitzero"` // who created it; 0: Protocol
 }
 
 const ndaProtocol = 12 // linux/neighbour.h
@@ -33,59 +35,60 @@ func (n *Neigh) String() string {
 	return "ip neigh add " + n.IP.String() + " lladdr " + n.MAC + " dev " + n.Link + " nud permanent"
 }
 
-// ndmsg is struct ndmsg, rtnetlink(7).
-func (n *Neigh) ndmsg(index int, state uint16) buf {
-	b := buf{family(n.IP), 0, 0, 0}
+// Message starts the body of a message about the neighbour: struct ndmsg, rtnetlink(7).
+func (n *Neigh) Message(index int, state uint16) netlink.Buffer {
+	b := netlink.Buffer{netlink.AddrFamily(n.IP), 0, 0, 0}
 	b = binary.NativeEndian.AppendUint32(b, uint32(index))
 	b = binary.NativeEndian.AppendUint16(b, state)
 	b = append(b, 0, 0)
-	b.addr(unix.NDA_DST, n.IP)
+	b.Addr(unix.NDA_DST, n.IP)
 	return b
 }
 
-func (n *Neigh) put(index int) request {
-	b := n.ndmsg(index, unix.NUD_PERMANENT)
-	b.bytes(unix.NDA_LLADDR, macBytes(n.MAC))
-	b.u8(ndaProtocol, cmp.Or(n.Proto, Protocol))
-	return request{unix.RTM_NEWNEIGH, unix.NLM_F_CREATE | unix.NLM_F_REPLACE, b}
+// AddRequest returns the request that adds or replaces the entry. index is the link's.
+func (n *Neigh) AddRequest(index int) netlink.Request {
+	b := n.Message(index, unix.NUD_PERMANENT)
+	b.Bytes(unix.NDA_LLADDR, macBytes(n.MAC))
+	b.Uint8(ndaProtocol, cmp.Or(n.Proto, Protocol))
+	return netlink.Request{Type: unix.RTM_NEWNEIGH, Flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, Body: b}
 }
 
 func (n *Neigh) ensure(e *Engine) error {
-	i, err := e.ifindex(n.In, n.Link)
+	i, err := e.LinkIndex(n.In, n.Link)
 	if err != nil {
 		return err
 	}
-	return e.send(n, n.In, n.put(i), func(r response) error {
-		if r.err == nil {
-			e.made(n)
+	return e.send(n, n.In, n.AddRequest(i), func(r netlink.Response) error {
+		if r.Err == nil {
+			e.noteCreated(n)
 		}
-		return r.err
+		return r.Err
 	})
 }
 
 func (n *Neigh) diff(e *Engine) ([]string, error) {
-	i, err := e.ifindex(n.In, n.Link)
+	i, err := e.LinkIndex(n.In, n.Link)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := e.now(n.In, request{unix.RTM_GETNEIGH, 0, n.ndmsg(i, 0)})
+	resp, err := e.Request(n.In, netlink.Request{Type: unix.RTM_GETNEIGH, Flags: 0, Body: n.Message(i, 0)})
 	if err != nil {
 		return nil, err
 	}
-	if len(resp.msgs) == 0 || len(resp.msgs[0]) < unix.SizeofNdMsg {
+	if len(resp.Messages) == 0 || len(resp.Messages[0]) < unix.SizeofNdMsg {
 		return nil, os.ErrNotExist
 	}
-	if have := formatMAC(attr(resp.msgs[0][unix.SizeofNdMsg:], unix.NDA_LLADDR)); have != n.MAC {
+	if have := hwaddr.Format(netlink.Attr(resp.Messages[0][unix.SizeofNdMsg:], unix.NDA_LLADDR)); have != n.MAC {
 		return []string{fmt.Sprintf("lladdr is %s, want %s", have, n.MAC)}, nil
 	}
 	return nil, nil
 }
 
 func (n *Neigh) remove(e *Engine) error {
-	i, err := e.ifindex(n.In, n.Link)
+	i, err := e.LinkIndex(n.In, n.Link)
 	if err != nil {
 		return err
 	}
-	_, err = e.now(n.In, request{unix.RTM_DELNEIGH, 0, n.ndmsg(i, 0)})
+	_, err = e.Request(n.In, netlink.Request{Type: unix.RTM_DELNEIGH, Flags: 0, Body: n.Message(i, 0)})
 	return err
 }

@@ -1,85 +1,70 @@
 package kernel
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
+	"github.com/fairlead/fairlead/kernel/nft"
 )
 
-// NFT is a part of a ruleset that attachments share: a table, chain, set, map
-// or rule, its text as nft(8) has it. The parts of one Group belong to a
-// network and go, in one transaction, when the group's sets are empty.
+// NFT is a part of a ruleset that attachments share: a table, chain, set, map or rule, with
+// the text of nft(8). The parts of one ChainGroup belong to one network. One transaction
+// deletes them all when the sets of the group become empty.
 type NFT struct {
 	base
-	Family  string `json:",omitzero"` // "inet", "fairlead"
-	Table   string `json:",omitzero"`
-	What    string `json:",omitzero"` // "table", "chain", "set", "map" or "rule"
-	Name    string `json:",omitzero"` // the chain's, set's or map's; of a rule, its chain's
-	Text    string `json:",omitzero"` // a chain's hook, a set's type, a rule's statements
-	Network string `json:",omitzero"` // "": of all networks
-	Group   string `json:",omitzero"`
+	Family     string `json:",omitzero"` // "inet", "bridge", "arp"
+	Table      string `json:",omitzero"`
+	Kind       string `json:"What,omitzero"` // "table", "chain", "set", "map" or "rule"
+	Name       string `json:",omitzero"`     // of the chain, set or map; of a rule: its chain
+	Text       string `json:",omitzero"`     // a chain's hook, a set's type, a rule's statements
+	Network    string `json:",omitzero"`     // "": all networks
+	ChainGroup string `json:"Group,omitzero"`
 
-	// Addrs are all that a set of a Reconciler's table holds.
+	// Addrs is the whole content of a set in the table of a reconciler.
 	Addrs []netip.Addr `json:",omitzero"`
 }
 
-// Element is one element of a set or map, owned by an attachment. It is added
-// exclusively: a living owner is named in the error, a dead one replaced.
+// Element is one element of a set or map that an attachment owns. Adding it fails if its key
+// belongs to a live owner; an element of a dead owner is replaced.
 type Element struct {
 	base
-	Family string `json:",omitzero"`
-	Table  string `json:",omitzero"`
-	Set    string `json:",omitzero"`
-	Type   string `json:",omitzero"` // the set's
-	Key    string `json:",omitzero"` // Value "" in a set
-	Value  string `json:",omitzero"`
-	Mark   string `json:",omitzero"` // comment: the owner
+	Family   string `json:",omitzero"`
+	Table    string `json:",omitzero"`
+	Set      string `json:",omitzero"`
+	Type     string `json:",omitzero"` // of the set
+	Key      string `json:",omitzero"`
+	Value    string `json:",omitzero"`     // "" in a set
+	OwnerTag string `json:"Mark,omitzero"` // the element's comment
 }
 
-// TakenError says that an element belongs to another attachment.
+// TakenError reports that an element belongs to another attachment.
 type TakenError struct {
-	Key, Mark string
+	Key, OwnerTag string
 }
 
 func (t *TakenError) Error() string {
-	if t.Mark == "" {
+	if t.OwnerTag == "" {
 		return t.Key + " is already taken"
 	}
-	return t.Key + " is already taken by " + strings.TrimPrefix(t.Mark, markPrefix)
+	return t.Key + " is already taken by " + strings.TrimPrefix(t.OwnerTag, TagPrefix)
 }
 
-// Is makes it the kernel's EEXIST.
+// Is makes a TakenError match EEXIST, which the kernel returns.
 func (t *TakenError) Is(err error) bool { return err == unix.EEXIST }
-
-const (
-	nfprotoInet   = 1
-	nfprotoARP    = 3
-	nfprotoBridge = 7
-)
-
-func nftFamily(name string) byte {
-	switch name {
-	case "inet":
-		return nfprotoInet
-	case "bridge":
-		return nfprotoBridge
-	case "arp":
-		return nfprotoARP
-	case "ip6":
-		return unix.AF_INET6
-	}
-	return unix.AF_INET
-}
 
 func (n *NFT) kind() string { return "nft" }
 func (n *NFT) Side() Side   { return Host }
 func (n *NFT) Shared() bool { return true }
 
 func (n *NFT) String() string {
-	s := "nft add " + n.What + " " + n.Family + " " + n.Table
-	switch n.What {
+	s := "nft add " + n.Kind + " " + n.Family + " " + n.Table
+	switch n.Kind {
 	case "table":
 		return s
 	case "rule":
@@ -90,7 +75,7 @@ func (n *NFT) String() string {
 		}
 		return s + " " + n.Name + " { " + n.Text + "; }"
 	}
-	if n.Text == targetType { // for which nft has no name
+	if nft.IsTypeof(n.Text) {
 		return s + " " + n.Name + " { typeof i" + n.Text + "; }"
 	}
 	if len(n.Addrs) > 0 {
@@ -110,28 +95,50 @@ func (n *NFT) addrs() string {
 	return string(out)
 }
 
-// mark is a rule's comment: by it the rule is known again.
-func (n *NFT) mark() string {
-	id := "#" + hash(n.Name, n.Text)[:12]
+// Tag returns the comment of a rule, which identifies the rule.
+func (n *NFT) Tag() string {
+	id := "#" + Hash(n.Name, n.Text)[:12]
 	if n.Network == "" {
-		return markPrefix + id
+		return TagPrefix + id
 	}
-	return networkMark(n.Network) + id
+	return networkTag(n.Network) + id
 }
 
-func (n *NFT) ensure(e *Engine) error      { e.nft = append(e.nft, n); return nil }
-func (n *NFT) remove(e *Engine) error      { return nil }
-func (x *Element) kind() string            { return "element" }
-func (x *Element) Side() Side              { return Host }
-func (x *Element) Shared() bool            { return false }
-func (x *Element) ensure(e *Engine) error  { e.nft = append(e.nft, x); return nil }
-func (x *Element) remove(e *Engine) error  { e.nft = append(e.nft, x); return nil }
-func (x *Element) setOf() (string, string) { return x.Family + " " + x.Table, x.Set }
+// AddRequest returns the request that creates the part.
+func (n *NFT) AddRequest() (netlink.Request, error) {
+	p := n.part()
+	if n.Kind == "rule" {
+		p.Comment = n.Tag()
+	}
+	return p.Add()
+}
+
+func (n *NFT) part() nft.Part {
+	return nft.Part{Family: n.Family, Table: n.Table, Kind: n.Kind, Name: n.Name, Text: n.Text}
+}
+
+func (n *NFT) ensure(e *Engine) error     { e.nft = append(e.nft, n); return nil }
+func (n *NFT) remove(e *Engine) error     { return nil }
+func (x *Element) kind() string           { return "element" }
+func (x *Element) Side() Side             { return Host }
+func (x *Element) Shared() bool           { return false }
+func (x *Element) ensure(e *Engine) error { e.nft = append(e.nft, x); return nil }
+func (x *Element) remove(e *Engine) error { e.nft = append(e.nft, x); return nil }
+
+// id returns what identifies the element: its set and key.
+func (x *Element) id() string { return x.setName() + " " + x.Key }
+
+func (x *Element) setName() string { return nft.SetName(x.Family, x.Table, x.Set) }
+
+// Wire returns the element as package nft encodes it.
+func (x *Element) Wire() *nft.Element {
+	return &nft.Element{Family: x.Family, Table: x.Table, Set: x.Set, Type: x.Type, Key: x.Key, Value: x.Value, Comment: x.OwnerTag}
+}
 
 func (x *Element) String() string {
 	s := "nft add element " + x.Family + " " + x.Table + " " + x.Set + " { " + x.Key
-	if x.Mark != "" {
-		s += ` comment "` + x.Mark + `"`
+	if x.OwnerTag != "" {
+		s += ` comment "` + x.OwnerTag + `"`
 	}
 	if x.Value != "" {
 		s += " : " + x.Value
@@ -140,29 +147,20 @@ func (x *Element) String() string {
 }
 
 func (n *NFT) diff(e *Engine) ([]string, error) {
-	if n.What == "rule" {
-		have, err := e.rulesToCheck(n)
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range have {
-			if r.comment == n.mark() {
-				return nil, nil
-			}
-		}
-		return []string{"is missing"}, nil
+	if n.Kind != "rule" {
+		_, err := e.AskNFT(n.part().Get())
+		return nil, err
 	}
-	get := map[string]uint16{"table": unix.NFT_MSG_GETTABLE, "chain": unix.NFT_MSG_GETCHAIN, "set": unix.NFT_MSG_GETSET, "map": unix.NFT_MSG_GETSET}
-	body := nfgen(n.Family)
-	body.str(unix.NFTA_TABLE_NAME, n.Table) // the table is attribute 1 of all
-	switch n.What {
-	case "chain":
-		body.str(unix.NFTA_CHAIN_NAME, n.Name)
-	case "set", "map":
-		body.str(unix.NFTA_SET_NAME, n.Name)
+	have, err := e.rulesForCheck(n)
+	if err != nil {
+		return nil, err
 	}
-	_, err := e.askNFT(get[n.What], body)
-	return nil, err
+	for _, r := range have {
+		if r.Comment == n.Tag() {
+			return nil, nil
+		}
+	}
+	return []string{"is missing"}, nil
 }
 
 func (x *Element) diff(e *Engine) ([]string, error) {
@@ -170,170 +168,186 @@ func (x *Element) diff(e *Engine) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if SameContainer(have.comment, x.Mark) {
+	if SameContainer(have.Comment, x.OwnerTag) {
 		return nil, nil // see evict
 	}
 	var d []string
-	if have.comment != x.Mark {
-		d = append(d, fmt.Sprintf("belongs to %q", have.comment))
+	if have.Comment != x.OwnerTag {
+		d = append(d, fmt.Sprintf("belongs to %q", have.Comment))
 	}
-	if t, err := parseSetType(x.Type); err == nil && x.Value != "" {
-		if v, err := t.data.value(x.Value); err == nil && string(v) != string(have.data) {
-			d = append(d, "maps to something else")
+	if t, err := nft.ParseSetType(x.Type); err == nil && x.Value != "" {
+		if v, err := t.Data.Value(x.Value); err == nil && string(v) != string(have.Data) {
+			d = append(d, "maps to another value")
 		}
 	}
 	return d, nil
 }
 
-// nfgen is struct nfgenmsg of a family.
-func nfgen(family string) buf {
-	return append(make(buf, 0, 128), nftFamily(family), unix.NFNETLINK_V0, 0, 0)
-}
-
-const nftSubsystem = unix.NFNL_SUBSYS_NFTABLES << 8
-
-func (e *Engine) askNFT(msg uint16, body buf) (response, error) {
-	c, err := e.netfilter()
+// AskNFT sends a request over the netfilter socket and returns the reply.
+func (e *Engine) AskNFT(r netlink.Request) (netlink.Response, error) {
+	c, err := e.Netfilter()
 	if err != nil {
-		return response{}, err
+		return netlink.Response{}, err
 	}
-	resp, err := c.do([]request{{nftSubsystem | msg, unix.NLM_F_ACK, body}})
+	r.Flags |= unix.NLM_F_ACK
+	resp, err := c.Do([]netlink.Request{r})
 	if err != nil {
-		return response{}, err
+		return netlink.Response{}, err
 	}
-	return resp[0], resp[0].err
+	return resp[0], resp[0].Err
 }
 
-// comment is the TLV that nft(8) prints as a comment, of rules and elements.
-func commentTLV(s string) []byte {
-	return append(append([]byte{0, byte(len(s) + 1)}, s...), 0)
+// NFTRule is a rule as the kernel lists it, its statements not decoded.
+type NFTRule struct {
+	Chain   string
+	Comment string
+
+	handle []byte
 }
 
-func parseComment(p []byte) string {
-	for len(p) >= 2 && len(p) >= 2+int(p[1]) {
-		if p[0] == 0 {
-			return text(p[2 : 2+int(p[1])])
-		}
-		p = p[2+int(p[1]):]
-	}
-	return ""
-}
-
-type ruleInfo struct {
-	chain   string
-	handle  []byte
-	comment string
-}
-
-// rules lists a chain's rules in order; chain "": those of all of the table's.
-func (e *Engine) rules(family, table, chain string) ([]ruleInfo, error) {
-	c, err := e.netfilter()
+// NFTRules lists the rules of a chain in order, or those of all chains of the table if
+// chain is "".
+func (e *Engine) NFTRules(family, table, chain string) ([]NFTRule, error) {
+	c, err := e.Netfilter()
 	if err != nil {
 		return nil, err
 	}
-	body := nfgen(family)
-	body.str(unix.NFTA_RULE_TABLE, table)
+	body := nft.Message(family)
+	body.String(unix.NFTA_RULE_TABLE, table)
 	if chain != "" {
-		body.str(unix.NFTA_RULE_CHAIN, chain)
+		body.String(unix.NFTA_RULE_CHAIN, chain)
 	}
-	msgs, err := c.dump(request{typ: nftSubsystem | unix.NFT_MSG_GETRULE, body: body})
+	msgs, err := c.Dump(netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETRULE, Body: body})
 	if err != nil {
 		return nil, fmt.Errorf("list rules of %s %s %s: %w", family, table, chain, err)
 	}
-	var out []ruleInfo
+	var out []NFTRule
 	for _, m := range msgs {
 		if len(m) > 4 {
-			out = append(out, ruleInfo{text(attr(m[4:], unix.NFTA_RULE_CHAIN)), attr(m[4:], unix.NFTA_RULE_HANDLE), parseComment(attr(m[4:], unix.NFTA_RULE_USERDATA))})
+			out = append(out, NFTRule{netlink.Text(netlink.Attr(m[4:], unix.NFTA_RULE_CHAIN)), nft.ParseComment(netlink.Attr(m[4:], unix.NFTA_RULE_USERDATA)), netlink.Attr(m[4:], unix.NFTA_RULE_HANDLE)})
 		}
 	}
 	return out, nil
 }
 
-// rulesToCheck are a chain's, of our table out of one list of all for a Check.
-func (e *Engine) rulesToCheck(n *NFT) ([]ruleInfo, error) {
-	if e.looked == nil || n.Family != "inet" || n.Table != Table {
-		return e.rules(n.Family, n.Table, n.Name)
+// rulesForCheck returns the rules of a rule's chain. During a Check it lists our table once.
+func (e *Engine) rulesForCheck(n *NFT) ([]NFTRule, error) {
+	if e.checkCache == nil || n.Family != "inet" || n.Table != Table {
+		return e.NFTRules(n.Family, n.Table, n.Name)
 	}
-	if e.looked.rules == nil {
-		all, err := e.rules(n.Family, n.Table, "")
+	if e.checkCache.rules == nil {
+		all, err := e.NFTRules(n.Family, n.Table, "")
 		if err != nil {
 			return nil, err
 		}
-		e.looked.rules = map[string][]ruleInfo{}
+		e.checkCache.rules = map[string][]NFTRule{}
 		for _, r := range all {
-			e.looked.rules[r.chain] = append(e.looked.rules[r.chain], r)
+			e.checkCache.rules[r.Chain] = append(e.checkCache.rules[r.Chain], r)
 		}
 	}
-	return e.looked.rules[n.Name], nil
-}
-
-type elementInfo struct {
-	key, data []byte
-	comment   string
+	return e.checkCache.rules[n.Name], nil
 }
 
 // element reads one element by its key.
-func (e *Engine) element(x *Element) (elementInfo, error) {
-	body, err := x.body(false)
+func (e *Engine) element(x *Element) (nft.ElementInfo, error) {
+	get, err := x.Wire().Get()
 	if err != nil {
-		return elementInfo{}, err
+		return nft.ElementInfo{}, err
 	}
-	resp, err := e.askNFT(unix.NFT_MSG_GETSETELEM, body)
-	if err != nil || len(resp.msgs) == 0 {
-		return elementInfo{}, err
+	resp, err := e.AskNFT(get)
+	if err != nil || len(resp.Messages) == 0 {
+		return nft.ElementInfo{}, err
 	}
-	list := parseElements(resp.msgs)
+	list := nft.ParseElements(resp.Messages)
 	if len(list) == 0 {
-		return elementInfo{}, unix.ENOENT
+		return nft.ElementInfo{}, unix.ENOENT
 	}
 	return list[0], nil
 }
 
-func parseElements(msgs [][]byte) (out []elementInfo) {
-	for _, m := range msgs {
-		if len(m) < 4 {
-			continue
-		}
-		attrs(attr(m[4:], unix.NFTA_SET_ELEM_LIST_ELEMENTS), func(_ uint16, p []byte) {
-			out = append(out, elementInfo{
-				key:     attr(attr(p, unix.NFTA_SET_ELEM_KEY), unix.NFTA_DATA_VALUE),
-				data:    attr(attr(p, unix.NFTA_SET_ELEM_DATA), unix.NFTA_DATA_VALUE),
-				comment: parseComment(attr(p, unix.NFTA_SET_ELEM_USERDATA)),
-			})
-		})
+// nftSets lists the sets of our tables, as elements without a key.
+func (e *Engine) nftSets() (out []Element, err error) {
+	c, err := e.Netfilter()
+	if err != nil {
+		return nil, err
 	}
-	return out
+	for _, family := range []string{"inet", "bridge", "arp"} { // where Fairlead has a table
+		b := nft.Message(family)
+		b.String(unix.NFTA_SET_TABLE, Table)
+		msgs, err := c.Dump(netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETSET, Body: b})
+		if err != nil && !netlink.IsAbsent(err) && !errors.Is(err, unix.EAGAIN) {
+			return nil, fmt.Errorf("list nftables sets: %w", err)
+		}
+		for _, m := range msgs {
+			if len(m) > 4 && netlink.Text(netlink.Attr(m[4:], unix.NFTA_SET_TABLE)) == Table {
+				name, typ := nft.ParseSet(m[4:])
+				out = append(out, Element{Family: family, Table: Table, Set: name, Type: typ})
+			}
+		}
+	}
+	return out, nil
 }
 
-// body is the message that adds an element, or, with its key alone, names it.
-func (x *Element) body(whole bool) (buf, error) {
-	t, err := parseSetType(x.Type)
+// NFTElements lists the elements of a set, which an element without a key names. A set that
+// does not exist is empty. With the error EAGAIN it returns the elements it saw, see
+// netlink.Conn.Dump.
+func (e *Engine) NFTElements(set Element) ([]*Element, error) {
+	c, err := e.Netfilter()
 	if err != nil {
 		return nil, err
 	}
-	key, err := t.key.value(x.Key)
+	t, err := nft.ParseSetType(set.Type)
 	if err != nil {
 		return nil, err
 	}
-	var data []byte
-	if x.Value != "" {
-		if data, err = t.data.value(x.Value); err != nil {
-			return nil, err
+	msgs, err := c.Dump(netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETSETELEM, Body: nft.SetMessage(set.Family, set.Table, set.Set)})
+	if netlink.IsAbsent(err) {
+		return nil, nil
+	}
+	if err != nil {
+		err = fmt.Errorf("list set %s: %w", set.Set, err)
+	}
+	var out []*Element
+	for _, x := range nft.ParseElements(msgs) {
+		el := set
+		el.Key, el.OwnerTag = t.Key.Format(x.Key), x.Comment
+		if len(t.Data) > 0 {
+			el.Value = t.Data.Format(x.Data)
+		}
+		out = append(out, &el)
+	}
+	return out, err
+}
+
+// nftTransaction sends requests as one transaction.
+func (e *Engine) nftTransaction(reqs []netlink.Request) error {
+	c, err := e.Netfilter()
+	if err != nil {
+		return err
+	}
+	resp, err := c.Transact(reqs, 0)
+	errs := []error{err}
+	for _, r := range resp {
+		errs = append(errs, r.Err)
+	}
+	return errors.Join(errs...)
+}
+
+// deleteRules deletes the rules of a chain whose comments match, in one transaction. It
+// returns os.ErrNotExist if there are none.
+func (e *Engine) deleteRules(family, table, chain string, match func(comment string) bool) error {
+	have, err := e.NFTRules(family, table, chain)
+	if err != nil {
+		return err
+	}
+	var reqs []netlink.Request
+	for _, r := range have {
+		if r.Comment != "" && match(r.Comment) {
+			reqs = append(reqs, nft.Part{Family: family, Table: table, Kind: "rule", Name: chain}.Delete(r.handle))
 		}
 	}
-	b := nfgen(x.Family)
-	b.str(unix.NFTA_SET_ELEM_LIST_TABLE, x.Table)
-	b.str(unix.NFTA_SET_ELEM_LIST_SET, x.Set)
-	b.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func(b *buf) {
-		b.nest(unix.NFTA_LIST_ELEM, func(b *buf) {
-			b.nest(unix.NFTA_SET_ELEM_KEY, func(b *buf) { b.bytes(unix.NFTA_DATA_VALUE, key) })
-			if whole && data != nil {
-				b.nest(unix.NFTA_SET_ELEM_DATA, func(b *buf) { b.bytes(unix.NFTA_DATA_VALUE, data) })
-			}
-			if whole && x.Mark != "" {
-				b.bytes(unix.NFTA_SET_ELEM_USERDATA, commentTLV(x.Mark))
-			}
-		})
-	})
-	return b, nil
+	if len(reqs) == 0 {
+		return os.ErrNotExist
+	}
+	return e.nftTransaction(reqs)
 }

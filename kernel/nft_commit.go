@@ -7,55 +7,17 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
+	"github.com/fairlead/fairlead/kernel/nft"
 )
 
-// transact sends requests as one nftables transaction: all or nothing. With a
-// generation it fails with ERESTART when the ruleset has changed since.
-func (c *conn) transact(reqs []request, gen uint32) ([]response, error) {
-	envelope := buf{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, unix.NFNL_SUBSYS_NFTABLES}
-	begin := append(buf(nil), envelope...)
-	if gen != 0 {
-		begin.be32(unix.NFNL_BATCH_GENID, gen)
-	}
-	var out buf
-	first := c.seq + 1
-	c.seq++
-	appendMessage(&out, unix.NFNL_MSG_BATCH_BEGIN, unix.NLM_F_REQUEST, c.seq, begin)
-	for _, r := range reqs {
-		c.seq++
-		appendMessage(&out, r.typ, r.flags|unix.NLM_F_REQUEST|unix.NLM_F_ACK, c.seq, r.body)
-	}
-	c.seq++
-	appendMessage(&out, unix.NFNL_MSG_BATCH_END, unix.NLM_F_REQUEST, c.seq, envelope)
-	if err := c.send(out); err != nil {
-		return nil, err
-	}
-	// The envelope is answered only when the transaction fails as a whole.
-	resp := make([]response, len(reqs)+2)
-	for pending := len(reqs); pending > 0; {
-		n, err := c.read(first, resp)
-		if err != nil {
-			return nil, &unansweredError{err}
-		}
-		pending -= n
-		if resp[0].err != nil {
-			return nil, resp[0].err
-		}
-	}
-	return resp[1 : len(reqs)+1], resp[len(reqs)+1].err
-}
-
-// unansweredError is of a transaction that was sent: it may have been made.
-type unansweredError struct{ error }
-
-func (u *unansweredError) Unwrap() error { return u.error }
-
-const restarts = 64 // each means that somebody else's change went through
+const restarts = 64 // each restart means that another change was committed
 
 // commit adds the nftables objects of the list in one transaction.
 func (e *Engine) commit() error {
 	list := distinct(e.nft)
-	e.nft, e.yielded = nil, nil
+	e.nft, e.keptByOther = nil, nil
 	if len(list) == 0 {
 		return nil
 	}
@@ -66,12 +28,12 @@ func (e *Engine) commit() error {
 		case errors.Is(err, unix.ERESTART):
 			continue
 		case errors.Is(err, os.ErrNotExist) && !all:
-			all = true // a set went away under rules that stood
+			all = true // a set was deleted although its rules exist
 			continue
 		}
-		if _, unanswered := errors.AsType[*unansweredError](err); err == nil || unanswered {
+		if _, unanswered := errors.AsType[*netlink.UnansweredError](err); err == nil || unanswered {
 			for _, o := range list {
-				e.made(o)
+				e.noteCreated(o)
 			}
 		}
 		return err
@@ -79,8 +41,7 @@ func (e *Engine) commit() error {
 	return fmt.Errorf("nftables ruleset changed %d times while it was written: %w", restarts, unix.EAGAIN)
 }
 
-// distinct drops repetitions: what two addresses of an attachment share is
-// stated by both.
+// distinct drops repeated objects. Two addresses of an attachment share objects.
 func distinct(list []Object) (out []Object) {
 	seen := map[string]bool{}
 	for _, o := range list {
@@ -93,7 +54,7 @@ func distinct(list []Object) (out []Object) {
 }
 
 func (e *Engine) tryCommit(list []Object, all bool) error {
-	c, err := e.netfilter()
+	c, err := e.Netfilter()
 	if err != nil {
 		return err
 	}
@@ -101,21 +62,21 @@ func (e *Engine) tryCommit(list []Object, all bool) error {
 	if err != nil {
 		return err
 	}
-	// What belongs together is there with its rules, or else said to be missing by
-	// the kernel; then all is stated.
+	// If the rules of a chain group exist, its other parts exist, too. If not, the kernel reports a missing part, and
+	// the next attempt adds all parts.
 	groups := map[string]bool{}
 	for n := range missing {
-		groups[n.Group] = true
+		groups[n.ChainGroup] = true
 	}
 	b := &transaction{}
 	for _, o := range list {
 		switch o := o.(type) {
 		case *NFT:
-			if all || groups[o.Group] {
+			if all || groups[o.ChainGroup] {
 				err = e.declare(b, o, missing[o])
 			}
 		case *Element:
-			if !e.yielded[o] {
+			if !e.keptByOther[o] {
 				err = b.element(o)
 			}
 		}
@@ -126,18 +87,17 @@ func (e *Engine) tryCommit(list []Object, all bool) error {
 	if len(missing) == 0 {
 		gen = 0
 	}
-	resp, err := c.transact(b.reqs, gen)
+	resp, err := c.Transact(b.reqs, gen)
 	if err != nil {
 		return fmt.Errorf("nftables transaction: %w", err)
 	}
 	return e.judge(b, resp)
 }
 
-// declare adds a part of the ruleset that is not there. A chain that is there
-// is not stated again: the kernel takes that for an update, and makes whoever
-// closes the socket next wait a grace period for it (10 ms).
+// declare adds a part of the ruleset that does not exist. It does not add an existing chain again: the kernel treats
+// that as an update, and the next process that closes its socket waits for a grace period (10 ms).
 func (e *Engine) declare(b *transaction, n *NFT, missing bool) error {
-	switch n.What {
+	switch n.Kind {
 	case "rule":
 		if !missing {
 			return nil
@@ -151,38 +111,37 @@ func (e *Engine) declare(b *transaction, n *NFT, missing bool) error {
 }
 
 type transaction struct {
-	reqs    []request
+	reqs    []netlink.Request
 	objects []Object
 }
 
 func (b *transaction) add(o *NFT) error {
-	r, err := o.add()
+	r, err := o.AddRequest()
 	b.reqs, b.objects = append(b.reqs, r), append(b.objects, o)
 	return err
 }
 
 func (b *transaction) element(o *Element) error {
-	body, err := o.body(true)
-	b.reqs = append(b.reqs, request{nftSubsystem | unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE | unix.NLM_F_EXCL, body})
-	b.objects = append(b.objects, o)
+	r, err := o.Wire().Add()
+	b.reqs, b.objects = append(b.reqs, r), append(b.objects, o)
 	return err
 }
 
-// judge returns the first refusal. An element that stands is replaced when its
-// owner is dead; then the transaction is to be tried again.
-func (e *Engine) judge(b *transaction, resp []response) error {
+// judge returns the first error of a transaction. If an element exists and its owner is dead, judge deletes it and
+// returns ERESTART.
+func (e *Engine) judge(b *transaction, resp []netlink.Response) error {
 	replaced := false
 	for i, r := range resp {
 		x, isElement := b.objects[i].(*Element)
-		if isElement && errors.Is(r.err, unix.EEXIST) {
+		if isElement && errors.Is(r.Err, unix.EEXIST) {
 			if err := e.evict(x); err != nil {
 				return about(x, err)
 			}
 			replaced = true
 			continue
 		}
-		if r.err != nil && !replaced {
-			return about(b.objects[i], r.err)
+		if r.Err != nil && !replaced {
+			return about(b.objects[i], r.Err)
 		}
 	}
 	if replaced {
@@ -191,9 +150,8 @@ func (e *Engine) judge(b *transaction, resp []response) error {
 	return nil
 }
 
-// evict deletes an element whose owner is dead, or the same as the new one's. One
-// that another attachment of the same container has stays: the first of its networks
-// has a host port that all of them were asked for.
+// evict deletes an element whose owner is dead or is the new owner itself. An element of another attachment of the same
+// container stays: all its networks were asked for the host port, and the first one has it.
 func (e *Engine) evict(x *Element) error {
 	have, err := e.element(x)
 	if errors.Is(err, os.ErrNotExist) {
@@ -202,23 +160,23 @@ func (e *Engine) evict(x *Element) error {
 	if err != nil {
 		return err
 	}
-	if SameContainer(have.comment, x.Mark) && (e.options.Alive == nil || e.options.Alive(have.comment)) {
-		if e.yielded == nil {
-			e.yielded = map[*Element]bool{}
+	if SameContainer(have.Comment, x.OwnerTag) && (e.options.Alive == nil || e.options.Alive(have.Comment)) {
+		if e.keptByOther == nil {
+			e.keptByOther = map[*Element]bool{}
 		}
-		e.yielded[x] = true
+		e.keptByOther[x] = true
 		return nil
 	}
-	if have.comment != x.Mark && (e.options.Alive == nil || e.options.Alive(have.comment)) {
-		return &TakenError{x.Key, have.comment}
+	if have.Comment != x.OwnerTag && (e.options.Alive == nil || e.options.Alive(have.Comment)) {
+		return &TakenError{x.Key, have.Comment}
 	}
 	old := *x
-	old.Mark = have.comment
+	old.OwnerTag = have.Comment
 	return e.removeElements([]*Element{&old}, nil, nil)
 }
 
-// missing tells which rules of the list are not there, and the generation of
-// the ruleset for which that holds. No rules at all: everything is missing.
+// missing returns the rules of the list that do not exist, and the generation of the ruleset for which that is true. If
+// the list has no rules, all its parts count as missing.
 func (e *Engine) missing(list []Object) (gen uint32, out map[*NFT]bool, err error) {
 	if gen, err = e.generation(); err != nil {
 		return 0, nil, err
@@ -229,7 +187,7 @@ func (e *Engine) missing(list []Object) (gen uint32, out map[*NFT]bool, err erro
 	rules := false
 	for _, o := range list {
 		n, ok := o.(*NFT)
-		if !ok || n.What != "rule" {
+		if !ok || n.Kind != "rule" {
 			if ok && !rules {
 				out[n] = true
 			}
@@ -242,14 +200,14 @@ func (e *Engine) missing(list []Object) (gen uint32, out map[*NFT]bool, err erro
 		if err != nil {
 			return 0, nil, err
 		}
-		if !there[n.mark()] {
+		if !there[n.Tag()] {
 			out[n] = true
 		}
 	}
 	return gen, out, nil
 }
 
-// chains are the comments of the rules in chains.
+// chains caches the comments of the rules in chains.
 type chains struct {
 	e  *Engine
 	of map[string]map[string]bool // by chainOf
@@ -257,15 +215,15 @@ type chains struct {
 
 func chainOf(n *NFT) string { return n.Family + " " + n.Table + " " + n.Name }
 
-// manyChains is how many lists of a chain's rules cost more than one of all rules
-// of our table, of which a network has a handful.
+// manyChains is the number of chains from which one list of all rules in our table, a handful per network, is cheaper
+// than a list per chain.
 const manyChains = 3
 
-// look lists all rules of a table of ours at once, if many of its chains are asked for.
+// look reads all rules of our table at once if the list needs many of its chains.
 func (c *chains) look(list []Object) {
 	asked := map[string]map[string]bool{} // by family
 	for _, o := range list {
-		if n, ok := o.(*NFT); ok && n.What == "rule" && n.Table == Table {
+		if n, ok := o.(*NFT); ok && n.Kind == "rule" && n.Table == Table {
 			if asked[n.Family] == nil {
 				asked[n.Family] = map[string]bool{}
 			}
@@ -280,16 +238,16 @@ func (c *chains) look(list []Object) {
 }
 
 func (c *chains) lookAll(family string, keys map[string]bool) {
-	all, err := c.e.rules(family, Table, "")
+	all, err := c.e.NFTRules(family, Table, "")
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return // each chain is asked for, and its error counts
+		return // each chain is read on its own later, and that error counts
 	}
 	for key := range keys {
 		c.of[key] = map[string]bool{}
 	}
 	for _, r := range all {
-		if of := c.of[family+" "+Table+" "+r.chain]; of != nil {
-			of[r.comment] = true
+		if of := c.of[family+" "+Table+" "+r.Chain]; of != nil {
+			of[r.Comment] = true
 		}
 	}
 }
@@ -299,27 +257,27 @@ func (c *chains) comments(n *NFT) (map[string]bool, error) {
 		return out, nil
 	}
 	out := map[string]bool{}
-	have, err := c.e.rules(n.Family, n.Table, n.Name)
+	have, err := c.e.NFTRules(n.Family, n.Table, n.Name)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
 	for _, r := range have {
-		out[r.comment] = true
+		out[r.Comment] = true
 	}
 	c.of[chainOf(n)] = out
 	return out, nil
 }
 
-// generation is a number that every change of any ruleset moves.
+// generation returns a number that changes with every change of any ruleset.
 func (e *Engine) generation() (uint32, error) {
-	resp, err := e.askNFT(unix.NFT_MSG_GETGEN, nfgen("ip"))
+	resp, err := e.AskNFT(netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETGEN, Body: nft.Message("ip")})
 	if err != nil {
 		return 0, fmt.Errorf("nftables: %w", err)
 	}
-	if len(resp.msgs) == 0 || len(resp.msgs[0]) < 4 {
+	if len(resp.Messages) == 0 || len(resp.Messages[0]) < 4 {
 		return 0, nil
 	}
-	v := attr(resp.msgs[0][4:], unix.NFTA_GEN_ID)
+	v := netlink.Attr(resp.Messages[0][4:], unix.NFTA_GEN_ID)
 	if len(v) < 4 {
 		return 0, nil
 	}

@@ -6,10 +6,12 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
+	"github.com/fairlead/fairlead/kernel/nft"
 )
 
-// commitRemoval deletes the elements that Remove gathered, and with them the
-// groups that this leaves empty.
+// commitRemoval deletes the elements that Remove gathered, and the chain groups that become empty.
 func (e *Engine) commitRemoval() error {
 	var elements []*Element
 	for _, o := range e.nft {
@@ -17,8 +19,8 @@ func (e *Engine) commitRemoval() error {
 			elements = append(elements, x)
 		}
 	}
-	groups := e.groups
-	e.nft, e.groups = nil, nil
+	groups := e.chainGroups
+	e.nft, e.chainGroups = nil, nil
 	if len(elements) == 0 && len(groups) == 0 {
 		return nil
 	}
@@ -28,9 +30,8 @@ func (e *Engine) commitRemoval() error {
 	return nil
 }
 
-// removeElements deletes those elements that still carry their mark: another
-// attachment may have the same address by now. And whose mark is still dead, if
-// that is given: the same attachment may have come back.
+// removeElements deletes the elements that still carry their owner tag: another attachment may have got the same
+// address. If dead is given, it also checks that the owner is still dead: the same attachment may have come back.
 func (e *Engine) removeElements(list []*Element, groups []*NFT, dead func(mark string) bool) error {
 	for range restarts {
 		err := e.tryRemove(list, groups, dead)
@@ -39,7 +40,7 @@ func (e *Engine) removeElements(list []*Element, groups []*NFT, dead func(mark s
 		}
 		return err
 	}
-	return fmt.Errorf("ruleset changed %d times meanwhile: %w", restarts, unix.EAGAIN)
+	return fmt.Errorf("nftables ruleset changed %d times meanwhile: %w", restarts, unix.EAGAIN)
 }
 
 func (e *Engine) tryRemove(list []*Element, groups []*NFT, dead func(mark string) bool) error {
@@ -51,32 +52,32 @@ func (e *Engine) tryRemove(list []*Element, groups []*NFT, dead func(mark string
 	leaving := map[string]map[string]bool{} // set -> keys
 	for _, x := range list {
 		have, err := e.element(x)
-		if errors.Is(err, os.ErrNotExist) || err == nil && have.comment != x.Mark {
+		if errors.Is(err, os.ErrNotExist) || err == nil && have.Comment != x.OwnerTag {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		if dead != nil && !dead(x.Mark) { // asked after the generation was: what comes later moves that
+		if dead != nil && !dead(x.OwnerTag) { // asked after reading the generation, which a later change moves
 			continue
 		}
-		body, err := x.body(false)
+		del, err := x.Wire().Delete()
 		if err != nil {
 			return err
 		}
-		b.reqs = append(b.reqs, request{nftSubsystem | unix.NFT_MSG_DELSETELEM, 0, body})
+		b.reqs = append(b.reqs, del)
 		b.objects = append(b.objects, x)
-		if heir := e.heirs[x.place()]; heir != nil && SameContainer(heir.Mark, x.Mark) {
-			if err := b.element(heir); err != nil {
+		if successor := e.successors[x.id()]; successor != nil && SameContainer(successor.OwnerTag, x.OwnerTag) {
+			if err := b.element(successor); err != nil {
 				return err
 			}
 			continue
 		}
-		table, set := x.setOf()
-		if leaving[table+" "+set] == nil {
-			leaving[table+" "+set] = map[string]bool{}
+		set := x.setName()
+		if leaving[set] == nil {
+			leaving[set] = map[string]bool{}
 		}
-		leaving[table+" "+set][string(have.key)] = true
+		leaving[set][string(have.Key)] = true
 	}
 	if err := e.dropEmpty(b, groups, leaving); err != nil {
 		return err
@@ -84,42 +85,36 @@ func (e *Engine) tryRemove(list []*Element, groups []*NFT, dead func(mark string
 	if len(b.reqs) == 0 {
 		return nil
 	}
-	c, err := e.netfilter()
+	c, err := e.Netfilter()
 	if err != nil {
 		return err
 	}
-	resp, err := c.transact(b.reqs, gen)
+	resp, err := c.Transact(b.reqs, gen)
 	if err != nil {
 		return err
 	}
 	for i, r := range resp {
-		if r.err != nil {
-			return fmt.Errorf("%s: %w", b.objects[i], r.err)
+		if r.Err != nil {
+			return fmt.Errorf("%s: %w", b.objects[i], r.Err)
 		}
 	}
 	return nil
 }
 
-// Bequeath names what other attachments of a container want as well: what Remove
-// takes of the same set and key becomes theirs, in the same transaction. They must
-// stand until Remove is over.
-func (e *Engine) Bequeath(wanted Objects) {
-	e.heirs = map[string]*Element{}
+// HandOver names the objects that other attachments of the same container also want. When Remove deletes an element
+// with the same set and key, the same transaction gives it to that attachment. The other attachments must exist until
+// Remove returns.
+func (e *Engine) HandOver(wanted Objects) {
+	e.successors = map[string]*Element{}
 	for _, o := range wanted {
 		if x, ok := o.(*Element); ok {
-			e.heirs[x.place()] = x
+			e.successors[x.id()] = x
 		}
 	}
 }
 
-// place is what no two elements have in common.
-func (x *Element) place() string {
-	table, set := x.setOf()
-	return table + " " + set + " " + x.Key
-}
-
-// dropEmpty adds the deletion of every group whose sets hold nothing but what
-// is leaving: its rules, then its chains, then its sets.
+// dropEmpty adds the deletion of every chain group whose sets hold only leaving elements: first its rules, then its
+// chains, then its sets.
 func (e *Engine) dropEmpty(b *transaction, parts []*NFT, leaving map[string]map[string]bool) error {
 	for _, g := range groupNames(parts) {
 		empty, err := e.groupEmpty(g, parts, leaving)
@@ -128,7 +123,7 @@ func (e *Engine) dropEmpty(b *transaction, parts []*NFT, leaving map[string]map[
 		}
 		for _, what := range []string{"rule", "chain", "set", "map"} {
 			for _, n := range parts {
-				if n.Group != g || n.What != what {
+				if n.ChainGroup != g || n.Kind != what {
 					continue
 				}
 				if err := e.dropPart(b, n); err != nil {
@@ -143,9 +138,9 @@ func (e *Engine) dropEmpty(b *transaction, parts []*NFT, leaving map[string]map[
 func groupNames(parts []*NFT) (out []string) {
 	seen := map[string]bool{}
 	for _, n := range parts {
-		if !seen[n.Group] {
-			seen[n.Group] = true
-			out = append(out, n.Group)
+		if !seen[n.ChainGroup] {
+			seen[n.ChainGroup] = true
+			out = append(out, n.ChainGroup)
 		}
 	}
 	return out
@@ -154,7 +149,7 @@ func groupNames(parts []*NFT) (out []string) {
 func (e *Engine) groupEmpty(group string, parts []*NFT, leaving map[string]map[string]bool) (bool, error) {
 	there := false
 	for _, n := range parts {
-		if n.Group != group || n.What != "set" && n.What != "map" {
+		if n.ChainGroup != group || n.Kind != "set" && n.Kind != "map" {
 			continue
 		}
 		keys, err := e.someKeys(n.Family, n.Table, n.Name)
@@ -166,7 +161,7 @@ func (e *Engine) groupEmpty(group string, parts []*NFT, leaving map[string]map[s
 		}
 		there = true
 		for _, k := range keys {
-			if !leaving[n.Family+" "+n.Table+" "+n.Name][k] {
+			if !leaving[nft.SetName(n.Family, n.Table, n.Name)][k] {
 				return false, nil
 			}
 		}
@@ -175,52 +170,40 @@ func (e *Engine) groupEmpty(group string, parts []*NFT, leaving map[string]map[s
 }
 
 func (e *Engine) dropPart(b *transaction, n *NFT) error {
-	if n.What != "rule" {
+	if n.Kind != "rule" {
 		if _, err := n.diff(e); errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
-		b.reqs, b.objects = append(b.reqs, n.drop(nil)), append(b.objects, n)
+		b.reqs, b.objects = append(b.reqs, n.part().Delete(nil)), append(b.objects, n)
 		return nil
 	}
-	have, err := e.rules(n.Family, n.Table, n.Name)
+	have, err := e.NFTRules(n.Family, n.Table, n.Name)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	for _, r := range have {
-		if r.comment == n.mark() {
-			b.reqs, b.objects = append(b.reqs, n.drop(r.handle)), append(b.objects, n)
+		if r.Comment == n.Tag() {
+			b.reqs, b.objects = append(b.reqs, n.part().Delete(r.handle)), append(b.objects, n)
 		}
 	}
 	return nil
 }
 
-// someKeys returns the keys in the first part of a set's list: enough to tell
-// whether it holds others, at a cost that does not grow with the set.
+// someKeys returns the keys in the first part of a set's list. That is enough to tell whether other elements exist, and
+// its cost does not grow with the set.
 func (e *Engine) someKeys(family, table, set string) ([]string, error) {
-	c, err := dial(unix.NETLINK_NETFILTER, e.rx) // of its own: the rest of the list is not read
+	c, err := netlink.Dial(unix.NETLINK_NETFILTER, e.rx) // its own socket: the rest of the list is not read
 	if err != nil {
 		return nil, err
 	}
-	defer c.close()
-	b := nfgen(family)
-	b.str(unix.NFTA_SET_ELEM_LIST_TABLE, table)
-	b.str(unix.NFTA_SET_ELEM_LIST_SET, set)
-	var out buf
-	c.seq++
-	appendMessage(&out, nftSubsystem|unix.NFT_MSG_GETSETELEM, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, c.seq, b)
-	if err := c.send(out); err != nil {
+	defer c.Close()
+	msgs, err := c.DumpFirst(netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETSETELEM, Body: nft.SetMessage(family, table, set)})
+	if err != nil {
 		return nil, err
-	}
-	resp := make([]response, 1)
-	if _, err := c.read(c.seq, resp); err != nil {
-		return nil, err
-	}
-	if resp[0].err != nil && !errors.Is(resp[0].err, errInterrupted) {
-		return nil, resp[0].err
 	}
 	var keys []string
-	for _, x := range parseElements(resp[0].msgs) {
-		keys = append(keys, string(x.key))
+	for _, x := range nft.ParseElements(msgs) {
+		keys = append(keys, string(x.Key))
 	}
 	return keys, nil
 }

@@ -13,20 +13,21 @@ import (
 
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 func part(what, name, text string) *kernel.NFT {
-	return &kernel.NFT{Family: "inet", Table: "fairlead", What: what, Name: name, Text: text}
+	return &kernel.NFT{Family: "inet", Table: "fairlead", Kind: what, Name: name, Text: text}
 }
 
 func grouped(what, name, text string) *kernel.NFT {
 	n := part(what, name, text)
-	n.Network, n.Group = "net", "net-4"
+	n.Network, n.ChainGroup = "net", "net-4"
 	return n
 }
 
 func element(o kernel.Owner, ip string) *kernel.Element {
-	return &kernel.Element{Family: "inet", Table: "fairlead", Set: "masq-net", Type: "ipv4_addr", Key: ip, Mark: o.Mark()}
+	return &kernel.Element{Family: "inet", Table: "fairlead", Set: "masq-net", Type: "ipv4_addr", Key: ip, OwnerTag: o.Tag()}
 }
 
 func masquerade(ip string) kernel.Objects {
@@ -86,7 +87,7 @@ func TestNFTApplyTwiceCheckRemove(t *testing.T) {
 	}
 }
 
-// A rule is written as nft prints it, so the list of the ruleset is the source again.
+// TestRulesReadBack checks that nft lists each rule as it was written.
 func TestRulesReadBack(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -152,8 +153,7 @@ func TestRulesReadBack(t *testing.T) {
 	}
 }
 
-// So are those of other families, on which what is let through by a port depends, and the
-// list can be loaded again.
+// TestRulesOfFamiliesReadBack checks the same for other families, and that nft can load its own list again.
 func TestRulesOfFamiliesReadBack(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -174,7 +174,7 @@ func TestRulesOfFamiliesReadBack(t *testing.T) {
 	var list kernel.Objects
 	for family, texts := range rules {
 		add := func(what, name, text string) {
-			list = append(list, &kernel.NFT{Family: family, Table: kernel.Table, What: what, Name: name, Text: text})
+			list = append(list, &kernel.NFT{Family: family, Table: kernel.Table, Kind: what, Name: name, Text: text})
 		}
 		add("table", "", "")
 		add("chain", "other", "")
@@ -185,7 +185,7 @@ func TestRulesOfFamiliesReadBack(t *testing.T) {
 			add("set", "v6", "ifname . ipv6_addr")
 			add("set", "nd", "ifname . @nh,384,128")
 			list = append(list, &kernel.Element{Family: family, Table: kernel.Table, Set: "nd", Type: "ifname . @nh,384,128",
-				Key: "veth0 . 0xfe800000000000000000000000000001", Mark: owner.Mark()})
+				Key: "veth0 . 0xfe800000000000000000000000000001", OwnerTag: owner.Tag()})
 		}
 		for i, r := range texts {
 			chain := fmt.Sprintf("c%d", i)
@@ -203,7 +203,7 @@ func TestRulesOfFamiliesReadBack(t *testing.T) {
 	for family, texts := range rules {
 		listed := kerneltest.Run(t, "nft", "list", "table", family, kernel.Table)
 		if !strings.Contains(listed, "type filter hook "+hook[family]+" ") {
-			t.Errorf("%s: a chain stands at another hook than %s:\n%s", family, hook[family], listed)
+			t.Errorf("%s: a chain is at another hook than %s:\n%s", family, hook[family], listed)
 		}
 		for _, r := range texts {
 			if !strings.Contains(listed, "\t\t"+r+" comment") {
@@ -220,10 +220,10 @@ func TestRulesOfFamiliesReadBack(t *testing.T) {
 			t.Errorf("loaded again:\n%s\nwas\n%s", again, listed)
 		}
 	}
-	if err := e.RemoveMarked(owner.Owns); err != nil {
+	if err := e.RemoveTagged(owner.Owns); err != nil {
 		t.Fatal(err)
 	}
-	if s := kerneltest.Run(t, "nft", "list", "ruleset"); strings.Contains(s, owner.Mark()) {
+	if s := kerneltest.Run(t, "nft", "list", "ruleset"); strings.Contains(s, owner.Tag()) {
 		t.Errorf("left:\n%s", s)
 	}
 }
@@ -239,10 +239,10 @@ func TestElementTaken(t *testing.T) {
 
 	var taken *kernel.TakenError
 	err := open(t, "", kernel.Options{}).Apply(mine)
-	if !errors.As(err, &taken) || taken.Mark != owner.Mark() || !errors.Is(err, unix.EEXIST) {
+	if !errors.As(err, &taken) || taken.OwnerTag != owner.Tag() || !errors.Is(err, unix.EEXIST) {
 		t.Errorf("a living owner: %v", err)
 	}
-	dead := kernel.Options{Alive: func(mark string) bool { return mark != owner.Mark() }}
+	dead := kernel.Options{Alive: func(mark string) bool { return mark != owner.Tag() }}
 	if err := open(t, "", dead).Apply(mine); err != nil {
 		t.Errorf("a dead owner: %v", err)
 	}
@@ -255,8 +255,8 @@ func TestElementTaken(t *testing.T) {
 	}
 }
 
-// Another attachment of the same container is no rival: the first has the element,
-// the second is content, and takes nothing away.
+// TestElementOfSameContainer checks that the second attachment of a container accepts an element of the first, and does
+// not remove it.
 func TestElementOfSameContainer(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -281,15 +281,15 @@ func TestElementOfSameContainer(t *testing.T) {
 	if d, err := e.Check(first); err != nil || len(d) > 0 {
 		t.Errorf("the second took the first one's element: %v %v", d, err)
 	}
-	// The first goes: what the second wants too becomes its own.
+	// The first attachment goes: the second one gets the element that both want.
 	if err := e.Apply(mine); err != nil {
 		t.Fatal(err)
 	}
-	e.Bequeath(mine)
+	e.HandOver(mine)
 	if err := e.Remove(first); err != nil {
 		t.Error(err)
 	}
-	if set := kerneltest.Run(t, "nft", "list", "table", "inet", "fairlead"); !strings.Contains(set, second.Mark()) || strings.Contains(set, owner.Mark()) {
+	if set := kerneltest.Run(t, "nft", "list", "table", "inet", "fairlead"); !strings.Contains(set, second.Tag()) || strings.Contains(set, owner.Tag()) {
 		t.Errorf("the second has not inherited:\n%s", set)
 	}
 	if err := open(t, "", kernel.Options{}).Remove(mine); err != nil {
@@ -300,12 +300,13 @@ func TestElementOfSameContainer(t *testing.T) {
 	}
 }
 
-// Many at once, from nothing: every rule once, every element there, all gone at the end.
-func TestNFTAtOnce(t *testing.T) {
+// TestConcurrentNFT applies many attachments at once to an empty ruleset: each rule exists once, each element exists,
+// and everything is gone at the end.
+func TestConcurrentNFT(t *testing.T) {
 	t.Parallel()
 	const n = 16
 	kerneltest.Host(t)
-	ns, err := kernel.Current()
+	ns, err := netns.Current()
 	if err != nil {
 		t.Fatal(err)
 	}

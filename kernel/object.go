@@ -10,11 +10,11 @@ import (
 	"github.com/fairlead/fairlead/internal/leanjson"
 )
 
-// Side tells in which namespace an object lives.
+// Side is the namespace that an object lives in.
 type Side uint8
 
 const (
-	Host      Side = iota // the namespace the plugin runs in
+	Host      Side = iota // the namespace that the plugin runs in
 	Container             // the attachment's namespace
 )
 
@@ -25,21 +25,21 @@ func (s Side) String() string {
 	return "host"
 }
 
-// Object is a thing that should exist in the kernel.
+// Object is something that should exist in the kernel.
 //
-// String is the object in one line, in the words of ip(8), nft(8) or sysctl(8).
-// Shared objects are ensured by Apply and left alone by Remove and by an undo.
+// String returns the object as one line of ip(8), nft(8), tc(8) or sysctl(8). Apply creates shared objects; Remove and
+// Undo leave them alone.
 type Object interface {
 	String() string
 	Side() Side
 	Shared() bool
 
-	kind() string                   // its name in a record
-	ensure(*Engine) error           // does or queues what makes it so
-	diff(*Engine) ([]string, error) // what differs, in words; absence is an error
-	remove(*Engine) error           // absence is os.ErrNotExist
-	links() []linkName              // links that it makes
-	on() linkName                   // the link that it lives and dies with, or zero
+	kind() string                   // name of the type in a record
+	ensure(*Engine) error           // creates or updates the object, or queues that
+	diff(*Engine) ([]string, error) // what differs, as text; os.ErrNotExist if the object is missing
+	remove(*Engine) error           // os.ErrNotExist if the object is missing
+	links() []linkName              // links that the object creates
+	on() linkName                   // the link that the object goes away with, or zero
 }
 
 type linkName struct {
@@ -47,23 +47,23 @@ type linkName struct {
 	name string
 }
 
-// base answers for objects that make no link and live on none.
+// base is embedded by every object. It answers for objects that neither create a link nor belong to one.
 type base struct{}
 
 func (base) links() []linkName { return nil }
 func (base) on() linkName      { return linkName{} }
 
-// prototypes is one empty object of every kind.
+// prototypes returns one empty object of every kind.
 func prototypes() []Object {
 	return []Object{
-		&Bridge{}, &Veth{}, &Sub{}, &Dummy{}, &Tap{}, &Up{}, &Port{}, &PortVLAN{}, &Moved{}, &Addr{}, &Route{}, &Rule{}, &Neigh{}, &FDB{},
-		&Announced{}, &Carried{}, &Sysctl{}, &NFT{}, &Element{}, &Flows{}, &Command{}, &Tuned{},
-		&IFB{}, &Qdisc{}, &Filter{}, &NoRoute{}, &Accept{}, &ZoneSource{},
-		&VRF{}, &Member{}, &VXLAN{}, &IPIP{}, &WireGuard{}, &OVSBridge{}, &OVSTunnel{}, &OVSPort{}, &Foreign{}, &Pair{}, &Given{},
+		&Bridge{}, &Veth{}, &StackedLink{}, &Dummy{}, &Tap{}, &Up{}, &Port{}, &PortVLAN{}, &HostDevice{}, &Addr{}, &Route{}, &Rule{}, &Neigh{}, &FDB{},
+		&AnnounceAddresses{}, &WaitForCarrier{}, &Sysctl{}, &NFT{}, &Element{}, &ConntrackFlows{}, &Command{}, &LinkAttrs{},
+		&IFB{}, &Qdisc{}, &TCFilter{}, &AbsentRoute{}, &ForwardRule{}, &ZoneSource{},
+		&VRF{}, &VRFMember{}, &VXLAN{}, &IPIP{}, &WireGuard{}, &OVSBridge{}, &OVSTunnel{}, &OVSPort{}, &ReferenceRules{}, &NetnsVeth{}, &ExpectedLink{},
 	}
 }
 
-// kinds are the types of objects by the names of their kinds in a record.
+// kinds maps the names in a record to the types of objects.
 func kinds() map[string]reflect.Type {
 	out := map[string]reflect.Type{}
 	for _, o := range prototypes() {
@@ -72,7 +72,7 @@ func kinds() map[string]reflect.Type {
 	return out
 }
 
-// Objects is a list in order of creation that can be written and read as JSON.
+// Objects is a list in order of creation. It can be written and read as JSON.
 type Objects []Object
 
 type tagged struct {
@@ -80,7 +80,7 @@ type tagged struct {
 	Object json.RawMessage `json:"object"`
 }
 
-// AppendJSON writes each object with its kind.
+// AppendJSON appends the list as JSON. Each object is tagged with its kind.
 func (l Objects) AppendJSON(b []byte) (_ []byte, err error) {
 	b = append(b, '[')
 	for i, o := range l {
@@ -96,10 +96,10 @@ func (l Objects) AppendJSON(b []byte) (_ []byte, err error) {
 	return append(b, ']'), nil
 }
 
-// MarshalJSON is AppendJSON for encoding/json.
+// MarshalJSON is like AppendJSON, for encoding/json.
 func (l Objects) MarshalJSON() ([]byte, error) { return l.AppendJSON(nil) }
 
-// UnmarshalJSON reads what MarshalJSON wrote.
+// UnmarshalJSON reads the output of MarshalJSON.
 func (l *Objects) UnmarshalJSON(data []byte) error {
 	var list []tagged
 	if err := decode(data, &list); err != nil {
@@ -120,8 +120,8 @@ func (l *Objects) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// decode reads valid JSON as encoding/json does, which it leaves to do what is
-// rare: the tables of each type that it builds first are used once here.
+// decode reads valid JSON like encoding/json, which it calls only for rare cases: encoding/json builds a table for each
+// type first, and a plugin decodes each type once.
 func decode(data []byte, v any) error {
 	if err := rawjson.Decode(data, v); errors.Is(err, rawjson.ErrElse) {
 		return json.Unmarshal(data, v)
@@ -129,3 +129,6 @@ func decode(data []byte, v any) error {
 		return err
 	}
 }
+
+// Kind returns the kind of an object as a record names it.
+func Kind(o Object) string { return o.kind() }

@@ -7,70 +7,68 @@ import (
 	"strings"
 )
 
-// Switch speaks with the database of Open vSwitch for the objects below. Its
-// library would triple the start of what runtimes call, so a plugin that needs
-// it brings it along (UseSwitch), and this package knows only what to ask.
+// Switch is a client of the Open vSwitch database. Its library would triple the start time of a plugin, so the program
+// that needs it passes one to UseSwitch.
 type Switch interface {
-	// Ensure makes an object so, and returns when the switch has acted on it. It
-	// tells whether it made what is to be undone.
+	// Ensure creates or updates an object and returns after the switch has applied it. created is true if an undo must
+	// remove the object.
 	Ensure(Object) (made bool, err error)
-	// Diff says what differs; absence is os.ErrNotExist.
+	// Diff returns what differs. It returns os.ErrNotExist if the object is missing.
 	Diff(Object) ([]string, error)
-	// Remove removes an object that carries its owner; absence is os.ErrNotExist,
-	// and so is a switch that is not there.
+	// Remove removes an object that carries its owner. It returns os.ErrNotExist if the object or the switch is
+	// missing.
 	Remove(Object) error
-	// RemoveMarked removes the ports whose owner's mark is dead.
-	RemoveMarked(dead func(mark string) bool) error
-	// UserSpace tells whether packets of a port go through a process, not the kernel.
+	// RemoveTagged removes the ports of dead owners.
+	RemoveTagged(dead func(mark string) bool) error
+	// UserSpace reports whether a process, not the kernel, forwards the packets of a port.
 	UserSpace(*OVSPort) (bool, error)
 	Close()
 }
 
-// UseSwitch has the engine ask s for objects of Open vSwitch.
+// UseSwitch makes the engine use s for objects of Open vSwitch.
 func (e *Engine) UseSwitch(s Switch) { e.ovs = s }
 
-// ErrNoSwitch is what an object of Open vSwitch meets where no Switch came along.
-var ErrNoSwitch = errors.New(`Open vSwitch is spoken with by the program fairlead alone: let the plugin "ovs" be a link to it`)
+// ErrNoSwitch is the error for an object of Open vSwitch in a program without a Switch.
+var ErrNoSwitch = errors.New(`only the program fairlead has an Open vSwitch client: make the plugin "ovs" a link to it`)
 
-// OVSBridge is a bridge of Open vSwitch: used as it stands, or made.
+// OVSBridge is a bridge of Open vSwitch. An existing one is used as it is.
 type OVSBridge struct {
 	base
 	Name     string `json:",omitzero"`
-	DB       string `json:",omitzero"` // the database: "unix:/path" or "tcp:address:port"
-	MAC      string `json:",omitzero"` // of one that is made: it does not change with the ports
-	Datapath string `json:",omitzero"` // of one that is made: "system", "netdev"; "": the kernel's where there is one
+	DB       string `json:",omitzero"` // database: "unix:/path" or "tcp:address:port"
+	MAC      string `json:",omitzero"` // of a bridge that is created, so that it does not change with the ports
+	Datapath string `json:",omitzero"` // of a bridge that is created: "system", "netdev"; "": the kernel's if it has one
 }
 
-// OVSTunnel is a port of a bridge that leads to other hosts by VXLAN.
+// OVSTunnel is a VXLAN port of a bridge, which leads to other hosts.
 type OVSTunnel struct {
 	base
 	Name      string `json:",omitzero"`
 	DB        string `json:",omitzero"`
 	Bridge    string `json:",omitzero"`
-	Network   string `json:",omitzero"` // that it was made for
+	Network   string `json:",omitzero"` // the network that it was created for
 	VNI       int    `json:",omitzero"`
-	Remote    string `json:",omitzero"` // address, or "flow": flows say where to
-	Local     string `json:",omitzero"` // address to send from; "": the route's
+	Remote    string `json:",omitzero"` // address, or "flow": OpenFlow rules choose the remote end
+	Local     string `json:",omitzero"` // source address; "": as the route says
 	Port      int    `json:",omitzero"` // UDP; 0: 4789
 	VLAN      VLANs  `json:",omitzero"`
-	Protected bool   `json:",omitzero"` // no frame goes from one such port to another
+	Protected bool   `json:",omitzero"` // no frame passes from one protected port to another
 }
 
-// OVSPort is the host's end of a veth pair as a port of a bridge.
+// OVSPort is the host end of a veth pair as a port of a bridge.
 type OVSPort struct {
 	base
 	Name    string `json:",omitzero"`
 	DB      string `json:",omitzero"`
 	Bridge  string `json:",omitzero"`
-	Peer    string `json:",omitzero"` // the container's end
+	Peer    string `json:",omitzero"` // container end
 	VLAN    VLANs  `json:",omitzero"`
-	OFPort  int    `json:",omitzero"` // number asked for; 0: the switch's choice
-	IfaceID string `json:",omitzero"` // external_ids:iface-id, by which OVN knows it
+	OFPort  int    `json:",omitzero"` // requested port number; 0: the switch's choice
+	IfaceID string `json:",omitzero"` // external_ids:iface-id, by which OVN identifies the port
 	Owner   Owner  `json:",omitzero"`
 }
 
-// VLANs are those of a port: none (a trunk of all), an access port's, a trunk's,
-// or a trunk with one that is untagged.
+// VLANs are the VLANs of a port: none (a trunk of all), an access port, a trunk, or a trunk with one untagged VLAN.
 type VLANs struct {
 	Tag    int    `json:",omitzero"` // 0: none
 	Trunks string `json:",omitzero"` // "5,10-20"; "": none
@@ -103,12 +101,12 @@ func (b *OVSBridge) String() string {
 
 func (b *OVSBridge) ensure(e *Engine) error {
 	if l, err := e.Link(Host, b.Name); err == nil && l.Kind == "bridge" {
-		return fmt.Errorf("%s is a bridge of the kernel's, not of Open vSwitch's", b.Name)
+		return fmt.Errorf("%s is a Linux bridge, not an Open vSwitch bridge", b.Name)
 	}
-	return e.ensureSwitched(b)
+	return e.ensureOVS(b)
 }
 
-func (b *OVSBridge) diff(e *Engine) ([]string, error) { return e.diffSwitched(b) }
+func (b *OVSBridge) diff(e *Engine) ([]string, error) { return e.diffOVS(b) }
 func (b *OVSBridge) remove(*Engine) error             { return nil }
 
 func (t *OVSTunnel) kind() string { return "ovs-tunnel" }
@@ -130,8 +128,8 @@ func (t *OVSTunnel) String() string {
 	return s
 }
 
-func (t *OVSTunnel) ensure(e *Engine) error           { return e.ensureSwitched(t) }
-func (t *OVSTunnel) diff(e *Engine) ([]string, error) { return e.diffSwitched(t) }
+func (t *OVSTunnel) ensure(e *Engine) error           { return e.ensureOVS(t) }
+func (t *OVSTunnel) diff(e *Engine) ([]string, error) { return e.diffOVS(t) }
 func (t *OVSTunnel) remove(*Engine) error             { return nil }
 
 func (p *OVSPort) kind() string { return "ovs-port" }
@@ -153,11 +151,10 @@ func (p *OVSPort) String() string {
 	return s
 }
 
-// ensure makes the port. Where a process forwards its packets, the container's
-// end computes checksums itself: what the kernel leaves to hardware, in the hope
-// that a packet stays inside, would arrive without.
+// ensure creates the port. If a process forwards its packets, the container end must compute checksums itself.
+// Otherwise the kernel leaves them to the peer, and packets would arrive without checksums.
 func (p *OVSPort) ensure(e *Engine) error {
-	if err := e.ensureSwitched(p); err != nil {
+	if err := e.ensureOVS(p); err != nil {
 		return err
 	}
 	user, err := e.ovs.UserSpace(p)
@@ -168,7 +165,7 @@ func (p *OVSPort) ensure(e *Engine) error {
 }
 
 func (p *OVSPort) diff(e *Engine) ([]string, error) {
-	d, err := e.diffSwitched(p)
+	d, err := e.diffOVS(p)
 	if err != nil {
 		return d, err
 	}
@@ -177,10 +174,10 @@ func (p *OVSPort) diff(e *Engine) ([]string, error) {
 	}
 	on, err := e.txChecksum(Container, p.Peer)
 	if on {
-		d = append(d, p.Peer+" in the container leaves checksums to hardware, which a datapath in user space has not")
+		d = append(d, p.Peer+" in the container offloads checksums, and a datapath in user space cannot compute them")
 	}
 	if errors.Is(err, os.ErrNotExist) {
-		err = nil // that it is missing its veth says
+		err = nil // the veth reports that it is missing
 	}
 	return d, err
 }
@@ -192,7 +189,7 @@ func (p *OVSPort) remove(e *Engine) error {
 	return e.ovs.Remove(p)
 }
 
-func (e *Engine) ensureSwitched(o Object) error {
+func (e *Engine) ensureOVS(o Object) error {
 	if e.ovs == nil {
 		return ErrNoSwitch
 	}
@@ -201,12 +198,12 @@ func (e *Engine) ensureSwitched(o Object) error {
 	}
 	made, err := e.ovs.Ensure(o)
 	if made {
-		e.made(o)
+		e.noteCreated(o)
 	}
 	return err
 }
 
-func (e *Engine) diffSwitched(o Object) ([]string, error) {
+func (e *Engine) diffOVS(o Object) ([]string, error) {
 	if e.ovs == nil {
 		return nil, ErrNoSwitch
 	}

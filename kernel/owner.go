@@ -3,56 +3,54 @@ package kernel
 import (
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"hash/fnv"
 	"strings"
+
+	"github.com/fairlead/fairlead/internal/hwaddr"
 )
 
-// Owner names the attachment that an object belongs to. Every object that can
-// carry a mark carries it, so cleaning up needs no memory.
+// Owner is the attachment that an object belongs to. Objects carry its tag, so cleaning up needs no memory.
 type Owner struct {
 	Network, ContainerID, IfName string
 }
 
-// commentMax is how long an nftables comment may be, so that nft can print it.
+// commentMax is the longest nftables comment that nft can print.
 const commentMax = 120
 
-// markPrefix begins the alias or comment of everything that is ours.
-const markPrefix = "fairlead "
+// TagPrefix begins the alias or comment of everything that Fairlead creates.
+const TagPrefix = "fairlead "
 
-// Mark is the owner as text: a link's alias, an element's comment.
-// It is at most 120 bytes: past that container and interface, and if need be
-// the network, become hashes.
-func (o Owner) Mark() string {
-	s := markPrefix + o.Network + " " + o.ContainerID + " " + o.IfName
+// Tag returns the owner tag: the alias of a link, the comment of an element. It has at most 120 bytes. In a longer tag,
+// the container and interface and, if needed, the network are hashes.
+func (o Owner) Tag() string {
+	s := TagPrefix + o.Network + " " + o.ContainerID + " " + o.IfName
 	if len(s) <= commentMax {
 		return s
 	}
-	return networkMark(o.Network) + "#" + o.Hash()[:24]
+	return networkTag(o.Network) + "#" + o.Hash()[:24]
 }
 
-func networkMark(network string) string {
+func networkTag(network string) string {
 	if len(network) > 64 {
-		network = "#" + hash(network)[:24]
+		network = "#" + Hash(network)[:24]
 	}
-	return markPrefix + network + " "
+	return TagPrefix + network + " "
 }
 
-// Owns tells whether a mark is this owner's.
-func (o Owner) Owns(mark string) bool { return mark == o.Mark() }
+// Owns reports whether a tag is this owner's.
+func (o Owner) Owns(mark string) bool { return mark == o.Tag() }
 
-// MarkOf tells whether a mark belongs to an attachment of a network.
-func MarkOf(network, mark string) bool {
-	return strings.HasPrefix(mark, networkMark(network)) || strings.HasPrefix(mark, markPrefix+network+" ")
+// IsTagOfNetwork reports whether a tag belongs to an attachment of a network.
+func IsTagOfNetwork(network, mark string) bool {
+	return strings.HasPrefix(mark, networkTag(network)) || strings.HasPrefix(mark, TagPrefix+network+" ")
 }
 
-// Hash is 64 hexadecimal digits derived from network, container and interface.
-func (o Owner) Hash() string { return hash(o.Network, o.ContainerID, o.IfName) }
+// Hash returns 64 hexadecimal digits that derive from network, container and interface.
+func (o Owner) Hash() string { return Hash(o.Network, o.ContainerID, o.IfName) }
 
-// hash is a name, not a secret: FNV-1a of 128 bits over the parts with their
-// lengths, its halves mixed, each twice for 64 digits. A cryptographic one would
-// cost a sixth of an empty program's start.
-func hash(parts ...string) string {
+// Hash returns 64 hexadecimal digits for a name. It is no protection against forgery: FNV-1a of 128 bits over the parts
+// with their lengths, mixed and extended. A cryptographic hash would add a sixth to the start of an empty program.
+func Hash(parts ...string) string {
 	h := fnv.New128a()
 	for _, p := range parts {
 		var n [4]byte
@@ -70,70 +68,34 @@ func hash(parts ...string) string {
 	return hex.EncodeToString(out)
 }
 
-// mix spreads every bit over all 64 (the finalizer of MurmurHash3).
+// mix spreads every bit over all 64 bits (the finalizer of MurmurHash3).
 func mix(v uint64) uint64 {
 	v = (v ^ v>>33) * 0xff51afd7ed558ccd
 	v = (v ^ v>>33) * 0xc4ceb9fe1a85ec53
 	return v ^ v>>33
 }
 
-// LinkName derives the name of a host link: a prefix and hash digits, 15 bytes.
+// LinkName returns the name of a host link: the prefix and hash digits, 15 bytes.
 func (o Owner) LinkName(prefix string) string { return (prefix + o.Hash())[:15] }
 
-// MAC derives a locally administered unicast address for one end of the
-// attachment: given at birth it needs no read-back, and udev leaves it alone.
+// MAC returns a locally administered unicast address for one end of the attachment. An address that is set at creation
+// need not be read back, and udev leaves it alone.
 func (o Owner) MAC(end string) string { return MAC("mac", o.Network, o.ContainerID, o.IfName, end) }
 
-// MAC derives a locally administered unicast address from words.
+// MAC returns a locally administered unicast address that derives from words.
 func MAC(words ...string) string {
-	raw, _ := hex.DecodeString(hash(words...)[:12])
+	raw, _ := hex.DecodeString(Hash(words...)[:12])
 	raw[0] = raw[0]&^1 | 2
-	return formatMAC(raw)
+	return hwaddr.Format(raw)
 }
 
-// ParseMAC reads a hardware address of six bytes, with colons or dashes.
-func ParseMAC(s string) ([]byte, error) {
-	raw := make([]byte, 6)
-	for i := range raw {
-		at := 3 * i
-		if len(s) != 17 || i > 0 && s[at-1] != ':' && s[at-1] != '-' {
-			return nil, badMAC(s)
-		}
-		if _, err := hex.Decode(raw[i:i+1], []byte(s[at:at+2])); err != nil {
-			return nil, badMAC(s)
-		}
-	}
-	return raw, nil
-}
+// LinkGroup is the link group of everything that Fairlead creates: "fl" in ASCII over a fixed low half. It narrows a
+// search; the alias decides.
+const LinkGroup = 0x666c0001
 
-func badMAC(s string) error {
-	return fmt.Errorf("%q is no hardware address: want six bytes, like 02:00:00:00:00:01", s)
-}
-
-// CanonicalMAC is a hardware address in the one form that the kernel's are shown in.
-func CanonicalMAC(s string) (string, error) {
-	raw, err := ParseMAC(s)
-	return formatMAC(raw), err
-}
-
-func formatMAC(raw []byte) string {
-	b := make([]byte, 0, 3*len(raw))
-	for i, c := range raw {
-		if i > 0 {
-			b = append(b, ':')
-		}
-		b = hex.AppendEncode(b, []byte{c})
-	}
-	return string(b)
-}
-
-// Group is the link group of everything that Fairlead makes: "fl" in ASCII
-// over a fixed low half. It narrows a search; the alias decides.
-const Group = 0x666c0001
-
-// ParseMark reads a mark back; false if it is not ours or holds a hash.
-func ParseMark(mark string) (Owner, bool) {
-	rest, ok := strings.CutPrefix(mark, markPrefix)
+// ParseOwnerTag parses a tag. It returns false for other software's text and for a tag with hashes.
+func ParseOwnerTag(mark string) (Owner, bool) {
+	rest, ok := strings.CutPrefix(mark, TagPrefix)
 	f := strings.SplitN(rest, " ", 3)
 	if !ok || len(f) != 3 || strings.HasPrefix(f[0], "#") {
 		return Owner{}, false
@@ -141,18 +103,16 @@ func ParseMark(mark string) (Owner, bool) {
 	return Owner{f[0], f[1], f[2]}, true
 }
 
-// SameContainer tells whether two marks are those of two attachments of one
-// container, to different networks or by different interfaces.
+// SameContainer reports whether two tags belong to two attachments of one container.
 func SameContainer(mark, other string) bool {
-	a, ok1 := ParseMark(mark)
-	b, ok2 := ParseMark(other)
+	a, ok1 := ParseOwnerTag(mark)
+	b, ok2 := ParseOwnerTag(other)
 	return ok1 && ok2 && a != b && a.ContainerID == b.ContainerID
 }
 
-// IsOwnerMark tells whether a mark is an attachment's: others of ours stand for
-// what attachments share.
-func IsOwnerMark(mark string) bool {
-	rest, ok := strings.CutPrefix(mark, markPrefix)
+// IsOwnerTag reports whether a tag belongs to an attachment. Other tags of Fairlead belong to shared objects.
+func IsOwnerTag(mark string) bool {
+	rest, ok := strings.CutPrefix(mark, TagPrefix)
 	f := strings.SplitN(rest, " ", 3)
 	return ok && (len(f) == 3 || len(f) == 2 && strings.HasPrefix(f[1], "#") && len(f[1]) == 25)
 }

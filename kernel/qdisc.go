@@ -8,14 +8,16 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// Handle names a qdisc or class, major:minor, tc(8).
+// Handle identifies a qdisc or class: major:minor, tc(8).
 type Handle uint32
 
-// The handles that qdiscs here have.
+// The handles of Fairlead's qdiscs and classes.
 const (
-	RootHandle    Handle = 0x00010000 // 1:, a link's root qdisc
+	RootHandle    Handle = 0x00010000 // 1:, the root qdisc of a link
 	IngressHandle Handle = 0xffff0000 // ffff:
 	ShapedClass   Handle = 0x00010001 // 1:1
 
@@ -31,19 +33,18 @@ func (h Handle) String() string {
 	return s
 }
 
-// Qdisc is what makes packets of a link wait: "tbf" shapes all that
-// leaves it, "htb" what its filters, or its default, send to ShapedClass, and
-// "ingress" is where filters of what arrives hang. It goes with its link.
-// Source: tc-tbf(8), tc-htb(8).
+// Qdisc is a queueing discipline. "tbf" shapes everything that leaves the link. "htb" shapes what its filters, or its
+// default, send to ShapedClass. "ingress" holds the filters of incoming packets. It goes away with its link. Source:
+// tc-tbf(8), tc-htb(8).
 type Qdisc struct {
 	base
 	In      Side   `json:",omitzero"`
 	Link    string `json:",omitzero"`
 	Type    string `json:",omitzero"`
-	Rate    uint64 `json:",omitzero"` // bytes a second
+	Rate    uint64 `json:",omitzero"` // bytes per second
 	Burst   uint32 `json:",omitzero"` // bytes
-	Limit   uint32 `json:",omitzero"` // tbf: bytes that wait at most
-	Default bool   `json:",omitzero"` // htb: what no filter takes is shaped
+	Limit   uint32 `json:",omitzero"` // tbf: most bytes that may wait
+	Default bool   `json:",omitzero"` // htb: shape what no filter matches
 }
 
 func (q *Qdisc) kind() string { return "qdisc" }
@@ -74,24 +75,24 @@ const ( // linux/pkt_sched.h, linux/rtnetlink.h
 
 const sizeofTcmsg = 20
 
-// tcmsg is struct tcmsg, rtnetlink(7).
-func tcmsg(index int, parent, handle Handle, info uint32) buf {
-	b := make(buf, 4, 256)
+// tcmsg starts the body of a message: struct tcmsg, rtnetlink(7).
+func tcmsg(index int, parent, handle Handle, info uint32) netlink.Buffer {
+	b := make(netlink.Buffer, 4, 256)
 	b = binary.NativeEndian.AppendUint32(b, uint32(index))
 	b = binary.NativeEndian.AppendUint32(b, uint32(handle))
 	b = binary.NativeEndian.AppendUint32(b, uint32(parent))
 	return binary.NativeEndian.AppendUint32(b, info)
 }
 
-// ratespec is struct tc_ratespec; what exceeds 32 bits stands in an attribute.
+// ratespec returns struct tc_ratespec. A rate above 32 bits is in an attribute of its own.
 func ratespec(rate uint64) []byte {
 	b := make([]byte, 8, 12)
-	b[1] = tcLinkLayer // ethernet: the kernel wants no table of the rate then
+	b[1] = tcLinkLayer // Ethernet: the kernel then needs no rate table
 	return binary.NativeEndian.AppendUint32(b, uint32(min(rate, 1<<32-1)))
 }
 
 func (q *Qdisc) ensure(e *Engine) error {
-	i, err := e.ifindex(q.In, q.Link)
+	i, err := e.LinkIndex(q.In, q.Link)
 	if err != nil {
 		return err
 	}
@@ -100,44 +101,44 @@ func (q *Qdisc) ensure(e *Engine) error {
 		parent, handle = atIngress, IngressHandle
 	}
 	b := tcmsg(i, parent, handle, 0)
-	b.str(unix.TCA_KIND, q.Type)
+	b.String(unix.TCA_KIND, q.Type)
 	switch q.Type {
 	case "tbf":
-		b.nest(unix.TCA_OPTIONS, q.tbf)
+		b.Nest(unix.TCA_OPTIONS, q.tbf)
 	case "htb":
-		b.nest(unix.TCA_OPTIONS, q.htb)
+		b.Nest(unix.TCA_OPTIONS, q.htb)
 	}
-	err = e.send(q, q.In, request{unix.RTM_NEWQDISC, unix.NLM_F_CREATE | unix.NLM_F_EXCL, b}, func(r response) error {
-		return q.born(e, r)
+	err = e.send(q, q.In, netlink.Request{Type: unix.RTM_NEWQDISC, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: b}, func(r netlink.Response) error {
+		return q.created(e, r)
 	})
 	if err != nil || q.Type != "htb" {
 		return err
 	}
-	return e.send(q, q.In, request{unix.RTM_NEWTCLASS, unix.NLM_F_CREATE | unix.NLM_F_EXCL, q.class(i)}, nil)
+	return e.send(q, q.In, netlink.Request{Type: unix.RTM_NEWTCLASS, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: q.class(i)}, nil)
 }
 
-func (q *Qdisc) born(e *Engine, r response) error {
-	if isAbsent(r.err) {
-		return fmt.Errorf("the kernel has no %s (module sch_%s): %w", q.Type, q.Type, r.err)
+func (q *Qdisc) created(e *Engine, r netlink.Response) error {
+	if netlink.IsAbsent(r.Err) {
+		return fmt.Errorf("the kernel lacks the qdisc %s (module sch_%s): %w", q.Type, q.Type, r.Err)
 	}
-	if r.err == nil {
-		e.made(q)
+	if r.Err == nil {
+		e.noteCreated(q)
 	}
-	return r.err
+	return r.Err
 }
 
-// tbf is struct tc_tbf_qopt, whose bucket in time is overruled by one in bytes.
-func (q *Qdisc) tbf(n *buf) {
+// tbf writes struct tc_tbf_qopt. The burst in bytes overrides its burst in time.
+func (q *Qdisc) tbf(n *netlink.Buffer) {
 	p := append(ratespec(q.Rate), make([]byte, 12)...) // no peak rate
 	p = binary.NativeEndian.AppendUint32(p, q.Limit)
 	p = append(p, make([]byte, 8)...)
-	n.bytes(tcaTBFParms, p)
-	n.u64(tcaTBFRate64, q.Rate)
-	n.u32(tcaTBFBurst, q.Burst)
+	n.Bytes(tcaTBFParms, p)
+	n.Uint64(tcaTBFRate64, q.Rate)
+	n.Uint32(tcaTBFBurst, q.Burst)
 }
 
-// htb is struct tc_htb_glob.
-func (q *Qdisc) htb(n *buf) {
+// htb writes struct tc_htb_glob.
+func (q *Qdisc) htb(n *netlink.Buffer) {
 	def := uint32(0)
 	if q.Default {
 		def = uint32(ShapedClass & 0xffff)
@@ -146,50 +147,49 @@ func (q *Qdisc) htb(n *buf) {
 	for _, v := range []uint32{htbVersion, htbRateToQuantum, def, 0, 0} {
 		p = binary.NativeEndian.AppendUint32(p, v)
 	}
-	n.bytes(tcaHTBInit, p)
+	n.Bytes(tcaHTBInit, p)
 }
 
-// class is struct tc_htb_opt: its bucket is the time that the burst takes.
-func (q *Qdisc) class(index int) buf {
+// class writes struct tc_htb_opt. Its burst is the time that sending the bytes takes.
+func (q *Qdisc) class(index int) netlink.Buffer {
 	b := tcmsg(index, RootHandle, ShapedClass, 0)
-	b.str(unix.TCA_KIND, "htb")
+	b.String(unix.TCA_KIND, "htb")
 	ticks := uint32(min(uint64(q.Burst)*1e9/max(q.Rate, 1)/tickNanoseconds, 1<<32-1))
-	b.nest(unix.TCA_OPTIONS, func(n *buf) {
+	b.Nest(unix.TCA_OPTIONS, func(n *netlink.Buffer) {
 		p := append(ratespec(q.Rate), ratespec(q.Rate)...)
 		for _, v := range []uint32{ticks, ticks, htbQuantum, 0, 0} {
 			p = binary.NativeEndian.AppendUint32(p, v)
 		}
-		n.bytes(tcaHTBParms, p)
-		n.u64(tcaHTBRate64, q.Rate)
-		n.u64(tcaHTBCeil64, q.Rate)
+		n.Bytes(tcaHTBParms, p)
+		n.Uint64(tcaHTBRate64, q.Rate)
+		n.Uint64(tcaHTBCeil64, q.Rate)
 	})
 	return b
 }
 
 func (q *Qdisc) diff(e *Engine) ([]string, error) {
-	i, err := e.ifindex(q.In, q.Link)
+	i, err := e.LinkIndex(q.In, q.Link)
 	if err != nil {
 		return nil, err
 	}
-	// Not a list: the kernel's is of all links, and misses one when another goes
-	// away meanwhile, without saying that it was interrupted. To whom it says what
-	// it was asked for is in the flag (qdisc_get_notify).
-	r, err := e.now(q.In, request{unix.RTM_GETQDISC, unix.NLM_F_ECHO, tcmsg(i, q.parent(), 0, 0)})
-	if errors.Is(err, unix.EINVAL) { // there is none
+	// A dump would list the qdiscs of all links, and it misses one without a warning when another link goes away
+	// meanwhile. With NLM_F_ECHO the kernel sends the qdisc to the socket that asked (qdisc_get_notify).
+	r, err := e.Request(q.In, netlink.Request{Type: unix.RTM_GETQDISC, Flags: unix.NLM_F_ECHO, Body: tcmsg(i, q.parent(), 0, 0)})
+	if errors.Is(err, unix.EINVAL) { // no such qdisc
 		return nil, os.ErrNotExist
 	}
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range r.msgs {
-		if len(m) >= sizeofTcmsg && int(num32(m[4:])) == i && text(attr(m[sizeofTcmsg:], unix.TCA_KIND)) == q.Type {
-			return q.differs(attr(m[sizeofTcmsg:], unix.TCA_OPTIONS)), nil
+	for _, m := range r.Messages {
+		if len(m) >= sizeofTcmsg && int(netlink.Uint32(m[4:])) == i && netlink.Text(netlink.Attr(m[sizeofTcmsg:], unix.TCA_KIND)) == q.Type {
+			return q.differs(netlink.Attr(m[sizeofTcmsg:], unix.TCA_OPTIONS)), nil
 		}
 	}
 	return nil, os.ErrNotExist
 }
 
-// parent is where on its link it is.
+// parent returns the place of the qdisc on its link.
 func (q *Qdisc) parent() Handle {
 	if q.Type == "ingress" {
 		return atIngress
@@ -201,9 +201,9 @@ func (q *Qdisc) differs(options []byte) (d []string) {
 	if q.Type != "tbf" {
 		return nil
 	}
-	rate := num64(attr(options, tcaTBFRate64))
-	if p := attr(options, tcaTBFParms); rate == 0 && len(p) >= 12 {
-		rate = uint64(num32(p[8:]))
+	rate := netlink.Uint64(netlink.Attr(options, tcaTBFRate64))
+	if p := netlink.Attr(options, tcaTBFParms); rate == 0 && len(p) >= 12 {
+		rate = uint64(netlink.Uint32(p[8:]))
 	}
 	if rate != q.Rate {
 		d = append(d, fmt.Sprintf("rate is %d bit/s, want %d", 8*rate, 8*q.Rate))
@@ -212,12 +212,12 @@ func (q *Qdisc) differs(options []byte) (d []string) {
 }
 
 func (q *Qdisc) remove(e *Engine) error {
-	i, err := e.ifindex(q.In, q.Link)
+	i, err := e.LinkIndex(q.In, q.Link)
 	if err != nil {
 		return err
 	}
-	_, err = e.now(q.In, request{unix.RTM_DELQDISC, 0, tcmsg(i, q.parent(), 0, 0)})
-	if errors.Is(err, unix.EINVAL) { // there is none
+	_, err = e.Request(q.In, netlink.Request{Type: unix.RTM_DELQDISC, Flags: 0, Body: tcmsg(i, q.parent(), 0, 0)})
+	if errors.Is(err, unix.EINVAL) { // no such qdisc
 		return os.ErrNotExist
 	}
 	return err

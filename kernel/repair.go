@@ -8,36 +8,35 @@ import (
 	"strings"
 )
 
-// Repaired is an object that was not as it should be.
-type Repaired struct {
+// RepairResult is an object that differed from its desired state.
+type RepairResult struct {
 	Difference
-	Err error // why it could not be made so; nil: it was, or, without a change, could be
+	Err error // why it could not be restored; nil: it was
 }
 
-// LostError says that a link is gone that only an ADD makes.
-type LostError struct{ Link string }
+// LinkGoneError reports that a link is gone which only an ADD creates.
+type LinkGoneError struct{ Link string }
 
-func (l *LostError) Error() string {
+func (l *LinkGoneError) Error() string {
 	return l.Link + " is gone, and only an ADD makes it: the runtime has to DEL and ADD the container again"
 }
 
-// drifter is an object that a Repair compares more closely than CHECK, or less:
-// what a later plugin, or other software, may change is no difference there.
-type drifter interface {
+// driftChecker is an object that Repair compares otherwise than CHECK. A change by a later plugin or by other software
+// does not count as drift.
+type driftChecker interface {
 	drift(*Engine) ([]string, error)
 }
 
-// restorer is an object that stands, and is brought back otherwise than it is made.
+// restorer is an object that exists, and that is restored otherwise than it is created.
 type restorer interface {
 	restore(*Engine) error
 }
 
-// Drift is what a Repair would find of the objects of an attachment, and changes
-// nothing.
+// Drift returns what Repair would restore. It changes nothing.
 func (e *Engine) Drift(list Objects) ([]Difference, error) {
-	e.looked = &looked{links: map[linkName]*LinkInfo{}}
-	defer func() { e.looked = nil }()
-	return e.driftOf(effective(list))
+	e.checkCache = &checkCache{links: map[linkName]*LinkInfo{}}
+	defer func() { e.checkCache = nil }()
+	return e.driftOf(effectiveObjects(list))
 }
 
 func (e *Engine) driftOf(list Objects) (out []Difference, _ error) {
@@ -55,7 +54,7 @@ func (e *Engine) driftOf(list Objects) (out []Difference, _ error) {
 }
 
 func (e *Engine) driftOne(o Object) (what []string, err error) {
-	if d, ok := o.(drifter); ok {
+	if d, ok := o.(driftChecker); ok {
 		what, err = d.drift(e)
 	} else {
 		what, err = o.diff(e)
@@ -64,42 +63,42 @@ func (e *Engine) driftOne(o Object) (what []string, err error) {
 		return []string{"is missing"}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look at %s: %w", o, err)
+		return nil, fmt.Errorf("read %s: %w", o, err)
 	}
 	return what, nil
 }
 
-// Repair makes the objects of an attachment that stands so again, in the order in
-// which they were made. What it cannot bring back it says, and goes on.
-func (e *Engine) Repair(list Objects) (out []Repaired, _ error) {
+// Repair restores the objects of an existing attachment in the order of their creation. It continues after an error and
+// reports what it could not restore.
+func (e *Engine) Repair(list Objects) (out []RepairResult, _ error) {
 	found, err := e.Drift(list)
 	if len(found) == 0 {
 		return nil, err
 	}
-	e.Keep() // what is known of links is as old as the look
-	r := &repair{engine: e, lost: map[linkName]bool{}}
-	list = effective(list)
+	e.DiscardUndo() // the link cache is as old as the comparison
+	r := &repair{engine: e, lostLinks: map[linkName]bool{}}
+	list = effectiveObjects(list)
 	for _, o := range list {
-		if err2 := r.one(o); err2 != nil {
+		if err2 := r.object(o); err2 != nil {
 			err = errors.Join(err, err2)
 		}
 	}
 	r.rules(list)
-	e.Keep()
+	e.DiscardUndo()
 	return r.out, err
 }
 
 type repair struct {
-	engine *Engine
-	lost   map[linkName]bool
-	out    []Repaired
-	nft    []Difference // wait for one transaction
+	engine    *Engine
+	lostLinks map[linkName]bool
+	out       []RepairResult
+	nft       []Difference // nftables objects, for one transaction
 }
 
-// one looks at an object again, as one before it may have brought it back, or
-// taken it along.
-func (r *repair) one(o Object) error {
-	if r.lost[o.on()] {
+// object restores one object. It compares the object again first, because restoring an earlier one may have restored or
+// removed it.
+func (r *repair) object(o Object) error {
+	if r.lostLinks[o.on()] {
 		return nil
 	}
 	what, err := r.engine.driftOne(o)
@@ -112,7 +111,7 @@ func (r *repair) one(o Object) error {
 		r.nft = append(r.nft, d)
 		return nil
 	}
-	r.out = append(r.out, Repaired{d, r.restore(o)})
+	r.out = append(r.out, RepairResult{d, r.restore(o)})
 	return nil
 }
 
@@ -120,9 +119,9 @@ func (r *repair) restore(o Object) error {
 	e := r.engine
 	if link := e.irreplaceable(o); link != "" {
 		for _, l := range o.links() {
-			r.lost[l] = true
+			r.lostLinks[l] = true
 		}
-		return &LostError{link}
+		return &LinkGoneError{link}
 	}
 	err := ensureOrRestore(e, o)
 	if err == nil {
@@ -140,9 +139,9 @@ func ensureOrRestore(e *Engine, o Object) error {
 	return o.ensure(e)
 }
 
-// irreplaceable is a link of an object that is not there, or no more what was
-// made, "" if it is, or can be made again. A container's interface takes its
-// addresses with it, and what the runtime knows of it.
+// irreplaceable returns the name of a link that is missing or is another link, and that cannot be created again. It
+// returns "" for other objects. The addresses of a container's interface, and what the runtime knows of it, are gone
+// with the interface.
 func (e *Engine) irreplaceable(o Object) string {
 	name := ""
 	switch o := o.(type) {
@@ -154,13 +153,13 @@ func (e *Engine) irreplaceable(o Object) string {
 		if o.PeerSide == Host {
 			name = o.Name
 		}
-	case *Sub:
+	case *StackedLink:
 		name = o.Name
 	case *Tap:
 		name = o.Name
 	case *Dummy:
 		name = o.Name
-	case *Moved:
+	case *HostDevice:
 		name = o.Name
 	default:
 		return ""
@@ -177,23 +176,23 @@ func (e *Engine) irreplaceable(o Object) string {
 	return ""
 }
 
-// effective are the objects of all plugins of a list less those that a later
-// plugin overrules, and with what the kernel made along with them.
-func effective(list Objects) (out Objects) {
+// effectiveObjects returns the objects of all plugins of a list that no later plugin overrides, and the objects that
+// the kernel created along with them.
+func effectiveObjects(list Objects) (out Objects) {
 	var waiting Objects // what a link has once it is up
 	for i, o := range list {
-		if overruled(o, list[i+1:]) {
+		if overriddenBy(o, list[i+1:]) {
 			continue
 		}
 		out = append(out, o)
 		switch o := o.(type) {
 		case *Veth:
 			if o.Master != "" {
-				out = append(out, &enslaved{Link: o.Name, Master: o.Master})
+				out = append(out, &bridgePort{Link: o.Name, Master: o.Master})
 			}
 		case *Addr:
-			c := connectedOf(o)
-			if o.NoRoute || o.Prefix.IsSingleIP() || overruled(&c.Route, list[i+1:]) {
+			c := connectedRouteOf(o)
+			if o.NoRoute || o.Prefix.IsSingleIP() || overriddenBy(&c.Route, list[i+1:]) {
 				break
 			}
 			if o.IsShared {
@@ -214,7 +213,7 @@ func effective(list Objects) (out Objects) {
 	})
 }
 
-func overruled(o Object, later Objects) bool {
+func overriddenBy(o Object, later Objects) bool {
 	for _, l := range later {
 		switch o := o.(type) {
 		case *Sysctl:
@@ -222,11 +221,11 @@ func overruled(o Object, later Objects) bool {
 				return true
 			}
 		case *Route:
-			if n, ok := l.(*NoRoute); ok && sameRoute(&n.Route, o) {
+			if n, ok := l.(*AbsentRoute); ok && sameRoute(&n.Route, o) {
 				return true
 			}
-		case *Tuned:
-			if t, ok := l.(*Tuned); ok && t.Link == o.Link {
+		case *LinkAttrs:
+			if t, ok := l.(*LinkAttrs); ok && t.Link == o.Link {
 				return true
 			}
 		}
@@ -235,5 +234,5 @@ func overruled(o Object, later Objects) bool {
 }
 
 func sameRoute(a, b *Route) bool {
-	return a.In == b.In && a.Link == b.Link && a.Dst.Masked() == b.Dst.Masked() && a.Via == b.Via && a.table() == b.table()
+	return a.In == b.In && a.Link == b.Link && a.Dst.Masked() == b.Dst.Masked() && a.Via == b.Via && a.RoutingTable() == b.RoutingTable()
 }

@@ -8,59 +8,61 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// Protocol marks routes, rules and neighbours as ours: the "proto" of ip(8).
+// Protocol is the protocol number of Fairlead's routes, rules and neighbours: "proto" of ip(8).
 const Protocol = 102
 
-// ProtocolRA is the protocol of routes that a router's advertisement made.
+// ProtocolRA is the protocol number of routes from router advertisements.
 const ProtocolRA = unix.RTPROT_RA
 
-// The scopes of what is on this host, and on a link, rtnetlink(7).
+// Address scopes, rtnetlink(7).
 const (
 	ScopeHost = unix.RT_SCOPE_HOST
 	ScopeLink = unix.RT_SCOPE_LINK
 )
 
-// The address families, for lists.
+// Address families, for lists.
 const (
 	IPv4 = unix.AF_INET
 	IPv6 = unix.AF_INET6
 )
 
-// MainTable is the routing table that packets go by unless a rule says another.
+// MainTable is the main routing table.
 const MainTable = unix.RT_TABLE_MAIN
 
 // Route is a route of a namespace.
 type Route struct {
 	base
-	In       Side         `json:",omitzero"`
-	Dst      netip.Prefix `json:",omitzero"`
-	Via      netip.Addr   `json:",omitzero"` // gateway; zero: none
-	Link     string       `json:",omitzero"`
-	Src      netip.Addr   `json:",omitzero"` // preferred source; zero: the kernel's choice
-	Scope    *int         `json:",omitzero"` // rtnetlink(7); nil: link without a gateway, else global
-	Metric   int          `json:",omitzero"` // 0: the kernel's default
-	Table    int          `json:",omitzero"` // 0: main
-	MTU      int          `json:",omitzero"` // bytes; 0: none
-	AdvMSS   int          `json:",omitzero"` // bytes; 0: none
-	OnLink   bool         `json:",omitzero"` // the gateway is on the link whatever the addresses say
-	IsShared bool         `json:",omitzero"`
-	Beside   bool         `json:",omitzero"` // another route to the same place is no obstacle: of IPv4 the last one counts, of IPv6 all do
-	Proto    byte         `json:",omitzero"` // who made it, rtnetlink(7); 0: ours
-	Takeover bool         `json:",omitzero"` // a reconciler replaces another's route that is in its place
-	Hops     []Hop        `json:",omitzero"` // several gateways (ECMP); then Via is none
-	Type     RouteType    `json:",omitzero"`
+	In          Side         `json:",omitzero"`
+	Dst         netip.Prefix `json:",omitzero"`
+	Via         netip.Addr   `json:",omitzero"` // gateway; zero: none
+	Link        string       `json:",omitzero"`
+	Src         netip.Addr   `json:",omitzero"` // preferred source; zero: the kernel's choice
+	Scope       *int         `json:",omitzero"` // rtnetlink(7); nil: link scope without a gateway, else global
+	Metric      int          `json:",omitzero"` // 0: the kernel's default
+	Table       int          `json:",omitzero"` // 0: main
+	MTU         int          `json:",omitzero"` // bytes; 0: none
+	AdvMSS      int          `json:",omitzero"` // bytes; 0: none
+	OnLink      bool         `json:",omitzero"` // the gateway is on the link even if no address says so
+	IsShared    bool         `json:",omitzero"`
+	AllowOthers bool         `json:"Beside,omitzero"` // another route to the destination is not an error; IPv4 uses the newest one, IPv6 all of them
+	Proto       byte         `json:",omitzero"`       // protocol number, rtnetlink(7); 0: Protocol
+	Takeover    bool         `json:",omitzero"`       // a reconciler replaces a third-party route to the destination
+	Hops        []Hop        `json:",omitzero"`       // several gateways (ECMP); Via is empty then
+	Type        RouteType    `json:",omitzero"`
 }
 
-// RouteType is what becomes of a route's packets; of all but the first, a route has no link.
+// RouteType tells what happens to the packets of a route. Only Unicast has a link.
 type RouteType byte
 
-// The types, ip-route(8).
+// Route types, ip-route(8).
 const (
 	Unicast     RouteType = 0
 	Blackhole   RouteType = unix.RTN_BLACKHOLE   // dropped
-	Unreachable RouteType = unix.RTN_UNREACHABLE // answered: no route to host
+	Unreachable RouteType = unix.RTN_UNREACHABLE // the sender gets "no route to host"
 )
 
 func (t RouteType) String() string {
@@ -73,7 +75,7 @@ func (t RouteType) String() string {
 	return "unicast"
 }
 
-// Hop is one of several gateways of a route on one link.
+// Hop is one of several gateways on a route's link.
 type Hop struct {
 	Via    netip.Addr
 	Weight int // 1 to 256
@@ -139,57 +141,59 @@ func (r *Route) scope() byte {
 	return unix.RT_SCOPE_LINK
 }
 
-func (r *Route) table() int {
+// RoutingTable returns the route's table, or the main table if Table is 0.
+func (r *Route) RoutingTable() int {
 	if r.Table == 0 {
 		return unix.RT_TABLE_MAIN
 	}
 	return r.Table
 }
 
-func (r *Route) body(index int) buf {
+// Message returns the body of a message about the route: struct rtmsg, rtnetlink(7).
+func (r *Route) Message(index int) netlink.Buffer {
 	var flags uint32
 	if r.OnLink {
 		flags = unix.RTNH_F_ONLINK
 	}
-	b := rtmsg(family(r.Dst.Addr()), r.Dst.Bits(), r.table(), r.scope(), flags)
+	b := RouteMessage(netlink.AddrFamily(r.Dst.Addr()), r.Dst.Bits(), r.RoutingTable(), r.scope(), flags)
 	if r.Proto != 0 {
 		b[5] = r.Proto
 	}
-	b[7] = r.rtnType()
-	b.addr(unix.RTA_DST, r.Dst.Masked().Addr())
+	b[7] = r.KernelType()
+	b.Addr(unix.RTA_DST, r.Dst.Masked().Addr())
 	if r.Via.IsValid() {
-		b.addr(unix.RTA_GATEWAY, r.Via)
+		b.Addr(unix.RTA_GATEWAY, r.Via)
 	}
 	if r.Src.IsValid() {
-		b.addr(unix.RTA_PREFSRC, r.Src)
+		b.Addr(unix.RTA_PREFSRC, r.Src)
 	}
 	if len(r.Hops) > 0 {
-		b.bytes(unix.RTA_MULTIPATH, r.hops(index))
+		b.Bytes(unix.RTA_MULTIPATH, r.hops(index))
 	} else if index != 0 {
-		b.u32(unix.RTA_OIF, uint32(index))
+		b.Uint32(unix.RTA_OIF, uint32(index))
 	}
-	b.u32(unix.RTA_TABLE, uint32(r.table()))
+	b.Uint32(unix.RTA_TABLE, uint32(r.RoutingTable()))
 	if r.Metric != 0 {
-		b.u32(unix.RTA_PRIORITY, uint32(r.Metric))
+		b.Uint32(unix.RTA_PRIORITY, uint32(r.Metric))
 	}
 	if r.MTU != 0 || r.AdvMSS != 0 {
-		b.nest(unix.RTA_METRICS, func(n *buf) {
+		b.Nest(unix.RTA_METRICS, func(n *netlink.Buffer) {
 			if r.MTU != 0 {
-				n.u32(unix.RTAX_MTU, uint32(r.MTU))
+				n.Uint32(unix.RTAX_MTU, uint32(r.MTU))
 			}
 			if r.AdvMSS != 0 {
-				n.u32(unix.RTAX_ADVMSS, uint32(r.AdvMSS))
+				n.Uint32(unix.RTAX_ADVMSS, uint32(r.AdvMSS))
 			}
 		})
 	}
 	return b
 }
 
-// hops is a list of struct rtnexthop, rtnetlink(7).
-func (r *Route) hops(index int) (b buf) {
+// hops returns a list of struct rtnexthop, rtnetlink(7).
+func (r *Route) hops(index int) (b netlink.Buffer) {
 	for _, h := range r.Hops {
-		var gw buf
-		gw.addr(unix.RTA_GATEWAY, h.Via)
+		var gw netlink.Buffer
+		gw.Addr(unix.RTA_GATEWAY, h.Via)
 		b = binary.NativeEndian.AppendUint16(b, uint16(unix.SizeofRtNexthop+len(gw)))
 		flags := byte(0)
 		if r.OnLink {
@@ -202,38 +206,39 @@ func (r *Route) hops(index int) (b buf) {
 	return b
 }
 
-// parseHops reads such a list; all is false if some of them are on other links.
+// parseHops decodes such a list. all is false if the hops use several links.
 func parseHops(p []byte) (hops []Hop, index int, all bool) {
 	all = true
 	whole := eachHop(p, func(hop []byte) {
-		i := int(num32(hop[4:]))
+		i := int(netlink.Uint32(hop[4:]))
 		all = all && (index == 0 || i == index)
 		index = i
-		hops = append(hops, Hop{address(attr(hop[unix.SizeofRtNexthop:], unix.RTA_GATEWAY)), int(hop[3]) + 1})
+		hops = append(hops, Hop{netlink.Addr(netlink.Attr(hop[unix.SizeofRtNexthop:], unix.RTA_GATEWAY)), int(hop[3]) + 1})
 	})
 	return hops, index, all && whole
 }
 
-// rtmsg is struct rtmsg, rtnetlink(7), of a unicast route or rule of ours.
-func rtmsg(family byte, bits, table int, scope byte, flags uint32) buf {
+// RouteMessage starts the body of a message about a unicast route, or about a rule: struct rtmsg, rtnetlink(7).
+func RouteMessage(family byte, bits, table int, scope byte, flags uint32) netlink.Buffer {
 	t := byte(unix.RT_TABLE_COMPAT)
 	if table < 256 {
 		t = byte(table)
 	}
-	b := make(buf, 0, 128)
+	b := make(netlink.Buffer, 0, 128)
 	b = append(b, family, byte(bits), 0, 0, t, Protocol, scope, unix.RTN_UNICAST)
 	return binary.NativeEndian.AppendUint32(b, flags)
 }
 
-// device is the number of its link; 0 if it has none.
-func (r *Route) device(e *Engine) (int, error) {
+// LinkIndex returns the index of the route's link, or 0 if it has none.
+func (r *Route) LinkIndex(e *Engine) (int, error) {
 	if r.Type != Unicast {
 		return 0, nil
 	}
-	return e.ifindex(r.In, r.Link)
+	return e.LinkIndex(r.In, r.Link)
 }
 
-func (r *Route) rtnType() byte {
+// KernelType returns the kernel's number for the route type, RTN_*.
+func (r *Route) KernelType() byte {
 	if r.Type == Unicast {
 		return unix.RTN_UNICAST
 	}
@@ -241,47 +246,46 @@ func (r *Route) rtnType() byte {
 }
 
 func (r *Route) ensure(e *Engine) error {
-	i, err := r.device(e)
+	i, err := r.LinkIndex(e)
 	if err != nil {
 		return err
 	}
 	flags := uint16(unix.NLM_F_CREATE)
-	if !r.Beside {
+	if !r.AllowOthers {
 		flags |= unix.NLM_F_EXCL
 	}
-	return e.send(r, r.In, request{unix.RTM_NEWROUTE, flags, r.body(i)}, func(resp response) error {
-		if errors.Is(resp.err, unix.EEXIST) {
-			return r.present(e, resp.err)
+	return e.send(r, r.In, netlink.Request{Type: unix.RTM_NEWROUTE, Flags: flags, Body: r.Message(i)}, func(resp netlink.Response) error {
+		if errors.Is(resp.Err, unix.EEXIST) {
+			return r.acceptIfSame(e, resp.Err)
 		}
-		if resp.err == nil {
-			e.made(r)
+		if resp.Err == nil {
+			e.noteCreated(r)
 		}
-		return resp.err
+		return resp.Err
 	})
 }
 
-// present accepts a route that is there already if it is the very same: the
-// kernel makes the connected one by itself.
-func (r *Route) present(e *Engine, exists error) error {
+// acceptIfSame accepts an existing route that is identical: the kernel adds the connected route itself.
+func (r *Route) acceptIfSame(e *Engine, exists error) error {
 	if d, err := r.diff(e); err == nil && len(d) == 0 {
 		return nil
 	}
-	return fmt.Errorf("another route to %s is in the way: %w", r.Dst, exists)
+	return fmt.Errorf("another route to %s exists: %w", r.Dst, exists)
 }
 
-// diff looks for the route in any table: a later plugin may have moved it.
+// diff searches all tables, because a later plugin may have moved the route.
 func (r *Route) diff(e *Engine) ([]string, error) {
-	i, err := r.device(e)
+	i, err := r.LinkIndex(e)
 	if err != nil {
 		return nil, err
 	}
-	have, err := e.Routes(r.In, family(r.Dst.Addr()), 0)
+	have, err := e.Routes(r.In, netlink.AddrFamily(r.Dst.Addr()), 0)
 	if err != nil {
 		return nil, err
 	}
 	other := ""
 	for _, h := range have {
-		if h.Dst != r.Dst.Masked() || h.Type != r.rtnType() {
+		if h.Dst != r.Dst.Masked() || h.Type != r.KernelType() {
 			continue
 		}
 		if (i == 0 || h.Index == i) && h.Via == r.Via && (r.Metric == 0 || h.Metric == r.Metric) {
@@ -295,28 +299,27 @@ func (r *Route) diff(e *Engine) ([]string, error) {
 	return []string{"is missing"}, nil
 }
 
-// The kernel writes down no more than these, whatever it was told: ip_metrics_convert
-// in its net/ipv4/metrics.c.
+// The kernel stores no larger values: ip_metrics_convert in net/ipv4/metrics.c.
 const (
-	mostMTU    = 65535 - 15 // bytes
-	mostAdvMSS = 65535 - 40
+	MaxMTU    = 65535 - 15 // bytes
+	maxAdvMSS = 65535 - 40
 )
 
 func (r *Route) metrics(h RouteInfo) (d []string) {
-	if want := min(r.MTU, mostMTU); want != 0 && h.MTU != want {
+	if want := min(r.MTU, MaxMTU); want != 0 && h.MTU != want {
 		d = append(d, fmt.Sprintf("mtu is %d, want %d", h.MTU, want))
 	}
-	if want := min(r.AdvMSS, mostAdvMSS); want != 0 && h.AdvMSS != want {
+	if want := min(r.AdvMSS, maxAdvMSS); want != 0 && h.AdvMSS != want {
 		d = append(d, fmt.Sprintf("advmss is %d, want %d", h.AdvMSS, want))
 	}
 	return d
 }
 
 func (r *Route) remove(e *Engine) error {
-	i, err := r.device(e)
+	i, err := r.LinkIndex(e)
 	if err != nil {
 		return err
 	}
-	_, err = e.now(r.In, request{unix.RTM_DELROUTE, 0, r.body(i)})
+	_, err = e.Request(r.In, netlink.Request{Type: unix.RTM_DELROUTE, Flags: 0, Body: r.Message(i)})
 	return err
 }

@@ -6,17 +6,19 @@ import (
 	"net/netip"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// Rule is a routing policy rule: who looks into which table. Source: ip-rule(8).
+// Rule is a policy routing rule: which packets use which table. Source: ip-rule(8).
 type Rule struct {
 	base
 	In       Side         `json:",omitzero"`
-	Priority int          `json:",omitzero"` // 0: the kernel's choice, before those there are
+	Priority int          `json:",omitzero"` // 0: the kernel's choice, before the existing rules
 	From     netip.Prefix `json:",omitzero"` // zero: all
 	To       netip.Prefix `json:",omitzero"`
 	Table    int          `json:",omitzero"`
-	Proto    byte         `json:",omitzero"` // who made it; 0: ours, see Protocol
+	Proto    byte         `json:",omitzero"` // protocol number; 0: Protocol
 }
 
 func (r *Rule) kind() string { return "rule" }
@@ -48,32 +50,33 @@ func (r *Rule) String() string {
 	return s + fmt.Sprintf(" table %d", r.Table)
 }
 
-func (r *Rule) body() buf {
-	// struct fib_rule_hdr has the shape of rtmsg: the table, then the action.
-	b := rtmsg(r.family(), 0, r.Table, 0, 0)
+// Message returns the body of a message about the rule: struct fib_rule_hdr.
+func (r *Rule) Message() netlink.Buffer {
+	// struct fib_rule_hdr has the layout of rtmsg, with the action as its type.
+	b := RouteMessage(r.family(), 0, r.Table, 0, 0)
 	b[5], b[7] = 0, unix.FR_ACT_TO_TBL
 	if r.From.IsValid() {
 		b[2] = byte(r.From.Bits())
-		b.addr(unix.FRA_SRC, r.From.Masked().Addr())
+		b.Addr(unix.FRA_SRC, r.From.Masked().Addr())
 	}
 	if r.To.IsValid() {
 		b[1] = byte(r.To.Bits())
-		b.addr(unix.FRA_DST, r.To.Masked().Addr())
+		b.Addr(unix.FRA_DST, r.To.Masked().Addr())
 	}
-	b.u32(unix.FRA_TABLE, uint32(r.Table))
+	b.Uint32(unix.FRA_TABLE, uint32(r.Table))
 	if r.Priority != 0 {
-		b.u32(unix.FRA_PRIORITY, uint32(r.Priority))
+		b.Uint32(unix.FRA_PRIORITY, uint32(r.Priority))
 	}
-	b.u8(unix.FRA_PROTOCOL, cmp.Or(r.Proto, Protocol))
+	b.Uint8(unix.FRA_PROTOCOL, cmp.Or(r.Proto, Protocol))
 	return b
 }
 
 func (r *Rule) ensure(e *Engine) error {
-	return e.send(r, r.In, request{unix.RTM_NEWRULE, unix.NLM_F_CREATE | unix.NLM_F_EXCL, r.body()}, func(resp response) error {
-		if resp.err == nil {
-			e.made(r)
+	return e.send(r, r.In, netlink.Request{Type: unix.RTM_NEWRULE, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: r.Message()}, func(resp netlink.Response) error {
+		if resp.Err == nil {
+			e.noteCreated(r)
 		}
-		return resp.err
+		return resp.Err
 	})
 }
 
@@ -90,18 +93,18 @@ func (r *Rule) diff(e *Engine) ([]string, error) {
 	return []string{"is missing"}, nil
 }
 
-// RuleInfo is what the kernel says of a rule.
+// RuleInfo is a rule as the kernel reports it.
 type RuleInfo struct {
 	Priority, Table int
 	From, To        netip.Prefix // zero: all
 	Protocol        byte
 }
 
-// Rules lists the rules of a family (AF_INET, AF_INET6) that look into a table.
+// Rules lists the rules of a family (AF_INET, AF_INET6).
 func (e *Engine) Rules(s Side, fam byte) (out []RuleInfo, err error) {
-	b := rtmsg(fam, 0, 0, 0, 0)
+	b := RouteMessage(fam, 0, 0, 0, 0)
 	b[5], b[7] = 0, 0
-	msgs, err := e.dump(s, request{typ: unix.RTM_GETRULE, body: b})
+	msgs, err := e.Dump(s, netlink.Request{Type: unix.RTM_GETRULE, Body: b})
 	if err != nil {
 		return nil, fmt.Errorf("list rules: %w", err)
 	}
@@ -110,13 +113,13 @@ func (e *Engine) Rules(s Side, fam byte) (out []RuleInfo, err error) {
 			continue
 		}
 		p := m[unix.SizeofRtMsg:]
-		r := RuleInfo{Table: int(num32(attr(p, unix.FRA_TABLE))), Priority: int(num32(attr(p, unix.FRA_PRIORITY))), Protocol: num8(attr(p, unix.FRA_PROTOCOL))}
+		r := RuleInfo{Table: int(netlink.Uint32(netlink.Attr(p, unix.FRA_TABLE))), Priority: int(netlink.Uint32(netlink.Attr(p, unix.FRA_PRIORITY))), Protocol: netlink.Uint8(netlink.Attr(p, unix.FRA_PROTOCOL))}
 		for _, a := range []struct {
 			to   *netip.Prefix
 			typ  uint16
 			bits byte
 		}{{&r.From, unix.FRA_SRC, m[2]}, {&r.To, unix.FRA_DST, m[1]}} {
-			if ip := address(attr(p, a.typ)); ip.IsValid() {
+			if ip := netlink.Addr(netlink.Attr(p, a.typ)); ip.IsValid() {
 				*a.to = netip.PrefixFrom(ip, int(a.bits))
 			}
 		}
@@ -126,6 +129,6 @@ func (e *Engine) Rules(s Side, fam byte) (out []RuleInfo, err error) {
 }
 
 func (r *Rule) remove(e *Engine) error {
-	_, err := e.now(r.In, request{unix.RTM_DELRULE, 0, r.body()})
+	_, err := e.Request(r.In, netlink.Request{Type: unix.RTM_DELRULE, Flags: 0, Body: r.Message()})
 	return err
 }

@@ -10,22 +10,24 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // Sysctl is a value under /proc/sys of a namespace.
 type Sysctl struct {
 	base
 	In       Side   `json:",omitzero"`
-	Key      string `json:",omitzero"` // below /proc/sys, with slashes: an interface's name may hold a dot
+	Key      string `json:",omitzero"` // below /proc/sys, with slashes, because an interface name may contain a dot
 	Value    string `json:",omitzero"`
-	Link     string `json:",omitzero"` // the link whose key it is; "": the namespace's own
-	IfZero   bool   `json:",omitzero"` // written only where the value is 0: writing ip_forward resets others
-	Optional bool   `json:",omitzero"` // a kernel without the key is fine
+	Link     string `json:",omitzero"` // the link that the key belongs to; "": the namespace
+	IfZero   bool   `json:",omitzero"` // write only if the value is 0: writing ip_forward resets other keys
+	Optional bool   `json:",omitzero"` // a kernel without the key is not an error
 	IsShared bool   `json:",omitzero"`
-	Was      string `json:",omitzero"` // the value that remove brings back
-	// Own refuses a key that is not the container's alone, and reads back what
-	// was written: a key that all namespaces share would be changed for the host.
-	Own bool `json:",omitzero"`
+	Previous string `json:"Was,omitzero"` // the value that remove restores
+	// NetnsOnly rejects a key that other namespaces share, because writing it would change the host, too. It also reads
+	// back the written value.
+	NetnsOnly bool `json:"Own,omitzero"`
 }
 
 func (s *Sysctl) kind() string { return "sysctl" }
@@ -47,23 +49,23 @@ func (s *Sysctl) String() string {
 	return "sysctl -w " + key + "=" + s.Value
 }
 
-// announces tells whether it makes the kernel announce a link's addresses.
+// announces reports whether the key makes the kernel announce a link's addresses.
 func (s *Sysctl) announces() bool {
 	return s.Link != "" && (strings.HasSuffix(s.Key, "/arp_notify") || strings.HasSuffix(s.Key, "/ndisc_notify"))
 }
 
 func (s *Sysctl) ensure(e *Engine) error {
 	if s.In == Container && s.Link != "" && s.Key == "net/ipv4/conf/"+s.Link+"/arp_notify" {
-		return s.byLink(e, devconfARPNotify)
+		return s.setByNetlink(e, devconfARPNotify)
 	}
 	if err := e.flush(); err != nil {
 		return err
 	}
-	if s.Own {
-		return s.ensureOwn(e)
+	if s.NetnsOnly {
+		return s.ensureNetnsOnly(e)
 	}
-	return e.inside(s.In, func() error {
-		if s.IfZero || s.IsShared || s.spins() {
+	return e.InNetns(s.In, func() error {
+		if s.IfZero || s.IsShared || s.busyWaits() {
 			have, err := readSysctl(s.Key)
 			if err == nil && (have == s.Value || s.IfZero && have != "0") {
 				return nil
@@ -73,20 +75,19 @@ func (s *Sysctl) ensure(e *Engine) error {
 	})
 }
 
-// spins tells whether a write waits for the kernel's global lock by doing the
-// system call again and again until the lock is free, a processor busy with it
-// (addrconf_disable_ipv6). Mostly the value is there already.
-func (s *Sysctl) spins() bool { return strings.HasSuffix(s.Key, "/disable_ipv6") }
+// busyWaits reports whether writing the key keeps a processor busy: while the kernel's global lock is taken, the kernel
+// restarts the system call again and again (addrconf_disable_ipv6). The value is mostly in place already.
+func (s *Sysctl) busyWaits() bool { return strings.HasSuffix(s.Key, "/disable_ipv6") }
 
 const (
 	iflaInetConf     = 1  // linux/if_link.h
 	devconfARPNotify = 22 // linux/ip.h: IPV4_DEVCONF_ARP_NOTIFY
 )
 
-// byLink sets a key of a link's IPv4 configuration by a message in the queue:
-// no file of the namespace to be opened from within.
-func (s *Sysctl) byLink(e *Engine, key uint16) error {
-	i, err := e.ifindex(s.In, s.Link)
+// setByNetlink sets a key of a link's IPv4 configuration with a queued request. That avoids entering the namespace to
+// open a file.
+func (s *Sysctl) setByNetlink(e *Engine, key uint16) error {
+	i, err := e.LinkIndex(s.In, s.Link)
 	if err != nil {
 		return err
 	}
@@ -94,17 +95,17 @@ func (s *Sysctl) byLink(e *Engine, key uint16) error {
 	if err != nil {
 		return err
 	}
-	body := ifinfo(i, 0, 0)
-	body.nest(unix.IFLA_AF_SPEC, func(b *buf) {
-		b.nest(unix.AF_INET, func(b *buf) {
-			b.nest(iflaInetConf, func(b *buf) { b.u32(key, uint32(n)) })
+	body := netlink.LinkMessage(i, 0, 0)
+	body.Nest(unix.IFLA_AF_SPEC, func(b *netlink.Buffer) {
+		b.Nest(unix.AF_INET, func(b *netlink.Buffer) {
+			b.Nest(iflaInetConf, func(b *netlink.Buffer) { b.Uint32(key, uint32(n)) })
 		})
 	})
-	return e.send(s, s.In, request{unix.RTM_SETLINK, 0, body}, nil)
+	return e.send(s, s.In, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: body}, nil)
 }
 
 func (s *Sysctl) diff(e *Engine) (d []string, err error) {
-	err = e.inside(s.In, func() error {
+	err = e.InNetns(s.In, func() error {
 		have, err := readSysctl(s.Key)
 		switch {
 		case s.Optional && errors.Is(err, os.ErrNotExist):
@@ -120,35 +121,35 @@ func (s *Sysctl) diff(e *Engine) (d []string, err error) {
 }
 
 func (s *Sysctl) remove(e *Engine) error {
-	if s.Was == "" {
+	if s.Previous == "" {
 		return nil
 	}
-	return e.inside(s.In, func() error { return writeSysctl(s.Key, s.Was, true) })
+	return e.InNetns(s.In, func() error { return writeSysctl(s.Key, s.Previous, true) })
 }
 
-func (s *Sysctl) ensureOwn(e *Engine) error {
+func (s *Sysctl) ensureNetnsOnly(e *Engine) error {
 	host := sysctlInode(s.Key)
-	return e.inside(s.In, func() error {
+	return e.InNetns(s.In, func() error {
 		own := sysctlInode(s.Key)
 		switch {
 		case own == 0:
-			return fmt.Errorf("the container's namespace has no such key (the host's alone, or the kernel's feature is missing): %w", os.ErrNotExist)
+			return fmt.Errorf("the container's namespace has no such key: only the host has it, or the kernel lacks the feature: %w", os.ErrNotExist)
 		case own == host:
-			return fmt.Errorf("the key is shared by all namespaces, the host's too: %w", unix.EPERM)
+			return fmt.Errorf("all namespaces share the key, so writing it would change the host: %w", unix.EPERM)
 		}
-		e.made(s) // from where a part may be written
+		e.noteCreated(s) // from here on the value may have changed
 		if err := writeSysctl(s.Key, s.Value, false); err != nil {
 			return err
 		}
 		have, err := readSysctl(s.Key)
 		if err == nil && !sameValue(have, s.Value) {
-			err = fmt.Errorf("the kernel made %q of it", have)
+			err = fmt.Errorf("the kernel stored %q instead", have)
 		}
 		return err
 	})
 }
 
-// sysctlInode tells the files of one key in two namespaces apart; 0: none.
+// sysctlInode returns the inode of a key's file, which differs between namespaces, or 0 if there is no such key.
 func sysctlInode(key string) uint64 {
 	var st unix.Stat_t
 	if unix.Stat("/proc/sys/"+key, &st) != nil {
@@ -157,31 +158,30 @@ func sysctlInode(key string) uint64 {
 	return st.Ino
 }
 
-// sameValue compares as the kernel reads: space of any kind parts numbers.
+// sameValue compares values like the kernel: any white space separates numbers.
 func sameValue(a, b string) bool { return slices.Equal(strings.Fields(a), strings.Fields(b)) }
 
-// Sysctl reads a key, with slashes, of a side.
+// Sysctl returns the value of a key, written with slashes.
 func (e *Engine) Sysctl(s Side, key string) (v string, err error) {
-	err = e.inside(s, func() error {
+	err = e.InNetns(s, func() error {
 		v, err = readSysctl(key)
 		return err
 	})
 	return v, err
 }
 
-// inside runs f in the namespace of a side.
-func (e *Engine) inside(s Side, f func() error) error {
+// InNetns runs f in the namespace of a side.
+func (e *Engine) InNetns(s Side, f func() error) error {
 	if s == Host {
 		return f()
 	}
 	if e.ns[s] == nil {
 		return errNoContainer
 	}
-	return e.ns[s].doFrom(e.ns[Host], f)
+	return e.ns[s].DoFrom(e.ns[Host], f)
 }
 
-// The two below use plain system calls: the files of os would register each
-// with the runtime's poller first.
+// The functions below use plain system calls, because package os would register each file with the runtime's poller.
 
 func readSysctl(key string) (string, error) {
 	fd, err := openSysctl(key, unix.O_RDONLY)

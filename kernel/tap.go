@@ -9,21 +9,23 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// Tap is a link of the container whose other end is a program: a virtual
-// machine's, say. It stays when no program has it open.
+// Tap is a link of the container whose other end is a program, for example a virtual machine. It stays when no program
+// has it open.
 type Tap struct {
 	base
 	Name       string `json:",omitzero"`
 	MAC        string `json:",omitzero"`
-	MTU        int    `json:",omitzero"` // bytes; 0: the kernel's 1500
-	MultiQueue bool   `json:",omitzero"` // several programs, or threads, may open it at once
-	Owner      *int   `json:",omitzero"` // user who may open it; nil: anyone with CAP_NET_ADMIN
-	Group      *int   `json:",omitzero"`
-	Context    string `json:",omitzero"` // SELinux context it is made in; "": ours
-	Master     string `json:",omitzero"` // bridge of the container; "": none
-	Mark       string `json:",omitzero"` // alias
+	MTU        int    `json:",omitzero"`      // bytes; 0: the kernel's 1500
+	MultiQueue bool   `json:",omitzero"`      // several programs or threads may open it at once
+	UID        *int   `json:"Owner,omitzero"` // user that may open it; nil: every process with CAP_NET_ADMIN
+	GID        *int   `json:"Group,omitzero"`
+	Context    string `json:",omitzero"`     // SELinux context to create it in; "": the current one
+	Master     string `json:",omitzero"`     // bridge of the container; "": none
+	OwnerTag   string `json:"Mark,omitzero"` // alias
 }
 
 const ( // linux/if_link.h: IFLA_INFO_DATA of a tun
@@ -31,7 +33,7 @@ const ( // linux/if_link.h: IFLA_INFO_DATA of a tun
 	tunGroup      = 2
 	tunType       = 3
 	tunMultiQueue = 7
-	tunTap        = 2 // of tunType: linux/if_tun.h IFF_TAP
+	tunTap        = 2 // value of tunType: IFF_TAP of linux/if_tun.h
 )
 
 func (t *Tap) kind() string      { return "tap" }
@@ -53,17 +55,17 @@ func (t *Tap) String() string {
 	return s
 }
 
-// command is what makes it in the words of ip-tuntap(8).
+// command returns the ip-tuntap(8) command that creates the link.
 func (t *Tap) command() []string {
 	argv := []string{"ip", "tuntap", "add", "name", t.Name, "mode", "tap"}
 	if t.MultiQueue {
 		argv = append(argv, "multi_queue")
 	}
-	if t.Owner != nil {
-		argv = append(argv, "user", strconv.Itoa(*t.Owner))
+	if t.UID != nil {
+		argv = append(argv, "user", strconv.Itoa(*t.UID))
 	}
-	if t.Group != nil {
-		argv = append(argv, "group", strconv.Itoa(*t.Group))
+	if t.GID != nil {
+		argv = append(argv, "group", strconv.Itoa(*t.GID))
 	}
 	return argv
 }
@@ -75,7 +77,7 @@ func (t *Tap) ensure(e *Engine) error {
 	master := 0
 	if t.Master != "" {
 		var err error
-		if master, err = e.ifindex(Container, t.Master); err != nil {
+		if master, err = e.LinkIndex(Container, t.Master); err != nil {
 			return err
 		}
 	}
@@ -85,13 +87,13 @@ func (t *Tap) ensure(e *Engine) error {
 	if t.Context != "" {
 		return t.inContext(e, master)
 	}
-	return t.birth(e, master)
+	return t.create(e, master)
 }
 
-// birth keeps the device open until it is complete: who is killed before leaves nothing.
-func (t *Tap) birth(e *Engine, master int) error {
+// create keeps the device open until it is complete, so a kill leaves nothing.
+func (t *Tap) create(e *Engine, master int) error {
 	fd := -1
-	err := e.inside(Container, func() (err error) { // the device is made where this file is opened
+	err := e.InNetns(Container, func() (err error) { // opening the file decides the device's namespace
 		fd, err = unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
 		return err
 	})
@@ -106,13 +108,13 @@ func (t *Tap) birth(e *Engine, master int) error {
 		return err
 	}
 	if err := unix.IoctlSetInt(fd, unix.TUNSETPERSIST, 1); err != nil {
-		return fmt.Errorf("make it stay: %w", err)
+		return fmt.Errorf("make the device persistent: %w", err)
 	}
-	e.made(t)
+	e.noteCreated(t)
 	return nil
 }
 
-// claim makes the device, which belongs to the descriptor for now.
+// claim creates the device. It exists as long as the descriptor is open.
 func (t *Tap) claim(fd int) error {
 	req, err := unix.NewIfreq(t.Name)
 	if err != nil {
@@ -124,48 +126,47 @@ func (t *Tap) claim(fd int) error {
 	}
 	req.SetUint16(flags)
 	err = unix.IoctlIfreq(fd, unix.TUNSETIFF, req)
-	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EINVAL) { // EINVAL: there, and of another type
+	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EINVAL) { // EINVAL: the name belongs to a device of another type
 		return nameTaken(t.Name, err)
 	}
-	if err == nil && t.Owner != nil {
-		err = unix.IoctlSetInt(fd, unix.TUNSETOWNER, *t.Owner)
+	if err == nil && t.UID != nil {
+		err = unix.IoctlSetInt(fd, unix.TUNSETOWNER, *t.UID)
 	}
-	if err == nil && t.Group != nil {
-		err = unix.IoctlSetInt(fd, unix.TUNSETGROUP, *t.Group)
+	if err == nil && t.GID != nil {
+		err = unix.IoctlSetInt(fd, unix.TUNSETGROUP, *t.GID)
 	}
 	return err
 }
 
-// complete sets what only netlink can, in one message.
+// complete sets the attributes that need netlink, in one message.
 func (t *Tap) complete(e *Engine, master int) error {
 	body := newLink(t.Name, t.MAC, t.MTU)
-	body.bytes(unix.IFLA_IFALIAS, []byte(t.Mark))
+	body.Bytes(unix.IFLA_IFALIAS, []byte(t.OwnerTag))
 	if master != 0 {
-		body.u32(unix.IFLA_MASTER, uint32(master))
+		body.Uint32(unix.IFLA_MASTER, uint32(master))
 	}
-	_, err := e.now(Container, request{unix.RTM_SETLINK, 0, body})
+	_, err := e.Request(Container, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: body})
 	return err
 }
 
-// inContext has ip(8) make the device: a process takes on an SELinux context as
-// it starts, and a device has its maker's.
+// inContext makes ip(8) create the device: a device gets the SELinux context of the process that creates it, and a
+// process gets its context when it starts.
 func (t *Tap) inContext(e *Engine, master int) error {
 	if _, err := e.Link(Container, t.Name); err == nil {
 		return nameTaken(t.Name, unix.EEXIST)
 	}
-	err := e.inside(Container, func() error { return runAs(t.Context, t.command()) })
+	err := e.InNetns(Container, func() error { return runAs(t.Context, t.command()) })
 	if err != nil {
 		return err
 	}
-	e.made(t)
+	e.noteCreated(t)
 	return t.complete(e, master)
 }
 
-// execContext is where the calling thread's next program gets its context from.
+// execContext is the file that sets the SELinux context of the next program that the calling thread starts.
 const execContext = "/proc/thread-self/attr/exec"
 
-// runAs runs a command in an SELinux context, from a thread that no other work
-// runs on.
+// runAs runs a command in an SELinux context. Nothing else may run on the calling thread.
 func runAs(context string, argv []string) error {
 	if err := writeFile(execContext, context); err != nil {
 		return fmt.Errorf("SELinux context %s: %w", context, err)
@@ -174,7 +175,7 @@ func runAs(context string, argv []string) error {
 	if err != nil {
 		err = fmt.Errorf("%s: %s: %w", strings.Join(argv, " "), strings.TrimSpace(string(out)), err)
 	}
-	return errors.Join(err, writeFile(execContext, "\n")) // its own again
+	return errors.Join(err, writeFile(execContext, "\n")) // restore the default
 }
 
 func writeFile(path, text string) error {
@@ -191,23 +192,23 @@ func (t *Tap) diff(e *Engine) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.Kind != "tun" || num8(attr(l.data, tunType)) != tunTap {
-		return []string{"is no tap but " + kindWords(l)}, nil
+	if l.Kind != "tun" || netlink.Uint8(netlink.Attr(l.data, tunType)) != tunTap {
+		return []string{"is not of type tap but " + describeKind(l)}, nil
 	}
-	d := ownDiff(l, "tun", t.Mark)
-	if multi := num8(attr(l.data, tunMultiQueue)) != 0; multi != t.MultiQueue {
+	d := diffTypeAndTag(l, "tun", t.OwnerTag)
+	if multi := netlink.Uint8(netlink.Attr(l.data, tunMultiQueue)) != 0; multi != t.MultiQueue {
 		d = append(d, fmt.Sprintf("multi_queue is %s, want %s", onOff(multi), onOff(t.MultiQueue)))
 	}
 	for _, x := range []struct {
 		what string
 		want *int
 		have []byte
-	}{{"owner", t.Owner, attr(l.data, tunOwner)}, {"group", t.Group, attr(l.data, tunGroup)}} {
-		if x.want != nil && (x.have == nil || int(num32(x.have)) != *x.want) {
+	}{{"owner", t.UID, netlink.Attr(l.data, tunOwner)}, {"group", t.GID, netlink.Attr(l.data, tunGroup)}} {
+		if x.want != nil && (x.have == nil || int(netlink.Uint32(x.have)) != *x.want) {
 			d = append(d, fmt.Sprintf("%s is not %d", x.what, *x.want))
 		}
 	}
 	return d, nil
 }
 
-func (t *Tap) remove(e *Engine) error { return e.deleteInside(t.Name, "tun", t.Mark) }
+func (t *Tap) remove(e *Engine) error { return e.deleteInside(t.Name, "tun", t.OwnerTag) }

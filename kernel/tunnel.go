@@ -9,24 +9,24 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// tunnel is what the links of the agent have in common: they are owned by their
-// alias, are made with all that they state in one write, and are changed in place
-// where the kernel lets them be.
+// tunnel is what the agent's tunnel links have in common. Their alias names the owner. They are created with all their
+// attributes in one write, and updated in place where the kernel allows it.
 type tunnel struct {
 	side      Side
 	name, typ string
-	mac       string // "": it has none
+	mac       string // "": none
 	mtu       int    // bytes; 0: the kernel's choice
-	mark      string
-	data      func(n *buf, under int)               // IFLA_INFO_DATA at birth; under: the underlay's number
-	underlay  string                                // a link of the host that it is bound to; "": none
+	ownerTag  string
+	data      func(n *netlink.Buffer, under int)    // writes IFLA_INFO_DATA at creation; under: index of the underlay
+	underlay  string                                // the host's link that the tunnel is bound to; "": none
 	differs   func(l *LinkInfo, under int) []string // what cannot be changed in place
 }
 
-// ensureTunnel makes it, adapts it, or, where it is ours and cannot be adapted,
-// makes it anew.
+// ensureTunnel creates or updates the link. It creates our own link again if it cannot be updated in place.
 func (e *Engine) ensureTunnel(o Object, t tunnel) error {
 	under, err := e.underlay(t)
 	if err != nil {
@@ -34,169 +34,169 @@ func (e *Engine) ensureTunnel(o Object, t tunnel) error {
 	}
 	l, err := e.Link(t.side, t.name)
 	if errors.Is(err, os.ErrNotExist) {
-		return e.bearTunnel(o, t, under)
+		return e.createTunnel(o, t, under)
 	}
 	if err != nil {
 		return err
 	}
-	mine := sameOwner(l.Alias, t.mark)
+	mine := sameOwner(l.Alias, t.ownerTag)
 	if l.Kind != t.typ || !mine && l.Alias != "" {
-		return fmt.Errorf("%s exists and is %s%s: remove it or choose another name", t.name, kindWords(l), whose(l))
+		return fmt.Errorf("%s exists and is %s%s: remove it or choose another name", t.name, describeKind(l), describeOwner(l))
 	}
 	fixed := t.differs(l, under)
 	switch {
 	case len(fixed) == 0:
-		return errors.Join(e.adaptTunnel(o, t, l), e.deafen(t))
+		return errors.Join(e.updateTunnel(o, t, l), e.ignoreRouters(t))
 	case !mine:
-		return fmt.Errorf("%s exists%s and %s: remove it or choose another name", t.name, whose(l), strings.Join(fixed, ", "))
+		return fmt.Errorf("%s exists%s and %s: remove it or choose another name", t.name, describeOwner(l), strings.Join(fixed, ", "))
 	}
 	delete(e.index[t.side], t.name)
-	if _, err := e.now(t.side, request{unix.RTM_DELLINK, 0, ifinfo(l.Index, 0, 0)}); err != nil && !isAbsent(err) {
-		return fmt.Errorf("remove it, to make it anew: %w", err)
+	if _, err := e.Request(t.side, netlink.Request{Type: unix.RTM_DELLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, 0, 0)}); err != nil && !netlink.IsAbsent(err) {
+		return fmt.Errorf("remove it to create it again: %w", err)
 	}
-	return e.bearTunnel(o, t, under)
+	return e.createTunnel(o, t, under)
 }
 
-// sameOwner tells whether two marks begin with the same word: the rest of ours may
-// be another version's.
+// sameOwner reports whether two owner tags begin with the same word. The rest may come from another version.
 func sameOwner(alias, mark string) bool {
 	a, _, _ := strings.Cut(alias, " ")
 	b, _, _ := strings.Cut(mark, " ")
 	return a == b && a != ""
 }
 
-// whose says in words to whom a link belongs, as far as it can be seen.
-func whose(l *LinkInfo) string {
+// describeOwner returns a text about the owner of a link.
+func describeOwner(l *LinkInfo) string {
 	if l.Alias == "" {
-		return ", not made by this agent"
+		return ", not created by this agent"
 	}
-	return ", marked " + strconv.Quote(l.Alias)
+	return ", with the alias " + strconv.Quote(l.Alias)
 }
 
 func (e *Engine) underlay(t tunnel) (int, error) {
 	if t.underlay == "" {
 		return 0, nil
 	}
-	i, err := e.ifindex(Host, t.underlay)
+	i, err := e.LinkIndex(Host, t.underlay)
 	if err != nil {
 		return 0, fmt.Errorf("underlay: %w", err)
 	}
 	return i, nil
 }
 
-// bearTunnel makes it from the host's socket, which the tunnel's packets use
-// wherever the link itself is, and marks it in the same write if that can be.
-func (e *Engine) bearTunnel(o Object, t tunnel, under int) error {
+// createTunnel creates the link with the host's socket: the tunnel's own packets then use the host's namespace,
+// wherever the link is. The write also sets the owner tag if possible.
+func (e *Engine) createTunnel(o Object, t tunnel, under int) error {
 	body := newLink(t.name, t.mac, t.mtu)
 	if t.side == Container {
 		if e.ns[Container] == nil {
 			return errNoContainer
 		}
-		body.u32(unix.IFLA_NET_NS_FD, uint32(e.ns[Container].fd))
+		body.Uint32(unix.IFLA_NET_NS_FD, uint32(e.ns[Container].FD()))
 	}
-	body.nest(unix.IFLA_LINKINFO, func(n *buf) {
-		n.str(unix.IFLA_INFO_KIND, t.typ)
-		n.nest(unix.IFLA_INFO_DATA, func(n *buf) { t.data(n, under) })
+	body.Nest(unix.IFLA_LINKINFO, func(n *netlink.Buffer) {
+		n.String(unix.IFLA_INFO_KIND, t.typ)
+		n.Nest(unix.IFLA_INFO_DATA, func(n *netlink.Buffer) { t.data(n, under) })
 	})
-	create := request{unix.RTM_NEWLINK, unix.NLM_F_CREATE | unix.NLM_F_EXCL, body}
-	err := e.send(o, Host, create, func(r response) error {
-		if r.err == nil {
-			e.made(o)
+	create := netlink.Request{Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: body}
+	err := e.send(o, Host, create, func(r netlink.Response) error {
+		if r.Err == nil {
+			e.noteCreated(o)
 		}
-		return unknownType(t.typ, r.err)
+		return unknownType(t.typ, r.Err)
 	})
 	if err != nil {
 		return err
 	}
-	if t.hears() {
-		if err := errors.Join(e.flush(), e.deafen(t)); err != nil {
+	if t.bridgesFrames() {
+		if err := errors.Join(e.flush(), e.ignoreRouters(t)); err != nil {
 			return err
 		}
 	}
-	// The kernel brings a link up before it looks at how addresses are made.
-	if err := e.send(o, t.side, request{unix.RTM_SETLINK, 0, t.finish()}, nil); err != nil {
+	// In one message the kernel would bring the link up before it applies the address-generation mode.
+	if err := e.send(o, t.side, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: t.tagMessage()}, nil); err != nil {
 		return err
 	}
-	up := ifinfo(0, unix.IFF_UP, unix.IFF_UP)
-	up.str(unix.IFLA_IFNAME, t.name)
-	return e.send(o, t.side, request{unix.RTM_SETLINK, 0, up}, func(r response) error {
-		if errors.Is(r.err, unix.EADDRINUSE) {
-			return fmt.Errorf("its port is taken by another program or tunnel of this host: %w", r.err)
+	up := netlink.LinkMessage(0, unix.IFF_UP, unix.IFF_UP)
+	up.String(unix.IFLA_IFNAME, t.name)
+	return e.send(o, t.side, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: up}, func(r netlink.Response) error {
+		if errors.Is(r.Err, unix.EADDRINUSE) {
+			return fmt.Errorf("another program or tunnel of this host uses the UDP port: %w", r.Err)
 		}
-		return r.err
+		return r.Err
 	})
 }
 
-// hears tells whether frames arrive by it: whoever can send to its port can say what
-// is in them.
-func (t tunnel) hears() bool { return t.typ == "vxlan" }
+// bridgesFrames reports whether Ethernet frames arrive through the tunnel. Anyone who can send to its port controls
+// their content.
+func (t tunnel) bridgesFrames() bool { return t.typ == "vxlan" }
 
-func (t tunnel) routers() string { return "net/ipv6/conf/" + t.name + "/accept_ra" }
+func (t tunnel) acceptRAKey() string { return "net/ipv6/conf/" + t.name + "/accept_ra" }
 
-// deafen has nobody become a router of this side by what he sends through it.
-func (e *Engine) deafen(t tunnel) error {
-	if !t.hears() {
+// ignoreRouters stops a peer from becoming a router of this namespace through the tunnel.
+func (e *Engine) ignoreRouters(t tunnel) error {
+	if !t.bridgesFrames() {
 		return nil
 	}
-	return e.inside(t.side, func() error { return writeSysctl(t.routers(), "0", true) })
+	return e.InNetns(t.side, func() error { return writeSysctl(t.acceptRAKey(), "0", true) })
 }
 
-// hearing is what is wrong if routers are heard.
-func (e *Engine) hearing(t tunnel) (d []string, err error) {
-	if !t.hears() {
+// acceptsRouters returns a difference if the link accepts router advertisements.
+func (e *Engine) acceptsRouters(t tunnel) (d []string, err error) {
+	if !t.bridgesFrames() {
 		return nil, nil
 	}
-	err = e.inside(t.side, func() error {
-		have, err := readSysctl(t.routers())
+	err = e.InNetns(t.side, func() error {
+		have, err := readSysctl(t.acceptRAKey())
 		if err == nil && have != "0" {
 			d = append(d, "accept_ra is "+have+", want 0")
 		}
 		if errors.Is(err, os.ErrNotExist) {
-			return nil // a kernel without IPv6
+			return nil // the kernel has no IPv6
 		}
 		return err
 	})
 	return d, err
 }
 
-// finish marks it; a link-local address of its own serves nobody.
-func (t tunnel) finish() buf {
-	body := ifinfo(0, 0, 0)
-	body.str(unix.IFLA_IFNAME, t.name)
-	body.bytes(unix.IFLA_IFALIAS, []byte(t.mark))
-	body.nest(unix.IFLA_AF_SPEC, func(n *buf) {
-		n.nest(unix.AF_INET6, func(n *buf) { n.u8(unix.IFLA_INET6_ADDR_GEN_MODE, addrGenNone) })
+// tagMessage returns the body of the request that sets the owner tag and disables link-local addresses, which a tunnel
+// does not need.
+func (t tunnel) tagMessage() netlink.Buffer {
+	body := netlink.LinkMessage(0, 0, 0)
+	body.String(unix.IFLA_IFNAME, t.name)
+	body.Bytes(unix.IFLA_IFALIAS, []byte(t.ownerTag))
+	body.Nest(unix.IFLA_AF_SPEC, func(n *netlink.Buffer) {
+		n.Nest(unix.AF_INET6, func(n *netlink.Buffer) { n.Uint8(unix.IFLA_INET6_ADDR_GEN_MODE, addrGenNone) })
 	})
 	return body
 }
 
-// adaptTunnel changes what differs and can be changed while it carries traffic.
-func (e *Engine) adaptTunnel(o Object, t tunnel, l *LinkInfo) error {
-	if len(t.adaptable(l)) == 0 {
+// updateTunnel changes what differs and can be changed without interrupting traffic.
+func (e *Engine) updateTunnel(o Object, t tunnel, l *LinkInfo) error {
+	if len(t.changeable(l)) == 0 {
 		return nil
 	}
-	body := ifinfo(l.Index, unix.IFF_UP, unix.IFF_UP)
+	body := netlink.LinkMessage(l.Index, unix.IFF_UP, unix.IFF_UP)
 	if t.mac != "" && l.MAC != t.mac {
-		body.bytes(unix.IFLA_ADDRESS, macBytes(t.mac))
+		body.Bytes(unix.IFLA_ADDRESS, macBytes(t.mac))
 	}
 	if t.mtu > 0 && l.MTU != t.mtu {
-		body.u32(unix.IFLA_MTU, uint32(t.mtu))
+		body.Uint32(unix.IFLA_MTU, uint32(t.mtu))
 	}
-	if l.Alias != t.mark {
-		body.bytes(unix.IFLA_IFALIAS, []byte(t.mark))
+	if l.Alias != t.ownerTag {
+		body.Bytes(unix.IFLA_IFALIAS, []byte(t.ownerTag))
 	}
-	return e.send(o, t.side, request{unix.RTM_SETLINK, 0, body}, nil)
+	return e.send(o, t.side, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: body}, nil)
 }
 
-func (t tunnel) adaptable(l *LinkInfo) (d []string) {
+func (t tunnel) changeable(l *LinkInfo) (d []string) {
 	if t.mac != "" && l.MAC != t.mac {
 		d = append(d, fmt.Sprintf("address is %s, want %s", l.MAC, t.mac))
 	}
 	if t.mtu > 0 && l.MTU != t.mtu {
 		d = append(d, fmt.Sprintf("mtu is %d, want %d", l.MTU, t.mtu))
 	}
-	if l.Alias != t.mark {
-		d = append(d, fmt.Sprintf("alias is %q, want %q", l.Alias, t.mark))
+	if l.Alias != t.ownerTag {
+		d = append(d, fmt.Sprintf("alias is %q, want %q", l.Alias, t.ownerTag))
 	}
 	if !l.Up {
 		d = append(d, "is down")
@@ -210,29 +210,29 @@ func (e *Engine) diffTunnel(t tunnel) ([]string, error) {
 		return nil, err
 	}
 	if l.Kind != t.typ {
-		return []string{"is no " + t.typ + " but " + kindWords(l)}, nil
+		return []string{"is not of type " + t.typ + " but " + describeKind(l)}, nil
 	}
 	under, err := e.underlay(t)
 	if errors.Is(err, os.ErrNotExist) {
-		return append([]string{"its underlay " + t.underlay + " is missing"}, t.adaptable(l)...), nil
+		return append([]string{"its underlay " + t.underlay + " is missing"}, t.changeable(l)...), nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	d, err := e.hearing(t)
-	return slices.Concat(t.differs(l, under), t.adaptable(l), d), err
+	d, err := e.acceptsRouters(t)
+	return slices.Concat(t.differs(l, under), t.changeable(l), d), err
 }
 
-// removeTunnel deletes a link of ours; another's of that name is left alone.
+// removeTunnel deletes the link if it has our owner tag.
 func (e *Engine) removeTunnel(t tunnel) error {
 	l, err := e.Link(t.side, t.name)
 	if err != nil {
 		return err
 	}
-	if !sameOwner(l.Alias, t.mark) {
+	if !sameOwner(l.Alias, t.ownerTag) {
 		return nil
 	}
 	delete(e.index[t.side], t.name)
-	_, err = e.now(t.side, request{unix.RTM_DELLINK, 0, ifinfo(l.Index, 0, 0)})
+	_, err = e.Request(t.side, netlink.Request{Type: unix.RTM_DELLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, 0, 0)})
 	return err
 }

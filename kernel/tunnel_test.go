@@ -13,7 +13,7 @@ const agentMark = "fairlead-agent test"
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-// tunnelUnder makes a link with an address of each family to tunnel over.
+// tunnelUnder creates the underlay, a link with an address of each family.
 func tunnelUnder(t *testing.T) {
 	t.Helper()
 	for _, c := range []string{
@@ -24,17 +24,17 @@ func tunnelUnder(t *testing.T) {
 }
 
 func vxlan(local string) *kernel.VXLAN {
-	return &kernel.VXLAN{Name: "vx1", ID: 7, Port: 8472, Local: addr(local), Link: "up0", MAC: "02:00:00:00:00:01", MTU: 1430, Mark: agentMark}
+	return &kernel.VXLAN{Name: "vx1", ID: 7, Port: 8472, Local: addr(local), Link: "up0", MAC: "02:00:00:00:00:01", MTU: 1430, OwnerTag: agentMark}
 }
 
-// tunnels are one of each type; change returns it with something else that can,
-// and that cannot, be changed in place.
+// tunnelCase is a tunnel of each type. Its functions return it with a change that can be made in place, and with one
+// that cannot.
 type tunnelCase struct {
 	name, needs   string
 	object        kernel.Object
-	want          []string // ip -d link
+	want          []string // in the output of ip -d link
 	adapted, anew kernel.Object
-	says          []string // the differences of these two from the first
+	says          []string // the differences of those two
 }
 
 func tunnelCases() []tunnelCase {
@@ -45,7 +45,7 @@ func tunnelCases() []tunnelCase {
 	}
 	none := func(*kernel.VXLAN) {}
 	ipip := func(local string, mtu int) kernel.Object {
-		return &kernel.IPIP{Name: "tun1", Local: addr(local), MTU: mtu, Mark: agentMark}
+		return &kernel.IPIP{Name: "tun1", Local: addr(local), MTU: mtu, OwnerTag: agentMark}
 	}
 	return []tunnelCase{
 		{"vxlan over IPv4", "vxlan", v("192.0.2.1", none),
@@ -84,7 +84,7 @@ func testTunnel(t *testing.T, c tunnelCase, e *kernel.Engine, netns string) {
 		t.Errorf("before: %v %v", d, err)
 	}
 	number := ensured(t, e, one)
-	for range 2 { // once more changes nothing
+	for range 2 { // the second time changes nothing
 		if again := ensured(t, e, one); again != number {
 			t.Errorf("link %d became %d", number, again)
 		}
@@ -123,13 +123,13 @@ func testTunnel(t *testing.T, c tunnelCase, e *kernel.Engine, netns string) {
 	}
 }
 
-// ensured applies a list of one tunnel and returns its number.
+// ensured applies a list of one tunnel and returns the link's index.
 func ensured(t *testing.T, e *kernel.Engine, list kernel.Objects) int {
 	t.Helper()
 	if err := e.Apply(list); err != nil {
 		t.Fatal(err)
 	}
-	e.Keep()
+	e.DiscardUndo()
 	if d, err := e.Check(list); err != nil || len(d) > 0 {
 		t.Fatalf("check after apply: %v %v", words(d), err)
 	}
@@ -142,9 +142,9 @@ func ensured(t *testing.T, e *kernel.Engine, list kernel.Objects) int {
 
 func nameOf(o kernel.Object) string { return strings.Fields(o.String())[3] }
 
-// What others made is neither changed nor removed; what nobody marked and is as
-// wanted (a node that had flannel) is taken over while it carries traffic.
-func TestTunnelOfOthers(t *testing.T) {
+// TestThirdPartyTunnel checks that third-party links are neither changed nor removed. A matching link without an alias,
+// as flannel leaves it, is adopted without interrupting traffic.
+func TestThirdPartyTunnel(t *testing.T) {
 	t.Parallel()
 	kerneltest.Needs(t, "vxlan")
 	kerneltest.Host(t)
@@ -152,9 +152,9 @@ func TestTunnelOfOthers(t *testing.T) {
 	e := open(t, "", kernel.Options{})
 	mine := kernel.Objects{vxlan("192.0.2.1")}
 	for _, c := range []struct{ make, alias, want string }{
-		{"ip link add vx1 type ifb", "", "vx1 exists and is a link of type ifb, not made by this agent"},
-		{"ip link add vx1 type vxlan id 9 dstport 8472 local 192.0.2.1 dev up0", "", "vx1 exists, not made by this agent and VNI is 9, want 7, learns addresses"},
-		{"ip link add vx1 type vxlan id 7 dstport 8472 local 192.0.2.1 dev up0 nolearning", "somebody else", `vx1 exists and is a link of type vxlan, marked "somebody else"`},
+		{"ip link add vx1 type ifb", "", "vx1 exists and is a link of type ifb, not created by this agent"},
+		{"ip link add vx1 type vxlan id 9 dstport 8472 local 192.0.2.1 dev up0", "", "vx1 exists, not created by this agent and VNI is 9, want 7, learns addresses"},
+		{"ip link add vx1 type vxlan id 7 dstport 8472 local 192.0.2.1 dev up0 nolearning", "somebody else", `vx1 exists and is a link of type vxlan, with the alias "somebody else"`},
 	} {
 		kerneltest.Run(t, strings.Fields(c.make)...)
 		kerneltest.Run(t, "ip", "link", "set", "vx1", "alias", c.alias)
@@ -173,11 +173,11 @@ func TestTunnelOfOthers(t *testing.T) {
 	kerneltest.Run(t, strings.Fields("ip link add vx1 type vxlan id 7 dstport 8472 local 192.0.2.1 dev up0 nolearning")...)
 	before, _ := e.Link(kernel.Host, "vx1")
 	if after := ensured(t, e, mine); after != before.Index {
-		t.Error("a link that was as wanted is made anew")
+		t.Error("a matching link was created again")
 	}
 }
 
-// Two tunnels of one port and VNI: the second is refused, and leaves nothing.
+// TestTunnelPortTaken checks that a second tunnel with the same port and VNI is rejected and leaves nothing.
 func TestTunnelPortTaken(t *testing.T) {
 	t.Parallel()
 	kerneltest.Needs(t, "vxlan")

@@ -7,24 +7,25 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// Veth is a pair of links: one end on the host, the peer born in its own
-// namespace under its final name, both down (see Up). The host end carries the
-// owner; a bridge's port makes no link-local address.
+// Veth is a pair of links: one end on the host, and the peer in its own namespace under its final name. Both are
+// created down (see Up). The host end carries the owner tag. A bridge port gets no link-local address.
 type Veth struct {
 	base
-	Type     string `json:",omitzero"` // "": "veth"; "netkit" (kernel 6.7)
-	Name     string `json:",omitzero"`
-	MAC      string `json:",omitzero"`
-	PeerSide Side   `json:",omitzero"`
-	PeerName string `json:",omitzero"`
-	PeerMAC  string `json:",omitzero"`
-	MTU      int    `json:",omitzero"` // bytes; 0: the kernel's 1500
-	Master   string `json:",omitzero"` // bridge of the host; "": none
-	Switched bool   `json:",omitzero"` // becomes the port of a switch that is no Master
-	Mark     string `json:",omitzero"` // alias of the host end
-	IsShared bool   `json:",omitzero"` // a pair that belongs to a network, not to one attachment
+	Type       string `json:",omitzero"` // "": "veth"; "netkit" (kernel 6.7)
+	Name       string `json:",omitzero"`
+	MAC        string `json:",omitzero"`
+	PeerSide   Side   `json:",omitzero"`
+	PeerName   string `json:",omitzero"`
+	PeerMAC    string `json:",omitzero"`
+	MTU        int    `json:",omitzero"`         // bytes; 0: the kernel's 1500
+	Master     string `json:",omitzero"`         // bridge of the host; "": none
+	SwitchPort bool   `json:"Switched,omitzero"` // the host end becomes a port of a switch that is not Master
+	OwnerTag   string `json:"Mark,omitzero"`     // alias of the host end
+	IsShared   bool   `json:",omitzero"`         // the pair belongs to a network, not to one attachment
 }
 
 const (
@@ -63,8 +64,7 @@ func (v *Veth) String() string {
 	return s
 }
 
-// Netkit is a type of pair made for programs of eBPF at its ends. Kernel 6.7,
-// built with CONFIG_NETKIT.
+// Netkit is a link type made for eBPF programs at both ends. Kernel 6.7, built with CONFIG_NETKIT.
 const Netkit = "netkit"
 
 func (v *Veth) typ() string {
@@ -74,7 +74,7 @@ func (v *Veth) typ() string {
 	return v.Type
 }
 
-// IsPair tells whether a link is one end of a pair that is made at once.
+// IsPair reports whether a link is one end of a veth or netkit pair.
 func (l *LinkInfo) IsPair() bool { return l.Kind == "veth" || l.Kind == Netkit }
 
 func (v *Veth) links() []linkName {
@@ -87,100 +87,100 @@ func (v *Veth) ensure(e *Engine) error {
 			return err
 		}
 	}
-	birth, err := v.birth(e)
+	birth, err := v.createMessage(e)
 	if err != nil {
 		return err
 	}
-	err = e.send(v, Host, request{unix.RTM_NEWLINK, unix.NLM_F_CREATE | unix.NLM_F_EXCL | unix.NLM_F_ECHO, birth}, func(r response) error {
-		return v.born(e, r)
+	err = e.send(v, Host, netlink.Request{Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL | unix.NLM_F_ECHO, Body: birth}, func(r netlink.Response) error {
+		return v.created(e, r)
 	})
 	if err != nil {
 		return err
 	}
-	return e.send(v, Host, request{unix.RTM_SETLINK, 0, v.mark()}, nil)
+	return e.send(v, Host, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: v.tagMessage()}, nil)
 }
 
-func (v *Veth) birth(e *Engine) (buf, error) {
+func (v *Veth) createMessage(e *Engine) (netlink.Buffer, error) {
 	master := 0
 	if v.Master != "" {
 		var err error
-		if master, err = e.ifindex(Host, v.Master); err != nil {
+		if master, err = e.LinkIndex(Host, v.Master); err != nil {
 			return nil, err
 		}
 	}
 	if e.ns[v.PeerSide] == nil {
 		return nil, errNoContainer
 	}
-	body := ifinfo(0, 0, 0)
+	body := netlink.LinkMessage(0, 0, 0)
 	v.end(&body, v.Name, v.MAC)
 	if master != 0 {
-		body.u32(unix.IFLA_MASTER, uint32(master))
+		body.Uint32(unix.IFLA_MASTER, uint32(master))
 	}
-	body.nest(unix.IFLA_LINKINFO, func(n *buf) {
-		n.str(unix.IFLA_INFO_KIND, v.typ())
-		n.nest(unix.IFLA_INFO_DATA, func(n *buf) {
+	body.Nest(unix.IFLA_LINKINFO, func(n *netlink.Buffer) {
+		n.String(unix.IFLA_INFO_KIND, v.typ())
+		n.Nest(unix.IFLA_INFO_DATA, func(n *netlink.Buffer) {
 			if v.Type == Netkit {
-				n.u32(netkitMode, netkitEthernet)
+				n.Uint32(netkitMode, netkitEthernet)
 			}
-			n.nest(infoPeer, func(n *buf) {
-				*n = append(*n, ifinfo(0, 0, 0)...)
+			n.Nest(infoPeer, func(n *netlink.Buffer) {
+				*n = append(*n, netlink.LinkMessage(0, 0, 0)...)
 				v.end(n, v.PeerName, v.PeerMAC)
-				n.u32(unix.IFLA_NET_NS_FD, uint32(e.ns[v.PeerSide].fd))
+				n.Uint32(unix.IFLA_NET_NS_FD, uint32(e.ns[v.PeerSide].FD()))
 			})
 		})
 	})
 	return body, nil
 }
 
-// end is what both ends state at birth. One queue each way: more cost memory
-// and time, and gain nothing without a multi-queue sender.
-func (v *Veth) end(b *buf, name, mac string) {
-	b.str(unix.IFLA_IFNAME, name)
+// end writes the attributes that both ends have at creation. They have one queue per direction: more queues cost memory
+// and time, and help only a sender with several queues.
+func (v *Veth) end(b *netlink.Buffer, name, mac string) {
+	b.String(unix.IFLA_IFNAME, name)
 	if mac != "" {
-		b.bytes(unix.IFLA_ADDRESS, macBytes(mac))
+		b.Bytes(unix.IFLA_ADDRESS, macBytes(mac))
 	}
 	if v.MTU > 0 {
-		b.u32(unix.IFLA_MTU, uint32(v.MTU))
+		b.Uint32(unix.IFLA_MTU, uint32(v.MTU))
 	}
-	b.u32(unix.IFLA_GROUP, Group)
-	b.u32(unix.IFLA_NUM_TX_QUEUES, 1)
-	b.u32(unix.IFLA_NUM_RX_QUEUES, 1)
+	b.Uint32(unix.IFLA_GROUP, LinkGroup)
+	b.Uint32(unix.IFLA_NUM_TX_QUEUES, 1)
+	b.Uint32(unix.IFLA_NUM_RX_QUEUES, 1)
 }
 
-// mark is the second message of the same write: the kernel ignores an alias
-// at birth and refuses the address-generation mode.
-func (v *Veth) mark() buf {
-	body := alias(v.Name, v.Mark)
-	if v.Master == "" && !v.Switched {
-		return body // neighbour discovery on a routed link needs its link-local address
+// tagMessage returns the second message of the same write. At creation the kernel ignores an alias and rejects the
+// address-generation mode.
+func (v *Veth) tagMessage() netlink.Buffer {
+	body := alias(v.Name, v.OwnerTag)
+	if v.Master == "" && !v.SwitchPort {
+		return body // neighbour discovery on a routed link needs a link-local address
 	}
-	body.nest(unix.IFLA_AF_SPEC, func(n *buf) {
-		n.nest(unix.AF_INET6, func(n *buf) {
-			n.u8(unix.IFLA_INET6_ADDR_GEN_MODE, addrGenNone)
+	body.Nest(unix.IFLA_AF_SPEC, func(n *netlink.Buffer) {
+		n.Nest(unix.AF_INET6, func(n *netlink.Buffer) {
+			n.Uint8(unix.IFLA_INET6_ADDR_GEN_MODE, addrGenNone)
 		})
 	})
 	return body
 }
 
-func (v *Veth) born(e *Engine, r response) error {
-	if r.err != nil {
-		return v.explain(e, r.err)
+func (v *Veth) created(e *Engine, r netlink.Response) error {
+	if r.Err != nil {
+		return v.explain(e, r.Err)
 	}
-	e.made(v)
-	for _, m := range r.msgs {
-		if l := parseLink(m); l.Name == v.Name {
+	e.noteCreated(v)
+	for _, m := range r.Messages {
+		if l := ParseLink(m); l.Name == v.Name {
 			e.index[Host][v.Name], e.index[v.PeerSide][v.PeerName] = l.Index, l.Peer
 		}
 	}
 	return nil
 }
 
-// explain says which of the two names is taken, and when a bridge is full.
+// explain tells which of the two names is taken, or that the bridge is full.
 func (v *Veth) explain(e *Engine, err error) error {
 	switch {
 	case errors.Is(err, unix.EEXIST):
 		if _, e2 := e.Link(Host, v.Name); e2 == nil {
-			return fmt.Errorf("host interface %s already exists: this attachment was made before, DEL it first: %w", v.Name, err)
+			return fmt.Errorf("host interface %s already exists: an earlier ADD created it; run DEL first: %w", v.Name, err)
 		}
 		return fmt.Errorf("interface %s already exists in the container: %w", v.PeerName, err)
 	case errors.Is(err, unix.EXFULL):
@@ -196,10 +196,10 @@ func (v *Veth) diff(e *Engine) ([]string, error) {
 	}
 	var d []string
 	if l.Kind != v.typ() {
-		return []string{"is no " + v.typ() + " but " + kindWords(l)}, nil
+		return []string{"is not of type " + v.typ() + " but " + describeKind(l)}, nil
 	}
-	if v.Mark != "" && l.Alias != v.Mark {
-		d = append(d, fmt.Sprintf("alias is %q, want %q", l.Alias, v.Mark))
+	if v.OwnerTag != "" && l.Alias != v.OwnerTag {
+		d = append(d, fmt.Sprintf("alias is %q, want %q", l.Alias, v.OwnerTag))
 	}
 	peer, err := e.Link(v.PeerSide, v.PeerName)
 	switch {
@@ -213,10 +213,10 @@ func (v *Veth) diff(e *Engine) ([]string, error) {
 	return d, nil
 }
 
-// remove deletes the pair by its host end. Where that is not there, a pair that
-// the reference made for the purpose is found by the container's end.
+// remove deletes the pair by its host end. If that is missing, the container end may lead to a pair of the reference
+// plugin.
 func (v *Veth) remove(e *Engine) error {
-	err := e.deleteLink(Host, v.Name, v.Mark)
+	err := e.deleteLink(Host, v.Name, v.OwnerTag)
 	if !errors.Is(err, os.ErrNotExist) || v.PeerSide != Container || e.ns[Container] == nil {
 		return err
 	}
@@ -226,21 +226,20 @@ func (v *Veth) remove(e *Engine) error {
 	}
 	out, err := e.LinkByIndex(Host, in.Peer)
 	if err != nil || !likeReference(out) {
-		return nil // ours of another owner, or somebody else's
+		return nil // another owner's pair
 	}
-	_, err = e.now(Host, request{unix.RTM_DELLINK, 0, ifinfo(out.Index, 0, 0)})
+	_, err = e.Request(Host, netlink.Request{Type: unix.RTM_DELLINK, Flags: 0, Body: netlink.LinkMessage(out.Index, 0, 0)})
 	return err
 }
 
-// likeReference tells whether a host end is named as the reference names its
-// own: "veth" and eight hexadecimal digits, and no alias.
+// likeReference reports whether a host end is named like those of the reference plugin: "veth" and eight hexadecimal
+// digits, without an alias.
 func likeReference(l *LinkInfo) bool {
 	digits, ok := strings.CutPrefix(l.Name, "veth")
 	return ok && l.Kind == "veth" && l.Alias == "" && len(digits) == 8 && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
-// deleteLink deletes a link that carries a mark; another's link of that name
-// is left alone.
+// deleteLink deletes a link if it has the owner tag.
 func (e *Engine) deleteLink(s Side, name, mark string) error {
 	l, err := e.Link(s, name)
 	if err != nil {
@@ -250,6 +249,6 @@ func (e *Engine) deleteLink(s Side, name, mark string) error {
 		return nil
 	}
 	delete(e.index[s], name)
-	_, err = e.now(s, request{unix.RTM_DELLINK, 0, ifinfo(l.Index, 0, 0)})
+	_, err = e.Request(s, netlink.Request{Type: unix.RTM_DELLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, 0, 0)})
 	return err
 }

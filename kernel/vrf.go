@@ -5,20 +5,21 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// VRF is a virtual router of the container: a link whose members' routes are in
-// a table of its own. It is made by its first member and goes with its last.
-// Source: the kernel's Documentation/networking/vrf.rst.
+// VRF is a virtual router of the container: the routes of its member links are in its own table. The first member
+// creates it, and the last one removes it. Source: the kernel's Documentation/networking/vrf.rst.
 type VRF struct {
-	base         // no link of its own to Split: it may go only after its member left
+	base         // returns no link to SplitLinks: the VRF may go only after its member
 	Name  string `json:",omitzero"`
 	Table int    `json:",omitzero"`
 }
 
 const (
-	iflaVRFTable = 1                  // linux/if_link.h
-	vrfMark      = markPrefix + "vrf" // alias of those that go with their last member
+	iflaVRFTable = 1                 // linux/if_link.h
+	vrfTag       = TagPrefix + "vrf" // alias of a VRF that the last member removes
 )
 
 func (v *VRF) kind() string { return "vrf" }
@@ -36,31 +37,31 @@ func (v *VRF) ensure(e *Engine) error {
 		}
 		return nil
 	}
-	birth := ifinfo(0, unix.IFF_UP, unix.IFF_UP)
-	birth.str(unix.IFLA_IFNAME, v.Name)
-	birth.nest(unix.IFLA_LINKINFO, func(n *buf) {
-		n.str(unix.IFLA_INFO_KIND, "vrf")
-		n.nest(unix.IFLA_INFO_DATA, func(n *buf) { n.u32(iflaVRFTable, uint32(v.Table)) })
+	birth := netlink.LinkMessage(0, unix.IFF_UP, unix.IFF_UP)
+	birth.String(unix.IFLA_IFNAME, v.Name)
+	birth.Nest(unix.IFLA_LINKINFO, func(n *netlink.Buffer) {
+		n.String(unix.IFLA_INFO_KIND, "vrf")
+		n.Nest(unix.IFLA_INFO_DATA, func(n *netlink.Buffer) { n.Uint32(iflaVRFTable, uint32(v.Table)) })
 	})
-	err := e.send(v, Container, request{unix.RTM_NEWLINK, unix.NLM_F_CREATE | unix.NLM_F_EXCL, birth}, func(r response) error {
-		if errors.Is(r.err, unix.EOPNOTSUPP) {
-			return fmt.Errorf("the kernel has no virtual routers (module vrf): %w", r.err)
+	err := e.send(v, Container, netlink.Request{Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: birth}, func(r netlink.Response) error {
+		if errors.Is(r.Err, unix.EOPNOTSUPP) {
+			return fmt.Errorf("the kernel lacks VRF devices (module vrf): %w", r.Err)
 		}
-		if r.err == nil {
-			e.made(v)
+		if r.Err == nil {
+			e.noteCreated(v)
 		}
-		return r.err
+		return r.Err
 	})
 	if err != nil {
 		return err
 	}
-	return e.send(v, Container, request{unix.RTM_SETLINK, 0, alias(v.Name, vrfMark)}, nil)
+	return e.send(v, Container, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: alias(v.Name, vrfTag)}, nil)
 }
 
 func (v *VRF) differs(l *LinkInfo) []string {
 	switch {
 	case l.Kind != "vrf":
-		return []string{"is no vrf but " + kindWords(l)}
+		return []string{"is not of type vrf but " + describeKind(l)}
 	case l.VRFTable() != v.Table:
 		return []string{fmt.Sprintf("has table %d, want %d", l.VRFTable(), v.Table)}
 	case !l.Up:
@@ -77,10 +78,10 @@ func (v *VRF) diff(e *Engine) ([]string, error) {
 	return v.differs(l), nil
 }
 
-// remove deletes one that Fairlead made, if it has no member left.
+// remove deletes a VRF that Fairlead created, unless it still has members.
 func (v *VRF) remove(e *Engine) error {
 	l, err := e.Link(Container, v.Name)
-	if err != nil || l.Kind != "vrf" || l.Alias != vrfMark {
+	if err != nil || l.Kind != "vrf" || l.Alias != vrfTag {
 		return err
 	}
 	all, err := e.Links(Container)
@@ -93,34 +94,33 @@ func (v *VRF) remove(e *Engine) error {
 		}
 	}
 	delete(e.index[Container], v.Name)
-	_, err = e.now(Container, request{unix.RTM_DELLINK, 0, ifinfo(l.Index, 0, 0)})
+	_, err = e.Request(Container, netlink.Request{Type: unix.RTM_DELLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, 0, 0)})
 	return err
 }
 
-// VRFTable is the table of a virtual router, 0 of another link.
+// VRFTable returns the table of a VRF, or 0 for another link.
 func (l *LinkInfo) VRFTable() int {
 	if l.Kind != "vrf" {
 		return 0
 	}
-	return int(num32(attr(l.data, iflaVRFTable)))
+	return int(netlink.Uint32(netlink.Attr(l.data, iflaVRFTable)))
 }
 
-// Member is a link of the container in a virtual router. The kernel takes a link
-// down and up when it changes masters; what it loses by that it gets back, its
-// routes of the table that it leaves in the one that it comes to.
-type Member struct {
+// VRFMember is a link's membership in a VRF. The kernel takes a link down and up when its master changes. The link then
+// gets its addresses and routes back, and its routes move from the old table to the new one.
+type VRFMember struct {
 	base
 	Link string `json:",omitzero"`
 	VRF  string `json:",omitzero"`
 }
 
-func (m *Member) kind() string   { return "member" }
-func (m *Member) Side() Side     { return Container }
-func (m *Member) Shared() bool   { return false }
-func (m *Member) on() linkName   { return linkName{} } // it leaves before the router may go
-func (m *Member) String() string { return "ip link set " + m.Link + " master " + m.VRF }
+func (m *VRFMember) kind() string   { return "member" }
+func (m *VRFMember) Side() Side     { return Container }
+func (m *VRFMember) Shared() bool   { return false }
+func (m *VRFMember) on() linkName   { return linkName{} } // the link must leave before the VRF goes
+func (m *VRFMember) String() string { return "ip link set " + m.Link + " master " + m.VRF }
 
-func (m *Member) ensure(e *Engine) error {
+func (m *VRFMember) ensure(e *Engine) error {
 	if err := e.flush(); err != nil {
 		return err
 	}
@@ -138,23 +138,23 @@ func (m *Member) ensure(e *Engine) error {
 	if l.Master != 0 {
 		return fmt.Errorf("%s has another master already: %w", m.Link, unix.EBUSY)
 	}
-	e.made(m)
+	e.noteCreated(m)
 	return e.enslave(l, router.Index, unix.RT_TABLE_MAIN, router.VRFTable())
 }
 
-// enslave gives a link of the container another master, 0 for none.
+// enslave changes the master of a container's link; 0 means none.
 func (e *Engine) enslave(l *LinkInfo, master, from, to int) error {
-	c, err := e.carry(l.Index)
+	c, err := e.saveLinkState(l.Index)
 	if err != nil {
 		return err
 	}
-	body := ifinfo(l.Index, 0, 0)
-	body.u32(unix.IFLA_MASTER, uint32(master))
-	return e.moveAnd(request{unix.RTM_SETLINK, 0, body}, c, from, to)
+	body := netlink.LinkMessage(l.Index, 0, 0)
+	body.Uint32(unix.IFLA_MASTER, uint32(master))
+	return e.changeAndRestore(netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: body}, c, from, to)
 }
 
-func (m *Member) diff(e *Engine) (d []string, err error) {
-	vrf, err := e.ifindex(Container, m.VRF)
+func (m *VRFMember) diff(e *Engine) (d []string, err error) {
+	vrf, err := e.LinkIndex(Container, m.VRF)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func (m *Member) diff(e *Engine) (d []string, err error) {
 	return nil, nil
 }
 
-func (m *Member) remove(e *Engine) error {
+func (m *VRFMember) remove(e *Engine) error {
 	l, err := e.Link(Container, m.Link)
 	if err != nil {
 		return err

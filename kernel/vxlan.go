@@ -5,23 +5,24 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// VXLAN is a tunnel link of the agent that learns nothing and floods nothing: what
-// it knows of peers are its neighbours and forwarding entries. Its socket is the
-// host's also where the link is born in another namespace, so a VNI and port are one
-// host's. Checksums of UDP are the kernel's choice: IPv4 with, IPv6 always with.
+// VXLAN is a tunnel link of the agent that neither learns nor floods: its neighbours and forwarding entries say where
+// the peers are. Its socket is in the host's namespace wherever the link is, so a VNI and port can exist once per host.
+// UDP checksums are the kernel's choice: IPv4 has them, and IPv6 requires them.
 type VXLAN struct {
 	base
-	In    Side       `json:",omitzero"`
-	Name  string     `json:",omitzero"`
-	ID    int        `json:",omitzero"` // VNI, 24 bits
-	Port  int        `json:",omitzero"` // UDP, of the peers and this host's
-	Local netip.Addr `json:",omitzero"` // of this host, IPv4 or IPv6
-	Link  string     `json:",omitzero"` // the underlay, of the host
-	MAC   string     `json:",omitzero"`
-	MTU   int        `json:",omitzero"` // bytes
-	Mark  string     `json:",omitzero"` // alias
+	In       Side       `json:",omitzero"`
+	Name     string     `json:",omitzero"`
+	ID       int        `json:",omitzero"` // VNI, 24 bits
+	Port     int        `json:",omitzero"` // UDP port of the peers and of this host
+	Local    netip.Addr `json:",omitzero"` // address of this host, IPv4 or IPv6
+	Link     string     `json:",omitzero"` // underlay, a link of the host
+	MAC      string     `json:",omitzero"`
+	MTU      int        `json:",omitzero"`     // bytes
+	OwnerTag string     `json:"Mark,omitzero"` // alias
 }
 
 const ( // linux/if_link.h: IFLA_INFO_DATA of a vxlan
@@ -29,7 +30,7 @@ const ( // linux/if_link.h: IFLA_INFO_DATA of a vxlan
 	vxlanLink     = 3
 	vxlanLocal    = 4
 	vxlanLearning = 7
-	vxlanPort     = 15 // in network order
+	vxlanPort     = 15 // network byte order
 	vxlanLocal6   = 17
 )
 
@@ -59,39 +60,39 @@ func (v *VXLAN) remove(e *Engine) error           { return e.removeTunnel(v.tunn
 
 func (v *VXLAN) tunnel() tunnel {
 	return tunnel{
-		side: v.In, name: v.Name, typ: "vxlan", mac: v.MAC, mtu: v.MTU, mark: v.Mark, underlay: v.Link, differs: v.differs,
-		data: func(n *buf, under int) {
-			n.u32(vxlanID, uint32(v.ID))
-			n.u32(vxlanLink, uint32(under))
+		side: v.In, name: v.Name, typ: "vxlan", mac: v.MAC, mtu: v.MTU, ownerTag: v.OwnerTag, underlay: v.Link, differs: v.differs,
+		data: func(n *netlink.Buffer, under int) {
+			n.Uint32(vxlanID, uint32(v.ID))
+			n.Uint32(vxlanLink, uint32(under))
 			local := uint16(vxlanLocal)
 			if v.Local.Is6() {
 				local = vxlanLocal6
 			}
-			n.addr(local, v.Local)
-			n.u8(vxlanLearning, 0)
-			n.be16(vxlanPort, uint16(v.Port))
+			n.Addr(local, v.Local)
+			n.Uint8(vxlanLearning, 0)
+			n.Uint16BE(vxlanPort, uint16(v.Port))
 		},
 	}
 }
 
 func (v *VXLAN) differs(l *LinkInfo, under int) (d []string) {
-	if id := int(num32(attr(l.data, vxlanID))); id != v.ID {
+	if id := int(netlink.Uint32(netlink.Attr(l.data, vxlanID))); id != v.ID {
 		d = append(d, fmt.Sprintf("VNI is %d, want %d", id, v.ID))
 	}
-	have := address(attr(l.data, vxlanLocal))
-	if six := address(attr(l.data, vxlanLocal6)); six.IsValid() {
+	have := netlink.Addr(netlink.Attr(l.data, vxlanLocal))
+	if six := netlink.Addr(netlink.Attr(l.data, vxlanLocal6)); six.IsValid() {
 		have = six
 	}
 	if have != v.Local {
 		d = append(d, fmt.Sprintf("local is %s, want %s", have, v.Local))
 	}
-	if dev := int(num32(attr(l.data, vxlanLink))); dev != under {
+	if dev := int(netlink.Uint32(netlink.Attr(l.data, vxlanLink))); dev != under {
 		d = append(d, v.Link+" is not its underlay")
 	}
-	if port := attr(l.data, vxlanPort); len(port) == 2 && int(binary.BigEndian.Uint16(port)) != v.Port {
+	if port := netlink.Attr(l.data, vxlanPort); len(port) == 2 && int(binary.BigEndian.Uint16(port)) != v.Port {
 		d = append(d, fmt.Sprintf("port is %d, want %d", binary.BigEndian.Uint16(port), v.Port))
 	}
-	if num8(attr(l.data, vxlanLearning)) != 0 {
+	if netlink.Uint8(netlink.Attr(l.data, vxlanLearning)) != 0 {
 		d = append(d, "learns addresses")
 	}
 	return d

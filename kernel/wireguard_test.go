@@ -16,14 +16,14 @@ import (
 
 const wireguardPrivate = "cGRpZCB5b3UgdGhpbmsgdGhpcyB3YXMgYSBzZWNyZT8="
 
-// wireguard is a device with some peers.
+// wireguard returns a device with some peers.
 func wireguard(t *testing.T, peers int) *kernel.WireGuard {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(file, []byte(wireguardPrivate+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w := &kernel.WireGuard{Name: "wg0", KeyFile: file, Port: 51820, MTU: 1420, Mark: agentMark}
+	w := &kernel.WireGuard{Name: "wg0", KeyFile: file, Port: 51820, MTU: 1420, OwnerTag: agentMark}
 	for i := range peers {
 		w.Peers = append(w.Peers, kernel.WireGuardPeer{PublicKey: wireguardPublic(i), Endpoint: netip.MustParseAddrPort("192.0.2.2:51820"),
 			AllowedIPs: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 26)}})
@@ -56,14 +56,14 @@ func TestWireGuard(t *testing.T) {
 	d, err := e.Check(kernel.Objects{w})
 	for _, want := range []string{
 		"does not listen on port 51821", wireguardPublic(0) + ": allowed-ips lack [10.3.231.0/26 fd00::/64]", wireguardPublic(1) + ": persistent-keepalive is not 25",
-		wireguardPublic(1) + ": allowed-ips are not [] alone", wireguardPublic(2) + ": endpoint is not [2001:db8::2]:9", wireguardPublic(999) + " should not be there",
+		wireguardPublic(1) + ": allowed-ips are not exactly []", wireguardPublic(2) + ": endpoint is not [2001:db8::2]:9", wireguardPublic(999) + " should not be there",
 	} {
 		if !strings.Contains(words(d), want) {
 			t.Errorf("no %q in %v (%v)", want, words(d), err)
 		}
 	}
 	if n := ensured(t, e, kernel.Objects{w}); n != number {
-		t.Error("it is made anew")
+		t.Error("the link was created again")
 	}
 	if err := e.Remove(kernel.Objects{w}); err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestWireGuard(t *testing.T) {
 	}
 }
 
-// What a key may not be, and what is never shown of it.
+// TestWireGuardKeys checks that bad keys are rejected, and that errors never contain a private key.
 func TestWireGuardKeys(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -83,7 +83,7 @@ func TestWireGuardKeys(t *testing.T) {
 		spoil      func(*kernel.WireGuard)
 	}{
 		{"no file", "no such file", func(w *kernel.WireGuard) { w.KeyFile += "x" }},
-		{"others read it", "chmod 0600", func(w *kernel.WireGuard) { _ = os.Chmod(w.KeyFile, 0o640) }},
+		{"readable by others", "chmod 0600", func(w *kernel.WireGuard) { _ = os.Chmod(w.KeyFile, 0o640) }},
 		{"no key", "want 32 bytes in base64", func(w *kernel.WireGuard) { _ = os.WriteFile(w.KeyFile, []byte("secret words"), 0o600) }},
 		{"a peer's", `public key "x" of the peer at 192.0.2.2:51820`, func(w *kernel.WireGuard) { w.Peers[0].PublicKey = "x" }},
 		{"its previous", `previous public key "x"`, func(w *kernel.WireGuard) { w.Peers[0].Previous = "x" }},

@@ -73,7 +73,7 @@ func (j *job) lockFree(ctx context.Context) error {
 func alone(list kernel.Objects) bool {
 	for _, o := range list {
 		switch o.(type) {
-		case *kernel.Moved, *kernel.VRF, *kernel.Member, *kernel.NoRoute, *kernel.OVSPort:
+		case *kernel.HostDevice, *kernel.VRF, *kernel.VRFMember, *kernel.AbsentRoute, *kernel.OVSPort:
 			return true
 		}
 	}
@@ -137,7 +137,7 @@ func (s *session) unmake(jobs []*job, meanwhile func() error) error {
 		list = append(list, j.objects...)
 		recorded = recorded && j.recorded
 	}
-	links, rest := kernel.Split(list)
+	links, rest := kernel.SplitLinks(list)
 	wait := func() error { return nil }
 	if len(links) > 0 {
 		waiter, err := kernel.Open(s.netns, kernel.Options{})
@@ -153,7 +153,7 @@ func (s *session) unmake(jobs []*job, meanwhile func() error) error {
 	joined := []error{s.blameObject(jobs, s.engine.Remove(rest))}
 	release()
 	if !recorded {
-		joined = append(joined, s.engine.RemoveMarked(jobs[0].att.Owner.Owns))
+		joined = append(joined, s.engine.RemoveTagged(jobs[0].att.Owner.Owns))
 	}
 	// Addresses last: another may get one at once, and add elements for it.
 	joined = append(joined, meanwhile())

@@ -17,7 +17,7 @@ func (facts) HostID() string { return kernel.HostID() }
 
 func (facts) Firewalld() bool { return kernel.Firewalld() }
 
-func (f facts) Dropping() ([]kernel.Dropping, error) { return f.engine.Dropping() }
+func (f facts) Dropping() ([]kernel.ForwardDropChain, error) { return f.engine.ForwardDropChains() }
 
 // Link is looked up once: what changes it, makes the session forget it.
 func (f facts) Link(s kernel.Side, name string) (*kernel.LinkInfo, error) {
@@ -60,7 +60,7 @@ func (f facts) foresee(s kernel.Side, name string) (l *kernel.LinkInfo) {
 			if l != nil && o.In == s && o.Link == name {
 				l.Up = true
 			}
-		case *kernel.Tuned:
+		case *kernel.LinkAttrs:
 			if s == kernel.Container && o.Link == name {
 				return nil
 			}
@@ -80,12 +80,12 @@ func (f facts) foresee(s kernel.Side, name string) (l *kernel.LinkInfo) {
 
 // bornEnd is an end of a pair as the kernel makes it; nil: it has none of the name.
 func bornEnd(v *kernel.Veth, s kernel.Side, name string) *kernel.LinkInfo {
-	end := &kernel.LinkInfo{Name: name, Kind: "veth", MTU: cmp.Or(v.MTU, 1500), TxQLen: defaultQueue, Group: kernel.Group}
+	end := &kernel.LinkInfo{Name: name, Kind: "veth", MTU: cmp.Or(v.MTU, 1500), TxQLen: defaultQueue, Group: kernel.LinkGroup}
 	switch {
 	case v.IsShared || v.Type != "" || v.MAC == "" || v.PeerMAC == "":
 		return nil
 	case s == kernel.Host && v.Name == name:
-		end.MAC, end.Alias = v.MAC, v.Mark
+		end.MAC, end.Alias = v.MAC, v.OwnerTag
 	case s == v.PeerSide && v.PeerName == name:
 		end.MAC = v.PeerMAC
 	default:
@@ -108,8 +108,8 @@ func (f facts) OtherEnd(in *kernel.LinkInfo) (*kernel.LinkInfo, error) {
 func (f facts) concerned(s kernel.Side, name string) bool {
 	for _, o := range f.stated {
 		switch o := o.Object.(type) {
-		case *kernel.Addr, *kernel.Route, *kernel.Sysctl, *kernel.NFT, *kernel.Element, *kernel.Flows, *kernel.Accept,
-			*kernel.Qdisc, *kernel.Filter, *kernel.Announced, *kernel.Carried, *kernel.Neigh, *kernel.Rule:
+		case *kernel.Addr, *kernel.Route, *kernel.Sysctl, *kernel.NFT, *kernel.Element, *kernel.ConntrackFlows, *kernel.ForwardRule,
+			*kernel.Qdisc, *kernel.TCFilter, *kernel.AnnounceAddresses, *kernel.WaitForCarrier, *kernel.Neigh, *kernel.Rule:
 		case *kernel.Bridge:
 			if f.links[link{s, name}] == nil && s == kernel.Host && o.Name == name {
 				return true

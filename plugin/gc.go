@@ -122,7 +122,7 @@ func (j *job) gcSome(ctx context.Context, list []*attach.Record) error {
 			links = append(links, list...)
 		}
 	}
-	j.engine.RemoveTogether(links) // the kernel waits once, not for each attachment
+	j.engine.RemoveLinksInBatches(links) // the kernel waits once, not for each attachment
 	for _, s := range gone {
 		errs = append(errs, j.gcOne(ctx, s))
 	}
@@ -151,7 +151,7 @@ func (j *job) gcOne(ctx context.Context, s *session) error {
 // an element.
 func (j *job) gcMarked() error {
 	dead := func(mark string) bool {
-		if !kernel.MarkOf(j.base.Name, mark) {
+		if !kernel.IsTagOfNetwork(j.base.Name, mark) {
 			return false
 		}
 		for _, v := range j.base.ValidAttachments {
@@ -167,9 +167,9 @@ func (j *job) gcMarked() error {
 		errs = append(errs, j.dir.DropClaims(dead))
 	}
 	if !j.Chained {
-		errs = append(errs, j.engine.RemoveMarkedLinks(dead))
+		errs = append(errs, j.engine.RemoveTaggedLinks(dead))
 	}
-	return errors.Join(append(errs, j.engine.RemoveMarked(dead))...)
+	return errors.Join(append(errs, j.engine.RemoveTagged(dead))...)
 }
 
 // standing tells whether a mark is of an attachment that has a record by now.

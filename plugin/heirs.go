@@ -28,7 +28,7 @@ func (s *session) bequeath(jobs []*job) (release func()) {
 			}
 		}
 	}
-	s.engine.Bequeath(wanted)
+	s.engine.HandOver(wanted)
 	return func() {
 		for _, free := range held {
 			free()

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/internal/hwaddr"
 	"github.com/fairlead/fairlead/kernel"
 )
 
@@ -23,10 +24,10 @@ func (i Interface) Objects(r *cni.Result) kernel.Objects {
 	list := i.sysctls(r)
 	for _, ip := range r.IPs {
 		list = append(list, &kernel.Addr{
-			In: kernel.Container, Link: i.Name, Prefix: ip.Address, DAD: i.DAD, NoRoute: i.NoRoute, Waits: i.Waits,
+			In: kernel.Container, Link: i.Name, Prefix: ip.Address, DAD: i.DAD, NoRoute: i.NoRoute, RetryWhileTaken: i.Waits,
 		})
 	}
-	return append(list, &kernel.Up{In: kernel.Container, Link: i.Name, Waits: i.Waits})
+	return append(list, &kernel.Up{In: kernel.Container, Link: i.Name, RetryWhileTaken: i.Waits})
 }
 
 func (i Interface) sysctls(r *cni.Result) (list kernel.Objects) {
@@ -55,7 +56,7 @@ func Routes(name string, r *cni.Result) (list kernel.Objects) {
 	for _, rt := range r.Routes {
 		o := &kernel.Route{
 			In: kernel.Container, Link: name, Dst: rt.Dst, Via: rt.GW,
-			Metric: rt.Priority, MTU: rt.MTU, AdvMSS: rt.AdvMSS, Scope: rt.Scope, Beside: true,
+			Metric: rt.Priority, MTU: rt.MTU, AdvMSS: rt.AdvMSS, Scope: rt.Scope, AllowOthers: true,
 		}
 		if !o.Via.IsValid() && (rt.Scope == nil || *rt.Scope != kernel.ScopeLink) {
 			o.Via = gateway(r, rt.Dst.Addr().Is4())
@@ -122,7 +123,7 @@ func (c *Conf) MAC(a *Attachment, own string) (string, error) {
 	if mac == "" {
 		return "", nil
 	}
-	out, err := kernel.CanonicalMAC(mac)
+	out, err := hwaddr.Canonical(mac)
 	if err != nil {
 		return "", cni.Invalid(c.Raw, key, err.Error())
 	}

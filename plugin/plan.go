@@ -105,12 +105,12 @@ func (f foreseen) Link(s kernel.Side, name string) (*kernel.LinkInfo, error) {
 			}
 		case *kernel.Veth:
 			if s == kernel.Host && o.Name == name {
-				return &kernel.LinkInfo{Name: name, Kind: cmp.Or(o.Type, "veth"), MAC: o.MAC, MTU: cmp.Or(o.MTU, 1500), Alias: o.Mark}, nil
+				return &kernel.LinkInfo{Name: name, Kind: cmp.Or(o.Type, "veth"), MAC: o.MAC, MTU: cmp.Or(o.MTU, 1500), Alias: o.OwnerTag}, nil
 			}
 			if s == o.PeerSide && o.PeerName == name {
 				return &kernel.LinkInfo{Name: name, Kind: cmp.Or(o.Type, "veth"), MAC: o.PeerMAC, MTU: cmp.Or(o.MTU, 1500)}, nil
 			}
-		case *kernel.Sub:
+		case *kernel.StackedLink:
 			if s == kernel.Container && o.Name == name {
 				return &kernel.LinkInfo{Name: name, Kind: o.Type, MAC: o.MAC}, nil
 			}
@@ -160,7 +160,7 @@ func (nowhere) OtherEnd(*kernel.LinkInfo) (*kernel.LinkInfo, error)       { retu
 func (nowhere) DefaultLink(kernel.Side) (string, error)                   { return "", os.ErrNotExist }
 func (nowhere) Routes(kernel.Side, byte, int) ([]kernel.RouteInfo, error) { return nil, nil }
 func (nowhere) Rules(kernel.Side, byte) ([]kernel.RuleInfo, error)        { return nil, nil }
-func (nowhere) Dropping() ([]kernel.Dropping, error)                      { return nil, nil }
+func (nowhere) Dropping() ([]kernel.ForwardDropChain, error)              { return nil, nil }
 func (nowhere) Firewalld() bool                                           { return false }
 func (nowhere) Uplinks() []string                                         { return nil }
 func (nowhere) HostID() string                                            { return "" }

@@ -129,7 +129,7 @@ type Facts interface {
 	// Uplinks are the host's links with a default route from a router's advertisement.
 	Uplinks() []string
 	// Dropping are the forward chains of others whose policy is to drop.
-	Dropping() ([]kernel.Dropping, error)
+	Dropping() ([]kernel.ForwardDropChain, error)
 	// Firewalld tells whether firewalld rules the host.
 	Firewalld() bool
 	// HostID is a word that tells this host from others.

@@ -10,6 +10,7 @@ import (
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 // session is one operation on one attachment: of one plugin, or of those of a
@@ -22,7 +23,7 @@ type session struct {
 	locked bool          // the namespace is, by this session
 	path   string        // of the container's namespace
 	host   string        // path of the namespace that is the host; "": the real one, see Within
-	netns  *kernel.Netns // nil when gone, on DEL
+	netns  *netns.Handle // nil when gone, on DEL
 	engine *kernel.Engine
 	dir    *attach.Dir
 
@@ -73,16 +74,16 @@ func newSession(root string) *session {
 }
 
 // begin opens the namespaces, once. See runner.begin for strict.
-func (s *session) begin(netns string, strict bool) (err error) {
+func (s *session) begin(nsPath string, strict bool) (err error) {
 	if s.open {
 		return nil
 	}
 	if err := s.dir.Err(); err != nil {
 		return err
 	}
-	s.path = netns
-	if netns != "" {
-		s.netns, err = kernel.OpenNetns(netns)
+	s.path = nsPath
+	if nsPath != "" {
+		s.netns, err = netns.Open(nsPath)
 		if err != nil && (strict || !errors.Is(err, os.ErrNotExist)) {
 			return cni.Errorf(cni.CodeInvalidEnvironment, "CNI_NETNS: %w", err)
 		}
@@ -205,7 +206,7 @@ func (s *session) commit() error {
 			return err
 		}
 	}
-	s.engine.Keep()
+	s.engine.DiscardUndo()
 	s.unlockNetns()
 	for _, j := range s.jobs {
 		j.end()

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
 	"github.com/fairlead/fairlead/plugins/ovs"
 )
 
@@ -26,7 +27,7 @@ func Objects(rec *attach.Record) (list kernel.Objects, err error) {
 
 // Engine opens an engine in this network namespace and in the container's. The caller calls end.
 func Engine(dir *attach.Dir, rec *attach.Record) (e *kernel.Engine, end func(), err error) {
-	ns, err := kernel.OpenNetns(rec.Netns)
+	ns, err := netns.Open(rec.Netns)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -50,7 +51,7 @@ func InHost(rec *attach.Record, f func() error) error {
 	if rec.Host == "" {
 		return f()
 	}
-	ns, err := kernel.OpenNetns(rec.Host)
+	ns, err := netns.Open(rec.Host)
 	if err != nil {
 		return fmt.Errorf("open the network's namespace: %w (the agent creates it: fairlead agent status)", err)
 	}

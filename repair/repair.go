@@ -62,7 +62,7 @@ func Attachment(dir *attach.Dir, rec *attach.Record, dry bool) Report {
 }
 
 // restore locks the attachment while it works, so that no DEL runs at the same time.
-func restore(dir *attach.Dir, rec *attach.Record, dry bool) (out []kernel.Repaired, err error) {
+func restore(dir *attach.Dir, rec *attach.Record, dry bool) (out []kernel.RepairResult, err error) {
 	if !dry {
 		held, release, err := dir.Hold(rec.Owner())
 		if err != nil {
@@ -87,7 +87,7 @@ func restore(dir *attach.Dir, rec *attach.Record, dry bool) (out []kernel.Repair
 		}
 		diffs, err := e.Drift(list)
 		for _, d := range diffs {
-			out = append(out, kernel.Repaired{Difference: d})
+			out = append(out, kernel.RepairResult{Difference: d})
 		}
 		return err
 	})

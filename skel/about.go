@@ -11,7 +11,7 @@ import (
 // about explains the plugin to a person who started it by hand. Clients read
 // the first line: its last word is a semantic version.
 func about(w io.Writer, p Plugin) {
-	fmt.Fprintf(w, "CNI %s plugin v%s\n", p.Name, cni.Release)
+	fmt.Fprintf(w, "CNI %s plugin v%s\n", p.Name, cni.Release())
 	if p.About != "" {
 		fmt.Fprintf(w, "%s\n", p.About)
 	}

@@ -168,7 +168,7 @@ func TestByHand(t *testing.T) {
 	c := &calls{}
 	code, stdout, stderr := run(c.plugin(), "")
 	line, rest, _ := strings.Cut(stderr, "\n")
-	if code != 0 || stdout != "" || line != "CNI noter plugin v"+cni.Release {
+	if code != 0 || stdout != "" || line != "CNI noter plugin v"+cni.Release() {
 		t.Errorf("%d %q %q", code, stdout, line)
 	}
 	for _, want := range []string{"Notes calls.", "1.1.0", "CNI_COMMAND"} {

@@ -186,7 +186,7 @@ func Clamp(links []string) kernel.Objects {
 	}
 	const chain, mangle = "clamp", "type filter hook forward priority -150; policy accept"
 	nft := func(what, name, text string) kernel.Object {
-		return &kernel.NFT{Family: "inet", Table: Table, What: what, Name: name, Text: text}
+		return &kernel.NFT{Family: "inet", Table: Table, Kind: what, Name: name, Text: text}
 	}
 	out := kernel.Objects{nft("table", "", ""), nft("chain", chain, mangle)}
 	for _, l := range slices.Sorted(slices.Values(links)) {

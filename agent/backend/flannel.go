@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/internal/hwaddr"
 	"github.com/fairlead/fairlead/kernel"
 )
 
@@ -94,7 +95,7 @@ func tunnelMAC(n *cluster.Node, six bool, vni int) string {
 		mac = n.Tunnel6
 	}
 	if mac != "" {
-		if mac, err := kernel.CanonicalMAC(mac); err == nil {
+		if mac, err := hwaddr.Canonical(mac); err == nil {
 			return mac
 		}
 	}

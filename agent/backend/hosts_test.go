@@ -16,6 +16,8 @@ import (
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/netns"
+	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
 // host is one of three namespaces: a and b are on one link, c on another, and the
@@ -29,7 +31,7 @@ type host struct {
 	socket         string
 	four, six      netip.Addr // of the container
 	gateway4, way6 netip.Addr
-	reconciler     *kernel.Reconciler
+	reconciler     *reconcile.Reconciler
 }
 
 // lan makes the hosts, with addresses of the families asked for, and containers with an MTU.
@@ -107,7 +109,7 @@ func (h *host) join(t *testing.T, n *cluster.Network, hosts []*host) backend.Res
 
 func (h *host) reconcile(t *testing.T, want kernel.Objects) {
 	t.Helper()
-	ns, err := kernel.OpenNetns(h.netns)
+	ns, err := netns.Open(h.netns)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +120,7 @@ func (h *host) reconcile(t *testing.T, want kernel.Objects) {
 			if err != nil {
 				return err
 			}
-			h.reconciler = kernel.NewReconciler(e, kernel.Host, kernel.Keeper{Protocol: backend.Protocol, Alias: backend.Mark(""), Table: backend.Table})
+			h.reconciler = reconcile.New(e, kernel.Host, reconcile.Owner{Protocol: backend.Protocol, Alias: backend.Mark(""), Table: backend.Table})
 			t.Cleanup(func() { h.reconcile(t, nil); e.Close() }) // a device in user space ends with its link
 		}
 		return h.reconciler.Reconcile(want).Err()

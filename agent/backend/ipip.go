@@ -15,7 +15,7 @@ func ipipOverhead(cluster.Backend, bool) int { return 20 }
 
 // ipip is a link, over IPv4 and for IPv4, whose routes' gateways are the other ends.
 func ipip(in *Input) (out kernel.Objects, problems []Problem) {
-	out = append(out, &kernel.IPIP{In: in.In, Name: IPIPName, Local: in.Self.Address(false), MTU: in.MTU, Mark: in.mark("ipip")})
+	out = append(out, &kernel.IPIP{In: in.In, Name: IPIPName, Local: in.Self.Address(false), MTU: in.MTU, OwnerTag: in.mark("ipip")})
 	for _, a := range in.own(IPIPName) {
 		if a.(*kernel.Addr).Prefix.Addr().Is4() {
 			out = append(out, a)

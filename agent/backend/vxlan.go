@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/internal/hwaddr"
 	"github.com/fairlead/fairlead/kernel"
 )
 
@@ -52,7 +53,7 @@ func (in *Input) vxlanOn(name string) (out kernel.Objects, problems []Problem) {
 	vni := in.vni()
 	out = append(out, &kernel.VXLAN{
 		In: in.In, Name: name, ID: vni, Port: cmp.Or(in.Conf.Port, vxlanPort), Local: in.Self.Address(in.six()), Link: in.Underlay.Link,
-		MAC: tunnelMAC(in.Self, in.six(), vni), MTU: in.MTU, Mark: in.mark("vxlan"),
+		MAC: tunnelMAC(in.Self, in.six(), vni), MTU: in.MTU, OwnerTag: in.mark("vxlan"),
 	})
 	out = append(out, in.own(name)...)
 	for _, p := range in.Peers {
@@ -83,7 +84,7 @@ func (in *Input) macOf(n *cluster.Node) (string, error) {
 	if in.six() {
 		mac = n.Flannel.V6
 	}
-	mac, err := kernel.CanonicalMAC(mac)
+	mac, err := hwaddr.Canonical(mac)
 	if err != nil {
 		return "", fmt.Errorf("vxlan: flannel's key of %s: %w", n.Name, err)
 	}

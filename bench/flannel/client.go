@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 // client is a connection to a lab's etcd, from one of its hosts.
@@ -22,8 +22,8 @@ type client struct {
 	base string
 }
 
-func dial(netns string, to netip.Addr) (*client, error) {
-	ns, err := kernel.OpenNetns(netns)
+func dial(nsPath string, to netip.Addr) (*client, error) {
+	ns, err := netns.Open(nsPath)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 // The words of what is done to an attachment that another word made.
 
 func part(what, name, text string) *kernel.NFT {
-	return &kernel.NFT{Family: "inet", Table: "floor", What: what, Name: name, Text: text}
+	return &kernel.NFT{Family: "inet", Table: "floor", Kind: what, Name: name, Text: text}
 }
 
 func (a attachment) element(set, typ, key, value string) kernel.Objects {
@@ -21,7 +21,7 @@ func (a attachment) element(set, typ, key, value string) kernel.Objects {
 	}
 	return kernel.Objects{
 		part("table", "", ""), part(what, set, text),
-		&kernel.Element{Family: "inet", Table: "floor", Set: set, Type: text, Key: key, Value: value, Mark: a.Mark()},
+		&kernel.Element{Family: "inet", Table: "floor", Set: set, Type: text, Key: key, Value: value, OwnerTag: a.Tag()},
 	}
 }
 
@@ -46,9 +46,9 @@ func shaped(a attachment, _ string) kernel.Objects {
 	}
 	return kernel.Objects{
 		bucket(a.port()),
-		&kernel.IFB{Name: ifb, MAC: a.MAC("i"), Mark: a.Mark()}, &kernel.Up{Link: ifb}, bucket(ifb),
+		&kernel.IFB{Name: ifb, MAC: a.MAC("i"), OwnerTag: a.Tag()}, &kernel.Up{Link: ifb}, bucket(ifb),
 		&kernel.Qdisc{Link: a.port(), Type: "ingress"},
-		&kernel.Filter{Link: a.port(), Parent: kernel.IngressHandle, Redirect: ifb, Priority: 1},
+		&kernel.TCFilter{Link: a.port(), Parent: kernel.IngressHandle, Redirect: ifb, Priority: 1},
 	}
 }
 
@@ -68,6 +68,6 @@ func bySource(a attachment, _ string) kernel.Objects {
 func inVRF(a attachment, _ string) kernel.Objects {
 	return kernel.Objects{
 		&kernel.VRF{Name: "blue", Table: 1},
-		&kernel.Member{Link: a.IfName, VRF: "blue"},
+		&kernel.VRFMember{Link: a.IfName, VRF: "blue"},
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairlead/fairlead/bench/load"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 func main() { load.Main(do) }
@@ -73,7 +74,7 @@ func work(j load.Job, a attachment, text string) error {
 	if err != nil {
 		return err
 	}
-	ns, err := kernel.OpenNetns(j.Netns)
+	ns, err := netns.Open(j.Netns)
 	if err != nil {
 		return err
 	}
@@ -109,7 +110,7 @@ const headStart = time.Millisecond
 
 // remove waits for the links, which go by one message, and removes the rest meanwhile.
 func remove(list kernel.Objects, with func(func(*kernel.Engine) error) error) error {
-	links, rest := kernel.Split(list)
+	links, rest := kernel.SplitLinks(list)
 	gone := make(chan error, 1)
 	go func() { gone <- with(func(e *kernel.Engine) error { return e.Remove(links) }) }()
 	time.Sleep(headStart)

@@ -76,7 +76,7 @@ func (a attachment) away() *kernel.Route {
 }
 
 func (a attachment) veth(master string) *kernel.Veth {
-	return &kernel.Veth{Name: a.port(), MAC: a.MAC("h"), PeerSide: kernel.Container, PeerName: a.IfName, PeerMAC: a.MAC("c"), Master: master, Mark: a.Mark()}
+	return &kernel.Veth{Name: a.port(), MAC: a.MAC("h"), PeerSide: kernel.Container, PeerName: a.IfName, PeerMAC: a.MAC("c"), Master: master, OwnerTag: a.Tag()}
 }
 
 func loopback(attachment, string) kernel.Objects {
@@ -107,7 +107,7 @@ func routed(a attachment, _ string) kernel.Objects {
 }
 
 func (a attachment) sub(typ, mode, on string) kernel.Objects {
-	s := &kernel.Sub{Type: typ, Name: a.IfName, Parent: on, Mode: mode, Mark: a.Mark()}
+	s := &kernel.StackedLink{Type: typ, Name: a.IfName, Parent: on, Mode: mode, OwnerTag: a.Tag()}
 	switch typ {
 	case "macvlan":
 		s.MAC = a.MAC("c")
@@ -118,13 +118,13 @@ func (a attachment) sub(typ, mode, on string) kernel.Objects {
 }
 
 func dummy(a attachment, _ string) kernel.Objects {
-	return append(kernel.Objects{&kernel.Dummy{Name: a.IfName, MAC: a.MAC("c"), Mark: a.Mark()}}, a.in()...)
+	return append(kernel.Objects{&kernel.Dummy{Name: a.IfName, MAC: a.MAC("c"), OwnerTag: a.Tag()}}, a.in()...)
 }
 
 func tap(a attachment, _ string) kernel.Objects {
-	return append(kernel.Objects{&kernel.Tap{Name: a.IfName, MAC: a.MAC("c"), Mark: a.Mark()}}, a.in()...)
+	return append(kernel.Objects{&kernel.Tap{Name: a.IfName, MAC: a.MAC("c"), OwnerTag: a.Tag()}}, a.in()...)
 }
 
 func device(a attachment, name string) kernel.Objects {
-	return append(kernel.Objects{&kernel.Moved{Device: name, Name: a.IfName, Mark: kernel.AwayMark(a.Owner, name)}}, a.in()...)
+	return append(kernel.Objects{&kernel.HostDevice{Device: name, Name: a.IfName, OwnerTag: kernel.HostDeviceTag(a.Owner, name)}}, a.in()...)
 }

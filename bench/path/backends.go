@@ -11,6 +11,8 @@ import (
 	"github.com/fairlead/fairlead/agent/backend"
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
+	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
 // across is a way to join two hosts, ours beside the same made by hand with ip.
@@ -164,7 +166,7 @@ func (w across) ours(h host, n int, keys string) error {
 	if len(r.Problems) > 0 || r.MTU != w.mtu {
 		return fmt.Errorf("problems %v, MTU %d", r.Problems, r.MTU)
 	}
-	ns, err := kernel.OpenNetns("/run/netns/" + h.ns(fmt.Sprint(n)))
+	ns, err := netns.Open("/run/netns/" + h.ns(fmt.Sprint(n)))
 	if err != nil {
 		return err
 	}
@@ -175,8 +177,8 @@ func (w across) ours(h host, n int, keys string) error {
 			return err
 		}
 		defer e.Close()
-		k := kernel.Keeper{Protocol: backend.Protocol, Alias: backend.Mark(""), Table: backend.Table}
-		return kernel.NewReconciler(e, kernel.Host, k).Reconcile(r.Objects).Err()
+		k := reconcile.Owner{Protocol: backend.Protocol, Alias: backend.Mark(""), Table: backend.Table}
+		return reconcile.New(e, kernel.Host, k).Reconcile(r.Objects).Err()
 	})
 }
 

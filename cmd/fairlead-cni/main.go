@@ -42,7 +42,7 @@ func option(args []string) int {
 		}
 		return 0
 	case slices.Equal(args, []string{"--version"}):
-		fmt.Println("fairlead-cni v" + cni.Release)
+		fmt.Println("fairlead-cni v" + cni.Release())
 		return 0
 	case len(args) == 1 && (args[0] == "--help" || args[0] == "-h" || args[0] == "help"):
 		usage(os.Stdout)

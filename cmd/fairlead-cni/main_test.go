@@ -62,7 +62,7 @@ func TestHelpAndVersion(t *testing.T) {
 			t.Errorf("%s: exit code %d, %s", flag, code, out)
 		}
 	}
-	if out, code := program(t, "", "--version"); code != 0 || out != "fairlead-cni v"+cni.Release+"\n" {
+	if out, code := program(t, "", "--version"); code != 0 || out != "fairlead-cni v"+cni.Release()+"\n" {
 		t.Errorf("--version: exit code %d, %s", code, out)
 	}
 	if out, code := program(t, ""); code != 2 || !strings.HasPrefix(out, "fairlead-cni: the name of a plugin is missing\n") {

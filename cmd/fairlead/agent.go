@@ -165,7 +165,7 @@ func (a *app) agentCommand() *cobra.Command {
 			if a.getenv("GOGC") == "" {
 				debug.SetGCPercent(agentGC)
 			}
-			return agent.Run(c.Context(), agent.Options{Config: conf, Store: s, Lib: a.libDir(), Run: a.runDir(), Log: log, Version: cni.Release, Program: []string{program}})
+			return agent.Run(c.Context(), agent.Options{Config: conf, Store: s, Lib: a.libDir(), Run: a.runDir(), Log: log, Version: cni.Release(), Program: []string{program}})
 		},
 	}
 	f.add(c)

@@ -52,7 +52,7 @@ func TestUnits(t *testing.T) {
 	t.Parallel()
 	for file, lines := range map[string][]string{
 		"fairlead-dhcp.socket":  {"ListenStream=/run/cni/dhcp.sock"},
-		"fairlead-dhcp.service": {"ExecStart=/usr/local/bin/fairlead dhcp-daemon", "Requires=fairlead-dhcp.socket"},
+		"fairlead-dhcp.service": {"ExecStart=/usr/bin/fairlead dhcp-daemon", "Requires=fairlead-dhcp.socket"},
 	} {
 		raw, err := os.ReadFile("../../contrib/systemd/" + file)
 		must(t, err)

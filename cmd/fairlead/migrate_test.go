@@ -15,8 +15,8 @@ import (
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/internal/netnspath"
 	"github.com/fairlead/fairlead/internal/reference"
-	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 const theirNetwork = `{"cniVersion": "1.0.0", "name": "n", "plugins": [
@@ -137,8 +137,8 @@ func probe(t *testing.T, link, container, to string) func() (sent, lost int64) {
 	for _, c := range []string{"addr add 198.51.100.9/24 dev " + link, "link set " + link + " up"} {
 		kerneltest.In(t, netnspath.Dir+"/far", append([]string{"ip"}, strings.Fields(c)...)...)
 	}
-	inside := func(netns string, open func() error) {
-		ns, err := kernel.OpenNetns(netnspath.Dir + "/" + netns)
+	inside := func(name string, open func() error) {
+		ns, err := netns.Open(netnspath.Dir + "/" + name)
 		must(t, err)
 		defer ns.Close()
 		must(t, ns.Do(open))

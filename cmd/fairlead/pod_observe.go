@@ -40,7 +40,7 @@ func (a *app) observers(ctx context.Context, f *podFlags) (o *podObservers, end 
 	var provider *sdk.TracerProvider
 	if exporter != nil {
 		provider = sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(resource.NewSchemaless(
-			attribute.String("service.name", "fairlead"), attribute.String("service.version", cni.Release))))
+			attribute.String("service.name", "fairlead"), attribute.String("service.version", cni.Release()))))
 		o.list = append(o.list, tracing.New(provider))
 		o.ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": a.getenv("TRACEPARENT"), "tracestate": a.getenv("TRACESTATE")})
 	}

@@ -11,6 +11,9 @@ import (
 	"github.com/fairlead/fairlead/doctor"
 	"github.com/fairlead/fairlead/ipam"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/inspect"
+	"github.com/fairlead/fairlead/kernel/netns"
+	"github.com/fairlead/fairlead/kernel/packet"
 )
 
 // recorded fills in what the record says.
@@ -77,7 +80,7 @@ func (g *gatherer) paths(a *doctor.Attachment) {
 	for _, p := range a.Addrs {
 		path := doctor.Path{From: p.Addr()}
 		var err error
-		if path.Out, err = g.engine.Path(outside(p.Addr().Is4()), p.Addr(), in); err != nil {
+		if path.Out, err = inspect.RoutePath(g.engine, outside(p.Addr().Is4()), p.Addr(), in); err != nil {
 			path.Err = err.Error()
 		}
 		if name, err := g.engine.LinkTo(p.Addr()); err == nil {
@@ -127,14 +130,14 @@ func (g *gatherer) held(a *doctor.Attachment, r *attach.Record) {
 const pingTimeout = time.Second
 
 func (g *gatherer) ping(ctx context.Context, a *doctor.Attachment) {
-	ns, err := kernel.OpenNetns(a.Netns)
+	ns, err := netns.Open(a.Netns)
 	if err != nil {
 		g.miss(a.Netns, err)
 		return
 	}
 	defer ns.Close()
 	for _, gw := range a.Gateways {
-		err := kernel.Ping(ctx, ns, gw, pingTimeout)
+		err := packet.Ping(ctx, ns, gw, pingTimeout)
 		if err != nil && !errors.Is(err, context.Canceled) {
 			a.Silent = append(a.Silent, gw)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/fairlead/fairlead/doctor"
 	"github.com/fairlead/fairlead/gc"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/inspect"
 	"github.com/fairlead/fairlead/libcni"
 	"github.com/fairlead/fairlead/repair"
 )
@@ -85,10 +86,10 @@ func (g *gatherer) miss(what string, err error) {
 
 // host collects the facts about the host alone.
 func (g *gatherer) host() (err error) {
-	if g.facts.Host, err = g.engine.Survey(kernel.Host); err != nil {
+	if g.facts.Host, err = inspect.NewSurvey(g.engine, kernel.Host); err != nil {
 		return err
 	}
-	g.facts.Ruleset, err = g.engine.Ruleset()
+	g.facts.Ruleset, err = inspect.ReadRuleset(g.engine)
 	g.miss("the ruleset", err)
 	g.sysctl("net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding", "net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables",
 		"net/netfilter/nf_conntrack_count", "net/netfilter/nf_conntrack_max")
@@ -124,13 +125,13 @@ func (g *gatherer) attachment(ctx context.Context, r *attach.Record) *doctor.Att
 		return a
 	}
 	defer end()
-	a.Inside, err = e.Survey(kernel.Container)
+	a.Inside, err = inspect.NewSurvey(e, kernel.Container)
 	g.miss("the namespace of "+r.ContainerID, err)
 	a.Lost, err = e.Drift(list)
 	g.miss("the objects of "+r.ContainerID, err)
 	g.paths(a)
 	nameserversOf(a, r)
-	a.LocalDNS = e.Listens(kernel.Container, 53)
+	a.LocalDNS = inspect.Listens(e, kernel.Container, 53)
 	g.held(a, r)
 	if g.Probe {
 		g.ping(ctx, a)

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/fairlead/fairlead/internal/netnspath"
-	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 // snapshot is what there is, a line a thing, to be compared with later.
@@ -30,7 +30,7 @@ func containerQuestions() []string {
 }
 
 // ask runs questions, in a namespace if one is named.
-func ask(ctx context.Context, netns *kernel.Netns, name string, questions []string) (out snapshot, err error) {
+func ask(ctx context.Context, netns *netns.Handle, name string, questions []string) (out snapshot, err error) {
 	for _, q := range questions {
 		answer, err := inNetns(netns, func() ([]byte, error) {
 			argv := strings.Fields(q)
@@ -45,7 +45,7 @@ func ask(ctx context.Context, netns *kernel.Netns, name string, questions []stri
 }
 
 // inNetns runs f in a namespace, nil being the present one.
-func inNetns[T any](netns *kernel.Netns, f func() (T, error)) (v T, err error) {
+func inNetns[T any](netns *netns.Handle, f func() (T, error)) (v T, err error) {
 	if netns == nil {
 		return f()
 	}

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/examples"
-	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 // stateDir holds the demo's own files, below a /run of its own.
@@ -33,7 +33,7 @@ type stage struct {
 	*printer
 	options Options
 	cast    []*cast
-	netns   map[string]*kernel.Netns
+	netns   map[string]*netns.Handle
 	servers []net.Listener
 	clean   snapshot // before the first add
 	forward string   // what net.ipv4.ip_forward was
@@ -61,7 +61,7 @@ const (
 
 // Inside runs the demo of one host in the current network and mount namespace, which Host created.
 func Inside(ctx context.Context, o Options) error {
-	s := &stage{printer: newPrinter(o), options: o, cast: containers(), netns: map[string]*kernel.Netns{}}
+	s := &stage{printer: newPrinter(o), options: o, cast: containers(), netns: map[string]*netns.Handle{}}
 	if err := s.privateState(); err != nil {
 		return err
 	}
@@ -219,7 +219,7 @@ func (s *stage) close() {
 	for _, n := range s.netns {
 		n.Close()
 	}
-	s.netns = map[string]*kernel.Netns{}
+	s.netns = map[string]*netns.Handle{}
 }
 
 // strike takes everything down after a failure. In a host of its own there is

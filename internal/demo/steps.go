@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead/fairlead/cni/wire"
 	"github.com/fairlead/fairlead/internal/builtin"
 	"github.com/fairlead/fairlead/internal/netnspath"
-	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 // play is the demo, step by step; the first failure ends it.
@@ -103,7 +103,7 @@ func (s *stage) build(ctx context.Context) error {
 		names = append(names, c.name)
 	}
 	for _, n := range names {
-		if s.netns[n], err = kernel.OpenNetns(netnspath.Dir + "/" + n); err != nil {
+		if s.netns[n], err = netns.Open(netnspath.Dir + "/" + n); err != nil {
 			return err
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 // Dir is the directory in which ip-netns(8) keeps namespaces.
@@ -28,7 +28,7 @@ func Resolve(name string) (string, error) {
 
 // Exists reports whether a path leads to a network namespace.
 func Exists(path string) bool {
-	ns, err := kernel.OpenNetns(path)
+	ns, err := netns.Open(path)
 	if err != nil {
 		return false
 	}

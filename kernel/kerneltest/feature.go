@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// feature is something that not every kernel has, and the commands, run in a
-// namespace of their own, that work on one that has it.
+// feature is something that not every kernel has, with commands that succeed, in a namespace of their own, where the
+// kernel has it.
 type feature struct {
 	name string
 	try  []string
@@ -24,7 +24,7 @@ type feature struct {
 func features() []feature {
 	parent := "ip link add try0 type veth peer name try1"
 	return []feature{
-		{"a clock of its own", []string{"ls /run/out"}}, // test/vm's guests have it, and theirs ends with them
+		{"a clock of its own", []string{"ls /run/out"}}, // only the virtual machines of test/vm have a clock that ends with them
 		{"bridge VLAN filtering", []string{"ip link add try0 type bridge vlan_filtering 1"}},
 		{"dummy", []string{"ip link add try0 type dummy"}},
 		{"ipip", []string{"ip link add try0 type ipip local 192.0.2.1 remote any"}},
@@ -44,14 +44,13 @@ func features() []feature {
 	}
 }
 
-// lackWords are how a kernel, or a program on its behalf, says that it has no such thing.
+// lackWords returns the messages by which a kernel or a program reports a missing feature.
 func lackWords() []string {
 	return []string{"Unknown device type", "qdisc kind is unknown", "not supported", "No such file or directory", "No such device"}
 }
 
-// Needs skips the test on a kernel that lacks a feature, found by trying. What
-// ran and what did not is noted in the file that FAIRLEAD_FEATURES names: a test
-// that ran on no kernel fails the build (see test/vm).
+// Needs skips the test on a kernel that lacks a feature. It tries each feature and records the result in the file that
+// FAIRLEAD_FEATURES names. A test that ran on no kernel fails the build (see test/vm).
 func Needs(t testing.TB, names ...string) {
 	t.Helper()
 	lacking := ""
@@ -68,7 +67,7 @@ func Needs(t testing.TB, names ...string) {
 	}
 }
 
-// Has tells whether the kernel has a feature; see features for the names.
+// Has reports whether the kernel has a feature. The function features lists the names.
 func Has(t testing.TB, name string) bool {
 	t.Helper()
 	needRoot(t)
@@ -86,11 +85,11 @@ func Has(t testing.TB, name string) bool {
 	return false
 }
 
-// elsewhere runs commands in a fresh namespace that ends with them.
+// elsewhere runs commands in a temporary namespace.
 func elsewhere(commands []string) (said string, err error) {
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // a thread to throw away
+		runtime.LockOSThread() // the thread ends with the goroutine
 		err := unix.Unshare(unix.CLONE_NEWNET)
 		for _, c := range commands {
 			if err == nil {
@@ -106,7 +105,7 @@ func elsewhere(commands []string) (said string, err error) {
 	return said, err
 }
 
-// Slow is a time, longer on a machine that is: FAIRLEAD_SLOW says by how much.
+// Slow returns a duration, multiplied by FAIRLEAD_SLOW on slow machines.
 func Slow(d time.Duration) time.Duration {
 	if by, err := strconv.Atoi(os.Getenv("FAIRLEAD_SLOW")); err == nil && by > 1 {
 		return d * time.Duration(by)

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Every feature can be told from its absence, on whatever kernel this is.
+// TestFeatures checks that the presence or absence of each feature can be determined on this kernel.
 func TestFeatures(t *testing.T) {
 	t.Parallel()
 	for _, f := range features() {
 		t.Logf("%s: %v", f.name, Has(t, f.name))
 	}
-	if !Has(t, "tap") { // every kernel that these tests run on has it
+	if !Has(t, "tap") { // every tested kernel has it
 		t.Error("no tap")
 	}
 }

@@ -1,5 +1,5 @@
-// Package kerneltest gives tests fresh network namespaces and a text dump of
-// one. It leaves the machine as it was: a namespace ends with its test.
+// Package kerneltest gives tests new network namespaces and a text dump of them. It leaves the machine as it was: a
+// namespace ends with its test.
 package kerneltest
 
 import (
@@ -15,20 +15,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Host puts the test on a thread of its own in a fresh network namespace, with
-// lo up: everything that the test calls, commands included, takes it for the
-// host. The thread ends with the test.
+// Host moves the test to a thread of its own in a new network namespace with lo up. Everything that the test calls,
+// including commands, sees that namespace as the host. The thread ends with the test.
 func Host(t testing.TB) {
 	t.Helper()
 	needRoot(t)
-	runtime.LockOSThread() // never unlocked: the runtime throws the thread away
+	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Fatalf("unshare network namespace: %v", err)
 	}
 	Run(t, "ip", "link", "set", "lo", "up")
 }
 
-// Netns makes a network namespace and returns the path it is mounted on.
+// Netns creates a network namespace and returns the path that it is mounted on.
 func Netns(t testing.TB) string {
 	t.Helper()
 	needRoot(t)
@@ -37,7 +36,7 @@ func Netns(t testing.TB) string {
 		t.Fatal(err)
 	}
 	done := make(chan error)
-	go func() { // a thread to throw away
+	go func() { // the thread ends with the goroutine
 		runtime.LockOSThread()
 		err := unix.Unshare(unix.CLONE_NEWNET)
 		if err == nil {
@@ -52,7 +51,7 @@ func Netns(t testing.TB) string {
 	return path
 }
 
-// Gone ends a namespace that Netns made; the path is left an empty file.
+// Gone unmounts a namespace that Netns created. The path is an empty file then.
 func Gone(t testing.TB, path string) {
 	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && err != unix.EINVAL && err != unix.ENOENT {
 		t.Errorf("unmount %s: %v", path, err)
@@ -66,7 +65,7 @@ func needRoot(t testing.TB) {
 	}
 }
 
-// Run runs a command in the test's host and returns what it printed.
+// Run runs a command in the test's host and returns its output.
 func Run(t testing.TB, argv ...string) string {
 	t.Helper()
 	out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
@@ -76,15 +75,14 @@ func Run(t testing.TB, argv ...string) string {
 	return string(out)
 }
 
-// In runs a command in a namespace and returns what it printed.
+// In runs a command in a namespace and returns its output.
 func In(t testing.TB, netns string, argv ...string) string {
 	t.Helper()
 	return Run(t, append([]string{"nsenter", "--net=" + netns, "--"}, argv...)...)
 }
 
-// Dump is the text of a namespace ("" is the test's host): links, addresses,
-// routes, rules, neighbours, bridge VLANs and the nftables ruleset. The links that come
-// with a tunnel's module are left out.
+// Dump returns a namespace as text ("" is the test's host): links, addresses, routes, rules, neighbours, bridge VLANs
+// and the nftables ruleset. It omits the links that the kernel adds with a tunnel module.
 func Dump(t testing.TB, netns string) string {
 	t.Helper()
 	var b strings.Builder
@@ -105,6 +103,5 @@ func Dump(t testing.TB, netns string) string {
 	return b.String()
 }
 
-// fallback are the links that a tunnel's module brings into every namespace as it is
-// loaded, by whichever test.
+// fallback matches the links that a tunnel module adds to every namespace when any test loads it.
 var fallback = regexp.MustCompile(`(?m)^\d+: (tunl0|sit0|ip6tnl0|gre0|gretap0|erspan0|ip6gre0|ip_vti0|ip6_vti0)@NONE: .*\n`)

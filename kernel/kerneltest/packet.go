@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// IPv4 is a packet without options, with a valid checksum: RFC 791, section 3.1.
+// IPv4 returns a packet without options and with a valid checksum: RFC 791, section 3.1.
 func IPv4(src, dst netip.Addr, proto byte, payload []byte) []byte {
 	const size = 20
 	b := make([]byte, size, size+len(payload))

@@ -11,14 +11,13 @@ import (
 	"testing"
 )
 
-// The variables by which a run of tests is told where it is and where to note
-// what it lacked.
+// Environment variables of a test run.
 const (
-	FeaturesVariable = "FAIRLEAD_FEATURES" // a file; unset: nothing is noted
-	WhereVariable    = "FAIRLEAD_WHERE"    // the kernel; unset: "host"
+	FeaturesVariable = "FAIRLEAD_FEATURES" // file to append records to; unset: none
+	WhereVariable    = "FAIRLEAD_WHERE"    // name of the kernel; unset: "host"
 )
 
-// Record says that a test that needs a feature ran on a kernel, or did not.
+// Record tells whether a test that needs a feature ran on a kernel.
 type Record struct {
 	Feature, Package, Test, Where string
 	Ran                           bool
@@ -37,7 +36,7 @@ func (r Record) String() string {
 	return strings.Join([]string{r.Feature, r.Package, r.Test, r.Where, word}, "\t")
 }
 
-// ReadRecords reads a file of records; a file that is not there has none.
+// ReadRecords reads a file of records. A missing file has none.
 func ReadRecords(file string) (out []Record, err error) {
 	f, err := os.Open(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -58,7 +57,7 @@ func ReadRecords(file string) (out []Record, err error) {
 	return out, lines.Err()
 }
 
-// note appends a record; one write, so that many processes may do it at once.
+// note appends a record in one write, so that many processes can append at once.
 func note(t testing.TB, feature string, ran bool) {
 	t.Helper()
 	file := os.Getenv(FeaturesVariable)
@@ -79,7 +78,7 @@ func note(t testing.TB, feature string, ran bool) {
 	}
 }
 
-// testedPackage is the import path of the package whose test binary this is.
+// testedPackage returns the import path of the package that this test binary tests.
 func testedPackage() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -70,8 +70,8 @@ func (f Facts) Rules(kernel.Side, byte) ([]kernel.RuleInfo, error) {
 }
 
 // Dropping is Docker's chain, and an operator's.
-func (f Facts) Dropping() ([]kernel.Dropping, error) {
-	return []kernel.Dropping{{Family: "ip", Table: "filter", Chain: "FORWARD"}, {Family: "inet", Table: "mine", Chain: "fwd"}}, nil
+func (f Facts) Dropping() ([]kernel.ForwardDropChain, error) {
+	return []kernel.ForwardDropChain{{Family: "ip", Table: "filter", Chain: "FORWARD"}, {Family: "inet", Table: "mine", Chain: "fwd"}}, nil
 }
 
 // Firewalld does not run.

@@ -97,18 +97,18 @@ func (c *bandwidth) Addressed(a *plugin.Attachment, r *cni.Result) (list kernel.
 	case c.EgressAt == "container":
 		return append(list, c.shape(kernel.Container, a.IfName, end.MTU, c.EgressRate, c.EgressBurst, false)...), nil
 	}
-	ifb := &kernel.IFB{Name: a.LinkName("bwp"), MAC: a.MAC("ifb"), MTU: end.MTU, Mark: a.Mark()}
+	ifb := &kernel.IFB{Name: a.LinkName("bwp"), MAC: a.MAC("ifb"), MTU: end.MTU, OwnerTag: a.Tag()}
 	r.Interfaces = append(r.Interfaces, cni.Interface{Name: ifb.Name, Mac: ifb.MAC})
 	list = append(list, ifb, &kernel.Up{Link: ifb.Name})
 	list = append(list, c.shape(kernel.Host, ifb.Name, end.MTU, c.EgressRate, c.EgressBurst, false)...)
 	return append(list,
 		&kernel.Qdisc{Link: end.Name, Type: "ingress"},
-		&kernel.Filter{Link: end.Name, Parent: kernel.IngressHandle, Redirect: ifb.Name, Priority: 1}), nil
+		&kernel.TCFilter{Link: end.Name, Parent: kernel.IngressHandle, Redirect: ifb.Name, Priority: 1}), nil
 }
 
 // Find states the link that DEL without a record looks for.
 func (c *bandwidth) Find(a *plugin.Attachment) (kernel.Objects, error) {
-	return kernel.Objects{&kernel.IFB{Name: a.LinkName("bwp"), Mark: a.Mark()}}, nil
+	return kernel.Objects{&kernel.IFB{Name: a.LinkName("bwp"), OwnerTag: a.Tag()}}, nil
 }
 
 // Inherited is the link of the reference's.
@@ -131,7 +131,7 @@ func (c *bandwidth) shape(in kernel.Side, link string, mtu int, rate, burst uint
 		class = kernel.RootHandle
 	}
 	for i, p := range append(c.ShapedSubnets, c.UnshapedSubnets...) {
-		list = append(list, &kernel.Filter{In: in, Link: link, Parent: kernel.RootHandle, Prefix: p, From: from, Class: class, Priority: uint16(1 + i)})
+		list = append(list, &kernel.TCFilter{In: in, Link: link, Parent: kernel.RootHandle, Prefix: p, From: from, Class: class, Priority: uint16(1 + i)})
 	}
 	return list
 }

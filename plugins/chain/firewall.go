@@ -79,7 +79,7 @@ func (c *firewall) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Object
 }
 
 // admit lets the addresses through one chain that drops.
-func (c *firewall) admit(a *plugin.Attachment, d kernel.Dropping, ips []cni.IP) (list kernel.Objects) {
+func (c *firewall) admit(a *plugin.Attachment, d kernel.ForwardDropChain, ips []cni.IP) (list kernel.Objects) {
 	for _, ip := range ips {
 		v4 := ip.Address.Addr().Is4()
 		if d.Family == "ip" && !v4 || d.Family == "ip6" && v4 {
@@ -92,7 +92,7 @@ func (c *firewall) admit(a *plugin.Attachment, d kernel.Dropping, ips []cni.IP) 
 		case d.IPTables():
 			list = append(list, c.iptables(command, ip)...)
 		default:
-			list = append(list, &kernel.Accept{Family: d.Family, Table: d.Table, Chain: d.Chain, Addr: ip.Address.Addr().String(), V6: !v4, Mark: a.Mark()})
+			list = append(list, &kernel.ForwardRule{Family: d.Family, Table: d.Table, Chain: d.Chain, Addr: ip.Address.Addr().String(), V6: !v4, OwnerTag: a.Tag()})
 		}
 	}
 	return list
@@ -188,7 +188,7 @@ func isolated(who string, a *plugin.Attachment, r *cni.Result) (kernel.Objects, 
 		part("chain", "forward", ruleset.Forward),
 		part("rule", "forward", "iifname @"+set+" oifname @"+set+" ether type ip drop"),
 		part("rule", "forward", "iifname @"+set+" oifname @"+set+" ether type ip6 drop"),
-		&kernel.Element{Family: "bridge", Table: kernel.Table, Set: set, Type: "ifname", Key: port.Name, Mark: a.Mark()},
+		&kernel.Element{Family: "bridge", Table: kernel.Table, Set: set, Type: "ifname", Key: port.Name, OwnerTag: a.Tag()},
 	}, nil
 }
 

@@ -223,7 +223,7 @@ func targets(a *plugin.Attachment, r *cni.Result) (out []netip.Prefix) {
 func flows(target netip.Addr, list []mapping) (out kernel.Objects) {
 	for _, m := range list {
 		if m.protocol == "udp" {
-			out = append(out, &kernel.Flows{HostIP: m.hostIP, Port: m.hostPort, Target: target})
+			out = append(out, &kernel.ConntrackFlows{HostIP: m.hostIP, Port: m.hostPort, Target: target})
 		}
 	}
 	return out

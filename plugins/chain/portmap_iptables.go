@@ -34,7 +34,7 @@ func (c *portmap) iptablesObjects(a *plugin.Attachment, ip netip.Prefix, list []
 		out = append(out, c.portRules(t, own, mark, ip, m)...)
 	}
 	entry := append([]string{}, c.conditions(ip.Addr().Is4())...)
-	return append(out, t.Rule(false, "FL-HOSTPORT", append(entry, "-m", "comment", "--comment", a.Mark(), "-j", own)...))
+	return append(out, t.Rule(false, "FL-HOSTPORT", append(entry, "-m", "comment", "--comment", a.Tag(), "-j", own)...))
 }
 
 // markChain is the chain that marks packets for masquerade: an external one

@@ -65,9 +65,9 @@ func (c *portmap) maps(a *plugin.Attachment, ip netip.Prefix, list []mapping) ke
 		value := fmt.Sprintf("%s . %d", ip.Addr(), m.container)
 		key := fmt.Sprintf("%s . %d", m.protocol, m.hostPort)
 		if m.every() {
-			out = append(out, ruleset.Element(anyPorts+f.Digit, anyType(f), key, value, a.Mark()))
+			out = append(out, ruleset.Element(anyPorts+f.Digit, anyType(f), key, value, a.Tag()))
 		} else {
-			out = append(out, ruleset.Element(onePorts+f.Digit, oneType(f), m.hostIP.String()+" . "+key, value, a.Mark()))
+			out = append(out, ruleset.Element(onePorts+f.Digit, oneType(f), m.hostIP.String()+" . "+key, value, a.Tag()))
 		}
 	}
 	return out
@@ -93,7 +93,7 @@ func (c *portmap) hairpin(a *plugin.Attachment, ip netip.Prefix, list []mapping)
 		key := fmt.Sprintf("%s . %s . %d", m.protocol, ip.Addr(), m.container)
 		if !seen[key] {
 			seen[key] = true
-			out = append(out, ruleset.Element(set, endType(f), key, "", a.Mark()))
+			out = append(out, ruleset.Element(set, endType(f), key, "", a.Tag()))
 		}
 	}
 	return out
@@ -176,7 +176,7 @@ func (c *portmap) conditional(a *plugin.Attachment, ip netip.Prefix, list []mapp
 				to = fmt.Sprintf("[%s]:%d", ip.Addr(), m.container)
 			}
 			script = append(script, fmt.Sprintf(`add rule %s fib daddr type local %s%s dport %d %s dnat %s to %s comment "%s"`,
-				of, on, m.protocol, m.hostPort, conditions, f.IP, to, a.Mark()))
+				of, on, m.protocol, m.hostPort, conditions, f.IP, to, a.Tag()))
 		}
 		out = append(out, &kernel.Command{
 			Probe: []string{"nft", "list chain " + of},

@@ -80,7 +80,7 @@ func moved(a *plugin.Attachment, routes []kernel.RouteInfo, taken []bool) (list 
 	for _, byGateway := range []bool{true, false} {
 		for n, rt := range routes {
 			if taken[n] && rt.Via.IsValid() == byGateway && !rt.Dst.Addr().IsLinkLocalUnicast() {
-				list = append(list, &kernel.NoRoute{Route: *asRoute(a, rt)})
+				list = append(list, &kernel.AbsentRoute{Route: *asRoute(a, rt)})
 			}
 		}
 	}

@@ -130,8 +130,8 @@ func sysctlPath(key, ifname string) (path, problem string) {
 func (c *tuning) Addressed(a *plugin.Attachment, r *cni.Result) (list kernel.Objects, err error) {
 	for _, key := range slices.Sorted(maps.Keys(c.Sysctl)) {
 		path, _ := sysctlPath(key, a.IfName)
-		s := &kernel.Sysctl{In: kernel.Container, Key: path, Value: c.Sysctl[key], Own: true}
-		if s.Was, err = a.Facts.Sysctl(kernel.Container, path); err != nil {
+		s := &kernel.Sysctl{In: kernel.Container, Key: path, Value: c.Sysctl[key], NetnsOnly: true}
+		if s.Previous, err = a.Facts.Sysctl(kernel.Container, path); err != nil {
 			return nil, fmt.Errorf("sysctl %s in the container: %w", key, err)
 		}
 		list = append(list, s)
@@ -152,5 +152,5 @@ func (c *tuning) Addressed(a *plugin.Attachment, r *cni.Result) (list kernel.Obj
 			own.Mac = c.mac
 		}
 	}
-	return append(list, &kernel.Tuned{Link: a.IfName, Set: set, Was: set.Had(l)}), nil
+	return append(list, &kernel.LinkAttrs{Link: a.IfName, Set: set, Previous: set.CurrentOf(l)}), nil
 }

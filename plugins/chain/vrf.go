@@ -45,7 +45,7 @@ func (c *vrf) Addressed(a *plugin.Attachment, _ *cni.Result) (kernel.Objects, er
 	}
 	return kernel.Objects{
 		&kernel.VRF{Name: c.Name, Table: table},
-		&kernel.Member{Link: a.IfName, VRF: c.Name},
+		&kernel.VRFMember{Link: a.IfName, VRF: c.Name},
 	}, nil
 }
 
@@ -60,7 +60,7 @@ func (c *vrf) Find(a *plugin.Attachment) (kernel.Objects, error) {
 	}
 	return kernel.Objects{
 		&kernel.VRF{Name: c.Name, Table: l.VRFTable()},
-		&kernel.Member{Link: a.IfName, VRF: c.Name},
+		&kernel.VRFMember{Link: a.IfName, VRF: c.Name},
 	}, nil
 }
 

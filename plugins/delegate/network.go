@@ -9,7 +9,7 @@ import (
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/cni"
-	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/skel"
 )
@@ -89,7 +89,7 @@ func (n network) here(ctx context.Context, args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
-	if ns, absent := kernel.OpenNetns(local.NetnsPath(c.Network)); absent == nil {
+	if ns, absent := netns.Open(local.NetnsPath(c.Network)); absent == nil {
 		ns.Close()
 		return nil // it is here, and goes on without the agent
 	}
@@ -114,7 +114,7 @@ func (n network) within(ctx context.Context, args *skel.CmdArgs, f func(context.
 		return err
 	}
 	path := local.NetnsPath(c.Network)
-	ns, err := kernel.OpenNetns(path)
+	ns, err := netns.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return f(plugin.Within(ctx, path))
 	}

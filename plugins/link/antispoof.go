@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/internal/hwaddr"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/plugins/ruleset"
@@ -33,7 +34,7 @@ type pins struct {
 }
 
 func (p pins) part(what, name, text string) *kernel.NFT {
-	return &kernel.NFT{Family: p.family, Table: kernel.Table, What: what, Name: name, Text: text}
+	return &kernel.NFT{Family: p.family, Table: kernel.Table, Kind: what, Name: name, Text: text}
 }
 
 // element is the port's in a set, with a value of a type; typ "": the port alone.
@@ -41,7 +42,7 @@ func (p pins) element(set, typ, key string) *kernel.Element {
 	if typ != "" {
 		typ, key = " . "+typ, " . "+key
 	}
-	return &kernel.Element{Family: p.family, Table: kernel.Table, Set: set, Type: "ifname" + typ, Key: p.port + key, Mark: p.mark}
+	return &kernel.Element{Family: p.family, Table: kernel.Table, Set: set, Type: "ifname" + typ, Key: p.port + key, OwnerTag: p.mark}
 }
 
 func (p pins) rules(chain string, rules ...string) (out kernel.Objects) {
@@ -62,7 +63,7 @@ func checkAntiSpoof(c *plugin.Conf, wanted bool) error {
 // pinPort states that a port of a bridge passes what comes from one hardware address, and
 // asks for addresses where a DHCP client does. Addresses follow by pinAddresses.
 func pinPort(a *plugin.Attachment, port, mac string, dhcp bool) kernel.Objects {
-	p := pins{"bridge", a.Mark(), port}
+	p := pins{"bridge", a.Tag(), port}
 	list := kernel.Objects{p.part("table", "", "")}
 	list = append(list, p.sets("ip", "ip6", "arp")...)
 	list = append(list, p.part("chain", "prerouting", ruleset.Raw))
@@ -73,14 +74,14 @@ func pinPort(a *plugin.Attachment, port, mac string, dhcp bool) kernel.Objects {
 
 // pinLink is pinPort for a routed link: IP by table inet, ARP by a table of its own.
 func pinLink(a *plugin.Attachment, port, mac string, dhcp bool) kernel.Objects {
-	p := pins{"inet", a.Mark(), port}
+	p := pins{"inet", a.Tag(), port}
 	list := kernel.Objects{p.part("table", "", "")}
 	list = append(list, p.sets("ip", "ip6")...)
 	list = append(list, p.part("chain", "pinned", ruleset.Raw))
 	list = append(list, p.chains("ip", "ip6")...)
 	list = append(list, p.rules("pinned", "iifname @"+pinnedPorts+" jump "+spoofChain)...)
 	list = append(list, p.own(mac, dhcp)...)
-	arp := pins{"arp", a.Mark(), port}
+	arp := pins{"arp", a.Tag(), port}
 	list = append(list, arp.part("table", "", ""))
 	list = append(list, arp.sets("arp")...)
 	list = append(list, arp.part("chain", "input", "type filter hook input priority -300; policy accept"))
@@ -183,7 +184,7 @@ func (p pins) address(ip netip.Addr) kernel.Objects {
 func pinAddresses(a *plugin.Attachment, port string, r *cni.Result, families ...string) (list kernel.Objects) {
 	for _, f := range families {
 		for _, ip := range r.IPs {
-			list = append(list, pins{f, a.Mark(), port}.address(ip.Address.Addr())...)
+			list = append(list, pins{f, a.Tag(), port}.address(ip.Address.Addr())...)
 		}
 	}
 	return list
@@ -192,7 +193,7 @@ func pinAddresses(a *plugin.Attachment, port string, r *cni.Result, families ...
 // linkLocal is the address that the kernel makes of a hardware address by default
 // (RFC 4291, appendix A).
 func linkLocal(mac string) netip.Addr {
-	hw, err := kernel.ParseMAC(mac)
+	hw, err := hwaddr.Parse(mac)
 	if err != nil || len(hw) != 6 {
 		return netip.IPv6Unspecified()
 	}

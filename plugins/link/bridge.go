@@ -106,7 +106,7 @@ func (c *bridge) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, err
 	if c.AntiSpoof {
 		list = append(list, pinPort(a, v.Name, v.PeerMAC, c.IPAM.Type == "dhcp")...)
 	}
-	return append(list, noRouters(v.Name), &kernel.Up{Link: v.Name, Filtered: c.AntiSpoof}), nil
+	return append(list, noRouters(v.Name), &kernel.Up{Link: v.Name, AfterFirewall: c.AntiSpoof}), nil
 }
 
 func (c *bridge) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
@@ -128,7 +128,7 @@ func (c *bridge) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects,
 	list = append(list, plugin.Interface{Name: a.IfName, DAD: c.EnableDAD}.Objects(r)...)
 	if len(r.IPs) > 0 {
 		v := veth(a, c.mac, c.MTU, c.Bridge)
-		list = append(list, &kernel.Announced{Port: v.Name, Link: v.PeerName, MAC: v.PeerMAC})
+		list = append(list, &kernel.AnnounceAddresses{Port: v.Name, Link: v.PeerName, MAC: v.PeerMAC})
 	}
 	list = append(list, plugin.Routes(a.IfName, r)...)
 	if c.IPMasq {
@@ -156,7 +156,7 @@ func (c *bridge) gateways(r *cni.Result) (list kernel.Objects, err error) {
 			r.Routes = append(r.Routes, cni.Route{Dst: defaultRoute(v4), GW: ip.Gateway})
 		}
 		list = append(list, &kernel.Addr{
-			Link: c.gatewayLink(), Prefix: netip.PrefixFrom(ip.Gateway, ip.Address.Bits()), IsShared: true, Alone: c.ForceAddress,
+			Link: c.gatewayLink(), Prefix: netip.PrefixFrom(ip.Gateway, ip.Address.Bits()), IsShared: true, ForceAddress: c.ForceAddress,
 		})
 	}
 	return list, nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/internal/hwaddr"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/plugin"
 )
@@ -36,7 +37,7 @@ func (c *hostDevice) Validate(*plugin.Attachment) error {
 		c.PCIBusID = c.Runtime.DeviceID
 	}
 	if c.HWAddr != "" {
-		hw, err := kernel.CanonicalMAC(c.HWAddr)
+		hw, err := hwaddr.Canonical(c.HWAddr)
 		if err != nil {
 			return cni.Invalid(c.Raw, "hwaddr", err.Error())
 		}
@@ -65,13 +66,13 @@ func (c *hostDevice) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects,
 	}
 	i := cni.Interface{Name: a.IfName, Mac: l.MAC, Sandbox: a.Netns, PciID: c.PCIBusID}
 	r.Interfaces = append(r.Interfaces, i)
-	m := &kernel.Moved{Device: l.Name, Name: a.IfName, WasAlias: l.Alias, WasUp: l.Up}
+	m := &kernel.HostDevice{Device: l.Name, Name: a.IfName, PreviousAlias: l.Alias, PreviousUp: l.Up}
 	if at == kernel.Container {
 		// It is there already: CHECK, or DEL without a record.
-		_, m.Device, _ = kernel.ParseAwayMark(l.Alias)
-		m.WasAlias = ""
+		_, m.Device, _ = kernel.ParseHostDeviceTag(l.Alias)
+		m.PreviousAlias = ""
 	}
-	m.Mark = kernel.AwayMark(a.Owner, m.Device)
+	m.OwnerTag = kernel.HostDeviceTag(a.Owner, m.Device)
 	return kernel.Objects{m}, nil
 }
 
@@ -94,9 +95,9 @@ func (c *hostDevice) Find(a *plugin.Attachment) (kernel.Objects, error) {
 			return nil, err
 		}
 		for _, l := range links {
-			mark, device, ok := kernel.ParseAwayMark(l.Alias)
+			mark, device, ok := kernel.ParseHostDeviceTag(l.Alias)
 			if ok && a.Owns(mark) {
-				return kernel.Objects{&kernel.Moved{Device: device, Name: l.Name, Mark: l.Alias}}, nil
+				return kernel.Objects{&kernel.HostDevice{Device: device, Name: l.Name, OwnerTag: l.Alias}}, nil
 			}
 		}
 	}
@@ -104,14 +105,14 @@ func (c *hostDevice) Find(a *plugin.Attachment) (kernel.Objects, error) {
 	if err != nil || l.Alias == "" || l.Alias != c.Device {
 		return nil, nil
 	}
-	return kernel.Objects{&kernel.Moved{Device: l.Alias, Name: l.Name, Mark: l.Alias}}, nil
+	return kernel.Objects{&kernel.HostDevice{Device: l.Alias, Name: l.Name, OwnerTag: l.Alias}}, nil
 }
 
 // find takes the device that is in the container under this attachment's mark,
 // and else looks it up on the host: another may have its name there by now.
 func (c *hostDevice) find(a *plugin.Attachment) (*kernel.LinkInfo, kernel.Side, error) {
 	if in, err := a.Facts.Link(kernel.Container, a.IfName); err == nil {
-		if mark, _, ok := kernel.ParseAwayMark(in.Alias); ok && a.Owns(mark) {
+		if mark, _, ok := kernel.ParseHostDeviceTag(in.Alias); ok && a.Owns(mark) {
 			return in, kernel.Container, nil
 		}
 	}
@@ -143,7 +144,7 @@ func (c *hostDevice) lookForAlternative(a *plugin.Attachment) error {
 	}
 	var names []string
 	for _, l := range links {
-		if l.Name != "lo" && l.Group != kernel.Group && len(names) < 10 {
+		if l.Name != "lo" && l.Group != kernel.LinkGroup && len(names) < 10 {
 			names = append(names, l.Name)
 		}
 	}

@@ -50,7 +50,7 @@ func TestHostDeviceBySysfs(t *testing.T) {
 		{`"pciBusID": "0000:00:09.0"`, "error", `no such device, or it has no network interface on the host`},
 		{`"pciBusID": "0000:ff:ff.f"`, "error", `pciBusID = "0000:ff:ff.f": no such device`},
 		{`"kernelpath": "/sys/../etc"`, "error", `kernelpath = "/sys/../etc": must not lead out of sysfs`},
-		{`"hwaddr": "02:00"`, "error", `"02:00" is no hardware address`},
+		{`"hwaddr": "02:00"`, "error", `"02:00" is not a hardware address`},
 	} {
 		conf := []byte(`{"cniVersion": "1.1.0", "name": "n", "type": "host-device", ` + tt.keys + `}`)
 		r := &cni.Result{}

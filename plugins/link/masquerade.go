@@ -53,7 +53,7 @@ func nftMasquerade(a *plugin.Attachment, ip netip.Prefix) kernel.Objects {
 		of("rule", name, f.IP+" daddr "+subnet+" return"),
 		of("rule", name, f.IP+" daddr != "+f.Multicast+" masquerade"),
 		of("rule", "postrouting", f.IP+" saddr @"+name+" jump "+name),
-		ruleset.Element(name, f.Addr, ip.Addr().String(), "", a.Mark()),
+		ruleset.Element(name, f.Addr, ip.Addr().String(), "", a.Tag()),
 	}
 }
 
@@ -63,7 +63,7 @@ func iptablesMasquerade(a *plugin.Attachment, ip netip.Prefix) kernel.Objects {
 	f := ruleset.FamilyOf(ip.Addr().Is4())
 	chain := "FL-" + kernel.Owner{Network: a.Network, ContainerID: a.ContainerID, IfName: a.IfName + ip.String()}.Hash()[:24]
 	rule := func(chain string, words ...string) *kernel.Command {
-		return f.IPTables.Rule(false, chain, append(words, "-m", "comment", "--comment", a.Mark())...)
+		return f.IPTables.Rule(false, chain, append(words, "-m", "comment", "--comment", a.Tag())...)
 	}
 	return kernel.Objects{
 		f.IPTables.Chain(chain, false),

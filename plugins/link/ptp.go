@@ -80,7 +80,7 @@ func (c *ptp) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, er
 	if c.AntiSpoof {
 		list = append(list, pinAddresses(a, host, r, "inet", "arp")...)
 	}
-	list = append(list, &kernel.Up{Link: host, Filtered: c.AntiSpoof})
+	list = append(list, &kernel.Up{Link: host, AfterFirewall: c.AntiSpoof})
 	for _, ip := range r.IPs {
 		list = append(list, toContainer(single(ip.Address.Addr()), host))
 	}
@@ -94,7 +94,7 @@ func (c *ptp) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, er
 			list = append(list, &kernel.Route{In: kernel.Container, Dst: net, Via: ip.Gateway, Src: ip.Address.Addr(), Link: a.IfName})
 		}
 	}
-	list = append(append(list, plugin.Routes(a.IfName, r)...), &kernel.Carried{Link: host})
+	list = append(append(list, plugin.Routes(a.IfName, r)...), &kernel.WaitForCarrier{Link: host})
 	if c.IPMasq {
 		list = append(list, masquerade(a, r, deref(c.IPMasqBackend))...)
 	}
@@ -134,7 +134,7 @@ func veth(a *plugin.Attachment, mac string, mtu int, master string) *kernel.Veth
 	return &kernel.Veth{
 		Name: a.LinkName("veth"), MAC: a.MAC("host"),
 		PeerSide: kernel.Container, PeerName: a.IfName, PeerMAC: mac,
-		MTU: mtu, Master: master, Mark: a.Mark(),
+		MTU: mtu, Master: master, OwnerTag: a.Tag(),
 	}
 }
 

@@ -12,11 +12,11 @@ const (
 )
 
 func bridgePart(what, name, text string) *kernel.NFT {
-	return &kernel.NFT{Family: "bridge", Table: kernel.Table, What: what, Name: name, Text: text}
+	return &kernel.NFT{Family: "bridge", Table: kernel.Table, Kind: what, Name: name, Text: text}
 }
 
 func bridgeElement(set, typ, key, mark string) *kernel.Element {
-	return &kernel.Element{Family: "bridge", Table: kernel.Table, Set: set, Type: typ, Key: key, Mark: mark}
+	return &kernel.Element{Family: "bridge", Table: kernel.Table, Set: set, Type: typ, Key: key, OwnerTag: mark}
 }
 
 // spoofCheck states that a port passes frames from one hardware address only.
@@ -27,7 +27,7 @@ func spoofCheck(a *plugin.Attachment, port, mac string) kernel.Objects {
 		bridgePart("set", spoofPairs, "ifname . ether_addr"),
 		bridgePart("chain", "prerouting", ruleset.Raw),
 		bridgePart("rule", "prerouting", "iifname @"+spoofPorts+" iifname . ether saddr != @"+spoofPairs+" drop"),
-		bridgeElement(spoofPairs, "ifname . ether_addr", port+" . "+mac, a.Mark()),
-		bridgeElement(spoofPorts, "ifname", port, a.Mark()),
+		bridgeElement(spoofPairs, "ifname . ether_addr", port+" . "+mac, a.Tag()),
+		bridgeElement(spoofPorts, "ifname", port, a.Tag()),
 	}
 }

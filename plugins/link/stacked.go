@@ -99,8 +99,8 @@ func (c *stacked) present(a *plugin.Attachment) string {
 }
 
 // sub is the interface on a parent; the plugin adds what its type has besides.
-func (c *stacked) sub(a *plugin.Attachment, typ string, parent *kernel.LinkInfo) *kernel.Sub {
-	return &kernel.Sub{Type: typ, Name: a.IfName, Parent: parent.Name, ParentSide: c.side(), MTU: c.MTU, Mark: a.Mark()}
+func (c *stacked) sub(a *plugin.Attachment, typ string, parent *kernel.LinkInfo) *kernel.StackedLink {
+	return &kernel.StackedLink{Type: typ, Name: a.IfName, Parent: parent.Name, ParentSide: c.side(), MTU: c.MTU, OwnerTag: a.Tag()}
 }
 
 // result adds the interface, the attachment's only one.
@@ -129,7 +129,7 @@ func (c *stacked) Ready(a *plugin.Attachment) error {
 // inside names, for DEL without a record, the container's interface of a type:
 // whatever it was made of, it goes by its name.
 func inside(a *plugin.Attachment, typ string) (kernel.Objects, error) {
-	return kernel.Objects{&kernel.Sub{Type: typ, Name: a.IfName, Mark: a.Mark()}}, nil
+	return kernel.Objects{&kernel.StackedLink{Type: typ, Name: a.IfName, OwnerTag: a.Tag()}}, nil
 }
 
 // mode is a mode that a type has, or the one it has without a word.
@@ -137,7 +137,7 @@ func (c *stacked) mode(typ, asked, usual string) (string, error) {
 	if asked == "" {
 		return usual, nil
 	}
-	if _, ok := kernel.SubModes(typ)[asked]; !ok {
+	if _, ok := kernel.StackedLinkModes(typ)[asked]; !ok {
 		return "", cni.Invalid(c.Raw, "mode", modesOf(typ))
 	}
 	return asked, nil

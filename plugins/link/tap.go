@@ -83,7 +83,7 @@ func (c *tap) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error)
 	}
 	t := &kernel.Tap{
 		Name: a.IfName, MAC: c.mac, MTU: c.MTU, MultiQueue: c.MultiQueue,
-		Owner: c.Owner, Group: c.Group, Context: c.SELinuxContext, Master: c.Bridge, Mark: a.Mark(),
+		UID: c.Owner, GID: c.Group, Context: c.SELinuxContext, Master: c.Bridge, OwnerTag: a.Tag(),
 	}
 	if t.MAC == "" {
 		t.MAC = a.MAC("container")
@@ -99,7 +99,7 @@ func (c *tap) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, er
 
 // Find needs no valid configuration, and no bridge.
 func (c *tap) Find(a *plugin.Attachment) (kernel.Objects, error) {
-	return kernel.Objects{&kernel.Tap{Name: a.IfName, Mark: a.Mark()}}, nil
+	return kernel.Objects{&kernel.Tap{Name: a.IfName, OwnerTag: a.Tag()}}, nil
 }
 
 // Ready tells whether the kernel has such interfaces.

@@ -8,6 +8,7 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // ensureBridge makes a bridge that is not there. One that the switch cannot set
@@ -37,7 +38,7 @@ func (d *db) ensureBridge(b *kernel.OVSBridge) error {
 
 func (d *db) bridgeOps(b *kernel.OVSBridge) []ovsdb.Operation {
 	datapath := b.Datapath
-	if datapath == "" && !kernel.GenericFamily("ovs_datapath") {
+	if datapath == "" && !netlink.HasFamily("ovs_datapath") {
 		datapath = userSpace
 	}
 	return []ovsdb.Operation{

@@ -107,7 +107,7 @@ func (c *ovs) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error)
 func (c *ovs) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
 	c.UseDNS(r)
 	list := plugin.Interface{Name: a.IfName}.Objects(r)
-	return append(append(list, plugin.Routes(a.IfName, r)...), &kernel.Carried{Link: c.veth(a).Name}), nil
+	return append(append(list, plugin.Routes(a.IfName, r)...), &kernel.WaitForCarrier{Link: c.veth(a).Name}), nil
 }
 
 func (c *ovs) veth(a *plugin.Attachment) *kernel.Veth {
@@ -117,7 +117,7 @@ func (c *ovs) veth(a *plugin.Attachment) *kernel.Veth {
 	}
 	return &kernel.Veth{
 		Name: a.LinkName("veth"), MAC: a.MAC("host"), PeerSide: kernel.Container, PeerName: a.IfName, PeerMAC: mac,
-		MTU: c.MTU, Switched: true, Mark: a.Mark(),
+		MTU: c.MTU, SwitchPort: true, OwnerTag: a.Tag(),
 	}
 }
 

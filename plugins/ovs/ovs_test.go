@@ -71,7 +71,7 @@ func TestRefused(t *testing.T) {
 		`"bridge": "b", "datapathType": "dpdk"`:                                  `datapathType = "dpdk": want "system"`,
 		`"bridge": "b", "socket_file": "db.sock"`:                                `socket_file = "db.sock": want the path of a socket`,
 		`"bridge": "b", "deviceID": "0000:00:01.0"`:                              `deviceID = "0000:00:01.0": a device of the host is not put into a switch`,
-		`"bridge": "b", "mac": "02"`:                                             `"02" is no hardware address`,
+		`"bridge": "b", "mac": "02"`:                                             `"02" is not a hardware address`,
 		`"bridge": "b", "vxlanID": 16777216`:                                     `vxlanID = 16777216: want a VXLAN network identifier`,
 		`"bridge": "b", "vxlanID": 1, "vxlanPort": 65536`:                        `vxlanPort = 65536: want 0 (4789)`,
 		`"bridge": "b", "vxlanID": 1, "vxlanLocal": "here"`:                      `vxlanLocal = "here": want an address of this host`,

@@ -140,7 +140,7 @@ func (d *db) removePort(p *kernel.OVSPort) error {
 	return d.drop(p.Name)
 }
 
-func (d *db) removeMarked(network string, dead func(mark string) bool) error {
+func (d *db) removeTagged(network string, dead func(mark string) bool) error {
 	list, err := d.find("Port", includes("external_ids", ovsMap(map[string]string{idNetwork: network})), "name", "external_ids")
 	if err != nil {
 		return err
@@ -148,7 +148,7 @@ func (d *db) removeMarked(network string, dead func(mark string) bool) error {
 	var errs []error
 	for _, p := range list {
 		o := owner(p)
-		if o.ContainerID == "" || !dead(o.Mark()) {
+		if o.ContainerID == "" || !dead(o.Tag()) {
 			continue
 		}
 		if err := d.drop(p.text("name")); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -66,8 +66,8 @@ func (s *ovsSwitch) Remove(o kernel.Object) error {
 	return d.removePort(p)
 }
 
-// RemoveMarked removes the network's ports whose owner is dead.
-func (s *ovsSwitch) RemoveMarked(dead func(mark string) bool) error {
+// RemoveTagged removes the network's ports whose owner is dead.
+func (s *ovsSwitch) RemoveTagged(dead func(mark string) bool) error {
 	d, err := s.open(s.addr)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -75,7 +75,7 @@ func (s *ovsSwitch) RemoveMarked(dead func(mark string) bool) error {
 	if err != nil {
 		return err
 	}
-	return d.removeMarked(s.network, dead)
+	return d.removeTagged(s.network, dead)
 }
 
 // UserSpace tells whether a port's bridge has a datapath in user space.

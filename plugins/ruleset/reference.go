@@ -24,18 +24,18 @@ func digest(s string) string {
 // the reference chose.
 func ReferenceMasquerade(a *plugin.Attachment) (list kernel.Objects) {
 	for _, family := range []string{"ip", "ip6"} {
-		list = append(list, &kernel.Foreign{Family: family, Table: "nat", Chain: "POSTROUTING", Leads: "CNI-" + ReferenceID(a)[:24]})
+		list = append(list, &kernel.ReferenceRules{Family: family, Table: "nat", Chain: "POSTROUTING", JumpTarget: "CNI-" + ReferenceID(a)[:24]})
 	}
 	comment := digest(a.Network)[:16] + "-" + digest(a.IfName + ":" + a.ContainerID)[:16]
-	return append(list, &kernel.Foreign{Family: "inet", Table: "cni_plugins_masquerade", Chain: "masq_checks", Comment: comment})
+	return append(list, &kernel.ReferenceRules{Family: "inet", Table: "cni_plugins_masquerade", Chain: "masq_checks", Comment: comment})
 }
 
 // ReferencePorts are the rules of portmap.
 func ReferencePorts(a *plugin.Attachment) (list kernel.Objects) {
 	for _, family := range []string{"ip", "ip6"} {
-		list = append(list, &kernel.Foreign{Family: family, Table: "nat", Chain: "CNI-HOSTPORT-DNAT", Leads: "CNI-DN-" + ReferenceID(a)[:21]})
+		list = append(list, &kernel.ReferenceRules{Family: family, Table: "nat", Chain: "CNI-HOSTPORT-DNAT", JumpTarget: "CNI-DN-" + ReferenceID(a)[:21]})
 		for _, chain := range []string{"hostports", "hostip_hostports", "masquerading"} {
-			list = append(list, &kernel.Foreign{Family: family, Table: "cni_hostport", Chain: chain, Comment: a.ContainerID})
+			list = append(list, &kernel.ReferenceRules{Family: family, Table: "cni_hostport", Chain: chain, Comment: a.ContainerID})
 		}
 	}
 	return list
@@ -45,7 +45,7 @@ func ReferencePorts(a *plugin.Attachment) (list kernel.Objects) {
 func ReferenceForward(ips []cni.IP) (list kernel.Objects) {
 	for _, ip := range ips {
 		addr := ip.Address.Addr()
-		list = append(list, &kernel.Foreign{Family: FamilyOf(addr.Is4()).IP, Table: "filter", Chain: "CNI-FORWARD", Addr: addr.String()})
+		list = append(list, &kernel.ReferenceRules{Family: FamilyOf(addr.Is4()).IP, Table: "filter", Chain: "CNI-FORWARD", Addr: addr.String()})
 	}
 	return list
 }

@@ -20,21 +20,21 @@ const (
 
 // Part is a part of the table that every network shares.
 func Part(what, name, text string) *kernel.NFT {
-	return &kernel.NFT{Family: "inet", Table: kernel.Table, What: what, Name: name, Text: text}
+	return &kernel.NFT{Family: "inet", Table: kernel.Table, Kind: what, Name: name, Text: text}
 }
 
 // Of makes the parts of one group of a network, which go when its sets are empty.
 func Of(network, group string) func(what, in, text string) *kernel.NFT {
 	return func(what, in, text string) *kernel.NFT {
 		n := Part(what, in, text)
-		n.Network, n.Group = network, group
+		n.Network, n.ChainGroup = network, group
 		return n
 	}
 }
 
 // Element is an element of a set, or, with a value, of a map.
 func Element(set, typ, key, value, mark string) *kernel.Element {
-	return &kernel.Element{Family: "inet", Table: kernel.Table, Set: set, Type: typ, Key: key, Value: value, Mark: mark}
+	return &kernel.Element{Family: "inet", Table: kernel.Table, Set: set, Type: typ, Key: key, Value: value, OwnerTag: mark}
 }
 
 // Family is an address family in the words of nft and iptables.

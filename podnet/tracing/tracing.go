@@ -28,7 +28,7 @@ var _ podnet.Observer = (*Observer)(nil)
 
 // New returns an Observer whose spans a provider takes.
 func New(p trace.TracerProvider) *Observer {
-	return &Observer{p.Tracer(Name, trace.WithInstrumentationVersion(cni.Release))}
+	return &Observer{p.Tracer(Name, trace.WithInstrumentationVersion(cni.Release()))}
 }
 
 // Begin implements podnet.Observer.

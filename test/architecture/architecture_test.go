@@ -29,6 +29,16 @@ var forbidden = []struct {
 	{"skel", module, []string{module + "/cni", module + "/skel"}, "a hand-written plugin needs no kernel engine"},
 	{"ipam", module, []string{module + "/cni", module + "/ipam", module + "/internal/filelock"}, "addresses are worked out without any plugin or kernel around"},
 	{"kernel", module, []string{module + "/kernel", module + "/internal", module + "/cni/rawjson"}, "objects know nothing of plugins; rawjson, which decodes records, knows nothing of them either"},
+	{"kernel/netlink", module, []string{module + "/kernel/netlink"}, "the wire knows no objects"},
+	{"kernel/netns", module, []string{module + "/kernel/netns", module + "/kernel/netlink", module + "/internal"}, "a namespace knows no objects"},
+	{"kernel/packet", module, []string{module + "/kernel/packet", module + "/kernel/netns", module + "/kernel/netlink", module + "/internal"}, "sockets know no objects"},
+	{"kernel/nft", module, []string{module + "/kernel/nft", module + "/kernel/netlink", module + "/internal/hwaddr"}, "it encodes and decodes, and sends nothing"},
+	{"kernel/wireguard", module, []string{module + "/kernel/wireguard", module + "/kernel/netlink"}, "a device knows no engine"},
+	{"kernel", module + "/kernel/reconcile", nil, "the reconciler is above the engine"},
+	{"kernel", module + "/kernel/inspect", nil, "diagnosis is above the engine"},
+	{"kernel/reconcile", module + "/kernel/inspect", nil, "the agent does not diagnose"},
+	{"cmd/fairlead-cni", module + "/kernel/reconcile", nil, "only the agent reconciles"},
+	{"cmd/fairlead-cni", module + "/kernel/inspect", nil, "only diagnosis reads everything"},
 	{"attach", module, []string{module + "/attach", module + "/cni", module + "/kernel", module + "/internal"}, "a record is read by many"},
 	{"doctor", module, []string{module + "/doctor", module + "/attach", module + "/cni", module + "/ipam", module + "/kernel", module + "/internal"}, "checks are pure functions of facts: no plugin, no runtime"},
 	{"install", module, []string{module + "/install"}, "files are files, whatever is in them"},
@@ -77,7 +87,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// Only kernel speaks netlink and writes sysctls.
+// Only kernel and its subpackages use netlink and write sysctls.
 func TestOnlyKernelTouchesTheKernel(t *testing.T) {
 	t.Parallel()
 	for _, line := range goList(t, "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "./...") {
@@ -85,6 +95,37 @@ func TestOnlyKernelTouchesTheKernel(t *testing.T) {
 		for _, imp := range f[1:] {
 			if strings.HasPrefix(imp, "golang.org/x/sys/unix") && !under(f[0], module+"/kernel") {
 				t.Errorf("%s imports %s: only kernel does", f[0], imp)
+			}
+		}
+	}
+}
+
+// TestNetlinkSockets checks that only these packages open sockets: everything else goes through them.
+func TestNetlinkSockets(t *testing.T) {
+	t.Parallel()
+	opens := map[string]string{
+		"kernel/netlink":    "netlink.Dial",
+		"kernel/packet":     "DHCP, ICMP",
+		"kernel/reconcile":  "a netlink socket that receives events",
+		"kernel/wireguard":  "a UNIX socket to a process",
+		"kernel/kerneltest": "tests",
+	}
+	for _, dir := range goList(t, "-f", "{{.Dir}}", "./kernel/...") {
+		rel, err := filepath.Rel(root(t), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasSuffix(file, "_test.go") && strings.Contains(string(raw), "unix.Socket(") && opens[rel] == "" {
+				t.Errorf("%s opens a socket", file)
 			}
 		}
 	}

@@ -17,15 +17,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/agent/backend"
+	"github.com/fairlead/fairlead/internal/hwaddr"
 	"github.com/fairlead/fairlead/internal/lab"
-	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 // inside runs something with a thread in a namespace.
-func inside(t *testing.T, netns string, do func() error) {
+func inside(t *testing.T, nsPath string, do func() error) {
 	t.Helper()
-	ns, err := kernel.OpenNetns(netns)
+	ns, err := netns.Open(nsPath)
 	must(t, err)
 	defer ns.Close()
 	must(t, ns.Do(do))
@@ -97,7 +98,7 @@ func (w wrapped) send(t *testing.T, vni int) {
 	packet := kerneltest.IPv4(netip.MustParseAddr("10.0.0.200"), w.inner, unix.IPPROTO_UDP, udp4(innerPort, "|"+w.name))
 	outer := kerneltest.IPv4(src, w.dst, unix.IPPROTO_IPIP, packet)
 	if vni != 0 {
-		hw, err := kernel.ParseMAC(backend.VXLANMAC(w.to.Name, vni))
+		hw, err := hwaddr.Parse(backend.VXLANMAC(w.to.Name, vni))
 		must(t, err)
 		frame := append(append(slices.Clone(hw), 2, 0, 0, 0, 0, 7, 8, 0), packet...)
 		head := binary.BigEndian.AppendUint32([]byte{8, 0, 0, 0}, uint32(vni)<<8) // RFC 7348, section 5

@@ -24,7 +24,7 @@ func TestOVSByHand(t *testing.T) {
 	s.sw.Ctl("set", "port", p, "tag=11", "--", "set", "interface", p, "external_ids:fairlead-container=x")
 	s.refused("check", conf, "a", `tag is 11, want 10, external_ids:fairlead-container is "x", want "a"`)
 	kerneltest.In(t, s.netns["a"], "ethtool", "-K", "eth0", "tx", "on")
-	s.refused("check", conf, "a", `eth0 in the container leaves checksums to hardware`)
+	s.refused("check", conf, "a", `eth0 in the container offloads checksums`)
 	s.sw.Ctl("del-port", p)
 	s.refused("check", conf, "a", `host: ovs-vsctl add-port ovs0 `+p+` tag=10: is missing`)
 	s.refused("add", conf, "a", `container a is already attached to network n as eth0`)
@@ -162,7 +162,7 @@ func TestOVSRefused(t *testing.T) {
 	in := func(bridge, keys string) string {
 		return strings.Replace(s.conf("n", keys), `"ovs0"`, `"`+bridge+`"`, 1)
 	}
-	s.refused("add", in("cni0", ""), "a", `cni0 is a bridge of the kernel's, not of Open vSwitch's`)
+	s.refused("add", in("cni0", ""), "a", `cni0 is a Linux bridge, not an Open vSwitch bridge`)
 	s.refused("add", s.conf("n", `"vlan": 4095,`), "a", `vlan = 4095: want a VLAN ID`)
 	s.refused("add", s.conf("n", `"socket_file": "db.sock",`), "a", `want the path of a socket`)
 	s.like(before)

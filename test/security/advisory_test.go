@@ -10,18 +10,19 @@ import (
 
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 // in does something in a namespace ("": the host), on a thread that is there.
-func (m *machine) in(netns string, do func() error) {
+func (m *machine) in(nsPath string, do func() error) {
 	m.t.Helper()
-	if netns == "" {
+	if nsPath == "" {
 		if err := do(); err != nil {
 			m.t.Fatal(err)
 		}
 		return
 	}
-	ns, err := kernel.OpenNetns(netns)
+	ns, err := netns.Open(nsPath)
 	if err != nil {
 		m.t.Fatal(err)
 	}

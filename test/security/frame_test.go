@@ -8,14 +8,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/internal/hwaddr"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 // sender sends frames on eth0 of a container, as whoever rules it can.
 func (m *machine) send(container string, frames ...[]byte) {
 	m.t.Helper()
-	ns, err := kernel.OpenNetns(m.netns[container])
+	ns, err := netns.Open(m.netns[container])
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -51,7 +52,7 @@ func index(fd int, name string) (int, error) {
 }
 
 func mac(t testing.TB, s string) []byte {
-	hw, err := kernel.ParseMAC(s)
+	hw, err := hwaddr.Parse(s)
 	if err != nil {
 		t.Fatal(err)
 	}

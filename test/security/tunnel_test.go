@@ -10,11 +10,12 @@ import (
 
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
 // apply makes a tunnel so, as the agent's reconciler does.
 func apply(e *kernel.Engine, o kernel.Object) error {
-	r := kernel.NewReconciler(e, kernel.Host, kernel.Keeper{Protocol: 103, Alias: "fairlead-agent ", Table: "fairlead-agent"})
+	r := reconcile.New(e, kernel.Host, reconcile.Owner{Protocol: 103, Alias: "fairlead-agent ", Table: "fairlead-agent"})
 	return r.Reconcile(kernel.Objects{o}).Err()
 }
 
@@ -30,7 +31,7 @@ func TestRogueRouterByTunnel(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Close)
-	v := &kernel.VXLAN{Name: "fl-vx.7", ID: 7, Port: 8472, Local: netip.MustParseAddr("10.1.0.1"), Link: under, MAC: "02:00:00:00:00:07", MTU: 1400, Mark: "fairlead-agent vxlan"}
+	v := &kernel.VXLAN{Name: "fl-vx.7", ID: 7, Port: 8472, Local: netip.MustParseAddr("10.1.0.1"), Link: under, MAC: "02:00:00:00:00:07", MTU: 1400, OwnerTag: "fairlead-agent vxlan"}
 	if err := apply(e, v); err != nil {
 		t.Fatal(err)
 	}

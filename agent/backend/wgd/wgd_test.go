@@ -42,7 +42,7 @@ func device(t *testing.T) *kernel.WireGuard {
 		t.Fatal(err)
 	}
 	return &kernel.WireGuard{
-		Name: "wg0", KeyFile: key, Port: 51820, MTU: 1420, Mark: "fairlead-agent test",
+		Name: "wg0", KeyFile: key, Port: 51820, MTU: 1420, OwnerTag: "fairlead-agent test",
 		Program: []string{"/proc/self/exe", wgd.Command}, Socket: filepath.Join(dir, "wg0.sock"),
 		Peers: []kernel.WireGuardPeer{
 			{PublicKey: peerA, Endpoint: netip.MustParseAddrPort("192.0.2.2:51820"), AllowedIPs: []netip.Prefix{netip.MustParsePrefix("10.244.1.0/26"), netip.MustParsePrefix("fd00::/64")}},

@@ -12,7 +12,7 @@ import (
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
-	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/packet"
 	addr "github.com/fairlead/fairlead/plugins/ipam"
 )
 
@@ -20,13 +20,13 @@ import (
 type exchange4 struct {
 	*v4
 	l       *link
-	socket  *kernel.Socket
+	socket  *packet.Socket
 	xid     dhcpv4.TransactionID
 	started time.Time
 }
 
 func (p *v4) begin(l *link) (*exchange4, error) {
-	s, err := kernel.OpenFrames(l.ns, l.index, clientPort)
+	s, err := packet.OpenFrames(l.ns, l.index, clientPort)
 	if err != nil {
 		return nil, err
 	}

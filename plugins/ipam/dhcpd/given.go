@@ -95,7 +95,7 @@ func (g given) objects(ifname string, whole *cni.Result) (list kernel.Objects) {
 		}
 	}
 	for _, rt := range g.Routes {
-		list = append(list, &kernel.Route{In: kernel.Container, Link: ifname, Dst: rt.Dst, Via: rt.GW, Metric: rt.Priority, Scope: rt.Scope, Beside: true})
+		list = append(list, &kernel.Route{In: kernel.Container, Link: ifname, Dst: rt.Dst, Via: rt.GW, Metric: rt.Priority, Scope: rt.Scope, AllowOthers: true})
 	}
 	return list
 }

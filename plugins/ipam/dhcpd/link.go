@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/internal/hwaddr"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 // errNobody is a message that no server answered in its time.
@@ -27,7 +29,7 @@ func (r *refusal) Error() string { return r.why }
 // link is a container's interface, open for one exchange: nothing is held
 // between two, so that a namespace can end.
 type link struct {
-	ns    *kernel.Netns
+	ns    *netns.Handle
 	name  string
 	index int
 	mac   net.HardwareAddr
@@ -36,7 +38,7 @@ type link struct {
 
 // openLink opens an interface in the namespace of an identity, see attach.NetnsID.
 func openLink(path, id, ifname string) (*link, error) {
-	ns, err := kernel.OpenNetns(path)
+	ns, err := netns.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %w", errGone, err)
 	}
@@ -66,7 +68,7 @@ func (l *link) look() error {
 		if err != nil {
 			return err
 		}
-		mac, err := kernel.ParseMAC(info.MAC)
+		mac, err := hwaddr.Parse(info.MAC)
 		if err != nil {
 			return fmt.Errorf("%s in %s cannot speak DHCP: %w", l.name, l.ns.Path(), err)
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/cni"
-	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/packet"
 )
 
 // routers is what routers' advertisements gave. They are asked again while it
@@ -43,7 +43,7 @@ func (p *routers) term() *term   { return &p.Term }
 
 // acquire asks for an advertisement until one says something that can be used.
 func (p *routers) acquire(ctx context.Context, l *link) error {
-	s, err := kernel.OpenICMP6(l.ns, l.index, routerAdvertisement)
+	s, err := packet.OpenICMP6(l.ns, l.index, routerAdvertisement)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (p *routers) acquire(ctx context.Context, l *link) error {
 }
 
 // listen waits for an advertisement that has a use.
-func (p *routers) listen(ctx context.Context, s *kernel.Socket, l *link, b []byte, until time.Time) bool {
+func (p *routers) listen(ctx context.Context, s *packet.Socket, l *link, b []byte, until time.Time) bool {
 	for {
 		n, from, err := s.Receive(ctx, b, until)
 		if err != nil {

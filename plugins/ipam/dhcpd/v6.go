@@ -13,6 +13,7 @@ import (
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/packet"
 )
 
 // The ports and the servers' group of DHCPv6.
@@ -172,7 +173,7 @@ func (p *v6) ask(ctx context.Context, l *link, m *dhcpv6.Message, until time.Tim
 
 // once sends a message and waits for its answer.
 func (p *v6) once(ctx context.Context, l *link, m *dhcpv6.Message, until time.Time, accept func(*dhcpv6.Message) bool) (*dhcpv6.Message, error) {
-	s, err := kernel.OpenUDP6(l.ns, l.index, netip.AddrPortFrom(l.local(), clientPort6))
+	s, err := packet.OpenUDP6(l.ns, l.index, netip.AddrPortFrom(l.local(), clientPort6))
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,45 @@
+// Package hwaddr reads and writes hardware addresses (MAC) of six bytes. It does not import
+// package net, which would slow down the start of every plugin.
+package hwaddr
+
+import (
+	"encoding/hex"
+	"fmt"
+)
+
+// Parse reads a hardware address of six bytes, with colons or dashes.
+func Parse(s string) ([]byte, error) {
+	raw := make([]byte, 6)
+	for i := range raw {
+		at := 3 * i
+		if len(s) != 17 || i > 0 && s[at-1] != ':' && s[at-1] != '-' {
+			return nil, errInvalid(s)
+		}
+		if _, err := hex.Decode(raw[i:i+1], []byte(s[at:at+2])); err != nil {
+			return nil, errInvalid(s)
+		}
+	}
+	return raw, nil
+}
+
+func errInvalid(s string) error {
+	return fmt.Errorf("%q is not a hardware address: want six bytes, like 02:00:00:00:00:01", s)
+}
+
+// Canonical returns a hardware address in the form in which the kernel's addresses are shown.
+func Canonical(s string) (string, error) {
+	raw, err := Parse(s)
+	return Format(raw), err
+}
+
+// Format writes a hardware address with colons, in lower case.
+func Format(raw []byte) string {
+	b := make([]byte, 0, 3*len(raw))
+	for i, c := range raw {
+		if i > 0 {
+			b = append(b, ':')
+		}
+		b = hex.AppendEncode(b, []byte{c})
+	}
+	return string(b)
+}

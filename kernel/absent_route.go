@@ -1,0 +1,70 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
+)
+
+// AbsentRoute is a route that must not exist, because another table has it. Removing the object adds the route again if
+// its link still exists.
+type AbsentRoute struct {
+	base
+	Route Route
+}
+
+func (n *AbsentRoute) kind() string { return "noroute" }
+func (n *AbsentRoute) Side() Side   { return n.Route.In }
+func (n *AbsentRoute) Shared() bool { return false }
+func (n *AbsentRoute) on() linkName { return n.Route.on() }
+
+func (n *AbsentRoute) String() string {
+	return strings.Replace(n.Route.String(), "route add", "route del", 1)
+}
+
+func (n *AbsentRoute) ensure(e *Engine) error {
+	i, err := e.LinkIndex(n.Route.In, n.Route.Link)
+	if err != nil {
+		return err
+	}
+	return e.send(n, n.Route.In, netlink.Request{Type: unix.RTM_DELROUTE, Flags: 0, Body: n.Route.Message(i)}, func(r netlink.Response) error {
+		if r.Err == nil {
+			e.noteCreated(n)
+		}
+		return absentIsFine(r)
+	})
+}
+
+func (n *AbsentRoute) diff(e *Engine) ([]string, error) {
+	i, err := e.LinkIndex(n.Route.In, n.Route.Link)
+	if err != nil {
+		return nil, err
+	}
+	have, err := e.Routes(n.Route.In, netlink.AddrFamily(n.Route.Dst.Addr()), n.Route.RoutingTable())
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range have {
+		if h.Dst == n.Route.Dst && h.Index == i && h.Via == n.Route.Via && h.Metric == n.Route.Metric {
+			return []string{fmt.Sprintf("exists again in table %d", h.Table)}, nil
+		}
+	}
+	return nil, nil
+}
+
+func (n *AbsentRoute) remove(e *Engine) error {
+	i, err := e.LinkIndex(n.Route.In, n.Route.Link)
+	if err != nil {
+		return err
+	}
+	_, err = e.Request(n.Route.In, netlink.Request{Type: unix.RTM_NEWROUTE, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: n.Route.Message(i)})
+	if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENETDOWN) {
+		return os.ErrNotExist // the route is back, or its link is down
+	}
+	return err
+}

@@ -1,0 +1,239 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
+)
+
+// ConntrackFlows are the connection-tracking entries of a UDP host port. Creating and removing the object both delete
+// entries, so that a sender that never pauses reaches the new target, or none. Entries of other machines' ports with
+// that number stay.
+type ConntrackFlows struct {
+	base
+	HostIP netip.Addr `json:",omitzero"` // unspecified: every address of the host, of the target's family
+	Port   uint16     `json:",omitzero"` // host port
+	Target netip.Addr `json:",omitzero"` // address of the container
+}
+
+const ( // linux/netfilter/nfnetlink_conntrack.h
+	ctDelete = 2
+	ctGet    = 1
+
+	ctaTupleOrig  = 1
+	ctaTupleReply = 2
+	ctaFilter     = 25
+
+	ctaTupleIP    = 1
+	ctaTupleProto = 2
+	ctaIPv4Src    = 1
+	ctaIPv4Dst    = 2
+	ctaIPv6Src    = 3
+	ctaIPv6Dst    = 4
+	ctaProtoNum   = 1
+	ctaProtoDport = 3
+
+	ctaFilterOrig  = 1
+	ctaFilterReply = 2
+	filterIPSrc    = 1 << 0
+	filterIPDst    = 1 << 1
+	filterProtoNum = 1 << 3
+	filterDport    = 1 << 5
+)
+
+func (f *ConntrackFlows) kind() string { return "flows" }
+func (f *ConntrackFlows) Side() Side   { return Host }
+func (f *ConntrackFlows) Shared() bool { return false }
+
+func (f *ConntrackFlows) String() string {
+	s := fmt.Sprintf("conntrack -D -p udp --orig-port-dst %d --reply-src %s", f.Port, f.Target)
+	if f.HostIP.IsValid() && !f.HostIP.IsUnspecified() {
+		s += " --orig-dst " + f.HostIP.String()
+	}
+	return s
+}
+
+// ensure deletes the entries that lead to a previous target, or to the host itself. The port mapping must exist first:
+// otherwise a packet creates such an entry again.
+func (f *ConntrackFlows) ensure(e *Engine) error {
+	e.later = append(e.later, later{f, func() error { return f.endFormer(e) }})
+	return nil
+}
+
+func (f *ConntrackFlows) endFormer(e *Engine) error {
+	dsts := []netip.Addr{f.HostIP}
+	if !f.HostIP.IsValid() || f.HostIP.IsUnspecified() {
+		var err error
+		if dsts, err = e.localAddrs(netlink.AddrFamily(f.Target)); err != nil {
+			return err
+		}
+	}
+	for _, dst := range dsts {
+		if err := e.endFlows(flowFilter{dst: dst, port: f.Port, family: netlink.AddrFamily(f.Target)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *ConntrackFlows) diff(*Engine) ([]string, error) { return nil, nil }
+
+// drift reports flows that still go to a previous target, or to the host itself.
+func (f *ConntrackFlows) drift(e *Engine) ([]string, error) {
+	c, err := e.Netfilter()
+	if err != nil {
+		return nil, err
+	}
+	filter := flowFilter{port: f.Port, family: netlink.AddrFamily(f.Target)}
+	if f.HostIP.IsValid() && !f.HostIP.IsUnspecified() {
+		filter.dst = f.HostIP
+	}
+	local, err := e.localAddrs(netlink.AddrFamily(f.Target))
+	if err != nil {
+		return nil, err
+	}
+	msgs, err := c.Dump(netlink.Request{Type: unix.NFNL_SUBSYS_CTNETLINK<<8 | ctGet, Body: filter.body()})
+	if err != nil {
+		return nil, nil // without connection tracking there are no flows
+	}
+	stale := 0
+	for _, m := range msgs {
+		if len(m) > 4 && f.stale(m[4:], local) {
+			stale++
+		}
+	}
+	if stale > 0 {
+		return []string{fmt.Sprintf("%d flows go to another target", stale)}, nil
+	}
+	return nil, nil
+}
+
+func (f *ConntrackFlows) stale(entry []byte, local []netip.Addr) bool {
+	end := func(tuple []byte, v4, v6 uint16) netip.Addr {
+		ip := netlink.Attr(tuple, ctaTupleIP)
+		if a := netlink.Addr(netlink.Attr(ip, v4)); a.IsValid() {
+			return a
+		}
+		return netlink.Addr(netlink.Attr(ip, v6))
+	}
+	orig, reply := netlink.Attr(entry, ctaTupleOrig), netlink.Attr(entry, ctaTupleReply)
+	proto := netlink.Attr(orig, ctaTupleProto)
+	port := netlink.Attr(proto, ctaProtoDport)
+	return netlink.Uint8(netlink.Attr(proto, ctaProtoNum)) == unix.IPPROTO_UDP && len(port) == 2 && port[0] == byte(f.Port>>8) && port[1] == byte(f.Port) &&
+		slices.Contains(local, end(orig, ctaIPv4Dst, ctaIPv6Dst)) && end(reply, ctaIPv4Src, ctaIPv6Src) != f.Target
+}
+
+func (f *ConntrackFlows) restore(e *Engine) error { return f.endFormer(e) }
+
+// remove deletes the entries that lead to the target, after the mapping is gone.
+func (f *ConntrackFlows) remove(e *Engine) error {
+	e.later = append(e.later, later{f, func() error {
+		return e.endFlows(flowFilter{replySrc: f.Target, port: f.Port, family: netlink.AddrFamily(f.Target)})
+	}})
+	return nil
+}
+
+// localAddrs lists the host's addresses of a family.
+func (e *Engine) localAddrs(fam byte) ([]netip.Addr, error) {
+	msgs, err := e.Dump(Host, netlink.Request{Type: unix.RTM_GETADDR, Body: netlink.Buffer{fam, 0, 0, 0, 0, 0, 0, 0}})
+	if err != nil {
+		return nil, fmt.Errorf("list the host's addresses: %w", err)
+	}
+	seen := map[netip.Addr]bool{}
+	var out []netip.Addr
+	for _, m := range msgs {
+		if len(m) < unix.SizeofIfAddrmsg {
+			continue
+		}
+		a := netlink.LocalAddr(m)
+		if !seen[a] {
+			seen[a] = true
+			out = append(out, a)
+		}
+	}
+	return out, nil
+}
+
+type flowFilter struct {
+	family   byte
+	port     uint16
+	dst      netip.Addr // of the original direction
+	replySrc netip.Addr
+}
+
+func (f flowFilter) body() netlink.Buffer {
+	b := netlink.Buffer{f.family, 0, 0, 0}
+	orig := uint32(filterProtoNum | filterDport)
+	b.Nest(ctaTupleOrig, func(n *netlink.Buffer) {
+		if f.dst.IsValid() {
+			orig |= filterIPDst
+			n.Nest(ctaTupleIP, func(n *netlink.Buffer) { n.Addr(pick(f.dst, ctaIPv4Dst, ctaIPv6Dst), f.dst) })
+		}
+		n.Nest(ctaTupleProto, func(n *netlink.Buffer) {
+			n.Uint8(ctaProtoNum, unix.IPPROTO_UDP)
+			n.Uint16BE(ctaProtoDport, f.port)
+		})
+	})
+	if f.replySrc.IsValid() {
+		b.Nest(ctaTupleReply, func(n *netlink.Buffer) {
+			n.Nest(ctaTupleIP, func(n *netlink.Buffer) { n.Addr(pick(f.replySrc, ctaIPv4Src, ctaIPv6Src), f.replySrc) })
+		})
+	}
+	b.Nest(ctaFilter, func(n *netlink.Buffer) {
+		n.Uint32(ctaFilterOrig, orig)
+		if f.replySrc.IsValid() {
+			n.Uint32(ctaFilterReply, filterIPSrc)
+		}
+	})
+	return b
+}
+
+func pick(a netip.Addr, v4, v6 uint16) uint16 {
+	if a.Is4() {
+		return v4
+	}
+	return v6
+}
+
+// endFlows deletes entries by a filter. That is one message since kernel 6.12. Before, it lists with the filter (5.9)
+// and deletes one by one.
+func (e *Engine) endFlows(f flowFilter) error {
+	c, err := e.Netfilter()
+	if err != nil {
+		return err
+	}
+	const subsystem = unix.NFNL_SUBSYS_CTNETLINK << 8
+	resp, err := c.Do([]netlink.Request{{Type: subsystem | ctDelete, Flags: unix.NLM_F_ACK, Body: f.body()}})
+	if err != nil {
+		return err
+	}
+	if err = resp[0].Err; err == nil {
+		return nil
+	}
+	if !errors.Is(err, unix.EINVAL) && !netlink.IsAbsent(err) {
+		return fmt.Errorf("end flows of UDP port %d: %w", f.port, err)
+	}
+	msgs, err := c.Dump(netlink.Request{Type: subsystem | ctGet, Body: f.body()})
+	if err != nil {
+		return fmt.Errorf("list flows of UDP port %d: %w", f.port, err)
+	}
+	var errs []error
+	for _, m := range msgs {
+		if len(m) < 4 {
+			continue
+		}
+		b := netlink.Buffer{f.family, 0, 0, 0}
+		b.Bytes(ctaTupleOrig|unix.NLA_F_NESTED, netlink.Attr(m[4:], ctaTupleOrig))
+		resp, err := c.Do([]netlink.Request{{Type: subsystem | ctDelete, Flags: unix.NLM_F_ACK, Body: b}})
+		if err == nil && !netlink.IsAbsent(resp[0].Err) {
+			err = resp[0].Err
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,163 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/plainfile"
+	"github.com/fairlead/fairlead/kernel/netlink"
+	"github.com/fairlead/fairlead/kernel/nft"
+)
+
+// ForwardRule lets one address pass a third-party forward chain whose policy is drop. An accept ends only its own base
+// chain, so a rule in our table cannot do that. The rules are at the head of the chain and carry the owner tag.
+type ForwardRule struct {
+	base
+	Family   string `json:",omitzero"` // of the table: ip, ip6 or inet
+	Table    string `json:",omitzero"`
+	Chain    string `json:",omitzero"`
+	Addr     string `json:",omitzero"`
+	V6       bool   `json:",omitzero"`
+	OwnerTag string `json:"Mark,omitzero"`
+}
+
+func (a *ForwardRule) kind() string { return "accept" }
+func (a *ForwardRule) Side() Side   { return Host }
+func (a *ForwardRule) Shared() bool { return false }
+
+func (a *ForwardRule) String() string {
+	return "nft insert rule " + a.Family + " " + a.Table + " " + a.Chain + " " + strings.Join(a.texts(), " accept; ") + " accept"
+}
+
+// texts returns what the rules match: packets from the container, packets of its connections, and packets to its host
+// ports.
+func (a *ForwardRule) texts() []string {
+	ip := "ip"
+	if a.V6 {
+		ip = "ip6"
+	}
+	to := ip + " daddr " + a.Addr
+	return []string{ip + " saddr " + a.Addr, to + " ct state established,related", to + " ct status dnat"}
+}
+
+func (a *ForwardRule) ensure(e *Engine) error {
+	if d, err := a.diff(e); err == nil && len(d) == 0 {
+		return nil
+	}
+	var reqs []netlink.Request
+	for _, text := range a.texts() {
+		add, err := nft.Part{Family: a.Family, Table: a.Table, Kind: "rule", Name: a.Chain, Text: text + " accept", Comment: a.OwnerTag}.Add()
+		if err != nil {
+			return err
+		}
+		add.Flags &^= unix.NLM_F_APPEND // insert at the head
+		reqs = append(reqs, add)
+	}
+	err := e.nftTransaction(reqs)
+	if err == nil {
+		e.noteCreated(a)
+	}
+	return err
+}
+
+func (a *ForwardRule) diff(e *Engine) ([]string, error) {
+	have, err := e.NFTRules(a.Family, a.Table, a.Chain)
+	if err != nil {
+		return nil, err
+	}
+	n := 0
+	for _, r := range have {
+		if r.Comment == a.OwnerTag {
+			n++
+		}
+	}
+	if n < len(a.texts()) {
+		return []string{"is missing"}, nil
+	}
+	return nil, nil
+}
+
+// remove deletes the owner's rules from the chain.
+func (a *ForwardRule) remove(e *Engine) error {
+	return e.deleteRules(a.Family, a.Table, a.Chain, func(tag string) bool { return tag == a.OwnerTag })
+}
+
+// ForwardDropChain is a third-party forward chain whose policy is drop.
+type ForwardDropChain struct {
+	Family, Table, Chain string
+	Legacy               bool // of iptables-legacy, which does not use nftables
+}
+
+// IPTables reports whether iptables manages the chain. No other tool may write to such a chain.
+func (d ForwardDropChain) IPTables() bool {
+	return (d.Family == "ip" || d.Family == "ip6") && d.Table == "filter" && d.Chain == "FORWARD"
+}
+
+// ForwardDropChains lists the forward chains of other software whose policy is drop. It lists chains and no rules.
+func (e *Engine) ForwardDropChains() (out []ForwardDropChain, err error) {
+	c, err := e.Netfilter()
+	if err != nil {
+		return nil, err
+	}
+	msgs, err := c.Dump(netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETCHAIN, Body: nft.MessageForAll()})
+	if err != nil && !netlink.IsAbsent(err) {
+		return nil, fmt.Errorf("list nftables chains: %w", err)
+	}
+	for _, family := range []string{"ip", "ip6", "inet"} {
+		for _, m := range msgs {
+			if len(m) <= 4 || m[0] != nft.FamilyNumber(family) {
+				continue
+			}
+			if c := nft.ParseChain(m); c.Hook == "forward" && c.Drop {
+				out = append(out, ForwardDropChain{Family: family, Table: c.Table, Chain: c.Name})
+			}
+		}
+	}
+	out = slices.DeleteFunc(out, func(d ForwardDropChain) bool { return d.Table == Table })
+	return append(out, legacyForwardDropChains()...), nil
+}
+
+// legacyForwardDropChains asks iptables-legacy where its tables are in use.
+func legacyForwardDropChains() (out []ForwardDropChain) {
+	for _, family := range []string{"ip", "ip6"} {
+		command, used := legacyCommand(family, "filter")
+		if !used {
+			continue
+		}
+		rules, err := exec.Command(command, "-w", "-S", "FORWARD").Output()
+		if err == nil && strings.HasPrefix(string(rules), "-P FORWARD DROP") {
+			out = append(out, ForwardDropChain{family, "filter", "FORWARD", true})
+		}
+	}
+	return out
+}
+
+// legacyCommand returns the command of iptables-legacy for a family, and whether its table is in use.
+func legacyCommand(family, table string) (command string, used bool) {
+	names, err := plainfile.Read("/proc/net/" + family + "_tables_names")
+	return family + "tables-legacy", err == nil && slices.Contains(strings.Fields(string(names)), table)
+}
+
+// removeForwardRules removes the rules of dead owners from third-party chains.
+func (e *Engine) removeForwardRules(dead func(mark string) bool) error {
+	list, err := e.ForwardDropChains()
+	errs := []error{err}
+	for _, d := range list {
+		if d.IPTables() {
+			continue // a Command removes those rules
+		}
+		err := e.deleteRules(d.Family, d.Table, d.Chain, func(mark string) bool {
+			return len(mark) > len(TagPrefix) && mark[:len(TagPrefix)] == TagPrefix && dead(mark)
+		})
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,161 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
+)
+
+// HostDevice is a device of the host that is in the container while the attachment exists. It returns under its own
+// name. Its previous settings are saved here and in the alias, so it can return without a record.
+type HostDevice struct {
+	base
+	Device        string `json:",omitzero"`     // name on the host
+	Name          string `json:",omitzero"`     // name in the container
+	OwnerTag      string `json:"Mark,omitzero"` // alias while it is in the container, see HostDeviceTag
+	PreviousAlias string `json:"WasAlias,omitzero"`
+	PreviousUp    bool   `json:"WasUp,omitzero"`
+}
+
+const hostDeviceSeparator = " was "
+
+// HostDeviceTag returns the alias of a device in a container: the owner tag and the device's name on the host.
+func HostDeviceTag(o Owner, device string) string { return o.Tag() + hostDeviceSeparator + device }
+
+// ParseHostDeviceTag splits such an alias into the owner tag and the device's name on the host.
+func ParseHostDeviceTag(alias string) (mark, device string, ok bool) {
+	i := strings.LastIndex(alias, hostDeviceSeparator)
+	if i < 0 || !strings.HasPrefix(alias, TagPrefix) {
+		return "", "", false
+	}
+	return alias[:i], alias[i+len(hostDeviceSeparator):], true
+}
+
+func (m *HostDevice) kind() string { return "moved" }
+func (m *HostDevice) Side() Side   { return Host }
+func (m *HostDevice) Shared() bool { return false }
+
+func (m *HostDevice) links() []linkName { return []linkName{{Container, m.Name}} }
+
+func (m *HostDevice) String() string {
+	return "ip link set " + m.Device + " netns container name " + m.Name
+}
+
+func (m *HostDevice) ensure(e *Engine) error {
+	l, err := e.Link(Host, m.Device)
+	if err != nil {
+		return err
+	}
+	// Check the name first: a rename that fails after the move would leave the device in the container.
+	if _, err := e.Link(Container, m.Name); err == nil {
+		return fmt.Errorf("interface %s already exists in the container: %w", m.Name, unix.EEXIST)
+	}
+	e.noteCreated(m) // from here on it may be down
+	if err := e.move(Host, Container, l, m.Name, m.OwnerTag); err != nil {
+		return err
+	}
+	delete(e.index[Host], m.Device)
+	return nil
+}
+
+// move takes a link down, then moves it, renames it and sets its alias in one message.
+func (e *Engine) move(from, to Side, l *LinkInfo, name, alias string) error {
+	if e.ns[to] == nil {
+		return errNoContainer
+	}
+	if l.Up {
+		if _, err := e.Request(from, netlink.Request{Type: unix.RTM_NEWLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, 0, unix.IFF_UP)}); err != nil {
+			return fmt.Errorf("bring it down: %w", err)
+		}
+	}
+	body := netlink.LinkMessage(l.Index, 0, 0)
+	body.Uint32(unix.IFLA_NET_NS_FD, uint32(e.ns[to].FD()))
+	body.String(unix.IFLA_IFNAME, name)
+	body.Bytes(unix.IFLA_IFALIAS, []byte(alias))
+	_, err := e.Request(from, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: body})
+	return err
+}
+
+func (m *HostDevice) diff(e *Engine) ([]string, error) {
+	l, err := e.Link(Container, m.Name)
+	if err != nil {
+		return nil, err
+	}
+	if l.Alias != m.OwnerTag {
+		return []string{fmt.Sprintf("alias is %q, want %q", l.Alias, m.OwnerTag)}, nil
+	}
+	return nil, nil
+}
+
+// remove returns the device to the host. It may have another name in the container by now, and it is on the host
+// already if the container's namespace has ended.
+func (m *HostDevice) remove(e *Engine) error {
+	for _, side := range []Side{Container, Host} {
+		if e.ns[side] == nil {
+			continue
+		}
+		l, err := e.byAlias(side, m.Name, m.OwnerTag)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		return m.returnHome(e, side, l)
+	}
+	return m.bringUpAgain(e)
+}
+
+// bringUpAgain brings a device up that was taken down for a move that failed.
+func (m *HostDevice) bringUpAgain(e *Engine) error {
+	l, err := e.Link(Host, m.Device)
+	if err != nil || l.Up || !m.PreviousUp {
+		return err
+	}
+	return m.bringUp(e)
+}
+
+func (m *HostDevice) returnHome(e *Engine, side Side, l *LinkInfo) error {
+	if err := e.move(side, Host, l, m.Device, m.PreviousAlias); err != nil {
+		return fmt.Errorf("return %s to the host as %s: %w", l.Name, m.Device, err)
+	}
+	delete(e.index[side], l.Name)
+	if !m.PreviousUp {
+		return nil
+	}
+	return m.bringUp(e)
+}
+
+// bringUp brings the device up on the host. It records nothing for Undo, because it is part of an undo itself.
+func (m *HostDevice) bringUp(e *Engine) error {
+	l, err := e.Link(Host, m.Device)
+	if err != nil {
+		return err
+	}
+	if _, err := e.Request(Host, netlink.Request{Type: unix.RTM_NEWLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, unix.IFF_UP, unix.IFF_UP)}); err != nil {
+		return fmt.Errorf("bring %s up again: %w", m.Device, err)
+	}
+	return nil
+}
+
+// byAlias returns the link with an alias. It tries the expected name first.
+func (e *Engine) byAlias(s Side, name, alias string) (*LinkInfo, error) {
+	if l, err := e.Link(s, name); err == nil && l.Alias == alias {
+		return l, nil
+	}
+	all, err := e.Links(s)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range all {
+		if l.Alias == alias {
+			return l, nil
+		}
+	}
+	return nil, os.ErrNotExist
+}

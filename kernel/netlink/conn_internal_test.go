@@ -1,0 +1,86 @@
+package netlink
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func ack(errno unix.Errno, msg string) []byte {
+	b := Buffer(binary.NativeEndian.AppendUint32(nil, uint32(-int32(errno))))
+	b = append(b, make([]byte, unix.NLMSG_HDRLEN)...)
+	if msg != "" {
+		b.String(unix.NLMSGERR_ATTR_MSG, msg)
+	}
+	return b
+}
+
+func TestAckErrors(t *testing.T) {
+	t.Parallel()
+	const flags = unix.NLM_F_CAPPED | unix.NLM_F_ACK_TLVS
+	err := ackError(unix.NLMSG_ERROR, flags, ack(unix.ENETUNREACH, "Nexthop has invalid gateway"))
+	if !errors.Is(err, unix.ENETUNREACH) || err.Error() != "network is unreachable: Nexthop has invalid gateway" {
+		t.Errorf("got %v", err)
+	}
+	if err := ackError(unix.NLMSG_ERROR, flags, ack(0, "")); err != nil {
+		t.Errorf("success is %v", err)
+	}
+	for _, e := range []unix.Errno{unix.ENODEV, unix.ESRCH, unix.ENOENT, unix.ENXIO} {
+		if err := ackError(unix.NLMSG_ERROR, 0, ack(e, "")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%v does not match os.ErrNotExist", err)
+		}
+	}
+}
+
+// TestInterruptedList checks that an interrupted dump is recognised.
+func TestInterruptedList(t *testing.T) {
+	t.Parallel()
+	var r Response
+	if r.add(unix.RTM_NEWLINK, unix.NLM_F_DUMP_INTR|unix.NLM_F_MULTI, []byte("one")) {
+		t.Error("the first part is the last")
+	}
+	if !r.add(unix.NLMSG_DONE, unix.NLM_F_MULTI, make([]byte, 4)) || !errors.Is(r.Err, errDumpInterrupted) {
+		t.Errorf("done with %v", r.Err)
+	}
+}
+
+// TestInterruptedForever checks that a dump that is interrupted again and again ends with an error.
+func TestInterruptedForever(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	seen, err := retryDump(func() ([][]byte, error) {
+		asked++
+		time.Sleep(10 * time.Millisecond)
+		return [][]byte{{1}}, errDumpInterrupted
+	})
+	if len(seen) != asked {
+		t.Errorf("asked %d times, %d parts were seen", asked, len(seen))
+	}
+	if asked < dumpRetries || asked > int(dumpPatience/(10*time.Millisecond))+1 || !errors.Is(err, unix.EAGAIN) {
+		t.Errorf("asked %d times, then %v", asked, err)
+	}
+	asked = 0
+	got, err := retryDump(func() ([][]byte, error) {
+		if asked++; asked < 3 {
+			return nil, errDumpInterrupted
+		}
+		return [][]byte{{1}}, nil
+	})
+	if asked != 3 || err != nil || len(got) != 1 {
+		t.Errorf("asked %d times, got %v, %v", asked, got, err)
+	}
+}
+
+func FuzzReplies(f *testing.F) {
+	f.Add([]byte(ack(unix.EINVAL, "why")))
+	f.Add(make([]byte, 64))
+	f.Fuzz(func(t *testing.T, p []byte) {
+		_ = ackError(unix.NLMSG_ERROR, unix.NLM_F_ACK_TLVS, p)
+		c := &Conn{rx: p}
+		_, _ = c.parse(p, 1, make([]Response, 2))
+	})
+}

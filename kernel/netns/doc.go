@@ -1,0 +1,5 @@
+// Package netns opens, enters, creates and lists network namespaces.
+//
+//   - netns.go: a handle of one namespace; create and remove a named one
+//   - namespaces.go: all namespaces of this machine
+package netns

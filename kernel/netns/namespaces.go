@@ -1,0 +1,86 @@
+package netns
+
+import (
+	"bufio"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
+)
+
+// All opens every network namespace that a process lives in, or that is mounted in this mount namespace, each once. It
+// does not see a namespace that only a process in another PID namespace holds.
+func All() (out []*Handle, err error) {
+	paths, err := filepath.Glob("/proc/[0-9]*/ns/net")
+	if err != nil {
+		return nil, err
+	}
+	mounted, err := nsMounts()
+	if err != nil {
+		return nil, err
+	}
+	seen := map[[2]uint64]bool{}
+	for _, path := range append(mounted, paths...) {
+		var st unix.Stat_t
+		if unix.Stat(path, &st) != nil || seen[[2]uint64{st.Dev, st.Ino}] {
+			continue
+		}
+		ns, err := Open(path)
+		if err != nil {
+			continue // the namespace ended
+		}
+		seen[[2]uint64{st.Dev, st.Ino}] = true
+		out = append(out, ns)
+	}
+	return out, nil
+}
+
+// nsMounts returns the paths on which network namespaces are mounted. Source: proc_pid_mountinfo(5).
+func nsMounts() (paths []string, err error) {
+	f, err := os.Open("/proc/thread-self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		w := strings.Fields(lines.Text())
+		if len(w) > 4 && strings.HasPrefix(w[3], "net:[") {
+			paths = append(paths, unescape(w[4]))
+		}
+	}
+	return paths, lines.Err()
+}
+
+// unescape decodes a path of mountinfo, which writes blanks and backslashes in octal.
+func unescape(s string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+}
+
+// Addrs lists the addresses of all links in the namespace.
+func (n *Handle) Addrs() (out []netip.Addr, err error) {
+	var c *netlink.Conn
+	err = n.Do(func() (err error) {
+		c, err = netlink.Dial(unix.NETLINK_ROUTE, make([]byte, netlink.BufferSize))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	msgs, err := c.Dump(netlink.Request{Type: unix.RTM_GETADDR, Body: netlink.Buffer{0, 0, 0, 0, 0, 0, 0, 0}})
+	if err != nil {
+		return nil, fmt.Errorf("list addresses of %s: %w", n.path, err)
+	}
+	for _, m := range msgs {
+		if len(m) >= unix.SizeofIfAddrmsg {
+			out = append(out, netlink.LocalAddr(m))
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,185 @@
+package netns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/filelock"
+	"github.com/fairlead/fairlead/kernel/netlink"
+)
+
+// Handle is an open network namespace.
+type Handle struct {
+	fd   int
+	path string
+}
+
+// Open opens the namespace at a path. It returns os.ErrNotExist if nothing exists there, or something that is not a
+// network namespace, such as a file whose mount is gone.
+func Open(path string) (*Handle, error) {
+	// O_NONBLOCK: opening a FIFO would wait for a writer.
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	switch err {
+	case nil:
+	case unix.ELOOP, unix.ENOTDIR, unix.ENAMETOOLONG, unix.ENXIO, unix.ENODEV:
+		return nil, fmt.Errorf("%s does not lead to a network namespace: %s: %w", path, err.Error(), os.ErrNotExist)
+	default:
+		return nil, &fs.PathError{Op: "open network namespace", Path: path, Err: err}
+	}
+	if problem := notNetns(fd); problem != "" {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("%s is not a network namespace (%s): %w", path, problem, os.ErrNotExist)
+	}
+	return &Handle{fd: fd, path: path}, nil
+}
+
+// notNetns returns why a file is not a network namespace, or "". Namespaces of other types are on the same filesystem.
+func notNetns(fd int) string {
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(fd, &st); err != nil || st.Type != unix.NSFS_MAGIC {
+		return "nothing is mounted there"
+	}
+	typ, err := unix.IoctlRetInt(fd, unix.NS_GET_NSTYPE) // kernel 4.11
+	if err == nil && typ != unix.CLONE_NEWNET {
+		return "it is a namespace of another type"
+	}
+	return ""
+}
+
+// Current opens the namespace of the calling thread.
+func Current() (*Handle, error) { return Open("/proc/thread-self/ns/net") }
+
+// OfSocket opens the namespace that a socket was opened in. It asks the socket (SIOCGSKNS, kernel 4.10), which costs
+// less than opening /proc/thread-self in a new process.
+func OfSocket(c *netlink.Conn) (*Handle, error) {
+	fd, err := unix.IoctlRetInt(c.FD(), unix.SIOCGSKNS)
+	if err != nil {
+		return Current()
+	}
+	return &Handle{fd: fd, path: "the host's namespace"}, nil
+}
+
+// FD returns the file descriptor, for a message that names the namespace.
+func (n *Handle) FD() int { return n.fd }
+
+// Path returns the path that the namespace was opened with.
+func (n *Handle) Path() string { return n.path }
+
+// Unlock releases the lock.
+func (n *Handle) Unlock() { _ = unix.Flock(n.fd, unix.LOCK_UN) }
+
+// Lock locks the namespace until Unlock or Close. It waits for another owner of the lock until the context ends, then
+// returns a *filelock.Busy.
+func (n *Handle) Lock(ctx context.Context) error { return filelock.Lock(ctx, n.fd, n.path) }
+
+// Close closes the handle. The namespace exists as long as something else holds it.
+func (n *Handle) Close() { _ = unix.Close(n.fd) }
+
+// ID returns the device and inode of the namespace, which differ from those of a later namespace at the same path.
+func (n *Handle) ID() (string, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(n.fd, &st); err != nil {
+		return "", fmt.Errorf("stat %s: %w", n.path, err)
+	}
+	return fmt.Sprintf("%d:%d", st.Dev, st.Ino), nil
+}
+
+// SameAs reports whether both handles are of one namespace.
+func (n *Handle) SameAs(m *Handle) bool {
+	var a, b unix.Stat_t
+	return unix.Fstat(n.fd, &a) == nil && unix.Fstat(m.fd, &b) == nil && a.Dev == b.Dev && a.Ino == b.Ino
+}
+
+// Do runs f on a thread in the namespace. The runtime reuses the thread only if it could return to its own namespace.
+func (n *Handle) Do(f func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread() // locks nest: DoFrom takes its own
+	back, err := Current()
+	if err != nil {
+		return err
+	}
+	defer back.Close()
+	return n.DoFrom(back, f)
+}
+
+// DoFrom is like Do, for a caller that has a handle of the thread's own namespace.
+func (n *Handle) DoFrom(back *Handle, f func() error) error {
+	runtime.LockOSThread()
+	if err := unix.Setns(n.fd, unix.CLONE_NEWNET); err != nil {
+		runtime.UnlockOSThread()
+		return fmt.Errorf("enter %s: %w", n.path, err)
+	}
+	err := f()
+	if e := unix.Setns(back.fd, unix.CLONE_NEWNET); e != nil {
+		// The thread stays locked, so the runtime ends it with its goroutine.
+		return errors.Join(err, fmt.Errorf("leave %s: %w", n.path, e))
+	}
+	runtime.UnlockOSThread()
+	return err
+}
+
+// Create creates a network namespace at a path, with lo up, as "ip netns add" does. It lives until Remove. A namespace
+// that exists is not an error.
+func Create(path string) error {
+	if ns, err := Open(path); err == nil {
+		ns.Close()
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o444)
+	if err != nil {
+		return err
+	}
+	f.Close()
+	if err := InNew(func(c *netlink.Conn) error { return keepNetns(c, path) }); err != nil {
+		_ = os.Remove(path)
+		return fmt.Errorf("create network namespace %s: %w", path, err)
+	}
+	return nil
+}
+
+// InNew runs f on a thread of its own in a new namespace, which ends with the call.
+func InNew(f func(*netlink.Conn) error) error {
+	done := make(chan error)
+	go func() { // the thread stays locked, so it ends with the goroutine
+		runtime.LockOSThread()
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			done <- err
+			return
+		}
+		c, err := netlink.Dial(unix.NETLINK_ROUTE, make([]byte, netlink.BufferSize))
+		if err == nil {
+			err = f(c)
+			c.Close()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+func keepNetns(c *netlink.Conn, path string) error {
+	b := netlink.LinkMessage(0, unix.IFF_UP, unix.IFF_UP)
+	b.String(unix.IFLA_IFNAME, "lo")
+	if _, err := c.Do([]netlink.Request{{Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_ACK, Body: b}}); err != nil {
+		return err
+	}
+	return unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, "")
+}
+
+// Remove removes a namespace that Create created. The namespace ends when nothing else holds it. It returns
+// os.ErrNotExist if nothing is at the path.
+func Remove(path string) error {
+	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && err != unix.EINVAL {
+		return &fs.PathError{Op: "unmount", Path: path, Err: err}
+	}
+	return os.Remove(path)
+}

@@ -1,0 +1,130 @@
+package kernel
+
+import (
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
+)
+
+// RouteInfo is a route as the kernel reports it.
+type RouteInfo struct {
+	Dst           netip.Prefix
+	Via, Src      netip.Addr
+	Index         int // of the link
+	Table, Metric int
+	Protocol      byte
+	Type, Scope   byte
+	MTU, AdvMSS   int
+	OnLink        bool
+	Hops          []Hop // several gateways, all on the link with Index
+}
+
+// Routes lists the unicast routes of a family (AF_INET, AF_INET6) in a table, or in all tables if table is 0.
+func (e *Engine) Routes(s Side, fam byte, table int) ([]RouteInfo, error) {
+	return e.RoutesByProtocol(s, fam, table, 0)
+}
+
+// RoutesByProtocol lists the routes of a table and a protocol; 0 means all. The kernel filters them (4.20).
+func (e *Engine) RoutesByProtocol(s Side, fam byte, table int, protocol byte) (out []RouteInfo, _ error) {
+	b := RouteMessage(fam, 0, 0, 0, 0)
+	b[4], b[5], b[7] = 0, protocol, 0
+	if table != 0 {
+		b.Uint32(unix.RTA_TABLE, uint32(table))
+	}
+	msgs, err := e.Dump(s, netlink.Request{Type: unix.RTM_GETROUTE, Body: b})
+	if netlink.IsAbsent(err) && e.ns[s] != nil { // a table that does not exist has no routes
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list routes: %w", err)
+	}
+	for _, m := range msgs {
+		if len(m) >= unix.SizeofRtMsg && (protocol == 0 || m[5] == protocol) {
+			out = append(out, ParseRoute(m).perLink(m)...)
+		}
+	}
+	return out, nil
+}
+
+// ParseRoute decodes a message about a route. m holds at least struct rtmsg.
+func ParseRoute(m []byte) RouteInfo {
+	p := m[unix.SizeofRtMsg:]
+	r := RouteInfo{
+		Via: netlink.Addr(netlink.Attr(p, unix.RTA_GATEWAY)), Src: netlink.Addr(netlink.Attr(p, unix.RTA_PREFSRC)), Index: int(netlink.Uint32(netlink.Attr(p, unix.RTA_OIF))),
+		Table: int(netlink.Uint32(netlink.Attr(p, unix.RTA_TABLE))), Metric: int(netlink.Uint32(netlink.Attr(p, unix.RTA_PRIORITY))),
+		Protocol: m[5], Scope: m[6], Type: m[7],
+	}
+	if hops := netlink.Attr(p, unix.RTA_MULTIPATH); len(hops) >= unix.SizeofRtNexthop {
+		r.Index = int(netlink.Uint32(hops[4:])) // the first of several links
+	}
+	dst := netlink.Addr(netlink.Attr(p, unix.RTA_DST))
+	if !dst.IsValid() {
+		dst = netip.IPv4Unspecified()
+		if m[0] == unix.AF_INET6 {
+			dst = netip.IPv6Unspecified()
+		}
+	}
+	r.Dst = netip.PrefixFrom(dst, int(m[1]))
+	r.OnLink = netlink.Uint32(m[8:])&unix.RTNH_F_ONLINK != 0
+	if multi := netlink.Attr(p, unix.RTA_MULTIPATH); multi != nil {
+		if hops, index, all := parseHops(multi); all {
+			r.Hops, r.Index = hops, index
+		}
+	}
+	metrics := netlink.Attr(p, unix.RTA_METRICS)
+	r.MTU, r.AdvMSS = int(netlink.Uint32(netlink.Attr(metrics, unix.RTAX_MTU))), int(netlink.Uint32(netlink.Attr(metrics, unix.RTAX_ADVMSS)))
+	return r
+}
+
+// perLink splits a multipath route over several links into one route per link: IPv6 merges the routes of several
+// interfaces to one destination.
+func (r RouteInfo) perLink(m []byte) (out []RouteInfo) {
+	multi := netlink.Attr(m[unix.SizeofRtMsg:], unix.RTA_MULTIPATH)
+	if multi == nil || r.Hops != nil {
+		return []RouteInfo{r}
+	}
+	eachHop(multi, func(hop []byte) {
+		one := r
+		one.Index, one.Via = int(netlink.Uint32(hop[4:])), netlink.Addr(netlink.Attr(hop[unix.SizeofRtNexthop:], unix.RTA_GATEWAY))
+		out = append(out, one)
+	})
+	return out
+}
+
+// RouteTo returns the kernel's message about the route to an address. more adds further attributes of the packet.
+func (e *Engine) RouteTo(s Side, to netip.Addr, more func(*netlink.Buffer)) ([]byte, error) {
+	b := RouteMessage(netlink.AddrFamily(to), to.BitLen(), 0, 0, 0)
+	b[4], b[5], b[7] = 0, 0, 0
+	b.Addr(unix.RTA_DST, to)
+	more(&b)
+	resp, err := e.Request(s, netlink.Request{Type: unix.RTM_GETROUTE, Body: b})
+	if err == nil && (len(resp.Messages) == 0 || len(resp.Messages[0]) < unix.SizeofRtMsg) {
+		err = unix.ENETUNREACH
+	}
+	if err != nil {
+		return nil, err
+	}
+	return resp.Messages[0], nil
+}
+
+// LinkTo returns the name of the host's link by which packets to an address leave.
+func (e *Engine) LinkTo(a netip.Addr) (string, error) {
+	m, err := e.RouteTo(Host, a, func(*netlink.Buffer) {})
+	if err != nil {
+		return "", fmt.Errorf("route to %s: %w", a, err)
+	}
+	index := ParseRoute(m).Index
+	for name, i := range e.index[Host] {
+		if i == index {
+			return name, nil
+		}
+	}
+	l, err := e.LinkByIndex(Host, index)
+	if err != nil {
+		return "", err
+	}
+	return l.Name, nil
+}

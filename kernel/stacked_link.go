@@ -1,0 +1,256 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
+)
+
+// StackedLink is a VLAN, MACVLAN or IPVLAN link of the container on top of a parent link. It is created in the
+// container's namespace under its final name, down (see Up).
+type StackedLink struct {
+	base
+	Type       string `json:",omitzero"` // "macvlan", "ipvlan", "vlan"
+	Name       string `json:",omitzero"`
+	Parent     string `json:",omitzero"`
+	ParentSide Side   `json:",omitzero"`
+	MAC        string `json:",omitzero"`     // "": the parent's, or a random one for macvlan
+	MTU        int    `json:",omitzero"`     // bytes; 0: the parent's
+	Mode       string `json:",omitzero"`     // a name of StackedLinkModes; vlan has none
+	QueueLen   int    `json:",omitzero"`     // macvlan: broadcast frames that may wait; 0: the kernel's 1000
+	VLAN       int    `json:",omitzero"`     // vlan: the ID; 0 is priority-tagged frames
+	OwnerTag   string `json:"Mark,omitzero"` // alias
+}
+
+// StackedLinkModes returns the modes of a type by their names in ip-link(8), with the kernel's numbers,
+// linux/if_link.h.
+func StackedLinkModes(typ string) map[string]uint32 {
+	switch typ {
+	case "macvlan":
+		return map[string]uint32{"private": 1, "vepa": 2, "bridge": 4, "passthru": 8}
+	case "ipvlan":
+		return map[string]uint32{"l2": 0, "l3": 1, "l3s": 2}
+	}
+	return nil
+}
+
+const ( // linux/if_link.h: IFLA_INFO_DATA of each type
+	macvlanMode     = 1
+	macvlanQueueLen = 7 // kernel 5.11
+	ipvlanMode      = 1
+	vlanID          = 1
+)
+
+func (s *StackedLink) kind() string      { return "sub" }
+func (s *StackedLink) Side() Side        { return Container }
+func (s *StackedLink) Shared() bool      { return false }
+func (s *StackedLink) links() []linkName { return []linkName{{Container, s.Name}} }
+
+func (s *StackedLink) String() string {
+	t := "ip link add link " + s.Parent + " name " + s.Name
+	if s.ParentSide == Host {
+		t = "ip link add link " + s.Parent + " of the host name " + s.Name
+	}
+	if s.MAC != "" {
+		t += " address " + s.MAC
+	}
+	if s.MTU > 0 {
+		t += " mtu " + strconv.Itoa(s.MTU)
+	}
+	t += " type " + s.Type
+	if s.Type == "vlan" {
+		t += " id " + strconv.Itoa(s.VLAN)
+	} else {
+		t += " mode " + s.Mode
+	}
+	if s.QueueLen > 0 {
+		t += " bcqueuelen " + strconv.Itoa(s.QueueLen)
+	}
+	return t
+}
+
+func (s *StackedLink) ensure(e *Engine) error {
+	birth, err := s.createMessage(e)
+	if err != nil {
+		return err
+	}
+	create := netlink.Request{Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: birth}
+	if _, err = e.Request(s.ParentSide, create); errors.Is(err, unix.EEXIST) && s.Type == "vlan" {
+		if _, taken := e.Link(Container, s.Name); errors.Is(taken, os.ErrNotExist) {
+			err = e.retryWhileTaken(s.ParentSide, create, unix.EEXIST)
+		}
+	}
+	if err != nil {
+		return s.explain(err)
+	}
+	e.noteCreated(s)
+	// A kill before the next request leaves a link without an owner tag. remove recognises it by its name, its type and
+	// the empty alias.
+	return e.send(s, Container, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: alias(s.Name, s.OwnerTag)}, nil)
+}
+
+// alias returns the body of the request that sets the owner tag of a link.
+func alias(name, mark string) netlink.Buffer {
+	body := netlink.LinkMessage(0, 0, 0)
+	body.String(unix.IFLA_IFNAME, name)
+	body.Bytes(unix.IFLA_IFALIAS, []byte(mark))
+	return body
+}
+
+// createMessage returns the body of the request that creates the link. It is sent in the parent's namespace and creates
+// the link in the container's.
+func (s *StackedLink) createMessage(e *Engine) (netlink.Buffer, error) {
+	parent, err := e.LinkIndex(s.ParentSide, s.Parent)
+	if err != nil {
+		return nil, fmt.Errorf("parent: %w", err)
+	}
+	if e.ns[Container] == nil {
+		return nil, errNoContainer
+	}
+	body := newLink(s.Name, s.MAC, s.MTU)
+	body.Uint32(unix.IFLA_LINK, uint32(parent))
+	if s.ParentSide == Host {
+		body.Uint32(unix.IFLA_NET_NS_FD, uint32(e.ns[Container].FD()))
+	}
+	body.Nest(unix.IFLA_LINKINFO, func(n *netlink.Buffer) {
+		n.String(unix.IFLA_INFO_KIND, s.Type)
+		n.Nest(unix.IFLA_INFO_DATA, s.data)
+	})
+	return body, nil
+}
+
+// newLink starts the body of a request that creates a link, with what all our links have in common.
+func newLink(name, mac string, mtu int) netlink.Buffer {
+	body := netlink.LinkMessage(0, 0, 0)
+	body.String(unix.IFLA_IFNAME, name)
+	if mac != "" {
+		body.Bytes(unix.IFLA_ADDRESS, macBytes(mac))
+	}
+	if mtu > 0 {
+		body.Uint32(unix.IFLA_MTU, uint32(mtu))
+	}
+	body.Uint32(unix.IFLA_GROUP, LinkGroup)
+	return body
+}
+
+func (s *StackedLink) data(n *netlink.Buffer) {
+	switch s.Type {
+	case "macvlan":
+		n.Uint32(macvlanMode, StackedLinkModes(s.Type)[s.Mode])
+		if s.QueueLen > 0 {
+			n.Uint32(macvlanQueueLen, uint32(s.QueueLen))
+		}
+	case "ipvlan":
+		n.Uint16(ipvlanMode, uint16(StackedLinkModes(s.Type)[s.Mode]))
+	case "vlan":
+		n.Uint16(vlanID, uint16(s.VLAN))
+	}
+}
+
+// explain turns an error of the kernel into a message for the user.
+func (s *StackedLink) explain(err error) error {
+	switch {
+	case errors.Is(err, unix.EEXIST) && s.Type == "vlan":
+		return fmt.Errorf("interface %s already exists in the container, or another link of %s has VLAN %d: %w", s.Name, s.Parent, s.VLAN, err)
+	case errors.Is(err, unix.EEXIST):
+		return nameTaken(s.Name, err)
+	case errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EINVAL):
+		return fmt.Errorf("%s cannot be the parent of a %s: it is a bridge port, is a %s itself, or has links of another type or mode: %w", s.Parent, s.Type, s.Type, err)
+	}
+	return unknownType(s.Type, err)
+}
+
+// unknownType explains the kernel's error for an unknown link type.
+func unknownType(typ string, err error) error {
+	if e, ok := errors.AsType[*netlink.Error](err); ok && e.Errno == unix.EOPNOTSUPP && e.Msg == "Unknown device type" {
+		return fmt.Errorf("the kernel lacks links of type %s: %w", typ, err)
+	}
+	return err
+}
+
+func (s *StackedLink) diff(e *Engine) ([]string, error) {
+	l, err := e.Link(Container, s.Name)
+	if err != nil {
+		return nil, err
+	}
+	if l.Kind != s.Type {
+		return diffTypeAndTag(l, s.Type, s.OwnerTag), nil
+	}
+	d := diffTypeAndTag(l, s.Type, s.OwnerTag)
+	parent, err := e.Link(s.ParentSide, s.Parent)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		d = append(d, "its parent "+s.Parent+" is missing in the "+s.ParentSide.String())
+	case err != nil:
+		return d, err
+	case parent.Index != l.Peer:
+		d = append(d, s.Parent+" is not its parent")
+	}
+	return append(d, s.dataDiff(l)...), nil
+}
+
+func (s *StackedLink) dataDiff(l *LinkInfo) (d []string) {
+	if s.Type == "vlan" {
+		if id := int(netlink.Uint16(netlink.Attr(l.data, vlanID))); id != s.VLAN {
+			d = append(d, fmt.Sprintf("VLAN is %d, want %d", id, s.VLAN))
+		}
+		return d
+	}
+	have := netlink.Uint32(netlink.Attr(l.data, macvlanMode))
+	if s.Type == "ipvlan" {
+		have = uint32(netlink.Uint16(netlink.Attr(l.data, ipvlanMode)))
+	}
+	for name, n := range StackedLinkModes(s.Type) {
+		if n == have && name != s.Mode {
+			d = append(d, "mode is "+name+", want "+s.Mode)
+		}
+	}
+	return d
+}
+
+func (s *StackedLink) remove(e *Engine) error { return e.deleteInside(s.Name, s.Type, s.OwnerTag) }
+
+// deleteInside deletes a link of the container that has the owner tag, or that has the type and no alias. An
+// interrupted ADD leaves such a link, and the reference plugins create them.
+func (e *Engine) deleteInside(name, typ, mark string) error {
+	l, err := e.Link(Container, name)
+	if err != nil {
+		return err
+	}
+	if l.Alias != mark && (l.Alias != "" || l.Kind != typ) {
+		return nil // another owner's link
+	}
+	delete(e.index[Container], name)
+	_, err = e.Request(Container, netlink.Request{Type: unix.RTM_DELLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, 0, 0)})
+	return err
+}
+
+// DefaultLink returns the name of the link of a side's default route: of IPv4, else of IPv6; of several routes, the one
+// with the lowest metric.
+func (e *Engine) DefaultLink(s Side) (string, error) {
+	for _, fam := range []byte{IPv4, IPv6} {
+		routes, err := e.Routes(s, fam, unix.RT_TABLE_MAIN)
+		if err != nil {
+			continue // the namespace lacks this family
+		}
+		best := -1
+		for i, r := range routes {
+			if r.Dst.Bits() == 0 && r.Index != 0 && (best < 0 || r.Metric < routes[best].Metric) {
+				best = i
+			}
+		}
+		if best >= 0 {
+			l, err := e.LinkByIndex(s, routes[best].Index)
+			if err != nil {
+				return "", err
+			}
+			return l.Name, nil
+		}
+	}
+	return "", fmt.Errorf("default route of the %s: %w", s, os.ErrNotExist)
+}
