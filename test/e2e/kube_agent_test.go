@@ -17,7 +17,7 @@ const agentStore = "http://" + controlIP + ":2379"
 func (c *cluster) startAgents(t *testing.T) {
 	t.Helper()
 	for _, n := range c.hosts {
-		n.shell(t, "ctr -n k8s.io images import /mnt/e2e/bin/fairlead-image.tar")
+		n.shell(t, "ctr -n k8s.io images import /mnt/e2e/bin/fairlead-0.1.0-image.tar")
 	}
 	raw, err := os.ReadFile("../../contrib/kubernetes/fairlead-agent.yaml")
 	if err != nil {

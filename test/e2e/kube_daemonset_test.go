@@ -24,7 +24,7 @@ func layOut(t *testing.T, p programs) {
 		t.Fatal(err)
 	}
 	bin := filepath.Join(p.dir, "bin")
-	out, err := exec.Command("go", "run", "../../contrib/image", "-o", filepath.Join(bin, "fairlead-image.tar"),
+	out, err := exec.Command("go", "run", "../../contrib/image", "-o", filepath.Join(bin, "fairlead-0.1.0-image.tar"),
 		filepath.Join(bin, "fairlead"), filepath.Join(bin, "fairlead-cni")).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -41,7 +41,7 @@ func referencePlugins(t *testing.T) (dir string) {
 }
 
 // daemonSet begins with nodes of the reference's plugins that run pods, does what
-// docs/start.md says, and goes back.
+// docs/tutorials/kubernetes.md says, and goes back.
 func daemonSet(t *testing.T, c *cluster) string {
 	t.Cleanup(func() {
 		for _, n := range c.hosts {
@@ -52,7 +52,7 @@ func daemonSet(t *testing.T, c *cluster) string {
 		n.shell(t, "rm -rf /opt/cni/bin; mkdir /opt/cni/bin; cd /mnt/reference; cp bridge host-local portmap bandwidth firewall loopback /opt/cni/bin/\n"+
 			"cd /opt/cni/bin; sha256sum * >/run/before")
 		if i > 0 {
-			n.shell(t, "ctr -n k8s.io images import /mnt/e2e/bin/fairlead-image.tar")
+			n.shell(t, "ctr -n k8s.io images import /mnt/e2e/bin/fairlead-0.1.0-image.tar")
 		}
 	}
 	pods := c.web(t, linger)
@@ -60,7 +60,8 @@ func daemonSet(t *testing.T, c *cluster) string {
 		c.need(t, "-n", "kube-system", "delete", "daemonset", "fairlead", "--ignore-not-found", "--cascade=foreground")
 	})
 	start := time.Now()
-	c.hosts[0].shell(t, "cd /mnt/e2e\n"+blocksFor(t, "kubernetes"))
+	c.hosts[0].shell(t, "mkdir -p /usr/share/doc/fairlead; ln -sfn /mnt/e2e/contrib/kubernetes /usr/share/doc/fairlead/kubernetes; cd /mnt/e2e/bin\n"+
+		strings.Join(tutorialCommands(t, "kubernetes"), ""))
 	took := time.Since(start)
 	for _, n := range c.hosts {
 		eventually(t, 20*time.Second, func() error {

@@ -14,7 +14,7 @@ func TestOurImage(t *testing.T) {
 	c := &podman{programs: p}
 	h := newHost(t, c.binds())
 	c.start(t, h)
-	out := h.shell(t, "podman load --quiet --input /mnt/e2e/bin/fairlead-image.tar; podman run --rm --network none docker.io/fairlead/fairlead:latest version")
+	out := h.shell(t, "podman load --quiet --input /mnt/e2e/bin/fairlead-0.1.0-image.tar; podman run --rm --network none docker.io/fairlead/fairlead:latest version")
 	if want := h.shell(t, "fairlead version"); !strings.HasSuffix(out, want) {
 		t.Errorf("the image says %q, the program %q", out, want)
 	}

@@ -11,75 +11,70 @@ import (
 	"time"
 )
 
-const startPage = "../../docs/start.md"
-
-// blocksFor are the commands of docs/start.md for a client ("": those that
-// install), with an image that is there.
-func blocksFor(t *testing.T, client string) (script string) {
+// tutorialCommands returns the commands of docs/tutorials for a client: its blocks in the language "sh CLIENT", with the
+// name of an image that the client has.
+func tutorialCommands(t *testing.T, client string) (blocks []string) {
 	t.Helper()
-	raw, err := os.ReadFile(startPage)
+	page := "../../docs/tutorials/" + client + ".md"
+	raw, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	word := "sh"
-	if client != "" {
-		word += " " + client
+	for _, m := range regexp.MustCompile("(?ms)^```sh "+client+"\n(.*?)^```").FindAllStringSubmatch(string(raw), -1) {
+		blocks = append(blocks, strings.ReplaceAll(m[1], "IMAGE", imageName))
 	}
-	for i, m := range regexp.MustCompile("(?ms)^```"+word+"\n(.*?)^```").FindAllStringSubmatch(string(raw), -1) {
-		if client != "" || i == 0 {
-			script += strings.ReplaceAll(m[1], "IMAGE", imageName)
-		}
+	if len(blocks) < 2 {
+		t.Fatalf("%s has %d blocks for %q", page, len(blocks), client)
 	}
-	if script == "" {
-		t.Fatalf("%s has no block for %q", startPage, client)
-	}
-	return regexp.MustCompile(`(?m)^make .*\n`).ReplaceAllString(script, "") // built already
+	return blocks
 }
 
-// TestCommandsOfStart runs what docs/start.md says to people who have a runtime, and
-// looks that nothing of it is left.
-func TestCommandsOfStart(t *testing.T) {
+// TestTutorials runs the commands of each tutorial as they are written, and checks that nothing is left afterwards.
+func TestTutorials(t *testing.T) {
 	t.Parallel()
 	p := build(t)
 	for name, c := range clients(p) {
-		block := strings.ToLower(name)
+		tutorial := strings.ToLower(name)
 		switch name {
 		case "containerd 1.6":
-			block = "containerd"
+			tutorial = "containerd"
 		case "containerd 2.3":
-			continue // its ctr takes the same words
+			continue // its ctr has the same flags
 		}
-		t.Run(block, func(t *testing.T) {
+		t.Run(tutorial, func(t *testing.T) {
 			t.Parallel()
-			followPage(t, c(t), block)
+			followTutorial(t, c(t), tutorial)
 		})
 	}
 }
 
-func followPage(t *testing.T, c client, block string) {
+func followTutorial(t *testing.T, c client, tutorial string) {
 	removeParents(t)
 	binds := c.binds()
 	for from, to := range binds {
-		if to == "/opt/cni/bin" { // the page installs there
+		if to == "/opt/cni/bin" { // the tutorial fills it
 			delete(binds, from)
 		}
 	}
 	h := newHost(t, binds)
-	h.shell(t, "rm -rf /etc/cni /opt/cni; cd /mnt/e2e\n"+blocksFor(t, ""))
+	h.shell(t, "rm -rf /etc/cni /opt/cni")
+	const inPath = "set -e; export PATH=/mnt/e2e/bin:$PATH; cd /mnt/e2e\n"
+	blocks := tutorialCommands(t, tutorial)
+	h.shell(t, inPath+blocks[0]) // installs the plugins and writes the network
 	c.start(t, h)
-	if block == "containerd" {
+	if tutorial == "containerd" {
 		h.shell(t, "ctr images import /mnt/e2e/image.tar")
 	}
-	out := h.shell(t, blocksFor(t, block))
+	out := h.shell(t, inPath+strings.Join(blocks[1:], ""))
 	for _, want := range []string{"my-net", "10.20.0."} {
 		if !strings.Contains(out, want) {
-			t.Errorf("the commands never show %s:\n%s", want, out)
+			t.Errorf("the output of the commands has no %s:\n%s", want, out)
 		}
 	}
 	eventually(t, 10*time.Second, func() error {
 		for _, f := range h.files(t) {
 			if strings.Contains(f, "/10.20.0.") || strings.Contains(f, "/run/fairlead/") && strings.Contains(f, "web") {
-				return errors.New("the page leaves " + f)
+				return errors.New("the tutorial leaves " + f)
 			}
 		}
 		if left, err := h.run("/mnt/e2e/fairlead", "list", "--json"); err != nil || strings.Contains(left, "my-net") {
