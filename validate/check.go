@@ -20,8 +20,8 @@ import (
 	"github.com/fairlead/fairlead/plugins/delegate"
 )
 
-// defaultVersion is the version of a configuration without one.
-const defaultVersion = "0.1.0"
+// versionOfOld is the version of a configuration without one.
+const versionOfOld = "0.1.0"
 
 // checker examines one file.
 type checker struct {
@@ -44,7 +44,7 @@ func (c *checker) whole() (dropIns []string) {
 	if list, err := libcni.ConfListFromBytes(c.data); err == nil {
 		c.CNIVersion = list.CNIVersion // the highest of cniVersions
 	}
-	c.version()
+	c.defaultVersion()
 	dropIns = c.dropIns()
 	raw, _ := rawjson.Find(c.data, "plugins")
 	elements, _ := rawjson.Elements(raw.Raw)
@@ -52,20 +52,27 @@ func (c *checker) whole() (dropIns []string) {
 		c.member(fmt.Sprintf("plugins[%d]", i))
 	}
 	c.pinned("")
+	c.version()
 	return dropIns
 }
 
-// version reports a version that ADD rejects.
-func (c *checker) version() {
+// defaultVersion sets the version of a configuration without one.
+func (c *checker) defaultVersion() {
 	_, one := rawjson.Find(c.data, "cniVersion")
 	_, several := rawjson.Find(c.data, "cniVersions")
 	if !one && !several {
-		c.NoVersion, c.CNIVersion = true, defaultVersion
-		return
+		c.NoVersion, c.CNIVersion = true, versionOfOld
 	}
+}
+
+// version reports a version that ADD rejects, unless the version has another problem.
+func (c *checker) version() {
 	key := "cniVersion"
-	if !one {
+	if _, one := rawjson.Find(c.data, key); !one {
 		key = "cniVersions"
+	}
+	if slices.ContainsFunc(c.Problems, func(f Finding) bool { return strings.HasPrefix(f.Key, "cniVersion") }) {
+		return
 	}
 	if c.CNIVersion != "" && !slices.Contains(cni.Versions(), c.CNIVersion) {
 		c.problem(key, "ADD rejects this version: want one of "+strings.Join(cni.Versions(), ", "))
@@ -107,8 +114,9 @@ func (c *checker) dropIns() (files []string) {
 // single examines a file that configures one plugin.
 func (c *checker) single() {
 	c.Network, c.CNIVersion = c.text("name"), c.text("cniVersion")
-	c.version()
+	c.defaultVersion()
 	c.member("")
+	c.version()
 	if err := cni.ValidateNetworkName(c.Network); err != nil {
 		c.problem("name", err.Error())
 	}

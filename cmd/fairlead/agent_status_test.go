@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead/fairlead/agent/store/storetest"
 )
 
-// A command that nobody told where the store is asks the agent that runs here.
+// A command without a store in its flags asks the agent of this host for its store.
 func TestStoreOfAgent(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "fl") // a socket's path is short
@@ -40,12 +40,23 @@ func TestStoreOfAgent(t *testing.T) {
 		close(done)
 	}()
 	t.Cleanup(func() { cancel(); <-done })
+	empty := filepath.Join(t.TempDir(), "empty")
+	e, err := store.File(empty)
+	must(t, err)
+	must(t, e.Close())
+	absent := filepath.Join(t.TempDir(), "absent")
+	for _, args := range [][]string{{"node", "list"}, {"node", "remove", "x"}, {"network", "show", "x"}, {"ipam", "show"}, {"map"}} {
+		code, _, errs := h.fairlead(append(args, "--store-file", absent)...)
+		if files, err := filepath.Glob(absent + "*"); code != 1 || !strings.Contains(errs, "there is no store in the file "+absent+"\n") || err != nil || len(files) > 0 {
+			t.Errorf("%v with a store that does not exist: exit code %d, created %v: %s", args, code, files, errs)
+		}
+	}
 	for _, row := range []struct {
 		want string
 		args []string
 	}{
 		{"there", []string{"node", "list"}},
-		{"No nodes", []string{"node", "list", "--store-file", filepath.Join(dir, "mine")}},
+		{"No nodes", []string{"node", "list", "--store-file", empty}},
 		{"there", []string{"__complete", "node", "show", ""}},
 	} {
 		if code, out, errs := h.fairlead(row.args...); code != 0 || !strings.Contains(out, row.want) {
@@ -54,13 +65,13 @@ func TestStoreOfAgent(t *testing.T) {
 	}
 }
 
-// What the agent says of itself is all there.
+// TestPrintAgent verifies that the table has everything that the agent reports.
 func TestPrintAgent(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	a := &app{stdout: &out}
 	must(t, a.printAgent(&agent.State{Node: "n", Ready: true, Bare: true, Cannot: []string{"cannot look after this node's addresses: every block belongs to a node\nand more"}}))
-	for _, want := range []string{"node     n\n", "ready    yes\n", "network  there is no default one: make it with \"fairlead network create default ", "but      cannot look after this node's addresses: every block belongs to a node\n         and more\n"} {
+	for _, want := range []string{"node     n\n", "ready    yes\n", "network  there is no default network: make it with \"fairlead network create default ", "cannot   cannot look after this node's addresses: every block belongs to a node\n         and more\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("nothing of %q in\n%s", want, out.String())
 		}

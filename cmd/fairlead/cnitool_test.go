@@ -121,21 +121,25 @@ func TestCnitoolErrors(t *testing.T) {
 	for _, c := range []struct {
 		args  []string
 		env   []string
-		words string // that both say
+		words string // that both print
+		ours  string // what ours prints instead
 	}{
-		{nil, nil, "cnitool: Add, check, remove, gc or status network interfaces from a network namespace"},
-		{[]string{"add", "list"}, nil, "<net> <netns>"},
-		{[]string{"add", "none", "/run/netns/a"}, nil, `no net configuration with name "none" in `},
-		{[]string{"add", "list", "/run/netns/none"}, nil, "/run/netns/none"},
-		{[]string{"add", "missing", "/run/netns/a"}, nil, `failed to find plugin "nowhere" in path [`},
-		{[]string{"check", "old", "/run/netns/a"}, nil, `configuration version "0.3.1" does not support the CHECK command`},
-		{[]string{"add", "bad", "/run/netns/a"}, nil, "vlan"},
-		{[]string{"add", "list", "/run/netns/a"}, []string{"CAP_ARGS={"}, "the text ends too early"},
-		{[]string{"add", "list", "/run/netns/a"}, []string{"CNI_ARGS=x"}, `"x"`},
-		{[]string{"add", "list", "/run/netns/a"}, []string{"CNI_IFNAME=a-name-that-is-too-long"}, "interface name is too long"},
+		{nil, nil, "cnitool: Add, check, remove, gc or status network interfaces from a network namespace", ""},
+		{[]string{"add", "list"}, nil, "<net> <netns>", ""},
+		{[]string{"add", "none", "/run/netns/a"}, nil, `no net configuration with name "none" in `, ""},
+		{[]string{"add", "list", "/run/netns/none"}, nil, "/run/netns/none", ""},
+		{[]string{"add", "missing", "/run/netns/a"}, nil, `failed to find plugin "nowhere" in path [`, ""},
+		{[]string{"check", "old", "/run/netns/a"}, nil, `configuration version "0.3.1" does not support the CHECK command`, ""},
+		{[]string{"add", "bad", "/run/netns/a"}, nil, "vlan", ""},
+		{[]string{"add", "list", "/run/netns/a"}, []string{"CAP_ARGS={"}, "unexpected end of JSON input", "the text ends too early"},
+		{[]string{"add", "list", "/run/netns/a"}, []string{"CNI_ARGS=x"}, `"x"`, ""},
+		{[]string{"add", "list", "/run/netns/a"}, []string{"CNI_IFNAME=a-name-that-is-too-long"}, "interface name is too long", ""},
 	} {
-		for _, s := range []side{theirs, ours} {
+		for i, s := range []side{theirs, ours} {
 			got := s.run(t, c.env, c.args...)
+			if c.ours != "" && i == 1 {
+				c.words = c.ours
+			}
 			if got.code != 1 || got.out != "" || !strings.Contains(got.errOut, c.words) {
 				t.Errorf("%s %q %q: got %+v, want %q", s.program, c.env, c.args, got, c.words)
 			}

@@ -84,7 +84,7 @@ func TestCollect(t *testing.T) {
 			if d := differ(clean(before, lose), clean(s.left(), lose)); d != "" {
 				t.Errorf("left or taken:\n%s\nthe attachment was:\n%s", d, differ(before, full))
 			}
-			if out := s.ok("gc", "--all"); out != "Nothing is left behind; 2 attachments stand.\n" {
+			if out := s.ok("gc", "--all"); out != "Nothing is left behind; 2 attachments exist.\n" {
 				t.Errorf("again:\n%s", out)
 			}
 		})
@@ -113,7 +113,7 @@ func TestCollectSwitchedBack(t *testing.T) {
 	if d := differ(before, s.left()); d != "" {
 		t.Errorf("left or taken:\n%s", d)
 	}
-	if out := back.ok("gc", "--all"); out != "Nothing is left behind; 1 attachments stand.\n" {
+	if out := back.ok("gc", "--all"); out != "Nothing is left behind; 1 attachments exist.\n" {
 		t.Errorf("again:\n%s", out)
 	}
 }
@@ -210,7 +210,7 @@ func TestCollectAdding(t *testing.T) {
 	r.Parts = []attach.Part{{Plugin: "bridge"}}
 	must(t, dir.Create(r, place))
 	before = s.left()
-	if out := s.ok("gc", "--all"); !strings.HasPrefix(out, "Nothing is left behind; 2 attachments stand") || s.left() != before {
+	if out := s.ok("gc", "--all"); !strings.HasPrefix(out, "Nothing is left behind; 2 attachments exist") || s.left() != before {
 		t.Errorf("an ADD with a record:\n%s%s", out, differ(before, s.left()))
 	}
 	r.Unlock() // killed
@@ -249,7 +249,7 @@ func TestCollectForeign(t *testing.T) {
 	write(t, s.confDir(), "m.conflist", `{"cniVersion": "1.1.0", "name": "m", "plugins": [{"type": "nowhere-to-be-found"}]}`)
 	must(t, os.RemoveAll("/var/lib/cni/results"))
 	code, out, errs := s.fairlead("gc", "--all")
-	if code != exitFailed || !strings.Contains(errs, "nowhere-to-be-found") || !strings.Contains(errs, "what is Fairlead's is removed, but:") {
+	if code != exitFailed || !strings.Contains(errs, "nowhere-to-be-found") || !strings.Contains(errs, "Fairlead's objects are removed, but DEL failed:") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 	if out := s.ok("list", "--network", "m"); !strings.HasPrefix(out, "No attachments") {
@@ -325,7 +325,7 @@ func TestRepairWaits(t *testing.T) {
 	dir := attach.Open("")
 	_, release, err := dir.Hold(kernel.Owner{Network: "n", ContainerID: containerID(netnspath.Dir + "/web"), IfName: "eth0"})
 	must(t, err)
-	if out := s.ok("repair"); !strings.Contains(out, "skipped: is being added or removed") {
+	if out := s.ok("repair"); !strings.Contains(out, "skipped: an ADD or DEL is running") {
 		t.Errorf("a second repair:\n%s", out)
 	}
 	cmd := exec.Command("fairlead", "del", "n", "web")

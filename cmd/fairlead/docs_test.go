@@ -1,70 +1,204 @@
 package main
 
 import (
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"github.com/fairlead/fairlead/agent/config"
 )
 
-// TestDocs holds docs/commands.md to the commands: each has its section, with
-// its usage and its own flags, and both tables say what the help says.
+const commandsDoc = "../../docs/commands.md"
+
+// TestDocs compares docs/commands.md with the help of all commands; UPDATE=1 writes it.
 func TestDocs(t *testing.T) {
 	t.Parallel()
-	raw, err := os.ReadFile("../../docs/commands.md")
+	want := commandsPage(newApp().root())
+	if os.Getenv("UPDATE") != "" {
+		must(t, os.WriteFile(commandsDoc, []byte(want), 0o644))
+	}
+	got, err := os.ReadFile(commandsDoc)
 	must(t, err)
-	doc := string(raw)
-	root := newApp().root()
-	commands := root.Commands()
-	for _, name := range []string{"pod", "ipam"} {
-		c, _, err := root.Find([]string{name})
-		must(t, err)
-		commands = append(commands, c.Commands()...)
+	if string(got) != want {
+		t.Errorf("%s is not what the help says: UPDATE=1 go test ./cmd/fairlead -run TestDocs writes it", commandsDoc)
 	}
-	agents := map[string]bool{"config": true} // told with the agent
-	for _, s := range config.Settings() {
-		agents[s.Flag()] = true
+	for l := range strings.Lines(want) {
+		if len(l) > 121 && !strings.HasPrefix(l, "  fairlead") {
+			t.Errorf("%d columns: %s", len(l), l)
+		}
 	}
-	for _, c := range commands {
-		if c.Hidden || !c.Runnable() || c.Name() == "help" || c.Name() == "completion" {
-			continue
-		}
-		head := "\n### " + strings.TrimSuffix(c.CommandPath(), c.Name()) + c.Use + "\n"
-		_, section, found := strings.Cut(doc, head)
-		if !found {
-			t.Errorf("no section%s", head)
-			continue
-		}
-		section, _, _ = strings.Cut(section, "\n#")
-		told := func(f *pflag.Flag) {
-			// What all commands on a network have is told with add.
-			if f.Name != "help" && f.Name != "ifname" && !strings.Contains(section, "`--"+f.Name) {
-				t.Errorf("%s: nothing about --%s", c.CommandPath(), f.Name)
+}
+
+const docsHeader = `# Commands
+
+<!-- Generated from the help texts by "UPDATE=1 go test ./cmd/fairlead -run TestDocs". Do not edit. -->
+
+%s
+
+%s
+
+A container that was added with ` + "`fairlead add`" + ` has the ID that ` + "`cnitool`" + ` gives it: ` + "`cnitool-`" + ` and the first ten
+bytes, in hex, of the SHA-512 of the namespace's absolute path. So always use the same path: ` + "`/var/run/netns/web`" + ` is
+another container than ` + "`/run/netns/web`" + `.
+
+Plugins on CNI_PATH that were built with this program run inside it. All others run as processes.
+
+With ` + "`--json`" + `, an error is one line on standard error, with the codes of the CNI specification:
+` + "`{\"error\": {\"code\": 7, \"msg\": \"...\"}}`" + `.
+
+Global flags, for every command:
+
+%s`
+
+const docsFooter = `## cnitool
+
+Under the name ` + "`cnitool`" + ` the program behaves as the reference: the same arguments, the same output, exit code 1 for
+every failure, only paths for NETNS, and a ` + "`gc`" + ` that keeps nothing. It also accepts ` + "`-i`" + ` (` + "`--ifname`" + `) of newer versions.
+
+` + "```sh" + `
+ln -s fairlead bin/cnitool
+bin/cnitool check my-network /run/netns/web
+` + "```" + `
+
+## Environment
+
+%s
+## Exit codes
+
+%s`
+
+// commandsPage returns the page about all commands.
+func commandsPage(root *cobra.Command) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, docsHeader, paragraphs(root.Long), example(root), flagList(root.PersistentFlags(), nil))
+	for _, g := range root.Groups() {
+		fmt.Fprintf(&b, "\n## %s\n", strings.TrimSuffix(g.Title, ":"))
+		for _, c := range root.Commands() {
+			if c.GroupID == g.ID {
+				section(&b, c)
 			}
 		}
-		c.LocalNonPersistentFlags().VisitAll(told)
-		if c.HasParent() && c.Parent() == root {
-			c.PersistentFlags().VisitAll(func(f *pflag.Flag) { // of its own commands
-				if c.Name() == "agent" || !agents[f.Name] {
-					told(f)
+	}
+	fmt.Fprintf(&b, "\n"+docsFooter, definitions(environmentHelp), definitions(exitHelp))
+	return b.String()
+}
+
+func section(b *strings.Builder, c *cobra.Command) {
+	if c.Hidden || c.Name() == "help" || c.Parent().Name() == "completion" {
+		return
+	}
+	fmt.Fprintf(b, "\n### %s\n\n%s\n\n%s\n", strings.TrimSuffix(c.CommandPath(), c.Name())+c.Use, paragraphs(c.Long), example(c))
+	if list := flagList(c.LocalFlags(), storeFlags(c)); list != "" {
+		fmt.Fprintf(b, "\n%s", list)
+	}
+	if storeFlags(c) != nil {
+		fmt.Fprintf(b, "\n%s\n", wrapped("", "The flags `--config`, `--store-...` and `--flannel-prefix` of `fairlead agent` name the store."))
+	}
+	for _, sub := range c.Commands() {
+		section(b, sub)
+	}
+}
+
+// storeFlags returns the flags that a command shares with "agent", or nil.
+func storeFlags(c *cobra.Command) []string {
+	if c.Name() == "agent" || c.PersistentFlags().Lookup("store-file") == nil {
+		return nil
+	}
+	var names []string
+	c.PersistentFlags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	return names
+}
+
+func flagList(flags *pflag.FlagSet, skip []string) string {
+	var b strings.Builder
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Hidden || f.Name == "help" || slices.Contains(skip, f.Name) {
+			return
+		}
+		name, usage := pflag.UnquoteUsage(f)
+		word := "`--" + strings.TrimSpace(f.Name+" "+strings.ToUpper(name)) + "`"
+		if f.Shorthand != "" {
+			word = "`-" + f.Shorthand + "`, " + word
+		}
+		if d := f.DefValue; d != "" && d != "false" && d != "0" && d != "[]" {
+			usage = strings.TrimSuffix(usage, ".") + " (default " + strings.Trim(d, "[]") + ")."
+		}
+		b.WriteString(wrapped("- ", word+": "+usage) + "\n")
+	})
+	return b.String()
+}
+
+func example(c *cobra.Command) string {
+	var b strings.Builder
+	for l := range strings.Lines(c.Example) {
+		b.WriteString(strings.TrimPrefix(l, "  "))
+	}
+	return "```sh\n" + strings.TrimRight(b.String(), "\n") + "\n```"
+}
+
+// paragraphs wraps text at 120 columns. It keeps lists, and makes lists of indented tables.
+func paragraphs(text string) string {
+	var out []string
+	for p := range strings.SplitSeq(text, "\n\n") {
+		lines := strings.Split(p, "\n")
+		switch {
+		case strings.HasPrefix(p, "  - "):
+			var items []string
+			for _, l := range lines {
+				if strings.HasPrefix(l, "  - ") {
+					items = append(items, strings.TrimPrefix(l, "  - "))
+				} else {
+					items[len(items)-1] += " " + strings.TrimSpace(l)
 				}
-			})
+			}
+			for i := range items {
+				items[i] = wrapped("- ", items[i])
+			}
+			out = append(out, strings.Join(items, "\n"))
+		case strings.HasPrefix(p, "  "):
+			out = append(out, strings.TrimRight(definitions(p), "\n"))
+		default:
+			out = append(out, wrapped("", strings.Join(lines, " ")))
 		}
 	}
-	for _, help := range []string{exitHelp, environmentHelp} {
-		for l := range strings.Lines(help) {
-			word, rest, _ := strings.Cut(strings.TrimSpace(l), " ")
-			if strings.HasPrefix(l, "   ") { // the line before goes on
-				continue
-			}
-			first, _, _ := strings.Cut(strings.TrimSpace(rest), ";")
-			first, _, _ = strings.Cut(first, ":")
-			if !strings.Contains(doc, "| "+word+" | "+first) {
-				t.Errorf("the tables lack %s: %s", word, first)
-			}
+	return strings.Join(out, "\n\n")
+}
+
+// definitions makes a list of lines "  TERM  TEXT". A line that is indented further continues the one before.
+func definitions(text string) string {
+	var items []string
+	for l := range strings.Lines(text) {
+		l = strings.TrimRight(l, "\n")
+		if strings.HasPrefix(l, "   ") {
+			items[len(items)-1] += " " + strings.TrimSpace(l)
+			continue
 		}
+		term, about, _ := strings.Cut(strings.TrimSpace(l), "  ")
+		items = append(items, "`"+term+"`: "+strings.TrimSpace(about))
 	}
+	for i := range items {
+		items[i] = wrapped("- ", items[i])
+	}
+	return strings.Join(items, "\n") + "\n"
+}
+
+// wrapped wraps a paragraph at 120 columns.
+func wrapped(bullet, text string) string {
+	indent := strings.Repeat(" ", len(bullet))
+	lines, line := []string{}, bullet
+	for i, w := range strings.Fields(text) {
+		if i > 0 && len(line)+1+len(w) > 120 {
+			lines = append(lines, line)
+			line = indent + w
+			continue
+		}
+		if i > 0 {
+			line += " "
+		}
+		line += w
+	}
+	return strings.Join(append(lines, line), "\n")
 }

@@ -232,7 +232,7 @@ func TestDoctorFalseAlarm(t *testing.T) {
 	if code, d := s.doctor("web", "--probe"); code != 0 || d.Attachments != 1 {
 		t.Errorf("of one, with a probe: exit code %d, %+v", code, d)
 	}
-	if out := s.ok("doctor"); out != "Nothing is wrong: looked at 2 attachments and the host.\n" {
+	if out := s.ok("doctor"); out != "Nothing is wrong: examined 2 attachments and the host.\n" {
 		t.Errorf("%s", out)
 	}
 	for _, argv := range [][]string{{"doctor", ""}, {"repair", "--container", ""}, {"list", "--container", ""}} {
@@ -329,8 +329,8 @@ func TestDoctorText(t *testing.T) {
 	code, out, _ := s.fairlead("doctor")
 	want := "n " + id + ` eth0:
   namespace-gone: its namespace /run/netns/gone is gone, or another one by now
-    so:   nobody uses its addresses and host ports, and nobody else gets them
-    mend: fairlead gc --all
+    effect: nobody uses its addresses and host ports, and nobody else gets them
+    fix:    fairlead gc --all
 `
 	if code != exitWrong || out != want {
 		t.Errorf("exit code %d\n%s\nwant\n%s", code, out, want)

@@ -87,9 +87,9 @@ func TestIPAMShow(t *testing.T) {
 	storetest.Put(t, h.s, "addresses/default/10.250.0.3", `{"owner": "ns/db-0", "fixed": true}`)
 	must(t, h.local().Note(context.Background(), local.Release{Network: "default", Container: "c9", IfName: "eth0"}))
 	code, out, errs := h.run("show")
-	want := `NETWORK  SUBNET         POOL   GIVEN      BLOCKS
-default  10.244.0.0/24  -      in blocks  2 of 16
-default  10.250.0.0/28  fixed  singly     -
+	want := `NETWORK  SUBNET         POOL   ASSIGNED    BLOCKS
+default  10.244.0.0/24  -      in blocks   2 of 16
+default  10.250.0.0/28  fixed  one by one  -
 
 NETWORK  BLOCK           NODE   USED     STATE
 default  10.244.0.16/28  here   1 of 13  here
@@ -107,7 +107,7 @@ default  10.250.0.3  ns/db-0  yes    -
 	h.want(1, "there is no network blue; there are: default", "show", "blue")
 }
 
-// Each disagreement is named; none is no error.
+// Check names each difference.
 func TestIPAMCheck(t *testing.T) {
 	t.Parallel()
 	h := newIPAMHost(t)
@@ -147,7 +147,7 @@ func TestIPAMCheck(t *testing.T) {
 	h.want(exitWrong, "this node's file has it, and in the store it is node other's", "check")
 }
 
-// Nothing is released without the word, nor what somebody uses.
+// A release frees blocks and addresses that nobody uses. With --dry-run it changes nothing.
 func TestIPAMRelease(t *testing.T) {
 	t.Parallel()
 	h := newIPAMHost(t)
@@ -156,24 +156,23 @@ func TestIPAMRelease(t *testing.T) {
 	storetest.Put(t, h.s, "addresses/default/10.250.0.4", `{"owner": "ns/x", "fixed": true}`)
 	storetest.Put(t, h.s, "addresses/default/10.250.0.5", `{"owner": "ns/y", "node": "here", "container": "c8"}`)
 	storetest.Put(t, h.s, "addresses/default/10.250.0.6", `{"owner": "ns/z", "node": "gone", "container": "c9"}`)
-	h.want(2, "would release block 10.244.0.32/28", "release", "10.244.0.32/28")
-	h.want(2, "block 10.244.0.32/28 of network default, which is node gone's: nothing was done\nType: fairlead ipam release 10.244.0.32/28 --yes\n", "release", "10.244.0.32/28")
+	h.want(0, "would release 10.244.0.32/28 of node gone\n", "release", "10.244.0.32/28", "--dry-run")
 	storetest.Put(t, h.s, "blocks/blue/10.0.0.0-26", `{"node": "here", "subnet": "10.0.0.0/16"}`)
-	h.want(1, "is of network blue, not of default\nType: fairlead ipam release 10.0.0.0/26 --network blue\n", "release", "10.0.0.0/26", "--yes")
-	h.want(2, "Type: fairlead ipam release 10.0.0.0/26 --network blue --yes\n", "release", "10.0.0.0/26", "--network", "blue")
-	h.want(0, "released 10.244.0.32/28", "release", "10.244.0.32/28", "--yes")
-	h.want(1, "no node has block 10.244.0.32/28", "release", "10.244.0.32/28", "--yes")
-	h.want(2, "would release address 10.250.0.4 of network default, which is ns/x's: nothing", "release", "10.250.0.4")
+	h.want(1, "block 10.0.0.0/26 belongs to network blue, not to default\nType: fairlead ipam release 10.0.0.0/26 --network blue\n", "release", "10.0.0.0/26")
+	h.want(0, "would release 10.0.0.0/26 of node here\n", "release", "10.0.0.0/26", "--network", "blue", "--dry-run")
+	h.want(0, "released 10.244.0.32/28", "release", "10.244.0.32/28", "--yes") // the old flag has no effect
+	h.want(1, "no node has block 10.244.0.32/28", "release", "10.244.0.32/28")
+	h.want(0, "would release 10.250.0.4 of ns/x\n", "release", "10.250.0.4", "--dry-run")
 	h.want(1, "in container c8 on node here: end that first", "release", "10.250.0.5")
-	h.want(0, "released 10.250.0.4", "release", "10.250.0.4", "--yes")
-	h.want(1, "to nobody", "release", "10.250.0.4", "--yes")
-	h.want(1, "in container c8 on node here: end that first", "release", "10.250.0.5", "--yes")
-	h.want(1, "remove it first", "release", "--node", "here", "--yes")
+	h.want(0, "released 10.250.0.4 of ns/x\n", "release", "10.250.0.4")
+	h.want(1, "the cluster did not assign address 10.250.0.4", "release", "10.250.0.4")
+	h.want(1, "in container c8 on node here: end that first", "release", "10.250.0.5")
 	h.want(1, "remove it first", "release", "--node", "here")
-	h.want(1, "there is no removed node nope; there are: gone\n", "release", "--node", "nope", "--yes")
-	h.want(2, "would release all that node gone had", "release", "--node", "gone")
-	h.want(0, "2 blocks and addresses of node gone", "release", "--node", "gone", "--yes")
-	h.want(2, "is no block and no address", "release", "nonsense")
+	h.want(1, "remove it first", "release", "--node", "here")
+	h.want(1, "there is no removed node nope; there are: gone\n", "release", "--node", "nope")
+	h.want(0, "would release 2 blocks and addresses of node gone\n", "release", "--node", "gone", "--dry-run")
+	h.want(0, "released 2 blocks and addresses of node gone\n", "release", "--node", "gone")
+	h.want(2, "is neither a block nor an address", "release", "nonsense")
 	h.want(2, "usage", "release")
 	list, _, err := h.s.List(context.Background(), cluster.BlocksPrefix)
 	if err != nil || len(list) != 2 {
@@ -181,9 +180,8 @@ func TestIPAMRelease(t *testing.T) {
 	}
 }
 
-// A block of a node that is there is let go of by that node, when nothing holds an
-// address of it.
-func TestIPAMReleaseOfAnother(t *testing.T) {
+// The node of a block frees it when no container uses an address of it.
+func TestIPAMReleaseOfLivingNode(t *testing.T) {
 	t.Parallel()
 	h := newIPAMHost(t)
 	h.block("10.244.0.32/28", "here")
@@ -194,14 +192,14 @@ func TestIPAMReleaseOfAnother(t *testing.T) {
 	go func() { _ = store.FollowAll(ctx, h.s, cluster.Followed(), m); done <- struct{}{} }()
 	go func() { _ = m.Run(ctx); done <- struct{}{} }()
 	t.Cleanup(func() { cancel(); <-done; <-done })
-	h.want(0, "released 10.244.0.32/28", "release", "10.244.0.32/28", "--yes")
-	h.want(0, "is let go of when", "release", "10.244.0.16/28", "--yes")
+	h.want(0, "released 10.244.0.32/28", "release", "10.244.0.32/28")
+	h.want(0, "10.244.0.16/28 will be free when no container on node here uses an address of it", "release", "10.244.0.16/28")
 	h.want(0, "leaving", "show")
 	n, err := h.local().Read("default")
 	must(t, err)
 	for _, b := range n.Subnets[0].Blocks {
 		if b.String() == "10.244.0.16/28" {
-			t.Error("its addresses are still given")
+			t.Error("its addresses are still assigned")
 		}
 	}
 }

@@ -28,19 +28,19 @@ func TestErrors(t *testing.T) {
 		{"fairlead ad one ns", nil, 2, "fairlead: there is no command \"ad\"\nDid you mean: fairlead add\n"},
 		{"fairlead frobnicate", nil, 2, "fairlead: there is no command \"frobnicate\"\nType: fairlead help\n"},
 		{"fairlead add", nil, 2, "fairlead: usage: fairlead add NETWORK NETNS [flags]\nType: fairlead add --help\n"},
-		{"fairlead add one ns more", nil, 2, "fairlead: too many words, from \"more\" on; usage: fairlead add NETWORK NETNS [flags]\nType: fairlead add --help\n"},
+		{"fairlead add one ns more", nil, 2, "fairlead: too many arguments, from \"more\" on; usage: fairlead add NETWORK NETNS [flags]\nType: fairlead add --help\n"},
 		{"fairlead add one ns --zap", nil, 2, "fairlead: unknown flag: --zap\nType: fairlead add --help\n"},
-		{"fairlead list what", nil, 2, "fairlead: too many words"},
+		{"fairlead list what", nil, 2, "fairlead: too many arguments"},
 		{"fairlead gc one --keep a/b --keep-none", nil, 2, "--keep and --keep-none contradict each other"},
 		{"fairlead add nope ns", nil, 1, "fairlead: no net configuration with name \"nope\" in " + dir + "\nThere are: one, two\n"},
-		{"fairlead add nope ns", map[string]string{"NETCONFPATH": empty}, 1, "Put a network's configuration there, or set NETCONFPATH\n"},
-		{"fairlead add one /nowhere", nil, 1, "there is no network namespace /nowhere\nMake one: ip netns add NAME\n"},
+		{"fairlead add nope ns", map[string]string{"NETCONFPATH": empty}, 1, "Put the configuration of a network there, set NETCONFPATH, or name a file\n"},
+		{"fairlead add one /nowhere", nil, 1, "there is no network namespace /nowhere\nCreate one: ip netns add NAME\n"},
 		{"fairlead del one /nowhere", nil, 1, "file does not exist\nSet CNI_PATH to the directories of your plugins\n"},
 		{"fairlead del one /nowhere", map[string]string{"CNI_ARGS": "x"}, 1, `"x"`},
 		{"fairlead del one /nowhere -i a/b", nil, 1, "a/b"},
 		{"fairlead version nope", nil, 1, `failed to find plugin "nope"`},
 		{"fairlead version ../x", nil, 1, "without a path"},
-		{"fairlead plan one /nowhere", nil, 1, "there is no network namespace /nowhere\nMake one: ip netns add NAME\n"},
+		{"fairlead plan one /nowhere", nil, 1, "there is no network namespace /nowhere\nCreate one: ip netns add NAME\n"},
 		{"fairlead validate " + empty, nil, 1, "no net configurations found in " + empty},
 	} {
 		t.Run(c.line, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestHelp(t *testing.T) {
 			t.Errorf("help %s: code %d\n%s%s", c.Name(), code, out, stderr)
 		}
 		for l := range strings.Lines(out) {
-			if len(l) > 130 {
+			if len(l) > 116 {
 				t.Errorf("help %s has a line of %d columns: %s", c.Name(), len(l), l)
 			}
 		}

@@ -70,15 +70,15 @@ func TestSwitch(t *testing.T) {
 	s, bin := theirs(t, "web", "db")
 	s.uplink()
 	before := kerneltest.Run(t, "ls", "-l", "--time-style=+", bin)
-	code, out, errs := s.fairlead("migrate", "--check")
-	for _, want := range []string{"unheardOf = 1", "ignored, by the reference too", "ipMasq = true", "changes: a set in nftables", "10.1.0.2/24", "5300->53/udp", "would be noted"} {
+	code, out, errs := s.fairlead("migrate", "--dry-run")
+	for _, want := range []string{"unheardOf = 1", "ignored, by the reference plugin too", "ipMasq = true", "changes: a set in the nftables table", "10.1.0.2/24", "5300->53/udp", "would be recorded"} {
 		if code != 0 || !strings.Contains(out, want) {
-			t.Errorf("migrate --check: exit code %d, no %q in\n%s%s", code, want, out, errs)
+			t.Errorf("migrate --dry-run: exit code %d, no %q in\n%s%s", code, want, out, errs)
 		}
 	}
 	p := probe(t, "up1", "web", "198.51.100.2:5300")
 	out = s.ok("install", "--bin-dir", bin, "--from", from(t))
-	for _, want := range []string{"replaced " + bin + "/bridge", "made " + bin + "/ptp", "5301->53/udp", "noted"} {
+	for _, want := range []string{"replaced " + bin + "/bridge", "created " + bin + "/ptp", "5301->53/udp", "recorded"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("install: no %q in\n%s", want, out)
 		}
