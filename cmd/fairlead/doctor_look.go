@@ -129,16 +129,14 @@ func (l *looker) attachment(ctx context.Context, r *attach.Record) *doctor.Attac
 
 // recorded fills in what the record tells.
 func (l *looker) recorded(a *doctor.Attachment, r *attach.Record) {
-	for _, o := range a.Objects {
-		switch o := o.(type) {
-		case *kernel.Veth:
-			if o.PeerSide == kernel.Container && o.PeerName == r.IfName {
-				a.HostEnd, a.Bridge = o.Name, o.Master
-			}
-		case *kernel.Addr:
-			if o.In == kernel.Container && o.Link == r.IfName {
-				a.Addrs = append(a.Addrs, o.Prefix)
-			}
+	for _, v := range kernel.Of[*kernel.Veth](a.Objects) {
+		if v.PeerSide == kernel.Container && v.PeerName == r.IfName {
+			a.HostEnd, a.Bridge = v.Name, v.Master
+		}
+	}
+	for _, addr := range kernel.Of[*kernel.Addr](a.Objects) {
+		if addr.In == kernel.Container && addr.Link == r.IfName {
+			a.Addrs = append(a.Addrs, addr.Prefix)
 		}
 	}
 	for _, p := range r.Parts {
