@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// copyAside is for what another file system holds.
+// copyAside copies a file or a link to another file system.
 func copyAside(path, to string) error {
 	if target, err := os.Readlink(path); err == nil {
 		return os.Symlink(target, to)
@@ -22,7 +22,7 @@ func copyAside(path, to string) error {
 	return writeFile(to, func(w io.Writer) error { return copyOf(w, path) }, fi.Mode().Perm())
 }
 
-// move is a rename, or a copy where that cannot be.
+// move renames a file, or copies it if it cannot be renamed.
 func move(from, to string) error {
 	if err := os.Rename(from, to); err == nil {
 		return nil
@@ -33,7 +33,7 @@ func move(from, to string) error {
 	return os.Remove(from)
 }
 
-// found is what stands at a path.
+// found is what exists at a path.
 type found struct {
 	none      bool
 	link, sum string
@@ -60,7 +60,7 @@ func (f found) is(link, sum string) bool {
 	return !f.none && (link != "" && f.link == link || sum != "" && f.sum == sum)
 }
 
-// sum is the SHA-256 of the content; "": it is a link.
+// sum returns the SHA-256 of the content, or "" for a link.
 func (f File) sum() (string, error) {
 	if f.Link != "" {
 		return "", nil
@@ -92,10 +92,10 @@ func (f File) write() error {
 	})
 }
 
-// replace has a file made beside its place, and renames it.
+// replace creates a temporary file next to a path and renames it.
 func replace(path string, make func(tmp string) error) error {
 	tmp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"~")
-	_ = os.Remove(tmp) // of one that was killed
+	_ = os.Remove(tmp) // left by a process that was killed
 	if err := make(tmp); err != nil {
 		_ = os.Remove(tmp)
 		return err
@@ -103,7 +103,7 @@ func replace(path string, make func(tmp string) error) error {
 	return os.Rename(tmp, path)
 }
 
-// writeFile writes a new file to the disk.
+// writeFile writes a new file and syncs it to disk.
 func writeFile(path string, content func(io.Writer) error, mode os.FileMode) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {

@@ -1,10 +1,9 @@
-// Package install puts files in place of others and can bring those back: the plugins in a
-// directory where runtimes look for them, which may hold the reference's.
+// Package install puts files into place and can restore the files that it replaced: the plugins in the directory where
+// runtimes search for them, which may hold the reference plugins.
 //
-// Each file is written beside its place and renamed, so that a program that runs is never
-// "text file busy", and nobody sees half of one. What is replaced is kept, and a manifest
-// says so before it is replaced: a kill at any step leaves what Install or Uninstall
-// completes.
+// It writes each file next to its place and renames it. So a running program is never "text file busy", and nobody sees
+// an incomplete file. It keeps the files that it replaces, and writes them into a manifest first: if it is killed at
+// any step, the next Install or Uninstall completes the work.
 package install
 
 import (
@@ -17,54 +16,53 @@ import (
 	"slices"
 )
 
-// stateDir is where the manifest and what was replaced are, below the directory: the names
-// of plugins have no dot.
+// stateDir is the directory, below the plugins, with the manifest and the replaced files. The names of plugins have no
+// dot.
 const stateDir = ".fairlead"
 
-// File is a file to put in place: Link is the target of a symbolic link, else the content
-// is that of the file From, or Data.
+// File is a file to put into place. It is a symbolic link to Link, or else a copy of the file From, or else Data.
 type File struct {
 	Path string // absolute
 	Link string
 	From string
 	Data []byte
-	Mode os.FileMode // of what is no link
+	Mode os.FileMode // not used for a link
 }
 
-// The actions that are reported.
+// The actions that Install and Uninstall report.
 const (
 	Created  = "created"
-	Replaced = "replaced" // another's; it is kept
-	Updated  = "updated"  // ours, of another version
+	Replaced = "replaced" // it was a file of other software, which is kept
+	Updated  = "updated"  // it was our file in another version
 	Same     = "same"
 	Restored = "restored"
 	Removed  = "removed"
-	Left     = "left" // somebody else's by now
+	Left     = "left" // other software has changed it since
 )
 
-// Done is what was done with a file, or would be.
+// Done is what was done with a file, or what would be done.
 type Done struct {
 	Path   string `json:"path"`
 	Action string `json:"action"`
-	Kept   string `json:"kept,omitempty"` // where what was replaced is
+	Kept   string `json:"kept,omitempty"` // path of the file that was replaced
 }
 
-// entry is a file in the manifest. Its path is relative to the directory, so that it is the
-// same where a container has the host's files below another root.
+// entry is a file in the manifest. Its path is relative to the directory: a container may see the host's directory at
+// another path.
 type entry struct {
 	Path string   `json:"path"`
 	Link string   `json:"link,omitempty"`
-	Sums []string `json:"sha256,omitempty"` // of what was put there, the newest last
+	Sums []string `json:"sha256,omitempty"` // of all versions that were installed, the newest last
 	Kept string   `json:"kept,omitempty"`   // name below stateDir/kept
 }
 
-// Place is a directory with its state.
+// Place is a directory with its manifest.
 type Place struct {
 	dir      string
 	manifest []entry
 }
 
-// Open reads the state of a directory, which need not exist yet.
+// Open reads the manifest of a directory. The directory need not exist.
 func Open(dir string) (*Place, error) {
 	p := &Place{dir: dir}
 	raw, err := os.ReadFile(p.state("manifest.json"))
@@ -80,12 +78,12 @@ func Open(dir string) (*Place, error) {
 	return p, nil
 }
 
-// Installed tells whether the directory has something of ours.
+// Installed reports whether Install has put files into the directory.
 func (p *Place) Installed() bool { return len(p.manifest) > 0 }
 
 func (p *Place) state(name string) string { return filepath.Join(p.dir, stateDir, name) }
 
-// Install puts files in place, in their order. With dry it only says what it would do.
+// Install puts files into place, in their order. With dry it only reports what it would do.
 func (p *Place) Install(files []File, dry bool) (out []Done, err error) {
 	for _, f := range files {
 		done, err := p.put(f, dry)
@@ -153,13 +151,12 @@ func (p *Place) entry(path string) *entry {
 	return nil
 }
 
-// made tells whether what is there is what the entry says was put there.
+// made reports whether the file at the path is the one that Install put there.
 func (e *entry) made(there found) bool {
 	return e != nil && (there.link != "" && there.link == e.Link || there.sum != "" && slices.Contains(e.Sums, there.sum))
 }
 
-// keep saves what is about to be replaced: a second name where the file system has such,
-// so that it is complete at any moment.
+// keep saves a file that is about to be replaced. It prefers a hard link, which is complete at any moment.
 func (p *Place) keep(path, kept string) error {
 	if err := os.MkdirAll(filepath.Dir(kept), 0o755); err != nil {
 		return err
@@ -172,7 +169,7 @@ func (p *Place) keep(path, kept string) error {
 		}
 	}
 	err := os.Rename(tmp, kept)
-	_ = os.Remove(tmp) // a rename between two names of one file does nothing
+	_ = os.Remove(tmp) // a rename between two names of one file does nothing, so remove it
 	return err
 }
 
@@ -189,8 +186,8 @@ func (p *Place) write() error {
 	})
 }
 
-// Uninstall brings back what was replaced and removes the rest. What is not ours by now
-// stays.
+// Uninstall restores the files that were replaced and removes the others. It keeps files that other software has
+// changed.
 func (p *Place) Uninstall(dry bool) (out []Done, err error) {
 	for _, e := range slices.Backward(slices.Clone(p.manifest)) {
 		done, err := p.back(&e, dry)
@@ -208,7 +205,7 @@ func (p *Place) Uninstall(dry bool) (out []Done, err error) {
 	}
 	if !dry {
 		_ = os.Remove(p.state("manifest.json"))
-		_ = os.Remove(p.state("kept")) // with something in it, it stays
+		_ = os.Remove(p.state("kept")) // fails if a file is kept
 		_ = os.Remove(filepath.Join(p.dir, stateDir))
 	}
 	return out, nil

@@ -112,9 +112,9 @@ func (a *app) addCommand() *cobra.Command {
 		Long: "Add runs the plugins of a network for a namespace and prints their result as JSON. If it\n" +
 			"fails, or Ctrl-C stops it, it removes what it had created. NETWORK may be a file.",
 		Example: `  fairlead add my-network web
-  fairlead add ./10-my-network.conflist web
   fairlead add my-network /run/netns/web -i net1
-  CAP_ARGS='{"portMappings":[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]}' fairlead add my-network web`,
+  fairlead add /etc/cni/net.d/10-my-network.conflist web -i net2
+  CAP_ARGS='{"portMappings":[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]}' fairlead add my-network web -i net3`,
 	}, (*session).add)
 }
 

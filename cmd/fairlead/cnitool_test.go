@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// side is one of two programs that are to behave alike.
+// side is one of two programs that are compared.
 type side struct {
 	program string
 	env     []string
@@ -35,7 +35,7 @@ func (s side) run(t *testing.T, env []string, args ...string) outcome {
 	return outcome{cmd.ProcessState.ExitCode(), out.String(), errOut.String()}
 }
 
-// sides are the reference's cnitool and ours, on the same networks and plugins.
+// sides returns the reference cnitool and our cnitool, with the same networks and plugins.
 func sides(t *testing.T, theirs string) (reference, ours side) {
 	dir := t.TempDir()
 	write(t, dir, "10-list.conflist", `{"cniVersion": "1.1.0", "name": "list", "plugins": [
@@ -59,15 +59,15 @@ func sides(t *testing.T, theirs string) (reference, ours side) {
 	return side{theirs, ours.env}, ours
 }
 
-// TestCnitool has both programs do the same things on one host in turn: what
-// either adds the other checks and removes, and they print the same.
+// TestCnitool runs both programs on one host in turn. Each checks and removes what the other added, and both print the
+// same.
 func TestCnitool(t *testing.T) {
 	t.Parallel()
 	program := reference.Cnitool(t)
 	for _, c := range []struct {
 		name, network string
 		env, flags    []string
-		check         bool // CHECK is in the version
+		check         bool // the version has CHECK
 	}{
 		{"a list", "list", nil, nil, true},
 		{"arguments", "list", []string{"CNI_IFNAME=net7", "CNI_ARGS=IgnoreUnknown=1;K=V",
@@ -110,8 +110,7 @@ func TestCnitool(t *testing.T) {
 	}
 }
 
-// TestCnitoolErrors compares exit codes and where the words go; where ours says
-// the same, also the words.
+// TestCnitoolErrors compares exit codes and streams, and the message where both programs print the same.
 func TestCnitoolErrors(t *testing.T) {
 	t.Parallel()
 	program := reference.Cnitool(t)
@@ -122,7 +121,7 @@ func TestCnitoolErrors(t *testing.T) {
 		args  []string
 		env   []string
 		words string // that both print
-		ours  string // what ours prints instead
+		ours  string // what our cnitool prints instead
 	}{
 		{nil, nil, "cnitool: Add, check, remove, gc or status network interfaces from a network namespace", ""},
 		{[]string{"add", "list"}, nil, "<net> <netns>", ""},
@@ -147,7 +146,7 @@ func TestCnitoolErrors(t *testing.T) {
 	}
 }
 
-// TestCnitoolIfName: the newer cnitool's flag.
+// TestCnitoolIfName uses the flag -i of newer versions of cnitool.
 func TestCnitoolIfName(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -178,7 +177,7 @@ func TestCnitoolIfName(t *testing.T) {
 	}
 }
 
-// TestContainerID holds the ID to what cnitool makes of a path.
+// TestContainerID compares the ID with cnitool's ID of a path.
 func TestContainerID(t *testing.T) {
 	t.Parallel()
 	if got, want := containerID("/var/run/netns/testing"), "cnitool-77383ca0a0715733ca6f"; got != want {

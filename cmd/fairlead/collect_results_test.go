@@ -12,14 +12,14 @@ import (
 	"github.com/fairlead/fairlead/internal/netnspath"
 )
 
-// TestCollectResults: files of the cache that nobody can read go when they are old;
-// what may be half written stays, and what others may understand.
+// TestCollectResults verifies that gc removes old unreadable files of the cache. It must keep files that a runtime may
+// be writing, and files of a kind that other software may understand.
 func TestCollectResults(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "web", "db")
 	const dir = "/var/lib/cni/results/"
 	db := "n-" + containerID(netnspath.Dir+"/db") + "-eth0"
-	must(t, os.Truncate(dir+db, 300)) // of an attachment that stands
+	must(t, os.Truncate(dir+db, 300)) // of an attachment that exists
 	for name, content := range map[string]string{"n-empty-eth0": "", "n-cut-eth0": `{"kind":"cniCacheV1","conta`, "n-young-eth0": ""} {
 		write(t, dir, name, content)
 	}

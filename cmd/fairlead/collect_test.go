@@ -19,7 +19,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// left is everything that an attachment may leave on the host.
+// left returns everything that an attachment may leave on the host.
 func (s *site) left() string { return s.settled(s.leftNow) }
 
 func (s *site) leftNow() string {
@@ -28,7 +28,7 @@ func (s *site) leftNow() string {
 	return text + "\n" + files
 }
 
-// end ends a namespace, and waits until its links are gone.
+// end deletes a namespace, and waits until its links are gone.
 func (s *site) end(name string) {
 	end := s.hostEnd(name)
 	s.sh("ip netns del " + name)
@@ -50,8 +50,8 @@ func (s *site) confDir() string {
 	return ""
 }
 
-// TestCollect: whatever is left to know an attachment by, gc --all removes all of
-// it, and nothing of what lives.
+// TestCollect verifies that gc --all removes everything of an attachment, whichever trace of it is left, and nothing of
+// attachments that exist.
 func TestCollect(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]string{
@@ -91,8 +91,8 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// TestCollectSwitchedBack: a host that is back to the reference's plugins has them
-// delete what Fairlead made; gc --all removes what they leave of it.
+// TestCollectSwitchedBack lets the reference plugins delete attachments that Fairlead created. Gc --all removes what
+// they leave.
 func TestCollectSwitchedBack(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "web")
@@ -118,7 +118,7 @@ func TestCollectSwitchedBack(t *testing.T) {
 	}
 }
 
-// clean is what is left but for files that the test itself took away.
+// clean removes from a dump the files that the test itself removed.
 func clean(dump, lost string) (out string) {
 	for l := range strings.Lines(dump) {
 		if !strings.Contains(lost, "/results") || !strings.Contains(l, "/results/") {
@@ -128,7 +128,7 @@ func clean(dump, lost string) (out string) {
 	return out
 }
 
-// TestCollectStrangers: what has no attachment at all.
+// TestCollectStrangers verifies that gc --all removes objects without any attachment.
 func TestCollectStrangers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "web", "db")
@@ -139,14 +139,14 @@ func TestCollectStrangers(t *testing.T) {
 	id := containerID(netnspath.Dir + "/gone")
 	must(t, os.Remove("/run/fairlead/attach/n/"+id+",eth0.json"))
 	must(t, os.Remove("/var/lib/cni/results/n-"+id+"-eth0"))
-	web := containerID(netnspath.Dir + "/web") // it lives, and nothing but its link and namespace tells so
+	web := containerID(netnspath.Dir + "/web") // it exists, but only its link and its namespace show that
 	must(t, os.Remove("/run/fairlead/attach/n/"+web+",eth0.json"))
 	must(t, os.Remove("/var/lib/cni/results/n-"+web+"-eth0"))
 	for _, f := range []string{"10.1.0.2", "10.1.0.4", "fd00:1::2"} {
 		old := time.Now().Add(-time.Hour)
 		must(t, os.Chtimes("/var/lib/cni/networks/n/"+f, old, old))
 	}
-	write(t, "/var/lib/cni/networks/n", "10.1.0.77", "other eth0") // young: an ADD of other plugins at work
+	write(t, "/var/lib/cni/networks/n", "10.1.0.77", "other eth0") // young: another plugin may be running an ADD
 	var done gc.Report
 	must(t, json.Unmarshal([]byte(s.ok("gc", "--all", "--json")), &done))
 	if len(done.Attachments) != 0 || len(done.Leftovers) != 1 || !strings.Contains(done.Leftovers[0], id) || len(done.Addresses) != 1 || done.Addresses[0].Address != "10.1.0.4" {
@@ -166,8 +166,8 @@ func TestCollectStrangers(t *testing.T) {
 	s.sh("web ping -c1 -W2 10.1.0.1") // it still works
 }
 
-// TestCollectOfTheCluster: addresses of a network of the cluster, which attachments of
-// any network of CNI may hold.
+// TestCollectOfTheCluster verifies that gc --all releases addresses of a cluster's network, whichever CNI network held
+// them.
 func TestCollectOfTheCluster(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "web")
@@ -191,7 +191,7 @@ func TestCollectOfTheCluster(t *testing.T) {
 	}
 }
 
-// TestCollectAdding: what is being added stays, whatever it has so far.
+// TestCollectAdding verifies that gc --all keeps what is being added.
 func TestCollectAdding(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "web")
@@ -206,7 +206,7 @@ func TestCollectAdding(t *testing.T) {
 	if out := s.ok("gc", "--all"); !strings.HasPrefix(out, "Nothing is left behind") || s.left() != before {
 		t.Errorf("an ADD that has no record yet:\n%s%s", out, differ(before, s.left()))
 	}
-	r := dir.New("n", "coming", "eth0", netnspath.Dir+"/gone") // it will fail, but that is its own affair
+	r := dir.New("n", "coming", "eth0", netnspath.Dir+"/gone") // this ADD will fail, which does not matter here
 	r.Parts = []attach.Part{{Plugin: "bridge"}}
 	must(t, dir.Create(r, place))
 	before = s.left()
@@ -222,7 +222,7 @@ func TestCollectAdding(t *testing.T) {
 	}
 }
 
-// TestCollectKilledEarly: an ADD that was killed when it had an address, and no record.
+// TestCollectKilledEarly kills an ADD that has an address but no record.
 func TestCollectKilledEarly(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "web")
@@ -237,8 +237,8 @@ func TestCollectKilledEarly(t *testing.T) {
 	}
 }
 
-// TestCollectForeign: an attachment that a plugin made which is not there any more
-// goes as far as it is ours, and that is an error.
+// TestCollectForeign verifies that gc --all removes our objects of an attachment with a plugin that is not installed
+// any more, and reports an error.
 func TestCollectForeign(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "web")
@@ -257,8 +257,7 @@ func TestCollectForeign(t *testing.T) {
 	}
 }
 
-// TestDelLeavesSuccessor: the path of a namespace that ended names another one by
-// now: a DEL takes nothing from that.
+// TestDelLeavesSuccessor verifies that a DEL changes nothing in another namespace at the same path.
 func TestDelLeavesSuccessor(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -280,8 +279,7 @@ func TestDelLeavesSuccessor(t *testing.T) {
 	s.sh("web ip link show eth0")
 }
 
-// bare runs the network n's plugins one by one, as a runtime does that knows only
-// their names, for a container in the namespace web.
+// bare runs the plugins of the network n one by one for a container in the namespace web, as a simple runtime does.
 func bare(t *testing.T, s *site, command, container string) {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(s.confDir(), "n.conflist"))
@@ -318,7 +316,7 @@ func bare(t *testing.T, s *site, command, container string) {
 	}
 }
 
-// TestRepairWaits: a DEL that comes while a repair is at work waits for its end.
+// TestRepairWaits verifies that a DEL waits for the end of a repair.
 func TestRepairWaits(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "web")

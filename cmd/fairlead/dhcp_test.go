@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead/fairlead/plugins/ipam/dhcpd"
 )
 
-// TestSocketActivation: the daemon answers at the socket that systemd passes.
+// TestSocketActivation verifies that the daemon listens on the socket that systemd passes.
 func TestSocketActivation(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")
@@ -47,7 +47,7 @@ func TestSocketActivation(t *testing.T) {
 	}
 }
 
-// TestUnits: the units start what there is, where it listens.
+// TestUnits compares the command and the socket in the units with the program.
 func TestUnits(t *testing.T) {
 	t.Parallel()
 	for file, lines := range map[string][]string{

@@ -34,7 +34,7 @@ func TestDocs(t *testing.T) {
 
 const docsHeader = `# Commands
 
-<!-- Generated from the help texts by "UPDATE=1 go test ./cmd/fairlead -run TestDocs". Do not edit. -->
+This page is generated from the help texts. ` + "`UPDATE=1 go test ./cmd/fairlead -run TestDocs`" + ` writes it.
 
 %s
 
@@ -60,7 +60,9 @@ every failure, only paths for NETNS, and a ` + "`gc`" + ` that keeps nothing. It
 
 ` + "```sh" + `
 ln -s fairlead bin/cnitool
+bin/cnitool add my-network /run/netns/web
 bin/cnitool check my-network /run/netns/web
+bin/cnitool del my-network /run/netns/web
 ` + "```" + `
 
 ## Environment
@@ -136,7 +138,11 @@ func example(c *cobra.Command) string {
 	for l := range strings.Lines(c.Example) {
 		b.WriteString(strings.TrimPrefix(l, "  "))
 	}
-	return "```sh\n" + strings.TrimRight(b.String(), "\n") + "\n```"
+	language := "" // test/docs runs the blocks in sh
+	if slices.Contains([]string{"fairlead", "add", "check", "del", "gc", "repair", "status", "list", "doctor", "plan", "version"}, c.Name()) && (!c.HasParent() || !c.Parent().HasParent()) {
+		language = "sh"
+	}
+	return "```" + language + "\n" + strings.TrimRight(b.String(), "\n") + "\n```"
 }
 
 // paragraphs wraps text at 120 columns. It keeps lists, and makes lists of indented tables.

@@ -26,7 +26,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "doctor [CONTAINER]", Short: "find what is wrong, and the command that fixes it", GroupID: "look", Long: doctorLong,
 		Example: `  fairlead doctor
-  fairlead doctor web --probe
+  fairlead doctor --probe
   fairlead doctor --json | jq -r '.findings[].mend'`,
 		Args: want(0, 1), ValidArgsFunction: a.completeContainers,
 		RunE: func(c *cobra.Command, args []string) error {

@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// newClinic is a site with a way out, whose /etc is the test's own.
+// newClinic returns a site with an uplink and an /etc of its own.
 func newClinic(t testing.TB) *site {
 	t.Helper()
 	s := newSite(t, "web", "db")
@@ -25,7 +25,7 @@ func newClinic(t testing.TB) *site {
 	return s
 }
 
-// uplink gives the host a way out.
+// uplink gives the host an uplink.
 func (s *site) uplink() {
 	s.sh(`ip link add name up0 type veth peer name up1
 		ip addr add 198.51.100.2/24 dev up0
@@ -57,8 +57,8 @@ func (s *site) mend(command string) {
 	}
 }
 
-// illnesses are broken hosts, by what doctor has to say of each; VETH, IFB as in
-// breaks, ID is the container web's.
+// illnesses are scripts that break a host, by the finding that doctor must report. VETH and IFB are as in breaks; ID is
+// the container web.
 func illnesses() []struct{ name, script string } {
 	return []struct{ name, script string }{
 		{"interface-down", "web ip link set eth0 down"},
@@ -126,7 +126,7 @@ func illnesses() []struct{ name, script string } {
 	}
 }
 
-// untold are findings whose mend is not a command that a test can run.
+// untold reports whether a test cannot run the remedy of a finding as a command.
 func untold(name string) bool {
 	switch name {
 	case "interface-missing", "plugin-missing", "host-no-default-route", "range-nearly-full", "agent-away":
@@ -135,8 +135,7 @@ func untold(name string) bool {
 	return false
 }
 
-// TestDoctor breaks a host, one way after the other: doctor names what is wrong,
-// and what it says mends it.
+// TestDoctor breaks a host in each way. Doctor must report it, and the command in the finding must fix it.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	for _, ill := range illnesses() {
@@ -166,8 +165,8 @@ func TestDoctor(t *testing.T) {
 			if untold(ill.name) {
 				return
 			}
-			for range 4 { // one ill may hide another
-				done := map[string]bool{} // containers share bridges, and others' rules
+			for range 4 { // one problem may hide another
+				done := map[string]bool{} // containers share bridges and rules of other software
 				for _, f := range d.Findings {
 					if !done[f.Mend] {
 						s.mend(f.Mend)
@@ -186,8 +185,8 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// neighbourly is what other software has on a host that works: Docker's and
-// firewalld's forms, as far as they let containers through.
+// neighbourly is what other software creates on a working host: rules like Docker's and firewalld's that accept the
+// containers' traffic.
 const neighbourly = `nft add table ip filter
 	nft add chain ip filter FORWARD { type filter hook forward priority 0; policy drop; }
 	nft add chain ip filter DOCKER-USER
@@ -221,7 +220,7 @@ const neighbourly = `nft add table ip filter
 	nft add rule inet firewalld filter_INPUT tcp dport 22 accept
 	nft add rule inet firewalld filter_INPUT meta l4proto { icmp, ipv6-icmp } accept`
 
-// TestDoctorFalseAlarm: where others let containers through nothing is said.
+// TestDoctorFalseAlarm verifies that doctor reports nothing if other software accepts the containers' traffic.
 func TestDoctorFalseAlarm(t *testing.T) {
 	t.Parallel()
 	s := newClinic(t)
@@ -259,7 +258,7 @@ func (s *site) handle(chain, words string) string {
 	return ""
 }
 
-// TestDoctorNames: docs/troubleshooting.md has every finding, and no other.
+// TestDoctorNames verifies that docs/troubleshooting.md has every finding, and no other.
 func TestDoctorNames(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile("../../docs/troubleshooting.md")
@@ -283,7 +282,7 @@ func TestDoctorNames(t *testing.T) {
 	}
 }
 
-// TestDoctorIPTables: where iptables lets containers through nothing is said.
+// TestDoctorIPTables verifies that doctor reports nothing if iptables accepts the containers' traffic.
 func TestDoctorIPTables(t *testing.T) {
 	t.Parallel()
 	s := newClinic(t)
@@ -305,7 +304,7 @@ func TestDoctorIPTables(t *testing.T) {
 	}
 }
 
-// TestDoctorProbe: a gateway that does not answer.
+// TestDoctorProbe verifies that doctor --probe reports a gateway that does not answer.
 func TestDoctorProbe(t *testing.T) {
 	t.Parallel()
 	s := newClinic(t)
@@ -318,7 +317,7 @@ func TestDoctorProbe(t *testing.T) {
 	}
 }
 
-// TestDoctorText is what a person reads.
+// TestDoctorText compares the text that doctor prints.
 func TestDoctorText(t *testing.T) {
 	t.Parallel()
 	s := newClinic(t)

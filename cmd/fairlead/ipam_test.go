@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead/fairlead/ipam"
 )
 
-// ipamHost is a host with a store in a file, and this node's part of it.
+// ipamHost is a host with a store in a file and a node's state.
 type ipamHost struct {
 	t   *testing.T
 	dir string
@@ -59,7 +59,7 @@ func (h *ipamHost) run(args ...string) (code int, out, errs string) {
 	return h.fairlead(append([]string{"ipam"}, args...)...)
 }
 
-// fairlead runs a command of any name.
+// fairlead runs a command.
 func (h *ipamHost) fairlead(args ...string) (code int, out, errs string) {
 	var stdout, stderr bytes.Buffer
 	a := &app{stdout: &stdout, stderr: &stderr, getenv: func(k string) string {

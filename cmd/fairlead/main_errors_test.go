@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// TestErrors is what a person gets for what cannot be: the words, and the code.
+// TestErrors verifies the messages and exit codes of common errors.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	dir, empty := t.TempDir(), t.TempDir()
@@ -88,7 +88,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// TestInterrupted: what a cancelled context made fail ends with 130.
+// TestInterrupted verifies that a command whose context is cancelled ends with 130.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -100,8 +100,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestHelp: every command explains itself, with an example that begins as a
-// person would type it, and stays within 100 columns.
+// TestHelp verifies that every command has a usage line and an example, within 116 columns.
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	a := newApp()

@@ -17,8 +17,7 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// TestMain makes the test binary everything that is run: fairlead, cnitool, and
-// every plugin, by its name.
+// TestMain makes the test binary all programs, by their names: fairlead, cnitool and every plugin.
 func TestMain(m *testing.M) {
 	programs := map[string]func(){"fairlead": main, "cnitool": main, "ovs": main}
 	for _, p := range plugins.All() {
@@ -27,12 +26,12 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, programs)
 }
 
-// TestScripts runs testdata/*.txtar, each on a host of its own: networks are in
-// $WORK/net.d, and namespaces are made by ip netns.
+// TestScripts runs testdata/*.txtar, each on a host of its own. Networks are in $WORK/net.d, and "ip netns" creates
+// namespaces.
 func TestScripts(t *testing.T) {
 	theirs := map[string]string{}
 	for _, n := range []string{"dhcp", "tuning"} {
-		theirs[n] = reference.Plugin(t, n) // a host of a test's own reaches no module proxy
+		theirs[n] = reference.Plugin(t, n) // the host of a test reaches no module proxy
 	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata", RequireExplicitExec: true, UpdateScripts: os.Getenv("UPDATE") != "",
@@ -49,7 +48,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// code runs a command that must end with a code: code 3 fairlead validate x.
+// code runs a command that must end with an exit code: code 3 fairlead validate x.
 func code(ts *testscript.TestScript, _ bool, args []string) {
 	err := ts.Exec(args[1], args[2:]...)
 	got := "0"
@@ -61,7 +60,7 @@ func code(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// others adds the reference's plugins, "theirs-" before their names, to CNI_PATH.
+// others adds reference plugins to CNI_PATH, with "theirs-" before their names.
 func others(theirs map[string]string) func(*testscript.TestScript, bool, []string) {
 	return func(ts *testscript.TestScript, _ bool, names []string) {
 		dir := ts.MkAbs("others")
@@ -73,8 +72,8 @@ func others(theirs map[string]string) func(*testscript.TestScript, bool, []strin
 	}
 }
 
-// host makes the test's thread a host: a fresh network namespace, and a /run and
-// /var/lib of its own. All of it ends with the test.
+// host makes the test's thread a host with a new network namespace, and with its own /run and /var/lib. Everything ends
+// with the test.
 func host(t testing.TB) {
 	t.Helper()
 	kerneltest.Host(t)
@@ -91,7 +90,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// call runs the program inside the test, with an environment.
+// call runs the program inside the test with an environment.
 func call(env map[string]string, argv ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	a := &app{stdout: &out, stderr: &errs, getenv: func(k string) string { return env[k] }}
@@ -99,7 +98,7 @@ func call(env map[string]string, argv ...string) (code int, stdout, stderr strin
 	return code, out.String(), errs.String()
 }
 
-// write makes a file in a directory.
+// write creates a file in a directory.
 func write(t testing.TB, dir, name, content string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)

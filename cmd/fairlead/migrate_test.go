@@ -25,8 +25,8 @@ const theirNetwork = `{"cniVersion": "1.0.0", "name": "n", "plugins": [
 	{"type": "firewall"},
 	{"type": "bandwidth", "ingressRate": 80000000, "ingressBurst": 8000000, "egressRate": 80000000, "egressBurst": 8000000}]}`
 
-// theirs is a host with containers that the reference's runtime and plugins made; its
-// plugins are in the directory returned.
+// theirs returns a host with containers that the reference runtime and plugins attached, and the directory of these
+// plugins.
 func theirs(t *testing.T, containers ...string) (s *site, bin string) {
 	t.Helper()
 	host(t)
@@ -49,7 +49,7 @@ func theirs(t *testing.T, containers ...string) (s *site, bin string) {
 	return s, bin
 }
 
-// from is a directory with both programs: this one, under their names.
+// from returns a directory with both programs, which are this one.
 func from(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -63,8 +63,8 @@ func from(t *testing.T) string {
 	return dir
 }
 
-// TestSwitch installs over the reference's plugins while a container of theirs is
-// spoken with once a millisecond, uses ours beside it, deletes it, and goes back.
+// TestSwitch installs over the reference plugins while a packet passes to one of their containers each millisecond. It
+// adds a container with our plugins, deletes the old ones, and uninstalls.
 func TestSwitch(t *testing.T) {
 	t.Parallel()
 	s, bin := theirs(t, "web", "db")
@@ -128,8 +128,8 @@ func TestSwitch(t *testing.T) {
 	}
 }
 
-// probe sends a packet a millisecond from the far side of a link to an address, where a
-// container answers, and returns what ends it and counts.
+// probe sends a packet each millisecond from the far side of a link to an address of a container, which answers. It
+// returns a function that stops and counts.
 func probe(t *testing.T, link, container, to string) func() (sent, lost int64) {
 	t.Helper()
 	kerneltest.Run(t, "ip", "netns", "add", "far")
@@ -165,7 +165,7 @@ func probe(t *testing.T, link, container, to string) func() (sent, lost int64) {
 			}
 		}
 	}()
-	for i := 0; heard.Load() == 0; i++ { // neighbours are found, the flow begins
+	for i := 0; heard.Load() == 0; i++ { // wait until the neighbours are resolved
 		if i > 100 {
 			t.Fatal("nobody answers the probe")
 		}

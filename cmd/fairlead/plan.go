@@ -23,7 +23,7 @@ the objects of ptp in the network's namespace.`
 func (a *app) planCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "plan NETWORK NETNS", Short: "show what add would create", GroupID: "look", Long: planLong,
-		Example: "  fairlead plan my-network web\n  fairlead plan ./10-my-network.conflist web",
+		Example: "  fairlead plan my-network web\n  fairlead plan /etc/cni/net.d/10-my-network.conflist web",
 		Args:    want(2, 2), ValidArgsFunction: a.completeAttachment,
 	}
 	ifName := ifNameFlag(c)

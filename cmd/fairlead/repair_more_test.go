@@ -10,8 +10,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// TestRepairRouted: of a routed pair, with rules and tables of its own, and with
-// exceptions in another software's firewall.
+// TestRepairRouted repairs a routed veth pair with its rules and tables, and with exceptions in another firewall.
 func TestRepairRouted(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
@@ -56,8 +55,7 @@ func (s *site) routedNow() string {
 	return normal(kerneltest.Dump(s, "") + kerneltest.Dump(s, netnspath.Dir+"/web"))
 }
 
-// TestRepairOthers: plugins without a host end: nothing is wrong, and what is can
-// be told and mended.
+// TestRepairOthers repairs attachments of plugins that create no link on the host.
 func TestRepairOthers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -95,8 +93,7 @@ func TestRepairOthers(t *testing.T) {
 	}
 }
 
-// TestRepairRaces: repairs that never pause do not bring back what a DEL removes,
-// nor spoil an ADD.
+// TestRepairRaces verifies that continuous repairs neither restore what a DEL removes nor disturb an ADD.
 func TestRepairRaces(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "web", "db")

@@ -65,7 +65,7 @@ func Cluster(ctx context.Context, o Options) error {
 	return nil
 }
 
-// logs are what each agent said last.
+// logs returns the last lines of each agent's log.
 func (f *fleet) logs() (all string) {
 	for _, n := range f.c.Nodes {
 		lines := strings.Split(strings.TrimSpace(n.Agent.Log()), "\n")
@@ -104,7 +104,7 @@ func (f *fleet) play(ctx context.Context, o lab.Options) (err error) {
 	f.end()
 	steps := []func(context.Context) error{f.populate}
 	for _, b := range backends() {
-		steps = append(steps, func(ctx context.Context) error { return f.commas(ctx, b) })
+		steps = append(steps, func(ctx context.Context) error { return f.connect(ctx, b) })
 	}
 	for _, step := range append(steps, f.isolate, f.show) {
 		if err := step(ctx); err != nil {
@@ -115,7 +115,7 @@ func (f *fleet) play(ctx context.Context, o lab.Options) (err error) {
 	return ctx.Err()
 }
 
-// populate puts two containers on each host.
+// populate attaches two containers on each host.
 func (f *fleet) populate(ctx context.Context) error {
 	f.title("Two containers on each host")
 	for _, n := range f.c.Nodes {
@@ -133,7 +133,7 @@ func (f *fleet) populate(ctx context.Context) error {
 	return nil
 }
 
-// backend is a way of joining hosts, and what there is to see when it is in use.
+// backend is a backend and its title in the demo.
 type backend struct{ name, conf string }
 
 func backends() []backend {
@@ -149,8 +149,8 @@ func backends() []backend {
 	return out
 }
 
-// join changes the backend of the running cluster, and breaks what may break.
-func (f *fleet) commas(ctx context.Context, b backend) error {
+// connect changes the backend of the running cluster, and kills an agent and the store.
+func (f *fleet) connect(ctx context.Context, b backend) error {
 	f.title("Joined by " + b.name)
 	first := f.c.Nodes[0]
 	began := time.Now()
@@ -169,7 +169,7 @@ func (f *fleet) commas(ctx context.Context, b backend) error {
 	return f.lose(ctx)
 }
 
-// meet has each container reach each other one.
+// meet verifies that each container reaches each other one.
 func (f *fleet) meet(ctx context.Context) (pairs int, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -186,7 +186,7 @@ func (f *fleet) meet(ctx context.Context) (pairs int, _ error) {
 	return pairs, nil
 }
 
-// lose kills an agent and stops the store while a packet a millisecond goes through.
+// lose kills an agent and stops the store while a packet passes each millisecond.
 func (f *fleet) lose(ctx context.Context) error {
 	from, to := f.containers[0], f.containers[3]
 	began := time.Now()
@@ -224,7 +224,7 @@ func (f *fleet) breakThings(ctx context.Context, n *lab.Node) error {
 	return f.c.Ready(ctx)
 }
 
-// isolate makes two networks with the same addresses.
+// isolate creates two networks with the same addresses.
 func (f *fleet) isolate(ctx context.Context) error {
 	f.title("Two isolated networks with the same addresses")
 	first, last := f.c.Nodes[0], f.c.Nodes[2]
@@ -258,7 +258,7 @@ func (f *fleet) isolate(ctx context.Context) error {
 	return nil
 }
 
-// show prints what the cluster says of itself.
+// show prints the cluster's nodes and networks.
 func (f *fleet) show(ctx context.Context) error {
 	f.title("What there is")
 	for _, args := range [][]string{{"node", "list"}, {"network", "list"}} {

@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead/fairlead/internal/netnspath"
 )
 
-// inspect lists and checks, with something broken in between.
+// inspect lists and checks the attachments, and breaks one in between.
 func (s *stage) inspect(ctx context.Context) error {
 	out, took, err := s.fairlead(ctx, nil, "list")
 	if err != nil {
@@ -30,14 +30,14 @@ func (s *stage) inspect(ctx context.Context) error {
 		if _, took, err = s.fairlead(ctx, nil, "check", c.network, c.name); err != nil {
 			return err
 		}
-		s.command("fairlead check "+c.network+" "+c.name, "as it was made", took)
+		s.command("fairlead check "+c.network+" "+c.name, "unchanged", took)
 	}
 	s.note("dbnet-single is in version 0.3.1 of the specification; CHECK came with 0.4.0.")
-	return s.breakAndMend(ctx)
+	return s.breakAndFix(ctx)
 }
 
-// breakAndMend shows that check tells the truth.
-func (s *stage) breakAndMend(ctx context.Context) error {
+// breakAndFix verifies that check reports a missing route.
+func (s *stage) breakAndFix(ctx context.Context) error {
 	const del, add = "ip -n client route del default", "ip -n client route add default via 10.244.0.1 dev eth0"
 	if err := s.tool(ctx, del); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (s *stage) breakAndMend(ctx context.Context) error {
 	if _, took, err = s.fairlead(ctx, nil, "check", "my-network", "client"); err != nil {
 		return err
 	}
-	s.command("fairlead check my-network client", "as it was made", took)
+	s.command("fairlead check my-network client", "unchanged", took)
 	return nil
 }
 
@@ -75,11 +75,11 @@ func (s *stage) detach(ctx context.Context) error {
 	if answer, _, err := s.dial(world, hostAddress+":8080"); err == nil {
 		return fmt.Errorf("the host port still answers after del: %q", answer)
 	}
-	s.row("world   → "+hostAddress+":8080", "nobody there any more", 0)
+	s.row("world   → "+hostAddress+":8080", "no answer any more", 0)
 	return nil
 }
 
-// everything is what there is on the host and in the containers.
+// everything returns the state of the host and of the containers.
 func (s *stage) everything(ctx context.Context) (snapshot, error) {
 	all, err := ask(ctx, nil, "host: ", hostQuestions())
 	if err != nil {
@@ -96,8 +96,7 @@ func (s *stage) everything(ctx context.Context) (snapshot, error) {
 	return append(all, state...), err
 }
 
-// compare proves that nothing is left but what attachments share, removes
-// that, too, and compares again.
+// compare verifies that only shared objects are left. Then it removes these and compares again.
 func (s *stage) compare(ctx context.Context) error {
 	now, err := s.everything(ctx)
 	if err != nil {
@@ -105,7 +104,7 @@ func (s *stage) compare(ctx context.Context) error {
 	}
 	left, gone := now.minus(s.clean), s.clean.minus(now)
 	traces := slices.DeleteFunc(slices.Clone(left), shared)
-	// Forwarding, switched on, replaces the line that said it was off.
+	// The line with forwarding off is gone because forwarding is on now.
 	gone = slices.DeleteFunc(gone, func(l string) bool { return strings.Contains(l, "ip_forward") })
 	if len(traces)+len(gone) > 0 {
 		return fmt.Errorf("del left a trace:\n+ %s\n- %s", strings.Join(traces, "\n+ "), strings.Join(gone, "\n- "))
@@ -126,20 +125,20 @@ func (s *stage) compare(ctx context.Context) error {
 	return s.dismiss(ctx)
 }
 
-// shared tells whether a line is of what attachments share, not of one.
+// shared reports whether a line describes an object that attachments share.
 func shared(line string) bool {
 	if path, ok := strings.CutPrefix(line, "file: "); ok {
 		_, err := netip.ParseAddr(filepath.Base(path))
 		return err != nil && strings.HasPrefix(path, "/var/lib/cni/networks/")
 	}
 	if strings.Contains(line, "table inet fairlead") {
-		// An owner's mark has words, a shared rule's a number.
+		// An owner tag has words. The comment of a shared rule has a number.
 		return !regexp.MustCompile(`comment "fairlead [^#]|elements = `).MatchString(line)
 	}
 	return regexp.MustCompile(`\b(cni[012]|minicni0)\b|ip_forward = 1`).MatchString(line) && strings.HasPrefix(line, "host: ")
 }
 
-// dismiss ends the containers and the world.
+// dismiss removes the containers and the outside network.
 func (s *stage) dismiss(ctx context.Context) error {
 	s.close()
 	errs := []error{s.tool(ctx, "ip link del up0"), s.tool(ctx, "ip netns del "+world)}

@@ -6,14 +6,14 @@ import (
 	"os"
 )
 
-// flannelLease is what flanneld would have written for this host.
+// flannelLease is the file that flanneld would write for this host.
 const (
-	flannelFile  = "/run/flannel/subnet.env" // in a /run of the demo's own
+	flannelFile  = "/run/flannel/subnet.env" // in the demo's own /run
 	flannelLease = "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.3.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=false\n"
 )
 
-// more plays the example networks that would meet the first ones: flannel's
-// bridge has the name, and minicni's subnet is a part, of my-network's.
+// more plays the example networks that conflict with the first ones: flannel's bridge has the same name, and minicni's
+// subnet is part of my-network's.
 func (s *stage) more(ctx context.Context) error {
 	err := errors.Join(s.tool(ctx, "ip link del cni0"), os.MkdirAll("/run/flannel", 0o755), os.WriteFile(flannelFile, []byte(flannelLease), 0o644))
 	if err != nil {
@@ -28,8 +28,7 @@ func (s *stage) more(ctx context.Context) error {
 	return os.RemoveAll("/run/flannel")
 }
 
-// playPair attaches two containers to a network, lets them talk, and
-// detaches them.
+// playPair attaches two containers to a network, verifies their traffic, and detaches them.
 func (s *stage) playPair(ctx context.Context, network, a, b string) error {
 	ip, err := s.attachAll(ctx, network, a, b)
 	if err != nil {

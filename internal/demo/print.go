@@ -8,14 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// printer writes the demo for a person: aligned columns, and colours on a
-// terminal. What it wrote can also be had as data.
+// printer prints the demo for a person, in aligned columns and colors. It keeps the steps as data.
 type printer struct {
 	out    io.Writer
 	color  bool
 	pause  time.Duration // between lines, for the reader
-	began  time.Time     // of the step
-	rested time.Duration // pauses since then
+	began  time.Time     // start of the step
+	rested time.Duration // pauses since began
 	steps  []step
 }
 
@@ -49,7 +48,7 @@ func newPrinter(o Options) *printer {
 	return p
 }
 
-// The colours, ECMA-48.
+// The colors of ECMA-48.
 const (
 	bold  = "1"
 	dim   = "2"
@@ -65,7 +64,7 @@ func (p *printer) paint(color, s string) string {
 	return "\033[" + color + "m" + s + "\033[0m"
 }
 
-// heading is a line at the left edge, text one below it.
+// heading prints a line at the left margin. text prints an indented line.
 func (p *printer) heading(s string) {
 	fmt.Fprintln(p.out, strings.TrimRight(s, " "))
 	time.Sleep(p.pause)
@@ -88,10 +87,10 @@ func (p *printer) title(s string) {
 	p.heading(p.paint(bold, fmt.Sprintf("%d  %s", len(p.steps), s)))
 }
 
-// last is the step at work.
+// last returns the current step.
 func (p *printer) last() *step { return &p.steps[len(p.steps)-1] }
 
-// end closes a step with the time it took, the reader's not counted.
+// end closes a step and prints its duration without pauses.
 func (p *printer) end() {
 	took := time.Since(p.began) - p.rested
 	p.last().Milliseconds = inMilliseconds(took)
@@ -99,7 +98,7 @@ func (p *printer) end() {
 	p.text(p.paint(dim, strings.Repeat("─", width-4-len(t))+" "+t))
 }
 
-// row is what was done, what came of it, and how long it took (0: not said).
+// row prints an action, its result, and its duration. It prints no duration of 0.
 func (p *printer) row(left, right string, took time.Duration) {
 	p.last().Rows = append(p.last().Rows, tableRow{left, right, inMilliseconds(took)})
 	t := ""
@@ -111,7 +110,7 @@ func (p *printer) row(left, right string, took time.Duration) {
 	p.text(left + p.paint(green, right) + strings.Repeat(" ", max(1, gap)) + p.paint(dim, t))
 }
 
-// command is a row whose left is what a person would type.
+// command prints a row whose action is a command line.
 func (p *printer) command(cmd, right string, took time.Duration) { p.row("$ "+cmd, right, took) }
 
 func pad(s string, w int) string {

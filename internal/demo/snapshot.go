@@ -15,10 +15,10 @@ import (
 	"github.com/fairlead/fairlead/kernel/netns"
 )
 
-// snapshot is what there is, a line a thing, to be compared with later.
+// snapshot is the state of a host, one object a line.
 type snapshot []string
 
-// hostQuestions are asked of a host, containerQuestions of a container.
+// hostQuestions returns the commands that show the state of a host.
 func hostQuestions() []string {
 	return append(containerQuestions(), "tc qdisc show", "nft list ruleset",
 		"sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding")
@@ -29,7 +29,7 @@ func containerQuestions() []string {
 		"ip rule", "ip -6 rule", "ip neigh show nud permanent"}
 }
 
-// ask runs questions, in a namespace if one is named.
+// ask runs commands in a namespace, or in the current one if netns is nil.
 func ask(ctx context.Context, netns *netns.Handle, name string, questions []string) (out snapshot, err error) {
 	for _, q := range questions {
 		answer, err := inNetns(netns, func() ([]byte, error) {
@@ -44,7 +44,7 @@ func ask(ctx context.Context, netns *netns.Handle, name string, questions []stri
 	return out, nil
 }
 
-// inNetns runs f in a namespace, nil being the present one.
+// inNetns runs f in a namespace, or in the current one if netns is nil.
 func inNetns[T any](netns *netns.Handle, f func() (T, error)) (v T, err error) {
 	if netns == nil {
 		return f()
@@ -53,8 +53,8 @@ func inNetns[T any](netns *netns.Handle, f func() (T, error)) (v T, err error) {
 	return v, err
 }
 
-// lines makes a question's answer lines that say what they are of; what counts
-// by itself, lifetimes and packets, is left out.
+// lines returns the lines of a command's output, prefixed by the command. It removes lifetimes and counters, which
+// change by themselves.
 func lines(question string, answer []byte) (out snapshot) {
 	volatile := regexp.MustCompile(`(valid_lft|preferred_lft|expires) \S+|packets \d+ bytes \d+`)
 	table := ""
@@ -70,7 +70,7 @@ func lines(question string, answer []byte) (out snapshot) {
 	return out
 }
 
-// files lists what is below directories; a directory is left out below.
+// files lists the files below directories, without those below one directory.
 func files(below string, dirs ...string) (out snapshot, err error) {
 	for _, dir := range dirs {
 		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -80,7 +80,7 @@ func files(below string, dirs ...string) (out snapshot, err error) {
 			if err == nil && !d.IsDir() {
 				out = append(out, "file: "+path)
 			}
-			return nil // what went away meanwhile is no difference
+			return nil // a file that is gone by now does not count
 		})
 		if err != nil {
 			return nil, err
@@ -89,7 +89,7 @@ func files(below string, dirs ...string) (out snapshot, err error) {
 	return out, nil
 }
 
-// minus are the lines of s that o does not have, each as often as it is more.
+// minus returns the lines that s has more often than o.
 func (s snapshot) minus(o snapshot) (out snapshot) {
 	have := map[string]int{}
 	for _, l := range o {
@@ -103,8 +103,7 @@ func (s snapshot) minus(o snapshot) (out snapshot) {
 	return out
 }
 
-// machine is the real host, outside the demo, as far as a demo might touch it
-// and other software does not all the time.
+// machine returns the state of the real host that a demo could change and that other software rarely changes.
 func machine(ctx context.Context) (snapshot, error) {
 	s, err := ask(ctx, nil, "", []string{"ip -br link", "ip route", "ip rule"})
 	if err != nil {
@@ -114,7 +113,7 @@ func machine(ctx context.Context) (snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	ours := regexp.MustCompile(`^/run$|^/var/lib$|^/(run/netns|run/fairlead|var/lib/cni)`) // others mount elsewhere
+	ours := regexp.MustCompile(`^/run$|^/var/lib$|^/(run/netns|run/fairlead|var/lib/cni)`) // other software mounts elsewhere
 	for l := range strings.Lines(string(mounts)) {
 		if f := strings.Fields(l); len(f) > 4 && ours.MatchString(f[4]) {
 			s = append(s, "mounted: "+f[4])
@@ -125,14 +124,14 @@ func machine(ctx context.Context) (snapshot, error) {
 	return append(s, state...), err
 }
 
-// machineSame says whether the machine is as it was, and if not, what differs.
+// machineSame prints whether the machine is unchanged, and the differences.
 func (p *printer) machineSame(before, after snapshot) bool {
 	gone, come := before.minus(after), after.minus(before)
 	if len(gone)+len(come) == 0 {
-		p.note("This machine is as it was: links, routes, rules, mounts, namespaces and\nstate files compared.")
+		p.note("This machine is unchanged: the demo compared links, routes, rules, mounts,\nnamespaces and state files.")
 		return true
 	}
-	p.text("Something changed on this machine meanwhile:")
+	p.text("Something changed on this machine during the demo:")
 	for _, l := range gone {
 		p.text("- " + l)
 	}

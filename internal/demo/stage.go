@@ -18,10 +18,10 @@ import (
 	"github.com/fairlead/fairlead/kernel/netns"
 )
 
-// stateDir holds the demo's own files, below a /run of its own.
+// stateDir holds the demo's files, in the demo's own /run.
 const stateDir = "/run/fairlead-demo"
 
-// cast is who plays: a container, its network, and its host port.
+// cast is a container of the demo with its network.
 type cast struct {
 	name, network string
 	port          bool // host port 8080 leads to its port 80
@@ -35,8 +35,8 @@ type stage struct {
 	cast    []*cast
 	netns   map[string]*netns.Handle
 	servers []net.Listener
-	clean   snapshot // before the first add
-	forward string   // what net.ipv4.ip_forward was
+	clean   snapshot // state before the first add
+	forward string   // value of net.ipv4.ip_forward before the demo
 }
 
 func containers() []*cast {
@@ -47,7 +47,7 @@ func containers() []*cast {
 	}
 }
 
-// demoTypes are the plugins that the demo's networks name.
+// pluginTypes returns the plugins of the demo's networks.
 func pluginTypes() []string {
 	return []string{"bridge", "host-local", "portmap", "bandwidth", "tuning", "flannel", "minicni", "macvlan", "dhcp"}
 }
@@ -56,7 +56,7 @@ const (
 	worldAddress = "192.0.2.9" // RFC 5737
 	hostAddress  = "192.0.2.1"
 	world        = "world"
-	bridges      = "cni0 cni1 cni2 minicni0" // of the example lists
+	bridges      = "cni0 cni1 cni2 minicni0" // the bridges of the example lists
 )
 
 // Inside runs the demo of one host in the current network and mount namespace, which Host created.
@@ -85,8 +85,7 @@ func Inside(ctx context.Context, o Options) error {
 	return nil
 }
 
-// privateState gives this process directories of state of its own; they end
-// with it.
+// privateState mounts directories for state that end with this process.
 func (s *stage) privateState() error {
 	if err := syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make the mounts private: %w", err)
@@ -112,7 +111,7 @@ func (s *stage) privateState() error {
 	})
 }
 
-// free makes sure that the host has nothing the demo would meddle with.
+// free fails if the host has networks that conflict with the demo's.
 func (s *stage) free(ctx context.Context) error {
 	now, err := ask(ctx, nil, "", hostQuestions())
 	if err != nil {
@@ -128,12 +127,12 @@ func (s *stage) free(ctx context.Context) error {
 	return nil
 }
 
-// env is the environment of every command of the demo.
+// env returns the environment of the demo's commands.
 func (s *stage) env(more ...string) []string {
 	return append([]string{"PATH=" + s.options.Getenv("PATH"), "CNI_PATH=" + s.options.Getenv("CNI_PATH"), "NETCONFPATH=" + stateDir + "/net.d"}, more...)
 }
 
-// fairlead runs this program as a person would.
+// fairlead runs this program with a command line.
 func (s *stage) fairlead(ctx context.Context, env []string, args ...string) (out string, took time.Duration, err error) {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", args...)
 	cmd.Args[0] = "fairlead"
@@ -151,7 +150,7 @@ func (s *stage) fairlead(ctx context.Context, env []string, args ...string) (out
 	return string(raw), took, err
 }
 
-// tool runs one of the machine's commands.
+// tool runs a command of the machine.
 func (s *stage) tool(ctx context.Context, command string) error {
 	argv := strings.Fields(command)
 	out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput()
@@ -170,7 +169,7 @@ func (s *stage) tools(ctx context.Context, commands ...string) error {
 	return nil
 }
 
-// serve answers every connection to a port in a namespace with who asked.
+// serve answers every connection to a port in a namespace with the client's address.
 func (s *stage) serve(name string, port int) error {
 	l, err := inNetns(s.netns[name], func() (net.Listener, error) { return net.Listen("tcp", fmt.Sprintf("0.0.0.0:%d", port)) })
 	if err != nil {
@@ -191,7 +190,7 @@ func (s *stage) serve(name string, port int) error {
 	return nil
 }
 
-// dial asks a server from a namespace ("host": the demo's host).
+// dial connects from a namespace to a server and returns its answer. "host" is the demo's host.
 func (s *stage) dial(from, address string) (answer string, took time.Duration, err error) {
 	began := time.Now()
 	answer, err = inNetns(s.netns[from], func() (string, error) {
@@ -222,8 +221,7 @@ func (s *stage) close() {
 	s.netns = map[string]*netns.Handle{}
 }
 
-// strike takes everything down after a failure. In a host of its own there is
-// nothing to do: it ends with this process.
+// strike removes everything after a failure. A host in a namespace ends with this process.
 func (s *stage) strike(ctx context.Context) {
 	s.close()
 	if !s.options.Here {
@@ -236,7 +234,7 @@ func (s *stage) strike(ctx context.Context) {
 	_ = s.tool(ctx, "ip link del up0")
 }
 
-// tidy removes what attachments share, which stays after the last del.
+// tidy removes the shared objects, which del leaves in place.
 func (s *stage) tidy(ctx context.Context) error {
 	var errs []error
 	for b := range strings.FieldsSeq(bridges) {

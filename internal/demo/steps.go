@@ -20,7 +20,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/netns"
 )
 
-// play is the demo, step by step; the first failure ends it.
+// play runs the demo step by step, until a step fails.
 func (s *stage) play(ctx context.Context) error {
 	s.opening()
 	for _, step := range []struct {
@@ -51,11 +51,11 @@ func (s *stage) play(ctx context.Context) error {
 }
 
 func (s *stage) opening() {
-	s.heading(s.paint(bold, "Fairlead: the main job, with the example networks as they stand"))
+	s.heading(s.paint(bold, "Fairlead: the main job, with the example networks"))
 	if s.options.Here {
 		s.note("The host is this machine's own network namespace; look on from another terminal.")
 	} else {
-		s.note("The host in this play is a network namespace of its own, with its own /run and\n/var/lib: this machine's network is not touched.")
+		s.note("The host is a network namespace with its own /run and /var/lib: this\nmachine's network is not touched.")
 	}
 	var ours, theirs []string
 	for _, t := range pluginTypes() {
@@ -72,8 +72,7 @@ func (s *stage) opening() {
 	}
 }
 
-// settled is everything once the kernel has seen that the host's way out has a
-// carrier, which on a busy machine takes it a while.
+// settled returns the state once the host's uplink has a carrier, which takes a while on a busy machine.
 func (s *stage) settled(ctx context.Context) (all snapshot, err error) {
 	const patience = 5 * time.Second
 	for end := time.Now().Add(patience); ; time.Sleep(patience / 100) {
@@ -85,7 +84,7 @@ func (s *stage) settled(ctx context.Context) (all snapshot, err error) {
 	}
 }
 
-// build makes the host's way out and the containers.
+// build creates the host's uplink and the containers.
 func (s *stage) build(ctx context.Context) error {
 	err := s.tools(ctx, "ip link set lo up", "ip netns add "+world,
 		"ip link add up0 type veth peer name eth0 netns "+world,
@@ -112,7 +111,7 @@ func (s *stage) build(ctx context.Context) error {
 		s.forward = strings.TrimSpace(string(forward))
 	}
 	s.clean, err = s.settled(ctx)
-	s.note("Noted how everything looks now (%d lines), to compare at the end.", len(s.clean))
+	s.note("Saved the state of everything (%d lines), to compare at the end.", len(s.clean))
 	return err
 }
 
@@ -138,7 +137,7 @@ func (s *stage) attach(ctx context.Context) error {
 	return nil
 }
 
-// addressIn is the first address of a result.
+// addressIn returns the first address of a result.
 func addressIn(result string) (string, error) {
 	var v struct{ CNIVersion string }
 	if err := json.Unmarshal([]byte(result), &v); err != nil {
@@ -156,7 +155,7 @@ func addressIn(result string) (string, error) {
 
 func (c *cast) ip() string { return netip.MustParsePrefix(c.address).Addr().String() }
 
-// picture draws what add built.
+// picture draws the networks and containers.
 func (s *stage) picture(ctx context.Context) error {
 	gateway, err := exec.CommandContext(ctx, "ip", "-br", "-4", "addr", "show", "cni0").Output()
 	if err != nil {

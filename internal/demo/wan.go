@@ -11,20 +11,19 @@ import (
 )
 
 const (
-	lan       = "lan"      // where the DHCP server is
+	lan       = "lan"      // namespace of the DHCP server
 	lanServer = "10.0.0.1" // and its address
 	lanLeases = "/run/demo-leases"
 )
 
-// wan plays the network of 30-wan.conf: a macvlan of the host's eth0, addresses
-// by DHCP from a server behind it.
+// wan plays the network of 30-wan.conf: a macvlan of the host's eth0 with addresses from a DHCP server.
 func (s *stage) wan(ctx context.Context) (err error) {
 	switch {
 	case s.options.Here:
 		s.note("It takes an eth0 with a DHCP server behind it, which only a host of the demo's own has:\nleft out with --here.")
 		return nil
 	case s.tool(ctx, "ip link add try0 type veth peer name try1") != nil || s.tool(ctx, "ip link add link try0 name try2 type macvlan") != nil:
-		s.note("This kernel has no macvlan: left out. The tests play it in other kernels.")
+		s.note("This kernel has no macvlan, so this step is skipped.")
 		return s.tool(ctx, "ip link del try0")
 	}
 	err = s.tools(ctx, "ip link del try0", "ip netns add "+lan, "ip link add eth0 type veth peer name eth0 netns "+lan, "ip link set eth0 up",
@@ -55,8 +54,7 @@ func (s *stage) wan(ctx context.Context) (err error) {
 	return s.tools(ctx, "ip link del eth0", "ip netns del "+lan)
 }
 
-// playWAN attaches two containers, lets them talk to each other and to the
-// network beyond, and detaches them.
+// playWAN attaches two containers, verifies their traffic, and detaches them.
 func (s *stage) playWAN(ctx context.Context) error {
 	ip, err := s.attachAll(ctx, "wan", "old1", "old2")
 	if err != nil {
@@ -83,7 +81,7 @@ func (s *stage) playWAN(ctx context.Context) error {
 	return errors.Join(err, os.Remove(lanLeases))
 }
 
-// begin starts a program that runs until end.
+// begin starts a program that runs until end is called.
 func (s *stage) begin(argv ...string) (*exec.Cmd, error) {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = s.env()

@@ -17,7 +17,7 @@ var runsPrograms = map[string]string{
 	"cni/invoke":       "plugins, by a path below CNI_PATH",
 	"kernel":           "nft, iptables and restorecon, with their arguments apart",
 	"plugins/chain":    "looks for nft and iptables",
-	"cmd/fairlead":     "the demo's: in namespaces of its own",
+	"internal/demo":    "the demo's tools, in network namespaces of its own",
 	"internal/lab":     "the hosts of demo-cluster and of tests: unshare, nsenter, ip, mount, etcd, ping, in namespaces of their own",
 	"cmd/fairlead-cni": "becomes bin/fairlead for \"dhcp daemon\"",
 }
