@@ -23,7 +23,7 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-cluster test test-vm race churn churn-cluster crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image release vulncheck compat e2e e2e-start e2e-kubernetes clean
+.PHONY: help build demo demo-cluster test test-vm race churn churn-cluster crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release vulncheck compat e2e e2e-start e2e-kubernetes clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -123,6 +123,12 @@ trace: build ## what the kernel does in an ADD and a DEL, function by function, 
 leases: ## get, take up, renew and release N=2000 DHCP leases at once from one daemon (needs root)
 	@sh test/install-packages $(TEST_NEEDS)
 	FAIRLEAD_LEASES=$(if $(filter-out file,$(origin N)),$(N),2000) go test -count=1 -v -run TestMany ./plugins/ipam/dhcpd
+
+pictures: build ## draw docs/pictures again: architecture, packet paths, the map of a cluster, a recorded session (needs root)
+	@sh test/install-packages $(DEMO_NEEDS) jq:jq
+	@mkdir -p /etc/cni /var/lib/cni /opt/cni
+	$(SUDO) sh contrib/pictures/record.sh bin contrib/pictures/session.rec
+	go run ./contrib/pictures -session contrib/pictures/session.rec
 
 vulncheck: ## look for known vulnerabilities of Go and of modules (needs vuln.go.dev: docs/security.md)
 	@sh test/vulncheck

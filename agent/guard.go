@@ -55,14 +55,10 @@ func (w *Wanted) guard(s *cluster.Snapshot, underlay string) {
 func (w *Wanted) tunnels() (vnis map[int][]int, ipip bool) {
 	vnis = map[int][]int{}
 	take := func(list kernel.Objects) {
-		for _, o := range list {
-			switch o := o.(type) {
-			case *kernel.VXLAN:
-				vnis[o.Port] = append(vnis[o.Port], o.ID)
-			case *kernel.IPIP:
-				ipip = true
-			}
+		for _, v := range kernel.Of[*kernel.VXLAN](list) {
+			vnis[v.Port] = append(vnis[v.Port], v.ID)
 		}
+		ipip = ipip || len(kernel.Of[*kernel.IPIP](list)) > 0
 	}
 	take(w.Objects)
 	for _, sp := range w.Spaces {

@@ -89,9 +89,8 @@ func linkForwarding(f *Facts, a *Attachment) (out []Finding) {
 func hostDefault(f *Facts) (out []Finding) {
 	for _, v4 := range []bool{true} { // a host without IPv6 to the outside is usual
 		wants := slices.ContainsFunc(f.Attachments, func(a *Attachment) bool {
-			return slices.ContainsFunc(a.Objects, func(o kernel.Object) bool {
-				r, ok := o.(*kernel.Route)
-				return ok && r.In == kernel.Container && r.Dst.Bits() == 0 && r.Dst.Addr().Is4() == v4
+			return slices.ContainsFunc(kernel.Of[*kernel.Route](a.Objects), func(r *kernel.Route) bool {
+				return r.In == kernel.Container && r.Dst.Bits() == 0 && r.Dst.Addr().Is4() == v4
 			})
 		})
 		if wants && !f.hasDefault(v4) {

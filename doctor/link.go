@@ -29,8 +29,8 @@ func macChanged(_ *Facts, a *Attachment) []Finding {
 	if in == nil || a.MAC == "" || in.MAC == a.MAC {
 		return nil
 	}
-	for _, o := range a.Objects {
-		if t, ok := o.(*kernel.LinkAttrs); ok && t.Set.MAC != "" {
+	for _, t := range kernel.Of[*kernel.LinkAttrs](a.Objects) {
+		if t.Set.MAC != "" {
 			return nil // that is looked at by itself
 		}
 	}
@@ -45,9 +45,8 @@ func macPinned(f *Facts, a *Attachment) []Finding {
 	if in == nil || len(macChanged(f, a)) > 0 {
 		return nil
 	}
-	for _, o := range a.Objects {
-		e, ok := o.(*kernel.Element)
-		if !ok || e.Set != "antispoof-macs" {
+	for _, e := range kernel.Of[*kernel.Element](a.Objects) {
+		if e.Set != "antispoof-macs" {
 			continue
 		}
 		if _, mac, _ := strings.Cut(e.Key, " . "); mac != in.MAC {
@@ -161,10 +160,7 @@ func port(f *Facts, a *Attachment) (out []Finding) {
 		out = append(out, Finding{Name: "port-blocked", Problem: fmt.Sprintf("%s is in state %d on %s (3: it forwards)", end.Name, s, a.Bridge),
 			Follows: "the container reaches nothing at all", Mend: "bridge link set dev " + end.Name + " state 3"})
 	}
-	wanted := slices.ContainsFunc(a.Objects, func(o kernel.Object) bool {
-		p, ok := o.(*kernel.Port)
-		return ok && p.Isolated
-	})
+	wanted := slices.ContainsFunc(kernel.Of[*kernel.Port](a.Objects), func(p *kernel.Port) bool { return p.Isolated })
 	if end.Isolated() && !wanted {
 		out = append(out, Finding{Name: "port-isolated", Problem: end.Name + " is an isolated port of " + a.Bridge + ", and was not made one",
 			Follows: "the container does not reach other isolated ones", Mend: "bridge link set dev " + end.Name + " isolated off"})

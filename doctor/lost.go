@@ -90,7 +90,10 @@ func (a *Attachment) lost(d kernel.Difference) (Finding, bool) {
 	}
 	f := Finding{Name: w.name, Problem: d.String(), Follows: w.follows, Mend: a.repair()}
 	what := strings.Join(d.What, ", ")
-	switch o := d.Object.(type) {
+	if kernel.Irreplaceable(d.Object) && !strings.HasPrefix(what, "alias ") {
+		return a.interfaceGone(d), true
+	}
+	switch o := d.Object.(type) { // words for the user about some kinds of objects
 	case *kernel.Bridge:
 		if what == "is down" {
 			f.Name = "bridge-down"
@@ -98,10 +101,6 @@ func (a *Attachment) lost(d kernel.Difference) (Finding, bool) {
 	case *kernel.Up:
 		if o.Link != a.HostEnd && o.In == kernel.Host {
 			f.Name, f.Follows = "shaping-missing", losses()["host ifb"].follows
-		}
-	case *kernel.Veth, *kernel.StackedLink, *kernel.Tap, *kernel.Dummy, *kernel.HostDevice:
-		if !strings.HasPrefix(what, "alias ") {
-			return a.interfaceGone(d), true
 		}
 	case *kernel.Addr:
 		if o.In == kernel.Container && a.elsewise(o) {
@@ -125,13 +124,9 @@ func (a *Attachment) lost(d kernel.Difference) (Finding, bool) {
 
 // worthSaying: what only follows from something else is not said twice.
 func (a *Attachment) worthSaying(d kernel.Difference) bool {
-	switch o := d.Object.(type) {
-	case *kernel.NFT: // of a table that is gone, the table
-		for _, x := range a.Lost {
-			t, ok := x.Object.(*kernel.NFT)
-			if ok && t.Kind == "table" && o.Kind != "table" && t.Table == o.Table {
-				return false
-			}
+	for _, x := range a.Lost {
+		if kernel.PartOfTable(d.Object, x.Object) {
+			return false // the table itself is reported
 		}
 	}
 	return true

@@ -143,27 +143,11 @@ func ensureOrRestore(e *Engine, o Object) error {
 // returns "" for other objects. The addresses of a container's interface, and what the runtime knows of it, are gone
 // with the interface.
 func (e *Engine) irreplaceable(o Object) string {
-	name := ""
-	switch o := o.(type) {
-	case *Veth:
-		if o.IsShared {
-			return ""
-		}
-		name = o.PeerName
-		if o.PeerSide == Host {
-			name = o.Name
-		}
-	case *StackedLink:
-		name = o.Name
-	case *Tap:
-		name = o.Name
-	case *Dummy:
-		name = o.Name
-	case *HostDevice:
-		name = o.Name
-	default:
+	x, ok := o.(interface{ interfaceName() string })
+	if !ok || x.interfaceName() == "" {
 		return ""
 	}
+	name := x.interfaceName()
 	d, err := o.diff(e)
 	if err != nil {
 		return name

@@ -28,11 +28,8 @@ func (p Plugin) Adopt(args *skel.CmdArgs, env Env) (attach.Part, error) {
 // in the container, and not of how a link of ours is made.
 func adopted(diffs []kernel.Difference) (out []kernel.Difference) {
 	for _, d := range diffs {
-		switch d.Object.(type) {
-		case *kernel.Addr, *kernel.Route:
-			if d.Object.Side() == kernel.Container {
-				out = append(out, d)
-			}
+		if dest, ok := kernel.DestinationOf(d.Object); ok && dest.Side == kernel.Container {
+			out = append(out, d)
 		}
 	}
 	return out

@@ -72,8 +72,7 @@ func (j *job) lockFree(ctx context.Context) error {
 // has, a virtual router that its members leave first, routes that come back.
 func alone(list kernel.Objects) bool {
 	for _, o := range list {
-		switch o.(type) {
-		case *kernel.HostDevice, *kernel.VRF, *kernel.VRFMember, *kernel.AbsentRoute, *kernel.OVSPort:
+		if kernel.RemovedInOrder(o) {
 			return true
 		}
 	}

@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"cmp"
 	"net/netip"
 	"strings"
 
@@ -40,30 +39,13 @@ func (f facts) Link(s kernel.Side, name string) (*kernel.LinkInfo, error) {
 	return l, err
 }
 
-// defaultQueue is a link's txqueuelen at birth: DEFAULT_TX_QUEUE_LEN, linux/netdevice.h.
-const defaultQueue = 1000 // packets
-
 // foresee is a link that the session makes and nothing stated changes. It has a
 // number that no link has, and when it is there, what the kernel says of it.
 func (f facts) foresee(s kernel.Side, name string) (l *kernel.LinkInfo) {
 	for i, o := range f.stated {
-		switch o := o.Object.(type) {
-		case *kernel.Veth:
-			if end := bornEnd(o, s, name); end != nil {
-				l = end
-				l.Index, l.Peer = -2*i-1, -2*i-2
-				if s == o.PeerSide && o.PeerName == name {
-					l.Index, l.Peer = l.Peer, l.Index
-				}
-			}
-		case *kernel.Up:
-			if l != nil && o.In == s && o.Link == name {
-				l.Up = true
-			}
-		case *kernel.LinkAttrs:
-			if s == kernel.Container && o.Link == name {
-				return nil
-			}
+		before := l
+		if l = kernel.PlanLink(o.Object, s, name, l); l != nil && l != before {
+			l.Index, l.Peer = l.Index-2*i, l.Peer-2*i
 		}
 	}
 	if l == nil {
@@ -78,22 +60,6 @@ func (f facts) foresee(s kernel.Side, name string) (l *kernel.LinkInfo) {
 	return told
 }
 
-// bornEnd is an end of a pair as the kernel makes it; nil: it has none of the name.
-func bornEnd(v *kernel.Veth, s kernel.Side, name string) *kernel.LinkInfo {
-	end := &kernel.LinkInfo{Name: name, Kind: "veth", MTU: cmp.Or(v.MTU, 1500), TxQLen: defaultQueue, Group: kernel.LinkGroup}
-	switch {
-	case v.IsShared || v.Type != "" || v.MAC == "" || v.PeerMAC == "":
-		return nil
-	case s == kernel.Host && v.Name == name:
-		end.MAC, end.Alias = v.MAC, v.OwnerTag
-	case s == v.PeerSide && v.PeerName == name:
-		end.MAC = v.PeerMAC
-	default:
-		return nil
-	}
-	return end
-}
-
 // OtherEnd of a link that is foreseen is known when both are there.
 func (f facts) OtherEnd(in *kernel.LinkInfo) (*kernel.LinkInfo, error) {
 	if in.Index < 0 {
@@ -106,27 +72,9 @@ func (f facts) OtherEnd(in *kernel.LinkInfo) (*kernel.LinkInfo, error) {
 
 // concerned tells whether something stated makes or changes a link, or may.
 func (f facts) concerned(s kernel.Side, name string) bool {
+	exists := f.links[link{s, name}] != nil
 	for _, o := range f.stated {
-		switch o := o.Object.(type) {
-		case *kernel.Addr, *kernel.Route, *kernel.Sysctl, *kernel.NFT, *kernel.Element, *kernel.ConntrackFlows, *kernel.ForwardRule,
-			*kernel.Qdisc, *kernel.TCFilter, *kernel.AnnounceAddresses, *kernel.WaitForCarrier, *kernel.Neigh, *kernel.Rule:
-		case *kernel.Bridge:
-			if f.links[link{s, name}] == nil && s == kernel.Host && o.Name == name {
-				return true
-			}
-		case *kernel.Up:
-			if o.In == s && o.Link == name {
-				return true
-			}
-		case *kernel.Veth:
-			if s == kernel.Host && o.Name == name || s == o.PeerSide && o.PeerName == name {
-				return true
-			}
-		case *kernel.IFB:
-			if s == kernel.Host && o.Name == name {
-				return true
-			}
-		default:
+		if kernel.MayChangeLink(o.Object, s, name, exists) {
 			return true
 		}
 	}
@@ -172,8 +120,7 @@ func (f facts) DefaultLink(s kernel.Side) (string, error) {
 // Sysctl of a link that is stated, or one that is stated itself, is known once it is there.
 func (f facts) Sysctl(s kernel.Side, key string) (string, error) {
 	for _, o := range f.stated {
-		set, ok := o.Object.(*kernel.Sysctl)
-		if strings.Contains(key, "/conf/") || strings.Contains(key, "/neigh/") || ok && set.In == s && set.Key == key {
+		if strings.Contains(key, "/conf/") || strings.Contains(key, "/neigh/") || kernel.SetsSysctl(o.Object, s, key) {
 			if err := f.flush(); err != nil {
 				return "", err
 			}
@@ -189,20 +136,9 @@ func (f facts) Sysctl(s kernel.Side, key string) (string, error) {
 func (f facts) LinkTo(a netip.Addr) (string, error) {
 	by, bits := "", -1
 	for _, o := range f.stated {
-		var p netip.Prefix
-		var on string
-		switch o := o.Object.(type) {
-		case *kernel.Addr:
-			if o.In == kernel.Host {
-				p, on = o.Prefix.Masked(), o.Link
-			}
-		case *kernel.Route:
-			if o.In == kernel.Host && o.Table == 0 {
-				p, on = o.Dst, o.Link
-			}
-		}
-		if p.IsValid() && p.Contains(a) && p.Bits() > bits {
-			by, bits = on, p.Bits()
+		d, ok := kernel.DestinationOf(o.Object)
+		if ok && d.Side == kernel.Host && d.Table == 0 && d.Prefix.IsValid() && d.Prefix.Contains(a) && d.Prefix.Bits() > bits {
+			by, bits = d.Link, d.Prefix.Bits()
 		}
 	}
 	if bits == a.BitLen() {

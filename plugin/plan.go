@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/netip"
@@ -98,22 +97,8 @@ type foreseen struct {
 
 func (f foreseen) Link(s kernel.Side, name string) (*kernel.LinkInfo, error) {
 	for _, o := range f.before {
-		switch o := o.(type) {
-		case *kernel.Bridge:
-			if s == kernel.Host && o.Name == name {
-				return &kernel.LinkInfo{Name: name, Kind: "bridge", MAC: o.MAC, Up: true}, nil
-			}
-		case *kernel.Veth:
-			if s == kernel.Host && o.Name == name {
-				return &kernel.LinkInfo{Name: name, Kind: cmp.Or(o.Type, "veth"), MAC: o.MAC, MTU: cmp.Or(o.MTU, 1500), Alias: o.OwnerTag}, nil
-			}
-			if s == o.PeerSide && o.PeerName == name {
-				return &kernel.LinkInfo{Name: name, Kind: cmp.Or(o.Type, "veth"), MAC: o.PeerMAC, MTU: cmp.Or(o.MTU, 1500)}, nil
-			}
-		case *kernel.StackedLink:
-			if s == kernel.Container && o.Name == name {
-				return &kernel.LinkInfo{Name: name, Kind: o.Type, MAC: o.MAC}, nil
-			}
+		if l := kernel.DescribeLink(o, s, name); l != nil {
+			return l, nil
 		}
 	}
 	return f.Facts.Link(s, name)
@@ -130,17 +115,10 @@ func (f foreseen) Sysctl(s kernel.Side, key string) (string, error) {
 
 func (f foreseen) LinkTo(a netip.Addr) (string, error) {
 	link, best := "", -1
-	better := func(s kernel.Side, p netip.Prefix, l string) {
-		if s == kernel.Host && p.Masked().Contains(a) && p.Bits() > best {
-			link, best = l, p.Bits()
-		}
-	}
 	for _, o := range f.before {
-		switch o := o.(type) {
-		case *kernel.Addr:
-			better(o.In, o.Prefix, o.Link)
-		case *kernel.Route:
-			better(o.In, o.Dst, o.Link)
+		d, ok := kernel.DestinationOf(o)
+		if ok && d.Side == kernel.Host && d.Prefix.Masked().Contains(a) && d.Prefix.Bits() > best {
+			link, best = d.Link, d.Prefix.Bits()
 		}
 	}
 	if best >= 0 {

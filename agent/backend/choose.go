@@ -197,13 +197,8 @@ func Clamp(links []string) kernel.Objects {
 
 func tunnels(list kernel.Objects) (out []string) {
 	for _, o := range list {
-		switch o := o.(type) {
-		case *kernel.VXLAN:
-			out = append(out, o.Name)
-		case *kernel.IPIP:
-			out = append(out, o.Name)
-		case *kernel.WireGuard:
-			out = append(out, o.Name)
+		if name := kernel.TunnelName(o); name != "" {
+			out = append(out, name)
 		}
 	}
 	return out

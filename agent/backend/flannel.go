@@ -64,8 +64,8 @@ func ofFamily(list []netip.Prefix, six bool) (out []netip.Prefix) {
 
 // TakeOver has routes replace those that flanneld made to the same places.
 func TakeOver(list kernel.Objects) {
-	for _, o := range list {
-		if r, ok := o.(*kernel.Route); ok && r.Type == kernel.Unicast {
+	for _, r := range kernel.Of[*kernel.Route](list) {
+		if r.Type == kernel.Unicast {
 			r.Takeover = true
 		}
 	}

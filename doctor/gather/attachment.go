@@ -18,16 +18,14 @@ import (
 
 // recorded fills in what the record says.
 func recorded(a *doctor.Attachment, r *attach.Record) {
-	for _, o := range a.Objects {
-		switch o := o.(type) {
-		case *kernel.Veth:
-			if o.PeerSide == kernel.Container && o.PeerName == r.IfName {
-				a.HostEnd, a.Bridge = o.Name, o.Master
-			}
-		case *kernel.Addr:
-			if o.In == kernel.Container && o.Link == r.IfName {
-				a.Addrs = append(a.Addrs, o.Prefix)
-			}
+	for _, v := range kernel.Of[*kernel.Veth](a.Objects) {
+		if v.PeerSide == kernel.Container && v.PeerName == r.IfName {
+			a.HostEnd, a.Bridge = v.Name, v.Master
+		}
+	}
+	for _, addr := range kernel.Of[*kernel.Addr](a.Objects) {
+		if addr.In == kernel.Container && addr.Link == r.IfName {
+			a.Addrs = append(a.Addrs, addr.Prefix)
 		}
 	}
 	for _, p := range r.Parts {

@@ -6,11 +6,12 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/fairlead/fairlead/cni"
-	"github.com/fairlead/fairlead/internal/leanregexp"
+
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/plugin"
 )
@@ -90,9 +91,9 @@ func (c *tuning) allowed(at string) error {
 	for key := range c.Sysctl {
 		ok := false
 		for _, p := range patterns {
-			re, err := leanregexp.Compile(p)
+			re, err := regexp.Compile(p)
 			if err != nil {
-				return fmt.Errorf("%s: %w", c.allowlist, err)
+				return fmt.Errorf("%s: %q is not a regular expression: %w", c.allowlist, p, err)
 			}
 			ok = ok || re.MatchString(key)
 		}

@@ -75,7 +75,7 @@ func TestUserspace(t *testing.T) {
 	again := *w
 	again.Peers = []kernel.WireGuardPeer{w.Peers[0]}
 	again.Peers[0].AllowedIPs = []netip.Prefix{netip.MustParsePrefix("10.244.1.0/26"), netip.MustParsePrefix("10.244.2.0/26")}
-	if d := differs(t, &again); len(d) != 1 || !strings.Contains(d[0].String(), "peer "+peerA+": allowed-ips are not [10.244.1.0/26 10.244.2.0/26] alone, peer "+peerB+" should not be there") {
+	if d := differs(t, &again); len(d) != 1 || !strings.Contains(d[0].String(), "peer "+peerA+": allowed-ips are not exactly [10.244.1.0/26 10.244.2.0/26], peer "+peerB+" should not be there") {
 		t.Errorf("differs in %v", d)
 	}
 	apply(t, &again)
@@ -141,7 +141,7 @@ func TestUserspaceFails(t *testing.T) {
 		apply(t, w)
 		return
 	}
-	if err := engine(t).Apply(kernel.Objects{w}); err == nil || !strings.Contains(err.Error(), "/bin/false wg0 "+w.Socket+" ended (exit status 1)") {
+	if err := engine(t).Apply(kernel.Objects{w}); err == nil || !strings.Contains(err.Error(), "/bin/false wg0 "+w.Socket+" exited (exit status 1)") {
 		t.Errorf("%v", err)
 	}
 }
