@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
-// say logs what was done: every object with --verbose.
+// say logs what was done: every object with --log-level debug.
 func (a *Agent) say(ctx context.Context, w *Wanted, rep *reconcile.Report, began time.Time) {
 	for _, c := range rep.Changes {
 		a.log.Debug("made", "object", c)

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// TestMain is also a process that installs or uninstalls, to be killed.
+// TestMain also runs as a process that installs or uninstalls, for the tests to kill.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("INSTALL_DIR"); dir != "" {
 		p, err := Open(dir)
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// files are a program with links to it, and a configuration elsewhere.
+// files returns a program with links to it, and a configuration in another directory.
 func files(dir, version string) []File {
 	return []File{
 		{Path: filepath.Join(dir, "all"), Data: []byte("program " + version), Mode: 0o755},
@@ -42,8 +42,7 @@ func files(dir, version string) []File {
 	}
 }
 
-// before makes a directory with plugins of others: a program, a link, one that is not
-// replaced.
+// before creates a directory with plugins of other software: a program, a link, and one that is not replaced.
 func before(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "bin")
@@ -61,7 +60,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// tree is what is in and beside a directory, modes included.
+// tree returns the files in and next to a directory, with their modes.
 func tree(t *testing.T, dir string) string {
 	t.Helper()
 	out := map[string]string{}
@@ -136,9 +135,8 @@ func TestThereAndBack(t *testing.T) {
 	}
 }
 
-// What others put in place of ours since is theirs: it stays, and is replaced anew by the
-// next install.
-func TestOthersSince(t *testing.T) {
+// TestReplacedByOthers replaces our files by others: Uninstall keeps them, and Install replaces them again.
+func TestReplacedByOthers(t *testing.T) {
 	t.Parallel()
 	dir := before(t)
 	install := func() []string {
@@ -185,7 +183,7 @@ func TestInTheWay(t *testing.T) {
 	}
 }
 
-// A program that runs is replaced.
+// TestBusy replaces a program that is running.
 func TestBusy(t *testing.T) {
 	t.Parallel()
 	dir := before(t)
@@ -205,8 +203,8 @@ func TestBusy(t *testing.T) {
 	must(t, err)
 }
 
-// TestKilled kills install and uninstall at any moment: every name is always there, and
-// what is done next completes it.
+// TestKilled kills Install and Uninstall at any moment. Every name must exist at any time, and the next call completes
+// the work.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	dir := before(t)
@@ -252,7 +250,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// trimmed is a tree without the manifest, whose order may differ.
+// trimmed removes the manifest from a tree: its order may differ.
 func trimmed(tree string) string {
 	i := strings.Index(tree, ".fairlead/manifest.json")
 	j := strings.Index(tree[i:], "\nall: ")

@@ -100,7 +100,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestHelp verifies that every command has a usage line and an example, within 116 columns.
+// TestHelp verifies that every command has a usage line and an example, within 130 columns.
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	a := newApp()
@@ -114,7 +114,7 @@ func TestHelp(t *testing.T) {
 			t.Errorf("help %s: code %d\n%s%s", c.Name(), code, out, stderr)
 		}
 		for l := range strings.Lines(out) {
-			if len(l) > 116 {
+			if len(l) > 130 {
 				t.Errorf("help %s has a line of %d columns: %s", c.Name(), len(l), l)
 			}
 		}

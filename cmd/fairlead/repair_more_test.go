@@ -101,7 +101,7 @@ func TestRepairRaces(t *testing.T) {
 	s.ok("del", "n", "db")
 	before := s.left()
 	s.sh("ip netns add one\nip netns add two")
-	// Processes are started by this thread, which is on the host of the test.
+	// This thread, which is on the test's host, starts the processes.
 	var running []*exec.Cmd
 	start := func(argv ...string) *exec.Cmd {
 		cmd := exec.Command("fairlead", argv...)
@@ -124,7 +124,7 @@ func TestRepairRaces(t *testing.T) {
 			}
 			var all sync.WaitGroup
 			for _, cmd := range repairs {
-				all.Go(func() { _ = cmd.Wait() }) // that an attachment went away under it is no success
+				all.Go(func() { _ = cmd.Wait() }) // an error is expected if a DEL removed the attachment
 			}
 			all.Wait()
 			running = nil

@@ -15,12 +15,11 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// site is a host of a test's own with the main example's network and containers
-// on it, attached by real plugins.
+// site is a host of a test with the network and containers of the main example, attached by the plugins.
 type site struct {
 	testing.TB
 	env  []string
-	ends map[string]string // of containers: their names on the host
+	ends map[string]string // names of the containers' links on the host
 }
 
 const siteNetwork = `{"cniVersion": "1.1.0", "name": "n", "plugins": [
@@ -78,7 +77,7 @@ func (s *site) ok(argv ...string) string {
 	return out
 }
 
-// sh runs commands, one a line, of which the first word "web" means: in there.
+// sh runs commands, one a line. The first word "web" runs the command in that container.
 func (s *site) sh(script string) {
 	s.Helper()
 	for l := range strings.Lines(script) {
@@ -86,7 +85,7 @@ func (s *site) sh(script string) {
 		if len(argv) == 0 {
 			continue
 		}
-		if argv[0] == "bridge" { // on the test's PATH that is the plugin
+		if argv[0] == "bridge" { // the test's PATH has the plugin bridge
 			argv[0] = "/sbin/bridge"
 		}
 		if _, err := os.Stat(netnspath.Dir + "/" + argv[0]); err == nil {
@@ -96,7 +95,7 @@ func (s *site) sh(script string) {
 	}
 }
 
-// words splits a command line, with what stands in quotation marks as one word.
+// words splits a command line. A quoted text is one word.
 func words(line string) (out []string) {
 	word, open, any := "", rune(0), false
 	for _, c := range line {
@@ -120,7 +119,7 @@ func words(line string) (out []string) {
 	return out
 }
 
-// hostEnd is the host's end of a container's interface.
+// hostEnd returns the host's end of a container's interface.
 func (s *site) hostEnd(container string) string {
 	s.Helper()
 	if s.ends[container] != "" {
@@ -136,12 +135,10 @@ func (s *site) hostEnd(container string) string {
 	return ""
 }
 
-// dump is the text of everything that a repair may touch, of what changes by
-// itself only the number of packets left out.
+// dump returns everything that a repair may change, without packet counters.
 func (s *site) dump() string { return s.settled(s.dumpNow) }
 
-// settled is a text once the kernel has stopped to change it: carriers follow their
-// links, and namespaces end, some time later.
+// settled returns a text once it no longer changes: carriers follow their links, and namespaces end, with a delay.
 func (s *site) settled(now func() string) string {
 	text := now()
 	for range 20 {
@@ -170,8 +167,7 @@ func (s *site) dumpNow() string {
 	return normal(text + kerneltest.Run(s, "sysctl", "net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"))
 }
 
-// breaks are what a reload or a careless hand does. VETH stands for the host's
-// end of the container web.
+// breaks are what a reload or a mistake does. VETH is the host's end of the container web.
 func breaks() map[string]string {
 	return map[string]string{
 		"ruleset flushed":       "nft flush ruleset",
@@ -208,7 +204,7 @@ func breaks() map[string]string {
 	}
 }
 
-// TestRepair breaks a healthy host, one way after the other, and repairs it.
+// TestRepair breaks a healthy host in each way, and repairs it.
 func TestRepair(t *testing.T) {
 	t.Parallel()
 	for name, script := range breaks() {
@@ -220,7 +216,7 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// The rules by which addresses are pinned come back in their order, and the addresses.
+// TestRepairPins verifies that the rules of antiSpoof return in their order, with the addresses.
 func TestRepairPins(t *testing.T) {
 	t.Parallel()
 	pinned := strings.Replace(siteNetwork, `"isGateway": true`, `"isGateway": true, "antiSpoof": true`, 1)
@@ -258,8 +254,7 @@ func (s *site) brokenAndRepaired(script string) {
 	s.ok("check", "n", "db")
 }
 
-// TestRepairHealthy: where nothing is wrong nothing is written, not even what is
-// there already.
+// TestRepairHealthy verifies that a repair of a healthy host writes nothing.
 func TestRepairHealthy(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "web", "db")
@@ -279,8 +274,7 @@ func TestRepairHealthy(t *testing.T) {
 	}
 }
 
-// monitor listens to what is written to links, addresses, routes and the ruleset,
-// until the returned function is called.
+// monitor records changes of links, addresses, routes and the ruleset, until the caller calls end.
 func (s *site) monitor() (end func() string) {
 	var said [2]strings.Builder
 	var cmds []*exec.Cmd
@@ -290,9 +284,9 @@ func (s *site) monitor() (end func() string) {
 		must(s, cmd.Start())
 		cmds = append(cmds, cmd)
 	}
-	time.Sleep(kerneltest.Slow(200 * time.Millisecond)) // both listen
+	time.Sleep(kerneltest.Slow(200 * time.Millisecond)) // wait until both listen
 	return func() string {
-		time.Sleep(kerneltest.Slow(100 * time.Millisecond)) // what was written has arrived
+		time.Sleep(kerneltest.Slow(100 * time.Millisecond)) // wait for the last events
 		for _, cmd := range cmds {
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
@@ -301,7 +295,7 @@ func (s *site) monitor() (end func() string) {
 	}
 }
 
-// TestRepairLost: what only an ADD can make is said, with what to do.
+// TestRepairLost verifies that repair reports what only an ADD can create, and what to do.
 func TestRepairLost(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "web", "db")
@@ -320,7 +314,7 @@ func TestRepairLost(t *testing.T) {
 	}
 }
 
-// names puts the names of the container web's links into commands.
+// names replaces the names of the container web's links in commands.
 func (s *site) names(script string) string {
 	if strings.Contains(script, "VETH") {
 		script = strings.ReplaceAll(script, "VETH", s.hostEnd("web"))
@@ -334,7 +328,7 @@ func (s *site) names(script string) string {
 	return script
 }
 
-// normal is a dump without what differs between two links that are alike.
+// normal removes from a dump what differs between two equal links.
 func normal(dump string) string {
 	for _, r := range []struct{ pattern, by string }{
 		{`(?m)^\d+: `, ""}, {`@if\d+`, ""}, {`[a-z_]*timer +[0-9.]+`, ""}, {`port_(id|no) 0x[0-9a-f]+|designated_port \d+|fdb_n_learned \d+`, ""},
@@ -348,7 +342,7 @@ func normal(dump string) string {
 		if strings.HasPrefix(l, "# ") {
 			part = l
 		}
-		if !strings.HasPrefix(l, "anycast ") && !strings.Contains(l, "fe80::") { // the kernel's own, later
+		if !strings.HasPrefix(l, "anycast ") && !strings.Contains(l, "fe80::") { // the kernel adds these later
 			out = append(out, part+": "+l)
 		}
 	}
@@ -356,7 +350,7 @@ func normal(dump string) string {
 	return strings.Join(out, "\n")
 }
 
-// differ are the lines that only one of two dumps has.
+// differ returns the lines that only one of two dumps has.
 func differ(a, b string) (out string) {
 	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
 	for _, l := range x {

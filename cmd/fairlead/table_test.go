@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What other hosts and pods are called moves no terminal's cursor.
+// TestTableIsHarmless prints names with control characters.
 func TestTableIsHarmless(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder

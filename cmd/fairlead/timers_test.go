@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestTimers: systemd understands the units of gc and repair.
+// TestTimers verifies the units of gc and repair with systemd.
 func TestTimers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -28,7 +28,7 @@ func TestTimers(t *testing.T) {
 	}
 }
 
-// TestCapabilities: what the units of gc and repair leave them is enough.
+// TestCapabilities verifies that the capabilities in the units of gc and repair suffice.
 func TestCapabilities(t *testing.T) {
 	t.Parallel()
 	for _, unit := range []string{"gc", "repair"} {

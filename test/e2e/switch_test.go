@@ -34,7 +34,7 @@ func switched(t *testing.T, p programs, c client) {
 		t.Fatalf("%d addresses are held for %d pods: %v", len(held), len(old), held)
 	}
 	end := s.stream(t, old[0], at(hostV4, 18080))
-	s.ourselves(t, "migrate", "--check")
+	s.ourselves(t, "migrate", "--dry-run")
 	s.ourselves(t, "install")
 	s.knows(t, old)
 	s.healthy(t)
