@@ -23,7 +23,7 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-cluster test test-vm race churn churn-cluster crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release vulncheck compat e2e e2e-start e2e-kubernetes clean
+.PHONY: help build demo demo-cluster test test-vm race churn churn-cluster crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-kubernetes clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,11 @@ image: build ## bin/fairlead-image.tar, an OCI image for contrib/kubernetes: ctr
 
 release: ## build the release VERSION in bin/release: tar.gz, deb, rpm, image, bill of materials (ARCHS=amd64 for one architecture)
 	go run -C contrib/release . -version '$(VERSION)' -arch '$(or $(ARCHS),amd64,arm64)'
+
+test-release: ## install a release into fresh Debian roots, run the quick start and a tutorial there, remove it and compare (needs root)
+	@sh test/install-packages $(TEST_NEEDS) mmdebstrap:mmdebstrap
+	go run -C contrib/release . -version '$(VERSION)' -arch "$$(go env GOARCH)" -o $(CURDIR)/bin/test-release
+	FAIRLEAD_RELEASE=$(CURDIR)/bin/test-release go test -count=1 -v -timeout 20m ./test/release
 
 demo: build ## show containers on networks, in a host of their own: safe on any machine (needs root)
 	@sh test/install-packages $(DEMO_NEEDS)

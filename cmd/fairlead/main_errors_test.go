@@ -129,7 +129,7 @@ func TestHelp(t *testing.T) {
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	code, out, _ := call(nil, "fairlead", "version")
-	if code != 0 || !strings.HasPrefix(out, "fairlead v"+cni.Release()+" (go") || !strings.Contains(out, "0.1.0, 0.2.0") {
+	if code != 0 || !strings.HasPrefix(out, "fairlead "+cni.Version()+" (plugins "+cni.Release()+", go") || !strings.Contains(out, "0.1.0, 0.2.0") {
 		t.Errorf("version: %d %s", code, out)
 	}
 	var v struct{ CNIVersions []string }

@@ -36,6 +36,6 @@ func (a *app) versionCommand() *cobra.Command {
 }
 
 func (a *app) printOwnVersion() error {
-	return a.printDataOr(map[string]any{"version": cni.Release(), "cniVersions": cni.Versions(), "go": runtime.Version()},
-		fmt.Sprintf("fairlead v%s (%s)\nCNI protocol versions supported: %s\n", cni.Release(), runtime.Version(), join(cni.Versions())))
+	return a.printDataOr(map[string]any{"version": cni.Version(), "plugins": cni.Release(), "cniVersions": cni.Versions(), "go": runtime.Version()},
+		fmt.Sprintf("fairlead %s (plugins %s, %s)\nCNI protocol versions supported: %s\n", cni.Version(), cni.Release(), runtime.Version(), join(cni.Versions())))
 }

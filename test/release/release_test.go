@@ -1,0 +1,173 @@
+package release
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/internal/ociimage"
+)
+
+// directory names the variable with the directory that "make release" wrote. Without it the tests here have nothing to
+// install.
+const directory = "FAIRLEAD_RELEASE"
+
+const imageName = "docker.io/test/idle:1"
+
+// TestDeb installs the .deb, runs the quick start and the containerd tutorial as they are written, removes the package,
+// and compares the root with what it was.
+func TestDeb(t *testing.T) {
+	dir := os.Getenv(directory)
+	if dir == "" {
+		t.Logf("%s is not set: make test-release sets it", directory)
+		return
+	}
+	deb := only(t, dir, "fairlead_*_"+runtime.GOARCH+".deb")
+	r := newRoot(t)
+	r.put(t, "/files/fairlead_0.1.0_amd64.deb", read(t, deb)) // the name on the pages
+	r.put(t, "/files/idle.tar", idleImage(t))
+	before := r.files(t)
+	out := r.sh(t, "cd /files\n"+startContainerd+commands(t, "README.md", "")+commands(t, "docs/tutorials/containerd.md", "containerd"))
+	for _, want := range []string{"10.20.0.", "my-net", "Nothing is wrong"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the output has no %q:\n%s", want, out)
+		}
+	}
+	if d := difference(before, r.files(t)); d != "" {
+		t.Errorf("the root has changed:\n%s\nthe commands printed\n%s", d, out)
+	}
+}
+
+// TestTarball does the same with the archive, which has no package manager to remove it.
+func TestTarball(t *testing.T) {
+	dir := os.Getenv(directory)
+	if dir == "" {
+		t.Logf("%s is not set: make test-release sets it", directory)
+		return
+	}
+	archive := only(t, dir, "fairlead-*-linux-"+runtime.GOARCH+".tar.gz")
+	r := newRoot(t)
+	r.put(t, "/files/fairlead-0.1.0-linux-amd64.tar.gz", read(t, archive))
+	r.put(t, "/files/idle.tar", idleImage(t))
+	before := r.files(t)
+	unpack := only(t, "../..", "docs/install.md")
+	line := regexp.MustCompile(`(?m)^sudo tar .*$`).FindString(string(read(t, unpack)))
+	if line == "" {
+		t.Fatal("docs/install.md has no command for the tar.gz")
+	}
+	script := "cd /files\n" + startContainerd + line + "\n" + withoutApt(commands(t, "README.md", "")+commands(t, "docs/tutorials/containerd.md", "containerd")) +
+		"tar --list --gzip --file fairlead-0.1.0-linux-amd64.tar.gz | sed 's|^[^/]*/||' | while read -r file; do rm \"/usr/local/$file\"; done\n" +
+		"find /usr/local -depth -type d -empty -newer /files/idle.tar ! -path /usr/local -delete\n"
+	out := r.sh(t, script)
+	if !strings.Contains(out, "10.20.0.") {
+		t.Errorf("the output has no address:\n%s", out)
+	}
+	if d := difference(before, r.files(t)); d != "" {
+		t.Errorf("the root has changed:\n%s\nthe commands printed\n%s", d, out)
+	}
+}
+
+// TestVersionsAgree compares the version in the names of the files, in the packages, and in what the programs print.
+func TestVersionsAgree(t *testing.T) {
+	dir := os.Getenv(directory)
+	if dir == "" {
+		t.Logf("%s is not set: make test-release sets it", directory)
+		return
+	}
+	deb := only(t, dir, "fairlead_*_"+runtime.GOARCH+".deb")
+	out, err := exec.Command("dpkg-deb", "--field", deb, "Version").Output()
+	must(t, err)
+	version := strings.TrimSpace(string(out))
+	unpacked := t.TempDir()
+	if out, err := exec.Command("dpkg-deb", "--extract", deb, unpacked).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	printed, err := exec.Command(filepath.Join(unpacked, "usr/bin/fairlead"), "--version").Output()
+	must(t, err)
+	semantic := strings.Replace(version, "~", "-", 1)
+	if !strings.HasPrefix(string(printed), "fairlead "+semantic+" ") {
+		t.Errorf("the package has version %s, and fairlead --version prints %q", version, printed)
+	}
+	for _, name := range []string{"fairlead-" + semantic + "-image.tar", "fairlead-" + semantic + ".cdx.json", "SHA256SUMS"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	check := exec.Command("sha256sum", "--check", "--quiet", "SHA256SUMS")
+	check.Dir = dir
+	if out, err := check.CombinedOutput(); err != nil {
+		t.Errorf("sha256sum: %v: %s", err, out)
+	}
+}
+
+// startContainerd starts the daemon and imports an image whose program keeps running. The tutorial expects both.
+const startContainerd = `containerd >/run/containerd.log 2>&1 &
+for i in $(seq 100); do ctr version >/dev/null 2>&1 && break; sleep 0.1; done
+ctr images import /files/idle.tar
+`
+
+// commands returns the shell commands of a page, one after the other: its blocks in the language sh and, if a client is
+// named, "sh CLIENT". Commands that build the project are left out: a root has no Go.
+func commands(t *testing.T, page, client string) (script string) {
+	t.Helper()
+	text := string(read(t, filepath.Join("../..", page)))
+	count := 0
+	for _, m := range regexp.MustCompile("(?ms)^```sh( [a-z]+)?\n(.*?)^```").FindAllStringSubmatch(text, -1) {
+		if strings.HasPrefix(m[2], "make ") || m[1] != "" && m[1] != " "+client {
+			continue
+		}
+		count++
+		script += strings.ReplaceAll(m[2], "IMAGE", imageName)
+	}
+	if count < 2 {
+		t.Fatalf("%s has %d blocks of commands", page, count)
+	}
+	return script
+}
+
+// withoutApt drops the commands of the package manager.
+func withoutApt(script string) string {
+	return regexp.MustCompile(`(?m)^sudo apt .*\n`).ReplaceAllString(script, "")
+}
+
+// idleImage returns an image with a program that does nothing until a signal ends it.
+func idleImage(t *testing.T) []byte {
+	t.Helper()
+	dir := t.TempDir()
+	source := filepath.Join(dir, "main.go")
+	must(t, os.WriteFile(source, []byte("package main\n\nimport \"time\"\n\nfunc main() { time.Sleep(time.Hour) }\n"), 0o644))
+	cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "idle"), source)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	archive, err := ociimage.Archive(imageName, []ociimage.Platform{{
+		Arch: runtime.GOARCH, Programs: []ociimage.Program{{Name: "idle", Data: read(t, filepath.Join(dir, "idle"))}},
+	}})
+	must(t, err)
+	return archive
+}
+
+// only returns the one file that a pattern matches.
+func only(t *testing.T, dir, pattern string) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%s in %s: %v %q", pattern, dir, err, found)
+	}
+	return found[0]
+}
+
+func read(t *testing.T, file string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(fmt.Errorf("read: %w", err))
+	}
+	return data
+}

@@ -1,0 +1,155 @@
+package release
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/internal/built"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// A root is a Debian system in a directory of its own, which mmdebstrap made from this machine's package sources. It has
+// no Go and no Fairlead.
+type root struct{ dir string }
+
+// packages are in the root besides Debian's minimal set: what the tutorials need, and nothing that they install.
+const packages = "iproute2,nftables,containerd,runc,jq"
+
+// newRoot unpacks a fresh root.
+func newRoot(t *testing.T) *root {
+	t.Helper()
+	r := &root{t.TempDir()}
+	kerneltest.Run(t, "tar", "--extract", "--numeric-owner", "--file", debian(t), "--directory", r.dir)
+	return r
+}
+
+// debian returns an archive of a minimal Debian 12, which is made once and kept in the user's cache directory.
+func debian(t *testing.T) string {
+	t.Helper()
+	path, err := built.Program("debian-12-2", "root.tar", func(temp string) *exec.Cmd {
+		return exec.Command("mmdebstrap", "--quiet", "--variant=minbase", "--include="+packages, "bookworm", filepath.Join(temp, "root.tar"))
+	})
+	must(t, err)
+	return path
+}
+
+// sh runs a script as root in the root, in its own namespaces, and returns its output. Every
+// process of the script ends with it.
+func (r *root) sh(t *testing.T, script string) string {
+	t.Helper()
+	const enter = `set -eu
+mount --bind "$1" "$1"
+cd "$1"
+mkdir -p old
+pivot_root . old
+umount -l /old
+rmdir /old
+exec /usr/sbin/chroot . /bin/bash`
+	const prepare = `set -eu
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+mount -t tmpfs tmpfs /run
+mount -t tmpfs tmpfs /tmp
+for node in null:3 zero:5 full:7 random:8 urandom:9; do
+	[ -c /dev/${node%:*} ] || mknod -m 666 /dev/${node%:*} c 1 ${node#*:}
+done
+ip link set lo up
+ip link add up0 type veth peer name up1
+ip addr add 198.51.100.2/24 dev up0
+ip link set up0 up
+ip link set up1 up
+ip route add default via 198.51.100.1
+sudo() { "$@"; }
+systemctl() { echo "no systemd here: systemctl $*"; }
+`
+	cmd := exec.Command("unshare", "--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--kill-child", "sh", "-c", enter, "sh", r.dir)
+	cmd.Stdin = strings.NewReader(prepare + script)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s\nthe script was\n%s", err, out, script)
+	}
+	return string(out)
+}
+
+// put writes a file into the root.
+func (r *root) put(t *testing.T, path string, data []byte) {
+	t.Helper()
+	file := filepath.Join(r.dir, path)
+	must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	must(t, os.WriteFile(file, data, 0o755))
+}
+
+// files lists every file of the root with its type, mode, and size or link target, except what any installation of a
+// package changes: logs, caches, dpkg's own lists, and the runtimes' data.
+func (r *root) files(t *testing.T) (out []string) {
+	t.Helper()
+	ignored := []string{
+		"/proc", "/sys", "/run", "/tmp", "/dev", "/var/log", "/var/cache", "/var/lib/dpkg", "/var/lib/apt", "/var/lib/systemd",
+		"/var/lib/containerd", "/root/.", "/etc/ld.so.cache", "/files", "/opt/containerd",
+	}
+	err := filepath.WalkDir(r.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := strings.TrimPrefix(path, r.dir)
+		if slices.ContainsFunc(ignored, func(p string) bool {
+			return name == p || strings.HasPrefix(name, p+"/") || strings.HasSuffix(p, ".") && strings.HasPrefix(name, p)
+		}) {
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		line := fmt.Sprintf("%s %v", name, info.Mode())
+		switch {
+		case info.Mode().IsRegular():
+			line += fmt.Sprint(" ", info.Size())
+		case info.Mode()&fs.ModeSymlink != 0:
+			target, _ := os.Readlink(path)
+			line += " -> " + target
+		}
+		out = append(out, line)
+		return nil
+	})
+	must(t, err)
+	if len(out) < 1000 {
+		t.Fatalf("the root has %d files: it was not read", len(out))
+	}
+	return out
+}
+
+// difference returns the lines of each list that the other one lacks.
+func difference(before, after []string) string {
+	var out bytes.Buffer
+	for _, l := range before {
+		if !slices.Contains(after, l) {
+			fmt.Fprintln(&out, "before:", l)
+		}
+	}
+	for _, l := range after {
+		if !slices.Contains(before, l) {
+			fmt.Fprintln(&out, "after: ", l)
+		}
+	}
+	return out.String()
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
