@@ -36,7 +36,7 @@ func (n *AbsentRoute) ensure(e *Engine) error {
 		if r.Err == nil {
 			e.noteCreated(n)
 		}
-		return absentIsFine(r)
+		return ignoreAbsent(r)
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 // Apply creates every object in order. After a failure it removes what this call created, in reverse, and returns the
 // failure joined with the errors of the removal.
 func (e *Engine) Apply(list Objects) error {
-	mark := len(e.created)
+	start := len(e.created)
 	now, last := splitDeferred(list)
 	err := e.ensureAll(now)
 	if err == nil {
@@ -23,7 +23,7 @@ func (e *Engine) Apply(list Objects) error {
 		err = e.ensureAll(last)
 	}
 	if err != nil {
-		return errors.Join(err, e.rollback(mark))
+		return errors.Join(err, e.rollback(start))
 	}
 	return nil
 }
@@ -101,11 +101,11 @@ func (e *Engine) DiscardUndo() {
 // returns an error, because the engine does not know what exists. The caller must then remove all objects.
 func (e *Engine) Undo() error { return errors.Join(e.rollback(0), e.uncertain) }
 
-func (e *Engine) rollback(mark int) error {
+func (e *Engine) rollback(start int) error {
 	// Drop what was not sent or not answered before the failure.
 	e.queue, e.nft, e.chainGroups, e.later = nil, nil, nil, nil
-	made := slices.Clone(e.created[mark:])
-	e.created = e.created[:mark]
+	made := slices.Clone(e.created[start:])
+	e.created = e.created[:start]
 	err := e.Remove(made)
 	if err != nil {
 		return fmt.Errorf("undo: %w", err)
@@ -123,7 +123,7 @@ func (e *Engine) noteCreated(o Object) {
 // Remove removes the objects that are not shared, in reverse. An object that is already gone is success. Remove
 // continues after an error and joins the errors. Objects on a link of the list go away with the link.
 func (e *Engine) Remove(list Objects) error {
-	carried := linksOwnedBy(list)
+	owned := linksOwnedBy(list)
 	var errs []error
 	note := func(o Object, err error) {
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -135,7 +135,7 @@ func (e *Engine) Remove(list Objects) error {
 		if n, ok := o.(*NFT); ok && n.ChainGroup != "" {
 			e.chainGroups = append(e.chainGroups, n)
 		}
-		if !o.Shared() && !carried.goesWithLink(o) && !gone[o] {
+		if !o.Shared() && !owned.goesWithLink(o) && !gone[o] {
 			note(o, o.remove(e))
 		}
 	}
@@ -162,20 +162,20 @@ func linksOwnedBy(list Objects) ownedLinks {
 // when it returns to the host, so those are restored.
 func (c ownedLinks) goesWithLink(o Object) bool {
 	by := c[o.on()]
-	_, home := by.(*HostDevice)
-	_, kept := o.(*LinkAttrs)
-	return by != nil && !(home && kept)
+	_, returns := by.(*HostDevice)
+	_, attrs := o.(*LinkAttrs)
+	return by != nil && !(returns && attrs)
 }
 
 // SplitLinks separates the links of a list, whose removal takes about 20 ms (rcu_barrier), from the other objects that
 // need their own removal.
 func SplitLinks(list Objects) (links, rest Objects) {
-	carried := linksOwnedBy(list)
+	owned := linksOwnedBy(list)
 	for _, o := range list {
 		switch {
 		case !o.Shared() && len(o.links()) > 0:
 			links = append(links, o)
-		case !carried.goesWithLink(o):
+		case !owned.goesWithLink(o):
 			rest = append(rest, o)
 		}
 	}

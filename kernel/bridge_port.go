@@ -125,12 +125,12 @@ func (v *PortVLAN) ensure(e *Engine) error {
 		}
 	})
 	if v.Delete {
-		return e.send(v, Host, netlink.Request{Type: unix.RTM_DELLINK, Flags: 0, Body: body}, absentIsFine)
+		return e.send(v, Host, netlink.Request{Type: unix.RTM_DELLINK, Flags: 0, Body: body}, ignoreAbsent)
 	}
 	return e.send(v, Host, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: body}, nil)
 }
 
-func absentIsFine(r netlink.Response) error {
+func ignoreAbsent(r netlink.Response) error {
 	if netlink.IsAbsent(r.Err) {
 		return nil
 	}

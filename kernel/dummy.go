@@ -58,12 +58,12 @@ func (d *Dummy) diff(e *Engine) ([]string, error) {
 }
 
 // diffTypeAndTag compares the type and the owner tag of a link.
-func diffTypeAndTag(l *LinkInfo, typ, mark string) []string {
+func diffTypeAndTag(l *LinkInfo, typ, tag string) []string {
 	if l.Kind != typ {
 		return []string{"is not of type " + typ + " but " + describeKind(l)}
 	}
-	if l.Alias != mark {
-		return []string{fmt.Sprintf("alias is %q, want %q", l.Alias, mark)}
+	if l.Alias != tag {
+		return []string{fmt.Sprintf("alias is %q, want %q", l.Alias, tag)}
 	}
 	return nil
 }

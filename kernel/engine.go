@@ -45,7 +45,7 @@ type checkCache struct {
 type Options struct {
 	// Alive reports whether the attachment with an owner tag exists. The engine replaces elements of dead owners. nil:
 	// every owner is alive.
-	Alive func(mark string) bool
+	Alive func(tag string) bool
 }
 
 type queued struct {

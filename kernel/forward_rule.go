@@ -32,12 +32,12 @@ func (a *ForwardRule) Side() Side   { return Host }
 func (a *ForwardRule) Shared() bool { return false }
 
 func (a *ForwardRule) String() string {
-	return "nft insert rule " + a.Family + " " + a.Table + " " + a.Chain + " " + strings.Join(a.texts(), " accept; ") + " accept"
+	return "nft insert rule " + a.Family + " " + a.Table + " " + a.Chain + " " + strings.Join(a.matches(), " accept; ") + " accept"
 }
 
-// texts returns what the rules match: packets from the container, packets of its connections, and packets to its host
+// matches returns what the rules match: packets from the container, packets of its connections, and packets to its host
 // ports.
-func (a *ForwardRule) texts() []string {
+func (a *ForwardRule) matches() []string {
 	ip := "ip"
 	if a.V6 {
 		ip = "ip6"
@@ -51,7 +51,7 @@ func (a *ForwardRule) ensure(e *Engine) error {
 		return nil
 	}
 	var reqs []netlink.Request
-	for _, text := range a.texts() {
+	for _, text := range a.matches() {
 		add, err := nft.Part{Family: a.Family, Table: a.Table, Kind: "rule", Name: a.Chain, Text: text + " accept", Comment: a.OwnerTag}.Add()
 		if err != nil {
 			return err
@@ -77,7 +77,7 @@ func (a *ForwardRule) diff(e *Engine) ([]string, error) {
 			n++
 		}
 	}
-	if n < len(a.texts()) {
+	if n < len(a.matches()) {
 		return []string{"is missing"}, nil
 	}
 	return nil, nil
@@ -145,15 +145,15 @@ func legacyCommand(family, table string) (command string, used bool) {
 }
 
 // removeForwardRules removes the rules of dead owners from third-party chains.
-func (e *Engine) removeForwardRules(dead func(mark string) bool) error {
+func (e *Engine) removeForwardRules(dead func(tag string) bool) error {
 	list, err := e.ForwardDropChains()
 	errs := []error{err}
 	for _, d := range list {
 		if d.IPTables() {
 			continue // a Command removes those rules
 		}
-		err := e.deleteRules(d.Family, d.Table, d.Chain, func(mark string) bool {
-			return len(mark) > len(TagPrefix) && mark[:len(TagPrefix)] == TagPrefix && dead(mark)
+		err := e.deleteRules(d.Family, d.Table, d.Chain, func(tag string) bool {
+			return len(tag) > len(TagPrefix) && strings.HasPrefix(tag, TagPrefix) && dead(tag)
 		})
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, err)

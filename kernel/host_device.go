@@ -28,7 +28,7 @@ const hostDeviceSeparator = " was "
 func HostDeviceTag(o Owner, device string) string { return o.Tag() + hostDeviceSeparator + device }
 
 // ParseHostDeviceTag splits such an alias into the owner tag and the device's name on the host.
-func ParseHostDeviceTag(alias string) (mark, device string, ok bool) {
+func ParseHostDeviceTag(alias string) (tag, device string, ok bool) {
 	i := strings.LastIndex(alias, hostDeviceSeparator)
 	if i < 0 || !strings.HasPrefix(alias, TagPrefix) {
 		return "", "", false

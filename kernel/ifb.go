@@ -36,29 +36,29 @@ func (i *IFB) String() string {
 // ensure creates the link and sets its owner tag in one write, so that a kill leaves no link without an owner. The link
 // gets no link-local address.
 func (i *IFB) ensure(e *Engine) error {
-	birth := netlink.LinkMessage(0, 0, 0)
-	birth.String(unix.IFLA_IFNAME, i.Name)
-	birth.Bytes(unix.IFLA_ADDRESS, macBytes(i.MAC))
-	birth.Uint32(unix.IFLA_GROUP, LinkGroup)
-	birth.Uint32(unix.IFLA_NUM_TX_QUEUES, 1)
-	birth.Uint32(unix.IFLA_NUM_RX_QUEUES, 1)
+	create := netlink.LinkMessage(0, 0, 0)
+	create.String(unix.IFLA_IFNAME, i.Name)
+	create.Bytes(unix.IFLA_ADDRESS, macBytes(i.MAC))
+	create.Uint32(unix.IFLA_GROUP, LinkGroup)
+	create.Uint32(unix.IFLA_NUM_TX_QUEUES, 1)
+	create.Uint32(unix.IFLA_NUM_RX_QUEUES, 1)
 	if i.MTU > 0 {
-		birth.Uint32(unix.IFLA_MTU, uint32(i.MTU))
+		create.Uint32(unix.IFLA_MTU, uint32(i.MTU))
 	}
-	birth.Nest(unix.IFLA_LINKINFO, func(n *netlink.Buffer) { n.String(unix.IFLA_INFO_KIND, "ifb") })
-	err := e.send(i, Host, netlink.Request{Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL | unix.NLM_F_ECHO, Body: birth}, func(r netlink.Response) error {
+	create.Nest(unix.IFLA_LINKINFO, func(n *netlink.Buffer) { n.String(unix.IFLA_INFO_KIND, "ifb") })
+	err := e.send(i, Host, netlink.Request{Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL | unix.NLM_F_ECHO, Body: create}, func(r netlink.Response) error {
 		return i.created(e, r)
 	})
 	if err != nil {
 		return err
 	}
-	mark := netlink.LinkMessage(0, 0, 0)
-	mark.String(unix.IFLA_IFNAME, i.Name)
-	mark.Bytes(unix.IFLA_IFALIAS, []byte(i.OwnerTag))
-	mark.Nest(unix.IFLA_AF_SPEC, func(n *netlink.Buffer) {
+	tag := netlink.LinkMessage(0, 0, 0)
+	tag.String(unix.IFLA_IFNAME, i.Name)
+	tag.Bytes(unix.IFLA_IFALIAS, []byte(i.OwnerTag))
+	tag.Nest(unix.IFLA_AF_SPEC, func(n *netlink.Buffer) {
 		n.Nest(unix.AF_INET6, func(n *netlink.Buffer) { n.Uint8(unix.IFLA_INET6_ADDR_GEN_MODE, addrGenNone) })
 	})
-	return e.send(i, Host, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: mark}, nil)
+	return e.send(i, Host, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: tag}, nil)
 }
 
 func (i *IFB) created(e *Engine, r netlink.Response) error {

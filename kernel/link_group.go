@@ -39,9 +39,9 @@ func (e *Engine) removeInOneGroup(list Objects) map[Object]bool {
 	}
 	var numbers []int
 	links = slices.DeleteFunc(links, func(o Object) bool {
-		name, mark := batchRemovable(o)
+		name, tag := batchRemovable(o)
 		l, err := e.Link(Host, name)
-		if err != nil || l.Alias != mark {
+		if err != nil || l.Alias != tag {
 			return true
 		}
 		numbers = append(numbers, l.Index)
@@ -91,7 +91,7 @@ func (e *Engine) removeLinks(list []*LinkInfo) error {
 }
 
 // batchRemovable returns the name and owner tag of a link that can be removed with others, or "".
-func batchRemovable(o Object) (name, mark string) {
+func batchRemovable(o Object) (name, tag string) {
 	switch o := o.(type) {
 	case *Veth:
 		if !o.IsShared {

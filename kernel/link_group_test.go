@@ -27,14 +27,14 @@ func TestRemoveInOneGroup(t *testing.T) {
 	kerneltest.Host(t)
 	e := open(t, kerneltest.Netns(t), kernel.Options{})
 	other := open(t, kerneltest.Netns(t), kernel.Options{})
-	mine, theirs := shaped(owner), shaped(kernel.Owner{Network: "net", ContainerID: "c2", IfName: "eth0"})
-	for _, err := range []error{e.Apply(mine), other.Apply(theirs)} {
+	first, second := shaped(owner), shaped(kernel.Owner{Network: "net", ContainerID: "c2", IfName: "eth0"})
+	for _, err := range []error{e.Apply(first), other.Apply(second)} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	before := kerneltest.Dump(t, "")
-	if err := e.Remove(mine); err != nil {
+	if err := e.Remove(first); err != nil {
 		t.Fatal(err)
 	}
 	after := kerneltest.Dump(t, "")
@@ -43,15 +43,15 @@ func TestRemoveInOneGroup(t *testing.T) {
 			t.Errorf("%s: before\n%s\nafter\n%s", o, before, after)
 		}
 	}
-	if d, err := other.Check(theirs); err != nil || len(d) > 0 {
+	if d, err := other.Check(second); err != nil || len(d) > 0 {
 		t.Errorf("the other's: %v, %v", d, err)
 	}
-	stranger := shaped(kernel.Owner{Network: "net", ContainerID: "c2", IfName: "eth0"})
-	stranger[0].(*kernel.Veth).OwnerTag, stranger[1].(*kernel.IFB).OwnerTag = owner.Tag(), owner.Tag()
-	if err := errors.Join(e.Remove(stranger), e.Remove(mine)); err != nil {
+	unknown := shaped(kernel.Owner{Network: "net", ContainerID: "c2", IfName: "eth0"})
+	unknown[0].(*kernel.Veth).OwnerTag, unknown[1].(*kernel.IFB).OwnerTag = owner.Tag(), owner.Tag()
+	if err := errors.Join(e.Remove(unknown), e.Remove(first)); err != nil {
 		t.Errorf("others' links, and links that are gone: %v", err)
 	}
-	if d, err := other.Check(theirs); err != nil || len(d) > 0 {
+	if d, err := other.Check(second); err != nil || len(d) > 0 {
 		t.Errorf("the other's, by a wrong mark: %v, %v", d, err)
 	}
 }
@@ -76,6 +76,6 @@ func TestObjectError(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d, err := e.Check(list); err != nil || len(d) > 0 {
-		t.Errorf("what was kept: %v, %v", d, err)
+		t.Errorf("after DiscardUndo: %v, %v", d, err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/nft"
 )
 
-const restarts = 64 // each restart means that another change was committed
+const maxRestarts = 64 // a restart means that another change was committed
 
 // commit adds the nftables objects of the list in one transaction.
 func (e *Engine) commit() error {
@@ -22,7 +22,7 @@ func (e *Engine) commit() error {
 		return nil
 	}
 	all := false
-	for range restarts {
+	for range maxRestarts {
 		err := e.tryCommit(list, all)
 		switch {
 		case errors.Is(err, unix.ERESTART):
@@ -38,7 +38,7 @@ func (e *Engine) commit() error {
 		}
 		return err
 	}
-	return fmt.Errorf("nftables ruleset changed %d times while it was written: %w", restarts, unix.EAGAIN)
+	return fmt.Errorf("nftables ruleset changed %d times while it was written: %w", maxRestarts, unix.EAGAIN)
 }
 
 // distinct drops repeated objects. Two addresses of an attachment share objects.
@@ -58,7 +58,7 @@ func (e *Engine) tryCommit(list []Object, all bool) error {
 	if err != nil {
 		return err
 	}
-	gen, missing, err := e.missing(list)
+	gen, missing, err := e.missingRules(list)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (e *Engine) tryCommit(list []Object, all bool) error {
 		switch o := o.(type) {
 		case *NFT:
 			if all || groups[o.ChainGroup] {
-				err = e.declare(b, o, missing[o])
+				err = e.addMissing(b, o, missing[o])
 			}
 		case *Element:
 			if !e.keptByOther[o] {
@@ -91,12 +91,12 @@ func (e *Engine) tryCommit(list []Object, all bool) error {
 	if err != nil {
 		return fmt.Errorf("nftables transaction: %w", err)
 	}
-	return e.judge(b, resp)
+	return e.checkReplies(b, resp)
 }
 
-// declare adds a part of the ruleset that does not exist. It does not add an existing chain again: the kernel treats
+// addMissing adds a part of the ruleset that does not exist. It does not add an existing chain again: the kernel treats
 // that as an update, and the next process that closes its socket waits for a grace period (10 ms).
-func (e *Engine) declare(b *transaction, n *NFT, missing bool) error {
+func (e *Engine) addMissing(b *transaction, n *NFT, missing bool) error {
 	switch n.Kind {
 	case "rule":
 		if !missing {
@@ -127,9 +127,9 @@ func (b *transaction) element(o *Element) error {
 	return err
 }
 
-// judge returns the first error of a transaction. If an element exists and its owner is dead, judge deletes it and
+// checkReplies returns the first error of a transaction. If an element exists and its owner is dead, checkReplies deletes it and
 // returns ERESTART.
-func (e *Engine) judge(b *transaction, resp []netlink.Response) error {
+func (e *Engine) checkReplies(b *transaction, resp []netlink.Response) error {
 	replaced := false
 	for i, r := range resp {
 		x, isElement := b.objects[i].(*Element)
@@ -175,9 +175,9 @@ func (e *Engine) evict(x *Element) error {
 	return e.removeElements([]*Element{&old}, nil, nil)
 }
 
-// missing returns the rules of the list that do not exist, and the generation of the ruleset for which that is true. If
+// missingRules returns the rules of the list that do not exist, and the generation of the ruleset for which that is true. If
 // the list has no rules, all its parts count as missing.
-func (e *Engine) missing(list []Object) (gen uint32, out map[*NFT]bool, err error) {
+func (e *Engine) missingRules(list []Object) (gen uint32, out map[*NFT]bool, err error) {
 	if gen, err = e.generation(); err != nil {
 		return 0, nil, err
 	}

@@ -32,18 +32,18 @@ func (e *Engine) commitRemoval() error {
 
 // removeElements deletes the elements that still carry their owner tag: another attachment may have got the same
 // address. If dead is given, it also checks that the owner is still dead: the same attachment may have come back.
-func (e *Engine) removeElements(list []*Element, groups []*NFT, dead func(mark string) bool) error {
-	for range restarts {
+func (e *Engine) removeElements(list []*Element, groups []*NFT, dead func(tag string) bool) error {
+	for range maxRestarts {
 		err := e.tryRemove(list, groups, dead)
 		if errors.Is(err, unix.ERESTART) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EBUSY) {
 			continue
 		}
 		return err
 	}
-	return fmt.Errorf("nftables ruleset changed %d times meanwhile: %w", restarts, unix.EAGAIN)
+	return fmt.Errorf("nftables ruleset changed %d times meanwhile: %w", maxRestarts, unix.EAGAIN)
 }
 
-func (e *Engine) tryRemove(list []*Element, groups []*NFT, dead func(mark string) bool) error {
+func (e *Engine) tryRemove(list []*Element, groups []*NFT, dead func(tag string) bool) error {
 	gen, err := e.generation()
 	if err != nil {
 		return err
@@ -51,33 +51,9 @@ func (e *Engine) tryRemove(list []*Element, groups []*NFT, dead func(mark string
 	b := &transaction{}
 	leaving := map[string]map[string]bool{} // set -> keys
 	for _, x := range list {
-		have, err := e.element(x)
-		if errors.Is(err, os.ErrNotExist) || err == nil && have.Comment != x.OwnerTag {
-			continue
-		}
-		if err != nil {
+		if err := e.removeElement(b, x, leaving, dead); err != nil {
 			return err
 		}
-		if dead != nil && !dead(x.OwnerTag) { // asked after reading the generation, which a later change moves
-			continue
-		}
-		del, err := x.Wire().Delete()
-		if err != nil {
-			return err
-		}
-		b.reqs = append(b.reqs, del)
-		b.objects = append(b.objects, x)
-		if successor := e.successors[x.id()]; successor != nil && SameContainer(successor.OwnerTag, x.OwnerTag) {
-			if err := b.element(successor); err != nil {
-				return err
-			}
-			continue
-		}
-		set := x.setName()
-		if leaving[set] == nil {
-			leaving[set] = map[string]bool{}
-		}
-		leaving[set][string(have.Key)] = true
 	}
 	if err := e.dropEmpty(b, groups, leaving); err != nil {
 		return err
@@ -98,6 +74,35 @@ func (e *Engine) tryRemove(list []*Element, groups []*NFT, dead func(mark string
 			return fmt.Errorf("%s: %w", b.objects[i], r.Err)
 		}
 	}
+	return nil
+}
+
+// removeElement adds the deletion of an element that still has its owner tag. It notes the key
+// in leaving, unless the element passes to a successor.
+func (e *Engine) removeElement(b *transaction, x *Element, leaving map[string]map[string]bool, dead func(tag string) bool) error {
+	have, err := e.element(x)
+	if errors.Is(err, os.ErrNotExist) || err == nil && have.Comment != x.OwnerTag {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if dead != nil && !dead(x.OwnerTag) { // asked after reading the generation, which a later change moves
+		return nil
+	}
+	del, err := x.Wire().Delete()
+	if err != nil {
+		return err
+	}
+	b.reqs, b.objects = append(b.reqs, del), append(b.objects, x)
+	if successor := e.successors[x.id()]; successor != nil && SameContainer(successor.OwnerTag, x.OwnerTag) {
+		return b.element(successor)
+	}
+	set := x.setName()
+	if leaving[set] == nil {
+		leaving[set] = map[string]bool{}
+	}
+	leaving[set][string(have.Key)] = true
 	return nil
 }
 

@@ -242,7 +242,7 @@ func TestElementTaken(t *testing.T) {
 	if !errors.As(err, &taken) || taken.OwnerTag != owner.Tag() || !errors.Is(err, unix.EEXIST) {
 		t.Errorf("a living owner: %v", err)
 	}
-	dead := kernel.Options{Alive: func(mark string) bool { return mark != owner.Tag() }}
+	dead := kernel.Options{Alive: func(tag string) bool { return tag != owner.Tag() }}
 	if err := open(t, "", dead).Apply(mine); err != nil {
 		t.Errorf("a dead owner: %v", err)
 	}

@@ -19,7 +19,7 @@ type Switch interface {
 	// missing.
 	Remove(Object) error
 	// RemoveTagged removes the ports of dead owners.
-	RemoveTagged(dead func(mark string) bool) error
+	RemoveTagged(dead func(tag string) bool) error
 	// UserSpace reports whether a process, not the kernel, forwards the packets of a port.
 	UserSpace(*OVSPort) (bool, error)
 	Close()

@@ -38,11 +38,11 @@ func networkTag(network string) string {
 }
 
 // Owns reports whether a tag is this owner's.
-func (o Owner) Owns(mark string) bool { return mark == o.Tag() }
+func (o Owner) Owns(tag string) bool { return tag == o.Tag() }
 
 // IsTagOfNetwork reports whether a tag belongs to an attachment of a network.
-func IsTagOfNetwork(network, mark string) bool {
-	return strings.HasPrefix(mark, networkTag(network)) || strings.HasPrefix(mark, TagPrefix+network+" ")
+func IsTagOfNetwork(network, tag string) bool {
+	return strings.HasPrefix(tag, networkTag(network)) || strings.HasPrefix(tag, TagPrefix+network+" ")
 }
 
 // Hash returns 64 hexadecimal digits that derive from network, container and interface.
@@ -94,8 +94,8 @@ func MAC(words ...string) string {
 const LinkGroup = 0x666c0001
 
 // ParseOwnerTag parses a tag. It returns false for other software's text and for a tag with hashes.
-func ParseOwnerTag(mark string) (Owner, bool) {
-	rest, ok := strings.CutPrefix(mark, TagPrefix)
+func ParseOwnerTag(tag string) (Owner, bool) {
+	rest, ok := strings.CutPrefix(tag, TagPrefix)
 	f := strings.SplitN(rest, " ", 3)
 	if !ok || len(f) != 3 || strings.HasPrefix(f[0], "#") {
 		return Owner{}, false
@@ -104,15 +104,15 @@ func ParseOwnerTag(mark string) (Owner, bool) {
 }
 
 // SameContainer reports whether two tags belong to two attachments of one container.
-func SameContainer(mark, other string) bool {
-	a, ok1 := ParseOwnerTag(mark)
+func SameContainer(tag, other string) bool {
+	a, ok1 := ParseOwnerTag(tag)
 	b, ok2 := ParseOwnerTag(other)
 	return ok1 && ok2 && a != b && a.ContainerID == b.ContainerID
 }
 
 // IsOwnerTag reports whether a tag belongs to an attachment. Other tags of Fairlead belong to shared objects.
-func IsOwnerTag(mark string) bool {
-	rest, ok := strings.CutPrefix(mark, TagPrefix)
+func IsOwnerTag(tag string) bool {
+	rest, ok := strings.CutPrefix(tag, TagPrefix)
 	f := strings.SplitN(rest, " ", 3)
 	return ok && (len(f) == 3 || len(f) == 2 && strings.HasPrefix(f[1], "#") && len(f[1]) == 25)
 }

@@ -162,11 +162,11 @@ func (f *ReferenceRules) matchesText(rule string) bool {
 		return strings.Contains(rule, " -j "+f.JumpTarget+" ")
 	case f.Addr != "":
 		addr, err := netip.ParseAddr(f.Addr)
-		whole := f.Addr + "/32 "
+		host := f.Addr + "/32 "
 		if err == nil && addr.Is6() {
-			whole = f.Addr + "/128 "
+			host = f.Addr + "/128 "
 		}
-		return strings.Contains(rule, " -s "+whole) || strings.Contains(rule, " -d "+whole)
+		return strings.Contains(rule, " -s "+host) || strings.Contains(rule, " -d "+host)
 	}
 	return false
 }

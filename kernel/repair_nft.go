@@ -85,19 +85,19 @@ func (e *Engine) clearRulesAfter(list Objects, missing []Difference) error {
 			after[key][n.Tag()] = true
 		}
 	}
-	for key, marks := range after {
-		if err := e.deleteTaggedRules(chain[key], marks); err != nil {
+	for key, tags := range after {
+		if err := e.deleteTaggedRules(chain[key], tags); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (e *Engine) deleteTaggedRules(n *NFT, marks map[string]bool) error {
-	if len(marks) == 0 {
+func (e *Engine) deleteTaggedRules(n *NFT, tags map[string]bool) error {
+	if len(tags) == 0 {
 		return nil
 	}
-	err := e.deleteRules(n.Family, n.Table, n.Name, func(comment string) bool { return marks[comment] })
+	err := e.deleteRules(n.Family, n.Table, n.Name, func(comment string) bool { return tags[comment] })
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("reorder the rules of %s: %w", chainOf(n), err)
 	}

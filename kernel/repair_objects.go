@@ -56,14 +56,14 @@ func (v *Veth) restore(e *Engine) error {
 	return e.send(v, Host, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: alias(v.Name, v.OwnerTag)}, nil)
 }
 
-func (s *StackedLink) restore(e *Engine) error { return e.remark(s, s.Name, s.OwnerTag) }
-func (t *Tap) restore(e *Engine) error         { return e.remark(t, t.Name, t.OwnerTag) }
-func (d *Dummy) restore(e *Engine) error       { return e.remark(d, d.Name, d.OwnerTag) }
-func (m *HostDevice) restore(e *Engine) error  { return e.remark(m, m.Name, m.OwnerTag) }
+func (s *StackedLink) restore(e *Engine) error { return e.setTag(s, s.Name, s.OwnerTag) }
+func (t *Tap) restore(e *Engine) error         { return e.setTag(t, t.Name, t.OwnerTag) }
+func (d *Dummy) restore(e *Engine) error       { return e.setTag(d, d.Name, d.OwnerTag) }
+func (m *HostDevice) restore(e *Engine) error  { return e.setTag(m, m.Name, m.OwnerTag) }
 
-// remark sets the owner tag of a container's link.
-func (e *Engine) remark(o Object, name, mark string) error {
-	return e.send(o, Container, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: alias(name, mark)}, nil)
+// setTag sets the owner tag of a container's link.
+func (e *Engine) setTag(o Object, name, tag string) error {
+	return e.send(o, Container, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: alias(name, tag)}, nil)
 }
 
 // restore creates the link, or restores what an existing link lost.
@@ -223,5 +223,5 @@ func (n *AbsentRoute) restore(e *Engine) error {
 	}
 	body := n.Route.Message(i)
 	body[5], body[6] = unix.RTPROT_UNSPEC, unix.RT_SCOPE_NOWHERE // wildcards in a deletion
-	return e.send(n, n.Route.In, netlink.Request{Type: unix.RTM_DELROUTE, Flags: 0, Body: body}, absentIsFine)
+	return e.send(n, n.Route.In, netlink.Request{Type: unix.RTM_DELROUTE, Flags: 0, Body: body}, ignoreAbsent)
 }

@@ -209,13 +209,13 @@ func (r *Route) hops(index int) (b netlink.Buffer) {
 // parseHops decodes such a list. all is false if the hops use several links.
 func parseHops(p []byte) (hops []Hop, index int, all bool) {
 	all = true
-	whole := eachHop(p, func(hop []byte) {
+	complete := eachHop(p, func(hop []byte) {
 		i := int(netlink.Uint32(hop[4:]))
 		all = all && (index == 0 || i == index)
 		index = i
 		hops = append(hops, Hop{netlink.Addr(netlink.Attr(hop[unix.SizeofRtNexthop:], unix.RTA_GATEWAY)), int(hop[3]) + 1})
 	})
-	return hops, index, all && whole
+	return hops, index, all && complete
 }
 
 // RouteMessage starts the body of a message about a unicast route, or about a rule: struct rtmsg, rtnetlink(7).

@@ -95,10 +95,10 @@ func (s *StackedLink) ensure(e *Engine) error {
 }
 
 // alias returns the body of the request that sets the owner tag of a link.
-func alias(name, mark string) netlink.Buffer {
+func alias(name, tag string) netlink.Buffer {
 	body := netlink.LinkMessage(0, 0, 0)
 	body.String(unix.IFLA_IFNAME, name)
-	body.Bytes(unix.IFLA_IFALIAS, []byte(mark))
+	body.Bytes(unix.IFLA_IFALIAS, []byte(tag))
 	return body
 }
 
@@ -217,12 +217,12 @@ func (s *StackedLink) remove(e *Engine) error { return e.deleteInside(s.Name, s.
 
 // deleteInside deletes a link of the container that has the owner tag, or that has the type and no alias. An
 // interrupted ADD leaves such a link, and the reference plugins create them.
-func (e *Engine) deleteInside(name, typ, mark string) error {
+func (e *Engine) deleteInside(name, typ, tag string) error {
 	l, err := e.Link(Container, name)
 	if err != nil {
 		return err
 	}
-	if l.Alias != mark && (l.Alias != "" || l.Kind != typ) {
+	if l.Alias != tag && (l.Alias != "" || l.Kind != typ) {
 		return nil // another owner's link
 	}
 	delete(e.index[Container], name)

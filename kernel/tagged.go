@@ -11,7 +11,7 @@ import (
 
 // RemoveTaggedLinks removes the host's links of dead owners. It renames devices that the kernel returned to the host
 // under a dead owner's tag.
-func (e *Engine) RemoveTaggedLinks(dead func(mark string) bool) error {
+func (e *Engine) RemoveTaggedLinks(dead func(tag string) bool) error {
 	all, err := e.listLinks(Host)
 	if err != nil && !errors.Is(err, unix.EAGAIN) { // the next garbage collection handles links that the list missed
 		return err
@@ -19,9 +19,9 @@ func (e *Engine) RemoveTaggedLinks(dead func(mark string) bool) error {
 	var errs []error
 	var links []*LinkInfo
 	for _, l := range all {
-		mark, device, away := ParseHostDeviceTag(l.Alias)
+		tag, device, away := ParseHostDeviceTag(l.Alias)
 		switch {
-		case away && dead(mark):
+		case away && dead(tag):
 			err := (&HostDevice{Device: device, Name: l.Name, OwnerTag: l.Alias}).returnHome(e, Host, l)
 			if err != nil && !errors.Is(err, os.ErrNotExist) {
 				errs = append(errs, fmt.Errorf("return link %s to the host: %w", l.Name, err))
@@ -38,7 +38,7 @@ const Table = "fairlead"
 
 // RemoveTagged removes what dead owners left: elements of our sets, rules in third-party chains, and ports of Open
 // vSwitch.
-func (e *Engine) RemoveTagged(dead func(mark string) bool) error {
+func (e *Engine) RemoveTagged(dead func(tag string) bool) error {
 	sets, err := e.nftSets()
 	errs := []error{err}
 	for _, set := range sets {

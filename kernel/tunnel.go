@@ -58,9 +58,9 @@ func (e *Engine) ensureTunnel(o Object, t tunnel) error {
 }
 
 // sameOwner reports whether two owner tags begin with the same word. The rest may come from another version.
-func sameOwner(alias, mark string) bool {
+func sameOwner(alias, tag string) bool {
 	a, _, _ := strings.Cut(alias, " ")
-	b, _, _ := strings.Cut(mark, " ")
+	b, _, _ := strings.Cut(tag, " ")
 	return a == b && a != ""
 }
 

@@ -240,12 +240,12 @@ func likeReference(l *LinkInfo) bool {
 }
 
 // deleteLink deletes a link if it has the owner tag.
-func (e *Engine) deleteLink(s Side, name, mark string) error {
+func (e *Engine) deleteLink(s Side, name, tag string) error {
 	l, err := e.Link(s, name)
 	if err != nil {
 		return err
 	}
-	if l.Alias != mark {
+	if l.Alias != tag {
 		return nil
 	}
 	delete(e.index[s], name)

@@ -44,8 +44,8 @@ func features() []feature {
 	}
 }
 
-// lackWords returns the messages by which a kernel or a program reports a missing feature.
-func lackWords() []string {
+// lackMessages returns the messages by which a kernel or a program reports a missing feature.
+func lackMessages() []string {
 	return []string{"Unknown device type", "qdisc kind is unknown", "not supported", "No such file or directory", "No such device"}
 }
 
@@ -75,18 +75,18 @@ func Has(t testing.TB, name string) bool {
 	if i < 0 {
 		t.Fatalf("no feature %q: add it to kerneltest with the commands that try it", name)
 	}
-	said, err := elsewhere(features()[i].try)
+	output, err := inNewNetns(features()[i].try)
 	if err == nil {
 		return true
 	}
-	if !slices.ContainsFunc(lackWords(), func(w string) bool { return strings.Contains(said, w) }) {
-		t.Fatalf("cannot tell whether the kernel has %s: %v: %s", name, err, said)
+	if !slices.ContainsFunc(lackMessages(), func(w string) bool { return strings.Contains(output, w) }) {
+		t.Fatalf("cannot tell whether the kernel has %s: %v: %s", name, err, output)
 	}
 	return false
 }
 
-// elsewhere runs commands in a temporary namespace.
-func elsewhere(commands []string) (said string, err error) {
+// inNewNetns runs commands in a temporary namespace.
+func inNewNetns(commands []string) (output string, err error) {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // the thread ends with the goroutine
@@ -96,13 +96,13 @@ func elsewhere(commands []string) (said string, err error) {
 				var out []byte
 				argv := strings.Fields(c)
 				out, err = exec.Command(argv[0], argv[1:]...).CombinedOutput()
-				said = string(bytes.TrimSpace(out))
+				output = string(bytes.TrimSpace(out))
 			}
 		}
 		done <- err
 	}()
 	err = <-done
-	return said, err
+	return output, err
 }
 
 // Slow returns a duration, multiplied by FAIRLEAD_SLOW on slow machines.

@@ -18,12 +18,11 @@ type (
 		table, metric int
 	}
 	routeValue struct {
-		via, src    netip.Addr
-		index, mtu  int
-		onlink      bool
-		typ         byte
-		hops        string
-		scopeOfLink bool
+		via, src   netip.Addr
+		index, mtu int
+		onlink     bool
+		typ        byte
+		hops       string
 	}
 	neighKey struct {
 		index int

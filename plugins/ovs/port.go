@@ -140,7 +140,7 @@ func (d *db) removePort(p *kernel.OVSPort) error {
 	return d.drop(p.Name)
 }
 
-func (d *db) removeTagged(network string, dead func(mark string) bool) error {
+func (d *db) removeTagged(network string, dead func(tag string) bool) error {
 	list, err := d.find("Port", includes("external_ids", ovsMap(map[string]string{idNetwork: network})), "name", "external_ids")
 	if err != nil {
 		return err

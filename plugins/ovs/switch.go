@@ -67,7 +67,7 @@ func (s *ovsSwitch) Remove(o kernel.Object) error {
 }
 
 // RemoveTagged removes the network's ports whose owner is dead.
-func (s *ovsSwitch) RemoveTagged(dead func(mark string) bool) error {
+func (s *ovsSwitch) RemoveTagged(dead func(tag string) bool) error {
 	d, err := s.open(s.addr)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil

@@ -118,7 +118,7 @@ var badInputs = []struct {
 	{name: "IPAM for an interface that stays down", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "disableContainerInterface": true, $IPAM}`,
 		want: `cannot use IPAM when the container's interface is left down`},
 	{name: "a bridge that is no bridge", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "bridge": "lo", $IPAM}`,
-		want: `lo exists and is no bridge`},
+		want: `lo exists and is not a bridge`},
 	{name: "ptp without a gateway", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "ptp", "ipam": {"type": "static", "addresses": [{"address": "10.1.0.9/24"}]}}`,
 		want: `ptp needs a gateway for 10.1.0.9/24`},
 	{name: "a route's MTU that no kernel can count", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "ipam": {"type": "static", "addresses": [{"address": "10.1.0.9/24"}], "routes": [{"dst": "10.9.0.0/16", "mtu": 4294967296}]}}`,
