@@ -29,8 +29,9 @@ const completionTimeout = time.Second
 type storeUse int
 
 const (
-	readsStore   storeUse = iota
-	createsStore          // it may be the first to write to a file
+	readsStore    storeUse = iota
+	createsStore           // it may be the first to write to a file
+	previewsStore          // it would be the first to write to a file
 )
 
 // openStore opens the store of the cluster. A command that only reads does not create the store's file.
@@ -39,9 +40,9 @@ func (a *app) openStore(f *agentFlags, use storeUse) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(conf.Store.Etcd.Endpoints) == 0 && use == readsStore {
+	if len(conf.Store.Etcd.Endpoints) == 0 && use != createsStore {
 		_, err := os.Stat(conf.Store.File)
-		if errors.Is(err, os.ErrNotExist) && conf.Store.File == config.DefaultStore(a.getenv) {
+		if errors.Is(err, os.ErrNotExist) && (use == previewsStore || conf.Store.File == config.DefaultStore(a.getenv)) {
 			return emptyStore{}, nil // no agent has run here yet
 		}
 		if errors.Is(err, os.ErrNotExist) {
@@ -68,6 +69,9 @@ func (emptyStore) Close() error { return nil }
 // withStore sets the RunE of a command to a function that gets the store.
 func (a *app) withStore(f *agentFlags, use storeUse, c *cobra.Command, do func(ctx context.Context, s store.Store, args []string) error) *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error {
+		if dry := c.Flags().Lookup("dry-run"); use == createsStore && dry != nil && dry.Value.String() == "true" {
+			use = previewsStore
+		}
 		s, err := a.openStore(f, use)
 		if err != nil {
 			return err
