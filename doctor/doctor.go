@@ -1,6 +1,6 @@
-// Package doctor explains what is wrong with the networks of containers. Facts
-// are collected first, by whoever calls; each check is a pure function of them,
-// and says what is wrong, where, what follows from it, and what mends it.
+// Package doctor explains what is wrong with the networks of containers. The caller collects facts first (package
+// gather). Each check is a pure function of the facts. It returns what is wrong, where, what it causes, and what fixes
+// it.
 package doctor
 
 import (
@@ -9,31 +9,31 @@ import (
 	"strings"
 )
 
-// Finding is something that is wrong.
+// Finding is one problem.
 type Finding struct {
 	Name      string `json:"name"`                // stable: docs/troubleshooting.md lists them
-	Network   string `json:"network,omitempty"`   // "": of the host
-	Container string `json:"container,omitempty"` // its ID
+	Network   string `json:"network,omitempty"`   // "" for a problem of the host
+	Container string `json:"container,omitempty"` // container ID
 	IfName    string `json:"ifname,omitempty"`
 	Problem   string `json:"problem"` // what is wrong, and where
-	Follows   string `json:"follows"` // what a user sees of it
-	Mend      string `json:"mend"`    // the command that mends it, or, in words, who has to
+	Effect    string `json:"effect"`  // what a user notices
+	Fix       string `json:"fix"`     // the command that fixes it, or who has to act
 }
 
-// check is one look at an attachment, or at the host.
+// check examines an attachment, or the host.
 type check struct {
-	names string // the findings that it may make
+	names string // the findings that it may return
 	of    func(*Facts, *Attachment) []Finding
 	host  func(*Facts) []Finding
 }
 
-// checks is every check, in the order of a packet's path.
+// checks returns every check, in the order of a packet's path.
 func checks() []check {
 	return []check{
 		{names: "namespace-gone, add-cut-off", of: state},
 		{names: "port-blocked, port-isolated, port-on-other-bridge", of: port},
 		{names: "bridge-down, interface-missing, address-wrong-prefix, default-route-missing, default-route-replaced, route-replaced, forwarding-off, " +
-			"masquerade-missing, host-port-missing, rule-element-of-another, object-changed", of: lost}, // and those of losses
+			"masquerade-missing, host-port-missing, rule-element-of-another, object-changed", of: lost}, // and the names in losses
 		{names: "no-carrier", of: carrier},
 		{names: "mac-changed", of: macChanged},
 		{names: "mac-pinned-otherwise", of: macPinned},
@@ -57,7 +57,7 @@ func checks() []check {
 	}
 }
 
-// Names are the findings that there can be.
+// Names returns the names of all findings, sorted.
 func Names() (out []string) {
 	for _, c := range checks() {
 		out = append(out, strings.Split(c.names, ", ")...)
@@ -69,7 +69,7 @@ func Names() (out []string) {
 	return slices.Compact(out)
 }
 
-// Examine runs every check: on the attachments, then on the host.
+// Examine runs every check on the attachments, then on the host.
 func Examine(f *Facts) (out []Finding) {
 	for _, a := range f.Attachments {
 		for _, c := range checks() {
@@ -90,8 +90,7 @@ func Examine(f *Facts) (out []Finding) {
 	return merge(harmless(f, out))
 }
 
-// merge drops what has been said of the same place: attachments share bridges,
-// sysctls and rules of others.
+// merge drops repeated findings: attachments share bridges, sysctls and third-party rules.
 func merge(all []Finding) (out []Finding) {
 	seen := map[string]bool{}
 	for _, x := range all {

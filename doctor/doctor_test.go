@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/nft"
 )
 
-// healthy are the facts of a host with one container, web, on a bridge.
+// healthy returns the facts of a host with one container, web, on a bridge.
 func healthy() (*Facts, *Attachment) {
 	end := &kernel.LinkInfo{Index: 4, Name: "veth1", Kind: "veth", MTU: 1500, Up: true, Carrier: true, Master: 3}
 	gw := netip.MustParseAddr("10.1.0.1")
@@ -47,16 +47,16 @@ func TestHealthy(t *testing.T) {
 	}
 }
 
-// What the broken hosts of cmd/fairlead's tests cannot show.
+// TestFacts covers findings that the broken hosts in cmd/fairlead's tests cannot produce.
 func TestFacts(t *testing.T) {
 	t.Parallel()
 	const reachable, failed = 2, 0x20 // NUD_REACHABLE, NUD_FAILED
 	for _, tt := range []struct {
-		name, mend string
-		ill        func(*Facts, *Attachment)
+		name, fix string
+		ill       func(*Facts, *Attachment)
 	}{
 		{"add-cut-off", "fairlead gc --all", func(_ *Facts, a *Attachment) { a.State = "cut off" }},
-		{"mac-pinned-otherwise", "have bridge set", func(_ *Facts, a *Attachment) {
+		{"mac-pinned-otherwise", "let bridge set", func(_ *Facts, a *Attachment) {
 			a.Objects = kernel.Objects{&kernel.Element{Set: "antispoof-macs", Key: "veth1 . 02:00:00:00:00:77"}}
 		}},
 		{"no-carrier", "fairlead repair", func(_ *Facts, a *Attachment) { a.Inside.Links[0].Carrier = false }},
@@ -107,7 +107,7 @@ func TestFacts(t *testing.T) {
 		f, a := healthy()
 		tt.ill(f, a)
 		out := Examine(f)
-		if len(out) != 1 || out[0].Name != tt.name || !strings.Contains(out[0].Mend, tt.mend) {
+		if len(out) != 1 || out[0].Name != tt.name || !strings.Contains(out[0].Fix, tt.fix) {
 			t.Errorf("%s: %+v", tt.name, out)
 		}
 		if !slices.Contains(Names(), tt.name) {
@@ -116,7 +116,7 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// Losses that follow from each other are one finding.
+// TestMerge: losses that follow from each other are one finding.
 func TestMerge(t *testing.T) {
 	t.Parallel()
 	f, a := healthy()
@@ -129,11 +129,11 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// Every kind of object has words, or is known to be said otherwise.
+// TestLosses: every kind of object has a description, or is listed as reported elsewhere.
 func TestLosses(t *testing.T) {
 	t.Parallel()
 	for key, w := range losses() {
-		if w.name == "" || w.follows == "" || !strings.HasPrefix(key, "host ") && !strings.HasPrefix(key, "container ") {
+		if w.name == "" || w.effect == "" || !strings.HasPrefix(key, "host ") && !strings.HasPrefix(key, "container ") {
 			t.Errorf("%s: %+v", key, w)
 		}
 	}

@@ -10,85 +10,83 @@ import (
 	"github.com/fairlead/fairlead/kernel/nft"
 )
 
-// Facts are what was found on a host, before any judgement.
+// Facts are what was read on a host, without judgement.
 type Facts struct {
 	Host        *inspect.Survey
 	Ruleset     *nft.Ruleset
-	Sysctls     map[string]string // of the host, by key with slashes; absent: the kernel has none
+	Sysctls     map[string]string // sysctls of the host, by key with slashes; a key that the kernel lacks is absent
 	Attachments []*Attachment
 	Plugins     []MissingPlugin
 	Ranges      []RangeUse
 	Agent       Agent
-	OtherBoot   []string // files of records that another boot wrote
+	OtherBoot   []string // record files from another boot
 	Upstream    []netip.Addr
 }
 
-// Attachment is what was found of one.
+// Attachment is what was read about one attachment.
 type Attachment struct {
 	Network, Container, IfName string
 	Netns                      string
-	State                      string // as fairlead list has it
+	State                      string // as "fairlead list" prints it
 	Objects                    kernel.Objects
 	Lost                       []kernel.Difference // what a repair would restore
-	Addrs                      []netip.Prefix      // of its result
+	Addrs                      []netip.Prefix      // addresses in its result
 	Gateways                   []netip.Addr
-	MAC                        string // of its result; "" if it names none
+	MAC                        string // hardware address in its result; "" if there is none
 	Ports                      []attach.Port
-	Inside                     *inspect.Survey // nil: the namespace could not be looked at
-	HostEnd                    string          // "" if it has none
-	Bridge                     string          // "" if its host end is no port
+	Inside                     *inspect.Survey // nil if the namespace could not be read
+	HostEnd                    string          // name of the host end; "" if there is none
+	Bridge                     string          // "" if the host end is not a bridge port
 	Paths                      []Path
 	Nameservers                []netip.Addr
-	Resolv                     string // the file that names them
-	LocalDNS                   bool   // somebody in the container listens for DNS
+	Resolv                     string // the file that lists the name servers
+	LocalDNS                   bool   // a process in the container listens for DNS
 	Held                       []HeldAddr
 	Silent                     []netip.Addr // gateways that did not answer a probe
 }
 
-// Path is where the host sends packets of a container.
+// Path describes how the host routes a container's packets.
 type Path struct {
 	From netip.Addr
-	Out  int    // ifindex of the link towards others; 0: none
-	Err  string // why there is none
-	Back int    // ifindex of the link towards the container; 0: none
+	Out  int    // ifindex of the link towards other hosts; 0 if there is none
+	Err  string // why there is no link
+	Back int    // ifindex of the link towards the container; 0 if there is none
 }
 
-// HeldAddr is who holds an attachment's address in the directory of host-local.
+// HeldAddr describes who holds an attachment's address in host-local's directory.
 type HeldAddr struct {
 	File  string
 	Addr  netip.Addr
-	Owner ipam.Owner // of the file
+	Owner ipam.Owner // owner in the file
 	Mine  ipam.Owner
 	Free  bool // there is no file
 }
 
-// MissingPlugin is a plugin that a network wants and no directory has.
+// MissingPlugin is a plugin that a network needs and that no directory has.
 type MissingPlugin struct {
 	Network, Type string
 	Dirs          []string
-	Ours          string // a program that could serve it; ""
+	Ours          string // a Fairlead program that could serve it, or ""
 }
 
-// RangeUse is how full a range set of a network is.
+// RangeUse says how full a range set of a network is.
 type RangeUse struct {
 	Network    string
 	Range      string
 	Held, Size int
-	Gone       int // of those held: by attachments that are gone
+	Gone       int // how many of the held addresses belong to attachments that are gone
 }
 
-// Agent is what was found of this host's node agent.
+// Agent is what was read about this host's node agent.
 type Agent struct {
-	Needed []string // networks whose containers get their addresses by it, or are on networks of the cluster
-	Away   string   // why it does not answer; "" if it does, or is not needed
-	Why    []string // it answers, and is not ready
-	Cannot []string // it answers, and cannot do this for the host's addresses
-	Store  string   // it answers, and cannot reach the store: why
+	Needed []string // networks that need the agent: for addresses, or because they are networks of the cluster
+	Away   string   // why it does not answer; "" if it answers or is not needed
+	Why    []string // why it is not ready
+	Cannot []string // what it cannot do for the host's addresses
+	Store  string   // why it cannot reach the store
 }
 
-const inHost, inside = "host", "container"
-
-// link finds a link of a survey by name.
+// link returns a link of a survey by name, or nil.
 func link(s *inspect.Survey, name string) *kernel.LinkInfo {
 	if s == nil || name == "" {
 		return nil
@@ -110,16 +108,15 @@ func byIndex(s *inspect.Survey, index int) *kernel.LinkInfo {
 	return nil
 }
 
-// repair is the command that restores an attachment.
+// repair returns the command that restores an attachment.
 func (a *Attachment) repair() string {
 	return "fairlead repair --network " + a.Network + " --container " + a.Container
 }
 
-// in is how a command is run in the container's namespace.
+// in returns a command that runs in the container's namespace.
 func (a *Attachment) in(command string) string { return "nsenter --net=" + a.Netns + " " + command }
 
-// upstream is the link through which packets of the container leave the host, by
-// the routes there are.
+// upstream returns the link through which the container's packets leave the host, by the current routes.
 func (a *Attachment) upstream(f *Facts, v4 bool) *kernel.LinkInfo {
 	for _, p := range a.Paths {
 		if p.From.Is4() == v4 && p.Out != 0 {
@@ -129,8 +126,7 @@ func (a *Attachment) upstream(f *Facts, v4 bool) *kernel.LinkInfo {
 	return nil
 }
 
-// arrives is the host's link by which the container's packets come in: its bridge,
-// or its host end.
+// arrives returns the host's link on which the container's packets arrive: its bridge or its host end.
 func (a *Attachment) arrives(f *Facts) *kernel.LinkInfo {
 	end := link(f.Host, a.HostEnd)
 	if end == nil || end.Master == 0 {

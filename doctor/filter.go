@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// filtered: rules of others that surely take what the container sends or gets.
+// filtered reports third-party rules that certainly drop packets from or to the container.
 func filtered(f *Facts, a *Attachment) (out []Finding) {
 	in := a.arrives(f)
 	if in == nil || f.Ruleset == nil {
@@ -39,11 +39,11 @@ func (a *Attachment) forwarded(f *Facts, p packet, what string) []Finding {
 		addr = p.dst
 	}
 	return []Finding{{Name: "forward-dropped", Problem: what + " is dropped by " + at.where(),
-		Follows: "the container reaches this host and its neighbours, and nothing beyond", Mend: at.mend(addr)}}
+		Effect: "the container reaches this host and its neighbours only", Fix: at.fix(addr)}}
 }
 
-// input: a firewall that lets containers ask nothing of the host is usual; a rule
-// that surely takes all that this one sends to its gateway is not.
+// input reports a rule that certainly drops everything that this container sends to its gateway. A firewall that merely
+// rejects requests to the host is usual and not reported.
 func (a *Attachment) input(f *Facts, in *kernel.LinkInfo, ip netip.Addr) []Finding {
 	for _, gw := range a.Gateways {
 		if gw.Is4() != ip.Is4() || !f.hasAddr(gw, in.Index) {
@@ -51,8 +51,8 @@ func (a *Attachment) input(f *Facts, in *kernel.LinkInfo, ip netip.Addr) []Findi
 		}
 		p := packet{in: in, src: ip, dst: gw, state: ctNew, local: true}
 		if at := pass(f.Ruleset, "input", p); at != nil && at.rule != nil {
-			return []Finding{{Name: "input-dropped", Problem: "what it sends to its gateway " + gw.String() + " is dropped by " + at.where(),
-				Follows: "it does not reach services of this host: name service, say", Mend: at.mend(ip)}}
+			return []Finding{{Name: "input-dropped", Problem: "packets to its gateway " + gw.String() + " are dropped by " + at.where(),
+				Effect: "it does not reach services on this host, such as DNS", Fix: at.fix(ip)}}
 		}
 	}
 	return nil
@@ -65,15 +65,14 @@ func (a *Attachment) ported(f *Facts, in, up *kernel.LinkInfo, ip netip.Addr) (o
 	for _, port := range a.Ports {
 		p := packet{in: up, out: in, dst: ip, state: ctNew, dnat: true, proto: number(port.Protocol), port: uint16(port.ContainerPort)}
 		if at := pass(f.Ruleset, "forward", p); at != nil {
-			out = append(out, Finding{Name: "host-port-dropped", Problem: fmt.Sprintf("what comes to host port %d/%s is dropped by %s", port.HostPort, port.Protocol, at.where()),
-				Follows: "other machines do not reach the container by its host port", Mend: at.mend(ip)})
+			out = append(out, Finding{Name: "host-port-dropped", Problem: fmt.Sprintf("packets to host port %d/%s are dropped by %s", port.HostPort, port.Protocol, at.where()),
+				Effect: "other machines do not reach the container through its host port", Fix: at.fix(ip)})
 		}
 	}
 	return out
 }
 
-// bridged: with bridge-nf-call-iptables what stays on a bridge passes the
-// forward chains, too.
+// bridged reports drops within a bridge: with bridge-nf-call-iptables, bridged packets pass the forward chains as well.
 func (a *Attachment) bridged(f *Facts, in *kernel.LinkInfo, p netip.Prefix) []Finding {
 	key := "net/bridge/bridge-nf-call-iptables"
 	if p.Addr().Is6() {
@@ -91,8 +90,8 @@ func (a *Attachment) bridged(f *Facts, in *kernel.LinkInfo, p netip.Prefix) []Fi
 				continue
 			}
 			if at := pass(f.Ruleset, "forward", packet{in: in, out: in, src: p.Addr(), dst: q.Addr(), state: ctNew}); at != nil {
-				return []Finding{{Name: "forward-dropped", Problem: "what it sends to its neighbours on " + in.Name + " passes the host's firewall (bridge-nf-call-iptables is 1) and is dropped by " + at.where(),
-					Follows: "containers of one bridge do not reach each other", Mend: "sysctl -w " + strings.ReplaceAll(key, "/", ".") + "=0"}}
+				return []Finding{{Name: "forward-dropped", Problem: "packets to its neighbours on " + in.Name + " pass the host's firewall (bridge-nf-call-iptables is 1) and are dropped by " + at.where(),
+					Effect: "containers on one bridge do not reach each other", Fix: "sysctl -w " + strings.ReplaceAll(key, "/", ".") + "=0"}}
 			}
 		}
 	}
@@ -103,7 +102,7 @@ func number(protocol string) byte {
 	return map[string]byte{"tcp": 6, "udp": 17, "sctp": 132}[strings.ToLower(protocol)]
 }
 
-// where says what took a packet.
+// where describes what dropped a packet.
 func (e *end) where() string {
 	chain := "chain " + e.chain.Family + " " + e.chain.Table + " " + e.chain.Name
 	if e.rule == nil {
@@ -116,9 +115,9 @@ func (e *end) where() string {
 	return s
 }
 
-// mend lets an address through: a rule that takes it goes, before a policy comes
-// an exception.
-func (e *end) mend(ip netip.Addr) string {
+// fix returns the command that lets an address through: it deletes a rule that drops, or adds an exception before a
+// policy.
+func (e *end) fix(ip netip.Addr) string {
 	of := e.chain.Family + " " + e.chain.Table + " " + e.chain.Name
 	if e.rule != nil {
 		return fmt.Sprintf("nft delete rule %s handle %d", of, e.rule.Handle)
@@ -128,7 +127,7 @@ func (e *end) mend(ip netip.Addr) string {
 		family = "ip6"
 	}
 	if (kernel.ForwardDropChain{Family: e.chain.Family, Table: e.chain.Table, Chain: e.chain.Name}).IPTables() {
-		command := e.chain.Family + "tables -w -I " + e.chain.Name // which alone may write there: it could not read what nft does
+		command := e.chain.Family + "tables -w -I " + e.chain.Name // iptables must write its own chain: it could not read a rule that nft adds
 		return fmt.Sprintf("%s -s %s -j ACCEPT && %s -d %s -m conntrack --ctstate ESTABLISHED,RELATED,DNAT -j ACCEPT", command, ip, command, ip)
 	}
 	insert := "insert rule " + of + " " + family
@@ -136,7 +135,7 @@ func (e *end) mend(ip netip.Addr) string {
 		insert, ip, insert, ip, insert, ip)
 }
 
-// taken: a rule of others that sends a host port elsewhere before ours is asked.
+// taken reports a third-party rule that redirects a host port before Fairlead's rules.
 func taken(f *Facts, a *Attachment) (out []Finding) {
 	if f.Ruleset == nil {
 		return nil
@@ -148,15 +147,15 @@ func taken(f *Facts, a *Attachment) (out []Finding) {
 				continue
 			}
 			if at := f.earlier(packet{in: a.upstream(f, to.Is4()), dst: to, proto: number(port.Protocol), port: uint16(port.HostPort), state: ctNew, local: true}); at != nil {
-				out = append(out, Finding{Name: "host-port-taken", Problem: fmt.Sprintf("what comes to host port %d/%s is sent elsewhere by %s", port.HostPort, port.Protocol, at.where()),
-					Follows: "other machines that use the host port reach another service than the container", Mend: at.mend(to)})
+				out = append(out, Finding{Name: "host-port-taken", Problem: fmt.Sprintf("packets to host port %d/%s are redirected by %s", port.HostPort, port.Protocol, at.where()),
+					Effect: "other machines that use the host port reach another service", Fix: at.fix(to)})
 			}
 		}
 	}
 	return out
 }
 
-// hostAddr is an address by which others reach a host port.
+// hostAddr returns an address through which other machines reach a host port.
 func (f *Facts) hostAddr(a *Attachment, port attach.Port, v4 bool) netip.Addr {
 	if ip, err := netip.ParseAddr(port.HostIP); err == nil && !ip.IsUnspecified() {
 		if ip.IsLoopback() || ip.Is4() != v4 {
@@ -173,7 +172,7 @@ func (f *Facts) hostAddr(a *Attachment, port attach.Port, v4 bool) netip.Addr {
 	return netip.Addr{}
 }
 
-const ourPriority = -95 // of our chains that map host ports
+const ourPriority = -95 // priority of Fairlead's chains for host ports
 
 func (f *Facts) earlier(p packet) *end {
 	for _, c := range f.Ruleset.Base("prerouting", p.family()) {
@@ -187,15 +186,15 @@ func (f *Facts) earlier(p packet) *end {
 	return nil
 }
 
-// dormant: our table, switched off.
+// dormant reports that Fairlead's table is dormant.
 func dormant(f *Facts) []Finding {
 	if f.Ruleset == nil {
 		return nil
 	}
 	for _, c := range f.Ruleset.Chains {
 		if c.Table == kernel.Table && c.Family == "inet" && c.Dormant {
-			return []Finding{{Name: "table-dormant", Problem: "table inet " + kernel.Table + " is switched off (flags dormant)",
-				Follows: "no masquerading, no host ports, no protection, for any container", Mend: "nft add table inet " + kernel.Table}}
+			return []Finding{{Name: "table-dormant", Problem: "table inet " + kernel.Table + " is dormant (flags dormant)",
+				Effect: "masquerade, host ports and protection do not work for any container", Fix: "nft add table inet " + kernel.Table}}
 		}
 	}
 	return nil

@@ -6,28 +6,27 @@ import (
 	"unicode"
 )
 
-// A container chooses the names of links inside it, and who asks for an attachment may choose
-// its interface's: the kernel takes nearly any byte. What is printed here is read on an
-// operator's terminal, and pasted into a shell.
+// A container chooses the names of links inside it, and whoever requests an attachment may choose its interface name.
+// The kernel accepts nearly any byte. An operator reads the findings on a terminal and pastes commands into a shell.
 
-// harmless takes out of findings what a terminal or a shell would obey.
+// harmless removes from findings what a terminal or a shell would interpret.
 func harmless(f *Facts, all []Finding) []Finding {
 	bad := hostile(f)
 	for i := range all {
 		x := &all[i]
 		for _, name := range bad {
-			if strings.Contains(x.Mend, name) {
-				x.Mend = fmt.Sprintf("no command is shown, as a shell would take the name %q for more than a name", name)
+			if strings.Contains(x.Fix, name) {
+				x.Fix = fmt.Sprintf("no command is shown, as a shell would take the name %q for more than a name", name)
 			}
 		}
-		for _, text := range []*string{&x.Problem, &x.Follows, &x.Mend} {
+		for _, text := range []*string{&x.Problem, &x.Effect, &x.Fix} {
 			*text = printable(*text)
 		}
 	}
 	return all
 }
 
-// printable has a mark in place of what moves a terminal's cursor, and the like.
+// printable replaces control characters, such as those that move a terminal's cursor.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || unicode.IsPrint(r) {
@@ -37,7 +36,7 @@ func printable(s string) string {
 	}, s)
 }
 
-// hostile are the names that a shell reads as more.
+// hostile returns the names that a shell would not read as plain words.
 func hostile(f *Facts) (out []string) {
 	note := func(names ...string) {
 		for _, n := range names {

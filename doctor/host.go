@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// hostRoute: where the host sends what the container sends, and what comes back.
+// hostRoute reports wrong routes on the host for the container's packets, in both directions.
 func hostRoute(f *Facts, a *Attachment) (out []Finding) {
 	to := a.arrives(f)
 	if to == nil || len(a.Lost) > 0 || len(linkForwarding(f, a)) > 0 || has(duplicates(f, a), "address-duplicate") {
@@ -19,8 +19,8 @@ func hostRoute(f *Facts, a *Attachment) (out []Finding) {
 	}
 	for _, p := range a.Paths {
 		if p.Err != "" && p.Back == to.Index && f.hasDefault(p.From.Is4()) {
-			out = append(out, Finding{Name: "host-route-refused", Problem: fmt.Sprintf("the host has no way for what %s sends to others: %s", p.From, p.Err),
-				Follows: "the container reaches this host, and nothing beyond", Mend: f.refusing(p)})
+			out = append(out, Finding{Name: "host-route-refused", Problem: fmt.Sprintf("the host has no route for packets from %s: %s", p.From, p.Err),
+				Effect: "the container reaches this host only", Fix: f.refusing(p)})
 		}
 		if p.Back == 0 || p.Back == to.Index {
 			continue
@@ -29,8 +29,8 @@ func hostRoute(f *Facts, a *Attachment) (out []Finding) {
 		if other == nil || other.Name == a.HostEnd {
 			continue
 		}
-		out = append(out, Finding{Name: "host-route-wrong", Problem: fmt.Sprintf("the host's route to %s leaves by %s, the container is behind %s", p.From, other.Name, to.Name),
-			Follows: "answers go astray, and with rp_filter 1 the host drops what the container sends", Mend: f.straying(p, other)})
+		out = append(out, Finding{Name: "host-route-wrong", Problem: fmt.Sprintf("the host's route to %s goes through %s, but the container is behind %s", p.From, other.Name, to.Name),
+			Effect: "replies go elsewhere, and with rp_filter 1 the host drops the container's packets", Fix: f.straying(p, other)})
 	}
 	return out
 }
@@ -41,7 +41,7 @@ func (f *Facts) hasDefault(v4 bool) bool {
 	})
 }
 
-// refusing is the command against a rule that keeps the container's packets.
+// refusing returns the command against a rule or route that rejects the container's packets.
 func (f *Facts) refusing(p Path) string {
 	for _, r := range f.Host.Rules {
 		if r.From.IsValid() && r.From.Contains(p.From) {
@@ -71,23 +71,23 @@ func six(a netip.Addr) string {
 	return ""
 }
 
-// linkForwarding: a link may be kept from forwarding by itself.
+// linkForwarding reports that one link does not forward.
 func linkForwarding(f *Facts, a *Attachment) (out []Finding) {
 	for _, l := range []*kernel.LinkInfo{a.arrives(f), a.upstream(f, true)} {
 		if l == nil || len(a.Gateways) == 0 {
 			continue
 		}
 		if f.Sysctls["net/ipv4/ip_forward"] == "1" && f.Sysctls["net/ipv4/conf/"+l.Name+"/forwarding"] == "0" {
-			out = append(out, Finding{Name: "forwarding-off-on-link", Problem: "the host does not forward what comes in by " + l.Name + " (net.ipv4.conf." + l.Name + ".forwarding is 0)",
-				Follows: "containers reach this host, and nothing beyond", Mend: "sysctl -w net/ipv4/conf/" + l.Name + "/forwarding=1"})
+			out = append(out, Finding{Name: "forwarding-off-on-link", Problem: "the host does not forward packets that arrive on " + l.Name + " (net.ipv4.conf." + l.Name + ".forwarding is 0)",
+				Effect: "containers reach this host only", Fix: "sysctl -w net/ipv4/conf/" + l.Name + "/forwarding=1"})
 		}
 	}
 	return out
 }
 
-// hostDefault: containers that are to reach everything, on a host that does not.
+// hostDefault reports a missing default route of the host if containers have one.
 func hostDefault(f *Facts) (out []Finding) {
-	for _, v4 := range []bool{true} { // a host without IPv6 to the outside is usual
+	for _, v4 := range []bool{true} { // a host without outside IPv6 is usual
 		wants := slices.ContainsFunc(f.Attachments, func(a *Attachment) bool {
 			return slices.ContainsFunc(kernel.Of[*kernel.Route](a.Objects), func(r *kernel.Route) bool {
 				return r.In == kernel.Container && r.Dst.Bits() == 0 && r.Dst.Addr().Is4() == v4
@@ -95,13 +95,13 @@ func hostDefault(f *Facts) (out []Finding) {
 		})
 		if wants && !f.hasDefault(v4) {
 			out = append(out, Finding{Name: "host-no-default-route", Problem: "the host has no default route",
-				Follows: "containers reach what the host reaches: nothing beyond its own networks", Mend: "ip route add default via GATEWAY (the host's own router)"})
+				Effect: "containers reach the host's own networks only", Fix: "ip route add default via GATEWAY (the host's own router)"})
 		}
 	}
 	return out
 }
 
-const nearlyFull = 90 // per cent
+const nearlyFull = 90 // percent
 
 func conntrack(f *Facts) []Finding {
 	count, err1 := strconv.Atoi(f.Sysctls["net/netfilter/nf_conntrack_count"])
@@ -110,7 +110,7 @@ func conntrack(f *Facts) []Finding {
 		return nil
 	}
 	return []Finding{{Name: "conntrack-full", Problem: fmt.Sprintf("connection tracking has %d of %d entries", count, limit),
-		Follows: "when it is full the host drops the first packet of new connections, of every container", Mend: fmt.Sprintf("sysctl -w net.netfilter.nf_conntrack_max=%d", 2*limit)}}
+		Effect: "when it is full, the host drops the first packet of new connections of every container", Fix: fmt.Sprintf("sysctl -w net.netfilter.nf_conntrack_max=%d", 2*limit)}}
 }
 
 func ranges(f *Facts) (out []Finding) {
@@ -119,10 +119,10 @@ func ranges(f *Facts) (out []Finding) {
 			continue
 		}
 		x := Finding{Name: "range-nearly-full", Problem: fmt.Sprintf("network %s holds %d of the %d addresses of %s", r.Network, r.Held, r.Size, r.Range),
-			Follows: "when none is left no container can be added to the network", Mend: "a larger range in the network's configuration (ipam)"}
+			Effect: "when none is left, no container can be added to the network", Fix: "configure a larger range (ipam) in the network's file"}
 		if r.Gone > 0 {
 			x.Problem += fmt.Sprintf(", %d of them for containers that are gone", r.Gone)
-			x.Mend = "fairlead gc --all"
+			x.Fix = "fairlead gc --all"
 		}
 		out = append(out, x)
 	}
@@ -132,62 +132,62 @@ func ranges(f *Facts) (out []Finding) {
 func plugins(f *Facts) (out []Finding) {
 	for _, p := range f.Plugins {
 		x := Finding{Name: "plugin-missing", Problem: fmt.Sprintf("network %s needs the plugin %s, which is not in %s", p.Network, p.Type, strings.Join(p.Dirs, ", ")),
-			Follows: "no container can be added to the network, nor removed from it", Mend: "install the plugin " + p.Type + " there"}
+			Effect: "no container can be added to the network or removed from it", Fix: "install the plugin " + p.Type + " there"}
 		if p.Ours != "" {
-			x.Mend = "ln -s " + p.Ours + " " + p.Dirs[0] + "/" + p.Type
+			x.Fix = "ln -s " + p.Ours + " " + p.Dirs[0] + "/" + p.Type
 		}
 		out = append(out, x)
 	}
 	return out
 }
 
-// onItsOwn is what follows when a host hears nothing of the cluster.
-const onItsOwn = "what runs goes on; new containers get addresses of this host's own blocks only, and other hosts' changes are not heard of"
+// onItsOwn is the effect on a host that receives nothing from the cluster.
+const onItsOwn = "running containers continue; new ones get addresses from this host's own blocks only, and changes on other hosts are not received"
 
 func agent(f *Facts) (out []Finding) {
 	if f.Agent.Away != "" {
 		out = append(out, Finding{Name: "agent-away", Problem: "the agent, which network " + strings.Join(f.Agent.Needed, ", ") + " needs, does not answer: " + f.Agent.Away,
-			Follows: onItsOwn, Mend: "systemctl start fairlead-agent"})
+			Effect: onItsOwn, Fix: "systemctl start fairlead-agent"})
 	}
 	if f.Agent.Store != "" {
 		out = append(out, Finding{Name: "agent-store-away", Problem: "the agent, which network " + strings.Join(f.Agent.Needed, ", ") + " needs, cannot reach the cluster's store: " + f.Agent.Store,
-			Follows: onItsOwn, Mend: "bring the store back, or mend how /etc/fairlead/agent.yaml leads to it: the agent goes on by itself"})
+			Effect: onItsOwn, Fix: "start the store again, or correct the store's settings in /etc/fairlead/agent.yaml; the agent continues on its own"})
 	}
 	for _, what := range f.Agent.Cannot {
 		out = append(out, Finding{Name: "agent-addresses", Problem: "the agent " + what,
-			Follows: "new containers may get no address, or one that here has a container may be another's", Mend: "fairlead ipam check, and fairlead ipam show"})
+			Effect: "new containers may get no address, or an address of a container here may belong to another one", Fix: "fairlead ipam check, and fairlead ipam show"})
 	}
 	for _, why := range f.Agent.Why {
 		out = append(out, Finding{Name: "agent-not-ready", Problem: "the agent is not ready: " + why,
-			Follows: "containers may not reach those of other hosts", Mend: "what its log says: journalctl -u fairlead-agent"})
+			Effect: "containers may not reach containers on other hosts", Fix: "read its log: journalctl -u fairlead-agent"})
 	}
 	return out
 }
 
 func otherBoot(f *Facts) (out []Finding) {
 	for _, file := range f.OtherBoot {
-		out = append(out, Finding{Name: "record-of-another-boot", Problem: file + " was written before the last start of the machine",
-			Follows: "it counts as absent; FAIRLEAD_RUN should be on a tmpfs, which is empty after a start", Mend: "rm -f " + file})
+		out = append(out, Finding{Name: "record-of-another-boot", Problem: file + " was written before the last reboot",
+			Effect: "it counts as absent; FAIRLEAD_RUN should be on a tmpfs, which is empty after a reboot", Fix: "rm -f " + file})
 	}
 	return out
 }
 
-// held: who holds the attachment's addresses where host-local keeps them.
+// held reports addresses of the attachment that host-local's directory does not list, or lists for another owner.
 func held(_ *Facts, a *Attachment) (out []Finding) {
 	for _, h := range a.Held {
 		switch {
 		case h.Free:
-			out = append(out, Finding{Name: "address-not-held", Problem: fmt.Sprintf("nobody holds %s (%s is missing)", h.Addr, h.File),
-				Follows: "the next container may get the same address", Mend: fmt.Sprintf(`sh -c 'printf "%s\r\n%s" > %s'`, h.Mine.ContainerID, h.Mine.IfName, h.File)})
+			out = append(out, Finding{Name: "address-not-held", Problem: fmt.Sprintf("host-local does not list %s as used (%s is missing)", h.Addr, h.File),
+				Effect: "the next container may get the same address", Fix: fmt.Sprintf(`sh -c 'printf "%s\r\n%s" > %s'`, h.Mine.ContainerID, h.Mine.IfName, h.File)})
 		case h.Owner != h.Mine && h.Owner != (ipam.Owner{ContainerID: h.Mine.ContainerID}):
-			out = append(out, Finding{Name: "address-held-by-another", Problem: fmt.Sprintf("%s is held by %q (%s)", h.Addr, h.Owner.String(), h.File),
-				Follows: "two containers may have one address, and removing the other frees it", Mend: fmt.Sprintf(`sh -c 'printf "%s\r\n%s" > %s'`, h.Mine.ContainerID, h.Mine.IfName, h.File)})
+			out = append(out, Finding{Name: "address-held-by-another", Problem: fmt.Sprintf("host-local lists %s for %q (%s)", h.Addr, h.Owner.String(), h.File),
+				Effect: "two containers may have one address, and removing the other one releases it", Fix: fmt.Sprintf(`sh -c 'printf "%s\r\n%s" > %s'`, h.Mine.ContainerID, h.Mine.IfName, h.File)})
 		}
 	}
 	return out
 }
 
-// dns: whether the container's name servers can be reached at all.
+// dns reports name servers that the container certainly cannot reach.
 func dns(f *Facts, a *Attachment) (out []Finding) {
 	if a.Inside == nil {
 		return nil
@@ -199,11 +199,11 @@ func dns(f *Facts, a *Attachment) (out []Finding) {
 	for _, ns := range a.Nameservers {
 		switch {
 		case ns.IsLoopback() && !a.LocalDNS:
-			out = append(out, Finding{Name: "dns-loopback", Problem: fmt.Sprintf("%s names %s, where nobody in the container listens", a.Resolv, ns),
-				Follows: "no name is found: connections by name fail, by address they work", Mend: fmt.Sprintf("sh -c 'echo nameserver %s > %s'", instead, a.Resolv)})
+			out = append(out, Finding{Name: "dns-loopback", Problem: fmt.Sprintf("%s lists %s, and nothing in the container listens there", a.Resolv, ns),
+				Effect: "names are not resolved; connections by address work", Fix: fmt.Sprintf("sh -c 'echo nameserver %s > %s'", instead, a.Resolv)})
 		case !ns.IsLoopback() && !a.routed(ns):
-			out = append(out, Finding{Name: "dns-unreachable", Problem: fmt.Sprintf("%s names %s, to which the container has no route", a.Resolv, ns),
-				Follows: "no name is found: connections by name fail, by address they may work", Mend: fmt.Sprintf("sh -c 'echo nameserver %s > %s'", instead, a.Resolv)})
+			out = append(out, Finding{Name: "dns-unreachable", Problem: fmt.Sprintf("%s lists %s, and the container has no route to it", a.Resolv, ns),
+				Effect: "names are not resolved; connections by address may work", Fix: fmt.Sprintf("sh -c 'echo nameserver %s > %s'", instead, a.Resolv)})
 		}
 	}
 	return out
@@ -213,11 +213,11 @@ func (a *Attachment) routed(to netip.Addr) bool {
 	return slices.ContainsFunc(a.Inside.Routes, func(r kernel.RouteInfo) bool { return r.Type == unicastType && r.Dst.Contains(to) })
 }
 
-// probed: gateways that did not answer.
+// probed reports gateways that did not answer a ping.
 func probed(_ *Facts, a *Attachment) (out []Finding) {
 	for _, gw := range a.Silent {
 		out = append(out, Finding{Name: "gateway-silent", Problem: fmt.Sprintf("the gateway %s does not answer a ping from the container", gw),
-			Follows: "the container reaches its subnet at most, unless the gateway answers no pings at all", Mend: a.repair()})
+			Effect: "the container reaches its subnet at most, unless the gateway never answers pings", Fix: a.repair()})
 	}
 	return out
 }

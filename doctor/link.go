@@ -9,21 +9,21 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// carrier: an interface that is up, whose other side is not.
+// carrier reports an interface that is up without a carrier.
 func carrier(f *Facts, a *Attachment) []Finding {
 	in, end := link(a.Inside, a.IfName), link(f.Host, a.HostEnd)
 	if in == nil || !in.Up || in.Carrier || in.Kind == "tun" || end != nil && !end.Up {
-		return nil // a tap has none until its virtual machine starts
+		return nil // a tap has no carrier until its virtual machine starts
 	}
-	x := Finding{Name: "no-carrier", Problem: a.IfName + " in the container is up and has no carrier", Follows: "the container reaches nothing at all",
-		Mend: "bring up what it is connected to: a cable, a switch's port, the other end of a pair"}
+	x := Finding{Name: "no-carrier", Problem: a.IfName + " in the container is up and has no carrier", Effect: "the container reaches nothing at all",
+		Fix: "bring up what it is connected to: a cable, a switch's port, the other end of a pair"}
 	if end != nil {
-		x.Mend = a.in("ip link set "+a.IfName+" down") + " && " + a.repair()
+		x.Fix = a.in("ip link set "+a.IfName+" down") + " && " + a.repair()
 	}
 	return []Finding{x}
 }
 
-// macChanged: neighbours and switches know the address that the ADD gave.
+// macChanged reports another hardware address than ADD set: neighbours and switches know the old one.
 func macChanged(_ *Facts, a *Attachment) []Finding {
 	in := link(a.Inside, a.IfName)
 	if in == nil || a.MAC == "" || in.MAC == a.MAC {
@@ -31,15 +31,15 @@ func macChanged(_ *Facts, a *Attachment) []Finding {
 	}
 	for _, t := range kernel.Of[*kernel.LinkAttrs](a.Objects) {
 		if t.Set.MAC != "" {
-			return nil // that is looked at by itself
+			return nil // tuning's own object reports this
 		}
 	}
-	return []Finding{{Name: "mac-changed", Problem: fmt.Sprintf("%s in the container has the hardware address %s, and was given %s", a.IfName, in.MAC, a.MAC),
-		Follows: "filters against spoofing drop its frames, and neighbours send to the former address until they ask again",
-		Mend:    a.in("ip link set " + a.IfName + " address " + a.MAC)}}
+	return []Finding{{Name: "mac-changed", Problem: fmt.Sprintf("%s in the container has the hardware address %s; ADD set %s", a.IfName, in.MAC, a.MAC),
+		Effect: "filters against spoofing drop its frames, and neighbours send to the old address until they resolve it again",
+		Fix:    a.in("ip link set " + a.IfName + " address " + a.MAC)}}
 }
 
-// macPinned: what antiSpoof pins is the hardware address of the moment, which tuning may have changed since.
+// macPinned reports that antiSpoof pins a hardware address which tuning changed later.
 func macPinned(f *Facts, a *Attachment) []Finding {
 	in := link(a.Inside, a.IfName)
 	if in == nil || len(macChanged(f, a)) > 0 {
@@ -50,15 +50,15 @@ func macPinned(f *Facts, a *Attachment) []Finding {
 			continue
 		}
 		if _, mac, _ := strings.Cut(e.Key, " . "); mac != in.MAC {
-			return []Finding{{Name: "mac-pinned-otherwise", Problem: fmt.Sprintf("%s in the container has the hardware address %s; antiSpoof lets through what comes from %s", a.IfName, in.MAC, mac),
-				Follows: "all that the container sends is dropped",
-				Mend:    "have bridge set the hardware address in place of tuning (runtimeConfig.mac), and attach the container again"}}
+			return []Finding{{Name: "mac-pinned-otherwise", Problem: fmt.Sprintf("%s in the container has the hardware address %s; antiSpoof accepts only %s", a.IfName, in.MAC, mac),
+				Effect: "everything that the container sends is dropped",
+				Fix:    "let bridge set the hardware address instead of tuning (runtimeConfig.mac), and attach the container again"}}
 		}
 	}
 	return nil
 }
 
-// duplicates: an address that somebody else has, too.
+// duplicates reports addresses that something else has as well.
 func duplicates(f *Facts, a *Attachment) (out []Finding) {
 	in := link(a.Inside, a.IfName)
 	if in == nil {
@@ -72,18 +72,18 @@ func duplicates(f *Facts, a *Attachment) (out []Finding) {
 		switch {
 		case h.Duplicate:
 			out = append(out, Finding{Name: "address-duplicate", Problem: fmt.Sprintf("%s on %s: another host on the link has it (duplicate address detection)", h.Prefix, a.IfName),
-				Follows: "the kernel does not use the address", Mend: again})
+				Effect: "the kernel does not use the address", Fix: again})
 		case h.Tentative && in.Up && in.Carrier:
 			out = append(out, Finding{Name: "address-tentative", Problem: fmt.Sprintf("%s on %s waits for duplicate address detection", h.Prefix, a.IfName),
-				Follows: "the address cannot be used yet", Mend: again})
+				Effect: "the address cannot be used yet", Fix: again})
 		}
 	}
 	for _, p := range a.Addrs {
 		for _, h := range f.Host.Addrs {
 			if h.Prefix.Addr() == p.Addr() && !a.gateway(p.Addr()) {
 				name := byIndex(f.Host, h.Index).Name
-				out = append(out, Finding{Name: "address-duplicate", Problem: fmt.Sprintf("the host has %s, too, on %s", p.Addr(), name),
-					Follows: "the host takes packets to the container for its own", Mend: fmt.Sprintf("ip addr del %s dev %s", h.Prefix, name)})
+				out = append(out, Finding{Name: "address-duplicate", Problem: fmt.Sprintf("the host also has %s, on %s", p.Addr(), name),
+					Effect: "the host treats packets to the container as its own", Fix: fmt.Sprintf("ip addr del %s dev %s", h.Prefix, name)})
 			}
 		}
 		out = append(out, a.twins(f, p.Addr())...)
@@ -99,8 +99,8 @@ func (a *Attachment) twins(f *Facts, addr netip.Addr) (out []Finding) {
 		for _, h := range b.Inside.Addrs {
 			l := byIndex(b.Inside, h.Index)
 			if h.Prefix.Addr() == addr && l != nil && l.Name == b.IfName {
-				out = append(out, Finding{Name: "address-duplicate", Problem: fmt.Sprintf("container %s on the same bridge has %s, too", b.Container, addr),
-					Follows: "packets to the address reach now the one, now the other", Mend: b.in(fmt.Sprintf("ip addr del %s dev %s", h.Prefix, b.IfName))})
+				out = append(out, Finding{Name: "address-duplicate", Problem: fmt.Sprintf("container %s on the same bridge also has %s", b.Container, addr),
+					Effect: "packets to the address reach one container or the other", Fix: b.in(fmt.Sprintf("ip addr del %s dev %s", h.Prefix, b.IfName))})
 			}
 		}
 	}
@@ -113,7 +113,7 @@ func (a *Attachment) mine(addr netip.Addr) bool {
 
 func (a *Attachment) gateway(addr netip.Addr) bool { return slices.Contains(a.Gateways, addr) }
 
-// neighbours: what the neighbour tables of both sides say of each other.
+// neighbours reports wrong entries in the neighbour tables of both sides.
 func neighbours(f *Facts, a *Attachment) (out []Finding) {
 	in, to := link(a.Inside, a.IfName), a.arrives(f)
 	if in == nil || to == nil {
@@ -125,17 +125,17 @@ func neighbours(f *Facts, a *Attachment) (out []Finding) {
 		}
 		switch {
 		case n.Usable() && n.MAC != "" && n.MAC != to.MAC:
-			out = append(out, Finding{Name: "gateway-neighbour-wrong", Problem: fmt.Sprintf("the container takes %s for its gateway %s, whose hardware address is %s", n.MAC, n.IP, to.MAC),
-				Follows: "the container reaches its subnet, and nothing beyond", Mend: a.in(fmt.Sprintf("ip neigh del %s dev %s", n.IP, a.IfName))})
+			out = append(out, Finding{Name: "gateway-neighbour-wrong", Problem: fmt.Sprintf("the container has the hardware address %s for its gateway %s, which has %s", n.MAC, n.IP, to.MAC),
+				Effect: "the container reaches its subnet only", Fix: a.in(fmt.Sprintf("ip neigh del %s dev %s", n.IP, a.IfName))})
 		case n.Failed() && len(a.Lost) == 0:
-			out = append(out, Finding{Name: "gateway-unanswered", Problem: fmt.Sprintf("the gateway %s did not answer the container's last question for its hardware address", n.IP),
-				Follows: "the container reaches its subnet at most", Mend: a.in(fmt.Sprintf("ip neigh flush to %s dev %s", n.IP, a.IfName))})
+			out = append(out, Finding{Name: "gateway-unanswered", Problem: fmt.Sprintf("the gateway %s did not answer the container's last neighbour request", n.IP),
+				Effect: "the container reaches its subnet at most", Fix: a.in(fmt.Sprintf("ip neigh flush to %s dev %s", n.IP, a.IfName))})
 		}
 	}
 	for _, n := range f.Host.Neighs {
 		if n.Index == to.Index && a.mine(n.IP) && n.Usable() && n.MAC != "" && n.MAC != in.MAC {
-			out = append(out, Finding{Name: "neighbour-wrong", Problem: fmt.Sprintf("the host takes %s for the container's %s, whose hardware address is %s", n.MAC, n.IP, in.MAC),
-				Follows: "the host, and whoever comes through it, does not reach the container", Mend: fmt.Sprintf("ip neigh del %s dev %s", n.IP, to.Name)})
+			out = append(out, Finding{Name: "neighbour-wrong", Problem: fmt.Sprintf("the host has the hardware address %s for the container's %s, which has %s", n.MAC, n.IP, in.MAC),
+				Effect: "the host does not reach the container, and neither do others through the host", Fix: fmt.Sprintf("ip neigh del %s dev %s", n.IP, to.Name)})
 		}
 	}
 	return out
@@ -145,30 +145,30 @@ func (f *Facts) hasAddr(a netip.Addr, index int) bool {
 	return slices.ContainsFunc(f.Host.Addrs, func(h kernel.AddrInfo) bool { return h.Index == index && h.Prefix.Addr() == a })
 }
 
-// port: how the host end is in its bridge.
+// port reports how the host end differs as a bridge port.
 func port(f *Facts, a *Attachment) (out []Finding) {
 	end := link(f.Host, a.HostEnd)
 	if end == nil || a.Bridge == "" || end.Master == 0 {
 		return nil
 	}
 	if m := byIndex(f.Host, end.Master); m != nil && m.Name != a.Bridge {
-		return []Finding{{Name: "port-on-other-bridge", Problem: fmt.Sprintf("%s is a port of %s, and was made one of %s", end.Name, m.Name, a.Bridge),
-			Follows: "the container is on another network", Mend: "ip link set " + end.Name + " master " + a.Bridge}}
+		return []Finding{{Name: "port-on-other-bridge", Problem: fmt.Sprintf("%s is a port of %s, and ADD made it a port of %s", end.Name, m.Name, a.Bridge),
+			Effect: "the container is on another network", Fix: "ip link set " + end.Name + " master " + a.Bridge}}
 	}
 	bridge := link(f.Host, a.Bridge)
 	if s := end.PortState(); s != kernel.PortForwarding && end.Up && end.Carrier && bridge != nil && bridge.Up {
-		out = append(out, Finding{Name: "port-blocked", Problem: fmt.Sprintf("%s is in state %d on %s (3: it forwards)", end.Name, s, a.Bridge),
-			Follows: "the container reaches nothing at all", Mend: "bridge link set dev " + end.Name + " state 3"})
+		out = append(out, Finding{Name: "port-blocked", Problem: fmt.Sprintf("%s is in state %d on %s (3 means forwarding)", end.Name, s, a.Bridge),
+			Effect: "the container reaches nothing at all", Fix: "bridge link set dev " + end.Name + " state 3"})
 	}
 	wanted := slices.ContainsFunc(kernel.Of[*kernel.Port](a.Objects), func(p *kernel.Port) bool { return p.Isolated })
 	if end.Isolated() && !wanted {
-		out = append(out, Finding{Name: "port-isolated", Problem: end.Name + " is an isolated port of " + a.Bridge + ", and was not made one",
-			Follows: "the container does not reach other isolated ones", Mend: "bridge link set dev " + end.Name + " isolated off"})
+		out = append(out, Finding{Name: "port-isolated", Problem: end.Name + " is an isolated port of " + a.Bridge + ", and its network does not isolate ports",
+			Effect: "the container does not reach other isolated ports", Fix: "bridge link set dev " + end.Name + " isolated off"})
 	}
 	return out
 }
 
-// mtu: along the way to the host, nothing tells a sender that a frame is too large.
+// mtu reports links on the way to the host with a smaller MTU: nothing tells the sender that a frame is too large.
 func mtu(f *Facts, a *Attachment) (out []Finding) {
 	in := link(a.Inside, a.IfName)
 	if in == nil {
@@ -180,9 +180,9 @@ func mtu(f *Facts, a *Attachment) (out []Finding) {
 		smallest = to
 	}
 	if smallest != nil && in.MTU > smallest.MTU {
-		out = append(out, Finding{Name: "mtu-too-large", Problem: fmt.Sprintf("%s in the container has MTU %d, %s on the host %d", a.IfName, in.MTU, smallest.Name, smallest.MTU),
-			Follows: "small packets pass, large ones vanish without a word: connections hang as soon as they carry something",
-			Mend:    fmt.Sprintf("ip link set %s mtu %d", smallest.Name, in.MTU)})
+		out = append(out, Finding{Name: "mtu-too-large", Problem: fmt.Sprintf("%s in the container has MTU %d, and %s on the host has %d", a.IfName, in.MTU, smallest.Name, smallest.MTU),
+			Effect: "small packets pass and large ones are lost silently: connections hang when they carry data",
+			Fix:    fmt.Sprintf("ip link set %s mtu %d", smallest.Name, in.MTU)})
 	}
 	for _, v4 := range []bool{true, false} {
 		up := a.upstream(f, v4)
@@ -190,9 +190,9 @@ func mtu(f *Facts, a *Attachment) (out []Finding) {
 		if up == nil || !known || len(out) > 0 || up.MTU >= in.MTU || up.Name == "lo" || via.MTU > 0 && via.MTU <= up.MTU {
 			continue
 		}
-		out = append(out, Finding{Name: "mtu-too-large", Problem: fmt.Sprintf("%s in the container has MTU %d, %s, by which the host sends its packets on, %d", a.IfName, in.MTU, up.Name, up.MTU),
-			Follows: "where a firewall drops ICMP, connections to the outside hang as soon as they carry something; set mtu in the network's configuration",
-			Mend:    a.in(fmt.Sprintf("ip%s route change default via %s dev %s mtu %d", six(via.Dst.Addr()), via.Via, a.IfName, up.MTU))})
+		out = append(out, Finding{Name: "mtu-too-large", Problem: fmt.Sprintf("%s in the container has MTU %d, and %s, the next link on the host, has %d", a.IfName, in.MTU, up.Name, up.MTU),
+			Effect: "if a firewall drops ICMP, outside connections hang when they carry data; set mtu in the network's configuration",
+			Fix:    a.in(fmt.Sprintf("ip%s route change default via %s dev %s mtu %d", six(via.Dst.Addr()), via.Via, a.IfName, up.MTU))})
 	}
 	return out
 }

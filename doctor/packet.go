@@ -9,19 +9,18 @@ import (
 	"github.com/fairlead/fairlead/kernel/nft"
 )
 
-// packet is one that rules are tried on. What is zero is not known: a rule that
-// asks for it may match or not.
+// packet is a packet that rules are evaluated on. A zero field is unknown: a rule that matches on it may match or not.
 type packet struct {
 	in, out  *kernel.LinkInfo
 	src, dst netip.Addr
 	proto    byte
-	port     uint16 // destination
-	state    uint32 // of connection tracking: a bit; see ctNew
+	port     uint16 // destination port
+	state    uint32 // connection tracking state, one bit; see ctNew
 	dnat     bool
-	local    bool // to an address of the host
+	local    bool // the destination is an address of the host
 }
 
-// The bits of "ct state" and "ct status", linux/netfilter/nf_conntrack_common.h.
+// Bits of "ct state" and "ct status", from linux/netfilter/nf_conntrack_common.h.
 const (
 	ctEstablished = 1 << 1
 	ctNew         = 1 << 3
@@ -37,7 +36,7 @@ func (p packet) family() string {
 	return "ip6"
 }
 
-// answer is yes, no, or maybe.
+// answer is the result of a comparison: yes, no or maybe.
 type answer int
 
 const (
@@ -46,8 +45,8 @@ const (
 	yes
 )
 
-// value is a field of the packet as nftables has it; nil: not known. absent: the
-// packet has no such field.
+// value returns a field of the packet in nftables' encoding, or nil if it is unknown. absent is true if the packet has
+// no such field.
 func (p packet) value(field string) (v []byte, absent bool) {
 	name := func(l *kernel.LinkInfo) []byte {
 		if l == nil {
@@ -118,7 +117,7 @@ func addr(a netip.Addr) []byte {
 	return a.AsSlice()
 }
 
-// compare is what a step says of the packet.
+// compare evaluates one step of a rule on the packet.
 func (p packet) compare(s nft.Step, sets map[string]*nft.Set) (answer, nft.Step) {
 	v, absent := p.value(s.Field)
 	if absent {
@@ -131,7 +130,7 @@ func (p packet) compare(s nft.Step, sets map[string]*nft.Set) (answer, nft.Step)
 	if s.Set != "" {
 		return lookup(v, s, sets[s.Set])
 	}
-	n := min(len(v), len(s.Value)) // a name's beginning, an address's prefix
+	n := min(len(v), len(s.Value)) // an interface name may be a prefix, and so may an address
 	if n == 0 {
 		return maybe, nft.Step{}
 	}
@@ -165,7 +164,7 @@ func ordered(c, op int) answer {
 	return no
 }
 
-// lookup finds a value in a set, and, in a map of verdicts, what is to be done.
+// lookup finds a value in a set. In a verdict map it also returns the verdict.
 func lookup(v []byte, s nft.Step, set *nft.Set) (answer, nft.Step) {
 	if set == nil || set.Unknown {
 		return maybe, nft.Step{}
@@ -183,7 +182,7 @@ func lookup(v []byte, s nft.Step, set *nft.Set) (answer, nft.Step) {
 			}
 			continue
 		}
-		// The largest bound that is not above the value decides.
+		// In an interval set, the largest bound that is not above the value decides.
 		if bytes.Compare(x.Key, v) <= 0 && (below == nil || bytes.Compare(x.Key, below) > 0 || bytes.Equal(x.Key, below) && !x.End) {
 			below, in, then = x.Key, yes, nft.Step{Verdict: x.Verdict, Chain: x.Chain}
 			if x.End {

@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/nft"
 )
 
-// constants of these tests
+// Constants of these tests.
 var (
 	bridgeLink = &kernel.LinkInfo{Index: 3, Name: "cni0", Kind: "bridge", MAC: "02:00:00:00:00:01", MTU: 1500, Up: true, Carrier: true}
 	uplink     = &kernel.LinkInfo{Index: 2, Name: "up0", MTU: 1500, Up: true, Carrier: true}
@@ -22,7 +22,7 @@ func bytesOf(s string) []byte { return netip.MustParseAddr(s).AsSlice() }
 
 func number32(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
 
-// What a comparison says of a packet from the container web to somewhere by TCP.
+// TestCompare evaluates single comparisons on a TCP packet from the container web.
 func TestCompare(t *testing.T) {
 	t.Parallel()
 	p := packet{in: bridgeLink, out: uplink, src: web, proto: 6, state: ctNew}
@@ -78,7 +78,7 @@ func rule(steps ...nft.Step) nft.Rule { return nft.Rule{Handle: 7, Steps: steps}
 
 func do(verdict string) nft.Step { return nft.Step{Verdict: verdict} }
 
-// What becomes of a packet in a forward chain whose policy is to drop, or to accept.
+// TestPass evaluates forward chains whose policy is drop or accept.
 func TestPass(t *testing.T) {
 	t.Parallel()
 	mine := nft.Step{Field: "ip saddr", Value: bytesOf("10.1.0.2")}
@@ -121,7 +121,7 @@ func TestPass(t *testing.T) {
 	}
 }
 
-// Rules that jump in a circle, which the kernel refuses, end.
+// TestPassEnds: rules that jump in a circle, which the kernel rejects, do not loop here.
 func TestPassEnds(t *testing.T) {
 	t.Parallel()
 	c := &nft.Chain{Family: "ip", Table: "t", Name: "c", Type: "filter", Hook: "forward", Drop: true, Rules: []nft.Rule{rule(nft.Step{Verdict: "jump", Chain: "c"})}}

@@ -5,15 +5,15 @@ import (
 	"github.com/fairlead/fairlead/kernel/nft"
 )
 
-// end is what became of a packet in a chain.
+// end is the outcome of a packet in a chain.
 type end struct {
-	verdict string // "accept", "drop", "nat"; "": it went on
-	sure    bool   // false: something before may have decided otherwise
+	verdict string // "accept", "drop" or "nat"; "" if the packet continues
+	sure    bool   // false if an earlier rule may have decided otherwise
 	chain   *nft.Chain
-	rule    *nft.Rule // nil: the policy
+	rule    *nft.Rule // nil if the policy decided
 }
 
-// walk takes a packet through a chain, and those that it jumps to.
+// walk evaluates a packet in a chain and in the chains that it jumps to.
 func walk(r *nft.Ruleset, c *nft.Chain, p packet, depth int) end {
 	sure := true
 	for i := range c.Rules {
@@ -35,7 +35,7 @@ func walk(r *nft.Ruleset, c *nft.Chain, p packet, depth int) end {
 			if match == yes && (at.verdict != "" || act.Verdict == "goto") {
 				return at
 			}
-			// What may have ended there may have ended otherwise than what follows says.
+			// A packet that may have ended in the jumped-to chain makes all later outcomes uncertain.
 			sure = sure && at.sure && (match == yes || at.verdict == "")
 		case "queue":
 			sure = false
@@ -52,7 +52,7 @@ func walk(r *nft.Ruleset, c *nft.Chain, p packet, depth int) end {
 	return end{sure: sure}
 }
 
-const deepest = 16 // jumps, as the kernel has it
+const deepest = 16 // the kernel's limit of jumps
 
 func jump(r *nft.Ruleset, c *nft.Chain, act nft.Step, p packet, depth int) end {
 	to := r.Chain(c, act.Chain)
@@ -62,7 +62,7 @@ func jump(r *nft.Ruleset, c *nft.Chain, act nft.Step, p packet, depth int) end {
 	return walk(r, to, p, depth+1)
 }
 
-// try tells whether a rule's comparisons are true of the packet, and what it then does.
+// try reports whether a rule matches the packet, and the rule's verdict.
 func try(rule *nft.Rule, p packet, sets map[string]*nft.Set) (answer, nft.Step) {
 	all := yes
 	for _, s := range rule.Steps {
@@ -76,7 +76,7 @@ func try(rule *nft.Rule, p packet, sets map[string]*nft.Set) (answer, nft.Step) 
 		all = min(all, got)
 		if s.Map {
 			if got == maybe {
-				then = nft.Step{Verdict: "queue"} // whatever is in there
+				then = nft.Step{Verdict: "queue"} // the verdict is unknown
 			}
 			return all, then
 		}
@@ -84,8 +84,8 @@ func try(rule *nft.Rule, p packet, sets map[string]*nft.Set) (answer, nft.Step) 
 	return all, nft.Step{}
 }
 
-// pass takes a packet through the base chains of a hook, all of which have to let it
-// through. It returns where it surely ends, or nil.
+// pass evaluates the packet in all base chains of a hook; each one must accept it. It returns where the packet
+// certainly ends, or nil.
 func pass(r *nft.Ruleset, hook string, p packet) *end {
 	for _, c := range r.Base(hook, p.family()) {
 		if c.Type != "filter" || c.Table == kernel.Table {

@@ -27,7 +27,7 @@ func (a *app) doctorCommand() *cobra.Command {
 		Use: "doctor [CONTAINER]", Short: "find what is wrong, and the command that fixes it", GroupID: "look", Long: doctorLong,
 		Example: `  fairlead doctor
   fairlead doctor --probe
-  fairlead doctor --json | jq -r '.findings[].mend'`,
+  fairlead doctor --json | jq -r '.findings[].fix'`,
 		Args: want(0, 1), ValidArgsFunction: a.completeContainers,
 		RunE: func(c *cobra.Command, args []string) error {
 			container := ""
@@ -86,7 +86,7 @@ func (a *app) printDiagnosis(d diagnosis) {
 			fmt.Fprintln(a.stdout, where+":")
 			printed = where
 		}
-		fmt.Fprintf(a.stdout, "  %s: %s\n    effect: %s\n    fix:    %s\n", f.Name, f.Problem, f.Follows, f.Mend)
+		fmt.Fprintf(a.stdout, "  %s: %s\n    effect: %s\n    fix:    %s\n", f.Name, f.Problem, f.Effect, f.Fix)
 	}
 	for _, u := range d.Unseen {
 		fmt.Fprintln(a.stderr, "fairlead: not examined:", u)

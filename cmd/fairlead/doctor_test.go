@@ -46,7 +46,7 @@ func (s *site) doctor(argv ...string) (code int, d diagnosis) {
 }
 
 // mend runs the command that a finding names.
-func (s *site) mend(command string) {
+func (s *site) fix(command string) {
 	s.Helper()
 	for c := range strings.SplitSeq(command, " && ") {
 		if argv := words(c); argv[0] == "fairlead" {
@@ -155,7 +155,7 @@ func TestDoctor(t *testing.T) {
 				if f.Name == ill.name && found == nil {
 					found = &f
 				}
-				if f.Problem == "" || f.Follows == "" || f.Mend == "" {
+				if f.Problem == "" || f.Effect == "" || f.Fix == "" {
 					t.Errorf("says too little: %+v", f)
 				}
 			}
@@ -168,10 +168,10 @@ func TestDoctor(t *testing.T) {
 			for range 4 { // one problem may hide another
 				done := map[string]bool{} // containers share bridges and rules of other software
 				for _, f := range d.Findings {
-					if !done[f.Mend] {
-						s.mend(f.Mend)
+					if !done[f.Fix] {
+						s.fix(f.Fix)
 					}
-					done[f.Mend] = true
+					done[f.Fix] = true
 				}
 				s.settled(s.hostNow)
 				if code, d = s.doctor(); code == 0 {
@@ -179,7 +179,7 @@ func TestDoctor(t *testing.T) {
 				}
 			}
 			if code != 0 || len(d.Findings) > 0 {
-				t.Errorf("after %s: exit code %d, %+v", found.Mend, code, d)
+				t.Errorf("after %s: exit code %d, %+v", found.Fix, code, d)
 			}
 		})
 	}
@@ -327,13 +327,13 @@ func TestDoctorText(t *testing.T) {
 	id := containerID(netnspath.Dir + "/gone")
 	code, out, _ := s.fairlead("doctor")
 	want := "n " + id + ` eth0:
-  namespace-gone: its namespace /run/netns/gone is gone, or another one by now
-    effect: nobody uses its addresses and host ports, and nobody else gets them
+  namespace-gone: its namespace /run/netns/gone is gone, or another namespace has its path
+    effect: its addresses and host ports are unused and cannot be used again
     fix:    fairlead gc --all
 `
 	if code != exitWrong || out != want {
 		t.Errorf("exit code %d\n%s\nwant\n%s", code, out, want)
 	}
-	s.mend("fairlead gc --all")
+	s.fix("fairlead gc --all")
 	s.ok("doctor")
 }
