@@ -111,8 +111,8 @@ func (c *bandwidth) Find(a *plugin.Attachment) (kernel.Objects, error) {
 	return kernel.Objects{&kernel.IFB{Name: a.LinkName("bwp"), OwnerTag: a.Tag()}}, nil
 }
 
-// Inherited is the link of the reference's.
-func (c *bandwidth) Inherited(a *plugin.Attachment) kernel.Objects {
+// ReferenceObjects is the link of the reference's.
+func (c *bandwidth) ReferenceObjects(a *plugin.Attachment) kernel.Objects {
 	return kernel.Objects{&kernel.IFB{Name: ruleset.ReferenceLink(a)}}
 }
 

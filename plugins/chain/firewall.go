@@ -127,8 +127,8 @@ func (c *firewall) Find(a *plugin.Attachment) (kernel.Objects, error) {
 	return c.Addressed(a, c.Prev.Clone())
 }
 
-// Inherited are the rules of the reference's for the addresses that DEL was given.
-func (c *firewall) Inherited(*plugin.Attachment) kernel.Objects {
+// ReferenceObjects are the rules of the reference's for the addresses that DEL was given.
+func (c *firewall) ReferenceObjects(*plugin.Attachment) kernel.Objects {
 	if c.Prev == nil {
 		return nil
 	}

@@ -189,8 +189,8 @@ func (c *portmap) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects
 	return list, nil
 }
 
-// Inherited are the rules of the reference's.
-func (c *portmap) Inherited(a *plugin.Attachment) kernel.Objects { return ruleset.ReferencePorts(a) }
+// ReferenceObjects are the rules of the reference's.
+func (c *portmap) ReferenceObjects(a *plugin.Attachment) kernel.Objects { return ruleset.ReferencePorts(a) }
 
 func (c *portmap) conditions(v4 bool) []string {
 	if v4 {

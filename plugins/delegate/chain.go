@@ -87,7 +87,7 @@ func (c chain) together(ctx context.Context, verb string, args *skel.CmdArgs) ([
 }
 
 func (c chain) gc(ctx context.Context, args *skel.CmdArgs) error {
-	ctx, _ = plugin.GCBegan(ctx) // of all members
+	ctx, _ = plugin.GCStart(ctx) // of all members
 	return c.each(ctx, "GC", args, true)
 }
 

@@ -116,13 +116,13 @@ func (n network) within(ctx context.Context, args *skel.CmdArgs, f func(context.
 	path := local.NetnsPath(c.Network)
 	ns, err := netns.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return f(plugin.Within(ctx, path))
+		return f(plugin.WithHost(ctx, path))
 	}
 	if err != nil {
 		return err
 	}
 	defer ns.Close()
-	return ns.Do(func() error { return f(plugin.Within(ctx, path)) })
+	return ns.Do(func() error { return f(plugin.WithHost(ctx, path)) })
 }
 
 // rewrite makes a configuration of ptp: a link of its own, routed on both sides.

@@ -169,8 +169,8 @@ func defaultRoute(v4 bool) netip.Prefix {
 	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 }
 
-// Inherited are the reference's masquerade rules.
-func (c *bridge) Inherited(a *plugin.Attachment) kernel.Objects {
+// ReferenceObjects are the reference's masquerade rules.
+func (c *bridge) ReferenceObjects(a *plugin.Attachment) kernel.Objects {
 	if !c.IPMasq {
 		return nil
 	}

@@ -144,8 +144,8 @@ func noRouters(link string) *kernel.Sysctl {
 	return &kernel.Sysctl{Key: "net/ipv6/conf/" + link + "/accept_ra", Value: "0", Link: link, Optional: true}
 }
 
-// Inherited are the reference's masquerade rules.
-func (c *ptp) Inherited(a *plugin.Attachment) kernel.Objects {
+// ReferenceObjects are the reference's masquerade rules.
+func (c *ptp) ReferenceObjects(a *plugin.Attachment) kernel.Objects {
 	if !c.IPMasq {
 		return nil
 	}

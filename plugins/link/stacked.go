@@ -112,7 +112,7 @@ func (c *stacked) result(a *plugin.Attachment, r *cni.Result, mac string) {
 // only, and just brought up.
 func (c *stacked) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
 	c.UseDNS(r)
-	return append(plugin.Interface{Name: a.IfName, Waits: true}.Objects(r), plugin.Routes(a.IfName, r)...), nil
+	return append(plugin.Interface{Name: a.IfName, RetryWhileTaken: true}.Objects(r), plugin.Routes(a.IfName, r)...), nil
 }
 
 // Ready tells whether there is a parent; one in a container is not known yet.

@@ -69,7 +69,7 @@ var badInputs = []struct {
 		want: `interface name is too long: at most 15 bytes: "interface-too-long"`},
 	{name: "duplicate ADD", prepare: `same {"cniVersion": "1.0.0", "name": "n", "type": "bridge", $IPAM}`,
 		conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", $IPAM}`,
-		want: `container a is already attached to network n as eth0, with 10.1.0.2/24: DEL it first`},
+		want: `container a is already attached to network n as eth0, with 10.1.0.2/24: run DEL first`},
 	{name: "duplicate host port", env: `CAP_ARGS={"portMappings":[{"hostPort":8080,"containerPort":80}]}`,
 		prepare: `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge", $IPAM}, {"type": "portmap", "capabilities": {"portMappings": true}}]}`,
 		conf:    `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge", $IPAM}, {"type": "portmap", "capabilities": {"portMappings": true}}]}`,
