@@ -23,7 +23,7 @@ type Addr struct {
 	DAD             bool         `json:",omitzero"`
 	NoRoute         bool         `json:",omitzero"`      // the kernel adds no route for the prefix
 	IsShared        bool         `json:",omitzero"`      // a gateway address on a bridge
-	RetryWhileTaken bool         `json:"RetryWhileTaken,omitzero"` // until no other link of the parent has the address, see retryWhileTaken
+	RetryWhileTaken bool         `json:"Waits,omitzero"` // until no other link of the parent has the address, see retryWhileTaken
 	ForceAddress    bool         `json:"Alone,omitzero"` // remove other addresses of the family that overlap (forceAddress)
 }
 

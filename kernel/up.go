@@ -12,7 +12,7 @@ type Up struct {
 	base
 	In              Side   `json:",omitzero"`
 	Link            string `json:",omitzero"`
-	RetryWhileTaken bool   `json:"RetryWhileTaken,omitzero"` // until the parent releases what the link needs, see retryWhileTaken
+	RetryWhileTaken bool   `json:"Waits,omitzero"` // until the parent releases what the link needs, see retryWhileTaken
 	IsShared        bool   `json:",omitzero"`
 	AfterFirewall   bool   `json:"Filtered,omitzero"` // commit queued firewall rules first, so that no packet passes before
 }
