@@ -6,9 +6,8 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// Adopt is the part of a record that tells of what the reference's plugin of this name
-// made, given what its DEL would be given: the objects that go with it, and its host
-// ports. Nothing is changed, and little is looked at.
+// Adopt returns the record part for what the reference plugin of this name created, from the arguments that its DEL
+// would get: the objects and the host ports. It changes nothing and reads little from the kernel.
 func (p Plugin) Adopt(args *skel.CmdArgs, env Env) (attach.Part, error) {
 	r := &runner{p, env}
 	s := newSession(env.Root)
@@ -24,8 +23,8 @@ func (p Plugin) Adopt(args *skel.CmdArgs, env Env) (attach.Part, error) {
 	return part, nil
 }
 
-// adopted leaves of differences those that are of an attachment which the reference made:
-// in the container, and not of how a link of ours is made.
+// adopted keeps the differences that matter for an attachment which the reference plugin created: those in the
+// container that do not depend on how our plugin creates a link.
 func adopted(diffs []kernel.Difference) (out []kernel.Difference) {
 	for _, d := range diffs {
 		if dest, ok := kernel.DestinationOf(d.Object); ok && dest.Side == kernel.Container {

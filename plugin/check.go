@@ -12,8 +12,7 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// check compares the kernel with what prevResult and the configuration say,
-// and reports every object that differs.
+// check compares the kernel with prevResult and the configuration, and reports every object that differs.
 func (r *runner) check(ctx context.Context, args *skel.CmdArgs) error {
 	s, shared := sessionOf(ctx, args.Netns, r.env.Root)
 	if !shared {
@@ -26,9 +25,9 @@ func (r *runner) check(ctx context.Context, args *skel.CmdArgs) error {
 	defer j.end()
 	prev, err := j.previous()
 	if err != nil {
-		return cni.Errorf(cni.CodeInvalidNetworkConfig, "CHECK needs the prevResult of the ADD")
+		return cni.Errorf(cni.CodeInvalidNetworkConfig, "CHECK needs a prevResult: pass the result of the ADD")
 	}
-	list, err := j.stated(prev)
+	list, err := j.expectedObjects(prev)
 	if err != nil {
 		return err
 	}
@@ -49,13 +48,13 @@ func differences(diffs []kernel.Difference) error {
 	for i, d := range diffs {
 		lines[i] = d.String()
 	}
-	return cni.Errorf(cni.CodeGeneric, "%d of the attachment's objects differ", len(diffs)).
+	return cni.Errorf(cni.CodeGeneric, "%d objects of the attachment differ from its configuration", len(diffs)).
 		WithDetails(strings.Join(lines, "\n"))
 }
 
-// stated is the list of objects for a result that is already known. A link
-// plugin takes from it what belongs to its interface.
-func (j *job) stated(prev *cni.Result) (kernel.Objects, error) {
+// expectedObjects returns the objects for a known result. A plugin that creates the interface uses only the addresses
+// of that interface.
+func (j *job) expectedObjects(prev *cni.Result) (kernel.Objects, error) {
 	res := prev
 	if !j.Chained {
 		res = &cni.Result{Routes: prev.Routes, DNS: prev.DNS}
@@ -73,8 +72,7 @@ func (j *job) stated(prev *cni.Result) (kernel.Objects, error) {
 	return append(links, rest...), err
 }
 
-// ownIPs are the addresses of a result that are on the attachment's interface,
-// which must be in it.
+// ownIPs returns the result's addresses on the attachment's interface, which the result must contain.
 func (j *job) ownIPs(prev *cni.Result) ([]cni.IP, error) {
 	own := slices.IndexFunc(prev.Interfaces, func(i cni.Interface) bool {
 		return i.Name == j.att.IfName && i.Sandbox != ""
@@ -95,7 +93,7 @@ func (j *job) ownIPs(prev *cni.Result) ([]cni.IP, error) {
 	return out, nil
 }
 
-// status says whether an ADD could be served.
+// status reports whether an ADD would work.
 func (r *runner) status(ctx context.Context, args *skel.CmdArgs) error {
 	s := newSession(r.env.Root)
 	defer s.close()

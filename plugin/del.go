@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// del removes the attachment, with or without its namespace, its record or a
-// prevResult. It tries everything and reports every error.
+// del removes the attachment, with or without its namespace, its record or a prevResult. It tries everything and
+// reports every error.
 func (r *runner) del(ctx context.Context, args *skel.CmdArgs) error {
 	s, shared := sessionOf(ctx, args.Netns, r.env.Root)
 	if !shared {
@@ -23,54 +23,54 @@ func (r *runner) del(ctx context.Context, args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
-	if err := j.leave(ctx); err != nil || shared {
+	if err := j.planRemoval(ctx); err != nil || shared {
 		return err
 	}
-	return s.sweep(ctx)
+	return s.removeNoted(ctx)
 }
 
-// leave notes what a plugin's DEL is to take away. What may not go at the same
-// time as others' goes after theirs.
-func (j *job) leave(ctx context.Context) error {
+// planRemoval notes what a plugin's DEL has to remove. Objects that need an order are removed on their own, after those
+// of the plugins before.
+func (j *job) planRemoval(ctx context.Context) error {
 	var joined []error
-	if len(j.leaving) > 0 && j.leaving[0].att.Owner != j.att.Owner {
-		joined = append(joined, j.sweep(ctx))
+	if len(j.removals) > 0 && j.removals[0].att.Owner != j.att.Owner {
+		joined = append(joined, j.removeNoted(ctx))
 	}
-	if err := j.lockFree(ctx); err != nil {
+	if err := j.lockExclusive(ctx); err != nil {
 		return err
 	}
-	if err := j.known(ctx); err != nil {
+	if err := j.findObjects(ctx); err != nil {
 		return errors.Join(append(joined, err)...)
 	}
-	if alone(j.objects) {
-		joined = append(joined, j.sweep(ctx))
-		if err := j.lockFree(ctx); err != nil {
+	if needsOrder(j.objects) {
+		joined = append(joined, j.removeNoted(ctx))
+		if err := j.lockExclusive(ctx); err != nil {
 			return err
 		}
 	}
-	if j.ipam.afterLinks() { // it may need them to give addresses back
+	if j.ipam.afterLinks() { // it may need the links to release addresses
 		joined = append(joined, j.ipam.del(ctx))
 		j.ipam = ipam{}
 	}
-	j.leaving = append(j.leaving, j)
-	if alone(j.objects) {
-		joined = append(joined, j.sweep(ctx))
+	j.removals = append(j.removals, j)
+	if needsOrder(j.objects) {
+		joined = append(joined, j.removeNoted(ctx))
 	}
 	return errors.Join(joined...)
 }
 
-// lockFree: an ADD meanwhile may take what is about to go.
-func (j *job) lockFree(ctx context.Context) error {
+// lockExclusive stops a concurrent ADD from taking a name that this DEL is about to free.
+func (j *job) lockExclusive(ctx context.Context) error {
 	if !j.Exclusive || j.netns == nil {
 		return nil
 	}
 	return j.lock(ctx)
 }
 
-// alone tells whether objects have to go in the order in which they were made,
-// others' before and after them: a device that comes home with the settings it
-// has, a virtual router that its members leave first, routes that come back.
-func alone(list kernel.Objects) bool {
+// needsOrder reports whether objects must be removed in reverse order of creation, also relative to other plugins'
+// objects: a device that returns to the host with its current settings, a VRF whose members leave first, routes that
+// are restored.
+func needsOrder(list kernel.Objects) bool {
 	for _, o := range list {
 		if kernel.RemovedInOrder(o) {
 			return true
@@ -79,25 +79,25 @@ func alone(list kernel.Objects) bool {
 	return false
 }
 
-// sweep takes away what the plugins of the session left, and forgets it.
-func (s *session) sweep(ctx context.Context) error {
-	jobs := s.leaving
-	s.leaving = nil
+// removeNoted removes what the session's plugins noted, and then their parts of the record.
+func (s *session) removeNoted(ctx context.Context) error {
+	jobs := s.removals
+	s.removals = nil
 	if len(jobs) == 0 {
 		return nil
 	}
-	err := s.unmake(jobs, func() error {
+	err := s.removeObjects(jobs, func() error {
 		var errs []error
 		for _, j := range jobs {
-			errs = append(errs, s.blame(j, j.ipam.del(ctx)))
+			errs = append(errs, s.noteFailed(j, j.ipam.del(ctx)))
 		}
 		return errors.Join(errs...)
 	})
-	errs := []error{err, s.unread}
-	s.unread = nil
+	errs := []error{err, s.readErr}
+	s.readErr = nil
 	var names []string
 	for _, j := range jobs {
-		errs = append(errs, s.blame(j, j.release()))
+		errs = append(errs, s.noteFailed(j, j.release()))
 		names = append(names, j.Name)
 		j.end()
 	}
@@ -110,7 +110,7 @@ func (s *session) sweep(ctx context.Context) error {
 	}
 	o := jobs[0].att.Owner
 	if s.seized {
-		return s.dir.Strike(past, s.place)
+		return s.dir.Strike(past, s.reservation)
 	}
 	if past != nil && len(past.Parts) == 0 {
 		return s.dir.Remove(o)
@@ -118,18 +118,17 @@ func (s *session) sweep(ctx context.Context) error {
 	return s.forget(o, names)
 }
 
-// blame notes whose part failed first.
-func (s *session) blame(j *job, err error) error {
+// noteFailed remembers the list position of the first plugin that failed.
+func (s *session) noteFailed(j *job, err error) error {
 	if err != nil && s.failed < 0 {
 		s.failed = j.member
 	}
 	return err
 }
 
-// unmake removes the objects of plugins, given in the order in which they are to
-// go. The kernel makes whoever removes a link wait, so everything else is done in
-// the meantime.
-func (s *session) unmake(jobs []*job, meanwhile func() error) error {
+// removeObjects removes the plugins' objects in the order given. The kernel blocks the caller that removes a link, so
+// everything else runs at the same time.
+func (s *session) removeObjects(jobs []*job, releaseAddresses func() error) error {
 	var list kernel.Objects
 	recorded := true
 	for _, j := range slices.Backward(jobs) {
@@ -144,40 +143,39 @@ func (s *session) unmake(jobs []*job, meanwhile func() error) error {
 			return err
 		}
 		defer waiter.Close()
-		gone := make(chan error, 1)
-		go func() { gone <- waiter.Remove(links) }()
-		wait = func() error { return <-gone }
+		done := make(chan error, 1)
+		go func() { done <- waiter.Remove(links) }()
+		wait = func() error { return <-done }
 	}
-	release := s.bequeath(jobs)
-	joined := []error{s.blameObject(jobs, s.engine.Remove(rest))}
+	release := s.handOverPorts(jobs)
+	joined := []error{s.noteFailedObject(jobs, s.engine.Remove(rest))}
 	release()
 	if !recorded {
 		joined = append(joined, s.engine.RemoveTagged(jobs[0].att.Owner.Owns))
 	}
-	// Addresses last: another may get one at once, and add elements for it.
-	joined = append(joined, meanwhile())
-	return errors.Join(append(joined, s.blameObject(jobs, wait()))...)
+	// Release addresses last: the next owner may get one at once and add elements for it.
+	joined = append(joined, releaseAddresses())
+	return errors.Join(append(joined, s.noteFailedObject(jobs, wait()))...)
 }
 
-// blameObject is blame by the object that an error names.
-func (s *session) blameObject(jobs []*job, err error) error {
+// noteFailedObject is noteFailed for the plugin whose object the error names.
+func (s *session) noteFailedObject(jobs []*job, err error) error {
 	if o, ok := errors.AsType[*kernel.ObjectError](err); ok {
 		for _, j := range jobs {
 			if slices.Contains(j.objects, o.Object) {
-				return s.blame(j, err)
+				return s.noteFailed(j, err)
 			}
 		}
 	}
 	return err
 }
 
-// known is what to remove: by the record, or else by what the configuration
-// says; then elements are to be looked for by owner, too. A repair at work is
-// waited for, and the next one waits.
+// findObjects finds what to remove: from the record, or else from the configuration, in which case elements are also
+// searched by owner tag. It waits for a repair in progress, and holds off the next one.
 //
-// A record that is there and cannot be read is an error in the end, so that DEL
-// comes again: names and marks do not lead to all that a record says.
-func (j *job) known(ctx context.Context) error {
+// A record that exists but cannot be read makes DEL fail in the end, so that the runtime retries: names and owner tags
+// do not lead to everything that a record contains.
+func (j *job) findObjects(ctx context.Context) error {
 	if j.past == nil || j.past.Owner() != j.att.Owner {
 		j.past.Unlock()
 		var err error
@@ -186,14 +184,14 @@ func (j *job) known(ctx context.Context) error {
 			return err
 		}
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			j.unread = err
+			j.readErr = err
 		}
 	}
-	if err := j.disown(); err != nil {
+	if err := j.leaveReplacedNetns(); err != nil {
 		return err
 	}
-	if OnlyGone(ctx) && j.past != nil && lives(j.past) {
-		return cni.Errorf(cni.CodeTryAgainLater, "container %s was added to network %s as %s again meanwhile", j.past.ContainerID, j.past.Network, j.past.IfName)
+	if OnlyGone(ctx) && j.past != nil && isAlive(j.past) {
+		return cni.Errorf(cni.CodeTryAgainLater, "container %s was added to network %s as %s again since the collector listed it", j.past.ContainerID, j.past.Network, j.past.IfName)
 	}
 	if j.past != nil {
 		if i := j.past.Last(j.Name); i >= 0 {
@@ -210,28 +208,28 @@ func (j *job) known(ctx context.Context) error {
 	return nil
 }
 
-// unrecorded is what the plugin may have made, or the reference's of its name, going by
-// the configuration. What cannot be stated any more is not found by name.
+// unrecorded returns what the plugin, or the reference plugin of its name, may have created for this configuration.
+// Objects that can no longer be computed are not found by name.
 func (j *job) unrecorded() (list kernel.Objects) {
 	if f, ok := j.conf.(Finder); ok {
 		list, _ = f.Find(j.att)
 	} else {
 		list, _ = j.conf.Links(j.att, &cni.Result{})
 	}
-	if h, ok := j.conf.(Heir); ok {
-		list = append(list, h.Inherited(j.att)...)
+	if h, ok := j.conf.(ReferenceFinder); ok {
+		list = append(list, h.ReferenceObjects(j.att)...)
 	}
 	return list
 }
 
-// disown lets go of a namespace that is not the one that the record tells of: the
-// path names another container's by now, in which nothing is ours.
-func (j *job) disown() (err error) {
+// leaveReplacedNetns closes the namespace if it is not the recorded one. The path belongs to another container by now,
+// and nothing in there is ours to remove.
+func (j *job) leaveReplacedNetns() (err error) {
 	s := j.session
 	if s.past == nil || s.netns == nil || s.past.NetnsID == "" {
 		return nil
 	}
-	id, err := s.netns.ID() // of the one that is open: to look at the path again may fail, or find another
+	id, err := s.netns.ID() // of the open handle: the path may be gone or replaced
 	if err != nil || id == s.past.NetnsID {
 		return err
 	}
@@ -246,19 +244,19 @@ func (j *job) disown() (err error) {
 	return err
 }
 
-// onlyGoneKey marks a context: see OnlyGone.
+// onlyGoneKey is the context key for OnlyGone.
 type onlyGoneKey struct{}
 
-// Collecting makes DELs leave alone an attachment that lives, or is being added:
-// between a collector's look and its DEL the runtime may have added it again.
+// Collecting makes DELs skip an attachment that is alive or being added: the runtime may have added it again between
+// the collector's listing and its DEL.
 func Collecting(ctx context.Context) context.Context {
 	return context.WithValue(ctx, onlyGoneKey{}, true)
 }
 
-// OnlyGone tells whether a DEL is a collector's: see Collecting.
+// OnlyGone reports whether a collector runs this DEL; see Collecting.
 func OnlyGone(ctx context.Context) bool { return ctx.Value(onlyGoneKey{}) != nil }
 
-func lives(rec *attach.Record) bool {
+func isAlive(rec *attach.Record) bool {
 	for _, p := range rec.Parts {
 		if p.Adding() {
 			return true

@@ -14,17 +14,17 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// Exec runs plugins of this program inside it, and all others as processes. Those
-// of a list it plans together, see session.
+// Exec runs this program's plugins in process and all others as child processes. It plans the plugins of a list
+// together; see session.
 type Exec struct {
 	invoke.RawExec
-	Plugins []skel.Plugin // that run here, where their type resolves to this program or to one that is ours
+	Plugins []skel.Plugin // run in process if their type resolves to this program or to one with the same plugins
 	Env     Env
 }
 
 var _ invoke.ListExec = (*Exec)(nil)
 
-// Here is the plugin of this program that a file on CNI_PATH is.
+// Here returns the plugin of this program that a file on CNI_PATH resolves to.
 func (x *Exec) Here(path string) (skel.Plugin, bool) {
 	name := filepath.Base(path)
 	i := slices.IndexFunc(x.Plugins, func(p skel.Plugin) bool { return p.Name == name })
@@ -34,7 +34,7 @@ func (x *Exec) Here(path string) (skel.Plugin, bool) {
 	return x.Plugins[i], true
 }
 
-// ExecPlugin runs one plugin.
+// ExecPlugin runs one plugin and returns what it prints.
 func (x *Exec) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
 	p, ok := x.Here(path)
 	if !ok {
@@ -42,12 +42,12 @@ func (x *Exec) ExecPlugin(ctx context.Context, path string, stdin []byte, enviro
 	}
 	env := lookUp(environ)
 	if listed := env(invoke.ListedVariable); listed != "" {
-		ctx, _ = withBegan(ctx, listed)
+		ctx, _ = withGCStart(ctx, listed)
 	}
 	return skel.Serve(ctx, p, env, stdin)
 }
 
-// lookUp finds variables as a process does: the last of a name counts.
+// lookUp returns a getenv for environ. As in a process, the last value of a name counts.
 func lookUp(environ []string) func(string) string {
 	return func(name string) string {
 		for _, kv := range slices.Backward(environ) {
@@ -59,33 +59,33 @@ func lookUp(environ []string) func(string) string {
 	}
 }
 
-// ExecList does ADD, CHECK or DEL for a list, DEL from its end.
+// ExecList runs ADD, CHECK or DEL for a list; DEL runs from the end of the list.
 func (x *Exec) ExecList(ctx context.Context, members []invoke.Member, args *invoke.Args) (out []byte, failed int, err error) {
 	s := newSession(x.Env.Root)
 	defer s.close()
 	l := list{Exec: x, session: s, args: args, environ: args.AsEnv()}
 	l.env = lookUp(l.environ)
-	within := context.WithValue(ctx, sessionKey{}, s)
+	shared := context.WithValue(ctx, sessionKey{}, s)
 	for i := range members {
 		if args.Command == "DEL" {
 			i = len(members) - 1 - i
 		}
 		s.member = i
 		if err = context.Cause(ctx); err == nil {
-			out, err = l.run(within, members[i], out)
+			out, err = l.run(shared, members[i], out)
 		}
 		if err != nil {
-			return nil, l.fault(i), l.abandon(ctx, err)
+			return nil, l.failedMember(i), l.rollBack(ctx, err)
 		}
 	}
 	if args.Command == "ADD" {
 		err = context.Cause(ctx)
 	}
 	if err == nil {
-		err = l.settle(ctx)
+		err = l.finish(ctx)
 	}
 	if err != nil {
-		return nil, l.fault(len(members) - 1), l.abandon(ctx, err)
+		return nil, l.failedMember(len(members) - 1), l.rollBack(ctx, err)
 	}
 	return out, -1, nil
 }
@@ -97,11 +97,11 @@ type list struct {
 	args    *invoke.Args
 	environ []string
 	env     func(string) string
-	served  bool // one of the plugins has looked at the namespace and found it good
+	served  bool // a plugin has already checked the namespace
 }
 
-// variable is a variable as the plugins here see it: what one of them has looked
-// at is looked at once. DEL is about namespaces that may be anything.
+// variable returns an environment variable for an in-process plugin. It spares the second and later plugins the check
+// of the namespace. DEL accepts any namespace and needs no check.
 func (l *list) variable(name string) string {
 	if name == "CNI_NETNS_OVERRIDE" && l.served && l.args.Command != "DEL" {
 		return "1"
@@ -109,7 +109,7 @@ func (l *list) variable(name string) string {
 	return l.env(name)
 }
 
-// run runs one member after one that printed prev.
+// run runs one member with prev, the result of the member before it.
 func (l *list) run(ctx context.Context, m invoke.Member, prev []byte) ([]byte, error) {
 	req, err := m.Request(prev)
 	if err != nil {
@@ -120,7 +120,7 @@ func (l *list) run(ctx context.Context, m invoke.Member, prev []byte) ([]byte, e
 		l.served = l.served || err == nil && !p.AnyNetns
 		return bytes.TrimSpace(out), err
 	}
-	if err := l.settle(ctx); err != nil { // it may look at what those before it made
+	if err := l.finish(ctx); err != nil { // the process may read what the plugins before it created
 		return nil, err
 	}
 	out, err := l.RawExec.ExecPlugin(ctx, m.Path, req, l.environ)
@@ -130,7 +130,7 @@ func (l *list) run(ctx context.Context, m invoke.Member, prev []byte) ([]byte, e
 	return inVersion(req, m.Path, out)
 }
 
-// inVersion is what a process printed in the form of the configuration's version.
+// inVersion converts a process's result to the configuration's version.
 func inVersion(req []byte, path string, out []byte) ([]byte, error) {
 	conf, err := rawjson.ParseObject(req)
 	if err != nil {
@@ -144,33 +144,33 @@ func inVersion(req []byte, path string, out []byte) ([]byte, error) {
 	return wire.Encode(res, version)
 }
 
-// settle does what the plugins of this program left for the end.
-func (l *list) settle(ctx context.Context) error {
+// finish applies what the in-process plugins deferred to the end.
+func (l *list) finish(ctx context.Context) error {
 	var err error
 	switch l.args.Command {
 	case "ADD":
 		err = l.commit()
 	case "DEL":
-		err = l.sweep(ctx)
+		err = l.removeNoted(ctx)
 	}
 	if err != nil {
 		e := cni.AsError(err)
-		return &cni.Error{Code: e.Code, Msg: e.Msg, Details: e.Details} // as from a process: without a cause
+		return &cni.Error{Code: e.Code, Msg: e.Msg, Details: e.Details} // without a cause, as an error from a process
 	}
 	return nil
 }
 
-// fault is the position of the member that failed: another one than that which
-// ran, if its part was done later.
-func (l *list) fault(ran int) int {
+// failedMember returns the position of the member that failed. It differs from the member that ran if the failed part
+// was deferred.
+func (l *list) failedMember(ran int) int {
 	if l.failed >= 0 {
 		return l.failed
 	}
 	return ran
 }
 
-// abandon takes back what was not yet settled.
-func (l *list) abandon(ctx context.Context, err error) error {
+// rollBack undoes an ADD that was not committed.
+func (l *list) rollBack(ctx context.Context, err error) error {
 	if l.args.Command != "ADD" {
 		return err
 	}

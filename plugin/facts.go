@@ -7,9 +7,8 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// facts are the engine's answers, as they will be once everything that the
-// session's plugins stated is there. What cannot be told in advance with
-// certainty makes the session do what was stated first.
+// facts answers for the kernel as it will be once every pending object of the session exists. If the answer cannot be
+// predicted with certainty, it applies the pending objects first.
 type facts struct{ *session }
 
 func (facts) HostID() string { return kernel.HostID() }
@@ -18,12 +17,12 @@ func (facts) Firewalld() bool { return kernel.Firewalld() }
 
 func (f facts) Dropping() ([]kernel.ForwardDropChain, error) { return f.engine.ForwardDropChains() }
 
-// Link is looked up once: what changes it, makes the session forget it.
+// Link caches its answer until the session changes the link.
 func (f facts) Link(s kernel.Side, name string) (*kernel.LinkInfo, error) {
-	if l := f.foresee(s, name); l != nil {
+	if l := f.plannedLink(s, name); l != nil {
 		return l, nil
 	}
-	if f.concerned(s, name) {
+	if f.mayChange(s, name) {
 		if err := f.flush(); err != nil {
 			return nil, err
 		}
@@ -39,10 +38,10 @@ func (f facts) Link(s kernel.Side, name string) (*kernel.LinkInfo, error) {
 	return l, err
 }
 
-// foresee is a link that the session makes and nothing stated changes. It has a
-// number that no link has, and when it is there, what the kernel says of it.
-func (f facts) foresee(s kernel.Side, name string) (l *kernel.LinkInfo) {
-	for i, o := range f.stated {
+// plannedLink returns a link that the session will create and that no pending object changes. It gets a negative index
+// until it exists; then it is updated with the kernel's values.
+func (f facts) plannedLink(s kernel.Side, name string) (l *kernel.LinkInfo) {
+	for i, o := range f.pending {
 		before := l
 		if l = kernel.PlanLink(o.Object, s, name, l); l != nil && l != before {
 			l.Index, l.Peer = l.Index-2*i, l.Peer-2*i
@@ -51,16 +50,16 @@ func (f facts) foresee(s kernel.Side, name string) (l *kernel.LinkInfo) {
 	if l == nil {
 		return nil
 	}
-	told := f.foreseen[link{s, name}]
-	if told == nil {
-		f.foreseen[link{s, name}] = l
+	known := f.planned[link{s, name}]
+	if known == nil {
+		f.planned[link{s, name}] = l
 		return l
 	}
-	told.Up = l.Up
-	return told
+	known.Up = l.Up
+	return known
 }
 
-// OtherEnd of a link that is foreseen is known when both are there.
+// OtherEnd applies pending objects first, because a planned link has no peer yet.
 func (f facts) OtherEnd(in *kernel.LinkInfo) (*kernel.LinkInfo, error) {
 	if in.Index < 0 {
 		if err := f.flush(); err != nil {
@@ -70,10 +69,10 @@ func (f facts) OtherEnd(in *kernel.LinkInfo) (*kernel.LinkInfo, error) {
 	return f.engine.OtherEnd(in)
 }
 
-// concerned tells whether something stated makes or changes a link, or may.
-func (f facts) concerned(s kernel.Side, name string) bool {
+// mayChange reports whether a pending object creates or changes the link, or might.
+func (f facts) mayChange(s kernel.Side, name string) bool {
 	exists := f.links[link{s, name}] != nil
-	for _, o := range f.stated {
+	for _, o := range f.pending {
 		if kernel.MayChangeLink(o.Object, s, name, exists) {
 			return true
 		}
@@ -81,45 +80,45 @@ func (f facts) concerned(s kernel.Side, name string) bool {
 	return false
 }
 
-// settled makes everything stated so before a question about all of it.
-func (f facts) settled() error {
-	if len(f.stated) == 0 {
+// applyPending applies all pending objects, before a question that concerns all of them.
+func (f facts) applyPending() error {
+	if len(f.pending) == 0 {
 		return nil
 	}
 	return f.flush()
 }
 
 func (f facts) Links(s kernel.Side) ([]*kernel.LinkInfo, error) {
-	if err := f.settled(); err != nil {
+	if err := f.applyPending(); err != nil {
 		return nil, err
 	}
 	return f.engine.Links(s)
 }
 
 func (f facts) Routes(s kernel.Side, family byte, table int) ([]kernel.RouteInfo, error) {
-	if err := f.settled(); err != nil {
+	if err := f.applyPending(); err != nil {
 		return nil, err
 	}
 	return f.engine.Routes(s, family, table)
 }
 
 func (f facts) Rules(s kernel.Side, family byte) ([]kernel.RuleInfo, error) {
-	if err := f.settled(); err != nil {
+	if err := f.applyPending(); err != nil {
 		return nil, err
 	}
 	return f.engine.Rules(s, family)
 }
 
 func (f facts) DefaultLink(s kernel.Side) (string, error) {
-	if err := f.settled(); err != nil {
+	if err := f.applyPending(); err != nil {
 		return "", err
 	}
 	return f.engine.DefaultLink(s)
 }
 
-// Sysctl of a link that is stated, or one that is stated itself, is known once it is there.
+// Sysctl applies pending objects first if one of them may set the key or create the link that the key belongs to.
 func (f facts) Sysctl(s kernel.Side, key string) (string, error) {
-	for _, o := range f.stated {
+	for _, o := range f.pending {
 		if strings.Contains(key, "/conf/") || strings.Contains(key, "/neigh/") || kernel.SetsSysctl(o.Object, s, key) {
 			if err := f.flush(); err != nil {
 				return "", err
@@ -130,12 +129,11 @@ func (f facts) Sysctl(s kernel.Side, key string) (string, error) {
 	return f.engine.Sysctl(s, key)
 }
 
-// LinkTo is foreseen where nothing can stand against it: a route to the very
-// address. The kernel's answer counts before what is stated is there, if that is
-// the same; else afterwards.
+// LinkTo predicts the link where a pending host route (/32 or /128) decides. For a shorter prefix, the kernel's answer
+// counts if it agrees already; otherwise the pending objects are applied first.
 func (f facts) LinkTo(a netip.Addr) (string, error) {
 	by, bits := "", -1
-	for _, o := range f.stated {
+	for _, o := range f.pending {
 		d, ok := kernel.DestinationOf(o.Object)
 		if ok && d.Side == kernel.Host && d.Table == 0 && d.Prefix.IsValid() && d.Prefix.Contains(a) && d.Prefix.Bits() > bits {
 			by, bits = d.Link, d.Prefix.Bits()
@@ -158,7 +156,7 @@ func (f facts) LinkTo(a netip.Addr) (string, error) {
 func (f facts) Uplinks() (out []string) {
 	routes, err := f.engine.Routes(kernel.Host, kernel.IPv6, 0)
 	if err != nil {
-		return nil // no IPv6 here
+		return nil // the host has no IPv6
 	}
 	for _, r := range routes {
 		if r.Protocol != kernel.ProtocolRA || r.Dst.Bits() != 0 {

@@ -12,9 +12,9 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// gc removes what carries this network's marks and no valid attachment owns.
+// gc removes what carries this network's owner tags and belongs to no valid attachment.
 func (r *runner) gc(ctx context.Context, args *skel.CmdArgs) error {
-	ctx, began := GCBegan(ctx)
+	ctx, start := GCStart(ctx)
 	s := newSession(r.env.Root)
 	defer s.close()
 	j, err := r.begin(s, args, false)
@@ -22,22 +22,21 @@ func (r *runner) gc(ctx context.Context, args *skel.CmdArgs) error {
 		return err
 	}
 	defer j.end()
-	j.began = began
-	if err := j.spareBeginning(); err != nil {
+	j.start = start
+	if err := j.keepInProgress(); err != nil {
 		return err
 	}
-	errs := []error{j.gcRecords(ctx), j.gcMarked(), j.dir.ClearPlaces(j.base.Name)}
+	errs := []error{j.gcRecords(ctx), j.gcTagged(), j.dir.ClearPlaces(j.base.Name)}
 	if !j.Chained {
 		errs = append(errs, j.ipam.gc(ctx))
 	}
 	return errors.Join(errs...)
 }
 
-// spareBeginning takes the attachments whose ADDs are at work, or were when this
-// GC began, for valid ones: by this plugin, and by the IPAM plugin, which may
-// have given an address that no record tells of yet.
-func (j *job) spareBeginning() error {
-	list, err := j.dir.Beginning(j.base.Name) // first: one of these may have its record a moment later
+// keepInProgress treats attachments as valid whose ADD is in progress or was when this GC started. The IPAM plugin gets
+// them, too: it may have allocated an address that is in no record yet.
+func (j *job) keepInProgress() error {
+	list, err := j.dir.Beginning(j.base.Name) // first: one of these may get its record a moment later
 	if err != nil {
 		return err
 	}
@@ -60,17 +59,16 @@ func (j *job) spareBeginning() error {
 		return nil
 	}
 	j.base.ValidAttachments = valid
-	return j.ipam.spare(valid)
+	return j.ipam.keep(valid)
 }
 
-// valid tells whether an owner must be left alone: the runtime lists it, or it
-// was added after this GC began, or its ADD is at work.
+// valid reports whether an owner must be left alone: the runtime lists it, or keepInProgress added it.
 func (j *job) valid(o kernel.Owner) bool {
 	return slices.Contains(j.base.ValidAttachments, cni.Attachment{ContainerID: o.ContainerID, IfName: o.IfName})
 }
 
 func (j *job) recent(rec *attach.Record) bool {
-	if rec.Since > j.began {
+	if rec.Since > j.start {
 		return true
 	}
 	for _, p := range rec.Parts {
@@ -81,26 +79,24 @@ func (j *job) recent(rec *attach.Record) bool {
 	return false
 }
 
-// atOnce bounds the records that a GC has seized, each two open files.
-const atOnce = 200
+// seizeLimit bounds the records that a GC holds at a time; each needs two open files.
+const seizeLimit = 200
 
-// gcRecords removes, of every invalid attachment that has a record, the part
-// of this plugin.
+// gcRecords removes this plugin's part of every invalid attachment that has a record.
 func (j *job) gcRecords(ctx context.Context) error {
 	all, err := j.dir.List(j.base.Name)
 	errs := []error{err}
 	dead := slices.DeleteFunc(all, func(rec *attach.Record) bool {
 		return rec.Network != j.base.Name || j.valid(rec.Owner()) || j.recent(rec) || rec.Last(j.Name) < 0
 	})
-	for part := range slices.Chunk(dead, atOnce) {
-		errs = append(errs, j.gcSome(ctx, part))
+	for part := range slices.Chunk(dead, seizeLimit) {
+		errs = append(errs, j.gcBatch(ctx, part))
 	}
 	return errors.Join(errs...)
 }
 
-// gcSome removes what is seized: between the look at a record and its removal a
-// DEL, and another ADD of the same names, may have come.
-func (j *job) gcSome(ctx context.Context, list []*attach.Record) error {
+// gcBatch removes only what it can seize: a DEL, and another ADD of the same names, may have run since the listing.
+func (j *job) gcBatch(ctx context.Context, list []*attach.Record) error {
 	var errs []error
 	var gone []*session
 	var links kernel.Objects
@@ -115,14 +111,14 @@ func (j *job) gcSome(ctx context.Context, list []*attach.Record) error {
 		}
 		s := newSession(j.env.Root)
 		defer s.close()
-		s.past, s.place, s.placeOf, s.seized = rec, place, rec.Owner(), true
+		s.past, s.reservation, s.reservedFor, s.seized = rec, place, rec.Owner(), true
 		gone = append(gone, s)
 		if i := rec.Last(j.Name); i >= 0 {
-			list, _ := rec.Parts[i].Objects.Get() // what cannot be read is found by mark
+			list, _ := rec.Parts[i].Objects.Get() // unreadable objects are found by owner tag
 			links = append(links, list...)
 		}
 	}
-	j.engine.RemoveLinksInBatches(links) // the kernel waits once, not for each attachment
+	j.engine.RemoveLinksInBatches(links) // the kernel waits once, not once for each attachment
 	for _, s := range gone {
 		errs = append(errs, j.gcOne(ctx, s))
 	}
@@ -139,28 +135,27 @@ func (j *job) gcOne(ctx context.Context, s *session) error {
 	args := *j.args
 	args.ContainerID, args.Netns, args.IfName = s.past.ContainerID, s.past.Netns, s.past.IfName
 	one := &job{runner: j.runner, session: s, args: &args, conf: j.conf, base: j.base, att: &att}
-	if err := one.leave(ctx); err != nil {
+	if err := one.planRemoval(ctx); err != nil {
 		return err
 	}
-	err := s.sweep(ctx)
-	s.close() // now, not when all are done
+	err := s.removeNoted(ctx)
+	s.close() // now, not when all are done: it holds open files
 	return err
 }
 
-// gcMarked removes what has no record: by the alias of a link, the comment of
-// an element.
-func (j *job) gcMarked() error {
-	dead := func(mark string) bool {
-		if !kernel.IsTagOfNetwork(j.base.Name, mark) {
+// gcTagged removes what has no record, by a link's alias or an element's comment.
+func (j *job) gcTagged() error {
+	dead := func(tag string) bool {
+		if !kernel.IsTagOfNetwork(j.base.Name, tag) {
 			return false
 		}
 		for _, v := range j.base.ValidAttachments {
 			o := kernel.Owner{Network: j.base.Name, ContainerID: v.ContainerID, IfName: v.IfName}
-			if o.Owns(mark) {
+			if o.Owns(tag) {
 				return false
 			}
 		}
-		return !j.standing(mark)
+		return !j.hasRecord(tag)
 	}
 	var errs []error
 	if _, claims := j.conf.(Claimer); claims {
@@ -172,5 +167,5 @@ func (j *job) gcMarked() error {
 	return errors.Join(append(errs, j.engine.RemoveTagged(dead))...)
 }
 
-// standing tells whether a mark is of an attachment that has a record by now.
-func (j *job) standing(mark string) bool { return j.dir.ByMark(mark) != nil }
+// hasRecord reports whether the attachment with this owner tag has a record by now.
+func (j *job) hasRecord(tag string) bool { return j.dir.ByMark(tag) != nil }

@@ -9,25 +9,24 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// Interface is how the container's interface gets what a result says.
+// Interface configures the container's interface from a result.
 type Interface struct {
-	Name    string
-	DAD     bool // IPv6 addresses wait for duplicate address detection
-	NoRoute bool // the addresses' prefixes make no routes by themselves
-	Waits   bool // it shares a parent, on which a former life of the container may linger
+	Name            string
+	DAD             bool // IPv6 addresses wait for duplicate address detection
+	NoRoute         bool // the kernel creates no routes for the addresses' prefixes
+	RetryWhileTaken bool // retry while the container's previous namespace still holds the address on the shared parent
 }
 
-// Objects states sysctls, addresses and the link brought up, in the order in
-// which nothing is missed: what must hold before the link hears anybody comes
-// first, and the kernel announces the addresses as it comes up. See Routes.
+// Objects returns sysctls, addresses and the interface set up, in this order: the sysctls hold before the first packet
+// arrives, and the kernel announces the addresses when the link comes up. See Routes.
 func (i Interface) Objects(r *cni.Result) kernel.Objects {
 	list := i.sysctls(r)
 	for _, ip := range r.IPs {
 		list = append(list, &kernel.Addr{
-			In: kernel.Container, Link: i.Name, Prefix: ip.Address, DAD: i.DAD, NoRoute: i.NoRoute, RetryWhileTaken: i.Waits,
+			In: kernel.Container, Link: i.Name, Prefix: ip.Address, DAD: i.DAD, NoRoute: i.NoRoute, RetryWhileTaken: i.RetryWhileTaken,
 		})
 	}
-	return append(list, &kernel.Up{In: kernel.Container, Link: i.Name, RetryWhileTaken: i.Waits})
+	return append(list, &kernel.Up{In: kernel.Container, Link: i.Name, RetryWhileTaken: i.RetryWhileTaken})
 }
 
 func (i Interface) sysctls(r *cni.Result) (list kernel.Objects) {
@@ -41,7 +40,7 @@ func (i Interface) sysctls(r *cni.Result) (list kernel.Objects) {
 		set("ipv4", "arp_notify", "1")
 	}
 	if v6 {
-		// Addresses are IPAM's: a router on the link gives none (CVE-2020-10749).
+		// IPAM assigns the addresses; ignore router advertisements (CVE-2020-10749).
 		set("ipv6", "disable_ipv6", "0")
 		set("ipv6", "accept_ra", "0")
 		set("ipv6", "ndisc_notify", "1")
@@ -49,9 +48,8 @@ func (i Interface) sysctls(r *cni.Result) (list kernel.Objects) {
 	return list
 }
 
-// Routes states the result's routes on an interface; one without a gateway
-// goes by that of the first address of its family. A container on several networks
-// has a default route by each.
+// Routes returns the result's routes on an interface. A route without a gateway uses the gateway of the first address
+// of its family. A container on several networks has a default route through each of them.
 func Routes(name string, r *cni.Result) (list kernel.Objects) {
 	for _, rt := range r.Routes {
 		o := &kernel.Route{
@@ -78,7 +76,7 @@ func gateway(r *cni.Result, v4 bool) netip.Addr {
 	return netip.Addr{}
 }
 
-// Families tells which address families a result has.
+// Families reports which address families a result has.
 func Families(r *cni.Result) (v4, v6 bool) {
 	for _, ip := range r.IPs {
 		v4 = v4 || ip.Address.Addr().Is4()
@@ -87,8 +85,8 @@ func Families(r *cni.Result) (v4, v6 bool) {
 	return v4, v6
 }
 
-// Forwarding states that the host forwards the families of a result.
-// Routers' advertisements that the host lives by are accepted all the same.
+// Forwarding returns the sysctls that make the host forward the result's families. The host's uplinks still accept
+// router advertisements.
 func Forwarding(a *Attachment, r *cni.Result) (list kernel.Objects) {
 	v4, v6 := Families(r)
 	if v4 {
@@ -103,9 +101,8 @@ func Forwarding(a *Attachment, r *cni.Result) (list kernel.Objects) {
 	return append(list, &kernel.Sysctl{Key: "net/ipv6/conf/all/forwarding", Value: "1", IfZero: true, IsShared: true})
 }
 
-// MAC is the hardware address that an attachment asks for: by
-// runtimeConfig.mac, by args.cni.mac, by MAC in CNI_ARGS, by the
-// configuration's own key, in this order; "" if by none.
+// MAC returns the hardware address that an attachment asks for, or "". The first that is set wins: runtimeConfig.mac,
+// args.cni.mac, MAC in CNI_ARGS, the plugin's own key.
 func (c *Conf) MAC(a *Attachment, own string) (string, error) {
 	mac, key := own, "mac"
 	if v, ok := a.Args.Get("MAC"); ok {
@@ -130,7 +127,7 @@ func (c *Conf) MAC(a *Attachment, own string) (string, error) {
 	return out, nil
 }
 
-// UseDNS makes the configuration's name service, if it has one, the result's.
+// UseDNS replaces the result's DNS settings with the configuration's, if it has any.
 func (c *Conf) UseDNS(r *cni.Result) {
 	if !c.DNS.IsZero() {
 		r.DNS = c.DNS

@@ -16,38 +16,38 @@ import (
 // IPAM is an address plugin that can run inside the plugin that delegates to it.
 type IPAM struct {
 	skel.Plugin
-	NeedsLinks bool // it talks over the container's interface
+	NeedsLinks bool // it sends packets over the container's interface
 
-	// Validate refuses a configuration that Add would refuse; nil: unknown.
+	// Validate rejects a configuration that Add would reject. It may be nil.
 	Validate func(data []byte) error
-	// Plan is what Add would give, without giving it; nil: it cannot tell. An
-	// *UnforeseenError says why it cannot now.
+	// Plan returns what Add would return, without allocating. It is nil if the plugin cannot predict that. A
+	// *CannotPlanError says why it cannot at this moment.
 	Plan func(context.Context, *skel.CmdArgs) (*cni.Result, error)
 }
 
-// UnforeseenError is why an address plugin cannot tell what it would give.
-type UnforeseenError struct{ Why error }
+// CannotPlanError says why an address plugin cannot predict its result.
+type CannotPlanError struct{ Why error }
 
-func (e *UnforeseenError) Error() string { return e.Why.Error() }
+func (e *CannotPlanError) Error() string { return e.Why.Error() }
 
-// Unwrap is the reason.
-func (e *UnforeseenError) Unwrap() error { return e.Why }
+// Unwrap returns the reason.
+func (e *CannotPlanError) Unwrap() error { return e.Why }
 
-// againKey marks a context: see Again.
-type againKey struct{}
+// reuseKey is the context key for MayReuse.
+type reuseKey struct{}
 
-// Again tells whether an attachment that already holds addresses is to get
-// them again: it stood before, and its namespace went away under it.
-func Again(ctx context.Context) bool { return ctx.Value(againKey{}) != nil }
+// MayReuse reports whether an attachment gets the addresses that it already holds: it existed before, and its namespace
+// was deleted.
+func MayReuse(ctx context.Context) bool { return ctx.Value(reuseKey{}) != nil }
 
-// ipam is the plugin that a configuration delegates addresses to: inside this
-// process when it is this very program, else a process of its own.
+// ipam is the plugin that a configuration delegates addresses to. It runs in this process if it resolves to this
+// program, otherwise as a child process.
 type ipam struct {
 	name  string // "": none, layer 2 only
 	args  *skel.CmdArgs
-	local *IPAM // nil: a process
-	added bool  // it gave addresses in this operation
-	again bool  // it may give what the attachment already holds
+	local *IPAM // nil: a child process
+	added bool  // it allocated addresses in this operation
+	reuse bool  // it may return addresses that the attachment already holds
 }
 
 func (r *runner) findIPAM(c *Conf, args *skel.CmdArgs) ipam {
@@ -63,14 +63,14 @@ func (r *runner) findIPAM(c *Conf, args *skel.CmdArgs) ipam {
 	return i
 }
 
-// Has tells whether a plugin resolves to this program, or to one that is ours:
-// by the file, never by the name.
+// Has reports whether a plugin resolves to this program or to one with the same plugins. It compares files, never
+// names.
 func (e Env) Has(name, path string) bool {
 	file, err := invoke.FindInPath(name, filepath.SplitList(path))
 	return err == nil && e.HasFile(file)
 }
 
-// HasFile tells whether a file is this program, or one that is ours.
+// HasFile reports whether a file is this program or one with the same plugins.
 func (e Env) HasFile(file string) bool {
 	return sameFile(file, "/proc/self/exe") || e.Ours != nil && e.Ours(file)
 }
@@ -81,12 +81,12 @@ func sameFile(a, b string) bool {
 	return err1 == nil && err2 == nil && os.SameFile(x, y)
 }
 
-// afterLinks: a plugin that is not ours, or dhcp, may need the links to exist.
+// afterLinks reports whether the plugin may need the links to exist: an external plugin, or dhcp.
 func (i *ipam) afterLinks() bool {
 	return i.name != "" && (i.local == nil || i.local.NeedsLinks)
 }
 
-// delegate calls it as a process, with this operation's arguments.
+// delegate returns a Delegator that runs the plugin as a process with this operation's arguments.
 func (i *ipam) delegate() invoke.Delegator {
 	return invoke.Delegator{Args: invoke.Args{
 		ContainerID: i.args.ContainerID, NetNS: i.args.Netns, IfName: i.args.IfName,
@@ -98,8 +98,8 @@ func (i *ipam) add(ctx context.Context) (res *cni.Result, err error) {
 	if i.local == nil {
 		res, err = i.delegate().Add(ctx, i.name, i.args.StdinData)
 	} else {
-		if i.again {
-			ctx = context.WithValue(ctx, againKey{}, true)
+		if i.reuse {
+			ctx = context.WithValue(ctx, reuseKey{}, true)
 		}
 		res, err = i.local.Funcs.Add(ctx, i.args)
 	}
@@ -115,8 +115,8 @@ func (i *ipam) del(ctx context.Context) error {
 	return i.run(ctx, func(f skel.CNIFuncs) operation { return f.Del }, invoke.Delegator.Del)
 }
 
-// spare has its GC leave these attachments.
-func (i *ipam) spare(valid []cni.Attachment) error {
+// keep adds valid attachments to the plugin's GC request.
+func (i *ipam) keep(valid []cni.Attachment) error {
 	if i.name == "" {
 		return nil
 	}
@@ -144,10 +144,10 @@ func (i *ipam) status(ctx context.Context) error {
 	return i.run(ctx, func(f skel.CNIFuncs) operation { return f.Status }, invoke.Delegator.Status)
 }
 
-// operation is one of a plugin's that yield nothing.
+// operation is a plugin operation without a result.
 type operation = func(context.Context, *skel.CmdArgs) error
 
-// run does one of the operations that yield nothing, here or as a process.
+// run runs an operation without a result, in process or as a process.
 func (i *ipam) run(ctx context.Context,
 	here func(skel.CNIFuncs) operation,
 	there func(invoke.Delegator, context.Context, string, []byte) error,

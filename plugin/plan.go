@@ -11,20 +11,19 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// Planned is what an ADD would make and yield.
+// Planned is what an ADD would create and return.
 type Planned struct {
 	Objects kernel.Objects
 	Result  *cni.Result
-	// Unasked is the IPAM plugin that cannot tell without giving: the addresses,
-	// and what depends on them, are missing.
+	// Unasked is the IPAM plugin that cannot predict its result. The addresses, and the objects that depend on them,
+	// are missing from the plan.
 	Unasked string
-	// Why it cannot; "": it never can.
+	// Why says why the IPAM plugin cannot predict it now; "" if it never can.
 	Why string
 }
 
-// Plan states what an ADD would make, and changes nothing: no address is
-// reserved, no record written, the kernel only looked at. before is what
-// plugins earlier in the list have planned.
+// Plan returns what an ADD would create, and changes nothing: it allocates no address, writes no record and only reads
+// from the kernel. before holds the objects planned by earlier plugins of the list.
 func (p Plugin) Plan(ctx context.Context, args *skel.CmdArgs, env Env, before kernel.Objects) (*Planned, error) {
 	r := &runner{p, env}
 	s := newSession(env.Root)
@@ -34,7 +33,7 @@ func (p Plugin) Plan(ctx context.Context, args *skel.CmdArgs, env Env, before ke
 		return nil, err
 	}
 	defer j.end()
-	j.att.Facts = foreseen{j.att.Facts, before}
+	j.att.Facts = plannedFacts{j.att.Facts, before}
 	out := &Planned{Result: &cni.Result{}}
 	if p.Chained {
 		if out.Result, err = j.previous(); err != nil {
@@ -45,7 +44,7 @@ func (p Plugin) Plan(ctx context.Context, args *skel.CmdArgs, env Env, before ke
 		return nil, err
 	}
 	out.Unasked, err = j.planAddress(ctx, out.Result)
-	if u, ok := errors.AsType[*UnforeseenError](err); ok {
+	if u, ok := errors.AsType[*CannotPlanError](err); ok {
 		out.Unasked, out.Why, err = j.ipam.name, u.Error(), nil
 	}
 	if err != nil {
@@ -56,7 +55,7 @@ func (p Plugin) Plan(ctx context.Context, args *skel.CmdArgs, env Env, before ke
 	return out, err
 }
 
-// planAddress asks an IPAM plugin of ours what it would give.
+// planAddress asks an in-process IPAM plugin what it would return.
 func (j *job) planAddress(ctx context.Context, res *cni.Result) (unasked string, err error) {
 	if j.Chained || j.ipam.name == "" {
 		return "", nil
@@ -73,11 +72,11 @@ func (j *job) planAddress(ctx context.Context, res *cni.Result) (unasked string,
 	return j.ipam.name, nil
 }
 
-// Validate refuses a configuration that ADD would refuse, as far as that can
-// be told without a machine: by the plugin's own keys and its IPAM's.
+// Validate rejects a configuration that ADD would reject, as far as the plugin's and the IPAM plugin's keys tell
+// without access to a host.
 func (p Plugin) Validate(data []byte, env Env) error {
 	args := &skel.CmdArgs{ContainerID: "container", IfName: "eth0", StdinData: data}
-	c, _, err := p.parse(args, nowhere{})
+	c, _, err := p.parse(args, noFacts{})
 	if err != nil || p.Chained {
 		return err
 	}
@@ -89,13 +88,13 @@ func (p Plugin) Validate(data []byte, env Env) error {
 	return nil
 }
 
-// foreseen are the facts once earlier plugins' objects exist.
-type foreseen struct {
+// plannedFacts answers for the kernel as it will be once the earlier plugins' objects exist.
+type plannedFacts struct {
 	Facts
 	before kernel.Objects
 }
 
-func (f foreseen) Link(s kernel.Side, name string) (*kernel.LinkInfo, error) {
+func (f plannedFacts) Link(s kernel.Side, name string) (*kernel.LinkInfo, error) {
 	for _, o := range f.before {
 		if l := kernel.DescribeLink(o, s, name); l != nil {
 			return l, nil
@@ -104,8 +103,8 @@ func (f foreseen) Link(s kernel.Side, name string) (*kernel.LinkInfo, error) {
 	return f.Facts.Link(s, name)
 }
 
-// Sysctl is unknown of a link that is not there yet.
-func (f foreseen) Sysctl(s kernel.Side, key string) (string, error) {
+// Sysctl returns "" for a link that does not exist yet.
+func (f plannedFacts) Sysctl(s kernel.Side, key string) (string, error) {
 	v, err := f.Facts.Sysctl(s, key)
 	if errors.Is(err, os.ErrNotExist) {
 		return "", nil
@@ -113,7 +112,7 @@ func (f foreseen) Sysctl(s kernel.Side, key string) (string, error) {
 	return v, err
 }
 
-func (f foreseen) LinkTo(a netip.Addr) (string, error) {
+func (f plannedFacts) LinkTo(a netip.Addr) (string, error) {
 	link, best := "", -1
 	for _, o := range f.before {
 		d, ok := kernel.DestinationOf(o)
@@ -127,25 +126,24 @@ func (f foreseen) LinkTo(a netip.Addr) (string, error) {
 	return f.Facts.LinkTo(a)
 }
 
-// nowhere are the facts of no machine.
-type nowhere struct{}
+// noFacts answers for a host without links, routes or rules.
+type noFacts struct{}
 
-func (nowhere) Link(kernel.Side, string) (*kernel.LinkInfo, error)        { return nil, os.ErrNotExist }
-func (nowhere) Links(kernel.Side) ([]*kernel.LinkInfo, error)             { return nil, os.ErrNotExist }
-func (nowhere) Sysctl(kernel.Side, string) (string, error)                { return "", os.ErrNotExist }
-func (nowhere) LinkTo(netip.Addr) (string, error)                         { return "", os.ErrNotExist }
-func (nowhere) OtherEnd(*kernel.LinkInfo) (*kernel.LinkInfo, error)       { return nil, os.ErrNotExist }
-func (nowhere) DefaultLink(kernel.Side) (string, error)                   { return "", os.ErrNotExist }
-func (nowhere) Routes(kernel.Side, byte, int) ([]kernel.RouteInfo, error) { return nil, nil }
-func (nowhere) Rules(kernel.Side, byte) ([]kernel.RuleInfo, error)        { return nil, nil }
-func (nowhere) Dropping() ([]kernel.ForwardDropChain, error)              { return nil, nil }
-func (nowhere) Firewalld() bool                                           { return false }
-func (nowhere) Uplinks() []string                                         { return nil }
-func (nowhere) HostID() string                                            { return "" }
+func (noFacts) Link(kernel.Side, string) (*kernel.LinkInfo, error)        { return nil, os.ErrNotExist }
+func (noFacts) Links(kernel.Side) ([]*kernel.LinkInfo, error)             { return nil, os.ErrNotExist }
+func (noFacts) Sysctl(kernel.Side, string) (string, error)                { return "", os.ErrNotExist }
+func (noFacts) LinkTo(netip.Addr) (string, error)                         { return "", os.ErrNotExist }
+func (noFacts) OtherEnd(*kernel.LinkInfo) (*kernel.LinkInfo, error)       { return nil, os.ErrNotExist }
+func (noFacts) DefaultLink(kernel.Side) (string, error)                   { return "", os.ErrNotExist }
+func (noFacts) Routes(kernel.Side, byte, int) ([]kernel.RouteInfo, error) { return nil, nil }
+func (noFacts) Rules(kernel.Side, byte) ([]kernel.RuleInfo, error)        { return nil, nil }
+func (noFacts) Dropping() ([]kernel.ForwardDropChain, error)              { return nil, nil }
+func (noFacts) Firewalld() bool                                           { return false }
+func (noFacts) Uplinks() []string                                         { return nil }
+func (noFacts) HostID() string                                            { return "" }
 
-// State is the pure part alone: what a configuration states for a container,
-// given facts and, in r, the addresses that IPAM, or the plugins before, gave.
-// Tests compare it as text.
+// State returns the objects that a configuration declares for a container, given facts. r holds the addresses from IPAM
+// or from earlier plugins. Tests compare the objects as text.
 func (p Plugin) State(conf []byte, containerID, ifName, netns string, f Facts, r *cni.Result) (kernel.Objects, error) {
 	args := &skel.CmdArgs{ContainerID: containerID, IfName: ifName, Netns: netns, StdinData: conf}
 	c, a, err := p.parse(args, f)

@@ -27,8 +27,7 @@ func declared(t *testing.T, name string) plugin.Plugin {
 	return plugin.Plugin{}
 }
 
-// TestPlan plans a bridge and a portmap on it, of which nothing exists: the
-// second knows by what the first would make that packets go by the bridge.
+// TestPlan plans a bridge and then a portmap; nothing of it exists. The portmap plan must use the planned bridge.
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -80,7 +79,7 @@ func lines(list kernel.Objects) string {
 	return s
 }
 
-// TestPlanUnasked: an address plugin that is not ours is named, not run.
+// TestPlanUnasked checks that the plan names an external IPAM plugin and does not run it.
 func TestPlanUnasked(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -101,7 +100,7 @@ func TestValidate(t *testing.T) {
 		{"bridge", `{"ipam": {"type": "static", "addresses": [{"gateway": "10.0.0.1"}]}}`, "ipam.addresses[0].address"},
 		{"bridge", `{"ipam": {"type": "other", "subnet": 7}}`, ""},
 		{"host-device", `{}`, "device"},
-		{"host-device", `{"device": "none"}`, ""}, // whether it is there only a machine can tell
+		{"host-device", `{"device": "none"}`, ""}, // only a host can tell whether the device exists
 		{"portmap", `{"markMasqBit": 32}`, "markMasqBit"},
 		{"portmap", `{}`, ""},
 	} {

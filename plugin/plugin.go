@@ -13,137 +13,133 @@ import (
 
 // Plugin is a declarative plugin.
 type Plugin struct {
-	Name  string // the type by which configurations ask for it
+	Name  string // the "type" in configurations
 	About string // what it does, in one sentence
-	// Chained: it works on what plugins before it made, and asks no IPAM.
+	// Chained plugins work on the prevResult and call no IPAM plugin.
 	Chained bool
-	// Exclusive: one ADD at a time in a namespace, as it takes what is free there.
+	// Exclusive plugins run one ADD at a time in a namespace, because they take a free name or number in it.
 	Exclusive bool
-	// IfName is the interface that it works on whatever CNI_IFNAME says: lo.
+	// IfName is the fixed interface that the plugin works on, whatever CNI_IFNAME is: lo.
 	IfName string
-	// New makes an empty configuration, with defaults, to decode into.
+	// New returns an empty configuration, with defaults, to decode into.
 	New func() Config
 }
 
-// Config is a plugin's configuration: a struct that embeds Conf and whose
-// methods are pure functions of it, the attachment and the facts they name.
+// Config is a plugin's configuration: a struct that embeds Conf. Its methods are pure functions of the configuration,
+// the attachment and the attachment's facts.
 type Config interface {
 	common() *Conf
 
-	// Validate completes the configuration, and refuses what is not allowed
-	// with cni.Invalid(c.Raw, key, problem).
+	// Validate completes the configuration. It rejects invalid values with cni.Invalid(c.Raw, key, problem).
 	Validate(*Attachment) error
 
-	// Links states the links that should exist, in order of creation, and
-	// appends the attachment's interfaces to the result.
+	// Links returns the links that should exist, in order of creation, and appends the attachment's interfaces to the
+	// result.
 	Links(*Attachment, *cni.Result) (kernel.Objects, error)
 
-	// Addressed states the rest, once addresses are known: r holds those that
-	// IPAM gave, or, for a chained plugin, what came before. It may complete r.
+	// Addressed returns the other objects, once the addresses are known. r holds the addresses from IPAM or, for a
+	// chained plugin, the prevResult. Addressed may complete r.
 	Addressed(a *Attachment, r *cni.Result) (kernel.Objects, error)
 }
 
-// These are what a Config may offer besides.
+// A Config may implement these interfaces.
 type (
-	// A Readier tells STATUS whether an ADD could be served.
+	// A Readier reports to STATUS whether an ADD would work.
 	Readier interface{ Ready(*Attachment) error }
 
-	// A Finder names, without a result or a record, what an attachment may
-	// have made beyond its Links.
+	// A Finder returns, without a result or a record, what an attachment may have created in addition to its Links.
 	Finder interface {
 		Find(*Attachment) (kernel.Objects, error)
 	}
 
-	// An Heir names what the reference's plugin of that name makes for an attachment in
-	// rules and links of the host: DEL and GC of one that has no record of ours look for it.
-	Heir interface {
-		Inherited(*Attachment) kernel.Objects
+	// A ReferenceFinder returns the host's rules and links that the reference plugin of the same name creates for an
+	// attachment. DEL and GC search for them if the attachment has no record.
+	ReferenceFinder interface {
+		ReferenceObjects(*Attachment) kernel.Objects
 	}
 
-	// A Switcher has objects in Open vSwitch, and brings along what speaks with it.
+	// A Switcher has objects in Open vSwitch and provides the client for its database.
 	Switcher interface {
 		Switch(*Attachment) kernel.Switch
 	}
 
-	// A Claimer names what must be free before the kernel is changed: the host
-	// ports. They are held while the attachment stands.
+	// A Claimer returns the host ports that must be free before the kernel is changed. The attachment holds them while
+	// it exists.
 	Claimer interface{ Claims() []attach.Port }
 )
 
-// Conf is what every configuration has; embed it.
+// Conf has the keys of every configuration; embed it.
 type Conf struct {
 	cni.PluginConf
 	Args    Args    `json:"args,omitzero"`
 	Runtime Runtime `json:"runtimeConfig,omitzero"`
 
-	Raw  []byte      `json:"-"` // the whole, as it came
+	Raw  []byte      `json:"-"` // the whole configuration as received
 	Prev *cni.Result `json:"-"` // prevResult, or nil
 }
 
-// Runtime is the part of runtimeConfig that more than one plugin reads; one
-// that reads more has a runtimeConfig of its own, which embeds this.
+// Runtime is the part of runtimeConfig that several plugins read. A plugin that reads more embeds it in its own type.
 type Runtime struct {
 	MAC      string `json:"mac,omitempty"`
 	DeviceID string `json:"deviceID,omitempty"`
 }
 
-// Args are a configuration's arguments; "cni" is the part that plugins agree on.
+// Args are a configuration's arguments; "cni" is the part that the CNI conventions define.
 type Args struct {
 	CNI json.RawMessage `json:"cni,omitempty"`
 }
 
 func (c *Conf) common() *Conf { return c }
 
-// Validate accepts everything; a plugin with keys of its own has its own.
+// Validate accepts everything. Plugins with keys of their own override it.
 func (c *Conf) Validate(*Attachment) error { return nil }
 
-// Links states none.
+// Links returns no objects.
 func (c *Conf) Links(*Attachment, *cni.Result) (kernel.Objects, error) { return nil, nil }
 
 // Attachment is the attachment to one network that an operation is about.
 type Attachment struct {
 	kernel.Owner
-	Netns string   // path; "" when DEL was not told
+	Netns string   // path; "" if DEL got none
 	Args  cni.Args // CNI_ARGS
 	Facts Facts
 }
 
-// Facts are the questions that a plugin may ask about the machine; a test can
-// answer them without one.
+// Facts answers the questions that a plugin may ask about the host and the container. Tests implement it without a
+// kernel.
 type Facts interface {
-	// Link looks a link up by name; none is os.ErrNotExist.
+	// Link returns a link by name, or os.ErrNotExist.
 	Link(kernel.Side, string) (*kernel.LinkInfo, error)
 	Links(kernel.Side) ([]*kernel.LinkInfo, error)
-	// OtherEnd is the host's end of a link in the container; none is os.ErrNotExist.
+	// OtherEnd returns the host's end of a link in the container, or os.ErrNotExist.
 	OtherEnd(*kernel.LinkInfo) (*kernel.LinkInfo, error)
-	// Sysctl reads a key, with slashes, below /proc/sys; none is os.ErrNotExist.
+	// Sysctl reads a key, with slashes, below /proc/sys. A missing key is os.ErrNotExist.
 	Sysctl(kernel.Side, string) (string, error)
-	// Routes and Rules list those of a family (kernel.IPv4, kernel.IPv6); table 0
-	// is all of them.
+	// Routes and Rules list routes and rules of a family (kernel.IPv4, kernel.IPv6). Table 0 means all tables.
 	Routes(s kernel.Side, family byte, table int) ([]kernel.RouteInfo, error)
 	Rules(s kernel.Side, family byte) ([]kernel.RuleInfo, error)
-	// LinkTo is the host's link by which packets to an address leave.
+	// LinkTo returns the host's link through which packets to an address leave.
 	LinkTo(netip.Addr) (string, error)
-	// DefaultLink is the link by which a side's default route leaves; none is os.ErrNotExist.
+	// DefaultLink returns the link of a side's default route, or os.ErrNotExist.
 	DefaultLink(kernel.Side) (string, error)
-	// Uplinks are the host's links with a default route from a router's advertisement.
+	// Uplinks returns the host's links with a default route from a router advertisement.
 	Uplinks() []string
-	// Dropping are the forward chains of others whose policy is to drop.
+	// Dropping returns third-party forward chains whose policy is drop.
 	Dropping() ([]kernel.ForwardDropChain, error)
-	// Firewalld tells whether firewalld rules the host.
+	// Firewalld reports whether firewalld runs on the host.
 	Firewalld() bool
-	// HostID is a word that tells this host from others.
+	// HostID returns an ID of this host.
 	HostID() string
 }
 
-// parse reads arguments and configuration, and validates both. It returns
-// what it could read with the error: DEL and GC go on with that.
+// parse reads and validates arguments and configuration. With an error it returns what it could read; DEL and GC
+// continue with that.
 func (p *Plugin) parse(args *skel.CmdArgs, f Facts) (Config, *Attachment, error) {
 	c := p.New()
 	base := c.common()
 	err := cni.Decode(args.StdinData, c)
 	if err != nil {
-		_ = json.Unmarshal(args.StdinData, &base.PluginConf) // what every plugin needs
+		_ = json.Unmarshal(args.StdinData, &base.PluginConf) // the keys that every plugin needs
 	}
 	base.Raw = args.StdinData
 	if err == nil && len(base.RawPrevResult) > 0 {

@@ -15,19 +15,18 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// Env is what the plugins of one program share.
+// Env is shared by the plugins of one program.
 type Env struct {
-	// IPAM are the plugins that run inside this process when ipam.type
-	// resolves to this very program, or to one that is ours.
+	// IPAM lists the plugins that run in this process when ipam.type resolves to this program or to one with the same
+	// plugins.
 	IPAM []IPAM
-	// Ours tells whether another program's file has the same plugins as this one;
-	// nil: none has.
+	// Ours reports whether another program's file has the same plugins as this one. It may be nil.
 	Ours func(file string) bool
-	// Root of runtime state; "": see package attach.
+	// Root is the directory of runtime state; see package attach for the default.
 	Root string
 }
 
-// Skel makes the plugin one that speaks the protocol.
+// Skel returns the plugin as one that speaks the CNI protocol.
 func (p Plugin) Skel(env Env) skel.Plugin {
 	r := &runner{p, env}
 	return skel.Plugin{Name: p.Name, About: p.About, Funcs: skel.CNIFuncs{
@@ -49,27 +48,26 @@ type job struct {
 	conf   Config
 	base   *Conf
 	att    *Attachment
-	ovs    kernel.Switch // nil: the plugin has nothing there
+	ovs    kernel.Switch // nil: the plugin has no objects in Open vSwitch
 	ipam   ipam
-	began  time.Duration // of kernel.Uptime, no later than the first thing this operation looked at
+	start  time.Duration // kernel.Uptime before this operation read anything
 
-	objects  kernel.Objects // what it states, or on DEL what it had
-	recorded bool           // DEL: the record says so
-	ports    []attach.Port  // DEL: which the record says it claimed
+	objects  kernel.Objects // the objects that it declares or, on DEL, removes
+	recorded bool           // DEL: the objects are from the record
+	ports    []attach.Port  // DEL: the host ports claimed in the record
 	written  bool           // the record has the objects
 	result   *cni.Result
 }
 
-// begin opens what an operation needs. Those that build or compare are strict:
-// a namespace that is gone, or a configuration that is not valid, is an error.
-// Those that remove work from names and marks, and need neither.
+// begin opens what an operation needs. Operations that create or compare are strict: a missing namespace or an invalid
+// configuration is an error. Operations that remove need neither; they work from names and owner tags.
 func (r *runner) begin(s *session, args *skel.CmdArgs, strict bool) (_ *job, err error) {
 	if r.IfName != "" {
 		own := *args
 		own.IfName = r.IfName
 		args = &own
 	}
-	j := &job{runner: r, session: s, member: s.member, args: args, began: kernel.Uptime()}
+	j := &job{runner: r, session: s, member: s.member, args: args, start: kernel.Uptime()}
 	if err := s.begin(args.Netns, strict); err != nil {
 		return nil, err
 	}
@@ -94,16 +92,16 @@ func (j *job) end() {
 	j.ovs = nil
 }
 
-// previous is the result that a chained plugin works on.
+// previous returns the result that a chained plugin works on.
 func (j *job) previous() (*cni.Result, error) {
 	if j.base.Prev == nil {
 		return nil, cni.Errorf(cni.CodeInvalidNetworkConfig,
-			"%s must be called as chained plugin: it needs the prevResult of a plugin before it in the list", j.Name)
+			"%s must be called as chained plugin: put it after another plugin in the list, whose result it needs as prevResult", j.Name)
 	}
 	return j.base.Prev.Clone(), nil
 }
 
-// add plans the plugin's ADD and, when nobody else plans with it, makes it so.
+// add plans the plugin's ADD and, unless it shares a session with other plugins, applies it.
 func (r *runner) add(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) {
 	s, shared := sessionOf(ctx, args.Netns, r.env.Root)
 	if shared {
@@ -133,8 +131,8 @@ func (r *runner) join(ctx context.Context, s *session, args *skel.CmdArgs) (*cni
 	return j.build(ctx)
 }
 
-// reserve takes what no two may have at once, and meets an earlier ADD. Who
-// waits for a lock holds none that a list in another order may wait for.
+// reserve takes the locks and host ports that only one attachment can have, and cleans up an earlier ADD. It never
+// waits for a lock while it holds one that a list in another order may wait for.
 func (j *job) reserve(ctx context.Context) error {
 	c, claims := j.conf.(Claimer)
 	if (claims || j.Exclusive) && len(j.unlocks) > 0 {
@@ -148,7 +146,7 @@ func (j *job) reserve(ctx context.Context) error {
 			return cni.Errorf(cni.CodeTryAgainLater, "CNI_NETNS: %w", err)
 		}
 	}
-	if err := j.clear(ctx); err != nil || !claims {
+	if err := j.removeEarlier(ctx); err != nil || !claims {
 		return err
 	}
 	unlock, err := j.dir.Claim(ctx, j.att.Owner, c.Claims())
@@ -158,9 +156,9 @@ func (j *job) reserve(ctx context.Context) error {
 	return err
 }
 
-// build is ADD's work: what it made when it fails is undone by the caller.
+// build computes the ADD's objects and result. If it fails, the caller undoes what was applied.
 func (j *job) build(ctx context.Context) (res *cni.Result, err error) {
-	if _, err := j.record(j.att.Owner); err != nil {
+	if _, err := j.loadRecord(j.att.Owner); err != nil {
 		return nil, err
 	}
 	res = &cni.Result{}
@@ -173,7 +171,7 @@ func (j *job) build(ctx context.Context) (res *cni.Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	j.state(j, links)
+	j.declare(j, links)
 	if j.ipam.afterLinks() {
 		if err := j.flush(); err != nil {
 			return nil, err
@@ -187,11 +185,11 @@ func (j *job) build(ctx context.Context) (res *cni.Result, err error) {
 		return nil, err
 	}
 	j.result = res
-	j.state(j, rest)
+	j.declare(j, rest)
 	return res, nil
 }
 
-// part is what the record says of a plugin.
+// part returns the plugin's part of the record.
 func (j *job) part() attach.Part {
 	p := attach.Part{Plugin: j.Name, IPAM: j.ipam.name, PID: os.Getpid(), Objects: attach.Now(j.objects), Result: attach.Now(j.result)}
 	if c, ok := j.conf.(Claimer); ok {
@@ -200,30 +198,29 @@ func (j *job) part() attach.Part {
 	return p
 }
 
-// address asks IPAM and adds what it gave to the result.
+// address calls IPAM and adds its addresses to the result.
 func (j *job) address(ctx context.Context, res *cni.Result) error {
 	if j.Chained || j.ipam.name == "" {
 		return nil
 	}
 	got, err := j.ipam.add(ctx)
-	if err != nil && j.abandoned(err) {
-		j.ipam.again = true
+	if err != nil && j.isLeftover(err) {
+		j.ipam.reuse = true
 		got, err = j.ipam.add(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("ipam %s: %w", j.ipam.name, err)
 	}
 	if len(got.IPs) == 0 {
-		return fmt.Errorf("ipam %s gave no address", j.ipam.name)
+		return fmt.Errorf("ipam %s returned no address", j.ipam.name)
 	}
 	j.use(res, got)
 	return nil
 }
 
-// abandoned tells whether the addresses that the attachment is said to hold
-// already are left of an ADD that was cut off before its record was written:
-// the container has no such interface.
-func (j *job) abandoned(err error) bool {
+// isLeftover reports whether the addresses that the attachment already holds are from an ADD that was interrupted
+// before it wrote its record: the container has no such interface.
+func (j *job) isLeftover(err error) bool {
 	var held *ipamdir.HeldError
 	if !errors.As(err, &held) {
 		return false
@@ -232,7 +229,7 @@ func (j *job) abandoned(err error) bool {
 	return errors.Is(err, os.ErrNotExist)
 }
 
-// use adds what IPAM gave to the result, on the attachment's interface.
+// use adds IPAM's result to the result, on the attachment's interface.
 func (j *job) use(res, got *cni.Result) {
 	res.IPs, res.Routes, res.DNS = got.IPs, got.Routes, got.DNS
 	own := slices.IndexFunc(res.Interfaces, func(i cni.Interface) bool {

@@ -13,40 +13,39 @@ import (
 	"github.com/fairlead/fairlead/kernel/netns"
 )
 
-// session is one operation on one attachment: of one plugin, or of those of a
-// list that run in one process. They share handles and record, and are planned
-// one after the other before the kernel is changed, as far as none of them has to
-// ask what only a change can answer. So an attach is one record, one batch a
-// namespace and one nftables transaction, whatever the number of plugins.
+// session is one operation on one attachment, by one plugin or by all plugins of a list that run in one process. They
+// share handles and the record. All of them are planned before the kernel is changed, unless a plugin asks a question
+// that only a changed kernel can answer. So an attach writes one record, one batch per namespace and one nftables
+// transaction, whatever the number of plugins.
 type session struct {
 	open   bool
-	locked bool          // the namespace is, by this session
+	locked bool          // this session holds the namespace's lock
 	path   string        // of the container's namespace
-	host   string        // path of the namespace that is the host; "": the real one, see Within
-	netns  *netns.Handle // nil when gone, on DEL
+	host   string        // path of the namespace that acts as the host; "": the real host, see WithHost
+	netns  *netns.Handle // nil if gone, on DEL
 	engine *kernel.Engine
 	dir    *attach.Dir
 
-	member int // position in the list of the plugin that runs, for errors
-	failed int // position of the one whose part failed, or -1
+	member int // list position of the plugin that runs, for errors
+	failed int // list position of the plugin that failed, or -1
 
-	place   *attach.Reservation       // of an attachment that has no record yet
-	placeOf kernel.Owner              // whose it is
-	book    *book                     // the attachment's record
-	jobs    []*job                    // whose ADD is in the book, or waits to be
-	stated  []stated                  // objects that wait to be made
-	unlocks []func()                  // of claims, once the record tells of them
-	links   map[link]*kernel.LinkInfo // as they were found since the last change
-	// foreseen are links that plugins were told of before they were there.
-	foreseen map[link]*kernel.LinkInfo
-	leaving  []*job         // whose DEL waits for the others'
-	seized   bool           // by a collector, which has the place too: see attach.Seize
-	past     *attach.Record // what an ADD noted, without what DEL took of it already
-	unread   error          // why past could not be read, though it is there
+	reservation *attach.Reservation       // of an attachment that has no record yet
+	reservedFor kernel.Owner              // the owner of the reservation
+	rec         *openRecord               // the attachment's record
+	jobs        []*job                    // ADDs that are in the record or will be
+	pending     []pendingObject           // objects to apply
+	unlocks     []func()                  // release the locks on claims, once the record has them
+	links       map[link]*kernel.LinkInfo // links read from the kernel since the last change
+	// planned are links that plugins were given before they existed.
+	planned  map[link]*kernel.LinkInfo
+	removals []*job         // DELs that wait for those of other plugins
+	seized   bool           // by a collector, which holds the reservation too: see attach.Seize
+	past     *attach.Record // the recorded ADD, without the parts that DEL took
+	readErr  error          // why an existing record could not be read
 }
 
-// stated is an object of a plugin.
-type stated struct {
+// pendingObject is an object that a plugin declared.
+type pendingObject struct {
 	kernel.Object
 	by *job
 }
@@ -58,7 +57,7 @@ type link struct {
 
 type sessionKey struct{}
 
-// sessionOf is the session that a context's plugins share, or one of its own.
+// sessionOf returns the session that the context's plugins share, or a new one.
 func sessionOf(ctx context.Context, netns, root string) (s *session, shared bool) {
 	s, shared = ctx.Value(sessionKey{}).(*session)
 	if !shared || s.open && s.path != netns {
@@ -70,7 +69,7 @@ func sessionOf(ctx context.Context, netns, root string) (s *session, shared bool
 }
 
 func newSession(root string) *session {
-	return &session{dir: attach.Open(root), failed: -1, links: map[link]*kernel.LinkInfo{}, foreseen: map[link]*kernel.LinkInfo{}}
+	return &session{dir: attach.Open(root), failed: -1, links: map[link]*kernel.LinkInfo{}, planned: map[link]*kernel.LinkInfo{}}
 }
 
 // begin opens the namespaces, once. See runner.begin for strict.
@@ -96,12 +95,12 @@ func (s *session) begin(nsPath string, strict bool) (err error) {
 // close may be called twice.
 func (s *session) close() {
 	s.unlock()
-	s.place.Free()
-	if s.book != nil {
-		s.book.rec.Unlock()
+	s.reservation.Free()
+	if s.rec != nil {
+		s.rec.rec.Unlock()
 	}
 	s.past.Unlock()
-	for _, j := range append(s.jobs, s.leaving...) {
+	for _, j := range append(s.jobs, s.removals...) {
 		j.end()
 	}
 	if s.engine != nil {
@@ -121,7 +120,7 @@ func (s *session) unlockNetns() {
 	s.locked = false
 }
 
-// lock is for a plugin that takes what is free in the namespace.
+// lock locks the namespace for a plugin that takes a free name or number in it.
 func (s *session) lock(ctx context.Context) error {
 	if s.locked {
 		return nil
@@ -138,27 +137,26 @@ func (s *session) unlock() {
 	s.unlocks = nil
 }
 
-// state notes objects that a plugin wants.
-func (s *session) state(j *job, list kernel.Objects) {
+// declare adds objects that a plugin wants.
+func (s *session) declare(j *job, list kernel.Objects) {
 	for _, o := range list {
-		s.stated = append(s.stated, stated{o, j})
+		s.pending = append(s.pending, pendingObject{o, j})
 	}
 	j.objects = append(j.objects, list...)
 	j.written = false
 }
 
-// flush makes what was stated so far: first the record says so, then the
-// kernel is changed.
+// flush applies the pending objects. It writes the record before it changes the kernel.
 func (s *session) flush() error {
 	if err := s.write(); err != nil {
 		return err
 	}
-	list := make(kernel.Objects, len(s.stated))
-	for i, o := range s.stated {
+	list := make(kernel.Objects, len(s.pending))
+	for i, o := range s.pending {
 		list[i] = o.Object
 	}
-	waiting := s.stated
-	s.stated = nil
+	waiting := s.pending
+	s.pending = nil
 	clear(s.links)
 	if len(list) == 0 {
 		return nil
@@ -174,35 +172,35 @@ func (s *session) flush() error {
 	if err != nil {
 		return err
 	}
-	return s.cameTrue()
+	return s.updatePlanned()
 }
 
-// cameTrue replaces what plugins were told of links by what these are now.
-func (s *session) cameTrue() error {
-	for at, l := range s.foreseen {
+// updatePlanned fills planned links with the kernel's values, now that they exist.
+func (s *session) updatePlanned() error {
+	for at, l := range s.planned {
 		now, err := s.engine.Link(at.side, at.name)
 		if err != nil {
 			return err
 		}
 		*l = *now
 	}
-	clear(s.foreseen)
+	clear(s.planned)
 	return nil
 }
 
-// commit makes everything stated, and says in the record that it is done. What
-// another process may look at must be committed.
+// commit applies all pending objects and marks them done in the record. Commit before another process may read the
+// result.
 func (s *session) commit() error {
 	if !s.open {
-		return nil // none of the plugins came here
+		return nil // no plugin opened the session
 	}
-	clear(s.foreseen) // nobody asks any more
+	clear(s.planned) // nobody asks any more
 	if err := s.flush(); err != nil {
 		return err
 	}
 	s.unlock()
-	if s.book != nil && s.book.stored {
-		if err := s.dir.Finish(s.book.rec, s.book.base); err != nil {
+	if s.rec != nil && s.rec.stored {
+		if err := s.dir.Finish(s.rec.rec, s.rec.base); err != nil {
 			return err
 		}
 	}
@@ -211,17 +209,16 @@ func (s *session) commit() error {
 	for _, j := range s.jobs {
 		j.end()
 	}
-	s.place.Free()
-	s.book, s.jobs, s.place = nil, nil, nil
+	s.reservation.Free()
+	s.rec, s.jobs, s.reservation = nil, nil, nil
 	return nil
 }
 
-// undo takes back what was not committed: addresses, the kernel's objects, the
-// claims, the record's parts.
+// undo reverts what was not committed: addresses, kernel objects, claims and parts of the record.
 func (s *session) undo(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	s.unlock() // the claims are freed under the same locks
-	s.stated = nil
+	s.pending = nil
 	var errs []error
 	release := func(overLinks bool) {
 		for _, j := range slices.Backward(s.jobs) {
@@ -230,18 +227,18 @@ func (s *session) undo(ctx context.Context) error {
 			}
 		}
 	}
-	release(true) // before the links, over which it may have to say so
+	release(true) // before the links go, over which it may send a release
 	if s.engine != nil {
 		errs = append(errs, s.engine.Undo())
 	}
-	release(false) // when nothing of ours has the address any more: the next may get it at once
+	release(false) // once nothing uses the address: the next owner may get it at once
 	for _, j := range s.jobs {
 		errs = append(errs, j.release())
 	}
-	// What is left is in the record: the next DEL, or ADD, takes it.
+	// The record keeps what is left; the next DEL or ADD removes it.
 	err := errors.Join(errs...)
 	if err == nil {
-		err = s.strike()
+		err = s.dropParts()
 	}
 	if err != nil {
 		return fmt.Errorf("undo: %w", err)

@@ -1,4 +1,4 @@
-// Package plugintest asks a declarative plugin, without a kernel, what it wants.
+// Package plugintest evaluates a declarative plugin without a kernel.
 package plugintest
 
 import (
@@ -18,10 +18,10 @@ import (
 	"github.com/fairlead/fairlead/plugin"
 )
 
-// Facts is a host and a container with the links that it lists.
+// Facts is a host and a container with the listed links.
 type Facts [2]map[string]*kernel.LinkInfo
 
-// Link is one of the listed.
+// Link returns a listed link.
 func (f Facts) Link(s kernel.Side, name string) (*kernel.LinkInfo, error) {
 	if l, ok := f[s][name]; ok {
 		return l, nil
@@ -29,7 +29,7 @@ func (f Facts) Link(s kernel.Side, name string) (*kernel.LinkInfo, error) {
 	return nil, fmt.Errorf("link %s: %w", name, fs.ErrNotExist)
 }
 
-// Links are the listed, by name.
+// Links returns the listed links, sorted by name.
 func (f Facts) Links(s kernel.Side) (out []*kernel.LinkInfo, err error) {
 	for _, name := range slices.Sorted(maps.Keys(f[s])) {
 		out = append(out, f[s][name])
@@ -37,11 +37,11 @@ func (f Facts) Links(s kernel.Side) (out []*kernel.LinkInfo, err error) {
 	return out, nil
 }
 
-// Sysctl is 7, whatever the key.
+// Sysctl returns "7" for every key.
 func (f Facts) Sysctl(kernel.Side, string) (string, error) { return "7", nil }
 
-// Routes has those that the kernel made of 10.1.0.2/24 and fd01::2/64 on the
-// container's eth0, a default route, and a foreign one in table 100.
+// Routes returns the routes that the kernel creates for 10.1.0.2/24 and fd01::2/64 on the container's eth0, a default
+// route, and a third-party route in table 100.
 func (f Facts) Routes(s kernel.Side, family byte, _ int) (out []kernel.RouteInfo, err error) {
 	in := f[kernel.Container]["eth0"]
 	if s != kernel.Container || in == nil {
@@ -64,32 +64,32 @@ func (f Facts) Routes(s kernel.Side, family byte, _ int) (out []kernel.RouteInfo
 	return all[family], nil
 }
 
-// Rules are the kernel's own.
+// Rules returns the kernel's default rules.
 func (f Facts) Rules(kernel.Side, byte) ([]kernel.RuleInfo, error) {
 	return []kernel.RuleInfo{{Table: 255}, {Table: 254, Priority: 32766}, {Table: 253, Priority: 32767}}, nil
 }
 
-// Dropping is Docker's chain, and an operator's.
+// Dropping returns Docker's chain and an administrator's.
 func (f Facts) Dropping() ([]kernel.ForwardDropChain, error) {
 	return []kernel.ForwardDropChain{{Family: "ip", Table: "filter", Chain: "FORWARD"}, {Family: "inet", Table: "mine", Chain: "fwd"}}, nil
 }
 
-// Firewalld does not run.
+// Firewalld returns false.
 func (f Facts) Firewalld() bool { return false }
 
-// HostID is always the same.
+// HostID returns "test".
 func (f Facts) HostID() string { return "test" }
 
-// Uplinks has one.
+// Uplinks returns one link.
 func (f Facts) Uplinks() []string { return []string{"uplink0"} }
 
-// DefaultLink is dev0.
+// DefaultLink returns dev0.
 func (f Facts) DefaultLink(kernel.Side) (string, error) { return "dev0", nil }
 
-// OtherEnd is of none.
+// OtherEnd finds none.
 func (f Facts) OtherEnd(*kernel.LinkInfo) (*kernel.LinkInfo, error) { return nil, os.ErrNotExist }
 
-// LinkTo knows no routes.
+// LinkTo finds no route.
 func (f Facts) LinkTo(netip.Addr) (string, error) { return "", fs.ErrNotExist }
 
 // Try returns the objects for a container "c1" with interface eth0.
@@ -102,14 +102,14 @@ func Try(p plugin.Plugin, conf []byte, r *cni.Result) (kernel.Objects, error) {
 		"br0": {Index: 4, Name: "br0", Kind: "bridge", MAC: "02:00:00:00:00:04", MTU: 1500, Up: true},
 		"in0": {Index: 3, Name: "in0", MAC: "02:00:00:00:00:03", MTU: 1400, Up: true},
 	}}
-	if p.Chained { // what was made before it
+	if p.Chained { // what the plugins before it created
 		facts[kernel.Host]["veth7"] = &kernel.LinkInfo{Index: 17, Name: "veth7", Kind: "veth", MTU: 1450, Master: 7, Peer: 2, Up: true}
 		facts[kernel.Container]["eth0"] = &kernel.LinkInfo{Index: 2, Name: "eth0", Kind: "veth", MAC: "02:00:00:00:00:02", MTU: 1450, TxQLen: 1000, Peer: 17, Up: true}
 	}
 	return p.State(conf, "c1", "eth0", "/run/netns/c1", facts, r)
 }
 
-// State is the objects as text, a line each, and then the result.
+// State returns the objects as text, one per line, followed by the result.
 func State(t testing.TB, p plugin.Plugin, conf []byte, r *cni.Result) string {
 	t.Helper()
 	list, err := Try(p, conf, r)
@@ -136,9 +136,8 @@ func State(t testing.TB, p plugin.Plugin, conf []byte, r *cni.Result) string {
 	return b.String()
 }
 
-// Golden turns every configuration testdata/*.json into text, with the
-// addresses of its key testIPs as IPAM's, and compares it with the .golden file
-// beside it. UPDATE in the environment writes those.
+// Golden turns every configuration testdata/*.json into text and compares it with the .golden file next to it. The key
+// testIPs holds the addresses from IPAM. With UPDATE in the environment it writes the .golden files.
 func Golden(t *testing.T, plugins ...plugin.Plugin) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.json")
@@ -178,11 +177,11 @@ func compare(t *testing.T, golden, got string) {
 	}
 	want, err := os.ReadFile(golden)
 	if err != nil || got != string(want) {
-		t.Errorf("%s (%v): stated\n%s\nwant\n%s", golden, err, got, want)
+		t.Errorf("%s (%v): got\n%s\nwant\n%s", golden, err, got, want)
 	}
 }
 
-// Result is what IPAM gave: addresses without a gateway.
+// Result returns IPAM's result: addresses without a gateway.
 func Result(ips ...netip.Prefix) *cni.Result {
 	r := &cni.Result{}
 	for _, ip := range ips {
@@ -191,8 +190,8 @@ func Result(ips ...netip.Prefix) *cni.Result {
 	return r
 }
 
-// Fuzz tries configurations, beginning with testdata/*.json: whatever they are,
-// a plugin answers with an error, or with objects that a record can hold.
+// Fuzz runs the plugins with arbitrary configurations, starting from testdata/*.json. A plugin must return an error, or
+// objects that a record can hold.
 func Fuzz(f *testing.F, plugins ...plugin.Plugin) {
 	files, err := filepath.Glob("testdata/*.json")
 	if err != nil || len(files) == 0 {
@@ -207,18 +206,18 @@ func Fuzz(f *testing.F, plugins ...plugin.Plugin) {
 	}
 	f.Fuzz(func(t *testing.T, conf []byte) {
 		for _, p := range plugins {
-			if err := survives(conf, p); err != nil {
+			if err := checkRecordable(conf, p); err != nil {
 				t.Errorf("%s: %v", p.Name, err)
 			}
 		}
 	})
 }
 
-func survives(conf []byte, p plugin.Plugin) error {
+func checkRecordable(conf []byte, p plugin.Plugin) error {
 	ips := []netip.Prefix{netip.MustParsePrefix("10.1.0.2/24"), netip.MustParsePrefix("fd00::2/64")}
 	list, err := Try(p, conf, Result(ips...))
 	if err != nil {
-		return nil // refused
+		return nil // rejected
 	}
 	raw, err := json.Marshal(list)
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/fairlead/fairlead/plugins/ruleset"
 )
 
-// Bandwidth limits a container's traffic in both directions.
+// Bandwidth returns the plugin that limits a container's traffic in both directions.
 func Bandwidth() plugin.Plugin {
 	return plugin.Plugin{
-		Name: "bandwidth", About: "limits a container's traffic, in and out, by token buckets on the host's end of its link", Chained: true,
+		Name: "bandwidth", About: "limits a container's traffic in both directions with token buckets on the host's end of its link", Chained: true,
 		New: func() plugin.Config { return &bandwidth{} },
 	}
 }
@@ -31,8 +31,7 @@ type bandwidth struct {
 	shaped, unshaped []netip.Prefix
 }
 
-// rates are in bits a second, bursts in bits; ingress is what the container
-// gets, egress what it sends.
+// rates are in bits per second, bursts in bits. Ingress is what the container receives, egress what it sends.
 type rates struct {
 	IngressRate     uint64         `json:"ingressRate"`
 	IngressBurst    uint64         `json:"ingressBurst"`
@@ -42,10 +41,10 @@ type rates struct {
 	UnshapedSubnets []netip.Prefix `json:"unshapedSubnets"`
 }
 
-// Bounds of what the kernel can count, and of what makes sense.
+// Limits of the kernel's counters, and of useful rates.
 const (
-	minRate  = 8               // bits a second: a byte
-	maxRate  = 1 << 43         // bits a second, 8.8 Tbit/s: no link is faster
+	minRate  = 8               // bits per second: one byte
+	maxRate  = 1 << 43         // bits per second, 8.8 Tbit/s: faster than any link
 	maxBurst = 8 * (1<<32 - 1) // bits
 )
 
@@ -64,18 +63,18 @@ func (c *bandwidth) Validate(*plugin.Attachment) error {
 	}{{"ingress", c.IngressRate, c.IngressBurst}, {"egress", c.EgressRate, c.EgressBurst}} {
 		switch {
 		case d.rate == 0 && d.burst > 0:
-			return cni.Invalid(c.Raw, at+d.name+"Burst", fmt.Sprintf("a burst without a rate: want %sRate too, in bits a second", d.name))
+			return cni.Invalid(c.Raw, at+d.name+"Burst", fmt.Sprintf("a burst needs a rate: set %sRate too, in bits per second", d.name))
 		case d.rate > 0 && d.rate < minRate || d.rate > maxRate:
-			return cni.Invalid(c.Raw, at+d.name+"Rate", fmt.Sprintf("want 0 (no limit) or %d to %d bits a second", minRate, uint64(maxRate)))
+			return cni.Invalid(c.Raw, at+d.name+"Rate", fmt.Sprintf("want 0 (no limit) or %d to %d bits per second", minRate, uint64(maxRate)))
 		case d.burst > maxBurst:
 			return cni.Invalid(c.Raw, at+d.name+"Burst", fmt.Sprintf("want at most %d bits: the kernel's bucket holds less than 4 GiB", uint64(maxBurst)))
 		}
 	}
 	if len(c.ShapedSubnets) > 0 && len(c.UnshapedSubnets) > 0 {
-		return cni.Invalid(c.Raw, at+"unshapedSubnets", "cannot be given together with shapedSubnets: what is in neither would be undecided")
+		return cni.Invalid(c.Raw, at+"unshapedSubnets", "cannot be combined with shapedSubnets: set one of them")
 	}
 	if c.EgressAt != "" && c.EgressAt != "host" && c.EgressAt != "container" {
-		return cni.Invalid(c.Raw, "egressAt", `want "host" (the default: out of the container's reach) or "container" (without a second link: for containers without CAP_NET_ADMIN)`)
+		return cni.Invalid(c.Raw, "egressAt", `want "host" (the default: the container cannot change it) or "container" (one link less; only for containers without CAP_NET_ADMIN)`)
 	}
 	return nil
 }
@@ -106,22 +105,22 @@ func (c *bandwidth) Addressed(a *plugin.Attachment, r *cni.Result) (list kernel.
 		&kernel.TCFilter{Link: end.Name, Parent: kernel.IngressHandle, Redirect: ifb.Name, Priority: 1}), nil
 }
 
-// Find states the link that DEL without a record looks for.
+// Find returns the link that DEL without a record looks for.
 func (c *bandwidth) Find(a *plugin.Attachment) (kernel.Objects, error) {
 	return kernel.Objects{&kernel.IFB{Name: a.LinkName("bwp"), OwnerTag: a.Tag()}}, nil
 }
 
-// Inherited is the link of the reference's.
-func (c *bandwidth) Inherited(a *plugin.Attachment) kernel.Objects {
+// ReferenceObjects returns the reference plugin's link.
+func (c *bandwidth) ReferenceObjects(a *plugin.Attachment) kernel.Objects {
 	return kernel.Objects{&kernel.IFB{Name: ruleset.ReferenceLink(a)}}
 }
 
-// shape limits what leaves a link: all of it, or, where subnets are named, what
-// comes from (or goes to) them, or what does not.
+// shape limits what leaves a link: everything or, with subnets, only packets from (or to) shapedSubnets, or only those
+// not from (or to) unshapedSubnets.
 func (c *bandwidth) shape(in kernel.Side, link string, mtu int, rate, burst uint64, from bool) kernel.Objects {
 	q := &kernel.Qdisc{In: in, Link: link, Rate: rate / 8, Burst: bucket(rate/8, burst/8, mtu)}
 	if len(c.ShapedSubnets)+len(c.UnshapedSubnets) == 0 {
-		q.Type, q.Limit = "tbf", waiting(q.Rate, q.Burst)
+		q.Type, q.Limit = "tbf", queueLimit(q.Rate, q.Burst)
 		return kernel.Objects{q}
 	}
 	q.Type, q.Default = "htb", len(c.UnshapedSubnets) > 0
@@ -138,30 +137,28 @@ func (c *bandwidth) shape(in kernel.Side, link string, mtu int, rate, burst uint
 
 const (
 	frameHeader = 18                   // bytes: ethernet with a VLAN tag
-	burstPart   = 100                  // of a second at the rate, where no burst is asked for
-	burstFrames = 10                   // and never less than so many whole frames
-	latencyPart = 40                   // of a second at the rate may wait: 25 ms, as the reference has it
-	most        = uint64(1<<32 - 1000) // bytes the kernel can count
+	burstPart   = 100                  // the default burst is 1/100 s at the rate
+	burstFrames = 10                   // and at least this many full frames
+	latencyPart = 40                   // 1/40 s (25 ms) at the rate may queue, as in the reference plugin
+	maxCount    = uint64(1<<32 - 1000) // largest number of bytes the kernel can count
 )
 
-// bucket is the burst in bytes. It must hold the largest frame, or that would
-// never leave.
+// bucket returns the burst in bytes. It must hold the largest frame, which otherwise would never leave.
 func bucket(rate, burst uint64, mtu int) uint32 {
 	frame := uint64(mtu + frameHeader)
 	if burst == 0 {
 		burst = max(rate/burstPart, burstFrames*frame)
 	}
-	return uint32(min(max(burst, frame), most))
+	return uint32(min(max(burst, frame), maxCount))
 }
 
-// waiting is how many bytes may wait for the bucket before more are dropped.
-func waiting(rate uint64, burst uint32) uint32 {
-	return uint32(min(rate/latencyPart+uint64(burst), most))
+// queueLimit returns how many bytes may queue before the kernel drops more.
+func queueLimit(rate uint64, burst uint32) uint32 {
+	return uint32(min(rate/latencyPart+uint64(burst), maxCount))
 }
 
-// hostEnd is the host's end of the container's link: the other end of its
-// interface, which a plugin before this one put in the result, or, where the
-// version knows no interfaces, the kernel knows.
+// hostEnd returns the host's end of the container's link. An earlier plugin put it in the result; a result without
+// interfaces (before 0.3.0) leaves it to the kernel.
 func hostEnd(who string, a *plugin.Attachment, r *cni.Result) (*kernel.LinkInfo, error) {
 	in, err := a.Facts.Link(kernel.Container, a.IfName)
 	if err != nil {
@@ -185,7 +182,7 @@ func hostEnd(who string, a *plugin.Attachment, r *cni.Result) (*kernel.LinkInfo,
 	if l, err := a.Facts.OtherEnd(in); !errors.Is(err, os.ErrNotExist) {
 		return l, err
 	}
-	return nil, cni.Errorf(cni.CodeInvalidNetworkConfig, "%s needs a container's link with an end on the host (bridge, ptp): %s is %s, and prevResult names no other end of it",
+	return nil, cni.Errorf(cni.CodeInvalidNetworkConfig, "%s needs a container's link with an end on the host (bridge, ptp): %s is %s, and prevResult lists no other end of it",
 		who, a.IfName, kindOf(in))
 }
 

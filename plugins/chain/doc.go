@@ -1,3 +1,3 @@
-// Package chain holds the plugins that work on what others of their list made:
-// they make no link and ask no IPAM. A file each, or a few that share its name.
+// Package chain holds the chained plugins, which work on what earlier plugins of the list created. They create no
+// interface for the container and call no IPAM. Each has one file, or a few with its name as prefix.
 package chain

@@ -9,10 +9,10 @@ import (
 	"github.com/fairlead/fairlead/plugins/ruleset"
 )
 
-// Firewall lets a container's traffic through the host's forward path.
+// Firewall returns the plugin that lets a container's traffic through the host's forward chains.
 func Firewall() plugin.Plugin {
 	return plugin.Plugin{
-		Name: "firewall", About: "admits a container's traffic where the host's firewall forwards only what it knows", Chained: true,
+		Name: "firewall", About: "allows a container's traffic where the host's firewall drops forwarded packets", Chained: true,
 		New: func() plugin.Config { return &firewall{} },
 	}
 }
@@ -29,7 +29,7 @@ func (c *firewall) Validate(*plugin.Attachment) error {
 	switch c.Backend {
 	case "", "nftables", "iptables", "firewalld":
 	default:
-		return cni.Invalid(c.Raw, "backend", `want "nftables", "iptables" or "firewalld", or none: whichever rules the host`)
+		return cni.Invalid(c.Raw, "backend", `want "nftables", "iptables" or "firewalld", or omit it to use whichever manages the host`)
 	}
 	switch c.IngressPolicy {
 	case "", "open", "same-bridge", "isolated":
@@ -37,7 +37,7 @@ func (c *firewall) Validate(*plugin.Attachment) error {
 		return cni.Invalid(c.Raw, "ingressPolicy", `want "open", "same-bridge" or "isolated"`)
 	}
 	if len(c.AdminChain) > 28 || c.AdminChain == forwardChain {
-		return cni.Invalid(c.Raw, "iptablesAdminChainName", "want the name of a chain of your own, at most 28 bytes")
+		return cni.Invalid(c.Raw, "iptablesAdminChainName", "want the name of your own chain, at most 28 bytes")
 	}
 	if c.AdminChain == "" {
 		c.AdminChain = "CNI-ADMIN"
@@ -48,8 +48,8 @@ func (c *firewall) Validate(*plugin.Attachment) error {
 	return nil
 }
 
-// Addressed states the policy between bridges, and whatever it takes that the
-// host forwards for the container: by default nothing, as the kernel forwards.
+// Addressed returns the policy between bridges, and the rules that make the host forward the container's packets. By
+// default there are none, because the kernel forwards.
 func (c *firewall) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
 	list, err := c.ingress(a, r)
 	if err != nil {
@@ -100,7 +100,7 @@ func (c *firewall) admit(a *plugin.Attachment, d kernel.ForwardDropChain, ips []
 
 const forwardChain = "CNI-FORWARD"
 
-// iptables states the chains that the reference has, an administrator's first.
+// iptables returns the same chains as the reference plugin, an administrator's first.
 func (c *firewall) iptables(command ruleset.IPTables, ip cni.IP) kernel.Objects {
 	t, addr := command.Filter(), whole(ip).String()
 	return kernel.Objects{
@@ -119,7 +119,7 @@ func whole(ip cni.IP) netip.Prefix {
 	return netip.PrefixFrom(a, a.BitLen())
 }
 
-// Find states what a result that DEL was given tells.
+// Find returns the objects for the prevResult that DEL got.
 func (c *firewall) Find(a *plugin.Attachment) (kernel.Objects, error) {
 	if c.Prev == nil {
 		return nil, nil
@@ -127,8 +127,8 @@ func (c *firewall) Find(a *plugin.Attachment) (kernel.Objects, error) {
 	return c.Addressed(a, c.Prev.Clone())
 }
 
-// Inherited are the rules of the reference's for the addresses that DEL was given.
-func (c *firewall) Inherited(*plugin.Attachment) kernel.Objects {
+// ReferenceObjects returns the reference plugin's rules for the addresses that DEL got.
+func (c *firewall) ReferenceObjects(*plugin.Attachment) kernel.Objects {
 	if c.Prev == nil {
 		return nil
 	}
@@ -136,13 +136,12 @@ func (c *firewall) Inherited(*plugin.Attachment) kernel.Objects {
 }
 
 const (
-	fromChain = "ingress-from" // by the bridge that a packet leaves
-	toChain   = "ingress-to"   // by the bridge that it is for
+	fromChain = "ingress-from" // by the bridge that a packet comes from
+	toChain   = "ingress-to"   // by the bridge that a packet goes to
 )
 
-// ingress states that no packet passes from one bridge with a policy to
-// another, or, of an isolated one, from port to port. What comes from elsewhere
-// (host ports, the host) is not concerned. The rules are the bridge's and stay.
+// ingress drops packets from one bridge with a policy to another or, for an isolated bridge, from port to port. Packets
+// from elsewhere (host ports, the host) pass. The rules belong to the bridge and stay.
 func (c *firewall) ingress(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
 	if c.IngressPolicy == "" || c.IngressPolicy == "open" {
 		return nil, nil
@@ -169,14 +168,14 @@ func (c *firewall) ingress(a *plugin.Attachment, r *cni.Result) (kernel.Objects,
 	return list, nil
 }
 
-// isolated states the same where frames pass from port to port without being
-// routed, whether or not the host has bridge-nf-call-iptables.
+// isolated drops frames that the bridge forwards from port to port without routing, whether or not
+// bridge-nf-call-iptables is on.
 func isolated(who string, a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
 	port, err := hostEnd(who, a, r)
 	if err != nil {
 		return nil, err
 	}
-	const set = "ingress-isolated" // ports whose frames go to no other of them
+	const set = "ingress-isolated" // ports that exchange no frames with each other
 	part := func(what, in, text string) *kernel.NFT {
 		n := ruleset.Part(what, in, text)
 		n.Family = "bridge"
@@ -192,8 +191,8 @@ func isolated(who string, a *plugin.Attachment, r *cni.Result) (kernel.Objects, 
 	}, nil
 }
 
-// bridgeOf is the bridge that the container is on: in prevResult, or, where the
-// version knows no interfaces, that of its link's other end.
+// bridgeOf returns the container's bridge: from prevResult or, for a result without interfaces (before 0.3.0), the
+// master of the link's other end.
 func bridgeOf(a *plugin.Attachment, r *cni.Result) string {
 	for _, i := range r.Interfaces {
 		if i.Sandbox != "" {
@@ -210,7 +209,7 @@ func bridgeOf(a *plugin.Attachment, r *cni.Result) string {
 	if err != nil {
 		return ""
 	}
-	links, _ := a.Facts.Links(kernel.Host) // without a list there is no bridge in it
+	links, _ := a.Facts.Links(kernel.Host) // without a list the bridge is not found
 	for _, l := range links {
 		if l.Index == end.Master && l.Kind == "bridge" {
 			return l.Name
@@ -219,10 +218,10 @@ func bridgeOf(a *plugin.Attachment, r *cni.Result) string {
 	return ""
 }
 
-// Ready tells whether the backend that the configuration names is there.
+// Ready reports whether the configured backend runs.
 func (c *firewall) Ready(a *plugin.Attachment) error {
 	if c.Backend == "firewalld" && !a.Facts.Firewalld() {
-		return cni.Errorf(cni.CodePluginNotAvailable, "firewalld does not run: it has no name on the system bus")
+		return cni.Errorf(cni.CodePluginNotAvailable, "firewalld is not running: it has no name on the system bus")
 	}
 	return nil
 }

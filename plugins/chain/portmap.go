@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead/fairlead/plugins/ruleset"
 )
 
-// Portmap makes a container's ports answer on addresses of the host.
+// Portmap returns the plugin that forwards host ports to a container.
 func Portmap() plugin.Plugin {
 	return plugin.Plugin{
 		Name: "portmap", About: "forwards ports of the host to a container", Chained: true,
@@ -37,8 +37,7 @@ type portmap struct {
 	mappings []mapping
 }
 
-// portMapping is one of runtimeConfig.portMappings; some runtimes write the
-// keys as HostPort, which reads the same.
+// portMapping is an element of runtimeConfig.portMappings. Keys are case-insensitive: some runtimes write HostPort.
 type portMapping struct {
 	HostPort      int    `json:"hostPort"`
 	ContainerPort int    `json:"containerPort"`
@@ -46,17 +45,17 @@ type portMapping struct {
 	HostIP        string `json:"hostIP"`
 }
 
-// mapping is a portMapping that is valid.
+// mapping is a valid portMapping.
 type mapping struct {
 	hostIP              netip.Addr // zero: every address of both families
 	hostPort, container uint16
 	protocol            string
 }
 
-// every tells whether the mapping answers on every address of the host.
+// every reports whether the mapping applies to every address of the host.
 func (m mapping) every() bool { return !m.hostIP.IsValid() || m.hostIP.IsUnspecified() }
 
-// serves tells whether the mapping is for a family.
+// serves reports whether the mapping applies to a family.
 func (m mapping) serves(v4 bool) bool { return !m.hostIP.IsValid() || m.hostIP.Is4() == v4 }
 
 func (c *portmap) Validate(*plugin.Attachment) error {
@@ -70,10 +69,10 @@ func (c *portmap) Validate(*plugin.Attachment) error {
 		return cni.Invalid(c.Raw, "markMasqBit", "want a bit from 0 to 31")
 	}
 	if c.Backend != nil && *c.Backend == "nftables" && c.wantsIPTables() {
-		return cni.Invalid(c.Raw, "backend", "the configuration has keys that only iptables knows: externalSetMarkChain, or conditions that begin with - or !")
+		return cni.Invalid(c.Raw, "backend", "the configuration has keys that only iptables supports: externalSetMarkChain, or conditions that begin with - or !")
 	}
 	if key := c.nftablesOnly(); key != "" && c.iptables() {
-		return cni.Invalid(c.Raw, key, "these are words of nft, and the configuration asks for iptables, whose conditions begin with - or !")
+		return cni.Invalid(c.Raw, key, "these conditions are in nft syntax, but the configuration asks for iptables, whose conditions begin with - or !")
 	}
 	for i, p := range c.RuntimeConfig.PortMappings {
 		m, key, problem := p.valid()
@@ -88,7 +87,7 @@ func (c *portmap) Validate(*plugin.Attachment) error {
 	return nil
 }
 
-// nftablesOnly is a key whose conditions are not iptables'.
+// nftablesOnly returns a key whose conditions are not in iptables syntax, or "".
 func (c *portmap) nftablesOnly() string {
 	for key, list := range map[string][]string{"conditionsV4": c.ConditionsV4, "conditionsV6": c.ConditionsV6} {
 		if len(list) > 0 && !strings.HasPrefix(list[0], "-") && !strings.HasPrefix(list[0], "!") {
@@ -116,7 +115,7 @@ func (p portMapping) valid() (m mapping, key, problem string) {
 	case m.protocol != "tcp" && m.protocol != "udp" && m.protocol != "sctp":
 		return m, "protocol", "want tcp, udp or sctp"
 	case err != nil:
-		return m, "hostIP", "want an address of the host, like 192.0.2.1, or none for all of them"
+		return m, "hostIP", "want an address of the host, for example 192.0.2.1, or omit it for all addresses"
 	case m.hostIP == netip.IPv6Loopback():
 		return m, "hostIP", "a mapping on ::1 cannot work: the kernel does not route IPv6's loopback to containers; use 127.0.0.1 or an address of the host"
 	}
@@ -124,7 +123,7 @@ func (p portMapping) valid() (m mapping, key, problem string) {
 	return m, "", ""
 }
 
-// overlapping names an earlier mapping of the same request that m contradicts.
+// overlapping returns the earlier mapping of the same request that conflicts with m, or "".
 func (c *portmap) overlapping(m mapping) string {
 	for i, o := range c.mappings {
 		same := o.protocol == m.protocol && o.hostPort == m.hostPort
@@ -137,7 +136,7 @@ func (c *portmap) overlapping(m mapping) string {
 	return ""
 }
 
-// wantsIPTables tells whether a key asks for what nftables cannot say.
+// wantsIPTables reports whether a key needs iptables.
 func (c *portmap) wantsIPTables() bool {
 	if c.ExternalSetMarkChain != nil {
 		return true
@@ -161,13 +160,13 @@ func (c *portmap) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects
 	var list kernel.Objects
 	for _, ip := range targets(a, r) {
 		v4 := ip.Addr().Is4()
-		var mine []mapping
+		var own []mapping
 		for _, m := range c.mappings {
 			if m.serves(v4) {
-				mine = append(mine, m)
+				own = append(own, m)
 			}
 		}
-		if len(mine) == 0 {
+		if len(own) == 0 {
 			continue
 		}
 		if list == nil && !c.iptables() {
@@ -175,22 +174,24 @@ func (c *portmap) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects
 		}
 		switch {
 		case c.iptables():
-			list = append(list, c.iptablesObjects(a, ip, mine)...)
+			list = append(list, c.iptablesObjects(a, ip, own)...)
 		case len(c.conditions(v4)) > 0:
-			list = append(list, c.conditional(a, ip, mine)...)
+			list = append(list, c.conditional(a, ip, own)...)
 		default:
-			list = append(list, c.maps(a, ip, mine)...)
+			list = append(list, c.maps(a, ip, own)...)
 		}
 		if v4 && c.SNAT {
 			list = append(list, c.fromLoopback(a, r, ip.Addr())...)
 		}
-		list = append(list, flows(ip.Addr(), mine)...)
+		list = append(list, flows(ip.Addr(), own)...)
 	}
 	return list, nil
 }
 
-// Inherited are the rules of the reference's.
-func (c *portmap) Inherited(a *plugin.Attachment) kernel.Objects { return ruleset.ReferencePorts(a) }
+// ReferenceObjects returns the reference plugin's rules.
+func (c *portmap) ReferenceObjects(a *plugin.Attachment) kernel.Objects {
+	return ruleset.ReferencePorts(a)
+}
 
 func (c *portmap) conditions(v4 bool) []string {
 	if v4 {
@@ -199,7 +200,7 @@ func (c *portmap) conditions(v4 bool) []string {
 	return c.ConditionsV6
 }
 
-// targets are the container's first address of each family.
+// targets returns the container's first address of each family.
 func targets(a *plugin.Attachment, r *cni.Result) (out []netip.Prefix) {
 	var have [2]bool
 	for _, ip := range r.IPs {
@@ -219,7 +220,7 @@ func targets(a *plugin.Attachment, r *cni.Result) (out []netip.Prefix) {
 	return out
 }
 
-// flows ends connections of UDP that a former target of the port had.
+// flows removes conntrack entries of UDP flows to an earlier target of the port.
 func flows(target netip.Addr, list []mapping) (out kernel.Objects) {
 	for _, m := range list {
 		if m.protocol == "udp" {
@@ -229,7 +230,7 @@ func flows(target netip.Addr, list []mapping) (out kernel.Objects) {
 	return out
 }
 
-// Claims are the host ports, for the record and the lock of each.
+// Claims returns the host ports, for the record and for their locks.
 func (c *portmap) Claims() []attach.Port {
 	var out []attach.Port
 	for _, m := range c.mappings {
@@ -242,7 +243,7 @@ func (c *portmap) Claims() []attach.Port {
 	return out
 }
 
-// Ready tells whether the backend's command, where one is needed, is there.
+// Ready reports whether the command that the backend needs exists.
 func (c *portmap) Ready(*plugin.Attachment) error {
 	tool := ""
 	switch {

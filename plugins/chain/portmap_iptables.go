@@ -10,11 +10,11 @@ import (
 	"github.com/fairlead/fairlead/plugins/ruleset"
 )
 
-// defaultMasqBit is the bit of the packet mark that asks for masquerade.
+// defaultMasqBit is the bit of the packet mark that requests masquerade.
 const defaultMasqBit = 13
 
-// iptablesObjects states the mappings of one address for hosts whose
-// configuration asks for iptables: a chain an attachment.
+// iptablesObjects returns the mappings of one address for configurations that ask for iptables: one chain per
+// attachment.
 func (c *portmap) iptablesObjects(a *plugin.Attachment, ip netip.Prefix, list []mapping) kernel.Objects {
 	t := ruleset.FamilyOf(ip.Addr().Is4()).IPTables
 	own := "FL-DN-" + kernel.Owner{Network: a.Network, ContainerID: a.ContainerID, IfName: a.IfName + ip.String()}.Hash()[:20]
@@ -37,8 +37,8 @@ func (c *portmap) iptablesObjects(a *plugin.Attachment, ip netip.Prefix, list []
 	return append(out, t.Rule(false, "FL-HOSTPORT", append(entry, "-m", "comment", "--comment", a.Tag(), "-j", own)...))
 }
 
-// markChain is the chain that marks packets for masquerade: an external one
-// (kube-proxy's, say), or ours with the rule that acts on the mark.
+// markChain returns the chain that marks packets for masquerade: an external one (such as kube-proxy's), or our own
+// with the rule that masquerades marked packets.
 func (c *portmap) markChain(t ruleset.IPTables) (string, kernel.Objects) {
 	if c.ExternalSetMarkChain != nil {
 		return *c.ExternalSetMarkChain, nil

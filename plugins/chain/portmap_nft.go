@@ -11,17 +11,17 @@ import (
 	"github.com/fairlead/fairlead/plugins/ruleset"
 )
 
-// The chains that every mapping shares.
+// Chains that all mappings share.
 const (
 	portsChain = "hostports"
 	masqChain  = "hostports-masquerade"
 )
 
-// A connection to a local address is looked up in two maps a family, by address
-// and port, then by port alone, so its cost does not grow with the number of ports.
+// A connection to a local address needs two map lookups per family, by address and port, then by port alone. So its
+// cost does not grow with the number of ports.
 const (
 	anyPorts = "hostports-any" // by protocol and port: every address of the host
-	onePorts = "hostports-one" // by host address too
+	onePorts = "hostports-one" // by host address, protocol and port
 	allPorts = "hostports-masqall"
 )
 
@@ -31,7 +31,7 @@ func anyType(f ruleset.Family) string {
 func oneType(f ruleset.Family) string { return f.Addr + " . " + anyType(f) }
 func endType(f ruleset.Family) string { return "inet_proto . " + f.Addr + " . inet_service" }
 
-// base is what all attachments of both families share.
+// base returns what all attachments of both families share.
 func base() kernel.Objects {
 	list := kernel.Objects{ruleset.Part("table", "", "")}
 	for _, v4 := range []bool{true, false} {
@@ -57,7 +57,7 @@ func base() kernel.Objects {
 		ruleset.Part("rule", "prerouting", "fib daddr type local jump "+portsChain))
 }
 
-// maps states the mappings of one address: elements, and what its subnet needs.
+// maps returns the mappings of one address: elements, and the masquerade rules of its subnet.
 func (c *portmap) maps(a *plugin.Attachment, ip netip.Prefix, list []mapping) kernel.Objects {
 	f := ruleset.FamilyOf(ip.Addr().Is4())
 	out := c.hairpin(a, ip, list)
@@ -73,10 +73,9 @@ func (c *portmap) maps(a *plugin.Attachment, ip netip.Prefix, list []mapping) ke
 	return out
 }
 
-// hairpin states who must be masqueraded to get answers: with snat the
-// container's own subnet, whose members would answer each other directly, and
-// the host's loopback; with masqAll everyone. It goes by addresses alone: with
-// bridge-nf-call-iptables the interface is the bridge.
+// hairpin returns the rules for senders that must be masqueraded so that replies come back: with snat the container's
+// own subnet, whose members would answer each other directly, and the host's loopback; with masqAll everyone. It
+// matches addresses only, because with bridge-nf-call-iptables the interface is the bridge.
 func (c *portmap) hairpin(a *plugin.Attachment, ip netip.Prefix, list []mapping) (out kernel.Objects) {
 	f := ruleset.FamilyOf(ip.Addr().Is4())
 	set := allPorts + f.Digit
@@ -99,7 +98,7 @@ func (c *portmap) hairpin(a *plugin.Attachment, ip netip.Prefix, list []mapping)
 	return out
 }
 
-// hairpinGroup is the part of the ruleset that a network's subnet has to itself.
+// hairpinGroup returns the set and the rules of one network's subnet.
 func hairpinGroup(network string, subnet netip.Prefix, f ruleset.Family) (set string, list kernel.Objects) {
 	name := kernel.Identifier("hostports", network, subnet.String())
 	of := ruleset.Of(network, name)
@@ -114,9 +113,8 @@ func hairpinGroup(network string, subnet netip.Prefix, f ruleset.Family) (set st
 	return name, append(list, of("rule", masqChain, "meta l4proto . "+f.IP+" daddr . th dport @"+name+" jump "+name))
 }
 
-// fromLoopback lets the host reach its ports by 127.0.0.1: the container's
-// link routes the loopback network, and nothing but lo may bring packets of it
-// (CVE-2020-8558).
+// fromLoopback lets the host reach its host ports at 127.0.0.1. It makes the container's link route the loopback
+// network and drops loopback packets that did not come from lo (CVE-2020-8558).
 func (c *portmap) fromLoopback(a *plugin.Attachment, r *cni.Result, target netip.Addr) kernel.Objects {
 	link := hostLink(a, r, target)
 	if link == "" {
@@ -131,9 +129,8 @@ func (c *portmap) fromLoopback(a *plugin.Attachment, r *cni.Result, target netip
 	}
 }
 
-// hostLink is the interface of the attachment's own through which the host
-// reaches the container: its bridge, or its end of the pair. A result before
-// 0.3.0 names no interfaces; then the route alone tells.
+// hostLink returns the attachment's interface through which the host reaches the container: its bridge, or its end of
+// the pair. For a result without interfaces (before 0.3.0) it uses the route.
 func hostLink(a *plugin.Attachment, r *cni.Result, target netip.Addr) string {
 	first := ""
 	by, err := a.Facts.LinkTo(target)
@@ -154,8 +151,8 @@ func hostLink(a *plugin.Attachment, r *cni.Result, target netip.Addr) string {
 	return first
 }
 
-// conditional states mappings under conditions in nft's own words, which only
-// its command can read: base chains of the attachment's own.
+// conditional returns mappings with conditions in nft syntax, which only the nft command can parse. They use the
+// attachment's own base chains.
 func (c *portmap) conditional(a *plugin.Attachment, ip netip.Prefix, list []mapping) kernel.Objects {
 	v4 := ip.Addr().Is4()
 	f := ruleset.FamilyOf(v4)

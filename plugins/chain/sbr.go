@@ -10,10 +10,10 @@ import (
 	"github.com/fairlead/fairlead/plugin"
 )
 
-// SBR routes by the source: what has an address of this interface leaves by it.
+// SBR returns the plugin for source-based routing: packets leave through the interface that has their source address.
 func SBR() plugin.Plugin {
 	return plugin.Plugin{
-		Name: "sbr", About: "source-based routing: a table of routes for each address of an interface", Chained: true, Exclusive: true,
+		Name: "sbr", About: "source-based routing: a routing table for each address of an interface", Chained: true, Exclusive: true,
 		New: func() plugin.Config { return &sbr{} },
 	}
 }
@@ -26,7 +26,7 @@ type sbr struct {
 }
 
 const (
-	firstTable = 100 // of those that are looked through for a free one
+	firstTable = 100 // the search for a free table starts here
 	mainTable  = 254
 	localTable = 255
 	maxTable   = 1<<31 - 1
@@ -35,7 +35,7 @@ const (
 
 func (c *sbr) Validate(*plugin.Attachment) error {
 	if t := c.Table; t != nil && (*t < 1 || *t > maxTable || *t == localTable) {
-		return cni.Invalid(c.Raw, "table", fmt.Sprintf("want a table from 1 to %d, but for %d, the kernel's own", maxTable, localTable))
+		return cni.Invalid(c.Raw, "table", fmt.Sprintf("want a table from 1 to %d, except %d, the kernel's own", maxTable, localTable))
 	}
 	return nil
 }
@@ -46,7 +46,7 @@ func (c *sbr) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, er
 		return nil, cni.Errorf(cni.CodeInvalidNetworkConfig, "sbr: prevResult has no address on %s", a.IfName)
 	}
 	var list kernel.Objects
-	if c.Table != nil { // the table is somebody else's to fill
+	if c.Table != nil { // somebody else fills the table
 		for _, ip := range ips {
 			list = append(list, fromRule(ip.Address.Addr(), *c.Table))
 		}
@@ -63,20 +63,20 @@ func (c *sbr) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, er
 	taken := make([]bool, len(routes))
 	for i, ip := range ips {
 		list = append(list, fromRule(ip.Address.Addr(), tables[i]))
-		var mine []kernel.RouteInfo
+		var own []kernel.RouteInfo
 		for n, rt := range routes {
 			if needs(ips, i, rt) {
-				mine, taken[n] = append(mine, rt), true
+				own, taken[n] = append(own, rt), true
 			}
 		}
-		list = append(list, c.table(a, ip, tables[i], mine)...)
+		list = append(list, c.table(a, ip, tables[i], own)...)
 	}
-	return append(list, moved(a, routes, taken)...), nil
+	return append(list, absentRoutes(a, routes, taken)...), nil
 }
 
-// moved states that the main table has not what other tables have now: what
-// goes by a gateway leaves first, and so comes back last.
-func moved(a *plugin.Attachment, routes []kernel.RouteInfo, taken []bool) (list kernel.Objects) {
+// absentRoutes removes routes from the main table that other tables have now. Routes through a gateway are removed
+// first, and so restored last.
+func absentRoutes(a *plugin.Attachment, routes []kernel.RouteInfo, taken []bool) (list kernel.Objects) {
 	for _, byGateway := range []bool{true, false} {
 		for n, rt := range routes {
 			if taken[n] && rt.Via.IsValid() == byGateway && !rt.Dst.Addr().IsLinkLocalUnicast() {
@@ -87,7 +87,7 @@ func moved(a *plugin.Attachment, routes []kernel.RouteInfo, taken []bool) (list 
 	return list
 }
 
-// Find names the rules of ours whose tables have routes by this interface.
+// Find returns our rules whose tables have routes through this interface.
 func (c *sbr) Find(a *plugin.Attachment) (list kernel.Objects, err error) {
 	routes, err := routesOf(a)
 	if err != nil {
@@ -108,7 +108,7 @@ func (c *sbr) Find(a *plugin.Attachment) (list kernel.Objects, err error) {
 	return list, nil
 }
 
-// ownIPs are the addresses of the attachment's interface.
+// ownIPs returns the addresses of the attachment's interface.
 func ownIPs(a *plugin.Attachment, r *cni.Result) (out []cni.IP) {
 	for _, ip := range r.IPs {
 		if i := ip.Interface; i == nil || *i < len(r.Interfaces) && r.Interfaces[*i].Name == a.IfName && r.Interfaces[*i].Sandbox != "" {
@@ -122,8 +122,7 @@ func fromRule(ip netip.Addr, table int) *kernel.Rule {
 	return &kernel.Rule{In: kernel.Container, From: netip.PrefixFrom(ip, ip.BitLen()), Table: table}
 }
 
-// tablesFor finds a table for each address: the one that its rule names
-// already, or the next that no rule names and no route is in.
+// tablesFor returns a table for each address: the table of its existing rule, or the next one without rules and routes.
 func tablesFor(a *plugin.Attachment, ips []cni.IP) ([]int, error) {
 	used, named := map[int]bool{}, map[netip.Prefix]int{}
 	for _, family := range []byte{kernel.IPv4, kernel.IPv6} {
@@ -160,8 +159,7 @@ func tablesFor(a *plugin.Attachment, ips []cni.IP) ([]int, error) {
 	return out, nil
 }
 
-// routesOf are the routes by the attachment's interface, in any table but the
-// kernel's own.
+// routesOf returns the routes through the attachment's interface, in all tables but the kernel's local table.
 func routesOf(a *plugin.Attachment) (out []kernel.RouteInfo, err error) {
 	l, err := a.Facts.Link(kernel.Container, a.IfName)
 	if err != nil {
@@ -181,9 +179,8 @@ func routesOf(a *plugin.Attachment) (out []kernel.RouteInfo, err error) {
 	return out, nil
 }
 
-// needs tells whether an address's packets need a route of the main table: one
-// in its subnet, or by a gateway in it; or one by no gateway of any of the
-// addresses, which each of the family needs.
+// needs reports whether packets from an address need a route of the main table: a route in the address's subnet or
+// through a gateway in it, or a route that belongs to no address, which all of its family need.
 func needs(ips []cni.IP, i int, r kernel.RouteInfo) bool {
 	subnet, by := ips[i].Address.Masked(), r.Via
 	if len(r.Hops) > 0 {
@@ -192,13 +189,12 @@ func needs(ips []cni.IP, i int, r kernel.RouteInfo) bool {
 	if !by.IsValid() {
 		by = r.Dst.Addr()
 	}
-	mine := r.Src == ips[i].Address.Addr() || subnet.Contains(by)
+	own := r.Src == ips[i].Address.Addr() || subnet.Contains(by)
 	other := slices.ContainsFunc(ips, func(o cni.IP) bool { return r.Src == o.Address.Addr() || o.Address.Masked().Contains(by) })
-	return r.Table == mainTable && r.Dst.Addr().Is4() == subnet.Addr().Is4() && (mine || !other)
+	return r.Table == mainTable && r.Dst.Addr().Is4() == subnet.Addr().Is4() && (own || !other)
 }
 
-// table states what is in an address's table: the routes, and a default route
-// by its gateway.
+// table returns the contents of an address's table: the routes, and a default route through its gateway.
 func (c *sbr) table(a *plugin.Attachment, ip cni.IP, table int, routes []kernel.RouteInfo) (list kernel.Objects) {
 	hasDefault := false
 	for _, rt := range routes {
@@ -210,7 +206,7 @@ func (c *sbr) table(a *plugin.Attachment, ip cni.IP, table int, routes []kernel.
 		}
 		list = append(list, o)
 	}
-	slices.SortStableFunc(list, func(x, y kernel.Object) int { // what a gateway is reached by comes first
+	slices.SortStableFunc(list, func(x, y kernel.Object) int { // the routes to gateways come first
 		return b2i(x.(*kernel.Route).Via.IsValid()) - b2i(y.(*kernel.Route).Via.IsValid())
 	})
 	gw := c.gateway(ip)
@@ -224,8 +220,7 @@ func (c *sbr) table(a *plugin.Attachment, ip cni.IP, table int, routes []kernel.
 	return append(list, o)
 }
 
-// gateway is the address's own, or that of the configuration in its subnet, or
-// of its family.
+// gateway returns the address's own gateway, or the configured gateway in its subnet, or one of its family.
 func (c *sbr) gateway(ip cni.IP) netip.Addr {
 	if ip.Gateway.IsValid() {
 		return ip.Gateway

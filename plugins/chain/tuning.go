@@ -16,8 +16,7 @@ import (
 	"github.com/fairlead/fairlead/plugin"
 )
 
-// Tuning changes sysctls of a container and settings of its interface, and
-// changes them back.
+// Tuning returns the plugin that sets sysctls of a container and attributes of its interface. DEL restores them.
 func Tuning() plugin.Plugin {
 	return plugin.Plugin{
 		Name: "tuning", About: "sets sysctls of a container and attributes of its interface; DEL restores them", Chained: true,
@@ -25,20 +24,19 @@ func Tuning() plugin.Plugin {
 	}
 }
 
-// allowlistFile, where it exists, holds a regular expression a line: a sysctl
-// must match one of them.
+// allowlistFile holds one regular expression per line. If it exists, a sysctl must match one of them.
 const allowlistFile = "/etc/cni/tuning/allowlist.conf"
 
 type tuning struct {
 	plugin.Conf
 	settings
-	DataDir *string `json:"dataDir"` // the reference's; here what was is in the attachment's record
+	DataDir *string `json:"dataDir"` // accepted for compatibility; the attachment's record has the old values
 
 	allowlist string
 	mac       string
 }
 
-// settings may stand in the configuration or in args.cni, which is stronger.
+// settings may be in the configuration or in args.cni, which takes precedence.
 type settings struct {
 	Sysctl   map[string]string `json:"sysctl"`
 	OwnMAC   string            `json:"mac"`
@@ -60,7 +58,7 @@ func (c *tuning) Validate(a *plugin.Attachment) (err error) {
 		}
 	}
 	if c.MTU < 0 || c.MTU > 65535 {
-		return cni.Invalid(c.Raw, at+"mtu", "want 0 (as it is) to 65535 bytes")
+		return cni.Invalid(c.Raw, at+"mtu", "want 0 (unchanged) to 65535 bytes")
 	}
 	if c.TxQLen != nil && *c.TxQLen < 0 {
 		return cni.Invalid(c.Raw, at+"txQLen", "want a number of packets, 0 or more")
@@ -73,7 +71,7 @@ func (c *tuning) Validate(a *plugin.Attachment) (err error) {
 	return c.allowed(at)
 }
 
-// allowed holds the sysctls to the host's list, if it has one.
+// allowed checks the sysctls against the host's allowlist, if it has one.
 func (c *tuning) allowed(at string) error {
 	raw, err := os.ReadFile(c.allowlist)
 	if errors.Is(err, os.ErrNotExist) || len(c.Sysctl) == 0 {
@@ -104,8 +102,8 @@ func (c *tuning) allowed(at string) error {
 	return nil
 }
 
-// sysctlPath is a key's file below /proc/sys. In a key with dots a slash stands
-// for a dot of an interface's name, and the other way round, sysctl(8).
+// sysctlPath returns a key's file below /proc/sys. In a key with dots, a slash means a dot in an interface name, and
+// the other way round; see sysctl(8).
 func sysctlPath(key, ifname string) (path, problem string) {
 	path = key
 	if i := strings.IndexAny(key, "./"); i >= 0 && key[i] == '.' {
@@ -123,7 +121,7 @@ func sysctlPath(key, ifname string) (path, problem string) {
 	case !strings.HasPrefix(path, "net/"):
 		return "", "want a key of the network namespace, which begins with net."
 	case filepath.Clean(path) != path || strings.ContainsAny(path, "\x00\n "):
-		return "", "want names parted by dots"
+		return "", "want names separated by dots"
 	}
 	return strings.Replace(path, "IFNAME", ifname, 1), ""
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/plugin"
 )
 
-// The host's list of allowed sysctls: a regular expression a line.
+// The host's allowlist has one regular expression per line.
 func TestAllowlist(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ list, want string }{

@@ -10,10 +10,10 @@ import (
 	"github.com/fairlead/fairlead/plugin"
 )
 
-// VRF puts a container's interface into a virtual router of the container.
+// VRF returns the plugin that puts a container's interface into a VRF of the container.
 func VRF() plugin.Plugin {
 	return plugin.Plugin{
-		Name: "vrf", About: "puts an interface into a virtual router of its container, with its addresses and routes", Chained: true, Exclusive: true,
+		Name: "vrf", About: "puts an interface into a VRF of its container, with its addresses and routes", Chained: true, Exclusive: true,
 		New: func() plugin.Config { return &vrf{} },
 	}
 }
@@ -29,7 +29,7 @@ func (c *vrf) Validate(*plugin.Attachment) error {
 		return cni.Invalid(c.Raw, "vrfname", err.Error())
 	}
 	if c.Table < 0 || c.Table > maxTable || c.Table >= 253 && c.Table <= localTable {
-		return cni.Invalid(c.Raw, "table", fmt.Sprintf("want 0 (a free one) to %d, but for 253 to 255, the kernel's own", maxTable))
+		return cni.Invalid(c.Raw, "table", fmt.Sprintf("want 0 (a free one) to %d, except 253 to 255, the kernel's own", maxTable))
 	}
 	return nil
 }
@@ -49,7 +49,7 @@ func (c *vrf) Addressed(a *plugin.Attachment, _ *cni.Result) (kernel.Objects, er
 	}, nil
 }
 
-// Find names what DEL without a record looks for.
+// Find returns what DEL without a record looks for.
 func (c *vrf) Find(a *plugin.Attachment) (kernel.Objects, error) {
 	l, err := a.Facts.Link(kernel.Container, c.Name)
 	if errors.Is(err, os.ErrNotExist) {
@@ -64,14 +64,13 @@ func (c *vrf) Find(a *plugin.Attachment) (kernel.Objects, error) {
 	}, nil
 }
 
-// table is that of the router that there is, or the configuration's, or the
-// first that no router has and no route is in.
+// table returns the table of the existing VRF, or the configured one, or the first without a VRF and routes.
 func (c *vrf) table(a *plugin.Attachment, links []*kernel.LinkInfo) (int, error) {
 	used := map[int]string{}
 	for _, l := range links {
 		switch {
 		case l.Name == c.Name && l.Kind != "vrf":
-			return 0, cni.Invalid(c.Raw, "vrfname", c.Name+" exists in the container and is no vrf")
+			return 0, cni.Invalid(c.Raw, "vrfname", c.Name+" exists in the container and is not a vrf")
 		case l.Name == c.Name && c.Table != 0 && l.VRFTable() != c.Table:
 			return 0, cni.Invalid(c.Raw, "table", fmt.Sprintf("vrf %s exists with table %d", c.Name, l.VRFTable()))
 		case l.Name == c.Name:
@@ -81,7 +80,7 @@ func (c *vrf) table(a *plugin.Attachment, links []*kernel.LinkInfo) (int, error)
 		}
 	}
 	if by := used[c.Table]; c.Table != 0 && by != "" {
-		return 0, cni.Invalid(c.Raw, "table", by+" has it")
+		return 0, cni.Invalid(c.Raw, "table", by+" uses it")
 	}
 	if c.Table != 0 {
 		return c.Table, nil

@@ -12,11 +12,11 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// ChainType is the type by which configurations ask for a whole list at once.
+// ChainType is the plugin type that runs a whole list in one process.
 const ChainType = "fairlead-chain"
 
-// Chain runs the plugins of a list in its own process, as a runtime would one
-// after the other; one that is not of this program still is a process of its own.
+// Chain returns the plugin that runs a list's plugins in its own process, in the order in which a runtime would.
+// Plugins of other programs run as processes.
 func Chain(x *plugin.Exec) skel.Plugin {
 	c := chain{x}
 	return skel.Plugin{
@@ -39,8 +39,7 @@ func Chain(x *plugin.Exec) skel.Plugin {
 
 type chain struct{ exec *plugin.Exec }
 
-// add undoes, when a member fails, what those before it made, and what it may
-// have left itself.
+// add runs ADD. If a member fails, it undoes the members before it and what the failed member may have left.
 func (c chain) add(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) {
 	l, err := c.load(args)
 	if err != nil {
@@ -53,7 +52,7 @@ func (c chain) add(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error)
 	return invoke.DecodeResult(l.version, ChainType, out)
 }
 
-// undo is for a chain with processes: what ran here alone is undone already.
+// undo is for a chain with external processes. In-process plugins have undone their part already.
 func (c chain) undo(ctx context.Context, l *loaded, last int, args *skel.CmdArgs) error {
 	here := true
 	for _, m := range l.members {
@@ -87,11 +86,11 @@ func (c chain) together(ctx context.Context, verb string, args *skel.CmdArgs) ([
 }
 
 func (c chain) gc(ctx context.Context, args *skel.CmdArgs) error {
-	ctx, _ = plugin.GCBegan(ctx) // of all members
+	ctx, _ = plugin.GCStart(ctx) // one start for all members
 	return c.each(ctx, "GC", args, true)
 }
 
-// each asks every member by itself, after an error only if it is to go on.
+// each calls every member on its own. After an error it continues only if on is set.
 func (c chain) each(ctx context.Context, verb string, args *skel.CmdArgs, on bool) error {
 	l, err := c.load(args)
 	if err != nil {
@@ -129,7 +128,7 @@ func (c chain) load(args *skel.CmdArgs) (*loaded, error) {
 	return l, nil
 }
 
-// of says whose error it is, and keeps its code and details.
+// of adds the member to an error, and keeps its code and details.
 func (l *loaded) of(i int, err error) error {
 	e := *cni.AsError(err)
 	e.Msg = fmt.Sprintf("plugins[%d] %s: %s", i, l.members[i].Type, e.Msg)

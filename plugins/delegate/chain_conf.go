@@ -20,8 +20,8 @@ type ChainMember struct {
 	path         string
 }
 
-// ChainMembers are the plugins in a chain's configuration. An error names the
-// key, below "plugins", and its place.
+// ChainMembers returns the plugins in a chain's configuration. An error contains the key, below "plugins", and its
+// index.
 func ChainMembers(data []byte) ([]ChainMember, error) {
 	raw, found := rawjson.Find(data, "plugins")
 	elements, err := rawjson.Elements(raw.Raw)
@@ -42,14 +42,14 @@ func ChainMembers(data []byte) ([]ChainMember, error) {
 		case err != nil:
 			return nil, cni.Invalid(data, at+".type", err.Error())
 		case head.Type == ChainType:
-			return nil, cni.Invalid(data, at+".type", "a chain in a chain: give its plugins here")
+			return nil, cni.Invalid(data, at+".type", "a chain cannot contain a chain: list its plugins here")
 		}
 		members[i] = ChainMember{Type: head.Type, Raw: e.Raw, capabilities: head.Capabilities}
 	}
 	return members, nil
 }
 
-// Capabilities are those that a plugin's configuration declares, sorted.
+// Capabilities returns the capabilities that a plugin's configuration enables, sorted.
 func Capabilities(data []byte) ([]string, error) {
 	var head struct {
 		Capabilities map[string]bool `json:"capabilities"`
@@ -58,7 +58,7 @@ func Capabilities(data []byte) ([]string, error) {
 	return enabled(head.Capabilities), err
 }
 
-// Capabilities are those that the member declares, sorted.
+// Capabilities returns the capabilities that the member enables, sorted.
 func (m *ChainMember) Capabilities() []string { return enabled(m.capabilities) }
 
 func enabled(capabilities map[string]bool) (out []string) {
@@ -71,7 +71,7 @@ func enabled(capabilities map[string]bool) (out []string) {
 	return out
 }
 
-// Fuse is the configuration of a chain that has a list's plugins as they are.
+// Fuse returns the configuration of a chain that contains a list's plugins unchanged.
 func Fuse(plugins [][]byte) ([]byte, error) {
 	chain, _ := rawjson.ParseObject([]byte("{}"))
 	chain.SetString("type", ChainType)
@@ -96,7 +96,7 @@ func Fuse(plugins [][]byte) ([]byte, error) {
 	return chain.Bytes(), nil
 }
 
-// loaded is a chain's request.
+// loaded is a parsed chain configuration.
 type loaded struct {
 	version string
 	members []ChainMember
@@ -119,8 +119,7 @@ func read(data []byte) (*loaded, error) {
 	return l, nil
 }
 
-// requests are the members' configurations as a runtime derives them.
-// Source: specification, section 3.
+// requests returns the members' configurations as a runtime derives them. Source: specification, section 3.
 func (l *loaded) requests(verb string) []invoke.Member {
 	out := make([]invoke.Member, len(l.members))
 	for i := range l.members {
@@ -135,8 +134,8 @@ func (l *loaded) requests(verb string) []invoke.Member {
 	return out
 }
 
-// request gives a member what the chain was given: every key that is not the
-// chain's own, its part of runtimeConfig, and the result of the member before it.
+// request returns a member's configuration: every key of the chain that is not the chain's own, the member's part of
+// runtimeConfig, and the result of the member before it.
 func (l *loaded) request(m *ChainMember, prev []byte) ([]byte, error) {
 	req, err := rawjson.ParseObject(m.Raw)
 	if err != nil {
@@ -160,7 +159,7 @@ func (l *loaded) request(m *ChainMember, prev []byte) ([]byte, error) {
 	return req.Bytes(), nil
 }
 
-// capable passes on the arguments of the capabilities that the member declares.
+// capable passes on the arguments of the capabilities that the member enables.
 func (m *ChainMember) capable(req *rawjson.Object, raw json.RawMessage) error {
 	args, err := rawjson.ParseObject(raw)
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package delegate has the plugins that do nothing themselves: each writes the
-// configuration of another plugin and passes every operation on to it
-// (specification, section 4), inside this process where that is one of ours.
+// Package delegate has the plugins that do nothing themselves. Each writes the configuration of another plugin and
+// passes every operation on to it (specification, section 4), in process if this program has that plugin.
 package delegate
 
 import (
@@ -16,15 +15,15 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// conf is a configuration as its keys.
+// conf is a configuration as a map of its keys.
 type conf map[string]json.RawMessage
 
-// rewriter is what a delegating plugin is made of.
+// rewriter is the part of a delegating plugin that differs.
 type rewriter interface {
-	// rewrite writes the delegate's configuration for a verb (ADD, ...).
+	// rewrite returns the delegate's configuration for a verb (ADD, ...).
 	rewrite(verb string, args *skel.CmdArgs) (conf, error)
-	// done follows the delegate's success; the operation began at a time.
-	done(verb string, args *skel.CmdArgs, began time.Time) error
+	// done runs after the delegate's success; the operation started at start.
+	done(verb string, args *skel.CmdArgs, start time.Time) error
 }
 
 type delegating struct {
@@ -47,7 +46,7 @@ func serve(name, about string, r rewriter, x *plugin.Exec) skel.Plugin {
 }
 
 func (d delegating) do(ctx context.Context, verb string, args *skel.CmdArgs) (*cni.Result, error) {
-	began := time.Now()
+	start := time.Now()
 	c, err := d.rewrite(verb, args)
 	if err != nil || c == nil {
 		return nil, err
@@ -64,10 +63,10 @@ func (d delegating) do(ctx context.Context, verb string, args *skel.CmdArgs) (*c
 	if err != nil {
 		return nil, fmt.Errorf("delegate %s: %w", typ, err)
 	}
-	return res, d.done(verb, args, began)
+	return res, d.done(verb, args, start)
 }
 
-// call runs the delegate here if it is of this program, and else as a process.
+// call runs the delegate in process if this program has it, otherwise as a process.
 func (d delegating) call(ctx context.Context, verb, typ string, args *skel.CmdArgs) (*cni.Result, error) {
 	path, err := invoke.FindInPath(typ, filepath.SplitList(args.Path))
 	if err != nil {
@@ -83,7 +82,7 @@ func (d delegating) call(ctx context.Context, verb, typ string, args *skel.CmdAr
 	return nil, invoke.ExecPluginWithoutResult(ctx, path, args.StdinData, env, &d.exec.RawExec)
 }
 
-// environment is that of a process which serves the same call.
+// environment returns the environment of a process that serves the same call.
 func environment(verb string, args *skel.CmdArgs) *invoke.Args {
 	return &invoke.Args{
 		Command: verb, ContainerID: args.ContainerID, NetNS: args.Netns, IfName: args.IfName,
@@ -102,15 +101,15 @@ func here(ctx context.Context, f skel.CNIFuncs, verb string, args *skel.CmdArgs)
 	return nil, op(ctx, args)
 }
 
-// set gives a key a value unless it has one.
+// set sets a key unless it is already set.
 func (c conf) set(key string, v any) {
 	if _, ok := c[key]; !ok {
-		c[key], _ = json.Marshal(v) // plain values can always be written
+		c[key], _ = json.Marshal(v) // plain values always marshal
 	}
 }
 
-// passed copies what the runtime said, and what names the network.
-func (c conf) passed(from conf) {
+// copyRuntimeKeys copies the keys that the runtime sets, and the network's name.
+func (c conf) copyRuntimeKeys(from conf) {
 	for _, key := range []string{"cniVersion", "name", "runtimeConfig", "prevResult", "cni.dev/valid-attachments", "cni.dev/attachments"} {
 		if v, ok := from[key]; ok {
 			c[key] = v
@@ -118,7 +117,7 @@ func (c conf) passed(from conf) {
 	}
 }
 
-// below is a path below the root of what plugins keep, /var/lib/cni.
+// below returns a path below the root of the plugins' persistent data; "" is /var/lib/cni.
 func below(root string, parts ...string) string {
 	if root == "" {
 		root = "/var/lib/cni"

@@ -17,7 +17,7 @@ import (
 
 const leased = "FLANNEL_NETWORK=10.1.0.0/16\nFLANNEL_SUBNET=10.1.17.1/24\nFLANNEL_MTU=1472\nFLANNEL_IPMASQ=true\n"
 
-// given is what a delegate is given for a verb.
+// given returns the delegate's configuration for a verb.
 func given(t *testing.T, r rewriter, verb, conf string) map[string]any {
 	t.Helper()
 	c, err := r.rewrite(verb, &skel.CmdArgs{ContainerID: "c", IfName: "eth0", StdinData: []byte(conf)})
@@ -48,8 +48,8 @@ func lease(t *testing.T, text string) flannel {
 	return flannel{subnetFile: filepath.Join(dir, "subnet.env"), lib: dir}
 }
 
-// What flannel gives its delegate: the keys that its documentation names.
-func TestFlannelGives(t *testing.T) {
+// The delegate gets the keys in flannel's documentation.
+func TestFlannelDelegateConf(t *testing.T) {
 	t.Parallel()
 	both := leased + "FLANNEL_IPV6_NETWORK=fd00:1::/48\nFLANNEL_IPV6_SUBNET=fd00:1:0:17::1/64\n"
 	for _, tt := range []struct{ env, conf, want string }{
@@ -71,13 +71,13 @@ func TestFlannelGives(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := given(t, lease(t, tt.env), "ADD", tt.conf); !reflect.DeepEqual(got, want) {
-			t.Errorf("%s gives\n%v, want\n%v", tt.conf, got, want)
+			t.Errorf("%s: delegate gets\n%v, want\n%v", tt.conf, got, want)
 		}
 	}
 }
 
-// What ADD used is kept for DEL, and goes with it; without it, names are enough.
-func TestFlannelKeeps(t *testing.T) {
+// DEL uses the configuration that ADD saved, and deletes it. Without it, names are enough.
+func TestFlannelSavesConf(t *testing.T) {
 	t.Parallel()
 	f := lease(t, leased)
 	const netconf = `{"name": "n", "type": "flannel", "delegate": {"bridge": "b0"}}`
@@ -106,8 +106,8 @@ func TestFlannelKeeps(t *testing.T) {
 	}
 }
 
-// A file of another network's, or of another interface's, is not taken along.
-func TestFlannelCollects(t *testing.T) {
+// GC keeps the files of other networks and of other interfaces.
+func TestFlannelGC(t *testing.T) {
 	t.Parallel()
 	f := lease(t, leased)
 	add := func(network, id, ifname string) {
@@ -120,17 +120,17 @@ func TestFlannelCollects(t *testing.T) {
 	add("n", "b", "eth0")
 	add("n", "b", "net1")
 	add("other", "d", "eth0")
-	time.Sleep(20 * time.Millisecond) // more than a tick of the clock that files are stamped by
-	began := time.Now()
+	time.Sleep(20 * time.Millisecond) // more than one tick of the file timestamps' clock
+	start := time.Now()
 	time.Sleep(20 * time.Millisecond)
 	add("n", "late", "eth0")
-	add("n", "future", "eth0") // before the clock was set back
+	add("n", "future", "eth0") // written before the clock was set back
 	later := time.Now().Add(time.Hour)
 	if err := os.Chtimes(filepath.Join(f.lib, "flannel", "future"), later, later); err != nil {
 		t.Fatal(err)
 	}
 	args := &skel.CmdArgs{StdinData: []byte(`{"name": "n", "type": "flannel", "cni.dev/valid-attachments": [{"containerID": "a", "ifname": "eth0"}]}`)}
-	if err := f.done("GC", args, began); err != nil {
+	if err := f.done("GC", args, start); err != nil {
 		t.Fatal(err)
 	}
 	var left []string
@@ -187,7 +187,7 @@ func TestMiniCNI(t *testing.T) {
 	}
 }
 
-// A type that this program has not is a process, and must be found first.
+// A delegate that this program lacks runs as a process, and must be found first.
 func TestUnknownDelegate(t *testing.T) {
 	t.Parallel()
 	p := serve("flannel", "", lease(t, leased), &plugin.Exec{})

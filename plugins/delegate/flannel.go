@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// Flannel joins containers to the subnet that flanneld leased for this host.
+// Flannel returns the plugin that connects containers to the subnet that flanneld leased for this host.
 func Flannel(x *plugin.Exec) skel.Plugin {
 	return serve("flannel", "reads the subnet that flanneld leased, and delegates to bridge or another plugin",
 		flannel{subnetFile: "/run/flannel/subnet.env", lib: os.Getenv("FAIRLEAD_LIB")}, x)
@@ -48,14 +48,14 @@ func (f flannel) parse(args *skel.CmdArgs) (c flannelConf, from conf, err error)
 	}
 	for _, key := range []string{"name", "ipam"} {
 		if _, ok := c.Delegate[key]; ok && err == nil {
-			err = cni.Invalid(args.StdinData, "delegate."+key, "is flannel's to say; give it beside delegate")
+			err = cni.Invalid(args.StdinData, "delegate."+key, "is set by flannel: move it out of delegate")
 		}
 	}
 	return c, from, err
 }
 
-// rewrite makes the delegate's configuration from flanneld's file, and keeps
-// it: what follows ADD uses what ADD used, whatever flanneld did since.
+// rewrite builds the delegate's configuration from flanneld's file and saves it, so that later operations use what ADD
+// used even if the lease changed.
 func (f flannel) rewrite(verb string, args *skel.CmdArgs) (conf, error) {
 	c, from, err := f.parse(args)
 	if err != nil && verb != "DEL" && verb != "GC" {
@@ -63,41 +63,41 @@ func (f flannel) rewrite(verb string, args *skel.CmdArgs) (conf, error) {
 	}
 	switch verb {
 	case "CHECK", "DEL":
-		if kept, err := readKept(c, args); err == nil {
-			kept.passed(from)
-			return kept, nil
+		if saved, err := readSaved(c, args); err == nil {
+			saved.copyRuntimeKeys(from)
+			return saved, nil
 		}
 	case "ADD", "STATUS":
 		out, err := c.generated(from)
 		if err != nil || verb == "STATUS" {
 			return out, err
 		}
-		return out, keep(c, args, out)
+		return out, save(c, args, out)
 	}
 	out, err := c.generated(from)
 	if err != nil && verb == "CHECK" {
 		return nil, err
 	}
-	if err != nil { // names and owners are enough to remove by
+	if err != nil { // names and owner tags are enough to remove by
 		out = c.base()
-		out.passed(from)
+		out.copyRuntimeKeys(from)
 		out["ipam"], err = c.ipam(subnetEnv{})
 	}
 	return out, err
 }
 
-func (f flannel) done(verb string, args *skel.CmdArgs, began time.Time) error {
+func (f flannel) done(verb string, args *skel.CmdArgs, start time.Time) error {
 	c, _, _ := f.parse(args)
 	switch verb {
 	case "DEL":
-		return forget(c, args)
+		return removeSaved(c, args)
 	case "GC":
-		return f.collect(c, began)
+		return f.collect(c, start)
 	}
 	return nil
 }
 
-// generated is the delegate's configuration, without what the runtime adds.
+// generated returns the delegate's configuration for the current lease.
 func (c flannelConf) generated(from conf) (conf, error) {
 	env, err := readSubnet(c.SubnetFile)
 	if err != nil {
@@ -111,12 +111,12 @@ func (c flannelConf) generated(from conf) (conf, error) {
 	if string(out["type"]) == `"bridge"` {
 		out.set("isGateway", true)
 	}
-	out.passed(from)
+	out.copyRuntimeKeys(from)
 	out["ipam"], err = c.ipam(env)
 	return out, err
 }
 
-// base is what the configuration says of the delegate.
+// base returns the configuration's delegate, with its type.
 func (c flannelConf) base() conf {
 	out := conf{}
 	for k, v := range c.Delegate {
@@ -126,8 +126,8 @@ func (c flannelConf) base() conf {
 	return out
 }
 
-// ipam is the configuration's own, with a range for each subnet of the host and
-// a route to each of flannel's networks.
+// ipam returns the configured ipam, with a range for each of the host's subnets and a route to each of flannel's
+// networks.
 func (c flannelConf) ipam(env subnetEnv) (json.RawMessage, error) {
 	out := conf{}
 	for k, v := range c.IPAM {
@@ -153,9 +153,9 @@ func (c flannelConf) ipam(env subnetEnv) (json.RawMessage, error) {
 	return json.Marshal(out)
 }
 
-// kept is the file of an attachment: the container's, as the original has it,
-// for the usual interface; another interface's has its name, too.
-func kept(c flannelConf, args *skel.CmdArgs) string {
+// savedFile returns the file of an attachment. For eth0 it is the container ID, as in the reference plugin; other
+// interfaces append their name.
+func savedFile(c flannelConf, args *skel.CmdArgs) string {
 	name := args.ContainerID
 	if args.IfName != "eth0" {
 		name += "," + args.IfName
@@ -163,12 +163,12 @@ func kept(c flannelConf, args *skel.CmdArgs) string {
 	return filepath.Join(c.DataDir, name)
 }
 
-func keep(c flannelConf, args *skel.CmdArgs, out conf) error {
+func save(c flannelConf, args *skel.CmdArgs, out conf) error {
 	raw, err := json.Marshal(out)
 	if err == nil {
 		err = os.MkdirAll(c.DataDir, 0o700)
 	}
-	file := kept(c, args)
+	file := savedFile(c, args)
 	if err == nil {
 		err = plainfile.Write(file+"~", raw, 0o600)
 	}
@@ -177,15 +177,15 @@ func keep(c flannelConf, args *skel.CmdArgs, out conf) error {
 	}
 	if err != nil {
 		_ = os.Remove(file + "~")
-		return fmt.Errorf("keep the delegate's configuration: %w", err)
+		return fmt.Errorf("save the delegate's configuration: %w", err)
 	}
 	return nil
 }
 
-// readKept reads what ADD used. The original names every interface's file by
-// the container alone: such a one is ours if it is of this network.
-func readKept(c flannelConf, args *skel.CmdArgs) (conf, error) {
-	for _, file := range []string{kept(c, args), filepath.Join(c.DataDir, args.ContainerID)} {
+// readSaved reads the configuration that ADD used. The reference plugin names the file by the container alone for every
+// interface; such a file counts if it is of this network.
+func readSaved(c flannelConf, args *skel.CmdArgs) (conf, error) {
+	for _, file := range []string{savedFile(c, args), filepath.Join(c.DataDir, args.ContainerID)} {
 		var out conf
 		raw, err := os.ReadFile(file)
 		if err != nil || json.Unmarshal(raw, &out) != nil {
@@ -199,20 +199,19 @@ func readKept(c flannelConf, args *skel.CmdArgs) (conf, error) {
 	return nil, os.ErrNotExist
 }
 
-func forget(c flannelConf, args *skel.CmdArgs) error {
-	_ = os.Remove(kept(c, args) + "~") // what a kill left of it
-	if _, err := readKept(c, args); err != nil {
+func removeSaved(c flannelConf, args *skel.CmdArgs) error {
+	_ = os.Remove(savedFile(c, args) + "~") // left by a killed process
+	if _, err := readSaved(c, args); err != nil {
 		return nil
 	}
-	if err := os.Remove(kept(c, args)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(savedFile(c, args)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-// collect removes the files of this network's attachments that are not valid,
-// but for those younger than this GC.
-func (f flannel) collect(c flannelConf, began time.Time) error {
+// collect removes the files of this network's invalid attachments, except files written since this GC started.
+func (f flannel) collect(c flannelConf, start time.Time) error {
 	files, err := os.ReadDir(c.DataDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -225,18 +224,18 @@ func (f flannel) collect(c flannelConf, began time.Time) error {
 		}
 		args := &skel.CmdArgs{ContainerID: id, IfName: ifname}
 		info, err := e.Info()
-		if err != nil || young(info.ModTime(), began) || c.valid(args) {
+		if err != nil || young(info.ModTime(), start) || c.valid(args) {
 			continue
 		}
-		errs = append(errs, forget(c, args))
+		errs = append(errs, removeSaved(c, args))
 	}
 	return errors.Join(errs...)
 }
 
-// young tells whether a file was written since a GC began. One of the future was
-// written before the clock was set back.
-func young(written, began time.Time) bool {
-	return !written.Before(began) && !written.After(time.Now())
+// young reports whether a file was written since a GC started. A time in the future is from before the clock was set
+// back.
+func young(written, start time.Time) bool {
+	return !written.Before(start) && !written.After(time.Now())
 }
 
 func (c flannelConf) valid(args *skel.CmdArgs) bool {

@@ -8,7 +8,7 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// MiniCNI is bridge and host-local with four keys: how little a plugin can be.
+// MiniCNI returns a plugin with four keys on top of bridge and host-local. It shows how small a plugin can be.
 func MiniCNI(x *plugin.Exec) skel.Plugin {
 	return serve("minicni", "one bridge and one subnet: a preset over bridge and host-local", minicni{}, x)
 }
@@ -24,7 +24,7 @@ func (minicni) rewrite(_ string, args *skel.CmdArgs) (conf, error) {
 	if err := cni.Decode(args.StdinData, &in); err != nil {
 		return nil, err
 	}
-	c.passed(from)
+	c.copyRuntimeKeys(from)
 	for key, v := range map[string]any{
 		"type": "bridge", "bridge": in.Bridge, "mtu": in.MTU, "isDefaultGateway": true, "ipMasq": true,
 		"ipam": map[string]any{"type": "host-local", "subnet": in.Subnet},

@@ -14,11 +14,11 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// Network joins containers to an isolated network of the cluster: the other end of
-// their link is in the network's namespace on this host, which the agent looks after.
+// Network returns the plugin that connects containers to an isolated network of the cluster. The other end of their
+// link is in the network's namespace on this host, which the agent manages.
 func Network(x *plugin.Exec) skel.Plugin {
 	n := network{dir: local.Open("", "")}
-	p := serve(NetworkType, "joins a container to an isolated network of the cluster", n, x)
+	p := serve(NetworkType, "connects a container to an isolated network of the cluster", n, x)
 	inner := p.Funcs
 	within := func(do func(context.Context, *skel.CmdArgs) error) func(context.Context, *skel.CmdArgs) error {
 		return func(ctx context.Context, args *skel.CmdArgs) error {
@@ -26,7 +26,7 @@ func Network(x *plugin.Exec) skel.Plugin {
 		}
 	}
 	p.Funcs.Add = func(ctx context.Context, args *skel.CmdArgs) (r *cni.Result, err error) {
-		if err := n.here(ctx, args); err != nil {
+		if err := n.waitForNetns(ctx, args); err != nil {
 			return nil, err
 		}
 		err = n.within(ctx, args, func(ctx context.Context) error { r, err = inner.Add(ctx, args); return err })
@@ -39,8 +39,8 @@ func Network(x *plugin.Exec) skel.Plugin {
 // NetworkType is the name of the plugin Network.
 const NetworkType = "fairlead-net"
 
-// InNetwork calls f with what Network has ptp make, in the network's namespace if that
-// is on this host, and returns the path where it is to be.
+// InNetwork calls f with the ptp configuration that Network uses, in the network's namespace if it exists on this host.
+// It returns the path of that namespace.
 func InNetwork(ctx context.Context, args *skel.CmdArgs, f func(context.Context, *skel.CmdArgs) error) (path string, err error) {
 	n := network{dir: local.Open("", "")}
 	c, err := n.rewrite("ADD", args)
@@ -58,7 +58,7 @@ func InNetwork(ctx context.Context, args *skel.CmdArgs, f func(context.Context, 
 	return local.NetnsPath(of.Network), n.within(ctx, args, func(ctx context.Context) error { return f(ctx, &inner) })
 }
 
-// ValidateNetwork refuses a configuration of which ADD could say no network.
+// ValidateNetwork rejects a configuration without a valid network name.
 func ValidateNetwork(data []byte) error {
 	_, _, err := network{}.parse(&skel.CmdArgs{StdinData: data})
 	return err
@@ -83,31 +83,31 @@ func (n network) parse(args *skel.CmdArgs) (c networkConf, from conf, err error)
 	return c, from, err
 }
 
-// here waits until the agent has the network's namespace on this host.
-func (n network) here(ctx context.Context, args *skel.CmdArgs) error {
+// waitForNetns waits until the agent has created the network's namespace on this host.
+func (n network) waitForNetns(ctx context.Context, args *skel.CmdArgs) error {
 	c, _, err := n.parse(args)
 	if err != nil {
 		return err
 	}
-	if ns, absent := netns.Open(local.NetnsPath(c.Network)); absent == nil {
+	if ns, err := netns.Open(local.NetnsPath(c.Network)); err == nil {
 		ns.Close()
-		return nil // it is here, and goes on without the agent
+		return nil // it exists, and works without the agent
 	}
 	err = n.dir.Call(ctx, local.OpBlock, local.BlockArgs{Network: c.Network}, nil)
 	if err == nil {
 		err = n.dir.Call(ctx, local.OpNetwork, local.NetworkArgs{Network: c.Network}, nil)
 	}
-	if _, away := errors.AsType[*local.AwayError](err); away {
+	if _, ok := errors.AsType[*local.AwayError](err); ok {
 		return cni.Errorf(cni.CodeTryAgainLater, "network %s: %w", c.Network, err)
 	}
-	if said, ok := errors.AsType[*local.Error](err); ok {
-		return cni.Errorf(said.Code, "network %s: %w", c.Network, err)
+	if e, ok := errors.AsType[*local.Error](err); ok {
+		return cni.Errorf(e.Code, "network %s: %w", c.Network, err)
 	}
 	return err
 }
 
-// within runs f with the network's namespace for the host. Where that is gone there
-// is nothing in it, and what else there is is removed from here.
+// within runs f with the network's namespace as the host. If that namespace is gone, f runs here: the rest of the
+// attachment can still be removed.
 func (n network) within(ctx context.Context, args *skel.CmdArgs, f func(context.Context) error) error {
 	c, _, err := n.parse(args)
 	if err != nil && c.Network == "" {
@@ -116,23 +116,23 @@ func (n network) within(ctx context.Context, args *skel.CmdArgs, f func(context.
 	path := local.NetnsPath(c.Network)
 	ns, err := netns.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return f(plugin.Within(ctx, path))
+		return f(plugin.WithHost(ctx, path))
 	}
 	if err != nil {
 		return err
 	}
 	defer ns.Close()
-	return ns.Do(func() error { return f(plugin.Within(ctx, path)) })
+	return ns.Do(func() error { return f(plugin.WithHost(ctx, path)) })
 }
 
-// rewrite makes a configuration of ptp: a link of its own, routed on both sides.
+// rewrite returns a ptp configuration: a routed veth pair.
 func (n network) rewrite(_ string, args *skel.CmdArgs) (conf, error) {
 	c, from, err := n.parse(args)
 	if err != nil {
 		return nil, err
 	}
 	out := conf{}
-	out.passed(from)
+	out.copyRuntimeKeys(from)
 	out.set("type", "ptp")
 	mtu := c.MTU
 	if here, err := n.dir.Read(c.Network); err == nil && mtu == 0 {
@@ -147,7 +147,7 @@ func (n network) rewrite(_ string, args *skel.CmdArgs) (conf, error) {
 	}
 	addresses.set("type", "fairlead-ipam")
 	if string(addresses["type"]) == `"fairlead-ipam"` {
-		addresses["network"], _ = json.Marshal(c.Network) // a string
+		addresses["network"], _ = json.Marshal(c.Network) // a string always marshals
 	}
 	out.set("ipam", addresses)
 	for _, key := range []string{"dns", "args", "antiSpoof"} {

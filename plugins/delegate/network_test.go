@@ -9,8 +9,7 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// What an isolated network's plugin has ptp make can be looked at, on a host that has
-// nothing of the network yet, too.
+// InNetwork returns the ptp configuration also on a host that has nothing of the network yet.
 func TestInNetwork(t *testing.T) {
 	t.Parallel()
 	conf := func(network string) *skel.CmdArgs {

@@ -11,21 +11,21 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// subnetEnv is what flanneld says of this host.
+// subnetEnv is flanneld's file about this host.
 type subnetEnv struct {
 	networks, subnets []netip.Prefix
-	mtu               int  // bytes; 0: not said
+	mtu               int  // bytes; 0: not set
 	ipMasq            bool // flanneld masquerades: the delegate must not
 }
 
-// readSubnet reads flanneld's file, FLANNEL_NETWORK=... a line each.
+// readSubnet reads flanneld's file, with lines such as FLANNEL_NETWORK=10.1.0.0/16.
 func readSubnet(file string) (e subnetEnv, err error) {
 	raw, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
-		return e, cni.Errorf(cni.CodePluginNotAvailable, "flannel's file of this host's subnet is not there: is flanneld running? %w", err)
+		return e, cni.Errorf(cni.CodePluginNotAvailable, "flannel's file for this host does not exist: is flanneld running? %w", err)
 	}
 	if err != nil {
-		return e, cni.Errorf(cni.CodePluginNotAvailable, "read flannel's file of this host's subnet: %w", err)
+		return e, cni.Errorf(cni.CodePluginNotAvailable, "read flannel's file for this host: %w", err)
 	}
 	if e, err = parseSubnet(string(raw)); err != nil {
 		return e, cni.Errorf(cni.CodePluginNotAvailable, "%s: %w", file, err)
@@ -62,7 +62,7 @@ func parseSubnet(text string) (e subnetEnv, err error) {
 	return e, nil
 }
 
-// prefixes reads one or, of networks, several parted by commas; "" is none.
+// prefixes reads one prefix or, with several set, a comma-separated list; "" is an empty list.
 func prefixes(into *[]netip.Prefix, value string, several bool) error {
 	list := []string{value}
 	if several {

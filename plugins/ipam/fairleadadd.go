@@ -98,7 +98,7 @@ func clusterSpans(s local.Subnet) (out []local.Span, err error) {
 // refuseHeld refuses an owner that has addresses, before the cluster is asked: it
 // would give them again.
 func (f *fairlead) refuseHeld(ctx context.Context, o ipam.Owner) error {
-	if plugin.Again(ctx) || !f.dir.HasUser(f.network, o) {
+	if plugin.MayReuse(ctx) || !f.dir.HasUser(f.network, o) {
 		return nil
 	}
 	store, err := f.open(ctx, false)
@@ -145,7 +145,7 @@ func (f *fairlead) allocateHere(ctx context.Context, o ipam.Owner, groups []*gro
 }
 
 func (f *fairlead) give(ctx context.Context, store *ipam.Store, o ipam.Owner, sets []ipam.RangeSet, wanted []netip.Addr) ([]ipam.IP, error) {
-	if plugin.Again(ctx) && len(f.requested) == 0 {
+	if plugin.MayReuse(ctx) && len(f.requested) == 0 {
 		held, err := store.Release(o) // the lock is held until the store is closed
 		if err != nil {
 			return nil, err

@@ -63,7 +63,7 @@ func hostLocalAdd(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) 
 // allocate gives addresses; an attachment whose namespace went away under it
 // (a restart) gets those that it still holds, where the ranges allow it.
 func allocate(ctx context.Context, store *ipam.Store, o ipam.Owner, c *hostLocal) ([]ipam.IP, error) {
-	if !plugin.Again(ctx) || len(c.requested) > 0 {
+	if !plugin.MayReuse(ctx) || len(c.requested) > 0 {
 		return store.Allocate(o, c.sets, c.requested)
 	}
 	held, err := store.Release(o) // the lock is held until the store is closed
@@ -135,7 +135,7 @@ func hostLocalGC(ctx context.Context, args *skel.CmdArgs) error {
 
 // gcBegan is when the collection began, as ipam.Uptime counts.
 func gcBegan(ctx context.Context) time.Duration {
-	_, began := plugin.GCBegan(ctx)
+	_, began := plugin.GCStart(ctx)
 	return began
 }
 

@@ -70,7 +70,7 @@ func PlanWhereabouts(ctx context.Context, args *skel.CmdArgs) (*cni.Result, erro
 }
 
 func unforeseen(format string, args ...any) error {
-	return &plugin.UnforeseenError{Why: fmt.Errorf(format, args...)}
+	return &plugin.CannotPlanError{Why: fmt.Errorf(format, args...)}
 }
 
 // foresee asks the agent what it would give to each of the groups.

@@ -50,7 +50,7 @@ func TestPreview(t *testing.T) {
 	want := func(p planner, conf, words string) {
 		t.Helper()
 		_, err := foresee(p, conf)
-		if _, ok := errors.AsType[*plugin.UnforeseenError](err); !ok || !strings.Contains(err.Error(), words) {
+		if _, ok := errors.AsType[*plugin.CannotPlanError](err); !ok || !strings.Contains(err.Error(), words) {
 			t.Errorf("%s: got %v, want %q", conf, err, words)
 		}
 	}

@@ -12,24 +12,24 @@ import (
 	"github.com/fairlead/fairlead/plugins/ruleset"
 )
 
-// The sets by which a container's end is pinned: the same in each table. A packet's cost
-// and an attachment's do not grow with the number of containers.
+// Sets that pin a port's senders; every table has the same. The cost of a packet and of an attach does not grow with
+// the number of containers.
 const (
 	spoofChain  = "antispoof"
 	pinnedPorts = "antispoof-ports" // host ends whose senders are pinned
 	pinnedMACs  = "antispoof-macs"  // a port and its hardware address
 	pinnedV4    = "antispoof-v4"    // a port and its addresses
 	pinnedV6    = "antispoof-v6"
-	pinnedND    = "antispoof-nd"   // the same, as a neighbour advertisement has it
-	pinnedDHCP  = "antispoof-dhcp" // ports that may ask for an address
+	pinnedND    = "antispoof-nd"   // the same, as the target of a neighbour advertisement
+	pinnedDHCP  = "antispoof-dhcp" // ports that may send DHCP requests
 
 	neighbourTarget = "@nh,384,128" // see package kernel
 )
 
-// pins are what one table of a family knows of attachments.
+// pins is one port in one family's table.
 type pins struct {
 	family string
-	mark   string
+	tag    string
 	port   string
 }
 
@@ -37,12 +37,12 @@ func (p pins) part(what, name, text string) *kernel.NFT {
 	return &kernel.NFT{Family: p.family, Table: kernel.Table, Kind: what, Name: name, Text: text}
 }
 
-// element is the port's in a set, with a value of a type; typ "": the port alone.
+// element returns the port's element in a set, with a value of type typ. If typ is "", the element is the port alone.
 func (p pins) element(set, typ, key string) *kernel.Element {
 	if typ != "" {
 		typ, key = " . "+typ, " . "+key
 	}
-	return &kernel.Element{Family: p.family, Table: kernel.Table, Set: set, Type: "ifname" + typ, Key: p.port + key, OwnerTag: p.mark}
+	return &kernel.Element{Family: p.family, Table: kernel.Table, Set: set, Type: "ifname" + typ, Key: p.port + key, OwnerTag: p.tag}
 }
 
 func (p pins) rules(chain string, rules ...string) (out kernel.Objects) {
@@ -52,16 +52,16 @@ func (p pins) rules(chain string, rules ...string) (out kernel.Objects) {
 	return out
 }
 
-// checkAntiSpoof tells whether there is something to pin.
+// checkAntiSpoof rejects antiSpoof without IPAM: there would be no address to pin.
 func checkAntiSpoof(c *plugin.Conf, wanted bool) error {
 	if wanted && c.IPAM.Type == "" {
-		return cni.Invalid(c.Raw, "antiSpoof", "needs ipam: it pins the addresses that IPAM gives, and without one nothing may be sent. To pin the hardware address alone, set macspoofchk on a bridge")
+		return cni.Invalid(c.Raw, "antiSpoof", "needs ipam: it allows only addresses from IPAM, so without ipam the container could send nothing. To check only the hardware address, set macspoofchk on a bridge")
 	}
 	return nil
 }
 
-// pinPort states that a port of a bridge passes what comes from one hardware address, and
-// asks for addresses where a DHCP client does. Addresses follow by pinAddresses.
+// pinPort lets a bridge port pass frames from one hardware address only. With dhcp, the port may also send DHCP
+// requests. pinAddresses adds the IP addresses later.
 func pinPort(a *plugin.Attachment, port, mac string, dhcp bool) kernel.Objects {
 	p := pins{"bridge", a.Tag(), port}
 	list := kernel.Objects{p.part("table", "", "")}
@@ -72,7 +72,7 @@ func pinPort(a *plugin.Attachment, port, mac string, dhcp bool) kernel.Objects {
 	return append(list, p.own(mac, dhcp)...)
 }
 
-// pinLink is pinPort for a routed link: IP by table inet, ARP by a table of its own.
+// pinLink is pinPort for a routed link: table inet checks IP, a table of family arp checks ARP.
 func pinLink(a *plugin.Attachment, port, mac string, dhcp bool) kernel.Objects {
 	p := pins{"inet", a.Tag(), port}
 	list := kernel.Objects{p.part("table", "", "")}
@@ -90,7 +90,7 @@ func pinLink(a *plugin.Attachment, port, mac string, dhcp bool) kernel.Objects {
 	return append(list, arp.own(mac, dhcp)...)
 }
 
-// sets states the sets that a table with chains for protocols looks into.
+// sets returns the sets that the chains of these protocols use.
 func (p pins) sets(protocols ...string) kernel.Objects {
 	out := kernel.Objects{
 		p.part("set", pinnedPorts, "ifname"), p.part("set", pinnedDHCP, "ifname"),
@@ -102,8 +102,8 @@ func (p pins) sets(protocols ...string) kernel.Objects {
 	return out
 }
 
-// chains states what is let through: what is not IP or ARP is not, as tunnels in frames
-// would carry what they like.
+// chains returns the chains that check each protocol. They drop everything but IP and ARP, because a tunnel inside
+// other frames could carry any address.
 func (p pins) chains(protocols ...string) kernel.Objects {
 	if len(protocols) == 1 {
 		return append(kernel.Objects{p.part("chain", spoofChain, "")}, p.rules(spoofChain, pinnedRules(protocols[0])...)...)
@@ -119,9 +119,9 @@ func (p pins) chains(protocols ...string) kernel.Objects {
 	return append(list, p.rules(spoofChain, append(all, "drop")...)...)
 }
 
-// pinnedRules are the rules of a protocol. A DHCP server or a router is no container's
-// business; a neighbour advertisement is for the sender's own addresses, and an
-// unspecified source for those who look for theirs (RFC 4862; RFC 3810, section 5.2.13).
+// pinnedRules returns the rules of a protocol. A container must not act as a DHCP server or a router. It may send
+// neighbour advertisements for its own addresses only. The unspecified source is valid during address configuration
+// (RFC 4862; RFC 3810, section 5.2.13).
 func pinnedRules(protocol string) []string {
 	switch protocol {
 	case "ip":
@@ -143,7 +143,7 @@ func pinnedRules(protocol string) []string {
 		"udp sport 547 drop",
 		"icmpv6 type nd-router-advert drop",
 		"icmpv6 type nd-redirect drop",
-		"ip6 nexthdr != ipv6-icmp icmpv6 type nd-neighbor-advert drop", // the target is not where it is looked for
+		"ip6 nexthdr != ipv6-icmp icmpv6 type nd-neighbor-advert drop", // behind extension headers the target is at another offset
 		"icmpv6 type nd-neighbor-advert iifname . " + neighbourTarget + " != @" + pinnedND + " drop",
 		"iifname . ip6 saddr @" + pinnedV6 + " return",
 		"ip6 saddr != :: drop",
@@ -155,7 +155,7 @@ func pinnedRules(protocol string) []string {
 	}
 }
 
-// own are the elements that are known before addresses are.
+// own returns the elements that do not depend on IPAM.
 func (p pins) own(mac string, dhcp bool) kernel.Objects {
 	list := kernel.Objects{p.element(pinnedMACs, "ether_addr", mac)}
 	if p.family != "arp" {
@@ -180,7 +180,7 @@ func (p pins) address(ip netip.Addr) kernel.Objects {
 	}
 }
 
-// pinAddresses states that what comes from a port comes from the result's addresses.
+// pinAddresses lets a port send from the result's addresses.
 func pinAddresses(a *plugin.Attachment, port string, r *cni.Result, families ...string) (list kernel.Objects) {
 	for _, f := range families {
 		for _, ip := range r.IPs {
@@ -190,8 +190,8 @@ func pinAddresses(a *plugin.Attachment, port string, r *cni.Result, families ...
 	return list
 }
 
-// linkLocal is the address that the kernel makes of a hardware address by default
-// (RFC 4291, appendix A).
+// linkLocal returns the link-local address that the kernel derives from a hardware address by default (RFC 4291,
+// appendix A).
 func linkLocal(mac string) netip.Addr {
 	hw, err := hwaddr.Parse(mac)
 	if err != nil || len(hw) != 6 {

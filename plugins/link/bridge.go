@@ -11,10 +11,10 @@ import (
 	"github.com/fairlead/fairlead/plugins/ruleset"
 )
 
-// Bridge joins containers of a host by a bridge.
+// Bridge returns the plugin that connects a host's containers to a bridge.
 func Bridge() plugin.Plugin {
 	return plugin.Plugin{
-		Name: "bridge", About: "joins the containers of a host by a bridge, which may be their gateway",
+		Name: "bridge", About: "connects the containers of a host to a bridge, which can be their gateway",
 		New: func() plugin.Config { return &bridge{Bridge: "cni0", PreserveDefaultVLAN: true} },
 	}
 }
@@ -137,8 +137,8 @@ func (c *bridge) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects,
 	return list, nil
 }
 
-// gateways states the bridge's addresses, and completes the result: a gateway
-// where IPAM named none, and default routes where they are asked for.
+// gateways returns the bridge's addresses. It completes the result with a gateway where IPAM returned none, and with
+// default routes if isDefaultGateway is set.
 func (c *bridge) gateways(r *cni.Result) (list kernel.Objects, err error) {
 	hasDefault := map[bool]bool{}
 	for _, rt := range r.Routes {
@@ -169,8 +169,8 @@ func defaultRoute(v4 bool) netip.Prefix {
 	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 }
 
-// Inherited are the reference's masquerade rules.
-func (c *bridge) Inherited(a *plugin.Attachment) kernel.Objects {
+// ReferenceObjects returns the reference plugin's masquerade rules.
+func (c *bridge) ReferenceObjects(a *plugin.Attachment) kernel.Objects {
 	if !c.IPMasq {
 		return nil
 	}

@@ -24,7 +24,7 @@ func (c *bridge) validateVLANs() error {
 	return nil
 }
 
-// portVLANs states the VLANs of the container's port: one untagged, or tagged ones.
+// portVLANs returns the VLANs of the container's port: one untagged, or several tagged.
 func (c *bridge) portVLANs(port string) (list kernel.Objects) {
 	if !c.filtersVLANs() {
 		return nil
@@ -46,8 +46,8 @@ func (c *bridge) portVLANs(port string) (list kernel.Objects) {
 	return list
 }
 
-// gatewayLink is the interface that has the gateway's addresses: the bridge,
-// or, where the containers are in a VLAN, the host's leg in it.
+// gatewayLink returns the interface that has the gateway's addresses: the bridge or, with a VLAN, the host's interface
+// in that VLAN.
 func (c *bridge) gatewayLink() string {
 	if c.VLAN == 0 {
 		return c.Bridge
@@ -55,25 +55,25 @@ func (c *bridge) gatewayLink() string {
 	return fmt.Sprintf("%s.%d", c.Bridge, c.VLAN)
 }
 
-// gatewayVLAN states the host's leg in the containers' VLAN: a veth pair whose
-// far end is an access port of the bridge.
+// gatewayVLAN returns the host's interface in the containers' VLAN: a veth pair whose other end is an access port of
+// the bridge.
 func (c *bridge) gatewayVLAN(r *cni.Result) kernel.Objects {
 	if c.VLAN == 0 || !c.IsGateway {
 		return nil
 	}
-	leg := c.gatewayLink()
-	port := kernel.Owner{Network: leg}.LinkName("veth")
+	gateway := c.gatewayLink()
+	port := kernel.Owner{Network: gateway}.LinkName("veth")
 	v := &kernel.Veth{
-		Name: port, MAC: kernel.MAC("vlan port", leg), PeerSide: kernel.Host, PeerName: leg, PeerMAC: kernel.MAC("vlan leg", leg),
+		Name: port, MAC: kernel.MAC("vlan port", gateway), PeerSide: kernel.Host, PeerName: gateway, PeerMAC: kernel.MAC("vlan leg", gateway),
 		MTU: c.MTU, Master: c.Bridge, IsShared: true,
 	}
-	r.Interfaces = append(r.Interfaces, cni.Interface{Name: leg, Mac: v.PeerMAC})
-	quiet := noRouters(port)
-	quiet.IsShared = true
-	list := kernel.Objects{v, quiet}
+	r.Interfaces = append(r.Interfaces, cni.Interface{Name: gateway, Mac: v.PeerMAC})
+	noRA := noRouters(port)
+	noRA.IsShared = true
+	list := kernel.Objects{v, noRA}
 	for _, o := range c.portVLANs(port) {
 		o.(*kernel.PortVLAN).IsShared = true
 		list = append(list, o)
 	}
-	return append(list, &kernel.Up{Link: port, IsShared: true}, &kernel.Up{Link: leg, IsShared: true})
+	return append(list, &kernel.Up{Link: port, IsShared: true}, &kernel.Up{Link: gateway, IsShared: true})
 }

@@ -1,3 +1,3 @@
-// Package link holds the plugins that give a container an interface, a file
-// each: pure functions from configuration to the objects that should exist.
+// Package link holds the plugins that create a container's interface, one file each: pure functions from configuration
+// to the objects that should exist.
 package link

@@ -6,10 +6,10 @@ import (
 	"github.com/fairlead/fairlead/plugin"
 )
 
-// Dummy gives a container an interface that leads nowhere. It has no keys.
+// Dummy returns the plugin that creates a dummy interface. It has no keys.
 func Dummy() plugin.Plugin {
 	return plugin.Plugin{
-		Name: "dummy", About: "gives a container an interface that leads nowhere, to hold addresses",
+		Name: "dummy", About: "creates a dummy interface in a container, to hold addresses",
 		New: func() plugin.Config { return &dummy{} },
 	}
 }
@@ -18,7 +18,7 @@ type dummy struct{ plugin.Conf }
 
 func (c *dummy) Validate(*plugin.Attachment) error {
 	if c.IPAM.Type == "" {
-		return cni.Invalid(c.Raw, "ipam", "missing: a dummy interface is there to hold addresses")
+		return cni.Invalid(c.Raw, "ipam", "missing: a dummy interface needs addresses")
 	}
 	return nil
 }

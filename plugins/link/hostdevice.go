@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead/fairlead/plugin"
 )
 
-// HostDevice lends a device of the host to a container.
+// HostDevice returns the plugin that moves a device of the host into a container.
 func HostDevice() plugin.Plugin {
 	return plugin.Plugin{
 		Name: "host-device", About: "moves a device of the host into a container, and back on DEL",
@@ -45,7 +45,7 @@ func (c *hostDevice) Validate(*plugin.Attachment) error {
 	}
 	for key, v := range map[string]string{"pciBusID": c.PCIBusID, "kernelpath": c.KernelPath} {
 		if slices.Contains(strings.Split(v, "/"), "..") || key == "pciBusID" && strings.Contains(v, "/") {
-			return cni.Invalid(c.Raw, key, "must not lead out of sysfs")
+			return cni.Invalid(c.Raw, key, "must not point outside sysfs")
 		}
 	}
 	if c.Device == "" && c.HWAddr == "" && c.KernelPath == "" && c.PCIBusID == "" {
@@ -56,7 +56,7 @@ func (c *hostDevice) Validate(*plugin.Attachment) error {
 
 func (c *hostDevice) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
 	if driver := c.userSpaceDriver(); driver != "" {
-		// The device has no interface: a program drives it by its PCI address.
+		// The device has no network interface: a user-space program drives it by its PCI address.
 		r.Interfaces = append(r.Interfaces, cni.Interface{Name: a.IfName, Sandbox: a.Netns, PciID: c.PCIBusID})
 		return nil, nil
 	}
@@ -68,7 +68,7 @@ func (c *hostDevice) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects,
 	r.Interfaces = append(r.Interfaces, i)
 	m := &kernel.HostDevice{Device: l.Name, Name: a.IfName, PreviousAlias: l.Alias, PreviousUp: l.Up}
 	if at == kernel.Container {
-		// It is there already: CHECK, or DEL without a record.
+		// It is in the container already: this is CHECK, or DEL without a record.
 		_, m.Device, _ = kernel.ParseHostDeviceTag(l.Alias)
 		m.PreviousAlias = ""
 	}
@@ -85,9 +85,8 @@ func (c *hostDevice) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Obje
 	return append(list, plugin.Routes(a.IfName, r)...), nil
 }
 
-// Find states the device that carries this attachment's mark, wherever it is,
-// or the one that the reference plugin moved before the node was switched: it
-// left the device's own name in its alias.
+// Find returns the device with this attachment's owner tag, on the host or in the container. Otherwise it returns the
+// device that the reference plugin moved before the node switched to Fairlead: its alias is the device's own name.
 func (c *hostDevice) Find(a *plugin.Attachment) (kernel.Objects, error) {
 	for _, side := range []kernel.Side{kernel.Container, kernel.Host} {
 		links, err := a.Facts.Links(side)
@@ -95,8 +94,8 @@ func (c *hostDevice) Find(a *plugin.Attachment) (kernel.Objects, error) {
 			return nil, err
 		}
 		for _, l := range links {
-			mark, device, ok := kernel.ParseHostDeviceTag(l.Alias)
-			if ok && a.Owns(mark) {
+			tag, device, ok := kernel.ParseHostDeviceTag(l.Alias)
+			if ok && a.Owns(tag) {
 				return kernel.Objects{&kernel.HostDevice{Device: device, Name: l.Name, OwnerTag: l.Alias}}, nil
 			}
 		}
@@ -108,11 +107,11 @@ func (c *hostDevice) Find(a *plugin.Attachment) (kernel.Objects, error) {
 	return kernel.Objects{&kernel.HostDevice{Device: l.Alias, Name: l.Name, OwnerTag: l.Alias}}, nil
 }
 
-// find takes the device that is in the container under this attachment's mark,
-// and else looks it up on the host: another may have its name there by now.
+// find returns the container's device if it has this attachment's owner tag, otherwise the host's. Another device on
+// the host may have its name by now.
 func (c *hostDevice) find(a *plugin.Attachment) (*kernel.LinkInfo, kernel.Side, error) {
 	if in, err := a.Facts.Link(kernel.Container, a.IfName); err == nil {
-		if mark, _, ok := kernel.ParseHostDeviceTag(in.Alias); ok && a.Owns(mark) {
+		if tag, _, ok := kernel.ParseHostDeviceTag(in.Alias); ok && a.Owns(tag) {
 			return in, kernel.Container, nil
 		}
 	}
@@ -125,7 +124,7 @@ func (c *hostDevice) onHost(a *plugin.Attachment) (*kernel.LinkInfo, error) {
 	case c.Device != "":
 		l, err := a.Facts.Link(kernel.Host, c.Device)
 		if errors.Is(err, os.ErrNotExist) {
-			return nil, c.lookForAlternative(a)
+			return nil, c.errNoDevice(a)
 		}
 		return l, err
 	case c.HWAddr != "":
@@ -136,8 +135,8 @@ func (c *hostDevice) onHost(a *plugin.Attachment) (*kernel.LinkInfo, error) {
 	return c.bySysfs(a, "kernelpath", filepath.Clean(c.KernelPath))
 }
 
-// lookForAlternative says in the error what devices there are.
-func (c *hostDevice) lookForAlternative(a *plugin.Attachment) error {
+// errNoDevice returns an error that lists the host's devices.
+func (c *hostDevice) errNoDevice(a *plugin.Attachment) error {
 	links, err := a.Facts.Links(kernel.Host)
 	if err != nil {
 		return err
@@ -168,8 +167,8 @@ func (c *hostDevice) sysPath(parts ...string) string {
 	return filepath.Join(append([]string{c.sys}, parts...)...)
 }
 
-// bySysfs takes the interface of a device of sysfs: directly below it, or, as
-// virtio has it, one level deeper.
+// bySysfs returns the network interface of a device in sysfs. It is directly below the device or, for virtio, one level
+// deeper.
 func (c *hostDevice) bySysfs(a *plugin.Attachment, key string, devices ...string) (*kernel.LinkInfo, error) {
 	for _, device := range devices {
 		for _, pattern := range []string{"net", "virtio*/net"} {
@@ -185,8 +184,8 @@ func (c *hostDevice) bySysfs(a *plugin.Attachment, key string, devices ...string
 	return nil, cni.Invalid(c.Raw, key, "no such device, or it has no network interface on the host")
 }
 
-// userSpaceDriver is the driver of a PCI device that belongs to programs
-// (DPDK): the kernel has no interface for it.
+// userSpaceDriver returns the driver of a PCI device that a user-space program (DPDK) uses, or "". The kernel has no
+// interface for such a device.
 func (c *hostDevice) userSpaceDriver() string {
 	if c.PCIBusID == "" {
 		return ""

@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead/fairlead/plugin/plugintest"
 )
 
-// sysfs makes a tree with the devices that this machine has not.
+// sysfs creates a tree with devices that the test machine lacks.
 func sysfs(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -39,17 +39,17 @@ func TestHostDeviceBySysfs(t *testing.T) {
 	sys := sysfs(t)
 	p := HostDevice()
 	p.New = func() plugin.Config { return &hostDevice{sys: sys} }
-	const moved = "ip link set dev0 netns container name eth0"
+	const move = "ip link set dev0 netns container name eth0"
 	for _, tt := range []struct{ keys, object, want string }{
-		{`"pciBusID": "0000:00:1f.6"`, moved, "pci 0000:00:1f.6"},
-		{`"pciBusID": "0000:00:05.0"`, moved, "pci 0000:00:05.0"},
-		{`"pciBusID": "mlx5_core.sf.4"`, moved, "pci mlx5_core.sf.4"},
-		{`"kernelpath": "` + sys + `/devices/pci0000:00/0000:00:1f.6"`, moved, ""},
-		{`"pciBusID": "0000:00:1f.6", "runtimeConfig": {"deviceID": "mlx5_core.sf.4"}`, moved, "pci mlx5_core.sf.4"},
-		{`"pciBusID": "0000:3b:00.1"`, "", "pci 0000:3b:00.1"}, // driven by a program: nothing to move
+		{`"pciBusID": "0000:00:1f.6"`, move, "pci 0000:00:1f.6"},
+		{`"pciBusID": "0000:00:05.0"`, move, "pci 0000:00:05.0"},
+		{`"pciBusID": "mlx5_core.sf.4"`, move, "pci mlx5_core.sf.4"},
+		{`"kernelpath": "` + sys + `/devices/pci0000:00/0000:00:1f.6"`, move, ""},
+		{`"pciBusID": "0000:00:1f.6", "runtimeConfig": {"deviceID": "mlx5_core.sf.4"}`, move, "pci mlx5_core.sf.4"},
+		{`"pciBusID": "0000:3b:00.1"`, "", "pci 0000:3b:00.1"}, // a user-space program drives it: nothing to move
 		{`"pciBusID": "0000:00:09.0"`, "error", `no such device, or it has no network interface on the host`},
 		{`"pciBusID": "0000:ff:ff.f"`, "error", `pciBusID = "0000:ff:ff.f": no such device`},
-		{`"kernelpath": "/sys/../etc"`, "error", `kernelpath = "/sys/../etc": must not lead out of sysfs`},
+		{`"kernelpath": "/sys/../etc"`, "error", `kernelpath = "/sys/../etc": must not point outside sysfs`},
 		{`"hwaddr": "02:00"`, "error", `"02:00" is not a hardware address`},
 	} {
 		conf := []byte(`{"cniVersion": "1.1.0", "name": "n", "type": "host-device", ` + tt.keys + `}`)

@@ -6,10 +6,10 @@ import (
 	"github.com/fairlead/fairlead/plugin"
 )
 
-// IPvlan shares an interface, and its hardware address, by IP address.
+// IPvlan returns the plugin that shares a host interface and its hardware address with containers.
 func IPvlan() plugin.Plugin {
 	return plugin.Plugin{
-		Name: "ipvlan", About: "shares an interface of the host, and its hardware address, with a container by IP address",
+		Name: "ipvlan", About: "shares a host interface and its hardware address with containers, by IP address",
 		New: func() plugin.Config { return &ipvlan{} },
 	}
 }
@@ -20,10 +20,10 @@ type ipvlan struct {
 }
 
 func (c *ipvlan) Validate(a *plugin.Attachment) (err error) {
-	// A plugin before this one in the list may have made the parent.
+	// An earlier plugin of the list may have created the parent.
 	if c.Master == "" && c.Prev != nil && !c.checked(a) {
 		if len(c.Prev.Interfaces) != 1 || c.Prev.Interfaces[0].Name == "" {
-			return cni.Invalid(c.Raw, "master", "missing, and prevResult has not exactly one interface, which could be taken")
+			return cni.Invalid(c.Raw, "master", "missing, and prevResult does not have exactly one interface to use instead")
 		}
 		c.Master = c.Prev.Interfaces[0].Name
 	}
@@ -39,13 +39,13 @@ func (c *ipvlan) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, err
 	if err != nil {
 		return nil, err
 	}
-	s := c.sub(a, "ipvlan", parent)
+	s := c.child(a, "ipvlan", parent)
 	s.Mode = c.Mode
 	c.result(a, r, parent.MAC)
 	return kernel.Objects{s}, nil
 }
 
-// Addressed takes the addresses of the plugin before this one, if there is no IPAM.
+// Addressed uses the earlier plugin's addresses if there is no IPAM.
 func (c *ipvlan) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
 	if c.IPAM.Type == "" && c.Prev != nil && !c.checked(a) {
 		prev, own := c.Prev.Clone(), 0

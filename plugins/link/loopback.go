@@ -8,7 +8,7 @@ import (
 	"github.com/fairlead/fairlead/plugin"
 )
 
-// Loopback brings the container's lo up. It has no keys.
+// Loopback returns the plugin that brings the container's lo up. It has no keys.
 func Loopback() plugin.Plugin {
 	return plugin.Plugin{
 		Name: "loopback", About: "brings up the container's loopback interface", IfName: "lo",

@@ -6,10 +6,10 @@ import (
 	"github.com/fairlead/fairlead/plugin"
 )
 
-// Macvlan gives a container a hardware address of its own on an interface.
+// Macvlan returns the plugin that gives a container its own hardware address on a host interface.
 func Macvlan() plugin.Plugin {
 	return plugin.Plugin{
-		Name: "macvlan", About: "gives a container a hardware address of its own on an interface of the host",
+		Name: "macvlan", About: "gives a container its own hardware address on a host interface",
 		New: func() plugin.Config { return &macvlan{} },
 	}
 }
@@ -42,12 +42,12 @@ func (c *macvlan) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, er
 	if err != nil {
 		return nil, err
 	}
-	s := c.sub(a, "macvlan", parent)
+	s := c.child(a, "macvlan", parent)
 	s.Mode, s.QueueLen, s.MAC = c.Mode, c.BcQueueLen, c.mac
 	if s.MAC == "" {
 		s.MAC = a.MAC("container")
 	}
-	if s.Mode == "passthru" { // it has its parent's, whatever was asked for
+	if s.Mode == "passthru" { // it always has its parent's address
 		s.MAC = parent.MAC
 	}
 	c.result(a, r, s.MAC)

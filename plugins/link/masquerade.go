@@ -10,9 +10,8 @@ import (
 	"github.com/fairlead/fairlead/plugins/ruleset"
 )
 
-// masquerade states that what the attachment's addresses send beyond their own
-// subnet leaves with the host's address. A network has, for each subnet, a set
-// of its addresses and a chain; a packet's cost and an attachment's stay flat.
+// masquerade rewrites the source of packets that leave the attachment's subnet to the host's address. Each subnet of a
+// network has one set of addresses and one chain, so the cost of a packet and of an attach stays constant.
 func masquerade(a *plugin.Attachment, r *cni.Result, backend string) kernel.Objects {
 	var list kernel.Objects
 	for _, ip := range r.IPs {
@@ -57,8 +56,8 @@ func nftMasquerade(a *plugin.Attachment, ip netip.Prefix) kernel.Objects {
 	}
 }
 
-// iptablesMasquerade is for hosts whose configuration asks for iptables: a
-// chain an address, as the backend has no sets.
+// iptablesMasquerade is for configurations that ask for iptables. It needs a chain per address, because this backend
+// has no sets.
 func iptablesMasquerade(a *plugin.Attachment, ip netip.Prefix) kernel.Objects {
 	f := ruleset.FamilyOf(ip.Addr().Is4())
 	chain := "FL-" + kernel.Owner{Network: a.Network, ContainerID: a.ContainerID, IfName: a.IfName + ip.String()}.Hash()[:24]
@@ -73,11 +72,11 @@ func iptablesMasquerade(a *plugin.Attachment, ip netip.Prefix) kernel.Objects {
 	}
 }
 
-// gatewayOf is the address of a subnet that its gateway has by custom: the first.
+// gatewayOf returns the usual gateway of a subnet: its first address.
 func gatewayOf(ip netip.Prefix) (netip.Addr, error) {
 	gw := ip.Masked().Addr().Next()
 	if ip.Bits() >= ip.Addr().BitLen() || !ip.Contains(gw) {
-		return netip.Addr{}, fmt.Errorf("subnet %s has no room for a gateway: name one in ipam", ip)
+		return netip.Addr{}, fmt.Errorf("subnet %s has no room for a gateway: set one in ipam", ip)
 	}
 	return gw, nil
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/fairlead/fairlead/plugin"
 )
 
-// mtuOf is the MTU of a container's link: what the configuration says or, on a network
-// of the cluster, what its tunnels carry; 0 is the kernel's choice.
+// mtuOf returns the MTU of a container's link in bytes: the configured one or, on a cluster network, what its tunnels
+// leave. 0 means the kernel's default.
 func mtuOf(c *plugin.Conf, asked int) int {
 	if asked != 0 || c.IPAM.Type != "fairlead-ipam" {
 		return asked
@@ -23,7 +23,7 @@ func mtuOf(c *plugin.Conf, asked int) int {
 	}
 	n, err := local.Open("", "").Read(conf.IPAM.Network)
 	if err != nil {
-		return 0 // IPAM says what is wrong
+		return 0 // IPAM reports the error
 	}
 	return n.MTU
 }

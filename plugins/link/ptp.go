@@ -10,10 +10,10 @@ import (
 	"github.com/fairlead/fairlead/plugins/ruleset"
 )
 
-// PTP joins a container to the host by a link of its own, routed on both sides.
+// PTP returns the plugin that connects a container to the host with a routed veth pair.
 func PTP() plugin.Plugin {
 	return plugin.Plugin{
-		Name: "ptp", About: "joins a container to the host by a veth pair with routes on both sides",
+		Name: "ptp", About: "connects a container to the host by a veth pair with routes on both sides",
 		New: func() plugin.Config { return &ptp{} },
 	}
 }
@@ -35,12 +35,12 @@ func (c *ptp) Validate(*plugin.Attachment) error {
 		return err
 	}
 	if c.IPAM.Type == "" {
-		return cni.Invalid(c.Raw, "ipam.type", "want an IPAM plugin, like \"host-local\": a routed link is nothing without an address")
+		return cni.Invalid(c.Raw, "ipam.type", "want an IPAM plugin, for example \"host-local\": a routed link needs an address")
 	}
 	return checkMasqBackend(&c.Conf, c.IPMasqBackend)
 }
 
-// checkLinkType tells whether pairs are made of a type.
+// checkLinkType rejects unknown types of pairs.
 func checkLinkType(c *plugin.Conf, typ string) error {
 	if typ != "" && typ != "veth" && typ != kernel.Netkit {
 		return cni.Invalid(c.Raw, "linkType", "want \"veth\" (the default) or \"netkit\" (kernel 6.7 and later)")
@@ -54,8 +54,8 @@ func (c *ptp) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error)
 	r.Interfaces = append(r.Interfaces,
 		cni.Interface{Name: v.Name, Mac: v.MAC},
 		cni.Interface{Name: v.PeerName, Mac: v.PeerMAC, Sandbox: a.Netns})
-	// Packets for the container wait for the host end's link-local address,
-	// which nobody else on this link can have: no second of detection.
+	// Packets for the container wait for the host end's link-local address. Nobody else on this link can have it, so
+	// skip the second of duplicate address detection.
 	noWait := &kernel.Sysctl{Key: "net/ipv6/conf/" + v.Name + "/accept_dad", Value: "0", Link: v.Name, Optional: true}
 	list := kernel.Objects{v, noRouters(v.Name), noWait}
 	if c.AntiSpoof {
@@ -71,7 +71,7 @@ func (c *ptp) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, er
 	firsts := firstOf(r.IPs)
 	for i, ip := range r.IPs {
 		if !ip.Gateway.IsValid() {
-			return nil, cni.Invalid(c.Raw, "ipam", "ptp needs a gateway for "+ip.Address.String()+": the host's end of the link has its address")
+			return nil, cni.Invalid(c.Raw, "ipam", "ptp needs a gateway for "+ip.Address.String()+": the host's end of the link gets this address")
 		}
 		if firsts[single(ip.Gateway)] == i {
 			list = append(list, &kernel.Addr{Link: host, Prefix: single(ip.Gateway)})
@@ -86,7 +86,7 @@ func (c *ptp) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, er
 	}
 	list = append(list, plugin.Interface{Name: a.IfName, NoRoute: true}.Objects(r)...)
 	for i, ip := range r.IPs {
-		// Everything goes by the host's end, neighbours in the subnet too.
+		// All traffic goes through the host's end, also to neighbours in the subnet.
 		if gw := single(ip.Gateway); firsts[gw] == i {
 			list = append(list, &kernel.Route{In: kernel.Container, Dst: gw, Src: ip.Address.Addr(), Link: a.IfName})
 		}
@@ -101,8 +101,7 @@ func (c *ptp) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, er
 	return list, nil
 }
 
-// firstOf are the gateways and the subnets of addresses, with the first address of
-// each: several may share them.
+// firstOf maps each gateway and each subnet to the index of the first address that has it.
 func firstOf(ips []cni.IP) map[netip.Prefix]int {
 	first := map[netip.Prefix]int{}
 	for i, ip := range slices.Backward(ips) {
@@ -116,17 +115,17 @@ func firstOf(ips []cni.IP) map[netip.Prefix]int {
 	return first
 }
 
-// toContainer is the host's route to a container's address. Its scope is the
-// reference's: the address is taken for one of the host's own.
+// toContainer returns the host's route to a container's address. Its scope is host, as in the reference plugin: the
+// kernel treats the address as local to the host.
 func toContainer(dst netip.Prefix, link string) *kernel.Route {
 	scope := kernel.ScopeHost
 	return &kernel.Route{Dst: dst, Link: link, Scope: &scope}
 }
 
-// single is the prefix that holds one address.
+// single returns the prefix that holds one address.
 func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
-// veth is the pair of an attachment, named and addressed by its owner.
+// veth returns the attachment's veth pair. Names and hardware addresses derive from the owner.
 func veth(a *plugin.Attachment, mac string, mtu int, master string) *kernel.Veth {
 	if mac == "" {
 		mac = a.MAC("container")
@@ -138,14 +137,13 @@ func veth(a *plugin.Attachment, mac string, mtu int, master string) *kernel.Veth
 	}
 }
 
-// noRouters keeps the host from taking addresses and routes from a router's
-// advertisement that a container sends (CVE-2020-10749).
+// noRouters makes the host ignore router advertisements from a container (CVE-2020-10749).
 func noRouters(link string) *kernel.Sysctl {
 	return &kernel.Sysctl{Key: "net/ipv6/conf/" + link + "/accept_ra", Value: "0", Link: link, Optional: true}
 }
 
-// Inherited are the reference's masquerade rules.
-func (c *ptp) Inherited(a *plugin.Attachment) kernel.Objects {
+// ReferenceObjects returns the reference plugin's masquerade rules.
+func (c *ptp) ReferenceObjects(a *plugin.Attachment) kernel.Objects {
 	if !c.IPMasq {
 		return nil
 	}

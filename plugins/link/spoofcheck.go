@@ -15,11 +15,11 @@ func bridgePart(what, name, text string) *kernel.NFT {
 	return &kernel.NFT{Family: "bridge", Table: kernel.Table, Kind: what, Name: name, Text: text}
 }
 
-func bridgeElement(set, typ, key, mark string) *kernel.Element {
-	return &kernel.Element{Family: "bridge", Table: kernel.Table, Set: set, Type: typ, Key: key, OwnerTag: mark}
+func bridgeElement(set, typ, key, tag string) *kernel.Element {
+	return &kernel.Element{Family: "bridge", Table: kernel.Table, Set: set, Type: typ, Key: key, OwnerTag: tag}
 }
 
-// spoofCheck states that a port passes frames from one hardware address only.
+// spoofCheck lets a port pass frames from one hardware address only.
 func spoofCheck(a *plugin.Attachment, port, mac string) kernel.Objects {
 	return kernel.Objects{
 		bridgePart("table", "", ""),

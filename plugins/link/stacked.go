@@ -11,8 +11,7 @@ import (
 	"github.com/fairlead/fairlead/plugin"
 )
 
-// stacked is what plugins share that put the container's interface on top of
-// another one.
+// stacked is the common part of the plugins that create the container's interface on top of a parent.
 type stacked struct {
 	plugin.Conf
 	Master          string `json:"master"`
@@ -20,7 +19,7 @@ type stacked struct {
 	LinkInContainer bool   `json:"linkInContainer"`
 }
 
-// side is where the parent is.
+// side returns where the parent is.
 func (c *stacked) side() kernel.Side {
 	if c.LinkInContainer {
 		return kernel.Container
@@ -39,22 +38,22 @@ func (c *stacked) Validate(a *plugin.Attachment) error {
 		return cni.Invalid(c.Raw, "master", err.Error())
 	}
 	if c.LinkInContainer && c.Master == a.IfName {
-		return cni.Invalid(c.Raw, "master", "the container's interface is to have this name itself")
+		return cni.Invalid(c.Raw, "master", "is also the name of the container's new interface: they must differ")
 	}
 	return nil
 }
 
-// parent is the link that master names, or that of the default route.
+// parent returns the link in master, or else that of the default route.
 func (c *stacked) parent(a *plugin.Attachment) (*kernel.LinkInfo, error) {
 	name := c.Master
 	if name == "" && c.checked(a) {
-		name = c.present(a)
+		name = c.currentParent(a)
 	}
 	if name == "" {
 		var err error
 		name, err = a.Facts.DefaultLink(c.side())
 		if errors.Is(err, os.ErrNotExist) {
-			return nil, cni.Invalid(c.Raw, "master", fmt.Sprintf("missing, and the %s has no default route whose interface could be taken", c.side()))
+			return nil, cni.Invalid(c.Raw, "master", fmt.Sprintf("missing, and the %s has no default route whose interface could be used", c.side()))
 		}
 		if err != nil {
 			return nil, err
@@ -72,16 +71,16 @@ func (c *stacked) parent(a *plugin.Attachment) (*kernel.LinkInfo, error) {
 	return l, nil
 }
 
-// checked tells whether prevResult is that of this very attachment: in CHECK.
+// checked reports whether prevResult is this attachment's own, as in CHECK.
 func (c *stacked) checked(a *plugin.Attachment) bool {
 	return c.Prev != nil && slices.ContainsFunc(c.Prev.Interfaces, func(i cni.Interface) bool {
 		return i.Name == a.IfName && i.Sandbox != ""
 	})
 }
 
-// present is the parent that the interface has: what was found for it when it
-// was made counts, another default route by now does not. "": none is to be seen.
-func (c *stacked) present(a *plugin.Attachment) string {
+// currentParent returns the name of the existing interface's parent, or "" if it cannot be seen. The parent chosen by
+// ADD counts, even if the default route has changed since.
+func (c *stacked) currentParent(a *plugin.Attachment) string {
 	own, err := a.Facts.Link(kernel.Container, a.IfName)
 	if err != nil {
 		return ""
@@ -98,24 +97,23 @@ func (c *stacked) present(a *plugin.Attachment) string {
 	return ""
 }
 
-// sub is the interface on a parent; the plugin adds what its type has besides.
-func (c *stacked) sub(a *plugin.Attachment, typ string, parent *kernel.LinkInfo) *kernel.StackedLink {
+// child returns the interface on a parent; the plugin adds what is specific to its type.
+func (c *stacked) child(a *plugin.Attachment, typ string, parent *kernel.LinkInfo) *kernel.StackedLink {
 	return &kernel.StackedLink{Type: typ, Name: a.IfName, Parent: parent.Name, ParentSide: c.side(), MTU: c.MTU, OwnerTag: a.Tag()}
 }
 
-// result adds the interface, the attachment's only one.
+// result adds the attachment's only interface to the result.
 func (c *stacked) result(a *plugin.Attachment, r *cni.Result, mac string) {
 	r.Interfaces = append(r.Interfaces, cni.Interface{Name: a.IfName, Mac: mac, Sandbox: a.Netns})
 }
 
-// Addressed states addresses and routes; without IPAM the interface is layer 2
-// only, and just brought up.
+// Addressed returns addresses and routes. Without IPAM the interface is layer 2 only, and only set up.
 func (c *stacked) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
 	c.UseDNS(r)
-	return append(plugin.Interface{Name: a.IfName, Waits: true}.Objects(r), plugin.Routes(a.IfName, r)...), nil
+	return append(plugin.Interface{Name: a.IfName, RetryWhileTaken: true}.Objects(r), plugin.Routes(a.IfName, r)...), nil
 }
 
-// Ready tells whether there is a parent; one in a container is not known yet.
+// Ready reports whether the parent exists. A parent in a container is not known yet.
 func (c *stacked) Ready(a *plugin.Attachment) error {
 	if c.LinkInContainer {
 		return nil
@@ -126,13 +124,12 @@ func (c *stacked) Ready(a *plugin.Attachment) error {
 	return nil
 }
 
-// inside names, for DEL without a record, the container's interface of a type:
-// whatever it was made of, it goes by its name.
+// inside returns the container's interface of a type by its name, for DEL without a record.
 func inside(a *plugin.Attachment, typ string) (kernel.Objects, error) {
 	return kernel.Objects{&kernel.StackedLink{Type: typ, Name: a.IfName, OwnerTag: a.Tag()}}, nil
 }
 
-// mode is a mode that a type has, or the one it has without a word.
+// mode checks a mode and returns it, or the type's default for "".
 func (c *stacked) mode(typ, asked, usual string) (string, error) {
 	if asked == "" {
 		return usual, nil

@@ -9,10 +9,10 @@ import (
 	"github.com/fairlead/fairlead/plugin"
 )
 
-// Tap gives a container an interface whose other end is a program.
+// Tap returns the plugin that creates a tap interface, whose other end is a program.
 func Tap() plugin.Plugin {
 	return plugin.Plugin{
-		Name: "tap", About: "gives a container an interface whose other end is a program, a virtual machine's say",
+		Name: "tap", About: "creates a tap interface, whose other end is a program such as a virtual machine",
 		New: func() plugin.Config { return &tap{} },
 	}
 }
@@ -35,9 +35,9 @@ func (c *tap) Validate(a *plugin.Attachment) (err error) {
 	case c.MTU < 0 || c.MTU > 65521 || c.MTU > 0 && c.MTU < 68:
 		return cni.Invalid(c.Raw, "mtu", "want 0 (the kernel's choice, 1500) or 68 to 65521 bytes")
 	case c.Owner != nil && !isID(*c.Owner):
-		return cni.Invalid(c.Raw, "owner", "want a user's number, from 0 to 4294967294")
+		return cni.Invalid(c.Raw, "owner", "want a user ID from 0 to 4294967294")
 	case c.Group != nil && !isID(*c.Group):
-		return cni.Invalid(c.Raw, "group", "want a group's number, from 0 to 4294967294")
+		return cni.Invalid(c.Raw, "group", "want a group ID from 0 to 4294967294")
 	}
 	if c.Bridge != "" {
 		if err := cni.ValidateInterfaceName(c.Bridge); err != nil {
@@ -48,15 +48,15 @@ func (c *tap) Validate(a *plugin.Attachment) (err error) {
 	return err
 }
 
-// isID tells whether a number can be a user's or group's: the last one, -1 as
-// the kernel sees it, means none.
+// isID reports whether a number can be a user or group ID. The largest 32-bit number is -1 to the kernel and means
+// none.
 func isID(n int) bool { return n >= 0 && int64(n) < 1<<32-1 }
 
-// selinuxFS is there on a host that has SELinux.
+// selinuxFS exists on a host with SELinux.
 const selinuxFS = "/sys/fs/selinux/enforce"
 
-// host refuses what this host, or container, has not.
-func (c *tap) host(a *plugin.Attachment) error {
+// checkHost rejects settings that this host or container does not support.
+func (c *tap) checkHost(a *plugin.Attachment) error {
 	if c.SELinuxContext != "" {
 		if _, err := os.Stat(selinuxFS); err != nil {
 			return cni.Invalid(c.Raw, "selinuxContext", "this host has no SELinux")
@@ -72,13 +72,13 @@ func (c *tap) host(a *plugin.Attachment) error {
 	case err != nil:
 		return err
 	case l.Kind != "bridge":
-		return cni.Invalid(c.Raw, "bridge", "is no bridge")
+		return cni.Invalid(c.Raw, "bridge", "is not a bridge")
 	}
 	return nil
 }
 
 func (c *tap) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
-	if err := c.host(a); err != nil {
+	if err := c.checkHost(a); err != nil {
 		return nil, err
 	}
 	t := &kernel.Tap{
@@ -102,10 +102,10 @@ func (c *tap) Find(a *plugin.Attachment) (kernel.Objects, error) {
 	return kernel.Objects{&kernel.Tap{Name: a.IfName, OwnerTag: a.Tag()}}, nil
 }
 
-// Ready tells whether the kernel has such interfaces.
+// Ready reports whether the kernel supports tap interfaces.
 func (c *tap) Ready(*plugin.Attachment) error {
 	if _, err := os.Stat("/dev/net/tun"); err != nil {
-		return cni.Errorf(cni.CodePluginNotAvailable, "tap needs the kernel's module tun: %w", err)
+		return cni.Errorf(cni.CodePluginNotAvailable, "tap needs the kernel module tun: %w", err)
 	}
 	return nil
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/fairlead/fairlead/plugin"
 )
 
-// VLAN gives a container a VLAN of an interface.
+// VLAN returns the plugin that creates a VLAN interface on a host interface.
 func VLAN() plugin.Plugin {
 	return plugin.Plugin{
-		Name: "vlan", About: "gives a container a VLAN of an interface of the host",
+		Name: "vlan", About: "gives a container a VLAN on a host interface",
 		New: func() plugin.Config { return &vlan{} },
 	}
 }
@@ -22,7 +22,7 @@ type vlan struct {
 func (c *vlan) Validate(a *plugin.Attachment) error {
 	switch {
 	case c.Master == "":
-		return cni.Invalid(c.Raw, "master", "missing: want the interface whose VLAN it is")
+		return cni.Invalid(c.Raw, "master", "missing: want the interface to create the VLAN on")
 	case c.ID < 0 || c.ID > maxVLAN:
 		return cni.Invalid(c.Raw, "vlanId", "want a VLAN ID from 1 to 4094, or 0 for priority-tagged frames")
 	}
@@ -35,9 +35,9 @@ func (c *vlan) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error
 		return nil, err
 	}
 	if !parent.Up {
-		return nil, cni.Invalid(c.Raw, "master", parent.Name+" is down: a VLAN works while its interface is up")
+		return nil, cni.Invalid(c.Raw, "master", parent.Name+" is down: a VLAN works only while its parent is up")
 	}
-	s := c.sub(a, "vlan", parent)
+	s := c.child(a, "vlan", parent)
 	s.VLAN = c.ID
 	c.result(a, r, parent.MAC)
 	return kernel.Objects{s}, nil

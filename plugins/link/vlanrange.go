@@ -1,7 +1,6 @@
 package link
 
-// VLANRange is an element of a trunk in a configuration: one ID, or all from a
-// least to a greatest.
+// VLANRange is an element of a trunk in a configuration: one ID, or a range of IDs.
 type VLANRange struct {
 	MinID *int `json:"minID,omitempty"`
 	MaxID *int `json:"maxID,omitempty"`
@@ -10,8 +9,7 @@ type VLANRange struct {
 
 const maxVLAN = 4094 // IEEE 802.1Q: 4095 is reserved
 
-// Problem says in words what is wrong with a range, "" if nothing; IDs begin with
-// least, in words leastWords.
+// Problem says what is wrong with a range, or "". IDs start at least, which leastWords spells out for the message.
 func (v VLANRange) Problem(least int, leastWords string) string {
 	in := func(p *int) bool { return p == nil || *p >= least && *p <= maxVLAN }
 	switch {

@@ -58,7 +58,7 @@ func (m *machine) sameAtOnce(file, how, id string) {
 			m.t.Errorf("%s: a second ADD succeeded: %s", id, said[i])
 		case err == nil:
 			winner = said[i].String()
-		case !strings.Contains(said[i].String(), "is at work") && !strings.Contains(said[i].String(), "is already attached"):
+		case !strings.Contains(said[i].String(), "is in progress") && !strings.Contains(said[i].String(), "is already attached"):
 			m.t.Errorf("%s: %s", id, said[i])
 		}
 	}

@@ -12,36 +12,36 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// clear meets what is left of an earlier ADD of this attachment: one that was
-// cut off, or whose namespace is gone, is undone; one that stands is an error.
-func (j *job) clear(ctx context.Context) error {
+// removeEarlier handles an earlier ADD of this attachment. It undoes an ADD that was interrupted or whose namespace is
+// gone, and returns an error if the attachment still exists.
+func (j *job) removeEarlier(ctx context.Context) error {
 	if !j.Chained {
-		switch err := j.takePlace(j.att.Owner); {
+		switch err := j.reserveAttachment(j.att.Owner); {
 		case errors.Is(err, os.ErrExist):
 			return cni.Errorf(cni.CodeTryAgainLater, "%w", err)
 		case err != nil:
 			return err
 		}
 	}
-	b, err := j.record(j.att.Owner)
+	b, err := j.loadRecord(j.att.Owner)
 	if err != nil {
-		return nil // unreadable: names and owners tell the rest
+		return nil // unreadable; cleanup goes on by names and owner tags
 	}
 	rec := b.rec
 	i := rec.Last(j.Name)
-	if i >= b.base { // of this very list
+	if i >= b.base { // added by this operation
 		i = -1
 	}
 	switch {
 	case b.fresh && len(j.jobs) == 0:
 		return nil
 	case j.Chained && (i < 0 || rec.Parts[i].Done):
-		return nil // the second of its type in a list
+		return nil // the second plugin of its type in a list
 	case !j.Chained && (len(j.jobs) > 0 || rec.Living() && attached(rec)):
-		return cni.Errorf(cni.CodeInvalidNetworkConfig, "container %s is already attached to network %s as %s, with %s: DEL it first",
+		return cni.Errorf(cni.CodeInvalidNetworkConfig, "container %s is already attached to network %s as %s, with %s: run DEL first",
 			rec.ContainerID, rec.Network, rec.IfName, addresses(rec))
 	case i >= 0 && rec.Parts[i].Adding():
-		return cni.Errorf(cni.CodeTryAgainLater, "another ADD of container %s to network %s as %s is at work (process %d)",
+		return cni.Errorf(cni.CodeTryAgainLater, "another ADD of container %s to network %s as %s is in progress (process %d)",
 			rec.ContainerID, rec.Network, rec.IfName, rec.Parts[i].PID)
 	}
 	if err := j.undoEarlier(ctx, b, i); err != nil {
@@ -50,15 +50,14 @@ func (j *job) clear(ctx context.Context) error {
 	return nil
 }
 
-// undoEarlier removes what an earlier ADD made: of a chained plugin its own
-// part, of the first of a list everything. An attachment whose namespace went
-// away under it (a restart) gets its addresses back, so they are kept.
-func (j *job) undoEarlier(ctx context.Context, b *book, own int) error {
+// undoEarlier removes what an earlier ADD created: for a chained plugin its own part, for the first plugin of a list
+// everything. An attachment whose namespace was deleted (a restart) keeps its addresses, so that it gets them again.
+func (j *job) undoEarlier(ctx context.Context, b *openRecord, own int) error {
 	rec := b.rec
 	taken, err := j.dir.TryTake(rec.Owner())
 	defer taken.Unlock()
 	if e, ok := errors.AsType[*cni.Error](err); ok && e.Code == cni.CodeTryAgainLater {
-		return err // a DEL's work, or a repair's
+		return err // a DEL or a repair holds the record
 	}
 	if j.Chained {
 		if err := j.remove(rec.Parts[own]); err != nil {
@@ -74,11 +73,11 @@ func (j *job) undoEarlier(ctx context.Context, b *book, own int) error {
 		}
 	}
 	if attached(rec) && !rec.Living() {
-		j.ipam.again = true
+		j.ipam.reuse = true
 	} else if err := j.ipam.del(ctx); err != nil {
 		return err
 	}
-	j.book = nil
+	j.rec = nil
 	return j.dir.Drop(j.att.Owner)
 }
 
@@ -120,7 +119,7 @@ func addresses(rec *attach.Record) string {
 	return s
 }
 
-// release frees the claims that the record, or this call, names.
+// release frees the claims in the record or in this call's configuration.
 func (j *job) release() error {
 	c, ok := j.conf.(Claimer)
 	if !ok {
@@ -129,7 +128,7 @@ func (j *job) release() error {
 	return j.dir.Unclaim(j.att.Owner, append(c.Claims(), j.ports...))
 }
 
-// forget drops the newest part of each of the plugins; the record goes with its last.
+// forget drops the newest part of each plugin, and the record with its last part.
 func (s *session) forget(o kernel.Owner, plugins []string) error {
 	rec, err := s.dir.Read(o)
 	if errors.Is(err, os.ErrNotExist) {

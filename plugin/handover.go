@@ -4,11 +4,10 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// bequeath has the host ports of what leaves go over to other networks of the container
-// that were asked for them: connections to come are theirs. They stand still until
-// release. One that is being added or removed itself is left out: a repair makes up for
-// the former.
-func (s *session) bequeath(jobs []*job) (release func()) {
+// handOverPorts gives the host ports of removed attachments to the container's other networks that asked for the same
+// ports, so that new connections reach those. The other attachments stay locked until release. It skips an attachment
+// that is being added or removed; a repair fixes the former.
+func (s *session) handOverPorts(jobs []*job) (release func()) {
 	var held []func()
 	var wanted kernel.Objects
 	for _, j := range jobs {

@@ -1,0 +1,39 @@
+package plugin
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// A GC starts when its list was made. A time in the future, or too long ago, is ignored. Nested calls get the same
+// start.
+func TestGCStart(t *testing.T) {
+	t.Parallel()
+	ago := func(d time.Duration) string { return strconv.FormatInt(time.Now().Add(-d).UnixNano(), 10) }
+	for name, c := range map[string]struct {
+		listed string
+		want   time.Duration // before now
+	}{
+		"a second ago": {ago(time.Second), time.Second},
+		"to come":      {ago(-time.Hour), 0},
+		"long ago":     {ago(time.Hour), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, start := withGCStart(context.Background(), c.listed)
+			if age := kernel.Uptime() - start; age < c.want || age > c.want+500*time.Millisecond {
+				t.Errorf("started %v ago, want %v", age, c.want)
+			}
+			if _, again := GCStart(ctx); again != start {
+				t.Errorf("then %v, first %v", again, start)
+			}
+		})
+	}
+	if _, start := withGCStart(context.Background(), "no number"); start > kernel.Uptime() {
+		t.Error("started in the future")
+	}
+}

@@ -1,0 +1,111 @@
+package plugin
+
+import (
+	"errors"
+	"os"
+
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// openRecord is the attachment's record while a session adds to it.
+type openRecord struct {
+	rec    *attach.Record
+	base   int  // number of parts that existed before the session
+	fresh  bool // the file does not exist yet
+	dirty  bool // it differs from the file
+	stored bool // this session has written it
+}
+
+// loadRecord returns the attachment's record, which is empty if it does not exist yet.
+func (s *session) loadRecord(o kernel.Owner) (*openRecord, error) {
+	if s.rec != nil && s.rec.rec.Owner() == o {
+		return s.rec, nil
+	}
+	if s.rec != nil { // for example loopback, whose interface lo is an attachment of its own
+		if err := s.commit(); err != nil {
+			return nil, err
+		}
+	}
+	rec, err := s.dir.Read(o)
+	fresh := errors.Is(err, os.ErrNotExist)
+	if fresh {
+		rec, err = s.dir.New(o.Network, o.ContainerID, o.IfName, s.path), nil
+		rec.Host = s.host
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.rec = &openRecord{rec: rec, base: len(rec.Parts), fresh: fresh}
+	return s.rec, nil
+}
+
+// write stores the record with a part for every plugin that has objects.
+func (s *session) write() error {
+	if s.rec == nil {
+		return nil
+	}
+	b := s.rec
+	rec := b.rec
+	rec.Parts = rec.Parts[:b.base]
+	for _, j := range s.jobs {
+		if j.Chained && len(j.objects) == 0 {
+			continue // no objects, so nothing to record
+		}
+		b.dirty = b.dirty || !j.written
+		j.written = true
+		rec.Parts = append(rec.Parts, j.part())
+	}
+	if !b.dirty {
+		return nil
+	}
+	err := s.store(b)
+	if errors.Is(err, os.ErrExist) {
+		return errAddInProgress(rec.Owner())
+	}
+	if err == nil {
+		b.fresh, b.dirty, b.stored = false, false, true
+	}
+	return err
+}
+
+func (s *session) store(b *openRecord) error {
+	if !b.fresh {
+		return s.dir.Write(b.rec)
+	}
+	if err := s.reserveAttachment(b.rec.Owner()); err != nil { // a chained plugin, and no record of the plugins before it
+		return err
+	}
+	return s.dir.Create(b.rec, s.reservation)
+}
+
+// reserveAttachment reserves the attachment. Of two concurrent ADDs one holds the reservation until its record exists;
+// the other fails before it allocates an address.
+func (s *session) reserveAttachment(o kernel.Owner) (err error) {
+	if s.reservation != nil && s.reservedFor == o {
+		return nil
+	}
+	s.reservation.Free()
+	s.reservedFor = o
+	s.reservation, err = s.dir.AwaitPlace(o)
+	return err
+}
+
+func errAddInProgress(o kernel.Owner) error {
+	return cni.Errorf(cni.CodeTryAgainLater, "another ADD of container %s to network %s as %s is in progress", o.ContainerID, o.Network, o.IfName)
+}
+
+// dropParts removes the session's parts from the record, and the record with its last part.
+func (s *session) dropParts() error {
+	b := s.rec
+	if b == nil || !b.stored {
+		return nil
+	}
+	b.rec.Parts = b.rec.Parts[:b.base]
+	defer b.rec.Unlock()
+	if b.base == 0 {
+		return s.dir.Drop(b.rec.Owner()) // another ADD may have reserved the attachment by now
+	}
+	return s.dir.Write(b.rec)
+}
