@@ -17,65 +17,65 @@ import (
 	"github.com/fairlead/fairlead/agent/backend/wgd"
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/config"
+	"github.com/fairlead/fairlead/agent/desired"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
-// Options are what an agent needs besides its configuration.
+// Options configure an agent in addition to its configuration file.
 type Options struct {
 	Config *config.Config
 	Store  store.Store
-	Lib    string // where state lies that outlives a reboot: "/var/lib/cni"
-	Run    string // where state of this boot lies: "/run/fairlead"
+	Lib    string // directory for state that outlives a reboot: "/var/lib/cni"
+	Run    string // directory for state of this boot: "/run/fairlead"
 	Log    *slog.Logger
 
-	Version string   // of this program, for other nodes to see
-	Program []string // what runs this program: "/usr/local/bin/fairlead"
+	Version string   // of this program; published for other nodes
+	Program []string // command line that runs this program: "/usr/local/bin/fairlead"
 }
 
-// The loop's times. Changes that come within quiet of each other are looked at
-// together, but none waits for longer than atMost. One that comes after a rest waits
-// for what belongs to it only.
+// Timing of the loop. Kicks within quiet of each other lead to one reconciliation, at most atMost after the first.
+// After an idle time of rest, the loop waits only for prompt.
 const (
-	quiet    = 50 * time.Millisecond
-	atMost   = 100 * time.Millisecond
-	rest     = time.Second
-	prompt   = 5 * time.Millisecond
-	fullLook = 60 * time.Second // all is listed, whatever was told
+	quiet       = 50 * time.Millisecond
+	atMost      = 100 * time.Millisecond
+	rest        = time.Second
+	prompt      = 5 * time.Millisecond
+	resyncEvery = 60 * time.Second // interval of full resyncs
 )
 
-// Agent is a node's agent at work.
+// Agent is the running node agent.
 type Agent struct {
-	o        Options
-	log      *slog.Logger
-	id       string // this machine's
-	view     *view
-	keeper   keeper
-	publish  *publisher
-	manager  *address.Manager
-	status   *status
-	speaker  *bgp.Node
-	kicks    chan struct{}
-	said     string                               // of whether this node is ready, by sayReady
-	saidLeft string                               // of what is not heeded, by sayLeft
-	lease    atomic.Pointer[cluster.FlannelLease] // what flannel's nodes are told of this one
+	o           Options
+	log         *slog.Logger
+	id          string // machine ID
+	storeCache  *storeCache
+	reconciler  reconciler
+	publish     *publisher
+	manager     *address.Manager
+	status      *status
+	speaker     *bgp.Node
+	kicks       chan struct{}
+	lastReady   string                               // what logReady logged last
+	lastInvalid string                               // what logInvalid logged last
+	lease       atomic.Pointer[cluster.FlannelLease] // lease to publish for flannel's nodes
 }
 
-// Protocol, alias and table are those by which what the agent made is known.
+// owner returns the route protocol, alias prefix and nft table that mark the agent's objects.
 func owner() reconcile.Owner {
 	return reconcile.Owner{Protocol: backend.Protocol, Alias: backend.Mark(""), Table: backend.Table}
 }
 
-// Run is the agent, until the context ends. What it made in the kernel stays:
-// containers go on while no agent runs.
+// Run runs the agent until the context ends. It leaves the kernel objects in place, so containers keep working while no
+// agent runs.
 func Run(ctx context.Context, o Options) error {
-	unlock, err := alone(o.Run)
+	unlock, err := lockHost(o.Run)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	k, err := newKeeper(o.Config)
+	k, err := newKernelReconciler(o.Config)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func Run(ctx context.Context, o Options) error {
 	return a.run(ctx)
 }
 
-// run is the agent, with its hold on the kernel.
+// run starts the agent's parts and runs the loop.
 func (a *Agent) run(ctx context.Context) error {
 	defer a.speaker.Stop()
 	ctx, stop := context.WithCancelCause(ctx)
@@ -102,13 +102,13 @@ func (a *Agent) run(ctx context.Context) error {
 	return nil
 }
 
-func newAgent(o Options, k keeper) (*Agent, error) {
+func newAgent(o Options, k reconciler) (*Agent, error) {
 	id, err := machineID(filepath.Join(o.Lib, "fairlead"))
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{o: o, log: o.Log, id: id, keeper: k, said: saidNothing, kicks: make(chan struct{}, 1), status: newStatus(o.Config.Node), speaker: &bgp.Node{Log: o.Log.With("part", "bgp")}}
-	a.view = newView(filepath.Join(o.Lib, "fairlead", "snapshot"), a.kick, o.Log)
+	a := &Agent{o: o, log: o.Log, id: id, reconciler: k, lastReady: nothingLogged, kicks: make(chan struct{}, 1), status: newStatus(o.Config.Node), speaker: &bgp.Node{Log: o.Log.With("part", "bgp")}}
+	a.storeCache = newStoreCache(filepath.Join(o.Lib, "fairlead", "snapshot"), a.kick, o.Log)
 	am := address.Options{
 		Store: o.Store, Node: o.Config.Node, Dir: local.Open(o.Lib, o.Run), Grace: time.Duration(o.Config.Grace), Log: o.Log, MTU: a.status.mtuOf,
 		SubnetFile: o.Config.Flannel.SubnetFile,
@@ -117,42 +117,44 @@ func newAgent(o Options, k keeper) (*Agent, error) {
 		am.Flannel = a.lease.Load
 	}
 	a.manager = address.NewManager(am)
-	a.publish = &publisher{store: o.Store, conf: o.Config, id: id, view: a.view, log: o.Log, status: a.status, wake: make(chan struct{}, 1)}
+	a.publish = &publisher{store: o.Store, conf: o.Config, id: id, storeCache: a.storeCache, log: o.Log, status: a.status, wake: make(chan struct{}, 1)}
 	return a, nil
 }
 
-// start begins what tells the loop to look.
+// start starts everything that can trigger a reconciliation.
 func (a *Agent) start(ctx context.Context, stop context.CancelCauseFunc) error {
 	if err := a.publish.claimName(ctx); err != nil {
 		return err
 	}
-	if err := a.answer(ctx); err != nil {
+	if err := a.serveSocket(ctx); err != nil {
 		return err
 	}
 	followed := cluster.Followed()
 	if a.o.Config.Flannel.Prefix != "" {
 		followed = append(followed, cluster.FlannelPrefix)
 	}
-	go func() { _ = store.FollowAll(ctx, a.o.Store, followed, store.Followers{a.view, a.manager, a.status}) }()
-	go a.view.keepOnDisk(ctx)
-	a.kick() // what is known of an earlier life counts
+	go func() {
+		_ = store.FollowAll(ctx, a.o.Store, followed, store.Followers{a.storeCache, a.manager, a.status})
+	}()
+	go a.storeCache.keepOnDisk(ctx)
+	a.kick() // reconcile from the cache on disk, before the store answers
 	go a.publish.run(ctx)
 	go func() { _ = a.manager.Run(ctx) }()
-	go (&endpoints{store: a.o.Store, node: a.o.Config.Node, dir: attach.Open(a.o.Run), view: a.view}).run(ctx)
+	go (&endpoints{store: a.o.Store, node: a.o.Config.Node, dir: attach.Open(a.o.Run), storeCache: a.storeCache}).run(ctx)
 	if a.o.Config.Listen != "" {
 		if err := a.serve(ctx, a.o.Config.Listen); err != nil {
 			return err
 		}
 	}
 	go func() {
-		if err := a.keeper.run(ctx); ctx.Err() == nil {
+		if err := a.reconciler.run(ctx); ctx.Err() == nil {
 			stop(fmt.Errorf("listen to the kernel: %w", err))
 		}
 	}()
 	return nil
 }
 
-// kick has the loop look soon.
+// kick requests a reconciliation soon.
 func (a *Agent) kick() {
 	select {
 	case a.kicks <- struct{}{}:
@@ -160,16 +162,16 @@ func (a *Agent) kick() {
 	}
 }
 
-// loop looks when there is reason to, and once a minute at everything.
+// loop reconciles after kicks and kernel events, and does a full resync once a minute.
 func (a *Agent) loop(ctx context.Context) {
-	full := time.NewTicker(fullLook)
+	full := time.NewTicker(resyncEvery)
 	defer full.Stop()
-	again := time.NewTimer(0) // one: each look says anew when it wants another
+	again := time.NewTimer(0) // one timer: each reconciliation sets it again if it needs a retry
 	again.Stop()
 	defer again.Stop()
-	p := newPace()
+	p := newDebouncer()
 	for {
-		a.status.turn()
+		a.status.loopRan()
 		select {
 		case <-ctx.Done():
 			return
@@ -177,87 +179,87 @@ func (a *Agent) loop(ctx context.Context) {
 			p.kick()
 		case <-a.speaker.Changed():
 			p.kick()
-		case h := <-a.keeper.told():
-			if a.keeper.contradicts(h) {
+		case h := <-a.reconciler.events():
+			if a.reconciler.needsResync(h) {
 				p.kick()
 			}
 		case <-full.C:
-			a.keeper.forget()
+			a.reconciler.invalidate()
 			p.kick()
 		case <-again.C:
 			p.kick()
 		case <-p.due():
 			p.done()
 			again.Stop()
-			if after := a.look(ctx); after > 0 {
+			if after := a.reconcile(ctx); after > 0 {
 				again.Reset(after)
 			}
-			a.sayReady()
+			a.logReady()
 		}
 	}
 }
 
-// look makes the kernel what the store says, and tells when to try again what failed.
-func (a *Agent) look(ctx context.Context) (again time.Duration) {
+// reconcile makes the kernel match the store. It returns when to try again; 0 means no retry is needed.
+func (a *Agent) reconcile(ctx context.Context) (again time.Duration) {
 	began := time.Now()
-	self, host, again, err := a.here()
+	self, host, again, err := a.describeSelf()
 	if err != nil {
 		return a.status.failed(err)
 	}
-	a.publish.wants(self)
-	problems := a.speak(ctx, self, &host)
+	a.publish.setNode(self)
+	problems := a.runBGP(ctx, self, &host)
 	w, known := a.compile(self, host)
 	if !known {
-		return again // the store was never seen, and nothing is known of it
+		return again // the store was never read and there is no cache
 	}
 	w.Problems = append(w.Problems, problems...)
-	rep := a.keeper.reconcile(&w, a.view.isFresh())
-	a.say(ctx, &w, rep, began)
-	a.sayLeft(&w)
+	rep := a.reconciler.reconcile(&w, a.storeCache.synced())
+	a.logReconcile(ctx, &w, rep, began)
+	a.logInvalid(&w)
 	if a.status.mtuOf(cluster.DefaultNetwork) != w.MTU[cluster.DefaultNetwork] {
-		defer a.manager.Wake() // plugins' files have it
+		defer a.manager.Wake() // the plugins' files contain the MTU
 	}
-	again = sooner(again, a.status.looked(&w, rep, began))
-	if _, failed := failures(rep.Errors); !failed && w.MTU[cluster.DefaultNetwork] != 0 && !w.bare {
-		if err := writeList(a.o.Config.CNI); err != nil {
+	again = sooner(again, a.status.recordReconcile(&w, rep, began))
+	if _, failed := failures(rep.Errors); !failed && w.MTU[cluster.DefaultNetwork] != 0 && !w.Bare {
+		if err := writeCNIConfig(a.o.Config.CNI); err != nil {
 			return a.status.failed(err)
 		}
 	}
 	return again
 }
 
-// here is this node as others are to see it, and its host as the kernel says, and when
-// to look again whatever happens.
-func (a *Agent) here() (self *cluster.Node, h Host, again time.Duration, err error) {
-	if h, err = a.keeper.host(); err != nil {
-		return nil, h, 0, fmt.Errorf("find the link to other nodes: %w", err)
+// describeSelf returns this node's document for the store, the host's state, and the time after which to reconcile
+// again (0: none).
+func (a *Agent) describeSelf() (self *cluster.Node, h desired.Host, again time.Duration, err error) {
+	if h, err = a.reconciler.host(); err != nil {
+		return nil, h, 0, fmt.Errorf("find the underlay link to other nodes: %w", err)
 	}
 	self = &cluster.Node{Name: a.o.Config.Node, ID: a.id, Addresses: h.Addresses, Version: a.o.Version}
 	if again, err = a.keys(self, &h); err != nil {
 		return nil, h, 0, err
 	}
-	a.beside(self, &h)
+	a.setFlannel(self, &h)
 	return self, h, again, nil
 }
 
-// compile works out what is wanted; false if nothing is known of the store.
-func (a *Agent) compile(self *cluster.Node, h Host) (w Wanted, known bool) {
-	known = a.view.read(func(s *cluster.Snapshot) {
-		w = Compile(s, self, h)
+// compile computes the desired state. It returns false if neither the store nor the cache was ever read.
+func (a *Agent) compile(self *cluster.Node, h desired.Host) (w desired.State, known bool) {
+	known = a.storeCache.read(func(s *cluster.Snapshot) {
+		w = desired.Compile(s, self, h)
 		if s.Networks[cluster.DefaultNetwork] == nil && a.o.Config.Network != nil {
-			w.bare = true // it is about to be written
+			w.Bare = true // the publisher is about to write the network
 		}
 		if n := s.Nodes[self.Name]; n != nil && n.ID == self.ID {
-			a.status.wasTold()
+			a.status.markPublished()
 		}
 	})
-	if w.needsVNI {
+	if w.NeedsVNI {
 		a.publish.kick()
 	}
 	return w, known
 }
 
-// sooner is the shorter of two times, of which 0 is never.
+// sooner returns the shorter of two durations, where 0 means never.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -265,12 +267,11 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// keys gives the node the WireGuard key that it publishes, if a network asks for
-// one, and tells when to look whether it is to be turned.
-func (a *Agent) keys(self *cluster.Node, h *Host) (again time.Duration, err error) {
+// keys sets the node's WireGuard keys if a network uses WireGuard. It returns when to check the key's rotation.
+func (a *Agent) keys(self *cluster.Node, h *desired.Host) (again time.Duration, err error) {
 	var conf *cluster.Backend
-	a.view.read(func(s *cluster.Snapshot) {
-		for _, n := range sharedNetworks(s) {
+	a.storeCache.read(func(s *cluster.Snapshot) {
+		for _, n := range desired.SharedNetworks(s) {
 			for _, b := range n.Backends {
 				if b.Type == cluster.WireGuard {
 					conf = &b

@@ -3,7 +3,9 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,22 +15,22 @@ import (
 	"github.com/fairlead/fairlead/attach"
 )
 
-// endpoints tells the store which containers of this host are on the cluster's
-// networks. It goes by the records of attachments, so it needs no plugin to tell.
+// endpoints publishes which containers of this host are on the cluster's networks. It reads the attachment records, so
+// plugins need not report anything.
 type endpoints struct {
-	store store.Store
-	node  string
-	dir   *attach.Dir
-	view  *view
+	store      store.Store
+	node       string
+	dir        *attach.Dir
+	storeCache *storeCache
 
-	told  map[string]store.Entry // what the store has; nil: not read yet
-	lists int                    // of the view, when it was read
+	inStore map[string]store.Entry // what the store has; nil: not read yet
+	lists   int                    // storeCache.resyncs() when inStore was read
 
 	list  []attached
-	stamp string // of the list; "": it is to be read again
+	stamp string // of the list; "" forces a read
 }
 
-// attached is an attachment with its addresses.
+// attached is an attachment record with its addresses.
 type attached struct {
 	*attach.Record
 	ips []netip.Addr
@@ -36,10 +38,10 @@ type attached struct {
 
 const endpointsEvery = time.Second
 
-// perCommit is how many keys go in one transaction.
+// perCommit is the maximum number of keys in one transaction.
 const perCommit = 64
 
-// run does so until the context ends. What fails is tried again.
+// run publishes every second until the context ends. A failed attempt is repeated.
 func (e *endpoints) run(ctx context.Context) {
 	t := time.NewTicker(endpointsEvery)
 	defer t.Stop()
@@ -50,7 +52,7 @@ func (e *endpoints) run(ctx context.Context) {
 		case <-t.C:
 			within, cancel := context.WithTimeout(ctx, callFor)
 			if err := e.once(within); err != nil {
-				e.told = nil // somebody else was here, or it is not known what was done
+				e.inStore = nil // the store's content is unknown now: list it again
 			}
 			cancel()
 		}
@@ -58,20 +60,20 @@ func (e *endpoints) run(ctx context.Context) {
 }
 
 func (e *endpoints) once(ctx context.Context) error {
-	lists := e.view.listed()
+	lists := e.storeCache.resyncs()
 	if lists == 0 {
 		return nil
 	}
-	if e.told == nil || e.lists != lists { // a store that was set back has forgotten some
+	if e.inStore == nil || e.lists != lists { // a restored store may have lost keys
 		e.lists = lists
 		list, _, err := e.store.List(ctx, cluster.EndpointsPrefix+e.node+"/")
 		if err != nil {
 			return err
 		}
-		e.told = map[string]store.Entry{}
+		e.inStore = map[string]store.Entry{}
 		for _, x := range list {
-			if store.ValidKey(x.Key) { // another's, which no transaction may name: it would fail whole
-				e.told[x.Key] = x
+			if store.ValidKey(x.Key) { // one invalid key would fail the whole transaction
+				e.inStore[x.Key] = x
 			}
 		}
 	}
@@ -87,9 +89,9 @@ func (e *endpoints) once(ctx context.Context) error {
 			return err
 		}
 		for _, o := range ops[:n] {
-			e.told[o.Key] = store.Entry{Key: o.Key, Value: o.Value, Revision: revision}
+			e.inStore[o.Key] = store.Entry{Key: o.Key, Value: o.Value, Revision: revision}
 			if o.Value == nil {
-				delete(e.told, o.Key)
+				delete(e.inStore, o.Key)
 			}
 		}
 		ops = ops[n:]
@@ -98,27 +100,27 @@ func (e *endpoints) once(ctx context.Context) error {
 }
 
 func (e *endpoints) changes(want map[string][]byte) (ops []store.Op) {
-	for _, key := range sortedKeys(want) {
-		if have, ok := e.told[key]; !ok || string(have.Value) != string(want[key]) {
+	for _, key := range slices.Sorted(maps.Keys(want)) {
+		if have, ok := e.inStore[key]; !ok || string(have.Value) != string(want[key]) {
 			ops = append(ops, store.Op{Key: key, Value: want[key], Was: have.Revision})
 		}
 	}
-	for _, key := range sortedKeys(e.told) {
+	for _, key := range slices.Sorted(maps.Keys(e.inStore)) {
 		if want[key] == nil {
-			ops = append(ops, store.Op{Key: key, Was: e.told[key].Revision})
+			ops = append(ops, store.Op{Key: key, Was: e.inStore[key].Revision})
 		}
 	}
 	return ops
 }
 
-// wanted are this host's attachments to networks of the cluster.
+// wanted returns the keys and values to publish: this host's attachments to the cluster's networks.
 func (e *endpoints) wanted() (map[string][]byte, error) {
 	list, err := e.records()
 	if err != nil {
 		return nil, err
 	}
 	var subnets []netip.Prefix
-	e.view.read(func(s *cluster.Snapshot) {
+	e.storeCache.read(func(s *cluster.Snapshot) {
 		if n := s.Networks[cluster.DefaultNetwork]; n != nil {
 			for _, x := range n.Subnets {
 				subnets = append(subnets, x.CIDR)
@@ -145,7 +147,7 @@ func (e *endpoints) wanted() (map[string][]byte, error) {
 	return out, nil
 }
 
-// records are read only when they are others than a second ago.
+// records returns the attachment records. It reads them only if the directory changed since the last call.
 func (e *endpoints) records() ([]attached, error) {
 	stamp := e.dir.Stamp()
 	if stamp != "" && stamp == e.stamp {
@@ -162,14 +164,14 @@ func (e *endpoints) records() ([]attached, error) {
 	return e.list, nil
 }
 
-// addressesOf are an attachment's, as its plugins said.
+// addressesOf returns an attachment's addresses from the last plugin's result.
 func addressesOf(rec *attach.Record) (out []netip.Addr) {
 	for _, p := range rec.Parts {
 		r, err := p.Result.Get()
 		if err != nil || r == nil {
 			continue
 		}
-		out = nil // the last plugin's result has them all
+		out = nil // the last plugin's result has all addresses
 		for _, ip := range r.IPs {
 			out = append(out, ip.Address.Addr())
 		}

@@ -12,8 +12,7 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// Containers of this host are told to the store once, and again where it has forgotten
-// them: each list of it may be another's.
+// TestEndpoints checks that endpoints are published once, and again after the store lost them and was listed again.
 func TestEndpoints(t *testing.T) {
 	t.Parallel()
 	s, err := (&config.Config{Store: config.Store{File: filepath.Join(t.TempDir(), "store")}}).Open()
@@ -21,8 +20,8 @@ func TestEndpoints(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	v := newView(filepath.Join(t.TempDir(), "snapshot"), func() {}, quietLog())
-	e := &endpoints{store: s, node: "a", dir: attach.Open(t.TempDir()), view: v}
+	v := newStoreCache(filepath.Join(t.TempDir(), "snapshot"), func() {}, quietLog())
+	e := &endpoints{store: s, node: "a", dir: attach.Open(t.TempDir()), storeCache: v}
 	writeRecord(t, e.dir)
 	key := cluster.EndpointKey("a", "c", "eth0")
 	look := func(what string, want bool) {
@@ -35,9 +34,9 @@ func TestEndpoints(t *testing.T) {
 			t.Errorf("%s: %v, %v; want it there %t", what, list, err, want)
 		}
 	}
-	look("the store was not heard", false)
+	look("before the first sync", false)
 	v.Reset([]store.Entry{{Key: cluster.NetworkKey("default"), Value: []byte(`{"subnets": [{"cidr": "10.244.0.0/16"}]}`), Revision: 1}}, 1)
-	look("it was heard", true)
+	look("after the first sync", true)
 	old, err := s.Get(t.Context(), key)
 	if err == nil {
 		_, err = s.Commit(t.Context(), store.Op{Key: key, Was: old.Revision})
@@ -45,12 +44,12 @@ func TestEndpoints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	look("somebody took it away", false)
+	look("the key was deleted", false)
 	v.Reset([]store.Entry{{Key: cluster.NetworkKey("default"), Value: []byte(`{"subnets": [{"cidr": "10.244.0.0/16"}]}`), Revision: 1}}, 1)
-	look("the store was listed again", true)
+	look("after another full sync", true)
 }
 
-// writeRecord writes the record of an attachment in this very namespace.
+// writeRecord writes the record of an attachment whose network namespace is the current one.
 func writeRecord(t *testing.T, dir *attach.Dir) {
 	t.Helper()
 	writeRecordOf(t, dir, "10.244.0.2/26")

@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead/fairlead/agent/address/local"
 )
 
-// machineID is this machine's: made once, kept on its disk. By it a node is told
-// from another that was given the same name.
+// machineID returns this machine's ID, which is created once and stored in dir. It distinguishes two machines with the
+// same node name.
 func machineID(dir string) (string, error) {
 	file := filepath.Join(dir, "id")
 	raw, err := os.ReadFile(file)
@@ -21,20 +21,20 @@ func machineID(dir string) (string, error) {
 		return id, nil
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return "", fmt.Errorf("read this machine's ID: %w", err)
+		return "", fmt.Errorf("read the machine ID: %w", err)
 	}
 	id := strings.ToLower(rand.Text())
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
 	if err := local.Replace(file, []byte(id+"\n"), 0o600); err != nil {
-		return "", fmt.Errorf("keep this machine's ID: %w", err)
+		return "", fmt.Errorf("write the machine ID: %w", err)
 	}
 	return id, nil
 }
 
-// alone makes sure that no other agent works on this host.
-func alone(run string) (unlock func(), err error) {
+// lockHost ensures that only one agent runs on this host.
+func lockHost(run string) (unlock func(), err error) {
 	if err := os.MkdirAll(run, 0o700); err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func alone(run string) (unlock func(), err error) {
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("another agent works on this host (%s is locked): end it first, or give each its own FAIRLEAD_RUN", path)
+		return nil, fmt.Errorf("another agent runs on this host (%s is locked): stop it first, or set a different FAIRLEAD_RUN for each", path)
 	}
 	return func() { f.Close() }, nil
 }

@@ -16,43 +16,43 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 )
 
-// publisher tells the store of this node. What it says is compared with what the
-// store has, so that nothing is written when nothing changed.
+// publisher writes this node's documents to the store. It compares them with the cached store first, so an unchanged
+// document is not written.
 type publisher struct {
-	store  store.Store
-	conf   *config.Config
-	id     string
-	view   *view
-	log    *slog.Logger
-	status *status
-	wake   chan struct{}
+	store      store.Store
+	conf       *config.Config
+	id         string
+	storeCache *storeCache
+	log        *slog.Logger
+	status     *status
+	wake       chan struct{}
 
-	mu    sync.Mutex
-	self  *cluster.Node
-	heard bool // the store, when self was wanted
-	lost  <-chan struct{}
+	mu     sync.Mutex
+	self   *cluster.Node
+	synced bool // the store was synced when self was set
+	lost   <-chan struct{}
 }
 
-// aliveFor is how long a node is taken to live after its agent was last heard.
-const aliveFor = 20 * time.Second
+// aliveTTL is how long a node counts as alive after its agent's last renewal.
+const aliveTTL = 20 * time.Second
 
-// TakenError is another agent that has this node's name.
+// TakenError says that another agent uses this node's name.
 type TakenError struct{ Node, By string }
 
 func (t *TakenError) Error() string {
-	return fmt.Sprintf("another agent is node %s of this cluster (%s): give this one another name, \"node\" in its configuration, or end the other", t.Node, t.By)
+	return fmt.Sprintf("another agent uses the node name %s in this cluster (%s): set a different name with \"node\" in this agent's configuration, or stop the other agent", t.Node, t.By)
 }
 
-// life is what the key of a living agent says.
-type life struct {
+// aliveRecord is the value of a live agent's key.
+type aliveRecord struct {
 	ID string `json:"id"`
 }
 
-// startWait is how long an agent that starts waits for the store, to learn whether
-// its name is free. After that it works from what it knew.
+// startWait is how long a starting agent waits for the store to learn whether its name is free. After that it works
+// from its cache.
 const startWait = 2 * time.Second
 
-// claimName holds this node's name, or refuses to start if another has it.
+// claimName claims this node's name. It fails if another agent uses the name.
 func (p *publisher) claimName(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
@@ -61,18 +61,18 @@ func (p *publisher) claimName(ctx context.Context) error {
 		return err
 	}
 	if err != nil {
-		p.log.Warn("the store did not say whether this node's name is free", "error", err)
+		p.log.Warn("cannot check in the store whether this node's name is free", "error", err)
 	}
 	return nil
 }
 
-// hold holds the name as long as the context lives. An agent of this machine that was
-// killed a moment ago still has it: as only one can run here (see alone), it is dead.
+// hold claims the name for the context's lifetime. If an agent of this machine was just killed, its key still exists.
+// Only one agent can run here (see lockHost), so that key is stale and can be removed.
 func (p *publisher) hold(ctx, within context.Context) error {
 	key := cluster.AliveKey(p.conf.Node)
 	e, err := p.store.Get(within, key)
 	if err == nil {
-		var l life
+		var l aliveRecord
 		if err := json.Unmarshal(e.Value, &l); err != nil || l.ID != p.id {
 			return &TakenError{p.conf.Node, "machine " + l.ID}
 		}
@@ -81,13 +81,13 @@ func (p *publisher) hold(ctx, within context.Context) error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, store.ErrConflict) {
 		return err
 	}
-	value, err := json.Marshal(life{p.id})
+	value, err := json.Marshal(aliveRecord{p.id})
 	if err != nil {
 		return err
 	}
-	lost, err := p.store.Hold(ctx, key, value, aliveFor)
+	lost, err := p.store.Hold(ctx, key, value, aliveTTL)
 	if errors.Is(err, store.ErrConflict) {
-		return &TakenError{p.conf.Node, "at this moment"}
+		return &TakenError{p.conf.Node, "it claimed the name just now"}
 	}
 	if err == nil {
 		p.mu.Lock()
@@ -97,13 +97,12 @@ func (p *publisher) hold(ctx, within context.Context) error {
 	return err
 }
 
-// wants says what the store should have of this node. What could not be written before
-// the store was heard is written as soon as it is.
-func (p *publisher) wants(n *cluster.Node) {
-	heard := p.view.isFresh()
+// setNode sets the node's document and wakes the publisher if it changed, or if the store has been synced since.
+func (p *publisher) setNode(n *cluster.Node) {
+	synced := p.storeCache.synced()
 	p.mu.Lock()
-	changed := !reflect.DeepEqual(p.self, n) || heard != p.heard
-	p.self, p.heard = n, heard
+	changed := !reflect.DeepEqual(p.self, n) || synced != p.synced
+	p.self, p.synced = n, synced
 	p.mu.Unlock()
 	if changed {
 		p.kick()
@@ -117,7 +116,7 @@ func (p *publisher) kick() {
 	}
 }
 
-// run writes what differs, and holds the name again when it was lost.
+// run writes changed documents, and claims the name again after it was lost.
 func (p *publisher) run(ctx context.Context) {
 	const every = 2 * time.Second
 	t := time.NewTicker(every)
@@ -126,7 +125,7 @@ func (p *publisher) run(ctx context.Context) {
 		if err := p.once(ctx); err != nil && ctx.Err() == nil {
 			p.status.published(err)
 			if _, taken := errors.AsType[*TakenError](err); taken {
-				p.log.Error("this node's name was taken while the store was away: nothing more is written", "error", err)
+				p.log.Error("another agent claimed this node's name while the store was unreachable; this agent stops writing", "error", err)
 			}
 		} else if err == nil {
 			p.status.published(nil)
@@ -153,8 +152,8 @@ func (p *publisher) isLost() <-chan struct{} {
 const callFor = 5 * time.Second
 
 func (p *publisher) once(ctx context.Context) error {
-	if !p.view.isFresh() {
-		return errors.New("the store was not heard yet")
+	if !p.storeCache.synced() {
+		return errors.New("not synced with the store yet")
 	}
 	within, cancel := context.WithTimeout(ctx, callFor)
 	defer cancel()
@@ -171,10 +170,10 @@ func (p *publisher) once(ctx context.Context) error {
 	return nil
 }
 
-// network writes the default network where the cluster has none.
+// network writes the default network if the cluster has none.
 func (p *publisher) network(ctx context.Context) error {
 	key := cluster.NetworkKey(cluster.DefaultNetwork)
-	if p.view.entry(key).Revision != 0 {
+	if p.storeCache.entry(key).Revision != 0 {
 		return nil
 	}
 	n := p.conf.Network
@@ -190,13 +189,13 @@ func (p *publisher) network(ctx context.Context) error {
 	}
 	_, err = p.store.Commit(ctx, store.Op{Key: key, Value: value})
 	if errors.Is(err, store.ErrConflict) {
-		return nil // another node was first
+		return nil // another node wrote it first
 	}
 	return err
 }
 
-// node writes this node's document. One of another machine of the same name, which
-// is dead as the name could be held, is taken over.
+// node writes this node's document. It overwrites the document of another machine with the same name: that machine is
+// dead, because we hold the name.
 func (p *publisher) node(ctx context.Context) error {
 	p.mu.Lock()
 	self := p.self
@@ -209,13 +208,13 @@ func (p *publisher) node(ctx context.Context) error {
 		return err
 	}
 	key := cluster.NodeKey(self.Name)
-	have := p.view.entry(key)
+	have := p.storeCache.entry(key)
 	if string(have.Value) == string(value) {
 		return nil
 	}
 	_, err = p.store.Commit(ctx, store.Op{Key: key, Value: value, Was: have.Revision})
 	if errors.Is(err, store.ErrConflict) {
-		return fmt.Errorf("%s: %w", key, err) // the view will have what is there; then again
+		return fmt.Errorf("%s: %w", key, err) // retry once the cache has the current revision
 	}
 	return err
 }

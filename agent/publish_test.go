@@ -8,23 +8,23 @@ import (
 	"github.com/fairlead/fairlead/agent/cluster"
 )
 
-// The publisher is woken by what differs, and by the store's first word: what was wanted
-// before could not be written.
+// TestPublisherWakes checks that the publisher wakes for a changed document and for the first sync, because nothing
+// could be written before.
 func TestPublisherWakes(t *testing.T) {
 	t.Parallel()
-	v := newView(filepath.Join(t.TempDir(), "snapshot"), func() {}, slog.New(slog.DiscardHandler))
-	p := &publisher{view: v, wake: make(chan struct{}, 1)}
+	v := newStoreCache(filepath.Join(t.TempDir(), "snapshot"), func() {}, slog.New(slog.DiscardHandler))
+	p := &publisher{storeCache: v, wake: make(chan struct{}, 1)}
 	node := func(version string) *cluster.Node { return &cluster.Node{Name: "a", Version: version} }
 	for _, step := range []struct {
 		what  string
 		do    func()
 		wakes bool
 	}{
-		{"the first look", func() { p.wants(node("1")) }, true},
-		{"the same again", func() { p.wants(node("1")) }, false},
-		{"the same, when the store was heard", func() { v.Reset(nil, 1); p.wants(node("1")) }, true},
-		{"the same once more", func() { p.wants(node("1")) }, false},
-		{"another version", func() { p.wants(node("2")) }, true},
+		{"the first document", func() { p.setNode(node("1")) }, true},
+		{"the same again", func() { p.setNode(node("1")) }, false},
+		{"the same, after the first sync", func() { v.Reset(nil, 1); p.setNode(node("1")) }, true},
+		{"the same once more", func() { p.setNode(node("1")) }, false},
+		{"another version", func() { p.setNode(node("2")) }, true},
 	} {
 		step.do()
 		woken := false

@@ -22,11 +22,12 @@ import (
 
 	"github.com/fairlead/fairlead/agent/backend"
 	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/desired"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/internal/etcdtest"
 )
 
-// The cluster that is simulated.
+// Size of the simulated cluster.
 const (
 	scaleNodes     = 5000
 	scaleEndpoints = 100_000
@@ -43,7 +44,7 @@ func simulated() *cluster.Network {
 	return &cluster.Network{Name: cluster.DefaultNetwork, Subnets: []cluster.Subnet{{CIDR: netip.MustParsePrefix("10.0.0.0/8")}}, NAT: true}
 }
 
-// blockNumber is a block of 64 addresses from a place on.
+// blockNumber returns the i-th block of 64 addresses after from.
 func blockNumber(from netip.Addr, i int) netip.Prefix {
 	b := from.As4()
 	n := uint32(b[0])<<24 + uint32(b[1])<<16 + uint32(b[2])<<8 + uint32(i)<<6
@@ -68,7 +69,7 @@ func endpointOp(i int) store.Op {
 	}
 }
 
-// fill writes the cluster to a store, and tells how long that took.
+// fill writes the simulated cluster to a store and returns how long it took.
 func fill(t *testing.T, s store.Store) time.Duration {
 	t.Helper()
 	ops := []store.Op{{Key: cluster.NetworkKey(cluster.DefaultNetwork), Value: document(simulated())}}
@@ -89,7 +90,7 @@ func fill(t *testing.T, s store.Store) time.Duration {
 	return time.Since(began)
 }
 
-// agents is a process of them.
+// agents is a process that runs simulated agents.
 type agents struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -98,7 +99,7 @@ type agents struct {
 	began time.Time
 }
 
-// startAgents starts as many agents in a process, with what an earlier one left in dir.
+// startAgents starts a process with many agents. dir may hold the state of an earlier process.
 func startAgents(t *testing.T, c *etcdtest.Cluster, dir string, many int, kernel string) *agents {
 	t.Helper()
 	_ = os.Remove(filepath.Join(dir, "notes"))
@@ -126,7 +127,7 @@ func (a *agents) stop() {
 	}
 }
 
-// notes are the lines that begin with a word, with the time of each.
+// notes returns the names and times of the notes of one kind.
 func (a *agents) notes(word string) (names []string, at []time.Time) {
 	raw, _ := os.ReadFile(filepath.Join(a.dir, "notes"))
 	for line := range strings.Lines(string(raw)) {
@@ -140,8 +141,8 @@ func (a *agents) notes(word string) (names []string, at []time.Time) {
 	return names, at
 }
 
-// stand waits until all peers stand, and tells how long that took from the process's start.
-func (a *agents) stand() time.Duration {
+// waitForPeers waits until all peers are configured and returns the time since the process started.
+func (a *agents) waitForPeers() time.Duration {
 	a.t.Helper()
 	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		names, at := a.notes("peers")
@@ -149,14 +150,14 @@ func (a *agents) stand() time.Duration {
 			return at[n-1].Sub(a.began)
 		}
 	}
-	a.t.Fatal("not all peers are joined")
+	a.t.Fatal("not all peers are configured")
 	return 0
 }
 
-// figures is what was used in a time.
+// figures are resources used during a measurement.
 type figures struct {
 	cpu, etcd      time.Duration
-	sent, received int // bytes, by etcd
+	sent, received int // bytes, as etcd counts them
 	writes         int // revisions
 	took           time.Duration
 }
@@ -167,7 +168,7 @@ func (f figures) String() string {
 		100*f.cpu.Seconds()/f.took.Seconds(), 100*f.etcd.Seconds()/f.took.Seconds(), per(f.sent), per(f.received), per(f.writes))
 }
 
-// measure is what is used while something is done.
+// measure returns the resources used while do runs.
 func (a *agents) measure(c *etcdtest.Cluster, do func()) figures {
 	a.t.Helper()
 	cpu, _, _ := usage(a.t, a.cmd.Process.Pid)
@@ -183,7 +184,7 @@ func (a *agents) measure(c *etcdtest.Cluster, do func()) figures {
 	return f
 }
 
-// traffic is what etcd counted of its clients.
+// traffic returns etcd's counters of client traffic.
 func traffic(t *testing.T, c *etcdtest.Cluster) (sent, received, writes int) {
 	t.Helper()
 	r, err := http.Get(c.Members[0].Endpoint() + "/metrics")
@@ -206,7 +207,7 @@ func traffic(t *testing.T, c *etcdtest.Cluster) (sent, received, writes int) {
 	return sent, received, writes
 }
 
-// paced calls a function so many times a second, for a time.
+// paced calls do perSecond times a second.
 func paced(perSecond int, during time.Duration, do func(i int)) {
 	began := time.Now()
 	for i := range int(during.Seconds() * float64(perSecond)) {
@@ -216,8 +217,8 @@ func paced(perSecond int, during time.Duration, do func(i int)) {
 	time.Sleep(time.Until(began.Add(during)))
 }
 
-// changes adds blocks at a pace, and tells how long each took from the store's
-// acknowledgement being asked for to the kernel.
+// changes adds blocks at a fixed rate. It returns how long each took from the commit's start until the reconciler saw
+// it, sorted.
 func (a *agents) changes(s store.Store, from *int, perSecond int, during time.Duration) (times []time.Duration) {
 	a.t.Helper()
 	put := map[string]time.Time{}
@@ -249,7 +250,7 @@ func (a *agents) changes(s store.Store, from *int, perSecond int, during time.Du
 	return times
 }
 
-// missing tells whether one of those that were put was not seen.
+// missing reports whether a block that was put was not seen yet.
 func missing(names []string, put map[string]time.Time) bool {
 	seen := map[string]bool{}
 	for _, n := range names {
@@ -270,8 +271,8 @@ func quantile(times []time.Duration, q float64) time.Duration {
 	return times[min(len(times)-1, int(math.Ceil(q*float64(len(times))))-1)].Round(100 * time.Microsecond)
 }
 
-// TestScale measures an agent of a cluster of 5,000 nodes and 100,000 endpoints in a
-// real etcd, and many agents at once: "make bench-scale", docs/scale.md.
+// TestScale measures one agent, and many at once, in a cluster of 5,000 nodes and 100,000 endpoints with a real etcd.
+// See "make bench-scale" and docs/scale.md.
 func TestScale(t *testing.T) {
 	if os.Getenv("FAIRLEAD_SCALE") == "" {
 		t.Log("minutes: make bench-scale")
@@ -287,7 +288,7 @@ func TestScale(t *testing.T) {
 	t.Run("many", func(t *testing.T) { scaleMany(t, c, s, &from) })
 }
 
-func shortDir(t *testing.T) string { // a socket's path has room for 107 bytes
+func shortDir(t *testing.T) string { // a socket's path is limited to 107 bytes
 	dir, err := os.MkdirTemp("", "fl")
 	if err != nil {
 		t.Fatal(err)
@@ -299,9 +300,9 @@ func shortDir(t *testing.T) string { // a socket's path has room for 107 bytes
 func scaleOne(t *testing.T, c *etcdtest.Cluster, s store.Store, kernel string, from *int) {
 	dir := shortDir(t)
 	a := startAgents(t, c, dir, 1, kernel)
-	took := a.stand()
+	took := a.waitForPeers()
 	cpu, now, most := usage(t, a.cmd.Process.Pid)
-	t.Logf("cold start: all peers stand after %v; processor %v, memory %d MB, at most %d MB", took.Round(time.Millisecond), cpu, now, most)
+	t.Logf("cold start: all peers configured after %v; processor %v, memory %d MB, at most %d MB", took.Round(time.Millisecond), cpu, now, most)
 	time.Sleep(5 * time.Second)
 	t.Logf("at rest: %v", a.measure(c, func() { time.Sleep(30 * time.Second) }))
 	n := scaleEndpoints + *from
@@ -323,18 +324,18 @@ func scaleOne(t *testing.T, c *etcdtest.Cluster, s store.Store, kernel string, f
 	t.Logf("memory %d MB, at most %d MB, heap %s MB", now, most, heap)
 	a.stop()
 	a = startAgents(t, c, dir, 1, kernel)
-	took = a.stand()
+	took = a.waitForPeers()
 	cpu, now, most = usage(t, a.cmd.Process.Pid)
-	t.Logf("start with what was kept: all peers stand after %v; processor %v, memory %d MB, at most %d MB", took.Round(time.Millisecond), cpu, now, most)
+	t.Logf("start with the saved cache: all peers configured after %v; processor %v, memory %d MB, at most %d MB", took.Round(time.Millisecond), cpu, now, most)
 }
 
 func scaleMany(t *testing.T, c *etcdtest.Cluster, s store.Store, from *int) {
 	const many = 20
 	a := startAgents(t, c, shortDir(t), many, "")
-	took := a.stand()
+	took := a.waitForPeers()
 	time.Sleep(5 * time.Second)
 	cpu, now, _ := usage(t, a.cmd.Process.Pid)
-	t.Logf("%d agents in a process: the first stands after %v, processor of all %v, memory %d MB", many, took.Round(time.Millisecond), cpu, now)
+	t.Logf("%d agents in a process: the first is ready after %v, processor of all %v, memory %d MB", many, took.Round(time.Millisecond), cpu, now)
 	t.Logf("at rest: %v", a.measure(c, func() { time.Sleep(30 * time.Second) }))
 	for _, perSecond := range []int{1, 10} {
 		var times []time.Duration
@@ -343,9 +344,9 @@ func scaleMany(t *testing.T, c *etcdtest.Cluster, s store.Store, from *int) {
 	}
 }
 
-// A look at a peer takes no more memory than its objects do: what a thousand take is
-// counted, as time is another on each machine.
-func TestLean(t *testing.T) {
+// TestCompileMemory limits the memory that compiling needs per peer. It measures memory because time depends on the
+// machine.
+func TestCompileMemory(t *testing.T) {
 	s := cluster.NewSnapshot()
 	s.Set(cluster.NetworkKey(cluster.DefaultNetwork), document(simulated()))
 	const peers = 1000
@@ -354,10 +355,10 @@ func TestLean(t *testing.T) {
 		op := blockOp(i, blockNumber(netip.MustParseAddr("10.0.0.0"), i))
 		s.Set(op.Key, op.Value)
 	}
-	h := Host{Underlay: backend.Underlay{Link: "eth0", MTU: 1500}}
+	h := desired.Host{Underlay: backend.Underlay{Link: "eth0", MTU: 1500}}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	w := Compile(s, s.Nodes[nameOfNode(0)], h)
+	w := desired.Compile(s, s.Nodes[nameOfNode(0)], h)
 	runtime.ReadMemStats(&after)
 	if len(w.Objects) < 3*(peers-1) {
 		t.Fatalf("%d objects", len(w.Objects))

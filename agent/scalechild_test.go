@@ -18,43 +18,45 @@ import (
 	"github.com/fairlead/fairlead/agent/backend"
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/config"
+	"github.com/fairlead/fairlead/agent/desired"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
-// recorder is a keeper without a kernel: what is wanted always is so.
+// recorder is a reconciler without a kernel. Every reconciliation succeeds.
 type recorder struct{ self netip.Prefix }
 
-func (r *recorder) host() (Host, error) {
-	return Host{Underlay: backend.Underlay{Link: "eth0", Index: 2, MTU: 1500}, Addresses: []netip.Prefix{r.self}}, nil
+func (r *recorder) host() (desired.Host, error) {
+	return desired.Host{Underlay: backend.Underlay{Link: "eth0", Index: 2, MTU: 1500}, Addresses: []netip.Prefix{r.self}}, nil
 }
-func (r *recorder) kept(int) ([]backend.Learned, error)       { return nil, nil }
-func (r *recorder) reconcile(*Wanted, bool) *reconcile.Report { return &reconcile.Report{} }
-func (r *recorder) forget()                                   {}
-func (r *recorder) told() <-chan heard                        { return nil }
-func (r *recorder) contradicts(heard) bool                    { return false }
-func (r *recorder) run(ctx context.Context) error             { <-ctx.Done(); return ctx.Err() }
-func (r *recorder) close()                                    {}
+func (r *recorder) learnedRoutes(int) ([]backend.Learned, error)     { return nil, nil }
+func (r *recorder) reconcile(*desired.State, bool) *reconcile.Report { return &reconcile.Report{} }
+func (r *recorder) invalidate()                                      {}
+func (r *recorder) events() <-chan kernelEvents                      { return nil }
+func (r *recorder) needsResync(kernelEvents) bool                    { return false }
+func (r *recorder) run(ctx context.Context) error                    { <-ctx.Done(); return ctx.Err() }
+func (r *recorder) close()                                           {}
 
-// hostOnly is the kernel of a namespace, but for isolated networks: their namespaces
-// would be this machine's.
-type hostOnly struct{ *kernelKeeper }
+// hostOnly reconciles a test namespace but no isolated networks: their namespaces would belong to this machine.
+type hostOnly struct{ *kernelReconciler }
 
-func (h hostOnly) reconcile(w *Wanted, _ bool) *reconcile.Report { return h.rec.Reconcile(w.Objects) }
+func (h hostOnly) reconcile(w *desired.State, _ bool) *reconcile.Report {
+	return h.rec.Reconcile(w.Objects)
+}
 
-// noting is a keeper that notes when something was so for the first time: "peers",
-// their number and the time, "saw", a route of those that the measurement adds.
+// noting is a reconciler that writes notes: "peers" with the number of peers when it grows, and "saw" when one of the
+// measurement's routes first appears, each with the time.
 type noting struct {
-	keeper
+	reconciler
 	out   *bufio.Writer
 	most  int
 	known map[netip.Prefix]bool
 }
 
-func (n *noting) reconcile(w *Wanted, sure bool) *reconcile.Report {
-	rep := n.keeper.reconcile(w, sure)
+func (n *noting) reconcile(w *desired.State, synced bool) *reconcile.Report {
+	rep := n.reconciler.reconcile(w, synced)
 	now := time.Now().UnixNano()
 	for _, o := range w.Objects {
 		if r, ok := o.(*kernel.Route); ok && added().Contains(r.Dst.Addr()) && !n.known[r.Dst] {
@@ -73,11 +75,10 @@ func (n *noting) reconcile(w *Wanted, sure bool) *reconcile.Report {
 	return rep
 }
 
-// added is where the blocks lie that the measurement adds.
+// added returns the range of the blocks that the measurement adds.
 func added() netip.Prefix { return netip.MustParsePrefix("10.128.0.0/9") }
 
-// TestScaleAgent is the process that TestScale measures: agents of a simulated
-// cluster, until standard input ends.
+// TestScaleAgent runs the agents that TestScale measures, until standard input closes.
 func TestScaleAgent(t *testing.T) {
 	endpoint := os.Getenv("FAIRLEAD_SCALE_STORE")
 	if endpoint == "" {
@@ -95,7 +96,7 @@ func TestScaleAgent(t *testing.T) {
 	for i := range many - 1 {
 		go func() { done <- simulate(ctx, i+1, endpoint, dir, &recorder{addressOfNode(i + 1)}) }()
 	}
-	var k keeper = &recorder{addressOfNode(0)}
+	var k reconciler = &recorder{addressOfNode(0)}
 	if os.Getenv("FAIRLEAD_SCALE_KERNEL") != "" {
 		k = inNamespace(t)
 	}
@@ -107,13 +108,13 @@ func TestScaleAgent(t *testing.T) {
 	}
 }
 
-// inNamespace is the kernel of a namespace of the test's own, in which this thread is.
-func inNamespace(t *testing.T) keeper {
+// inNamespace returns a reconciler for a new network namespace, and moves this thread there.
+func inNamespace(t *testing.T) reconciler {
 	kerneltest.Host(t)
 	for _, c := range []string{"ip link set lo up", "ip link add eth0 type veth peer name eth0p", "ip link set eth0 up", "ip link set eth0p up", "ip addr add " + addressOfNode(0).String() + " dev eth0"} {
 		kerneltest.Run(t, strings.Fields(c)...)
 	}
-	k, err := newKeeper(&config.Config{Interface: "eth0"})
+	k, err := newKernelReconciler(&config.Config{Interface: "eth0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,8 +122,8 @@ func inNamespace(t *testing.T) keeper {
 	return hostOnly{k}
 }
 
-// simulate is one node's agent, of which the first notes what it does.
-func simulate(ctx context.Context, i int, endpoint, dir string, k keeper) error {
+// simulate runs the agent of node i. Node 0 writes notes.
+func simulate(ctx context.Context, i int, endpoint, dir string, k reconciler) error {
 	s, err := store.Etcd(store.Options{Endpoints: []string{endpoint}, Timeout: time.Minute})
 	if err != nil {
 		return err
@@ -140,7 +141,7 @@ func simulate(ctx context.Context, i int, endpoint, dir string, k keeper) error 
 			return err
 		}
 		defer f.Close()
-		k = &noting{keeper: k, out: bufio.NewWriter(f), known: map[netip.Prefix]bool{}}
+		k = &noting{reconciler: k, out: bufio.NewWriter(f), known: map[netip.Prefix]bool{}}
 		go heap(ctx, filepath.Join(dir, "heap"))
 	}
 	a, err := newAgent(Options{Config: &config.Config{Node: nameOfNode(i), Network: simulated()}, Store: s, Lib: lib, Run: run, Log: slog.New(slog.DiscardHandler)}, k)
@@ -150,7 +151,7 @@ func simulate(ctx context.Context, i int, endpoint, dir string, k keeper) error 
 	return a.run(ctx)
 }
 
-// heap writes how much is in use after a collection, every other second.
+// heap writes the heap in use every two seconds, in MB.
 func heap(ctx context.Context, file string) {
 	for ctx.Err() == nil {
 		time.Sleep(2 * time.Second)
@@ -160,7 +161,7 @@ func heap(ctx context.Context, file string) {
 	}
 }
 
-// usage is what a process used: processor time, and megabytes in memory, now and at most.
+// usage returns a process's CPU time, and its current and maximum memory in MB.
 func usage(t *testing.T, pid int) (cpu time.Duration, now, most int) {
 	t.Helper()
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -47,8 +47,8 @@ func (a *app) printAgent(s *agent.State) error {
 		store = s.Store
 	}
 	t := table{{"node", s.Node}, {"ready", ready}, {"store", store}, {"nodes", fmt.Sprint(s.Nodes)},
-		{"objects", fmt.Sprintf("%d desired; %d created, %d removed in %d reconciliations; the last one took %s", s.Counts.Objects, s.Counts.Made, s.Counts.Removed, s.Counts.Looks, s.Counts.LastTook.Round(time.Microsecond))}}
-	if s.Bare {
+		{"objects", fmt.Sprintf("%d desired; %d created, %d removed in %d reconciliations; the last one took %s", s.Counts.Objects, s.Counts.Created, s.Counts.Removed, s.Counts.Reconciles, s.Counts.LastTook.Round(time.Microsecond))}}
+	if s.NoDefaultNetwork {
 		t = append(t, []string{"network", "there is no default network: " + agent.NoNetwork})
 	}
 	for _, w := range s.Cannot {
@@ -57,7 +57,7 @@ func (a *app) printAgent(s *agent.State) error {
 	for _, w := range s.Why {
 		t = append(t, []string{"why", indented(w)})
 	}
-	for _, l := range s.Left {
+	for _, l := range s.Invalid {
 		t = append(t, []string{"skipped", l})
 	}
 	if s.Publish != "" {

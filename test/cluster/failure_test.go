@@ -198,11 +198,11 @@ func TestOneName(t *testing.T) {
 	twin, err := c.Host(t.Context(), "twin")
 	must(t, err)
 	out, err := twin.Run(t.Context(), filepath.Join(bin, "fairlead"), "agent", "--node", "b", "--store-etcd-endpoints", c.Endpoints())
-	if err == nil || !strings.Contains(err.Error(), "another agent is node b") {
+	if err == nil || !strings.Contains(err.Error(), "another agent uses the node name b") {
 		t.Errorf("a twin: %v\n%s", err, out)
 	}
 	again, err := b.Fairlead(t.Context(), "agent", "--node", "other", "--store-etcd-endpoints", c.Endpoints())
-	if err == nil || !strings.Contains(err.Error(), "another agent works on this host") {
+	if err == nil || !strings.Contains(err.Error(), "another agent runs on this host") {
 		t.Errorf("a second one on this host: %v\n%s", err, again)
 	}
 	toX := attach(t, x, "c1", "pods")

@@ -8,32 +8,33 @@ import (
 	"math/rand/v2"
 
 	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/desired"
 	"github.com/fairlead/fairlead/agent/store"
 )
 
-// firstVNI leaves the small numbers to people.
+// firstVNI reserves the small numbers for administrators.
 const firstVNI = 1 << 12
 
-// vnis gives each isolated network that is needed here and has none a VNI: a VNI's
-// key is one network's, so none is given twice, whoever gives it.
+// vnis assigns a VNI to each isolated network that this node needs and that has none. Each VNI has its own key in the
+// store, so concurrent assignments cannot collide.
 func (p *publisher) vnis(ctx context.Context) error {
 	var without []*cluster.Network
-	p.view.read(func(s *cluster.Snapshot) {
-		for _, name := range presence(s, p.conf.Node) {
+	p.storeCache.read(func(s *cluster.Snapshot) {
+		for _, name := range desired.Present(s, p.conf.Node) {
 			if n := s.Networks[name]; n.VNI == 0 {
 				without = append(without, n)
 			}
 		}
 	})
 	for _, n := range without {
-		if err := p.giveVNI(ctx, *n); err != nil {
+		if err := p.assignVNI(ctx, *n); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *publisher) giveVNI(ctx context.Context, n cluster.Network) error {
+func (p *publisher) assignVNI(ctx context.Context, n cluster.Network) error {
 	n.VNI = firstVNI + rand.N(cluster.MaxVNI-firstVNI)
 	value, err := json.Marshal(&n)
 	if err != nil {
@@ -42,12 +43,12 @@ func (p *publisher) giveVNI(ctx context.Context, n cluster.Network) error {
 	key := cluster.NetworkKey(n.Name)
 	_, err = p.store.Commit(ctx,
 		store.Op{Key: cluster.VNIKey(n.VNI), Value: []byte(n.Name)},
-		store.Op{Key: key, Value: value, Was: p.view.entry(key).Revision})
+		store.Op{Key: key, Value: value, Was: p.storeCache.entry(key).Revision})
 	if errors.Is(err, store.ErrConflict) {
-		return nil // another node gave it one, or the number is taken: the view will tell
+		return nil // another node assigned one, or the number is in use: the cache will show it
 	}
 	if err != nil {
-		return fmt.Errorf("give network %s a VNI: %w", n.Name, err)
+		return fmt.Errorf("assign a VNI to network %s: %w", n.Name, err)
 	}
 	return nil
 }

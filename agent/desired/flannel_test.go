@@ -1,4 +1,4 @@
-package agent
+package desired
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"github.com/fairlead/fairlead/agent/cluster"
 )
 
-// Who is a peer, by what, of what flannel's keys and ours say.
+// TestFlannelPeers checks which nodes are peers, and by which data, given flannel's keys and ours.
 func TestFlannelPeers(t *testing.T) {
 	t.Parallel()
 	const value = `{"PublicIP":"198.18.0.%d","PublicIPv6":null,"BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":"02:00:00:00:00:0%d"}%s}`
@@ -29,11 +29,11 @@ func TestFlannelPeers(t *testing.T) {
 	}
 	lease(1, 1, "self")
 	lease(2, 2, "ours")
-	lease(3, 3, "") // flanneld runs there again
+	lease(3, 3, "") // the node went back to flanneld
 	lease(4, 4, "removed")
-	lease(5, 5, "")     // of flannel's
-	lease(6, 6, "soon") // whose block is not heard of yet
-	lease(7, 1, "")     // of this host's flanneld
+	lease(5, 5, "")     // a flannel node
+	lease(6, 6, "soon") // its block has not arrived yet
+	lease(7, 1, "")     // this host's former flanneld
 	self := &cluster.Node{Name: "self", Addresses: []netip.Prefix{netip.MustParsePrefix("198.18.0.1/24")}}
 	var got string
 	for _, p := range peersOf(s, s.Networks["default"], self) {
@@ -51,7 +51,7 @@ flannel 198.18.0.6 [198.18.0.6/32] [10.244.6.0/24] 02:00:00:00:00:06
 	if got != want {
 		t.Errorf("peers are\n%swant\n%s", got, want)
 	}
-	own := besideFlannel(s, self, s.BlocksOf("default", "self"))
+	own := withFlannelLease(s, self, s.BlocksOf("default", "self"))
 	if fmt.Sprint(own) != "[10.244.1.0/24]" {
 		t.Errorf("the node's own are %v", own)
 	}

@@ -14,14 +14,14 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 )
 
-// view is what this node knows of the store. It is kept on disk, so that a host
-// that starts while the store is away knows what it knew before.
-type view struct {
+// storeCache is this node's copy of the store. It is saved to disk, so that a host that boots without the store can use
+// its last known state.
+type storeCache struct {
 	mu       sync.RWMutex
 	snapshot *cluster.Snapshot
-	raw      map[string]store.Entry // what is kept on disk
+	raw      map[string]store.Entry // the entries to save to disk
 	known    bool
-	lists    int // how often the store said all of it, since this agent began
+	lists    int // how often the store was listed since the agent started
 
 	file  string
 	dirty bool
@@ -29,15 +29,15 @@ type view struct {
 	log   *slog.Logger
 }
 
-func newView(file string, kick func(), log *slog.Logger) *view {
-	v := &view{snapshot: cluster.NewSnapshot(), raw: map[string]store.Entry{}, file: file, kick: kick, log: log}
+func newStoreCache(file string, kick func(), log *slog.Logger) *storeCache {
+	v := &storeCache{snapshot: cluster.NewSnapshot(), raw: map[string]store.Entry{}, file: file, kick: kick, log: log}
 	v.load()
 	return v
 }
 
-// read calls f with the present snapshot, which it must not keep; false if nothing
-// was ever known.
-func (v *view) read(f func(*cluster.Snapshot)) bool {
+// read calls f with the current snapshot, which f must not retain. It returns false, without a call, if nothing is
+// known yet.
+func (v *storeCache) read(f func(*cluster.Snapshot)) bool {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	if v.known {
@@ -46,27 +46,27 @@ func (v *view) read(f func(*cluster.Snapshot)) bool {
 	return v.known
 }
 
-// isFresh tells whether the store itself was heard.
-func (v *view) isFresh() bool {
-	return v.listed() > 0
+// synced reports whether this agent has read the store itself, not only the saved copy.
+func (v *storeCache) synced() bool {
+	return v.resyncs() > 0
 }
 
-// listed is how often the store said all: each time it may be another than before.
-func (v *view) listed() int {
+// resyncs returns how often the store was listed. After each listing it may have been restored from a backup.
+func (v *storeCache) resyncs() int {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.lists
 }
 
-// entry is a key as the view has it; Revision 0 if it is not there.
-func (v *view) entry(key string) store.Entry {
+// entry returns the cached entry of a key; its Revision is 0 if the key does not exist.
+func (v *storeCache) entry(key string) store.Entry {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.raw[key]
 }
 
 // Reset implements store.Follower.
-func (v *view) Reset(entries []store.Entry, revision int64) {
+func (v *storeCache) Reset(entries []store.Entry, revision int64) {
 	v.mu.Lock()
 	s := cluster.NewSnapshot()
 	s.Revision = revision
@@ -82,7 +82,7 @@ func (v *view) Reset(entries []store.Entry, revision int64) {
 }
 
 // Change implements store.Follower.
-func (v *view) Change(b store.Batch) {
+func (v *storeCache) Change(b store.Batch) {
 	v.mu.Lock()
 	kept, matters := false, false
 	for _, e := range b.Events {
@@ -91,7 +91,7 @@ func (v *view) Change(b store.Batch) {
 		}
 		v.take(v.snapshot, e.Entry)
 		kept = kept || cluster.IsFollowed(e.Key)
-		matters = matters || moves(v.snapshot, e.Key)
+		matters = matters || affectsObjects(v.snapshot, e.Key)
 	}
 	v.snapshot.Revision = max(v.snapshot.Revision, b.Revision)
 	v.dirty = v.dirty || kept
@@ -101,10 +101,9 @@ func (v *view) Change(b store.Batch) {
 	}
 }
 
-// moves tells whether other objects may follow from a key that changed: not from an
-// address of a network that the cluster does not have, as whereabouts' are, of which
-// there may be hundreds a second.
-func moves(s *cluster.Snapshot, key string) bool {
+// affectsObjects reports whether a changed key can change the desired objects. Addresses of unknown networks cannot:
+// whereabouts ranges may change hundreds of times a second.
+func affectsObjects(s *cluster.Snapshot, key string) bool {
 	if rest, is := strings.CutPrefix(key, cluster.AddressesPrefix); is {
 		network, _, _ := strings.Cut(rest, "/")
 		return s.Networks[network] != nil
@@ -113,19 +112,19 @@ func moves(s *cluster.Snapshot, key string) bool {
 }
 
 // Away implements store.Follower.
-func (v *view) Away(err error) {
-	v.log.Warn("the store cannot be reached; what was known of it counts", "error", err)
+func (v *storeCache) Away(err error) {
+	v.log.Warn("the store cannot be reached; continuing with its last known state", "error", err)
 	v.kick()
 }
 
 // Back implements store.Follower.
-func (v *view) Back() {
-	v.log.Info("the store answers again")
+func (v *storeCache) Back() {
+	v.log.Info("the store can be reached again")
 	v.kick()
 }
 
-// take takes a key's value, nil for one that is gone.
-func (v *view) take(s *cluster.Snapshot, e store.Entry) {
+// take stores an entry; a nil value deletes the key.
+func (v *storeCache) take(s *cluster.Snapshot, e store.Entry) {
 	if !cluster.IsFollowed(e.Key) {
 		return
 	}
@@ -137,15 +136,15 @@ func (v *view) take(s *cluster.Snapshot, e store.Entry) {
 	}
 }
 
-// saveEvery is how often at most what changed is written to disk; of a large cluster
-// it is more seldom, so that no more than a hundredth of the time goes into it.
+// saveEvery is the minimum interval between saves. In a large cluster it grows, so that saving takes at most
+// 1/saveShare of the time.
 const (
 	saveEvery = time.Second
 	saveShare = 100
 )
 
-// keepOnDisk writes what is known to disk until the context ends.
-func (v *view) keepOnDisk(ctx context.Context) {
+// keepOnDisk saves changes to disk until the context ends.
+func (v *storeCache) keepOnDisk(ctx context.Context) {
 	t := time.NewTimer(saveEvery)
 	defer t.Stop()
 	for {
@@ -161,7 +160,7 @@ func (v *view) keepOnDisk(ctx context.Context) {
 	}
 }
 
-func (v *view) save() {
+func (v *storeCache) save() {
 	v.mu.Lock()
 	if !v.dirty {
 		v.mu.Unlock()
@@ -178,15 +177,15 @@ func (v *view) save() {
 		err = local.Replace(v.file, raw, 0o600)
 	}
 	if err != nil {
-		v.log.Warn("what is known of the store was not kept", "error", err)
+		v.log.Warn("cannot save the cached state of the store", "error", err)
 		v.mu.Lock()
 		v.dirty = true
 		v.mu.Unlock()
 	}
 }
 
-// load reads what save wrote. A damaged file is as none: the store will tell.
-func (v *view) load() {
+// load reads the file that save wrote. It ignores a damaged file, because the store will be read anyway.
+func (v *storeCache) load() {
 	raw, err := os.ReadFile(v.file)
 	if err != nil {
 		return

@@ -11,9 +11,9 @@ import (
 	"github.com/fairlead/fairlead/agent/config"
 )
 
-// writeList writes the network configuration that runtimes wait for. It stays when the
-// agent ends: containers come and go without it.
-func writeList(c config.CNI) error {
+// writeCNIConfig writes the network configuration that runtimes wait for. The file stays when the agent stops:
+// containers can be created without the agent.
+func writeCNIConfig(c config.CNI) error {
 	if c.File == "" {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package agent
+package desired
 
 import (
 	"fmt"
@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fairlead/fairlead/agent/backend"
 	"github.com/fairlead/fairlead/agent/cluster"
@@ -56,10 +55,10 @@ blocks/new/10.9.0.0-26 {"node": "a", "subnet": "10.9.0.0/24"}
 `
 
 func host() Host {
-	return Host{Underlay: backend.Underlay{Link: "eth0", Index: 2, MTU: 1500}, Tallest: 1500}
+	return Host{Underlay: backend.Underlay{Link: "eth0", Index: 2, MTU: 1500}, MaxLinkMTU: 1500}
 }
 
-func text(w Wanted) string {
+func text(w State) string {
 	var b strings.Builder
 	list := func(title string, objects kernel.Objects) {
 		fmt.Fprintf(&b, "# %s\n", title)
@@ -68,7 +67,7 @@ func text(w Wanted) string {
 		}
 	}
 	list("host", w.Objects)
-	for _, s := range w.Spaces {
+	for _, s := range w.Namespaces {
 		list("network "+s.Network, s.Objects)
 	}
 	for _, p := range w.Problems {
@@ -77,7 +76,7 @@ func text(w Wanted) string {
 	return b.String()
 }
 
-// What a node holds, in the words of ip(8) and nft(8).
+// TestCompile compares the desired state with golden files, written as ip(8) and nft(8) lines.
 func TestCompile(t *testing.T) {
 	t.Parallel()
 	for name, docs := range map[string]string{"default": twoNodes, "isolated": twoNodes + isolatedNets, "empty": ""} {
@@ -87,7 +86,7 @@ func TestCompile(t *testing.T) {
 			self := &cluster.Node{Name: "a", Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")}}
 			w := Compile(s, self, host())
 			if again := Compile(s, self, host()); !reflect.DeepEqual(text(w), text(again)) {
-				t.Error("the same snapshot gives something else the second time")
+				t.Error("compiling the same snapshot again gives a different state")
 			}
 			file := filepath.Join("testdata", name+".golden")
 			if os.Getenv("UPDATE") != "" {
@@ -97,38 +96,38 @@ func TestCompile(t *testing.T) {
 			}
 			want, err := os.ReadFile(file)
 			if err != nil || string(want) != text(w) {
-				t.Errorf("%v: wanted is\n%s", err, text(w))
+				t.Errorf("%v: the desired state is\n%s", err, text(w))
 			}
-			if w.needsVNI != (name == "isolated") {
-				t.Errorf("a VNI is needed: %v", w.needsVNI)
+			if w.NeedsVNI != (name == "isolated") {
+				t.Errorf("NeedsVNI is %v", w.NeedsVNI)
 			}
 		})
 	}
 }
 
-// Ways out have addresses of their own, however many networks there are.
-func TestNATEnds(t *testing.T) {
+// TestNATLinksHaveOwnAddresses checks that the addresses of NAT links are unique for any number of networks.
+func TestNATLinksHaveOwnAddresses(t *testing.T) {
 	t.Parallel()
 	s := cluster.NewSnapshot()
 	var present []string
-	for i := range natPlaces + 1 { // more than there is room for
+	for i := range natSlots + 1 { // one more than there are slots
 		name := fmt.Sprint("n", i)
 		s.Networks[name] = &cluster.Network{Name: name, Isolated: true, NAT: true}
 		present = append(present, name)
 	}
 	seen, links := map[netip.Addr]bool{}, map[string]bool{}
-	clouds := netip.MustParsePrefix("169.254.168.0/22") // 169.254.169.254, 169.254.170.2
-	ends := natEnds(s, present)
-	if len(ends) != natPlaces-512 {
-		t.Errorf("%d ways out, want one for each pair of addresses that no cloud has", len(ends))
+	clouds := netip.MustParsePrefix("169.254.168.0/22") // for example 169.254.169.254 and 169.254.170.2
+	ends := natLinks(s, present)
+	if len(ends) != natSlots-512 {
+		t.Errorf("%d NAT links, want one for each slot that is not a cloud's", len(ends))
 	}
 	for name, e := range ends {
 		if clouds.Contains(e.four[0]) {
-			t.Errorf("%s has %s, which may be a cloud's service", name, e.four[0])
+			t.Errorf("%s has %s, which may be a cloud service", name, e.four[0])
 		}
 		for _, a := range []netip.Addr{e.four[0], e.four[1], e.v6[0], e.v6[1]} {
 			if seen[a] || !natRange(a.Is6()).Contains(a) {
-				t.Errorf("%s has %s, which is another's or out of range", name, a)
+				t.Errorf("%s has %s, which is not unique or out of range", name, a)
 			}
 			seen[a] = true
 		}
@@ -137,73 +136,21 @@ func TestNATEnds(t *testing.T) {
 		}
 		links[e.link] = true
 		if p := netip.PrefixFrom(e.four[0], 31); !p.Contains(e.four[1]) {
-			t.Errorf("%s: %s and %s are no pair", name, e.four[0], e.four[1])
+			t.Errorf("%s: %s and %s are not a pair", name, e.four[0], e.four[1])
 		}
 	}
 }
 
-// Kicks that come together are one look; a stream of them does not put it off.
-func TestPace(t *testing.T) {
-	t.Parallel()
-	p := newPace()
-	began := time.Now()
-	looks := 0
-	for time.Since(began) < time.Second {
-		p.kick()
-		select {
-		case <-p.due():
-			p.done()
-			looks++
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
-	if looks < 4 || looks > 11 {
-		t.Errorf("%d looks in a second of kicks: want about ten", looks)
-	}
-	p.done()
-	at := time.Now()
-	p.kick()
-	p.kick()
-	<-p.due()
-	p.done()
-	if took := time.Since(at); took < quiet {
-		t.Errorf("due %v after another look: want %v at least", took, quiet)
-	}
-	select {
-	case <-p.due():
-		t.Error("due again without a kick")
-	case <-time.After(3 * quiet):
-	}
-	p.last = time.Now().Add(-rest)
-	p.kick()
-	if first := p.first; !p.prompt || first.IsZero() {
-		t.Error("a kick after a rest is not prompt")
-	}
-	p.kick()
-	<-p.due()
-	if p.done(); p.prompt {
-		t.Error("what follows a look is prompt, too")
-	}
-}
-
-// TCP is clamped where a container's link is larger than a tunnel, and only there.
-func TestClampedWhereNeeded(t *testing.T) {
+// TestClampOnlyLargerLinks checks that TCP is clamped only if a container's link has a larger MTU than a tunnel.
+func TestClampOnlyLargerLinks(t *testing.T) {
 	t.Parallel()
 	s := snapshotOf(t, twoNodes)
 	self := &cluster.Node{Name: "a", Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")}}
 	for tallest, want := range map[int]bool{0: false, 1450: false, 1451: true, 9000: true} {
 		h := host()
-		h.Tallest = tallest
+		h.MaxLinkMTU = tallest
 		if got := strings.Contains(text(Compile(s, self, h)), "maxseg"); got != want {
 			t.Errorf("links of %d bytes: clamped %v, want %v", tallest, got, want)
 		}
-	}
-	h := heightsOf([]*kernel.LinkInfo{{Index: 1, MTU: 65536}, {Index: 2, MTU: 1450, Group: kernel.LinkGroup, Alias: "fairlead pods c eth0"}})
-	if h.tallest() != 1450 || h.note(&kernel.LinkInfo{Index: 3, MTU: 9000}, false) {
-		t.Errorf("links of others count: %v", h)
-	}
-	tall := &kernel.LinkInfo{Index: 3, MTU: 1500, Group: kernel.LinkGroup, Alias: "fairlead pods d eth0"}
-	if !h.note(tall, false) || h.tallest() != 1500 || !h.note(tall, true) || h.tallest() != 1450 {
-		t.Errorf("a link that came and went: %v", h)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// Who holds connections to the metrics open keeps no file of the agent's but a few, and
-// others are answered when he lets go.
-func TestManyAsk(t *testing.T) {
+// TestMetricsConnectionLimit checks that idle clients can use up only a few file descriptors, and that others are
+// served once they disconnect.
+func TestMetricsConnectionLimit(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -21,7 +21,7 @@ func TestManyAsk(t *testing.T) {
 	}
 	address := l.Addr().String()
 	l.Close()
-	a := &Agent{status: newStatus("a"), log: quietLog(), view: newView(t.TempDir()+"/snapshot", func() {}, quietLog())}
+	a := &Agent{status: newStatus("a"), log: quietLog(), storeCache: newStoreCache(t.TempDir()+"/snapshot", func() {}, quietLog())}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	if err := a.serve(ctx, address); err != nil {
@@ -47,19 +47,19 @@ func TestManyAsk(t *testing.T) {
 			c.Close()
 		}
 	}()
-	for i := range mostAsking {
+	for i := range maxConnections {
 		if !ask(dial(), 10*time.Second) {
-			t.Fatalf("connection %d is not answered", i)
+			t.Fatalf("connection %d gets no answer", i)
 		}
 	}
 	more := dial()
 	if ask(more, 200*time.Millisecond) {
-		t.Errorf("%d connections are open", mostAsking+1)
+		t.Errorf("%d connections are open", maxConnections+1)
 	}
 	held[0].Close()
 	held[1].Close()
 	if !ask(more, 10*time.Second) {
-		t.Error("nobody is answered any more")
+		t.Error("no request is answered after the connections closed")
 	}
 	r, err := http.Get("http://" + address + "/readyz?" + strings.Repeat("x", 100<<10))
 	if err == nil {

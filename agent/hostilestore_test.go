@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead/fairlead/internal/etcdtest"
 )
 
-// hostile are keys and values that no agent writes, below every prefix.
+// hostile returns invalid keys and values below every prefix, as no agent writes them.
 func hostile() map[string]string {
 	const whole = `{"id": "1", "node": "a", "owner": "x", "network": "default", "addresses": ["192.0.2.9/24"], "subnets": [{"cidr": "10.9.0.0/16"}]}`
 	out := map[string]string{
@@ -36,7 +36,7 @@ func hostile() map[string]string {
 	return out
 }
 
-// An agent does its work whatever else is in the store, and says what it leaves out.
+// TestHostileStore checks that an agent works with invalid keys in the store and reports each of them.
 func TestHostileStore(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{})
@@ -69,24 +69,24 @@ func TestHostileStore(t *testing.T) {
 		t.Helper()
 		for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(50 * time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatalf("not %s; the agent says %+v, and %q", what, a.State().short(), a.manager.Problems())
+				t.Fatalf("timeout waiting for %s; the agent's state is %+v, its problems are %q", what, a.State().truncated(), a.manager.Problems())
 			}
 		}
 	}
 	has := func(key string) func() bool { return func() bool { _, err := s.Get(ctx, key); return err == nil } }
-	wait("published", has(cluster.NodeKey("a")))
-	wait("told its endpoint", has(cluster.EndpointKey("a", "c", "eth0")))
+	wait("the node's key", has(cluster.NodeKey("a")))
+	wait("the endpoint's key", has(cluster.EndpointKey("a", "c", "eth0")))
 	wait("ready", func() bool { return a.State().Ready })
-	left := a.State().Left
+	invalid := a.State().Invalid
 	for _, key := range []string{`"networks/evil"`, `"nodes/number"`, `"blocks/default/0.0.0.0-0"`, `"addresses/default/10.244.0.1%eth0"`, `"nodes/\xff\xfe"`} {
-		if !slices.ContainsFunc(left, func(l string) bool { return strings.Contains(l, "key "+key+" of the store is not heeded") }) {
-			t.Errorf("%s is not said to be left out, but\n%s", key, strings.Join(left, "\n"))
+		if !slices.ContainsFunc(invalid, func(l string) bool { return strings.Contains(l, "ignored key "+key+" in the store") }) {
+			t.Errorf("%s is not reported as ignored; reported:\n%s", key, strings.Join(invalid, "\n"))
 		}
 	}
 	if _, err := client.Delete(ctx, "/fairlead/networks/evil"); err != nil {
 		t.Fatal(err)
 	}
-	wait("mended", func() bool {
-		return !slices.ContainsFunc(a.State().Left, func(l string) bool { return strings.Contains(l, "networks/evil") })
+	wait("networks/evil to disappear", func() bool {
+		return !slices.ContainsFunc(a.State().Invalid, func(l string) bool { return strings.Contains(l, "networks/evil") })
 	})
 }

@@ -1,4 +1,4 @@
-package agent
+package desired
 
 import (
 	"fmt"
@@ -12,15 +12,15 @@ import (
 	"github.com/fairlead/fairlead/agent/cluster"
 )
 
-// What another node says in the store is routed here only as far as a network's own
-// document allows: who may write blocks alone can take nobody's packets.
+// The agent routes other nodes' keys only as far as the network's document allows. So write access to blocks alone is
+// not enough to capture other nodes' packets.
 
-// sound is a snapshot without what must not be routed, and why, by key. If all is well
-// it is the same snapshot.
-func sound(s *cluster.Snapshot, self *cluster.Node) (*cluster.Snapshot, map[string]error) {
+// Valid returns the snapshot without entries that must not be routed, and the reason for each removed key. If all
+// entries are valid, it returns the same snapshot.
+func Valid(s *cluster.Snapshot, self *cluster.Node) (*cluster.Snapshot, map[string]error) {
 	bad := map[string]error{}
 	for name, other := range s.Displaced() {
-		bad[cluster.NetworkKey(name)] = fmt.Errorf("its vni %d is network %s's", s.Networks[name].VNI, other)
+		bad[cluster.NetworkKey(name)] = fmt.Errorf("its vni %d belongs to network %s", s.Networks[name].VNI, other)
 	}
 	for _, n := range s.Networks {
 		c := claims{s: s, n: n, self: self, bad: bad}
@@ -46,7 +46,7 @@ func sound(s *cluster.Snapshot, self *cluster.Node) (*cluster.Snapshot, map[stri
 	return &out, bad
 }
 
-// claims are what nodes say that they have of a network.
+// claims collects the prefixes of a network that nodes claim.
 type claims struct {
 	s    *cluster.Snapshot
 	n    *cluster.Network
@@ -54,13 +54,13 @@ type claims struct {
 	list []claimed
 	bad  map[string]error // by key
 
-	// Of the list, as far as it was needed: mostly nobody asks.
-	keys  map[netip.Prefix][]string
-	sizes map[int]bool // prefix lengths
-	noted int
+	// An index of list, built on demand: it is rarely needed.
+	keys    map[netip.Prefix][]string
+	sizes   map[int]bool // prefix lengths
+	indexed int
 }
 
-// claimed is what is routed, with its key.
+// claimed is a prefix to route, and its key.
 type claimed struct {
 	prefix netip.Prefix
 	key    string
@@ -75,7 +75,7 @@ func (c *claims) all() {
 			c.bad[key] = err
 			continue
 		}
-		c.note(b.CIDR, key)
+		c.add(b.CIDR, key)
 	}
 	if c.n.Name == cluster.DefaultNetwork {
 		c.leases()
@@ -90,7 +90,7 @@ func (c *claims) all() {
 	}
 }
 
-func (c *claims) note(p netip.Prefix, key string) {
+func (c *claims) add(p netip.Prefix, key string) {
 	c.list = append(c.list, claimed{p, key})
 }
 
@@ -101,13 +101,12 @@ func (c *claims) leases() {
 				c.bad[key] = fmt.Errorf("%s is in no subnet of network %s", p, c.n.Name)
 				continue
 			}
-			c.note(p, key)
+			c.add(p, key)
 		}
 	}
 }
 
-// address looks at one that is routed by itself: it is given one by one, or lies in
-// nobody's block.
+// address checks an address that is routed on its own: it must be assigned individually or lie outside all blocks.
 func (c *claims) address(key string, a *cluster.Address) {
 	p := netip.PrefixFrom(a.IP, a.IP.BitLen())
 	if !c.n.Covers(p) {
@@ -115,26 +114,26 @@ func (c *claims) address(key string, a *cluster.Address) {
 		return
 	}
 	if !c.n.GivesOneByOne(a.IP) {
-		if blocks := c.around(a.IP); len(blocks) > 0 {
+		if blocks := c.keysCovering(a.IP); len(blocks) > 0 {
 			c.bad[key] = fmt.Errorf("it is in %s", blocks[0])
 			return
 		}
 	}
-	c.note(p, key)
+	c.add(p, key)
 }
 
-// around are the keys of all that is routed and has an address in it.
-func (c *claims) around(a netip.Addr) (keys []string) {
+// keysCovering returns the keys of all claimed prefixes that contain an address.
+func (c *claims) keysCovering(a netip.Addr) (keys []string) {
 	if !c.n.Covers(netip.PrefixFrom(a, a.BitLen())) {
 		return nil
 	}
 	if c.keys == nil {
 		c.keys, c.sizes = make(map[netip.Prefix][]string, len(c.list)), map[int]bool{}
 	}
-	for _, x := range c.list[c.noted:] {
+	for _, x := range c.list[c.indexed:] {
 		c.keys[x.prefix], c.sizes[x.prefix.Bits()] = append(c.keys[x.prefix], x.key), true
 	}
-	c.noted = len(c.list)
+	c.indexed = len(c.list)
 	for bits := range c.sizes {
 		if p, err := a.Prefix(bits); err == nil {
 			keys = append(keys, c.keys[p]...)
@@ -144,36 +143,35 @@ func (c *claims) around(a netip.Addr) (keys []string) {
 	return keys
 }
 
-// hosts looks for nodes in what is routed to nodes: packets to them would be led into
-// the tunnel that they are to carry. Who says that he is where others' containers are
-// is not heeded; but this node's own address is no container's.
+// hosts rejects node addresses inside routed prefixes: packets to such a node would enter the very tunnel that they
+// carry. The claiming node is ignored, except for this node's own address: then the prefix is ignored.
 func (c *claims) hosts() {
 	for _, a := range c.self.Addresses {
-		for _, key := range c.around(a.Addr()) {
-			c.bad[key] = fmt.Errorf("this node has the address %s of it", a.Addr())
+		for _, key := range c.keysCovering(a.Addr()) {
+			c.bad[key] = fmt.Errorf("this node's address %s is in it", a.Addr())
 		}
 	}
 	for name, node := range c.s.Nodes {
 		for _, a := range node.Addresses {
-			if keys := c.around(a.Addr()); len(keys) > 0 && name != c.self.Name {
+			if keys := c.keysCovering(a.Addr()); len(keys) > 0 && name != c.self.Name {
 				c.bad[cluster.NodeKey(name)] = fmt.Errorf("its address %s is in %s", a.Addr(), keys[0])
 			}
 		}
 	}
 }
 
-// left says what of the store is not heeded, by key, in order.
-func left(s *cluster.Snapshot, bad map[string]error) (out []string) {
+// describe returns a line for each invalid key, sorted by key.
+func describe(s *cluster.Snapshot, bad map[string]error) (out []string) {
 	all := maps.Clone(s.Problems)
 	maps.Copy(all, bad)
 	for _, key := range sortedKeys(all) {
-		out = append(out, fmt.Sprintf("key %s of the store is not heeded: %s", strconv.Quote(short(key)), strings.Map(printable, short(all[key].Error()))))
+		out = append(out, fmt.Sprintf("ignored key %s in the store: %s", strconv.Quote(truncate(key)), strings.Map(printable, truncate(all[key].Error()))))
 	}
 	return out
 }
 
-// short is the beginning of what somebody wrote.
-func short(s string) string {
+// truncate shortens text from the store.
+func truncate(s string) string {
 	const most = 400
 	if len(s) <= most {
 		return s
@@ -181,7 +179,7 @@ func short(s string) string {
 	return strings.ToValidUTF8(s[:most], "") + "..."
 }
 
-// printable has a mark in place of what would move a terminal's cursor.
+// printable replaces runes that could control a terminal.
 func printable(r rune) rune {
 	switch {
 	case r == '\n':

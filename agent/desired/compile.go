@@ -1,4 +1,4 @@
-package agent
+package desired
 
 import (
 	"net/netip"
@@ -9,27 +9,27 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// Wanted is what a node should hold.
-type Wanted struct {
-	Objects  kernel.Objects // of the host's namespace
-	Spaces   []Space        // isolated networks, by name
-	Problems []backend.Problem
-	Left     []string                     // what of the store is not heeded, and why
-	MTU      map[string]int               // bytes, of the containers' links, by network
-	By       map[string]map[string]string // how each node is joined, by network and node
+// State is the desired state of one node.
+type State struct {
+	Objects    kernel.Objects // in the host's namespace
+	Namespaces []Namespace    // of isolated networks, sorted by name
+	Problems   []backend.Problem
+	Invalid    []string                     // keys in the store that are ignored, with the reason
+	MTU        map[string]int               // bytes, of container links, by network
+	By         map[string]map[string]string // how each node is reached, by network and node
 
-	bare     bool // this node has no addresses of the default network yet
-	needsVNI bool // an isolated network that is needed here has none yet
+	Bare     bool // this node has no blocks of the default network yet
+	NeedsVNI bool // an isolated network that this node needs has no VNI yet
 }
 
-// Compile works out what a node has to hold. It is pure: the same snapshot and
-// host give the same objects in the same order.
-func Compile(s *cluster.Snapshot, self *cluster.Node, h Host) Wanted {
-	w := Wanted{MTU: map[string]int{}, By: map[string]map[string]string{}}
-	s, bad := sound(s, self)
-	w.Left = left(s, bad)
-	present := presence(s, self.Name)
-	ends := natEnds(s, present)
+// Compile returns the desired state of a node. It is pure: the same snapshot and host give the same objects in the same
+// order.
+func Compile(s *cluster.Snapshot, self *cluster.Node, h Host) State {
+	w := State{MTU: map[string]int{}, By: map[string]map[string]string{}}
+	s, bad := Valid(s, self)
+	w.Invalid = describe(s, bad)
+	present := Present(s, self.Name)
+	ends := natLinks(s, present)
 	w.rules(s, ends)
 	if n := s.Networks[cluster.DefaultNetwork]; n != nil {
 		w.shared(s, n, self, h)
@@ -39,12 +39,12 @@ func Compile(s *cluster.Snapshot, self *cluster.Node, h Host) Wanted {
 	return w
 }
 
-// shared works out the network that lives in the host's namespace.
-func (w *Wanted) shared(s *cluster.Snapshot, n *cluster.Network, self *cluster.Node, h Host) {
+// shared adds the objects of the network in the host's namespace.
+func (w *State) shared(s *cluster.Snapshot, n *cluster.Network, self *cluster.Node, h Host) {
 	blocks := s.BlocksOf(n.Name, self.Name)
-	w.bare = len(blocks) == 0 && slices.ContainsFunc(n.Subnets, cluster.Subnet.InEveryChoice)
+	w.Bare = len(blocks) == 0 && slices.ContainsFunc(n.Subnets, cluster.Subnet.InEveryChoice)
 	if h.Flannel {
-		blocks = besideFlannel(s, self, blocks)
+		blocks = withFlannelLease(s, self, blocks)
 	}
 	out := backend.Compile(backend.Input{
 		Network: n, Self: self, Blocks: blocks, Underlay: h.Underlay, Peers: peersOf(s, n, self),
@@ -54,8 +54,8 @@ func (w *Wanted) shared(s *cluster.Snapshot, n *cluster.Network, self *cluster.N
 		backend.TakeOver(out.Objects)
 	}
 	w.Objects = append(w.Objects, forwarding(n, kernel.Host)...)
-	w.Objects = append(w.Objects, unused(blocks, kernel.Host)...)
-	if h.Tallest > out.MTU {
+	w.Objects = append(w.Objects, unreachableRoutes(blocks, kernel.Host)...)
+	if h.MaxLinkMTU > out.MTU {
 		w.Objects = append(w.Objects, backend.Clamp(out.Tunnels)...)
 	}
 	w.Objects = append(w.Objects, out.Objects...)
@@ -63,7 +63,7 @@ func (w *Wanted) shared(s *cluster.Snapshot, n *cluster.Network, self *cluster.N
 	w.MTU[n.Name], w.By[n.Name] = out.MTU, out.By
 }
 
-// forwarding lets packets of containers pass.
+// forwarding enables IP forwarding for the network's families.
 func forwarding(n *cluster.Network, in kernel.Side) (out kernel.Objects) {
 	keys := map[bool]string{false: "net/ipv4/ip_forward", true: "net/ipv6/conf/all/forwarding"}
 	for _, six := range families(n) {
@@ -72,19 +72,19 @@ func forwarding(n *cluster.Network, in kernel.Side) (out kernel.Objects) {
 	return out
 }
 
-// lastResort is a metric behind every other: a bridge's own route to the block, say.
+// lastResort is a metric behind all other routes, for example a bridge's own route to the block.
 const lastResort = 1 << 20
 
-// unused answers for addresses of this node's blocks that no container has: sent
-// on they would come back by a tunnel or a default route.
-func unused(blocks []netip.Prefix, in kernel.Side) (out kernel.Objects) {
+// unreachableRoutes rejects packets to unused addresses of this node's blocks. Without the routes, the packets would
+// follow the default route or a tunnel and come back.
+func unreachableRoutes(blocks []netip.Prefix, in kernel.Side) (out kernel.Objects) {
 	for _, p := range blocks {
 		out = append(out, &kernel.Route{In: in, Dst: p, Type: kernel.Unreachable, Metric: lastResort})
 	}
 	return out
 }
 
-// peersOf are the other nodes that have something of a network, in order of name.
+// peersOf returns the other nodes that have blocks or addresses of a network, sorted by name.
 func peersOf(s *cluster.Snapshot, n *cluster.Network, self *cluster.Node) (out []backend.Peer) {
 	dst := make(map[string][]netip.Prefix, len(s.Nodes))
 	for _, b := range s.Blocks {
@@ -101,7 +101,7 @@ func peersOf(s *cluster.Snapshot, n *cluster.Network, self *cluster.Node) (out [
 	for _, name := range sortedKeys(dst) {
 		node := s.Nodes[name]
 		if node == nil {
-			continue // removed; its blocks are reclaimed after a while
+			continue // the node was removed; its blocks are reclaimed later
 		}
 		slices.SortFunc(dst[name], netip.Prefix.Compare)
 		out = append(out, backend.Peer{Node: node, Dst: dst[name]})

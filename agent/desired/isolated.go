@@ -1,4 +1,4 @@
-package agent
+package desired
 
 import (
 	"encoding/binary"
@@ -12,45 +12,45 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// Space is what the namespace of an isolated network should hold on this host. Its
-// objects are of the container's side: the host's is the host's.
-type Space struct {
+// Namespace is the desired state of an isolated network's namespace on this host. Its objects have the side
+// kernel.Container: they are not in the host's namespace.
+type Namespace struct {
 	Network string
-	NAT     bool // it has a way out
+	NAT     bool // the network has NAT to the outside
 	Objects kernel.Objects
 }
 
-// isolated works out the spaces of this node: of each network of which it has
-// blocks, and of those networks' peers, through which their containers go.
-func (w *Wanted) isolated(s *cluster.Snapshot, self *cluster.Node, h Host, present []string, ends map[string]natEnd) {
+// isolated adds the namespaces of this node: one for each network of which it has blocks, and one for each peer of
+// those networks, because their traffic passes through it.
+func (w *State) isolated(s *cluster.Snapshot, self *cluster.Node, h Host, present []string, ends map[string]natLinkPair) {
 	for _, name := range present {
 		n := s.Networks[name]
 		if n.VNI == 0 {
-			w.needsVNI = true
+			w.NeedsVNI = true
 			continue
 		}
-		out := backend.Compile(backend.Input{Network: n, Self: self, Blocks: s.BlocksOf(name, self.Name), Underlay: h.Underlay, Peers: append(peersOf(s, n, self), passing(s, n, self)...), In: kernel.Container})
+		out := backend.Compile(backend.Input{Network: n, Self: self, Blocks: s.BlocksOf(name, self.Name), Underlay: h.Underlay, Peers: append(peersOf(s, n, self), transitPeers(s, n, self)...), In: kernel.Container})
 		w.Problems = append(w.Problems, out.Problems...)
 		w.MTU[name], w.By[name] = out.MTU, out.By
-		sp := Space{Network: name, NAT: n.NAT, Objects: append(anyWay(), forwarding(n, kernel.Container)...)}
-		sp.Objects = append(sp.Objects, unused(s.BlocksOf(name, self.Name), kernel.Container)...)
+		sp := Namespace{Network: name, NAT: n.NAT, Objects: append(disableReversePathFilter(), forwarding(n, kernel.Container)...)}
+		sp.Objects = append(sp.Objects, unreachableRoutes(s.BlocksOf(name, self.Name), kernel.Container)...)
 		sp.Objects = append(sp.Objects, out.Objects...)
-		sp.Objects = append(sp.Objects, peerings(s, n, present, out.MTU)...)
+		sp.Objects = append(sp.Objects, peeringObjects(s, n, present, out.MTU)...)
 		if e, ok := ends[name]; ok {
 			sp.Objects = append(sp.Objects, e.inside(n, out.MTU)...)
 			w.Objects = append(w.Objects, e.outside(n)...)
 		} else if n.NAT {
-			w.Problems = append(w.Problems, backend.Problem{Node: self.Name, Err: fmt.Errorf("network %s has no way out here: this host has %d that have one, and no addresses for more", name, len(ends))})
+			w.Problems = append(w.Problems, backend.Problem{Node: self.Name, Err: fmt.Errorf("network %s has no NAT on this host: all %d address pairs for NAT are in use", name, len(ends))})
 		}
-		w.Spaces = append(w.Spaces, sp)
+		w.Namespaces = append(w.Namespaces, sp)
 	}
 	if len(ends) > 0 {
 		w.Objects = append(w.Objects, &kernel.Sysctl{Key: "net/ipv4/ip_forward", Value: "1", IfZero: true, IsShared: true})
 	}
 }
 
-// presence are the isolated networks that need a namespace on a node, in order.
-func presence(s *cluster.Snapshot, node string) (out []string) {
+// Present returns the isolated networks that need a namespace on a node, sorted by name.
+func Present(s *cluster.Snapshot, node string) (out []string) {
 	has := map[string]bool{}
 	for _, b := range s.Blocks {
 		if b.Node != node {
@@ -68,9 +68,9 @@ func presence(s *cluster.Snapshot, node string) (out []string) {
 	return sortedKeys(has)
 }
 
-// passing are nodes that have nothing of a network but its namespace, through which
-// containers of its peers send to it.
-func passing(s *cluster.Snapshot, n *cluster.Network, self *cluster.Node) (out []backend.Peer) {
+// transitPeers returns nodes that have the network's namespace but none of its blocks. Containers of peer networks send
+// through that namespace.
+func transitPeers(s *cluster.Snapshot, n *cluster.Network, self *cluster.Node) (out []backend.Peer) {
 	has := map[string]bool{}
 	for _, b := range s.Blocks {
 		if s.Mutual(n.Name, b.Network) && b.Node != self.Name && s.Nodes[b.Node] != nil {
@@ -88,16 +88,16 @@ func passing(s *cluster.Snapshot, n *cluster.Network, self *cluster.Node) (out [
 	return out
 }
 
-// anyWay lets packets of peers come back another way than they went.
-func anyWay() (out kernel.Objects) {
+// disableReversePathFilter allows asymmetric routes between peered networks.
+func disableReversePathFilter() (out kernel.Objects) {
 	for _, of := range []string{"all", "default"} {
 		out = append(out, &kernel.Sysctl{In: kernel.Container, Key: "net/ipv4/conf/" + of + "/rp_filter", Value: "0", IsShared: true})
 	}
 	return out
 }
 
-// The next hops of peers and of the way out: any addresses, as the neighbours are
-// written down. RFC 3927, RFC 4291.
+// nextHop returns the gateway of peerings and NAT links. The address is arbitrary, because the neighbour entry is
+// static (RFC 3927, RFC 4291).
 func nextHop(six bool) netip.Addr {
 	if six {
 		return netip.MustParseAddr("fe80::1")
@@ -105,19 +105,19 @@ func nextHop(six bool) netip.Addr {
 	return netip.MustParseAddr("169.254.0.1")
 }
 
-// peerLink is the link to a network in the namespace of its peer.
+// peerLink returns the name of the link to a network in its peer's namespace.
 func peerLink(network string) string {
 	return kernel.Owner{Network: network}.LinkName("flp")
 }
 
-// peerings are the links to a network's peers here, and the routes by them.
-func peerings(s *cluster.Snapshot, n *cluster.Network, present []string, mtu int) (out kernel.Objects) {
+// peeringObjects returns the links from a network to its peers on this node, and the routes over them.
+func peeringObjects(s *cluster.Snapshot, n *cluster.Network, present []string, mtu int) (out kernel.Objects) {
 	for _, p := range present {
 		if !s.Mutual(n.Name, p) {
 			continue
 		}
 		link, mac := peerLink(p), func(of, to string) string { return kernel.MAC("peer", of, to) }
-		if n.Name < p { // one of both makes it
+		if n.Name < p { // the first by name creates the pair
 			out = append(out, &kernel.NetnsVeth{
 				In: kernel.Container, Name: link, MAC: mac(n.Name, p), PeerIn: local.NetnsPath(p), PeerName: peerLink(n.Name), PeerMAC: mac(p, n.Name),
 				MTU: mtu, OwnerTag: backend.Mark("peering"),
@@ -130,13 +130,13 @@ func peerings(s *cluster.Snapshot, n *cluster.Network, present []string, mtu int
 	return out
 }
 
-// via are routes to subnets by a link with a neighbour at its other end.
+// via returns routes to subnets over a link, and the neighbour entry of its other end.
 func via(link, mac string, subnets []cluster.Subnet) (out kernel.Objects) {
-	told := map[bool]bool{}
+	added := map[bool]bool{}
 	for _, x := range subnets {
 		six := x.CIDR.Addr().Is6()
-		if !told[six] {
-			told[six] = true
+		if !added[six] {
+			added[six] = true
 			out = append(out, &kernel.Neigh{In: kernel.Container, Link: link, IP: nextHop(six), MAC: mac, Proto: backend.Protocol})
 		}
 		out = append(out, &kernel.Route{In: kernel.Container, Dst: x.CIDR, Via: nextHop(six), Link: link, OnLink: true, Proto: backend.Protocol})
@@ -144,34 +144,32 @@ func via(link, mac string, subnets []cluster.Subnet) (out kernel.Objects) {
 	return out
 }
 
-// natEnd is a network's way out: a pair of links with two addresses of this host's own.
-type natEnd struct {
+// natLinkPair is the veth pair between a network's namespace and the host, with two link-local addresses per family.
+type natLinkPair struct {
 	link     string // the host's end
 	four, v6 [2]netip.Addr
 }
 
-// natPlaces is how many networks with a way out one host could have, were there no
-// places of clouds.
-const natPlaces = 1 << 14
+// natSlots is the number of address pairs for NAT links on one host, including those reserved for clouds.
+const natSlots = 1 << 14
 
-// natEnds gives each network that has a way out a place of its own: the one that its
-// name leads to, or the next free one.
-func natEnds(s *cluster.Snapshot, present []string) map[string]natEnd {
-	out, taken := map[string]natEnd{}, map[int]bool{}
+// natLinks assigns each network with NAT its own slot: the one that its name hashes to, or the next free one.
+func natLinks(s *cluster.Snapshot, present []string) map[string]natLinkPair {
+	out, used := map[string]natLinkPair{}, map[int]bool{}
 	for _, name := range present {
-		if !s.Networks[name].NAT || len(out) == natPlaces-cloudPlaces {
+		if !s.Networks[name].NAT || len(out) == natSlots-cloudSlots {
 			continue
 		}
 		owner := kernel.Owner{Network: name}
 		raw, _ := hex.DecodeString(owner.Hash()[:4])
-		place := int(binary.BigEndian.Uint16(raw)) % natPlaces
-		for taken[place] || isCloud(place) {
-			place = (place + 1) % natPlaces
+		slot := int(binary.BigEndian.Uint16(raw)) % natSlots
+		for used[slot] || isCloudSlot(slot) {
+			slot = (slot + 1) % natSlots
 		}
-		taken[place] = true
-		e := natEnd{link: owner.LinkName("fln")}
+		used[slot] = true
+		e := natLinkPair{link: owner.LinkName("fln")}
 		for i := range 2 {
-			low := natLow(place) + uint16(i)
+			low := natLow(slot) + uint16(i)
 			e.four[i] = netip.AddrFrom4([4]byte{169, 254, byte(low >> 8), byte(low)})
 			e.v6[i] = netip.AddrFrom16([16]byte{0xfd, 0xfa, 0x1e, 0xad, 14: byte(low >> 8), 15: byte(low)})
 		}
@@ -180,19 +178,20 @@ func natEnds(s *cluster.Snapshot, present []string) map[string]natEnd {
 	return out
 }
 
-// natLow are the last two bytes of a place's first address: 169.254.64.0 to 169.254.191.255.
-func natLow(place int) uint16 { return uint16(natPlaces + 2*place) }
+// natLow returns the last two bytes of a slot's first address. The slots cover 169.254.64.0 to 169.254.191.255.
+func natLow(slot int) uint16 { return uint16(natSlots + 2*slot) }
 
-// isCloud tells whether a place's addresses may be a cloud's services, for every host:
-// 169.254.169.254 tells a machine who it is. They are in 169.254.168.0/22.
-func isCloud(place int) bool { return byte(natLow(place)>>8)&^3 == 168 }
+// isCloudSlot reports whether a slot's addresses may belong to a cloud's metadata services, such as 169.254.169.254.
+// They are in 169.254.168.0/22.
+func isCloudSlot(slot int) bool { return byte(natLow(slot)>>8)&^3 == 168 }
 
-const cloudPlaces = 4 * 256 / 2
+const cloudSlots = 4 * 256 / 2
 
 const natLink = "fl-nat"
 
-// inside is the way out in the network's namespace: what leaves has one address.
-func (e natEnd) inside(n *cluster.Network, mtu int) (out kernel.Objects) {
+// inside returns the objects in the network's namespace: its end of the pair, a default route, and masquerading to one
+// address.
+func (e natLinkPair) inside(n *cluster.Network, mtu int) (out kernel.Objects) {
 	mac := func(end string) string { return kernel.MAC("nat", n.Name, end) }
 	out = append(out, &kernel.NetnsVeth{
 		In: kernel.Container, Name: natLink, MAC: mac("inside"), PeerName: e.link, PeerMAC: mac("outside"), MTU: mtu, OwnerTag: backend.Mark("nat " + n.Name),
@@ -213,15 +212,15 @@ func (e natEnd) inside(n *cluster.Network, mtu int) (out kernel.Objects) {
 	return out
 }
 
-func (e natEnd) pair(six bool) [2]netip.Addr {
+func (e natLinkPair) pair(six bool) [2]netip.Addr {
 	if six {
 		return e.v6
 	}
 	return e.four
 }
 
-// outside is the host's end.
-func (e natEnd) outside(n *cluster.Network) (out kernel.Objects) {
+// outside returns the objects of the host's end.
+func (e natLinkPair) outside(n *cluster.Network) (out kernel.Objects) {
 	out = append(out, &kernel.ExpectedLink{Link: e.link})
 	for _, six := range families(n) {
 		a := e.pair(six)
@@ -230,7 +229,7 @@ func (e natEnd) outside(n *cluster.Network) (out kernel.Objects) {
 	return out
 }
 
-// families of a network: false is IPv4.
+// families returns the network's address families: false is IPv4, true is IPv6.
 func families(n *cluster.Network) (out []bool) {
 	for _, six := range []bool{false, true} {
 		if n.Has(six) {

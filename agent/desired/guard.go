@@ -1,4 +1,4 @@
-package agent
+package desired
 
 import (
 	"fmt"
@@ -11,19 +11,18 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// guard keeps what is no host's out of the tunnels: neither VXLAN (RFC 7348, section 7)
-// nor IPIP knows who sends, and any container can wrap a packet for a network that is not
-// its own. It looks at the VXLAN of this cluster's networks alone, by their numbers: a
-// container's own tunnels to other containers pass, and other tunnels of the host. It
-// comes before connection tracking, so before anybody gives a packet a host's address.
-func (w *Wanted) guard(s *cluster.Snapshot, underlay string) {
+// guard drops tunnel packets that no cluster host sent. Neither VXLAN (RFC 7348, section 7) nor IPIP authenticates the
+// sender, so any container could inject packets into another network. Only VXLAN packets with a VNI of this cluster are
+// checked; containers' own tunnels and the host's other tunnels pass. The chain runs before connection tracking, so
+// before any SNAT to a host address.
+func (w *State) guard(s *cluster.Snapshot, underlay string) {
 	tunnels, ipip := w.tunnels()
 	if len(tunnels) == 0 && !ipip {
 		return
 	}
 	const hook = "type filter hook prerouting priority -300; policy accept"
-	g := &guarding{Wanted: w, underlay: underlay, shared: []netip.Prefix{natRange(false), natRange(true)}}
-	for _, n := range sharedNetworks(s) {
+	g := &tunnelGuard{State: w, underlay: underlay, shared: []netip.Prefix{natRange(false), natRange(true)}}
+	for _, n := range SharedNetworks(s) {
 		for _, x := range n.Subnets {
 			g.shared = append(g.shared, x.CIDR)
 		}
@@ -37,7 +36,7 @@ func (w *Wanted) guard(s *cluster.Snapshot, underlay string) {
 		g.fromHosts(chain)
 		w.nft("chain", chain+"-others", "")
 		g.fromOthers(chain+"-others", len(s.Flannel) > 0)
-		// A fragment may be too short to have the number that the whole has.
+		// A fragment may be too short to contain the VNI.
 		for _, fragment := range []string{"ip frag-off & 16383 != 0", "exthdr frag exists"} {
 			w.nft("rule", chain, fmt.Sprintf("%s goto %s-others", fragment, chain))
 		}
@@ -50,9 +49,8 @@ func (w *Wanted) guard(s *cluster.Snapshot, underlay string) {
 	}
 }
 
-// tunnels are the numbers of this node's VXLAN links by their UDP port, and whether
-// there is a link of IPIP.
-func (w *Wanted) tunnels() (vnis map[int][]int, ipip bool) {
+// tunnels returns the VNIs of this node's VXLAN links by UDP port, and whether it has an IPIP link.
+func (w *State) tunnels() (vnis map[int][]int, ipip bool) {
 	vnis = map[int][]int{}
 	take := func(list kernel.Objects) {
 		for _, v := range kernel.Of[*kernel.VXLAN](list) {
@@ -61,23 +59,23 @@ func (w *Wanted) tunnels() (vnis map[int][]int, ipip bool) {
 		ipip = ipip || len(kernel.Of[*kernel.IPIP](list)) > 0
 	}
 	take(w.Objects)
-	for _, sp := range w.Spaces {
-		take(sp.Objects) // their sockets are the host's
+	for _, sp := range w.Namespaces {
+		take(sp.Objects) // their sockets are in the host's namespace
 	}
 	return vnis, ipip
 }
 
-type guarding struct {
-	*Wanted
+type tunnelGuard struct {
+	*State
 	underlay string
-	shared   []netip.Prefix // of containers, where the host routes them
+	shared   []netip.Prefix // container subnets that the host routes
 }
 
-// ours is a link that Fairlead made, which containers send by.
-var ours = fmt.Sprintf("iifgroup %d", kernel.LinkGroup)
+// fromFairleadLink matches packets from a link that Fairlead created, that is, from a container.
+var fromFairleadLink = fmt.Sprintf("iifgroup %d", kernel.LinkGroup)
 
-// hosts are the sets of the cluster's hosts, of both families.
-func (g *guarding) hosts(s *cluster.Snapshot) {
+// hosts adds the sets of the cluster hosts' addresses, one per family.
+func (g *tunnelGuard) hosts(s *cluster.Snapshot) {
 	of := map[bool][]netip.Addr{}
 	take := func(n *cluster.Node) {
 		for _, p := range n.Addresses {
@@ -100,12 +98,12 @@ func (g *guarding) hosts(s *cluster.Snapshot) {
 	}
 }
 
-// senders are the hosts, as a packet's sender.
+// senders returns the matches for packets whose source is a cluster host.
 func senders() []string { return []string{"ip saddr @hosts", "ip6 saddr @hosts6"} }
 
-// fromHosts lets through what comes from hosts, unless by a container's link: this host
-// may be a container itself, and its own link one that Fairlead made.
-func (g *guarding) fromHosts(chain string) {
+// fromHosts accepts packets from hosts, unless they arrive on a container's link. The underlay is exempt: this host may
+// itself be a container with a link that Fairlead created.
+func (g *tunnelGuard) fromHosts(chain string) {
 	for _, host := range senders() {
 		for _, by := range []string{fmt.Sprintf("iifname %q", g.underlay), fmt.Sprintf("iifgroup != %d", kernel.LinkGroup)} {
 			g.nft("rule", chain, by+" "+host+" return")
@@ -113,14 +111,14 @@ func (g *guarding) fromHosts(chain string) {
 	}
 }
 
-// fromOthers drops what is for a host, or for who knows where: it would have this
-// host's address there. Flannel's nodes do not tell the address that they send from.
-func (g *guarding) fromOthers(chain string, flannel bool) {
+// fromOthers drops packets to hosts, or to unknown destinations, which would be sent on with this host's address.
+// Flannel's nodes do not publish the address that they send from.
+func (g *tunnelGuard) fromOthers(chain string, flannel bool) {
 	for _, host := range senders() {
-		g.nft("rule", chain, ours+" "+host+" drop")
+		g.nft("rule", chain, fromFairleadLink+" "+host+" drop")
 	}
 	if flannel {
-		g.nft("rule", chain, ours+" fib daddr type local drop")
+		g.nft("rule", chain, fromFairleadLink+" fib daddr type local drop")
 		for _, p := range g.shared {
 			g.nft("rule", chain, fmt.Sprintf("%s saddr %s fib daddr type local drop", familyOf(p), p))
 		}
@@ -130,20 +128,20 @@ func (g *guarding) fromOthers(chain string, flannel bool) {
 	for _, p := range g.shared {
 		g.nft("rule", chain, fmt.Sprintf("%s daddr %s return", familyOf(p), p))
 	}
-	g.nft("rule", chain, ours+" drop")
+	g.nft("rule", chain, fromFairleadLink+" drop")
 	for _, p := range g.shared {
 		g.nft("rule", chain, fmt.Sprintf("%s saddr %s drop", familyOf(p), p))
 	}
 }
 
-// ipip drops what containers wrap for a host. IPIP has no number of a network: what
-// comes from elsewhere may be another tunnel's of this host.
-func (g *guarding) ipip() {
+// ipip drops IPIP packets from containers to hosts. IPIP has no network number, so packets from elsewhere may belong to
+// another tunnel of this host and pass.
+func (g *tunnelGuard) ipip() {
 	const chain, number = "ipip", 4
 	g.nft("chain", chain, "")
 	g.nft("rule", "guard", fmt.Sprintf("meta l4proto %d goto %s", number, chain))
 	g.nft("rule", chain, fmt.Sprintf("iifname %q return", g.underlay))
-	g.nft("rule", chain, ours+" ip daddr @hosts drop")
+	g.nft("rule", chain, fromFairleadLink+" ip daddr @hosts drop")
 	for _, p := range g.shared {
 		if p.Addr().Is4() {
 			g.nft("rule", chain, fmt.Sprintf("ip saddr %s ip daddr @hosts drop", p))

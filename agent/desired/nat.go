@@ -1,4 +1,4 @@
-package agent
+package desired
 
 import (
 	"fmt"
@@ -9,35 +9,34 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// rules are the nftables of the host: what leaves the cluster's networks has the
-// host's address where a network wants that, and isolated networks that have a way
-// out have none to other containers.
-func (w *Wanted) rules(s *cluster.Snapshot, ends map[string]natEnd) {
-	var all, masked []netip.Prefix
-	for _, n := range sharedNetworks(s) {
+// rules adds the host's nftables rules. They masquerade traffic that leaves the networks with NAT, and stop isolated
+// networks with NAT from reaching other containers.
+func (w *State) rules(s *cluster.Snapshot, ends map[string]natLinkPair) {
+	var all, masqueraded []netip.Prefix
+	for _, n := range SharedNetworks(s) {
 		for _, x := range n.Subnets {
 			all = append(all, x.CIDR)
 			if n.NAT {
-				masked = append(masked, x.CIDR)
+				masqueraded = append(masqueraded, x.CIDR)
 			}
 		}
 	}
 	for _, name := range sortedKeys(ends) {
 		for _, six := range families(s.Networks[name]) {
 			a := ends[name].pair(six)[1]
-			masked = append(masked, netip.PrefixFrom(a, a.BitLen()))
+			masqueraded = append(masqueraded, netip.PrefixFrom(a, a.BitLen()))
 		}
 	}
-	if len(masked) > 0 {
-		w.masquerade(all, masked)
+	if len(masqueraded) > 0 {
+		w.masquerade(all, masqueraded)
 	}
 	if len(ends) > 0 {
 		w.isolate(all, ends)
 	}
 }
 
-// sharedNetworks are those that live in the host's namespace, in order.
-func sharedNetworks(s *cluster.Snapshot) (out []*cluster.Network) {
+// SharedNetworks returns the networks in the host's namespace, sorted by name.
+func SharedNetworks(s *cluster.Snapshot) (out []*cluster.Network) {
 	for _, name := range sortedKeys(s.Networks) {
 		if n := s.Networks[name]; !n.Isolated {
 			out = append(out, n)
@@ -46,19 +45,18 @@ func sharedNetworks(s *cluster.Snapshot) (out []*cluster.Network) {
 	return out
 }
 
-func (w *Wanted) nft(what, chain, text string) {
+func (w *State) nft(what, chain, text string) {
 	w.Objects = append(w.Objects, &kernel.NFT{Family: "inet", Table: backend.Table, Kind: what, Name: chain, Text: text})
 }
 
-// masquerade comes before what plugins and kube-proxy do (105 and 100 are theirs
-// after and before it).
-func (w *Wanted) masquerade(not, masked []netip.Prefix) {
+// masquerade uses priority 104: before the plugins' 105, and after kube-proxy's 100.
+func (w *State) masquerade(not, masqueraded []netip.Prefix) {
 	const chain = "postrouting"
 	w.nft("chain", chain, "type nat hook postrouting priority 104; policy accept")
 	for _, p := range append(not, multicast()...) {
 		w.nft("rule", chain, fmt.Sprintf("%s daddr %s return", familyOf(p), p))
 	}
-	for _, p := range masked {
+	for _, p := range masqueraded {
 		if p.IsSingleIP() {
 			w.nft("rule", chain, fmt.Sprintf("%s saddr %s masquerade", familyOf(p), p.Addr()))
 		} else {
@@ -78,9 +76,8 @@ func familyOf(p netip.Prefix) string {
 	return "ip"
 }
 
-// isolate keeps what comes out of isolated networks from containers of others and
-// from other networks' ways out.
-func (w *Wanted) isolate(shared []netip.Prefix, ends map[string]natEnd) {
+// isolate stops isolated networks from reaching other networks' containers and NAT links.
+func (w *State) isolate(shared []netip.Prefix, ends map[string]natLinkPair) {
 	const chain = "isolate"
 	w.nft("chain", chain, "type filter hook forward priority -10; policy accept")
 	for _, name := range sortedKeys(ends) {
@@ -90,7 +87,7 @@ func (w *Wanted) isolate(shared []netip.Prefix, ends map[string]natEnd) {
 	}
 }
 
-// natRange is that of all ways out.
+// natRange returns the range of all NAT link addresses.
 func natRange(six bool) netip.Prefix {
 	if six {
 		return netip.MustParsePrefix("fdfa:1ead::/32")

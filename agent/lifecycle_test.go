@@ -11,27 +11,27 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/agent/config"
+	"github.com/fairlead/fairlead/agent/desired"
 	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
-// failing is a kernel in which nothing can be made, and which is tried again after the
-// first pause each time.
+// failing is a reconciler that always fails. It resets the retry pause to its initial value each time.
 type failing struct {
 	recorder
 	status *status
 	looks  atomic.Int32
 }
 
-func (f *failing) reconcile(*Wanted, bool) *reconcile.Report {
+func (f *failing) reconcile(*desired.State, bool) *reconcile.Report {
 	f.looks.Add(1)
 	f.status.mu.Lock()
 	f.status.pause = 0
 	f.status.mu.Unlock()
-	return &reconcile.Report{Errors: []error{errors.New("the kernel has no room")}}
+	return &reconcile.Report{Errors: []error{errors.New("no space in the kernel")}}
 }
 
-// start is an agent at work with a store in a file, and what ends it.
-func startAgent(t *testing.T, k keeper, listen string) (a *Agent, stop func()) {
+// startAgent starts an agent with a file store. The returned function stops it.
+func startAgent(t *testing.T, k reconciler, listen string) (a *Agent, stop func()) {
 	t.Helper()
 	dir := t.TempDir()
 	c := &config.Config{Node: "a", Network: simulated(), Listen: listen, Store: config.Store{File: filepath.Join(dir, "store")}}
@@ -57,9 +57,8 @@ func startAgent(t *testing.T, k keeper, listen string) (a *Agent, stop func()) {
 	}
 }
 
-// What failed is tried again once after its pause, however often there was another
-// reason to look meanwhile.
-func TestTriesAgainOnce(t *testing.T) {
+// TestOneRetryPerPause checks that other triggers during the pause do not add retries.
+func TestOneRetryPerPause(t *testing.T) {
 	t.Parallel()
 	k := &failing{recorder: recorder{netip.MustParsePrefix("192.0.2.1/24")}}
 	a, stop := startAgent(t, k, "")
@@ -68,18 +67,17 @@ func TestTriesAgainOnce(t *testing.T) {
 		time.Sleep(2 * quiet)
 		a.kick()
 	}
-	time.Sleep(firstTry)
+	time.Sleep(firstRetry)
 	before := k.looks.Load()
 	const some = 4
-	time.Sleep(some * firstTry)
+	time.Sleep(some * firstRetry)
 	if n := k.looks.Load() - before; n == 0 || n > some+1 {
-		t.Errorf("%d looks in %v, want one after each pause of %v", n, some*firstTry, firstTry)
+		t.Errorf("%d reconciliations in %v, want one after each pause of %v", n, some*firstRetry, firstRetry)
 	}
 }
 
-// An agent that ended leaves nothing that runs. It is not parallel: it counts what the
-// process has.
-func TestAgentsEnd(t *testing.T) {
+// TestStopLeaksNoGoroutines is not parallel: it counts the goroutines of the process.
+func TestStopLeaksNoGoroutines(t *testing.T) {
 	k := &recorder{netip.MustParsePrefix("192.0.2.1/24")}
 	once := func() {
 		a, stop := startAgent(t, k, "127.0.0.1:0")
@@ -88,7 +86,7 @@ func TestAgentsEnd(t *testing.T) {
 		}
 		stop()
 	}
-	once() // what is made once for the process
+	once() // warm up what is created once per process
 	before := remain(t, 0)
 	for range 10 {
 		once()
@@ -99,7 +97,7 @@ func TestAgentsEnd(t *testing.T) {
 	}
 }
 
-// remain is how many goroutines there are when no more of them end.
+// remain returns the number of goroutines once it no longer drops.
 func remain(t *testing.T, want int) (n int) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {

@@ -1,4 +1,4 @@
-package agent
+package desired
 
 import (
 	"fmt"
@@ -10,9 +10,8 @@ import (
 	"github.com/fairlead/fairlead/agent/cluster"
 )
 
-// What one key of the store says wrongly takes nothing from the others: it is left out
-// by name, and all else is as without it.
-func TestSound(t *testing.T) {
+// TestInvalidKeysAreIsolated checks that one invalid key is reported by name and does not change anything else.
+func TestInvalidKeysAreIsolated(t *testing.T) {
 	t.Parallel()
 	self := &cluster.Node{Name: "a", Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")}}
 	const evil = `{"node": "c", "subnet": "10.244.0.0/16"}`
@@ -23,8 +22,8 @@ func TestSound(t *testing.T) {
 		"blocks/default/192.0.2.0-26":       {evil, "in no subnet of network default"},
 		"blocks/default/127.0.0.0-26":       {evil, "in no subnet of network default"},
 		"blocks/default/10.244.0.0-16":      {evil, "have another length"},
-		"blocks/default/10.244.2.0-27":      {evil, "have another length"}, // half of b's
-		"blocks/default/10.244.1.5-32":      {evil, "have another length"}, // this node's
+		"blocks/default/10.244.2.0-27":      {evil, "have another length"}, // half of node b's block
+		"blocks/default/10.244.1.5-32":      {evil, "have another length"}, // in this node's block
 		"blocks/blue/10.244.1.0-26":         {evil, "in no subnet of network blue"},
 		"blocks/default/10.245.1.0-26":      {`{"node": "a", "subnet": "10.245.1.0/24"}`, "in no subnet of network default"},
 		"addresses/default/192.0.2.2":       {`{"owner": "x", "node": "c"}`, "in no subnet of network default"},
@@ -35,8 +34,8 @@ func TestSound(t *testing.T) {
 		"networks/huge":                     {`{"subnets": [{"cidr": "0.0.0.0/0"}], "nat": true}`, "subnets[0].cidr is 0.0.0.0/0"},
 		"networks/x\ny":                     {`{"subnets": [{"cidr": "10.77.0.0/16"}]}`, "its name is"},
 		"networks/big":                      {`{"subnets": [{"cidr": "10.77.0.0/16"}], "vni": 1e99}`, "read networks/big"},
-		"networks/zed":                      {`{"isolated": true, "vni": 5000, "subnets": [{"cidr": "10.77.0.0/16"}]}`, "its vni 5000 is network blue's"},
-		"networks/aaa":                      {`{"isolated": true, "vni": 1, "subnets": [{"cidr": "10.77.0.0/16"}]}`, "its vni 1 is network default's"},
+		"networks/zed":                      {`{"isolated": true, "vni": 5000, "subnets": [{"cidr": "10.77.0.0/16"}]}`, "its vni 5000 belongs to network blue"},
+		"networks/aaa":                      {`{"isolated": true, "vni": 1, "subnets": [{"cidr": "10.77.0.0/16"}]}`, "its vni 1 belongs to network default"},
 		"blocks/default/\xff":               {evil, "names no block"},
 	} {
 		t.Run(fmt.Sprintf("%.30q", key), func(t *testing.T) {
@@ -44,21 +43,21 @@ func TestSound(t *testing.T) {
 			s := snapshotOf(t, twoNodes+isolatedNets)
 			s.Set(key, []byte(want[0]))
 			w := Compile(s, self, host())
-			if len(w.Left) != 1 || !strings.Contains(w.Left[0], fmt.Sprintf("%q", key)) || !strings.Contains(w.Left[0], want[1]) {
-				t.Errorf("left out is %q, want %s", w.Left, want[1])
+			if len(w.Invalid) != 1 || !strings.Contains(w.Invalid[0], fmt.Sprintf("%q", key)) || !strings.Contains(w.Invalid[0], want[1]) {
+				t.Errorf("reported %q, want %s", w.Invalid, want[1])
 			}
-			if strings.ContainsFunc(w.Left[0], func(r rune) bool { return !unicode.IsPrint(r) }) {
-				t.Errorf("a terminal would obey %q", w.Left[0])
+			if strings.ContainsFunc(w.Invalid[0], func(r rune) bool { return !unicode.IsPrint(r) }) {
+				t.Errorf("%q contains control characters", w.Invalid[0])
 			}
 			if got := text(w); got != without {
-				t.Errorf("something else follows from it:\n%s\nand not\n%s", got, without)
+				t.Errorf("the state with the invalid key is\n%s\nwithout it\n%s", got, without)
 			}
 		})
 	}
 }
 
-// This node's own address is in no block, whoever has that.
-func TestSoundHere(t *testing.T) {
+// TestBlockWithThisNodesAddress checks that a block with this node's address is ignored, whoever owns it.
+func TestBlockWithThisNodesAddress(t *testing.T) {
 	t.Parallel()
 	s := snapshotOf(t, `
 nodes/a {"id": "1", "addresses": ["10.0.2.9/24"]}
@@ -67,20 +66,10 @@ networks/default {"subnets": [{"cidr": "10.0.0.0/16"}]}
 blocks/default/10.0.2.0-26 {"node": "b", "subnet": "10.0.0.0/16"}
 blocks/default/10.0.3.0-26 {"node": "b", "subnet": "10.0.0.0/16"}`)
 	w := Compile(s, s.Nodes["a"], host())
-	if len(w.Left) != 1 || !strings.Contains(w.Left[0], `"blocks/default/10.0.2.0-26" of the store is not heeded: this node has the address 10.0.2.9`) {
-		t.Errorf("left out is %q", w.Left)
+	if len(w.Invalid) != 1 || !strings.Contains(w.Invalid[0], `ignored key "blocks/default/10.0.2.0-26" in the store: this node's address 10.0.2.9 is in it`) {
+		t.Errorf("reported %q", w.Invalid)
 	}
 	if got := text(w); strings.Contains(got, "10.0.2.0") || !strings.Contains(got, "10.0.3.0/26") {
-		t.Errorf("wanted is\n%s", got)
-	}
-}
-
-// However long the lists are, a state fits a line at the socket.
-func TestShort(t *testing.T) {
-	t.Parallel()
-	long := make([]string, 5000)
-	s := &State{Why: long, Problems: long[:told], Left: long[:told+1]}
-	if got := s.short(); len(got.Why) != told+1 || got.Why[told] != "and 4900 more" || len(got.Problems) != told || got.Left[told] != "and 1 more" || len(s.Why) != 5000 {
-		t.Errorf("%d, %d and %d words: %q", len(got.Why), len(got.Problems), len(got.Left), got.Why[told:])
+		t.Errorf("the desired state is\n%s", got)
 	}
 }

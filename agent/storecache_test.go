@@ -18,43 +18,43 @@ import (
 
 func quietLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// What is known of the store outlives the agent; what is of use to nobody is not kept.
-func TestView(t *testing.T) {
+// TestStoreCache checks that the cache survives a restart and ignores keys that the agent does not use.
+func TestStoreCache(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "snapshot")
 	kicks := 0
-	v := newView(file, func() { kicks++ }, quietLog())
-	if v.read(func(*cluster.Snapshot) { t.Error("something is known") }) {
-		t.Error("the store was never heard, and is known")
+	v := newStoreCache(file, func() { kicks++ }, quietLog())
+	if v.read(func(*cluster.Snapshot) { t.Error("read called f") }) {
+		t.Error("the cache is known before the first sync")
 	}
 	node := store.Entry{Key: "nodes/a", Value: []byte(`{"id": "1"}`), Revision: 3}
 	v.Reset([]store.Entry{node, {Key: "alive/a", Value: []byte(`{}`), Revision: 4}}, 5)
 	v.Change(store.Batch{Revision: 6, Events: []store.Event{{Entry: store.Entry{Key: "endpoints/a/c/eth0", Value: []byte(`{}`), Revision: 6}}}})
 	if kicks != 1 {
-		t.Errorf("%d kicks: want one, as endpoints change no object", kicks)
+		t.Errorf("%d kicks, want one: endpoints change no object", kicks)
 	}
 	v.Change(store.Batch{Revision: 7, Events: []store.Event{{Entry: store.Entry{Key: "nodes/b", Value: []byte(`{"id": "2"}`), Revision: 7}}}})
 	v.Change(store.Batch{Revision: 8, Events: []store.Event{{Entry: store.Entry{Key: "nodes/a", Revision: 8}, Deleted: true}}})
 	v.save()
-	again := newView(file, func() {}, quietLog())
+	again := newStoreCache(file, func() {}, quietLog())
 	known := again.read(func(s *cluster.Snapshot) {
 		if s.Nodes["a"] != nil || s.Nodes["b"] == nil || len(s.Endpoints)+len(s.Alive) != 0 {
-			t.Errorf("what was kept is %+v", s)
+			t.Errorf("the saved snapshot is %+v", s)
 		}
 	})
-	if !known || again.isFresh() || again.entry("nodes/b").Revision != 7 {
-		t.Errorf("known %v, fresh %v, %+v", known, again.isFresh(), again.entry("nodes/b"))
+	if !known || again.synced() || again.entry("nodes/b").Revision != 7 {
+		t.Errorf("known %v, synced %v, %+v", known, again.synced(), again.entry("nodes/b"))
 	}
 	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if newView(file, func() {}, quietLog()).read(func(*cluster.Snapshot) {}) {
-		t.Error("a damaged file is taken for knowledge")
+	if newStoreCache(file, func() {}, quietLog()).read(func(*cluster.Snapshot) {}) {
+		t.Error("a damaged file counts as known state")
 	}
 }
 
-// An address makes the loop look if the cluster has its network, and never else.
-func TestMoves(t *testing.T) {
+// TestAddressTriggersReconcile checks that an address triggers a reconciliation only if the cluster has its network.
+func TestAddressTriggersReconcile(t *testing.T) {
 	t.Parallel()
 	s := cluster.NewSnapshot()
 	s.Set("networks/default", []byte(`{"subnets": [{"cidr": "10.0.0.0/8"}]}`))
@@ -62,14 +62,14 @@ func TestMoves(t *testing.T) {
 		"addresses/default/10.0.0.1": true, "addresses/whereabouts/10.0.0.1": false, "blocks/default/10.0.0.0-26": true,
 		"nodes/a": true, "networks/other": true, "endpoints/a/c/eth0": false, "alive/a": false,
 	} {
-		if got := moves(s, key); got != want {
-			t.Errorf("%s moves something: %v", key, got)
+		if got := affectsObjects(s, key); got != want {
+			t.Errorf("affectsObjects(%s) = %v", key, got)
 		}
 	}
 }
 
-// A machine has one ID, and one agent.
-func TestIdentity(t *testing.T) {
+// TestMachineIDAndLock checks that a machine keeps one ID and runs one agent.
+func TestMachineIDAndLock(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	a, err := machineID(filepath.Join(dir, "x"))
@@ -83,23 +83,23 @@ func TestIdentity(t *testing.T) {
 	if other, err := machineID(filepath.Join(dir, "y")); err != nil || other == a {
 		t.Errorf("another machine has %q, too: %v", other, err)
 	}
-	unlock, err := alone(dir)
+	unlock, err := lockHost(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := alone(dir); err == nil || !strings.Contains(err.Error(), "another agent works on this host") {
+	if _, err := lockHost(dir); err == nil || !strings.Contains(err.Error(), "another agent runs on this host") {
 		t.Errorf("a second agent: %v", err)
 	}
 	unlock()
-	if unlock, err = alone(dir); err != nil {
+	if unlock, err = lockHost(dir); err != nil {
 		t.Errorf("after the first one's end: %v", err)
 	} else {
 		unlock()
 	}
 }
 
-// The publisher writes what differs and nothing else, does not write over another
-// machine that lives, and takes over one that is dead.
+// TestPublish checks that the publisher writes only changes, does not overwrite a live machine's document, and takes
+// over a dead machine's.
 func TestPublish(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -109,12 +109,12 @@ func TestPublish(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	v := newView(filepath.Join(t.TempDir(), "snapshot"), func() {}, quietLog())
+	v := newStoreCache(filepath.Join(t.TempDir(), "snapshot"), func() {}, quietLog())
 	go func() { _ = store.FollowAll(ctx, s, cluster.Followed(), v) }()
 	conf := &config.Config{Node: "a", Network: &cluster.Network{Name: "default", Subnets: []cluster.Subnet{{CIDR: netip.MustParsePrefix("10.0.0.0/8")}}}}
 	make := func(id string) *publisher {
-		p := &publisher{store: s, conf: conf, id: id, view: v, log: quietLog(), status: newStatus("a"), wake: make(chan struct{}, 1)}
-		p.wants(&cluster.Node{Name: "a", ID: id})
+		p := &publisher{store: s, conf: conf, id: id, storeCache: v, log: quietLog(), status: newStatus("a"), wake: make(chan struct{}, 1)}
+		p.setNode(&cluster.Node{Name: "a", ID: id})
 		return p
 	}
 	first := make("one")
@@ -129,10 +129,10 @@ func TestPublish(t *testing.T) {
 		t.Error(err)
 	}
 	if _, again, _ := s.List(ctx, ""); again != revision {
-		t.Errorf("nothing changed, and the store went from %d to %d", revision, again)
+		t.Errorf("nothing changed, but the store's revision went from %d to %d", revision, again)
 	}
 	second := make("two")
-	if err := second.claimName(ctx); err == nil || !strings.Contains(err.Error(), "another agent is node a") {
+	if err := second.claimName(ctx); err == nil || !strings.Contains(err.Error(), "another agent uses the node name a") {
 		t.Errorf("a second machine of the name: %v", err)
 	}
 	let()
@@ -145,18 +145,18 @@ func until(t *testing.T, f func() bool) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); !f(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("it did not come to be")
+			t.Fatal("timeout")
 		}
 	}
 }
 
-// The list that runtimes wait for is written once, and again when it changes.
-func TestWriteList(t *testing.T) {
+// TestWriteCNIConfig checks that the file is written once, and again after a change.
+func TestWriteCNIConfig(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "net.d", "10-pods.conflist")
 	c := config.CNI{File: file, List: json.RawMessage(`{"name":"pods"}`)}
 	for range 2 {
-		if err := writeList(c); err != nil {
+		if err := writeCNIConfig(c); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -164,7 +164,7 @@ func TestWriteList(t *testing.T) {
 	if err != nil || string(raw) != "{\n  \"name\": \"pods\"\n}\n" {
 		t.Errorf("%v: %s", err, raw)
 	}
-	if err := writeList(config.CNI{}); err != nil {
-		t.Errorf("none is wanted: %v", err)
+	if err := writeCNIConfig(config.CNI{}); err != nil {
+		t.Errorf("without a file to write: %v", err)
 	}
 }

@@ -1,0 +1,70 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/fairlead/fairlead/agent/backend"
+	"github.com/fairlead/fairlead/agent/backend/bgp"
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/desired"
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// runBGP starts, updates or stops the BGP speaker as the default network asks, and stores the routes that it learned. A
+// failure is a problem of this node only.
+func (a *Agent) runBGP(ctx context.Context, self *cluster.Node, h *desired.Host) (problems []backend.Problem) {
+	var want *bgp.Config
+	a.storeCache.read(func(s *cluster.Snapshot) { want = bgpConfig(s, self) })
+	var err error
+	h.Learned, err = a.speaker.Look(ctx, want, func() ([]backend.Learned, error) { return a.reconciler.learnedRoutes(h.Underlay.Index) })
+	if err != nil {
+		problems = append(problems, backend.Problem{Node: self.Name, Err: fmt.Errorf("bgp: %w", err)})
+	}
+	return problems
+}
+
+// bgpConfig returns the configuration of the node's BGP speaker, or nil if the default network does not use BGP.
+func bgpConfig(s *cluster.Snapshot, self *cluster.Node) *bgp.Config {
+	n := s.Networks[cluster.DefaultNetwork]
+	if n == nil {
+		return nil
+	}
+	for _, b := range n.Backends {
+		if b.Type != cluster.BGP {
+			continue
+		}
+		s, _ = desired.Valid(s, self)
+		var nodes []*cluster.Node
+		for _, name := range s.NodeNames() {
+			nodes = append(nodes, s.Nodes[name])
+		}
+		c := bgp.Configure(b, self, nodes, ownPrefixes(s, n, self))
+		return &c
+	}
+	return nil
+}
+
+// ownPrefixes returns a node's blocks of a network and the single addresses in use on it.
+func ownPrefixes(s *cluster.Snapshot, n *cluster.Network, self *cluster.Node) []netip.Prefix {
+	out := s.BlocksOf(n.Name, self.Name)
+	for _, a := range s.Addresses {
+		if a.Network == n.Name && a.Node == self.Name {
+			out = append(out, netip.PrefixFrom(a.IP, a.IP.BitLen()))
+		}
+	}
+	return out
+}
+
+// learnedRoutes returns the BGP routes in the kernel that an earlier run of the agent installed.
+func (k *kernelReconciler) learnedRoutes(index int) (out []backend.Learned, _ error) {
+	for _, fam := range []byte{kernel.IPv4, kernel.IPv6} {
+		routes, err := k.engine.Routes(kernel.Host, fam, 0)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, bgp.Kept(routes, index)...)
+	}
+	return out, nil
+}

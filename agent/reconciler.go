@@ -1,0 +1,203 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/fairlead/fairlead/agent/backend"
+	"github.com/fairlead/fairlead/agent/config"
+	"github.com/fairlead/fairlead/agent/desired"
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/reconcile"
+)
+
+// reconciler is the loop's view of the kernel. Only run may be called from another goroutine.
+type reconciler interface {
+	host() (desired.Host, error)                               // the underlay link and its addresses
+	learnedRoutes(link int) ([]backend.Learned, error)         // BGP routes that an earlier run installed
+	reconcile(w *desired.State, synced bool) *reconcile.Report // applies the desired state
+	invalidate()                                               // makes the next reconcile list all objects
+	events() <-chan kernelEvents                               // kernel events that run received
+	needsResync(h kernelEvents) bool                           // reports whether someone else changed our objects
+	run(ctx context.Context) error                             // receives kernel events until the context ends
+	close()
+}
+
+// kernelReconciler reconciles this host's kernel.
+type kernelReconciler struct {
+	conf       *config.Config
+	engine     *kernel.Engine
+	rec        *reconcile.Reconciler
+	monitor    *reconcile.Monitor
+	changes    chan kernelEvents
+	namespaces map[string]*namespace // of isolated networks
+
+	link     string   // the underlay; "": unknown
+	mtuIndex mtuIndex // nil: list the links first
+}
+
+func newKernelReconciler(c *config.Config) (*kernelReconciler, error) {
+	m, err := reconcile.NewMonitor()
+	if err != nil {
+		return nil, err
+	}
+	e, err := kernel.Open(nil, kernel.Options{})
+	if err != nil {
+		m.Close()
+		return nil, err
+	}
+	return &kernelReconciler{conf: c, engine: e, rec: reconcile.New(e, kernel.Host, owner()), monitor: m, changes: make(chan kernelEvents, 64), namespaces: map[string]*namespace{}}, nil
+}
+
+func (k *kernelReconciler) close() {
+	for _, s := range k.namespaces {
+		s.close()
+	}
+	k.monitor.Close()
+	k.engine.Close()
+}
+
+func (k *kernelReconciler) events() <-chan kernelEvents { return k.changes }
+
+func (k *kernelReconciler) run(ctx context.Context) error {
+	return k.monitor.Run(ctx, func(ev []reconcile.Event) { k.send(ctx, kernelEvents{"", ev}) })
+}
+
+// needsResync reports whether the events contain changes that this agent neither made nor wants.
+func (k *kernelReconciler) needsResync(h kernelEvents) (yes bool) {
+	rec, watch := k.rec, k.isUnderlay
+	if h.network != "" {
+		if k.namespaces[h.network] == nil {
+			return false
+		}
+		rec, watch = k.namespaces[h.network].rec, nil
+	}
+	for _, ev := range h.events {
+		if l, gone, ok := ev.Link(); ok && h.network == "" && k.mtuIndex != nil {
+			yes = k.mtuIndex.update(l, gone) || yes
+		}
+		yes = rec.NeedsResync(ev, watch) || yes
+	}
+	return yes
+}
+
+// isUnderlay reports whether a changed link is, or may become, the underlay. If so, host finds the underlay again.
+func (k *kernelReconciler) isUnderlay(link string) bool {
+	if k.link != "" && k.link != link {
+		return false
+	}
+	k.link = ""
+	return true
+}
+
+func (k *kernelReconciler) invalidate() {
+	k.mtuIndex, k.link = nil, ""
+	k.rec.Invalidate()
+	for _, s := range k.namespaces {
+		s.rec.Invalidate()
+	}
+}
+
+// reconcile applies the desired state, namespaces first: their veth pairs end on the host. If synced is false the
+// desired state may be outdated, so nothing is removed.
+func (k *kernelReconciler) reconcile(w *desired.State, synced bool) *reconcile.Report {
+	rep := &reconcile.Report{}
+	k.rec.NoRemove = !synced
+	k.reconcileNamespaces(w.Namespaces, synced, rep)
+	rep.Add(k.rec.Reconcile(w.Objects), "")
+	return rep
+}
+
+// host returns the underlay link and its addresses.
+func (k *kernelReconciler) host() (desired.Host, error) {
+	name := k.link
+	k.link = "" // find it again unless everything below succeeds
+	if name == "" {
+		var err error
+		if name, err = k.underlay(); err != nil {
+			return desired.Host{}, err
+		}
+	}
+	l, addrs, err := k.engine.LinkAddrs(name)
+	if err != nil {
+		return desired.Host{}, err
+	}
+	if k.mtuIndex == nil {
+		links, err := k.engine.Links(kernel.Host)
+		if err != nil {
+			return desired.Host{}, err
+		}
+		k.mtuIndex = newMTUIndex(links)
+	}
+	h := desired.Host{Underlay: backend.Underlay{Link: l.Name, Index: l.Index, MTU: l.MTU}, MaxLinkMTU: k.mtuIndex.max()}
+	h.Addresses, err = chooseAddresses(addrs, k.conf.Addresses)
+	if err != nil {
+		return desired.Host{}, fmt.Errorf("link %s: %w", name, err)
+	}
+	k.link = name
+	return h, nil
+}
+
+// underlay returns the name of the link to other nodes: the configured link, the link with the configured address, or
+// the default route's link.
+func (k *kernelReconciler) underlay() (string, error) {
+	switch {
+	case k.conf.Interface != "":
+		return k.conf.Interface, nil
+	case len(k.conf.Addresses) > 0:
+		l, err := k.engine.LinkByAddr(k.conf.Addresses[0])
+		if err != nil {
+			return "", err
+		}
+		return l.Name, nil
+	}
+	return k.defaultLink()
+}
+
+// defaultLink returns the default route's link.
+func (k *kernelReconciler) defaultLink() (string, error) {
+	for _, fam := range []byte{kernel.IPv4, kernel.IPv6} {
+		routes, err := k.engine.Routes(kernel.Host, fam, kernel.MainTable)
+		if err != nil {
+			return "", err
+		}
+		for _, r := range routes {
+			if r.Dst.Bits() == 0 && r.Index != 0 {
+				l, err := k.engine.LinkByIndex(kernel.Host, r.Index)
+				if err != nil {
+					return "", err
+				}
+				return l.Name, nil
+			}
+		}
+	}
+	return "", fmt.Errorf(`there is no default route: set "interface" in the agent's configuration`)
+}
+
+// chooseAddresses returns the configured address of each family, or else the link's first one. It treats unique local
+// and global IPv6 addresses alike.
+func chooseAddresses(have []netip.Prefix, asked []netip.Addr) (out []netip.Prefix, _ error) {
+	for _, six := range []bool{false, true} {
+		var first netip.Prefix
+		for _, p := range have {
+			if p.Addr().Is6() != six || p.Addr().IsLinkLocalUnicast() || first.IsValid() && !slices.Contains(asked, p.Addr()) {
+				continue
+			}
+			first = p
+		}
+		for _, a := range asked {
+			if a.Is6() == six && first.Addr() != a {
+				return nil, fmt.Errorf("it lacks the configured address %s; it has %v", a, have)
+			}
+		}
+		if first.IsValid() && (len(asked) == 0 || slices.Contains(asked, first.Addr())) {
+			out = append(out, first)
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("it has no address that other nodes could reach")
+	}
+	return out, nil
+}

@@ -1,0 +1,94 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/address"
+	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/config"
+	"github.com/fairlead/fairlead/cni"
+)
+
+// serveSocket serves the agent's socket on this host.
+func (a *Agent) serveSocket(ctx context.Context) error {
+	l, err := address.Listen(local.Open(a.o.Lib, a.o.Run).Socket())
+	if err != nil {
+		return err
+	}
+	s := &address.Server{Handlers: a.manager.Handlers()}
+	s.Handlers[local.OpAgent] = func(context.Context, json.RawMessage) (any, error) { return a.State().truncated(), nil }
+	s.Handlers[local.OpNetwork] = a.waitForNetwork
+	s.Handlers[local.OpStore] = func(context.Context, json.RawMessage) (any, error) { return a.storeConfig(), nil }
+	go func() {
+		if err := s.Serve(ctx, l); ctx.Err() == nil {
+			a.log.Error("the agent's socket failed; plugins get no answers", "error", err)
+		}
+	}()
+	return nil
+}
+
+// maxListed limits each list in a reply: with thousands of unreachable nodes, a full list does not fit in one line.
+const maxListed = 100
+
+// truncated returns a copy of the state with shortened lists.
+func (s *State) truncated() *State {
+	out := *s
+	for _, list := range []*[]string{&out.Why, &out.Problems, &out.Invalid} {
+		if more := len(*list) - maxListed; more > 0 {
+			*list = append(slices.Clone((*list)[:maxListed]), fmt.Sprintf("and %d more", more))
+		}
+	}
+	return &out
+}
+
+// networkPoll is the interval between checks in waitForNetwork.
+const networkPoll = 20 * time.Millisecond
+
+// waitForNetwork waits until an isolated network's namespace is set up on this host. A block of the network triggers
+// the setup, and the plugin has asked for one before.
+func (a *Agent) waitForNetwork(ctx context.Context, raw json.RawMessage) (any, error) {
+	var args local.NetworkArgs
+	if err := json.Unmarshal(raw, &args); err != nil {
+		return nil, err
+	}
+	if err := a.isolated(args.Network); err != nil {
+		return nil, err
+	}
+	for {
+		if a.status.hasNetwork(args.Network) {
+			return nil, nil
+		}
+		select {
+		case <-ctx.Done():
+			err := a.status.NotReady()
+			if err == nil {
+				err = errors.New("this node has no addresses of the network")
+			}
+			return nil, fmt.Errorf("network %s is not set up on this host yet: %w", args.Network, err)
+		case <-time.After(networkPoll):
+		}
+	}
+}
+
+// isolated returns an error if the network is not isolated, because it then has no namespace to wait for.
+func (a *Agent) isolated(network string) (err error) {
+	a.storeCache.read(func(s *cluster.Snapshot) {
+		if n := s.Networks[network]; n != nil && !n.Isolated {
+			err = cni.Errorf(cni.CodeInvalidNetworkConfig, `the network is not isolated: attach its containers with ptp or bridge and "ipam": {"type": "fairlead-ipam", "network": %q}`, network)
+		}
+	})
+	return err
+}
+
+// storeConfig returns the part of the configuration that commands on this host need to find the same store, whatever
+// flags the agent was started with. It contains the names of secret files, not their contents.
+func (a *Agent) storeConfig() *config.Config {
+	c := a.o.Config
+	return &config.Config{Node: c.Node, Store: c.Store, Flannel: config.Flannel{Prefix: c.Flannel.Prefix}}
+}

@@ -1,0 +1,37 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/cni"
+)
+
+// TestWaitForSharedNetwork checks that waiting for a shared network fails at once with advice, because no namespace
+// will appear.
+func TestWaitForSharedNetwork(t *testing.T) {
+	t.Parallel()
+	v := newStoreCache(filepath.Join(t.TempDir(), "snapshot"), func() {}, quietLog())
+	v.Reset([]store.Entry{{Key: "networks/default", Value: []byte(`{"subnets": [{"cidr": "10.0.0.0/8"}]}`), Revision: 2}}, 2)
+	a := &Agent{storeCache: v, status: newStatus("n1")}
+	_, err := a.waitForNetwork(context.Background(), json.RawMessage(`{"network": "default"}`))
+	e, ok := errors.AsType[*cni.Error](err)
+	if !ok || e.Code != cni.CodeInvalidNetworkConfig || !strings.Contains(e.Msg, `the network is not isolated: attach its containers with ptp or bridge and "ipam": {"type": "fairlead-ipam", "network": "default"}`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestStateTruncated checks that a state with long lists fits in one reply.
+func TestStateTruncated(t *testing.T) {
+	t.Parallel()
+	long := make([]string, 5000)
+	s := &State{Why: long, Problems: long[:maxListed], Invalid: long[:maxListed+1]}
+	if got := s.truncated(); len(got.Why) != maxListed+1 || got.Why[maxListed] != "and 4900 more" || len(got.Problems) != maxListed || got.Invalid[maxListed] != "and 1 more" || len(s.Why) != 5000 {
+		t.Errorf("%d, %d and %d words: %q", len(got.Why), len(got.Problems), len(got.Invalid), got.Why[maxListed:])
+	}
+}
