@@ -83,6 +83,8 @@ func explainSyntax(text string) string {
 		return "want a value, found " + found + ": remove the comma before it, or add the value"
 	case where == "looking for beginning of value":
 		return "want a value, found " + found + ": text must be in double quotes"
+	case where == "exceeded max depth":
+		return "the text is nested too deeply: at most 10000 levels are allowed"
 	case where == "after object key":
 		return "want a colon after the key, found " + found
 	case where == "after object key:value pair":

@@ -18,7 +18,7 @@ func about(group string) string {
 		"held":         "host-local alone, with addresses held by other containers.",
 		"first packet": "From the start of ADD to the first answered ping; the first is sent when ADD has returned, and one each millisecond.",
 		"node":         "A node that comes up and one that is drained: so many pods, 16 at once; the time is until the last is done.",
-		"standing":     "One more attachment, with so many standing already, on four bridges and point-to-point links; times the first: in turn with a host where none stands.",
+		"standing":     "One more attachment next to the given number, on four bridges and point-to-point links, in turn with\na host without attachments. \"times the first\" compares the two.",
 	}[group]
 }
 
@@ -139,16 +139,17 @@ func (c *Chart) use(names ...string) {
 
 const introduction = `# Benchmarks
 
-Written by ` + "`make bench`" + `: every case runs Fairlead's plugins, the reference's (v1.9.1) and the floor in turn
-(A B C A B C), at most %d rounds, each side in a host of its own. The runtime is the reference's libcni (v1.3.0) for both, in a process that
-stands, so that no start of a runtime is counted; "our runtime" is our libcni in the same way. The floor is the
-start of an empty Go program and the same kernel work in process by plain calls, without a configuration, an address store or a record.
-Every program is a copy of what the linker wrote, as an installed one is.
+` + "`make bench`" + ` wrote this page. Every case runs Fairlead's plugins, the reference plugins (v1.9.1) and the floor in
+turn (A B C A B C), at most %d rounds, each side in a host of its own. The reference libcni (v1.3.0) is the runtime
+for both, in a process that keeps running, so that the start of a runtime does not count. "our runtime" is
+Fairlead's libcni in the same way, and "ours" is Fairlead. The floor is the start of an empty Go program plus the
+same kernel work by plain calls in one process, without configuration, addresses or a record. Every program is a
+copy of the linker's output, as an installed one is.
 
-Times are medians of whole operations, in milliseconds, and p99 the time that 99 of 100 rounds stay within. Ratios are of pairs that ran one after the
-other, with the 10th and the 90th percentile in parentheses. CPU is of the runtime's process and of all that it started.
-Memory is the most that the processes of one ADD have had resident at the same time, each one's peak added up. /run is in memory and /var/lib on a
-disk, as on any machine. Absolute times are this machine's; the ratios are what to compare.
+Times are medians of whole operations in milliseconds. p99 is the time that 99 of 100 rounds need at most. Ratios
+are from pairs that ran one after the other, with the 10th and 90th percentile in parentheses. CPU is that of the
+runtime's process and of everything that it started. Memory is the sum of the peaks of the processes of one ADD.
+/run is in memory, and /var/lib on a disk. Compare the ratios, not the absolute times.
 
 Machine: %s.
 

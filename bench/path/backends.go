@@ -88,7 +88,7 @@ func linkType(typ string) bool {
 
 // pair are both contenders, ready.
 func (w across) pair() ([]host, error) {
-	pair := []host{{name: "by hand", of: w.conf.Type}, {name: "ours", of: w.conf.Type}}
+	pair := []host{{name: "manual", of: w.conf.Type}, {name: "Fairlead", of: w.conf.Type}}
 	keys, err := w.keys()
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (w across) pair() ([]host, error) {
 			return nil, err
 		}
 		for n := 1; n <= 2; n++ {
-			if h.name == "by hand" {
+			if h.name == "manual" {
 				_, err = h.sh(fmt.Sprint(n), strings.NewReplacer("$N", fmt.Sprint(n), "$P", fmt.Sprint(3-n), "$KEYS", keys).Replace(w.hand))
 			} else {
 				err = w.ours(h, n, keys)
@@ -184,12 +184,14 @@ func (w across) ours(h host, n int, keys string) error {
 
 const hostsPage = `# Between hosts
 
-Written by ` + "`make bench-hosts`" + `: what packets pay from a container of one host to one of another, by each backend that this kernel has, as the agent
-makes it and made by hand with ` + "`ip`" + `, in turn, $ROUNDS rounds: streams by iperf3 for two seconds after one to warm up, requests (with both ends on one processor) and
-connections for $TIME each, one at a time. A ratio is of values of one round; its interval is that of the median, by the bootstrap: one that holds 1 is
-no difference that can be seen. Hosts are namespaces of one machine, joined by a veth pair. What else is to know of backends: [backends](backends.md).
+` + "`make bench-hosts`" + ` wrote this page. It measures what packets pay from a container on one host to a container on
+another, for each backend that this kernel has: as the agent configures it, and configured manually with ` + "`ip`" + `, in
+turn, $ROUNDS rounds. Streams use iperf3 for two seconds after one second of warm-up. Requests (with both ends on
+one processor) and connections run for $TIME each, one at a time. A ratio compares values of one round. Its interval
+is the bootstrap interval of the median; an interval that contains 1 shows no difference. Hosts are network
+namespaces of one machine, connected by a veth pair. [Backends](backends.md) describes the backends.
 
-Machine: virtual, $CPUS processors, Linux $KERNEL, $GO. Both ends run on it, so that a stream is bound by
-its processors. Absolute values are this machine's.
+Machine: virtual, $CPUS processors, Linux $KERNEL, $GO. Both ends run on it, so a stream is bound
+by its processors. Compare the ratios, not the absolute values.
 
 $TABLE`

@@ -26,8 +26,8 @@ type host struct {
 
 func hosts() []host {
 	list := []host{
-		{name: "by hand", connect: byHand},
-		{name: "ours", connect: byPlugins, backend: "nftables"},
+		{name: "manual", connect: byHand},
+		{name: "Fairlead", connect: byPlugins, backend: "nftables"},
 		{name: "reference (nftables)", connect: byPlugins, backend: "nftables"},
 		{name: "reference (iptables)", connect: byPlugins, backend: "iptables"},
 	}
@@ -36,7 +36,7 @@ func hosts() []host {
 	}
 	for i := range list {
 		h := list[i]
-		list[i].crowd = map[string]func(int) error{"by hand": func(int) error { return nil }, "reference (iptables)": h.crowdIptables}[h.name]
+		list[i].crowd = map[string]func(int) error{"manual": func(int) error { return nil }, "reference (iptables)": h.crowdIptables}[h.name]
 		if list[i].crowd == nil {
 			list[i].crowd = h.crowdNFT
 		}
@@ -189,7 +189,7 @@ func build(dir string) error {
 	if err := os.Symlink("fairlead", filepath.Join(dir, "cnitool")); err != nil {
 		return err
 	}
-	for _, who := range []string{"ours", "reference"} {
+	for _, who := range []string{"Fairlead", "reference"} {
 		if err := os.MkdirAll(filepath.Join(dir, who), 0o755); err != nil {
 			return err
 		}
@@ -202,7 +202,7 @@ func build(dir string) error {
 		if err := os.Symlink(path, filepath.Join(dir, "reference", name)); err != nil {
 			return err
 		}
-		if err := os.Symlink("../fairlead-cni", filepath.Join(dir, "ours", name)); err != nil {
+		if err := os.Symlink("../fairlead-cni", filepath.Join(dir, "Fairlead", name)); err != nil {
 			return err
 		}
 	}

@@ -145,7 +145,7 @@ func confidence(v []float64) (low, high float64) {
 // table is Markdown, and readable as it stands.
 func table(rows []row) string {
 	var b strings.Builder
-	b.WriteString("| way | what | others | who | median | of the same by hand (95% interval) |\n|---|---|---|---|---|---|\n")
+	b.WriteString("| way | what | others | who | median | ratio to manual (95% interval) |\n|---|---|---|---|---|---|\n")
 	for _, r := range rows {
 		of := "1"
 		if r.Who != rows[0].Who {
@@ -156,15 +156,17 @@ func table(rows []row) string {
 	return b.String()
 }
 
-const page = `# The data path
+const page = `# Data path
 
-Written by ` + "`make bench-path`" + `: what packets pay for links and rules, ours, the reference's (v1.9.1), and the same
-topology made by hand with ` + "`ip` and three rules of `nft`" + `: every contender in turn, $ROUNDS rounds; requests and connections for $TIME each,
-one at a time, requests with both ends on one processor; streams by iperf3 for two seconds after one to warm up. A ratio is of values of one round; its interval
-is that of the median, by the bootstrap: one that holds 1 is no difference that can be seen. In the second half, others'
-elements and rules are in place: copies of a container's, with its address and host ports changed; by hand has none of those.
+` + "`make bench-path`" + ` wrote this page. It measures what packets pay for links and rules: with Fairlead, with the
+reference plugins (v1.9.1), and with the same topology configured manually with ` + "`ip`" + ` and three rules of ` + "`nft`" + `. The
+contenders take turns, $ROUNDS rounds. Requests and connections run for $TIME each, one at a time, requests with
+both ends on one processor. Streams use iperf3 for two seconds after one second of warm-up. A ratio compares values
+of one round. Its interval is the bootstrap interval of the median; an interval that contains 1 shows no difference.
+In the second half, 10,000 elements and rules of other containers are in place: copies of one container's, with its
+address and host ports changed. The manual setup has none.
 
-Machine: virtual, $CPUS processors, Linux $KERNEL, $GO. Both ends run on it, so that a stream is bound by
-its processors. Absolute values are this machine's.
+Machine: virtual, $CPUS processors, Linux $KERNEL, $GO. Both ends run on it, so a stream is bound
+by its processors. Compare the ratios, not the absolute values.
 
 $TABLE`

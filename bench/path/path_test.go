@@ -30,13 +30,13 @@ func TestConfidence(t *testing.T) {
 
 func TestCompare(t *testing.T) {
 	t.Parallel()
-	r := row{Who: "ours", Values: []float64{2, 4, 9}}
+	r := row{Who: "Fairlead", Values: []float64{2, 4, 9}}
 	r.compare([]float64{1, 4, 3})
 	if r.Median != 4 || r.Ratio != 2 || r.Low < 1 || r.High > 3 {
 		t.Errorf("%+v", r)
 	}
-	text := table([]row{{Who: "by hand", Way: "w", Unit: "u", Median: 1}, r})
-	if !strings.Contains(text, "| by hand | 1 | 1 |") || !strings.Contains(text, "| ours | 4 | 2.000 (") {
+	text := table([]row{{Who: "manual", Way: "w", Unit: "u", Median: 1}, r})
+	if !strings.Contains(text, "| manual | 1 | 1 |") || !strings.Contains(text, "| Fairlead | 4 | 2.000 (") {
 		t.Error(text)
 	}
 }

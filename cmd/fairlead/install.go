@@ -83,7 +83,7 @@ func (a *app) uninstallCommand() *cobra.Command {
 		Use: "uninstall", Short: "restore the files that install replaced", GroupID: "more",
 		Long: "Uninstall removes the files that install created and restores those that it replaced. It keeps\n" +
 			"a file that was changed since. Containers keep running. After they are deleted, run\n" +
-			"\"fairlead gc --all\" to remove what is left of them.",
+			"\"fairlead gc --all\" to remove their rules.",
 		Example: "  fairlead uninstall --dry-run\n  fairlead uninstall",
 		Args:    want(0, 0),
 		RunE:    func(*cobra.Command, []string) error { return i.undo() },

@@ -25,7 +25,7 @@ const root = "../.."
 func prelude(page string) string {
 	const installed = "fairlead install --no-migrate >/dev/null\n"
 	switch page {
-	case "docs/operating.md":
+	case "docs/operating.md", "docs/troubleshooting.md":
 		return installed + "ip netns add web; fairlead add my-network web"
 	case "docs/switching.md":
 		return ""
@@ -37,11 +37,11 @@ func prelude(page string) string {
 // begin.
 func elsewhere() map[string]string {
 	return map[string]string{
-		"make demo":        "test/scenario and cmd/fairlead run the demo",
-		"make ":            "a verb of the Makefile: its name is checked",
-		"systemctl ":       "no systemd runs here; the units are checked by systemd-analyze",
-		"journalctl ":      "no systemd runs here",
-		"sudo apt install": "the package is unpacked and looked at by make deb",
+		"make demo":   "test/scenario and cmd/fairlead run the demo",
+		"make ":       "a verb of the Makefile: its name is checked",
+		"systemctl ":  "no systemd runs here; the units are checked by systemd-analyze",
+		"journalctl ": "no systemd runs here",
+		"sudo ":       "test/release installs and removes packages in roots of their own",
 	}
 }
 

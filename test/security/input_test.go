@@ -37,11 +37,11 @@ func TestInput(t *testing.T) {
 		want  string
 	}{
 		"a gigabyte":           {endless, "stdin"},
-		"nested arrays":        {text(head + `"x": ` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}`), "max depth"},
-		"nested objects":       {text(head + `"x": ` + strings.Repeat(`{"a":`, 100_000) + "1" + strings.Repeat("}", 100_000) + `}`), "max depth"},
+		"nested arrays":        {text(head + `"x": ` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}`), "nested too deeply"},
+		"nested objects":       {text(head + `"x": ` + strings.Repeat(`{"a":`, 100_000) + "1" + strings.Repeat("}", 100_000) + `}`), "nested too deeply"},
 		"nested, not closed":   {text(head + `"x": ` + strings.Repeat("[", 500_000)), ""},
-		"nested in prevResult": {text(head + `"prevResult": {"cniVersion": "1.0.0", "x": ` + strings.Repeat("[", 50_000) + strings.Repeat("]", 50_000) + `}}`), "max depth"},
-		"nested in ipam":       {text(head + `"ipam": {"type": "host-local", "x": ` + strings.Repeat("[", 50_000) + strings.Repeat("]", 50_000) + `}}`), "max depth"},
+		"nested in prevResult": {text(head + `"prevResult": {"cniVersion": "1.0.0", "x": ` + strings.Repeat("[", 50_000) + strings.Repeat("]", 50_000) + `}}`), "nested too deeply"},
+		"nested in ipam":       {text(head + `"ipam": {"type": "host-local", "x": ` + strings.Repeat("[", 50_000) + strings.Repeat("]", 50_000) + `}}`), "nested too deeply"},
 		"a huge number":        {text(head + `"mtu": ` + strings.Repeat("9", 500_000) + `}`), "mtu = "},
 		"a huge exponent":      {text(head + `"mtu": 1e999999999}`), "mtu = "},
 		"a number too large":   {text(head + `"mtu": 99999999999999999999}`), "mtu = "},
