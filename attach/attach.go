@@ -1,9 +1,8 @@
-// Package attach keeps the record of an attachment: a small file that names it
-// and what was built for it, one part a plugin of its list. It is a shortcut:
-// everything it says can be found again by owner.
+// Package attach keeps the record of an attachment: a small file with the attachment's names and the objects that were
+// created for it, one part per plugin of its list. The record is a shortcut: all objects can be found again by their
+// owner.
 //
-// Records live below a root of runtime state and are worth nothing after a
-// reboot: one that another boot wrote counts as absent.
+// Records live below a directory of runtime state and end with the boot: a record of an earlier boot counts as absent.
 package attach
 
 import (
@@ -15,43 +14,43 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// DefaultRoot is where runtime state lives; RootVariable in the environment
-// names another one, so that several hosts fit on one machine.
+// DefaultRoot is the directory of runtime state. The environment variable RootVariable overrides it, so that tests can
+// run several hosts on one machine.
 const (
 	DefaultRoot  = "/run/fairlead"
 	RootVariable = "FAIRLEAD_RUN"
 )
 
-// Record is one attachment.
+// Record is the record of one attachment.
 type Record struct {
 	Boot        string        `json:"boot"`
 	Network     string        `json:"network"`
 	ContainerID string        `json:"containerID"`
 	IfName      string        `json:"ifname"`
 	Netns       string        `json:"netns"`
-	NetnsID     string        `json:"netnsID"`           // device and inode: tells a namespace from its successor
-	Host        string        `json:"host,omitempty"`    // path of the namespace that is the host to it; "": the real one
-	Created     time.Time     `json:"created"`           // for people: the time of day may jump
-	Since       time.Duration `json:"since"`             // the machine's start, when it was created
+	NetnsID     string        `json:"netnsID"`           // device and inode: identifies the namespace behind the path
+	Host        string        `json:"host,omitempty"`    // path of the namespace that acts as the host; "": the real host
+	Created     time.Time     `json:"created"`           // for display: the wall clock may jump
+	Since       time.Duration `json:"since"`             // time since boot at creation
 	Parts       []Part        `json:"parts"`             // in the order of the list
-	Adopted     bool          `json:"adopted,omitempty"` // the reference's plugins made it: objects are what to remove, not what stands
+	Adopted     bool          `json:"adopted,omitempty"` // created by the reference plugins: objects lists what to remove, not what exists
 
 	stored []byte // as last written
-	held   bool   // by this ADD, at work: fd is the file, open and locked
+	held   bool   // this process holds the lock: fd is the open file
 	fd     int
 }
 
-// Part is what one plugin of the list built.
+// Part is what one plugin of the list created.
 type Part struct {
 	Plugin  string                `json:"plugin"`
-	IPAM    string                `json:"ipam,omitempty"` // the type it delegated to
-	Done    bool                  `json:"done"`           // false: ADD has not ended, or was cut off
+	IPAM    string                `json:"ipam,omitempty"` // the IPAM plugin's type
+	Done    bool                  `json:"done"`           // false: the ADD is in progress or was interrupted
 	PID     int                   `json:"pid,omitempty"`  // of that ADD
 	Objects Later[kernel.Objects] `json:"objects"`
 	Result  Later[*cni.Result]    `json:"result"` // nil until ADD has one
 	Ports   []Port                `json:"ports,omitempty"`
 
-	adding bool // its process held the record's lock when the record was read
+	adding bool // the ADD held the record's lock when the record was read
 }
 
 // Port is a host port of an attachment.
@@ -62,12 +61,12 @@ type Port struct {
 	Protocol      string `json:"protocol"`
 }
 
-// Owner is the attachment as objects are marked with it.
+// Owner returns the owner of the attachment's objects.
 func (r *Record) Owner() kernel.Owner {
 	return kernel.Owner{Network: r.Network, ContainerID: r.ContainerID, IfName: r.IfName}
 }
 
-// Last is the position of the newest part of a plugin, or -1.
+// Last returns the position of a plugin's newest part, or -1.
 func (r *Record) Last(plugin string) int {
 	for i := len(r.Parts) - 1; i >= 0; i-- {
 		if r.Parts[i].Plugin == plugin {
@@ -77,12 +76,11 @@ func (r *Record) Last(plugin string) int {
 	return -1
 }
 
-// Adding tells whether a process was still at work on the part when its record
-// was read.
+// Adding reports whether the part's ADD was in progress when the record was read.
 func (p Part) Adding() bool { return p.adding }
 
-// Living tells whether the attachment's namespace is still the one it was made in.
-// What cannot be looked at lives.
+// Living reports whether the attachment's network namespace is still the one it was added in. If the path cannot be
+// examined, it counts as living.
 func (r *Record) Living() bool {
 	var st syscall.Stat_t
 	switch err := syscall.Stat(r.Netns, &st); {
@@ -94,7 +92,7 @@ func (r *Record) Living() bool {
 	return netnsID(&st) == r.NetnsID
 }
 
-// NetnsID is the device and inode of what a path names, "" if nothing.
+// NetnsID returns the device and inode of a path, or "" if it does not exist.
 func NetnsID(path string) string {
 	var st syscall.Stat_t
 	if path == "" || syscall.Stat(path, &st) != nil {
@@ -107,7 +105,7 @@ func netnsID(st *syscall.Stat_t) string {
 	return strconv.FormatUint(st.Dev, 10) + ":" + strconv.FormatUint(st.Ino, 10)
 }
 
-// The same number of bytes, so that the one can be written over the other.
+// Both have the same length, so that Finish can overwrite one with the other.
 const (
 	notDone = `"done":false`
 	done    = `"done":true `

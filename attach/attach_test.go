@@ -20,7 +20,7 @@ import (
 
 var owner = kernel.Owner{Network: "net", ContainerID: "c1", IfName: "eth0"}
 
-// record is a whole one, of a namespace that lives: this test's own.
+// record returns a complete record whose namespace exists: the test's own.
 func record(d *attach.Dir, o kernel.Owner) *attach.Record {
 	r := d.New(o.Network, o.ContainerID, o.IfName, "/proc/self/ns/net")
 	zero := 0
@@ -34,16 +34,16 @@ func record(d *attach.Dir, o kernel.Owner) *attach.Record {
 	return r
 }
 
-// create is what an ADD does: it takes the place, then writes the record.
+// create reserves and writes a record, as an ADD does.
 func create(d *attach.Dir, r *attach.Record) error {
-	place, err := d.Reserve(r.Owner())
+	reservation, err := d.Reserve(r.Owner())
 	if err != nil {
 		return err
 	}
-	return d.Create(r, place)
+	return d.Create(r, reservation)
 }
 
-// One ADD at a time has the place: until it gives it back, or has a record.
+// One ADD at a time holds the reservation, until it frees it or has a record.
 func TestReserve(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -65,10 +65,10 @@ func TestReserve(t *testing.T) {
 	if err := d.Create(r, second); err != nil {
 		t.Fatal(err)
 	}
-	second.Free() // it is the record's by now
+	second.Free() // the record uses it by now
 	third, err := d.Reserve(owner)
 	if err != nil {
-		t.Fatalf("beside a record: %v", err)
+		t.Fatalf("next to a record: %v", err)
 	}
 	if err := d.Create(record(d, owner), third); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("a second record: %v", err)
@@ -76,7 +76,7 @@ func TestReserve(t *testing.T) {
 	if got, err := d.Read(owner); err != nil || !got.Parts[0].Adding() {
 		t.Errorf("%+v, %v", got, err)
 	}
-	// What a kill leaves: the place, and the record under both names.
+	// A killed process leaves the reservation, and the record under both names.
 	r.Unlock()
 	file := filepath.Join(root, "attach", "net", "c1,eth0.json")
 	if err := os.Link(file, file+"~"); err != nil {
@@ -89,7 +89,7 @@ func TestReserve(t *testing.T) {
 	if got, err := d.Read(owner); err != nil || got.Parts[0].Plugin != "bridge" {
 		t.Errorf("the record is gone: %+v, %v", got, err)
 	}
-	// A DEL takes the place away: there will be no record.
+	// DEL deletes the reservation, so no record can be created.
 	if err := d.Remove(owner); err != nil {
 		t.Fatal(err)
 	}
@@ -101,12 +101,12 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// GC takes the places that kills left, and no other.
-func TestClearPlaces(t *testing.T) {
+// GC deletes reservations of killed processes, and no others.
+func TestClearReservations(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	d := attach.Open(root)
-	place, err := d.Reserve(owner)
+	reservation, err := d.Reserve(owner)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,16 +114,16 @@ func TestClearPlaces(t *testing.T) {
 	if err := os.WriteFile(left, []byte(`{"boot": "to`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.ClearPlaces("net"); err != nil {
+	if err := d.ClearReservations("net"); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("what a kill left: %v", err)
 	}
-	if err := d.Create(record(d, owner), place); err != nil {
+	if err := d.Create(record(d, owner), reservation); err != nil {
 		t.Errorf("of an ADD at work: %v", err)
 	}
-	if err := errors.Join(d.Remove(owner), d.ClearPlaces("net"), d.ClearPlaces("none")); err != nil {
+	if err := errors.Join(d.Remove(owner), d.ClearReservations("net"), d.ClearReservations("none")); err != nil {
 		t.Error(err)
 	}
 	if all, _ := filepath.Glob(filepath.Join(root, "attach", "*")); len(all) > 0 {
@@ -131,7 +131,7 @@ func TestClearPlaces(t *testing.T) {
 	}
 }
 
-func TestLifeOfARecord(t *testing.T) {
+func TestRecordLifecycle(t *testing.T) {
 	t.Parallel()
 	d := attach.Open(t.TempDir())
 	r := record(d, owner)
@@ -158,7 +158,7 @@ func TestLifeOfARecord(t *testing.T) {
 	if p := got.Parts[0]; p.Plugin != want.Plugin || p.IPAM != want.IPAM || !reflect.DeepEqual(p.Ports, want.Ports) || got.NetnsID != attach.NetnsID("/proc/self/ns/net") {
 		t.Errorf("read %+v\nwrote %+v", p, want)
 	}
-	// Written again, unread, it is what it was.
+	// A record that is written again without being decoded stays the same.
 	again := *got
 	if err := errors.Join(d.Write(&again), d.Finish(&again, 1)); err != nil {
 		t.Fatal(err)
@@ -179,17 +179,17 @@ func TestLifeOfARecord(t *testing.T) {
 	}
 }
 
-// same tells whether what was read is what was written.
+// same compares a value that was read with the one that was written.
 func same[T any](t *testing.T, have, want attach.Later[T]) {
 	t.Helper()
 	h, err := have.Get()
-	w, _ := want.Get() // it was never read
+	w, _ := want.Get() // never decoded
 	if err != nil || !reflect.DeepEqual(h, w) {
 		t.Errorf("read %+v, %v\nwrote %+v", h, err, w)
 	}
 }
 
-// What another version wrote is an error where it is asked for, and no sooner.
+// Objects of an unknown version are an error only when they are read.
 func TestUnknownObjects(t *testing.T) {
 	t.Parallel()
 	var p attach.Part
@@ -204,9 +204,8 @@ func TestUnknownObjects(t *testing.T) {
 	}
 }
 
-// What is torn, empty, of another boot or of another kind counts as absent, and
-// is not in the way of a new one.
-func TestWorthlessRecords(t *testing.T) {
+// A torn or empty record, one of another boot or with unknown objects counts as absent and does not block a new one.
+func TestInvalidRecords(t *testing.T) {
 	t.Parallel()
 	for name, content := range map[string]string{
 		"empty": "", "torn": `{"boot":"`, "other boot": `{"boot":"00000000"}`, "no JSON": "\x00\x00\x00",
@@ -253,11 +252,11 @@ func TestAlive(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(long.Tag()) > 120 || !d.Alive(long.Tag()) {
-		t.Errorf("a long name's mark %q (%d bytes) is not found", long.Tag(), len(long.Tag()))
+		t.Errorf("a long name's tag %q (%d bytes) is not found", long.Tag(), len(long.Tag()))
 	}
 }
 
-// Which host ports exclude each other.
+// TestClaims checks which host ports exclude each other.
 func TestClaims(t *testing.T) {
 	t.Parallel()
 	port := func(ip string, n int, protocol string) attach.Port {
@@ -289,7 +288,7 @@ func TestClaims(t *testing.T) {
 		other := kernel.Owner{Network: "net", ContainerID: "c2", IfName: "eth0"}
 		if tt.first.HostPort == tt.second.HostPort && tt.first.Protocol == tt.second.Protocol {
 			if _, err := d.Claim(ctx, other, []attach.Port{tt.second}); err == nil || !strings.Contains(err.Error(), "is held by attach.test (process ") {
-				t.Errorf("while the first is at work: %v", err)
+				t.Errorf("while the first is in progress: %v", err)
 			}
 		}
 		cancel()
@@ -312,7 +311,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// While one holds an attachment nobody else changes it: no DEL, no further plugin.
+// While one process holds an attachment, no DEL and no other plugin changes it.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	d := attach.Open(t.TempDir())
@@ -324,10 +323,10 @@ func TestHold(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := d.Hold(owner); err == nil || cni.AsError(err).Code != cni.CodeTryAgainLater {
-		t.Errorf("while its ADD is at work: %v", err)
+		t.Errorf("while its ADD is in progress: %v", err)
 	}
 	if got, err := d.TryTake(owner); err != nil || !got.Parts[0].Adding() {
-		t.Errorf("a DEL comes at any moment of an ADD: %+v, %v", got, err)
+		t.Errorf("DEL must not wait for an ADD: %+v, %v", got, err)
 	}
 	if err := d.Finish(r, 0); err != nil {
 		t.Fatal(err)
@@ -356,7 +355,7 @@ func TestHold(t *testing.T) {
 		t.Fatalf("a DEL that waits: %v", err)
 	}
 	if _, _, err := d.Hold(owner); err == nil {
-		t.Error("held while a DEL is at work")
+		t.Error("held while a DEL is in progress")
 	}
 	if err := d.Remove(owner); err != nil {
 		t.Fatal(err)
@@ -370,8 +369,8 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// A place that a DEL took away is the next ADD's: who had it does not take that along.
-func TestFreeLeavesOthersPlace(t *testing.T) {
+// After a DEL deleted a reservation, freeing the old one leaves the next ADD's in reservation.
+func TestFreeKeepsOthersReservation(t *testing.T) {
 	t.Parallel()
 	d := attach.Open(t.TempDir())
 	first, err := d.Reserve(owner)
@@ -387,24 +386,24 @@ func TestFreeLeavesOthersPlace(t *testing.T) {
 	}
 	first.Free()
 	if err := d.Create(record(d, owner), second); err != nil {
-		t.Errorf("its place is gone: %v", err)
+		t.Errorf("its reservation is gone: %v", err)
 	}
 }
 
-// What a collector listed is seized only while it is that, and nobody is at it; an ADD waits.
+// Seize works only while a listed attachment is unchanged and nobody else works on it; an ADD waits.
 func TestSeize(t *testing.T) {
 	t.Parallel()
 	d := attach.Open(t.TempDir())
 	o := kernel.Owner{Network: "n", ContainerID: "c", IfName: "eth0"}
 	add := func() *attach.Record {
 		t.Helper()
-		place, err := d.Reserve(o)
+		reservation, err := d.Reserve(o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		r := d.New(o.Network, o.ContainerID, o.IfName, "")
 		r.Parts = []attach.Part{{Plugin: "bridge"}, {Plugin: "portmap"}}
-		if err := d.Create(r, place); err != nil {
+		if err := d.Create(r, reservation); err != nil {
 			t.Fatal(err)
 		}
 		return r
@@ -416,19 +415,19 @@ func TestSeize(t *testing.T) {
 		}
 	}
 	first := add()
-	gone("its ADD is at work", first)
-	first.Unlock() // cut off
-	place, err := d.Reserve(o)
+	gone("its ADD is in progress", first)
+	first.Unlock() // interrupted
+	reservation, err := d.Reserve(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	gone("an ADD has the place", first)
-	if list, err := d.Beginning("n"); err != nil || len(list) != 1 || list[0].ContainerID != "c" || list[0].IfName != "eth0" {
+	gone("an ADD has the reservation", first)
+	if list, err := d.InProgress("n"); err != nil || len(list) != 1 || list[0].ContainerID != "c" || list[0].IfName != "eth0" {
 		t.Errorf("beginning: %v, %v", list, err)
 	}
-	place.Free()
+	reservation.Free()
 
-	r, place, err := d.Seize(first)
+	r, reservation, err := d.Seize(first)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -437,24 +436,24 @@ func TestSeize(t *testing.T) {
 	}
 	gone("another collector has it", first)
 	r.Parts = r.Parts[:1]
-	if err := d.Strike(r, place); err != nil {
+	if err := d.Shrink(r, reservation); err != nil {
 		t.Fatal(err)
 	}
 	left, err := d.Read(o)
 	if err != nil || len(left.Parts) != 1 {
 		t.Fatalf("%+v, %v: want one part left", left, err)
 	}
-	if r, place, err = d.Seize(left); err != nil {
+	if r, reservation, err = d.Seize(left); err != nil {
 		t.Fatal(err)
 	}
 	awaited := make(chan error)
 	go func() {
-		p, err := d.AwaitPlace(o)
+		p, err := d.AwaitReservation(o)
 		p.Free()
 		awaited <- err
 	}()
 	r.Parts = nil
-	if err := d.Strike(r, place); err != nil {
+	if err := d.Shrink(r, reservation); err != nil {
 		t.Error(err)
 	}
 	if err := <-awaited; err != nil {
@@ -464,20 +463,20 @@ func TestSeize(t *testing.T) {
 		t.Errorf("after its last part: %v", err)
 	}
 	add().Unlock()
-	gone("it was added anew", left)
+	gone("it was added again", left)
 }
 
-// What kills and former boots left is told apart from ADDs at work.
+// Files of killed processes and earlier boots are distinguished from ADDs in progress.
 func TestLeftovers(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	d := attach.Open(root)
 	at := kernel.Owner{Network: "net", ContainerID: "work", IfName: "eth0"}
-	place, err := d.Reserve(at)
+	reservation, err := d.Reserve(at)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer place.Free()
+	defer reservation.Free()
 	dir := filepath.Join(root, "attach", "net")
 	old := filepath.Join(dir, "old,eth0.json")
 	if err := errors.Join(
@@ -487,25 +486,25 @@ func TestLeftovers(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	if list := d.CutOff(); len(list) != 1 || list[0] != owner {
-		t.Errorf("cut off: %v", list)
+	if list := d.Interrupted(); len(list) != 1 || list[0] != owner {
+		t.Errorf("interrupted: %v", list)
 	}
 	if files := d.OtherBoots(); len(files) != 1 || files[0] != old {
 		t.Errorf("of other boots: %v", files)
 	}
 }
 
-// Who waits for a place in vain is told who has it.
-func TestPlaceHolder(t *testing.T) {
+// The error of a failed wait names the process that holds the reservation.
+func TestReservationHolder(t *testing.T) {
 	t.Parallel()
 	d := attach.Open(t.TempDir())
 	o := kernel.Owner{Network: "n", ContainerID: "c", IfName: "eth0"}
-	place, err := d.Reserve(o)
+	reservation, err := d.Reserve(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer place.Free()
-	_, err = d.AwaitPlace(o)
+	defer reservation.Free()
+	_, err = d.AwaitReservation(o)
 	if want := fmt.Sprintf("eth0.json~ is held by attach.test (process %d)", os.Getpid()); !errors.Is(err, os.ErrExist) || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v does not say %q", err, want)
 	}

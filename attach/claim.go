@@ -15,15 +15,13 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// A host port on every address and the same port on one of them exclude each
-// other, which no set of the kernel can say. So each protocol and port has a
-// small file, lock and list in one: a line a claim, the host address and the
-// owner's mark.
+// A host port on every address and the same port on one address exclude each other, which no kernel set can express. So
+// each protocol and port has a small file, which is lock and list in one: one line per claim with the host address and
+// the owner tag.
 
-// Claim takes host ports for an owner and keeps their files locked until
-// unlock. A living claim of another container is an error that names its owner; a
-// dead one is dropped. Runtimes ask each of a container's networks for all of its
-// ports: the attachments of one container do not exclude each other.
+// Claim takes host ports for an owner and keeps their files locked until unlock. If a living attachment of another
+// container has a port, the error names it; a dead claim is dropped. Attachments of one container do not exclude each
+// other, because runtimes request all ports of a container for each of its networks.
 func (d *Dir) Claim(ctx context.Context, o kernel.Owner, ports []Port) (unlock func(), err error) {
 	var open []*os.File
 	unlock = func() {
@@ -46,16 +44,15 @@ func (d *Dir) Claim(ctx context.Context, o kernel.Owner, ports []Port) (unlock f
 	return unlock, nil
 }
 
-// Sharing are other attachments of an owner's container that were asked for some of
-// these host ports, too.
+// Sharing returns other attachments of the owner's container that claimed some of the same host ports.
 func (d *Dir) Sharing(o kernel.Owner, ports []Port) (out []kernel.Owner) {
 	for _, name := range claimFiles(ports) {
 		list, err := readClaims(d.claimPath(name))
 		if err != nil {
-			continue // nobody's, or not to be known
+			continue // no claims, or unreadable
 		}
 		for _, c := range list.claims {
-			if other, ok := kernel.ParseOwnerTag(c.mark); ok && kernel.SameContainer(c.mark, o.Tag()) && !slices.Contains(out, other) {
+			if other, ok := kernel.ParseOwnerTag(c.tag); ok && kernel.SameContainer(c.tag, o.Tag()) && !slices.Contains(out, other) {
 				out = append(out, other)
 			}
 		}
@@ -72,8 +69,8 @@ func (d *Dir) Unclaim(o kernel.Owner, ports []Port) error {
 	return errors.Join(errs...)
 }
 
-// DropClaims frees the host ports of owners of whom dead says so.
-func (d *Dir) DropClaims(dead func(mark string) bool) error {
+// DropClaims frees the host ports of owners for which dead returns true.
+func (d *Dir) DropClaims(dead func(tag string) bool) error {
 	files, err := os.ReadDir(d.claimPath(""))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -85,8 +82,8 @@ func (d *Dir) DropClaims(dead func(mark string) bool) error {
 	return errors.Join(errs...)
 }
 
-// clearClaim takes the dead out of a file, which goes with its last claim.
-func (d *Dir) clearClaim(name string, dead func(mark string) bool) error {
+// clearClaim removes dead claims from a file, and the file with its last claim.
+func (d *Dir) clearClaim(name string, dead func(tag string) bool) error {
 	f, err := d.lockClaims(context.Background(), name)
 	if err != nil {
 		return err
@@ -96,14 +93,14 @@ func (d *Dir) clearClaim(name string, dead func(mark string) bool) error {
 	if err != nil {
 		return err
 	}
-	kept := slices.DeleteFunc(slices.Clone(list.claims), func(c claim) bool { return dead(c.mark) })
+	kept := slices.DeleteFunc(slices.Clone(list.claims), func(c claim) bool { return dead(c.tag) })
 	if len(kept) == 0 {
 		return os.Remove(f.Name())
 	}
-	return list.strike(f, dead)
+	return list.markEnded(f, dead)
 }
 
-// claimFiles are the names of the files, in the one order in which all lock them.
+// claimFiles returns the names of the files, in the order in which everybody locks them.
 func claimFiles(ports []Port) (out []string) {
 	for _, p := range ports {
 		out = append(out, claimFile(p))
@@ -118,8 +115,8 @@ func (d *Dir) claimPath(name string) string {
 	return filepath.Join(filepath.Dir(d.path), "hostports", name)
 }
 
-// lockClaims opens and locks a file. One that was deleted meanwhile (its last
-// claim ended) is opened anew: its lock protects nothing.
+// lockClaims opens and locks a file. If the file was deleted in between (its last claim ended), it opens it again,
+// because the lock of a deleted file protects nothing.
 func (d *Dir) lockClaims(ctx context.Context, name string) (*os.File, error) {
 	path := d.claimPath(name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -148,7 +145,7 @@ func (d *Dir) lockClaims(ctx context.Context, name string) (*os.File, error) {
 	return locked, nil
 }
 
-// current tells whether the path of an open file still names it.
+// current reports whether an open file is still the one at its path.
 func current(f *os.File) bool {
 	open, err1 := f.Stat()
 	named, err2 := os.Stat(f.Name())
@@ -165,28 +162,28 @@ func (d *Dir) claimIn(f *os.File, name string, o kernel.Owner, ports []Port) err
 		if claimFile(p) != name {
 			continue
 		}
-		mine := claim{hostIP: p.HostIP, mark: o.Tag()}
-		if mine.hostIP == "" {
-			mine.hostIP = "*"
+		own := claim{hostIP: p.HostIP, tag: o.Tag()}
+		if own.hostIP == "" {
+			own.hostIP = "*"
 		}
 		for _, c := range list.claims {
-			if !o.Owns(c.mark) && !kernel.SameContainer(c.mark, mine.mark) && overlap(c.hostIP, mine.hostIP) && d.Alive(c.mark) {
+			if !o.Owns(c.tag) && !kernel.SameContainer(c.tag, own.tag) && overlap(c.hostIP, own.hostIP) && d.Alive(c.tag) {
 				return cni.Errorf(cni.CodeInvalidNetworkConfig, "host port %d/%s on %s is already taken by %s",
-					p.HostPort, p.Protocol, words(c.hostIP), describe(c.mark))
+					p.HostPort, p.Protocol, words(c.hostIP), describe(c.tag))
 			}
 		}
-		more = append(more, mine)
+		more = append(more, own)
 	}
-	gone := func(mark string) bool { return o.Owns(mark) || !d.Alive(mark) }
-	if err := list.strike(f, gone); err != nil {
+	gone := func(tag string) bool { return o.Owns(tag) || !d.Alive(tag) }
+	if err := list.markEnded(f, gone); err != nil {
 		return err
 	}
-	list.claims = slices.DeleteFunc(list.claims, func(c claim) bool { return gone(c.mark) })
+	list.claims = slices.DeleteFunc(list.claims, func(c claim) bool { return gone(c.tag) })
 	return list.add(f, more)
 }
 
-// overlap tells whether two host addresses meet: the same one, or one of them
-// every address of its family ("*": of both).
+// overlap reports whether two host addresses conflict: they are equal, or one is the wildcard of its family ("*": of
+// both).
 func overlap(a, b string) bool {
 	if a == b || a == "*" || b == "*" {
 		return true
@@ -206,9 +203,9 @@ func words(hostIP string) string {
 	return hostIP
 }
 
-func describe(mark string) string {
-	if o, ok := kernel.ParseOwnerTag(mark); ok {
+func describe(tag string) string {
+	if o, ok := kernel.ParseOwnerTag(tag); ok {
 		return fmt.Sprintf("container %s (network %s, interface %s)", o.ContainerID, o.Network, o.IfName)
 	}
-	return mark
+	return tag
 }

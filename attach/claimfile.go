@@ -10,23 +10,22 @@ import (
 )
 
 type claim struct {
-	hostIP, mark string
-	at           int64 // in the file
+	hostIP, tag string
+	at          int64 // offset in the file
 }
 
-// claimList is a file as it was read.
+// claimList is the contents of a file.
 type claimList struct {
 	claims []claim
-	end    int64 // of the last whole line
-	struck int   // lines
+	end    int64 // end of the last complete line
+	ended  int   // number of deleted lines
 }
 
-// A kill must not lose what others claimed. So a claim is a line that is
-// appended, and counts when its end is there; one that ends is struck out by its
-// first byte.
+// A killed process must not lose other claims. So a new claim is appended and counts once its newline is there; an
+// ended claim is marked by overwriting its first byte.
 const (
-	struckOut  = "#"
-	manyStruck = 64 // lines, and the file is written anew
+	endedPrefix = "#"
+	maxEnded    = 64 // with more deleted lines, the file is rewritten
 )
 
 func readClaims(path string) (l claimList, err error) {
@@ -39,38 +38,38 @@ func readClaims(path string) (l claimList, err error) {
 		if !whole {
 			break
 		}
-		ip, mark, ok := strings.Cut(text, " ")
+		ip, tag, ok := strings.Cut(text, " ")
 		switch {
-		case strings.HasPrefix(text, struckOut):
-			l.struck++
-		case ok && mark != "":
-			l.claims = append(l.claims, claim{ip, mark, l.end})
+		case strings.HasPrefix(text, endedPrefix):
+			l.ended++
+		case ok && tag != "":
+			l.claims = append(l.claims, claim{ip, tag, l.end})
 		}
 		l.end += int64(len(line))
 	}
 	return l, nil
 }
 
-func (l claimList) strike(f *os.File, dead func(mark string) bool) error {
+func (l claimList) markEnded(f *os.File, dead func(tag string) bool) error {
 	for _, c := range l.claims {
-		if !dead(c.mark) {
+		if !dead(c.tag) {
 			continue
 		}
-		if _, err := f.WriteAt([]byte(struckOut), c.at); err != nil {
+		if _, err := f.WriteAt([]byte(endedPrefix), c.at); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// add appends claims, over what a kill left of one.
+// add appends claims, over an incomplete line.
 func (l claimList) add(f *os.File, more []claim) error {
-	if l.struck > manyStruck {
+	if l.ended > maxEnded {
 		more, l.end = append(l.claims, more...), 0
 	}
 	var b strings.Builder
 	for _, c := range more {
-		b.WriteString(c.hostIP + " " + c.mark + "\n")
+		b.WriteString(c.hostIP + " " + c.tag + "\n")
 	}
 	if err := f.Truncate(l.end); err != nil {
 		return err

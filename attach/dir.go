@@ -22,10 +22,10 @@ import (
 type Dir struct {
 	path string
 	boot string
-	err  error // why the boot is not known
+	err  error // why the boot ID is unknown
 }
 
-// Open returns the records below a root; "" is the environment's, or the default.
+// Open returns the directory of records below a root. "" means the environment's root, or the default.
 func Open(root string) *Dir {
 	if root == "" {
 		root = os.Getenv(RootVariable)
@@ -38,15 +38,15 @@ func Open(root string) *Dir {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		err = fmt.Errorf("read the boot ID, without which no record can be trusted: %w", err)
+		err = fmt.Errorf("read the boot ID, which tells valid records from old ones: %w", err)
 	}
 	return &Dir{filepath.Join(root, "attach"), strings.TrimSpace(string(boot)), err}
 }
 
-// Err says why the records are of no use: it is not known which boot this is.
+// Err returns why records cannot be used: the boot ID is unknown.
 func (d *Dir) Err() error { return d.err }
 
-// New begins a record.
+// New returns a record without parts.
 func (d *Dir) New(network, container, ifname, netns string) *Record {
 	return &Record{
 		Boot: d.boot, Network: network, ContainerID: container, IfName: ifname,
@@ -54,8 +54,7 @@ func (d *Dir) New(network, container, ifname, netns string) *Record {
 	}
 }
 
-// file is the path of a record: names hold no comma, and what is too long for
-// a file name becomes a hash.
+// file returns a record's path. Names contain no comma; a name that is too long for a file becomes a hash.
 func (d *Dir) file(o kernel.Owner) string {
 	name := o.ContainerID + "," + o.IfName
 	if len(name) > 200 {
@@ -71,7 +70,7 @@ func (d *Dir) network(name string) string {
 	return filepath.Join(d.path, name)
 }
 
-// Read returns a record; none, or a torn one, or one of another boot, is os.ErrNotExist.
+// Read returns a record. A missing or torn record, or one of another boot, is os.ErrNotExist.
 func (d *Dir) Read(o kernel.Owner) (*Record, error) { return d.read(d.file(o)) }
 
 func (d *Dir) read(path string) (*Record, error) {
@@ -85,11 +84,11 @@ func (d *Dir) read(path string) (*Record, error) {
 	return d.parse(path, raw, adding)
 }
 
-// parse reads a record whose file somebody has locked, or nobody.
+// parse decodes a record. adding says whether an ADD holds its lock.
 func (d *Dir) parse(path string, raw []byte, adding bool) (*Record, error) {
 	r := &Record{}
 	if err := cni.Decode(raw, r); err != nil || r.Boot != d.boot {
-		_ = os.Remove(path) // worth nothing, and in the way of a new one
+		_ = os.Remove(path) // it is useless, and blocks a new one
 		return nil, fmt.Errorf("%s is not of this boot or not readable: %w", path, os.ErrNotExist)
 	}
 	for i := range r.Parts {
@@ -98,11 +97,10 @@ func (d *Dir) parse(path string, raw []byte, adding bool) (*Record, error) {
 	return r, nil
 }
 
-// Create stores a new record as a whole in the place that was reserved for it,
-// locked until Unlock. One that exists, because another ADD of the attachment was
-// first, is os.ErrExist; a place that a DEL took away meanwhile is os.ErrNotExist.
-func (d *Dir) Create(r *Record, place *Reservation) error {
-	return d.store(r, place, func(tmp, path string) error {
+// Create stores a new record atomically in its reservation, locked until Unlock. If another ADD of the attachment was
+// first, the error is os.ErrExist; if a DEL deleted the reservation, it is os.ErrNotExist.
+func (d *Dir) Create(r *Record, reservation *Reservation) error {
+	return d.store(r, reservation, func(tmp, path string) error {
 		err := os.Link(tmp, path)
 		if err == nil {
 			_ = syscall.Unlink(tmp)
@@ -111,17 +109,17 @@ func (d *Dir) Create(r *Record, place *Reservation) error {
 	})
 }
 
-// Write stores a record as a whole in place of what there is, locked until Unlock.
+// Write atomically replaces a record, and keeps it locked until Unlock.
 func (d *Dir) Write(r *Record) error {
-	place, err := d.AwaitPlace(r.Owner())
+	reservation, err := d.AwaitReservation(r.Owner())
 	if err != nil {
 		return fmt.Errorf("write the record of the attachment: %w", err)
 	}
-	return d.replace(r, place)
+	return d.replace(r, reservation)
 }
 
-func (d *Dir) replace(r *Record, place *Reservation) error {
-	return d.store(r, place, func(tmp, path string) error { // os.Rename would look first whether path is a directory
+func (d *Dir) replace(r *Record, reservation *Reservation) error {
+	return d.store(r, reservation, func(tmp, path string) error { // os.Rename would first check whether path is a directory
 		if err := syscall.Rename(tmp, path); err != nil {
 			return &os.LinkError{Op: "rename", Old: tmp, New: path, Err: err}
 		}
@@ -129,26 +127,25 @@ func (d *Dir) replace(r *Record, place *Reservation) error {
 	})
 }
 
-func (d *Dir) store(r *Record, place *Reservation, put func(from, to string) error) error {
+func (d *Dir) store(r *Record, reservation *Reservation, put func(from, to string) error) error {
 	raw, err := leanjson.Append(nil, r)
 	if err == nil {
-		err = plainfile.WriteAt(place.fd, raw, 0, place.path)
+		err = plainfile.WriteAt(reservation.fd, raw, 0, reservation.path)
 	}
 	if err == nil {
-		err = put(place.path, d.file(r.Owner()))
+		err = put(reservation.path, d.file(r.Owner()))
 	}
 	if err != nil {
-		place.Free()
+		reservation.Free()
 		return fmt.Errorf("write the record of the attachment: %w", err)
 	}
 	r.Unlock()
-	place.used = true
-	r.stored, r.held, r.fd = raw, true, place.fd
+	reservation.used = true
+	r.stored, r.held, r.fd = raw, true, reservation.fd
 	return nil
 }
 
-// Finish notes in the record as it was last written that its parts from a
-// position on are done, and unlocks it.
+// Finish marks the record's parts from a position on as done, as last written, and unlocks it.
 func (d *Dir) Finish(r *Record, first int) error {
 	defer r.Unlock()
 	if !r.held {
@@ -174,30 +171,29 @@ func (d *Dir) Finish(r *Record, first int) error {
 	return nil
 }
 
-// Remove deletes a record and any reservation, and the network's directory when
-// they were the last in it.
+// Remove deletes a record and any reservation, and the network's directory if it is empty then.
 func (d *Dir) Remove(o kernel.Owner) error {
 	_ = os.Remove(d.file(o) + "~")
 	return d.Drop(o)
 }
 
-// Drop deletes a record, and leaves the place of an ADD that is at work.
+// Drop deletes a record and keeps the reservation of an ADD in progress.
 func (d *Dir) Drop(o kernel.Owner) error {
 	err := os.Remove(d.file(o))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	_ = os.Remove(d.network(o.Network)) // fails while others are in it
+	_ = os.Remove(d.network(o.Network)) // fails while the directory has other entries
 	return nil
 }
 
-// List returns the records of a network, or of all when network is "".
+// List returns the records of a network, or all if network is "".
 func (d *Dir) List(network string) ([]*Record, error) {
 	pattern := filepath.Join(d.path, "*")
 	if network != "" {
 		pattern = d.network(network)
 	}
-	// Glob takes a directory that may not be read for an empty one.
+	// Glob treats an unreadable directory as empty.
 	if _, err := os.ReadDir(d.path); errors.Is(err, fs.ErrPermission) {
 		return nil, fmt.Errorf("list attachments: %w", err)
 	}
@@ -219,10 +215,10 @@ func (d *Dir) List(network string) ([]*Record, error) {
 	return out, nil
 }
 
-// Alive tells whether the attachment that a mark names still stands: it has a
-// record, and its namespace is there or its ADD is at work.
-func (d *Dir) Alive(mark string) bool {
-	r := d.ByMark(mark)
+// Alive reports whether the attachment with an owner tag still exists: it has a record, and its namespace exists or its
+// ADD is in progress.
+func (d *Dir) Alive(tag string) bool {
+	r := d.ByTag(tag)
 	if r == nil {
 		return false
 	}
@@ -234,9 +230,9 @@ func (d *Dir) Alive(mark string) bool {
 	return r.Living()
 }
 
-// ByMark is the record of the attachment that a mark names, or nil.
-func (d *Dir) ByMark(mark string) *Record {
-	if o, ok := kernel.ParseOwnerTag(mark); ok {
+// ByTag returns the record of the attachment with an owner tag, or nil.
+func (d *Dir) ByTag(tag string) *Record {
+	if o, ok := kernel.ParseOwnerTag(tag); ok {
 		r, err := d.Read(o)
 		if err != nil {
 			return nil
@@ -245,14 +241,14 @@ func (d *Dir) ByMark(mark string) *Record {
 	}
 	all, _ := d.List("")
 	for _, r := range all {
-		if r.Owner().Owns(mark) {
+		if r.Owner().Owns(tag) {
 			return r
 		}
 	}
 	return nil
 }
 
-// OtherBoots are the files of records that another boot wrote. A list drops them.
+// OtherBoots returns the files of records from other boots. List deletes them.
 func (d *Dir) OtherBoots() (files []string) {
 	all, _ := filepath.Glob(filepath.Join(d.path, "*", "*.json"))
 	for _, file := range all {

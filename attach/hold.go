@@ -19,13 +19,11 @@ import (
 // takeTime bounds how long a DEL waits for a repair of its attachment.
 const takeTime = 10 * time.Second
 
-// Take is Read for whoever changes what stands, a DEL or a repair: nobody else
-// does until Unlock. One that another has taken is waited for, within the
-// context's deadline; then it is an error, "try again later". A record of an ADD
-// at work, or of one that was cut off, is not locked: a DEL may come at any moment
-// of it.
+// Take reads a record to change its objects, for a DEL or a repair: nobody else changes them until Unlock. It waits for
+// another holder until the context's deadline; then the error is "try again later". A record of an ADD that is in
+// progress or was interrupted is not locked: a DEL may come at any moment.
 func (d *Dir) Take(ctx context.Context, o kernel.Owner) (r *Record, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*takeTime) // of which filelock leaves a part for the work
+	ctx, cancel := context.WithTimeout(ctx, 2*takeTime) // filelock leaves a part of it for the work
 	defer cancel()
 	err = filelock.Until(ctx, d.file(o), func() (bool, error) {
 		var err error
@@ -36,22 +34,22 @@ func (d *Dir) Take(ctx context.Context, o kernel.Owner) (r *Record, err error) {
 		return true, err
 	})
 	if busy, ok := errors.AsType[*filelock.Busy](err); ok {
-		return nil, beingChanged(o, busy)
+		return nil, errInUse(o, busy)
 	}
 	return r, err
 }
 
-// TryTake is Take without a wait.
+// TryTake is Take without waiting.
 func (d *Dir) TryTake(o kernel.Owner) (*Record, error) {
 	r, err := d.take(d.file(o))
 	if errors.Is(err, errTaken) {
-		return nil, beingChanged(o, err)
+		return nil, errInUse(o, err)
 	}
 	return r, err
 }
 
-func beingChanged(o kernel.Owner, err error) error {
-	return cni.Errorf(cni.CodeTryAgainLater, "a DEL or a repair of container %s in network %s as %s is at work: %w", o.ContainerID, o.Network, o.IfName, err)
+func errInUse(o kernel.Owner, err error) error {
+	return cni.Errorf(cni.CodeTryAgainLater, "a DEL or a repair of container %s in network %s as %s is in progress: %w", o.ContainerID, o.Network, o.IfName, err)
 }
 
 var errTaken = errors.New("its record is locked") // a constant; nothing assigns it
@@ -88,11 +86,10 @@ func (r *Record) done() bool {
 	return true
 }
 
-// Hold keeps an attachment that stands as it is, until release: no DEL, and no
-// further plugin of its list, changes it meanwhile. One that is being added or
-// removed is an error, "try again later".
+// Hold keeps an existing attachment unchanged until release: no DEL and no other plugin of its list changes it. If it
+// is being added or removed, the error is "try again later".
 func (d *Dir) Hold(o kernel.Owner) (r *Record, release func(), err error) {
-	place, err := d.Reserve(o)
+	reservation, err := d.Reserve(o)
 	if errors.Is(err, os.ErrExist) {
 		return nil, nil, cni.Errorf(cni.CodeTryAgainLater, "%w", err)
 	}
@@ -101,16 +98,16 @@ func (d *Dir) Hold(o kernel.Owner) (r *Record, release func(), err error) {
 	}
 	r, err = d.TryTake(o)
 	if err == nil && !r.held {
-		err = cni.Errorf(cni.CodeTryAgainLater, "the ADD of container %s to network %s as %s is at work, or was cut off", o.ContainerID, o.Network, o.IfName)
+		err = cni.Errorf(cni.CodeTryAgainLater, "the ADD of container %s to network %s as %s is in progress, or was interrupted", o.ContainerID, o.Network, o.IfName)
 	}
 	if err != nil {
-		place.Free()
+		reservation.Free()
 		return nil, nil, fmt.Errorf("hold the attachment: %w", err)
 	}
-	return r, func() { r.Unlock(); place.Free() }, nil
+	return r, func() { r.Unlock(); reservation.Free() }, nil
 }
 
-// Reserved tells whether an ADD of an attachment is at work that has no record yet.
+// Reserved reports whether an ADD of an attachment is in progress and has no record yet.
 func (d *Dir) Reserved(o kernel.Owner) bool {
 	fd, err := plainfile.Open(d.file(o)+"~", syscall.O_RDONLY, 0)
 	if err != nil {
@@ -120,9 +117,9 @@ func (d *Dir) Reserved(o kernel.Owner) bool {
 	return syscall.Flock(fd, syscall.LOCK_SH|syscall.LOCK_NB) == syscall.EWOULDBLOCK
 }
 
-// CutOff are the attachments whose ADD was killed before it had a record: an
-// address may be held for them, and nothing else. One whose name is a hash is left out.
-func (d *Dir) CutOff() (out []kernel.Owner) {
+// Interrupted returns the attachments whose ADD was killed before it had a record. At most, an address is allocated to
+// them. It skips names that became a hash.
+func (d *Dir) Interrupted() (out []kernel.Owner) {
 	files, _ := filepath.Glob(filepath.Join(d.path, "*", "*.json~"))
 	for _, path := range files {
 		network := filepath.Base(filepath.Dir(path))

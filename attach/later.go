@@ -7,17 +7,17 @@ import (
 	"github.com/fairlead/fairlead/internal/leanjson"
 )
 
-// Later is a value of a record that is decoded when it is asked for: a plugin
-// that stands behind others in a list writes their parts again, and needs none.
+// Later is a value of a record that is decoded on demand: a later plugin of a list writes the earlier parts back
+// without reading them.
 type Later[T any] struct {
 	value T
-	raw   []byte // as it was read; nil: value is it
+	raw   []byte // the value as it was read; nil: use value
 }
 
-// Now is a value that is there.
+// Now returns a decoded value.
 func Now[T any](v T) Later[T] { return Later[T]{value: v} }
 
-// Get is the value. An error means that another version of Fairlead wrote it.
+// Get decodes the value. An error means that another version of Fairlead wrote it.
 func (l Later[T]) Get() (T, error) {
 	if l.raw == nil {
 		return l.value, nil
@@ -29,7 +29,7 @@ func (l Later[T]) Get() (T, error) {
 	return v, nil
 }
 
-// AppendJSON writes it as it was read.
+// AppendJSON appends the value as it was read.
 func (l Later[T]) AppendJSON(b []byte) ([]byte, error) {
 	if l.raw != nil {
 		return append(b, l.raw...), nil
@@ -37,7 +37,7 @@ func (l Later[T]) AppendJSON(b []byte) ([]byte, error) {
 	return leanjson.Append(b, l.value)
 }
 
-// UnmarshalJSON keeps it as it is.
+// UnmarshalJSON keeps the value undecoded.
 func (l *Later[T]) UnmarshalJSON(data []byte) error {
 	*l = Later[T]{raw: append([]byte(nil), data...)}
 	return nil

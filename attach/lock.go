@@ -12,24 +12,23 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// The process of an ADD holds a lock on its record for as long as it works: the
-// kernel frees it at the end of the process, whatever ended it. That holds in
-// any namespace of processes, and a number used again deceives nobody.
+// The process of an ADD holds a lock on its record while it works. The kernel releases it however the process ends.
+// Unlike a process ID, this works across PID namespaces, and a reused number does no harm.
 
-// Reservation is an attachment's place for the record of the one ADD that holds
-// it: the file that is to be the record, locked, under its temporary name.
+// Reservation reserves an attachment for one ADD until its record exists. It is the locked file that becomes the
+// record, under its temporary name.
 type Reservation struct {
 	path string
 	fd   int
 	used bool
 }
 
-// Reserve takes the place for an ADD that has not begun to write. While another
-// has it, that is os.ErrExist. A kill leaves an empty file, which Remove takes along.
+// Reserve reserves an attachment for an ADD that has not written yet. If another process holds the reservation, the
+// error is os.ErrExist. A killed process leaves an empty file, which Remove deletes.
 func (d *Dir) Reserve(o kernel.Owner) (*Reservation, error) {
 	path := d.file(o) + "~"
 	looked := false
-	for range 8 { // others may take the file, or the whole directory, along
+	for range 8 { // others may delete the file, or the whole directory
 		fd, err := plainfile.Open(path, syscall.O_WRONLY|syscall.O_CREAT|syscall.O_NOFOLLOW, 0o600)
 		if errors.Is(err, os.ErrNotExist) {
 			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -45,13 +44,13 @@ func (d *Dir) Reserve(o kernel.Owner) (*Reservation, error) {
 			return &Reservation{path: path, fd: fd}, nil
 		}
 		_ = syscall.Close(fd)
-		if err == syscall.EWOULDBLOCK && !looked { // it may be ClearPlaces, which only looks
+		if err == syscall.EWOULDBLOCK && !looked { // it may be ClearReservations, which holds the lock only briefly
 			looked = true
-			time.Sleep(placePoll)
+			time.Sleep(reservationPoll)
 			continue
 		}
 		if err == syscall.EWOULDBLOCK {
-			return nil, fmt.Errorf("an ADD of container %s to network %s as %s is at work: %w", o.ContainerID, o.Network, o.IfName, os.ErrExist)
+			return nil, fmt.Errorf("an ADD of container %s to network %s as %s is in progress: %w", o.ContainerID, o.Network, o.IfName, os.ErrExist)
 		}
 		if err != nil {
 			return nil, &os.PathError{Op: "lock", Path: path, Err: err}
@@ -60,36 +59,36 @@ func (d *Dir) Reserve(o kernel.Owner) (*Reservation, error) {
 	return nil, &os.PathError{Op: "reserve", Path: path, Err: syscall.EAGAIN}
 }
 
-// own tells whether a locked file is the reservation still, and not a record by
-// now. One that was killed between the two steps of Create has both names.
+// own reports whether a locked file is still the reservation and not a record by now. After a kill between the two
+// steps of Create it has both names.
 func own(fd int, path string) bool {
-	var mine syscall.Stat_t
-	if !same(fd, path) || syscall.Fstat(fd, &mine) != nil {
+	var own syscall.Stat_t
+	if !same(fd, path) || syscall.Fstat(fd, &own) != nil {
 		return false
 	}
-	if mine.Nlink > 1 {
+	if own.Nlink > 1 {
 		_ = syscall.Unlink(path)
 		return false
 	}
-	return mine.Size == 0 || syscall.Ftruncate(fd, 0) == nil
+	return own.Size == 0 || syscall.Ftruncate(fd, 0) == nil
 }
 
-// Free gives the place back, if no record was written.
+// Free releases the reservation if no record was written.
 func (r *Reservation) Free() {
 	if r == nil || r.used {
 		return
 	}
 	r.used = true
-	if same(r.fd, r.path) { // a DEL takes it away, and the next ADD has one of its own there
-		_ = syscall.Unlink(r.path) // before the lock goes: who waits for it looks again
+	if same(r.fd, r.path) { // after a DEL the path may be the next ADD's
+		_ = syscall.Unlink(r.path) // before unlocking: a waiter must see that the file is gone
 	}
 	_ = syscall.Close(r.fd)
-	_ = syscall.Rmdir(filepath.Dir(r.path)) // fails while others are in it
+	_ = syscall.Rmdir(filepath.Dir(r.path)) // fails while the directory has other entries
 }
 
-// ClearPlaces removes the places in a network that kills left, whatever is in
-// them. The ADD that is at work keeps its own.
-func (d *Dir) ClearPlaces(network string) error {
+// ClearReservations deletes the reservations of killed processes in a network, whatever they contain. An ADD in
+// progress keeps its own.
+func (d *Dir) ClearReservations(network string) error {
 	files, err := filepath.Glob(filepath.Join(d.network(network), "*~"))
 	errs := []error{err}
 	for _, path := range files {
@@ -105,18 +104,18 @@ func (d *Dir) ClearPlaces(network string) error {
 		}
 		errs = append(errs, err)
 	}
-	_ = os.Remove(d.network(network)) // fails while others are in it
+	_ = os.Remove(d.network(network)) // fails while the directory has other entries
 	return errors.Join(errs...)
 }
 
-// same tells whether a path still names the file that is open.
+// same reports whether an open file is still the one at its path.
 func same(fd int, path string) bool {
-	var mine, there syscall.Stat_t
-	return syscall.Fstat(fd, &mine) == nil && syscall.Stat(path, &there) == nil && mine.Ino == there.Ino && mine.Dev == there.Dev
+	var own, there syscall.Stat_t
+	return syscall.Fstat(fd, &own) == nil && syscall.Stat(path, &there) == nil && own.Ino == there.Ino && own.Dev == there.Dev
 }
 
-// readLocked reads a file and tells whether somebody held its lock. It asks
-// first: what is read without an ADD at work has its last state.
+// readLocked reads a file and reports whether its lock was held. It tests the lock first, so without an ADD in progress
+// the contents are final.
 func readLocked(path string) (raw []byte, locked bool, err error) {
 	fd, err := plainfile.Open(path, syscall.O_RDONLY, 0)
 	if err != nil {
@@ -128,7 +127,7 @@ func readLocked(path string) (raw []byte, locked bool, err error) {
 	return raw, locked, err
 }
 
-// Unlock says that whoever wrote or took the record is no longer at work.
+// Unlock ends the work of the process that wrote or took the record.
 func (r *Record) Unlock() {
 	if r != nil && r.held {
 		_ = syscall.Close(r.fd)

@@ -15,13 +15,12 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// Seize takes an attachment that a collector listed, with its place, so that
-// neither an ADD nor a DEL nor a repair begins until Strike or Free. It is
-// os.ErrNotExist if it is not what was listed any more, or if one of them is at
-// work: then it is theirs.
+// Seize takes a listed attachment for a collector, with its reservation: no ADD, DEL or repair begins until Shrink or
+// Free. If the record has changed, or one of them is in progress, the error is os.ErrNotExist, and the attachment is
+// left to them.
 func (d *Dir) Seize(listed *Record) (*Record, *Reservation, error) {
 	o := listed.Owner()
-	place, err := d.Reserve(o)
+	reservation, err := d.Reserve(o)
 	if errors.Is(err, os.ErrExist) {
 		return nil, nil, os.ErrNotExist
 	}
@@ -34,10 +33,10 @@ func (d *Dir) Seize(listed *Record) (*Record, *Reservation, error) {
 		err = os.ErrNotExist
 	}
 	if err != nil {
-		place.Free()
+		reservation.Free()
 		return nil, nil, err
 	}
-	return r, place, nil
+	return r, reservation, nil
 }
 
 func (d *Dir) seize(path string) (*Record, error) {
@@ -62,16 +61,15 @@ func (d *Dir) seize(path string) (*Record, error) {
 	return r, nil
 }
 
-// Strike stores what is left of a seized record, or deletes it with its last
-// part, and lets go of it. A DEL of one that was cut off does not wait, and may
-// have taken it all away.
-func (d *Dir) Strike(r *Record, place *Reservation) (err error) {
+// Shrink stores what is left of a seized record, or deletes it if no part is left, and releases it. A DEL of an
+// interrupted ADD does not wait, and may have deleted the record already.
+func (d *Dir) Shrink(r *Record, reservation *Reservation) (err error) {
 	defer r.Unlock()
 	if len(r.Parts) > 0 {
-		err = d.replace(r, place)
+		err = d.replace(r, reservation)
 	} else {
 		err = os.Remove(d.file(r.Owner()))
-		place.Free()
+		reservation.Free()
 	}
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -79,33 +77,32 @@ func (d *Dir) Strike(r *Record, place *Reservation) (err error) {
 	return err
 }
 
-// placeTime is how long another's place is waited for: of an ADD that finds out
-// that the attachment stands, or of a collector.
+// reservationWait is how long to wait for another process's reservation: of an ADD that finds the attachment existing, or of
+// a collector.
 const (
-	placeTime = 10 * time.Second
-	placePoll = 2 * time.Millisecond
+	reservationWait = 10 * time.Second
+	reservationPoll = 2 * time.Millisecond
 )
 
-// AwaitPlace is Reserve, and waits a while for whoever has the place, whom the
-// error then names.
-func (d *Dir) AwaitPlace(o kernel.Owner) (*Reservation, error) {
-	place, err := d.Reserve(o)
-	for end := time.Now().Add(placeTime); errors.Is(err, os.ErrExist) && time.Now().Before(end); {
-		time.Sleep(placePoll)
-		place, err = d.Reserve(o)
+// AwaitReservation is Reserve that waits for another holder. If it waits too long, the error names the holder.
+func (d *Dir) AwaitReservation(o kernel.Owner) (*Reservation, error) {
+	reservation, err := d.Reserve(o)
+	for end := time.Now().Add(reservationWait); errors.Is(err, os.ErrExist) && time.Now().Before(end); {
+		time.Sleep(reservationPoll)
+		reservation, err = d.Reserve(o)
 	}
 	if errors.Is(err, os.ErrExist) {
 		err = fmt.Errorf("%w (the lock %s~ is held by %s)", err, d.file(o), filelock.Holder(d.file(o)+"~"))
 	}
-	return place, err
+	return reservation, err
 }
 
-// Beginning are the attachments of a network whose ADDs are at work and have no
-// record yet. One whose names are too long for a file's is not found.
-func (d *Dir) Beginning(network string) ([]cni.Attachment, error) {
+// InProgress returns the attachments of a network whose ADDs are in progress and have no record yet. It skips names
+// that became a hash.
+func (d *Dir) InProgress(network string) ([]cni.Attachment, error) {
 	files, err := filepath.Glob(filepath.Join(d.network(network), "*.json~"))
 	if err != nil {
-		return nil, fmt.Errorf("look for ADDs at work: %w", err)
+		return nil, fmt.Errorf("list ADDs in progress: %w", err)
 	}
 	var list []cni.Attachment
 	for _, path := range files {

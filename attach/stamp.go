@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// tick is longer than the kernel's, in which two changes have the same time.
+// tick is longer than the resolution of file times.
 const tick = 50 * time.Millisecond
 
-// Stamp is another whenever a record has come, gone or been replaced. It is "" while
-// that cannot be told: right after a change, or where the directory cannot be read.
-// Asked for before List, it tells later whether that list still holds.
+// Stamp returns a value that changes whenever a record is created, removed or replaced. It is "" if that is uncertain:
+// right after a change, or if the directory is unreadable. Take it before List to learn later whether the list is
+// current.
 func (d *Dir) Stamp() string {
 	dirs, err := os.ReadDir(d.path)
 	if err != nil {

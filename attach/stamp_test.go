@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A stamp stays while records stay as they are, and is another after each change.
+// A stamp stays the same while records do, and differs after each change.
 func TestStamp(t *testing.T) {
 	t.Parallel()
 	d := Open(t.TempDir())

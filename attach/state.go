@@ -1,6 +1,6 @@
 package attach
 
-// The states of an attachment.
+// States of an attachment.
 const (
 	StateOK          = "ok"
 	StateGone        = "namespace gone"

@@ -169,7 +169,7 @@ func (c *collector) gone() ([]Attachment, error) {
 		}
 		found[o] = &Attachment{Network: a.Network, Container: a.ContainerID, IfName: a.IfName, Netns: a.NetNS, Reason: attach.StateGone, owner: o, cache: a}
 	}
-	for _, o := range c.dir.CutOff() {
+	for _, o := range c.dir.Interrupted() {
 		if !known[o] && found[o] == nil && !slices.ContainsFunc(c.cached, cachedAs(o)) {
 			found[o] = &Attachment{Network: o.Network, Container: o.ContainerID, IfName: o.IfName, Reason: attach.StateInterrupted, owner: o}
 		}

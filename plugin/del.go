@@ -110,7 +110,7 @@ func (s *session) removeNoted(ctx context.Context) error {
 	}
 	o := jobs[0].att.Owner
 	if s.seized {
-		return s.dir.Strike(past, s.reservation)
+		return s.dir.Shrink(past, s.reservation)
 	}
 	if past != nil && len(past.Parts) == 0 {
 		return s.dir.Remove(o)

@@ -26,7 +26,7 @@ func (r *runner) gc(ctx context.Context, args *skel.CmdArgs) error {
 	if err := j.keepInProgress(); err != nil {
 		return err
 	}
-	errs := []error{j.gcRecords(ctx), j.gcTagged(), j.dir.ClearPlaces(j.base.Name)}
+	errs := []error{j.gcRecords(ctx), j.gcTagged(), j.dir.ClearReservations(j.base.Name)}
 	if !j.Chained {
 		errs = append(errs, j.ipam.gc(ctx))
 	}
@@ -36,7 +36,7 @@ func (r *runner) gc(ctx context.Context, args *skel.CmdArgs) error {
 // keepInProgress treats attachments as valid whose ADD is in progress or was when this GC started. The IPAM plugin gets
 // them, too: it may have allocated an address that is in no record yet.
 func (j *job) keepInProgress() error {
-	list, err := j.dir.Beginning(j.base.Name) // first: one of these may get its record a moment later
+	list, err := j.dir.InProgress(j.base.Name) // first: one of these may get its record a moment later
 	if err != nil {
 		return err
 	}
@@ -168,4 +168,4 @@ func (j *job) gcTagged() error {
 }
 
 // hasRecord reports whether the attachment with this owner tag has a record by now.
-func (j *job) hasRecord(tag string) bool { return j.dir.ByMark(tag) != nil }
+func (j *job) hasRecord(tag string) bool { return j.dir.ByTag(tag) != nil }

@@ -72,7 +72,7 @@ func (e Env) Has(name, path string) bool {
 
 // HasFile reports whether a file is this program or one with the same plugins.
 func (e Env) HasFile(file string) bool {
-	return sameFile(file, "/proc/self/exe") || e.Ours != nil && e.Ours(file)
+	return sameFile(file, "/proc/self/exe") || e.SameBuild != nil && e.SameBuild(file)
 }
 
 func sameFile(a, b string) bool {

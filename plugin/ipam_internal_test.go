@@ -27,7 +27,7 @@ func TestHas(t *testing.T) {
 		{"", "host-local", false},
 		{program + "-gone", "host-local", false},
 	} {
-		env := Env{Ours: func(file string) bool { return sameFile(file, c.ours) }}
+		env := Env{SameBuild: func(file string) bool { return sameFile(file, c.ours) }}
 		if got := env.Has(c.name, dir); got != c.want || (Env{}).Has(c.name, dir) {
 			t.Errorf("%s, where %q is ours: %v, want %v", c.name, c.ours, got, c.want)
 		}

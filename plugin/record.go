@@ -88,7 +88,7 @@ func (s *session) reserveAttachment(o kernel.Owner) (err error) {
 	}
 	s.reservation.Free()
 	s.reservedFor = o
-	s.reservation, err = s.dir.AwaitPlace(o)
+	s.reservation, err = s.dir.AwaitReservation(o)
 	return err
 }
 

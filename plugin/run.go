@@ -20,8 +20,8 @@ type Env struct {
 	// IPAM lists the plugins that run in this process when ipam.type resolves to this program or to one with the same
 	// plugins.
 	IPAM []IPAM
-	// Ours reports whether another program's file has the same plugins as this one. It may be nil.
-	Ours func(file string) bool
+	// SameBuild reports whether another program's file has the same plugins as this one. It may be nil.
+	SameBuild func(file string) bool
 	// Root is the directory of runtime state; see package attach for the default.
 	Root string
 }

@@ -1,4 +1,4 @@
-// Package plugins is the list of everything that Fairlead can be called as.
+// Package plugins lists every plugin of Fairlead.
 package plugins
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// IPAM are the address plugins.
+// IPAM returns the address plugins.
 func IPAM() []plugin.IPAM {
 	return []plugin.IPAM{
 		{Plugin: addr.DHCP(), NeedsLinks: true, Validate: addr.ValidateDHCP},
@@ -21,7 +21,7 @@ func IPAM() []plugin.IPAM {
 	}
 }
 
-// Declarative are the plugins that state what should exist.
+// Declarative returns the plugins that declare the objects that should exist.
 func Declarative() []plugin.Plugin {
 	return []plugin.Plugin{
 		link.Bridge(),
@@ -42,11 +42,11 @@ func Declarative() []plugin.Plugin {
 	}
 }
 
-// All are the plugins as the protocol sees them.
+// All returns all plugins as the protocol sees them.
 func All() []skel.Plugin { return In(plugin.Env{}).Plugins }
 
-// In is what runs the plugins inside a program: those of package plugins, and
-// more that it has itself. It is an Exec for libcni, too.
+// In returns an Exec that runs the plugins of this package, and more that the program brings, in process. libcni can
+// use it, too.
 func In(env plugin.Env, more ...plugin.Plugin) *plugin.Exec {
 	if env.IPAM == nil {
 		env.IPAM = IPAM()

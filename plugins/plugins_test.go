@@ -15,9 +15,9 @@ import (
 	"github.com/fairlead/fairlead/plugins"
 )
 
-// A plugin whose file is this program answers from within; the same name with
-// another file is a process, and so is a name that this program has not.
-func TestInside(t *testing.T) {
+// A plugin whose file is this program runs in process. The same name with another file, or an unknown name, runs as a
+// process.
+func TestInProcess(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
 	if err != nil {
@@ -42,7 +42,7 @@ func TestInside(t *testing.T) {
 		link(theirs, "bridge", script): false, link(theirs, "other", script): false,
 	} {
 		if _, ok := x.Here(path); ok != inside {
-			t.Errorf("%s is here: %v", path, ok)
+			t.Errorf("%s runs in process: %v", path, ok)
 		}
 		info, err := invoke.GetVersionInfo(context.Background(), path, x)
 		want := []string{"0.4.0"}
@@ -53,15 +53,14 @@ func TestInside(t *testing.T) {
 			t.Errorf("%s: %+v, %v", path, info, err)
 		}
 	}
-	trusting := plugins.In(plugin.Env{Ours: func(file string) bool { return strings.HasPrefix(file, theirs) }})
+	trusting := plugins.In(plugin.Env{SameBuild: func(file string) bool { return strings.HasPrefix(file, theirs) }})
 	if _, ok := trusting.Here(filepath.Join(theirs, "bridge")); !ok {
-		t.Error("a program that the Env calls ours is not")
+		t.Error("a program that Env.SameBuild accepts does not run in process")
 	}
 }
 
-// What fails inside is the error of the protocol that a process would print, with
-// nothing behind it.
-func TestInsideError(t *testing.T) {
+// An in-process failure returns the protocol error that a process would print, without a cause.
+func TestInProcessError(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
 	if err != nil {
@@ -72,7 +71,7 @@ func TestInsideError(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := plugins.In(plugin.Env{})
-	environ := []string{"CNI_COMMAND=ADD", "CNI_COMMAND=STATUS", "CNI_PATH=/nowhere"} // the last counts
+	environ := []string{"CNI_COMMAND=ADD", "CNI_COMMAND=STATUS", "CNI_PATH=/nowhere"} // the last one counts
 	_, err = x.ExecPlugin(context.Background(), path, []byte(`{"cniVersion": "1.1.0", "name": "n", "type": "bridge", "mtu": -1}`), environ)
 	var e *cni.Error
 	if !errors.As(err, &e) || e.Code != cni.CodeInvalidNetworkConfig || e.CNIVersion != "1.1.0" || e.Unwrap() != nil || !strings.Contains(e.Msg, "mtu = -1") {

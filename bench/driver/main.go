@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead/fairlead/libcni"
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/plugins"
-	"github.com/fairlead/fairlead/plugins/ours"
+	"github.com/fairlead/fairlead/plugins/samebuild"
 )
 
 // timed runs plugins as processes and notes how long they take.
@@ -31,7 +31,7 @@ func main() {
 	inProcess := len(os.Args) > 1 && os.Args[1] == "in-process"
 	var exec libcni.Exec = &timed{}
 	if inProcess {
-		exec = plugins.In(plugin.Env{IPAM: plugins.IPAM(), Ours: (&ours.Programs{}).Same})
+		exec = plugins.In(plugin.Env{IPAM: plugins.IPAM(), SameBuild: (&samebuild.Programs{}).Same})
 	}
 	lib := libcni.NewCNIConfigWithCacheDir([]string{os.Getenv("CNI_PATH")}, os.Getenv("FAIRLEAD_BENCH_CACHE"), exec)
 	load.Main(func(ctx context.Context, j load.Job) error {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/plugins"
-	"github.com/fairlead/fairlead/plugins/ours"
 	"github.com/fairlead/fairlead/plugins/ovs"
+	"github.com/fairlead/fairlead/plugins/samebuild"
 	"github.com/fairlead/fairlead/skel"
 )
 
@@ -29,7 +29,7 @@ func Named(argv0 string) (skel.Plugin, bool) {
 
 // env returns the environment of plugins inside this program. A program of the same build counts as this program.
 func env() plugin.Env {
-	return plugin.Env{IPAM: plugins.IPAM(), Ours: (&ours.Programs{}).Same}
+	return plugin.Env{IPAM: plugins.IPAM(), SameBuild: (&samebuild.Programs{}).Same}
 }
 
 // Exec returns a plugin runner that runs the plugins of this project inside this process and all others as programs.
@@ -65,5 +65,5 @@ func IsOurs(path string) bool {
 		}
 	}
 	info, err := buildinfo.ReadFile(path)
-	return err == nil && info.Main.Path == ours.Module
+	return err == nil && info.Main.Path == samebuild.Module
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// ensureBridge makes a bridge that is not there. One that the switch cannot set
-// up goes again: nothing else would take it away.
+// ensureBridge creates a bridge if it does not exist. If the switch cannot set it up, it removes the bridge again,
+// because no undo removes a shared object.
 func (d *db) ensureBridge(b *kernel.OVSBridge) error {
 	_, err := d.named("Bridge", b.Name, "_uuid")
 	if !errors.Is(err, os.ErrNotExist) {
@@ -21,7 +21,7 @@ func (d *db) ensureBridge(b *kernel.OVSBridge) error {
 	number, err := d.begin(d.bridgeOps(b)...)
 	if _, taken := errors.AsType[*ovsdb.ConstraintViolation](err); taken {
 		if _, e := d.named("Bridge", b.Name, "_uuid"); e == nil {
-			return d.inUse(b.Name) // another was first
+			return d.inUse(b.Name) // another process created it first
 		}
 	}
 	if err != nil {
@@ -62,8 +62,7 @@ func (d *db) removeBridge(name string) error {
 	return err
 }
 
-// diffBridge compares what a bridge must have to carry the network; its address
-// and datapath are those of whoever made it.
+// diffBridge compares what the network needs of a bridge. Whoever created the bridge decides its address and datapath.
 func (d *db) diffBridge(b *kernel.OVSBridge) ([]string, error) {
 	have, err := d.named("Bridge", b.Name, "datapath_type")
 	if err != nil {

@@ -17,17 +17,17 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 )
 
-// patience bounds each question to the database, and the wait for the switch.
-const patience = 10 * time.Second
+// timeout bounds each request to the database, and the wait for the switch.
+const timeout = 10 * time.Second
 
 // db is an open database.
 type db struct {
 	client client.Client
-	root   ovsdb.UUID // of the one row of Open_vSwitch
+	root   ovsdb.UUID // the only row of table Open_vSwitch
 }
 
-// open connects to a database. Where there is no socket the error is
-// os.ErrNotExist: Open vSwitch is not there, nor anything of ours in it.
+// open connects to a database. Without a socket the error is os.ErrNotExist: Open vSwitch is not installed, so it holds
+// nothing of ours.
 func (s *ovsSwitch) open(addr string) (*db, error) {
 	if d := s.dbs[addr]; d != nil {
 		return d, nil
@@ -37,26 +37,26 @@ func (s *ovsSwitch) open(addr string) (*db, error) {
 	}
 	d, err := connect(addr)
 	if err != nil {
-		return nil, fmt.Errorf("speak with Open vSwitch at %s: %w", shown(addr), err)
+		return nil, fmt.Errorf("connect to Open vSwitch at %s: %w", withoutScheme(addr), err)
 	}
 	s.dbs[addr] = d
 	return d, nil
 }
 
-func shown(addr string) string { return strings.TrimPrefix(addr, "unix:") }
+func withoutScheme(addr string) string { return strings.TrimPrefix(addr, "unix:") }
 
-// reachable tells in few words why nobody answers.
+// reachable returns a short reason why the database does not answer.
 func reachable(addr string) error {
 	network, where, _ := strings.Cut(addr, ":")
-	c, err := net.DialTimeout(network, where, patience)
+	c, err := net.DialTimeout(network, where, timeout)
 	if err == nil {
 		return c.Close()
 	}
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		err = errno
 	}
-	return fmt.Errorf(`Open vSwitch does not answer at %s: %w: start it (Debian: "systemctl start openvswitch-switch"), or name its database's socket by socket_file`,
-		shown(addr), err)
+	return fmt.Errorf(`Open vSwitch does not answer at %s: %w: start it (Debian: "systemctl start openvswitch-switch"), or set socket_file to its database's socket`,
+		withoutScheme(addr), err)
 }
 
 func connect(addr string) (*db, error) {
@@ -64,15 +64,15 @@ func connect(addr string) (*db, error) {
 	if err != nil {
 		return nil, err
 	}
-	quiet := logr.Discard()
+	discard := logr.Discard()
 	if network, path, _ := strings.Cut(addr, ":"); network == "unix" {
 		addr = (&url.URL{Scheme: network, Path: path}).String()
 	}
-	c, err := client.NewOVSDBClient(tables, client.WithEndpoint(addr), client.WithLogger(&quiet))
+	c, err := client.NewOVSDBClient(tables, client.WithEndpoint(addr), client.WithLogger(&discard))
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	if err := c.Connect(ctx); err != nil {
 		return nil, err
@@ -90,9 +90,9 @@ func connect(addr string) (*db, error) {
 	return d, nil
 }
 
-// do does operations as one transaction.
+// do runs operations as one transaction.
 func (d *db) do(ops ...ovsdb.Operation) ([]ovsdb.OperationResult, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience+time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout+time.Second)
 	defer cancel()
 	res, err := d.client.Transact(ctx, ops...)
 	if err != nil {
@@ -100,18 +100,18 @@ func (d *db) do(ops ...ovsdb.Operation) ([]ovsdb.OperationResult, error) {
 	}
 	if errs, err := ovsdb.CheckOperationResults(res, ops); err != nil {
 		for _, e := range errs {
-			return nil, fmt.Errorf("the database of Open vSwitch refuses: %w", e)
+			return nil, fmt.Errorf("the Open vSwitch database rejects the change: %w", e)
 		}
-		return nil, fmt.Errorf("the database of Open vSwitch refuses: %w", err)
+		return nil, fmt.Errorf("the Open vSwitch database rejects the change: %w", err)
 	}
 	return res, nil
 }
 
-// unansweredError is of a transaction that may have been made.
+// unansweredError is the error of a transaction that may have been applied.
 type unansweredError struct{ error }
 
 func (u *unansweredError) Error() string {
-	return "ask the database of Open vSwitch: " + u.error.Error()
+	return "query the Open vSwitch database: " + u.error.Error()
 }
 func (u *unansweredError) Unwrap() error { return u.error }
 
@@ -120,7 +120,7 @@ func unanswered(err error) bool {
 	return ok
 }
 
-// find selects columns of the rows that meet a condition; nil: of all.
+// find selects columns of the rows that match a condition, or of all rows if it is nil.
 func (d *db) find(table string, where *ovsdb.Condition, columns ...string) ([]row, error) {
 	op := ovsdb.Operation{Op: ovsdb.OperationSelect, Table: table, Columns: columns}
 	if where != nil {
@@ -137,7 +137,7 @@ func (d *db) find(table string, where *ovsdb.Condition, columns ...string) ([]ro
 	return out, nil
 }
 
-// named is the row of a name; none is os.ErrNotExist.
+// named returns the row with a name, or os.ErrNotExist.
 func (d *db) named(table, name string, columns ...string) (row, error) {
 	rows, err := d.find(table, is("name", name), columns...)
 	if err != nil {
@@ -149,8 +149,7 @@ func (d *db) named(table, name string, columns ...string) (row, error) {
 	return rows[0], nil
 }
 
-// begin does operations as one transaction that asks ovs-vswitchd to act on them,
-// and returns the number to await.
+// begin runs operations as one transaction that asks ovs-vswitchd to act on them. It returns the number for await.
 func (d *db) begin(ops ...ovsdb.Operation) (number int, err error) {
 	self := []ovsdb.Condition{*is("_uuid", d.root)}
 	ops = append(ops,
@@ -163,16 +162,15 @@ func (d *db) begin(ops ...ovsdb.Operation) (number int, err error) {
 	}
 	last := res[len(ops)-1].Rows
 	if len(last) == 0 {
-		return 0, errors.New("the database of Open vSwitch was emptied meanwhile")
+		return 0, errors.New("the Open vSwitch database was emptied during the change")
 	}
 	number, _ = row(last[0]).number("next_cfg")
 	return number, nil
 }
 
-// await returns when ovs-vswitchd has acted on all up to a number: it copies
-// next_cfg to cur_cfg then.
+// await waits until ovs-vswitchd has acted on all changes up to a number. It copies next_cfg to cur_cfg then.
 func (d *db) await(number int) error {
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(timeout); ; {
 		rows, err := d.find("Open_vSwitch", is("_uuid", d.root), "cur_cfg")
 		if err != nil {
 			return err
@@ -186,7 +184,7 @@ func (d *db) await(number int) error {
 		}
 		left := int(time.Until(deadline).Milliseconds())
 		if left <= 0 {
-			return fmt.Errorf("ovs-vswitchd has not acted on a change within %v: is it running?", patience)
+			return fmt.Errorf("ovs-vswitchd has not acted on a change within %v: is it running?", timeout)
 		}
 		if err := d.waitChange(have, left); err != nil {
 			return err
@@ -194,8 +192,7 @@ func (d *db) await(number int) error {
 	}
 }
 
-// waitChange has the server answer when cur_cfg is not what it was, or when the
-// time, in milliseconds, is over.
+// waitChange waits until cur_cfg differs from was, or until the time in milliseconds is over.
 func (d *db) waitChange(was, left int) error {
 	_, err := d.do(ovsdb.Operation{Op: ovsdb.OperationWait, Table: "Open_vSwitch", Where: []ovsdb.Condition{*is("_uuid", d.root)},
 		Timeout: &left, Columns: []string{"cur_cfg"}, Until: "!=", Rows: []ovsdb.Row{{"cur_cfg": was}}})
@@ -205,8 +202,7 @@ func (d *db) waitChange(was, left int) error {
 	return err
 }
 
-// settled tells whether an interface is in use: the switch gives it a number, or
-// says what went wrong.
+// settled returns why the switch could not set up an interface, or "" if the interface has a port number.
 func (d *db) settled(name string) (problem string, err error) {
 	i, err := d.named("Interface", name, "ofport", "error")
 	if err != nil {
@@ -217,7 +213,7 @@ func (d *db) settled(name string) (problem string, err error) {
 	case msg != "":
 		return msg, nil
 	case !ok || n < 0:
-		return "ovs-vswitchd could not set it up: its log says why", nil
+		return "ovs-vswitchd could not set it up: see its log", nil
 	}
 	return "", nil
 }

@@ -1,4 +1,3 @@
-// Package ovs has the plugin that joins containers by a bridge of Open vSwitch.
-// The library that speaks with its database is slow to start, so the plugin is
-// served by the program fairlead, not by the one of all other plugins.
+// Package ovs has the plugin that connects containers to an Open vSwitch bridge. The client library for its database is
+// slow to start, so the program fairlead serves this plugin, not fairlead-cni.
 package ovs

@@ -9,10 +9,10 @@ import (
 	"github.com/fairlead/fairlead/plugin"
 )
 
-// Plugin joins containers by a bridge of Open vSwitch.
+// Plugin returns the plugin that connects containers to an Open vSwitch bridge.
 func Plugin() plugin.Plugin {
 	return plugin.Plugin{
-		Name: "ovs", About: "joins containers by a bridge of Open vSwitch, in VLANs and through VXLAN",
+		Name: "ovs", About: "connects containers to an Open vSwitch bridge, in VLANs and through VXLAN",
 		New: func() plugin.Config { return &ovs{SocketFile: defaultSocket, db: "unix:" + defaultSocket} },
 	}
 }
@@ -36,8 +36,8 @@ type ovs struct {
 	VXLANLocal  string   `json:"vxlanLocal"`
 	VXLANPort   int      `json:"vxlanPort"`
 
-	db      string // where the database is: "unix:/path" or "tcp:address:port"
-	mac     string // the container's, "": derived
+	db      string // address of the database: "unix:/path" or "tcp:address:port"
+	mac     string // of the container; "": derived
 	ifaceID string
 	vlans   kernel.VLANs
 }
@@ -45,14 +45,14 @@ type ovs struct {
 func (c *ovs) Validate(a *plugin.Attachment) (err error) {
 	addr, problem := database(c.SocketFile)
 	if problem == "" {
-		c.db = addr // whatever else is wrong: DEL looks there
+		c.db = addr // also if other keys are invalid: DEL uses this database
 	}
 	if c.mac, err = c.Conf.MAC(a, c.StaticMAC); err != nil {
 		return err
 	}
 	c.ifaceID, _ = a.Args.Get("OvnPort")
 	if c.Bridge == "" {
-		return cni.Invalid(c.Raw, "bridge", "missing: want the name of a bridge of Open vSwitch, which is made if it is not there")
+		return cni.Invalid(c.Raw, "bridge", "missing: want the name of an Open vSwitch bridge, which is created if it does not exist")
 	}
 	if err := cni.ValidateInterfaceName(c.Bridge); err != nil {
 		return cni.Invalid(c.Raw, "bridge", err.Error())
@@ -68,7 +68,7 @@ func (c *ovs) Validate(a *plugin.Attachment) (err error) {
 	case c.OFPort < 0 || c.OFPort > maxOFPort:
 		return cni.Invalid(c.Raw, "ofport_request", "want 0 (the switch's choice) or a port's number from 1 to 65279")
 	case c.DeviceID != "" || c.Runtime.DeviceID != "":
-		return cni.Invalid(c.Raw, "deviceID", "a device of the host is not put into a switch: the container's interface is a veth; see host-device")
+		return cni.Invalid(c.Raw, "deviceID", "a host device cannot be a switch port: the container's interface is a veth; see host-device")
 	}
 	if err := c.validateVLANs(); err != nil {
 		return err
@@ -96,14 +96,14 @@ func (c *ovs) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error)
 		cni.Interface{Name: v.Name, Mac: v.MAC},
 		cni.Interface{Name: v.PeerName, Mac: v.PeerMAC, Sandbox: a.Netns})
 	list := append(kernel.Objects{br}, c.tunnels(a.Network)...)
-	// A router's advertisement that a container sends is not for the host (CVE-2020-10749).
+	// The host must ignore router advertisements from the container (CVE-2020-10749).
 	noRouters := &kernel.Sysctl{Key: "net/ipv6/conf/" + v.Name + "/accept_ra", Value: "0", Link: v.Name, Optional: true}
-	// Up comes after the switch has taken the port: if it still had one of that name,
-	// of a DEL a moment ago, letting go of it takes the device of the name down.
+	// Set the link up after the switch has taken the port. If the switch still had a port of this name from a recent
+	// DEL, releasing that one would set this device down.
 	return append(list, v, noRouters, c.port(a), &kernel.Up{Link: v.Name}), nil
 }
 
-// Addressed states the container's end: the switch itself has no address.
+// Addressed returns the container's side: the switch itself has no address.
 func (c *ovs) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
 	c.UseDNS(r)
 	list := plugin.Interface{Name: a.IfName}.Objects(r)
@@ -128,10 +128,10 @@ func (c *ovs) port(a *plugin.Attachment) *kernel.OVSPort {
 	}
 }
 
-// Switch brings along what speaks with the database.
+// Switch returns the client for the switch's database.
 func (c *ovs) Switch(a *plugin.Attachment) kernel.Switch { return newSwitch(c.db, a.Network) }
 
-// Ready tells whether the database answers.
+// Ready reports whether the database answers.
 func (c *ovs) Ready(*plugin.Attachment) error {
 	s := newSwitch(c.db, c.Name)
 	defer s.Close()

@@ -16,7 +16,7 @@ func TestGolden(t *testing.T) {
 
 func FuzzConfig(f *testing.F) { plugintest.Fuzz(f, Plugin()) }
 
-// FuzzTrunks: what trunks writes ids reads, each ID once and in order.
+// FuzzTrunks checks that ids reads what trunks writes, each ID once and in order.
 func FuzzTrunks(f *testing.F) {
 	f.Add(5, 10, 20)
 	f.Add(0, 0, 4094)
@@ -55,31 +55,31 @@ func TestDatabase(t *testing.T) {
 	}
 }
 
-// TestRefused is what a person reads of a configuration that cannot work.
-func TestRefused(t *testing.T) {
+// TestInvalidConfig checks the messages for invalid configurations.
+func TestInvalidConfig(t *testing.T) {
 	t.Parallel()
 	for keys, want := range map[string]string{
-		``:                                 `bridge: missing: want the name of a bridge`,
+		``:                                 `bridge: missing: want the name of an Open vSwitch bridge`,
 		`"bridge": "a-bridge-with-a-name"`: `interface name is too long`,
 		`"bridge": "b", "vlan": 4095`:      `vlan = 4095: want a VLAN ID from 0 (none) to 4094`,
 		`"bridge": "b", "trunk": [{}]`:     `trunk[0] = {}: want id, or minID and maxID`,
 		`"bridge": "b", "trunk": [{"id": 1}, {"minID": 9, "maxID": 5}]`:          `trunk[1] = {"minID":9,"maxID":5}: minID is greater than maxID`,
 		`"bridge": "b", "trunk": [{"minID": 9}]`:                                 `want both minID and maxID, or id`,
-		`"bridge": "b", "trunk": [{"id": -1}]`:                                   `want VLAN IDs from 0 (what has no tag) to 4094`,
+		`"bridge": "b", "trunk": [{"id": -1}]`:                                   `want VLAN IDs from 0 (untagged) to 4094`,
 		`"bridge": "b", "mtu": 65536`:                                            `mtu = 65536: want 0`,
 		`"bridge": "b", "ofport_request": 65280`:                                 `ofport_request = 65280: want 0`,
 		`"bridge": "b", "datapathType": "dpdk"`:                                  `datapathType = "dpdk": want "system"`,
 		`"bridge": "b", "socket_file": "db.sock"`:                                `socket_file = "db.sock": want the path of a socket`,
-		`"bridge": "b", "deviceID": "0000:00:01.0"`:                              `deviceID = "0000:00:01.0": a device of the host is not put into a switch`,
+		`"bridge": "b", "deviceID": "0000:00:01.0"`:                              `deviceID = "0000:00:01.0": a host device cannot be a switch port`,
 		`"bridge": "b", "mac": "02"`:                                             `"02" is not a hardware address`,
 		`"bridge": "b", "vxlanID": 16777216`:                                     `vxlanID = 16777216: want a VXLAN network identifier`,
 		`"bridge": "b", "vxlanID": 1, "vxlanPort": 65536`:                        `vxlanPort = 65536: want 0 (4789)`,
 		`"bridge": "b", "vxlanID": 1, "vxlanLocal": "here"`:                      `vxlanLocal = "here": want an address of this host`,
 		`"bridge": "b", "vxlanID": 1, "vxlanRemote": ["192.0.2.1", "flow"]`:      `vxlanRemote[1] = "flow": want the address of another host`,
 		`"bridge": "b", "vxlanID": 1, "vxlanRemote": ["192.0.2.1", "192.0.2.1"]`: `vxlanRemote[1] = "192.0.2.1": is listed twice`,
-		`"bridge": "b", "vxlanRemote": ["192.0.2.1"]`:                            `vxlanRemote = ["192.0.2.1"]: is of no use without vxlanID`,
-		`"bridge": "b", "vxlanLocal": "192.0.2.1"`:                               `is of no use without vxlanID`,
-		`"bridge": "b", "vxlanPort": 1`:                                          `is of no use without vxlanID`,
+		`"bridge": "b", "vxlanRemote": ["192.0.2.1"]`:                            `vxlanRemote = ["192.0.2.1"]: needs vxlanID`,
+		`"bridge": "b", "vxlanLocal": "192.0.2.1"`:                               `needs vxlanID`,
+		`"bridge": "b", "vxlanPort": 1`:                                          `needs vxlanID`,
 	} {
 		conf := `{"cniVersion": "1.0.0", "name": "n", "type": "ovs"`
 		if keys != "" {

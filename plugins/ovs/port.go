@@ -11,21 +11,21 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// ensurePort makes a port. A row that the owner left behind (the host was
-// started anew: the database lasts, the veth does not) is replaced.
+// ensurePort creates a port. It replaces a row of the same owner that survived a reboot: the database persists, the
+// veth does not.
 func (d *db) ensurePort(p *kernel.OVSPort) (made bool, err error) {
 	old, err := d.named("Port", p.Name, "_uuid", "external_ids")
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return false, err
 	}
 	if err == nil && owner(old) != p.Owner {
-		return false, fmt.Errorf("Open vSwitch has a port %s already, which is not this attachment's: %v", p.Name, old.strings("external_ids"))
+		return false, fmt.Errorf("Open vSwitch already has a port %s of another owner: %v", p.Name, old.strings("external_ids"))
 	}
 	return d.put(p.Bridge, p.Name, portRows(p), old)
 }
 
-// put makes a port of a bridge, in place of an old one if there is one, and waits
-// until it is in use. made tells whether it is in the database, in use or not.
+// put creates a port of a bridge, replaces an old one if given, and waits until it is in use. made reports whether the
+// port is in the database, in use or not.
 func (d *db) put(bridge, name string, want rows, old row) (made bool, err error) {
 	b, err := d.named("Bridge", bridge, "_uuid")
 	if err != nil {
@@ -33,7 +33,7 @@ func (d *db) put(bridge, name string, want rows, old row) (made bool, err error)
 	}
 	port, iface := maps.Clone(want.port), maps.Clone(want.iface)
 	port["name"], iface["name"], port["interfaces"] = name, name, ovsdb.UUID{GoUUID: "iface"}
-	if err := d.letGo(name, old); err != nil {
+	if err := d.awaitRemoval(name, old); err != nil {
 		return false, err
 	}
 	number, err := d.begin(insert("Interface", "iface", iface), insert("Port", "port", port),
@@ -47,10 +47,9 @@ func (d *db) put(bridge, name string, want rows, old row) (made bool, err error)
 	return true, d.accepted(name)
 }
 
-// letGo returns when ovs-vswitchd has let go of ports that were dropped, old among
-// them. Did it see the new one of a name at the same time, it would take it for the
-// old one, go on with the old device, which is gone, and take the new one down.
-func (d *db) letGo(name string, old row) (err error) {
+// awaitRemoval waits until ovs-vswitchd has released removed ports, including old. If it saw the removal and the new
+// port of the same name together, it would keep using the old device, which is gone, and set the new one down.
+func (d *db) awaitRemoval(name string, old row) (err error) {
 	if old != nil {
 		err = d.drop(name)
 	}
@@ -65,7 +64,7 @@ func (d *db) letGo(name string, old row) (err error) {
 	return d.await(next)
 }
 
-// inUse is for what another process made: it may be at it.
+// inUse waits for a port that another process is creating.
 func (d *db) inUse(name string) error {
 	if problem, err := d.settled(name); err != nil || problem == "" {
 		return err
@@ -89,8 +88,7 @@ func (d *db) accepted(name string) error {
 	return err
 }
 
-// drop takes a port from its bridge; the database throws away what nothing
-// refers to.
+// drop removes a port from its bridge. The database then deletes rows without references.
 func (d *db) drop(name string) error {
 	r, err := d.named("Port", name, "_uuid")
 	if err != nil {
@@ -135,7 +133,7 @@ func (d *db) removePort(p *kernel.OVSPort) error {
 		return err
 	}
 	if owner(have) != p.Owner {
-		return nil // somebody else's
+		return nil // of another owner
 	}
 	return d.drop(p.Name)
 }

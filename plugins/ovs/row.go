@@ -9,7 +9,7 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 )
 
-// row is a row of the database, as much of it as was asked for.
+// row is a database row with the selected columns.
 type row ovsdb.Row
 
 func (r row) uuid() ovsdb.UUID {
@@ -17,13 +17,13 @@ func (r row) uuid() ovsdb.UUID {
 	return u
 }
 
-// text is a string, "" where an optional one is absent.
+// text returns a string column, or "" if an optional one is absent.
 func (r row) text(column string) string {
 	s, _ := r[column].(string)
 	return s
 }
 
-// number is an integer; an optional one may be absent.
+// number returns an integer column, and whether it is present.
 func (r row) number(column string) (int, bool) {
 	f, ok := r[column].(float64)
 	return int(f), ok
@@ -40,15 +40,15 @@ func toStrings(v any) map[string]string {
 	return out
 }
 
-// differs says where a row is not as wanted. Of a map only the wanted keys
-// count: other software may have its own.
+// differs returns the columns of a row that differ. In a map only the wanted keys count, because other software may
+// have its own.
 func (r row) differs(want ovsdb.Row) (d []string) {
 	for _, column := range slices.Sorted(maps.Keys(want)) {
 		if _, ok := want[column].(ovsdb.OvsMap); ok {
 			d = append(d, mapDiffers(column, r.strings(column), toStrings(want[column]))...)
 			continue
 		}
-		if have, want := words(r[column]), words(want[column]); have != want {
+		if have, want := format(r[column]), format(want[column]); have != want {
 			d = append(d, fmt.Sprintf("%s is %s, want %s", column, have, want))
 		}
 	}
@@ -64,8 +64,8 @@ func mapDiffers(column string, have, want map[string]string) (d []string) {
 	return d
 }
 
-// words is a value as ovs-vsctl would show it.
-func words(v any) string {
+// words formats a value as ovs-vsctl does.
+func format(v any) string {
 	set, ok := v.(ovsdb.OvsSet)
 	if !ok {
 		return fmt.Sprint(v)
@@ -81,7 +81,7 @@ func words(v any) string {
 	return "[" + strings.Join(list, " ") + "]"
 }
 
-// columns are those of a wanted row.
+// columns returns the columns of a wanted row.
 func columns(want ovsdb.Row) []string { return slices.Collect(maps.Keys(want)) }
 
 func is(column string, v any) *ovsdb.Condition {
@@ -94,7 +94,7 @@ func includes(column string, v any) *ovsdb.Condition {
 	return &c
 }
 
-// ovsMap and ovsSet are values as the database has them.
+// ovsMap and ovsSet return values in the database's types.
 func ovsMap(m map[string]string) ovsdb.OvsMap {
 	out := ovsdb.OvsMap{GoMap: map[any]any{}}
 	for k, v := range m {
@@ -115,8 +115,7 @@ func insert(table, id string, r ovsdb.Row) ovsdb.Operation {
 	return ovsdb.Operation{Op: ovsdb.OperationInsert, Table: table, UUIDName: id, Row: r}
 }
 
-// mutate puts a row into, or takes it from, the references of the rows that meet
-// a condition.
+// mutate adds a row to, or removes it from, a reference column of the rows that match a condition.
 func mutate(table string, where *ovsdb.Condition, column string, m ovsdb.Mutator, id ovsdb.UUID) ovsdb.Operation {
 	return ovsdb.Operation{Op: ovsdb.OperationMutate, Table: table, Where: []ovsdb.Condition{*where},
 		Mutations: []ovsdb.Mutation{*ovsdb.NewMutation(column, m, ovsSet(id))}}

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// database is the address of the database by the key socket_file, in the form in
-// which Open vSwitch's own commands take it, or what is wrong with it.
+// database returns the database's address for the key socket_file, in the syntax of Open vSwitch's commands, or what is
+// wrong with it.
 func database(s string) (addr, problem string) {
 	const want = `want the path of a socket, also as "unix:/path", or "tcp:ADDRESS:PORT"`
 	if rest, ok := strings.CutPrefix(s, "tcp:"); ok {
@@ -25,4 +25,4 @@ func database(s string) (addr, problem string) {
 	return "unix:" + path, ""
 }
 
-const maxPath = 107 // unix(7): sun_path, less its end
+const maxPath = 107 // unix(7): sun_path without its terminating NUL

@@ -8,9 +8,9 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// ovsSwitch speaks for one operation with the databases that its objects name.
+// ovsSwitch is one operation's client for the databases that its objects name.
 type ovsSwitch struct {
-	addr    string // of the configuration
+	addr    string // from the configuration
 	network string
 	dbs     map[string]*db
 }
@@ -19,7 +19,7 @@ func newSwitch(addr, network string) *ovsSwitch {
 	return &ovsSwitch{addr: addr, network: network, dbs: map[string]*db{}}
 }
 
-// Ensure makes an object so.
+// Ensure creates or updates an object. made reports whether it created one that an undo must remove.
 func (s *ovsSwitch) Ensure(o kernel.Object) (made bool, err error) {
 	d, err := s.open(dbOf(o))
 	if err != nil {
@@ -33,14 +33,14 @@ func (s *ovsSwitch) Ensure(o kernel.Object) (made bool, err error) {
 	case *kernel.OVSPort:
 		return d.ensurePort(o)
 	}
-	return false, fmt.Errorf("%s is nothing of Open vSwitch", o)
+	return false, fmt.Errorf("%s is not an Open vSwitch object", o)
 }
 
-// Diff says how an object differs.
+// Diff returns how an object differs.
 func (s *ovsSwitch) Diff(o kernel.Object) ([]string, error) {
 	d, err := s.open(dbOf(o))
 	if err != nil {
-		return nil, errors.New(err.Error()) // not that the object is missing
+		return nil, errors.New(err.Error()) // without os.ErrNotExist, which would mean that the object is missing
 	}
 	switch o := o.(type) {
 	case *kernel.OVSBridge:
@@ -50,10 +50,10 @@ func (s *ovsSwitch) Diff(o kernel.Object) ([]string, error) {
 	case *kernel.OVSPort:
 		return d.diffPort(o.Bridge, o.Name, portRows(o))
 	}
-	return nil, fmt.Errorf("%s is nothing of Open vSwitch", o)
+	return nil, fmt.Errorf("%s is not an Open vSwitch object", o)
 }
 
-// Remove removes a port that is its owner's; bridges and tunnels are shared.
+// Remove removes a port of the object's owner. Bridges and tunnels are shared and stay.
 func (s *ovsSwitch) Remove(o kernel.Object) error {
 	p, ok := o.(*kernel.OVSPort)
 	if !ok {
@@ -78,7 +78,7 @@ func (s *ovsSwitch) RemoveTagged(dead func(tag string) bool) error {
 	return d.removeTagged(s.network, dead)
 }
 
-// UserSpace tells whether a port's bridge has a datapath in user space.
+// UserSpace reports whether a port's bridge has a user-space datapath.
 func (s *ovsSwitch) UserSpace(p *kernel.OVSPort) (bool, error) {
 	d, err := s.open(p.DB)
 	if err != nil {
@@ -86,12 +86,12 @@ func (s *ovsSwitch) UserSpace(p *kernel.OVSPort) (bool, error) {
 	}
 	b, err := d.named("Bridge", p.Bridge, "datapath_type")
 	if errors.Is(err, os.ErrNotExist) {
-		err = nil // that it is missing the bridge says
+		err = nil // the bridge object reports that it is missing
 	}
 	return b.text("datapath_type") == userSpace, err
 }
 
-// Close ends the conversations.
+// Close closes the connections.
 func (s *ovsSwitch) Close() {
 	for _, d := range s.dbs {
 		d.close()
@@ -111,6 +111,5 @@ func dbOf(o kernel.Object) string {
 	return ""
 }
 
-// Switch speaks with the databases that objects of a network name, for whoever has
-// the objects and no configuration.
+// Switch returns a client for callers that have the objects of a network but no configuration.
 func Switch(network string) kernel.Switch { return newSwitch("", network) }

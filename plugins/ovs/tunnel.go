@@ -12,17 +12,17 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// ensureTunnel makes a tunnel, or brings the network's own up to date. One that
-// another network has otherwise is an error: the two would be one.
+// ensureTunnel creates a tunnel, or updates the network's own. If another network has it with other settings, that is
+// an error, because both would share it.
 func (d *db) ensureTunnel(t *kernel.OVSTunnel) error {
 	err := d.makeTunnel(t)
 	for range retries {
 		_, taken := errors.AsType[*ovsdb.ConstraintViolation](err)
-		if !taken && !errors.Is(err, os.ErrNotExist) { // or its rows went between two looks: another makes it anew
+		if !taken && !errors.Is(err, os.ErrNotExist) { // or its rows went between two reads: another process creates it again
 			break
 		}
 		time.Sleep(retryPause)
-		err = d.makeTunnel(t) // another was first
+		err = d.makeTunnel(t) // another process was first
 	}
 	return err
 }
@@ -43,24 +43,24 @@ func (d *db) makeTunnel(t *kernel.OVSTunnel) error {
 		return err
 	}
 	if of := owner(old).Network; err == nil && of != t.Network {
-		other, err := d.diffRows(t.Bridge, t.Name, without(want))
+		other, err := d.diffRows(t.Bridge, t.Name, withoutOwner(want))
 		if err == nil && len(other) == 0 {
 			err = d.inUse(t.Name)
 		}
 		if err != nil || len(other) == 0 {
 			return err
 		}
-		return fmt.Errorf("network %q has this tunnel otherwise (%s): give this one another vxlanID or bridge", of, other[0])
+		return fmt.Errorf("network %q has this tunnel with other settings (%s): use another vxlanID or bridge", of, other[0])
 	}
 	made, err := d.put(t.Bridge, t.Name, want, old)
 	if err != nil && made && !unanswered(err) {
-		err = errors.Join(err, d.drop(t.Name)) // shared, so no undo takes it away
+		err = errors.Join(err, d.drop(t.Name)) // shared, so no undo removes it
 	}
 	return err
 }
 
-// without is a tunnel whoever it was made for.
-func without(r rows) rows {
+// withoutOwner returns a tunnel's rows without its owner.
+func withoutOwner(r rows) rows {
 	r.port = maps.Clone(r.port)
 	delete(r.port, "external_ids")
 	return r

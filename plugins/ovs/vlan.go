@@ -10,10 +10,10 @@ import (
 	"github.com/fairlead/fairlead/plugins/link"
 )
 
-// vlanRange is an element of trunk; 0 is what has no tag.
+// vlanRange is an element of trunk; 0 means untagged frames.
 type vlanRange link.VLANRange
 
-func (v vlanRange) problem() string { return link.VLANRange(v).Problem(0, "0 (what has no tag)") }
+func (v vlanRange) problem() string { return link.VLANRange(v).Problem(0, "0 (untagged)") }
 
 const maxVLAN = 4094
 
@@ -32,7 +32,7 @@ func (c *ovs) validateVLANs() error {
 
 type span struct{ first, last int }
 
-// trunks is the ranges as text, sorted and joined: "5,10-20".
+// trunks returns the ranges as text, sorted and merged: "5,10-20".
 func trunks(list []vlanRange) string {
 	var spans []span
 	for _, v := range list {
@@ -63,7 +63,7 @@ func trunks(list []vlanRange) string {
 	return strings.Join(words, ",")
 }
 
-// ids is the reverse of trunks, each ID by itself.
+// ids expands the result of trunks into single IDs.
 func ids(trunks string) (out []int) {
 	for word := range strings.SplitSeq(trunks, ",") {
 		var s span

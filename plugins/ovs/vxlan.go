@@ -11,7 +11,7 @@ import (
 
 const (
 	maxVNI = 1<<24 - 1
-	flow   = "flow" // options:remote_ip: flows say where to
+	flow   = "flow" // options:remote_ip: flows choose the destination
 )
 
 func (c *ovs) validateVXLAN() error {
@@ -27,7 +27,7 @@ func (c *ovs) validateVXLAN() error {
 	for i, r := range c.VXLANRemote {
 		key := fmt.Sprintf("vxlanRemote[%d]", i)
 		if !isAddress(r) && (r != flow || len(c.VXLANRemote) > 1) {
-			return cni.Invalid(c.Raw, key, `want the address of another host, or "flow" alone: flows say where to`)
+			return cni.Invalid(c.Raw, key, `want the address of another host, or "flow" alone: flows choose the destination`)
 		}
 		if slices.Contains(c.VXLANRemote[:i], r) {
 			return cni.Invalid(c.Raw, key, "is listed twice")
@@ -51,7 +51,7 @@ func (c *ovs) withoutVXLAN() error {
 	default:
 		return nil
 	}
-	return cni.Invalid(c.Raw, key, "is of no use without vxlanID")
+	return cni.Invalid(c.Raw, key, "needs vxlanID")
 }
 
 func isAddress(s string) bool {
@@ -59,8 +59,8 @@ func isAddress(s string) bool {
 	return err == nil
 }
 
-// tunnels states a port for each other host. With several, none hands on what
-// came by another: each host has a tunnel to each, and frames would go round.
+// tunnels returns a tunnel to each other host. Of several, none forwards frames that arrived through another: each host
+// has a tunnel to each other, and frames would loop.
 func (c *ovs) tunnels(network string) (list kernel.Objects) {
 	if c.VXLANID == nil {
 		return nil
@@ -78,7 +78,7 @@ func (c *ovs) tunnels(network string) (list kernel.Objects) {
 	return list
 }
 
-// tunnelName shows the identifier, and hash digits of what else tells tunnels apart.
+// tunnelName returns a name with the VXLAN identifier and a hash of what else distinguishes tunnels.
 func tunnelName(bridge string, vni int, remote string) string {
 	return kernel.Owner{Network: bridge, ContainerID: fmt.Sprint(vni), IfName: remote}.LinkName(fmt.Sprintf("vx%d-", vni))
 }

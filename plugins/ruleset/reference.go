@@ -9,10 +9,10 @@ import (
 	"github.com/fairlead/fairlead/plugin"
 )
 
-// What the reference's plugins (v1.9.1) leave on a host for an attachment, by the names
-// that they derive from it: for DEL after a switch.
+// The rules and links that the reference plugins (v1.9.1) leave on a host for an attachment. Their names derive from
+// the attachment, so DEL finds them after a switch to Fairlead.
 
-// ReferenceID is the hash by which the reference names an attachment's chains and links.
+// ReferenceID returns the hash in the names of the reference plugins' chains and links.
 func ReferenceID(a *plugin.Attachment) string { return digest(a.Network + a.ContainerID) }
 
 func digest(s string) string {
@@ -20,8 +20,8 @@ func digest(s string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// ReferenceMasquerade are the rules of ipMasq: of either backend, as nothing tells which
-// the reference chose.
+// ReferenceMasquerade returns the rules of ipMasq in both backends, because nothing records which one the reference
+// plugin used.
 func ReferenceMasquerade(a *plugin.Attachment) (list kernel.Objects) {
 	for _, family := range []string{"ip", "ip6"} {
 		list = append(list, &kernel.ReferenceRules{Family: family, Table: "nat", Chain: "POSTROUTING", JumpTarget: "CNI-" + ReferenceID(a)[:24]})
@@ -30,7 +30,7 @@ func ReferenceMasquerade(a *plugin.Attachment) (list kernel.Objects) {
 	return append(list, &kernel.ReferenceRules{Family: "inet", Table: "cni_plugins_masquerade", Chain: "masq_checks", Comment: comment})
 }
 
-// ReferencePorts are the rules of portmap.
+// ReferencePorts returns the rules of portmap.
 func ReferencePorts(a *plugin.Attachment) (list kernel.Objects) {
 	for _, family := range []string{"ip", "ip6"} {
 		list = append(list, &kernel.ReferenceRules{Family: family, Table: "nat", Chain: "CNI-HOSTPORT-DNAT", JumpTarget: "CNI-DN-" + ReferenceID(a)[:21]})
@@ -41,7 +41,7 @@ func ReferencePorts(a *plugin.Attachment) (list kernel.Objects) {
 	return list
 }
 
-// ReferenceForward are the rules of firewall for an attachment's addresses.
+// ReferenceForward returns the rules of firewall for an attachment's addresses.
 func ReferenceForward(ips []cni.IP) (list kernel.Objects) {
 	for _, ip := range ips {
 		addr := ip.Address.Addr()
@@ -50,5 +50,5 @@ func ReferenceForward(ips []cni.IP) (list kernel.Objects) {
 	return list
 }
 
-// ReferenceLink is the name of bandwidth's link.
+// ReferenceLink returns the name of bandwidth's link.
 func ReferenceLink(a *plugin.Attachment) string { return "bwp" + ReferenceID(a)[:12] }

@@ -233,7 +233,7 @@ func TestOVSTunnel(t *testing.T) {
 	s.must("add", s.conf("n", `"vxlanID": 42, "vxlanRemote": ["192.0.2.7", "192.0.2.8"], "vlan": 8,`), "a")
 	before := s.state()
 	s.refused("add", s.conf("m", `"vxlanID": 42, "vxlanRemote": ["192.0.2.7", "192.0.2.8"],`), "b",
-		`network "n" has this tunnel otherwise (tag is 8, want []): give this one another vxlanID or bridge`)
+		`network "n" has this tunnel with other settings (tag is 8, want []): use another vxlanID or bridge`)
 	s.like(before)
 }
 

@@ -222,7 +222,7 @@ func TestFusedFailure(t *testing.T) {
 		{"after a process", `{"type": "bridge", "ipMasq": true, $IPAM}, {"type": "theirs"}, {"type": "tuning", "sysctl": {"net.core.somaxconn": "many"}}`, `plugins[2] tuning: sysctl -w`},
 		{"none such", `{"type": "bridge", $IPAM}, {"type": "nosuch"}`, `plugins[1] nosuch: failed to find plugin "nosuch" in path`},
 		{"no result", `{"type": "portmap"}, {"type": "bridge", $IPAM}`, `plugins[0] portmap: portmap must be called as chained plugin`},
-		{"nested", `{"type": "bridge", $IPAM}, {"type": "fairlead-chain", "plugins": [{"type": "tuning"}]}`, `plugins[1].type = "fairlead-chain": a chain in a chain`},
+		{"nested", `{"type": "bridge", $IPAM}, {"type": "fairlead-chain", "plugins": [{"type": "tuning"}]}`, `plugins[1].type = "fairlead-chain": a chain cannot contain a chain`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -9,15 +9,14 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// The external IDs by which a port's and an interface's owner is known. A tunnel
-// has the network's alone.
+// External IDs that identify the owner of a port and of an interface. A tunnel has only the network's.
 const (
 	idNetwork   = "fairlead-network"
 	idContainer = "fairlead-container"
 	idInterface = "fairlead-interface"
 )
 
-// rows are a port of a bridge and its interface, without names and references.
+// rows are a bridge port and its interface, without names and references.
 type rows struct{ port, iface ovsdb.Row }
 
 func portRows(p *kernel.OVSPort) rows {
@@ -49,7 +48,7 @@ func tunnelRows(t *kernel.OVSTunnel) rows {
 	return rows{port, ovsdb.Row{"type": "vxlan", "options": ovsMap(options)}}
 }
 
-// vlanRow states each column, so that what should not be set is seen, too.
+// vlanRow sets every column, so that a comparison also finds columns that should be empty.
 func vlanRow(v kernel.VLANs) ovsdb.Row {
 	r := ovsdb.Row{"tag": ovsSet[int](), "trunks": ovsSet(ids(v.Trunks)...), "vlan_mode": ovsSet[string]()}
 	if v.Tag > 0 {
@@ -61,7 +60,7 @@ func vlanRow(v kernel.VLANs) ovsdb.Row {
 	return r
 }
 
-// owner is who a port belongs to; nobody: it is not ours, or a tunnel.
+// owner returns the owner of a port. It is empty for a port of other software and for a tunnel.
 func owner(r row) kernel.Owner {
 	id := r.strings("external_ids")
 	return kernel.Owner{Network: id[idNetwork], ContainerID: id[idContainer], IfName: id[idInterface]}

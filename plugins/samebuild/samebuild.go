@@ -1,7 +1,6 @@
-// Package ours tells whether a program on CNI_PATH has the plugins that the
-// running program has inside itself, so that it need not be started. It goes by
-// what a program was built of, never by its name.
-package ours
+// Package samebuild finds out whether a program on CNI_PATH has the same plugins as the running program, so that they can
+// run in process. It compares build information, never names.
+package samebuild
 
 import (
 	"debug/buildinfo"
@@ -13,23 +12,23 @@ import (
 	"time"
 )
 
-// Module is what a Go program that is of this project says it was built of.
+// Module is the module path in this project's build information.
 const Module = "github.com/fairlead/fairlead"
 
-// Programs knows the programs that it has looked at, until they change.
+// Programs remembers the programs it has compared, until they change.
 type Programs struct {
 	mu    sync.Mutex
-	known map[string]looked
+	known map[string]result
 }
 
-type looked struct {
+type result struct {
 	file os.FileInfo
 	same bool
 }
 
-// Same tells whether a file is of the version that this program has linked. A
-// version that names no one state of the source (a tree with changes, or none
-// that is known) counts only beside this program, as what was built with it.
+// Same reports whether a file was built from the same version as this program. A version that does not identify one
+// state of the source (an unknown one, or a modified tree) counts only in this program's directory, where both were
+// installed together.
 func (p *Programs) Same(file string) bool {
 	fi, err := os.Stat(file)
 	if err != nil {
@@ -41,11 +40,11 @@ func (p *Programs) Same(file string) bool {
 		return l.same
 	}
 	if p.known == nil {
-		p.known = map[string]looked{}
+		p.known = map[string]result{}
 	}
 	same := compare(file)
-	if time.Since(fi.ModTime()) > time.Second { // not one that is just being written
-		p.known[file] = looked{fi, same}
+	if time.Since(fi.ModTime()) > time.Second { // not one that is still being written
+		p.known[file] = result{fi, same}
 	}
 	return same
 }
@@ -59,10 +58,10 @@ func compare(file string) bool {
 	if !ok || theirs.Main.Version != version(own) {
 		return false
 	}
-	return definite(theirs.Main.Version) || beside(file)
+	return definite(theirs.Main.Version) || sameDir(file)
 }
 
-// version is that of this project's packages in a program.
+// version returns the version of this project's packages in a program.
 func version(info *debug.BuildInfo) string {
 	if info.Main.Path == Module {
 		return info.Main.Version
@@ -75,13 +74,13 @@ func version(info *debug.BuildInfo) string {
 	return "none"
 }
 
-// definite tells whether a version names one state of the source.
+// definite reports whether a version identifies one state of the source.
 func definite(version string) bool {
 	return version != "" && version != "(devel)" && !strings.Contains(version, "+dirty")
 }
 
-// beside tells whether a file is in this program's directory, links followed.
-func beside(file string) bool {
+// sameDir reports whether a file is in this program's directory, after following symlinks.
+func sameDir(file string) bool {
 	self, err1 := filepath.EvalSymlinks("/proc/self/exe")
 	other, err2 := filepath.EvalSymlinks(file)
 	return err1 == nil && err2 == nil && filepath.Dir(self) == filepath.Dir(other)

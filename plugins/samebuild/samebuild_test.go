@@ -1,4 +1,4 @@
-package ours
+package samebuild
 
 import (
 	"errors"
@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// A program is ours by what it was built of: this very one, copied beside it,
-// is; the same elsewhere is not, as a test's version names no state of the
-// source; nor is another project's, nor what is no program.
+// Same accepts this program and a copy in the same directory. It rejects a copy elsewhere, because a test's version
+// does not identify the source, and other projects' programs and scripts.
 func TestSame(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
@@ -30,25 +29,25 @@ func TestSame(t *testing.T) {
 	}
 	p := &Programs{}
 	for file, want := range map[string]bool{self: true, near: true, link: true, far: false, text: false, goTool: false, "/nonexistent": false} {
-		for range 2 { // the second time by memory
+		for range 2 { // the second result is remembered
 			if got := p.Same(file); got != want {
 				t.Errorf("%s: %v, want %v", file, got, want)
 			}
 		}
 	}
 	if _, known := p.known[far]; !known {
-		t.Error("what was looked at is not known")
+		t.Error("the result is not remembered")
 	}
 	past := time.Now().Add(-time.Hour)
 	if err := errors.Join(os.WriteFile(near, []byte("something else"), 0o755), os.Chtimes(near, past, past)); err != nil {
 		t.Fatal(err)
 	}
 	if p.Same(near) {
-		t.Error("a program that was replaced counts as what it was")
+		t.Error("a replaced program keeps its old result")
 	}
 }
 
-// copied is a program that was not written just now.
+// copied copies a program and sets its modification time to the past.
 func copied(t *testing.T, from, to string) string {
 	t.Helper()
 	in, err := os.Open(from)
@@ -68,7 +67,7 @@ func copied(t *testing.T, from, to string) string {
 	return to
 }
 
-// The version of a program that embeds this module is its dependency's.
+// A program that imports this module has the module's version.
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	other := func(d ...*debug.Module) *debug.BuildInfo {
