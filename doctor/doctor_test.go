@@ -82,7 +82,7 @@ func TestFacts(t *testing.T) {
 			f.Agent = Agent{Needed: []string{"pods"}, Store: "etcd at http://10.0.0.1:2379: connection refused"}
 		}},
 		{"agent-addresses", "fairlead ipam check", func(f *Facts, _ *Attachment) {
-			f.Agent = Agent{Needed: []string{"pods"}, Cannot: []string{"cannot look after this node's addresses: every block of the subnet belongs to a node"}}
+			f.Agent = Agent{Needed: []string{"pods"}, Cannot: []string{"cannot manage this node's addresses: every block of the subnet belongs to a node"}}
 		}},
 		{"agent-not-ready", "journalctl", func(f *Facts, _ *Attachment) {
 			f.Agent = Agent{Needed: []string{"pods"}, Why: []string{"no addresses yet"}}

@@ -20,7 +20,7 @@ import (
 	"github.com/fairlead/fairlead/ipam"
 )
 
-// bed is a store with a network, and nodes of it.
+// bed is a store with a network and nodes.
 type bed struct {
 	t    *testing.T
 	path string
@@ -49,7 +49,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// node starts a node's manager; stop ends it.
+// node starts a node's manager. The returned function stops it.
 func (b *bed) node(name string, change ...func(*Options)) (m *Manager, stop func()) {
 	b.t.Helper()
 	s := b.open(b.t)
@@ -74,14 +74,14 @@ func (b *bed) run(o Options) (m *Manager, stop func()) {
 		cancel()
 		<-done
 		<-done
-		done <- struct{}{} // for another stop
+		done <- struct{}{} // so that stop can be called again
 		done <- struct{}{}
 	}
 	b.t.Cleanup(stop)
 	return m, stop
 }
 
-// blocks are those that a node's file has.
+// blocks returns the blocks in a node's file.
 func blocks(m *Manager) (list []netip.Prefix) {
 	n, err := m.Dir.Read("default")
 	if err != nil {
@@ -103,9 +103,9 @@ func hold(t testing.TB, m *Manager, o ipam.Owner, set ...ipam.Range) []ipam.IP {
 	return ips
 }
 
-// A node has a block as soon as it is there, and the next before the first is full;
-// when there are no more it says so, and no two nodes have the same.
-func TestBlocks(t *testing.T) {
+// TestBlockPrefetch checks that a node claims its first block at once and the next before the first is full. It reports
+// when none is left, and no two nodes get the same block.
+func TestBlockPrefetch(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, `{"subnets": [{"cidr": "10.244.0.0/26", "block": 28, "exclude": ["10.244.0.32/28"]}]}`)
 	first, _ := b.node("a")
@@ -127,19 +127,19 @@ func TestBlocks(t *testing.T) {
 		}
 		seen[p] = true
 	}
-	for i := range 11 { // of 13, and there is no third block
+	for i := range 11 { // of 13 addresses; there is no third block
 		hold(t, second, ipam.Owner{ContainerID: fmt.Sprint("d", i), IfName: "eth0"}, secondSet...)
 	}
-	must(t, second.look(storetest.Context(t)))
+	must(t, second.reconcile(storetest.Context(t)))
 	for i := range 2 {
 		hold(t, second, ipam.Owner{ContainerID: fmt.Sprint("e", i), IfName: "eth0"}, secondSet...)
 	}
-	if err := second.look(storetest.Context(t)); !errors.Is(err, errNoBlock) {
+	if err := second.reconcile(storetest.Context(t)); !errors.Is(err, errNoBlock) {
 		t.Errorf("all is full, and a look says %v", err)
 	}
 	storetest.Put(t, b.open(t), cluster.NetworkKey("default"), `{"subnets": [{"cidr": "10.244.0.0/26", "block": 28, "exclude": ["10.244.0.0/26"]}, {"cidr": "10.245.0.0/26", "block": 28}]}`)
 	storetest.Eventually(t, func() bool { return len(blocks(second)) == 2 && len(second.Problems()) == 0 })
-	must(t, second.look(storetest.Context(t))) // a subnet that is to go is no trouble
+	must(t, second.reconcile(storetest.Context(t))) // an excluded subnet is not an error
 	err = second.Need(storetest.Context(t), "default", netip.MustParsePrefix("10.244.0.0/26"))
 	if !errors.Is(err, errNoBlock) {
 		t.Errorf("got %v", err)
@@ -174,8 +174,9 @@ func claimOne(m *Manager, container, pod string, w local.Want) (string, error) {
 
 func ready(m *Manager) bool { m.mu.Lock(); defer m.mu.Unlock(); return m.ready }
 
-// A pod's fixed address follows it by its name; another's is refused, with whose it is.
-func TestFixed(t *testing.T) {
+// TestFixedAddressFollowsPod checks that a fixed address follows its pod by name. A request by another pod fails with
+// the owner's name.
+func TestFixedAddressFollowsPod(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, twoSubnets)
 	one, stop := b.node("a")
@@ -202,7 +203,7 @@ func TestFixed(t *testing.T) {
 	if _, err := claimOne(one, "c4", "ns/x", wants("10.9.0.1", false)); err == nil || !contains(err, "is not in") {
 		t.Errorf("outside: %v", err)
 	}
-	// An address by number is its container's until its node is gone.
+	// An explicitly requested address belongs to its container until the node is removed.
 	if _, err := claimOne(one, "c5", "", wants("10.250.0.20", false)); err != nil {
 		t.Fatal(err)
 	}
@@ -236,9 +237,9 @@ func removeKey(t testing.TB, s store.Store, key string) {
 	must(t, err)
 }
 
-// What a removed node had is free after the grace period, fixed addresses are nobody's
-// place; what a node that is only silent has is left alone.
-func TestReclaim(t *testing.T) {
+// TestReclaimRemovedNode checks that a removed node's blocks and addresses are released after the grace period, while
+// fixed addresses stay with their owners. A node that is only silent keeps everything.
+func TestReclaimRemovedNode(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, twoSubnets)
 	soon := func(o *Options) { o.Grace = 300 * time.Millisecond }
@@ -272,8 +273,8 @@ func TestReclaim(t *testing.T) {
 	if len(list) != 2 {
 		t.Errorf("%d blocks: want those of last and silent", len(list))
 	}
-	// The node comes back, with a container in its block that is nobody's: it has
-	// it again. Another's stays that one's.
+	// The node comes back with a container in its former block, which is free: it claims the block again. A block with
+	// a new owner stays there.
 	blk := blocks(gone)[0]
 	set, err := local.Subnet{CIDR: netip.MustParsePrefix("10.244.0.0/24")}.Ranges(blk)
 	must(t, err)
@@ -289,7 +290,7 @@ func TestReclaim(t *testing.T) {
 	_ = last
 }
 
-// A block that became another's while its node was away is that one's: said, and left.
+// TestLostBlock checks that a block that went to another node while its node was away stays there and is reported.
 func TestLostBlock(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, twoSubnets)
@@ -306,14 +307,14 @@ func TestLostBlock(t *testing.T) {
 	again, _ := b.run(o)
 	storetest.Eventually(t, func() bool {
 		p := again.Problems()
-		return len(p) == 1 && strings.Contains(p[0], "node b's now, and 1 addresses")
+		return len(p) == 1 && strings.Contains(p[0], "it belongs to node b now, but containers here hold 1 of")
 	})
 	storetest.Eventually(t, func() bool { l := blocks(again); return len(l) == 1 && l[0] != blk })
 }
 
-// Releases wait in the journal while the store is not there, and are made in order
-// before anything is claimed.
-func TestJournal(t *testing.T) {
+// TestReleasesWaitForStore checks that releases stay in the journal while the store is unavailable, and run in order
+// before any claim.
+func TestReleasesWaitForStore(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, twoSubnets)
 	m, stop := b.node("a")
@@ -339,8 +340,9 @@ func TestJournal(t *testing.T) {
 	}
 }
 
-// What the store says is here, and nothing here holds, is released after a while.
-func TestUnheld(t *testing.T) {
+// TestReleaseUnheldAddresses checks that addresses assigned to this node are released after a while if no container
+// holds them.
+func TestReleaseUnheldAddresses(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, twoSubnets)
 	m, _ := b.node("a", func(o *Options) { o.Grace = 500 * time.Millisecond })
@@ -360,12 +362,12 @@ func TestUnheld(t *testing.T) {
 	}
 }
 
-// Two agents that know nothing of it yet give a pod one address, not two.
-func TestFixedAtOnce(t *testing.T) {
+// TestConcurrentFixedClaims checks that two agents with outdated views assign a pod one fixed address, not two.
+func TestConcurrentFixedClaims(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, twoSubnets)
 	var managers []*Manager
-	for i := range 3 { // as the store was when they last heard of it
+	for i := range 3 { // with the content of the store from before
 		s := b.open(t)
 		m := NewManager(Options{Store: s, Node: fmt.Sprint("n", i), Dir: local.Open(t.TempDir(), t.TempDir())})
 		entries, revision, err := s.List(storetest.Context(t), "")
@@ -395,7 +397,7 @@ func TestFixedAtOnce(t *testing.T) {
 	}
 }
 
-// A subnet of which the first block is excluded is one like others.
+// TestFirstBlockExcluded checks a subnet whose first block is excluded.
 func TestFirstBlockExcluded(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, `{"subnets": [{"cidr": "10.244.0.0/24", "block": 28, "exclude": ["10.244.0.0/28"]}]}`)

@@ -11,21 +11,21 @@ import (
 	"github.com/fairlead/fairlead/ipam"
 )
 
-// Here is what this node's disk says.
-type Here struct {
+// LocalState is the state of addresses on this node's disk.
+type LocalState struct {
 	Networks map[string]*local.Network
 	Held     map[string][]ipam.Holding // by network
-	Pending  []local.Release           // that the agent has not made yet
+	Pending  []local.Release           // releases that the agent has not processed yet
 
-	HostLocal []netip.Addr // what the plugin host-local gave, of whichever network
+	HostLocal []netip.Addr // addresses that the host-local plugin assigned, of all networks
 
-	// Attached are the "CONTAINER IFNAME" of attachments here; nil: unknown.
+	// Attached contains "CONTAINER IFNAME" for each attachment on this host; nil means unknown.
 	Attached map[string]bool
 }
 
-// LookHere reads it.
-func LookHere(d local.Dir) (*Here, error) {
-	h := &Here{Networks: map[string]*local.Network{}, Held: map[string][]ipam.Holding{}}
+// ReadLocalState reads the state from disk.
+func ReadLocalState(d local.Dir) (*LocalState, error) {
+	h := &LocalState{Networks: map[string]*local.Network{}, Held: map[string][]ipam.Holding{}}
 	names, err := d.Networks()
 	if err != nil {
 		return nil, err
@@ -51,15 +51,15 @@ func LookHere(d local.Dir) (*Here, error) {
 	return h, errors.Join(append(errs, err)...)
 }
 
-// Finding is a disagreement.
+// Finding is an inconsistency.
 type Finding struct {
 	Subject string `json:"subject"` // "block 10.244.0.0/26 of network default"
 	Problem string `json:"problem"`
-	Next    string `json:"next"` // what to do about it
+	Next    string `json:"next"` // what the user can do
 }
 
-// Audit compares the store with what a node's disk says, and the store with itself.
-func Audit(s *cluster.Snapshot, node string, h *Here) []Finding {
+// Audit compares the store with a node's disk, and checks the store's own consistency.
+func Audit(s *cluster.Snapshot, node string, h *LocalState) []Finding {
 	a := &audit{s: s, node: node, h: h}
 	a.documents()
 	a.blocks()
@@ -73,7 +73,7 @@ func Audit(s *cluster.Snapshot, node string, h *Here) []Finding {
 type audit struct {
 	s    *cluster.Snapshot
 	node string
-	h    *Here
+	h    *LocalState
 	out  []Finding
 }
 
@@ -87,7 +87,7 @@ func ofNetwork(kind string, what fmt.Stringer, network string) string {
 
 func (a *audit) documents() {
 	for key, err := range a.s.Problems {
-		a.find("key "+key, err.Error(), "write it again: what it says is not heeded")
+		a.find("key "+key, err.Error(), "write it again: the agent ignores it")
 	}
 }
 
@@ -103,17 +103,17 @@ func (a *audit) blocks() {
 		case n == nil:
 			a.find(subject, "there is no such network", "release it")
 		case !slices.ContainsFunc(n.Subnets, func(x cluster.Subnet) bool { return x.CIDR.Overlaps(b.CIDR) && x.Assign != cluster.AssignCluster }):
-			a.find(subject, "it is in no subnet of its network that is given in blocks", "release it")
+			a.find(subject, "it is in no subnet of its network that is assigned in blocks", "release it")
 		}
 		if a.s.Nodes[b.Node] == nil {
-			a.find(subject, fmt.Sprintf("it is node %s's, which is removed", b.Node), waits+b.Node)
+			a.find(subject, fmt.Sprintf("it belongs to node %s, which was removed", b.Node), waits+b.Node)
 		}
 	}
 	slices.SortFunc(all, func(x, y *cluster.Block) int { return x.CIDR.Compare(y.CIDR) })
 	for i, b := range all {
 		for _, c := range all[:i] {
 			if b.Network == c.Network && b.CIDR.Overlaps(c.CIDR) {
-				a.find(ofNetwork("block", b.CIDR, b.Network), fmt.Sprintf("it overlaps with %s of node %s", c.CIDR, c.Node), "release one of both")
+				a.find(ofNetwork("block", b.CIDR, b.Network), fmt.Sprintf("it overlaps with %s of node %s", c.CIDR, c.Node), "release one of them")
 			}
 		}
 	}
@@ -129,21 +129,21 @@ func (a *audit) files() {
 				subject := ofNetwork("block", b, name)
 				switch now := a.s.Blocks[cluster.BlockKey(name, b)]; {
 				case now == nil:
-					a.find(subject, "this node's file has it, and the store does not", "is the agent running? It claims it again if containers hold addresses of it")
+					a.find(subject, "this node's file has it, but it is free in the store", "is the agent running? It claims it again if containers hold addresses of it")
 				case now.Node != a.node:
-					a.find(subject, fmt.Sprintf("this node's file has it, and in the store it is node %s's", now.Node), "attach the containers here anew that hold addresses of it")
+					a.find(subject, fmt.Sprintf("this node's file has it, but the store assigns it to node %s", now.Node), "attach the containers here that hold its addresses again")
 				}
 			}
 		}
 		for _, b := range a.s.BlocksOf(name, a.node) {
 			if !in[b] && !a.s.Blocks[cluster.BlockKey(name, b)].Release {
-				a.find(ofNetwork("block", b, name), "it is this node's, and its file does not have it", "is the agent running? It writes the file")
+				a.find(ofNetwork("block", b, name), "the store assigns it to this node, but this node's file lacks it", "is the agent running? It writes the file")
 			}
 		}
 	}
 }
 
-// held looks at every address that a container here holds.
+// held checks every address that a container here holds.
 func (a *audit) held() {
 	for name, list := range a.h.Held {
 		for _, h := range list {
@@ -152,7 +152,7 @@ func (a *audit) held() {
 				a.foreign(subject, name, h)
 			}
 			if a.h.Attached != nil && !a.h.Attached[h.Owner.ContainerID+" "+h.Owner.IfName] {
-				a.find(subject, fmt.Sprintf("container %s holds it, of which there is no attachment", h.Owner), "a GC of its CNI network frees it: fairlead gc NETWORK")
+				a.find(subject, fmt.Sprintf("container %s holds it but has no attachment", h.Owner), "a GC of its CNI network frees it: fairlead gc NETWORK")
 			}
 		}
 	}
@@ -162,18 +162,18 @@ func (a *audit) inBlock(network string, ip netip.Addr) bool {
 	return slices.ContainsFunc(a.s.BlocksOf(network, a.node), func(b netip.Prefix) bool { return b.Contains(ip) })
 }
 
-// foreign is an address that is held here and in no block of this node.
+// foreign reports a held address that is in none of this node's blocks.
 func (a *audit) foreign(subject, network string, h ipam.Holding) {
 	now := a.s.Addresses[cluster.AddressKey(network, h.Addr)]
 	switch {
 	case now == nil:
-		a.find(subject, fmt.Sprintf("container %s holds it; the store gave it to nobody, and it is in no block of this node", h.Owner), "attach the container anew")
+		a.find(subject, fmt.Sprintf("container %s holds it, but it is free in the store and in no block of this node", h.Owner), "attach the container again")
 	case now.Node != a.node || now.Container != h.Owner.ContainerID:
-		a.find(subject, fmt.Sprintf("container %s holds it; in the store it is %s's, on node %q", h.Owner, now.Owner, now.Node), "attach the container anew")
+		a.find(subject, fmt.Sprintf("container %s holds it, but the store assigns it to %s on node %q", h.Owner, now.Owner, now.Node), "attach the container again")
 	}
 }
 
-// addresses looks at those that the store says are here, or on nodes that are removed.
+// addresses checks the addresses that the store assigns to this node or to removed nodes.
 func (a *audit) addresses() {
 	for _, x := range a.s.Addresses {
 		subject := ofNetwork("address", x.IP, x.Network)
@@ -181,10 +181,10 @@ func (a *audit) addresses() {
 		case x.Node == "":
 		case x.Node != a.node:
 			if a.s.Nodes[x.Node] == nil {
-				a.find(subject, fmt.Sprintf("it is on node %s, which is removed", x.Node), waits+x.Node)
+				a.find(subject, fmt.Sprintf("it is on node %s, which was removed", x.Node), waits+x.Node)
 			}
 		case !slices.ContainsFunc(a.h.Held[x.Network], func(h ipam.Holding) bool { return h.Addr == x.IP }):
-			a.find(subject, fmt.Sprintf("the store says that container %s has it here, and it does not hold it", x.Container), "the agent releases it after two minutes")
+			a.find(subject, fmt.Sprintf("the store assigns it to container %s on this node, which does not hold it", x.Container), "the agent releases it after two minutes")
 		}
 	}
 }

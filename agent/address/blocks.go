@@ -14,14 +14,14 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 )
 
-// errNoBlock is a subnet all of whose blocks are taken.
-var errNoBlock = errors.New("every block of the subnet belongs to a node") // a constant; nothing assigns it
+// errNoBlock means that all blocks of a subnet are in use.
+var errNoBlock = errors.New("every block of the subnet belongs to a node") // constant
 
-// attempts bounds how often what somebody else was faster with is tried again.
+// attempts limits how often a transaction is retried after conflicts.
 const attempts = 50
 
-// needFree claims one more block of a subnet for this node, unless it has a free
-// address of that by now: what asked may have read the file before the last block was in it.
+// needFree claims another block of a subnet, unless this node has a free address in it by now: the caller may have read
+// the file before the last block was added.
 func (m *Manager) needFree(ctx context.Context, network string, subnet netip.Prefix) error {
 	m.blocks.Lock()
 	defer m.blocks.Unlock()
@@ -33,7 +33,7 @@ func (m *Manager) needFree(ctx context.Context, network string, subnet netip.Pre
 	return m.need(ctx, network, subnet)
 }
 
-// need claims one, and writes this node's file.
+// need claims a block and writes this node's file.
 func (m *Manager) need(ctx context.Context, network string, subnet netip.Prefix) error {
 	for range attempts {
 		ops, err := m.pickBlock(network, subnet)
@@ -48,11 +48,10 @@ func (m *Manager) need(ctx context.Context, network string, subnet netip.Prefix)
 			return fmt.Errorf("claim a block of %s of network %s: %w", subnet, network, err)
 		}
 	}
-	return fmt.Errorf("claim a block of %s of network %s: others were faster %d times: try again", subnet, network, attempts)
+	return fmt.Errorf("claim a block of %s of network %s: other nodes claimed the chosen block %d times: try again", subnet, network, attempts)
 }
 
-// pickBlock chooses a free block: from a place on that is this node's own, so that
-// nodes that start together do not want the same.
+// pickBlock returns the changes that claim a free block.
 func (m *Manager) pickBlock(network string, subnet netip.Prefix) ([]store.Op, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -74,15 +73,15 @@ func (m *Manager) pickBlock(network string, subnet netip.Prefix) ([]store.Op, er
 	return m.withLease(network, store.Op{Key: cluster.BlockKey(network, b), Value: value}, b)
 }
 
-// freeBlock is the one that this node had of flannel, else the first free one from
-// its place on.
+// freeBlock returns the block that this node had under flannel, or the first free one. The search starts at a position
+// derived from the node's name, so that nodes that start together do not collide.
 func (m *Manager) freeBlock(network string, s cluster.Subnet) (netip.Prefix, error) {
-	if b, ok := m.wished(network, s); ok {
+	if b, ok := m.formerBlock(network, s); ok {
 		return b, nil
 	}
 	bits := s.BlockBits()
 	n := uint64(1) << min(bits-s.CIDR.Bits(), 62)
-	start := place(m.Node, network, s.CIDR.String()) % n
+	start := hashOf(m.Node, network, s.CIDR.String()) % n
 	for i := range min(n, 1<<20) {
 		if b := nthBlock(s.CIDR, bits, (start+i)%n); m.isFree(network, s, b) {
 			return b, nil
@@ -91,7 +90,7 @@ func (m *Manager) freeBlock(network string, s cluster.Subnet) (netip.Prefix, err
 	return netip.Prefix{}, errNoBlock
 }
 
-// isReady is nil if the store has told all at least once.
+// isReady returns nil if the manager has synced with the store.
 func (m *Manager) isReady() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -105,7 +104,7 @@ func (m *Manager) notReady() error {
 	if m.away != nil {
 		return m.away
 	}
-	return fmt.Errorf("nothing is known of the store yet: %w", store.ErrUnavailable)
+	return fmt.Errorf("not synced with the store yet: %w", store.ErrUnavailable)
 }
 
 func (m *Manager) subnet(network string, cidr netip.Prefix) (cluster.Subnet, error) {
@@ -118,7 +117,7 @@ func (m *Manager) subnet(network string, cidr netip.Prefix) (cluster.Subnet, err
 			return s, nil
 		}
 	}
-	return cluster.Subnet{}, fmt.Errorf("network %s has no subnet %s that is given in blocks", network, cidr)
+	return cluster.Subnet{}, fmt.Errorf("network %s has no subnet %s that is assigned in blocks", network, cidr)
 }
 
 func unknownNetwork(name string, v *view) error {
@@ -128,8 +127,8 @@ func unknownNetwork(name string, v *view) error {
 	return fmt.Errorf("the cluster has no network %q: see \"fairlead network list\"", name)
 }
 
-// place is a number that is always the same for the same words.
-func place(words ...string) uint64 {
+// hashOf returns a hash of the words.
+func hashOf(words ...string) uint64 {
 	h := fnv.New64a()
 	for _, w := range words {
 		h.Write([]byte(w + "\x00"))
@@ -137,7 +136,7 @@ func place(words ...string) uint64 {
 	return h.Sum64()
 }
 
-// nthBlock is a subnet's block by its number.
+// nthBlock returns the i-th block of a subnet.
 func nthBlock(subnet netip.Prefix, bits int, i uint64) netip.Prefix {
 	raw := subnet.Addr().AsSlice()
 	n := new(big.Int).SetBytes(raw)
@@ -146,7 +145,7 @@ func nthBlock(subnet netip.Prefix, bits int, i uint64) netip.Prefix {
 	return netip.PrefixFrom(a, bits)
 }
 
-// usable tells whether a block has any address to give.
+// usable reports whether a block has any usable address.
 func usable(s cluster.Subnet, block netip.Prefix) bool {
 	set, err := local.Subnet{CIDR: s.CIDR, Exclude: s.Exclude}.Ranges(block)
 	return err == nil && set.Size(1) > 0

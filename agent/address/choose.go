@@ -10,13 +10,13 @@ import (
 	"github.com/fairlead/fairlead/agent/cluster"
 )
 
-// errExhausted is a set of ranges of which every address has an owner.
-var errExhausted = errors.New("no IP addresses available") // a constant; nothing assigns it
+// errExhausted means that every address in the ranges is in use.
+var errExhausted = errors.New("no IP addresses available") // constant
 
-// errLater is an address that the same round frees: the next one can give it.
-var errLater = errors.New("it is being released") // a constant; nothing assigns it
+// errLater means that the same round releases the address; the next round can assign it.
+var errLater = errors.New("the address is being released") // constant
 
-// document is what the store is told.
+// document returns the store's document of an assigned address.
 func (m *Manager) document(c *claim, w local.Want, ip netip.Addr) *cluster.Address {
 	owner := c.Pod
 	if owner == "" {
@@ -25,10 +25,10 @@ func (m *Manager) document(c *claim, w local.Want, ip netip.Addr) *cluster.Addre
 	return &cluster.Address{Network: c.Network, IP: ip, Owner: owner, Fixed: w.Fixed, Node: m.Node, Container: c.Container, IfName: c.IfName}
 }
 
-// allowed refuses what is not the cluster's to give.
-func (m *Manager) allowed(c *claim, w local.Want) error {
+// checkAllowed rejects requests for addresses that the cluster does not assign individually.
+func (m *Manager) checkAllowed(c *claim, w local.Want) error {
 	if w.Fixed && c.Pod == "" {
-		return errors.New("a fixed address is a pod's, by its name: CNI_ARGS has no K8S_POD_NAMESPACE and K8S_POD_NAME")
+		return errors.New("a fixed address needs a pod name: CNI_ARGS has no K8S_POD_NAMESPACE and K8S_POD_NAME")
 	}
 	if c.Foreign {
 		return nil
@@ -47,8 +47,8 @@ func (m *Manager) allowed(c *claim, w local.Want) error {
 	return nil
 }
 
-// choose finds an address: the one that the container has already, the one that is
-// the pod's, the one that is asked for, or a free one.
+// choose returns an address: the one that the container already has, the pod's fixed one, the requested one, or a free
+// one.
 func (m *Manager) choose(c *claim, w local.Want, r *round, mine map[string]bool) (netip.Addr, error) {
 	in := func(ip netip.Addr) bool {
 		return slices.ContainsFunc(w.Ranges, func(r local.Span) bool { return r.Contains(ip) }) && (!w.IP.IsValid() || w.IP == ip)
@@ -64,25 +64,24 @@ func (m *Manager) choose(c *claim, w local.Want, r *round, mine map[string]bool)
 		case !r.frees[key]:
 			return a.IP, nil
 		case w.Fixed:
-			return netip.Addr{}, errLater // it is the pod's, and no other
+			return netip.Addr{}, errLater // the pod's only fixed address
 		}
 	}
 	if w.IP.IsValid() {
-		return w.IP, m.mayHave(c, w, in(w.IP), r, mine)
+		return w.IP, m.checkRequested(c, w, in(w.IP), r, mine)
 	}
 	for ip := range spread(w.Ranges, r.rank, r.nodes) {
 		key := cluster.AddressKey(c.Network, ip)
-		if m.view.was(key) == 0 && !r.taken[key] && !mine[key] {
+		if m.view.revision(key) == 0 && !r.taken[key] && !mine[key] {
 			return ip, nil
 		}
 	}
-	return netip.Addr{}, fmt.Errorf("%w in %v: every one has an owner", errExhausted, w.Ranges)
+	return netip.Addr{}, fmt.Errorf("%w in %v: all addresses are in use", errExhausted, w.Ranges)
 }
 
-// mayHave tells whether a container may have the address that it asks for. A pod's
-// name says that it is the same one, wherever it was; another's is taken only when
-// its node is not there.
-func (m *Manager) mayHave(c *claim, w local.Want, inside bool, r *round, mine map[string]bool) error {
+// checkRequested checks whether a container may have the requested address. The pod's name identifies the pod on any
+// node. Another owner's address is reassigned only if its node was removed.
+func (m *Manager) checkRequested(c *claim, w local.Want, inside bool, r *round, mine map[string]bool) error {
 	key := cluster.AddressKey(c.Network, w.IP)
 	a := m.view.snap.Addresses[key]
 	switch {
@@ -91,7 +90,7 @@ func (m *Manager) mayHave(c *claim, w local.Want, inside bool, r *round, mine ma
 	case r.frees[key]:
 		return errLater
 	case r.taken[key] || mine[key]:
-		return fmt.Errorf("%s is being given to another", w.IP)
+		return fmt.Errorf("%s is being assigned to another container", w.IP)
 	case a == nil:
 		return nil
 	case c.Pod != "" && a.Owner == c.Pod && (a.IfName == c.IfName || a.IfName == ""):
@@ -99,7 +98,7 @@ func (m *Manager) mayHave(c *claim, w local.Want, inside bool, r *round, mine ma
 	case a.Fixed:
 		return fmt.Errorf("%s is fixed for %s: see \"fairlead ipam show\"", w.IP, a.Owner)
 	case a.Node == m.Node || m.view.snap.Nodes[a.Node] != nil:
-		return fmt.Errorf("%s is %s's, on node %s", w.IP, a.Owner, a.Node)
+		return fmt.Errorf("%s belongs to %s on node %s", w.IP, a.Owner, a.Node)
 	}
 	return nil
 }

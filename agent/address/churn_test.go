@@ -16,10 +16,10 @@ import (
 	"github.com/fairlead/fairlead/internal/etcdtest"
 )
 
-// model is who has what, as those who were given it know.
+// model records which container has which address, according to the containers.
 type model struct {
 	mu sync.Mutex
-	of map[string]string // address to container
+	of map[string]string // container by address
 	t  *testing.T
 	n  int
 }
@@ -35,7 +35,7 @@ func (m *model) gave(network, ip, container string) {
 	m.n++
 }
 
-// back is what a container has no more.
+// back records that a container released its addresses.
 func (m *model) back(container string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -46,8 +46,8 @@ func (m *model) back(container string) {
 	}
 }
 
-// Containers come and go on three nodes, whose agents are killed and started again and
-// one of whose etcd members dies: no address is given twice, and none is lost.
+// TestChurn adds and removes containers on three nodes while agents are killed and restarted and an etcd member dies.
+// No address may be assigned twice or lost.
 func TestChurn(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{Members: 3})
@@ -83,7 +83,7 @@ func TestChurn(t *testing.T) {
 	}
 }
 
-// restarted is a node whose agent is ended and started under those who use it.
+// restarted is a node whose agent is restarted while in use.
 type restarted struct {
 	b    *bed
 	mu   sync.RWMutex
@@ -100,8 +100,8 @@ func (n *restarted) restart() {
 	n.m, n.stop = n.b.run(o)
 }
 
-// round is a container's life: an address of each of two networks, one of which has
-// hardly more addresses than there are containers.
+// round runs a container's life: one address of each of two networks. One network has barely more addresses than there
+// are containers.
 func (n *restarted) round(t *testing.T, m *model, container string) {
 	ctx := storetest.Context(t)
 	spans := map[string]local.Span{
@@ -125,7 +125,7 @@ func (n *restarted) round(t *testing.T, m *model, container string) {
 		note = append(note, local.Release{Network: network, Container: container, IfName: "eth0"})
 	}
 	time.Sleep(time.Duration(rand.IntN(5)) * time.Millisecond)
-	m.back(container) // what is written down may be another's at once
+	m.back(container) // once journaled, the address may be reassigned at once
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	if err := n.m.Dir.Note(ctx, note...); err != nil {

@@ -9,29 +9,29 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 )
 
-// claim is a request on its way: several are answered by one transaction.
+// claim is a pending request. One transaction can answer several.
 type claim struct {
 	local.ClaimArgs
-	ctx  context.Context
-	ips  []netip.Addr
-	keys []string // of these
-	gets []string // of these, what the container did not have before
-	ops  []store.Op
-	done chan error
+	ctx    context.Context
+	ips    []netip.Addr
+	keys   []string // of ips
+	gained []string // the keys that the container did not have before
+	ops    []store.Op
+	done   chan error
 
-	// A pod's first fixed address is given only after a look at the store itself: what
-	// is known may be a moment old, and another node may give it one now.
-	makes bool // the plan gives a fixed address that the pod did not have
-	slot  *store.Op
+	// Before a pod gets its first fixed address, the store itself is read: the view may be outdated, and another node
+	// may be assigning one now.
+	newFixed bool // the plan assigns a fixed address that the pod did not have
+	slot     *store.Op
 
-	// By the manager's lock:
-	answered bool // it has its addresses
-	gone     bool // whoever asked does not wait any more
-	unknown  bool // the store did not say whether it was done
+	// Guarded by the manager's mutex:
+	answered bool // the claim has its addresses
+	gone     bool // the caller no longer waits
+	unknown  bool // the outcome of the commit is unknown
 }
 
-// claim gives a container the addresses that it wants, all or none. One that has them
-// already has them again. When it succeeded, delivered has to be called.
+// claim assigns a container all the addresses that it wants, or none. A repeated claim returns the same addresses.
+// After success the caller must call delivered.
 func (m *Manager) claim(ctx context.Context, args local.ClaimArgs) (*claim, error) {
 	if err := checkClaim(args); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (m *Manager) claim(ctx context.Context, args local.ClaimArgs) (*claim, erro
 		}
 		return c, nil
 	case <-ctx.Done():
-		m.abandon(c)
+		m.cancelClaim(c)
 		return nil, ctx.Err()
 	}
 }
@@ -61,8 +61,8 @@ func checkClaim(args local.ClaimArgs) error {
 	return nil
 }
 
-// foresee is what claim would give now, as far as is known here; nothing is taken.
-func (m *Manager) foresee(args local.ClaimArgs) ([]netip.Addr, error) {
+// preview returns what claim would assign now, without assigning it.
+func (m *Manager) preview(args local.ClaimArgs) ([]netip.Addr, error) {
 	if err := checkClaim(args); err != nil {
 		return nil, err
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 )
 
-// writeFiles writes what plugins read, for every network that this node has a part in,
-// or had: what it was then, or was before somebody deleted and made it anew, must not count.
+// writeFiles writes the plugins' files for every network that this node uses or used. A file from before a network was
+// deleted and created again must not stay in effect.
 func (m *Manager) writeFiles() error {
 	m.files.Lock()
 	defer m.files.Unlock()
@@ -27,7 +27,7 @@ func (m *Manager) writeFiles() error {
 	for name, n := range m.view.snap.Networks {
 		if m.takesPart(name) || slices.Contains(before, name) {
 			if name == cluster.DefaultNetwork {
-				m.lend(n)
+				m.chooseFlannelBlocks(n)
 			}
 			list = append(list, m.localNetwork(name, n))
 		}
@@ -42,12 +42,12 @@ func (m *Manager) writeFiles() error {
 	return errors.Join(append(errs, m.forget(before), m.writeSubnetFile())...)
 }
 
-// forget removes the files of networks that the cluster has no more, but for those of
-// which something here holds an address: the store may have been set back.
+// forget removes the files of deleted networks. A network with held addresses keeps its file, because the store may
+// have been restored from a backup.
 func (m *Manager) forget(names []string) error {
 	var errs []error
 	for _, name := range names {
-		held, err := m.holds(name)
+		held, err := m.heldAddrs(name)
 		if err == nil && len(held) == 0 {
 			err = m.Dir.Remove(name)
 		}
@@ -77,7 +77,7 @@ func (m *Manager) localSubnet(network string, s cluster.Subnet) local.Subnet {
 	for _, b := range m.view.snap.BlocksOf(network, m.Node) {
 		switch {
 		case !s.CIDR.Contains(b.Addr()) || out.Cluster() || m.view.snap.Blocks[cluster.BlockKey(network, b)].Release:
-		case m.isLent(network, b):
+		case m.isFlannelBlock(network, b):
 			out.Lent = append(out.Lent, b)
 		default:
 			out.Blocks = append(out.Blocks, b)
@@ -86,10 +86,10 @@ func (m *Manager) localSubnet(network string, s cluster.Subnet) local.Subnet {
 	return out
 }
 
-// keepHeld looks for blocks that this node's file has and the store does not give it:
-// while it was away, it was removed and its blocks taken back. What is held in one
-// that nobody has is claimed again; another node's is not touched, and said.
-func (m *Manager) keepHeld(ctx context.Context) error {
+// reclaimHeldBlocks finds blocks that this node's file has but the store does not assign to it. This happens if the
+// node was away, removed, and its blocks reclaimed. If containers hold addresses in a free block, the node claims it
+// again. It reports a block that another node owns and does not touch it.
+func (m *Manager) reclaimHeldBlocks(ctx context.Context) error {
 	names, err := m.Dir.Networks()
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func (m *Manager) keepHeld(ctx context.Context) error {
 			errs = append(errs, err)
 			continue
 		}
-		held, err := m.holds(name)
+		held, err := m.heldAddrs(name)
 		errs = append(errs, err)
 		for _, s := range n.Subnets {
 			for _, b := range slices.Concat(s.Blocks, s.Lent) {
@@ -120,10 +120,10 @@ func (m *Manager) keepBlock(ctx context.Context, network string, s local.Subnet,
 	n := len(slices.DeleteFunc(slices.Clone(held), func(a netip.Addr) bool { return !block.Contains(a) }))
 	switch {
 	case now != nil && now.Node == m.Node || n == 0:
-		m.complain(problem, nil)
+		m.recordProblem(problem, nil)
 		return nil
 	case now != nil:
-		m.complain(problem, fmt.Errorf("it is node %s's now, and %d addresses of it are held by containers here: they must be attached anew", now.Node, n))
+		m.recordProblem(problem, fmt.Errorf("it belongs to node %s now, but containers here hold %d of its addresses: attach them again", now.Node, n))
 		return nil
 	}
 	value, err := json.Marshal(cluster.Block{Node: m.Node, Subnet: s.CIDR})
@@ -132,11 +132,11 @@ func (m *Manager) keepBlock(ctx context.Context, network string, s local.Subnet,
 	}
 	err = m.commit(ctx, []store.Op{{Key: key, Value: value}})
 	if isConflict(err) {
-		return nil // the next look says whose it is
+		return nil // the next reconciliation reports the owner
 	}
 	if err != nil {
-		return fmt.Errorf("claim block %s again, of which containers here hold %d addresses: %w", block, n, err)
+		return fmt.Errorf("claim block %s again, in which containers here hold %d addresses: %w", block, n, err)
 	}
-	m.Log.Warn("claimed a block again that was taken back while containers here held addresses of it", "key", key, "addresses", n)
+	m.Log.Warn("claimed a block again, because containers here hold addresses in it", "key", key, "addresses", n)
 	return nil
 }

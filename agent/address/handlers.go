@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// codeOf is the code with which a plugin is to end.
+// codeOf returns the CNI error code for an error.
 func codeOf(err error) uint {
 	if e, ok := errors.AsType[*cni.Error](err); ok {
 		return e.Code
@@ -27,7 +27,7 @@ func codeOf(err error) uint {
 	return cni.CodeGeneric
 }
 
-// Handlers are the operations on addresses, for a Server.
+// Handlers returns the operations on addresses, for a Server.
 func (m *Manager) Handlers() map[string]Handler {
 	return map[string]Handler{
 		local.OpStatus: handler(m.status),
@@ -42,9 +42,9 @@ func (m *Manager) Handlers() map[string]Handler {
 			return given{local.ClaimResult{IPs: c.ips}, func(ok bool) { m.delivered(c, ok) }}, nil
 		}),
 		local.OpForesee: handler(func(ctx context.Context, a local.ClaimArgs) (any, error) {
-			ips, err := m.foresee(a)
-			if errors.Is(err, errExhausted) && m.readJournal(ctx) == nil { // what was given back is not free before
-				ips, err = m.foresee(a)
+			ips, err := m.preview(a)
+			if errors.Is(err, errExhausted) && m.readJournal(ctx) == nil { // pending releases may free an address
+				ips, err = m.preview(a)
 			}
 			return local.ClaimResult{IPs: ips}, err
 		}),
@@ -54,16 +54,16 @@ func (m *Manager) Handlers() map[string]Handler {
 	}
 }
 
-// given is a claim's answer: one that reaches nobody is taken back.
+// given is a claim's answer. If it is not delivered, the addresses are released.
 type given struct {
 	local.ClaimResult
 	told func(ok bool)
 }
 
-// Delivered says whether the answer has reached who asked.
+// Delivered records whether the caller received the answer.
 func (g given) Delivered(ok bool) { g.told(ok) }
 
-// handler decodes an operation's arguments.
+// handler wraps an operation to decode its arguments.
 func handler[T any](do func(context.Context, T) (any, error)) Handler {
 	return func(ctx context.Context, raw json.RawMessage) (any, error) {
 		var args T
@@ -74,8 +74,7 @@ func handler[T any](do func(context.Context, T) (any, error)) Handler {
 	}
 }
 
-// serveBlock makes sure that this node takes part in a network, and claims a block of
-// each subnet asked for.
+// serveBlock makes this node use a network and claims a block of each requested subnet.
 func (m *Manager) serveBlock(ctx context.Context, a local.BlockArgs) error {
 	m.mu.Lock()
 	ready, known := m.ready, m.view.snap.Networks[a.Network] != nil
@@ -117,7 +116,7 @@ func (m *Manager) status(_ context.Context, a local.StatusArgs) (any, error) {
 	return r, nil
 }
 
-// Report writes an interface of a container into the store, or takes it away.
+// Report writes a container's interface to the store, or deletes it.
 func (m *Manager) Report(ctx context.Context, r local.ReportArgs) error {
 	if r.Container == "" || r.IfName == "" || strings.Contains(r.Container+r.IfName, "/") {
 		return fmt.Errorf("endpoint %s/%s: want a container and an interface, without slashes", r.Container, r.IfName)

@@ -8,14 +8,14 @@ import (
 	"github.com/fairlead/fairlead/agent/address/local"
 )
 
-// Need claims one more block of a subnet for this node.
+// Need claims another block of a subnet for this node.
 func (m *Manager) Need(ctx context.Context, network string, subnet netip.Prefix) error {
 	m.blocks.Lock()
 	defer m.blocks.Unlock()
 	return m.need(ctx, network, subnet)
 }
 
-// Release frees what containers of this node have, which may be nothing.
+// Release releases the addresses of this node's containers. There may be none.
 func (m *Manager) Release(ctx context.Context, list ...local.Release) error {
 	m.turn.Lock()
 	defer m.turn.Unlock()
@@ -25,8 +25,7 @@ func (m *Manager) Release(ctx context.Context, list ...local.Release) error {
 	return nil
 }
 
-// Claim gives a container the addresses that it wants, all or none. One that has
-// them already has them again.
+// Claim assigns a container all the addresses that it wants, or none. A repeated call returns the same addresses.
 func (m *Manager) Claim(ctx context.Context, args local.ClaimArgs) ([]netip.Addr, error) {
 	c, err := m.claim(ctx, args)
 	if err != nil {

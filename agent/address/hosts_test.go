@@ -8,8 +8,8 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 )
 
-// A block in which a node has its own address is nobody's, where hosts can be reached
-// through it: an isolated network's blocks are in namespaces of their own.
+// TestHostsInBlocks checks that no node claims a block that contains a node's own address, except in isolated networks,
+// whose blocks are in their own namespaces.
 func TestHostsInBlocks(t *testing.T) {
 	t.Parallel()
 	for isolated, want := range map[string]int{"": 14, `"isolated": true, `: 16} {

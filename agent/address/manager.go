@@ -17,68 +17,66 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 )
 
-// Options are what a Manager works with.
+// Options configure a Manager.
 type Options struct {
 	Store store.Store
-	Node  string // this one's name
+	Node  string // this node's name
 	Dir   local.Dir
 
-	// Grace is for how long a node must be absent from the store before what it
-	// had is free; 0: 5 min. It must be seen absent all that time.
+	// Grace is how long a node must be continuously missing from the store before its blocks and addresses are
+	// released. 0 means 5 minutes.
 	Grace time.Duration
 
-	// SubnetFile is flannel's file of this host's subnet, which is written for the
-	// plugin flannel: one block of each family of the default network is lent to
-	// it. "": none.
+	// SubnetFile is flannel's file with this host's subnet, written for the flannel plugin. If it is set, host-local
+	// allocates from one block of each family of the default network. "" writes no file.
 	SubnetFile string
 
-	// Flannel is what this node's leases in flannel's keys say, but for their
-	// subnets; nil as long as that is not known. Without the function there is no
-	// flannel beside.
+	// Flannel returns this node's flannel lease without its subnets, or nil while it is not known. A nil function means
+	// that the cluster has no flannel nodes.
 	Flannel func() *cluster.FlannelLease
 
-	Log *slog.Logger             // nil: nothing is said
-	MTU func(network string) int // of its containers' links; nil: unknown
+	Log *slog.Logger             // nil: no logging
+	MTU func(network string) int // MTU of the network's container links in bytes; nil: unknown
 }
 
-// Manager looks after this node's addresses. It is a store.Follower: it has to be
-// told everything below cluster.Followed, by store.FollowAll.
+// Manager manages this node's addresses. It is a store.Follower for everything below cluster.Followed; see
+// store.FollowAll.
 type Manager struct {
 	Options
 
-	mu       sync.Mutex
-	view     *view
-	ready    bool              // the store has told all at least once
-	recheck  bool              // what is held here has to be compared with all that the store has
-	lost     *cluster.Snapshot // what was known before the store was set back; nil: it was not
-	away     error
-	dirty    chan struct{}        // this node's files may have to be written
-	joined   map[string]bool      // networks that something here asked for
-	absent   map[string]time.Time // nodes that have addresses, and are not there, since when
-	leaving  map[string]time.Time // blocks of ours that are not in our file any more, since when
-	unheld   map[string]time.Time // addresses of ours that nothing here holds, since when
-	problems map[string]string
-	lent     map[bool]netip.Prefix // of IPv4 and of IPv6, to the plugin flannel
-	before   []netip.Prefix        // what SubnetFile said when this began
+	mu           sync.Mutex
+	view         *view
+	ready        bool              // synced with the store at least once
+	recheck      bool              // compare held blocks and addresses with the store
+	lost         *cluster.Snapshot // the view before the store was restored from a backup; nil: it was not
+	away         error
+	dirty        chan struct{}        // signals that this node's files may be outdated
+	joined       map[string]bool      // networks that something on this node asked for
+	absent       map[string]time.Time // missing nodes that have blocks or addresses, since when
+	leaving      map[string]time.Time // our blocks that are no longer in our file, since when
+	unheld       map[string]time.Time // our addresses that no container holds, since when
+	problems     map[string]string
+	flannelBlock map[bool]netip.Prefix // block for the flannel plugin, by family (true: IPv6)
+	formerBlocks []netip.Prefix        // content of SubnetFile at start
 
-	claims   chan *claim
-	last     map[string]*claim // by key, which was told of it last, and may not have heard
-	undone   map[*claim]bool   // that got what nobody took
-	unwanted chan struct{}     // there is one more of these
+	claims    chan *claim
+	last      map[string]*claim // last claim that received each key and may not have received the answer
+	unclaimed map[*claim]bool   // claims whose addresses reached nobody
+	unwanted  chan struct{}     // signals a new entry in unclaimed
 
-	files  sync.Mutex // one writes this node's files at a time
-	blocks sync.Mutex // one claims blocks at a time
-	turn   sync.Mutex // one reads the journal, gives and releases addresses at a time
+	files  sync.Mutex // serializes writing this node's files
+	blocks sync.Mutex // serializes claiming blocks
+	turn   sync.Mutex // serializes journal reads, assignments and releases
 }
 
 const (
-	defaultGrace = 5 * time.Minute
-	lookEvery    = time.Second            // at what is held here
-	journalEvery = 200 * time.Millisecond // at the journal
-	reclaimEvery = 5 * time.Second
+	defaultGrace   = 5 * time.Minute
+	reconcileEvery = time.Second            // interval of reconcile
+	journalEvery   = 200 * time.Millisecond // interval of readJournal
+	reclaimEvery   = 5 * time.Second
 )
 
-// NewManager makes one. Run does its work.
+// NewManager returns a Manager. Call Run to start it.
 func NewManager(o Options) *Manager {
 	if o.Grace == 0 {
 		o.Grace = defaultGrace
@@ -92,23 +90,23 @@ func NewManager(o Options) *Manager {
 	return &Manager{
 		Options: o, view: newView(), dirty: make(chan struct{}, 1), joined: map[string]bool{},
 		absent: map[string]time.Time{}, leaving: map[string]time.Time{}, unheld: map[string]time.Time{}, problems: map[string]string{},
-		lent: map[bool]netip.Prefix{}, before: readLent(o.SubnetFile),
-		claims: make(chan *claim, 1024), last: map[string]*claim{}, undone: map[*claim]bool{}, unwanted: make(chan struct{}, 1),
+		flannelBlock: map[bool]netip.Prefix{}, formerBlocks: readSubnetFile(o.SubnetFile),
+		claims: make(chan *claim, 1024), last: map[string]*claim{}, unclaimed: map[*claim]bool{}, unwanted: make(chan struct{}, 1),
 	}
 }
 
-// Run does what is to be done until the context ends.
+// Run manages the addresses until the context ends.
 func (m *Manager) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
 	all.Go(func() { m.serveClaims(ctx) })
 	all.Go(func() { m.every(ctx, journalEvery, "read the journal", m.readJournal) })
-	all.Go(func() { m.every(ctx, reclaimEvery, "take back what nobody has", m.reclaim) })
-	tick := time.NewTicker(lookEvery)
+	all.Go(func() { m.every(ctx, reclaimEvery, "reclaim unused addresses and blocks", m.reclaim) })
+	tick := time.NewTicker(reconcileEvery)
 	defer tick.Stop()
 	for {
-		err := m.look(ctx)
-		m.complain("look after this node's addresses", err)
+		err := m.reconcile(ctx)
+		m.recordProblem("manage this node's addresses", err)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -122,7 +120,7 @@ func (m *Manager) every(ctx context.Context, pause time.Duration, what string, d
 	tick := time.NewTicker(pause)
 	defer tick.Stop()
 	for {
-		m.complain(what, do(ctx))
+		m.recordProblem(what, do(ctx))
 		select {
 		case <-ctx.Done():
 			return
@@ -131,8 +129,8 @@ func (m *Manager) every(ctx context.Context, pause time.Duration, what string, d
 	}
 }
 
-// complain says what went wrong, once as long as it is the same.
-func (m *Manager) complain(what string, err error) {
+// recordProblem records and logs an error, once per message. A nil error clears it.
+func (m *Manager) recordProblem(what string, err error) {
 	if errors.Is(err, context.Canceled) {
 		return
 	}
@@ -143,7 +141,7 @@ func (m *Manager) complain(what string, err error) {
 		return
 	}
 	if errors.Is(err, store.ErrUnavailable) {
-		return // who reads of the store reads that already
+		return // the store's follower already reports this
 	}
 	if m.problems[what] != err.Error() {
 		m.Log.Warn("cannot "+what, "error", err)
@@ -151,7 +149,7 @@ func (m *Manager) complain(what string, err error) {
 	m.problems[what] = err.Error()
 }
 
-// Problems are what a person should know, in order.
+// Problems returns the current errors, sorted.
 func (m *Manager) Problems() (list []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -162,8 +160,8 @@ func (m *Manager) Problems() (list []string) {
 	return list
 }
 
-// Rewound is a store that was set back: what was known is compared with what it says
-// now, and what this agent wrote since does not count.
+// Rewound implements store.Rewinder, for a store that was restored from an older backup. The former content is kept for
+// comparison.
 func (m *Manager) Rewound() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -172,10 +170,10 @@ func (m *Manager) Rewound() {
 	}
 	m.view, m.ready = newView(), false
 	m.absent, m.unheld = map[string]time.Time{}, map[string]time.Time{}
-	m.Log.Warn("the store was set back to what it was earlier: what is held here is claimed again")
+	m.Log.Warn("the store was restored from an older backup; claiming the held blocks and addresses again")
 }
 
-// Reset is the store's whole content.
+// Reset implements store.Follower.
 func (m *Manager) Reset(entries []store.Entry, revision int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -184,7 +182,7 @@ func (m *Manager) Reset(entries []store.Entry, revision int64) {
 	m.wake()
 }
 
-// Change is what happened in the store.
+// Change implements store.Follower.
 func (m *Manager) Change(b store.Batch) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -203,14 +201,13 @@ func (m *Manager) Change(b store.Batch) {
 	}
 }
 
-// concerns tells whether this node's files may be others when a key is.
+// concerns reports whether a key can affect this node's files.
 func (m *Manager) concerns(key string) bool {
 	b := m.view.snap.Blocks[key]
 	return b != nil && b.Node == m.Node || strings.HasPrefix(key, cluster.NetworksPrefix)
 }
 
-// Away is a store that cannot be reached. What was seen absent until now may have
-// come and gone meanwhile.
+// Away implements store.Follower. It restarts the grace periods, because nodes may return unnoticed.
 func (m *Manager) Away(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -218,7 +215,7 @@ func (m *Manager) Away(err error) {
 	m.absent = map[string]time.Time{}
 }
 
-// Back is a store that answers again.
+// Back implements store.Follower.
 func (m *Manager) Back() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -226,7 +223,7 @@ func (m *Manager) Back() {
 	m.wake()
 }
 
-// Wake has this node's files looked at: a network's MTU became known, say.
+// Wake triggers a reconciliation, for example because a network's MTU became known.
 func (m *Manager) Wake() { m.wake() }
 
 func (m *Manager) wake() {
@@ -236,8 +233,8 @@ func (m *Manager) wake() {
 	}
 }
 
-// commit makes a transaction and takes it into the view. After a conflict the keys are
-// read again, so that the next attempt knows better.
+// commit writes a transaction and applies it to the view. After a conflict it reads the keys again for the next
+// attempt.
 func (m *Manager) commit(ctx context.Context, ops []store.Op) error {
 	revision, err := m.Store.Commit(ctx, ops...)
 	if err == nil {
@@ -269,7 +266,7 @@ func (m *Manager) refresh(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// isConflict tells whether a commit may be tried again.
+// isConflict reports whether a failed commit can be retried.
 func isConflict(err error) bool {
 	return errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrUnavailable)
 }

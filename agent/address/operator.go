@@ -14,9 +14,9 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 )
 
-// ReleaseBlock takes a block from its node at an operator's word. One whose node is
-// removed is free at once; another's agent is asked, and lets it go when nothing
-// holds an address of it. It returns whether the block is free by now.
+// ReleaseBlock releases a node's block on an administrator's request. A removed node's block is released at once.
+// Otherwise it asks the node's agent, which releases the block once no container holds an address in it. It returns
+// whether the block is free already.
 func ReleaseBlock(ctx context.Context, s store.Store, network string, block netip.Prefix) (free bool, err error) {
 	key := cluster.BlockKey(network, block)
 	e, err := s.Get(ctx, key)
@@ -43,11 +43,11 @@ func ReleaseBlock(ctx context.Context, s store.Store, network string, block neti
 	if _, err := s.Commit(ctx, store.Op{Key: key, Value: value, Was: e.Revision}); err != nil {
 		return false, err
 	}
-	return waitGone(ctx, s, key)
+	return waitDeleted(ctx, s, key)
 }
 
-// waitGone waits for a key's end, as long as the context allows.
-func waitGone(ctx context.Context, s store.Store, key string) (bool, error) {
+// waitDeleted waits until a key is deleted or the context ends.
+func waitDeleted(ctx context.Context, s store.Store, key string) (bool, error) {
 	for {
 		_, err := s.Get(ctx, key)
 		switch {
@@ -65,8 +65,8 @@ func waitGone(ctx context.Context, s store.Store, key string) (bool, error) {
 	}
 }
 
-// ReleaseAddress takes an address from its owner at an operator's word: not one that
-// a container has on a node that is there.
+// ReleaseAddress releases an address on an administrator's request. It fails if a container on an existing node has the
+// address.
 func ReleaseAddress(ctx context.Context, s store.Store, network string, ip netip.Addr) error {
 	_, ops, err := releasing(ctx, s, network, ip)
 	if err != nil {
@@ -76,8 +76,8 @@ func ReleaseAddress(ctx context.Context, s store.Store, network string, ip netip
 	return err
 }
 
-// MayRelease says whose an address is, or why it cannot be released; os.ErrNotExist:
-// it is nobody's.
+// MayRelease returns an address's document, or an error if the address cannot be released. The error is os.ErrNotExist
+// if the address is free.
 func MayRelease(ctx context.Context, s store.Store, network string, ip netip.Addr) (*cluster.Address, error) {
 	a, _, err := releasing(ctx, s, network, ip)
 	return a, err
@@ -107,8 +107,8 @@ func releasing(ctx context.Context, s store.Store, network string, ip netip.Addr
 	return a, append(ops, store.Op{Key: cluster.NodeKey(a.Node), Verify: true}), nil
 }
 
-// ReleaseNode frees, without a grace period, all that a removed node had, and returns
-// the keys. One that is not removed is refused.
+// ReleaseNode releases everything that a removed node had, without a grace period, and returns the keys. It fails if
+// the node still exists.
 func ReleaseNode(ctx context.Context, s store.Store, node string) (keys []string, err error) {
 	if _, err := s.Get(ctx, cluster.NodeKey(node)); err == nil {
 		return nil, fmt.Errorf("node %s is in the cluster: remove it first, with \"fairlead node remove %s\"", node, node)
@@ -121,7 +121,7 @@ func ReleaseNode(ctx context.Context, s store.Store, node string) (keys []string
 	}
 	m := NewManager(Options{Store: s})
 	m.Reset(entries, revision)
-	ops, err := m.freeing(node)
+	ops, err := m.releaseOps(node)
 	if err != nil {
 		return nil, err
 	}

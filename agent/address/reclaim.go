@@ -15,8 +15,8 @@ import (
 	"github.com/fairlead/fairlead/ipam"
 )
 
-// reclaim frees what nodes had that are gone, and addresses of this node's that
-// nothing here holds. Any agent does it; that others do, too, is only a conflict.
+// reclaim releases what removed nodes had, and this node's addresses that no container holds. Every agent does this; a
+// concurrent attempt only causes a conflict.
 func (m *Manager) reclaim(ctx context.Context) error {
 	m.mu.Lock()
 	ready := m.ready && m.away == nil
@@ -28,11 +28,11 @@ func (m *Manager) reclaim(ctx context.Context) error {
 	for _, node := range m.longAbsent() {
 		errs = append(errs, m.reclaimNode(ctx, node))
 	}
-	return errors.Join(append(errs, m.releaseUnheld(ctx), m.orphans(ctx))...)
+	return errors.Join(append(errs, m.releaseUnheld(ctx), m.removeOrphanedLeases(ctx))...)
 }
 
-// longAbsent are the nodes that have something, and have not been there for the grace
-// period; some longer, so that not all agents come at once.
+// longAbsent returns the nodes that have blocks or addresses and have been missing for the grace period. A random extra
+// time keeps agents from acting all at once.
 func (m *Manager) longAbsent() (nodes []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -59,44 +59,44 @@ func (m *Manager) longAbsent() (nodes []string) {
 	return nodes
 }
 
-// reclaimNode looks a second time, at the store itself, and frees what is left.
+// reclaimNode checks the store again and then releases everything that a node had.
 func (m *Manager) reclaimNode(ctx context.Context, node string) error {
 	_, err := m.Store.Get(ctx, cluster.NodeKey(node))
 	if !errors.Is(err, os.ErrNotExist) {
-		return err // it is there, or cannot be seen
+		return err // the node exists, or the store did not answer
 	}
 	m.mu.Lock()
-	ops, err := m.freeing(node)
+	ops, err := m.releaseOps(node)
 	m.mu.Unlock()
 	if err != nil {
 		return err
 	}
 	for part := range slices.Chunk(ops, store.MaxOps/2) {
-		// Should the node come back in this moment, nothing of it is taken.
+		// If the node comes back now, the transaction fails and releases nothing.
 		err := m.commit(ctx, append(part, store.Op{Key: cluster.NodeKey(node), Verify: true}))
 		if isConflict(err) {
-			return nil // somebody did it, or the node is back
+			return nil // another agent did it, or the node is back
 		}
 		if err != nil {
-			return fmt.Errorf("take back what node %s had, which is gone: %w", node, err)
+			return fmt.Errorf("release the blocks and addresses of removed node %s: %w", node, err)
 		}
-		m.Log.Info("took back what a node had that is gone", "node", node, "keys", len(part))
+		m.Log.Info("released the blocks and addresses of a removed node", "node", node, "keys", len(part))
 	}
 	return nil
 }
 
-// freeing are the changes that free all that a node has.
-func (m *Manager) freeing(node string) (ops []store.Op, err error) {
+// releaseOps returns the changes that release everything that a node has.
+func (m *Manager) releaseOps(node string) (ops []store.Op, err error) {
 	for key, b := range m.view.snap.Blocks {
 		if b.Node == node {
-			ops = append(ops, store.Op{Key: key, Was: m.view.was(key)})
+			ops = append(ops, store.Op{Key: key, Was: m.view.revision(key)})
 		}
 	}
 	for key, a := range m.view.snap.Addresses {
 		if a.Node != node {
 			continue
 		}
-		op, err := m.freed(key, a)
+		op, err := m.releaseOp(key, a)
 		if err != nil {
 			return nil, err
 		}
@@ -116,10 +116,9 @@ func compare(a, b string) int {
 	return 0
 }
 
-// freed is the change that takes an address from its container: a fixed one stays its
-// owner's.
-func (m *Manager) freed(key string, a *cluster.Address) (store.Op, error) {
-	op := store.Op{Key: key, Was: m.view.was(key)}
+// releaseOp returns the change that releases an address from its container. A fixed address stays with its owner.
+func (m *Manager) releaseOp(key string, a *cluster.Address) (store.Op, error) {
+	op := store.Op{Key: key, Was: m.view.revision(key)}
 	if !a.Fixed {
 		return op, nil
 	}
@@ -130,12 +129,12 @@ func (m *Manager) freed(key string, a *cluster.Address) (store.Op, error) {
 	return op, err
 }
 
-// unheldGrace is for how long an address of this node's must have been held by
-// nothing here: an ADD claims it before it writes down that it holds it.
+// unheldGrace is how long no container may hold an address of this node before it is released. An ADD claims the
+// address in the store before it records it locally.
 const unheldGrace = 2 * time.Minute
 
-// releaseUnheld frees the addresses that the store says are here and that no
-// container here has: a kill, or the end of the machine, came between.
+// releaseUnheld releases addresses that the store assigns to this node but no container here holds. A kill or a crash
+// of the machine causes this.
 func (m *Manager) releaseUnheld(ctx context.Context) error {
 	m.mu.Lock()
 	var ours []*cluster.Address
@@ -169,7 +168,7 @@ func (m *Manager) releaseUnheld(ctx context.Context) error {
 	return nil
 }
 
-// holdersOf are the addresses held here, with their containers; nil: it cannot be seen.
+// holdersOf returns the held addresses with their containers, or nil if they cannot be read.
 func (m *Manager) holdersOf(network string) map[string]bool {
 	held, err := ipam.Held(m.Dir.Addresses(), network)
 	if err != nil {
@@ -200,6 +199,6 @@ func (m *Manager) longUnheld(key string, a *cluster.Address) (op store.Op, ok bo
 		return op, false
 	}
 	delete(m.unheld, key)
-	op, err := m.freed(key, a)
+	op, err := m.releaseOp(key, a)
 	return op, err == nil
 }

@@ -11,25 +11,24 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 )
 
-// A round is what one transaction changes: what plugins gave back, what was given and
-// reached nobody, and as many claims as fit. Rounds follow one another: a DEL that is
-// read in one finds what the ADD before it got in an earlier one.
+// A round is one transaction: releases from plugins, addresses that reached nobody, and as many claims as fit. Rounds
+// run one after another, so a DEL sees what an earlier ADD received.
 
-// serveClaims answers what has come together while the last round was under way.
+// serveClaims answers the claims that arrived during the previous round.
 func (m *Manager) serveClaims(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case c := <-m.claims:
-			_ = m.serve(ctx, m.gather([]*claim{c})) // each claim is told
+			_ = m.serve(ctx, m.gather([]*claim{c})) // each claim receives its error
 		case <-m.unwanted:
-			_ = m.serve(ctx, nil) // what failed is tried again with the journal
+			_ = m.serve(ctx, nil) // readJournal retries after a failure
 		}
 	}
 }
 
-// gather adds what waits, without waiting.
+// gather adds the claims that are waiting now.
 func (m *Manager) gather(batch []*claim) []*claim {
 	for len(batch) < store.MaxOps {
 		select {
@@ -42,16 +41,16 @@ func (m *Manager) gather(batch []*claim) []*claim {
 	return batch
 }
 
-// readJournal makes the releases that plugins wrote down.
+// readJournal processes the releases that plugins recorded.
 func (m *Manager) readJournal(ctx context.Context) error {
 	if m.isReady() != nil {
-		return nil // no claim is answered either
+		return nil // claims are not answered either
 	}
 	return m.serve(ctx, nil)
 }
 
-// serve answers claims. What was released before they came is free, and stays free,
-// when they are answered: the journal is read after them, and forgotten before.
+// serve answers claims. It reads the journal after the claims arrived and empties it before they are answered, so
+// addresses released before a claim are free for it.
 func (m *Manager) serve(ctx context.Context, batch []*claim) error {
 	m.turn.Lock()
 	defer m.turn.Unlock()
@@ -63,20 +62,20 @@ func (m *Manager) serve(ctx context.Context, batch []*claim) error {
 	return m.rounds(ctx, batch, list, m.Dir.Forget)
 }
 
-// begin is what has been given back.
+// begin returns the pending releases.
 func (m *Manager) begin(ctx context.Context) ([]local.Release, error) {
 	if err := m.isReady(); err != nil {
 		return nil, err
 	}
 	list, err := m.Dir.Taken(ctx)
 	if err == nil {
-		m.findOut(ctx)
+		m.resolveUnknown(ctx)
 	}
 	return list, err
 }
 
-// rounds makes transactions until all is released, of which after is told, and each
-// claim has its answer.
+// rounds commits transactions until all releases are done and each claim has an answer. It calls after once the
+// releases are committed.
 func (m *Manager) rounds(ctx context.Context, batch []*claim, list []local.Release, after func() error) error {
 	for conflicts := 0; ; {
 		r := m.plan(batch, list)
@@ -84,14 +83,14 @@ func (m *Manager) rounds(ctx context.Context, batch []*claim, list []local.Relea
 		if err == nil && len(r.ops) > 0 {
 			err = m.commit(ctx, r.ops)
 		}
-		batch = append(r.later, m.makeSure(ctx, r.unsure)...)
+		batch = append(r.later, m.confirmSlots(ctx, r.unconfirmed)...)
 		if isConflict(err) && conflicts < attempts {
 			conflicts++
-			batch = append(batch, anew(r.claims)...)
+			batch = append(batch, retry(r.claims)...)
 			continue
 		}
 		if err == nil {
-			m.freedAll(r)
+			m.finishRound(r)
 		}
 		if err == nil && !r.more && len(list) > 0 {
 			list, err = nil, after()
@@ -109,8 +108,8 @@ func (m *Manager) rounds(ctx context.Context, batch []*claim, list []local.Relea
 	}
 }
 
-// anew are claims that are planned again: somebody was faster.
-func anew(list []*claim) []*claim {
+// retry prepares claims for another plan after a conflict.
+func retry(list []*claim) []*claim {
 	for _, c := range list {
 		c.slot = nil
 	}
@@ -123,24 +122,24 @@ func fail(batch []*claim, err error) {
 	}
 }
 
-// round is what one transaction changes.
+// round is the content of one transaction.
 type round struct {
-	ops    []store.Op
-	frees  map[string]bool // keys that it takes from somebody
-	taken  map[string]bool // keys that it changes
-	undone []*claim        // whose addresses are among these
-	more   bool            // not all releases fit
-	err    error           // of these
-	claims []*claim        // that it answers
-	later  []*claim        // that did not fit
-	unsure []*claim        // of which the store has to be asked something before
+	ops         []store.Op
+	frees       map[string]bool // keys that it releases
+	taken       map[string]bool // keys that it changes
+	unclaimed   []*claim        // unclaimed claims that it releases
+	more        bool            // some releases did not fit
+	err         error           // of planning the releases
+	claims      []*claim        // claims that it answers
+	later       []*claim        // claims that did not fit
+	unconfirmed []*claim        // claims that need a read from the store first
 
-	rank, nodes uint64 // this node's place among the cluster's
+	rank, nodes uint64 // this node's position among the cluster's nodes, and their number
 }
 
 func newRound() *round { return &round{frees: map[string]bool{}, taken: map[string]bool{}} }
 
-// plan works out the next round.
+// plan computes the next round.
 func (m *Manager) plan(batch []*claim, list []local.Release) *round {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -167,8 +166,8 @@ func (m *Manager) plan(batch []*claim, list []local.Release) *round {
 			r.later = append(r.later, c)
 		case err != nil:
 			c.done <- err
-		case c.makes && c.slot == nil:
-			r.unsure = append(r.unsure, c)
+		case c.newFixed && c.slot == nil:
+			r.unconfirmed = append(r.unconfirmed, c)
 		default:
 			r.claims, r.ops = append(r.claims, c), append(r.ops, c.ops...)
 		}
@@ -176,12 +175,12 @@ func (m *Manager) plan(batch []*claim, list []local.Release) *round {
 	return r
 }
 
-// planClaim works out which addresses a claim gets, and the changes for it.
+// planClaim chooses a claim's addresses and the changes for them.
 func (m *Manager) planClaim(c *claim, r *round) error {
-	c.ips, c.keys, c.gets, c.ops, c.makes = nil, nil, nil, nil, false
+	c.ips, c.keys, c.gained, c.ops, c.newFixed = nil, nil, nil, nil, false
 	mine := map[string]bool{}
 	for i, w := range c.Wants {
-		if err := m.allowed(c, w); err != nil {
+		if err := m.checkAllowed(c, w); err != nil {
 			return err
 		}
 		ip, err := m.choose(c, w, r, mine)
@@ -192,24 +191,24 @@ func (m *Manager) planClaim(c *claim, r *round) error {
 		mine[key] = true
 		c.ips, c.keys = append(c.ips, ip), append(c.keys, key)
 		a, now := m.view.snap.Addresses[key], m.document(c, w, ip)
-		c.makes = c.makes || w.Fixed && a == nil
+		c.newFixed = c.newFixed || w.Fixed && a == nil
 		if a == nil || a.Node != m.Node || a.Container != c.Container {
-			c.gets = append(c.gets, key)
+			c.gained = append(c.gained, key)
 		}
 		if a == nil || *a != *now {
 			value, err := json.Marshal(now)
 			if err != nil {
 				return err
 			}
-			c.ops = append(c.ops, store.Op{Key: key, Value: value, Was: m.view.was(key)})
+			c.ops = append(c.ops, store.Op{Key: key, Value: value, Was: m.view.revision(key)})
 		}
 	}
-	if c.makes && c.slot == nil {
-		return nil // it is planned again
+	if c.newFixed && c.slot == nil {
+		return nil // planned again after confirmSlots
 	}
-	if c.makes {
+	if c.newFixed {
 		if r.taken[c.slot.Key] {
-			return fmt.Errorf("another container of pod %s is given an address: %w", c.Pod, store.ErrConflict)
+			return fmt.Errorf("another container of pod %s is getting an address: %w", c.Pod, store.ErrConflict)
 		}
 		r.taken[c.slot.Key] = true
 		c.ops = append(c.ops, *c.slot)

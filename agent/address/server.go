@@ -18,33 +18,32 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// Handler does one operation that is asked for at the socket. Its result may be a
-// Delivery.
+// Handler executes one operation. Its result may implement Delivery.
 type Handler func(ctx context.Context, args json.RawMessage) (result any, err error)
 
-// Server answers plugins at a socket. Operations may be added until Serve is called.
+// Server answers plugins on a Unix socket. Add operations before calling Serve.
 type Server struct {
 	Handlers map[string]Handler
 }
 
 const (
-	maxConns    = 1024                  // more wait
-	acceptPause = 50 * time.Millisecond // after a connection that could not be taken
+	maxConns    = 1024                  // further connections wait
+	acceptPause = 50 * time.Millisecond // after a failed accept
 
-	lineTime   = 5 * time.Second  // for a request to come whole
-	answerTime = 18 * time.Second // for what it asks; less than a plugin's patience
-	takeTime   = 2 * time.Minute  // for what is done with the answer, which may wait for a lock; then it counts as taken
+	lineTime   = 5 * time.Second  // to receive the request
+	answerTime = 18 * time.Second // to execute it; less than the plugin's timeout
+	takeTime   = 2 * time.Minute  // for the plugin to use the answer, which may wait for a lock; after that it counts as delivered
 )
 
-// Listen makes the socket, root's alone. One that a dead agent left is replaced; one
-// at which somebody answers is not.
+// Listen creates the socket, accessible by root only. It replaces a stale socket, but not one on which a process
+// answers.
 func Listen(path string) (*net.UnixListener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("make the directory of the agent's socket: %w", err)
 	}
 	if c, err := net.Dial("unix", path); err == nil {
 		c.Close()
-		return nil, fmt.Errorf("an agent answers at %s already: stop it first", path)
+		return nil, fmt.Errorf("an agent already answers on %s: stop it first", path)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("remove the socket of an earlier agent: %w", err)
@@ -60,7 +59,7 @@ func Listen(path string) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// Serve answers until the context ends.
+// Serve answers requests until the context ends.
 func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
@@ -75,21 +74,21 @@ func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 		if errors.Is(err, net.ErrClosed) {
 			return fmt.Errorf("listen for plugins: %w", err)
 		}
-		if err != nil { // too many open files, say: plugins have the patience to wait
+		if err != nil { // for example too many open files; plugins wait
 			time.Sleep(acceptPause)
 			continue
 		}
 		room <- struct{}{}
 		all.Go(func() {
 			defer func() { conn.Close(); <-room }()
-			s.converse(ctx, conn)
+			s.serveConn(ctx, conn)
 		})
 	}
 }
 
-// converse answers one request.
-func (s *Server) converse(ctx context.Context, conn *net.UnixConn) {
-	if !ours(conn) {
+// serveConn answers one request.
+func (s *Server) serveConn(ctx context.Context, conn *net.UnixConn) {
+	if !isTrustedPeer(conn) {
 		return
 	}
 	_ = conn.SetDeadline(time.Now().Add(lineTime))
@@ -102,7 +101,7 @@ func (s *Server) converse(ctx context.Context, conn *net.UnixConn) {
 	limited, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	left := make(chan error, 1)
-	go func() { // who does not wait for the answer wants nothing done
+	go func() { // a caller that disconnects cancels its request
 		_, err := conn.Read(make([]byte, 1))
 		cancel()
 		left <- err
@@ -116,13 +115,13 @@ func (s *Server) converse(ctx context.Context, conn *net.UnixConn) {
 		_ = conn.SetReadDeadline(time.Now().Add(takeTime))
 		stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
 		defer stop()
-		err = <-left // nil: it was taken
+		err = <-left // nil: the answer was used
 	}
 	told(err == nil || errors.Is(err, os.ErrDeadlineExceeded))
 }
 
-// ours tells whether the other side is root, or who this agent is.
-func ours(conn *net.UnixConn) bool {
+// isTrustedPeer reports whether the caller is root or the agent's own user.
+func isTrustedPeer(conn *net.UnixConn) bool {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return false
@@ -138,7 +137,7 @@ func ours(conn *net.UnixConn) bool {
 func readLine(r io.Reader) ([]byte, error) {
 	line, err := bufio.NewReaderSize(io.LimitReader(r, local.MaxLine), 4096).ReadBytes('\n')
 	if err != nil {
-		return nil, fmt.Errorf("the request did not come whole: want one line of JSON of at most %d bytes: %w", local.MaxLine, err)
+		return nil, fmt.Errorf("incomplete request: want one line of JSON of at most %d bytes: %w", local.MaxLine, err)
 	}
 	return line, nil
 }
@@ -152,18 +151,17 @@ func write(w io.Writer, a *local.Answer) error {
 	return err
 }
 
-// Delivery is a result that wants to know whether it has reached who asked.
+// Delivery is a result that needs to know whether the caller received it.
 type Delivery interface{ Delivered(ok bool) }
 
-// answer does what a line asks for; told, if it is not nil, has to be told whether the
-// answer was taken.
+// answer executes a request. If told is not nil, the caller must call it with whether the answer was used.
 func (s *Server) answer(ctx context.Context, line []byte) (a *local.Answer, told func(ok bool)) {
 	var r local.Request
 	if err := json.Unmarshal(line, &r); err != nil {
-		return refuse(cni.CodeDecodingFailure, fmt.Errorf("the request is no JSON: %w", err)), nil
+		return refuse(cni.CodeDecodingFailure, fmt.Errorf("the request is not valid JSON: %w", err)), nil
 	}
 	if r.Version != local.ProtocolVersion {
-		return refuse(cni.CodeGeneric, fmt.Errorf("the request is of version %d: this agent speaks %d", r.Version, local.ProtocolVersion)), nil
+		return refuse(cni.CodeGeneric, fmt.Errorf("the request has version %d; this agent supports %d", r.Version, local.ProtocolVersion)), nil
 	}
 	do := s.Handlers[r.Op]
 	if do == nil {

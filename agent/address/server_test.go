@@ -18,7 +18,7 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// serve is a server with operations for a test, and the directory of its callers.
+// serve starts a server with test operations and returns its callers' directory.
 func serve(t *testing.T) local.Dir {
 	t.Helper()
 	d, l := listener(t)
@@ -43,10 +43,10 @@ func serve(t *testing.T) local.Dir {
 	return d
 }
 
-// listener is an agent's socket, and the directory of its callers.
+// listener returns an agent's socket and its callers' directory.
 func listener(t *testing.T) (local.Dir, *net.UnixListener) {
 	t.Helper()
-	run, err := os.MkdirTemp("", "fl") // a socket's path is short
+	run, err := os.MkdirTemp("", "fl") // a socket's path is limited to 107 bytes
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(run) })
 	d := local.Open(t.TempDir(), run)
@@ -55,15 +55,16 @@ func listener(t *testing.T) (local.Dir, *net.UnixListener) {
 	return d, l
 }
 
-// A connection that cannot be taken, for want of files, say, is not the last.
-func TestSocketGoesOn(t *testing.T) {
+// TestSocketSurvivesAcceptError checks that a failed accept, for example for lack of file descriptors, does not stop
+// the server.
+func TestSocketSurvivesAcceptError(t *testing.T) {
 	t.Parallel()
 	d, l := listener(t)
 	s := &Server{Handlers: map[string]Handler{"echo": func(_ context.Context, args json.RawMessage) (any, error) { return args, nil }}}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx, l) }()
-	must(t, l.SetDeadline(time.Now())) // accept fails
+	must(t, l.SetDeadline(time.Now())) // makes accept fail
 	time.Sleep(3 * acceptPause)
 	must(t, l.SetDeadline(time.Time{}))
 	var out local.Release
@@ -104,7 +105,7 @@ func TestSocket(t *testing.T) {
 			t.Errorf("%s: %+v", op, e)
 		}
 	}
-	if err := d.Call(ctx, "large", local.Release{}, new(string)); err == nil || !strings.Contains(err.Error(), "before its answer's end") {
+	if err := d.Call(ctx, "large", local.Release{}, new(string)); err == nil || !strings.Contains(err.Error(), "before the end of its answer") {
 		t.Errorf("an answer without end: %v", err)
 	}
 	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
@@ -112,11 +113,11 @@ func TestSocket(t *testing.T) {
 	if err := d.Call(short, "wait", local.Release{}, nil); err == nil {
 		t.Error("a call that ended has an answer")
 	}
-	// An agent that ends while it is asked is one that is away: the plugin says "try again later".
+	// An agent that stops during a request counts as unavailable: the plugin returns "try again later".
 	if _, ok := errors.AsType[*local.AwayError](askOneThatEnds(t)); !ok {
 		t.Error("an agent that ended is not said to be away")
 	}
-	if _, err := Listen(d.Socket()); err == nil || !strings.Contains(err.Error(), "answers at") {
+	if _, err := Listen(d.Socket()); err == nil || !strings.Contains(err.Error(), "answers on") {
 		t.Errorf("a second agent: %v", err)
 	}
 	none := local.Open(t.TempDir(), t.TempDir())
@@ -125,22 +126,22 @@ func TestSocket(t *testing.T) {
 	}
 }
 
-// askOneThatEnds is what a caller hears of an agent that hangs up.
+// askOneThatEnds returns the error of a call to an agent that closes the connection.
 func askOneThatEnds(t *testing.T) error {
 	t.Helper()
 	d, l := listener(t)
 	go func() {
 		conn, err := l.Accept()
 		if err == nil {
-			conn.Close() // with the question unread: the connection is reset
+			conn.Close() // without reading the request: the connection is reset
 		}
 		l.Close()
 	}()
 	return d.Call(context.Background(), "echo", local.Release{}, nil)
 }
 
-// What a dead agent left is replaced.
-func TestSocketLeft(t *testing.T) {
+// TestStaleSocketIsReplaced checks that Listen replaces a dead agent's socket.
+func TestStaleSocketIsReplaced(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "agent.sock")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -152,15 +153,16 @@ func TestSocketLeft(t *testing.T) {
 	again.Close()
 }
 
-// Lines that are no requests are refused, and what is too long is not read to its end.
-func TestSocketNonsense(t *testing.T) {
+// TestSocketRejectsMalformedLines checks that malformed requests are rejected and that an overlong line is not read to
+// its end.
+func TestSocketRejectsMalformedLines(t *testing.T) {
 	t.Parallel()
 	d := serve(t)
 	for line, want := range map[string]string{
 		"nonsense\n":                              `"code":6`,
-		`{"v":9,"op":"echo"}` + "\n":              "is of version 9",
-		`{"op":"echo"}` + "\n":                    "is of version 0",
-		strings.Repeat("x", local.MaxLine) + "\n": "did not come whole",
+		`{"v":9,"op":"echo"}` + "\n":              "has version 9",
+		`{"op":"echo"}` + "\n":                    "has version 0",
+		strings.Repeat("x", local.MaxLine) + "\n": "incomplete request",
 	} {
 		conn, err := net.Dial("unix", d.Socket())
 		must(t, err)
@@ -175,7 +177,7 @@ func TestSocketNonsense(t *testing.T) {
 	}
 }
 
-// Whatever a line is, there is one answer, which can be read.
+// FuzzRequest checks that any line gets exactly one valid answer.
 func FuzzRequest(f *testing.F) {
 	f.Add([]byte(`{"v":1,"op":"claim","args":{"network":"default","container":"c","ifName":"eth0","wants":[{"ranges":[{"first":"10.0.0.1","last":"10.0.0.9"}]}]}}`))
 	f.Add([]byte(`{"v":1,"op":"status","args":{"network":"default","subnets":["10.0.0.0/8"]}}`))

@@ -9,12 +9,11 @@ import (
 	"github.com/fairlead/fairlead/agent/address/local"
 )
 
-// maxLooked bounds how many addresses of a range are looked at.
-const maxLooked = 1 << 20
+// maxSearched limits how many addresses of a range are searched.
+const maxSearched = 1 << 20
 
-// spread are the addresses of ranges in the order in which this node wants them: those
-// of its own part first, so that nodes seldom want the same; then the others', from
-// anywhere on, so that not all want the first of a neighbour's.
+// spread yields the addresses of ranges in this node's order of preference. Its own part comes first, so that nodes
+// rarely collide. The rest starts at a random address, so that nodes do not all try the same one.
 func spread(ranges []local.Span, rank, nodes uint64) iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
 		for _, r := range ranges {
@@ -33,7 +32,7 @@ func spread(ranges []local.Span, rank, nodes uint64) iter.Seq[netip.Addr] {
 	}
 }
 
-// rank is this node's place among those of the cluster.
+// rank returns this node's position among the cluster's nodes, and their number.
 func (m *Manager) rank() (rank, nodes uint64) {
 	for name := range m.view.snap.Nodes {
 		if nodes++; name < m.Node {
@@ -46,17 +45,17 @@ func (m *Manager) rank() (rank, nodes uint64) {
 	return rank, nodes
 }
 
-// countOf is how many addresses of a range are looked at.
+// countOf returns how many addresses of a range to search.
 func countOf(r local.Span) uint64 {
 	size := new(big.Int).SetBytes(r.Last.AsSlice())
 	size.Sub(size, new(big.Int).SetBytes(r.First.AsSlice()))
-	if size.IsUint64() && size.Uint64() < maxLooked {
+	if size.IsUint64() && size.Uint64() < maxSearched {
 		return size.Uint64() + 1
 	}
-	return maxLooked
+	return maxSearched
 }
 
-// walk yields a range's addresses by their numbers, from one to before another.
+// walk yields the addresses of a range with the numbers from <= i < to.
 func walk(r local.Span, from, to uint64, yield func(netip.Addr) bool) bool {
 	raw := r.First.AsSlice()
 	first := new(big.Int).SetBytes(raw)

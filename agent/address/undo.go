@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// What a claim was given and nobody took is taken back: by whoever asked and went away,
-// or was told nothing as the store did not answer. No DEL has to come for it.
+// If a claim's addresses reach nobody, a later round releases them without a DEL. That happens when the caller has
+// gone, or the store did not report the outcome.
 
-// answer ends a claim.
+// answer finishes a claim.
 func (m *Manager) answer(c *claim, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -19,51 +19,51 @@ func (m *Manager) answer(c *claim, err error) {
 		}
 	}
 	if c.unknown || err == nil && (c.gone || c.ctx.Err() != nil) {
-		m.undo(c)
+		m.takeBack(c)
 	}
 	c.answered = err == nil
 	c.done <- err
 }
 
-// abandon is that nobody waits for a claim any more.
-func (m *Manager) abandon(c *claim) {
+// cancelClaim cancels a claim whose caller has gone.
+func (m *Manager) cancelClaim(c *claim) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c.gone = true
 	if c.answered {
-		m.undo(c)
+		m.takeBack(c)
 	}
 }
 
-// delivered says whether who asked has the answer.
+// delivered records whether the caller received the answer.
 func (m *Manager) delivered(c *claim, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !ok {
-		m.undo(c)
+		m.takeBack(c)
 		return
 	}
 	m.forgetLast(c)
 }
 
-// undo has a next round take back what a claim got.
-func (m *Manager) undo(c *claim) {
-	m.undone[c] = true
+// takeBack makes a later round release a claim's addresses.
+func (m *Manager) takeBack(c *claim) {
+	m.unclaimed[c] = true
 	select {
 	case m.unwanted <- struct{}{}:
 	default:
 	}
 }
 
-// freedAll is that a round is done.
-func (m *Manager) freedAll(r *round) {
+// finishRound forgets the unclaimed claims that a committed round released.
+func (m *Manager) finishRound(r *round) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r.more {
-		return // what is left comes in the next
+		return // the next round releases the rest
 	}
-	for _, c := range r.undone {
-		delete(m.undone, c)
+	for _, c := range r.unclaimed {
+		delete(m.unclaimed, c)
 		m.forgetLast(c)
 	}
 }
@@ -76,27 +76,26 @@ func (m *Manager) forgetLast(c *claim) {
 	}
 }
 
-// stillOf tells whether a key is as a claim left it: a later claim of the same
-// container may have been told of the same address.
-func (m *Manager) stillOf(key string, c *claim) bool {
+// stillHeldBy reports whether a key is unchanged since a claim. A later claim of the same container may have received
+// the same address.
+func (m *Manager) stillHeldBy(key string, c *claim) bool {
 	a := m.view.snap.Addresses[key]
 	return a != nil && m.last[key] == c && a.Node == m.Node && a.Container == c.Container && a.IfName == c.IfName
 }
 
-// findOut reads what became of claims of which the store did not say whether they
-// were done.
-func (m *Manager) findOut(ctx context.Context) {
+// resolveUnknown reads the addresses of claims whose commit had no known outcome.
+func (m *Manager) resolveUnknown(ctx context.Context) {
 	m.mu.Lock()
 	var list []*claim
-	for c := range m.undone {
+	for c := range m.unclaimed {
 		if c.unknown && m.away == nil {
 			list = append(list, c)
 		}
 	}
 	m.mu.Unlock()
 	for _, c := range list {
-		if m.refresh(ctx, slices.Clone(c.gets)) != nil {
-			return // the next round tries again
+		if m.refresh(ctx, slices.Clone(c.gained)) != nil {
+			return // the next round retries
 		}
 		m.mu.Lock()
 		c.unknown = false

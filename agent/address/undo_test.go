@@ -24,13 +24,12 @@ func addressesIn(t testing.TB, s store.Store) int {
 	return len(list)
 }
 
-// slow is a store whose answers to commits come late, or not at all: what was asked is
-// done.
+// slow is a store that answers commits late or never, but executes them.
 type slow struct {
 	store.Store
 	late   atomic.Bool
 	silent atomic.Bool
-	done   chan struct{} // a commit of an address was made
+	done   chan struct{} // signals a commit of an address
 }
 
 func (s *slow) Commit(ctx context.Context, ops ...store.Op) (int64, error) {
@@ -54,8 +53,8 @@ func slowNode(t *testing.T) (*slow, *Manager) {
 	return s, m
 }
 
-// Who does not wait for its address leaves none behind, with no DEL.
-func TestClaimAbandoned(t *testing.T) {
+// TestCancelledClaimIsReleased checks that a cancelled claim leaves no address, without a DEL.
+func TestCancelledClaimIsReleased(t *testing.T) {
 	t.Parallel()
 	s, m := slowNode(t)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -68,8 +67,8 @@ func TestClaimAbandoned(t *testing.T) {
 	storetest.Eventually(t, func() bool { return addressesIn(t, s.Store) == 0 })
 }
 
-// Nor does one of which the store did not say whether it was done.
-func TestClaimUnknown(t *testing.T) {
+// TestClaimWithUnknownOutcome checks that a claim whose commit has no known outcome leaves no address.
+func TestClaimWithUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	s, m := slowNode(t)
 	s.silent.Store(true)
@@ -82,8 +81,9 @@ func TestClaimUnknown(t *testing.T) {
 	storetest.Eventually(t, func() bool { return addressesIn(t, s.Store) == 0 })
 }
 
-// What a container had already stays its own, whoever asked again and went away.
-func TestAbandonedAgain(t *testing.T) {
+// TestCancelledRepeatKeepsAddress checks that cancelling a repeated claim does not release the address that the
+// container already had.
+func TestCancelledRepeatKeepsAddress(t *testing.T) {
 	t.Parallel()
 	s, m := slowNode(t)
 	has, err := claimOne(m, "c1", "", wants("", false))
@@ -93,7 +93,7 @@ func TestAbandonedAgain(t *testing.T) {
 	m.delivered(c, false)
 	first, err := m.claim(storetest.Context(t), local.ClaimArgs{Network: "default", Container: "c2", IfName: "eth0", Wants: []local.Want{wants("", false)}})
 	must(t, err)
-	again, err := claimOne(m, "c2", "", wants("", false)) // before the first one's end is known
+	again, err := claimOne(m, "c2", "", wants("", false)) // before the first claim's outcome is known
 	if err != nil || again != first.ips[0].String() {
 		t.Fatalf("%s and %s: %v", again, first.ips[0], err)
 	}
@@ -104,13 +104,13 @@ func TestAbandonedAgain(t *testing.T) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.last) != 0 || len(m.undone) != 0 {
-		t.Errorf("remembered for ever: %v, %v", m.last, m.undone)
+	if len(m.last) != 0 || len(m.unclaimed) != 0 {
+		t.Errorf("remembered for ever: %v, %v", m.last, m.unclaimed)
 	}
 }
 
-// A plugin that is killed before it reads its answer has got nothing.
-func TestAnswerUnread(t *testing.T) {
+// TestUnreadAnswerIsReleased checks that a plugin killed before reading its answer keeps no address.
+func TestUnreadAnswerIsReleased(t *testing.T) {
 	t.Parallel()
 	s, m := slowNode(t)
 	run, err := os.MkdirTemp("", "fl")
@@ -134,7 +134,7 @@ func TestAnswerUnread(t *testing.T) {
 	_, err = conn.Write(append(line, '\n'))
 	must(t, err)
 	storetest.Eventually(t, func() bool { return addressesIn(t, s.Store) == 1 })
-	time.Sleep(20 * time.Millisecond) // the answer is written, or will be refused
+	time.Sleep(20 * time.Millisecond) // the answer is written by now, or its write fails
 	conn.Close()
 	var r local.ClaimResult
 	must(t, d.Call(ctx, local.OpClaim, args("c1"), &r))

@@ -5,28 +5,27 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 )
 
-// view is what is known of the store: what it told, and what this agent wrote since.
+// view is the known content of the store: what the store sent, and what this agent wrote since.
 type view struct {
 	snap *cluster.Snapshot
-	rev  map[string]int64 // of each key; of one that this agent deleted, too, until the store tells so
-	gone map[string]bool  // these
+	rev  map[string]int64 // revision of each key, including keys in gone
+	gone map[string]bool  // keys that this agent deleted and the store has not reported yet
 
-	owners map[holder]map[string]bool // keys of addresses
+	owners map[holder]map[string]bool // keys of addresses, by holder
 	fixed  map[fixedOwner]map[string]bool
 }
 
-// holder is an interface of a container on a network.
+// holder is a container's interface on a network.
 type holder struct{ network, container, ifName string }
 
-// fixedOwner is an interface of a pod on a network, wherever it is.
+// fixedOwner is a pod's interface on a network, on any node.
 type fixedOwner struct{ network, pod, ifName string }
 
 func newView() *view {
 	return &view{cluster.NewSnapshot(), map[string]int64{}, map[string]bool{}, map[holder]map[string]bool{}, map[fixedOwner]map[string]bool{}}
 }
 
-// set takes a key as of a revision, nil for one that was deleted. What is older than
-// what is known is known better.
+// set stores a key's value as of a revision; nil means deleted. It ignores values older than the known one.
 func (v *view) set(key string, value []byte, revision int64) {
 	if !cluster.IsFollowed(key) || revision < v.rev[key] {
 		return
@@ -41,7 +40,7 @@ func (v *view) set(key string, value []byte, revision int64) {
 	}
 }
 
-// wrote takes what this agent committed.
+// wrote applies what this agent committed.
 func (v *view) wrote(ops []store.Op, revision int64) {
 	for _, o := range ops {
 		if o.Verify || !cluster.IsFollowed(o.Key) {
@@ -55,15 +54,15 @@ func (v *view) wrote(ops []store.Op, revision int64) {
 	}
 }
 
-// was is the revision at which a key is to be changed; 0: it is not there.
-func (v *view) was(key string) int64 {
+// revision returns the revision to expect when changing a key; 0 if the key does not exist.
+func (v *view) revision(key string) int64 {
 	if v.gone[key] {
 		return 0
 	}
 	return v.rev[key]
 }
 
-// reset takes everything as of a revision. What this agent wrote after it stays.
+// reset replaces the content as of a revision. It keeps what this agent wrote after that revision.
 func (v *view) reset(entries []store.Entry, revision int64) {
 	there := map[string]bool{}
 	for _, e := range entries {

@@ -49,7 +49,7 @@ type AddressUse struct {
 
 // UseOf returns the addresses of one network, or of all if network is "". The blocks of this node are counted by what its
 // disk has, those of other nodes by what their containers report.
-func UseOf(s *cluster.Snapshot, node string, h *address.Here, network string) (*IPAM, error) {
+func UseOf(s *cluster.Snapshot, node string, h *address.LocalState, network string) (*IPAM, error) {
 	if network != "" && s.Networks[network] == nil && !hasAddresses(s, network) {
 		return nil, notFound("network", network, sortedKeys(s.Networks))
 	}
@@ -97,7 +97,7 @@ func subnetUse(s *cluster.Snapshot, network string, x cluster.Subnet) SubnetUse 
 	return out
 }
 
-func blockUse(s *cluster.Snapshot, b *cluster.Block, node string, h *address.Here) BlockUse {
+func blockUse(s *cluster.Snapshot, b *cluster.Block, node string, h *address.LocalState) BlockUse {
 	out := BlockUse{Network: b.Network, Block: b.CIDR.String(), Node: b.Node}
 	subnet := local.Subnet{CIDR: b.Subnet}
 	if n := s.Networks[b.Network]; n != nil {
@@ -140,7 +140,7 @@ func blockUse(s *cluster.Snapshot, b *cluster.Block, node string, h *address.Her
 }
 
 // leasedToFlannel reports whether flannel's plugin assigns the addresses of a block on this node.
-func leasedToFlannel(h *address.Here, b *cluster.Block) bool {
+func leasedToFlannel(h *address.LocalState, b *cluster.Block) bool {
 	n := h.Networks[b.Network]
 	return n != nil && slices.ContainsFunc(n.Subnets, func(s local.Subnet) bool { return slices.Contains(s.Lent, b.CIDR) })
 }

@@ -63,12 +63,12 @@ func (a *app) ipamShow(f *agentFlags) *cobra.Command {
 }
 
 // ipamHere returns the name of this node and what its disk and its attachments hold.
-func (a *app) ipamHere(f *agentFlags) (node string, here *address.Here, err error) {
+func (a *app) ipamHere(f *agentFlags) (node string, here *address.LocalState, err error) {
 	conf, err := a.clusterConfig(f)
 	if err != nil {
 		return "", nil, err
 	}
-	here, err = address.LookHere(local.Open(a.getenv(local.LibVariable), a.getenv(local.RunVariable)))
+	here, err = address.ReadLocalState(local.Open(a.getenv(local.LibVariable), a.getenv(local.RunVariable)))
 	if err != nil {
 		return "", nil, err
 	}

@@ -130,7 +130,7 @@ func TestIPAMCheck(t *testing.T) {
 		`address 10.250.0.4 of network default: container c3 eth0 holds it; in the store it is ns/x's, on node "other"`,
 		"address 10.250.0.4 of network default: it is on node other, which is removed",
 		"address 10.250.0.5 of network default: the store says that container c8 has it here",
-		"block 10.244.0.48/28 of network default: it is this node's, and its file does not have it",
+		"block 10.244.0.48/28 of network default: the store assigns it to this node, but this node's file lacks it",
 		"block 10.244.0.64/28 of network default: it is node gone's, which is removed\n    it becomes free after the grace period, or now: fairlead ipam release --node gone",
 		"overlaps with 10.244.0.64/",
 		"block 10.7.0.0/28 of network default: it is in no subnet",

@@ -280,7 +280,7 @@ func TestFairleadFixed(t *testing.T) {
 	for i := range 3 {
 		one.must(call{verb: "ADD", id: fmt.Sprint("d", i), args: pod(10 + i), conf: conf})
 	}
-	one.wantError(call{verb: "ADD", id: "d9", args: pod(19), conf: conf}, 11, "every one has an owner")
+	one.wantError(call{verb: "ADD", id: "d9", args: pod(19), conf: conf}, 11, "all addresses are in use")
 }
 
 // A GC of one CNI network leaves alone what others have of the same network of the

@@ -87,7 +87,7 @@ func TestWhereaboutsOverlap(t *testing.T) {
 	if code, out := add("a", one); code != 0 {
 		t.Fatal(out)
 	}
-	if code, out := add("b", wide); code == 0 || !strings.Contains(out, "every one has an owner") {
+	if code, out := add("b", wide); code == 0 || !strings.Contains(out, "all addresses are in use") {
 		t.Errorf("given twice: %s", out)
 	}
 	for id, keys := range map[string]string{"c": wide + `, "network_name": "blue"`, "d": wide + `, "enable_overlapping_ranges": false`, "e": one + `, "enable_overlapping_ranges": false`} {

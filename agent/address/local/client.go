@@ -15,10 +15,10 @@ import (
 	"github.com/fairlead/fairlead/internal/unixdial"
 )
 
-// patience is how long a call may take.
+// patience is the timeout of a call.
 const patience = 20 * time.Second
 
-// AwayError is an agent that is not there.
+// AwayError says that the agent does not answer.
 type AwayError struct {
 	Socket string
 	Err    error
@@ -28,17 +28,17 @@ func (e *AwayError) Error() string {
 	return fmt.Sprintf("the agent does not answer at %s: %v: start it, with \"systemctl start fairlead-agent\" or \"fairlead agent\"", e.Socket, e.Err)
 }
 
-// Unwrap is what was wrong.
+// Unwrap returns the cause.
 func (e *AwayError) Unwrap() error { return e.Err }
 
-// Call asks the agent of this node. One that is not there is an *AwayError; what it
-// refuses is an *Error.
+// Call calls the agent on this node. The error is an *AwayError if the agent does not answer, and an *Error if it
+// rejects the request.
 func (d Dir) Call(ctx context.Context, op string, args, result any) error {
 	return d.CallAnd(ctx, op, args, result, func() error { return nil })
 }
 
-// CallAnd is Call, and what is done with the result: the agent takes back what it gave
-// if that fails, or if this process ends before.
+// CallAnd calls the agent and then runs then with the result. If then fails or this process dies, the agent takes back
+// what it assigned.
 func (d Dir) CallAnd(ctx context.Context, op string, args, result any, then func() error) error {
 	raw, err := leanjson.Append(nil, args)
 	if err != nil {
@@ -68,7 +68,7 @@ func (d Dir) CallAnd(ctx context.Context, op string, args, result any, then func
 		return &AwayError{d.Socket(), fmt.Errorf("no answer within %v", patience)}
 	}
 	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, errCutOff) {
-		return &AwayError{d.Socket(), err} // it ended, or is being started again
+		return &AwayError{d.Socket(), err} // the agent stopped or is restarting
 	}
 	if err != nil {
 		return fmt.Errorf("ask the agent at %s to %s: %w", d.Socket(), op, err)
@@ -85,18 +85,18 @@ func (d Dir) CallAnd(ctx context.Context, op string, args, result any, then func
 	if err := then(); err != nil {
 		return err
 	}
-	_, _ = conn.Write([]byte{Taken}) // an agent that is gone takes nothing back
+	_, _ = conn.Write([]byte{Taken}) // an agent that has stopped takes nothing back
 	return nil
 }
 
-// lean is JSON that is written as it is.
+// lean is encoded JSON.
 type lean []byte
 
-// AppendJSON appends it.
+// AppendJSON appends the JSON to b.
 func (l lean) AppendJSON(b []byte) ([]byte, error) { return append(b, l...), nil }
 
-// errCutOff is a conversation that ended too early.
-var errCutOff = errors.New("it ended the conversation before its answer's end") // a constant; nothing assigns it
+// errCutOff means that the connection ended before the whole answer arrived.
+var errCutOff = errors.New("the agent closed the connection before the end of its answer") // constant
 
 func exchange(conn io.ReadWriter, line []byte) (*Answer, error) {
 	if _, err := conn.Write(line); err != nil {
@@ -111,10 +111,10 @@ func exchange(conn io.ReadWriter, line []byte) (*Answer, error) {
 	}
 	a := &Answer{}
 	if err := json.Unmarshal(raw, a); err != nil {
-		return nil, fmt.Errorf("read its answer: %w", err)
+		return nil, fmt.Errorf("read the agent's answer: %w", err)
 	}
 	if a.Version != ProtocolVersion && a.Error == nil {
-		return nil, fmt.Errorf("it speaks version %d: want %d", a.Version, ProtocolVersion)
+		return nil, fmt.Errorf("the agent supports version %d: want %d", a.Version, ProtocolVersion)
 	}
 	return a, nil
 }

@@ -13,21 +13,21 @@ import (
 	"github.com/fairlead/fairlead/ipam"
 )
 
-// Cooled is an address that was given back, and when, as ipam.Uptime counts.
+// Cooled is a released address with its release time on the clock of ipam.Uptime.
 type Cooled struct {
 	Addr netip.Addr
 	At   time.Duration
 }
 
-// Cool notes addresses as given back now. The file is a hint: what is lost of it is
-// given again sooner. Whoever calls has the network's lock.
+// Cool records that addresses are released now. The file is only a hint: losing it means that addresses are reused
+// sooner. The caller must hold the network's lock.
 func (d Dir) Cool(network string, addrs []netip.Addr) error {
 	if len(addrs) == 0 {
 		return nil
 	}
 	f, err := os.OpenFile(d.coolingFile(network), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
-		return fmt.Errorf("note addresses as given back: %w", err)
+		return fmt.Errorf("record released addresses: %w", err)
 	}
 	defer f.Close()
 	_, err = f.WriteString(coolingText(addrs, ipam.Uptime()))
@@ -42,15 +42,14 @@ func coolingText(addrs []netip.Addr, at time.Duration) string {
 	return b.String()
 }
 
-// Cooling are the addresses that were given back less than a time ago, the oldest
-// first. Whoever calls has the network's lock.
+// Cooling returns the addresses released within the given time, oldest first. The caller must hold the network's lock.
 func (d Dir) Cooling(network string, within time.Duration) ([]Cooled, error) {
 	raw, err := os.ReadFile(d.coolingFile(network))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read which addresses were given back: %w", err)
+		return nil, fmt.Errorf("read the released addresses: %w", err)
 	}
 	all, lines := cooling(string(raw), ipam.Uptime(), within)
 	if lines > 64 && lines > 4*len(all) {
@@ -59,17 +58,17 @@ func (d Dir) Cooling(network string, within time.Duration) ([]Cooled, error) {
 	return all, nil
 }
 
-// forgetCooled writes the file without what has cooled down.
+// forgetCooled rewrites the file without expired entries.
 func (d Dir) forgetCooled(network string, all []Cooled) {
 	var b strings.Builder
 	for _, c := range all {
 		b.WriteString(coolingText([]netip.Addr{c.Addr}, c.At))
 	}
-	_ = Replace(d.coolingFile(network), []byte(b.String()), 0o600) // else it is long, and right
+	_ = Replace(d.coolingFile(network), []byte(b.String()), 0o600) // on failure the file stays long but correct
 }
 
-// cooling reads the file: lines of an address and a time. A line that cannot be read
-// is one that a kill cut off; one of the future is of an earlier start of the machine.
+// cooling parses the file: one address and time per line. It skips malformed lines, which an interrupted write leaves,
+// and times in the future, which are from an earlier boot.
 func cooling(text string, now, within time.Duration) (out []Cooled, lines int) {
 	last := map[netip.Addr]time.Duration{}
 	for line := range strings.Lines(text) {

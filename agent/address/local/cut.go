@@ -7,7 +7,7 @@ import (
 	"github.com/fairlead/fairlead/ipam"
 )
 
-// Cut cuts single addresses out of ranges; it costs the same however many.
+// Cut removes single addresses from ranges. Its cost per address is logarithmic.
 func Cut(set ipam.RangeSet, addrs []netip.Addr) (out ipam.RangeSet) {
 	addrs = slices.Clone(addrs)
 	slices.SortFunc(addrs, netip.Addr.Compare)

@@ -1,7 +1,6 @@
-// Package local is the plugins' half of the cluster's addresses: what the agent
-// wrote for them to this host's disk, what they write for it, and the socket by which
-// they ask it for what one node cannot decide. It is linked into fairlead-cni: no
-// store, no package net.
+// Package local is the plugins' side of the cluster's addresses. It reads the files that the agent writes for plugins,
+// writes files for the agent, and calls the agent on its socket for what one node cannot decide. fairlead-cni links
+// this package, so it uses neither the store nor package net.
 package local
 
 import (
@@ -12,8 +11,8 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// Where this host's state lies; LibVariable and RunVariable in the environment name
-// other roots, so that several hosts fit on one machine.
+// Locations of this host's state. LibVariable and RunVariable in the environment set other roots, so that several hosts
+// can share one machine.
 const (
 	LibVariable = "FAIRLEAD_LIB"
 	RunVariable = "FAIRLEAD_RUN"
@@ -22,13 +21,13 @@ const (
 	defaultRun = "/run/fairlead"
 )
 
-// Dir is the directory of this host's part of the cluster's addresses. What is in
-// it must be the same for all configurations, so none says where it is.
+// Dir is the directory with this host's part of the cluster's addresses. No network configuration sets it, because all
+// configurations must share it.
 type Dir struct {
 	lib, run string
 }
 
-// Open is the directory below two roots; "": those of the environment, else the usual.
+// Open returns the directory below two roots. An empty root means the environment's, or else the default.
 func Open(lib, run string) Dir {
 	return Dir{or(lib, LibVariable, defaultLib), or(run, RunVariable, defaultRun)}
 }
@@ -43,14 +42,14 @@ func or(dir, variable, usual string) string {
 	return dir
 }
 
-// Root is where all of it lies.
+// Root returns the directory's path.
 func (d Dir) Root() string { return filepath.Join(d.lib, "fairlead") }
 
-// Addresses is where package ipam keeps who holds an address, for each network of
-// the cluster a directory.
+// Addresses returns the directory where package ipam records the holders of addresses, with one directory per cluster
+// network.
 func (d Dir) Addresses() string { return filepath.Join(d.Root(), "addresses") }
 
-// Socket is where the agent listens.
+// Socket returns the path of the agent's socket.
 func (d Dir) Socket() string { return filepath.Join(d.run, "agent.sock") }
 
 func (d Dir) networkFile(name string) string { return filepath.Join(d.Root(), name+".json") }
@@ -59,7 +58,7 @@ func (d Dir) coolingFile(name string) string { return filepath.Join(d.Root(), na
 
 func (d Dir) journal() string { return filepath.Join(d.Root(), "journal") }
 
-// checkName refuses a network's name that is no file's.
+// checkName rejects a network name that cannot be a file name.
 func checkName(name string) error {
 	if err := cni.ValidateNetworkName(name); err != nil {
 		return fmt.Errorf("network of the cluster: %w", err)

@@ -14,20 +14,19 @@ import (
 	"github.com/fairlead/fairlead/internal/leanjson"
 )
 
-// Release says that a container has given back what the cluster gave it of a network.
+// Release says that a container released its individually assigned addresses of a network.
 type Release struct {
 	Network   string `json:"network"`
 	Container string `json:"container"`
 	IfName    string `json:"ifName"`
 }
 
-// Note writes releases into the journal. The agent reads them when it can: so a DEL
-// depends neither on it nor on the store.
+// Note appends releases to the journal. The agent processes them later, so a DEL needs neither the agent nor the store.
 func (d Dir) Note(ctx context.Context, list ...Release) error {
 	if len(list) == 0 {
 		return nil
 	}
-	b := []byte("\n") // the line before may be one that a kill cut off
+	b := []byte("\n") // ends a previous line that a kill may have truncated
 	for _, r := range list {
 		var err error
 		if b, err = leanjson.Append(b, r); err != nil {
@@ -36,9 +35,9 @@ func (d Dir) Note(ctx context.Context, list ...Release) error {
 		b = append(b, '\n')
 	}
 	if err := os.MkdirAll(d.Root(), 0o755); err != nil {
-		return fmt.Errorf("make the directory of the cluster's addresses: %w", err)
+		return fmt.Errorf("create the directory of the cluster's addresses: %w", err)
 	}
-	// Writers append a line with one call each, and need only not meet the agent.
+	// Writers append whole lines in one call, so a shared lock is enough: it only excludes the agent.
 	return d.withJournal(ctx, syscall.LOCK_SH, func() error {
 		f, err := os.OpenFile(d.journal(), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 		if err != nil {
@@ -70,8 +69,7 @@ func (d Dir) withJournal(ctx context.Context, how int, do func() error) error {
 	return nil
 }
 
-// Taken is what the journal says, in order, until Forget: after a kill in between it
-// is said again.
+// Taken returns the journal's releases in order. Until Forget is called, it returns them again, also after a kill.
 func (d Dir) Taken(ctx context.Context) ([]Release, error) {
 	if _, err := os.Stat(d.journal()); err == nil {
 		if err := d.withJournal(ctx, syscall.LOCK_EX, d.takeJournal); err != nil {
@@ -89,7 +87,7 @@ func (d Dir) Taken(ctx context.Context) ([]Release, error) {
 	return list, nil
 }
 
-// takeJournal moves the journal to what is taken, or adds it to what was before.
+// takeJournal moves the journal to the work file, or appends it to an existing one.
 func (d Dir) takeJournal() error {
 	before, err := os.ReadFile(d.work())
 	if errors.Is(err, os.ErrNotExist) {
@@ -105,17 +103,17 @@ func (d Dir) takeJournal() error {
 	return os.Remove(d.journal())
 }
 
-// Forget forgets what was taken.
+// Forget deletes the releases that Taken returned.
 func (d Dir) Forget() error {
 	if err := os.Remove(d.work()); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("forget the journal of released addresses: %w", err)
+		return fmt.Errorf("delete the journal of released addresses: %w", err)
 	}
 	return nil
 }
 
 func (d Dir) work() string { return d.journal() + ".work" }
 
-// parseJournal reads lines; what a kill cut off was not told to anybody.
+// parseJournal parses the lines. It skips truncated ones: their writer never returned success.
 func parseJournal(raw []byte) (list []Release) {
 	for line := range bytes.Lines(raw) {
 		var r Release
@@ -126,7 +124,7 @@ func parseJournal(raw []byte) (list []Release) {
 	return list
 }
 
-// Pending are the releases that the agent has not seen yet.
+// Pending returns the releases that the agent has not processed yet.
 func (d Dir) Pending() (list []Release, err error) {
 	for _, path := range []string{d.work(), d.journal()} {
 		raw, err := os.ReadFile(path)

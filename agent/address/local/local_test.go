@@ -30,7 +30,7 @@ func TestUsers(t *testing.T) {
 	must(t, d.SetUser("default", a, "pods"))
 	must(t, d.SetUser("default", a, "more"))
 	must(t, d.SetUser("default", b, "pods"))
-	must(t, os.Symlink("linked", filepath.Join(d.users("default"), "c:eth0"))) // as where there is no room for hard links
+	must(t, os.Symlink("linked", filepath.Join(d.users("default"), "c:eth0"))) // as on a file system without room for hard links
 	want := map[ipam.Owner]string{a: "more", b: "pods", {ContainerID: "c", IfName: "eth0"}: "linked"}
 	if got, err := d.Users("default"); err != nil || !maps.Equal(got, want) {
 		t.Errorf("%v, %v", got, err)
@@ -38,7 +38,7 @@ func TestUsers(t *testing.T) {
 	must(t, d.DropUser("default", a))
 	must(t, d.DropUser("default", a))
 	if d.HasUser("default", a) || !d.HasUser("default", b) {
-		t.Error("who was dropped is there, or another was")
+		t.Error("the dropped owner exists, or another was dropped")
 	}
 	if got, err := d.Users("none"); err != nil || len(got) != 0 {
 		t.Errorf("%v, %v", got, err)
@@ -118,7 +118,7 @@ func TestNetworkFile(t *testing.T) {
 		}
 	}
 	if _, err := d.Read("../x"); err == nil {
-		t.Error("a path is taken for a name")
+		t.Error("a path is accepted as a name")
 	}
 }
 
@@ -148,7 +148,7 @@ func TestJournal(t *testing.T) {
 		return Release{Network: "n", Container: fmt.Sprint("c", i), IfName: "eth0"}
 	}
 	must(t, d.Note(ctx, r(1), r(2)))
-	// The store is away: it is not forgotten.
+	// The store is unavailable, so the releases are not forgotten.
 	if got, err := d.Taken(ctx); err != nil || !slices.Equal(got, []Release{r(1), r(2)}) {
 		t.Errorf("got %v, %v", got, err)
 	}
@@ -181,7 +181,7 @@ func TestJournal(t *testing.T) {
 	if list, err := d.Pending(); err != nil || len(list) != 0 {
 		t.Errorf("%v, %v", list, err)
 	}
-	// What says nothing whole is not kept for good.
+	// A journal with only incomplete lines is deleted.
 	kill()
 	if got, err := d.Taken(ctx); err != nil || len(got) != 0 {
 		t.Errorf("half a line: %v, %v", got, err)
@@ -191,8 +191,7 @@ func TestJournal(t *testing.T) {
 	}
 }
 
-// Whatever the files of this host have, reading them ends without a panic, and what is
-// accepted can be allocated from.
+// FuzzFiles checks that any file content is read without a panic, and that accepted ranges can be allocated from.
 func FuzzFiles(f *testing.F) {
 	f.Add([]byte(`{"version":1,"name":"default","subnets":[{"cidr":"10.0.0.0/16","blocks":["10.0.1.0/26"],"exclude":["10.0.1.3"]}]}`))
 	f.Add([]byte("10.0.0.1 77\nfd00::1 9\n"))

@@ -15,20 +15,19 @@ import (
 	"github.com/fairlead/fairlead/ipam"
 )
 
-// formatVersion is that of a network's file. A plugin refuses one that is newer.
+// formatVersion is the version of the network files. A plugin rejects a newer one.
 const formatVersion = 1
 
-// Network is what a plugin has to know of a network of the cluster on this node. The
-// agent writes it.
+// Network is what plugins need to know about a cluster network on this node. The agent writes it.
 type Network struct {
 	Version int    `json:"version"`
 	Name    string `json:"name"`
 	Node    string `json:"node"`
-	MTU     int    `json:"mtu,omitempty"` // bytes of the containers' links; 0: unknown
+	MTU     int    `json:"mtu,omitempty"` // of the container links, in bytes; 0: unknown
 	NAT     bool   `json:"nat,omitempty"`
 
 	Subnets []Subnet       `json:"subnets"`
-	Routes  []netip.Prefix `json:"routes,omitempty"` // what containers reach by their gateway
+	Routes  []netip.Prefix `json:"routes,omitempty"` // destinations that containers reach through their gateway
 }
 
 // Subnet is a subnet with this node's blocks.
@@ -38,15 +37,14 @@ type Subnet struct {
 	Assign  string         `json:"assign,omitempty"`
 	Exclude []string       `json:"exclude,omitempty"`
 	Blocks  []netip.Prefix `json:"blocks,omitempty"`
-	Lent    []netip.Prefix `json:"lent,omitempty"` // blocks whose addresses the plugin flannel gives
+	Lent    []netip.Prefix `json:"lent,omitempty"` // blocks whose addresses the flannel plugin assigns
 }
 
-// Cluster tells whether its addresses are given one by one.
+// Cluster reports whether the subnet's addresses are assigned individually.
 func (s Subnet) Cluster() bool { return s.Assign == cluster.AssignCluster }
 
-// Ranges are those of a block, or of a whole subnet, out of which addresses are
-// given: without what is excluded. On the link of its containers a block is a subnet
-// of its own, as flannel's: its second address is its gateway, and IPv4's last is its
+// Ranges returns the usable ranges of a block, or of a whole subnet, without excluded addresses. As in flannel, a block
+// is a subnet of its own on the containers' link: its second address is the gateway, and its last IPv4 address is the
 // broadcast address.
 func (s Subnet) Ranges(block netip.Prefix) (ipam.RangeSet, error) {
 	whole, err := ipam.Range{Subnet: block}.Complete()
@@ -64,7 +62,7 @@ func (s Subnet) Ranges(block netip.Prefix) (ipam.RangeSet, error) {
 	return set, nil
 }
 
-// Without cuts addresses out of ranges.
+// Without removes the addresses from first to last from ranges.
 func Without(set ipam.RangeSet, first, last netip.Addr) (out ipam.RangeSet) {
 	for _, r := range set {
 		if r.Start.BitLen() != first.BitLen() || last.Less(r.Start) || r.End.Less(first) {
@@ -85,7 +83,7 @@ func Without(set ipam.RangeSet, first, last netip.Addr) (out ipam.RangeSet) {
 	return out
 }
 
-// Read reads a network's file; os.ErrNotExist: the agent has not written it.
+// Read reads a network's file. The error is os.ErrNotExist if the agent has not written it.
 func (d Dir) Read(name string) (*Network, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -93,7 +91,7 @@ func (d Dir) Read(name string) (*Network, error) {
 	path := d.networkFile(name)
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("read this node's part of network %s: %w", name, err)
+		return nil, fmt.Errorf("read the file of network %s: %w", name, err)
 	}
 	n, err := parseNetwork(raw)
 	if err != nil {
@@ -108,7 +106,7 @@ func parseNetwork(raw []byte) (*Network, error) {
 		return nil, err
 	}
 	if n.Version < 1 || n.Version > formatVersion {
-		return nil, fmt.Errorf("its version is %d: want %d; the agent is of another Fairlead than this plugin", n.Version, formatVersion)
+		return nil, fmt.Errorf("its version is %d: want %d; the agent and this plugin are from different versions of Fairlead", n.Version, formatVersion)
 	}
 	for _, s := range n.Subnets {
 		if !s.CIDR.IsValid() {
@@ -126,8 +124,7 @@ func parseNetwork(raw []byte) (*Network, error) {
 	return n, nil
 }
 
-// Write puts a network's file in place, whole or not at all; one that says the same
-// is left alone.
+// Write atomically writes a network's file. It leaves an identical file untouched.
 func (d Dir) Write(n *Network) error {
 	n.Version = formatVersion
 	if err := checkName(n.Name); err != nil {
@@ -142,23 +139,23 @@ func (d Dir) Write(n *Network) error {
 		return nil
 	}
 	if err := os.MkdirAll(d.Root(), 0o755); err != nil {
-		return fmt.Errorf("make the directory of the cluster's addresses: %w", err)
+		return fmt.Errorf("create the directory of the cluster's addresses: %w", err)
 	}
 	if err := Replace(path, raw, 0o644); err != nil {
-		return fmt.Errorf("write this node's part of network %s: %w", n.Name, err)
+		return fmt.Errorf("write the file of network %s: %w", n.Name, err)
 	}
 	return nil
 }
 
-// Remove forgets a network that the cluster has no more.
+// Remove deletes the file of a network that the cluster no longer has.
 func (d Dir) Remove(name string) error {
 	if err := os.Remove(d.networkFile(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("forget network %s: %w", name, err)
+		return fmt.Errorf("delete the file of network %s: %w", name, err)
 	}
 	return nil
 }
 
-// Networks are the names of those whose files are here.
+// Networks returns the names of the networks that have a file.
 func (d Dir) Networks() (names []string, err error) {
 	entries, err := os.ReadDir(d.Root())
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -173,8 +170,7 @@ func (d Dir) Networks() (names []string, err error) {
 	return names, nil
 }
 
-// HeldByHostLocal are the addresses that the plugin host-local gave here where it
-// keeps them by itself, of every CNI network.
+// HeldByHostLocal returns the addresses in host-local's default directory, of all CNI networks.
 func (d Dir) HeldByHostLocal() (addrs []netip.Addr, err error) {
 	networks, err := os.ReadDir(filepath.Join(d.lib, "networks"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -183,7 +179,7 @@ func (d Dir) HeldByHostLocal() (addrs []netip.Addr, err error) {
 	for _, n := range networks {
 		entries, err := os.ReadDir(filepath.Join(d.lib, "networks", n.Name()))
 		if err != nil {
-			continue // no directory, or gone by now
+			continue // not a directory, or deleted meanwhile
 		}
 		for _, e := range entries {
 			if a, err := netip.ParseAddr(e.Name()); err == nil {
@@ -194,7 +190,7 @@ func (d Dir) HeldByHostLocal() (addrs []netip.Addr, err error) {
 	return addrs, nil
 }
 
-// Holds are the addresses of a network that are held here, by name alone.
+// Holds returns the addresses of a network that are held on this node. It reads file names only.
 func (d Dir) Holds(network string) (addrs []netip.Addr, err error) {
 	f, err := os.Open(filepath.Join(d.Addresses(), network))
 	if errors.Is(err, os.ErrNotExist) {

@@ -6,9 +6,8 @@ import (
 	"net/netip"
 )
 
-// A request and its answer are one line of JSON each; who has taken what the answer
-// gives says so by one byte more. The version grows when an old agent would
-// misunderstand a request.
+// A request and its answer are one line of JSON each. After using the answer, the caller confirms with one more byte.
+// The version grows when an older agent would misinterpret a request.
 const (
 	ProtocolVersion = 1
 	Taken           = '\n'
@@ -18,30 +17,30 @@ const (
 // The operations. An agent may have more.
 const (
 	OpStatus  = "status"  // StatusArgs -> StatusResult
-	OpBlock   = "block"   // BlockArgs -> nothing: the network's file has one more
+	OpBlock   = "block"   // BlockArgs -> nothing: adds a block to the network's file
 	OpClaim   = "claim"   // ClaimArgs -> ClaimResult
-	OpForesee = "foresee" // ClaimArgs -> ClaimResult: what a claim would get, which takes nothing
-	OpReport  = "report"  // ReportArgs -> nothing: an endpoint
-	OpNetwork = "network" // NetworkArgs -> nothing: the isolated network's namespace is here
+	OpForesee = "foresee" // ClaimArgs -> ClaimResult: what OpClaim would assign, without assigning it
+	OpReport  = "report"  // ReportArgs -> nothing: publishes an endpoint
+	OpNetwork = "network" // NetworkArgs -> nothing: waits for the isolated network's namespace
 	OpAgent   = "agent"   // nothing -> the agent's State
-	OpStore   = "store"   // nothing -> of the agent's configuration, what leads to its store, and its node
+	OpStore   = "store"   // nothing -> the part of the agent's configuration that locates its store, and its node
 )
 
-// Request is what a plugin asks of the agent.
+// Request is a plugin's request to the agent.
 type Request struct {
 	Version int             `json:"v"`
 	Op      string          `json:"op"`
 	Args    json.RawMessage `json:"args,omitempty"`
 }
 
-// Answer is what the agent says.
+// Answer is the agent's answer.
 type Answer struct {
 	Version int             `json:"v"`
 	Error   *Error          `json:"error,omitempty"`
 	Result  json.RawMessage `json:"result,omitempty"`
 }
 
-// Error is a refusal, with the code that the plugin is to end with.
+// Error is an error answer with the CNI error code for the plugin.
 type Error struct {
 	Code uint   `json:"code"`
 	Msg  string `json:"msg"`
@@ -49,58 +48,58 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Msg }
 
-// BlockArgs ask for one more block of each subnet named.
+// BlockArgs request another block of each subnet.
 type BlockArgs struct {
 	Network string         `json:"network"`
-	Subnets []netip.Prefix `json:"subnets,omitempty"` // none: only that the network's file be there
+	Subnets []netip.Prefix `json:"subnets,omitempty"` // none: only write the network's file
 }
 
-// NetworkArgs ask for an isolated network on this host.
+// NetworkArgs request an isolated network on this host.
 type NetworkArgs struct {
 	Network string `json:"network"`
 }
 
-// NetnsPath is the namespace of an isolated network, the same on each host; NetnsDir
-// and NetnsPrefix are what all such paths begin with.
+// NetnsPath returns the path of an isolated network's namespace, which is the same on every host. All such paths begin
+// with NetnsDir and NetnsPrefix.
 func NetnsPath(network string) string { return NetnsDir + "/" + NetnsPrefix + network }
 
-// Where ip(8) looks for namespaces, and how ours are called there.
+// The directory where ip(8) looks for named namespaces, and the prefix of our names there.
 const (
 	NetnsDir    = "/run/netns"
 	NetnsPrefix = "fairlead-"
 )
 
-// StatusArgs ask whether more blocks can be had.
+// StatusArgs ask whether more blocks are available.
 type StatusArgs = BlockArgs
 
-// StatusResult is what the agent knows.
+// StatusResult is the agent's status for plugins.
 type StatusResult struct {
 	Node  string `json:"node"`
-	Store string `json:"store,omitempty"` // why it cannot be reached; "": it can
-	Free  bool   `json:"free"`            // every subnet asked for has a block that nobody has
+	Store string `json:"store,omitempty"` // why the store cannot be reached; "": it can
+	Free  bool   `json:"free"`            // every requested subnet has a free block
 }
 
-// Want is one address that is asked for.
+// Want is a request for one address.
 type Want struct {
 	Ranges []Span     `json:"ranges"`
-	IP     netip.Addr `json:"ip,omitzero"` // this one
+	IP     netip.Addr `json:"ip,omitzero"` // a specific address
 	Fixed  bool       `json:"fixed,omitempty"`
 }
 
-// Span is addresses from one to another.
+// Span is a range of addresses, both ends included.
 type Span struct {
 	First netip.Addr `json:"first"`
 	Last  netip.Addr `json:"last"`
 }
 
-// Contains tells whether an address is in it.
+// Contains reports whether an address is in the range.
 func (s Span) Contains(a netip.Addr) bool {
 	return a.BitLen() == s.First.BitLen() && !a.Less(s.First) && !s.Last.Less(a)
 }
 
 func (s Span) String() string { return fmt.Sprintf("%s-%s", s.First, s.Last) }
 
-// ClaimArgs ask for addresses that are the cluster's to give; all or none.
+// ClaimArgs request individually assigned addresses: all or none.
 type ClaimArgs struct {
 	Network   string `json:"network"`
 	Container string `json:"container"`
@@ -108,17 +107,16 @@ type ClaimArgs struct {
 	Pod       string `json:"pod,omitempty"` // "NAMESPACE/NAME"
 	Wants     []Want `json:"wants"`
 
-	// Foreign is a network that the cluster does not know: whereabouts'. Its
-	// ranges are the configuration's own.
+	// Foreign marks a whereabouts network, which is not in the store. Its ranges come from the network configuration.
 	Foreign bool `json:"foreign,omitempty"`
 }
 
-// ClaimResult has an address for each that was wanted.
+// ClaimResult has one address for each Want.
 type ClaimResult struct {
 	IPs []netip.Addr `json:"ips"`
 }
 
-// ReportArgs are an interface of a container.
+// ReportArgs describe a container's interface.
 type ReportArgs struct {
 	Container string       `json:"container"`
 	IfName    string       `json:"ifName"`

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 )
 
-// Replace replaces a file: it is there as it was, or as it will be.
+// Replace atomically replaces a file's content.
 func Replace(path string, raw []byte, mode os.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {

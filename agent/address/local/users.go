@@ -11,12 +11,11 @@ import (
 	"github.com/fairlead/fairlead/ipam"
 )
 
-// Several CNI networks may take addresses of one network of the cluster, and a GC
-// is of one of them. So each owner has a name in a directory that says of which it
-// is: a hard link to that CNI network's file there, which costs no inode, or a symbolic
-// link to its name where the file system has no room for more of these.
+// Several CNI networks may use addresses of one cluster network, but a GC is for one CNI network. So each owner has a
+// directory entry that identifies its CNI network: a hard link to the CNI network's file, which needs no inode. If the
+// file system allows no more hard links, it is a symbolic link to the network's name.
 
-// ofNetwork begins the names of CNI networks' files; no container's ID does.
+// ofNetwork is the prefix of the CNI networks' files. No container ID begins with it.
 const ofNetwork = "="
 
 func (d Dir) users(network string) string { return filepath.Join(d.Root(), "owners", network) }
@@ -25,7 +24,7 @@ func (d Dir) userLink(network string, o ipam.Owner) string {
 	return filepath.Join(d.users(network), o.ContainerID+":"+o.IfName)
 }
 
-// SetUser notes of which CNI network an owner is.
+// SetUser records an owner's CNI network.
 func (d Dir) SetUser(network string, o ipam.Owner, cniName string) error {
 	path, file := d.userLink(network, o), filepath.Join(d.users(network), ofNetwork+cniName)
 	err := os.Link(file, path)
@@ -40,7 +39,7 @@ func (d Dir) SetUser(network string, o ipam.Owner, cniName string) error {
 		}
 	}
 	if err != nil && os.Symlink(cniName, path) != nil {
-		return fmt.Errorf("note the network of container %s: %w", o, err)
+		return fmt.Errorf("record the network of container %s: %w", o, err)
 	}
 	return nil
 }
@@ -56,25 +55,25 @@ func makeFile(path string) error {
 	return f.Close()
 }
 
-// HasUser tells whether an owner is noted: one that is not holds nothing.
+// HasUser reports whether an owner is recorded. An owner without a record holds nothing.
 func (d Dir) HasUser(network string, o ipam.Owner) bool {
 	_, err := os.Lstat(d.userLink(network, o))
 	return !errors.Is(err, os.ErrNotExist)
 }
 
-// DropUser forgets it.
+// DropUser deletes an owner's record.
 func (d Dir) DropUser(network string, o ipam.Owner) error {
 	if err := os.Remove(d.userLink(network, o)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("forget the network of container %s: %w", o, err)
+		return fmt.Errorf("delete the record of container %s's network: %w", o, err)
 	}
 	return nil
 }
 
-// Users are the owners and their CNI networks.
+// Users returns the CNI network of each owner.
 func (d Dir) Users(network string) (map[ipam.Owner]string, error) {
 	entries, err := os.ReadDir(d.users(network))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("list whose the addresses of network %s are: %w", network, err)
+		return nil, fmt.Errorf("list the owners of addresses of network %s: %w", network, err)
 	}
 	names := map[uint64]string{}
 	for _, e := range entries {
@@ -99,6 +98,6 @@ func (d Dir) Users(network string) (map[ipam.Owner]string, error) {
 
 func (d Dir) inode(network, name string) uint64 {
 	var st syscall.Stat_t
-	_ = syscall.Lstat(filepath.Join(d.users(network), name), &st) // 0, of nobody, if it is gone
+	_ = syscall.Lstat(filepath.Join(d.users(network), name), &st) // 0 if the file is gone, which matches no network
 	return st.Ino
 }

@@ -9,40 +9,40 @@ import (
 	"github.com/fairlead/fairlead/agent/cluster"
 )
 
-// low is the part of a block below which another is claimed in advance.
-const low = 4 // a quarter
+// lowWater divides a block's size: if fewer addresses are free, another block is claimed in advance.
+const lowWater = 4 // a quarter
 
-// look writes this node's files, claims back what is held here, and claims in advance.
-func (m *Manager) look(ctx context.Context) error {
+// reconcile writes this node's files, reclaims held blocks and addresses, and prefetches blocks.
+func (m *Manager) reconcile(ctx context.Context) error {
 	if m.isReady() != nil {
 		return nil
 	}
 	m.blocks.Lock()
 	defer m.blocks.Unlock()
-	unsettled := m.leases(ctx) // what this node had of flannel may be its own in a moment
-	errs := []error{unsettled, m.keepHeld(ctx), m.keepAddresses(ctx), m.writeFiles(), m.letGo(ctx)}
+	unsettled := m.syncFlannelLeases(ctx) // first, because this node may take over a flannel lease
+	errs := []error{unsettled, m.reclaimHeldBlocks(ctx), m.reclaimHeldAddresses(ctx), m.writeFiles(), m.releaseBlocks(ctx)}
 	if unsettled != nil {
 		return errors.Join(errs...)
 	}
-	return errors.Join(append(errs, m.ahead(ctx))...)
+	return errors.Join(append(errs, m.prefetch(ctx))...)
 }
 
-// ahead claims blocks before the ones that are here are full. That there are none left
-// is an error when nothing else can take their place.
-func (m *Manager) ahead(ctx context.Context) error {
+// prefetch claims blocks before the current ones are full. Running out of blocks is an error only if no equivalent
+// subnet has free addresses.
+func (m *Manager) prefetch(ctx context.Context) error {
 	var errs []error
 	wants, free, none := m.wants(), map[choice]int{}, map[choice]error{}
 	for _, w := range wants {
 		if len(w.subnet.Lent) > 0 && len(w.subnet.Blocks) == 0 {
-			continue // nobody has asked for another yet
+			continue // no container has asked for another block yet
 		}
-		if leaves, err := m.leaves(w.network); leaves || err != nil {
+		if leaves, err := m.leavesNetwork(w.network); leaves || err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		n := m.free(w)
 		free[w.choice()] += n
-		if n*low >= w.size {
+		if n*lowWater >= w.size {
 			continue
 		}
 		err := m.need(ctx, w.network, w.subnet.CIDR)
@@ -64,7 +64,7 @@ func (m *Manager) ahead(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// choice is what subnets of which any will do have in common.
+// choice identifies interchangeable subnets.
 type choice struct {
 	network, pool string
 	six           bool
@@ -72,15 +72,15 @@ type choice struct {
 
 func (w want) choice() choice { return choice{w.network, w.subnet.Name, w.subnet.CIDR.Addr().Is6()} }
 
-// want is a subnet of which this node has, or should have, blocks.
+// want is a subnet of which this node should have blocks.
 type want struct {
 	network string
 	subnet  local.Subnet
-	size    int // addresses of a block
+	size    int // addresses per block
 }
 
-// wants are the subnets that this node takes part in: of the default network and of
-// those that something here asked for; of one with a name once it has a block.
+// wants returns the subnets that this node uses: those of the default network and of networks that a container here
+// asked for. A named subnet counts once it has a block.
 func (m *Manager) wants() (list []want) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -91,7 +91,7 @@ func (m *Manager) wants() (list []want) {
 		for _, s := range n.Subnets {
 			ls := m.localSubnet(name, s)
 			if ls.Cluster() || s.Name != "" && len(ls.Blocks) == 0 || !usable(s, s.CIDR) {
-				continue // of which nobody asked, or that is excluded whole: it is to go
+				continue // nobody asked for it, or it is excluded completely
 			}
 			whole := local.Subnet{CIDR: s.CIDR} // the first block may be excluded
 			set, err := whole.Ranges(nthBlock(s.CIDR, s.BlockBits(), 0))
@@ -107,7 +107,7 @@ func (m *Manager) takesPart(network string) bool {
 	return network == cluster.DefaultNetwork || m.joined[network] || len(m.view.snap.BlocksOf(network, m.Node)) > 0
 }
 
-// free is how many addresses of this node's blocks nobody holds.
+// free returns the number of free addresses in this node's blocks.
 func (m *Manager) free(w want) int {
 	held, err := m.Dir.Holds(w.network)
 	if err != nil {

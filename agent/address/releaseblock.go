@@ -11,47 +11,45 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 )
 
-// leavingFor is how long a block is out of this node's file before it is let go: an
-// ADD that read the file before has ended by then.
-const leavingFor = 5 * time.Second
+// releaseDelay is how long a block must be out of this node's file before it is released. By then, an ADD that read the
+// old file has ended.
+const releaseDelay = 5 * time.Second
 
-// letGo deletes the blocks of this node that an operator wants back, once nothing
-// holds an address of them.
-func (m *Manager) letGo(ctx context.Context) error {
-	for _, b := range m.wantedBack() {
-		held, err := m.holds(b.Network)
+// releaseBlocks deletes the blocks that an administrator wants released, once no container holds an address in them.
+func (m *Manager) releaseBlocks(ctx context.Context) error {
+	for _, b := range m.releasableBlocks() {
+		held, err := m.heldAddrs(b.Network)
 		if err != nil {
 			return err
 		}
 		if slices.ContainsFunc(held, func(a netip.Addr) bool { return b.CIDR.Contains(a) }) {
 			continue
 		}
-		leaves, err := m.leaves(b.Network)
+		leaves, err := m.leavesNetwork(b.Network)
 		if err != nil {
 			return err
 		}
 		key := cluster.BlockKey(b.Network, b.CIDR)
 		m.mu.Lock()
-		was := m.view.was(key)
+		was := m.view.revision(key)
 		m.mu.Unlock()
 		if err := m.commit(ctx, []store.Op{{Key: key, Was: was}}); err != nil && !isConflict(err) {
-			return fmt.Errorf("let go of %s: %w", key, err)
+			return fmt.Errorf("release %s: %w", key, err)
 		}
 		if leaves {
 			m.mu.Lock()
 			delete(m.joined, b.Network)
 			m.mu.Unlock()
 		}
-		m.Log.Info("let go of a block that an operator wanted back", "key", key)
+		m.Log.Info("released a block at an administrator's request", "key", key)
 	}
 	return nil
 }
 
-// leaves tells whether an operator wants all blocks back that this node has of an
-// isolated network, or another beside the default one, and nothing here holds an
-// address of it: then it gets no other until something asks for one, so that the
-// network can be deleted.
-func (m *Manager) leaves(network string) (bool, error) {
+// leavesNetwork reports whether this node stops using a network: an administrator released all its blocks of it, and no
+// container here holds an address. The node then claims no block until a container asks for one, so that the network
+// can be deleted. A node never leaves the default network.
+func (m *Manager) leavesNetwork(network string) (bool, error) {
 	m.mu.Lock()
 	has := m.view.snap.BlocksOf(network, m.Node)
 	stays := slices.ContainsFunc(has, func(b netip.Prefix) bool { return !m.view.snap.Blocks[cluster.BlockKey(network, b)].Release })
@@ -59,12 +57,12 @@ func (m *Manager) leaves(network string) (bool, error) {
 	if network == cluster.DefaultNetwork || len(has) == 0 || stays {
 		return false, nil
 	}
-	held, err := m.holds(network)
+	held, err := m.heldAddrs(network)
 	return err == nil && len(held) == 0, err
 }
 
-// wantedBack are those that have been out of the file for long enough.
-func (m *Manager) wantedBack() (list []*cluster.Block) {
+// releasableBlocks returns the blocks whose releaseDelay is over.
+func (m *Manager) releasableBlocks() (list []*cluster.Block) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for key, b := range m.view.snap.Blocks {
@@ -74,7 +72,7 @@ func (m *Manager) wantedBack() (list []*cluster.Block) {
 			delete(m.leaving, key)
 		case !seen:
 			m.leaving[key] = time.Now()
-		case time.Since(since) > leavingFor:
+		case time.Since(since) > releaseDelay:
 			list = append(list, b)
 		}
 	}

@@ -5,8 +5,7 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 )
 
-// planReleases adds what frees what these containers have here, and what was given and
-// reached nobody.
+// planReleases adds the changes that release the given attachments' addresses and the addresses of unclaimed claims.
 func (m *Manager) planReleases(r *round, list []local.Release) error {
 	for _, l := range list {
 		for key := range m.view.owners[holder{l.Network, l.Container, l.IfName}] {
@@ -15,13 +14,13 @@ func (m *Manager) planReleases(r *round, list []local.Release) error {
 			}
 		}
 	}
-	for c := range m.undone {
+	for c := range m.unclaimed {
 		if c.unknown {
 			continue
 		}
-		r.undone = append(r.undone, c)
-		for _, key := range c.gets {
-			if !m.stillOf(key, c) {
+		r.unclaimed = append(r.unclaimed, c)
+		for _, key := range c.gained {
+			if !m.stillHeldBy(key, c) {
 				continue
 			}
 			if err := m.planFree(r, key); err != nil {
@@ -32,7 +31,7 @@ func (m *Manager) planReleases(r *round, list []local.Release) error {
 	return nil
 }
 
-// planFree takes one address from its container.
+// planFree adds the change that releases one address.
 func (m *Manager) planFree(r *round, key string) error {
 	a := m.view.snap.Addresses[key]
 	if a.Node != m.Node || r.taken[key] {
@@ -42,7 +41,7 @@ func (m *Manager) planFree(r *round, key string) error {
 		r.more = true
 		return nil
 	}
-	op, err := m.freed(key, a)
+	op, err := m.releaseOp(key, a)
 	if err != nil {
 		return err
 	}

@@ -13,21 +13,20 @@ import (
 	"github.com/fairlead/fairlead/agent/cluster"
 )
 
-// A block is lent to the plugin flannel when its file is written: host-local gives
-// the block's addresses then, and fairlead-ipam none of them. One block of each
-// family is lent, and the same for as long as it is this node's, as a bridge has its
-// gateway's address.
+// If flannel's subnet file is written, host-local assigns the addresses of one block per family, and fairlead-ipam
+// assigns none of them. The block stays the same as long as this node owns it, because the bridge has the block's
+// gateway address.
 
-// The lines of flannel's file of this host's subnet, for IPv4 and IPv6.
-func envWords(six bool) (network, subnet string) {
+// subnetFileKeys returns the variables of flannel's subnet file.
+func subnetFileKeys(six bool) (network, subnet string) {
 	if six {
 		return "FLANNEL_IPV6_NETWORK", "FLANNEL_IPV6_SUBNET"
 	}
 	return "FLANNEL_NETWORK", "FLANNEL_SUBNET"
 }
 
-// readLent reads which blocks the file names, as flanneld or an agent wrote it before.
-func readLent(file string) (blocks []netip.Prefix) {
+// readSubnetFile returns the blocks in the file that flanneld or an agent wrote.
+func readSubnetFile(file string) (blocks []netip.Prefix) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		return nil
@@ -35,7 +34,7 @@ func readLent(file string) (blocks []netip.Prefix) {
 	for line := range strings.Lines(string(raw)) {
 		word, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 		for _, six := range []bool{false, true} {
-			if _, subnet := envWords(six); word != subnet {
+			if _, subnet := subnetFileKeys(six); word != subnet {
 				continue
 			}
 			if p, err := netip.ParsePrefix(strings.Trim(value, `"'`)); err == nil && p.Addr().Is6() == six {
@@ -46,28 +45,28 @@ func readLent(file string) (blocks []netip.Prefix) {
 	return blocks
 }
 
-// lend chooses the blocks that are lent: those that were, if they are still this
-// node's, else its first.
-func (m *Manager) lend(n *cluster.Network) {
+// chooseFlannelBlocks selects the blocks for the flannel plugin: the previous ones if this node still owns them, or
+// else its first ones.
+func (m *Manager) chooseFlannelBlocks(n *cluster.Network) {
 	if m.SubnetFile == "" {
 		return
 	}
 	for _, six := range []bool{false, true} {
-		list := m.lendable(n, six)
-		if len(list) == 0 || slices.Contains(list, m.lent[six]) {
+		list := m.flannelCandidates(n, six)
+		if len(list) == 0 || slices.Contains(list, m.flannelBlock[six]) {
 			continue
 		}
-		m.lent[six] = list[0]
-		for _, p := range m.before {
+		m.flannelBlock[six] = list[0]
+		for _, p := range m.formerBlocks {
 			if slices.Contains(list, p) {
-				m.lent[six] = p
+				m.flannelBlock[six] = p
 			}
 		}
 	}
 }
 
-// lendable are this node's blocks of a family, in order: of subnets without a name.
-func (m *Manager) lendable(n *cluster.Network, six bool) (out []netip.Prefix) {
+// flannelCandidates returns this node's blocks of one family in unnamed subnets, in order.
+func (m *Manager) flannelCandidates(n *cluster.Network, six bool) (out []netip.Prefix) {
 	for _, b := range m.view.snap.BlocksOf(n.Name, m.Node) {
 		if b.Addr().Is6() != six || m.view.snap.Blocks[cluster.BlockKey(n.Name, b)].Release {
 			continue
@@ -81,38 +80,37 @@ func (m *Manager) lendable(n *cluster.Network, six bool) (out []netip.Prefix) {
 	return out
 }
 
-func (m *Manager) isLent(network string, block netip.Prefix) bool {
-	return network == cluster.DefaultNetwork && m.SubnetFile != "" && m.lent[block.Addr().Is6()] == block
+func (m *Manager) isFlannelBlock(network string, block netip.Prefix) bool {
+	return network == cluster.DefaultNetwork && m.SubnetFile != "" && m.flannelBlock[block.Addr().Is6()] == block
 }
 
-// mayGive tells whether the plugin flannel gives addresses of a network here.
-func (m *Manager) mayGive(network string) bool {
+// usesHostLocal reports whether host-local may assign addresses of a network on this node, for the flannel plugin.
+func (m *Manager) usesHostLocal(network string) bool {
 	return network == cluster.DefaultNetwork && m.SubnetFile != ""
 }
 
-// holds are the addresses of a network that containers here have, host-local's too.
-func (m *Manager) holds(network string) ([]netip.Addr, error) {
+// heldAddrs returns the addresses of a network that containers here hold, including those from host-local.
+func (m *Manager) heldAddrs(network string) ([]netip.Addr, error) {
 	held, err := m.Dir.Holds(network)
-	if err != nil || !m.mayGive(network) {
+	if err != nil || !m.usesHostLocal(network) {
 		return held, err
 	}
 	more, err := m.Dir.HeldByHostLocal()
 	return append(held, more...), err
 }
 
-// writeSubnetFile writes flannel's file of this host's subnet, as flanneld would. It
-// has no agent masquerade twice: whether packets that leave have the host's address is
-// the network's to say, so the plugin is told that it is not its own business.
+// writeSubnetFile writes flannel's subnet file as flanneld would. FLANNEL_IPMASQ is true, which tells the plugin not to
+// masquerade: the network's nat setting decides.
 func (m *Manager) writeSubnetFile() error {
 	m.mu.Lock()
 	n := m.view.snap.Networks[cluster.DefaultNetwork]
 	var b bytes.Buffer
 	for _, six := range []bool{false, true} {
-		block := m.lent[six]
+		block := m.flannelBlock[six]
 		if n == nil || !block.IsValid() {
 			continue
 		}
-		network, subnet := envWords(six)
+		network, subnet := subnetFileKeys(six)
 		fmt.Fprintf(&b, "%s=%s\n%s=%s\n", network, cidrs(n, six), subnet, netip.PrefixFrom(block.Addr().Next(), block.Bits()))
 	}
 	m.mu.Unlock()
@@ -129,13 +127,13 @@ func (m *Manager) writeSubnetFile() error {
 		err = local.Replace(m.SubnetFile, b.Bytes(), 0o644)
 	}
 	if err != nil {
-		return fmt.Errorf("write flannel's file of this host's subnet: %w", err)
+		return fmt.Errorf("write flannel's subnet file: %w", err)
 	}
-	m.Log.Info("wrote flannel's file of this host's subnet", "file", m.SubnetFile)
+	m.Log.Info("wrote flannel's subnet file", "file", m.SubnetFile)
 	return nil
 }
 
-// cidrs are a network's subnets of a family, as flannel parts them.
+// cidrs returns a network's subnets of one family, comma-separated as flannel writes them.
 func cidrs(n *cluster.Network, six bool) string {
 	var list []string
 	for _, s := range n.Subnets {
@@ -146,25 +144,25 @@ func cidrs(n *cluster.Network, six bool) string {
 	return strings.Join(list, ",")
 }
 
-// wished is the block of a subnet that this node had as a node of flannel's, if it is free.
-func (m *Manager) wished(network string, s cluster.Subnet) (p netip.Prefix, ok bool) {
-	for _, p := range m.before {
-		if m.mayGive(network) && s.CIDR.Contains(p.Addr()) && p.Bits() == s.BlockBits() && m.isFree(network, s, p) {
+// formerBlock returns the block of a subnet that this node had under flannel, if it is free.
+func (m *Manager) formerBlock(network string, s cluster.Subnet) (p netip.Prefix, ok bool) {
+	for _, p := range m.formerBlocks {
+		if m.usesHostLocal(network) && s.CIDR.Contains(p.Addr()) && p.Bits() == s.BlockBits() && m.isFree(network, s, p) {
 			return p, true
 		}
 	}
 	return p, false
 }
 
-// isFree tells whether a block of a subnet can be claimed.
+// isFree reports whether a block can be claimed.
 func (m *Manager) isFree(network string, s cluster.Subnet, b netip.Prefix) bool {
 	if m.Flannel != nil && network == cluster.DefaultNetwork && m.view.snap.LeasedBy(b) != nil {
 		return false
 	}
-	return m.view.was(cluster.BlockKey(network, b)) == 0 && usable(s, b) && !m.hasHost(network, b)
+	return m.view.revision(cluster.BlockKey(network, b)) == 0 && usable(s, b) && !m.hasHost(network, b)
 }
 
-// hasHost tells whether a node's own address is in a block: it would not be routed.
+// hasHost reports whether a node's own address lies in a block. Such a block is not routed.
 func (m *Manager) hasHost(network string, b netip.Prefix) bool {
 	if n := m.view.snap.Networks[network]; n != nil && n.Isolated {
 		return false

@@ -10,11 +10,11 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 )
 
-// makeSure looks at the store itself for what pods have, and returns the claims that
-// are to be planned again. Who gives a pod an address meanwhile changes its slot.
-func (m *Manager) makeSure(ctx context.Context, list []*claim) (again []*claim) {
+// confirmSlots reads the pods' current addresses from the store and returns the claims to plan again. A concurrent
+// allocation for the same pod bumps the slot's revision, so the commit below fails.
+func (m *Manager) confirmSlots(ctx context.Context, list []*claim) (again []*claim) {
 	for _, c := range list {
-		if err := m.lookFor(ctx, c); err != nil {
+		if err := m.confirmSlot(ctx, c); err != nil {
 			c.done <- err
 			continue
 		}
@@ -23,15 +23,15 @@ func (m *Manager) makeSure(ctx context.Context, list []*claim) (again []*claim) 
 	return again
 }
 
-func (m *Manager) lookFor(ctx context.Context, c *claim) error {
+func (m *Manager) confirmSlot(ctx context.Context, c *claim) error {
 	key := cluster.FixedKey(c.Network, c.Pod, c.IfName)
 	e, err := m.Store.Get(ctx, key)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("look for the addresses of pod %s: %w", c.Pod, err)
+		return fmt.Errorf("read the addresses of pod %s: %w", c.Pod, err)
 	}
 	entries, _, err := m.Store.List(ctx, cluster.AddressesPrefix+c.Network+"/")
 	if err != nil {
-		return fmt.Errorf("look for the addresses of pod %s: %w", c.Pod, err)
+		return fmt.Errorf("read the addresses of pod %s: %w", c.Pod, err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,10 +13,10 @@ import (
 	"github.com/fairlead/fairlead/agent/store/storetest"
 )
 
-// A node from which an operator takes the last block of an isolated network claims no
-// other, so that the network can be deleted; its file goes with the network, and one
-// that is made anew under the name is the new one.
-func TestLeavesNetwork(t *testing.T) {
+// TestReleaseLastBlock checks that a node claims no new block after an administrator released its last one of an
+// isolated network. The network can then be deleted. Its file is deleted too, and a new network of the same name starts
+// fresh.
+func TestReleaseLastBlock(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, `{"subnets": [{"cidr": "10.244.0.0/24"}]}`)
 	s := b.open(t)
@@ -25,13 +25,13 @@ func TestLeavesNetwork(t *testing.T) {
 	ask := func() error { return m.serveBlock(storetest.Context(t), local.BlockArgs{Network: "blue"}) }
 	storetest.Eventually(t, func() bool { return ask() == nil })
 	storetest.Eventually(t, func() bool { return len(blocksIn(t, s, "blue")) == 1 })
-	ctx, cancel := context.WithTimeout(storetest.Context(t), 4*leavingFor)
+	ctx, cancel := context.WithTimeout(storetest.Context(t), 4*releaseDelay)
 	defer cancel()
 	free, err := ReleaseBlock(ctx, s, "blue", blocksIn(t, s, "blue")[0])
 	if !free || err != nil {
 		t.Fatalf("released: %t, %v", free, err)
 	}
-	must(t, m.look(ctx)) // one more: it would claim another
+	must(t, m.reconcile(ctx)) // a further reconciliation claims no block
 	if left := blocksIn(t, s, "blue"); len(left) > 0 {
 		t.Fatalf("the node has claimed %v", left)
 	}
@@ -40,7 +40,7 @@ func TestLeavesNetwork(t *testing.T) {
 	_, err = s.Commit(ctx, store.Op{Key: e.Key, Was: e.Revision})
 	must(t, err)
 	storetest.Eventually(t, func() bool {
-		_ = m.look(ctx)
+		_ = m.reconcile(ctx)
 		_, err := m.Dir.Read("blue")
 		return errors.Is(err, os.ErrNotExist)
 	})
@@ -52,7 +52,7 @@ func TestLeavesNetwork(t *testing.T) {
 	}
 }
 
-// blocksIn are a network's blocks in the store.
+// blocksIn returns a network's blocks in the store.
 func blocksIn(t *testing.T, s store.Store, network string) (list []netip.Prefix) {
 	t.Helper()
 	entries, _, err := s.List(storetest.Context(t), cluster.BlocksPrefix)

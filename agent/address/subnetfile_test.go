@@ -16,7 +16,7 @@ import (
 
 const flannelNet = `{"subnets": [{"cidr": "10.244.0.0/16", "block": 24, "exclude": ["10.244.0.0/24"]}], "nat": true}`
 
-// lending is a node that writes flannel's file.
+// lending configures a node to write flannel's subnet file.
 func lending(file string) func(*Options) {
 	return func(o *Options) {
 		o.SubnetFile = file
@@ -32,9 +32,9 @@ func part(t *testing.T, m *Manager) (s local.Subnet) {
 	return s
 }
 
-// A node that had flannel keeps its subnet, lends it to the plugin, and claims
-// another only when fairlead-ipam asks; the file stays as it is.
-func TestLent(t *testing.T) {
+// TestFlannelKeepsItsSubnet checks that a former flannel node keeps its subnet for the flannel plugin and the file as
+// it is. It claims another block only when fairlead-ipam asks for one.
+func TestFlannelKeepsItsSubnet(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, flannelNet)
 	file := filepath.Join(t.TempDir(), "flannel", "subnet.env")
@@ -57,8 +57,9 @@ func TestLent(t *testing.T) {
 	}
 }
 
-// What the file says of somebody else's subnet, or of another network, is not claimed.
-func TestLentElsewhere(t *testing.T) {
+// TestSubnetFileOfOtherNode checks that a node does not claim a subnet in the file that belongs to another node or
+// network.
+func TestSubnetFileOfOtherNode(t *testing.T) {
 	t.Parallel()
 	for _, had := range []string{"10.244.77.1/24", "10.9.0.1/24", "10.244.77.1/25", "10.244.0.1/24", "nonsense"} {
 		b := newBed(t, flannelNet)
@@ -79,8 +80,8 @@ func TestLentElsewhere(t *testing.T) {
 	}
 }
 
-// A block that an operator wants back stays as long as host-local gave an address of it.
-func TestLentRelease(t *testing.T) {
+// TestReleaseFlannelBlock checks that a block is not released while host-local holds an address in it.
+func TestReleaseFlannelBlock(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, flannelNet)
 	m, _ := b.node("a", lending(filepath.Join(t.TempDir(), "subnet.env")))
@@ -89,13 +90,13 @@ func TestLentRelease(t *testing.T) {
 	held := filepath.Join(filepath.Dir(m.Dir.Root()), "networks", "cbr0", p.Addr().Next().Next().String())
 	must(t, os.MkdirAll(filepath.Dir(held), 0o755))
 	must(t, os.WriteFile(held, []byte("c\neth0"), 0o600))
-	ctx, cancel := context.WithTimeout(t.Context(), leavingFor+2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), releaseDelay+2*time.Second)
 	defer cancel()
 	free, err := ReleaseBlock(ctx, b.open(t), "default", p)
 	if free || err != nil {
 		t.Errorf("a block of which host-local gave an address is free: %t, %v", free, err)
 	}
-	if got, err := m.holds("default"); err != nil || len(got) != 1 {
+	if got, err := m.heldAddrs("default"); err != nil || len(got) != 1 {
 		t.Errorf("held here: %v, %v", got, err)
 	}
 }

@@ -20,7 +20,7 @@ func besideFlannel(ip, node string) func(*Options) {
 
 const theirLease = `{"PublicIP":"198.18.0.2","PublicIPv6":null,"BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":"de:44:8e:3b:1f:da"}}`
 
-// leases are flannel's keys, with who wrote them.
+// leases returns flannel's keys with their writers.
 func leases(t *testing.T, b *bed) map[string]string {
 	t.Helper()
 	list, _, err := b.open(t).List(storetest.Context(t), cluster.FlannelPrefix)
@@ -34,9 +34,9 @@ func leases(t *testing.T, b *bed) map[string]string {
 	return out
 }
 
-// Each block of this node is a lease, too; what flannel's nodes have is not claimed;
-// the subnet that its flanneld had is its own.
-func TestLeases(t *testing.T) {
+// TestFlannelLeases checks that each block of this node has a lease, that flannel nodes' subnets are not claimed, and
+// that the node keeps its former flanneld's subnet.
+func TestFlannelLeases(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, `{"subnets": [{"cidr": "10.244.0.0/22", "block": 24}]}`)
 	storetest.Put(t, b.open(t), "flannel/subnets/10.244.2.0-24", theirLease)
@@ -59,7 +59,7 @@ func TestLeases(t *testing.T) {
 			t.Errorf("flannel's keys are %v, want %v", got, want)
 		}
 	}
-	// What somebody takes away is written again, and so is what flanneld wrote over.
+	// A deleted lease is written again, and so is one that flanneld overwrote.
 	key := "flannel/subnets/10.244.1.0-24"
 	e, err := b.open(t).Get(storetest.Context(t), key)
 	must(t, err)
@@ -71,8 +71,9 @@ func TestLeases(t *testing.T) {
 	stop()
 }
 
-// A removed node's leases go with its blocks, but not one that flanneld has again.
-func TestLeasesOfTheRemoved(t *testing.T) {
+// TestFlannelLeasesOfRemovedNode checks that a removed node's leases are deleted with its blocks, except a lease that
+// flanneld took back.
+func TestFlannelLeasesOfRemovedNode(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, flannelNet)
 	s := b.open(t)
@@ -98,9 +99,9 @@ func TestLeasesOfTheRemoved(t *testing.T) {
 	}
 }
 
-// Both families are one lease, and no second block of IPv6 is claimed, which
-// flannel's nodes could not be told of.
-func TestLeasesBothFamilies(t *testing.T) {
+// TestFlannelLeaseDualStack checks that both families share one lease. A second IPv6 block is not claimed, because a
+// lease has no room for it.
+func TestFlannelLeaseDualStack(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, `{"subnets": [{"cidr": "10.244.0.0/16", "block": 24}, {"cidr": "fd00:244::/56", "block": 64}]}`)
 	m, _ := b.node("a", besideFlannel("198.18.0.2", "a"))
@@ -116,9 +117,9 @@ func TestLeasesBothFamilies(t *testing.T) {
 	}
 }
 
-// Nothing is claimed as long as it is not known what this node had: before its address
-// is, and before others know it.
-func TestLeasesWait(t *testing.T) {
+// TestFlannelLeasesWaitForNode checks that no lease is claimed before this node's address is known and its document is
+// in the store.
+func TestFlannelLeasesWaitForNode(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, flannelNet)
 	storetest.Put(t, b.open(t), "flannel/subnets/10.244.2.0-24", theirLease)
@@ -126,7 +127,7 @@ func TestLeasesWait(t *testing.T) {
 	m, _ := b.run(Options{Store: s, Node: "a", Dir: local.Open(t.TempDir(), t.TempDir()), Flannel: func() *cluster.FlannelLease {
 		return &cluster.FlannelLease{PublicIP: netip.MustParseAddr("198.18.0.2"), Type: "vxlan", VNI: 1, Ours: "a"}
 	}})
-	storetest.Eventually(t, func() bool { return m.look(storetest.Context(t)) != nil })
+	storetest.Eventually(t, func() bool { return m.reconcile(storetest.Context(t)) != nil })
 	if err := m.Need(storetest.Context(t), "default", netip.MustParsePrefix("10.244.0.0/16")); err == nil || len(blocks(m)) != 0 {
 		t.Errorf("blocks %v were claimed before the store knew the node: %v", blocks(m), err)
 	}

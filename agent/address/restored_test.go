@@ -19,7 +19,7 @@ import (
 	"github.com/fairlead/fairlead/ipam"
 )
 
-// holdOne writes down that a container here has an address of the cluster.
+// holdOne records that a container here holds an address that the cluster assigned.
 func holdOne(t testing.TB, m *Manager, network, container string, ip netip.Addr) {
 	t.Helper()
 	s, err := ipam.Open(storetest.Context(t), m.Dir.Addresses(), network, ipam.Options{})
@@ -40,10 +40,9 @@ func claimForeign(t testing.TB, m *Manager, container, pod string) netip.Addr {
 	return ips[0]
 }
 
-// Etcd is restored from a backup that knows nothing of what was given since: what is
-// held here is claimed again as it was, what is another's by now is left and said, and
-// nothing that is held is given to anybody else.
-func TestRestored(t *testing.T) {
+// TestStoreRestoredFromBackup restores etcd from a backup that lacks later assignments. Held addresses are claimed
+// again as before. Those with a new owner are reported and left alone. No held address is assigned twice.
+func TestStoreRestoredFromBackup(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{})
 	b := &bed{t: t, open: func(t testing.TB) store.Store { return c.Store(t) }}
@@ -67,7 +66,7 @@ func TestRestored(t *testing.T) {
 	restore()
 	e.Restart()
 	e.Wait()
-	// Somebody else, who knows only the backup, is faster with one of them.
+	// An agent that knows only the backup assigns one of the addresses first.
 	theirs, err := json.Marshal(cluster.Address{Owner: "x eth0", Node: "b", Container: "x", IfName: "eth0"})
 	must(t, err)
 	storetest.Put(t, b.open(t), cluster.NodeKey("b"), "{}")
@@ -84,7 +83,7 @@ func TestRestored(t *testing.T) {
 			strings.Contains(value(cluster.AddressKey("whereabouts", kept)), `"owner":"ns/web"`)
 	})
 	storetest.Eventually(t, func() bool {
-		return strings.Contains(fmt.Sprint(m.Problems()), fmt.Sprintf("%s is held by container c2 eth0 here, and in the store it is x eth0's, on node \"b\"", lost))
+		return strings.Contains(fmt.Sprint(m.Problems()), fmt.Sprintf("container c2 eth0 on this node holds %s, but the store assigns it to x eth0 on node \"b\"", lost))
 	})
 	if got := value(cluster.AddressKey("whereabouts", lost)); got != string(theirs) {
 		t.Errorf("another's address became %s", got)

@@ -1,0 +1,103 @@
+package address
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/ipam"
+)
+
+// reclaimHeldAddresses runs after each sync. It finds addresses that containers here hold but the store does not assign
+// to them, because the store was restored from a backup. It claims free ones again. It reports those that have another
+// owner and does not touch them.
+func (m *Manager) reclaimHeldAddresses(ctx context.Context) error {
+	if !m.consumeRecheck() {
+		return nil
+	}
+	m.turn.Lock() // a concurrent DEL releases its address after this
+	defer m.turn.Unlock()
+	names, err := ipam.Networks(m.Dir.Addresses())
+	errs, again := []error{err}, false
+	for _, name := range names {
+		held, err := ipam.Held(m.Dir.Addresses(), name)
+		errs = append(errs, err)
+		ops, conflicts := m.missingAddresses(name, held)
+		m.recordProblem("reclaim addresses of network "+name, conflicts)
+		again = again || conflicts != nil
+		for part := range slices.Chunk(ops, store.MaxOps) {
+			err := m.commit(ctx, part)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("claim %d addresses of network %s again that containers here hold: %w", len(part), name, err))
+				continue
+			}
+			m.Log.Warn("claimed addresses again that the store had lost", "network", name, "count", len(part))
+		}
+	}
+	err = errors.Join(errs...)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.recheck = m.recheck || again || err != nil
+	if err == nil && !m.recheck {
+		m.lost = nil
+	}
+	return err
+}
+
+func (m *Manager) consumeRecheck() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	is := m.recheck
+	m.recheck = false
+	return is
+}
+
+// missingAddresses returns the changes that reclaim held addresses, and an error for those that have another owner.
+func (m *Manager) missingAddresses(network string, held []ipam.Holding) (ops []store.Op, conflicts error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var errs []error
+	for _, h := range held {
+		if !m.assignedByCluster(network, h) {
+			continue
+		}
+		key := cluster.AddressKey(network, h.Addr)
+		a := m.view.snap.Addresses[key]
+		switch {
+		case a == nil, a.Node == "" && a.Fixed && m.formerAddress(key, h).Owner == a.Owner:
+			value, err := json.Marshal(m.formerAddress(key, h))
+			errs = append(errs, err)
+			ops = append(ops, store.Op{Key: key, Value: value, Was: m.view.revision(key)})
+		case a.Node != m.Node || a.Container != h.Owner.ContainerID:
+			errs = append(errs, fmt.Errorf("container %s on this node holds %s, but the store assigns it to %s on node %q: attach the container again", h.Owner, h.Addr, a.Owner, a.Node))
+		}
+	}
+	return ops, errors.Join(errs...)
+}
+
+// assignedByCluster reports whether the cluster, not a block, assigned a held address.
+func (m *Manager) assignedByCluster(network string, h ipam.Holding) bool {
+	if h.Owner.ContainerID == "" {
+		return false
+	}
+	n := m.view.snap.Networks[network]
+	if n == nil {
+		_, err := m.Dir.Read(network)
+		return err != nil // a whereabouts network has no file; otherwise the store lost the network
+	}
+	return slices.ContainsFunc(n.Subnets, func(s cluster.Subnet) bool { return s.Assign == cluster.AssignCluster && s.CIDR.Contains(h.Addr) })
+}
+
+// formerAddress returns the address's document from before the restore, or a new one.
+func (m *Manager) formerAddress(key string, h ipam.Holding) *cluster.Address {
+	if m.lost != nil {
+		if a := m.lost.Addresses[key]; a != nil && a.Node == m.Node && a.Container == h.Owner.ContainerID {
+			return a
+		}
+	}
+	return &cluster.Address{Owner: h.Owner.ContainerID + " " + h.Owner.IfName, Node: m.Node, Container: h.Owner.ContainerID, IfName: h.Owner.IfName}
+}
