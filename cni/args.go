@@ -8,17 +8,15 @@ import (
 // Arg is one pair of CNI_ARGS.
 type Arg struct{ Key, Value string }
 
-// Args are the pairs of CNI_ARGS in their order. What they say is weaker than
-// runtimeConfig and than the configuration's args.cni, stronger than a static
-// key of the configuration.
+// Args are the pairs of CNI_ARGS in order. They override static keys of the configuration; runtimeConfig and args.cni
+// override them.
 type Args []Arg
 
-// argIgnoreUnknown makes a plugin accept keys it does not know; every runtime
-// that hands out keys of its own sets it.
+// argIgnoreUnknown makes a plugin accept unknown keys. Every runtime that passes keys of its own sets it.
 const argIgnoreUnknown = "IgnoreUnknown"
 
-// ParseArgs reads CNI_ARGS: "KEY=VALUE;KEY2=VALUE2", keys of letters, digits
-// and "_", "-", ".". Source: specification, section 2.
+// ParseArgs parses CNI_ARGS: "KEY=VALUE;KEY2=VALUE2", with keys of letters, digits, "_", "-" and ".". Source:
+// specification, section 2.
 func ParseArgs(s string) (Args, error) {
 	if s == "" {
 		return nil, nil
@@ -43,7 +41,7 @@ func isArgKey(key string) bool {
 	return key != ""
 }
 
-// Get returns the value of a key, the last if it is given twice.
+// Get returns a key's value, the last one if the key is repeated.
 func (a Args) Get(key string) (value string, ok bool) {
 	for _, arg := range a {
 		if arg.Key == key {
@@ -53,7 +51,7 @@ func (a Args) Get(key string) (value string, ok bool) {
 	return value, ok
 }
 
-// Check refuses a key that is not known, unless IgnoreUnknown=1 is given.
+// Check rejects unknown keys, unless IgnoreUnknown=1 is set.
 func (a Args) Check(known ...string) error {
 	ignore, err := a.ignoreUnknown()
 	if ignore || err != nil {
@@ -89,7 +87,7 @@ func (a Args) ignoreUnknown() (bool, error) {
 	return false, Errorf(CodeInvalidEnvironment, "CNI_ARGS: IgnoreUnknown=%s: want 1, true, 0 or false", value)
 }
 
-// String is the form that ParseArgs reads.
+// String formats the pairs for ParseArgs.
 func (a Args) String() string {
 	var b strings.Builder
 	for i, arg := range a {

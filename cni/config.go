@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// PluginConf is what every plugin's configuration has in common; embed it in
-// a plugin's own. Source: specification, section 1 and 3.
+// PluginConf has the keys of every plugin's configuration; embed it. Source: specification, sections 1 and 3.
 type PluginConf struct {
 	CNIVersion   string          `json:"cniVersion,omitempty"`
 	Name         string          `json:"name,omitempty"`
@@ -17,34 +16,34 @@ type PluginConf struct {
 	DNS          DNS             `json:"dns,omitzero"`
 
 	RawPrevResult json.RawMessage `json:"prevResult,omitempty"`
-	// ValidAttachments comes with GC, since 1.1.0.
+	// ValidAttachments is set for GC, since 1.1.0.
 	ValidAttachments []Attachment `json:"cni.dev/valid-attachments,omitempty"`
 }
 
-// IPAMConf names the plugin that gives addresses; the rest of the key is its own.
+// IPAMConf has the type of the IPAM plugin, which reads the other keys.
 type IPAMConf struct {
 	Type string `json:"type,omitempty"`
 }
 
-// Attachment names one attachment to a network, as GC lists them.
+// Attachment identifies one attachment to a network, as in GC's list.
 type Attachment struct {
 	ContainerID string `json:"containerID"`
 	IfName      string `json:"ifname"`
 }
 
-// ConfigError is a configuration that cannot be used, and where.
+// ConfigError is a problem in a configuration, and its position.
 type ConfigError struct {
-	File    string // "" when it came over standard input
-	Line    int    // from 1; 0: not known
+	File    string // "" for standard input
+	Line    int    // from 1; 0: unknown
 	Column  int    // from 1, in bytes
-	Key     string // path of the key: "ipam.ranges[0][0].subnet"; "": the whole
+	Key     string // path of the key: "ipam.ranges[0][0].subnet"; "": the whole configuration
 	Value   string // the value as written, shortened; "": absent
 	Problem string // what is wrong with it, and what is allowed
 
 	cause error
 }
 
-// Unwrap returns what decoding said, if decoding failed.
+// Unwrap returns the decoder's error, if decoding failed.
 func (e *ConfigError) Unwrap() error { return e.cause }
 
 func (e *ConfigError) Error() string {

@@ -10,9 +10,8 @@ import (
 	"github.com/fairlead/fairlead/cni/rawjson"
 )
 
-// Decode reads a configuration into v, a pointer to a typed one, as
-// json.Unmarshal does. What cannot be read is a *ConfigError that names line,
-// column, key and value, and says what is allowed there.
+// Decode decodes a configuration into v, as json.Unmarshal does. An error is a *ConfigError with line, column, key,
+// value, and what is allowed there.
 func Decode(data []byte, v any) error {
 	if json.Valid(data) && rawjson.Decode(data, v) == nil {
 		return nil
@@ -30,10 +29,9 @@ func Decode(data []byte, v any) error {
 	return e
 }
 
-// Invalid says that the value at key, a path like "ipam.ranges[0][0].subnet",
-// is refused. Line, column and value are those it has in data, the raw
-// configuration, which may be nil; for an absent key they are those of the
-// object that lacks it.
+// Invalid returns an error about the value at key, a path like "ipam.ranges[0][0].subnet". Line, column and value are
+// from data, the raw configuration, which may be nil. For an absent key they are those of the object that should
+// contain it.
 func Invalid(data []byte, key, problem string) *ConfigError {
 	e := &ConfigError{Key: key, Problem: problem}
 	if len(bytes.TrimSpace(data)) == 0 {
@@ -47,7 +45,7 @@ func Invalid(data []byte, key, problem string) *ConfigError {
 	return e
 }
 
-// Check returns a *ConfigError if data is not JSON. It costs less than Decode.
+// Check returns a *ConfigError if data is not JSON. It is cheaper than Decode.
 func Check(data []byte) error {
 	if json.Valid(data) {
 		return nil
@@ -57,7 +55,7 @@ func Check(data []byte) error {
 
 func syntaxError(data []byte, err *json.SyntaxError) *ConfigError {
 	e := &ConfigError{Problem: explainSyntax(err.Error()), cause: err}
-	// Offset counts the bytes read, the offending one included.
+	// Offset counts the bytes read, including the invalid one.
 	offset := int(err.Offset) - 1
 	if len(bytes.TrimSpace(data)) == 0 {
 		e.Problem, offset = "empty: want a JSON object", 0
@@ -66,7 +64,7 @@ func syntaxError(data []byte, err *json.SyntaxError) *ConfigError {
 	return e
 }
 
-// explainSyntax describes an error of encoding/json by what is allowed at that place.
+// explainSyntax translates a syntax error of encoding/json into what is allowed at that position.
 func explainSyntax(text string) string {
 	found, where, ok := strings.Cut(strings.TrimPrefix(text, "invalid character "), "' ")
 	found += "'"
@@ -103,7 +101,7 @@ func explainSyntax(text string) string {
 	return "the number is not valid: found " + found + " in it"
 }
 
-// shownValue is how many bytes of a value an error shows.
+// shownValue is the number of bytes of a value that an error shows.
 const shownValue = 60
 
 func shorten(raw []byte) string {

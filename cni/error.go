@@ -5,19 +5,19 @@ import (
 	"fmt"
 )
 
-// The error codes of the specification, section 5 ("Error"). Codes below 100
-// belong to the specification, from 100 on to plugins.
+// Error codes of the specification, section 5 ("Error"). Codes below 100 belong to the specification, the others to
+// plugins.
 const (
-	CodeIncompatibleVersion  = 1  // the configuration's cniVersion is not spoken
+	CodeIncompatibleVersion  = 1  // the configuration's cniVersion is not supported
 	CodeUnsupportedField     = 2  // msg names the key and the value
 	CodeUnknownContainer     = 3  // the container is unknown or gone: no cleanup needed
 	CodeInvalidEnvironment   = 4  // a CNI_* variable is missing or invalid
 	CodeIOFailure            = 5  // reading the configuration or writing the result failed
 	CodeDecodingFailure      = 6  // not JSON, or of the wrong shape
-	CodeInvalidNetworkConfig = 7  // a value that validation refused
-	CodeInvalidNetns         = 8  // the plugin's own network namespace; the reference's code, not the specification's
-	CodeTryAgainLater        = 11 // a passing condition: the runtime should retry
-	CodePluginNotAvailable   = 50 // STATUS: ADD cannot be served
+	CodeInvalidNetworkConfig = 7  // a value that validation rejected
+	CodeInvalidNetns         = 8  // the plugin's own network namespace; a code of the reference plugins, not of the specification
+	CodeTryAgainLater        = 11 // a temporary condition: the runtime should retry
+	CodePluginNotAvailable   = 50 // STATUS: ADD would not work
 	CodeLimitedConnectivity  = 51 // STATUS: existing containers may lack connectivity too
 	CodeGeneric              = 100
 )
@@ -32,7 +32,7 @@ type Error struct {
 	cause error
 }
 
-// Errorf makes an error of a code whose msg is formatted; %w keeps the cause.
+// Errorf returns an error with a code and a formatted message; %w keeps the cause.
 func Errorf(code uint, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: code, Msg: err.Error(), cause: errors.Unwrap(err)}
@@ -51,11 +51,10 @@ func (e *Error) Error() string {
 	return e.Msg + "; " + e.Details
 }
 
-// Unwrap returns what caused the error, if it was made in this process.
+// Unwrap returns the cause, if the error was created in this process.
 func (e *Error) Unwrap() error { return e.cause }
 
-// AsError returns err as a protocol error: the Error in its chain, with the
-// words that were wrapped around it kept, or one of CodeGeneric.
+// AsError returns err as a protocol error: the Error in its chain with err's whole message, or one with CodeGeneric.
 func AsError(err error) *Error {
 	var e *Error
 	if !errors.As(err, &e) {

@@ -2,8 +2,7 @@ package cni
 
 import "strings"
 
-// ValidateContainerID holds a container ID to the specification's
-// ^[a-zA-Z0-9][a-zA-Z0-9_.\-]*$.
+// ValidateContainerID checks a container ID against the specification's ^[a-zA-Z0-9][a-zA-Z0-9_.\-]*$.
 func ValidateContainerID(id string) error {
 	if id == "" {
 		return Errorf(CodeUnknownContainer, "missing containerID")
@@ -14,7 +13,7 @@ func ValidateContainerID(id string) error {
 	return nil
 }
 
-// ValidateNetworkName holds a network's name to the same rule.
+// ValidateNetworkName checks a network's name by the same rule.
 func ValidateNetworkName(name string) error {
 	if name == "" {
 		return Errorf(CodeInvalidNetworkConfig, "missing network name: the configuration needs the key name")
@@ -25,12 +24,11 @@ func ValidateNetworkName(name string) error {
 	return nil
 }
 
-// maxInterfaceName is the kernel's IFNAMSIZ without the final zero byte.
+// maxInterfaceName is the kernel's IFNAMSIZ without the terminating NUL.
 const maxInterfaceName = 15
 
-// ValidateInterfaceName refuses what the kernel would: more than 15 bytes,
-// ".", "..", and "/", ":" or white space anywhere; and "%", of which the kernel would
-// make a number: the link would have another name.
+// ValidateInterfaceName rejects names that the kernel rejects: more than 15 bytes, ".", "..", and names with "/", ":"
+// or white space. It also rejects "%", which the kernel replaces with a number, so the link would have another name.
 func ValidateInterfaceName(name string) error {
 	problem := ""
 	switch {
@@ -43,14 +41,14 @@ func ValidateInterfaceName(name string) error {
 	case strings.ContainsFunc(name, isBadInInterface):
 		problem = "interface name contains / or : or whitespace characters"
 	case strings.Contains(name, "%"):
-		problem = "interface name contains %, of which the kernel makes a number"
+		problem = "interface name contains %, which the kernel replaces with a number"
 	default:
 		return nil
 	}
 	return Errorf(CodeInvalidEnvironment, "%s: %q", problem, name)
 }
 
-// ValidatePluginType refuses a type that would leave the plugin directories.
+// ValidatePluginType rejects a type that would lead out of the plugin directories.
 func ValidatePluginType(typ string) error {
 	switch {
 	case typ == "":

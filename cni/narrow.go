@@ -13,9 +13,8 @@ import (
 	"github.com/fairlead/fairlead/cni/rawjson"
 )
 
-// narrow finds the innermost value of data that cannot be read into the type
-// that v has there. It decodes part after part, so it also finds what a type's
-// own decoder refused, of which encoding/json tells no position.
+// narrow finds the innermost value of data that does not fit the type that v has there. It decodes one level after the
+// other, so it also finds values that a type's own decoder rejects, for which encoding/json reports no position.
 func narrow(data []byte, v any, err error) (path string, culprit error, problem string) {
 	t := reflect.TypeOf(v)
 	if t == nil || t.Kind() != reflect.Pointer {
@@ -35,7 +34,7 @@ func narrow(data []byte, v any, err error) (path string, culprit error, problem 
 	}
 }
 
-// firstBad returns the first part of data, one level down, that its type refuses.
+// firstBad returns the first part of data, one level down, that its type rejects.
 func firstBad(data []byte, t reflect.Type) (step string, raw []byte, inner reflect.Type, err error) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -75,7 +74,7 @@ func decodesItself(t reflect.Type) bool {
 	return p.Implements(reflect.TypeFor[json.Unmarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
-// memberType is the type that a key is decoded into; nil if into none.
+// memberType returns the type that a key is decoded into, or nil.
 func memberType(t reflect.Type, key string) reflect.Type {
 	if t.Kind() == reflect.Map {
 		return t.Elem()
@@ -99,7 +98,7 @@ func memberType(t reflect.Type, key string) reflect.Type {
 	return folded
 }
 
-// wanted says in a person's words what a type allows.
+// wanted describes what a type allows.
 func wanted(t reflect.Type, err error) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

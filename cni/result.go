@@ -2,21 +2,20 @@ package cni
 
 import "net/netip"
 
-// Result is what an ADD yields, in one shape for every version; package wire
-// holds its JSON forms.
+// Result is the result of an ADD, in one shape for all versions; package wire has the JSON forms.
 type Result struct {
-	CNIVersion string // the version it was decoded from, or is to be encoded to
+	CNIVersion string // the version it was decoded from or will be encoded in
 	Interfaces []Interface
 	IPs        []IP
 	Routes     []Route
 	DNS        DNS
 }
 
-// Interface is one interface that the attachment made or uses.
+// Interface is one interface that the attachment created or uses.
 type Interface struct {
 	Name       string
 	Mac        string
-	MTU        int    // bytes; 0: not said; since 1.1.0
+	MTU        int    // bytes; 0: unset; since 1.1.0
 	Sandbox    string // path of the network namespace; "" means the host
 	SocketPath string // since 1.1.0
 	PciID      string // since 1.1.0
@@ -24,23 +23,23 @@ type Interface struct {
 
 // IP is one address of the attachment.
 type IP struct {
-	Interface *int         // index into Interfaces; nil: not said
-	Address   netip.Prefix // the address with its prefix length, host bits kept
+	Interface *int         // index into Interfaces; nil: unset
+	Address   netip.Prefix // address and prefix length, with host bits
 	Gateway   netip.Addr   // zero: none
 }
 
 // Route is a route of the container.
 type Route struct {
 	Dst      netip.Prefix
-	GW       netip.Addr // zero: by the address's gateway, or none
-	MTU      int        // bytes; 0: not said; since 1.1.0
-	AdvMSS   int        // bytes; 0: not said; since 1.1.0
-	Priority int        // metric; 0: not said; since 1.1.0
+	GW       netip.Addr // zero: the address's gateway, or none
+	MTU      int        // bytes; 0: unset; since 1.1.0
+	AdvMSS   int        // bytes; 0: unset; since 1.1.0
+	Priority int        // metric; 0: unset; since 1.1.0
 	Table    *int       // nil: the main table; since 1.1.0
-	Scope    *int       // as in rtnetlink(7): 0 global, 253 link, 254 host; nil: not said; since 1.1.0
+	Scope    *int       // as in rtnetlink(7): 0 global, 253 link, 254 host; nil: unset; since 1.1.0
 }
 
-// DNS is the name service the container should use.
+// DNS has the container's DNS settings.
 type DNS struct {
 	Nameservers []string `json:"nameservers,omitempty"`
 	Domain      string   `json:"domain,omitempty"`
@@ -48,12 +47,12 @@ type DNS struct {
 	Options     []string `json:"options,omitempty"`
 }
 
-// IsZero tells whether nothing is set.
+// IsZero reports whether nothing is set.
 func (d DNS) IsZero() bool {
 	return len(d.Nameservers) == 0 && d.Domain == "" && len(d.Search) == 0 && len(d.Options) == 0
 }
 
-// Clone returns a copy that shares nothing with r.
+// Clone returns a deep copy.
 func (r *Result) Clone() *Result {
 	c := *r
 	c.Interfaces = append([]Interface(nil), r.Interfaces...)

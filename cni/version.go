@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Current is the newest version of the specification spoken here.
+// Current is the newest supported version of the specification.
 const Current = "1.1.0"
 
 // ReferenceVersion is the version of the reference plugins (containernetworking/plugins) whose behaviour Fairlead keeps.
@@ -24,27 +24,26 @@ func Version() string { return version }
 // and compare it with the reference plugins' versions.
 func Release() string { return ReferenceVersion + "+fairlead." + version }
 
-// Versions returns every version spoken, oldest first.
+// Versions returns the supported versions, oldest first.
 func Versions() []string {
 	return []string{"0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", Current}
 }
 
-// Known tells whether a version is spoken.
+// Known reports whether a version is supported.
 func Known(version string) bool { return slices.Contains(Versions(), version) }
 
-// AtLeast tells whether version is min or newer. A version that is not three
-// numbers is older than all.
+// AtLeast reports whether version is min or newer. A version that is not three numbers is older than all others.
 func AtLeast(version, min string) bool { return CompareVersions(version, min) >= 0 }
 
-// CompareVersions orders two versions as numbers: -1, 0 or 1.
+// CompareVersions compares two versions numerically: -1, 0 or 1.
 func CompareVersions(a, b string) int {
 	x, _ := ParseVersion(a)
 	y, _ := ParseVersion(b)
 	return slices.Compare(x[:], y[:])
 }
 
-// ParseVersion reads "major.minor.micro", "major.minor" or "major". The absent
-// version is 0.1.0: the specification's first had no such key.
+// ParseVersion parses "major.minor.micro", "major.minor" or "major". "" is 0.1.0: the first specification had no such
+// key.
 func ParseVersion(version string) ([3]int, error) {
 	if version == "" {
 		return [3]int{0, 1, 0}, nil

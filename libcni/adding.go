@@ -8,16 +8,15 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// adding knows which attachments a GC must leave though its caller does not list
-// them: those whose ADD is at work, or ended while the GC was. And it keeps a GC's
-// DEL of a stale attachment and what the caller does with the same apart.
+// adding knows which attachments a GC must keep although its caller does not list them: those whose ADD is in progress,
+// or ended during the GC. It also keeps a GC's DEL of a stale attachment apart from the caller's operations on it.
 type adding struct {
 	mu      sync.Mutex
 	changed sync.Cond // its L is mu
 	now     map[added]int
-	since   []added        // ended, with success, while a GC was at work
-	stale   map[added]bool // a GC is at its DEL
-	gcs     int            // at work
+	since   []added        // ADDs that succeeded during a GC
+	stale   map[added]bool // attachments that a GC is deleting
+	gcs     int            // number of GCs in progress
 }
 
 type added struct {
@@ -35,8 +34,8 @@ func (a *adding) lock() (unlock func()) {
 	return a.mu.Unlock
 }
 
-// begin notes an ADD, or a DEL of the caller's, once no GC is at the attachment;
-// the returned function notes its end.
+// begin notes an ADD, or a DEL by the caller, once no GC is deleting the attachment. The returned function notes its
+// end.
 func (a *adding) begin(what added, add bool) (end func(err error)) {
 	defer a.lock()()
 	for a.stale[what] {
@@ -57,8 +56,8 @@ func (a *adding) begin(what added, add bool) (end func(err error)) {
 	}
 }
 
-// collect notes a GC's DEL of a stale attachment, unless the caller is at it, or
-// has added it since the GC began.
+// collect notes a GC's DEL of a stale attachment, unless the caller is working on it or has added it since the GC
+// started.
 func (a *adding) collect(what added) (end func(), ok bool) {
 	defer a.lock()()
 	if a.now[what] > 0 || a.stale[what] || slices.Contains(a.since, what) {
@@ -75,7 +74,7 @@ func (a *adding) collect(what added) (end func(), ok bool) {
 	}, true
 }
 
-// watch notes a GC; the returned function its end.
+// watch notes a GC; the returned function notes its end.
 func (a *adding) watch() (end func()) {
 	defer a.lock()()
 	a.gcs++
@@ -87,7 +86,7 @@ func (a *adding) watch() (end func()) {
 	}
 }
 
-// of are a network's.
+// of returns a network's attachments.
 func (a *adding) of(network string) (list []cni.Attachment) {
 	defer a.lock()()
 	for what := range a.now {
@@ -103,10 +102,9 @@ func (a *adding) of(network string) (list []cni.Attachment) {
 	return list
 }
 
-// spared are the attachments that a GC which began then must leave: the valid
-// ones, and what was added meanwhile, by this process or by another one that
-// has the same cache.
-func (c *CNIConfig) spared(network string, valid []cni.Attachment, began time.Time) ([]cni.Attachment, error) {
+// kept returns the attachments that a GC must keep: the valid ones, and those added since it started by this process or
+// by another one with the same cache.
+func (c *CNIConfig) kept(network string, valid []cni.Attachment, began time.Time) ([]cni.Attachment, error) {
 	list := append([]cni.Attachment{}, valid...) // not null in JSON
 	young, err := c.cachedAttachments("", began)
 	more := c.adding.of(network)

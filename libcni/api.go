@@ -9,25 +9,24 @@ import (
 	"github.com/fairlead/fairlead/cni/invoke"
 )
 
-// CacheDir is where attachments are remembered unless a runtime says otherwise.
+// CacheDir is the default directory of the attachment cache.
 const CacheDir = "/var/lib/cni"
 
-// ErrorCheckNotSupp is the error of CHECK on a configuration before 0.4.0.
+// ErrorCheckNotSupp is the error of CHECK for a configuration before 0.4.0.
 var ErrorCheckNotSupp = errors.New("does not support the CHECK command")
 
-// Exec finds and runs plugins: as processes, or those of ours within this one.
+// Exec finds and runs plugins, as processes or in process.
 type Exec = invoke.Exec
 
-// RuntimeConf is what a runtime says about one attachment.
+// RuntimeConf is what a runtime knows about one attachment.
 type RuntimeConf struct {
 	ContainerID string
 	NetNS       string // path
 	IfName      string
 	Args        [][2]string // CNI_ARGS
-	// CapabilityArgs become the runtimeConfig of those plugins that declare the
-	// capability.
+	// CapabilityArgs become the runtimeConfig of the plugins that declare the capability.
 	CapabilityArgs map[string]any
-	CacheDir       string // used if the CNIConfig names none
+	CacheDir       string // used if the CNIConfig has none
 }
 
 // NetworkConfig is the configuration of one plugin.
@@ -42,7 +41,7 @@ type PluginConfig = NetworkConfig
 // NetworkConfigList is a network: plugins that run one after the other.
 type NetworkConfigList struct {
 	Name                   string
-	CNIVersion             string // negotiated, if the configuration lists cniVersions
+	CNIVersion             string // negotiated if the configuration lists cniVersions
 	DisableCheck           bool
 	DisableGC              bool
 	LoadOnlyInlinedPlugins bool
@@ -50,7 +49,7 @@ type NetworkConfigList struct {
 	Bytes                  []byte // as written
 }
 
-// NetworkAttachment is what the cache knows of an attachment.
+// NetworkAttachment is the cached data of an attachment.
 type NetworkAttachment struct {
 	ContainerID    string
 	Network        string
@@ -61,12 +60,12 @@ type NetworkAttachment struct {
 	CapabilityArgs map[string]any
 }
 
-// GCArgs are the attachments that GC must leave.
+// GCArgs has the attachments that GC must keep.
 type GCArgs struct {
 	ValidAttachments []cni.Attachment
 }
 
-// CNI are the operations of a runtime.
+// CNI has the operations of a runtime.
 type CNI interface {
 	AddNetworkList(ctx context.Context, net *NetworkConfigList, rt *RuntimeConf) (*cni.Result, error)
 	CheckNetworkList(ctx context.Context, net *NetworkConfigList, rt *RuntimeConf) error
@@ -92,9 +91,8 @@ type CNI interface {
 
 // CNIConfig runs the operations.
 type CNIConfig struct {
-	Path []string // where plugins are looked for, in this order
-	// Warn gets what does not stop an operation, such as a corrupt cache file;
-	// nil: it is logged.
+	Path []string // directories with plugins, in search order
+	// Warn gets problems that do not stop an operation, such as a corrupt cache file. If it is nil, they are logged.
 	Warn func(msg string, err error)
 
 	exec     Exec
@@ -104,12 +102,12 @@ type CNIConfig struct {
 
 var _ CNI = (*CNIConfig)(nil)
 
-// NewCNIConfig runs plugins from the directories of path; exec nil: as processes.
+// NewCNIConfig returns a CNIConfig that runs plugins from the directories of path, as processes if exec is nil.
 func NewCNIConfig(path []string, exec Exec) *CNIConfig {
 	return NewCNIConfigWithCacheDir(path, "", exec)
 }
 
-// NewCNIConfigWithCacheDir is NewCNIConfig with a cache of its own.
+// NewCNIConfigWithCacheDir is NewCNIConfig with another cache directory.
 func NewCNIConfigWithCacheDir(path []string, cacheDir string, exec Exec) *CNIConfig {
 	if exec == nil {
 		exec = &invoke.RawExec{}
@@ -125,7 +123,7 @@ func (c *CNIConfig) warn(msg string, err error) {
 	slog.Warn(msg, "err", err)
 }
 
-// executor is for a CNIConfig that was made without a constructor.
+// executor handles a CNIConfig that was created without a constructor.
 func (c *CNIConfig) executor() Exec {
 	if c.exec == nil {
 		return &invoke.RawExec{}

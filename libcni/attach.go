@@ -10,9 +10,8 @@ import (
 	"github.com/fairlead/fairlead/cni/invoke"
 )
 
-// AddNetworkList attaches a container to a network and returns the last
-// plugin's result. After an error the caller has to DEL; only if the context
-// ended, when the caller may have no time left, this is done here.
+// AddNetworkList attaches a container to a network and returns the last plugin's result. After an error the caller must
+// run DEL. Only if the context ended, AddNetworkList runs DEL itself, because the caller may have no time left.
 func (c *CNIConfig) AddNetworkList(ctx context.Context, list *NetworkConfigList, rt *RuntimeConf) (*cni.Result, error) {
 	return c.add(ctx, list.network(), list.Plugins, list.Bytes, rt)
 }
@@ -32,8 +31,8 @@ func (c *CNIConfig) CheckNetwork(ctx context.Context, net *NetworkConfig, rt *Ru
 	return c.check(ctx, net.network(), []*NetworkConfig{net}, false, rt)
 }
 
-// DelNetworkList detaches a container, the last plugin first. It stops at the
-// first that fails and keeps what the cache knows, for the next try.
+// DelNetworkList detaches a container, the last plugin first. It stops at the first failure and keeps the cache for the
+// next try.
 func (c *CNIConfig) DelNetworkList(ctx context.Context, list *NetworkConfigList, rt *RuntimeConf) error {
 	return c.detach(ctx, list.network(), list.Plugins, rt)
 }
@@ -53,7 +52,7 @@ func (c *CNIConfig) add(ctx context.Context, n network, plugins []*NetworkConfig
 	result, failed, err := c.addAll(ctx, n, plugins, paths, rt)
 	if err != nil {
 		err = pluginError(n, plugins[failed], "add", err)
-		return nil, errors.Join(err, c.abandon(ctx, n, plugins, rt))
+		return nil, errors.Join(err, c.cleanUp(ctx, n, plugins, rt))
 	}
 	if err := c.remember(n, conf, rt, result); err != nil {
 		return nil, fmt.Errorf("failed to set network %q cached result: %w", n.name, err)
@@ -61,8 +60,8 @@ func (c *CNIConfig) add(ctx context.Context, n network, plugins []*NetworkConfig
 	return result, nil
 }
 
-// addAll runs the plugins, together if the Exec can, and returns with an error
-// the position of the one that failed.
+// addAll runs the plugins, together if the Exec supports it. With an error it returns the position of the failed
+// plugin.
 func (c *CNIConfig) addAll(ctx context.Context, n network, plugins []*NetworkConfig, paths []string, rt *RuntimeConf) (result *cni.Result, failed int, err error) {
 	if exec, ok := c.executor().(invoke.ListExec); ok {
 		out, failed, err := exec.ExecList(ctx, n.members(plugins, paths, nil, rt), c.args("ADD", rt))
@@ -89,14 +88,14 @@ func (c *CNIConfig) addOne(ctx context.Context, n network, p *NetworkConfig, pat
 	return invoke.ExecPluginWithResult(ctx, path, req, c.args("ADD", rt), c.executor())
 }
 
-// abandonTime bounds the DEL after an ADD whose context ended.
-const abandonTime = 30 * time.Second
+// cleanupTime bounds the DEL after an ADD whose context ended.
+const cleanupTime = 30 * time.Second
 
-func (c *CNIConfig) abandon(ctx context.Context, n network, plugins []*NetworkConfig, rt *RuntimeConf) error {
+func (c *CNIConfig) cleanUp(ctx context.Context, n network, plugins []*NetworkConfig, rt *RuntimeConf) error {
 	if ctx.Err() == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()
 	return c.del(ctx, n, plugins, rt)
 }
@@ -137,7 +136,7 @@ func (c *CNIConfig) del(ctx context.Context, n network, plugins []*NetworkConfig
 	return nil
 }
 
-// runAll does CHECK, or, from the last plugin to the first, DEL.
+// runAll runs CHECK or, from the last plugin to the first, DEL.
 func (c *CNIConfig) runAll(ctx context.Context, n network, plugins []*NetworkConfig, paths []string, command string, prev *cni.Result, rt *RuntimeConf) error {
 	verb := map[string]string{"CHECK": "check", "DEL": "delete"}[command]
 	if exec, ok := c.executor().(invoke.ListExec); ok {
@@ -165,7 +164,7 @@ func (c *CNIConfig) run(ctx context.Context, n network, p *NetworkConfig, path, 
 	return invoke.ExecPluginWithoutResult(ctx, path, req, c.args(command, rt), c.executor())
 }
 
-// prepare is everything that can fail before the first plugin runs.
+// prepare does everything that can fail before the first plugin runs.
 func (c *CNIConfig) prepare(n network, plugins []*NetworkConfig, rt *RuntimeConf) ([]string, error) {
 	if err := rt.validate(n); err != nil {
 		return nil, err

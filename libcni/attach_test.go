@@ -21,7 +21,7 @@ const twoPlugins = `{"cniVersion":"1.1.0","name":"net","x":1,"plugins":[
 
 const prev = `{"cniVersion":"1.1.0","interfaces":[{"name":"%"}],"ips":[{"address":"10.1.0.2/24"}]}`
 
-func TestListLife(t *testing.T) {
+func TestListLifecycle(t *testing.T) {
 	t.Parallel()
 	h, ctx := newHost(t, "first", "second"), context.Background()
 	list, rt := mustList(t, twoPlugins), runtimeConf("c1")
@@ -136,7 +136,7 @@ func TestAddStopsWithoutCleaning(t *testing.T) {
 	}
 }
 
-func TestNothingRunsIfOneIsMissing(t *testing.T) {
+func TestMissingPlugin(t *testing.T) {
 	t.Parallel()
 	h, ctx := newHost(t, "first"), context.Background()
 	list := mustList(t, `{"cniVersion":"1.1.0","name":"net","plugins":[{"type":"first"},{"type":"missing"}]}`)
@@ -173,7 +173,7 @@ func TestDisableCheck(t *testing.T) {
 	h.expect("", nil)
 }
 
-// When the context ends the plugin that runs is killed, and all are deleted.
+// When the context ends, the running plugin is killed and all plugins are deleted.
 func TestCancelledAdd(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, "first", "second")
@@ -188,7 +188,7 @@ func TestCancelledAdd(t *testing.T) {
 	h.expect("first ADD, second ADD, second DEL, first DEL", nil)
 }
 
-// The cache file is the one that other runtimes' libraries write and read.
+// The cache file has the format that other runtimes' libraries write and read.
 func TestCacheFile(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, "first")

@@ -17,7 +17,7 @@ import (
 // CNICacheV1 is the kind of a cache file.
 const CNICacheV1 = "cniCacheV1"
 
-// cached is a cache file; its form is shared with other libraries.
+// cached is a cache file; other libraries share its format.
 type cached struct {
 	Kind           string          `json:"kind"`
 	ContainerID    string          `json:"containerId"`
@@ -30,8 +30,7 @@ type cached struct {
 	Result         json.RawMessage `json:"result,omitempty"`
 }
 
-// GetNetworkListCachedResult returns the result of the attachment's ADD, nil
-// if the cache has none.
+// GetNetworkListCachedResult returns the result of the attachment's ADD, or nil if it is not cached.
 func (c *CNIConfig) GetNetworkListCachedResult(list *NetworkConfigList, rt *RuntimeConf) (*cni.Result, error) {
 	return c.cachedResult(list.network(), rt), nil
 }
@@ -41,8 +40,8 @@ func (c *CNIConfig) GetNetworkCachedResult(net *NetworkConfig, rt *RuntimeConf) 
 	return c.cachedResult(net.network(), rt), nil
 }
 
-// GetNetworkListCachedConfig returns the configuration of the attachment's ADD
-// and rt with the arguments it had, nil if the cache has none.
+// GetNetworkListCachedConfig returns the configuration of the attachment's ADD, and rt with that ADD's arguments. Both
+// are nil if it is not cached.
 func (c *CNIConfig) GetNetworkListCachedConfig(list *NetworkConfigList, rt *RuntimeConf) ([]byte, *RuntimeConf, error) {
 	return c.cachedConfig(list.network(), rt)
 }
@@ -52,13 +51,12 @@ func (c *CNIConfig) GetNetworkCachedConfig(net *NetworkConfig, rt *RuntimeConf) 
 	return c.cachedConfig(net.network(), rt)
 }
 
-// GetCachedAttachments returns what the cache knows of a container; of all if
-// containerID is "".
+// GetCachedAttachments returns a container's cached attachments, or all if containerID is "".
 func (c *CNIConfig) GetCachedAttachments(containerID string) ([]*NetworkAttachment, error) {
 	return c.cachedAttachments(containerID, time.Time{})
 }
 
-// cachedAttachments are those that were written after a time.
+// cachedAttachments returns those that were written after a time.
 func (c *CNIConfig) cachedAttachments(containerID string, after time.Time) ([]*NetworkAttachment, error) {
 	dir := filepath.Join(c.dir(&RuntimeConf{}), "results")
 	entries, err := os.ReadDir(dir)
@@ -74,14 +72,14 @@ func (c *CNIConfig) cachedAttachments(containerID string, after time.Time) ([]*N
 			continue
 		}
 		if file, err := e.Info(); err != nil || !file.ModTime().After(after) {
-			continue // gone meanwhile, or older
+			continue // just deleted, or older
 		}
 		info, err := readCached(filepath.Join(dir, e.Name()))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // detached meanwhile
+			continue // just detached
 		}
 		if err != nil {
-			c.warn("cached attachment left out", err)
+			c.warn("cached attachment skipped", err)
 			continue
 		}
 		if info.Kind == CNICacheV1 && (containerID == "" || info.ContainerID == containerID) {
@@ -103,8 +101,8 @@ func (i *cached) attachment() *NetworkAttachment {
 	}
 }
 
-// List is the configuration that the attachment was made with: a list, or a single
-// plugin's as a list of one. One of another network is an error.
+// List returns the configuration that the attachment was added with. A single plugin becomes a list of one. A
+// configuration of another network is an error.
 func (a *NetworkAttachment) List() (*NetworkConfigList, error) {
 	list, err := ConfListFromBytes(a.Config)
 	if err != nil || len(list.Plugins) == 0 {
@@ -117,7 +115,7 @@ func (a *NetworkAttachment) List() (*NetworkConfigList, error) {
 		}
 	}
 	if list.Name != a.Network {
-		return nil, fmt.Errorf("it is network %s's, not %s's", list.Name, a.Network)
+		return nil, fmt.Errorf("it belongs to network %s, not %s", list.Name, a.Network)
 	}
 	return list, nil
 }
@@ -146,14 +144,14 @@ func (c *CNIConfig) cachedConfig(n network, rt *RuntimeConf) ([]byte, *RuntimeCo
 	return info.Config, &with, nil
 }
 
-// lookup returns an attachment's cache file. One that cannot be read counts as
-// absent, with a warning: it must not stand in the way of a DEL.
+// lookup returns an attachment's cache file. An unreadable file counts as absent, with a warning: it must not block a
+// DEL.
 func (c *CNIConfig) lookup(n network, rt *RuntimeConf) *cached {
 	file := c.file(n, rt)
 	info, err := readCached(file)
 	if err == nil && !info.belongs(n, rt) {
-		// Names with hyphens make one file name of several attachments.
-		err = fmt.Errorf("%s is of network %s, container %s, interface %s", file, info.NetworkName, info.ContainerID, info.IfName)
+		// With hyphens in names, several attachments can have the same file name.
+		err = fmt.Errorf("%s belongs to network %s, container %s, interface %s", file, info.NetworkName, info.ContainerID, info.IfName)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -165,7 +163,8 @@ func (c *CNIConfig) lookup(n network, rt *RuntimeConf) *cached {
 	return info
 }
 
-// belongs is true of a file from before the kind, which has the result alone.
+// belongs reports whether the file is the attachment's. A legacy file without a kind has only the result and matches
+// all.
 func (i *cached) belongs(n network, rt *RuntimeConf) bool {
 	return i.Kind != CNICacheV1 || i.NetworkName == n.name && i.ContainerID == rt.ContainerID && i.IfName == rt.IfName
 }

@@ -29,7 +29,7 @@ func cacheWith(t *testing.T, files map[string]string) (*CNIConfig, *[]string) {
 	return c, warnings
 }
 
-func TestReadsTheReferencesFile(t *testing.T) {
+func TestReferenceCacheFile(t *testing.T) {
 	t.Parallel()
 	c, warnings := cacheWith(t, map[string]string{"net-c1-eth0": byReference})
 	list, rt := &NetworkConfigList{Name: "net", CNIVersion: "0.4.0"}, &RuntimeConf{ContainerID: "c1", IfName: "eth0"}
@@ -58,7 +58,7 @@ func TestUnusableFiles(t *testing.T) {
 		{"cut off", byReference[:100], "is corrupt: "},
 		{"other kind", `{"kind":"cniCacheV9"}`, `kind = "cniCacheV9": want "cniCacheV1"`},
 		{"wrong type", `{"kind":"cniCacheV1","cniArgs":7}`, "cniArgs = 7: want a list"},
-		{"of another", strings.Replace(byReference, `"c1"`, `"c2"`, 1), "is of network net, container c2, interface eth0"},
+		{"of another", strings.Replace(byReference, `"c1"`, `"c2"`, 1), "belongs to network net, container c2, interface eth0"},
 		{"bad result", strings.Replace(byReference, "10.1.0.2/24", "ten", 1), `ips[0].address = "ten": want an address`},
 	} {
 		c, warnings := cacheWith(t, map[string]string{"net-c1-eth0": tt.content})
@@ -78,7 +78,7 @@ func confNamed(t *testing.T, name string) *NetworkConfig {
 	return conf
 }
 
-// Spoiled is what nobody can read; what others may understand is none of it.
+// A spoiled file is unreadable for everybody; a file that other libraries may understand is not spoiled.
 func TestSpoiled(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]bool{"": true, byReference[:100]: true, `{"kind":"cniCacheV9"}`: false, `{"kind":"cniCacheV1","cniArgs":7}`: false} {
@@ -106,7 +106,7 @@ func TestSpoiled(t *testing.T) {
 	}
 }
 
-// Before the kind a file had the result alone.
+// Before the key kind existed, a file had only the result.
 func TestLegacyFile(t *testing.T) {
 	t.Parallel()
 	c, warnings := cacheWith(t, map[string]string{"net-c1-eth0": `{"cniVersion":"0.4.0","ips":[{"version":"4","address":"10.1.0.2/24"}],"dns":{}}`})
@@ -122,8 +122,8 @@ func TestLegacyFile(t *testing.T) {
 	}
 }
 
-// "a-b" and "c" make the same file name as "a" and "b-c".
-func TestForgetLeavesAnothersFile(t *testing.T) {
+// "a-b" and "c" have the same file name as "a" and "b-c".
+func TestForgetKeepsOtherFile(t *testing.T) {
 	t.Parallel()
 	c, _ := cacheWith(t, map[string]string{"a-b-c-eth0": strings.NewReplacer(`"c1"`, `"b-c"`, `"net"`, `"a"`).Replace(byReference)})
 	c.forget(network{name: "a-b"}, &RuntimeConf{ContainerID: "c", IfName: "eth0"})

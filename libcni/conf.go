@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/cni/rawjson"
 )
 
-// listConf is the part of a list that a runtime reads.
+// listConf has the keys of a list that a runtime reads.
 type listConf struct {
 	CNIVersion             string           `json:"cniVersion"`
 	CNIVersions            []string         `json:"cniVersions"`
@@ -22,8 +22,7 @@ type listConf struct {
 	Plugins                []cni.PluginConf `json:"plugins"`
 }
 
-// looseBool is also written as a string: the specification 0.4.0 called
-// disableCheck one.
+// looseBool also accepts a string, because specification 0.4.0 defined disableCheck as one.
 type looseBool bool
 
 func (b *looseBool) UnmarshalJSON(data []byte) error {
@@ -50,8 +49,8 @@ func ConfFromBytes(data []byte) (*NetworkConfig, error) {
 	return &NetworkConfig{Network: conf, Bytes: data}, nil
 }
 
-// validatePlugin checks what names programs; at is the path of the plugin's
-// object in data, with a dot at its end, or "".
+// validatePlugin checks program names and the version. at is the path of the plugin's object in data with a trailing
+// dot, or "".
 func validatePlugin(data []byte, at string, conf *cni.PluginConf) error {
 	if err := cni.ValidatePluginType(conf.Type); err != nil {
 		return cni.Invalid(data, at+"type", err.Error())
@@ -67,9 +66,8 @@ func validatePlugin(data []byte, at string, conf *cni.PluginConf) error {
 	return nil
 }
 
-// ConfListFromBytes reads a network list. A list without the key plugins is
-// one whose plugins are dropped into a directory beside it; only
-// ConfListFromFile knows where.
+// ConfListFromBytes reads a network list. If it has no key plugins, its plugins are files in a directory next to it,
+// which only ConfListFromFile can find.
 func ConfListFromBytes(data []byte) (*NetworkConfigList, error) {
 	list, err := parseList(data)
 	if err != nil {
@@ -105,8 +103,8 @@ func parseList(data []byte) (*NetworkConfigList, error) {
 	}, nil
 }
 
-// negotiate returns the highest version that both the list and this library
-// know. A list that says none is in 0.1.0.
+// negotiate returns the highest version that both the list and this library support. A list without a version is in
+// 0.1.0.
 func negotiate(data []byte, conf *listConf) (string, error) {
 	if _, err := cni.ParseVersion(conf.CNIVersion); err != nil {
 		return "", cni.Invalid(data, "cniVersion", err.Error())
@@ -128,10 +126,10 @@ func negotiate(data []byte, conf *listConf) (string, error) {
 	case conf.CNIVersion == "":
 		return "0.1.0", nil
 	}
-	return conf.CNIVersion, nil // the plugins say whether they speak it
+	return conf.CNIVersion, nil // the plugins report whether they support it
 }
 
-// inlined returns the plugins that the list itself has.
+// inlined returns the plugins in the list itself.
 func inlined(data []byte, conf *listConf) ([]*NetworkConfig, error) {
 	raw, found := rawjson.Find(data, "plugins")
 	switch {
@@ -156,7 +154,7 @@ func inlined(data []byte, conf *listConf) ([]*NetworkConfig, error) {
 	return plugins, nil
 }
 
-// ConfListFromConf makes a list of one plugin's configuration.
+// ConfListFromConf returns a list of one plugin.
 func ConfListFromConf(original *NetworkConfig) (*NetworkConfigList, error) {
 	list, _ := rawjson.ParseObject([]byte("{}"))
 	list.SetString("name", original.Network.Name)
@@ -165,8 +163,7 @@ func ConfListFromConf(original *NetworkConfig) (*NetworkConfigList, error) {
 	return ConfListFromBytes(list.Bytes())
 }
 
-// InjectConf returns a configuration with keys set; the others stay as they
-// were written.
+// InjectConf returns a configuration with keys set; other keys stay as written.
 func InjectConf(original *NetworkConfig, newValues map[string]any) (*NetworkConfig, error) {
 	conf, err := rawjson.ParseObject(original.Bytes)
 	if err != nil {

@@ -169,7 +169,7 @@ func TestLoadNothing(t *testing.T) {
 	}
 }
 
-// What is accepted makes requests that are JSON and name the network.
+// Requests from every accepted list are JSON and contain the network's name.
 func FuzzConfList(f *testing.F) {
 	f.Add([]byte(twoPlugins))
 	f.Add([]byte(`{"name":"n","cniVersions":["1.0.0"],"plugins":[{"type":"x","type":"y","ipam":{}}],"plugins":[]}`))
@@ -190,8 +190,7 @@ func FuzzConfList(f *testing.F) {
 	})
 }
 
-// Whatever a pod's owner asks for, a plugin gets it as it was said, and nothing
-// that it does not declare; its own keys stay the configuration's.
+// A plugin gets only the capability arguments that it declares, unchanged; its own keys stay as configured.
 func FuzzCapabilities(f *testing.F) {
 	f.Add([]byte(`{"portMappings":[{"hostPort":80,"containerPort":80,"protocol":"tcp"}],"mac":"02:00:00:00:00:01"}`))
 	f.Add([]byte(`{"portMappings":null,"type":"evil","runtimeConfig":{},"ips":["10.0.0.1"]}`))
@@ -231,8 +230,8 @@ func mustListOf(f *testing.F, text string) *libcni.NetworkConfigList {
 	return list
 }
 
-// A runtime or a plugin of another kind can use these packages alone.
-func TestStandsAlone(t *testing.T) {
+// Other runtimes and plugins can use these packages alone.
+func TestImports(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".", "../skel").Output()
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// NotFoundError says that no file of a directory has a network of the name.
+// NotFoundError says that no file in a directory has a network of this name.
 type NotFoundError struct{ Dir, Name string }
 
 func (e NotFoundError) Error() string {
 	return fmt.Sprintf("no net configuration with name %q in %s", e.Name, e.Dir)
 }
 
-// Is makes it an os.ErrNotExist.
+// Is makes it match os.ErrNotExist.
 func (e NotFoundError) Is(target error) bool { return target == fs.ErrNotExist }
 
 // NoConfigsFoundError says that a directory has no configuration at all.
@@ -28,11 +28,11 @@ func (e NoConfigsFoundError) Error() string {
 	return "no net configurations found in " + e.Dir
 }
 
-// Is makes it an os.ErrNotExist.
+// Is makes it match os.ErrNotExist.
 func (e NoConfigsFoundError) Is(target error) bool { return target == fs.ErrNotExist }
 
-// ConfFiles returns the files of a directory whose names end so, sorted; none
-// if there is no such directory.
+// ConfFiles returns the files of a directory with one of the extensions, sorted. It returns none if the directory does
+// not exist.
 func ConfFiles(dir string, extensions []string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -55,9 +55,8 @@ func ConfFromFile(filename string) (*NetworkConfig, error) {
 	return fromFile(filename, ConfFromBytes)
 }
 
-// ConfListFromFile reads a network list, and, unless the list says
-// loadOnlyInlinedPlugins, adds the plugins of the files *.conf in the
-// directory beside it that has the network's name.
+// ConfListFromFile reads a network list. Unless the list sets loadOnlyInlinedPlugins, it adds the plugins from *.conf
+// in the directory next to it with the network's name.
 func ConfListFromFile(filename string) (*NetworkConfigList, error) {
 	list, err := fromFile(filename, ConfListFromBytes)
 	if err != nil {
@@ -90,7 +89,7 @@ func (l *NetworkConfigList) loadDropIns(dir string) error {
 	return nil
 }
 
-// fromFile reads a file; an error about its content names it.
+// fromFile reads a file. An error about the contents includes the file name.
 func fromFile[T any](filename string, parse func([]byte) (T, error)) (conf T, err error) {
 	data, err := os.ReadFile(filename)
 	if err != nil {
@@ -107,8 +106,8 @@ func fromFile[T any](filename string, parse func([]byte) (T, error)) (conf T, er
 	return conf, nil
 }
 
-// LoadConf returns the single configuration of a name from a directory. A
-// file that cannot be read matters only if no other has the name.
+// LoadConf returns the single configuration with a name from a directory. An unreadable file is an error only if no
+// other file has the name.
 func LoadConf(dir, name string) (*NetworkConfig, error) {
 	files, err := ConfFiles(dir, []string{".conf", ".json"})
 	if err != nil {
@@ -129,8 +128,8 @@ func LoadConf(dir, name string) (*NetworkConfig, error) {
 	return nil, withBroken(NotFoundError{Dir: dir, Name: name}, broken)
 }
 
-// LoadNetworkConf returns the network of a name from a directory: a list, or
-// made of a single configuration if no list has the name.
+// LoadNetworkConf returns the network with a name from a directory. If no list has the name, it converts a single
+// configuration.
 func LoadNetworkConf(dir, name string) (*NetworkConfigList, error) {
 	files, err := ConfFiles(dir, []string{".conflist"})
 	if err != nil {
@@ -160,7 +159,7 @@ func LoadConfList(dir, name string) (*NetworkConfigList, error) {
 	return LoadNetworkConf(dir, name)
 }
 
-// withBroken keeps a lone error as it is, for those who look at its type.
+// withBroken returns a lone error unchanged, for callers that check its type.
 func withBroken(err error, broken []error) error {
 	if len(broken) == 0 {
 		return err

@@ -10,8 +10,7 @@ import (
 	"github.com/fairlead/fairlead/libcni"
 )
 
-// host is a runtime's surroundings: a plugin directory, a cache, and what the
-// plugins were asked, in order.
+// host is a plugin directory, a cache, and a log of the plugins' requests in order.
 type host struct {
 	t          *testing.T
 	bin, cache string
@@ -20,8 +19,8 @@ type host struct {
 	warnings   []string
 }
 
-// recorder is a plugin that notes each request. It fails at a verb if its
-// configuration says "fail": "VERB", and waits if it says "wait".
+// recorder is a plugin that logs each request. It fails at a verb if its configuration has "fail": "VERB", and waits if
+// it has "wait": "VERB".
 const recorder = `#!/bin/sh
 conf=$(cat)
 n=$(ls "%[1]s" | wc -l)
@@ -55,7 +54,7 @@ func newHost(t *testing.T, types ...string) *host {
 	return h
 }
 
-// calls takes the log: "TYPE VERB" of each call, and the requests by them.
+// calls returns and clears the log: "TYPE VERB" of each call, and their requests.
 func (h *host) calls() (string, map[string]string) {
 	h.t.Helper()
 	entries, err := os.ReadDir(h.log)

@@ -14,10 +14,9 @@ import (
 	"github.com/fairlead/fairlead/cni/invoke"
 )
 
-// GCNetworkList removes everything of a network that no valid attachment
-// owns: first cached attachments, by DEL, then whatever the plugins find. It
-// goes on after an error and reports them all. What is being added, or was since
-// the GC began, is left alone, listed or not.
+// GCNetworkList removes everything of a network that no valid attachment owns: first cached attachments, by DEL, then
+// whatever the plugins find. It continues after errors and returns them all. It keeps attachments that are being added,
+// or were added since the GC started, listed or not.
 func (c *CNIConfig) GCNetworkList(ctx context.Context, list *NetworkConfigList, args *GCArgs) error {
 	if list.DisableGC {
 		return nil
@@ -42,21 +41,20 @@ func (c *CNIConfig) GCNetworkList(ctx context.Context, list *NetworkConfigList, 
 
 func (c *CNIConfig) gcOne(ctx context.Context, list *NetworkConfigList, p *NetworkConfig, valid []cni.Attachment, began time.Time) error {
 	listed := time.Now()
-	spared, err := c.spared(list.Name, valid, began)
+	kept, err := c.kept(list.Name, valid, began)
 	if err != nil {
 		return err
 	}
-	raw, err := json.Marshal(spared)
+	raw, err := json.Marshal(kept)
 	if err != nil {
 		return fmt.Errorf("encode valid attachments: %w", err)
 	}
-	// The second key was the specification's by mistake, and plugins read it.
+	// An early text of the specification had the second key by mistake, and plugins read it.
 	keys := map[string]json.RawMessage{"cni.dev/valid-attachments": raw, "cni.dev/attachments": raw}
 	return c.runOne(ctx, list.network(), p, gcArgs{c.args("GC", &RuntimeConf{}), listed}, keys)
 }
 
-// gcArgs tell a plugin of ours when its list was made: until it starts, on a busy
-// host, others may be added.
+// gcArgs tell our plugins when their list was made. Others may be added before the plugin starts on a busy host.
 type gcArgs struct {
 	*invoke.Args
 	listed time.Time
@@ -66,23 +64,23 @@ func (a gcArgs) AsEnv() []string {
 	return append(a.Args.AsEnv(), invoke.ListedVariable+"="+strconv.FormatInt(a.listed.UnixNano(), 10))
 }
 
-// delStale deletes one after the other: the caller's thread may be in a namespace
-// of its own, which another goroutine's is not.
+// delStale deletes one after the other, because the caller's thread may be in another network namespace, and another
+// goroutine's thread would not be.
 func (c *CNIConfig) delStale(ctx context.Context, list *NetworkConfigList, valid []cni.Attachment, began time.Time) error {
 	attachments, err := c.GetCachedAttachments("")
-	spared, failed := c.spared(list.Name, valid, began) // later than the list: an ADD that ended between the two is known
+	kept, failed := c.kept(list.Name, valid, began) // after reading the cache, so that an ADD that ended in between is known
 	if failed != nil {
 		return failed
 	}
 	errs := []error{err}
 	for _, a := range attachments {
-		if a.Network != list.Name || slices.Contains(spared, cni.Attachment{ContainerID: a.ContainerID, IfName: a.IfName}) {
+		if a.Network != list.Name || slices.Contains(kept, cni.Attachment{ContainerID: a.ContainerID, IfName: a.IfName}) {
 			continue
 		}
 		rt := &RuntimeConf{ContainerID: a.ContainerID, NetNS: a.NetNS, IfName: a.IfName, Args: a.CniArgs, CapabilityArgs: a.CapabilityArgs}
 		end, ok := c.adding.collect(list.network().attached(rt))
 		if !ok {
-			continue // the caller is at it
+			continue // the caller is working on it
 		}
 		err := c.del(ctx, list.network(), list.Plugins, rt)
 		end()
@@ -93,8 +91,8 @@ func (c *CNIConfig) delStale(ctx context.Context, list *NetworkConfigList, valid
 	return errors.Join(errs...)
 }
 
-// GetStatusNetworkList returns nil if the network can serve an ADD. The error
-// is the first plugin's, with its code: 50 not available, 51 limited.
+// GetStatusNetworkList returns nil if an ADD would work. Otherwise it returns the first plugin's error, with code 50
+// (not available) or 51 (limited connectivity).
 func (c *CNIConfig) GetStatusNetworkList(ctx context.Context, list *NetworkConfigList) error {
 	if !cni.AtLeast(list.CNIVersion, "1.1.0") {
 		return nil
@@ -110,7 +108,7 @@ func (c *CNIConfig) GetStatusNetworkList(ctx context.Context, list *NetworkConfi
 	return nil
 }
 
-// runOne is a call that is about a network, not an attachment.
+// runOne runs an operation on a network instead of an attachment.
 func (c *CNIConfig) runOne(ctx context.Context, n network, p *NetworkConfig, args invoke.CNIArgs, keys map[string]json.RawMessage) error {
 	path, err := c.executor().FindInPath(p.Network.Type, c.Path)
 	if err != nil {
@@ -126,8 +124,8 @@ func (c *CNIConfig) runOne(ctx context.Context, n network, p *NetworkConfig, arg
 	return invoke.ExecPluginWithoutResult(ctx, path, req.Bytes(), args, c.executor())
 }
 
-// ValidateNetworkList checks that every plugin is there and speaks the list's
-// version, and returns the capabilities that they declare.
+// ValidateNetworkList checks that every plugin exists and supports the list's version. It returns the capabilities that
+// the plugins declare.
 func (c *CNIConfig) ValidateNetworkList(ctx context.Context, list *NetworkConfigList) ([]string, error) {
 	return c.validate(ctx, list.network(), list.Plugins)
 }
@@ -165,7 +163,7 @@ func (c *CNIConfig) validateVersion(ctx context.Context, pluginType, version str
 	return nil
 }
 
-// GetVersionInfo asks a plugin which versions it speaks.
+// GetVersionInfo asks a plugin which versions it supports.
 func (c *CNIConfig) GetVersionInfo(ctx context.Context, pluginType string) (invoke.PluginInfo, error) {
 	path, err := c.executor().FindInPath(pluginType, c.Path)
 	if err != nil {

@@ -39,9 +39,8 @@ func TestGC(t *testing.T) {
 	}
 }
 
-// What is being added while a GC is at work, or ended meanwhile, is left alone,
-// though the caller's list is older.
-func TestGCSparesWhatIsAdded(t *testing.T) {
+// GC keeps attachments that are added during the GC, even if the caller's list is older.
+func TestGCKeepsAddsInProgress(t *testing.T) {
 	t.Parallel()
 	h, ctx := newHost(t, "first", "slow"), context.Background()
 	list := mustList(t, `{"cniVersion":"1.1.0","name":"net","plugins":[{"type":"first"}]}`)
@@ -79,7 +78,7 @@ func TestGCSparesWhatIsAdded(t *testing.T) {
 	})
 }
 
-// asked tells how often a plugin was asked.
+// asked returns how often a plugin was called.
 func (h *host) asked(call string) int {
 	found, err := filepath.Glob(filepath.Join(h.log, "* "+call))
 	if err != nil {
@@ -101,8 +100,8 @@ func (h *host) cachedIDs() string {
 	return strings.Join(ids, " ")
 }
 
-// GC tries everything: a plugin that is missing does not stop the others.
-func TestGCGoesOn(t *testing.T) {
+// GC continues after errors: a missing plugin does not stop the others.
+func TestGCContinuesAfterErrors(t *testing.T) {
 	t.Parallel()
 	h, ctx := newHost(t, "first", "second"), context.Background()
 	list := mustList(t, `{"cniVersion":"1.1.0","name":"net","plugins":[{"type":"first","fail":"DEL"},{"type":"second"}]}`)
@@ -135,7 +134,7 @@ func TestOlderVersions(t *testing.T) {
 	if err := h.cni.GCNetworkList(ctx, list, nil); err != nil {
 		t.Error(err)
 	}
-	h.expect("first ADD, first DEL", nil) // DEL by GC, but neither GC nor STATUS
+	h.expect("first ADD, first DEL", nil) // GC runs DEL, but neither GC nor STATUS
 	list.DisableGC = true
 	if _, err := h.cni.AddNetworkList(ctx, list, runtimeConf("a")); err != nil {
 		t.Fatal(err)

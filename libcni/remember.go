@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead/fairlead/cni/wire"
 )
 
-// remember writes an attachment into the cache.
+// remember writes an attachment to the cache.
 func (c *CNIConfig) remember(n network, conf []byte, rt *RuntimeConf, result *cni.Result) error {
 	raw, err := wire.EncodeValue(result, result.CNIVersion)
 	if err != nil {
@@ -36,7 +36,7 @@ func (c *CNIConfig) remember(n network, conf []byte, rt *RuntimeConf, result *cn
 	return replaceFile(c.file(n, rt), data)
 }
 
-// replaceFile writes a file whole or not at all.
+// replaceFile writes a file atomically.
 func replaceFile(file string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
@@ -52,17 +52,15 @@ func replaceFile(file string, data []byte) error {
 	return err
 }
 
-// temporary is the name of a cache file while it is written, always the same, so
-// that what a kill leaves is found by a DEL. It stands in the directory above:
-// every file beside the target would be read as an attachment.
+// temporary returns the name of a cache file during the write. It is always the same, so that DEL finds what a killed
+// process left. It is in the parent directory, because every file next to the target is read as an attachment.
 func temporary(file string) string {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(filepath.Base(file))) // it cannot fail
 	return filepath.Join(filepath.Dir(filepath.Dir(file)), fmt.Sprintf(".result-%016x", h.Sum64()))
 }
 
-// forget takes an attachment out of the cache. What stays there is tidied up
-// by the next GC, so that it is no reason to fail.
+// forget removes an attachment from the cache. It does not fail, because the next GC cleans up what is left.
 func (c *CNIConfig) forget(n network, rt *RuntimeConf) {
 	file := c.file(n, rt)
 	_ = os.Remove(temporary(file))
@@ -74,8 +72,7 @@ func (c *CNIConfig) forget(n network, rt *RuntimeConf) {
 	}
 }
 
-// Forget takes an attachment out of the cache that could not be detached by its
-// configuration, as none is left.
+// Forget removes an attachment from the cache that cannot be detached, because its configuration is gone.
 func (c *CNIConfig) Forget(a *NetworkAttachment) error {
 	rt := &RuntimeConf{ContainerID: a.ContainerID, IfName: a.IfName}
 	n := network{name: a.Network}

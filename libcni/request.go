@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead/fairlead/cni/wire"
 )
 
-// network is what each plugin of a list is told of it.
+// network is what every plugin of a list gets to know about it.
 type network struct{ name, version string }
 
 func (l *NetworkConfigList) network() network {
@@ -23,7 +23,7 @@ func (n *NetworkConfig) network() network {
 	return network{name: n.Network.Name, version: orFirst(n.Network.CNIVersion)}
 }
 
-// orFirst: a configuration without cniVersion is in 0.1.0.
+// orFirst returns 0.1.0 for a configuration without cniVersion.
 func orFirst(version string) string {
 	if version == "" {
 		return "0.1.0"
@@ -31,9 +31,8 @@ func orFirst(version string) string {
 	return version
 }
 
-// request derives a plugin's request from its configuration. Source:
-// specification, section 3, "Deriving request configuration from plugin
-// configuration".
+// request derives a plugin's request from its configuration. Source: specification, section 3, "Deriving request
+// configuration from plugin configuration".
 func (n network) request(conf *NetworkConfig) (*rawjson.Object, error) {
 	req, err := rawjson.ParseObject(conf.Bytes)
 	if err != nil {
@@ -45,13 +44,13 @@ func (n network) request(conf *NetworkConfig) (*rawjson.Object, error) {
 	return req, nil
 }
 
-// Request is what AddNetworkList would send to a plugin of the list after one
-// that yielded prev (nil: it is the first).
+// Request returns what AddNetworkList would send to a plugin of the list. prev is the previous plugin's result, or nil
+// for the first.
 func (l *NetworkConfigList) Request(conf *NetworkConfig, prev *cni.Result, rt *RuntimeConf) ([]byte, error) {
 	return l.network().attachment(conf, prev, rt)
 }
 
-// attachment is a request of ADD, CHECK or DEL.
+// attachment returns a request for ADD, CHECK or DEL.
 func (n network) attachment(conf *NetworkConfig, prev *cni.Result, rt *RuntimeConf) ([]byte, error) {
 	req, err := n.request(conf)
 	if err != nil {
@@ -70,8 +69,8 @@ func (n network) attachment(conf *NetworkConfig, prev *cni.Result, rt *RuntimeCo
 	return req.Bytes(), nil
 }
 
-// members are the plugins for an Exec that runs them together. prev is the
-// prevResult of CHECK and DEL; of ADD each member gets what the one before printed.
+// members returns the plugins for an Exec that runs them together. prev is the prevResult of CHECK and DEL; in an ADD
+// each member gets the previous one's result.
 func (n network) members(plugins []*NetworkConfig, paths []string, prev *cni.Result, rt *RuntimeConf) []invoke.Member {
 	out := make([]invoke.Member, len(plugins))
 	for i, p := range plugins {
@@ -113,7 +112,7 @@ func setRuntimeConfig(req *rawjson.Object, conf *NetworkConfig, rt *RuntimeConf)
 	return nil
 }
 
-// args are the variables of one call; rt is empty for GC and STATUS.
+// args returns the variables of one call; rt is empty for GC and STATUS.
 func (c *CNIConfig) args(command string, rt *RuntimeConf) *invoke.Args {
 	return &invoke.Args{
 		Command:     command,
@@ -138,7 +137,7 @@ func (c *CNIConfig) findAll(plugins []*NetworkConfig) ([]string, error) {
 	return paths, nil
 }
 
-// validate checks the names of an attachment before anything runs.
+// validate checks an attachment's names before a plugin runs.
 func (rt *RuntimeConf) validate(n network) error {
 	if err := cni.ValidateContainerID(rt.ContainerID); err != nil {
 		return err
@@ -149,7 +148,7 @@ func (rt *RuntimeConf) validate(n network) error {
 	return cni.ValidateInterfaceName(rt.IfName)
 }
 
-// pluginError says which plugin of a network failed at what.
+// pluginError adds the plugin, the network and the verb to an error.
 func pluginError(n network, conf *NetworkConfig, verb string, err error) error {
 	return fmt.Errorf("plugin type=%q name=%q failed (%s): %w", conf.Network.Type, n.name, verb, err)
 }

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// CacheError says that a file of the cache means nothing to us; Warn is given it.
+// CacheError is an unusable cache file; Warn gets it.
 type CacheError struct {
 	File    string
-	Spoiled bool // nobody can read it: empty or cut off, by the kill of a runtime that writes in place
+	Spoiled bool // not valid JSON, for example because a runtime that writes in place was killed
 	Err     error
 }
 
@@ -18,8 +18,7 @@ func (e *CacheError) Error() string {
 }
 func (e *CacheError) Unwrap() error { return e.Err }
 
-// Old tells whether the file is a spoiled one that nobody has written to for so
-// long. Absence is an os.ErrNotExist.
+// Old reports whether the file is spoiled and unchanged for at least age. If it is gone, the error is os.ErrNotExist.
 func (e *CacheError) Old(age time.Duration) (bool, error) {
 	info, err := os.Stat(e.File)
 	if err != nil {

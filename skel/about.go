@@ -8,8 +8,8 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// about explains the plugin to a person who started it by hand. Clients read
-// the first line: its last word is a semantic version.
+// about describes the plugin to a person who started it manually. Clients read the first line, whose last word is a
+// semantic version.
 func about(w io.Writer, p Plugin) {
 	fmt.Fprintf(w, "CNI %s plugin v%s\n", p.Name, cni.Release())
 	if p.About != "" {

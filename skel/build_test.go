@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Runtimes and plugins of other systems use these packages alone.
+// Runtimes and plugins on other systems use these packages alone.
 func TestBuildsElsewhere(t *testing.T) {
 	t.Parallel()
 	for _, goos := range []string{"linux", "windows", "darwin", "freebsd"} {

@@ -11,11 +11,10 @@ import (
 	"github.com/fairlead/fairlead/cni/rawjson"
 )
 
-// maxStdin bounds a configuration, in bytes: GC of a host with many thousands
-// of attachments needs a few million.
+// maxStdin bounds a configuration, in bytes. GC on a host with many thousands of attachments needs a few million.
 const maxStdin = 16 << 20
 
-// conf is what every configuration has; the rest is the plugin's own to read.
+// conf has the keys of every configuration; the plugin reads the rest.
 type conf struct {
 	cniVersion string
 	name       string
@@ -59,13 +58,12 @@ func (c *conf) decode(data []byte) error {
 		}
 	}
 	if c.cniVersion == "" {
-		c.cniVersion = "0.1.0" // what the specification had before the key
+		c.cniVersion = "0.1.0" // the specification's version before it had this key
 	}
 	return nil
 }
 
-// checkVersion refuses a configuration whose version the plugin does not
-// speak, or that is older than the operation.
+// checkVersion rejects a configuration whose version the plugin does not support, or which is older than the operation.
 func checkVersion(supported []string, version, command, since string) error {
 	if !slices.Contains(supported, version) {
 		return cni.Errorf(cni.CodeIncompatibleVersion, "incompatible CNI versions").
@@ -78,9 +76,8 @@ func checkVersion(supported []string, version, command, since string) error {
 	return nil
 }
 
-// protocolError gives every error a code. A value of the configuration that
-// was refused is named in msg; its place is in details, as the configuration
-// that a plugin gets is not the file that a person wrote.
+// protocolError gives every error a code. For a rejected value, msg names the key and the value. The position goes into
+// details, because the configuration that a plugin gets is not the file that a person wrote.
 func protocolError(err error) *cni.Error {
 	var e *cni.Error
 	c, ok := errors.AsType[*cni.ConfigError](err)

@@ -6,14 +6,14 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// verb is what an operation needs.
+// verb lists what an operation needs.
 type verb struct {
 	since      string // smallest cniVersion of the configuration
 	attachment bool   // CNI_CONTAINERID and CNI_IFNAME
 	netns      bool   // CNI_NETNS
 }
 
-// verbs is the one table of the operations. Source: specification, section 2.
+// verbs returns the table of operations. Source: specification, section 2.
 func verbs() map[string]verb {
 	return map[string]verb{
 		"ADD":    {since: "0.1.0", attachment: true, netns: true},
@@ -35,7 +35,7 @@ func argsFromEnv(env func(string) string) CmdArgs {
 	}
 }
 
-// checkEnv reports everything that is wrong with the environment at once.
+// checkEnv reports all problems of the environment at once.
 func checkEnv(a *CmdArgs, command string, v verb) error {
 	var missing, problems []string
 	require := func(needed bool, name, value string, validate func(string) error) {
@@ -61,10 +61,9 @@ func checkEnv(a *CmdArgs, command string, v verb) error {
 	return cni.Errorf(cni.CodeInvalidEnvironment, "%s: %s", command, strings.Join(problems, "; "))
 }
 
-// checkNetns refuses the namespace the plugin itself runs in, which is the
-// host's, and for ADD and CHECK one that is none. A path that leads to the
-// host's on DEL is a stale one, as of a process whose number was given out
-// again: the container's namespace is gone, and so the path is dropped.
+// checkNetns rejects the plugin's own network namespace, which is the host's, and for ADD and CHECK a path that is not
+// a namespace. On DEL a path to the host's namespace is stale, for example because a process ID was reused: the
+// container's namespace is gone, so checkNetns drops the path.
 func checkNetns(a *CmdArgs, v verb, anyNetns bool) error {
 	if a.Netns == "" || strings.EqualFold(a.NetnsOverride, "true") || a.NetnsOverride == "1" {
 		return nil

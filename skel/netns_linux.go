@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// nsfsMagic is NSFS_MAGIC of linux/magic.h.
+// nsfsMagic is NSFS_MAGIC from linux/magic.h.
 const nsfsMagic = 0x6e736673
 
 func checkNetnsPath(path string) error {
@@ -17,15 +17,15 @@ func checkNetnsPath(path string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("the network namespace is gone: %w", err)
 	case err != nil:
-		return fmt.Errorf("look at the network namespace: %w", err)
+		return fmt.Errorf("examine the network namespace: %w", err)
 	case uint32(st.Type) != nsfsMagic:
 		return fmt.Errorf("not a network namespace (filesystem type %#x): want a path like /run/netns/NAME or /proc/PID/ns/net", uint32(st.Type))
 	}
 	return nil
 }
 
-// isOwnNetns compares with the calling thread's namespace, not the process's:
-// that is the first thread's, which may have been left in another one.
+// isOwnNetns compares with the calling thread's namespace. The process's namespace is the first thread's, which may
+// have been left in another one.
 func isOwnNetns(path string) bool {
 	var own, other syscall.Stat_t
 	if syscall.Stat(path, &other) != nil || statOwnNetns(&own) != nil {
@@ -34,12 +34,11 @@ func isOwnNetns(path string) bool {
 	return own.Dev == other.Dev && own.Ino == other.Ino
 }
 
-// siocgskns asks a socket for its namespace: linux/sockios.h, kernel 4.10, with
-// CAP_NET_ADMIN.
+// siocgskns gets a socket's namespace: linux/sockios.h, kernel 4.10, needs CAP_NET_ADMIN.
 const siocgskns = 0x894C
 
-// statOwnNetns asks a fresh socket: the first look into a new process's
-// directory under /proc costs more, and serves where the question is refused.
+// statOwnNetns uses a new socket, which is cheaper than the first access to a new process's directory in /proc. Without
+// permission it falls back to /proc.
 func statOwnNetns(st *syscall.Stat_t) error {
 	sock, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
 	if err == nil {

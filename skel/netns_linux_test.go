@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// otherNetns keeps a fresh network namespace for as long as the test runs.
+// otherNetns creates a network namespace that lives as long as the test.
 func otherNetns(t *testing.T) string {
 	t.Helper()
 	path, done := make(chan string), make(chan struct{})
@@ -72,7 +72,7 @@ func TestNetns(t *testing.T) {
 	}
 }
 
-// A path that leads to the host's own namespace on DEL is a stale one.
+// On DEL, a path to the host's own namespace is stale.
 func TestStaleNetnsOnDel(t *testing.T) {
 	t.Parallel()
 	c := &calls{}

@@ -2,8 +2,7 @@
 
 package skel
 
-// Other systems have no network namespaces as files; what CNI_NETNS means
-// there is the plugin's affair.
+// Other systems have no network namespaces as files, so the plugin interprets CNI_NETNS.
 func checkNetnsPath(string) error { return nil }
 
 func isOwnNetns(string) bool { return false }

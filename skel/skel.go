@@ -16,20 +16,19 @@ import (
 	"github.com/fairlead/fairlead/cni/wire"
 )
 
-// PluginMain is the whole main function of a plugin. It does not return.
+// PluginMain is the main function of a plugin. It does not return.
 func PluginMain(p Plugin) {
 	os.Exit(Run(context.Background(), p, os.Getenv, os.Stdin, stdout(), os.Stderr))
 }
 
-// PluginMainFuncs is PluginMain for a plugin that is named after its program.
+// PluginMainFuncs is PluginMain for a plugin with the name of its program.
 func PluginMainFuncs(funcs CNIFuncs, versions []string, about string) {
 	name := filepath.Base(os.Args[0])
 	PluginMain(Plugin{Name: name, About: about, Versions: versions, Funcs: funcs})
 }
 
-// Run serves one call of a plugin, by the environment and standard input, and
-// returns the exit status: 0, or 1 with an error as JSON on stdout. Started by
-// hand, without CNI_COMMAND, it explains the plugin on stderr.
+// Run serves one call of a plugin, from the environment and standard input. It returns the exit status: 0, or 1 with an
+// error as JSON on stdout. Without CNI_COMMAND it describes the plugin on stderr.
 func Run(ctx context.Context, p Plugin, env func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if p.Versions == nil {
 		p.Versions = cni.Versions()
@@ -51,9 +50,8 @@ func Run(ctx context.Context, p Plugin, env func(string) string, stdin io.Reader
 	return 0
 }
 
-// Serve serves one call inside the calling process: it returns what Run would
-// print, and as an error, which is a *cni.Error without a cause, what it would
-// print as one.
+// Serve serves one call in the calling process. It returns what Run would print. The error is a *cni.Error without a
+// cause.
 func Serve(ctx context.Context, p Plugin, env func(string) string, stdin []byte) ([]byte, error) {
 	if p.Versions == nil {
 		p.Versions = cni.Versions()
@@ -62,7 +60,7 @@ func Serve(ctx context.Context, p Plugin, env func(string) string, stdin []byte)
 	return c.answer(ctx, env, bytes.NewReader(stdin))
 }
 
-// call is one request on its way through.
+// call is one request in progress.
 type call struct {
 	plugin  Plugin
 	command string
@@ -70,7 +68,7 @@ type call struct {
 	conf    conf
 }
 
-// answer is serve with every error in the form of the protocol.
+// answer is serve with every error as a protocol error.
 func (c *call) answer(ctx context.Context, env func(string) string, stdin io.Reader) ([]byte, error) {
 	out, err := c.serve(ctx, env, stdin)
 	if err == nil {
@@ -80,10 +78,10 @@ func (c *call) answer(ctx context.Context, env func(string) string, stdin io.Rea
 	return nil, &cni.Error{CNIVersion: c.conf.cniVersion, Code: e.Code, Msg: e.Msg, Details: e.Details}
 }
 
-// serve returns what is to be written to stdout.
+// serve returns what to write to stdout.
 func (c *call) serve(ctx context.Context, env func(string) string, stdin io.Reader) ([]byte, error) {
 	if c.command == "VERSION" {
-		// Some runtimes send a configuration, others nothing: neither matters.
+		// Some runtimes send a configuration with VERSION, others nothing. It is ignored.
 		_, _ = io.Copy(io.Discard, io.LimitReader(stdin, maxStdin))
 		return wire.EncodeVersions(cni.Current, c.plugin.Versions), nil
 	}
@@ -93,7 +91,7 @@ func (c *call) serve(ctx context.Context, env func(string) string, stdin io.Read
 	}
 	c.args = argsFromEnv(env)
 	envErr := checkEnv(&c.args, c.command, v)
-	// The configuration is read even so: its version belongs into the error.
+	// Read the configuration even after an error: the error needs its version.
 	if err := c.readConf(stdin); envErr != nil || err != nil {
 		return nil, first(envErr, err)
 	}
@@ -103,7 +101,7 @@ func (c *call) serve(ctx context.Context, env func(string) string, stdin io.Read
 	return c.dispatch(ctx)
 }
 
-// check is everything that the environment and the configuration must agree on.
+// check verifies that the environment and the configuration fit together.
 func (c *call) check(v verb) error {
 	if err := cni.ValidateNetworkName(c.conf.name); err != nil {
 		return err
@@ -114,7 +112,7 @@ func (c *call) check(v verb) error {
 	return checkNetns(&c.args, v, c.plugin.AnyNetns)
 }
 
-// dispatch calls the plugin's function. A panic is an error like any other.
+// dispatch calls the plugin's function. It turns a panic into an error.
 func (c *call) dispatch(ctx context.Context) (out []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -179,11 +177,10 @@ func (c *call) undeliverable(ctx context.Context, writeErr error, stderr io.Writ
 	}
 }
 
-// undoTime bounds the DEL after a result that nobody took.
+// undoTime bounds the DEL after a result that could not be delivered.
 const undoTime = 30 * time.Second
 
-// undo deletes what was added: a runtime that got no result does not know that
-// there is something to delete.
+// undo deletes what was added: a runtime without a result does not know that there is something to delete.
 func (c *call) undo(ctx context.Context) error {
 	if c.plugin.Funcs.Del == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// calls is a plugin that notes which of its functions ran.
+// calls is a plugin that records which of its functions ran.
 type calls struct {
 	seen []string
 	args skel.CmdArgs
@@ -40,7 +40,7 @@ func (c *calls) plugin() skel.Plugin {
 	}}
 }
 
-// run gives the plugin a full environment, changed by env, KEY=VALUE each.
+// run calls the plugin with a complete environment, changed by env, each KEY=VALUE.
 func run(p skel.Plugin, conf string, env ...string) (code int, stdout, stderr string) {
 	vars := map[string]string{"CNI_CONTAINERID": "c1", "CNI_NETNS": "/nowhere", "CNI_IFNAME": "eth0", "CNI_PATH": "/opt/cni/bin", "CNI_ARGS": "A=1"}
 	for _, kv := range env {

@@ -8,9 +8,8 @@ import (
 	"syscall"
 )
 
-// stdout is standard output under another number: a Go program is killed when
-// it writes to a closed pipe by the numbers 1 and 2, but here the write has to
-// fail, so that the ADD can be undone.
+// stdout duplicates standard output under another number. A Go program is killed when it writes to a closed pipe on
+// descriptor 1 or 2, but here the write must fail, so that the ADD can be undone.
 func stdout() io.Writer {
 	fd, err := syscall.Dup(1)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package skel is the plugin's side of the protocol for a plugin written by
-// hand: environment, standard input and output, versions and errors.
+// Package skel is the plugin's side of the CNI protocol: environment, standard input and output, versions and errors.
+// It is for plugins that handle each operation themselves.
 package skel
 
 import (
@@ -8,22 +8,22 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// CmdArgs is what a runtime hands to a plugin: the CNI_* variables and standard input.
+// CmdArgs has the CNI_* variables and standard input of one call.
 type CmdArgs struct {
 	ContainerID   string // CNI_CONTAINERID
 	Netns         string // CNI_NETNS: path; may be "" on DEL
 	IfName        string // CNI_IFNAME
-	Args          string // CNI_ARGS, as given
+	Args          string // CNI_ARGS, unparsed
 	Path          string // CNI_PATH
 	NetnsOverride string // CNI_NETNS_OVERRIDE
 	StdinData     []byte // the configuration
 }
 
-// CNIFuncs are the operations of a plugin. A nil one answers with an error that
-// says the plugin does not serve it, GC and STATUS with success.
+// CNIFuncs are the operations of a plugin. A nil function returns an error that says it is not supported; a nil GC or
+// Status succeeds.
 type CNIFuncs struct {
-	// Add returns the result; it is encoded to the configuration's version by
-	// the caller. If the result cannot be delivered Del is called.
+	// Add returns the result, which the caller encodes in the configuration's version. If the result cannot be
+	// delivered, Del is called.
 	Add    func(context.Context, *CmdArgs) (*cni.Result, error)
 	Check  func(context.Context, *CmdArgs) error
 	Del    func(context.Context, *CmdArgs) error
@@ -31,13 +31,13 @@ type CNIFuncs struct {
 	Status func(context.Context, *CmdArgs) error
 }
 
-// Plugin is a plugin that can run as a process or inside another.
+// Plugin is a plugin that can run as a process or inside another program.
 type Plugin struct {
-	Name     string   // the type by which configurations ask for it
+	Name     string   // the "type" in configurations
 	About    string   // what it does, in one sentence
 	Versions []string // nil: every version of package cni
-	// AnyNetns is for a plugin that never enters the namespace, as those for
-	// IPAM: CNI_NETNS need not lead to one.
+	// AnyNetns is for a plugin that never enters the namespace, such as an IPAM plugin: CNI_NETNS need not be a
+	// namespace.
 	AnyNetns bool
 	Funcs    CNIFuncs
 }

@@ -6,15 +6,14 @@ import (
 	"strings"
 )
 
-// CNIArgs is what gives a plugin its environment.
+// CNIArgs returns a plugin's environment.
 type CNIArgs interface {
-	// AsEnv is the whole environment, KEY=VALUE each.
+	// AsEnv returns the whole environment, each KEY=VALUE.
 	AsEnv() []string
 }
 
-// ListedVariable says, to the plugins of a GC, when the runtime made its list of
-// valid attachments: nanoseconds of Unix time. What was added later is in none. It
-// is not the specification's.
+// ListedVariable tells the plugins of a GC when the runtime made its list of valid attachments, in nanoseconds of Unix
+// time: later attachments are not in the list. It is not part of the specification.
 const ListedVariable = "FAIRLEAD_GC_LISTED"
 
 // Args are the variables of one call.
@@ -23,12 +22,12 @@ type Args struct {
 	ContainerID   string
 	NetNS         string // path
 	PluginArgs    [][2]string
-	PluginArgsStr string // CNI_ARGS as a whole; wins over PluginArgs
+	PluginArgsStr string // the whole CNI_ARGS; overrides PluginArgs
 	IfName        string
-	Path          string // directories, joined as in PATH
+	Path          string // directories, separated as in PATH
 }
 
-// ArgsFromEnv are the variables that this process was itself called with.
+// ArgsFromEnv returns the variables of this process's own call.
 func ArgsFromEnv() *Args {
 	return &Args{
 		Command:       os.Getenv("CNI_COMMAND"),
@@ -40,7 +39,7 @@ func ArgsFromEnv() *Args {
 	}
 }
 
-// AsEnv is the environment of this process with the CNI variables of a.
+// AsEnv returns this process's environment with the CNI variables of a.
 func (a *Args) AsEnv() []string {
 	return setEnv(os.Environ(),
 		"CNI_COMMAND="+a.Command,
@@ -59,7 +58,7 @@ func (a *Args) pluginArgs() string {
 	return FormatArgs(a.PluginArgs)
 }
 
-// FormatArgs is the form of CNI_ARGS.
+// FormatArgs returns args in the format of CNI_ARGS.
 func FormatArgs(args [][2]string) string {
 	pairs := make([]string, len(args))
 	for i, kv := range args {
@@ -68,8 +67,7 @@ func FormatArgs(args [][2]string) string {
 	return strings.Join(pairs, ";")
 }
 
-// setEnv replaces variables: of two equal ones programs take now the first,
-// now the last.
+// setEnv replaces variables. If a variable is repeated, some programs use the first value and others the last.
 func setEnv(environ []string, set ...string) []string {
 	kept := slices.DeleteFunc(slices.Clone(environ), func(kv string) bool {
 		return slices.ContainsFunc(set, func(s string) bool { return name(s) == name(kv) })

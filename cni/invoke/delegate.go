@@ -7,8 +7,7 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// Delegator calls other plugins on behalf of one, for the same attachment.
-// Source: specification, section 4.
+// Delegator calls other plugins for a plugin, for the same attachment. Source: specification, section 4.
 type Delegator struct {
 	Args Args // Command is set by the call
 	Exec Exec // nil: processes

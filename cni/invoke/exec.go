@@ -1,5 +1,4 @@
-// Package invoke finds and runs plugins, for runtimes and for plugins that
-// delegate to others alike.
+// Package invoke finds and runs plugins, for runtimes and for plugins that delegate to others.
 package invoke
 
 import (
@@ -9,13 +8,12 @@ import (
 	"github.com/fairlead/fairlead/cni/rawjson"
 )
 
-// Exec runs plugins. RawExec does so as processes.
+// Exec runs plugins. RawExec runs them as processes.
 type Exec interface {
-	// ExecPlugin returns what the plugin printed. The plugin's own error is a
-	// *cni.Error.
+	// ExecPlugin returns what the plugin printed. The plugin's own error is a *cni.Error.
 	ExecPlugin(ctx context.Context, pluginPath string, stdinData []byte, environ []string) ([]byte, error)
 	FindInPath(plugin string, paths []string) (string, error)
-	// Decode reads the answer to VERSION.
+	// Decode decodes the answer to VERSION.
 	Decode(jsonBytes []byte) (PluginInfo, error)
 }
 
@@ -25,8 +23,7 @@ type PluginInfo struct {
 	SupportedVersions []string
 }
 
-// ExecPluginWithResult runs a plugin that answers with a result. A result that
-// names no version is in the configuration's.
+// ExecPluginWithResult runs a plugin that returns a result. A result without a version is in the configuration's.
 func ExecPluginWithResult(ctx context.Context, pluginPath string, netconf []byte, args CNIArgs, exec Exec) (*cni.Result, error) {
 	out, err := orDefault(exec).ExecPlugin(ctx, pluginPath, netconf, args.AsEnv())
 	if err != nil {
@@ -39,15 +36,15 @@ func ExecPluginWithResult(ctx context.Context, pluginPath string, netconf []byte
 	return DecodeResult(conf.String("cniVersion"), pluginPath, out)
 }
 
-// ExecPluginWithoutResult runs a plugin whose answer is success or an error.
+// ExecPluginWithoutResult runs a plugin that returns success or an error.
 func ExecPluginWithoutResult(ctx context.Context, pluginPath string, netconf []byte, args CNIArgs, exec Exec) error {
 	_, err := orDefault(exec).ExecPlugin(ctx, pluginPath, netconf, args.AsEnv())
 	return err
 }
 
-// GetVersionInfo asks a plugin which versions it speaks.
+// GetVersionInfo asks a plugin which versions it supports.
 func GetVersionInfo(ctx context.Context, pluginPath string, exec Exec) (PluginInfo, error) {
-	// Plugins built on an old skel want these variables even for VERSION.
+	// Plugins built with an old skel need these variables even for VERSION.
 	args := &Args{Command: "VERSION", NetNS: "dummy", IfName: "dummy", Path: "dummy"}
 	stdin := []byte(`{"cniVersion":"` + cni.Current + `"}`)
 	out, err := orDefault(exec).ExecPlugin(ctx, pluginPath, stdin, args.AsEnv())

@@ -11,9 +11,8 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// FindInPath returns the program of a plugin from the first of the directories
-// that has it. A type is a name, never a path. The error is os.ErrNotExist if
-// none has it.
+// FindInPath returns a plugin's program from the first directory that has it. The type is a name, never a path. If no
+// directory has it, the error is os.ErrNotExist.
 func FindInPath(plugin string, paths []string) (string, error) {
 	if err := cni.ValidatePluginType(plugin); err != nil {
 		return "", err

@@ -63,7 +63,7 @@ func TestExecPlugin(t *testing.T) {
 		{"own error", `echo '{"code":11,"msg":"later","details":"now busy"}'; exit 1`, "", "later; now busy"},
 		{"stderr", `echo "no such device" >&2; exit 3`, "", "failed: exit status 3; on stderr: no such device"},
 		{"silence", `exit 1`, "", "failed: exit status 1 with no error message"},
-		{"garbage", `echo panic; echo why >&2; exit 2`, "", `exit status 2; it printed "panic", which is no error of the protocol; on stderr: why`},
+		{"garbage", `echo panic; echo why >&2; exit 2`, "", `exit status 2; it printed "panic", which is not a CNI error; on stderr: why`},
 		{"signal", `kill -9 $$`, "", "failed: signal: killed with no error message"},
 		{"too much", `head -c 17000000 /dev/zero`, "", "printed more than 16777216 bytes on stdout"},
 		{"much on stderr", `head -c 1000000 /dev/zero >&2; echo fine`, "fine\n", ""},
@@ -107,7 +107,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// A child that holds stdout open must not hold up the end either.
+// A child process that keeps stdout open must not delay the end.
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
@@ -125,7 +125,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// An upgrade writes a program while a runtime starts it.
+// An upgrade may write a program while a runtime starts it.
 func TestTextBusy(t *testing.T) {
 	t.Parallel()
 	path := script(t, "echo done")

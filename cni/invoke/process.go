@@ -19,28 +19,27 @@ import (
 
 // RawExec runs plugins as processes.
 type RawExec struct {
-	Stderr io.Writer // gets what a plugin that succeeded wrote to stderr; nil: nobody
+	Stderr io.Writer // gets what a successful plugin wrote to stderr; nil: discarded
 }
 
 const (
 	maxStdout = 16 << 20 // bytes of an answer
-	maxStderr = 64 << 10 // bytes kept for an error; more is thrown away
+	maxStderr = 64 << 10 // bytes kept for an error; the rest is discarded
 
-	// childProcs is GOMAXPROCS of a plugin. A Go program starts slower the more
-	// processors it sees, and a plugin waits for the kernel most of its time.
+	// childProcs is a plugin's GOMAXPROCS. A Go program starts more slowly with more processors, and a plugin mostly
+	// waits for the kernel.
 	childProcs = "GOMAXPROCS=2"
 
-	// lingerTime is how long a plugin's own children may keep its stdout open
-	// after it ended or was killed.
+	// lingerTime is how long a plugin's child processes may keep its stdout open after the plugin ended.
 	lingerTime = 2 * time.Second
 
-	// busyTries bounds how often a program that is just being written is tried
-	// again; the pauses, each twice the last, make 5 seconds together.
+	// busyTries bounds the attempts to start a program that is being written. The pauses double and add up to 5
+	// seconds.
 	busyTries = 9
 	busyPause = 10 * time.Millisecond
 )
 
-// ExecPlugin runs one plugin. When the context ends the child is killed.
+// ExecPlugin runs one plugin. It kills the process when the context ends.
 func (e *RawExec) ExecPlugin(ctx context.Context, pluginPath string, stdinData []byte, environ []string) ([]byte, error) {
 	environ = setEnv(environ, TraceFrom(ctx).env()...)
 	if !slices.ContainsFunc(environ, func(kv string) bool { return name(kv) == "GOMAXPROCS" }) {
@@ -66,7 +65,7 @@ func (e *RawExec) FindInPath(plugin string, paths []string) (string, error) {
 	return FindInPath(plugin, paths)
 }
 
-// Decode reads the answer to VERSION.
+// Decode decodes the answer to VERSION.
 func (e *RawExec) Decode(jsonBytes []byte) (PluginInfo, error) {
 	current, supported, err := wire.DecodeVersions(jsonBytes)
 	return PluginInfo{CNIVersion: current, SupportedVersions: supported}, err
@@ -96,13 +95,12 @@ func (p *process) run(ctx context.Context) error {
 	case p.cmd.ProcessState == nil && ctx.Err() == nil:
 		return fmt.Errorf("start plugin: %w", err)
 	case ctx.Err() != nil:
-		return fmt.Errorf("plugin %s was ended: %w", p.cmd.Path, context.Cause(ctx))
+		return fmt.Errorf("plugin %s was killed: %w", p.cmd.Path, context.Cause(ctx))
 	}
 	return p.pluginError(err)
 }
 
-// pluginError is the error that a failed plugin printed, or the best that can
-// be said in its place.
+// pluginError returns the error that a failed plugin printed, or else describes the failure.
 func (p *process) pluginError(err error) error {
 	out, words := bytes.TrimSpace(p.stdout.buf.Bytes()), strings.TrimSpace(p.stderr.buf.String())
 	if p.stdout.over {
@@ -114,7 +112,7 @@ func (p *process) pluginError(err error) error {
 	}
 	said := ""
 	if len(out) > 0 {
-		said = fmt.Sprintf("; it printed %.200q, which is no error of the protocol", out)
+		said = fmt.Sprintf("; it printed %.200q, which is not a CNI error", out)
 	}
 	switch {
 	case words != "":
@@ -125,13 +123,13 @@ func (p *process) pluginError(err error) error {
 	return fmt.Errorf("plugin %s failed: %w%s", p.cmd.Path, err, said)
 }
 
-// bounded keeps the first max bytes. Of a strict one more is an error. The
-// buffer is not embedded: io.Copy would go past Write by its ReadFrom.
+// bounded keeps the first max bytes. If strict, more is an error. The buffer is not embedded, because io.Copy would use
+// its ReadFrom instead of Write.
 type bounded struct {
 	buf    bytes.Buffer
 	max    int
 	strict bool
-	over   bool // more came
+	over   bool // more than max bytes were written
 }
 
 func (b *bounded) Write(data []byte) (int, error) {
@@ -147,7 +145,7 @@ func (b *bounded) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// sleep tells whether the time passed before the context ended.
+// sleep reports whether the time passed before the context ended.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

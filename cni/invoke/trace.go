@@ -2,8 +2,8 @@ package invoke
 
 import "context"
 
-// Trace is the context of a distributed trace, as the W3C's Trace Context and
-// Baggage write it. It reaches plugins as TRACEPARENT, TRACESTATE and BAGGAGE.
+// Trace is the context of a distributed trace in the format of W3C Trace Context and Baggage. Plugins get it as
+// TRACEPARENT, TRACESTATE and BAGGAGE.
 type Trace struct {
 	Parent  string
 	State   string
@@ -12,12 +12,12 @@ type Trace struct {
 
 type traceKey struct{}
 
-// WithTrace makes every plugin that is started under the context part of t.
+// WithTrace returns a context whose plugins get the trace t.
 func WithTrace(ctx context.Context, t Trace) context.Context {
 	return context.WithValue(ctx, traceKey{}, t)
 }
 
-// TraceFrom returns the trace of a context, empty if it has none.
+// TraceFrom returns the trace of a context, or an empty one.
 func TraceFrom(ctx context.Context) Trace {
 	t, _ := ctx.Value(traceKey{}).(Trace)
 	return t

@@ -9,14 +9,12 @@ import (
 	"strings"
 )
 
-// ErrElse is returned by Decode for what only encoding/json can judge: a value
-// that does not fit its type, or a type that Decode does not know.
+// ErrElse is Decode's error for what only encoding/json can judge: a value that does not fit its type, or a type that
+// Decode does not support.
 var ErrElse = errors.New("rawjson: left to encoding/json")
 
-// Decode reads data, which must be valid JSON, into v, a pointer, as
-// json.Unmarshal does. It builds no tables of the types first, which a process
-// that reads each type once would pay for and not use. On ErrElse v may hold
-// part of the values.
+// Decode decodes data, which must be valid JSON, into v, as json.Unmarshal does. It builds no type tables first, which
+// would not pay off in a process that reads each type once. On ErrElse, v may contain some of the values.
 func Decode(data []byte, v any) error {
 	p := reflect.ValueOf(v)
 	if p.Kind() != reflect.Pointer || p.IsNil() {
@@ -30,7 +28,7 @@ func Decode(data []byte, v any) error {
 	return decode(data[:end], p.Elem(), 0)
 }
 
-// maxDepth is deeper than any configuration; what nests deeper is not ours to read.
+// maxDepth is deeper than any configuration; encoding/json reads what nests deeper.
 const maxDepth = 100
 
 func decode(raw []byte, v reflect.Value, depth int) error {
@@ -71,7 +69,7 @@ func decode(raw []byte, v reflect.Value, depth int) error {
 	return decodeNumber(raw, v)
 }
 
-// decodeItself serves a type that reads itself.
+// decodeItself handles types with their own decoder.
 func decodeItself(raw []byte, v reflect.Value) (bool, error) {
 	if v.Kind() == reflect.Pointer || !v.CanAddr() || v.Type().Name() == "" && v.Kind() != reflect.Struct {
 		return false, nil
@@ -101,7 +99,7 @@ func orElse(err error) error {
 	return nil
 }
 
-// decodeAny leaves an interface's value to encoding/json.
+// decodeAny decodes an interface's value with encoding/json.
 func decodeAny(raw []byte, v reflect.Value) error {
 	if v.Kind() != reflect.Interface || v.NumMethod() > 0 || !v.IsNil() {
 		return ErrElse
@@ -195,8 +193,7 @@ func decodeMap(raw []byte, v reflect.Value, depth int) error {
 	}))
 }
 
-// field is the field that a key names: by its letters, else whatever their case;
-// invalid if none is.
+// field returns the field of a key: an exact match, or else one that ignores case. It is invalid if there is none.
 func field(v reflect.Value, key string) (reflect.Value, error) {
 	f, err := fieldBy(v, func(name string) bool { return name == key })
 	if err == nil && !f.IsValid() {
@@ -205,7 +202,7 @@ func field(v reflect.Value, key string) (reflect.Value, error) {
 	return f, err
 }
 
-// fieldBy looks in a struct first, then in those that it embeds.
+// fieldBy searches a struct first, then the structs that it embeds.
 func fieldBy(v reflect.Value, is func(string) bool) (reflect.Value, error) {
 	t := v.Type()
 	for i := range t.NumField() {

@@ -81,7 +81,7 @@ func TestDecodeAsEncodingJSON(t *testing.T) {
 	}
 }
 
-// same compares with encoding/json and tells whether Decode read it itself.
+// same compares the result with encoding/json, and reports whether Decode read the data itself.
 func same(t *testing.T, data []byte) bool {
 	t.Helper()
 	var ours, std document

@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// Find looks up a path like "plugins[0].ipam.ranges[0][0].subnet" and returns
-// its value. If the path ends in nothing, it is the nearest value around it
-// and found is false. A key may contain dots: the longest that fits is taken.
+// Find returns the value at a path like "plugins[0].ipam.ranges[0][0].subnet". If there is none, it returns the nearest
+// enclosing value, and found is false. A key may contain dots: the longest match is used.
 func Find(data []byte, path string) (v Value, found bool) {
 	v = Value{Raw: bytes.TrimSpace(data), Start: skipSpace(data, 0)}
 	for path != "" {
@@ -21,7 +20,7 @@ func Find(data []byte, path string) (v Value, found bool) {
 	return v, true
 }
 
-// step goes one level down and returns what is left of the path.
+// step goes one level down and returns the rest of the path.
 func step(v Value, path string) (Value, string, bool) {
 	if strings.HasPrefix(path, "[") {
 		return stepIndex(v, path)
@@ -34,7 +33,7 @@ func step(v Value, path string) (Value, string, bool) {
 	rest, ok := path, false
 	for _, m := range members {
 		r, fits := cutKey(path, m.Key)
-		// The last of equal keys is the one that decoding keeps.
+		// Of repeated keys decoding keeps the last.
 		if fits && (!ok || len(r) <= len(rest)) {
 			best, rest, ok = m, r, true
 		}
@@ -58,8 +57,7 @@ func stepIndex(v Value, path string) (Value, string, bool) {
 	return e, strings.TrimPrefix(path[end+1:], "."), true
 }
 
-// cutKey takes key off the front of path, without regard to case, as
-// encoding/json reads keys.
+// cutKey removes key from the start of path, ignoring case as encoding/json does.
 func cutKey(path, key string) (rest string, ok bool) {
 	if key == "" || len(path) < len(key) || !strings.EqualFold(path[:len(key)], key) {
 		return path, false
@@ -73,8 +71,7 @@ func cutKey(path, key string) (rest string, ok bool) {
 	return path, false
 }
 
-// Position turns an offset into a line and a column, both from 1, the column
-// in bytes.
+// Position converts an offset to a line and a column, both from 1, the column in bytes.
 func Position(data []byte, offset int) (line, column int) {
 	offset = max(0, min(offset, len(data)))
 	before := data[:offset]

@@ -6,11 +6,10 @@ import (
 	"slices"
 )
 
-// Object is a JSON object that can be changed key by key; what is not changed
-// keeps its bytes and its place.
+// Object is a JSON object whose keys can be changed one by one. Unchanged keys keep their bytes and positions.
 type Object struct{ members []Member }
 
-// ParseObject reads an object. Values are not checked, only delimited.
+// ParseObject parses an object. It finds the ends of values without checking them.
 func ParseObject(data []byte) (*Object, error) {
 	members, err := Members(data)
 	if err != nil {
@@ -19,7 +18,7 @@ func ParseObject(data []byte) (*Object, error) {
 	return &Object{members}, nil
 }
 
-// Get returns a key's value as written: the last, if the key is there twice.
+// Get returns a key's value as written, the last one if the key is repeated.
 func (o *Object) Get(key string) (json.RawMessage, bool) {
 	for _, m := range slices.Backward(o.members) {
 		if m.Key == key {
@@ -29,7 +28,7 @@ func (o *Object) Get(key string) (json.RawMessage, bool) {
 	return nil, false
 }
 
-// All are the keys in their order, with their values as written.
+// All iterates over the keys in order, with their values as written.
 func (o *Object) All() iter.Seq2[string, json.RawMessage] {
 	return func(yield func(string, json.RawMessage) bool) {
 		for _, m := range o.members {
@@ -40,7 +39,7 @@ func (o *Object) All() iter.Seq2[string, json.RawMessage] {
 	}
 }
 
-// String returns a key's value if it is a string, else "".
+// String returns a key's value if it is a string, otherwise "".
 func (o *Object) String(key string) string {
 	raw, _ := o.Get(key)
 	s, err := Unquote(raw)
@@ -50,7 +49,7 @@ func (o *Object) String(key string) string {
 	return s
 }
 
-// Set gives a key a value, in its place if it has one, else at the end.
+// Set sets a key's value, in its position or at the end.
 func (o *Object) Set(key string, raw json.RawMessage) {
 	i := slices.IndexFunc(o.members, func(m Member) bool { return m.Key == key })
 	if i < 0 {
@@ -62,18 +61,18 @@ func (o *Object) Set(key string, raw json.RawMessage) {
 	o.members = o.members[:i+1+len(rest)]
 }
 
-// SetString gives a key a string.
+// SetString sets a key to a string.
 func (o *Object) SetString(key, s string) { o.Set(key, quote(s)) }
 
-// Delete takes a key out.
+// Delete removes a key.
 func (o *Object) Delete(key string) {
 	o.members = slices.DeleteFunc(o.members, func(m Member) bool { return m.Key == key })
 }
 
-// Len is the number of keys.
+// Len returns the number of keys.
 func (o *Object) Len() int { return len(o.members) }
 
-// Bytes is the object as JSON.
+// Bytes returns the object as JSON.
 func (o *Object) Bytes() []byte {
 	b := []byte{'{'}
 	for i, m := range o.members {
@@ -86,6 +85,6 @@ func (o *Object) Bytes() []byte {
 }
 
 func quote(s string) json.RawMessage {
-	raw, _ := json.Marshal(s) // a string always encodes
+	raw, _ := json.Marshal(s) // a string always marshals
 	return raw
 }

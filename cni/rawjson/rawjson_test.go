@@ -37,7 +37,7 @@ func TestBadObjects(t *testing.T) {
 	}
 }
 
-// Whatever encoding/json takes for an object has the same keys here.
+// Every object that encoding/json accepts has the same keys here.
 func FuzzMembers(f *testing.F) {
 	f.Add([]byte(`{"a":{"b":[1,"}"]},"\u00e9":null}`))
 	f.Add([]byte(`{"":-1e5,"x":tru`))

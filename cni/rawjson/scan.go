@@ -1,7 +1,5 @@
-// Package rawjson is JSON as it was written: the members of an object in
-// their order with their positions, and edits that leave every other byte as
-// it is. Configurations pass through a runtime this way, so that a key nobody
-// here knows reaches the plugin intact.
+// Package rawjson reads JSON as it was written: members of objects in order, with their positions, and edits that keep
+// all other bytes. Runtimes pass configurations on this way, so that unknown keys reach the plugin unchanged.
 package rawjson
 
 import (
@@ -10,23 +8,23 @@ import (
 	"fmt"
 )
 
-// Value is one value inside a document.
+// Value is one value in a document.
 type Value struct {
-	Raw   []byte // the value as written, without space around it
-	Start int    // where it begins in the scanned bytes
+	Raw   []byte // the value as written, without surrounding space
+	Start int    // its offset in the scanned bytes
 }
 
-// Member is one key of an object with its value.
+// Member is a key of an object and its value.
 type Member struct {
 	Key      string // decoded
-	KeyStart int    // where the key's quote stands in the scanned bytes
+	KeyStart int    // offset of the key's opening quote
 	Value
 }
 
 var errShort = errors.New("unexpected end of JSON input")
 
-// Members returns the members of the object that data is, in order,
-// duplicates included. Values are only delimited, not checked.
+// Members returns the members of an object in order, with duplicates. It finds the ends of values without checking
+// them.
 func Members(data []byte) ([]Member, error) {
 	var list []Member
 	err := scan(data, '{', '}', func(i int) (int, error) {
@@ -37,7 +35,7 @@ func Members(data []byte) ([]Member, error) {
 	return list, err
 }
 
-// Elements returns the elements of the array that data is.
+// Elements returns the elements of an array.
 func Elements(data []byte) ([]Value, error) {
 	var list []Value
 	err := scan(data, '[', ']', func(i int) (int, error) {
@@ -50,8 +48,7 @@ func Elements(data []byte) ([]Value, error) {
 	return list, err
 }
 
-// scan calls item at the start of each comma-separated item between open and
-// end; item returns where its own ends.
+// scan calls item at the start of each comma-separated item between open and end; item returns the item's end.
 func scan(data []byte, open, end byte, item func(int) (int, error)) error {
 	i := skipSpace(data, 0)
 	if i >= len(data) {
@@ -122,7 +119,7 @@ func Unquote(raw []byte) (string, error) {
 	return string(raw[1 : len(raw)-1]), nil
 }
 
-// skipValue returns where the value that begins at i ends.
+// skipValue returns the end of the value that starts at i.
 func skipValue(data []byte, i int) (int, error) {
 	if i >= len(data) {
 		return i, errShort

@@ -9,8 +9,7 @@ import (
 	"github.com/fairlead/fairlead/cni/rawjson"
 )
 
-// Decode reads a result. Its form is that of the version it names itself; of
-// version, that of the configuration, if it names none.
+// Decode decodes a result in the version that it names, or in version, the configuration's, if it names none.
 func Decode(version string, data []byte) (*cni.Result, error) {
 	if err := cni.Check(data); err != nil {
 		return nil, fmt.Errorf("decode result: %w", err)
@@ -80,7 +79,7 @@ func (d *decoder) iface(members []rawjson.Member) (i cni.Interface) {
 
 func (d *decoder) ip(members []rawjson.Member) cni.IP { return d.ipIn("address", members) }
 
-// ipIn reads an address; key is where this version keeps it.
+// ipIn reads an address; key is the version's name for it.
 func (d *decoder) ipIn(key string, members []rawjson.Member) (ip cni.IP) {
 	for _, m := range members {
 		switch foldKey(m.Key) {
@@ -142,7 +141,7 @@ func (d *decoder) dns(m rawjson.Member) (dns cni.DNS) {
 	return dns
 }
 
-// result02 reads ip4 and ip6 of 0.1.0 and 0.2.0, in this order whatever theirs.
+// result02 reads ip4 and ip6 of 0.1.0 and 0.2.0, in this order.
 func (d *decoder) result02(r *cni.Result, members []rawjson.Member) {
 	for _, key := range []string{"ip4", "ip6", "dns"} {
 		for _, m := range members {
@@ -169,8 +168,7 @@ func (d *decoder) ip02(r *cni.Result, m rawjson.Member) {
 	d.pop()
 }
 
-// foldKey makes keys comparable without regard to case, as encoding/json
-// reads them. A key in lower case costs nothing.
+// foldKey makes keys comparable ignoring case, as in encoding/json. A lower-case key costs nothing.
 func foldKey(key string) string { return strings.ToLower(key) }
 
 func isNull(raw []byte) bool { return bytes.Equal(raw, []byte("null")) }

@@ -1,19 +1,19 @@
-// Package wire holds the JSON form that each version of the specification
-// gives to a result, and to the answer to VERSION.
+// Package wire has the JSON forms of results, and of the answer to VERSION, in each version of the specification.
 //
-// What an older version cannot say is dropped on encoding, by this rule:
+// Encoding drops what an older version does not support:
 //
 //   - 0.1.0, 0.2.0: one "ip4" and one "ip6", the first address of its family,
 //     with its gateway and the routes of its family; a route keeps its
 //     destination and gateway. Interfaces are dropped, and routes of a family
-//     that has no address.
-//   - 0.3.0 to 0.4.0: every address says its "version", "4" or "6".
-//   - before 1.0.0: mtu, socketPath and pciID of an interface are dropped. They
-//     are the specification's since 1.1.0; the reference writes them in 1.0.0 too.
-//   - mtu, advmss, priority, table and scope of a route are the specification's
-//     since 1.1.0, yet written from 0.3.0 on, as the reference does: an IPAM
-//     plugin's result is the only way by which they reach the plugin that
-//     delegated to it, whichever version their configuration names.
+//     without an address.
+//   - 0.3.0 to 0.4.0: every address has a "version", "4" or "6".
+//   - before 1.0.0: mtu, socketPath and pciID of an interface are dropped. The
+//     specification has them since 1.1.0; the reference library writes them in
+//     1.0.0 too.
+//   - mtu, advmss, priority, table and scope of a route are in the specification
+//     since 1.1.0, but written from 0.3.0 on, as the reference library does: the
+//     delegating plugin gets them only from the IPAM plugin's result, whatever
+//     version the configuration has.
 //
-// Decoding takes every key it knows from 0.3.0 on and ignores others.
+// Decoding accepts every key it knows from 0.3.0 on and ignores others.
 package wire

@@ -8,8 +8,8 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// Encode writes a result in the form of a version; "" is the result's own
-// version, and 0.1.0 if it has none either. A nil result has nothing set.
+// Encode encodes a result in a version; "" means the result's own version, or 0.1.0 if it has none. A nil result is
+// empty.
 func Encode(r *cni.Result, version string) ([]byte, error) {
 	if r == nil {
 		r = &cni.Result{}
@@ -33,12 +33,12 @@ func Encode(r *cni.Result, version string) ([]byte, error) {
 	return e.buf, nil
 }
 
-// EncodeValue is Encode for a result that goes into a document, as prevResult.
+// EncodeValue is Encode for a result inside a document, such as prevResult.
 func EncodeValue(r *cni.Result, version string) (json.RawMessage, error) {
 	return Encode(r, version)
 }
 
-// known returns the version a document is in: an absent one is 0.1.0.
+// known returns a document's version: "" is 0.1.0.
 func known(version string) (string, error) {
 	if version == "" {
 		return "0.1.0", nil
@@ -89,7 +89,7 @@ func (e *encoder) route(r cni.Route) {
 	e.ptr("scope", r.Scope)
 }
 
-// dns is always there before 1.0.0, and from then on if something is set.
+// dns is always present before 1.0.0, and later only if something is set.
 func (e *encoder) dns(d cni.DNS, omitEmpty bool) {
 	if omitEmpty && d.IsZero() {
 		return
@@ -141,7 +141,7 @@ func family(a netip.Addr) string {
 	return "6"
 }
 
-// EncodeVersions is the answer to VERSION.
+// EncodeVersions returns the answer to VERSION.
 func EncodeVersions(current string, supported []string) []byte {
 	e := encoder{}
 	e.open('{')

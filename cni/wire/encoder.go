@@ -6,8 +6,7 @@ import (
 	"strconv"
 )
 
-// encoder appends JSON. It is written out because a plugin lives for a few
-// milliseconds, of which reflection over the types would take a good part.
+// encoder appends JSON without reflection, which would take a good part of the few milliseconds that a plugin runs.
 type encoder struct {
 	buf     []byte
 	version string
@@ -20,7 +19,7 @@ func (e *encoder) open(c byte) {
 
 func (e *encoder) close(c byte) { e.buf = append(e.buf, c) }
 
-// comma separates a key or an element from the one before.
+// comma separates a key or an element from the previous one.
 func (e *encoder) comma() {
 	if n := len(e.buf); n > 0 && e.buf[n-1] != '{' && e.buf[n-1] != '[' && e.buf[n-1] != ':' {
 		e.buf = append(e.buf, ',')
@@ -99,7 +98,7 @@ func list[T any](e *encoder, k string, v []T, element func(T)) {
 func appendString(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < 0x20 || c == '"' || c == '\\' || c >= 0x7F {
-			quoted, _ := json.Marshal(s) // a string always encodes
+			quoted, _ := json.Marshal(s) // a string always marshals
 			return append(b, quoted...)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/fairlead/fairlead/cni/rawjson"
 )
 
-// decoder reads values and keeps the first that it had to refuse.
+// decoder reads values and keeps the first invalid one.
 type decoder struct {
 	at      []string // keys and indices down to the value being read
 	bad     []string // at, when problem was set
@@ -29,7 +29,7 @@ func (d *decoder) refuse(key, problem string) {
 	}
 }
 
-// path is where the refused value stands: "ips[0].address".
+// path returns the path of the invalid value: "ips[0].address".
 func (d *decoder) path() string {
 	return strings.ReplaceAll(strings.Join(d.bad, "."), ".[", "[")
 }
@@ -122,7 +122,7 @@ func (d *decoder) ptr(m rawjson.Member) *int {
 	return &n
 }
 
-// addr reads an address; "" is none, as net.IP reads it.
+// addr reads an address; "" means none, as in net.IP.
 func (d *decoder) addr(m rawjson.Member) netip.Addr {
 	s := d.str(m)
 	if s == "" {
@@ -135,7 +135,7 @@ func (d *decoder) addr(m rawjson.Member) netip.Addr {
 	return a.Unmap()
 }
 
-// prefix keeps the host bits. An IPv4 address in IPv6 form becomes IPv4.
+// prefix keeps the host bits. It converts an IPv4 address in IPv6 form to IPv4.
 func (d *decoder) prefix(m rawjson.Member) netip.Prefix {
 	s := d.str(m)
 	p, err := netip.ParsePrefix(s)
@@ -146,7 +146,7 @@ func (d *decoder) prefix(m rawjson.Member) netip.Prefix {
 	return UnmapPrefix(p)
 }
 
-// UnmapPrefix is an IPv4 prefix in IPv6 form, ::ffff:10.1.0.7/120, as IPv4's; others are as they were.
+// UnmapPrefix converts an IPv4 prefix in IPv6 form (::ffff:10.1.0.7/120) to IPv4 and returns others unchanged.
 func UnmapPrefix(p netip.Prefix) netip.Prefix {
 	if p.Addr().Is4In6() && p.Bits() >= 96 {
 		return netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)

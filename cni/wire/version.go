@@ -7,8 +7,7 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// DecodeVersions reads a plugin's answer to VERSION. A plugin of 0.2.0 need
-// not list what it supports.
+// DecodeVersions decodes a plugin's answer to VERSION. In 0.2.0, supportedVersions may be missing.
 func DecodeVersions(data []byte) (current string, supported []string, err error) {
 	var v struct {
 		CNIVersion        string   `json:"cniVersion"`

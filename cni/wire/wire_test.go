@@ -14,7 +14,7 @@ import (
 
 func ptr(n int) *int { return &n }
 
-// full has every field set somewhere.
+// full returns a result in which every field is set somewhere.
 func full() *cni.Result {
 	return &cni.Result{
 		Interfaces: []cni.Interface{
@@ -85,7 +85,7 @@ func sameJSON(t *testing.T, got []byte, want string) {
 	}
 }
 
-// What a version can say comes back as it was.
+// Decoding restores what a version can encode.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, version := range cni.Versions() {
@@ -175,7 +175,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// What decodes also encodes, and says the same when it is decoded again.
+// Whatever decodes can be encoded, and decodes to the same result again.
 func FuzzDecode(f *testing.F) {
 	for _, v := range cni.Versions() {
 		data, _ := wire.Encode(full(), v)
