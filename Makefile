@@ -1,4 +1,4 @@
-# Fairlead's verbs. `make help` lists them.
+# Fairlead's targets. `make help` lists them.
 
 BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w"
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
@@ -6,7 +6,9 @@ N ?= 60
 # The tag of this commit, or a development version with the number of commits.
 VERSION ?= $(or $(patsubst v%,%,$(shell git describe --tags --exact-match --match 'v*' 2>/dev/null)),0.1.0-dev.$(shell git rev-list --count HEAD))
 
-# What runs besides our own programs, and the Debian package it comes in.
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
+
+# Programs that the targets run, and the Debian package of each.
 CLUSTER_NEEDS := ip:iproute2 nft:nftables ping:iputils-ping nsenter:util-linux curl:curl etcd:etcd-server
 DEMO_NEEDS := ip:iproute2 nft:nftables ping:iputils-ping dnsmasq:dnsmasq-base
 E2E_NEEDS := containerd:containerd runc:runc podman:podman conmon:conmon
@@ -19,13 +21,13 @@ K8S_NEEDS := etcd:etcd-server
 
 VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 
-# What tests needed and where they found it: see kernel/kerneltest.
+# The features that tests needed, and where they ran: see kernel/kerneltest.
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo demo-cluster test test-vm race churn churn-cluster crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-kubernetes clean
 
-help: ## list these verbs
+help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/fairlead, bin/fairlead-cni and bin/cni/, a link for each plugin
@@ -48,7 +50,7 @@ test-release: ## install a release into fresh Debian roots, run the quick start 
 	go run -C contrib/release . -version '$(VERSION)' -arch "$$(go env GOARCH)" -o $(CURDIR)/bin/test-release
 	FAIRLEAD_RELEASE=$(CURDIR)/bin/test-release go test -count=1 -v -timeout 20m ./test/release
 
-demo: build ## show containers on networks, in a host of their own: safe on any machine (needs root)
+demo: build ## show containers on networks, in a host of its own: safe on any machine (needs root)
 	@sh test/install-packages $(DEMO_NEEDS)
 	@$(SUDO) bin/fairlead demo
 
@@ -56,29 +58,30 @@ demo-cluster: build ## show containers on three hosts, by each backend, with age
 	@sh test/install-packages $(CLUSTER_NEEDS)
 	@$(SUDO) bin/fairlead demo-cluster
 
-test: ## run everything that tests, but the long tiers below (needs root: network namespaces)
+test: ## run the fast tests, in under 25 minutes (needs root: network namespaces)
 	@sh test/install-packages $(TEST_NEEDS)
 	@bad=$$(gofmt -l .); [ -z "$$bad" ] || { echo "not formatted: $$bad"; exit 1; }
 	go vet ./...
+	go run $(STATICCHECK) ./...
 	@mkdir -p bin; rm -f $(FEATURES)
 	FAIRLEAD_FEATURES=$(FEATURES) go test -count=1 -timeout 20m ./...
 	@test/fuzz 2000x
 	@sh test/install-packages $(VM_NEEDS)
 	go run ./test/vm -features $(FEATURES) -lacking
 
-test-vm: ## run what the kernel here may lack in Debian's 6.1 and 6.12, emulated (K=6.12 for one; needs root)
+test-vm: ## run run tests of features that this kernel may lack in Debian's kernels 6.1 and 6.12, emulated (K=6.12 for one; needs root)
 	@sh test/install-packages $(TEST_NEEDS) $(VM_NEEDS)
 	go run ./test/vm $(if $(K),-kernel $(K))
 
-race: ## the same under the race detector (some minutes)
+race: ## run the tests under the race detector (several minutes)
 	@sh test/install-packages $(TEST_NEEDS) gcc:gcc
 	CGO_ENABLED=1 go test -race -timeout 60m ./...
 
-churn: ## ADD, CHECK, DEL and GC at random for T=3m, 64 at once, with kills, beside a model (needs root)
+churn: ## run ADD, CHECK, DEL and GC at random for T=3m, 64 at once, with kills, next to a model (needs root)
 	@sh test/install-packages $(TEST_NEEDS)
 	FAIRLEAD_CHURN=$(or $(T),3m) go test -count=1 -v -timeout 60m ./test/churn
 
-churn-cluster: ## ten nodes' addresses at random for T=3m beside a model, with agents, a node and an etcd member killed (needs root)
+churn-cluster: ## allocate addresses on ten nodes at random for T=3m next to a model, with kills (needs root)
 	@sh test/install-packages $(TEST_NEEDS)
 	FAIRLEAD_CHURN=$(or $(T),3m) go test -count=1 -v -timeout 60m -run '^TestChurnCluster$$' ./plugins/ipam
 
@@ -88,10 +91,10 @@ bench-scale: ## agents of a simulated cluster of 5,000 nodes, 1,000 peers in a k
 	FAIRLEAD_BURSTS=5 go test -count=1 -v -timeout 30m -run 'Burst$$' ./plugins/ipam
 	FAIRLEAD_CHURN=1m go test -count=1 -v -timeout 30m -run '^TestChurnCluster$$' ./plugins/ipam
 
-fuzz: ## every fuzz target for FUZZTIME (20s each)
+fuzz: ## run every fuzz target for FUZZTIME (20s each)
 	@test/fuzz $(or $(FUZZTIME),20s)
 
-bench: ## ours, the reference's and the kernel's floor in turn, N=60 rounds; writes docs/benchmarks.md (half an hour; needs root)
+bench: ## time Fairlead, the reference plugins and the floor in turn, N=60 rounds; writes docs/benchmarks.md (half an hour; needs root)
 	@sh test/install-packages $(BENCH_NEEDS)
 	@mkdir -p bin
 	go run ./bench -rounds $(N) -write docs -json bin/bench.json -also bin/bench-vm.json
@@ -105,19 +108,19 @@ bench-vm: ## the plugins whose device types the kernel here may lack, in Debian'
 	go run ./bench -build -programs bin/bench
 	go run ./test/vm -kernel 6.12 -write bin -exec 'bin/bench/bench -programs bin/bench -rounds 10 -limit 60s -json bin/bench-vm.json -case ^plugins:.(bridge|ipvlan|vlan|dummy|vrf)$$'
 
-bench-path: ## what packets pay: streams, requests and connections, ours, the reference's and by hand; writes docs/datapath.md (needs root)
+bench-path: ## measure throughput and latency on one host; writes docs/datapath.md (needs root)
 	@sh test/install-packages $(TEST_NEEDS)
 	go run ./bench/path -write docs/datapath.md
 
-bench-hosts: ## what packets pay between hosts by each backend, ours and by hand; writes docs/hosts.md (needs root)
+bench-hosts: ## measure throughput and latency between hosts for each backend; writes docs/hosts.md (needs root)
 	@sh test/install-packages $(TEST_NEEDS)
 	go run ./bench/path -hosts -n 24 -write docs/hosts.md
 
-test-flannel: ## our agent beside a real flanneld, hosts switched to it and back with packets going (builds flanneld once, some minutes; needs root)
+test-flannel: ## switch hosts from flanneld to the agent and back while packets flow (builds flanneld once; needs root)
 	@sh test/install-packages $(TEST_NEEDS)
 	FAIRLEAD_FLANNELD=1 go test -count=1 -v -timeout 20m -run Flannel ./test/cluster
 
-bench-flannel: ## our agent and flanneld in turn, with 3, 50 and 200 nodes: connect, restart, memory; writes docs/flannel.md (builds flanneld once; needs root)
+bench-flannel: ## time the agent and flanneld in turn, with 3, 50 and 200 nodes; writes docs/flannel.md (builds flanneld once; needs root)
 	@sh test/install-packages $(TEST_NEEDS)
 	go run ./bench/flannel -write docs/flannel.md
 
@@ -135,10 +138,10 @@ pictures: build ## draw docs/pictures again: architecture, packet paths, the map
 	$(SUDO) sh contrib/pictures/record.sh bin contrib/pictures/session.rec
 	go run ./contrib/pictures -session contrib/pictures/session.rec
 
-vulncheck: ## look for known vulnerabilities of Go and of modules (needs vuln.go.dev: docs/security.md)
+vulncheck: ## look for known vulnerabilities in Go and in modules (needs vuln.go.dev: docs/security.md)
 	@sh test/vulncheck
 
-crash: ## kill, fail and mistime every plugin at each system call in turn; writes docs/reliability.md (hours; half of one with FAIRLEAD_SAMPLE=150; goes on where it ended)
+crash: ## kill every plugin, or fail a call, at each system call in turn; writes docs/reliability.md (hours; half an hour with FAIRLEAD_SAMPLE=150; resumes)
 	@sh test/install-packages $(TEST_NEEDS) $(VM_NEEDS)
 	@mkdir -p bin/crash
 	FAIRLEAD_CRASH=$(CURDIR)/bin/crash/results go test -count=1 -timeout 6h -v -run '^TestFull$$' ./test/crash
@@ -146,7 +149,7 @@ crash: ## kill, fail and mistime every plugin at each system call in turn; write
 	go run ./test/vm -kernel 6.12 -write bin/crash -timeout 40m -exec 'env FAIRLEAD_CRASH=$(CURDIR)/bin/crash/results FAIRLEAD_SAMPLE=100 $(CURDIR)/bin/crash/crash.test -test.v -test.timeout 38m -test.run ^TestFull$$'
 	UPDATE=1 FAIRLEAD_CRASH=$(CURDIR)/bin/crash/results go test -count=1 -run '^TestPage$$' ./test/crash
 
-compat: ## compare with the reference in both directions and write docs/compatibility.md
+compat: ## compare with the reference plugins in both directions; writes docs/compatibility.md
 	@sh test/install-packages $(TEST_NEEDS) $(VM_NEEDS)
 	UPDATE=1 FAIRLEAD_RANDOM=400 FAIRLEAD_SEED=$$(date +%s) go test ./test/compat
 	UPDATE=1 go run ./test/vm -kernel 6.12 -write docs -run '^TestCompatibility$$/^case$$/^features$$' ./test/compat
@@ -156,7 +159,7 @@ e2e: ## real containers under containerd 1.6 and 2.3, Podman and nerdctl, every 
 	UPDATE=1 FAIRLEAD_E2E=all go test -count=1 -timeout 30m -run '^Test(Runtimes|Switched)$$/client/$(CLIENT)' ./test/e2e
 	go test -count=1 -run '^Test.*Page$$' ./test/e2e
 
-e2e-start: ## how long pods take to start, ours, fused and the reference's in turn (CLIENT=Podman for one; a quarter of an hour; needs root)
+e2e-start: ## time the start of pods with Fairlead, fused, and with the reference plugins in turn (CLIENT=Podman for one; a quarter of an hour; needs root)
 	@sh test/install-packages $(TEST_NEEDS)
 	FAIRLEAD_E2E_START=1 go test -count=1 -v -timeout 60m -run '^TestPodStart$$/$(CLIENT)' ./test/e2e
 
@@ -165,5 +168,5 @@ e2e-kubernetes: ## Kubernetes 1.33 of one node and of three, both modes of kube-
 	UPDATE=1 FAIRLEAD_E2E_KUBERNETES='$(or $(CLUSTER),all)' go test -count=1 -v -timeout 60m -run '^TestKubernetes$$' ./test/e2e
 	go test -count=1 -run '^TestKubernetesPage$$' ./test/e2e
 
-clean: ## remove what build made
+clean: ## remove the build's output
 	rm -rf bin

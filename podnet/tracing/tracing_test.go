@@ -61,7 +61,7 @@ func TestSpans(t *testing.T) {
 		}
 		attrs := map[string]string{}
 		for _, a := range s.Attributes() {
-			attrs[string(a.Key)] = a.Value.Emit()
+			attrs[string(a.Key)] = a.Value.String()
 		}
 		if attrs["container.id"] != "a" || attrs["k8s.pod.name"] != "web" || failed != (attrs["cni.error.code"] == "11") {
 			t.Errorf("%s: %v", s.Name(), attrs)

@@ -191,6 +191,6 @@ func encodeValue(v attribute.Value) value {
 		f := v.AsFloat64()
 		return value{Double: &f}
 	}
-	s := v.Emit() // lists, too, in words
+	s := v.String() // lists, too, in words
 	return value{String: &s}
 }
