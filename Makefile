@@ -69,7 +69,7 @@ test: ## run the fast tests, in under 25 minutes (needs root: network namespaces
 	@sh test/install-packages $(VM_NEEDS)
 	go run ./test/vm -features $(FEATURES) -lacking
 
-test-vm: ## run run tests of features that this kernel may lack in Debian's kernels 6.1 and 6.12, emulated (K=6.12 for one; needs root)
+test-vm: ## run tests of features that this kernel may lack in Debian's kernels 6.1 and 6.12, emulated (K=6.12 for one; needs root)
 	@sh test/install-packages $(TEST_NEEDS) $(VM_NEEDS)
 	go run ./test/vm $(if $(K),-kernel $(K))
 

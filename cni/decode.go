@@ -23,7 +23,7 @@ func Decode(data []byte, v any) error {
 	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return syntaxError(data, e)
 	}
-	path, culprit, problem := narrow(data, v, err)
+	path, problem, culprit := narrow(data, v, err)
 	e := Invalid(data, path, problem)
 	e.cause = culprit
 	return e

@@ -15,16 +15,16 @@ import (
 
 // narrow finds the innermost value of data that does not fit the type that v has there. It decodes one level after the
 // other, so it also finds values that a type's own decoder rejects, for which encoding/json reports no position.
-func narrow(data []byte, v any, err error) (path string, culprit error, problem string) {
+func narrow(data []byte, v any, err error) (path, problem string, culprit error) {
 	t := reflect.TypeOf(v)
 	if t == nil || t.Kind() != reflect.Pointer {
-		return "", err, err.Error()
+		return "", err.Error(), err
 	}
 	t = t.Elem()
 	for {
 		step, raw, inner, innerErr := firstBad(data, t)
 		if innerErr == nil {
-			return path, err, wanted(t, err)
+			return path, wanted(t, err), err
 		}
 		if path != "" && !strings.HasPrefix(step, "[") {
 			step = "." + step

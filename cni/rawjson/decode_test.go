@@ -49,7 +49,8 @@ type document struct {
 	} `json:"inner"`
 	Ignored string `json:"-"`
 	Plain   string
-	hidden  string
+	//lint:ignore U1000 both decoders have to skip a field that is not exported
+	hidden string
 }
 
 var documents = []string{

@@ -27,8 +27,6 @@ type bandwidth struct {
 	RuntimeConfig struct {
 		Bandwidth *rates `json:"bandwidth"`
 	} `json:"runtimeConfig"`
-
-	shaped, unshaped []netip.Prefix
 }
 
 // rates are in bits per second, bursts in bits. Ingress is what the container receives, egress what it sends.

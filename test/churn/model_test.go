@@ -27,7 +27,6 @@ type attachment struct {
 	number int // of the container
 	ifname string
 	netns  string
-	tries  int // of its DEL since it became unknown
 
 	state state // guarded by the model
 	ips   []string
