@@ -70,7 +70,7 @@ func TestEtcdOptions(t *testing.T) {
 	t.Parallel()
 	for want, o := range map[string]store.Options{
 		"no endpoints":            {},
-		"both files":              {Endpoints: []string{"https://127.0.0.1:1"}, Cert: "cert"},
+		"set both cert and key":   {Endpoints: []string{"https://127.0.0.1:1"}, Cert: "cert"},
 		"no such file":            {Endpoints: []string{"https://127.0.0.1:1"}, CACert: "/nowhere/ca.pem"},
 		"contains no certificate": {Endpoints: []string{"https://127.0.0.1:1"}, CACert: "etcd_test.go"},
 		"the client certificat":   {Endpoints: []string{"https://127.0.0.1:1"}, Cert: "etcd_test.go", Key: "etcd_test.go"},
