@@ -43,7 +43,7 @@ func network(t *testing.T, doc string) *Network {
 	return n
 }
 
-// Each error names the key, the value and what is allowed.
+// TestValidate checks that each error names the key, the value and what is allowed.
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	for doc, want := range map[string]string{
@@ -75,7 +75,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// Of what no host has on a link nothing is a network's, nor a node's address.
+// TestSpecial checks that networks and nodes cannot use special-purpose addresses.
 func TestSpecial(t *testing.T) {
 	t.Parallel()
 	for _, cidr := range []string{"0.0.0.0/0", "0.0.0.0/1", "127.0.0.0/16", "169.254.169.0/24", "224.0.0.0/8", "240.0.0.0/4", "::/0", "::ffff:10.0.0.0/104", "fe80::/64", "ff02::/16"} {
@@ -105,7 +105,7 @@ func TestSpecial(t *testing.T) {
 	}
 }
 
-// However long the lists of a document are, it is judged at once, and in few words.
+// TestLongLists checks that a document with very long lists is rejected quickly and with a short message.
 func TestLongLists(t *testing.T) {
 	t.Parallel()
 	many := func(what string) string { return strings.TrimSuffix(strings.Repeat(what+",", 60000), ",") }
@@ -129,7 +129,7 @@ func TestLongLists(t *testing.T) {
 	}
 }
 
-// What was goes on while a document cannot be read, and no longer than that.
+// TestUnreadable checks that the last valid version stays in effect while a document is invalid, and no longer.
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	good := map[string]string{
@@ -147,7 +147,7 @@ func TestUnreadable(t *testing.T) {
 	if n := s.Networks["default"]; n == nil || len(n.Subnets) != 1 || s.Nodes["a"] == nil || len(s.Blocks) != 1 || len(s.Addresses) != 1 || len(s.Problems) != 4 {
 		t.Errorf("what is left is %+v", s)
 	}
-	listed := NewSnapshot() // all is told anew
+	listed := NewSnapshot() // as after a full sync
 	for k := range good {
 		listed.Set(k, []byte("{"))
 	}
@@ -162,7 +162,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// Networks that meet have no address twice; others may.
+// TestFits checks that connected networks cannot overlap, while others can.
 func TestFits(t *testing.T) {
 	t.Parallel()
 	s := NewSnapshot()
@@ -173,8 +173,8 @@ func TestFits(t *testing.T) {
 		`{"subnets": [{"cidr": "10.244.3.0/24"}]}`:                                                                          "overlaps with 10.244.0.0/16 of network default",
 		`{"isolated": true, "subnets": [{"cidr": "10.244.3.0/24"}]}`:                                                        "",
 		`{"isolated": true, "subnets": [{"cidr": "10.0.3.0/24"}]}`:                                                          "overlaps with 10.0.0.0/16 of network blue",
-		`{"isolated": true, "vni": 9, "subnets": [{"cidr": "10.9.0.0/24"}]}`:                                                "vni 9 is network blue's",
-		`{"isolated": true, "vni": 1, "subnets": [{"cidr": "10.9.0.0/24"}]}`:                                                "vni 1 is network default's",
+		`{"isolated": true, "vni": 9, "subnets": [{"cidr": "10.9.0.0/24"}]}`:                                                "vni 9 belongs to network blue",
+		`{"isolated": true, "vni": 1, "subnets": [{"cidr": "10.9.0.0/24"}]}`:                                                "vni 1 belongs to network default",
 		`{"isolated": true, "vni": 1, "subnets": [{"cidr": "10.9.0.0/24"}], "backends": [{"type": "vxlan", "port": 4789}]}`: "",
 		`{"isolated": true, "subnets": [{"cidr": "10.9.0.0/24"}], "peers": ["default"]}`:                                    "is not isolated",
 	} {
@@ -209,7 +209,7 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// One bad document is a problem of its own, and gone when it is mended.
+// TestSnapshot checks that an invalid document is one problem, which disappears when the document is fixed.
 func TestSnapshot(t *testing.T) {
 	t.Parallel()
 	s := NewSnapshot()

@@ -1,4 +1,3 @@
-// Package cluster is what the store's keys mean: networks, nodes, blocks,
-// addresses and endpoints, each a small JSON document, and a snapshot of them.
-// It is data and validation; it reads no store and no kernel.
+// Package cluster defines the store's keys and documents (networks, nodes, blocks, addresses and endpoints) and a
+// snapshot of them. It contains data and validation only; it accesses neither a store nor the kernel.
 package cluster

@@ -8,16 +8,16 @@ import (
 	"slices"
 )
 
-// Fits says why a network cannot be beside those that there are: networks that
-// share a namespace, or that are peers, have no address twice, and a VNI is one's.
+// Fits returns an error if a network conflicts with the existing ones. Networks that share a namespace, or that are
+// peers, must not overlap, and VNIs must be unique.
 func (s *Snapshot) Fits(n *Network) error {
 	var errs []error
 	for name, m := range s.Networks {
 		if name == n.Name {
 			continue
 		}
-		if vni, both := meet(n, m); both {
-			errs = append(errs, fmt.Errorf("network %s: vni %d is network %s's", n.Name, vni, name))
+		if vni, both := sharedVNI(n, m); both {
+			errs = append(errs, fmt.Errorf("network %s: vni %d belongs to network %s", n.Name, vni, name))
 		}
 		peers := slices.Contains(n.Peers, name) || slices.Contains(m.Peers, n.Name)
 		if !peers && (n.Isolated || m.Isolated) {
@@ -39,12 +39,12 @@ func (s *Snapshot) Fits(n *Network) error {
 			errs = append(errs, fmt.Errorf("network %s: it is its own peer", n.Name))
 		}
 	}
-	return errors.Join(append(errs, s.tellable(n))...)
+	return errors.Join(append(errs, s.checkPeers(n))...)
 }
 
-// tellable refuses a network two of whose peers have the same addresses, and one that
-// would be such a peer: nobody could say which of both is meant.
-func (s *Snapshot) tellable(n *Network) error {
+// checkPeers returns an error if the network, or a network that has it as a peer, would have two peers with overlapping
+// subnets: their addresses would be ambiguous.
+func (s *Snapshot) checkPeers(n *Network) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(s.Networks)) {
 		hub := s.Networks[name]
@@ -53,29 +53,28 @@ func (s *Snapshot) tellable(n *Network) error {
 		}
 		for _, p := range hub.Peers {
 			if p != n.Name {
-				errs = append(errs, bothMeant(hub.Name, n, s.Networks[p]))
+				errs = append(errs, checkDistinct(hub.Name, n, s.Networks[p]))
 			}
 		}
 	}
 	for i, p := range n.Peers {
 		for _, q := range n.Peers[:i] {
-			errs = append(errs, bothMeant(n.Name, s.Networks[p], s.Networks[q]))
+			errs = append(errs, checkDistinct(n.Name, s.Networks[p], s.Networks[q]))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// The VNI and the UDP port that vxlan has unless it is told others: what flannel has,
-// and Linux by itself.
+// The default VNI and UDP port of vxlan: the VNI is flannel's, the port is Linux's own.
 const (
 	DefaultVNI  = 1
 	DefaultPort = 8472
 )
 
-// tunnel is by what a host tells the VXLAN tunnels of several networks apart.
+// tunnel identifies a VXLAN tunnel on a host.
 type tunnel struct{ vni, port int }
 
-// tunnels are a network's.
+// tunnels returns the VXLAN tunnels of a network.
 func (n *Network) tunnels() (out []tunnel) {
 	list := n.Backends
 	if len(list) == 0 {
@@ -93,9 +92,9 @@ func (n *Network) tunnels() (out []tunnel) {
 	return out
 }
 
-// meet is a VNI of which two networks cannot both have a tunnel on one host.
-func meet(n, m *Network) (vni int, both bool) {
-	if !n.lives() || !m.lives() {
+// sharedVNI returns a VNI that two networks would both use for a tunnel on one host.
+func sharedVNI(n, m *Network) (vni int, both bool) {
+	if !n.hasTunnels() || !m.hasTunnels() {
 		return 0, false
 	}
 	for _, t := range n.tunnels() {
@@ -106,12 +105,11 @@ func meet(n, m *Network) (vni int, both bool) {
 	return 0, false
 }
 
-// lives tells whether a network has tunnels: of those in the hosts' namespace the
-// default one.
-func (n *Network) lives() bool { return n.Isolated || n.Name == DefaultNetwork }
+// hasTunnels reports whether a network has tunnels. Of the networks in the host's namespace, only the default one does.
+func (n *Network) hasTunnels() bool { return n.Isolated || n.Name == DefaultNetwork }
 
-// Displaced are the isolated networks whose VNI is another network's, with that: the
-// default one's, or that of one before it by name. A host can have only one of both.
+// Displaced returns the isolated networks whose VNI another network uses, each with that network. The default network
+// takes precedence, then the first by name, because a host can have only one of them.
 func (s *Snapshot) Displaced() map[string]string {
 	out, has := map[string]string{}, map[tunnel]string{}
 	take := func(n *Network) {
@@ -134,8 +132,8 @@ func (s *Snapshot) Displaced() map[string]string {
 	return out
 }
 
-// bothMeant refuses two networks that a third has as peers, if they overlap.
-func bothMeant(hub string, a, b *Network) error {
+// checkDistinct returns an error if two peers of a network overlap.
+func checkDistinct(hub string, a, b *Network) error {
 	if a == nil || b == nil || a.Name == b.Name {
 		return nil
 	}
@@ -149,7 +147,7 @@ func bothMeant(hub string, a, b *Network) error {
 	return nil
 }
 
-// Mutual tells whether two isolated networks name each other as peers.
+// Mutual reports whether two isolated networks name each other as peers.
 func (s *Snapshot) Mutual(a, b string) bool {
 	x, y := s.Networks[a], s.Networks[b]
 	return x != nil && y != nil && x.Isolated && y.Isolated && slices.Contains(x.Peers, b) && slices.Contains(y.Peers, a)

@@ -9,30 +9,29 @@ import (
 	"strings"
 )
 
-// FlannelPrefix is where flannel's keys are seen, which have a prefix of their own in etcd.
+// FlannelPrefix is the prefix under which flannel's etcd keys are mounted.
 const FlannelPrefix = "flannel/"
 
-// FlannelConfigKey holds the configuration of flannel's network.
+// FlannelConfigKey is the key of flannel's network configuration.
 const FlannelConfigKey = FlannelPrefix + "config"
 
 const flannelSubnets = FlannelPrefix + "subnets/"
 
-// FlannelLease is one of flannel's keys: a node with its subnet.
+// FlannelLease is a node's lease in flannel's keys.
 type FlannelLease struct {
-	Subnets []netip.Prefix // its key's: of IPv4, and of IPv6 if there is one
+	Subnets []netip.Prefix // from the key: IPv4, then IPv6 if there is one
 
 	PublicIP, PublicIPv6 netip.Addr
 	Type                 string // "vxlan", "host-gw", "wireguard", "ipip"
 	VNI                  int
-	MAC, MAC6            string // of its VXLAN links
-	PublicKey            string // WireGuard's
+	MAC, MAC6            string // of the node's VXLAN links
+	PublicKey            string // for WireGuard
 
-	// Ours is the node whose agent wrote it, so that flannel's nodes reach it; "":
-	// flanneld wrote it.
+	// Ours is the name of the Fairlead node whose agent wrote the lease for flannel's nodes; "" if flanneld wrote it.
 	Ours string
 }
 
-// Key is the lease's key.
+// Key returns the lease's key.
 func (l *FlannelLease) Key() string {
 	var words []string
 	for _, p := range l.Subnets {
@@ -41,10 +40,10 @@ func (l *FlannelLease) Key() string {
 	return flannelSubnets + strings.Join(words, "&")
 }
 
-// NodeName names the node of flannel's that wrote a lease.
+// NodeName returns a name for the flannel node that wrote the lease.
 func (l *FlannelLease) NodeName() string { return "flannel " + l.PublicIP.String() }
 
-// Node is the node of flannel's that wrote a lease, as a peer.
+// Node returns the flannel node that wrote the lease, as a peer.
 func (l *FlannelLease) Node() *Node {
 	n := &Node{Name: l.NodeName(), Flannel: &FlannelNode{Type: l.Type, MAC: l.MAC, V6: l.MAC6, Key: l.PublicKey}}
 	for _, a := range []netip.Addr{l.PublicIP, l.PublicIPv6} {
@@ -55,8 +54,7 @@ func (l *FlannelLease) Node() *Node {
 	return n
 }
 
-// leaseDocument is a lease's value in flannel's words. Flannel passes over what it does
-// not know.
+// leaseDocument is a lease's value in flannel's format. Flannel ignores unknown keys.
 type leaseDocument struct {
 	PublicIP      *netip.Addr
 	PublicIPv6    *netip.Addr
@@ -72,7 +70,7 @@ type leaseOfTunnel struct {
 	PublicKey string `json:",omitempty"`
 }
 
-// Value is the lease's value.
+// Value returns the lease's value.
 func (l *FlannelLease) Value() ([]byte, error) {
 	d := leaseDocument{BackendType: l.Type, Fairlead: l.Ours}
 	if l.PublicIP.IsValid() {
@@ -90,7 +88,7 @@ func (l *FlannelLease) Value() ([]byte, error) {
 	return json.Marshal(d)
 }
 
-// ParseFlannelLease reads a lease's key and value.
+// ParseFlannelLease parses a lease's key and value.
 func ParseFlannelLease(key string, value []byte) (*FlannelLease, error) {
 	l := &FlannelLease{}
 	rest, ok := strings.CutPrefix(key, flannelSubnets)
@@ -135,11 +133,10 @@ func ParseFlannelLease(key string, value []byte) (*FlannelLease, error) {
 	return l, nil
 }
 
-// Leases are the keys of flannel's leases, in order.
+// Leases returns the keys of flannel's leases, sorted.
 func (s *Snapshot) Leases() []string { return slices.Sorted(maps.Keys(s.Flannel)) }
 
-// IsOf tells whether a lease is a node's: its agent wrote it, or the flanneld that
-// ran there before.
+// IsOf reports whether a lease belongs to a node: its agent wrote it, or the node's former flanneld did.
 func (l *FlannelLease) IsOf(n *Node) bool {
 	if l.Ours != "" {
 		return l.Ours == n.Name
@@ -148,7 +145,7 @@ func (l *FlannelLease) IsOf(n *Node) bool {
 	return a.IsValid() && a == l.PublicIP || !l.PublicIP.IsValid() && b == l.PublicIPv6
 }
 
-// LeaseOf is a node's first lease; nil if it has none.
+// LeaseOf returns a node's first lease, or nil.
 func (s *Snapshot) LeaseOf(n *Node) *FlannelLease {
 	for _, key := range s.Leases() {
 		if l := s.Flannel[key]; l.IsOf(n) {
@@ -158,7 +155,7 @@ func (s *Snapshot) LeaseOf(n *Node) *FlannelLease {
 	return nil
 }
 
-// LeasedBy is the lease that overlaps with a block; nil if there is none.
+// LeasedBy returns a lease that overlaps a block, or nil.
 func (s *Snapshot) LeasedBy(block netip.Prefix) *FlannelLease {
 	for _, l := range s.Flannel {
 		for _, p := range l.Subnets {

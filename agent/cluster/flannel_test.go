@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// As flanneld v0.28.9 wrote it.
+// Written by flanneld v0.28.9.
 const written = `{"PublicIP":"198.18.0.2","PublicIPv6":null,"BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":"de:44:8e:3b:1f:da"}}`
 
 func TestFlannelLease(t *testing.T) {

@@ -7,78 +7,76 @@ import (
 	"strings"
 )
 
-// The prefixes of keys. Every one is followed by a name.
+// Prefixes of keys. A name follows each.
 const (
 	NetworksPrefix  = "networks/"  // networks/NAME: Network
 	NodesPrefix     = "nodes/"     // nodes/NAME: Node
-	AlivePrefix     = "alive/"     // alive/NAME: held while the node's agent lives; information only
+	AlivePrefix     = "alive/"     // alive/NAME: exists while the node's agent lives; informational
 	BlocksPrefix    = "blocks/"    // blocks/NETWORK/10.244.3.0-26: Block
 	AddressesPrefix = "addresses/" // addresses/NETWORK/10.244.0.7: Address
 	FixedPrefix     = "fixed/"     // fixed/NETWORK/NAMESPACE/NAME/IFNAME: written with each new fixed address of a pod
 	EndpointsPrefix = "endpoints/" // endpoints/NODE/CONTAINER/IFNAME: Endpoint
-	VNIsPrefix      = "vnis/"      // vnis/NUMBER: the name of the isolated network that has it
-	PoliciesPrefix  = "policies/"  // policies/NAME: later
+	VNIsPrefix      = "vnis/"      // vnis/NUMBER: the name of the isolated network that uses it
+	PoliciesPrefix  = "policies/"  // policies/NAME: reserved
 )
 
-// Followed are the prefixes that every node's agent follows: what its objects and its
-// addresses are worked out from. What changes with each container of the cluster,
-// endpoints, is not among them: 5,000 agents would be told of each.
+// Followed returns the prefixes that every agent follows, from which it computes its objects and addresses. Endpoints
+// are not among them: they change with each container, and thousands of agents would receive each change.
 func Followed() []string {
 	return []string{AddressesPrefix, BlocksPrefix, NetworksPrefix, NodesPrefix}
 }
 
-// IsFollowed tells whether a key is below one of them, or flannel's, which an agent
-// follows that is told to.
+// IsFollowed reports whether a key is below a followed prefix, or below flannel's, which agents follow if configured.
 func IsFollowed(key string) bool {
 	return strings.HasPrefix(key, FlannelPrefix) || slices.ContainsFunc(Followed(), func(p string) bool { return strings.HasPrefix(key, p) })
 }
 
-// NetworkKey is a network's key.
+// NetworkKey returns a network's key.
 func NetworkKey(name string) string { return NetworksPrefix + name }
 
-// VNIKey is the key that keeps a VNI one network's.
+// VNIKey returns the key that reserves a VNI for one network.
 func VNIKey(vni int) string { return fmt.Sprint(VNIsPrefix, vni) }
 
-// NodeKey is a node's key.
+// NodeKey returns a node's key.
 func NodeKey(name string) string { return NodesPrefix + name }
 
-// AliveKey is the key that a node's agent holds.
+// AliveKey returns the key that a node's agent holds.
 func AliveKey(name string) string { return AlivePrefix + name }
 
-// BlockKey is a block's key: what two nodes want at once they contend for there.
+// BlockKey returns a block's key. Nodes that want the same block conflict on this key.
 func BlockKey(network string, block netip.Prefix) string {
 	return fmt.Sprintf("%s%s/%s-%d", BlocksPrefix, network, block.Masked().Addr(), block.Bits())
 }
 
-// AddressKey is the key of an address that the cluster gives.
+// AddressKey returns the key of an individually assigned address.
 func AddressKey(network string, ip netip.Addr) string {
 	return AddressesPrefix + network + "/" + ip.String()
 }
 
-// FixedKey is the key that those contend for who want to give a pod a fixed address.
+// FixedKey returns the key on which concurrent assignments of a pod's fixed address conflict.
 func FixedKey(network, pod, ifName string) string {
 	return FixedPrefix + network + "/" + pod + "/" + ifName
 }
 
-// EndpointKey is the key of one interface of a container.
+// EndpointKey returns the key of a container's interface.
 func EndpointKey(node, container, ifName string) string {
 	return EndpointsPrefix + node + "/" + container + "/" + ifName
 }
 
-// parseBlockKey reads what BlockKey wrote.
+// parseBlockKey parses a key from BlockKey.
 func parseBlockKey(key string) (network string, block netip.Prefix, err error) {
 	rest, _ := strings.CutPrefix(key, BlocksPrefix)
 	network, name, _ := strings.Cut(rest, "/")
 	addr, bits, _ := strings.Cut(name, "-")
 	block, err = netip.ParsePrefix(addr + "/" + bits)
-	// One block has one key, as nodes contend for it by that.
+	// Reject other spellings: nodes must conflict on the same key.
 	if err != nil || !validWord(network) || key != BlockKey(network, block) {
 		return "", netip.Prefix{}, fmt.Errorf("key %q names no block: want blocks/NETWORK/ADDRESS-BITS", key)
 	}
 	return network, block, nil
 }
 
-// parseAddressKey reads what AddressKey wrote.
+// parseAddressKey parses a key from AddressKey.
 func parseAddressKey(key string) (network string, ip netip.Addr, err error) {
 	rest, _ := strings.CutPrefix(key, AddressesPrefix)
 	network, name, _ := strings.Cut(rest, "/")

@@ -2,47 +2,43 @@ package cluster
 
 import "net/netip"
 
-// Node is a host of the cluster. Its agent writes it, and nobody else.
+// Node is a host of the cluster. Only its agent writes the document.
 type Node struct {
-	Name string `json:"-"` // its key's
+	Name string `json:"-"` // from the key
 
-	// ID tells one machine from another of the same name: it is made once and
-	// kept on the node's disk. An agent whose ID is not the one that stands there
-	// refuses to start while the other is alive.
+	// ID distinguishes machines with the same node name. It is created once and stored on the node's disk. An agent
+	// with another ID refuses to start while the former one is alive.
 	ID string `json:"id"`
 
-	// Addresses are those by which other nodes reach it, with the length of the
-	// link's prefix: at most one of each family.
+	// Addresses are the node's addresses for other nodes, with the link's prefix length: at most one of each family.
 	Addresses []netip.Prefix `json:"addresses"`
 
-	// WireGuard is its public key, base64, if it has one; Previous one is still
-	// accepted while others learn of the new.
+	// WireGuard is the node's public key in base64, if it has one. Previous is the old key, which stays valid during a
+	// rotation.
 	WireGuard string `json:"wireGuard,omitempty"`
 	Previous  string `json:"previous,omitempty"`
 
-	Version string `json:"version,omitempty"` // of its agent
+	Version string `json:"version,omitempty"` // of the agent
 
-	// Flannel is set for a node of flannel's in the same cluster, which has a
-	// subnet in flannel's keys: its VXLAN device's address.
+	// Flannel is set for a flannel node in the same cluster, which has a lease in flannel's keys.
 	Flannel *FlannelNode `json:"-"`
 
-	// Tunnel and Tunnel6 are the hardware addresses of the VXLAN links of one of our
-	// own nodes, for IPv4 and IPv6, where flannel's keys tell them; "": they follow
-	// from its name.
+	// Tunnel and Tunnel6 are the hardware addresses of a Fairlead node's VXLAN links for IPv4 and IPv6, if flannel's
+	// keys contain them. "" means that they derive from the node's name.
 	Tunnel, Tunnel6 string `json:"-"`
 }
 
-// FlannelNode is what flannel's keys say of one of its nodes.
+// FlannelNode is what flannel's keys say about a flannel node.
 type FlannelNode struct {
-	Type    string // its backend: "vxlan", "host-gw", "wireguard"
-	MAC, V6 string // of its VXLAN device, of IPv4 and of IPv6
-	Key     string // WireGuard's public key
+	Type    string // backend: "vxlan", "host-gw", "wireguard"
+	MAC, V6 string // of the VXLAN links for IPv4 and IPv6
+	Key     string // WireGuard public key
 }
 
-// Address is the node's address of a family; the zero address if it has none.
+// Address returns the node's address of a family, or the zero address.
 func (n *Node) Address(six bool) netip.Addr { return n.Prefix(six).Addr() }
 
-// Prefix is Address with its link's prefix length.
+// Prefix returns the node's address of a family with its link's prefix length.
 func (n *Node) Prefix(six bool) netip.Prefix {
 	for _, a := range n.Addresses {
 		if a.Addr().Is6() == six {
@@ -52,35 +48,35 @@ func (n *Node) Prefix(six bool) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// Block is a range of a subnet of a network that belongs to a node. It does not
-// expire: only the removal of its node, or an operator's word, makes it free.
+// Block is a part of a subnet that belongs to a node. It does not expire. It becomes free only if its node is removed
+// or an administrator releases it.
 type Block struct {
-	Network string       `json:"-"` // its key's
-	CIDR    netip.Prefix `json:"-"` // its key's
+	Network string       `json:"-"` // from the key
+	CIDR    netip.Prefix `json:"-"` // from the key
 	Node    string       `json:"node"`
-	Subnet  netip.Prefix `json:"subnet"` // of which it is a part
+	Subnet  netip.Prefix `json:"subnet"` // the subnet that contains it
 
-	// Release is an operator's word: the node gives no more addresses of it, and lets
-	// it go when nothing holds one.
+	// Release is an administrator's request: the node assigns no more of its addresses and releases it once all are
+	// free.
 	Release bool `json:"release,omitempty"`
 }
 
-// Address is one address that the cluster gave, with whom it belongs to and where
-// it is now. It stays its owner's while Node is "" (a pod that is on no node).
+// Address is an individually assigned address with its owner and its current location. It stays with its owner while
+// Node is "", which means that the pod is on no node.
 type Address struct {
-	Network string     `json:"-"` // its key's
-	IP      netip.Addr `json:"-"` // its key's
+	Network string     `json:"-"` // from the key
+	IP      netip.Addr `json:"-"` // from the key
 
 	Owner     string `json:"owner"`               // a pod's "NAMESPACE/NAME", or "container ID IFNAME"
-	Fixed     bool   `json:"fixed,omitempty"`     // it stays its owner's when the container goes
-	Node      string `json:"node,omitempty"`      // where it is; "": nowhere now
-	Container string `json:"container,omitempty"` // which has it there
+	Fixed     bool   `json:"fixed,omitempty"`     // stays with its owner when the container is deleted
+	Node      string `json:"node,omitempty"`      // current node; "": none
+	Container string `json:"container,omitempty"` // container on that node
 	IfName    string `json:"ifName,omitempty"`
 }
 
-// Endpoint is an interface of a container on a network, for the map and for policies.
+// Endpoint is a container's interface on a network, for the map and for policies.
 type Endpoint struct {
-	Node      string       `json:"-"` // these three are its key's
+	Node      string       `json:"-"` // these three are from the key
 	Container string       `json:"-"`
 	IfName    string       `json:"-"`
 	Network   string       `json:"network"`

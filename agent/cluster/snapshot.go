@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Snapshot is all of the store at one revision. What cannot be read is left out
-// and said in Problems, so that one bad document stops nothing else.
+// Snapshot is the content of the store at one revision. Invalid entries are listed in Problems and do not affect
+// others.
 type Snapshot struct {
 	Revision  int64
 	Networks  map[string]*Network
@@ -23,7 +23,7 @@ type Snapshot struct {
 	Problems  map[string]error         // by key
 }
 
-// NewSnapshot is an empty one.
+// NewSnapshot returns an empty snapshot.
 func NewSnapshot() *Snapshot {
 	return &Snapshot{
 		Networks: map[string]*Network{}, Nodes: map[string]*Node{}, Alive: map[string]bool{}, Blocks: map[string]*Block{},
@@ -31,10 +31,9 @@ func NewSnapshot() *Snapshot {
 	}
 }
 
-// Set takes a key's value, nil for one that was deleted. Documents are replaced,
-// never changed: who holds one goes on holding what was. Of a network, a node, a block or
-// an address whose document cannot be read any more, what it was goes on: a slip of
-// somebody's hand is not to take away what containers use.
+// Set sets a key's value; nil means deleted. Documents are replaced, never modified, so callers may keep them. If the
+// new document of a network, node, block or address is invalid, the last valid one stays in effect: a typing error must
+// not disconnect containers.
 func (s *Snapshot) Set(key string, value []byte) {
 	if value == nil {
 		s.forget(key)
@@ -54,7 +53,7 @@ func (s *Snapshot) Set(key string, value []byte) {
 	s.Problems[key] = err
 }
 
-// Keep takes from an earlier snapshot what this one cannot read.
+// Keep takes the last valid documents from an earlier snapshot for keys that are invalid in this one.
 func (s *Snapshot) Keep(earlier *Snapshot) {
 	for key := range s.Problems {
 		kind, name, _ := strings.Cut(key, "/")
@@ -170,7 +169,7 @@ func (s *Snapshot) readEndpoint(key string, value []byte) error {
 	return nil
 }
 
-// readLease leaves out what is beside flannel's subnets, its configuration.
+// readLease ignores flannel's keys that are not leases, such as its configuration.
 func (s *Snapshot) readLease(key string, value []byte) error {
 	if !strings.HasPrefix(key, flannelSubnets) {
 		return nil
@@ -189,7 +188,7 @@ func decode(key string, value []byte, into any) error {
 	return nil
 }
 
-// BlocksOf are the blocks of a network that belong to a node, in order.
+// BlocksOf returns a node's blocks of a network, sorted.
 func (s *Snapshot) BlocksOf(network, node string) (out []netip.Prefix) {
 	for _, b := range s.Blocks {
 		if b.Network == network && b.Node == node {
@@ -200,5 +199,5 @@ func (s *Snapshot) BlocksOf(network, node string) (out []netip.Prefix) {
 	return out
 }
 
-// NodeNames are the names of all nodes, in order.
+// NodeNames returns the names of all nodes, sorted.
 func (s *Snapshot) NodeNames() []string { return slices.Sorted(maps.Keys(s.Nodes)) }

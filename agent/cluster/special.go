@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// special is the first of those ranges that overlap with a prefix of which no host has
-// an address by which others reach it, and what they are; "": none.
+// special returns the first special-purpose range that overlaps a prefix, with its description, or "" if there is none.
+// Hosts cannot be reached at such addresses.
 func special(p netip.Prefix) (netip.Prefix, string) {
 	for _, s := range specials() {
 		if s.prefix.Overlaps(p) {
@@ -24,19 +24,19 @@ type specialRange struct {
 	what   string
 }
 
-// specials are read once: each node's addresses are looked up in them. RFC 6890.
+// specials parses the ranges once, because every node address is checked against them. RFC 6890.
 var specials = sync.OnceValue(func() (list []specialRange) {
 	for _, s := range []struct{ prefix, what string }{
-		{"0.0.0.0/8", "no address of a host"}, {"127.0.0.0/8", "each host's own"}, {"169.254.0.0/16", "each link's own"},
-		{"224.0.0.0/4", "groups"}, {"255.255.255.255/32", "every host on a link"},
-		{"::/8", "no address of a host"}, {"fe80::/10", "each link's own"}, {"ff00::/8", "groups"},
+		{"0.0.0.0/8", "not host addresses"}, {"127.0.0.0/8", "loopback"}, {"169.254.0.0/16", "link-local"},
+		{"224.0.0.0/4", "multicast"}, {"255.255.255.255/32", "broadcast"},
+		{"::/8", "not host addresses"}, {"fe80::/10", "link-local"}, {"ff00::/8", "multicast"},
 	} {
 		list = append(list, specialRange{netip.MustParsePrefix(s.prefix), s.what})
 	}
 	return list
 })
 
-// Validate says why a node cannot be one that others send packets to.
+// Validate returns an error if other nodes cannot send packets to the node.
 func (n *Node) Validate() error {
 	var errs []error
 	if !ValidName(n.Name) {
@@ -58,13 +58,13 @@ func (n *Node) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Covers tells whether something is a part of a network: a block, or a single address.
+// Covers reports whether a prefix is inside one of the network's subnets.
 func (n *Network) Covers(p netip.Prefix) bool {
 	return slices.ContainsFunc(n.Subnets, func(s Subnet) bool { return s.CIDR.Contains(p.Addr()) && s.CIDR.Bits() <= p.Bits() })
 }
 
-// CanBlock says why a prefix is no block of a network. As all blocks of a subnet have
-// one length, no two of them overlap.
+// CanBlock returns an error if a prefix is not a valid block of the network. All blocks of a subnet have one length, so
+// they cannot overlap.
 func (n *Network) CanBlock(p netip.Prefix) error {
 	for _, s := range n.Subnets {
 		if s.CIDR.Contains(p.Addr()) && s.BlockBits() == p.Bits() {
@@ -77,7 +77,7 @@ func (n *Network) CanBlock(p netip.Prefix) error {
 	return fmt.Errorf("it is in no subnet of network %s", n.Name)
 }
 
-// GivesOneByOne tells whether an address is of a subnet that is not given in blocks.
+// GivesOneByOne reports whether an address is in a subnet whose addresses are assigned individually.
 func (n *Network) GivesOneByOne(a netip.Addr) bool {
 	return slices.ContainsFunc(n.Subnets, func(s Subnet) bool { return s.Assign == AssignCluster && s.CIDR.Contains(a) })
 }

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// The default lengths of a node's block: 64 addresses.
+// Default prefix lengths of a node's block: 64 addresses.
 const (
 	block4 = 26
 	block6 = 122
 )
 
-// BlockBits is the prefix length of a node's block of this subnet.
+// BlockBits returns the prefix length of a node's block in this subnet.
 func (s Subnet) BlockBits() int {
 	switch {
 	case s.Block != 0:
@@ -36,8 +36,7 @@ const (
 
 func backendTypes() []string { return []string{HostGW, VXLAN, WireGuard, IPIP, BGP} }
 
-// Validate says what is wrong with a network, all of it: each error names the key,
-// the value and what is allowed.
+// Validate returns all errors of a network. Each names the key, the value and what is allowed.
 func (n *Network) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) {
@@ -46,9 +45,9 @@ func (n *Network) Validate() error {
 	if !ValidName(n.Name) {
 		bad("its name is %q: want letters, digits, '.', '_' and '-', beginning with a letter or digit, at most 64", n.Name)
 	}
-	if list, has := n.longest(); has > mostOf {
-		bad("%s has %d entries: want at most %d", list, has, mostOf)
-		return errors.Join(errs...) // what follows looks at each with each
+	if list, has := n.longest(); has > maxListLen {
+		bad("%s has %d entries: want at most %d", list, has, maxListLen)
+		return errors.Join(errs...) // the checks below are quadratic
 	}
 	if len(n.Subnets) == 0 {
 		bad(`subnets is empty: want at least one, like {"cidr": "10.244.0.0/16"}`)
@@ -87,10 +86,10 @@ func (n *Network) Validate() error {
 	return errors.Join(errs...)
 }
 
-// mostOf is how long a network's lists are at most.
-const mostOf = 1024
+// maxListLen is the maximum length of a network's lists.
+const maxListLen = 1024
 
-// longest is the longest list of a network, by its key.
+// longest returns the name and length of a network's longest list.
 func (n *Network) longest() (list string, most int) {
 	longer := func(name string, has int) {
 		if has > most {
@@ -109,7 +108,7 @@ func (n *Network) longest() (list string, most int) {
 	return list, most
 }
 
-// MaxVNI is the largest: it has 24 bits. RFC 7348, section 5.
+// MaxVNI is the largest VNI; it has 24 bits (RFC 7348, section 5).
 const MaxVNI = 1<<24 - 1
 
 func (s Subnet) problems() (errs []error) {
@@ -160,7 +159,7 @@ func (b Backend) problems() (errs []error) {
 	return errs
 }
 
-// ParseRange reads an address, a prefix, or a range of addresses "FIRST-LAST".
+// ParseRange parses an address, a prefix, or a range "FIRST-LAST".
 func ParseRange(s string) (first, last netip.Addr, err error) {
 	if p, err := netip.ParsePrefix(s); err == nil {
 		return p.Masked().Addr(), LastOf(p), nil
@@ -177,7 +176,7 @@ func ParseRange(s string) (first, last netip.Addr, err error) {
 	return first, last, nil
 }
 
-// LastOf is a prefix's last address.
+// LastOf returns a prefix's last address.
 func LastOf(p netip.Prefix) netip.Addr {
 	raw := p.Masked().Addr().AsSlice()
 	for i := p.Bits(); i < len(raw)*8; i++ {
@@ -187,10 +186,10 @@ func LastOf(p netip.Prefix) netip.Addr {
 	return last
 }
 
-// ValidName tells whether a word can name a network or a node.
+// ValidName reports whether a string can name a network or a node.
 func ValidName(s string) bool { return len(s) <= 64 && validWord(s) }
 
-// validWord is ValidName of any length: names of whereabouts' networks are longer.
+// validWord is ValidName without a length limit: names of whereabouts networks are longer.
 func validWord(s string) bool {
 	for i, c := range s {
 		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'

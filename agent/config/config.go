@@ -1,5 +1,5 @@
-// Package config is the node agent's configuration: a documented file
-// (contrib/agent/agent.yaml), whose keys can also be given in the environment.
+// Package config reads the node agent's configuration: a file (see contrib/agent/agent.yaml), environment variables and
+// flags.
 package config
 
 import (
@@ -16,43 +16,42 @@ import (
 	"github.com/fairlead/fairlead/agent/cluster"
 )
 
-// DefaultPath is where the agent and the commands look for the file.
+// DefaultPath is the default path of the file.
 const DefaultPath = "/etc/fairlead/agent.yaml"
 
-// Config is what one node has to know before it knows the store.
+// Config is the configuration of one node's agent.
 type Config struct {
-	Node      string       `json:"node,omitempty"`      // its name in the cluster; default: the host's
-	Interface string       `json:"interface,omitempty"` // by which it reaches other nodes; default: the default route's
-	Addresses []netip.Addr `json:"addresses,omitempty"` // by which they reach it: one of each family; default: the interface's first
+	Node      string       `json:"node,omitempty"`      // name in the cluster; default: the host name
+	Interface string       `json:"interface,omitempty"` // link to other nodes; default: the default route's
+	Addresses []netip.Addr `json:"addresses,omitempty"` // addresses for other nodes, at most one of each family; default: the interface's first
 
 	Store Store `json:"store,omitzero"`
 
-	// Network is the cluster's default network. The first agent of a cluster writes
-	// it to the store; from then on the store's is the one that counts.
+	// Network is the cluster's default network. The first agent of a cluster writes it to the store. After that, the
+	// store's version counts.
 	Network *cluster.Network `json:"network,omitempty"`
-	// NetworkFile is the same in flannel's form (net-conf.json).
+	// NetworkFile is the path of a file with the default network in flannel's format (net-conf.json).
 	NetworkFile string `json:"networkFile,omitempty"`
 
 	Flannel Flannel `json:"flannel,omitzero"`
 
-	// CNI is a network configuration that is written when this node is ready: by it
-	// runtimes see that containers can come.
+	// CNI is a network configuration that the agent writes once this node is ready, so that runtimes start containers.
 	CNI CNI `json:"cni,omitzero"`
 
-	// Listen is where /metrics, /healthz and /readyz are served; "": nowhere.
+	// Listen is the address for /metrics, /healthz and /readyz; "" disables them.
 	Listen string `json:"listen,omitempty"`
 
-	// Grace is how long a node's blocks stay its own after its removal.
+	// Grace is how long the blocks of a removed node stay reserved.
 	Grace Duration `json:"grace,omitzero"`
 }
 
-// Store says where the cluster's state lies: in etcd if it has endpoints, else in a file of this host.
+// Store locates the cluster's state: in etcd if Endpoints is set, or else in a file on this host.
 type Store struct {
 	File string `json:"file,omitempty"`
 	Etcd Etcd   `json:"etcd,omitzero"`
 }
 
-// Etcd is how etcd is reached.
+// Etcd configures the connection to etcd.
 type Etcd struct {
 	Endpoints    []string `json:"endpoints,omitempty"` // "https://10.0.0.1:2379"
 	Prefix       string   `json:"prefix,omitempty"`    // of all keys; default "/fairlead/"
@@ -63,25 +62,24 @@ type Etcd struct {
 	PasswordFile string   `json:"passwordFile,omitempty"`
 }
 
-// Flannel is what an agent does for a cluster that has, or had, flannel.
+// Flannel configures the agent for a cluster that uses, or used, flannel.
 type Flannel struct {
-	// SubnetFile is written for the plugin flannel; "": none.
+	// SubnetFile is the file that the agent writes for the flannel plugin; "": none.
 	SubnetFile string `json:"subnetFile,omitempty"`
-	// Prefix of flannel's keys in etcd: its nodes are peers, and see this one as
-	// one of theirs. "": they are left alone.
+	// Prefix is the prefix of flannel's keys in etcd. If set, flannel's nodes and this node become peers.
 	Prefix string `json:"prefix,omitempty"`
 }
 
-// CNI is a network configuration list and where runtimes look for it.
+// CNI is a network configuration list and the file to write it to.
 type CNI struct {
-	File string          `json:"file,omitempty"` // "/etc/cni/net.d/10-pods.conflist"; "": none is written
-	List json.RawMessage `json:"list,omitempty"` // as it is to stand there
+	File string          `json:"file,omitempty"` // "/etc/cni/net.d/10-pods.conflist"; "": write no file
+	List json.RawMessage `json:"list,omitempty"` // content of the file
 }
 
 // Duration is a time.Duration written as "5m".
 type Duration time.Duration
 
-// UnmarshalText reads "5m".
+// UnmarshalText parses a duration such as "5m".
 func (d *Duration) UnmarshalText(b []byte) error {
 	v, err := time.ParseDuration(string(b))
 	if err != nil || v < 0 {

@@ -9,18 +9,17 @@ import (
 	"github.com/fairlead/fairlead/agent/cluster"
 )
 
-// Setting is a key that the environment, or a flag of the command, may give.
+// Setting is a key that can also be set in the environment or by a flag.
 type Setting struct {
 	Key, About string
 	set        func(*Config, string) error
 }
 
-// prefix is what the names of all variables begin with.
+// prefix is the prefix of the variables' names.
 const prefix = "FAIRLEAD_AGENT_"
 
-// Unknown are the names of variables in an environment ("NAME=VALUE") that look like
-// settings and are none: a wrong letter, and the agent would go by something else. Those
-// that Kubernetes makes for a service of the agent's name are left out.
+// Unknown returns the variables in an environment ("NAME=VALUE") that have the prefix but are not settings, so that a
+// misspelled name is reported. It skips those that Kubernetes sets for a service with the agent's name.
 func Unknown(environ []string) (names []string) {
 	settings := Settings()
 	for _, e := range environ {
@@ -36,7 +35,7 @@ func Unknown(environ []string) (names []string) {
 	return names
 }
 
-// Variable is its name in the environment.
+// Variable returns the setting's environment variable.
 func (s Setting) Variable() string {
 	return prefix + strings.ToUpper(strings.ReplaceAll(s.dashed(), "-", "_"))
 }
@@ -79,7 +78,7 @@ func (e *SettingError) Error() string { return e.Setting.Variable() + ": " + e.e
 // Unwrap returns the problem without the name of the setting.
 func (e *SettingError) Unwrap() error { return e.err }
 
-// Settings are all of them, in the order of the file.
+// Settings returns all settings, in the order of the file.
 func Settings() []Setting {
 	text := func(field func(*Config) *string) func(*Config, string) error {
 		return func(c *Config, v string) error { *field(c) = v; return nil }

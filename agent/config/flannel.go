@@ -9,8 +9,7 @@ import (
 	"github.com/fairlead/fairlead/agent/cluster"
 )
 
-// netConf is flannel's network configuration, as its documentation has it. Keys
-// of its own are in capitals.
+// netConf is flannel's network configuration. Its own keys are capitalized.
 type netConf struct {
 	EnableIPv4     *bool
 	EnableIPv6     bool
@@ -47,8 +46,8 @@ func readNetConf(path string) (*cluster.Network, error) {
 	return n, nil
 }
 
-// ParseNetConf reads a network's configuration in flannel's form: net-conf.json, or
-// what its key "config" in etcd holds.
+// ParseNetConf parses a network configuration in flannel's format: the file net-conf.json, or flannel's key "config" in
+// etcd.
 func ParseNetConf(raw []byte) (*cluster.Network, error) {
 	var c netConf
 	if err := json.Unmarshal(raw, &c); err != nil {
@@ -71,7 +70,7 @@ func ParseNetConf(raw []byte) (*cluster.Network, error) {
 	}
 	b := cluster.Backend{Type: c.Backend.Type, VNI: c.Backend.VNI, Port: c.Backend.Port, Direct: c.Backend.DirectRouting}
 	switch b.Type {
-	case "": // flannel's own default is its udp, which nobody wants and the kernel does not do
+	case "": // flannel's default backend is udp, which Fairlead does not support
 		b.Type = cluster.VXLAN
 	case cluster.VXLAN, cluster.HostGW, cluster.IPIP:
 	case cluster.WireGuard:
@@ -79,7 +78,7 @@ func ParseNetConf(raw []byte) (*cluster.Network, error) {
 	default:
 		return nil, fmt.Errorf("Backend.Type is %q: want vxlan, host-gw, wireguard or ipip", c.Backend.Type)
 	}
-	if b.Type == cluster.IPIP && b.Direct { // routes without the tunnel are a backend of their own
+	if b.Type == cluster.IPIP && b.Direct { // host-gw for nodes that share a link
 		b.Direct = false
 		n.Backends = append(n.Backends, cluster.Backend{Type: cluster.HostGW, When: "direct"})
 	}
@@ -87,8 +86,8 @@ func ParseNetConf(raw []byte) (*cluster.Network, error) {
 	return n, n.Validate()
 }
 
-// containersMTU is what flannel's MTU, that of packets between hosts, leaves for
-// containers, in bytes; 0: it says none.
+// containersMTU returns the containers' MTU in bytes for flannel's MTU, which is that of packets between hosts. 0 means
+// not set.
 func (c *netConf) containersMTU() int {
 	overhead := map[string]int{"": 50, cluster.VXLAN: 50, cluster.WireGuard: 80}
 	if c.Backend.MTU == 0 {
@@ -97,8 +96,7 @@ func (c *netConf) containersMTU() int {
 	return c.Backend.MTU - overhead[c.Backend.Type]
 }
 
-// The lengths of a node's subnet where flannel's configuration names none; a
-// network that is smaller is cut into four.
+// Default prefix lengths of a node's subnet. A network too small for them is divided into four.
 const (
 	flannelLength4 = 24
 	flannelLength6 = 64
@@ -118,8 +116,8 @@ func flannelSubnet(all netip.Prefix, length, usual int, first, last netip.Addr) 
 		return s, fmt.Errorf("is %s, and a node's subnet has the length %d: want %d to %d", all, length, all.Bits(), all.Addr().BitLen()-2)
 	}
 	s = cluster.Subnet{CIDR: all.Masked(), Block: length}
-	// SubnetMin and SubnetMax are the first and last of the subnets that are
-	// given; without them flannel leaves out the very first.
+	// SubnetMin and SubnetMax are the first and last assigned subnet. By default flannel skips the first subnet of the
+	// network.
 	if !first.IsValid() {
 		first = cluster.LastOf(netip.PrefixFrom(s.CIDR.Addr(), length)).Next()
 	}

@@ -9,8 +9,7 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 )
 
-// Open opens the cluster's store. It does not wait for one that is away: its first
-// use says so.
+// Open opens the cluster's store. It does not wait for it: if the store is unavailable, the first call fails.
 func (c *Config) Open() (store.Store, error) {
 	e := c.Store.Etcd
 	if len(e.Endpoints) == 0 {

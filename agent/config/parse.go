@@ -54,7 +54,7 @@ func decodeNode(file string, doc *yaml.Node, into any) error {
 		return invalid(inFile(file, fmt.Errorf("%s", strings.TrimPrefix(strings.SplitN(err.Error(), "\n", 2)[0], "yaml: "))))
 	}
 	if tree == nil {
-		return nil // an empty file
+		return nil // empty file
 	}
 	if err := shapeOf(file, doc, into); err != nil {
 		return invalid(err)

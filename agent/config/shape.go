@@ -15,14 +15,14 @@ import (
 	"github.com/fairlead/fairlead/agent/cluster"
 )
 
-// shape compares a document with the type that it is to be, before it is decoded: the
-// decoder would speak of Go's types, and of the first fault only.
+// shape compares a document with its Go type before it is decoded, because the decoder reports only the first error,
+// and in terms of Go types.
 type shape struct {
 	file string
 	errs []error
 }
 
-// shapeOf is every fault, as FILE:LINE:COLUMN: KEY = VALUE: what is allowed.
+// shapeOf returns every error as FILE:LINE:COLUMN: KEY = VALUE: what is allowed.
 func shapeOf(file string, doc *yaml.Node, into any) error {
 	s := &shape{file: file}
 	if len(doc.Content) > 0 {
@@ -46,7 +46,7 @@ func (s *shape) bad(key string, n *yaml.Node, want string) {
 	s.errs = append(s.errs, fmt.Errorf("%s: %s%s", at, what, want))
 }
 
-// value looks at what stands at a key.
+// value checks a key's value.
 func (s *shape) value(key string, n *yaml.Node, t reflect.Type) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -71,7 +71,7 @@ func (s *shape) value(key string, n *yaml.Node, t reflect.Type) {
 	}
 }
 
-// text looks at a type that reads itself.
+// text checks a value whose type parses itself.
 func (s *shape) text(key string, n *yaml.Node, t reflect.Type) {
 	v := reflect.New(t).Interface().(encoding.TextUnmarshaler)
 	if n.Kind != yaml.ScalarNode || n.Tag != "!!str" || v.UnmarshalText([]byte(n.Value)) != nil {
@@ -130,7 +130,7 @@ func allowedValue(t reflect.Type, f reflect.StructField, value string) bool {
 	return !ok || slices.Contains(values, value)
 }
 
-// merged looks at what a merge key ("<<") brings.
+// merged checks the mapping of a merge key ("<<").
 func (s *shape) merged(key string, n *yaml.Node, t reflect.Type) {
 	if n.Kind != yaml.SequenceNode {
 		s.value(key, n, t)
@@ -141,7 +141,7 @@ func (s *shape) merged(key string, n *yaml.Node, t reflect.Type) {
 	}
 }
 
-// fieldOf finds a field by its key, in whatever case, as the decoder does.
+// fieldOf returns the field for a key; like the decoder, it ignores case.
 func fieldOf(t reflect.Type, key string) (reflect.StructField, bool) {
 	for f := range t.Fields() {
 		if embedded(f) {
@@ -177,7 +177,7 @@ func namesOf(t reflect.Type) (names []string) {
 	return names
 }
 
-// nearest names the key that was meant, or else all.
+// nearest suggests the key that was probably meant, or lists all keys.
 func nearest(word string, names []string) string {
 	if meant, ok := Meant(word, names); ok {
 		return fmt.Sprintf("did you mean %q?", meant)
@@ -185,8 +185,7 @@ func nearest(word string, names []string) string {
 	return "want one of " + strings.Join(names, ", ")
 }
 
-// Meant is the key that a word was probably to be: of which two letters differ at
-// most, and not half of it.
+// Meant returns the key that a word probably was meant to be: at most two letters differ, and fewer than half of them.
 func Meant(word string, names []string) (key string, ok bool) {
 	const typos = 2
 	least := min(typos, len(word)/2) + 1
@@ -198,7 +197,7 @@ func Meant(word string, names []string) (key string, ok bool) {
 	return key, key != ""
 }
 
-// distance is how many letters differ (Levenshtein).
+// distance returns the Levenshtein distance.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -219,8 +218,7 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// example is a value of a type as it may stand in the file: of a mapping, its first
-// key that cannot be absent.
+// example returns a valid example of a type's value. For a mapping it contains the first required key.
 func example(t reflect.Type) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -5,24 +5,23 @@ import (
 	"strings"
 )
 
-// MaxOps is how many changes a transaction has at most: etcd's own bound.
+// MaxOps is the maximum number of changes in a transaction. It is etcd's limit.
 const MaxOps = 128
 
-// maxKey is how long a key may be, in bytes.
+// maxKey is the maximum length of a key in bytes.
 const maxKey = 1024
 
-// ConflictError names the keys that are not at the revisions at which a
-// transaction wanted them.
+// ConflictError names the keys that were not at the expected revisions.
 type ConflictError struct{ Keys []string }
 
 func (e *ConflictError) Error() string {
 	return strings.Join(e.Keys, ", ") + ": " + ErrConflict.Error()
 }
 
-// Is makes it an ErrConflict.
+// Is makes errors.Is(err, ErrConflict) true.
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
-// checkOps refuses a transaction that no store can make.
+// checkOps rejects transactions that no store supports.
 func checkOps(ops []Op) error {
 	if len(ops) == 0 || len(ops) > MaxOps {
 		return fmt.Errorf("a transaction of %d changes: want 1 to %d", len(ops), MaxOps)
@@ -40,8 +39,8 @@ func checkOps(ops []Op) error {
 	return nil
 }
 
-// ValidKey tells whether a store takes a key: others may have been written to etcd by
-// hand, and are told by lists and watches.
+// ValidKey reports whether a store accepts a key. Lists and watches may return other keys that an administrator wrote
+// to etcd.
 func ValidKey(key string) bool { return checkKey(key) == nil }
 
 func checkKey(key string) error {

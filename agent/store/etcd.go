@@ -16,52 +16,52 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// DefaultPrefix is what the keys in etcd begin with.
+// DefaultPrefix is the default prefix of all keys in etcd.
 const DefaultPrefix = "/fairlead/"
 
-// Options are how etcd is reached.
+// Options configure the connection to etcd.
 type Options struct {
 	Endpoints []string // "https://10.0.0.1:2379"; at least one
 	Prefix    string   // of all keys; "": DefaultPrefix
 
-	CACert, Cert, Key  string // files, PEM; "": the system's authorities, and no certificate of our own
-	Username, Password string // of etcd's own users; "": none
+	CACert, Cert, Key  string // PEM files; "": the system's CAs and no client certificate
+	Username, Password string // an etcd user; "": none
 
-	// Mounts are other prefixes of etcd's by the words with which their keys begin
-	// here: "flannel/" may be "/coreos.com/network/". They are part of what is below "".
+	// Mounts map key prefixes to other etcd prefixes: "flannel/" may be "/coreos.com/network/". Mounted keys also
+	// appear in lists of "".
 	Mounts map[string]string
 
-	DialTimeout time.Duration // a connection may take this long; 0: 2 s
-	Timeout     time.Duration // a call may take this long, and is ErrUnavailable then; 0: 5 s
+	DialTimeout time.Duration // timeout for a connection; 0: 2 s
+	Timeout     time.Duration // timeout for a call, which then returns ErrUnavailable; 0: 5 s
 }
 
 const (
 	dialTimeout = 2 * time.Second
 	callTimeout = 5 * time.Second
-	pageSize    = 500 // keys a page of a list
+	pageSize    = 500 // keys per page of a list
 )
 
-// etcd is a store in etcd. The client is made at the first call, and again after
-// one that could not be made: a user's password is checked by etcd, which may be away.
+// etcd is a store in etcd. The client is created at the first call. If that fails, the next call tries again: creating
+// it checks the password, for which etcd must answer.
 type etcd struct {
 	Options
-	mu     sync.Mutex
-	conn   *clientv3.Client
-	closed bool
-	past   lineage
+	mu      sync.Mutex
+	conn    *clientv3.Client
+	closed  bool
+	lineage lineage
 
-	ctx   context.Context // ends with Close
+	ctx   context.Context // cancelled by Close
 	close context.CancelFunc
 	held  sync.WaitGroup
 }
 
-// Etcd is the store in etcd, 3.4 or newer. It does not wait for etcd to be there.
+// Etcd returns a store in etcd 3.4 or newer. It does not wait for etcd.
 func Etcd(o Options) (Store, error) {
 	if len(o.Endpoints) == 0 {
-		return nil, errors.New(`etcd has no endpoints: want at least one, like "https://10.0.0.1:2379"`)
+		return nil, errors.New(`etcd has no endpoints: want at least one, for example "https://10.0.0.1:2379"`)
 	}
 	if (o.Cert == "") != (o.Key == "") {
-		return nil, errors.New("etcd's client certificate goes with its key: want both files or none")
+		return nil, errors.New("a client certificate for etcd needs its key: set both cert and key, or neither")
 	}
 	if err := o.schemes(); err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func Etcd(o Options) (Store, error) {
 	return e, nil
 }
 
-// client is the connection, made when it is first needed.
+// client returns the client, and creates it if necessary.
 func (e *etcd) client() (*clientv3.Client, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -111,7 +111,7 @@ func (e *etcd) client() (*clientv3.Client, error) {
 
 func (e *etcd) where() string { return strings.Join(e.Endpoints, ", ") }
 
-// call makes one call, which ends when it has taken too long.
+// call runs a call with a timeout.
 func (e *etcd) call(ctx context.Context, do func(context.Context, *clientv3.Client) error) error {
 	c, err := e.client()
 	if err != nil {
@@ -125,8 +125,7 @@ func (e *etcd) call(ctx context.Context, do func(context.Context, *clientv3.Clie
 	return nil
 }
 
-// failed says what an error of the client means. No answer is ErrUnavailable; what
-// etcd refused is not.
+// failed wraps a client error. A missing answer is ErrUnavailable; a rejection is not.
 func (e *etcd) failed(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, ErrConflict) || errors.Is(err, ErrCompacted) || errors.Is(err, os.ErrNotExist):
@@ -138,7 +137,7 @@ func (e *etcd) failed(ctx context.Context, err error) error {
 	case e.ctx.Err() != nil:
 		return fmt.Errorf("etcd at %s: %w", e.where(), os.ErrClosed)
 	case refusal(err):
-		return fmt.Errorf("etcd at %s refuses: %w", e.where(), err)
+		return fmt.Errorf("etcd at %s rejected the request: %w", e.where(), err)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		if why := e.why(); why != nil {
@@ -148,7 +147,7 @@ func (e *etcd) failed(ctx context.Context, err error) error {
 	return fmt.Errorf("etcd at %s: %w: %w", e.where(), err, ErrUnavailable)
 }
 
-// refusal tells whether etcd answered, and said no.
+// refusal reports whether etcd answered with a rejection.
 func refusal(err error) bool {
 	code := status.Code(err)
 	if e, ok := errors.AsType[rpctypes.EtcdError](err); ok {
@@ -157,13 +156,13 @@ func refusal(err error) bool {
 	switch code {
 	case codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument, codes.FailedPrecondition, codes.OutOfRange, codes.NotFound:
 		return true
-	case codes.ResourceExhausted: // no space is an answer; too many requests is none
+	case codes.ResourceExhausted: // "no space" is an answer; "too many requests" is temporary
 		return strings.Contains(err.Error(), "no space") || strings.Contains(err.Error(), "larger than max")
 	}
 	return false
 }
 
-// Close lets go of what is held.
+// Close releases all held keys and closes the connection.
 func (e *etcd) Close() error {
 	e.mu.Lock()
 	if e.closed {

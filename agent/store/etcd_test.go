@@ -27,7 +27,7 @@ func TestEtcdOfThree(t *testing.T) {
 	storetest.Run(t, c.Store)
 }
 
-// What etcd refuses is not taken for its absence, and says why.
+// TestEtcdRefuses checks that a rejection by etcd is not reported as unavailability and gives the reason.
 func TestEtcdRefuses(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{TLS: true})
@@ -38,15 +38,15 @@ func TestEtcdRefuses(t *testing.T) {
 		away   bool
 		want   string
 	}{
-		"no user":           {func(o *store.Options) { o.Username, o.Password = "", "" }, false, "permission denied"},
-		"wrong password":    {func(o *store.Options) { o.Password = "wrong" }, false, "authentication failed"},
-		"beside its prefix": {func(o *store.Options) { o.Prefix = "/other/" }, false, "permission denied"},
-		"no certificate":    {func(o *store.Options) { o.Cert, o.Key = "", "" }, true, "it wants a certificate of ours, in cert and key: the store is not available"},
-		"another authority": {func(o *store.Options) { o.CACert = etcdtest.Authority(t) }, true, "certificate signed by unknown authority: it is not that of "},
-		"no authority":      {func(o *store.Options) { o.CACert = "" }, true, "want the certificate of that authority in caCert"},
+		"no user":            {func(o *store.Options) { o.Username, o.Password = "", "" }, false, "permission denied"},
+		"wrong password":     {func(o *store.Options) { o.Password = "wrong" }, false, "authentication failed"},
+		"outside its prefix": {func(o *store.Options) { o.Prefix = "/other/" }, false, "permission denied"},
+		"no certificate":     {func(o *store.Options) { o.Cert, o.Key = "", "" }, true, "it requires a client certificate: set cert and key: the store is not available"},
+		"another authority":  {func(o *store.Options) { o.CACert = etcdtest.Authority(t) }, true, "certificate signed by unknown authority: the CA is not in "},
+		"no authority":       {func(o *store.Options) { o.CACert = "" }, true, "set caCert to the certificate of its CA"},
 		"without TLS": {func(o *store.Options) {
 			o.CACert, o.Cert, o.Key, o.Endpoints = "", "", "", []string{strings.Replace(o.Endpoints[0], "https:", "http:", 1)}
-		}, true, " speaks TLS: want https://127."},
+		}, true, " uses TLS: set the endpoint to https://127."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -69,11 +69,11 @@ func TestEtcdRefuses(t *testing.T) {
 func TestEtcdOptions(t *testing.T) {
 	t.Parallel()
 	for want, o := range map[string]store.Options{
-		"no endpoints":          {},
-		"both files":            {Endpoints: []string{"https://127.0.0.1:1"}, Cert: "cert"},
-		"no such file":          {Endpoints: []string{"https://127.0.0.1:1"}, CACert: "/nowhere/ca.pem"},
-		"has no certificate":    {Endpoints: []string{"https://127.0.0.1:1"}, CACert: "etcd_test.go"},
-		"the client certificat": {Endpoints: []string{"https://127.0.0.1:1"}, Cert: "etcd_test.go", Key: "etcd_test.go"},
+		"no endpoints":            {},
+		"set both cert and key":   {Endpoints: []string{"https://127.0.0.1:1"}, Cert: "cert"},
+		"no such file":            {Endpoints: []string{"https://127.0.0.1:1"}, CACert: "/nowhere/ca.pem"},
+		"contains no certificate": {Endpoints: []string{"https://127.0.0.1:1"}, CACert: "etcd_test.go"},
+		"the client certificat":   {Endpoints: []string{"https://127.0.0.1:1"}, Cert: "etcd_test.go", Key: "etcd_test.go"},
 	} {
 		if _, err := store.Etcd(o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
@@ -81,8 +81,7 @@ func TestEtcdOptions(t *testing.T) {
 	}
 }
 
-// Whether etcd is spoken with in the clear is never a matter of the order of endpoints,
-// nor against what else is configured.
+// TestEtcdSchemes checks that encryption depends neither on the order of the endpoints nor on other options.
 func TestEtcdSchemes(t *testing.T) {
 	t.Parallel()
 	ca := etcdtest.Authority(t)
@@ -94,14 +93,14 @@ func TestEtcdSchemes(t *testing.T) {
 		{"https://a:1", ca, ""},
 		{"a:1 b:1", "", ""},
 		{"a:1 b:1", ca, ""},
-		{"http://a:1", ca, "http://a:1 is without encryption"},
+		{"http://a:1", ca, "http://a:1 is unencrypted"},
 		{"https://a:1 http://b:1", "", "http://b:1: want all of them with https"},
 		{"http://a:1 https://b:1", "", "https://b:1: want all of them with https"},
 		{"a:1 https://b:1", "", "https://b:1: want all of them with https"},
 		{"https://a:1 b:1", ca, "b:1: want all of them with https"},
 		{"HTTPS://a:1", ca, `"HTTPS://a:1": want "https://HOST:PORT"`},
 		{"https://", "", `"https://": want`},
-		{"https://a:1 https://root:secret@b:1", "", "an endpoint of etcd has a user's name or password in it"},
+		{"https://a:1 https://root:secret@b:1", "", "an etcd endpoint contains a user name or password"},
 	} {
 		s, err := store.Etcd(store.Options{Endpoints: strings.Fields(c.endpoints), CACert: c.ca})
 		if err == nil {
@@ -116,7 +115,8 @@ func TestEtcdSchemes(t *testing.T) {
 	}
 }
 
-// TLS where etcd has none is said with what to look at, and nothing of deadlines.
+// TestEtcdWithoutTLS checks the error for https endpoints of an etcd without TLS: it advises what to check and does not
+// mention deadlines.
 func TestEtcdWithoutTLS(t *testing.T) {
 	t.Parallel()
 	o := etcdtest.Start(t, etcdtest.Options{}).Options()
@@ -127,12 +127,12 @@ func TestEtcdWithoutTLS(t *testing.T) {
 	}
 	defer s.Close()
 	_, err = s.Get(storetest.Context(t), "a")
-	if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "its endpoint begins with http://") || strings.Contains(err.Error(), "deadline") {
+	if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "its endpoint must begin with http://") || strings.Contains(err.Error(), "deadline") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// A store that is not there is said soon, by name, to every call.
+// TestEtcdAway checks that every call to an unreachable etcd fails soon and names it.
 func TestEtcdAway(t *testing.T) {
 	t.Parallel()
 	for _, user := range []string{"", "somebody"} {
@@ -156,7 +156,7 @@ func TestEtcdAway(t *testing.T) {
 	}
 }
 
-// Who watches from a revision that was compacted lists again.
+// TestEtcdCompaction checks that a watch from a compacted revision lists again.
 func TestEtcdCompaction(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{})
@@ -172,8 +172,8 @@ func TestEtcdCompaction(t *testing.T) {
 	storetest.Put(t, s, "nodes/b", "1")
 }
 
-// One of three members lost: nothing is seen of it. The quorum lost: calls say so,
-// soon, a hold is lost, and a follower knows. Back: it goes on where it was.
+// TestEtcdQuorum checks that losing one of three members has no visible effect. Without a quorum, calls fail soon, a
+// hold is lost, and the follower is informed. Afterwards it continues where it was.
 func TestEtcdQuorum(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{Members: 3})
@@ -195,7 +195,7 @@ func TestEtcdQuorum(t *testing.T) {
 		t.Helper()
 		storetest.Eventually(t, func() bool {
 			_, err := s.Commit(storetest.Context(t), store.Op{Key: key, Value: []byte("1")})
-			return err == nil || errors.Is(err, store.ErrConflict) // done, and the answer was lost
+			return err == nil || errors.Is(err, store.ErrConflict) // committed, but the answer was lost
 		})
 		want[key] = "1"
 		storetest.Eventually(t, func() bool { return m.Has(want) })
@@ -225,7 +225,7 @@ func TestEtcdQuorum(t *testing.T) {
 	}
 }
 
-// A member that says nothing, its connections open, is given up.
+// TestEtcdSilent checks that a member that stops answering on open connections is given up.
 func TestEtcdSilent(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{})
@@ -259,8 +259,8 @@ func TestClosedEtcd(t *testing.T) {
 	}
 }
 
-// A mount is another prefix of etcd's: its keys are listed, watched and written with
-// the store's own, in one transaction with them.
+// TestEtcdMounts checks that a mounted prefix is listed, watched and written together with the store's own keys, in the
+// same transaction.
 func TestEtcdMounts(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{})

@@ -34,7 +34,7 @@ func (e *etcd) Hold(ctx context.Context, key string, value []byte, ttl time.Dura
 	return lost, nil
 }
 
-// grant asks for a lease. Its time is counted in whole seconds.
+// grant requests a lease. Its TTL is in whole seconds.
 func (e *etcd) grant(ctx context.Context, ttl time.Duration) (lease clientv3.LeaseID, err error) {
 	err = e.call(ctx, func(ctx context.Context, c *clientv3.Client) error {
 		r, err := c.Grant(ctx, int64(max(ttl, time.Second)/time.Second))
@@ -58,8 +58,7 @@ func (e *etcd) holdBy(ctx context.Context, key string, value []byte, lease clien
 	})
 }
 
-// keep waits for the end: of the context or the store, which lets go of the key, or
-// of the lease.
+// keep waits until the context or the store ends, and then releases the key, or until the lease is lost.
 func (e *etcd) keep(ctx context.Context, lease clientv3.LeaseID, alive <-chan *clientv3.LeaseKeepAliveResponse, lost chan struct{}) {
 	defer e.held.Done()
 	for {
@@ -84,7 +83,7 @@ func (e *etcd) keep(ctx context.Context, lease clientv3.LeaseID, alive <-chan *c
 	}
 }
 
-// revoke lets go of what a lease holds, now if etcd answers, else when it runs out.
+// revoke revokes a lease. If etcd does not answer, the lease expires.
 func (e *etcd) revoke(lease clientv3.LeaseID) {
 	e.mu.Lock()
 	c := e.conn

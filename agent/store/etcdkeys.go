@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// full is a key, or what keys begin with, as etcd has it.
+// full returns the key or prefix in etcd.
 func (e *etcd) full(key string) string {
 	for at, prefix := range e.Mounts {
 		if rest, ok := strings.CutPrefix(key, at); ok {
@@ -16,7 +16,7 @@ func (e *etcd) full(key string) string {
 	return e.Prefix + key
 }
 
-// short is the key of one of etcd's.
+// short returns the store's key for a key in etcd.
 func (e *etcd) short(full string) string {
 	for at, prefix := range e.Mounts {
 		if rest, ok := strings.CutPrefix(full, prefix); ok {
@@ -26,7 +26,7 @@ func (e *etcd) short(full string) string {
 	return strings.TrimPrefix(full, e.Prefix)
 }
 
-// ranges are the prefixes in etcd of all keys below one of the store's.
+// ranges returns the etcd prefixes that hold the keys below a prefix.
 func (e *etcd) ranges(prefix string) []string {
 	list := []string{e.full(prefix)}
 	if prefix == "" {

@@ -13,19 +13,19 @@ import (
 func (e *etcd) entry(kv *mvccpb.KeyValue) Entry {
 	value := kv.Value
 	if value == nil {
-		value = []byte{} // nil would be none
+		value = []byte{} // nil would mean deleted
 	}
 	return Entry{Key: e.short(string(kv.Key)), Value: value, Revision: kv.ModRevision}
 }
 
 func (e *etcd) Get(ctx context.Context, key string) (got Entry, err error) {
 	err = e.call(ctx, func(ctx context.Context, c *clientv3.Client) error {
-		seen := e.past.seen()
+		seen := e.lineage.seen()
 		r, err := c.Get(ctx, e.full(key))
 		if err != nil {
 			return err
 		}
-		e.past.note(r.Header, seen)
+		e.lineage.observe(r.Header, seen)
 		if len(r.Kvs) == 0 {
 			return fmt.Errorf("%s: %w", key, os.ErrNotExist)
 		}
@@ -35,7 +35,7 @@ func (e *etcd) Get(ctx context.Context, key string) (got Entry, err error) {
 	return got, err
 }
 
-// listAgain is how often a list is begun anew that etcd compacted away under it.
+// listAgain is how often a list is restarted after etcd compacted its revision.
 const listAgain = 3
 
 func (e *etcd) List(ctx context.Context, prefix string) (entries []Entry, revision int64, err error) {
@@ -48,7 +48,7 @@ func (e *etcd) List(ctx context.Context, prefix string) (entries []Entry, revisi
 	return entries, revision, err
 }
 
-// listOnce reads all as of one revision.
+// listOnce lists everything as of one revision.
 func (e *etcd) listOnce(ctx context.Context, prefix string) (entries []Entry, revision int64, err error) {
 	for _, from := range e.ranges(prefix) {
 		var some []Entry
@@ -60,12 +60,12 @@ func (e *etcd) listOnce(ctx context.Context, prefix string) (entries []Entry, re
 	return entries, revision, nil
 }
 
-// pages reads page after page, all of them as of a revision; 0: the first one's.
+// pages reads all pages as of a revision. 0 means the first page's revision.
 func (e *etcd) pages(ctx context.Context, prefix string, revision int64) (entries []Entry, _ int64, err error) {
 	from, to := prefix, clientv3.GetPrefixRangeEnd(prefix)
 	for {
 		var page *clientv3.GetResponse
-		seen := e.past.seen()
+		seen := e.lineage.seen()
 		err := e.call(ctx, func(ctx context.Context, c *clientv3.Client) (err error) {
 			page, err = c.Get(ctx, from, clientv3.WithRange(to), clientv3.WithLimit(pageSize), clientv3.WithRev(revision))
 			return err
@@ -73,7 +73,7 @@ func (e *etcd) pages(ctx context.Context, prefix string, revision int64) (entrie
 		if err != nil {
 			return nil, 0, err
 		}
-		e.past.note(page.Header, seen)
+		e.lineage.observe(page.Header, seen)
 		if revision == 0 {
 			revision = page.Header.Revision
 		}
@@ -106,12 +106,12 @@ func (e *etcd) Commit(ctx context.Context, ops ...Op) (revision int64, err error
 		}
 	}
 	err = e.call(ctx, func(ctx context.Context, c *clientv3.Client) error {
-		seen := e.past.seen()
+		seen := e.lineage.seen()
 		r, err := c.Txn(ctx).If(when...).Then(then...).Else(otherwise...).Commit()
 		if err != nil {
 			return err
 		}
-		e.past.note(r.Header, seen)
+		e.lineage.observe(r.Header, seen)
 		revision = r.Header.Revision
 		if !r.Succeeded {
 			return conflict(ops, r)
@@ -121,7 +121,7 @@ func (e *etcd) Commit(ctx context.Context, ops ...Op) (revision int64, err error
 	return revision, err
 }
 
-// conflict names the keys that were not at their revisions.
+// conflict returns a ConflictError with the keys that were not at the expected revisions.
 func conflict(ops []Op, r *clientv3.TxnResponse) error {
 	var keys []string
 	for i, o := range ops {

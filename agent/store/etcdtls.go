@@ -9,29 +9,28 @@ import (
 	"strings"
 )
 
-// schemes refuses endpoints that would be spoken with otherwise than they say. The
-// client goes by the first endpoint for all of them, and by "http" whatever
-// certificates it is given: a password would go over the wire as it is.
+// schemes rejects endpoints that the client would not use as written. The client uses the first endpoint's scheme for
+// all of them, and with "http" it ignores certificates: a password would be sent unencrypted.
 func (o Options) schemes() error {
 	first, _, _ := strings.Cut(o.Endpoints[0], "://")
 	for _, e := range o.Endpoints {
 		scheme, host, some := strings.Cut(e, "://")
 		switch {
-		case strings.Contains(e, "@"): // errors name endpoints
-			return errors.New("an endpoint of etcd has a user's name or password in it: give them as username and passwordFile")
+		case strings.Contains(e, "@"): // errors contain endpoints
+			return errors.New("an etcd endpoint contains a user name or password: set username and passwordFile instead")
 		case some && (scheme != "http" && scheme != "https" || host == ""):
-			return fmt.Errorf(`etcd's endpoint %q: want "https://HOST:PORT", or "http://HOST:PORT" without encryption`, e)
+			return fmt.Errorf(`etcd endpoint %q: want "https://HOST:PORT", or "http://HOST:PORT" without encryption`, e)
 		case some != strings.Contains(o.Endpoints[0], "://") || some && scheme != first:
-			return fmt.Errorf("etcd's endpoints %s and %s: want all of them with https, or all with http", o.Endpoints[0], e)
+			return fmt.Errorf("etcd endpoints %s and %s: want all of them with https, or all with http", o.Endpoints[0], e)
 		case scheme == "http" && some && (o.CACert != "" || o.Cert != ""):
-			return fmt.Errorf("etcd's endpoint %s is without encryption, and there are certificates for it: want https, or no certificates", e)
+			return fmt.Errorf("etcd endpoint %s is unencrypted, but certificates are configured: use https or remove the certificates", e)
 		}
 	}
 	return nil
 }
 
-// tls is how the connection is secured; nil: not at all. Our own certificate is read
-// from its file at each connection, so that a renewed one is taken.
+// tls returns the TLS configuration, or nil for unencrypted connections. The client certificate is read again for each
+// connection, so a renewed one takes effect.
 func (e *etcd) tls() (*tls.Config, error) {
 	if e.CACert == "" && e.Cert == "" && !strings.HasPrefix(e.Endpoints[0], "https://") {
 		return nil, nil
@@ -40,11 +39,11 @@ func (e *etcd) tls() (*tls.Config, error) {
 	if e.CACert != "" {
 		pem, err := os.ReadFile(e.CACert)
 		if err != nil {
-			return nil, fmt.Errorf("etcd's certificate authority: %w", err)
+			return nil, fmt.Errorf("read the CA certificate for etcd: %w", err)
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("etcd's certificate authority: %s has no certificate: want PEM", e.CACert)
+			return nil, fmt.Errorf("CA certificate for etcd: %s contains no certificate: want PEM", e.CACert)
 		}
 	}
 	if e.Cert != "" {

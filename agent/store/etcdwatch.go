@@ -10,8 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A watch of which nothing was heard for quiet asks for a sign of life, which has
-// this long to come.
+// A watch that is silent for quiet requests a progress notification, which must arrive within this time.
 const (
 	quiet      = 10 * time.Second
 	signOfLife = 5 * time.Second
@@ -22,11 +21,11 @@ func (e *etcd) Watch(ctx context.Context, prefix string, after int64, f func(Bat
 	if err != nil {
 		return err
 	}
-	lineage, grew := e.past.state()
-	// Without a leader the member would go on saying nothing.
+	lineage, grew := e.lineage.state()
+	// Without this, a member that has no leader would stay silent.
 	limited, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	events := e.hear(limited, c, prefix, after)
+	events := e.watchAll(limited, c, prefix, after)
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
 	asked := false
@@ -38,7 +37,7 @@ func (e *etcd) Watch(ctx context.Context, prefix string, after int64, f func(Bat
 			}
 			asked = false
 			timer.Reset(quiet)
-			e.makeSure(ctx, h.WatchResponse, after)
+			e.checkRestored(ctx, h.WatchResponse, after)
 			if e.Lineage() != lineage {
 				return e.rewound()
 			}
@@ -52,11 +51,11 @@ func (e *etcd) Watch(ctx context.Context, prefix string, after int64, f func(Bat
 			return e.rewound()
 		case <-timer.C:
 			if asked {
-				return e.anew(prefix, fmt.Errorf("etcd at %s has been silent for %v: %w", e.where(), quiet+signOfLife, ErrUnavailable))
+				return e.relist(prefix, fmt.Errorf("etcd at %s has been silent for %v: %w", e.where(), quiet+signOfLife, ErrUnavailable))
 			}
 			asked = true
 			timer.Reset(signOfLife)
-			go func() { _ = c.RequestProgress(limited) }() // it waits for a connection
+			go func() { _ = c.RequestProgress(limited) }() // it blocks until there is a connection
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-e.ctx.Done():
@@ -67,38 +66,38 @@ func (e *etcd) Watch(ctx context.Context, prefix string, after int64, f func(Bat
 
 func (e *etcd) rewound() error { return fmt.Errorf("etcd at %s: %w", e.where(), ErrRewound) }
 
-// heard is what one of several watches said.
-type heard struct {
+// watchResult is a response of one of several watches.
+type watchResult struct {
 	clientv3.WatchResponse
 	open bool
 }
 
-// hear watches all ranges of a prefix at once.
-func (e *etcd) hear(ctx context.Context, c *clientv3.Client, prefix string, after int64) <-chan heard {
-	out := make(chan heard)
-	tell := func(h heard) {
+// watchAll watches all ranges of a prefix.
+func (e *etcd) watchAll(ctx context.Context, c *clientv3.Client, prefix string, after int64) <-chan watchResult {
+	out := make(chan watchResult)
+	tell := func(h watchResult) {
 		select {
 		case out <- h:
 		case <-ctx.Done():
 		}
 	}
 	for _, from := range e.ranges(prefix) {
-		// A revision that is too large for a message comes in fragments, which the client
-		// puts together: without this it would be refused.
+		// WithFragment splits revisions that are too large for one message; the client joins them. Without it etcd
+		// would reject them.
 		events := c.Watch(ctx, from, clientv3.WithPrefix(), clientv3.WithRev(after+1), clientv3.WithFragment(), clientv3.WithCreatedNotify())
 		go func() {
 			for r := range events {
-				tell(heard{r, true})
+				tell(watchResult{r, true})
 			}
-			tell(heard{})
+			tell(watchResult{})
 		}()
 	}
 	return out
 }
 
-// anew has all listed anew after a failure of several watches: what one has
-// told says nothing of the others.
-func (e *etcd) anew(prefix string, err error) error {
+// relist turns the failure of one of several watches into ErrCompacted, because one watch's progress says nothing about
+// the others.
+func (e *etcd) relist(prefix string, err error) error {
 	if len(e.ranges(prefix)) > 1 {
 		return fmt.Errorf("%w; %w", err, ErrCompacted)
 	}
@@ -112,10 +111,10 @@ func (e *etcd) watchFailed(ctx context.Context, prefix string, open bool, err er
 	if err == nil || !open {
 		err = errors.Join(err, errors.New("the watch ended"))
 	}
-	return e.anew(prefix, e.failed(ctx, err))
+	return e.relist(prefix, e.failed(ctx, err))
 }
 
-// batches hands on what a response has, a batch for each revision.
+// batches delivers a response's events, one batch per revision.
 func (e *etcd) batches(events []*clientv3.Event, f func(Batch) error) error {
 	b := Batch{}
 	for i, ev := range events {

@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// whyTime is how long is spent on finding out why there was no answer.
+// whyTime limits the diagnosis of a missing answer.
 const whyTime = 500 * time.Millisecond
 
-// why is what is wrong with the connection to an endpoint, in place of the client's
-// "deadline exceeded"; nil if there is a connection and etcd is silent.
+// why returns what is wrong with the connection to an endpoint, instead of the client's "deadline exceeded". It returns
+// nil if the connection works and etcd is silent.
 func (e *etcd) why() error {
 	var words []string
 	for _, endpoint := range e.Endpoints {
@@ -55,44 +55,44 @@ func (e *etcd) knock(endpoint string) error {
 	secure := tls.Client(conn, conf)
 	err = secure.HandshakeContext(ctx)
 	if err == nil {
-		// A server that does not like our certificate says so after the handshake.
+		// A server that rejects our certificate reports it after the handshake.
 		_ = secure.SetReadDeadline(time.Now().Add(whyTime / 2))
 		if _, err = secure.Read(make([]byte, 1)); !refused(err) {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: %w%s", u.Host, err, e.mend(err))
+	return fmt.Errorf("%s: %w%s", u.Host, err, e.tlsHint(err))
 }
 
-// speaksTLS refuses a server that answers to TLS, and was spoken to without.
+// speaksTLS returns an error if a server without https in its endpoint answers a TLS handshake.
 func speaksTLS(ctx context.Context, conn net.Conn, host string) error {
-	err := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(ctx) // nothing is said to it
+	err := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(ctx) // nothing secret is sent
 	if err != nil && !refused(err) {
 		return nil
 	}
-	return fmt.Errorf("%s speaks TLS: want https://%s among the endpoints", host, host)
+	return fmt.Errorf("%s uses TLS: set the endpoint to https://%s", host, host)
 }
 
-// mend is what to look at when TLS failed.
-func (e *etcd) mend(err error) string {
+// tlsHint returns advice for a TLS error.
+func (e *etcd) tlsHint(err error) string {
 	_, unknown := errors.AsType[x509.UnknownAuthorityError](err)
 	_, noTLS := errors.AsType[tls.RecordHeaderError](err)
 	switch {
 	case unknown && e.CACert == "":
-		return ": want the certificate of that authority in caCert"
+		return ": set caCert to the certificate of its CA"
 	case unknown:
-		return ": it is not that of " + e.CACert + " (caCert)"
+		return ": the CA is not in " + e.CACert + " (caCert)"
 	case refused(err) && e.Cert == "":
-		return ": it wants a certificate of ours, in cert and key"
+		return ": it requires a client certificate: set cert and key"
 	case refused(err):
-		return ": it does not want that of " + e.Cert + " (cert)"
+		return ": it rejects the client certificate " + e.Cert + " (cert)"
 	case noTLS || errors.Is(err, io.EOF):
-		return ": does it speak TLS? If not, its endpoint begins with http://"
+		return ": if it does not use TLS, its endpoint must begin with http://"
 	}
 	return ""
 }
 
-// refused tells whether the server ended a handshake, with what TLS has for that.
+// refused reports whether the server aborted the handshake with a TLS alert.
 func refused(err error) bool {
 	_, alert := errors.AsType[tls.AlertError](err)
 	op, ok := errors.AsType[*net.OpError](err)

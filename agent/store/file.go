@@ -13,34 +13,32 @@ import (
 	"github.com/fairlead/fairlead/internal/filelock"
 )
 
-// file is a store in a file of this host, for all of its processes. Whoever writes
-// holds the lock beside it; who reads takes it only when the file has changed.
+// file is a store in a file that all processes of this host share. Writers hold the lock file. Readers take the lock
+// only if the file has changed.
 type file struct {
 	path string
 
 	mu     sync.Mutex
 	state  *state
-	log    *os.File // the file that state was read from
-	offset int64    // of the first byte that was not
+	log    *os.File // the open file that state was read from
+	offset int64    // end of the part that was read
 	held   map[string]*os.File
 	closed chan struct{}
 	swept  sweep
 }
 
-// compactAt is how much longer than what it holds the file gets, in bytes, before it
-// is written anew.
+// compactAt is by how many bytes the file may exceed its content before it is rewritten.
 const compactAt = 1 << 20
 
-// File opens the store in a file, which is made if it is not there. Several
-// processes may use it at once; a kill at any moment loses nothing that Commit said
-// is done, and no part of a transaction is ever seen.
+// File opens the store in a file, and creates it if missing. Several processes may use it at once. A kill loses nothing
+// that Commit reported as done, and no reader ever sees part of a transaction.
 func File(path string) (Store, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("the store's file: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("make the directory of the store's file: %w", err)
+		return nil, fmt.Errorf("create the directory of the store's file: %w", err)
 	}
 	f := &file{path: path, state: newState(), held: map[string]*os.File{}, closed: make(chan struct{})}
 	f.mu.Lock()
@@ -52,7 +50,7 @@ func File(path string) (Store, error) {
 	return f, nil
 }
 
-// locked runs with the lock on the file, and with all that is in it read.
+// locked calls do with the file locked and read completely.
 func (f *file) locked(ctx context.Context, do func() error) error {
 	lock, err := os.OpenFile(f.path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -68,7 +66,7 @@ func (f *file) locked(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// fresh reads what others wrote since. Only if there is something the lock is taken.
+// fresh reads other processes' changes. It takes the lock only if there are any.
 func (f *file) fresh(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -84,7 +82,7 @@ func (f *file) fresh(ctx context.Context) error {
 	return f.locked(ctx, func() error { return f.sweepHolds() })
 }
 
-// unchanged tells whether the file is the one that was read, to its end.
+// unchanged reports whether the file was read to its end and not replaced.
 func (f *file) unchanged() bool {
 	var st syscall.Stat_t
 	return f.log != nil && syscall.Stat(f.path, &st) == nil && st.Size == f.offset && sameFile(f.log, st)
@@ -95,8 +93,8 @@ func sameFile(f *os.File, st syscall.Stat_t) bool {
 	return syscall.Fstat(int(f.Fd()), &open) == nil && open.Dev == st.Dev && open.Ino == st.Ino
 }
 
-// catchUp reads, with the lock held, what is new; a file that another process wrote
-// anew from its beginning. What a kill left of a record at its end is cut off.
+// catchUp reads new records, or the whole file if another process rewrote it. It truncates an incomplete last record,
+// which a kill leaves. The caller holds the lock.
 func (f *file) catchUp() error {
 	if f.unchanged() {
 		return nil
@@ -104,7 +102,7 @@ func (f *file) catchUp() error {
 	log, err := os.OpenFile(f.path, os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		if f.log != nil {
-			return errors.New("it was deleted while it was in use: stop what uses it, or put it back")
+			return errors.New("it was deleted while in use: stop its users or restore it")
 		}
 		return f.rewrite()
 	}
@@ -119,7 +117,7 @@ func (f *file) catchUp() error {
 	if f.log != nil && sameFile(f.log, st) {
 		log.Close()
 		if st.Size < f.offset {
-			return fmt.Errorf("it has %d bytes, and had %d: somebody cut it", st.Size, f.offset)
+			return fmt.Errorf("it has %d bytes but had %d: another program truncated it", st.Size, f.offset)
 		}
 		return f.readOn()
 	}
@@ -136,8 +134,7 @@ func (f *file) forget() {
 	}
 }
 
-// readAll reads the file from its beginning: a snapshot, then transactions. On an
-// error it is as if it had not been opened.
+// readAll reads the file from its beginning: a snapshot, then transactions. On an error it closes the file.
 func (f *file) readAll(first bool) (err error) {
 	defer func() {
 		if err != nil {
@@ -146,7 +143,7 @@ func (f *file) readAll(first bool) (err error) {
 	}()
 	head := make([]byte, len(magic))
 	if _, err := io.ReadFull(f.log, head); err != nil || string(head) != magic {
-		return fmt.Errorf("it is no store of Fairlead's: it begins with %q", head)
+		return fmt.Errorf("it is not a Fairlead store: it begins with %q", head)
 	}
 	f.offset = int64(len(magic))
 	rest, err := io.ReadAll(f.log)
@@ -155,14 +152,14 @@ func (f *file) readAll(first bool) (err error) {
 	}
 	r, n, err := next(rest)
 	if err != nil || r.kind != kindSnapshot {
-		return errors.Join(fmt.Errorf("byte %d: its snapshot cannot be read: want the file from a backup", f.offset), err)
+		return errors.Join(fmt.Errorf("byte %d: cannot read the snapshot: restore the file from a backup", f.offset), err)
 	}
 	f.state.replace(r, first)
 	f.offset += int64(n)
 	return f.take(rest[n:])
 }
 
-// readOn reads what was appended.
+// readOn reads appended records.
 func (f *file) readOn() error {
 	rest, err := io.ReadAll(io.NewSectionReader(f.log, f.offset, 1<<62))
 	if err != nil {
@@ -171,7 +168,7 @@ func (f *file) readOn() error {
 	return f.take(rest)
 }
 
-// take applies the records of bytes that begin at f.offset.
+// take applies the records in b, which begins at f.offset.
 func (f *file) take(b []byte) error {
 	for len(b) > 0 {
 		r, n, err := next(b)
@@ -182,7 +179,7 @@ func (f *file) take(b []byte) error {
 			return f.log.Truncate(f.offset)
 		}
 		if err != nil {
-			return fmt.Errorf("byte %d is damaged (%w), and what follows is not: want the file from a backup, or one without the records from there on", f.offset, err)
+			return fmt.Errorf("byte %d is damaged (%w) and intact records follow: restore the file from a backup, or truncate it there", f.offset, err)
 		}
 		f.state.apply(r)
 		f.offset += int64(n)

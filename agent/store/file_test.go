@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead/fairlead/agent/store/storetest"
 )
 
-// asWriter makes the test binary a process that writes to a store until it is killed.
+// asWriter makes the test binary write to a store until it is killed.
 const asWriter = "FAIRLEAD_STORE_WRITER"
 
 func TestMain(m *testing.M) {
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// write makes transactions of three keys, and says on its output which are done.
+// write commits transactions of three keys and prints each finished one.
 func write(path string) error {
 	s, err := store.File(path)
 	if err != nil {
@@ -43,7 +43,7 @@ func write(path string) error {
 	if e, err := s.Get(ctx, "kill/a"); err == nil {
 		was = e.Revision
 	}
-	filler := strings.Repeat("x", 20000) // so that it is written anew now and then
+	filler := strings.Repeat("x", 20000) // large enough to trigger compaction now and then
 	for {
 		var ops []store.Op
 		for _, k := range []string{"a", "b", "c"} {
@@ -72,8 +72,8 @@ func TestFile(t *testing.T) {
 	storetest.Run(t, func(t testing.TB) store.Store { return openFile(t, path) })
 }
 
-// A process is killed while it writes, again and again: what it said is done is
-// there, nothing is there in part, and what it held is let go of.
+// TestFileKilled kills a writing process repeatedly. Every reported transaction exists, none exists in part, and its
+// held key is released.
 func TestFileKilled(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store")
@@ -121,7 +121,7 @@ func killed(t *testing.T, path string, after time.Duration) string {
 
 func lastLine(s string) string {
 	lines := strings.Split(strings.TrimSuffix(s, "\n"), "\n")
-	if !strings.HasSuffix(s, "\n") { // cut off
+	if !strings.HasSuffix(s, "\n") { // truncated
 		lines = lines[:len(lines)-1]
 	}
 	if len(lines) == 0 {
@@ -130,7 +130,7 @@ func lastLine(s string) string {
 	return lines[len(lines)-1]
 }
 
-// sample is a store with three transactions, and where each ends.
+// sample writes a store with three transactions and returns where each ends.
 func sample(t *testing.T, path string) (ends []int64) {
 	t.Helper()
 	s := openFile(t, path)
@@ -150,7 +150,7 @@ func sample(t *testing.T, path string) (ends []int64) {
 	return ends
 }
 
-// Whatever is left of the last record is cut off, and the store is written on.
+// TestFileTorn checks that any rest of the last record is truncated and that the store accepts writes after it.
 func TestFileTorn(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store")
@@ -183,7 +183,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// A byte that was changed before the last record is an error that says where.
+// TestFileDamaged checks that a changed byte before the last record is an error that gives the position.
 func TestFileDamaged(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store")
@@ -202,12 +202,12 @@ func TestFileDamaged(t *testing.T) {
 		}
 	}
 	must(t, os.WriteFile(path, []byte("#!/bin/sh\n"), 0o600))
-	if _, err := store.File(path); err == nil || !strings.Contains(err.Error(), "no store of Fairlead's") {
+	if _, err := store.File(path); err == nil || !strings.Contains(err.Error(), "not a Fairlead store") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// The file does not grow for ever, and who watches meanwhile misses nothing.
+// TestFileCompaction checks that the file is compacted and that a watcher misses nothing.
 func TestFileCompaction(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store")
@@ -230,7 +230,7 @@ func TestFileCompaction(t *testing.T) {
 	}
 }
 
-// Ten thousand keys are written, listed and opened in a moment.
+// TestFileLarge checks that ten thousand keys are written, listed and opened quickly.
 func TestFileLarge(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store")

@@ -12,11 +12,10 @@ import (
 	"github.com/fairlead/fairlead/internal/filelock"
 )
 
-// A key that is held has a file that its holder has locked: when the process dies
-// the kernel lets go of it, and whoever looks next deletes the key. Files are
-// locked, made and removed with the store's lock held.
+// A held key has a file that its holder has locked. When the process dies, the kernel releases the lock, and the next
+// process that looks deletes the key. These files are locked, created and removed with the store's lock held.
 
-// sweepEvery is how often dead holders are looked for.
+// sweepEvery is the interval for finding dead holders.
 const sweepEvery = time.Second
 
 type sweep struct{ last time.Time }
@@ -69,7 +68,7 @@ func (f *file) hold(key string, value []byte) error {
 	return nil
 }
 
-// release lets go of a key when its context ends; the store's end loses it.
+// release releases a key when its context ends. Closing the store closes lost.
 func (f *file) release(ctx context.Context, key string, lost chan struct{}) {
 	select {
 	case <-f.closed:
@@ -77,12 +76,12 @@ func (f *file) release(ctx context.Context, key string, lost chan struct{}) {
 	case <-ctx.Done():
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.letGo(key)
+		f.releaseKey(key)
 	}
 }
 
-// letGo deletes a key that is held. If that fails the next who looks does it.
-func (f *file) letGo(key string) {
+// releaseKey deletes a held key. If that fails, the next sweep deletes it.
+func (f *file) releaseKey(key string) {
 	lock := f.held[key]
 	if lock == nil {
 		return
@@ -105,12 +104,12 @@ func (f *file) dead(key string) error {
 	return os.Remove(f.holdFile(key))
 }
 
-// sweepHolds deletes, with the lock held, the keys whose holders are dead.
+// sweepHolds deletes the keys of dead holders. The caller holds the lock.
 func (f *file) sweepHolds() error {
 	f.swept.last = time.Now()
 	entries, err := os.ReadDir(f.holds())
 	if err != nil {
-		return nil // none was ever held
+		return nil // no key was ever held
 	}
 	for _, e := range entries {
 		key, err := url.PathUnescape(e.Name())
@@ -118,7 +117,7 @@ func (f *file) sweepHolds() error {
 			continue
 		}
 		if err := f.sweepOne(key); err != nil {
-			return fmt.Errorf("let go of %s, whose holder is dead: %w", key, err)
+			return fmt.Errorf("release %s, whose holder died: %w", key, err)
 		}
 	}
 	return nil

@@ -10,8 +10,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// How often a watch looks by itself: the second is for a host that has no more
-// inotify instances.
+// Polling intervals of a watch. pollUnwoken applies on hosts that have no inotify instances left.
 const (
 	pollEvery   = time.Second
 	pollUnwoken = 100 * time.Millisecond
@@ -50,7 +49,7 @@ func (f *file) changes(ctx context.Context, prefix string, after int64) ([]Batch
 	return f.state.since(prefix, after)
 }
 
-// wakes is woken when the file may have changed.
+// wakes returns a channel that receives when the file may have changed.
 func (f *file) wakes() (wake <-chan struct{}, stop func()) {
 	out, done := make(chan struct{}, 1), make(chan struct{})
 	w, err := fsnotify.NewWatcher()

@@ -42,7 +42,7 @@ func (f *file) Commit(ctx context.Context, ops ...Op) (int64, error) {
 	return f.state.revision, err
 }
 
-// commit appends a transaction, with the lock held.
+// commit appends a transaction. The caller holds the lock.
 func (f *file) commit(ops []Op) error {
 	if err := f.state.conflicts(ops); err != nil {
 		return err
@@ -56,28 +56,27 @@ func (f *file) commit(ops []Op) error {
 	}
 	f.state.apply(r)
 	if f.offset > compactAt+4*f.state.live {
-		// What cannot be shortened now is tried again at the next write.
+		// If compaction fails, the next write tries again.
 		_ = f.rewrite()
 	}
 	return nil
 }
 
-// append writes a record so that it is on the disk. If that fails it is as if it
-// had not been written.
+// append writes a record and syncs it to disk. On failure the record is removed again.
 func (f *file) append(b []byte) error {
 	_, err := f.log.WriteAt(b, f.offset)
 	if err == nil {
 		err = f.log.Sync()
 	}
 	if err != nil {
-		_ = f.log.Truncate(f.offset) // else a torn record, or one that nobody knows of
+		_ = f.log.Truncate(f.offset) // remove a torn or unreported record
 		return err
 	}
 	f.offset += int64(len(b))
 	return nil
 }
 
-// rewrite puts a file that has a snapshot only in the place of what is there.
+// rewrite atomically replaces the file with a snapshot.
 func (f *file) rewrite() error {
 	temp := f.path + ".new"
 	log, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -110,7 +109,7 @@ func syncDir(dir string) error {
 	return d.Sync()
 }
 
-// Close lets go of what is held.
+// Close releases all held keys.
 func (f *file) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -121,7 +120,7 @@ func (f *file) Close() error {
 	}
 	close(f.closed)
 	for key := range f.held {
-		f.letGo(key)
+		f.releaseKey(key)
 	}
 	f.forget()
 	return nil

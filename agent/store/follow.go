@@ -10,43 +10,43 @@ import (
 	"time"
 )
 
-// Follower is told what a store says, by one goroutine.
+// Follower receives a store's content and changes. Its methods are called one at a time.
 type Follower interface {
-	// Reset is all there is as of a revision, in place of what was told before.
+	// Reset replaces everything received before with the content as of a revision.
 	Reset(entries []Entry, revision int64)
-	// Change is what happened since.
+	// Change delivers changes since the last call.
 	Change(b Batch)
-	// Away is a store that cannot be reached; what was told stays what is known.
+	// Away says that the store cannot be reached. What was received stays valid as the last known state.
 	Away(err error)
-	// Back is a store that answers again. What was missed is told after it.
+	// Back says that the store answers again. Missed changes follow.
 	Back()
 }
 
-// Rewinder is a follower that has to know when what a Reset says does not follow from
-// what was told before: revisions are of another history.
+// Rewinder is a follower that must know when a Reset does not continue the former history, because the store was
+// restored from a backup.
 type Rewinder interface {
-	// Rewound comes before that Reset.
+	// Rewound is called before such a Reset.
 	Rewound()
 }
 
-// Followers tells several, one after the other.
+// Followers forwards to several followers, one after another.
 type Followers []Follower
 
-// Reset tells each.
+// Reset implements Follower.
 func (l Followers) Reset(entries []Entry, revision int64) {
 	for _, f := range l {
 		f.Reset(entries, revision)
 	}
 }
 
-// Change tells each.
+// Change implements Follower.
 func (l Followers) Change(b Batch) {
 	for _, f := range l {
 		f.Change(b)
 	}
 }
 
-// Rewound tells each that wants to know.
+// Rewound implements Rewinder; it calls the followers that implement it.
 func (l Followers) Rewound() {
 	for _, f := range l {
 		if r, ok := f.(Rewinder); ok {
@@ -55,32 +55,33 @@ func (l Followers) Rewound() {
 	}
 }
 
-// Away tells each.
+// Away implements Follower.
 func (l Followers) Away(err error) {
 	for _, f := range l {
 		f.Away(err)
 	}
 }
 
-// Back tells each.
+// Back implements Follower.
 func (l Followers) Back() {
 	for _, f := range l {
 		f.Back()
 	}
 }
 
-// The pause before a store that failed is asked again: it doubles, and each is drawn
-// from its upper half, so that a cluster's agents do not ask all at once.
+// The pause before a retry doubles. Each pause is random in its upper half, so that a cluster's agents do not retry all
+// at once.
 const (
 	firstPause   = 100 * time.Millisecond
 	longestPause = 5 * time.Second
 )
 
-// FollowAll tells a follower what is below prefixes, none of which begins with another,
-// and every change, until the context ends, whose error it returns. After a failure it
-// goes on where it was; a list is made anew only if the store has forgotten that. The
-// prefixes are told as one, but what one transaction changed below two of them comes in two parts,
-// and what changed below one may come before what was changed earlier below another.
+// FollowAll delivers everything below the prefixes, and every change, until the context ends; it then returns the
+// context's error. No prefix may begin with another.
+//
+// After a failure it continues where it was, and lists again only if the store has compacted that revision. All
+// prefixes form one stream, but a transaction that changes keys below two prefixes arrives in two parts. A change below
+// one prefix may arrive before an earlier change below another.
 func FollowAll(ctx context.Context, s Store, prefixes []string, f Follower) error {
 	w := &following{Store: s, Follower: f}
 	for _, p := range prefixes {
@@ -107,25 +108,25 @@ func FollowAll(ctx context.Context, s Store, prefixes []string, f Follower) erro
 type following struct {
 	Store
 	Follower
-	mu     sync.Mutex // one tells the follower at a time
+	mu     sync.Mutex // serializes calls of the follower
 	parts  []*part
 	listed bool
 	away   bool
 	pause  time.Duration
 
-	lineage int64 // of what the follower was told
-	told    bool  // it was told all once
+	lineage int64 // lineage of what the follower received
+	told    bool  // the follower has received a Reset
 }
 
-// part is what is followed of one prefix.
+// part is the state of one prefix.
 type part struct {
 	prefix   string
-	revision int64           // up to which the follower knows all
-	listed   int64           // that of the list
-	keys     map[string]bool // which were in it; nil: all since is known
+	revision int64           // the follower has everything up to this revision
+	listed   int64           // revision of the list
+	keys     map[string]bool // keys in the list; nil once the watch has passed it
 }
 
-// once lists, or makes sure that the store is there, and watches until that fails.
+// once lists, or checks that the store answers, and then watches until that fails.
 func (w *following) once(ctx context.Context) error {
 	if !w.listed {
 		if err := w.list(ctx); err != nil {
@@ -144,7 +145,9 @@ func (w *following) once(ctx context.Context) error {
 	defer stop()
 	ended := make(chan error, len(w.parts))
 	for _, p := range w.parts {
-		go func() { ended <- w.Watch(ctx, p.prefix, p.revision, func(b Batch) error { w.heard(p, b); return nil }) }()
+		go func() {
+			ended <- w.Watch(ctx, p.prefix, p.revision, func(b Batch) error { w.onBatch(p, b); return nil })
+		}()
 	}
 	err := <-ended
 	stop()
@@ -154,8 +157,7 @@ func (w *following) once(ctx context.Context) error {
 	return err
 }
 
-// list tells all there is. The lists are of revisions that differ, so the follower is
-// said to know only what the first of them had.
+// list delivers the whole content. The prefixes' lists have different revisions, so the Reset has the first one's.
 func (w *following) list(ctx context.Context) error {
 	var all []Entry
 	var first int64
@@ -178,7 +180,7 @@ func (w *following) list(ctx context.Context) error {
 		}
 	}
 	if w.lineageNow() != lineage {
-		return ErrRewound // some lists may be of before
+		return ErrRewound // some lists may be from before the restore
 	}
 	w.answered()
 	if r, ok := w.Follower.(Rewinder); ok && w.told && lineage != w.lineage {
@@ -190,7 +192,7 @@ func (w *following) list(ctx context.Context) error {
 	return nil
 }
 
-// lineageNow is 0 of a store that is never set back.
+// lineageNow returns the store's lineage, or 0 if it cannot be rewound.
 func (w *following) lineageNow() int64 {
 	if l, ok := w.Store.(Lineager); ok {
 		return l.Lineage()
@@ -198,8 +200,8 @@ func (w *following) lineageNow() int64 {
 	return 0
 }
 
-// heard tells what a watch saw.
-func (w *following) heard(p *part, b Batch) {
+// onBatch delivers a batch from a watch.
+func (w *following) onBatch(p *part, b Batch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.answered()
@@ -209,8 +211,8 @@ func (w *following) heard(p *part, b Batch) {
 	}
 }
 
-// news is what of a batch the list did not say: of what was before it only that a key
-// is gone, which the follower may have from elsewhere.
+// news returns the events of a batch that the list did not contain. Of events before the list, only deletions count:
+// the follower may know the key from another source.
 func (p *part) news(b Batch) Batch {
 	if b.Revision > p.listed {
 		p.keys = nil

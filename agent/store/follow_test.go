@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// Lists are of revisions that differ: what happened between the first one's and
-// another's is not told again, but that a key is gone, which the follower may have
-// from elsewhere.
+// TestNewsOfPart checks that changes between the first prefix's list and another's are not delivered twice, except
+// deletions.
 func TestNewsOfPart(t *testing.T) {
 	t.Parallel()
 	put := func(key string) Event { return Event{Entry: Entry{Key: key}} }

@@ -7,33 +7,32 @@ import (
 	"hash/crc32"
 )
 
-// The file begins with a line that says what it is. Records follow: a header of 12
-// bytes (length of the body, its CRC, the CRC of these two), and the body: the
-// store's revision after it, its kind, and changes. The first record is a snapshot:
-// everything there is; each of the others is a transaction.
+// The file begins with a magic line. Records follow: a 12-byte header (length of the body, CRC of the body, CRC of
+// these two), then the body: the store's revision after the record, its kind, and the changes. The first record is a
+// snapshot of everything; each other record is a transaction.
 const (
 	magic      = "fairlead store 1\n"
 	headerSize = 12
 	maxBody    = 1 << 30 // bytes
 )
 
-// The kinds of records.
+// Kinds of records.
 const (
 	kindTransaction = 0
 	kindSnapshot    = 1
 )
 
-// errTorn is the beginning of a record whose end is not there.
-var errTorn = errors.New("the record is cut off") // a constant; nothing assigns it
+// errTorn means that a record is incomplete.
+var errTorn = errors.New("the record is incomplete") // constant
 
-// record is what one write appended.
+// record is what one write appends.
 type record struct {
 	kind     byte
 	revision int64
 	changes  []change
 }
 
-// change is a key that was written, or deleted.
+// change is a written or deleted key.
 type change struct {
 	Entry
 	deleted bool
@@ -67,8 +66,7 @@ func appendBytes(b, data []byte) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(data))), data...)
 }
 
-// next reads the record at the beginning of b and returns how long it is. What is
-// no whole record is errTorn.
+// next decodes the record at the beginning of b and returns its size. An incomplete record is errTorn.
 func next(b []byte) (r record, size int, err error) {
 	if len(b) < headerSize {
 		return r, 0, errTorn
@@ -86,8 +84,8 @@ func next(b []byte) (r record, size int, err error) {
 	return r, headerSize + int(n), err
 }
 
-// later tells whether a whole record begins anywhere in b: then what is before it
-// was not cut off by a kill, which only the last one can be.
+// later reports whether a whole record begins anywhere in b. Then the damage before it is not from a kill, which can
+// only truncate the last record.
 func later(b []byte) bool {
 	for i := range b {
 		if len(b)-i < headerSize {
@@ -116,12 +114,12 @@ func decodeBody(b []byte) (r record, err error) {
 		r.changes = append(r.changes, c)
 	}
 	if d.err == nil && (len(d.b) > 0 || r.kind > kindSnapshot) {
-		d.err = fmt.Errorf("a record of kind %d with %d bytes too many: it was written by a newer Fairlead", r.kind, len(d.b))
+		d.err = fmt.Errorf("a record of kind %d has %d extra bytes: a newer version of Fairlead wrote it", r.kind, len(d.b))
 	}
 	return r, d.err
 }
 
-// decoder reads a body; after an error it reads nothing more.
+// decoder decodes a body. It stops at the first error.
 type decoder struct {
 	b   []byte
 	err error
@@ -161,6 +159,6 @@ func (d *decoder) bytes() []byte {
 func (d *decoder) fail() {
 	d.b = nil
 	if d.err == nil {
-		d.err = errors.New("a record with a right checksum cannot be read")
+		d.err = errors.New("cannot decode a record with a valid checksum")
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead/fairlead/internal/etcdtest"
 )
 
-// rewinding is a mirror that counts how often it heard that the store was set back.
+// rewinding is a mirror that counts calls of Rewound.
 type rewinding struct {
 	storetest.Mirror
 	count atomic.Int32
@@ -21,7 +21,7 @@ type rewinding struct {
 
 func (r *rewinding) Rewound() { r.count.Add(1) }
 
-// follow tells a mirror what an etcd has, as long as the test runs.
+// follow keeps a mirror of etcd up to date during the test.
 func follow(t *testing.T, s store.Store) *rewinding {
 	m := &rewinding{}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -31,8 +31,8 @@ func follow(t *testing.T, s store.Store) *rewinding {
 	return m
 }
 
-// An etcd whose disk is put back to a backup is one that has forgotten: it is noticed,
-// by a watch that hears nothing else, too, and all is listed anew.
+// TestEtcdRestored checks that a restored etcd is detected, also by a watch that gets no events, and that everything is
+// listed again.
 func TestEtcdRestored(t *testing.T) {
 	t.Parallel()
 	for _, busy := range []bool{true, false} {
@@ -56,7 +56,7 @@ func TestEtcdRestored(t *testing.T) {
 			e.Restart()
 			e.Wait()
 			want := map[string]string{"a/kept": "1"}
-			if busy { // somebody asks, and the revisions are soon beyond what was
+			if busy { // other calls push the revision past the old one
 				for i := range 40 {
 					want[fmt.Sprint("a/new", i)] = "1"
 					storetest.Put(t, s, fmt.Sprint("a/new", i), "1")
@@ -64,7 +64,7 @@ func TestEtcdRestored(t *testing.T) {
 			}
 			storetest.Eventually(t, func() bool { return maps.Equal(m.Keys(), want) })
 			if m.count.Load() == 0 {
-				t.Error("it was not said that the store was set back")
+				t.Error("the restore was not detected")
 			}
 			storetest.Put(t, s, "b/after", "1")
 			want["b/after"] = "1"
@@ -73,7 +73,7 @@ func TestEtcdRestored(t *testing.T) {
 	}
 }
 
-// One in whose place is another is no other case, however far that has come.
+// TestEtcdReplaced checks that a different etcd cluster is detected, however high its revision.
 func TestEtcdReplaced(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{})
@@ -91,11 +91,11 @@ func TestEtcdReplaced(t *testing.T) {
 	}
 	storetest.Eventually(t, func() bool { return maps.Equal(m.Keys(), map[string]string{"b/new": "1"}) })
 	if m.count.Load() == 0 {
-		t.Error("it was not said that the store is another")
+		t.Error("the replacement was not detected")
 	}
 }
 
-// An etcd that is only away, or whose members are started again in turn, was not set back.
+// TestEtcdNotRestored checks that an outage, or a rolling restart of the members, does not count as a restore.
 func TestEtcdNotRestored(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{Members: 3})

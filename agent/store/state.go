@@ -6,23 +6,23 @@ import (
 	"strings"
 )
 
-// maxHistory bounds the events that a process keeps for watches.
+// maxHistory limits the number of events that a process keeps for watches.
 const maxHistory = 1 << 16
 
-// state is what a process knows of a store's file, and what it saw change.
+// state is a process's copy of the store, with the recent changes.
 type state struct {
 	entries  map[string]Entry
 	revision int64
-	live     int64 // bytes of keys and values
+	live     int64 // size of all keys and values in bytes
 
 	history []Batch
 	events  int   // in history
-	floor   int64 // the revision from which on history is whole
+	floor   int64 // history is complete after this revision
 }
 
 func newState() *state { return &state{entries: map[string]Entry{}} }
 
-// apply takes a transaction in.
+// apply applies a transaction.
 func (s *state) apply(r record) {
 	b := Batch{Revision: r.revision}
 	for _, c := range r.changes {
@@ -61,7 +61,7 @@ func (s *state) remember(b Batch) {
 	}
 }
 
-// replace takes a snapshot in: what differs is one batch.
+// replace applies a snapshot. The differences become one batch.
 func (s *state) replace(r record, first bool) {
 	old := s.entries
 	s.entries, s.live = map[string]Entry{}, 0
@@ -85,7 +85,7 @@ func (s *state) replace(r record, first bool) {
 	}
 }
 
-// snapshot is everything as one record.
+// snapshot returns the whole content as one record.
 func (s *state) snapshot() record {
 	r := record{kind: kindSnapshot, revision: s.revision}
 	for _, e := range s.list("") {
@@ -105,7 +105,8 @@ func (s *state) list(prefix string) []Entry {
 	return out
 }
 
-// since are the batches after a revision that a prefix has part in, or ErrCompacted.
+// since returns the batches after a revision, with the events below a prefix. It returns ErrCompacted if the history
+// does not reach back that far.
 func (s *state) since(prefix string, after int64) (out []Batch, err error) {
 	if after < s.floor {
 		return nil, ErrCompacted
@@ -125,7 +126,7 @@ func (s *state) since(prefix string, after int64) (out []Batch, err error) {
 	return out, nil
 }
 
-// conflicts are the keys that are not as a transaction wants them.
+// conflicts returns a ConflictError if keys are not at the revisions that a transaction expects.
 func (s *state) conflicts(ops []Op) error {
 	var keys []string
 	for _, o := range ops {
@@ -139,7 +140,7 @@ func (s *state) conflicts(ops []Op) error {
 	return nil
 }
 
-// transaction is what a commit appends.
+// transaction returns the record that a commit appends.
 func (s *state) transaction(ops []Op) record {
 	r := record{revision: s.revision + 1}
 	for _, o := range ops {

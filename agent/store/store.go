@@ -1,8 +1,7 @@
-// Package store is where a cluster's wanted state lies: keys with small values,
-// in a file of one host or in etcd.
+// Package store holds a cluster's desired state: keys with small values, in a file on one host or in etcd.
 //
-// Every write is compare and swap: it names the revision at which the writer last
-// saw each key. Several keys are written in one transaction, all or none.
+// Every write is a compare-and-swap: it names the revision at which the writer last saw each key. A transaction writes
+// several keys, all or none.
 package store
 
 import (
@@ -12,8 +11,8 @@ import (
 	"time"
 )
 
-// Entry is a key with its value. Keys are paths without a slash at their ends:
-// "nodes/a". The store's prefix is no part of them.
+// Entry is a key with its value. Keys are paths without slashes at the ends, such as "nodes/a". They do not include the
+// store's prefix.
 type Entry struct {
 	Key      string
 	Value    []byte
@@ -23,62 +22,60 @@ type Entry struct {
 // Op is one change of a transaction.
 type Op struct {
 	Key    string
-	Value  []byte // nil: the key is deleted
-	Was    int64  // the key's revision as last seen; 0: it must not exist
-	Verify bool   // change nothing, only require that the key is at Was
+	Value  []byte // nil deletes the key
+	Was    int64  // the key's revision as last seen; 0: the key must not exist
+	Verify bool   // change nothing, only check that the key is at Was
 }
 
-// ErrConflict is a transaction of which a key is not at the revision named: read
-// it again and decide anew. Nothing was written. A *ConflictError says which.
-var ErrConflict = errors.New("somebody else changed it since")
+// ErrConflict means that a key was not at the expected revision and that nothing was written. Read the key again before
+// retrying. The error is a *ConflictError.
+var ErrConflict = errors.New("it was changed concurrently")
 
-// ErrUnavailable is a store that cannot be reached, or that has no quorum. What
-// was asked may have been done or not.
+// ErrUnavailable means that the store cannot be reached or has no quorum. The call may have taken effect.
 var ErrUnavailable = errors.New("the store is not available")
 
-// ErrCompacted is a watch from a revision of which the store knows no more: list again.
-var ErrCompacted = errors.New("the store has forgotten this revision")
+// ErrCompacted means that a watch's revision was compacted: list again.
+var ErrCompacted = errors.New("the store has compacted this revision")
 
-// ErrRewound is a watch of a store that was set back to an earlier state, as by a
-// restored backup. It is an ErrCompacted.
-var ErrRewound = fmt.Errorf("the store was set back to what it was earlier: %w", ErrCompacted)
+// ErrRewound means that the watched store was restored to an older state, for example from a backup. It wraps
+// ErrCompacted.
+var ErrRewound = fmt.Errorf("the store was restored from an older backup: %w", ErrCompacted)
 
-// Event is one change that a watch saw.
+// Event is a change that a watch reports.
 type Event struct {
 	Entry
 	Deleted bool
 }
 
-// Batch is what one or several transactions changed, never part of one.
+// Batch contains the changes of one or several whole transactions.
 type Batch struct {
 	Events   []Event
-	Revision int64 // of the store after them
+	Revision int64 // of the store after the changes
 }
 
-// Store is safe for use by several goroutines. Errors of a store that cannot be
-// reached are ErrUnavailable; a call returns when its context ends.
+// Store is safe for concurrent use. If the store cannot be reached, errors are ErrUnavailable. A call returns when its
+// context ends.
 type Store interface {
-	// Get reads a key; one that is not there is os.ErrNotExist.
+	// Get reads a key. The error is os.ErrNotExist if the key does not exist.
 	Get(ctx context.Context, key string) (Entry, error)
 
-	// List reads every key that begins with a prefix ("nodes/"), in order, as of
-	// one revision of the store. Large lists are read in pages.
+	// List reads all keys with a prefix ("nodes/"), sorted, as of one revision of the store. It reads large lists in
+	// pages.
 	List(ctx context.Context, prefix string) (entries []Entry, revision int64, err error)
 
-	// Commit makes a transaction of at most MaxOps and returns the store's revision after it, or
-	// ErrConflict. A deleted key's Was is checked as any other's.
+	// Commit runs a transaction of at most MaxOps operations. It returns the store's revision after it, or ErrConflict.
+	// Was is checked for deleted keys, too.
 	Commit(ctx context.Context, ops ...Op) (revision int64, err error)
 
-	// Watch calls f for each batch after a revision, in order, until f or the
-	// watch fails or the context ends, whose error it returns.
+	// Watch calls f in order for each batch after a revision. It returns the error of f, of the watch or of the
+	// context.
 	Watch(ctx context.Context, prefix string, after int64, f func(Batch) error) error
 
-	// Hold keeps a key with a value for as long as the context lives, and lets it
-	// go at most ttl after the process died. A key that another holder has is
-	// ErrConflict. It returns when the key is held; lost is closed if it is lost,
-	// which a store that was away for longer than ttl does.
+	// Hold creates a key and keeps it while the context lives. The key disappears at most ttl after the process died.
+	// If another holder has the key, the error is ErrConflict. Hold returns once it holds the key. It closes lost if
+	// the key is lost, for example because the store was unreachable for longer than ttl.
 	Hold(ctx context.Context, key string, value []byte, ttl time.Duration) (lost <-chan struct{}, err error)
 
-	// Close lets go of everything that is held.
+	// Close releases all held keys.
 	Close() error
 }

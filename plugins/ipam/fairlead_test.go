@@ -276,7 +276,7 @@ func TestFairleadFixed(t *testing.T) {
 	}
 	two.must(call{verb: "DEL", id: "c3", args: pod(0), conf: conf})
 	two.must(call{verb: "CHECK", id: "c4", args: pod(0), conf: conf})
-	one.wantError(call{verb: "ADD", id: "c5", conf: conf}, 100, "a fixed address is a pod's, by its name")
+	one.wantError(call{verb: "ADD", id: "c5", conf: conf}, 100, "a fixed address needs a pod name")
 	for i := range 3 {
 		one.must(call{verb: "ADD", id: fmt.Sprint("d", i), args: pod(10 + i), conf: conf})
 	}

@@ -24,7 +24,7 @@ func TestFairleadByNumber(t *testing.T) {
 	if got := asked("c2", "10.248.0.9"); !strings.HasPrefix(got, "10.248.0.9/28 10.248.0.1, fd00:244::") {
 		t.Errorf("got %s", got)
 	}
-	m.wantError(call{verb: "ADD", id: "c3", args: "IP=10.247.0.9", conf: fairleadOf("")}, 100, "10.247.0.9 is c1 eth0's, on node a")
+	m.wantError(call{verb: "ADD", id: "c3", args: "IP=10.247.0.9", conf: fairleadOf("")}, 100, "10.247.0.9 belongs to c1 eth0 on node a")
 	m.wantError(call{verb: "ADD", id: "c3", args: "IP=10.251.0.2", conf: fairleadOf("")}, 7,
 		`requested IP 10.251.0.2: it is of pool "two" (10.251.0.0/30), which this configuration does not ask for: set "pool": "two" in "ipam"`)
 	m.wantError(call{verb: "ADD", id: "c3", args: "IP=10.9.0.2", conf: fairleadOf("")}, 7, "an attachment gets one address of each of 10.244.0.0/26, fd00:244::/120")

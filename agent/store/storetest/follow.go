@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 )
 
-// Mirror is a follower that knows what the store has.
+// Mirror is a follower that keeps a copy of the store.
 type Mirror struct {
 	mu     sync.Mutex
 	keys   map[string]string
@@ -21,7 +21,7 @@ type Mirror struct {
 	back   int
 }
 
-// Reset takes all.
+// Reset implements store.Follower.
 func (m *Mirror) Reset(entries []store.Entry, _ int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -32,7 +32,7 @@ func (m *Mirror) Reset(entries []store.Entry, _ int64) {
 	}
 }
 
-// Change takes a batch.
+// Change implements store.Follower.
 func (m *Mirror) Change(b store.Batch) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -45,27 +45,27 @@ func (m *Mirror) Change(b store.Batch) {
 	}
 }
 
-// Away counts.
+// Away implements store.Follower.
 func (m *Mirror) Away(error) { m.mu.Lock(); m.away++; m.mu.Unlock() }
 
-// Back counts.
+// Back implements store.Follower.
 func (m *Mirror) Back() { m.mu.Lock(); m.back++; m.mu.Unlock() }
 
-// Keys are what it knows.
+// Keys returns the known keys.
 func (m *Mirror) Keys() map[string]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.keys)
 }
 
-// Counts are how often it was told anew, that the store is away, and back.
+// Counts returns how often Reset, Away and Back were called.
 func (m *Mirror) Counts() (resets, away, back int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.resets, m.away, m.back
 }
 
-// Has tells whether it knows exactly these keys.
+// Has reports whether the mirror has exactly these keys.
 func (m *Mirror) Has(keys map[string]string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -85,8 +85,8 @@ func Follow(t testing.TB, s store.Store, f store.Follower, prefixes ...string) {
 	})
 }
 
-// testFollowAll: of several prefixes all is known and nothing else, also of what
-// changes while they are listed.
+// testFollowAll checks that a follower of several prefixes gets all their keys and no others, also if keys change
+// during the list.
 func testFollowAll(t *testing.T, open func(testing.TB) store.Store) {
 	s, other := open(t), open(t)
 	want := map[string]string{}

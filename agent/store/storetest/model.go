@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 )
 
-// Many count up the same keys: no step is lost.
+// testCounters checks that concurrent writers that increment the same keys lose no update.
 func testCounters(t *testing.T, open func(testing.TB) store.Store) {
 	ctx := Context(t)
 	const workers, rounds = 8, 25
@@ -50,8 +50,8 @@ func count(ctx context.Context, s store.Store, key string) error {
 	}
 }
 
-// Tokens are moved between keys, two at a time: a watcher never sees one twice or
-// none, and in the end all are there.
+// testTokens moves tokens between keys, two at a time. A watcher never sees a token twice or not at all, and all exist
+// in the end.
 func testTokens(t *testing.T, open func(testing.TB) store.Store) {
 	ctx, s := Context(t), open(t)
 	const tokens, places, workers, moves = 4, 12, 4, 25
@@ -116,7 +116,7 @@ func wantTokens(t testing.TB, seen map[string]string, n int) {
 	}
 }
 
-// move takes a token from a place to one that has none.
+// move moves a token to a key without one.
 func move(ctx context.Context, s store.Store, places int) error {
 	for {
 		entries, _, err := s.List(ctx, "token/")

@@ -1,4 +1,4 @@
-// Package storetest is what every store must do: one suite for all of them.
+// Package storetest is the test suite that every store must pass.
 package storetest
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 )
 
-// Run runs the suite. Every call of open is another handle on the same store, as
-// another process has it; keys of a test lie below a prefix of its own.
+// Run runs the suite. Each call of open returns another handle on the same store, as another process would have. Each
+// test uses its own key prefix.
 func Run(t *testing.T, open func(t testing.TB) store.Store) {
 	for name, f := range map[string]func(*testing.T, func(testing.TB) store.Store){
 		"get and commit": testCommit, "transactions": testTransactions, "bad": testBad, "lists": testLists,
@@ -28,7 +28,7 @@ func Run(t *testing.T, open func(t testing.TB) store.Store) {
 	}
 }
 
-// Context is one that ends before a test is taken for one that hangs.
+// Context returns a context that ends before the test times out.
 func Context(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
@@ -42,7 +42,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// Put writes a key whatever it was.
+// Put writes a key, whatever its current revision.
 func Put(t testing.TB, s store.Store, key, value string) int64 {
 	t.Helper()
 	for {

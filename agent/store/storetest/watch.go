@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 )
 
-// text is a batch as a test compares it.
+// text formats a batch for comparison.
 func text(b store.Batch) string {
 	var words []string
 	for _, e := range b.Events {
@@ -65,7 +65,7 @@ func testWatch(t *testing.T, open func(testing.TB) store.Store) {
 	if err := <-done; !errors.Is(err, enough) {
 		t.Errorf("the watch ended with %v", err)
 	}
-	for range 10 { // of several ways in which the end is told, none may be the only one
+	for range 10 { // end the watch in each possible way
 		short, cancel := context.WithCancel(ctx)
 		time.AfterFunc(20*time.Millisecond, cancel)
 		began := time.Now()
@@ -87,13 +87,13 @@ func receive[T any](t testing.TB, c <-chan T) T {
 	panic("unreachable")
 }
 
-// A transaction's changes come together, and all of them, however large they are.
+// testWhole checks that a transaction's changes arrive together, however large they are.
 func testWhole(t *testing.T, open func(testing.TB) store.Store) {
 	ctx, s := Context(t), open(t)
 	_, from, err := s.List(ctx, "whole/")
 	must(t, err)
 	const rounds, keys = 20, 100
-	written := make(chan struct{}) // the last is seen before its writer has its answer
+	written := make(chan struct{}) // the last event may arrive before the commit returns
 	defer func() { <-written }()
 	go func() {
 		defer close(written)
@@ -111,7 +111,7 @@ func testWhole(t *testing.T, open func(testing.TB) store.Store) {
 			}
 		}
 	}()
-	next := 0 // several transactions may come as one
+	next := 0 // a batch may contain several transactions
 	enough := errors.New("enough")
 	err = open(t).Watch(ctx, "whole/", from, func(b store.Batch) error {
 		round, _, _ := strings.Cut(string(b.Events[0].Value), " ")
@@ -163,12 +163,12 @@ func testHold(t *testing.T, open func(testing.TB) store.Store) {
 	}
 }
 
-// Eventually waits until something is so.
+// Eventually waits until a condition holds.
 func Eventually(t testing.TB, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("it did not come to be")
+			t.Fatal("timeout")
 		}
 	}
 }
