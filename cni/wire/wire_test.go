@@ -134,7 +134,7 @@ func TestDecodeErrors(t *testing.T) {
 	for _, tt := range []struct{ data, want string }{
 		{``, "empty: want a JSON object"},
 		{`[]`, "1:1: want an object"},
-		{`{"ips":`, "unexpected end"},
+		{`{"ips":`, "the text ends too early"},
 		{`{"cniVersion":"2.0.0"}`, `unknown version "2.0.0"`},
 		{`{"cniVersion":1}`, "cniVersion = 1: want a string"},
 		{`{"ips":{}}`, "1:8: ips = {}: want a list of objects"},
