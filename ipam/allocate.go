@@ -9,16 +9,16 @@ import (
 	"syscall"
 )
 
-// IP is an address that was given.
+// IP is an allocated address.
 type IP struct {
 	Address netip.Prefix // the address, with its subnet's prefix length
 	Gateway netip.Addr
 }
 
-// ErrExhausted is a range set all of whose addresses are held.
+// ErrExhausted means that all addresses of a range set are allocated.
 var ErrExhausted = errors.New("no IP addresses available")
 
-// HeldError is an owner that holds addresses of the network already.
+// HeldError means that the owner already has addresses in the network.
 type HeldError struct {
 	Owner Owner
 	Addrs []netip.Addr
@@ -36,8 +36,8 @@ func join[T fmt.Stringer](list []T) string {
 	return strings.Join(texts, ", ")
 }
 
-// Allocate gives an owner one address out of each range set: a requested one
-// that lies in the set, else the one that was free the longest. All or none.
+// Allocate allocates one address from each range set to an owner: a requested address in the set, or the one that was
+// free the longest. It allocates all or none.
 func (s *Store) Allocate(o Owner, sets []RangeSet, requested []netip.Addr) (ips []IP, err error) {
 	err = s.soundly(func() error { ips, err = s.allocate(o, sets, requested); return err })
 	return ips, err
@@ -70,7 +70,7 @@ func (s *Store) allocate(o Owner, sets []RangeSet, requested []netip.Addr) ([]IP
 	return ips, nil
 }
 
-// assign gives each set the first requested address that lies in it.
+// assign gives each set the first requested address in it.
 func assign(sets []RangeSet, requested []netip.Addr) ([]netip.Addr, error) {
 	wanted := make([]netip.Addr, len(sets))
 next:
@@ -110,7 +110,7 @@ func (s *Store) allocateIn(o Owner, set int, ranges RangeSet, wanted netip.Addr)
 	}
 }
 
-// takeWanted reserves a requested address, or says who holds it.
+// takeWanted allocates a requested address, or returns an error with its owner.
 func (s *Store) takeWanted(o Owner, set int, a netip.Addr) error {
 	block, _, _, err := s.index.block(number(a))
 	if err != nil {
@@ -134,8 +134,8 @@ func (s *Store) takenError(a netip.Addr) error {
 	return fmt.Errorf("requested IP %s is already taken by container %s", a, owner)
 }
 
-// take reserves an address, if it is free: the file is written whole under
-// another name and then linked into place, so it is there whole or not at all.
+// take allocates an address if it is free. It writes the file under a temporary name and links it into place, so the
+// file is complete or absent.
 func (s *Store) take(o Owner, set int, a netip.Addr) (bool, error) {
 	if err := s.growIfFull(); err != nil {
 		return false, err
@@ -149,7 +149,7 @@ func (s *Store) take(o Owner, set int, a netip.Addr) (bool, error) {
 	}
 	err = retry(func() error { return syscall.Link(s.temporary(), s.dir.file(a)) })
 	if e := s.clearTemporary(); e != nil {
-		s.unsound = true // else an address that cannot be removed either is one that nobody knows
+		s.unsound = true // otherwise an address that cannot be removed would be unknown
 		if err == nil {
 			e = errors.Join(e, s.remove(a))
 		}
@@ -178,14 +178,14 @@ func (s *Store) growIfFull() error {
 	return s.storeErr
 }
 
-// writeTemporary writes the address file under its other name.
+// writeTemporary writes the address file under its temporary name.
 func (s *Store) writeTemporary(o Owner) (ino uint64, err error) {
 	if ino, ok := s.reuse(o); ok {
 		return ino, nil
 	}
 	f, err := openFile(s.temporary(), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
-		// A kill left it. It may be an address by now: never write into it.
+		// A file left by a killed process may be an address by now: never write into it.
 		if err := s.clearTemporary(); err != nil {
 			return 0, err
 		}
@@ -203,7 +203,7 @@ func (s *Store) writeTemporary(o Owner) (ino uint64, err error) {
 	return st.Ino, err
 }
 
-// note keeps host-local's cursor and the index current after an address was taken.
+// note updates host-local's cursor and the index after an allocation.
 func (s *Store) note(o Owner, set int, a netip.Addr) error {
 	ino, ctime, err := s.dir.stat(a)
 	if err != nil {
@@ -223,13 +223,13 @@ func (s *Store) note(o Owner, set int, a netip.Addr) error {
 	return s.dir.noteLast(set, a)
 }
 
-// miss notes that an address was held although the index did not know.
+// miss notes that an address was allocated although the index did not know it.
 func (s *Store) miss(a netip.Addr) error {
 	s.unsound = true
 	return s.index.hold(number(a), true)
 }
 
-// undo gives back what was taken before something failed.
+// undo frees what was allocated before a failure.
 func (s *Store) undo(o Owner, ips []IP) error {
 	var errs []error
 	for _, ip := range ips {

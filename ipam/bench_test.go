@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// BenchmarkPair is an ADD and a DEL as a plugin does them, with addresses held
-// by others.
+// BenchmarkPair measures an ADD and a DEL as a plugin runs them, with other addresses allocated.
 func BenchmarkPair(b *testing.B) {
 	for _, held := range []int{0, 1_000, 10_000, 50_000} {
 		b.Run(fmt.Sprintf("held=%d", held), func(b *testing.B) {
@@ -20,14 +19,14 @@ func BenchmarkPair(b *testing.B) {
 	}
 }
 
-// BenchmarkNearlyFull has one free address among 65,533, the one just freed.
+// BenchmarkNearlyFull has one free address among 65,533, the most recently released one.
 func BenchmarkNearlyFull(b *testing.B) {
 	dir := b.TempDir()
 	fill(b, filepath.Join(dir, "net"), netip.MustParseAddr("10.0.0.2"), 65_532)
 	benchPair(b, dir, setOf(b, "10.0.0.0/16"))
 }
 
-// BenchmarkRebuild is a look-up after another implementation's change.
+// BenchmarkRebuild measures a lookup after another implementation changed the directory.
 func BenchmarkRebuild(b *testing.B) {
 	dir := b.TempDir()
 	fill(b, filepath.Join(dir, "net"), netip.MustParseAddr("10.0.0.2"), 50_000)
@@ -73,7 +72,7 @@ func benchPair(b *testing.B, dir string, sets []RangeSet) {
 	}
 }
 
-// fill makes address files as host-local does.
+// fill creates address files as host-local does.
 func fill(tb testing.TB, dir string, first netip.Addr, n int) {
 	tb.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {

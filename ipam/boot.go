@@ -12,7 +12,7 @@ import (
 	"unsafe"
 )
 
-// bootID returns the kernel's name for this start of the machine.
+// bootID returns the kernel's ID of this boot.
 func bootID() (string, error) {
 	data, err := readSmall("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -21,11 +21,10 @@ func bootID() (string, error) {
 	return strings.TrimSpace(string(data)), nil
 }
 
-// clockBoottime is CLOCK_BOOTTIME of clock_gettime(2): time since the machine
-// started, suspension included. Nobody can set it.
+// clockBoottime is CLOCK_BOOTTIME of clock_gettime(2): time since boot, including suspension. Nobody can set it.
 const clockBoottime = 7
 
-// Uptime returns the time since the machine started.
+// Uptime returns the time since boot.
 func Uptime() time.Duration {
 	var ts syscall.Timespec
 	_, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockBoottime, uintptr(unsafe.Pointer(&ts)), 0)
@@ -35,9 +34,8 @@ func Uptime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// reclaim frees what a dead boot reserved: the address files that its index
-// lists as made by us and that are still exactly those, by inode and change
-// time. Whatever else is there is living.
+// reclaim frees what an earlier boot allocated: address files that its index lists as ours and that are unchanged, by
+// inode and change time. All other files stay.
 func (s *Store) reclaim(old *index) error {
 	if err := s.clearTemporary(); err != nil {
 		return err
@@ -58,7 +56,7 @@ func (s *Store) reclaim(old *index) error {
 	return s.reclaimPending(old.header)
 }
 
-// reclaimPending frees the address that a kill left without its record.
+// reclaimPending frees an address whose record was never written, because its process was killed.
 func (s *Store) reclaimPending(h header) error {
 	if h.clean || !h.pending.addr.IsValid() || !s.isPending(h.pending) {
 		return nil
@@ -66,7 +64,7 @@ func (s *Store) reclaimPending(h header) error {
 	return s.remove(h.pending.addr)
 }
 
-// isPending tells whether an address file is the one that was being made.
+// isPending reports whether an address file is the pending one.
 func (s *Store) isPending(p pendingAdd) bool {
 	ino, _, err := s.dir.stat(p.addr)
 	if err != nil || ino != p.ino {
@@ -76,19 +74,16 @@ func (s *Store) isPending(p pendingAdd) bool {
 	return err == nil && ownerKey(owner, p.addr) == p.owner
 }
 
-// ticksPerSecond is USER_HZ, in which /proc counts: 100 on every architecture
-// that Go runs on.
+// ticksPerSecond is USER_HZ, the unit of /proc: 100 on every architecture that Go supports.
 const ticksPerSecond = 100
 
-// ProcessStart returns when this process began, as Uptime counts, at most a
-// hundredth of a second early.
+// ProcessStart returns when this process started, as Uptime counts, at most 10 ms early.
 func ProcessStart() (time.Duration, error) {
 	data, err := readSmall("/proc/self/stat")
 	if err != nil {
 		return 0, fmt.Errorf("read when this process began: %w", err)
 	}
-	// The name in parentheses may hold anything; the 20th field after it is
-	// the start, proc_pid_stat(5).
+	// The name in parentheses may contain anything; the 20th field after it is the start time, proc_pid_stat(5).
 	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
 	if len(fields) < 20 {
 		return 0, fmt.Errorf("read when this process began: /proc/self/stat is short: %q", data)

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// TestReboot frees what a dead boot's index lists and that is still exactly
-// that; everything else is living.
+// TestReboot frees what an earlier boot's index lists and that is unchanged, and keeps everything else.
 func TestReboot(t *testing.T) {
 	t.Parallel()
 	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
@@ -33,7 +32,7 @@ func TestReboot(t *testing.T) {
 			}
 		}
 	})
-	// What survived one boot is no longer ours: it survives the next one too.
+	// A file that survived one boot is no longer ours and survives the next one, too.
 	with(t, dir, Options{BootID: "third"}, func(*Store) {})
 	if got := held(t, dir); len(got) != 3 {
 		t.Errorf("held in the end: %v", got)
@@ -47,8 +46,8 @@ func mustWrite(t testing.TB, path, text string) {
 	}
 }
 
-// TestCutOffAtEachStep ends an allocation after each of its steps, as a kill
-// would. Whoever comes next, in this boot or another, puts it right.
+// TestCutOffAtEachStep interrupts an allocation after each of its steps, as a kill would. The next process, in this
+// boot or another, repairs the state.
 func TestCutOffAtEachStep(t *testing.T) {
 	t.Parallel()
 	o, a := Owner{"cut", "eth0"}, addr("10.1.0.2")
@@ -70,8 +69,8 @@ func TestCutOffAtEachStep(t *testing.T) {
 	}
 }
 
-// wantClean opens the directory in a boot and looks whether something was left.
-// A temporary file of which nobody was told stays until the next allocation.
+// wantClean opens the directory in a boot and fails if something was left. A temporary file stays until the next
+// allocation.
 func wantClean(t *testing.T, dir, boot string, steps int) {
 	t.Helper()
 	with(t, dir, Options{BootID: boot}, func(s *Store) {
@@ -103,7 +102,7 @@ func cutOff(t *testing.T, s *Store, o Owner, steps int) {
 	}
 }
 
-// TestCutOffAcrossBoot ends in an allocation that nobody looked at before the boot.
+// TestCutOffAcrossBoot interrupts an allocation that no process sees before the reboot.
 func TestCutOffAcrossBoot(t *testing.T) {
 	t.Parallel()
 	o := Owner{"cut", "eth0"}
@@ -136,7 +135,7 @@ func TestGC(t *testing.T) {
 	mustWrite(t, d.file(addr("10.1.0.51")), "goneold")
 	mustWrite(t, d.file(addr("10.1.0.52")), "foreigngone\r\neth0")
 	mustWrite(t, d.file(addr("10.1.0.53")), "")
-	time.Sleep(20 * time.Millisecond) // more than a tick of the clock that files are stamped by
+	time.Sleep(20 * time.Millisecond) // more than one tick of the file timestamps' clock
 	began := Uptime()
 	time.Sleep(20 * time.Millisecond)
 	allocate(t, dir, Options{}, Owner{"young", "eth0"}, sets)

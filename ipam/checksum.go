@@ -1,7 +1,7 @@
 package ipam
 
-// checksum is FNV-1a of 32 bits: it finds what was torn or flipped, and needs
-// no table, which every start of a plugin would fill.
+// checksum returns the 32-bit FNV-1a hash. It detects torn or flipped data, and needs no table, which every start of a
+// plugin would have to fill.
 func checksum(b []byte) uint32 {
 	sum := uint32(2166136261)
 	for _, c := range b {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestKill kills a worker at random points and looks at what is there: no torn
-// file, nothing lost of what it was told it holds, an index that is right.
+// TestKill kills a worker at random points and checks that no file is torn, no reported address is lost, and the index
+// is correct.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -23,11 +23,11 @@ func TestKill(t *testing.T) {
 		cmd.Wait()
 		timer.Stop()
 		if _, err := os.Stat(dir + "/net"); err != nil && len(holds) == 0 {
-			continue // on a busy machine the first may be killed before it begins
+			continue // on a busy machine the first may be killed before it starts
 		}
 		verify(t, dir, holds)
 		consistent(t, dir)
-		for i := range 8 { // as the runtime does: DEL frees everything
+		for i := range 8 { // a runtime's DEL frees everything
 			release(t, dir, Owner{fmt.Sprintf("%s-%d", name, i), "eth0"})
 		}
 		if left := held(t, dir); len(left) > 0 {
@@ -36,7 +36,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// verify holds the directory to what a worker was told.
+// verify compares the directory with what a worker reported.
 func verify(t *testing.T, dir string, holds map[string][]string) {
 	t.Helper()
 	owners := held(t, dir)
@@ -54,9 +54,8 @@ func verify(t *testing.T, dir string, holds map[string][]string) {
 	}
 }
 
-// TestCompete lets processes of ours and of the reference allocate and release
-// at once. A file can have one owner only: if everyone has in the end what they
-// were told, no address was given twice and none was lost.
+// TestCompete runs our processes and the reference plugin's at once. A file has only one owner, so if everybody has
+// what they were told in the end, no address was allocated twice and none was lost.
 func TestCompete(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

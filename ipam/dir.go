@@ -10,14 +10,13 @@ import (
 	"time"
 )
 
-// directory is a network's directory of addresses: the database, shared with
-// host-local.
+// directory is a network's address directory: the database, shared with host-local.
 type directory string
 
-// file is the name under which an address is held.
+// file returns the path of an address.
 func (d directory) file(a netip.Addr) string { return string(d) + "/" + a.String() }
 
-// state returns what changes whenever anyone adds or removes a file.
+// state returns a value that changes whenever anyone adds or removes a file.
 func (d directory) state() (dirState, error) {
 	var st syscall.Stat_t
 	if err := retry(func() error { return syscall.Stat(string(d), &st) }); err != nil {
@@ -26,9 +25,8 @@ func (d directory) state() (dirState, error) {
 	return dirState{st.Ino, st.Ctim.Nano(), st.Mtim.Nano()}, nil
 }
 
-// mark sets the directory's modification time to a moment in the past. Any
-// later change, by whomever, sets it to a present one: so none goes unseen, even
-// within one tick of a coarse clock.
+// mark sets the directory's modification time to a time in the past. Any later change sets it to the present, so none
+// is missed, even within one tick of a coarse clock.
 func (d directory) mark() (dirState, error) {
 	past := syscall.NsecToTimespec(time.Now().Add(-2 * time.Second).UnixNano())
 	err := retry(func() error { return syscall.UtimesNano(string(d), []syscall.Timespec{past, past}) })
@@ -47,7 +45,7 @@ func (d directory) stat(a netip.Addr) (ino uint64, ctime int64, err error) {
 	return st.Ino, st.Ctim.Nano(), nil
 }
 
-// owner reads who holds an address. The zero Owner holds what cannot be read.
+// owner reads an address's owner. An unreadable file has the zero Owner.
 func (d directory) owner(a netip.Addr) (Owner, error) {
 	data, err := readSmall(d.file(a))
 	if errors.Is(err, os.ErrNotExist) {
@@ -59,7 +57,7 @@ func (d directory) owner(a netip.Addr) (Owner, error) {
 	return parseOwner(data), nil
 }
 
-// addresses lists what is held.
+// addresses lists the allocated addresses.
 func (d directory) addresses() ([]netip.Addr, error) {
 	f, err := os.Open(string(d))
 	if err != nil {
@@ -79,8 +77,7 @@ func (d directory) addresses() ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// lastReserved reads last_reserved_ip.0, .1 and so on: for each range set the
-// address that was given last.
+// lastReserved reads last_reserved_ip.0, .1 and so on: the last allocated address of each range set.
 func (d directory) lastReserved() (last []string, err error) {
 	for {
 		data, err := readSmall(d.lastFile(len(last)))
@@ -98,8 +95,8 @@ func (d directory) lastFile(set int) string {
 	return string(d) + "/last_reserved_ip." + strconv.Itoa(set)
 }
 
-// noteLast writes the address given last out of a range set. It is a hint of
-// where to go on, so a kill in the middle does no harm.
+// noteLast writes the last allocated address of a range set. It is only a hint where to continue, so a kill does no
+// harm.
 func (d directory) noteLast(set int, a netip.Addr) error {
 	f, err := openFile(d.lastFile(set), os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -113,8 +110,8 @@ func (d directory) noteLast(set int, a netip.Addr) error {
 	return f.Truncate(int64(len(text)))
 }
 
-// openFile is os.OpenFile without its attempt to poll the file, which costs
-// five system calls and is of no use for files. A link is an error: it leads out.
+// openFile is os.OpenFile without its attempt to poll the file, which costs five system calls and is useless for files.
+// A symlink is an error, because it may lead out of the directory.
 func openFile(path string, flags int, perm uint32) (*os.File, error) {
 	var fd int
 	err := retry(func() (err error) {
@@ -127,8 +124,8 @@ func openFile(path string, flags int, perm uint32) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// readSmall reads a file of at most a few lines with three system calls. A
-// longer one comes cut off, longer than any owner.
+// readSmall reads a file of a few lines with three system calls. It truncates longer files, which are longer than any
+// owner.
 func readSmall(path string) ([]byte, error) {
 	var fd int
 	err := retry(func() (err error) {

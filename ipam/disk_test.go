@@ -12,8 +12,7 @@ import (
 	"testing"
 )
 
-// smallDiskEnv makes the test binary a process in a mount namespace of its own,
-// where a full and a read-only disk can be made.
+// smallDiskEnv makes the test binary run in its own mount namespace, where a full and a read-only disk can be set up.
 const smallDiskEnv = "FAIRLEAD_IPAM_SMALL_DISK"
 
 func TestSmallDisk(t *testing.T) {
@@ -44,7 +43,7 @@ func onSmallDisk(dir string) error {
 	return readOnlyDisk(dir, sets)
 }
 
-// fillDisk allocates until there is no room; the error says so.
+// fillDisk allocates until the disk is full, which the error must say.
 func fillDisk(dir string, sets []RangeSet) (n int, err error) {
 	for ; n < 5000; n++ {
 		err := onStore(dir, func(s *Store) error {
@@ -61,8 +60,7 @@ func fillDisk(dir string, sets []RangeSet) (n int, err error) {
 	return n, errors.New("the disk does not get full")
 }
 
-// allStillThere wants every address whole, and releases them on the full disk,
-// the index, too old by then, included.
+// allStillThere checks that every address is complete, and releases them on the full disk, where the index is outdated.
 func allStillThere(dir string, n int) error {
 	d := directory(filepath.Join(dir, "net"))
 	addrs, err := d.addresses()
@@ -87,7 +85,7 @@ func allStillThere(dir string, n int) error {
 	return os.Remove(dir + "/filler")
 }
 
-// readOnlyDisk wants an error for what changes, and none for what looks.
+// readOnlyDisk wants an error from operations that write, and none from those that read.
 func readOnlyDisk(dir string, sets []RangeSet) error {
 	o := Owner{"ro", "eth0"}
 	if err := onStore(dir, func(s *Store) error { _, err := s.Allocate(o, sets, nil); return err }); err != nil {

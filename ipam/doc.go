@@ -1,10 +1,8 @@
-// Package ipam hands out addresses of ranges and remembers who holds them, in
-// the reference plugin host-local's own directory: one file an address, named
-// by it, that holds the container ID and the interface name. Either
-// implementation can run on the directory at any moment.
+// Package ipam allocates addresses from ranges and records their owners in the directory of the reference plugin
+// host-local: one file per address, named by it, with the container ID and the interface name. Either implementation
+// can use the directory at any moment.
 //
-// An index beside the directory makes an allocation, a look-up and a release
-// cost the same however many addresses are held. It is only a memory: whatever
-// happens to it, it is built again from the directory.
-// docs/adr/0001-ipam-index.md tells how and what it costs.
+// With an index next to the directory, an allocation, a lookup and a release cost the same however many addresses are
+// allocated. The index is only a cache: it can always be rebuilt from the directory. See docs/adr/0001-ipam-index.md
+// for the design and its cost.
 package ipam

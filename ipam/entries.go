@@ -1,6 +1,6 @@
 package ipam
 
-// add notes an address as held.
+// add records an address as allocated.
 func (x *index) add(r record) error {
 	if err := x.records.insert(r.slot()); err != nil {
 		return err
@@ -9,7 +9,7 @@ func (x *index) add(r record) error {
 	return x.hold(number(r.addr), true)
 }
 
-// drop forgets a record.
+// drop deletes a record.
 func (x *index) drop(r record) error {
 	found := false
 	i, err := x.records.each(r.owner, func(_ uint32, s slot) (bool, error) {
@@ -26,7 +26,7 @@ func (x *index) drop(r record) error {
 	return x.hold(number(r.addr), false)
 }
 
-// find returns the records of an owner.
+// find returns an owner's records.
 func (x *index) find(owner key) (records []record, err error) {
 	_, err = x.records.each(owner, func(_ uint32, s slot) (bool, error) {
 		records = append(records, s.record())
@@ -35,8 +35,7 @@ func (x *index) find(owner key) (records []record, err error) {
 	return records, err
 }
 
-// block returns the block an address lies in and its slot; a block of which
-// nothing is held has none.
+// block returns an address's block and its slot. A block without allocated addresses does not exist.
 func (x *index) block(n u128) (s slot, i uint32, found bool, err error) {
 	i, err = x.blocks.each(blockKey(n), func(_ uint32, b slot) (bool, error) {
 		s, found = b, true
@@ -45,7 +44,7 @@ func (x *index) block(n u128) (s slot, i uint32, found bool, err error) {
 	return s, i, found, err
 }
 
-// hold sets or clears the bit of an address.
+// hold sets or clears an address's bit.
 func (x *index) hold(n u128, held bool) error {
 	s, i, found, err := x.block(n)
 	if err != nil || !found && !held {
@@ -64,8 +63,7 @@ func (x *index) hold(n u128, held bool) error {
 	return x.blocks.set(i, s)
 }
 
-// nextFree returns the first address from first to last that is not held. A
-// stretch of held addresses costs one look a block.
+// nextFree returns the first free address from first to last. A run of allocated addresses costs one lookup per block.
 func (x *index) nextFree(first, last u128) (n u128, ok bool, err error) {
 	for n = first; !last.less(n); {
 		s, _, found, err := x.block(n)

@@ -5,8 +5,8 @@ import (
 	"net/netip"
 )
 
-// Usable tells whether Allocate can serve: nil, or why nothing can be stored, or
-// an error that wraps ErrExhausted and names a range set without a free address.
+// Usable returns nil if Allocate can work. Otherwise it returns why nothing can be stored, or an error that wraps
+// ErrExhausted and names a range set without a free address.
 func (s *Store) Usable(sets []RangeSet) error {
 	if s.storeErr != nil {
 		return s.storeErr
@@ -21,14 +21,13 @@ func (s *Store) Usable(sets []RangeSet) error {
 	})
 }
 
-// stretch is a run of addresses to look through.
+// stretch is a run of addresses to search.
 type stretch struct {
 	first, last u128
 	r           Range
 }
 
-// stretches lists a set's addresses in the order in which they are given: from
-// the one after the last given, round to it.
+// stretches lists a set's addresses in the order of allocation: from the one after the last allocated, around to it.
 func stretches(set RangeSet, last netip.Addr) []stretch {
 	var list []stretch
 	at := -1
@@ -55,11 +54,11 @@ func stretches(set RangeSet, last netip.Addr) []stretch {
 	return append(list, stretch{number(r.Start), number(last), r})
 }
 
-// nextFree returns the next address of a set that is neither held nor a gateway.
+// nextFree returns the next address of a set that is neither allocated nor a gateway.
 func (s *Store) nextFree(set int, ranges RangeSet) (netip.Addr, Range, error) {
 	var last netip.Addr
 	if set < len(s.last) {
-		last, _ = netip.ParseAddr(s.last[set]) // what is no address means: from the start
+		last, _ = netip.ParseAddr(s.last[set]) // if it is not an address, start from the beginning
 		last = last.Unmap()
 	}
 	for _, st := range stretches(ranges, last) {

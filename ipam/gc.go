@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// GC frees what no valid owner holds and returns it. What was reserved since
-// began, the time since the machine started at which this collection began, is
-// left alone: its owner may be newer than the list of valid ones.
+// GC frees and returns addresses without a valid owner. It keeps what was allocated since began, the uptime at which
+// this collection started: such an owner may be newer than the list of valid ones.
 func (s *Store) GC(valid []Owner, began time.Duration) (freed []netip.Addr, err error) {
 	err = s.soundly(func() error { freed, err = s.collect(valid, began); return err })
 	return freed, err
@@ -23,9 +22,8 @@ func (s *Store) collect(valid []Owner, began time.Duration) ([]netip.Addr, error
 	if err != nil {
 		return nil, err
 	}
-	// host-local's files have a wall clock's time only. Should that be set
-	// back during this collection, one made in this very moment looks older; one
-	// of the future was made before the clock was set back.
+	// host-local's files have only wall-clock times. If the clock is set back during this collection, a new file looks
+	// older; a time in the future is from before the clock was set back.
 	now := time.Now()
 	since := now.Add(began - Uptime()).UnixNano()
 	var dead []record
@@ -34,7 +32,7 @@ func (s *Store) collect(valid []Owner, began time.Duration) ([]netip.Addr, error
 		if living[r.owner] || young {
 			continue
 		}
-		if !s.unchanged(r) { // somebody wrote into it: whose it is now is to be read
+		if !s.unchanged(r) { // somebody wrote into it: read its owner again
 			return nil, errUnsound
 		}
 		dead = append(dead, r)
@@ -42,7 +40,7 @@ func (s *Store) collect(valid []Owner, began time.Duration) ([]netip.Addr, error
 	return s.free(dead)
 }
 
-// unchanged tells whether a record's file is still the one it was made of.
+// unchanged reports whether a record's file is unchanged.
 func (s *Store) unchanged(r record) bool {
 	ino, ctime, err := s.dir.stat(r.addr)
 	return err == nil && ino == r.ino && ctime == r.ctime

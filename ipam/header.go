@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// errUnsound is an index that cannot be used: it is built again.
+// errUnsound means that the index cannot be used and must be rebuilt.
 var errUnsound = errors.New("the index of addresses is not sound")
 
 const (
@@ -17,32 +17,32 @@ const (
 
 // header is the first page of the index.
 type header struct {
-	boot    key        // of the boot ID under which it was written
-	clean   bool       // no change is under way
-	dir     dirState   // as left by the last change
-	last    key        // of all last_reserved_ip.N, likewise
+	boot    key        // hash of the boot ID under which it was written
+	clean   bool       // no change is in progress
+	dir     dirState   // after our last change
+	last    key        // hash of all last_reserved_ip.N, likewise
 	tables  [2]extent  // records, blocks
-	pending pendingAdd // the address file being made
-	spares  uint32     // files of addresses given back, kept for the next
+	pending pendingAdd // the address file being created
+	spares  uint32     // files of released addresses, kept for reuse
 }
 
-// extent says how large a table is and how many entries it has.
+// extent has a table's size and number of entries.
 type extent struct{ slots, used uint32 }
 
-// dirState tells whether anyone changed the directory.
+// dirState shows whether anyone changed the directory.
 type dirState struct {
 	ino   uint64
 	ctime int64 // ns
-	mtime int64 // ns; set by us to a moment in the past, which no change of others has
+	mtime int64 // ns; we set it to a past time, which no other change has
 }
 
-// pendingAdd is an address file about to be linked into place: if a kill comes
-// before its record, it is known as ours by its inode and owner.
+// pendingAdd is an address file about to be linked into place. If the process is killed before the record is written,
+// the inode and owner show that the file is ours.
 type pendingAdd struct {
 	owner key
 	addr  netip.Addr // zero: none
 	ino   uint64
-	since time.Duration // the machine's start, when it was made; 0: an older version wrote this
+	since time.Duration // uptime at creation; 0: written by an older version
 }
 
 func (h *header) encode() []byte {
@@ -93,11 +93,11 @@ func decodeHeader(b []byte) (h header, err error) {
 	}
 	h.pending.ino = le.Uint64(next(8))
 	h.pending.since = time.Duration(le.Uint64(next(8)))
-	h.spares = le.Uint32(next(4)) // 0: an older version wrote this
+	h.spares = le.Uint32(next(4)) // 0: written by an older version
 	return h, h.check()
 }
 
-// check refuses sizes that cannot be: a table has a power of two of slots, some empty.
+// check rejects impossible sizes: a table has a power of two of slots, some of them empty.
 func (h *header) check() error {
 	for _, t := range h.tables {
 		if t.slots == 0 || t.slots&(t.slots-1) != 0 || t.slots > 1<<28 || t.used >= t.slots {

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// Holding is an address that somebody holds.
+// Holding is an allocated address.
 type Holding struct {
 	Addr  netip.Addr
-	Owner Owner     // zero: nobody knows who
-	Since time.Time // when the address was taken, by the clock of then
+	Owner Owner     // zero: unknown
+	Since time.Time // time of allocation, by the wall clock
 }
 
-// Networks are the networks that have a directory of addresses below dataDir.
+// Networks returns the networks with an address directory below dataDir.
 func Networks(dataDir string) (names []string, err error) {
 	entries, err := os.ReadDir(dataDir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -35,8 +35,7 @@ func Networks(dataDir string) (names []string, err error) {
 	return names, nil
 }
 
-// Held lists what is held of a network, in order; it takes no lock and changes
-// nothing.
+// Held lists a network's allocated addresses in order. It takes no lock and changes nothing.
 func Held(dataDir, network string) ([]Holding, error) {
 	d := directory(filepath.Join(dataDir, network))
 	addrs, err := d.addresses()
@@ -67,8 +66,7 @@ func (d directory) holding(a netip.Addr) (Holding, error) {
 	return Holding{a, owner, fi.ModTime()}, err
 }
 
-// FreeIf frees what a judge says is dead, asked with the lock held, and returns
-// what was freed.
+// FreeIf frees and returns the addresses for which dead, called with the lock held, returns true.
 func (s *Store) FreeIf(dead func(Holding) bool) (freed []Holding, err error) {
 	err = s.soundly(func() error {
 		records, err := s.index.all()
@@ -93,7 +91,7 @@ func (s *Store) FreeIf(dead func(Holding) bool) (freed []Holding, err error) {
 	return freed, err
 }
 
-// Size is how many addresses the ranges of a set can give, at most limit.
+// Size returns how many addresses a set can allocate, at most limit.
 func (s RangeSet) Size(limit int) (n int) {
 	for _, r := range s {
 		for a := r.Start; n < limit && !r.End.Less(a); a = a.Next() {

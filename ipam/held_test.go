@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead/fairlead/ipam"
 )
 
-// What is held is listed without a lock, and freed by a judge's word alone.
+// Held lists addresses without a lock; FreeIf frees exactly those for which the function returns true.
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -43,7 +43,7 @@ func TestHeld(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "n", "10.1.0.6"), nil, 0o600); err != nil { // a reference's crash leaves such
+	if err := os.WriteFile(filepath.Join(dir, "n", "10.1.0.6"), nil, 0o600); err != nil { // a crash of the reference plugin leaves such a file
 		t.Fatal(err)
 	}
 	list, err := ipam.Held(dir, "n")

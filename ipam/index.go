@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// index is the memory beside the directory: a header, a table of records by
-// owner, and a table of blocks of held addresses.
+// index is the cache next to the directory: a header, a table of records by owner, and a table of blocks of allocated
+// addresses.
 type index struct {
 	pages   *pages
 	header  header
@@ -14,7 +14,7 @@ type index struct {
 	blocks  table
 }
 
-// openIndex reads the header of an index; what is wrong in it is errUnsound.
+// openIndex reads the header of an index; invalid contents are errUnsound.
 func openIndex(path string) (*index, error) {
 	f, err := openFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -59,7 +59,7 @@ func newIndex(p *pages, h header) *index {
 	return x
 }
 
-// buildIndex makes an index of records in memory, with room for as many again.
+// buildIndex builds an index of records in memory, with room for as many again.
 func buildIndex(h header, records []record) (*index, error) {
 	blocks := map[key]bool{}
 	for _, r := range records {
@@ -75,7 +75,7 @@ func buildIndex(h header, records []record) (*index, error) {
 	return x, nil
 }
 
-// roomFor returns how many slots a table of n entries gets.
+// roomFor returns the number of slots for a table of n entries.
 func roomFor(n int) uint32 {
 	slots := uint32(pageSize / slotSize)
 	for int(slots) < 2*n {
@@ -84,7 +84,7 @@ func roomFor(n int) uint32 {
 	return slots
 }
 
-// store writes an index that was built in memory in place of the one at path.
+// store writes an index that was built in memory to path, replacing the old one.
 func (x *index) store(path string) error {
 	if err := x.putHeader(); err != nil {
 		return err
@@ -107,8 +107,7 @@ func (x *index) store(path string) error {
 
 func (x *index) putHeader() error { return x.pages.put(0, x.header.encode()) }
 
-// full tells whether one more entry would make a table slow; it is built again
-// at twice the size.
+// full reports whether one more entry would make a table slow; it is then rebuilt at twice the size.
 func (x *index) full() bool {
 	for _, t := range x.header.tables {
 		if uint64(t.used+1)*4 > uint64(t.slots)*3 {
@@ -118,7 +117,7 @@ func (x *index) full() bool {
 	return false
 }
 
-// all returns every sound record, with errUnsound if some are not.
+// all returns every valid record, with errUnsound if some are invalid.
 func (x *index) all() (records []record, err error) {
 	var unsound error
 	for i := range x.records.slots {

@@ -136,7 +136,7 @@ func FuzzDecodeHeader(f *testing.F) {
 	})
 }
 
-// FuzzIndexFile puts anything in the place of the index.
+// FuzzIndexFile replaces the index with arbitrary data.
 func FuzzIndexFile(f *testing.F) {
 	x, err := buildIndex(header{boot: textKey("b")}, []record{{owner: textKey("o"), addr: addr("10.1.0.2")}})
 	if err != nil {
@@ -166,7 +166,7 @@ func FuzzParseOwner(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		o := parseOwner(b)
 		if o.IfName == "" || o.ContainerID == "" || o.ContainerID != strings.TrimSpace(o.ContainerID) {
-			return // nothing that Owner.text writes
+			return // Owner.text never writes this
 		}
 		if again := parseOwner([]byte(o.text())); again != o {
 			t.Errorf("%q becomes %q", o, again)
@@ -174,9 +174,8 @@ func FuzzParseOwner(f *testing.F) {
 	})
 }
 
-// FuzzImport begins with a directory that others wrote: two files of any name and
-// content. Whatever they are, an address that a file names is not given, and what
-// is given is held once.
+// FuzzImport starts with a directory of two third-party files with arbitrary names and contents. An address with a file
+// is never allocated, and an allocated address has one owner.
 func FuzzImport(f *testing.F) {
 	f.Add("10.1.0.2", []byte("other\r\neth0"), "last_reserved_ip.0", []byte("10.1.0.7"))
 	f.Add("10.1.0.3", []byte{}, "10.1.0.2~", []byte("\x00"))
@@ -191,7 +190,7 @@ func FuzzImport(f *testing.F) {
 		}
 		write := func(name string, text []byte) {
 			if name == filepath.Base(name) && name != "." && name != ".." && name != "lock" {
-				_ = os.WriteFile(filepath.Join(dir, "net", name), text, 0o600) // a name that no file can have is none
+				_ = os.WriteFile(filepath.Join(dir, "net", name), text, 0o600) // ignore names that no file can have
 			}
 		}
 		write(name1, text1)
@@ -199,7 +198,7 @@ func FuzzImport(f *testing.F) {
 		before := held(t, dir)
 		s, err := Open(context.Background(), dir, "net", Options{BootID: "b"})
 		if err != nil {
-			return // refused, and nothing given
+			return // rejected, nothing allocated
 		}
 		defer s.Close()
 		got, err := s.Allocate(Owner{"new", "eth0"}, sets, nil)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestCutOffThenGC: a GC that comes after an allocation was cut off frees its
-// address, also when it has to build the index first.
+// TestCutOffThenGC checks that GC frees the address of an interrupted allocation, also when it has to rebuild the index
+// first.
 func TestCutOffThenGC(t *testing.T) {
 	t.Parallel()
 	for steps := range 5 {
@@ -25,8 +25,8 @@ func TestCutOffThenGC(t *testing.T) {
 	}
 }
 
-// TestDamagedThenGC: an address whose file was damaged in place, which no index
-// sees, is nobody's: GC frees it. One that is somebody else's by now stays.
+// TestDamagedThenGC checks that GC frees an address whose file was damaged in place, which the index does not notice.
+// An address that has a new owner by then stays.
 func TestDamagedThenGC(t *testing.T) {
 	t.Parallel()
 	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
@@ -36,7 +36,7 @@ func TestDamagedThenGC(t *testing.T) {
 	d := directory(dir + "/net")
 	mustWrite(t, d.file(addr("10.1.0.2")), "")
 	mustWrite(t, d.file(addr("10.1.0.3")), "valid\r\neth0")
-	time.Sleep(20 * time.Millisecond) // more than a tick of the clock that files are stamped by
+	time.Sleep(20 * time.Millisecond) // more than one tick of the file timestamps' clock
 	with(t, dir, Options{}, func(s *Store) {
 		freed, err := s.GC([]Owner{{"valid", "eth0"}}, Uptime())
 		if err != nil || len(freed) != 2 {

@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead/fairlead/internal/filelock"
 )
 
-// lockDir takes host-local's own lock of a network's directory: flock(2) on
-// the file "lock" in it. The file is never removed.
+// lockDir takes host-local's own lock on a network's directory: flock(2) on the file "lock" in it. The file is never
+// removed.
 func lockDir(ctx context.Context, dir string, create bool) (*os.File, error) {
 	path := filepath.Join(dir, "lock")
 	f, err := openFile(path, syscall.O_RDONLY|syscall.O_CREAT, 0o750)

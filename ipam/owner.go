@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Owner is who holds an address.
+// Owner identifies the attachment that an address is allocated to.
 type Owner struct {
 	ContainerID string
 	IfName      string // "" in files written by old versions of host-local
@@ -15,23 +15,22 @@ type Owner struct {
 
 func (o Owner) String() string { return strings.TrimSpace(o.ContainerID + " " + o.IfName) }
 
-// lineBreak parts the two lines of an address file, on every system.
+// lineBreak separates the two lines of an address file, on every system.
 const lineBreak = "\r\n"
 
-// text is what host-local writes into an address file.
+// text returns the contents of host-local's address file.
 func (o Owner) text() string {
 	return strings.TrimSpace(o.ContainerID) + lineBreak + o.IfName
 }
 
-// legacyText is what it wrote before it knew interface names.
+// legacyText returns what host-local wrote before it knew interface names.
 func (o Owner) legacyText() string { return strings.TrimSpace(o.ContainerID) }
 
-// maxOwner is how much of an address file can be an owner, in bytes; a longer
-// one was not written by an IPAM plugin.
+// maxOwner is the largest size of an owner in an address file, in bytes; an IPAM plugin writes no longer ones.
 const maxOwner = 4096
 
-// parseOwner reads an address file. A file that names nobody, empty or
-// corrupt, has the zero Owner: someone holds it, nobody knows who.
+// parseOwner parses an address file. An empty or corrupt file has the zero Owner: the address is allocated, its owner
+// unknown.
 func parseOwner(data []byte) Owner {
 	data = bytes.TrimSpace(data)
 	if len(data) > maxOwner || bytes.IndexByte(data, 0) >= 0 {
@@ -41,7 +40,7 @@ func parseOwner(data []byte) Owner {
 	return Owner{id, ifname}
 }
 
-// key stands for a text or an address in the index.
+// key is the index's hash of a text or an address.
 type key [16]byte
 
 func textKey(text string) (k key) {
@@ -51,8 +50,8 @@ func textKey(text string) (k key) {
 	return k
 }
 
-// ownerKey is the key under which an address file's holder is found. Files
-// that name nobody are kept apart, so that many of them cost nothing.
+// ownerKey returns the key of an address file's owner. Files without an owner get separate keys, so that many of them
+// cost nothing.
 func ownerKey(o Owner, addr netip.Addr) key {
 	switch {
 	case o == Owner{}:

@@ -9,10 +9,10 @@ import (
 // pageSize is how much of the index is read at once, in bytes.
 const pageSize = 4096
 
-// pages reads the index page by page and writes through to the file. Plain
-// reads and writes, no mapping: a full disk is an error here, not a signal.
+// pages reads the index page by page and writes through to the file. It uses plain reads and writes instead of a
+// mapping, because a full disk must be an error, not a signal.
 type pages struct {
-	file  *os.File // nil: the index could not be stored, it lives in this process only
+	file  *os.File // nil: the index could not be stored and exists only in this process
 	image []byte   // the whole file, if this process built it
 	cache map[int64][]byte
 }
@@ -34,7 +34,7 @@ func (p *pages) at(off int64, n int) ([]byte, error) {
 	return page[off-start:][:n], nil
 }
 
-// put writes b at an offset, in what was read as in the file.
+// put writes b at an offset, to the cached pages and to the file.
 func (p *pages) put(off int64, b []byte) error {
 	old, err := p.at(off, len(b))
 	if err != nil {

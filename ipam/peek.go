@@ -8,9 +8,8 @@ import (
 	"path/filepath"
 )
 
-// Peek returns what Allocate would give an owner now, or, to one that holds
-// addresses, those; and changes nothing: it makes no directory, takes no lock
-// and leaves the index alone. Somebody else may get the addresses meanwhile.
+// Peek returns what Allocate would allocate now, or the addresses that the owner already has. It changes nothing: it
+// creates no directory, takes no lock and leaves the index alone. Somebody else may get the addresses first.
 func Peek(dataDir, network string, o Owner, sets []RangeSet, requested []netip.Addr) ([]IP, error) {
 	boot, err := bootID()
 	if err != nil {
@@ -40,7 +39,7 @@ func Peek(dataDir, network string, o Owner, sets []RangeSet, requested []netip.A
 	return ips, nil
 }
 
-// glance builds an index in memory only, and returns what the owner holds.
+// glance builds an index in memory only, and returns the owner's addresses.
 func (s *Store) glance(o Owner) (mine []netip.Addr, err error) {
 	addrs, err := s.dir.addresses()
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -71,7 +70,7 @@ func (s *Store) glance(o Owner) (mine []netip.Addr, err error) {
 	return mine, err
 }
 
-// deadBoots are the addresses that the next Open would free, see reclaim.
+// deadBoots returns the addresses that the next Open would free; see reclaim.
 func (s *Store) deadBoots() (map[netip.Addr]bool, error) {
 	dead := map[netip.Addr]bool{}
 	x, err := openIndex(s.temp + "/index")

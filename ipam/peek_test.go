@@ -11,8 +11,7 @@ import (
 	"testing"
 )
 
-// tree is every file below a directory with its content and times: what a look
-// must not change.
+// tree returns every file below a directory with its contents and times, which Peek must not change.
 func tree(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder
@@ -57,7 +56,7 @@ func texts(ips []IP) string {
 	return strings.Join(out, ", ")
 }
 
-// TestPeek compares each look with the Allocate that follows it.
+// TestPeek compares each Peek with the Allocate that follows it.
 func TestPeek(t *testing.T) {
 	t.Parallel()
 	dir, sets := t.TempDir(), peekSets(t)
@@ -82,7 +81,7 @@ func TestPeek(t *testing.T) {
 		if texts(saw) != texts(got) {
 			t.Errorf("saw %s, got %s", texts(saw), texts(got))
 		}
-		if i == 2 { // what was just freed comes last
+		if i == 2 { // the most recently released address comes last
 			if _, err := s.Release(Owner{ContainerID: "a", IfName: "eth0"}); err != nil {
 				t.Fatal(err)
 			}
@@ -136,7 +135,7 @@ func TestPeekExhausted(t *testing.T) {
 	}
 }
 
-// TestPeekAfterReboot: what a dead boot reserved is free, and stays a file.
+// TestPeekAfterReboot checks that an earlier boot's addresses count as free, and that their files stay.
 func TestPeekAfterReboot(t *testing.T) {
 	t.Parallel()
 	dir, sets := t.TempDir(), peekSets(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead/fairlead/internal/reference"
 )
 
-// asReference runs the reference's host-local on a data directory.
+// asReference runs the reference plugin host-local on a data directory.
 func asReference(t testing.TB, verb, dir, id, ranges string) (addrs []string, err error) {
 	t.Helper()
 	cmd := exec.Command(reference.Plugin(t, "host-local"))
@@ -40,7 +40,7 @@ func asReference(t testing.TB, verb, dir, id, ranges string) (addrs []string, er
 
 const workerRanges = `[[{"subnet": "10.1.0.0/27"}], [{"subnet": "fd00::/123"}]]`
 
-// workAsReference is what a worker does, by the reference's plugin.
+// workAsReference does a worker's operations with the reference plugin.
 func workAsReference(t *testing.T, dir, name string, seed uint64, n int) map[string][]string {
 	rnd := rand.New(rand.NewPCG(seed, 4))
 	holds := map[string][]string{}
@@ -58,7 +58,7 @@ func workAsReference(t *testing.T, dir, name string, seed uint64, n int) map[str
 	return holds
 }
 
-// TestSwitchAndBack hands a directory to and fro while containers run.
+// TestSwitchAndBack switches a directory between the implementations while containers run.
 func TestSwitchAndBack(t *testing.T) {
 	t.Parallel()
 	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
@@ -92,8 +92,8 @@ func TestSwitchAndBack(t *testing.T) {
 	consistent(t, dir)
 }
 
-// TestUnseenChange makes the reference change the directory right after us,
-// within one tick of a coarse clock: the index must notice.
+// TestUnseenChange lets the reference plugin change the directory right after us, within one tick of a coarse clock.
+// The index must notice.
 func TestUnseenChange(t *testing.T) {
 	t.Parallel()
 	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
@@ -111,7 +111,7 @@ func TestUnseenChange(t *testing.T) {
 	}
 }
 
-// TestLegacy releases files that name only the container, as the reference does.
+// TestLegacy releases files that contain only the container ID, as the reference plugin does.
 func TestLegacy(t *testing.T) {
 	t.Parallel()
 	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")

@@ -5,22 +5,22 @@ import (
 	"net/netip"
 )
 
-// Range is a part of a subnet out of which addresses are given. Complete fills
-// what is not set and checks the rest; everything else expects that it did.
+// Range is a part of a subnet from which addresses are allocated. Call Complete first: it fills unset fields and checks
+// the others.
 type Range struct {
 	Subnet  netip.Prefix
-	Start   netip.Addr // first address given; by default the subnet's second
-	End     netip.Addr // last address given; by default the subnet's last, without IPv4's broadcast
-	Gateway netip.Addr // by default the subnet's second; never given
+	Start   netip.Addr // first address to allocate; by default the subnet's second
+	End     netip.Addr // last address to allocate; by default the subnet's last, without IPv4's broadcast
+	Gateway netip.Addr // by default the subnet's second; never allocated
 }
 
-// RangeSet is what one address of an attachment is taken from: ranges of one
-// address family, used one after the other.
+// RangeSet is the set of ranges that one address of an attachment comes from. All are of one family and are used in
+// order.
 type RangeSet []Range
 
-// FieldError is a value of a range that cannot be used.
+// FieldError is an invalid value of a range.
 type FieldError struct {
-	Set, Range int    // whose value, from 0; Range is -1 for a whole set
+	Set, Range int    // indices from 0; Range is -1 for a whole set
 	Field      string // "subnet", "rangeStart", "rangeEnd", "gateway"; "": the whole range
 	Problem    string // what is wrong, and what is allowed
 }
@@ -33,7 +33,7 @@ func fieldErrorf(field, format string, args ...any) *FieldError {
 	return &FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
 }
 
-// Complete returns the range with everything set, or a *FieldError.
+// Complete returns the range with all fields set, or a *FieldError.
 func (r Range) Complete() (Range, error) {
 	if err := checkSubnet(r.Subnet); err != nil {
 		return Range{}, err
@@ -72,8 +72,8 @@ func checkSubnet(p netip.Prefix) error {
 	return nil
 }
 
-// checkInside holds an address to its subnet. A gateway may also be link-local,
-// which is reachable on the link whatever the subnet is.
+// checkInside checks that an address is in its subnet. A gateway may also be link-local, which is reachable from any
+// subnet.
 func checkInside(key string, a netip.Addr, subnet netip.Prefix) error {
 	switch {
 	case a.Zone() != "":
@@ -87,7 +87,7 @@ func checkInside(key string, a netip.Addr, subnet netip.Prefix) error {
 		a, subnet, subnet.Addr().Next(), lastGiven(subnet))
 }
 
-// lastGiven is the subnet's last address that a container can have: IPv6 has no broadcast.
+// lastGiven returns the subnet's last address that a container can have: IPv6 has no broadcast.
 func lastGiven(subnet netip.Prefix) netip.Addr {
 	last := lastOf(subnet)
 	if last.Is4() {
@@ -96,7 +96,7 @@ func lastGiven(subnet netip.Prefix) netip.Addr {
 	return last
 }
 
-// Contains tells whether an address lies in the range.
+// Contains reports whether an address is in the range.
 func (r Range) Contains(a netip.Addr) bool {
 	return a.BitLen() == r.Start.BitLen() && !a.Less(r.Start) && !r.End.Less(a)
 }
@@ -107,7 +107,7 @@ func (r Range) overlaps(o Range) bool {
 	return r.Contains(o.Start) || r.Contains(o.End) || o.Contains(r.Start) || o.Contains(r.End)
 }
 
-// Find returns the range of the set that an address lies in.
+// Find returns the set's range that contains an address.
 func (s RangeSet) Find(a netip.Addr) (Range, bool) {
 	for _, r := range s {
 		if r.Contains(a) {

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// rebuild makes the index from the directory. Only files that the old index,
-// if there is one, does not know exactly are read.
+// rebuild builds the index from the directory. It reads only files that the old index, if there is one, does not know
+// exactly.
 func (s *Store) rebuild(old *index) error {
 	if err := s.clearTemporary(); err != nil {
 		return err
@@ -34,7 +34,7 @@ func (s *Store) rebuild(old *index) error {
 	return s.use(records, 0)
 }
 
-// knownRecords are those of the old index, and the one that a kill left out.
+// knownRecords returns the old index's records, and the one that a kill kept from being written.
 func (s *Store) knownRecords(old *index) (map[netip.Addr]record, error) {
 	known := map[netip.Addr]record{}
 	if old == nil {
@@ -76,7 +76,7 @@ func (s *Store) recordOf(a netip.Addr, known map[netip.Addr]record) (record, err
 	return record{owner: ownerKey(owner, a), addr: a, ino: ino, ctime: ctime}, nil
 }
 
-// soundly runs an operation, and once more if the index turns out unsound on the way.
+// soundly runs an operation, and repeats it once if the index turns out to be invalid.
 func (s *Store) soundly(f func() error) error {
 	err := f()
 	if !errors.Is(err, errUnsound) {
@@ -90,8 +90,8 @@ func (s *Store) soundly(f func() error) error {
 	return f()
 }
 
-// use builds an index of records, stores it and takes it into use. Without
-// room to store it, it serves this process: addresses can still be released.
+// use builds an index of records, stores it and uses it. If the disk is full, the index serves this process only, so
+// that addresses can still be released.
 func (s *Store) use(records []record, spares uint32) error {
 	x, err := buildIndex(header{boot: s.boot, spares: spares}, records)
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *Store) use(records []record, spares uint32) error {
 	return nil
 }
 
-// grow makes the index larger before it gets slow.
+// grow enlarges the index before it gets slow.
 func (s *Store) grow() error {
 	records, err := s.index.all()
 	if err != nil {
@@ -125,7 +125,7 @@ func (s *Store) makeTemp() error {
 	return nil
 }
 
-// temporary is the file that an address file is before it is linked into place.
+// temporary returns the path of an address file before it is linked into place.
 func (s *Store) temporary() string {
 	if s.reused != "" {
 		return s.reused
@@ -133,9 +133,8 @@ func (s *Store) temporary() string {
 	return s.temp + "/address"
 }
 
-// clearTemporary removes what a kill left. It may be linked into place already,
-// and removing it later would change the address file's change time. On a
-// read-only filesystem it cannot do harm.
+// clearTemporary removes what a killed process left. The file may be linked into place already, and removing it later
+// would change the address file's change time. On a read-only filesystem it does no harm.
 func (s *Store) clearTemporary() error {
 	err := retry(func() error { return syscall.Unlink(s.temporary()) })
 	if err == nil || err == syscall.ENOENT || err == syscall.EROFS {

@@ -12,8 +12,8 @@ type record struct {
 	addr  netip.Addr
 	ino   uint64
 	ctime int64 // the file's change time, in ns since 1970; compared, never ordered
-	// reserved is when the address was given, since the machine started; 0:
-	// not by us, so it stays whatever happens to the machine.
+	// reserved is the uptime at allocation. 0 means that another implementation allocated it, so it stays across
+	// reboots.
 	reserved time.Duration
 }
 
@@ -37,17 +37,16 @@ func (s *slot) record() record {
 	}
 }
 
-// blockSize is how many addresses an entry of the other table covers: which of
-// them are held is 256 bits.
+// blockSize is the number of addresses that an entry of the block table covers, one bit each.
 const blockSize = 256
 
-// blockKey is the key of the block that an address lies in.
+// blockKey returns the key of an address's block.
 func blockKey(n u128) key {
 	n.lo &^= blockSize - 1
 	return n.bytes()
 }
 
-// held tells whether an address of the block is held, by its last byte.
+// held reports whether the block's address with this last byte is allocated.
 func (s *slot) held(low byte) bool { return s[16+low/8]&(1<<(low%8)) != 0 }
 
 func (s *slot) hold(low byte, held bool) {
@@ -58,5 +57,5 @@ func (s *slot) hold(low byte, held bool) {
 	}
 }
 
-// empty tells whether no address of the block is held.
+// empty reports whether no address of the block is allocated.
 func (s *slot) empty() bool { return [32]byte(s[16:48]) == [32]byte{} }

@@ -8,8 +8,7 @@ import (
 	"syscall"
 )
 
-// Lookup returns the addresses an owner holds, those of files that name its
-// container only included.
+// Lookup returns an owner's addresses, including those of files that contain only its container ID.
 func (s *Store) Lookup(o Owner) ([]netip.Addr, error) {
 	var exact, legacy []record
 	err := s.soundly(func() (err error) { exact, legacy, err = s.lookup(o); return err })
@@ -20,8 +19,8 @@ func (s *Store) Lookup(o Owner) ([]netip.Addr, error) {
 	return addrs, err
 }
 
-// lookup finds what an owner holds. Every file is read: the index only tells
-// where to look, and one that tells wrong is built again.
+// lookup finds an owner's addresses. It reads every file: the index only says where to look, and a wrong index is
+// rebuilt.
 func (s *Store) lookup(o Owner) (exact, legacy []record, err error) {
 	o.ContainerID = strings.TrimSpace(o.ContainerID)
 	exact, sound, err := s.verified(o)
@@ -38,7 +37,7 @@ func (s *Store) lookup(o Owner) (exact, legacy []record, err error) {
 	return exact, legacy, err
 }
 
-// verified returns the records of exactly this owner whose files say so too.
+// verified returns the records of exactly this owner whose files agree.
 func (s *Store) verified(o Owner) (records []record, sound bool, err error) {
 	found, err := s.index.find(ownerKey(o, netip.Addr{}))
 	if err != nil {
@@ -59,8 +58,8 @@ func (s *Store) verified(o Owner) (records []record, sound bool, err error) {
 	return records, sound, nil
 }
 
-// Release frees what an owner holds and returns it. Files that name only the
-// container are freed if none names the interface too. To hold nothing is fine.
+// Release frees and returns an owner's addresses. Files that contain only the container ID are freed if no file also
+// has the interface. An owner without addresses is not an error.
 func (s *Store) Release(o Owner) (freed []netip.Addr, err error) {
 	err = s.soundly(func() error { freed, err = s.release(o); return err })
 	return freed, err
@@ -77,7 +76,7 @@ func (s *Store) release(o Owner) ([]netip.Addr, error) {
 	return s.free(records)
 }
 
-// free removes the files of records, going on after an error.
+// free removes the files of records and continues after errors.
 func (s *Store) free(records []record) (freed []netip.Addr, err error) {
 	if len(records) == 0 {
 		return nil, nil
@@ -95,15 +94,14 @@ func (s *Store) free(records []record) (freed []netip.Addr, err error) {
 	return freed, errors.Join(errs...)
 }
 
-// drop takes a record out of the index. One that it still has is an address that
-// nobody holds and nobody gets.
+// drop deletes a record from the index. If it stayed, the address would have no owner and never be allocated again.
 func (s *Store) drop(r record) error {
 	err := s.index.drop(r)
 	s.unsound = s.unsound || err != nil
 	return err
 }
 
-// remove removes an address file; one that is gone is fine.
+// remove removes an address file; a missing file is not an error.
 func (s *Store) remove(a netip.Addr) error {
 	err := retry(func() error { return syscall.Unlink(s.dir.file(a)) })
 	if err != nil && err != syscall.ENOENT {

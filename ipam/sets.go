@@ -1,7 +1,7 @@
 package ipam
 
-// CompleteSets returns the sets with every range complete, or a *FieldError:
-// no set is empty or mixes address families, and no ranges overlap.
+// CompleteSets returns the sets with every range complete, or a *FieldError: no set is empty or mixes address families,
+// and no ranges overlap.
 func CompleteSets(sets []RangeSet) ([]RangeSet, error) {
 	done := make([]RangeSet, len(sets))
 	for i, set := range sets {
@@ -23,7 +23,7 @@ func CompleteSets(sets []RangeSet) ([]RangeSet, error) {
 	return done, nil
 }
 
-// fits tells whether a range can join the last of the sets.
+// fits reports whether a range can join the last of the sets.
 func fits(sets []RangeSet, r Range) error {
 	if set := sets[len(sets)-1]; len(set) > 0 && set[0].Start.Is4() != r.Start.Is4() {
 		return fieldErrorf("subnet", "mixed address families: the set's first range is in %s; want a range set of its own for the other family", set[0].Subnet)

@@ -6,16 +6,16 @@ import (
 	"syscall"
 )
 
-// Where addresses are asked for by number, a file of one that was given back is kept,
-// beside the index, and written anew for the next: to make one is the dearest call of an ADD where many were removed
-// of late, as ext4 looks at each inode that died within the last minutes.
+// Where all addresses are requested by number, a released address's file is kept next to the index and rewritten for
+// the next allocation. Creating a file is the most expensive call of an ADD after many removals, because ext4 checks
+// every inode that was freed within the last minutes.
 
-// maxSpares is how many are kept.
+// maxSpares bounds the files that are kept.
 const maxSpares = 64
 
 func (s *Store) spare(i uint32) string { return s.temp + "/spare." + strconv.FormatUint(uint64(i), 10) }
 
-// put removes a record's file, in one step, and keeps it as a spare if it is one of ours.
+// put removes a record's file atomically, and keeps it as a spare if it is one of our files.
 func (s *Store) put(r record) error {
 	n := s.index.header.spares
 	keep := s.asked && r.reserved != 0 && n < maxSpares
@@ -26,8 +26,8 @@ func (s *Store) put(r record) error {
 	return s.remove(r.addr)
 }
 
-// reuse writes an owner into a spare, which is what temporary is then. One that has
-// another name may be an address: it is not written into.
+// reuse writes an owner into a spare, which then serves as the temporary file. A spare with another link may be an
+// address and must not be written to.
 func (s *Store) reuse(o Owner) (ino uint64, ok bool) {
 	n := s.index.header.spares
 	if n == 0 {
@@ -55,7 +55,7 @@ func (s *Store) reuse(o Owner) (ino uint64, ok bool) {
 	return st.Ino, true
 }
 
-// clearSpares removes what is kept, up to the first that is not there.
+// clearSpares removes the spares, up to the first missing one.
 func (s *Store) clearSpares() {
 	for i := range uint32(maxSpares) {
 		if retry(func() error { return syscall.Unlink(s.spare(i)) }) != nil {

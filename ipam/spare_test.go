@@ -17,7 +17,7 @@ func inode(t testing.TB, path string) uint64 {
 	return st.Ino
 }
 
-// The file of an address that was given back is the next one's, with its text whole.
+// A released address's file is reused for the next allocation, with complete contents.
 func TestSpare(t *testing.T) {
 	t.Parallel()
 	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
@@ -35,7 +35,7 @@ func TestSpare(t *testing.T) {
 	}
 }
 
-// No more are kept than some, and what host-local made is not ours to keep.
+// The number of spares is bounded, and host-local's files are not kept.
 func TestSparesBounded(t *testing.T) {
 	t.Parallel()
 	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
@@ -56,7 +56,7 @@ func TestSparesBounded(t *testing.T) {
 	consistent(t, dir)
 }
 
-// A kill after a file was put away leaves nothing held, whatever the index still says.
+// After a kill right after a file became a spare, the address is free, whatever the index says.
 func TestPutCutOff(t *testing.T) {
 	t.Parallel()
 	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
@@ -77,7 +77,7 @@ func TestPutCutOff(t *testing.T) {
 	consistent(t, dir)
 }
 
-// A kill after a spare was linked into place leaves it an address: it is not written into.
+// After a kill right after a spare was linked into place, it is an address and is not written to.
 func TestSpareInPlace(t *testing.T) {
 	t.Parallel()
 	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
@@ -100,7 +100,7 @@ func mustMkdir(t testing.TB, path string) {
 	}
 }
 
-// Where to go on is not written down where every address is asked for by number.
+// The cursor is not written where every address is requested by number.
 func TestAsked(t *testing.T) {
 	t.Parallel()
 	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
@@ -111,7 +111,7 @@ func TestAsked(t *testing.T) {
 	consistent(t, dir)
 }
 
-// releaseAsked gives back where files are kept.
+// releaseAsked releases with Options.Asked, so files are kept.
 func releaseAsked(t testing.TB, dir string, o Owner) {
 	t.Helper()
 	with(t, dir, Options{Existing: true, Asked: true}, func(s *Store) {
@@ -121,7 +121,7 @@ func releaseAsked(t testing.TB, dir string, o Owner) {
 	})
 }
 
-// Elsewhere nothing is kept: what is left of a container is nothing.
+// Without Options.Asked no files are kept.
 func TestNoSpares(t *testing.T) {
 	t.Parallel()
 	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")

@@ -14,35 +14,33 @@ import (
 
 // Options change how a Store is opened. The zero value is for an ADD.
 type Options struct {
-	// Existing leaves a directory that is not there alone: Open then fails
-	// with os.ErrNotExist. What only takes away or looks wants this.
+	// Existing does not create a missing directory: Open then fails with os.ErrNotExist. Use it to release or to read.
 	Existing bool
-	// Asked is a network whose addresses are all asked for by number: where to go on
-	// is not written down.
+	// Asked means that all of the network's addresses are requested by number, so the cursor is not written.
 	Asked bool
-	// BootID stands for this start of the machine; "": the kernel's.
+	// BootID replaces the kernel's boot ID; "" means the kernel's.
 	BootID string
 }
 
-// Store is a network's directory of addresses, locked: between Open and Close
-// nobody else, of either implementation, changes it.
+// Store is a network's locked address directory. Between Open and Close nobody else changes it, whichever
+// implementation they use.
 type Store struct {
 	dir  directory
-	temp string // directory of the index and of files not yet in place
+	temp string // directory of the index and of temporary files
 	boot key
 	lock *os.File
 
 	index    *index
 	storeErr error    // why the index is in memory only; an allocation needs it stored
-	last     []string // what each last_reserved_ip.N says
-	changing bool     // the header on disk says so
-	unsound  bool     // the index was found wrong: leave it to be built again
-	asked    bool     // as in the options
-	reused   string   // the spare that is to be an address file; "": none
+	last     []string // the contents of each last_reserved_ip.N
+	changing bool     // the header on disk says that a change is in progress
+	unsound  bool     // the index is wrong: leave it to be rebuilt
+	asked    bool     // from the options
+	reused   string   // the spare that becomes an address file; "": none
 }
 
-// Open locks the addresses of a network: the directory <dataDir>/<network>. It
-// waits for the lock as long as ctx allows, a minute if that sets no bound.
+// Open locks a network's addresses in the directory <dataDir>/<network>. It waits for the lock until ctx ends, or one
+// minute if ctx has no deadline.
 func Open(ctx context.Context, dataDir, network string, opts Options) (*Store, error) {
 	if err := cni.ValidateNetworkName(network); err != nil {
 		return nil, err
@@ -71,14 +69,14 @@ func Open(ctx context.Context, dataDir, network string, opts Options) (*Store, e
 	return s, nil
 }
 
-// Close lets go of the lock.
+// Close releases the lock.
 func (s *Store) Close() error {
 	s.index.close()
 	return s.lock.Close()
 }
 
-// load reads the index, and builds it again if it cannot be trusted: it is
-// missing or broken, a change was cut off, or somebody else was here.
+// load reads the index. It rebuilds the index if it is missing or broken, if a change was interrupted, or if somebody
+// else changed the directory.
 func (s *Store) load() error {
 	x, err := openIndex(s.temp + "/index")
 	if err != nil && !isAbsent(err) {
@@ -109,14 +107,12 @@ func (s *Store) load() error {
 	return nil
 }
 
-// isAbsent tells whether an index is to be made anew. On a read-only
-// filesystem it serves this process only.
+// isAbsent reports whether an index must be created. On a read-only filesystem it serves this process only.
 func isAbsent(err error) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, errUnsound) || errors.Is(err, syscall.EROFS)
 }
 
-// change says on disk that a change is under way: whoever comes after a kill
-// builds the index again.
+// change notes on disk that a change is in progress. After a kill the next process rebuilds the index.
 func (s *Store) change(p pendingAdd) error {
 	s.index.header.clean = false
 	s.index.header.pending = p
@@ -124,8 +120,8 @@ func (s *Store) change(p pendingAdd) error {
 	return s.index.putHeader()
 }
 
-// settle notes the state of the directory after a change. If that fails the
-// index stays unclean, and whoever comes next builds it again.
+// settle notes the directory's state after a change. If that fails, the index stays marked as changing, and the next
+// process rebuilds it.
 func (s *Store) settle() {
 	if !s.changing || s.unsound {
 		return

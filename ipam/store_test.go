@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// with opens the store of a directory for one step of a test.
+// with opens a directory's store for one step of a test.
 func with(t testing.TB, dir string, opts Options, f func(*Store)) {
 	t.Helper()
 	s, err := Open(context.Background(), dir, "net", opts)
@@ -51,7 +51,7 @@ func release(t testing.TB, dir string, o Owner) (freed []netip.Addr) {
 	return freed
 }
 
-// held reads who holds what, from the directory alone.
+// held reads the owners from the directory alone.
 func held(t testing.TB, dir string) map[netip.Addr]Owner {
 	t.Helper()
 	d := directory(filepath.Join(dir, "net"))
@@ -68,8 +68,7 @@ func held(t testing.TB, dir string) map[netip.Addr]Owner {
 	return owners
 }
 
-// consistent holds the index to the directory: the same addresses, the right
-// owners, the right bits.
+// consistent compares the index with the directory: the same addresses, owners and bits.
 func consistent(t testing.TB, dir string) {
 	t.Helper()
 	owners := held(t, dir)
@@ -137,7 +136,7 @@ func TestNearlyFull(t *testing.T) {
 	consistent(t, dir)
 }
 
-// TestGrow crosses every size at which the index is built anew.
+// TestGrow crosses every size at which the index is rebuilt.
 func TestGrow(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -159,7 +158,7 @@ func TestGrow(t *testing.T) {
 	consistent(t, dir)
 }
 
-// TestAllOrNone gives back the first set's address when the second has none.
+// TestAllOrNone checks that the first set's address is freed if the second set has none.
 func TestAllOrNone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -176,7 +175,7 @@ func TestAllOrNone(t *testing.T) {
 	consistent(t, dir)
 }
 
-// TestSameAgain is how an attachment gets its addresses back after a restart.
+// TestSameAgain checks that an attachment gets its addresses again after a restart.
 func TestSameAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -214,7 +213,7 @@ func TestLocked(t *testing.T) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	})
-	// Who gave up does not hold it later.
+	// A process that gave up waiting must not get the lock later.
 	with(t, dir, Options{}, func(*Store) {})
 }
 

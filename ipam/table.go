@@ -8,8 +8,8 @@ import (
 // slotSize is the size of an entry in bytes: an entry never crosses a page.
 const slotSize = 64
 
-// slot is an entry of a table: a key of 16 bytes, 40 of content, 1 that marks
-// it as used, and a checksum. All zero: empty.
+// slot is a table entry: a key of 16 bytes, 40 bytes of contents, one byte that marks it as used, and a checksum. An
+// empty slot is all zero.
 type slot [slotSize]byte
 
 const (
@@ -27,13 +27,12 @@ func (s *slot) seal() {
 	binary.LittleEndian.PutUint32(s[slotSum:], checksum(s[:slotSum]))
 }
 
-// sound tells whether the slot is used and as it was sealed.
+// sound reports whether the slot is used and its checksum correct.
 func (s *slot) sound() bool {
 	return s.used() && binary.LittleEndian.Uint32(s[slotSum:]) == checksum(s[:slotSum])
 }
 
-// table is a hash table in the index: open addressing, linear probing. Several
-// entries may have the same key.
+// table is a hash table in the index: open addressing, linear probing. Several entries may have the same key.
 type table struct {
 	pages *pages
 	base  int64  // offset of the first slot
@@ -50,15 +49,15 @@ func (t *table) get(i uint32) (s slot, err error) {
 	return s, err
 }
 
-// home is where a key's entries begin. Multiplying spreads keys that follow
-// one another, as blocks of addresses do.
+// home returns the first slot of a key's entries. The multiplication spreads consecutive keys, such as blocks of
+// addresses.
 func (t *table) home(k key) uint32 {
 	n := binary.LittleEndian.Uint64(k[:8]) ^ binary.BigEndian.Uint64(k[8:])
 	return uint32(n * 0x9e3779b97f4a7c15 >> (65 - bits.Len32(t.slots)))
 }
 
-// each calls f with every entry of a key until f says stop, and returns where
-// it stopped, or the empty slot after the last.
+// each calls f with every entry of a key until f returns stop. It returns the position where it stopped, or the empty
+// slot after the last entry.
 func (t *table) each(k key, f func(i uint32, s slot) (stop bool, err error)) (uint32, error) {
 	i := t.home(k)
 	for range t.slots {
@@ -79,7 +78,7 @@ func (t *table) each(k key, f func(i uint32, s slot) (stop bool, err error)) (ui
 	return 0, errUnsound
 }
 
-// insert puts an entry into the first empty slot.
+// insert writes an entry to the first empty slot.
 func (t *table) insert(s slot) error {
 	i, err := t.each(s.key(), func(uint32, slot) (bool, error) { return false, nil })
 	if err != nil {
@@ -93,9 +92,8 @@ func (t *table) set(i uint32, s slot) error {
 	return t.pages.put(t.offset(i), s[:])
 }
 
-// remove empties a slot and moves later entries up, so that none is cut off
-// from its home. An entry is copied before its old place is emptied: a kill in
-// between doubles it and loses nothing.
+// remove empties a slot and moves later entries up, so that all can still be found from their home. It copies an entry
+// before it empties the old slot: a kill in between duplicates the entry and loses nothing.
 func (t *table) remove(hole uint32) error {
 	mask := t.slots - 1
 	i := hole

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// u128 is an address as a number; IPv4 in its IPv6-mapped form.
+// u128 is an address as a number; IPv4 is in its IPv6-mapped form.
 type u128 struct{ hi, lo uint64 }
 
 func number(a netip.Addr) u128 {

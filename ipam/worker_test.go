@@ -13,8 +13,7 @@ import (
 	"testing"
 )
 
-// workerEnv makes the test binary a process that allocates and releases, to be
-// killed or to compete with others.
+// workerEnv makes the test binary a process that allocates and releases, to be killed or to compete with others.
 const workerEnv = "FAIRLEAD_IPAM_WORKER"
 
 func TestMain(m *testing.M) {
@@ -35,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// workerSets are the ranges that everyone competes for: few addresses.
+// workerSets returns the few addresses that all workers compete for.
 func workerSets() ([]RangeSet, error) {
 	return CompleteSets([]RangeSet{
 		{{Subnet: netip.MustParsePrefix("10.1.0.0/27")}},
@@ -43,8 +42,8 @@ func workerSets() ([]RangeSet, error) {
 	})
 }
 
-// work does n random operations and says before a release and after an
-// allocation what it does: "- owner" and "+ owner address address".
+// work does n random operations. It prints "- owner" before a release and "+ owner address address" after an
+// allocation.
 func work(spec string) error {
 	var dir, name string
 	var seed uint64
@@ -80,7 +79,7 @@ func workOnce(dir string, o Owner, sets []RangeSet, holds map[int]bool, i int) e
 		delete(holds, i)
 		return err
 	}
-	if _, err := s.Release(o); err != nil { // what a killed predecessor left
+	if _, err := s.Release(o); err != nil { // left by a killed predecessor
 		return err
 	}
 	ips, err := s.Allocate(o, sets, nil)
@@ -95,7 +94,7 @@ func workOnce(dir string, o Owner, sets []RangeSet, holds map[int]bool, i int) e
 	return nil
 }
 
-// startWorker starts one; its output is what it claims to hold.
+// startWorker starts a worker; its output lists what it claims to hold.
 func startWorker(t testing.TB, dir, name string, seed uint64, n int) (*exec.Cmd, io.Reader) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])

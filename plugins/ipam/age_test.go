@@ -13,8 +13,7 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// asPluginEnv makes the test binary a plugin, host-local or the one named, a process
-// of its own.
+// asPluginEnv makes the test binary run as a plugin in its own process: host-local, or the named one.
 const asPluginEnv = "FAIRLEAD_IPAM_AS_PLUGIN"
 
 func TestMain(m *testing.M) {
@@ -29,24 +28,21 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestGCAndCheck runs the operations that need no configuration but the name
-// and the directory, by the plugin. It does not wait for other tests: what is
-// collected goes by this process's start, but not by that of one older than a minute,
-// which is none of a plugin: so this file's name is the package's first, as tests run in
-// the order of their files.
+// TestGCAndCheck runs the operations that need only the name and the directory. GC compares with this process's start,
+// unless the process is older than a minute, which a plugin never is. So this test must run early: tests run in the
+// order of their files, and this file's name sorts first.
 func TestGCAndCheck(t *testing.T) {
 	conf := `{"cniVersion": "1.1.0", "name": "net", "ipam": {"type": "host-local", "dataDir": "` + t.TempDir() + `", "subnet": "10.1.2.0/24"}`
 	run := ours(HostLocal())
-	time.Sleep(20 * time.Millisecond) // a process's start is told in hundredths of a second
+	time.Sleep(20 * time.Millisecond) // a process's start has a resolution of 10 ms
 	for _, id := range []string{"one", "two"} {
 		mustRun(t, run, call{verb: "ADD", id: id, conf: conf + "}"})
 		mustRun(t, run, call{verb: "CHECK", id: id, conf: conf + "}"})
 	}
-	// This process began before these ADDs: GC must not take what is younger
-	// than itself.
+	// This process started before these ADDs, so GC must keep them.
 	mustRun(t, run, call{verb: "GC", conf: conf + `, "cni.dev/valid-attachments": []}`})
 	mustRun(t, run, call{verb: "CHECK", id: "one", conf: conf + "}"})
-	// As a process that starts now does.
+	// A process that starts now collects them.
 	time.Sleep(20 * time.Millisecond)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), asPluginEnv+"=1", "CNI_COMMAND=GC", "CNI_PATH=/opt/cni/bin")
@@ -59,8 +55,7 @@ func TestGCAndCheck(t *testing.T) {
 		"network net holds no address for container two eth0: want the one that ADD gave")
 }
 
-// A DEL that failed half-way freed the address and did not get to tell the agent: a GC
-// does, and leaves nothing of its owner's.
+// If a DEL freed the address and failed before it told the agent, GC tells the agent and leaves nothing of the owner.
 func TestGCAfterHalfADel(t *testing.T) {
 	t.Parallel()
 	m := newMember(t, "a")

@@ -19,23 +19,22 @@ import (
 	"github.com/fairlead/fairlead/internal/etcdtest"
 )
 
-// The containers and networks of a burst, and how many times the cost of starting as
-// many processes it may have.
+// The containers and networks of a burst, and the highest allowed multiple of the cost of starting as many processes.
 const (
 	burstContainers = 128
 	burstNetworks   = 16
-	burstAtMost     = 3 // twice where nothing else runs: docs/scale.md
+	burstAtMost     = 3 // 2 on an idle machine: docs/scale.md
 )
 
-// All containers of three nodes want an address of each of many networks at once:
-// none is given twice, and it takes little more than starting the processes.
+// All containers of three nodes request an address in each of many networks at once. No address is allocated twice, and
+// it takes little more than starting the processes.
 func TestWhereaboutsBurst(t *testing.T) {
 	bursts(t, "whereabouts", func(network int) string {
 		return whereaboutsOf(fmt.Sprintf(`"range": "10.0.0.0/24", "network_name": "n%d"`, network))
 	})
 }
 
-// The same out of blocks of networks of the cluster.
+// The same with blocks of cluster networks.
 func TestFairleadBurst(t *testing.T) {
 	if os.Getenv(burstsEnv) == "" {
 		t.Log("a minute: make bench-scale")
@@ -44,7 +43,7 @@ func TestFairleadBurst(t *testing.T) {
 	bursts(t, "fairlead-ipam", func(network int) string { return fairleadOf(fmt.Sprintf(`, "network": "n%d"`, network)) })
 }
 
-// burstsEnv is how many rounds of bursts to measure: see docs/scale.md.
+// burstsEnv sets how many rounds of bursts to measure: see docs/scale.md.
 const burstsEnv = "FAIRLEAD_BURSTS"
 
 func bursts(t *testing.T, plugin string, conf func(network int) string) {
@@ -68,7 +67,7 @@ func bursts(t *testing.T, plugin string, conf func(network int) string) {
 	}
 	rounds, _ := strconv.Atoi(os.Getenv(burstsEnv))
 	times := float64(burstAtMost) + 1
-	// What else runs on the machine slows some rounds; one in time of three will do.
+	// Other load slows some rounds, so one good round of three is enough.
 	for i := 0; i < rounds || i < 3 && times > burstAtMost; i++ {
 		times = min(times, oneBurst(t, plugin, program, nodes, conf))
 		storetest.Eventually(t, func() bool {
@@ -81,7 +80,7 @@ func bursts(t *testing.T, plugin string, conf func(network int) string) {
 	}
 }
 
-// oneBurst is how many times as long it took as to start the processes.
+// oneBurst returns the duration of a burst as a multiple of starting the processes.
 func oneBurst(t *testing.T, plugin, program string, nodes []*member, conf func(network int) string) float64 {
 	t.Helper()
 	on := func(verb string) func(container, network int) *exec.Cmd {
@@ -114,7 +113,7 @@ func oneBurst(t *testing.T, plugin, program string, nodes []*member, conf func(n
 	return adds.Seconds() / starts.Seconds()
 }
 
-// buildProgram builds fairlead-cni: what is started is what users start.
+// buildProgram builds fairlead-cni, so that the test starts what users start.
 func buildProgram(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "fairlead-cni")
@@ -135,8 +134,8 @@ func pluginOn(program, plugin string, m *member, c call) *exec.Cmd {
 	return cmd
 }
 
-// burst runs a command for each container on each network: the containers at once,
-// the networks of one after the other, as Multus does.
+// burst runs a command for each container on each network: containers in parallel, each one's networks in sequence, as
+// Multus does.
 func burst(t *testing.T, command func(container, network int) *exec.Cmd, done func(container, network int, out string)) time.Duration {
 	t.Helper()
 	began := time.Now()

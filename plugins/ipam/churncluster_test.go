@@ -23,11 +23,11 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// churn is what TestChurnCluster does: by the environment, or a little of it.
+// churn configures TestChurnCluster, from the environment or with small defaults.
 type churn struct {
 	during time.Duration
-	pace   int  // ADDs a second, of all nodes
-	calm   bool // nothing is killed, and no agent started again
+	pace   int  // ADDs per second on all nodes
+	calm   bool // kill nothing and restart no agent
 }
 
 func churnOf(t *testing.T) churn {
@@ -47,10 +47,9 @@ func churnOf(t *testing.T) churn {
 	return c
 }
 
-// Containers come and go on ten nodes, a process each, half of them with addresses of
-// blocks and half with ones of the whole cluster. Meanwhile every agent is started
-// again, one node's process is killed, and one of three etcd members is killed and
-// comes back: no address is two containers' at a time, and none is lost.
+// Containers come and go on ten nodes, one process per node, half of them with addresses from blocks and half with
+// cluster-wide ones. Meanwhile every agent is restarted, one node's process is killed, and one of three etcd members is
+// killed and comes back. No address belongs to two containers at a time, and none is lost.
 func TestChurnCluster(t *testing.T) {
 	how := churnOf(t)
 	c := etcdtest.Start(t, etcdtest.Options{Members: 3})
@@ -84,7 +83,7 @@ func TestChurnCluster(t *testing.T) {
 	}
 }
 
-// disturb kills a member of etcd and a node's process, and starts both again.
+// disturb kills an etcd member and a node's process, and restarts both.
 func disturb(c *etcdtest.Cluster, n *churnNode, during time.Duration) {
 	time.Sleep(during / 3)
 	c.Members[2].Kill()

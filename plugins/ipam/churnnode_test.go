@@ -18,27 +18,27 @@ import (
 	"github.com/fairlead/fairlead/agent/store/storetest"
 )
 
-// What the process of a node of TestChurnCluster reads from its environment.
+// Environment of a node's process in TestChurnCluster.
 const (
 	churnNodeEnv  = "FAIRLEAD_CHURN_NODE"
-	churnStoreEnv = "FAIRLEAD_CHURN_STORE" // etcd's endpoints, with commas
-	churnForEnv   = "FAIRLEAD_CHURN_FOR"   // how long containers come
-	churnRateEnv  = "FAIRLEAD_CHURN_RATE"  // how many a second
-	churnCalmEnv  = "FAIRLEAD_CHURN_QUIET" // true: the agent is not started again
+	churnStoreEnv = "FAIRLEAD_CHURN_STORE" // etcd's endpoints, separated by commas
+	churnForEnv   = "FAIRLEAD_CHURN_FOR"   // how long new containers come
+	churnRateEnv  = "FAIRLEAD_CHURN_RATE"  // containers per second
+	churnCalmEnv  = "FAIRLEAD_CHURN_QUIET" // true: do not restart the agent
 )
 
-// What a container asks for: an address out of this node's blocks, on its own disk,
-// or one that is the only one in the cluster, of the agent.
+// A container requests either an address from this node's blocks, allocated on its own disk, or a cluster-wide address
+// from the agent.
 func churnKinds() map[string]string {
 	return map[string]string{"fairlead-ipam": fairleadOf(""), "whereabouts": whereaboutsOf(`"range": "192.168.0.0/22"`)}
 }
 
-// churner is a node's runtime: what it does it writes down before and after, with a
-// clock that all processes of this machine share.
+// churner is a node's runtime. It logs every operation before and after, with a clock that all processes of this
+// machine share.
 type churner struct {
 	t    *testing.T
 	node *member
-	busy chan struct{} // a place for each operation under way: a runtime does not begin thousands
+	busy chan struct{} // limits concurrent operations, as a runtime does
 	mu   sync.Mutex
 	log  *bufio.Writer
 }
@@ -80,7 +80,7 @@ func TestChurnNode(t *testing.T) {
 		return code == 0 && err == nil
 	})
 	fmt.Print(churnReady)
-	_, _ = os.Stdin.Read(make([]byte, 1)) // all begin together
+	_, _ = os.Stdin.Read(make([]byte, 1)) // all start together
 	c.tidy(string(earlier))
 	restart := func() { c.node.stop(); c.node.start(open) }
 	if os.Getenv(churnCalmEnv) == "true" {
@@ -106,7 +106,7 @@ func (c *churner) tidy(earlier string) {
 	}
 }
 
-// run has containers come at a pace and go soon; restart is called in the middle.
+// run adds containers at a rate and removes them soon after; it calls restart halfway.
 func (c *churner) run(prefix string, rate int, during time.Duration, restart func()) {
 	var all sync.WaitGroup
 	began := time.Now()
@@ -124,8 +124,8 @@ func (c *churner) run(prefix string, rate int, during time.Duration, restart fun
 	all.Wait()
 }
 
-// life is a container's, which has a place as it begins. After an ADD that failed a
-// runtime calls DEL, and here tries again if that is what the plugin says.
+// life adds and deletes one container; it holds a slot when it starts. After a failed ADD it runs DEL as a runtime
+// does, and retries if the plugin says so.
 func (c *churner) life(id, kind string, late time.Duration) {
 	c.say("begin", id, kind, fmt.Sprint(late.Nanoseconds()))
 	for end := time.Now().Add(time.Minute); ; {
@@ -168,7 +168,7 @@ func (c *churner) call(verb, id, kind string) (int, string) {
 	return ours(p)(c.t, call{verb: verb, id: id, conf: churnKinds()[kind]})
 }
 
-// say writes a line, with the time, so that it outlives this process.
+// say appends a line with the time to a file that outlives this process.
 func (c *churner) say(words ...string) {
 	var at unix.Timespec
 	c.mu.Lock()
@@ -178,7 +178,7 @@ func (c *churner) say(words ...string) {
 	c.log.Flush()
 }
 
-// settle waits until the agent has told the store of all that was given back.
+// settle waits until the agent has reported all released addresses to the store.
 func (c *churner) settle() {
 	storetest.Eventually(c.t, func() bool {
 		left, err := c.node.dir().Pending()

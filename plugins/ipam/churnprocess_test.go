@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// churnNode is a node's process, and where its state lies, which outlives it.
+// churnNode is a node's process and its state directories, which outlive it.
 type churnNode struct {
 	t        *testing.T
 	env      []string
@@ -20,14 +20,14 @@ type churnNode struct {
 	cmd      *exec.Cmd
 	out      *churnOutput
 	stdin    io.Closer
-	ended    chan struct{} // closed when it has, with err
+	ended    chan struct{} // closed when the process has ended, with err
 	err      error
-	spent    time.Duration // of processors, by the processes that ended
+	spent    time.Duration // CPU time of the processes that ended
 }
 
 func newChurnNode(t *testing.T, env ...string) *churnNode {
 	t.Helper()
-	run, err := os.MkdirTemp("", "fl") // a socket's path is short
+	run, err := os.MkdirTemp("", "fl") // a socket's path must be short
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(run) })
 	n := &churnNode{t: t, lib: t.TempDir(), run: run, env: env}
@@ -35,7 +35,7 @@ func newChurnNode(t *testing.T, env ...string) *churnNode {
 	return n
 }
 
-// start starts the process, which waits for begin when it is ready.
+// start starts the process, which waits for begin once it is ready.
 func (n *churnNode) start() {
 	n.t.Helper()
 	n.out, n.ended = &churnOutput{ready: make(chan struct{})}, make(chan struct{})
@@ -43,7 +43,7 @@ func (n *churnNode) start() {
 	if dir := os.Getenv("FAIRLEAD_CHURN_PROFILE"); dir != "" {
 		n.cmd.Args = append(n.cmd.Args, "-test.cpuprofile", filepath.Join(dir, filepath.Base(n.run)))
 	}
-	// Plugins run in this process, and allocate: their own would end before they collect.
+	// Plugins run in this process and allocate memory; plugin processes would end before a garbage collection.
 	n.cmd.Env = append(append(os.Environ(), "GOGC=400"), n.env...)
 	n.cmd.Stdout, n.cmd.Stderr = n.out, n.out
 	var err error
@@ -57,7 +57,7 @@ func (n *churnNode) start() {
 	}()
 }
 
-// begin has its containers come, once it is ready.
+// begin starts the containers once the process is ready.
 func (n *churnNode) begin() {
 	n.t.Helper()
 	select {
@@ -70,7 +70,7 @@ func (n *churnNode) begin() {
 	n.stdin.Close()
 }
 
-// wait waits for its end; what it said is part of the error.
+// wait waits for the end of the process. The error includes its output.
 func (n *churnNode) wait() error {
 	<-n.ended
 	if n.err == nil {
@@ -87,11 +87,11 @@ func (n *churnNode) kill() {
 	<-n.ended
 }
 
-// churnOutput is what a node's process says, kept for when it fails.
+// churnOutput keeps the output of a node's process for errors.
 type churnOutput struct {
 	mu    sync.Mutex
 	text  bytes.Buffer
-	ready chan struct{} // closed when it says so
+	ready chan struct{} // closed when the process reports that it is ready
 	said  bool
 }
 

@@ -15,26 +15,26 @@ import (
 	"github.com/fairlead/fairlead/internal/etcdtest"
 )
 
-// span is the time in which a container surely had an address.
+// span is a time in which a container certainly had an address.
 type span struct {
 	id       string
-	from, to int64 // nanoseconds; to 0: for ever
+	from, to int64 // nanoseconds; to 0: no end
 }
 
-// churnLog is what all nodes wrote down.
+// churnLog is the combined log of all nodes.
 type churnLog struct {
 	held  map[string][]*span // by address
 	kinds map[string]*churnKind
-	late  []time.Duration // how long after its time a container began: places were taken
+	late  []time.Duration // delays of containers that waited for a slot
 }
 
-// churnKind is what became of the ADDs of one plugin.
+// churnKind sums up the ADDs of one plugin.
 type churnKind struct {
 	failed    int
-	add, gone []time.Duration // how long an ADD took with what was tried again, and a DEL
+	add, gone []time.Duration // durations of ADDs with their retries, and of DELs
 }
 
-// reportChurn checks what the nodes wrote down, and says how much that was.
+// reportChurn checks the nodes' logs and prints a summary.
 func reportChurn(t *testing.T, nodes []*churnNode, took time.Duration) {
 	t.Helper()
 	l := &churnLog{held: map[string][]*span{}, kinds: map[string]*churnKind{}}
@@ -57,7 +57,7 @@ func reportChurn(t *testing.T, nodes []*churnNode, took time.Duration) {
 	}
 }
 
-// spread is the median of times, and what one in a hundred exceeds.
+// spread returns the median and the 99th percentile.
 func spread(times []time.Duration) string {
 	if len(times) == 0 {
 		return "none"
@@ -67,7 +67,7 @@ func spread(times []time.Duration) string {
 	return fmt.Sprintf("%v, one in a hundred %v", times[n/2].Round(10*time.Microsecond), times[n-1-n/100].Round(10*time.Microsecond))
 }
 
-// read takes what a node wrote down, and returns how many containers were left.
+// read reads a node's log and returns how many containers are left.
 func (l *churnLog) read(t *testing.T, n *churnNode) (left int) {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(n.lib, "log"))
@@ -109,7 +109,7 @@ func (l *churnLog) kind(name string) *churnKind {
 	return l.kinds[name]
 }
 
-// checkModel: no address was two containers' at a time.
+// checkModel fails if an address belonged to two containers at a time.
 func (l *churnLog) checkModel(t *testing.T) {
 	t.Helper()
 	for address, list := range l.held {
@@ -122,7 +122,7 @@ func (l *churnLog) checkModel(t *testing.T) {
 	}
 }
 
-// nothingHeld: on a node's disk no address has an owner.
+// nothingHeld fails if an address on a node's disk has an owner.
 func nothingHeld(t *testing.T, n *churnNode) {
 	t.Helper()
 	d := local.Open(n.lib, n.run)
@@ -135,7 +135,7 @@ func nothingHeld(t *testing.T, n *churnNode) {
 	}
 }
 
-// reportCost says what processors did.
+// reportCost prints CPU times.
 func reportCost(t *testing.T, c *etcdtest.Cluster, nodes []*churnNode) {
 	t.Helper()
 	var all, members time.Duration
@@ -148,7 +148,7 @@ func reportCost(t *testing.T, c *etcdtest.Cluster, nodes []*churnNode) {
 	t.Logf("processor time: %v of the nodes with their plugins and agents, %v of etcd", all.Round(time.Second/10), members.Round(time.Second/10))
 }
 
-// processorTime is what a running process has used.
+// processorTime returns the CPU time of a running process.
 func processorTime(pid int) time.Duration {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -156,7 +156,7 @@ func processorTime(pid int) time.Duration {
 	}
 	_, rest, _ := strings.Cut(string(raw), ") ")
 	f := strings.Fields(rest)
-	user, _ := strconv.Atoi(f[11]) // proc(5): utime and stime, in hundredths of a second
+	user, _ := strconv.Atoi(f[11]) // proc(5): utime and stime, in units of 10 ms
 	system, _ := strconv.Atoi(f[12])
 	return time.Duration(user+system) * 10 * time.Millisecond
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// conf is a network configuration as an IPAM plugin reads it; T is the ipam key.
+// conf is a network configuration as an IPAM plugin reads it; T is the type of the key ipam.
 type conf[T any] struct {
 	CNIVersion    string `json:"cniVersion"`
 	Name          string `json:"name"`
@@ -33,8 +33,7 @@ func decode[T any](data []byte) (c conf[T], err error) {
 	return c, nil
 }
 
-// routeConf is a route as the configuration says it; the last five keys came
-// with version 1.1.0.
+// routeConf is a route in a configuration; the last five keys came with version 1.1.0.
 type routeConf struct {
 	Dst      netip.Prefix `json:"dst"`
 	GW       netip.Addr   `json:"gw"`
@@ -50,7 +49,7 @@ type bounded struct {
 	v, most int64
 }
 
-// numbers are those of a route, and what the kernel can count of each: rtnetlink(7).
+// numbers returns a route's numbers with the kernel's limits: rtnetlink(7).
 func (r routeConf) numbers() []bounded {
 	list := []bounded{{"mtu", int64(r.MTU), 1<<32 - 1}, {"advmss", int64(r.AdvMSS), 1<<32 - 1}, {"priority", int64(r.Priority), 1<<32 - 1}}
 	if r.Table != nil {
@@ -79,8 +78,7 @@ func routes(data []byte, list []routeConf) ([]cni.Route, error) {
 	return out, nil
 }
 
-// checkFamilies holds the addresses of a result to what versions before 0.3.0
-// can say: one of each family.
+// checkFamilies rejects results that versions before 0.3.0 cannot express: they have one address per family.
 func checkFamilies(version string, addrs []netip.Addr) error {
 	if cni.AtLeast(version, "0.3.0") {
 		return nil

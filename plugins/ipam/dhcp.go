@@ -11,13 +11,13 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// DHCP returns the plugin dhcp: addresses that the network's own servers give.
-// What keeps the leases is a daemon, package dhcpd.
+// DHCP returns the plugin dhcp, which gets addresses from the network's DHCP servers. A daemon, package dhcpd, keeps
+// the leases.
 func DHCP() skel.Plugin {
 	return skel.Plugin{
 		Name:     "dhcp",
 		About:    "gets addresses from the network's DHCP servers and routers, by a daemon that keeps the leases",
-		AnyNetns: true, // the daemon says what is wrong with it
+		AnyNetns: true, // the daemon reports problems with the namespace
 		Funcs: skel.CNIFuncs{
 			Add:    dhcpAdd,
 			Check:  dhcpCheck,
@@ -28,7 +28,7 @@ func DHCP() skel.Plugin {
 	}
 }
 
-// ValidateDHCP refuses a configuration that ADD would refuse.
+// ValidateDHCP rejects a configuration that ADD would reject.
 func ValidateDHCP(data []byte) error {
 	_, err := ParseDHCP(data, "")
 	return err
@@ -55,7 +55,7 @@ func dhcpAdd(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) {
 	return r, checkFamilies(c.Version, addrs)
 }
 
-// passing marks the absence of the daemon as a condition that may pass.
+// passing marks an unreachable daemon as a temporary condition.
 func passing(err error) error {
 	if u, ok := errors.AsType[*unreachable](err); ok {
 		return cni.Errorf(cni.CodeTryAgainLater, "%w", u)
@@ -63,8 +63,7 @@ func passing(err error) error {
 	return err
 }
 
-// dhcpCheck asks whether the lease is held. The reference's daemon answers by
-// giving again what it gave.
+// dhcpCheck asks whether the lease is held. The reference daemon answers by returning the lease again.
 func dhcpCheck(ctx context.Context, args *skel.CmdArgs) error {
 	c, err := ParseDHCP(args.StdinData, args.Args)
 	if err != nil {
@@ -77,8 +76,8 @@ func dhcpCheck(ctx context.Context, args *skel.CmdArgs) error {
 	return passing(err)
 }
 
-// dhcpDel has the lease released. Without a daemon nobody holds it: one that
-// is started later finds the interface gone, and forgets.
+// dhcpDel releases the lease. Without a daemon there is no lease to release: a daemon started later finds that the
+// interface is gone and forgets the lease.
 func dhcpDel(ctx context.Context, args *skel.CmdArgs) error {
 	_, err := callDHCP(ctx, socketOf(args.StdinData), "Release", args)
 	if _, absent := errors.AsType[*unreachable](err); absent {
@@ -87,7 +86,7 @@ func dhcpDel(ctx context.Context, args *skel.CmdArgs) error {
 	return err
 }
 
-// socketOf is the daemon's socket by whatever of the configuration can be read.
+// socketOf returns the daemon's socket from any readable part of the configuration.
 func socketOf(data []byte) string {
 	c, err := decode[struct {
 		DaemonSocketPath string `json:"daemonSocketPath"`

@@ -67,7 +67,7 @@ func FuzzParseDHCP(f *testing.F) {
 	})
 }
 
-// Result is a result as the reference's library has it.
+// Result is a result with the field names of the reference library.
 type Result struct {
 	CNIVersion string
 	Interfaces []*struct{ Name, Mac string }
@@ -133,22 +133,22 @@ func encoded(t *testing.T, v any) *bytes.Buffer {
 	return &b
 }
 
-// standIn is the least that net/rpc serves as DHCP: the daemon of somebody else.
+// standIn is a minimal third-party daemon, served by net/rpc as DHCP.
 type standIn struct{ got chan StandInArgs }
 
-// StandInArgs is what is asked.
+// StandInArgs are the arguments of a call.
 type StandInArgs struct {
 	ContainerID, Netns, IfName, Args string
 	StdinData                        []byte
 }
 
-// Allocate gives no address, which nobody wants here.
+// Allocate returns no address.
 func (s *standIn) Allocate(a *StandInArgs, r *Result) error { s.got <- *a; return nil }
 
-// Release refuses.
+// Release fails.
 func (s *standIn) Release(*StandInArgs, *struct{}) error { return fmt.Errorf("not now") }
 
-// TestCallDHCP speaks with net/rpc itself.
+// TestCallDHCP calls a server of net/rpc.
 func TestCallDHCP(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")
@@ -169,7 +169,7 @@ func TestCallDHCP(t *testing.T) {
 	if a := <-got; !reflect.DeepEqual(a, want) {
 		t.Errorf("got %+v, want %+v", a, want)
 	}
-	for _, verb := range []string{"CHECK", "STATUS", "GC"} { // methods that it lacks
+	for _, verb := range []string{"CHECK", "STATUS", "GC"} { // methods that the server lacks
 		mustRun(t, ours(DHCP()), call{verb: verb, id: "one", conf: conf})
 	}
 	if a := <-got; a.ContainerID != "one" {
@@ -188,7 +188,7 @@ func TestCallDHCP(t *testing.T) {
 	mustRun(t, ours(DHCP()), call{verb: "GC", conf: conf})
 }
 
-// acceptRPC serves as net/rpc does over HTTP.
+// acceptRPC serves RPC over HTTP as net/rpc does.
 func acceptRPC(l net.Listener, s *rpc.Server) {
 	for {
 		c, err := l.Accept()
@@ -208,7 +208,7 @@ func acceptRPC(l net.Listener, s *rpc.Server) {
 	}
 }
 
-// TestAnswers: a daemon that is none.
+// TestAnswers calls a server that is not a DHCP daemon.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	for said, want := range map[string]string{

@@ -8,35 +8,35 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// DefaultDHCPSocket is where the DHCP daemon listens.
+// DefaultDHCPSocket is the DHCP daemon's default socket.
 const DefaultDHCPSocket = "/run/cni/dhcp.sock"
 
-// maxSocketPath is what struct sockaddr_un holds, unix(7), less its last zero.
+// maxSocketPath is the length of sockaddr_un's path without its terminating NUL, unix(7).
 const maxSocketPath = 107
 
-// DHCPConf is a network whose addresses come by DHCP, for one attachment.
+// DHCPConf is the configuration of one attachment whose addresses come by DHCP.
 type DHCPConf struct {
 	Network string
 	Version string // cniVersion
-	Socket  string // the daemon's
+	Socket  string // of the daemon
 
-	V4       bool // an IPv4 address by DHCPv4
-	V6       bool // an IPv6 address by DHCPv6
-	AcceptRA bool // the default route, and addresses, from routers' advertisements
+	V4       bool // get an IPv4 address by DHCPv4
+	V6       bool // get an IPv6 address by DHCPv6
+	AcceptRA bool // use the default route and addresses of router advertisements
 
-	Request  []uint8 // options that are asked for, in order
+	Request  []uint8 // options to request, in order
 	Provide  []DHCPOption
-	Priority int         // metric of the routes that the network gives
-	Routes   []cni.Route // besides those that it gives
+	Priority int         // metric of the routes from DHCP
+	Routes   []cni.Route // in addition to those from DHCP
 }
 
-// DHCPOption is an option of DHCPv4 with what it says.
+// DHCPOption is a DHCPv4 option with its value.
 type DHCPOption struct {
 	Code  uint8
 	Value []byte
 }
 
-// The options that are asked for by default, and those of name service.
+// Options that are requested by default, and those for DNS.
 const (
 	OptSubnetMask   = 1
 	OptRouters      = 3
@@ -46,7 +46,7 @@ const (
 	OptDomainSearch = 119
 )
 
-// optionNames are the names by which a configuration may call options.
+// optionNames maps the names that a configuration may use to options.
 func optionNames() map[string]uint8 {
 	return map[string]uint8{
 		"subnet-mask": OptSubnetMask, "routers": OptRouters, "domain-name-servers": OptNameServers, "host-name": 12,
@@ -56,8 +56,8 @@ func optionNames() map[string]uint8 {
 	}
 }
 
-// clientsOwn are the options that only the client itself may say: padding, the
-// address, the type of a message, the server, the list of requests, the end.
+// clientsOwn reports whether only the client itself may set an option: padding, the address, the message type, the
+// server, the request list, the end.
 func clientsOwn(code uint8) bool {
 	switch code {
 	case 0, 50, 53, 54, 55, 255:
@@ -66,7 +66,7 @@ func clientsOwn(code uint8) bool {
 	return false
 }
 
-// optionKey is an option as a configuration names it, "" if not at all.
+// optionKey is an option's name in a configuration, or "".
 type optionKey string
 
 func (o *optionKey) UnmarshalJSON(b []byte) error {
@@ -107,7 +107,7 @@ type dhcpConf struct {
 	AcceptRA bool        `json:"acceptRA"`
 }
 
-// ParseDHCP reads a configuration for an attachment with these CNI_ARGS.
+// ParseDHCP parses the configuration of an attachment with these CNI_ARGS.
 func ParseDHCP(data []byte, cniArgs string) (*DHCPConf, error) {
 	c, err := decode[dhcpConf](data)
 	if err != nil {
@@ -139,8 +139,8 @@ func ParseDHCP(data []byte, cniArgs string) (*DHCPConf, error) {
 	return out, err
 }
 
-// requests are the options to ask for: those listed, then routers and subnet
-// mask unless an entry says skipDefault.
+// requests returns the options to request: the listed ones, then routers and subnet mask unless an entry sets
+// skipDefault.
 func requests(data []byte, c *dhcpConf) (list []uint8, err error) {
 	skip := false
 	seen := map[uint8]bool{}
@@ -167,8 +167,7 @@ func requests(data []byte, c *dhcpConf) (list []uint8, err error) {
 	return list, nil
 }
 
-// provisions are the options to send. A value that CNI_ARGS has wins; an
-// option without any value is not sent.
+// provisions returns the options to send. A value in CNI_ARGS takes precedence. Options without a value are not sent.
 func provisions(data []byte, c *dhcpConf, cniArgs string) (list []DHCPOption, err error) {
 	args, err := cni.ParseArgs(cniArgs)
 	if err != nil {
@@ -197,8 +196,7 @@ func provisions(data []byte, c *dhcpConf, cniArgs string) (list []DHCPOption, er
 	return list, nil
 }
 
-// WantsDNS tells whether the result is to name name servers: it does when the
-// configuration asks for one of their options.
+// WantsDNS reports whether the result contains DNS settings: the configuration must request one of their options.
 func (c *DHCPConf) WantsDNS() bool {
 	for _, code := range c.Request {
 		if code == OptNameServers || code == OptDomainName || code == OptDomainSearch {

@@ -8,8 +8,8 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// dhcpResult reads the daemon's result: the one of specification 1.0.0 and
-// later as gob has it, addresses in bytes.
+// dhcpResult decodes the daemon's result: the gob form of a result of specification 1.0.0 or later, with addresses as
+// bytes.
 func dhcpResult(body map[string]any) (*cni.Result, error) {
 	r := &cni.Result{}
 	for _, e := range list(body["IPs"]) {
@@ -57,7 +57,7 @@ func number(v any) int {
 	return int(n)
 }
 
-// maybe is a number that may be absent.
+// maybe returns an optional number.
 func maybe(v any) *int {
 	n, ok := v.(int64)
 	if !ok {
@@ -67,15 +67,14 @@ func maybe(v any) *int {
 	return &i
 }
 
-// gobAddr is a net.IP.
+// gobAddr decodes a net.IP.
 func gobAddr(v any) netip.Addr {
 	b, _ := v.([]byte)
 	a, _ := netip.AddrFromSlice(b)
 	return a.Unmap()
 }
 
-// gobPrefix is a net.IPNet: an address and a mask of the same length, ones
-// before zeros.
+// gobPrefix decodes a net.IPNet: address and mask of the same length, ones before zeros.
 func gobPrefix(v any) (netip.Prefix, error) {
 	m, _ := v.(map[string]any)
 	mask, _ := m["Mask"].([]byte)

@@ -16,17 +16,17 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// The daemon is called as net/rpc over HTTP does it, the reference's way: a
-// CONNECT, then a request and its argument, an answer and its value, in gob.
+// The daemon is called by net/rpc over HTTP, as the reference plugin does: a CONNECT, then a request and its argument,
+// a response and its value, in gob.
 const (
 	rpcConnect = "CONNECT /_goRPC_ HTTP/1.0\n\n"
 	rpcService = "DHCP."
 )
 
-// errNoMethod is an answer of a daemon that lacks a method: the reference's.
+// errNoMethod is the answer of a daemon without a method, such as the reference daemon.
 var errNoMethod = errors.New("the daemon has no such method") // a constant; nothing assigns it
 
-// callDHCP calls a method of the daemon with the arguments of this operation.
+// callDHCP calls a daemon's method with the arguments of this operation.
 func callDHCP(ctx context.Context, socket, method string, args *skel.CmdArgs, more ...leangob.Field) (map[string]any, error) {
 	conn, err := dialDHCP(socket)
 	if err != nil {
@@ -56,8 +56,8 @@ func callDHCP(ctx context.Context, socket, method string, args *skel.CmdArgs, mo
 	return answerDHCP(r, socket)
 }
 
-// connectDHCP asks for the connection and reads the answer whole: a server
-// throws away what is sent before that.
+// connectDHCP requests the connection and reads the whole response first, because a server discards data sent before
+// that.
 func connectDHCP(w io.Writer, r *bufio.Reader) error {
 	if _, err := io.WriteString(w, rpcConnect); err != nil {
 		return err
@@ -72,7 +72,7 @@ func connectDHCP(w io.Writer, r *bufio.Reader) error {
 	return err
 }
 
-// answerDHCP reads the daemon's answer. Its error is in the daemon's own words.
+// answerDHCP reads the daemon's answer. An error keeps the daemon's text.
 func answerDHCP(r *bufio.Reader, socket string) (map[string]any, error) {
 	dec := leangob.NewDecoder(r)
 	var body any
@@ -96,7 +96,7 @@ func answerDHCP(r *bufio.Reader, socket string) (map[string]any, error) {
 	return v, nil
 }
 
-// unreachable is a daemon that cannot be called at all.
+// unreachable is the error of a daemon that cannot be called at all.
 type unreachable struct {
 	socket string
 	err    error
@@ -114,7 +114,7 @@ func dialDHCP(socket string) (*os.File, error) {
 	if a, ok := errors.AsType[*unixdial.AbsentError](err); ok {
 		return nil, &unreachable{socket, a.Err}
 	}
-	if err != nil { // it may well be there, and hold the lease
+	if err != nil { // the daemon may run and hold the lease
 		return nil, fmt.Errorf("connect to the DHCP daemon at %s: %w", socket, err)
 	}
 	return conn, nil

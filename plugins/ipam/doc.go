@@ -1,3 +1,2 @@
-// Package ipam holds the plugins that give addresses: host-local out of
-// ranges, static as the configuration lists them.
+// Package ipam holds the IPAM plugins: host-local, static, dhcp, whereabouts and fairlead-ipam.
 package ipam

@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// TestDocs runs the examples of the plugins' pages.
+// TestDocs runs the examples on the plugins' pages.
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	for _, p := range []skel.Plugin{HostLocal(), Static()} {

@@ -14,9 +14,8 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// Fairlead returns the plugin fairlead-ipam: addresses of the cluster, out of blocks
-// that this node owns, on its own disk; what one node cannot decide is asked of the
-// agent.
+// Fairlead returns the plugin fairlead-ipam. It allocates cluster addresses from blocks that this node owns, on its own
+// disk, and asks the agent for what one node cannot decide.
 func Fairlead() skel.Plugin {
 	return skel.Plugin{
 		Name:     "fairlead-ipam",
@@ -32,7 +31,7 @@ func Fairlead() skel.Plugin {
 	}
 }
 
-// ValidateFairlead refuses a configuration that ADD would refuse.
+// ValidateFairlead rejects a configuration that ADD would reject.
 func ValidateFairlead(data []byte) error {
 	_, err := parseFairlead(data, "")
 	return err
@@ -65,8 +64,7 @@ func fairleadAdd(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) {
 	return f.result(n, ips, args.IfName), nil
 }
 
-// readNetwork reads this node's part of the network; the agent is asked for one that
-// is not here yet.
+// readNetwork reads this node's part of the network. If the node has none yet, it asks the agent.
 func (f *fairlead) readNetwork(ctx context.Context) (*local.Network, error) {
 	n, err := f.dir.Read(f.network)
 	if !errors.Is(err, os.ErrNotExist) {
@@ -78,7 +76,7 @@ func (f *fairlead) readNetwork(ctx context.Context) (*local.Network, error) {
 	return f.dir.Read(f.network)
 }
 
-// agentNeeded gives an error the code that the agent says, or that of its absence.
+// agentNeeded gives an error the agent's code, or the code for a missing agent.
 func agentNeeded(err error) error {
 	if _, away := errors.AsType[*local.AwayError](err); away {
 		return cni.Errorf(cni.CodeTryAgainLater, "%w", err)
@@ -89,8 +87,7 @@ func agentNeeded(err error) error {
 	return err
 }
 
-// mainIfName is the interface that has the default route: a container's others lead
-// to their networks alone.
+// mainIfName is the interface with the default route. A container's other interfaces lead only to their own networks.
 const mainIfName = "eth0"
 
 func (f *fairlead) result(n *local.Network, ips []ipam.IP, ifName string) *cni.Result {
@@ -120,8 +117,7 @@ func (f *fairlead) result(n *local.Network, ips []ipam.IP, ifName string) *cni.R
 	return r
 }
 
-// keys are those by which an attachment is found again; the rest of the
-// configuration may have become anything since ADD.
+// fairleadKeys parses the keys that identify an attachment. The rest of the configuration may have changed since ADD.
 func fairleadKeys(data []byte) (f *fairlead, err error) {
 	c, err := decode[struct {
 		Network string `json:"network"`
@@ -136,7 +132,7 @@ func fairleadKeys(data []byte) (f *fairlead, err error) {
 	return f, nil
 }
 
-// open opens the addresses that are held here of the network.
+// open opens the network's addresses on this node.
 func (f *fairlead) open(ctx context.Context, existing bool) (*ipam.Store, error) {
 	return ipam.Open(ctx, f.dir.Addresses(), f.network, ipam.Options{Existing: existing, Asked: f.asked})
 }
@@ -166,13 +162,13 @@ func (f *fairlead) check(ctx context.Context, o ipam.Owner) error {
 func fairleadDel(ctx context.Context, args *skel.CmdArgs) error {
 	f, err := fairleadKeys(args.StdinData)
 	if err != nil || cni.ValidateNetworkName(f.network) != nil {
-		return err // under a name that is none nothing was given
+		return err // nothing was allocated under an invalid name
 	}
 	return f.release(ctx, ownerOf(args))
 }
 
-// release frees what an owner holds here, and notes for the agent what the cluster
-// gave it, also if a kill came before it was written down here.
+// release frees an owner's addresses on this node, and notes cluster addresses for the agent, even if a kill came
+// before they were written down here.
 func (f *fairlead) release(ctx context.Context, o ipam.Owner) error {
 	err := f.releaseHere(ctx, o)
 	if errors.Is(err, os.ErrNotExist) {
@@ -195,14 +191,14 @@ func (f *fairlead) releaseHere(ctx context.Context, o ipam.Owner) error {
 		return err
 	}
 	f.cool(freed)
-	// In this order: a GC tells of whom is noted and holds nothing.
+	// In this order: a GC reports owners that are noted and hold nothing.
 	if err := f.tell(ctx, o); err != nil {
 		return err
 	}
 	return f.dir.DropUser(f.network, o)
 }
 
-// tell notes for the agent what has been given back of the cluster's.
+// tell notes released cluster addresses for the agent.
 func (f *fairlead) tell(ctx context.Context, list ...ipam.Owner) error {
 	if !f.byCluster() {
 		return nil
@@ -214,14 +210,14 @@ func (f *fairlead) tell(ctx context.Context, list ...ipam.Owner) error {
 	return f.dir.Note(ctx, gone...)
 }
 
-// cool notes what was given back, if it is this host that gives it again.
+// cool notes released addresses for the cool-down, if this host allocates them.
 func (f *fairlead) cool(freed []netip.Addr) {
 	if !f.asked {
-		_ = f.dir.Cool(f.network, freed) // else they are given again sooner
+		_ = f.dir.Cool(f.network, freed) // on failure they are allocated again sooner
 	}
 }
 
-// byCluster tells whether the cluster may have given addresses of the network.
+// byCluster reports whether the network may have cluster-wide addresses.
 func (f *fairlead) byCluster() bool {
 	if f.asked {
 		return true

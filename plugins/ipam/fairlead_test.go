@@ -21,7 +21,7 @@ import (
 	"github.com/fairlead/fairlead/agent/store/storetest"
 )
 
-// member is a node: its directories, and its agent while that runs.
+// member is a node: its directories, and its agent while it runs.
 type member struct {
 	t        *testing.T
 	name     string
@@ -33,7 +33,7 @@ type member struct {
 func newMember(t *testing.T, name string) *member {
 	m := &member{t: t, name: name, lib: t.TempDir(), stop: func() {}}
 	var err error
-	if m.run, err = os.MkdirTemp("", "fl"); err != nil { // a socket's path is short
+	if m.run, err = os.MkdirTemp("", "fl"); err != nil { // a socket's path must be short
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.stop(); os.RemoveAll(m.run) })
@@ -42,7 +42,7 @@ func newMember(t *testing.T, name string) *member {
 
 func (m *member) dir() local.Dir { return local.Open(m.lib, m.run) }
 
-// start starts its agent's part for addresses, on a store.
+// start starts the agent's address service on a store.
 func (m *member) start(open func() (store.Store, error)) {
 	m.t.Helper()
 	s, err := open()
@@ -74,7 +74,7 @@ func (m *member) start(open func() (store.Store, error)) {
 	}
 }
 
-// plugin runs an operation of a plugin on this node.
+// plugin runs a plugin's operation on this node.
 func (m *member) plugin(name string, c call) (int, string) {
 	m.t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -104,7 +104,7 @@ func (m *member) wantError(c call, code uint, words string) {
 	}
 }
 
-// ipsOf are the addresses of a result, as they stand there.
+// ipsOf returns the addresses of a result as text.
 func ipsOf(t testing.TB, out string) (list []string) {
 	t.Helper()
 	var r struct {
@@ -142,8 +142,7 @@ func fairleadOf(keys string) string {
 	return `{"cniVersion": "1.1.0", "name": "pods", "ipam": {"type": "fairlead-ipam"` + keys + `}}`
 }
 
-// Out of this node's blocks addresses are given without the agent; what needs it is
-// refused with code 11 while it is not there.
+// Addresses from this node's blocks need no agent. Without the agent, everything else fails with code 11.
 func TestFairleadWithoutAgent(t *testing.T) {
 	t.Parallel()
 	m := newMember(t, "a")
@@ -162,7 +161,7 @@ func TestFairleadWithoutAgent(t *testing.T) {
 	m.must(call{verb: "ADD", id: "x0", ifname: "net1", conf: fairleadOf(`, "pool": "extra"`)})
 	m.stop()
 	seen := map[string]bool{ips[0]: true}
-	for i := range 12 { // 16 addresses without network, broadcast, gateway and the first container's
+	for i := range 12 { // 16 addresses minus network, broadcast, gateway and the first container
 		ip := ipsOf(t, m.must(call{verb: "ADD", id: fmt.Sprint("c", i+1), conf: fairleadOf(`, "addresses": [{"family": 4}]`)}))
 		if len(ip) != 1 || seen[ip[0]] {
 			t.Fatalf("container %d has %v", i+1, ip)
@@ -184,7 +183,7 @@ func TestFairleadWithoutAgent(t *testing.T) {
 	m.must(call{verb: "ADD", id: "late", conf: fairleadOf("")})
 }
 
-// What was just given back is given last, the oldest of it first.
+// Recently released addresses are allocated last, the oldest of them first.
 func TestFairleadCoolDown(t *testing.T) {
 	t.Parallel()
 	m := newMember(t, "a")
@@ -208,7 +207,7 @@ func TestFairleadCoolDown(t *testing.T) {
 	_ = m.dir().Remove("default")
 }
 
-// Whoever asks for addresses gets them or hears why not.
+// Requested addresses are allocated, or the error says why not.
 func TestFairleadRequested(t *testing.T) {
 	t.Parallel()
 	m := newMember(t, "a")
@@ -242,7 +241,7 @@ func TestFairleadRequested(t *testing.T) {
 	if got := ipsOf(t, m.must(call{verb: "ADD", id: "c3", conf: annotated})); !strings.HasPrefix(got[0], nth(11)+"/") {
 		t.Errorf("got %v", got)
 	}
-	elsewhere := nth(16) // the next block, another's or nobody's
+	elsewhere := nth(16) // in the next block, which this node does not own
 	if a := netip.MustParseAddr(elsewhere); !netip.MustParsePrefix("10.244.0.0/26").Contains(a) {
 		elsewhere = "10.244.0.5"
 	}
@@ -255,7 +254,7 @@ func TestFairleadRequested(t *testing.T) {
 	m.wantError(call{verb: "ADD", id: "c6", conf: fairleadOf(`, "network": "none"`)}, 100, `the cluster has no network "none"`)
 }
 
-// A pod of a StatefulSet has its address on whichever node it is.
+// A StatefulSet's pod has the same address on every node.
 func TestFairleadFixed(t *testing.T) {
 	t.Parallel()
 	open := storeFile(t)
@@ -270,7 +269,7 @@ func TestFairleadFixed(t *testing.T) {
 	if got := ipsOf(t, two.must(call{verb: "ADD", id: "c3", args: pod(0), conf: conf})); !slices.Equal(got, ip) || slices.Equal(got, other) {
 		t.Errorf("moved, %v became %v; the other is %v", ip, got, other)
 	}
-	// The same pod again before its old sandbox was removed, on the same node.
+	// The same pod comes back on the same node before its old sandbox was removed.
 	if got := ipsOf(t, two.must(call{verb: "ADD", id: "c4", args: pod(0), conf: conf})); !slices.Equal(got, ip) {
 		t.Errorf("again: %v became %v", ip, got)
 	}
@@ -283,8 +282,7 @@ func TestFairleadFixed(t *testing.T) {
 	one.wantError(call{verb: "ADD", id: "d9", args: pod(19), conf: conf}, 11, "all addresses are in use")
 }
 
-// A GC of one CNI network leaves alone what others have of the same network of the
-// cluster.
+// A GC of one CNI network keeps the addresses of other CNI networks on the same cluster network.
 func TestFairleadGC(t *testing.T) {
 	t.Parallel()
 	m := newMember(t, "a")
@@ -296,7 +294,7 @@ func TestFairleadGC(t *testing.T) {
 	m.must(call{verb: "ADD", id: "drop", conf: conf})
 	m.must(call{verb: "ADD", id: "theirs", conf: other})
 	ip := ipsOf(t, m.must(call{verb: "ADD", id: "fix", conf: fixed}))[0]
-	time.Sleep(20 * time.Millisecond) // a process's start is told in hundredths of a second
+	time.Sleep(20 * time.Millisecond) // a process's start has a resolution of 10 ms
 	valid := `"cni.dev/valid-attachments": [{"containerID": "keep", "ifname": "eth0"}], `
 	m.must(call{verb: "GC", conf: strings.Replace(conf, `"ipam"`, valid+`"ipam"`, 1)})
 	m.must(call{verb: "CHECK", id: "keep", conf: conf})

@@ -14,11 +14,10 @@ import (
 	"github.com/fairlead/fairlead/plugin"
 )
 
-// moreBlocks is how often the agent is asked for another block in one ADD.
+// moreBlocks is how often one ADD asks the agent for another block.
 const moreBlocks = 3
 
-// allocate gives an address for each group: those of the cluster by the agent, those
-// of blocks out of what this node has.
+// allocate returns an address for each group: cluster addresses from the agent, others from this node's blocks.
 func (f *fairlead) allocate(ctx context.Context, o ipam.Owner, n *local.Network, groups []*group) ([]ipam.IP, error) {
 	wants, of, err := clusterWants(groups)
 	if err != nil {
@@ -30,8 +29,7 @@ func (f *fairlead) allocate(ctx context.Context, o ipam.Owner, n *local.Network,
 	return f.claim(ctx, o, of, local.ClaimArgs{Wants: wants}, func() ([]ipam.IP, error) { return f.allocateOrAsk(ctx, o, n, groups) })
 }
 
-// allocateOrAsk writes down who holds what; the agent is asked for another block when
-// those that are here are full.
+// allocateOrAsk allocates on this node, and asks the agent for another block if this node's blocks are full.
 func (f *fairlead) allocateOrAsk(ctx context.Context, o ipam.Owner, n *local.Network, groups []*group) ([]ipam.IP, error) {
 	ips, err := f.allocateHere(ctx, o, groups)
 	for try := 0; try < moreBlocks && errors.Is(err, ipam.ErrExhausted); try++ {
@@ -42,7 +40,7 @@ func (f *fairlead) allocateOrAsk(ctx context.Context, o ipam.Owner, n *local.Net
 	return ips, err
 }
 
-// clusterWants are what the cluster has to give, to which of the groups.
+// clusterWants returns what the cluster has to allocate, and for which groups.
 func clusterWants(groups []*group) (wants []local.Want, of []*group, err error) {
 	for _, g := range groups {
 		if !g.cluster() {
@@ -61,8 +59,8 @@ func clusterWants(groups []*group) (wants []local.Want, of []*group, err error) 
 	return wants, of, nil
 }
 
-// claim has the agent give an address to each of the groups, and what follows write
-// them down. If that fails, or this process ends before, the agent takes them back.
+// claim asks the agent for an address for each group; then writes them down. If that fails, or this process ends first,
+// the agent takes the addresses back.
 func (f *fairlead) claim(ctx context.Context, o ipam.Owner, of []*group, args local.ClaimArgs, then func() ([]ipam.IP, error)) (ips []ipam.IP, err error) {
 	if err := f.refuseHeld(ctx, o); err != nil {
 		return nil, err
@@ -82,8 +80,8 @@ func (f *fairlead) claim(ctx context.Context, o ipam.Owner, of []*group, args lo
 	return ips, err
 }
 
-// clusterSpans are the addresses of a subnet that the cluster may give: not its
-// second, which is its gateway on every node.
+// clusterSpans returns the addresses of a subnet that the cluster may allocate. It excludes the second address, which
+// is the gateway on every node.
 func clusterSpans(s local.Subnet) (out []local.Span, err error) {
 	set, err := s.Ranges(s.CIDR)
 	if err != nil {
@@ -95,8 +93,7 @@ func clusterSpans(s local.Subnet) (out []local.Span, err error) {
 	return out, nil
 }
 
-// refuseHeld refuses an owner that has addresses, before the cluster is asked: it
-// would give them again.
+// refuseHeld rejects an owner that already has addresses, before the cluster allocates them again.
 func (f *fairlead) refuseHeld(ctx context.Context, o ipam.Owner) error {
 	if plugin.MayReuse(ctx) || !f.dir.HasUser(f.network, o) {
 		return nil
@@ -113,7 +110,7 @@ func (f *fairlead) refuseHeld(ctx context.Context, o ipam.Owner) error {
 	return err
 }
 
-// allocateHere writes down who holds what, out of what this node has.
+// allocateHere allocates and records addresses on this node.
 func (f *fairlead) allocateHere(ctx context.Context, o ipam.Owner, groups []*group) ([]ipam.IP, error) {
 	store, err := f.open(ctx, false)
 	if err != nil {
@@ -177,8 +174,7 @@ func without(list, others []netip.Addr) (out []netip.Addr) {
 	return out
 }
 
-// cool takes out of the sets what has just been given back. Where nothing else is
-// left it is the oldest of that.
+// cool removes recently released addresses from the sets. If nothing else is left, it keeps the oldest of them.
 func cool(store *ipam.Store, sets []ipam.RangeSet, cooled []local.Cooled, wanted []netip.Addr) []ipam.RangeSet {
 	addrs := warm(cooled, wanted)
 	out := make([]ipam.RangeSet, len(sets))
@@ -200,7 +196,7 @@ func cool(store *ipam.Store, sets []ipam.RangeSet, cooled []local.Cooled, wanted
 	return out
 }
 
-// warm are the addresses that have just been given back, but for those that are asked for.
+// warm returns the recently released addresses, except requested ones.
 func warm(cooled []local.Cooled, wanted []netip.Addr) (addrs []netip.Addr) {
 	for _, c := range cooled {
 		addrs = append(addrs, c.Addr)
@@ -208,7 +204,7 @@ func warm(cooled []local.Cooled, wanted []netip.Addr) (addrs []netip.Addr) {
 	return without(addrs, wanted)
 }
 
-// setsOf are the ranges of each group's address, and the addresses that are known.
+// setsOf returns the ranges of each group's address, and the addresses that are known.
 func setsOf(groups []*group) (sets []ipam.RangeSet, wanted []netip.Addr, err error) {
 	for _, g := range groups {
 		set, err := g.set()
@@ -223,7 +219,7 @@ func setsOf(groups []*group) (sets []ipam.RangeSet, wanted []netip.Addr, err err
 	return sets, wanted, nil
 }
 
-// set are the ranges of a group's address.
+// set returns the ranges of a group's address.
 func (g *group) set() (set ipam.RangeSet, err error) {
 	for _, s := range g.subnets {
 		if g.cluster() {
@@ -247,7 +243,7 @@ func (g *group) set() (set ipam.RangeSet, err error) {
 	return set, nil
 }
 
-// gatewayIn is what the configuration says, else the second address of the subnet.
+// gatewayIn returns the configured gateway, or else the subnet's second address.
 func (g *group) gatewayIn(s local.Subnet) netip.Addr {
 	if g.second {
 		return s.CIDR.Addr().Next()
@@ -255,18 +251,17 @@ func (g *group) gatewayIn(s local.Subnet) netip.Addr {
 	return g.gateway
 }
 
-// takeOver frees an address that the cluster says is this container's, of the
-// container here that had it before: the same pod's.
+// takeOver frees an address that the cluster gave to this container, if an earlier container of the same pod holds it
+// here.
 func (f *fairlead) takeOver(store *ipam.Store, o ipam.Owner, g *group) error {
 	if _, err := os.Lstat(filepath.Join(f.dir.Addresses(), f.network, g.ip.String())); !g.cluster() || errors.Is(err, os.ErrNotExist) {
-		return nil // as it nearly always is: what follows reads every address
+		return nil // the usual case; the rest reads every address
 	}
 	_, err := store.FreeIf(func(h ipam.Holding) bool { return h.Addr == g.ip && h.Owner != o })
 	return err
 }
 
-// moreBlocks asks the agent for a block of each group that has nothing left, and reads
-// what this node has by then.
+// moreBlocks asks the agent for a block for each full group, and reads this node's blocks again.
 func (f *fairlead) moreBlocks(ctx context.Context, n *local.Network, groups []*group, why error) error {
 	need, err := f.exhausted(ctx, groups)
 	if err != nil {
@@ -294,10 +289,10 @@ func (f *fairlead) moreBlocks(ctx context.Context, n *local.Network, groups []*g
 	return nil
 }
 
-// noneLeft says the same, and is no ErrExhausted: another try is of no use.
+// noneLeft returns err without ErrExhausted, because another try would not help.
 func noneLeft(err error) error { return errors.New(err.Error()) }
 
-// exhausted are the subnets, one a group, of which this node has no free address.
+// exhausted returns one subnet per group in which this node has no free address.
 func (f *fairlead) exhausted(ctx context.Context, groups []*group) (list []netip.Prefix, err error) {
 	store, err := f.open(ctx, false)
 	if err != nil {

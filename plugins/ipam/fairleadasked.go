@@ -10,8 +10,8 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// assign gives each requested address to the first that can be it: of a pool with both
-// kinds of subnets, one of the cluster's takes the place of one out of a block.
+// assign gives each requested address to the first group that fits. In a pool with both kinds of subnets, a cluster
+// address replaces one from a block.
 func (f *fairlead) assign(n *local.Network, groups []*group) error {
 	for _, a := range f.requested {
 		i := slices.IndexFunc(groups, func(g *group) bool { return !g.ip.IsValid() && g.contains(a) })
@@ -26,8 +26,8 @@ func (f *fairlead) assign(n *local.Network, groups []*group) error {
 	return nil
 }
 
-// byNumber is the group whose address can be one of the cluster's instead, as it is
-// of the same pool; -1: none.
+// byNumber returns the group whose address can be a cluster address instead, because it is in the same pool; -1 if
+// none.
 func (f *fairlead) byNumber(n *local.Network, groups []*group, a netip.Addr) int {
 	s := subnetOf(n, a)
 	if s == nil || !s.Cluster() {
@@ -51,7 +51,7 @@ func subnetOf(n *local.Network, a netip.Addr) *local.Subnet {
 	return nil
 }
 
-// notOf says why an address that is asked for cannot be one of the attachment's.
+// notOf says why a requested address cannot be one of the attachment's.
 func notOf(n *local.Network, groups []*group, a netip.Addr) string {
 	var have []string
 	for _, g := range groups {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// An address of the cluster can be asked for by its number, where the configuration
-// names no pool, too; one of another pool is refused with what to write.
+// A cluster address can be requested even if the configuration selects no pool. For an address of another pool, the
+// error says what to configure.
 func TestFairleadByNumber(t *testing.T) {
 	t.Parallel()
 	m := newMember(t, "a")
@@ -34,9 +34,8 @@ func TestFairleadByNumber(t *testing.T) {
 	}
 }
 
-// STATUS says that a pool of the cluster, or a range of whereabouts, is full before ADD
-// fails, and that it is not when something was given back. A pool of which pods have
-// fixed addresses may be full: they are theirs.
+// STATUS reports that a cluster pool or a whereabouts range is full before ADD fails, and that it is usable after a
+// release. A pool whose pods have fixed addresses may be full.
 func TestStatusOfFullPool(t *testing.T) {
 	t.Parallel()
 	m := newMember(t, "a")

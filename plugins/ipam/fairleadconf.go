@@ -11,14 +11,13 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// annotations is the capability by which runtimes hand over a pod's annotations, and
-// ipsAnnotation the one that asks for addresses.
+// annotations is the capability with which runtimes pass a pod's annotations; ipsAnnotation is the one that requests
+// addresses.
 const (
 	ipsAnnotation = "fairlead.io/ips"
 )
 
-// coolDown is how long an address that was given back is not given again, where
-// there are others.
+// coolDown is how long a released address is not allocated again, if there are others.
 const coolDown = 30 * time.Second
 
 type fairleadConf struct {
@@ -31,11 +30,11 @@ type fairleadConf struct {
 	CoolDown  *int         `json:"coolDown"` // seconds
 }
 
-// choiceConf asks for an address of each family that a pool has.
+// choiceConf requests an address of each family that a pool has.
 type choiceConf struct {
 	Pool   string `json:"pool"`
 	Fixed  bool   `json:"fixed"`
-	Family int    `json:"family"` // 4 or 6; 0: each that the pool has
+	Family int    `json:"family"` // 4 or 6; 0: every family of the pool
 }
 
 // fairlead is a valid configuration.
@@ -51,7 +50,7 @@ type fairlead struct {
 	dns           cni.DNS
 	coolDown      time.Duration
 	dir           local.Dir
-	asked         bool // every address is given by the agent: this host keeps no order and no cool-down
+	asked         bool // the agent allocates every address: this host keeps no order and no cool-down
 }
 
 func parseFairlead(data []byte, cniArgs string) (*fairlead, error) {
@@ -103,7 +102,7 @@ func choices(data []byte, c *fairleadConf) ([]choiceConf, error) {
 	return c.Addresses, nil
 }
 
-// podOf is the pod's name as Kubernetes' runtimes tell it; "" if they do not.
+// podOf returns the pod's name from the arguments of Kubernetes runtimes, or "".
 func podOf(cniArgs string) (string, error) {
 	args, err := cni.ParseArgs(cniArgs)
 	if err != nil {
@@ -120,8 +119,8 @@ func podOf(cniArgs string) (string, error) {
 	return ns + "/" + name, nil
 }
 
-// fairleadRequested are the addresses that are asked for: by the runtime, by args, by
-// the pod's annotation, by CNI_ARGS; the first that asks counts.
+// fairleadRequested returns the requested addresses. The first source counts: runtimeConfig, args, the pod's
+// annotation, CNI_ARGS.
 func fairleadRequested(data []byte, c conf[fairleadConf], cniArgs string) ([]netip.Addr, error) {
 	var more struct {
 		RuntimeConfig struct {
@@ -161,13 +160,13 @@ func fairleadRequested(data []byte, c conf[fairleadConf], cniArgs string) ([]net
 	return nil, nil
 }
 
-// group is one address of an attachment: subnets of one family to take it from.
+// group is one address of an attachment: subnets of one family to allocate it from.
 type group struct {
 	pool    string
 	fixed   bool
 	subnets []local.Subnet
-	ip      netip.Addr // requested, or given by the cluster
-	gateway netip.Addr // of an address of the cluster; second: its subnet's second address is
+	ip      netip.Addr // requested, or allocated by the cluster
+	gateway netip.Addr // of a cluster address; second: it is the subnet's second address
 	second  bool
 }
 
@@ -177,7 +176,7 @@ func (g *group) contains(a netip.Addr) bool {
 	return slices.ContainsFunc(g.subnets, func(s local.Subnet) bool { return s.CIDR.Contains(a) })
 }
 
-// groups are what an attachment gets, by what this node knows of the network.
+// groups returns an attachment's groups for this node's view of the network.
 func (f *fairlead) groups(n *local.Network) ([]*group, error) {
 	var out []*group
 	for i, c := range f.choices {
@@ -194,7 +193,7 @@ func (f *fairlead) groups(n *local.Network) ([]*group, error) {
 			if len(of) == 0 {
 				continue
 			}
-			// Of both kinds those are taken that need nobody to be asked.
+			// If a pool has both kinds, prefer the subnets that need no agent.
 			blocks := slices.DeleteFunc(slices.Clone(of), local.Subnet.Cluster)
 			if len(blocks) > 0 {
 				of = blocks
@@ -208,8 +207,8 @@ func (f *fairlead) groups(n *local.Network) ([]*group, error) {
 	return out, f.assign(n, out)
 }
 
-// pool are the subnets of a choice: those of its name. Without one, those that have
-// none; of a network whose subnets all have names, all that are given in blocks.
+// pool returns the subnets of a choice: those with its name. Without a name, it returns those without one; if all
+// subnets have names, all those that are allocated in blocks.
 func pool(n *local.Network, c choiceConf) []local.Subnet {
 	pick := func(keep func(local.Subnet) bool) (out []local.Subnet) {
 		for _, s := range n.Subnets {

@@ -17,13 +17,13 @@ import (
 func fairleadGC(ctx context.Context, args *skel.CmdArgs) error {
 	f, err := fairleadKeys(args.StdinData)
 	if err != nil || cni.ValidateNetworkName(f.network) != nil {
-		return err // under a name that is none nothing was given
+		return err // nothing was allocated under an invalid name
 	}
 	return f.gc(ctx, args.StdinData)
 }
 
-// gc frees what no valid attachment of this CNI network holds. What others have of
-// the same network of the cluster is theirs.
+// gc frees what no valid attachment of this CNI network holds. It keeps what other CNI networks hold on the same
+// cluster network.
 func (f *fairlead) gc(ctx context.Context, data []byte) error {
 	began := gcBegan(ctx)
 	var c cni.PluginConf
@@ -70,7 +70,7 @@ func (f *fairlead) gcHere(ctx context.Context, valid []ipam.Owner, began time.Du
 			users[h.Owner] = f.name
 		}
 	}
-	// Who is noted and holds nothing, of an operation that failed half-way, too.
+	// Include owners that are noted and hold nothing, for example after an operation that failed halfway.
 	var gone []ipam.Owner
 	for o, name := range users {
 		if name == f.name && !holds[o] && !slices.Contains(valid, o) {
@@ -127,9 +127,8 @@ func (f *fairlead) status(ctx context.Context) error {
 	return f.clusterCan(ctx, groups)
 }
 
-// clusterCan asks the agent for what it would give to a container that nobody knows.
-// Fixed addresses are not asked for: a pool of which each pod has its own is as it
-// should be, and those pods may come again.
+// clusterCan asks the agent whether an unknown container would get an address. It ignores pools of fixed addresses:
+// they may be full, and their pods may come again.
 func (f *fairlead) clusterCan(ctx context.Context, groups []*group) error {
 	wants, of, err := clusterWants(slices.DeleteFunc(slices.Clone(groups), func(g *group) bool { return g.fixed }))
 	if err != nil || len(of) == 0 {
@@ -138,7 +137,7 @@ func (f *fairlead) clusterCan(ctx context.Context, groups []*group) error {
 	return f.couldClaim(ctx, local.ClaimArgs{Wants: wants})
 }
 
-// couldClaim tells whether a claim would be granted; nothing is taken.
+// couldClaim reports whether a claim would succeed; it allocates nothing.
 func (f *fairlead) couldClaim(ctx context.Context, args local.ClaimArgs) error {
 	args.Network, args.Container, args.IfName = f.network, "status", mainIfName
 	return f.dir.Call(ctx, local.OpForesee, args, new(local.ClaimResult))

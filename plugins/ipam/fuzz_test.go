@@ -2,7 +2,7 @@ package ipam
 
 import "testing"
 
-// FuzzHostLocalConf holds what parses to be safe to allocate from.
+// FuzzHostLocalConf checks that every accepted configuration is safe to allocate from.
 func FuzzHostLocalConf(f *testing.F) {
 	for _, c := range hostLocalCalls() {
 		f.Add(c.conf, c.args)

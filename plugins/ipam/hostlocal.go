@@ -14,16 +14,14 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// defaultDataDir is where the reference plugin keeps its addresses.
-// The addresses' directory where the configuration names none; libVariable in
-// the environment names another root, so that several hosts fit on one machine.
+// defaultDataDir is the reference plugin's address directory. libVariable in the environment overrides the root, so
+// that tests can run several hosts on one machine.
 const (
 	defaultDataDir = "/var/lib/cni/networks"
 	libVariable    = "FAIRLEAD_LIB"
 )
 
-// HostLocal returns the plugin host-local: addresses out of ranges, held in a
-// directory of this host.
+// HostLocal returns the plugin host-local: addresses from ranges, recorded in a directory of this host.
 func HostLocal() skel.Plugin {
 	return skel.Plugin{
 		Name:     "host-local",
@@ -60,8 +58,8 @@ func hostLocalAdd(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) 
 	return r, nil
 }
 
-// allocate gives addresses; an attachment whose namespace went away under it
-// (a restart) gets those that it still holds, where the ranges allow it.
+// allocate allocates addresses. An attachment whose namespace was deleted (a restart) gets its addresses again if the
+// ranges allow it.
 func allocate(ctx context.Context, store *ipam.Store, o ipam.Owner, c *hostLocal) ([]ipam.IP, error) {
 	if !plugin.MayReuse(ctx) || len(c.requested) > 0 {
 		return store.Allocate(o, c.sets, c.requested)
@@ -133,7 +131,7 @@ func hostLocalGC(ctx context.Context, args *skel.CmdArgs) error {
 	return nil
 }
 
-// gcBegan is when the collection began, as ipam.Uptime counts.
+// gcBegan returns when the collection started, as ipam.Uptime counts.
 func gcBegan(ctx context.Context) time.Duration {
 	_, began := plugin.GCStart(ctx)
 	return began
@@ -155,8 +153,8 @@ func hostLocalStatus(ctx context.Context, args *skel.CmdArgs) error {
 	return nil
 }
 
-// openExisting opens the directory of a network by the keys that name it; the
-// rest of the configuration may have become anything since ADD.
+// openExisting opens a network's directory by the keys that identify it. The rest of the configuration may have changed
+// since ADD.
 func openExisting(ctx context.Context, data []byte) (*ipam.Store, string, error) {
 	c, err := decode[struct {
 		DataDir string `json:"dataDir"`

@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/ipam"
 )
 
-// rangeConf is a range as the configuration says it.
+// rangeConf is a range in a configuration.
 type rangeConf struct {
 	Subnet     netip.Prefix `json:"subnet"`
 	RangeStart netip.Addr   `json:"rangeStart"`
@@ -68,8 +68,8 @@ func parseHostLocal(data []byte, cniArgs string) (*hostLocal, error) {
 	return h, nil
 }
 
-// rangeSets puts the sets into the reference's order: those of the runtime,
-// the one of the keys beside ranges, those of ranges.
+// rangeSets returns the sets in the reference plugin's order: the runtime's, the one of the keys next to ranges, those
+// of ranges.
 func rangeSets(data []byte, c conf[hostLocalConf]) ([]ipam.RangeSet, error) {
 	var sets []ipam.RangeSet
 	var keys []string
@@ -97,7 +97,7 @@ func rangeSets(data []byte, c conf[hostLocalConf]) ([]ipam.RangeSet, error) {
 	return done, err
 }
 
-// fieldKey is the path of the value that was refused.
+// fieldKey returns the path of the rejected value.
 func fieldKey(key string, e *ipam.FieldError) string {
 	if key == "ipam" {
 		if e.Field == "" {

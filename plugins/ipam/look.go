@@ -8,13 +8,13 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// ValidateHostLocal refuses a configuration that ADD would refuse.
+// ValidateHostLocal rejects a configuration that ADD would reject.
 func ValidateHostLocal(data []byte) error {
 	_, err := parseHostLocal(data, "")
 	return err
 }
 
-// PlanHostLocal is what ADD would give now; nothing is reserved.
+// PlanHostLocal returns what ADD would return now; it allocates nothing.
 func PlanHostLocal(_ context.Context, args *skel.CmdArgs) (*cni.Result, error) {
 	c, err := parseHostLocal(args.StdinData, args.Args)
 	if err != nil {
@@ -31,13 +31,13 @@ func PlanHostLocal(_ context.Context, args *skel.CmdArgs) (*cni.Result, error) {
 	return r, nil
 }
 
-// ValidateStatic refuses a configuration that ADD would refuse.
+// ValidateStatic rejects a configuration that ADD would reject.
 func ValidateStatic(data []byte) error {
 	_, err := parseStatic(data, "")
 	return err
 }
 
-// HostLocalRanges are the directory and the ranges of a configuration.
+// HostLocalRanges returns the directory and the ranges of a configuration.
 func HostLocalRanges(data []byte) (dataDir string, sets []ipam.RangeSet, err error) {
 	c, err := parseHostLocal(data, "")
 	if err != nil {

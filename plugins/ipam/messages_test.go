@@ -10,8 +10,7 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// TestMessages shows what a person gets for what cannot be, and that nothing
-// is left behind.
+// TestMessages checks the error messages for invalid configurations, and that nothing is left behind.
 func TestMessages(t *testing.T) {
 	t.Parallel()
 	const invalid, environment = cni.CodeInvalidNetworkConfig, cni.CodeInvalidEnvironment
@@ -115,7 +114,7 @@ func noAddresses(t *testing.T, dir string) {
 	}
 }
 
-// TestTaken shows the messages that need an address to be held.
+// TestTaken checks the messages for addresses that are already allocated.
 func TestTaken(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -198,8 +197,7 @@ func TestStaticMessages(t *testing.T) {
 	}
 }
 
-// TestNothingThere holds DEL and GC to success without any state, and to
-// making none.
+// TestNothingThere checks that DEL and GC succeed without any state, and create none.
 func TestNothingThere(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "none")

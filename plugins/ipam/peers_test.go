@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// hostLocalCalls are configurations that both implementations accept; DIR
-// stands for the data directory, RESOLV for a resolv.conf.
+// hostLocalCalls returns configurations that both implementations accept. DIR stands for the data directory, RESOLV for
+// a resolv.conf.
 func hostLocalCalls() []call {
 	conf := func(version, ipam, more string) string {
 		return `{"cniVersion": "` + version + `", "name": "net", "type": "bridge", ` + more +
@@ -49,8 +49,8 @@ func hostLocalCalls() []call {
 const resolvConf = "; a comment\n# another\nnameserver 192.0.2.1\nnameserver 192.0.2.2 192.0.2.3\n" +
 	"domain old.example\ndomain example\nsearch a b\nsearch c\n options ndots:2 rotate\nnameserver\nsortlist 10.0.0.0\n"
 
-// TestHostLocalAsReference gives both the same calls, in directories of their
-// own: the results are equal, and so is every file.
+// TestHostLocalAsReference runs the same calls with both implementations in separate directories, and compares results
+// and files.
 func TestHostLocalAsReference(t *testing.T) {
 	t.Parallel()
 	theirs := referenceOf(t, "host-local")
@@ -98,7 +98,7 @@ func bothAgree(t *testing.T, step call, a, b string, theirs runner) {
 	}
 }
 
-// TestStaticAsReference is the same for static.
+// TestStaticAsReference does the same for static.
 func TestStaticAsReference(t *testing.T) {
 	t.Parallel()
 	conf := func(version, ipam, more string) string {

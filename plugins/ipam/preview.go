@@ -13,8 +13,7 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// PlanFairlead is what ADD of fairlead-ipam would give now; nothing is taken, and no
-// block claimed.
+// PlanFairlead returns what ADD of fairlead-ipam would return now. It allocates no address and claims no block.
 func PlanFairlead(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) {
 	f, err := parseFairlead(args.StdinData, args.Args)
 	if err != nil {
@@ -33,7 +32,7 @@ func PlanFairlead(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) 
 	}
 	wants, of, err := clusterWants(groups)
 	if err == nil && len(of) > 0 {
-		err = f.foresee(ctx, ownerOf(args), of, local.ClaimArgs{Wants: wants})
+		err = f.previewClaim(ctx, ownerOf(args), of, local.ClaimArgs{Wants: wants})
 	}
 	if err != nil {
 		return nil, err
@@ -45,7 +44,7 @@ func PlanFairlead(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) 
 	return f.result(n, ips, args.IfName), nil
 }
 
-// PlanWhereabouts is what ADD of whereabouts would give now; nothing is taken.
+// PlanWhereabouts returns what ADD of whereabouts would return now; it allocates nothing.
 func PlanWhereabouts(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) {
 	w, err := parseWhereabouts(args.StdinData, args.Args)
 	if err != nil {
@@ -54,7 +53,7 @@ func PlanWhereabouts(ctx context.Context, args *skel.CmdArgs) (*cni.Result, erro
 	r := &cni.Result{CNIVersion: w.version, Routes: w.routes, DNS: w.dns}
 	for _, n := range w.networks {
 		f := w.on(n.name)
-		if err := f.foresee(ctx, ownerOf(args), n.groups, local.ClaimArgs{Wants: n.wants, Foreign: true}); err != nil {
+		if err := f.previewClaim(ctx, ownerOf(args), n.groups, local.ClaimArgs{Wants: n.wants, Foreign: true}); err != nil {
 			return nil, err
 		}
 		ips, err := f.peek(ownerOf(args), n.groups)
@@ -73,8 +72,8 @@ func unforeseen(format string, args ...any) error {
 	return &plugin.CannotPlanError{Why: fmt.Errorf(format, args...)}
 }
 
-// foresee asks the agent what it would give to each of the groups.
-func (f *fairlead) foresee(ctx context.Context, o ipam.Owner, of []*group, args local.ClaimArgs) error {
+// previewClaim asks the agent what it would allocate for each group.
+func (f *fairlead) previewClaim(ctx context.Context, o ipam.Owner, of []*group, args local.ClaimArgs) error {
 	args.Network, args.Container, args.IfName, args.Pod = f.network, o.ContainerID, o.IfName, f.pod
 	var r local.ClaimResult
 	err := f.dir.Call(ctx, local.OpForesee, args, &r)
@@ -90,7 +89,7 @@ func (f *fairlead) foresee(ctx context.Context, o ipam.Owner, of []*group, args 
 	return nil
 }
 
-// peek is what this host would write down, by what it has on disk.
+// peek returns what this host would allocate, from its disk.
 func (f *fairlead) peek(o ipam.Owner, groups []*group) ([]ipam.IP, error) {
 	sets, wanted, err := setsOf(groups)
 	if err != nil {

@@ -30,7 +30,7 @@ func foresee(p planner, conf string) (string, error) {
 	return strings.Join(all, " "), nil
 }
 
-// filesBelow are the names below a directory, of all but what agents write.
+// filesBelow returns the names below a directory, except files that agents write.
 func filesBelow(t *testing.T, dir string) (list []string) {
 	t.Helper()
 	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -40,8 +40,7 @@ func filesBelow(t *testing.T, dir string) (list []string) {
 	return list
 }
 
-// What an ADD would give is said before, and nothing is taken; where it cannot be said
-// there is a reason.
+// A plan predicts what ADD would return and allocates nothing. If it cannot, it says why.
 func TestPreview(t *testing.T) {
 	m := newMember(t, "a")
 	t.Setenv("FAIRLEAD_LIB", m.lib)

@@ -9,9 +9,8 @@ import (
 	"github.com/fairlead/fairlead/ipam"
 )
 
-// requestedIPs returns the addresses that ADD is asked to give: those of
-// runtimeConfig, of args and of CNI_ARGS. For a range set of which two of these
-// ask for an address, the first counts.
+// requestedIPs returns the addresses that ADD should allocate, from runtimeConfig, args and CNI_ARGS. If two sources
+// request an address of one range set, the first one counts.
 func requestedIPs(data []byte, c conf[hostLocalConf], cniArgs string, sets []ipam.RangeSet) ([]netip.Addr, error) {
 	fromArgs, err := argIPs(cniArgs)
 	if err != nil {
@@ -42,7 +41,7 @@ func requestedIPs(data []byte, c conf[hostLocalConf], cniArgs string, sets []ipa
 
 const wantRequested = "want an address, like 10.1.0.9 or fd00::9"
 
-// argIPs reads the key IP of CNI_ARGS, one address or several parted by commas.
+// argIPs reads the key IP of CNI_ARGS: one address, or several separated by commas.
 func argIPs(cniArgs string) ([]string, error) {
 	args, err := cni.ParseArgs(cniArgs)
 	if err != nil {
@@ -66,8 +65,7 @@ func splitList(value string) []string {
 	return list
 }
 
-// parseRequested reads an address. A prefix length is allowed and means
-// nothing: that of the subnet counts.
+// parseRequested parses an address. It ignores a prefix length, because the subnet's counts.
 func parseRequested(text string) (netip.Addr, error) {
 	addr, _, isPrefix := strings.Cut(text, "/")
 	if isPrefix {
@@ -79,7 +77,7 @@ func parseRequested(text string) (netip.Addr, error) {
 	return a.WithZone("").Unmap(), err
 }
 
-// served tells whether a stronger source asks for another address of a's set.
+// served reports whether a source with precedence requests another address of a's set.
 func served(a netip.Addr, sets []ipam.RangeSet, stronger []netip.Addr) bool {
 	for _, set := range sets {
 		if _, ok := set.Find(a); !ok {

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestPrecedence asks for addresses in three ways at once: the stronger counts,
-// range set by range set.
+// TestPrecedence requests addresses in three ways at once. Precedence applies per range set.
 func TestPrecedence(t *testing.T) {
 	t.Parallel()
 	const runtime, args = `"runtimeConfig": {"ips": ["10.1.0.7"]}, `, `"args": {"cni": {"ips": ["10.1.0.8/16", "fd00::8"]}}, `

@@ -9,8 +9,7 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// readResolvConf reads a file in the form of resolv.conf(5). Of domain the
-// last counts; search and options add up.
+// readResolvConf reads a file in the format of resolv.conf(5). The last domain counts; search and options add up.
 func readResolvConf(path string) (dns cni.DNS, err error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// call is one call of a plugin, ours or the reference's.
+// call is one call of our plugin or the reference plugin.
 type call struct {
 	verb, id, ifname, args, conf string
 }
@@ -30,7 +30,7 @@ func (c call) env() map[string]string {
 		"CNI_ARGS": c.args, "CNI_NETNS": "/run/netns/none", "CNI_PATH": "/opt/cni/bin"}
 }
 
-// runner runs a call and returns the exit code and what was printed.
+// runner runs a call and returns the exit code and the output.
 type runner func(t testing.TB, c call) (code int, stdout string)
 
 func ours(p skel.Plugin) runner {
@@ -68,7 +68,7 @@ func mustRun(t testing.TB, run runner, c call) string {
 	return out
 }
 
-// message returns the code and msg of an error.
+// message returns an error's code and msg.
 func message(t testing.TB, stdout string) (uint, string) {
 	t.Helper()
 	var e struct {
@@ -95,7 +95,7 @@ func sameJSON(t testing.TB, ours, theirs string) {
 	}
 }
 
-// files returns every file under a directory with its mode and contents.
+// files returns all files below a directory with their modes and contents.
 func files(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	got := map[string]string{}

@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// Static returns the plugin static: the addresses that the configuration lists.
+// Static returns the plugin static: the addresses listed in the configuration.
 func Static() skel.Plugin {
 	return skel.Plugin{
 		Name:     "static",
@@ -35,7 +35,7 @@ func staticStatus(_ context.Context, args *skel.CmdArgs) error {
 	return err
 }
 
-// staticCheck compares what the configuration says now with what ADD gave.
+// staticCheck compares the configuration with the result of ADD.
 func staticCheck(_ context.Context, args *skel.CmdArgs) error {
 	want, err := parseStatic(args.StdinData, args.Args)
 	if err != nil {
@@ -65,7 +65,7 @@ func staticCheck(_ context.Context, args *skel.CmdArgs) error {
 	return errors.Join(errs...)
 }
 
-// has tells whether an address is among others, with its gateway if it has one.
+// has reports whether ips contains an address, with its gateway if it has one.
 func has(ips []cni.IP, want cni.IP) bool {
 	for _, ip := range ips {
 		if ip.Address == want.Address && (!want.Gateway.IsValid() || ip.Gateway == want.Gateway) {
@@ -104,8 +104,8 @@ func parseStatic(data []byte, cniArgs string) (*cni.Result, error) {
 	return r, err
 }
 
-// staticIPs returns the addresses of runtimeConfig; without any those of args;
-// without any those of the configuration, and after them those of CNI_ARGS.
+// staticIPs returns the addresses of runtimeConfig. If there are none, it returns those of args; if there are none
+// either, those of the configuration followed by those of CNI_ARGS.
 func staticIPs(data []byte, c conf[staticConf], cniArgs string) ([]cni.IP, error) {
 	fromArgs, err := argAddresses(cniArgs)
 	if err != nil {

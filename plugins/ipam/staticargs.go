@@ -10,7 +10,7 @@ import (
 
 const wantAddress = "want an address with its prefix length, like 10.1.0.9/16 or fd00::9/64"
 
-// prefixes reads a list of addresses with their prefix lengths.
+// prefixes parses a list of addresses with prefix lengths.
 func prefixes(data []byte, key string, texts []string) ([]cni.IP, error) {
 	var ips []cni.IP
 	for i, text := range texts {
@@ -23,8 +23,8 @@ func prefixes(data []byte, key string, texts []string) ([]cni.IP, error) {
 	return ips, nil
 }
 
-// argAddresses reads IP and GATEWAY of CNI_ARGS, lists parted by commas. A
-// gateway is that of the addresses in whose subnet it lies.
+// argAddresses reads IP and GATEWAY of CNI_ARGS, each a comma-separated list. A gateway belongs to the addresses whose
+// subnet contains it.
 func argAddresses(cniArgs string) ([]cni.IP, error) {
 	args, err := cni.ParseArgs(cniArgs)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// Whereabouts returns the plugin whereabouts: its own configuration, its addresses
-// given by the agent, each once in the cluster.
+// Whereabouts returns the plugin whereabouts. It accepts whereabouts' own configuration; the agent allocates each
+// address once in the cluster.
 func Whereabouts() skel.Plugin {
 	return skel.Plugin{
 		Name:     "whereabouts",
@@ -31,14 +31,13 @@ func Whereabouts() skel.Plugin {
 	}
 }
 
-// ValidateWhereabouts refuses a configuration that ADD would refuse.
+// ValidateWhereabouts rejects a configuration that ADD would reject.
 func ValidateWhereabouts(data []byte) error {
 	_, err := parseWhereabouts(data, "")
 	return err
 }
 
-// on is the plugin fairlead-ipam's view of one of its networks: here they differ only
-// in where the ranges come from.
+// on returns fairlead-ipam's view of one of the networks. Only the source of the ranges differs.
 func (w *whereabouts) on(network string) *fairlead {
 	return &fairlead{version: w.version, name: w.name, network: network, pod: w.pod, dir: local.Open("", ""), asked: true}
 }
@@ -76,7 +75,7 @@ func (w *whereabouts) undo(ctx context.Context, o ipam.Owner, given []whereabout
 	return errors.Join(errs...)
 }
 
-// each does something with every network of a configuration.
+// each calls do for every network of a configuration.
 func (w *whereabouts) each(do func(f *fairlead) error) error {
 	var errs []error
 	for _, n := range w.networks {
@@ -102,8 +101,8 @@ func whereaboutsGC(ctx context.Context, args *skel.CmdArgs) error {
 	return everywhere(args.StdinData, func(*fairlead) bool { return true }, func(f *fairlead) error { return f.gc(ctx, args.StdinData) })
 }
 
-// everywhere does something with every network that the configuration names now, and
-// with those that it may have named at ADD, if they are concerned.
+// everywhere calls do for every network in the current configuration, and for those that it may have had at ADD if they
+// are concerned.
 func everywhere(data []byte, concerned func(f *fairlead) bool, do func(f *fairlead) error) error {
 	c, err := decode[struct{}](data)
 	if err != nil {

@@ -22,7 +22,7 @@ func emptyStore(t *testing.T) func() (store.Store, error) {
 	return func() (store.Store, error) { return store.File(path) }
 }
 
-// Its configurations are accepted as they stand, with every key that it has.
+// Whereabouts' own configurations are accepted unchanged, with every key.
 func TestWhereaboutsKeys(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -35,7 +35,7 @@ func TestWhereaboutsKeys(t *testing.T) {
 	for i, row := range []struct {
 		keys string
 		args string
-		want []string // what the addresses begin with
+		want []string // prefixes of the addresses
 	}{
 		{`"range": "192.168.2.225/28"`, "", []string{"192.168.2."}},
 		{`"range": "192.168.3.0/30", "gateway": "192.168.3.1"`, "", []string{"192.168.3.2/30 192.168.3.1"}},
@@ -74,8 +74,8 @@ func TestWhereaboutsKeys(t *testing.T) {
 	}
 }
 
-// An address is given once under a network_name, in whatever range, unless overlapping
-// ranges are said to be different.
+// An address is allocated once per network_name, in whatever range, unless overlapping ranges are configured as
+// separate.
 func TestWhereaboutsOverlap(t *testing.T) {
 	t.Parallel()
 	m := newMember(t, "a")
@@ -98,12 +98,12 @@ func TestWhereaboutsOverlap(t *testing.T) {
 	if code, out := add("a", one); code == 0 || !strings.Contains(out, "duplicate allocation") {
 		t.Errorf("a second ADD: %s", out)
 	}
-	// DEL finds what ADD gave when the configuration has become another, and GC, too.
+	// DEL and GC find what ADD allocated, even if the configuration has changed.
 	if code, out := m.plugin("whereabouts", call{verb: "DEL", id: "a", conf: whereaboutsOf(`"range": "nonsense"`)}); code != 0 {
 		t.Error(out)
 	}
 	storetest.Eventually(t, func() bool { code, _ := add("f", one); return code == 0 })
-	time.Sleep(20 * time.Millisecond) // a process's start is told in hundredths of a second
+	time.Sleep(20 * time.Millisecond) // a process's start has a resolution of 10 ms
 	gc := strings.Replace(whereaboutsOf(one), `"ipam"`, `"cni.dev/valid-attachments": [], "ipam"`, 1)
 	if code, out := m.plugin("whereabouts", call{verb: "GC", conf: strings.Replace(gc, "1.0.0", "1.1.0", 1)}); code != 0 {
 		t.Error(out)

@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead/fairlead/ipam"
 )
 
-// whereaboutsRange is one range, as its keys are spelled.
+// whereaboutsRange is one range, with whereabouts' keys.
 type whereaboutsRange struct {
 	Range      string     `json:"range"` // "10.1.0.0/16", "10.1.0.5/16" or "10.1.0.5-10.1.0.9/16"
 	RangeStart netip.Addr `json:"range_start"`
@@ -31,7 +31,7 @@ type whereaboutsConf struct {
 	Routes      []routeConf        `json:"routes"`
 	DNS         cni.DNS            `json:"dns"`
 	NetworkName string             `json:"network_name"`
-	Overlap     *bool              `json:"enable_overlapping_ranges"` // default: an address is given once, in whatever range
+	Overlap     *bool              `json:"enable_overlapping_ranges"` // default: an address is allocated once, in whatever range
 	Addresses   []struct {
 		Address netip.Prefix `json:"address"`
 		Gateway netip.Addr   `json:"gateway"`
@@ -44,28 +44,27 @@ type whereabouts struct {
 	version, name string
 	pod           string
 	networks      []whereaboutsNetwork
-	fixed         []cni.IP // beside those of the ranges
+	fixed         []cni.IP // in addition to those of the ranges
 	routes        []cni.Route
 	dns           cni.DNS
 }
 
-// whereaboutsNetwork are ranges whose addresses are given once.
+// whereaboutsNetwork has ranges whose addresses are allocated once.
 type whereaboutsNetwork struct {
 	name   string
 	groups []*group
 	wants  []local.Want
 }
 
-// whereaboutsName is what the names of its networks begin with, in the store and here.
+// whereaboutsName is the prefix of these networks' names, in the store and on the node.
 const whereaboutsName = "whereabouts"
 
-// Where whereabouts' own defaults are.
+// flatFiles returns the paths of whereabouts' defaults.
 func flatFiles() []string {
 	return []string{"/etc/kubernetes/cni/net.d/whereabouts.d/whereabouts.conf", "/etc/cni/net.d/whereabouts.d/whereabouts.conf"}
 }
 
-// mergeFlat puts the keys of the file of defaults under those of the configuration,
-// as whereabouts does.
+// mergeFlat adds the keys of the defaults file that the configuration lacks, as whereabouts does.
 func mergeFlat(data []byte) ([]byte, error) {
 	c, err := decode[whereaboutsConf](data)
 	if err != nil {
@@ -141,7 +140,7 @@ func parseWhereabouts(data []byte, cniArgs string) (*whereabouts, error) {
 	return w, w.families()
 }
 
-// staticOf are the addresses that are there beside those of the ranges.
+// staticOf reads the addresses in addition to those of the ranges.
 func (w *whereabouts) staticOf(data []byte, c *whereaboutsConf, cniArgs string) (err error) {
 	args, err := cni.ParseArgs(cniArgs)
 	if err != nil {
@@ -176,8 +175,8 @@ func (w *whereabouts) families() error {
 	return checkFamilies(w.version, addrs)
 }
 
-// whereaboutsNetworks are the ranges under the names by which their addresses are
-// told apart: network_name, and the range if the same address may be in several.
+// whereaboutsNetworks returns the ranges by the names that separate their addresses: network_name, and the range if
+// several ranges may have the same address.
 func whereaboutsNetworks(data []byte, c *whereaboutsConf) (out []whereaboutsNetwork, err error) {
 	base := whereaboutsName
 	if c.NetworkName != "" {
@@ -212,7 +211,7 @@ func whereaboutsNetworks(data []byte, c *whereaboutsConf) (out []whereaboutsNetw
 	return out, nil
 }
 
-// group is what a range says: from where to where, and what is left out of it.
+// group converts a range: its bounds and its exclusions.
 func (r whereaboutsRange) group(data []byte, key string, gateway netip.Addr) (*group, local.Want, error) {
 	from, to, prefix, err := parseWhereaboutsRange(r.Range)
 	if err != nil {
@@ -256,8 +255,7 @@ func (r whereaboutsRange) group(data []byte, key string, gateway netip.Addr) (*g
 	return g, w, nil
 }
 
-// parseWhereaboutsRange reads "10.1.0.5/16", from which the range begins at 10.1.0.5,
-// and "10.1.0.5-10.1.0.9/16".
+// parseWhereaboutsRange parses "10.1.0.5/16", which starts at 10.1.0.5, and "10.1.0.5-10.1.0.9/16".
 func parseWhereaboutsRange(text string) (from, to netip.Addr, prefix netip.Prefix, err error) {
 	begin, rest, two := strings.Cut(text, "-")
 	if !two {
