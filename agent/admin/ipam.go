@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/agent/cluster"
 )
 
-// IPAM is who has which of the cluster's addresses.
+// IPAM describes the use of the cluster's addresses.
 type IPAM struct {
 	Subnets   []SubnetUse  `json:"subnets"`
 	Blocks    []BlockUse   `json:"blocks"`

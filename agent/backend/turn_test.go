@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// A node's key is turned under traffic both ways, and its peer, which no store tells
-// of the second step, sees by itself that the new key is in use.
+// TestKeyTurned rotates a node's key under traffic in both directions. The peer, which the store does not tell about
+// the second step, detects the new key by itself.
 func TestKeyTurned(t *testing.T) {
 	t.Parallel()
 	hosts := lan(t, true, false)[:2]

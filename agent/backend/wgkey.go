@@ -12,29 +12,26 @@ import (
 	"time"
 )
 
-// Keys are a node's WireGuard keys: a file with the private one, and beside it,
-// while it is being turned, the next one. Root alone can read them.
+// Keys manages a node's WireGuard keys: a file with the private key and, during a rotation, a second file with the next
+// key. Only root can read them.
 //
-// A device has one key, and a session ends with it. So that none is missed a key is
-// turned in two steps. The next key is made and published as the node's key, the
-// present one as its previous; the device goes on with the present one. Peers now
-// know both, and leave the addresses with the previous. After Grace the device gets
-// the next key: its first packet to a peer makes a session of it at once, since the
-// peer knows it, and by that session the peer sees that it is in use and moves the
-// addresses (kernel.WireGuard). The node publishes no previous key any more, by which
-// peers that hear nothing of it move them, too.
+// A device has one key, and changing it ends its sessions. To lose no packets, a rotation has two steps. First the next
+// key is created and published as the node's key, with the current one as the previous key. The device keeps the
+// current key. Peers then know both keys and keep the addresses on the previous one. After Grace, the device gets the
+// next key. Its first packet to a peer starts a new session, and the peer moves the addresses to the new key
+// (kernel.WireGuard). The node then stops publishing the previous key, so that peers without a new session move the
+// addresses, too.
 type Keys struct {
 	File string
 }
 
-// Grace is how long a next key is known before it is used.
+// Grace is how long the next key is published before it is used.
 const Grace = time.Minute
 
 func (k Keys) next() string { return k.File + ".next" }
 
-// Turn makes the first key, turns it when it is older than every (0: never), and
-// says what the node has to publish. It is to be called now and then; the device's
-// key is always that in File.
+// Turn creates the first key, rotates it when it is older than every (0: never), and returns the keys to publish. Call
+// it regularly. File always contains the device's key.
 func (k Keys) Turn(now time.Time, every time.Duration) (public, previous string, err error) {
 	made, err := k.born(k.File, now)
 	if errors.Is(err, os.ErrNotExist) {
@@ -72,8 +69,8 @@ func (k Keys) turning() (public, previous string, err error) {
 	return public, previous, err
 }
 
-// born is when a key was made. One from the future, as a clock that was set back
-// makes it, counts from now on: else it would be used until that future.
+// born returns when a key was created. A time in the future, after a clock change, counts as now, so that the key is
+// not used until then.
 func (k Keys) born(file string, now time.Time) (time.Time, error) {
 	st, err := os.Stat(file)
 	if err == nil && st.ModTime().After(now) {
@@ -85,7 +82,7 @@ func (k Keys) born(file string, now time.Time) (time.Time, error) {
 	return st.ModTime(), nil
 }
 
-// makeKey writes a new key; one that is there is kept.
+// makeKey creates a key file if it does not exist.
 func makeKey(file string) error {
 	key, err := ecdh.X25519().GenerateKey(rand.Reader)
 	if err != nil {
@@ -94,7 +91,7 @@ func makeKey(file string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return fmt.Errorf("WireGuard key: %w", err)
 	}
-	half, err := os.CreateTemp(filepath.Dir(file), ".key-*") // of mode 0600
+	half, err := os.CreateTemp(filepath.Dir(file), ".key-*") // creates the file with mode 0600
 	if err != nil {
 		return fmt.Errorf("WireGuard key: %w", err)
 	}

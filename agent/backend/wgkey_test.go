@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/agent/backend"
 )
 
-// A key is made once, turned in two steps, and never readable by others.
+// TestKeys checks that a key is created once, rotated in two steps, and never readable by others.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	k := backend.Keys{File: filepath.Join(t.TempDir(), "state", "wireguard.key")}
@@ -58,7 +58,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// A clock that was set back by a year keeps a key for its time, and not for that year.
+// TestKeyClock checks that setting the clock back by a year does not extend a key's life by that year.
 func TestKeyClock(t *testing.T) {
 	t.Parallel()
 	k := backend.Keys{File: filepath.Join(t.TempDir(), "wireguard.key")}

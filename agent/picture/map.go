@@ -1,5 +1,5 @@
-// Package picture draws a cluster: its hosts, networks, containers and what joins the
-// hosts. It is a pure function of a snapshot of the store.
+// Package picture draws a map of a cluster: its hosts, networks, containers and the connections between hosts. It is a
+// pure function of a snapshot of the store.
 package picture
 
 import (
@@ -12,14 +12,14 @@ import (
 	"github.com/fairlead/fairlead/agent/cluster"
 )
 
-// Map is a cluster as it is drawn.
+// Map is the content of a cluster's map.
 type Map struct {
 	Networks []Network `json:"networks"`
 	Nodes    []Node    `json:"nodes"`
 	Tunnels  []Tunnel  `json:"tunnels"`
 }
 
-// Network is one of the cluster's.
+// Network is a network of the cluster.
 type Network struct {
 	Name     string   `json:"name"`
 	Isolated bool     `json:"isolated"`
@@ -37,7 +37,7 @@ type Node struct {
 	Containers []Container `json:"containers"`
 }
 
-// Container is one interface of a container.
+// Container is a container's interface.
 type Container struct {
 	Name    string   `json:"name"`
 	IfName  string   `json:"ifName"`
@@ -45,21 +45,21 @@ type Container struct {
 	IPs     []string `json:"ips"`
 }
 
-// Tunnel is how two nodes are joined in the default network.
+// Tunnel describes how two nodes are connected in the default network.
 type Tunnel struct {
 	A     string `json:"a"`
 	B     string `json:"b"`
-	By    string `json:"by"`    // a backend's type; "": nothing joins them
-	State string `json:"state"` // "joined", "away", or why they are not joined
+	By    string `json:"by"`    // the backend's type; "": not connected
+	State string `json:"state"` // "joined", "away", or why the nodes are not connected
 }
 
-// The states of a tunnel that have a word.
+// Named states of a tunnel.
 const (
 	Joined = "joined"
-	Away   = "away" // an agent of one end is not heard: what it made goes on
+	Away   = "away" // the agent of one end does not report; the tunnel stays in place
 )
 
-// Of is the map of a snapshot, everything in order.
+// Of returns the map of a snapshot, sorted.
 func Of(s *cluster.Snapshot) *Map {
 	m := &Map{Networks: []Network{}, Nodes: []Node{}, Tunnels: []Tunnel{}}
 	for _, name := range sorted(s.Networks) {
@@ -113,7 +113,7 @@ func (m *Map) containers(s *cluster.Snapshot) {
 	}
 }
 
-// join is how each pair of nodes is joined.
+// join computes how each pair of nodes is connected.
 func (m *Map) join(s *cluster.Snapshot) {
 	n := s.Networks[cluster.DefaultNetwork]
 	if n == nil {
@@ -143,7 +143,7 @@ func (m *Map) join(s *cluster.Snapshot) {
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// Summary counts how pairs of nodes are joined: "vxlan": 3.
+// Summary counts the pairs of nodes by backend, for example "vxlan": 3.
 func (m *Map) Summary() map[string]int {
 	out := map[string]int{}
 	for _, t := range m.Tunnels {

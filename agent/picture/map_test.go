@@ -24,7 +24,7 @@ func snapshot(nodes int) *cluster.Snapshot {
 	for i := range nodes {
 		name := fmt.Sprintf("host<%d>", i)
 		address := netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, byte(i % 2), byte(i + 1)}), 24)
-		s.Nodes[name] = &cluster.Node{Name: name, ID: "x", Addresses: []netip.Prefix{address}} // no store's, by its name: markup
+		s.Nodes[name] = &cluster.Node{Name: name, ID: "x", Addresses: []netip.Prefix{address}} // the name contains markup, which the store would reject
 		if i != 1 {
 			set("alive/"+name, `{}`)
 		}
@@ -61,8 +61,8 @@ func TestMap(t *testing.T) {
 	}
 }
 
-// Whatever the size, what is drawn is well-formed, names every host, and what is
-// drawn twice is the same.
+// TestSVG checks for clusters of different sizes that the SVG is well-formed, names every host, and is the same each
+// time.
 func TestSVG(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 1, 2, 3, 4, 5, 7, 16, 40} {

@@ -8,21 +8,21 @@ import (
 	"strings"
 )
 
-// Measures, in pixels.
+// Dimensions in pixels, and limits.
 const (
 	nodeWidth   = 250
 	rowHeight   = 18
 	headHeight  = 50
 	margin      = 40
-	shownRows   = 12 // containers of one node
-	linesUpTo   = 16 // nodes: more, and lines would hide them
+	shownRows   = 12 // maximum number of containers shown per node
+	linesUpTo   = 16 // maximum number of nodes with lines; more lines would hide the nodes
 	legendWidth = 270
-	seenX       = 80 // of a line between two nodes
+	seenX       = 80 // minimum visible length of a line between two nodes
 	seenY       = 40
 )
 
-// colors of networks in order, and of what joins nodes; readable on white, told apart
-// by those who see few colours.
+// colors returns the colors of networks, in order, and of backends. They are readable on white and distinguishable for
+// colour-blind readers.
 func colors() []string {
 	return []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#6a3d9a", "#8c564b"}
 }
@@ -78,7 +78,7 @@ func heightOf(n Node) float64 {
 	return headHeight + rowHeight*float64(min(len(n.Containers), shownRows+1)) + 12
 }
 
-// places puts nodes on a circle where lines are drawn, else into a grid.
+// places arranges the nodes on an ellipse if lines are drawn, or else in a grid.
 func (m *Map) places() (at map[string]box, width, height float64) {
 	at = map[string]box{}
 	tallest := float64(headHeight)
@@ -104,7 +104,7 @@ func (m *Map) places() (at map[string]box, width, height float64) {
 	return at, float64(columns)*(nodeWidth+2*margin) + margin + legendWidth, float64(rows)*(tallest+margin) + margin + 200
 }
 
-// circle puts nodes on an ellipse.
+// circle arranges the nodes on an ellipse.
 func (m *Map) circle(rx, ry, tallest float64) map[string]box {
 	at := map[string]box{}
 	for i, n := range m.Nodes {
@@ -115,8 +115,7 @@ func (m *Map) circle(rx, ry, tallest float64) map[string]box {
 	return at
 }
 
-// apart tells whether the line between any two nodes that are beside each other, and
-// its word, can be seen.
+// apart reports whether the lines between neighbouring nodes, and their labels, are visible.
 func apart(at map[string]box) bool {
 	for a, p := range at {
 		for b, q := range at {
