@@ -9,36 +9,30 @@ import (
 	"github.com/fairlead/fairlead/internal/reference"
 )
 
-const introduction = `# Compatibility with the reference implementation
+const introduction = `# Compatibility with the reference plugins
 
 <!-- Written by test/compat: make compat. Do not edit. -->
 
-This page is written by a test that runs both implementations side by side on
-the same configurations, each on a host of its own (a network namespace): the
-reference plugins ` + reference.PluginsVersion + `, and the reference runtime, ` + "`cnitool` and its `libcni` " + reference.CNIVersion + `.
+A test wrote this page. It runs both implementations with the same configurations, each on its own host (a network
+namespace): the reference plugins ` + reference.PluginsVersion + `, and the reference runtime, ` + "`cnitool` and its `libcni` " + reference.CNIVersion + `.
 
-To reproduce it, as root, on Linux with iproute2, nftables and iptables:
+To reproduce it, as root on Linux with iproute2, nftables and iptables:
 
     go test ./test/compat   # compares, and fails on a difference
     make compat             # writes this page
 
-What this machine's kernel lacks runs in a virtual machine with Debian's (` + "`make test-vm`" + `).
-The reference programs are installed through the Go module proxy into the
-user's cache directory, once.
+Cases that this machine's kernel cannot run use Debian's kernel in a virtual machine (` + "`make test-vm`" + `).
+The reference programs are installed once, as Go modules, in the user's cache directory.
 
-**Equal** means: the result is equal field by field, and so are, after each
-step, the links, addresses, routes and relevant sysctls of host and container,
-who reaches whom and under which address, the addresses held by host-local file
-by file, and the runtime's result cache. Left out is what is random on both
-sides: hardware addresses and the names of the host's ends of links. Every
-other difference is in the list below, and the test fails if one of them is
-not there any more.
+**Equal** means that the result is equal field by field. After each step, these are equal as well: the links, addresses,
+routes and relevant sysctls of host and container; which container reaches which, and from which address; host-local's
+files; and the runtime's result cache. Random values do not count: hardware addresses and the names of host ends. Every
+other difference is in the list below. The test fails if a listed difference disappears.
 
 ## Versions
 
-Each cell stands for one life: ADD, CHECK (from 0.4.0), STATUS and GC (from 1.1.0),
-DEL, DEL again, ADD, the end of the container's namespace, DEL twice (our runtime
-without ` + "`CNI_NETNS`" + `). It is compared with the reference runtime driving the reference plugins.
+Each cell is one life cycle: ADD, CHECK (since 0.4.0), STATUS and GC (since 1.1.0), DEL, DEL again, ADD, the end of the
+container's namespace, and DEL twice (with Fairlead's runtime without ` + "`CNI_NETNS`" + `). It is compared with the reference runtime driving the reference plugins.
 
 `
 
