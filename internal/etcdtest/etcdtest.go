@@ -4,6 +4,7 @@ package etcdtest
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"path/filepath"
 	"strings"
@@ -70,15 +71,19 @@ func (m *Member) address(o Options, i int) {
 	m.client, m.peer = net.JoinHostPort(o.Addrs[i], "2379"), net.JoinHostPort(o.Addrs[i], "2380")
 }
 
-// freePort is an address of loopback on which nobody listens now.
+// freePort returns an address of loopback on which nothing listens. Its port is below the kernel's default range for
+// outgoing connections, so no connection can take it before etcd listens.
 func freePort(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000)))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no free port from 20000 to 31999")
+	return ""
 }
 
 // Endpoints are the members' addresses for clients.
