@@ -125,13 +125,13 @@ func TestIPAMCheck(t *testing.T) {
 	storetest.Put(t, h.s, "nodes/bad", `{`)
 	code, out, errs := h.run("check")
 	for _, words := range []string{
-		"address 10.244.0.18 of network default: container c1 eth0 holds it, of which there is no attachment",
-		"address 10.9.0.3 of network default: container c2 eth0 holds it; the store gave it to nobody",
-		`address 10.250.0.4 of network default: container c3 eth0 holds it; in the store it is ns/x's, on node "other"`,
-		"address 10.250.0.4 of network default: it is on node other, which is removed",
-		"address 10.250.0.5 of network default: the store says that container c8 has it here",
+		"address 10.244.0.18 of network default: container c1 eth0 holds it but has no attachment",
+		"address 10.9.0.3 of network default: container c2 eth0 holds it, but it is free in the store",
+		`address 10.250.0.4 of network default: container c3 eth0 holds it, but the store assigns it to ns/x on node "other"`,
+		"address 10.250.0.4 of network default: it is on node other, which was removed",
+		"address 10.250.0.5 of network default: the store assigns it to container c8 on this node",
 		"block 10.244.0.48/28 of network default: the store assigns it to this node, but this node's file lacks it",
-		"block 10.244.0.64/28 of network default: it is node gone's, which is removed\n    it becomes free after the grace period, or now: fairlead ipam release --node gone",
+		"block 10.244.0.64/28 of network default: it belongs to node gone, which was removed\n    it becomes free after the grace period, or now: fairlead ipam release --node gone",
 		"overlaps with 10.244.0.64/",
 		"block 10.7.0.0/28 of network default: it is in no subnet",
 		"key nodes/bad: read nodes/bad",
@@ -144,7 +144,7 @@ func TestIPAMCheck(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
 	h.block("10.244.0.16/28", "other")
-	h.want(exitWrong, "this node's file has it, and in the store it is node other's", "check")
+	h.want(exitWrong, "this node's file has it, but the store assigns it to node other", "check")
 }
 
 // A release frees blocks and addresses that nobody uses. With --dry-run it changes nothing.
