@@ -1,5 +1,5 @@
-// Package backend joins a node with its peers: pure functions from what is known
-// of them to the kernel objects that should exist here.
+// Package backend computes how a node reaches its peers. Its functions are pure: they map the known nodes to the kernel
+// objects that should exist on this node.
 package backend
 
 import (
@@ -9,59 +9,59 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// Underlay is the link by which this node reaches the others.
+// Underlay is the link through which this node reaches the other nodes.
 type Underlay struct {
 	Link  string
 	Index int
-	MTU   int // bytes
+	MTU   int // in bytes
 }
 
-// Input is all that a backend may know.
+// Input is everything that a backend may use.
 type Input struct {
 	Network  *cluster.Network
 	Conf     cluster.Backend
 	Self     *cluster.Node
-	Blocks   []netip.Prefix // this node's, of the network
+	Blocks   []netip.Prefix // this node's blocks of the network
 	Underlay Underlay
-	Peers    []Peer // those that this backend joins
-	MTU      int    // bytes of the tunnel's link, worked out from the underlay: see MTU
-	KeyFile  string // wireguard: this node's private key
+	Peers    []Peer // the peers that this backend connects
+	MTU      int    // of the tunnel link in bytes, computed from the underlay: see MTU
+	KeyFile  string // wireguard: file with this node's private key
 
-	In      kernel.Side // of an isolated network: the container's side is its namespace
-	Program []string    // wireguard: what starts a device where the kernel has none, see wgd
-	Socket  string      // wireguard: of that device
-	Flannel bool        // vxlan: the link has flannel's name, and is taken over where flannel left it
-	Learned []Learned   // bgp: what neighbours said
-	Others  []Peer      // bgp: those that other backends join
+	In      kernel.Side // for an isolated network: the container's side is the network's namespace
+	Program []string    // wireguard: command that starts a user-space device if the kernel has none, see wgd
+	Socket  string      // wireguard: socket of the user-space device
+	Flannel bool        // vxlan: use flannel's link name, and take over a link that flannel left
+	Learned []Learned   // bgp: routes that neighbours announced
+	Others  []Peer      // bgp: peers that other backends connect
 }
 
 // Peer is another node.
 type Peer struct {
 	Node   *cluster.Node
-	Dst    []netip.Prefix // its blocks of the network, and single addresses that are there
-	Direct bool           // it shares the underlay's link
+	Dst    []netip.Prefix // its blocks of the network, and single addresses that it has
+	Direct bool           // shares the underlay link
 }
 
-// Learned is a route that a BGP neighbour told, with the best next hops.
+// Learned is a route that a BGP neighbour announced, with its best next hops.
 type Learned struct {
 	Dst netip.Prefix
 	Via []netip.Addr
 }
 
-// Problem is a peer that cannot be joined, by name, and why.
+// Problem is a peer that cannot be connected, and the reason.
 type Problem struct {
 	Node string
 	Err  error
 }
 
-// Backend is one way of joining nodes.
+// Backend is one way to connect nodes.
 type Backend struct {
 	Type     string
-	Overhead func(c cluster.Backend, underlay6 bool) int // bytes of each packet
+	Overhead func(c cluster.Backend, underlay6 bool) int // bytes per packet
 	Objects  func(*Input) (kernel.Objects, []Problem)
 }
 
-// Backends are all there are.
+// Backends returns all backends.
 func Backends() []Backend {
 	none := func(cluster.Backend, bool) int { return 0 }
 	return []Backend{
@@ -73,7 +73,7 @@ func Backends() []Backend {
 	}
 }
 
-// Of finds a backend by its type; one that is not valid has none.
+// Of returns the backend of a type, and false if the type is unknown.
 func Of(typ string) (Backend, bool) {
 	for _, b := range Backends() {
 		if b.Type == typ {
@@ -83,22 +83,22 @@ func Of(typ string) (Backend, bool) {
 	return Backend{}, false
 }
 
-// Protocol marks the agent's routes, rules and neighbours.
+// Protocol is the protocol number of the agent's routes, rules and neighbours.
 const Protocol = 103
 
-// Mark is the alias of a link of the agent's.
+// Mark returns the alias of one of the agent's links.
 func Mark(words string) string { return "fairlead-agent " + words }
 
-// six tells whether the underlay is IPv6: it is for a node that has no IPv4 address.
+// six reports whether the underlay is IPv6, which it is for a node without an IPv4 address.
 func (in *Input) six() bool { return underlay6(in.Self) }
 
 func underlay6(n *cluster.Node) bool { return !n.Address(false).IsValid() }
 
-// mark names the network in a link's alias.
+// mark returns a link alias that contains the network's name.
 func (in *Input) mark(typ string) string { return Mark(typ + " " + in.Network.Name) }
 
-// own are this node's own addresses on a tunnel's link: the first of its first block of
-// each family, from which the host itself speaks with containers elsewhere.
+// own returns this node's own addresses on a tunnel link: the first address of its first block in each family. The host
+// uses them to talk to containers on other nodes.
 func (in *Input) own(link string) (out kernel.Objects) {
 	for _, six := range []bool{false, true} {
 		if a := first(in.Blocks, six); a.IsValid() {
@@ -108,8 +108,8 @@ func (in *Input) own(link string) (out kernel.Objects) {
 	return out
 }
 
-// first is the first address of the first block of a family, else the first single
-// address; the zero address if there is neither.
+// first returns the first address of the first block of a family, or else the first single address. It returns the zero
+// address if there is neither.
 func first(list []netip.Prefix, six bool) (a netip.Addr) {
 	for _, p := range list {
 		if p.Addr().Is6() != six {

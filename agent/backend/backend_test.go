@@ -34,7 +34,7 @@ func TestMTU(t *testing.T) {
 	}
 }
 
-// Both nodes of a pair choose the same backend, whatever their addresses.
+// TestChooseIsMutual checks that both nodes of a pair choose the same backend, whatever their addresses.
 func TestChooseIsMutual(t *testing.T) {
 	t.Parallel()
 	type b = cluster.Backend
@@ -60,7 +60,7 @@ func TestChooseIsMutual(t *testing.T) {
 	}
 }
 
-// many is a site of many peers, half of them on the link.
+// many returns an input with n peers, half of them on the node's link.
 func many(n int, list ...cluster.Backend) backend.Input {
 	in := site(network(list...))
 	in.Peers = nil
@@ -76,8 +76,8 @@ func many(n int, list ...cluster.Backend) backend.Input {
 	return in
 }
 
-// What is worked out for thousands of peers takes milliseconds, is the same each
-// time, has each object once, and gives a peer's route after what it needs.
+// TestManyPeers checks that Compile takes milliseconds for thousands of peers and is deterministic. It also checks that
+// no object is listed twice, and that each route follows the objects it needs.
 func TestManyPeers(t *testing.T) {
 	t.Parallel()
 	type b = cluster.Backend
@@ -85,7 +85,7 @@ func TestManyPeers(t *testing.T) {
 		in := many(5000, list...)
 		began := time.Now()
 		r := backend.Compile(in)
-		if took := time.Since(began); took > time.Second { // some 10 ms alone on a processor
+		if took := time.Since(began); took > time.Second { // about 10 ms on an idle processor
 			t.Errorf("%v: %v", list, took)
 		} else {
 			t.Logf("%v: %v", list, took)
@@ -100,7 +100,8 @@ func TestManyPeers(t *testing.T) {
 	}
 }
 
-// ordered: every object once; a route by a neighbour after it and its forwarding entry.
+// ordered checks that each object is listed once, and that a route follows its gateway's neighbour and forwarding
+// entries.
 func ordered(t *testing.T, list kernel.Objects) {
 	t.Helper()
 	seen, neighbours, entries := map[string]bool{}, map[netip.Addr]string{}, map[string]bool{}
@@ -122,7 +123,7 @@ func ordered(t *testing.T, list kernel.Objects) {
 	}
 }
 
-// A peer that cannot be joined hinders no other, in whatever order they come.
+// TestProblemsAreAlone checks that a peer with a problem does not affect the others, in any order.
 func TestProblemsAreAlone(t *testing.T) {
 	t.Parallel()
 	in := many(40, cluster.Backend{Type: cluster.VXLAN})

@@ -7,9 +7,8 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// bgp makes routes of what neighbours said: what lies in the network's subnets, but
-// this node's own and what other backends join. So no neighbour can move what is not
-// the network's.
+// bgp returns routes for what neighbours announced. It accepts only prefixes in the network's subnets that neither this
+// node nor another backend covers. So no neighbour can redirect other traffic.
 func bgp(in *Input) (out kernel.Objects, _ []Problem) {
 	var not []netip.Prefix
 	not = append(not, in.Blocks...)
@@ -29,7 +28,7 @@ func bgp(in *Input) (out kernel.Objects, _ []Problem) {
 	return out, nil
 }
 
-// narrower is a single address that another node has of a block of this one's.
+// narrower reports whether a prefix is a single address, which another node may have from a block of this node.
 func (in *Input) narrower(p netip.Prefix) bool { return p.IsSingleIP() }
 
 func (in *Input) learned(l Learned) kernel.Object {

@@ -15,12 +15,12 @@ import (
 type Result struct {
 	Objects  kernel.Objects
 	Problems []Problem
-	MTU      int               // bytes, of containers' links
-	By       map[string]string // how each peer is joined, by its name: a backend's type, "direct" where it is without its tunnel
-	Tunnels  []string          // the links that carry packets to peers
+	MTU      int               // of container links, in bytes
+	By       map[string]string // peer name -> backend type, or "direct" if the backend skips its tunnel
+	Tunnels  []string          // links that carry packets to peers
 }
 
-// Configured are the backends of a network: those it names, else vxlan.
+// Configured returns the backends of a network. The default is vxlan.
 func Configured(n *cluster.Network) []cluster.Backend {
 	if len(n.Backends) > 0 {
 		return n.Backends
@@ -28,9 +28,8 @@ func Configured(n *cluster.Network) []cluster.Backend {
 	return []cluster.Backend{{Type: cluster.VXLAN}}
 }
 
-// Compile joins this node with its peers, each by the first backend that fits the
-// pair. Conf, MTU, Others and the peers' Direct are worked out here. Equal input has
-// equal output, in order.
+// Compile computes the objects that connect this node to its peers. Each peer uses the first backend that fits both
+// nodes. Compile sets Conf, MTU, Others and the peers' Direct itself. Its output is deterministic.
 func Compile(in Input) Result {
 	list := Configured(in.Network)
 	r := Result{By: make(map[string]string, len(in.Peers)), MTU: MTU(in.Underlay.MTU, underlay6(in.Self), list...)}
@@ -66,8 +65,8 @@ func Compile(in Input) Result {
 	return r
 }
 
-// join adds what one backend needs; one that has nobody to join needs nothing, but
-// bgp, which learns of others.
+// join adds the objects of one backend. A backend without peers adds none, except bgp, which learns routes from
+// neighbours.
 func (r *Result) join(in *Input) {
 	b, ok := Of(in.Conf.Type)
 	if !ok || len(in.Peers) == 0 && b.Type != cluster.BGP {
@@ -78,8 +77,7 @@ func (r *Result) join(in *Input) {
 	r.Problems = append(r.Problems, problems...)
 }
 
-// Choose is the first backend that fits a pair of nodes, by its place in the list.
-// Both nodes choose the same.
+// Choose returns the index of the first backend that fits both nodes. Both nodes choose the same backend.
 func Choose(list []cluster.Backend, self, peer *cluster.Node) (int, error) {
 	return choose(list, self, peer, Direct(self, peer))
 }
@@ -96,7 +94,7 @@ func choose(list []cluster.Backend, self, peer *cluster.Node, direct bool) (int,
 	return -1, errors.Join(errs...)
 }
 
-// unfit says why a backend cannot join two nodes.
+// unfit returns the reason why a backend cannot connect two nodes, or nil.
 func unfit(b cluster.Backend, self, peer *cluster.Node, direct bool) error {
 	if a := samePlace(self, peer); a.IsValid() {
 		return fmt.Errorf("%s has this node's own address %s: if it is an earlier name of this node, remove it (fairlead node remove)", peer.Name, a)
@@ -126,7 +124,7 @@ func unfit(b cluster.Backend, self, peer *cluster.Node, direct bool) error {
 	return nil
 }
 
-// samePlace is an address that two nodes have both.
+// samePlace returns an address that both nodes have.
 func samePlace(a, b *cluster.Node) netip.Addr {
 	for _, six := range []bool{false, true} {
 		if x := a.Address(six); x.IsValid() && x == b.Address(six) {
@@ -151,20 +149,19 @@ func words(n *cluster.Node) string {
 	return strings.Join(out, ", ")
 }
 
-// Direct tells whether two nodes share a link: each one's address, of the family of
-// their underlay, lies in the other's prefix.
+// Direct reports whether two nodes share a link: each node's underlay address lies in the other's prefix.
 func Direct(a, b *cluster.Node) bool { return directIn(a, b, underlay6(a)) }
 
 func directIn(a, b *cluster.Node, six bool) bool {
 	p, q := a.Prefix(six), b.Prefix(six)
-	if b.Flannel != nil && p.IsValid() && q.IsValid() { // flannel tells no length
+	if b.Flannel != nil && p.IsValid() && q.IsValid() { // a flannel node does not publish its prefix length
 		return p.Masked().Contains(q.Addr())
 	}
 	return p.IsValid() && q.IsValid() && p.Masked().Contains(q.Addr()) && q.Masked().Contains(p.Addr())
 }
 
-// MTU is what an underlay's leaves of each packet under the one of several backends
-// that takes most: a container's packet may go by any.
+// MTU returns the underlay's MTU minus the largest overhead among the backends, because a container's packet may use
+// any of them.
 func MTU(underlay int, underlay6 bool, list ...cluster.Backend) int {
 	most := 0
 	for _, c := range list {
@@ -175,11 +172,11 @@ func MTU(underlay int, underlay6 bool, list ...cluster.Backend) int {
 	return underlay - most
 }
 
-// Table is the agent's nftables table, of family inet.
+// Table is the name of the agent's nftables table, in family inet.
 const Table = "fairlead-agent"
 
-// Clamp are the rules by which both ends of a TCP connection that goes through links
-// send segments that fit, whatever they take their own link's MTU to be.
+// Clamp returns the rules that clamp the TCP MSS to the path MTU for connections through the links. They work whatever
+// MTU the endpoints' own links have.
 func Clamp(links []string) kernel.Objects {
 	if len(links) == 0 {
 		return nil
@@ -204,8 +201,8 @@ func tunnels(list kernel.Objects) (out []string) {
 	return out
 }
 
-// plain are routes to a peer without a tunnel; dst of a family of which no address
-// of the peer is on the link are returned.
+// plain returns the routes to a peer without a tunnel. It returns in rest the destinations of a family in which the
+// peer has no address on the link.
 func (in *Input) plain(p Peer) (out kernel.Objects, rest []netip.Prefix) {
 	for _, d := range p.Dst {
 		if six := d.Addr().Is6(); directIn(in.Self, p.Node, six) {

@@ -7,13 +7,13 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// IPIPName is the name of the link.
+// IPIPName is the name of the IPIP link.
 const IPIPName = "fl-ipip"
 
-// ipipOverhead is one more IPv4 header: RFC 2003.
+// ipipOverhead returns the size of the outer IPv4 header, in bytes: RFC 2003.
 func ipipOverhead(cluster.Backend, bool) int { return 20 }
 
-// ipip is a link, over IPv4 and for IPv4, whose routes' gateways are the other ends.
+// ipip returns one link, which carries IPv4 over IPv4, and routes whose gateways are the remote endpoints.
 func ipip(in *Input) (out kernel.Objects, problems []Problem) {
 	out = append(out, &kernel.IPIP{In: in.In, Name: IPIPName, Local: in.Self.Address(false), MTU: in.MTU, OwnerTag: in.mark("ipip")})
 	for _, a := range in.own(IPIPName) {

@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/agent/backend/wgd"
 )
 
-// The test's program is a WireGuard device in user space, too.
+// TestMain lets the test binary run as a user-space WireGuard device.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[1] == wgd.Command {
 		if err := wgd.Run(context.Background(), os.Args[2], os.Args[3]); err != nil {

@@ -16,7 +16,8 @@ const (
 	vxlanPort = cluster.DefaultPort
 )
 
-// vxlanOverhead is an Ethernet header in VXLAN (8), UDP (8) and IP: RFC 7348, section 5.
+// vxlanOverhead returns the size of the inner Ethernet header and the VXLAN (8), UDP (8) and IP headers: RFC 7348,
+// section 5.
 func vxlanOverhead(_ cluster.Backend, underlay6 bool) int {
 	const ethernet, vxlan, udp, ipv4, ipv6 = 14, 8, 8, 20, 40
 	if underlay6 {
@@ -25,11 +26,10 @@ func vxlanOverhead(_ cluster.Backend, underlay6 bool) int {
 	return ethernet + vxlan + udp + ipv4
 }
 
-// VXLANName is the name of the link of a VNI.
+// VXLANName returns the link name for a VNI.
 func VXLANName(vni int) string { return "fl-vx." + strconv.Itoa(vni) }
 
-// VXLANMAC is the hardware address of a node's link: as it follows from the node's
-// name, nobody has to tell it.
+// VXLANMAC returns the MAC address of a node's link. It is derived from the node's name, so nodes need not publish it.
 func VXLANMAC(node string, vni int) string { return kernel.MAC("vxlan", node, strconv.Itoa(vni)) }
 
 func (in *Input) vni() int {
@@ -39,8 +39,8 @@ func (in *Input) vni() int {
 	return cmp.Or(in.Conf.VNI, vxlanVNI)
 }
 
-// vxlan is one link, and for each peer, in this order, its neighbour, its forwarding
-// entry and its routes: no packet is sent to where it would have to be asked for.
+// vxlan returns one link and for each peer its neighbour entry, forwarding entry and routes, in this order. So no
+// packet leaves before its destination can be resolved.
 func vxlan(in *Input) (out kernel.Objects, problems []Problem) {
 	if in.Flannel {
 		return flannel(in)
@@ -48,7 +48,7 @@ func vxlan(in *Input) (out kernel.Objects, problems []Problem) {
 	return in.vxlanOn(VXLANName(in.vni()))
 }
 
-// vxlanOn is a link by name, over the family of addresses that Self has.
+// vxlanOn returns the objects for a link with the given name, over the address family that Self has.
 func (in *Input) vxlanOn(name string) (out kernel.Objects, problems []Problem) {
 	vni := in.vni()
 	out = append(out, &kernel.VXLAN{
@@ -91,8 +91,8 @@ func (in *Input) macOf(n *cluster.Node) (string, error) {
 	return mac, nil
 }
 
-// through are a peer's objects on the tunnel. Its routes go by an address that is in
-// its first block, and only a name for its hardware address.
+// through returns a peer's objects on the tunnel. Its routes use an address from its first block as the gateway. That
+// address only resolves to the peer's MAC address.
 func (in *Input) through(p Peer, dst []netip.Prefix, link, mac string) (out kernel.Objects) {
 	var gateway, gateway6 netip.Addr
 	out = make(kernel.Objects, 0, 3+len(dst))

@@ -12,29 +12,27 @@ import (
 	"time"
 )
 
-// Keys are a node's WireGuard keys: a file with the private one, and beside it,
-// while it is being turned, the next one. Root alone can read them.
+// Keys are a node's WireGuard keys: the file with the private key and, during a rotation, a second file with the next
+// key. Only root can read them.
 //
-// A device has one key, and a session ends with it. So that none is missed a key is
-// turned in two steps. The next key is made and published as the node's key, the
-// present one as its previous; the device goes on with the present one. Peers now
-// know both, and leave the addresses with the previous. After Grace the device gets
-// the next key: its first packet to a peer makes a session of it at once, since the
-// peer knows it, and by that session the peer sees that it is in use and moves the
-// addresses (kernel.WireGuard). The node publishes no previous key any more, by which
-// peers that hear nothing of it move them, too.
+// A device has one key, and its sessions end when the key changes. To lose no packet, Turn rotates a key in two steps.
+// First it creates the next key and publishes it as the node's key, with the current key as the previous one. The
+// device still uses the current key. Peers know both keys and leave the addresses with the previous one.
+//
+// After Grace the device gets the next key. Its first packet to a peer starts a session, because the peer knows the
+// key. The peer sees from that session that the key is in use and moves the addresses (kernel.WireGuard). The node then
+// publishes no previous key, so peers without a session move the addresses, too.
 type Keys struct {
 	File string
 }
 
-// Grace is how long a next key is known before it is used.
+// Grace is the time between publishing a key and using it.
 const Grace = time.Minute
 
 func (k Keys) next() string { return k.File + ".next" }
 
-// Turn makes the first key, turns it when it is older than every (0: never), and
-// says what the node has to publish. It is to be called now and then; the device's
-// key is always that in File.
+// Turn creates the first key, rotates a key older than every (0: never), and returns the public keys to publish. The
+// caller calls it regularly. The device's key is always the one in File.
 func (k Keys) Turn(now time.Time, every time.Duration) (public, previous string, err error) {
 	made, err := k.born(k.File, now)
 	if errors.Is(err, os.ErrNotExist) {
@@ -72,8 +70,8 @@ func (k Keys) turning() (public, previous string, err error) {
 	return public, previous, err
 }
 
-// born is when a key was made. One from the future, as a clock that was set back
-// makes it, counts from now on: else it would be used until that future.
+// born returns the creation time of a key. A time in the future, after the clock was set back, is replaced by now.
+// Otherwise the key would be used until that time.
 func (k Keys) born(file string, now time.Time) (time.Time, error) {
 	st, err := os.Stat(file)
 	if err == nil && st.ModTime().After(now) {
@@ -85,7 +83,7 @@ func (k Keys) born(file string, now time.Time) (time.Time, error) {
 	return st.ModTime(), nil
 }
 
-// makeKey writes a new key; one that is there is kept.
+// makeKey writes a new key. It keeps an existing one.
 func makeKey(file string) error {
 	key, err := ecdh.X25519().GenerateKey(rand.Reader)
 	if err != nil {

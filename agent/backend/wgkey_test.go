@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/agent/backend"
 )
 
-// A key is made once, turned in two steps, and never readable by others.
+// TestKeys checks that a key is created once, rotated in two steps, and never readable by others.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	k := backend.Keys{File: filepath.Join(t.TempDir(), "state", "wireguard.key")}
@@ -49,7 +49,7 @@ func TestKeys(t *testing.T) {
 	if a, b := step("at once again", time.Second, day); a != next || b != first {
 		t.Errorf("at once again %q and %q", a, b)
 	}
-	// The next key's file says when it was made: now, as a clock of the test has no say in that.
+	// The next key's age is its file's modification time, which is now: the test's clock does not affect it.
 	if a, b := step("after the grace", backend.Grace+time.Second, day); a != next || b != "" {
 		t.Errorf("after the grace %q and %q, want %q alone", a, b, next)
 	}
@@ -58,7 +58,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// A clock that was set back by a year keeps a key for its time, and not for that year.
+// TestKeyClock checks that a key is used for its normal time, and not a year longer, after the clock was set back by a
+// year.
 func TestKeyClock(t *testing.T) {
 	t.Parallel()
 	k := backend.Keys{File: filepath.Join(t.TempDir(), "wireguard.key")}

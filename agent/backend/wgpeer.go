@@ -8,12 +8,12 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// wireguardPeers puts peers together by their keys: a device knows a peer by that
-// alone, so of two that differ each would take the other's addresses away.
+// wireguardPeers collects peers by public key. A device identifies a peer by its key only, so two peers with the same
+// key would take each other's addresses.
 type wireguardPeers struct {
 	list []kernel.WireGuardPeer
-	at   map[string]int    // in the list, by key's bytes
-	name map[string]string // whose a key is
+	at   map[string]int    // key bytes -> index in list
+	name map[string]string // key bytes -> node name
 }
 
 func newWireguardPeers(self *cluster.Node) *wireguardPeers {
@@ -26,8 +26,7 @@ func newWireguardPeers(self *cluster.Node) *wireguardPeers {
 	return w
 }
 
-// add adds a peer. A machine whose node has another name by now is in the store twice,
-// at one address, and is one peer.
+// add adds a peer. A renamed node is in the store twice, with the same address, and becomes one peer.
 func (w *wireguardPeers) add(node string, p kernel.WireGuardPeer) error {
 	keys := []string{p.PublicKey}
 	if p.Previous != "" {
@@ -55,7 +54,7 @@ func (w *wireguardPeers) add(node string, p kernel.WireGuardPeer) error {
 	return nil
 }
 
-// keyBytes are what a key in base64 stands for: several words may stand for the same.
+// keyBytes decodes a base64 key. Several base64 strings may decode to the same key.
 func keyBytes(key string) (string, error) {
 	raw, err := base64.StdEncoding.DecodeString(key)
 	if err != nil || len(raw) != 32 {
@@ -64,7 +63,7 @@ func keyBytes(key string) (string, error) {
 	return string(raw), nil
 }
 
-// badKey says what is wrong with the keys that a node published.
+// badKey returns an error if the keys that a node published are invalid.
 func badKey(n *cluster.Node) error {
 	for _, k := range []string{publicKey(n), n.Previous} {
 		if _, err := keyBytes(k); k != "" && err != nil {

@@ -9,14 +9,14 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// A node whose key is none, is another's or is this node's own is not joined, by name,
-// and the others are: a device refuses all peers for one bad key, and knows a peer by
-// its key alone.
+// TestBadKeysAreAlone checks that a node is reported and skipped if its key is invalid, belongs to another node, or is
+// this node's own. The other peers are connected. A device rejects all peers for one bad key, and identifies a peer by
+// its key.
 func TestBadKeysAreAlone(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(self, peer *cluster.Node)
-		want   string // of the peer's problem; "": it is joined
+		want   string // text of the peer's problem; "": it is connected
 	}{
 		"good":                {func(_, p *cluster.Node) {}, ""},
 		"no base64":           {func(_, p *cluster.Node) { p.WireGuard = "x\n" }, `of m: "x\n" is no key`},

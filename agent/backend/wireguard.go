@@ -8,13 +8,13 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// WireGuardName is the name of the link.
+// WireGuardName is the name of the WireGuard link.
 const WireGuardName = "fl-wg"
 
 const wireguardPort = 51820
 
-// wireguardOverhead is a message's header and tag (32), UDP (8) and IP: WireGuard's
-// paper, section 5.4.6.
+// wireguardOverhead returns the size of the message header and tag (32), UDP (8) and IP headers: WireGuard paper,
+// section 5.4.6.
 func wireguardOverhead(_ cluster.Backend, underlay6 bool) int {
 	const message, udp, ipv4, ipv6 = 32, 8, 20, 40
 	if underlay6 {
@@ -23,8 +23,7 @@ func wireguardOverhead(_ cluster.Backend, underlay6 bool) int {
 	return message + udp + ipv4
 }
 
-// wireguard is one link, of which each node is a peer that may use the addresses of
-// its blocks.
+// wireguard returns one link with each node as a peer, whose allowed IPs are its blocks.
 func wireguard(in *Input) (out kernel.Objects, problems []Problem) {
 	port := cmp.Or(in.Conf.Port, wireguardPort)
 	link := &kernel.WireGuard{Name: WireGuardName, KeyFile: in.KeyFile, Port: port, MTU: in.MTU, OwnerTag: in.mark("wireguard"), Program: in.Program, Socket: in.Socket}

@@ -1,6 +1,5 @@
-// Package bgp speaks BGP for a node: it tells neighbours the node's addresses, and
-// keeps what they tell as plain data. It programs nothing: the agent makes routes of
-// what was learned.
+// Package bgp runs a BGP speaker for a node. It announces the node's addresses to neighbours and returns their routes
+// as plain data. It does not program the kernel: the agent creates the routes.
 package bgp
 
 import (
@@ -12,18 +11,18 @@ import (
 	"github.com/fairlead/fairlead/agent/cluster"
 )
 
-// Config is what a speaker should be.
+// Config is the configuration of a speaker.
 type Config struct {
 	ASN      uint32
 	RouterID netip.Addr   // IPv4
-	Local    []netip.Addr // of this node: sessions use them, and neighbours send packets there
-	Port     int          // TCP, where it listens; 0: 179
+	Local    []netip.Addr // this node's addresses: session endpoints and next hops
+	Port     int          // TCP port to listen on; 0: 179
 
 	Neighbours []Neighbour
 	Advertise  []netip.Prefix
 }
 
-// Neighbour is another speaker.
+// Neighbour is a BGP neighbour.
 type Neighbour struct {
 	Address netip.Addr
 	ASN     uint32
@@ -35,8 +34,8 @@ const (
 	defaultPort = 179
 )
 
-// Configure is the configuration of a node: its neighbours are the routers of its
-// backend or, if it names none, all other nodes.
+// Configure returns a node's configuration. Its neighbours are the backend's routers or, if there are none, all other
+// nodes.
 func Configure(conf cluster.Backend, self *cluster.Node, nodes []*cluster.Node, advertise []netip.Prefix) Config {
 	c := Config{ASN: cmp.Or(conf.ASN, defaultASN), RouterID: routerID(self), Advertise: slices.SortedFunc(slices.Values(advertise), netip.Prefix.Compare)}
 	for _, a := range self.Addresses {
@@ -55,8 +54,8 @@ func Configure(conf cluster.Backend, self *cluster.Node, nodes []*cluster.Node, 
 	return c
 }
 
-// routerID is the node's IPv4 address or, where it has none, a number that follows
-// from its name and is no address of a host: RFC 6286, section 2.1.
+// routerID returns the node's IPv4 address. For a node without one it derives a number from the node's name that is not
+// a host address: RFC 6286, section 2.1.
 func routerID(n *cluster.Node) netip.Addr {
 	if a := n.Address(false); a.IsValid() {
 		return a
@@ -67,7 +66,7 @@ func routerID(n *cluster.Node) netip.Addr {
 	return netip.AddrFrom4([4]byte{240 | byte(sum>>24)&0x0f, byte(sum >> 16), byte(sum >> 8), byte(sum)})
 }
 
-// local is this node's address of a family; the zero address if it has none.
+// local returns this node's address of a family, or the zero address if it has none.
 func (c Config) local(six bool) netip.Addr {
 	for _, a := range c.Local {
 		if a.Is6() == six {
