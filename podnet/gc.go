@@ -52,8 +52,7 @@ func (c *collection) tearDownOld(ctx context.Context, id string, began time.Time
 	return c.m.tearDown(bounded, id)
 }
 
-// collectNetworks makes each network of the configuration remove the rest. It lists the plugins' attachments before it
-// lists the ones to keep.
+// collectNetworks makes each network of the configuration remove everything except the attachments to keep.
 func (c *collection) collectNetworks(ctx context.Context) error {
 	if err := c.attachments(); err != nil {
 		return err // without the list, attachments of valid pods would be removed
