@@ -18,7 +18,7 @@ import (
 	"github.com/fairlead/fairlead/libcni"
 )
 
-// Every case is a list that a runtime takes, under a title of its own.
+// TestCases checks that a runtime accepts the list of every case, and that titles are unique.
 func TestCases(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
@@ -39,7 +39,7 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// Every target is of a figure that a full run has, with every side.
+// TestTargets checks that a full run measures the figure of every target, with all its sides.
 func TestTargets(t *testing.T) {
 	t.Parallel()
 	var full figures.Report
@@ -64,11 +64,11 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// The processors' time goes on, and is not all idle.
+// TestTicks checks that the processor time advances and is not all idle.
 func TestTicks(t *testing.T) {
 	t.Parallel()
 	idle, all := ticks()
-	for end := time.Now().Add(50 * time.Millisecond); time.Now().Before(end); { // busy
+	for end := time.Now().Add(50 * time.Millisecond); time.Now().Before(end); { // keep the processor busy
 	}
 	idleNow, allNow := ticks()
 	if idle <= 0 || all <= idle || allNow <= all || allNow-all <= idleNow-idle {
@@ -89,7 +89,7 @@ func TestEcho(t *testing.T) {
 	}
 }
 
-// A run of two rounds has every figure, and the floor can do every case.
+// TestRun checks that a run of two rounds has every figure, and that the floor supports every case.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	programs := buildPrograms(t)
@@ -136,7 +136,7 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// interrupt ends a run in the middle of a case: it says so, and nothing is left.
+// interrupt interrupts a run during a case. The run must report it and leave nothing behind.
 func interrupt(t *testing.T, programs string) {
 	temp := t.TempDir()
 	cmd := benchCommand("-case", "^node: .*portmap", "-programs", programs)
@@ -149,7 +149,7 @@ func interrupt(t *testing.T, programs string) {
 		t.Fatal(err)
 	}
 	line, _ := bufio.NewReader(said).ReadString('\n')
-	time.Sleep(500 * time.Millisecond) // at work by now, for many seconds
+	time.Sleep(500 * time.Millisecond) // the run takes many seconds, so it is working now
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func interrupt(t *testing.T, programs string) {
 	}
 }
 
-// peakOf measures an empty program, and a program with a large child, whose exit code it passes on.
+// peakOf measures an empty program and a program with a large child, whose exit code must be passed on.
 func peakOf(t *testing.T, programs string) {
 	kib := func(name string, want int, argv ...string) int {
 		script := filepath.Join(t.TempDir(), "run")

@@ -5,27 +5,27 @@ import (
 	"strings"
 )
 
-// benchCase is a list and what is done with it.
+// benchCase is a plugin list and how to measure it.
 type benchCase struct {
 	group, name string
-	list        string // a conflist; $SIDE in its name keeps sides apart
-	floor       string // its kernel work, in the words of bench/floor; "": none, a program's start is all
-	only        string // the plugin whose time alone counts
-	chained     bool   // which is not the list's first
+	list        string // a conflist; $SIDE in its name is replaced by the side
+	floor       string // its kernel work in the terms of bench/floor; "": only the start of a program
+	only        string // measure only this plugin
+	chained     bool   // that plugin is not the list's first
 	ports       bool   // every attachment has a host port
 	ifname      string // "": eth0
 	setup       []string
-	needs       string   // a link type that not every kernel has, see lacks
-	alone       bool     // the reference has no such plugin
-	more        []string // sides besides ours, the reference and the floor
+	needs       string   // a link type that some kernels lack, see lacks
+	alone       bool     // the reference implementation has no such plugin
+	more        []string // sides in addition to "ours", the reference and the floor
 	verbs       []string // nil: ADD, CHECK, DEL
 
-	jobs, atOnce int  // attachments that are measured together; 0: one
-	node         bool // few long rounds
+	jobs, atOnce int  // attachments measured together; 0: one
+	node         bool // few but long rounds
 	levels       []int
 	networks     []network
-	before       func(*world) error        // makes what must exist
-	answered     func(*world, *side) error // returns when the new container has answered
+	before       func(*world) error        // creates what the case requires
+	answered     func(*world, *side) error // returns after the new container has answered
 }
 
 func (c benchCase) title() string { return c.group + ": " + c.name }
@@ -46,7 +46,7 @@ func (c benchCase) rounds(n int) int {
 	return n
 }
 
-// The groups.
+// These are the groups of cases.
 const (
 	groupLists    = "lists"
 	groupPlugins  = "plugins"
@@ -62,17 +62,17 @@ func cases(quick bool) []benchCase {
 	return slices.Concat(listCases(), exampleCases(), pluginCases(), atOnceCases(), heldCases(), packetCases(), nodeCases(quick), standingCases(quick))
 }
 
-// conflist makes a list of plugins, $SIDE in its name.
+// conflist returns a plugin list with $SIDE in its name.
 func conflist(name string, plugins ...string) string {
 	return `{"cniVersion": "1.0.0", "name": "` + name + `-$SIDE", "plugins": [` + strings.Join(plugins, ", ") + `]}`
 }
 
-// ipamOn hands out addresses of 10.N.0.0/16.
+// ipamOn returns the IPAM configuration for 10.N.0.0/16.
 func ipamOn(n string) string {
 	return `"ipam": {"type": "host-local", "subnet": "10.` + n + `.0.0/16", "routes": [{"dst": "0.0.0.0/0"}]}`
 }
 
-// The plugins of which lists are made.
+// The following functions return plugin configurations.
 func bridgePlugin(more string) string {
 	return `{"type": "bridge", "bridge": "bench0", "isGateway": true, ` + more + ipamOn("77") + `}`
 }
@@ -88,10 +88,10 @@ const (
 	tuning       = `{"type": "tuning", "sysctl": {"net.core.somaxconn": "500"}}`
 )
 
-// bridgeUp is the bridge, which is there: what every side starts from.
+// bridgeUp returns the commands that create the bridge, which exists on every side before the measurement.
 func bridgeUp() []string { return []string{"link add bench0 type bridge", "link set bench0 up"} }
 
-// fullChain is the project's measure of a chain.
+// fullChain returns the case by which the project measures a chain.
 func fullChain() benchCase {
 	return benchCase{
 		list:  conflist("chain", bridgePlugin(masqNFT), portmap, bandwidth, firewall, tuning),

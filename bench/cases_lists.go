@@ -7,7 +7,7 @@ import (
 	"github.com/fairlead/fairlead/examples"
 )
 
-// The names of cases that targets are of.
+// These are the names of cases with targets.
 const (
 	plainName       = "bridge + host-local"
 	masqNFTName     = "the same, masquerade by nftables"
@@ -15,7 +15,7 @@ const (
 	chainName       = "bridge, portmap, bandwidth, firewall, tuning"
 )
 
-// listCases are lists that grow plugin by plugin.
+// listCases returns lists that grow by one plugin at a time.
 func listCases() []benchCase {
 	list := []benchCase{
 		{name: plainName, list: conflist("plain", bridgePlugin("")), floor: "bridge:bench0", more: everySide()},
@@ -40,11 +40,10 @@ func listCases() []benchCase {
 	return list
 }
 
-// everySide is every way of ours to do a list, and the reference's plugins under our runtime.
+// everySide returns every way to run Fairlead's plugins, and the reference plugins under Fairlead's runtime.
 func everySide() []string { return []string{ownRuntime, fused, library, theirsUnderOur} }
 
-// exampleCases are the project's example lists; two of them ask a DHCP server,
-// whose time counts.
+// exampleCases returns the project's example lists. Two of them use a DHCP server, whose time is included.
 func exampleCases() (list []benchCase) {
 	for _, c := range []benchCase{
 		{name: "10-my-network.conflist", floor: "bridge:cni0 masq port bandwidth", ports: true, setup: bridgeNamed("cni0"), more: []string{fused, library}},
@@ -65,11 +64,11 @@ func bridgeNamed(name string) []string {
 	return []string{"link add " + name + " type bridge", "link set " + name + " up"}
 }
 
-// example is an example as a list, its network named after the side.
+// example returns an example as a list, with the side in the network's name.
 func example(file string) string {
 	raw, err := examples.Networks.ReadFile(file)
 	if err != nil {
-		panic(err) // it is in the binary, or the test of the cases fails
+		panic(err) // the example is embedded, and the test of the cases covers it
 	}
 	text := string(raw)
 	_, rest, _ := strings.Cut(text, `"name": "`)
@@ -82,7 +81,7 @@ func example(file string) string {
 	return strings.Replace(text, `"name": "`+name+`"`, `"name": "`+name+`-$SIDE"`, 1)
 }
 
-// subnetEnv is what flanneld writes.
+// subnetEnv writes flanneld's subnet file.
 func subnetEnv(*world) error {
 	if err := os.MkdirAll("/run/flannel", 0o755); err != nil {
 		return err

@@ -1,6 +1,6 @@
 package main
 
-// pluginCases are each plugin's own processes, as a runtime waits for them.
+// pluginCases returns a case for each plugin, measured as a process that a runtime waits for.
 func pluginCases() []benchCase {
 	up0 := []string{"link add up0 type veth peer name up1", "link set up0 up", "link set up1 up"}
 	on := func(typ string) string {
@@ -30,9 +30,9 @@ func pluginCases() []benchCase {
 	for i := range first {
 		switch first[i].only {
 		case "sbr":
-			first[i].verbs = []string{"ADD", "DEL"} // the reference's CHECK fails after its own ADD
+			first[i].verbs = []string{"ADD", "DEL"} // the reference plugin's CHECK fails after its own ADD
 		case "vrf":
-			first[i].needs, first[i].verbs = "vrf", []string{"ADD", "DEL"} // nor does its bridge's CHECK find the routes again
+			first[i].needs, first[i].verbs = "vrf", []string{"ADD", "DEL"} // the reference bridge's CHECK does not find the moved routes either
 		}
 		first[i].group, first[i].name = groupPlugins, first[i].only
 	}

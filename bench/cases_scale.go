@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/bench/figures"
 )
 
-// atOnceCases are so many operations at the same time.
+// atOnceCases returns cases with many concurrent operations.
 func atOnceCases() (list []benchCase) {
 	for _, n := range []int{1, 2, 4, 8, 16} {
 		plain := benchCase{name: fmt.Sprintf("%s, %d at once", plainName, n), list: conflist("plain", bridgePlugin("")), floor: "bridge:bench0", setup: bridgeUp()}
@@ -26,7 +26,7 @@ func atOnceCases() (list []benchCase) {
 	return list
 }
 
-// heldCases are with addresses held by others.
+// heldCases returns cases in which other containers hold addresses.
 func heldCases() (list []benchCase) {
 	for _, n := range []int{0, 1000, 10000, 50000} {
 		list = append(list, benchCase{group: groupHeld, name: heldBy(n), only: "host-local",
@@ -60,7 +60,7 @@ func hold(n int) func(*world) error {
 	}
 }
 
-// standingCases are with attachments that stand on several networks already.
+// standingCases returns cases with existing attachments on several networks.
 func standingCases(quick bool) []benchCase {
 	levels := []int{0, 100, 1000, 5000}
 	if quick {
@@ -78,7 +78,7 @@ func standingCases(quick bool) []benchCase {
 	return list
 }
 
-// bridges is how many there are: of 5,000 attachments the last 1,400 stand on ptp.
+// bridges is the number of bridges. The last 1,400 of 5,000 attachments are on ptp.
 const (
 	bridges    = 4
 	bridgeRoom = 900
@@ -95,7 +95,7 @@ func onBridge(i int, more string) string {
 	return fmt.Sprintf(`{"type": "bridge", "bridge": "bench%d", "isGateway": true, %s%s}`, i, more, ipamOn(strconv.Itoa(80+i)))
 }
 
-// networks are bridges and one of point-to-point links, with what is chained.
+// networks returns the bridges and one ptp network, each with the chained plugins.
 func networks(name, more, words string, chained ...string) (list []network) {
 	for i := range bridges {
 		list = append(list, network{room: bridgeRoom, floor: fmt.Sprintf("bridge:bench%d", i) + words,
@@ -104,10 +104,10 @@ func networks(name, more, words string, chained ...string) (list []network) {
 	return append(list, network{room: 1 << 15, floor: "ptp" + words, list: conflist(name+"-ptp", append([]string{ptpPlugin}, chained...)...)})
 }
 
-// nodePods is how many a node holds.
+// nodePods is the number of pods on a node.
 const nodePods = 250
 
-// nodeCases are a node that comes up and one that is drained.
+// nodeCases returns the start of a whole node and its drain.
 func nodeCases(quick bool) []benchCase {
 	const atOnce = 16
 	pods := nodePods
@@ -127,7 +127,7 @@ func nodeCases(quick bool) []benchCase {
 	return list
 }
 
-// packetCases are until a new container has answered its first packet.
+// packetCases returns cases that last until a new container has answered its first packet.
 func packetCases() []benchCase {
 	from := benchCase{name: "from the container to its gateway", list: conflist("plain", bridgePlugin("")), answered: func(w *world, s *side) error {
 		return ping(w.netns[s.word+"-0"], netip.MustParseAddr("10.77.0.1"), answerWithin)
@@ -145,11 +145,11 @@ func packetCases() []benchCase {
 	return list
 }
 
-// answerWithin is how long an answer is waited for. A neighbour that is not told
-// believes in an address's old owner for half a minute.
+// answerWithin limits the wait for an answer. Without an announcement, a neighbour keeps the address's old MAC address
+// for half a minute.
 const answerWithin = 3 * time.Second
 
-// neighbours are containers on each side's bridge that were there before.
+// neighbours creates containers on each side's bridge before the measurement.
 func neighbours(w *world) error {
 	for _, s := range w.sides {
 		name := "neighbour-" + s.word

@@ -13,12 +13,11 @@ import (
 	"github.com/fairlead/fairlead/internal/reference"
 )
 
-// insideVariable says that the process is in its own namespaces already, and
-// which directory is its own.
+// insideVariable tells the process that it is already in its own namespaces. Its value is the process's directory.
 const insideVariable = "FAIRLEAD_BENCH"
 
-// enter builds what is needed and runs this program again in namespaces of its
-// own, which end with it. It waits for it whatever happens, to clean up.
+// enter builds the programs and runs this program again in new namespaces, which end with it. It always waits for that
+// process, to clean up.
 func (o options) enter(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "fairlead-bench")
 	if err != nil {
@@ -50,7 +49,7 @@ func (o options) enter(ctx context.Context) error {
 	return err
 }
 
-// build makes a directory with every side's programs.
+// build creates a directory with every side's programs.
 func build(dir string) error {
 	if dir == "" {
 		return errors.New("-build: say with -programs into which directory")
@@ -89,8 +88,8 @@ func compile(in, out, pkg string) error {
 	return errors.Join(install(linked, out), os.Remove(linked))
 }
 
-// install copies a program, as a package manager does. What the linker wrote
-// page by page is in the page cache that way, and starts up to 0.4 ms later.
+// install copies a program, as a package manager does. A file straight from the linker is spread over single pages of
+// the page cache and starts up to 0.4 ms later.
 func install(from, to string) error {
 	raw, err := os.ReadFile(from)
 	if err != nil {

@@ -11,15 +11,15 @@ import (
 	"github.com/fairlead/fairlead/bench/load"
 )
 
-// network is one on which attachments stand; a bridge holds 1,023.
+// network is a network with existing attachments. A bridge has at most 1,023 ports.
 type network struct {
 	list  string
 	floor string
 	room  int
 }
 
-// growing measures a case at each of its levels, with so many attachments
-// standing on every side. One that cannot get there in time takes no part any more.
+// growing measures a case at each of its levels, with that many existing attachments on every side. A side that is too
+// slow to reach a level drops out.
 func (w *world) growing() (rows []figures.Row, err error) {
 	stand := 0
 	for _, level := range w.c.levels {
@@ -50,8 +50,8 @@ func (w *world) growing() (rows []figures.Row, err error) {
 	return rows, nil
 }
 
-// settle waits until the kernel has done what it does of its own accord for new
-// links, which goes on for a while; on a machine that never rests not forever.
+// settle waits until the kernel has finished its background work for new links. On a busy machine it gives up after a
+// while.
 func (w *world) settle() {
 	const window = time.Second
 	for end := time.Now().Add(3 * w.options.limit); time.Now().Before(end) && w.ctx.Err() == nil; {
@@ -64,14 +64,14 @@ func (w *world) settle() {
 	}
 }
 
-// ticks are the processors' time so far, the idle part and all of it, proc_stat(5).
+// ticks returns the processors' idle time and total time so far, proc_stat(5).
 func ticks() (idle, all int) {
 	raw, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		return 0, 0
 	}
 	line, _, _ := strings.Cut(string(raw), "\n")
-	const fourth, eighth = 3, 8 // idle; after the eighth come guests, which are part of others
+	const fourth, eighth = 3, 8 // idle is the fourth; the guest times after the eighth are included in others
 	for i, word := range strings.Fields(line)[1:] {
 		n, _ := strconv.Atoi(word)
 		if i == fourth {
@@ -86,13 +86,11 @@ func ticks() (idle, all int) {
 
 func standing(n int) string { return fmt.Sprintf(", %d standing", n) }
 
-// patience is how long a side may take to get from one level to the next. The
-// kernel itself needs some 10 ms a link then: its workers join multicast groups
-// and look for addresses for each.
+// patience returns how long a side may take from one level to the next. The kernel itself needs some 10 ms per link at
+// high levels, because its workers join multicast groups and check addresses for each.
 func (w *world) patience() time.Duration { return 6 * w.options.limit }
 
-// fill attaches so many more containers, some at once; none where things are to
-// stay as they were at first.
+// fill attaches more containers, some of them concurrently. It does nothing on a side that stays at the first level.
 func (w *world) fill(s *side, from, to int) (ok bool, err error) {
 	if strings.HasSuffix(s.name, figures.First) {
 		return true, nil
@@ -116,7 +114,7 @@ func (w *world) fill(s *side, from, to int) (ok bool, err error) {
 	return true, nil
 }
 
-// standingJobs are attachments that stay, each in a container of its own.
+// standingJobs returns jobs for attachments that stay, each in its own container.
 func (w *world) standingJobs(s *side, from, n int) ([]load.Job, error) {
 	names := make([]string, n)
 	for i := range names {
@@ -138,7 +136,7 @@ func (w *world) standingJobs(s *side, from, n int) ([]load.Job, error) {
 	return jobs, nil
 }
 
-// networkOf is where the attachment of a number stands: networks are filled in turn.
+// networkOf returns the network of an attachment by number. Networks are filled in turn.
 func (w *world) networkOf(number int) network {
 	for _, n := range w.c.networks {
 		if number < n.room {

@@ -1,6 +1,5 @@
-// Command bench measures Fairlead beside the reference and beside the kernel's
-// floor, in turn (A B C A B C), so that a noisy machine moves all three. Every
-// side plays in a host of its own: a network namespace, and state of its own.
+// Command bench measures Fairlead, the reference implementation and the kernel's floor in turn (A B C A B C), so that
+// noise affects all three. Every side has its own host: a network namespace with separate state.
 //
 //	go run ./bench [-quick] [-case REGEXP] [-rounds N] [-json FILE] [-write DIR]
 //	go run ./bench -floor
@@ -97,7 +96,7 @@ func (o options) run(ctx context.Context) error {
 	return o.measure(ctx, chosen(want, o))
 }
 
-// chosen are the cases that match.
+// chosen returns the cases that match.
 func chosen(want *regexp.Regexp, o options) (list []benchCase) {
 	for _, c := range cases(o.quick) {
 		if want.MatchString(c.title()) && !(o.floorOnly && c.floor == "") {
@@ -107,7 +106,7 @@ func chosen(want *regexp.Regexp, o options) (list []benchCase) {
 	return list
 }
 
-// measure measures in turn and reports. A case that fails leaves the others alone.
+// measure measures all cases and reports. A case that fails does not affect the others.
 func (o options) measure(ctx context.Context, list []benchCase) error {
 	runtime.LockOSThread()
 	b, err := prepare(ctx, o)

@@ -11,8 +11,7 @@ import (
 	"github.com/fairlead/fairlead/bench/load"
 )
 
-// measuredFrom is the number of the first attachment that is measured; those
-// that stand meanwhile have smaller ones.
+// measuredFrom is the number of the first measured attachment. Attachments that already exist have smaller numbers.
 const measuredFrom = 20000
 
 // one measures a case on all sides.
@@ -37,13 +36,13 @@ const (
 	atLeast = 5 // rounds, whatever time they take
 )
 
-// turns measures rounds of ADD, CHECK and DEL, one side after the other, until
-// there are enough or the case's time is over.
+// turns measures rounds of ADD, CHECK and DEL, one side after the other, until there are enough rounds or the case's
+// time is over.
 func (w *world) turns(name string) (rows []figures.Row, err error) {
 	all := w.measured(name)
 	warm, want := warmUp, w.c.rounds(w.options.rounds)
 	if w.c.node {
-		warm = 0 // a round is long enough by itself
+		warm = 0 // a round is long enough without a warm-up
 	}
 	if err := w.prime(); err != nil {
 		return nil, err
@@ -74,8 +73,8 @@ func (w *world) turns(name string) (rows []figures.Row, err error) {
 	return rows, nil
 }
 
-// prime makes what attachments share, by one that goes again, where many at once
-// are measured: the reference's fail when they make the same chain at the same time.
+// prime adds and deletes one attachment before concurrent measurements, to create what attachments share. The reference
+// plugins fail when they create the same chain concurrently.
 func (w *world) prime() error {
 	if w.c.size() == 1 {
 		return nil
@@ -94,7 +93,7 @@ func (w *world) prime() error {
 	return nil
 }
 
-// measured is a place for each operation's samples.
+// measured allocates the samples for each operation.
 func (w *world) measured(name string) map[string]*figures.Measured {
 	all := map[string]*figures.Measured{}
 	for _, verb := range w.c.operations() {
@@ -106,7 +105,7 @@ func (w *world) measured(name string) map[string]*figures.Measured {
 	return all
 }
 
-// round is one of one side.
+// round runs one round of one side.
 func (w *world) round(s *side) (map[string]figures.Sample, error) {
 	jobs, err := w.jobs(s)
 	if err != nil {
@@ -123,7 +122,7 @@ func (w *world) round(s *side) (map[string]figures.Sample, error) {
 		if w.c.only != "" {
 			sample.Time = a.Plugins[0]
 			if w.c.chained {
-				sample.CPU = 0 // it is of the whole list
+				sample.CPU = 0 // the CPU time is that of the whole list
 			}
 		}
 		if verb == "ADD" && w.c.answered != nil {
@@ -138,7 +137,7 @@ func (w *world) round(s *side) (map[string]figures.Sample, error) {
 	return got, nil
 }
 
-// jobs are the attachments that a round of a side measures.
+// jobs returns the attachments that one round of a side measures.
 func (w *world) jobs(s *side) ([]load.Job, error) {
 	jobs := make([]load.Job, w.c.size())
 	names := make([]string, len(jobs))
@@ -175,10 +174,10 @@ func (w *world) job(s *side, number int, list, floor string) load.Job {
 	return j
 }
 
-// pluginsOf is how many plugins a list has.
+// pluginsOf returns the number of plugins in a list.
 func pluginsOf(list string) int {
 	var l struct{ Plugins []json.RawMessage }
-	_ = json.Unmarshal([]byte(list), &l) // a list that is none fails as such
+	_ = json.Unmarshal([]byte(list), &l) // the runtime reports an invalid list
 	return len(l.Plugins)
 }
 
@@ -191,7 +190,7 @@ func withVerb(jobs []load.Job, verb string) []load.Job {
 	return out
 }
 
-// peaks measures memory, of one attachment at a time.
+// peaks measures memory, one attachment at a time.
 func (w *world) peaks(m *figures.Measured) error {
 	if m == nil || w.c.size() > 1 || !w.options.memory {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/netns"
 )
 
-// errSilent is the error of a ping that was not answered in time.
+// errSilent is the error if no ping was answered in time.
 var errSilent = errors.New("no answer")
 
 // ping sends echo requests from a namespace, one each millisecond, and returns
@@ -36,7 +36,7 @@ func ping(nsPath string, to netip.Addr, within time.Duration) error {
 		}
 		id := uint16(os.Getpid())
 		for end := time.Now().Add(within); time.Now().Before(end); {
-			// What cannot be sent yet is an answer that does not come.
+			// A failed send counts as a missing answer.
 			if err := syscall.Sendto(fd, echo(id), 0, &syscall.SockaddrInet4{Addr: to.As4()}); err != nil {
 				time.Sleep(between)
 				continue
@@ -49,7 +49,7 @@ func ping(nsPath string, to netip.Addr, within time.Duration) error {
 	})
 }
 
-// echo is a request with its checksum, RFC 1071.
+// echo returns an echo request with its checksum, RFC 1071.
 func echo(id uint16) []byte {
 	b := []byte{8, 0, 0, 0, 0, 0, 0, 1}
 	binary.BigEndian.PutUint16(b[4:], id)
@@ -58,7 +58,7 @@ func echo(id uint16) []byte {
 	return b
 }
 
-// answered reads what comes until it is the answer or nothing more comes.
+// answered reads packets until the answer arrives or the time is over.
 func answered(fd int, from netip.Addr, id uint16) bool {
 	b := make([]byte, 1500)
 	for {

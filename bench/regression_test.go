@@ -17,11 +17,10 @@ import (
 	"github.com/fairlead/fairlead/bench/figures"
 )
 
-// record is what one operation of a main case costs: nothing that depends on
-// how fast the machine is.
+// record is the cost of one operation of a main case, in figures that do not depend on the machine's speed.
 type record struct {
-	Calls   map[string]int `json:"systemCalls"`     // those of Go's runtime apart
-	Netlink int            `json:"netlinkMessages"` // sent
+	Calls   map[string]int `json:"systemCalls"`     // without those of Go's runtime
+	Netlink int            `json:"netlinkMessages"` // messages sent
 	Ratio   float64        `json:"timesTheFloor"`   // see ratios
 
 	tries []float64
@@ -30,10 +29,10 @@ type record struct {
 const (
 	recordFile = "testdata/regression.json"
 	tolerance  = 1.15
-	tries      = 20 // of the cases that seem to have lost
+	tries      = 20 // of the cases that seem slower
 )
 
-// mainCases are those that are watched.
+// mainCases returns the cases that the test covers.
 func mainCases() (list []benchCase) {
 	for _, c := range cases(true) {
 		if c.title() == groupHeld+": "+heldBy(0) ||
@@ -44,7 +43,7 @@ func mainCases() (list []benchCase) {
 	return list
 }
 
-// sidesOf are those of ours that are watched in a case.
+// sidesOf returns the sides of Fairlead that the test covers in a case.
 func sidesOf(c benchCase) []string {
 	if c.name == chainName {
 		return []string{ours, fused}
@@ -52,9 +51,8 @@ func sidesOf(c benchCase) []string {
 	return []string{ours}
 }
 
-// The main cases cost no more than they did: system calls, netlink messages, and
-// times as multiples of the floor, which is measured in turn. UPDATE=1 takes
-// what they cost now for what they may.
+// TestRegression checks that the main cases cost no more than recorded. It compares system calls, netlink messages, and
+// times as multiples of the floor, measured in turn. UPDATE=1 records the current cost.
 func TestRegression(t *testing.T) {
 	programs := buildPrograms(t)
 	have := map[string]record{}
@@ -84,8 +82,7 @@ func TestRegression(t *testing.T) {
 	for name, msg := range losses(have, want, callLosses) {
 		t.Errorf("%s: %s\n(if that has to be: UPDATE=1 go test ./bench -run TestRegression)", name, msg)
 	}
-	// Other tests keep the machine busy meanwhile: what is lost once may be noise,
-	// what is lost every time is not.
+	// Other tests keep the machine busy. A loss in one run may be noise, but a loss in every run is not.
 	var slow map[string]string
 	again := mainCases()
 	for range tries {
@@ -95,7 +92,7 @@ func TestRegression(t *testing.T) {
 		}
 		t.Logf("again: %v", slow)
 		if again = slices.DeleteFunc(again, func(c benchCase) bool { return !concerned(c, slow) }); len(again) == 0 {
-			break // it is a case that is not there any more
+			break // the loss is about a case that does not exist any more
 		}
 	}
 	for name, msg := range slow {
@@ -103,7 +100,7 @@ func TestRegression(t *testing.T) {
 	}
 }
 
-// concerned tells whether any of the names of operations is of a case.
+// concerned reports whether any of the operations belongs to a case.
 func concerned(c benchCase, names map[string]string) bool {
 	for name := range names {
 		if strings.HasPrefix(name, c.name+" ") {
@@ -134,7 +131,7 @@ func update(t *testing.T, have map[string]record) {
 	}
 }
 
-// losses are what is lost, by operation; one that is not in both is one.
+// losses returns the regressions by operation. An operation that only one map contains is a regression, too.
 func losses(have, want map[string]record, compare func(have, want record) string) map[string]string {
 	out := map[string]string{}
 	for name := range maps.Keys(want) {
@@ -152,7 +149,7 @@ func losses(have, want map[string]record, compare func(have, want record) string
 	return out
 }
 
-// lost tells whether a figure is over what is tolerated, not counting what floating point adds.
+// lost reports whether a figure exceeds the tolerance, apart from rounding.
 func lost(have, want float64) bool { return have > tolerance*want+1e-9 }
 
 func callLosses(have, want record) string {
@@ -166,7 +163,7 @@ func callLosses(have, want record) string {
 	return strings.Join(msgs, "; ")
 }
 
-// more says of which calls there are more.
+// more returns the calls that became more frequent.
 func more(have, want map[string]int) (text string) {
 	for _, name := range slices.Sorted(maps.Keys(have)) {
 		if have[name] > want[name] {
@@ -183,9 +180,8 @@ func ratioLosses(have, want record) string {
 	return ""
 }
 
-// ratios measures by the benchmark itself: the median of pairs of a round of ours
-// and one of the floor with as many processes, which a busy machine slows down
-// alike. It keeps the least so far.
+// ratios runs the benchmark and stores the smallest ratio so far. The ratio is the median over pairs of a round of
+// Fairlead and a round of the floor with as many processes. A busy machine slows both down alike.
 func ratios(t *testing.T, programs string, list []benchCase, have map[string]record) {
 	t.Helper()
 	names := make([]string, len(list))
@@ -234,12 +230,12 @@ func runBench(t *testing.T, programs string, args ...string) figures.Report {
 	return r
 }
 
-// asBench makes the test binary the benchmark itself.
+// asBench makes the test binary run as the benchmark.
 const asBench = "FAIRLEAD_BENCH_MAIN"
 
 func benchCommand(args ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", args...)
-	cmd.Dir = ".." // where the project is
+	cmd.Dir = ".." // the project's root
 	cmd.Env = append(os.Environ(), asBench+"=1")
 	return cmd
 }
@@ -252,10 +248,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// regexpOf matches a case's title and no other.
+// regexpOf returns an expression that matches only the case's title.
 func regexpOf(c benchCase) string { return "^" + regexp.QuoteMeta(c.title()) + "$" }
 
-// What is lost is found, each thing by itself, and what is within the tolerance is not.
+// TestLosses checks that each kind of regression is found, and that nothing within the tolerance is reported.
 func TestLosses(t *testing.T) {
 	t.Parallel()
 	want := map[string]record{"c ADD": {Calls: map[string]int{"openat": 60, "read": 40}, Netlink: 20, Ratio: 2}}

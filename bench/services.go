@@ -13,11 +13,11 @@ import (
 	"github.com/fairlead/fairlead/bench/figures"
 )
 
-// What the examples with DHCP and Open vSwitch find on their hosts. Sockets and
-// files of a side have its name.
+// These functions start what the examples with DHCP and Open vSwitch require on their hosts. A side's sockets and files
+// contain its name.
 
-// serve starts a program of a host, which ends with the world, and returns when
-// a file of its is there; "" is at once.
+// serve starts a program on a host, which ends with the world. It returns when the program's file exists, or at once if
+// file is "".
 func (w *world) serve(netns, file string, env []string, argv ...string) error {
 	cmd := exec.Command("nsenter", append([]string{"--net=" + netns, "--"}, argv...)...)
 	cmd.Env = append(os.Environ(), env...)
@@ -56,7 +56,7 @@ func (w *world) daemon(s *side) error {
 	return w.serve(s.host, "/run/dhcp-"+s.word+".sock", []string{"FAIRLEAD_RUN=/run/fairlead/" + s.word}, argv...)
 }
 
-// wan is what 30-wan.conf needs: an eth0 with a DHCP server behind it.
+// wan creates what 30-wan.conf requires: an eth0 with a DHCP server behind it.
 func wan(w *world) error {
 	for _, s := range w.sides {
 		lan := "lan-" + s.word
@@ -76,8 +76,7 @@ func wan(w *world) error {
 	return nil
 }
 
-// openVSwitch is what 40-pci-ovs.conf needs: a bridge of Open vSwitch on which a
-// DHCP server is.
+// openVSwitch creates what 40-pci-ovs.conf requires: an Open vSwitch bridge with a DHCP server.
 func openVSwitch(w *world) error {
 	for _, s := range w.sides {
 		if s.name == figures.Floor {
@@ -121,7 +120,7 @@ func (w *world) switchAt(s *side, dir string) error {
 	return w.serve(s.host, dir+"/sw.ctl", env, "ovs-vswitchd", "unix:"+sock, "--unixctl="+dir+"/sw.ctl", "--no-chdir")
 }
 
-// withSockets names a side's own sockets in an example.
+// withSockets puts a side's own sockets into an example.
 func withSockets(list string) string {
 	return strings.NewReplacer(`"type": "dhcp",`, `"type": "dhcp", "daemonSocketPath": "/run/dhcp-$SIDE.sock",`,
 		`"type": "ovs",`, `"type": "ovs", "socket_file": "/run/ovs-$SIDE/db.sock",`).Replace(list)

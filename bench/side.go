@@ -16,25 +16,25 @@ import (
 	"github.com/fairlead/fairlead/bench/load"
 )
 
-// kind is a way to do the work of a case.
+// kind is a way to run a case.
 type kind struct {
 	name    string
-	driver  string // the runtime, a program with arguments
+	driver  string // the runtime: a program with arguments
 	plugins string // the directory of CNI_PATH
-	// rewrite makes of a case's list the one that this side is given; nil: the same.
+	// rewrite converts a case's list for this side. If it is nil, the list is unchanged.
 	rewrite func(b *bench, list string) (string, error)
 }
 
-// The sides that are ours.
+// These are Fairlead's sides.
 const (
 	ours           = "ours"                           // plugins as processes, under the reference runtime
-	ownRuntime     = "ours, our runtime"              // the same under ours
-	fused          = "ours, fused"                    // one process a chain, under the reference runtime
-	library        = "ours, in process"               // no process at all, under ours
-	theirsUnderOur = "reference plugins, our runtime" // and the reference's under ours
+	ownRuntime     = "ours, our runtime"              // the same under Fairlead's runtime
+	fused          = "ours, fused"                    // one process per chain, under the reference runtime
+	library        = "ours, in process"               // no process at all, under Fairlead's runtime
+	theirsUnderOur = "reference plugins, our runtime" // the reference plugins under Fairlead's runtime
 )
 
-// kinds are the sides, in the order in which they take turns.
+// kinds returns the sides in the order in which they take turns.
 func kinds() []kind {
 	list := []kind{
 		{name: ours, driver: "reference-driver", plugins: "ours"},
@@ -56,7 +56,7 @@ func kinds() []kind {
 	return list
 }
 
-// wants tells whether a side takes part in a case.
+// wants reports whether a side takes part in a case.
 func (b *bench) wants(c benchCase, name string) bool {
 	only := strings.Split(b.options.sides, ";")
 	base, first := strings.CutSuffix(name, figures.First)
@@ -81,7 +81,7 @@ func sideNames() string {
 	return strings.Join(names, "; ")
 }
 
-// fuse makes a list of one process out of a list.
+// fuse converts a list so that one process runs it.
 func fuse(b *bench, list string) (string, error) {
 	file := filepath.Join(b.dir, "list.conflist")
 	if err := os.WriteFile(file, []byte(list), 0o600); err != nil {
@@ -94,12 +94,12 @@ func fuse(b *bench, list string) (string, error) {
 	return string(out), nil
 }
 
-// side is a running one.
+// side is a running side.
 type side struct {
 	kind
-	word string // its name in a file's
-	host string // its host's namespace
-	list string // the case's network
+	word string // its name in file names
+	host string // namespace of its host
+	list string // the list of the case
 	cmd  *exec.Cmd
 	in   io.Closer
 	ask  *json.Encoder
@@ -124,7 +124,7 @@ func (w *world) start(k kind) (*side, error) {
 	return s, s.run(w.programs)
 }
 
-// listFor names a network after the side, and is what the side makes of it.
+// listFor puts the side into the network's name and applies the side's rewrite.
 func (w *world) listFor(s *side, list string) (string, error) {
 	list = strings.ReplaceAll(list, "$SIDE", s.word)
 	if s.rewrite == nil {
@@ -141,7 +141,7 @@ func (s *side) run(programs string) error {
 		load.PeakProgram + "=" + filepath.Join(programs, "peak"),
 	}
 	s.cmd.Stderr = os.Stderr
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // of this thread, which is the main one
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // when this thread ends, which is the main thread
 	in, err := s.cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -154,7 +154,7 @@ func (s *side) run(programs string) error {
 	return s.cmd.Start()
 }
 
-// stop ends the side's process; it gets no more requests.
+// stop stops the side's process.
 func (s *side) stop() {
 	if s.cmd == nil || s.cmd.Process == nil {
 		return
@@ -164,7 +164,7 @@ func (s *side) stop() {
 	_ = s.cmd.Wait()
 }
 
-// do has the side do jobs. When the run is interrupted the side is ended.
+// do sends jobs to the side. If the run is interrupted, it stops the side.
 func (w *world) do(s *side, r load.Request) (load.Answer, error) {
 	var a load.Answer
 	heard := make(chan error, 1)

@@ -6,7 +6,7 @@ import (
 	f "github.com/fairlead/fairlead/bench/figures"
 )
 
-// targets are what the project has set itself.
+// targets returns the project's performance targets.
 func targets() []f.Target {
 	atLeast := func(text string, limit float64, value func(f.Report) *float64) f.Target {
 		return f.Target{Text: text, Limit: limit, Value: value}

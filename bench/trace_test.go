@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead/fairlead/libcni"
 )
 
-// traced runs plugins under strace(1) and counts what they ask the kernel.
+// traced runs plugins under strace(1) and counts their system calls.
 type traced struct {
 	invoke.RawExec
 	dir   string
@@ -26,7 +26,7 @@ type traced struct {
 func (e *traced) ExecPlugin(ctx context.Context, path string, stdin []byte, env []string) ([]byte, error) {
 	file := filepath.Join(e.dir, "trace")
 	script := filepath.Join(e.dir, "run")
-	// A runtime starts a program without arguments.
+	// The runtime starts a program without arguments, so a script adds strace's.
 	text := fmt.Sprintf("#!/bin/sh\nexec strace -f -qq -v -s 65536 -e signal=none -o %s %s\n", file, path)
 	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
 		return nil, err
@@ -54,13 +54,13 @@ func (e *traced) read(file string) error {
 
 const netlinkMessages = "netlink messages"
 
-// count notes a line of strace's.
+// count counts the call in a line of strace output.
 func count(calls map[string]int, line string) {
 	_, text, _ := strings.Cut(line, " ")
 	text = strings.TrimSpace(text)
 	name, _, ok := strings.Cut(text, "(")
 	if !ok || strings.ContainsAny(name, " <") || ofTheRuntime(name) {
-		return // a call that is resumed was counted when it began
+		return // a resumed call was counted at its start
 	}
 	calls[name]++
 	if name == "sendmsg" || name == "sendto" {
@@ -68,8 +68,7 @@ func count(calls map[string]int, line string) {
 	}
 }
 
-// ofTheRuntime are calls that Go's runtime makes on its own, now more, now
-// fewer: threads, memory, waiting.
+// ofTheRuntime reports whether Go's runtime makes this call on its own, in varying numbers: threads, memory, waiting.
 func ofTheRuntime(name string) bool {
 	return slices.Contains([]string{
 		"futex", "nanosleep", "sched_yield", "mmap", "munmap", "madvise", "mprotect", "brk", "rt_sigaction", "rt_sigprocmask", "rt_sigreturn",
@@ -97,7 +96,7 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// countCase counts what a case's operations ask the kernel, the least of some rounds.
+// countCase counts the system calls of a case's operations. It returns the minimum of several rounds.
 func countCase(t *testing.T, programs string, c benchCase, fuseIt bool) map[string]map[string]int {
 	t.Helper()
 	kerneltest.Host(t)
@@ -127,7 +126,7 @@ func countCase(t *testing.T, programs string, c benchCase, fuseIt bool) map[stri
 			if err := operate(lib, list, rt, verb); err != nil {
 				t.Fatalf("%s: %s: %v", c.title(), verb, err)
 			}
-			if i > 0 { // the first makes what is shared
+			if i > 0 { // the first round creates what attachments share
 				least[verb] = fewer(least[verb], exec.calls)
 			}
 		}

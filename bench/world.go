@@ -13,16 +13,15 @@ import (
 	"syscall"
 )
 
-// bench is the prepared machine: mounts of its own, in which hosts are made.
+// bench is the prepared machine: separate mounts in which hosts are created.
 type bench struct {
 	ctx      context.Context
 	options  options
-	dir      string // its own
+	dir      string // the benchmark's own directory
 	programs string
 }
 
-// prepare gives the process directories as on any machine: /run is memory and
-// /var/lib is a disk.
+// prepare mounts directories as on any machine: /run is in memory and /var/lib is on a disk.
 func prepare(ctx context.Context, o options) (*bench, error) {
 	b := &bench{ctx: ctx, options: o, dir: os.Getenv(insideVariable), programs: o.programs}
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
@@ -43,17 +42,17 @@ func prepare(ctx context.Context, o options) (*bench, error) {
 
 const netnsDir = "/run/netns"
 
-// world is what one case plays in: a host for each side, and containers.
+// world is the environment of one case: a host for each side, and containers.
 type world struct {
 	*bench
 	c     benchCase
 	sides []*side
 	netns map[string]string // name -> path
 
-	served []*exec.Cmd // what else runs on hosts
+	served []*exec.Cmd // other programs that run on hosts
 }
 
-// open makes the world of a case, with nothing of the one before.
+// open creates a fresh world for a case.
 func (b *bench) open(c benchCase) (w *world, err error) {
 	w = &world{bench: b, c: c, netns: map[string]string{}}
 	for _, d := range []string{"/run/fairlead", "/run/cni", "/run/flannel", "/var/lib/cni"} {
@@ -84,8 +83,8 @@ func (b *bench) open(c benchCase) (w *world, err error) {
 	return w, err
 }
 
-// close ends the sides and the namespaces. The kernel takes a large world apart
-// in its own time, and new namespaces wait for that: one is made to wait too.
+// close ends the sides and the namespaces. The kernel removes a large world in the background, and a new namespace has
+// to wait for that. So close creates one to wait for the end.
 func (w *world) close() {
 	for _, s := range w.sides {
 		s.stop()
@@ -106,7 +105,7 @@ func (w *world) close() {
 	}
 }
 
-// namespaces makes those of some names that are not there yet.
+// namespaces creates the named namespaces that do not exist yet.
 func (w *world) namespaces(names ...string) error {
 	missing := map[string]string{}
 	for _, n := range names {
@@ -118,11 +117,11 @@ func (w *world) namespaces(names ...string) error {
 	return makeNetns(missing)
 }
 
-// makeNetns mounts fresh namespaces on paths.
+// makeNetns mounts new namespaces on paths.
 func makeNetns(paths map[string]string) error {
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread is thrown away
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		for _, path := range paths {
 			err := os.WriteFile(path, nil, 0o600)
 			if err == nil {
@@ -151,7 +150,7 @@ func inside(netns, stdin string, argv ...string) error {
 	return nil
 }
 
-// lacks tells whether the kernel has no links of a type, by trying.
+// lacks reports whether the kernel lacks a link type. It tries to create one.
 func (b *bench) lacks(typ string) bool {
 	more, ok := map[string]string{
 		"ipvlan": "link try0 type ipvlan", "vlan": "link try0 type vlan id 5", "dummy": "type dummy", "vrf": "type vrf table 5",
@@ -167,7 +166,7 @@ func (b *bench) lacks(typ string) bool {
 	return inside(w.netns["try"], "link add try0 type veth peer name try1\nlink add try2 "+more, "ip", "-batch", "-") != nil
 }
 
-// machine is where the figures come from, in words.
+// machine describes the machine.
 func machine() string {
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	kernel := strings.SplitN(strings.TrimSpace(string(release)), "-", 2)[0]
@@ -182,7 +181,7 @@ func virtual() string {
 	return "a machine"
 }
 
-// field is the first value of a name in a file of /proc.
+// field returns the first value of a name in a file of /proc.
 func field(file, name string) string {
 	raw, err := os.ReadFile(file)
 	if err != nil {

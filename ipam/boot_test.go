@@ -32,7 +32,7 @@ func TestReboot(t *testing.T) {
 			}
 		}
 	})
-	// A file that survived one boot is no longer ours and survives the next one, too.
+	// A file that survived one boot no longer belongs to Fairlead's index, and survives the next boot, too.
 	with(t, dir, Options{BootID: "third"}, func(*Store) {})
 	if got := held(t, dir); len(got) != 3 {
 		t.Errorf("held in the end: %v", got)

@@ -54,8 +54,8 @@ func verify(t *testing.T, dir string, holds map[string][]string) {
 	}
 }
 
-// TestCompete runs our processes and the reference plugin's at once. A file has only one owner, so if everybody has
-// what they were told in the end, no address was allocated twice and none was lost.
+// TestCompete runs Fairlead's processes and the reference plugin at once. A file has only one owner. So if everyone
+// still has the reported addresses at the end, no address was allocated twice and none was lost.
 func TestCompete(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

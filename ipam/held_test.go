@@ -12,7 +12,8 @@ import (
 	"github.com/fairlead/fairlead/ipam"
 )
 
-// Held lists addresses without a lock; FreeIf frees exactly those for which the function returns true.
+// TestHeld checks that Held lists addresses without a lock, and that FreeIf frees exactly those for which the function
+// returns true.
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

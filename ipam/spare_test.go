@@ -17,7 +17,7 @@ func inode(t testing.TB, path string) uint64 {
 	return st.Ino
 }
 
-// A released address's file is reused for the next allocation, with complete contents.
+// TestSpare checks that a released address's file is reused for the next allocation, with complete contents.
 func TestSpare(t *testing.T) {
 	t.Parallel()
 	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
@@ -35,7 +35,7 @@ func TestSpare(t *testing.T) {
 	}
 }
 
-// The number of spares is bounded, and host-local's files are not kept.
+// TestSparesBounded checks that the number of spares is limited, and that host-local's files are not kept.
 func TestSparesBounded(t *testing.T) {
 	t.Parallel()
 	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
@@ -56,7 +56,8 @@ func TestSparesBounded(t *testing.T) {
 	consistent(t, dir)
 }
 
-// After a kill right after a file became a spare, the address is free, whatever the index says.
+// TestPutCutOff checks that the address is free after a kill right after its file became a spare, whatever the index
+// says.
 func TestPutCutOff(t *testing.T) {
 	t.Parallel()
 	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
@@ -77,7 +78,8 @@ func TestPutCutOff(t *testing.T) {
 	consistent(t, dir)
 }
 
-// After a kill right after a spare was linked into place, it is an address and is not written to.
+// TestSpareInPlace checks that after a kill right after a spare was linked into place, it is an address and is not
+// written to.
 func TestSpareInPlace(t *testing.T) {
 	t.Parallel()
 	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
@@ -100,7 +102,7 @@ func mustMkdir(t testing.TB, path string) {
 	}
 }
 
-// The cursor is not written where every address is requested by number.
+// TestAsked checks that the cursor is not written if every address is requested explicitly.
 func TestAsked(t *testing.T) {
 	t.Parallel()
 	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
@@ -121,7 +123,7 @@ func releaseAsked(t testing.TB, dir string, o Owner) {
 	})
 }
 
-// Without Options.Asked no files are kept.
+// TestNoSpares checks that no files are kept without Options.Asked.
 func TestNoSpares(t *testing.T) {
 	t.Parallel()
 	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")

@@ -10,9 +10,8 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// The annotations of a pod that choose its networks. Those of the Network Plumbing
-// Working Group are of its Kubernetes Network Custom Resource Definition De-facto
-// Standard, version 1.3.
+// These annotations of a pod select its networks. The Network Plumbing Working Group's annotations are defined in its
+// Kubernetes Network Custom Resource Definition De-facto Standard, version 1.3.
 const (
 	AnnotationNetworks       = "k8s.v1.cni.cncf.io/networks"
 	AnnotationStatus         = "k8s.v1.cni.cncf.io/network-status"
@@ -21,11 +20,11 @@ const (
 	AnnotationEgress         = "kubernetes.io/egress-bandwidth"
 )
 
-// Prefix is that of Fairlead's own annotations. Those that are about one network
-// are about the default one, or, with "." and an interface's name behind, that one's.
+// Prefix is the prefix of Fairlead's own annotations. An annotation about a network applies to the default network.
+// With "." and an interface name appended to the key, it applies to that interface's network.
 const Prefix = "fairlead.io/"
 
-// own are the keys behind Prefix, and what each does to a network; nil: to the pod.
+// own returns the keys after Prefix, and how each changes a network. A nil function is for keys about the whole pod.
 func own() map[string]func(n *Network, value string) error {
 	return map[string]func(*Network, string) error{
 		"default-network":   nil,
@@ -39,15 +38,14 @@ func own() map[string]func(n *Network, value string) error {
 	}
 }
 
-// Annotate adds to a pod's wishes what its annotations ask for; those of others are
-// passed over. The pod's Networks, if there are any, come first: an annotation may
-// change the first, and adds more. Everything that is wrong is in the error.
+// Annotate applies the pod's annotations to the pod. It ignores unknown annotations. An annotation may replace the
+// first of the pod's Networks, and may append more. The error contains every problem.
 func (p *Pod) Annotate(annotations map[string]string) error {
 	if len(p.Networks) == 0 {
 		p.Networks = []Network{{}}
 	}
 	for key, value := range annotations {
-		if !utf8.ValidString(key) || !utf8.ValidString(value) { // Kubernetes has no others, and a note could not say it
+		if !utf8.ValidString(key) || !utf8.ValidString(value) { // Kubernetes allows only UTF-8, and a note could not store anything else
 			return fmt.Errorf("annotation %q: %q is not UTF-8", key, value)
 		}
 	}
@@ -84,8 +82,7 @@ func (p *Pod) annotateDefault(a map[string]string) error {
 	return errors.Join(errs...)
 }
 
-// become makes the network the one that an annotation chose, with what else was
-// asked of it.
+// become replaces the network by the one that an annotation selects, and keeps the other settings.
 func (n *Network) become(o Network) {
 	o.Ports = append(slices.Clone(n.Ports), o.Ports...)
 	if o.Bandwidth == nil {
@@ -112,7 +109,7 @@ func (p *Pod) annotateNetworks(a map[string]string) error {
 			continue
 		}
 		namespace := p.Namespace
-		if key != AnnotationNetworks { // networks of the directory, which have none
+		if key != AnnotationNetworks { // networks of the configuration directory have no namespace
 			namespace = ""
 		}
 		list, err := ParseNetworks(v, namespace)
@@ -122,7 +119,7 @@ func (p *Pod) annotateNetworks(a map[string]string) error {
 	return errors.Join(errs...)
 }
 
-// annotateOwn sets what Fairlead's own keys say of single networks.
+// annotateOwn applies Fairlead's own annotations about single networks.
 func (p *Pod) annotateOwn(a map[string]string) error {
 	known := own()
 	var errs []error
@@ -192,7 +189,7 @@ func (n *Network) setRate(v string, ingress bool) error {
 	return nil
 }
 
-// words are the parts of a list that is parted by commas, white space or both.
+// words splits a list at commas and white space.
 func words(v string) []string {
 	return strings.FieldsFunc(v, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' })
 }

@@ -174,8 +174,8 @@ func TestNetworkStatus(t *testing.T) {
 	}
 }
 
-// FuzzNetworks: a selection is read or refused; what is read is valid, and the same
-// when it is written in the short form again.
+// FuzzNetworks checks that a selection is parsed or rejected. A parsed one is valid, and is the same after writing it
+// in the short form and parsing it again.
 func FuzzNetworks(f *testing.F) {
 	for _, s := range []string{"a", "n/a@eth1,b", `[{"name": "a", "namespace": "n", "interface": "i", "ips": ["10.0.0.1/24"], "mac": "02:00:00:00:00:01",
 		"default-route": ["10.0.0.1", "::1"], "bandwidth": {"ingressRate": 1}, "portMappings": [{"hostPort": 1, "containerPort": 1}], "cni-args": {"a": null}}]`, "[", "{}", ",@/"} {
@@ -200,7 +200,7 @@ func FuzzNetworks(f *testing.F) {
 	})
 }
 
-// FuzzAnnotate: any annotation is a wish or an error, and a wish can be written down.
+// FuzzAnnotate checks that any annotation yields a valid pod or an error, and that the pod can be stored.
 func FuzzAnnotate(f *testing.F) {
 	for _, kv := range [][2]string{{"networks", "a,b@x"}, {"ips.net1", "10.0.0.1"}, {"mac", "x"}, {"ports", "80 [::1]:1:2/udp"}, {"ingress-bandwidth", "1.5Gi"}, {"nothing", ""}} {
 		f.Add(kv[0], kv[1])
@@ -221,7 +221,7 @@ func FuzzAnnotate(f *testing.F) {
 	})
 }
 
-// FuzzRate: a rate is within its bounds or refused, and no input takes long.
+// FuzzRate checks that a rate is within its bounds or rejected, and that no input takes long.
 func FuzzRate(f *testing.F) {
 	for _, s := range []string{"10M", "1.5Gi", "1e9", "1e-3P", "999999999999999999999999n", "E", ".", "1k"} {
 		f.Add(s)
@@ -233,7 +233,7 @@ func FuzzRate(f *testing.F) {
 	})
 }
 
-// FuzzPort: what is read is valid, and the same when it is written again.
+// FuzzPort checks that a parsed port is valid, and is the same after writing and parsing it again.
 func FuzzPort(f *testing.F) {
 	for _, s := range []string{"80", "8080:80/udp", "127.0.0.1:1:2", "[::1]:1:2/sctp", "[fe80::1%eth0]:1:2"} {
 		f.Add(s)

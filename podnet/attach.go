@@ -10,9 +10,8 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// Attach puts a pod that is set up on one more network. Without Network.IfName the
-// interface is the first of net1, net2 and so on that is free. A default route
-// cannot be moved to it. After an error nothing of it is left.
+// Attach connects an existing pod to one more network. Without Network.IfName it uses the first free name of net1, net2
+// and so on. It cannot move the default route to the new network. After an error it leaves nothing behind.
 func (m *Manager) Attach(ctx context.Context, id string, network Network) (a *Attachment, err error) {
 	ctx, end := m.begin(ctx, podStep("attach", &Pod{ID: id}))
 	defer func() { end(err) }()
@@ -73,8 +72,8 @@ func (m *Manager) planMore(ctx context.Context, n *note, network Network) (*part
 	return parts[0], nil
 }
 
-// Detach takes a pod off the network behind one of its interfaces. One that the pod
-// does not have is os.ErrNotExist.
+// Detach disconnects a pod from the network of one interface. It returns os.ErrNotExist if the pod has no such
+// interface.
 func (m *Manager) Detach(ctx context.Context, id, ifName string) (err error) {
 	ctx, end := m.begin(ctx, podStep("detach", &Pod{ID: id}))
 	defer func() { end(err) }()
@@ -92,10 +91,9 @@ func (m *Manager) Detach(ctx context.Context, id, ifName string) (err error) {
 	return m.takeDown(ctx, n, []*part{m.recall(ctx, n.Parts[i], id, sameNetns(n.Netns, n.NetnsID))})
 }
 
-// GC removes what is left of pods that are not valid, by their IDs: it tears those
-// down that have a note, and then has each network of the configuration remove what
-// no valid pod owns. What is being set up, or was since GC began, is left alone,
-// valid or not. It goes on after an error and reports them all.
+// GC removes what is left of all pods except the valid ones, given by ID. First it tears down invalid pods that have a
+// note. Then each network of the configuration removes everything that no valid pod owns. GC skips pods that are being
+// set up, or that were set up after it began. It continues after an error and returns all errors.
 func (m *Manager) GC(ctx context.Context, valid []string) (err error) {
 	ctx, end := m.begin(ctx, Step{Operation: "gc"})
 	defer func() { end(err) }()

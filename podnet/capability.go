@@ -10,28 +10,26 @@ import (
 	"github.com/fairlead/fairlead/libcni"
 )
 
-// A rate without a burst gets one of so long at the rate, within these bounds: one
-// whole packet of 64 KiB has to fit, and the reference's plugin takes no burst for
-// an error.
+// A rate without a burst gets a burst of this duration at the rate, within these bounds. A whole packet of 64 KiB has
+// to fit, and the reference plugin rejects a rate without a burst.
 const (
-	burstPart = 10      // of a second
+	burstPart = 10      // fraction of a second
 	minBurst  = 1 << 21 // bits
 	maxBurst  = 1<<31 - 1
 )
 
-// ErrUnsupported is in the error that a pod asks for what no plugin of a network
-// declares as its capability.
+// ErrUnsupported is the error for a setting of a pod that no plugin of the network declares as a capability.
 var ErrUnsupported = errors.New("no plugin of the network declares the capability")
 
-// asked is something that a pod asks a network for. A hint goes where somebody
-// declares it, and nobody misses it elsewhere.
+// asked is a setting that a pod requests from a network. A hint is passed to the plugins that declare it, and is
+// ignored without an error if none does.
 type asked struct {
 	capability string
 	value      any
 	hint       bool
 }
 
-// asks are what a pod asks a network for, by the names of the capabilities.
+// asks returns what a pod requests from a network, by capability name.
 func (n *Network) asks() (out []asked) {
 	put := func(capability string, value any, present, hint bool) {
 		if present {
@@ -53,7 +51,7 @@ func (n *Network) asks() (out []asked) {
 	return out
 }
 
-// hostPorts are the port mappings that have a host port; kubelet lists the others, too.
+// hostPorts returns the port mappings that have a host port. Kubelet also lists ports without one.
 func (n *Network) hostPorts() (out []PortMapping) {
 	for _, p := range n.Ports {
 		if p.HostPort == 0 {
@@ -67,7 +65,7 @@ func (n *Network) hostPorts() (out []PortMapping) {
 	return out
 }
 
-// complete gives each rate a burst.
+// complete sets the missing bursts.
 func (b *Bandwidth) complete() Bandwidth {
 	if b == nil {
 		return Bandwidth{}
@@ -84,7 +82,7 @@ func (b *Bandwidth) complete() Bandwidth {
 
 func burst(rate uint64) uint64 { return min(max(rate/burstPart, minBurst), maxBurst) }
 
-// dns has other words than a result's.
+// dns returns the DNS settings under the capability's keys, which differ from those of a result.
 func (n *Network) dns() map[string][]string {
 	out := map[string][]string{}
 	if n.DNS == nil {
@@ -98,8 +96,8 @@ func (n *Network) dns() map[string][]string {
 	return out
 }
 
-// capabilityArgs are what the pod asks for and the network can do. What it cannot
-// is in the error, all of it.
+// capabilityArgs returns the requested settings that the network supports. The error lists every one that it does not
+// support.
 func (n *Network) capabilityArgs(list *libcni.NetworkConfigList) (map[string]any, error) {
 	declared := capabilities(list)
 	args := map[string]any{}
@@ -119,7 +117,7 @@ func (n *Network) capabilityArgs(list *libcni.NetworkConfigList) (map[string]any
 		list.Name, strings.Join(missing, ", "), ErrUnsupported, missing[0])
 }
 
-// capabilities are those that the plugins of a network declare.
+// capabilities returns the capabilities that the plugins of a network declare.
 func capabilities(list *libcni.NetworkConfigList) (out []string) {
 	for _, p := range list.Plugins {
 		for c, enabled := range p.Network.Capabilities {

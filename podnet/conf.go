@@ -16,30 +16,30 @@ import (
 	"github.com/fairlead/fairlead/libcni"
 )
 
-// configuration is what the directories say, and what of it is older than they are.
+// configuration is the content of the configuration directories. It may hold older versions of unreadable files.
 type configuration struct {
 	dirs    []string
-	chosen  string // the default network by name; "": the first
+	chosen  string // name of the default network; "": the first
 	loading sync.Mutex
 
 	mu        sync.Mutex
-	files     []confFile // in their order
-	problems  []Problem  // of directories
-	unwatched error      // why changes are not told of
+	files     []confFile // in order
+	problems  []Problem  // of the directories
+	unwatched error      // why changes are not reported
 }
 
-// confFile is a file and the last network that it could be read for.
+// confFile is a file and the last network that was read from it.
 type confFile struct {
 	path string
-	list *libcni.NetworkConfigList // nil: never
-	err  error                     // why the file as it is now cannot be used
+	list *libcni.NetworkConfigList // nil: it was never readable
+	err  error                     // why the current file cannot be used
 }
 
-// Problem is something wrong with the configuration.
+// Problem is an error in the configuration.
 type Problem struct {
 	Path string `json:"path"`
 	Err  error  `json:"-"`
-	// Kept tells that an older state of the file, which could be read, is in use.
+	// Kept reports that an older, readable version of the file is in use.
 	Kept bool `json:"kept"`
 }
 
@@ -50,13 +50,13 @@ func (p Problem) Error() string {
 	return p.Err.Error()
 }
 
-// Unwrap is what is wrong.
+// Unwrap returns the error.
 func (p Problem) Unwrap() error { return p.Err }
 
-// load reads the directories again. What cannot be read any more but is there stays
-// as it was read last; what is gone is gone. It tells whether anything differs.
+// load reads the directories again and reports whether anything changed. A file that exists but became unreadable keeps
+// its last content. A removed file is dropped.
 func (c *configuration) load() (changed bool) {
-	c.loading.Lock() // readers are not kept waiting by a slow disk
+	c.loading.Lock() // a slow disk must not block readers
 	defer c.loading.Unlock()
 	before := c.snapshot()
 	var files []confFile
@@ -102,7 +102,7 @@ func filesIn(files []confFile, dir string) func(func(confFile) bool) {
 	}
 }
 
-// reread reads a file, and keeps what it was if that cannot be.
+// reread reads a file. If that fails, it keeps the previous content.
 func reread(path string, before []confFile) confFile {
 	f := confFile{path: path}
 	list, err := readNetwork(path)
@@ -111,7 +111,7 @@ func reread(path string, before []confFile) confFile {
 		return f
 	}
 	f.err = err
-	if errors.Is(err, fs.ErrNotExist) && !exists(path) { // removed meanwhile, or a link to nowhere
+	if errors.Is(err, fs.ErrNotExist) && !exists(path) { // removed in the meantime, or a dangling link
 		return f
 	}
 	if i := slices.IndexFunc(before, func(b confFile) bool { return b.path == path }); i >= 0 {
@@ -144,7 +144,7 @@ func readNetwork(path string) (*libcni.NetworkConfigList, error) {
 	return libcni.ConfListFromConf(conf)
 }
 
-// refuseDoubles leaves of several files with one network the first.
+// refuseDoubles keeps only the first of several files with the same network.
 func refuseDoubles(files []confFile) {
 	first := map[string]string{}
 	for i, f := range files {
@@ -164,7 +164,7 @@ func (f confFile) same(o confFile) bool {
 		(f.list == nil || sameList(f.list, o.list))
 }
 
-// sameList compares plugins too, which may come from files beside the list.
+// sameList also compares the plugins, which may come from separate files.
 func sameList(a, b *libcni.NetworkConfigList) bool {
 	return string(a.Bytes) == string(b.Bytes) && slices.EqualFunc(a.Plugins, b.Plugins, func(a, b *libcni.NetworkConfig) bool { return string(a.Bytes) == string(b.Bytes) })
 }
@@ -176,8 +176,8 @@ func text(err error) string {
 	return err.Error()
 }
 
-// find is a network by name; "" is the default one. The error says what is wrong
-// with the files, too: one of them may be the network's.
+// find returns a network by name; "" is the default network. The error includes the problems of the files, because one
+// of them may contain the network.
 func (c *configuration) find(name string) (*libcni.NetworkConfigList, error) {
 	if name == "" {
 		name = c.chosen
@@ -200,7 +200,7 @@ func (c *configuration) find(name string) (*libcni.NetworkConfigList, error) {
 	return nil, err
 }
 
-// all are the problems of directories and files.
+// all returns the problems of directories and files.
 func (c *configuration) all() []Problem {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -216,7 +216,7 @@ func (c *configuration) all() []Problem {
 	return out
 }
 
-// networks are those that can be used, the default one first.
+// networks returns the usable networks, the default one first.
 func (c *configuration) networks() (out []confFile) {
 	for _, f := range c.snapshot() {
 		switch {

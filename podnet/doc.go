@@ -1,13 +1,9 @@
-// Package podnet gives pods their networks: what the network plugin manager of
-// kubelet and each runtime behind the Container Runtime Interface do around
-// libcni, once. It knows the networks of a configuration directory, sets up and
-// tears down all networks of a pod, and knows from nothing but a pod's ID what
-// there is to tear down.
+// Package podnet connects pods to networks. It does what kubelet's network plugin manager and each CRI runtime do
+// around libcni. It reads the networks of a configuration directory, and sets up and tears down all networks of a pod.
+// A tear-down needs only the pod's ID.
 //
-// A Manager is used from any number of goroutines at once. Operations on one pod
-// follow one another, also those of other processes with the same Options.StateDir;
-// different pods are worked on at the same time.
+// A Manager is safe for concurrent use. Operations on one pod run one after the other, also across processes with the
+// same Options.StateDir. Operations on different pods run in parallel.
 //
-// Plugins run in goroutines of the Manager's own: the process' threads have to be
-// in the host's network namespace.
+// Plugins run in the Manager's own goroutines, so the process's threads must be in the host's network namespace.
 package podnet

@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead/fairlead/libcni"
 )
 
-// edit changes the plugins of a network's configuration, and returns it as one that
-// needs no file beside it: what is noted and cached has to do for the tear-down.
+// edit changes the plugins of a network's configuration. The result is one self-contained list: the note and the cache
+// store it, and a tear-down needs no other file.
 func edit(list *libcni.NetworkConfigList, change ...func(*rawjson.Object) error) (*libcni.NetworkConfigList, error) {
 	whole, err := rawjson.ParseObject(list.Bytes)
 	if err != nil {
@@ -36,7 +36,7 @@ func edit(list *libcni.NetworkConfigList, change ...func(*rawjson.Object) error)
 	return libcni.ConfListFromBytes(whole.Bytes())
 }
 
-// withArgs puts a pod's arguments into args.cni, beside those that are there.
+// withArgs adds a pod's arguments to args.cni.
 func withArgs(args map[string]any) func(*rawjson.Object) error {
 	return func(plugin *rawjson.Object) error {
 		all, err := object(plugin, "args")
@@ -60,7 +60,7 @@ func withArgs(args map[string]any) func(*rawjson.Object) error {
 	}
 }
 
-// object is the object at a key, an empty one if there is none.
+// object returns the object at a key, or an empty one.
 func object(o *rawjson.Object, key string) (*rawjson.Object, error) {
 	raw, ok := o.Get(key)
 	if !ok || string(raw) == "null" {
@@ -73,19 +73,20 @@ func object(o *rawjson.Object, key string) (*rawjson.Object, error) {
 	return in, nil
 }
 
-// routed are the types of IPAM whose configuration lists the routes.
+// routed returns the IPAM types whose configuration lists the routes.
 func routed() []string { return []string{"host-local", "static", "whereabouts", "fairlead-ipam"} }
 
-// withDefaultRoute makes gateways the pod's way out; none: this network is not.
+// withDefaultRoute makes the network the pod's default route through the gateways. Without gateways it removes the
+// network's default route.
 func withDefaultRoute(gateways []netip.Addr) func(*rawjson.Object) error {
 	return func(plugin *rawjson.Object) error {
 		if raw, ok := plugin.Get("isDefaultGateway"); ok && string(raw) == "true" {
-			plugin.Set("isDefaultGateway", []byte("false")) // it would add its own
-			plugin.Set("isGateway", []byte("true"))         // which it implied
+			plugin.Set("isDefaultGateway", []byte("false")) // otherwise the plugin would add its own default route
+			plugin.Set("isGateway", []byte("true"))         // isDefaultGateway implied it
 		}
 		addr, err := object(plugin, "ipam")
 		if err != nil || !slices.Contains(routed(), addr.String("type")) {
-			return err // the result will tell
+			return err // routesAsPlanned checks the result
 		}
 		routes, err := otherRoutes(addr)
 		if err != nil {
@@ -104,8 +105,7 @@ func withDefaultRoute(gateways []netip.Addr) func(*rawjson.Object) error {
 	}
 }
 
-// otherRoutes are those of an IPAM's configuration that are no default route, as
-// they are written.
+// otherRoutes returns the routes of an IPAM configuration that are not default routes, unchanged.
 func otherRoutes(addr *rawjson.Object) (out [][]byte, err error) {
 	raw, ok := addr.Get("routes")
 	if !ok || string(raw) == "null" {
@@ -123,7 +123,7 @@ func otherRoutes(addr *rawjson.Object) (out [][]byte, err error) {
 	return out, nil
 }
 
-// isDefault tells whether a route of a configuration leads everywhere.
+// isDefault reports whether a route of a configuration is a default route.
 func isDefault(route []byte) bool {
 	o, err := rawjson.ParseObject(route)
 	if err != nil {
@@ -133,7 +133,7 @@ func isDefault(route []byte) bool {
 	return err == nil && dst.Bits() == 0
 }
 
-// everywhere is the destination of a default route.
+// everywhere returns the destination of a default route in the gateway's family.
 func everywhere(gw netip.Addr) netip.Prefix {
 	if gw.Is4() {
 		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)

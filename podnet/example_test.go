@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead/fairlead/podnet"
 )
 
-// A runtime: one Manager for its whole life, which follows the configuration.
+// A runtime uses one Manager for its whole life, and the Manager follows the configuration.
 func Example() {
 	dir, err := os.MkdirTemp("", "podnet-")
 	if err != nil {
@@ -23,7 +23,7 @@ func Example() {
 	if err := os.WriteFile(filepath.Join(dir, "10-lonely.conflist"), []byte(conf), 0o644); err != nil {
 		log.Fatal(err)
 	}
-	self, err := os.Executable() // whose TestMain makes it every plugin
+	self, err := os.Executable() // TestMain lets the test binary run as every plugin
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func Example() {
 	m, err := podnet.New(podnet.Options{
 		ConfDirs: []string{dir}, PluginDirs: []string{dir}, // by default /etc/cni/net.d, /opt/cni/bin
 		StateDir: filepath.Join(dir, "pods"), CacheDir: filepath.Join(dir, "cache"),
-		Exec: plugins.In(plugin.Env{}), // Fairlead's plugins within this process, others as processes
+		Exec: plugins.In(plugin.Env{}), // Fairlead's plugins run in this process, others as processes
 	})
 	if err != nil {
 		log.Fatal(err)

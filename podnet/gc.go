@@ -13,14 +13,14 @@ import (
 	"github.com/fairlead/fairlead/libcni"
 )
 
-// collection is one GC.
+// collection is the state of one GC.
 type collection struct {
 	m     *Manager
 	valid []string
 	keep  map[string][]cni.Attachment // by network
 }
 
-// tearDownInvalid tears down the pods that have a note and no owner.
+// tearDownInvalid tears down the pods that have a note and are not valid.
 func (c *collection) tearDownInvalid(ctx context.Context) error {
 	began := time.Now()
 	ids, err := c.m.notes.ids()
@@ -36,7 +36,7 @@ func (c *collection) tearDownInvalid(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// tearDownOld leaves a pod that somebody is at work on, or that is younger.
+// tearDownOld tears down a pod unless another operation holds it or it is younger than began.
 func (c *collection) tearDownOld(ctx context.Context, id string, began time.Time) error {
 	unlock, free, err := c.m.notes.tryLock(id)
 	if err != nil || !free {
@@ -52,11 +52,10 @@ func (c *collection) tearDownOld(ctx context.Context, id string, began time.Time
 	return c.m.tearDown(bounded, id)
 }
 
-// collectNetworks has each network of the configuration remove the rest. What
-// stands of pods is asked for after that of which none may go.
+// collectNetworks makes each network of the configuration remove everything except the attachments to keep.
 func (c *collection) collectNetworks(ctx context.Context) error {
 	if err := c.attachments(); err != nil {
-		return err // without them valid ones would go
+		return err // without the list, attachments of valid pods would be removed
 	}
 	lo, err := loopback()
 	if err != nil {
@@ -77,9 +76,8 @@ func (c *collection) collect(ctx context.Context, list *libcni.NetworkConfigList
 	return c.m.cni.GCNetworkList(ctx, list, &libcni.GCArgs{ValidAttachments: c.keep[list.Name]})
 }
 
-// attachments finds what valid pods have, by everybody who knows of one: the notes,
-// the cache and the records. Pods that have a note after all, being set up just now
-// or not torn down for an error, keep theirs.
+// attachments collects the attachments of valid pods from the notes, the cache and the records. Invalid pods that have
+// a note, because of a running set-up or a failed tear-down, keep their attachments.
 func (c *collection) attachments() error {
 	c.keep = map[string][]cni.Attachment{}
 	ids, err := c.m.notes.ids()
@@ -89,7 +87,7 @@ func (c *collection) attachments() error {
 	for _, id := range ids {
 		n, err := c.m.notes.read(id)
 		if err != nil {
-			continue // gone, or damaged: then the others know
+			continue // gone or damaged: the cache and the records may know it
 		}
 		for _, p := range n.Parts {
 			c.add(p.Network, id, p.IfName)
@@ -113,7 +111,7 @@ func (c *collection) attachments() error {
 			c.add(r.Network, r.ContainerID, r.IfName)
 		}
 	}
-	for _, id := range c.valid { // of one of whom nobody knows more
+	for _, id := range c.valid { // pods that none of these know
 		c.add(loopbackNetwork, id, "lo")
 		for _, f := range c.m.conf.networks() {
 			c.add(f.list.Name, id, DefaultIfNamePrefix+"0")

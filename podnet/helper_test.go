@@ -20,13 +20,12 @@ import (
 	"github.com/fairlead/fairlead/podnet"
 )
 
-// node is a Manager with directories of its own. Its networks and pods have names
-// that no other test's have, as all tests share one host.
+// node is a Manager with its own directories. Its network and pod names are unique, because all tests share one host.
 type node struct {
 	*podnet.Manager
 	t       *testing.T
 	n       int
-	conf    string // directory
+	conf    string // configuration directory
 	bin     string
 	cache   string
 	state   string
@@ -35,10 +34,10 @@ type node struct {
 	warned  []string
 }
 
-// nodes counts them, over all tests of the process.
+// nodes counts the nodes of all tests in the process.
 var nodes atomic.Int32
 
-// newNode has the plugins as processes, or within the process.
+// newNode creates a node. Options choose whether plugins run as processes or in this process.
 func newNode(t *testing.T, change ...func(*podnet.Options)) *node {
 	t.Helper()
 	dir := t.TempDir()
@@ -67,7 +66,7 @@ func newNode(t *testing.T, change ...func(*podnet.Options)) *node {
 
 func within(o *podnet.Options) { o.Exec = plugins.In(plugin.Env{}) }
 
-// again is what a restart of the runtime's process makes.
+// again creates a new Manager, as a restart of the runtime does.
 func (n *node) again() {
 	n.t.Helper()
 	m, err := podnet.New(n.options)
@@ -75,9 +74,8 @@ func (n *node) again() {
 	n.Manager = m
 }
 
-// bridge writes the configuration of a network on a bridge of its own, with more
-// keys for the bridge's plugin and more plugins behind it. The first has a default
-// route.
+// bridge writes the configuration of a network with its own bridge. Keys are added to the bridge plugin, and more are
+// the plugins after it. The first network has a default route.
 func (n *node) bridge(file, name string, subnet int, keys string, more ...string) {
 	n.t.Helper()
 	routes := ""
@@ -90,7 +88,7 @@ func (n *node) bridge(file, name string, subnet int, keys string, more ...string
 	n.Reload()
 }
 
-// name is a network's, or a pod's, as the host knows it.
+// name returns the unique name of a network or pod on the host.
 func (n *node) name(s string) string { return fmt.Sprintf("%s-%d", s, n.n) }
 
 func (n *node) link(s string) string { return fmt.Sprintf("br%d%s", n.n, s[len(s)-1:]) }
@@ -100,7 +98,7 @@ func (n *node) write(file, content string) {
 	must(n.t, os.WriteFile(filepath.Join(n.conf, file), []byte(content), 0o644))
 }
 
-// script is a plugin of another kind: a shell script, $conf being its configuration.
+// script installs a shell script as a plugin. $conf is its configuration.
 func (n *node) script(typ, body string) {
 	n.t.Helper()
 	const head = `#!/bin/sh
@@ -115,7 +113,7 @@ esac
 	must(n.t, os.WriteFile(filepath.Join(n.bin, typ), []byte(head+body+tail), 0o755))
 }
 
-// pod is one with a namespace of its own.
+// pod returns a pod with a new namespace.
 func (n *node) pod(id string, networks ...podnet.Network) podnet.Pod {
 	n.t.Helper()
 	p := podnet.Pod{ID: n.name(id), Netns: kerneltest.Netns(n.t), Namespace: "shop", Name: id, UID: "u-1", Networks: networks}
@@ -127,8 +125,7 @@ func (n *node) pod(id string, networks ...podnet.Network) podnet.Pod {
 	return p
 }
 
-// links are the names of a namespace's links, "" being the host's, those of this
-// node's bridges left out.
+// links returns the link names of a namespace, without this node's bridges. "" is the host.
 func (n *node) links(netns string) string {
 	n.t.Helper()
 	argv := []string{"ip", "-j", "link", "show"}
@@ -149,7 +146,7 @@ func (n *node) links(netns string) string {
 	return strings.Join(names, " ")
 }
 
-// nothingLeft looks for what a pod may leave.
+// nothingLeft fails if anything of a pod is left.
 func (n *node) nothingLeft(id string) {
 	n.t.Helper()
 	for _, dir := range []string{n.cache, n.state, os.Getenv(attach.RootVariable), filepath.Dir(n.conf)} {
@@ -166,7 +163,7 @@ func (n *node) nothingLeft(id string) {
 	n.noAddressHeld(id)
 }
 
-// noAddressHeld looks into the directories of addresses.
+// noAddressHeld fails if an address of the pod is still allocated.
 func (n *node) noAddressHeld(id string) {
 	n.t.Helper()
 	root := filepath.Dir(filepath.Dir(n.conf))
@@ -187,7 +184,7 @@ func (n *node) warnings() string {
 	return strings.Join(n.warned, "\n")
 }
 
-// soon waits until something holds.
+// soon waits until a condition is true.
 func soon(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(kerneltest.Slow(10 * time.Second))
@@ -206,7 +203,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// wants fails unless the error has the words.
+// wants fails unless the error contains all words.
 func wants(t *testing.T, err error, words ...string) {
 	t.Helper()
 	for _, w := range words {

@@ -13,8 +13,7 @@ import (
 	"github.com/fairlead/fairlead/podnet"
 )
 
-// setUpAndHang is a runtime that sets up a pod, given as JSON with its options, and
-// is killed in the middle.
+// setUpAndHang acts as a runtime that is killed during a set-up. It gets the pod and options as JSON.
 func setUpAndHang() {
 	var in struct {
 		Conf, Bin, Cache, State string
@@ -32,9 +31,8 @@ func setUpAndHang() {
 	os.Exit(1)
 }
 
-// TestKilled: the runtime is killed in the middle of a set-up, with one network
-// standing and one half done; another one, which knows the ID alone, leaves nothing,
-// the files of the networks being gone, too.
+// TestKilled kills a runtime during a set-up, with one network attached and one half done. Another runtime that knows
+// only the ID removes everything, even after the network files are gone.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	for _, conf := range []string{"there", "gone"} {
@@ -64,7 +62,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestKilledThenAgain: a set-up after a kill begins anew.
+// TestKilledThenAgain checks that a set-up after a kill starts over.
 func TestKilledThenAgain(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -83,7 +81,7 @@ func TestKilledThenAgain(t *testing.T) {
 	n.nothingLeft("web")
 }
 
-// killAt kills a runtime and its plugin when that has written the file.
+// killAt kills a runtime and its plugin when the plugin has written the file.
 func killAt(t *testing.T, n *node, p podnet.Pod, mark string) {
 	t.Helper()
 	in, err := json.Marshal(map[string]any{"Conf": n.conf, "Bin": n.bin, "Cache": n.cache, "State": n.state, "Pod": p})
@@ -93,6 +91,6 @@ func killAt(t *testing.T, n *node, p podnet.Pod, mark string) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	must(t, cmd.Start())
 	soon(t, "the plugin runs", func() bool { _, err := os.Stat(mark); return err == nil })
-	must(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)) // its plugins are of its group
+	must(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)) // its plugins are in its process group
 	_ = cmd.Wait()
 }

@@ -2,16 +2,15 @@ package podnet
 
 import "github.com/fairlead/fairlead/libcni"
 
-// loopbackNetwork is the name under which other runtimes set up lo, too.
+// loopbackNetwork is the network name under which other runtimes set up lo.
 const loopbackNetwork = "cni-loopback"
 
-// loopback is the network that every pod has besides those it asks for. What
-// comes of it is not reported.
+// loopback returns the network that every pod gets in addition to those it requests. Its result is not reported.
 func loopback() (*libcni.NetworkConfigList, error) {
 	return libcni.ConfListFromBytes([]byte(`{"cniVersion": "1.0.0", "name": "` + loopbackNetwork + `", "plugins": [{"type": "loopback"}]}`))
 }
 
-// withLoopback adds lo to a pod's parts where its plugin is there.
+// withLoopback adds lo to a pod's parts if the loopback plugin is installed.
 func (m *Manager) withLoopback(p *Pod, parts []*part) ([]*part, error) {
 	if m.options.NoLoopback {
 		return parts, nil

@@ -13,12 +13,12 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// hostVariable tells the test binary that its network namespace is the tests' host:
-// a Manager's goroutines have to be in it, so it is the whole process'.
+// hostVariable tells the test binary that it runs in the tests' host namespace. The whole process must be in it,
+// because a Manager's goroutines are.
 const hostVariable = "FAIRLEAD_PODNET_HOST"
 
-// TestMain makes the test binary every plugin, by its name, and otherwise runs the
-// tests in a namespace of their own with state of their own.
+// TestMain runs the test binary as a plugin if it is called by a plugin's name. Otherwise it runs the tests in a new
+// namespace with separate state.
 func TestMain(m *testing.M) {
 	name := filepath.Base(os.Args[0])
 	for _, p := range plugins.All() {

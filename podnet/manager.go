@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead/fairlead/libcni"
 )
 
-// Manager gives pods their networks.
+// Manager sets up and tears down the networks of pods.
 type Manager struct {
 	options Options
 	conf    configuration
@@ -22,8 +22,8 @@ type Manager struct {
 	cni     *libcni.CNIConfig
 }
 
-// New returns a Manager that has read the configuration directories once; Watch
-// keeps it up to date. That there is no network yet is no error: Status says so.
+// New returns a Manager after it has read the configuration directories once. Watch keeps it up to date. A missing
+// network is not an error here; Status reports it.
 func New(o Options) (*Manager, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -44,16 +44,16 @@ func New(o Options) (*Manager, error) {
 // Reload reads the configuration directories now.
 func (m *Manager) Reload() { m.conf.load() }
 
-// ErrExists is in the error that a pod is set up already, in another way.
+// ErrExists is the error for a pod that is already set up with other settings.
 var ErrExists = errors.New("the pod is set up already")
 
-// bounded ends with the context, or after the Manager's time.
+// bounded returns a context that ends with ctx or after Options.Timeout.
 func (m *Manager) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, m.options.Timeout, fmt.Errorf("the time of %v is over: %w", m.options.Timeout, context.DeadlineExceeded))
 }
 
-// lasting ends some time after the context: what takes away has to come to its end
-// though the caller's patience is over.
+// lasting returns a context that ends some time after ctx. A removal must finish even if the caller's context has
+// ended.
 func (m *Manager) lasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	out, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	over := fmt.Errorf("the time of %v for cleaning up is over: %w", m.options.CleanUpTime, context.DeadlineExceeded)
@@ -69,10 +69,9 @@ func (m *Manager) lasting(ctx context.Context) (context.Context, context.CancelF
 	return out, func() { stop(); cancel(context.Canceled) }
 }
 
-// known is what there is to detach of a pod: its note, and what libcni's cache has
-// besides. Where both are silent, Fairlead's records are asked, and where they are
-// silent, too, it is the default network's eth0: plugins find what they made by
-// its owner alone.
+// known returns everything to detach from a pod: its note and the entries of libcni's cache. If there is neither, it
+// uses Fairlead's records. If there are no records either, it returns eth0 on the default network, because plugins find
+// their objects by owner alone.
 func (m *Manager) known(ctx context.Context, id string) (*note, []*part, error) {
 	n, err := m.notes.read(id)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -105,7 +104,7 @@ func (m *Manager) known(ctx context.Context, id string) (*note, []*part, error) 
 	return n, parts, cacheErr
 }
 
-// recorded are the attachments of Fairlead's plugins that nobody else knows.
+// recorded returns the attachments of Fairlead's plugins that are not in known.
 func (m *Manager) recorded(ctx context.Context, id string, known []*part) (out []*part, err error) {
 	records, err := m.records.List("")
 	for _, r := range records {
@@ -125,15 +124,15 @@ func has(parts []*part, network, ifName string) bool {
 	return false
 }
 
-// recall makes a part of what is known of it: its configuration is the one that it
-// was made with, else the network's of now, else none.
+// recall creates a part from what is known about it. Its configuration is the one it was set up with, else the
+// network's current one, else none.
 func (m *Manager) recall(ctx context.Context, n noted, id, netns string) *part {
 	q := &part{noted: n}
 	q.rt = q.runtimeConf(id, netns)
 	if list, err := (&libcni.NetworkAttachment{Network: n.Network, Config: n.Config}).List(); err == nil {
 		q.list = list
 	} else if n.Network == loopbackNetwork {
-		q.list, _ = loopback() // a constant
+		q.list, _ = loopback() // the list is constant, so it cannot fail
 	} else if list, err := m.network(ctx, n.Namespace, n.Network); err == nil {
 		q.list = list
 	}
@@ -143,8 +142,8 @@ func (m *Manager) recall(ctx context.Context, n noted, id, netns string) *part {
 	return q
 }
 
-// sameNetns is the path if it still names the namespace, else "": plugins take
-// nothing from another that has its path by now.
+// sameNetns returns the path if it still refers to the namespace, else "". Plugins must not remove anything from
+// another namespace at the same path.
 func sameNetns(path, id string) string {
 	if path == "" || id == "" || attach.NetnsID(path) != id {
 		return ""

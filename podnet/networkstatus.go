@@ -8,44 +8,41 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// NetworkStatus is an element of the annotation network-status, as the Network
-// Plumbing Working Group has it.
+// NetworkStatus is an element of the annotation network-status, in the Network Plumbing Working Group's format.
 type NetworkStatus struct {
-	Name      string      `json:"name"` // with the namespace that it was asked for with
+	Name      string      `json:"name"` // including the requested namespace
 	Interface string      `json:"interface,omitempty"`
 	IPs       []string    `json:"ips,omitempty"`
 	MAC       string      `json:"mac,omitempty"`
-	MTU       int         `json:"mtu,omitempty"` // bytes
+	MTU       int         `json:"mtu,omitempty"` // in bytes
 	Default   bool        `json:"default,omitempty"`
 	DNS       cni.DNS     `json:"dns"`
 	Device    *DeviceInfo `json:"device-info,omitempty"`
-	Gateway   []string    `json:"gateway,omitempty"` // of the default routes
+	Gateway   []string    `json:"gateway,omitempty"` // gateways of the default routes
 }
 
-// DeviceInfo tells a pod about its device, by version 1.1.0 of the working group's
-// specification of device information.
+// DeviceInfo describes a pod's device, in version 1.1.0 of the working group's device information specification.
 type DeviceInfo struct {
 	Type    string     `json:"type"`
 	Version string     `json:"version"`
 	PCI     *DevicePCI `json:"pci,omitempty"`
 }
 
-// DevicePCI is a device on the PCI bus.
+// DevicePCI is a PCI device.
 type DevicePCI struct {
 	Address string `json:"pci-address"`
 }
 
-// NetworkStatus is what the pod has as the annotation k8s.v1.cni.cncf.io/network-status
-// tells it.
+// NetworkStatus returns the pod's attachments as elements of the annotation k8s.v1.cni.cncf.io/network-status.
 func (s *PodStatus) NetworkStatus() []NetworkStatus {
-	out := []NetworkStatus{} // not null in JSON
+	out := []NetworkStatus{} // so that JSON has no null
 	for i := range s.Attachments {
 		out = append(out, s.Attachments[i].NetworkStatus())
 	}
 	return out
 }
 
-// StatusAnnotation is NetworkStatus as the annotation's value.
+// StatusAnnotation returns NetworkStatus as the annotation's value.
 func (s *PodStatus) StatusAnnotation() (string, error) {
 	raw, err := json.MarshalIndent(s.NetworkStatus(), "", "    ")
 	if err != nil {
@@ -54,7 +51,7 @@ func (s *PodStatus) StatusAnnotation() (string, error) {
 	return string(raw), nil
 }
 
-// NetworkStatus is the attachment's element of the annotation.
+// NetworkStatus returns the attachment's element of the annotation.
 func (a *Attachment) NetworkStatus() NetworkStatus {
 	n := NetworkStatus{Name: strings.TrimPrefix(a.Namespace+"/"+a.Network, "/"), Interface: a.IfName, Default: a.Default}
 	for _, ip := range a.IPs() {
@@ -80,7 +77,7 @@ func (a *Attachment) NetworkStatus() NetworkStatus {
 	return n
 }
 
-// appendGateway adds the gateway of a default route, which may be the address's own.
+// appendGateway appends the gateway of a default route. A route without one uses the gateway of the address.
 func (a *Attachment) appendGateway(list []string, r cni.Route) []string {
 	if r.GW.IsValid() {
 		return append(list, r.GW.String())
@@ -93,7 +90,7 @@ func (a *Attachment) appendGateway(list []string, r cni.Route) []string {
 	return list
 }
 
-// pci is the device of a PCI address, nil if it is none.
+// pci returns the device with a PCI address, or nil if the address is not a PCI address.
 func pci(address string) *DeviceInfo {
 	if strings.Count(address, ":") != 2 || !strings.Contains(address, ".") {
 		return nil

@@ -16,29 +16,28 @@ import (
 	"github.com/fairlead/fairlead/libcni"
 )
 
-// note is a pod as it is remembered from before its first change until after its
-// last: what was asked for, and how each network is detached, with whatever
-// configuration there is then.
+// note is the stored state of a pod. It exists from before the pod's first change until after its last. It contains the
+// requested settings and what is needed to detach each network, whatever the configuration is by then.
 type note struct {
 	Pod
-	NetnsID string    `json:"netnsID"` // tells a namespace from its successor
+	NetnsID string    `json:"netnsID"` // distinguishes a namespace from a later one at the same path
 	Created time.Time `json:"created"`
 	Parts   []noted   `json:"parts"`
 }
 
-// whole tells whether nothing was cut off.
+// whole reports whether no operation was interrupted.
 func (n *note) whole() bool {
 	return !slices.ContainsFunc(n.Parts, func(p noted) bool { return p.Pending })
 }
 
-// noted is an attachment of a note.
+// noted is an attachment in a note.
 type noted struct {
 	Network        string          `json:"network"`
 	Namespace      string          `json:"namespace,omitempty"`
 	IfName         string          `json:"ifName"`
 	Default        bool            `json:"default,omitempty"`
 	DeviceID       string          `json:"deviceID,omitempty"`
-	Pending        bool            `json:"pending,omitempty"` // being set up or torn down, or that was cut off
+	Pending        bool            `json:"pending,omitempty"` // an operation is running or was interrupted
 	Config         json.RawMessage `json:"config"`
 	Args           [][2]string     `json:"args,omitempty"`
 	CapabilityArgs map[string]any  `json:"capabilityArgs,omitempty"`
@@ -48,15 +47,15 @@ func (n *noted) runtimeConf(id, netns string) *libcni.RuntimeConf {
 	return &libcni.RuntimeConf{ContainerID: id, NetNS: netns, IfName: n.IfName, Args: n.Args, CapabilityArgs: n.CapabilityArgs}
 }
 
-// notes are the directory of notes.
+// notes is the directory of notes.
 type notes struct{ dir string }
 
 const noteEnding = ".json"
 
 func (s notes) file(id string) string { return filepath.Join(s.dir, id+noteEnding) }
 
-// read returns a pod's note; none is os.ErrNotExist. A torn one, which a power cut
-// may leave in a directory on a disk, is another error.
+// read returns a pod's note, or os.ErrNotExist if there is none. A torn note, which a power cut can leave on a disk, is
+// another error.
 func (s notes) read(id string) (*note, error) {
 	raw, err := os.ReadFile(s.file(id))
 	if err != nil {
@@ -71,13 +70,13 @@ func (s notes) read(id string) (*note, error) {
 
 var errDamaged = errors.New("it cannot be used")
 
-// write puts a note in place as a whole.
+// write writes a note atomically.
 func (s notes) write(n *note) error {
 	raw, err := json.Marshal(n)
 	if err != nil {
 		return fmt.Errorf("note pod %s: %w", n.ID, err)
 	}
-	tmp := filepath.Join(s.dir, "."+n.ID) // no ID begins so; the pod's lock is held
+	tmp := filepath.Join(s.dir, "."+n.ID) // no ID starts with a dot, and the caller holds the pod's lock
 	err = os.WriteFile(tmp, raw, 0o600)
 	if err == nil {
 		err = os.Rename(tmp, s.file(n.ID))
@@ -90,14 +89,14 @@ func (s notes) write(n *note) error {
 }
 
 func (s notes) remove(id string) error {
-	_ = os.Remove(filepath.Join(s.dir, "."+id)) // of a kill
+	_ = os.Remove(filepath.Join(s.dir, "."+id)) // left by a kill
 	if err := os.Remove(s.file(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("drop the note of pod %s: %w", id, err)
 	}
 	return nil
 }
 
-// ids are those that have a note.
+// ids returns the IDs of all pods with a note.
 func (s notes) ids() (out []string, err error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -111,13 +110,13 @@ func (s notes) ids() (out []string, err error) {
 	return out, nil
 }
 
-// lock keeps a pod to the caller, of this process or another, until unlock. It
-// waits as long as the context lets it; the file goes with the last who wants it.
+// lock locks a pod for the caller, against this process and others, until unlock. It waits until the context ends. The
+// last holder removes the lock file.
 func (s notes) lock(ctx context.Context, id string) (unlock func(), err error) {
 	return s.acquire(id, func(f *os.File) error { return filelock.Lock(ctx, int(f.Fd()), f.Name()) })
 }
 
-// tryLock is lock without a wait; ok is false while another has the pod.
+// tryLock is lock without waiting. ok is false if another holder has the pod.
 func (s notes) tryLock(id string) (unlock func(), ok bool, err error) {
 	unlock, err = s.acquire(id, func(f *os.File) error {
 		free, err := filelock.Try(int(f.Fd()))
@@ -142,7 +141,7 @@ func (s notes) acquire(id string, take func(*os.File) error) (unlock func(), err
 	for {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 		if err == nil {
-			if err = take(f); err == nil && !stands(f) { // whoever had it took it away
+			if err = take(f); err == nil && !stands(f) { // the previous holder may have removed the file
 				_ = f.Close()
 				continue
 			}
@@ -160,7 +159,7 @@ func (s notes) acquire(id string, take func(*os.File) error) (unlock func(), err
 	}
 }
 
-// stands tells whether an open file is still the one of its name.
+// stands reports whether an open file is still the one at its path.
 func stands(f *os.File) bool {
 	a, err := f.Stat()
 	if err != nil {

@@ -9,25 +9,22 @@ import (
 	"github.com/fairlead/fairlead/libcni"
 )
 
-// Step is a part of the work: an operation on a pod, within it an operation on a
-// network, within that the run of a plugin.
+// Step is a part of the work. An operation on a pod contains operations on networks, which contain runs of plugins.
 type Step struct {
-	// Operation is of a pod "setup", "teardown", "check", "attach", "detach", of the
-	// node "gc" and "status"; of a network and a plugin the word of the protocol: ADD,
-	// CHECK, DEL, GC, STATUS.
+	// Operation on a pod is "setup", "teardown", "check", "attach" or "detach", and on the node "gc" or "status". On a
+	// network or a plugin it is the CNI verb: ADD, CHECK, DEL, GC or STATUS.
 	Operation string
-	// PodID, PodNamespace and PodName are the pod's; "" of a step that is about none,
-	// the last two also where only the ID is known.
+	// PodID, PodNamespace and PodName identify the pod. They are "" if the step is not about a pod. The last two are
+	// also "" if only the ID is known.
 	PodID, PodNamespace, PodName string
-	Network, IfName              string // "" of the operation on the whole pod
-	Plugin                       string // its type; "" of a step that is no plugin's
+	Network, IfName              string // "" for an operation on the whole pod
+	Plugin                       string // plugin type; "" if the step does not run a plugin
 }
 
-// Observer is told of every step: packages podnet/metrics and podnet/tracing have
-// two. It is called from several goroutines at once.
+// Observer observes every step. The packages podnet/metrics and podnet/tracing have implementations. It must be safe
+// for concurrent use.
 type Observer interface {
-	// Begin returns the context that the step runs under, and what is called at its
-	// end, with its error.
+	// Begin returns the context for the step, and a function that is called with the step's error at its end.
 	Begin(ctx context.Context, s Step) (context.Context, func(error))
 }
 
@@ -63,7 +60,7 @@ func networkStep(operation string, p *Pod, n *noted) Step {
 	return s
 }
 
-// observed is an Exec whose plugins are steps.
+// observed returns an Exec that reports each plugin as a step.
 func observed(exec libcni.Exec, observers []Observer) libcni.Exec {
 	if len(observers) == 0 {
 		return exec
@@ -80,7 +77,7 @@ type watchedExec struct {
 	observers []Observer
 }
 
-// ExecPlugin is a step of its own.
+// ExecPlugin reports the run of one plugin as a step.
 func (w watchedExec) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) (out []byte, err error) {
 	ctx, end := w.plugin(ctx, path, variable(environ, "CNI_COMMAND"))
 	defer func() { end(err) }()
@@ -102,15 +99,14 @@ func variable(environ []string, name string) (value string) {
 	return value
 }
 
-// watchedListExec sees the plugins of a list that run together by their requests:
-// each asks for its own when its turn comes. What they leave to the end of the list
-// counts as the last one's.
+// watchedListExec observes plugins of a list that run in one process. Each member asks for its request when its turn
+// comes, which begins its step. Work that is deferred to the end of the list counts for the last member.
 type watchedListExec struct {
 	watchedExec
 	list invoke.ListExec
 }
 
-// ExecList has a step for each member.
+// ExecList reports each member as a step.
 func (w watchedListExec) ExecList(ctx context.Context, members []invoke.Member, args *invoke.Args) (out []byte, failed int, err error) {
 	end := func(error) {}
 	watched := make([]invoke.Member, len(members))

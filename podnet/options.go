@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead/fairlead/libcni"
 )
 
-// The defaults of Options.
+// These are the defaults of Options.
 const (
 	DefaultConfDir      = "/etc/cni/net.d"
 	DefaultPluginDir    = "/opt/cni/bin"
@@ -24,47 +24,43 @@ const (
 	DefaultIfNamePrefix = "eth"
 )
 
-// Options are those of a Manager; the zero value is a node's as it usually is.
+// Options configure a Manager. The zero value fits a typical node.
 type Options struct {
-	// ConfDirs are the directories of network configurations. Networks are in the
-	// order of the directories, then of the files' names; the first is the default
-	// network. Of two that have one name the first counts.
+	// ConfDirs are the directories of network configurations. Networks are ordered by directory, then by file name, and
+	// the first one is the default network. If two have the same name, the first one is used.
 	ConfDirs []string
-	// DefaultNetwork is the name of the default network in place of the first.
+	// DefaultNetwork is the name of the default network. "" is the first network.
 	DefaultNetwork string
-	// Lookup finds networks that are in no directory, such as those of
-	// NetworkAttachmentDefinitions, which have a namespace; nil: there are none.
-	// Its error is os.ErrNotExist for one that it does not know either.
+	// Lookup finds networks outside the directories, such as NetworkAttachmentDefinitions, which have a namespace. It
+	// may be nil. It returns os.ErrNotExist for an unknown network.
 	Lookup func(ctx context.Context, namespace, name string) (*libcni.NetworkConfigList, error)
 
-	PluginDirs []string    // where plugins are looked for (CNI_PATH)
+	PluginDirs []string    // directories of plugins (CNI_PATH)
 	Exec       libcni.Exec // runs plugins; nil: as processes
-	CacheDir   string      // of libcni; "": libcni.CacheDir
-	StateDir   string      // the notes of pods: see Pod.ID; worth nothing after a reboot
-	RunDir     string      // the records of Fairlead's plugins; "": attach.DefaultRoot
+	CacheDir   string      // libcni's cache; "": libcni.CacheDir
+	StateDir   string      // notes of pods, see Pod.ID; they are useless after a reboot
+	RunDir     string      // records of Fairlead's plugins; "": attach.DefaultRoot
 
-	// Timeout bounds an operation on a pod whose context ends later or never.
+	// Timeout limits an operation on a pod, even if its context ends later or never.
 	Timeout time.Duration
-	// CleanUpTime bounds the undoing of a set-up that failed, and the end of a
-	// tear-down whose context ended in the middle: such work has this time of its
-	// own, whatever the caller's context says.
+	// CleanUpTime limits the rollback of a failed set-up, and the rest of a tear-down whose context ended. This work
+	// gets the full time even after the caller's context has ended.
 	CleanUpTime time.Duration
-	// Parallel is how many networks of one pod are set up at once: see SetUpPod. 1
-	// is one after the other, on the caller's goroutine.
+	// Parallel is how many networks of one pod are set up at once, see SetUpPod. With 1 they are set up in order on the
+	// caller's goroutine.
 	Parallel int
-	// NoLoopback leaves lo of a pod as it is.
+	// NoLoopback leaves the pod's lo unchanged.
 	NoLoopback bool
 
-	// LeaveUnsupported makes a warning of the error that a pod asks a network for
-	// what no plugin of it declares.
+	// LeaveUnsupported turns an error into a warning: the one for a request that no plugin of the network declares.
 	LeaveUnsupported bool
-	// RemoveLeft removes what plugins made of an attachment for which neither a
-	// note nor a configuration is left; nil: that is an error.
+	// RemoveLeft removes an attachment that has neither a note nor a configuration. If it is nil, such an attachment is
+	// an error.
 	RemoveLeft func(ctx context.Context, left Left) error
 
-	// Observers are told of every step.
+	// Observers observe every step.
 	Observers []Observer
-	// Warn gets what does not stop an operation; nil: it is logged.
+	// Warn receives problems that do not stop an operation. If it is nil, they are logged.
 	Warn func(msg string, err error)
 }
 
@@ -73,7 +69,7 @@ type Left struct {
 	ContainerID string
 	Network     string
 	IfName      string
-	Netns       string // "": gone
+	Netns       string // "" if it is gone
 }
 
 func (o *Options) complete() error {

@@ -14,20 +14,20 @@ import (
 	"github.com/fairlead/fairlead/libcni"
 )
 
-// part is one attachment of a pod: what is noted of it, and what is done with that.
+// part is one attachment of a pod: its stored state and the work to do.
 type part struct {
 	noted
 	list *libcni.NetworkConfigList
 	rt   *libcni.RuntimeConf
-	// gateways are the default routes that it has to have and others must not; a
-	// pod without a wish has planned none.
+	// gateways are the default routes that the attachment must have and others must not. It is nil if the pod requests
+	// no default route.
 	gateways []string
 	planned  bool
-	alone    bool // it builds on what the others make: set up after them, torn down before
-	ordered  bool // set up in the pod's order: it brings a default route, and the last of those counts
+	alone    bool // uses another network's link: set up after the others, torn down before them
+	ordered  bool // set up in the pod's order, because it brings a default route and the last one wins
 }
 
-// plan is everything that can be wrong with a pod's wishes before a plugin runs.
+// plan finds all errors in a pod's requests before a plugin runs.
 func (m *Manager) plan(ctx context.Context, p *Pod) ([]*part, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -80,8 +80,7 @@ func (m *Manager) planOne(ctx context.Context, p *Pod, n *Network, i int, chosen
 	return q, m.findPlugins(list)
 }
 
-// insideLinks tells whether a plugin of a network works on a link that another
-// network of the pod may make.
+// insideLinks reports whether a plugin of a network uses a link that another network of the pod may create.
 func insideLinks(list *libcni.NetworkConfigList) bool {
 	for _, p := range list.Plugins {
 		if v, ok := rawjson.Find(p.Bytes, "linkInContainer"); ok && string(v.Raw) == "true" {
@@ -91,7 +90,7 @@ func insideLinks(list *libcni.NetworkConfigList) bool {
 	return false
 }
 
-// hasWayOut tells whether the configuration of a network gives it a default route.
+// hasWayOut reports whether a network's configuration adds a default route.
 func hasWayOut(list *libcni.NetworkConfigList) bool {
 	for _, p := range list.Plugins {
 		if v, ok := rawjson.Find(p.Bytes, "isDefaultGateway"); ok && string(v.Raw) == "true" {
@@ -101,7 +100,7 @@ func hasWayOut(list *libcni.NetworkConfigList) bool {
 		if !ok {
 			continue
 		}
-		elements, _ := rawjson.Elements(routes.Raw) // what is no list is the plugin's to refuse
+		elements, _ := rawjson.Elements(routes.Raw) // the plugin rejects a value that is not a list
 		for _, e := range elements {
 			if isDefault(e.Raw) {
 				return true
@@ -111,7 +110,7 @@ func hasWayOut(list *libcni.NetworkConfigList) bool {
 	return false
 }
 
-// findPlugins is for all networks before the first is set up.
+// findPlugins checks that all plugins of a network exist. It runs for all networks before the first is set up.
 func (m *Manager) findPlugins(list *libcni.NetworkConfigList) error {
 	var errs []error
 	for _, p := range list.Plugins {
@@ -122,7 +121,7 @@ func (m *Manager) findPlugins(list *libcni.NetworkConfigList) error {
 	return errors.Join(errs...)
 }
 
-// network is a network by its name; "" is the default one.
+// network returns a network by name; "" is the default network.
 func (m *Manager) network(ctx context.Context, namespace, name string) (*libcni.NetworkConfigList, error) {
 	list, err := m.conf.find(name)
 	if errors.Is(err, os.ErrNotExist) && name != "" && m.options.Lookup != nil {
@@ -134,7 +133,7 @@ func (m *Manager) network(ctx context.Context, namespace, name string) (*libcni.
 	return list, nil
 }
 
-// routesAsPlanned tells whether the way out is what the pod asked for.
+// routesAsPlanned checks that the result has the default route that the pod requested.
 func (q *part) routesAsPlanned(res *cni.Result) error {
 	if !q.planned {
 		return nil

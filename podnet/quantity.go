@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// The bounds of a bandwidth annotation are kubelet's.
+// These bounds of a bandwidth annotation are kubelet's.
 const (
-	minRate = 1e3  // bits a second
-	maxRate = 1e15 // bits a second
+	minRate = 1e3  // bits per second
+	maxRate = 1e15 // bits per second
 )
 
-// scales are the suffixes of Kubernetes' quantities.
+// scales returns the suffixes of Kubernetes quantities.
 func scales() map[string]*big.Rat {
 	out := map[string]*big.Rat{}
 	for i, s := range []string{"n", "u", "m", "", "k", "M", "G", "T", "P", "E"} {
@@ -30,8 +30,8 @@ func scales() map[string]*big.Rat {
 	return out
 }
 
-// ParseRate reads a rate in bits a second, a quantity of Kubernetes such as 10M, 1.5G,
-// 64Ki or 1e6; parts of a bit are rounded up. It is 1k to 1P, as kubelet has it.
+// ParseRate parses a rate in bits per second, a Kubernetes quantity such as 10M, 1.5G, 64Ki or 1e6. It rounds up to
+// whole bits. The rate must be between 1k and 1P, as for kubelet.
 func ParseRate(s string) (uint64, error) {
 	bad := func(problem string) (uint64, error) {
 		return 0, fmt.Errorf("rate %q: %s", s, problem)
@@ -54,8 +54,7 @@ func ParseRate(s string) (uint64, error) {
 	return up.Quo(up, v.Denom()).Uint64(), nil
 }
 
-// plainNumber keeps out what big.Rat reads besides decimal numbers, and exponents
-// that would take it long.
+// plainNumber rejects everything but decimal numbers that big.Rat accepts, and exponents that would take it long.
 func plainNumber(s string) bool {
 	number, exponent, has := strings.Cut(strings.ReplaceAll(s, "E", "e"), "e")
 	if has {
@@ -66,8 +65,8 @@ func plainNumber(s string) bool {
 	return number != "" && len(number) <= 40 && strings.Trim(number, "0123456789.") == "" && number != "."
 }
 
-// ParsePort reads a host port, "[HOSTIP:]HOSTPORT:PORT[/PROTOCOL]", an IPv6 address
-// in brackets. One number is both ports.
+// ParsePort parses a host port, "[HOSTIP:]HOSTPORT:PORT[/PROTOCOL]", with an IPv6 address in brackets. A single number
+// is both ports.
 func ParsePort(s string) (PortMapping, error) {
 	bad := fmt.Errorf("port %q: want [HOSTIP:]HOSTPORT:PORT[/tcp|udp|sctp], like 8080:80 or 127.0.0.1:5353:53/udp", s)
 	ports, protocol, has := strings.Cut(s, "/")

@@ -9,12 +9,12 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// selection is an element of the JSON form of the annotation of networks.
+// selection is an element of the networks annotation in its JSON form.
 type selection struct {
 	Name             string         `json:"name"`
 	Namespace        string         `json:"namespace"`
 	Interface        string         `json:"interface"`
-	InterfaceRequest string         `json:"interfaceRequest"` // an older name of it
+	InterfaceRequest string         `json:"interfaceRequest"` // an older name of interface
 	IPs              []string       `json:"ips"`
 	MAC              string         `json:"mac"`
 	InfinibandGUID   string         `json:"infiniband-guid"`
@@ -25,10 +25,9 @@ type selection struct {
 	Args             map[string]any `json:"cni-args"`
 }
 
-// ParseNetworks reads a selection of networks, in either form of the Network
-// Plumbing Working Group's standard: names parted by commas,
-// "[NAMESPACE/]NAME[@INTERFACE]", or a JSON list of objects. A name without a
-// namespace has the given one's, the pod's. An empty selection is none.
+// ParseNetworks parses a selection of networks in either form of the Network Plumbing Working Group's standard. The
+// forms are a comma-separated list of "[NAMESPACE/]NAME[@INTERFACE]", and a JSON list of objects. A name without a
+// namespace gets the given one, which is the pod's. An empty text selects no network.
 func ParseNetworks(text, namespace string) ([]Network, error) {
 	text = strings.TrimSpace(text)
 	switch {
@@ -50,7 +49,7 @@ func ParseNetworks(text, namespace string) ([]Network, error) {
 	return out, nil
 }
 
-// parseName reads the short form of one network.
+// parseName parses the short form of one network.
 func parseName(text, namespace string) (Network, error) {
 	name, ifName, at := strings.Cut(text, "@")
 	if ns, rest, ok := strings.Cut(name, "/"); ok {

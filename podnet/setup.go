@@ -13,19 +13,17 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// SetUpPod puts a pod on its networks. Either it is on all of them afterwards, or
-// on none: what stood is undone, and what cannot be undone is in the error and left
-// to TearDownPod. Nothing runs before all of the pod's wishes, their networks and
-// plugins are found good.
+// SetUpPod connects a pod to its networks, to all of them or to none. After an error it rolls back what was attached.
+// The error includes what could not be rolled back, which is left to TearDownPod. No plugin runs before all requests,
+// networks and plugins of the pod were checked.
 //
-// The first network and lo are set up first; then the others at once, up to
-// Options.Parallel; then, one after the other in the pod's order, those that bring a
-// default route, of which the last counts, and at the end those with
-// "linkInContainer", which build on another's link.
+// The first network and lo are set up first. The others follow at once, up to Options.Parallel. Then come, in the pod's
+// order, the networks that bring a default route, of which the last one wins. Networks with "linkInContainer" come
+// last, because they use another network's link.
 //
-// It can be repeated. A pod that stands as it is wanted is left alone, and its
-// status returned; one that stands in another way is ErrExists; a set-up that was
-// cut off, or whose namespace has gone since, is undone first.
+// SetUpPod can be repeated. If the pod is already set up as requested, it returns the status and changes nothing. If
+// the pod is set up in another way, it returns ErrExists. If an earlier set-up was interrupted, or its namespace is
+// gone, SetUpPod removes it first.
 func (m *Manager) SetUpPod(ctx context.Context, pod Pod) (status *PodStatus, err error) {
 	ctx, end := m.begin(ctx, podStep("setup", &pod))
 	defer func() { end(err) }()
@@ -56,7 +54,7 @@ func (m *Manager) SetUpPod(ctx context.Context, pod Pod) (status *PodStatus, err
 	return m.setUp(ctx, n, parts)
 }
 
-// again looks at what is noted of the pod: its status if it stands as it is wanted.
+// again checks the pod's note and returns the pod's status if it is set up as requested.
 func (m *Manager) again(ctx context.Context, n *note) (*PodStatus, error) {
 	old, err := m.notes.read(n.ID)
 	if errors.Is(err, os.ErrNotExist) {
@@ -80,7 +78,7 @@ func same(a, b *Pod) bool {
 	return err == nil && err2 == nil && string(x) == string(y)
 }
 
-// setUp does what is planned, the note being written before and after.
+// setUp carries out the plan. It writes the note before and after.
 func (m *Manager) setUp(ctx context.Context, n *note, parts []*part) (*PodStatus, error) {
 	for _, q := range parts {
 		q.Pending = true
@@ -102,9 +100,9 @@ func (m *Manager) setUp(ctx context.Context, n *note, parts []*part) (*PodStatus
 	return m.statusOf(n), nil
 }
 
-// undo takes back a set-up that failed.
+// undo rolls back a failed set-up.
 func (m *Manager) undo(ctx context.Context, n *note, parts []*part, cause error) error {
-	over, cancel := context.WithCancel(ctx) // the time is that for cleaning up
+	over, cancel := context.WithCancel(ctx) // already cancelled, so that only the clean-up time is left
 	cancel()
 	if err := m.takeDown(over, n, parts); err != nil {
 		return fmt.Errorf("%w; and undoing it failed, too: tear the pod down: %w", cause, err)
@@ -114,8 +112,7 @@ func (m *Manager) undo(ctx context.Context, n *note, parts []*part, cause error)
 
 var errOther = errors.New("another network of the pod failed")
 
-// addAll sets up the parts in their stages; after the first failure nothing begins
-// any more, and what is at work is ended.
+// addAll sets up the parts in stages. After the first failure it starts no more and cancels those that are running.
 func (m *Manager) addAll(ctx context.Context, pod *Pod, parts []*part) error {
 	var first, together, ordered, alone []*part
 	for _, q := range parts {
@@ -153,7 +150,7 @@ func (m *Manager) addTogether(ctx context.Context, pod *Pod, parts []*part) erro
 			errs[i] = context.Cause(ctx)
 		}
 		if errors.Is(errs[i], errOther) {
-			errs[i] = nil // it is the other's failure that is told
+			errs[i] = nil // report the failure that caused the cancellation instead
 		} else if errs[i] != nil {
 			cancel(errOther)
 		}
@@ -161,7 +158,7 @@ func (m *Manager) addTogether(ctx context.Context, pod *Pod, parts []*part) erro
 	return errors.Join(errs...)
 }
 
-// each does something for 0 to n-1, as many at once as Options.Parallel says.
+// each calls do for 0 to n-1, up to Options.Parallel at once.
 func (m *Manager) each(n int, do func(i int)) {
 	if m.options.Parallel == 1 || n == 1 {
 		for i := range n {

@@ -21,7 +21,7 @@ func both(t *testing.T, test func(*testing.T, func(*podnet.Options))) {
 	t.Run("within", func(t *testing.T) { t.Parallel(); test(t, within) })
 }
 
-// TestLife is that of a pod on three networks.
+// TestLife sets up, checks and tears down a pod on three networks.
 func TestLife(t *testing.T) {
 	both(t, func(t *testing.T, exec func(*podnet.Options)) {
 		n := newNode(t, exec)
@@ -58,7 +58,7 @@ func TestLife(t *testing.T) {
 	})
 }
 
-// TestAgain: a set-up that is repeated changes nothing, whoever repeats it.
+// TestAgain checks that a repeated set-up changes nothing, also by another Manager.
 func TestAgain(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, within)
@@ -77,7 +77,7 @@ func TestAgain(t *testing.T) {
 	if _, err := n.SetUpPod(t.Context(), other); !errors.Is(err, podnet.ErrExists) {
 		t.Errorf("with other wishes: %v", err)
 	}
-	// The namespace ends, and the pod comes back in a new one.
+	// The namespace is deleted, and the pod gets a new one.
 	kerneltest.Gone(t, p.Netns)
 	if s, err := n.PodStatus(p.ID); err != nil || s.State != podnet.StateGone {
 		t.Errorf("without its namespace: %v, %v", s, err)
@@ -92,7 +92,7 @@ func TestAgain(t *testing.T) {
 	n.nothingLeft("web")
 }
 
-// TestUndone: when one network of several fails, nothing stands.
+// TestUndone checks that nothing is left when one of several networks fails.
 func TestUndone(t *testing.T) {
 	both(t, func(t *testing.T, exec func(*podnet.Options)) {
 		n := newNode(t, exec)
@@ -113,7 +113,7 @@ func TestUndone(t *testing.T) {
 	})
 }
 
-// TestHangs: a plugin that hangs is ended, and the time for cleaning up is another.
+// TestHangs checks that a hanging plugin is killed, and that the clean-up gets its own time.
 func TestHangs(t *testing.T) {
 	both(t, func(t *testing.T, exec func(*podnet.Options)) {
 		n := newNode(t, exec, func(o *podnet.Options) { o.Timeout = 700 * time.Millisecond })
@@ -134,8 +134,7 @@ func TestHangs(t *testing.T) {
 	})
 }
 
-// TestInterrupted: the caller ends its context in the middle, with nothing left of
-// its time.
+// TestInterrupted cancels the caller's context during a set-up.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -158,7 +157,7 @@ func TestInterrupted(t *testing.T) {
 	n.nothingLeft("web")
 }
 
-// TestManyPods: pods at once, each on two networks, those of one network at most.
+// TestManyPods sets up many pods at once, each on two networks.
 func TestManyPods(t *testing.T) {
 	both(t, func(t *testing.T, exec func(*podnet.Options)) {
 		n := newNode(t, exec)
@@ -203,8 +202,8 @@ func TestManyPods(t *testing.T) {
 	})
 }
 
-// TestOnePodAtOnce: set-ups and tear-downs of one pod follow one another, those of
-// other processes, for which another Manager stands, included.
+// TestOnePodAtOnce checks that operations on one pod run one after the other, also across processes, which a second
+// Manager simulates.
 func TestOnePodAtOnce(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, within)

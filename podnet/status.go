@@ -12,29 +12,27 @@ import (
 	"github.com/fairlead/fairlead/libcni"
 )
 
-// NodeStatus tells whether pods can be set up.
+// NodeStatus reports whether pods can be set up.
 type NodeStatus struct {
 	Ready   bool   `json:"ready"`
 	Default string `json:"defaultNetwork,omitempty"`
-	// Err says why not: that there is no network, or what its plugins say of
-	// themselves, a *cni.Error with its code (50 not available, 51 limited).
+	// Err is why pods cannot be set up. Either there is no network, or the plugins' STATUS returned a *cni.Error with
+	// its code (50 not available, 51 limited).
 	Err      error     `json:"-"`
-	Networks []InConf  `json:"networks"` // that can be used, the default first
-	Problems []Problem `json:"problems"` // of the configuration, whether pods can be set up or not
+	Networks []InConf  `json:"networks"` // usable networks, the default first
+	Problems []Problem `json:"problems"` // in the configuration, whether or not pods can be set up
 }
 
-// InConf is a network of the configuration.
+// InConf is a network in the configuration.
 type InConf struct {
 	Name string `json:"name"`
 	File string `json:"file"`
-	// Kept tells that the file cannot be read as it is now, and its last good state
-	// is in use.
+	// Kept reports that the file is currently unreadable and its last good content is in use.
 	Kept bool `json:"kept"`
 }
 
-// Status asks the default network whether it can serve a set-up: its plugins have to
-// be there, and from specification 1.1.0 on each is asked. It costs what STATUS of
-// one network costs, and can be asked every few seconds.
+// Status checks whether the default network can serve a set-up. Its plugins must be installed. From specification 1.1.0
+// on, Status runs STATUS of each plugin. A caller can run it every few seconds.
 func (m *Manager) Status(ctx context.Context) (s NodeStatus) {
 	ctx, end := m.begin(ctx, Step{Operation: "status"})
 	defer func() { end(s.Err) }()
@@ -54,9 +52,9 @@ func (m *Manager) Status(ctx context.Context) (s NodeStatus) {
 	return s
 }
 
-// Networks is Status without asking anybody: Ready is false.
+// Networks is Status without running plugins: Ready is false.
 func (m *Manager) Networks() NodeStatus {
-	s := NodeStatus{Networks: []InConf{}, Problems: []Problem{}} // not null in JSON
+	s := NodeStatus{Networks: []InConf{}, Problems: []Problem{}} // so that JSON has no null
 	for _, f := range m.conf.networks() {
 		s.Networks = append(s.Networks, InConf{f.list.Name, f.path, f.err != nil})
 	}
@@ -67,9 +65,8 @@ func (m *Manager) Networks() NodeStatus {
 	return s
 }
 
-// CheckPod compares every network of a pod with what was made, and reports all that
-// differs. A network before specification 0.4.0 cannot be compared, which is no
-// error. A pod that is not set up is os.ErrNotExist.
+// CheckPod runs CHECK on every network of a pod and returns all errors. It skips a network before specification 0.4.0,
+// which has no CHECK. It returns os.ErrNotExist for a pod that is not set up.
 func (m *Manager) CheckPod(ctx context.Context, id string) (err error) {
 	ctx, end := m.begin(ctx, podStep("check", &Pod{ID: id}))
 	defer func() { end(err) }()
@@ -105,7 +102,7 @@ func (m *Manager) check(ctx context.Context, pod *Pod, q *part) (err error) {
 	return m.cni.CheckNetworkList(ctx, q.list, q.rt)
 }
 
-// take locks a pod that has a note; none is os.ErrNotExist.
+// take locks a pod that has a note. It returns os.ErrNotExist if there is no note.
 func (m *Manager) take(ctx context.Context, id string) (*note, func(), error) {
 	if err := cni.ValidateContainerID(id); err != nil {
 		return nil, nil, err
@@ -125,8 +122,7 @@ func (m *Manager) take(ctx context.Context, id string) (*note, func(), error) {
 	return n, unlock, nil
 }
 
-// PodStatus is what a pod has, as it was made. A pod that is not set up is
-// os.ErrNotExist.
+// PodStatus returns the status of a pod from its set-up. It returns os.ErrNotExist for a pod that is not set up.
 func (m *Manager) PodStatus(id string) (*PodStatus, error) {
 	if err := cni.ValidateContainerID(id); err != nil {
 		return nil, err
@@ -145,8 +141,8 @@ func (m *Manager) PodStatus(id string) (*PodStatus, error) {
 	return s, nil
 }
 
-// List returns all pods that were set up, by their IDs. One whose note cannot be
-// read is in the error, and the others are returned.
+// List returns all pods that were set up, ordered by ID. The error contains the pods with an unreadable note, and the
+// others are still returned.
 func (m *Manager) List() (out []*PodStatus, err error) {
 	ids, err := m.notes.ids()
 	errs := []error{err}
@@ -154,14 +150,14 @@ func (m *Manager) List() (out []*PodStatus, err error) {
 		s, err := m.PodStatus(id)
 		if err == nil {
 			out = append(out, s)
-		} else if !errors.Is(err, fs.ErrNotExist) { // torn down meanwhile
+		} else if !errors.Is(err, fs.ErrNotExist) { // torn down in the meantime
 			errs = append(errs, err)
 		}
 	}
 	return out, errors.Join(errs...)
 }
 
-// unfinished tells what is at work from what was cut off.
+// unfinished returns the state of a pod with a running or an interrupted operation.
 func (m *Manager) unfinished(id string) string {
 	unlock, free, err := m.notes.tryLock(id)
 	if err != nil || !free {
@@ -187,7 +183,7 @@ func (m *Manager) statusOf(n *note) *PodStatus {
 func (m *Manager) attachment(id string, p *noted) Attachment {
 	a := Attachment{Network: p.Network, Namespace: p.Namespace, IfName: p.IfName, Default: p.Default, DeviceID: p.DeviceID}
 	if list, err := (&libcni.NetworkAttachment{Network: p.Network, Config: p.Config}).List(); err == nil {
-		a.Result, _ = m.cni.GetNetworkListCachedResult(list, p.runtimeConf(id, "")) // it has no error
+		a.Result, _ = m.cni.GetNetworkListCachedResult(list, p.runtimeConf(id, "")) // a missing result stays nil
 	}
 	return a
 }

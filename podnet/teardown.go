@@ -9,15 +9,15 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// TearDownPod takes a pod off all its networks. It needs nothing but the ID: what
-// there is to do it knows from the pod's note, from libcni's cache and from the
-// records of Fairlead's plugins, with the configuration that each network was set
-// up with; the files may be gone, and so may the namespace. It goes on after an
-// error and reports them all; what failed stays noted for the next try. A pod that
-// nobody knows is a success, after a DEL on the default network.
+// TearDownPod disconnects a pod from all its networks. It needs only the ID. It finds the attachments in the pod's
+// note, in libcni's cache and in the records of Fairlead's plugins, with the configurations that they were set up with.
+// The network files and the namespace may be gone.
 //
-// Each network has its time: one that hangs takes none from the others, and the end
-// of the context leaves each Options.CleanUpTime.
+// It continues after an error and returns all errors. Failed attachments stay in the note for the next call. For an
+// unknown pod it runs DEL on the default network and returns nil.
+//
+// Each network has its own time, so one that hangs does not affect the others. If the context ends, each still gets
+// Options.CleanUpTime.
 func (m *Manager) TearDownPod(ctx context.Context, id string) (err error) {
 	ctx, end := m.begin(ctx, podStep("teardown", &Pod{ID: id}))
 	defer func() { end(err) }()
@@ -34,7 +34,7 @@ func (m *Manager) TearDownPod(ctx context.Context, id string) (err error) {
 	return m.tearDown(ctx, id)
 }
 
-// tearDown is TearDownPod for a caller that has the pod's lock.
+// tearDown is TearDownPod for a caller that holds the pod's lock.
 func (m *Manager) tearDown(ctx context.Context, id string) error {
 	n, parts, err := m.known(ctx, id)
 	if n == nil {
@@ -43,8 +43,8 @@ func (m *Manager) tearDown(ctx context.Context, id string) error {
 	return errors.Join(err, m.takeDown(ctx, n, parts))
 }
 
-// takeDown detaches parts of a pod, and drops its note with the last. First come,
-// in reverse, those that build on others' links, then the others at once.
+// takeDown detaches parts of a pod, and removes its note after the last. It first detaches, in reverse order, the parts
+// that use other networks' links, and then the others at once.
 func (m *Manager) takeDown(ctx context.Context, n *note, parts []*part) error {
 	if err := m.notePending(n, parts); err != nil {
 		m.options.Warn("a tear-down goes on without a note", err)
@@ -65,7 +65,7 @@ func (m *Manager) takeDown(ctx context.Context, n *note, parts []*part) error {
 	return errors.Join(errors.Join(errs...), m.noteLeft(n, parts, errs))
 }
 
-// notePending notes that the parts are being taken away, if the pod has a note.
+// notePending marks the parts in the pod's note, if there is one, as being removed.
 func (m *Manager) notePending(n *note, parts []*part) error {
 	if len(n.Parts) == 0 || !n.whole() {
 		return nil
@@ -78,7 +78,7 @@ func (m *Manager) notePending(n *note, parts []*part) error {
 	return m.notes.write(n)
 }
 
-// noteLeft takes out of the note what is detached, and removes it with the last.
+// noteLeft removes the detached parts from the note, and removes the note after the last.
 func (m *Manager) noteLeft(n *note, parts []*part, errs []error) error {
 	n.Parts = slices.DeleteFunc(n.Parts, func(p noted) bool {
 		i := slices.IndexFunc(parts, func(q *part) bool { return q.Network == p.Network && q.IfName == p.IfName })

@@ -12,8 +12,7 @@ import (
 	"github.com/fairlead/fairlead/podnet"
 )
 
-// TestTearDownWithout takes away, one after the other, whatever a tear-down may know
-// a pod by.
+// TestTearDownWithout removes, one after the other, each source from which a tear-down knows a pod.
 func TestTearDownWithout(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(t *testing.T, n *node, p *podnet.Pod){
@@ -59,8 +58,8 @@ func TestTearDownWithout(t *testing.T) {
 	}
 }
 
-// TestTearDownWithoutAll: where nothing is left to go by, a hook removes what is
-// Fairlead's, and without one the error says what to do.
+// TestTearDownWithoutAll removes all sources. A hook then removes Fairlead's objects, and without a hook the error says
+// what to do.
 func TestTearDownWithoutAll(t *testing.T) {
 	t.Parallel()
 	var left podnet.Left
@@ -89,8 +88,7 @@ func TestTearDownWithoutAll(t *testing.T) {
 	n.nothingLeft("web")
 }
 
-// TestTearDownReplaced: another pod's namespace has the path by now, and keeps what
-// it has.
+// TestTearDownReplaced checks that another pod's namespace at the same path stays unchanged.
 func TestTearDownReplaced(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, within)
@@ -109,8 +107,8 @@ func TestTearDownReplaced(t *testing.T) {
 	n.nothingLeft("old")
 }
 
-// TestTearDownTriesEverything: one network fails, one hangs; the others go, and both
-// are named. The next try is about those two alone.
+// TestTearDownTriesEverything has one network that fails and one that hangs. The others are removed, the error names
+// both, and the next call only handles those two.
 func TestTearDownTriesEverything(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, func(o *podnet.Options) { o.Timeout, o.CleanUpTime = time.Second, time.Second })
@@ -142,7 +140,7 @@ func TestTearDownTriesEverything(t *testing.T) {
 	n.nothingLeft("web")
 }
 
-// TestAttachDetach is about one network of a running pod.
+// TestAttachDetach attaches and detaches one network of a running pod.
 func TestAttachDetach(t *testing.T) {
 	both(t, func(t *testing.T, exec func(*podnet.Options)) {
 		n := newNode(t, exec)
@@ -177,8 +175,7 @@ func TestAttachDetach(t *testing.T) {
 	})
 }
 
-// TestGC removes pods that are not valid, by their notes and without, and keeps the
-// others.
+// TestGC checks that GC removes invalid pods, with and without a note, and keeps the others.
 func TestGC(t *testing.T) {
 	both(t, func(t *testing.T, exec func(*podnet.Options)) {
 		n := newNode(t, exec)

@@ -13,8 +13,7 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// Validate checks a pod before anything is done for it, and reports everything that
-// is wrong, each with its place.
+// Validate checks a pod before any change. The error contains every problem, each with its field.
 func (p *Pod) Validate() error {
 	errs := []error{cni.ValidateContainerID(p.ID)}
 	if p.Netns == "" {
@@ -42,7 +41,7 @@ func at(i int, err error) error {
 	return fmt.Errorf("networks[%d]: %w", i, err)
 }
 
-// validArg refuses what could not be told apart in CNI_ARGS.
+// validArg rejects arguments that would be ambiguous in CNI_ARGS.
 func validArg(kv [2]string) error {
 	if strings.ContainsAny(kv[0], "=;") || kv[0] == "" || strings.Contains(kv[1], ";") {
 		return cni.Errorf(cni.CodeInvalidEnvironment, "CNI_ARGS: %s=%s: a key has no '=' and ';', a value no ';'", kv[0], kv[1])
@@ -50,7 +49,7 @@ func validArg(kv [2]string) error {
 	return nil
 }
 
-// ifName is the interface's name of the pod's network at a position.
+// ifName returns the interface name of the pod's network at a position.
 func (n *Network) ifName(i int) string {
 	switch {
 	case n.IfName != "":
@@ -63,7 +62,7 @@ func (n *Network) ifName(i int) string {
 
 func (n *Network) validate(i int) error {
 	errs := []error{cni.ValidateInterfaceName(n.ifName(i))}
-	if !utf8.ValidString(n.IfName) { // the kernel would take it; no result could name it
+	if !utf8.ValidString(n.IfName) { // the kernel would accept it, but JSON could not represent it
 		errs = append(errs, cni.Errorf(cni.CodeInvalidEnvironment, "interface name %q is not UTF-8", n.IfName))
 	}
 	if n.Name != "" {
@@ -120,8 +119,7 @@ func (p PortMapping) validate() error {
 	return nil
 }
 
-// kubernetesArgs are the CNI_ARGS that kubelet's plugins are used to. Plugins that
-// don't know them are told to ignore that.
+// kubernetesArgs returns the CNI_ARGS that plugins expect from kubelet, with IgnoreUnknown for the other plugins.
 func (p *Pod) kubernetesArgs() [][2]string {
 	if p.Namespace == "" && p.Name == "" && p.UID == "" {
 		return nil

@@ -15,24 +15,21 @@ import (
 )
 
 const (
-	// settleTime is how long nothing may happen before the directories are read: a
-	// file is written in pieces, a directory filled file by file.
+	// settleTime is how long nothing must change before the directories are read. Files are written in pieces, and
+	// directories are filled file by file.
 	settleTime = 20 * time.Millisecond
-	// settleLimit bounds the wait for that.
+	// settleLimit limits that wait.
 	settleLimit = 500 * time.Millisecond
-	// pollTime is how often they are read where nobody tells of changes, such as on
-	// a host whose inotify instances are used up, and pollAnyway where somebody does:
-	// a network file system tells only of this host's own changes.
+	// pollTime is the polling interval without change events, for example if the host has no inotify instances left.
+	// pollAnyway is the interval with events, because a network file system reports only this host's own changes.
 	pollTime, pollAnyway = 2 * time.Second, time.Minute
-	// rounds bounds what is done again because something changed meanwhile: the next
-	// event does the rest.
+	// rounds limits the repetitions after concurrent changes. The next event triggers the rest.
 	rounds = 10
 )
 
-// Watch keeps the Manager up to date with its directories until the context ends,
-// and returns its cause. After each reading that found something else than before,
-// changed is called, if there is one. A directory may come later, go, come back, be
-// replaced, be a symbolic link or hold some, as those of Kubernetes' ConfigMaps.
+// Watch keeps the Manager up to date with its directories until the context ends, and returns the context's cause. It
+// calls changed, if not nil, after each read that found a change. A directory may be created, removed or replaced
+// later. It may be a symbolic link or contain some, as a Kubernetes ConfigMap does.
 func (m *Manager) Watch(ctx context.Context, changed func(NodeStatus)) error {
 	w := &watch{m: m, changed: changed}
 	defer w.close()
@@ -44,26 +41,24 @@ func (m *Manager) Watch(ctx context.Context, changed func(NodeStatus)) error {
 	}
 }
 
-// watch is one Watch.
+// watch is the state of one Watch.
 type watch struct {
 	m       *Manager
 	changed func(NodeStatus)
-	armed   map[string]string // the directories watched, with what they were
-	watcher *fsnotify.Watcher // nil: the host has none to spare
+	armed   map[string]string // watched directory -> its device and inode
+	watcher *fsnotify.Watcher // nil: the host has no inotify instance left
 	err     error
 }
 
 func (w *watch) close() {
 	if w.watcher != nil {
-		_ = w.watcher.Close() // nothing was written
+		_ = w.watcher.Close() // nothing was written, so an error does not matter
 	}
 	w.watcher = nil
 }
 
-// arm watches all directories that matter. A watch belongs to an inode, not to a
-// name: when a name has another one by now, all are made anew, until they are what
-// the names are. It tells whether any was made, so that what happened before was
-// not told.
+// arm watches all relevant directories. A watch belongs to an inode, not to a name. If a name has a new inode, arm
+// creates all watches again until they match. It reports whether it created any, since earlier changes had no event.
 func (w *watch) arm() (anew bool) {
 	for range rounds {
 		want := w.directories()
@@ -82,19 +77,18 @@ func (w *watch) arm() (anew bool) {
 		w.close()
 		w.armed, w.watcher, w.err = want, fresh, err
 		if fresh == nil {
-			return false // looking has to do
+			return false // polling must do
 		}
 	}
 	return anew
 }
 
-// directories are the configuration directories, the nearest directory above each
-// that exists, those that lists have files in, and those that links lead to; each
-// with its device and inode.
+// directories returns the directories to watch, with device and inode: the configuration directories, the nearest
+// existing parent of each, the directories that lists have files in, and the targets of links.
 func (w *watch) directories() map[string]string {
 	out := map[string]string{}
 	add := func(dir string) {
-		if id := attach.NetnsID(dir); id != "" { // device and inode of any path
+		if id := attach.NetnsID(dir); id != "" { // device and inode, for any path
 			out[dir] = id
 		}
 	}
@@ -106,7 +100,7 @@ func (w *watch) directories() map[string]string {
 		add(above)
 		add(dir)
 		if target, err := filepath.EvalSymlinks(dir); err == nil {
-			add(filepath.Dir(target)) // its last part may be what is renamed
+			add(filepath.Dir(target)) // the target itself may be renamed
 		}
 	}
 	for _, f := range w.m.conf.snapshot() {
@@ -120,8 +114,7 @@ func (w *watch) directories() map[string]string {
 	return out
 }
 
-// read reads the directories, until nothing that they lead to was unwatched when
-// they were read.
+// read reads the directories until everything they refer to was watched during the read.
 func (w *watch) read() {
 	w.arm()
 	news := false
@@ -136,7 +129,7 @@ func (w *watch) read() {
 	}
 }
 
-// watched notes whether changes are told of; it tells whether that is new.
+// watched records whether changes are reported, and returns whether that changed.
 func (c *configuration) watched(err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,7 +138,7 @@ func (c *configuration) watched(err error) bool {
 	return before != text(err)
 }
 
-// wait returns when something has happened that matters, and nothing more does.
+// wait returns after a relevant event, once no more events follow.
 func (w *watch) wait(ctx context.Context) error {
 	every := pollAnyway
 	var events chan fsnotify.Event
@@ -163,7 +156,7 @@ func (w *watch) wait(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-errs: // such as an overflow: anything may have happened
+		case <-errs: // for example an overflow: anything may have changed
 			return nil
 		case e := <-events:
 			if !w.matters(e.Name) {
@@ -183,12 +176,11 @@ func (w *watch) wait(ctx context.Context) error {
 	}
 }
 
-// matters tells whether an event is about the configuration, and not about a
-// neighbour of its directory.
+// matters reports whether an event is about the configuration, not about another file next to its directory.
 func (w *watch) matters(name string) bool {
 	for _, dir := range w.m.conf.dirs {
 		if name == dir || strings.HasPrefix(dir, name+string(os.PathSeparator)) {
-			return true // it, or a directory above it
+			return true // the directory itself, or a parent
 		}
 		if strings.HasPrefix(name, dir+string(os.PathSeparator)) {
 			return true

@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead/fairlead/podnet"
 )
 
-// desk is a configuration directory that is watched, inside one that is not.
+// desk is a watched configuration directory inside an unwatched one.
 type desk struct {
 	*podnet.Manager
 	t         *testing.T
@@ -60,15 +60,15 @@ func (d *desk) write(path, content string) {
 	must(d.t, os.WriteFile(filepath.Join(d.dir, path), []byte(content), 0o644))
 }
 
-// replace writes a file beside and renames it.
+// replace writes a temporary file and renames it.
 func (d *desk) replace(path, content string) {
 	d.t.Helper()
 	d.write(".tmp", content)
 	must(d.t, os.Rename(filepath.Join(d.dir, ".tmp"), filepath.Join(d.dir, path)))
 }
 
-// sees waits until the networks are these, the default first, "*" behind one whose
-// file cannot be read any more, and the problems have these words.
+// sees waits until the networks match, the default first, with "*" after one whose file is currently unreadable, and
+// until the problems contain the given words.
 func (d *desk) sees(want string, problems ...string) {
 	d.t.Helper()
 	var got string
@@ -98,12 +98,12 @@ func (d *desk) sees(want string, problems ...string) {
 	soon(d.t, "networks "+want, ok)
 }
 
-// TestWatchFiles is everything that may happen to files.
+// TestWatchFiles covers all changes of files.
 func TestWatchFiles(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.sees("", "file does not exist")
-	d.mkdir(filepath.Join(d.root, "etc")) // step by step, as by hand
+	d.mkdir(filepath.Join(d.root, "etc")) // one directory at a time, as an administrator does
 	d.mkdir(filepath.Join(d.root, "etc", "cni"))
 	d.mkdir(d.dir)
 	d.sees("")
@@ -114,7 +114,7 @@ func TestWatchFiles(t *testing.T) {
 	d.write("README", "not a network")
 	d.sees("a b c")
 
-	// Half-written, empty, and whole again.
+	// A file is half-written, then empty, then complete again.
 	d.write("20-b.conflist", `{"cniVersion": "1.0.0", "name": "b", "plu`)
 	d.sees("a b* c", "its last good state is used")
 	d.write("20-b.conflist", "")
@@ -124,7 +124,7 @@ func TestWatchFiles(t *testing.T) {
 	d.replace("20-b.conflist", network("b3"))
 	d.sees("a b3 c")
 
-	// Renamed, doubled, removed.
+	// A file is renamed, duplicated and removed.
 	must(t, os.Rename(filepath.Join(d.dir, "20-b.conflist"), filepath.Join(d.dir, "05-b.conflist")))
 	d.sees("b3 a c")
 	d.write("40-a.conflist", network("a"))
@@ -134,7 +134,7 @@ func TestWatchFiles(t *testing.T) {
 	must(t, os.Rename(filepath.Join(d.dir, "05-b.conflist"), filepath.Join(d.dir, "05-b.off")))
 	d.sees("c a")
 
-	// A list under another name, and one that never was good.
+	// A list gets another name, and one was never valid.
 	d.write("50-x.conf", network("x"))
 	d.sees("c a", "must end in .conflist")
 	d.write("50-x.conf", `{"name": "x y", "type": "bridge"}`)
@@ -142,7 +142,7 @@ func TestWatchFiles(t *testing.T) {
 	must(t, os.Remove(filepath.Join(d.dir, "50-x.conf")))
 	d.sees("c a")
 
-	// Plugins that are dropped in beside a list.
+	// Plugins are added in a directory next to a list.
 	d.write("60-drop.conflist", `{"cniVersion": "1.0.0", "name": "drop"}`)
 	d.sees("c a", "no plugins in its list and no *.conf in")
 	d.mkdir(filepath.Join(d.dir, "drop"))
@@ -153,7 +153,7 @@ func TestWatchFiles(t *testing.T) {
 	d.sees("c a drop*", "drop/1.conf")
 }
 
-// TestWatchDirectory is everything that may happen to the directory.
+// TestWatchDirectory covers all changes of the directory.
 func TestWatchDirectory(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -167,11 +167,11 @@ func TestWatchDirectory(t *testing.T) {
 	d.sees("")
 	d.write("b.conflist", network("b"))
 	d.sees("b")
-	must(t, os.WriteFile(filepath.Join(aside, "c.conflist"), []byte(network("c")), 0o644)) // nobody's any more
+	must(t, os.WriteFile(filepath.Join(aside, "c.conflist"), []byte(network("c")), 0o644)) // no longer a configuration directory
 	must(t, os.RemoveAll(d.dir))
 	must(t, os.Rename(aside, d.dir))
 	d.sees("a c")
-	must(t, os.RemoveAll(filepath.Join(d.root, "etc"))) // with the directories above
+	must(t, os.RemoveAll(filepath.Join(d.root, "etc"))) // with its parents
 	d.sees("", "file does not exist")
 	d.mkdir(d.dir)
 	d.write("d.conflist", network("d"))
@@ -181,7 +181,7 @@ func TestWatchDirectory(t *testing.T) {
 	d.sees("", "not a directory")
 	must(t, os.Remove(d.dir))
 
-	// A symbolic link that is swapped, as a deployment does.
+	// A symbolic link is swapped, as a deployment does.
 	one, two := filepath.Join(d.root, "one"), filepath.Join(d.root, "two")
 	d.mkdir(one)
 	d.mkdir(two)
@@ -196,8 +196,8 @@ func TestWatchDirectory(t *testing.T) {
 	d.sees("three")
 }
 
-// TestWatchConfigMap: Kubernetes mounts a ConfigMap as links to a directory behind
-// a link, which is swapped.
+// TestWatchConfigMap checks the layout of a mounted ConfigMap: links to a directory behind a link, which Kubernetes
+// swaps.
 func TestWatchConfigMap(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -220,7 +220,7 @@ func TestWatchConfigMap(t *testing.T) {
 	swap("4", network("four"))
 	d.sees("four")
 
-	// A file that is a link to one elsewhere, which changes there.
+	// A file is a link to a file elsewhere, which changes there.
 	far := filepath.Join(d.root, "far")
 	d.mkdir(far)
 	must(t, os.WriteFile(filepath.Join(far, "f"), []byte(network("far")), 0o644))
@@ -232,7 +232,7 @@ func TestWatchConfigMap(t *testing.T) {
 	d.sees("four", "20-f.conflist")
 }
 
-// TestWatchSeveral: the first directory has the default network, and wins a name.
+// TestWatchSeveral checks that the first directory has the default network and wins for a duplicate name.
 func TestWatchSeveral(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, "more", "none")
@@ -244,8 +244,8 @@ func TestWatchSeveral(t *testing.T) {
 	d.sees("a b", "network a is in", "none: file does not exist")
 }
 
-// TestWatchUnreadable: what may not be read is said, and kept. Only a program
-// without privileges meets this, so a thread of the test becomes one.
+// TestWatchUnreadable checks that an unreadable file is reported and its last content kept. Only an unprivileged
+// process can meet this, so a thread of the test drops its privileges.
 func TestWatchUnreadable(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -275,13 +275,13 @@ func TestWatchUnreadable(t *testing.T) {
 	})
 }
 
-// asNobody runs f on a thread without root's power over files.
+// asNobody runs f on a thread that cannot bypass file permissions.
 func asNobody(t *testing.T, f func()) {
 	t.Helper()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // never unlocked: the thread is thrown away
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		const capDacOverride, capDacReadSearch = 1, 2
 		if err := dropCapabilities(1<<capDacOverride | 1<<capDacReadSearch); err != nil {
 			t.Error(err)
@@ -292,7 +292,7 @@ func asNobody(t *testing.T, f func()) {
 	<-done
 }
 
-// dropCapabilities takes some of the thread's effective capabilities away.
+// dropCapabilities removes some of the thread's effective capabilities.
 func dropCapabilities(drop uint32) error {
 	head := struct {
 		version uint32

@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead/fairlead/podnet"
 )
 
-// TestWishes: what a pod asks for reaches the plugins that declare it, and CNI_ARGS
-// are those of Kubernetes.
+// TestWishes checks that a pod's requests reach the plugins that declare them, and that CNI_ARGS are those of
+// Kubernetes.
 func TestWishes(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -53,8 +53,8 @@ func TestWishes(t *testing.T) {
 	must(t, n.TearDownPod(t.Context(), p.ID))
 }
 
-// TestUnsupported: what no plugin declares is an error that says what to do, or a
-// warning; hints are neither.
+// TestUnsupported checks that a request that no plugin declares is an error that says what to do, or a warning. Hints
+// are neither.
 func TestUnsupported(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, within)
@@ -76,7 +76,7 @@ func TestUnsupported(t *testing.T) {
 	must(t, n.TearDownPod(t.Context(), p.ID))
 }
 
-// TestDefaultRoute: the pod's way out is the network that it asks for.
+// TestDefaultRoute checks that the pod's default route is through the network that it requests.
 func TestDefaultRoute(t *testing.T) {
 	both(t, func(t *testing.T, exec func(*podnet.Options)) {
 		n := newNode(t, exec)
@@ -107,7 +107,7 @@ func TestDefaultRoute(t *testing.T) {
 	})
 }
 
-// TestRefused: what cannot be is said before anything is done, all of it.
+// TestRefused checks that all invalid requests are reported before any change.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, within)
@@ -146,8 +146,8 @@ func TestRefused(t *testing.T) {
 	n.nothingLeft("web")
 }
 
-// TestOrder: of networks that bring default routes the last counts, and one that
-// builds on another's link comes after it, wherever it stands.
+// TestOrder checks that of several default routes the last one wins, and that a network that uses another's link comes
+// after it, wherever it is listed.
 func TestOrder(t *testing.T) {
 	both(t, func(t *testing.T, exec func(*podnet.Options)) {
 		kerneltest.Needs(t, "macvlan")

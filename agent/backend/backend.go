@@ -13,7 +13,7 @@ import (
 type Underlay struct {
 	Link  string
 	Index int
-	MTU   int // bytes
+	MTU   int // in bytes
 }
 
 // Input is the input of a backend.

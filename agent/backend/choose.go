@@ -171,11 +171,11 @@ func MTU(underlay int, underlay6 bool, list ...cluster.Backend) int {
 	return underlay - most
 }
 
-// Table is the agent's nftables table, of family inet.
+// Table is the name of the agent's nftables table, in family inet.
 const Table = "fairlead-agent"
 
-// Clamp are the rules by which both ends of a TCP connection that goes through links
-// send segments that fit, whatever they take their own link's MTU to be.
+// Clamp returns the rules that clamp the TCP MSS to the path MTU for connections through the links. They work whatever
+// MTU the endpoints' own links have.
 func Clamp(links []string) kernel.Objects {
 	if len(links) == 0 {
 		return nil
@@ -200,8 +200,8 @@ func tunnels(list kernel.Objects) (out []string) {
 	return out
 }
 
-// plain are routes to a peer without a tunnel; dst of a family of which no address
-// of the peer is on the link are returned.
+// plain returns the routes to a peer without a tunnel. It returns in rest the destinations of a family in which the
+// peer has no address on the link.
 func (in *Input) plain(p Peer) (out kernel.Objects, rest []netip.Prefix) {
 	for _, d := range p.Dst {
 		if six := d.Addr().Is6(); directIn(in.Self, p.Node, six) {

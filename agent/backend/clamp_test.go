@@ -8,8 +8,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// Two ends that take their links for larger than the tunnel between them agree on
-// segments that fit it, before any packet is too large.
+// TestClamped checks that two endpoints whose MTU is larger than the tunnel's between them agree on segments that fit
+// it.
 func TestClamped(t *testing.T) {
 	t.Parallel()
 	kerneltest.Needs(t, "vxlan")

@@ -10,10 +10,10 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// Flannel has a VXLAN link for each family, over addresses of the same one:
-// flannel.1 and flannel-v6.1.
+// In flannel's mode each address family has its own VXLAN link, over an underlay of the same family: flannel.1 and
+// flannel-v6.1.
 
-// overhead6 is what IPv6 takes more than IPv4, in bytes.
+// overhead6 is the size of an IPv6 header minus that of an IPv4 header, in bytes.
 const overhead6 = 20
 
 func flannel(in *Input) (out kernel.Objects, problems []Problem) {
@@ -33,7 +33,7 @@ func flannel(in *Input) (out kernel.Objects, problems []Problem) {
 	return out, problems
 }
 
-// family is what an input says of one family.
+// family returns a copy of the input with one address family only.
 func (in *Input) family(six bool) *Input {
 	one := *in
 	one.Self, one.Blocks, one.Peers = only(in.Self, six), ofFamily(in.Blocks, six), nil
@@ -46,7 +46,7 @@ func (in *Input) family(six bool) *Input {
 	return &one
 }
 
-// only is a node without its addresses of the other family.
+// only returns a copy of a node with the addresses of one family.
 func only(n *cluster.Node, six bool) *cluster.Node {
 	c := *n
 	c.Addresses = ofFamily(n.Addresses, six)
@@ -62,7 +62,7 @@ func ofFamily(list []netip.Prefix, six bool) (out []netip.Prefix) {
 	return out
 }
 
-// TakeOver has routes replace those that flanneld made to the same places.
+// TakeOver marks routes so that they replace the routes that flanneld created to the same destinations.
 func TakeOver(list kernel.Objects) {
 	for _, r := range kernel.Of[*kernel.Route](list) {
 		if r.Type == kernel.Unicast {
@@ -71,7 +71,7 @@ func TakeOver(list kernel.Objects) {
 	}
 }
 
-// Lease is what flannel's nodes have to know of a node, but for its subnets.
+// Lease returns the node's lease in flannel's format, without its subnets.
 func Lease(n *cluster.Network, self *cluster.Node) *cluster.FlannelLease {
 	conf := Configured(n)[len(Configured(n))-1]
 	l := &cluster.FlannelLease{PublicIP: self.Address(false), Type: conf.Type, PublicKey: self.WireGuard, Ours: self.Name}
@@ -88,7 +88,7 @@ func Lease(n *cluster.Network, self *cluster.Node) *cluster.FlannelLease {
 	return l
 }
 
-// tunnelMAC is the hardware address of one of our nodes' VXLAN link.
+// tunnelMAC returns the MAC address of the VXLAN link of a Fairlead node.
 func tunnelMAC(n *cluster.Node, six bool, vni int) string {
 	mac := n.Tunnel
 	if six {

@@ -21,7 +21,7 @@ func prefixes(s string) (out []netip.Prefix) {
 	return out
 }
 
-// key is a public key of a node, as good as any.
+// key derives a valid public key from a node's name.
 func key(node string) string {
 	if len(node) == 1 {
 		return strings.Repeat(node, 42) + "A="
@@ -38,7 +38,7 @@ func network(backends ...cluster.Backend) *cluster.Network {
 	return &cluster.Network{Name: "default", Subnets: []cluster.Subnet{{CIDR: netip.MustParsePrefix("10.244.0.0/16")}, {CIDR: netip.MustParsePrefix("fd00:244::/48")}}, Backends: backends}
 }
 
-// site is node a with peers: b on its link, c across a router.
+// site returns node a with two peers: b on its link, c behind a router.
 func site(n *cluster.Network) backend.Input {
 	return backend.Input{
 		Network: n, Self: node("a", "192.0.2.1/24 2001:db8::1/64"), Blocks: prefixes("10.244.0.0/26 fd00:244::/122"),
@@ -51,7 +51,7 @@ func site(n *cluster.Network) backend.Input {
 	}
 }
 
-// over6 is the site on an underlay that has IPv6 alone.
+// over6 returns the site with an IPv6-only underlay.
 func over6(n *cluster.Network) backend.Input {
 	in := site(n)
 	only := func(n *cluster.Node) *cluster.Node {
@@ -85,10 +85,10 @@ func goldenInputs() map[string]backend.Input {
 	learned.Learned = []backend.Learned{
 		{Dst: netip.MustParsePrefix("10.244.0.128/26"), Via: via("192.0.2.254")},
 		{Dst: netip.MustParsePrefix("fd00:244::80/122"), Via: via("2001:db8::fe 2001:db8::ff")},
-		{Dst: netip.MustParsePrefix("10.244.0.7/32"), Via: via("192.0.2.254")},  // a fixed address of this node's block that is elsewhere now
-		{Dst: netip.MustParsePrefix("10.244.0.64/26"), Via: via("192.0.2.254")}, // joined directly
-		{Dst: netip.MustParsePrefix("10.244.0.0/26"), Via: via("192.0.2.254")},  // this node's own
-		{Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: via("192.0.2.254")},      // not the network's
+		{Dst: netip.MustParsePrefix("10.244.0.7/32"), Via: via("192.0.2.254")},  // a fixed address from this node's block that another node has now
+		{Dst: netip.MustParsePrefix("10.244.0.64/26"), Via: via("192.0.2.254")}, // connected directly
+		{Dst: netip.MustParsePrefix("10.244.0.0/26"), Via: via("192.0.2.254")},  // this node's own block
+		{Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: via("192.0.2.254")},      // outside the network
 		{Dst: netip.MustParsePrefix("10.0.0.0/8"), Via: via("192.0.2.254")},
 	}
 	blue := site(&cluster.Network{Name: "blue", Isolated: true, VNI: 70001, Subnets: network().Subnets})

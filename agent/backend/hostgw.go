@@ -6,7 +6,7 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// hostGW is a route to each peer's blocks by the peer itself, without a tunnel.
+// hostGW returns a route to each peer's blocks with the peer itself as the gateway. It needs no tunnel.
 func hostGW(in *Input) (out kernel.Objects, problems []Problem) {
 	for _, p := range in.Peers {
 		routes, rest := in.plain(p)

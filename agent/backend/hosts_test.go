@@ -20,21 +20,21 @@ import (
 	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
-// host is one of three namespaces: a and b are on one link, c on another, and the
-// test's own namespace is the switch of both and the router between them.
+// host is one of three namespaces. Hosts a and b share a link, and c has another. The test's own namespace is the
+// switch of both links and the router between them.
 type host struct {
 	node           *cluster.Node
 	netns          string
-	container      string // a namespace
+	container      string // path of a namespace
 	blocks         []netip.Prefix
 	keys           backend.Keys
 	socket         string
-	four, six      netip.Addr // of the container
+	four, six      netip.Addr // the container's addresses
 	gateway4, way6 netip.Addr
 	reconciler     *reconcile.Reconciler
 }
 
-// lan makes the hosts, with addresses of the families asked for, and containers with an MTU.
+// lan creates the hosts, with addresses of the given families, and their containers.
 func lan(t *testing.T, v4, v6 bool) []*host {
 	t.Helper()
 	kerneltest.Host(t)
@@ -83,7 +83,7 @@ func sh(t *testing.T, netns, script string) string {
 	return kerneltest.In(t, netns, argv...)
 }
 
-// contain gives the host its container, routed, with an MTU.
+// contain creates the host's container, with routes and an MTU.
 func (h *host) contain(t *testing.T, mtu int) {
 	t.Helper()
 	kerneltest.In(t, h.netns, strings.Fields(fmt.Sprintf("ip link add c0 mtu %d type veth peer name eth0 mtu %d netns %s", mtu, mtu, h.container))...)
@@ -92,7 +92,7 @@ func (h *host) contain(t *testing.T, mtu int) {
 		ip route add default via %s; ip -6 route add default via %s`, h.four, h.six, h.gateway4, h.way6))
 }
 
-// join has a host's objects made by the agent's reconciler, and returns the result.
+// join applies a host's objects with the agent's reconciler and returns the result.
 func (h *host) join(t *testing.T, n *cluster.Network, hosts []*host) backend.Result {
 	t.Helper()
 	in := backend.Input{Network: n, Self: h.node, Blocks: h.blocks, Underlay: backend.Underlay{Link: "eth0", MTU: 1500}, KeyFile: h.keys.File,
@@ -121,7 +121,7 @@ func (h *host) reconcile(t *testing.T, want kernel.Objects) {
 				return err
 			}
 			h.reconciler = reconcile.New(e, kernel.Host, reconcile.Owner{Protocol: backend.Protocol, Alias: backend.Mark(""), Table: backend.Table})
-			t.Cleanup(func() { h.reconcile(t, nil); e.Close() }) // a device in user space ends with its link
+			t.Cleanup(func() { h.reconcile(t, nil); e.Close() }) // a user-space device ends with its link
 		}
 		return h.reconciler.Reconcile(want).Err()
 	})
@@ -130,15 +130,15 @@ func (h *host) reconcile(t *testing.T, want kernel.Objects) {
 	}
 }
 
-// crossing is how each pair of hosts is to be joined.
+// crossing is a test case: how the hosts should be connected.
 type crossing struct {
 	name     string
 	needs    []string
-	v4, v6   bool // of the underlay
+	v4, v6   bool // families of the underlay
 	backends []cluster.Backend
 	mtu      int
-	direct   bool // a and b only
-	only4    bool // containers' IPv4 alone
+	direct   bool // between a and b only
+	only4    bool // containers have IPv4 only
 	by       string
 }
 
@@ -157,8 +157,8 @@ func crossings() []crossing {
 	return list
 }
 
-// Containers of three hosts reach each other by each backend the kernel has, with
-// packets as large as they may be, none of which is cut on the way.
+// TestHosts checks that containers on three hosts reach each other through each backend that the kernel has. Packets of
+// the full MTU must not be fragmented.
 func TestHosts(t *testing.T) {
 	t.Parallel()
 	for _, c := range crossings() {
@@ -205,14 +205,13 @@ func testCrossing(t *testing.T, c crossing, hosts []*host) {
 	}
 }
 
-// reaches pings an address from host and container, in the largest packets, and
-// has TCP carry some megabytes there.
+// reaches pings an address from the host and the container with packets of the full MTU, and sends some megabytes over
+// TCP.
 func reaches(t *testing.T, from *host, ip netip.Addr, mtu int) {
 	t.Helper()
 	headers := map[bool]int{true: 28, false: 48}[ip.Is4()]
-	// WireGuard asks a peer that did not answer again after five seconds. In user space
-	// two that ask each other at once may end with keys of different handshakes: after
-	// fifteen seconds without an answer they begin anew.
+	// WireGuard retries a handshake after five seconds. Two user-space devices that start at once may end with keys of
+	// different handshakes. They start a new handshake after fifteen seconds without an answer.
 	wait := strconv.Itoa(int(kerneltest.Slow(30 * time.Second).Seconds()))
 	largest := []string{"ping", "-c1", "-w" + wait, "-Mdo", "-s" + strconv.Itoa(mtu-headers), ip.String()}
 	kerneltest.In(t, from.container, largest...)
@@ -243,7 +242,7 @@ func server(t *testing.T, netns string) {
 	}
 }
 
-// fragments is how many packets a namespace has cut.
+// fragments returns how many packets a namespace has fragmented.
 func fragments(t *testing.T, netns string) (n int) {
 	t.Helper()
 	file := "/proc/thread-self/net/"
@@ -264,7 +263,7 @@ func fragments(t *testing.T, netns string) (n int) {
 		case len(f) == 2 && f[0] == "Ip6FragCreates":
 			more, _ := strconv.Atoi(f[1])
 			n += more
-		case f[0] == "Ip:" && f[1] != "Forwarding": // the last but some: FragOKs, FragFails, FragCreates
+		case f[0] == "Ip:" && f[1] != "Forwarding": // the last fields but some: FragOKs, FragFails, FragCreates
 			more, _ := strconv.Atoi(f[19])
 			n += more
 		}

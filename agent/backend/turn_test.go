@@ -51,23 +51,22 @@ func TestKeyTurned(t *testing.T) {
 	}
 	both()
 	time.Sleep(time.Second)
-	told := *a.node // what the store says to b
+	told := *a.node // the node as b reads it from the store
 	turn(a.keys.File + ".next")
 	a.join(t, n, hosts)
 	time.Sleep(100 * time.Millisecond)
 	a.node = &told
-	b.join(t, n, hosts) // a look for another reason
+	b.join(t, n, hosts) // a reconciliation for another reason
 	time.Sleep(time.Second)
 	kerneltest.In(t, a.container, reach...)
-	if lost := there() + back(); lost > 60 { // of 10 ms each: of some hundreds of both ways
+	if lost := there() + back(); lost > 60 { // of some hundreds in both directions, one each 10 ms
 		t.Errorf("%d packets lost", lost)
 	} else {
 		t.Logf("%d packets lost", lost)
 	}
 }
 
-// pinging pings a container each 10 ms until the function is called, which tells how
-// many were lost.
+// pinging pings a container every 10 ms until the caller calls lost, which returns the number of lost packets.
 func pinging(t *testing.T, from, to *host) (lost func() int) {
 	t.Helper()
 	cmd := exec.Command("nsenter", "--net="+from.container, "ping", "-q", "-i", "0.01", to.four.String())

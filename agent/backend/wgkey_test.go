@@ -49,7 +49,7 @@ func TestKeys(t *testing.T) {
 	if a, b := step("at once again", time.Second, day); a != next || b != first {
 		t.Errorf("at once again %q and %q", a, b)
 	}
-	// The next key's file says when it was made: now, as a clock of the test has no say in that.
+	// The next key's age is its file's modification time, which is now: the test's clock does not affect it.
 	if a, b := step("after the grace", backend.Grace+time.Second, day); a != next || b != "" {
 		t.Errorf("after the grace %q and %q, want %q alone", a, b, next)
 	}

@@ -1,6 +1,5 @@
-// Command driver is the benchmark's runtime of ours: it does what bench/load's
-// requests say through our libcni, plugins as processes; with the argument
-// "in-process" within itself.
+// Command driver is the benchmark's runtime with Fairlead's libcni. It executes bench/load's requests with plugins as
+// processes or, with the argument "in-process", within itself.
 package main
 
 import (
@@ -18,7 +17,7 @@ import (
 	"github.com/fairlead/fairlead/plugins/samebuild"
 )
 
-// timed runs plugins as processes and notes how long they take.
+// timed runs plugins as processes and measures their time.
 type timed struct{ invoke.RawExec }
 
 func (t *timed) ExecPlugin(ctx context.Context, path string, stdin []byte, env []string) ([]byte, error) {
@@ -43,7 +42,7 @@ func main() {
 	})
 }
 
-// started tells whether this process has had others.
+// started reports whether this process has had child processes.
 func started() bool {
 	var u syscall.Rusage
 	return syscall.Getrusage(syscall.RUSAGE_CHILDREN, &u) == nil && u.Maxrss > 0

@@ -1,4 +1,4 @@
-// Command empty does nothing: what it takes is what any Go program takes.
+// Command empty does nothing. Its cost is that of any Go program.
 package main
 
 func main() {}

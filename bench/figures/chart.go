@@ -9,15 +9,15 @@ import (
 
 // Bar is one bar of a chart.
 type Bar struct {
-	Series string // its colour, by Chart.Series
+	Series string // selects the color, see Chart.Series
 	Value  float64
 }
 
-// Chart are groups of horizontal bars, one below the other, all to one scale.
+// Chart has groups of horizontal bars with a common scale.
 type Chart struct {
 	Title  string
 	Unit   string
-	Series []string // more than there are colours share the last ones
+	Series []string // series beyond the number of colors share the last one
 	Groups []Group
 }
 
@@ -27,7 +27,7 @@ type Group struct {
 	Bars  []Bar
 }
 
-// Colours of series: for a light page and for a dark one.
+// colours returns the series' colors for a light page and for a dark one.
 func colours() (light, dark []string) {
 	return []string{"#b45309", "#64748b", "#0f766e", "#1d4ed8", "#7c3aed", "#be185d", "#15803d"},
 		[]string{"#fbbf24", "#94a3b8", "#2dd4bf", "#60a5fa", "#c4b5fd", "#f472b6", "#4ade80"}
@@ -43,7 +43,7 @@ const ( // pixels
 	valueSpace = 70
 )
 
-// SVG draws a chart that can be read on a light and on a dark page.
+// SVG draws the chart so that it is readable on a light and on a dark page.
 func (c Chart) SVG() string {
 	var body strings.Builder
 	y := topSpace
@@ -61,7 +61,7 @@ func (c Chart) SVG() string {
 	return c.head(y) + body.String() + "</svg>\n"
 }
 
-// longest is the greatest value, 1 of none.
+// longest returns the largest value, or 1 without values.
 func (c Chart) longest() float64 {
 	most := 0.0
 	for _, g := range c.Groups {
@@ -97,7 +97,7 @@ func (c Chart) head(height int) string {
 	return b.String()
 }
 
-// style are the rules of series' and words' colours.
+// style returns the CSS rules for the colors of series and text.
 func style(fills []string, text string) (css string) {
 	for i, f := range fills {
 		css += fmt.Sprintf(".s%d { fill: %s }\n", i, f)

@@ -47,7 +47,7 @@ func TestPaired(t *testing.T) {
 	}
 }
 
-// The interval of the median is inside the spread, and narrows with rounds.
+// TestInterval checks that the median's interval is inside the spread, and narrows with more rounds.
 func TestInterval(t *testing.T) {
 	t.Parallel()
 	width := func(n int) float64 {
@@ -69,7 +69,7 @@ func TestInterval(t *testing.T) {
 	}
 }
 
-// sample is a report with what a row may have and may lack.
+// sample returns a report with all optional parts of rows present and absent.
 func sample() Report {
 	times := func(v ...float64) (s []Sample) {
 		for _, x := range v {
@@ -101,7 +101,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// A side that does the same where nothing stands is compared with, and has no row.
+// TestRowsAgainstFirst checks that a side without existing attachments is used for comparison and has no row.
 func TestRowsAgainstFirst(t *testing.T) {
 	t.Parallel()
 	at := func(ms float64) []Sample { return []Sample{{Time: ms}} }
@@ -113,7 +113,7 @@ func TestRowsAgainstFirst(t *testing.T) {
 	}
 }
 
-// Without a side of ours the others have rows of their own.
+// TestRowsOfTheFloor checks that the comparison sides get rows if Fairlead took no part.
 func TestRowsOfTheFloor(t *testing.T) {
 	t.Parallel()
 	m := Measured{Case: "c", Verb: "ADD", Sides: []string{Floor}, Samples: map[string][]Sample{Floor: {{Time: 2, CPU: 1}}}}
@@ -180,7 +180,7 @@ func TestMilliseconds(t *testing.T) {
 	}
 }
 
-// What is written: the terminal's text, the page, its charts. UPDATE=1 takes it.
+// TestGolden compares the terminal's text, the page and its charts with golden files. UPDATE=1 writes them.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	r := sample()
@@ -227,7 +227,7 @@ func TestWriteRead(t *testing.T) {
 	}
 }
 
-// A chart has every colour twice, words escaped, and bars within its width.
+// TestChart checks that a chart has both sets of colors, escapes text, and keeps bars within its width.
 func TestChart(t *testing.T) {
 	t.Parallel()
 	c := Chart{Title: "a & b", Unit: "ms", Series: []string{"x", "y"}, Groups: []Group{{"one <1>", []Bar{{"x", 0.5}, {"y", 5000}}}, {"two", []Bar{{"y", 3}}}}}
@@ -258,7 +258,7 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// What is measured again takes the place of what was, and new cases come last.
+// TestWith checks that new measurements replace old ones, and that new cases come last.
 func TestWith(t *testing.T) {
 	t.Parallel()
 	row := func(name string, rounds int) Row { return Row{Group: "g", Case: name, Ours: Stat{Rounds: rounds}} }

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// PageName and its charts are what Page writes.
+// PageName is the file name of the page that Page writes.
 const PageName = "benchmarks.md"
 
-// about is what a group measures.
+// about describes what a group measures.
 func about(group string) string {
 	return map[string]string{
 		"lists":        "Whole operations of a list, as its runtime sees them.",
@@ -22,7 +22,7 @@ func about(group string) string {
 	}[group]
 }
 
-// Text is a report for a terminal.
+// Text formats a report for a terminal.
 func (r Report) Text(targets []Target) (text string) {
 	for _, g := range r.Groups() {
 		text += "\n" + g + ": " + about(g) + "\n" + Table(r.Of(g)) + notes(r.Of(g))
@@ -33,7 +33,7 @@ func (r Report) Text(targets []Target) (text string) {
 	return text
 }
 
-// notes are figures of some rows that no column is for.
+// notes formats figures of some rows that have no column.
 func notes(rows []Row) (text string) {
 	for _, r := range rows {
 		if r.OverNothing != nil {
@@ -53,8 +53,7 @@ func notes(rows []Row) (text string) {
 	return text
 }
 
-// Page are the page and its charts, by name of file. Other reports are of other
-// machines.
+// Page returns the page and its charts, by file name. Others are reports of other machines.
 func (r Report) Page(targets []Target, others ...Report) map[string]string {
 	files := map[string]string{}
 	var b strings.Builder
@@ -92,13 +91,13 @@ func writeGroups(b *strings.Builder, r Report) {
 
 func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
-// The charts' files.
+// These are the charts' file names.
 const (
 	chartADD = "benchmarks-add.svg"
 	chartDEL = "benchmarks-del.svg"
 )
 
-// charts are of the lists, by name of file.
+// charts returns the charts of the lists, by file name.
 func (r Report) charts() map[string]Chart {
 	all := map[string]Chart{}
 	for name, verb := range map[string]string{chartADD: "ADD", chartDEL: "DEL"} {

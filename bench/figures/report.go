@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// Report is a run of the benchmark.
+// Report is the result of a run of the benchmark.
 type Report struct {
-	Machine string `json:"machine"` // in words
+	Machine string `json:"machine"` // description of the machine
 	Rounds  int    `json:"rounds"`
 	Rows    []Row  `json:"rows"`
 }
@@ -23,7 +23,7 @@ func (r Report) Write(file string) error {
 	return os.WriteFile(file, append(raw, '\n'), 0o644)
 }
 
-// Read reads what Write wrote.
+// Read reads a report that Write wrote.
 func Read(file string) (r Report, err error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -35,7 +35,7 @@ func Read(file string) (r Report, err error) {
 	return r, nil
 }
 
-// Groups are the rows' groups, in order.
+// Groups returns the names of the rows' groups, in order.
 func (r Report) Groups() (names []string) {
 	seen := map[string]bool{}
 	for _, row := range r.Rows {
@@ -47,7 +47,7 @@ func (r Report) Groups() (names []string) {
 	return names
 }
 
-// Of are the rows of a group.
+// Of returns the rows of a group.
 func (r Report) Of(group string) (rows []Row) {
 	for _, row := range r.Rows {
 		if row.Group == group {
@@ -57,7 +57,7 @@ func (r Report) Of(group string) (rows []Row) {
 	return rows
 }
 
-// find returns the row of an operation, nil if it was not measured.
+// find returns the row of an operation, or nil if it was not measured.
 func (r Report) find(name, verb, by string) *Row {
 	for i := range r.Rows {
 		if row := &r.Rows[i]; row.Case == name && row.Verb == verb && row.By == by {
@@ -67,7 +67,7 @@ func (r Report) find(name, verb, by string) *Row {
 	return nil
 }
 
-// With is a report in which the cases that a later run measured are that run's.
+// With returns a report in which a later run's cases replace the earlier ones.
 func (r Report) With(later Report) Report {
 	name := func(row Row) string { return row.Group + ": " + row.Case }
 	again := map[string][]Row{}
@@ -81,7 +81,7 @@ func (r Report) With(later Report) Report {
 			rows = append(rows, row)
 			continue
 		}
-		rows = append(rows, of...) // where the case is met first
+		rows = append(rows, of...) // at the case's first row
 		again[name(row)] = nil
 	}
 	r.Rows, r.Machine = rows, later.Machine

@@ -2,25 +2,24 @@ package figures
 
 import "strings"
 
-// The sides that others are compared with.
+// These sides are what others are compared with.
 const (
-	Reference = "reference"                  // its runtime, its plugins
-	Floor     = "floor"                      // an empty program's start, and the kernel's work
-	Nothing   = "nothing"                    // as many empty programs, and no work
-	EachEmpty = "floor of as many processes" // an empty program for each plugin of the list, and the kernel's work
+	Reference = "reference"                  // the reference runtime and plugins
+	Floor     = "floor"                      // start of an empty program, and the kernel's work
+	Nothing   = "nothing"                    // as many empty programs, without kernel work
+	EachEmpty = "floor of as many processes" // an empty program per plugin of the list, and the kernel's work
 )
 
-// First is what a side's name ends in that does the same on a host where nothing
-// stands yet.
+// First is the suffix of a side that does the same on a host without existing attachments.
 const First = ", at first"
 
-// Row is one operation of one case by one side, beside the reference and the floor.
+// Row is one operation of one case by one side, compared with the reference and the floor.
 type Row struct {
 	Group string `json:"group"`
 	Case  string `json:"case"`
 	Verb  string `json:"verb"`
-	By    string `json:"by"`   // "ours" is plugins of ours as processes under the reference runtime
-	Jobs  int    `json:"jobs"` // attachments that one time is of
+	By    string `json:"by"`   // "ours" is Fairlead's plugins as processes under the reference runtime
+	Jobs  int    `json:"jobs"` // attachments per measured time
 
 	Ours      Stat  `json:"ours"`
 	Reference *Stat `json:"reference,omitempty"`
@@ -31,12 +30,12 @@ type Row struct {
 	OverNothing *Ratio  `json:"timesAsLongAsNothing,omitempty"`
 	OverEach    *Ratio  `json:"timesTheFloorOfAsManyProcesses,omitempty"`
 	LessCPU     *Ratio  `json:"referenceCPUTimes,omitempty"`
-	Memory      float64 `json:"memoryPart,omitempty"`         // of the reference's
-	OverFirst   float64 `json:"timesTheFirst,omitempty"`      // the same with nothing standing or held: by pairs, or by medians
-	FloorGrows  float64 `json:"floorTimesItsFirst,omitempty"` // the same of the floor: what the kernel itself takes more
+	Memory      float64 `json:"memoryPart,omitempty"`         // as a fraction of the reference's memory
+	OverFirst   float64 `json:"timesTheFirst,omitempty"`      // compared with the same on an empty host: by pairs, or by medians
+	FloorGrows  float64 `json:"floorTimesItsFirst,omitempty"` // the same ratio for the floor: growth of the kernel's own time
 }
 
-// Measured are the samples of every side in one case and operation.
+// Measured is the samples of every side in one case and operation.
 type Measured struct {
 	Group, Case, Verb string
 	Jobs              int
@@ -45,8 +44,7 @@ type Measured struct {
 	Peak              map[string]int // KiB
 }
 
-// Rows is a row of each side that is not there for comparison; of those that
-// are if there is no other.
+// Rows returns a row for each side except the comparison sides. If there are only comparison sides, it returns theirs.
 func (m Measured) Rows() (rows []Row) {
 	var compared []string
 	for _, side := range m.Sides {
@@ -96,8 +94,8 @@ func (m Measured) stat(side string) *Stat {
 	return &s
 }
 
-// AgainstFirst sets how much rows of a growing case take of what its first
-// level takes: their names begin with the case's.
+// AgainstFirst sets the ratio of each row of a growing case to the case's first level. The rows' names begin with the
+// case's name.
 func AgainstFirst(rows []Row, name, firstLevel string) {
 	for _, base := range rows {
 		if base.Case != name+firstLevel || base.Ours.Median == 0 {
@@ -115,7 +113,7 @@ func AgainstFirst(rows []Row, name, firstLevel string) {
 	}
 }
 
-// over is how many times as long a side takes as another, nil if that was not there.
+// over returns the ratio of a side's time to another's, or nil if the other was not measured.
 func (m Measured) over(side, other string) *Ratio {
 	if len(m.Samples[side]) == 0 || len(m.Samples[other]) == 0 {
 		return nil

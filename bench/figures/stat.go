@@ -1,5 +1,4 @@
-// Package figures is what the benchmark makes of its samples: medians, ratios
-// with their spread, tables, targets, and charts.
+// Package figures evaluates the benchmark's samples: medians, ratios with their spread, tables, targets, and charts.
 package figures
 
 import (
@@ -12,10 +11,10 @@ type Sample struct {
 	Time float64 // ms
 	CPU  float64 // ms, of all processes
 
-	Silent bool // the time is how long was waited for an answer that did not come
+	Silent bool // no answer came; Time is how long the side waited
 }
 
-// Stat is what one side took, in milliseconds.
+// Stat is the cost of one side, in milliseconds.
 type Stat struct {
 	Min    float64 `json:"min"`
 	Median float64 `json:"median"`
@@ -23,14 +22,14 @@ type Stat struct {
 	P90    float64 `json:"p90"`
 	P99    float64 `json:"p99"`
 	MinCPU float64 `json:"minCPU"`
-	CPU    float64 `json:"cpu"`            // median, of the runtime's process and every plugin's
+	CPU    float64 `json:"cpu"`            // median, of the runtime's process and all plugins
 	Peak   int     `json:"peak,omitempty"` // KiB of the process tree, see bench/peak; 0: not measured
 	Rounds int     `json:"rounds"`
 	Silent int     `json:"silent,omitempty"` // rounds without an answer, see Sample
 }
 
-// Ratio is of pairs that ran one after the other. With 20 pairs and more Low and
-// High hold the median with a confidence of 95 in 100; P10 and P90 are the pairs' own spread.
+// Ratio compares pairs of rounds that ran one after the other. From 20 pairs on, Low and High are the 95% confidence
+// interval of the median. P10 and P90 are percentiles of the pairs.
 type Ratio struct {
 	Median float64 `json:"median"`
 	Low    float64 `json:"low"`
@@ -39,7 +38,7 @@ type Ratio struct {
 	P90    float64 `json:"p90"`
 }
 
-// quantile is by nearest rank; it is 0 of nothing.
+// quantile returns a quantile by nearest rank, or 0 without values.
 func quantile(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 {
 		return 0
@@ -47,10 +46,10 @@ func quantile(sorted []float64, q float64) float64 {
 	return sorted[int(q*float64(len(sorted)-1)+0.5)]
 }
 
-// Median is the middle of values, 0 of none.
+// Median returns the median, or 0 without values.
 func Median(v []float64) float64 { return quantile(slices.Sorted(slices.Values(v)), 0.5) }
 
-// Summary sums samples up.
+// Summary summarizes samples.
 func Summary(samples []Sample) Stat {
 	times, cpus := make([]float64, len(samples)), make([]float64, len(samples))
 	for i, s := range samples {
@@ -71,8 +70,7 @@ func Summary(samples []Sample) Stat {
 	}
 }
 
-// Paired is the ratio of a to b, round by round; rounds that one lacks, and
-// those without a value, do not count.
+// Paired returns the ratio of a to b, round by round. It skips rounds that one side lacks, and rounds without a value.
 func Paired(a, b []float64) Ratio {
 	var v []float64
 	for i := range min(len(a), len(b)) {
@@ -86,8 +84,8 @@ func Paired(a, b []float64) Ratio {
 	return r
 }
 
-// interval holds the median with 95 in 100, by order statistics: the ranks
-// n/2 -+ 0.98 sqrt(n), the binomial distribution's normal approximation.
+// interval returns the 95% confidence interval of the median by order statistics. The ranks are n/2 -+ 0.98 sqrt(n),
+// from the normal approximation of the binomial distribution.
 func interval(sorted []float64) (low, high float64) {
 	n := len(sorted)
 	if n == 0 {

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// none stands where nothing was measured.
+// none is the cell for a missing value.
 const none = "-"
 
 func header() []string {
@@ -31,7 +31,7 @@ func part(s *Stat, text func(Stat) string) string {
 	return text(*s)
 }
 
-// ms has three digits, no more.
+// ms formats milliseconds with at most three digits.
 func ms(v float64) string {
 	switch {
 	case v >= 100:
@@ -63,7 +63,7 @@ func spread(r *Ratio, digits int) string {
 	return fmt.Sprintf("%.*f (%.*f-%.*f)", digits, r.Median, digits, r.P10, digits, r.P90)
 }
 
-// Table is rows for a terminal.
+// Table formats rows for a terminal.
 func Table(rows []Row) string {
 	if alone(rows) {
 		lines := [][]string{{"case", "", "by", "ms", "p99", "CPU, ms"}}
@@ -79,7 +79,7 @@ func Table(rows []Row) string {
 	return columns(lines, 3)
 }
 
-// alone tells whether nothing is compared.
+// alone reports whether no row has a comparison.
 func alone(rows []Row) bool {
 	for _, r := range rows {
 		if r.Reference != nil || r.Floor != nil {
@@ -89,7 +89,7 @@ func alone(rows []Row) bool {
 	return true
 }
 
-// columns aligns cells: the first few to the left, the others to the right.
+// columns aligns cells, the first few to the left and the others to the right.
 func columns(lines [][]string, left int) string {
 	width := make([]int, len(lines[0]))
 	for _, l := range lines {
@@ -113,7 +113,7 @@ func columns(lines [][]string, left int) string {
 	return b.String()
 }
 
-// markdown is lines as a table of Markdown.
+// markdown formats lines as a Markdown table.
 func markdown(lines [][]string, left int) string {
 	var b strings.Builder
 	for i, l := range lines {

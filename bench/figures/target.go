@@ -2,15 +2,15 @@ package figures
 
 import "fmt"
 
-// Target is what the project has set itself: a ratio of one operation.
+// Target is a performance target of the project: a ratio of one operation.
 type Target struct {
 	Text  string
 	Limit float64
-	Most  bool // the limit is the most that it may be; else the least
+	Most  bool // the limit is a maximum; otherwise a minimum
 	Value func(Report) *float64
 }
 
-// measured is the target's figure and whether it is reached.
+// measured returns the target's figure and whether it is met.
 func (t Target) measured(r Report) (figure, verdict string) {
 	v := t.Value(r)
 	switch {
@@ -36,27 +36,27 @@ func (t Target) limit() string {
 	return fmt.Sprintf("at least %g", t.Limit)
 }
 
-// Faster is a row's speed as a multiple of the reference's.
+// Faster returns a row's speed as a multiple of the reference's.
 func Faster(name, verb, by string) func(Report) *float64 {
 	return of(name, verb, by, func(r *Row) *float64 { return middle(r.Faster) })
 }
 
-// OverFloor is a row's time as a multiple of the floor's.
+// OverFloor returns a row's time as a multiple of the floor's.
 func OverFloor(name, verb, by string) func(Report) *float64 {
 	return of(name, verb, by, func(r *Row) *float64 { return middle(r.OverFloor) })
 }
 
-// OverNothing is a row's time as a multiple of that of processes that do nothing.
+// OverNothing returns a row's time as a multiple of the time of empty processes.
 func OverNothing(name, verb, by string) func(Report) *float64 {
 	return of(name, verb, by, func(r *Row) *float64 { return middle(r.OverNothing) })
 }
 
-// Memory is the peak of a row's process tree as a part of the reference's.
+// Memory returns the peak of a row's process tree as a fraction of the reference's.
 func Memory(name, verb, by string) func(Report) *float64 {
 	return of(name, verb, by, func(r *Row) *float64 { return some(r.Memory) })
 }
 
-// OverFirst is a row's time as a multiple of the same with nothing there yet.
+// OverFirst returns a row's time as a multiple of the time without existing attachments.
 func OverFirst(name, verb, by string) func(Report) *float64 {
 	return of(name, verb, by, func(r *Row) *float64 { return some(r.OverFirst) })
 }
@@ -84,7 +84,7 @@ func some(v float64) *float64 {
 	return &v
 }
 
-// targetLines are all targets, or only those that were measured.
+// targetLines returns all targets, or only the measured ones.
 func targetLines(targets []Target, r Report, all bool) [][]string {
 	lines := [][]string{{"target", "", "measured", ""}}
 	for _, t := range targets {

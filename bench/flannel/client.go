@@ -54,7 +54,7 @@ func (c *client) put(key, value string) error {
 	return nil
 }
 
-// traffic is what etcd has done so far: keys written, and bytes sent to clients.
+// traffic returns etcd's counters: keys written, and bytes sent to clients.
 func (c *client) traffic() (puts, sent float64, err error) {
 	r, err := c.http.Get(c.base + "/metrics")
 	if err != nil {

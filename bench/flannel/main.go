@@ -1,7 +1,6 @@
-// Command flannel measures flanneld and our agent beside each other, in turn, on
-// hosts of the same kind: how soon a new host is connected, what a restart loses, what
-// a node costs at rest and for each node that is added. The hosts are namespaces; the
-// keys of nodes that are not there are written into the store.
+// Command flannel compares flanneld with Fairlead's agent, in turn, on equal hosts. It measures how soon a new host is
+// connected, what a restart loses, and the cost of a node at rest and of each added node. The hosts are namespaces.
+// Additional nodes are simulated by their keys in the store.
 //
 //	go run ./bench/flannel [-n ROUNDS] [-rest TIME] [-write FILE]
 package main
@@ -30,7 +29,7 @@ func main() {
 	}
 }
 
-// crowds are how many nodes are in the store besides the real ones.
+// crowds returns the numbers of simulated nodes in the store.
 func crowds() []int { return []int{3, 50, 200} }
 
 func run(rounds int, rest time.Duration, page string, only bool) error {
@@ -61,7 +60,7 @@ func run(rounds int, rest time.Duration, page string, only bool) error {
 				last = rest
 			}
 			if err := round(context.Background(), f, dir, logs, program, n, i, last); err != nil {
-				fmt.Print(f.table()) // of what was done until now
+				fmt.Print(f.table()) // results so far
 				return err
 			}
 		}

@@ -17,14 +17,14 @@ import (
 	"github.com/fairlead/fairlead/internal/lab"
 )
 
-// The names of the sides.
+// These are the names of the sides.
 const (
 	ours   = "fairlead agent"
 	theirs = "flanneld"
 )
 
-// round makes a lab for each side and does all with the one, then the other; which is
-// first changes. Both stand until the end, and are watched at rest together.
+// round creates a lab for each side and measures one, then the other. The first side alternates. Both stay until the
+// end, to measure them at rest together.
 func round(ctx context.Context, f figures, bin, logs, flanneld string, crowd, i int, rest time.Duration) error {
 	names := []string{ours, theirs}
 	if i%2 == 1 {
@@ -93,7 +93,7 @@ func (s *side) measure(ctx context.Context, f figures, crowd int, restart bool) 
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// crowd writes the keys of nodes that are not there, and waits for their routes.
+// crowd writes the keys of simulated nodes and waits for their routes.
 func (s *side) crowd(ctx context.Context, n int) error {
 	for i := range n {
 		for key, value := range s.keys(i + 1) {
@@ -113,7 +113,7 @@ func (s *side) crowd(ctx context.Context, n int) error {
 	})
 }
 
-// route is the time from a node's key to its route on host b.
+// route returns the time from the write of a node's key to its route on host b.
 func (s *side) route(ctx context.Context, i int) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -126,7 +126,7 @@ func (s *side) route(ctx context.Context, i int) (time.Duration, error) {
 		return 0, err
 	}
 	defer end(mon)
-	time.Sleep(1200 * time.Millisecond) // it listens by then, and the agent has rested for a second
+	time.Sleep(1200 * time.Millisecond) // enough for the watch to start and for the agent to be idle for a second
 	began := time.Now()
 	for _, key := range sorted(s.keys(i)) {
 		if err := s.client.put(key, s.keys(i)[key]); err != nil {
@@ -150,8 +150,7 @@ func end(c *exec.Cmd) {
 	_ = c.Wait()
 }
 
-// connect starts the program on a new host and waits until a container there is
-// answered by one on the other.
+// connect starts the program on a new host, and waits until a container there gets an answer from the other host's.
 func (s *side) connect(ctx context.Context, add func(string, float64)) (a *lab.Node, agent *lab.Process, to netip.Addr, err error) {
 	if a, err = s.join(ctx, "a"); err != nil {
 		return
@@ -185,7 +184,7 @@ func (s *side) connect(ctx context.Context, add func(string, float64)) (a *lab.N
 	return a, agent, to, err
 }
 
-// restarts counts what is lost while the program of host a ends and starts.
+// restarts counts the packets lost while the program of host a restarts.
 func (s *side) restarts(a *lab.Node, agent *lab.Process, to netip.Addr, add func(string, float64)) error {
 	for what, stop := range map[string]func(*lab.Process){
 		"packets lost, one a millisecond, stopped and started": func(p *lab.Process) { _ = p.Stop(10 * time.Second) },
@@ -210,7 +209,7 @@ func (s *side) restarts(a *lab.Node, agent *lab.Process, to netip.Addr, add func
 	return nil
 }
 
-// atRest watches the programs of host b, of both sides at once.
+// atRest measures the idle programs of host b, both sides at once.
 func atRest(f figures, sides []*side, crowd int, rest time.Duration) error {
 	type sum struct {
 		cpu  time.Duration
@@ -236,7 +235,7 @@ func atRest(f figures, sides []*side, crowd int, rest time.Duration) error {
 	return nil
 }
 
-// cpu is what a process and the children that it waited for have used.
+// cpu returns the CPU time of a process and of the children that it waited for.
 func cpu(pid int) (sum time.Duration) {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	for _, t := range threads {
@@ -248,14 +247,14 @@ func cpu(pid int) (sum time.Duration) {
 	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, _ := strings.Cut(string(raw), ") ")
 	words := strings.Fields(rest)
-	for i := 13; i < 15 && i < len(words); i++ { // of children: whole ticks
+	for i := 13; i < 15 && i < len(words); i++ { // of children, in whole ticks
 		ticks, _ := strconv.Atoi(words[i])
 		sum += time.Duration(ticks) * time.Second / 100 // USER_HZ
 	}
 	return sum
 }
 
-// memory is what a process has of it, in MB, and what it has alone.
+// memory returns a process's resident and private memory, in MB.
 func memory(pid int) (rss, private float64) {
 	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	for line := range strings.Lines(string(raw)) {

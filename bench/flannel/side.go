@@ -18,20 +18,19 @@ const (
 	subnetFile = "/run/flannel/subnet.env"
 )
 
-// side is one of the two programs, with a lab of its own.
+// side is one of the two programs, with its own lab.
 type side struct {
 	name  string
 	c     *lab.Cluster
 	start func(n *lab.Node) (*lab.Process, error)
-	keys  func(i int) map[string]string // of a node that is not there
+	keys  func(i int) map[string]string // keys of a simulated node
 
-	b      *lab.Node // a host that stays
+	b      *lab.Node // a host that stays until the end
 	agent  *lab.Process
 	client *client
 }
 
-// newSide makes a lab with a store and a host, on which the program runs and a
-// container is attached.
+// newSide creates a lab with a store and a host. The program runs on the host, which has a container.
 func newSide(ctx context.Context, name, bin, dir, flanneld string) (*side, error) {
 	dir = filepath.Join(dir, name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -83,7 +82,7 @@ func (s *side) begin(ctx context.Context) (err error) {
 	return err
 }
 
-// join makes a host with flannel's list and nothing that runs.
+// join creates a host with flannel's list, and starts nothing.
 func (s *side) join(ctx context.Context, name string) (*lab.Node, error) {
 	n, err := s.c.Join(ctx, name)
 	if err != nil {
@@ -108,7 +107,7 @@ func (s *side) leased(ctx context.Context, n *lab.Node) error {
 	return errors.New(s.name + ": host " + n.Name + " has no subnet")
 }
 
-// The keys of a node that is not there: its subnet is 10.250.i.0/24.
+// flannelKeys returns the keys of a simulated node with the subnet 10.250.i.0/24.
 func flannelKeys(i int) map[string]string {
 	return map[string]string{
 		fmt.Sprintf("/coreos.com/network/subnets/10.250.%d.0-24", i): fmt.Sprintf(

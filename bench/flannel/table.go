@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// figures are samples by what they are of.
+// figures maps each measurement to its samples.
 type figures map[of][]float64
 
 type of struct {
@@ -22,7 +22,7 @@ func (f figures) add(what, side string, crowd int, v float64) {
 	f[k] = append(f[k], v)
 }
 
-// table has a row for each measure and number of nodes.
+// table returns a row for each measurement and number of nodes.
 func (f figures) table() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| | nodes | %s | %s |\n|---|---|---|---|\n", theirs, ours)
@@ -41,7 +41,7 @@ func (f figures) table() string {
 	return b.String()
 }
 
-// words are a median, and the least and the most.
+// words formats the median, the minimum and the maximum.
 func words(v []float64) string {
 	if len(v) == 0 {
 		return "-"
@@ -67,7 +67,7 @@ func sorted(m map[string]string) []string {
 	return out
 }
 
-// The table's place in the page.
+// begin and finish mark the table's place in the page.
 const begin, finish = "<!-- figures -->\n", "<!-- end of figures -->"
 
 func write(page, table string) error {

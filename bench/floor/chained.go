@@ -7,7 +7,7 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// The words of what is done to an attachment that another word made.
+// These building blocks change an attachment that another one created.
 
 func part(what, name, text string) *kernel.NFT {
 	return &kernel.NFT{Family: "inet", Table: "floor", Kind: what, Name: name, Text: text}
@@ -29,18 +29,18 @@ func masqueraded(a attachment, _ string) kernel.Objects {
 	return a.element("masquerade", "ipv4_addr", a.addr().String(), "")
 }
 
-// published is a host port: of the number, so that none is asked for twice.
+// published publishes a host port. The port is derived from the attachment's number, so it is unique.
 func published(a attachment, _ string) kernel.Objects {
 	return append(
 		a.element("ports", "inet_proto . inet_service", fmt.Sprintf("tcp . %d", 1+a.number), a.addr().String()+" . 80"),
 		a.element("hairpin", "inet_proto . ipv4_addr . inet_service", "tcp . "+a.addr().String()+" . 80", "")...)
 }
 
-// shaped limits both ways: a token bucket at the port, and one on an IFB that
-// what leaves the container goes through.
+// shaped limits both directions: a token bucket at the port, and one on an IFB that receives the container's outgoing
+// packets.
 func shaped(a attachment, _ string) kernel.Objects {
 	ifb := a.LinkName("bwp")
-	const rate, burst, limit = 125_000_000, 1_250_000, 4_375_000 // bytes
+	const rate, burst, limit = 125_000_000, 1_250_000, 4_375_000 // in bytes
 	bucket := func(link string) *kernel.Qdisc {
 		return &kernel.Qdisc{Link: link, Type: "tbf", Rate: rate, Burst: burst, Limit: limit}
 	}

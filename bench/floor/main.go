@@ -1,7 +1,6 @@
-// Command floor is the benchmark's floor: the start of an empty program, and
-// the kernel work of an attachment in process by plain calls, without a
-// configuration, an address store or a record. The work is named by words, see
-// words; those before a "|" are done but not measured.
+// Command floor measures the benchmark's floor: the start of an empty program, and the kernel work of an attachment
+// with plain calls in process. It uses no configuration, address store or record. Building blocks describe the work,
+// see words. Those before a "|" are executed but not measured.
 package main
 
 import (
@@ -39,7 +38,7 @@ func inTurn(first, second func() error) error {
 	return second()
 }
 
-// measure starts an empty program, or several, and does the work of some words.
+// measure starts one or more empty programs, and does the work of the building blocks.
 func measure(ctx context.Context, j load.Job, a attachment, words string) error {
 	for range max(1, j.Starts) {
 		if err := empty(ctx, j); err != nil {
@@ -104,11 +103,11 @@ func check(e *kernel.Engine, list kernel.Objects) error {
 	return err
 }
 
-// headStart is how long the links' removal is left alone: a transaction that
-// commits just before it makes it wait for a second grace period.
+// headStart is how long nothing else runs next to the links' removal. A transaction that commits just before it would
+// make it wait for a second RCU grace period.
 const headStart = time.Millisecond
 
-// remove waits for the links, which go by one message, and removes the rest meanwhile.
+// remove removes all links with one message, and the other objects while it waits for that.
 func remove(list kernel.Objects, with func(func(*kernel.Engine) error) error) error {
 	links, rest := kernel.SplitLinks(list)
 	gone := make(chan error, 1)

@@ -8,14 +8,13 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// attachment is whose objects are made.
+// attachment is the attachment whose objects are created.
 type attachment struct {
 	kernel.Owner
 	number int
 }
 
-// words are the parts of which attachments are made, and what "up0" is in
-// "macvlan:up0".
+// words returns the building blocks of attachments by name. In "macvlan:up0", "up0" is the argument.
 func words() map[string]func(a attachment, arg string) kernel.Objects {
 	return map[string]func(attachment, string) kernel.Objects{
 		"loopback":  loopback,
@@ -37,7 +36,7 @@ func words() map[string]func(a attachment, arg string) kernel.Objects {
 	}
 }
 
-// objects are what words joined by spaces stand for.
+// objects returns the objects for building blocks separated by spaces.
 func (a attachment) objects(text string) (list kernel.Objects, err error) {
 	known := words()
 	for w := range strings.FieldsSeq(text) {
@@ -51,7 +50,7 @@ func (a attachment) objects(text string) (list kernel.Objects, err error) {
 	return list, nil
 }
 
-// The network that attachments of the floor are in.
+// gateway is the gateway of the network that the floor's attachments are in.
 func gateway() netip.Addr { return netip.MustParseAddr("10.77.0.1") }
 
 func (a attachment) addr() netip.Addr {
@@ -63,7 +62,7 @@ func (a attachment) prefix() netip.Prefix { return netip.PrefixFrom(a.addr(), 16
 
 func (a attachment) port() string { return a.LinkName("veth") }
 
-// in are an address and the link up.
+// in returns an address and the link's up state.
 func (a attachment) in() kernel.Objects {
 	return kernel.Objects{
 		&kernel.Addr{In: kernel.Container, Link: a.IfName, Prefix: a.prefix()},
@@ -88,7 +87,7 @@ func bridged(a attachment, master string) kernel.Objects {
 	return append(append(list, a.in()...), a.away())
 }
 
-// pair is what a switch outside the kernel is given.
+// pair returns the veth pair for a switch outside the kernel.
 func pair(a attachment, _ string) kernel.Objects {
 	return append(kernel.Objects{a.veth(""), &kernel.Up{Link: a.port()}}, a.in()...)
 }

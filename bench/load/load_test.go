@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// ask has requests served and returns the answers.
+// ask serves requests and returns the answers.
 func ask(t *testing.T, do func(context.Context, Job) error, requests ...Request) (answers []Answer) {
 	t.Helper()
 	var in, out bytes.Buffer
@@ -74,7 +74,7 @@ func TestServeRefuses(t *testing.T) {
 	}
 }
 
-// Plugins' time is that of the ones asked for.
+// TestExec checks that only the requested plugins' time is counted.
 func TestExec(t *testing.T) {
 	t.Parallel()
 	do := func(ctx context.Context, _ Job) error {
@@ -98,7 +98,7 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// Memory is what the program writes by which a plugin is started.
+// TestPeak checks that the memory is what the measuring program writes.
 func TestPeak(t *testing.T) {
 	t.Setenv(PeakProgram, "/the/peak")
 	said := "4711"

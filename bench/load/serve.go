@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Serve answers requests until there are no more.
+// Serve answers requests until the end of the input.
 func Serve(in io.Reader, out io.Writer, do func(context.Context, Job) error) error {
 	requests, answers := json.NewDecoder(in), json.NewEncoder(out)
 	for {
@@ -28,7 +28,7 @@ func Serve(in io.Reader, out io.Writer, do func(context.Context, Job) error) err
 	}
 }
 
-// Main is Serve for a program that does nothing else.
+// Main runs Serve as a whole program.
 func Main(do func(context.Context, Job) error) {
 	if err := Serve(os.Stdin, os.Stdout, do); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -71,8 +71,7 @@ func (r Request) run(do func(context.Context, Job) error) Answer {
 
 func since(t time.Time) float64 { return float64(time.Since(t)) / 1e6 }
 
-// processors is the time, in ms, that this process and the ones that it waited
-// for, and they for theirs, have used.
+// processors returns the CPU time, in ms, of this process and all descendants that were waited for.
 func processors() (ms float64) {
 	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
 		var u syscall.Rusage

@@ -9,17 +9,16 @@ import (
 	"time"
 )
 
-// The variables by which a plugin is started through the program that measures
-// memory. See bench/peak.
+// These environment variables start a plugin through the program that measures memory. See bench/peak.
 const (
-	PeakProgram = "FAIRLEAD_BENCH_PEAK"      // its path, in the environment of every side
+	PeakProgram = "FAIRLEAD_BENCH_PEAK"      // path of that program, in the environment of every side
 	PeakArgv0   = "FAIRLEAD_BENCH_PEAK_OF"   // the program to start
-	PeakFile    = "FAIRLEAD_BENCH_PEAK_FILE" // where KiB go
+	PeakFile    = "FAIRLEAD_BENCH_PEAK_FILE" // file for the result, in KiB
 )
 
 type spentKey struct{}
 
-// spent is what the plugins of one job took.
+// spent is what the plugins of one job used.
 type spent struct {
 	time    float64 // ms
 	peak    int     // KiB
@@ -32,7 +31,7 @@ func note(only string, measure bool) (context.Context, *spent) {
 	return context.WithValue(context.Background(), spentKey{}, s), s
 }
 
-// Exec runs a plugin by run, and notes for the job of a context what it took.
+// Exec calls run to run a plugin, and adds its cost to the context's job.
 func Exec(ctx context.Context, path string, env []string, run func(path string, env []string) ([]byte, error)) ([]byte, error) {
 	s := ctx.Value(spentKey{}).(*spent)
 	if s.measure && s.counts(path) {
@@ -48,7 +47,7 @@ func Exec(ctx context.Context, path string, env []string, run func(path string, 
 
 func (s *spent) counts(path string) bool { return s.only == "" || s.only == filepath.Base(path) }
 
-// Note adds to the time of plugins what was not run by Exec, in ms.
+// Note adds time in ms to the plugins' time, for work that did not run through Exec.
 func Note(ctx context.Context, ms float64) { ctx.Value(spentKey{}).(*spent).time += ms }
 
 func (s *spent) measured(path string, env []string, run func(string, []string) ([]byte, error)) ([]byte, error) {

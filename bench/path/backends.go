@@ -15,16 +15,16 @@ import (
 	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
-// across is a way to join two hosts, ours beside the same made by hand with ip.
+// across is a way to connect two hosts, with Fairlead and with manual ip commands.
 type across struct {
 	conf  cluster.Backend
-	mtu   int    // of containers
-	needs string // a type of link
-	hand  string // on a host: $N is its number, $P its peer's; addresses follow from these
+	mtu   int    // MTU of containers
+	needs string // required link type
+	hand  string // manual commands on a host: $N is its number, $P its peer's; addresses are derived from them
 }
 
-// What a host is: number 1 or 2, with the underlay eth0, 192.0.2.N, the container's
-// block 10.244.N.0/26 and link c0.
+// ways returns all ways. Hosts have the numbers 1 and 2. Each has the underlay eth0 with 192.0.2.N, the container block
+// 10.244.N.0/26, and the link c0.
 func ways() []across {
 	return []across{
 		{cluster.Backend{Type: cluster.HostGW}, 1500, "", `ip route add 10.244.$P.0/26 via 192.0.2.$P dev eth0`},
@@ -44,8 +44,7 @@ func ways() []across {
 	}
 }
 
-// betweenHosts measures every backend that the kernel has, from a container of one
-// host to one of the other.
+// betweenHosts measures every backend that the kernel has, from a container on one host to a container on the other.
 func betweenHosts(o options) (rows []row, err error) {
 	for _, w := range ways() {
 		if o.backend != "" && o.backend != w.conf.Type {
@@ -73,20 +72,20 @@ func betweenHosts(o options) (rows []row, err error) {
 	return rows, nil
 }
 
-// linkType tells whether the kernel has links of a type.
+// linkType reports whether the kernel has links of a type.
 func linkType(typ string) bool {
 	argv := []string{"ip", "link", "add", "try-" + typ, "type", typ}
 	switch typ {
 	case "vxlan":
 		argv = append(argv, "id", "9", "dstport", "9")
-	case "ipip": // without an end it would be tunl0 again, which is there
+	case "ipip": // without an endpoint it would be tunl0, which exists already
 		argv = append(argv, "local", "192.0.2.9")
 	}
 	_, err := output(exec.Command(argv[0], argv[1:]...))
 	return err == nil
 }
 
-// pair are both contenders, ready.
+// pair creates both contenders.
 func (w across) pair() ([]host, error) {
 	pair := []host{{name: "manual", of: w.conf.Type}, {name: "Fairlead", of: w.conf.Type}}
 	keys, err := w.keys()
@@ -115,7 +114,7 @@ func (w across) pair() ([]host, error) {
 	return pair, nil
 }
 
-// hosts makes two hosts on a link, "1" and "2", with containers "a" and "b".
+// hosts creates two hosts on a link, "1" and "2", with containers "a" and "b".
 func (w across) hosts(h host) error {
 	for _, which := range []string{"1", "2", "a", "b"} {
 		if _, err := output(exec.Command("ip", "netns", "add", h.ns(which))); err != nil {
@@ -141,7 +140,7 @@ func (w across) hosts(h host) error {
 	return nil
 }
 
-// keys are both hosts' private keys of WireGuard, in a directory, by number.
+// keys creates a directory with both hosts' WireGuard private keys, named by number.
 func (w across) keys() (string, error) {
 	dir, err := os.MkdirTemp("/run", "keys")
 	for n := 1; n <= 2 && err == nil; n++ {
@@ -150,11 +149,11 @@ func (w across) keys() (string, error) {
 	return dir, err
 }
 
-// ours has the agent's objects in a host.
+// ours applies the agent's objects in a host.
 func (w across) ours(h host, n int, keys string) error {
 	node := func(n int) (*cluster.Node, []netip.Prefix) {
 		out := &cluster.Node{Name: fmt.Sprint("n", n), Addresses: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(n)}), 24)}}
-		out.WireGuard, _, _ = backend.Keys{File: fmt.Sprint(keys, "/", n)}.Turn(time.Now(), 0) // read before
+		out.WireGuard, _, _ = backend.Keys{File: fmt.Sprint(keys, "/", n)}.Turn(time.Now(), 0) // the key was read before
 		return out, []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(n), 0}), 26)}
 	}
 	self, blocks := node(n)

@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// Other containers' elements and rules are copies of b's, with other addresses
-// and ports: what an ADD leaves in the tables, without ten thousand ADDs.
+// These functions copy b's elements and rules with other addresses and ports. The copies simulate ten thousand
+// containers without their ADDs.
 
-// other is the address and the first host port of the n-th of them.
+// other returns the address and the first host port of the n-th copy.
 func other(n int) (addr string, port int) {
 	return fmt.Sprintf("10.9.%d.%d", 1+n/250, 1+n%250), 20000 + n*2
 }
 
-// crowdNFT copies what names b in nftables: rules, and elements of sets and maps.
+// crowdNFT copies the nftables rules, and elements of sets and maps, that refer to b.
 func (h host) crowdNFT(others int) error {
 	text, err := h.sh("", "nft -j list ruleset")
 	if err != nil {
@@ -57,7 +57,7 @@ func (h host) crowdNFT(others int) error {
 	return h.expect("nft list ruleset", others)
 }
 
-// elements copies a set's or map's elements of b, a thousand in a command.
+// elements copies b's elements of a set or map, a thousand per command.
 func elements(set map[string]any, others int) (add []any) {
 	list, _ := set["elem"].([]any)
 	for _, e := range list {
@@ -76,14 +76,14 @@ func elements(set map[string]any, others int) (add []any) {
 	return add
 }
 
-// isOfB tells whether a part of a ruleset names b's address or host ports.
+// isOfB reports whether a part of a ruleset contains b's address or host ports.
 func isOfB(v any) bool {
-	raw, _ := json.Marshal(v) // it was JSON before
+	raw, _ := json.Marshal(v) // it was decoded from JSON
 	return strings.Contains(string(raw), `"`+podB+`"`) || strings.Contains(string(raw), strconv.Itoa(echoHostPort+1)) ||
 		strings.Contains(string(raw), strconv.Itoa(iperfHostPort+1))
 }
 
-// asOther is such a part for the n-th other.
+// asOther converts such a part for the n-th copy.
 func asOther(v any, n int) any {
 	addr, port := other(n)
 	switch v := v.(type) {
@@ -112,7 +112,7 @@ func asOther(v any, n int) any {
 	return v
 }
 
-// crowdIptables copies b's rules and chains of iptables.
+// crowdIptables copies b's iptables rules and chains.
 func (h host) crowdIptables(others int) error {
 	text, err := h.sh("", "iptables-save -t nat")
 	if err != nil {
@@ -150,7 +150,7 @@ func (h host) crowdIptables(others int) error {
 	return h.expect("iptables-save -t nat", others)
 }
 
-// ownChains are the chains that only b's rules are in.
+// ownChains returns the chains that contain only b's rules.
 func ownChains(text string) (list []string) {
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
@@ -172,7 +172,7 @@ func namesAny(line string, words []string) bool {
 	return false
 }
 
-// expect tells whether the last of the others is there.
+// expect checks that the last copy exists.
 func (h host) expect(list string, others int) error {
 	if others == 0 {
 		return nil

@@ -13,15 +13,14 @@ import (
 	"github.com/fairlead/fairlead/internal/reference"
 )
 
-// host is one contender: a network namespace that is a host, two containers on
-// its bridge, and one that is the world outside.
+// host is one contender: a network namespace as the host, two containers on its bridge, and one outside.
 type host struct {
 	name    string
 	connect func(host) error
 	crowd   func(others int) error
 	backend string
-	keys    string // more keys of bridge
-	of      string // between hosts: the backend
+	keys    string // additional keys of the bridge plugin
+	of      string // between hosts: name of the backend
 }
 
 func hosts() []host {
@@ -46,12 +45,12 @@ func hosts() []host {
 
 const (
 	podA, podB, outside, hostAddr = "10.9.0.2", "10.9.0.3", "192.0.2.9", "192.0.2.1"
-	echoPort, echoHostPort        = 80, 8080 // of a; b's host port is one more
+	echoPort, echoHostPort        = 80, 8080 // for a; b's host port is one more
 	pinnedPort, pinnedHostPort    = 81, 8180
 	iperfPort, iperfHostPort      = 5201, 5201
 )
 
-// ns is the name of one of the contender's namespaces: "", "a", "b", "world".
+// ns returns the name of one of the contender's namespaces: "", "a", "b" or "world".
 func (h host) ns(which string) string {
 	return strings.NewReplacer(" ", "", "(", "", ")", "").Replace(h.of+h.name) + which
 }
@@ -80,7 +79,7 @@ func prepare() ([]host, error) {
 			return nil, fmt.Errorf("%s: %w", h.name, err)
 		}
 	}
-	time.Sleep(time.Second) // servers, and what IPv6 does on new links
+	time.Sleep(time.Second) // wait for servers, and for IPv6 on new links
 	return list, nil
 }
 
@@ -129,8 +128,7 @@ func (h host) serveAt(which string) error {
 	return nil
 }
 
-// byHand is the topology with the least that does it: a bridge, two veth pairs,
-// three rules.
+// byHand creates the minimal topology manually: a bridge, two veth pairs, three rules.
 func byHand(h host) error {
 	script := `ip link add br0 type bridge; ip addr add 10.9.0.1/24 dev br0; ip link set br0 up`
 	for which, addr := range map[string]string{"a": podA, "b": podB} {
@@ -149,7 +147,7 @@ func byHand(h host) error {
 	return err
 }
 
-// byPlugins has the same from plugins: a with its two host ports, b with others.
+// byPlugins creates the same topology with plugins: a with its two host ports, b with others.
 func byPlugins(h host) error {
 	dir := os.Getenv(insideVariable)
 	state := filepath.Join("/run/state", h.ns(""))
@@ -177,7 +175,7 @@ func byPlugins(h host) error {
 	return nil
 }
 
-// build makes the programs: <dir>/cnitool, and the plugins in <dir>/ours and <dir>/reference.
+// build builds the programs: <dir>/cnitool, and the plugins in <dir>/ours and <dir>/reference.
 func build(dir string) error {
 	for _, pkg := range []string{"./cmd/fairlead-cni", "./cmd/fairlead"} {
 		cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", dir, pkg)

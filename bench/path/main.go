@@ -1,8 +1,7 @@
-// Command path measures what packets pay for the rules and links of Fairlead,
-// beside the reference's and beside the same topology made by hand, in turn:
-// throughput (iperf3), requests and answers, new connections; from pod to pod,
-// from outside to a host port, and out through masquerade; also with thousands
-// of other containers' elements and rules in place.
+// Command path measures the data-path overhead of Fairlead's rules and links. It compares with the reference plugins
+// and with the same topology created manually, in turn. It measures throughput (iperf3), request-response rates and new
+// connections: from pod to pod, from outside to a host port, and out through masquerade. It repeats them with the
+// elements and rules of thousands of other containers.
 //
 //	go run ./bench/path [-hosts [-backend NAME]] [-n ROUNDS] [-for TIME] [-others NUMBER] [-what THING] [-programs DIRECTORY [-build]] [-json FILE] [-write FILE]
 package main
@@ -61,12 +60,10 @@ type options struct {
 	build, hosts     bool
 }
 
-// insideVariable names the directory of what was built, once the process is in
-// namespaces of its own.
+// insideVariable is the directory of the built programs, for the process inside its own namespaces.
 const insideVariable = "FAIRLEAD_BENCH"
 
-// enter builds what is needed and runs this program again where nothing that it
-// makes is the machine's: its own network, and its own mounts over /run.
+// enter builds the programs and runs this program again in its own network namespace, with its own mounts over /run.
 func enter(o options) error {
 	dir := o.programs
 	if dir == "" {
@@ -75,7 +72,7 @@ func enter(o options) error {
 			return err
 		}
 		defer os.RemoveAll(dir)
-		if !o.hosts { // which needs no plugins
+		if !o.hosts { // measurements between hosts need no plugins
 			err = build(dir)
 		}
 		if err != nil {
@@ -86,7 +83,7 @@ func enter(o options) error {
 	cmd.Env = append(os.Environ(), insideVariable+"="+dir)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, // servers end with it
+		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, // servers end with the process namespace
 		Pdeathsig:  syscall.SIGKILL,
 	}
 	return cmd.Run()
@@ -127,7 +124,7 @@ func run(o options) error {
 	return report(rows, o, page)
 }
 
-// crowded measures again what rules are asked for, with others' in place.
+// crowded repeats the measurements that rules affect, with the copies in place.
 func crowded(hosts []host, o options, rows []row) ([]row, error) {
 	for _, h := range hosts {
 		fmt.Fprintf(os.Stderr, "%s: %d others\n", h.name, o.others)
@@ -168,7 +165,7 @@ func report(rows []row, o options, page string) error {
 }
 
 func kernelVersion() string {
-	raw, _ := os.ReadFile("/proc/sys/kernel/osrelease") // it is a word for the page
+	raw, _ := os.ReadFile("/proc/sys/kernel/osrelease") // only text for the page, so an error does not matter
 	version, _, _ := strings.Cut(strings.TrimSpace(string(raw)), "-")
 	return version
 }

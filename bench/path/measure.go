@@ -14,17 +14,17 @@ import (
 	"github.com/fairlead/fairlead/bench/figures"
 )
 
-// A pathCase is one way of packets and one thing that is measured on it.
+// pathCase is one packet path and one measurement on it.
 type pathCase struct {
 	way   string
 	from  string // namespace of the client
 	addr  string
-	port  int // for iperf3 another
+	port  int // iperf3 uses another port
 	what  string
-	ruled bool // nftables or iptables have a say
+	ruled bool // nftables or iptables rules affect it
 }
 
-// cases are all, or those that measure one thing.
+// cases returns all cases, or those of one measurement.
 func cases(only string) (list []pathCase) {
 	for _, what := range []string{"stream", "rr", "connect"} {
 		if only != "" && only != what {
@@ -42,7 +42,7 @@ func (c pathCase) unit() string {
 	return map[string]string{"stream": "Gbit/s", "rr": "requests/s", "connect": "connections/s"}[c.what]
 }
 
-// measure is one value of one contender.
+// measure returns one value of one contender.
 func (c pathCase) measure(h host, length time.Duration) (float64, error) {
 	if c.what != "stream" {
 		self, err := os.Executable()
@@ -50,7 +50,7 @@ func (c pathCase) measure(h host, length time.Duration) (float64, error) {
 			return 0, err
 		}
 		argv := []string{self, "ask", c.what, fmt.Sprintf("%s:%d", c.addr, c.port), length.String()}
-		if c.what == "rr" { // or which processors the scheduler takes would be what is measured
+		if c.what == "rr" { // otherwise the scheduler's choice of processors would dominate
 			argv[3] = fmt.Sprintf("%s:%d", c.addr, map[int]int{echoPort: pinnedPort, echoHostPort: pinnedHostPort}[c.port])
 			argv = append([]string{"taskset", "-c", "0"}, argv...)
 		}
@@ -84,13 +84,13 @@ func (c pathCase) measure(h host, length time.Duration) (float64, error) {
 // row is a contender's figures in a case.
 type row struct {
 	Way, What, Unit, Who string
-	Others               int       // whose elements and rules are there too
-	Values               []float64 // in Unit, a round each
+	Others               int       // number of other containers whose elements and rules exist
+	Values               []float64 // in Unit, one per round
 	Median               float64
-	Ratio, Low, High     float64 // to the same by hand, in the same round: median and its 95% confidence interval
+	Ratio, Low, High     float64 // to the manual topology in the same round: median and its 95% confidence interval
 }
 
-// measure has every contender in turn, round after round; the first warms up.
+// measure measures the contenders in turn, round after round. The first round is a warm-up.
 func measure(hosts []host, c pathCase, o options, others int) ([]row, error) {
 	fmt.Fprintf(os.Stderr, "%s, %s, %d others\n", c.way, c.unit(), others)
 	rows := make([]row, len(hosts))
@@ -123,8 +123,7 @@ func (r *row) compare(hand []float64) {
 	r.Low, r.High = confidence(ratios)
 }
 
-// confidence is the 95% interval of a median, by the bootstrap: the medians of
-// 2,000 samples drawn from the values, with the same seed each time.
+// confidence returns the 95% bootstrap interval of a median: from the medians of 2,000 resamples, with a fixed seed.
 func confidence(v []float64) (low, high float64) {
 	if len(v) == 0 {
 		return 0, 0
@@ -142,7 +141,7 @@ func confidence(v []float64) (low, high float64) {
 	return medians[len(medians)*25/1000], medians[len(medians)*975/1000]
 }
 
-// table is Markdown, and readable as it stands.
+// table formats rows as Markdown that is also readable as text.
 func table(rows []row) string {
 	var b strings.Builder
 	b.WriteString("| way | what | others | who | median | ratio to manual (95% interval) |\n|---|---|---|---|---|---|\n")

@@ -75,8 +75,8 @@ func TestOwnChains(t *testing.T) {
 	}
 }
 
-// TestPath runs the whole, short: every contender connects every way, alone and among
-// others, and between hosts by each backend that the kernel has.
+// TestPath runs all measurements briefly: every contender and path, with and without copies, and between hosts with
+// each backend that the kernel has.
 func TestPath(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("needs root: it makes network namespaces")

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// traffic is both ends of what iperf3 does not measure:
+// traffic runs both endpoints of what iperf3 does not measure:
 //
-//	path serve ADDR                  one byte is answered by one byte, over TCP
-//	path ask rr|connect ADDR TIME    how often a second
+//	path serve ADDR                  answers each byte with one byte, over TCP
+//	path ask rr|connect ADDR TIME    prints the rate per second
 func traffic(args []string) error {
 	if args[0] == "serve" {
 		return serve(args[1])
@@ -61,7 +61,7 @@ func serve(addr string) error {
 	}
 }
 
-// requests asks over one connection.
+// requests sends all requests over one connection.
 func requests(addr string) (func() error, error) {
 	c, err := net.DialTimeout("tcp", addr, 5*time.Second)
 	return func() error { return exchange(c) }, err
@@ -76,8 +76,7 @@ func exchange(c net.Conn) error {
 	return err
 }
 
-// connections makes one for each request; it is reset at its end, so that no
-// port is left waiting.
+// connections opens a connection per request, and resets it, so that no port stays in TIME_WAIT.
 func connections(addr string) (func() error, error) {
 	d := net.Dialer{Timeout: 5 * time.Second}
 	return func() error {

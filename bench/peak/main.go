@@ -1,8 +1,7 @@
-// Command peak runs a plugin and measures the memory of its process tree: the
-// most that its processes alive at one time have had resident, as the sum of
-// each one's own peak (VmHWM, proc(5)), in KiB. A process's rusage would not do:
-// ru_maxrss of a child begins with what its parent had. Each process is stopped
-// as it ends and read (ptrace(2)), so times are not to be taken meanwhile.
+// Command peak runs a plugin and measures the memory of its process tree, in KiB. It reports the largest sum, over
+// processes alive at one time, of each one's own peak (VmHWM, proc(5)). A process's rusage would be wrong, because a
+// child's ru_maxrss starts with its parent's. Peak stops each process at its end to read the value (ptrace(2)), so
+// times are not meaningful during this measurement.
 package main
 
 import (
@@ -19,7 +18,7 @@ import (
 )
 
 func main() {
-	runtime.LockOSThread() // a thread traces, not a process
+	runtime.LockOSThread() // ptrace belongs to a thread, not to a process
 	code, kib, err := run(os.Getenv(load.PeakArgv0))
 	if err == nil {
 		err = os.WriteFile(os.Getenv(load.PeakFile), []byte(strconv.Itoa(kib)), 0o600)
@@ -63,16 +62,16 @@ func run(path string) (code, kib int, err error) {
 	}
 }
 
-// tree are the processes that run.
+// tree is the set of running processes.
 type tree struct {
 	root  int
 	code  int
-	alive map[int]int  // process -> KiB at most so far; only those with memory of their own, after exec
+	alive map[int]int  // process -> peak so far in KiB; only processes after exec, with memory of their own
 	known map[int]bool // threads that have stopped before
 	most  int
 }
 
-// see takes note of one change of state, and lets the thread go on.
+// see handles one state change and resumes the thread.
 func (t *tree) see(pid int, ws syscall.WaitStatus) {
 	if !ws.Stopped() {
 		if pid == t.root {
@@ -93,7 +92,7 @@ func (t *tree) see(pid int, ws syscall.WaitStatus) {
 			t.sum()
 		}
 	case ws.StopSignal() == syscall.SIGSTOP && !t.known[pid]:
-		pass = 0 // how a traced thread begins
+		pass = 0 // a traced thread starts with this stop
 	}
 	t.known[pid] = true
 	_ = syscall.PtraceCont(pid, pass)
@@ -108,7 +107,7 @@ func (t *tree) sum() {
 	t.most = max(t.most, all)
 }
 
-// resident is the most that a process has had resident, in KiB.
+// resident returns a process's peak resident memory, in KiB.
 func resident(pid int) int {
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {

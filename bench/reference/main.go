@@ -1,6 +1,6 @@
-// Command reference is the benchmark's reference runtime: it does what
-// bench/load's requests say through the reference's libcni, so that no start of
-// a runtime is counted. A module of its own: the project does not depend on it.
+// Command reference is the benchmark's reference runtime. It executes bench/load's requests with the reference libcni,
+// so that the start of a runtime is not counted. It is a separate module, so that the project does not depend on
+// libcni.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead/fairlead/bench/load"
 )
 
-// timed runs plugins as processes and notes how long they take.
+// timed runs plugins as processes and measures their time.
 type timed struct{ invoke.DefaultExec }
 
 func (t *timed) ExecPlugin(ctx context.Context, path string, stdin []byte, env []string) ([]byte, error) {

@@ -1,5 +1,5 @@
-// Package built keeps programs of others, which tests build from source through the
-// Go module proxy, in the user's cache directory, outside the tree.
+// Package built builds third-party programs for tests from source, through the Go module proxy. It keeps them in the
+// user's cache directory, outside the tree.
 package built
 
 import (
@@ -10,29 +10,26 @@ import (
 	"syscall"
 )
 
-// Program returns the path of a program in a directory of the cache. If it is not
-// there, the command that build gives makes it in a directory of its own; dir
-// names the versions, so that another version is another program. Of several
-// processes that want it at once the first builds and the others wait.
+// Program returns the path of a program in a directory of the cache. If it does not exist, Program runs the command
+// from build in a temporary directory. The version is part of dir, so another version is another program. If several
+// processes need it at once, the first builds it and the others wait.
 func Program(dir, name string, build func(temp string) *exec.Cmd) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", fmt.Errorf("find a place for %s: %w", name, err)
 	}
 	dir = filepath.Join(cache, "fairlead-test", dir)
-	// The test's thread may be in a network namespace without a way out; a new
-	// goroutine runs on one that is not.
+	// The test's thread may be in a network namespace without a connection. A new goroutine runs on another thread.
 	done := make(chan error)
 	go func() { done <- install(dir, name, build) }()
 	return filepath.Join(dir, name), <-done
 }
 
-// Install is a build by go install of a package at a version, with the linker's
-// flags.
+// Install returns a build that runs go install for a package at a version, with linker flags.
 func Install(pkg, ldflags string) func(temp string) *exec.Cmd {
 	return func(temp string) *exec.Cmd {
 		cmd := exec.Command("go", "install", "-ldflags="+ldflags, pkg)
-		cmd.Dir = temp // no go.mod near: the module's own versions count
+		cmd.Dir = temp // no go.mod nearby, so the module's own versions apply
 		cmd.Env = append(os.Environ(), "GOBIN="+temp, "GOFLAGS=", "CGO_ENABLED=0", "GOWORK=off")
 		return cmd
 	}
@@ -60,7 +57,7 @@ func install(dir, name string, build func(temp string) *exec.Cmd) error {
 	return begin(dir, name, build)
 }
 
-// begin builds beside first and renames: what is in dir is whole.
+// begin builds next to dir and then renames, so that dir is always complete.
 func begin(dir, name string, build func(temp string) *exec.Cmd) error {
 	temp, err := os.MkdirTemp(dir, ".build-")
 	if err != nil {

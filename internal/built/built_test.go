@@ -13,7 +13,7 @@ func TestInstall(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	var wait sync.WaitGroup
-	for range 4 { // one builds, all have it
+	for range 4 { // one process builds, and all get it
 		wait.Go(func() {
 			err := install(dir, "tool", func(temp string) *exec.Cmd {
 				return exec.Command("sh", "-c", `echo built >>"$1/count"; echo whole >"$2/tool"`, "sh", dir, temp)

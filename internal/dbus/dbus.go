@@ -1,7 +1,6 @@
-// Package dbus calls methods that take strings and yield nothing or a boolean,
-// over the system bus: what firewalld is asked for. A library for all of D-Bus
-// links package net, which costs each start of a plugin more than these calls.
-// Source: D-Bus Specification 0.42.
+// Package dbus calls methods on the system bus that take strings and return nothing or a boolean, as firewalld's do. A
+// complete D-Bus library links package net, which costs each start of a plugin more than these calls. Source: D-Bus
+// Specification 0.42.
 package dbus
 
 import (
@@ -23,18 +22,18 @@ type Conn struct {
 	buf    []byte
 }
 
-// Error is what the other side answered instead of a result.
+// Error is an error reply.
 type Error struct{ Name, Message string }
 
 func (e *Error) Error() string { return e.Name + ": " + e.Message }
 
 const (
 	defaultAddress = "unix:path=/var/run/dbus/system_bus_socket"
-	timeout        = 25 * time.Second // a call's, as of the reference implementation of D-Bus
-	maxMessage     = 1 << 20          // bytes; what is asked for here is answered by a few
+	timeout        = 25 * time.Second // of a call, as in the reference implementation of D-Bus
+	maxMessage     = 1 << 20          // in bytes; the expected replies are much shorter
 )
 
-// System connects to the system bus; none is os.ErrNotExist.
+// System connects to the system bus. It returns os.ErrNotExist if there is none.
 func System() (*Conn, error) {
 	address := os.Getenv("DBUS_SYSTEM_BUS_ADDRESS")
 	if address == "" {
@@ -65,7 +64,7 @@ func System() (*Conn, error) {
 	return c, nil
 }
 
-// unixPath is the path of the first address of a list that has one.
+// unixPath returns the path of the first address in a list that has one.
 func unixPath(addresses string) (string, bool) {
 	for a := range strings.SplitSeq(addresses, ";") {
 		if path, ok := strings.CutPrefix(a, "unix:path="); ok {
@@ -76,10 +75,10 @@ func unixPath(addresses string) (string, bool) {
 	return "", false
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (c *Conn) Close() { _ = syscall.Close(c.fd) }
 
-// hello says who we are, and gets a name on the bus.
+// hello authenticates this process and gets its name on the bus.
 func (c *Conn) hello() error {
 	uid := hex.EncodeToString([]byte(strconv.Itoa(os.Getuid())))
 	if err := c.write([]byte("\x00AUTH EXTERNAL " + uid + "\r\n")); err != nil {
@@ -112,13 +111,13 @@ func (c *Conn) line() (string, error) {
 	}
 }
 
-// Call calls a method with strings.
+// Call calls a method with string arguments.
 func (c *Conn) Call(dest, path, iface, method string, args ...string) error {
 	_, err := c.call(dest, path, iface, method, args...)
 	return err
 }
 
-// CallBool calls a method that yields a boolean.
+// CallBool calls a method that returns a boolean.
 func (c *Conn) CallBool(dest, path, iface, method string, args ...string) (bool, error) {
 	body, err := c.call(dest, path, iface, method, args...)
 	if err == nil && len(body) < 4 {
@@ -138,7 +137,7 @@ func (c *Conn) call(dest, path, iface, method string, args ...string) ([]byte, e
 			return nil, fmt.Errorf("%s.%s: %w", iface, method, err)
 		}
 		if m.replyTo != c.serial {
-			continue // a signal: NameAcquired comes unasked
+			continue // a signal: the bus always sends NameAcquired
 		}
 		if m.kind == kindError {
 			return nil, &Error{m.errorName, m.text()}
@@ -161,7 +160,7 @@ func (c *Conn) write(p []byte) error {
 	return nil
 }
 
-// more reads what has arrived.
+// more reads the available bytes.
 func (c *Conn) more() error {
 	p := make([]byte, 4096)
 	for {
@@ -181,7 +180,7 @@ func (c *Conn) more() error {
 	}
 }
 
-// read takes one message.
+// read reads one message.
 func (c *Conn) read() (received, error) {
 	for {
 		m, size, err := parse(c.buf)

@@ -13,7 +13,7 @@ const (
 	fieldReplySerial, fieldDestination, fieldSignature     = 5, 6, 8
 )
 
-// received is a message of the other side.
+// received is a received message.
 type received struct {
 	kind      byte
 	replyTo   uint32
@@ -22,7 +22,7 @@ type received struct {
 	body      []byte
 }
 
-// message is a method call, little endian.
+// message encodes a method call in little-endian order.
 func message(serial uint32, dest, path, iface, method string, args []string) []byte {
 	var body, fields []byte
 	signature := ""
@@ -66,13 +66,13 @@ func appendString(b []byte, s string) []byte {
 
 var errMalformed = errors.New("a malformed message")
 
-// parse reads the message that p begins with; size 0: it is not whole yet.
+// parse decodes the message at the start of p. It returns size 0 if the message is incomplete.
 func parse(p []byte) (m received, size int, err error) {
 	const fixed = 16
 	if len(p) < fixed {
 		return m, 0, nil
 	}
-	if p[0] != 'l' { // the bus answers in its machine's order, which is ours
+	if p[0] != 'l' { // the bus answers in its machine's byte order, which is also this process's
 		return m, 0, errMalformed
 	}
 	body, fields := int(binary.LittleEndian.Uint32(p[4:])), int(binary.LittleEndian.Uint32(p[12:]))
@@ -87,8 +87,7 @@ func parse(p []byte) (m received, size int, err error) {
 	return m, start + body, m.fields(p[fixed : fixed+fields])
 }
 
-// fields reads the header's: an array of structures of a code and a variant,
-// each at a multiple of 8.
+// fields decodes the header fields: an array of structures with a code and a variant, aligned to 8 bytes.
 func (m *received) fields(p []byte) error {
 	for at := 0; at < len(p); at = (at + 7) &^ 7 {
 		if len(p)-at < 5 || p[at+1] != 1 {
@@ -126,7 +125,7 @@ func (m *received) fields(p []byte) error {
 	return nil
 }
 
-// cutString reads a string whose length has that many bytes.
+// cutString reads a string whose length field has that many bytes.
 func cutString(p []byte, at, width int) (s string, next int, ok bool) {
 	if len(p)-at < width+1 {
 		return "", at, false
@@ -142,7 +141,7 @@ func cutString(p []byte, at, width int) (s string, next int, ok bool) {
 	return string(p[at : at+n]), at + n + 1, true
 }
 
-// text is the first string of the body: of an error, its words.
+// text returns the first string of the body, which is the message in an error.
 func (m received) text() string {
 	if len(m.signature) == 0 || m.signature[0] != 's' {
 		return ""

@@ -1,6 +1,5 @@
-// Package dhcptest gives tests networks with real DHCP servers: a bridge in the
-// test's host, and on it a namespace in which Debian's dnsmasq or Kea runs. All
-// of it ends with the test.
+// Package dhcptest gives tests networks with real DHCP servers: a bridge in the test's host with a namespace, in which
+// Debian's dnsmasq or Kea runs. Everything ends with the test.
 package dhcptest
 
 import (
@@ -16,17 +15,17 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// Network is a bridge of the test's host (see kerneltest.Host) and a namespace
-// for its servers, whose interface is eth0.
+// Network is a bridge in the test's host (see kerneltest.Host) and a namespace for its servers, whose interface is
+// eth0.
 type Network struct {
 	t       testing.TB
 	Bridge  string
-	Servers string // path of their namespace
-	Dir     string // of their files
+	Servers string // path of the servers' namespace
+	Dir     string // directory of the servers' files
 	ports   int
 }
 
-// New makes a network; the servers have these addresses.
+// New creates a network whose servers have these addresses.
 func New(t testing.TB, bridge string, addrs ...string) *Network {
 	t.Helper()
 	n := &Network{t: t, Bridge: bridge, Servers: kerneltest.Netns(t), Dir: t.TempDir()}
@@ -37,15 +36,14 @@ func New(t testing.TB, bridge string, addrs ...string) *Network {
 		n.Addr("add", a)
 	}
 	kerneltest.In(t, n.Servers, "ip", "link", "set", "eth0", "up")
-	// A worker of the kernel's finds the carrier, up to a second later; Kea
-	// wants to see it.
+	// Kea requires a carrier, which a kernel worker detects up to a second later.
 	for !strings.Contains(kerneltest.In(t, n.Servers, "ip", "link", "show", "eth0"), "state UP") {
 		time.Sleep(10 * time.Millisecond)
 	}
 	return n
 }
 
-// Addr adds an address to the servers', or takes one away ("del").
+// Addr adds an address to the servers' interface, or removes one ("del").
 func (n *Network) Addr(verb, a string) {
 	n.t.Helper()
 	argv := []string{"ip", "addr", verb, a, "dev", "eth0"}
@@ -55,20 +53,19 @@ func (n *Network) Addr(verb, a string) {
 	kerneltest.In(n.t, n.Servers, argv...)
 }
 
-// Join puts an interface of a container on the bridge, down as a link plugin
-// leaves it.
+// Join connects a container's interface to the bridge. The interface is down, as a link plugin leaves it.
 func (n *Network) Join(netns, ifname string) {
 	n.t.Helper()
 	kerneltest.Run(n.t, "ip", "link", "add", n.port(), "master", n.Bridge, "up", "type", "veth", "peer", "name", ifname, "netns", netns)
 }
 
-// port names the next port of the bridge.
+// port returns the name of the bridge's next port.
 func (n *Network) port() string {
 	n.ports++
 	return fmt.Sprintf("%s-%d", n.Bridge, n.ports)
 }
 
-// JoinAll is Join for many interfaces of one container; names is their pattern.
+// JoinAll is Join for many interfaces of one container. Names is their pattern.
 func (n *Network) JoinAll(netns, names string, count int) {
 	n.t.Helper()
 	var lines strings.Builder
@@ -83,7 +80,7 @@ func (n *Network) JoinAll(netns, names string, count int) {
 	}
 }
 
-// Server is a DHCP server that runs.
+// Server is a running DHCP server.
 type Server struct {
 	t   testing.TB
 	cmd *exec.Cmd
@@ -91,7 +88,7 @@ type Server struct {
 	end chan struct{}
 }
 
-// start starts a server, and waits until it has said that it is ready.
+// start starts a server and waits until its log says that it is ready.
 func (n *Network) start(ready string, env []string, argv ...string) *Server {
 	n.t.Helper()
 	out, err := os.CreateTemp(n.Dir, filepath.Base(argv[0])+"-*.log")
@@ -123,7 +120,7 @@ func (n *Network) start(ready string, env []string, argv ...string) *Server {
 	return s
 }
 
-// Log is what the server has said so far.
+// Log returns the server's log so far.
 func (s *Server) Log() string {
 	raw, err := os.ReadFile(s.out.Name())
 	if err != nil {
@@ -132,17 +129,17 @@ func (s *Server) Log() string {
 	return string(raw)
 }
 
-// Stop ends the server, as a crash would: nobody is told.
+// Stop kills the server, as a crash would end it.
 func (s *Server) Stop() {
 	_ = s.cmd.Process.Kill()
 	<-s.end
 	_ = s.out.Close()
 }
 
-// Freeze has the server be silent until Thaw.
+// Freeze stops the server's answers until Thaw.
 func (s *Server) Freeze() { s.signal(syscall.SIGSTOP) }
 
-// Thaw has it go on.
+// Thaw resumes a frozen server.
 func (s *Server) Thaw() { s.signal(syscall.SIGCONT) }
 
 func (s *Server) signal(sig syscall.Signal) {
@@ -151,7 +148,7 @@ func (s *Server) signal(sig syscall.Signal) {
 	}
 }
 
-// Dnsmasq starts dnsmasq on the bridge with arguments besides.
+// Dnsmasq starts dnsmasq on the bridge with additional arguments.
 func (n *Network) Dnsmasq(args ...string) *Server {
 	n.t.Helper()
 	return n.start("started", nil, append([]string{"dnsmasq", "--keep-in-foreground", "--log-facility=-", "--conf-file=/dev/null", "--port=0", "--no-ping",
@@ -159,10 +156,10 @@ func (n *Network) Dnsmasq(args ...string) *Server {
 		"--dhcp-lease-max=100000", "--dhcp-authoritative"}, args...)...)
 }
 
-// LeaseFile is where dnsmasq writes its leases.
+// LeaseFile returns the path of dnsmasq's lease file.
 func (n *Network) LeaseFile() string { return filepath.Join(n.Dir, "dnsmasq.leases") }
 
-// Leases are the lines of dnsmasq's leases.
+// Leases returns the content of dnsmasq's lease file.
 func (n *Network) Leases() string {
 	raw, err := os.ReadFile(n.LeaseFile())
 	if err != nil && !os.IsNotExist(err) {
@@ -171,20 +168,19 @@ func (n *Network) Leases() string {
 	return string(raw)
 }
 
-// Kea4 starts Kea's DHCPv4 server; conf is the inside of "Dhcp4".
+// Kea4 starts Kea's DHCPv4 server. Conf is the content of "Dhcp4".
 func (n *Network) Kea4(conf string) *Server {
 	n.t.Helper()
 	return n.kea("kea-dhcp4", "Dhcp4", "DHCP4_STARTED", conf)
 }
 
-// Kea6 starts Kea's DHCPv6 server; conf is the inside of "Dhcp6".
+// Kea6 starts Kea's DHCPv6 server. Conf is the content of "Dhcp6".
 func (n *Network) Kea6(conf string) *Server {
 	n.t.Helper()
 	return n.kea("kea-dhcp6", "Dhcp6", "DHCP6_STARTED", fmt.Sprintf(`"data-directory": %q, `, n.Dir)+conf)
 }
 
-// kea starts a copy of the program: the packaged one may be confined to the
-// system's own files (AppArmor).
+// kea starts a copy of the program, because AppArmor may confine the packaged one to the system's files.
 func (n *Network) kea(program, key, ready, conf string) *Server {
 	n.t.Helper()
 	path, err := exec.LookPath(program)
@@ -214,7 +210,7 @@ func (n *Network) kea(program, key, ready, conf string) *Server {
 	return s
 }
 
-// waitLinkLocal waits until the servers' link-local address is of use.
+// waitLinkLocal waits until the servers' link-local address is usable.
 func (n *Network) waitLinkLocal(program string) {
 	for program == "kea-dhcp6" {
 		out := kerneltest.In(n.t, n.Servers, "ip", "-6", "addr", "show", "dev", "eth0", "scope", "link")
@@ -225,5 +221,5 @@ func (n *Network) waitLinkLocal(program string) {
 	}
 }
 
-// KeaLeases is the file of leases of one of Kea's servers.
+// KeaLeases returns the path of the lease file of a Kea server.
 func (n *Network) KeaLeases(program string) string { return filepath.Join(n.Dir, program+".csv") }

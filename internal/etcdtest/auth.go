@@ -13,14 +13,13 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 )
 
-// The user that EnableAuth makes.
+// These are the credentials of the user that EnableAuth creates.
 const (
 	User     = "fairlead"
 	Password = "a ship's line"
 )
 
-// EnableAuth has the cluster ask for users: User may do all below the default prefix,
-// and nothing else.
+// EnableAuth turns on authentication. User has full access below the default prefix and none elsewhere.
 func (c *Cluster) EnableAuth() {
 	c.t.Helper()
 	e := c.Client()
@@ -41,7 +40,7 @@ func (c *Cluster) EnableAuth() {
 	c.auth = true
 }
 
-// Compact has etcd forget all revisions before the present one, and returns that.
+// Compact removes all revisions before the current one, and returns the current one.
 func (c *Cluster) Compact() int64 {
 	c.t.Helper()
 	e := c.Client()
@@ -54,7 +53,7 @@ func (c *Cluster) Compact() int64 {
 	return r.Header.Revision
 }
 
-// Client is etcd's own client, closed with the test, for what a Store has no words for.
+// Client returns etcd's own client, for operations that a Store does not have. It is closed with the test.
 func (c *Cluster) Client() *clientv3.Client {
 	c.t.Helper()
 	conf := clientv3.Config{Endpoints: c.Endpoints(), DialTimeout: 5 * time.Second, Logger: zap.NewNop()}

@@ -1,5 +1,5 @@
-// Package etcdtest gives tests a real etcd, of Debian's etcd-server: one member or
-// several, which can be killed, paused and started again. All of it ends with the test.
+// Package etcdtest gives tests a real etcd from Debian's etcd-server, with one or more members. Tests can kill, pause
+// and restart them. Everything ends with the test.
 package etcdtest
 
 import (
@@ -13,32 +13,30 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 )
 
-// Options are what a cluster is to be like. The zero value is one member on
-// loopback, without TLS.
+// Options configure a cluster. The zero value is one member on loopback without TLS.
 type Options struct {
 	Members int // 0: 1
 
-	// Netns are the paths of the namespaces in which the members run, and Addrs
-	// the addresses that they have there; nil: this process' own namespace, and
-	// ports of loopback that are free.
+	// Netns are the paths of the members' namespaces, and Addrs their addresses there. If they are nil, the members run
+	// in this process's namespace on free loopback ports.
 	Netns, Addrs []string
 
-	TLS bool // with certificates of members and clients
+	TLS bool // with member and client certificates
 
-	Flags []string // of every member, besides
+	Flags []string // additional flags of every member
 }
 
 // Cluster is a running etcd.
 type Cluster struct {
 	Members []*Member
-	Files   Files // of a client; "" without TLS
+	Files   Files // client certificates; "" without TLS
 	t       testing.TB
 	dir     string
 	scheme  string
 	auth    bool
 }
 
-// Start starts a cluster and waits until it serves.
+// Start starts a cluster and waits until it serves requests.
 func Start(t testing.TB, o Options) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t, dir: t.TempDir(), scheme: "http"}
@@ -86,7 +84,7 @@ func freePort(t testing.TB) string {
 	return ""
 }
 
-// Endpoints are the members' addresses for clients.
+// Endpoints returns the members' client addresses.
 func (c *Cluster) Endpoints() (list []string) {
 	for _, m := range c.Members {
 		list = append(list, m.Endpoint())
@@ -94,7 +92,7 @@ func (c *Cluster) Endpoints() (list []string) {
 	return list
 }
 
-// Options are those of a client.
+// Options returns the options for a client.
 func (c *Cluster) Options() store.Options {
 	o := store.Options{Endpoints: c.Endpoints(), CACert: c.Files.CA, Cert: c.Files.Cert, Key: c.Files.Key}
 	if c.auth {
@@ -103,7 +101,7 @@ func (c *Cluster) Options() store.Options {
 	return o
 }
 
-// Store is a client's store in the cluster, closed with the test.
+// Store returns a client's store in the cluster. It is closed with the test.
 func (c *Cluster) Store(t testing.TB) store.Store {
 	t.Helper()
 	s, err := store.Etcd(c.Options())
@@ -114,7 +112,7 @@ func (c *Cluster) Store(t testing.TB) store.Store {
 	return s
 }
 
-// initial is the members as etcd's flag wants them.
+// initial returns the members in the format of etcd's flag.
 func (c *Cluster) initial() string {
 	var words []string
 	for _, m := range c.Members {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Files are the paths of a client's certificates, PEM.
+// Files are the paths of a client's certificates in PEM format.
 type Files struct {
 	CA, Cert, Key         string
 	serverCert, serverKey string
@@ -38,7 +38,7 @@ func newFiles(t testing.TB, dir string, addrs []string) Files {
 	return f
 }
 
-// make writes a certificate and its key; the first is the authority's own.
+// make writes a certificate and its key. The first is the CA's own.
 func (a *authority) make(name string, addrs []string) []string {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -77,7 +77,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// Authority is the certificate of an authority that no cluster has.
+// Authority writes a CA certificate that no cluster uses.
 func Authority(t testing.TB) string {
 	t.Helper()
 	a := &authority{t: t, dir: t.TempDir()}

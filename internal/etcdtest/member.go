@@ -26,16 +26,16 @@ type Member struct {
 	exited chan struct{}
 }
 
-// started is how long a member may take to serve.
+// started limits how long a member may take to start.
 const started = 60 * time.Second
 
-// Endpoint is its address for clients.
+// Endpoint returns the member's client address.
 func (m *Member) Endpoint() string { return m.c.scheme + "://" + m.client }
 
-// peerURL is its address for the others; what members say to each other is in the clear.
+// peerURL returns the member's peer address. Peer traffic is not encrypted.
 func (m *Member) peerURL() string { return "http://" + m.peer }
 
-// PID is its process.
+// PID returns the member's process ID.
 func (m *Member) PID() int { return m.cmd.Process.Pid }
 
 func (m *Member) start() {
@@ -62,8 +62,7 @@ func (m *Member) start() {
 	m.c.t.Cleanup(m.Kill)
 }
 
-// run starts the process and stays until it ends: the kernel takes the end of the
-// thread that started it for the parent's death.
+// run starts the process and waits for its end. The kernel's parent-death signal depends on the thread that started it.
 func (m *Member) run(err chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -74,7 +73,7 @@ func (m *Member) run(err chan<- error) {
 	}
 }
 
-// Wait waits until the member serves.
+// Wait waits until the member serves requests.
 func (m *Member) Wait() {
 	m.c.t.Helper()
 	for end := time.Now().Add(started); !m.output.has("ready to serve client requests"); time.Sleep(10 * time.Millisecond) {
@@ -89,17 +88,17 @@ func (m *Member) Wait() {
 	}
 }
 
-// Kill ends the process at once; one that has ended is fine.
+// Kill kills the process. It does nothing if the process has ended.
 func (m *Member) Kill() {
 	_ = m.cmd.Process.Signal(syscall.SIGCONT)
 	_ = m.cmd.Process.Kill()
 	<-m.exited
 }
 
-// Pause stops the process where it is: connections stay open and nothing answers.
+// Pause stops the process. Its connections stay open, but nothing answers.
 func (m *Member) Pause() { m.signal(syscall.SIGSTOP) }
 
-// Resume lets it go on.
+// Resume resumes a paused process.
 func (m *Member) Resume() { m.signal(syscall.SIGCONT) }
 
 func (m *Member) signal(s os.Signal) {
@@ -109,15 +108,13 @@ func (m *Member) signal(s os.Signal) {
 	}
 }
 
-// Restart starts a member that was killed, with the data that it had. It does not
-// wait: without a quorum none serves.
+// Restart restarts a killed member with its data. It does not wait, because no member serves requests without a quorum.
 func (m *Member) Restart() {
 	m.c.t.Helper()
 	m.start()
 }
 
-// Backup copies what a member that was killed has on its disk; the returned function
-// puts that back in place of what a member, killed again, has then.
+// Backup copies the data of a killed member. The returned function restores the copy after the member was killed again.
 func (m *Member) Backup() (restore func()) {
 	m.c.t.Helper()
 	copied := filepath.Join(m.c.t.TempDir(), "backup")
@@ -129,14 +126,14 @@ func (m *Member) Backup() (restore func()) {
 	}
 }
 
-// Replace has a member that was killed begin with nothing, as one of another cluster.
+// Replace deletes the data of a killed member, so that it starts as a member of another cluster.
 func (m *Member) Replace() {
 	m.c.t.Helper()
 	must(m.c.t, os.RemoveAll(m.dir))
 	m.flags = append(m.flags, "--initial-cluster-token", "another")
 }
 
-// output is what a process printed.
+// output collects a process's output.
 type output struct {
 	mu sync.Mutex
 	b  bytes.Buffer

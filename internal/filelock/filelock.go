@@ -1,5 +1,4 @@
-// Package filelock waits for flock(2) locks: for a bounded time, and says at the
-// end which lock it was and who holds it.
+// Package filelock waits for flock(2) locks for a limited time. Its error names the lock and its holder.
 package filelock
 
 import (
@@ -14,21 +13,21 @@ import (
 )
 
 const (
-	// patience is how long a lock is waited for by a caller that has no deadline.
+	// patience is how long a caller without a deadline waits for a lock.
 	patience = time.Minute
-	// reserve is what is left, of a caller's deadline, for the work that the lock
-	// is for; of a short one a half.
+	// reserve is the part of a caller's deadline that is left for the work under the lock. For a short deadline it is a
+	// half.
 	reserve = 10 * time.Second
 
 	firstPause, longestPause = time.Millisecond, 20 * time.Millisecond
 )
 
-// Busy is a lock that somebody held for as long as it could be waited for.
+// Busy is the error if another process held a lock during the whole wait.
 type Busy struct {
 	Path   string
 	Waited time.Duration
-	Holder string // "bridge (process 123)"; "" if it cannot be seen
-	cause  error  // the context's, if that ended first
+	Holder string // "bridge (process 123)"; "" if unknown
+	cause  error  // the context's error, if the context ended first
 }
 
 func (b *Busy) Error() string {
@@ -45,7 +44,7 @@ func (b *Busy) Error() string {
 
 func (b *Busy) Unwrap() error { return b.cause }
 
-// Try takes the lock of an open file if nobody holds it.
+// Try takes the lock of an open file if it is free.
 func Try(fd int) (bool, error) {
 	for {
 		switch err := syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB); err {
@@ -60,11 +59,9 @@ func Try(fd int) (bool, error) {
 	}
 }
 
-// Lock takes the lock of an open file. The wait leaves time, of the context's
-// deadline, for the work; its end is a *Busy. It waits in the kernel's queue, so
-// that nobody is passed over. After an error the caller closes the file: the
-// system call that still waits has the file's other descriptor, the last one, and
-// closes it when it gets the lock.
+// Lock takes the lock of an open file. It stops waiting early enough before the context's deadline to leave time for
+// the work, and then returns a *Busy. It waits in the kernel's queue, so that no waiter starves. After an error the
+// caller closes the file. The pending system call holds a duplicate descriptor and closes it when it gets the lock.
 func Lock(ctx context.Context, fd int, path string) error {
 	if ok, err := Try(fd); ok || err != nil {
 		return failed(path, err)
@@ -95,7 +92,7 @@ func wait(fd int) error {
 	}
 }
 
-// dup is another descriptor of an open file, which shares its lock.
+// dup duplicates the descriptor of an open file. The duplicate shares the lock.
 func dup(fd int) (int, error) {
 	n, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_DUPFD_CLOEXEC, 0)
 	if errno != 0 {
@@ -111,7 +108,7 @@ func failed(path string, err error) error {
 	return nil
 }
 
-// Until tries again and again until it succeeds, fails, or has taken too long.
+// Until calls a function repeatedly until it succeeds, fails, or takes too long.
 func Until(ctx context.Context, path string, try func() (bool, error)) error {
 	began := time.Now()
 	limit := deadline(ctx, began)
@@ -144,7 +141,7 @@ func deadline(ctx context.Context, now time.Time) time.Time {
 	return now.Add(left - min(reserve, left/2))
 }
 
-// Holder says who holds the lock of a file, as proc_locks(5) has it.
+// Holder returns the holder of a file's lock, from proc_locks(5).
 func Holder(path string) string {
 	var st syscall.Stat_t
 	raw, err := os.ReadFile("/proc/locks")
@@ -154,9 +151,8 @@ func Holder(path string) string {
 	return holder(string(raw), st.Ino)
 }
 
-// holder finds an inode: "1: FLOCK  ADVISORY  WRITE 123 08:01:456 0 EOF". A line
-// of one that waits has "->" after its number. Devices are left out of the
-// comparison: some file systems show another there than stat(2).
+// holder finds an inode in lines such as "1: FLOCK ADVISORY WRITE 123 08:01:456 0 EOF". A waiter's line has "->" after
+// its number. It does not compare devices, because some file systems show another one there than in stat(2).
 func holder(locks string, inode uint64) string {
 	const kind, pid, file = 1, 4, 5
 	for line := range strings.Lines(locks) {
@@ -165,7 +161,7 @@ func holder(locks string, inode uint64) string {
 			continue
 		}
 		if n, err := strconv.Atoi(f[pid]); err != nil || n <= 0 {
-			return "" // of another namespace of processes
+			return "" // a process in another PID namespace
 		}
 		name, err := os.ReadFile("/proc/" + f[pid] + "/comm")
 		if err != nil {

@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// Options are what a Cluster is like.
+// Options configure a Cluster.
 type Options struct {
 	Nodes   []string // names of the hosts that run agents
-	Members int      // of etcd, each on a host of its own; 0: none, and each node is a cluster by itself
+	Members int      // number of etcd members, each on its own host; 0: no store, and each node is its own cluster
 	Network string   // the default network, JSON
 	Bin     string   // directory of the programs fairlead and fairlead-cni
-	Dir     string   // where logs and etcd's data go
-	Agent   []string // more flags of each agent
+	Dir     string   // directory for logs and etcd's data
+	Agent   []string // additional flags of each agent
 }
 
-// Cluster is hosts with agents, and a store.
+// Cluster is a set of hosts with agents, and a store.
 type Cluster struct {
 	*Lab
 	Options
@@ -31,7 +31,7 @@ type Cluster struct {
 	Nodes  []*Node
 }
 
-// Member is a host with a member of etcd.
+// Member is a host with an etcd member.
 type Member struct {
 	*Host
 	c       *Cluster
@@ -46,8 +46,7 @@ type Node struct {
 	Agent *Process
 }
 
-// NewCluster makes the hosts and starts etcd and the agents. What was begun is ended
-// by Close, also after an error.
+// NewCluster creates the hosts and starts etcd and the agents. The caller calls Close, also after an error.
 func NewCluster(ctx context.Context, o Options) (*Cluster, error) {
 	l, err := New(ctx)
 	if err != nil {
@@ -78,7 +77,7 @@ func (c *Cluster) begin(ctx context.Context) error {
 	return c.Ready(ctx)
 }
 
-// Join adds a host that has all a node has, but runs no agent.
+// Join adds a host that is set up like a node, without starting its agent.
 func (c *Cluster) Join(ctx context.Context, name string) (*Node, error) {
 	h, err := c.Host(ctx, name)
 	if err != nil {
@@ -112,7 +111,7 @@ func (c *Cluster) startStores(ctx context.Context) error {
 	return nil
 }
 
-// Start starts the member, with the data of its last life.
+// Start starts the member with its existing data.
 func (m *Member) Start() (err error) {
 	client, peer := fmt.Sprintf("http://%s:2379", m.V4), fmt.Sprintf("http://%s:2380", m.V4)
 	m.Process, err = m.Host.Start(filepath.Join(m.c.Dir, m.Name+".log"), nil, "etcd", "--name", m.Name, "--data-dir", filepath.Join(m.c.Dir, m.Name),
@@ -139,7 +138,7 @@ func (m *Member) Wait(ctx context.Context) error {
 
 func tail(s string) string { return s[max(0, len(s)-2000):] }
 
-// Endpoints are where etcd is reached.
+// Endpoints returns etcd's client addresses.
 func (c *Cluster) Endpoints() string {
 	var out []string
 	for _, m := range c.Stores {
@@ -148,10 +147,10 @@ func (c *Cluster) Endpoints() string {
 	return strings.Join(out, ",")
 }
 
-// pause is between looks.
+// pause is the polling interval.
 const pause = 20 * time.Millisecond
 
-// Until calls f until it has no error, or the context ends: then its last is returned.
+// Until calls f until it returns nil. When the context ends, it returns f's last error.
 func Until(ctx context.Context, f func() error) error {
 	for {
 		err := f()
@@ -166,10 +165,10 @@ func Until(ctx context.Context, f func() error) error {
 	}
 }
 
-// netConf is the list that containers of a network are attached by.
+// netConf returns the plugin list for containers of a network.
 const netConf = `{"cniVersion": "1.0.0", "name": "%[1]s", "plugins": [%[2]s]}`
 
-// ConfDir is where a host's network configurations are.
+// ConfDir is the directory of a host's network configurations.
 const ConfDir = "/run/net.d"
 
 func (n *Node) configure(ctx context.Context) error {
@@ -185,7 +184,7 @@ func (n *Node) configure(ctx context.Context) error {
 	return n.Configure("pods", `{"type": "ptp", "ipam": {"type": "fairlead-ipam"}}`)
 }
 
-// Configure writes a network configuration with one plugin or more.
+// Configure writes a network configuration with one or more plugins.
 func (n *Node) Configure(name, plugins string) error {
 	return os.WriteFile(n.Path(filepath.Join(ConfDir, name+".conflist")), fmt.Appendf(nil, netConf, name, plugins), 0o644)
 }
@@ -212,12 +211,12 @@ func (n *Node) Fairlead(ctx context.Context, args ...string) (string, error) {
 	return n.FairleadWith(ctx, nil, args...)
 }
 
-// FairleadWith does so with more in the environment.
+// FairleadWith is Fairlead with additional environment variables.
 func (n *Node) FairleadWith(ctx context.Context, env []string, args ...string) (string, error) {
 	return n.run(ctx, append(n.env(), env...), append([]string{filepath.Join(n.c.Bin, "fairlead")}, args...)...)
 }
 
-// Cluster runs a command of fairlead that asks the store.
+// Cluster runs a fairlead command that queries the store.
 func (n *Node) Cluster(ctx context.Context, args ...string) (string, error) {
 	if len(n.c.Stores) > 0 {
 		args = append(args, "--store-etcd-endpoints", n.c.Endpoints())
@@ -261,8 +260,7 @@ func (n *Node) ready(ctx context.Context) error {
 	return nil
 }
 
-// Attach makes a container on the node, attaches it to a configured network, and
-// returns its address.
+// Attach creates a container on the node, attaches it to a configured network, and returns its address.
 func (n *Node) Attach(ctx context.Context, name, network string) (netip.Addr, error) {
 	if err := n.Container(ctx, name); err != nil {
 		return netip.Addr{}, err
@@ -270,12 +268,12 @@ func (n *Node) Attach(ctx context.Context, name, network string) (netip.Addr, er
 	return n.Add(ctx, name, network, "eth0")
 }
 
-// Add attaches a container that is there.
+// Add attaches an existing container.
 func (n *Node) Add(ctx context.Context, name, network, ifName string) (netip.Addr, error) {
 	return n.AddWith(ctx, nil, name, network, ifName)
 }
 
-// AddWith does so with more in the environment: CNI_ARGS, CAP_ARGS.
+// AddWith is Add with additional environment variables, such as CNI_ARGS or CAP_ARGS.
 func (n *Node) AddWith(ctx context.Context, env []string, name, network, ifName string) (netip.Addr, error) {
 	out, err := n.FairleadWith(ctx, env, "add", network, name, "--ifname", ifName)
 	if err != nil {

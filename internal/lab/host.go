@@ -18,14 +18,14 @@ import (
 // Host is one host of a lab.
 type Host struct {
 	Name   string
-	V4, V6 netip.Addr // on the link eth0, /24 and /64
+	V4, V6 netip.Addr // of eth0, /24 and /64
 
 	lab  *Lab
 	room *room
 
 	mu        sync.Mutex
 	processes []*Process
-	ends      []func() // what else ends with the host
+	ends      []func() // called at the host's end
 }
 
 func (h *Host) atEnd(f func()) {
@@ -34,7 +34,7 @@ func (h *Host) atEnd(f func()) {
 	h.mu.Unlock()
 }
 
-// Host adds a host to the lab, with the link eth0 to the switch.
+// Host adds a host to the lab and connects its eth0 to the switch.
 func (l *Lab) Host(ctx context.Context, name string) (*Host, error) {
 	r, err := newRoom(ctx)
 	if err != nil {
@@ -67,18 +67,18 @@ func (h *Host) close() {
 	for _, p := range list {
 		p.Kill()
 	}
-	// A WireGuard device in user space outlives its agent, and ends with its link.
+	// A user-space WireGuard device survives its agent and ends with its link.
 	_, _ = h.room.run(context.Background(), nil, "ip", "link", "del", backend.WireGuardName)
 	h.room.close()
 }
 
-// Netns is the path of the host's network namespace.
+// Netns returns the path of the host's network namespace.
 func (h *Host) Netns() string { return fmt.Sprintf("/proc/%d/ns/net", h.room.pid) }
 
-// Path is where the machine sees a file of the host.
+// Path returns the path on the machine of a file in the host.
 func (h *Host) Path(file string) string { return fmt.Sprintf("/proc/%d/root%s", h.room.pid, file) }
 
-// Run runs a command in the host and returns what it printed on standard output.
+// Run runs a command in the host and returns its standard output.
 func (h *Host) Run(ctx context.Context, argv ...string) (string, error) {
 	return h.run(ctx, nil, argv...)
 }
@@ -91,18 +91,18 @@ func (h *Host) run(ctx context.Context, env []string, argv ...string) (string, e
 	return out, nil
 }
 
-// IP runs ip(8), its arguments in one line.
+// IP runs ip(8) with the arguments in one string.
 func (h *Host) IP(ctx context.Context, line string) (string, error) {
 	return h.Run(ctx, append([]string{"ip"}, strings.Fields(line)...)...)
 }
 
-// Command is a command of the host that the caller starts.
+// Command returns a command in the host, which the caller starts.
 func (h *Host) Command(ctx context.Context, argv ...string) *exec.Cmd {
 	argv = h.room.within(argv...)
 	return exec.CommandContext(ctx, argv[0], argv[1:]...)
 }
 
-// Process is a program that stays.
+// Process is a long-running program.
 type Process struct {
 	cmd  *exec.Cmd
 	log  string
@@ -110,8 +110,8 @@ type Process struct {
 	err  error
 }
 
-// Start starts a program of the host that stays until Kill, Stop or the lab's end;
-// what it prints is appended to a file of the machine.
+// Start starts a program in the host. It runs until Kill, Stop or the lab's end. Its output is appended to a file on
+// the machine.
 func (h *Host) Start(log string, env []string, argv ...string) (*Process, error) {
 	f, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -134,25 +134,25 @@ func (h *Host) Start(log string, env []string, argv ...string) (*Process, error)
 	return p, nil
 }
 
-// Pid is the process's number on the machine: nsenter becomes the program.
+// Pid returns the PID on the machine, because nsenter executes the program.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// Done is closed when the program has ended.
+// Done returns a channel that is closed when the program has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Log is what the program printed so far, and what other lives of it did.
+// Log returns the program's output so far, including earlier runs.
 func (p *Process) Log() string {
 	raw, _ := os.ReadFile(p.log)
 	return string(raw)
 }
 
-// Signal sends one to the program.
+// Signal sends a signal to the program.
 func (p *Process) Signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 
-// Kill ends it at once, and waits for that.
+// Kill kills the program and waits for its end.
 func (p *Process) Kill() {
 	select {
-	case <-p.done: // its number may be another's by now
+	case <-p.done: // another process may have the PID now
 	default:
 		_ = p.cmd.Process.Signal(syscall.SIGCONT)
 		_ = p.cmd.Process.Kill()
@@ -160,7 +160,7 @@ func (p *Process) Kill() {
 	}
 }
 
-// Stop asks it to end, and waits; what does not is killed.
+// Stop asks the program to end, waits, and kills it if it does not.
 func (p *Process) Stop(within time.Duration) error {
 	p.Signal(syscall.SIGTERM)
 	select {
@@ -172,7 +172,7 @@ func (p *Process) Stop(within time.Duration) error {
 	}
 }
 
-// Container makes a network namespace of the host, as "ip netns" knows it.
+// Container creates a named network namespace in the host, as "ip netns" does.
 func (h *Host) Container(ctx context.Context, name string) error {
 	if _, err := h.IP(ctx, "netns add "+name); err != nil {
 		return err

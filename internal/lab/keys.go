@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Put writes a key of etcd as another program would.
+// Put writes an etcd key, as another program would.
 func (c *Cluster) Put(ctx context.Context, key, value string) error {
 	_, err := c.ask(ctx, "put", map[string]string{"key": coded(key), "value": coded(value)})
 	return err
 }
 
-// Keys are all keys of etcd that begin with a prefix, with their values.
+// Keys returns all etcd keys with a prefix, with their values.
 func (c *Cluster) Keys(ctx context.Context, prefix string) (map[string]string, error) {
 	end := []byte(prefix)
 	end[len(end)-1]++
@@ -37,7 +37,7 @@ func (c *Cluster) Keys(ctx context.Context, prefix string) (map[string]string, e
 
 func coded(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 
-// ask uses etcd's gateway for JSON.
+// ask sends a request to etcd's JSON gateway.
 func (c *Cluster) ask(ctx context.Context, what string, args map[string]string) (string, error) {
 	body, err := json.Marshal(args)
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package lab makes several hosts on one machine: network and mount namespaces,
-// joined by a switch. It is for tests and for the demo; the machine's own network
-// and files are not touched, and everything ends with the program.
+// Package lab creates several hosts on one machine for tests and the demo. The hosts are network and mount namespaces
+// that a switch connects. The lab does not change the machine's own network or files, and it ends with the program.
 package lab
 
 import (
@@ -26,13 +25,13 @@ type Lab struct {
 	hosts []*Host
 }
 
-// The hosts' networks, RFC 2544 and RFC 3849: .1 is the first host.
+// These are the hosts' networks, RFC 2544 and RFC 3849. The first host has .1.
 const (
 	net4 = "198.18.0."
 	net6 = "2001:db8:18::"
 )
 
-// room is a network and mount namespace, held by a process that waits.
+// room is a network and mount namespace. A waiting process keeps it alive.
 type room struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
@@ -42,7 +41,7 @@ type room struct {
 func newRoom(ctx context.Context) (*room, error) {
 	cmd := exec.Command("unshare", "--net", "--mount", "--propagation", "private", "cat")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	stdin, err := cmd.StdinPipe() // its end is the room's end
+	stdin, err := cmd.StdinPipe() // the room ends with this process
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +56,7 @@ func newRoom(ctx context.Context) (*room, error) {
 	return r, nil
 }
 
-// prepare waits until the process has its namespaces, and gives the room state of its own.
+// prepare waits until the process has its namespaces, and mounts separate state in the room.
 func (r *room) prepare(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -65,7 +64,7 @@ func (r *room) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = Until(within, func() error { // unshare becomes cat when all is done
+	err = Until(within, func() error { // unshare executes cat when the namespaces are ready
 		mounts, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", r.pid))
 		if err != nil || mounts == ours {
 			return cmp.Or(err, errors.New("unshare has not begun"))
@@ -91,12 +90,12 @@ func (r *room) close() {
 	_ = r.cmd.Wait()
 }
 
-// within is the command line that runs another in the room.
+// within returns the command line that runs a command in the room.
 func (r *room) within(argv ...string) []string {
 	return append([]string{"nsenter", "--net", "--mount", "--target", fmt.Sprint(r.pid), "--"}, argv...)
 }
 
-// run runs a command with more in its environment, and returns what it printed.
+// run runs a command with additional environment variables and returns its output.
 func (r *room) run(ctx context.Context, env []string, argv ...string) (string, error) {
 	argv = r.within(argv...)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
@@ -110,7 +109,7 @@ func (r *room) run(ctx context.Context, env []string, argv ...string) (string, e
 	return out.String(), nil
 }
 
-// New makes a lab with a switch alone.
+// New creates a lab that contains only the switch.
 func New(ctx context.Context) (*Lab, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("hosts of its own are namespaces, which needs root")
@@ -136,13 +135,12 @@ func (l *Lab) ip(ctx context.Context, r *room, lines ...string) error {
 	return nil
 }
 
-// Switch runs a command in the switch's namespace: its port for a host has the
-// host's name.
+// Switch runs a command in the switch's namespace. The port for a host has the host's name.
 func (l *Lab) Switch(ctx context.Context, argv ...string) (string, error) {
 	return l.sw.run(ctx, nil, argv...)
 }
 
-// Close ends every process of every host, and the hosts.
+// Close ends all hosts and their processes.
 func (l *Lab) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

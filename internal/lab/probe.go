@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// Probe is packets from a container to an address, one a millisecond, until Stop.
+// Probe sends a packet per millisecond from a container to an address, until Stop.
 type Probe struct {
 	cmd  *exec.Cmd
 	out  answers
 	done chan struct{}
 }
 
-// answers is what ping says, a line an answer: they are counted, and the end is kept.
+// answers counts the lines of ping's output, one per answer, and keeps the end.
 type answers struct {
 	sync.Mutex
 	count int
@@ -42,12 +42,12 @@ func (a *answers) seen() (int, string) {
 	return a.count, string(a.tail)
 }
 
-// Lost is what a probe found.
+// Lost is the result of a probe.
 type Lost struct{ Sent, Lost int }
 
 func (l Lost) String() string { return fmt.Sprintf("%d of %d packets lost", l.Lost, l.Sent) }
 
-// Probe begins one in a container of the node.
+// Probe starts a probe in a container of the node.
 func (n *Node) Probe(container string, to netip.Addr) (*Probe, error) {
 	p := &Probe{}
 	p.cmd = n.Command(context.Background(), "ip", "netns", "exec", container, "ping", "-i", "0.001", "-W", "1", to.String())
@@ -57,21 +57,21 @@ func (n *Node) Probe(container string, to netip.Addr) (*Probe, error) {
 		return nil, err
 	}
 	p.done = make(chan struct{})
-	go func() { _ = p.cmd.Wait(); close(p.done) }() // a loss makes its exit code 1
+	go func() { _ = p.cmd.Wait(); close(p.done) }() // ping exits with 1 after a loss
 	n.atEnd(p.kill)
 	return p, nil
 }
 
 func (p *Probe) kill() {
 	select {
-	case <-p.done: // its number may be another's by now
+	case <-p.done: // another process may have the PID now
 	default:
 		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 		<-p.done
 	}
 }
 
-// Answers is how many have come so far; it has an error when the probe has ended.
+// Answers returns the number of answers so far, or an error if the probe has ended.
 func (p *Probe) Answers() (int, error) {
 	count, said := p.out.seen()
 	select {
@@ -84,7 +84,7 @@ func (p *Probe) Answers() (int, error) {
 
 var summary = regexp.MustCompile(`(\d+) packets transmitted, (\d+) received`)
 
-// Stop ends it, and counts. Answers that are on their way are waited for.
+// Stop waits for outstanding answers, stops the probe, and returns the result.
 func (p *Probe) Stop() (Lost, error) {
 	_ = p.cmd.Process.Signal(syscall.SIGINT)
 	select {
@@ -102,7 +102,7 @@ func (p *Probe) Stop() (Lost, error) {
 	return Lost{sent, sent - received}, nil
 }
 
-// Ping sends a few packets from a container and has an error unless all are answered.
+// Ping sends a few packets from a container and returns an error unless all are answered.
 func (n *Node) Ping(ctx context.Context, container string, to netip.Addr) error {
 	_, err := n.Run(ctx, "ip", "netns", "exec", container, "ping", "-q", "-c", "2", "-i", "0.01", "-W", "1", to.String())
 	return err

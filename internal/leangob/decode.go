@@ -6,13 +6,13 @@ import (
 	"io"
 )
 
-// Limits of what is read: a message in bytes, elements of a list, depth of a value.
+// These limit the input: bytes of a message, elements of a list, depth of a value.
 const (
 	maxMessage = 16 << 20
 	maxDepth   = 64
 )
 
-// Decoder reads the values of a stream.
+// Decoder decodes the values of a stream.
 type Decoder struct {
 	r     io.Reader
 	types map[int64]*typ
@@ -30,13 +30,12 @@ type field struct {
 	typ  int64
 }
 
-// NewDecoder returns a decoder of a stream. It reads no further than the
-// values asked for.
+// NewDecoder returns a decoder of a stream. It does not read beyond the requested values.
 func NewDecoder(r io.Reader) *Decoder {
 	return &Decoder{r: r, types: builtin()}
 }
 
-// builtin are the types in which types are defined.
+// builtin returns the types that type definitions consist of.
 func builtin() map[int64]*typ {
 	of := func(fields ...field) *typ { return &typ{kind: typeStruct, fields: fields} }
 	common := field{"CommonType", typeCommon}
@@ -54,9 +53,8 @@ func builtin() map[int64]*typ {
 	}
 }
 
-// Decode returns the next value: bool, int64, uint64, float64, []byte or
-// string; a struct, without its zero fields, or a map with keys of strings is
-// a map[string]any; a list is an []any.
+// Decode returns the next value as a bool, int64, uint64, float64, []byte or string. A struct, without its zero fields,
+// or a map with string keys becomes a map[string]any. A list becomes an []any.
 func (d *Decoder) Decode() (any, error) {
 	for {
 		m, err := d.message()
@@ -71,14 +69,14 @@ func (d *Decoder) Decode() (any, error) {
 			continue
 		}
 		if t := d.types[number]; t == nil || t.kind != typeStruct {
-			m.uint() // a zero where a struct has its first field
+			m.uint() // a zero in place of a struct's first field
 		}
 		v := m.value(d.types, number, 0)
 		return v, m.end()
 	}
 }
 
-// message reads one message whole.
+// message reads one complete message.
 func (d *Decoder) message() (*message, error) {
 	size, err := readUint(d.r)
 	if err != nil {

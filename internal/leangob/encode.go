@@ -1,6 +1,5 @@
-// Package leangob speaks the wire format of encoding/gob without its tables of
-// types, which cost a process that lives for milliseconds more than the call
-// it makes: it writes flat structs, and reads any value into maps and lists.
+// Package leangob implements the wire format of encoding/gob without its type tables. In a short-lived process, those
+// cost more than the call itself. It writes flat structs, and reads any value into maps and lists.
 //
 // Source: the documentation of encoding/gob, "Encoding Details".
 package leangob
@@ -13,7 +12,7 @@ type Field struct {
 	Value any
 }
 
-// The numbers of gob's own types, and the first of others.
+// These are the IDs of gob's own types, and the first ID of others.
 const (
 	typeBool = 1 + iota
 	typeInt
@@ -37,8 +36,8 @@ const (
 	firstType = 64
 )
 
-// AppendStruct appends a struct to a stream: the definition of its type, whose
-// number, above 64, must be new to the stream, and its value.
+// AppendStruct appends a struct to a stream: the definition of its type, and its value. The type's ID must be above 64
+// and new to the stream.
 func AppendStruct(b []byte, number int, name string, fields []Field) []byte {
 	var def []byte
 	def = appendInt(def, int64(-number))
@@ -80,7 +79,7 @@ func kindOf(v any) int64 {
 	return typeString
 }
 
-// zero values are not written.
+// Zero values are not written.
 func zero(v any) bool {
 	switch v := v.(type) {
 	case []byte:
@@ -107,7 +106,7 @@ func appendValue(b []byte, v any) []byte {
 
 func appendString(b []byte, s string) []byte { return append(appendUint(b, uint64(len(s))), s...) }
 
-// appendInt appends a signed number: its sign is the lowest bit.
+// appendInt appends a signed number, whose sign is in the lowest bit.
 func appendInt(b []byte, v int64) []byte {
 	if v < 0 {
 		return appendUint(b, uint64(^v<<1)|1)
@@ -115,8 +114,8 @@ func appendInt(b []byte, v int64) []byte {
 	return appendUint(b, uint64(v)<<1)
 }
 
-// appendUint appends a number below 128 as a byte; others as the count of
-// their bytes, negated, and the bytes, the highest first.
+// appendUint appends a number below 128 as one byte. Other numbers are the negated byte count, and the bytes in
+// big-endian order.
 func appendUint(b []byte, v uint64) []byte {
 	if v < 128 {
 		return append(b, byte(v))

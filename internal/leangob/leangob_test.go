@@ -18,7 +18,7 @@ type flat struct {
 	Last  string
 }
 
-// TestEncode: what is written, encoding/gob reads.
+// TestEncode checks that encoding/gob reads what this package writes.
 func TestEncode(t *testing.T) {
 	t.Parallel()
 	long := string(bytes.Repeat([]byte("x"), 70000))
@@ -50,7 +50,7 @@ type deep struct {
 	Names  []string
 }
 
-// TestDecode: what encoding/gob writes is read.
+// TestDecode checks that this package reads what encoding/gob writes.
 func TestDecode(t *testing.T) {
 	t.Parallel()
 	seven := 7
@@ -112,8 +112,7 @@ func TestDecodeBad(t *testing.T) {
 	}
 }
 
-// FuzzDecode: nothing that is read makes the decoder fail in another way than
-// by an error, and what encoding/gob reads as a flat struct is the same here.
+// FuzzDecode checks that the decoder only fails with an error, and decodes a flat struct to the same as encoding/gob.
 func FuzzDecode(f *testing.F) {
 	f.Add(AppendStruct(nil, 65, "flat", []Field{{"Name", "n"}, {"Data", []byte("d")}, {"Count", int64(5)}, {"Last", "l"}}))
 	var b bytes.Buffer

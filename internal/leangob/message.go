@@ -6,7 +6,7 @@ import (
 	"math/bits"
 )
 
-// message is a message that is being read; its first error stays.
+// message is a message that is being decoded. It keeps its first error.
 type message struct {
 	b   []byte
 	err error
@@ -123,7 +123,7 @@ func (m *message) fields(types map[int64]*typ, t *typ, depth int) any {
 func (m *message) list(types map[int64]*typ, t *typ, depth int) any {
 	out := []any{}
 	for n := m.uint(); n > 0 && m.err == nil; n-- {
-		if len(m.b) == 0 { // every element takes a byte
+		if len(m.b) == 0 { // every element has at least one byte
 			m.fail("the message is short")
 		}
 		out = append(out, m.value(types, t.elem, depth+1))

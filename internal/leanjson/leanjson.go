@@ -1,7 +1,6 @@
-// Package leanjson writes JSON that encoding/json reads. A process that lives
-// for milliseconds encodes each type once: this builds no encoders first.
-// Zero fields with omitzero or omitempty are left out; embedded structs are not
-// written, nor are maps, channels and functions supported.
+// Package leanjson writes JSON that encoding/json reads. A short-lived process encodes each type once, so this package
+// does not build encoders first. It omits zero fields with omitzero or omitempty. It does not write embedded structs,
+// and does not support maps, channels or functions.
 package leanjson
 
 import (
@@ -17,7 +16,7 @@ import (
 // Append appends v as JSON.
 func Append(b []byte, v any) ([]byte, error) { return appendValue(b, reflect.ValueOf(v)) }
 
-// Appender is a type that writes itself.
+// Appender is implemented by types that encode themselves.
 type Appender interface{ AppendJSON([]byte) ([]byte, error) }
 
 func appendValue(b []byte, v reflect.Value) ([]byte, error) {
@@ -95,7 +94,7 @@ func appendStruct(b []byte, v reflect.Value) (_ []byte, err error) {
 func appendString(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
-			quoted, _ := json.Marshal(s) // a string always can be
+			quoted, _ := json.Marshal(s) // a string can always be encoded
 			return append(b, quoted...)
 		}
 	}

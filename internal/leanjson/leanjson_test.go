@@ -36,7 +36,7 @@ func sample(text string) outer {
 	}
 }
 
-// What it writes reads the same as what encoding/json writes.
+// TestSameAsEncodingJSON checks that the output decodes to the same as encoding/json's.
 func TestSameAsEncodingJSON(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "plain", "quo\"te \\ \n\x01", "ünïcode   \xff"} {

@@ -17,7 +17,7 @@ func must(t *testing.T, err error) {
 }
 
 func TestResolve(t *testing.T) {
-	kerneltest.Host(t) // a thread of its own
+	kerneltest.Host(t) // a separate thread
 	must(t, syscall.Unshare(syscall.CLONE_NEWNS))
 	must(t, syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""))
 	must(t, syscall.Mount("test", "/run", "tmpfs", 0, ""))

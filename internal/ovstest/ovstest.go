@@ -1,6 +1,5 @@
-// Package ovstest gives tests an Open vSwitch of their own: Debian's ovsdb-server
-// and ovs-vswitchd in the test's host (see package kerneltest), with a database and
-// sockets in a directory of the test's. It ends with the test.
+// Package ovstest gives each test its own Open vSwitch: Debian's ovsdb-server and ovs-vswitchd in the test's host (see
+// package kerneltest). The database and the sockets are in a directory of the test. It ends with the test.
 package ovstest
 
 import (
@@ -13,10 +12,10 @@ import (
 	"time"
 )
 
-// Switch is an Open vSwitch that runs.
+// Switch is a running Open vSwitch.
 type Switch struct {
 	t      testing.TB
-	Dir    string // of its files: short, as a socket's path must be
+	Dir    string // directory of its files: short, because a socket's path must be
 	daemon map[string]*daemon
 }
 
@@ -25,7 +24,7 @@ type daemon struct {
 	end chan struct{}
 }
 
-// New starts one.
+// New starts an Open vSwitch.
 func New(t testing.TB) *Switch {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ovs-")
@@ -36,15 +35,15 @@ func New(t testing.TB) *Switch {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	s.run("ovsdb-tool", "create", dir+"/conf.db", "/usr/share/openvswitch/vswitch.ovsschema")
 	s.StartDatabase()
-	s.Ctl("--retry", "--no-wait", "init") // its socket is there a moment before it listens
+	s.Ctl("--retry", "--no-wait", "init") // the socket exists a moment before the daemon listens
 	s.StartSwitch()
 	return s
 }
 
-// Socket is the database's.
+// Socket returns the path of the database's socket.
 func (s *Switch) Socket() string { return filepath.Join(s.Dir, "db.sock") }
 
-// StartDatabase starts ovsdb-server, and returns when it listens.
+// StartDatabase starts ovsdb-server and waits until it listens.
 func (s *Switch) StartDatabase() {
 	s.t.Helper()
 	s.start("ovsdb-server", s.Dir+"/conf.db", "--remote=punix:"+s.Socket(), "--unixctl="+s.Dir+"/db.ctl", "--no-chdir")
@@ -58,7 +57,7 @@ func (s *Switch) StartSwitch() {
 	s.wait(s.Dir + "/sw.ctl")
 }
 
-// Stop ends one of the two daemons as systemd would.
+// Stop stops one of the two daemons as systemd does.
 func (s *Switch) Stop(name string) {
 	d := s.daemon[name]
 	_ = d.cmd.Process.Signal(os.Interrupt)
@@ -70,19 +69,19 @@ func (s *Switch) Stop(name string) {
 	}
 }
 
-// Kill ends one as a crash would.
+// Kill kills a daemon, as a crash would end it.
 func (s *Switch) Kill(name string) {
 	_ = s.daemon[name].cmd.Process.Kill()
 	<-s.daemon[name].end
 }
 
-// Ctl runs ovs-vsctl and returns what it printed.
+// Ctl runs ovs-vsctl and returns its output.
 func (s *Switch) Ctl(args ...string) string {
 	s.t.Helper()
 	return s.run(append([]string{"ovs-vsctl", "--db=unix:" + s.Socket(), "--timeout=20"}, args...)...)
 }
 
-// Get is ovs-vsctl's "get" of one column, without the end of the line.
+// Get returns one column by ovs-vsctl's "get", without the newline.
 func (s *Switch) Get(table, record, column string) string {
 	s.t.Helper()
 	return strings.TrimSpace(s.Ctl("get", table, record, column))
@@ -103,7 +102,7 @@ func (s *Switch) run(argv ...string) string {
 	return string(out)
 }
 
-// start starts a daemon with the test's host for its own.
+// start starts a daemon in the test's host.
 func (s *Switch) start(argv ...string) {
 	s.t.Helper()
 	path, err := exec.LookPath(argv[0])
@@ -143,7 +142,7 @@ func (s *Switch) wait(path string) {
 	}
 }
 
-// logs is what the daemons have said.
+// logs returns the daemons' logs.
 func (s *Switch) logs() (all string) {
 	for name := range s.daemon {
 		raw, err := os.ReadFile(filepath.Join(s.Dir, name+".log"))
@@ -152,7 +151,7 @@ func (s *Switch) logs() (all string) {
 	return all
 }
 
-// State is what a switch has been told, as text.
+// State returns a switch's configuration as text.
 func (s *Switch) State() string {
 	s.t.Helper()
 	return s.Ctl("--columns=name,ports", "list", "bridge") + s.Ctl("--columns=name,external_ids", "list", "port") +

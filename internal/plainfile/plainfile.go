@@ -1,8 +1,7 @@
 //go:build linux
 
-// Package plainfile reads and writes small files by plain system calls: the
-// files of os would register each with the runtime's poller first, six more
-// calls a file.
+// Package plainfile reads and writes small files with plain system calls. Files of package os would register with the
+// runtime's poller first, which takes six more calls per file.
 package plainfile
 
 import (
@@ -10,7 +9,7 @@ import (
 	"syscall"
 )
 
-// Open opens a file with the flags of open(2), closed on exec.
+// Open opens a file with the flags of open(2) and close-on-exec.
 func Open(path string, flags int, mode uint32) (int, error) {
 	for {
 		fd, err := syscall.Open(path, flags|syscall.O_CLOEXEC, mode)
@@ -23,7 +22,7 @@ func Open(path string, flags int, mode uint32) (int, error) {
 	}
 }
 
-// Read returns what a file holds.
+// Read returns the content of a file.
 func Read(path string) ([]byte, error) {
 	fd, err := Open(path, syscall.O_RDONLY, 0)
 	if err != nil {
@@ -33,7 +32,7 @@ func Read(path string) ([]byte, error) {
 	return ReadAll(fd, path)
 }
 
-// ReadAll reads an open file to its end; path is for the error.
+// ReadAll reads an open file to its end. The error contains path.
 func ReadAll(fd int, path string) ([]byte, error) {
 	b := make([]byte, 0, usual)
 	for {
@@ -53,12 +52,11 @@ func ReadAll(fd int, path string) ([]byte, error) {
 	}
 }
 
-// usual is the size in bytes that few files reach: they take two calls, the
-// second of which says that there is no more.
+// usual is a size in bytes that few files exceed. Reading a smaller file takes two calls: the second returns the end of
+// file.
 const usual = 16 << 10
 
-// Write makes a file hold p and nothing else. What stands under the name is overwritten;
-// a link there is an error, as it would lead root wherever its maker likes.
+// Write replaces the content of a file by p. It rejects a symbolic link, which could redirect root's write to any file.
 func Write(path string, p []byte, mode uint32) error {
 	fd, err := Open(path, syscall.O_WRONLY|syscall.O_CREAT|syscall.O_TRUNC|syscall.O_NOFOLLOW, mode)
 	if err != nil {
@@ -71,8 +69,7 @@ func Write(path string, p []byte, mode uint32) error {
 	return err
 }
 
-// WriteAt writes all of p to an open file, from an offset in bytes on; path is
-// for the error.
+// WriteAt writes all of p to an open file at an offset in bytes. The error contains path.
 func WriteAt(fd int, p []byte, at int64, path string) error {
 	for len(p) > 0 {
 		n, err := syscall.Pwrite(fd, p, at)

@@ -1,5 +1,5 @@
-// Package reference installs the reference implementation's programs for tests
-// that compare with them, through the Go module proxy, outside the tree.
+// Package reference installs the reference implementation's programs for comparison in tests. It builds them through
+// the Go module proxy, outside the tree.
 package reference
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead/fairlead/internal/built"
 )
 
-// Versions of the reference that everything here is compared with.
+// These are the versions of the reference implementation.
 const (
 	PluginsVersion = "v1.9.1"
 	CNIVersion     = "v1.3.0"
@@ -21,7 +21,7 @@ const (
 	cnitoolModule = "github.com/containernetworking/cni/cnitool"
 )
 
-// folders says in which folder of the module a plugin lives.
+// folders maps each plugin to its folder in the module.
 func folders() map[string]string {
 	folder := map[string]string{}
 	for name, plugins := range map[string][]string{
@@ -36,8 +36,8 @@ func folders() map[string]string {
 	return folder
 }
 
-// Plugin returns the path of the reference plugin of a name, which is installed
-// if it is not there yet. All plugins share one directory, fit for CNI_PATH.
+// Plugin returns the path of a reference plugin, and installs it if necessary. All plugins are in one directory, which
+// can be used as CNI_PATH.
 func Plugin(t testing.TB, name string) string {
 	t.Helper()
 	return must(t)(InstallPlugin(name))
@@ -59,7 +59,7 @@ func must(t testing.TB) func(string, error) string {
 	}
 }
 
-// InstallPlugin is Plugin for a program that is no test.
+// InstallPlugin is Plugin for programs that are not tests.
 func InstallPlugin(name string) (string, error) {
 	folder, ok := folders()[name]
 	if !ok {
@@ -68,7 +68,7 @@ func InstallPlugin(name string) (string, error) {
 	return program(name, pluginsModule+folder+"/"+name+"@"+PluginsVersion)
 }
 
-// InstallAll installs everything that there is, for a place without a network.
+// InstallAll installs all programs, for later use without a network.
 func InstallAll() error {
 	_, err := program("cnitool", cnitoolModule+"@"+CNIVersion)
 	errs := []error{err}

@@ -1,5 +1,5 @@
-// Package unixdial connects to a socket of this host by system calls: package net
-// costs each start of a plugin more than the call itself.
+// Package unixdial connects to a unix socket by system calls. Package net would cost each start of a plugin more than
+// the call itself.
 package unixdial
 
 import (
@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// AbsentError is a socket on which nobody listens.
+// AbsentError is the error if nothing listens on a socket.
 type AbsentError struct {
 	Socket string
 	Err    error
@@ -16,11 +16,11 @@ type AbsentError struct {
 
 func (e *AbsentError) Error() string { return fmt.Sprintf("nobody listens at %s: %v", e.Socket, e.Err) }
 
-// Unwrap is the system call's error.
+// Unwrap returns the system call's error.
 func (e *AbsentError) Unwrap() error { return e.Err }
 
-// Dial connects. The file can be given deadlines. That nobody is there is an
-// *AbsentError; after another error somebody may be.
+// Dial connects to a socket. The returned file supports deadlines. The error is an *AbsentError if nothing listens
+// there. After another error, something may be listening.
 func Dial(socket string) (*os.File, error) {
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -29,10 +29,10 @@ func Dial(socket string) (*os.File, error) {
 	for err = syscall.EINTR; err == syscall.EINTR; {
 		err = syscall.Connect(fd, &syscall.SockaddrUnix{Name: socket})
 	}
-	// EINVAL: the path is longer than a socket's can be (unix(7)), so that nobody listens there.
+	// EINVAL: the path is too long for a socket (unix(7)), so nothing can listen there.
 	absent := err == syscall.ENOENT || err == syscall.ENOTDIR || err == syscall.ECONNREFUSED || err == syscall.EINVAL
 	if err == nil {
-		err = syscall.SetNonblock(fd, true) // fit for the poller, so that it can be given a deadline
+		err = syscall.SetNonblock(fd, true) // lets the poller handle it, so that deadlines work
 	}
 	if err != nil {
 		_ = syscall.Close(fd)

@@ -29,7 +29,7 @@ var (
 	_ prometheus.Collector = (*Observer)(nil)
 )
 
-// New returns an Observer that has seen nothing.
+// New returns an Observer without samples.
 func New() *Observer {
 	times := func(name, help string, labels ...string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "fairlead", Subsystem: "pod", Name: name, Help: help, Buckets: buckets()}, labels)
@@ -45,8 +45,7 @@ func New() *Observer {
 	}
 }
 
-// buckets are bounds in seconds, from what one plugin of ours takes to where
-// runtimes lose patience.
+// buckets returns bounds in seconds, from the time of one plugin to the timeouts of runtimes.
 func buckets() []float64 {
 	return []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead/fairlead/podnet/metrics"
 )
 
-// node is a Manager with a plugin that does nothing and one that fails, as scripts.
+// node returns a Manager with two scripts as plugins: one does nothing and one fails.
 func node(t *testing.T, o podnet.Observer) *podnet.Manager {
 	t.Helper()
 	dir := t.TempDir()
@@ -126,7 +126,7 @@ func counts(t *testing.T, registry *prometheus.Registry, want map[string]uint64)
 	}
 }
 
-// TestNames: the metrics are named as Prometheus wants, and docs/pods.md has them all.
+// TestNames checks that the metrics follow Prometheus's naming rules, and that docs/pods.md lists all of them.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	o := metrics.New()

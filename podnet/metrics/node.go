@@ -6,8 +6,7 @@ import (
 	"github.com/fairlead/fairlead/podnet"
 )
 
-// Node is a prometheus.Collector of what a Manager has at the moment of being asked:
-// its configuration and its pods. No plugin is run.
+// Node is a prometheus.Collector for a Manager's current configuration and pods. It runs no plugin.
 type Node struct {
 	manager                  *podnet.Manager
 	networks, problems, pods *prometheus.Desc

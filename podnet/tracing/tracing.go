@@ -1,7 +1,6 @@
-// Package tracing makes OpenTelemetry spans of the work of a podnet.Manager: one a
-// pod, one a network, one a plugin. Plugins that are processes get the span's context
-// as TRACEPARENT, TRACESTATE and BAGGAGE. It uses OpenTelemetry's API alone: where
-// spans go is the program's choice.
+// Package tracing creates OpenTelemetry spans for the work of a podnet.Manager: one per pod, network and plugin.
+// Plugins that run as processes get the span's context as TRACEPARENT, TRACESTATE and BAGGAGE. It uses only
+// OpenTelemetry's API, so the program chooses the exporter.
 package tracing
 
 import (
@@ -18,7 +17,7 @@ import (
 	"github.com/fairlead/fairlead/podnet"
 )
 
-// Name is that of the instrumentation, by which spans can be told from others.
+// Name is the name of the instrumentation scope.
 const Name = "github.com/fairlead/fairlead/podnet"
 
 // Observer is a podnet.Observer for podnet.Options.Observers.
@@ -26,7 +25,7 @@ type Observer struct{ tracer trace.Tracer }
 
 var _ podnet.Observer = (*Observer)(nil)
 
-// New returns an Observer whose spans a provider takes.
+// New returns an Observer that creates its spans with a provider.
 func New(p trace.TracerProvider) *Observer {
 	return &Observer{p.Tracer(Name, trace.WithInstrumentationVersion(cni.Release()))}
 }
@@ -48,7 +47,7 @@ func (o *Observer) Begin(ctx context.Context, s podnet.Step) (context.Context, f
 	}
 }
 
-// name says what is done, not to whom: few names for many spans.
+// name returns the span's name: the operation without its object, so that there are few names.
 func name(s podnet.Step) string {
 	switch {
 	case s.Plugin != "":

@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead/fairlead/podnet/tracing"
 )
 
-// TestSpans: a pod's set-up is one trace, plugins are told of it, and a failure is
-// where it was.
+// TestSpans checks that a pod's set-up is one trace, that plugins get its context, and that the failed span has the
+// error.
 func TestSpans(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -19,7 +19,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// process is a speaker in a namespace.
+// process is a speaker that runs in a namespace.
 type process struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -96,7 +96,7 @@ func (p *process) learned() string {
 	return strings.Join(out, " ")
 }
 
-// wants waits until what the speaker learned is as wanted.
+// wants waits until the speaker has learned the expected routes.
 func (p *process) wants(t *testing.T, want string) {
 	t.Helper()
 	eventually(t, func() (string, bool) { return "learned " + p.learned() + ", want " + want, p.learned() == want })
@@ -115,13 +115,14 @@ func eventually(t *testing.T, ask func() (string, bool)) {
 	}
 }
 
-// bird is the BGP speaker of that name in a namespace.
+// bird is a BIRD process in a namespace.
 type bird struct {
 	netns, socket, conf string
 	cmd                 *exec.Cmd
 }
 
-// config of a router of another network that tells some routes: both families over a session.
+// birdConfig returns the configuration of a router of another network. It announces some routes, of both families over
+// one session.
 func birdConfig(id string, asn int, routes string, neighbour string) string {
 	var four, six string
 	for r := range strings.FieldsSeq(routes) {
@@ -178,7 +179,7 @@ func (b *bird) ask(t *testing.T, words ...string) string {
 	return kerneltest.Run(t, append([]string{"birdc", "-s", b.socket}, words...)...)
 }
 
-// has waits until bird has, or has not, a route by the node.
+// has waits until bird has, or no longer has, a route through the node.
 func (b *bird) has(t *testing.T, want bool, route string) {
 	t.Helper()
 	eventually(t, func() (string, bool) {
@@ -187,7 +188,7 @@ func (b *bird) has(t *testing.T, want bool, route string) {
 	})
 }
 
-// link joins namespaces by a switch, the test's own, with addresses .1, .2 and so on.
+// link connects namespaces with a switch in the test's namespace. Their addresses are .1, .2 and so on.
 func link(t *testing.T, n int) (hosts []string) {
 	t.Helper()
 	kerneltest.Host(t)
@@ -210,14 +211,14 @@ func addrs(s string) (out []netip.Addr) {
 	return out
 }
 
-// node is the speaker of a node of the cluster.
+// nodeConfig returns the configuration of a cluster node's speaker.
 func nodeConfig(neighbours ...bgp.Neighbour) bgp.Config {
 	return bgp.Config{ASN: 64512, RouterID: netip.MustParseAddr("192.0.2.1"), Local: addrs("192.0.2.1 2001:db8::1"), Neighbours: neighbours,
 		Advertise: prefixes("10.244.0.0/26 10.244.9.7/32 fd00:244::/122")}
 }
 
-// A node and a router tell each other of both families; a route withdrawn on either
-// side goes; a session that is reset comes back; two routers as good are both used.
+// TestBird checks that a node and a router exchange routes of both families, withdraw them, and recover from a session
+// reset. Equal routes through two routers are both used.
 func TestBird(t *testing.T) {
 	t.Parallel()
 	ns := link(t, 3)
@@ -261,8 +262,8 @@ func TestBird(t *testing.T) {
 	p.wants(t, both)
 }
 
-// An agent that is killed, or stopped, and comes back: its neighbour keeps its routes
-// meanwhile, and it keeps what the kernel has of its neighbour's.
+// TestRestart kills or stops an agent and starts it again. Its neighbour keeps the agent's routes meanwhile, and the
+// agent keeps the neighbour's routes from the kernel.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, p *process){
@@ -293,7 +294,7 @@ func TestRestart(t *testing.T) {
 			kept := []backend.Learned{{Dst: netip.MustParsePrefix("10.244.1.0/26"), Via: addrs("192.0.2.2")}, {Dst: netip.MustParsePrefix("10.244.8.0/26"), Via: addrs("192.0.2.2")}}
 			p.tell(t, told{Config: c, Kept: kept})
 			eventually(t, func() (string, bool) { return p.learned(), strings.Contains(p.learned(), "10.244.8.0/26[192.0.2.2]") })
-			p.wants(t, both) // what nobody told again is gone, but only when all was told
+			p.wants(t, both) // a route that no neighbour announces again is removed, but only after every neighbour has finished
 			eventually(t, func() (string, bool) {
 				say := b.ask(t, "show", "protocols", "all", "node")
 				return say, strings.Contains(say, "Established") && !strings.Contains(say, "Stale")
@@ -305,7 +306,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// watchRoutes looks for routes again and again, and tells which were missed.
+// watchRoutes polls for routes and reports which were missing at any time.
 func watchRoutes(t *testing.T, b *bird, routes ...string) (lost func() string) {
 	stop, done := make(chan struct{}), make(chan string)
 	go func() {

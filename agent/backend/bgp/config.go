@@ -22,7 +22,7 @@ type Config struct {
 	Advertise  []netip.Prefix
 }
 
-// Neighbour is another speaker.
+// Neighbour is a BGP neighbour.
 type Neighbour struct {
 	Address netip.Addr
 	ASN     uint32

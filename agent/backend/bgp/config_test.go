@@ -44,7 +44,7 @@ func TestConfigure(t *testing.T) {
 	}
 }
 
-// Of the kernel's routes those that neighbours told an earlier life are kept.
+// TestKept checks that Kept returns only the routes that an earlier process learned from neighbours.
 func TestKept(t *testing.T) {
 	t.Parallel()
 	via := netip.MustParseAddr("192.0.2.2")
@@ -52,8 +52,8 @@ func TestKept(t *testing.T) {
 	got := bgp.Kept([]kernel.RouteInfo{
 		{Dst: dst[0], Via: via, Index: 2, Protocol: backend.Protocol},
 		{Dst: dst[1], Hops: []kernel.Hop{{Via: via}, {Via: via.Next()}}, Index: 2, Protocol: backend.Protocol},
-		{Dst: dst[2], Via: via, Index: 3, Protocol: backend.Protocol}, // by a tunnel
-		{Dst: dst[3], Via: via, Index: 2, Protocol: 4},                // somebody else's
+		{Dst: dst[2], Via: via, Index: 3, Protocol: backend.Protocol}, // through a tunnel
+		{Dst: dst[3], Via: via, Index: 2, Protocol: 4},                // another program's route
 		{Dst: dst[4], Index: 2, Protocol: backend.Protocol},
 	}, 2)
 	if want := "[{10.1.0.0/26 [192.0.2.2]} {10.2.0.0/26 [192.0.2.2 192.0.2.3]}]"; fmt.Sprint(got) != want {

@@ -13,9 +13,9 @@ import (
 	"github.com/fairlead/fairlead/agent/backend/bgp"
 )
 
-// The test's program is a speaker, too: goroutines are in no namespace of a thread's,
-// so a speaker in a namespace is a process there. It is told configurations, a line of
-// JSON each, and tells what it learned whenever that changes.
+// TestMain lets the test binary run as a speaker. A goroutine cannot stay in a network namespace, so each speaker is a
+// process in its namespace. It reads configurations, one JSON object per line, and prints what it learned after each
+// change.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == "speaker" {
 		if err := speaker(); err != nil {
@@ -27,14 +27,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// told is a line for a speaker.
+// told is an input line of a speaker.
 type told struct {
 	Config bgp.Config
 	Kept   []backend.Learned
 	Stop   bool
 }
 
-// said is a line of a speaker's.
+// said is an output line of a speaker.
 type said struct {
 	Learned []backend.Learned
 	States  map[string]string

@@ -10,8 +10,8 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// Node is a node's speaker over the life of its agent: none, while nothing asks for
-// one. Its zero value is ready for use, by one goroutine but for Changed.
+// Node manages a node's speaker during the life of its agent. There is no speaker while no network needs one. The zero
+// value is ready for use. Only Changed may be called concurrently.
 type Node struct {
 	Log *slog.Logger
 
@@ -20,14 +20,14 @@ type Node struct {
 	changed chan struct{}
 }
 
-// Changed has something when Look would return something else.
+// Changed returns a channel that receives a value when Look would return something else.
 func (n *Node) Changed() <-chan struct{} {
 	n.once.Do(func() { n.changed = make(chan struct{}, 1) })
 	return n.changed
 }
 
-// Look makes the speaker as wanted, nil for none, and returns what it learned. kept is
-// asked for what the kernel has of an earlier life when a speaker starts.
+// Look configures the speaker as wanted, or stops it if want is nil, and returns the learned routes. When a speaker
+// starts, Look calls kept for the routes in the kernel from an earlier process.
 func (n *Node) Look(ctx context.Context, want *Config, kept func() ([]backend.Learned, error)) ([]backend.Learned, error) {
 	if want == nil {
 		n.Stop()
@@ -35,7 +35,7 @@ func (n *Node) Look(ctx context.Context, want *Config, kept func() ([]backend.Le
 	}
 	if n.speaker != nil && n.speaker.Same(*want) {
 		err := n.speaker.Set(ctx, *want)
-		learned, err2 := n.speaker.Learned() // what is known is no less so
+		learned, err2 := n.speaker.Learned() // routes learned so far stay valid after an error
 		return learned, errors.Join(err, err2)
 	}
 	n.Stop()
@@ -51,9 +51,9 @@ func (n *Node) Look(ctx context.Context, want *Config, kept func() ([]backend.Le
 	return n.speaker.Learned()
 }
 
-// forward passes hints on until the speaker ends.
+// forward forwards change notifications until the speaker ends.
 func (n *Node) forward(s *Speaker) {
-	n.Changed() // makes the channel
+	n.Changed() // creates the channel
 	for {
 		select {
 		case <-s.Changed():
@@ -67,7 +67,7 @@ func (n *Node) forward(s *Speaker) {
 	}
 }
 
-// States are the sessions with neighbours, see Speaker.States.
+// States returns the states of the sessions with neighbours, see Speaker.States.
 func (n *Node) States() map[string]string {
 	out := map[string]string{}
 	if n.speaker != nil {
@@ -78,7 +78,7 @@ func (n *Node) States() map[string]string {
 	return out
 }
 
-// Stop ends the speaker; neighbours keep the node's routes for a while.
+// Stop stops the speaker. Neighbours keep the node's routes for restartTime.
 func (n *Node) Stop() {
 	if n.speaker != nil {
 		n.speaker.Stop()
@@ -86,8 +86,8 @@ func (n *Node) Stop() {
 	}
 }
 
-// Kept are the agent's routes of a list that go by a link's gateways, as what was
-// learned by an earlier life: index is the underlay's link.
+// Kept filters a list for the agent's routes through gateways on the underlay link, whose index is given. It returns
+// them as routes that an earlier process learned.
 func Kept(routes []kernel.RouteInfo, index int) (out []backend.Learned) {
 	for _, r := range routes {
 		if r.Protocol != backend.Protocol || r.Index != index {

@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead/fairlead/agent/backend"
 )
 
-// peer is a neighbour in the library's words. Both families go over one session.
+// peer converts a neighbour to the library's type. One session carries both families.
 func (s *Speaker) peer(n Neighbour) *api.Peer {
 	p := &api.Peer{
 		Conf:      &api.PeerConf{NeighborAddress: n.Address.String(), PeerAsn: n.ASN},
@@ -44,7 +44,7 @@ func family(six bool) bgppacket.Family {
 	return bgppacket.RF_IPv4_UC
 }
 
-// path is a prefix of this node's, with the node itself as next hop.
+// path returns the path that announces one of this node's prefixes, with the node as next hop.
 func (s *Speaker) path(p netip.Prefix) (*apiutil.Path, error) {
 	six := p.Addr().Is6()
 	via := s.conf.local(six)
@@ -72,8 +72,8 @@ func (s *Speaker) path(p netip.Prefix) (*apiutil.Path, error) {
 	return &apiutil.Path{Family: family(six), Nlri: nlri, Attrs: attrs}, nil
 }
 
-// Learned are the routes that neighbours told, and, until all have told all, those
-// that were kept.
+// Learned returns the routes that neighbours announced. Until every neighbour has sent all its routes, it includes the
+// kept routes.
 func (s *Speaker) Learned() ([]backend.Learned, error) {
 	found := map[netip.Prefix]backend.Learned{}
 	for _, six := range []bool{false, true} {
@@ -105,7 +105,7 @@ func (s *Speaker) Learned() ([]backend.Learned, error) {
 	return out, nil
 }
 
-// complete tells whether every neighbour has told all, or had the time to.
+// complete reports whether every neighbour has sent all its routes, or has had the time to.
 func (s *Speaker) complete() bool {
 	if time.Since(s.began) > restartTime {
 		return true
@@ -118,8 +118,7 @@ func (s *Speaker) complete() bool {
 	return true
 }
 
-// best are the next hops of the best path and of those that are as good; none, if
-// the best is this node's own.
+// best returns the next hops of the best path and of its equals. It returns none if this node originated the best path.
 func best(paths []*apiutil.Path) (hops []netip.Addr) {
 	i := slices.IndexFunc(paths, func(p *apiutil.Path) bool { return p.Best })
 	if i < 0 || !learned(paths[i]) {
@@ -134,12 +133,12 @@ func best(paths []*apiutil.Path) (hops []netip.Addr) {
 	return hops
 }
 
-// learned tells a neighbour's path from this node's own.
+// learned reports whether a path came from a neighbour, not from this node.
 func learned(p *apiutil.Path) bool {
 	return p.PeerAddress.IsValid() && !p.PeerAddress.IsUnspecified() && !p.IsNexthopInvalid && !p.Withdrawal
 }
 
-// ranking is what makes a path better than another, apart from who told it: RFC 4271, section 9.1.2.2.
+// ranking holds the attributes that order paths, except the neighbour's identity: RFC 4271, section 9.1.2.2.
 type ranking struct {
 	pref, med uint32
 	length    int

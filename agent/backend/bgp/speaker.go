@@ -21,11 +21,11 @@ import (
 	"github.com/fairlead/fairlead/agent/backend"
 )
 
-// restartTime is how long neighbours keep this node's routes while its agent is
-// away, and this node theirs: RFC 4724. It has to cover an upgrade.
+// restartTime is how long neighbours keep this node's routes while its agent is down, and how long this node keeps
+// theirs: RFC 4724. It must cover an upgrade.
 const restartTime = 120 * time.Second
 
-// Speaker is a running speaker. It is safe for use by several goroutines.
+// Speaker is a running BGP speaker. It is safe for concurrent use.
 type Speaker struct {
 	server  *server.BgpServer
 	changed chan struct{}
@@ -37,9 +37,9 @@ type Speaker struct {
 	conf       Config
 	neighbours map[netip.Addr]Neighbour
 	told       map[netip.Prefix]bool
-	states     map[netip.Addr]string // of sessions, RFC 4271, section 8.2.2
-	ended      map[ended]bool        // who has told all of a family since Start
-	kept       []backend.Learned     // what the kernel has of an earlier life
+	states     map[netip.Addr]string // session states, RFC 4271, section 8.2.2
+	ended      map[ended]bool        // neighbours that have sent all routes of a family since Start
+	kept       []backend.Learned     // routes in the kernel from an earlier process
 }
 
 type ended struct {
@@ -47,9 +47,8 @@ type ended struct {
 	six bool
 }
 
-// Start begins to listen; Set tells it the rest. What is kept are routes that were
-// learned before this process began: until neighbours have told all again, or had
-// the time to, they count as learned.
+// Start starts to listen; Set configures the rest. Kept are routes that an earlier process learned. They count as
+// learned until neighbours have sent all their routes, or have had the time to.
 func Start(ctx context.Context, c Config, kept []backend.Learned, log *slog.Logger) (*Speaker, error) {
 	if log == nil {
 		log = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -84,7 +83,7 @@ func Start(ctx context.Context, c Config, kept []backend.Learned, log *slog.Logg
 	return s, nil
 }
 
-// watch takes note of what neighbours say and of their sessions.
+// watch records the neighbours' updates and session states.
 func (s *Speaker) watch(ctx context.Context) error {
 	return s.server.WatchEvent(ctx, server.WatchEventMessageCallbacks{
 		OnBestPath: func([]*apiutil.Path, time.Time) { s.hint() },
@@ -112,18 +111,18 @@ func (s *Speaker) hint() {
 	}
 }
 
-// Changed has something whenever Learned or States may have changed.
+// Changed returns a channel that receives a value whenever Learned or States may have changed.
 func (s *Speaker) Changed() <-chan struct{} { return s.changed }
 
-// Same tells whether Set can make this speaker so, or another has to be started:
-// sessions have to begin anew when the node's number or address changes.
+// Same reports whether Set can apply a configuration to this speaker. A new AS number or address needs a new speaker,
+// because all sessions have to restart.
 func (s *Speaker) Same(c Config) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.conf.ASN == c.ASN && s.conf.RouterID == c.RouterID && s.conf.Port == c.Port && slices.Equal(s.conf.Local, c.Local)
 }
 
-// Set changes neighbours and addresses that differ; the sessions of others go on.
+// Set applies changed neighbours and prefixes. Sessions of unchanged neighbours continue.
 func (s *Speaker) Set(ctx context.Context, c Config) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,7 +143,7 @@ func (s *Speaker) Set(ctx context.Context, c Config) error {
 		if _, ok := s.neighbours[n.Address]; ok {
 			continue
 		}
-		s.neighbours[n.Address] = n // its first event may come before AddPeer is done
+		s.neighbours[n.Address] = n // its first event may arrive before AddPeer returns
 		if err := s.server.AddPeer(ctx, &api.AddPeerRequest{Peer: s.peer(n)}); err != nil {
 			errs = append(errs, fmt.Errorf("BGP neighbour %s: %w", n.Address, err))
 			s.forget(n.Address)
@@ -195,7 +194,7 @@ func (s *Speaker) advertise(list []netip.Prefix) error {
 	return errors.Join(errs...)
 }
 
-// States are the neighbours' sessions, in RFC 4271's words: "ESTABLISHED".
+// States returns the neighbours' session states under RFC 4271's names, such as "ESTABLISHED".
 func (s *Speaker) States() map[netip.Addr]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,12 +205,11 @@ func (s *Speaker) States() map[netip.Addr]string {
 	return out
 }
 
-// Stop ends the speaker; neighbours keep its routes for a while, as its next life
-// tells them again.
+// Stop stops the speaker. Neighbours keep its routes for restartTime, because the next speaker announces them again.
 func (s *Speaker) Stop() {
 	if s.stop != nil {
 		s.stop()
 	}
 	_ = s.server.StopBgp(context.Background(), &api.StopBgpRequest{AllowGracefulRestart: true})
-	s.server.Stop() // what else the library began
+	s.server.Stop() // everything else that the library started
 }

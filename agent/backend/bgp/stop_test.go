@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead/fairlead/agent/backend/bgp"
 )
 
-// A speaker that was stopped leaves nothing that runs: one is started anew whenever the
-// node's address is another. The test is not parallel: it counts what the process has.
+// TestSpeakersEnd checks that a stopped speaker leaves no goroutine or file open. The agent starts a new speaker
+// whenever the node's address changes. The test is not parallel, because it counts the process's resources.
 func TestSpeakersEnd(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package wgd is a WireGuard device in user space, for kernels that have none. It
-// is a process of its own, which the agent starts and which outlives the agent, so
-// that an agent that is stopped or replaced loses no packet. It ends when its link
+// Package wgd runs a WireGuard device in user space, for kernels without WireGuard. The agent starts it as a separate
+// process, which survives the agent. So stopping or replacing the agent loses no packet. The process ends when its link
 // is deleted.
 package wgd
 
@@ -18,16 +17,14 @@ import (
 	"golang.zx2c4.com/wireguard/tun"
 )
 
-// Command is the word by which the program that has this package starts it; the
-// link's name and the socket's path follow.
+// Command is the subcommand that runs the device. Its arguments are the link's name and the socket's path.
 const Command = "wireguard-device"
 
-// minMTU is what IPv6 needs of any link (RFC 8200, section 5); the engine sets the right one.
+// minMTU is the minimum MTU for IPv6 (RFC 8200, section 5). The engine sets the right MTU later.
 const minMTU = 1280
 
-// Run makes the link in the calling process's network namespace and carries its
-// packets until it is deleted or the context ends. It is set and asked over a unix socket, in the text
-// that wg(8) knows, by root alone.
+// Run creates the link in the calling process's network namespace and carries its packets until the link is deleted or
+// the context ends. Root can configure and query it over a unix socket, in the text protocol of wg(8).
 func Run(ctx context.Context, link, socket string) error {
 	t, err := tun.CreateTUN(link, minMTU)
 	if err != nil {
@@ -49,8 +46,8 @@ func Run(ctx context.Context, link, socket string) error {
 	return nil
 }
 
-// listen makes the socket in a directory that is root's; one of a process that is
-// gone is replaced, one that answers is not.
+// listen creates the socket in a directory that only root can write. It replaces the socket of a process that is gone,
+// and fails if another process answers on it.
 func listen(socket string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(socket), 0o700); err != nil {
 		return nil, err
@@ -72,16 +69,16 @@ func listen(socket string) (net.Listener, error) {
 	return l, nil
 }
 
-// acceptPause is that after a connection that could not be taken.
+// acceptPause is the delay after a failed accept.
 const acceptPause = 50 * time.Millisecond
 
 func serve(l net.Listener, d *device.Device) {
 	for {
 		c, err := l.Accept()
 		if errors.Is(err, net.ErrClosed) {
-			return // at the end
+			return // the listener was closed
 		}
-		if err != nil { // too many open files, say
+		if err != nil { // for example, too many open files
 			time.Sleep(acceptPause)
 			continue
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// The test's program is the device, too.
+// TestMain lets the test binary run as the device.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[1] == wgd.Command {
 		if err := wgd.Run(context.Background(), os.Args[2], os.Args[3]); err != nil {
@@ -51,13 +51,13 @@ func device(t *testing.T) *kernel.WireGuard {
 	}
 }
 
-// A process of its own serves the link; objects made anew find it, set what differs,
-// and its end is the link's.
+// TestUserspace checks that a separate process serves the link, that a second apply finds it and sets what differs, and
+// that the process ends with the link.
 func TestUserspace(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
 	w := device(t)
-	if kerneltest.Has(t, "wireguard") { // then it is taken up, but not started by itself
+	if kerneltest.Has(t, "wireguard") { // the engine uses a running process even then, but does not start one
 		p := exec.Command(w.Program[0], wgd.Command, w.Name, w.Socket)
 		if err := p.Start(); err != nil {
 			t.Fatal(err)
@@ -83,7 +83,7 @@ func TestUserspace(t *testing.T) {
 		t.Errorf("made anew:\n%s\nwas\n%s", after, link)
 	}
 	remove(t, &again)
-	waitFor(t, func() bool { _, err := os.Stat(w.Socket); return err != nil }) // its process ended
+	waitFor(t, func() bool { _, err := os.Stat(w.Socket); return err != nil }) // the process ended
 }
 
 func waitFor(t *testing.T, ok func() bool) {
@@ -131,7 +131,7 @@ func remove(t *testing.T, w *kernel.WireGuard) {
 	}
 }
 
-// A program that cannot make the link is named with what it needs.
+// TestUserspaceFails checks that the error names a program that cannot create the link, and what it needs.
 func TestUserspaceFails(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)

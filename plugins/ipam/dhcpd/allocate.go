@@ -12,15 +12,14 @@ import (
 	addr "github.com/fairlead/fairlead/plugins/ipam"
 )
 
-// Request is what an operation is about.
+// Request identifies the attachment of an operation and carries its configuration.
 type Request struct {
 	ContainerID, Netns, IfName, Args string
-	Stdin                            []byte // the configuration
+	Stdin                            []byte // network configuration
 }
 
-// Allocate gets an attachment its addresses. For one that has them it is the
-// same again, or an error if the network took them back: so the reference's
-// plugin does its CHECK.
+// Allocate gets a lease for an attachment. If it already has one, Allocate returns the same result, or an error if the
+// network took the address back. The reference plugin does its CHECK with this call.
 func (d *Daemon) Allocate(ctx context.Context, r Request) (*cni.Result, error) {
 	conf, err := addr.ParseDHCP(r.Stdin, r.Args)
 	if err != nil {
@@ -56,7 +55,7 @@ func again(standing *lease, err error) (*cni.Result, error) {
 	return standing.result.Clone(), nil
 }
 
-// acquire gets a lease, writes it down and begins its upkeep.
+// acquire gets a lease, stores it and starts its maintenance.
 func (d *Daemon) acquire(ctx context.Context, l *lease) (err error) {
 	defer func() {
 		if err != nil {
@@ -88,8 +87,8 @@ func (d *Daemon) acquire(ctx context.Context, l *lease) (err error) {
 	return nil
 }
 
-// claim makes a lease the one of its attachment, with its turn taken, unless
-// another stands. One of an earlier namespace makes way.
+// claim registers a lease for its attachment and takes the lease's turn. If the attachment has a lease already, claim
+// returns that one instead. A lease of an earlier namespace is replaced.
 func (d *Daemon) claim(l *lease) (standing *lease, err error) {
 	for {
 		d.mu.Lock()
@@ -113,7 +112,7 @@ func (d *Daemon) claim(l *lease) (standing *lease, err error) {
 	}
 }
 
-// drop takes a lease off the list, if it is still the one there.
+// drop removes a lease from the list, unless another one has replaced it.
 func (d *Daemon) drop(l *lease) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -122,8 +121,7 @@ func (d *Daemon) drop(l *lease) {
 	}
 }
 
-// forget ends a lease whose interface is gone: nobody is there to release it.
-// It is called by the upkeep itself.
+// forget ends a lease whose interface is gone, so it cannot be released. The lease's maintenance calls it.
 func (l *lease) forget(why string) {
 	if !l.finish() {
 		return
@@ -136,7 +134,7 @@ func (l *lease) forget(why string) {
 	}
 }
 
-// end stops the upkeep of a lease, or the wait for it, and gives back what it holds.
+// end stops the maintenance of a lease, or an ADD that waits for it, and releases it.
 func (d *Daemon) end(l *lease) error {
 	l.stop()
 	l.turn <- struct{}{}
@@ -148,7 +146,7 @@ func (d *Daemon) end(l *lease) error {
 	at, err := l.open()
 	if err == nil {
 		if err := l.giveBack(at); err != nil {
-			d.log("%s: release: %v", l, err) // it ends by itself
+			d.log("%s: release: %v", l, err) // the lease expires by itself
 		}
 		at.close()
 	}
@@ -160,7 +158,7 @@ func (d *Daemon) end(l *lease) error {
 	return nil
 }
 
-// find is the lease of an attachment, or nil.
+// find returns the lease of an attachment, or nil.
 func (d *Daemon) find(r Request) (*lease, error) {
 	network, err := networkOf(r.Stdin)
 	if err != nil {
@@ -171,8 +169,8 @@ func (d *Daemon) find(r Request) (*lease, error) {
 	return d.leases[kernel.Owner{Network: network, ContainerID: r.ContainerID, IfName: r.IfName}], nil
 }
 
-// networkOf reads the one key that names a lease: the rest may have become
-// anything since ADD.
+// networkOf reads the network's name, which identifies the lease. The rest of the configuration may have changed since
+// ADD.
 func networkOf(stdin []byte) (string, error) {
 	var c struct {
 		Name string `json:"name"`

@@ -15,29 +15,28 @@ import (
 	addr "github.com/fairlead/fairlead/plugins/ipam"
 )
 
-// Options are the daemon's, under the names of the reference's flags.
+// Options configure the daemon. They correspond to the flags of the reference daemon.
 type Options struct {
-	SocketPath string // where it listens unless systemd gave it a socket; "": addr.DefaultDHCPSocket
-	HostPrefix string // before the socket's path and every namespace's, for a daemon in a container
-	PIDFile    string // gets the process's number; "": none
-	Broadcast  bool   // servers are asked to answer by broadcast
+	SocketPath string // path to listen on unless systemd passed a socket; "": addr.DefaultDHCPSocket
+	HostPrefix string // prefix of the socket's path and of every namespace's, for a daemon in a container
+	PIDFile    string // file for the process ID; "": none
+	Broadcast  bool   // ask servers to answer by broadcast
 
-	Timeout       time.Duration // the longest wait for one answer; 0: 10 s
-	ResendMax     time.Duration // the longest pause between two messages; 0: 62 s
+	Timeout       time.Duration // longest wait for one answer; 0: 10 s
+	ResendMax     time.Duration // longest pause between two messages; 0: 62 s
 	ResendTimeout time.Duration // how long an ADD tries; 0: 208 s
 
-	// Leases is the directory of leases; "": below the root of runtime state,
-	// named after the socket.
+	// Leases is the directory of stored leases. The default is named after the socket, below the root of runtime state.
 	Leases string
-	// Log gets a line for what a person may want to know; nil: nobody.
+	// Log receives messages for the administrator. It may be nil.
 	Log func(line string)
 
-	look time.Duration // how often a lease's namespace is looked for; 0: 30 s
+	look time.Duration // how often to check that a lease's namespace exists; 0: 30 s
 	air  *air
 }
 
-// atOnce bounds the conversations that are held at the same time: each has
-// open a connection, a namespace and a socket or two.
+// atOnce returns the limit of concurrent conversations. Each holds open a connection, a namespace and one or two
+// sockets.
 func atOnce() int {
 	var files syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files) != nil {
@@ -69,21 +68,21 @@ func (o Options) complete() Options {
 	return o
 }
 
-// Daemon keeps leases.
+// Daemon gets, renews and releases leases.
 type Daemon struct {
 	o     Options
 	store *store
 	adds  slots
-	keeps slots // apart, so that ADDs on a network without a server hold up no renewal
+	keeps slots // separate, so that ADDs on a network without a server do not delay renewals
 
-	ctx  context.Context // ends the upkeep
+	ctx  context.Context // cancelled to end all maintenance
 	stop context.CancelFunc
 
 	mu     sync.Mutex
 	leases map[kernel.Owner]*lease
 }
 
-// New makes a daemon and takes up the leases that an earlier one kept.
+// New returns a daemon, which continues the leases that an earlier daemon stored.
 func New(o Options) (*Daemon, error) {
 	d := &Daemon{o: o.complete(), adds: make(slots, atOnce()), keeps: make(slots, atOnce()), leases: map[kernel.Owner]*lease{}}
 	d.o.air = &air{make(chan struct{}, onAir)}
@@ -101,7 +100,7 @@ func (d *Daemon) log(format string, args ...any) {
 	}
 }
 
-// resume takes up what was written down; what has ended meanwhile is dropped.
+// resume continues the stored leases and drops those that have ended.
 func (d *Daemon) resume() error {
 	all, err := d.store.list()
 	if err != nil {
@@ -134,7 +133,7 @@ func (d *Daemon) resume() error {
 	return nil
 }
 
-// Close ends the upkeep; the leases stand, for the next daemon to take up.
+// Close stops all maintenance. It keeps the leases for the next daemon.
 func (d *Daemon) Close() {
 	d.stop()
 	d.mu.Lock()
@@ -149,7 +148,7 @@ func (d *Daemon) Close() {
 	d.store.close()
 }
 
-// slots bound how many do something at the same time.
+// slots limits concurrency.
 type slots chan struct{}
 
 // enter waits for a slot.

@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// start makes a daemon of the test's own; what it logs is the test's.
+// start creates a daemon that logs to the test.
 func start(t *testing.T, o Options) *Daemon {
 	t.Helper()
 	if o.Leases == "" {
@@ -31,7 +31,7 @@ func start(t *testing.T, o Options) *Daemon {
 	return d
 }
 
-// request is for interface eth0 of a container.
+// request returns a request for interface eth0 of a container.
 func request(id, netns, ipam string) Request {
 	if ipam != "" {
 		ipam = ", " + ipam
@@ -39,7 +39,7 @@ func request(id, netns, ipam string) Request {
 	return Request{ContainerID: id, Netns: netns, IfName: "eth0", Stdin: []byte(`{"cniVersion": "1.1.0", "name": "net", "type": "bridge", "ipam": {"type": "dhcp"` + ipam + `}}`)}
 }
 
-// get is an ADD: the address is put on the interface, as a link plugin does.
+// get runs an ADD and puts the address on the interface, as a link plugin does.
 func get(t *testing.T, d *Daemon, r Request) *cni.Result {
 	t.Helper()
 	res, err := d.Allocate(context.Background(), r)
@@ -72,7 +72,7 @@ func (d *Daemon) release(t *testing.T, r Request) {
 	}
 }
 
-// eventually waits for a condition that takes a server's or the kernel's time.
+// eventually waits for a condition that depends on a server or the kernel.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(40 * time.Second); !ok(); time.Sleep(50 * time.Millisecond) {
@@ -86,7 +86,7 @@ func errorHas(err error, words string) bool {
 	return err != nil && strings.Contains(err.Error(), words)
 }
 
-// TestLease: an address with everything that belongs to it, given back on DEL.
+// TestLease checks an address with all its options, and its release by DEL.
 func TestLease(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -124,7 +124,7 @@ func TestLease(t *testing.T) {
 	if got := n.Leases(); !strings.Contains(got, " pod ") || !strings.Contains(got, "00:6f:6e:65:2f:6e:65:74:2f:65:74:68:30") { // "one/net/eth0"
 		t.Errorf("the server knows: %s", got)
 	}
-	// The same again: the reference's plugin checks a lease so.
+	// A second Allocate returns the same: the reference plugin checks a lease this way.
 	same, err := d.Allocate(context.Background(), r)
 	if err != nil || !reflect.DeepEqual(same, res) {
 		t.Errorf("again: %v, %v", same, err)
@@ -137,20 +137,20 @@ func TestLease(t *testing.T) {
 	if err := d.check(r); !errorHas(err, "no lease is held for container one, interface eth0") {
 		t.Errorf("check after the release: %v", err)
 	}
-	d.release(t, r) // nothing left is success
+	d.release(t, r) // releasing again is not an error
 	if s := d.States(); len(s) != 0 {
 		t.Errorf("left: %v", s)
 	}
 }
 
-// keaConf is a subnet with a short lease.
+// keaConf returns the configuration of a subnet with a short lease time.
 func keaConf(subnet, pool, more string) string {
 	return fmt.Sprintf(`"valid-lifetime": 12, "renew-timer": 2, "rebind-timer": 6, "authoritative": true, "subnet4": [{"subnet": %q,
 		"pools": [{"pool": %q}], "option-data": [{"name": "routers", "data": "10.0.0.1"}] %s}]`, subnet, pool, more)
 }
 
-// TestUpkeep: renewed while the server is there; when it is silent, bound again,
-// expired, taken off the interface and told; and got again.
+// TestUpkeep renews a lease while the server answers. When the server stops, the lease is rebound, then expires, is
+// removed from the interface and reported. When the server returns, the lease is acquired again.
 func TestUpkeep(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -189,7 +189,7 @@ func TestUpkeep(t *testing.T) {
 	d.release(t, r)
 }
 
-// TestRefused: a server that takes the address back ends its use at once.
+// TestRefused checks that an address is removed at once when the server takes it back.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -207,7 +207,7 @@ func TestRefused(t *testing.T) {
 	n.Kea4(keaConf("10.5.0.0/24", "10.5.0.50 - 10.5.0.60", ""))
 	eventually(t, "the lease to be lost", func() bool { return errorHas(d.check(r), "refuses") || errorHas(d.check(r), "ended") })
 	eventually(t, "the address to be taken off", func() bool { return !strings.Contains(kerneltest.In(t, netns, "ip", "addr"), ip) })
-	time.Sleep(time.Second) // time to be offered another address, which must not be taken
+	time.Sleep(time.Second) // time for the server to offer another address, which must not be accepted
 	if out := kerneltest.In(t, netns, "ip", "addr"); strings.Contains(out, "10.5.0.") {
 		t.Errorf("another address was taken: %s", out)
 	}

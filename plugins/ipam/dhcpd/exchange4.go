@@ -38,8 +38,8 @@ func (p *v4) begin(l *link) (*exchange4, error) {
 	return &exchange4{v4: p, l: l, socket: s, xid: xid, started: time.Now()}, nil
 }
 
-// message begins a message of a type with what every one says. An address of
-// this client is in it while it may be used.
+// message starts a message of a type with the fields that all messages have. It includes the client's address while
+// that address may be used.
 func (x *exchange4) message(typ dhcpv4.MessageType, own netip.Addr, options ...dhcpv4.Option) *dhcpv4.DHCPv4 {
 	m := &dhcpv4.DHCPv4{
 		OpCode: dhcpv4.OpcodeBootRequest, HWType: 1, TransactionID: x.xid, ClientHWAddr: x.l.mac, Options: dhcpv4.Options{},
@@ -68,8 +68,8 @@ func (x *exchange4) message(typ dhcpv4.MessageType, own netip.Addr, options ...d
 	return m
 }
 
-// asked are the options that are asked for. Of nothing at all servers make
-// different things: then these, as the reference does.
+// asked returns the options to request. If none are configured, it requests the reference daemon's, because servers
+// differ in how they treat an empty list.
 func (x *exchange4) asked() []byte {
 	if len(x.conf.Request) > 0 {
 		return x.conf.Request
@@ -77,8 +77,8 @@ func (x *exchange4) asked() []byte {
 	return []byte{addr.OptSubnetMask, addr.OptRouters, addr.OptDomainName, addr.OptNameServers}
 }
 
-// clientID is the reference's, so that a server gives the same address to
-// either: a type of zero and the name, an option's 255 bytes at most.
+// clientID returns the same client ID as the reference daemon, so a server gives both the same address. It is a type of
+// zero and the name, limited to an option's 255 bytes.
 func clientID(name string) []byte {
 	return append([]byte{0}, name[:min(len(name), 254)]...)
 }
@@ -91,20 +91,20 @@ func (x *exchange4) discover() *dhcpv4.DHCPv4 {
 	return m
 }
 
-// offered accepts an offer; after an address was lost only of that.
+// offered reports whether to accept an offer. After an address was lost, only an offer of that address is accepted.
 func (x *exchange4) offered(m *dhcpv4.DHCPv4) bool {
 	a, had := yours(m), x.address()
 	return m.MessageType() == dhcpv4.MessageTypeOffer && a.IsValid() && serverOf(m).IsValid() && (!had.IsValid() || a == had)
 }
 
-// request takes an offer.
+// request accepts an offer.
 func (x *exchange4) request(ctx context.Context, offer *dhcpv4.DHCPv4) error {
 	m := x.message(dhcpv4.MessageTypeRequest, netip.Addr{},
 		dhcpv4.OptRequestedIPAddress(offer.YourIPAddr), dhcpv4.OptServerIdentifier(offer.ServerIdentifier()))
 	return x.confirm(ctx, m, endpoint{ip: netip.IPv4Unspecified()}, broadcast(), time.Now().Add(x.o.Timeout), yours(offer))
 }
 
-// confirm sends a request and notes what the server acknowledges.
+// confirm sends a request and stores the server's acknowledgement.
 func (x *exchange4) confirm(ctx context.Context, m *dhcpv4.DHCPv4, from, to endpoint, until time.Time, want netip.Addr) error {
 	ack, server, err := x.ask(ctx, m, from, to, until, func(m *dhcpv4.DHCPv4) bool {
 		return m.MessageType() == dhcpv4.MessageTypeNak || m.MessageType() == dhcpv4.MessageTypeAck && yours(m) == want
@@ -132,8 +132,7 @@ func (x *exchange4) confirm(ctx context.Context, m *dhcpv4.DHCPv4, from, to endp
 	return nil
 }
 
-// ask sends a message until an answer is accepted, the context ends, or the
-// time has come (zero: never).
+// ask sends a message repeatedly until it accepts an answer, the context ends, or until is reached (zero: never).
 func (x *exchange4) ask(ctx context.Context, m *dhcpv4.DHCPv4, from, to endpoint, until time.Time, accept func(*dhcpv4.DHCPv4) bool) (*dhcpv4.DHCPv4, endpoint, error) {
 	from.mac = x.l.mac
 	b := newBackoff(min(x.o.Timeout, x.o.ResendMax))
@@ -163,14 +162,14 @@ func (x *exchange4) ask(ctx context.Context, m *dhcpv4.DHCPv4, from, to endpoint
 	return nil, endpoint{}, errors.Join(last, errNobody)
 }
 
-// listen waits for an answer that is accepted.
+// listen waits for an acceptable answer.
 func (x *exchange4) listen(ctx context.Context, until time.Time, accept func(*dhcpv4.DHCPv4) bool) (*dhcpv4.DHCPv4, endpoint, error) {
 	b := make([]byte, 2048)
 	for {
 		n, _, err := x.socket.Receive(ctx, b, until)
 		if err != nil {
 			if ctx.Err() == nil && time.Now().Before(until) {
-				sleep(ctx, time.Until(until)) // the link is down: to ask at once would not help
+				sleep(ctx, time.Until(until)) // the link is down: sending again at once would not help
 			}
 			return nil, endpoint{}, err
 		}

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 )
 
-// The ports of DHCPv4.
+// These are the UDP ports of DHCPv4.
 const (
 	serverPort = 67
 	clientPort = 68
@@ -29,7 +29,7 @@ func broadcast() endpoint {
 	return endpoint{net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, netip.AddrFrom4([4]byte{255, 255, 255, 255})}
 }
 
-// frame is a client's datagram to a server as an Ethernet frame.
+// frame returns a client's datagram to a server as an Ethernet frame.
 func frame(from, to endpoint, payload []byte) []byte {
 	b := make([]byte, etherLen+ipLen+udpLen, etherLen+ipLen+udpLen+len(payload))
 	copy(b, to.mac)
@@ -47,7 +47,7 @@ func frame(from, to endpoint, payload []byte) []byte {
 	binary.BigEndian.PutUint16(udp[0:], clientPort)
 	binary.BigEndian.PutUint16(udp[2:], serverPort)
 	binary.BigEndian.PutUint16(udp[4:], uint16(udpLen+len(payload)))
-	// The pseudo header: addresses, protocol and length. A sum of 0 is sent as its other form.
+	// The pseudo header is the addresses, protocol and length. A checksum of 0 is sent as 0xffff.
 	s := ^fold(sum(sum(sum(17+uint32(udpLen+len(payload)), ip[12:20]), udp), payload))
 	if s == 0 {
 		s = 0xffff
@@ -74,10 +74,10 @@ func fold(s uint32) uint16 {
 	return uint16(s)
 }
 
-var errNoDatagram = errors.New("no DHCP datagram") // a constant; nothing assigns it
+var errNoDatagram = errors.New("no DHCP datagram") // constant, never assigned
 
-// datagram is a server's datagram to a client in a frame, and who sent it. The
-// UDP checksum is not looked at: on virtual links it is often not there yet.
+// datagram extracts a server's datagram to a client from a frame, and its sender. It ignores the UDP checksum, which
+// virtual links often leave incomplete.
 func datagram(b []byte) (payload []byte, from endpoint, err error) {
 	if len(b) < etherLen+ipLen || binary.BigEndian.Uint16(b[12:]) != 0x0800 {
 		return nil, from, errNoDatagram

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// answer is a server's frame to a client: frame's with the ports exchanged.
+// answer returns a server's frame to a client: the output of frame with the ports exchanged.
 func answer(from, to endpoint, payload string) []byte {
 	b := frame(from, to, []byte(payload))
 	copy(b[34:], []byte{0, serverPort, 0, clientPort})
@@ -20,7 +20,7 @@ func here(last byte) endpoint {
 	return endpoint{net.HardwareAddr{2, 0, 0, 0, 0, last}, netip.AddrFrom4([4]byte{10, 0, 0, last})}
 }
 
-// TestFrame compares with a datagram whose sums were added up by hand.
+// TestFrame compares with a datagram whose checksums were computed manually.
 func TestFrame(t *testing.T) {
 	t.Parallel()
 	got := hex.EncodeToString(frame(endpoint{net.HardwareAddr{2, 0, 0, 0, 0, 5}, netip.IPv4Unspecified()}, broadcast(), []byte("odd")))
@@ -34,7 +34,7 @@ func TestFrame(t *testing.T) {
 	}
 }
 
-// TestDatagram: what is none, or is spoiled, is left alone; padding is cut off.
+// TestDatagram checks that other or damaged frames are ignored, and that padding is removed.
 func TestDatagram(t *testing.T) {
 	t.Parallel()
 	good := answer(here(1), here(9), "payload")

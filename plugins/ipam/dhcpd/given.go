@@ -8,12 +8,12 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// given is what a network gives an interface.
+// given is the configuration that a network assigns to an interface.
 type given struct {
 	IPs    []cni.IP
 	Routes []cni.Route
 	DNS    cni.DNS
-	OnLink []netip.Prefix // prefixes whose addresses are on the link
+	OnLink []netip.Prefix // on-link prefixes
 }
 
 func (g *given) add(o given) {
@@ -27,8 +27,8 @@ func (g *given) add(o given) {
 	}
 }
 
-// result makes it an attachment's result. A DHCPv6 address comes without a
-// prefix length, and without a gateway: both are the routers' to tell.
+// result converts it to an attachment's result. A DHCPv6 address comes without a prefix length and a gateway: router
+// advertisements provide both.
 func (g given) result() *cni.Result {
 	r := &cni.Result{IPs: slices.Clone(g.IPs), Routes: slices.Clone(g.Routes), DNS: g.DNS}
 	for i := range r.IPs {
@@ -50,7 +50,7 @@ func (g given) result() *cni.Result {
 	return r
 }
 
-// without is what g has and o lacks.
+// without returns what g contains and o does not.
 func (g given) without(o given) given {
 	var out given
 	for _, ip := range g.IPs {
@@ -75,7 +75,7 @@ func (g given) addresses() (out []netip.Addr) {
 
 func (g given) empty() bool { return len(g.IPs) == 0 && len(g.Routes) == 0 }
 
-// words are what a person calls it.
+// words returns a description for messages.
 func (g given) words() (out []string) {
 	for _, ip := range g.IPs {
 		out = append(out, ip.Address.Addr().String())
@@ -86,8 +86,7 @@ func (g given) words() (out []string) {
 	return out
 }
 
-// objects are the addresses and routes on an interface, as a result whole says
-// them: prefix lengths are the whole's to tell.
+// objects returns the addresses and routes for an interface. Prefix lengths come from the complete result.
 func (g given) objects(ifname string, whole *cni.Result) (list kernel.Objects) {
 	for _, ip := range whole.IPs {
 		if slices.Contains(g.addresses(), ip.Address.Addr()) {

@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// keep begins the upkeep.
+// keep starts the maintenance.
 func (l *lease) keep() {
 	l.mu.Lock()
 	l.ready = true
@@ -27,7 +27,7 @@ func (l *lease) isReady() bool {
 	return l.ready
 }
 
-// finish marks the end of a lease, and tells whether this call was the first.
+// finish marks the end of a lease and reports whether this was the first call.
 func (l *lease) finish() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -36,7 +36,7 @@ func (l *lease) finish() bool {
 	return !was
 }
 
-// keepOne is the upkeep of one protocol.
+// keepOne maintains one protocol of the lease.
 func (l *lease) keepOne(ctx context.Context, p protocol) {
 	pause := newBackoff(l.d.o.ResendMax)
 	l.mu.Lock()
@@ -73,7 +73,7 @@ func (l *lease) keepOne(ctx context.Context, p protocol) {
 	}
 }
 
-// attend does what is due.
+// attend performs the action that is due.
 func (l *lease) attend(ctx context.Context, p protocol) error {
 	select {
 	case l.turn <- struct{}{}:
@@ -107,15 +107,14 @@ func (l *lease) attend(ctx context.Context, p protocol) error {
 	return errors.Join(err, l.settle(p, link), l.save())
 }
 
-// again tries to get back what was lost.
+// again tries to get back a lost address.
 func (l *lease) again(ctx context.Context, p protocol, link *link) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, l.d.o.Timeout, errNobody)
 	defer cancel()
 	return p.acquire(ctx, link)
 }
 
-// settle puts on the interface what holds again, and takes off it what does
-// not hold any more.
+// settle adds to the interface what became valid again, and removes what is no longer valid.
 func (l *lease) settle(p protocol, link *link) error {
 	l.mu.Lock()
 	valid, held, before := p.valid(uptime()), p.held(), l.applied[p]
@@ -144,7 +143,7 @@ func (l *lease) settle(p protocol, link *link) error {
 	})
 }
 
-// missing is what of the lease does not hold now, in words; "" if it all does.
+// missing describes the parts of the lease that are not valid now. It returns "" if all are.
 func (l *lease) missing() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,35 +13,35 @@ import (
 	addr "github.com/fairlead/fairlead/plugins/ipam"
 )
 
-// protocol is a way by which a network gives addresses.
+// protocol is a protocol by which a network assigns addresses.
 type protocol interface {
 	label() string
-	// acquire gets what there is; after it was lost only the same.
+	// acquire gets the configuration. After a loss it accepts only the same one.
 	acquire(context.Context, *link) error
 	renew(ctx context.Context, l *link, rebind bool) error
 	release(context.Context, *link) error
 	term() *term
-	held() given                   // what the result said
-	valid(now time.Duration) given // what of that still holds
+	held() given                   // as reported in the result
+	valid(now time.Duration) given // the part of held that is still valid
 }
 
-// lease is what one attachment got from its network, and its upkeep: a
-// goroutine for each protocol, which sleeps until something is due.
+// lease is the configuration of one attachment and its maintenance: one goroutine per protocol, which sleeps until an
+// action is due.
 type lease struct {
 	d     *Daemon
 	saved saved
 	conf  *addr.DHCPConf
 
-	ctx  context.Context // ends with the lease, or the daemon
+	ctx  context.Context // ends with the lease or the daemon
 	stop context.CancelFunc
 	done sync.WaitGroup
-	turn chan struct{} // holds a token while the lease is got, changed or given back
+	turn chan struct{} // holds a token while the lease is acquired, changed or released
 
 	mu        sync.Mutex
-	ready     bool // it was got, and is kept
-	ended     bool // it is to be written down no more
+	ready     bool // acquired and being maintained
+	ended     bool // must not be stored any more
 	protocols []protocol
-	applied   map[protocol]given // what is on the interface, as far as this daemon changed that
+	applied   map[protocol]given // current state of the interface, if this daemon changed it
 	result    *cni.Result
 }
 
@@ -53,7 +53,7 @@ func (d *Daemon) newLease(s saved) (*lease, error) {
 	l := &lease{d: d, saved: s, conf: conf, turn: make(chan struct{}, 1), applied: map[protocol]given{}}
 	l.ctx, l.stop = context.WithCancel(d.ctx)
 	c := client{id: s.ContainerID + "/" + s.Network + "/" + s.IfName, conf: conf, o: &d.o, mu: &l.mu}
-	if conf.AcceptRA { // first: its prefixes tell the length of DHCPv6's
+	if conf.AcceptRA { // first, because its prefixes provide the prefix length for DHCPv6
 		l.protocols = append(l.protocols, &routers{client: c})
 	}
 	if conf.V6 {
@@ -73,7 +73,7 @@ func (l *lease) open() (*link, error) {
 	return openLink(l.d.o.HostPrefix+l.saved.Netns, l.saved.NetnsID, l.saved.IfName)
 }
 
-// acquire gets everything that the configuration asks for, or nothing.
+// acquire gets everything that the configuration requests, or nothing.
 func (l *lease) acquire(ctx context.Context) error {
 	link, err := l.open()
 	if err != nil {
@@ -104,7 +104,7 @@ func (l *lease) acquire(ctx context.Context) error {
 		err = l.complete()
 	}
 	if err == nil {
-		err = context.Cause(ctx) // nobody waits for it any more
+		err = context.Cause(ctx) // the caller has gone
 	}
 	if err != nil {
 		_ = l.giveBack(link)
@@ -119,7 +119,7 @@ func first(a, b error) error {
 	return b
 }
 
-// complete works out the result.
+// complete computes the result.
 func (l *lease) complete() error {
 	var all given
 	for _, p := range l.protocols {
@@ -152,7 +152,7 @@ func reachable(r *cni.Result, gw netip.Addr) bool {
 	return gw.IsLinkLocalUnicast() || slices.ContainsFunc(r.IPs, func(ip cni.IP) bool { return ip.Address.Contains(gw) })
 }
 
-// giveBack releases what is held.
+// giveBack releases the addresses.
 func (l *lease) giveBack(link *link) error {
 	var errs []error
 	for _, p := range l.protocols {

@@ -15,19 +15,19 @@ import (
 	"github.com/fairlead/fairlead/kernel/netns"
 )
 
-// errNobody is a message that no server answered in its time.
-var errNobody = errors.New("no answer") // a constant; nothing assigns it
+// errNobody is the error if no server answered in time.
+var errNobody = errors.New("no answer") // constant, never assigned
 
-// errGone is a namespace or interface that is not there any more.
-var errGone = errors.New("the interface is gone") // a constant; nothing assigns it
+// errGone is the error if the namespace or interface does not exist any more.
+var errGone = errors.New("the interface is gone") // constant, never assigned
 
-// refusal is a server's no to an address that this client had or wanted.
+// refusal is the error if a server rejects an address that this client has or requested.
 type refusal struct{ why string }
 
 func (r *refusal) Error() string { return r.why }
 
-// link is a container's interface, open for one exchange: nothing is held
-// between two, so that a namespace can end.
+// link is a container's interface, opened for one exchange. Nothing stays open between exchanges, so the namespace can
+// end.
 type link struct {
 	ns    *netns.Handle
 	name  string
@@ -36,7 +36,7 @@ type link struct {
 	up    bool
 }
 
-// openLink opens an interface in the namespace of an identity, see attach.NetnsID.
+// openLink opens an interface in the namespace with an ID, see attach.NetnsID.
 func openLink(path, id, ifname string) (*link, error) {
 	ns, err := netns.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -86,9 +86,8 @@ func (l *link) engine(f func(*kernel.Engine) error) error {
 	return f(e)
 }
 
-// prepare brings the interface up. For IPv6 it gets its link-local address
-// first, without waiting for who else may have it, and is told that routers are
-// this daemon's to listen to.
+// prepare brings the interface up. For IPv6 it first adds the link-local address without duplicate address detection,
+// and turns off the kernel's processing of router advertisements, because this daemon does it.
 func (l *link) prepare(v6 bool) error {
 	return l.engine(func(e *kernel.Engine) error {
 		var list kernel.Objects
@@ -107,7 +106,7 @@ func (l *link) prepare(v6 bool) error {
 		have, err := e.Addrs(kernel.Container, l.name)
 		for _, a := range have {
 			if a == own.Prefix {
-				// The kernel's own, which would wait for a second: in its place one that does not.
+				// Replace the kernel's own address, which waits a second for duplicate address detection.
 				_ = e.Remove(kernel.Objects{own})
 			}
 		}
@@ -125,19 +124,19 @@ func ignore(err, what error) error {
 	return err
 }
 
-// local is the link-local address, by RFC 4291, appendix A.
+// local returns the link-local address: RFC 4291, appendix A.
 func (l *link) local() netip.Addr {
 	return withMAC(netip.MustParsePrefix("fe80::/64"), l.mac)
 }
 
-// withMAC is the address in a /64 that a hardware address makes.
+// withMAC returns the address in a /64 that is derived from a MAC address.
 func withMAC(p netip.Prefix, mac net.HardwareAddr) netip.Addr {
 	a := p.Masked().Addr().As16()
 	copy(a[8:], []byte{mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]})
 	return netip.AddrFrom16(a)
 }
 
-// sleep waits, and tells whether the time passed before the context ended.
+// sleep waits, and reports whether the time passed before the context ended.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

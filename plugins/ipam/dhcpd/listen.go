@@ -8,11 +8,11 @@ import (
 	"strconv"
 )
 
-// firstInherited is the first file that systemd passes, sd_listen_fds(3).
+// firstInherited is the first file descriptor that systemd passes, sd_listen_fds(3).
 const firstInherited = 3
 
-// Listen is the daemon's socket: the one that systemd passed, or a new one at
-// the path. A path that nobody listens at is replaced.
+// Listen returns the daemon's socket: the one that systemd passed, or a new one at the path. It replaces a stale
+// socket.
 func (d *Daemon) Listen(getenv func(string) string) (net.Listener, error) {
 	n, err := inherited(getenv)
 	switch {
@@ -28,7 +28,7 @@ func (d *Daemon) Listen(getenv func(string) string) (net.Listener, error) {
 	return net.FileListener(f)
 }
 
-// inherited is how many sockets systemd passed to this very process.
+// inherited returns how many sockets systemd passed to this process.
 func inherited(getenv func(string) string) (int, error) {
 	fds, pid := getenv("LISTEN_FDS"), getenv("LISTEN_PID")
 	if fds == "" || pid != strconv.Itoa(os.Getpid()) {
@@ -41,7 +41,7 @@ func inherited(getenv func(string) string) (int, error) {
 	return n, nil
 }
 
-// listenUnix makes the daemon's socket; one that nobody listens at is replaced.
+// listenUnix creates the daemon's socket and replaces a stale one.
 func listenUnix(path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("make the socket's directory: %w", err)

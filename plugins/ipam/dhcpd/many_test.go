@@ -15,12 +15,12 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// manyVariable sets how many leases TestMany gets at once. A bridge holds 1,023
-// ports, so they are on two, one with dnsmasq, if they are few, and one with Kea.
+// manyVariable sets how many leases TestMany gets at once. A bridge has at most 1,023 ports, so the test uses two
+// bridges, one with dnsmasq (for few leases) and one with Kea.
 const manyVariable = "FAIRLEAD_LEASES"
 
-// TestMany: many leases at once from one daemon, each address once, renewed all
-// together, released all together, and no file left open.
+// TestMany gets many leases at once from one daemon. Each address must be unique. The test renews and releases all at
+// the same time, and checks that no file stays open.
 func TestMany(t *testing.T) {
 	count := 200
 	if s := os.Getenv(manyVariable); s != "" {
@@ -31,7 +31,7 @@ func TestMany(t *testing.T) {
 	}
 	kerneltest.Host(t)
 	a := dhcptest.New(t, "br0", "10.0.0.1/16")
-	if count > 400 { // dnsmasq writes all its leases at each change of one
+	if count > 400 { // dnsmasq rewrites all its leases after each change
 		a.Kea4(`"valid-lifetime": 3600, "subnet4": [{"subnet": "10.0.0.0/16", "pools": [{"pool": "10.0.1.0 - 10.0.200.0"}]}]`)
 	} else {
 		a.Dnsmasq("--dhcp-range=10.0.1.0,10.0.200.0,255.255.0.0,1h", "--quiet-dhcp")
@@ -42,7 +42,7 @@ func TestMany(t *testing.T) {
 	d.o.Log = nil
 	var all []Request
 	began := time.Now()
-	const each = 50 // interfaces of a container: namespaces are what costs most here
+	const each = 50 // interfaces per container, because namespaces are the slowest part of this test
 	for len(all) < count {
 		netns := kerneltest.Netns(t)
 		for i := 0; i < each && len(all) < count; i++ {
@@ -87,7 +87,7 @@ func TestMany(t *testing.T) {
 	together(t, d.all(""), func(l *lease) error {
 		p := l.protocols[0].(*v4)
 		l.mu.Lock()
-		p.Term.Renew = 0 // as if its time had come
+		p.Term.Renew = 0 // due now
 		l.mu.Unlock()
 		if err := l.attend(l.ctx, p); err != nil {
 			return err
@@ -109,7 +109,7 @@ func TestMany(t *testing.T) {
 	}
 }
 
-// together does all at the same time.
+// together runs a function for all elements at the same time.
 func together[T any](t *testing.T, all []T, do func(T) error) {
 	t.Helper()
 	var wg sync.WaitGroup

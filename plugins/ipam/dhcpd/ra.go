@@ -9,9 +9,9 @@ import (
 	"github.com/insomniacslk/dhcp/rfc1035label"
 )
 
-// advertisement is what a router says of its link. Source: RFC 4861, 4.2.
+// advertisement is a router advertisement. Source: RFC 4861, 4.2.
 type advertisement struct {
-	lifetime uint32 // seconds as a default router; 0: it is none
+	lifetime uint32 // seconds as a default router; 0: not a default router
 	prefixes []prefixInfo
 	routes   []routeInfo
 	dns      []netip.Addr
@@ -30,7 +30,7 @@ type routeInfo struct {
 	lifetime uint32 // seconds
 }
 
-// The types of messages, and of options in a router's advertisement.
+// These are the types of messages, and of options in a router advertisement.
 const (
 	routerSolicitation  = 133
 	routerAdvertisement = 134
@@ -42,9 +42,9 @@ const (
 	optDNSSL             = 31
 )
 
-var errNoAdvertisement = errors.New("no router's advertisement") // a constant; nothing assigns it
+var errNoAdvertisement = errors.New("no router's advertisement") // constant, never assigned
 
-// parseAdvertisement reads an ICMPv6 message, from its type on.
+// parseAdvertisement parses an ICMPv6 message, starting at its type.
 func parseAdvertisement(b []byte) (*advertisement, error) {
 	if len(b) < 16 || b[0] != routerAdvertisement || b[1] != 0 {
 		return nil, errNoAdvertisement
@@ -52,7 +52,7 @@ func parseAdvertisement(b []byte) (*advertisement, error) {
 	a := &advertisement{lifetime: uint32(binary.BigEndian.Uint16(b[6:]))}
 	for b = b[16:]; len(b) > 0; {
 		if len(b) < 8 || b[1] == 0 || len(b) < int(b[1])*8 {
-			return nil, errNoAdvertisement // RFC 4861, 4.6: then the whole counts for nothing
+			return nil, errNoAdvertisement // RFC 4861, 4.6: ignore the whole message
 		}
 		n := int(b[1]) * 8
 		a.option(b[0], b[:n])
@@ -61,7 +61,7 @@ func parseAdvertisement(b []byte) (*advertisement, error) {
 	return a, nil
 }
 
-// option reads one option, its type and length included.
+// option parses one option, including its type and length.
 func (a *advertisement) option(typ byte, b []byte) {
 	switch {
 	case typ == optPrefixInfo && len(b) == 32 && b[2] <= 128:
@@ -88,7 +88,7 @@ func (a *advertisement) option(typ byte, b []byte) {
 	}
 }
 
-// trimZeros drops the padding after the zero that ends the last name.
+// trimZeros removes the padding after the zero that ends the last name.
 func trimZeros(b []byte) []byte {
 	for len(b) > 1 && b[len(b)-1] == 0 && b[len(b)-2] == 0 {
 		b = b[:len(b)-1]
@@ -96,12 +96,12 @@ func trimZeros(b []byte) []byte {
 	return b
 }
 
-// solicitation asks routers to speak; the kernel adds the checksum.
+// solicitation returns a router solicitation. The kernel adds the checksum.
 func solicitation(mac []byte) []byte {
 	return append([]byte{routerSolicitation, 0, 0, 0, 0, 0, 0, 0, optSourceLinkAddress, 1}, mac...)
 }
 
-// lifetime is an uptime at which a number of seconds are over.
+// lifetime returns the uptime after a number of seconds.
 func lifetime(now time.Duration, seconds uint32) time.Duration {
 	if seconds == infinite {
 		return forever

@@ -13,14 +13,14 @@ import (
 	addr "github.com/fairlead/fairlead/plugins/ipam"
 )
 
-// advert is an advertisement with a lifetime and options.
+// advert returns an advertisement with a lifetime and options.
 func advert(lifetime byte, options ...[]byte) []byte {
 	b := []byte{routerAdvertisement, 0, 0, 0, 64, 0, 0, lifetime, 0, 0, 0, 0, 0, 0, 0, 0}
 	return append(b, slices.Concat(options...)...)
 }
 
-// prefixOption announces a /64 for a number of seconds; flags are 0x80 on the
-// link, 0x40 autonomous.
+// prefixOption returns an option that announces a /64 for some seconds. The flags are 0x80 (on-link) and 0x40
+// (autonomous).
 func prefixOption(text string, flags, seconds byte) []byte {
 	b := []byte{optPrefixInfo, 4, 64, flags, 0, 0, 0, seconds, 0, 0, 0, seconds, 0, 0, 0, 0}
 	return append(b, netip.MustParseAddr(text).AsSlice()...)
@@ -77,7 +77,7 @@ func testRouters() *routers {
 	return &routers{client: client{conf: &addr.DHCPConf{}, o: &Options{}, mu: &sync.Mutex{}}}
 }
 
-// TestHear: the first advertisement decides what there is, later ones how long.
+// TestHear checks that the first advertisement sets the configuration, and that later ones only change lifetimes.
 func TestHear(t *testing.T) {
 	t.Parallel()
 	p := testRouters()

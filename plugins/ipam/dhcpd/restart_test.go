@@ -11,8 +11,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// TestRestart: leases outlive the daemon; the next one takes up those whose
-// interface is there, and renews them.
+// TestRestart checks that leases survive the daemon. The next daemon continues and renews those whose interface exists.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -38,7 +37,7 @@ func TestRestart(t *testing.T) {
 	if err := os.WriteFile(d.o.Leases+"/torn.json", []byte(`{"boot": "`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	before := d.States()[len(all)-1].Expire // as last known
+	before := d.States()[len(all)-1].Expire // the last known time
 
 	d = start(t, Options{Leases: d.o.Leases})
 	defer d.Close()
@@ -53,7 +52,7 @@ func TestRestart(t *testing.T) {
 	d.release(t, all[0])
 }
 
-// TestRebooted: what another boot left is dropped.
+// TestRebooted checks that leases of another boot are dropped.
 func TestRebooted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -72,7 +71,7 @@ func TestRebooted(t *testing.T) {
 	}
 }
 
-// TestNamespaceEnds: the upkeep ends with the namespace, which it does not hold.
+// TestNamespaceEnds checks that the maintenance ends with the namespace, and does not keep it alive.
 func TestNamespaceEnds(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -86,7 +85,7 @@ func TestNamespaceEnds(t *testing.T) {
 	kerneltest.Gone(t, r.Netns)
 	eventually(t, "the upkeep to end", func() bool { return len(d.States()) == 0 })
 	eventually(t, "the kernel to end the namespace, and the link with it", func() bool {
-		return strings.Count(kerneltest.Run(t, "ip", "-o", "link", "show", "master", "br0"), "link-netnsid") == 1 // the servers'
+		return strings.Count(kerneltest.Run(t, "ip", "-o", "link", "show", "master", "br0"), "link-netnsid") == 1 // the server's link
 
 	})
 	d.release(t, r)
@@ -95,8 +94,7 @@ func TestNamespaceEnds(t *testing.T) {
 	}
 }
 
-// TestAnotherNamespace: an attachment that is made anew, its container having
-// been started again, gets its address again.
+// TestAnotherNamespace checks that an attachment gets its address again after a restart of its container.
 func TestAnotherNamespace(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -115,8 +113,8 @@ func TestAnotherNamespace(t *testing.T) {
 	}
 }
 
-// TestCallerLeaves: an ADD that nobody waits for any more leaves nothing, nor
-// does one that is met by a DEL; and a second ADD meanwhile is refused.
+// TestCallerLeaves checks that an ADD leaves nothing if its caller has gone or a DEL arrives. A second concurrent ADD
+// is rejected.
 func TestCallerLeaves(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -147,7 +145,7 @@ func TestCallerLeaves(t *testing.T) {
 	}
 }
 
-// TestNobody: what a person reads when there is no server, no interface, no namespace.
+// TestNobody checks the errors without a server, an interface or a namespace.
 func TestNobody(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)

@@ -11,37 +11,37 @@ import (
 	"github.com/fairlead/fairlead/kernel/packet"
 )
 
-// routers is what routers' advertisements gave. They are asked again while it
-// holds, and what they say no more, or take back, ends with its lifetime.
+// routers is the configuration from router advertisements. The daemon solicits routers regularly. What routers no
+// longer announce, or withdraw, ends with its lifetime.
 type routers struct {
 	client
 	Items []item
 	Term  term
 
-	DNS cni.DNS // of the last advertisement
+	DNS cni.DNS // from the last advertisement
 }
 
-// item is an address, a prefix on the link, or a route, and until when it holds.
+// item is an address, an on-link prefix or a route, with the end of its lifetime.
 type item struct {
-	Addr   netip.Prefix // an address of ours with its prefix length, or
-	OnLink netip.Prefix // a prefix on the link, or
-	Dst    netip.Prefix // a route
-	Via    netip.Addr   // by this router
+	Addr   netip.Prefix // an address of this client with its prefix length, or
+	OnLink netip.Prefix // an on-link prefix, or
+	Dst    netip.Prefix // the destination of a route
+	Via    netip.Addr   // through this router
 	Expire time.Duration
 }
 
-// sameAs tells whether both are one thing.
+// sameAs reports whether both are the same apart from the lifetime.
 func (i item) sameAs(o item) bool {
 	return i.Addr == o.Addr && i.OnLink == o.OnLink && i.Dst == o.Dst && i.Via == o.Via
 }
 
-// Routers are asked again at least so often, that what one takes back is seen.
+// askAgain is the longest time between solicitations, so that withdrawals are noticed.
 const askAgain = 10 * time.Minute
 
 func (p *routers) label() string { return "router advertisement" }
 func (p *routers) term() *term   { return &p.Term }
 
-// acquire asks for an advertisement until one says something that can be used.
+// acquire solicits routers until a usable advertisement arrives.
 func (p *routers) acquire(ctx context.Context, l *link) error {
 	s, err := packet.OpenICMP6(l.ns, l.index, routerAdvertisement)
 	if err != nil {
@@ -70,7 +70,7 @@ func (p *routers) acquire(ctx context.Context, l *link) error {
 	return fmt.Errorf("no router answers on %s: %w", l.name, errors.Join(last, context.Cause(ctx)))
 }
 
-// listen waits for an advertisement that has a use.
+// listen waits for a usable advertisement.
 func (p *routers) listen(ctx context.Context, s *packet.Socket, l *link, b []byte, until time.Time) bool {
 	for {
 		n, from, err := s.Receive(ctx, b, until)
@@ -92,8 +92,8 @@ func (p *routers) renew(ctx context.Context, l *link, _ bool) error {
 
 func (p *routers) release(context.Context, *link) error { return nil }
 
-// hear takes an advertisement in and tells whether it has a use. The first
-// decides what there is; later ones how long.
+// hear processes an advertisement and reports whether it was usable. The first one sets the configuration, and later
+// ones only change lifetimes.
 func (p *routers) hear(now time.Duration, a *advertisement, from netip.Addr, l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

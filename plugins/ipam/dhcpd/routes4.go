@@ -12,13 +12,13 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// routes4 are the routes of an acknowledgement. With classless ones routers and
-// static routes count for nothing (RFC 3442).
+// routes4 returns the routes of an acknowledgement. If it has classless routes, the router and static route options are
+// ignored (RFC 3442).
 func routes4(m *dhcpv4.DHCPv4, priority int) (out []cni.Route) {
 	add := func(dst netip.Prefix, gw netip.Addr) {
 		r := cni.Route{Dst: dst, GW: gw, Priority: priority}
 		if !gw.IsValid() || gw.IsUnspecified() {
-			scope := kernel.ScopeLink // to have no gateway
+			scope := kernel.ScopeLink // for a route without a gateway
 			r.GW, r.Scope = netip.Addr{}, &scope
 		}
 		out = append(out, r)
@@ -43,9 +43,8 @@ type route4 struct {
 	gw  netip.Addr
 }
 
-// parseClassless reads option 121: of each route the length of its prefix, as
-// many bytes of it as that needs, and the router. One that is spoiled counts
-// for nothing as a whole.
+// parseClassless parses option 121. Each route has a prefix length, the significant bytes of the prefix, and the
+// router. A malformed option is ignored as a whole.
 func parseClassless(b []byte) (out []route4, ok bool) {
 	for len(b) > 0 {
 		bits := int(b[0])
@@ -63,8 +62,8 @@ func parseClassless(b []byte) (out []route4, ok bool) {
 	return out, len(out) > 0
 }
 
-// parseStatic reads option 33: pairs of destination and router. A destination
-// that is a network of its class is one, another a host (RFC 2132, 5.8).
+// parseStatic parses option 33, which contains pairs of destination and router. The destination is a classful network,
+// or else a host (RFC 2132, 5.8).
 func parseStatic(b []byte) (out []route4) {
 	for ; len(b) >= 8; b = b[8:] {
 		dst := netip.AddrFrom4([4]byte(b))

@@ -13,28 +13,28 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// service is the methods that a caller may call, under the reference's names:
-// Allocate and Release are its, the others ours.
+// service has the methods that a caller may call. Allocate and Release are the reference daemon's. The others are
+// Fairlead's.
 type service struct {
 	d   *Daemon
-	ctx context.Context // the caller's
+	ctx context.Context // the caller's context
 }
 
-// CmdArgs is the argument of every method; the names of its fields are the wire's.
+// CmdArgs is the argument of every method. Its field names are part of the wire format.
 type CmdArgs struct {
 	ContainerID, Netns, IfName, Args, Path string
 	StdinData                              []byte
-	Began                                  int64 // of GC: when it began, in nanoseconds since the machine started
+	Began                                  int64 // for GC: its start, in nanoseconds since boot
 }
 
 func (a *CmdArgs) request() Request {
 	return Request{a.ContainerID, a.Netns, a.IfName, a.Args, a.StdinData}
 }
 
-// Nothing is the value of a method that yields none.
+// Nothing is the empty reply.
 type Nothing struct{}
 
-// Allocate gets an attachment its addresses.
+// Allocate gets a lease for an attachment.
 func (s *service) Allocate(a *CmdArgs, out *Result) error {
 	r, err := s.d.Allocate(s.ctx, a.request())
 	if err == nil {
@@ -43,7 +43,7 @@ func (s *service) Allocate(a *CmdArgs, out *Result) error {
 	return err
 }
 
-// Release gives back what an attachment holds; nothing is success.
+// Release releases the lease of an attachment. A missing lease is not an error.
 func (s *service) Release(a *CmdArgs, _ *Nothing) error {
 	l, err := s.d.find(a.request())
 	if err != nil || l == nil {
@@ -52,7 +52,7 @@ func (s *service) Release(a *CmdArgs, _ *Nothing) error {
 	return s.d.end(l)
 }
 
-// Check is an error unless the attachment holds what it was given.
+// Check returns an error unless the attachment's lease is valid.
 func (s *service) Check(a *CmdArgs, _ *Nothing) error {
 	l, err := s.d.find(a.request())
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *service) Check(a *CmdArgs, _ *Nothing) error {
 	return nil
 }
 
-// Status is an error if a lease of the network is lost.
+// Status returns an error if a lease of the network is lost.
 func (s *service) Status(a *CmdArgs, _ *Nothing) error {
 	network, err := networkOf(a.StdinData)
 	if err != nil {
@@ -88,8 +88,7 @@ func (s *service) Status(a *CmdArgs, _ *Nothing) error {
 	return fmt.Errorf("%d leases are lost; of %s", len(lost), lost[0])
 }
 
-// GC gives back what no valid attachment of the network holds, but nothing
-// that was got since the collection began.
+// GC releases the leases of the network without a valid attachment, except those acquired since the collection began.
 func (s *service) GC(a *CmdArgs, _ *Nothing) error {
 	var c cni.PluginConf
 	if err := cni.Decode(a.StdinData, &c); err != nil {
@@ -105,13 +104,13 @@ func (s *service) GC(a *CmdArgs, _ *Nothing) error {
 	return errors.Join(errs...)
 }
 
-// List yields the state of every lease as JSON, see State.
+// List returns the state of every lease as JSON, see State.
 func (s *service) List(_ *CmdArgs, out *[]byte) (err error) {
 	*out, err = json.Marshal(s.d.States())
 	return err
 }
 
-// all are the leases of a network, in order; of all networks if it is "".
+// all returns the leases of a network in order; "" means all networks.
 func (d *Daemon) all(network string) []*lease {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -125,8 +124,8 @@ func (d *Daemon) all(network string) []*lease {
 	return out
 }
 
-// Result is a result as the wire has it: that of specification 1.0.0 and later,
-// with the names and types of the reference's library.
+// Result is a result in the wire format: that of specification 1.0.0 and later, with the names and types of the
+// reference library.
 type Result struct {
 	CNIVersion string
 	IPs        []*IPConfig

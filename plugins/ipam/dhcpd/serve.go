@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Serve answers callers until the context ends, then closes the listener, and
-// waits for those that are being served: their ADDs end with an error.
+// Serve serves callers until the context ends. Then it closes the listener and waits for running requests, whose ADDs
+// fail.
 func (d *Daemon) Serve(ctx context.Context, l net.Listener) error {
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
 	var callers sync.WaitGroup
@@ -26,7 +26,7 @@ func (d *Daemon) Serve(ctx context.Context, l net.Listener) error {
 		}
 		var passing net.Error
 		if errors.As(err, &passing) && !errors.Is(err, net.ErrClosed) {
-			d.log("accept: %v", err) // too many open files, say
+			d.log("accept: %v", err) // for example, too many open files
 			sleep(ctx, 100*time.Millisecond)
 			continue
 		}
@@ -37,11 +37,11 @@ func (d *Daemon) Serve(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// helloTime is how long a caller may take to say what it wants to speak.
+// helloTime limits how long a caller may take to send CONNECT.
 const helloTime = 10 * time.Second
 
-// serve speaks with one caller, as net/rpc does over HTTP: after CONNECT come
-// requests in gob. When the caller goes, what it waits for ends.
+// serve serves one caller with net/rpc over HTTP: CONNECT, then requests in gob. When the caller disconnects, its
+// requests are cancelled.
 func (d *Daemon) serve(ctx context.Context, conn net.Conn) {
 	defer conn.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -68,7 +68,7 @@ func (d *Daemon) serve(ctx context.Context, conn net.Conn) {
 	s.ServeConn(&caller{conn, r, cancel})
 }
 
-// hello reads the caller's CONNECT and what follows up to an empty line.
+// hello reads the caller's CONNECT and its headers.
 func hello(r *bufio.Reader) error {
 	line, err := r.ReadString('\n')
 	if err == nil && !strings.HasPrefix(line, "CONNECT "+rpc.DefaultRPCPath) {
@@ -83,14 +83,14 @@ func hello(r *bufio.Reader) error {
 	return err
 }
 
-// caller is a connection whose end is noticed while its request is served.
+// caller is a connection that detects a disconnect while its request is served.
 type caller struct {
 	net.Conn
 	r      *bufio.Reader
 	cancel context.CancelCauseFunc
 }
 
-var errLeft = errors.New("the plugin that asked has gone") // a constant; nothing assigns it
+var errLeft = errors.New("the plugin that asked has gone") // constant, never assigned
 
 func (c *caller) Read(b []byte) (int, error) {
 	n, err := c.r.Read(b)

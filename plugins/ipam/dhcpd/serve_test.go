@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// served is a daemon at a socket; stop ends it as SIGTERM does.
+// served returns a daemon on a socket. stop ends it as SIGTERM does.
 func served(t *testing.T, o Options) (d *Daemon, socket string, stop func()) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "s")
@@ -52,7 +52,7 @@ func dial(t *testing.T, socket string) *rpc.Client {
 	return c
 }
 
-// theirArgs and theirResult are what the reference's plugin has on the wire.
+// theirArgs and theirResult are the reference plugin's wire types.
 type theirArgs struct {
 	ContainerID, Netns, IfName, Args, Path, NetnsOverride string
 	StdinData                                             []byte
@@ -73,7 +73,7 @@ type theirResult struct {
 	}
 }
 
-// TestServe: the reference's side of the wire, by the library it uses.
+// TestServe talks to the daemon with the RPC library that the reference plugin uses.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -109,8 +109,8 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestLeaving: a plugin that is killed while it waits, over the socket; a
-// daemon that is told to end meanwhile; and a caller that speaks otherwise.
+// TestLeaving covers, over the socket, a plugin that is killed while it waits, a daemon that is stopped meanwhile, and
+// a caller with another protocol.
 func TestLeaving(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -148,7 +148,7 @@ func TestLeaving(t *testing.T) {
 	}
 }
 
-// TestMacvlan: an interface that shares its parent with others.
+// TestMacvlan checks an interface that shares its parent with others.
 func TestMacvlan(t *testing.T) {
 	kerneltest.Needs(t, "macvlan")
 	t.Parallel()

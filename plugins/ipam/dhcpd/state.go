@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// State is what a lease is, for people and programs that look.
+// State is the state of a lease, for administrators and programs.
 type State struct {
 	Network   string    `json:"network"`
 	Container string    `json:"container"`
@@ -13,13 +13,13 @@ type State struct {
 	Addresses []string  `json:"addresses"`
 	State     string    `json:"state"` // "waiting", "held" or "lost"
 	Lost      string    `json:"lost,omitempty"`
-	Renew     time.Time `json:"renew,omitzero"` // the next time; zero: never
+	Renew     time.Time `json:"renew,omitzero"` // next renewal; zero: never
 	Expire    time.Time `json:"expire,omitzero"`
 }
 
-// States are the states of all leases, in order.
+// States returns the states of all leases, in order.
 func (d *Daemon) States() []State {
-	out := []State{} // not null in JSON
+	out := []State{} // so that JSON has no null
 	for _, l := range d.all("") {
 		out = append(out, l.state())
 	}
@@ -48,7 +48,7 @@ func (l *lease) state() State {
 	return s
 }
 
-// clock is the time of day of an uptime.
+// clock converts an uptime to a time of day.
 func clock(at time.Duration) time.Time {
 	if at == forever {
 		return time.Time{}

@@ -14,11 +14,11 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// errExist is an object that is there already.
-var errExist = os.ErrExist // a constant; nothing assigns it
+// errExist is the error if an object exists already.
+var errExist = os.ErrExist // constant, never assigned
 
-// saved is what a lease is written down as. It is worth nothing after a reboot,
-// which no namespace survives: servers remember who had which address.
+// saved is the stored form of a lease. It is useless after a reboot, because no namespace survives and servers remember
+// their clients' addresses.
 type saved struct {
 	Boot        string        `json:"boot"`
 	Network     string        `json:"network"`
@@ -26,9 +26,9 @@ type saved struct {
 	IfName      string        `json:"ifname"`
 	Netns       string        `json:"netns"`
 	NetnsID     string        `json:"netnsID"`
-	Created     time.Duration `json:"created"` // since the machine started
+	Created     time.Duration `json:"created"` // since boot
 	Args        string        `json:"args,omitempty"`
-	Stdin       []byte        `json:"stdin"` // the configuration as ADD got it
+	Stdin       []byte        `json:"stdin"` // configuration from ADD
 
 	V4      *v4      `json:"v4,omitempty"`
 	V6      *v6      `json:"v6,omitempty"`
@@ -39,14 +39,14 @@ func (s *saved) owner() kernel.Owner {
 	return kernel.Owner{Network: s.Network, ContainerID: s.ContainerID, IfName: s.IfName}
 }
 
-// store is the directory of leases, of one daemon at a time.
+// store is the directory of leases. Only one daemon uses it at a time.
 type store struct {
 	dir  string
 	boot string
 	lock *os.File
 }
 
-// openStore takes a directory for this daemon.
+// openStore opens a directory and locks it for this daemon.
 func openStore(dir string) (*store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the directory of leases: %w", err)
@@ -65,7 +65,7 @@ func openStore(dir string) (*store, error) {
 
 func (s *store) close() { _ = s.lock.Close() }
 
-// file is the path of a lease. A name of a length that fits no file is a hash.
+// file returns the path of a lease. A hash replaces a name that is too long for a file.
 func (s *store) file(o kernel.Owner) string {
 	name := o.Network + "," + o.ContainerID + "," + o.IfName
 	if len(name) > 200 {
@@ -74,7 +74,7 @@ func (s *store) file(o kernel.Owner) string {
 	return filepath.Join(s.dir, name+".json")
 }
 
-// write stores a lease as a whole.
+// write stores a lease atomically.
 func (s *store) write(v *saved) error {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -99,7 +99,7 @@ func (s *store) remove(o kernel.Owner) error {
 	return err
 }
 
-// list reads every lease of this boot; what else is there is removed.
+// list reads every lease of this boot and removes everything else.
 func (s *store) list() ([]saved, error) {
 	files, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -122,7 +122,7 @@ func (s *store) list() ([]saved, error) {
 	return out, nil
 }
 
-// save writes the lease down as it is.
+// save stores the lease's current state.
 func (l *lease) save() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,7 +143,7 @@ func (l *lease) save() error {
 	return l.d.store.write(&v)
 }
 
-// load makes a lease of what was written down.
+// load restores a lease from its stored form.
 func (d *Daemon) load(v saved) (*lease, error) {
 	l, err := d.newLease(v)
 	if err != nil {

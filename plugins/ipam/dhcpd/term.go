@@ -9,21 +9,21 @@ import (
 	"github.com/fairlead/fairlead/ipam"
 )
 
-// term is how long what a network gave holds. All are times since the machine
-// started, which nobody can set, suspension included.
+// term is how long a configuration is valid. All times are since boot, including suspension, so changes of the clock do
+// not affect them.
 type term struct {
 	Renew, Rebind, Expire time.Duration
-	Refused               string // the server took it back, in its words; "": it did not
+	Refused               string // the server's message when it took the address back, or ""
 }
 
-// forever is when a lease without an end ends.
+// forever is the expiry of an infinite lease.
 const forever = time.Duration(1<<63 - 1)
 
-// infinite is a lifetime without end as both protocols have it, in seconds.
+// infinite is an infinite lifetime in both protocols, in seconds.
 const infinite = 0xffffffff
 
-// newTerm begins a term with lengths in seconds as a server gave them; a zero
-// one, or one out of order, is as the RFCs say by default.
+// newTerm starts a term with lengths from a server, in seconds. Lengths that are zero or out of order get the RFCs'
+// defaults.
 func newTerm(now time.Duration, renew, rebind, valid uint32, defaultRebind float64) term {
 	if valid == infinite {
 		return term{Renew: forever, Rebind: forever, Expire: forever}
@@ -39,10 +39,10 @@ func newTerm(now time.Duration, renew, rebind, valid uint32, defaultRebind float
 	return t
 }
 
-// over tells whether it holds no more.
+// over reports whether the term has ended.
 func (t *term) over(now time.Duration) bool { return t.Refused != "" || now >= t.Expire }
 
-// phase is what is to be done with a term at a time.
+// phase is what a lease does at a time.
 type phase int
 
 const (
@@ -64,9 +64,8 @@ func (t *term) phase(now time.Duration) phase {
 	return resting
 }
 
-// next is when something is to be done, after a try at now that failed if
-// tried. Source: RFC 2131, 4.4.5: half of what remains of the phase, but the
-// least pause is shorter for leases that are.
+// next returns when the next action is due. If tried, an attempt at now has failed, and the next one follows after half
+// of the remaining phase (RFC 2131, 4.4.5). The minimum pause is shorter for short leases.
 func (t *term) next(now time.Duration, tried bool) time.Duration {
 	end := t.Renew
 	switch t.phase(now) {
@@ -87,12 +86,11 @@ func (t *term) next(now time.Duration, tried bool) time.Duration {
 	return min(end, now+max(least, (end-now)/2))
 }
 
-// backoff are the pauses between messages that nobody answers: each twice the
-// last, up to a greatest, and a tenth more or less, so that thousands of
-// clients do not speak in step.
+// backoff computes the pauses between unanswered messages. Each is twice the last, up to a maximum, with 10% jitter, so
+// that thousands of clients do not send in step.
 type backoff struct{ pause, greatest time.Duration }
 
-const firstPause = 250 * time.Millisecond // a bridge's port may be deaf for as long
+const firstPause = 250 * time.Millisecond // a new bridge port may drop packets for that long
 
 func newBackoff(greatest time.Duration) *backoff {
 	return &backoff{min(firstPause, greatest), greatest}
@@ -104,19 +102,18 @@ func (b *backoff) next() time.Duration {
 	return p + time.Duration((rand.Float64()-0.5)*0.2*float64(p))
 }
 
-// air bounds how many messages wait for an answer at the same time. A bridge
-// hands each to every port: thousands at once would be in their own way, and be
-// sent again before the first was heard.
+// air limits how many messages wait for an answer at the same time. A bridge floods each message to every port.
+// Thousands at once would delay each other and be resent before the first was delivered.
 type air struct{ slots chan struct{} }
 
-// onAir is how many may wait, fresh how long one counts as waiting: one that no
-// server answers must not keep others quiet.
+// onAir is the maximum of waiting messages. fresh is how long a message counts as waiting, so that one without an
+// answer does not block others.
 const (
 	onAir = 64
 	fresh = 250 * time.Millisecond
 )
 
-// take waits for a slot, which is free again when it is given back, or soon.
+// take waits for a slot. The slot is free again after giveBack, or after fresh at the latest.
 func (a *air) take(ctx context.Context) (giveBack func(), err error) {
 	select {
 	case a.slots <- struct{}{}:

@@ -33,7 +33,7 @@ func TestTerm(t *testing.T) {
 	}
 }
 
-// TestPhases: a try at each of a lease's times, and the next after one that failed.
+// TestPhases checks an attempt in each phase of a lease, and when the next follows after a failure.
 func TestPhases(t *testing.T) {
 	t.Parallel()
 	lease := newTerm(0, 0, 0, 3600, 0.875)
@@ -48,7 +48,7 @@ func TestPhases(t *testing.T) {
 		{lease, 0, false, resting, 1800},
 		{lease, 1800, false, renewing, 1800},
 		{lease, 1800, true, renewing, 1800 + 675},
-		{lease, 3140, true, renewing, 3150}, // no longer than to the next phase
+		{lease, 3140, true, renewing, 3150}, // not beyond the next phase
 		{lease, 3150, false, rebinding, 3150},
 		{lease, 3150, true, rebinding, 3375},
 		{lease, 3590, true, rebinding, 3600},
@@ -76,7 +76,7 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// TestAir: no more than there are slots wait, but an old one counts no more.
+// TestAir checks that waiting messages are limited to the slots, and that an old one does not count.
 func TestAir(t *testing.T) {
 	t.Parallel()
 	a := &air{make(chan struct{}, 1)}
@@ -93,14 +93,14 @@ func TestAir(t *testing.T) {
 	if _, err := a.take(context.Background()); err != nil || time.Since(began) < fresh/2 {
 		t.Errorf("after %v: %v", time.Since(began), err)
 	}
-	heard() // late, and twice: the slot is another's by now
+	heard() // late and repeated: another message has the slot now
 	heard()
 	if len(a.slots) != 1 {
 		t.Error("the slot of another was given back")
 	}
 }
 
-// TestGivenResult: of a DHCPv6 address the routers tell prefix and gateway.
+// TestGivenResult checks that router advertisements provide the prefix length and gateway of a DHCPv6 address.
 func TestGivenResult(t *testing.T) {
 	t.Parallel()
 	var all given

@@ -15,26 +15,26 @@ import (
 	addr "github.com/fairlead/fairlead/plugins/ipam"
 )
 
-// v4 is a DHCPv4 client. Its exported fields are what it remembers.
+// v4 is a DHCPv4 client. Its exported fields are stored.
 type v4 struct {
 	client
-	ACK    []byte // the server's last
+	ACK    []byte // the server's last acknowledgement
 	Server net.HardwareAddr
 	Term   term
 }
 
-// client is what every protocol is told.
+// client holds what every protocol needs.
 type client struct {
 	id   string // container/network/interface
 	conf *addr.DHCPConf
 	o    *Options
-	mu   *sync.Mutex // the lease's: held for every change that others may see
+	mu   *sync.Mutex // the lease's: held for every change that other goroutines may see
 }
 
 func (p *v4) label() string { return "DHCPv4" }
 func (p *v4) term() *term   { return &p.Term }
 
-// reply is the server's last, nil before the first.
+// reply returns the server's last acknowledgement, or nil before the first.
 func (p *v4) reply() *dhcpv4.DHCPv4 {
 	m, err := dhcpv4.FromBytes(p.ACK)
 	if err != nil {
@@ -43,7 +43,7 @@ func (p *v4) reply() *dhcpv4.DHCPv4 {
 	return m
 }
 
-// acquire gets an address; after one was lost only that one.
+// acquire gets an address. After a loss it accepts only the same one.
 func (p *v4) acquire(ctx context.Context, l *link) error {
 	x, err := p.begin(l)
 	if err != nil {
@@ -58,11 +58,11 @@ func (p *v4) acquire(ctx context.Context, l *link) error {
 		if err = x.request(ctx, offer); err == nil || ctx.Err() != nil {
 			return err
 		}
-		sleep(ctx, firstPause) // refused, or the server went away: from the start
+		sleep(ctx, firstPause) // rejected, or the server stopped answering: start over
 	}
 }
 
-// renew asks the server, or any server, for more time.
+// renew asks the server, or with rebind any server, to extend the lease.
 func (p *v4) renew(ctx context.Context, l *link, rebind bool) error {
 	x, err := p.begin(l)
 	if err != nil {
@@ -78,7 +78,7 @@ func (p *v4) renew(ctx context.Context, l *link, rebind bool) error {
 	return x.confirm(ctx, x.message(dhcpv4.MessageTypeRequest, own.ip), own, to, time.Now().Add(p.o.Timeout), own.ip)
 }
 
-// release gives the address back; nobody answers that.
+// release releases the address. Servers do not acknowledge this.
 func (p *v4) release(_ context.Context, l *link) error {
 	last := p.reply()
 	if last == nil || p.Term.over(uptime()) {
@@ -110,7 +110,7 @@ func serverOf(m *dhcpv4.DHCPv4) netip.Addr {
 	return a
 }
 
-// address is the one that was given.
+// address returns the assigned address.
 func (p *v4) address() netip.Addr { return yours(p.reply()) }
 
 func (p *v4) valid(now time.Duration) given {

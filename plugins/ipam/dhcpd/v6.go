@@ -16,20 +16,20 @@ import (
 	"github.com/fairlead/fairlead/kernel/packet"
 )
 
-// The ports and the servers' group of DHCPv6.
+// These are the ports and the servers' multicast group of DHCPv6.
 const (
 	clientPort6 = 546
 	serverPort6 = 547
 	servers6    = "ff02::1:2"
 )
 
-// releaseWait is how long a release waits to be acknowledged.
+// releaseWait is how long a release waits for its acknowledgement.
 const releaseWait = time.Second
 
 // v6 is a DHCPv6 client for one address (IA_NA).
 type v6 struct {
 	client
-	Reply []byte // the server's last
+	Reply []byte // the server's last reply
 	Term  term
 }
 
@@ -44,8 +44,7 @@ func (p *v6) reply() *dhcpv6.Message {
 	return m
 }
 
-// duid identifies the attachment to servers, the same after every restart: a
-// UUID (RFC 6355) derived from its name.
+// duid returns the attachment's DUID, the same after every restart: a UUID (RFC 6355) derived from its name.
 func duid(id string) *dhcpv6.DUIDUUID {
 	d := &dhcpv6.DUIDUUID{}
 	raw, _ := hex.DecodeString(kernel.Owner{Network: "duid", ContainerID: id}.Hash()[:32])
@@ -53,10 +52,10 @@ func duid(id string) *dhcpv6.DUIDUUID {
 	return d
 }
 
-// iaid is the number of the one identity association of an attachment.
+// iaid returns the ID of an attachment's only identity association.
 func iaid() [4]byte { return [4]byte{0, 0, 0, 1} }
 
-// message begins a message; had is an address to ask for, or zero.
+// message starts a message; had is an address to request, or zero.
 func (p *v6) message(typ dhcpv6.MessageType, server dhcpv6.DUID, had netip.Addr) *dhcpv6.Message {
 	m := &dhcpv6.Message{MessageType: typ}
 	m.AddOption(dhcpv6.OptClientID(duid(p.id)))
@@ -74,7 +73,7 @@ func (p *v6) message(typ dhcpv6.MessageType, server dhcpv6.DUID, had netip.Addr)
 	return m
 }
 
-// acquire gets an address; after one was lost only that one.
+// acquire gets an address. After a loss it accepts only the same one.
 func (p *v6) acquire(ctx context.Context, l *link) error {
 	had := p.address()
 	for {
@@ -93,7 +92,7 @@ func (p *v6) acquire(ctx context.Context, l *link) error {
 	}
 }
 
-// renew asks the server, or any server, for more time.
+// renew asks the server, or with rebind any server, to extend the lease.
 func (p *v6) renew(ctx context.Context, l *link, rebind bool) error {
 	server, typ := p.reply().Options.ServerID(), dhcpv6.MessageTypeRenew
 	if rebind {
@@ -102,7 +101,7 @@ func (p *v6) renew(ctx context.Context, l *link, rebind bool) error {
 	return p.confirm(ctx, l, p.message(typ, server, p.address()), p.address())
 }
 
-// confirm sends a message and notes what the server replies.
+// confirm sends a message and stores the server's reply.
 func (p *v6) confirm(ctx context.Context, l *link, m *dhcpv6.Message, want netip.Addr) error {
 	reply, err := p.ask(ctx, l, m, time.Now().Add(p.o.Timeout), func(m *dhcpv6.Message) bool {
 		return m.MessageType == dhcpv6.MessageTypeReply && m.Options.ServerID() != nil
@@ -124,7 +123,7 @@ func (p *v6) confirm(ctx context.Context, l *link, m *dhcpv6.Message, want netip
 	return nil
 }
 
-// release gives the address back.
+// release releases the address.
 func (p *v6) release(ctx context.Context, l *link) error {
 	last := p.reply()
 	if last == nil || p.Term.over(uptime()) {
@@ -135,8 +134,7 @@ func (p *v6) release(ctx context.Context, l *link) error {
 	return err
 }
 
-// ask sends a message until an answer is accepted, the context ends, or the
-// time has come (zero: never).
+// ask sends a message repeatedly until it accepts an answer, the context ends, or until is reached (zero: never).
 func (p *v6) ask(ctx context.Context, l *link, m *dhcpv6.Message, until time.Time, accept func(*dhcpv6.Message) bool) (*dhcpv6.Message, error) {
 	xid, err := dhcpv6.GenerateTransactionID()
 	if err != nil {
@@ -162,7 +160,7 @@ func (p *v6) ask(ctx context.Context, l *link, m *dhcpv6.Message, until time.Tim
 			return got, nil
 		}
 		if time.Now().Before(wait) {
-			sleep(ctx, time.Until(wait)) // it could not be sent: the address is not ready, or the link down
+			sleep(ctx, time.Until(wait)) // sending failed: the address is not ready, or the link is down
 		}
 	}
 	if ctx.Err() != nil {
@@ -201,7 +199,7 @@ func sameDUID(a, b dhcpv6.DUID) bool {
 	return a != nil && slices.Equal(a.ToBytes(), b.ToBytes())
 }
 
-// address6 is the address that a message gives for a time; zero if none.
+// address6 returns the address with a lifetime in a message, or zero.
 func address6(m *dhcpv6.Message) (a netip.Addr) {
 	if m == nil {
 		return a
@@ -220,7 +218,7 @@ func address6(m *dhcpv6.Message) (a netip.Addr) {
 	return a
 }
 
-// status6 is why a message gives no address.
+// status6 returns the reason why a message contains no address.
 func status6(m *dhcpv6.Message) string {
 	s := m.Options.Status()
 	if ia := m.Options.OneIANA(); ia != nil && ia.Options.Status() != nil {

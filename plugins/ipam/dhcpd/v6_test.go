@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// TestV6Stateful: an address by DHCPv6, the length of its prefix and the default
-// route by the router's advertisement, beside one by DHCPv4.
+// TestV6Stateful gets an address by DHCPv6, with the prefix length and the default route from the router advertisement,
+// and another address by DHCPv4.
 func TestV6Stateful(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -58,7 +58,7 @@ func TestV6Stateful(t *testing.T) {
 	})
 }
 
-// TestSLAAC: an address by a router's advertisement alone.
+// TestSLAAC gets an address from a router advertisement alone.
 func TestSLAAC(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -76,7 +76,7 @@ func TestSLAAC(t *testing.T) {
 	d.release(t, r)
 }
 
-// TestV6Upkeep: renewed by Kea, lost when it is silent, got again, released.
+// TestV6Upkeep renews an address at Kea, loses it when Kea stops, gets it again, and releases it.
 func TestV6Upkeep(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)

@@ -1,6 +1,5 @@
-// Package otlpjson exports OpenTelemetry's spans as OTLP's JSON, to a file that a
-// collector's otlpjsonfile receiver reads, or by HTTP to any collector. It is here
-// because the exporter of OpenTelemetry itself links gRPC and all of protobuf.
+// Package otlpjson exports OpenTelemetry spans as OTLP JSON, to a file for a collector's otlpjsonfile receiver, or over
+// HTTP to any collector. OpenTelemetry's own exporter would link gRPC and all of protobuf.
 //
 // Source: OTLP 1.9.0, "JSON Protobuf Encoding" and "OTLP/HTTP Request".
 package otlpjson
@@ -28,14 +27,14 @@ type Exporter struct {
 
 var _ sdk.SpanExporter = (*Exporter)(nil)
 
-// File appends to a file, a line a request.
+// File returns an exporter that appends to a file, one line per request.
 func File(path string) *Exporter {
 	return &Exporter{func(_ context.Context, request []byte) error {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 		if err != nil {
 			return fmt.Errorf("export spans: %w", err)
 		}
-		_, err = f.Write(append(request, '\n')) // one write: processes may share the file
+		_, err = f.Write(append(request, '\n')) // a single write, because processes may share the file
 		if err2 := f.Close(); err == nil {
 			err = err2
 		}
@@ -46,10 +45,10 @@ func File(path string) *Exporter {
 	}}
 }
 
-// sendTime bounds one request by HTTP: who sets up a pod does not wait for long.
+// sendTime limits one HTTP request, so that a slow collector does not delay pods for long.
 const sendTime = 5 * time.Second
 
-// HTTP posts to a URL, such as http://127.0.0.1:4318/v1/traces, with more headers.
+// HTTP returns an exporter that posts to a URL, such as http://127.0.0.1:4318/v1/traces, with additional headers.
 func HTTP(url string, headers map[string]string) *Exporter {
 	client := &http.Client{Timeout: sendTime}
 	return &Exporter{func(ctx context.Context, request []byte) error {
@@ -67,7 +66,7 @@ func HTTP(url string, headers map[string]string) *Exporter {
 		}
 		defer resp.Body.Close()
 		if resp.StatusCode/100 != 2 {
-			said, _ := io.ReadAll(io.LimitReader(resp.Body, 200)) // for people
+			said, _ := io.ReadAll(io.LimitReader(resp.Body, 200)) // for the error message
 			return fmt.Errorf("export spans to %s: %s: %s", url, resp.Status, said)
 		}
 		return nil
@@ -86,7 +85,7 @@ func (e *Exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 	return e.send(ctx, raw)
 }
 
-// Shutdown implements trace.SpanExporter: nothing is kept.
+// Shutdown implements trace.SpanExporter. It does nothing, because nothing is buffered.
 func (e *Exporter) Shutdown(context.Context) error { return nil }
 
 type (
@@ -115,7 +114,7 @@ type (
 		TraceState   string     `json:"traceState,omitempty"`
 		Name         string     `json:"name"`
 		Kind         int        `json:"kind"`
-		Start        string     `json:"startTimeUnixNano"` // 64-bit numbers are strings in protobuf's JSON
+		Start        string     `json:"startTimeUnixNano"` // protobuf's JSON has 64-bit numbers as strings
 		End          string     `json:"endTimeUnixNano"`
 		Attributes   []keyValue `json:"attributes,omitempty"`
 		Status       status     `json:"status"`
@@ -136,7 +135,7 @@ type (
 	}
 )
 
-// encode is a request; all spans of a process have one resource.
+// encode returns a request. All spans of a process have one resource.
 func encode(spans []sdk.ReadOnlySpan) request {
 	byScope := map[scope]int{}
 	rs := resourceSpans{Resource: resource{pairs(spans[0].Resource().Attributes())}}
@@ -161,7 +160,7 @@ func encodeSpan(s sdk.ReadOnlySpan) span {
 	if s.Parent().HasSpanID() {
 		out.ParentSpanID = s.Parent().SpanID().String()
 	}
-	switch s.Status().Code { // OTLP counts them in another order
+	switch s.Status().Code { // OTLP numbers the codes differently
 	case codes.Ok:
 		out.Status.Code = 1
 	case codes.Error:
@@ -191,6 +190,6 @@ func encodeValue(v attribute.Value) value {
 		f := v.AsFloat64()
 		return value{Double: &f}
 	}
-	s := v.String() // lists, too, in words
+	s := v.String() // also formats lists as text
 	return value{String: &s}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/fairlead/fairlead/podnet/tracing/otlpjson"
 )
 
-// spans are one that failed, and its parent.
+// spans returns a failed span and its parent.
 func spans() []sdk.ReadOnlySpan {
 	at := time.Unix(1700000000, 5)
 	id := func(n byte) trace.SpanContext {
