@@ -1,10 +1,8 @@
-// Package churn attaches, checks, detaches and collects at random, 64 at once,
-// over several networks, with plugins killed at random, beside a model of what
-// must hold: no address twice, none lost, nothing left, and a GC never takes what
-// is being added.
+// Package churn runs ADD, CHECK, DEL and GC at random, 64 at once, over several networks, and kills plugins at random.
+// A model checks the invariants: no address is allocated twice, none leaks, nothing is left, and GC never removes an
+// attachment that is being added.
 //
-// FAIRLEAD_CHURN is how long, 8s if it is not set; FAIRLEAD_SEED repeats a run's
-// choices (not its timing).
+// FAIRLEAD_CHURN sets the duration, 8s by default. FAIRLEAD_SEED repeats a run's choices (not its timing).
 package churn
 
 import (
@@ -26,7 +24,7 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// This binary is every plugin by its name, and the runtime.
+// TestMain runs this binary as the plugin named by argv[0], or as the runtime.
 func TestMain(m *testing.M) {
 	name := filepath.Base(os.Args[0])
 	for _, p := range plugins.All() {
@@ -51,7 +49,7 @@ func TestChurn(t *testing.T) {
 	for range containers {
 		h.netns = append(h.netns, kerneltest.Netns(t))
 	}
-	h.run(t, "once") // what is shared stays from here on
+	h.run(t, "once") // shared objects exist from here on
 	time.Sleep(calm / 5)
 	before := h.state(t)
 	seed := os.Getenv("FAIRLEAD_SEED")
@@ -69,7 +67,7 @@ func TestChurn(t *testing.T) {
 	}
 }
 
-// calm is how long the kernel may take to see that a bridge has no port any more.
+// calm is how long the kernel may take to notice that a bridge has lost its last port.
 const calm = 5 * time.Second
 
 func duration(t *testing.T) time.Duration {
@@ -109,7 +107,7 @@ func (h *host) install(t *testing.T) {
 	}
 }
 
-// run runs the runtime; it takes this thread's namespace for the host's.
+// run runs the runtime, with this thread's namespace as the host's.
 func (h *host) run(t *testing.T, what string, env ...string) string {
 	t.Helper()
 	cmd := exec.Command(h.dir+"/bin/runtime", append([]string{what, h.dir}, h.netns...)...)
@@ -122,8 +120,7 @@ func (h *host) run(t *testing.T, what string, env ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// state is everything that attachments may leave: the namespaces, and the files
-// without those that remember where to go on.
+// state returns everything that attachments may leave: the namespaces, and the files without allocation cursors.
 func (h *host) state(t *testing.T) string {
 	s := regexp.MustCompile(`_timer +[0-9.]+`).ReplaceAllString(kerneltest.Dump(t, ""), "")
 	for i, ns := range h.netns {
@@ -141,7 +138,7 @@ func (h *host) state(t *testing.T) string {
 	return s
 }
 
-// difference are the lines that one has more often than the other.
+// difference returns the lines that occur more often in one text than in the other.
 func difference(before, after string) string {
 	count := map[string]int{}
 	for _, l := range strings.Split(before, "\n") {

@@ -14,13 +14,12 @@ type state int
 
 const (
 	absent  state = iota
-	adding        // its ADD is at work
+	adding        // its ADD is running
 	stands        // its ADD succeeded
-	unknown       // something failed or was killed: a DEL is due
+	unknown       // an operation failed or was killed: DEL is due
 )
 
-// attachment is one container on one network. Who holds its lock works on it, as
-// a runtime does one thing at a time with an attachment.
+// attachment is one container on one network. Its lock serializes operations on it, as a runtime does.
 type attachment struct {
 	sync.Mutex
 	net    *network
@@ -36,17 +35,17 @@ func (a *attachment) id() string { return fmt.Sprintf("container-%d", a.number) 
 
 func (a *attachment) String() string { return a.net.list.Name + "/" + a.id() }
 
-// model is what must hold.
+// model holds the expected state and reports violations.
 type model struct {
 	sync.Mutex
 	all    []*attachment
 	holder map[string]*attachment // by network and address
 	counts map[string]int
 	wrong  []string
-	events []event // the last ones, for who reads a failure
+	events []event // the most recent ones, to explain a failure
 }
 
-// event is a step's begin or end.
+// event is the beginning or end of a step.
 type event struct {
 	at   time.Time
 	who  string // NETWORK/CONTAINER, or NETWORK
@@ -55,7 +54,7 @@ type event struct {
 
 const events = 4096
 
-// note keeps an event; the returned function notes the end.
+// note records an event; the returned function records the end.
 func (m *model) note(who, what string) (end func(error)) {
 	add := func(what string) {
 		m.Lock()
@@ -78,8 +77,7 @@ func (m *model) note(who, what string) (end func(error)) {
 	}
 }
 
-// history is what happened to an attachment, and the collections of its network,
-// most recently.
+// history returns the recent events of an attachment and the GCs of its network.
 func (m *model) history(who string) string {
 	network, _, _ := strings.Cut(who, "/")
 	var lines []string
@@ -97,7 +95,7 @@ func (m *model) count(what string) {
 	m.counts[what]++
 }
 
-// fail notes that what must hold does not, of an attachment or a network.
+// fail reports a violated invariant of an attachment or a network.
 func (m *model) fail(who, format string, args ...any) {
 	m.Lock()
 	defer m.Unlock()
@@ -110,7 +108,7 @@ func (m *model) failed() bool {
 	return len(m.wrong) > 0
 }
 
-// become changes what is known of an attachment. It holds addresses only while it stands.
+// become sets an attachment's state. Only an attachment whose ADD succeeded holds addresses.
 func (m *model) become(a *attachment, s state, r *cni.Result) {
 	m.Lock()
 	defer m.Unlock()
@@ -131,14 +129,14 @@ func (m *model) become(a *attachment, s state, r *cni.Result) {
 	}
 }
 
-// in is an attachment's state.
+// in returns an attachment's state.
 func (m *model) in(a *attachment) state {
 	m.Lock()
 	defer m.Unlock()
 	return a.state
 }
 
-// valid are a network's attachments that a runtime would list now.
+// valid returns the attachments that a runtime would list now for a network.
 func (m *model) valid(n *network) (list []cni.Attachment) {
 	m.Lock()
 	defer m.Unlock()
@@ -150,7 +148,7 @@ func (m *model) valid(n *network) (list []cni.Attachment) {
 	return list
 }
 
-// holders is how many addresses of a network are held.
+// holders returns how many addresses of a network are held.
 func (m *model) holders(n *network) (held int) {
 	m.Lock()
 	defer m.Unlock()

@@ -9,19 +9,19 @@ import (
 	"github.com/fairlead/fairlead/plugins/delegate"
 )
 
-// network is one to which containers are attached, and how its plugins run.
+// network is a network for attachments, and the way to run its plugins.
 type network struct {
 	list  *libcni.NetworkConfigList
 	cni   *libcni.CNIConfig
-	ports int // host ports, one a container, from here
-	room  int // addresses; 0: enough for all
+	ports int // the first host port; each container has one
+	room  int // number of addresses; 0: enough for all
 }
 
 const rest = `{"type": "portmap", "capabilities": {"portMappings": true}},
 	{"type": "bandwidth", "ingressRate": 80000000, "egressRate": 80000000}, {"type": "firewall"}, {"type": "tuning", "mtu": 1400}`
 
-// networks are: plugin by plugin; the same fused, with two families; routed within the
-// runtime's own process; and one that has fewer addresses than there are containers.
+// networks returns four networks: one that runs plugin by plugin; the same one fused, with both families; a routed one
+// within the runtime's process; and one with fewer addresses than containers.
 func networks(dir, bin string) []*network {
 	ipam := func(ranges string) string {
 		return `"ipam": {"type": "host-local", "dataDir": "` + dir + `/ipam", "ranges": [` + ranges + `]}`
@@ -56,7 +56,7 @@ func networks(dir, bin string) []*network {
 	return out
 }
 
-// fuse is a list with one plugin in place of all.
+// fuse returns the list with one plugin in place of all.
 func fuse(list *libcni.NetworkConfigList) *libcni.NetworkConfigList {
 	var raw [][]byte
 	for _, p := range list.Plugins {

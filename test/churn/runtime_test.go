@@ -24,8 +24,8 @@ func must(err error) {
 	}
 }
 
-// runtimeMain is the runtime: once attaches and detaches one container of each
-// network; churn does what the package says.
+// runtimeMain is the runtime. The command once attaches and detaches one container of each network; churn runs the
+// package's random test.
 func runtimeMain() {
 	what, dir, netns := os.Args[1], os.Args[2], os.Args[3:]
 	m := &model{holder: map[string]*attachment{}, counts: map[string]int{}}
@@ -69,7 +69,7 @@ func (m *model) report() {
 	}
 }
 
-// step does one thing, which is killed one time in four.
+// step runs one random operation, and kills one in four.
 func (m *model) step(r *rand.Rand, nets []*network) {
 	ctx := context.Background()
 	if r.IntN(4) == 0 {
@@ -125,7 +125,7 @@ func (m *model) add(ctx context.Context, a *attachment) {
 	m.become(a, unknown, nil)
 }
 
-// addAgain adds what stands: that is refused, and what stands is not touched.
+// addAgain repeats the ADD of an existing attachment. It is rejected and changes nothing.
 func (m *model) addAgain(ctx context.Context, a *attachment) {
 	end := m.note(a.String(), "second ADD")
 	_, err := a.net.cni.AddNetworkList(ctx, a.net.list, a.runtime())
@@ -158,7 +158,7 @@ func (m *model) del(ctx context.Context, a *attachment) {
 	m.become(a, unknown, nil)
 	rt := a.runtime()
 	if a.number%3 == 0 {
-		rt.NetNS = "" // as some runtimes call it
+		rt.NetNS = "" // some runtimes do this
 	}
 	end := m.note(a.String(), "DEL")
 	err := a.net.cni.DelNetworkList(ctx, a.net.list, rt)
@@ -188,7 +188,7 @@ func (m *model) gc(ctx context.Context, n *network) {
 	}
 }
 
-// settle checks what stands, detaches all, and sees that no address was lost.
+// settle checks the existing attachments, detaches all, and verifies that no address leaked.
 func (m *model) settle(nets []*network) {
 	ctx := context.Background()
 	for _, a := range m.all {
@@ -198,7 +198,7 @@ func (m *model) settle(nets []*network) {
 	}
 	for i, a := range m.all {
 		if m.in(a) == unknown && i%2 == 0 {
-			continue // the GC's
+			continue // left to GC
 		}
 		m.del(ctx, a)
 	}
@@ -210,7 +210,7 @@ func (m *model) settle(nets []*network) {
 	}
 }
 
-// fill takes every address of a network that has few, and gives them back.
+// fill allocates every address of a small network, and releases them.
 func (m *model) fill(ctx context.Context, n *network) {
 	for _, a := range m.all {
 		if n.room > 0 && a.net == n {
@@ -231,8 +231,7 @@ type killKey struct{}
 
 var errKilled = errors.New("killed by the test")
 
-// killing runs plugins as processes, and kills one after the time that its
-// context says.
+// killing runs plugins as processes, and kills a plugin after the time in its context.
 type killing struct{ invoke.RawExec }
 
 func (k *killing) ExecPlugin(ctx context.Context, path string, stdin []byte, env []string) ([]byte, error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// awayFor is how long the store is away, FAIRLEAD_STORE_AWAY=1h for an hour.
+// awayFor returns how long the store is unreachable. FAIRLEAD_STORE_AWAY=1h makes it an hour.
 func awayFor(t *testing.T) time.Duration {
 	t.Helper()
 	text := os.Getenv("FAIRLEAD_STORE_AWAY")
@@ -21,8 +21,8 @@ func awayFor(t *testing.T) time.Duration {
 	return d
 }
 
-// While the store is away containers come and go by this host's own blocks, across an
-// agent's restart, too; when it is back, what was released meanwhile is known there.
+// TestStoreAway makes the store unreachable. Containers are added and deleted from the host's own blocks, also across a
+// restart of the agent. When the store is back, it receives the releases.
 func TestStoreAway(t *testing.T) {
 	t.Parallel()
 	long := awayFor(t)

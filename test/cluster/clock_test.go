@@ -10,10 +10,10 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// A clock that jumps by years, forward and back, stops nothing: what runs goes on,
-// containers come, and what a hand takes away is back.
+// TestClock makes the clock jump by years, forward and back. Traffic continues, containers can be added, and the agent
+// restores what an administrator deletes.
 func TestClock(t *testing.T) {
-	kerneltest.Needs(t, "a clock of its own") // a guest's: the machine's is everybody's
+	kerneltest.Needs(t, "a clock of its own") // in a guest: on the host the clock is shared
 	c := hosts(t, 2, 1, vxlanNet)
 	a, b := c.Nodes[0], c.Nodes[1]
 	attach(t, a, "c1", "pods")

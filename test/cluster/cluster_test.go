@@ -1,5 +1,5 @@
-// Package cluster is what holds for several hosts with agents: real processes, a
-// real etcd, and containers attached by the real plugins, in namespaces.
+// Package cluster tests several hosts with agents: real processes, a real etcd, and containers attached by the real
+// plugins, in network namespaces.
 package cluster
 
 import (
@@ -53,7 +53,7 @@ func build() (string, error) {
 	return dir, nil
 }
 
-// buildArgs have the programs watched for races when the tests are.
+// buildArgs adds -race to the programs' build if the tests run with it.
 func buildArgs() []string {
 	if raced {
 		return []string{"build", "-race"}
@@ -63,7 +63,7 @@ func buildArgs() []string {
 
 const vxlanNet = `{"subnets": [{"cidr": "10.244.0.0/16"}], "nat": true}`
 
-// hosts makes a cluster of so many nodes, called a, b, c.
+// hosts creates a cluster with the given number of nodes, called a, b, c.
 func hosts(t *testing.T, nodes, members int, network string, flags ...string) *lab.Cluster {
 	t.Helper()
 	dir := t.TempDir()
@@ -82,8 +82,7 @@ func hosts(t *testing.T, nodes, members int, network string, flags ...string) *l
 	return c
 }
 
-// logged looks at what the hosts' programs printed: nothing of a race, and all of it
-// is of interest if the test failed.
+// logged checks the logs of the hosts' programs for data races, and prints the logs if the test failed.
 func logged(t *testing.T, dir string) {
 	t.Helper()
 	logs, _ := filepath.Glob(dir + "/*.log")
@@ -128,8 +127,7 @@ func reach(t *testing.T, n *lab.Node, container string, to netip.Addr) time.Dura
 	return soon(t, func() error { return n.Ping(t.Context(), container, to) })
 }
 
-// through runs something while packets go from one node's container to another's,
-// before, meanwhile and after, and fails if one was lost.
+// through sends packets from one node's container to another's before, during and after do. It fails if one is lost.
 func through(t *testing.T, n *lab.Node, container string, to netip.Addr, do func()) {
 	t.Helper()
 	p, err := n.Probe(container, to)
@@ -144,8 +142,7 @@ func through(t *testing.T, n *lab.Node, container string, to netip.Addr, do func
 	}
 }
 
-// answered waits until packets have gone and come for a while: on a busy machine their
-// sender is late, too.
+// answered waits until packets have been answered for a while: on a busy machine the sender is late, too.
 func answered(t *testing.T, p *lab.Probe) {
 	t.Helper()
 	before, err := p.Answers()
@@ -159,8 +156,8 @@ func answered(t *testing.T, p *lab.Probe) {
 	})
 }
 
-// Containers of three hosts reach each other, themselves, and hosts; each host has
-// the others' blocks as routes, and an address is one container's.
+// TestConnected checks that containers of three hosts reach each other, themselves and the hosts, that each host has
+// routes to the others' blocks, and that no two containers share an address.
 func TestConnected(t *testing.T) {
 	t.Parallel()
 	for name, network := range map[string]string{

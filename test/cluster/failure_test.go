@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// Nothing that happens to agents and the store stops what runs: no packet of one a
-// millisecond is lost, and new containers come from this host's own blocks.
+// TestNothingIsLost checks that no failure of agents or of the store interrupts traffic. One packet a millisecond is
+// sent and none is lost, and new containers get addresses from their host's own blocks.
 func TestNothingIsLost(t *testing.T) {
 	t.Parallel()
 	c := hosts(t, 2, 1, vxlanNet)
@@ -62,7 +62,7 @@ func TestNothingIsLost(t *testing.T) {
 			must(t, c.Ready(t.Context()))
 			more()
 		}},
-		{"hosts join and go", func() { // each time the table of nftables is written anew
+		{"hosts join and go", func() { // each change rewrites the nftables table
 			for _, name := range []string{"x", "y", "z"} {
 				n, err := c.Join(t.Context(), name)
 				must(t, err)
@@ -79,8 +79,8 @@ func TestNothingIsLost(t *testing.T) {
 	}
 }
 
-// Of three members of etcd one may be lost; without a quorum everything stands, and
-// goes on when it is back.
+// TestQuorum stops one of three etcd members, and then a second. Without a quorum the data path stays as it is; when
+// the quorum is back, the agents continue.
 func TestQuorum(t *testing.T) {
 	t.Parallel()
 	c := hosts(t, 2, 3, vxlanNet)
@@ -112,7 +112,7 @@ func TestQuorum(t *testing.T) {
 	must(t, c.Ready(t.Context()))
 }
 
-// What a hand takes away is back within a second.
+// TestHands checks that the agent restores objects deleted by an administrator within a second.
 func TestHands(t *testing.T) {
 	t.Parallel()
 	c := hosts(t, 2, 1, vxlanNet)
@@ -136,21 +136,21 @@ func TestHands(t *testing.T) {
 			}
 			return nil
 		})
-		if took := time.Since(began); took > kerneltest.Slow(5*time.Second) { // without an event it is a minute
+		if took := time.Since(began); took > kerneltest.Slow(5*time.Second) { // without an event it takes a minute
 			t.Errorf("%s: it took %s", by, took)
 		}
 		reach(t, a, "c1", to)
 	}
 }
 
-// state is what the agent made on a node.
+// state returns the objects that the agent created on a node.
 func state(t *testing.T, n *lab.Node) (all string) {
 	t.Helper()
 	for _, argv := range []string{"ip -o -d link show type vxlan", "ip route show proto 103", "ip neigh show nud permanent", "bridge fdb show dev fl-vx.1", "nft list ruleset", "sysctl net.ipv4.ip_forward"} {
-		out, _ := n.Run(t.Context(), strings.Fields(argv)...) // a link that is gone is a difference
+		out, _ := n.Run(t.Context(), strings.Fields(argv)...) // a missing link shows as a difference
 		for line := range strings.Lines(out) {
 			if _, rest, ok := strings.Cut(line, ": "); ok && strings.Contains(line, "mtu") {
-				line = rest // a link that was made anew has another number
+				line = rest // a link that was created again has another index
 			}
 			all += line
 		}
@@ -158,7 +158,7 @@ func state(t *testing.T, n *lab.Node) (all string) {
 	return all
 }
 
-// A node that was cut off and comes back goes on; the others never noticed.
+// TestPartition disconnects a node and reconnects it. It continues, and the other nodes are not affected.
 func TestPartition(t *testing.T) {
 	t.Parallel()
 	c := hosts(t, 3, 1, vxlanNet)
@@ -170,7 +170,7 @@ func TestPartition(t *testing.T) {
 	through(t, a, "c1", toB, func() {
 		_, err := c.Switch(t.Context(), "ip", "link", "set", "dev", x.Name, "down")
 		must(t, err)
-		local := attach(t, x, "c2", "pods") // by itself it goes on
+		local := attach(t, x, "c2", "pods") // it works without the others
 		must(t, x.Ping(t.Context(), "c1", local))
 		time.Sleep(3 * time.Second)
 		_, err = c.Switch(t.Context(), "ip", "link", "set", "dev", x.Name, "up")
@@ -180,7 +180,7 @@ func TestPartition(t *testing.T) {
 	must(t, c.Ready(t.Context()))
 }
 
-// A second agent of one name refuses to start, and names the name; a machine that
+// TestOneName checks that a second agent with the same name refuses to start and reports the name. A machine that
 // replaces a dead one under its name gets its blocks.
 func TestOneName(t *testing.T) {
 	t.Parallel()
@@ -217,8 +217,7 @@ func TestOneName(t *testing.T) {
 	})
 }
 
-// replaced has the machine of node b die, and another one take its place, of which the
-// others then hear.
+// replaced kills the machine of node b, and starts another one under its name. The other nodes learn of it.
 func replaced(t *testing.T, c *lab.Cluster, twin *lab.Host, whole func() error) {
 	t.Helper()
 	a, b := c.Nodes[0], c.Nodes[1]
@@ -237,7 +236,7 @@ func replaced(t *testing.T, c *lab.Cluster, twin *lab.Host, whole func() error) 
 		p, err = twin.Start(log, nil, filepath.Join(bin, "fairlead"), "agent", "--node", "b", "--store-etcd-endpoints", c.Endpoints())
 		must(t, err)
 		select {
-		case <-p.Done(): // the dead one's name is held for some seconds
+		case <-p.Done(): // the dead node's name stays locked for some seconds
 			if time.Now().After(deadline) {
 				t.Fatal(p.Log())
 			}
@@ -257,15 +256,14 @@ func replaced(t *testing.T, c *lab.Cluster, twin *lab.Host, whole func() error) 
 	})
 }
 
-// A host that starts anew has the network back before anything asks for it, and its
-// state is where it was.
+// TestReboot checks that a rebooted host restores the network before the first request, with the same state.
 func TestReboot(t *testing.T) {
 	t.Parallel()
 	c := hosts(t, 2, 1, vxlanNet)
 	a, b := c.Nodes[0], c.Nodes[1]
 	attach(t, a, "c1", "pods")
 	reach(t, a, "c1", attach(t, b, "c1", "pods"))
-	soon(t, func() error { // what it knows is on disk within a second
+	soon(t, func() error { // the agent saves its state within a second
 		raw, err := os.ReadFile(b.Path("/var/lib/cni/fairlead/snapshot"))
 		if err == nil && strings.Count(string(raw), "blocks/") < 2 {
 			err = fmt.Errorf("the snapshot has not both blocks")

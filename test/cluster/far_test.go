@@ -9,13 +9,12 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// farAway is what each port of the switch does to what it sends: a round trip takes a
-// tenth of a second, and of a hundred packets four are lost on their way there and back.
+// farAway is the netem configuration of each switch port. A round trip takes a tenth of a second, and four percent of
+// round trips lose a packet.
 const farAway = "delay 50ms 5ms loss 2%"
 
-// Hosts whose links are slow and lose packets work like others: what agents say to the
-// store is said again, and of containers' packets only those are lost that the link
-// loses, whatever becomes of an agent.
+// TestFarAway checks hosts with slow, lossy links. Agents retry their requests to the store, and containers lose only
+// the packets that the link loses, also while an agent restarts.
 func TestFarAway(t *testing.T) {
 	kerneltest.Needs(t, "netem")
 	c := hosts(t, 2, 1, vxlanNet)

@@ -13,7 +13,7 @@ import (
 
 const fixedNet = `{"subnets": [{"cidr": "10.244.0.0/16"}, {"name": "fixed", "cidr": "10.245.0.0/24", "assign": "cluster"}]}`
 
-// pod attaches a container that is a pod by its name.
+// pod attaches a container as a pod with a name.
 func pod(t *testing.T, n *lab.Node, container, name string) (ip netip.Addr) {
 	t.Helper()
 	must(t, n.Container(t.Context(), container))
@@ -25,8 +25,8 @@ func pod(t *testing.T, n *lab.Node, container, name string) (ip netip.Addr) {
 	return ip
 }
 
-// A pod of a StatefulSet keeps its address, on whichever node it comes back, also when
-// the node where it was is dead; all others find it there.
+// TestFixed checks that a StatefulSet's pod keeps its address on whichever node it restarts, even if its old node is
+// dead. All other pods reach it there.
 func TestFixed(t *testing.T) {
 	t.Parallel()
 	c := hosts(t, 3, 1, fixedNet)
@@ -62,7 +62,7 @@ func TestFixed(t *testing.T) {
 	reach(t, x, "client", ip)
 }
 
-// A link's MTU changes, and so do the tunnel's and what new containers get.
+// TestMTU checks that a change of a link's MTU changes the tunnel's MTU and that of new containers.
 func TestMTU(t *testing.T) {
 	t.Parallel()
 	c := hosts(t, 2, 1, vxlanNet)
@@ -89,8 +89,7 @@ func TestMTU(t *testing.T) {
 	}
 }
 
-// Containers' links carry what the tunnel carries. While one carries more, TCP is
-// clamped; then not any more.
+// TestClamp checks that containers' links get the tunnel's MTU. TCP's MSS is clamped only while one has a larger MTU.
 func TestClamp(t *testing.T) {
 	t.Parallel()
 	c := hosts(t, 2, 1, vxlanNet)
@@ -120,7 +119,7 @@ func TestClamp(t *testing.T) {
 	soon(t, clamped(false))
 }
 
-// A node that is removed gives its blocks back after the grace period, not before.
+// TestRemoved checks that a removed node's blocks are released after the grace period, and not before.
 func TestRemoved(t *testing.T) {
 	t.Parallel()
 	c := hosts(t, 2, 1, vxlanNet, "--grace", "3s")

@@ -17,7 +17,7 @@ const (
 	netConf    = `{ "Network": "10.244.0.0/16", "Backend": { "Type": "vxlan" } }`
 )
 
-// flannelList puts the example list in place, as it stands.
+// flannelList installs the example list unchanged.
 func flannelList(t *testing.T, nodes ...*lab.Node) {
 	t.Helper()
 	raw, err := examples.Networks.ReadFile("50-flannel.conflist")
@@ -34,7 +34,7 @@ func netConfFile(t *testing.T, conf string) string {
 	return file
 }
 
-// leased waits for a host's subnet.env, and returns its subnet.
+// leased waits for a host's subnet.env and returns its subnet and text.
 func leased(t *testing.T, n *lab.Node) (subnet netip.Prefix, text string) {
 	t.Helper()
 	soon(t, func() error {
@@ -51,9 +51,8 @@ func leased(t *testing.T, n *lab.Node) (subnet netip.Prefix, text string) {
 	return subnet, text
 }
 
-// Flannel's list and net-conf.json as they stand bring up three hosts: containers
-// have addresses of their host's subnet, reach each other, and what leaves has the
-// host's address, once.
+// TestFlannelExample starts three hosts with flannel's list and net-conf.json unchanged. Containers have addresses of
+// their host's subnet and reach each other. Traffic that leaves the cluster is masqueraded once.
 func TestFlannelExample(t *testing.T) {
 	t.Parallel()
 	c := hosts(t, 3, 1, "", "--network-file", netConfFile(t, netConf), "--flannel-subnet-file", subnetFile)
@@ -76,14 +75,13 @@ func TestFlannelExample(t *testing.T) {
 		for _, ip := range ips {
 			reach(t, n, "c1", ip)
 		}
-		reach(t, n, "c1", c.Stores[0].V4) // which has no route back to containers
+		reach(t, n, "c1", c.Stores[0].V4) // the store has no route back to containers
 	}
 	if out, err := a.Run(t.Context(), "nft", "list", "ruleset"); err != nil || strings.Count(out, "masquerade") != 1 {
 		t.Errorf("want one rule that masquerades: %v\n%s", err, out)
 	}
 	addressesAgree(t, a)
-	// A container of another list on the same host gets none of those addresses, and
-	// its own block only now.
+	// A container of another list on the same host gets its address from another block, which is allocated only now.
 	if other := attach(t, a, "c2", "pods"); netip.PrefixFrom(ips[0], 24).Masked().Contains(other) {
 		t.Errorf("fairlead-ipam gave %s, of the block that host-local gives", other)
 	}
@@ -100,7 +98,7 @@ func TestFlannelExample(t *testing.T) {
 	must(t, err)
 }
 
-// addressesAgree asks the commands about addresses what they think.
+// addressesAgree checks the addresses with the agent's commands.
 func addressesAgree(t *testing.T, n *lab.Node) {
 	t.Helper()
 	if out, err := n.Cluster(t.Context(), "ipam", "check"); err != nil {
@@ -111,7 +109,7 @@ func addressesAgree(t *testing.T, n *lab.Node) {
 	}
 }
 
-// Both families: the file has both, and the plugin gives both.
+// TestFlannelBothFamilies checks that the file has both families and that the plugin assigns both.
 func TestFlannelBothFamilies(t *testing.T) {
 	t.Parallel()
 	conf := `{"Network": "10.244.0.0/16", "EnableIPv6": true, "IPv6Network": "fd00:244::/56", "Backend": {"Type": "host-gw"}}`

@@ -14,13 +14,13 @@ import (
 	"github.com/fairlead/fairlead/test/flanneld"
 )
 
-// flannelPrefix is where flanneld has its keys.
+// flannelPrefix is the prefix of flanneld's keys.
 const flannelPrefix = "/coreos.com/network/"
 
-// flannelVariable asks for the tests with a real flanneld, which is built for them.
+// flannelVariable enables the tests with a real flanneld, which is built for them.
 const flannelVariable = "FAIRLEAD_FLANNELD"
 
-// realFlanneld is the program; "" where nobody asked for it.
+// realFlanneld returns the path of flanneld, or "" if these tests are not enabled.
 func realFlanneld(t *testing.T) string {
 	t.Helper()
 	if os.Getenv(flannelVariable) == "" {
@@ -32,8 +32,8 @@ func realFlanneld(t *testing.T) string {
 	return path
 }
 
-// beside are hosts of which none runs anything yet, and a store with flannel's
-// configuration; what agents are started there know flannel's keys.
+// beside creates hosts without any process, and a store with flannel's configuration. Agents started on these hosts use
+// flannel's keys.
 func beside(t *testing.T, conf string, names ...string) (*lab.Cluster, []*lab.Node) {
 	t.Helper()
 	dir := t.TempDir()
@@ -54,7 +54,7 @@ func beside(t *testing.T, conf string, names ...string) (*lab.Cluster, []*lab.No
 	return c, nodes
 }
 
-// startFlanneld runs it on a host, with that host's usual flags.
+// startFlanneld starts flanneld on a host, with the host's usual flags.
 func startFlanneld(t *testing.T, c *lab.Cluster, n *lab.Node, program string) *lab.Process {
 	t.Helper()
 	p, err := n.Host.Start(filepath.Join(c.Dir, n.Name+"-flanneld.log"), nil, program, "--etcd-endpoints", c.Endpoints(), "--etcd-prefix", strings.TrimSuffix(flannelPrefix, "/"),
@@ -63,7 +63,7 @@ func startFlanneld(t *testing.T, c *lab.Cluster, n *lab.Node, program string) *l
 	return p
 }
 
-// joined waits until a node's agent is ready and has so many peers.
+// joined waits until a node's agent is ready and has the given number of peers.
 func joined(t *testing.T, n *lab.Node, peers int) {
 	t.Helper()
 	soon(t, func() error {
@@ -75,11 +75,11 @@ func joined(t *testing.T, n *lab.Node, peers int) {
 	})
 }
 
-// flannels are the configurations with which a cluster is switched host by host. Of
-// flannel's backends wireguard and ipip want kernels that have such links.
+// flannels are the configurations in which a cluster is migrated host by host. Flannel's wireguard and ipip backends
+// need kernel support for these link types.
 var flannels = map[string]struct {
 	conf    string
-	tunnels string // the links of them that a host has
+	tunnels string // the tunnel links of a host
 	six     bool
 }{
 	"vxlan":          {`{"Network": "10.244.0.0/16", "EnableNFTables": true, "Backend": {"Type": "vxlan"}}`, "flannel.1", false},
@@ -87,15 +87,15 @@ var flannels = map[string]struct {
 	"host-gw":        {`{"Network": "10.244.0.0/16", "EnableIPv6": true, "IPv6Network": "fd00:244::/56", "EnableNFTables": true, "Backend": {"Type": "host-gw"}}`, "", true},
 }
 
-// Two hosts with flanneld and one with our agent are one cluster; then a host is
-// switched while packets go to and from it, and back.
+// TestBesideFlanneld joins two hosts with flanneld and one with our agent in one cluster. It then migrates a host to
+// our agent and back, while packets go to and from the host.
 func TestBesideFlanneld(t *testing.T) {
 	t.Parallel()
 	program := realFlanneld(t)
 	if program == "" {
 		return
 	}
-	for name, f := range flannels { // one by one: the streams of one are enough for two processors
+	for name, f := range flannels { // one after the other: each keeps two processors busy
 		t.Run(name, func(t *testing.T) {
 			c, nodes := beside(t, f.conf, "a", "b", "x")
 			m := &mixed{t: t, a: nodes[0], b: nodes[1], x: nodes[2], nodes: nodes}
@@ -134,13 +134,12 @@ func TestBesideFlanneld(t *testing.T) {
 	}
 }
 
-// mixed is a cluster of which some hosts have flanneld and others our agent, with a
-// container on each.
+// mixed is a cluster with flanneld on some hosts and our agent on others, and a container on each.
 type mixed struct {
 	t       *testing.T
 	a, b, x *lab.Node
 	nodes   []*lab.Node
-	ips     [][]netip.Addr // each container's: of IPv4, and of IPv6 if there are two families
+	ips     [][]netip.Addr // each container's IPv4 address, and its IPv6 address with two families
 }
 
 func (m *mixed) attach(six bool) {
@@ -155,7 +154,7 @@ func (m *mixed) attach(six bool) {
 	}
 }
 
-// address6 is a container's address of IPv6.
+// address6 returns a container's IPv6 address.
 func address6(t *testing.T, n *lab.Node, container string) netip.Addr {
 	t.Helper()
 	out, err := n.IP(t.Context(), "-n "+container+" -6 -o addr show dev eth0 scope global")
@@ -169,7 +168,7 @@ func address6(t *testing.T, n *lab.Node, container string) netip.Addr {
 	return p.Addr()
 }
 
-// allReach has each container reach each other host's.
+// allReach checks that each container reaches the container of each other host.
 func (m *mixed) allReach() {
 	m.t.Helper()
 	for i, n := range m.nodes {
@@ -183,8 +182,7 @@ func (m *mixed) allReach() {
 	}
 }
 
-// through runs something while packets of each family go between the hosts and their
-// answers come back, and a second longer: none is lost.
+// through calls do while packets of each family go between the hosts, and for another second. None may be lost.
 func (m *mixed) through(what string, do func()) {
 	m.t.Helper()
 	var probes []*lab.Probe
@@ -208,7 +206,7 @@ func (m *mixed) through(what string, do func()) {
 	}
 }
 
-// keeps wants a switched host to have what its flanneld had, and a second container.
+// keeps checks that a migrated host has its flanneld's subnet and links, and can attach a second container.
 func (m *mixed) keeps(n *lab.Node, had netip.Prefix, tunnels string) {
 	m.t.Helper()
 	if now, _ := leased(m.t, n); now != had {
@@ -226,8 +224,7 @@ func (m *mixed) keeps(n *lab.Node, had netip.Prefix, tunnels string) {
 	addressesAgree2(m.t, n)
 }
 
-// later has one more host come with flanneld, and one more with our agent, after all
-// the switching: they are joined with each other and with the rest.
+// later adds one host with flanneld and one with our agent after the migrations. They reach each other and the rest.
 func (m *mixed) later(c *lab.Cluster, program string) {
 	m.t.Helper()
 	for _, name := range []string{"f", "o"} {

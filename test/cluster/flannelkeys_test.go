@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead/fairlead/internal/lab"
 )
 
-// flannelByHand makes a host what flanneld v0.28.9 makes it: its link, its file, and its
-// key in etcd, with a subnet of its own.
+// flannelByHand configures a host as flanneld v0.28.9 does: its link, its file, and its key in etcd, with its own
+// subnet.
 func flannelByHand(t *testing.T, c *lab.Cluster, n *lab.Node, subnet netip.Prefix) {
 	t.Helper()
 	gateway := subnet.Addr().Next()
@@ -40,8 +40,8 @@ type leaseValue struct {
 	BackendData struct{ VtepMAC string }
 }
 
-// learn makes of a node's key what flanneld makes of it: a neighbour, a forwarding
-// entry, a route, all without a protocol of their own.
+// learn adds what flanneld adds for a node's key: a neighbour, a forwarding entry and a route, without a protocol of
+// their own.
 func learn(t *testing.T, c *lab.Cluster, n *lab.Node, subnet netip.Prefix) leaseValue {
 	t.Helper()
 	var v leaseValue
@@ -66,8 +66,8 @@ func learn(t *testing.T, c *lab.Cluster, n *lab.Node, subnet netip.Prefix) lease
 	return v
 }
 
-// A node of flannel's and one of ours reach each other by what flannel's keys say; then
-// the node's own agent takes its place, and no packet is lost.
+// TestFlannelKeys checks that a flannel node and a Fairlead node reach each other by flannel's keys. Then the flannel
+// node's own agent replaces flanneld, and no packet is lost.
 func TestFlannelKeys(t *testing.T) {
 	t.Parallel()
 	c, nodes := beside(t, netConf, "f", "x")

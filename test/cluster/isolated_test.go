@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/internal/lab"
 )
 
-// isolatedNets makes networks of the cluster and a configuration of each on every node.
+// isolatedNets creates networks in the cluster, and a configuration of each on every node.
 func isolatedNets(t *testing.T, c *lab.Cluster, create ...string) {
 	t.Helper()
 	for _, line := range create {
@@ -31,7 +31,7 @@ func deaf(t *testing.T, n *lab.Node, container string, to netip.Addr) {
 	}
 }
 
-// spoof has a container of network red, pinned to its addresses, send to red2 as another.
+// spoof makes a container of network red, pinned to its addresses, send to red2 with another source address.
 func spoof(t *testing.T, a, b *lab.Node, to netip.Addr) {
 	t.Helper()
 	must(t, a.Configure("pinned", `{"type": "fairlead-net", "network": "red", "antiSpoof": true}`))
@@ -54,8 +54,8 @@ func spoof(t *testing.T, a, b *lab.Node, to netip.Addr) {
 	must(t, err)
 }
 
-// Isolated networks: the same addresses in two of them, each reaching its own on
-// other hosts and nobody else; peers reach each other; a container may be in several.
+// TestIsolated creates networks with the same addresses. Each reaches only its own containers on other hosts, peer
+// networks reach each other, and a container may be in several networks.
 func TestIsolated(t *testing.T) {
 	t.Parallel()
 	c := hosts(t, 2, 1, vxlanNet)
@@ -75,11 +75,11 @@ func TestIsolated(t *testing.T) {
 	deaf(t, a, "blue1", pods)
 	deaf(t, a, "p1", blueA)
 	deaf(t, a, "red1", greenB)
-	deaf(t, b, "green1", blueA) // blue does not say yet that green is its peer
+	deaf(t, b, "green1", blueA) // blue does not list green as its peer yet
 	if _, err := a.Run(t.Context(), "sh", "-c", "ip netns exec red1 ping -c1 -W1 "+a.V4.String()); err == nil {
 		t.Error("a network without a way out reaches the host")
 	}
-	reach(t, a, "blue1", b.V4) // by the host's address
+	reach(t, a, "blue1", b.V4) // masqueraded to the host's address
 	spoof(t, a, b, redB)
 
 	out, err := a.Cluster(t.Context(), "network", "show", "blue", "--json")
@@ -102,7 +102,7 @@ func TestIsolated(t *testing.T) {
 	reach(t, a, "many", pods)
 	reach(t, a, "many", greenB)
 
-	// What is removed is gone, on the host and in the network's namespace.
+	// DEL removes everything on the host and in the network's namespace.
 	for _, x := range []struct{ name, network string }{{"blue1", "blue"}, {"red1", "red"}} {
 		_, err := a.Fairlead(t.Context(), "check", x.network, x.name)
 		must(t, err)

@@ -2,5 +2,5 @@
 
 package cluster
 
-// raced tells whether the tests run under the race detector.
+// raced reports whether the tests run under the race detector.
 const raced = false

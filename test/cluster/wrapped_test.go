@@ -23,7 +23,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/netns"
 )
 
-// inside runs something with a thread in a namespace.
+// inside calls do on a thread in a namespace.
 func inside(t *testing.T, nsPath string, do func() error) {
 	t.Helper()
 	ns, err := netns.Open(nsPath)
@@ -32,7 +32,7 @@ func inside(t *testing.T, nsPath string, do func() error) {
 	must(t, ns.Do(do))
 }
 
-// heard are the words that datagrams brought to a port of a container.
+// heard records the payloads of datagrams that arrived at a port of a container.
 type heard struct {
 	mu    sync.Mutex
 	words []string
@@ -71,22 +71,22 @@ func (h *heard) listen(t *testing.T, n *lab.Node, container string, port int) {
 	})
 }
 
-// udp4 has no checksum, which IPv4 allows.
+// udp4 returns a UDP datagram without a checksum, which IPv4 allows.
 func udp4(port uint16, payload string) []byte {
 	b := binary.BigEndian.AppendUint16([]byte{0x30, 0x39}, port)
 	b = binary.BigEndian.AppendUint16(b, uint16(8+len(payload)))
 	return append(append(b, 0, 0), payload...)
 }
 
-// wrapped is a packet for a container that one of another network wraps.
+// wrapped is a packet for a container, encapsulated by a container of another network.
 type wrapped struct {
 	name     string
-	netns    string     // its sender's
-	by       netip.Addr // its sender
-	src, dst netip.Addr // outside; src invalid: the sender's own
-	to       *lab.Node  // whose container it is for
+	netns    string     // the sender's
+	by       netip.Addr // the sender's address
+	src, dst netip.Addr // outer addresses; src invalid: the sender's own
+	to       *lab.Node  // the host of the inner packet's container
 	inner    netip.Addr
-	pieces   bool // sent as two fragments, of which the first has no more than UDP's header
+	pieces   bool // sent as two fragments, the first with only the UDP header
 }
 
 func (w wrapped) send(t *testing.T, vni int) {
@@ -119,7 +119,7 @@ func (w wrapped) send(t *testing.T, vni int) {
 	})
 }
 
-// split is a packet as it is sent: RFC 791, section 3.2.
+// split returns the packet's fragments as they are sent (RFC 791, section 3.2).
 func (w wrapped) split(packet []byte) [][]byte {
 	if !w.pieces {
 		return [][]byte{packet}
@@ -127,23 +127,23 @@ func (w wrapped) split(packet []byte) [][]byte {
 	const header, first, more = 20, 8, 0x2000
 	head, rest := slices.Clone(packet[:header+first]), append(slices.Clone(packet[:header]), packet[header+first:]...)
 	for _, p := range [][]byte{head, rest} {
-		binary.BigEndian.PutUint16(p[4:], uint16(crc32.ChecksumIEEE([]byte(w.name)))) // which packet's
+		binary.BigEndian.PutUint16(p[4:], uint16(crc32.ChecksumIEEE([]byte(w.name)))) // identifies the packet
 	}
 	binary.BigEndian.PutUint16(head[6:], more)
 	binary.BigEndian.PutUint16(rest[6:], first/8)
 	return [][]byte{head, rest}
 }
 
-// A container can wrap packets, but no host unwraps them: not its own, nor another to
-// which its own would send them, whatever sender they have. To other containers they go.
-// Nor does a host unwrap what somebody sends who is no host of the cluster.
+// TestWrapped sends tunnel packets from containers. No host decapsulates them, neither the sender's own host nor
+// another one, whatever their source address; other containers receive them unchanged. A host does not decapsulate
+// packets from senders outside the cluster either.
 func TestWrapped(t *testing.T) {
 	t.Parallel()
 	t.Run("vxlan", func(t *testing.T) {
 		t.Parallel()
 		wrappedBy(t, vxlanNet, true)
 	})
-	t.Run("vxlan without connection tracking", func(t *testing.T) { // which puts fragments together
+	t.Run("vxlan without connection tracking", func(t *testing.T) { // connection tracking reassembles fragments
 		t.Parallel()
 		wrappedBy(t, `{"subnets": [{"cidr": "10.244.0.0/16"}]}`, true)
 	})
@@ -170,7 +170,7 @@ func wrappedBy(t *testing.T, network string, vxlan bool) {
 	var got heard
 	got.listen(t, b, "victim", 8472)
 	vni := 0
-	in := map[*lab.Node]netip.Addr{a: senders["routed"], b: victim} // for whom they are
+	in := map[*lab.Node]netip.Addr{a: senders["routed"], b: victim} // the destinations
 	names := map[*lab.Node]string{a: "routed", b: "victim"}
 	if vxlan {
 		isolatedNets(t, c, "blue --isolated --subnet 10.0.0.0/24", "red --isolated --subnet 10.9.0.0/24 --nat")
@@ -238,7 +238,7 @@ func wrappedBy(t *testing.T, network string, vxlan bool) {
 	if words := send(); len(words) > 0 {
 		t.Errorf("what a container wrapped arrived: %s", strings.Join(words, ", "))
 	}
-	// The rules are what stops them.
+	// Without the rules the packets arrive.
 	for _, n := range c.Nodes {
 		n.Agent.Signal(syscall.SIGSTOP)
 		_, err := n.Run(t.Context(), "nft", "flush", "chain", "inet", backend.Table, "guard")

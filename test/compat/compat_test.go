@@ -29,7 +29,7 @@ func run(m *testing.M) int {
 			err = build(dir)
 		}
 	}
-	// Most of a case's time is spent waiting for the kernel to let links go.
+	// A case spends most of its time waiting for the kernel to release links.
 	if err == nil && flag.Lookup("test.parallel").Value.String() == fmt.Sprint(runtime.GOMAXPROCS(0)) {
 		err = flag.Set("test.parallel", "24")
 	}
@@ -43,7 +43,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// oursVariable names the directory of our plugins to the tests.
+// oursVariable is the environment variable with the directory of our plugins.
 const oursVariable = "FAIRLEAD_TEST_PLUGINS"
 
 func build(dir string) error {
@@ -59,10 +59,10 @@ func build(dir string) error {
 	return nil
 }
 
-// side says whose runtime drives whose plugins.
+// side is a combination of our or the reference runtime with our or the reference plugins.
 type side struct{ ourRuntime, ourPlugins bool }
 
-// sides are the ways to combine the two; the first is what the others must equal.
+// sides returns the combinations. The others must equal the first.
 func sides() []side {
 	return []side{{false, false}, {false, true}, {true, false}, {true, true}}
 }
@@ -72,7 +72,7 @@ func (s side) String() string {
 	return whose[s.ourRuntime] + " drives " + whose[s.ourPlugins]
 }
 
-// pluginDir is the directory of a side's plugins, fit for CNI_PATH.
+// pluginDir returns the directory of a side's plugins, for CNI_PATH.
 func (s side) pluginDir(t testing.TB) string {
 	if s.ourPlugins {
 		return os.Getenv(oursVariable)

@@ -8,14 +8,14 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// TestCompatibility runs everything, and then compares the page.
+// TestCompatibility runs all cases and then compares the page.
 func TestCompatibility(t *testing.T) {
 	prepared(t)
 	p := newPage()
-	t.Run("case", func(t *testing.T) { // ends when all that runs in parallel has ended
+	t.Run("case", func(t *testing.T) { // returns when all parallel subtests have ended
 		t.Run("keys", func(t *testing.T) { t.Parallel(); keys(t, p, false) })
 		t.Run("versions", func(t *testing.T) { t.Parallel(); versions(t, p, false) })
-		t.Run("features", func(t *testing.T) { // what the VM lane runs
+		t.Run("features", func(t *testing.T) { // run by the VM lane
 			t.Parallel()
 			t.Run("keys", func(t *testing.T) { t.Parallel(); keys(t, p, true) })
 			t.Run("versions", func(t *testing.T) { t.Parallel(); versions(t, p, true) })
@@ -59,8 +59,7 @@ func versions(t *testing.T, p *page, needing bool) {
 	}
 }
 
-// versionsOf are those to go through: where an emulated kernel has to, the oldest and
-// the newest do for the short lane.
+// versionsOf returns the versions to test. On an emulated kernel the short lane tests only the oldest and the newest.
 func versionsOf(t *testing.T, needs string) []string {
 	all := cni.Versions()
 	if needs != "" && (testing.Short() || !kerneltest.Has(t, needs)) {
@@ -69,7 +68,7 @@ func versionsOf(t *testing.T, needs string) []string {
 	return all
 }
 
-// keys runs the cases that need a feature, or those that every kernel can run.
+// keys runs the cases that need a kernel feature, or the cases that every kernel can run.
 func keys(t *testing.T, p *page, needing bool) {
 	for _, k := range allKeys() {
 		if (k.needs != "") != needing {

@@ -11,14 +11,13 @@ const (
 	idle     = "DEL has to succeed when there is nothing left to remove, says the specification"
 )
 
-// differs makes a difference that transcripts show: in which cases, which
-// steps, and which lines.
+// differs returns a difference that transcripts show in the given cases, steps and lines.
 func differs(cases, steps, lines string, d difference) difference {
 	d.cases, d.steps, d.lines, d.seen = regexp.MustCompile(cases), regexp.MustCompile(steps), regexp.MustCompile(lines), &atomic.Bool{}
 	return d
 }
 
-// differences are all that we want.
+// differences returns all deliberate differences.
 func differences() []difference {
 	return append(shownDifferences(), []difference{
 		{what: "hardware addresses of containers", theirs: "random", ours: "derived from network, container and interface",

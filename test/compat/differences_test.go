@@ -7,19 +7,18 @@ import (
 	"sync/atomic"
 )
 
-// difference is one that we want. Lines that show it are not compared.
+// difference is a deliberate difference. The lines that show it are not compared.
 type difference struct {
 	what, theirs, ours, why string
 
-	cases  *regexp.Regexp // names; nil: it shows in no transcript
+	cases  *regexp.Regexp // names; nil: no transcript shows it
 	steps  *regexp.Regexp // titles
 	lines  *regexp.Regexp
-	chance bool // it does not show every time
+	chance bool // it does not appear every time
 	seen   *atomic.Bool
 }
 
-// forget takes the lines of wanted differences out of both texts of a step, and
-// notes those that it met.
+// forget removes the lines of deliberate differences from both texts of a step, and records which differences it found.
 func (p *page) forget(name, step, want, have string, met map[int]bool) (string, string) {
 	for i, d := range p.differences {
 		if d.cases == nil || !d.cases.MatchString(name) || !d.steps.MatchString(step) {
@@ -36,9 +35,8 @@ func (p *page) forget(name, step, want, have string, met map[int]bool) (string, 
 	return want, have
 }
 
-// words are the outcome of a case without problems: equal, but for differences.
-// One that may show in any case is not worth a word, one that shows by chance
-// always is.
+// words returns the outcome of a case without problems: equal, except for differences. It omits differences that may
+// appear in any case, and always lists those that appear by chance.
 func (p *page) words(name string, met map[int]bool) string {
 	var notes []string
 	for i, d := range p.differences {
@@ -52,7 +50,7 @@ func (p *page) words(name string, met map[int]bool) string {
 	return butFor + strings.Join(notes, ", ")
 }
 
-// cut parts a text into the lines that do not match and those that do.
+// cut splits a text into the lines that do not match and those that do.
 func cut(text string, lines *regexp.Regexp) (rest, matched string) {
 	var keep, out []string
 	for _, l := range strings.Split(text, "\n") {

@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// badInput is a call of a plugin that cannot succeed everywhere.
+// badInput is a plugin call that fails in at least one implementation.
 type badInput struct {
 	name   string
-	plugin string            // "": bridge
-	verb   string            // "": ADD
-	env    map[string]string // instead of the usual; "-": absent
+	plugin string            // "" means bridge
+	verb   string            // "" means ADD
+	env    map[string]string // overrides; "-" unsets
 	conf   string            // stdin
-	why    string            // of a difference that we want
+	why    string            // the reason for a deliberate difference
 }
 
 func conf(keys string) string {
@@ -74,10 +74,10 @@ func badInputs() []badInput {
 	}
 }
 
-// refuse returns how a plugin ends: with success, or an error and its code.
+// refuse returns how a plugin ends: success, or an error and its code.
 func (b badInput) refuse(h *host) string {
 	h.t.Helper()
-	h.container("a") // a fresh one: the reference leaves what a failed ADD made
+	h.container("a") // a new one: the reference leaves what a failed ADD created
 	h.ip("a", "link set lo up")
 	dir := h.t.TempDir()
 	env := map[string]string{
@@ -113,7 +113,7 @@ func (b badInput) refuse(h *host) string {
 	return fmt.Sprintf("error %d", e.Code)
 }
 
-// errorCodes compares how both refuse.
+// errorCodes compares the error codes of both implementations.
 func errorCodes(t *testing.T, p *page) {
 	answers := map[bool][]string{}
 	for _, ours := range []bool{false, true} {

@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead/fairlead/plugins/delegate"
 )
 
-// A fused list under the reference's runtime is the list: the same result, the
-// same namespaces, whoever removes it; also with the reference's own plugin in it.
+// TestFused checks that a fused list under the reference runtime equals the original list: it has the same result and
+// namespaces, and either form removes it. One case includes a reference plugin.
 func TestFused(t *testing.T) {
 	portmap, tuning := `{"type": "portmap", "capabilities": {"portMappings": true}}`, `{"type": "tuning", "sysctl": {"net.core.somaxconn": "500"}}`
 	shaped := `{"type": "bandwidth", "ingressRate": 1000000, "ingressBurst": 1000000}`
@@ -43,7 +43,7 @@ func TestFused(t *testing.T) {
 				return out
 			}
 			var results, hosts, containers [3]string
-			for i, fused := range []bool{false, false, true} { // the first makes what is shared
+			for i, fused := range []bool{false, false, true} { // the first run creates shared objects
 				if err := os.RemoveAll(filepath.Join(h.dir, "ipam")); err != nil {
 					t.Fatal(err)
 				}
@@ -53,7 +53,7 @@ func TestFused(t *testing.T) {
 					run("check", true)
 					run("check", false)
 				}
-				run("del", i != 2) // by the other
+				run("del", i != 2) // by the other form
 				if left := h.snapshot("a"); containsLink(left, "eth0") {
 					t.Errorf("left in the container:\n%s", left)
 				}
@@ -71,7 +71,7 @@ func TestFused(t *testing.T) {
 	}
 }
 
-// listOf is a list of the plugins, fused to one or as they are.
+// listOf returns a list of the plugins, fused to one or unchanged.
 func listOf(t *testing.T, version string, members []string, fused bool) string {
 	t.Helper()
 	var raw [][]byte
@@ -96,7 +96,7 @@ func listOf(t *testing.T, version string, members []string, fused bool) string {
 	return string(out)
 }
 
-// withTheirs is our plugins' directory with the reference's tuning as "theirs".
+// withTheirs returns our plugins' directory with the reference plugin tuning added as "theirs".
 func withTheirs(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -17,18 +17,17 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// host is a machine of its own for one side of a case: a network namespace, a
-// directory for everything that is remembered, and containers.
+// host is a separate machine for one side of a case: a network namespace, a directory for all state, and containers.
 type host struct {
 	t     testing.TB
 	side  side
 	dir   string
 	netns map[string]string // path by name; "host" is the host's own
 
-	plugins string   // CNI_PATH; "": the side's
-	more    []string // environment of its plugins
+	plugins string   // CNI_PATH; "" means the side's
+	more    []string // additional environment of its plugins
 
-	heard func() string // what a DHCP server was told; nil: there is none
+	heard func() string // a DHCP server's log of requests; nil without a server
 }
 
 func newHost(t testing.TB, s side) *host {
@@ -44,7 +43,7 @@ func newHost(t testing.TB, s side) *host {
 	return h
 }
 
-// container makes a container's namespace.
+// container creates a container's namespace.
 func (h *host) container(name string) {
 	h.t.Helper()
 	h.netns[name] = kerneltest.Netns(h.t)
@@ -67,15 +66,14 @@ func (h *host) ip(name string, lines ...string) {
 	}
 }
 
-// world is a network beyond the host: 192.0.2.0/24 and 2001:db8::/64, the host
-// has .1, the world .9.
+// world creates a network beyond the host: 192.0.2.0/24 and 2001:db8::/64. The host has .1, the world .9.
 func (h *host) world() {
 	h.t.Helper()
 	h.container("world")
 	h.ip("host", "link add up0 type veth peer name eth0 netns "+h.netns["world"],
 		"addr add 192.0.2.1/24 dev up0", "addr add 2001:db8::1/64 dev up0 nodad", "link set up0 up")
 	h.ip("world", "link set lo up", "addr add 192.0.2.9/24 dev eth0", "addr add 2001:db8::9/64 dev eth0 nodad", "link set eth0 up",
-		"route add 10.1.0.0/24 via 192.0.2.1", "route add fd01::/64 via 2001:db8::1") // answers also what is not masqueraded
+		"route add 10.1.0.0/24 via 192.0.2.1", "route add fd01::/64 via 2001:db8::1") // answers packets that are not masqueraded, too
 	h.serve("world", "tcp", ":7")
 }
 
@@ -83,7 +81,7 @@ func (h *host) world() {
 func (h *host) inside(name string, f func() error) error {
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread is thrown away
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		fd, err := unix.Open(h.netns[name], unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err == nil {
 			err = unix.Setns(fd, unix.CLONE_NEWNET)
@@ -144,12 +142,11 @@ func answer(c net.PacketConn) {
 	}
 }
 
-// patience is how long an answer may take. The reference's bridge is deaf for
-// IPv6 until duplicate address detection is over, and a lost SYN is sent again
-// after 1 and 3 seconds.
+// patience returns how long an answer may take. The reference bridge plugin's IPv6 does not work until duplicate
+// address detection is over, and a lost SYN is sent again after 1 and 3 seconds.
 func patience() time.Duration { return kerneltest.Slow(5 * time.Second) }
 
-// dial says hello, and returns the answer: who the server saw, or "no answer".
+// dial sends hello and returns the answer: the peer that the server saw, or "no answer".
 func (h *host) dial(from, network, addr string) string {
 	said := "no answer"
 	err := h.inside(from, func() error {
@@ -172,8 +169,8 @@ func (h *host) dial(from, network, addr string) string {
 	return said
 }
 
-// command runs a program on the host, in a mount namespace in which /var/lib
-// and /sys are the host's own: what keeps state there leaves the machine's alone.
+// command runs a program in a mount namespace with the host's own /var/lib and /sys, so that it does not change the
+// machine's state.
 func (h *host) command(env []string, stdin string, argv ...string) (stdout string, err error) {
 	wrap := []string{"-m", "sh", "-c", `mount --bind "$0" /var/lib && mount -t sysfs sysfs /sys && exec "$@"`, filepath.Join(h.dir, "lib")}
 	cmd := exec.Command("unshare", append(wrap, argv...)...)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// inheritance is a list that uses what the reference leaves on a host.
+// inheritance is a list that uses all objects that the reference implementation leaves on a host.
 const inheritance = `{"cniVersion": "1.0.0", "name": "net", "plugins": [
 	{"type": "bridge", "isDefaultGateway": true, "ipMasq": true, "ipMasqBackend": "$BACKEND",
 	 "ipam": {"type": "host-local", "dataDir": "$DIR/ipam", "ranges": [[{"subnet": "10.1.0.0/24"}], [{"subnet": "fd01::/64"}]]}},
@@ -20,8 +20,8 @@ const inheritance = `{"cniVersion": "1.0.0", "name": "net", "plugins": [
 
 const inheritedPorts = `{"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}, {"hostPort": 53, "containerPort": 53, "protocol": "udp", "hostIP": "192.0.2.1"}]}`
 
-// TestInherited: what the reference made, DEL of ours removes: its rules and links, of
-// every backend, and nothing of the others'.
+// TestInherited checks that our DEL removes the rules and links that the reference created, with every backend, and
+// nothing that belongs to other containers.
 func TestInherited(t *testing.T) {
 	for _, backend := range []string{"iptables", "nftables", "legacy"} {
 		t.Run(backend, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestInherited(t *testing.T) {
 				}
 			}
 			do("add", "other", false)
-			do("add", "b", true) // our own tables are there
+			do("add", "b", true) // creates our tables
 			before := h.left()
 			for _, gone := range []bool{false, true} {
 				do("add", "a", false)
@@ -64,7 +64,7 @@ func TestInherited(t *testing.T) {
 	}
 }
 
-// legacyFirst is a directory in which iptables is its older variant.
+// legacyFirst returns a directory in which iptables is iptables-legacy.
 func legacyFirst(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -82,7 +82,7 @@ func legacyFirst(t *testing.T) string {
 	return dir
 }
 
-// left is what a host has of rules, queues and links, but for bridges' addresses.
+// left returns a host's rules, queues and links, without bridges' addresses.
 func (h *host) left() string {
 	h.t.Helper()
 	var b strings.Builder

@@ -4,7 +4,7 @@ const vlanFiltering = "bridge VLAN filtering"
 
 const hostLocal4 = `"ipam": {"type": "host-local", "dataDir": "$DIR/ipam", "subnet": "10.1.0.0/24"}`
 
-// bridgeWith is a bridge with keys, IPv4 alone.
+// bridgeWith returns a bridge configuration with keys, IPv4 only.
 func bridgeWith(keys string) string {
 	return `{"type": "bridge", "bridge": "cni0", ` + keys + hostLocal4 + `}`
 }
@@ -67,7 +67,7 @@ func of(plugin string, list []keyCase) []keyCase {
 	return list
 }
 
-// routeKeys are routes as a plugin that makes interfaces sets them.
+// routeKeys returns the cases of routes set by a plugin that creates interfaces.
 func routeKeys(plugin, begin string) []keyCase {
 	var list []keyCase
 	for _, r := range []struct{ key, route string }{

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// The keys of the plugins that stand after another, other than portmap.
+// The keys of chained plugins other than portmap.
 
-// behind is a list of a bridge and another plugin.
+// behind returns a list of bridge and another plugin.
 func behind(plugin string) string {
 	return `{"type": "bridge", "bridge": "cni0", "isDefaultGateway": true, ` + hostLocal4 + `}, ` + plugin
 }
 
-// inContainer notes what a command prints in container a.
+// inContainer records the output of a command in container a.
 func inContainer(what, command string) func(*recorder) {
 	return func(r *recorder) {
 		out, err := r.command(nil, "", append([]string{"nsenter", "--net=" + r.netns["a"], "--", "sh", "-c"}, command)...)
@@ -27,15 +27,15 @@ func inContainer(what, command string) func(*recorder) {
 func bandwidthKeys() []keyCase {
 	limited := func(keys string) string { return behind(`{"type": "bandwidth", ` + keys + `}`) }
 	const four = `"ingressRate": 1000000, "ingressBurst": 1000000, "egressRate": 2000000, "egressBurst": 3000000`
-	// What is on the host's two links, whatever their names.
+	// Record the queues of the host's two links, without the links' names.
 	shaping := func(r *recorder) {
 		out, err := r.command(nil, "", "sh", "-c", `tc qdisc show | grep -E 'tbf|ingress|htb'; for d in $(ls /sys/class/net | grep -E '^(veth|bwp)'); do tc filter show dev $d ingress | grep -o mirred; done; true`)
 		if err != nil {
 			out += err.Error()
 		}
 		out = regexp.MustCompile(`(veth|bwp)[0-9a-f]+`).ReplaceAllString(out, "$1")
-		out = regexp.MustCompile(`refcnt [0-9]+ `).ReplaceAllString(out, "")     // a reference for each queue
-		out = regexp.MustCompile(`12498750b`).ReplaceAllString(out, "12500000b") // ours is set in bytes, and listed in time
+		out = regexp.MustCompile(`refcnt [0-9]+ `).ReplaceAllString(out, "")     // one reference per queue
+		out = regexp.MustCompile(`12498750b`).ReplaceAllString(out, "12500000b") // we set bytes, and tc lists time
 		lines := strings.Split(out, "\n")
 		slices.Sort(lines)
 		r.note("shaping", strings.Join(slices.Compact(lines), "\n"))
@@ -86,7 +86,7 @@ func firewallKeys() []keyCase {
 }
 
 func sbrKeys() []keyCase {
-	// Who made a route, its preference, and IPv6's link-local routes are left out.
+	// Omit a route's protocol, and IPv6's link-local routes.
 	normal := inContainer("rules and tables", `(ip rule; ip -6 rule; ip -4 route show table all; ip -6 route show table all) | grep -vE 'table local|fe80|multicast' | sed 's/ proto [a-z0-9]*//'; true`)
 	two := `{"type": "bridge", "bridge": "cni0", "ipam": {"type": "host-local", "dataDir": "$DIR/ipam", "ranges": [[{"subnet": "10.1.0.0/24"}], [{"subnet": "10.2.0.0/24"}]],
 		"routes": [{"dst": "10.8.0.0/16", "gw": "10.2.0.1"}, {"dst": "10.9.0.0/16"}]}}, `

@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead/fairlead/internal/dhcptest"
 )
 
-// dhcpKeys are bridges whose addresses come from dnsmasq, by each side's daemon.
+// dhcpKeys returns bridges that get addresses from dnsmasq through each side's daemon.
 func dhcpKeys() []keyCase {
 	with := func(keys string) string {
 		return `{"type": "bridge", "bridge": "cni0", "ipam": {"type": "dhcp", ` + keys + `"daemonSocketPath": "$DIR/dhcp.sock"}}`
@@ -41,8 +41,7 @@ func dhcpKeys() []keyCase {
 		keyCase{key: "request", with: "static routes", plugins: with(`"request": [{"option": "33"}], `), prepare: dhcp("--dhcp-option=33,10.8.0.1,10.0.0.8")}))
 }
 
-// dhcp makes a network whose server has one address to give, and starts the
-// side's daemon.
+// dhcp creates a network whose server has one free address, and starts the side's daemon.
 func dhcp(options ...string) func(*host) {
 	return func(h *host) {
 		n := dhcptest.New(h.t, "cni0", "10.0.0.1/24")
@@ -52,7 +51,7 @@ func dhcp(options ...string) func(*host) {
 	}
 }
 
-// daemon starts the side's daemon by its plugin's name.
+// daemon starts the side's DHCP daemon.
 func (h *host) daemon() {
 	h.t.Helper()
 	socket := filepath.Join(h.dir, "dhcp.sock")
@@ -82,7 +81,7 @@ func (h *host) daemon() {
 	}
 }
 
-// serverHeard is what clients told the server, in its words, each line once.
+// serverHeard returns what the server logged of its clients' requests, each line once.
 func serverHeard(log string) string {
 	var out []string
 	for _, m := range regexp.MustCompile(`(?m)(requested options|vendor class|client provides name|user class): .*$`).FindAllString(log, -1) {

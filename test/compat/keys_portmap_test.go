@@ -2,7 +2,7 @@ package compat
 
 import "strings"
 
-// portmapWith is portmap with keys behind a bridge that does not masquerade.
+// portmapWith returns a list of portmap with keys and a bridge that does not masquerade.
 func portmapWith(backend, keys string) string {
 	if backend != "" {
 		keys = `"backend": "` + backend + `", ` + keys
@@ -53,7 +53,7 @@ func portmapKeys() []keyCase {
 	return of("portmap", list)
 }
 
-// marks tells which mark the ruleset masquerades by.
+// marks returns the packet mark by which the ruleset masquerades.
 func (r *recorder) marks() string {
 	for _, mark := range []string{"0x20/0x20", "0x4000/0x4000", "0x2000/0x2000"} {
 		out, err := r.command(nil, "", "iptables-save", "-t", "nat")
@@ -67,7 +67,7 @@ func (r *recorder) marks() string {
 	return "none"
 }
 
-// kubeMarks is what kube-proxy has for others that want masquerade.
+// kubeMarks creates kube-proxy's chain that marks packets for masquerading.
 func kubeMarks(h *host) {
 	h.world()
 	for _, line := range []string{

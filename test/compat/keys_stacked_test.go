@@ -2,8 +2,7 @@ package compat
 
 // The keys of macvlan, ipvlan and vlan.
 
-// ownInterface gives the containers an interface in0 of their own; the world is
-// not needed.
+// ownInterface gives each container its own interface in0. The world is not needed.
 func ownInterface(r *recorder) {
 	for _, n := range []string{"a", "b"} {
 		if r.netns[n] != "" {

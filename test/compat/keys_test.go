@@ -8,21 +8,21 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// keyCase is a configuration in which one key matters, run by both sides.
+// keyCase is a configuration that tests one key, run by both sides.
 type keyCase struct {
 	plugin, key string
 	with        string // the value, or the circumstances, where a key has several cases
 	plugins     string // the list's "plugins"
 	capArgs     string
 	cniArgs     string
-	version     string // "": the newest
+	version     string // "" means the newest
 	prepare     func(*host)
-	before      func(*recorder) // once the containers are there
-	second      bool            // a second container, b, beside a
+	before      func(*recorder) // called when the containers exist
+	second      bool            // adds a second container, b
 	meanwhile   func(*recorder)
 	probes      []probe
 	alone       bool   // the reference runtime for both: it runs with a /var/lib and /sys of its own
-	needs       string // a feature, in kerneltest's words; "": none that a kernel may lack
+	needs       string // one of kerneltest's features; "": every kernel can run it
 }
 
 func (k keyCase) name() string {
@@ -89,8 +89,8 @@ func (k keyCase) record(t testing.TB, s side) *recorder {
 	return r
 }
 
-// add attaches the containers. If that fails, what matters is what is left
-// after DEL; and that our plugin, when it is the one that failed, left nothing.
+// add attaches the containers. If that fails, it compares what is left after DEL. If our plugin failed, it must leave
+// nothing.
 func (k keyCase) add(r *recorder, do func(verb string) bool) bool {
 	r.t.Helper()
 	empty := r.snapshot("a")
@@ -114,8 +114,7 @@ func allKeys() []keyCase {
 	return all
 }
 
-// chained tells whether the plugin stands behind another, which a failed ADD
-// of the list leaves for DEL.
+// chained reports whether the plugin follows another one, whose objects a failed ADD of the list leaves for DEL.
 func (k keyCase) chained() bool {
 	return slices.Contains([]string{"portmap", "tuning", "bandwidth", "firewall", "sbr", "vrf"}, k.plugin)
 }

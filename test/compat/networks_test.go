@@ -11,9 +11,8 @@ const oneOfSeveral = `{"cniVersion": "1.0.0", "name": "$NAME", "plugins": [
 	 "ipam": {"type": "host-local", "dataDir": "$DIR/ipam", "subnet": "10.1.$N.0/24", "routes": [{"dst": "$ROUTE"}]}},
 	{"type": "portmap", "capabilities": {"portMappings": true}}]}`
 
-// TestPortsOfSeveralNetworks: a runtime asks each network of a container for all of its
-// host ports. They serve as long as one of the networks does, whichever goes first, by
-// the reference's plugins as by ours.
+// TestPortsOfSeveralNetworks attaches a container to several networks, each with all of its host ports. The ports work
+// as long as one of the networks is attached, in any order of DEL, with the reference plugins and with ours.
 func TestPortsOfSeveralNetworks(t *testing.T) {
 	for _, s := range sides() {
 		for first, name := range networkNames() {
@@ -53,8 +52,8 @@ func TestPortsOfSeveralNetworks(t *testing.T) {
 	}
 }
 
-// TestNetworksLeaveAtOnce: networks of a container that leave at the same time do not
-// give each other what both are taking away.
+// TestNetworksLeaveAtOnce detaches several networks of a container at once. No DEL hands host ports to a network that
+// is being detached, too.
 func TestNetworksLeaveAtOnce(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, side{ourRuntime: true, ourPlugins: true})
@@ -83,7 +82,7 @@ func TestNetworksLeaveAtOnce(t *testing.T) {
 	}
 }
 
-// severalNetworks writes two, of which the first has the default route.
+// severalNetworks writes two networks. The first has the default route.
 func (h *host) severalNetworks() {
 	h.t.Helper()
 	for i, route := range []string{"0.0.0.0/0", "192.0.2.0/28"} {
@@ -99,7 +98,7 @@ func oneNetwork(verb string, i int) call {
 		{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}, {"hostPort": 53, "containerPort": 53, "protocol": "udp"}]}`}
 }
 
-// noneLeft: no rule or element speaks of an address that a container had.
+// noneLeft checks that no rule or element contains a former address of a container.
 func (h *host) noneLeft() {
 	h.t.Helper()
 	if left := regexp.MustCompile(`.*\b10\.1\.[12]\.([2-9]|1[0-9])\b.*`).FindAllString(h.left(), -1); left != nil {

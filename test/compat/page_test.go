@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// page gathers what the tests see, and is docs/compatibility.md.
+// page collects the results of the tests and renders docs/compatibility.md.
 type page struct {
 	differences []difference
 
@@ -62,8 +62,7 @@ func (p *page) complete() bool {
 	return len(p.errors) == len(badInputs())
 }
 
-// check compares the page with the one that is committed, or, with UPDATE=1,
-// writes it: as far as it was run.
+// check compares the results with the committed page, or with UPDATE=1 writes them.
 func (p *page) check(t *testing.T) {
 	file := filepath.Join("..", "..", "docs", "compatibility.md")
 	raw, err := os.ReadFile(file)
@@ -88,8 +87,7 @@ func (p *page) check(t *testing.T) {
 	}
 }
 
-// allSeen asks of every difference that it was met, unless a case that may
-// show it did not run.
+// allSeen checks that every difference was found, unless a case that may show it did not run.
 func (p *page) allSeen(t *testing.T) {
 	for _, d := range p.differences {
 		if d.cases == nil || d.chance || d.seen.Load() {
@@ -105,7 +103,7 @@ func (p *page) allSeen(t *testing.T) {
 	}
 }
 
-// text is the page.
+// text returns the page.
 func (p *page) text() string {
 	var b strings.Builder
 	b.WriteString(introduction)

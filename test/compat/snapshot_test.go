@@ -52,8 +52,8 @@ func sysctls() []string {
 	}
 }
 
-// snapshot is the text of a namespace, equal for equal effects: what is random
-// on both sides, and what is in the list of deliberate differences, is left out.
+// snapshot returns a namespace as text that is equal for equal effects. It omits random values and deliberate
+// differences.
 func (h *host) snapshot(name string) string {
 	h.t.Helper()
 	var lines []string
@@ -173,8 +173,8 @@ var (
 	macText  = regexp.MustCompile(`\b[0-9a-f]{2}(:[0-9a-f]{2}){5}\b`)
 )
 
-// normal replaces what is a host's own: paths, random or derived names and
-// hardware addresses. Those that the case itself asks for stay; lines are sorted.
+// normal replaces values specific to a host: paths, and random or derived names and hardware addresses. Values in the
+// case's configuration stay. It sorts the lines.
 func (h *host) normal(text, keep string) string {
 	for name, path := range h.netns {
 		text = strings.ReplaceAll(text, path, "NETNS-"+name)

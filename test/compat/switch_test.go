@@ -2,9 +2,8 @@ package compat
 
 import "testing"
 
-// switched takes a node from one implementation to the other and back while
-// containers run: addresses stay unique, everyone is reachable, everything is
-// removed, whoever made it.
+// switched moves a node from one implementation to the other and back while containers run. Addresses stay unique,
+// containers stay reachable, and either implementation removes all objects.
 func switched(t *testing.T, first side) {
 	h := newHost(t, first)
 	r := &recorder{host: h}
@@ -47,7 +46,7 @@ func switched(t *testing.T, first side) {
 	}
 }
 
-// lent checks that a device which one implementation moved comes home by the other.
+// lent checks that one implementation returns a host device that the other moved into a container.
 func lent(t *testing.T, first side) {
 	h := newHost(t, first)
 	r := &recorder{host: h}

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// transcript is what one side did and left behind, step by step.
+// transcript records the steps of one side and their effects.
 type transcript []entry
 
 type entry struct{ title, text string }
@@ -27,8 +27,7 @@ func (r *recorder) note(title, text string) {
 	r.transcript = append(r.transcript, entry{title, r.normal(text, r.keep)})
 }
 
-// do calls the runtime and notes the result. Errors are worded differently:
-// only that there is one is noted.
+// do calls the runtime and records the result. Of an error it records only that there is one, because messages differ.
 func (r *recorder) do(c call) (ok bool) {
 	r.t.Helper()
 	out, err := r.call(c)
@@ -48,7 +47,7 @@ func (r *recorder) do(c call) (ok bool) {
 	return err == nil
 }
 
-// look notes namespaces and what is remembered in files.
+// look records namespaces and state files.
 func (r *recorder) look(when string, names ...string) {
 	r.t.Helper()
 	for _, n := range names {
@@ -113,8 +112,7 @@ func indented(text string) string {
 	return string(out)
 }
 
-// compare reports where a transcript differs from the reference's own, and the
-// outcome in the page's words.
+// compare returns the differences from the reference implementation's transcript, and the outcome for the page.
 func (p *page) compare(name string, want, have transcript) (problems []string, outcome string) {
 	met := map[int]bool{}
 	for i, w := range want {

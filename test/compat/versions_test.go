@@ -19,7 +19,7 @@ type lifecycle struct {
 	needs   string // a feature, in kerneltest's words; "": none that a kernel may lack
 }
 
-// probe is a connection that is tried while the container stands.
+// probe is a connection to try while the container is attached.
 type probe struct{ from, network, addr string }
 
 const dualStack = `"ipam": {"type": "host-local", "dataDir": "$DIR/ipam", "ranges": [[{"subnet": "10.1.0.0/24"}], [{"subnet": "fd01::/64"}]]`
@@ -101,7 +101,7 @@ func lifecycles() []lifecycle {
 	}
 }
 
-// device puts dev0 on the host, whose other end is the world's.
+// device creates dev0 on the host, with its peer in the world.
 func device(h *host) {
 	h.container("world")
 	h.ip("host", "link add dev0 type veth peer name eth0 netns "+h.netns["world"], "link set dev0 up address 02:00:00:00:00:05")
@@ -128,7 +128,7 @@ func (l lifecycle) list(version string) string {
 	return `{"cniVersion": "` + version + `", "name": "net", "plugins": [` + l.plugins + `]}`
 }
 
-// run takes a host through the whole life of an attachment.
+// run runs all operations of an attachment's life on a host.
 func (l lifecycle) run(t testing.TB, s side, version string) transcript {
 	h := newHost(t, s)
 	r := &recorder{host: h, keep: l.plugins + " 02:00:00:00:00:05"}
@@ -172,8 +172,8 @@ func (l lifecycle) run(t testing.TB, s side, version string) transcript {
 	return r.transcript
 }
 
-// afterEnd deletes an attachment whose namespace has ended, twice: the
-// reference runtime cannot but name it, ours leaves CNI_NETNS out.
+// afterEnd runs DEL twice after the namespace has ended. The reference runtime has to pass the namespace's path; ours
+// omits CNI_NETNS.
 func (l lifecycle) afterEnd(r *recorder, c call) {
 	if r.side.ourRuntime {
 		c.netns, c.of = "", "a"

@@ -17,8 +17,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// agent is the part of an agent that looks after addresses, with a store of its own.
-// What the store says is given is part of what is there.
+// agent starts the address-allocation part of an agent, with its own store. The owners recorded in the store are part
+// of the machine's snapshot.
 func agent(m *machine) string {
 	m.t.Helper()
 	s, err := store.File(filepath.Join(m.work, "store"))
@@ -58,14 +58,14 @@ func agent(m *machine) string {
 	return dir.Socket()
 }
 
-// journal has the journal's lock be there, as it is from the first line on.
+// journal creates the journal's lock file, which exists from the journal's first line on.
 func journal(m *machine, dir local.Dir) {
 	must(m.t, dir.Note(m.t.Context(), local.Release{Network: "default", Container: "none"}))
 	_, err := dir.Taken(m.t.Context())
 	must(m.t, errors.Join(err, dir.Forget()))
 }
 
-// given are the addresses that have owners.
+// given lists the addresses that have owners in the store.
 func given(t testing.TB, s store.Store) string {
 	t.Helper()
 	list, _, err := s.List(storetest.Context(t), cluster.AddressesPrefix)
@@ -84,8 +84,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// spaced has an agent and the namespace of an isolated network, whose name it returns:
-// namespaces are known by name in the whole machine, so each has its own.
+// spaced starts an agent, creates the namespace of an isolated network and returns its name. Namespace names are global
+// on the machine, so each call uses a different one.
 func spaced(m *machine) string {
 	m.t.Helper()
 	agent(m)
@@ -96,7 +96,7 @@ func spaced(m *machine) string {
 	must(m.t, os.Symlink(netns, local.NetnsPath(network)))
 	m.t.Cleanup(func() { _ = os.Remove(local.NetnsPath(network)) })
 	dir := local.Open(filepath.Join(m.work, "lib"), filepath.Join(m.work, "run"))
-	storetest.Eventually(m.t, func() bool { // the first ADD of a network asks so
+	storetest.Eventually(m.t, func() bool { // the first ADD of a network waits in the same way
 		return dir.Call(m.t.Context(), local.OpBlock, local.BlockArgs{Network: network}, nil) == nil
 	})
 	storetest.Eventually(m.t, func() bool {

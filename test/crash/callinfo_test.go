@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// callInfo is what the kernel says of a stop at a system call, the same on every
-// architecture (ptrace(2), PTRACE_GET_SYSCALL_INFO, Linux 5.3).
+// callInfo is the kernel's description of a stop at a system call. It has the same layout on every architecture
+// (ptrace(2), PTRACE_GET_SYSCALL_INFO, Linux 5.3).
 type callInfo struct {
 	op     byte
 	nr     uint64 // at entry
@@ -46,8 +46,8 @@ func syscallInfo(pid int) (*callInfo, error) {
 	return i, nil
 }
 
-// A program of ours that is traced marks the end of its start by a call that
-// nobody makes, and that does nothing.
+// A traced program of this test binary marks the end of its start with a system call that has no effect and that no
+// other code makes.
 const markWhich, markWho = 0x46414952, 0x4c454144
 
 func mark() { _, _, _ = unix.RawSyscall(unix.SYS_GETPRIORITY, markWhich, markWho, 0) }
@@ -56,7 +56,7 @@ func isMark(c *call) bool {
 	return c.nr == unix.SYS_GETPRIORITY && c.args[0] == markWhich && c.args[1] == markWho
 }
 
-// self is this program's file.
+// self returns the path of this program's file.
 func self() string { return selfOnce() }
 
 var selfOnce = sync.OnceValue(func() string {
@@ -64,9 +64,8 @@ var selfOnce = sync.OnceValue(func() string {
 	return path
 })
 
-// hideVDSO takes away, at the stop after exec, what tells the program where the
-// kernel's page of code is: it then asks for the time by a call, as on machines
-// without that page.
+// hideVDSO removes the vDSO's address from the program's auxiliary vector, at the stop after exec. The program then
+// reads the time with a system call, as on machines without a vDSO.
 func hideVDSO(pid int) error {
 	at, err := stackPointer(pid)
 	if err != nil {
@@ -83,7 +82,7 @@ func hideVDSO(pid int) error {
 		return err
 	}
 	at += 8 * uintptr(argc+1)
-	for { // the environment
+	for { // skip the environment
 		w, err := word()
 		if err != nil {
 			return err
@@ -109,7 +108,7 @@ func hideVDSO(pid int) error {
 	}
 }
 
-// addSeconds adds to a struct timespec of the program.
+// addSeconds adds d to a struct timespec in the program's memory.
 func addSeconds(pid int, at uintptr, d time.Duration) error {
 	var b [8]byte
 	if _, err := unix.PtracePeekData(pid, at, b[:]); err != nil {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// callNames are the calls that a table here speaks of.
+// callNames maps the numbers of the calls in this file's tables to their names.
 var callNames = sync.OnceValue(func() map[uint64]string {
 	names := map[uint64]string{
 		unix.SYS_OPENAT: "openat", unix.SYS_READ: "read", unix.SYS_WRITE: "write", unix.SYS_PREAD64: "pread64", unix.SYS_PWRITE64: "pwrite64",
@@ -35,9 +35,9 @@ var callNames = sync.OnceValue(func() map[uint64]string {
 	return names
 })
 
-// leftOut are the calls of Go's runtime and of C's library for threads, memory,
-// signals and waiting, and those that ask who one is: they change nothing outside
-// of the process, so that what is there is the same before and after them.
+// leftOut reports whether a call is not a point: calls of the Go runtime and of libc for threads, memory, signals,
+// waiting and process identity. They change nothing outside the process, so the machine's state is the same before and
+// after them.
 func leftOut(nr uint64) bool {
 	switch nr {
 	case unix.SYS_FUTEX, unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_MREMAP, unix.SYS_MPROTECT, unix.SYS_MADVISE, unix.SYS_BRK,
@@ -58,13 +58,13 @@ func leftOut(nr uint64) bool {
 	return false
 }
 
-// changes tells whether a call of a program that is not ours (iptables, nft) may
-// change something: of the rest of its hundreds none is a point.
+// changes reports whether a call of an external program (iptables, nft) may change something. Its other calls, hundreds
+// of them, are not points.
 func changes(name string) bool {
 	return slices.Contains([]string{"execve", "sendmsg", "sendto", "setsockopt", "write", "exit_group"}, name)
 }
 
-// What the first arguments of a call are.
+// These are the meanings of a call's first arguments.
 const (
 	argOther = iota
 	argPath
@@ -85,7 +85,7 @@ func argKind(name string) int {
 	return argOther
 }
 
-// kindOf is a path without what differs between runs.
+// kindOf returns the path without the parts that differ between runs.
 func kindOf(path string) string {
 	if kind, _, ok := strings.Cut(path, ":"); ok && !strings.Contains(kind, "/") {
 		return kind // socket:[123], pipe:[123]
@@ -96,18 +96,18 @@ func kindOf(path string) string {
 	return filepath.Clean(path)
 }
 
-// errnos are the errors that a call may return: the six of the sweep, but for
-// those that no kernel returns from it.
+// errnos returns the errors that a call may return: the sweep's six, except those that no kernel returns from this
+// call.
 func errnos(program, name, what string) (out []unix.Errno) {
 	if program != "" {
-		// iptables takes what it could not read for empty, says that a rule that is
-		// there is missing, or that one that is missing is there: nothing helps.
+		// iptables treats a failed read as an empty ruleset and then reports that an existing rule is missing, or that
+		// a missing rule exists. No caller can work around that.
 		if name != "execve" {
 			return nil
 		}
 	}
 	if what == "pipe" {
-		return nil // a pipe between the two is read and written, or its other end is gone
+		return nil // reads and writes on a pipe between two programs: the other end may be closed
 	}
 	add := func(e unix.Errno, calls ...string) {
 		if slices.Contains(calls, name) {

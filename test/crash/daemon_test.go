@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// startDaemon starts the DHCP daemon, and returns when it listens.
+// startDaemon starts the DHCP daemon and returns when it listens.
 func startDaemon(m *machine, socket, leases string) {
 	m.t.Helper()
 	cmd := exec.Command(filepath.Join(m.work, "bin", "daemon"), socket, leases)
@@ -31,7 +31,7 @@ func startDaemon(m *machine, socket, leases string) {
 	if lines.Err() != nil || lines.Text() == "" {
 		m.t.Fatalf("the DHCP daemon does not listen: %v", lines.Err())
 	}
-	go func() { // what it logs is nobody's
+	go func() { // discard its log
 		for lines.Scan() {
 		}
 	}()

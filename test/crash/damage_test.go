@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// damages are what a disk, a power cut, another version or a person does to a file.
+// damages lists what a disk, a power cut, another version or an administrator can do to a file.
 var damages = []struct {
 	name string
 	do   func([]byte) []byte
@@ -38,7 +38,7 @@ func flip(b []byte, at int) []byte {
 	return b
 }
 
-// otherVersion is the file as another version, or in another boot, would have it.
+// otherVersion returns the file as another version would write it, or this version in another boot.
 func otherVersion(b []byte) []byte {
 	for _, r := range [][2]string{
 		{`"boot":"`, `"boot":"0`}, {`"kind":"cniCacheV1"`, `"kind":"cniCacheV9"`}, {"fairipam2\n", "fairipam9\n"}, {`"objects":[`, `"objects":[{"kind":"new","object":{}},`},
@@ -50,11 +50,11 @@ func otherVersion(b []byte) []byte {
 	return append([]byte("version 9\n"), b...)
 }
 
-// TestDamagedState damages every file that an attachment has, each in every way.
-// DEL, or GC, succeeds; so does the next ADD; and in the end nothing is left. (A
-// record that cannot be read may leave a network's emptied sets to its next DEL,
-// and nobody knows any more what a sysctl was. Without it a GC does not know the
-// container's namespace.)
+// TestDamagedState damages every state file of an attachment, each in every way. DEL, or GC, succeeds, the next ADD
+// succeeds, and at the end nothing is left.
+//
+// There are exceptions. A record that cannot be read may leave a network's emptied sets to its next DEL, and the
+// previous value of a sysctl is lost. Without the record, GC does not know the container's namespace.
 func TestDamagedState(t *testing.T) {
 	for _, s := range scenes() {
 		if !slices.Contains([]string{"fairlead-chain", "example/10-my-network", "flannel", "dhcp", "bridge/masquerade"}, s.name) {
@@ -77,7 +77,7 @@ func TestDamagedState(t *testing.T) {
 				}
 				for i, d := range damages {
 					then := byDel
-					// Nobody can tell by a DEL whose an address is whose file is damaged.
+					// DEL cannot determine the owner of an address whose file is damaged.
 					if (i%2 == 1 || strings.Contains(file, "[0-9]*.*")) && !s.lacksGC && !strings.HasPrefix(file, "run/attach/") {
 						then = byGC
 					}
@@ -91,7 +91,8 @@ func TestDamagedState(t *testing.T) {
 	}
 }
 
-// stateFiles are patterns of the files below the roots of state: addresses differ.
+// stateFiles returns patterns of the files below the state directories. Patterns, because addresses differ between
+// runs.
 func (m *machine) stateFiles() (list []string) {
 	for _, root := range []string{"run", "lib", "ipam", "cache", "leases"} {
 		_ = filepath.WalkDir(filepath.Join(m.work, root), func(path string, e fs.DirEntry, err error) error {

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A fingerprint is a snapshot without words: what the kernel says in its own
-// form, less what changes by itself. It takes a thirtieth of the time of the
-// text, which is made only where fingerprints differ, and has the last word.
+// A fingerprint is a binary form of the snapshot: the kernel's own dump messages, without the fields that change by
+// themselves. It takes a thirtieth of the time of the text. The text is built only where fingerprints differ, and it
+// decides.
 
-// dumper asks the namespace that its thread was in.
+// dumper holds netlink sockets of the namespace in which its thread created it.
 type dumper struct{ route, netfilter int }
 
 func newDumper() (*dumper, error) {
@@ -31,7 +31,7 @@ func (d *dumper) close() {
 	_ = unix.Close(d.netfilter)
 }
 
-// message is an answer: its fixed part and its attributes.
+// message is one answer: its fixed header and its attributes.
 type message struct {
 	head  []byte
 	attrs []attr
@@ -42,7 +42,7 @@ type attr struct {
 	data []byte
 }
 
-// dump asks for all of a kind.
+// dump requests all objects of a type.
 func dump(fd int, typ uint16, body []byte, head int) (out []message, err error) {
 	req := make([]byte, unix.NLMSG_HDRLEN, 64)
 	le := binary.NativeEndian
@@ -63,7 +63,7 @@ func dump(fd int, typ uint16, body []byte, head int) (out []message, err error) 
 			case unix.NLMSG_DONE:
 				return out, nil
 			case unix.NLMSG_ERROR:
-				return out, nil // this kernel has none of the kind
+				return out, nil // this kernel does not have the type
 			}
 			m := b[unix.NLMSG_HDRLEN:size]
 			out = append(out, message{slices.Clone(m[:head]), attributes(slices.Clone(m[head:]))})
@@ -94,7 +94,7 @@ func (m message) get(typ uint16) []byte {
 	return nil
 }
 
-// text is the message but for some attributes.
+// text returns the message without the given attributes.
 func (m message) text(but ...uint16) string {
 	b := slices.Clone(m.head)
 	for _, a := range m.attrs {
@@ -105,7 +105,7 @@ func (m message) text(but ...uint16) string {
 	return string(b)
 }
 
-// fingerprint is that of the dumper's namespace; sysctls are the thread's.
+// fingerprint returns the fingerprint of the dumper's namespace. Sysctls are read from the calling thread's namespace.
 func (d *dumper) fingerprint() (string, error) {
 	var list []string
 	var errs []error
@@ -163,12 +163,12 @@ func (d *dumper) fingerprint() (string, error) {
 	return strings.Join(append(list, n...), "\n") + touched(), errors.Join(append(errs, err)...)
 }
 
-// linkLocal tells whether an address is of those that come and go with a carrier.
+// linkLocal reports whether an address is link-local: those come and go with the carrier.
 func linkLocal(a []byte) bool {
 	return len(a) == 16 && (a[0] == 0xfe && a[1] == 0x80 || a[0] == 0xff)
 }
 
-// rules are the tables, chains, rules, sets and elements of nftables.
+// rules returns the tables, chains, rules, sets and elements of nftables.
 func (d *dumper) rules() (list []string, err error) {
 	const sizeofNfgenmsg = 4
 	body := make([]byte, sizeofNfgenmsg)
@@ -178,12 +178,12 @@ func (d *dumper) rules() (list []string, err error) {
 			return nil, err
 		}
 		for _, m := range all {
-			m.head[2], m.head[3] = 0, 0 // the generation
+			m.head[2], m.head[3] = 0, 0 // clear the generation ID
 			list = append(list, string(rune(typ))+m.text())
 			if typ != unix.NFT_MSG_GETSET {
 				continue
 			}
-			// NFTA_SET_TABLE and NFTA_SET_NAME are NFTA_SET_ELEM_LIST_TABLE and _SET.
+			// NFTA_SET_TABLE and NFTA_SET_NAME have the values of NFTA_SET_ELEM_LIST_TABLE and NFTA_SET_ELEM_LIST_SET.
 			ask := []byte{m.head[0], 0, 0, 0}
 			for i, name := range [][]byte{m.get(unix.NFTA_SET_TABLE), m.get(unix.NFTA_SET_NAME)} {
 				ask = binary.NativeEndian.AppendUint16(ask, uint16(4+len(name)))
@@ -204,8 +204,7 @@ func (d *dumper) rules() (list []string, err error) {
 	return list, nil
 }
 
-// touched are the sysctls that plugins and the scenes' configurations write. The
-// text has all of them.
+// touched returns the sysctls that the plugins and the scenes' configurations write. The text snapshot has all sysctls.
 func touched() string {
 	var b strings.Builder
 	read := func(path string) {

@@ -15,14 +15,14 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// The file of the full run's results, a line a tally; TestFull goes on where the
-// last run ended. And how long it may begin new scenes, in the words of Go.
+// These environment variables set the file of the full run's results, with one tally per line, and the time after which TestFull
+// starts no new scene (a Go duration). TestFull continues where the last run ended.
 const (
 	resultsVariable = "FAIRLEAD_CRASH"
 	timeVariable    = "FAIRLEAD_CRASH_TIME"
 )
 
-// result is a line of the results: a tally and where it comes from.
+// result is one line of the results: a tally and its origin.
 type result struct {
 	tally
 	Kernel  string
@@ -30,8 +30,8 @@ type result struct {
 	Seconds float64 // of the whole operation
 }
 
-// TestFull plays every point of every operation that the file of results lacks. It
-// runs only when that is named: it takes most of an hour.
+// TestFull plays every point of every operation that the results file lacks. It runs only when that file is set,
+// because it takes most of an hour.
 func TestFull(t *testing.T) {
 	file := os.Getenv(resultsVariable)
 	if file == "" {
@@ -64,7 +64,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// full plays every point of an operation, and notes what became of them.
+// full plays every point of an operation and appends the outcome to the file.
 func full(t *testing.T, s *scene, verb, file string) {
 	began := time.Now()
 	tallies := sweep(t, s, workers(), func(all []point) []point {
@@ -82,7 +82,7 @@ func full(t *testing.T, s *scene, verb, file string) {
 	}
 }
 
-// workers is how many machines play a scene: most of what they do is to wait for the kernel.
+// workers returns how many machines play a scene at once. They spend most of the time waiting for the kernel.
 func workers() int { return 3 * runtime.NumCPU() }
 
 func kernelRelease() string {
@@ -90,7 +90,7 @@ func kernelRelease() string {
 	if err != nil {
 		return "unknown"
 	}
-	release, _, _ := strings.Cut(string(raw), "-") // what a distribution adds says nothing here
+	release, _, _ := strings.Cut(string(raw), "-") // without the distribution's suffix
 	return release
 }
 

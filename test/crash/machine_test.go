@@ -16,26 +16,26 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// machine is a host with one container, in which a scene is played again and again.
+// machine is a host with one container. A scene is played in it repeatedly.
 type machine struct {
 	t       testing.TB
 	s       *scene
 	work    string
 	netns   string
 	inside  *elsewhere
-	dumpers [2]*dumper // of the host, of the container
+	dumpers [2]*dumper // for the host and the container
 	in, out *os.File
 	replace *strings.Replacer
-	extra   func() string // more of what is there
-	store   store.Store   // of the scene's agent
-	rest    func()        // waits until nobody is about to change something
-	clean   string        // what there is after one whole ADD and DEL
-	print   string        // the same, by its fingerprint
+	extra   func() string // more state to compare
+	store   store.Store   // the store of the scene's agent
+	rest    func()        // waits until no background work is pending
+	clean   string        // the snapshot after one complete ADD and DEL
+	print   string        // the fingerprint of the same state
 	slow    int           // how often the text was needed
-	id      string        // the container's
+	id      string        // the container's ID
 }
 
-// container is the one that is attached, and next one that is later.
+// container is the ID of the attached container, and next the ID of a later one.
 const (
 	container = "a"
 	next      = "b"
@@ -75,7 +75,7 @@ func newMachine(t testing.TB, s *scene) *machine {
 	return m
 }
 
-// open opens a file that a program gets for a pipe of its runtime's.
+// open opens a file that a program gets in place of a pipe to its runtime.
 func (m *machine) open(name string, flags int) *os.File {
 	m.t.Helper()
 	f, err := os.OpenFile(filepath.Join(m.work, name), os.O_RDWR|os.O_CREATE|flags, 0o600)
@@ -86,7 +86,7 @@ func (m *machine) open(name string, flags int) *os.File {
 	return f
 }
 
-// programs puts this program into a directory under every plugin's name.
+// programs links this program into a directory under every plugin's name.
 func (m *machine) programs() {
 	dir := filepath.Join(m.work, "bin")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -103,7 +103,7 @@ func (m *machine) programs() {
 	}
 }
 
-// setUp makes what the scene needs and learns what an ADD and its DEL leave.
+// setUp creates the scene's prerequisites and records the state after an ADD and its DEL.
 func (m *machine) setUp() {
 	m.t.Helper()
 	m.command("ip link add dev0 address 02:00:00:00:00:05 type veth peer name far0 address 02:00:00:00:00:06")
@@ -146,7 +146,7 @@ func (m *machine) command(line string) {
 
 func (m *machine) conf() string { return m.replace.Replace(m.s.conf) }
 
-// file is where a runtime finds the configuration.
+// file returns the path where a runtime finds the configuration.
 func (m *machine) file() string {
 	if strings.Contains(m.s.conf, `"plugins"`) {
 		return filepath.Join(m.work, "net.conflist")
@@ -154,7 +154,7 @@ func (m *machine) file() string {
 	return filepath.Join(m.work, "net.conf")
 }
 
-// request is the program that serves an operation on the attachment.
+// request returns the program that runs an operation on the attachment.
 func (m *machine) request(verb string, result string) program {
 	env := append(os.Environ(), "FAIRLEAD_RUN="+m.work+"/run", "FAIRLEAD_LIB="+m.work+"/lib", "CNI_PATH="+m.work+"/bin", "WORK="+m.work, "CAP_ARGS="+m.s.args)
 	conf := m.conf()
@@ -175,7 +175,7 @@ func (m *machine) request(verb string, result string) program {
 	return program{path: filepath.Join(m.work, "bin", name), argv: append([]string{name}, argv...), env: env, in: m.in, out: m.out}
 }
 
-// ofVerb is a configuration with what a runtime adds for an operation.
+// ofVerb returns the configuration with the keys that a runtime adds for an operation.
 func ofVerb(conf, verb, result string) string {
 	switch {
 	case verb == "GC":
@@ -186,7 +186,7 @@ func ofVerb(conf, verb, result string) string {
 	return conf
 }
 
-// said is what the program wrote.
+// said returns the program's output.
 func (m *machine) said() string {
 	raw, err := os.ReadFile(m.out.Name())
 	if err != nil {
@@ -195,7 +195,7 @@ func (m *machine) said() string {
 	return string(raw)
 }
 
-// run serves an operation, untraced.
+// run runs an operation, untraced.
 func (m *machine) run(verb, result string) (string, error) {
 	p := m.request(verb, result)
 	cmd := &exec.Cmd{Path: p.path, Args: p.argv, Env: p.env, Stdin: p.in, Stdout: p.out, Stderr: p.out}
@@ -215,7 +215,7 @@ func (m *machine) must(verb string) string {
 	return out
 }
 
-// snapshot is all there is.
+// snapshot returns the machine's whole state as text.
 func (m *machine) snapshot() string {
 	m.rest()
 	s := "host\n" + namespace()
@@ -227,7 +227,7 @@ func (m *machine) snapshot() string {
 	return still(s)
 }
 
-// fingerprint is the quick form of the snapshot.
+// fingerprint returns the fast form of the snapshot.
 func (m *machine) fingerprint() string {
 	m.t.Helper()
 	m.rest()
@@ -246,7 +246,7 @@ func (m *machine) fingerprint() string {
 	return s
 }
 
-// left is what is there and was not, or the reverse, once it has come to rest.
+// left returns the difference from the clean state, after background work has ended.
 func (m *machine) left() (d string) {
 	if m.fingerprint() == m.print {
 		return ""
@@ -261,7 +261,7 @@ func (m *machine) left() (d string) {
 	return d
 }
 
-// held are the addresses that the directory of addresses says are held.
+// held returns the number of addresses that the address directory records as held.
 func (m *machine) held() (n int) {
 	for _, root := range []string{"ipam", "lib/networks", "lib/fairlead/addresses"} {
 		_ = filepath.WalkDir(filepath.Join(m.work, root), func(path string, e os.DirEntry, err error) error {
@@ -274,7 +274,7 @@ func (m *machine) held() (n int) {
 	return n
 }
 
-// addresses is how many a result has.
+// addresses returns the number of addresses in a result.
 func addresses(result string) int {
 	var r struct {
 		IPs []any

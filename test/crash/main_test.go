@@ -1,5 +1,5 @@
-// Package crash kills, fails and cuts short a process at each of its system calls in
-// turn, and compares the whole machine after what comes next with before.
+// Package crash kills a process, or makes it fail, at each of its system calls in turn. It then compares the whole
+// machine after the recovery with its state before.
 package crash
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// TestMain makes the test binary every program that the tests start, by its name.
+// TestMain runs the test binary as the program named by argv[0]: the tests start every program this way.
 func TestMain(m *testing.M) {
 	name := filepath.Base(os.Args[0])
 	switch name {
@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// every is every plugin, of both programs.
+// every returns the plugins of both programs.
 func every() []skel.Plugin {
 	return append(plugins.All(), ovs.Plugin().Skel(plugin.Env{IPAM: plugins.IPAM()}))
 }
@@ -62,7 +62,7 @@ func fail(err error) {
 	}
 }
 
-// runtimeMain is a runtime: "cni VERB FILE CONTAINER NETNS", plugins as processes.
+// runtimeMain is a runtime that runs plugins as processes: "cni VERB FILE CONTAINER NETNS".
 func runtimeMain() error {
 	verb, file := os.Args[1], os.Args[2]
 	rt := &libcni.RuntimeConf{ContainerID: os.Args[3], NetNS: os.Args[4], IfName: "eth0"}
@@ -98,7 +98,7 @@ func runtimeMain() error {
 	return errors.New("no such verb: " + verb)
 }
 
-// loadList reads a list, or a plugin's configuration as one; $FUSED: as the one
+// loadList reads a network list, or wraps a single plugin's configuration in one. With $FUSED set it returns the single
 // plugin that fairlead fuse writes.
 func loadList(file string) (*libcni.NetworkConfigList, error) {
 	list, err := libcni.ConfListFromFile(file)
@@ -128,7 +128,7 @@ func loadList(file string) (*libcni.NetworkConfigList, error) {
 	return list, nil
 }
 
-// daemonMain is the DHCP daemon: "daemon SOCKET LEASES".
+// daemonMain runs the DHCP daemon: "daemon SOCKET LEASES".
 func daemonMain() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

@@ -8,58 +8,58 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// mended are points at which something was left once: every call of the class.
+// mended lists the points at which an earlier version left something behind. Each is played at every call of its class.
 var mended = []struct {
 	scene string
 	point
 }{
-	// The address that was linked into place belonged to nobody.
+	// The linked address file had no owner.
 	{"host-local", point{verb: "ADD", kind: kindError, class: "unlinkat $WORK/ipam/.fairlead/n/address", errno: unix.EIO, then: byDel}},
-	// GC took the age of the index that it built for that of the address.
+	// GC took the age of the index that it had rebuilt for the age of the address.
 	{"host-local", point{verb: "ADD", kind: kindKill, class: "pwrite64 $WORK/ipam/.fairlead/n/index", then: byGC}},
-	// Of a transaction whose answer was lost nothing was undone; nor were emptied sets.
+	// A transaction whose answer was lost was not undone, and its emptied sets stayed.
 	{"bridge/masquerade", point{verb: "ADD", kind: kindError, class: "recvfrom socket", errno: unix.ENOMEM, then: byDel}},
 	{"bridge/masquerade", point{verb: "ADD", kind: kindError, class: "pwrite64 $WORK/run/attach/n/a,eth#.json~ (deleted)", errno: unix.EIO, then: byGC}},
-	// The record was thrown away as another boot's; or it could not be read, and DEL was content.
+	// The record was discarded as one from another boot; or it could not be read, and DEL returned success.
 	{"bridge/masquerade", point{verb: "ADD", kind: kindError, class: "openat /proc/sys/kernel/random/boot_id", errno: unix.EMFILE, then: byDel}},
 	{"bridge/masquerade", point{verb: "DEL", kind: kindError, class: "openat $WORK/run/attach/n/a,eth#.json", errno: unix.ENOMEM, then: byDel}},
-	// GC left the place of the record.
+	// GC left the record's reservation.
 	{"bridge", point{verb: "ADD", kind: kindKill, class: "pwrite64 $WORK/run/attach/n/a,eth#.json~", then: byGC}},
-	// What counts as written was not.
+	// A short write counted as a complete one.
 	{"bridge", point{verb: "ADD", kind: kindShort, class: "write /proc/sys/net/ipv#/conf/eth#/accept_ra", then: byDel}},
-	// On a link that outlives the attachment, routes and rules whose answer was lost.
+	// Routes and rules whose answer was lost stayed on a link that outlives the attachment.
 	{"sbr", point{verb: "ADD", kind: kindError, class: "recvfrom socket", errno: unix.ENOMEM, then: byGC}},
-	// A part of a value was written, and not taken back.
+	// A partly written value was not restored.
 	{"tuning", point{verb: "ADD", kind: kindShort, class: "write /proc/sys/net/core/somaxconn", then: byGC}},
-	// The container's namespace counted as another's when it could not be looked at.
+	// The container's namespace counted as a different one when stat failed.
 	{"tuning", point{verb: "DEL", kind: kindError, class: "newfstatat $WORK/netns", errno: unix.EIO, then: byDel}},
-	// Claims: without a record, and torn.
+	// Port claims without a record, and truncated claims.
 	{"portmap", point{verb: "ADD", kind: kindKill, class: "openat $WORK/run/attach/n/a,eth#.json~", then: byGC}},
 	{"portmap", point{verb: "ADD", kind: kindCut, class: "pwrite64 $WORK/run/hostports/udp-#", then: byDel}},
-	// The device stayed down: an undo undid itself; and the kill came before the move.
+	// The device stayed down: an undo reverted itself, or the kill came before the move.
 	{"host-device", point{verb: "ADD", kind: kindError, class: "write /proc/sys/net/ipv#/conf/eth#/ndisc_notify", errno: unix.EBUSY, then: byGC}},
 	{"host-device", point{verb: "ADD", kind: kindKill, class: "sendto socket", then: byDel}},
-	// A clock set back made it look newer than any GC.
+	// After the clock was set back, the attachment looked newer than any GC.
 	{"host-device", point{verb: "ADD", kind: kindClock, class: "openat /proc/sys/kernel/random/boot_id", shift: tenYears, then: byGC}},
-	// A daemon that could not be asked counted as one that is not there.
+	// A failed connection to the daemon counted as a missing daemon.
 	{"dhcp", point{verb: "DEL", kind: kindError, class: "fcntl socket", errno: unix.ENOMEM, then: byDel}},
-	// The switch took the new port of a name for the old one, whose device was gone.
+	// The switch mistook the new port for the old port of the same name, whose device was gone.
 	{"ovs", point{verb: "DEL", kind: kindKill, class: "socket", then: byAdd}},
 	{"ovs", point{verb: "ADD", kind: kindError, class: "read socket", errno: unix.EIO, then: byAdd}},
-	// Routes that a link loses as it changes its router were put back by a write of their own.
+	// Routes that a link loses when its master changes were restored in a separate write.
 	{"vrf", point{verb: "ADD", kind: kindKill, class: "recvfrom socket", then: byGC}},
-	// The index still had an address whose file was gone, and said of itself that it was whole.
+	// The index was marked complete but still had an address whose file was gone.
 	{"whereabouts", point{verb: "DEL", kind: kindError, class: "pwrite64 $WORK/lib/fairlead/addresses/.fairlead/whereabouts/index", errno: unix.ENOMEM, then: byAdd}},
-	// An address' file had two names for a moment, and was then taken for another's.
+	// An address's file had two names for a moment, and was then taken for another owner's file.
 	{"whereabouts", point{verb: "DEL", kind: kindError, class: "renameat $WORK/lib/fairlead/addresses/whereabouts/#.#.#.#", errno: unix.ENOSPC, then: byGC}},
-	// The next line of the journal ran into one that was cut off.
+	// The journal's next line was appended to a truncated one.
 	{"whereabouts", point{verb: "DEL", kind: kindCut, class: "write $WORK/lib/fairlead/journal", then: byGC}},
 	// Temporary files.
 	{"flannel", point{verb: "ADD", kind: kindError, class: "pwrite64 $WORK/lib/flannel/a~", errno: unix.ENOSPC, then: byDel}},
 	{"example/21-dbnet-0.3.1", point{verb: "ADD", kind: kindCut, class: "write $WORK/cache/.result-#", then: byDel}},
 }
 
-// TestMended plays each again.
+// TestMended plays each of these points again.
 func TestMended(t *testing.T) {
 	byScene := map[string][]point{}
 	for _, m := range mended {

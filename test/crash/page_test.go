@@ -9,15 +9,15 @@ import (
 	"testing"
 )
 
-// The table of the full run stands between these two lines of the page.
+// The table of the full run is between these two lines of the page.
 const (
 	pageFile  = "../../docs/reliability.md"
 	pageBegin = "<!-- points: make crash writes this -->\n"
 	pageEnd   = "<!-- end of points -->\n"
 )
 
-// TestPage writes the results of the full run into the page (UPDATE=1), which
-// otherwise must have a table in which every point survived.
+// TestPage writes the results of the full run into the page (UPDATE=1). Without UPDATE it checks that every point in
+// the page's table survived.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile(pageFile)
@@ -44,7 +44,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// page is the table, as text.
+// page returns the table as text.
 func page(list []result) string {
 	type key struct{ scene, verb string }
 	rows, order := map[key]map[kind][2]int{}, []key{}

@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kind is what happens at a point.
+// kind is the failure that is injected at a point.
 type kind string
 
 const (
-	kindKill  kind = "kill"  // before the call has an effect; before the next one is after this one
+	kindKill  kind = "kill"  // killed before the call has an effect
 	kindError kind = "error" // the call has no effect and returns an error
-	kindShort kind = "short" // half is written, and the program is told so
-	kindCut   kind = "cut"   // half is written, then the kill
-	kindClock kind = "clock" // from here on the time of day is another
+	kindShort kind = "short" // half is written, and the call returns that length
+	kindCut   kind = "cut"   // half is written, then the process is killed
+	kindClock kind = "clock" // the time of day jumps at this call
 )
 
 func kinds() []kind { return []kind{kindKill, kindError, kindShort, kindCut, kindClock} }
@@ -26,10 +26,10 @@ func kinds() []kind { return []kind{kindKill, kindError, kindShort, kindCut, kin
 // tenYears is how far the clock jumps.
 const tenYears = 10 * 365 * 24 * time.Hour
 
-// tick is the unit in which the kernel says when a process began, and a bit.
+// tick is slightly more than the resolution of a process's start time in the kernel.
 const tick = 12 * time.Millisecond
 
-// recovery is what a runtime, or an operator, does next.
+// recovery is the next step of a runtime or of an administrator.
 type recovery string
 
 const (
@@ -38,12 +38,12 @@ const (
 	byAdd recovery = "ADD"
 )
 
-// point is one place at which one thing goes wrong, and what is done then.
+// point is one failure at one call, and the recovery from it.
 type point struct {
-	verb  string // what it happens in: ADD or DEL
+	verb  string // the operation: ADD or DEL
 	kind  kind
-	class string // of the call, and
-	nth   int    // which one of that class
+	class string // the call's class
+	nth   int    // its index within the class
 	errno unix.Errno
 	shift time.Duration
 	then  recovery
@@ -60,7 +60,7 @@ func (p point) String() string {
 	return s + ", then " + string(p.then)
 }
 
-// action is what is done at the point's call.
+// action returns the tracer's action at the point's call.
 func (p point) action() action {
 	switch p.kind {
 	case kindError:
@@ -75,13 +75,13 @@ func (p point) action() action {
 	return action{kill: true, last: true}
 }
 
-// points are those of an operation whose calls are known.
+// points returns the points of an operation, given its calls.
 func points(verb string, calls []string, s *scene) (out []point) {
 	then := []recovery{byDel, byGC, byAdd}
 	if s.lacksGC {
 		then = []recovery{byDel, byAdd}
 	}
-	if s.chained { // nobody adds a plugin in the middle of a list again
+	if s.chained { // no runtime repeats the ADD of one plugin in the middle of a list
 		then = []recovery{byDel, byGC}
 	}
 	add := func(p point) {
@@ -110,8 +110,7 @@ func points(verb string, calls []string, s *scene) (out []point) {
 			p.kind = kindCut
 			add(p)
 		}
-		// One jump ahead and one back for every fourth call: what is told of the
-		// time is asked for a few times only.
+		// Every fourth call gets one jump forward and one back, because a program reads the time only a few times.
 		if len(out)%4 == 0 {
 			p.kind = kindClock
 			for _, p.shift = range []time.Duration{tenYears, -tenYears} {
@@ -122,7 +121,7 @@ func points(verb string, calls []string, s *scene) (out []point) {
 	return out
 }
 
-// calls lists the classes of the calls of an operation that nothing happens to.
+// calls returns the classes of the calls of an undisturbed operation.
 func (m *machine) calls(verb, result string) ([]string, error) {
 	var list []string
 	p := m.request(verb, result)
@@ -137,7 +136,7 @@ func (m *machine) calls(verb, result string) ([]string, error) {
 	return list, err
 }
 
-// hit runs an operation with what happens at the point.
+// hit runs an operation and injects the point's failure.
 func (m *machine) hit(p point, result string) (ended, error) {
 	req := m.request(p.verb, result)
 	seen := 0
@@ -154,8 +153,8 @@ func (m *machine) hit(p point, result string) (ended, error) {
 	return trace(req)
 }
 
-// play tries a point. It tells whether the point was met, as threads do not
-// come in the same order each time, and what did not survive.
+// play tries a point. It reports whether the point was reached, because the order of threads differs between runs. The
+// error says what did not survive.
 func (m *machine) play(p point) (met bool, err error) {
 	result := ""
 	if p.verb == "DEL" {
@@ -186,7 +185,7 @@ func (m *machine) play(p point) (met bool, err error) {
 	return e.hit != nil, nil
 }
 
-// nothingLeft compares all there is with what there was.
+// nothingLeft compares the machine's state with the clean state.
 func (m *machine) nothingLeft() error {
 	if d := m.left(); d != "" {
 		return fmt.Errorf("left:\n%s", d)
@@ -194,7 +193,7 @@ func (m *machine) nothingLeft() error {
 	return nil
 }
 
-// judge looks at how the operation ended, and does what comes next.
+// judge checks how the operation ended and runs the recovery.
 func (m *machine) judge(p point, e ended, said string) error {
 	if e.code == 0 && p.verb == "DEL" {
 		if forgiven(p) {
@@ -216,14 +215,13 @@ func (m *machine) judge(p point, e ended, said string) error {
 	return m.recover(p.then, "")
 }
 
-// forgiven is what no DEL reports: a runtime's own cache file that it could not
-// remove is removed by the next DEL or GC.
+// forgiven reports whether DEL may succeed despite the failure. A runtime does not report that it could not remove its
+// cache file; the next DEL or GC removes it.
 func forgiven(p point) bool {
 	return p.kind == kindError && strings.HasPrefix(p.class, "unlinkat $WORK/cache/results/")
 }
 
-// sound tells whether an attachment is whole: CHECK says so, and it holds the
-// addresses of its result.
+// sound checks that an attachment is complete: CHECK succeeds, and the attachment holds the addresses of its result.
 func (m *machine) sound(result string) error {
 	if !m.s.lacksCheck() {
 		if _, err := m.run("CHECK", result); err != nil {
@@ -242,7 +240,7 @@ func (m *machine) recover(then recovery, result string) error {
 	}
 	switch then {
 	case byGC:
-		time.Sleep(tick) // what was made within the tick in which a GC began counts as made after it
+		time.Sleep(tick) // anything created in the tick in which a GC began counts as newer than the GC
 		_, err := m.run("GC", "")
 		return err
 	case byAdd:
@@ -254,8 +252,8 @@ func (m *machine) recover(then recovery, result string) error {
 	return err
 }
 
-// again adds once more what was cut off. What stands, because all was done when
-// it was, has to be deleted first, as the message says.
+// again repeats an interrupted ADD. If that ADD had completed, its attachment exists and has to be deleted first, as
+// the error message says.
 func (m *machine) again() error {
 	result, err := m.run("ADD", "")
 	if err != nil && (strings.Contains(err.Error(), "is already attached") || strings.Contains(err.Error(), "duplicate allocation is not allowed")) {
@@ -272,16 +270,16 @@ func (m *machine) again() error {
 	return nil
 }
 
-// panicked tells whether our own code did: the runtime's own "fatal error" when
-// the kernel denies it a thread or a poller is no panic.
+// panicked reports whether Fairlead's code panicked. The Go runtime's "fatal error" when the kernel denies it a thread
+// or a poller is not a panic.
 func panicked(said string) bool { return strings.Contains(said, "panic: ") }
 
-// threw tells whether Go's runtime ended the program.
+// threw reports whether the Go runtime ended the program.
 func threw(said string) bool {
 	return strings.Contains(said, "fatal error: ") || strings.Contains(said, "runtime: ")
 }
 
-// speaks tells whether what a plugin wrote is an error as the protocol has it.
+// speaks checks that a plugin's output is an error as the CNI protocol defines it.
 func speaks(said string) error {
 	var e struct {
 		Code int
@@ -294,15 +292,16 @@ func speaks(said string) error {
 	return nil
 }
 
-// What a scene's version or plugin has not.
+// lacksCheck reports whether the scene's version or plugin has no CHECK.
 func (s *scene) lacksCheck() bool {
 	return strings.Contains(s.conf, `"0.3.1"`) || strings.Contains(s.conf, `"0.1.0"`)
 }
 
-// lacksResult: a runtime keeps results by itself; a chained plugin has one in its conf.
+// lacksResult reports whether the caller passes no previous result: a runtime caches results itself, and a chained
+// plugin's configuration contains one.
 func (s *scene) lacksResult() bool { return s.runtime() || s.chained }
 
-// holds tells whether its addresses are in a directory.
+// holds reports whether the scene's addresses are stored in a directory.
 func (s *scene) holds() bool {
 	return !slices.ContainsFunc([]string{`"dhcp"`, `"static"`, `"loopback"`}, func(t string) bool { return strings.Contains(s.conf, t) })
 }

@@ -13,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownMounts gives the calling thread mounts of its own; it is thrown away with
-// the test (kerneltest.Host).
+// ownMounts gives the calling thread its own mount namespace. The thread ends with the test (kerneltest.Host).
 func ownMounts(t *testing.T) {
 	t.Helper()
 	if err := errors.Join(unix.Unshare(unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")); err != nil {
@@ -22,20 +21,20 @@ func ownMounts(t *testing.T) {
 	}
 }
 
-// reboot has programs that are started from here see another boot.
+// reboot makes programs that are started from here see another boot ID.
 func (m *machine) reboot(n int) error {
 	file := filepath.Join(m.work, "boot_id")
 	if err := os.WriteFile(file, fmt.Appendf(nil, "00000000-0000-4000-8000-%012d\n", n), 0o444); err != nil {
 		return err
 	}
 	if n > 1 {
-		return nil // it is mounted, and has changed
+		return nil // already mounted, and now changed
 	}
 	return unix.Mount(file, "/proc/sys/kernel/random/boot_id", "", unix.MS_BIND, "")
 }
 
-// losses are what becomes of a file whose content was not yet on the disk when
-// the power went: its name is there, and the rest is not.
+// losses lists the possible contents of a file whose data was not yet on the disk at the power cut. The name exists;
+// the content may be missing or wrong.
 var losses = []struct {
 	name string
 	do   func(size int64) []byte
@@ -45,9 +44,9 @@ var losses = []struct {
 	{"what was not synced is zeros", func(n int64) []byte { return make([]byte, n) }},
 }
 
-// TestPower cuts the power at every call of an allocation and of a release, and
-// loses what was not synced: in the next boot addresses can be had, none is given
-// twice, and none is lost for good: GC frees what nobody holds.
+// TestPower cuts the power at every call of an allocation and of a release, and loses all data that was not synced.
+// After the reboot addresses can be allocated, no address is allocated twice, and none leaks: GC frees the addresses
+// without an owner.
 func TestPower(t *testing.T) {
 	t.Parallel()
 	var s scene
@@ -86,7 +85,7 @@ func (m *machine) cutPower(p point, loss func(int64) []byte, boot int) error {
 			return err
 		}
 	}
-	began := time.Now().Add(-10 * time.Millisecond) // a tick of the clock that files are stamped by
+	began := time.Now().Add(-10 * time.Millisecond) // one tick of the clock for file timestamps
 	if _, err := m.hit(p, ""); err != nil {
 		return err
 	}
@@ -97,7 +96,7 @@ func (m *machine) cutPower(p point, loss func(int64) []byte, boot int) error {
 		return err
 	}
 	before := m.held()
-	m.id = next // no container lives through that
+	m.id = next // no container survives a reboot
 	defer func() { m.id = container }()
 	result, err := m.run("ADD", "")
 	if err != nil {
@@ -116,8 +115,8 @@ func (m *machine) cutPower(p point, loss func(int64) []byte, boot int) error {
 	return nil
 }
 
-// lose does to the files that were changed since what losing their content does.
-// A hard link has the content of its other name.
+// lose applies the loss to the files that were changed since the given time. A hard link shares the content of its
+// other name.
 func lose(dir string, since time.Time, loss func(int64) []byte) error {
 	if loss == nil {
 		return nil
@@ -134,8 +133,8 @@ func lose(dir string, since time.Time, loss func(int64) []byte) error {
 	})
 }
 
-// TestDisks has each root of state on a disk that is full, or read-only: ADD
-// succeeds or says why not; DEL, too, and when there is room again it leaves nothing.
+// TestDisks makes the disk of each state directory full or read-only. ADD and DEL succeed or report the reason. When
+// the disk is writable again, DEL leaves nothing.
 func TestDisks(t *testing.T) {
 	for _, s := range scenes() {
 		roots := map[string][]string{
@@ -190,7 +189,7 @@ func (m *machine) onDisk(root string, readOnly, attached bool) (err error) {
 	return m.nothingLeft()
 }
 
-// spoil fills a disk, or takes writing away, until end.
+// spoil fills a disk, or makes it read-only, until end is called.
 func spoil(dir string, readOnly bool) (end func() error, err error) {
 	if readOnly {
 		remount := func(flags uintptr) error { return unix.Mount("", dir, "", unix.MS_REMOUNT|flags, "") }

@@ -11,17 +11,17 @@ func setRegs(pid int, f func(*unix.PtraceRegs)) error {
 	return unix.PtraceSetRegs(pid, &r)
 }
 
-// skipCall has the kernel take the call for none: it returns ENOSYS.
+// skipCall makes the kernel skip the call: it returns ENOSYS.
 func skipCall(pid int) error {
 	return setRegs(pid, func(r *unix.PtraceRegs) { r.Orig_rax = ^uint64(0) })
 }
 
-// setResult is what the call returns, at its exit.
+// setResult sets the call's return value, at its exit.
 func setResult(pid int, v int64) error {
 	return setRegs(pid, func(r *unix.PtraceRegs) { r.Rax = uint64(v) })
 }
 
-// setLength changes the third argument, at the entry.
+// setLength sets the call's third argument, at its entry.
 func setLength(pid int, n uint64) error {
 	return setRegs(pid, func(r *unix.PtraceRegs) { r.Rdx = n })
 }
@@ -32,7 +32,7 @@ func stackPointer(pid int) (uintptr, error) {
 	return uintptr(r.Rsp), err
 }
 
-// archNames are the calls that other architectures lack.
+// archNames returns the calls that other architectures lack.
 func archNames() map[uint64]string {
 	return map[uint64]string{
 		unix.SYS_OPEN: "open", unix.SYS_STAT: "stat", unix.SYS_LSTAT: "lstat", unix.SYS_ACCESS: "access", unix.SYS_RENAME: "rename",

@@ -16,10 +16,10 @@ func setRegs(pid int, f func(*unix.PtraceRegs)) error {
 	return unix.PtraceSetRegs(pid, &r)
 }
 
-// ntSystemCall is the register set that holds the number of the call alone.
+// ntSystemCall is the register set that holds only the call's number.
 const ntSystemCall = 0x404
 
-// skipCall has the kernel take the call for none: it returns ENOSYS.
+// skipCall makes the kernel skip the call: it returns ENOSYS.
 func skipCall(pid int) error {
 	var nr [4]byte
 	binary.NativeEndian.PutUint32(nr[:], ^uint32(0))
@@ -31,12 +31,12 @@ func skipCall(pid int) error {
 	return nil
 }
 
-// setResult is what the call returns, at its exit.
+// setResult sets the call's return value, at its exit.
 func setResult(pid int, v int64) error {
 	return setRegs(pid, func(r *unix.PtraceRegs) { r.Regs[0] = uint64(v) })
 }
 
-// setLength changes the third argument, at the entry.
+// setLength sets the call's third argument, at its entry.
 func setLength(pid int, n uint64) error {
 	return setRegs(pid, func(r *unix.PtraceRegs) { r.Regs[2] = n })
 }
@@ -47,7 +47,7 @@ func stackPointer(pid int) (uintptr, error) {
 	return uintptr(r.Sp), err
 }
 
-// archNames are the calls that other architectures lack.
+// archNames returns the calls that other architectures lack.
 func archNames() map[uint64]string {
 	return map[uint64]string{unix.SYS_FSTATAT: "newfstatat", unix.SYS_RENAMEAT: "renameat"}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// seed chooses the sample: the same one each time, another one by FAIRLEAD_SEED.
+// seed returns the seed of the sample: always the same, unless FAIRLEAD_SEED sets another one.
 func seed(t *testing.T) uint64 {
 	t.Helper()
 	s := os.Getenv("FAIRLEAD_SEED")
@@ -24,8 +24,7 @@ func seed(t *testing.T) uint64 {
 	return n
 }
 
-// sampled is about how many points of each scene the sample has; FAIRLEAD_SAMPLE
-// is another number.
+// sampled returns about how many points of each scene the sample has. FAIRLEAD_SAMPLE overrides it.
 func sampled() int {
 	if n, err := strconv.Atoi(os.Getenv("FAIRLEAD_SAMPLE")); err == nil && n > 0 {
 		return n
@@ -33,8 +32,7 @@ func sampled() int {
 	return 8
 }
 
-// TestSample plays some points of every scene: each of a scene's k-th ones,
-// beginning where the seed says.
+// TestSample plays some points of every scene: every k-th one, starting at an offset chosen by the seed.
 func TestSample(t *testing.T) {
 	n := seed(t)
 	t.Logf("FAIRLEAD_SEED=%d", n)
@@ -44,7 +42,7 @@ func TestSample(t *testing.T) {
 		if s.long || !only(s.name, "FAIRLEAD_SCENE") {
 			continue
 		}
-		t.Run(strings.ReplaceAll(s.name, "/", "-"), func(t *testing.T) { // one name: -run takes "bridge/on" for a part of "bridge"
+		t.Run(strings.ReplaceAll(s.name, "/", "-"), func(t *testing.T) { // no slash in the name: -run would split it
 			t.Parallel()
 			kerneltest.Needs(t, s.needs...)
 			points := 0
@@ -58,7 +56,7 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// spread is every k-th of the points.
+// spread returns every k-th point.
 func spread(all []point, first uint64) (out []point) {
 	k := max(len(all)/sampled(), 1)
 	if os.Getenv("FAIRLEAD_POINT") != "" {

@@ -15,20 +15,20 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// scene is a configuration whose ADD and DEL are cut off. In conf, $IPAM is a
-// host-local, $PREV a result of plugins before it, $WORK the roots' directory.
+// scene is a configuration whose ADD and DEL are interrupted. In conf, $IPAM is a host-local configuration, $PREV the
+// result of earlier plugins, and $WORK the parent of the state directories.
 type scene struct {
 	name    string
 	conf    string
 	plugin  string // the program; "": the conf's type
 	fused   bool   // a list as one process
-	list    bool   // a runtime runs it
-	chained bool   // there is an eth0 in the container already
-	lacksGC bool   // its version has none
-	args    string // of capabilities
+	list    bool   // a runtime runs the list
+	chained bool   // the container already has an eth0
+	lacksGC bool   // its CNI version has no GC
+	args    string // capability arguments
 	needs   []string
-	setup   []string                       // commands on the host
-	prepare func(*machine) (socket string) // what $SOCKET in conf is, else
+	setup   []string                       // commands to run on the host
+	prepare func(*machine) (socket string) // returns the value of $SOCKET in conf
 	long    bool                           // too long for the sample
 }
 
@@ -53,12 +53,12 @@ func (s *scene) program() string {
 	return name
 }
 
-// one is a plugin's configuration with keys.
+// one returns a scene with a single plugin's configuration.
 func one(name, typ, keys string) scene {
 	return scene{name: name, conf: `{"cniVersion": "1.1.0", "name": "n", "type": "` + typ + `", ` + keys + `}`}
 }
 
-// onEth0 is a chained plugin's, on an interface that is there.
+// onEth0 returns a scene with a chained plugin on an existing interface.
 func onEth0(name, typ, keys string) scene {
 	s := one(name, typ, strings.TrimSuffix("$PREV, "+keys, ", "))
 	s.chained = true
@@ -69,7 +69,7 @@ func (s scene) with(f func(*scene)) scene { f(&s); return s }
 
 func needing(features ...string) func(*scene) { return func(s *scene) { s.needs = features } }
 
-// scenes are all of them.
+// scenes returns all scenes.
 func scenes() []scene {
 	all := []scene{
 		one("bridge", "bridge", `"isDefaultGateway": true, $IPAM`),
@@ -116,8 +116,7 @@ func scenes() []scene {
 	return append(all, lists()...)
 }
 
-// onBridge has the interface's other end be a bridge's port, and a foreign chain
-// that drops what is forwarded.
+// onBridge attaches the interface's host end to a bridge, and adds a third-party chain that drops forwarded packets.
 func onBridge(s *scene) {
 	prev := strings.NewReplacer(`[{"name": "host0"}`, `[{"name": "br0"}, {"name": "host0"}`, `"interface": 1`, `"interface": 2`).Replace(prevResult)
 	s.conf = strings.Replace(s.conf, "$PREV", prev, 1)
@@ -127,7 +126,7 @@ func onBridge(s *scene) {
 	}
 }
 
-// leased has flanneld's file say what subnet this host has.
+// leased writes flanneld's subnet file for this host.
 func leased(s *scene) {
 	s.prepare = func(m *machine) string {
 		text := "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.9.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n"
@@ -138,8 +137,8 @@ func leased(s *scene) {
 	}
 }
 
-// blocks has the agent's file say what addresses this host has. Of the agent there is
-// no more than that it reads the journal, where a DEL writes that could not read the file.
+// blocks writes the agent's file of this host's address blocks. The only other part of the agent is a reader of the
+// journal: a DEL that cannot read the file writes there.
 func blocks(s *scene) {
 	s.prepare = func(m *machine) string {
 		dir := local.Open(filepath.Join(m.work, "lib"), filepath.Join(m.work, "run"))
@@ -155,7 +154,7 @@ func blocks(s *scene) {
 	}
 }
 
-// lan is a bridge with a DHCP server, and a daemon that keeps leases.
+// lan creates a bridge with a DHCP server, and starts a daemon that keeps leases.
 func lan(m *machine) string {
 	n := dhcptest.New(m.t, "lan0", "10.0.0.1/24")
 	n.Dnsmasq("--dhcp-range=10.0.0.50,10.0.0.60,255.255.255.0,1h")
@@ -170,7 +169,7 @@ func vswitch(m *machine) string {
 	return sw.Socket()
 }
 
-// lists are the examples, as separate processes and as one.
+// lists returns the examples, each as separate processes and as one.
 func lists() (out []scene) {
 	for _, e := range []struct {
 		file    string
@@ -188,7 +187,7 @@ func lists() (out []scene) {
 	} {
 		raw, err := examples.Networks.ReadFile(e.file)
 		if err != nil {
-			panic(err) // it is embedded
+			panic(err) // impossible: the file is embedded
 		}
 		conf := string(raw)
 		if e.replace[0] != "" {
@@ -213,7 +212,7 @@ func lists() (out []scene) {
 	return out
 }
 
-// lanOnSwitch is a switch with a DHCP server as another container, and a daemon.
+// lanOnSwitch creates a switch with a DHCP server in another container, and starts a daemon.
 func lanOnSwitch(m *machine) string {
 	socket, server := vswitch(m), kerneltest.Netns(m.t)
 	cmd := exec.Command(filepath.Join(m.work, "bin", "ovs"))

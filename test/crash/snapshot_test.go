@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A snapshot is the whole machine as text: both namespaces, and the files below
-// the roots of state. It is the same dump as kerneltest's with sysctls and filters,
-// by fewer commands: ten thousand are made.
+// A snapshot is the whole machine as text: both namespaces, and the files below the state directories. It has the
+// content of kerneltest's dump with sysctls and filters. It needs fewer commands, because a run takes ten thousand
+// snapshots.
 
-// looks are the commands, each of which reads its lines from stdin.
+// looks returns the commands. Each reads its requests from stdin.
 func looks() []struct {
 	argv  []string
 	lines string
@@ -39,16 +39,16 @@ func looks() []struct {
 	}
 }
 
-// devices are those of the scenes that outlive an attachment.
+// devices returns the scenes' devices that outlive an attachment.
 func devices() []string { return []string{"dev0", "host0", "eth0"} }
 
-// namespace is the text of the namespace of the calling thread.
+// namespace returns the state of the calling thread's namespace as text.
 func namespace() string {
 	var b strings.Builder
 	for _, l := range looks() {
 		cmd := exec.Command(l.argv[0], l.argv[1:]...)
 		cmd.Stdin = strings.NewReader(l.lines)
-		out, _ := cmd.Output() // a device that is not here
+		out, _ := cmd.Output() // fails if the device does not exist here
 		b.WriteString("# " + l.argv[0] + "\n")
 		b.Write(out)
 	}
@@ -59,7 +59,7 @@ func namespace() string {
 	return b.String()
 }
 
-// sysctls writes every value below a directory that says how things are to be.
+// sysctls writes every setting below a directory.
 func sysctls(b *strings.Builder, dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
@@ -77,7 +77,7 @@ func sysctls(b *strings.Builder, dir string) {
 	}
 }
 
-// readAt reads a small file by two calls.
+// readAt reads a small file with two calls.
 func readAt(path string) ([]byte, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -89,14 +89,14 @@ func readAt(path string) ([]byte, error) {
 	return bytes.TrimSpace(b[:max(n, 0)]), err
 }
 
-// elsewhere is a thread in another namespace, which answers until it is closed.
+// elsewhere is a thread in another namespace that runs functions until it is closed.
 type elsewhere struct{ ask chan func() }
 
 func newElsewhere(netns string) (*elsewhere, error) {
 	e := &elsewhere{make(chan func())}
 	ready := make(chan error)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread is thrown away
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		fd, err := unix.Open(netns, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err == nil {
 			err = unix.Setns(fd, unix.CLONE_NEWNET)
@@ -110,7 +110,7 @@ func newElsewhere(netns string) (*elsewhere, error) {
 	return e, <-ready
 }
 
-// do runs f there.
+// do runs f on that thread.
 func (e *elsewhere) do(f func()) {
 	done := make(chan struct{})
 	e.ask <- func() { f(); close(done) }
@@ -119,9 +119,9 @@ func (e *elsewhere) do(f func()) {
 
 func (e *elsewhere) close() { close(e.ask) }
 
-// files is the text of what is below the roots of state. What an ADD may leave
-// there is not in it: locks, where to go on (last_reserved_ip), the index of
-// addresses, whose truth is looked for by its own tests and by the next ADD.
+// files returns the files below the state directories as text. It omits what an ADD may leave there: locks, the
+// allocation cursor (last_reserved_ip) and the index of addresses. The index has its own tests, and the next ADD
+// verifies it.
 func files(work string) string {
 	var b strings.Builder
 	for _, root := range []string{"run", "lib", "ipam", "cache", "leases"} {
@@ -136,8 +136,7 @@ func files(work string) string {
 	return b.String()
 }
 
-// still leaves out what the kernel changes in its own time: timers, carriers, and
-// what of IPv6 comes and goes with those.
+// still removes what the kernel changes by itself: timers, carriers, and the IPv6 state that depends on a carrier.
 func still(s string) string {
 	s = regexp.MustCompile(` \w+_timer +[\d.]+|NO-CARRIER,|,LOWER_UP|,M-DOWN| state [A-Z]+| linkdown`).ReplaceAllString(s, "")
 	var b strings.Builder
@@ -149,7 +148,7 @@ func still(s string) string {
 	return b.String()
 }
 
-// difference is the lines that one text has and the other lacks.
+// difference returns the lines that only one of two texts has.
 func difference(before, after string) string {
 	var b strings.Builder
 	only := func(sign, x, y string) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// tally is what became of the points of one scene, operation and kind.
+// tally counts the outcomes of the points of one scene, operation and kind.
 type tally struct {
 	Scene    string
 	Verb     string
@@ -19,10 +19,10 @@ type tally struct {
 	Failures []string
 }
 
-// learned is what a scene's operations are made of.
+// learned maps each operation of a scene to the classes of its calls.
 type learned map[string][]string
 
-// learn traces ADD and DEL once, with nothing happening.
+// learn traces an undisturbed ADD and DEL.
 func (m *machine) learn() learned {
 	m.t.Helper()
 	l := learned{}
@@ -49,7 +49,7 @@ func (l learned) points(s *scene) (out []point) {
 	return out
 }
 
-// only is a part of a scene's or point's words: FAIRLEAD_SCENE, FAIRLEAD_POINT.
+// only reports whether a scene or point is selected by a part of its name: FAIRLEAD_SCENE, FAIRLEAD_POINT.
 func only(what, word string) bool { return strings.Contains(what, os.Getenv(word)) }
 
 // sweep plays a scene's points on several machines at once.
@@ -92,10 +92,10 @@ func sweep(t *testing.T, s *scene, workers int, choose func([]point) []point) []
 					met, err := m.play(p)
 					note(p, met, err)
 					if err != nil {
-						m = newMachine(t, s) // the next point begins on a clean one
+						m = newMachine(t, s) // the next point needs a clean machine
 					}
 				}
-				// What the fingerprints leave out, once for all points.
+				// Check the state that fingerprints omit, once for all points.
 				if d := difference(m.clean, m.snapshot()); d != "" {
 					t.Errorf("%s: left in the end:\n%s", s.name, d)
 				}
@@ -113,7 +113,7 @@ func sweep(t *testing.T, s *scene, workers int, choose func([]point) []point) []
 	return out
 }
 
-// feed hands points out.
+// feed sends the points to the workers.
 func feed(todo chan<- point, list []point) {
 	for _, p := range list {
 		if only(p.String(), "FAIRLEAD_POINT") {

@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// mischiefMain is a program whose calls are known: it makes three files by one
-// write each, has a command make a fourth, and says what became of it.
+// mischiefMain is a program with known calls: it creates three files with one write each, runs a command that creates a
+// fourth, and reports the results.
 func mischiefMain() {
 	dir := os.Getenv("WORK")
 	for _, name := range []string{"one", "two", "three"} {
@@ -34,7 +34,7 @@ func mischiefMain() {
 	fmt.Println("year", time.Now().Year())
 }
 
-// What the tracer says it does to a call is what the program and the disk see.
+// TestTracer checks that the program and the disk see what the tracer claims to do to a call.
 func TestTracer(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -52,7 +52,7 @@ func TestTracer(t *testing.T) {
 		class  string
 		nth    int
 		action action
-		files  string // with their sizes
+		files  string // with sizes
 		said   string
 		killed bool
 	}{

@@ -12,66 +12,66 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// program is what is to be traced: it and all that it starts.
+// program is the program to trace, with all processes that it starts.
 type program struct {
 	path     string
 	argv     []string
 	env      []string
 	in, out  *os.File
-	at       func(*call) action // asked at the entry of every counted call
-	clock    time.Duration      // what is added to the time of day that it is told
-	hideVDSO bool               // so that asking for the time is a call
-	limit    time.Duration      // 0: 40 seconds
+	at       func(*call) action // called at the entry of every counted call
+	clock    time.Duration      // added to the time of day that the program reads
+	hideVDSO bool               // turns reading the time into a system call
+	limit    time.Duration      // 0 means 40 seconds
 }
 
-// ended is how it went.
+// ended describes how the program ended.
 type ended struct {
 	code     int // of the first process; -1: by a signal
 	calls    int // counted
 	hit      *call
-	killed   bool // by us
+	killed   bool // by the tracer
 	hung     bool // it did not end within the limit
-	commands int  // processes that were started
+	commands int  // processes that it started
 }
 
 // call is a system call at its entry.
 type call struct {
 	n       int // counted from 1, over all threads and processes
-	pid     int // of the thread
+	pid     int // the thread's ID
 	nr      uint64
 	args    [6]uint64
-	program string // "": this one
+	program string // "" means this program
 }
 
-// action is what becomes of a call. The zero one lets it go on.
+// action is what the tracer does to a call. The zero action lets it continue.
 type action struct {
-	kill    bool          // before it has an effect, or, with cut, after
-	fail    unix.Errno    // it has no effect and returns that
-	cut     bool          // of what is to be written only half is
-	after   bool          // the kill: when it has had its effect
-	setTime time.Duration // from here on this is added to the time of day
-	last    bool          // nothing more is asked
+	kill    bool          // before the call has an effect, or after it with cut
+	fail    unix.Errno    // the call has no effect and returns this error
+	cut     bool          // only half of the data is written
+	after   bool          // kill after the call has had its effect
+	setTime time.Duration // added to the time of day from here on
+	last    bool          // at is not called again
 }
 
-// tracer follows a program's threads and processes. All of it runs on one
-// thread, which is the tracer as the kernel sees it.
+// tracer follows a program's threads and processes. It runs on one thread, because the kernel ties a tracer to a
+// thread.
 type tracer struct {
 	program
 	ended
 	tasks map[int]*task
 	main  int
 	first int  // status of the first process
-	idle  bool // nothing more is asked
+	idle  bool // at is not called again
 }
 
-// task is a thread.
+// task is a traced thread.
 type task struct {
 	begun    bool // its first stop is over
 	counting bool // it is past its start
 	entered  bool // it is in a call
 	call     call
 	then     action
-	program  string // "": this one
+	program  string // "" means this program
 }
 
 const (
@@ -80,8 +80,8 @@ const (
 	ownThread = unix.WALL | unix.WNOTHREAD
 )
 
-// trace runs a program in the calling goroutine's namespaces; that goroutine is
-// locked to its thread (kerneltest.Host did it).
+// trace runs a program in the calling goroutine's namespaces. The goroutine must be locked to its thread
+// (kerneltest.Host does that).
 func trace(p program) (ended, error) {
 	t := &tracer{program: p, tasks: map[int]*task{}}
 	pid, err := syscall.ForkExec(p.path, p.argv, &syscall.ProcAttr{
@@ -119,7 +119,7 @@ func trace(p program) (ended, error) {
 	return t.ended, err
 }
 
-// follow serves stops until nothing is left.
+// follow handles stops until no task is left.
 func (t *tracer) follow() error {
 	for len(t.tasks) > 0 {
 		var ws unix.WaitStatus
@@ -140,16 +140,15 @@ func (t *tracer) follow() error {
 			t.prune()
 			continue
 		}
-		if err := t.stopped(pid, ws); err != nil && err != unix.ESRCH { // ESRCH: it was killed meanwhile
+		if err := t.stopped(pid, ws); err != nil && err != unix.ESRCH { // ESRCH: it was killed in the meantime
 			return err
 		}
 	}
 	return nil
 }
 
-// prune forgets threads that are gone without a word: one that was killed before it
-// ran. This thread has other children (servers of a scene), for which a wait would
-// wait forever.
+// prune forgets threads that ended without a stop: one was killed before it ran. This thread has other children (a
+// scene's servers), so waiting for any child would block forever.
 func (t *tracer) prune() {
 	for pid := range t.tasks {
 		if unix.Kill(pid, 0) == unix.ESRCH {
@@ -199,8 +198,7 @@ func (t *tracer) stopped(pid int, ws unix.WaitStatus) error {
 	return t.resume(pid, int(sig))
 }
 
-// programOf is the name of a process's program, "" if it is this very one, whose
-// start is not counted.
+// programOf returns the name of a process's program, or "" for this test binary, whose start is not counted.
 func programOf(pid int) string {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if err != nil || exe == self() {
@@ -216,7 +214,7 @@ func (t *tracer) resume(pid, sig int) error {
 	return unix.PtraceSyscall(pid, sig)
 }
 
-// killAll kills every process at once: what is about to happen does not.
+// killAll kills every process at once, before the pending calls have an effect.
 func (t *tracer) killAll() {
 	t.killed, t.idle = true, true
 	for pid := range t.tasks {
@@ -266,7 +264,7 @@ func (t *tracer) enter(pid int, k *task, info *callInfo) error {
 	case a.kill && !a.after:
 		t.killAll()
 		return nil
-	case a.fail != 0 && callName(info.nr) == "close": // it closes, whatever it returns
+	case a.fail != 0 && callName(info.nr) == "close": // close closes the descriptor even if it fails
 		return unix.PtraceSyscall(pid, 0)
 	case a.fail != 0:
 		if err := skipCall(pid); err != nil {
@@ -302,7 +300,7 @@ func (t *tracer) leave(pid int, k *task, info *callInfo) error {
 	return t.resume(pid, 0)
 }
 
-// threadsOf are the tasks of a thread's process.
+// threadsOf returns the tasks of a thread's process.
 func (t *tracer) threadsOf(pid int) (out []*task) {
 	entries, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	for _, e := range entries {
@@ -314,11 +312,11 @@ func (t *tracer) threadsOf(pid int) (out []*task) {
 	return out
 }
 
-// String is the call as a person reads it.
+// String returns the call's number and class.
 func (c *call) String() string { return fmt.Sprintf("call %d, %s", c.n, c.class()) }
 
-// class is the call's name and what kind of thing it is about, so that points
-// of runs whose threads came in another order can be compared.
+// class returns the call's name and the kind of its object. It identifies a call across runs whose threads came in
+// another order.
 func (c *call) class() string {
 	name := callName(c.nr)
 	what := ""
@@ -339,12 +337,12 @@ func (c *call) class() string {
 	return name
 }
 
-// text is the string that an argument points to.
+// text returns the string that an argument points to.
 func (c *call) text(arg int) string {
 	b := make([]byte, 256)
 	n, _ := unix.ProcessVMReadv(c.pid, []unix.Iovec{{Base: &b[0], Len: uint64(len(b))}}, []unix.RemoteIovec{{Base: uintptr(c.args[arg]), Len: len(b)}}, 0)
 	if n <= 0 {
-		// The string may end a page before one that is not there.
+		// The page after the string may not be mapped.
 		n, _ = unix.PtracePeekData(c.pid, uintptr(c.args[arg]), b[:64])
 	}
 	s, _, _ := strings.Cut(string(b[:max(n, 0)]), "\x00")

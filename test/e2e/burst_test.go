@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// many is a burst, of all clients at once.
+// many is the number of pods in a burst, all started at once.
 const many = 50
 
-// runMany starts pods at once and returns those that stand.
+// runMany starts pods at once and returns those that run.
 func (s *stage) runMany(n int) (all []*container, err error) {
 	var wait sync.WaitGroup
 	made := make([]*container, n)
@@ -47,7 +47,7 @@ func (s *stage) removeMany(all []*container) error {
 	return errors.Join(errs...)
 }
 
-// held are the addresses that host-local's directory has for a network.
+// held returns the addresses in host-local's directory for a network.
 func (s *stage) held(t *testing.T, network string) (held []string) {
 	t.Helper()
 	files, err := os.ReadDir(s.host.path(filepath.Join("/var/lib/cni/networks", network)))
@@ -89,8 +89,8 @@ func burst(t *testing.T, s *stage) {
 	}
 }
 
-// killedInBurst kills the client when some pods stand, some are being made, and
-// some are not begun; then it comes back and removes what it knows of.
+// killedInBurst kills the client while some pods run, some are being created, and some have not started. Then the
+// client restarts and removes the pods that it knows.
 func killedInBurst(t *testing.T, s *stage) {
 	done := make(chan error, 1)
 	go func() { _, err := s.runMany(many); done <- err }()
@@ -121,14 +121,13 @@ func killedInBurst(t *testing.T, s *stage) {
 	}
 }
 
-// collect takes away what the client forgot: it has no record yet of a pod
-// whose network was being set up. Namespaces that it left are removed as a
-// person would, and attachments of namespaces that are gone by our command.
+// collect removes what the client forgot: it has no record yet of a pod whose network was being set up. The test
+// removes leftover namespaces as an administrator would; our command removes attachments whose namespace is gone.
 func (s *stage) collect(t *testing.T) {
 	t.Helper()
 	s.endProcesses(t)
-	// The reference's libcni writes its cache in place: killed in the middle it leaves
-	// an empty file, which names nobody. Ours removes it when it is older.
+	// The reference libcni writes its cache in place: if it is killed, an empty file remains, which names no
+	// attachment. Our GC removes the file when it is older.
 	if out, err := s.host.run("find", "/var/lib/cni", "-path", "*/results/*", "-size", "0", "-print", "-exec", "touch", "-d", "1 hour ago", "{}", ";"); err != nil || out != "" {
 		t.Logf("empty results: %s (%v)", out, err)
 	}
@@ -148,8 +147,7 @@ func (s *stage) collect(t *testing.T) {
 	t.Logf("%d namespaces were left; fairlead gc --all: %s", len(left), out)
 }
 
-// endProcesses kills what was not there before, and what that starts meanwhile,
-// and its cgroups.
+// endProcesses kills processes that did not exist before, their children, and their cgroups.
 func (s *stage) endProcesses(t *testing.T) {
 	t.Helper()
 	ended := map[string]int{}

@@ -64,8 +64,7 @@ func (s *stage) calls(t *testing.T) (all []asked) {
 	return all
 }
 
-// whatItAsks notes the calls of a pod's life, and holds what is said of GC and
-// STATUS to be so.
+// whatItAsks records the calls of a pod's life, and checks the documented behaviour for GC and STATUS.
 func whatItAsks(t *testing.T, s *stage) {
 	s.calls(t)
 	in := s.run(t, pod{ports: bothProtocols(18085)})

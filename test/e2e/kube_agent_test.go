@@ -12,8 +12,8 @@ import (
 
 const agentStore = "http://" + controlIP + ":2379"
 
-// startAgents joins the nodes by our agent, as its manifest has it but for the store,
-// the range of pods, and tunnels between all. The wire reaches pods by any node.
+// startAgents joins the nodes with our agent. Its manifest is unchanged except for the store, the pod range, and
+// tunnels between all nodes. The wire reaches pods through any node.
 func (c *cluster) startAgents(t *testing.T) {
 	t.Helper()
 	for _, n := range c.hosts {
@@ -47,8 +47,8 @@ func (c *cluster) startAgents(t *testing.T) {
 	c.wire.ip(t, "route replace "+podRange+" via "+c.hosts[0].ip)
 }
 
-// agentsRestarted starts all agents anew while requests go on, as an upgrade does. The
-// new ones find all as they want it.
+// agentsRestarted restarts all agents while requests continue, as an upgrade does. The new agents find nothing to
+// change.
 func agentsRestarted(t *testing.T, c *cluster) string {
 	pods := c.web(t, linger)
 	before := c.agentPods(t)
@@ -90,8 +90,7 @@ func agentsGone(t *testing.T, c *cluster) string {
 	return said
 }
 
-// changedNothing fails the case when agents that have just started found anything
-// that was not as they want it.
+// changedNothing fails the case if agents that have just started had to change anything.
 func (c *cluster) changedNothing(t *testing.T) {
 	t.Helper()
 	for _, n := range c.hosts {
@@ -108,7 +107,7 @@ func (c *cluster) agentPods(t *testing.T) []string {
 	return strings.Fields(c.need(t, "-n", "kube-system", "get", "pods", "-l", "app.kubernetes.io/name=fairlead-agent", "-o", "name"))
 }
 
-// agentState is what an agent says of itself.
+// agentState is an agent's reported status.
 type agentState struct {
 	Ready  bool
 	Peers  int
@@ -127,7 +126,7 @@ func (n *kubeNode) agent(t *testing.T) (s agentState) {
 	return s
 }
 
-// storeKeys are those of our agents in etcd.
+// storeKeys returns our agents' keys in etcd.
 func (c *cluster) storeKeys(t *testing.T) (keys []string) {
 	t.Helper()
 	ask, err := json.Marshal(object{"key": []byte(agentPrefix), "range_end": []byte(agentPrefixEnd), "keys_only": true})
@@ -163,8 +162,7 @@ func (c *cluster) atRest(t *testing.T) (keys []string) {
 	return keys
 }
 
-// agentsAsBefore fails the case when the store has more or less than before, or an
-// agent could not do all that it wanted.
+// agentsAsBefore fails the case if the store's keys differ from before, or an agent failed to apply an object.
 func (c *cluster) agentsAsBefore(t *testing.T) {
 	t.Helper()
 	if left := difference(c.kept, c.atRest(t)); len(left) != 0 {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// cluster is a Kubernetes of so many nodes, with hosts of its own.
+// cluster is a Kubernetes cluster with the given number of nodes, on its own hosts.
 type cluster struct {
 	programs
 	bin       string // the machine's directory of Kubernetes' programs
@@ -50,7 +50,7 @@ func newCluster(t *testing.T, p programs, bin string, k clusterKind) *cluster {
 	return c
 }
 
-// warm runs a pod with host ports: what pods share on a node stands and stays.
+// warm runs a pod with host ports, so that the objects that pods share on a node exist from then on.
 func (c *cluster) warm(t *testing.T, n *kubeNode) {
 	t.Helper()
 	c.apply(t, "hostport.yaml", map[string]string{"NODE": n.name})

@@ -40,8 +40,8 @@ func referencePlugins(t *testing.T) (dir string) {
 	return dir
 }
 
-// daemonSet begins with nodes of the reference's plugins that run pods, does what
-// docs/tutorials/kubernetes.md says, and goes back.
+// daemonSet starts with nodes that run pods with the reference plugins, follows docs/tutorials/kubernetes.md, and goes
+// back.
 func daemonSet(t *testing.T, c *cluster) string {
 	t.Cleanup(func() {
 		for _, n := range c.hosts {
@@ -95,7 +95,7 @@ func daemonSet(t *testing.T, c *cluster) string {
 	return fmt.Sprintf("rollout %v; %s while ours replaced the reference's pods", took.Round(time.Second), said)
 }
 
-// back takes Fairlead away; pods of ours are deleted by the reference's plugins.
+// back removes Fairlead. The reference plugins delete the pods that our plugins attached.
 func (c *cluster) back(t *testing.T) {
 	t.Helper()
 	c.need(t, "delete", "-n", "kube-system", "daemonset", "fairlead", "--cascade=foreground")

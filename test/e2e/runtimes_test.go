@@ -6,12 +6,10 @@ import (
 	"time"
 )
 
-// allVariable asks for the clients that have to be built, too, and for every
-// case with fused lists.
+// allVariable enables the clients that have to be built, and every case with fused lists.
 const allVariable = "FAIRLEAD_E2E"
 
-// TestRuntimes takes every client through every case, with its lists as they
-// are and fused.
+// TestRuntimes runs every case with every client, with its lists unchanged and fused.
 func TestRuntimes(t *testing.T) {
 	p := build(t)
 	r := &results{Calls: map[string]string{}}
@@ -30,8 +28,8 @@ func TestRuntimes(t *testing.T) {
 	}
 }
 
-// clients make each anew: a stage has one of its own. Those that have to be built
-// take a minute each to build, once.
+// clients returns constructors, because each stage has its own client. Clients that have to be built take a minute
+// each, once.
 func clients(p programs) map[string]func(*testing.T) client {
 	all := map[string]func(*testing.T) client{
 		"containerd 1.6": func(*testing.T) client { return containerd16(p) },

@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// stage is a client in its host, with what cases need around it.
+// stage is a client in its host, with the servers and state that the cases need.
 type stage struct {
 	client
 	host *host
@@ -31,8 +31,8 @@ const (
 	outsidePort = 9091 // on its neighbour
 )
 
-// newStage starts a client on a host of its own. A pod has come and gone by
-// then: what the networks share (bridges, our table) stands and stays.
+// newStage starts a client on its own host. It runs and removes one pod, so that the networks' shared objects (bridges,
+// our table) exist from then on.
 func newStage(t *testing.T, c client, p programs, lists map[string]object, fuse string) *stage {
 	t.Helper()
 	s := &stage{client: c, programs: p, host: newHost(t, c.binds())}
@@ -61,7 +61,7 @@ func newStage(t *testing.T, c client, p programs, lists map[string]object, fuse 
 	return s
 }
 
-// usable has an error while the kernel still looks for another holder of an address.
+// usable returns an error while duplicate address detection is running.
 func (s *stage) usable() error {
 	out, err := s.host.run("ip", "-6", "-o", "addr", "show", "tentative")
 	if err == nil && strings.TrimSpace(out) != "" {
@@ -84,8 +84,7 @@ func serveOutside(t *testing.T, s *stage) {
 	background(t, append(argv, "/mnt/e2e/probe", "serve", fmt.Sprintf(":%d", outsidePort))...)
 }
 
-// run starts a pod that answers, and removes it when the case is over if it
-// still stands.
+// run starts a pod that answers. At the end of the case it removes the pod if it still exists.
 func (s *stage) run(t *testing.T, p pod) *container {
 	t.Helper()
 	s.names++
@@ -97,7 +96,7 @@ func (s *stage) run(t *testing.T, p pod) *container {
 	return in
 }
 
-// remove removes pods and looks whether that says anything.
+// remove removes pods and reports errors.
 func (s *stage) remove(t *testing.T, all ...*container) {
 	t.Helper()
 	for _, in := range all {
@@ -107,7 +106,7 @@ func (s *stage) remove(t *testing.T, all ...*container) {
 	}
 }
 
-// healthy has our own commands look at what stands.
+// healthy checks the existing attachments with our commands.
 func (s *stage) healthy(t *testing.T) {
 	t.Helper()
 	for _, argv := range [][]string{{"doctor"}, {"repair", "--dry-run"}, {"gc", "--all", "--dry-run"}} {
@@ -117,7 +116,7 @@ func (s *stage) healthy(t *testing.T) {
 	}
 }
 
-// addresses are those of a link of a container, IPv4 first.
+// addresses returns the addresses of a container's link, IPv4 first.
 func (s *stage) addresses(t *testing.T, in *container, link string) (v4, v6 string) {
 	t.Helper()
 	all, err := links(s.client, in)
@@ -139,7 +138,7 @@ func (s *stage) addresses(t *testing.T, in *container, link string) (v4, v6 stri
 	return v4, v6
 }
 
-// state is everything of a host that a container may change, a line each.
+// state returns all state of a host that a container may change, one item per line.
 func (s *stage) state(t *testing.T) (lines []string) {
 	t.Helper()
 	lines = append(dumpLines(kerneltest.Dump(t, s.host.netns())), s.host.files(t)...)
@@ -184,8 +183,7 @@ func (h *host) files(t *testing.T) (paths []string) {
 	return paths
 }
 
-// asBefore fails the case when the host is not what it was before: what a
-// runtime does after it has answered gets a moment.
+// asBefore fails the case if the host's state differs from before. It waits a moment for the runtime's cleanup.
 func (s *stage) asBefore(t *testing.T) {
 	t.Helper()
 	left := s.left(t)

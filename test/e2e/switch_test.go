@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead/fairlead/internal/reference"
 )
 
-// TestSwitched takes a host from the reference's plugins to ours and back, by the
-// commands of docs/switching.md, while containers run and one of them is spoken with.
+// TestSwitched moves a host from the reference plugins to ours and back, with the commands of docs/switching.md, while
+// containers run and one of them receives traffic.
 func TestSwitched(t *testing.T) {
 	p := build(t)
 	t.Run("client", func(t *testing.T) {
@@ -180,8 +180,8 @@ func (s *stage) refusesPortOf(t *testing.T, holder *container, host int) {
 	}
 }
 
-// forgetShared takes away what attachments of ours share and leave on purpose: our
-// table, the places of records and of indexes. Nothing in them is an attachment's.
+// forgetShared removes the objects that our attachments share and keep on purpose: our table, and the directories of
+// records and indexes. None of them belongs to a single attachment.
 func (s *stage) forgetShared(t *testing.T) {
 	t.Helper()
 	table, err := s.host.run("nft", "list", "table", "inet", "fairlead")

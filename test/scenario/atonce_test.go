@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// Sixteen containers attached at once, from nothing, and detached at once: no
-// address and no rule twice, nothing left.
+// TestAtOnce attaches sixteen containers at once to a host without state, and detaches them at once. No address and no
+// rule exists twice, and nothing is left.
 func TestAtOnce(t *testing.T) {
 	for _, how := range []string{"", "fused", "inside"} {
 		t.Run("as "+how, func(t *testing.T) {
@@ -38,7 +38,7 @@ func atOnce(t *testing.T, m *machine, how string) {
 		netns[i] = kerneltest.Netns(t)
 	}
 	bin := programs(t)
-	// Processes inherit the namespace of the thread that starts them: this one.
+	// A process inherits the namespace of the thread that starts it, here this thread's.
 	all := func(verb string) string {
 		var out [n]strings.Builder
 		var wg sync.WaitGroup
@@ -85,7 +85,7 @@ func atOnce(t *testing.T, m *machine, how string) {
 	}
 }
 
-// The same within one process: 16 goroutines of a runtime.
+// TestAtOnceInside does the same within one process, with 16 goroutines of a runtime.
 func TestAtOnceInside(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)

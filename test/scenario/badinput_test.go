@@ -10,19 +10,19 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// A bad input is a configuration, or arguments, that cannot work: the message
-// is what a person reads, whole, and nothing may be left behind.
+// badInputs are configurations, or arguments, that cannot work. Each has the complete error message, and the failed ADD
+// must leave nothing.
 var badInputs = []struct {
 	name    string
-	conf    string // $IPAM is a good ipam; a list if it has plugins
-	env     string // variables besides: "CAP_ARGS={...}"
-	netns   string // "": a good one
-	ifname  string // "": eth0
+	conf    string // $IPAM is a valid ipam section; a list if it has "plugins"
+	env     string // additional variables: "CAP_ARGS={...}"
+	netns   string // "" means a valid one
+	ifname  string // "" means eth0
 	prepare string // configuration added first, for another container ("b") or, with "same ", for this one
-	want    string // with $WORK
+	want    string // the message, with $WORK
 
-	unreadable bool // so bad that DEL refuses it as well
-	shares     bool // what attachments share (iptables' chains) was made before it failed
+	unreadable bool // DEL rejects it, too
+	shares     bool // objects that attachments share (iptables chains) were created before the failure
 }{
 	{name: "malformed JSON", unreadable: true, conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge",}`,
 		want: `$WORK/net.conf:1:55: want a key in double quotes, found '}': remove the comma before it`},
@@ -259,7 +259,7 @@ var badInputs = []struct {
 		want: `unknown args ["COLOR=red"]`},
 }
 
-// behindBridge is a list of a bridge and another plugin.
+// behindBridge returns a list of bridge and another plugin.
 func behindBridge(plugin string) string {
 	return `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge", $IPAM}, ` + plugin + `]}`
 }
@@ -286,10 +286,9 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("message (%v):\n%s\nwant:\n%s", err, out, want)
 			}
 			if strings.HasPrefix(tt.prepare, "same ") {
-				return // what is there is the first one's
+				return // the state belongs to the first attachment
 			}
-			// A runtime deletes what it failed to add: that works unless the
-			// runtime library itself, or skel, cannot read the request.
+			// A runtime runs DEL after a failed ADD. That succeeds unless libcni or skel cannot parse the request.
 			if out, err := m.cni("del", tt.conf, "a", tt.netns, tt.ifname, tt.env); err != nil && !tt.unreadable {
 				t.Errorf("DEL: %s", out)
 			}
@@ -301,12 +300,12 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// machine is the test's host with its containers' namespaces.
+// machine is the test's host and its containers' namespaces.
 type machine struct {
 	t     *testing.T
 	dir   string
 	netns map[string]string
-	wrap  []string // before every command; nil: nothing
+	wrap  []string // prefix of every command, or nil
 }
 
 func newMachine(t *testing.T) *machine {
@@ -317,7 +316,7 @@ func newMachine(t *testing.T) *machine {
 	return m
 }
 
-// cni runs the command cni on a configuration and returns what it printed.
+// cni runs the command cni on a configuration and returns its output.
 func (m *machine) cni(verb, conf, id, netns, ifname string, env ...string) (string, error) {
 	conf = strings.ReplaceAll(conf, "$IPAM", `"ipam": {"type": "host-local", "dataDir": "$WORK/ipam", "subnet": "10.1.0.0/24"}`)
 	conf = strings.ReplaceAll(conf, "$WORK", m.dir)
@@ -342,7 +341,7 @@ func (m *machine) cni(verb, conf, id, netns, ifname string, env ...string) (stri
 	return string(out), err
 }
 
-// programs is the directory that has this test binary under every plugin's name.
+// programs returns the directory that has this test binary under every plugin's name.
 func programs(t testing.TB) string {
 	path, err := exec.LookPath("bridge")
 	if err != nil {
@@ -351,8 +350,8 @@ func programs(t testing.TB) string {
 	return filepath.Dir(path)
 }
 
-// state is everything an attachment may leave: both namespaces and the files,
-// without what is shared or remembers where to go on.
+// state returns everything that an attachment may leave: both namespaces and the files, without shared objects and
+// allocation cursors.
 func (m *machine) state() string {
 	s := kerneltest.Dump(m.t, "") + kerneltest.Dump(m.t, m.netns["a"])
 	for _, d := range []string{"run", "ipam", "cache"} {
@@ -365,7 +364,7 @@ func (m *machine) state() string {
 	}
 	var kept []string
 	for line := range strings.Lines(s) {
-		// The bridge is shared, and a link's own of IPv6 comes and goes with its carrier.
+		// The bridge is shared, and a link's own IPv6 state comes and goes with its carrier.
 		if !strings.Contains(line, "cni0") && !strings.Contains(line, "multicast ff00::/8") && !strings.Contains(line, "fe80::") {
 			kept = append(kept, line)
 		}
@@ -373,7 +372,7 @@ func (m *machine) state() string {
 	return strings.Join(kept, "")
 }
 
-// difference is the lines that one text has and the other lacks.
+// difference returns the lines that only one of two texts has.
 func difference(before, after string) string {
 	var b strings.Builder
 	only := func(sign, x, y string) {

@@ -16,13 +16,13 @@ import (
 
 const (
 	datagram  = 1000          // bytes of payload
-	onTheLink = datagram + 42 // with the headers of UDP, IPv4 and Ethernet
+	onTheLink = datagram + 42 // with UDP, IPv4 and Ethernet headers
 	warmUp    = 1500 * time.Millisecond
 	measured  = 2 * time.Second
 )
 
-// Datagrams poured at twice the rate and more, both ways at once: what arrives,
-// counted as bytes on the link, is within 5% of the rate asked for.
+// TestBandwidthAccuracy sends datagrams at more than twice the rate, in both directions at once. The received rate,
+// counted in bytes on the link, is within 5% of the configured one.
 func TestBandwidthAccuracy(t *testing.T) {
 	for _, tt := range []struct {
 		name, keys string
@@ -48,7 +48,7 @@ func TestBandwidthAccuracy(t *testing.T) {
 					t.Fatalf("%s: %s", verb, out)
 				}
 			}
-			// A machine that is busy elsewhere sends too little; never too much.
+			// On a busy machine the sender may be too slow, but the limit never lets too much through.
 			for try := 1; ; try++ {
 				in, out := m.transferred(tt.rate)
 				t.Logf("of %.0f Mbit/s: in %.3f, out %.3f", tt.rate/1e6, in, out)
@@ -72,7 +72,7 @@ func TestBandwidthAccuracy(t *testing.T) {
 	}
 }
 
-// transferred is what arrives in and out at once, as parts of the rate.
+// transferred returns the received rates of both directions, measured at once, as fractions of the configured rate.
 func (m *machine) transferred(rate float64) (in, out float64) {
 	host := fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid())
 	to := m.transfer(host, m.netns["a"], "10.1.0.2:9", rate)
@@ -80,8 +80,8 @@ func (m *machine) transferred(rate float64) (in, out float64) {
 	return <-to / rate, <-from / rate
 }
 
-// transfer pours datagrams from one namespace to an address of another, and
-// tells how many bits a second arrive once the bucket is empty.
+// transfer sends datagrams from one namespace to an address of another. It reports the bits per second that arrive once
+// the token bucket is empty.
 func (m *machine) transfer(from, to, addr string, rate float64) <-chan float64 {
 	m.t.Helper()
 	l := socket(m.t, to, func() (net.Conn, error) {
@@ -99,13 +99,13 @@ func (m *machine) transfer(from, to, addr string, rate float64) <-chan float64 {
 	return arrived
 }
 
-// pour sends at a rate until the context ends.
+// pour sends at a constant rate until the context ends.
 func pour(ctx context.Context, c net.Conn, rate float64) {
 	defer c.Close()
 	began, sent := time.Now(), 0.0
 	for ctx.Err() == nil {
 		for due := time.Since(began).Seconds() * rate / 8; sent < due; sent += onTheLink {
-			_, _ = c.Write(make([]byte, datagram)) // a full queue drops it
+			_, _ = c.Write(make([]byte, datagram)) // a full queue drops the datagram
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -133,7 +133,7 @@ func count(l net.Conn) float64 {
 	return float64(n) * onTheLink * 8 / last.Sub(first).Seconds()
 }
 
-// socket opens one in a namespace, to be used from anywhere.
+// socket opens a socket in a namespace. Any goroutine can use it.
 func socket(t *testing.T, netns string, open func() (net.Conn, error)) net.Conn {
 	t.Helper()
 	type opened struct {
@@ -147,7 +147,7 @@ func socket(t *testing.T, netns string, open func() (net.Conn, error)) net.Conn 
 	defer f.Close()
 	done := make(chan opened)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread is thrown away
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		err := unix.Setns(int(f.Fd()), unix.CLONE_NEWNET)
 		var c net.Conn
 		if err == nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/fairlead/fairlead/plugins/ovs"
 )
 
-// cniMain is the command cni: our runtime library on a file, the plugins as processes.
+// cniMain is the command cni: it runs our libcni on a file, with the plugins as processes.
 func cniMain() {
 	verb, file, ns := os.Args[1], os.Args[2], os.Args[3]
 	rt := &libcni.RuntimeConf{ContainerID: os.Getenv("CONTAINER"), IfName: "eth0"}
@@ -57,7 +57,7 @@ func cniMain() {
 	fail(do(context.Background(), c, verb, list, rt))
 }
 
-// each runs a verb for several containers at once, numbered by their namespaces.
+// each runs a verb for several containers at once. It numbers them in the order of their namespaces.
 func each(c *libcni.CNIConfig, verb string, list *libcni.NetworkConfigList, netns []string) {
 	var wg sync.WaitGroup
 	for i, ns := range netns {
@@ -69,10 +69,10 @@ func each(c *libcni.CNIConfig, verb string, list *libcni.NetworkConfigList, netn
 	wg.Wait()
 }
 
-// inside runs plugins within the process; CNI_PATH's are this very program.
+// inside returns an executor that runs plugins within this process. The programs in CNI_PATH are this test binary.
 func inside() libcni.Exec { return plugins.In(plugin.Env{}, ovs.Plugin()) }
 
-// fused is a list with one plugin in place of all, as fairlead fuse writes it.
+// fused returns the list with one plugin in place of all, as fairlead fuse writes it.
 func fused(list *libcni.NetworkConfigList) (*libcni.NetworkConfigList, error) {
 	var raw [][]byte
 	for _, p := range list.Plugins {

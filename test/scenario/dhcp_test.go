@@ -19,7 +19,7 @@ import (
 	"github.com/fairlead/fairlead/plugins/ipam/dhcpd"
 )
 
-// daemonMain is the DHCP daemon, at a socket.
+// daemonMain runs the DHCP daemon at a socket.
 func daemonMain() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -47,7 +47,7 @@ func startDaemon(t testing.TB, socket, leases string) *exec.Cmd {
 	if lines.Err() != nil || lines.Text() == "" {
 		t.Fatalf("the DHCP daemon does not listen: %v", lines.Err())
 	}
-	go func() { // what it logs is nobody's
+	go func() { // discard its log
 		for lines.Scan() {
 		}
 	}()
@@ -74,5 +74,5 @@ func dhcpDaemon(ts *testscript.TestScript, _ bool, args []string) {
 	endDaemon(running.cmd)
 }
 
-// runningDaemon is the scenario's, while it runs.
+// runningDaemon is the scenario's DHCP daemon while it runs.
 type runningDaemon struct{ cmd *exec.Cmd }

@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// firewalld, the real one over a bus of the test's own, forwards nothing for a
-// container until the plugin has put its address into a zone.
+// TestFirewalld runs the real firewalld on the test's own bus. firewalld forwards nothing for a container until the
+// plugin has put the container's address into a zone.
 func TestFirewalld(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -64,7 +64,7 @@ func TestFirewalld(t *testing.T) {
 	}
 }
 
-// must runs cni for container a.
+// must runs cni for container a and fails the test on an error.
 func (m *machine) must(verb, conf, env string) {
 	m.t.Helper()
 	if out, err := m.cni(verb, conf, "a", "", "", env); err != nil {
@@ -72,8 +72,7 @@ func (m *machine) must(verb, conf, env string) {
 	}
 }
 
-// firewalld starts a bus and firewalld on it, and returns the variable that
-// leads to it.
+// firewalld starts a bus and firewalld on it, and returns the environment variable with the bus's address.
 func (m *machine) firewalld() string {
 	m.t.Helper()
 	conf := filepath.Join(m.dir, "bus.conf")
@@ -116,7 +115,7 @@ func (m *machine) until(what string, ready func() bool) {
 	}
 }
 
-// world is 192.0.2.9 beyond the host's 192.0.2.1.
+// world creates the address 192.0.2.9 on a network beyond the host's 192.0.2.1.
 func world(t *testing.T, netns string) {
 	for _, c := range []string{
 		"ip link add up0 type veth peer name eth0 netns " + netns, "ip addr add 192.0.2.1/24 dev up0", "ip link set up0 up",

@@ -10,8 +10,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// GC of many attachments that the runtime has forgotten does not wait for the
-// kernel once for each of them: neither by their records, nor by marks alone.
+// TestGCOfMany checks that GC of many forgotten attachments does not wait for the kernel once per attachment, whether
+// GC finds them by their records or by owner tags alone.
 func TestGCOfMany(t *testing.T) {
 	kerneltest.Host(t)
 	m := newMachine(t)
@@ -48,7 +48,7 @@ func TestGCOfMany(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(20 * time.Millisecond) // a process's beginning is known to a hundredth of a second; what is younger is left alone
+		time.Sleep(20 * time.Millisecond) // a process's start time has a resolution of 10 ms, and GC skips anything newer
 		took := run("gc", 0)
 		t.Logf("%s: one DEL %v, GC of %d %v", tt.name, one, many, took)
 		if took > many*one/2 {

@@ -13,8 +13,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// A plugin killed at random points of ADD, twenty times each: DEL, told nothing
-// but names, frees everything.
+// TestKilledAdd kills a plugin at random points of ADD, twenty times each. DEL frees everything, given only the names.
 func TestKilledAdd(t *testing.T) {
 	for _, tt := range []struct{ plugin, conf string }{
 		{"bridge", `"bridge": "cni0", "isDefaultGateway": true, "ipMasq": true, "macspoofchk": true, $IPAM`},
@@ -37,7 +36,7 @@ func TestKilledAdd(t *testing.T) {
 			m := newMachine(t)
 			conf := strings.ReplaceAll(`{"cniVersion": "1.0.0", "name": "n", "type": "`+tt.plugin+`", `+tt.conf+`}`,
 				"$IPAM", `"ipam": {"type": "host-local", "dataDir": "`+m.dir+`/ipam", "subnet": "10.1.0.0/24"}`)
-			m.plugin(t, "ADD", conf, 0) // once whole: what is shared stays from here on
+			m.plugin(t, "ADD", conf, 0) // once completely, so that shared objects exist from here on
 			m.plugin(t, "DEL", conf, 0)
 			whole := m.plugin(t, "ADD", conf, 0)
 			m.plugin(t, "DEL", conf, 0)
@@ -50,7 +49,8 @@ func TestKilledAdd(t *testing.T) {
 					killed++
 				}
 				if killedNow && try%2 == 1 && tt.plugin != "portmap" {
-					// One that was cut off is undone by the next; one that was killed when all was done stands.
+					// The next ADD undoes an interrupted one. If the kill came after the last step, the attachment
+					// exists.
 					m.plugin(t, "ADD", conf, 0)
 				}
 				m.plugin(t, "DEL", strings.ReplaceAll(conf, "prevResult", "forgotten"), 0)
@@ -65,7 +65,7 @@ func TestKilledAdd(t *testing.T) {
 	}
 }
 
-// A chain killed at random points of DEL: the next DEL takes what is left.
+// TestKilledDel kills a chain of plugins at random points of DEL. The next DEL removes the rest.
 func TestKilledDel(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -93,8 +93,7 @@ func TestKilledDel(t *testing.T) {
 	}
 }
 
-// plugin runs a plugin by itself and returns how long it took, or -1 if it was
-// killed before it ended.
+// plugin runs a single plugin. It returns how long the plugin took, or -1 if it was killed before it ended.
 func (m *machine) plugin(t *testing.T, verb, conf string, kill time.Duration) time.Duration {
 	var head struct{ Type string }
 	if err := json.Unmarshal([]byte(conf), &head); err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// What a hand changed CHECK names, and DEL without record or namespace finds all.
+// TestOVSByHand checks that CHECK reports manual changes, and that DEL without a record or a namespace finds
+// everything.
 func TestOVSByHand(t *testing.T) {
 	t.Parallel()
 	s := newSwitched(t)
@@ -40,8 +41,8 @@ func TestOVSByHand(t *testing.T) {
 	}
 }
 
-// GC removes the port of an attachment that nobody remembers, and a restart of
-// the host leaves no more than it can repair.
+// TestOVSForgotten checks that GC removes the port of a forgotten attachment, and that the next ADD repairs what a
+// restart of the host leaves.
 func TestOVSForgotten(t *testing.T) {
 	t.Parallel()
 	s := newSwitched(t)
@@ -59,7 +60,7 @@ func TestOVSForgotten(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(s.dir, "ipam")); err != nil {
 		t.Fatal(err)
 	}
-	s.must("add", conf, "a") // takes its row again
+	s.must("add", conf, "a") // reuses its row
 	s.must("check", conf, "a")
 	if err := os.RemoveAll(filepath.Join(s.dir, "run")); err != nil {
 		t.Fatal(err)
@@ -70,8 +71,8 @@ func TestOVSForgotten(t *testing.T) {
 	}
 }
 
-// Without its database STATUS says so, ADD fails clean, and DEL is no prisoner;
-// without ovs-vswitchd ADD says which of the two is missing.
+// TestOVSAbsent stops the switch's daemons. Without the database STATUS reports the error, ADD fails without a trace
+// and DEL succeeds. Without ovs-vswitchd ADD reports that it is not running.
 func TestOVSAbsent(t *testing.T) {
 	t.Parallel()
 	s := newSwitched(t)
@@ -94,7 +95,7 @@ func TestOVSAbsent(t *testing.T) {
 	}
 }
 
-// Eight at once, from nothing: one of them makes the bridge and the tunnel.
+// TestOVSAtOnce runs eight ADDs at once on an empty switch: exactly one creates the bridge and the tunnel.
 func TestOVSAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newSwitched(t)
@@ -114,7 +115,7 @@ func TestOVSAtOnce(t *testing.T) {
 			cmd := exec.Command(bin+"/cni", verb, file, "NS")
 			cmd.Env = append(os.Environ(), "CNI_PATH="+bin, "FAIRLEAD_RUN="+s.dir+"/run", "WORK="+s.dir, "NS="+ns, fmt.Sprintf("CONTAINER=c%d", i))
 			cmd.Stdout, cmd.Stderr = &out, &out
-			if err := cmd.Start(); err != nil { // from this thread, whose namespace it gets
+			if err := cmd.Start(); err != nil { // started from this thread, to inherit its namespace
 				t.Fatal(err)
 			}
 			wg.Go(func() {
@@ -136,7 +137,7 @@ func TestOVSAtOnce(t *testing.T) {
 	}
 }
 
-// A container whose namespace went away under it gets its port and address again.
+// TestOVSRestarted checks that a container whose namespace disappeared gets its port and address again.
 func TestOVSRestarted(t *testing.T) {
 	t.Parallel()
 	s := newSwitched(t)
@@ -153,7 +154,7 @@ func TestOVSRestarted(t *testing.T) {
 	}
 }
 
-// A switch that cannot do what is asked says why, and nothing stays of it.
+// TestOVSRefused checks that an ADD which the switch cannot satisfy reports the reason and leaves nothing.
 func TestOVSRefused(t *testing.T) {
 	t.Parallel()
 	s := newSwitched(t)
@@ -177,7 +178,7 @@ func TestOVSRefused(t *testing.T) {
 	}
 }
 
-// Killed at random points of ADD: DEL, told nothing but names, frees everything.
+// TestOVSKilled kills ADD at random points. DEL frees everything, given only the names.
 func TestOVSKilled(t *testing.T) {
 	t.Parallel()
 	s := newSwitched(t)

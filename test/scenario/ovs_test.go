@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// switched is a machine with an Open vSwitch of its own.
+// switched is a machine with its own Open vSwitch.
 type switched struct {
 	*machine
 	sw *ovstest.Switch
@@ -28,7 +28,7 @@ func newSwitched(t *testing.T) *switched {
 	return s
 }
 
-// conf is a configuration of the plugin at the test's switch, with keys besides.
+// conf returns a configuration of the plugin for the test's switch, with additional keys.
 func (s *switched) conf(name, keys string) string {
 	return `{"cniVersion": "1.1.0", "name": "` + name + `", "type": "ovs", "bridge": "ovs0", "socket_file": "` + s.sw.Socket() + `", ` + keys + ` $IPAM}`
 }
@@ -42,7 +42,7 @@ func (s *switched) must(verb, conf, id string, env ...string) string {
 	return out
 }
 
-// refused runs what must fail, and wants words of it.
+// refused runs an operation that must fail with an error that contains want.
 func (s *switched) refused(verb, conf, id, want string) {
 	s.t.Helper()
 	out, err := s.cni(verb, conf, id, "", "", "")
@@ -51,12 +51,11 @@ func (s *switched) refused(verb, conf, id, want string) {
 	}
 }
 
-// state is what is left of an attachment anywhere.
+// state returns the machine's state and the switch's, which shows what an attachment left.
 func (s *switched) state() string { return calm(s.machine.state() + s.sw.State()) }
 
-// calm leaves out what a worker of the kernel's makes of links in its own time.
-// The device of the switch's tunnels (of the kernel's datapath) gets its own
-// address when it likes.
+// calm removes what a kernel worker changes asynchronously. The device of the switch's tunnels (in the kernel's
+// datapath) gets its link-local address at any time.
 func calm(state string) (kept string) {
 	own := regexp.MustCompile(`<[^>]*>| state [A-Z]+| linkdown| qdisc no(op|queue)| tentative`)
 	for line := range strings.Lines(state) {
@@ -67,8 +66,8 @@ func calm(state string) (kept string) {
 	return kept
 }
 
-// like wants the state to be what it was. A namespace, and links with it, may take
-// a moment to go.
+// like checks that the state is the same as before. It waits, because the kernel removes a namespace and its links
+// asynchronously.
 func (s *switched) like(before string) {
 	s.t.Helper()
 	d := ""
@@ -80,20 +79,20 @@ func (s *switched) like(before string) {
 	s.t.Errorf("left behind:\n%s", d)
 }
 
-// port is the name of the first port of a container in the switch.
+// port returns the name of a container's first port on the switch.
 func (s *switched) port(id string) string {
 	s.t.Helper()
 	name := s.sw.Ctl("--bare", "--columns=name", "find", "port", "external_ids:fairlead-container="+id)
 	return strings.TrimSpace(name)
 }
 
-// reaches pings an address from a container.
+// reaches reports whether a ping from a container to an address succeeds.
 func (s *switched) reaches(id, addr string) bool {
 	return exec.Command("nsenter", "--net="+s.netns[id], "--", "ping", "-c", "1", "-W", "1", addr).Run() == nil
 }
 
-// hello serves TCP in a container and asks it from another: what leaves
-// checksums to nobody would not arrive.
+// hello serves TCP in one container and connects from another. It fails if a checksum is left for hardware offload and
+// never computed.
 func (s *switched) hello(server, addr, from string) {
 	s.t.Helper()
 	dir := programs(s.t)
@@ -117,7 +116,8 @@ func (s *switched) hello(server, addr, from string) {
 	}
 }
 
-// Containers reach each other by the bridge, which is made, and VLANs separate them.
+// TestOVS checks that the plugin creates the bridge, that containers reach each other through it, and that VLANs
+// separate them.
 func TestOVS(t *testing.T) {
 	t.Parallel()
 	s := newSwitched(t)
@@ -158,7 +158,7 @@ func TestOVS(t *testing.T) {
 	}
 }
 
-// The same where the kernel forwards: no option says so.
+// TestOVSKernel does the same with the kernel's datapath, the switch's default.
 func TestOVSKernel(t *testing.T) {
 	t.Parallel()
 	kerneltest.Needs(t, "Open vSwitch's datapath")
@@ -183,7 +183,7 @@ func TestOVSKernel(t *testing.T) {
 	}
 }
 
-// A trunk has its VLANs, with tags, and no others.
+// TestOVSTrunk checks that a trunk port carries its VLANs, tagged, and no others.
 func TestOVSTrunk(t *testing.T) {
 	t.Parallel()
 	s := newSwitched(t)
@@ -203,14 +203,14 @@ func TestOVSTrunk(t *testing.T) {
 	}
 }
 
-// The tunnel belongs to the network: it has the key, and stays.
+// TestOVSTunnel checks that the tunnel belongs to the network: it has the network's key and outlives attachments.
 func TestOVSTunnel(t *testing.T) {
 	t.Parallel()
 	s := newSwitched(t)
 	conf := s.conf("n", `"vxlanID": 42, "vxlanRemote": ["192.0.2.7", "192.0.2.8"], "vlan": 9,`)
 	s.must("add", conf, "a")
 	s.must("check", conf, "a")
-	find := func() string { // in no order of its own
+	find := func() string { // in no fixed order
 		rows := strings.Split(s.sw.Ctl("--bare", "--columns=type,options", "find", "interface", "options:key=42"), "\n\n")
 		for i := range rows {
 			rows[i] = strings.TrimSpace(rows[i])
@@ -229,7 +229,7 @@ func TestOVSTunnel(t *testing.T) {
 	if find() != tunnels {
 		t.Errorf("DEL changed the network's tunnels:\n%s", find())
 	}
-	// The same network may change its mind, another may not take its tunnel.
+	// The same network may change its configuration. Another network may not take its tunnel.
 	s.must("add", s.conf("n", `"vxlanID": 42, "vxlanRemote": ["192.0.2.7", "192.0.2.8"], "vlan": 8,`), "a")
 	before := s.state()
 	s.refused("add", s.conf("m", `"vxlanID": 42, "vxlanRemote": ["192.0.2.7", "192.0.2.8"],`), "b",
@@ -237,8 +237,8 @@ func TestOVSTunnel(t *testing.T) {
 	s.like(before)
 }
 
-// 40-pci-ovs.conf as it stands: the switch and the DHCP daemon at their usual
-// places, a DHCP server as another container of the bridge.
+// TestOVSExample runs 40-pci-ovs.conf unchanged. The switch and the DHCP daemon use their default sockets, and the DHCP
+// server is another container on the bridge.
 func TestOVSExample(t *testing.T) {
 	t.Parallel()
 	s := newSwitched(t)
@@ -286,7 +286,7 @@ func TestOVSExample(t *testing.T) {
 	}
 }
 
-// dnsmasq serves addresses in a container.
+// dnsmasq starts a DHCP server in a container.
 func dnsmasq(t *testing.T, netns, leases string) {
 	t.Helper()
 	cmd := exec.Command("nsenter", "--net="+netns, "--", "dnsmasq", "--keep-in-foreground", "--log-facility=-", "--conf-file=/dev/null", "--port=0", "--no-ping",

@@ -20,8 +20,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// Every configuration on a page of docs/plugins runs as it stands: ADD, CHECK
-// and DEL, the network's members all being ours.
+// TestPages runs every configuration on the pages of docs/plugins unchanged, with ADD, CHECK and DEL, if all its
+// plugins are Fairlead's.
 func TestPages(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/plugins/*.md")
 	if err != nil || len(pages) == 0 {
@@ -58,7 +58,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// typesOf are the plugins that a configuration names; none if it is no configuration.
+// typesOf returns the plugins that a configuration names, or none if the text is not a configuration.
 func typesOf(conf string) (types []string) {
 	var c struct {
 		Type    string
@@ -75,8 +75,8 @@ func typesOf(conf string) (types []string) {
 	return slices.DeleteFunc(types, func(s string) bool { return s == "" })
 }
 
-// lan is a network as the page of dhcp supposes it, with the far end of eth1 on
-// it too, and a daemon; commands run with its socket at the usual place.
+// lan creates the network that the page of dhcp assumes, with the other end of eth1 on it, and starts a daemon. It
+// returns a prefix that runs commands with the daemon's socket at the default path.
 func lan(t *testing.T) (wrap []string) {
 	n := dhcptest.New(t, "lan0", "10.0.0.1/24", "fd00:7::1/64")
 	kerneltest.Run(t, "ip", "link", "set", "far1", "master", "lan0", "up")
@@ -86,14 +86,13 @@ func lan(t *testing.T) (wrap []string) {
 	return []string{"unshare", "-m", "sh", "-c", `mount -t tmpfs none /run && mkdir /run/cni && ln -s "$0" /run/cni/dhcp.sock && exec "$@"`, socket}
 }
 
-// vswitch is an Open vSwitch; commands run with its socket at the usual place.
+// vswitch starts an Open vSwitch. It returns a prefix that runs commands with the switch's socket at the default path.
 func vswitch(t *testing.T) (wrap []string) {
 	return []string{"unshare", "-m", "sh", "-c", `mount -t tmpfs none /run && mkdir /run/openvswitch && ln -s "$0" /run/openvswitch/db.sock && exec "$@"`,
 		ovstest.New(t).Socket()}
 }
 
-// agent is the part of a node's agent that gives addresses, with a store that has the
-// default network.
+// agent starts the address-allocation part of a node's agent, with a store that has the default network.
 func agent(t *testing.T, m *machine) {
 	s, err := store.File(filepath.Join(m.dir, "store"))
 	if err != nil {
@@ -118,12 +117,12 @@ func agent(t *testing.T, m *machine) {
 	})
 }
 
-// runnable tells whether every plugin of a configuration is ours.
+// runnable reports whether all plugins of a configuration are Fairlead's.
 func runnable(types []string, ours map[string]bool) bool {
 	return len(types) > 0 && !slices.ContainsFunc(types, func(s string) bool { return !ours[s] })
 }
 
-// linkTypes are the plugins that need the kernel to have links of their own name.
+// linkTypes returns the plugins that need a kernel link type of the same name.
 func linkTypes() []string { return []string{"dummy", "ipvlan", "macvlan", "tap", "vlan", "vrf"} }
 
 func runPage(t *testing.T, conf string, types []string) {
@@ -153,7 +152,7 @@ func runPage(t *testing.T, conf string, types []string) {
 	}
 	for _, verb := range []string{"add", "check", "del"} {
 		if verb == "check" && strings.Contains(conf, `"cniVersion": "0.1.0"`) {
-			continue // CHECK came with 0.4.0
+			continue // CHECK exists since 0.4.0
 		}
 		if out, err := m.cni(verb, conf, "a", "", "", env); err != nil {
 			t.Fatalf("%s: %s", verb, out)

@@ -1,16 +1,16 @@
-// Package scenario runs testdata/*.txtar: each is a host of its own (a network
-// namespace, its state below $WORK), configurations, and what should be seen.
+// Package scenario runs testdata/*.txtar. Each is a host (a network namespace, with its state below $WORK),
+// configurations, and expected results.
 //
-// The plugins are this very test binary under their names, as processes. Besides
-// testscript's own commands there are
+// The plugins run as processes: each is this test binary under the plugin's name. In addition to testscript's commands
+// there are
 //
-//	needs FEATURE...          skip on a kernel that lacks one, in kerneltest's words
-//	netns NAME...             make container namespaces
-//	endns NAME                end one, its path left an empty file
+//	needs FEATURE...          skip on a kernel without one of kerneltest's features
+//	netns NAME...             create container namespaces
+//	endns NAME                delete one, and leave an empty file at its path
 //	in NAME COMMAND...        run a command in a namespace
 //	serve NAME NETWORK ADDR   answer every connection or datagram with the peer's address
 //	cni VERB CONF NAME [IFNAME]  run a list or a plugin; NAME "-": no namespace, $CONTAINER names the container
-//	dial NETWORK ADDR [FROM]  say hello and print the answer
+//	dial NETWORK ADDR [FROM]  send hello and print the answer
 //	dhcpnet BRIDGE ADDR ARG...   a network with dnsmasq at the address, with arguments; it writes $WORK/dnsmasq.leases
 //	dhcpd start|stop             the DHCP daemon, at $DHCP_SOCKET
 package scenario
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, programs)
 }
 
-// every is every plugin, of both programs.
+// every returns the plugins of both programs.
 func every() []skel.Plugin {
 	return append(plugins.All(), ovs.Plugin().Skel(plugin.Env{IPAM: plugins.IPAM()}))
 }
@@ -51,8 +51,8 @@ func TestScenarios(t *testing.T) {
 	testscript.Run(t, params("", "testdata/*.txtar"))
 }
 
-// params are those of scenarios whose lists run plugin by plugin, or TOGETHER: "fused"
-// to one, or "inside" the runtime's process.
+// params returns the parameters for the scenarios that match patterns. If together is empty, a list runs plugin by
+// plugin; "fused" runs it as one plugin, and "inside" in the runtime's process.
 func params(together string, patterns ...string) testscript.Params {
 	var files []string
 	for _, p := range patterns {
@@ -73,7 +73,7 @@ func params(together string, patterns ...string) testscript.Params {
 	}
 }
 
-// setUp makes the host, and writes $WORK out in configurations.
+// setUp creates the host and expands $WORK in configurations.
 func setUp(env *testscript.Env) error {
 	t := env.T().(interface{ testing.TB })
 	kerneltest.Host(t)
@@ -174,7 +174,7 @@ func answerMain() {
 	}
 }
 
-// hostname is the first address of eth0: it tells the servers apart.
+// hostname returns the first address of eth0, which identifies a server.
 func hostname() string {
 	i, err := net.InterfaceByName("eth0")
 	if err != nil {
@@ -187,7 +187,7 @@ func hostname() string {
 	return addrs[0].String()
 }
 
-// patience is how long an answer may take.
+// patience returns how long an answer may take.
 func patience() time.Duration { return kerneltest.Slow(2 * time.Second) }
 
 func dialMain() {

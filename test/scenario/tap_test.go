@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tapAskMain is the program at a tap's other end: it asks by ARP (RFC 826) who
-// has an address, and prints the answer's hardware address.
+// tapAskMain is the program at the other end of a tap. It sends an ARP request (RFC 826) for an address and prints the
+// hardware address from the answer.
 func tapAskMain() {
 	name, ip := os.Args[1], netip.MustParseAddr(os.Args[2]).As4()
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK, 0)
@@ -27,7 +27,7 @@ func tapAskMain() {
 	question, err := hex.DecodeString("ffffffffffff" + "020000000099" + "0806" + "0001080006040001" + "020000000099" + "0a0700fe" + "000000000000" + hex.EncodeToString(ip[:]))
 	fail(err)
 	tap := os.NewFile(uintptr(fd), name)
-	for end := time.Now().Add(patience()); ; { // a bridge's port forwards some time after it is opened
+	for end := time.Now().Add(patience()); ; { // a bridge port starts to forward some time after the tap is opened
 		_, err = tap.Write(question)
 		fail(err)
 		if mac := answered(tap, ip); mac != "" {
@@ -40,7 +40,7 @@ func tapAskMain() {
 	}
 }
 
-// answered reads frames for a while, for the ARP answer of an address.
+// answered reads frames for a while and returns the ARP answer for an address.
 func answered(tap *os.File, ip [4]byte) string {
 	fail(tap.SetReadDeadline(time.Now().Add(100 * time.Millisecond)))
 	for b := make([]byte, 2048); ; {

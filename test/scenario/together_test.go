@@ -14,15 +14,16 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// The scenarios of lists hold, word for word, where the list runs in one process.
+// TestFusedScenarios runs the scenarios of lists, unchanged, with each list in one process.
 func TestFusedScenarios(t *testing.T) { testscript.Run(t, params("fused", listed(t)...)) }
 
-// Within the runtime the same code runs: those in which most comes together are enough.
+// TestInsideScenarios runs lists within the runtime's process. The code is the same, so the scenarios with the largest
+// lists are enough.
 func TestInsideScenarios(t *testing.T) {
 	testscript.Run(t, params("inside", "testdata/main-job.txtar", "testdata/gc.txtar", "testdata/flannel.txtar", "testdata/bandwidth.txtar", "testdata/restart.txtar"))
 }
 
-// listed are the scenarios that have lists.
+// listed returns the scenarios that have lists.
 func listed(t *testing.T) (out []string) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {
@@ -49,7 +50,7 @@ const (
 	ports = `CAP_ARGS={"portMappings":[{"hostPort":8080,"containerPort":80},{"hostPort":53,"containerPort":53,"protocol":"udp"}]}`
 )
 
-// variants are the ways to run a list: plugin by plugin, fused, and within the runtime.
+// variants returns the ways to run a list: plugin by plugin, fused, and within the runtime.
 func variants(m *machine) map[string]*machine {
 	out := map[string]*machine{}
 	for _, how := range []string{"", "fused", "inside"} {
@@ -60,8 +61,8 @@ func variants(m *machine) map[string]*machine {
 	return out
 }
 
-// A list gives the same result, makes the same objects and is removed as wholly
-// however it is run, in every version.
+// TestTogether checks that a list gives the same result, creates the same objects and is removed completely, however it
+// runs, in every version.
 func TestTogether(t *testing.T) {
 	lists := map[string]string{
 		"full":       full,
@@ -80,7 +81,7 @@ func TestTogether(t *testing.T) {
 		case "short":
 			versions = cni.Versions()
 		case "with lo":
-			versions = []string{"0.3.1"} // CHECK, since 0.4.0, does not find lo in a bridge's result
+			versions = []string{"0.3.1"} // CHECK (since 0.4.0) does not find lo in the bridge plugin's result
 		}
 		for _, v := range versions {
 			t.Run(name+" "+v, func(t *testing.T) {
@@ -93,7 +94,7 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// The examples that need nothing of the machine.
+// TestTogetherExamples does the same with the examples that have no prerequisites on the machine.
 func TestTogetherExamples(t *testing.T) {
 	for _, name := range []string{"10-my-network.conflist", "20-dbnet.conflist", "21-dbnet-0.3.1.conf", "50-flannel.conflist", "60-minicni.conf"} {
 		t.Run(name, func(t *testing.T) {
@@ -124,12 +125,12 @@ func sameEveryWay(t *testing.T, m *machine, conf, version string) {
 		}
 		return out
 	}
-	run("", "add") // what is shared stays from here on
+	run("", "add") // shared objects exist from here on
 	run("", "del")
 	before := m.state()
 	var wantResult, wantState string
 	for _, how := range []string{"", "fused", "inside"} {
-		for _, d := range []string{"ipam", "networks", "flannel", "run", "cache"} { // addresses begin anew
+		for _, d := range []string{"ipam", "networks", "flannel", "run", "cache"} { // start again with the first address
 			if err := os.RemoveAll(filepath.Join(m.dir, d)); err != nil {
 				t.Fatal(err)
 			}
@@ -146,7 +147,7 @@ func sameEveryWay(t *testing.T, m *machine, conf, version string) {
 			t.Errorf("%q: state\n%s", how, d)
 		}
 		if cni.AtLeast(version, "0.4.0") {
-			run("", "check") // whoever made it
+			run("", "check") // whichever variant ran ADD
 			run(how, "check")
 		}
 		run(how, "del")
@@ -164,13 +165,13 @@ func sameEveryWay(t *testing.T, m *machine, conf, version string) {
 	}
 }
 
-// anonymous takes the numbers out of a dump that differ from one life of a link to the next.
+// anonymous removes from a dump the numbers that differ each time a link is created.
 func anonymous(s string) string {
 	s = regexp.MustCompile(`(?m)^\d+: `).ReplaceAllString(s, "")
 	return regexp.MustCompile(`@if\d+|link-netnsid \d+|fe80::[0-9a-f:]+|/cache/\S*|state \w+ |NO-CARRIER,|,LOWER_UP`).ReplaceAllString(s, "")
 }
 
-// CHECK of a fused list finds what is damaged, and says whose it is.
+// TestFusedCheck checks that CHECK of a fused list finds damage and names the plugin.
 func TestFusedCheck(t *testing.T) {
 	for damage, want := range map[string]string{
 		"in ip addr flush dev eth0":                          "plugins[0] bridge: ",
@@ -210,8 +211,8 @@ func TestFusedCheck(t *testing.T) {
 	}
 }
 
-// A member that fails is named, and nothing of those before it stays: neither
-// what was only planned, nor what was made because a process came between.
+// TestFusedFailure checks that the error names the plugin that failed, and that nothing of the plugins before it
+// remains: neither planned changes, nor changes already applied because an external process came between.
 func TestFusedFailure(t *testing.T) {
 	for _, tt := range []struct{ name, plugins, want string }{
 		{"invalid", `{"type": "bridge", $IPAM}, {"type": "tuning", "mtu": -1}`, `plugins[1] tuning: mtu = -1: want 0`},
@@ -231,7 +232,7 @@ func TestFusedFailure(t *testing.T) {
 			kerneltest.Run(t, "ip", "link", "add", "dev0", "type", "veth", "peer", "name", "far0")
 			m := variants(newMachine(t))["fused"]
 			good := `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge", "ipMasq": true, $IPAM}, {"type": "portmap", "capabilities": {"portMappings": true}}]}`
-			for _, verb := range []string{"add", "del"} { // what is shared
+			for _, verb := range []string{"add", "del"} { // create shared objects
 				if out, err := m.cni(verb, good, "a", "", "", ports); err != nil {
 					t.Fatal(out)
 				}
@@ -251,7 +252,7 @@ func TestFusedFailure(t *testing.T) {
 	}
 }
 
-// link makes a directory of programs.
+// link fills a directory with symbolic links to programs.
 func link(t *testing.T, dir string, programs map[string]string) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -264,8 +265,8 @@ func link(t *testing.T, dir string, programs map[string]string) {
 	}
 }
 
-// A plugin of somebody else's in the middle, under a name of its own or under
-// one of ours, runs as a process, and sees what those before it made.
+// TestForeignMember checks that a third-party plugin in the middle of a list, under its own name or under one of ours,
+// runs as a process and sees the objects that earlier plugins created.
 func TestForeignMember(t *testing.T) {
 	t.Parallel()
 	theirs := reference.Plugin(t, "tuning")
@@ -286,7 +287,7 @@ func TestForeignMember(t *testing.T) {
 				return out
 			}
 			before := ""
-			for range 2 { // the first makes what is shared
+			for range 2 { // the first run creates shared objects
 				before = m.state()
 				if out := run("add"); !strings.Contains(out, `"mac":"02:00:00:00:00:99"`) {
 					t.Errorf("%s %q: %s", typ, how, out)

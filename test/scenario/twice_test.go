@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// Several ADDs of one attachment at once: one succeeds, the others say why not
-// and take nothing from it. Its address stays held, and is held once.
+// TestSameAttachmentAtOnce runs several ADDs of one attachment at once. One succeeds; the others report the reason and
+// change nothing. The address stays allocated, exactly once.
 func TestSameAttachmentAtOnce(t *testing.T) {
 	for _, how := range []string{"", "fused"} {
 		t.Run("as "+how, func(t *testing.T) {

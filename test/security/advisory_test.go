@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/netns"
 )
 
-// in does something in a namespace ("": the host), on a thread that is there.
+// in calls do on a thread in a namespace ("" is the host's).
 func (m *machine) in(nsPath string, do func() error) {
 	m.t.Helper()
 	if nsPath == "" {
@@ -55,7 +55,7 @@ func (m *machine) serve(netns, addr, word string) {
 	})
 }
 
-// ask returns who answers at an address, "" if nobody does.
+// ask returns the word of the server at an address, or "" if none answers.
 func (m *machine) ask(netns, addr string) (word string) {
 	m.t.Helper()
 	m.in(netns, func() error {
@@ -80,8 +80,8 @@ const (
 		"runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80}, {"hostPort": 8081, "containerPort": 80, "hostIP": "127.0.0.1"}]}}`
 )
 
-// onBackends runs a test with host ports in nftables and in iptables, given the mapped
-// container's configuration.
+// onBackends runs a test with host ports in nftables and in iptables. The test gets the configuration of the container
+// with host ports.
 func onBackends(t *testing.T, test func(t *testing.T, m *machine, mapped string)) {
 	t.Parallel()
 	for _, backend := range []string{"nftables", "iptables"} {
@@ -93,12 +93,12 @@ func onBackends(t *testing.T, test func(t *testing.T, m *machine, mapped string)
 	}
 }
 
-// withWorld is a host with two containers, the first with host ports, and a neighbour
-// outside at 192.0.2.9 and 2001:db8::9.
+// withWorld creates a host with two containers, the first with host ports, and a neighbour outside at 192.0.2.9 and
+// 2001:db8::9.
 func withWorld(t *testing.T, mapped string) *machine {
 	t.Helper()
 	m := newMachine(t, "a", "b", "world")
-	m.serve("", ":0", "") // Go asks once whether there is IPv6: here, where lo is up
+	m.serve("", ":0", "") // Go checks for IPv6 only once: check here, where lo is up
 	world := m.netns["world"]
 	kerneltest.Run(t, "ip", "link", "add", "up0", "type", "veth", "peer", "name", "eth0", "netns", world)
 	for _, c := range []string{"addr add 192.0.2.1/24 dev up0", "addr add 2001:db8::1/64 dev up0 nodad", "link set up0 up"} {
@@ -115,8 +115,8 @@ func withWorld(t *testing.T, mapped string) *machine {
 	return m
 }
 
-// CVE-2025-67499: a mapping of host port 8080 took every connection to a port 8080 that
-// came by, wherever it went.
+// TestHostPortOfTheHostOnly covers CVE-2025-67499: a mapping of host port 8080 redirected every forwarded connection to
+// port 8080, whatever its destination.
 func TestHostPortOfTheHostOnly(t *testing.T) {
 	onBackends(t, func(t *testing.T, m *machine, _ string) {
 		m.serve(m.netns["world"], ":8080", "world")
@@ -139,12 +139,12 @@ func TestHostPortOfTheHostOnly(t *testing.T) {
 	})
 }
 
-// CVE-2019-9946: rules of host ports came before those of services of a cluster, at the
-// head of the same chain.
+// TestHostPortAfterServices covers CVE-2019-9946: host port rules were inserted before a cluster's service rules, at
+// the head of the same chain.
 func TestHostPortAfterServices(t *testing.T) {
 	onBackends(t, func(t *testing.T, m *machine, mapped string) {
 		if strings.Contains(mapped, "iptables") {
-			m.must("DEL", "fairlead-chain", "a", mapped) // who comes first in one chain is first: services are there before a node's pods
+			m.must("DEL", "fairlead-chain", "a", mapped) // within a chain the first rule wins: services exist before a node's pods
 			kerneltest.Run(t, "sh", "-c", "iptables -t nat -D PREROUTING -m addrtype --dst-type LOCAL -j FL-HOSTPORT")
 			kerneltest.Run(t, strings.Fields("iptables -t nat -A PREROUTING -d 192.0.2.1 -p tcp --dport 8080 -j DNAT --to 10.1.0.3:80")...)
 			m.must("ADD", "fairlead-chain", "a", mapped)
@@ -155,7 +155,7 @@ func TestHostPortAfterServices(t *testing.T) {
 		if got := m.ask(m.netns["world"], "192.0.2.1:8080"); got != "b" {
 			t.Errorf("%q answers in place of the service", got)
 		}
-		m.must("DEL", "fairlead-chain", "a", mapped) // and again: whoever registered last does not win
+		m.must("DEL", "fairlead-chain", "a", mapped) // again: the last to register must not win
 		m.must("ADD", "fairlead-chain", "a", mapped)
 		if got := m.ask(m.netns["world"], "192.0.2.1:8080"); got != "b" {
 			t.Errorf("after another ADD %q answers in place of the service", got)
@@ -163,8 +163,8 @@ func TestHostPortAfterServices(t *testing.T) {
 	})
 }
 
-// CVE-2020-8558: route_localnet, which mappings on 127.0.0.1 need, let neighbours speak
-// with services that listen on loopback alone.
+// TestLoopbackServices covers CVE-2020-8558: route_localnet, which mappings on 127.0.0.1 need, let neighbours connect
+// to services that listen only on loopback.
 func TestLoopbackServices(t *testing.T) {
 	onBackends(t, func(t *testing.T, m *machine, _ string) {
 		m.serve("", "127.0.0.1:9999", "a secret")
@@ -179,7 +179,7 @@ func TestLoopbackServices(t *testing.T) {
 				t.Errorf("%s hears %q from the host's loopback", name, got)
 			}
 		}
-		// It is the rule that stops it.
+		// Without the rule the connection succeeds.
 		kerneltest.Run(t, "nft", "flush", "chain", "inet", kernel.Table, "loopback")
 		if got := m.ask(m.netns["b"], "127.0.0.1:9999"); got != "a secret" {
 			t.Errorf("without the rule %q answers: the test shows nothing", got)
@@ -187,7 +187,7 @@ func TestLoopbackServices(t *testing.T) {
 	})
 }
 
-// advertisement is a router's, with a prefix and itself as the default router.
+// advertisement returns a router advertisement with a prefix, and with its sender as the default router.
 func advertisement(src string) []byte {
 	body := []byte{134, 0, 0, 0, 64, 0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0}
 	body = append(body, 3, 4, 64, 0xc0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0)
@@ -206,8 +206,7 @@ func advertisement(src string) []byte {
 	return p
 }
 
-// CVE-2020-10749: on a network without IPv6 a container played router, and the host sent it
-// everything.
+// TestRogueRouter covers CVE-2020-10749: on a network without IPv6, a container could become the host's default router.
 func TestRogueRouter(t *testing.T) {
 	for plugin, link := range map[string]string{"bridge": "cni0", "ptp": ""} {
 		t.Run(plugin, func(t *testing.T) {
@@ -243,7 +242,7 @@ func TestRogueRouter(t *testing.T) {
 			if got := heard(m.netns["b"]); got != "" {
 				t.Errorf("a neighbour took from a container:\n%s", got)
 			}
-			// The advertisement is good: it is the setting that keeps the host from it.
+			// The advertisement is valid: without the sysctl the host accepts it.
 			kerneltest.Run(t, "sysctl", "-qw", "net.ipv6.conf."+link+".forwarding=0", "net.ipv6.conf."+link+".accept_ra=2")
 			send()
 			if got := heard(""); got == "" {
@@ -253,7 +252,7 @@ func TestRogueRouter(t *testing.T) {
 	}
 }
 
-// waitForAddress waits until a link has the link-local address that hearing routers needs.
+// waitForAddress waits until a link has the link-local address that it needs to accept router advertisements.
 func waitForAddress(t *testing.T, link string) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// page is what this package's tests hold.
+// page is the page whose claims this package tests.
 const page = "../../docs/security.md"
 
-// table reads docs/security.md's list of what each plugin needs.
+// table reads each plugin's capabilities from docs/security.md.
 func table(t testing.TB) map[string][]string {
 	t.Helper()
 	raw, err := os.ReadFile(page)
@@ -41,8 +41,8 @@ func table(t testing.TB) map[string][]string {
 	return out
 }
 
-// Each plugin does ADD, CHECK and DEL with the capabilities that the page lists, and with
-// none of them less.
+// TestCapabilities checks that each plugin runs ADD, CHECK and DEL with the capabilities that the page lists, and fails
+// without any one of them.
 func TestCapabilities(t *testing.T) {
 	list := table(t)
 	for _, c := range calls() {
@@ -66,7 +66,7 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
-// with does ADD, CHECK and DEL with some capabilities; what is left of a failure is removed.
+// with runs ADD, CHECK and DEL with the given capabilities. After a failure it cleans up.
 func (m *machine) with(c call, caps []string) error {
 	conf := c.text(m)
 	all := m.wrap
@@ -85,7 +85,7 @@ func (m *machine) with(c call, caps []string) error {
 	return err
 }
 
-// bounded are setpriv's words for these capabilities and no others.
+// bounded returns setpriv's arguments that limit a process to these capabilities.
 func bounded(caps []string) []string {
 	few := "-all"
 	for _, name := range caps {
@@ -94,8 +94,8 @@ func bounded(caps []string) []string {
 	return []string{"--bounding-set=" + few, "--inh-caps=-all", "--ambient-caps=-all"}
 }
 
-// The units that run commands of ours may do what the plugins may, and nothing that the page
-// does not say.
+// TestUnits checks that the systemd units of our commands grant the plugins' capabilities, and nothing that the page
+// does not list.
 func TestUnits(t *testing.T) {
 	t.Parallel()
 	list := table(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/netns"
 )
 
-// sender sends frames on eth0 of a container, as whoever rules it can.
+// send sends frames on a container's eth0, as root in the container can.
 func (m *machine) send(container string, frames ...[]byte) {
 	m.t.Helper()
 	ns, err := netns.Open(m.netns[container])
@@ -59,7 +59,7 @@ func mac(t testing.TB, s string) []byte {
 	return hw
 }
 
-// ethernet is a frame; tags are VLANs, the outermost first.
+// ethernet returns a frame; tags are VLANs, the outermost first.
 func ethernet(dst, src []byte, typ uint16, payload []byte, tags ...uint16) []byte {
 	f := slices.Concat(dst, src)
 	for _, tag := range tags {
@@ -68,14 +68,14 @@ func ethernet(dst, src []byte, typ uint16, payload []byte, tags ...uint16) []byt
 	return append(binary.BigEndian.AppendUint16(f, typ), payload...)
 }
 
-// ipv4 is a packet with a valid checksum; size is that of all.
+// ipv4 returns a packet with a valid checksum; size is its total length.
 func ipv4(src, dst string, proto byte, payload []byte, size int) []byte {
 	padded := make([]byte, size-20)
 	copy(padded, payload)
 	return kerneltest.IPv4(netip.MustParseAddr(src), netip.MustParseAddr(dst), proto, padded)
 }
 
-// ipv6 is a packet; between are extension headers, whose last names what follows.
+// ipv6 returns a packet of the given total length. The payload starts with a header of type next.
 func ipv6(src, dst string, next byte, payload []byte, size int) []byte {
 	b := make([]byte, size)
 	b[0], b[6], b[7] = 0x60, next, 255
@@ -91,17 +91,17 @@ func udp(from, to uint16) []byte {
 	return append(binary.BigEndian.AppendUint16(b, to), 0, 8, 0, 0)
 }
 
-// neighbour is an ICMPv6 message of a type with a target.
+// neighbour returns an ICMPv6 neighbour discovery message of a type, with a target.
 func neighbour(typ byte, target string) []byte {
 	return append([]byte{typ, 0, 0, 0, 0x20, 0, 0, 0}, netip.MustParseAddr(target).AsSlice()...)
 }
 
-// hopByHop puts an extension header before what follows.
+// hopByHop prepends a hop-by-hop extension header.
 func hopByHop(next byte, payload []byte) []byte {
 	return append([]byte{next, 0, 1, 4, 0, 0, 0, 0}, payload...)
 }
 
-// arp is a message of size bytes, by padding.
+// arp returns an ARP message, padded to size bytes.
 func arp(op uint16, srcMAC []byte, src, dst string, size int) []byte {
 	b := []byte{0, 1, 8, 0, 6, 4}
 	b = append(binary.BigEndian.AppendUint16(b, op), srcMAC...)

@@ -10,8 +10,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// A container rules the inside of its namespace. Whatever it does there, its DEL succeeds and
-// leaves nothing, and its neighbour has what it had.
+// TestHostileContainer lets a container with root in its namespace attack its network. Its DEL still succeeds and
+// leaves nothing, and its neighbour's state is unchanged.
 func TestHostileContainer(t *testing.T) {
 	deeds := map[string][]string{
 		"renames":        {"ip link set eth0 down", "ip link set eth0 name evil", "ip link set evil up"},
@@ -42,14 +42,14 @@ func TestHostileContainer(t *testing.T) {
 					neighbour := m.must("ADD", plugin, "b", conf)
 					_, host := m.ends(neighbour)
 					m.must("ADD", plugin, "a", conf)
-					m.must("DEL", plugin, "a", conf) // what is shared stays from here on
+					m.must("DEL", plugin, "a", conf) // shared objects exist from here on
 					before := withoutBridge(m.dump())
 					result := m.must("ADD", plugin, "a", conf)
 					words := strings.NewReplacer("$BRIDGE", host, "$PID", fmt.Sprintf("%x", rand.Uint32()))
 					for _, deed := range list {
 						m.deed(t, words.Replace(deed))
 					}
-					_, _ = m.run("CHECK", plugin, "a", checked(conf, result)) // it may find much, and says so
+					_, _ = m.run("CHECK", plugin, "a", checked(conf, result)) // CHECK may report changes
 					m.must("CHECK", plugin, "b", checked(conf, neighbour))
 					kerneltest.In(t, m.netns["b"], "ping", "-c1", "-W2", "10.1.0.1")
 					m.must("DEL", plugin, "a", conf)
@@ -66,7 +66,7 @@ func TestHostileContainer(t *testing.T) {
 	}
 }
 
-// deed does something in the container. A named namespace is the test's to remove.
+// deed runs a command in the container. The test removes a namespace that the command names.
 func (m *machine) deed(t *testing.T, command string) {
 	t.Helper()
 	argv := strings.Fields(command)
@@ -78,9 +78,9 @@ func (m *machine) deed(t *testing.T, command string) {
 	kerneltest.In(t, m.netns["a"], argv...)
 }
 
-// A container asks for the gateway in the name of hundreds: each is a place in the host's
-// table of neighbours, of which the kernel has some thousand for all namespaces of a machine,
-// so the test takes few. With antiSpoof it takes none.
+// TestARPFlood requests the gateway's address under hundreds of sender addresses. Each one takes an entry in the host's
+// neighbour table. The kernel has about a thousand entries for all namespaces of a machine, so the test uses few. With
+// antiSpoof no entry is created.
 func TestARPFlood(t *testing.T) {
 	for _, plugin := range []string{"bridge", "ptp"} {
 		for _, pinned := range []bool{false, true} {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// endless is a gigabyte that begins like a configuration.
+// endless returns a gigabyte that begins like a configuration.
 func endless() io.Reader {
 	return io.MultiReader(strings.NewReader(`{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "x": "`), io.LimitReader(letters{}, 1<<30))
 }
@@ -23,13 +23,13 @@ func (letters) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// bounds of a process that is given too much.
+// These are the limits of a process with excessive input.
 const (
-	mostMemory = 256 << 20 // bytes; of which the test binary's own are some 40 million
+	mostMemory = 256 << 20 // bytes; the test binary itself uses about 40 million
 	mostTime   = 20 * time.Second
 )
 
-// What comes on stdin is bounded, and so is what is made of it: length, depth, numbers, keys.
+// TestInput checks that the input on stdin is limited in length, depth, numbers and keys.
 func TestInput(t *testing.T) {
 	head := `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", `
 	for name, tt := range map[string]struct {

@@ -1,5 +1,5 @@
-// Package security holds what docs/security.md says: for each published advisory of this
-// field, and for each who can write something, the attempt, with the plugins as processes.
+// Package security tests the claims of docs/security.md. It attempts each published advisory of this field, and an
+// attack by each party that can write something, with the plugins as processes.
 package security
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// TestMain makes the test binary every plugin, by its name, and the DHCP daemon.
+// TestMain runs the test binary as the plugin named by argv[0], or as the DHCP daemon.
 func TestMain(m *testing.M) {
 	name := filepath.Base(os.Args[0])
 	if name == dhcpDaemon {
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 
 const dhcpDaemon = "dhcp-daemon"
 
-// every is every plugin, of both programs.
+// every returns the plugins of both programs.
 func every() []skel.Plugin {
 	return append(plugins.All(), ovs.Plugin().Skel(plugin.Env{IPAM: plugins.IPAM()}))
 }
@@ -90,7 +90,7 @@ func (m *machine) text(conf string) string {
 	return strings.ReplaceAll(conf, "$WORK", m.dir)
 }
 
-// command is a plugin about to run for a container; later variables win.
+// command returns the command that runs a plugin for a container. Later variables override earlier ones.
 func (m *machine) command(verb, typ, container string, stdin io.Reader, env ...string) *exec.Cmd {
 	argv := append(append([]string{}, m.wrap...), filepath.Join(m.bin, typ))
 	cmd := exec.Command(argv[0], argv[1:]...)
@@ -101,7 +101,7 @@ func (m *machine) command(verb, typ, container string, stdin io.Reader, env ...s
 	return cmd
 }
 
-// run runs a plugin and returns what it printed.
+// run runs a plugin and returns its output.
 func (m *machine) run(verb, typ, container, conf string, env ...string) (string, error) {
 	var out bytes.Buffer
 	cmd := m.command(verb, typ, container, strings.NewReader(m.text(conf)), env...)
@@ -122,7 +122,7 @@ func (m *machine) must(verb, typ, container, conf string, env ...string) string 
 	return out
 }
 
-// files are all of the machine's, but for the programs.
+// files returns all files of the machine except the programs.
 func (m *machine) files() (out []string) {
 	_ = filepath.WalkDir(m.dir, func(path string, e os.DirEntry, err error) error {
 		if err == nil && path != m.dir && !strings.HasPrefix(path, m.bin) {
@@ -133,12 +133,12 @@ func (m *machine) files() (out []string) {
 	return out
 }
 
-// dump is the host's links and rules, without what a link makes of itself in time.
+// dump returns the host's links and rules, without the state that a link changes by itself.
 func (m *machine) dump() string {
 	return kerneltest.Run(m.t, "sh", "-c", "ip -br link | cut -d' ' -f1; nft list ruleset; ip route; ip -6 route | grep -v fe80; tc qdisc")
 }
 
-// withoutBridge is a dump without the shared bridge, which stays.
+// withoutBridge removes the shared bridge, which stays, from a dump.
 func withoutBridge(dump string) string {
 	var b strings.Builder
 	for line := range strings.Lines(dump) {

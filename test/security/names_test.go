@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// CVE-2021-20206: a type that leads out of the plugin directories ran any program; and
-// what else names files: container IDs, networks and interfaces.
+// TestNames covers CVE-2021-20206: a type with a path outside the plugin directories ran any program. It also covers
+// the other names that become file names: container IDs, networks and interfaces.
 func TestNames(t *testing.T) {
 	good := `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", $IPAM}`
 	for name, tt := range map[string]struct{ plugin, conf, env, want string }{
@@ -34,7 +34,7 @@ func TestNames(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t, "a")
 			before := m.dump()
-			// What must not run, where "../evil" leads.
+			// "../evil" is a program that must not run.
 			evil := "#!/bin/sh\ntouch " + m.dir + "/ran\n"
 			if err := os.WriteFile(filepath.Join(m.dir, "evil"), []byte(evil), 0o755); err != nil {
 				t.Fatal(err)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// CNI_NETNS is a path of a runtime's; what it leads to is looked at before anything else,
-// and the plugin neither waits for it nor takes the host's for a container's.
+// TestNetnsPaths covers invalid paths in CNI_NETNS. The plugin checks the file first. It does not block on it, and it
+// does not take the host's namespace for a container's.
 func TestNetnsPaths(t *testing.T) {
 	conf := `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", $IPAM}`
 	for name, tt := range map[string]struct{ path, want string }{
@@ -54,7 +54,7 @@ func TestNetnsPaths(t *testing.T) {
 			case tt.want != "" && (err == nil || !strings.Contains(out, tt.want)):
 				t.Errorf("ADD says %s, want %s", out, tt.want)
 			}
-			// DEL is told whatever the runtime has by now, and succeeds.
+			// DEL gets any path that the runtime may pass by then, and succeeds.
 			if out, err := m.run("DEL", "bridge", "a", conf, env); err != nil {
 				t.Errorf("DEL: %s", out)
 			}

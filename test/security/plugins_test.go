@@ -13,12 +13,12 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// call is a plugin with a configuration that uses all that it has.
+// call is a plugin with a configuration that uses all its features.
 type call struct {
 	plugin string
 	conf   string // after cniVersion, name and type
-	needs  string // of the kernel
-	chain  bool   // it works on what $PREV names
+	needs  string // kernel features
+	chain  bool   // it modifies the interface in $PREV
 }
 
 func calls() []call {
@@ -49,7 +49,7 @@ func calls() []call {
 	}
 }
 
-// text is the whole configuration.
+// text returns the complete configuration.
 func (c call) text(m *machine) string {
 	conf := `{"cniVersion": "1.0.0", "name": "n", "type": "` + c.plugin + `", ` + c.conf
 	if c.chain {
@@ -59,7 +59,7 @@ func (c call) text(m *machine) string {
 	return conf + "}"
 }
 
-// checked is the configuration with an ADD's result, as CHECK gets it.
+// checked returns the configuration with an ADD's result, as CHECK gets it.
 func checked(conf, result string) string {
 	if strings.Contains(conf, `"prevResult"`) || strings.TrimSpace(result) == "" {
 		return conf
@@ -67,7 +67,7 @@ func checked(conf, result string) string {
 	return strings.TrimSuffix(conf, "}") + `, "prevResult": ` + result + "}"
 }
 
-// prepare makes what the call needs of the host and the container.
+// prepare creates the call's prerequisites on the host and in the container.
 func (c call) prepare(t *testing.T) *machine {
 	t.Helper()
 	if c.needs != "" {
@@ -99,8 +99,8 @@ func (c call) prepare(t *testing.T) *machine {
 	return m
 }
 
-// dhcp gives the container an interface on a network with a DHCP server, and the host a
-// daemon that may do what its unit lets it.
+// dhcp gives the container an interface on a network with a DHCP server. It starts the daemon with the capabilities of
+// its systemd unit.
 func (m *machine) dhcp() {
 	m.t.Helper()
 	n := dhcptest.New(m.t, "lan0", "10.0.0.1/24")

@@ -12,13 +12,13 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// frame is what a container sends, and whether antiSpoof lets it through.
+// frame is a frame that a container sends. It records whether antiSpoof passes it.
 type frame struct {
 	name   string
 	passes bool
 	typ    uint16
 	packet func(size int) []byte
-	src    []byte // nil: its own
+	src    []byte // nil: the container's own
 	tags   []uint16
 }
 
@@ -27,7 +27,7 @@ const (
 	gateway6, allNodes       = "fd01::1", "ff02::1"
 )
 
-// frames are the attempts of a container with a hardware address.
+// frames returns the frames that a container with a hardware address tries to send.
 func frames(own, foreign []byte, local string) []frame {
 	ip := func(src string, proto byte, payload []byte) func(int) []byte {
 		return func(n int) []byte { return ipv4(src, "10.1.0.1", proto, payload, n) }
@@ -79,8 +79,8 @@ func frames(own, foreign []byte, local string) []frame {
 	}
 }
 
-// What a container may send by its host end, and what not, packet by packet: a rule of the
-// test's own counts what is left after ours.
+// TestAntiSpoofFrames checks packet by packet what a container may send through its host end. A rule of the test, after
+// our rules, counts the packets that pass.
 func TestAntiSpoofFrames(t *testing.T) {
 	for _, tt := range []struct{ plugin, keys, needs string }{
 		{"bridge", `"isGateway": true`, "nftables for bridges"},
@@ -107,7 +107,7 @@ func TestAntiSpoofFrames(t *testing.T) {
 				for i, f := range list {
 					want := f.passes || !on
 					if tt.plugin == "ptp" && (len(f.tags) > 0 || f.typ == 0x88b5) {
-						continue // no hook of IP's sees it, and nothing takes it
+						continue // no IP hook sees it, and nothing receives it
 					}
 					if got := m.counted(i); got != want {
 						t.Errorf("%s: passes: %v, want %v", f.name, got, want)
@@ -119,7 +119,7 @@ func TestAntiSpoofFrames(t *testing.T) {
 	}
 }
 
-// sizeOf tells a packet from others by its length.
+// sizeOf returns the length of packet i, which identifies it.
 func sizeOf(i int) int { return 300 + i }
 
 func (m *machine) counters(plugin string, n int) {
@@ -145,7 +145,7 @@ func (m *machine) counted(i int) bool {
 	return false
 }
 
-// ends are the hardware addresses of the container's end and of what it sends to.
+// ends returns the hardware addresses of the container's end and of its gateway.
 func (m *machine) ends(result string) (own, gateway string) {
 	var r struct {
 		Interfaces []struct{ Mac, Sandbox string }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// What plugins write is root's: nobody else may write it, whatever the umask is, and nobody
-// else reads what lies under /run/fairlead.
+// TestStateModes checks that only root can write the plugins' files, whatever the umask, and that only root can read
+// below /run/fairlead.
 func TestStateModes(t *testing.T) {
 	for _, c := range calls() {
 		t.Run(c.plugin, func(t *testing.T) {
@@ -19,7 +19,7 @@ func TestStateModes(t *testing.T) {
 			m.wrap = []string{"sh", "-c", `umask 0; exec "$0"`}
 			mine := map[string]bool{}
 			for _, f := range m.files() {
-				mine[f] = true // the test's own
+				mine[f] = true // created by the test
 			}
 			conf := c.text(m)
 			result := m.must("ADD", c.plugin, "a", conf)
@@ -49,8 +49,7 @@ func (m *machine) modes(t *testing.T, but map[string]bool) {
 	}
 }
 
-// Where state is kept, somebody has put a link in the way of what comes next: what it
-// leads to is as it was.
+// TestPlantedLinks puts symbolic links at the paths of the next state files. The links' targets must not change.
 func TestPlantedLinks(t *testing.T) {
 	conf := `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "ipMasq": true, $IPAM}`
 	for _, at := range []string{
@@ -60,7 +59,7 @@ func TestPlantedLinks(t *testing.T) {
 		t.Run(at, func(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t, "a", "b")
-			m.must("ADD", "bridge", "b", conf) // the directories stand
+			m.must("ADD", "bridge", "b", conf) // creates the directories
 			m.must("DEL", "bridge", "b", conf)
 			victim := filepath.Join(m.dir, "victim")
 			if err := os.WriteFile(victim, []byte("precious"), 0o600); err != nil {
@@ -74,7 +73,7 @@ func TestPlantedLinks(t *testing.T) {
 			if err := os.Symlink(victim, link); err != nil {
 				t.Fatal(err)
 			}
-			_, _ = m.run("ADD", "bridge", "a", conf) // it may refuse
+			_, _ = m.run("ADD", "bridge", "a", conf) // it may fail
 			_, _ = m.run("CHECK", "bridge", "a", conf)
 			_, _ = m.run("DEL", "bridge", "a", conf)
 			if got, err := os.ReadFile(victim); err != nil || string(got) != "precious" {
@@ -84,7 +83,7 @@ func TestPlantedLinks(t *testing.T) {
 	}
 }
 
-// A record is no way to have root do things: one that is not root's own is not believed.
+// TestForeignRecord checks that a record which root does not own is not trusted.
 func TestForeignRecord(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, "a")

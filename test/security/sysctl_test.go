@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A key of a sysctl is a path below /proc/sys: it leads nowhere else, and, in a container's
-// name, to nothing that is the whole machine's.
+// TestSysctlKeys checks that a sysctl key stays below /proc/sys, and that a container's key cannot change a setting of
+// the whole machine.
 func TestSysctlKeys(t *testing.T) {
 	for _, key := range []string{
 		"../../etc/passwd", "net/../kernel/core_pattern", "net.ipv4.conf.IFNAME/../../../../kernel/core_pattern", "kernel.core_pattern",

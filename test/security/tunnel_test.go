@@ -13,14 +13,14 @@ import (
 	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
-// apply makes a tunnel so, as the agent's reconciler does.
+// apply creates a tunnel as the agent's reconciler does.
 func apply(e *kernel.Engine, o kernel.Object) error {
 	r := reconcile.New(e, kernel.Host, reconcile.Owner{Protocol: 103, Alias: "fairlead-agent ", Table: "fairlead-agent"})
 	return r.Reconcile(kernel.Objects{o}).Err()
 }
 
-// VXLAN has no authentication: a container that can send to the host's port puts frames
-// onto the host's tunnel link. None of them makes it the host's router.
+// TestRogueRouterByTunnel checks that no frame from the tunnel becomes the host's default router. VXLAN has no
+// authentication: a container that can send to the host's port can inject frames into the tunnel link.
 func TestRogueRouterByTunnel(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, "a")
@@ -57,7 +57,7 @@ func TestRogueRouterByTunnel(t *testing.T) {
 	if got := heard(); got != "" {
 		t.Errorf("the host took from a container:\n%s", got)
 	}
-	// The frame arrives: it is the settings that keep the host from it.
+	// The frame arrives: without the sysctls the host accepts it.
 	kerneltest.Run(t, "sysctl", "-qw", "net/ipv6/conf/fl-vx.7/forwarding=0", "net/ipv6/conf/fl-vx.7/accept_ra=2")
 	kerneltest.Run(t, "ip", "-6", "addr", "add", "fe80::7/64", "dev", "fl-vx.7", "nodad")
 	send()

@@ -18,28 +18,26 @@ import (
 	"github.com/fairlead/fairlead/test/vm/job"
 )
 
-// machine is a guest that is about to run.
+// machine is a guest that is configured and not yet booted.
 type machine struct {
 	kernel image
-	guest  string // the program that is its first process
+	guest  string // the guest's init program
 	work   string // directory of this run; what the guest writes to job.Out is in its "out"
 	memory int    // MiB
 	limit  time.Duration
 	began  bool // something in it printed a line
 }
 
-// errAtBoot is of a guest whose kernel panicked before anything in it ran: emulated
-// processors now and then meet the breakpoint with which the kernel patches its own
-// code. Such a guest may be booted again.
+// errAtBoot reports that a guest's kernel panicked before any of its programs ran. Emulated processors occasionally run
+// into the breakpoint with which the kernel patches its own code. Such a guest may be booted again.
 var errAtBoot = errors.New("its kernel panicked before anything ran")
 
-// boots is how often at most.
+// boots is the maximum number of attempts to boot a guest.
 const boots = 3
 
 func (m *machine) out() string { return filepath.Join(m.work, "out") }
 
-// run boots the guest, copies what its tests print, line by line, and returns
-// its exit code.
+// run boots the guest, copies the output of its tests line by line, and returns its exit code.
 func (m *machine) run(ctx context.Context, j *job.Job, stdout io.Writer) (int, error) {
 	shares := []share{{job.RootTag, "/", true}, {job.OutTag, m.out(), false}}
 	for _, s := range j.Writable {
@@ -69,7 +67,7 @@ func (m *machine) run(ctx context.Context, j *job.Job, stdout io.Writer) (int, e
 	return strconv.Atoi(string(raw))
 }
 
-// stop ends a share's server, which has nothing to save.
+// stop ends a share's server. The server has nothing to save.
 func stop(c *exec.Cmd) {
 	_ = c.Process.Kill()
 	_ = c.Wait()
@@ -86,7 +84,7 @@ func (m *machine) qemu(ctx context.Context, args []string, stdout io.Writer) err
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	lines := bufio.NewScanner(pipe) // it drops the carriage return of the serial line, too
+	lines := bufio.NewScanner(pipe) // also drops the serial line's carriage return
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		m.began = true
@@ -98,7 +96,7 @@ func (m *machine) qemu(ctx context.Context, args []string, stdout io.Writer) err
 	return lines.Err()
 }
 
-// ended says how a machine ended that did not report.
+// ended returns the reason why a machine ended without a report.
 func (m *machine) ended(ctx context.Context, err error) error {
 	log, _ := os.ReadFile(m.console())
 	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
@@ -115,16 +113,16 @@ func (m *machine) ended(ctx context.Context, err error) error {
 
 func (m *machine) console() string { return filepath.Join(m.work, "console") }
 
-// arguments are those of qemu-system-x86_64.
+// arguments returns the arguments of qemu-system-x86_64.
 //
-// No cmpxchg16b: QEMU 7.2's emulation gets its flags wrong now and then, and
-// the kernel's allocator crashes in one boot of four. Addresses that are not
-// random make programs start twice as fast. SELinux, without a policy, refuses nothing.
+// cmpxchg16b is off because QEMU 7.2's emulation sometimes gets its flags wrong, and the kernel's allocator then
+// crashes in one boot of four. Without address randomization programs start twice as fast. SELinux has no policy and
+// denies nothing.
 func (m *machine) arguments() []string {
 	mem := strconv.Itoa(m.memory) + "M"
 	return []string{
 		"-accel", "tcg,thread=multi", "-cpu", "max,-cx16", "-smp", "2", "-m", mem,
-		"-object", "memory-backend-memfd,id=mem,share=on,size=" + mem, "-numa", "node,memdev=mem", // virtiofs shares memory
+		"-object", "memory-backend-memfd,id=mem,share=on,size=" + mem, "-numa", "node,memdev=mem", // virtiofs needs shared memory
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-kernel", m.kernel.bzImage(), "-initrd", filepath.Join(m.work, "initrd"),
 		"-append", "console=ttyS0 quiet panic=-1 mitigations=off norandmaps random.trust_cpu=on no_timer_check security=selinux",
@@ -133,8 +131,8 @@ func (m *machine) arguments() []string {
 	}
 }
 
-// initrd writes the initial RAM file system: the guest's program, its job, and
-// the modules that it needs to see the host's files.
+// initrd writes the initial RAM file system: the guest's program, its job, and the modules that it needs to mount the
+// host's files.
 func (m *machine) initrd(j *job.Job) error {
 	f, err := os.Create(filepath.Join(m.work, "initrd"))
 	if err != nil {

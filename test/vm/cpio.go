@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// archive writes an initial RAM file system: the "newc" format that the
-// kernel's Documentation/driver-api/early-userspace/buffer-format.rst describes.
+// archive writes an initial RAM file system in the "newc" format (the kernel's
+// Documentation/driver-api/early-userspace/buffer-format.rst).
 type archive struct {
 	w   io.Writer
 	ino int
 	err error
 }
 
-// The file types and permissions of an entry, octal as in inode(7).
+// These are the file types and permissions of an entry, octal as in inode(7).
 const (
 	cpioDir  = 0o040755
 	cpioFile = 0o100755
@@ -23,7 +23,7 @@ const (
 func (a *archive) dir(name string)               { a.entry(name, cpioDir, nil) }
 func (a *archive) file(name string, data []byte) { a.entry(name, cpioFile, data) }
 
-// close ends the archive, and tells whether anything could not be written.
+// close ends the archive and returns the first write error.
 func (a *archive) close() error {
 	a.ino = -1
 	a.entry("TRAILER!!!", 0, nil)
@@ -45,7 +45,7 @@ func (a *archive) entry(name string, mode int, data []byte) {
 	a.write(data)
 }
 
-// write pads to four bytes, which both the header and the data need.
+// write pads to four bytes, as the header and the data require.
 func (a *archive) write(p []byte) {
 	for _, part := range [][]byte{p, make([]byte, -len(p)&3)} {
 		if a.err == nil {

@@ -13,11 +13,11 @@ import (
 	"strings"
 )
 
-// debian is one of Debian's kernels, made for virtual machines.
+// debian is one of Debian's kernels for virtual machines.
 type debian struct {
-	series  string // by which people name it
+	series  string // the kernel series, for example 6.1
 	pkg     string
-	version string // of the package: pinned, as long as Debian has it
+	version string // the pinned version of the package, used as long as Debian has it
 }
 
 func kernels() []debian {
@@ -35,8 +35,8 @@ func (i image) modules() string { return filepath.Join(i.dir, "lib", "modules", 
 
 const imagePrefix = "linux-image-"
 
-// fetch returns a kernel from the cache, or downloads and unpacks it. Debian
-// drops a version when it has a newer one: then that is taken, and said.
+// fetch returns a kernel from the cache, or downloads and unpacks it. Debian drops a version when it has a newer one;
+// fetch then takes the newer one and prints a message.
 func fetch(ctx context.Context, k debian, cache string, say func(string, ...any)) (image, error) {
 	i := image{strings.TrimPrefix(k.pkg, imagePrefix), filepath.Join(cache, k.pkg)}
 	if _, err := os.Stat(i.dir); err == nil {
@@ -70,7 +70,7 @@ func fetch(ctx context.Context, k debian, cache string, say func(string, ...any)
 	return i, unpack(ctx, temp, i)
 }
 
-// download gets a package file; apt's lists are brought up to date if it is not in them.
+// download downloads a package. It updates apt's lists if they do not have the package.
 func download(ctx context.Context, dir, pkg string) error {
 	get := func() error {
 		return output(ctx, dir, nil, "apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", pkg)
@@ -85,7 +85,7 @@ func download(ctx context.Context, dir, pkg string) error {
 	return get()
 }
 
-// newest is the name of a series' latest package in apt's lists.
+// newest returns the name of a series' latest package in apt's lists.
 func newest(ctx context.Context, series string) (string, error) {
 	var list bytes.Buffer
 	pattern := "^" + imagePrefix + strings.ReplaceAll(series, ".", `\.`) + `[.+-].*-cloud-amd64$`
@@ -104,7 +104,7 @@ func newest(ctx context.Context, series string) (string, error) {
 	return best, nil
 }
 
-// later compares the numbers in two packages' names.
+// later reports whether package a has a higher version than b, by the numbers in their names.
 func later(a, b string) bool { return slices.Compare(numbers(a), numbers(b)) > 0 }
 
 func numbers(s string) (out []int) {
@@ -123,7 +123,7 @@ func numbers(s string) (out []int) {
 	return out
 }
 
-// unpack makes an image of the package file in a directory.
+// unpack extracts an image from the package file in a directory.
 func unpack(ctx context.Context, temp string, i image) error {
 	debs, err := filepath.Glob(filepath.Join(temp, "*.deb"))
 	if err != nil || len(debs) != 1 {
@@ -156,7 +156,7 @@ func unpack(ctx context.Context, temp string, i image) error {
 	return nil
 }
 
-// decompress spares the guest the work of xz at each load.
+// decompress decompresses the modules, so that the guest does not have to at each load.
 func decompress(ctx context.Context, dir string) error {
 	var files []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -171,7 +171,7 @@ func decompress(ctx context.Context, dir string) error {
 	return err
 }
 
-// output runs a program; what it printed is in the error if it failed.
+// output runs a program. If it fails, the error contains the program's output.
 func output(ctx context.Context, dir string, stdout *bytes.Buffer, name string, args ...string) error {
 	var text bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)

@@ -1,14 +1,13 @@
-// Command vm runs test binaries as root inside Debian kernels under QEMU's
-// emulation, no KVM needed, for what this machine's kernel lacks:
+// Command vm runs test binaries as root in Debian kernels under QEMU's emulation, without KVM. It covers features that
+// this machine's kernel lacks:
 //
 //	go run ./test/vm [-kernel 6.1,6.12] [-run PATTERN] [-v] [PACKAGE...]
 //	go run ./test/vm -features FILE -lacking
 //	go run ./test/vm [-kernel 6.12] -exec 'COMMAND ARGUMENT...'
 //
-// Without packages it runs the tests that are worth it, see suites, or with -lacking
-// those of them that this machine's kernel had to skip, and the engine's. It prints
-// as go test does, and its exit code is 1 if a test failed. The guests see this
-// machine's files, and write to memory only.
+// Without packages it runs the tests listed in suites. With -lacking it runs those of them that this machine's kernel
+// had to skip, and the engine's tests. It prints the output of go test, and its exit code is 1 if a test failed. The
+// guests see this machine's files, and write to memory only.
 package main
 
 import (
@@ -29,7 +28,7 @@ func main() {
 	if len(os.Args) == 6 && os.Args[1] == shareWord {
 		fail(serveShare(os.Args[2], os.Args[3], os.Args[4], os.Args[5]))
 	}
-	runtime.LockOSThread() // the processes that end with us are the children of this thread
+	runtime.LockOSThread() // child processes end with the thread that started them
 	var l lane
 	flag.StringVar(&l.kernels, "kernel", "6.1,6.12", "the kernels' series")
 	flag.StringVar(&l.pattern, "run", "", "run tests whose names match this, of the packages named")
@@ -61,7 +60,7 @@ func fail(err error) {
 	}
 }
 
-// lane is what the command was asked for.
+// lane holds the command's options.
 type lane struct {
 	kernels, pattern, features, writable string
 	command                              string
@@ -85,7 +84,7 @@ func (l *lane) run(ctx context.Context) (ok bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer os.RemoveAll(work) // mounts are in the servers' own mount namespaces
+	defer os.RemoveAll(work) // the mounts are in the servers' own mount namespaces
 	say("building the test binaries")
 	b, err := build(ctx, work, l)
 	if err != nil {
@@ -125,7 +124,7 @@ func choose(series string) (out []debian, err error) {
 	return out, nil
 }
 
-// complete tells what is missing before anything is begun.
+// complete checks that all required programs are installed, before anything starts.
 func complete() error {
 	var errs []error
 	if runtime.GOARCH != "amd64" {

@@ -11,18 +11,17 @@ import (
 	"strings"
 )
 
-// bootModules are what a guest needs to reach the host's files.
+// bootModules returns the modules that a guest needs to mount the host's files.
 func bootModules() []string { return []string{"virtio_pci", "virtiofs", "overlay"} }
 
-// preload are what a test would have the kernel load one by one: a large
-// nftables transaction is replayed for each module that is missing, which takes
-// half a minute under emulation.
+// preload returns the modules that tests need. If the kernel loaded them on demand, it would repeat a large nftables
+// transaction for each missing module, which takes half a minute under emulation.
 func preload() []string {
 	return strings.Fields("tun nft_ct nft_nat nft_masq nft_redir nft_chain_nat nft_fib_inet nft_reject_inet nft_limit nft_log nft_numgen nft_hash nft_compat")
 }
 
-// loadOrder lists the files, below a directory as depmod(8) left it, of modules
-// and all that they depend on, in the order of loading; built-in ones have none.
+// loadOrder returns the files of modules and their dependencies, in the order of loading, from a directory prepared by
+// depmod(8). Built-in modules have no file.
 func loadOrder(dir string, names []string) ([]string, error) {
 	f, err := os.Open(filepath.Join(dir, "modules.dep"))
 	if err != nil {
@@ -52,8 +51,7 @@ func loadOrder(dir string, names []string) ([]string, error) {
 	return order, nil
 }
 
-// parseDeps reads modules.dep(5): by a module's name its file, last, and the
-// files that have to be loaded before.
+// parseDeps parses modules.dep(5). It maps a module's name to the files to load, the module's own file last.
 func parseDeps(r io.Reader) (map[string][]string, error) {
 	out := map[string][]string{}
 	lines := bufio.NewScanner(r)

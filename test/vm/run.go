@@ -14,11 +14,10 @@ import (
 	"github.com/fairlead/fairlead/test/vm/job"
 )
 
-// slowness is how much longer than on this machine a test may wait in a guest:
-// its processor is about as much slower.
+// slowness is the factor for a test's time limits in a guest, whose processor is about that much slower.
 const slowness = "4"
 
-// look finds a program where root's are, too: an ordinary PATH leaves sbin out.
+// look finds a program, also in the sbin directories, which an ordinary PATH omits.
 func look(program string) (string, error) {
 	for _, dir := range []string{"", "/usr/sbin/", "/sbin/"} {
 		if path, err := exec.LookPath(dir + program); err == nil {
@@ -28,7 +27,7 @@ func look(program string) (string, error) {
 	return "", fmt.Errorf("%s: %w", program, exec.ErrNotFound)
 }
 
-// one runs the tests in one kernel and tells whether they passed.
+// one runs the tests in one kernel and reports whether they passed.
 func (l *lane) one(ctx context.Context, k debian, i image, b built) (ok bool, err error) {
 	for range boots {
 		if ok, err = l.boot(ctx, k, i, b); !errors.Is(err, errAtBoot) {
@@ -66,8 +65,7 @@ func (l *lane) boot(ctx context.Context, k debian, i image, b built) (bool, erro
 
 const featuresFile = "features"
 
-// environment is what the tests may read: the caller's, as far as it means
-// them, and what tells them where they are.
+// environment returns the tests' environment: the caller's variables for tests, and variables that describe the guest.
 func environment(series string) []string {
 	env := []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + os.Getenv("HOME"),
@@ -84,7 +82,7 @@ func environment(series string) []string {
 	return env
 }
 
-// gather adds what a guest's tests noted to the lane's file.
+// gather appends the records of a guest's tests to the lane's file.
 func (l *lane) gather(file string) error {
 	if l.features == "" {
 		return nil
@@ -104,7 +102,7 @@ func (l *lane) gather(file string) error {
 	return errors.Join(err, f.Close())
 }
 
-// summary prints what ran where; a test that ran nowhere fails the lane.
+// summary prints which tests ran on which kernel. A test that ran on none fails the lane.
 func (l *lane) summary(ok bool) (bool, error) {
 	if l.features == "" {
 		return ok, nil

@@ -12,16 +12,16 @@ import (
 	"unsafe"
 )
 
-// share is a directory of the host that a guest sees by virtiofs.
+// share is a directory of the host that a guest mounts by virtiofs.
 type share struct {
 	tag, dir string
 	readOnly bool
 }
 
-// shareWord makes this program a share's server: see serveShare.
+// shareWord is the argument that makes this program a share's server: see serveShare.
 const shareWord = "share"
 
-// start runs a share's server, which is ready when its socket is there.
+// start starts a share's server and waits for its socket.
 func (s share) start(ctx context.Context, work string) (socket string, _ *exec.Cmd, err error) {
 	socket = filepath.Join(work, s.tag+".sock")
 	mode := "rw"
@@ -49,10 +49,10 @@ func (s share) start(ctx context.Context, work string) (socket string, _ *exec.C
 	return "", cmd, fmt.Errorf("virtiofsd did not start on %s: %s", s.dir, text)
 }
 
-// withUs makes a process end when this one does, however that ends.
+// withUs makes the kernel kill a process when this one ends.
 func withUs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
-// virtiofsd lives in a directory of its own on some distributions.
+// virtiofsd returns the path of virtiofsd, which some distributions install outside PATH.
 func virtiofsd() (string, error) {
 	for _, path := range []string{"/usr/lib/qemu/virtiofsd", "/usr/libexec/virtiofsd", "virtiofsd"} {
 		if found, err := exec.LookPath(path); err == nil {
@@ -62,8 +62,8 @@ func virtiofsd() (string, error) {
 	return "", errors.New("virtiofsd is missing: on Debian 12 it is in qemu-system-common, later in virtiofsd")
 }
 
-// serveShare becomes virtiofsd. A share that is read-only is so on this side
-// too, whatever the guest does: it is a read-only mount that only the server sees.
+// serveShare executes virtiofsd. The server sees a read-only share through a read-only mount, so the guest cannot write
+// to it.
 func serveShare(mode, socket, dir, work string) error {
 	program, err := virtiofsd()
 	if err != nil {

@@ -18,48 +18,47 @@ import (
 	"github.com/fairlead/fairlead/test/vm/job"
 )
 
-// guestMargin is the time that a guest keeps to say where its tests hang.
+// guestMargin is the part of the time limit in which the guest reports where its tests hang.
 const guestMargin = time.Minute
 
 const module = "github.com/fairlead/fairlead/"
 
-// suite is a package's tests, or some of them.
+// suite is all or some tests of a package.
 type suite struct {
 	pkg string
-	run string // pattern; "": all
-	on  string // the kernel; "": every one
+	run string // pattern; "" means all
+	on  string // kernel series; "" means every one
 
-	whole bool // not narrowed to what the host lacks
+	whole bool // run completely, even with -lacking
 }
 
-// suites are worth their time in a guest, where everything takes five to
-// sixteen times as long: what speaks with the kernel directly, the scenarios,
-// and of the rest what this machine's kernel may lack.
+// suites returns the default tests. A guest takes five to sixteen times as long, so these are only the tests that use
+// the kernel directly, the scenarios, and tests of features that this machine's kernel may lack.
 func suites() []suite {
 	return []suite{
 		{pkg: module + "kernel/...", whole: true},
 		{pkg: module + "plugins/link"},
 		{pkg: module + "plugins/chain"},
 		{pkg: module + "test/scenario", run: "^(TestScenarios|TestPages|TestOVSKernel)$"},
-		// Lists in one process: those whose features the host may lack.
+		// Lists in one process: the scenarios whose features the host may lack.
 		{pkg: module + "test/scenario", run: "^TestFusedScenarios$/^(ipvlan|netkit|vrf|vrf-routes)$", on: "6.12"},
 		{pkg: module + "test/security", run: "^(TestStateModes|TestCapabilities)$/^(dummy|ipvlan|vlan|vrf)$", on: "6.12"},
-		// The sample of crashes, of what the host may lack.
+		// The crash sample of features that the host may lack.
 		{pkg: module + "test/crash", run: "^(TestTracer|TestSample)$/^(bridge-netkit|bridge-trunk|bridge-vlan|ptp-netkit|ipvlan|vlan|dummy|vrf|kill|clock)$", on: "6.12"},
 		{pkg: module + "test/crash", run: "^TestMended$/^vrf$", on: "6.12"},
-		// Tunnels whose types the host may lack, with packets through them.
+		// Tunnel types that the host may lack, with traffic.
 		{pkg: module + "agent/backend", run: "^(TestHosts|TestKeyTurned)$/^(ipip|wireguard|mix)$"},
 		{pkg: module + "test/cluster", run: "^TestWrapped$/^ipip$"},
-		// Whose clock no other may depend on.
+		// The test changes the clock, so the machine must not be shared.
 		{pkg: module + "test/cluster", run: "^TestClock$", on: "6.12"},
-		// Whose link is slow and loses packets.
+		// Hosts with a slow, lossy link.
 		{pkg: module + "test/cluster", run: "^TestFarAway$", on: "6.12"},
-		// Equal is equal on any kernel.
+		// The comparison does not depend on the kernel: one is enough.
 		{pkg: module + "test/compat", run: "^TestCompatibility$/^case$/^features$", on: "6.12"},
 	}
 }
 
-// suites are what the lane was asked to run.
+// suites returns the requested suites.
 func (l *lane) suites() (list []suite, _ error) {
 	for _, p := range l.packages {
 		list = append(list, suite{pkg: p, run: l.pattern})
@@ -74,7 +73,7 @@ func (l *lane) suites() (list []suite, _ error) {
 	return narrowed(suites(), records), err
 }
 
-// narrowed are suites of the tests that have been skipped everywhere so far.
+// narrowed returns suites of the tests that every kernel so far has skipped.
 func narrowed(list []suite, records []kerneltest.Record) (out []suite) {
 	ran, skipped := map[string]bool{}, map[string]kerneltest.Record{}
 	for _, r := range records {
@@ -98,7 +97,7 @@ func narrowed(list []suite, records []kerneltest.Record) (out []suite) {
 	return out
 }
 
-// matches tells whether go test would run a test of the suite's package.
+// matches reports whether go test would run a test of the suite's package.
 func (s suite) matches(test string) bool {
 	names := strings.Split(test, "/")
 	for i, pattern := range strings.Split(s.run, "/") {
@@ -109,7 +108,7 @@ func (s suite) matches(test string) bool {
 	return true
 }
 
-// exactly is the pattern of one test.
+// exactly returns the pattern that matches one test.
 func exactly(test string) string {
 	var out []string
 	for name := range strings.SplitSeq(test, "/") {
@@ -118,19 +117,19 @@ func exactly(test string) string {
 	return strings.Join(out, "/")
 }
 
-// built are the programs that a guest needs.
+// built holds the programs that a guest needs.
 type built struct {
 	guest string
 	tests []test
 }
 
-// test is a job's test that may be for one kernel alone.
+// test is a job's test, optionally for one kernel only.
 type test struct {
 	job.Test
 	on string
 }
 
-// on are the tests for a kernel.
+// on returns the tests for a kernel.
 func (b built) on(series string) (out []job.Test) {
 	for _, t := range b.tests {
 		if t.on == "" || t.on == series {
@@ -176,7 +175,7 @@ func build(ctx context.Context, work string, l *lane) (built, error) {
 
 type folder struct{ pkg, dir string }
 
-// packagesOf lists the packages of a pattern that have tests.
+// packagesOf returns the packages of a pattern that have tests.
 func packagesOf(ctx context.Context, pattern string) (out []folder, err error) {
 	text, err := exec.CommandContext(ctx, "go", "list", "-f", `{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}`, pattern).Output()
 	if err != nil {
@@ -190,7 +189,7 @@ func packagesOf(ctx context.Context, pattern string) (out []folder, err error) {
 	return out, nil
 }
 
-// compile builds the test binaries, and what tests would build by themselves.
+// compile builds the test binaries, and the programs that tests would otherwise build.
 func (b *built) compile(ctx context.Context, work string) error {
 	done := map[string]bool{}
 	for i := range b.tests {
@@ -219,13 +218,13 @@ func (b *built) compile(ctx context.Context, work string) error {
 	return nil
 }
 
-// programs provides both of ours.
+// programs builds Fairlead's two programs.
 func programs(ctx context.Context, work string) ([]string, error) {
 	dir := filepath.Join(work, "bin")
 	return []string{"FAIRLEAD_TEST_PROGRAMS=" + dir}, compile(ctx, "build", "-o", dir+"/", module+"cmd/fairlead", module+"cmd/fairlead-cni")
 }
 
-// peers provides the plugins that are compared with each other.
+// peers builds the plugins that are compared with each other.
 func peers(ctx context.Context, work string) ([]string, error) {
 	dir := filepath.Join(work, "cni")
 	if err := errors.Join(reference.InstallAll(), os.Mkdir(dir, 0o755)); err != nil {
@@ -242,7 +241,7 @@ func peers(ctx context.Context, work string) ([]string, error) {
 	return []string{"FAIRLEAD_TEST_PLUGINS=" + dir}, err
 }
 
-// compile runs the go command, which uses both processors, for the guest, which has no C library of its own to offer.
+// compile runs the go command without cgo, because the guest has no C library. It uses both processors.
 func compile(ctx context.Context, verb string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "go", append([]string{verb, "-ldflags=-s -w"}, args...)...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -10,8 +10,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// tell makes a table of records: a row a feature, a column a kernel, how many
-// of the tests that need it ran there; and lists those that ran nowhere.
+// tell returns a table of records, with a row per feature and a column per kernel. A cell counts the tests that need
+// the feature and ran there. It also returns the tests that ran nowhere.
 func tell(records []kerneltest.Record) (table string, nowhere []string) {
 	type cell struct{ feature, where string }
 	ran, skipped := map[cell]int{}, map[cell]int{}
@@ -37,7 +37,7 @@ func tell(records []kerneltest.Record) (table string, nowhere []string) {
 		}
 		fmt.Fprintln(w)
 	}
-	_ = w.Flush() // into memory
+	_ = w.Flush() // writes to memory
 	for _, name := range slices.Sorted(maps.Keys(anywhere)) {
 		if !anywhere[name] {
 			nowhere = append(nowhere, name)
@@ -58,5 +58,5 @@ func count(ran, skipped int) string {
 	return fmt.Sprintf("%d ran, %d skipped for another", ran, skipped)
 }
 
-// byAge puts the host first, then 6.1 before 6.12.
+// byAge sorts the host first, then 6.1 before 6.12.
 func byAge(a, b string) int { return slices.Compare(numbers(a), numbers(b)) }

@@ -23,7 +23,7 @@ func TestArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := b.String()
-	// The header is 110 bytes; name and data are padded to four each.
+	// The header has 110 bytes; the name and the data are each padded to a multiple of four.
 	want := "070701" + "00000002" + "000081ed" + strings.Repeat("00000000", 2) + "00000001" + "00000000" + "00000005"
 	file := text[strings.Index(text, want):]
 	if file[110:115] != "init\x00" || file[116:124] != "hello\x00\x00\x00" || file[124:130] != "070701" {
@@ -109,7 +109,7 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// What the host skipped is run in a guest, by the suite that has it, and nothing else.
+// TestNarrowed checks that a guest runs exactly the tests that the host skipped, in the suite that has them.
 func TestNarrowed(t *testing.T) {
 	t.Parallel()
 	r := func(pkg, test, where string, ran bool) kerneltest.Record {
@@ -134,7 +134,7 @@ func TestNarrowed(t *testing.T) {
 	}
 }
 
-// TestEnded: only a guest that died before anything ran may be booted again.
+// TestEnded checks that only a guest that died before any program ran may be booted again.
 func TestEnded(t *testing.T) {
 	t.Parallel()
 	over, cancel := context.WithCancel(context.Background())

@@ -1,6 +1,5 @@
-// Probe is the one program in the image of the end-to-end tests' containers,
-// and what the tests use outside of them. As a plugin of a list it writes down
-// what runtimes ask for.
+// Probe is the only program in the image of the end-to-end tests' containers, and the tests' tool outside of them. As a
+// plugin of a list it records the runtimes' calls.
 package main
 
 import (
@@ -79,7 +78,7 @@ func ask(network, addr, local string) error {
 	return err
 }
 
-// who has a server say who it is.
+// who asks a server for its name.
 func who(d net.Dialer, network, addr string, patience time.Duration) (string, error) {
 	c, err := d.Dial(network, addr)
 	if err != nil {

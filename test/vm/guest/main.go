@@ -1,6 +1,5 @@
-// Command guest is the first process of a test machine: it builds a root file
-// system over the host's, runs the job's test binaries, reports as go test
-// does, and switches the machine off. It is never run on a host.
+// Command guest is the init process of a test machine. It mounts a writable overlay of the host's root file system,
+// runs the job's test binaries, reports as go test does, and powers the machine off. It never runs on a host.
 package main
 
 import (

@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead/fairlead/test/vm/job"
 )
 
-// finit_module(2), which package syscall has no name for; linux/amd64.
+// sysFinitModule is finit_module(2) on linux/amd64. Package syscall does not define it.
 const sysFinitModule = 313
 
 func loadModules(files []string) error {
@@ -42,7 +42,7 @@ type mount struct {
 	flags             uintptr
 	options           string
 	optional          bool     // not every kernel has it
-	dirs              []string // made before
+	dirs              []string // directories to create first
 }
 
 func (m mount) do() error {
@@ -65,8 +65,8 @@ func makeDirs(dirs []string) error {
 	return nil
 }
 
-// newRoot makes the host's file system, under one of memory that takes every
-// change, the root; paths, tools and test data are the host's.
+// newRoot makes an overlay of the host's file system the root. All changes go to memory; paths, tools and test data are
+// the host's.
 func newRoot(j *job.Job) error {
 	modules := "/new/lib/modules/" + j.Release
 	list := []mount{
@@ -98,7 +98,7 @@ func newRoot(j *job.Job) error {
 	return enter("/new")
 }
 
-// enter makes a directory the root, as switch_root(8) does.
+// enter makes a directory the root file system, as switch_root(8) does.
 func enter(dir string) error {
 	return errors.Join(
 		os.Chdir(dir),

@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead/fairlead/test/vm/job"
 )
 
-// prepare makes the machine one that programs know. What fails is said, and
-// the tests show whether it matters.
+// prepare sets up the machine for ordinary programs. It prints errors and continues: the tests show whether they
+// matter.
 func prepare(j *job.Job, out io.Writer) {
 	for _, v := range j.Env {
 		name, value, _ := strings.Cut(v, "=")
@@ -38,7 +38,7 @@ func prepare(j *job.Job, out io.Writer) {
 	}
 }
 
-// links makes names for what is below /proc/self/fd, as udev does.
+// links creates the links to /proc/self/fd, as udev does.
 func links(names map[string]string) (err error) {
 	for name, target := range names {
 		err = errors.Join(err, ifAbsent(os.Symlink("/proc/self/fd"+target, name)))

@@ -1,24 +1,23 @@
-// Package job is what the host tells the guest: it is written into the initial
-// RAM file system as JSON.
+// Package job defines the host's instructions to the guest, a JSON file in the initial RAM file system.
 package job
 
-// File is its path in the initial RAM file system.
+// File is the job's path in the initial RAM file system.
 const File = "/job.json"
 
-// The guest's names for what the host gives it.
+// These names are shared by the host and the guest.
 const (
 	RootTag = "root"     // virtiofs tag of the host's /, read-only
-	OutTag  = "out"      // virtiofs tag of the directory for what comes back
-	Out     = "/run/out" // where the guest has that
-	RCFile  = "rc"       // in it, the exit code
+	OutTag  = "out"      // virtiofs tag of the directory for results
+	Out     = "/run/out" // its mount point in the guest
+	RCFile  = "rc"       // the file in Out with the exit code
 	Console = "/dev/ttyS1"
 )
 
-// Job is a run of one guest.
+// Job describes one run of a guest.
 type Job struct {
-	Release  string   // of the kernel: uname -r
+	Release  string   // the kernel's release (uname -r)
 	Boot     []string // module files in the initial RAM file system, in order of loading
-	Modules  string   // directory on the host that is to be /lib/modules/RELEASE
+	Modules  string   // the host's directory to mount at /lib/modules/RELEASE
 	Preload  []string // modules loaded before the first test
 	Writable []Share  // directories that the guest shares with the host for writing
 	Env      []string
@@ -26,7 +25,7 @@ type Job struct {
 	Tests    []Test
 }
 
-// Share is a directory of the host that the guest has at the same place.
+// Share is a directory of the host that the guest mounts at the same path.
 type Share struct{ Tag, Dir string }
 
 // Test is one package's test binary with its arguments.
