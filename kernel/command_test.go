@@ -28,10 +28,10 @@ func TestCommandProbe(t *testing.T) {
 		{"killed", "kill -9 $$", false, "signal: killed"},
 	} {
 		probe, did := filepath.Join(dir, tt.name+".probe"), filepath.Join(dir, tt.name+".did")
-		if err := os.WriteFile(probe, []byte("#!/bin/sh\n"+tt.script+"\n"), 0o700); err != nil {
+		if err := os.WriteFile(probe, []byte(tt.script+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c := &kernel.Command{Probe: []string{probe}, Do: []string{"touch", did}, Undo: []string{"rm", did}}
+		c := &kernel.Command{Probe: []string{"sh", probe}, Do: []string{"touch", did}, Undo: []string{"rm", did}}
 		e, err := kernel.Open(nil, kernel.Options{})
 		if err != nil {
 			t.Fatal(err)
