@@ -25,9 +25,9 @@ import (
 func (c *collector) releaseAddresses(ctx context.Context) {
 	var visible map[netip.Addr]bool
 	for _, s := range c.addressDirs() {
-		held, err := ipam.Held(s.dir, s.network)
+		held, err := ipam.Allocations(s.dir, s.network)
 		c.fail(err)
-		if !slices.ContainsFunc(held, func(h ipam.Holding) bool { return c.ownerGone(s, h) }) {
+		if !slices.ContainsFunc(held, func(h ipam.Allocation) bool { return c.ownerGone(s, h) }) {
 			continue
 		}
 		if visible == nil {
@@ -36,10 +36,10 @@ func (c *collector) releaseAddresses(ctx context.Context) {
 				return // without them, an address in use could be released
 			}
 		}
-		release := func(h ipam.Holding) bool { return c.ownerGone(s, h) && !visible[h.Addr] }
-		var freed []ipam.Holding
+		release := func(h ipam.Allocation) bool { return c.ownerGone(s, h) && !visible[h.Addr] }
+		var freed []ipam.Allocation
 		if c.DryRun {
-			freed = slices.DeleteFunc(held, func(h ipam.Holding) bool { return !release(h) })
+			freed = slices.DeleteFunc(held, func(h ipam.Allocation) bool { return !release(h) })
 		} else {
 			freed, err = s.free(ctx, release)
 			c.fail(err)
@@ -51,7 +51,7 @@ func (c *collector) releaseAddresses(ctx context.Context) {
 }
 
 // ownerGone reports whether nothing knows the owner of an address, and the address is older than minAge.
-func (c *collector) ownerGone(s addressDir, h ipam.Holding) bool {
+func (c *collector) ownerGone(s addressDir, h ipam.Allocation) bool {
 	if time.Since(h.Since) < minAge {
 		return false
 	}
@@ -94,7 +94,7 @@ type addressDir struct {
 	cluster      bool // network is one of the cluster's, not a CNI network
 }
 
-func (s addressDir) free(ctx context.Context, release func(ipam.Holding) bool) ([]ipam.Holding, error) {
+func (s addressDir) free(ctx context.Context, release func(ipam.Allocation) bool) ([]ipam.Allocation, error) {
 	store, err := ipam.Open(ctx, s.dir, s.network, ipam.Options{Existing: true})
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil

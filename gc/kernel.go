@@ -31,7 +31,7 @@ func (c *collector) removeByRecord(ctx context.Context, g Attachment) error {
 	errs := []error{c.removeObjects(g, rec)}
 	for _, s := range c.addressDirs() {
 		if s.cluster || s.network == g.Network {
-			_, err := s.free(ctx, func(h ipam.Holding) bool {
+			_, err := s.free(ctx, func(h ipam.Allocation) bool {
 				return h.Owner.ContainerID == g.Container && (h.Owner.IfName == g.IfName || h.Owner.IfName == "")
 			})
 			errs = append(errs, err)

@@ -18,14 +18,14 @@ type IP struct {
 // ErrExhausted means that all addresses of a range set are allocated.
 var ErrExhausted = errors.New("no IP addresses available")
 
-// HeldError means that the owner already has addresses in the network.
-type HeldError struct {
+// AlreadyAllocatedError means that the owner already has addresses in the network.
+type AlreadyAllocatedError struct {
 	Owner Owner
 	Addrs []netip.Addr
 }
 
-func (e *HeldError) Error() string {
-	return fmt.Sprintf("%s has been allocated to %s, duplicate allocation is not allowed: DEL it first", join(e.Addrs), e.Owner)
+func (e *AlreadyAllocatedError) Error() string {
+	return fmt.Sprintf("%s has been allocated to %s, duplicate allocation is not allowed: run DEL for the attachment first", join(e.Addrs), e.Owner)
 }
 
 func join[T fmt.Stringer](list []T) string {
@@ -39,7 +39,7 @@ func join[T fmt.Stringer](list []T) string {
 // Allocate allocates one address from each range set to an owner: a requested address in the set, or the one that was
 // free the longest. It allocates all or none.
 func (s *Store) Allocate(o Owner, sets []RangeSet, requested []netip.Addr) (ips []IP, err error) {
-	err = s.soundly(func() error { ips, err = s.allocate(o, sets, requested); return err })
+	err = s.withRebuild(func() error { ips, err = s.allocate(o, sets, requested); return err })
 	return ips, err
 }
 
@@ -50,7 +50,7 @@ func (s *Store) allocate(o Owner, sets []RangeSet, requested []netip.Addr) ([]IP
 	if held, err := s.Lookup(o); err != nil {
 		return nil, err
 	} else if len(held) > 0 {
-		return nil, &HeldError{o, held}
+		return nil, &AlreadyAllocatedError{o, held}
 	}
 	wanted, err := assign(sets, requested)
 	if err != nil {
@@ -61,12 +61,12 @@ func (s *Store) allocate(o Owner, sets []RangeSet, requested []netip.Addr) ([]IP
 		ip, err := s.allocateIn(o, i, set, wanted[i])
 		if err != nil {
 			err = errors.Join(fmt.Errorf("range set %d: %w", i, err), s.undo(o, ips))
-			s.settle()
+			s.endChange()
 			return nil, err
 		}
 		ips = append(ips, ip)
 	}
-	s.settle()
+	s.endChange()
 	return ips, nil
 }
 
@@ -86,10 +86,10 @@ next:
 				continue next
 			}
 			if ok {
-				return nil, fmt.Errorf("requested IPs %s and %s are both in range set %d (%s), of which an attachment gets one", wanted[i], a, i, set)
+				return nil, fmt.Errorf("requested IPs %s and %s are both in range set %d (%s): an attachment gets one address from each range set", wanted[i], a, i, set)
 			}
 		}
-		return nil, fmt.Errorf("requested IP %s is in no range set: want an address of %s", a, join(sets))
+		return nil, fmt.Errorf("requested IP %s is in no range set: want an address in %s", a, join(sets))
 	}
 	return wanted, nil
 }
@@ -116,7 +116,7 @@ func (s *Store) takeWanted(o Owner, set int, a netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	if block.held(byte(number(a).lo)) {
+	if block.allocated(byte(number(a).lo)) {
 		return s.takenError(a)
 	}
 	taken, err := s.take(o, set, a)
@@ -129,7 +129,7 @@ func (s *Store) takeWanted(o Owner, set int, a netip.Addr) error {
 func (s *Store) takenError(a netip.Addr) error {
 	owner, err := s.dir.owner(a)
 	if err != nil || owner == (Owner{}) {
-		return fmt.Errorf("requested IP %s is already taken: %s does not say by whom", a, s.dir.file(a))
+		return fmt.Errorf("requested IP %s is already taken: %s names no owner", a, s.dir.file(a))
 	}
 	return fmt.Errorf("requested IP %s is already taken by container %s", a, owner)
 }
@@ -144,25 +144,25 @@ func (s *Store) take(o Owner, set int, a netip.Addr) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("reserve %s: %w", a, err)
 	}
-	if err := s.change(pendingAdd{ownerKey(o, a), a, ino, Uptime()}); err != nil {
+	if err := s.beginChange(pendingAdd{ownerKey(o, a), a, ino, Uptime()}); err != nil {
 		return false, err
 	}
 	err = retry(func() error { return syscall.Link(s.temporary(), s.dir.file(a)) })
 	if e := s.clearTemporary(); e != nil {
-		s.unsound = true // otherwise an address that cannot be removed would be unknown
+		s.invalid = true // otherwise an address that cannot be removed would be unknown
 		if err == nil {
 			e = errors.Join(e, s.remove(a))
 		}
 		return false, e
 	}
 	if errors.Is(err, syscall.EEXIST) {
-		return false, s.miss(a)
+		return false, s.noteTaken(a)
 	}
 	if err != nil {
 		return false, &os.LinkError{Op: "reserve by link", Old: s.temporary(), New: s.dir.file(a), Err: err}
 	}
-	if err := s.note(o, set, a); err != nil {
-		s.unsound = true
+	if err := s.noteAllocated(o, set, a); err != nil {
+		s.invalid = true
 		return false, errors.Join(fmt.Errorf("reserve %s: %w", a, err), s.remove(a))
 	}
 	return true, nil
@@ -203,8 +203,8 @@ func (s *Store) writeTemporary(o Owner) (ino uint64, err error) {
 	return st.Ino, err
 }
 
-// note updates host-local's cursor and the index after an allocation.
-func (s *Store) note(o Owner, set int, a netip.Addr) error {
+// noteAllocated updates host-local's cursor and the index after an allocation.
+func (s *Store) noteAllocated(o Owner, set int, a netip.Addr) error {
 	ino, ctime, err := s.dir.stat(a)
 	if err != nil {
 		return err
@@ -213,7 +213,7 @@ func (s *Store) note(o Owner, set int, a netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	if s.asked {
+	if s.allRequested {
 		return nil
 	}
 	for len(s.last) <= set {
@@ -223,10 +223,10 @@ func (s *Store) note(o Owner, set int, a netip.Addr) error {
 	return s.dir.noteLast(set, a)
 }
 
-// miss notes that an address was allocated although the index did not know it.
-func (s *Store) miss(a netip.Addr) error {
-	s.unsound = true
-	return s.index.hold(number(a), true)
+// noteTaken notes that an address was allocated although the index did not know it.
+func (s *Store) noteTaken(a netip.Addr) error {
+	s.invalid = true
+	return s.index.setAllocated(number(a), true)
 }
 
 // undo frees what was allocated before a failure.

@@ -41,7 +41,7 @@ func (s *Store) reclaim(old *index) error {
 		return err
 	}
 	records, err := old.all()
-	if err != nil && !errors.Is(err, errUnsound) {
+	if err != nil && !errors.Is(err, errInvalidIndex) {
 		return err
 	}
 	for _, r := range records {
@@ -81,12 +81,12 @@ const ticksPerSecond = 100
 func ProcessStart() (time.Duration, error) {
 	data, err := readSmall("/proc/self/stat")
 	if err != nil {
-		return 0, fmt.Errorf("read when this process began: %w", err)
+		return 0, fmt.Errorf("read the start time of this process: %w", err)
 	}
 	// The name in parentheses may contain anything; the 20th field after it is the start time, proc_pid_stat(5).
 	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
 	if len(fields) < 20 {
-		return 0, fmt.Errorf("read when this process began: /proc/self/stat is short: %q", data)
+		return 0, fmt.Errorf("read the start time of this process: /proc/self/stat is too short: %q", data)
 	}
 	ticks, err := strconv.ParseUint(fields[19], 10, 63)
 	return time.Duration(ticks) * time.Second / ticksPerSecond, err

@@ -28,14 +28,14 @@ func TestReboot(t *testing.T) {
 	with(t, dir, after, func(s *Store) {
 		for id, want := range map[string]int{"dead": 0, "dead2": 0, "touched": 1, "replaced": 0, "newer": 1, "foreign": 1} {
 			if got, err := s.Lookup(Owner{id, "eth0"}); err != nil || len(got) != want {
-				t.Errorf("after the boot %s holds %v, %v; want %d", id, got, err, want)
+				t.Errorf("after the boot, %s has %v, %v; want %d", id, got, err, want)
 			}
 		}
 	})
 	// A file that survived one boot no longer belongs to Fairlead's index, and survives the next boot, too.
 	with(t, dir, Options{BootID: "third"}, func(*Store) {})
 	if got := held(t, dir); len(got) != 3 {
-		t.Errorf("held in the end: %v", got)
+		t.Errorf("allocated at the end: %v", got)
 	}
 }
 
@@ -46,24 +46,24 @@ func mustWrite(t testing.TB, path, text string) {
 	}
 }
 
-// TestCutOffAtEachStep interrupts an allocation after each of its steps, as a kill would. The next process, in this
+// TestInterruptedAllocation interrupts an allocation after each of its steps, as a kill would. The next process, in this
 // boot or another, repairs the state.
-func TestCutOffAtEachStep(t *testing.T) {
+func TestInterruptedAllocation(t *testing.T) {
 	t.Parallel()
 	o, a := Owner{"cut", "eth0"}, addr("10.1.0.2")
 	for steps := range 5 {
 		for _, boot := range []string{"same", "next"} {
 			dir := t.TempDir()
-			with(t, dir, Options{BootID: "same"}, func(s *Store) { cutOff(t, s, o, steps) })
+			with(t, dir, Options{BootID: "same"}, func(s *Store) { interruptAllocation(t, s, o, steps) })
 			with(t, dir, Options{BootID: "same"}, func(s *Store) {
 				had, err := s.Lookup(o)
 				if err != nil || (steps >= 3) != slices.Contains(had, a) {
-					t.Errorf("cut off after %d steps it holds %v, %v", steps, had, err)
+					t.Errorf("interrupted after %d steps: its addresses are %v, %v", steps, had, err)
 				}
 			})
 			wantClean(t, dir, boot, steps)
 			if got := held(t, dir); boot == "next" && len(got) > 0 {
-				t.Errorf("cut off after %d steps %v survives the boot", steps, got)
+				t.Errorf("interrupted after %d steps: %v is still allocated after the reboot", steps, got)
 			}
 		}
 	}
@@ -75,21 +75,21 @@ func wantClean(t *testing.T, dir, boot string, steps int) {
 	t.Helper()
 	with(t, dir, Options{BootID: boot}, func(s *Store) {
 		if _, err := os.Stat(s.temporary()); err == nil && steps != 1 {
-			t.Errorf("cut off after %d steps leaves its temporary file", steps)
+			t.Errorf("interrupted after %d steps: the temporary file still exists", steps)
 		}
 		if s.index.header.pending.addr.IsValid() || !s.index.header.clean {
-			t.Errorf("cut off after %d steps leaves the index unclean", steps)
+			t.Errorf("interrupted after %d steps: the index is not marked clean", steps)
 		}
 	})
 }
 
-func cutOff(t *testing.T, s *Store, o Owner, steps int) {
+func interruptAllocation(t *testing.T, s *Store, o Owner, steps int) {
 	t.Helper()
 	a := addr("10.1.0.2")
 	var ino uint64
 	for i, step := range []func() error{
 		func() (err error) { ino, err = s.writeTemporary(o); return err },
-		func() error { return s.change(pendingAdd{ownerKey(o, a), a, ino, Uptime()}) },
+		func() error { return s.beginChange(pendingAdd{ownerKey(o, a), a, ino, Uptime()}) },
 		func() error { return syscall.Link(s.temporary(), s.dir.file(a)) },
 		s.clearTemporary,
 	} {
@@ -102,16 +102,16 @@ func cutOff(t *testing.T, s *Store, o Owner, steps int) {
 	}
 }
 
-// TestCutOffAcrossBoot interrupts an allocation that no process sees before the reboot.
-func TestCutOffAcrossBoot(t *testing.T) {
+// TestInterruptedAllocationAcrossBoot interrupts an allocation and reboots before another process opens the directory.
+func TestInterruptedAllocationAcrossBoot(t *testing.T) {
 	t.Parallel()
 	o := Owner{"cut", "eth0"}
 	for steps := range 5 {
 		dir := t.TempDir()
-		with(t, dir, Options{BootID: "old"}, func(s *Store) { cutOff(t, s, o, steps) })
+		with(t, dir, Options{BootID: "old"}, func(s *Store) { interruptAllocation(t, s, o, steps) })
 		with(t, dir, Options{BootID: "new"}, func(*Store) {})
 		if got := held(t, dir); len(got) > 0 {
-			t.Errorf("cut off after %d steps %v survives the boot", steps, got)
+			t.Errorf("interrupted after %d steps: %v is still allocated after the reboot", steps, got)
 		}
 	}
 }
@@ -120,7 +120,7 @@ func TestProcessStart(t *testing.T) {
 	t.Parallel()
 	start, err := ProcessStart()
 	if age := Uptime() - start; err != nil || age < 0 || age > time.Hour {
-		t.Errorf("this process began %s ago, %v", age, err)
+		t.Errorf("this process started %s ago, %v", age, err)
 	}
 }
 
@@ -156,7 +156,7 @@ func TestGC(t *testing.T) {
 	}
 	slices.Sort(left)
 	if want := []string{"foreignyoung", "valid", "validold", "young"}; !slices.Equal(left, want) {
-		t.Errorf("left are %q, want %q", left, want)
+		t.Errorf("%q are left, want %q", left, want)
 	}
 	consistent(t, dir)
 }

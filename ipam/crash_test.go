@@ -48,15 +48,15 @@ func verify(t *testing.T, dir string, holds map[string][]string) {
 	for id, addrs := range holds {
 		for _, a := range addrs {
 			if owners[addr(a)].ContainerID != id {
-				t.Errorf("%s was given to %s, but the directory says %q", a, id, owners[addr(a)].ContainerID)
+				t.Errorf("%s was allocated to %s, but the directory says %q", a, id, owners[addr(a)].ContainerID)
 			}
 		}
 	}
 }
 
-// TestCompete runs Fairlead's processes and the reference plugin at once. A file has only one owner. So if everyone
+// TestConcurrentProcesses runs Fairlead's processes and the reference plugin at once. A file has only one owner. So if everyone
 // still has the reported addresses at the end, no address was allocated twice and none was lost.
-func TestCompete(t *testing.T) {
+func TestConcurrentProcesses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	var mu sync.Mutex
@@ -89,6 +89,6 @@ func TestCompete(t *testing.T) {
 		count += len(addrs)
 	}
 	if got := held(t, dir); len(got) != count {
-		t.Errorf("%d addresses are held, %d were given", len(got), count)
+		t.Errorf("%d addresses are allocated, want %d", len(got), count)
 	}
 }

@@ -25,13 +25,13 @@ func (d directory) state() (dirState, error) {
 	return dirState{st.Ino, st.Ctim.Nano(), st.Mtim.Nano()}, nil
 }
 
-// mark sets the directory's modification time to a time in the past. Any later change sets it to the present, so none
+// backdate sets the directory's modification time to a time in the past. Any later change sets it to the present, so none
 // is missed, even within one tick of a coarse clock.
-func (d directory) mark() (dirState, error) {
+func (d directory) backdate() (dirState, error) {
 	past := syscall.NsecToTimespec(time.Now().Add(-2 * time.Second).UnixNano())
 	err := retry(func() error { return syscall.UtimesNano(string(d), []syscall.Timespec{past, past}) })
 	if err != nil {
-		return dirState{}, &os.PathError{Op: "set the times of", Path: string(d), Err: err}
+		return dirState{}, &os.PathError{Op: "set the timestamps of", Path: string(d), Err: err}
 	}
 	return d.state()
 }
@@ -66,7 +66,7 @@ func (d directory) addresses() ([]netip.Addr, error) {
 	defer f.Close()
 	names, err := f.Readdirnames(-1)
 	if err != nil {
-		return nil, fmt.Errorf("list the addresses held: %w", err)
+		return nil, fmt.Errorf("list the allocated addresses: %w", err)
 	}
 	addrs := make([]netip.Addr, 0, len(names))
 	for _, name := range names {

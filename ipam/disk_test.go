@@ -57,7 +57,7 @@ func fillDisk(dir string, sets []RangeSet) (n int, err error) {
 			return n, fmt.Errorf("allocation %d: want an error that says the disk is full: %w", n, err)
 		}
 	}
-	return n, errors.New("the disk does not get full")
+	return n, errors.New("the disk does not fill up")
 }
 
 // allStillThere checks that every address is complete, and releases them on the full disk, where the index is outdated.
@@ -65,7 +65,7 @@ func allStillThere(dir string, n int) error {
 	d := directory(filepath.Join(dir, "net"))
 	addrs, err := d.addresses()
 	if err != nil || len(addrs) != n {
-		return fmt.Errorf("%d addresses are held, want %d: %w", len(addrs), n, err)
+		return fmt.Errorf("%d addresses are allocated, want %d: %w", len(addrs), n, err)
 	}
 	if err := os.Remove(d.file(addrs[0])); err != nil {
 		return err

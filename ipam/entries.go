@@ -6,7 +6,7 @@ func (x *index) add(r record) error {
 		return err
 	}
 	x.header.tables[0].used++
-	return x.hold(number(r.addr), true)
+	return x.setAllocated(number(r.addr), true)
 }
 
 // drop deletes a record.
@@ -23,7 +23,7 @@ func (x *index) drop(r record) error {
 		return err
 	}
 	x.header.tables[0].used--
-	return x.hold(number(r.addr), false)
+	return x.setAllocated(number(r.addr), false)
 }
 
 // find returns an owner's records.
@@ -44,10 +44,10 @@ func (x *index) block(n u128) (s slot, i uint32, found bool, err error) {
 	return s, i, found, err
 }
 
-// hold sets or clears an address's bit.
-func (x *index) hold(n u128, held bool) error {
+// setAllocated sets or clears an address's bit.
+func (x *index) setAllocated(n u128, allocated bool) error {
 	s, i, found, err := x.block(n)
-	if err != nil || !found && !held {
+	if err != nil || !found && !allocated {
 		return err
 	}
 	if !found {
@@ -55,7 +55,7 @@ func (x *index) hold(n u128, held bool) error {
 		copy(s[:], k[:])
 		x.header.tables[1].used++
 	}
-	s.hold(byte(n.lo), held)
+	s.setAllocated(byte(n.lo), allocated)
 	if s.empty() {
 		x.header.tables[1].used--
 		return x.blocks.remove(i)
@@ -71,7 +71,7 @@ func (x *index) nextFree(first, last u128) (n u128, ok bool, err error) {
 			return n, err == nil, err
 		}
 		for low := int(byte(n.lo)); low < blockSize; low++ {
-			if !s.held(byte(low)) {
+			if !s.allocated(byte(low)) {
 				n.lo = n.lo&^(blockSize-1) | uint64(low)
 				return n, !last.less(n), nil
 			}

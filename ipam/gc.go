@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// GC frees and returns addresses without a valid owner. It keeps what was allocated since began, the uptime at which
-// this collection started: such an owner may be newer than the list of valid ones.
+// GC frees and returns addresses without a valid owner. It keeps addresses that were allocated since the uptime began,
+// when this collection started: their owners may be newer than the list of valid ones.
 func (s *Store) GC(valid []Owner, began time.Duration) (freed []netip.Addr, err error) {
-	err = s.soundly(func() error { freed, err = s.collect(valid, began); return err })
+	err = s.withRebuild(func() error { freed, err = s.collect(valid, began); return err })
 	return freed, err
 }
 
@@ -33,7 +33,7 @@ func (s *Store) collect(valid []Owner, began time.Duration) ([]netip.Addr, error
 			continue
 		}
 		if !s.unchanged(r) { // somebody wrote into it: read its owner again
-			return nil, errUnsound
+			return nil, errInvalidIndex
 		}
 		dead = append(dead, r)
 	}

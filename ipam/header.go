@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// errUnsound means that the index cannot be used and must be rebuilt.
-var errUnsound = errors.New("the index of addresses is not sound")
+// errInvalidIndex means that the index cannot be used and must be rebuilt.
+var errInvalidIndex = errors.New("the address index is invalid")
 
 const (
 	magic      = "fairipam2\n"
@@ -19,8 +19,8 @@ const (
 type header struct {
 	boot    key        // hash of the boot ID under which it was written
 	clean   bool       // no change is in progress
-	dir     dirState   // after our last change
-	last    key        // hash of all last_reserved_ip.N, likewise
+	dir     dirState   // state of the directory after our last change
+	last    key        // hash of all last_reserved_ip.N after our last change
 	tables  [2]extent  // records, blocks
 	pending pendingAdd // the address file being created
 	spares  uint32     // files of released addresses, kept for reuse
@@ -73,7 +73,7 @@ func decodeHeader(b []byte) (h header, err error) {
 	le := binary.LittleEndian
 	if len(b) < headerSize || string(b[:len(magic)]) != magic ||
 		le.Uint32(b[headerSize-4:]) != checksum(b[:headerSize-4]) {
-		return header{}, errUnsound
+		return header{}, errInvalidIndex
 	}
 	next := func(n int) []byte { defer func() { b = b[n:] }(); return b[:n] }
 	next(len(magic))
@@ -101,11 +101,11 @@ func decodeHeader(b []byte) (h header, err error) {
 func (h *header) check() error {
 	for _, t := range h.tables {
 		if t.slots == 0 || t.slots&(t.slots-1) != 0 || t.slots > 1<<28 || t.used >= t.slots {
-			return errUnsound
+			return errInvalidIndex
 		}
 	}
 	if h.spares > maxSpares {
-		return errUnsound
+		return errInvalidIndex
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ type index struct {
 	blocks  table
 }
 
-// openIndex reads the header of an index; invalid contents are errUnsound.
+// openIndex reads the header of an index; invalid contents are errInvalidIndex.
 func openIndex(path string) (*index, error) {
 	f, err := openFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -43,7 +43,7 @@ func checkSize(f *os.File, h header) error {
 		return err
 	}
 	if info.Size() != indexSize(h) {
-		return errUnsound
+		return errInvalidIndex
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func (x *index) store(path string) error {
 	}
 	f, err := openFile(path+".new", os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return fmt.Errorf("store the index of addresses: %w", err)
+		return fmt.Errorf("store the address index: %w", err)
 	}
 	if _, err = f.Write(x.pages.image); err == nil {
 		err = os.Rename(path+".new", path)
@@ -99,7 +99,7 @@ func (x *index) store(path string) error {
 	if err != nil {
 		f.Close()
 		os.Remove(path + ".new")
-		return fmt.Errorf("store the index of addresses: %w", err)
+		return fmt.Errorf("store the address index: %w", err)
 	}
 	x.pages.file = f
 	return nil
@@ -117,21 +117,21 @@ func (x *index) full() bool {
 	return false
 }
 
-// all returns every valid record, with errUnsound if some are invalid.
+// all returns every valid record, with errInvalidIndex if some are invalid.
 func (x *index) all() (records []record, err error) {
-	var unsound error
+	var firstErr error
 	for i := range x.records.slots {
 		s, err := x.records.get(i)
 		if err != nil {
 			return nil, err
 		}
-		if s.sound() {
+		if s.valid() {
 			records = append(records, s.record())
 		} else if s.used() {
-			unsound = errUnsound
+			firstErr = errInvalidIndex
 		}
 	}
-	return records, unsound
+	return records, firstErr
 }
 
 func (x *index) close() {

@@ -36,7 +36,7 @@ func TestBrokenIndex(t *testing.T) {
 			}
 			allocate(t, dir, Options{}, Owner{"c", "eth0"}, sets)
 			if got := held(t, dir); len(got) != 3 {
-				t.Errorf("held: %v", got)
+				t.Errorf("allocated: %v", got)
 			}
 		})
 	}
@@ -154,7 +154,7 @@ func FuzzIndexFile(f *testing.F) {
 		}
 		allocate(t, dir, Options{BootID: "b"}, Owner{"c", "eth0"}, sets)
 		if got := held(t, dir); len(got) != 2 {
-			t.Errorf("held: %v", got)
+			t.Errorf("allocated: %v", got)
 		}
 	})
 }
@@ -207,10 +207,10 @@ func FuzzImport(f *testing.F) {
 		}
 		a := got[0].Address.Addr()
 		if o, taken := before[a]; taken {
-			t.Errorf("%v was given, and %v held it", a, o)
+			t.Errorf("%v was allocated, but %v already had it", a, o)
 		}
 		if after := held(t, dir); after[a] != (Owner{"new", "eth0"}) {
-			t.Errorf("%v is held by %v", a, after[a])
+			t.Errorf("%v is allocated to %v", a, after[a])
 		}
 	})
 }

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// TestCutOffThenGC checks that GC frees the address of an interrupted allocation, also when it has to rebuild the index
-// first.
-func TestCutOffThenGC(t *testing.T) {
+// TestGCAfterInterruptedAllocation checks that GC frees the address of an interrupted allocation, even if it first has
+// to rebuild the index.
+func TestGCAfterInterruptedAllocation(t *testing.T) {
 	t.Parallel()
 	for steps := range 5 {
 		dir := t.TempDir()
-		with(t, dir, Options{}, func(s *Store) { cutOff(t, s, Owner{"cut", "eth0"}, steps) })
+		with(t, dir, Options{}, func(s *Store) { interruptAllocation(t, s, Owner{"cut", "eth0"}, steps) })
 		time.Sleep(time.Millisecond)
 		began := Uptime()
 		with(t, dir, Options{}, func(s *Store) {
@@ -20,14 +20,14 @@ func TestCutOffThenGC(t *testing.T) {
 			}
 		})
 		if got := held(t, dir); len(got) > 0 {
-			t.Errorf("cut off after %d steps, GC leaves %v", steps, got)
+			t.Errorf("interrupted after %d steps: GC leaves %v", steps, got)
 		}
 	}
 }
 
-// TestDamagedThenGC checks that GC frees an address whose file was damaged in place, which the index does not notice.
-// An address that has a new owner by then stays.
-func TestDamagedThenGC(t *testing.T) {
+// TestGCOfDamagedFiles checks that GC frees an address whose file was damaged in place, which the index does not
+// notice. An address that a valid container has taken over stays.
+func TestGCOfDamagedFiles(t *testing.T) {
 	t.Parallel()
 	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
 	for _, id := range []string{"a", "b", "c"} {

@@ -19,7 +19,7 @@ func lockDir(ctx context.Context, dir string, create bool) (*os.File, error) {
 	f, err := openFile(path, syscall.O_RDONLY|syscall.O_CREAT, 0o750)
 	if errors.Is(err, os.ErrNotExist) && create {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return nil, fmt.Errorf("make the directory of the network's addresses: %w", err)
+			return nil, fmt.Errorf("create the directory of the network's addresses: %w", err)
 		}
 		f, err = openFile(path, syscall.O_RDONLY|syscall.O_CREAT, 0o750)
 	}
@@ -28,7 +28,7 @@ func lockDir(ctx context.Context, dir string, create bool) (*os.File, error) {
 	}
 	if err := filelock.Lock(ctx, int(f.Fd()), path); err != nil {
 		f.Close()
-		return nil, cni.Errorf(cni.CodeTryAgainLater, "the addresses of a network: %w", err)
+		return nil, cni.Errorf(cni.CodeTryAgainLater, "lock the network's addresses: %w", err)
 	}
 	return f, nil
 }

@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// pageSize is how much of the index is read at once, in bytes.
+// pageSize is the number of bytes that one read of the index returns.
 const pageSize = 4096
 
 // pages reads the index page by page and writes through to the file. It uses plain reads and writes instead of a
@@ -27,7 +27,7 @@ func (p *pages) at(off int64, n int) ([]byte, error) {
 	if !ok {
 		page = make([]byte, pageSize)
 		if _, err := p.file.ReadAt(page, start); err != nil && err != io.EOF {
-			return nil, fmt.Errorf("read the index of addresses: %w", err)
+			return nil, fmt.Errorf("read the address index: %w", err)
 		}
 		p.cache[start] = page
 	}
@@ -45,7 +45,7 @@ func (p *pages) put(off int64, b []byte) error {
 		return nil
 	}
 	if _, err := p.file.WriteAt(b, off); err != nil {
-		return fmt.Errorf("write the index of addresses: %w", err)
+		return fmt.Errorf("write the address index: %w", err)
 	}
 	return nil
 }

@@ -20,9 +20,9 @@ func Peek(dataDir, network string, o Owner, sets []RangeSet, requested []netip.A
 		temp: filepath.Join(dataDir, ".fairlead", network),
 		boot: textKey(boot),
 	}
-	held, err := s.glance(o)
+	held, err := s.scan(o)
 	if err != nil {
-		return nil, fmt.Errorf("look at the addresses of network %s: %w", network, err)
+		return nil, fmt.Errorf("read the addresses of network %s: %w", network, err)
 	}
 	wanted, err := assign(sets, requested)
 	if err != nil {
@@ -39,13 +39,13 @@ func Peek(dataDir, network string, o Owner, sets []RangeSet, requested []netip.A
 	return ips, nil
 }
 
-// glance builds an index in memory only, and returns the owner's addresses.
-func (s *Store) glance(o Owner) (mine []netip.Addr, err error) {
+// scan builds an index in memory only, and returns the owner's addresses.
+func (s *Store) scan(o Owner) (mine []netip.Addr, err error) {
 	addrs, err := s.dir.addresses()
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	dead, err := s.deadBoots()
+	dead, err := s.staleAddresses()
 	if err != nil {
 		return nil, err
 	}
@@ -70,8 +70,8 @@ func (s *Store) glance(o Owner) (mine []netip.Addr, err error) {
 	return mine, err
 }
 
-// deadBoots returns the addresses that the next Open would free; see reclaim.
-func (s *Store) deadBoots() (map[netip.Addr]bool, error) {
+// staleAddresses returns the addresses that the next Open would free; see reclaim.
+func (s *Store) staleAddresses() (map[netip.Addr]bool, error) {
 	dead := map[netip.Addr]bool{}
 	x, err := openIndex(s.temp + "/index")
 	if isAbsent(err) {
@@ -85,7 +85,7 @@ func (s *Store) deadBoots() (map[netip.Addr]bool, error) {
 		return dead, nil
 	}
 	records, err := x.all()
-	if err != nil && !errors.Is(err, errUnsound) {
+	if err != nil && !errors.Is(err, errInvalidIndex) {
 		return nil, err
 	}
 	for _, r := range records {
@@ -106,7 +106,7 @@ func (s *Store) peekIn(set int, ranges RangeSet, wanted netip.Addr, held []netip
 		return IP{netip.PrefixFrom(a, r.Subnet.Bits()), r.Gateway}, err
 	}
 	block, _, _, err := s.index.block(number(wanted))
-	if err == nil && block.held(byte(number(wanted).lo)) {
+	if err == nil && block.allocated(byte(number(wanted).lo)) {
 		err = s.takenError(wanted)
 	}
 	r, _ := ranges.Find(wanted)

@@ -68,7 +68,7 @@ func TestPeek(t *testing.T) {
 			t.Fatal(err)
 		}
 		if after := tree(t, dir); after != before {
-			t.Fatalf("a look changed something:\n%s\nbefore:\n%s", after, before)
+			t.Fatalf("Peek changed the directory to\n%s\nfrom\n%s", after, before)
 		}
 		s, err := Open(context.Background(), dir, "net", Options{})
 		if err != nil {
@@ -79,7 +79,7 @@ func TestPeek(t *testing.T) {
 			t.Fatal(err)
 		}
 		if texts(saw) != texts(got) {
-			t.Errorf("saw %s, got %s", texts(saw), texts(got))
+			t.Errorf("Peek returned %s, Allocate %s", texts(saw), texts(got))
 		}
 		if i == 2 { // the most recently released address comes last
 			if _, err := s.Release(Owner{ContainerID: "a", IfName: "eth0"}); err != nil {
@@ -88,7 +88,7 @@ func TestPeek(t *testing.T) {
 		}
 		s.Close()
 		if held, err := Peek(dir, "net", o, sets, nil); err != nil || texts(held) != texts(got) {
-			t.Errorf("to one that holds %s: %s, %v", texts(got), texts(held), err)
+			t.Errorf("Peek for the owner of %s: %s, %v", texts(got), texts(held), err)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func TestPeekRequested(t *testing.T) {
 	o := Owner{ContainerID: "a", IfName: "eth0"}
 	want := []netip.Addr{netip.MustParseAddr("10.1.0.5")}
 	if saw, err := Peek(dir, "net", o, sets, want); err != nil || !strings.HasPrefix(texts(saw), "10.1.0.5/29 by 10.1.0.1, fd00::2/64") {
-		t.Errorf("saw %s, %v", texts(saw), err)
+		t.Errorf("Peek returned %s, %v", texts(saw), err)
 	}
 	s, err := Open(context.Background(), dir, "net", Options{})
 	if err != nil {
@@ -113,7 +113,7 @@ func TestPeekRequested(t *testing.T) {
 		t.Errorf("a requested address that is taken: %v", err)
 	}
 	if _, err := Peek(dir, "net", o, sets, []netip.Addr{netip.MustParseAddr("192.0.2.1")}); err == nil {
-		t.Error("a requested address of no set was accepted")
+		t.Error("a requested address outside of the sets was accepted")
 	}
 }
 
@@ -151,9 +151,9 @@ func TestPeekAfterReboot(t *testing.T) {
 	wanted := []netip.Addr{netip.MustParseAddr("10.1.0.2")}
 	saw, err := Peek(dir, "net", Owner{ContainerID: "b", IfName: "eth0"}, sets, wanted)
 	if err != nil || !strings.HasPrefix(texts(saw), "10.1.0.2/29") {
-		t.Errorf("saw %s, %v", texts(saw), err)
+		t.Errorf("Peek returned %s, %v", texts(saw), err)
 	}
 	if tree(t, dir) != before {
-		t.Error("a look changed something")
+		t.Error("Peek changed the directory")
 	}
 }

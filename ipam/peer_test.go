@@ -30,7 +30,7 @@ func asReference(t testing.TB, verb, dir, id, ranges string) (addrs []string, er
 		IPs []struct{ Address netip.Prefix }
 	}
 	if err := json.Unmarshal(out, &result); err != nil {
-		t.Errorf("the reference's result: %v: %s", err, out)
+		t.Errorf("result of the reference plugin: %v: %s", err, out)
 	}
 	for _, ip := range result.IPs {
 		addrs = append(addrs, ip.Address.Addr().String())
@@ -52,7 +52,7 @@ func workAsReference(t *testing.T, dir, name string, seed uint64, n int) map[str
 		} else if addrs, err := asReference(t, "ADD", dir, id, workerRanges); err == nil {
 			holds[id] = addrs
 		} else if !strings.Contains(err.Error(), "no IP addresses available") {
-			t.Errorf("the reference's ADD: %v", err)
+			t.Errorf("ADD by the reference plugin: %v", err)
 		}
 	}
 	return holds
@@ -81,20 +81,20 @@ func TestSwitchAndBack(t *testing.T) {
 		}
 	}
 	if got := release(t, dir, Owner{"a", "eth0"}); len(got) != 1 {
-		t.Errorf("ours releases %v of the reference's container a", got)
+		t.Errorf("our plugin releases %v, which the reference plugin allocated to container a", got)
 	}
 	if _, err := asReference(t, "CHECK", dir, "d", ranges); err != nil {
-		t.Errorf("the reference's CHECK of our container: %v", err)
+		t.Errorf("CHECK of our container by the reference plugin: %v", err)
 	}
 	if got := held(t, dir); len(got) != 4 {
-		t.Errorf("held: %v", got)
+		t.Errorf("allocated: %v", got)
 	}
 	consistent(t, dir)
 }
 
-// TestUnseenChange lets the reference plugin change the directory right after Fairlead does, within one tick of a
+// TestChangeWithinClockTick lets the reference plugin change the directory right after Fairlead does, within one tick of a
 // coarse clock. The index must notice.
-func TestUnseenChange(t *testing.T) {
+func TestChangeWithinClockTick(t *testing.T) {
 	t.Parallel()
 	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
 	d := directory(dir + "/net")
@@ -106,7 +106,7 @@ func TestUnseenChange(t *testing.T) {
 		}
 		mustWrite(t, d.file(got), "other\r\neth0")
 		if freed := release(t, dir, Owner{"other", "eth0"}); len(freed) != 1 {
-			t.Fatalf("round %d: the other's address is not found", i)
+			t.Fatalf("round %d: the reference plugin's address is not found", i)
 		}
 	}
 }

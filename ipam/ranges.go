@@ -43,7 +43,7 @@ func (r Range) Complete() (Range, error) {
 		key  string
 		addr *netip.Addr
 		def  netip.Addr
-	}{{"gateway", &r.Gateway, first}, {"rangeStart", &r.Start, first}, {"rangeEnd", &r.End, lastGiven(r.Subnet)}} {
+	}{{"gateway", &r.Gateway, first}, {"rangeStart", &r.Start, first}, {"rangeEnd", &r.End, lastAssignable(r.Subnet)}} {
 		*f.addr = f.addr.Unmap()
 		if !f.addr.IsValid() {
 			*f.addr = f.def
@@ -63,7 +63,7 @@ func checkSubnet(p netip.Prefix) error {
 	case !p.IsValid():
 		return fieldErrorf("subnet", `missing: want a network like "10.1.0.0/16" or "fd00:1::/64"`)
 	case p.Addr().Is4In6():
-		return fieldErrorf("subnet", "an IPv4 network in IPv6 notation: want it in its own, like \"10.1.0.0/16\"")
+		return fieldErrorf("subnet", "an IPv4 network in IPv6 notation: write it in IPv4 notation, like \"10.1.0.0/16\"")
 	case p.Bits() > p.Addr().BitLen()-2:
 		return fieldErrorf("subnet", "the network %s is too small to allocate from: want a prefix length of at most %d", p, p.Addr().BitLen()-2)
 	case p != p.Masked():
@@ -84,11 +84,11 @@ func checkInside(key string, a netip.Addr, subnet netip.Prefix) error {
 		return nil
 	}
 	return fieldErrorf(key, "%s is not in the subnet %s: want an address from %s to %s",
-		a, subnet, subnet.Addr().Next(), lastGiven(subnet))
+		a, subnet, subnet.Addr().Next(), lastAssignable(subnet))
 }
 
-// lastGiven returns the subnet's last address that a container can have: IPv6 has no broadcast.
-func lastGiven(subnet netip.Prefix) netip.Addr {
+// lastAssignable returns the subnet's last address that a container can have: IPv6 has no broadcast.
+func lastAssignable(subnet netip.Prefix) netip.Addr {
 	last := lastOf(subnet)
 	if last.Is4() {
 		return last.Prev()

@@ -34,14 +34,14 @@ func (s *Store) rebuild(old *index) error {
 	return s.use(records, 0)
 }
 
-// knownRecords returns the old index's records, and the one that a kill kept from being written.
+// knownRecords returns the old index's records. It adds the record of an interrupted allocation whose file is in place.
 func (s *Store) knownRecords(old *index) (map[netip.Addr]record, error) {
 	known := map[netip.Addr]record{}
 	if old == nil {
 		return known, nil
 	}
 	records, err := old.all()
-	if err != nil && !errors.Is(err, errUnsound) {
+	if err != nil && !errors.Is(err, errInvalidIndex) {
 		return nil, err
 	}
 	for _, r := range records {
@@ -76,10 +76,10 @@ func (s *Store) recordOf(a netip.Addr, known map[netip.Addr]record) (record, err
 	return record{owner: ownerKey(owner, a), addr: a, ino: ino, ctime: ctime}, nil
 }
 
-// soundly runs an operation, and repeats it once if the index turns out to be invalid.
-func (s *Store) soundly(f func() error) error {
+// withRebuild runs an operation, and repeats it once if the index turns out to be invalid.
+func (s *Store) withRebuild(f func() error) error {
 	err := f()
-	if !errors.Is(err, errUnsound) {
+	if !errors.Is(err, errInvalidIndex) {
 		return err
 	}
 	old := s.index
@@ -102,8 +102,8 @@ func (s *Store) use(records []record, spares uint32) error {
 	}
 	s.index = x
 	s.changing = true
-	s.unsound = s.storeErr != nil
-	s.settle()
+	s.invalid = s.storeErr != nil
+	s.endChange()
 	return nil
 }
 
@@ -120,7 +120,7 @@ func (s *Store) grow() error {
 
 func (s *Store) makeTemp() error {
 	if err := os.MkdirAll(s.temp, 0o700); err != nil {
-		return fmt.Errorf("make the directory of the index of addresses: %w", err)
+		return fmt.Errorf("create the directory of the address index: %w", err)
 	}
 	return nil
 }
@@ -141,5 +141,5 @@ func (s *Store) clearTemporary() error {
 		s.reused = ""
 		return nil
 	}
-	return fmt.Errorf("clear what an interrupted allocation left: %w", &os.PathError{Op: "remove", Path: s.temporary(), Err: err})
+	return fmt.Errorf("clean up after an interrupted allocation: %w", &os.PathError{Op: "remove", Path: s.temporary(), Err: err})
 }

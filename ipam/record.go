@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// record is what the index knows of an address file.
+// record contains the owner, inode and times of one address file.
 type record struct {
 	owner key
 	addr  netip.Addr
@@ -46,11 +46,11 @@ func blockKey(n u128) key {
 	return n.bytes()
 }
 
-// held reports whether the block's address with this last byte is allocated.
-func (s *slot) held(low byte) bool { return s[16+low/8]&(1<<(low%8)) != 0 }
+// allocated reports whether the block's address with this last byte is allocated.
+func (s *slot) allocated(low byte) bool { return s[16+low/8]&(1<<(low%8)) != 0 }
 
-func (s *slot) hold(low byte, held bool) {
-	if held {
+func (s *slot) setAllocated(low byte, allocated bool) {
+	if allocated {
 		s[16+low/8] |= 1 << (low % 8)
 	} else {
 		s[16+low/8] &^= 1 << (low % 8)

@@ -11,7 +11,7 @@ import (
 // Lookup returns an owner's addresses, including those of files that contain only its container ID.
 func (s *Store) Lookup(o Owner) ([]netip.Addr, error) {
 	var exact, legacy []record
-	err := s.soundly(func() (err error) { exact, legacy, err = s.lookup(o); return err })
+	err := s.withRebuild(func() (err error) { exact, legacy, err = s.lookup(o); return err })
 	var addrs []netip.Addr
 	for _, r := range append(exact, legacy...) {
 		addrs = append(addrs, r.addr)
@@ -23,45 +23,45 @@ func (s *Store) Lookup(o Owner) ([]netip.Addr, error) {
 // rebuilt.
 func (s *Store) lookup(o Owner) (exact, legacy []record, err error) {
 	o.ContainerID = strings.TrimSpace(o.ContainerID)
-	exact, sound, err := s.verified(o)
+	exact, exactOK, err := s.verified(o)
 	if err != nil {
 		return nil, nil, err
 	}
-	soundToo := true
+	legacyOK := true
 	if o.IfName != "" {
-		legacy, soundToo, err = s.verified(Owner{ContainerID: o.ContainerID})
+		legacy, legacyOK, err = s.verified(Owner{ContainerID: o.ContainerID})
 	}
-	if err == nil && !(sound && soundToo) {
-		err = errUnsound
+	if err == nil && !(exactOK && legacyOK) {
+		err = errInvalidIndex
 	}
 	return exact, legacy, err
 }
 
 // verified returns the records of exactly this owner whose files agree.
-func (s *Store) verified(o Owner) (records []record, sound bool, err error) {
+func (s *Store) verified(o Owner) (records []record, ok bool, err error) {
 	found, err := s.index.find(ownerKey(o, netip.Addr{}))
 	if err != nil {
 		return nil, false, err
 	}
-	sound = true
+	ok = true
 	for _, r := range found {
 		owner, err := s.dir.owner(r.addr)
 		switch {
 		case err == nil && owner == o:
 			records = append(records, r)
 		case err == nil || errors.Is(err, os.ErrNotExist):
-			sound = false
+			ok = false
 		default:
 			return nil, false, err
 		}
 	}
-	return records, sound, nil
+	return records, ok, nil
 }
 
 // Release frees and returns an owner's addresses. Files that contain only the container ID are freed if no file also
 // has the interface. An owner without addresses is not an error.
 func (s *Store) Release(o Owner) (freed []netip.Addr, err error) {
-	err = s.soundly(func() error { freed, err = s.release(o); return err })
+	err = s.withRebuild(func() error { freed, err = s.release(o); return err })
 	return freed, err
 }
 
@@ -81,23 +81,23 @@ func (s *Store) free(records []record) (freed []netip.Addr, err error) {
 	if len(records) == 0 {
 		return nil, nil
 	}
-	errs := []error{s.change(pendingAdd{})}
+	errs := []error{s.beginChange(pendingAdd{})}
 	for _, r := range records {
-		if err := s.put(r); err != nil {
+		if err := s.removeOrSpare(r); err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		freed = append(freed, r.addr)
 		errs = append(errs, s.drop(r))
 	}
-	s.settle()
+	s.endChange()
 	return freed, errors.Join(errs...)
 }
 
 // drop deletes a record from the index. If it stayed, the address would have no owner and never be allocated again.
 func (s *Store) drop(r record) error {
 	err := s.index.drop(r)
-	s.unsound = s.unsound || err != nil
+	s.invalid = s.invalid || err != nil
 	return err
 }
 

@@ -26,7 +26,7 @@ func CompleteSets(sets []RangeSet) ([]RangeSet, error) {
 // fits reports whether a range can join the last of the sets.
 func fits(sets []RangeSet, r Range) error {
 	if set := sets[len(sets)-1]; len(set) > 0 && set[0].Start.Is4() != r.Start.Is4() {
-		return fieldErrorf("subnet", "mixed address families: the set's first range is in %s; want a range set of its own for the other family", set[0].Subnet)
+		return fieldErrorf("subnet", "mixed address families: the set's first range is in %s; put the other family into a separate range set", set[0].Subnet)
 	}
 	for i, set := range sets {
 		for j, other := range set {

@@ -15,10 +15,10 @@ const maxSpares = 64
 
 func (s *Store) spare(i uint32) string { return s.temp + "/spare." + strconv.FormatUint(uint64(i), 10) }
 
-// put removes a record's file atomically, and keeps it as a spare if it is one of our files.
-func (s *Store) put(r record) error {
+// removeOrSpare removes a record's file atomically, and keeps it as a spare if it is one of our files.
+func (s *Store) removeOrSpare(r record) error {
 	n := s.index.header.spares
-	keep := s.asked && r.reserved != 0 && n < maxSpares
+	keep := s.allRequested && r.reserved != 0 && n < maxSpares
 	if keep && retry(func() error { return syscall.Rename(s.dir.file(r.addr), s.spare(n)) }) == nil {
 		s.index.header.spares = n + 1
 		return nil

@@ -16,8 +16,8 @@ import (
 type Options struct {
 	// Existing does not create a missing directory: Open then fails with os.ErrNotExist. Use it to release or to read.
 	Existing bool
-	// Asked means that all of the network's addresses are requested by number, so the cursor is not written.
-	Asked bool
+	// AllRequested means that every allocation requests its address by number, so Allocate does not write the cursor.
+	AllRequested bool
 	// BootID replaces the kernel's boot ID; "" means the kernel's.
 	BootID string
 }
@@ -30,13 +30,13 @@ type Store struct {
 	boot key
 	lock *os.File
 
-	index    *index
-	storeErr error    // why the index is in memory only; an allocation needs it stored
-	last     []string // the contents of each last_reserved_ip.N
-	changing bool     // the header on disk says that a change is in progress
-	unsound  bool     // the index is wrong: leave it to be rebuilt
-	asked    bool     // from the options
-	reused   string   // the spare that becomes an address file; "": none
+	index        *index
+	storeErr     error    // why the index is in memory only; an allocation needs it stored
+	last         []string // the contents of each last_reserved_ip.N
+	changing     bool     // the header on disk says that a change is in progress
+	invalid      bool     // the index is wrong: leave it to be rebuilt
+	allRequested bool     // from the options
+	reused       string   // the spare that becomes an address file; "": none
 }
 
 // Open locks a network's addresses in the directory <dataDir>/<network>. It waits for the lock until ctx ends, or one
@@ -56,7 +56,7 @@ func Open(ctx context.Context, dataDir, network string, opts Options) (*Store, e
 	s := &Store{
 		dir:  directory(filepath.Join(dataDir, network)),
 		temp: filepath.Join(dataDir, ".fairlead", network),
-		boot: textKey(boot), asked: opts.Asked,
+		boot: textKey(boot), allRequested: opts.AllRequested,
 	}
 	var err error
 	if s.lock, err = lockDir(ctx, string(s.dir), !opts.Existing); err != nil {
@@ -80,7 +80,7 @@ func (s *Store) Close() error {
 func (s *Store) load() error {
 	x, err := openIndex(s.temp + "/index")
 	if err != nil && !isAbsent(err) {
-		return fmt.Errorf("open the index of addresses: %w", err)
+		return fmt.Errorf("open the address index: %w", err)
 	}
 	defer func() {
 		if x != s.index {
@@ -109,24 +109,24 @@ func (s *Store) load() error {
 
 // isAbsent reports whether an index must be created. On a read-only filesystem it serves this process only.
 func isAbsent(err error) bool {
-	return errors.Is(err, os.ErrNotExist) || errors.Is(err, errUnsound) || errors.Is(err, syscall.EROFS)
+	return errors.Is(err, os.ErrNotExist) || errors.Is(err, errInvalidIndex) || errors.Is(err, syscall.EROFS)
 }
 
-// change notes on disk that a change is in progress. After a kill the next process rebuilds the index.
-func (s *Store) change(p pendingAdd) error {
+// beginChange notes on disk that a change is in progress. After a kill the next process rebuilds the index.
+func (s *Store) beginChange(p pendingAdd) error {
 	s.index.header.clean = false
 	s.index.header.pending = p
 	s.changing = true
 	return s.index.putHeader()
 }
 
-// settle notes the directory's state after a change. If that fails, the index stays marked as changing, and the next
+// endChange notes the directory's state after a change. If that fails, the index stays marked as changing, and the next
 // process rebuilds it.
-func (s *Store) settle() {
-	if !s.changing || s.unsound {
+func (s *Store) endChange() {
+	if !s.changing || s.invalid {
 		return
 	}
-	state, err := s.dir.mark()
+	state, err := s.dir.backdate()
 	if err != nil {
 		return
 	}

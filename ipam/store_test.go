@@ -84,7 +84,7 @@ func consistent(t testing.TB, dir string) {
 			if o, ok := owners[r.addr]; !ok || ownerKey(o, r.addr) != r.owner {
 				t.Errorf("the index is wrong about %s", r.addr)
 			}
-			if b, _, _, err := s.index.block(number(r.addr)); err != nil || !b.held(byte(number(r.addr).lo)) {
+			if b, _, _, err := s.index.block(number(r.addr)); err != nil || !b.allocated(byte(number(r.addr).lo)) {
 				t.Errorf("the bit of %s is not set: %v", r.addr, err)
 			}
 		}
@@ -130,7 +130,7 @@ func TestNearlyFull(t *testing.T) {
 		freed := release(t, dir, Owner{n, "eth0"})
 		got := allocate(t, dir, Options{}, Owner{"new" + n, "eth0"}, sets)
 		if !slices.Equal(freed, got) {
-			t.Errorf("freed %s, then given %s", freed, got)
+			t.Errorf("freed %s, then allocated %s", freed, got)
 		}
 	}
 	consistent(t, dir)
@@ -170,13 +170,13 @@ func TestAllOrNone(t *testing.T) {
 		}
 	})
 	if got := held(t, dir); len(got) != 1 {
-		t.Errorf("held: %v", got)
+		t.Errorf("allocated: %v", got)
 	}
 	consistent(t, dir)
 }
 
-// TestSameAgain checks that an attachment gets its addresses again after a restart.
-func TestSameAgain(t *testing.T) {
+// TestReallocateAfterRestart checks that an attachment gets its addresses again after a restart.
+func TestReallocateAfterRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	sets, o := setOf(t, "10.1.0.0/24", "fd00::/64"), Owner{"a", "eth0"}
@@ -184,7 +184,7 @@ func TestSameAgain(t *testing.T) {
 	allocate(t, dir, Options{}, Owner{"b", "eth0"}, sets)
 	with(t, dir, Options{}, func(s *Store) {
 		if _, err := s.Allocate(o, sets, nil); err == nil {
-			t.Error("a second address was given")
+			t.Error("a second address was allocated")
 		}
 		had, err := s.Lookup(o)
 		if err != nil {
@@ -208,7 +208,7 @@ func TestLocked(t *testing.T) {
 		defer cancel()
 		_, err := Open(ctx, dir, "net", Options{})
 		e, ok := errors.AsType[*cni.Error](err)
-		want := fmt.Sprintf("the addresses of a network: the lock %s/net/lock is held by ipam.test (process %d)", dir, os.Getpid())
+		want := fmt.Sprintf("lock the network's addresses: the lock %s/net/lock is held by ipam.test (process %d)", dir, os.Getpid())
 		if !ok || e.Code != cni.CodeTryAgainLater || !strings.HasPrefix(e.Msg, want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
@@ -217,7 +217,7 @@ func TestLocked(t *testing.T) {
 	with(t, dir, Options{}, func(*Store) {})
 }
 
-func TestOpenRefused(t *testing.T) {
+func TestOpenErrors(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, name := range []string{"", ".", "..", "a/b", ".fairlead"} {

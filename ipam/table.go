@@ -27,8 +27,8 @@ func (s *slot) seal() {
 	binary.LittleEndian.PutUint32(s[slotSum:], checksum(s[:slotSum]))
 }
 
-// sound reports whether the slot is used and its checksum correct.
-func (s *slot) sound() bool {
+// valid reports whether the slot is used and its checksum correct.
+func (s *slot) valid() bool {
 	return s.used() && binary.LittleEndian.Uint32(s[slotSum:]) == checksum(s[:slotSum])
 }
 
@@ -65,8 +65,8 @@ func (t *table) each(k key, f func(i uint32, s slot) (stop bool, err error)) (ui
 		if err != nil || !s.used() {
 			return i, err
 		}
-		if !s.sound() {
-			return i, errUnsound
+		if !s.valid() {
+			return i, errInvalidIndex
 		}
 		if s.key() == k {
 			if stop, err := f(i, s); stop || err != nil {
@@ -75,7 +75,7 @@ func (t *table) each(k key, f func(i uint32, s slot) (stop bool, err error)) (ui
 		}
 		i = (i + 1) & (t.slots - 1)
 	}
-	return 0, errUnsound
+	return 0, errInvalidIndex
 }
 
 // insert writes an entry to the first empty slot.

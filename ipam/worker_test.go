@@ -94,7 +94,7 @@ func workOnce(dir string, o Owner, sets []RangeSet, holds map[int]bool, i int) e
 	return nil
 }
 
-// startWorker starts a worker; its output lists what it claims to hold.
+// startWorker starts a worker. Its output lists the addresses that it reports as allocated.
 func startWorker(t testing.TB, dir, name string, seed uint64, n int) (*exec.Cmd, io.Reader) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])

@@ -221,7 +221,7 @@ func (j *job) address(ctx context.Context, res *cni.Result) error {
 // isLeftover reports whether the addresses that the attachment already holds are from an ADD that was interrupted
 // before it wrote its record: the container has no such interface.
 func (j *job) isLeftover(err error) bool {
-	var held *ipamdir.HeldError
+	var held *ipamdir.AlreadyAllocatedError
 	if !errors.As(err, &held) {
 		return false
 	}

@@ -14,7 +14,7 @@ import (
 // LocalState is the state of addresses on this node's disk.
 type LocalState struct {
 	Networks map[string]*local.Network
-	Held     map[string][]ipam.Holding // by network
+	Held     map[string][]ipam.Allocation // by network
 	Pending  []local.Release           // releases that the agent has not processed yet
 
 	HostLocal []netip.Addr // addresses that the host-local plugin assigned, of all networks
@@ -25,7 +25,7 @@ type LocalState struct {
 
 // ReadLocalState reads the state from disk.
 func ReadLocalState(d local.Dir) (*LocalState, error) {
-	h := &LocalState{Networks: map[string]*local.Network{}, Held: map[string][]ipam.Holding{}}
+	h := &LocalState{Networks: map[string]*local.Network{}, Held: map[string][]ipam.Allocation{}}
 	names, err := d.Networks()
 	if err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func ReadLocalState(d local.Dir) (*LocalState, error) {
 	names, err = ipam.Networks(d.Addresses())
 	errs = append(errs, err)
 	for _, name := range names {
-		held, err := ipam.Held(d.Addresses(), name)
+		held, err := ipam.Allocations(d.Addresses(), name)
 		h.Held[name] = held
 		errs = append(errs, err)
 	}
@@ -163,7 +163,7 @@ func (a *audit) inBlock(network string, ip netip.Addr) bool {
 }
 
 // foreign reports a held address that is in none of this node's blocks.
-func (a *audit) foreign(subject, network string, h ipam.Holding) {
+func (a *audit) foreign(subject, network string, h ipam.Allocation) {
 	now := a.s.Addresses[cluster.AddressKey(network, h.Addr)]
 	switch {
 	case now == nil:
@@ -183,7 +183,7 @@ func (a *audit) addresses() {
 			if a.s.Nodes[x.Node] == nil {
 				a.find(subject, fmt.Sprintf("it is on node %s, which was removed", x.Node), waits+x.Node)
 			}
-		case !slices.ContainsFunc(a.h.Held[x.Network], func(h ipam.Holding) bool { return h.Addr == x.IP }):
+		case !slices.ContainsFunc(a.h.Held[x.Network], func(h ipam.Allocation) bool { return h.Addr == x.IP }):
 			a.find(subject, fmt.Sprintf("the store assigns it to container %s on this node, which does not hold it", x.Container), "the agent releases it after two minutes")
 		}
 	}

@@ -24,7 +24,7 @@ func (m *Manager) reclaimHeldAddresses(ctx context.Context) error {
 	names, err := ipam.Networks(m.Dir.Addresses())
 	errs, again := []error{err}, false
 	for _, name := range names {
-		held, err := ipam.Held(m.Dir.Addresses(), name)
+		held, err := ipam.Allocations(m.Dir.Addresses(), name)
 		errs = append(errs, err)
 		ops, conflicts := m.missingAddresses(name, held)
 		m.recordProblem("reclaim addresses of network "+name, conflicts)
@@ -57,7 +57,7 @@ func (m *Manager) consumeRecheck() bool {
 }
 
 // missingAddresses returns the changes that reclaim held addresses, and an error for those that have another owner.
-func (m *Manager) missingAddresses(network string, held []ipam.Holding) (ops []store.Op, conflicts error) {
+func (m *Manager) missingAddresses(network string, held []ipam.Allocation) (ops []store.Op, conflicts error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var errs []error
@@ -80,7 +80,7 @@ func (m *Manager) missingAddresses(network string, held []ipam.Holding) (ops []s
 }
 
 // assignedByCluster reports whether the cluster, not a block, assigned a held address.
-func (m *Manager) assignedByCluster(network string, h ipam.Holding) bool {
+func (m *Manager) assignedByCluster(network string, h ipam.Allocation) bool {
 	if h.Owner.ContainerID == "" {
 		return false
 	}
@@ -93,7 +93,7 @@ func (m *Manager) assignedByCluster(network string, h ipam.Holding) bool {
 }
 
 // formerAddress returns the address's document from before the restore, or a new one.
-func (m *Manager) formerAddress(key string, h ipam.Holding) *cluster.Address {
+func (m *Manager) formerAddress(key string, h ipam.Allocation) *cluster.Address {
 	if m.lost != nil {
 		if a := m.lost.Addresses[key]; a != nil && a.Node == m.Node && a.Container == h.Owner.ContainerID {
 			return a

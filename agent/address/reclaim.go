@@ -170,7 +170,7 @@ func (m *Manager) releaseUnheld(ctx context.Context) error {
 
 // holdersOf returns the held addresses with their containers, or nil if they cannot be read.
 func (m *Manager) holdersOf(network string) map[string]bool {
-	held, err := ipam.Held(m.Dir.Addresses(), network)
+	held, err := ipam.Allocations(m.Dir.Addresses(), network)
 	if err != nil {
 		return nil
 	}

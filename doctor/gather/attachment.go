@@ -107,7 +107,7 @@ func (g *gatherer) held(a *doctor.Attachment, r *attach.Record) {
 		if !byHostLocal || d.Network != r.Network {
 			continue
 		}
-		all, err := ipam.Held(d.Path, d.Network)
+		all, err := ipam.Allocations(d.Path, d.Network)
 		g.miss("addresses of "+r.Network, err)
 		by := map[netip.Addr]ipam.Owner{}
 		for _, h := range all {

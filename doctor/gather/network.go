@@ -106,7 +106,7 @@ func (g *gatherer) ranges(list *libcni.NetworkConfigList, p *libcni.NetworkConfi
 		g.miss("the ranges of network "+list.Name, err)
 		return
 	}
-	held, err := ipam.Held(dir, list.Name)
+	held, err := ipam.Allocations(dir, list.Name)
 	g.miss("addresses of "+list.Name, err)
 	for _, set := range sets {
 		use := doctor.RangeUse{Network: list.Name, Range: set.String(), Size: set.Size(maxRange)}

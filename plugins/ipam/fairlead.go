@@ -134,7 +134,7 @@ func fairleadKeys(data []byte) (f *fairlead, err error) {
 
 // open opens the network's addresses on this node.
 func (f *fairlead) open(ctx context.Context, existing bool) (*ipam.Store, error) {
-	return ipam.Open(ctx, f.dir.Addresses(), f.network, ipam.Options{Existing: existing, Asked: f.asked})
+	return ipam.Open(ctx, f.dir.Addresses(), f.network, ipam.Options{Existing: existing, AllRequested: f.asked})
 }
 
 func fairleadCheck(ctx context.Context, args *skel.CmdArgs) error {

@@ -168,7 +168,7 @@ func TestFairleadWithoutAgent(t *testing.T) {
 		}
 		seen[ip[0]] = true
 	}
-	m.wantError(call{verb: "ADD", id: "late", conf: fairleadOf("")}, 11, "every one is held; and another block of 10.244.0.0/26 cannot be had: the agent does not answer at")
+	m.wantError(call{verb: "ADD", id: "late", conf: fairleadOf("")}, 11, "all are allocated; and another block of 10.244.0.0/26 cannot be had: the agent does not answer at")
 	m.wantError(call{verb: "STATUS", conf: fairleadOf("")}, 50, "this node's blocks of 10.244.0.0/26 are full")
 	m.wantError(call{verb: "ADD", id: "fix", args: "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=db-0", conf: fairleadOf(`, "pool": "fixed", "fixed": true`)}, 11, "the agent does not answer")
 	m.must(call{verb: "CHECK", id: "c0", conf: fairleadOf("")})

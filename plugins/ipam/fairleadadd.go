@@ -105,7 +105,7 @@ func (f *fairlead) refuseHeld(ctx context.Context, o ipam.Owner) error {
 	defer store.Close()
 	held, err := store.Lookup(o)
 	if err == nil && len(held) > 0 {
-		err = &ipam.HeldError{Owner: o, Addrs: held}
+		err = &ipam.AlreadyAllocatedError{Owner: o, Addrs: held}
 	}
 	return err
 }
@@ -134,7 +134,7 @@ func (f *fairlead) allocateHere(ctx context.Context, o ipam.Owner, groups []*gro
 	}
 	ips, err := f.give(ctx, store, o, sets, wanted)
 	if err != nil {
-		if _, held := errors.AsType[*ipam.HeldError](err); !held {
+		if _, held := errors.AsType[*ipam.AlreadyAllocatedError](err); !held {
 			err = errors.Join(err, f.dir.DropUser(f.network, o))
 		}
 	}
@@ -257,7 +257,7 @@ func (f *fairlead) takeOver(store *ipam.Store, o ipam.Owner, g *group) error {
 	if _, err := os.Lstat(filepath.Join(f.dir.Addresses(), f.network, g.ip.String())); !g.cluster() || errors.Is(err, os.ErrNotExist) {
 		return nil // the usual case; the rest reads every address
 	}
-	_, err := store.FreeIf(func(h ipam.Holding) bool { return h.Addr == g.ip && h.Owner != o })
+	_, err := store.FreeIf(func(h ipam.Allocation) bool { return h.Addr == g.ip && h.Owner != o })
 	return err
 }
 

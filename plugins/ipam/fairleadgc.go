@@ -56,7 +56,7 @@ func (f *fairlead) gcHere(ctx context.Context, valid []ipam.Owner, began time.Du
 			valid = append(valid, o)
 		}
 	}
-	held, err := ipam.Held(f.dir.Addresses(), f.network)
+	held, err := ipam.Allocations(f.dir.Addresses(), f.network)
 	if err != nil {
 		return err
 	}

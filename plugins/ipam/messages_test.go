@@ -33,7 +33,7 @@ func TestMessages(t *testing.T) {
 		{`"subnet": "fd00::/127"`, "", "", invalid,
 			`ipam.subnet = "fd00::/127": the network fd00::/127 is too small to allocate from: want a prefix length of at most 126`},
 		{`"subnet": "::ffff:10.1.2.0/120"`, "", "", invalid,
-			`ipam.subnet = "::ffff:10.1.2.0/120": an IPv4 network in IPv6 notation: want it in its own, like "10.1.0.0/16"`},
+			`ipam.subnet = "::ffff:10.1.2.0/120": an IPv4 network in IPv6 notation: write it in IPv4 notation, like "10.1.0.0/16"`},
 		{``, "", "", invalid,
 			`ipam.ranges: no IP ranges specified: want ranges, like [[{"subnet": "10.1.0.0/16"}]], or subnet`},
 		{`"rangeStart": "10.1.2.4"`, "", "", invalid,
@@ -53,7 +53,7 @@ func TestMessages(t *testing.T) {
 		{in24 + `, "rangeEnd": "10.1.3.9"`, "", "", invalid,
 			`ipam.rangeEnd = "10.1.3.9": 10.1.3.9 is not in the subnet 10.1.2.0/24: want an address from 10.1.2.1 to 10.1.2.254`},
 		{`"ranges": [[{` + in24 + `}, {"subnet": "fd00::/64"}]]`, "", "", invalid,
-			`ipam.ranges[0][1].subnet = "fd00::/64": mixed address families: the set's first range is in 10.1.2.0/24; want a range set of its own for the other family`},
+			`ipam.ranges[0][1].subnet = "fd00::/64": mixed address families: the set's first range is in 10.1.2.0/24; put the other family into a separate range set`},
 		{`"ranges": [[{` + in24 + `}], [{"subnet": "10.1.0.0/16"}]]`, "", "", invalid,
 			`ipam.ranges[1][0] = {"subnet":"10.1.0.0/16"}: the range 10.1.0.1-10.1.255.254 overlaps with 10.1.2.1-10.1.2.254 (range set 0, range 0): want every address in one range only`},
 		{in24, `"runtimeConfig": {"ipRanges": [[{"subnet": "10.1.2.0/25"}]]}, `, "", invalid,
@@ -71,11 +71,11 @@ func TestMessages(t *testing.T) {
 		{in24 + `, "resolvConf": "/nowhere/resolv.conf"`, "", "", invalid,
 			`ipam.resolvConf = "/nowhere/resolv.conf": want a file in the form of resolv.conf: open /nowhere/resolv.conf: no such file or directory`},
 		{in24, "", "IP=10.9.2.1", cni.CodeGeneric,
-			`allocate for network net: requested IP 10.9.2.1 is in no range set: want an address of 10.1.2.1-10.1.2.254`},
+			`allocate for network net: requested IP 10.9.2.1 is in no range set: want an address in 10.1.2.1-10.1.2.254`},
 		{in24, "", "IP=10.1.2.1", cni.CodeGeneric,
 			`allocate for network net: requested IP 10.1.2.1 is the gateway of the subnet 10.1.2.0/24: ask for another`},
 		{in24, "", "IP=10.1.2.4,10.1.2.5", cni.CodeGeneric,
-			`allocate for network net: requested IPs 10.1.2.4 and 10.1.2.5 are both in range set 0 (10.1.2.1-10.1.2.254), of which an attachment gets one`},
+			`allocate for network net: requested IPs 10.1.2.4 and 10.1.2.5 are both in range set 0 (10.1.2.1-10.1.2.254): an attachment gets one address from each range set`},
 	} {
 		t.Run(c.ipam+c.more+c.args, func(t *testing.T) {
 			t.Parallel()
@@ -123,20 +123,20 @@ func TestTaken(t *testing.T) {
 	mustRun(t, run, call{verb: "STATUS", conf: conf})
 	mustRun(t, run, call{verb: "ADD", id: "one", conf: conf})
 	wantMessage(t, HostLocal(), call{verb: "ADD", id: "one", conf: conf}, cni.CodeGeneric,
-		"allocate for network net: 10.1.2.2 has been allocated to one eth0, duplicate allocation is not allowed: DEL it first")
+		"allocate for network net: 10.1.2.2 has been allocated to one eth0, duplicate allocation is not allowed: run DEL for the attachment first")
 	wantMessage(t, HostLocal(), call{verb: "ADD", id: "two", conf: conf, args: "IP=10.1.2.2"}, cni.CodeGeneric,
 		"allocate for network net: range set 0: requested IP 10.1.2.2 is already taken by container one eth0")
 	wantMessage(t, HostLocal(), call{verb: "ADD", id: "two", conf: conf}, cni.CodeGeneric,
-		"allocate for network net: range set 0: no IP addresses available in range set 10.1.2.1-10.1.2.2: every one is held")
+		"allocate for network net: range set 0: no IP addresses available in range set 10.1.2.1-10.1.2.2: all are allocated")
 	wantMessage(t, HostLocal(), call{verb: "STATUS", conf: conf}, cni.CodePluginNotAvailable,
-		"network net can give no address: range set 0: no IP addresses available in range set 10.1.2.1-10.1.2.2: every one is held")
+		"network net can give no address: range set 0: no IP addresses available in range set 10.1.2.1-10.1.2.2: all are allocated")
 	wantMessage(t, HostLocal(), call{verb: "CHECK", id: "two", conf: conf}, cni.CodeGeneric,
 		"network net holds no address for container two eth0: want the one that ADD gave")
 	if err := os.WriteFile(dir+"/net/10.1.2.2", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	wantMessage(t, HostLocal(), call{verb: "ADD", id: "two", conf: conf, args: "IP=10.1.2.2"}, cni.CodeGeneric,
-		"allocate for network net: range set 0: requested IP 10.1.2.2 is already taken: "+dir+"/net/10.1.2.2 does not say by whom")
+		"allocate for network net: range set 0: requested IP 10.1.2.2 is already taken: "+dir+"/net/10.1.2.2 names no owner")
 }
 
 func TestOldVersions(t *testing.T) {

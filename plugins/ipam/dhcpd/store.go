@@ -49,7 +49,7 @@ type store struct {
 // openStore opens a directory and locks it for this daemon.
 func openStore(dir string) (*store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the directory of leases: %w", err)
+		return nil, fmt.Errorf("create the directory of leases: %w", err)
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

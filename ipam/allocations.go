@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Holding is an allocated address.
-type Holding struct {
+// Allocation is an allocated address.
+type Allocation struct {
 	Addr  netip.Addr
 	Owner Owner     // zero: unknown
 	Since time.Time // time of allocation, by the wall clock
@@ -35,8 +35,8 @@ func Networks(dataDir string) (names []string, err error) {
 	return names, nil
 }
 
-// Held lists a network's allocated addresses in order. It takes no lock and changes nothing.
-func Held(dataDir, network string) ([]Holding, error) {
+// Allocations lists a network's allocated addresses in order. It takes no lock and changes nothing.
+func Allocations(dataDir, network string) ([]Allocation, error) {
 	d := directory(filepath.Join(dataDir, network))
 	addrs, err := d.addresses()
 	if errors.Is(err, os.ErrNotExist) {
@@ -46,9 +46,9 @@ func Held(dataDir, network string) ([]Holding, error) {
 		return nil, fmt.Errorf("addresses of network %s: %w", network, err)
 	}
 	slices.SortFunc(addrs, netip.Addr.Compare)
-	var out []Holding
+	var out []Allocation
 	for _, a := range addrs {
-		if h, err := d.holding(a); err == nil {
+		if h, err := d.allocation(a); err == nil {
 			out = append(out, h)
 		} else if !errors.Is(err, os.ErrNotExist) {
 			return nil, err
@@ -57,26 +57,26 @@ func Held(dataDir, network string) ([]Holding, error) {
 	return out, nil
 }
 
-func (d directory) holding(a netip.Addr) (Holding, error) {
+func (d directory) allocation(a netip.Addr) (Allocation, error) {
 	fi, err := os.Lstat(d.file(a))
 	if err != nil {
-		return Holding{}, err
+		return Allocation{}, err
 	}
 	owner, err := d.owner(a)
-	return Holding{a, owner, fi.ModTime()}, err
+	return Allocation{a, owner, fi.ModTime()}, err
 }
 
 // FreeIf frees and returns the addresses for which dead, called with the lock held, returns true.
-func (s *Store) FreeIf(dead func(Holding) bool) (freed []Holding, err error) {
-	err = s.soundly(func() error {
+func (s *Store) FreeIf(dead func(Allocation) bool) (freed []Allocation, err error) {
+	err = s.withRebuild(func() error {
 		records, err := s.index.all()
 		if err != nil {
 			return err
 		}
 		var gone []record
-		of := map[netip.Addr]Holding{}
+		of := map[netip.Addr]Allocation{}
 		for _, r := range records {
-			h, err := s.dir.holding(r.addr)
+			h, err := s.dir.allocation(r.addr)
 			if err == nil && s.unchanged(r) && dead(h) {
 				gone = append(gone, r)
 				of[r.addr] = h

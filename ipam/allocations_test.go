@@ -12,16 +12,16 @@ import (
 	"github.com/fairlead/fairlead/ipam"
 )
 
-// TestHeld checks that Held lists addresses without a lock, and that FreeIf frees exactly those for which the function
+// TestAllocations checks that Held lists addresses without a lock, and that FreeIf frees exactly those for which the function
 // returns true.
-func TestHeld(t *testing.T) {
+func TestAllocations(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if list, err := ipam.Held(dir, "none"); len(list) != 0 || err != nil {
-		t.Errorf("of a network without addresses: %v, %v", list, err)
+	if list, err := ipam.Allocations(dir, "none"); len(list) != 0 || err != nil {
+		t.Errorf("network without addresses: %v, %v", list, err)
 	}
 	if names, err := ipam.Networks(filepath.Join(dir, "none")); len(names) != 0 || err != nil {
-		t.Errorf("below nothing: %v, %v", names, err)
+		t.Errorf("networks below a missing directory: %v, %v", names, err)
 	}
 	r, err := ipam.Range{Subnet: netip.MustParsePrefix("10.1.0.0/29")}.Complete()
 	if err != nil {
@@ -32,7 +32,7 @@ func TestHeld(t *testing.T) {
 		t.Errorf("%s has %d addresses", set, n)
 	}
 	if n := set.Size(3); n != 3 {
-		t.Errorf("counted up to 3: %d", n)
+		t.Errorf("size with limit 3: %d", n)
 	}
 	s, err := ipam.Open(t.Context(), dir, "n", ipam.Options{})
 	if err != nil {
@@ -47,7 +47,7 @@ func TestHeld(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "n", "10.1.0.6"), nil, 0o600); err != nil { // a crash of the reference plugin leaves such a file
 		t.Fatal(err)
 	}
-	list, err := ipam.Held(dir, "n")
+	list, err := ipam.Allocations(dir, "n")
 	if err != nil || len(list) != 3 || list[0].Owner.ContainerID != "a" || list[2].Owner != (ipam.Owner{}) || time.Since(list[0].Since) > time.Minute {
 		t.Fatalf("%+v, %v", list, err)
 	}
@@ -58,11 +58,11 @@ func TestHeld(t *testing.T) {
 	if s, err = ipam.Open(t.Context(), dir, "n", ipam.Options{Existing: true}); err != nil {
 		t.Fatal(err)
 	}
-	freed, err := s.FreeIf(func(h ipam.Holding) bool { return h.Owner.ContainerID != "a" })
+	freed, err := s.FreeIf(func(h ipam.Allocation) bool { return h.Owner.ContainerID != "a" })
 	if err != nil || len(freed) != 2 {
 		t.Errorf("freed %+v, %v", freed, err)
 	}
-	if list, err := ipam.Held(dir, "n"); len(list) != 1 || err != nil || list[0].Owner.ContainerID != "a" {
+	if list, err := ipam.Allocations(dir, "n"); len(list) != 1 || err != nil || list[0].Owner.ContainerID != "a" {
 		t.Errorf("left: %+v, %v", list, err)
 	}
 	s.Close()
