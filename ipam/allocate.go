@@ -79,7 +79,7 @@ next:
 		for i, set := range sets {
 			r, ok := set.Find(a)
 			if ok && a == r.Gateway {
-				return nil, fmt.Errorf("requested IP %s is the gateway of the subnet %s: ask for another", a, r.Subnet)
+				return nil, fmt.Errorf("requested IP %s is the gateway of the subnet %s: request another address", a, r.Subnet)
 			}
 			if ok && (!wanted[i].IsValid() || wanted[i] == a) {
 				wanted[i] = a

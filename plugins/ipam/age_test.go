@@ -52,11 +52,12 @@ func TestGCAndCheck(t *testing.T) {
 	}
 	mustRun(t, run, call{verb: "CHECK", id: "one", conf: conf + "}"})
 	wantMessage(t, HostLocal(), call{verb: "CHECK", id: "two", conf: conf + "}"}, cni.CodeGeneric,
-		"network net holds no address for container two eth0: want the one that ADD gave")
+		"network net has no address for container two eth0, but ADD allocated one: run DEL and ADD again")
 }
 
-// If a DEL freed the address and failed before it told the agent, GC tells the agent and leaves nothing of the owner.
-func TestGCAfterHalfADel(t *testing.T) {
+// TestGCAfterFailedDel checks GC after a DEL that freed the address but failed before it notified the agent. GC
+// notifies the agent and removes the owner.
+func TestGCAfterFailedDel(t *testing.T) {
 	t.Parallel()
 	m := newMember(t, "a")
 	gc := strings.Replace(whereaboutsOf(`"range": "192.168.2.0/24"`), `"ipam"`, `"cni.dev/valid-attachments": [{"containerID": "alive", "ifname": "eth0"}], "ipam"`, 1)
@@ -76,10 +77,10 @@ func TestGCAfterHalfADel(t *testing.T) {
 	}
 	list, err := m.dir().Pending()
 	if err != nil || len(list) != 1 || list[0] != (local.Release{Network: network, Container: "half", IfName: "eth0"}) {
-		t.Errorf("told the agent of %v, %v", list, err)
+		t.Errorf("noted for the agent: %v, %v", list, err)
 	}
 	if m.dir().HasUser(network, half) || !m.dir().HasUser(network, alive) || !m.dir().HasUser(network, other) {
-		t.Error("the wrong owners are forgotten")
+		t.Error("the wrong owners were dropped")
 	}
 }
 

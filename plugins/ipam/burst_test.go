@@ -34,7 +34,7 @@ func TestWhereaboutsBurst(t *testing.T) {
 	})
 }
 
-// The same with blocks of cluster networks.
+// TestFairleadBurst runs the same burst with blocks of cluster networks.
 func TestFairleadBurst(t *testing.T) {
 	if os.Getenv(burstsEnv) == "" {
 		t.Log("a minute: make bench-scale")
@@ -101,14 +101,14 @@ func oneBurst(t *testing.T, plugin, program string, nodes []*member, conf func(n
 		defer mu.Unlock()
 		key := fmt.Sprint(network, " ", ipsOf(t, out))
 		if other := given[key]; other != "" {
-			t.Errorf("%s is given to %s and %d", key, other, container)
+			t.Errorf("%s is allocated to %s and %d", key, other, container)
 		}
 		given[key] = fmt.Sprint(container)
 	})
 	dels := burst(t, on("DEL"), nil)
 	t.Logf("%d processes started: %v; as many ADDs of %s: %v (%.2f times), DELs: %v (%.2f times)", burstContainers*burstNetworks, starts, plugin, adds, adds.Seconds()/starts.Seconds(), dels, dels.Seconds()/starts.Seconds())
 	if len(given) != burstContainers*burstNetworks {
-		t.Errorf("%d addresses were given", len(given))
+		t.Errorf("%d addresses were allocated", len(given))
 	}
 	return adds.Seconds() / starts.Seconds()
 }

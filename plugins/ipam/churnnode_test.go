@@ -18,7 +18,7 @@ import (
 	"github.com/fairlead/fairlead/agent/store/storetest"
 )
 
-// Environment of a node's process in TestChurnCluster.
+// These environment variables configure a node's process in TestChurnCluster.
 const (
 	churnNodeEnv  = "FAIRLEAD_CHURN_NODE"
 	churnStoreEnv = "FAIRLEAD_CHURN_STORE" // etcd's endpoints, separated by commas

@@ -42,7 +42,7 @@ func reportChurn(t *testing.T, nodes []*churnNode, took time.Duration) {
 		if left := l.read(t, n); left > 0 {
 			t.Errorf("node %d: %d containers were not removed", i, left)
 		}
-		nothingHeld(t, n)
+		wantNoAddresses(t, n)
 	}
 	l.checkModel(t)
 	total := 0
@@ -53,7 +53,7 @@ func reportChurn(t *testing.T, nodes []*churnNode, took time.Duration) {
 	}
 	t.Logf("%d containers, %.0f a second; they began late by %s", total, float64(total)/took.Seconds(), spread(l.late))
 	if len(l.kinds) != 2 {
-		t.Errorf("addresses were given by %d plugins: want 2", len(l.kinds))
+		t.Errorf("%d plugins allocated addresses: want 2", len(l.kinds))
 	}
 }
 
@@ -116,14 +116,14 @@ func (l *churnLog) checkModel(t *testing.T) {
 		slices.SortFunc(list, func(a, b *span) int { return cmp.Compare(a.from, b.from) })
 		for i := range len(list) - 1 {
 			if list[i].to == 0 || list[i].to > list[i+1].from {
-				t.Errorf("%s was %s's and was given to %s", address, list[i].id, list[i+1].id)
+				t.Errorf("%s belonged to %s and was also allocated to %s", address, list[i].id, list[i+1].id)
 			}
 		}
 	}
 }
 
-// nothingHeld fails if an address on a node's disk has an owner.
-func nothingHeld(t *testing.T, n *churnNode) {
+// wantNoAddresses fails if an address on a node's disk has an owner.
+func wantNoAddresses(t *testing.T, n *churnNode) {
 	t.Helper()
 	d := local.Open(n.lib, n.run)
 	names, err := os.ReadDir(d.Addresses())

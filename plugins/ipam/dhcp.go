@@ -16,7 +16,7 @@ import (
 func DHCP() skel.Plugin {
 	return skel.Plugin{
 		Name:     "dhcp",
-		About:    "gets addresses from the network's DHCP servers and routers, by a daemon that keeps the leases",
+		About:    "gets addresses from DHCP servers and routers; a daemon keeps the leases",
 		AnyNetns: true, // the daemon reports problems with the namespace
 		Funcs: skel.CNIFuncs{
 			Add:    dhcpAdd,
@@ -41,7 +41,7 @@ func dhcpAdd(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) {
 	}
 	body, err := callDHCP(ctx, c.Socket, "Allocate", args)
 	if err != nil {
-		return nil, passing(err)
+		return nil, temporary(err)
 	}
 	r, err := dhcpResult(body)
 	if err != nil {
@@ -55,8 +55,8 @@ func dhcpAdd(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) {
 	return r, checkFamilies(c.Version, addrs)
 }
 
-// passing marks an unreachable daemon as a temporary condition.
-func passing(err error) error {
+// temporary marks an unreachable daemon as a temporary condition.
+func temporary(err error) error {
 	if u, ok := errors.AsType[*unreachable](err); ok {
 		return cni.Errorf(cni.CodeTryAgainLater, "%w", u)
 	}
@@ -73,7 +73,7 @@ func dhcpCheck(ctx context.Context, args *skel.CmdArgs) error {
 	if errors.Is(err, errNoMethod) {
 		_, err = callDHCP(ctx, c.Socket, "Allocate", args)
 	}
-	return passing(err)
+	return temporary(err)
 }
 
 // dhcpDel releases the lease. Without a daemon there is no lease to release: a daemon started later finds that the
@@ -98,7 +98,7 @@ func socketOf(data []byte) string {
 }
 
 func dhcpGC(ctx context.Context, args *skel.CmdArgs) error {
-	_, err := callDHCP(ctx, socketOf(args.StdinData), "GC", args, leangob.Field{Name: "Began", Value: int64(gcBegan(ctx))})
+	_, err := callDHCP(ctx, socketOf(args.StdinData), "GC", args, leangob.Field{Name: "Began", Value: int64(gcStarted(ctx))})
 	if _, absent := errors.AsType[*unreachable](err); absent || errors.Is(err, errNoMethod) {
 		return nil
 	}

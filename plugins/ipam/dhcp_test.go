@@ -57,7 +57,7 @@ func FuzzParseDHCP(f *testing.F) {
 			return
 		}
 		for _, o := range c.Provide {
-			if clientsOwn(o.Code) || len(o.Value) == 0 || len(o.Value) > 255 {
+			if reservedOption(o.Code) || len(o.Value) == 0 || len(o.Value) > 255 {
 				t.Errorf("option %d with %d bytes", o.Code, len(o.Value))
 			}
 		}
@@ -208,13 +208,13 @@ func acceptRPC(l net.Listener, s *rpc.Server) {
 	}
 }
 
-// TestAnswers calls a server that is not a DHCP daemon.
-func TestAnswers(t *testing.T) {
+// TestInvalidDHCPAnswers calls a server that is not a DHCP daemon.
+func TestInvalidDHCPAnswers(t *testing.T) {
 	t.Parallel()
 	for said, want := range map[string]string{
 		"":                                "EOF",
-		"HTTP/1.0 404 Not Found\n\n":      `it refuses: "HTTP/1.0 404 Not Found"`,
-		"HTTP/1.0 200 OK\n\n":             "it ended before it answered",
+		"HTTP/1.0 404 Not Found\n\n":      `it rejects the connection: "HTTP/1.0 404 Not Found"`,
+		"HTTP/1.0 200 OK\n\n":             "it closed the connection before it answered",
 		"HTTP/1.0 200 OK\n\n\x05\x0c":     "unexpected EOF",
 		"HTTP/1.0 200 OK\n\nnot gob here": "unexpected EOF",
 	} {

@@ -56,9 +56,9 @@ func optionNames() map[string]uint8 {
 	}
 }
 
-// clientsOwn reports whether only the client itself may set an option: padding, the address, the message type, the
+// reservedOption reports whether only the client itself may set an option: padding, the address, the message type, the
 // server, the request list, the end.
-func clientsOwn(code uint8) bool {
+func reservedOption(code uint8) bool {
 	switch code {
 	case 0, 50, 53, 54, 55, 255:
 		return true
@@ -127,7 +127,7 @@ func ParseDHCP(data []byte, cniArgs string) (*DHCPConf, error) {
 		return nil, cni.Invalid(data, "ipam.priority", "want 0 (the kernel's default) or a route's metric")
 	}
 	if !out.V4 && !out.V6 && !out.AcceptRA {
-		return nil, cni.Invalid(data, "ipam.dhcp4", "asks for no address at all: want true, or dhcp6 or acceptRA to be true")
+		return nil, cni.Invalid(data, "ipam.dhcp4", "no address is requested: set dhcp4, dhcp6 or acceptRA to true")
 	}
 	if out.Request, err = requests(data, c.IPAM); err != nil {
 		return nil, err
@@ -179,15 +179,15 @@ func provisions(data []byte, c *dhcpConf, cniArgs string) (list []DHCPOption, er
 		if !ok {
 			return nil, cni.Invalid(data, key+".option", wantOption)
 		}
-		if clientsOwn(code) {
-			return nil, cni.Invalid(data, key+".option", "is the DHCP client's own to send")
+		if reservedOption(code) {
+			return nil, cni.Invalid(data, key+".option", "only the DHCP client itself may set this option: remove it")
 		}
 		value := p.Value
 		if v, ok := args.Get(p.FromArg); ok && p.FromArg != "" {
 			value = v
 		}
 		if len(value) > 255 {
-			return nil, cni.Invalid(data, key, "its value is longer than 255 bytes, which an option holds at most")
+			return nil, cni.Invalid(data, key, "its value is too long: want at most 255 bytes")
 		}
 		if value != "" {
 			list = append(list, DHCPOption{code, []byte(value)})

@@ -25,7 +25,7 @@ func dhcpResult(body map[string]any) (*cni.Result, error) {
 			return nil, err
 		}
 		r.Routes = append(r.Routes, cni.Route{Dst: p, GW: gobAddr(e["GW"]), MTU: number(e["MTU"]), AdvMSS: number(e["AdvMSS"]),
-			Priority: number(e["Priority"]), Table: maybe(e["Table"]), Scope: maybe(e["Scope"])})
+			Priority: number(e["Priority"]), Table: optionalInt(e["Table"]), Scope: optionalInt(e["Scope"])})
 	}
 	if dns, ok := body["DNS"].(map[string]any); ok {
 		r.DNS.Domain, _ = dns["Domain"].(string)
@@ -57,8 +57,8 @@ func number(v any) int {
 	return int(n)
 }
 
-// maybe returns an optional number.
-func maybe(v any) *int {
+// optionalInt returns an optional number.
+func optionalInt(v any) *int {
 	n, ok := v.(int64)
 	if !ok {
 		return nil
@@ -89,7 +89,7 @@ func gobPrefix(v any) (netip.Prefix, error) {
 	}
 	p := netip.PrefixFrom(gobAddr(m["IP"]), ones)
 	if len(mask) == 0 || !p.IsValid() || len(mask)*8 != p.Addr().BitLen() {
-		return p, fmt.Errorf("%v is no address with its prefix length", m)
+		return p, fmt.Errorf("%v is not an address with a prefix length", m)
 	}
 	return p, nil
 }

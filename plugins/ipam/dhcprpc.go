@@ -43,7 +43,7 @@ func callDHCP(ctx context.Context, socket, method string, args *skel.CmdArgs, mo
 	}
 	r := bufio.NewReader(conn)
 	if err := connectDHCP(conn, r); err != nil {
-		return nil, fmt.Errorf("speak to the DHCP daemon at %s: %w", socket, err)
+		return nil, fmt.Errorf("connect to the DHCP daemon at %s: %w", socket, err)
 	}
 	b := leangob.AppendStruct(nil, 65, "Request", []leangob.Field{{Name: "ServiceMethod", Value: rpcService + method}})
 	b = leangob.AppendStruct(b, 66, "CmdArgs", append([]leangob.Field{
@@ -64,7 +64,7 @@ func connectDHCP(w io.Writer, r *bufio.Reader) error {
 	}
 	status, err := r.ReadString('\n')
 	if err == nil && !strings.Contains(status, " 200 ") {
-		return fmt.Errorf("it refuses: %q", strings.TrimSpace(status))
+		return fmt.Errorf("it rejects the connection: %q", strings.TrimSpace(status))
 	}
 	for line := status; err == nil && strings.TrimSpace(line) != ""; {
 		line, err = r.ReadString('\n')
@@ -81,7 +81,7 @@ func answerDHCP(r *bufio.Reader, socket string) (map[string]any, error) {
 		body, err = dec.Decode()
 	}
 	if errors.Is(err, io.EOF) {
-		err = fmt.Errorf("it ended before it answered: %w", io.ErrUnexpectedEOF)
+		err = fmt.Errorf("it closed the connection before it answered: %w", io.ErrUnexpectedEOF)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the answer of the DHCP daemon at %s: %w", socket, err)
@@ -103,7 +103,7 @@ type unreachable struct {
 }
 
 func (u *unreachable) Error() string {
-	return fmt.Sprintf("no DHCP daemon answers at %s: %v: start it, with \"systemctl start fairlead-dhcp.socket\" or \"dhcp daemon\"", u.socket, u.err)
+	return fmt.Sprintf("no DHCP daemon answers at %s: %v: start it with \"systemctl start fairlead-dhcp.socket\" or \"dhcp daemon\"", u.socket, u.err)
 }
 
 func (u *unreachable) Unwrap() error { return u.err }

@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// TestDocs runs the examples on the plugins' pages.
-func TestDocs(t *testing.T) {
+// TestDocExamples runs the examples on the plugins' pages.
+func TestDocExamples(t *testing.T) {
 	t.Parallel()
 	for _, p := range []skel.Plugin{HostLocal(), Static()} {
 		page, err := os.ReadFile("../../docs/plugins/" + p.Name + ".md")

@@ -19,7 +19,7 @@ import (
 func Fairlead() skel.Plugin {
 	return skel.Plugin{
 		Name:     "fairlead-ipam",
-		About:    "gives addresses of the cluster: out of this node's blocks, or fixed ones that follow a pod",
+		About:    "allocates cluster addresses: from this node's blocks, or fixed ones that follow a pod",
 		AnyNetns: true,
 		Funcs: skel.CNIFuncs{
 			Add:    fairleadAdd,
@@ -71,7 +71,7 @@ func (f *fairlead) readNetwork(ctx context.Context) (*local.Network, error) {
 		return n, err
 	}
 	if err := f.dir.Call(ctx, local.OpBlock, local.BlockArgs{Network: f.network}, nil); err != nil {
-		return nil, fmt.Errorf("this node has no part in network %s yet: %w", f.network, err)
+		return nil, fmt.Errorf("this node has not joined network %s yet: %w", f.network, err)
 	}
 	return f.dir.Read(f.network)
 }
@@ -134,7 +134,7 @@ func fairleadKeys(data []byte) (f *fairlead, err error) {
 
 // open opens the network's addresses on this node.
 func (f *fairlead) open(ctx context.Context, existing bool) (*ipam.Store, error) {
-	return ipam.Open(ctx, f.dir.Addresses(), f.network, ipam.Options{Existing: existing, AllRequested: f.asked})
+	return ipam.Open(ctx, f.dir.Addresses(), f.network, ipam.Options{Existing: existing, AllRequested: f.byAgent})
 }
 
 func fairleadCheck(ctx context.Context, args *skel.CmdArgs) error {
@@ -156,7 +156,7 @@ func (f *fairlead) check(ctx context.Context, o ipam.Owner) error {
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	return fmt.Errorf("network %s holds no address for container %s: want the one that ADD gave", f.network, o)
+	return fmt.Errorf("network %s has no address for container %s, but ADD allocated one: run DEL and ADD again", f.network, o)
 }
 
 func fairleadDel(ctx context.Context, args *skel.CmdArgs) error {
@@ -167,15 +167,15 @@ func fairleadDel(ctx context.Context, args *skel.CmdArgs) error {
 	return f.release(ctx, ownerOf(args))
 }
 
-// release frees an owner's addresses on this node, and notes cluster addresses for the agent, even if a kill came
-// before they were written down here.
+// release frees an owner's addresses on this node. It always notes a release for the agent, because a killed ADD may
+// have claimed cluster addresses without recording them here.
 func (f *fairlead) release(ctx context.Context, o ipam.Owner) error {
 	err := f.releaseHere(ctx, o)
 	if errors.Is(err, os.ErrNotExist) {
-		err = f.tell(ctx, o)
+		err = f.noteForAgent(ctx, o)
 	}
 	if err != nil {
-		return fmt.Errorf("release what %s holds of network %s: %w", o, f.network, err)
+		return fmt.Errorf("release the addresses of %s in network %s: %w", o, f.network, err)
 	}
 	return nil
 }
@@ -190,16 +190,17 @@ func (f *fairlead) releaseHere(ctx context.Context, o ipam.Owner) error {
 	if err != nil {
 		return err
 	}
-	f.cool(freed)
-	// In this order: a GC reports owners that are noted and hold nothing.
-	if err := f.tell(ctx, o); err != nil {
+	f.startCoolDown(freed)
+	// Drop the user last: if this process is killed before that, GC finds a user without addresses and notes the
+	// release again.
+	if err := f.noteForAgent(ctx, o); err != nil {
 		return err
 	}
 	return f.dir.DropUser(f.network, o)
 }
 
-// tell notes released cluster addresses for the agent.
-func (f *fairlead) tell(ctx context.Context, list ...ipam.Owner) error {
+// noteForAgent notes released cluster addresses for the agent.
+func (f *fairlead) noteForAgent(ctx context.Context, list ...ipam.Owner) error {
 	if !f.byCluster() {
 		return nil
 	}
@@ -210,16 +211,16 @@ func (f *fairlead) tell(ctx context.Context, list ...ipam.Owner) error {
 	return f.dir.Note(ctx, gone...)
 }
 
-// cool notes released addresses for the cool-down, if this host allocates them.
-func (f *fairlead) cool(freed []netip.Addr) {
-	if !f.asked {
+// startCoolDown notes released addresses for the cool-down, if this host allocates them.
+func (f *fairlead) startCoolDown(freed []netip.Addr) {
+	if !f.byAgent {
 		_ = f.dir.Cool(f.network, freed) // on failure they are allocated again sooner
 	}
 }
 
 // byCluster reports whether the network may have cluster-wide addresses.
 func (f *fairlead) byCluster() bool {
-	if f.asked {
+	if f.byAgent {
 		return true
 	}
 	n, err := f.dir.Read(f.network)

@@ -147,7 +147,7 @@ func TestFairleadWithoutAgent(t *testing.T) {
 	t.Parallel()
 	m := newMember(t, "a")
 	open := storeFile(t)
-	m.wantError(call{verb: "ADD", id: "c0", conf: fairleadOf("")}, 11, "this node has no part in network default yet: the agent does not answer at")
+	m.wantError(call{verb: "ADD", id: "c0", conf: fairleadOf("")}, 11, "this node has not joined network default yet: the agent does not answer at")
 	m.wantError(call{verb: "STATUS", conf: fairleadOf("")}, 50, "the agent does not answer")
 	m.start(open)
 	out := m.must(call{verb: "ADD", id: "c0", conf: fairleadOf("")})
@@ -156,7 +156,7 @@ func TestFairleadWithoutAgent(t *testing.T) {
 		t.Errorf("got %v", ips)
 	}
 	if !strings.Contains(out, `{"dst":"10.244.0.0/26","mtu":1450}`) {
-		t.Errorf("no route of the network's: %s", out)
+		t.Errorf("the network's route is missing: %s", out)
 	}
 	m.must(call{verb: "ADD", id: "x0", ifname: "net1", conf: fairleadOf(`, "pool": "extra"`)})
 	m.stop()
@@ -168,13 +168,13 @@ func TestFairleadWithoutAgent(t *testing.T) {
 		}
 		seen[ip[0]] = true
 	}
-	m.wantError(call{verb: "ADD", id: "late", conf: fairleadOf("")}, 11, "all are allocated; and another block of 10.244.0.0/26 cannot be had: the agent does not answer at")
+	m.wantError(call{verb: "ADD", id: "late", conf: fairleadOf("")}, 11, "all are allocated; requesting another block of 10.244.0.0/26 failed: the agent does not answer at")
 	m.wantError(call{verb: "STATUS", conf: fairleadOf("")}, 50, "this node's blocks of 10.244.0.0/26 are full")
 	m.wantError(call{verb: "ADD", id: "fix", args: "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=db-0", conf: fairleadOf(`, "pool": "fixed", "fixed": true`)}, 11, "the agent does not answer")
 	m.must(call{verb: "CHECK", id: "c0", conf: fairleadOf("")})
 	m.must(call{verb: "DEL", id: "c0", conf: fairleadOf("")})
 	m.must(call{verb: "DEL", id: "c0", conf: fairleadOf("")})
-	m.wantError(call{verb: "CHECK", id: "c0", conf: fairleadOf("")}, 100, "holds no address for container c0 eth0")
+	m.wantError(call{verb: "CHECK", id: "c0", conf: fairleadOf("")}, 100, "has no address for container c0 eth0")
 	m.must(call{verb: "STATUS", conf: fairleadOf("")})
 	if got := ipsOf(t, m.must(call{verb: "ADD", id: "again", conf: fairleadOf(`, "addresses": [{"family": 4}]`)})); got[0] != ips[0] {
 		t.Errorf("the only free address is %s, got %v", ips[0], got)
@@ -198,7 +198,7 @@ func TestFairleadCoolDown(t *testing.T) {
 	del("c2")
 	del("c0")
 	if got := add("d0"); got != all[2] {
-		t.Errorf("the oldest that was given back is %s, got %s of %v", all[2], got, all)
+		t.Errorf("the address released first is %s, got %s of %v", all[2], got, all)
 	}
 	del("c1")
 	if got := add("d1"); got != all[0] {
@@ -235,7 +235,7 @@ func TestFairleadRequested(t *testing.T) {
 	}
 	m.wantError(call{verb: "ADD", id: "c2", args: "IP=" + nth(9), conf: fairleadOf("")}, 100, "already taken by container c1 eth0")
 	m.wantError(call{verb: "ADD", id: "c2", args: "IP=" + nth(1), conf: fairleadOf("")}, 100, "is the gateway")
-	m.wantError(call{verb: "ADD", id: "c2", args: "IP=10.9.0.1", conf: fairleadOf("")}, 7, "requested IP 10.9.0.1: an attachment gets one address of each of 10.244.0.0/26, fd00:244::/120")
+	m.wantError(call{verb: "ADD", id: "c2", args: "IP=10.9.0.1", conf: fairleadOf("")}, 7, "requested IP 10.9.0.1: an attachment gets one address from each of 10.244.0.0/26, fd00:244::/120")
 	m.wantError(call{verb: "ADD", id: "c1", conf: fairleadOf("")}, 100, "duplicate allocation is not allowed")
 	annotated := `{"cniVersion": "1.1.0", "name": "pods", "runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"fairlead.io/ips": "` + nth(11) + `"}}, "ipam": {"type": "fairlead-ipam"}}`
 	if got := ipsOf(t, m.must(call{verb: "ADD", id: "c3", conf: annotated})); !strings.HasPrefix(got[0], nth(11)+"/") {
@@ -250,7 +250,7 @@ func TestFairleadRequested(t *testing.T) {
 	if got := ipsOf(t, m.must(call{verb: "ADD", id: "c5", conf: both})); len(got) != 3 || !strings.HasPrefix(got[1], "10.245.0.1") || !strings.Contains(got[2], "/29 10.250.0.1") {
 		t.Errorf("got %v", got)
 	}
-	m.wantError(call{verb: "ADD", id: "c6", conf: fairleadOf(`, "pool": "none"`)}, 7, `network default has no subnet of pool "none": it has "" (10.244.0.0/26)`)
+	m.wantError(call{verb: "ADD", id: "c6", conf: fairleadOf(`, "pool": "none"`)}, 7, `network default has no subnet in pool "none": it has "" (10.244.0.0/26)`)
 	m.wantError(call{verb: "ADD", id: "c6", conf: fairleadOf(`, "network": "none"`)}, 100, `the cluster has no network "none"`)
 }
 
@@ -267,7 +267,7 @@ func TestFairleadFixed(t *testing.T) {
 	one.must(call{verb: "DEL", id: "c1", args: pod(0), conf: conf})
 	other := ipsOf(t, two.must(call{verb: "ADD", id: "c2", args: pod(1), conf: conf}))
 	if got := ipsOf(t, two.must(call{verb: "ADD", id: "c3", args: pod(0), conf: conf})); !slices.Equal(got, ip) || slices.Equal(got, other) {
-		t.Errorf("moved, %v became %v; the other is %v", ip, got, other)
+		t.Errorf("on another node, %v became %v; the other pod has %v", ip, got, other)
 	}
 	// The same pod comes back on the same node before its old sandbox was removed.
 	if got := ipsOf(t, two.must(call{verb: "ADD", id: "c4", args: pod(0), conf: conf})); !slices.Equal(got, ip) {
@@ -299,8 +299,8 @@ func TestFairleadGC(t *testing.T) {
 	m.must(call{verb: "GC", conf: strings.Replace(conf, `"ipam"`, valid+`"ipam"`, 1)})
 	m.must(call{verb: "CHECK", id: "keep", conf: conf})
 	m.must(call{verb: "CHECK", id: "theirs", conf: other})
-	m.wantError(call{verb: "CHECK", id: "drop", conf: conf}, 100, "holds no address")
-	m.wantError(call{verb: "CHECK", id: "fix", conf: fixed}, 100, "holds no address")
+	m.wantError(call{verb: "CHECK", id: "drop", conf: conf}, 100, "has no address")
+	m.wantError(call{verb: "CHECK", id: "fix", conf: fixed}, 100, "has no address")
 	addr, _, _ := strings.Cut(ip, "/")
 	storetest.Eventually(t, func() bool {
 		code, _ := m.plugin("fairlead-ipam", call{verb: "ADD", id: "next", args: "IP=" + addr, conf: fixed})

@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead/fairlead/plugin"
 )
 
-// moreBlocks is how often one ADD asks the agent for another block.
-const moreBlocks = 3
+// maxBlockRequests limits how often one ADD asks the agent for another block.
+const maxBlockRequests = 3
 
 // allocate returns an address for each group: cluster addresses from the agent, others from this node's blocks.
 func (f *fairlead) allocate(ctx context.Context, o ipam.Owner, n *local.Network, groups []*group) ([]ipam.IP, error) {
@@ -32,15 +32,15 @@ func (f *fairlead) allocate(ctx context.Context, o ipam.Owner, n *local.Network,
 // allocateOrAsk allocates on this node, and asks the agent for another block if this node's blocks are full.
 func (f *fairlead) allocateOrAsk(ctx context.Context, o ipam.Owner, n *local.Network, groups []*group) ([]ipam.IP, error) {
 	ips, err := f.allocateHere(ctx, o, groups)
-	for try := 0; try < moreBlocks && errors.Is(err, ipam.ErrExhausted); try++ {
-		if err = f.moreBlocks(ctx, n, groups, err); err == nil {
+	for try := 0; try < maxBlockRequests && errors.Is(err, ipam.ErrExhausted); try++ {
+		if err = f.requestBlocks(ctx, n, groups, err); err == nil {
 			ips, err = f.allocateHere(ctx, o, groups)
 		}
 	}
 	return ips, err
 }
 
-// clusterWants returns what the cluster has to allocate, and for which groups.
+// clusterWants returns the addresses to request from the agent, and the groups that they are for.
 func clusterWants(groups []*group) (wants []local.Want, of []*group, err error) {
 	for _, g := range groups {
 		if !g.cluster() {
@@ -59,17 +59,17 @@ func clusterWants(groups []*group) (wants []local.Want, of []*group, err error) 
 	return wants, of, nil
 }
 
-// claim asks the agent for an address for each group; then writes them down. If that fails, or this process ends first,
-// the agent takes the addresses back.
+// claim asks the agent for an address for each group; then records them on this node. If then fails, or this process
+// ends first, the agent takes the addresses back.
 func (f *fairlead) claim(ctx context.Context, o ipam.Owner, of []*group, args local.ClaimArgs, then func() ([]ipam.IP, error)) (ips []ipam.IP, err error) {
-	if err := f.refuseHeld(ctx, o); err != nil {
+	if err := f.checkNotAllocated(ctx, o); err != nil {
 		return nil, err
 	}
 	args.Network, args.Container, args.IfName, args.Pod = f.network, o.ContainerID, o.IfName, f.pod
 	var r local.ClaimResult
 	err = f.dir.CallAnd(ctx, local.OpClaim, args, &r, func() error {
 		if len(r.IPs) != len(of) {
-			return fmt.Errorf("the agent gave %d addresses: want %d", len(r.IPs), len(of))
+			return fmt.Errorf("the agent returned %d addresses: want %d", len(r.IPs), len(of))
 		}
 		for i, g := range of {
 			g.ip = r.IPs[i]
@@ -93,8 +93,8 @@ func clusterSpans(s local.Subnet) (out []local.Span, err error) {
 	return out, nil
 }
 
-// refuseHeld rejects an owner that already has addresses, before the cluster allocates them again.
-func (f *fairlead) refuseHeld(ctx context.Context, o ipam.Owner) error {
+// checkNotAllocated rejects an owner that already has addresses, before the cluster allocates them again.
+func (f *fairlead) checkNotAllocated(ctx context.Context, o ipam.Owner) error {
 	if plugin.MayReuse(ctx) || !f.dir.HasUser(f.network, o) {
 		return nil
 	}
@@ -132,7 +132,7 @@ func (f *fairlead) allocateHere(ctx context.Context, o ipam.Owner, groups []*gro
 	if err := f.dir.SetUser(f.network, o, f.name); err != nil {
 		return nil, err
 	}
-	ips, err := f.give(ctx, store, o, sets, wanted)
+	ips, err := f.allocateOrReuse(ctx, store, o, sets, wanted)
 	if err != nil {
 		if _, held := errors.AsType[*ipam.AlreadyAllocatedError](err); !held {
 			err = errors.Join(err, f.dir.DropUser(f.network, o))
@@ -141,7 +141,7 @@ func (f *fairlead) allocateHere(ctx context.Context, o ipam.Owner, groups []*gro
 	return ips, err
 }
 
-func (f *fairlead) give(ctx context.Context, store *ipam.Store, o ipam.Owner, sets []ipam.RangeSet, wanted []netip.Addr) ([]ipam.IP, error) {
+func (f *fairlead) allocateOrReuse(ctx context.Context, store *ipam.Store, o ipam.Owner, sets []ipam.RangeSet, wanted []netip.Addr) ([]ipam.IP, error) {
 	if plugin.MayReuse(ctx) && len(f.requested) == 0 {
 		held, err := store.Release(o) // the lock is held until the store is closed
 		if err != nil {
@@ -151,14 +151,14 @@ func (f *fairlead) give(ctx context.Context, store *ipam.Store, o ipam.Owner, se
 			return ips, nil
 		}
 	}
-	if f.coolDown == 0 || f.asked {
+	if f.coolDown == 0 || f.byAgent {
 		return store.Allocate(o, sets, wanted)
 	}
 	cooled, err := f.dir.Cooling(f.network, f.coolDown)
 	if err != nil {
 		return nil, err
 	}
-	return store.Allocate(o, cool(store, sets, cooled, wanted), wanted)
+	return store.Allocate(o, excludeCooling(store, sets, cooled, wanted), wanted)
 }
 
 func without(list, others []netip.Addr) (out []netip.Addr) {
@@ -174,9 +174,9 @@ func without(list, others []netip.Addr) (out []netip.Addr) {
 	return out
 }
 
-// cool removes recently released addresses from the sets. If nothing else is left, it keeps the oldest of them.
-func cool(store *ipam.Store, sets []ipam.RangeSet, cooled []local.Cooled, wanted []netip.Addr) []ipam.RangeSet {
-	addrs := warm(cooled, wanted)
+// excludeCooling removes recently released addresses from the sets. If nothing else is left, it keeps the oldest of them.
+func excludeCooling(store *ipam.Store, sets []ipam.RangeSet, cooled []local.Cooled, wanted []netip.Addr) []ipam.RangeSet {
+	addrs := coolingAddrs(cooled, wanted)
 	out := make([]ipam.RangeSet, len(sets))
 	for i, set := range sets {
 		out[i] = local.Cut(set, addrs)
@@ -196,8 +196,8 @@ func cool(store *ipam.Store, sets []ipam.RangeSet, cooled []local.Cooled, wanted
 	return out
 }
 
-// warm returns the recently released addresses, except requested ones.
-func warm(cooled []local.Cooled, wanted []netip.Addr) (addrs []netip.Addr) {
+// coolingAddrs returns the recently released addresses, except requested ones.
+func coolingAddrs(cooled []local.Cooled, wanted []netip.Addr) (addrs []netip.Addr) {
 	for _, c := range cooled {
 		addrs = append(addrs, c.Addr)
 	}
@@ -238,7 +238,7 @@ func (g *group) set() (set ipam.RangeSet, err error) {
 	}
 	if _, here := set.Find(g.ip); g.ip.IsValid() && !here {
 		return nil, cni.Errorf(cni.CodeInvalidNetworkConfig,
-			`requested IP %s is in no block of this node (%s): want one of these, or of a subnet with "assign": "cluster"`, g.ip, set)
+			`requested IP %s is in no block of this node (%s): request an address in one of these, or in a subnet with "assign": "cluster"`, g.ip, set)
 	}
 	return set, nil
 }
@@ -251,25 +251,25 @@ func (g *group) gatewayIn(s local.Subnet) netip.Addr {
 	return g.gateway
 }
 
-// takeOver frees an address that the cluster gave to this container, if an earlier container of the same pod holds it
-// here.
+// takeOver frees an address that the cluster allocated to this container, if it still belongs to an earlier container
+// of the same pod on this node.
 func (f *fairlead) takeOver(store *ipam.Store, o ipam.Owner, g *group) error {
 	if _, err := os.Lstat(filepath.Join(f.dir.Addresses(), f.network, g.ip.String())); !g.cluster() || errors.Is(err, os.ErrNotExist) {
-		return nil // the usual case; the rest reads every address
+		return nil // the usual case; the code below reads every address file
 	}
 	_, err := store.FreeIf(func(h ipam.Allocation) bool { return h.Addr == g.ip && h.Owner != o })
 	return err
 }
 
-// moreBlocks asks the agent for a block for each full group, and reads this node's blocks again.
-func (f *fairlead) moreBlocks(ctx context.Context, n *local.Network, groups []*group, why error) error {
+// requestBlocks asks the agent for a block for each full group, and reads this node's blocks again.
+func (f *fairlead) requestBlocks(ctx context.Context, n *local.Network, groups []*group, why error) error {
 	need, err := f.exhausted(ctx, groups)
 	if err != nil {
 		return err
 	}
 	if len(need) > 0 {
 		if err := f.dir.Call(ctx, local.OpBlock, local.BlockArgs{Network: f.network, Subnets: need}, nil); err != nil {
-			return fmt.Errorf("%w; and another block of %s cannot be had: %w", noneLeft(why), need[0], err)
+			return fmt.Errorf("%w; requesting another block of %s failed: %w", noneLeft(why), need[0], err)
 		}
 	}
 	now, err := f.dir.Read(f.network)

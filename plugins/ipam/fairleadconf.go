@@ -17,7 +17,7 @@ const (
 	ipsAnnotation = "fairlead.io/ips"
 )
 
-// coolDown is how long a released address is not allocated again, if there are others.
+// coolDown is the time during which a released address is allocated only if there is no other.
 const coolDown = 30 * time.Second
 
 type fairleadConf struct {
@@ -50,7 +50,7 @@ type fairlead struct {
 	dns           cni.DNS
 	coolDown      time.Duration
 	dir           local.Dir
-	asked         bool // the agent allocates every address: this host keeps no order and no cool-down
+	byAgent       bool // the agent allocates every address, so this node keeps no cursor and no cool-down
 }
 
 func parseFairlead(data []byte, cniArgs string) (*fairlead, error) {
@@ -92,11 +92,11 @@ func choices(data []byte, c *fairleadConf) ([]choiceConf, error) {
 		return []choiceConf{{Pool: c.Pool, Fixed: c.Fixed}}, nil
 	}
 	if c.Pool != "" || c.Fixed {
-		return nil, cni.Invalid(data, "ipam.addresses", `it is beside "pool" or "fixed": want these within addresses, like [{"pool": "a"}, {"pool": "b", "fixed": true}]`)
+		return nil, cni.Invalid(data, "ipam.addresses", `cannot be combined with "pool" or "fixed": set these within addresses, like [{"pool": "a"}, {"pool": "b", "fixed": true}]`)
 	}
 	for i, a := range c.Addresses {
 		if a.Family != 0 && a.Family != 4 && a.Family != 6 {
-			return nil, cni.Invalid(data, fmt.Sprintf("ipam.addresses[%d].family", i), "want 4 or 6, or nothing: an address of each that the pool has")
+			return nil, cni.Invalid(data, fmt.Sprintf("ipam.addresses[%d].family", i), "want 4 or 6; without it, one address of each family of the pool is allocated")
 		}
 	}
 	return c.Addresses, nil
@@ -234,9 +234,9 @@ func noPool(n *local.Network, c choiceConf) string {
 		}
 		have = append(have, fmt.Sprintf("%q (%s%s)", s.Name, s.CIDR, kind))
 	}
-	what := fmt.Sprintf("network %s has no subnet of pool %q", n.Name, c.Pool)
+	what := fmt.Sprintf("network %s has no subnet in pool %q", n.Name, c.Pool)
 	if c.Fixed {
-		what += ` with "assign": "cluster", which fixed addresses are of`
+		what += ` with "assign": "cluster", which fixed addresses need`
 	}
 	return what + ": it has " + strings.Join(have, ", ")
 }

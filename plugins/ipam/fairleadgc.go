@@ -22,10 +22,10 @@ func fairleadGC(ctx context.Context, args *skel.CmdArgs) error {
 	return f.gc(ctx, args.StdinData)
 }
 
-// gc frees what no valid attachment of this CNI network holds. It keeps what other CNI networks hold on the same
-// cluster network.
+// gc frees the addresses of this CNI network that no valid attachment has. It keeps the addresses of other CNI networks
+// on the same cluster network.
 func (f *fairlead) gc(ctx context.Context, data []byte) error {
-	began := gcBegan(ctx)
+	started := gcStarted(ctx)
 	var c cni.PluginConf
 	if err := cni.Decode(data, &c); err != nil {
 		return err
@@ -34,14 +34,14 @@ func (f *fairlead) gc(ctx context.Context, data []byte) error {
 	for _, a := range c.ValidAttachments {
 		valid = append(valid, ipam.Owner{ContainerID: a.ContainerID, IfName: a.IfName})
 	}
-	err := f.gcHere(ctx, valid, began)
+	err := f.gcHere(ctx, valid, started)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("release what no valid attachment holds of network %s: %w", f.network, err)
+		return fmt.Errorf("release unused addresses of network %s: %w", f.network, err)
 	}
 	return nil
 }
 
-func (f *fairlead) gcHere(ctx context.Context, valid []ipam.Owner, began time.Duration) error {
+func (f *fairlead) gcHere(ctx context.Context, valid []ipam.Owner, started time.Duration) error {
 	store, err := f.open(ctx, true)
 	if err != nil {
 		return err
@@ -60,8 +60,8 @@ func (f *fairlead) gcHere(ctx context.Context, valid []ipam.Owner, began time.Du
 	if err != nil {
 		return err
 	}
-	freed, err := store.GC(valid, began)
-	f.cool(freed)
+	freed, err := store.GC(valid, started)
+	f.startCoolDown(freed)
 	holds := map[ipam.Owner]bool{}
 	for _, h := range held {
 		if !slices.Contains(freed, h.Addr) {
@@ -70,15 +70,15 @@ func (f *fairlead) gcHere(ctx context.Context, valid []ipam.Owner, began time.Du
 			users[h.Owner] = f.name
 		}
 	}
-	// Include owners that are noted and hold nothing, for example after an operation that failed halfway.
+	// Include recorded users without addresses, for example after an operation that failed halfway.
 	var gone []ipam.Owner
 	for o, name := range users {
 		if name == f.name && !holds[o] && !slices.Contains(valid, o) {
 			gone = append(gone, o)
 		}
 	}
-	if told := f.tell(ctx, gone...); told != nil {
-		return errors.Join(err, told)
+	if noteErr := f.noteForAgent(ctx, gone...); noteErr != nil {
+		return errors.Join(err, noteErr)
 	}
 	for _, o := range gone {
 		err = errors.Join(err, f.dir.DropUser(f.network, o))
@@ -92,7 +92,7 @@ func fairleadStatus(ctx context.Context, args *skel.CmdArgs) error {
 		return err
 	}
 	if err := f.status(ctx); err != nil {
-		return cni.Errorf(cni.CodePluginNotAvailable, "network %s can give no address: %w", f.network, err)
+		return cni.Errorf(cni.CodePluginNotAvailable, "network %s has no address to allocate: %w", f.network, err)
 	}
 	return nil
 }
@@ -116,13 +116,13 @@ func (f *fairlead) status(ctx context.Context) error {
 	}
 	var r local.StatusResult
 	if err := f.dir.Call(ctx, local.OpStatus, local.StatusArgs{Network: f.network, Subnets: need}, &r); err != nil {
-		return errors.Join(exhaustedWords(need), err)
+		return errors.Join(exhaustedError(need), err)
 	}
 	switch {
 	case r.Store != "":
-		return errors.Join(exhaustedWords(need), errors.New(r.Store))
+		return errors.Join(exhaustedError(need), errors.New(r.Store))
 	case !r.Free:
-		return errors.Join(exhaustedWords(need), errors.New("and the cluster has no more blocks"))
+		return errors.Join(exhaustedError(need), errors.New("and the cluster has no more blocks"))
 	}
 	return f.clusterCan(ctx, groups)
 }
@@ -143,7 +143,7 @@ func (f *fairlead) couldClaim(ctx context.Context, args local.ClaimArgs) error {
 	return f.dir.Call(ctx, local.OpForesee, args, new(local.ClaimResult))
 }
 
-func exhaustedWords[T fmt.Stringer](need []T) error {
+func exhaustedError[T fmt.Stringer](need []T) error {
 	if len(need) == 0 {
 		return nil
 	}

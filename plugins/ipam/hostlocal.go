@@ -25,7 +25,7 @@ const (
 func HostLocal() skel.Plugin {
 	return skel.Plugin{
 		Name:     "host-local",
-		About:    "gives addresses out of ranges and remembers them in a directory of this host",
+		About:    "allocates addresses from ranges and records them in a directory on this host",
 		AnyNetns: true,
 		Funcs: skel.CNIFuncs{
 			Add:    hostLocalAdd,
@@ -89,7 +89,7 @@ func hostLocalCheck(ctx context.Context, args *skel.CmdArgs) error {
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	return fmt.Errorf("network %s holds no address for container %s: want the one that ADD gave", network, ownerOf(args))
+	return fmt.Errorf("network %s has no address for container %s, but ADD allocated one: run DEL and ADD again", network, ownerOf(args))
 }
 
 func hostLocalDel(ctx context.Context, args *skel.CmdArgs) error {
@@ -102,13 +102,13 @@ func hostLocalDel(ctx context.Context, args *skel.CmdArgs) error {
 	}
 	defer store.Close()
 	if _, err := store.Release(ownerOf(args)); err != nil {
-		return fmt.Errorf("release what %s holds of network %s: %w", ownerOf(args), network, err)
+		return fmt.Errorf("release the addresses of %s in network %s: %w", ownerOf(args), network, err)
 	}
 	return nil
 }
 
 func hostLocalGC(ctx context.Context, args *skel.CmdArgs) error {
-	began := gcBegan(ctx)
+	started := gcStarted(ctx)
 	var c cni.PluginConf
 	if err := cni.Decode(args.StdinData, &c); err != nil {
 		return err
@@ -125,16 +125,16 @@ func hostLocalGC(ctx context.Context, args *skel.CmdArgs) error {
 	for i, a := range c.ValidAttachments {
 		valid[i] = ipam.Owner{ContainerID: a.ContainerID, IfName: a.IfName}
 	}
-	if _, err := store.GC(valid, began); err != nil {
-		return fmt.Errorf("release what no valid attachment holds of network %s: %w", network, err)
+	if _, err := store.GC(valid, started); err != nil {
+		return fmt.Errorf("release unused addresses of network %s: %w", network, err)
 	}
 	return nil
 }
 
-// gcBegan returns when the collection started, as ipam.Uptime counts.
-func gcBegan(ctx context.Context) time.Duration {
-	_, began := plugin.GCStart(ctx)
-	return began
+// gcStarted returns when the collection started, as ipam.Uptime counts.
+func gcStarted(ctx context.Context) time.Duration {
+	_, started := plugin.GCStart(ctx)
+	return started
 }
 
 func hostLocalStatus(ctx context.Context, args *skel.CmdArgs) error {
@@ -144,11 +144,11 @@ func hostLocalStatus(ctx context.Context, args *skel.CmdArgs) error {
 	}
 	store, err := ipam.Open(ctx, c.dataDir, c.network, ipam.Options{})
 	if err != nil {
-		return cni.Errorf(cni.CodePluginNotAvailable, "the directory of addresses cannot be used: %w", err)
+		return cni.Errorf(cni.CodePluginNotAvailable, "cannot use the address directory: %w", err)
 	}
 	defer store.Close()
 	if err := store.Usable(c.sets); err != nil {
-		return cni.Errorf(cni.CodePluginNotAvailable, "network %s can give no address: %w", c.network, err)
+		return cni.Errorf(cni.CodePluginNotAvailable, "network %s has no address to allocate: %w", c.network, err)
 	}
 	return nil
 }

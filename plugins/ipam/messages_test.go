@@ -69,11 +69,11 @@ func TestMessages(t *testing.T) {
 		{in24 + `, "routes": [{"dst": "10.0.0.0/8", "mtu": "big"}]`, "", "", invalid,
 			`ipam.routes[0].mtu = "big": want a whole number from -9223372036854775808 to 9223372036854775807`},
 		{in24 + `, "resolvConf": "/nowhere/resolv.conf"`, "", "", invalid,
-			`ipam.resolvConf = "/nowhere/resolv.conf": want a file in the form of resolv.conf: open /nowhere/resolv.conf: no such file or directory`},
+			`ipam.resolvConf = "/nowhere/resolv.conf": want a file in the format of resolv.conf: open /nowhere/resolv.conf: no such file or directory`},
 		{in24, "", "IP=10.9.2.1", cni.CodeGeneric,
 			`allocate for network net: requested IP 10.9.2.1 is in no range set: want an address in 10.1.2.1-10.1.2.254`},
 		{in24, "", "IP=10.1.2.1", cni.CodeGeneric,
-			`allocate for network net: requested IP 10.1.2.1 is the gateway of the subnet 10.1.2.0/24: ask for another`},
+			`allocate for network net: requested IP 10.1.2.1 is the gateway of the subnet 10.1.2.0/24: request another address`},
 		{in24, "", "IP=10.1.2.4,10.1.2.5", cni.CodeGeneric,
 			`allocate for network net: requested IPs 10.1.2.4 and 10.1.2.5 are both in range set 0 (10.1.2.1-10.1.2.254): an attachment gets one address from each range set`},
 	} {
@@ -97,7 +97,7 @@ func wantMessage(t *testing.T, p skel.Plugin, c call, code uint, want string) {
 		t.Fatalf("%s succeeds: %s", c.verb, out)
 	}
 	if gotCode, got := message(t, out); got != want || gotCode != code {
-		t.Errorf("%s says\n%d %s\nwant\n%d %s", c.verb, gotCode, got, code, want)
+		t.Errorf("%s returned\n%d %s\nwant\n%d %s", c.verb, gotCode, got, code, want)
 	}
 }
 
@@ -109,13 +109,13 @@ func noAddresses(t *testing.T, dir string) {
 	}
 	for _, e := range entries {
 		if e.Name() != "lock" {
-			t.Errorf("%s is left behind", filepath.Join(dir, e.Name()))
+			t.Errorf("%s still exists", filepath.Join(dir, e.Name()))
 		}
 	}
 }
 
-// TestTaken checks the messages for addresses that are already allocated.
-func TestTaken(t *testing.T) {
+// TestAllocatedMessages checks the messages for addresses that are already allocated.
+func TestAllocatedMessages(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	conf := `{"cniVersion": "1.1.0", "name": "net", "ipam": {"type": "host-local", "dataDir": "` + dir + `", "subnet": "10.1.2.0/30"}}`
@@ -129,9 +129,9 @@ func TestTaken(t *testing.T) {
 	wantMessage(t, HostLocal(), call{verb: "ADD", id: "two", conf: conf}, cni.CodeGeneric,
 		"allocate for network net: range set 0: no IP addresses available in range set 10.1.2.1-10.1.2.2: all are allocated")
 	wantMessage(t, HostLocal(), call{verb: "STATUS", conf: conf}, cni.CodePluginNotAvailable,
-		"network net can give no address: range set 0: no IP addresses available in range set 10.1.2.1-10.1.2.2: all are allocated")
+		"network net has no address to allocate: range set 0: no IP addresses available in range set 10.1.2.1-10.1.2.2: all are allocated")
 	wantMessage(t, HostLocal(), call{verb: "CHECK", id: "two", conf: conf}, cni.CodeGeneric,
-		"network net holds no address for container two eth0: want the one that ADD gave")
+		"network net has no address for container two eth0, but ADD allocated one: run DEL and ADD again")
 	if err := os.WriteFile(dir+"/net/10.1.2.2", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func TestStaticMessages(t *testing.T) {
 		{"CHECK", `"addresses": []`, "", "", cni.CodeInvalidNetworkConfig,
 			`prevResult: missing: CHECK needs the result of ADD`},
 		{"CHECK", `"addresses": [{"address": "10.1.2.3/24"}, {"address": "10.1.2.4/24", "gateway": "10.1.2.1"}]`, prev, "", cni.CodeGeneric,
-			"address 10.1.2.3/24 is not in prevResult: want what ADD gave\naddress 10.1.2.4/24 with gateway 10.1.2.1 is not in prevResult: want what ADD gave"},
+			"address 10.1.2.3/24 is not in prevResult: want the result of ADD for this configuration\naddress 10.1.2.4/24 with gateway 10.1.2.1 is not in prevResult: want the result of ADD for this configuration"},
 	} {
 		t.Run(c.verb+c.ipam+c.more+c.args, func(t *testing.T) {
 			t.Parallel()
@@ -197,8 +197,8 @@ func TestStaticMessages(t *testing.T) {
 	}
 }
 
-// TestNothingThere checks that DEL and GC succeed without any state, and create none.
-func TestNothingThere(t *testing.T) {
+// TestDelAndGCWithoutState checks that DEL and GC succeed without any state, and create none.
+func TestDelAndGCWithoutState(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "none")
 	conf := strings.ReplaceAll(`{"cniVersion": "1.1.0", "name": "net", "ipam": {"type": "host-local", "dataDir": "DIR"}}`, "DIR", dir)
@@ -206,6 +206,6 @@ func TestNothingThere(t *testing.T) {
 		mustRun(t, ours(HostLocal()), call{verb: verb, id: "one", conf: conf})
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
-		t.Errorf("the data directory was made: %v", err)
+		t.Errorf("the data directory was created: %v", err)
 	}
 }

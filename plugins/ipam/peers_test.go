@@ -53,7 +53,7 @@ const resolvConf = "; a comment\n# another\nnameserver 192.0.2.1\nnameserver 192
 // and files.
 func TestHostLocalAsReference(t *testing.T) {
 	t.Parallel()
-	theirs := referenceOf(t, "host-local")
+	reference := referenceOf(t, "host-local")
 	for _, c := range hostLocalCalls() {
 		t.Run(c.conf+c.args, func(t *testing.T) {
 			t.Parallel()
@@ -70,7 +70,7 @@ func TestHostLocalAsReference(t *testing.T) {
 				} else {
 					step.args, step.conf = c.args, c.conf
 				}
-				bothAgree(t, step, a, b, theirs)
+				bothAgree(t, step, a, b, reference)
 			}
 		})
 	}
@@ -80,21 +80,21 @@ func withoutRequests(conf string) string {
 	return strings.NewReplacer(`"ips"`, `"notips"`).Replace(conf)
 }
 
-func bothAgree(t *testing.T, step call, a, b string, theirs runner) {
+func bothAgree(t *testing.T, step call, a, b string, reference runner) {
 	t.Helper()
 	ourCall, theirCall := step, step
 	ourCall.conf = strings.ReplaceAll(step.conf, "DIR", a)
 	theirCall.conf = strings.ReplaceAll(step.conf, "DIR", b)
 	code, out := ours(HostLocal())(t, ourCall)
-	theirCode, theirOut := theirs(t, theirCall)
+	theirCode, theirOut := reference(t, theirCall)
 	if code != theirCode {
-		t.Fatalf("%s %s: ours ends with %d, the reference with %d\n%s\n%s", step.verb, step.id, code, theirCode, out, theirOut)
+		t.Fatalf("%s %s: ours exits with %d, the reference plugin with %d\n%s\n%s", step.verb, step.id, code, theirCode, out, theirOut)
 	}
 	if code == 0 && step.verb == "ADD" {
 		sameJSON(t, out, theirOut)
 	}
 	if got, want := files(t, a+"/net"), files(t, b+"/net"); !maps.Equal(got, want) {
-		t.Errorf("after %s %s the directories differ\nours:            %q\nthe reference's: %q", step.verb, step.id, got, want)
+		t.Errorf("after %s %s the directories differ\nours:      %q\nreference: %q", step.verb, step.id, got, want)
 	}
 }
 
@@ -106,7 +106,7 @@ func TestStaticAsReference(t *testing.T) {
 	}
 	const one = `"addresses": [{"address": "10.1.2.3/24", "gateway": "10.1.2.1"}]`
 	const bare = `"addresses": [{"address": "10.1.2.3/24"}]`
-	theirs := referenceOf(t, "static")
+	reference := referenceOf(t, "static")
 	for _, c := range []call{
 		{conf: conf("1.1.0", one, "")},
 		{conf: conf("0.2.0", one, "")},
@@ -125,7 +125,7 @@ func TestStaticAsReference(t *testing.T) {
 		t.Run(c.conf+c.args, func(t *testing.T) {
 			t.Parallel()
 			c.verb, c.id = "ADD", "one"
-			sameJSON(t, mustRun(t, ours(Static()), c), mustRun(t, theirs, c))
+			sameJSON(t, mustRun(t, ours(Static()), c), mustRun(t, reference, c))
 		})
 	}
 }

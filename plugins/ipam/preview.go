@@ -21,7 +21,7 @@ func PlanFairlead(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) 
 	}
 	n, err := f.dir.Read(f.network)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, unforeseen("this node has no part in network %s yet: the agent gives it a block with the first container", f.network)
+		return nil, cannotPlan("this node has not joined network %s yet: the agent assigns it a block with the first container", f.network)
 	}
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func PlanWhereabouts(ctx context.Context, args *skel.CmdArgs) (*cni.Result, erro
 	return r, nil
 }
 
-func unforeseen(format string, args ...any) error {
+func cannotPlan(format string, args ...any) error {
 	return &plugin.CannotPlanError{Why: fmt.Errorf(format, args...)}
 }
 
@@ -78,10 +78,10 @@ func (f *fairlead) previewClaim(ctx context.Context, o ipam.Owner, of []*group, 
 	var r local.ClaimResult
 	err := f.dir.Call(ctx, local.OpForesee, args, &r)
 	if err == nil && len(r.IPs) != len(of) {
-		err = fmt.Errorf("it said %d addresses: want %d", len(r.IPs), len(of))
+		err = fmt.Errorf("it returned %d addresses: want %d", len(r.IPs), len(of))
 	}
 	if err != nil {
-		return unforeseen("an address of the cluster is the agent's to give: %w", err)
+		return cannotPlan("the agent allocates cluster addresses: %w", err)
 	}
 	for i, g := range of {
 		g.ip = r.IPs[i]
@@ -99,7 +99,7 @@ func (f *fairlead) peek(o ipam.Owner, groups []*group) ([]ipam.IP, error) {
 	if err != nil {
 		return nil, err
 	}
-	addrs := warm(cooled, wanted)
+	addrs := coolingAddrs(cooled, wanted)
 	cold := make([]ipam.RangeSet, len(sets))
 	for i, set := range sets {
 		cold[i] = local.Cut(set, addrs)
@@ -109,7 +109,7 @@ func (f *fairlead) peek(o ipam.Owner, groups []*group) ([]ipam.IP, error) {
 		ips, err = ipam.Peek(f.dir.Addresses(), f.network, o, sets, wanted)
 	}
 	if errors.Is(err, ipam.ErrExhausted) {
-		return nil, unforeseen("this node's blocks of network %s are full: the agent would claim another", f.network)
+		return nil, cannotPlan("this node's blocks of network %s are full: the agent would claim another", f.network)
 	}
 	return ips, err
 }

@@ -18,7 +18,7 @@ import (
 
 type planner func(context.Context, *skel.CmdArgs) (*cni.Result, error)
 
-func foresee(p planner, conf string) (string, error) {
+func planIPs(p planner, conf string) (string, error) {
 	r, err := p(context.Background(), &skel.CmdArgs{ContainerID: "c1", IfName: "eth0", StdinData: []byte(conf)})
 	if err != nil {
 		return "", err
@@ -48,16 +48,16 @@ func TestPreview(t *testing.T) {
 	fixed, lan := fairleadOf(`, "addresses": [{"pool": "fixed"}, {"family": 6}]`), whereaboutsOf(`"range": "192.168.2.0/24"`)
 	want := func(p planner, conf, words string) {
 		t.Helper()
-		_, err := foresee(p, conf)
+		_, err := planIPs(p, conf)
 		if _, ok := errors.AsType[*plugin.CannotPlanError](err); !ok || !strings.Contains(err.Error(), words) {
 			t.Errorf("%s: got %v, want %q", conf, err, words)
 		}
 	}
-	want(PlanFairlead, fairleadOf(""), "no part in network default yet: the agent gives it a block with the first container")
-	want(PlanWhereabouts, lan, "an address of the cluster is the agent's to give: the agent does not answer at")
+	want(PlanFairlead, fairleadOf(""), "this node has not joined network default yet: the agent assigns it a block with the first container")
+	want(PlanWhereabouts, lan, "the agent allocates cluster addresses: the agent does not answer at")
 	open := storeFile(t)
 	m.start(open)
-	storetest.Eventually(t, func() bool { _, err := foresee(PlanFairlead, fixed); return err == nil })
+	storetest.Eventually(t, func() bool { _, err := planIPs(PlanFairlead, fixed); return err == nil })
 	s, err := open()
 	must(t, err)
 	t.Cleanup(func() { _ = s.Close() })
@@ -66,11 +66,11 @@ func TestPreview(t *testing.T) {
 		plan         planner
 		plugin, conf string
 	}{{PlanFairlead, "fairlead-ipam", fairleadOf("")}, {PlanFairlead, "fairlead-ipam", fixed}, {PlanWhereabouts, "whereabouts", lan}} {
-		said, err := foresee(row.plan, row.conf)
+		said, err := planIPs(row.plan, row.conf)
 		must(t, err)
 		left, _, err := s.List(storetest.Context(t), cluster.AddressesPrefix)
 		if now := filesBelow(t, m.lib); err != nil || len(left) > 0 || strings.Join(now, "\n") != strings.Join(before, "\n") {
-			t.Errorf("%s: looking took something: %v, %v, %v", row.plugin, left, now, err)
+			t.Errorf("%s: the plan allocated something: %v, %v, %v", row.plugin, left, now, err)
 		}
 		code, out := m.plugin(row.plugin, call{verb: "ADD", id: "c1", conf: row.conf})
 		if code != 0 {
@@ -81,10 +81,10 @@ func TestPreview(t *testing.T) {
 			gave = append(gave, strings.Fields(ip)[0])
 		}
 		if strings.Join(gave, " ") != said {
-			t.Errorf("%s gave %v: it said %s", row.plugin, gave, said)
+			t.Errorf("%s allocated %v, but planned %s", row.plugin, gave, said)
 		}
-		if again, err := foresee(row.plan, row.conf); err != nil || again != said {
-			t.Errorf("%s: who has them would get %s, %v: want %s", row.plugin, again, err, said)
+		if again, err := planIPs(row.plan, row.conf); err != nil || again != said {
+			t.Errorf("%s: the plan for the owner is %s, %v: want %s", row.plugin, again, err, said)
 		}
 		m.plugin(row.plugin, call{verb: "DEL", id: "c1", conf: row.conf})
 		storetest.Eventually(t, func() bool {
@@ -95,7 +95,7 @@ func TestPreview(t *testing.T) {
 		before = filesBelow(t, m.lib)
 	}
 	m.stop()
-	if said, err := foresee(PlanFairlead, fairleadOf("")); err != nil || said == "" {
+	if said, err := planIPs(PlanFairlead, fairleadOf("")); err != nil || said == "" {
 		t.Errorf("out of blocks, without the agent: %s, %v", said, err)
 	}
 	want(PlanFairlead, fixed, "the agent does not answer at")

@@ -30,7 +30,7 @@ func requestedIPs(data []byte, c conf[hostLocalConf], cniArgs string, sets []ipa
 			if err != nil {
 				return nil, cni.Errorf(cni.CodeInvalidEnvironment, "CNI_ARGS: IP=%s: %s", text, wantRequested)
 			}
-			if !served(a, sets, requested) {
+			if !overridden(a, sets, requested) {
 				addrs = append(addrs, a)
 			}
 		}
@@ -77,8 +77,8 @@ func parseRequested(text string) (netip.Addr, error) {
 	return a.WithZone("").Unmap(), err
 }
 
-// served reports whether a source with precedence requests another address of a's set.
-func served(a netip.Addr, sets []ipam.RangeSet, stronger []netip.Addr) bool {
+// overridden reports whether a source with precedence requests another address of a's set.
+func overridden(a netip.Addr, sets []ipam.RangeSet, stronger []netip.Addr) bool {
 	for _, set := range sets {
 		if _, ok := set.Find(a); !ok {
 			continue

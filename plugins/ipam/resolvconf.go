@@ -13,7 +13,7 @@ import (
 func readResolvConf(path string) (dns cni.DNS, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return dns, fmt.Errorf("want a file in the form of resolv.conf: %w", err)
+		return dns, fmt.Errorf("want a file in the format of resolv.conf: %w", err)
 	}
 	defer f.Close()
 	lines := bufio.NewScanner(f)
@@ -34,7 +34,7 @@ func readResolvConf(path string) (dns cni.DNS, err error) {
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return dns, fmt.Errorf("want a file in the form of resolv.conf: read %s: %w", path, err)
+		return dns, fmt.Errorf("want a file in the format of resolv.conf: read %s: %w", path, err)
 	}
 	return dns, nil
 }

@@ -81,17 +81,17 @@ func message(t testing.TB, stdout string) (uint, string) {
 	return e.Code, e.Msg
 }
 
-func sameJSON(t testing.TB, ours, theirs string) {
+func sameJSON(t testing.TB, ours, reference string) {
 	t.Helper()
 	var a, b any
 	if err := json.Unmarshal([]byte(ours), &a); err != nil {
 		t.Fatalf("ours: %v: %q", err, ours)
 	}
-	if err := json.Unmarshal([]byte(theirs), &b); err != nil {
-		t.Fatalf("the reference's: %v: %q", err, theirs)
+	if err := json.Unmarshal([]byte(reference), &b); err != nil {
+		t.Fatalf("reference plugin: %v: %q", err, reference)
 	}
 	if !reflect.DeepEqual(a, b) {
-		t.Errorf("results differ\nours:            %s\nthe reference's: %s", ours, theirs)
+		t.Errorf("results differ\nours:      %s\nreference: %s", ours, reference)
 	}
 }
 

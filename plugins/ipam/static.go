@@ -15,7 +15,7 @@ import (
 func Static() skel.Plugin {
 	return skel.Plugin{
 		Name:     "static",
-		About:    "gives the addresses that the configuration lists and remembers nothing",
+		About:    "assigns the addresses listed in the configuration and keeps no state",
 		AnyNetns: true,
 		Funcs: skel.CNIFuncs{
 			Add:    staticAdd,
@@ -59,7 +59,7 @@ func staticCheck(_ context.Context, args *skel.CmdArgs) error {
 			if ip.Gateway.IsValid() {
 				text += " with gateway " + ip.Gateway.String()
 			}
-			errs = append(errs, fmt.Errorf("address %s is not in prevResult: want what ADD gave", text))
+			errs = append(errs, fmt.Errorf("address %s is not in prevResult: want the result of ADD for this configuration", text))
 		}
 	}
 	return errors.Join(errs...)

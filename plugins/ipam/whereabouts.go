@@ -19,7 +19,7 @@ import (
 func Whereabouts() skel.Plugin {
 	return skel.Plugin{
 		Name:     "whereabouts",
-		About:    "gives addresses out of ranges, each once in the cluster, by the agent",
+		About:    "allocates addresses from ranges, unique in the cluster, through the agent",
 		AnyNetns: true,
 		Funcs: skel.CNIFuncs{
 			Add:    whereaboutsAdd,
@@ -39,7 +39,7 @@ func ValidateWhereabouts(data []byte) error {
 
 // on returns fairlead-ipam's view of one of the networks. Only the source of the ranges differs.
 func (w *whereabouts) on(network string) *fairlead {
-	return &fairlead{version: w.version, name: w.name, network: network, pod: w.pod, dir: local.Open("", ""), asked: true}
+	return &fairlead{version: w.version, name: w.name, network: network, pod: w.pod, dir: local.Open("", ""), byAgent: true}
 }
 
 func whereaboutsAdd(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error) {
@@ -50,9 +50,9 @@ func whereaboutsAdd(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error
 	o := ownerOf(args)
 	r := &cni.Result{CNIVersion: w.version, Routes: w.routes, DNS: w.dns}
 	for i, n := range w.networks {
-		ips, err := w.give(ctx, o, n)
+		ips, err := w.claim(ctx, o, n)
 		if err != nil {
-			return nil, agentNeeded(fmt.Errorf("allocate of %s: %w", n.name, errors.Join(err, w.undo(ctx, o, w.networks[:i]))))
+			return nil, agentNeeded(fmt.Errorf("allocate from %s: %w", n.name, errors.Join(err, w.undo(ctx, o, w.networks[:i]))))
 		}
 		for _, ip := range ips {
 			r.IPs = append(r.IPs, cni.IP{Address: ip.Address, Gateway: ip.Gateway})
@@ -62,7 +62,7 @@ func whereaboutsAdd(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error
 	return r, nil
 }
 
-func (w *whereabouts) give(ctx context.Context, o ipam.Owner, n whereaboutsNetwork) ([]ipam.IP, error) {
+func (w *whereabouts) claim(ctx context.Context, o ipam.Owner, n whereaboutsNetwork) ([]ipam.IP, error) {
 	f := w.on(n.name)
 	return f.claim(ctx, o, n.groups, local.ClaimArgs{Wants: n.wants, Foreign: true}, func() ([]ipam.IP, error) { return f.allocateHere(ctx, o, n.groups) })
 }
@@ -94,16 +94,16 @@ func whereaboutsCheck(ctx context.Context, args *skel.CmdArgs) error {
 
 func whereaboutsDel(ctx context.Context, args *skel.CmdArgs) error {
 	o := ownerOf(args)
-	return everywhere(args.StdinData, func(f *fairlead) bool { return f.dir.HasUser(f.network, o) }, func(f *fairlead) error { return f.release(ctx, o) })
+	return eachNetwork(args.StdinData, func(f *fairlead) bool { return f.dir.HasUser(f.network, o) }, func(f *fairlead) error { return f.release(ctx, o) })
 }
 
 func whereaboutsGC(ctx context.Context, args *skel.CmdArgs) error {
-	return everywhere(args.StdinData, func(*fairlead) bool { return true }, func(f *fairlead) error { return f.gc(ctx, args.StdinData) })
+	return eachNetwork(args.StdinData, func(*fairlead) bool { return true }, func(f *fairlead) error { return f.gc(ctx, args.StdinData) })
 }
 
-// everywhere calls do for every network in the current configuration, and for those that it may have had at ADD if they
-// are concerned.
-func everywhere(data []byte, concerned func(f *fairlead) bool, do func(f *fairlead) error) error {
+// eachNetwork calls do for every network of the current configuration, and for every other network on this node that
+// concerned accepts: the configuration may have had it at ADD.
+func eachNetwork(data []byte, concerned func(f *fairlead) bool, do func(f *fairlead) error) error {
 	c, err := decode[struct{}](data)
 	if err != nil {
 		return err
@@ -144,7 +144,7 @@ func whereaboutsStatus(ctx context.Context, args *skel.CmdArgs) error {
 		}
 	}
 	if err != nil {
-		return cni.Errorf(cni.CodePluginNotAvailable, "whereabouts can give no address: %w", err)
+		return cni.Errorf(cni.CodePluginNotAvailable, "whereabouts has no address to allocate: %w", err)
 	}
 	return nil
 }

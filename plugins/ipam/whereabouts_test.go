@@ -111,7 +111,7 @@ func TestWhereaboutsOverlap(t *testing.T) {
 	storetest.Eventually(t, func() bool { code, _ := add("g", one); return code == 0 })
 }
 
-func TestWhereaboutsRefuses(t *testing.T) {
+func TestWhereaboutsErrors(t *testing.T) {
 	t.Parallel()
 	m := newMember(t, "a")
 	for keys, want := range map[string]string{
@@ -123,7 +123,7 @@ func TestWhereaboutsRefuses(t *testing.T) {
 		`"range": "10.0.0.0/24", "range_end": "10.1.0.1"`:                      `ipam.range_end = "10.1.0.1": `,
 		`"range": "10.0.0.0/31"`:                                               `too small`,
 		`"range": "10.0.0.0/24", "exclude": ["x"]`:                             `ipam.exclude[0] = "x": `,
-		`"range": "10.0.0.0/24", "exclude": ["10.0.0.0/16"]`:                   `nothing of the range is left`,
+		`"range": "10.0.0.0/24", "exclude": ["10.0.0.0/16"]`:                   `the exclusions cover the whole range`,
 		`"ipRanges": [{"range": "10.0.0.0/24"}, {"range": "y"}]`:               `ipam.ipRanges[1].range = "y": `,
 		`"range": "10.0.0.0/24", "network_name": "a/b"`:                        `ipam.network_name = "a/b": `,
 		`"range": "10.0.0.0/24", "addresses": [{"gateway": "10.0.0.1"}]`:       `ipam.addresses[0].address`,

@@ -132,7 +132,7 @@ func parseWhereabouts(data []byte, cniArgs string) (*whereabouts, error) {
 		return nil, err
 	}
 	if len(w.networks) == 0 && len(w.fixed) == 0 {
-		return nil, cni.Invalid(data, "ipam.range", `missing: want one like "192.168.2.225/28"`)
+		return nil, cni.Invalid(data, "ipam.range", `missing: want a range like "192.168.2.225/28"`)
 	}
 	if w.routes, err = routes(data, c.IPAM.Routes); err != nil {
 		return nil, err
@@ -250,7 +250,7 @@ func (r whereaboutsRange) group(data []byte, key string, gateway netip.Addr) (*g
 		w.Ranges = append(w.Ranges, local.Span{First: s.Start, Last: s.End})
 	}
 	if len(w.Ranges) == 0 {
-		return nil, w, cni.Invalid(data, key+".exclude", "nothing of the range is left: want one that leaves addresses")
+		return nil, w, cni.Invalid(data, key+".exclude", "the exclusions cover the whole range: leave at least one address")
 	}
 	return g, w, nil
 }

@@ -33,26 +33,26 @@ func (d *Daemon) Allocate(ctx context.Context, r Request) (*cni.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	standing, err := d.claim(l)
-	if err != nil || standing != nil {
+	existing, err := d.claim(l)
+	if err != nil || existing != nil {
 		l.stop()
-		return again(standing, err)
+		return existingResult(existing, err)
 	}
 	if err = d.acquire(ctx, l); err != nil {
 		return nil, err
 	}
-	d.log("%s: got %s", l, strings.Join(given{IPs: l.result.IPs}.words(), ", "))
+	d.log("%s: got %s", l, strings.Join(netConfig{IPs: l.result.IPs}.describe(), ", "))
 	return l.result.Clone(), nil
 }
 
-func again(standing *lease, err error) (*cni.Result, error) {
+func existingResult(existing *lease, err error) (*cni.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if why := standing.missing(); why != "" {
+	if why := existing.missing(); why != "" {
 		return nil, errors.New(why)
 	}
-	return standing.result.Clone(), nil
+	return existing.result.Clone(), nil
 }
 
 // acquire gets a lease, stores it and starts its maintenance.
@@ -78,18 +78,18 @@ func (d *Daemon) acquire(ctx context.Context, l *lease) (err error) {
 	}
 	if err := l.save(); err != nil {
 		if at, e := l.open(); e == nil {
-			_ = l.giveBack(at)
+			_ = l.releaseAll(at)
 			at.close()
 		}
 		return err
 	}
-	l.keep()
+	l.maintain()
 	return nil
 }
 
 // claim registers a lease for its attachment and takes the lease's turn. If the attachment has a lease already, claim
 // returns that one instead. A lease of an earlier namespace is replaced.
-func (d *Daemon) claim(l *lease) (standing *lease, err error) {
+func (d *Daemon) claim(l *lease) (existing *lease, err error) {
 	for {
 		d.mu.Lock()
 		have := d.leases[l.saved.owner()]
@@ -126,7 +126,7 @@ func (l *lease) forget(why string) {
 	if !l.finish() {
 		return
 	}
-	l.d.log("%s: upkeep ends: %s", l, why)
+	l.d.log("%s: maintenance ended: %s", l, why)
 	l.stop()
 	l.d.drop(l)
 	if err := l.d.store.remove(l.saved.owner()); err != nil {
@@ -145,7 +145,7 @@ func (d *Daemon) end(l *lease) error {
 	}
 	at, err := l.open()
 	if err == nil {
-		if err := l.giveBack(at); err != nil {
+		if err := l.releaseAll(at); err != nil {
 			d.log("%s: release: %v", l, err) // the lease expires by itself
 		}
 		at.close()

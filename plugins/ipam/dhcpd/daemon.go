@@ -31,13 +31,13 @@ type Options struct {
 	// Log receives messages for the administrator. It may be nil.
 	Log func(line string)
 
-	look time.Duration // how often to check that a lease's namespace exists; 0: 30 s
-	air  *air
+	checkInterval time.Duration // how often to check that a lease's namespace exists; 0: 30 s
+	inFlight      *inFlight
 }
 
-// atOnce returns the limit of concurrent conversations. Each holds open a connection, a namespace and one or two
+// maxConcurrent returns the limit of concurrent conversations. Each holds open a connection, a namespace and one or two
 // sockets.
-func atOnce() int {
+func maxConcurrent() int {
 	var files syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files) != nil {
 		return 128
@@ -54,7 +54,7 @@ func (o Options) complete() Options {
 	set(&o.Timeout, 10*time.Second)
 	set(&o.ResendMax, 62*time.Second)
 	set(&o.ResendTimeout, 208*time.Second)
-	set(&o.look, 30*time.Second)
+	set(&o.checkInterval, 30*time.Second)
 	if o.SocketPath == "" {
 		o.SocketPath = addr.DefaultDHCPSocket
 	}
@@ -70,10 +70,10 @@ func (o Options) complete() Options {
 
 // Daemon gets, renews and releases leases.
 type Daemon struct {
-	o     Options
-	store *store
-	adds  slots
-	keeps slots // separate, so that ADDs on a network without a server do not delay renewals
+	o        Options
+	store    *store
+	adds     slots
+	renewals slots // separate, so that ADDs on a network without a server do not delay renewals
 
 	ctx  context.Context // cancelled to end all maintenance
 	stop context.CancelFunc
@@ -84,8 +84,8 @@ type Daemon struct {
 
 // New returns a daemon, which continues the leases that an earlier daemon stored.
 func New(o Options) (*Daemon, error) {
-	d := &Daemon{o: o.complete(), adds: make(slots, atOnce()), keeps: make(slots, atOnce()), leases: map[kernel.Owner]*lease{}}
-	d.o.air = &air{make(chan struct{}, onAir)}
+	d := &Daemon{o: o.complete(), adds: make(slots, maxConcurrent()), renewals: make(slots, maxConcurrent()), leases: map[kernel.Owner]*lease{}}
+	d.o.inFlight = &inFlight{make(chan struct{}, maxInFlight)}
 	var err error
 	if d.store, err = openStore(d.o.Leases); err != nil {
 		return nil, err
@@ -125,10 +125,10 @@ func (d *Daemon) resume() error {
 			continue
 		}
 		d.leases[v.owner()] = l
-		l.keep()
+		l.maintain()
 	}
 	if n := len(d.leases); n > 0 {
-		d.log("%d leases taken up again", n)
+		d.log("continuing %d stored leases", n)
 	}
 	return nil
 }

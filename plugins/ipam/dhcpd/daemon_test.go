@@ -77,7 +77,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(40 * time.Second); !ok(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
+			t.Fatalf("still waiting for %s", what)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func TestLease(t *testing.T) {
 		t.Errorf("dns: %s", got)
 	}
 	if got := n.Leases(); !strings.Contains(got, " pod ") || !strings.Contains(got, "00:6f:6e:65:2f:6e:65:74:2f:65:74:68:30") { // "one/net/eth0"
-		t.Errorf("the server knows: %s", got)
+		t.Errorf("leases of the server: %s", got)
 	}
 	// A second Allocate returns the same: the reference plugin checks a lease this way.
 	same, err := d.Allocate(context.Background(), r)
@@ -134,7 +134,7 @@ func TestLease(t *testing.T) {
 	}
 	d.release(t, r)
 	eventually(t, "the server's lease to end", func() bool { return !strings.Contains(n.Leases(), "10.0.0.") })
-	if err := d.check(r); !errorHas(err, "no lease is held for container one, interface eth0") {
+	if err := d.check(r); !errorHas(err, "there is no lease for container one, interface eth0") {
 		t.Errorf("check after the release: %v", err)
 	}
 	d.release(t, r) // releasing again is not an error
@@ -149,9 +149,9 @@ func keaConf(subnet, pool, more string) string {
 		"pools": [{"pool": %q}], "option-data": [{"name": "routers", "data": "10.0.0.1"}] %s}]`, subnet, pool, more)
 }
 
-// TestUpkeep renews a lease while the server answers. When the server stops, the lease is rebound, then expires, is
+// TestRenewal renews a lease while the server answers. When the server stops, the lease is rebound, then expires, is
 // removed from the interface and reported. When the server returns, the lease is acquired again.
-func TestUpkeep(t *testing.T) {
+func TestRenewal(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
 	n := dhcptest.New(t, "br0", "10.0.0.1/24")
@@ -169,7 +169,7 @@ func TestUpkeep(t *testing.T) {
 	server.Freeze()
 	eventually(t, "the lease to be lost", func() bool { return d.check(r) != nil })
 	eventually(t, "the address to be taken off", func() bool { return !strings.Contains(kerneltest.In(t, netns, "ip", "addr"), ip) })
-	if err := d.check(r); !errorHas(err, "DHCPv4 lost "+strings.TrimSuffix(ip, "/24")+", route to 0.0.0.0/0: its time ended") {
+	if err := d.check(r); !errorHas(err, "DHCPv4 lost "+strings.TrimSuffix(ip, "/24")+", route to 0.0.0.0/0: the lease expired") {
 		t.Errorf("check: %v", err)
 	}
 	if err := d.status(r); !errorHas(err, "a lease is lost: container one, interface eth0: DHCPv4 lost") {
@@ -179,7 +179,7 @@ func TestUpkeep(t *testing.T) {
 		t.Errorf("state: %+v", s)
 	}
 	server.Thaw()
-	eventually(t, "the lease to be got again", func() bool { return d.check(r) == nil })
+	eventually(t, "the lease to be acquired again", func() bool { return d.check(r) == nil })
 	eventually(t, "address and route to be put back", func() bool {
 		return strings.Contains(kerneltest.In(t, netns, "ip", "addr"), ip) && strings.Contains(kerneltest.In(t, netns, "ip", "route"), "default via 10.0.0.1")
 	})
@@ -189,8 +189,8 @@ func TestUpkeep(t *testing.T) {
 	d.release(t, r)
 }
 
-// TestRefused checks that an address is removed at once when the server takes it back.
-func TestRefused(t *testing.T) {
+// TestServerRejectsRenewal checks that an address is removed at once when the server takes it back.
+func TestServerRejectsRenewal(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
 	n := dhcptest.New(t, "br0", "10.0.0.1/24")
@@ -205,7 +205,7 @@ func TestRefused(t *testing.T) {
 	n.Addr("add", "10.5.0.1/24")
 	n.Addr("del", "10.0.0.1/24")
 	n.Kea4(keaConf("10.5.0.0/24", "10.5.0.50 - 10.5.0.60", ""))
-	eventually(t, "the lease to be lost", func() bool { return errorHas(d.check(r), "refuses") || errorHas(d.check(r), "ended") })
+	eventually(t, "the lease to be lost", func() bool { return errorHas(d.check(r), "refuses") || errorHas(d.check(r), "expired") })
 	eventually(t, "the address to be taken off", func() bool { return !strings.Contains(kerneltest.In(t, netns, "ip", "addr"), ip) })
 	time.Sleep(time.Second) // time for the server to offer another address, which must not be accepted
 	if out := kerneltest.In(t, netns, "ip", "addr"); strings.Contains(out, "10.5.0.") {

@@ -52,7 +52,7 @@ func (x *exchange4) message(typ dhcpv4.MessageType, own netip.Addr, options ...d
 	m.Options[addr.OptClientID] = clientID(x.id)
 	if typ != dhcpv4.MessageTypeRelease {
 		m.Options[uint8(dhcpv4.OptionMaximumDHCPMessageSize.Code())] = []byte{1500 >> 8, 1500 & 255}
-		m.Options[uint8(dhcpv4.OptionParameterRequestList.Code())] = x.asked()
+		m.Options[uint8(dhcpv4.OptionParameterRequestList.Code())] = x.requestedOptions()
 		if x.o.Broadcast && !own.IsValid() {
 			m.SetBroadcast()
 		}
@@ -68,9 +68,9 @@ func (x *exchange4) message(typ dhcpv4.MessageType, own netip.Addr, options ...d
 	return m
 }
 
-// asked returns the options to request. If none are configured, it requests the reference daemon's, because servers
-// differ in how they treat an empty list.
-func (x *exchange4) asked() []byte {
+// requestedOptions returns the options to request. If none are configured, they are the reference daemon's default
+// options, because servers differ in how they treat an empty list.
+func (x *exchange4) requestedOptions() []byte {
 	if len(x.conf.Request) > 0 {
 		return x.conf.Request
 	}
@@ -93,7 +93,7 @@ func (x *exchange4) discover() *dhcpv4.DHCPv4 {
 
 // offered reports whether to accept an offer. After an address was lost, only an offer of that address is accepted.
 func (x *exchange4) offered(m *dhcpv4.DHCPv4) bool {
-	a, had := yours(m), x.address()
+	a, had := yourAddr(m), x.address()
 	return m.MessageType() == dhcpv4.MessageTypeOffer && a.IsValid() && serverOf(m).IsValid() && (!had.IsValid() || a == had)
 }
 
@@ -101,13 +101,13 @@ func (x *exchange4) offered(m *dhcpv4.DHCPv4) bool {
 func (x *exchange4) request(ctx context.Context, offer *dhcpv4.DHCPv4) error {
 	m := x.message(dhcpv4.MessageTypeRequest, netip.Addr{},
 		dhcpv4.OptRequestedIPAddress(offer.YourIPAddr), dhcpv4.OptServerIdentifier(offer.ServerIdentifier()))
-	return x.confirm(ctx, m, endpoint{ip: netip.IPv4Unspecified()}, broadcast(), time.Now().Add(x.o.Timeout), yours(offer))
+	return x.confirm(ctx, m, endpoint{ip: netip.IPv4Unspecified()}, broadcast(), time.Now().Add(x.o.Timeout), yourAddr(offer))
 }
 
 // confirm sends a request and stores the server's acknowledgement.
 func (x *exchange4) confirm(ctx context.Context, m *dhcpv4.DHCPv4, from, to endpoint, until time.Time, want netip.Addr) error {
 	ack, server, err := x.ask(ctx, m, from, to, until, func(m *dhcpv4.DHCPv4) bool {
-		return m.MessageType() == dhcpv4.MessageTypeNak || m.MessageType() == dhcpv4.MessageTypeAck && yours(m) == want
+		return m.MessageType() == dhcpv4.MessageTypeNak || m.MessageType() == dhcpv4.MessageTypeAck && yourAddr(m) == want
 	})
 	if err != nil {
 		return fmt.Errorf("no DHCP server acknowledges %s on %s: %w", want, x.l.name, err)
@@ -123,7 +123,7 @@ func (x *exchange4) confirm(ctx context.Context, m *dhcpv4.DHCPv4, from, to endp
 	}
 	lease := seconds(dhcpv4.OptionIPAddressLeaseTime, 3600)
 	if lease == 0 {
-		return &refusal{fmt.Sprintf("%s gives %s for no time at all", server.ip, want)}
+		return &refusal{fmt.Sprintf("%s offers %s with a lease time of 0", server.ip, want)}
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -138,7 +138,7 @@ func (x *exchange4) ask(ctx context.Context, m *dhcpv4.DHCPv4, from, to endpoint
 	b := newBackoff(min(x.o.Timeout, x.o.ResendMax))
 	var last error
 	for ctx.Err() == nil && (until.IsZero() || time.Now().Before(until)) {
-		heard, err := x.o.air.take(ctx)
+		release, err := x.o.inFlight.acquire(ctx)
 		if err != nil {
 			break
 		}
@@ -151,7 +151,7 @@ func (x *exchange4) ask(ctx context.Context, m *dhcpv4.DHCPv4, from, to endpoint
 			wait = until
 		}
 		got, server, err := x.listen(ctx, wait, accept)
-		heard()
+		release()
 		if err == nil {
 			return got, server, nil
 		}
@@ -159,7 +159,7 @@ func (x *exchange4) ask(ctx context.Context, m *dhcpv4.DHCPv4, from, to endpoint
 	if ctx.Err() != nil {
 		return nil, endpoint{}, errors.Join(last, context.Cause(ctx))
 	}
-	return nil, endpoint{}, errors.Join(last, errNobody)
+	return nil, endpoint{}, errors.Join(last, errNoAnswer)
 }
 
 // listen waits for an acceptable answer.

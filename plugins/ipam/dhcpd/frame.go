@@ -74,7 +74,7 @@ func fold(s uint32) uint16 {
 	return uint16(s)
 }
 
-var errNoDatagram = errors.New("no DHCP datagram") // constant, never assigned
+var errNoDatagram = errors.New("not a DHCP datagram") // constant, never assigned
 
 // datagram extracts a server's datagram to a client from a frame, and its sender. It ignores the UDP checksum, which
 // virtual links often leave incomplete.

@@ -21,8 +21,8 @@ type protocol interface {
 	renew(ctx context.Context, l *link, rebind bool) error
 	release(context.Context, *link) error
 	term() *term
-	held() given                   // as reported in the result
-	valid(now time.Duration) given // the part of held that is still valid
+	held() netConfig                   // as reported in the result
+	valid(now time.Duration) netConfig // the part of held that is still valid
 }
 
 // lease is the configuration of one attachment and its maintenance: one goroutine per protocol, which sleeps until an
@@ -41,7 +41,7 @@ type lease struct {
 	ready     bool // acquired and being maintained
 	ended     bool // must not be stored any more
 	protocols []protocol
-	applied   map[protocol]given // current state of the interface, if this daemon changed it
+	applied   map[protocol]netConfig // current state of the interface, if this daemon changed it
 	result    *cni.Result
 }
 
@@ -50,7 +50,7 @@ func (d *Daemon) newLease(s saved) (*lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lease{d: d, saved: s, conf: conf, turn: make(chan struct{}, 1), applied: map[protocol]given{}}
+	l := &lease{d: d, saved: s, conf: conf, turn: make(chan struct{}, 1), applied: map[protocol]netConfig{}}
 	l.ctx, l.stop = context.WithCancel(d.ctx)
 	c := client{id: s.ContainerID + "/" + s.Network + "/" + s.IfName, conf: conf, o: &d.o, mu: &l.mu}
 	if conf.AcceptRA { // first, because its prefixes provide the prefix length for DHCPv6
@@ -83,7 +83,7 @@ func (l *lease) acquire(ctx context.Context) error {
 	if err := link.prepare(l.conf.V6 || l.conf.AcceptRA); err != nil {
 		return fmt.Errorf("prepare %s: %w", link.name, err)
 	}
-	timed, cancel := context.WithTimeoutCause(ctx, l.d.o.ResendTimeout, fmt.Errorf("%w within %v", errNobody, l.d.o.ResendTimeout))
+	timed, cancel := context.WithTimeoutCause(ctx, l.d.o.ResendTimeout, fmt.Errorf("%w within %v", errNoAnswer, l.d.o.ResendTimeout))
 	defer cancel()
 	each, cancelEach := context.WithCancelCause(timed)
 	defer cancelEach(nil)
@@ -107,7 +107,7 @@ func (l *lease) acquire(ctx context.Context) error {
 		err = context.Cause(ctx) // the caller has gone
 	}
 	if err != nil {
-		_ = l.giveBack(link)
+		_ = l.releaseAll(link)
 	}
 	return err
 }
@@ -121,7 +121,7 @@ func first(a, b error) error {
 
 // complete computes the result.
 func (l *lease) complete() error {
-	var all given
+	var all netConfig
 	for _, p := range l.protocols {
 		g := p.held()
 		all.add(g)
@@ -129,11 +129,11 @@ func (l *lease) complete() error {
 	}
 	l.result = all.result()
 	if len(l.result.IPs) == 0 {
-		return errors.New("the network gives no address: its routers announce no prefix for containers to use")
+		return errors.New("got no address: the routers advertise no prefix for autoconfiguration")
 	}
 	for _, rt := range l.conf.Routes {
 		if rt.GW.IsValid() && !reachable(l.result, rt.GW) {
-			l.d.log("%s: route to %s is left out: its gateway %s is in no subnet of this lease, %v", l, rt.Dst, rt.GW, l.subnets())
+			l.d.log("%s: skipped the route to %s: its gateway %s is in no subnet of this lease, %v", l, rt.Dst, rt.GW, l.subnets())
 			continue
 		}
 		l.result.Routes = append(l.result.Routes, rt)
@@ -152,8 +152,8 @@ func reachable(r *cni.Result, gw netip.Addr) bool {
 	return gw.IsLinkLocalUnicast() || slices.ContainsFunc(r.IPs, func(ip cni.IP) bool { return ip.Address.Contains(gw) })
 }
 
-// giveBack releases the addresses.
-func (l *lease) giveBack(link *link) error {
+// releaseAll releases the addresses.
+func (l *lease) releaseAll(link *link) error {
 	var errs []error
 	for _, p := range l.protocols {
 		ctx, cancel := context.WithTimeout(context.Background(), l.d.o.Timeout)

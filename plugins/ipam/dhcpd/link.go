@@ -15,8 +15,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/netns"
 )
 
-// errNobody is the error if no server answered in time.
-var errNobody = errors.New("no answer") // constant, never assigned
+// errNoAnswer is the error if no server answered in time.
+var errNoAnswer = errors.New("no answer") // constant, never assigned
 
 // errGone is the error if the namespace or interface does not exist any more.
 var errGone = errors.New("the interface is gone") // constant, never assigned
@@ -48,9 +48,9 @@ func openLink(path, id, ifname string) (*link, error) {
 	l := &link{ns: ns, name: ifname}
 	if id != "" && attach.NetnsID(path) != id {
 		l.close()
-		return nil, fmt.Errorf("%w: %s is another namespace by now", errGone, path)
+		return nil, fmt.Errorf("%w: %s is now another namespace", errGone, path)
 	}
-	if err := l.look(); err != nil {
+	if err := l.read(); err != nil {
 		l.close()
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func openLink(path, id, ifname string) (*link, error) {
 
 func (l *link) close() { l.ns.Close() }
 
-func (l *link) look() error {
+func (l *link) read() error {
 	return l.engine(func(e *kernel.Engine) error {
 		info, err := e.Link(kernel.Container, l.name)
 		if errors.Is(err, os.ErrNotExist) {
@@ -86,8 +86,8 @@ func (l *link) engine(f func(*kernel.Engine) error) error {
 	return f(e)
 }
 
-// prepare brings the interface up. For IPv6 it first adds the link-local address without duplicate address detection,
-// and turns off the kernel's processing of router advertisements, because this daemon does it.
+// prepare brings the interface up. For IPv6 it enables IPv6 on it and turns off the kernel's processing of router
+// advertisements, because this daemon does it. Then it sets the link-local address without duplicate address detection.
 func (l *link) prepare(v6 bool) error {
 	return l.engine(func(e *kernel.Engine) error {
 		var list kernel.Objects
@@ -106,7 +106,7 @@ func (l *link) prepare(v6 bool) error {
 		have, err := e.Addrs(kernel.Container, l.name)
 		for _, a := range have {
 			if a == own.Prefix {
-				// Replace the kernel's own address, which waits a second for duplicate address detection.
+				// Remove the kernel's own address: its duplicate address detection takes a second.
 				_ = e.Remove(kernel.Objects{own})
 			}
 		}

@@ -44,7 +44,7 @@ func inherited(getenv func(string) string) (int, error) {
 // listenUnix creates the daemon's socket and replaces a stale one.
 func listenUnix(path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("make the socket's directory: %w", err)
+		return nil, fmt.Errorf("create the socket's directory: %w", err)
 	}
 	if c, err := net.Dial("unix", path); err == nil {
 		_ = c.Close()

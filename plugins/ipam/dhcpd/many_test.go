@@ -15,13 +15,13 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// manyVariable sets how many leases TestMany gets at once. A bridge has at most 1,023 ports, so the test uses two
+// manyVariable sets how many leases TestManyLeases gets at once. A bridge has at most 1,023 ports, so the test uses two
 // bridges, one with dnsmasq (for few leases) and one with Kea.
 const manyVariable = "FAIRLEAD_LEASES"
 
-// TestMany gets many leases at once from one daemon. Each address must be unique. The test renews and releases all at
-// the same time, and checks that no file stays open.
-func TestMany(t *testing.T) {
+// TestManyLeases gets many leases at once from one daemon. Each address must be unique. The test renews and releases
+// all at the same time, and checks that no file stays open.
+func TestManyLeases(t *testing.T) {
 	count := 200
 	if s := os.Getenv(manyVariable); s != "" {
 		var err error
@@ -52,7 +52,7 @@ func TestMany(t *testing.T) {
 		}
 		[]*dhcptest.Network{a, b}[len(all)/each%2].JoinAll(netns, "eth%d", each)
 	}
-	t.Logf("%d interfaces made in %v", count, time.Since(began))
+	t.Logf("%d interfaces created in %v", count, time.Since(began))
 	files := openFiles(t)
 
 	began = time.Now()
@@ -71,7 +71,7 @@ func TestMany(t *testing.T) {
 	runtime.ReadMemStats(&m)
 	t.Logf("%d leases got in %v; %d goroutines, %d KiB of memory in use", count, time.Since(began), runtime.NumGoroutine(), m.HeapInuse>>10)
 	if now := openFiles(t); now > files+5 {
-		t.Errorf("%d files were open before, %d are while leases are held", files, now)
+		t.Errorf("%d files were open before, %d are open while the leases are maintained", files, now)
 	}
 
 	began = time.Now()
@@ -79,9 +79,9 @@ func TestMany(t *testing.T) {
 	d = start(t, Options{Leases: d.o.Leases})
 	d.o.Log = nil
 	if n := len(d.States()); n != count {
-		t.Fatalf("%d leases of %d are taken up", n, count)
+		t.Fatalf("%d leases of %d were continued", n, count)
 	}
-	t.Logf("taken up by another daemon in %v", time.Since(began))
+	t.Logf("continued by another daemon in %v", time.Since(began))
 
 	began = time.Now()
 	together(t, d.all(""), func(l *lease) error {
@@ -89,7 +89,7 @@ func TestMany(t *testing.T) {
 		l.mu.Lock()
 		p.Term.Renew = 0 // due now
 		l.mu.Unlock()
-		if err := l.attend(l.ctx, p); err != nil {
+		if err := l.runDue(l.ctx, p); err != nil {
 			return err
 		}
 		if p.Term.Renew == 0 {
@@ -105,7 +105,7 @@ func TestMany(t *testing.T) {
 	d.Close()
 	eventually(t, "dnsmasq to have no lease", func() bool { return !strings.Contains(a.Leases(), "10.0.") })
 	if now := openFiles(t); now > files+5 {
-		t.Errorf("%d files were open before, %d are after", files, now)
+		t.Errorf("%d files were open before, %d are open afterwards", files, now)
 	}
 }
 

@@ -42,7 +42,7 @@ const (
 	optDNSSL             = 31
 )
 
-var errNoAdvertisement = errors.New("no router's advertisement") // constant, never assigned
+var errNoAdvertisement = errors.New("not a router advertisement") // constant, never assigned
 
 // parseAdvertisement parses an ICMPv6 message, starting at its type.
 func parseAdvertisement(b []byte) (*advertisement, error) {

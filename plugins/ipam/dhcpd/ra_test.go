@@ -47,7 +47,7 @@ func TestParseAdvertisement(t *testing.T) {
 	}
 	for name, b := range map[string][]byte{
 		"short": advert(1)[:15], "another type": append([]byte{135}, advert(1)[1:]...),
-		"an option of no length": advert(1, []byte{1, 0, 0, 0, 0, 0, 0, 0}), "an option cut": advert(1, []byte{1, 2, 0, 0, 0, 0, 0, 0}),
+		"an option without a length": advert(1, []byte{1, 0, 0, 0, 0, 0, 0, 0}), "a truncated option": advert(1, []byte{1, 2, 0, 0, 0, 0, 0, 0}),
 	} {
 		if a, err := parseAdvertisement(b); err == nil {
 			t.Errorf("%s: %v", name, a)
@@ -64,7 +64,7 @@ func FuzzParseAdvertisement(f *testing.F) {
 			return
 		}
 		p := testRouters()
-		p.hear(time.Hour, a, netip.MustParseAddr("fe80::1"), &link{mac: net.HardwareAddr{2, 0, 0, 0, 0, 5}})
+		p.process(time.Hour, a, netip.MustParseAddr("fe80::1"), &link{mac: net.HardwareAddr{2, 0, 0, 0, 0, 5}})
 		for _, ip := range p.valid(time.Hour).IPs {
 			if ip.Address.Bits() != 64 || !ip.Address.IsValid() {
 				t.Errorf("address %v", ip)
@@ -77,8 +77,9 @@ func testRouters() *routers {
 	return &routers{client: client{conf: &addr.DHCPConf{}, o: &Options{}, mu: &sync.Mutex{}}}
 }
 
-// TestHear checks that the first advertisement sets the configuration, and that later ones only change lifetimes.
-func TestHear(t *testing.T) {
+// TestProcessAdvertisement checks that the first advertisement sets the configuration, and that later ones only change
+// lifetimes.
+func TestProcessAdvertisement(t *testing.T) {
 	t.Parallel()
 	p := testRouters()
 	l, from := &link{mac: net.HardwareAddr{2, 0, 0, 0, 0, 5}}, netip.MustParseAddr("fe80::1")
@@ -87,11 +88,11 @@ func TestHear(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return p.hear(at*time.Second, a, from, l)
+		return p.process(at*time.Second, a, from, l)
 	}
-	holds := func(at time.Duration) string { return strings.Join(p.valid(at*time.Second).words(), ", ") }
+	holds := func(at time.Duration) string { return strings.Join(p.valid(at*time.Second).describe(), ", ") }
 	if hear(100, from, advert(0)) {
-		t.Error("an advertisement of nothing is of use")
+		t.Error("an empty advertisement was accepted")
 	}
 	if !hear(100, from, advert(30, prefixOption("fd00:7::", 0xc0, 60))) || holds(101) != "fd00:7::ff:fe00:5, route to ::/0" {
 		t.Errorf("holds %s", holds(101))
@@ -100,15 +101,15 @@ func TestHear(t *testing.T) {
 		t.Errorf("term %+v", p.Term)
 	}
 	if got := holds(140); got != "fd00:7::ff:fe00:5" {
-		t.Errorf("when the router's time is over: %s", got)
+		t.Errorf("after the router's lifetime: %s", got)
 	}
 	if hear(141, netip.MustParseAddr("fe80::2"), advert(30)) {
-		t.Error("another router is of use")
+		t.Error("another router's advertisement was accepted")
 	}
 	if !hear(141, from, advert(30, prefixOption("fd00:8::", 0xc0, 60))) || holds(142) != "fd00:7::ff:fe00:5, route to ::/0" {
-		t.Errorf("the router comes back, with another prefix: %s", holds(142))
+		t.Errorf("the router returned with another prefix: %s", holds(142))
 	}
 	if !hear(143, from, advert(0, prefixOption("fd00:7::", 0xc0, 0))) || holds(144) != "" {
-		t.Errorf("everything is taken back: %s", holds(144))
+		t.Errorf("after everything was withdrawn: %s", holds(144))
 	}
 }

@@ -25,7 +25,7 @@ func TestRestart(t *testing.T) {
 		get(t, d, r)
 		all = append(all, r)
 	}
-	if _, err := New(Options{Leases: d.o.Leases}); !errorHas(err, "another DHCP daemon keeps the leases in ") {
+	if _, err := New(Options{Leases: d.o.Leases}); !errorHas(err, "another DHCP daemon uses the leases in ") {
 		t.Errorf("a second daemon on the same leases: %v", err)
 	}
 	d.Close()
@@ -42,7 +42,7 @@ func TestRestart(t *testing.T) {
 	d = start(t, Options{Leases: d.o.Leases})
 	defer d.Close()
 	if s := d.States(); len(s) != 1 || s[0].Container != "stays" || s[0].State != "held" {
-		t.Fatalf("taken up: %+v", s)
+		t.Fatalf("continued: %+v", s)
 	}
 	eventually(t, "a renewal", func() bool { return d.States()[0].Expire.After(before.Add(2 * time.Second)) })
 	files, err := os.ReadDir(d.o.Leases)
@@ -52,8 +52,8 @@ func TestRestart(t *testing.T) {
 	d.release(t, all[0])
 }
 
-// TestRebooted checks that leases of another boot are dropped.
-func TestRebooted(t *testing.T) {
+// TestReboot checks that leases of another boot are dropped.
+func TestReboot(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s, err := openStore(dir)
@@ -77,13 +77,13 @@ func TestNamespaceEnds(t *testing.T) {
 	kerneltest.Host(t)
 	n := dhcptest.New(t, "br0", "10.0.0.1/24")
 	n.Dnsmasq("--dhcp-range=10.0.0.50,10.0.0.60,255.255.255.0,1h")
-	d := start(t, Options{look: 50 * time.Millisecond})
+	d := start(t, Options{checkInterval: 50 * time.Millisecond})
 	defer d.Close()
 	r := request("one", kerneltest.Netns(t), "")
 	n.Join(r.Netns, "eth0")
 	get(t, d, r)
 	kerneltest.Gone(t, r.Netns)
-	eventually(t, "the upkeep to end", func() bool { return len(d.States()) == 0 })
+	eventually(t, "the maintenance to end", func() bool { return len(d.States()) == 0 })
 	eventually(t, "the kernel to end the namespace, and the link with it", func() bool {
 		return strings.Count(kerneltest.Run(t, "ip", "-o", "link", "show", "master", "br0"), "link-netnsid") == 1 // the server's link
 
@@ -94,8 +94,8 @@ func TestNamespaceEnds(t *testing.T) {
 	}
 }
 
-// TestAnotherNamespace checks that an attachment gets its address again after a restart of its container.
-func TestAnotherNamespace(t *testing.T) {
+// TestRestartedContainer checks that an attachment gets its address again after a restart of its container.
+func TestRestartedContainer(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
 	n := dhcptest.New(t, "br0", "10.0.0.1/24")
@@ -113,9 +113,9 @@ func TestAnotherNamespace(t *testing.T) {
 	}
 }
 
-// TestCallerLeaves checks that an ADD leaves nothing if its caller has gone or a DEL arrives. A second concurrent ADD
+// TestAbandonedAdd checks that an ADD leaves nothing if its caller has gone or a DEL arrives. A second concurrent ADD
 // is rejected.
-func TestCallerLeaves(t *testing.T) {
+func TestAbandonedAdd(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
 	n := dhcptest.New(t, "br0", "10.0.0.1/24")
@@ -137,7 +137,7 @@ func TestCallerLeaves(t *testing.T) {
 		}
 		leave(cancel)
 		if err := <-errs; err == nil {
-			t.Error("it got an address, of nobody")
+			t.Error("it got an address without a server")
 		}
 		if s := d.States(); len(s) != 0 {
 			t.Errorf("left: %v", s)
@@ -145,8 +145,8 @@ func TestCallerLeaves(t *testing.T) {
 	}
 }
 
-// TestNobody checks the errors without a server, an interface or a namespace.
-func TestNobody(t *testing.T) {
+// TestNoAnswer checks the errors without a server, an interface or a namespace.
+func TestNoAnswer(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
 	n := dhcptest.New(t, "br0", "10.0.0.1/24")

@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/packet"
 )
 
-// routers is the configuration from router advertisements. The daemon solicits routers regularly. What routers no
-// longer announce, or withdraw, ends with its lifetime.
+// routers is the configuration from router advertisements. The daemon solicits routers regularly. A prefix or route
+// that routers no longer advertise, or withdraw, ends with its lifetime.
 type routers struct {
 	client
 	Items []item
@@ -52,14 +52,14 @@ func (p *routers) acquire(ctx context.Context, l *link) error {
 	b := make([]byte, 4096)
 	var last error
 	for ctx.Err() == nil {
-		heard, err := p.o.air.take(ctx)
+		release, err := p.o.inFlight.acquire(ctx)
 		if err != nil {
 			break
 		}
 		last = s.SendTo6(solicitation(l.mac), netip.AddrPortFrom(netip.MustParseAddr("ff02::2"), 0), l.index)
 		wait := time.Now().Add(pause.next())
 		useful := p.listen(ctx, s, l, b, wait)
-		heard()
+		release()
 		if useful {
 			return nil
 		}
@@ -78,23 +78,23 @@ func (p *routers) listen(ctx context.Context, s *packet.Socket, l *link, b []byt
 			return false
 		}
 		a, err := parseAdvertisement(b[:n])
-		if err == nil && from.IsLinkLocalUnicast() && p.hear(uptime(), a, from, l) {
+		if err == nil && from.IsLinkLocalUnicast() && p.process(uptime(), a, from, l) {
 			return true
 		}
 	}
 }
 
 func (p *routers) renew(ctx context.Context, l *link, _ bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, p.o.Timeout, errNobody)
+	ctx, cancel := context.WithTimeoutCause(ctx, p.o.Timeout, errNoAnswer)
 	defer cancel()
 	return p.acquire(ctx, l)
 }
 
 func (p *routers) release(context.Context, *link) error { return nil }
 
-// hear processes an advertisement and reports whether it was usable. The first one sets the configuration, and later
+// process processes an advertisement and reports whether it was usable. The first one sets the configuration, and later
 // ones only change lifetimes.
-func (p *routers) hear(now time.Duration, a *advertisement, from netip.Addr, l *link) bool {
+func (p *routers) process(now time.Duration, a *advertisement, from netip.Addr, l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	items := p.items(now, a, from, l)
@@ -105,15 +105,15 @@ func (p *routers) hear(now time.Duration, a *advertisement, from netip.Addr, l *
 			}
 		}
 	}
-	heard := false
+	updated := false
 	for _, i := range items {
 		for k := range p.Items {
 			if p.Items[k].sameAs(i) {
-				p.Items[k].Expire, heard = i.Expire, true
+				p.Items[k].Expire, updated = i.Expire, true
 			}
 		}
 	}
-	if !heard {
+	if !updated {
 		return false
 	}
 	p.DNS = cni.DNS{Search: a.search}
@@ -148,13 +148,13 @@ func (p *routers) items(now time.Duration, a *advertisement, from netip.Addr, l 
 	return append(out, item{Dst: netip.PrefixFrom(netip.IPv6Unspecified(), 0), Via: from, Expire: lifetime(now, a.lifetime)})
 }
 
-func (p *routers) valid(now time.Duration) given {
+func (p *routers) valid(now time.Duration) netConfig {
 	return p.collect(func(i item) bool { return i.Expire > now })
 }
 
-func (p *routers) held() given { return p.collect(func(item) bool { return true }) }
+func (p *routers) held() netConfig { return p.collect(func(item) bool { return true }) }
 
-func (p *routers) collect(keep func(item) bool) (g given) {
+func (p *routers) collect(keep func(item) bool) (g netConfig) {
 	for _, i := range p.Items {
 		switch {
 		case !keep(i):

@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// service has the methods that a caller may call. Allocate and Release are the reference daemon's. The others are
-// Fairlead's.
+// service has the methods that callers may call. The reference daemon has Allocate and Release. Fairlead adds the
+// others.
 type service struct {
 	d   *Daemon
 	ctx context.Context // the caller's context
@@ -59,7 +59,7 @@ func (s *service) Check(a *CmdArgs, _ *Nothing) error {
 		return err
 	}
 	if l == nil || !l.isReady() {
-		return fmt.Errorf("no lease is held for container %s, interface %s: want the one that ADD got", a.ContainerID, a.IfName)
+		return fmt.Errorf("there is no lease for container %s, interface %s, but ADD got one: run DEL and ADD again", a.ContainerID, a.IfName)
 	}
 	if why := l.missing(); why != "" {
 		return errors.New(why)
@@ -85,7 +85,7 @@ func (s *service) Status(a *CmdArgs, _ *Nothing) error {
 	case 1:
 		return fmt.Errorf("a lease is lost: %s", lost[0])
 	}
-	return fmt.Errorf("%d leases are lost; of %s", len(lost), lost[0])
+	return fmt.Errorf("%d leases are lost; the first is of %s", len(lost), lost[0])
 }
 
 // GC releases the leases of the network without a valid attachment, except those acquired since the collection began.
@@ -124,8 +124,8 @@ func (d *Daemon) all(network string) []*lease {
 	return out
 }
 
-// Result is a result in the wire format: that of specification 1.0.0 and later, with the names and types of the
-// reference library.
+// Result is a result in the wire format: specification 1.0.0 and later, with the names and types of the reference
+// library.
 type Result struct {
 	CNIVersion string
 	IPs        []*IPConfig

@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// Run is the daemon from its start to its end, which is the context's.
+// Run runs the daemon until the context ends.
 func Run(ctx context.Context, o Options, getenv func(string) string) (err error) {
 	d, err := New(o)
 	if err != nil {
@@ -22,7 +22,7 @@ func Run(ctx context.Context, o Options, getenv func(string) string) (err error)
 	defer l.Close()
 	if o.PIDFile != "" {
 		if err := os.WriteFile(o.PIDFile, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o644); err != nil {
-			return fmt.Errorf("write the number of this process: %w", err)
+			return fmt.Errorf("write the process ID: %w", err)
 		}
 		defer func() { err = errors.Join(err, os.Remove(o.PIDFile)) }()
 	}

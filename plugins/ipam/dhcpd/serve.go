@@ -76,7 +76,7 @@ func hello(r *bufio.Reader) error {
 	}
 	for n := 0; err == nil && strings.TrimSpace(line) != ""; n++ {
 		if n > 100 {
-			return errors.New("too many lines of header")
+			return errors.New("too many header lines")
 		}
 		line, err = r.ReadString('\n')
 	}
@@ -90,12 +90,12 @@ type caller struct {
 	cancel context.CancelCauseFunc
 }
 
-var errLeft = errors.New("the plugin that asked has gone") // constant, never assigned
+var errCallerGone = errors.New("the plugin that sent the request has exited") // constant, never assigned
 
 func (c *caller) Read(b []byte) (int, error) {
 	n, err := c.r.Read(b)
 	if err != nil {
-		c.cancel(errLeft)
+		c.cancel(errCallerGone)
 	}
 	return n, err
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// served returns a daemon on a socket. stop ends it as SIGTERM does.
-func served(t *testing.T, o Options) (d *Daemon, socket string, stop func()) {
+// serve returns a daemon on a socket. stop ends it as SIGTERM does.
+func serve(t *testing.T, o Options) (d *Daemon, socket string, stop func()) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "s")
 	o.SocketPath = socket
@@ -52,13 +52,13 @@ func dial(t *testing.T, socket string) *rpc.Client {
 	return c
 }
 
-// theirArgs and theirResult are the reference plugin's wire types.
-type theirArgs struct {
+// referenceArgs and referenceResult are the reference plugin's wire types.
+type referenceArgs struct {
 	ContainerID, Netns, IfName, Args, Path, NetnsOverride string
 	StdinData                                             []byte
 }
 
-type theirResult struct {
+type referenceResult struct {
 	CNIVersion string
 	Interfaces []*struct{ Name, Mac, Sandbox string }
 	IPs        []*struct {
@@ -81,12 +81,12 @@ func TestServe(t *testing.T) {
 	n.Dnsmasq("--dhcp-range=10.0.0.50,10.0.0.50,255.255.255.0,1h")
 	r := request("one", kerneltest.Netns(t), "")
 	n.Join(r.Netns, "eth0")
-	_, socket, stop := served(t, Options{})
+	_, socket, stop := serve(t, Options{})
 	defer stop()
 	c := dial(t, socket)
 	defer c.Close()
-	args := &theirArgs{ContainerID: r.ContainerID, Netns: r.Netns, IfName: r.IfName, StdinData: r.Stdin, NetnsOverride: "x"}
-	var res theirResult
+	args := &referenceArgs{ContainerID: r.ContainerID, Netns: r.Netns, IfName: r.IfName, StdinData: r.Stdin, NetnsOverride: "x"}
+	var res referenceResult
 	if err := c.Call("DHCP.Allocate", args, &res); err != nil {
 		t.Fatal(err)
 	}
@@ -97,11 +97,11 @@ func TestServe(t *testing.T) {
 		t.Errorf("listed: %+v, %v", list, err)
 	}
 	if err := c.Call("DHCP.Nonsense", args, &struct{}{}); err == nil || !strings.HasPrefix(err.Error(), "rpc: can't find method") {
-		t.Errorf("a method that is none: %v", err)
+		t.Errorf("an unknown method: %v", err)
 	}
 	args.StdinData = []byte("{")
 	if err := c.Call("DHCP.Allocate", args, &res); err == nil {
-		t.Error("no JSON is accepted")
+		t.Error("an invalid configuration was accepted")
 	}
 	args.StdinData = r.Stdin
 	if err := c.Call("DHCP.Release", args, &struct{}{}); err != nil {
@@ -109,15 +109,15 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestLeaving covers, over the socket, a plugin that is killed while it waits, a daemon that is stopped meanwhile, and
+// TestDisconnectAndStop covers, over the socket, a plugin that is killed while it waits, a daemon that is stopped meanwhile, and
 // a caller with another protocol.
-func TestLeaving(t *testing.T) {
+func TestDisconnectAndStop(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
 	n := dhcptest.New(t, "br0", "10.0.0.1/24") // no server
 	r := request("one", kerneltest.Netns(t), "")
 	n.Join(r.Netns, "eth0")
-	d, socket, stop := served(t, Options{})
+	d, socket, stop := serve(t, Options{})
 	waits := func() bool { s := d.States(); return len(s) == 1 && s[0].State == "waiting" }
 	c := dial(t, socket)
 	c.Go("DHCP.Allocate", r.args(), &Result{}, nil)
@@ -131,7 +131,7 @@ func TestLeaving(t *testing.T) {
 	}
 	_, _ = io.WriteString(other, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	if said, _ := io.ReadAll(other); !strings.HasPrefix(string(said), "HTTP/1.0 405 ") {
-		t.Errorf("to a GET: %q", said)
+		t.Errorf("answer to GET: %q", said)
 	}
 	_ = other.Close()
 
@@ -164,7 +164,7 @@ func TestMacvlan(t *testing.T) {
 	for _, id := range []string{"one", "two"} {
 		r := request(id, kerneltest.Netns(t), "")
 		if out, err := exec.Command("ip", "link", "add", "link", "up0", "name", "eth0", "netns", r.Netns, "type", "macvlan", "mode", "bridge").CombinedOutput(); err != nil {
-			t.Fatalf("make a macvlan: %s", out)
+			t.Fatalf("create a macvlan: %s", out)
 		}
 		seen[get(t, d, r).IPs[0].Address.String()] = true
 		kerneltest.In(t, r.Netns, "ping", "-c1", "-W3", "10.0.0.1")

@@ -57,7 +57,7 @@ func openStore(dir string) (*store, error) {
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = lock.Close()
-		return nil, fmt.Errorf("another DHCP daemon keeps the leases in %s: stop it, or give this one another --socketpath: %w", dir, err)
+		return nil, fmt.Errorf("another DHCP daemon uses the leases in %s: stop it, or start this one with another --socketpath: %w", dir, err)
 	}
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return &store{dir, strings.TrimSpace(string(boot)), lock}, err
@@ -86,7 +86,7 @@ func (s *store) write(v *saved) error {
 	}
 	if err != nil {
 		_ = os.Remove(path + "~")
-		return fmt.Errorf("write down the lease: %w", err)
+		return fmt.Errorf("store the lease: %w", err)
 	}
 	return nil
 }
@@ -153,17 +153,17 @@ func (d *Daemon) load(v saved) (*lease, error) {
 		switch p := p.(type) {
 		case *v4:
 			if v.V4 == nil {
-				return l, errors.New("it was not written whole")
+				return l, errors.New("the stored lease is incomplete")
 			}
 			p.ACK, p.Server, p.Term = v.V4.ACK, v.V4.Server, v.V4.Term
 		case *v6:
 			if v.V6 == nil {
-				return l, errors.New("it was not written whole")
+				return l, errors.New("the stored lease is incomplete")
 			}
 			p.Reply, p.Term = v.V6.Reply, v.V6.Term
 		case *routers:
 			if v.Routers == nil {
-				return l, errors.New("it was not written whole")
+				return l, errors.New("the stored lease is incomplete")
 			}
 			p.Items, p.Term, p.DNS = v.Routers.Items, v.Routers.Term, v.Routers.DNS
 		}

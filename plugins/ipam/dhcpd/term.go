@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead/fairlead/ipam"
 )
 
-// term is how long a configuration is valid. All times are since boot, including suspension, so changes of the clock do
-// not affect them.
+// term has the times at which a configuration is renewed, rebound and expires. All times are since boot, including
+// suspension, so changes of the clock do not affect them.
 type term struct {
 	Renew, Rebind, Expire time.Duration
 	Refused               string // the server's message when it took the address back, or ""
@@ -42,11 +42,11 @@ func newTerm(now time.Duration, renew, rebind, valid uint32, defaultRebind float
 // over reports whether the term has ended.
 func (t *term) over(now time.Duration) bool { return t.Refused != "" || now >= t.Expire }
 
-// phase is what a lease does at a time.
+// phase is the state of a lease: idle, or which action is due.
 type phase int
 
 const (
-	resting phase = iota
+	idle phase = iota
 	renewing
 	rebinding
 	lost
@@ -61,7 +61,7 @@ func (t *term) phase(now time.Duration) phase {
 	case now >= t.Renew:
 		return renewing
 	}
-	return resting
+	return idle
 }
 
 // next returns when the next action is due. If tried, an attempt at now has failed, and the next one follows after half
@@ -102,19 +102,19 @@ func (b *backoff) next() time.Duration {
 	return p + time.Duration((rand.Float64()-0.5)*0.2*float64(p))
 }
 
-// air limits how many messages wait for an answer at the same time. A bridge floods each message to every port.
+// inFlight limits how many messages wait for an answer at the same time. A bridge floods each message to every port.
 // Thousands at once would delay each other and be resent before the first was delivered.
-type air struct{ slots chan struct{} }
+type inFlight struct{ slots chan struct{} }
 
-// onAir is the maximum of waiting messages. fresh is how long a message counts as waiting, so that one without an
-// answer does not block others.
+// maxInFlight is the maximum number of messages that wait for an answer. After inFlightTime a message no longer counts,
+// so that one without an answer does not block others.
 const (
-	onAir = 64
-	fresh = 250 * time.Millisecond
+	maxInFlight  = 64
+	inFlightTime = 250 * time.Millisecond
 )
 
-// take waits for a slot. The slot is free again after giveBack, or after fresh at the latest.
-func (a *air) take(ctx context.Context) (giveBack func(), err error) {
+// acquire waits for a slot. The slot is free again after release, or after inFlightTime at the latest.
+func (a *inFlight) acquire(ctx context.Context) (release func(), err error) {
 	select {
 	case a.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -122,7 +122,7 @@ func (a *air) take(ctx context.Context) (giveBack func(), err error) {
 	}
 	var once sync.Once
 	free := func() { once.Do(func() { <-a.slots }) }
-	t := time.AfterFunc(fresh, free)
+	t := time.AfterFunc(inFlightTime, free)
 	return func() { t.Stop(); free() }, nil
 }
 

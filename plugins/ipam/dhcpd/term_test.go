@@ -28,8 +28,8 @@ func TestTerm(t *testing.T) {
 			t.Errorf("%+v: got %v", c, d)
 		}
 	}
-	if got := newTerm(now, 1, 2, infinite, 0.8); got.phase(now+1<<60) != resting || got.next(now, false) != forever {
-		t.Errorf("without end: %+v", got)
+	if got := newTerm(now, 1, 2, infinite, 0.8); got.phase(now+1<<60) != idle || got.next(now, false) != forever {
+		t.Errorf("an infinite term: %+v", got)
 	}
 }
 
@@ -45,7 +45,7 @@ func TestPhases(t *testing.T) {
 		want  phase
 		next  time.Duration // seconds
 	}{
-		{lease, 0, false, resting, 1800},
+		{lease, 0, false, idle, 1800},
 		{lease, 1800, false, renewing, 1800},
 		{lease, 1800, true, renewing, 1800 + 675},
 		{lease, 3140, true, renewing, 3150}, // not beyond the next phase
@@ -76,43 +76,43 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// TestAir checks that waiting messages are limited to the slots, and that an old one does not count.
-func TestAir(t *testing.T) {
+// TestInFlightLimit checks that waiting messages are limited to the slots, and that an old one does not count.
+func TestInFlightLimit(t *testing.T) {
 	t.Parallel()
-	a := &air{make(chan struct{}, 1)}
-	heard, err := a.take(context.Background())
+	a := &inFlight{make(chan struct{}, 1)}
+	release, err := a.acquire(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := a.take(gone); err == nil {
+	if _, err := a.acquire(gone); err == nil {
 		t.Error("two in one slot")
 	}
 	began := time.Now()
-	if _, err := a.take(context.Background()); err != nil || time.Since(began) < fresh/2 {
+	if _, err := a.acquire(context.Background()); err != nil || time.Since(began) < inFlightTime/2 {
 		t.Errorf("after %v: %v", time.Since(began), err)
 	}
-	heard() // late and repeated: another message has the slot now
-	heard()
+	release() // late and repeated: another message has the slot now
+	release()
 	if len(a.slots) != 1 {
-		t.Error("the slot of another was given back")
+		t.Error("the slot of another message was released")
 	}
 }
 
-// TestGivenResult checks that router advertisements provide the prefix length and gateway of a DHCPv6 address.
-func TestGivenResult(t *testing.T) {
+// TestNetConfigResult checks that router advertisements provide the prefix length and gateway of a DHCPv6 address.
+func TestNetConfigResult(t *testing.T) {
 	t.Parallel()
-	var all given
-	all.add(given{OnLink: []netip.Prefix{netip.MustParsePrefix("fd00:7::/64")}, Routes: []cni.Route{{Dst: netip.MustParsePrefix("::/0"), GW: netip.MustParseAddr("fe80::1")}}})
-	all.add(given{IPs: []cni.IP{{Address: netip.MustParsePrefix("fd00:7::100/128")}, {Address: netip.MustParsePrefix("fd00:8::100/128")}}})
-	all.add(given{IPs: []cni.IP{{Address: netip.MustParsePrefix("10.0.0.9/32")}}})
+	var all netConfig
+	all.add(netConfig{OnLink: []netip.Prefix{netip.MustParsePrefix("fd00:7::/64")}, Routes: []cni.Route{{Dst: netip.MustParsePrefix("::/0"), GW: netip.MustParseAddr("fe80::1")}}})
+	all.add(netConfig{IPs: []cni.IP{{Address: netip.MustParsePrefix("fd00:7::100/128")}, {Address: netip.MustParsePrefix("fd00:8::100/128")}}})
+	all.add(netConfig{IPs: []cni.IP{{Address: netip.MustParsePrefix("10.0.0.9/32")}}})
 	got := all.result()
 	if got.IPs[0].Address.String() != "fd00:7::100/64" || got.IPs[0].Gateway.String() != "fe80::1" || got.IPs[1].Address.Bits() != 128 || got.IPs[2].Gateway.IsValid() {
 		t.Errorf("%+v", got.IPs)
 	}
 	objects := ""
-	for _, o := range all.without(given{IPs: got.IPs[1:]}).objects("eth0", got) {
+	for _, o := range all.without(netConfig{IPs: got.IPs[1:]}).objects("eth0", got) {
 		objects += o.String() + "; "
 	}
 	if objects != "ip addr add fd00:7::100/64 dev eth0 nodad; ip -6 route add default via fe80::1 dev eth0; " {

@@ -70,7 +70,7 @@ func (p *v4) renew(ctx context.Context, l *link, rebind bool) error {
 	}
 	defer x.socket.Close()
 	last := p.reply()
-	own := endpoint{ip: yours(last)}
+	own := endpoint{ip: yourAddr(last)}
 	to := endpoint{p.Server, serverOf(last)}
 	if rebind {
 		to = broadcast()
@@ -89,12 +89,12 @@ func (p *v4) release(_ context.Context, l *link) error {
 		return err
 	}
 	defer x.socket.Close()
-	own := endpoint{l.mac, yours(last)}
+	own := endpoint{l.mac, yourAddr(last)}
 	m := x.message(dhcpv4.MessageTypeRelease, own.ip, dhcpv4.OptServerIdentifier(last.ServerIdentifier()))
 	return x.socket.SendFrame(frame(own, endpoint{p.Server, serverOf(last)}, m.ToBytes()))
 }
 
-func yours(m *dhcpv4.DHCPv4) netip.Addr {
+func yourAddr(m *dhcpv4.DHCPv4) netip.Addr {
 	if m == nil {
 		return netip.Addr{}
 	}
@@ -111,27 +111,27 @@ func serverOf(m *dhcpv4.DHCPv4) netip.Addr {
 }
 
 // address returns the assigned address.
-func (p *v4) address() netip.Addr { return yours(p.reply()) }
+func (p *v4) address() netip.Addr { return yourAddr(p.reply()) }
 
-func (p *v4) valid(now time.Duration) given {
+func (p *v4) valid(now time.Duration) netConfig {
 	if p.Term.over(now) {
-		return given{}
+		return netConfig{}
 	}
 	return p.held()
 }
 
-func (p *v4) held() given {
+func (p *v4) held() netConfig {
 	m := p.reply()
 	if m == nil {
-		return given{}
+		return netConfig{}
 	}
 	mask := m.SubnetMask()
 	if mask == nil {
 		mask = m.YourIPAddr.DefaultMask()
 	}
 	bits, _ := mask.Size()
-	g := given{Routes: routes4(m, p.conf.Priority)}
-	ip := cni.IP{Address: netip.PrefixFrom(yours(m), bits)}
+	g := netConfig{Routes: routes4(m, p.conf.Priority)}
+	ip := cni.IP{Address: netip.PrefixFrom(yourAddr(m), bits)}
 	for _, rt := range slices.Backward(g.Routes) {
 		if rt.Dst.Bits() == 0 {
 			ip.Gateway = rt.GW

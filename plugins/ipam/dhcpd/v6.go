@@ -23,7 +23,7 @@ const (
 	servers6    = "ff02::1:2"
 )
 
-// releaseWait is how long a release waits for its acknowledgement.
+// releaseWait limits the time that a release waits for its acknowledgement.
 const releaseWait = time.Second
 
 // v6 is a DHCPv6 client for one address (IA_NA).
@@ -144,7 +144,7 @@ func (p *v6) ask(ctx context.Context, l *link, m *dhcpv6.Message, until time.Tim
 	started, pause := time.Now(), newBackoff(min(p.o.Timeout, p.o.ResendMax))
 	var last error
 	for ctx.Err() == nil && (until.IsZero() || time.Now().Before(until)) {
-		heard, err := p.o.air.take(ctx)
+		release, err := p.o.inFlight.acquire(ctx)
 		if err != nil {
 			break
 		}
@@ -155,7 +155,7 @@ func (p *v6) ask(ctx context.Context, l *link, m *dhcpv6.Message, until time.Tim
 		m.UpdateOption(dhcpv6.OptElapsedTime(time.Since(started)))
 		var got *dhcpv6.Message
 		got, last = p.once(ctx, l, m, wait, accept)
-		heard()
+		release()
 		if last == nil {
 			return got, nil
 		}
@@ -166,7 +166,7 @@ func (p *v6) ask(ctx context.Context, l *link, m *dhcpv6.Message, until time.Tim
 	if ctx.Err() != nil {
 		return nil, errors.Join(last, context.Cause(ctx))
 	}
-	return nil, errors.Join(last, errNobody)
+	return nil, errors.Join(last, errNoAnswer)
 }
 
 // once sends a message and waits for its answer.
@@ -225,26 +225,26 @@ func status6(m *dhcpv6.Message) string {
 		s = ia.Options.Status()
 	}
 	if s == nil {
-		return "it gives none"
+		return "the reply contains no address"
 	}
 	return s.StatusCode.String() + " " + s.StatusMessage
 }
 
 func (p *v6) address() netip.Addr { return address6(p.reply()) }
 
-func (p *v6) valid(now time.Duration) given {
+func (p *v6) valid(now time.Duration) netConfig {
 	if p.Term.over(now) {
-		return given{}
+		return netConfig{}
 	}
 	return p.held()
 }
 
-func (p *v6) held() given {
+func (p *v6) held() netConfig {
 	a := p.address()
 	if !a.IsValid() {
-		return given{}
+		return netConfig{}
 	}
-	g := given{IPs: []cni.IP{{Address: netip.PrefixFrom(a, 128)}}}
+	g := netConfig{IPs: []cni.IP{{Address: netip.PrefixFrom(a, 128)}}}
 	if m := p.reply(); p.conf.WantsDNS() {
 		for _, ip := range m.Options.DNS() {
 			g.DNS.Nameservers = append(g.DNS.Nameservers, ip.String())

@@ -44,7 +44,7 @@ func TestV6Stateful(t *testing.T) {
 		t.Errorf("routes %v, dns %v", res.Routes, res.DNS)
 	}
 	if got := n.Leases(); !strings.Contains(got, "fd00:7::1") {
-		t.Errorf("the server knows: %s", got)
+		t.Errorf("leases of the server: %s", got)
 	}
 	if got := strings.TrimSpace(kerneltest.In(t, r.Netns, "cat", "/proc/sys/net/ipv6/conf/eth0/accept_ra")); got != "0" {
 		t.Errorf("accept_ra is %s", got)
@@ -76,8 +76,8 @@ func TestSLAAC(t *testing.T) {
 	d.release(t, r)
 }
 
-// TestV6Upkeep renews an address at Kea, loses it when Kea stops, gets it again, and releases it.
-func TestV6Upkeep(t *testing.T) {
+// TestV6Renewal renews an address at Kea, loses it when Kea stops, gets it again, and releases it.
+func TestV6Renewal(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
 	n := dhcptest.New(t, "br0", "fd00:7::1/64")
@@ -99,11 +99,11 @@ func TestV6Upkeep(t *testing.T) {
 	server.Freeze()
 	eventually(t, "the lease to be lost", func() bool { return errorHas(d.check(r), "DHCPv6 lost "+ip.Addr().String()) && !has() })
 	server.Thaw()
-	eventually(t, "the lease to be got again", func() bool { return d.check(r) == nil && has() })
+	eventually(t, "the lease to be acquired again", func() bool { return d.check(r) == nil && has() })
 	d.release(t, r)
 	raw, err := os.ReadFile(n.KeaLeases("kea-dhcp6"))
 	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
 	if f := strings.Split(lines[len(lines)-1], ","); err != nil || len(f) < 3 || f[0] != ip.Addr().String() || f[2] != "0" {
-		t.Errorf("the server's last word is no release: %v, %v", lines[len(lines)-1], err)
+		t.Errorf("the server's last entry is not a release: %v, %v", lines[len(lines)-1], err)
 	}
 }

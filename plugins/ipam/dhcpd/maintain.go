@@ -11,13 +11,13 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// keep starts the maintenance.
-func (l *lease) keep() {
+// maintain starts one goroutine per protocol, which renews the lease.
+func (l *lease) maintain() {
 	l.mu.Lock()
 	l.ready = true
 	l.mu.Unlock()
 	for _, p := range l.protocols {
-		l.done.Go(func() { l.keepOne(l.ctx, p) })
+		l.done.Go(func() { l.maintainProtocol(l.ctx, p) })
 	}
 }
 
@@ -36,14 +36,14 @@ func (l *lease) finish() bool {
 	return !was
 }
 
-// keepOne maintains one protocol of the lease.
-func (l *lease) keepOne(ctx context.Context, p protocol) {
+// maintainProtocol maintains one protocol of the lease.
+func (l *lease) maintainProtocol(ctx context.Context, p protocol) {
 	pause := newBackoff(l.d.o.ResendMax)
 	l.mu.Lock()
 	due := p.term().next(uptime(), false)
 	l.mu.Unlock()
 	for {
-		if !sleep(ctx, min(max(0, due-uptime()), l.d.o.look)) {
+		if !sleep(ctx, min(max(0, due-uptime()), l.d.o.checkInterval)) {
 			return
 		}
 		if attach.NetnsID(l.d.o.HostPrefix+l.saved.Netns) != l.saved.NetnsID {
@@ -53,7 +53,7 @@ func (l *lease) keepOne(ctx context.Context, p protocol) {
 		if uptime() < due {
 			continue
 		}
-		err := l.attend(ctx, p)
+		err := l.runDue(ctx, p)
 		if ctx.Err() != nil {
 			return
 		}
@@ -73,8 +73,8 @@ func (l *lease) keepOne(ctx context.Context, p protocol) {
 	}
 }
 
-// attend performs the action that is due.
-func (l *lease) attend(ctx context.Context, p protocol) error {
+// runDue performs the action that is due.
+func (l *lease) runDue(ctx context.Context, p protocol) error {
 	select {
 	case l.turn <- struct{}{}:
 		defer func() { <-l.turn }()
@@ -86,7 +86,7 @@ func (l *lease) attend(ctx context.Context, p protocol) error {
 		return err
 	}
 	defer link.close()
-	leave, err := l.d.keeps.enter(ctx)
+	leave, err := l.d.renewals.enter(ctx)
 	if err != nil {
 		return err
 	}
@@ -97,25 +97,25 @@ func (l *lease) attend(ctx context.Context, p protocol) error {
 	case renewing, rebinding:
 		err = p.renew(ctx, link, what == rebinding)
 	case lost:
-		err = errors.Join(l.settle(p, link), l.again(ctx, p, link))
+		err = errors.Join(l.updateInterface(p, link), l.reacquire(ctx, p, link))
 	}
 	if r, ok := errors.AsType[*refusal](err); ok && what != lost {
 		l.mu.Lock()
 		p.term().Refused = r.why
 		l.mu.Unlock()
 	}
-	return errors.Join(err, l.settle(p, link), l.save())
+	return errors.Join(err, l.updateInterface(p, link), l.save())
 }
 
-// again tries to get back a lost address.
-func (l *lease) again(ctx context.Context, p protocol, link *link) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, l.d.o.Timeout, errNobody)
+// reacquire tries to get back a lost address.
+func (l *lease) reacquire(ctx context.Context, p protocol, link *link) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, l.d.o.Timeout, errNoAnswer)
 	defer cancel()
 	return p.acquire(ctx, link)
 }
 
-// settle adds to the interface what became valid again, and removes what is no longer valid.
-func (l *lease) settle(p protocol, link *link) error {
+// updateInterface adds addresses and routes that became valid again, and removes those that are no longer valid.
+func (l *lease) updateInterface(p protocol, link *link) error {
 	l.mu.Lock()
 	valid, held, before := p.valid(uptime()), p.held(), l.applied[p]
 	gone, back := before.without(valid), valid.without(before)
@@ -124,12 +124,12 @@ func (l *lease) settle(p protocol, link *link) error {
 	l.mu.Unlock()
 	if !gone.empty() {
 		if why == "" {
-			why = "its time is over, and nobody gave it more"
+			why = "the lease expired and no server extended it"
 		}
-		l.d.log("%s: lost %s: %s: %s", l, p.label(), strings.Join(gone.words(), ", "), why)
+		l.d.log("%s: lost %s: %s: %s", l, p.label(), strings.Join(gone.describe(), ", "), why)
 	}
 	if !back.empty() {
-		l.d.log("%s: %s gives %s again", l, p.label(), strings.Join(back.words(), ", "))
+		l.d.log("%s: %s assigned %s again", l, p.label(), strings.Join(back.describe(), ", "))
 	}
 	if gone.empty() && back.empty() || len(held.IPs) == 0 && len(held.Routes) == 0 {
 		return nil
@@ -156,9 +156,9 @@ func (l *lease) missing() string {
 		}
 		why := p.term().Refused
 		if why == "" {
-			why = fmt.Sprintf("its time ended %v ago", (now - p.term().Expire).Round(time.Second))
+			why = fmt.Sprintf("the lease expired %v ago", (now - p.term().Expire).Round(time.Second))
 		}
-		out = append(out, fmt.Sprintf("%s lost %s: %s", p.label(), strings.Join(gone.words(), ", "), why))
+		out = append(out, fmt.Sprintf("%s lost %s: %s", p.label(), strings.Join(gone.describe(), ", "), why))
 	}
 	return strings.Join(out, "; ")
 }

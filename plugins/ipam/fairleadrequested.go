@@ -16,19 +16,19 @@ func (f *fairlead) assign(n *local.Network, groups []*group) error {
 	for _, a := range f.requested {
 		i := slices.IndexFunc(groups, func(g *group) bool { return !g.ip.IsValid() && g.contains(a) })
 		if i < 0 {
-			i = f.byNumber(n, groups, a)
+			i = f.asClusterAddress(n, groups, a)
 		}
 		if i < 0 {
-			return cni.Errorf(cni.CodeInvalidNetworkConfig, "requested IP %s: %s", a, notOf(n, groups, a))
+			return cni.Errorf(cni.CodeInvalidNetworkConfig, "requested IP %s: %s", a, mismatch(n, groups, a))
 		}
 		groups[i].ip = a
 	}
 	return nil
 }
 
-// byNumber returns the group whose address can be a cluster address instead, because it is in the same pool; -1 if
-// none.
-func (f *fairlead) byNumber(n *local.Network, groups []*group, a netip.Addr) int {
+// asClusterAddress returns the index of a group in the same pool that can have this cluster address instead of one from
+// a block, or -1.
+func (f *fairlead) asClusterAddress(n *local.Network, groups []*group, a netip.Addr) int {
 	s := subnetOf(n, a)
 	if s == nil || !s.Cluster() {
 		return -1
@@ -51,18 +51,18 @@ func subnetOf(n *local.Network, a netip.Addr) *local.Subnet {
 	return nil
 }
 
-// notOf says why a requested address cannot be one of the attachment's.
-func notOf(n *local.Network, groups []*group, a netip.Addr) string {
+// mismatch returns why the attachment cannot get a requested address.
+func mismatch(n *local.Network, groups []*group, a netip.Addr) string {
 	var have []string
 	for _, g := range groups {
 		for _, s := range g.subnets {
 			have = append(have, s.CIDR.String())
 		}
 	}
-	words := "an attachment gets one address of each of " + strings.Join(have, ", ")
+	words := "an attachment gets one address from each of " + strings.Join(have, ", ")
 	s := subnetOf(n, a)
 	if s != nil && !slices.ContainsFunc(groups, func(g *group) bool { return g.pool == s.Name }) {
-		return fmt.Sprintf(`it is of pool %q (%s), which this configuration does not ask for: set "pool": %q in "ipam", or in one of its "addresses"; now %s`, s.Name, s.CIDR, s.Name, words)
+		return fmt.Sprintf(`it is in pool %q (%s), which this configuration does not select: set "pool": %q in "ipam", or in one of its "addresses"; now %s`, s.Name, s.CIDR, s.Name, words)
 	}
 	return words
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// given is the configuration that a network assigns to an interface.
-type given struct {
+// netConfig is the configuration that a network assigns to an interface.
+type netConfig struct {
 	IPs    []cni.IP
 	Routes []cni.Route
 	DNS    cni.DNS
 	OnLink []netip.Prefix // on-link prefixes
 }
 
-func (g *given) add(o given) {
+func (g *netConfig) add(o netConfig) {
 	g.IPs = append(g.IPs, o.IPs...)
 	g.Routes = append(g.Routes, o.Routes...)
 	g.OnLink = append(g.OnLink, o.OnLink...)
@@ -29,7 +29,7 @@ func (g *given) add(o given) {
 
 // result converts it to an attachment's result. A DHCPv6 address comes without a prefix length and a gateway: router
 // advertisements provide both.
-func (g given) result() *cni.Result {
+func (g netConfig) result() *cni.Result {
 	r := &cni.Result{IPs: slices.Clone(g.IPs), Routes: slices.Clone(g.Routes), DNS: g.DNS}
 	for i := range r.IPs {
 		ip := &r.IPs[i]
@@ -50,9 +50,9 @@ func (g given) result() *cni.Result {
 	return r
 }
 
-// without returns what g contains and o does not.
-func (g given) without(o given) given {
-	var out given
+// without returns the addresses and routes of g that are not in o.
+func (g netConfig) without(o netConfig) netConfig {
+	var out netConfig
 	for _, ip := range g.IPs {
 		if !slices.Contains(o.addresses(), ip.Address.Addr()) {
 			out.IPs = append(out.IPs, ip)
@@ -66,17 +66,17 @@ func (g given) without(o given) given {
 	return out
 }
 
-func (g given) addresses() (out []netip.Addr) {
+func (g netConfig) addresses() (out []netip.Addr) {
 	for _, ip := range g.IPs {
 		out = append(out, ip.Address.Addr())
 	}
 	return out
 }
 
-func (g given) empty() bool { return len(g.IPs) == 0 && len(g.Routes) == 0 }
+func (g netConfig) empty() bool { return len(g.IPs) == 0 && len(g.Routes) == 0 }
 
-// words returns a description for messages.
-func (g given) words() (out []string) {
+// describe returns a description for messages.
+func (g netConfig) describe() (out []string) {
 	for _, ip := range g.IPs {
 		out = append(out, ip.Address.Addr().String())
 	}
@@ -87,7 +87,7 @@ func (g given) words() (out []string) {
 }
 
 // objects returns the addresses and routes for an interface. Prefix lengths come from the complete result.
-func (g given) objects(ifname string, whole *cni.Result) (list kernel.Objects) {
+func (g netConfig) objects(ifname string, whole *cni.Result) (list kernel.Objects) {
 	for _, ip := range whole.IPs {
 		if slices.Contains(g.addresses(), ip.Address.Addr()) {
 			list = append(list, &kernel.Addr{In: kernel.Container, Link: ifname, Prefix: ip.Address})

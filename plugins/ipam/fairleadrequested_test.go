@@ -8,29 +8,29 @@ import (
 
 // A cluster address can be requested even if the configuration selects no pool. For an address of another pool, the
 // error says what to configure.
-func TestFairleadByNumber(t *testing.T) {
+func TestFairleadRequestedClusterAddress(t *testing.T) {
 	t.Parallel()
 	m := newMember(t, "a")
 	m.start(storeOf(t, `{"subnets": [{"cidr": "10.244.0.0/26", "block": 28}, {"cidr": "fd00:244::/120", "block": 124},
 		{"cidr": "10.247.0.0/28", "assign": "cluster"}, {"cidr": "10.248.0.0/28", "assign": "cluster"},
 		{"name": "two", "cidr": "10.251.0.0/30", "assign": "cluster"}, {"name": "two", "cidr": "10.252.0.0/29", "assign": "cluster"}]}`))
-	asked := func(id, ip string) string {
+	request := func(id, ip string) string {
 		t.Helper()
 		return strings.Join(ipsOf(t, m.must(call{verb: "ADD", id: id, args: "IP=" + ip, conf: fairleadOf("")})), ", ")
 	}
-	if got := asked("c1", "10.247.0.9"); !strings.HasPrefix(got, "10.247.0.9/28 10.247.0.1, fd00:244::") {
+	if got := request("c1", "10.247.0.9"); !strings.HasPrefix(got, "10.247.0.9/28 10.247.0.1, fd00:244::") {
 		t.Errorf("got %s", got)
 	}
-	if got := asked("c2", "10.248.0.9"); !strings.HasPrefix(got, "10.248.0.9/28 10.248.0.1, fd00:244::") {
+	if got := request("c2", "10.248.0.9"); !strings.HasPrefix(got, "10.248.0.9/28 10.248.0.1, fd00:244::") {
 		t.Errorf("got %s", got)
 	}
 	m.wantError(call{verb: "ADD", id: "c3", args: "IP=10.247.0.9", conf: fairleadOf("")}, 100, "10.247.0.9 belongs to c1 eth0 on node a")
 	m.wantError(call{verb: "ADD", id: "c3", args: "IP=10.251.0.2", conf: fairleadOf("")}, 7,
-		`requested IP 10.251.0.2: it is of pool "two" (10.251.0.0/30), which this configuration does not ask for: set "pool": "two" in "ipam"`)
-	m.wantError(call{verb: "ADD", id: "c3", args: "IP=10.9.0.2", conf: fairleadOf("")}, 7, "an attachment gets one address of each of 10.244.0.0/26, fd00:244::/120")
+		`requested IP 10.251.0.2: it is in pool "two" (10.251.0.0/30), which this configuration does not select: set "pool": "two" in "ipam"`)
+	m.wantError(call{verb: "ADD", id: "c3", args: "IP=10.9.0.2", conf: fairleadOf("")}, 7, "an attachment gets one address from each of 10.244.0.0/26, fd00:244::/120")
 	pool := fairleadOf(`, "pool": "two"`)
 	if got := ipsOf(t, m.must(call{verb: "ADD", id: "c4", args: "IP=10.252.0.2", conf: pool})); fmt.Sprint(got) != "[10.252.0.2/29 10.252.0.1]" {
-		t.Errorf("of the pool's second subnet: %v", got)
+		t.Errorf("want an address in the pool's second subnet: %v", got)
 	}
 }
 
@@ -51,12 +51,12 @@ func TestStatusOfFullPool(t *testing.T) {
 			code, out := m.plugin(plugin, call{verb: "ADD", id: id, conf: conf})
 			if code != 0 {
 				if n, msg := message(t, words); i < 5 || said == 0 || n != 50 || !strings.Contains(msg, "no IP addresses available in") {
-					t.Errorf("%s: ADD %d fails with %s; before, STATUS said %d %s", plugin, i, out, said, words)
+					t.Errorf("%s: ADD %d failed with %s, but STATUS before it returned %d %s", plugin, i, out, said, words)
 				}
 				break
 			}
 			if said != 0 {
-				t.Errorf("%s: STATUS before ADD %d, which works: %s", plugin, i, words)
+				t.Errorf("%s: STATUS failed before ADD %d, which succeeded: %s", plugin, i, words)
 			}
 			last = id
 		}
