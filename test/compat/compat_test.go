@@ -68,8 +68,8 @@ func sides() []side {
 }
 
 func (s side) String() string {
-	whose := map[bool]string{true: "ours", false: "reference"}
-	return whose[s.ourRuntime] + " drives " + whose[s.ourPlugins]
+	name := map[bool]string{true: "Fairlead", false: "reference"}
+	return name[s.ourRuntime] + " runtime, " + name[s.ourPlugins] + " plugins"
 }
 
 // pluginDir returns the directory of a side's plugins, for CNI_PATH.

@@ -10,7 +10,7 @@ import (
 
 // TestCompatibility runs all cases and then compares the page.
 func TestCompatibility(t *testing.T) {
-	prepared(t)
+	installReference(t)
 	p := newPage()
 	t.Run("case", func(t *testing.T) { // returns when all parallel subtests have ended
 		t.Run("keys", func(t *testing.T) { t.Parallel(); keys(t, p, false) })
@@ -23,10 +23,10 @@ func TestCompatibility(t *testing.T) {
 		t.Run("errors", func(t *testing.T) { t.Parallel(); errorCodes(t, p) })
 		t.Run("switch", func(t *testing.T) {
 			t.Parallel()
-			for name, first := range map[string]side{"to ours": {}, "to the reference": {true, true}} {
-				t.Run(name, func(t *testing.T) { t.Parallel(); switched(t, first) })
+			for name, first := range map[string]side{"to Fairlead": {}, "to the reference": {true, true}} {
+				t.Run(name, func(t *testing.T) { t.Parallel(); switchNode(t, first) })
 			}
-			t.Run("to ours, a device", func(t *testing.T) { t.Parallel(); lent(t, side{}) })
+			t.Run("to Fairlead, a device", func(t *testing.T) { t.Parallel(); returnedDevice(t, side{}) })
 		})
 		for _, v := range cni.Versions() {
 			t.Run("requests/"+v, func(t *testing.T) { t.Parallel(); sameRequests(t, p, v) })

@@ -9,7 +9,7 @@ import (
 
 // difference is a deliberate difference. The lines that show it are not compared.
 type difference struct {
-	what, theirs, ours, why string
+	what, reference, fairlead, why string
 
 	cases  *regexp.Regexp // names; nil: no transcript shows it
 	steps  *regexp.Regexp // titles
@@ -18,40 +18,40 @@ type difference struct {
 	seen   *atomic.Bool
 }
 
-// forget removes the lines of deliberate differences from both texts of a step, and records which differences it found.
-func (p *page) forget(name, step, want, have string, met map[int]bool) (string, string) {
+// removeDifferences removes the lines of deliberate differences from both texts of a step, and records which differences it found.
+func (p *page) removeDifferences(name, step, want, have string, found map[int]bool) (string, string) {
 	for i, d := range p.differences {
 		if d.cases == nil || !d.cases.MatchString(name) || !d.steps.MatchString(step) {
 			continue
 		}
-		a, inA := cut(want, d.lines)
-		b, inB := cut(have, d.lines)
+		a, inA := splitLines(want, d.lines)
+		b, inB := splitLines(have, d.lines)
 		if inA != inB {
 			d.seen.Store(true)
-			met[i] = true
+			found[i] = true
 		}
 		want, have = a, b
 	}
 	return want, have
 }
 
-// words returns the outcome of a case without problems: equal, except for differences. It omits differences that may
+// outcome returns the outcome of a case without problems: equal, except for differences. It omits differences that may
 // appear in any case, and always lists those that appear by chance.
-func (p *page) words(name string, met map[int]bool) string {
+func (p *page) outcome(name string, found map[int]bool) string {
 	var notes []string
 	for i, d := range p.differences {
-		if d.cases != nil && d.cases.String() != "" && (met[i] || d.chance && d.cases.MatchString(name)) {
+		if d.cases != nil && d.cases.String() != "" && (found[i] || d.chance && d.cases.MatchString(name)) {
 			notes = append(notes, strconv.Itoa(i+1))
 		}
 	}
 	if len(notes) == 0 {
 		return "equal"
 	}
-	return butFor + strings.Join(notes, ", ")
+	return exceptFor + strings.Join(notes, ", ")
 }
 
-// cut splits a text into the lines that do not match and those that do.
-func cut(text string, lines *regexp.Regexp) (rest, matched string) {
+// splitLines splits a text into the lines that do not match and those that do.
+func splitLines(text string, lines *regexp.Regexp) (rest, matched string) {
 	var keep, out []string
 	for _, l := range strings.Split(text, "\n") {
 		if lines.MatchString(l) {

@@ -32,28 +32,28 @@ func badInputs() []badInput {
 	good := addressed(`"subnet": "10.1.0.0/24"`)
 	old := func(version string) string { return strings.Replace(good, "1.1.0", version, 1) }
 	return []badInput{
-		{name: "JSON that is none", conf: `{"cniVersion": `},
-		{name: "a value of a wrong type", conf: conf(`"mtu": "big"`)},
+		{name: "invalid JSON", conf: `{"cniVersion": `},
+		{name: "a value of the wrong type", conf: conf(`"mtu": "big"`)},
 		{name: "an unknown `cniVersion`", conf: old("9.9.9")},
 		{name: "no network name", conf: strings.Replace(good, `"name": "net"`, `"name": ""`, 1)},
-		{name: "a network name that is no file name", conf: strings.Replace(good, `"net"`, `"a/b"`, 1)},
+		{name: "a network name that is not a valid file name", conf: strings.Replace(good, `"net"`, `"a/b"`, 1)},
 		{name: "no container ID", env: map[string]string{"CNI_CONTAINERID": "-"}, conf: good},
-		{name: "a container ID that is no file name", env: map[string]string{"CNI_CONTAINERID": "a/b"}, conf: good},
+		{name: "a container ID that is not a valid file name", env: map[string]string{"CNI_CONTAINERID": "a/b"}, conf: good},
 		{name: "no interface name", env: map[string]string{"CNI_IFNAME": "-"}, conf: good},
 		{name: "an interface name of 16 bytes", env: map[string]string{"CNI_IFNAME": "a123456789012345"}, conf: good},
 		{name: "an interface name with a slash", env: map[string]string{"CNI_IFNAME": "a/b"}, conf: good},
 		{name: "no `CNI_COMMAND`", env: map[string]string{"CNI_COMMAND": "-"}, conf: good},
 		{name: "an unknown `CNI_COMMAND`", verb: "MOVE", conf: good},
 		{name: "no `CNI_NETNS`", env: map[string]string{"CNI_NETNS": "-"}, conf: good},
-		{name: "a namespace that is not there", env: map[string]string{"CNI_NETNS": "/nowhere"}, conf: good},
+		{name: "a namespace that does not exist", env: map[string]string{"CNI_NETNS": "/nowhere"}, conf: good},
 		{name: "the host's own namespace", env: map[string]string{"CNI_NETNS": "host"}, conf: good},
 		{name: "an unknown key in `CNI_ARGS`", env: map[string]string{"CNI_ARGS": "COLOUR=red"}, conf: good},
-		{name: "`CNI_ARGS` that are no pairs", env: map[string]string{"CNI_ARGS": "red"}, conf: good},
+		{name: "`CNI_ARGS` that are not pairs", env: map[string]string{"CNI_ARGS": "red"}, conf: good},
 		{name: "an unknown IPAM plugin", conf: conf(`"ipam": {"type": "nobody"}`)},
 		{name: "an IPAM plugin with a path", conf: conf(`"ipam": {"type": "../host-local", "dataDir": "$DIR/ipam", "subnet": "10.1.0.0/24"}`)},
-		{name: "a subnet that is none", conf: addressed(`"subnet": "10.1.0.0/40"`)},
+		{name: "an invalid subnet", conf: addressed(`"subnet": "10.1.0.0/40"`)},
 		{name: "no subnet at all", conf: addressed(`"ranges": []`)},
-		{name: "a subnet without room", conf: addressed(`"subnet": "10.1.0.0/32"`)},
+		{name: "a subnet without usable addresses", conf: addressed(`"subnet": "10.1.0.0/32"`)},
 		{name: "a gateway outside its subnet", conf: addressed(`"subnet": "10.1.0.0/24", "gateway": "10.2.0.1"`),
 			why: "the address would be set on the bridge, and no container could reach it"},
 		{name: "`rangeStart` after `rangeEnd`", conf: addressed(`"subnet": "10.1.0.0/24", "rangeStart": "10.1.0.9", "rangeEnd": "10.1.0.8"`)},
@@ -61,21 +61,21 @@ func badInputs() []badInput {
 		{name: "ranges that overlap", conf: addressed(`"ranges": [[{"subnet": "10.1.0.0/24"}], [{"subnet": "10.1.0.0/16"}]]`)},
 		{name: "two families in a range set", conf: addressed(`"ranges": [[{"subnet": "10.1.0.0/24"}, {"subnet": "fd01::/64"}]]`)},
 		{name: "an exhausted range", conf: addressed(`"subnet": "10.1.0.0/24", "rangeStart": "10.1.0.1", "rangeEnd": "10.1.0.1"`)},
-		{name: "an address asked for outside the ranges", env: map[string]string{"CNI_ARGS": "IP=10.9.0.1"}, conf: good},
-		{name: "an interface that is there already", env: map[string]string{"CNI_IFNAME": "lo"}, conf: good},
+		{name: "a requested address outside the ranges", env: map[string]string{"CNI_ARGS": "IP=10.9.0.1"}, conf: good},
+		{name: "an interface that already exists", env: map[string]string{"CNI_IFNAME": "lo"}, conf: good},
 		{name: "CHECK without `prevResult`", verb: "CHECK", conf: good},
 		{name: "CHECK at 0.3.1", verb: "CHECK", conf: old("0.3.1")},
 		{name: "GC at 1.0.0", verb: "GC", conf: old("1.0.0")},
 		{name: "STATUS at 1.0.0", verb: "STATUS", conf: old("1.0.0")},
 		{name: "portmap without `prevResult`", plugin: "portmap", conf: `{"cniVersion": "1.1.0", "name": "net", "type": "portmap", "runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}}`},
-		{name: "static with an address that is none", plugin: "static", conf: `{"cniVersion": "1.1.0", "name": "net", "type": "x", "ipam": {"type": "static", "addresses": [{"address": "10.1.0.5"}]}}`},
+		{name: "static with an invalid address", plugin: "static", conf: `{"cniVersion": "1.1.0", "name": "net", "type": "x", "ipam": {"type": "static", "addresses": [{"address": "10.1.0.5"}]}}`},
 		{name: "host-device without a device", plugin: "host-device", conf: `{"cniVersion": "1.1.0", "name": "net", "type": "host-device"}`},
-		{name: "ptp with a backend that is none", plugin: "ptp", conf: strings.Replace(good, `"bridge": "cni0"`, `"ipMasq": true, "ipMasqBackend": "pf"`, 1)},
+		{name: "ptp with an unknown backend", plugin: "ptp", conf: strings.Replace(good, `"bridge": "cni0"`, `"ipMasq": true, "ipMasqBackend": "pf"`, 1)},
 	}
 }
 
-// refuse returns how a plugin ends: success, or an error and its code.
-func (b badInput) refuse(h *host) string {
+// outcome returns how a plugin ends: success, or an error and its code.
+func (b badInput) outcome(h *host) string {
 	h.t.Helper()
 	h.container("a") // a new one: the reference leaves what a failed ADD created
 	h.ip("a", "link set lo up")
@@ -119,18 +119,18 @@ func errorCodes(t *testing.T, p *page) {
 	for _, ours := range []bool{false, true} {
 		h := newHost(t, side{ourPlugins: ours})
 		for _, b := range badInputs() {
-			answers[ours] = append(answers[ours], b.refuse(h))
+			answers[ours] = append(answers[ours], b.outcome(h))
 		}
 	}
 	for i, b := range badInputs() {
-		theirs, ours := answers[false][i], answers[true][i]
-		refused := strings.HasPrefix(theirs, "error") && strings.HasPrefix(ours, "error")
-		if theirs != ours && !refused && b.why == "" {
-			t.Errorf("%s: the reference: %s, ours: %s", b.name, theirs, ours)
+		referenceOut, fairleadOut := answers[false][i], answers[true][i]
+		bothReject := strings.HasPrefix(referenceOut, "error") && strings.HasPrefix(fairleadOut, "error")
+		if referenceOut != fairleadOut && !bothReject && b.why == "" {
+			t.Errorf("%s: reference plugin: %s, our plugin: %s", b.name, referenceOut, fairleadOut)
 		}
-		if theirs == ours && b.why != "" {
-			t.Errorf("%s: both: %s; the difference that we explain is none", b.name, ours)
+		if referenceOut == fairleadOut && b.why != "" {
+			t.Errorf("%s: both: %s; remove the explanation of a difference", b.name, fairleadOut)
 		}
-		p.error(b, theirs, ours)
+		p.error(b, referenceOut, fairleadOut)
 	}
 }

@@ -22,7 +22,7 @@ func TestFused(t *testing.T) {
 	}
 	lists := []list{
 		{"all", "1.1.0", []string{bridgeWith(`"isDefaultGateway": true, "ipMasq": true, `), portmap, shaped, `{"type": "firewall"}`, tuning}},
-		{"theirs in the middle", "1.0.0", []string{bridgeWith(`"isGateway": true, `), `{"type": "theirs", "mtu": 1300}`, portmap}},
+		{"a reference plugin in the middle", "1.0.0", []string{bridgeWith(`"isGateway": true, `), `{"type": "reference-tuning", "mtu": 1300}`, portmap}},
 	}
 	for _, v := range cni.Versions() {
 		lists = append(lists, list{"short", v, []string{bridgeWith(`"isGateway": true, `), portmap, tuning}})
@@ -31,7 +31,7 @@ func TestFused(t *testing.T) {
 		t.Run(l.name+" "+l.version, func(t *testing.T) {
 			t.Parallel()
 			h := newHost(t, side{ourRuntime: false, ourPlugins: true})
-			h.plugins = withTheirs(t)
+			h.plugins = withReferenceTuning(t)
 			h.container("a")
 			ports := `{"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}`
 			run := func(verb string, fused bool) string {
@@ -53,7 +53,7 @@ func TestFused(t *testing.T) {
 					run("check", true)
 					run("check", false)
 				}
-				run("del", i != 2) // by the other form
+				run("del", i != 2) // remove it with the other form of the list
 				if left := h.snapshot("a"); containsLink(left, "eth0") {
 					t.Errorf("left in the container:\n%s", left)
 				}
@@ -96,8 +96,8 @@ func listOf(t *testing.T, version string, members []string, fused bool) string {
 	return string(out)
 }
 
-// withTheirs returns our plugins' directory with the reference plugin tuning added as "theirs".
-func withTheirs(t *testing.T) string {
+// withReferenceTuning returns our plugins' directory with the reference plugin tuning added as "reference-tuning".
+func withReferenceTuning(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	ours, err := os.ReadDir(os.Getenv(oursVariable))
@@ -109,7 +109,7 @@ func withTheirs(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Symlink(reference.Plugin(t, "tuning"), filepath.Join(dir, "theirs")); err != nil {
+	if err := os.Symlink(reference.Plugin(t, "tuning"), filepath.Join(dir, "reference-tuning")); err != nil {
 		t.Fatal(err)
 	}
 	return dir

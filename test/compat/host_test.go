@@ -22,12 +22,12 @@ type host struct {
 	t     testing.TB
 	side  side
 	dir   string
-	netns map[string]string // path by name; "host" is the host's own
+	netns map[string]string // path by name; "host" is the host's namespace
 
 	plugins string   // CNI_PATH; "" means the side's
 	more    []string // additional environment of its plugins
 
-	heard func() string // a DHCP server's log of requests; nil without a server
+	requests func() string // a DHCP server's log of requests; nil without a server
 }
 
 func newHost(t testing.TB, s side) *host {
@@ -73,7 +73,7 @@ func (h *host) world() {
 	h.ip("host", "link add up0 type veth peer name eth0 netns "+h.netns["world"],
 		"addr add 192.0.2.1/24 dev up0", "addr add 2001:db8::1/64 dev up0 nodad", "link set up0 up")
 	h.ip("world", "link set lo up", "addr add 192.0.2.9/24 dev eth0", "addr add 2001:db8::9/64 dev eth0 nodad", "link set eth0 up",
-		"route add 10.1.0.0/24 via 192.0.2.1", "route add fd01::/64 via 2001:db8::1") // answers packets that are not masqueraded, too
+		"route add 10.1.0.0/24 via 192.0.2.1", "route add fd01::/64 via 2001:db8::1") // so that the world answers packets that are not masqueraded
 	h.serve("world", "tcp", ":7")
 }
 
@@ -142,31 +142,31 @@ func answer(c net.PacketConn) {
 	}
 }
 
-// patience returns how long an answer may take. The reference bridge plugin's IPv6 does not work until duplicate
+// answerTimeout returns how long an answer may take. The reference bridge plugin's IPv6 does not work until duplicate
 // address detection is over, and a lost SYN is sent again after 1 and 3 seconds.
-func patience() time.Duration { return kerneltest.Slow(5 * time.Second) }
+func answerTimeout() time.Duration { return kerneltest.Slow(5 * time.Second) }
 
 // dial sends hello and returns the answer: the peer that the server saw, or "no answer".
 func (h *host) dial(from, network, addr string) string {
-	said := "no answer"
+	answer := "no answer"
 	err := h.inside(from, func() error {
-		c, err := net.DialTimeout(network, addr, patience())
+		c, err := net.DialTimeout(network, addr, answerTimeout())
 		if err != nil {
 			return nil
 		}
 		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(patience()))
+		_ = c.SetDeadline(time.Now().Add(answerTimeout()))
 		_, _ = c.Write([]byte("hello"))
 		b := make([]byte, 64)
 		if n, _ := c.Read(b); n > 0 {
-			said = string(b[:n])
+			answer = string(b[:n])
 		}
 		return nil
 	})
 	if err != nil {
 		h.t.Errorf("dial %s %s in %s: %v", network, addr, from, err)
 	}
-	return said
+	return answer
 }
 
 // command runs a program in a mount namespace with the host's own /var/lib and /sys, so that it does not change the

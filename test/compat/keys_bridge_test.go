@@ -19,10 +19,10 @@ func bridgeKeys() []keyCase {
 	list := []keyCase{
 		{key: "bridge", plugins: `{"type": "bridge", "bridge": "br7", ` + hostLocal4 + `}`, second: true, probes: neighbours[:1]},
 		{key: "bridge", with: "absent", plugins: `{"type": "bridge", ` + hostLocal4 + `}`},
-		{key: "bridge", with: "there already", plugins: bridgeWith(""), prepare: occupied},
+		{key: "bridge", with: "already exists", plugins: bridgeWith(""), prepare: occupied},
 		{key: "isGateway", plugins: bridgeWith(`"isGateway": true, `), second: true, probes: neighbours},
 		{key: "isDefaultGateway", with: "two families", plugins: `{"type": "bridge", "bridge": "cni0", ` + gw + dual + `}`, prepare: (*host).world, probes: append(out, probe{"a", "tcp", "[2001:db8::9]:7"})},
-		{key: "isDefaultGateway", with: "IPv4 alone", plugins: bridgeWith(gw), prepare: (*host).world, probes: out},
+		{key: "isDefaultGateway", with: "IPv4 only", plugins: bridgeWith(gw), prepare: (*host).world, probes: out},
 		{key: "forceAddress", with: "false", plugins: bridgeWith(`"isGateway": true, "forceAddress": false, `), prepare: occupied},
 		{key: "forceAddress", with: "true", plugins: bridgeWith(`"isGateway": true, "forceAddress": true, `), prepare: occupied},
 		{key: "ipMasq", with: "false", plugins: bridgeWith(gw + `"ipMasq": false, `), prepare: (*host).world, probes: out},
@@ -78,7 +78,7 @@ func routeKeys(plugin, begin string) []keyCase {
 		{"priority", `{"dst": "10.9.0.0/16", "priority": 77}`},
 		{"table", `{"dst": "10.9.0.0/16", "table": 100}`},
 		{"scope", `{"dst": "10.9.0.0/16", "scope": 0}`},
-		{"scope of the link", `{"dst": "10.9.0.0/16", "scope": 253}`},
+		{"scope link", `{"dst": "10.9.0.0/16", "scope": 253}`},
 		{"dst of IPv6", `{"dst": "fd09::/64"}`},
 		{"table of IPv6", `{"dst": "fd09::/64", "table": 100, "priority": 5, "mtu": 1400}`},
 	} {

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// The keys of chained plugins other than portmap.
+// This file tests the keys of the chained plugins other than portmap.
 
-// behind returns a list of bridge and another plugin.
-func behind(plugin string) string {
+// afterBridge returns the start of a list: a bridge, followed by another plugin.
+func afterBridge(plugin string) string {
 	return `{"type": "bridge", "bridge": "cni0", "isDefaultGateway": true, ` + hostLocal4 + `}, ` + plugin
 }
 
@@ -25,7 +25,7 @@ func inContainer(what, command string) func(*recorder) {
 }
 
 func bandwidthKeys() []keyCase {
-	limited := func(keys string) string { return behind(`{"type": "bandwidth", ` + keys + `}`) }
+	limited := func(keys string) string { return afterBridge(`{"type": "bandwidth", ` + keys + `}`) }
 	const four = `"ingressRate": 1000000, "ingressBurst": 1000000, "egressRate": 2000000, "egressBurst": 3000000`
 	// Record the queues of the host's two links, without the links' names.
 	shaping := func(r *recorder) {
@@ -35,7 +35,7 @@ func bandwidthKeys() []keyCase {
 		}
 		out = regexp.MustCompile(`(veth|bwp)[0-9a-f]+`).ReplaceAllString(out, "$1")
 		out = regexp.MustCompile(`refcnt [0-9]+ `).ReplaceAllString(out, "")     // one reference per queue
-		out = regexp.MustCompile(`12498750b`).ReplaceAllString(out, "12500000b") // we set bytes, and tc lists time
+		out = regexp.MustCompile(`12498750b`).ReplaceAllString(out, "12500000b") // tc prints a time, and Fairlead sets bytes
 		lines := strings.Split(out, "\n")
 		slices.Sort(lines)
 		r.note("shaping", strings.Join(slices.Compact(lines), "\n"))
@@ -47,7 +47,7 @@ func bandwidthKeys() []keyCase {
 		{key: "egressRate", with: "10 Gbit/s", plugins: limited(`"egressRate": 10000000000, "egressBurst": 100000000`), meanwhile: shaping},
 		{key: "ingressBurst", with: "absent", plugins: limited(`"ingressRate": 1000000`), meanwhile: shaping},
 		{key: "ingressRate", with: "absent", plugins: limited(`"ingressBurst": 1000000`)},
-		{key: "ingressRate", with: "absent, as the burst", plugins: limited(`"ingressRate": 0`), meanwhile: shaping},
+		{key: "ingressRate", with: "absent, like the burst", plugins: limited(`"ingressRate": 0`), meanwhile: shaping},
 		{key: "runtimeConfig.bandwidth", plugins: limited(four + `, "capabilities": {"bandwidth": true}`), meanwhile: shaping,
 			capArgs: `{"bandwidth": {"ingressRate": 4000000, "ingressBurst": 2000000, "egressRate": 0, "egressBurst": 0}}`},
 		{key: "egressBurst", with: "too large", plugins: limited(`"egressRate": 1000000, "egressBurst": 99999999999`)},
@@ -91,9 +91,9 @@ func sbrKeys() []keyCase {
 	two := `{"type": "bridge", "bridge": "cni0", "ipam": {"type": "host-local", "dataDir": "$DIR/ipam", "ranges": [[{"subnet": "10.1.0.0/24"}], [{"subnet": "10.2.0.0/24"}]],
 		"routes": [{"dst": "10.8.0.0/16", "gw": "10.2.0.1"}, {"dst": "10.9.0.0/16"}]}}, `
 	return of("sbr", []keyCase{
-		{key: "type", with: "one address", plugins: behind(`{"type": "sbr"}`), meanwhile: normal},
+		{key: "type", with: "one address", plugins: afterBridge(`{"type": "sbr"}`), meanwhile: normal},
 		{key: "type", with: "two addresses", plugins: two + `{"type": "sbr"}`, meanwhile: normal},
-		{key: "table", plugins: behind(`{"type": "sbr", "table": 500}`), meanwhile: normal},
+		{key: "table", plugins: afterBridge(`{"type": "sbr", "table": 500}`), meanwhile: normal},
 	})
 }
 
@@ -102,11 +102,11 @@ func tuningKeys() []keyCase {
 	link := inContainer("link", `cat /sys/class/net/eth0/tx_queue_len /sys/class/net/eth0/flags 2>/dev/null; ip -o link show eth0 | sed 's/.*mtu/mtu/; s/ qdisc.*qlen/ qlen/; s/link-netns.*//'`)
 	sysctls := inContainer("sysctls", `sysctl -n net.core.somaxconn net.ipv4.conf.eth0.arp_filter net.ipv4.conf.all.arp_ignore`)
 	return of("tuning", []keyCase{
-		{key: "sysctl", plugins: behind(`{"type": "tuning", "sysctl": {"net.core.somaxconn": "500", "net.ipv4.conf.all.arp_ignore": "1"}}`), meanwhile: sysctls},
-		{key: "sysctl", with: "with IFNAME", plugins: behind(`{"type": "tuning", "sysctl": {"net.ipv4.conf.IFNAME.arp_filter": "1"}}`), meanwhile: sysctls},
-		{key: "sysctl", with: "with slashes", plugins: behind(`{"type": "tuning", "sysctl": {"net/ipv4/conf/IFNAME/arp_filter": "1"}}`), meanwhile: sysctls},
-		{key: "sysctl", with: "not of the network", plugins: behind(`{"type": "tuning", "sysctl": {"kernel.hostname": "x"}}`)},
-		{key: "sysctl", with: "none such", plugins: behind(`{"type": "tuning", "sysctl": {"net.nosuch": "x"}}`)},
+		{key: "sysctl", plugins: afterBridge(`{"type": "tuning", "sysctl": {"net.core.somaxconn": "500", "net.ipv4.conf.all.arp_ignore": "1"}}`), meanwhile: sysctls},
+		{key: "sysctl", with: "with IFNAME", plugins: afterBridge(`{"type": "tuning", "sysctl": {"net.ipv4.conf.IFNAME.arp_filter": "1"}}`), meanwhile: sysctls},
+		{key: "sysctl", with: "with slashes", plugins: afterBridge(`{"type": "tuning", "sysctl": {"net/ipv4/conf/IFNAME/arp_filter": "1"}}`), meanwhile: sysctls},
+		{key: "sysctl", with: "outside net", plugins: afterBridge(`{"type": "tuning", "sysctl": {"kernel.hostname": "x"}}`)},
+		{key: "sysctl", with: "unknown", plugins: afterBridge(`{"type": "tuning", "sysctl": {"net.nosuch": "x"}}`)},
 		{key: "mac", plugins: device0 + `{"type": "tuning", "mac": "02:00:00:00:00:07"}`, prepare: device, meanwhile: link},
 		{key: "MAC in CNI_ARGS", plugins: device0 + `{"type": "tuning"}`, prepare: device, cniArgs: "MAC=02:00:00:00:00:07", meanwhile: link},
 		{key: "runtimeConfig.mac", plugins: device0 + `{"type": "tuning", "capabilities": {"mac": true}}`, prepare: device, capArgs: `{"mac": "02:00:00:00:00:07"}`, meanwhile: link},
@@ -119,7 +119,7 @@ func tuningKeys() []keyCase {
 		{key: "args.cni.allmulti", plugins: device0 + `{"type": "tuning", "args": {"cni": {"allmulti": true}}}`, prepare: device, meanwhile: link},
 		{key: "txQLen", plugins: device0 + `{"type": "tuning", "txQLen": 500}`, prepare: device, meanwhile: link},
 		{key: "args.cni.txQLen", plugins: device0 + `{"type": "tuning", "args": {"cni": {"txQLen": 500}}}`, prepare: device, meanwhile: link},
-		{key: "args.cni.sysctl", plugins: behind(`{"type": "tuning", "sysctl": {"net.core.somaxconn": "500"}, "args": {"cni": {"sysctl": {"net.ipv4.conf.all.arp_ignore": "1"}}}}`), meanwhile: sysctls},
+		{key: "args.cni.sysctl", plugins: afterBridge(`{"type": "tuning", "sysctl": {"net.core.somaxconn": "500"}, "args": {"cni": {"sysctl": {"net.ipv4.conf.all.arp_ignore": "1"}}}}`), meanwhile: sysctls},
 		{key: "dataDir", plugins: device0 + `{"type": "tuning", "mtu": 1400, "dataDir": "$DIR/tuning"}`, prepare: device, meanwhile: link},
 	})
 }

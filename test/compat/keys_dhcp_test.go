@@ -21,7 +21,7 @@ func dhcpKeys() []keyCase {
 	classless := "--dhcp-option=121,10.9.0.0/16,10.0.0.7,0.0.0.0/0,10.0.0.1"
 	list := []keyCase{
 		{key: "daemonSocketPath", plugins: with("")},
-		{key: "daemonSocketPath", with: "nobody answers", plugins: strings.Replace(with(""), "dhcp.sock", "no.sock", 1)},
+		{key: "daemonSocketPath", with: "no daemon answers", plugins: strings.Replace(with(""), "dhcp.sock", "no.sock", 1)},
 		{key: "priority", plugins: with(`"priority": 7, `)},
 		{key: "request", with: "names and numbers", plugins: with(`"request": [{"option": "26"}, {"option": "subnet-mask"}], `)},
 		{key: "request", with: "name servers", plugins: with(`"request": [{"option": "6"}, {"option": "15"}], `)},
@@ -30,7 +30,7 @@ func dhcpKeys() []keyCase {
 		{key: "request.skipDefault", with: "and nothing else", plugins: with(`"request": [{"skipDefault": true}], `)},
 		{key: "provide", plugins: with(`"provide": [{"option": "host-name", "value": "web"}, {"option": "60", "value": "class"}, {"option": "dhcp-client-identifier", "value": "Aid"}], `)},
 		{key: "provide.fromArg", plugins: with(`"provide": [{"option": "host-name", "value": "web", "fromArg": "K8S_POD_NAME"}], `), cniArgs: name},
-		{key: "provide.fromArg", with: "not there", plugins: with(`"provide": [{"option": "host-name", "value": "web", "fromArg": "OTHER"}, {"option": "60", "fromArg": "OTHER"}], `), cniArgs: name},
+		{key: "provide.fromArg", with: "missing", plugins: with(`"provide": [{"option": "host-name", "value": "web", "fromArg": "OTHER"}, {"option": "60", "fromArg": "OTHER"}], `), cniArgs: name},
 		{key: "routes", plugins: with(`"routes": [{"dst": "10.7.0.0/16", "gw": "10.0.0.9"}], `)},
 	}
 	for i := range list {
@@ -46,7 +46,7 @@ func dhcp(options ...string) func(*host) {
 	return func(h *host) {
 		n := dhcptest.New(h.t, "cni0", "10.0.0.1/24")
 		server := n.Dnsmasq(append([]string{"--log-dhcp", "--dhcp-range=10.0.0.50,10.0.0.50,255.255.255.0,120", "--dhcp-option=6,10.0.0.53", "--dhcp-option=15,example.org"}, options...)...)
-		h.heard = func() string { return serverHeard(server.Log()) }
+		h.requests = func() string { return serverLog(server.Log()) }
 		h.daemon()
 	}
 }
@@ -75,14 +75,14 @@ func (h *host) daemon() {
 			return
 		}
 		if time.Now().After(deadline) {
-			said, _ := os.ReadFile(log.Name())
-			h.t.Fatalf("%v: the daemon does not listen: %s", h.side, said)
+			text, _ := os.ReadFile(log.Name())
+			h.t.Fatalf("%v: the daemon does not listen: %s", h.side, text)
 		}
 	}
 }
 
-// serverHeard returns what the server logged of its clients' requests, each line once.
-func serverHeard(log string) string {
+// serverLog returns the clients' requests from the server's log, each line once.
+func serverLog(log string) string {
 	var out []string
 	for _, m := range regexp.MustCompile(`(?m)(requested options|vendor class|client provides name|user class): .*$`).FindAllString(log, -1) {
 		if !slices.Contains(out, m) {

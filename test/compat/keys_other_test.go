@@ -1,6 +1,6 @@
 package compat
 
-// The keys of the plugins other than bridge.
+// This file tests the keys of the other plugins that create or allocate something.
 
 func ptpKeys() []keyCase {
 	const routed = `"ipam": {"type": "host-local", "dataDir": "$DIR/ipam", "subnet": "10.1.0.0/24", "routes": [{"dst": "0.0.0.0/0"}]}}`
@@ -23,11 +23,11 @@ func hostDeviceKeys() []keyCase {
 	return of("host-device", []keyCase{
 		{key: "device", plugins: `{"type": "host-device", "device": "dev0", ` + ipam, prepare: device, probes: out},
 		{key: "device", with: "without ipam", plugins: `{"type": "host-device", "device": "dev0"}`, prepare: device},
-		{key: "device", with: "not there", plugins: `{"type": "host-device", "device": "dev9", ` + ipam, prepare: device},
+		{key: "device", with: "missing", plugins: `{"type": "host-device", "device": "dev9", ` + ipam, prepare: device},
 		{key: "hwaddr", plugins: `{"type": "host-device", "hwaddr": "02:00:00:00:00:05", ` + ipam, prepare: device, probes: out},
 		{key: "kernelpath", plugins: `{"type": "host-device", "kernelpath": "/sys/devices/virtual", ` + ipam, prepare: device, probes: out, alone: true},
-		{key: "pciBusID", with: "not there", plugins: `{"type": "host-device", "pciBusID": "0000:ff:1f.7", ` + ipam, prepare: device, alone: true},
-		{key: "runtimeConfig.deviceID", with: "not there", plugins: `{"type": "host-device", "capabilities": {"deviceID": true}, ` + ipam, prepare: device, capArgs: `{"deviceID": "0000:ff:1f.7"}`, alone: true},
+		{key: "pciBusID", with: "missing", plugins: `{"type": "host-device", "pciBusID": "0000:ff:1f.7", ` + ipam, prepare: device, alone: true},
+		{key: "runtimeConfig.deviceID", with: "missing", plugins: `{"type": "host-device", "capabilities": {"deviceID": true}, ` + ipam, prepare: device, capArgs: `{"deviceID": "0000:ff:1f.7"}`, alone: true},
 		{key: "device", with: "none of the four", plugins: `{"type": "host-device", ` + ipam, prepare: device},
 	})
 }
@@ -66,7 +66,7 @@ func staticKeys() []keyCase {
 	}
 	return of("static", []keyCase{
 		{key: "addresses", plugins: with("", `"addresses": [{"address": "10.2.0.5/24", "gateway": "10.2.0.1"}, {"address": "fd02::5/64"}]`)},
-		{key: "addresses", with: "IPv4 in IPv6's words", plugins: with("", `"addresses": [{"address": "::ffff:10.2.0.5/120", "gateway": "10.2.0.1"}]`)},
+		{key: "addresses", with: "IPv4 in IPv6 notation", plugins: with("", `"addresses": [{"address": "::ffff:10.2.0.5/120", "gateway": "10.2.0.1"}]`)},
 		{key: "routes", plugins: with("", one+`, "routes": [{"dst": "0.0.0.0/0"}, {"dst": "10.9.0.0/16", "gw": "10.2.0.9", "mtu": 1300, "advmss": 1200, "priority": 7, "table": 100, "scope": 0}]`)},
 		{key: "routes", with: "keys of 1.1.0 at 0.4.0", version: "0.4.0", plugins: with("", one+`, "routes": [{"dst": "10.9.0.0/16", "mtu": 1300, "advmss": 1200, "priority": 7, "table": 100, "scope": 0}]`)},
 		{key: "dns", plugins: with("", one+`, "dns": {"nameservers": ["192.0.2.53"], "domain": "d", "search": ["s"], "options": ["o"]}`)},

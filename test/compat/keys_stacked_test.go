@@ -1,8 +1,8 @@
 package compat
 
-// The keys of macvlan, ipvlan and vlan.
+// This file tests the keys of macvlan, ipvlan and vlan.
 
-// ownInterface gives each container its own interface in0. The world is not needed.
+// ownInterface creates an interface in0 in each container. It needs no world.
 func ownInterface(r *recorder) {
 	for _, n := range []string{"a", "b"} {
 		if r.netns[n] != "" {
@@ -11,13 +11,13 @@ func ownInterface(r *recorder) {
 	}
 }
 
-// defaultRoute is parent with a default route by up0.
+// defaultRoute is like parent, with a default route through up0.
 func defaultRoute(h *host) {
 	parent(h)
 	h.ip("host", "addr add 192.0.2.1/24 dev up0", "route add default via 192.0.2.9")
 }
 
-// defaultRoute6 has one of IPv6 alone.
+// defaultRoute6 is like parent, with only an IPv6 default route.
 func defaultRoute6(h *host) {
 	parent(h)
 	h.ip("host", "addr add 2001:db8::1/64 dev up0 nodad", "route add default via 2001:db8::9")
@@ -34,7 +34,7 @@ func stackedKeys(plugin, more, feature string) []keyCase {
 		{key: "master", with: "absent, no default route", plugins: begin + hostLocal4 + `}`, prepare: parent},
 		{key: "master", with: "absent, default route of IPv6", plugins: begin + hostLocal4 + `}`, prepare: defaultRoute6},
 		{key: "master", with: "down", plugins: up + hostLocal4 + `}`, prepare: func(h *host) { parent(h); h.ip("host", "link set up0 down") }},
-		{key: "master", with: "not there", plugins: begin + `"master": "dev9", ` + hostLocal4 + `}`, prepare: parent},
+		{key: "master", with: "missing", plugins: begin + `"master": "dev9", ` + hostLocal4 + `}`, prepare: parent},
 		{key: "mtu", plugins: up + `"mtu": 1400, ` + hostLocal4 + `}`, prepare: parent},
 		{key: "mtu", with: "the parent's", plugins: up + `"mtu": 1500, ` + hostLocal4 + `}`, prepare: parent},
 		{key: "mtu", with: "more than the parent's", plugins: up + `"mtu": 1501, ` + hostLocal4 + `}`, prepare: parent},
@@ -106,7 +106,7 @@ func vlanKeys() []keyCase {
 		{key: "vlanId", with: "negative", plugins: with(`"vlanId": -1, `)},
 	}
 	for i := range list {
-		list[i].prepare, list[i].needs = tagged, "vlan"
+		list[i].prepare, list[i].needs = vlanParent, "vlan"
 	}
 	return append(of("vlan", list), stackedKeys("vlan", `"vlanId": 100, `, "vlan")...)
 }

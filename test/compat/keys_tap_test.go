@@ -1,6 +1,6 @@
 package compat
 
-// The keys of tap, and dummy, which has none.
+// This file tests the keys of tap, and dummy, which has no keys.
 
 func tapKeys() []keyCase {
 	with := func(keys string) string { return `{"type": "tap", ` + keys + hostLocal4 + `}` }
@@ -20,7 +20,7 @@ func tapKeys() []keyCase {
 		{key: "selinuxContext", with: "not known here", plugins: with(`"selinuxContext": "user_u:role_r:nosuch_t:s0", `)},
 		{key: "selinuxContext", plugins: with(`"selinuxContext": "kernel", `), needs: "SELinux"},
 		{key: "bridge", plugins: with(`"bridge": "br0", `), before: bridge},
-		{key: "bridge", with: "not there", plugins: with(`"bridge": "br0", `)},
+		{key: "bridge", with: "missing", plugins: with(`"bridge": "br0", `)},
 		{key: "mac", plugins: with(`"mac": "02:00:00:00:00:ad", `)},
 		{key: "mac", with: "and multiQueue", plugins: with(`"mac": "02:00:00:00:00:ad", "multiQueue": true, `)},
 		{key: "mac, mtu", with: "and owner and group", plugins: with(`"mac": "02:00:00:00:00:ad", "mtu": 1400, "owner": 4242, "group": 4343, `)},

@@ -11,7 +11,7 @@ import (
 // keyCase is a configuration that tests one key, run by both sides.
 type keyCase struct {
 	plugin, key string
-	with        string // the value, or the circumstances, where a key has several cases
+	with        string // the value or the circumstances, if a key has several cases
 	plugins     string // the list's "plugins"
 	capArgs     string
 	cniArgs     string
@@ -21,8 +21,8 @@ type keyCase struct {
 	second      bool            // adds a second container, b
 	meanwhile   func(*recorder)
 	probes      []probe
-	alone       bool   // the reference runtime for both: it runs with a /var/lib and /sys of its own
-	needs       string // one of kerneltest's features; "": every kernel can run it
+	alone       bool   // use the reference runtime for both sides, because it has its own /var/lib and /sys
+	needs       string // a feature of kerneltest; "": every kernel can run it
 }
 
 func (k keyCase) name() string {
@@ -69,13 +69,13 @@ func (k keyCase) record(t testing.TB, s side) *recorder {
 	if !k.add(r, do) {
 		return r
 	}
-	r.look("added", append(names, "host")...)
+	r.recordState("added", append(names, "host")...)
 	if k.probes != nil {
 		h.serve("a", "tcp", ":80")
 		h.serve("a", "udp", ":53")
 	}
-	if h.heard != nil {
-		r.note("the DHCP server heard", h.heard())
+	if h.requests != nil {
+		r.note("requests to the DHCP server", h.requests())
 	}
 	do("check")
 	if k.meanwhile != nil {
@@ -85,12 +85,12 @@ func (k keyCase) record(t testing.TB, s side) *recorder {
 		r.note("from "+p.from+" to "+p.network+" "+p.addr, h.dial(p.from, p.network, p.addr))
 	}
 	do("del")
-	r.look("deleted", append(names, "host")...)
+	r.recordState("deleted", append(names, "host")...)
 	return r
 }
 
-// add attaches the containers. If that fails, it compares what is left after DEL. If our plugin failed, it must leave
-// nothing.
+// add attaches the containers and reports whether that succeeded. After a failure it runs DEL and records the remaining
+// state. If our plugin failed, its ADD must leave nothing.
 func (k keyCase) add(r *recorder, do func(verb string) bool) bool {
 	r.t.Helper()
 	empty := r.snapshot("a")
@@ -98,11 +98,11 @@ func (k keyCase) add(r *recorder, do func(verb string) bool) bool {
 		return true
 	}
 	if now := r.snapshot("a"); r.side.ourPlugins && !k.second && !k.chained() && now != empty {
-		r.t.Errorf("our failed ADD left something behind:\n%s", lineDiff(empty, now))
+		r.t.Errorf("our failed ADD left something:\n%s", lineDiff(empty, now))
 	}
 	do("del")
 	r.note("deleted after a failed ADD: container", r.snapshot("a"))
-	r.note("deleted after a failed ADD: addresses held", r.files("ipam", func(s string) string { return s }))
+	r.note("deleted after a failed ADD: addresses allocated", r.files("ipam", func(s string) string { return s }))
 	return false
 }
 

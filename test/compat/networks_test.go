@@ -11,8 +11,8 @@ const oneOfSeveral = `{"cniVersion": "1.0.0", "name": "$NAME", "plugins": [
 	 "ipam": {"type": "host-local", "dataDir": "$DIR/ipam", "subnet": "10.1.$N.0/24", "routes": [{"dst": "$ROUTE"}]}},
 	{"type": "portmap", "capabilities": {"portMappings": true}}]}`
 
-// TestPortsOfSeveralNetworks attaches a container to several networks, each with all of its host ports. The ports work
-// as long as one of the networks is attached, in any order of DEL, with the reference plugins and with ours.
+// TestPortsOfSeveralNetworks attaches a container to two networks with the same host ports. The ports must work as long
+// as one network is attached, in any order of DEL, with the reference plugins and with ours.
 func TestPortsOfSeveralNetworks(t *testing.T) {
 	for _, s := range sides() {
 		for first, name := range networkNames() {
@@ -33,8 +33,8 @@ func TestPortsOfSeveralNetworks(t *testing.T) {
 				}
 				serves := func(network, addr string) {
 					t.Helper()
-					if said := h.dial("world", network, addr); said != "hello 192.0.2.9" {
-						t.Errorf("%s %s: %s", network, addr, said)
+					if answer := h.dial("world", network, addr); answer != "hello 192.0.2.9" {
+						t.Errorf("%s %s: %s", network, addr, answer)
 					}
 				}
 				do("add", 0)
@@ -43,18 +43,18 @@ func TestPortsOfSeveralNetworks(t *testing.T) {
 				last := 1 - first
 				do("del", first)
 				serves("tcp", "192.0.2.1:8080")
-				serves("udp", "192.0.2.1:53") // the server answers from the address that it has left
+				serves("udp", "192.0.2.1:53") // the server answers from the address of the remaining network
 				do("check", last)
 				do("del", last)
-				h.noneLeft()
+				h.wantNoRules()
 			})
 		}
 	}
 }
 
-// TestNetworksLeaveAtOnce detaches several networks of a container at once. No DEL hands host ports to a network that
-// is being detached, too.
-func TestNetworksLeaveAtOnce(t *testing.T) {
+// TestConcurrentDelOfNetworks detaches both networks of a container at the same time. A DEL hands the container's host
+// ports to its other network. If that one is being detached as well, no rule may be left.
+func TestConcurrentDelOfNetworks(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, side{ourRuntime: true, ourPlugins: true})
 	h.container("a")
@@ -78,7 +78,7 @@ func TestNetworksLeaveAtOnce(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		h.noneLeft()
+		h.wantNoRules()
 	}
 }
 
@@ -98,8 +98,8 @@ func oneNetwork(verb string, i int) call {
 		{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}, {"hostPort": 53, "containerPort": 53, "protocol": "udp"}]}`}
 }
 
-// noneLeft checks that no rule or element contains a former address of a container.
-func (h *host) noneLeft() {
+// wantNoRules fails if a rule or an element contains an address of a container.
+func (h *host) wantNoRules() {
 	h.t.Helper()
 	if left := regexp.MustCompile(`.*\b10\.1\.[12]\.([2-9]|1[0-9])\b.*`).FindAllString(h.left(), -1); left != nil {
 		h.t.Errorf("left:\n%s", strings.Join(left, "\n"))

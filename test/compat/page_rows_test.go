@@ -10,12 +10,12 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-// The rows of the committed page, read back: what this kernel could not run
-// stays as the VM lane wrote it, and the lane compares, or writes, its own alone.
+// This file parses the rows of the committed page. Rows that this kernel cannot run keep the outcome that the VM lane
+// wrote. The VM lane compares or writes only its own rows.
 
 func versionName(name, version string, s side) string { return name + " " + version + " " + s.String() }
 
-// versionNames are those of all lifecycles that need a feature, or of all that do not.
+// versionNames returns the names of all lifecycles that need a feature, or of all that need none.
 func versionNames(needing bool) (out []string) {
 	for _, l := range lifecycles() {
 		for _, v := range cni.Versions() {
@@ -29,11 +29,10 @@ func versionNames(needing bool) (out []string) {
 	return out
 }
 
-// cell is an outcome on the page, by the name of its case.
+// cell is an outcome on the page with the name of its case.
 type cell struct{ name, outcome string }
 
-// eachRow calls f with the outcomes of a row of versions or keys, and puts in
-// their place what it returns.
+// eachRow calls f with the outcomes of each row of versions or keys, and replaces them with what f returns.
 func eachRow(text string, f func([]cell) []cell) string {
 	var b strings.Builder
 	section, plugin := "", ""
@@ -45,7 +44,7 @@ func eachRow(text string, f func([]cell) []cell) string {
 			plugin = strings.TrimSpace(title)
 		}
 		columns := strings.Split(strings.TrimSuffix(strings.TrimSpace(line), " |"), " | ")
-		if cells := cellsOf(section, plugin, columns); cells != nil {
+		if cells := rowCells(section, plugin, columns); cells != nil {
 			for i, c := range f(cells) {
 				columns[2+i] = c.outcome
 			}
@@ -56,9 +55,9 @@ func eachRow(text string, f func([]cell) []cell) string {
 	return b.String()
 }
 
-// cellsOf are the outcomes of a row, whose first two columns say of what; nil
-// if it is none.
-func cellsOf(section, plugin string, columns []string) (out []cell) {
+// rowCells returns the outcomes of a row, or nil if the line is not such a row. The first two columns identify the
+// case.
+func rowCells(section, plugin string, columns []string) (out []cell) {
 	first := strings.TrimPrefix(columns[0], "| ")
 	switch {
 	case section == "Versions" && len(columns) == 1+len(sides()) && slices.Contains(cni.Versions(), columns[1]):
@@ -72,11 +71,11 @@ func cellsOf(section, plugin string, columns []string) (out []cell) {
 	return out
 }
 
-// with is the page, what did not run as committed.
+// with returns the page with the committed outcomes of all cases that did not run.
 func (p *page) with(text string) *page {
 	all := newPage()
 	all.errors = p.errors
-	numbers := p.renumbered(text)
+	numbers := p.renumber(text)
 	eachRow(text, func(row []cell) []cell {
 		for _, c := range row {
 			outcome := numbers.outcome(c.outcome)
@@ -93,11 +92,11 @@ func (p *page) with(text string) *page {
 	return all
 }
 
-// renumbering says which number a difference has now, by the one that it had.
+// renumbering maps the former number of a difference to its current number.
 type renumbering map[string]string
 
-// renumbered finds the differences of a committed page in today's list.
-func (p *page) renumbered(text string) renumbering {
+// renumber finds the differences of the committed page in the current list.
+func (p *page) renumber(text string) renumbering {
 	_, table, _ := strings.Cut(text, "## Deliberate differences")
 	out := renumbering{}
 	for line := range strings.Lines(table) {
@@ -111,10 +110,10 @@ func (p *page) renumbered(text string) renumbering {
 	return out
 }
 
-const butFor = "equal but for "
+const exceptFor = "equal except for "
 
 func (n renumbering) outcome(s string) string {
-	list, ok := strings.CutPrefix(s, butFor)
+	list, ok := strings.CutPrefix(s, exceptFor)
 	if !ok {
 		return s
 	}
@@ -125,11 +124,11 @@ func (n renumbering) outcome(s string) string {
 		}
 	}
 	slices.SortFunc(numbers, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) })
-	return butFor + strings.Join(numbers, ", ")
+	return exceptFor + strings.Join(numbers, ", ")
 }
 
-// withRows is a page's text with the outcomes of what ran.
-func (p *page) withRows(t *testing.T, text string) string {
+// updateRows returns the page's text with the outcomes of the cases that ran.
+func (p *page) updateRows(t *testing.T, text string) string {
 	found := map[string]bool{}
 	text = eachRow(text, func(row []cell) []cell {
 		for i, c := range row {
@@ -151,14 +150,14 @@ func (p *page) withRows(t *testing.T, text string) string {
 	return text
 }
 
-func TestEachRow(t *testing.T) {
+func TestPageRoundTrip(t *testing.T) {
 	t.Parallel()
 	p := newPage()
 	for i, name := range versionNames(true) {
 		p.versions[name] = strings.Repeat("i", i%3+1)
 	}
 	for _, k := range allKeys() {
-		p.keys[k.name()] = "equal but for 1, 2"
+		p.keys[k.name()] = "equal except for 1, 2"
 	}
 	text := p.text()
 	seen := 0
@@ -167,21 +166,21 @@ func TestEachRow(t *testing.T) {
 		return slices.Clone(row)
 	})
 	if back != text {
-		t.Error("the page is not read back as it was written")
+		t.Error("eachRow changed the page")
 	}
 	if want := len(versionNames(true)) + len(versionNames(false)) + len(allKeys()); seen != want {
-		t.Errorf("%d outcomes were read back, want %d", seen, want)
+		t.Errorf("%d outcomes were parsed, want %d", seen, want)
 	}
 	if again := p.with(text).text(); again != text {
-		t.Error("what was committed is not kept")
+		t.Error("the committed outcomes are not kept")
 	}
-	// The first difference was the third once, and the other way round.
+	// On the older page, the first and the third difference have each other's number.
 	d := p.differences
 	then := strings.NewReplacer("| 1 | "+d[0].what, "| 3 | "+d[0].what, "| 3 | "+d[2].what, "| 1 | "+d[2].what, "for 1, 2", "for 2, 3").Replace(text)
-	if again := newPage().with(then).keys["bridge/mtu"]; again != "equal but for 1, 2" {
-		t.Errorf("differences are not found by their words: %s", again)
+	if again := newPage().with(then).keys["bridge/mtu"]; again != "equal except for 1, 2" {
+		t.Errorf("differences are not found by their text: %s", again)
 	}
-	if again := p.withRows(t, newPage().text()); again != text {
-		t.Error("rows are not filled in")
+	if again := p.updateRows(t, newPage().text()); again != text {
+		t.Error("rows are not updated")
 	}
 }

@@ -16,7 +16,7 @@ type page struct {
 
 	mu       sync.Mutex
 	versions map[string]string // outcome by "plugin version side"
-	keys     map[string]string // by the case's name: equal, or what it needs
+	keys     map[string]string // outcome by the case's name: "equal", or the feature that it needs
 	errors   []string          // rows
 }
 
@@ -36,18 +36,17 @@ func (p *page) key(k keyCase, outcome string) {
 	p.keys[k.name()] = outcome
 }
 
-func (p *page) error(b badInput, theirs, ours string) {
+func (p *page) error(b badInput, reference, fairlead string) {
 	note := b.why
-	if note == "" && theirs == ours {
+	if note == "" && reference == fairlead {
 		note = "equal"
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.errors = append(p.errors, fmt.Sprintf("| %s | %s | %s | %s |", b.name, theirs, ours, note))
+	p.errors = append(p.errors, fmt.Sprintf("| %s | %s | %s | %s |", b.name, reference, fairlead, note))
 }
 
-// complete is false when only some tests were asked for. Cases that need what
-// this kernel lacks are no part of it: the VM lane runs them.
+// complete reports whether all cases ran that every kernel can run. The VM lane runs the others.
 func (p *page) complete() bool {
 	for _, k := range allKeys() {
 		if _, ran := p.keys[k.name()]; !ran && k.needs == "" {
@@ -62,7 +61,7 @@ func (p *page) complete() bool {
 	return len(p.errors) == len(badInputs())
 }
 
-// check compares the results with the committed page, or with UPDATE=1 writes them.
+// check compares the results with the committed page. With UPDATE=1 it writes the page.
 func (p *page) check(t *testing.T) {
 	file := filepath.Join("..", "..", "docs", "compatibility.md")
 	raw, err := os.ReadFile(file)
@@ -75,7 +74,7 @@ func (p *page) check(t *testing.T) {
 		text = p.with(have).text()
 	} else {
 		t.Log("only the rows of docs/compatibility.md that were run are compared")
-		text = p.withRows(t, have)
+		text = p.updateRows(t, have)
 	}
 	switch {
 	case os.Getenv("UPDATE") != "":
@@ -83,7 +82,7 @@ func (p *page) check(t *testing.T) {
 			t.Fatal(err)
 		}
 	case have != text:
-		t.Errorf("docs/compatibility.md is not what was seen (make compat writes it):\n%s", lineDiff(have, text))
+		t.Errorf("docs/compatibility.md differs from the results (make compat writes it):\n%s", lineDiff(have, text))
 	}
 }
 
@@ -98,7 +97,7 @@ func (p *page) allSeen(t *testing.T) {
 			return !ran && d.cases.MatchString(k.name())
 		})
 		if !elsewhere {
-			t.Errorf("the difference %q was not seen any more: take it from the list", d.what)
+			t.Errorf("the difference %q no longer occurs: remove it from the list", d.what)
 		}
 	}
 }

@@ -32,7 +32,8 @@ other difference is in the list below. The test fails if a listed difference dis
 ## Versions
 
 Each cell is one life cycle: ADD, CHECK (since 0.4.0), STATUS and GC (since 1.1.0), DEL, DEL again, ADD, the end of the
-container's namespace, and DEL twice (with Fairlead's runtime without ` + "`CNI_NETNS`" + `). It is compared with the reference runtime driving the reference plugins.
+container's namespace, and DEL twice (with Fairlead's runtime without ` + "`CNI_NETNS`" + `). It is compared with the
+reference runtime running the reference plugins.
 
 `
 
@@ -52,24 +53,20 @@ func (p *page) writeVersions(b *strings.Builder) {
 		}
 	}
 	b.WriteString(`
-What the runtimes pass to plugins is equal but for two differences (` + "`capabilities`, GC" + `):
-standard input and CNI variables of every call, for every version, recorded by
-a plugin that does nothing else.
+The runtimes pass the same requests to plugins, except for two differences (` + "`capabilities`, GC" + `).
+For every version, the test compares the standard input and the CNI variables of every call. A plugin that does nothing
+else records them.
 
-A node can be switched while containers run, in either direction:
-addresses given by one are honoured and released by the other, and DEL removes
-the interface that the other made. DEL by Fairlead removes what the reference
-made besides: masquerade, host ports, firewall rules (iptables of both variants,
-nftables) and bandwidth's link (TestInherited). "fairlead install" and
-"fairlead migrate" note what stands, so that its host ports are honoured, CHECK
-passes, and list, gc and doctor know it. What cannot be:
+A node can be switched while containers run, in either direction. Each implementation respects and releases the
+addresses that the other allocated, and its DEL removes the interfaces that the other created. DEL by Fairlead also
+removes the reference's masquerade rules, host ports, firewall rules (both variants of iptables, and nftables) and the
+link of bandwidth (TestDelOfReferenceRules). "fairlead install" and "fairlead migrate" record existing attachments.
+Their host ports are then respected, CHECK passes, and list, gc and doctor know them. Limits:
 
-- The reference's DEL leaves Fairlead's rules: after a switch back
-  "fairlead gc --all" removes them.
-- What Fairlead's host-device moved must be given back by Fairlead: the reference
-  reads the device's name from the alias, where ours keeps the owner too.
-- Without "fairlead migrate", CHECK takes an attachment that the reference made
-  for incomplete.
+- DEL by the reference leaves Fairlead's rules. After a switch back, "fairlead gc --all" removes them.
+- If Fairlead's host-device moved a device into a container, Fairlead must return it. The reference reads the device's
+  name from the alias, which in Fairlead also contains the owner.
+- Without "fairlead migrate", CHECK reports an attachment that the reference created as incomplete.
 `)
 }
 
@@ -77,9 +74,8 @@ func (p *page) writeKeys(b *strings.Builder) {
 	b.WriteString(`
 ## Configuration keys
 
-Each row is a configuration in which that key matters, at 1.1.0 unless it says
-otherwise, through ADD, CHECK and DEL. "Equal" includes being refused by both.
-Numbers lead to the list of differences.
+Each row is a configuration that tests one key with ADD, CHECK and DEL, at version 1.1.0 unless the row names another.
+If both implementations reject a configuration, that is equal, too. Numbers refer to the list of differences.
 `)
 	plugin := ""
 	for _, k := range allKeys() {
@@ -92,16 +88,16 @@ Numbers lead to the list of differences.
 	b.WriteString(pciNote)
 }
 
-// notRun is the outcome of what no kernel has run yet.
+// notRun returns the outcome of a case that has not run on any kernel yet.
 func notRun(feature string) string { return "needs " + feature + ": make compat runs it" }
 
-const pciNote = "\n`pciBusID` and `runtimeConfig.deviceID` with a device that is there need a PCI network\n" +
-	"card, which a test must not take from the machine; a made-up sysfs tests them in plugins/link.\n"
+const pciNote = "\n`pciBusID` and `runtimeConfig.deviceID` with an existing device need a PCI network card, which a test must not take\n" +
+	"from the machine. The tests of plugins/link use a simulated sysfs instead.\n"
 
 func (p *page) writeDifferences(b *strings.Builder) {
 	b.WriteString("\n## Deliberate differences\n\n| | what | reference | Fairlead | why |\n|---|---|---|---|---|\n")
 	for i, d := range p.differences {
-		fmt.Fprintf(b, "| %d | %s | %s | %s | %s |\n", i+1, d.what, d.theirs, d.ours, d.why)
+		fmt.Fprintf(b, "| %d | %s | %s | %s | %s |\n", i+1, d.what, d.reference, d.fairlead, d.why)
 	}
 }
 
@@ -109,10 +105,9 @@ func (p *page) writeErrors(b *strings.Builder) {
 	b.WriteString(`
 ## Bad input
 
-Both print an error in JSON and end with exit code 1. Where the reference says
-999 (internal error), Fairlead says which kind: 4 the environment, 7 the
-configuration, 100 something else. Without ` + "`CNI_COMMAND`" + ` a plugin was started by
-hand: both explain themselves and end with 0.
+Both implementations print an error in JSON and exit with code 1. Where the reference reports error 999 (internal
+error), Fairlead reports a specific code: 4 for the environment, 7 for the configuration, 100 for other errors. Without
+` + "`CNI_COMMAND`" + `, a person started the plugin: both print what they are and exit with code 0.
 
 | input | reference | Fairlead | |
 |---|---|---|---|

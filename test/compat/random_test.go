@@ -12,31 +12,32 @@ import (
 	"testing"
 )
 
-// TestRandomConfigurations changes configurations at random, a value here, a key
-// there: what the reference accepts we accept, with the same results and effects,
-// and what it refuses we refuse, but for the reasons of refused and accepted.
-// FAIRLEAD_RANDOM is how many, FAIRLEAD_SEED the first: the same ones each time
-// but where these say otherwise, as `make compat` does.
+// TestRandomConfigurations mutates configurations at random. If the reference accepts a configuration, Fairlead must
+// accept it with the same result and effects. If the reference rejects it, Fairlead must reject it. The exceptions are
+// listed in rejectedByFairlead, rejectedByReference and effects.
+//
+// FAIRLEAD_RANDOM is the number of configurations and FAIRLEAD_SEED the first seed, as in `make compat`. By default
+// each run tests the same ones.
 func TestRandomConfigurations(t *testing.T) {
-	prepared(t)
-	count := number(t, "FAIRLEAD_RANDOM", 40)
-	seed := number(t, "FAIRLEAD_SEED", 1)
-	pool := changeable()
+	installReference(t)
+	count := envInt(t, "FAIRLEAD_RANDOM", 40)
+	seed := envInt(t, "FAIRLEAD_SEED", 1)
+	pool := mutableCases()
 	for i := range count {
 		t.Run(strconv.Itoa(seed+i), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(uint64(seed+i), 0))
 			k := pool[r.IntN(len(pool))]
-			k.plugins = changed(r, k.plugins)
+			k.plugins = mutatePlugins(r, k.plugins)
 			compareRandom(t, k)
 		})
 	}
 }
 
-func number(t *testing.T, variable string, otherwise int) int {
+func envInt(t *testing.T, variable string, def int) int {
 	s := os.Getenv(variable)
 	if s == "" {
-		return otherwise
+		return def
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil {
@@ -46,50 +47,50 @@ func number(t *testing.T, variable string, otherwise int) int {
 }
 
 func compareRandom(t *testing.T, k keyCase) {
-	theirs, ours := k.record(t, side{}), k.record(t, side{ourPlugins: true})
+	reference, fairlead := k.record(t, side{}), k.record(t, side{ourPlugins: true})
 	switch {
-	case theirs.said == "" && ours.said == "":
-		problems, _ := newPage().compare(k.name(), theirs.transcript, ours.transcript)
+	case reference.firstErr == "" && fairlead.firstErr == "":
+		problems, _ := newPage().compare(k.name(), reference.transcript, fairlead.transcript)
 		for _, p := range problems {
-			if !explained(effects(), p) {
+			if !matches(effects(), p) {
 				t.Error(p)
 			}
 		}
-	case theirs.said == "" && !explained(refused(), ours.said):
-		t.Errorf("the reference accepts it, we do not: %s", ours.said)
-	case ours.said == "" && !explained(accepted(), theirs.said):
-		t.Errorf("we accept it, the reference does not: %s", theirs.said)
+	case reference.firstErr == "" && !matches(rejectedByFairlead(), fairlead.firstErr):
+		t.Errorf("only the reference accepts it: %s", fairlead.firstErr)
+	case fairlead.firstErr == "" && !matches(rejectedByReference(), reference.firstErr):
+		t.Errorf("only Fairlead accepts it: %s", reference.firstErr)
 	}
 	if t.Failed() {
 		t.Logf("%s: %s %s %s", k.name(), k.plugins, k.capArgs, k.cniArgs)
 	}
 }
 
-// changeable are cases that run anywhere, and whose files stay in their own host.
-func changeable() []keyCase {
+// mutableCases returns the cases that run on any kernel and keep their files below their host's directory.
+func mutableCases() []keyCase {
 	return slices.DeleteFunc(allKeys(), func(k keyCase) bool {
 		wanted := slices.Contains([]string{"bridge", "ptp", "host-local", "static", "portmap", "bandwidth", "firewall", "sbr", "tuning"}, k.plugin)
 		return !wanted || k.needs != "" || k.alone || strings.Contains(k.plugins, "dhcp") || !strings.Contains(k.plugins, "{")
 	})
 }
 
-// changed is a list of plugins with one to three changes.
-func changed(r *rand.Rand, plugins string) string {
+// mutatePlugins returns a list of plugins with one to three changes.
+func mutatePlugins(r *rand.Rand, plugins string) string {
 	var list any
 	d := json.NewDecoder(strings.NewReader("[" + plugins + "]"))
 	d.UseNumber()
 	if err := d.Decode(&list); err != nil {
-		return plugins // broken on purpose
+		return plugins // the case has invalid JSON on purpose
 	}
 	for range 1 + r.IntN(3) {
-		change(r, list)
+		mutate(r, list)
 	}
-	raw, _ := json.Marshal(list) // it was JSON
+	raw, _ := json.Marshal(list) // it was decoded from JSON
 	return strings.TrimSuffix(strings.TrimPrefix(string(raw), "["), "]")
 }
 
-// change walks to a random place and changes it.
-func change(r *rand.Rand, at any) {
+// mutate descends to a random value and changes it.
+func mutate(r *rand.Rand, at any) {
 	switch at := at.(type) {
 	case []any:
 		if len(at) == 0 {
@@ -97,22 +98,22 @@ func change(r *rand.Rand, at any) {
 		}
 		i := r.IntN(len(at))
 		if r.IntN(3) > 0 {
-			change(r, at[i])
+			mutate(r, at[i])
 		} else if _, object := at[i].(map[string]any); !object {
-			at[i] = otherThan(r, at[i])
+			at[i] = otherValue(r, at[i])
 		}
 	case map[string]any:
-		changeKey(r, at)
+		mutateKey(r, at)
 	}
 }
 
-// fixed are keys that name programs and places outside the host.
-func fixed() []string {
+// fixedKeys returns the keys that name programs, or paths outside the host's directory.
+func fixedKeys() []string {
 	return []string{"type", "dataDir", "resolvConf", "sysctl", "capabilities", "capability", "CNINetns"}
 }
 
-func changeKey(r *rand.Rand, at map[string]any) {
-	keys := slices.DeleteFunc(slices.Sorted(maps.Keys(at)), func(k string) bool { return slices.Contains(fixed(), k) })
+func mutateKey(r *rand.Rand, at map[string]any) {
+	keys := slices.DeleteFunc(slices.Sorted(maps.Keys(at)), func(k string) bool { return slices.Contains(fixedKeys(), k) })
 	if len(keys) == 0 {
 		return
 	}
@@ -121,20 +122,20 @@ func changeKey(r *rand.Rand, at map[string]any) {
 	_, array := at[key].([]any)
 	switch n := r.IntN(10); {
 	case (object || array) && n < 6:
-		change(r, at[key])
+		mutate(r, at[key])
 	case n < 7:
-		at[key] = otherThan(r, at[key])
+		at[key] = otherValue(r, at[key])
 	case n == 7 && key != "ipam":
 		delete(at, key)
 	case n == 8:
 		at["unknown"+key] = at[key]
 	default:
-		at[strings.ToUpper(key[:1])+key[1:]] = otherThan(r, at[key])
+		at[strings.ToUpper(key[:1])+key[1:]] = otherValue(r, at[key])
 	}
 }
 
-// otherThan is another value, mostly of the same kind.
-func otherThan(r *rand.Rand, was any) any {
+// otherValue returns another value, usually of the same type.
+func otherValue(r *rand.Rand, was any) any {
 	numbers := []any{0, 1, -1, 68, 1400, 1500, 65535, 65536, 70000, int64(4294967296), 1.5}
 	words := []any{"", " ", "x", "10.1.0.1", "10.1.0.0/24", "10.1.0.9/24", "10.1.0.0/31", "10.1.0.0/33", "fd01::/64", "fd01::7/64", "::/0", "0.0.0.0/0", "::ffff:10.1.0.7/120",
 		"010.1.0.1", "10.1.0.1%eth0", "02:00:00:00:00:09", "0200.0000.0009", "ff:ff:ff:ff:ff:ff", "nftables", "iptables", "true", strings.Repeat("a", 16), strings.Repeat("é", 40)}
@@ -153,55 +154,55 @@ func otherThan(r *rand.Rand, was any) any {
 	return kind[r.IntN(len(kind))]
 }
 
-// reason is why one side does what the other does not.
-type reason struct{ words, why string }
+// reason explains a difference between the implementations, by a pattern of the error or the problem.
+type reason struct{ pattern, why string }
 
-// refused is what we refuse and the reference accepts, by our words.
-func refused() []reason {
+// rejectedByFairlead returns our errors for configurations that only the reference accepts.
+func rejectedByFairlead() []reason {
 	return []reason{
-		{`backend = .* want "nftables", "iptables" or "firewalld"`, "firewall takes any other word for no backend at all"},
-		{`ipMasqBackend = .* want "nftables" or "iptables"`, "the same, and where ipMasq is off, too"},
-		{`ipam\.addresses\[0\]\.(address|gateway) = .* want`, "static's addresses are not looked at where others come in their place"},
-		{`(mtu|table) = (-1|0): want`, "bridge takes an MTU below 0 for none, sbr a table for one of 2^32"},
-		{`ipam\.routes\[\d\]\.(mtu|advmss|priority|table|scope) = .*: want 0 to`, "numbers past the kernel's wrap, to none"},
+		{`backend = .* want "nftables", "iptables" or "firewalld"`, "the reference's firewall treats an unknown backend as none"},
+		{`ipMasqBackend = .* want "nftables" or "iptables"`, "the reference ignores an unknown backend, Fairlead rejects it even without ipMasq"},
+		{`ipam\.addresses\[0\]\.(address|gateway) = .* want`, "the reference does not parse static's addresses if others replace them"},
+		{`(mtu|table) = (-1|0): want`, "the reference's bridge treats a negative MTU as none, sbr a negative table as a number modulo 2^32"},
+		{`ipam\.routes\[\d\]\.(mtu|advmss|priority|table|scope) = .*: want 0 to`, "the reference lets numbers beyond the kernel's limits wrap"},
 		{`ipam\.gateway = .* is not in the subnet`, "the gateway would be unreachable"},
-		{`is already taken by container`, "two rules for one port: the second container's never sees a packet"},
+		{`is already taken by container`, "the reference creates two rules for one port, and the second never matches"},
 	}
 }
 
-// accepted is what we accept and the reference refuses, by its words.
-func accepted() []reason {
+// rejectedByReference returns the reference's errors for configurations that only Fairlead accepts.
+func rejectedByReference() []reason {
 	return []reason{
-		{`via .* dev eth0 .*Scope: link.*: network is unreachable`, "a route of scope link gets the gateway of its address, which cannot be"},
+		{`via .* dev eth0 .*Scope: link.*: network is unreachable`, "the reference adds the address's gateway to a route with scope link, which is invalid"},
 		{`^(exit status 1: )?no plugin name provided`, "CHECK of a bridge without ipam, which ADD accepts"},
-		{`Failed to find Gateway .* for interface`, "CHECK wants a default route where none was asked for"},
-		{`Expected Route .* not found in routing table`, "CHECK looks in the main table only"},
-		{`unknown protocol "" specified|No symbol type information`, "a mapping without a protocol is TCP's, by nftables in the reference, too"},
-		{`Bridge interface \S+ Mac doesn't match`, "the hardware address of the reference's bridge without a gateway is its ports'"},
+		{`Failed to find Gateway .* for interface`, "the reference's CHECK expects a default route that was not requested"},
+		{`Expected Route .* not found in routing table`, "the reference's CHECK searches only the main table"},
+		{`unknown protocol "" specified|No symbol type information`, "a mapping without a protocol means TCP, in the reference only with nftables"},
+		{`Bridge interface \S+ Mac doesn't match`, "the reference's bridge without a gateway has the hardware address of a port"},
 		{`if rate is set, burst must also be set`, "a burst has a default"},
-		{`invalid CIDR address:\s*$`, "a null is a key that is not there, and Subnet is not subnet"},
-		{`cannot unmarshal .* (field \.args\.cni|field Address\.ipam\.addresses\.Address) of type`, "Cni is not cni, nor Address address"},
-		{`cannot unmarshal .* field BridgeArgs\.args\.cni\.mac of type`, "args.cni is not looked at where a capability comes in its place"},
-		{`failed to add route \{Ifindex: .*: file exists`, "a route to the container's own subnet is there with its address"},
-		{`nftables-specific options`, "without a backend, conditions in nftables' words choose nftables"},
-		{`failed to add route '\{[0-9.]+ ffffff00\}`, "::ffff:10.1.0.0/120 is an IPv6 route, not an IPv4 one with a mask of IPv6's"},
-		{`create (ifb )?qdisc: create qdisc: invalid argument`, "a burst of less than a byte: our bucket holds a frame whatever was asked for"},
+		{`invalid CIDR address:\s*$`, "null means that the key is absent, and keys are case-sensitive"},
+		{`cannot unmarshal .* (field \.args\.cni|field Address\.ipam\.addresses\.Address) of type`, "keys are case-sensitive"},
+		{`cannot unmarshal .* field BridgeArgs\.args\.cni\.mac of type`, "Fairlead ignores args.cni if a capability replaces it"},
+		{`failed to add route \{Ifindex: .*: file exists`, "the route to the container's own subnet exists with its address"},
+		{`nftables-specific options`, "without a backend, conditions in nftables syntax select nftables"},
+		{`failed to add route '\{[0-9.]+ ffffff00\}`, "::ffff:10.1.0.0/120 is an IPv6 route, not an IPv4 route with an IPv6 mask"},
+		{`create (ifb )?qdisc: create qdisc: invalid argument`, "a burst of less than a byte: our bucket always holds one frame"},
 	}
 }
 
-// effects are differences of results and effects, by the words of the problem.
+// effects returns the known differences of results and effects.
 func effects() []reason {
 	return []reason{
-		{`this side: route default via .* \{"mtu":`, "ptp sets the default route without the mtu that was asked for"},
-		{`this side: qdisc tbf .* burst 1518b`, "a bucket smaller than a frame lets none through"},
-		{`qdisc tbf .* rate 64bit burst .*\n.*qdisc tbf .* rate 64bit burst`, "the time that a bucket lasts, 275 s at the most, wraps in the reference, and in what tc shows of ours"},
-		{`mark:\s+reference: 0x20/0x20\s+this side: none$`, "without a backend ours is nftables, which needs no mark"},
-		{`qdisc tbf .* rate 4294Mbit burst`, "the reference counts a bucket in whole ticks, which a fast rate's is not"},
+		{`this side: route default via .* \{"mtu":`, "the reference's ptp ignores the mtu of the default route"},
+		{`this side: qdisc tbf .* burst 1518b`, "a bucket that is smaller than a frame lets no frame through"},
+		{`qdisc tbf .* rate 64bit burst .*\n.*qdisc tbf .* rate 64bit burst`, "a bucket's time beyond 275 s wraps in the reference, and in tc's output for ours"},
+		{`mark:\s+reference: 0x20/0x20\s+this side: none$`, "Fairlead's default backend is nftables, which needs no mark"},
+		{`qdisc tbf .* rate 4294Mbit burst`, "the reference rounds a bucket to whole ticks, which is inexact at high rates"},
 		{`namespace host:\s+reference: sysctl net/ipv4/conf/(\S+)/route_localnet:0\s+this side: sysctl net/ipv4/conf/\S+/route_localnet:1$`,
-			"the reference finds the bridge by the container's gateway; without one a mapping of 127.0.0.1 does not work"},
+			"the reference finds the bridge by the container's gateway; without a gateway, mappings of 127.0.0.1 do not work"},
 	}
 }
 
-func explained(list []reason, said string) bool {
-	return slices.ContainsFunc(list, func(r reason) bool { return regexp.MustCompile(r.words).MatchString(said) })
+func matches(list []reason, text string) bool {
+	return slices.ContainsFunc(list, func(r reason) bool { return regexp.MustCompile(r.pattern).MatchString(text) })
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead/fairlead/internal/reference"
 )
 
-// recorderScript is a plugin that keeps what it was called with.
+// recorderScript is a plugin that records its requests.
 const recorderScript = `#!/bin/sh
 n=$(ls "$RECORD" | wc -l)
 cat > "$RECORD/$n-$CNI_COMMAND.json"
@@ -23,7 +23,7 @@ VERSION) echo '{"cniVersion": "1.1.0", "supportedVersions": ["0.1.0", "0.2.0", "
 esac
 `
 
-// answerOf is what the recorder says in a version, with every field it has.
+// answerOf returns the recorder's result in a version, with every field of that version.
 func answerOf(version string) string {
 	if !cni.AtLeast(version, "0.3.0") {
 		return `{"cniVersion": "` + version + `", "ip4": {"ip": "10.1.0.5/24", "gateway": "10.1.0.1", "routes": [{"dst": "0.0.0.0/0", "gw": "10.1.0.1"}]},
@@ -43,8 +43,7 @@ func answerOf(version string) string {
 const recorded = `{"type": "recorder", "capabilities": {"portMappings": true, "ips": false}, "args": {"cni": {"x": [1, 2.50, 1e3]}}, "unknown": {"b": null, "a": "é<&>"}, "dns": {"domain": "d"}},
 	{"type": "recorder", "name": "own", "cniVersion": "0.2.0", "runtimeConfig": {"old": 1}, "prevResult": {"stale": true}}`
 
-// requests takes a network of recorders through every operation, and returns
-// what each call was given.
+// requests runs every operation on a network of recorders, and returns what each call received.
 func requests(t testing.TB, s side, version string) transcript {
 	h := newHost(t, s)
 	h.container("a")
@@ -78,7 +77,7 @@ func requests(t testing.TB, s side, version string) transcript {
 	return r.transcript
 }
 
-// notes are the recorder's, VERSION apart: who asks for it is the runtime's affair.
+// notes adds the recorded requests to the transcript, without VERSION, because the runtimes may call it differently.
 func (r *recorder) notes() {
 	entries, err := os.ReadDir(filepath.Join(r.dir, "record"))
 	if err != nil {
@@ -97,7 +96,7 @@ func (r *recorder) notes() {
 			}
 			text := string(raw)
 			if kind == ".json" {
-				text = indented(text)
+				text = indentJSON(text)
 			}
 			n++
 			_, verb, _ := strings.Cut(e.Name(), "-")
@@ -109,7 +108,7 @@ func (r *recorder) notes() {
 	}
 }
 
-// sameRequests compares the requests that both runtimes derive.
+// sameRequests compares the requests that the two runtimes send.
 func sameRequests(t *testing.T, p *page, version string) {
 	want := requests(t, side{}, version)
 	problems, _ := p.compare("requests "+version, want, requests(t, side{ourRuntime: true}, version))
@@ -118,8 +117,8 @@ func sameRequests(t *testing.T, p *page, version string) {
 	}
 }
 
-// prepared installs the reference before any test is on a host of its own.
-func prepared(t *testing.T) {
+// installReference installs the reference programs before a test enters its own host, which has no network.
+func installReference(t *testing.T) {
 	t.Helper()
 	reference.Cnitool(t)
 	side{}.pluginDir(t)

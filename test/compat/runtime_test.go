@@ -21,14 +21,14 @@ import (
 type call struct {
 	verb    string // add, check, del, gc, status
 	netns   string // name of the container; "": DEL without CNI_NETNS
-	of      string // whose attachment it is, when netns is ""
+	of      string // the container of the attachment if netns is ""
 	ifname  string // "": eth0
 	capArgs string // JSON, by capability
 	cniArgs string // CNI_ARGS
 	network string // "": net
 }
 
-// write makes a network of the host.
+// write writes the host's network configuration.
 func (h *host) write(list string) {
 	h.t.Helper()
 	list = strings.ReplaceAll(list, "$DIR", h.dir)
@@ -40,7 +40,7 @@ func (h *host) write(list string) {
 	}
 }
 
-// call runs one operation by the host's runtime and returns what it printed.
+// call runs one operation with the host's runtime and returns its output.
 func (h *host) call(c call) (string, error) {
 	if c.ifname == "" {
 		c.ifname = "eth0"
@@ -49,7 +49,7 @@ func (h *host) call(c call) (string, error) {
 		c.network = "net"
 	}
 	if h.side.ourRuntime {
-		return h.callOurs(c)
+		return h.callFairlead(c)
 	}
 	env := append(h.env(), "NETCONFPATH="+filepath.Join(h.dir, "net.d"), "CNI_PATH="+h.path(),
 		"CNI_IFNAME="+c.ifname, "CAP_ARGS="+c.capArgs, "CNI_ARGS="+c.cniArgs)
@@ -77,7 +77,7 @@ func (e *hostExec) ExecPlugin(ctx context.Context, path string, stdin []byte, en
 	return e.RawExec.ExecPlugin(ctx, path, stdin, append(environ, e.env...))
 }
 
-func (h *host) callOurs(c call) (string, error) {
+func (h *host) callFairlead(c call) (string, error) {
 	rt := &libcni.RuntimeConf{ContainerID: h.id(c), NetNS: h.netns[c.netns], IfName: c.ifname}
 	if c.capArgs != "" {
 		if err := json.Unmarshal([]byte(c.capArgs), &rt.CapabilityArgs); err != nil {
@@ -120,7 +120,7 @@ func operate(ctx context.Context, lib *libcni.CNIConfig, list *libcni.NetworkCon
 	return "", fmt.Errorf("no such operation: %s", verb)
 }
 
-// id is the container ID that cnitool derives from a namespace's path.
+// id returns the container ID that cnitool derives from a namespace's path.
 func (h *host) id(c call) string {
 	path := h.netns[c.netns]
 	if path == "" {

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// The parts of a namespace, in the words of ip -json.
+// These types are the objects of a namespace as ip -json prints them.
 type (
 	nsLink struct {
 		Index    int      `json:"ifindex"`
@@ -45,7 +45,7 @@ type (
 	}
 )
 
-// sysctls are those that decide what a packet does, below /proc/sys/net.
+// sysctls returns the sysctls below /proc/sys/net that affect packets.
 func sysctls() []string {
 	return []string{
 		"ipv4/ip_forward", "ipv6/conf/all/forwarding", "ipv4/conf/*/route_localnet", "ipv6/conf/*/accept_ra", "ipv6/conf/*/disable_ipv6",
@@ -77,7 +77,7 @@ func (h *host) snapshot(name string) string {
 	return strings.Join(lines, "\n")
 }
 
-// ipJSON reads a list that ip prints; of an empty one it prints nothing, or [].
+// ipJSON reads a list that ip prints. For an empty list, ip prints nothing or [].
 func ipJSON(list any, args ...string) error {
 	out, err := exec.Command("ip", append([]string{"-json", "-details"}, args...)...).Output()
 	if err != nil || len(bytes.TrimSpace(out)) == 0 {
@@ -152,7 +152,7 @@ func (r nsRoute) lines() []string {
 	return []string{s}
 }
 
-// sysctlLines are those of the calling thread's namespace and its links.
+// sysctlLines returns the sysctls of the calling thread's namespace and of its links.
 func sysctlLines() (out []string) {
 	for _, pattern := range sysctls() {
 		files, _ := filepath.Glob("/proc/sys/net/" + pattern) // the patterns are well-formed
@@ -160,7 +160,7 @@ func sysctlLines() (out []string) {
 			if link := filepath.Base(filepath.Dir(f)); link == "default" || link == "lo" || link == "all" && strings.Contains(pattern, "*") {
 				continue
 			}
-			if raw, err := os.ReadFile(f); err == nil { // else the link has just gone
+			if raw, err := os.ReadFile(f); err == nil { // otherwise the link has just been deleted
 				out = append(out, "sysctl "+strings.TrimPrefix(f, "/proc/sys/")+":"+strings.TrimSpace(string(raw)))
 			}
 		}
@@ -173,9 +173,9 @@ var (
 	macText  = regexp.MustCompile(`\b[0-9a-f]{2}(:[0-9a-f]{2}){5}\b`)
 )
 
-// normal replaces values specific to a host: paths, and random or derived names and hardware addresses. Values in the
+// normalize replaces values specific to a host: paths, and random or derived names and hardware addresses. Values in the
 // case's configuration stay. It sorts the lines.
-func (h *host) normal(text, keep string) string {
+func (h *host) normalize(text, keep string) string {
 	for name, path := range h.netns {
 		text = strings.ReplaceAll(text, path, "NETNS-"+name)
 	}
@@ -189,7 +189,7 @@ func (h *host) normal(text, keep string) string {
 	})
 }
 
-// containsLink tells whether a snapshot has a link.
+// containsLink reports whether a snapshot contains a link.
 func containsLink(snapshot, name string) bool {
 	return strings.Contains("\n"+snapshot, "\nlink "+name+" ")
 }

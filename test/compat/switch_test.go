@@ -2,9 +2,9 @@ package compat
 
 import "testing"
 
-// switched moves a node from one implementation to the other and back while containers run. Addresses stay unique,
+// switchNode moves a node from one implementation to the other and back while containers run. Addresses stay unique,
 // containers stay reachable, and either implementation removes all objects.
-func switched(t *testing.T, first side) {
+func switchNode(t *testing.T, first side) {
 	h := newHost(t, first)
 	r := &recorder{host: h}
 	h.write(`{"cniVersion": "1.0.0", "name": "net", "plugins": [` + bridgeWith(`"isDefaultGateway": true, `) + `]}`)
@@ -21,33 +21,33 @@ func switched(t *testing.T, first side) {
 	want := "net/10.1.0.2: ID-a\r\neth0\nnet/10.1.0.3: ID-b\r\neth0\nnet/10.1.0.4: ID-c\r\neth0\nnet/10.1.0.5: ID-d\r\neth0\nnet/last_reserved_ip.0: 10.1.0.5"
 	held := func() string { return r.files("ipam", func(s string) string { return s }) }
 	if got := held(); got != want {
-		t.Errorf("addresses held:\n%s\nwant:\n%s", got, want)
+		t.Errorf("addresses allocated:\n%s\nwant:\n%s", got, want)
 	}
 	for _, from := range []string{"host", "a", "b"} {
 		for _, to := range []string{"10.1.0.4:80", "10.1.0.5:80"} {
-			if said := h.dial(from, "tcp", to); said == "no answer" {
+			if answer := h.dial(from, "tcp", to); answer == "no answer" {
 				t.Errorf("%s does not reach %s", from, to)
 			}
 		}
 	}
 	for i, name := range []string{"a", "b", "c", "d"} {
-		h.side = []side{second, first}[i%2] // the other than that of ADD
+		h.side = []side{second, first}[i%2] // not the side of its ADD
 		for _, verb := range []string{"check", "del", "del"} {
 			if !r.do(call{verb: verb, netns: name}) && verb == "del" {
-				t.Errorf("%v: %s of the other's container %s failed", h.side, verb, name)
+				t.Errorf("%v: %s of container %s, which the other side added, failed", h.side, verb, name)
 			}
 		}
 		if left := h.snapshot(name); containsLink(left, "eth0") {
-			t.Errorf("%v left eth0 in the other's container %s", h.side, name)
+			t.Errorf("%v left eth0 in container %s, which the other side added", h.side, name)
 		}
 	}
 	if got := held(); got != "net/last_reserved_ip.0: 10.1.0.5" {
-		t.Errorf("addresses held at the end:\n%s", got)
+		t.Errorf("addresses allocated at the end:\n%s", got)
 	}
 }
 
-// lent checks that one implementation returns a host device that the other moved into a container.
-func lent(t *testing.T, first side) {
+// returnedDevice checks that one implementation returns a host device that the other moved into a container.
+func returnedDevice(t *testing.T, first side) {
 	h := newHost(t, first)
 	r := &recorder{host: h}
 	device(h)
@@ -59,6 +59,6 @@ func lent(t *testing.T, first side) {
 	}
 	h.side = side{ourRuntime: !first.ourRuntime, ourPlugins: !first.ourPlugins}
 	if !r.do(call{verb: "del", netns: "a"}) || !containsLink(h.snapshot("host"), "dev0") {
-		t.Errorf("%v did not bring the device home:\n%s", h.side, h.snapshot("host"))
+		t.Errorf("%v did not return the device to the host:\n%s", h.side, h.snapshot("host"))
 	}
 }

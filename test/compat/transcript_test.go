@@ -18,16 +18,16 @@ type entry struct{ title, text string }
 // recorder writes the transcript of a host.
 type recorder struct {
 	*host
-	keep string // what is not to be taken for random: the case's own configuration
-	said string // the first error, in its own words
+	keep     string // text of the case's configuration: its values are not replaced as random ones
+	firstErr string // text of the first error
 	transcript
 }
 
 func (r *recorder) note(title, text string) {
-	r.transcript = append(r.transcript, entry{title, r.normal(text, r.keep)})
+	r.transcript = append(r.transcript, entry{title, r.normalize(text, r.keep)})
 }
 
-// do calls the runtime and records the result. Of an error it records only that there is one, because messages differ.
+// do calls the runtime and records the result. For an error it records only the word "error", because messages differ.
 func (r *recorder) do(c call) (ok bool) {
 	r.t.Helper()
 	out, err := r.call(c)
@@ -36,28 +36,28 @@ func (r *recorder) do(c call) (ok bool) {
 	case err != nil:
 		r.t.Logf("%v: %s: %v", r.side, title, err)
 		r.note(title, "error")
-		if r.said == "" {
-			r.said = err.Error()
+		if r.firstErr == "" {
+			r.firstErr = err.Error()
 		}
 	case c.verb == "add":
-		r.note(title, indented(out))
+		r.note(title, indentJSON(out))
 	default:
 		r.note(title, "success")
 	}
 	return err == nil
 }
 
-// look records namespaces and state files.
-func (r *recorder) look(when string, names ...string) {
+// recordState records namespaces and state files.
+func (r *recorder) recordState(when string, names ...string) {
 	r.t.Helper()
 	for _, n := range names {
 		r.note(when+": namespace "+n, r.snapshot(n))
 	}
-	r.note(when+": addresses held", r.files("ipam", func(s string) string { return s }))
+	r.note(when+": addresses allocated", r.files("ipam", func(s string) string { return s }))
 	r.note(when+": result cache", r.files("lib/cni/results", cacheFile))
 }
 
-// files are the files below one of the host's directories, with their content.
+// files returns the names and contents of the files below one of the host's directories.
 func (r *recorder) files(dir string, show func(string) string) string {
 	var out []string
 	root := filepath.Join(r.dir, dir)
@@ -89,7 +89,7 @@ func (r *recorder) files(dir string, show func(string) string) string {
 	return strings.Join(out, "\n")
 }
 
-// cacheFile is a file of the result cache with the configuration in clear.
+// cacheFile returns a file of the result cache with its configuration decoded from base64.
 func cacheFile(text string) string {
 	var v map[string]any
 	if err := json.Unmarshal([]byte(text), &v); err != nil {
@@ -102,8 +102,8 @@ func cacheFile(text string) string {
 	return string(out)
 }
 
-// indented is JSON with its keys in order, a value a line.
-func indented(text string) string {
+// indentJSON returns JSON with sorted keys, one value per line.
+func indentJSON(text string) string {
 	var v any
 	if err := json.Unmarshal([]byte(text), &v); err != nil {
 		return "no JSON: " + text
@@ -114,28 +114,28 @@ func indented(text string) string {
 
 // compare returns the differences from the reference implementation's transcript, and the outcome for the page.
 func (p *page) compare(name string, want, have transcript) (problems []string, outcome string) {
-	met := map[int]bool{}
+	found := map[int]bool{}
 	for i, w := range want {
 		if i >= len(have) || have[i].title != w.title {
 			return append(problems, fmt.Sprintf("step %q is missing", w.title)), "differs"
 		}
-		a, b := p.forget(name, w.title, w.text, have[i].text, met)
+		a, b := p.removeDifferences(name, w.title, w.text, have[i].text, found)
 		if a != b {
 			problems = append(problems, w.title+":\n"+lineDiff(a, b))
 		} else if (w.text == "error") != (have[i].text == "error") && strings.HasPrefix(w.title, "add ") {
-			return problems, p.words(name, met) // a wanted difference; what follows differs with it
+			return problems, p.outcome(name, found) // a deliberate difference: all later steps differ because of it
 		}
 	}
 	if len(have) > len(want) {
-		problems = append(problems, fmt.Sprintf("step %q is one too many", have[len(want)].title))
+		problems = append(problems, fmt.Sprintf("unexpected step %q", have[len(want)].title))
 	}
 	if len(problems) > 0 {
 		return problems, "differs"
 	}
-	return nil, p.words(name, met)
+	return nil, p.outcome(name, found)
 }
 
-// lineDiff lists the lines that only one of two texts has.
+// lineDiff returns the lines that only one of two texts contains.
 func lineDiff(want, have string) string {
 	a, b := strings.Split(want, "\n"), strings.Split(have, "\n")
 	var out []string

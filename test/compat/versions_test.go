@@ -8,15 +8,15 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// lifecycle is a network that is run through every operation.
+// lifecycle is a network with which every operation is run.
 type lifecycle struct {
-	name    string // of the plugin, and with what
+	name    string // plugin, and its variant
 	ifname  string // "": eth0
 	plugins string // the list's "plugins"
 	capArgs string
 	prepare func(*host)
 	probes  []probe
-	needs   string // a feature, in kerneltest's words; "": none that a kernel may lack
+	needs   string // a feature of kerneltest; "": every kernel can run it
 }
 
 // probe is a connection to try while the container is attached.
@@ -69,7 +69,7 @@ func lifecycles() []lifecycle {
 			probes:  []probe{{"a", "tcp", "10.1.0.9:7"}, {"a", "tcp", "[fd01::9]:7"}},
 		},
 		{
-			name: "vlan", prepare: tagged, needs: "vlan",
+			name: "vlan", prepare: vlanParent, needs: "vlan",
 			plugins: `{"type": "vlan", "master": "up0", "vlanId": 100, "mtu": 1400, ` + dualStack + `, "routes": [{"dst": "0.0.0.0/0"}]}}`,
 			probes:  []probe{{"a", "tcp", "10.1.0.9:7"}, {"a", "tcp", "[fd01::9]:7"}},
 		},
@@ -109,7 +109,7 @@ func device(h *host) {
 	h.serve("world", "tcp", ":7")
 }
 
-// parent puts up0 on the host, whose other end is the world's, in the containers' subnets.
+// parent creates up0 on the host. Its peer in the world has addresses in the containers' subnets.
 func parent(h *host) {
 	h.container("world")
 	h.ip("host", "link add up0 type veth peer name eth0 netns "+h.netns["world"], "link set up0 up address 02:00:00:00:00:05")
@@ -117,8 +117,8 @@ func parent(h *host) {
 	h.serve("world", "tcp", ":7")
 }
 
-// tagged is parent with the world in VLAN 100.
-func tagged(h *host) {
+// vlanParent is like parent, with the world's addresses in VLAN 100.
+func vlanParent(h *host) {
 	parent(h)
 	h.ip("world", "addr flush dev eth0", "link add link eth0 name v100 type vlan id 100",
 		"addr add 10.1.0.9/24 dev v100", "addr add fd01::9/64 dev v100 nodad", "link set v100 up")
@@ -137,13 +137,13 @@ func (l lifecycle) run(t testing.TB, s side, version string) transcript {
 	}
 	h.container("a")
 	if l.ifname != "lo" {
-		h.ip("a", "link set lo up") // without it no address of IPv6 is the container's own
+		h.ip("a", "link set lo up") // without it, the container has no IPv6 address of its own
 	}
 	h.write(l.list(version))
 	c := call{netns: "a", ifname: l.ifname, capArgs: l.capArgs}
 	with := func(verb string) call { c.verb = verb; return c }
 	r.do(with("add"))
-	r.look("added", "host", "a")
+	r.recordState("added", "host", "a")
 	if l.probes != nil {
 		h.serve("a", "tcp", ":80")
 		h.serve("a", "udp", ":53")
@@ -156,13 +156,13 @@ func (l lifecycle) run(t testing.TB, s side, version string) transcript {
 	}
 	if cni.AtLeast(version, "1.1.0") {
 		r.do(with("status"))
-		r.do(with("gc")) // it removes the attachment: cnitool lists none as valid
-		r.look("collected", "host", "a")
+		r.do(with("gc")) // GC removes the attachment, because cnitool reports none as valid
+		r.recordState("collected", "host", "a")
 		r.do(with("add"))
 	}
 	r.do(with("del"))
 	r.do(with("del"))
-	r.look("deleted", "host", "a")
+	r.recordState("deleted", "host", "a")
 	r.do(with("add"))
 	kerneltest.Gone(t, h.netns["a"])
 	if err := os.Remove(h.netns["a"]); err != nil {
@@ -172,8 +172,8 @@ func (l lifecycle) run(t testing.TB, s side, version string) transcript {
 	return r.transcript
 }
 
-// afterEnd runs DEL twice after the namespace has ended. The reference runtime has to pass the namespace's path; ours
-// omits CNI_NETNS.
+// afterEnd runs DEL twice after the namespace has ended. The reference runtime has to pass the namespace's path. Our
+// runtime omits CNI_NETNS.
 func (l lifecycle) afterEnd(r *recorder, c call) {
 	if r.side.ourRuntime {
 		c.netns, c.of = "", "a"
@@ -185,5 +185,5 @@ func (l lifecycle) afterEnd(r *recorder, c call) {
 		}
 		r.note("del of an ended container", map[bool]string{true: "success", false: "error"}[err == nil])
 	}
-	r.look("ended") // the kernel takes links away in its own time
+	r.recordState("ended") // the kernel deletes links asynchronously
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// inheritance is a list that uses all objects that the reference implementation leaves on a host.
+// inheritance is a list of plugins that uses every kind of object that the reference implementation creates on a host.
 const inheritance = `{"cniVersion": "1.0.0", "name": "net", "plugins": [
 	{"type": "bridge", "isDefaultGateway": true, "ipMasq": true, "ipMasqBackend": "$BACKEND",
 	 "ipam": {"type": "host-local", "dataDir": "$DIR/ipam", "ranges": [[{"subnet": "10.1.0.0/24"}], [{"subnet": "fd01::/64"}]]}},
@@ -20,9 +20,9 @@ const inheritance = `{"cniVersion": "1.0.0", "name": "net", "plugins": [
 
 const inheritedPorts = `{"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}, {"hostPort": 53, "containerPort": 53, "protocol": "udp", "hostIP": "192.0.2.1"}]}`
 
-// TestInherited checks that our DEL removes the rules and links that the reference created, with every backend, and
-// nothing that belongs to other containers.
-func TestInherited(t *testing.T) {
+// TestDelOfReferenceRules checks that our DEL removes the rules and links that the reference created, with every
+// backend, and nothing that belongs to other containers.
+func TestDelOfReferenceRules(t *testing.T) {
 	for _, backend := range []string{"iptables", "nftables", "legacy"} {
 		t.Run(backend, func(t *testing.T) {
 			t.Parallel()
@@ -50,14 +50,14 @@ func TestInherited(t *testing.T) {
 			for _, gone := range []bool{false, true} {
 				do("add", "a", false)
 				if after := h.left(); after == before {
-					t.Fatal("the reference made nothing: the test shows nothing")
+					t.Fatal("the reference created nothing, so the test has no effect")
 				}
-				if gone { // with what is in it
+				if gone { // DEL must also work if the container's link is gone
 					h.ip("a", "link del eth0")
 				}
 				do("del", "a", true)
 				if after := h.left(); after != before {
-					t.Errorf("left, namespace emptied before: %v\n%s\nwant\n%s", gone, after, before)
+					t.Errorf("after DEL, with the link deleted before %v:\n%s\nwant\n%s", gone, after, before)
 				}
 			}
 		})
