@@ -24,7 +24,7 @@ func TestCases(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range cases(false) {
 		if seen[c.title()] {
-			t.Errorf("%s: there are two", c.title())
+			t.Errorf("%s: two cases have this title", c.title())
 		}
 		seen[c.title()] = true
 		for _, n := range append(c.networks, network{list: c.list}) {
@@ -59,7 +59,7 @@ func TestTargets(t *testing.T) {
 	}
 	for _, target := range targets() {
 		if v := target.Value(full); v == nil || *v != 1 {
-			t.Errorf("%s: no such figure", target.Text)
+			t.Errorf("%s: no case measures this figure", target.Text)
 		}
 	}
 }
@@ -149,7 +149,7 @@ func interrupt(t *testing.T, programs string) {
 		t.Fatal(err)
 	}
 	line, _ := bufio.NewReader(said).ReadString('\n')
-	time.Sleep(500 * time.Millisecond) // the run takes many seconds, so it is working now
+	time.Sleep(500 * time.Millisecond) // the run takes many seconds, so it is in the middle of a case now
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func interrupt(t *testing.T, programs string) {
 	}
 	left, err := os.ReadDir(temp)
 	if err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v %v", left, err)
+		t.Errorf("still exists: %v %v", left, err)
 	}
 }
 

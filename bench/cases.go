@@ -59,7 +59,7 @@ const (
 )
 
 func cases(quick bool) []benchCase {
-	return slices.Concat(listCases(), exampleCases(), pluginCases(), atOnceCases(), heldCases(), packetCases(), nodeCases(quick), standingCases(quick))
+	return slices.Concat(listCases(), exampleCases(), pluginCases(), atOnceCases(), allocatedCases(), packetCases(), nodeCases(quick), standingCases(quick))
 }
 
 // conflist returns a plugin list with $SIDE in its name.

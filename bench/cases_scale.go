@@ -26,19 +26,19 @@ func atOnceCases() (list []benchCase) {
 	return list
 }
 
-// heldCases returns cases in which other containers hold addresses.
-func heldCases() (list []benchCase) {
+// allocatedCases returns cases in which addresses are allocated to other containers.
+func allocatedCases() (list []benchCase) {
 	for _, n := range []int{0, 1000, 10000, 50000} {
 		list = append(list, benchCase{group: groupHeld, name: heldBy(n), only: "host-local",
-			list: conflist("held", `{"type": "host-local", `+ipamOn("77")+`}`), before: hold(n), verbs: []string{"ADD", "DEL"}})
+			list: conflist("held", `{"type": "host-local", `+ipamOn("77")+`}`), before: allocateOthers(n), verbs: []string{"ADD", "DEL"}})
 	}
 	return list
 }
 
 func heldBy(n int) string { return fmt.Sprintf("host-local, %d held", n) }
 
-// hold fills every side's directory with addresses of other containers.
-func hold(n int) func(*world) error {
+// allocateOthers fills every side's directory with addresses of other containers.
+func allocateOthers(n int) func(*world) error {
 	return func(w *world) error {
 		for _, s := range w.sides {
 			dir := filepath.Join("/var/lib/cni/networks", "held-"+s.word)

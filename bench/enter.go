@@ -44,7 +44,7 @@ func (o options) enter(ctx context.Context) error {
 	}
 	err = cmd.Run()
 	if errors.Is(err, os.ErrPermission) {
-		return fmt.Errorf("it makes network namespaces, so it needs root: %w", err)
+		return fmt.Errorf("creating network namespaces needs root: %w", err)
 	}
 	return err
 }
@@ -52,7 +52,7 @@ func (o options) enter(ctx context.Context) error {
 // build creates a directory with every side's programs.
 func build(dir string) error {
 	if dir == "" {
-		return errors.New("-build: say with -programs into which directory")
+		return errors.New("-build needs -programs: the directory to build into")
 	}
 	for _, d := range []string{"ours", "reference"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
@@ -83,13 +83,13 @@ func compile(in, out, pkg string) error {
 	cmd.Dir = in
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s (bench is run from the project's own directory): %w\n%s", pkg, err, text)
+		return fmt.Errorf("build %s (run bench in the project's root directory): %w\n%s", pkg, err, text)
 	}
 	return errors.Join(install(linked, out), os.Remove(linked))
 }
 
-// install copies a program, as a package manager does. A file straight from the linker is spread over single pages of
-// the page cache and starts up to 0.4 ms later.
+// install copies a program, as a package manager does. The pages of a file that the linker wrote enter the page cache
+// one by one. Such a program starts up to 0.4 ms later.
 func install(from, to string) error {
 	raw, err := os.ReadFile(from)
 	if err != nil {

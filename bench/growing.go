@@ -33,7 +33,7 @@ func (w *world) growing() (rows []figures.Row, err error) {
 			if ok {
 				keep = append(keep, s)
 			} else {
-				fmt.Fprintf(os.Stderr, "      %s would need more than %s for %d\n", s.name, w.patience(), level)
+				fmt.Fprintf(os.Stderr, "      %s would take more than %s to reach %d\n", s.name, w.levelTimeout(), level)
 				s.stop()
 			}
 		}
@@ -41,7 +41,7 @@ func (w *world) growing() (rows []figures.Row, err error) {
 		if level > 0 {
 			w.settle()
 		}
-		at, err := w.turns(w.c.name + standing(level))
+		at, err := w.measureRounds(w.c.name + standing(level))
 		if err != nil {
 			return rows, err
 		}
@@ -86,9 +86,9 @@ func ticks() (idle, all int) {
 
 func standing(n int) string { return fmt.Sprintf(", %d standing", n) }
 
-// patience returns how long a side may take from one level to the next. The kernel itself needs some 10 ms per link at
+// levelTimeout returns how long a side may take from one level to the next. The kernel itself needs some 10 ms per link at
 // high levels, because its workers join multicast groups and check addresses for each.
-func (w *world) patience() time.Duration { return 6 * w.options.limit }
+func (w *world) levelTimeout() time.Duration { return 6 * w.options.limit }
 
 // fill attaches more containers, some of them concurrently. It does nothing on a side that stays at the first level.
 func (w *world) fill(s *side, from, to int) (ok bool, err error) {
@@ -107,7 +107,7 @@ func (w *world) fill(s *side, from, to int) (ok bool, err error) {
 			return false, fmt.Errorf("attach container %d: %w", from, err)
 		}
 		from, took = from+n, took+a.All
-		if took > float64(w.patience().Milliseconds()) && from < to {
+		if took > float64(w.levelTimeout().Milliseconds()) && from < to {
 			return false, nil
 		}
 	}

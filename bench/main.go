@@ -41,20 +41,20 @@ type options struct {
 }
 
 func flags() (o options) {
-	flag.StringVar(&o.pattern, "case", "", "only cases whose group and name match this regular `expression`")
-	flag.IntVar(&o.rounds, "rounds", 60, "rounds of a case, unless its time is over before")
-	flag.DurationVar(&o.limit, "limit", 20*time.Second, "time of a case; it has 5 rounds at least")
-	flag.BoolVar(&o.quick, "quick", false, "8 rounds, 3 seconds a case, and no large cases: some minutes in all")
-	flag.BoolVar(&o.floorOnly, "floor", false, "only what the kernel itself costs here")
+	flag.StringVar(&o.pattern, "case", "", "measure only cases whose group and name match this regular `expression`")
+	flag.IntVar(&o.rounds, "rounds", 60, "maximum number of rounds per case")
+	flag.DurationVar(&o.limit, "limit", 20*time.Second, "time limit per case, after at least 5 rounds")
+	flag.BoolVar(&o.quick, "quick", false, "use 8 rounds and 3 seconds per case, and skip the large cases; takes some minutes")
+	flag.BoolVar(&o.floorOnly, "floor", false, "measure only the floor: the kernel's own cost on this machine")
 	flag.BoolVar(&o.memory, "memory", true, "measure memory too")
-	flag.StringVar(&o.sides, "sides", "", "only these, with a semicolon between: "+sideNames())
+	flag.StringVar(&o.sides, "sides", "", "measure only these sides, separated by semicolons: "+sideNames())
 	flag.BoolVar(&o.list, "list", false, "print the cases, and measure nothing")
 	flag.StringVar(&o.json, "json", "", "write the figures as JSON to this `file`")
-	flag.BoolVar(&o.keep, "keep", false, "what is not measured now is kept as the file of -json has it")
+	flag.BoolVar(&o.keep, "keep", false, "keep the figures in the -json file of cases that are not measured now")
 	flag.StringVar(&o.page, "write", "", "write benchmarks.md and its charts into this `directory`")
-	flag.StringVar(&o.also, "also", "", "the page has the figures of this `file` too, written by -json on another machine")
-	flag.StringVar(&o.programs, "programs", "", "the `directory` that -build filled; they are built if it is not given")
-	flag.BoolVar(&o.buildOnly, "build", false, "build into the directory of -programs, and measure nothing")
+	flag.StringVar(&o.also, "also", "", "add the figures of this `file`, which -json wrote on another machine, to the page")
+	flag.StringVar(&o.programs, "programs", "", "use the programs in this `directory`, which -build filled; by default they are built")
+	flag.BoolVar(&o.buildOnly, "build", false, "build the programs into the directory of -programs, and measure nothing")
 	flag.Parse()
 	if o.floorOnly {
 		o.sides = figures.Floor
@@ -82,7 +82,7 @@ func (o options) run(ctx context.Context) error {
 		return fmt.Errorf("-case: %w", err)
 	}
 	if o.list {
-		for _, c := range chosen(want, o) {
+		for _, c := range selectCases(want, o) {
 			fmt.Println(c.title())
 		}
 		return nil
@@ -93,11 +93,11 @@ func (o options) run(ctx context.Context) error {
 	if os.Getenv(insideVariable) == "" {
 		return o.enter(ctx)
 	}
-	return o.measure(ctx, chosen(want, o))
+	return o.measure(ctx, selectCases(want, o))
 }
 
-// chosen returns the cases that match.
-func chosen(want *regexp.Regexp, o options) (list []benchCase) {
+// selectCases returns the cases that match.
+func selectCases(want *regexp.Regexp, o options) (list []benchCase) {
 	for _, c := range cases(o.quick) {
 		if want.MatchString(c.title()) && !(o.floorOnly && c.floor == "") {
 			list = append(list, c)
@@ -118,10 +118,10 @@ func (o options) measure(ctx context.Context, list []benchCase) error {
 	began := time.Now()
 	for i, c := range list {
 		fmt.Fprintf(os.Stderr, "%s  %d/%d  %s\n", time.Since(began).Round(time.Second), i+1, len(list), c.title())
-		rows, err := b.one(c)
+		rows, err := b.measureCase(c)
 		if ctx.Err() != nil {
 			fmt.Print(report.Text(targets()))
-			return errors.New("interrupted; nothing is left behind")
+			return errors.New("interrupted; all namespaces and files were removed")
 		}
 		if err != nil {
 			err = fmt.Errorf("%s: %w", c.title(), err)

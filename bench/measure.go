@@ -14,8 +14,8 @@ import (
 // measuredFrom is the number of the first measured attachment. Attachments that already exist have smaller numbers.
 const measuredFrom = 20000
 
-// one measures a case on all sides.
-func (b *bench) one(c benchCase) ([]figures.Row, error) {
+// measureCase measures a case on all sides.
+func (b *bench) measureCase(c benchCase) ([]figures.Row, error) {
 	if b.lacks(c.needs) {
 		fmt.Fprintf(os.Stderr, "      this kernel has no %s: make bench-vm measures it in one that has\n", c.needs)
 		return nil, nil
@@ -28,7 +28,7 @@ func (b *bench) one(c benchCase) ([]figures.Row, error) {
 	if len(c.levels) > 0 {
 		return w.growing()
 	}
-	return w.turns(c.name)
+	return w.measureRounds(c.name)
 }
 
 const (
@@ -36,15 +36,15 @@ const (
 	atLeast = 5 // rounds, whatever time they take
 )
 
-// turns measures rounds of ADD, CHECK and DEL, one side after the other, until there are enough rounds or the case's
+// measureRounds measures rounds of ADD, CHECK and DEL, one side after the other, until there are enough rounds or the case's
 // time is over.
-func (w *world) turns(name string) (rows []figures.Row, err error) {
+func (w *world) measureRounds(name string) (rows []figures.Row, err error) {
 	all := w.measured(name)
 	warm, want := warmUp, w.c.rounds(w.options.rounds)
 	if w.c.node {
 		warm = 0 // a round is long enough without a warm-up
 	}
-	if err := w.prime(); err != nil {
+	if err := w.warmUp(); err != nil {
 		return nil, err
 	}
 	began := time.Now()
@@ -73,9 +73,9 @@ func (w *world) turns(name string) (rows []figures.Row, err error) {
 	return rows, nil
 }
 
-// prime adds and deletes one attachment before concurrent measurements, to create what attachments share. The reference
+// warmUp adds and deletes one attachment before concurrent measurements, to create what attachments share. The reference
 // plugins fail when they create the same chain concurrently.
-func (w *world) prime() error {
+func (w *world) warmUp() error {
 	if w.c.size() == 1 {
 		return nil
 	}

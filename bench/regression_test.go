@@ -79,29 +79,29 @@ func TestRegression(t *testing.T) {
 		return
 	}
 	want := committed(t)
-	for name, msg := range losses(have, want, callLosses) {
-		t.Errorf("%s: %s\n(if that has to be: UPDATE=1 go test ./bench -run TestRegression)", name, msg)
+	for name, msg := range regressions(have, want, callLosses) {
+		t.Errorf("%s: %s\n(if this is intended: UPDATE=1 go test ./bench -run TestRegression)", name, msg)
 	}
 	// Other tests keep the machine busy. A loss in one run may be noise, but a loss in every run is not.
 	var slow map[string]string
 	again := mainCases()
 	for range tries {
 		ratios(t, programs, again, have)
-		if slow = losses(have, want, ratioLosses); len(slow) == 0 {
+		if slow = regressions(have, want, ratioLosses); len(slow) == 0 {
 			break
 		}
 		t.Logf("again: %v", slow)
-		if again = slices.DeleteFunc(again, func(c benchCase) bool { return !concerned(c, slow) }); len(again) == 0 {
+		if again = slices.DeleteFunc(again, func(c benchCase) bool { return !belongs(c, slow) }); len(again) == 0 {
 			break // the loss is about a case that does not exist any more
 		}
 	}
 	for name, msg := range slow {
-		t.Errorf("%s: %s\n(if that has to be, or this machine's kernel is that different: UPDATE=1 go test ./bench -run TestRegression)", name, msg)
+		t.Errorf("%s: %s\n(if this is intended, or this machine's kernel differs: UPDATE=1 go test ./bench -run TestRegression)", name, msg)
 	}
 }
 
-// concerned reports whether any of the operations belongs to a case.
-func concerned(c benchCase, names map[string]string) bool {
+// belongs reports whether any of the operations belongs to a case.
+func belongs(c benchCase, names map[string]string) bool {
 	for name := range names {
 		if strings.HasPrefix(name, c.name+" ") {
 			return true
@@ -131,8 +131,8 @@ func update(t *testing.T, have map[string]record) {
 	}
 }
 
-// losses returns the regressions by operation. An operation that only one map contains is a regression, too.
-func losses(have, want map[string]record, compare func(have, want record) string) map[string]string {
+// regressions returns the regressions by operation. An operation that only one map contains is a regression, too.
+func regressions(have, want map[string]record, compare func(have, want record) string) map[string]string {
 	out := map[string]string{}
 	for name := range maps.Keys(want) {
 		if _, ok := have[name]; !ok {
@@ -149,22 +149,22 @@ func losses(have, want map[string]record, compare func(have, want record) string
 	return out
 }
 
-// lost reports whether a figure exceeds the tolerance, apart from rounding.
-func lost(have, want float64) bool { return have > tolerance*want+1e-9 }
+// exceeds reports whether a figure exceeds the tolerance, apart from rounding.
+func exceeds(have, want float64) bool { return have > tolerance*want+1e-9 }
 
 func callLosses(have, want record) string {
 	var msgs []string
-	if h, w := total(have.Calls), total(want.Calls); lost(float64(h), float64(w)) {
-		msgs = append(msgs, fmt.Sprintf("%d system calls, %d before:%s", h, w, more(have.Calls, want.Calls)))
+	if h, w := total(have.Calls), total(want.Calls); exceeds(float64(h), float64(w)) {
+		msgs = append(msgs, fmt.Sprintf("%d system calls, %d before:%s", h, w, increased(have.Calls, want.Calls)))
 	}
-	if lost(float64(have.Netlink), float64(want.Netlink)) {
+	if exceeds(float64(have.Netlink), float64(want.Netlink)) {
 		msgs = append(msgs, fmt.Sprintf("%d netlink messages, %d before", have.Netlink, want.Netlink))
 	}
 	return strings.Join(msgs, "; ")
 }
 
-// more returns the calls that became more frequent.
-func more(have, want map[string]int) (text string) {
+// increased returns the calls that became more frequent.
+func increased(have, want map[string]int) (text string) {
 	for _, name := range slices.Sorted(maps.Keys(have)) {
 		if have[name] > want[name] {
 			text += fmt.Sprintf(" %s %d (%d)", name, have[name], want[name])
@@ -174,7 +174,7 @@ func more(have, want map[string]int) (text string) {
 }
 
 func ratioLosses(have, want record) string {
-	if lost(have.Ratio, want.Ratio) {
+	if exceeds(have.Ratio, want.Ratio) {
 		return fmt.Sprintf("%.2f times the floor, %.2f before", have.Ratio, want.Ratio)
 	}
 	return ""
@@ -251,8 +251,8 @@ func TestMain(m *testing.M) {
 // regexpOf returns an expression that matches only the case's title.
 func regexpOf(c benchCase) string { return "^" + regexp.QuoteMeta(c.title()) + "$" }
 
-// TestLosses checks that each kind of regression is found, and that nothing within the tolerance is reported.
-func TestLosses(t *testing.T) {
+// TestRegressions checks that each kind of regression is found, and that nothing within the tolerance is reported.
+func TestRegressions(t *testing.T) {
 	t.Parallel()
 	want := map[string]record{"c ADD": {Calls: map[string]int{"openat": 60, "read": 40}, Netlink: 20, Ratio: 2}}
 	for _, c := range []struct {
@@ -268,17 +268,17 @@ func TestLosses(t *testing.T) {
 			"116 system calls, 100 before: openat 75 (60) stat 1 (0)", ""},
 		{"messages", map[string]record{"c ADD": {Calls: map[string]int{"read": 100}, Netlink: 24, Ratio: 2}}, "24 netlink messages, 20 before", ""},
 		{"time", map[string]record{"c ADD": {Calls: map[string]int{"read": 100}, Netlink: 20, Ratio: 2.31}}, "", "2.31 times the floor, 2.00 before"},
-		{"a case that is gone", nil, "is recorded, but was not measured", "is recorded, but was not measured"},
+		{"a removed case", nil, "is recorded, but was not measured", "is recorded, but was not measured"},
 		{"another one", map[string]record{"d ADD": {}}, "is recorded, but was not measured", "is recorded, but was not measured"},
 	} {
-		if msg := losses(c.have, want, callLosses)["c ADD"]; msg != c.calls {
+		if msg := regressions(c.have, want, callLosses)["c ADD"]; msg != c.calls {
 			t.Errorf("%s: %q, want %q", c.name, msg, c.calls)
 		}
-		if msg := losses(c.have, want, ratioLosses)["c ADD"]; msg != c.ratio {
+		if msg := regressions(c.have, want, ratioLosses)["c ADD"]; msg != c.ratio {
 			t.Errorf("%s: %q, want %q", c.name, msg, c.ratio)
 		}
 	}
-	if msg := losses(map[string]record{"d ADD": {}}, want, callLosses)["d ADD"]; msg != "is not recorded" {
-		t.Errorf("a case that is new: %q", msg)
+	if msg := regressions(map[string]record{"d ADD": {}}, want, callLosses)["d ADD"]; msg != "is not recorded" {
+		t.Errorf("a new case: %q", msg)
 	}
 }

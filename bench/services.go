@@ -31,7 +31,7 @@ func (w *world) serve(netns, file string, env []string, argv ...string) error {
 			break
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("%s has not made %s: is it installed?", argv[0], file)
+			return fmt.Errorf("%s did not create %s: is it installed?", argv[0], file)
 		}
 	}
 	return nil

@@ -36,7 +36,7 @@ func main() {
 	load.Main(func(ctx context.Context, j load.Job) error {
 		err := do(ctx, lib, j)
 		if err == nil && inProcess && started() {
-			err = errors.New("a plugin was started as a process, not run within this one")
+			err = errors.New("a plugin was started as a process instead of running in this one")
 		}
 		return err
 	})

@@ -223,7 +223,7 @@ func TestWriteRead(t *testing.T) {
 		t.Errorf("read a list as a report: %v", err)
 	}
 	if _, err := Read(file + "-none"); !os.IsNotExist(err) {
-		t.Errorf("read a file that is not there: %v", err)
+		t.Errorf("read a missing file: %v", err)
 	}
 }
 
@@ -249,7 +249,7 @@ func TestChart(t *testing.T) {
 		t.Errorf("longest %g, of nothing %g", c.longest(), Chart{}.longest())
 	}
 	if !strings.Contains(svg, `y="81" width="490.0"`) || !strings.Contains(svg, `y="64" width="1.0"`) {
-		t.Errorf("the longest bar fills its room, the shortest can be seen:\n%s", svg)
+		t.Errorf("want the longest bar at full width and the shortest visible:\n%s", svg)
 	}
 	for _, m := range regexp.MustCompile(`x="300" y="\d+" width="([0-9.]+)"`).FindAllStringSubmatch(svg, -1) {
 		if w, err := strconv.ParseFloat(m[1], 64); err != nil || w < 1 || w > chartWidth-labelWidth-valueSpace+0.01 {

@@ -13,11 +13,11 @@ func about(group string) string {
 	return map[string]string{
 		"lists":        "Whole operations of a list, as its runtime sees them.",
 		"examples":     "The project's example lists.",
-		"plugins":      "A plugin's own processes, as the runtime waits for them; those of the list that make its interface are not counted.",
-		"at once":      "So many attachments at the same time; the time is until the last of them is done.",
-		"held":         "host-local alone, with addresses held by other containers.",
-		"first packet": "From the start of ADD to the first answered ping; the first is sent when ADD has returned, and one each millisecond.",
-		"node":         "A node that comes up and one that is drained: so many pods, 16 at once; the time is until the last is done.",
+		"plugins":      "The time that the runtime waits for the plugin's own processes, without other plugins of the list.",
+		"at once":      "Many attachments at the same time: the time until the last one is done.",
+		"held":         "host-local alone, with addresses allocated to other containers.",
+		"first packet": "From the start of ADD to the first answered ping. One ping is sent each millisecond after ADD returned.",
+		"node":         "The start and the drain of a node, with 16 pods at once: the time until the last pod is done.",
 		"standing":     "One more attachment next to the given number, on four bridges and point-to-point links, in turn with\na host without attachments. \"times the first\" compares the two.",
 	}[group]
 }
@@ -40,7 +40,7 @@ func notes(rows []Row) (text string) {
 			text += fmt.Sprintf("%s %s, %s: %s times as long as %d empty programs.\n", r.Case, r.Verb, r.By, spread(r.OverNothing, 1), r.Jobs)
 		}
 		if r.Reference != nil && r.Reference.Silent > 0 {
-			text += fmt.Sprintf("%s %s: the reference's containers had not answered in %d of %d rounds when the time was over.\n", r.Case, r.Verb, r.Reference.Silent, r.Reference.Rounds)
+			text += fmt.Sprintf("%s %s: in %d of %d rounds, the reference's containers did not answer in time.\n", r.Case, r.Verb, r.Reference.Silent, r.Reference.Rounds)
 		}
 		if r.OverFirst != 0 {
 			text += fmt.Sprintf("%s %s, %s: %.2f times the first", r.Case, r.Verb, r.By, r.OverFirst)
@@ -139,7 +139,7 @@ func (c *Chart) use(names ...string) {
 const introduction = `# Benchmarks
 
 ` + "`make bench`" + ` wrote this page. Every case runs Fairlead's plugins, the reference plugins (v1.9.1) and the floor in
-turn (A B C A B C), at most %d rounds, each side in a host of its own. The reference libcni (v1.3.0) is the runtime
+turn (A B C A B C), at most %d rounds, each side on its own host. The reference libcni (v1.3.0) is the runtime
 for both, in a process that keeps running, so that the start of a runtime does not count. "our runtime" is
 Fairlead's libcni in the same way, and "ours" is Fairlead. The floor is the start of an empty Go program plus the
 same kernel work by plain calls in one process, without configuration, addresses or a record. Every program is a

@@ -30,7 +30,7 @@ func Read(file string) (r Report, err error) {
 		return r, err
 	}
 	if err := json.Unmarshal(raw, &r); err != nil {
-		return r, fmt.Errorf("%s is no report of this benchmark: %w", file, err)
+		return r, fmt.Errorf("%s is not a report of this benchmark: %w", file, err)
 	}
 	return r, nil
 }

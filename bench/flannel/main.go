@@ -19,9 +19,9 @@ import (
 
 func main() {
 	rounds := flag.Int("n", 3, "rounds with each number of nodes")
-	rest := flag.Duration("rest", 15*time.Second, "for how long the programs are watched at rest")
+	rest := flag.Duration("rest", 15*time.Second, "how long to measure the idle programs")
 	page := flag.String("write", "", "write the table into this `file`")
-	only := flag.Bool("build", false, "build what is needed, and measure nothing")
+	only := flag.Bool("build", false, "build the programs, and measure nothing")
 	flag.Parse()
 	if err := run(*rounds, *rest, *page, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "flannel:", err)

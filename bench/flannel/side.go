@@ -40,7 +40,7 @@ func newSide(ctx context.Context, name, bin, dir, flanneld string) (*side, error
 	if err != nil {
 		return nil, err
 	}
-	s := &side{name: name, c: c, start: s0(c, dir, flanneld), keys: flannelKeys}
+	s := &side{name: name, c: c, start: startFlanneld(c, dir, flanneld), keys: flannelKeys}
 	if name == ours {
 		conf := filepath.Join(dir, "net-conf.json")
 		if err := os.WriteFile(conf, []byte(netConf), 0o644); err != nil {
@@ -55,8 +55,8 @@ func newSide(ctx context.Context, name, bin, dir, flanneld string) (*side, error
 	return s, s.begin(ctx)
 }
 
-// s0 starts flanneld.
-func s0(c *lab.Cluster, dir, program string) func(*lab.Node) (*lab.Process, error) {
+// startFlanneld returns a function that starts flanneld on a host.
+func startFlanneld(c *lab.Cluster, dir, program string) func(*lab.Node) (*lab.Process, error) {
 	return func(n *lab.Node) (*lab.Process, error) {
 		return n.Host.Start(filepath.Join(dir, n.Name+".log"), nil, program, "--etcd-endpoints", c.Endpoints(), "--iface", "eth0", "--subnet-file", subnetFile, "--ip-masq")
 	}

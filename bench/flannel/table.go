@@ -34,15 +34,15 @@ func (f figures) table() string {
 		for _, n := range crowds() {
 			a, b2 := f[of{what, theirs, n}], f[of{what, ours, n}]
 			if len(a)+len(b2) > 0 {
-				fmt.Fprintf(&b, "| %s | %d | %s | %s |\n", what, n, words(a), words(b2))
+				fmt.Fprintf(&b, "| %s | %d | %s | %s |\n", what, n, summary(a), summary(b2))
 			}
 		}
 	}
 	return b.String()
 }
 
-// words formats the median, the minimum and the maximum.
-func words(v []float64) string {
+// summary formats the median, the minimum and the maximum.
+func summary(v []float64) string {
 	if len(v) == 0 {
 		return "-"
 	}

@@ -1,6 +1,6 @@
 // Command floor measures the benchmark's floor: the start of an empty program, and the kernel work of an attachment
 // with plain calls in process. It uses no configuration, address store or record. Building blocks describe the work,
-// see words. Those before a "|" are executed but not measured.
+// see blocks. Those before a "|" are executed but not measured.
 package main
 
 import (
@@ -98,12 +98,12 @@ func work(j load.Job, a attachment, text string) error {
 func check(e *kernel.Engine, list kernel.Objects) error {
 	diffs, err := e.Check(list)
 	if len(diffs) > 0 {
-		return fmt.Errorf("the floor's own work differs: %v", diffs)
+		return fmt.Errorf("the floor's kernel objects differ from what it created: %v", diffs)
 	}
 	return err
 }
 
-// headStart is how long nothing else runs next to the links' removal. A transaction that commits just before it would
+// headStart is the time for which the removal of the links runs alone. A transaction that commits just before it would
 // make it wait for a second RCU grace period.
 const headStart = time.Millisecond
 

@@ -70,7 +70,7 @@ func TestServe(t *testing.T) {
 func TestServeRefuses(t *testing.T) {
 	t.Parallel()
 	if err := Serve(strings.NewReader("ADD"), &bytes.Buffer{}, nil); err == nil {
-		t.Error("what is no JSON was taken for a request")
+		t.Error("invalid JSON was accepted as a request")
 	}
 }
 

@@ -18,7 +18,7 @@ const (
 
 type spentKey struct{}
 
-// spent is what the plugins of one job used.
+// spent is the time and memory that the plugins of one job used.
 type spent struct {
 	time    float64 // ms
 	peak    int     // KiB

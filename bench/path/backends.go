@@ -183,7 +183,7 @@ func (w across) ours(h host, n int, keys string) error {
 
 const hostsPage = `# Between hosts
 
-` + "`make bench-hosts`" + ` wrote this page. It measures what packets pay from a container on one host to a container on
+` + "`make bench-hosts`" + ` wrote this page. It measures the data-path overhead from a container on one host to a container on
 another, for each backend that this kernel has: as the agent configures it, and configured manually with ` + "`ip`" + `, in
 turn, $ROUNDS rounds. Streams use iperf3 for two seconds after one second of warm-up. Requests (with both ends on
 one processor) and connections run for $TIME each, one at a time. A ratio compares values of one round. Its interval

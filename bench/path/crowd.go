@@ -120,7 +120,7 @@ func (h host) crowdIptables(others int) error {
 	}
 	mine := ownChains(text)
 	if len(mine) == 0 {
-		return fmt.Errorf("no chain of b's in\n%s", text)
+		return fmt.Errorf("no chain contains b's address:\n%s", text)
 	}
 	var b strings.Builder
 	b.WriteString("*nat\n")

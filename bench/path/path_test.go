@@ -49,7 +49,7 @@ func TestOthersAreCopiesOfB(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !isOfB(rule) || isOfB("10.9.0.30") || isOfB(80.0) {
-		t.Error("not told whose it is")
+		t.Error("b's parts are not recognized")
 	}
 	have, _ := json.Marshal(asOther(rule, 251))
 	const want = `{"comment":"for 10.9.2.2 at 5202","expr":[{"match":{"right":20502}},{"dnat":{"addr":"10.9.2.2","port":80}}]}`
@@ -79,7 +79,7 @@ func TestOwnChains(t *testing.T) {
 // each backend that the kernel has.
 func TestPath(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Fatal("needs root: it makes network namespaces")
+		t.Fatal("needs root to create network namespaces")
 	}
 	program := filepath.Join(t.TempDir(), "path")
 	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {

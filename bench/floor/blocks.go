@@ -14,8 +14,8 @@ type attachment struct {
 	number int
 }
 
-// words returns the building blocks of attachments by name. In "macvlan:up0", "up0" is the argument.
-func words() map[string]func(a attachment, arg string) kernel.Objects {
+// blocks returns the building blocks of attachments by name. In "macvlan:up0", "up0" is the argument.
+func blocks() map[string]func(a attachment, arg string) kernel.Objects {
 	return map[string]func(attachment, string) kernel.Objects{
 		"loopback":  loopback,
 		"bridge":    bridged,
@@ -38,12 +38,12 @@ func words() map[string]func(a attachment, arg string) kernel.Objects {
 
 // objects returns the objects for building blocks separated by spaces.
 func (a attachment) objects(text string) (list kernel.Objects, err error) {
-	known := words()
+	known := blocks()
 	for w := range strings.FieldsSeq(text) {
 		name, arg, _ := strings.Cut(w, ":")
 		f, ok := known[name]
 		if !ok {
-			return nil, fmt.Errorf("the floor knows no word %q", name)
+			return nil, fmt.Errorf("the floor has no building block %q", name)
 		}
 		list = append(list, f(a, arg)...)
 	}
