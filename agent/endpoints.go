@@ -137,7 +137,7 @@ func (e *endpoints) wanted() (map[string][]byte, error) {
 		case inside(p.IPs, subnets):
 			p.Network = cluster.DefaultNetwork
 		}
-		if p.Network == "" || !rec.Living() {
+		if p.Network == "" || !rec.HasNetns() {
 			continue
 		}
 		if out[cluster.EndpointKey(e.node, rec.ContainerID, rec.IfName)], err = json.Marshal(p); err != nil {

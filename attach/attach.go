@@ -79,9 +79,9 @@ func (r *Record) Last(plugin string) int {
 // Adding reports whether the part's ADD was in progress when the record was read.
 func (p Part) Adding() bool { return p.adding }
 
-// Living reports whether the attachment's network namespace is still the one it was added in. If the path cannot be
-// examined, it counts as living.
-func (r *Record) Living() bool {
+// HasNetns reports whether the attachment's network namespace is still the one it was added in. If the path cannot be
+// examined, HasNetns returns true.
+func (r *Record) HasNetns() bool {
 	var st syscall.Stat_t
 	switch err := syscall.Stat(r.Netns, &st); {
 	case r.NetnsID == "" || r.Netns == "" || err == syscall.ENOENT || err == syscall.ENOTDIR:

@@ -142,7 +142,7 @@ func TestRecordLifecycle(t *testing.T) {
 		t.Errorf("a second one: %v", err)
 	}
 	got, err := d.Read(owner)
-	if err != nil || !got.Parts[0].Adding() || !got.Living() {
+	if err != nil || !got.Parts[0].Adding() || !got.HasNetns() {
 		t.Fatalf("being added: %+v, %v", got, err)
 	}
 	if err := d.Finish(r, 0); err != nil {

@@ -227,7 +227,7 @@ func (d *Dir) Alive(tag string) bool {
 			return true
 		}
 	}
-	return r.Living()
+	return r.HasNetns()
 }
 
 // ByTag returns the record of the attachment with an owner tag, or nil.

@@ -18,7 +18,7 @@ func (r *Record) State() string {
 			return StateInterrupted
 		}
 	}
-	if !r.Living() {
+	if !r.HasNetns() {
 		return StateGone
 	}
 	return StateOK

@@ -154,7 +154,7 @@ func (c *collector) gone() ([]Attachment, error) {
 			continue
 		}
 		g := &Attachment{Network: r.Network, Container: r.ContainerID, IfName: r.IfName, Netns: r.Netns, Reason: s, owner: r.Owner(), hasRecord: true}
-		if r.Living() {
+		if r.HasNetns() {
 			g.alive = r.Netns
 		}
 		found[g.owner] = g

@@ -46,7 +46,7 @@ func (c *collector) removeByRecord(ctx context.Context, g Attachment) error {
 
 func (c *collector) removeObjects(g Attachment, rec *attach.Record) error {
 	var ns *netns.Handle
-	if g.alive != "" && rec != nil && rec.Living() {
+	if g.alive != "" && rec != nil && rec.HasNetns() {
 		var err error
 		if ns, err = netns.Open(g.alive); err != nil {
 			return err

@@ -159,9 +159,9 @@ func (m *Plugin) add(got *plugin.Planned, before kernel.Objects) {
 	}
 	switch {
 	case got.Why != "":
-		m.Notes = append(m.Notes, "the addresses of ipam "+got.Unasked+" are unknown: "+got.Why)
-	case got.Unasked != "":
-		m.Notes = append(m.Notes, "the addresses of ipam "+got.Unasked+" are unknown before an ADD")
+		m.Notes = append(m.Notes, "the addresses of ipam "+got.UnknownIPAM+" are unknown: "+got.Why)
+	case got.UnknownIPAM != "":
+		m.Notes = append(m.Notes, "the addresses of ipam "+got.UnknownIPAM+" are unknown before an ADD")
 	}
 	if len(got.Objects) == 0 {
 		m.Notes = append(m.Notes, "creates no objects")

@@ -262,5 +262,5 @@ func isAlive(rec *attach.Record) bool {
 			return true
 		}
 	}
-	return attached(rec) && rec.Living()
+	return attached(rec) && rec.HasNetns()
 }

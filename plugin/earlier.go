@@ -37,7 +37,7 @@ func (j *job) removeEarlier(ctx context.Context) error {
 		return nil
 	case j.Chained && (i < 0 || rec.Parts[i].Done):
 		return nil // the second plugin of its type in a list
-	case !j.Chained && (len(j.jobs) > 0 || rec.Living() && attached(rec)):
+	case !j.Chained && (len(j.jobs) > 0 || rec.HasNetns() && attached(rec)):
 		return cni.Errorf(cni.CodeInvalidNetworkConfig, "container %s is already attached to network %s as %s, with %s: run DEL first",
 			rec.ContainerID, rec.Network, rec.IfName, addresses(rec))
 	case i >= 0 && rec.Parts[i].Adding():
@@ -72,7 +72,7 @@ func (j *job) undoEarlier(ctx context.Context, b *openRecord, own int) error {
 			return err
 		}
 	}
-	if attached(rec) && !rec.Living() {
+	if attached(rec) && !rec.HasNetns() {
 		j.ipam.reuse = true
 	} else if err := j.ipam.del(ctx); err != nil {
 		return err

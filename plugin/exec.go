@@ -24,8 +24,8 @@ type Exec struct {
 
 var _ invoke.ListExec = (*Exec)(nil)
 
-// Here returns the plugin of this program that a file on CNI_PATH resolves to.
-func (x *Exec) Here(path string) (skel.Plugin, bool) {
+// InProcess returns the plugin of this program that a file on CNI_PATH resolves to.
+func (x *Exec) InProcess(path string) (skel.Plugin, bool) {
 	name := filepath.Base(path)
 	i := slices.IndexFunc(x.Plugins, func(p skel.Plugin) bool { return p.Name == name })
 	if i < 0 || !x.Env.HasFile(path) {
@@ -36,7 +36,7 @@ func (x *Exec) Here(path string) (skel.Plugin, bool) {
 
 // ExecPlugin runs one plugin and returns what it prints.
 func (x *Exec) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
-	p, ok := x.Here(path)
+	p, ok := x.InProcess(path)
 	if !ok {
 		return x.RawExec.ExecPlugin(ctx, path, stdin, environ)
 	}
@@ -115,7 +115,7 @@ func (l *list) run(ctx context.Context, m invoke.Member, prev []byte) ([]byte, e
 	if err != nil {
 		return nil, err
 	}
-	if p, ok := l.Here(m.Path); ok {
+	if p, ok := l.InProcess(m.Path); ok {
 		out, err := skel.Serve(ctx, p, l.variable, req)
 		l.served = l.served || err == nil && !p.AnyNetns
 		return bytes.TrimSpace(out), err

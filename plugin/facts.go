@@ -15,7 +15,9 @@ func (facts) HostID() string { return kernel.HostID() }
 
 func (facts) Firewalld() bool { return kernel.Firewalld() }
 
-func (f facts) Dropping() ([]kernel.ForwardDropChain, error) { return f.engine.ForwardDropChains() }
+func (f facts) ForwardDropChains() ([]kernel.ForwardDropChain, error) {
+	return f.engine.ForwardDropChains()
+}
 
 // Link caches its answer until the session changes the link.
 func (f facts) Link(s kernel.Side, name string) (*kernel.LinkInfo, error) {

@@ -17,7 +17,7 @@ func (s *session) handOverPorts(jobs []*job) (release func()) {
 				continue
 			}
 			held = append(held, free)
-			if !rec.Living() {
+			if !rec.HasNetns() {
 				continue
 			}
 			for _, p := range rec.Parts {

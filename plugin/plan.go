@@ -15,9 +15,9 @@ import (
 type Planned struct {
 	Objects kernel.Objects
 	Result  *cni.Result
-	// Unasked is the IPAM plugin that cannot predict its result. The addresses, and the objects that depend on them,
+	// UnknownIPAM is the IPAM plugin that cannot predict its result. The addresses, and the objects that depend on them,
 	// are missing from the plan.
-	Unasked string
+	UnknownIPAM string
 	// Why says why the IPAM plugin cannot predict it now; "" if it never can.
 	Why string
 }
@@ -43,9 +43,9 @@ func (p Plugin) Plan(ctx context.Context, args *skel.CmdArgs, env Env, before ke
 	if out.Objects, err = j.conf.Links(j.att, out.Result); err != nil {
 		return nil, err
 	}
-	out.Unasked, err = j.planAddress(ctx, out.Result)
+	out.UnknownIPAM, err = j.planAddress(ctx, out.Result)
 	if u, ok := errors.AsType[*CannotPlanError](err); ok {
-		out.Unasked, out.Why, err = j.ipam.name, u.Error(), nil
+		out.UnknownIPAM, out.Why, err = j.ipam.name, u.Error(), nil
 	}
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (p Plugin) Plan(ctx context.Context, args *skel.CmdArgs, env Env, before ke
 }
 
 // planAddress asks an in-process IPAM plugin what it would return.
-func (j *job) planAddress(ctx context.Context, res *cni.Result) (unasked string, err error) {
+func (j *job) planAddress(ctx context.Context, res *cni.Result) (unknown string, err error) {
 	if j.Chained || j.ipam.name == "" {
 		return "", nil
 	}
@@ -137,7 +137,7 @@ func (noFacts) OtherEnd(*kernel.LinkInfo) (*kernel.LinkInfo, error)       { retu
 func (noFacts) DefaultLink(kernel.Side) (string, error)                   { return "", os.ErrNotExist }
 func (noFacts) Routes(kernel.Side, byte, int) ([]kernel.RouteInfo, error) { return nil, nil }
 func (noFacts) Rules(kernel.Side, byte) ([]kernel.RuleInfo, error)        { return nil, nil }
-func (noFacts) Dropping() ([]kernel.ForwardDropChain, error)              { return nil, nil }
+func (noFacts) ForwardDropChains() ([]kernel.ForwardDropChain, error)     { return nil, nil }
 func (noFacts) Firewalld() bool                                           { return false }
 func (noFacts) Uplinks() []string                                         { return nil }
 func (noFacts) HostID() string                                            { return "" }

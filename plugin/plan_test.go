@@ -85,7 +85,7 @@ func TestPlanUnasked(t *testing.T) {
 	kerneltest.Host(t)
 	p, err := declared(t, "bridge").Plan(context.Background(), &skel.CmdArgs{ContainerID: "c", IfName: "eth0", Netns: kerneltest.Netns(t),
 		StdinData: []byte(`{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "ipam": {"type": "other"}}`)}, plugin.Env{IPAM: plugins.IPAM()}, nil)
-	if err != nil || p.Unasked != "other" || len(p.Result.IPs) > 0 || !strings.Contains(lines(p.Objects), "ip link add cni0") {
+	if err != nil || p.UnknownIPAM != "other" || len(p.Result.IPs) > 0 || !strings.Contains(lines(p.Objects), "ip link add cni0") {
 		t.Errorf("%+v, %v", p, err)
 	}
 }

@@ -125,8 +125,8 @@ type Facts interface {
 	DefaultLink(kernel.Side) (string, error)
 	// Uplinks returns the host's links with a default route from a router advertisement.
 	Uplinks() []string
-	// Dropping returns third-party forward chains whose policy is drop.
-	Dropping() ([]kernel.ForwardDropChain, error)
+	// ForwardDropChains returns third-party forward chains whose policy is drop.
+	ForwardDropChains() ([]kernel.ForwardDropChain, error)
 	// Firewalld reports whether firewalld runs on the host.
 	Firewalld() bool
 	// HostID returns an ID of this host.

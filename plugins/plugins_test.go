@@ -41,7 +41,7 @@ func TestInProcess(t *testing.T) {
 		link(ours, "bridge", self): true, link(ours, "fairlead-chain", self): true,
 		link(theirs, "bridge", script): false, link(theirs, "other", script): false,
 	} {
-		if _, ok := x.Here(path); ok != inside {
+		if _, ok := x.InProcess(path); ok != inside {
 			t.Errorf("%s runs in process: %v", path, ok)
 		}
 		info, err := invoke.GetVersionInfo(context.Background(), path, x)
@@ -54,7 +54,7 @@ func TestInProcess(t *testing.T) {
 		}
 	}
 	trusting := plugins.In(plugin.Env{SameBuild: func(file string) bool { return strings.HasPrefix(file, theirs) }})
-	if _, ok := trusting.Here(filepath.Join(theirs, "bridge")); !ok {
+	if _, ok := trusting.InProcess(filepath.Join(theirs, "bridge")); !ok {
 		t.Error("a program that Env.SameBuild accepts does not run in process")
 	}
 }

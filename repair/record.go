@@ -31,7 +31,7 @@ func Engine(dir *attach.Dir, rec *attach.Record) (e *kernel.Engine, end func(), 
 	if err != nil {
 		return nil, nil, err
 	}
-	if !rec.Living() { // another container has taken the path since
+	if !rec.HasNetns() { // another container has taken the path since
 		ns.Close()
 		return nil, nil, fmt.Errorf("%s is the namespace of another container now", rec.Netns)
 	}

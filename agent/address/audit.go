@@ -15,7 +15,7 @@ import (
 type LocalState struct {
 	Networks map[string]*local.Network
 	Held     map[string][]ipam.Allocation // by network
-	Pending  []local.Release           // releases that the agent has not processed yet
+	Pending  []local.Release              // releases that the agent has not processed yet
 
 	HostLocal []netip.Addr // addresses that the host-local plugin assigned, of all networks
 

@@ -19,7 +19,7 @@ type claim struct {
 	ops    []store.Op
 	done   chan error
 
-	// Before a pod gets its first fixed address, the store itself is read: the view may be outdated, and another node
+	// Before a pod gets its first fixed address, the store itself is read: the cache may be outdated, and another node
 	// may be assigning one now.
 	newFixed bool // the plan assigns a fixed address that the pod did not have
 	slot     *store.Op

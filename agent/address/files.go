@@ -24,7 +24,7 @@ func (m *Manager) writeFiles() error {
 	}
 	m.mu.Lock()
 	var list []*local.Network
-	for name, n := range m.view.snap.Networks {
+	for name, n := range m.cache.snap.Networks {
 		if m.takesPart(name) || slices.Contains(before, name) {
 			if name == cluster.DefaultNetwork {
 				m.chooseFlannelBlocks(n)
@@ -63,8 +63,8 @@ func (m *Manager) localNetwork(name string, n *cluster.Network) *local.Network {
 		out.Routes = append(out.Routes, s.CIDR)
 	}
 	for _, p := range n.Peers {
-		if m.view.snap.Mutual(name, p) {
-			for _, s := range m.view.snap.Networks[p].Subnets {
+		if m.cache.snap.Mutual(name, p) {
+			for _, s := range m.cache.snap.Networks[p].Subnets {
 				out.Routes = append(out.Routes, s.CIDR)
 			}
 		}
@@ -74,9 +74,9 @@ func (m *Manager) localNetwork(name string, n *cluster.Network) *local.Network {
 
 func (m *Manager) localSubnet(network string, s cluster.Subnet) local.Subnet {
 	out := local.Subnet{Name: s.Name, CIDR: s.CIDR, Assign: s.Assign, Exclude: s.Exclude}
-	for _, b := range m.view.snap.BlocksOf(network, m.Node) {
+	for _, b := range m.cache.snap.BlocksOf(network, m.Node) {
 		switch {
-		case !s.CIDR.Contains(b.Addr()) || out.Cluster() || m.view.snap.Blocks[cluster.BlockKey(network, b)].Release:
+		case !s.CIDR.Contains(b.Addr()) || out.Cluster() || m.cache.snap.Blocks[cluster.BlockKey(network, b)].Release:
 		case m.isFlannelBlock(network, b):
 			out.Lent = append(out.Lent, b)
 		default:
@@ -115,7 +115,7 @@ func (m *Manager) reclaimHeldBlocks(ctx context.Context) error {
 func (m *Manager) keepBlock(ctx context.Context, network string, s local.Subnet, block netip.Prefix, held []netip.Addr) error {
 	key := cluster.BlockKey(network, block)
 	m.mu.Lock()
-	now, problem := m.view.snap.Blocks[key], "keep "+key
+	now, problem := m.cache.snap.Blocks[key], "keep "+key
 	m.mu.Unlock()
 	n := len(slices.DeleteFunc(slices.Clone(held), func(a netip.Addr) bool { return !block.Contains(a) }))
 	switch {

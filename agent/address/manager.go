@@ -45,10 +45,10 @@ type Manager struct {
 	Options
 
 	mu           sync.Mutex
-	view         *view
+	cache        *storeCache
 	ready        bool              // synced with the store at least once
 	recheck      bool              // compare held blocks and addresses with the store
-	lost         *cluster.Snapshot // the view before the store was restored from a backup; nil: it was not
+	lost         *cluster.Snapshot // the cache before the store was restored from a backup; nil: it was not
 	away         error
 	dirty        chan struct{}        // signals that this node's files may be outdated
 	joined       map[string]bool      // networks that something on this node asked for
@@ -88,7 +88,7 @@ func NewManager(o Options) *Manager {
 		o.MTU = func(string) int { return 0 }
 	}
 	return &Manager{
-		Options: o, view: newView(), dirty: make(chan struct{}, 1), joined: map[string]bool{},
+		Options: o, cache: newStoreCache(), dirty: make(chan struct{}, 1), joined: map[string]bool{},
 		absent: map[string]time.Time{}, leaving: map[string]time.Time{}, unheld: map[string]time.Time{}, problems: map[string]string{},
 		flannelBlock: map[bool]netip.Prefix{}, formerBlocks: readSubnetFile(o.SubnetFile),
 		claims: make(chan *claim, 1024), last: map[string]*claim{}, unclaimed: map[*claim]bool{}, unwanted: make(chan struct{}, 1),
@@ -166,9 +166,9 @@ func (m *Manager) Rewound() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ready {
-		m.lost = m.view.snap
+		m.lost = m.cache.snap
 	}
-	m.view, m.ready = newView(), false
+	m.cache, m.ready = newStoreCache(), false
 	m.absent, m.unheld = map[string]time.Time{}, map[string]time.Time{}
 	m.Log.Warn("the store was restored from an older backup; claiming the held blocks and addresses again")
 }
@@ -177,7 +177,7 @@ func (m *Manager) Rewound() {
 func (m *Manager) Reset(entries []store.Entry, revision int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.view.reset(entries, revision)
+	m.cache.reset(entries, revision)
 	m.ready, m.recheck = true, true
 	m.wake()
 }
@@ -190,9 +190,9 @@ func (m *Manager) Change(b store.Batch) {
 	for _, e := range b.Events {
 		ours = ours || m.concerns(e.Key)
 		if e.Deleted {
-			m.view.set(e.Key, nil, b.Revision)
+			m.cache.set(e.Key, nil, b.Revision)
 		} else {
-			m.view.set(e.Key, e.Value, e.Revision)
+			m.cache.set(e.Key, e.Value, e.Revision)
 		}
 		ours = ours || m.concerns(e.Key)
 	}
@@ -203,7 +203,7 @@ func (m *Manager) Change(b store.Batch) {
 
 // concerns reports whether a key can affect this node's files.
 func (m *Manager) concerns(key string) bool {
-	b := m.view.snap.Blocks[key]
+	b := m.cache.snap.Blocks[key]
 	return b != nil && b.Node == m.Node || strings.HasPrefix(key, cluster.NetworksPrefix)
 }
 
@@ -233,14 +233,14 @@ func (m *Manager) wake() {
 	}
 }
 
-// commit writes a transaction and applies it to the view. After a conflict it reads the keys again for the next
+// commit writes a transaction and applies it to the cache. After a conflict it reads the keys again for the next
 // attempt.
 func (m *Manager) commit(ctx context.Context, ops []store.Op) error {
 	revision, err := m.Store.Commit(ctx, ops...)
 	if err == nil {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.view.wrote(ops, revision)
+		m.cache.wrote(ops, revision)
 		return nil
 	}
 	if c, ok := errors.AsType[*store.ConflictError](err); ok {
@@ -257,9 +257,9 @@ func (m *Manager) refresh(ctx context.Context, keys []string) error {
 		}
 		m.mu.Lock()
 		if err == nil {
-			m.view.set(key, e.Value, e.Revision)
+			m.cache.set(key, e.Value, e.Revision)
 		} else {
-			m.view.set(key, nil, max(m.view.rev[key], 0))
+			m.cache.set(key, nil, max(m.cache.rev[key], 0))
 		}
 		m.mu.Unlock()
 	}

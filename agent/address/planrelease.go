@@ -8,7 +8,7 @@ import (
 // planReleases adds the changes that release the given attachments' addresses and the addresses of unclaimed claims.
 func (m *Manager) planReleases(r *round, list []local.Release) error {
 	for _, l := range list {
-		for key := range m.view.owners[holder{l.Network, l.Container, l.IfName}] {
+		for key := range m.cache.owners[holder{l.Network, l.Container, l.IfName}] {
 			if err := m.planFree(r, key); err != nil {
 				return err
 			}
@@ -33,7 +33,7 @@ func (m *Manager) planReleases(r *round, list []local.Release) error {
 
 // planFree adds the change that releases one address.
 func (m *Manager) planFree(r *round, key string) error {
-	a := m.view.snap.Addresses[key]
+	a := m.cache.snap.Addresses[key]
 	if a.Node != m.Node || r.taken[key] {
 		return nil
 	}

@@ -84,7 +84,7 @@ type want struct {
 func (m *Manager) wants() (list []want) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for name, n := range m.view.snap.Networks {
+	for name, n := range m.cache.snap.Networks {
 		if !m.takesPart(name) {
 			continue
 		}
@@ -104,7 +104,7 @@ func (m *Manager) wants() (list []want) {
 }
 
 func (m *Manager) takesPart(network string) bool {
-	return network == cluster.DefaultNetwork || m.joined[network] || len(m.view.snap.BlocksOf(network, m.Node)) > 0
+	return network == cluster.DefaultNetwork || m.joined[network] || len(m.cache.snap.BlocksOf(network, m.Node)) > 0
 }
 
 // free returns the number of free addresses in this node's blocks.

@@ -37,10 +37,10 @@ func (m *Manager) longAbsent() (nodes []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	have := map[string]bool{}
-	for _, b := range m.view.snap.Blocks {
+	for _, b := range m.cache.snap.Blocks {
 		have[b.Node] = true
 	}
-	for _, a := range m.view.snap.Addresses {
+	for _, a := range m.cache.snap.Addresses {
 		have[a.Node] = true
 	}
 	delete(have, "")
@@ -48,7 +48,7 @@ func (m *Manager) longAbsent() (nodes []string) {
 	for node := range have {
 		since, seen := m.absent[node]
 		switch {
-		case m.view.snap.Nodes[node] != nil || m.view.snap.Problems[cluster.NodeKey(node)] != nil:
+		case m.cache.snap.Nodes[node] != nil || m.cache.snap.Problems[cluster.NodeKey(node)] != nil:
 			delete(m.absent, node)
 		case !seen:
 			m.absent[node] = time.Now().Add(rand.N(m.Grace/8 + 1))
@@ -87,12 +87,12 @@ func (m *Manager) reclaimNode(ctx context.Context, node string) error {
 
 // releaseOps returns the changes that release everything that a node has.
 func (m *Manager) releaseOps(node string) (ops []store.Op, err error) {
-	for key, b := range m.view.snap.Blocks {
+	for key, b := range m.cache.snap.Blocks {
 		if b.Node == node {
-			ops = append(ops, store.Op{Key: key, Was: m.view.revision(key)})
+			ops = append(ops, store.Op{Key: key, Was: m.cache.revision(key)})
 		}
 	}
-	for key, a := range m.view.snap.Addresses {
+	for key, a := range m.cache.snap.Addresses {
 		if a.Node != node {
 			continue
 		}
@@ -118,7 +118,7 @@ func compare(a, b string) int {
 
 // releaseOp returns the change that releases an address from its container. A fixed address stays with its owner.
 func (m *Manager) releaseOp(key string, a *cluster.Address) (store.Op, error) {
-	op := store.Op{Key: key, Was: m.view.revision(key)}
+	op := store.Op{Key: key, Was: m.cache.revision(key)}
 	if !a.Fixed {
 		return op, nil
 	}
@@ -138,7 +138,7 @@ const unheldGrace = 2 * time.Minute
 func (m *Manager) releaseUnheld(ctx context.Context) error {
 	m.mu.Lock()
 	var ours []*cluster.Address
-	for _, a := range m.view.snap.Addresses {
+	for _, a := range m.cache.snap.Addresses {
 		if a.Node == m.Node {
 			ours = append(ours, a)
 		}
@@ -195,7 +195,7 @@ func (m *Manager) longUnheld(key string, a *cluster.Address) (op store.Op, ok bo
 		m.unheld[key] = time.Now()
 		return op, false
 	}
-	if time.Since(since) < min(unheldGrace, m.Grace) || m.view.snap.Addresses[key] != a {
+	if time.Since(since) < min(unheldGrace, m.Grace) || m.cache.snap.Addresses[key] != a {
 		return op, false
 	}
 	delete(m.unheld, key)

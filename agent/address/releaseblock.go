@@ -31,7 +31,7 @@ func (m *Manager) releaseBlocks(ctx context.Context) error {
 		}
 		key := cluster.BlockKey(b.Network, b.CIDR)
 		m.mu.Lock()
-		was := m.view.revision(key)
+		was := m.cache.revision(key)
 		m.mu.Unlock()
 		if err := m.commit(ctx, []store.Op{{Key: key, Was: was}}); err != nil && !isConflict(err) {
 			return fmt.Errorf("release %s: %w", key, err)
@@ -51,8 +51,8 @@ func (m *Manager) releaseBlocks(ctx context.Context) error {
 // can be deleted. A node never leaves the default network.
 func (m *Manager) leavesNetwork(network string) (bool, error) {
 	m.mu.Lock()
-	has := m.view.snap.BlocksOf(network, m.Node)
-	stays := slices.ContainsFunc(has, func(b netip.Prefix) bool { return !m.view.snap.Blocks[cluster.BlockKey(network, b)].Release })
+	has := m.cache.snap.BlocksOf(network, m.Node)
+	stays := slices.ContainsFunc(has, func(b netip.Prefix) bool { return !m.cache.snap.Blocks[cluster.BlockKey(network, b)].Release })
 	m.mu.Unlock()
 	if network == cluster.DefaultNetwork || len(has) == 0 || stays {
 		return false, nil
@@ -65,7 +65,7 @@ func (m *Manager) leavesNetwork(network string) (bool, error) {
 func (m *Manager) releasableBlocks() (list []*cluster.Block) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for key, b := range m.view.snap.Blocks {
+	for key, b := range m.cache.snap.Blocks {
 		since, seen := m.leaving[key]
 		switch {
 		case b.Node != m.Node || !b.Release:

@@ -34,12 +34,12 @@ func spread(ranges []local.Span, rank, nodes uint64) iter.Seq[netip.Addr] {
 
 // rank returns this node's position among the cluster's nodes, and their number.
 func (m *Manager) rank() (rank, nodes uint64) {
-	for name := range m.view.snap.Nodes {
+	for name := range m.cache.snap.Nodes {
 		if nodes++; name < m.Node {
 			rank++
 		}
 	}
-	if m.view.snap.Nodes[m.Node] == nil {
+	if m.cache.snap.Nodes[m.Node] == nil {
 		nodes++
 	}
 	return rank, nodes

@@ -219,7 +219,7 @@ func TestWriteRead(t *testing.T) {
 	if err := os.WriteFile(file, []byte("[]"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Read(file); err == nil || !strings.Contains(err.Error(), "no report") {
+	if _, err := Read(file); err == nil || !strings.Contains(err.Error(), "not a report") {
 		t.Errorf("read a list as a report: %v", err)
 	}
 	if _, err := Read(file + "-none"); !os.IsNotExist(err) {

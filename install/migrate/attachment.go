@@ -72,7 +72,7 @@ func (a *Attachment) examine(dir *attach.Dir, root string, runtime *libcni.CNICo
 		}
 	}
 	rec := dir.New(a.Network, a.Container, a.IfName, a.Netns)
-	if !rec.Living() {
+	if !rec.HasNetns() {
 		return false, nil
 	}
 	if _, err := dir.Read(rec.Owner()); !errors.Is(err, os.ErrNotExist) {

@@ -69,8 +69,8 @@ func (f Facts) Rules(kernel.Side, byte) ([]kernel.RuleInfo, error) {
 	return []kernel.RuleInfo{{Table: 255}, {Table: 254, Priority: 32766}, {Table: 253, Priority: 32767}}, nil
 }
 
-// Dropping returns Docker's chain and an administrator's.
-func (f Facts) Dropping() ([]kernel.ForwardDropChain, error) {
+// ForwardDropChains returns Docker's chain and an administrator's.
+func (f Facts) ForwardDropChains() ([]kernel.ForwardDropChain, error) {
 	return []kernel.ForwardDropChain{{Family: "ip", Table: "filter", Chain: "FORWARD"}, {Family: "inet", Table: "mine", Chain: "fwd"}}, nil
 }
 

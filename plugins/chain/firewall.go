@@ -68,7 +68,7 @@ func (c *firewall) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Object
 		}
 		return list, nil
 	}
-	dropping, err := a.Facts.Dropping()
+	dropping, err := a.Facts.ForwardDropChains()
 	if err != nil {
 		return nil, err
 	}

@@ -56,7 +56,7 @@ func (c chain) add(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error)
 func (c chain) undo(ctx context.Context, l *loaded, last int, args *skel.CmdArgs) error {
 	here := true
 	for _, m := range l.members {
-		_, ok := c.exec.Here(m.path)
+		_, ok := c.exec.InProcess(m.path)
 		here = here && ok
 	}
 	if here {

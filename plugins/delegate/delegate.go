@@ -72,7 +72,7 @@ func (d delegating) call(ctx context.Context, verb, typ string, args *skel.CmdAr
 	if err != nil {
 		return nil, err
 	}
-	if p, ok := d.exec.Here(path); ok {
+	if p, ok := d.exec.InProcess(path); ok {
 		return here(ctx, p.Funcs, verb, args)
 	}
 	env := environment(verb, args)
