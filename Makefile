@@ -130,7 +130,7 @@ trace: build ## what the kernel does in an ADD and a DEL, function by function, 
 
 leases: ## get, take up, renew and release N=2000 DHCP leases at once from one daemon (needs root)
 	@sh test/install-packages $(TEST_NEEDS)
-	FAIRLEAD_LEASES=$(if $(filter-out file,$(origin N)),$(N),2000) go test -count=1 -v -run TestMany ./plugins/ipam/dhcpd
+	FAIRLEAD_LEASES=$(if $(filter-out file,$(origin N)),$(N),2000) go test -count=1 -v -run TestManyLeases ./plugins/ipam/dhcpd
 
 pictures: build ## draw docs/pictures again: architecture, packet paths, the map of a cluster, a recorded session (needs root)
 	@sh test/install-packages $(DEMO_NEEDS) jq:jq

@@ -220,7 +220,7 @@ func (a *Agent) reconcile(ctx context.Context) (again time.Duration) {
 		defer a.manager.Wake() // the plugins' files contain the MTU
 	}
 	again = sooner(again, a.status.recordReconcile(&w, rep, began))
-	if _, failed := failures(rep.Errors); !failed && w.MTU[cluster.DefaultNetwork] != 0 && !w.Bare {
+	if _, failed := failures(rep.Errors); !failed && w.MTU[cluster.DefaultNetwork] != 0 && !w.NoBlocks {
 		if err := writeCNIConfig(a.o.Config.CNI); err != nil {
 			return a.status.failed(err)
 		}
@@ -247,7 +247,7 @@ func (a *Agent) compile(self *cluster.Node, h desired.Host) (w desired.State, kn
 	known = a.storeCache.read(func(s *cluster.Snapshot) {
 		w = desired.Compile(s, self, h)
 		if s.Networks[cluster.DefaultNetwork] == nil && a.o.Config.Network != nil {
-			w.Bare = true // the publisher is about to write the network
+			w.NoBlocks = true // the publisher is about to write the network
 		}
 		if n := s.Nodes[self.Name]; n != nil && n.ID == self.ID {
 			a.status.markPublished()

@@ -18,7 +18,7 @@ func (a *Agent) runBGP(ctx context.Context, self *cluster.Node, h *desired.Host)
 	var want *bgp.Config
 	a.storeCache.read(func(s *cluster.Snapshot) { want = bgpConfig(s, self) })
 	var err error
-	h.Learned, err = a.speaker.Look(ctx, want, func() ([]backend.Learned, error) { return a.reconciler.learnedRoutes(h.Underlay.Index) })
+	h.Learned, err = a.speaker.Reconcile(ctx, want, func() ([]backend.Learned, error) { return a.reconciler.learnedRoutes(h.Underlay.Index) })
 	if err != nil {
 		problems = append(problems, backend.Problem{Node: self.Name, Err: fmt.Errorf("bgp: %w", err)})
 	}

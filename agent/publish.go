@@ -33,7 +33,7 @@ type publisher struct {
 	lost   <-chan struct{}
 }
 
-// aliveTTL is how long a node counts as alive after its agent's last renewal.
+// aliveTTL is the time after its agent's last renewal for which a node counts as alive.
 const aliveTTL = 20 * time.Second
 
 // TakenError says that another agent uses this node's name.
@@ -48,8 +48,8 @@ type aliveRecord struct {
 	ID string `json:"id"`
 }
 
-// startWait is how long a starting agent waits for the store to learn whether its name is free. After that it works
-// from its cache.
+// startWait limits the time that a starting agent waits for the store to report whether its name is free. After that it
+// works from its cache.
 const startWait = 2 * time.Second
 
 // claimName claims this node's name. It fails if another agent uses the name.

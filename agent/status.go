@@ -25,7 +25,7 @@ type status struct {
 	problems     []backend.Problem
 	invalid      []string // keys in the store that the agent ignores
 	reconciled   bool     // at least once
-	bare         bool     // this node has no addresses yet
+	noBlocks     bool     // this node has no addresses yet
 	inStore      bool     // this node is published in the store
 
 	mtu        map[string]int // by network
@@ -36,7 +36,7 @@ type status struct {
 	lastLoop   time.Time
 }
 
-// State is what the agent reports about itself.
+// State is the agent's report about itself.
 type State struct {
 	Node             string   `json:"node"`
 	Ready            bool     `json:"ready"`
@@ -186,7 +186,7 @@ func (s *status) recordReconcile(w *desired.State, rep *reconcile.Report, began 
 	if rep.Listed {
 		c.Listed++
 	}
-	s.bare = w.Bare
+	s.noBlocks = w.NoBlocks
 	s.invalid = w.Invalid
 	s.problems, s.reconciled, s.mtu, s.peers = w.Problems, true, w.MTU, len(w.By[cluster.DefaultNetwork])
 	s.namespaces = s.attachable(w, rep)
@@ -227,7 +227,7 @@ func (s *status) reasons() (errs []error) {
 	if s.reconcileErr != nil {
 		errs = append(errs, s.reconcileErr)
 	}
-	if s.bare {
+	if s.noBlocks {
 		errs = append(errs, errors.New("this node has no addresses of the default network yet"))
 	}
 	if _, taken := errors.AsType[*TakenError](s.publishErr); taken {

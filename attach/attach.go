@@ -40,7 +40,7 @@ type Record struct {
 	fd     int
 }
 
-// Part is what one plugin of the list created.
+// Part contains the objects that one plugin of the list created.
 type Part struct {
 	Plugin  string                `json:"plugin"`
 	IPAM    string                `json:"ipam,omitempty"` // the IPAM plugin's type

@@ -61,7 +61,7 @@ func (d *Dir) seize(path string) (*Record, error) {
 	return r, nil
 }
 
-// Shrink stores what is left of a seized record, or deletes it if no part is left, and releases it. A DEL of an
+// Shrink stores the remaining parts of a seized record, or deletes it if no part is left, and releases it. A DEL of an
 // interrupted ADD does not wait, and may have deleted the record already.
 func (d *Dir) Shrink(r *Record, reservation *Reservation) (err error) {
 	defer r.Unlock()
@@ -77,8 +77,8 @@ func (d *Dir) Shrink(r *Record, reservation *Reservation) (err error) {
 	return err
 }
 
-// reservationWait is how long to wait for another process's reservation: of an ADD that finds the attachment existing, or of
-// a collector.
+// reservationWait limits the wait for another process's reservation: of an ADD that finds the attachment existing, or
+// of a collector.
 const (
 	reservationWait = 10 * time.Second
 	reservationPoll = 2 * time.Millisecond

@@ -86,8 +86,8 @@ func ticks() (idle, all int) {
 
 func standing(n int) string { return fmt.Sprintf(", %d standing", n) }
 
-// levelTimeout returns how long a side may take from one level to the next. The kernel itself needs some 10 ms per link at
-// high levels, because its workers join multicast groups and check addresses for each.
+// levelTimeout returns how long a side may take from one level to the next. The kernel itself needs some 10 ms per link
+// at high levels, because its workers join multicast groups and check addresses for each.
 func (w *world) levelTimeout() time.Duration { return 6 * w.options.limit }
 
 // fill attaches more containers, some of them concurrently. It does nothing on a side that stays at the first level.

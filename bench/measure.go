@@ -36,8 +36,8 @@ const (
 	atLeast = 5 // rounds, whatever time they take
 )
 
-// measureRounds measures rounds of ADD, CHECK and DEL, one side after the other, until there are enough rounds or the case's
-// time is over.
+// measureRounds measures rounds of ADD, CHECK and DEL, one side after the other, until there are enough rounds or the
+// case's time is over.
 func (w *world) measureRounds(name string) (rows []figures.Row, err error) {
 	all := w.measured(name)
 	warm, want := warmUp, w.c.rounds(w.options.rounds)
@@ -73,8 +73,8 @@ func (w *world) measureRounds(name string) (rows []figures.Row, err error) {
 	return rows, nil
 }
 
-// warmUp adds and deletes one attachment before concurrent measurements, to create what attachments share. The reference
-// plugins fail when they create the same chain concurrently.
+// warmUp adds and deletes one attachment before concurrent measurements, to create what attachments share. The
+// reference plugins fail when they create the same chain concurrently.
 func (w *world) warmUp() error {
 	if w.c.size() == 1 {
 		return nil

@@ -22,7 +22,7 @@ const (
 	CodeGeneric              = 100
 )
 
-// Error is what a failing plugin prints on standard output.
+// Error is the JSON error that a failing plugin prints on standard output.
 type Error struct {
 	CNIVersion string `json:"cniVersion,omitempty"`
 	Code       uint   `json:"code"`

@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/nft"
 )
 
-// Facts are what was read on a host, without judgement.
+// Facts are the data that doctor gathered on a host, without judgement.
 type Facts struct {
 	Host        *inspect.Survey
 	Ruleset     *nft.Ruleset
@@ -23,7 +23,7 @@ type Facts struct {
 	Upstream    []netip.Addr
 }
 
-// Attachment is what was read about one attachment.
+// Attachment contains the data that doctor gathered about one attachment.
 type Attachment struct {
 	Network, Container, IfName string
 	Netns                      string
@@ -55,11 +55,11 @@ type Path struct {
 
 // HeldAddr describes who holds an attachment's address in host-local's directory.
 type HeldAddr struct {
-	File  string
-	Addr  netip.Addr
-	Owner ipam.Owner // owner in the file
-	Mine  ipam.Owner
-	Free  bool // there is no file
+	File     string
+	Addr     netip.Addr
+	Owner    ipam.Owner // owner in the file
+	Expected ipam.Owner
+	Free     bool // there is no file
 }
 
 // MissingPlugin is a plugin that a network needs and that no directory has.
@@ -77,7 +77,7 @@ type RangeUse struct {
 	Gone       int // how many of the held addresses belong to attachments that are gone
 }
 
-// Agent is what was read about this host's node agent.
+// Agent contains the data that doctor gathered about this host's node agent.
 type Agent struct {
 	Needed []string // networks that need the agent: for addresses, or because they are networks of the cluster
 	Away   string   // why it does not answer; "" if it answers or is not needed

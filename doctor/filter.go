@@ -179,7 +179,7 @@ func (f *Facts) earlier(p packet) *end {
 		if c.Type != "nat" || c.Table == kernel.Table || c.Priority > ourPriority {
 			continue
 		}
-		if at := walk(f.Ruleset, c, p, 0); at.verdict == "nat" && at.sure {
+		if at := walk(f.Ruleset, c, p, 0); at.verdict == "nat" && at.certain {
 			return &at
 		}
 	}

@@ -8,37 +8,37 @@ import (
 // end is the outcome of a packet in a chain.
 type end struct {
 	verdict string // "accept", "drop" or "nat"; "" if the packet continues
-	sure    bool   // false if an earlier rule may have decided otherwise
+	certain bool   // false if an earlier rule may have decided otherwise
 	chain   *nft.Chain
 	rule    *nft.Rule // nil if the policy decided
 }
 
 // walk evaluates a packet in a chain and in the chains that it jumps to.
 func walk(r *nft.Ruleset, c *nft.Chain, p packet, depth int) end {
-	sure := true
+	certain := true
 	for i := range c.Rules {
 		rule := &c.Rules[i]
 		match, act := try(rule, p, r.Sets)
 		if match == no || act.Verdict == "" {
 			continue
 		}
-		at := end{act.Verdict, sure && match == yes, c, rule}
+		at := end{act.Verdict, certain && match == yes, c, rule}
 		switch act.Verdict {
 		case "return":
 			if match == yes {
-				return end{sure: sure}
+				return end{certain: certain}
 			}
-			sure = false
+			certain = false
 		case "jump", "goto":
 			at = jump(r, c, act, p, depth)
-			at.sure = at.sure && sure
+			at.certain = at.certain && certain
 			if match == yes && (at.verdict != "" || act.Verdict == "goto") {
 				return at
 			}
 			// A packet that may have ended in the jumped-to chain makes all later outcomes uncertain.
-			sure = sure && at.sure && (match == yes || at.verdict == "")
+			certain = certain && at.certain && (match == yes || at.verdict == "")
 		case "queue":
-			sure = false
+			certain = false
 			if match == yes {
 				return end{"accept", false, c, rule}
 			}
@@ -46,10 +46,10 @@ func walk(r *nft.Ruleset, c *nft.Chain, p packet, depth int) end {
 			if match == yes {
 				return at
 			}
-			sure = false
+			certain = false
 		}
 	}
-	return end{sure: sure}
+	return end{certain: certain}
 }
 
 const deepest = 16 // the kernel's limit of jumps
@@ -57,7 +57,7 @@ const deepest = 16 // the kernel's limit of jumps
 func jump(r *nft.Ruleset, c *nft.Chain, act nft.Step, p packet, depth int) end {
 	to := r.Chain(c, act.Chain)
 	if to == nil || depth >= deepest {
-		return end{sure: false}
+		return end{certain: false}
 	}
 	return walk(r, to, p, depth+1)
 }
@@ -93,9 +93,9 @@ func pass(r *nft.Ruleset, hook string, p packet) *end {
 		}
 		at := walk(r, c, p, 0)
 		if at.verdict == "" && c.Drop {
-			at = end{"drop", at.sure, c, nil}
+			at = end{"drop", at.certain, c, nil}
 		}
-		if at.verdict == "drop" && at.sure {
+		if at.verdict == "drop" && at.certain {
 			return &at
 		}
 	}

@@ -126,8 +126,8 @@ func (c *collector) addressDirs() (out []addressDir) {
 // HostLocalDir is a directory with the addresses that host-local assigned in a network.
 type HostLocalDir struct{ Path, Network string }
 
-// HostLocalDirs returns the directories with addresses of host-local: those in the usual place, and those that a current
-// configuration, or the configuration of a cached attachment, names.
+// HostLocalDirs returns the directories with addresses of host-local: those in the usual place, and those that a
+// current configuration, or the configuration of a cached attachment, names.
 func HostLocalDirs(libDir, confDir string, cached []*libcni.NetworkAttachment) (out []HostLocalDir, err error) {
 	usual := filepath.Join(libDir, "networks")
 	names, err := ipam.Networks(usual)

@@ -18,8 +18,8 @@ import (
 	"github.com/fairlead/fairlead/plugin"
 )
 
-// minAge is the age below which an address or a file without a known owner is left alone. Other plugins report an ADD only
-// at its end, which may take minutes.
+// minAge is the age below which an address or a file without a known owner is left alone. Other plugins report an ADD
+// only at its end, which may take minutes.
 const minAge = 10 * time.Minute
 
 // Options say where the collector looks.
@@ -30,11 +30,12 @@ type Options struct {
 	LibDir   string            // directory of addresses
 	DryRun   bool              // report what would be removed, and change nothing
 
-	// Progress is called before each attachment is removed. The function that it returns is called afterwards. It may be nil.
+	// Progress is called before each attachment is removed. The function that it returns is called afterwards. It may
+	// be nil.
 	Progress func(done, of int) (end func())
 }
 
-// Report is what was removed. With Options.DryRun it is what would be removed.
+// Report lists the removed objects. With Options.DryRun it lists the objects that a collection would remove.
 type Report struct {
 	Attachments []Attachment `json:"attachments"`
 	Leftovers   []string     `json:"leftovers"` // owner tags without an attachment
@@ -75,7 +76,8 @@ type Result struct {
 	Reason string `json:"reason"`
 }
 
-// collector knows attachments from the records, the cache of results, the owner tags in the kernel and the held addresses.
+// collector knows attachments from the records, the cache of results, the owner tags in the kernel and the held
+// addresses.
 type collector struct {
 	Options
 	dir     *attach.Dir
@@ -91,8 +93,8 @@ func newCollector(o Options) *collector {
 	}}
 }
 
-// Collect removes what is left of attachments whose namespace is gone, in all networks. Errors that concern one object are
-// in the report.
+// Collect removes all objects of attachments whose namespace is gone, in all networks. Errors that concern one object
+// are in the report.
 func Collect(ctx context.Context, o Options) (*Report, error) {
 	c := newCollector(o)
 	c.Runtime.Warn = c.cacheWarning
@@ -134,8 +136,8 @@ func (c *collector) fail(err error) {
 	}
 }
 
-// gone returns the attachments to remove. If an attachment has a record, the record decides: it tells the namespace from
-// another one at the same path.
+// gone returns the attachments to remove. If an attachment has a record, the record decides: it tells the namespace
+// from another one at the same path.
 func (c *collector) gone() ([]Attachment, error) {
 	records, err := c.dir.List("")
 	if err != nil {
@@ -188,8 +190,8 @@ func cachedAs(o kernel.Owner) func(*libcni.NetworkAttachment) bool {
 	}
 }
 
-// remove removes an attachment: with DEL if there is a configuration of the network, otherwise by the record and the owner
-// tags.
+// remove removes an attachment: with DEL if there is a configuration of the network, otherwise by the record and the
+// owner tags.
 func (c *collector) remove(ctx context.Context, g Attachment) {
 	if !c.DryRun {
 		if err := c.removeNow(plugin.Collecting(ctx), g); err != nil {
@@ -240,7 +242,8 @@ func (c *collector) removeNow(ctx context.Context, g Attachment) error {
 	return fmt.Errorf("Fairlead's objects are removed, but DEL failed: %w", err)
 }
 
-// configuration returns the configuration that the attachment was added with, or else the network's current one, or nil.
+// configuration returns the configuration that the attachment was added with, or else the network's current one, or
+// nil.
 func (c *collector) configuration(g Attachment) (*libcni.NetworkConfigList, *libcni.RuntimeConf) {
 	rt := &libcni.RuntimeConf{ContainerID: g.Container, NetNS: g.alive, IfName: g.IfName}
 	if g.cache != nil {

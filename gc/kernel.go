@@ -69,8 +69,8 @@ func (c *collector) removeObjects(g Attachment, rec *attach.Record) error {
 	return errors.Join(append(errs, e.RemoveTaggedLinks(g.owner.Owns), e.RemoveTagged(g.owner.Owns))...)
 }
 
-// removeTagged removes objects with the owner tag of an attachment that does not exist. An ADD writes its record before it
-// creates its first tagged object.
+// removeTagged removes objects with the owner tag of an attachment that does not exist. An ADD writes its record before
+// it creates its first tagged object.
 func (c *collector) removeTagged() {
 	e, err := kernel.Open(nil, kernel.Options{})
 	if err != nil {

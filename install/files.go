@@ -33,13 +33,13 @@ func move(from, to string) error {
 	return os.Remove(from)
 }
 
-// found is what exists at a path.
+// found describes the file at a path, if there is one.
 type found struct {
 	none      bool
 	link, sum string
 }
 
-func look(path string) (found, error) {
+func inspect(path string) (found, error) {
 	fi, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):

@@ -40,7 +40,7 @@ const (
 	Left     = "left" // other software has changed it since
 )
 
-// Done is what was done with a file, or what would be done.
+// Done is an action on a file, completed or planned.
 type Done struct {
 	Path   string `json:"path"`
 	Action string `json:"action"`
@@ -105,7 +105,7 @@ func (p *Place) put(f File, dry bool) (Done, error) {
 		return Done{}, err
 	}
 	e := p.entry(name)
-	there, err := look(f.Path)
+	there, err := inspect(f.Path)
 	if err != nil {
 		return Done{}, err
 	}
@@ -213,7 +213,7 @@ func (p *Place) Uninstall(dry bool) (out []Done, err error) {
 
 func (p *Place) back(e *entry, dry bool) (Done, error) {
 	path := filepath.Join(p.dir, e.Path)
-	there, err := look(path)
+	there, err := inspect(path)
 	if err != nil {
 		return Done{}, err
 	}

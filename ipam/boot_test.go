@@ -46,8 +46,8 @@ func mustWrite(t testing.TB, path, text string) {
 	}
 }
 
-// TestInterruptedAllocation interrupts an allocation after each of its steps, as a kill would. The next process, in this
-// boot or another, repairs the state.
+// TestInterruptedAllocation interrupts an allocation after each of its steps, as a kill would. The next process, in
+// this boot or another, repairs the state.
 func TestInterruptedAllocation(t *testing.T) {
 	t.Parallel()
 	o, a := Owner{"cut", "eth0"}, addr("10.1.0.2")

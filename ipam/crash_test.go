@@ -54,8 +54,8 @@ func verify(t *testing.T, dir string, holds map[string][]string) {
 	}
 }
 
-// TestConcurrentProcesses runs Fairlead's processes and the reference plugin at once. A file has only one owner. So if everyone
-// still has the reported addresses at the end, no address was allocated twice and none was lost.
+// TestConcurrentProcesses runs Fairlead's processes and the reference plugin at once. A file has only one owner. So if
+// everyone still has the reported addresses at the end, no address was allocated twice and none was lost.
 func TestConcurrentProcesses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -25,8 +25,8 @@ func (d directory) state() (dirState, error) {
 	return dirState{st.Ino, st.Ctim.Nano(), st.Mtim.Nano()}, nil
 }
 
-// backdate sets the directory's modification time to a time in the past. Any later change sets it to the present, so none
-// is missed, even within one tick of a coarse clock.
+// backdate sets the directory's modification time to a time in the past. Any later change sets it to the present, so
+// none is missed, even within one tick of a coarse clock.
 func (d directory) backdate() (dirState, error) {
 	past := syscall.NsecToTimespec(time.Now().Add(-2 * time.Second).UnixNano())
 	err := retry(func() error { return syscall.UtimesNano(string(d), []syscall.Timespec{past, past}) })

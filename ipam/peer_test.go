@@ -92,8 +92,8 @@ func TestSwitchAndBack(t *testing.T) {
 	consistent(t, dir)
 }
 
-// TestChangeWithinClockTick lets the reference plugin change the directory right after Fairlead does, within one tick of a
-// coarse clock. The index must notice.
+// TestChangeWithinClockTick lets the reference plugin change the directory right after Fairlead does, within one tick
+// of a coarse clock. The index must notice.
 func TestChangeWithinClockTick(t *testing.T) {
 	t.Parallel()
 	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")

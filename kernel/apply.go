@@ -102,7 +102,7 @@ func (e *Engine) DiscardUndo() {
 func (e *Engine) Undo() error { return errors.Join(e.rollback(0), e.uncertain) }
 
 func (e *Engine) rollback(start int) error {
-	// Drop what was not sent or not answered before the failure.
+	// Drop requests that were not sent, or not answered before the failure.
 	e.queue, e.nft, e.chainGroups, e.later = nil, nil, nil, nil
 	made := slices.Clone(e.created[start:])
 	e.created = e.created[:start]

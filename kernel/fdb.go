@@ -88,8 +88,8 @@ func (f *FDB) remove(e *Engine) error {
 	return err
 }
 
-// ForwardingEntries lists the forwarding entries of a VXLAN device by hardware address. The address of all zeroes
-// stands for unknown destinations.
+// ForwardingEntries lists the forwarding entries of a VXLAN device by hardware address. The all-zero address is the
+// default for unknown destinations.
 func (e *Engine) ForwardingEntries(s Side, index int) (map[string]netip.Addr, error) {
 	b := netlink.Buffer{unix.AF_BRIDGE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 	b.Uint32(unix.NDA_IFINDEX, uint32(index))

@@ -15,7 +15,7 @@ import (
 // group.
 
 // RemoveLinksInBatches removes the host's links of a list that spans many attachments. It ignores errors: a later
-// Remove of each list handles what is left.
+// Remove of each list removes the remaining objects.
 func (e *Engine) RemoveLinksInBatches(list Objects) {
 	for part := range slices.Chunk(list, linksPerBatch) {
 		e.removeInOneGroup(part)

@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// linkState is what a container's link loses when it is taken down, as happens when its master changes. It holds the
-// kernel's own messages, to be sent back.
+// linkState contains the state that a container's link loses when it is taken down, for example because its master
+// changes. It consists of the kernel's own messages, to be sent back.
 type linkState struct {
 	index  int
 	routes [][]byte // of every table, except the routes that the kernel adds itself
@@ -147,13 +147,13 @@ func describeRequest(r netlink.Request) string {
 // a next hop is in another table now, the hop needs the onlink flag. A route that the kernel still rejects stays as it
 // is.
 func (e *Engine) restoreNextHops(c linkState, m []byte, table int) {
-	asItWas := func(hop []byte) {
+	withoutFlags := func(hop []byte) {
 		if int(netlink.Uint32(hop[4:])) == c.index {
 			hop[2] = 0
 		}
 	}
-	onTrust := func(hop []byte) { hop[2] |= unix.RTNH_F_ONLINK }
-	for _, each := range []func([]byte){asItWas, onTrust} {
+	onLink := func(hop []byte) { hop[2] |= unix.RTNH_F_ONLINK }
+	for _, each := range []func([]byte){withoutFlags, onLink} {
 		body := route(m, table, each)
 		if _, err := e.Request(Container, netlink.Request{Type: unix.RTM_NEWROUTE, Flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, Body: body}); err == nil {
 			return

@@ -21,7 +21,7 @@ type Neigh struct {
 	IP   netip.Addr `json:",omitzero"`
 	MAC  string     `json:",omitzero"`
 
-	Proto byte `json:",omitzero"` // who created it; 0: Protocol
+	Proto byte `json:",omitzero"` // protocol of the creator; 0: Protocol
 }
 
 const ndaProtocol = 12 // linux/neighbour.h

@@ -148,7 +148,7 @@ func (x *Element) String() string {
 
 func (n *NFT) diff(e *Engine) ([]string, error) {
 	if n.Kind != "rule" {
-		_, err := e.AskNFT(n.part().Get())
+		_, err := e.RequestNFT(n.part().Get())
 		return nil, err
 	}
 	have, err := e.rulesForCheck(n)
@@ -183,8 +183,8 @@ func (x *Element) diff(e *Engine) ([]string, error) {
 	return d, nil
 }
 
-// AskNFT sends a request over the netfilter socket and returns the reply.
-func (e *Engine) AskNFT(r netlink.Request) (netlink.Response, error) {
+// RequestNFT sends a request over the netfilter socket and returns the reply.
+func (e *Engine) RequestNFT(r netlink.Request) (netlink.Response, error) {
 	c, err := e.Netfilter()
 	if err != nil {
 		return netlink.Response{}, err
@@ -254,7 +254,7 @@ func (e *Engine) element(x *Element) (nft.ElementInfo, error) {
 	if err != nil {
 		return nft.ElementInfo{}, err
 	}
-	resp, err := e.AskNFT(get)
+	resp, err := e.RequestNFT(get)
 	if err != nil || len(resp.Messages) == 0 {
 		return nft.ElementInfo{}, err
 	}

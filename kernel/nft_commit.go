@@ -127,8 +127,8 @@ func (b *transaction) element(o *Element) error {
 	return err
 }
 
-// checkReplies returns the first error of a transaction. If an element exists and its owner is dead, checkReplies deletes it and
-// returns ERESTART.
+// checkReplies returns the first error of a transaction. If an element exists and its owner is dead, checkReplies
+// deletes it and returns ERESTART.
 func (e *Engine) checkReplies(b *transaction, resp []netlink.Response) error {
 	replaced := false
 	for i, r := range resp {
@@ -151,7 +151,7 @@ func (e *Engine) checkReplies(b *transaction, resp []netlink.Response) error {
 }
 
 // evict deletes an element whose owner is dead or is the new owner itself. An element of another attachment of the same
-// container stays: all its networks were asked for the host port, and the first one has it.
+// container stays: all its networks were needed for the host port, and the first one has it.
 func (e *Engine) evict(x *Element) error {
 	have, err := e.element(x)
 	if errors.Is(err, os.ErrNotExist) {
@@ -175,15 +175,15 @@ func (e *Engine) evict(x *Element) error {
 	return e.removeElements([]*Element{&old}, nil, nil)
 }
 
-// missingRules returns the rules of the list that do not exist, and the generation of the ruleset for which that is true. If
-// the list has no rules, all its parts count as missing.
+// missingRules returns the rules of the list that do not exist, and the generation of the ruleset for which that is
+// true. If the list has no rules, all its parts count as missing.
 func (e *Engine) missingRules(list []Object) (gen uint32, out map[*NFT]bool, err error) {
 	if gen, err = e.generation(); err != nil {
 		return 0, nil, err
 	}
 	out = map[*NFT]bool{}
 	have := chains{e: e, of: map[string]map[string]bool{}}
-	have.look(list)
+	have.read(list)
 	rules := false
 	for _, o := range list {
 		n, ok := o.(*NFT)
@@ -219,25 +219,25 @@ func chainOf(n *NFT) string { return n.Family + " " + n.Table + " " + n.Name }
 // than a list per chain.
 const manyChains = 3
 
-// look reads all rules of our table at once if the list needs many of its chains.
-func (c *chains) look(list []Object) {
-	asked := map[string]map[string]bool{} // by family
+// read reads all rules of our table at once if the list needs many of its chains.
+func (c *chains) read(list []Object) {
+	needed := map[string]map[string]bool{} // by family
 	for _, o := range list {
 		if n, ok := o.(*NFT); ok && n.Kind == "rule" && n.Table == Table {
-			if asked[n.Family] == nil {
-				asked[n.Family] = map[string]bool{}
+			if needed[n.Family] == nil {
+				needed[n.Family] = map[string]bool{}
 			}
-			asked[n.Family][chainOf(n)] = true
+			needed[n.Family][chainOf(n)] = true
 		}
 	}
-	for family, keys := range asked {
+	for family, keys := range needed {
 		if len(keys) >= manyChains {
-			c.lookAll(family, keys)
+			c.readAll(family, keys)
 		}
 	}
 }
 
-func (c *chains) lookAll(family string, keys map[string]bool) {
+func (c *chains) readAll(family string, keys map[string]bool) {
 	all, err := c.e.NFTRules(family, Table, "")
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return // each chain is read on its own later, and that error counts
@@ -270,7 +270,7 @@ func (c *chains) comments(n *NFT) (map[string]bool, error) {
 
 // generation returns a number that changes with every change of any ruleset.
 func (e *Engine) generation() (uint32, error) {
-	resp, err := e.AskNFT(netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETGEN, Body: nft.Message("ip")})
+	resp, err := e.RequestNFT(netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETGEN, Body: nft.Message("ip")})
 	if err != nil {
 		return 0, fmt.Errorf("nftables: %w", err)
 	}

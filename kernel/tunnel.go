@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// tunnel is what the agent's tunnel links have in common. Their alias names the owner. They are created with all their
-// attributes in one write, and updated in place where the kernel allows it.
+// tunnel has the common methods of the agent's tunnel links. Their alias names the owner. They are created with all
+// their attributes in one write, and updated in place where the kernel allows it.
 type tunnel struct {
 	side      Side
 	name, typ string

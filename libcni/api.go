@@ -18,7 +18,7 @@ var ErrorCheckNotSupp = errors.New("does not support the CHECK command")
 // Exec finds and runs plugins, as processes or in process.
 type Exec = invoke.Exec
 
-// RuntimeConf is what a runtime knows about one attachment.
+// RuntimeConf is a runtime's configuration of one attachment.
 type RuntimeConf struct {
 	ContainerID string
 	NetNS       string // path

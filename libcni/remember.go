@@ -60,7 +60,7 @@ func temporary(file string) string {
 	return filepath.Join(filepath.Dir(filepath.Dir(file)), fmt.Sprintf(".result-%016x", h.Sum64()))
 }
 
-// forget removes an attachment from the cache. It does not fail, because the next GC cleans up what is left.
+// forget removes an attachment from the cache. It returns no error, because the next GC removes a remaining entry.
 func (c *CNIConfig) forget(n network, rt *RuntimeConf) {
 	file := c.file(n, rt)
 	_ = os.Remove(temporary(file))

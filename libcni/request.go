@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead/fairlead/cni/wire"
 )
 
-// network is what every plugin of a list gets to know about it.
+// network contains the keys that every plugin of a list receives.
 type network struct{ name, version string }
 
 func (l *NetworkConfigList) network() network {

@@ -28,7 +28,7 @@ type Request struct {
 	Args    string   // CNI_ARGS
 }
 
-// Plan is what an ADD would create.
+// Plan lists the objects that an ADD would create.
 type Plan struct {
 	Network    string   `json:"network"`
 	CNIVersion string   `json:"cniVersion"`
@@ -42,7 +42,7 @@ type Plan struct {
 	objects kernel.Objects
 }
 
-// Plugin is what one plugin would create.
+// Plugin lists the objects that one plugin would create.
 type Plugin struct {
 	Type      string   `json:"type"`
 	Host      []Object `json:"host"`

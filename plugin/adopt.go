@@ -6,8 +6,8 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// Adopt returns the record part for what the reference plugin of this name created, from the arguments that its DEL
-// would get: the objects and the host ports. It changes nothing and reads little from the kernel.
+// Adopt returns the record part for the objects and host ports that the reference plugin of the same name created. It
+// takes the arguments that the reference plugin's DEL would get. It changes nothing and reads little from the kernel.
 func (p Plugin) Adopt(args *skel.CmdArgs, env Env) (attach.Part, error) {
 	r := &runner{p, env}
 	s := newSession(env.Root)

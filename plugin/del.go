@@ -190,7 +190,7 @@ func (j *job) findObjects(ctx context.Context) error {
 	if err := j.leaveReplacedNetns(); err != nil {
 		return err
 	}
-	if OnlyGone(ctx) && j.past != nil && isAlive(j.past) {
+	if IsCollecting(ctx) && j.past != nil && isAlive(j.past) {
 		return cni.Errorf(cni.CodeTryAgainLater, "container %s was added to network %s as %s again since the collector listed it", j.past.ContainerID, j.past.Network, j.past.IfName)
 	}
 	if j.past != nil {
@@ -244,17 +244,17 @@ func (j *job) leaveReplacedNetns() (err error) {
 	return err
 }
 
-// onlyGoneKey is the context key for OnlyGone.
-type onlyGoneKey struct{}
+// collectingKey is the context key for IsCollecting.
+type collectingKey struct{}
 
 // Collecting makes DELs skip an attachment that is alive or being added: the runtime may have added it again between
 // the collector's listing and its DEL.
 func Collecting(ctx context.Context) context.Context {
-	return context.WithValue(ctx, onlyGoneKey{}, true)
+	return context.WithValue(ctx, collectingKey{}, true)
 }
 
-// OnlyGone reports whether a collector runs this DEL; see Collecting.
-func OnlyGone(ctx context.Context) bool { return ctx.Value(onlyGoneKey{}) != nil }
+// IsCollecting reports whether a collector runs this DEL; see Collecting.
+func IsCollecting(ctx context.Context) bool { return ctx.Value(collectingKey{}) != nil }
 
 func isAlive(rec *attach.Record) bool {
 	for _, p := range rec.Parts {

@@ -40,15 +40,15 @@ func (x *Exec) ExecPlugin(ctx context.Context, path string, stdin []byte, enviro
 	if !ok {
 		return x.RawExec.ExecPlugin(ctx, path, stdin, environ)
 	}
-	env := lookUp(environ)
+	env := getenvOf(environ)
 	if listed := env(invoke.ListedVariable); listed != "" {
 		ctx, _ = withGCStart(ctx, listed)
 	}
 	return skel.Serve(ctx, p, env, stdin)
 }
 
-// lookUp returns a getenv for environ. As in a process, the last value of a name counts.
-func lookUp(environ []string) func(string) string {
+// getenvOf returns a getenv for environ. As in a process, the last value of a name counts.
+func getenvOf(environ []string) func(string) string {
 	return func(name string) string {
 		for _, kv := range slices.Backward(environ) {
 			if key, value, ok := strings.Cut(kv, "="); ok && key == name {
@@ -64,7 +64,7 @@ func (x *Exec) ExecList(ctx context.Context, members []invoke.Member, args *invo
 	s := newSession(x.Env.Root)
 	defer s.close()
 	l := list{Exec: x, session: s, args: args, environ: args.AsEnv()}
-	l.env = lookUp(l.environ)
+	l.env = getenvOf(l.environ)
 	shared := context.WithValue(ctx, sessionKey{}, s)
 	for i := range members {
 		if args.Command == "DEL" {

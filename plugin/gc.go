@@ -143,7 +143,7 @@ func (j *job) gcOne(ctx context.Context, s *session) error {
 	return err
 }
 
-// gcTagged removes what has no record, by a link's alias or an element's comment.
+// gcTagged removes objects without a record. It recognizes them by a link's alias or an element's comment.
 func (j *job) gcTagged() error {
 	dead := func(tag string) bool {
 		if !kernel.IsTagOfNetwork(j.base.Name, tag) {

@@ -11,12 +11,12 @@ import (
 	"github.com/fairlead/fairlead/skel"
 )
 
-// Planned is what an ADD would create and return.
+// Planned contains the objects that an ADD would create, and its result.
 type Planned struct {
 	Objects kernel.Objects
 	Result  *cni.Result
-	// UnknownIPAM is the IPAM plugin that cannot predict its result. The addresses, and the objects that depend on them,
-	// are missing from the plan.
+	// UnknownIPAM is the IPAM plugin that cannot predict its result. The addresses, and the objects that depend on
+	// them, are missing from the plan.
 	UnknownIPAM string
 	// Why says why the IPAM plugin cannot predict it now; "" if it never can.
 	Why string

@@ -214,7 +214,7 @@ func (s *session) commit() error {
 	return nil
 }
 
-// undo reverts what was not committed: addresses, kernel objects, claims and parts of the record.
+// undo reverts everything that is not committed: addresses, kernel objects, claims and parts of the record.
 func (s *session) undo(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	s.unlock() // the claims are freed under the same locks
@@ -235,7 +235,7 @@ func (s *session) undo(ctx context.Context) error {
 	for _, j := range s.jobs {
 		errs = append(errs, j.release())
 	}
-	// The record keeps what is left; the next DEL or ADD removes it.
+	// The record keeps the remaining objects; the next DEL or ADD removes them.
 	err := errors.Join(errs...)
 	if err == nil {
 		err = s.dropParts()

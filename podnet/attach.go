@@ -91,7 +91,7 @@ func (m *Manager) Detach(ctx context.Context, id, ifName string) (err error) {
 	return m.takeDown(ctx, n, []*part{m.recall(ctx, n.Parts[i], id, sameNetns(n.Netns, n.NetnsID))})
 }
 
-// GC removes what is left of all pods except the valid ones, given by ID. First it tears down invalid pods that have a
+// GC removes all objects of pods, except the valid pods, given by ID. First it tears down invalid pods that have a
 // note. Then each network of the configuration removes everything that no valid pod owns. GC skips pods that are being
 // set up, or that were set up after it began. It continues after an error and returns all errors.
 func (m *Manager) GC(ctx context.Context, valid []string) (err error) {

@@ -124,8 +124,8 @@ func has(parts []*part, network, ifName string) bool {
 	return false
 }
 
-// recall creates a part from what is known about it. Its configuration is the one it was set up with, else the
-// network's current one, else none.
+// recall creates a part from a note. Its configuration is the one of the part's setup, or else the network's current
+// one, or none.
 func (m *Manager) recall(ctx context.Context, n noted, id, netns string) *part {
 	q := &part{noted: n}
 	q.rt = q.runtimeConf(id, netns)

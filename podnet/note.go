@@ -17,7 +17,7 @@ import (
 )
 
 // note is the stored state of a pod. It exists from before the pod's first change until after its last. It contains the
-// requested settings and what is needed to detach each network, whatever the configuration is by then.
+// requested settings, and everything that is needed to detach each network after its configuration has changed.
 type note struct {
 	Pod
 	NetnsID string    `json:"netnsID"` // distinguishes a namespace from a later one at the same path
@@ -141,7 +141,7 @@ func (s notes) acquire(id string, take func(*os.File) error) (unlock func(), err
 	for {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 		if err == nil {
-			if err = take(f); err == nil && !stands(f) { // the previous holder may have removed the file
+			if err = take(f); err == nil && !isCurrent(f) { // the previous holder may have removed the file
 				_ = f.Close()
 				continue
 			}
@@ -159,8 +159,8 @@ func (s notes) acquire(id string, take func(*os.File) error) (unlock func(), err
 	}
 }
 
-// stands reports whether an open file is still the one at its path.
-func stands(f *os.File) bool {
+// isCurrent reports whether an open file is still the one at its path.
+func isCurrent(f *os.File) bool {
 	a, err := f.Stat()
 	if err != nil {
 		return false

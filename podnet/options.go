@@ -46,8 +46,8 @@ type Options struct {
 	// CleanUpTime limits the rollback of a failed set-up, and the rest of a tear-down whose context ended. This work
 	// gets the full time even after the caller's context has ended.
 	CleanUpTime time.Duration
-	// Parallel is how many networks of one pod are set up at once, see SetUpPod. With 1 they are set up in order on the
-	// caller's goroutine.
+	// Parallel limits how many networks of one pod are set up at once, see SetUpPod. With 1 they are set up in order on
+	// the caller's goroutine.
 	Parallel int
 	// NoLoopback leaves the pod's lo unchanged.
 	NoLoopback bool

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// settleTime is how long nothing must change before the directories are read. Files are written in pieces, and
+	// settleTime is the time without changes after which the directories are read. Files are written in pieces, and
 	// directories are filled file by file.
 	settleTime = 20 * time.Millisecond
 	// settleLimit limits that wait.

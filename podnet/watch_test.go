@@ -255,7 +255,7 @@ func TestWatchUnreadable(t *testing.T) {
 	must(t, os.Chmod(dir, 0o755))
 	m, err := podnet.New(podnet.Options{ConfDirs: []string{dir}, StateDir: filepath.Join(dir, "pods")})
 	must(t, err)
-	asNobody(t, func() {
+	unprivileged(t, func() {
 		for _, c := range []struct {
 			path string
 			mode os.FileMode
@@ -275,8 +275,8 @@ func TestWatchUnreadable(t *testing.T) {
 	})
 }
 
-// asNobody runs f on a thread that cannot bypass file permissions.
-func asNobody(t *testing.T, f func()) {
+// unprivileged runs f on a thread that cannot bypass file permissions.
+func unprivileged(t *testing.T, f func()) {
 	t.Helper()
 	done := make(chan struct{})
 	go func() {

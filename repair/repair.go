@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// Report is what was done for one attachment.
+// Report describes the repair of one attachment.
 type Report struct {
 	Network   string   `json:"network"`
 	Container string   `json:"container"`

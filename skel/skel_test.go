@@ -163,7 +163,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-func TestByHand(t *testing.T) {
+func TestStartedManually(t *testing.T) {
 	t.Parallel()
 	c := &calls{}
 	code, stdout, stderr := run(c.plugin(), "")

@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead/fairlead/internal/netconf"
 )
 
-// Report is what was found in one file.
+// Report contains the problems found in one file.
 type Report struct {
 	File       string    `json:"file"`
 	OK         bool      `json:"ok"`
@@ -43,7 +43,8 @@ func (f Finding) Error(file string) error {
 	return &cni.ConfigError{File: file, Line: f.Line, Column: f.Column, Key: f.Key, Value: f.Value, Problem: f.Problem}
 }
 
-// Files reports on configuration files and on the drop-in files next to them. PluginDirs are the directories of CNI_PATH.
+// Files reports on configuration files and on the drop-in files next to them. PluginDirs are the directories of
+// CNI_PATH.
 func Files(files, pluginDirs []string) (all []Report) {
 	for _, f := range files {
 		all = append(all, File(f, pluginDirs)...)

@@ -124,7 +124,7 @@ func (a *audit) files() {
 	for name, n := range a.h.Networks {
 		in := map[netip.Prefix]bool{}
 		for _, s := range n.Subnets {
-			for _, b := range slices.Concat(s.Blocks, s.Lent) {
+			for _, b := range slices.Concat(s.Blocks, s.Leased) {
 				in[b] = true
 				subject := ofNetwork("block", b, name)
 				switch now := a.s.Blocks[cluster.BlockKey(name, b)]; {

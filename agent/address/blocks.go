@@ -108,9 +108,9 @@ func (m *Manager) notReady() error {
 }
 
 func (m *Manager) subnet(network string, cidr netip.Prefix) (cluster.Subnet, error) {
-	n := m.cache.snap.Networks[network]
+	n := m.state.snap.Networks[network]
 	if n == nil {
-		return cluster.Subnet{}, unknownNetwork(network, m.cache)
+		return cluster.Subnet{}, unknownNetwork(network, m.state)
 	}
 	for _, s := range n.Subnets {
 		if s.CIDR == cidr && s.Assign != cluster.AssignCluster {
@@ -120,7 +120,7 @@ func (m *Manager) subnet(network string, cidr netip.Prefix) (cluster.Subnet, err
 	return cluster.Subnet{}, fmt.Errorf("network %s has no subnet %s that is assigned in blocks", network, cidr)
 }
 
-func unknownNetwork(name string, v *storeCache) error {
+func unknownNetwork(name string, v *storeState) error {
 	if err := v.snap.Problems[cluster.NetworkKey(name)]; err != nil {
 		return err
 	}

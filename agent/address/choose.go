@@ -30,12 +30,12 @@ func (m *Manager) checkAllowed(c *claim, w local.Want) error {
 	if w.Fixed && c.Pod == "" {
 		return errors.New("a fixed address needs a pod name: CNI_ARGS has no K8S_POD_NAMESPACE and K8S_POD_NAME")
 	}
-	if c.Foreign {
+	if c.Whereabouts {
 		return nil
 	}
-	n := m.cache.snap.Networks[c.Network]
+	n := m.state.snap.Networks[c.Network]
 	if n == nil {
-		return unknownNetwork(c.Network, m.cache)
+		return unknownNetwork(c.Network, m.state)
 	}
 	for _, r := range w.Ranges {
 		if !slices.ContainsFunc(n.Subnets, func(s cluster.Subnet) bool {
@@ -53,12 +53,12 @@ func (m *Manager) choose(c *claim, w local.Want, r *round, mine map[string]bool)
 	in := func(ip netip.Addr) bool {
 		return slices.ContainsFunc(w.Ranges, func(r local.Span) bool { return r.Contains(ip) }) && (!w.IP.IsValid() || w.IP == ip)
 	}
-	have := m.cache.owners[holder{c.Network, c.Container, c.IfName}]
+	have := m.state.owners[holder{c.Network, c.Container, c.IfName}]
 	if w.Fixed {
-		have = m.cache.fixed[fixedOwner{c.Network, c.Pod, c.IfName}]
+		have = m.state.fixed[fixedOwner{c.Network, c.Pod, c.IfName}]
 	}
 	for key := range have {
-		a := m.cache.snap.Addresses[key]
+		a := m.state.snap.Addresses[key]
 		switch {
 		case !in(a.IP) || mine[key] || a.Fixed != w.Fixed:
 		case !r.frees[key]:
@@ -72,7 +72,7 @@ func (m *Manager) choose(c *claim, w local.Want, r *round, mine map[string]bool)
 	}
 	for ip := range spread(w.Ranges, r.rank, r.nodes) {
 		key := cluster.AddressKey(c.Network, ip)
-		if m.cache.revision(key) == 0 && !r.taken[key] && !mine[key] {
+		if m.state.revision(key) == 0 && !r.taken[key] && !mine[key] {
 			return ip, nil
 		}
 	}
@@ -83,7 +83,7 @@ func (m *Manager) choose(c *claim, w local.Want, r *round, mine map[string]bool)
 // node. Another owner's address is reassigned only if its node was removed.
 func (m *Manager) checkRequested(c *claim, w local.Want, inside bool, r *round, mine map[string]bool) error {
 	key := cluster.AddressKey(c.Network, w.IP)
-	a := m.cache.snap.Addresses[key]
+	a := m.state.snap.Addresses[key]
 	switch {
 	case !inside:
 		return fmt.Errorf("%s is not in %v", w.IP, w.Ranges)
@@ -97,7 +97,7 @@ func (m *Manager) checkRequested(c *claim, w local.Want, inside bool, r *round, 
 		return nil
 	case a.Fixed:
 		return fmt.Errorf("%s is fixed for %s: see \"fairlead ipam show\"", w.IP, a.Owner)
-	case a.Node == m.Node || m.cache.snap.Nodes[a.Node] != nil:
+	case a.Node == m.Node || m.state.snap.Nodes[a.Node] != nil:
 		return fmt.Errorf("%s belongs to %s on node %s", w.IP, a.Owner, a.Node)
 	}
 	return nil

@@ -138,7 +138,7 @@ func (n *restarted) claim(ctx context.Context, network, container string, span l
 	defer n.mu.RUnlock()
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	ips, err := n.m.Claim(ctx, local.ClaimArgs{Network: network, Container: container, IfName: "eth0", Foreign: true, Wants: []local.Want{{Ranges: []local.Span{span}}}})
+	ips, err := n.m.Claim(ctx, local.ClaimArgs{Network: network, Container: container, IfName: "eth0", Whereabouts: true, Wants: []local.Want{{Ranges: []local.Span{span}}}})
 	if err != nil {
 		return "", err
 	}

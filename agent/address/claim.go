@@ -19,8 +19,8 @@ type claim struct {
 	ops    []store.Op
 	done   chan error
 
-	// Before a pod gets its first fixed address, the store itself is read: the cache may be outdated, and another node
-	// may be assigning one now.
+	// Before a pod gets its first fixed address, the store itself is read: the known state may be outdated, and another
+	// node may be assigning one now.
 	newFixed bool // the plan assigns a fixed address that the pod did not have
 	slot     *store.Op
 

@@ -36,7 +36,7 @@ func (m *Manager) confirmSlot(ctx context.Context, c *claim) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, e := range entries {
-		m.cache.set(e.Key, e.Value, e.Revision)
+		m.state.set(e.Key, e.Value, e.Revision)
 	}
 	c.slot = &store.Op{Key: key, Value: []byte(m.Node), Was: e.Revision}
 	return nil

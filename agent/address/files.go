@@ -24,7 +24,7 @@ func (m *Manager) writeFiles() error {
 	}
 	m.mu.Lock()
 	var list []*local.Network
-	for name, n := range m.cache.snap.Networks {
+	for name, n := range m.state.snap.Networks {
 		if m.takesPart(name) || slices.Contains(before, name) {
 			if name == cluster.DefaultNetwork {
 				m.chooseFlannelBlocks(n)
@@ -47,7 +47,7 @@ func (m *Manager) writeFiles() error {
 func (m *Manager) forget(names []string) error {
 	var errs []error
 	for _, name := range names {
-		held, err := m.heldAddrs(name)
+		held, err := m.allocatedAddrs(name)
 		if err == nil && len(held) == 0 {
 			err = m.Dir.Remove(name)
 		}
@@ -63,8 +63,8 @@ func (m *Manager) localNetwork(name string, n *cluster.Network) *local.Network {
 		out.Routes = append(out.Routes, s.CIDR)
 	}
 	for _, p := range n.Peers {
-		if m.cache.snap.Mutual(name, p) {
-			for _, s := range m.cache.snap.Networks[p].Subnets {
+		if m.state.snap.Mutual(name, p) {
+			for _, s := range m.state.snap.Networks[p].Subnets {
 				out.Routes = append(out.Routes, s.CIDR)
 			}
 		}
@@ -74,11 +74,11 @@ func (m *Manager) localNetwork(name string, n *cluster.Network) *local.Network {
 
 func (m *Manager) localSubnet(network string, s cluster.Subnet) local.Subnet {
 	out := local.Subnet{Name: s.Name, CIDR: s.CIDR, Assign: s.Assign, Exclude: s.Exclude}
-	for _, b := range m.cache.snap.BlocksOf(network, m.Node) {
+	for _, b := range m.state.snap.BlocksOf(network, m.Node) {
 		switch {
-		case !s.CIDR.Contains(b.Addr()) || out.Cluster() || m.cache.snap.Blocks[cluster.BlockKey(network, b)].Release:
+		case !s.CIDR.Contains(b.Addr()) || out.Cluster() || m.state.snap.Blocks[cluster.BlockKey(network, b)].Release:
 		case m.isFlannelBlock(network, b):
-			out.Lent = append(out.Lent, b)
+			out.Leased = append(out.Leased, b)
 		default:
 			out.Blocks = append(out.Blocks, b)
 		}
@@ -86,10 +86,10 @@ func (m *Manager) localSubnet(network string, s cluster.Subnet) local.Subnet {
 	return out
 }
 
-// reclaimHeldBlocks finds blocks that this node's file has but the store does not assign to it. This happens if the
+// reclaimLocalBlocks finds blocks that this node's file has but the store does not assign to it. This happens if the
 // node was away, removed, and its blocks reclaimed. If containers hold addresses in a free block, the node claims it
 // again. It reports a block that another node owns and does not touch it.
-func (m *Manager) reclaimHeldBlocks(ctx context.Context) error {
+func (m *Manager) reclaimLocalBlocks(ctx context.Context) error {
 	names, err := m.Dir.Networks()
 	if err != nil {
 		return err
@@ -101,10 +101,10 @@ func (m *Manager) reclaimHeldBlocks(ctx context.Context) error {
 			errs = append(errs, err)
 			continue
 		}
-		held, err := m.heldAddrs(name)
+		held, err := m.allocatedAddrs(name)
 		errs = append(errs, err)
 		for _, s := range n.Subnets {
-			for _, b := range slices.Concat(s.Blocks, s.Lent) {
+			for _, b := range slices.Concat(s.Blocks, s.Leased) {
 				errs = append(errs, m.keepBlock(ctx, name, s, b, held))
 			}
 		}
@@ -115,7 +115,7 @@ func (m *Manager) reclaimHeldBlocks(ctx context.Context) error {
 func (m *Manager) keepBlock(ctx context.Context, network string, s local.Subnet, block netip.Prefix, held []netip.Addr) error {
 	key := cluster.BlockKey(network, block)
 	m.mu.Lock()
-	now, problem := m.cache.snap.Blocks[key], "keep "+key
+	now, problem := m.state.snap.Blocks[key], "keep "+key
 	m.mu.Unlock()
 	n := len(slices.DeleteFunc(slices.Clone(held), func(a netip.Addr) bool { return !block.Contains(a) }))
 	switch {

@@ -49,7 +49,7 @@ func (m *Manager) withLease(network string, op store.Op, blocks ...netip.Prefix)
 // checkPublished delays leases until this node's document is in the store. Otherwise other agents would take the node
 // for a removed one.
 func (m *Manager) checkPublished() error {
-	if m.cache.snap.Nodes[m.Node] == nil {
+	if m.state.snap.Nodes[m.Node] == nil {
 		return fmt.Errorf("this node is not in the store yet: %w", store.ErrUnavailable)
 	}
 	return nil
@@ -63,7 +63,7 @@ func (m *Manager) lease(l *cluster.FlannelLease, key string, blocks ...netip.Pre
 		key = mine.Key()
 	}
 	value, err := mine.Value()
-	return store.Op{Key: key, Value: value, Was: m.cache.revision(key)}, err
+	return store.Op{Key: key, Value: value, Was: m.state.revision(key)}, err
 }
 
 // syncFlannelLeases makes flannel's keys and this node's blocks agree. It takes over the former flanneld's lease,
@@ -92,23 +92,23 @@ func (m *Manager) syncFlannelLeases(ctx context.Context) error {
 
 // leaseOps returns the next transaction; none if keys and blocks agree.
 func (m *Manager) leaseOps(l *cluster.FlannelLease) (ops []store.Op, why string, err error) {
-	n := m.cache.snap.Networks[cluster.DefaultNetwork]
+	n := m.state.snap.Networks[cluster.DefaultNetwork]
 	if n == nil {
 		return nil, "", nil
 	}
 	if err := m.checkPublished(); err != nil {
 		return nil, "", err
 	}
-	own := m.cache.snap.BlocksOf(n.Name, m.Node)
-	for _, key := range m.cache.snap.Leases() {
-		have := m.cache.snap.Flannel[key]
+	own := m.state.snap.BlocksOf(n.Name, m.Node)
+	for _, key := range m.state.snap.Leases() {
+		have := m.state.snap.Flannel[key]
 		switch {
-		case have.Ours == "" && have.PublicIP == l.PublicIP && m.fits(n, have.Subnets):
+		case have.FairleadNode == "" && have.PublicIP == l.PublicIP && m.fits(n, have.Subnets):
 			ops, err = m.takeSubnets(n, l, key, have.Subnets)
 			return ops, "took over this node's flannel lease", err
-		case have.Ours == m.Node && !slices.Contains(own, have.Subnets[0]):
-			return []store.Op{{Key: key, Was: m.cache.revision(key)}}, "deleted a flannel lease whose block this node no longer owns", nil
-		case have.Ours == m.Node:
+		case have.FairleadNode == m.Node && !slices.Contains(own, have.Subnets[0]):
+			return []store.Op{{Key: key, Was: m.state.revision(key)}}, "deleted a flannel lease whose block this node no longer owns", nil
+		case have.FairleadNode == m.Node:
 			op, err := m.lease(l, key, have.Subnets...)
 			if err != nil || !same(op.Value, have) {
 				return []store.Op{op}, "updated this node's flannel lease", err
@@ -121,7 +121,7 @@ func (m *Manager) leaseOps(l *cluster.FlannelLease) (ops []store.Op, why string,
 		return ops, "claimed the first block with a flannel lease", err
 	}
 	for _, b := range own {
-		if b.Addr().Is4() && m.cache.snap.LeasedBy(b) == nil {
+		if b.Addr().Is4() && m.state.snap.LeasedBy(b) == nil {
 			op, err := m.lease(l, "", m.pair(n, own, b)...)
 			return []store.Op{op}, "wrote a flannel lease for a block of this node", err
 		}
@@ -138,7 +138,7 @@ func same(value []byte, have *cluster.FlannelLease) bool {
 // pair returns an IPv4 block with an IPv6 block that has no lease yet.
 func (m *Manager) pair(n *cluster.Network, own []netip.Prefix, block netip.Prefix) []netip.Prefix {
 	for _, p := range own {
-		if p.Addr().Is6() && m.cache.snap.LeasedBy(p) == nil && m.fits(n, []netip.Prefix{p}) {
+		if p.Addr().Is6() && m.state.snap.LeasedBy(p) == nil && m.fits(n, []netip.Prefix{p}) {
 			return []netip.Prefix{block, p}
 		}
 	}
@@ -164,7 +164,7 @@ func subnetOf(n *cluster.Network, p netip.Prefix) *cluster.Subnet {
 func (m *Manager) takeSubnets(n *cluster.Network, l *cluster.FlannelLease, key string, subnets []netip.Prefix) (ops []store.Op, err error) {
 	for _, p := range subnets {
 		block := cluster.BlockKey(n.Name, p)
-		if b := m.cache.snap.Blocks[block]; b != nil && b.Node != m.Node {
+		if b := m.state.snap.Blocks[block]; b != nil && b.Node != m.Node {
 			return nil, fmt.Errorf("flannel's lease %s belongs to this node, but %s belongs to node %s: release one of them", key, block, b.Node)
 		} else if b != nil {
 			continue
@@ -173,7 +173,7 @@ func (m *Manager) takeSubnets(n *cluster.Network, l *cluster.FlannelLease, key s
 		if err != nil {
 			return nil, err
 		}
-		ops = append(ops, store.Op{Key: block, Value: value, Was: m.cache.revision(block)})
+		ops = append(ops, store.Op{Key: block, Value: value, Was: m.state.revision(block)})
 	}
 	op, err := m.lease(l, key, subnets...)
 	return append(ops, op), err
@@ -210,9 +210,9 @@ func (m *Manager) firstPair(n *cluster.Network, l *cluster.FlannelLease) ([]stor
 func (m *Manager) removeOrphanedLeases(ctx context.Context) error {
 	m.mu.Lock()
 	var ops []store.Op
-	for key, l := range m.cache.snap.Flannel {
-		if l.Ours != "" && m.cache.snap.Nodes[l.Ours] == nil && m.cache.snap.Blocks[cluster.BlockKey(cluster.DefaultNetwork, l.Subnets[0])] == nil {
-			ops = append(ops, store.Op{Key: key, Was: m.cache.revision(key)})
+	for key, l := range m.state.snap.Flannel {
+		if l.FairleadNode != "" && m.state.snap.Nodes[l.FairleadNode] == nil && m.state.snap.Blocks[cluster.BlockKey(cluster.DefaultNetwork, l.Subnets[0])] == nil {
+			ops = append(ops, store.Op{Key: key, Was: m.state.revision(key)})
 		}
 	}
 	m.mu.Unlock()

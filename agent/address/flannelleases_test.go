@@ -10,10 +10,10 @@ import (
 	"github.com/fairlead/fairlead/agent/store/storetest"
 )
 
-func besideFlannel(ip, node string) func(*Options) {
+func withFlannel(ip, node string) func(*Options) {
 	return func(o *Options) {
 		o.Flannel = func() *cluster.FlannelLease {
-			return &cluster.FlannelLease{PublicIP: netip.MustParseAddr(ip), Type: "vxlan", VNI: 1, MAC: "02:00:00:00:00:07", Ours: node}
+			return &cluster.FlannelLease{PublicIP: netip.MustParseAddr(ip), Type: "vxlan", VNI: 1, MAC: "02:00:00:00:00:07", FairleadNode: node}
 		}
 	}
 }
@@ -29,7 +29,7 @@ func leases(t *testing.T, b *bed) map[string]string {
 	for _, e := range list {
 		l, err := cluster.ParseFlannelLease(e.Key, e.Value)
 		must(t, err)
-		out[strings.TrimPrefix(e.Key, "flannel/subnets/")] = l.Ours
+		out[strings.TrimPrefix(e.Key, "flannel/subnets/")] = l.FairleadNode
 	}
 	return out
 }
@@ -41,7 +41,7 @@ func TestFlannelLeases(t *testing.T) {
 	b := newBed(t, `{"subnets": [{"cidr": "10.244.0.0/22", "block": 24}]}`)
 	storetest.Put(t, b.open(t), "flannel/subnets/10.244.2.0-24", theirLease)
 	storetest.Put(t, b.open(t), "flannel/subnets/10.244.0.0-25", strings.Replace(theirLease, "0.2", "0.9", 1))
-	m, stop := b.node("a", besideFlannel("198.18.0.2", "a"))
+	m, stop := b.node("a", withFlannel("198.18.0.2", "a"))
 	storetest.Eventually(t, func() bool { return len(blocks(m)) == 1 })
 	if got := blocks(m)[0].String(); got != "10.244.2.0/24" {
 		t.Errorf("the node has %s, and had 10.244.2.0/24 of flannel", got)
@@ -82,7 +82,7 @@ func TestFlannelLeasesOfRemovedNode(t *testing.T) {
 	}
 	storetest.Put(t, s, "flannel/subnets/10.244.7.0-24", strings.TrimSuffix(theirLease, "}")+`,"Fairlead":"gone"}`)
 	storetest.Put(t, s, "flannel/subnets/10.244.8.0-24", theirLease)
-	m, _ := b.node("a", besideFlannel("198.18.0.3", "a"), func(o *Options) { o.Grace = 1 })
+	m, _ := b.node("a", withFlannel("198.18.0.3", "a"), func(o *Options) { o.Grace = 1 })
 	storetest.Eventually(t, func() bool { return len(blocks(m)) == 1 })
 	storetest.Eventually(t, func() bool {
 		must(t, m.reclaim(storetest.Context(t)))
@@ -104,7 +104,7 @@ func TestFlannelLeasesOfRemovedNode(t *testing.T) {
 func TestFlannelLeaseDualStack(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, `{"subnets": [{"cidr": "10.244.0.0/16", "block": 24}, {"cidr": "fd00:244::/56", "block": 64}]}`)
-	m, _ := b.node("a", besideFlannel("198.18.0.2", "a"))
+	m, _ := b.node("a", withFlannel("198.18.0.2", "a"))
 	storetest.Eventually(t, func() bool { return len(blocks(m)) == 2 })
 	got := leases(t, b)
 	for key := range got {
@@ -125,7 +125,7 @@ func TestFlannelLeasesWaitForNode(t *testing.T) {
 	storetest.Put(t, b.open(t), "flannel/subnets/10.244.2.0-24", theirLease)
 	s := b.open(t)
 	m, _ := b.run(Options{Store: s, Node: "a", Dir: local.Open(t.TempDir(), t.TempDir()), Flannel: func() *cluster.FlannelLease {
-		return &cluster.FlannelLease{PublicIP: netip.MustParseAddr("198.18.0.2"), Type: "vxlan", VNI: 1, Ours: "a"}
+		return &cluster.FlannelLease{PublicIP: netip.MustParseAddr("198.18.0.2"), Type: "vxlan", VNI: 1, FairleadNode: "a"}
 	}})
 	storetest.Eventually(t, func() bool { return m.reconcile(storetest.Context(t)) != nil })
 	if err := m.Need(storetest.Context(t), "default", netip.MustParsePrefix("10.244.0.0/16")); err == nil || len(blocks(m)) != 0 {

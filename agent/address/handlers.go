@@ -77,7 +77,7 @@ func handler[T any](do func(context.Context, T) (any, error)) Handler {
 // serveBlock makes this node use a network and claims a block of each requested subnet.
 func (m *Manager) serveBlock(ctx context.Context, a local.BlockArgs) error {
 	m.mu.Lock()
-	ready, known := m.ready, m.cache.snap.Networks[a.Network] != nil
+	ready, known := m.ready, m.state.snap.Networks[a.Network] != nil
 	if ready && known {
 		m.joined[a.Network] = true
 		m.wake()
@@ -87,7 +87,7 @@ func (m *Manager) serveBlock(ctx context.Context, a local.BlockArgs) error {
 	case !ready:
 		err = m.notReady()
 	case !known:
-		err = unknownNetwork(a.Network, m.cache)
+		err = unknownNetwork(a.Network, m.state)
 	}
 	m.mu.Unlock()
 	if err != nil {

@@ -21,7 +21,7 @@ func TestHostsInBlocks(t *testing.T) {
 		}, 3)
 		taken := map[netip.Prefix]bool{}
 		for {
-			b, err := m.freeBlock("n", m.cache.snap.Networks["n"].Subnets[0])
+			b, err := m.freeBlock("n", m.state.snap.Networks["n"].Subnets[0])
 			if err != nil {
 				break
 			}
@@ -29,7 +29,7 @@ func TestHostsInBlocks(t *testing.T) {
 				t.Fatalf("%s, in which node a is, is free", b)
 			}
 			taken[b] = true
-			m.cache.set(cluster.BlockKey("n", b), []byte(`{"node": "a"}`), int64(4+len(taken)))
+			m.state.set(cluster.BlockKey("n", b), []byte(`{"node": "a"}`), int64(4+len(taken)))
 		}
 		if len(taken) != want {
 			t.Errorf("with %q there are %d free blocks, want %d", isolated, len(taken), want)

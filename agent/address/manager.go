@@ -23,8 +23,8 @@ type Options struct {
 	Node  string // this node's name
 	Dir   local.Dir
 
-	// Grace is how long a node must be continuously missing from the store before its blocks and addresses are
-	// released. 0 means 5 minutes.
+	// Grace is the time for which a node must be continuously missing from the store before its blocks and addresses
+	// are released. 0 means 5 minutes.
 	Grace time.Duration
 
 	// SubnetFile is flannel's file with this host's subnet, written for the flannel plugin. If it is set, host-local
@@ -45,10 +45,10 @@ type Manager struct {
 	Options
 
 	mu           sync.Mutex
-	cache        *storeCache
+	state        *storeState
 	ready        bool              // synced with the store at least once
 	recheck      bool              // compare held blocks and addresses with the store
-	lost         *cluster.Snapshot // the cache before the store was restored from a backup; nil: it was not
+	lost         *cluster.Snapshot // the state before the store was restored from a backup; nil: it was not
 	away         error
 	dirty        chan struct{}        // signals that this node's files may be outdated
 	joined       map[string]bool      // networks that something on this node asked for
@@ -88,7 +88,7 @@ func NewManager(o Options) *Manager {
 		o.MTU = func(string) int { return 0 }
 	}
 	return &Manager{
-		Options: o, cache: newStoreCache(), dirty: make(chan struct{}, 1), joined: map[string]bool{},
+		Options: o, state: newStoreState(), dirty: make(chan struct{}, 1), joined: map[string]bool{},
 		absent: map[string]time.Time{}, leaving: map[string]time.Time{}, unheld: map[string]time.Time{}, problems: map[string]string{},
 		flannelBlock: map[bool]netip.Prefix{}, formerBlocks: readSubnetFile(o.SubnetFile),
 		claims: make(chan *claim, 1024), last: map[string]*claim{}, unclaimed: map[*claim]bool{}, unwanted: make(chan struct{}, 1),
@@ -166,9 +166,9 @@ func (m *Manager) Rewound() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ready {
-		m.lost = m.cache.snap
+		m.lost = m.state.snap
 	}
-	m.cache, m.ready = newStoreCache(), false
+	m.state, m.ready = newStoreState(), false
 	m.absent, m.unheld = map[string]time.Time{}, map[string]time.Time{}
 	m.Log.Warn("the store was restored from an older backup; claiming the held blocks and addresses again")
 }
@@ -177,7 +177,7 @@ func (m *Manager) Rewound() {
 func (m *Manager) Reset(entries []store.Entry, revision int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.cache.reset(entries, revision)
+	m.state.reset(entries, revision)
 	m.ready, m.recheck = true, true
 	m.wake()
 }
@@ -190,9 +190,9 @@ func (m *Manager) Change(b store.Batch) {
 	for _, e := range b.Events {
 		ours = ours || m.concerns(e.Key)
 		if e.Deleted {
-			m.cache.set(e.Key, nil, b.Revision)
+			m.state.set(e.Key, nil, b.Revision)
 		} else {
-			m.cache.set(e.Key, e.Value, e.Revision)
+			m.state.set(e.Key, e.Value, e.Revision)
 		}
 		ours = ours || m.concerns(e.Key)
 	}
@@ -203,7 +203,7 @@ func (m *Manager) Change(b store.Batch) {
 
 // concerns reports whether a key can affect this node's files.
 func (m *Manager) concerns(key string) bool {
-	b := m.cache.snap.Blocks[key]
+	b := m.state.snap.Blocks[key]
 	return b != nil && b.Node == m.Node || strings.HasPrefix(key, cluster.NetworksPrefix)
 }
 
@@ -233,14 +233,14 @@ func (m *Manager) wake() {
 	}
 }
 
-// commit writes a transaction and applies it to the cache. After a conflict it reads the keys again for the next
+// commit writes a transaction and applies it to the known state. After a conflict it reads the keys again for the next
 // attempt.
 func (m *Manager) commit(ctx context.Context, ops []store.Op) error {
 	revision, err := m.Store.Commit(ctx, ops...)
 	if err == nil {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.cache.wrote(ops, revision)
+		m.state.wrote(ops, revision)
 		return nil
 	}
 	if c, ok := errors.AsType[*store.ConflictError](err); ok {
@@ -257,9 +257,9 @@ func (m *Manager) refresh(ctx context.Context, keys []string) error {
 		}
 		m.mu.Lock()
 		if err == nil {
-			m.cache.set(key, e.Value, e.Revision)
+			m.state.set(key, e.Value, e.Revision)
 		} else {
-			m.cache.set(key, nil, max(m.cache.rev[key], 0))
+			m.state.set(key, nil, max(m.state.rev[key], 0))
 		}
 		m.mu.Unlock()
 	}

@@ -8,7 +8,7 @@ import (
 // planReleases adds the changes that release the given attachments' addresses and the addresses of unclaimed claims.
 func (m *Manager) planReleases(r *round, list []local.Release) error {
 	for _, l := range list {
-		for key := range m.cache.owners[holder{l.Network, l.Container, l.IfName}] {
+		for key := range m.state.owners[holder{l.Network, l.Container, l.IfName}] {
 			if err := m.planFree(r, key); err != nil {
 				return err
 			}
@@ -20,7 +20,7 @@ func (m *Manager) planReleases(r *round, list []local.Release) error {
 		}
 		r.unclaimed = append(r.unclaimed, c)
 		for _, key := range c.gained {
-			if !m.stillHeldBy(key, c) {
+			if !m.unchangedSince(key, c) {
 				continue
 			}
 			if err := m.planFree(r, key); err != nil {
@@ -33,7 +33,7 @@ func (m *Manager) planReleases(r *round, list []local.Release) error {
 
 // planFree adds the change that releases one address.
 func (m *Manager) planFree(r *round, key string) error {
-	a := m.cache.snap.Addresses[key]
+	a := m.state.snap.Addresses[key]
 	if a.Node != m.Node || r.taken[key] {
 		return nil
 	}

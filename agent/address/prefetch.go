@@ -20,7 +20,7 @@ func (m *Manager) reconcile(ctx context.Context) error {
 	m.blocks.Lock()
 	defer m.blocks.Unlock()
 	unsettled := m.syncFlannelLeases(ctx) // first, because this node may take over a flannel lease
-	errs := []error{unsettled, m.reclaimHeldBlocks(ctx), m.reclaimHeldAddresses(ctx), m.writeFiles(), m.releaseBlocks(ctx)}
+	errs := []error{unsettled, m.reclaimLocalBlocks(ctx), m.reclaimLocalAddresses(ctx), m.writeFiles(), m.releaseBlocks(ctx)}
 	if unsettled != nil {
 		return errors.Join(errs...)
 	}
@@ -33,7 +33,7 @@ func (m *Manager) prefetch(ctx context.Context) error {
 	var errs []error
 	wants, free, none := m.wants(), map[choice]int{}, map[choice]error{}
 	for _, w := range wants {
-		if len(w.subnet.Lent) > 0 && len(w.subnet.Blocks) == 0 {
+		if len(w.subnet.Leased) > 0 && len(w.subnet.Blocks) == 0 {
 			continue // no container has asked for another block yet
 		}
 		if leaves, err := m.leavesNetwork(w.network); leaves || err != nil {
@@ -84,7 +84,7 @@ type want struct {
 func (m *Manager) wants() (list []want) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for name, n := range m.cache.snap.Networks {
+	for name, n := range m.state.snap.Networks {
 		if !m.takesPart(name) {
 			continue
 		}
@@ -104,7 +104,7 @@ func (m *Manager) wants() (list []want) {
 }
 
 func (m *Manager) takesPart(network string) bool {
-	return network == cluster.DefaultNetwork || m.joined[network] || len(m.cache.snap.BlocksOf(network, m.Node)) > 0
+	return network == cluster.DefaultNetwork || m.joined[network] || len(m.state.snap.BlocksOf(network, m.Node)) > 0
 }
 
 // free returns the number of free addresses in this node's blocks.

@@ -37,10 +37,10 @@ func (m *Manager) longAbsent() (nodes []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	have := map[string]bool{}
-	for _, b := range m.cache.snap.Blocks {
+	for _, b := range m.state.snap.Blocks {
 		have[b.Node] = true
 	}
-	for _, a := range m.cache.snap.Addresses {
+	for _, a := range m.state.snap.Addresses {
 		have[a.Node] = true
 	}
 	delete(have, "")
@@ -48,7 +48,7 @@ func (m *Manager) longAbsent() (nodes []string) {
 	for node := range have {
 		since, seen := m.absent[node]
 		switch {
-		case m.cache.snap.Nodes[node] != nil || m.cache.snap.Problems[cluster.NodeKey(node)] != nil:
+		case m.state.snap.Nodes[node] != nil || m.state.snap.Problems[cluster.NodeKey(node)] != nil:
 			delete(m.absent, node)
 		case !seen:
 			m.absent[node] = time.Now().Add(rand.N(m.Grace/8 + 1))
@@ -87,12 +87,12 @@ func (m *Manager) reclaimNode(ctx context.Context, node string) error {
 
 // releaseOps returns the changes that release everything that a node has.
 func (m *Manager) releaseOps(node string) (ops []store.Op, err error) {
-	for key, b := range m.cache.snap.Blocks {
+	for key, b := range m.state.snap.Blocks {
 		if b.Node == node {
-			ops = append(ops, store.Op{Key: key, Was: m.cache.revision(key)})
+			ops = append(ops, store.Op{Key: key, Was: m.state.revision(key)})
 		}
 	}
-	for key, a := range m.cache.snap.Addresses {
+	for key, a := range m.state.snap.Addresses {
 		if a.Node != node {
 			continue
 		}
@@ -118,7 +118,7 @@ func compare(a, b string) int {
 
 // releaseOp returns the change that releases an address from its container. A fixed address stays with its owner.
 func (m *Manager) releaseOp(key string, a *cluster.Address) (store.Op, error) {
-	op := store.Op{Key: key, Was: m.cache.revision(key)}
+	op := store.Op{Key: key, Was: m.state.revision(key)}
 	if !a.Fixed {
 		return op, nil
 	}
@@ -129,8 +129,8 @@ func (m *Manager) releaseOp(key string, a *cluster.Address) (store.Op, error) {
 	return op, err
 }
 
-// unheldGrace is how long no container may hold an address of this node before it is released. An ADD claims the
-// address in the store before it records it locally.
+// unheldGrace is the time for which no container must hold an address of this node before it is released. An ADD claims
+// the address in the store before it records it locally.
 const unheldGrace = 2 * time.Minute
 
 // releaseUnheld releases addresses that the store assigns to this node but no container here holds. A kill or a crash
@@ -138,7 +138,7 @@ const unheldGrace = 2 * time.Minute
 func (m *Manager) releaseUnheld(ctx context.Context) error {
 	m.mu.Lock()
 	var ours []*cluster.Address
-	for _, a := range m.cache.snap.Addresses {
+	for _, a := range m.state.snap.Addresses {
 		if a.Node == m.Node {
 			ours = append(ours, a)
 		}
@@ -195,7 +195,7 @@ func (m *Manager) longUnheld(key string, a *cluster.Address) (op store.Op, ok bo
 		m.unheld[key] = time.Now()
 		return op, false
 	}
-	if time.Since(since) < min(unheldGrace, m.Grace) || m.cache.snap.Addresses[key] != a {
+	if time.Since(since) < min(unheldGrace, m.Grace) || m.state.snap.Addresses[key] != a {
 		return op, false
 	}
 	delete(m.unheld, key)

@@ -11,14 +11,14 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 )
 
-// releaseDelay is how long a block must be out of this node's file before it is released. By then, an ADD that read the
-// old file has ended.
+// releaseDelay is the time between the removal of a block from this node's file and its release. An ADD that read the
+// old file ends within it.
 const releaseDelay = 5 * time.Second
 
 // releaseBlocks deletes the blocks that an administrator wants released, once no container holds an address in them.
 func (m *Manager) releaseBlocks(ctx context.Context) error {
 	for _, b := range m.releasableBlocks() {
-		held, err := m.heldAddrs(b.Network)
+		held, err := m.allocatedAddrs(b.Network)
 		if err != nil {
 			return err
 		}
@@ -31,7 +31,7 @@ func (m *Manager) releaseBlocks(ctx context.Context) error {
 		}
 		key := cluster.BlockKey(b.Network, b.CIDR)
 		m.mu.Lock()
-		was := m.cache.revision(key)
+		was := m.state.revision(key)
 		m.mu.Unlock()
 		if err := m.commit(ctx, []store.Op{{Key: key, Was: was}}); err != nil && !isConflict(err) {
 			return fmt.Errorf("release %s: %w", key, err)
@@ -51,13 +51,13 @@ func (m *Manager) releaseBlocks(ctx context.Context) error {
 // can be deleted. A node never leaves the default network.
 func (m *Manager) leavesNetwork(network string) (bool, error) {
 	m.mu.Lock()
-	has := m.cache.snap.BlocksOf(network, m.Node)
-	stays := slices.ContainsFunc(has, func(b netip.Prefix) bool { return !m.cache.snap.Blocks[cluster.BlockKey(network, b)].Release })
+	has := m.state.snap.BlocksOf(network, m.Node)
+	stays := slices.ContainsFunc(has, func(b netip.Prefix) bool { return !m.state.snap.Blocks[cluster.BlockKey(network, b)].Release })
 	m.mu.Unlock()
 	if network == cluster.DefaultNetwork || len(has) == 0 || stays {
 		return false, nil
 	}
-	held, err := m.heldAddrs(network)
+	held, err := m.allocatedAddrs(network)
 	return err == nil && len(held) == 0, err
 }
 
@@ -65,7 +65,7 @@ func (m *Manager) leavesNetwork(network string) (bool, error) {
 func (m *Manager) releasableBlocks() (list []*cluster.Block) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for key, b := range m.cache.snap.Blocks {
+	for key, b := range m.state.snap.Blocks {
 		since, seen := m.leaving[key]
 		switch {
 		case b.Node != m.Node || !b.Release:

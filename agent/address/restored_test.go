@@ -30,12 +30,12 @@ func holdOne(t testing.TB, m *Manager, network, container string, ip netip.Addr)
 	must(t, err)
 }
 
-func claimForeign(t testing.TB, m *Manager, container, pod string) netip.Addr {
+func claimWhereabouts(t testing.TB, m *Manager, container, pod string) netip.Addr {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	span := local.Span{First: netip.MustParseAddr("192.168.0.1"), Last: netip.MustParseAddr("192.168.0.200")}
-	ips, err := m.Claim(ctx, local.ClaimArgs{Network: "whereabouts", Container: container, IfName: "eth0", Pod: pod, Foreign: true, Wants: []local.Want{{Ranges: []local.Span{span}}}})
+	ips, err := m.Claim(ctx, local.ClaimArgs{Network: "whereabouts", Container: container, IfName: "eth0", Pod: pod, Whereabouts: true, Wants: []local.Want{{Ranges: []local.Span{span}}}})
 	must(t, err)
 	return ips[0]
 }
@@ -59,7 +59,7 @@ func TestStoreRestoredFromBackup(t *testing.T) {
 	set, err := local.Subnet{CIDR: netip.MustParsePrefix("10.244.0.0/24")}.Ranges(block)
 	must(t, err)
 	hold(t, m, ipam.Owner{ContainerID: "c0", IfName: "eth0"}, set...)
-	kept, lost := claimForeign(t, m, "c1", "ns/web"), claimForeign(t, m, "c2", "")
+	kept, lost := claimWhereabouts(t, m, "c1", "ns/web"), claimWhereabouts(t, m, "c2", "")
 	holdOne(t, m, "whereabouts", "c1", kept)
 	holdOne(t, m, "whereabouts", "c2", lost)
 	e.Kill()
@@ -89,7 +89,7 @@ func TestStoreRestoredFromBackup(t *testing.T) {
 		t.Errorf("another's address became %s", got)
 	}
 	for i := range 5 {
-		if ip := claimForeign(t, m, fmt.Sprint("new", i), ""); ip == kept || ip == lost {
+		if ip := claimWhereabouts(t, m, fmt.Sprint("new", i), ""); ip == kept || ip == lost {
 			t.Errorf("%s is held and was given again", ip)
 		}
 	}

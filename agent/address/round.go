@@ -190,7 +190,7 @@ func (m *Manager) planClaim(c *claim, r *round) error {
 		key := cluster.AddressKey(c.Network, ip)
 		mine[key] = true
 		c.ips, c.keys = append(c.ips, ip), append(c.keys, key)
-		a, now := m.cache.snap.Addresses[key], m.document(c, w, ip)
+		a, now := m.state.snap.Addresses[key], m.document(c, w, ip)
 		c.newFixed = c.newFixed || w.Fixed && a == nil
 		if a == nil || a.Node != m.Node || a.Container != c.Container {
 			c.gained = append(c.gained, key)
@@ -200,7 +200,7 @@ func (m *Manager) planClaim(c *claim, r *round) error {
 			if err != nil {
 				return err
 			}
-			c.ops = append(c.ops, store.Op{Key: key, Value: value, Was: m.cache.revision(key)})
+			c.ops = append(c.ops, store.Op{Key: key, Value: value, Was: m.state.revision(key)})
 		}
 	}
 	if c.newFixed && c.slot == nil {

@@ -34,12 +34,12 @@ func spread(ranges []local.Span, rank, nodes uint64) iter.Seq[netip.Addr] {
 
 // rank returns this node's position among the cluster's nodes, and their number.
 func (m *Manager) rank() (rank, nodes uint64) {
-	for name := range m.cache.snap.Nodes {
+	for name := range m.state.snap.Nodes {
 		if nodes++; name < m.Node {
 			rank++
 		}
 	}
-	if m.cache.snap.Nodes[m.Node] == nil {
+	if m.state.snap.Nodes[m.Node] == nil {
 		nodes++
 	}
 	return rank, nodes

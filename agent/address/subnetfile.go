@@ -67,8 +67,8 @@ func (m *Manager) chooseFlannelBlocks(n *cluster.Network) {
 
 // flannelCandidates returns this node's blocks of one family in unnamed subnets, in order.
 func (m *Manager) flannelCandidates(n *cluster.Network, six bool) (out []netip.Prefix) {
-	for _, b := range m.cache.snap.BlocksOf(n.Name, m.Node) {
-		if b.Addr().Is6() != six || m.cache.snap.Blocks[cluster.BlockKey(n.Name, b)].Release {
+	for _, b := range m.state.snap.BlocksOf(n.Name, m.Node) {
+		if b.Addr().Is6() != six || m.state.snap.Blocks[cluster.BlockKey(n.Name, b)].Release {
 			continue
 		}
 		for _, s := range n.Subnets {
@@ -89,8 +89,8 @@ func (m *Manager) usesHostLocal(network string) bool {
 	return network == cluster.DefaultNetwork && m.SubnetFile != ""
 }
 
-// heldAddrs returns the addresses of a network that containers here hold, including those from host-local.
-func (m *Manager) heldAddrs(network string) ([]netip.Addr, error) {
+// allocatedAddrs returns the addresses of a network that containers here hold, including those from host-local.
+func (m *Manager) allocatedAddrs(network string) ([]netip.Addr, error) {
 	held, err := m.Dir.Holds(network)
 	if err != nil || !m.usesHostLocal(network) {
 		return held, err
@@ -103,7 +103,7 @@ func (m *Manager) heldAddrs(network string) ([]netip.Addr, error) {
 // masquerade: the network's nat setting decides.
 func (m *Manager) writeSubnetFile() error {
 	m.mu.Lock()
-	n := m.cache.snap.Networks[cluster.DefaultNetwork]
+	n := m.state.snap.Networks[cluster.DefaultNetwork]
 	var b bytes.Buffer
 	for _, six := range []bool{false, true} {
 		block := m.flannelBlock[six]
@@ -156,18 +156,18 @@ func (m *Manager) formerBlock(network string, s cluster.Subnet) (p netip.Prefix,
 
 // isFree reports whether a block can be claimed.
 func (m *Manager) isFree(network string, s cluster.Subnet, b netip.Prefix) bool {
-	if m.Flannel != nil && network == cluster.DefaultNetwork && m.cache.snap.LeasedBy(b) != nil {
+	if m.Flannel != nil && network == cluster.DefaultNetwork && m.state.snap.LeasedBy(b) != nil {
 		return false
 	}
-	return m.cache.revision(cluster.BlockKey(network, b)) == 0 && usable(s, b) && !m.hasHost(network, b)
+	return m.state.revision(cluster.BlockKey(network, b)) == 0 && usable(s, b) && !m.hasHost(network, b)
 }
 
 // hasHost reports whether a node's own address lies in a block. Such a block is not routed.
 func (m *Manager) hasHost(network string, b netip.Prefix) bool {
-	if n := m.cache.snap.Networks[network]; n != nil && n.Isolated {
+	if n := m.state.snap.Networks[network]; n != nil && n.Isolated {
 		return false
 	}
-	for _, n := range m.cache.snap.Nodes {
+	for _, n := range m.state.snap.Nodes {
 		for _, a := range n.Addresses {
 			if b.Contains(a.Addr()) {
 				return true

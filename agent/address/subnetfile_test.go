@@ -41,16 +41,16 @@ func TestFlannelKeepsItsSubnet(t *testing.T) {
 	must(t, os.Mkdir(filepath.Dir(file), 0o755))
 	must(t, os.WriteFile(file, []byte("FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.77.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=false\n"), 0o644))
 	m, _ := b.node("a", lending(file))
-	storetest.Eventually(t, func() bool { return len(part(t, m).Lent) == 1 })
+	storetest.Eventually(t, func() bool { return len(part(t, m).Leased) == 1 })
 	had := netip.MustParsePrefix("10.244.77.0/24")
-	if s := part(t, m); s.Lent[0] != had || len(s.Blocks) != 0 {
-		t.Errorf("the node has %v and lends %v, want to lend %s alone", s.Blocks, s.Lent, had)
+	if s := part(t, m); s.Leased[0] != had || len(s.Blocks) != 0 {
+		t.Errorf("the node has %v and lends %v, want to lend %s alone", s.Blocks, s.Leased, had)
 	}
 	want := "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.77.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n"
 	storetest.Eventually(t, func() bool { raw, _ := os.ReadFile(file); return string(raw) == want })
 	must(t, m.Need(storetest.Context(t), "default", netip.MustParsePrefix("10.244.0.0/16")))
-	if s := part(t, m); len(s.Blocks) != 1 || len(s.Lent) != 1 || s.Lent[0] != had || s.Blocks[0] == had {
-		t.Errorf("with another block the node has %v and lends %v", s.Blocks, s.Lent)
+	if s := part(t, m); len(s.Blocks) != 1 || len(s.Leased) != 1 || s.Leased[0] != had || s.Blocks[0] == had {
+		t.Errorf("with another block the node has %v and lends %v", s.Blocks, s.Leased)
 	}
 	if raw, _ := os.ReadFile(file); string(raw) != want {
 		t.Errorf("the file is now\n%s", raw)
@@ -68,8 +68,8 @@ func TestSubnetFileOfOtherNode(t *testing.T) {
 		storetest.Put(t, b.open(t), cluster.BlockKey("default", netip.MustParsePrefix("10.244.77.0/24")), `{"node": "b", "subnet": "10.244.0.0/16"}`)
 		storetest.Put(t, b.open(t), cluster.NodeKey("b"), "{}")
 		m, _ := b.node("a", lending(file))
-		storetest.Eventually(t, func() bool { return len(part(t, m).Lent) == 1 })
-		p := part(t, m).Lent[0]
+		storetest.Eventually(t, func() bool { return len(part(t, m).Leased) == 1 })
+		p := part(t, m).Leased[0]
 		storetest.Eventually(t, func() bool {
 			raw, _ := os.ReadFile(file)
 			return string(raw) == fmt.Sprintf("FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=%s/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n", p.Addr().Next())
@@ -85,8 +85,8 @@ func TestReleaseFlannelBlock(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, flannelNet)
 	m, _ := b.node("a", lending(filepath.Join(t.TempDir(), "subnet.env")))
-	storetest.Eventually(t, func() bool { return len(part(t, m).Lent) == 1 })
-	p := part(t, m).Lent[0]
+	storetest.Eventually(t, func() bool { return len(part(t, m).Leased) == 1 })
+	p := part(t, m).Leased[0]
 	held := filepath.Join(filepath.Dir(m.Dir.Root()), "networks", "cbr0", p.Addr().Next().Next().String())
 	must(t, os.MkdirAll(filepath.Dir(held), 0o755))
 	must(t, os.WriteFile(held, []byte("c\neth0"), 0o600))
@@ -96,7 +96,7 @@ func TestReleaseFlannelBlock(t *testing.T) {
 	if free || err != nil {
 		t.Errorf("a block of which host-local gave an address is free: %t, %v", free, err)
 	}
-	if got, err := m.heldAddrs("default"); err != nil || len(got) != 1 {
+	if got, err := m.allocatedAddrs("default"); err != nil || len(got) != 1 {
 		t.Errorf("held here: %v, %v", got, err)
 	}
 }

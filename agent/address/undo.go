@@ -76,10 +76,10 @@ func (m *Manager) forgetLast(c *claim) {
 	}
 }
 
-// stillHeldBy reports whether a key is unchanged since a claim. A later claim of the same container may have received
-// the same address.
-func (m *Manager) stillHeldBy(key string, c *claim) bool {
-	a := m.cache.snap.Addresses[key]
+// unchangedSince reports whether a key is unchanged since a claim. A later claim of the same container may have
+// received the same address.
+func (m *Manager) unchangedSince(key string, c *claim) bool {
+	a := m.state.snap.Addresses[key]
 	return a != nil && m.last[key] == c && a.Node == m.Node && a.Container == c.Container && a.IfName == c.IfName
 }
 

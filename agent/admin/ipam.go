@@ -47,8 +47,8 @@ type AddressUse struct {
 	Where   string `json:"container"`
 }
 
-// UseOf returns the addresses of one network, or of all if network is "". The blocks of this node are counted by what its
-// disk has, those of other nodes by what their containers report.
+// UseOf returns the addresses of one network, or of all if network is "". The blocks of this node are counted by what
+// its disk has, those of other nodes by what their containers report.
 func UseOf(s *cluster.Snapshot, node string, h *address.LocalState, network string) (*IPAM, error) {
 	if network != "" && s.Networks[network] == nil && !hasAddresses(s, network) {
 		return nil, notFound("network", network, sortedKeys(s.Networks))
@@ -142,7 +142,7 @@ func blockUse(s *cluster.Snapshot, b *cluster.Block, node string, h *address.Loc
 // leasedToFlannel reports whether flannel's plugin assigns the addresses of a block on this node.
 func leasedToFlannel(h *address.LocalState, b *cluster.Block) bool {
 	n := h.Networks[b.Network]
-	return n != nil && slices.ContainsFunc(n.Subnets, func(s local.Subnet) bool { return slices.Contains(s.Lent, b.CIDR) })
+	return n != nil && slices.ContainsFunc(n.Subnets, func(s local.Subnet) bool { return slices.Contains(s.Leased, b.CIDR) })
 }
 
 // reportedAddresses returns the addresses that nodes report for their containers.

@@ -54,7 +54,7 @@ func Nodes(s *cluster.Snapshot) []Node {
 		out = append(out, nodeOf(s, n))
 	}
 	for _, key := range s.Leases() {
-		if l := s.Flannel[key]; l.Ours == "" {
+		if l := s.Flannel[key]; l.FairleadNode == "" {
 			out = append(out, flannelNode(l))
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// Result is what a network needs on this node.
+// Result contains the objects that connect a network on this node, and the peers that cannot be connected.
 type Result struct {
 	Objects  kernel.Objects
 	Problems []Problem
@@ -84,7 +84,7 @@ func Choose(list []cluster.Backend, self, peer *cluster.Node) (int, error) {
 func choose(list []cluster.Backend, self, peer *cluster.Node, direct bool) (int, error) {
 	var errs []error
 	for i, b := range list {
-		err := unfit(b, self, peer, direct)
+		err := checkPair(b, self, peer, direct)
 		if err == nil {
 			return i, nil
 		}
@@ -93,38 +93,38 @@ func choose(list []cluster.Backend, self, peer *cluster.Node, direct bool) (int,
 	return -1, errors.Join(errs...)
 }
 
-// unfit returns why a backend cannot connect two nodes, or nil.
-func unfit(b cluster.Backend, self, peer *cluster.Node, direct bool) error {
-	if a := samePlace(self, peer); a.IsValid() {
+// checkPair returns why a backend cannot connect two nodes, or nil.
+func checkPair(b cluster.Backend, self, peer *cluster.Node, direct bool) error {
+	if a := commonAddress(self, peer); a.IsValid() {
 		return fmt.Errorf("%s has this node's own address %s: if it is an earlier name of this node, remove it (fairlead node remove)", peer.Name, a)
 	}
 	if peer.Flannel != nil && peer.Flannel.Type != b.Type {
-		return fmt.Errorf("%s is a node of flannel's that has %s", peer.Name, peer.Flannel.Type)
+		return fmt.Errorf("%s is a flannel node with backend %s", peer.Name, peer.Flannel.Type)
 	}
 	switch {
 	case b.When == "direct" && !direct:
-		return errors.New("is for nodes that share a link, and " + notShared(self, peer))
+		return errors.New("connects only nodes on the same link, but " + notShared(self, peer))
 	case b.Type == cluster.HostGW && !direct:
-		return errors.New(notShared(self, peer) + ": a next hop has to be on the link (add vxlan behind it in the list of backends)")
+		return errors.New(notShared(self, peer) + ": a next hop must be on the link; add vxlan after host-gw to the list of backends")
 	case b.Type == cluster.WireGuard && self.WireGuard == "":
-		return errors.New("this node has no key yet")
+		return errors.New("this node has no WireGuard key yet")
 	case b.Type == cluster.WireGuard && publicKey(peer) == "":
-		return fmt.Errorf("%s has published no key yet", peer.Name)
+		return fmt.Errorf("%s has not published a WireGuard key yet", peer.Name)
 	case b.Type == cluster.WireGuard && badKey(peer) != nil:
 		return badKey(peer)
 	case b.Type == cluster.IPIP && (underlay6(self) || underlay6(peer)):
-		return errors.New("needs IPv4 addresses of both nodes")
+		return errors.New("both nodes need an IPv4 address")
 	case b.Type == cluster.BGP:
 		return nil
 	}
 	if six := underlay6(self); !self.Address(six).IsValid() || !peer.Address(six).IsValid() || underlay6(peer) != six {
-		return fmt.Errorf("this node is reached by %s, %s by %s: give all nodes an address of one family", words(self), peer.Name, words(peer))
+		return fmt.Errorf("this node has %s and %s has %s: all nodes need an address of the same family", words(self), peer.Name, words(peer))
 	}
 	return nil
 }
 
-// samePlace returns an address that both nodes have, or the zero address.
-func samePlace(a, b *cluster.Node) netip.Addr {
+// commonAddress returns an address that both nodes have, or the zero address.
+func commonAddress(a, b *cluster.Node) netip.Addr {
 	for _, six := range []bool{false, true} {
 		if x := a.Address(six); x.IsValid() && x == b.Address(six) {
 			return x

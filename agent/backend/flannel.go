@@ -74,7 +74,7 @@ func TakeOver(list kernel.Objects) {
 // Lease returns the node's lease in flannel's format, without its subnets.
 func Lease(n *cluster.Network, self *cluster.Node) *cluster.FlannelLease {
 	conf := Configured(n)[len(Configured(n))-1]
-	l := &cluster.FlannelLease{PublicIP: self.Address(false), Type: conf.Type, PublicKey: self.WireGuard, Ours: self.Name}
+	l := &cluster.FlannelLease{PublicIP: self.Address(false), Type: conf.Type, PublicKey: self.WireGuard, FairleadNode: self.Name}
 	if n.Has(true) {
 		l.PublicIPv6 = self.Address(true)
 	}

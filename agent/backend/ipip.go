@@ -24,7 +24,7 @@ func ipip(in *Input) (out kernel.Objects, problems []Problem) {
 	for _, p := range in.Peers {
 		for _, d := range p.Dst {
 			if d.Addr().Is6() {
-				problems = append(problems, Problem{p.Node.Name, fmt.Errorf("ipip carries IPv4 alone: no route to %s (vxlan and wireguard carry both)", d)})
+				problems = append(problems, Problem{p.Node.Name, fmt.Errorf("ipip carries only IPv4, so there is no route to %s: use vxlan or wireguard", d)})
 				continue
 			}
 			out = append(out, &kernel.Route{In: in.In, Dst: d, Via: p.Node.Address(false), Link: IPIPName, OnLink: true, Proto: Protocol})

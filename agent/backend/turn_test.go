@@ -51,11 +51,11 @@ func TestKeyTurned(t *testing.T) {
 	}
 	both()
 	time.Sleep(time.Second)
-	told := *a.node // the node as b reads it from the store
+	received := *a.node // the node as b reads it from the store
 	turn(a.keys.File + ".next")
 	a.join(t, n, hosts)
 	time.Sleep(100 * time.Millisecond)
-	a.node = &told
+	a.node = &received
 	b.join(t, n, hosts) // a reconciliation for another reason
 	time.Sleep(time.Second)
 	kerneltest.In(t, a.container, reach...)

@@ -86,13 +86,13 @@ func (in *Input) macOf(n *cluster.Node) (string, error) {
 	}
 	mac, err := hwaddr.Canonical(mac)
 	if err != nil {
-		return "", fmt.Errorf("vxlan: flannel's key of %s: %w", n.Name, err)
+		return "", fmt.Errorf("vxlan: flannel's lease of %s: %w", n.Name, err)
 	}
 	return mac, nil
 }
 
-// through returns a peer's objects on the tunnel. The gateway of its routes is an address in its first block, which
-// only stands for its hardware address.
+// through returns a peer's objects on the tunnel. The gateway of its routes is an address in its first block. That
+// address only resolves to the peer's hardware address.
 func (in *Input) through(p Peer, dst []netip.Prefix, link, mac string) (out kernel.Objects) {
 	var gateway, gateway6 netip.Addr
 	out = make(kernel.Objects, 0, 3+len(dst))

@@ -25,7 +25,7 @@ type Keys struct {
 	File string
 }
 
-// Grace is how long the next key is published before it is used.
+// Grace is the time for which the next key is published before it is used.
 const Grace = time.Minute
 
 func (k Keys) next() string { return k.File + ".next" }
@@ -46,7 +46,7 @@ func (k Keys) Turn(now time.Time, every time.Duration) (public, previous string,
 	switch {
 	case err == nil && now.Sub(began) >= Grace:
 		if err := os.Rename(k.next(), k.File); err != nil {
-			return "", "", fmt.Errorf("turn the WireGuard key: %w", err)
+			return "", "", fmt.Errorf("rotate the WireGuard key: %w", err)
 		}
 	case err == nil:
 		return k.turning()
@@ -113,7 +113,7 @@ func publicOf(file string) (string, error) {
 	}
 	private, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(raw)))
 	if err != nil || len(private) != 32 {
-		return "", fmt.Errorf("%s holds no WireGuard key (32 bytes in base64): remove it, and the agent makes another", file)
+		return "", fmt.Errorf("%s does not contain a WireGuard key (32 bytes in base64): remove it, and the agent generates a new one", file)
 	}
 	key, err := ecdh.X25519().NewPrivateKey(private)
 	if err != nil {

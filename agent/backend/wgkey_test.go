@@ -64,16 +64,16 @@ func TestKeyClock(t *testing.T) {
 	k := backend.Keys{File: filepath.Join(t.TempDir(), "wireguard.key")}
 	const day = 24 * time.Hour
 	last := time.Now().Add(-365 * day)
-	var said []bool
+	var rotating []bool
 	for _, at := range []time.Time{time.Now(), last, last.Add(day / 2), last.Add(day + time.Second)} {
 		_, previous, err := k.Turn(at, day)
 		if err != nil {
 			t.Fatal(err)
 		}
-		said = append(said, previous != "")
+		rotating = append(rotating, previous != "")
 	}
-	if want := []bool{false, false, false, true}; !slices.Equal(said, want) {
-		t.Errorf("the key is being turned: %v, want %v", said, want)
+	if want := []bool{false, false, false, true}; !slices.Equal(rotating, want) {
+		t.Errorf("the key is being turned: %v, want %v", rotating, want)
 	}
 }
 

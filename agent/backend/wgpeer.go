@@ -39,12 +39,12 @@ func (w *wireguardPeers) add(node string, p kernel.WireGuardPeer) error {
 		}
 		keys[i] = raw
 		at, known := w.at[raw]
-		switch whose := w.name[raw]; {
+		switch other := w.name[raw]; {
 		case known && i == 0 && w.list[at].Endpoint == p.Endpoint && w.list[at].PublicKey == p.PublicKey:
 			w.list[at].AllowedIPs = append(w.list[at].AllowedIPs[:len(w.list[at].AllowedIPs):len(w.list[at].AllowedIPs)], p.AllowedIPs...)
 			return nil
-		case whose != "":
-			return fmt.Errorf("wireguard: %s has the same key as %s: if one's disk is a copy of the other's, remove wireguard.key there", node, whose)
+		case other != "":
+			return fmt.Errorf("wireguard: %s has the same key as %s: if the disk of one is a copy of the other's, remove wireguard.key there", node, other)
 		}
 	}
 	for _, raw := range keys {
@@ -58,7 +58,7 @@ func (w *wireguardPeers) add(node string, p kernel.WireGuardPeer) error {
 func keyBytes(key string) (string, error) {
 	raw, err := base64.StdEncoding.DecodeString(key)
 	if err != nil || len(raw) != 32 {
-		return "", fmt.Errorf("%.60q is no key: want 32 bytes in base64", key)
+		return "", fmt.Errorf("%.60q is not a WireGuard key: want 32 bytes in base64", key)
 	}
 	return string(raw), nil
 }
@@ -67,7 +67,7 @@ func keyBytes(key string) (string, error) {
 func badKey(n *cluster.Node) error {
 	for _, k := range []string{publicKey(n), n.Previous} {
 		if _, err := keyBytes(k); k != "" && err != nil {
-			return fmt.Errorf("of %s: %w", n.Name, err)
+			return fmt.Errorf("key of node %s: %w", n.Name, err)
 		}
 	}
 	return nil

@@ -9,19 +9,19 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// TestBadKeysAreAlone checks that a node with an invalid or duplicate key is reported and that the others are
+// TestInvalidPeerKey checks that a node with an invalid or duplicate key is reported and that the others are
 // connected. A device would reject all peers for one invalid key.
-func TestBadKeysAreAlone(t *testing.T) {
+func TestInvalidPeerKey(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(self, peer *cluster.Node)
 		want   string // in the peer's problem; "": connected
 	}{
 		"good":                {func(_, p *cluster.Node) {}, ""},
-		"no base64":           {func(_, p *cluster.Node) { p.WireGuard = "x\n" }, `of m: "x\n" is no key`},
-		"short":               {func(_, p *cluster.Node) { p.WireGuard = "AAAA" }, `of m: "AAAA" is no key`},
-		"long":                {func(_, p *cluster.Node) { p.WireGuard = strings.Repeat("A", 4000) }, "of m: "},
-		"bad previous":        {func(_, p *cluster.Node) { p.Previous = "AAAA" }, `of m: "AAAA" is no key`},
+		"no base64":           {func(_, p *cluster.Node) { p.WireGuard = "x\n" }, `key of node m: "x\n" is not a WireGuard key`},
+		"short":               {func(_, p *cluster.Node) { p.WireGuard = "AAAA" }, `key of node m: "AAAA" is not a WireGuard key`},
+		"long":                {func(_, p *cluster.Node) { p.WireGuard = strings.Repeat("A", 4000) }, "key of node m: "},
+		"bad previous":        {func(_, p *cluster.Node) { p.Previous = "AAAA" }, `key of node m: "AAAA" is not a WireGuard key`},
 		"another's":           {func(_, p *cluster.Node) { p.WireGuard = key("b") }, "m has the same key as b"},
 		"another's previous":  {func(_, p *cluster.Node) { p.Previous = key("b") }, "m has the same key as b"},
 		"this node's":         {func(_, p *cluster.Node) { p.WireGuard = key("a") }, "m has the same key as a"},

@@ -27,8 +27,9 @@ type FlannelLease struct {
 	MAC, MAC6            string // of the node's VXLAN links
 	PublicKey            string // for WireGuard
 
-	// Ours is the name of the Fairlead node whose agent wrote the lease for flannel's nodes; "" if flanneld wrote it.
-	Ours string
+	// FairleadNode is the name of the Fairlead node whose agent wrote the lease for flannel's nodes; "" if flanneld
+	// wrote it.
+	FairleadNode string
 }
 
 // Key returns the lease's key.
@@ -72,7 +73,7 @@ type leaseOfTunnel struct {
 
 // Value returns the lease's value.
 func (l *FlannelLease) Value() ([]byte, error) {
-	d := leaseDocument{BackendType: l.Type, Fairlead: l.Ours}
+	d := leaseDocument{BackendType: l.Type, Fairlead: l.FairleadNode}
 	if l.PublicIP.IsValid() {
 		d.PublicIP = &l.PublicIP
 	}
@@ -104,7 +105,7 @@ func ParseFlannelLease(key string, value []byte) (*FlannelLease, error) {
 	if err := decode(key, value, &d); err != nil {
 		return nil, err
 	}
-	l.Type, l.Ours = d.BackendType, d.Fairlead
+	l.Type, l.FairleadNode = d.BackendType, d.Fairlead
 	if d.PublicIP != nil {
 		l.PublicIP = *d.PublicIP
 	}
@@ -138,8 +139,8 @@ func (s *Snapshot) Leases() []string { return slices.Sorted(maps.Keys(s.Flannel)
 
 // IsOf reports whether a lease belongs to a node: its agent wrote it, or the node's former flanneld did.
 func (l *FlannelLease) IsOf(n *Node) bool {
-	if l.Ours != "" {
-		return l.Ours == n.Name
+	if l.FairleadNode != "" {
+		return l.FairleadNode == n.Name
 	}
 	a, b := n.Address(false), n.Address(true)
 	return a.IsValid() && a == l.PublicIP || !l.PublicIP.IsValid() && b == l.PublicIPv6

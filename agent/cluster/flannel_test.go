@@ -24,7 +24,7 @@ func TestFlannelLease(t *testing.T) {
 			FlannelLease{Subnets: []netip.Prefix{four, six}, PublicIP: ip, PublicIPv6: ip6, Type: "vxlan", VNI: 1, MAC: "de:44:8e:3b:1f:da", MAC6: "de:44:8e:3b:1f:db"}},
 		{"flannel/subnets/10.244.57.0-24", `{"PublicIP":"198.18.0.2","PublicIPv6":null,"BackendType":"host-gw"}`, FlannelLease{Subnets: []netip.Prefix{four}, PublicIP: ip, Type: "host-gw"}},
 		{"flannel/subnets/10.244.57.0-24", `{"PublicIP":"198.18.0.2","PublicIPv6":null,"BackendType":"wireguard","BackendData":{"PublicKey":"k"},"Fairlead":"n"}`,
-			FlannelLease{Subnets: []netip.Prefix{four}, PublicIP: ip, Type: "wireguard", PublicKey: "k", Ours: "n"}},
+			FlannelLease{Subnets: []netip.Prefix{four}, PublicIP: ip, Type: "wireguard", PublicKey: "k", FairleadNode: "n"}},
 	} {
 		got, err := ParseFlannelLease(c.key, []byte(c.value))
 		if err != nil || !reflect.DeepEqual(*got, c.want) {

@@ -28,7 +28,7 @@ type Node struct {
 	Tunnel, Tunnel6 string `json:"-"`
 }
 
-// FlannelNode is what flannel's keys say about a flannel node.
+// FlannelNode contains a flannel node's settings from flannel's keys.
 type FlannelNode struct {
 	Type    string // backend: "vxlan", "host-gw", "wireguard"
 	MAC, V6 string // of the VXLAN links for IPv4 and IPv6

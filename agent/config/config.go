@@ -41,7 +41,7 @@ type Config struct {
 	// Listen is the address for /metrics, /healthz and /readyz; "" disables them.
 	Listen string `json:"listen,omitempty"`
 
-	// Grace is how long the blocks of a removed node stay reserved.
+	// Grace is the time for which the blocks of a removed node stay reserved.
 	Grace Duration `json:"grace,omitzero"`
 }
 

@@ -31,8 +31,7 @@ func load(t *testing.T, text string, pairs ...string) (*Config, error) {
 	return Load(file, env(pairs...))
 }
 
-// The documented file is one that an agent takes, as it stands and with every
-// comment that is a key made one.
+// TestDocumentedFile checks that an agent accepts the documented file, also with every commented key enabled.
 func TestDocumentedFile(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile("../../contrib/agent/agent.yaml")
@@ -60,10 +59,10 @@ func TestDocumentedFile(t *testing.T) {
 	if all.Node != "worker-1" || len(all.Store.Etcd.Endpoints) != 3 || len(all.Network.Backends) != 5 || len(all.Network.Subnets) != 2 || len(all.Addresses) != 2 || all.Flannel.Prefix == "" || all.CNI.File == "" {
 		t.Errorf("not every key was read: %+v, of\n%s", all, whole)
 	}
-	told := string(raw)
+	page := string(raw)
 	for _, s := range Settings() {
 		words := strings.Split(s.Key, ".")
-		if !regexp.MustCompile(`(?m)^[ #]*` + words[len(words)-1] + `:`).MatchString(told) {
+		if !regexp.MustCompile(`(?m)^[ #]*` + words[len(words)-1] + `:`).MatchString(page) {
 			t.Errorf("the file does not tell of %s", s.Key)
 		}
 	}
@@ -114,7 +113,7 @@ func netConfFile(t *testing.T) string {
 	return file
 }
 
-// What is not valid is refused, by name.
+// TestRefused checks that the error for an invalid value names the key.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -18,7 +18,7 @@ type State struct {
 	MTU        map[string]int               // bytes, of container links, by network
 	By         map[string]map[string]string // how each node is reached, by network and node
 
-	Bare     bool // this node has no blocks of the default network yet
+	NoBlocks bool // this node has no blocks of the default network yet
 	NeedsVNI bool // an isolated network that this node needs has no VNI yet
 }
 
@@ -42,7 +42,7 @@ func Compile(s *cluster.Snapshot, self *cluster.Node, h Host) State {
 // shared adds the objects of the network in the host's namespace.
 func (w *State) shared(s *cluster.Snapshot, n *cluster.Network, self *cluster.Node, h Host) {
 	blocks := s.BlocksOf(n.Name, self.Name)
-	w.Bare = len(blocks) == 0 && slices.ContainsFunc(n.Subnets, cluster.Subnet.InEveryChoice)
+	w.NoBlocks = len(blocks) == 0 && slices.ContainsFunc(n.Subnets, cluster.Subnet.InEveryChoice)
 	if h.Flannel {
 		blocks = withFlannelLease(s, self, blocks)
 	}

@@ -15,10 +15,10 @@ func flannelPeers(s *cluster.Snapshot, self *cluster.Node, own []backend.Peer) (
 	leased := map[netip.Prefix]bool{}
 	for _, key := range s.Leases() {
 		l := s.Flannel[key]
-		if l.Ours != "" && leaseOf[l.Ours] == nil {
-			leaseOf[l.Ours] = l
+		if l.FairleadNode != "" && leaseOf[l.FairleadNode] == nil {
+			leaseOf[l.FairleadNode] = l
 		}
-		if l.IsOf(self) || l.Ours != "" && hasBlock(s, l.Subnets[0]) {
+		if l.IsOf(self) || l.FairleadNode != "" && hasBlock(s, l.Subnets[0]) {
 			continue
 		}
 		name := l.NodeName()

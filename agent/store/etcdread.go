@@ -35,7 +35,7 @@ func (e *etcd) Get(ctx context.Context, key string) (got Entry, err error) {
 	return got, err
 }
 
-// listAgain is how often a list is restarted after etcd compacted its revision.
+// listAgain limits how often a list is restarted after etcd compacted its revision.
 const listAgain = 3
 
 func (e *etcd) List(ctx context.Context, prefix string) (entries []Entry, revision int64, err error) {

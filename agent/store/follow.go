@@ -114,7 +114,7 @@ type following struct {
 	away   bool
 	pause  time.Duration
 
-	lineage int64 // lineage of what the follower received
+	lineage int64 // lineage of the entries that the follower received
 	told    bool  // the follower has received a Reset
 }
 

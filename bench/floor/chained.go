@@ -29,7 +29,7 @@ func masqueraded(a attachment, _ string) kernel.Objects {
 	return a.element("masquerade", "ipv4_addr", a.addr().String(), "")
 }
 
-// published publishes a host port. The port is derived from the attachment's number, so it is unique.
+// published returns the objects of a host port. The port is derived from the attachment's number, so it is unique.
 func published(a attachment, _ string) kernel.Objects {
 	return append(
 		a.element("ports", "inet_proto . inet_service", fmt.Sprintf("tcp . %d", 1+a.number), a.addr().String()+" . 80"),

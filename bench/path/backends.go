@@ -17,10 +17,10 @@ import (
 
 // across is a way to connect two hosts, with Fairlead and with manual ip commands.
 type across struct {
-	conf  cluster.Backend
-	mtu   int    // MTU of containers
-	needs string // required link type
-	hand  string // manual commands on a host: $N is its number, $P its peer's; addresses are derived from them
+	conf   cluster.Backend
+	mtu    int    // MTU of containers
+	needs  string // required link type
+	manual string // manual commands on a host: $N is its number, $P its peer's; addresses are derived from them
 }
 
 // ways returns all ways. Hosts have the numbers 1 and 2. Each has the underlay eth0 with 192.0.2.N, the container block
@@ -98,7 +98,7 @@ func (w across) pair() ([]host, error) {
 		}
 		for n := 1; n <= 2; n++ {
 			if h.name == "manual" {
-				_, err = h.sh(fmt.Sprint(n), strings.NewReplacer("$N", fmt.Sprint(n), "$P", fmt.Sprint(3-n), "$KEYS", keys).Replace(w.hand))
+				_, err = h.sh(fmt.Sprint(n), strings.NewReplacer("$N", fmt.Sprint(n), "$P", fmt.Sprint(3-n), "$KEYS", keys).Replace(w.manual))
 			} else {
 				err = w.ours(h, n, keys)
 			}

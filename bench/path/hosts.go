@@ -25,7 +25,7 @@ type host struct {
 
 func hosts() []host {
 	list := []host{
-		{name: "manual", connect: byHand},
+		{name: "manual", connect: connectManually},
 		{name: "Fairlead", connect: byPlugins, backend: "nftables"},
 		{name: "reference (nftables)", connect: byPlugins, backend: "nftables"},
 		{name: "reference (iptables)", connect: byPlugins, backend: "iptables"},
@@ -35,9 +35,9 @@ func hosts() []host {
 	}
 	for i := range list {
 		h := list[i]
-		list[i].crowd = map[string]func(int) error{"manual": func(int) error { return nil }, "reference (iptables)": h.crowdIptables}[h.name]
+		list[i].crowd = map[string]func(int) error{"manual": func(int) error { return nil }, "reference (iptables)": h.copyIptables}[h.name]
 		if list[i].crowd == nil {
-			list[i].crowd = h.crowdNFT
+			list[i].crowd = h.copyNFT
 		}
 	}
 	return list
@@ -128,8 +128,8 @@ func (h host) serveAt(which string) error {
 	return nil
 }
 
-// byHand creates the minimal topology manually: a bridge, two veth pairs, three rules.
-func byHand(h host) error {
+// connectManually creates the minimal topology manually: a bridge, two veth pairs, three rules.
+func connectManually(h host) error {
 	script := `ip link add br0 type bridge; ip addr add 10.9.0.1/24 dev br0; ip link set br0 up`
 	for which, addr := range map[string]string{"a": podA, "b": podB} {
 		script += `

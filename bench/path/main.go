@@ -118,14 +118,14 @@ func run(o options) error {
 		}
 		rows = append(rows, r...)
 	}
-	if rows, err = crowded(hosts, o, rows); err != nil {
+	if rows, err = measureWithCopies(hosts, o, rows); err != nil {
 		return err
 	}
 	return report(rows, o, page)
 }
 
-// crowded repeats the measurements that rules affect, with the copies in place.
-func crowded(hosts []host, o options, rows []row) ([]row, error) {
+// measureWithCopies repeats the measurements that rules affect, with the copies in place.
+func measureWithCopies(hosts []host, o options, rows []row) ([]row, error) {
 	for _, h := range hosts {
 		fmt.Fprintf(os.Stderr, "%s: %d others\n", h.name, o.others)
 		if err := h.crowd(o.others); err != nil {

@@ -114,10 +114,10 @@ func measure(hosts []host, c pathCase, o options, others int) ([]row, error) {
 	return rows, nil
 }
 
-func (r *row) compare(hand []float64) {
-	ratios := make([]float64, len(hand))
-	for i := range hand {
-		ratios[i] = r.Values[i] / hand[i]
+func (r *row) compare(manual []float64) {
+	ratios := make([]float64, len(manual))
+	for i := range manual {
+		ratios[i] = r.Values[i] / manual[i]
 	}
 	r.Median, r.Ratio = figures.Median(r.Values), figures.Median(ratios)
 	r.Low, r.High = confidence(ratios)

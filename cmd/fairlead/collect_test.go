@@ -128,8 +128,8 @@ func clean(dump, lost string) (out string) {
 	return out
 }
 
-// TestCollectStrangers verifies that gc --all removes objects without any attachment.
-func TestCollectStrangers(t *testing.T) {
+// TestCollectWithoutAttachment verifies that gc --all removes objects without any attachment.
+func TestCollectWithoutAttachment(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "web", "db")
 	before := s.left()
@@ -237,9 +237,9 @@ func TestCollectKilledEarly(t *testing.T) {
 	}
 }
 
-// TestCollectForeign verifies that gc --all removes our objects of an attachment with a plugin that is not installed
-// any more, and reports an error.
-func TestCollectForeign(t *testing.T) {
+// TestCollectUnknownPlugin verifies that gc --all removes our objects of an attachment with a plugin that is not
+// installed any more, and reports an error.
+func TestCollectUnknownPlugin(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "web")
 	write(t, s.confDir(), "m.conflist", `{"cniVersion": "1.1.0", "name": "m", "plugins": [{"type": "ptp", "ipam": {"type": "host-local", "dataDir": "/var/lib/cni/elsewhere", "subnet": "10.9.0.0/24"}}]}`)

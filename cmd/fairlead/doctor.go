@@ -41,7 +41,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	return c
 }
 
-// diagnosis is what doctor prints.
+// diagnosis is the output of doctor.
 type diagnosis struct {
 	Attachments int              `json:"attachments"`
 	Findings    []doctor.Finding `json:"findings"`

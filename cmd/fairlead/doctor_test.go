@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// newClinic returns a site with an uplink and an /etc of its own.
-func newClinic(t testing.TB) *site {
+// newDoctorSite returns a site with an uplink and an /etc of its own.
+func newDoctorSite(t testing.TB) *site {
 	t.Helper()
 	s := newSite(t, "web", "db")
 	s.uplink()
@@ -45,7 +45,7 @@ func (s *site) doctor(argv ...string) (code int, d diagnosis) {
 	return code, d
 }
 
-// mend runs the command that a finding names.
+// applyFix runs the command that a finding names.
 func (s *site) fix(command string) {
 	s.Helper()
 	for c := range strings.SplitSeq(command, " && ") {
@@ -57,9 +57,9 @@ func (s *site) fix(command string) {
 	}
 }
 
-// illnesses are scripts that break a host, by the finding that doctor must report. VETH and IFB are as in breaks; ID is
+// faults are scripts that break a host, by the finding that doctor must report. VETH and IFB are as in breaks; ID is
 // the container web.
-func illnesses() []struct{ name, script string } {
+func faults() []struct{ name, script string } {
 	return []struct{ name, script string }{
 		{"interface-down", "web ip link set eth0 down"},
 		{"host-end-down", "ip link set VETH down"},
@@ -138,21 +138,21 @@ func untold(name string) bool {
 // TestDoctor breaks a host in each way. Doctor must report it, and the command in the finding must fix it.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
-	for _, ill := range illnesses() {
-		t.Run(ill.name, func(t *testing.T) {
+	for _, fault := range faults() {
+		t.Run(fault.name, func(t *testing.T) {
 			t.Parallel()
-			s := newClinic(t)
+			s := newDoctorSite(t)
 			write(t, s.confDir(), "small.conflist", `{"cniVersion": "1.0.0", "name": "small", "plugins": [{"type": "ptp", "ipam": {"type": "host-local", "subnet": "10.8.0.0/28", "rangeEnd": "10.8.0.8"}}]}`)
 			must(t, os.MkdirAll("/var/lib/cni/networks/small", 0o755))
 			if code, d := s.doctor(); code != 0 || len(d.Findings) > 0 || len(d.Unseen) > 0 || d.Attachments != 2 {
 				t.Fatalf("of a healthy host: exit code %d, %+v", code, d)
 			}
-			s.sh(strings.ReplaceAll(s.names(ill.script), "CONF", s.confDir()))
+			s.sh(strings.ReplaceAll(s.names(fault.script), "CONF", s.confDir()))
 			s.settled(s.hostNow)
 			code, d := s.doctor()
 			var found *doctor.Finding
 			for _, f := range d.Findings {
-				if f.Name == ill.name && found == nil {
+				if f.Name == fault.name && found == nil {
 					found = &f
 				}
 				if f.Problem == "" || f.Effect == "" || f.Fix == "" {
@@ -160,9 +160,9 @@ func TestDoctor(t *testing.T) {
 				}
 			}
 			if code != exitWrong || found == nil {
-				t.Fatalf("exit code %d, and no %s: %+v", code, ill.name, d)
+				t.Fatalf("exit code %d, and no %s: %+v", code, fault.name, d)
 			}
-			if untold(ill.name) {
+			if untold(fault.name) {
 				return
 			}
 			for range 4 { // one problem may hide another
@@ -185,9 +185,9 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// neighbourly is what other software creates on a working host: rules like Docker's and firewalld's that accept the
-// containers' traffic.
-const neighbourly = `nft add table ip filter
+// thirdPartyRules creates objects of other software on a working host: rules like Docker's and firewalld's that accept
+// the containers' traffic.
+const thirdPartyRules = `nft add table ip filter
 	nft add chain ip filter FORWARD { type filter hook forward priority 0; policy drop; }
 	nft add chain ip filter DOCKER-USER
 	nft add chain ip filter DOCKER-FORWARD
@@ -223,8 +223,8 @@ const neighbourly = `nft add table ip filter
 // TestDoctorFalseAlarm verifies that doctor reports nothing if other software accepts the containers' traffic.
 func TestDoctorFalseAlarm(t *testing.T) {
 	t.Parallel()
-	s := newClinic(t)
-	s.sh(neighbourly)
+	s := newDoctorSite(t)
+	s.sh(thirdPartyRules)
 	if code, d := s.doctor(); code != 0 {
 		t.Errorf("exit code %d, %+v", code, d)
 	}
@@ -275,9 +275,9 @@ func TestDoctorNames(t *testing.T) {
 			t.Errorf("docs/troubleshooting.md has %s, which doctor does not find", name)
 		}
 	}
-	for _, ill := range illnesses() {
-		if !slices.Contains(doctor.Names(), ill.name) {
-			t.Errorf("no check is said to find %s", ill.name)
+	for _, fault := range faults() {
+		if !slices.Contains(doctor.Names(), fault.name) {
+			t.Errorf("no check is said to find %s", fault.name)
 		}
 	}
 }
@@ -285,7 +285,7 @@ func TestDoctorNames(t *testing.T) {
 // TestDoctorIPTables verifies that doctor reports nothing if iptables accepts the containers' traffic.
 func TestDoctorIPTables(t *testing.T) {
 	t.Parallel()
-	s := newClinic(t)
+	s := newDoctorSite(t)
 	s.sh(`iptables -P FORWARD DROP
 		iptables -N DOCKER-USER
 		iptables -A FORWARD -j DOCKER-USER
@@ -307,7 +307,7 @@ func TestDoctorIPTables(t *testing.T) {
 // TestDoctorProbe verifies that doctor --probe reports a gateway that does not answer.
 func TestDoctorProbe(t *testing.T) {
 	t.Parallel()
-	s := newClinic(t)
+	s := newDoctorSite(t)
 	s.sh("sysctl -qw net.ipv4.icmp_echo_ignore_all=1")
 	if code, d := s.doctor("web"); code != 0 {
 		t.Errorf("without a probe: %d, %+v", code, d)
@@ -320,7 +320,7 @@ func TestDoctorProbe(t *testing.T) {
 // TestDoctorText compares the text that doctor prints.
 func TestDoctorText(t *testing.T) {
 	t.Parallel()
-	s := newClinic(t)
+	s := newDoctorSite(t)
 	s.sh("ip netns add gone")
 	s.ok("add", "n", "gone")
 	s.end("gone")

@@ -251,7 +251,7 @@ func want(min, max int) cobra.PositionalArgs {
 	}
 }
 
-// flagError describes a wrong flag in the words of the command line.
+// flagError describes an invalid flag with the text that the user typed.
 func flagError(c *cobra.Command, err error) error {
 	problem := err.Error()
 	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {

@@ -48,7 +48,7 @@ type installation struct {
 	noMigrate       bool
 }
 
-// installed is what install prints.
+// installed is the output of install.
 type installed struct {
 	Files       []install.Done       `json:"files"`
 	Attachments []migrate.Attachment `json:"attachments"`

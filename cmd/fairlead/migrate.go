@@ -44,7 +44,7 @@ func (a *app) migrateCommand() *cobra.Command {
 	return c
 }
 
-// migration is what migrate prints.
+// migration is the output of migrate.
 type migration struct {
 	Lists       []migrate.List       `json:"lists,omitempty"`
 	Attachments []migrate.Attachment `json:"attachments"`

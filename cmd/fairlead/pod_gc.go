@@ -34,7 +34,7 @@ func (a *app) podGC(f *podFlags) *cobra.Command {
 			return err
 		}
 		if len(keep) == 0 {
-			if keep, err = a.livingContainers(m, dead); err != nil {
+			if keep, err = a.existingContainers(m, dead); err != nil {
 				return err
 			}
 		}
@@ -75,13 +75,13 @@ func deadPods(m *podnet.Manager) (ids []string, err error) {
 	return ids, err
 }
 
-// livingContainers returns the containers whose namespace exists, by the state of pods, the records and the cache.
-func (a *app) livingContainers(m *podnet.Manager, dead []string) ([]string, error) {
+// existingContainers returns the containers whose namespace exists, by the state of pods, the records and the cache.
+func (a *app) existingContainers(m *podnet.Manager, dead []string) ([]string, error) {
 	pods, err := m.List()
 	if err != nil {
 		return nil, err
 	}
-	ids, err := gc.LivingContainers(a.gcOptions(false), dead)
+	ids, err := gc.ExistingContainers(a.gcOptions(false), dead)
 	for _, p := range pods {
 		if !slices.Contains(dead, p.ID) {
 			ids = append(ids, p.ID)

@@ -28,7 +28,7 @@ use --annotation fairlead.io/ips.net1=10.1.0.5. docs/pods.md lists all annotatio
 Setup can be repeated: it leaves a pod that is as requested unchanged, completes an interrupted
 setup, and fails if the pod exists with other networks.`
 
-// podNetworkFlags are what a pod wants of one network.
+// podNetworkFlags are a pod's settings for one network.
 type podNetworkFlags struct {
 	publish, ips, aliases []string
 	mac, ingress, egress  string

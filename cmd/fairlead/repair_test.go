@@ -167,7 +167,8 @@ func (s *site) dumpNow() string {
 	return normal(text + kerneltest.Run(s, "sysctl", "net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"))
 }
 
-// breaks are what a reload or a mistake does. VETH is the host's end of the container web.
+// breaks returns scripts that damage an attachment, like a firewall reload or a mistake of the administrator. VETH is
+// the host end of the container web.
 func breaks() map[string]string {
 	return map[string]string{
 		"ruleset flushed":       "nft flush ruleset",

@@ -20,8 +20,8 @@ type Member struct {
 type ListExec interface {
 	Exec
 	// ExecList runs args.Command (ADD, CHECK or DEL) for every member; DEL runs from the last to the first. It returns
-	// what the last plugin of an ADD printed. It stops at the first failure and returns the plugin's position; the
-	// other plugins' changes may or may not be undone by then.
+	// the output of an ADD's last plugin. It stops at the first failure and returns the plugin's position. The other
+	// plugins' changes may or may not have been undone.
 	ExecList(ctx context.Context, members []Member, args *Args) (out []byte, failed int, err error)
 }
 

@@ -30,7 +30,7 @@ const (
 	// waits for the kernel.
 	childProcs = "GOMAXPROCS=2"
 
-	// lingerTime is how long a plugin's child processes may keep its stdout open after the plugin ended.
+	// lingerTime limits the time for which a plugin's child processes may keep its stdout open after the plugin ended.
 	lingerTime = 2 * time.Second
 
 	// busyTries bounds the attempts to start a program that is being written. The pauses double and add up to 5

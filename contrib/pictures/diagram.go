@@ -22,7 +22,7 @@ type box struct {
 	text          []string
 }
 
-// arrow leads from one box to another, with a label beside it.
+// arrow leads from one box to another, with a label next to it.
 type arrow struct {
 	from, to string
 	label    string

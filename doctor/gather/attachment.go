@@ -117,7 +117,7 @@ func (g *gatherer) held(a *doctor.Attachment, r *attach.Record) {
 			owner, ok := by[p.Addr()]
 			a.Held = append(a.Held, doctor.HeldAddr{
 				File: filepath.Join(d.Path, d.Network, p.Addr().String()), Addr: p.Addr(),
-				Owner: owner, Mine: ipam.Owner{ContainerID: r.ContainerID, IfName: r.IfName}, Free: !ok,
+				Owner: owner, Expected: ipam.Owner{ContainerID: r.ContainerID, IfName: r.IfName}, Free: !ok,
 			})
 		}
 		return // a network has one directory

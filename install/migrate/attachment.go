@@ -30,8 +30,8 @@ type Attachment struct {
 	record *attach.Record
 }
 
-// Find returns the attachments in the runtimes' cache that exist and that have no record. Root is the directory of runtime
-// state; "" is the default.
+// Find returns the attachments in the runtimes' cache that exist and that have no record. Root is the directory of
+// runtime state; "" is the default.
 func Find(runtime *libcni.CNIConfig, root string) (out []Attachment, err error) {
 	dir := attach.Open(root)
 	if err := dir.Err(); err != nil {
@@ -54,8 +54,8 @@ func Find(runtime *libcni.CNIConfig, root string) (out []Attachment, err error) 
 	return out, nil
 }
 
-// examine completes an attachment of the cache. It returns false if the attachment is gone, has a record, or has no plugin
-// that this project has, too.
+// examine completes an attachment of the cache. It returns false if the attachment is gone, has a record, or has no
+// plugin that this project has, too.
 func (a *Attachment) examine(dir *attach.Dir, root string, runtime *libcni.CNIConfig, c *libcni.NetworkAttachment) (exists bool, err error) {
 	list, err := c.List()
 	if err != nil {
@@ -109,8 +109,8 @@ func (a *Attachment) addParts(list *libcni.NetworkConfigList, rt *libcni.Runtime
 	return len(rec.Parts) > 0, nil
 }
 
-// Record writes the records of attachments, so that ADD honours their host ports and list, check, gc and doctor know them.
-// It sets Problem in those that it cannot record.
+// Record writes the records of attachments, so that ADD honours their host ports and list, check, gc and doctor know
+// them. It sets Problem in those that it cannot record.
 func Record(ctx context.Context, list []Attachment, root string) {
 	dir := attach.Open(root)
 	for i := range list {

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// patience is how long a caller without a deadline waits for a lock.
+	// patience limits the wait of a caller without a deadline.
 	patience = time.Minute
 	// reserve is the part of a caller's deadline that is left for the work under the lock. For a short deadline it is a
 	// half.

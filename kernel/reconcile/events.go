@@ -65,7 +65,7 @@ func (r *Reconciler) routeEvent(ev Event) bool {
 	h := kernel.ParseRoute(ev.body)
 	k := routeKeyOf(h.Dst, h.Table, h.Metric)
 	have, wanted := r.routes[k]
-	if h.Protocol != r.owner.Protocol { // a third-party route took the place of ours
+	if h.Protocol != r.owner.Protocol { // a third-party route replaced our route
 		return wanted && ev.typ == unix.RTM_NEWROUTE && h.Dst.IsValid()
 	}
 	same := wanted && have == listedRoute(&h)

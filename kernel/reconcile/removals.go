@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
-// removals returns the requests that remove what is not wanted. Routes come first, so that no packet goes to a next hop
+// removals returns the requests that remove unwanted objects. Routes come first, so that no packet goes to a next hop
 // whose neighbour entry is gone.
 func (r *Reconciler) removals(keep *wantedKeys) (out []change) {
 	for k, v := range r.routes {

@@ -55,7 +55,7 @@ func (r *Reconciler) rewrite(list []kernel.Object, sum string) error {
 	marked := slices.Clone(table)
 	marked.Bytes(nftaTableUserdata, nft.Comment(kernel.TagPrefix+sum))
 	add := netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_NEWTABLE, Flags: unix.NLM_F_CREATE, Body: table}
-	// Deleting a table that does not exist is an error, so it is added first.
+	// Deleting a missing table is an error, so add it first.
 	b := &tableBatch{reqs: []netlink.Request{add, {Type: nft.Subsystem | unix.NFT_MSG_DELTABLE, Flags: 0, Body: table}}, objects: []kernel.Object{nil, nil}}
 	if len(list) > 0 {
 		b.reqs = append(b.reqs, netlink.Request{Type: add.Type, Flags: add.Flags, Body: marked})
@@ -131,7 +131,7 @@ func (r *Reconciler) readTable(list []kernel.Object) error {
 	r.nft = "?"
 	body := nft.Message("inet")
 	body.String(unix.NFTA_TABLE_NAME, r.owner.Table)
-	resp, err := r.e.AskNFT(netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETTABLE, Body: body})
+	resp, err := r.e.RequestNFT(netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETTABLE, Body: body})
 	if errors.Is(err, os.ErrNotExist) || len(list) == 0 && errors.Is(err, unix.EOPNOTSUPP) {
 		r.nft = ""
 		return nil

@@ -50,7 +50,7 @@ type Changes struct {
 	peers   []PeerChange
 }
 
-// PeerChange is what to change about one peer.
+// PeerChange contains the changes to one peer.
 type PeerChange struct {
 	key       Key
 	add       bool
@@ -117,8 +117,8 @@ func (d *Device) handshake(key Key) (t time.Time) {
 	return t
 }
 
-// sessionTime is how long a session lives without a new handshake
-// (REJECT_AFTER_TIME in WireGuard's paper, section 6.1).
+// sessionTime is the lifetime of a session without a new handshake (REJECT_AFTER_TIME in WireGuard's paper, section
+// 6.1).
 const sessionTime = 180 * time.Second
 
 // change returns the difference from an existing peer, and whether there is one. A peer with a live session keeps its

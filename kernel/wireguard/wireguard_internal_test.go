@@ -68,8 +68,8 @@ func TestWireGuardChanges(t *testing.T) {
 	}
 }
 
-// A thousand peers, one with a thousand addresses, in messages that hold them; what
-// is parsed back is what was said.
+// TestWireGuardMessages splits a thousand peers, one of them with a thousand addresses, into messages of limited size.
+// Parsing the messages must return the same peers.
 func TestWireGuardMessages(t *testing.T) {
 	t.Parallel()
 	w := &Config{ListenPort: 7, PrivateKey: key(9)}

@@ -174,7 +174,8 @@ func without(list, others []netip.Addr) (out []netip.Addr) {
 	return out
 }
 
-// excludeCooling removes recently released addresses from the sets. If nothing else is left, it keeps the oldest of them.
+// excludeCooling removes recently released addresses from the sets. If nothing else is left, it keeps the oldest of
+// them.
 func excludeCooling(store *ipam.Store, sets []ipam.RangeSet, cooled []local.Cooled, wanted []netip.Addr) []ipam.RangeSet {
 	addrs := coolingAddrs(cooled, wanted)
 	out := make([]ipam.RangeSet, len(sets))

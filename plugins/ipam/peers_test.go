@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// hostLocalCalls returns configurations that both implementations accept. DIR stands for the data directory, RESOLV for
-// a resolv.conf.
+// hostLocalCalls returns configurations that both implementations accept. The test replaces DIR with the data directory
+// and RESOLV with a resolv.conf.
 func hostLocalCalls() []call {
 	conf := func(version, ipam, more string) string {
 		return `{"cniVersion": "` + version + `", "name": "net", "type": "bridge", ` + more +

@@ -53,7 +53,7 @@ func PlanWhereabouts(ctx context.Context, args *skel.CmdArgs) (*cni.Result, erro
 	r := &cni.Result{CNIVersion: w.version, Routes: w.routes, DNS: w.dns}
 	for _, n := range w.networks {
 		f := w.on(n.name)
-		if err := f.previewClaim(ctx, ownerOf(args), n.groups, local.ClaimArgs{Wants: n.wants, Foreign: true}); err != nil {
+		if err := f.previewClaim(ctx, ownerOf(args), n.groups, local.ClaimArgs{Wants: n.wants, Whereabouts: true}); err != nil {
 			return nil, err
 		}
 		ips, err := f.peek(ownerOf(args), n.groups)

@@ -64,7 +64,7 @@ func whereaboutsAdd(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error
 
 func (w *whereabouts) claim(ctx context.Context, o ipam.Owner, n whereaboutsNetwork) ([]ipam.IP, error) {
 	f := w.on(n.name)
-	return f.claim(ctx, o, n.groups, local.ClaimArgs{Wants: n.wants, Foreign: true}, func() ([]ipam.IP, error) { return f.allocateHere(ctx, o, n.groups) })
+	return f.claim(ctx, o, n.groups, local.ClaimArgs{Wants: n.wants, Whereabouts: true}, func() ([]ipam.IP, error) { return f.allocateHere(ctx, o, n.groups) })
 }
 
 func (w *whereabouts) undo(ctx context.Context, o ipam.Owner, given []whereaboutsNetwork) error {
@@ -140,7 +140,7 @@ func whereaboutsStatus(ctx context.Context, args *skel.CmdArgs) error {
 	}
 	for _, n := range w.networks {
 		if err == nil {
-			err = w.on(n.name).couldClaim(ctx, local.ClaimArgs{Wants: n.wants, Foreign: true})
+			err = w.on(n.name).couldClaim(ctx, local.ClaimArgs{Wants: n.wants, Whereabouts: true})
 		}
 	}
 	if err != nil {

@@ -26,8 +26,8 @@ type db struct {
 	root   ovsdb.UUID // the only row of table Open_vSwitch
 }
 
-// open connects to a database. Without a socket the error is os.ErrNotExist: Open vSwitch is not installed, so it holds
-// nothing of ours.
+// open connects to a database. Without a socket the error is os.ErrNotExist: Open vSwitch is not installed, so it has
+// none of our objects.
 func (s *ovsSwitch) open(addr string) (*db, error) {
 	if d := s.dbs[addr]; d != nil {
 		return d, nil

@@ -18,7 +18,8 @@ type difference struct {
 	seen   *atomic.Bool
 }
 
-// removeDifferences removes the lines of deliberate differences from both texts of a step, and records which differences it found.
+// removeDifferences removes the lines of deliberate differences from both texts of a step, and records which
+// differences it found.
 func (p *page) removeDifferences(name, step, want, have string, found map[int]bool) (string, string) {
 	for i, d := range p.differences {
 		if d.cases == nil || !d.cases.MatchString(name) || !d.steps.MatchString(step) {

@@ -173,8 +173,8 @@ var (
 	macText  = regexp.MustCompile(`\b[0-9a-f]{2}(:[0-9a-f]{2}){5}\b`)
 )
 
-// normalize replaces values specific to a host: paths, and random or derived names and hardware addresses. Values in the
-// case's configuration stay. It sorts the lines.
+// normalize replaces values specific to a host: paths, and random or derived names and hardware addresses. Values in
+// the case's configuration stay. It sorts the lines.
 func (h *host) normalize(text, keep string) string {
 	for name, path := range h.netns {
 		text = strings.ReplaceAll(text, path, "NETNS-"+name)

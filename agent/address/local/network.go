@@ -18,7 +18,7 @@ import (
 // formatVersion is the version of the network files. A plugin rejects a newer one.
 const formatVersion = 1
 
-// Network is what plugins need to know about a cluster network on this node. The agent writes it.
+// Network is the part of a cluster network that plugins on this node need. The agent writes it.
 type Network struct {
 	Version int    `json:"version"`
 	Name    string `json:"name"`
@@ -37,7 +37,7 @@ type Subnet struct {
 	Assign  string         `json:"assign,omitempty"`
 	Exclude []string       `json:"exclude,omitempty"`
 	Blocks  []netip.Prefix `json:"blocks,omitempty"`
-	Lent    []netip.Prefix `json:"lent,omitempty"` // blocks whose addresses the flannel plugin assigns
+	Leased  []netip.Prefix `json:"lent,omitempty"` // blocks whose addresses the flannel plugin assigns
 }
 
 // Cluster reports whether the subnet's addresses are assigned individually.
@@ -112,7 +112,7 @@ func parseNetwork(raw []byte) (*Network, error) {
 		if !s.CIDR.IsValid() {
 			return nil, errors.New("a subnet has no cidr")
 		}
-		for _, b := range slices.Concat(s.Blocks, s.Lent) {
+		for _, b := range slices.Concat(s.Blocks, s.Leased) {
 			if !b.IsValid() || !s.CIDR.Contains(b.Addr()) || b.Bits() < s.CIDR.Bits() {
 				return nil, fmt.Errorf("block %s is not in subnet %s", b, s.CIDR)
 			}

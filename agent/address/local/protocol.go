@@ -107,8 +107,9 @@ type ClaimArgs struct {
 	Pod       string `json:"pod,omitempty"` // "NAMESPACE/NAME"
 	Wants     []Want `json:"wants"`
 
-	// Foreign marks a whereabouts network, which is not in the store. Its ranges come from the network configuration.
-	Foreign bool `json:"foreign,omitempty"`
+	// Whereabouts marks a whereabouts network, which is not in the store. Its ranges come from the network
+	// configuration.
+	Whereabouts bool `json:"foreign,omitempty"`
 }
 
 // ClaimResult has one address for each Want.

@@ -71,7 +71,7 @@ func (p *process) listen(out io.Reader) {
 
 func (p *process) kill() { _ = p.cmd.Process.Kill(); _ = p.cmd.Wait() }
 
-func (p *process) tell(t *testing.T, what told) {
+func (p *process) send(t *testing.T, what command) {
 	t.Helper()
 	raw, err := json.Marshal(what)
 	if err == nil {
@@ -226,7 +226,7 @@ func TestBird(t *testing.T) {
 	p := speak(t, ns[0])
 	first := bgp.Neighbour{Address: netip.MustParseAddr("192.0.2.2"), ASN: 65000}
 	c := nodeConfig(first)
-	p.tell(t, told{Config: c})
+	p.send(t, command{Config: c})
 	const both = "10.244.1.0/26[192.0.2.2] fd00:244::40/122[2001:db8::2]"
 	p.wants(t, both)
 	for _, r := range []string{"10.244.0.0/26", "10.244.9.7/32", "fd00:244::/122", "via 192.0.2.1 on eth0", "via 2001:db8::1 on eth0"} {
@@ -237,7 +237,7 @@ func TestBird(t *testing.T) {
 	}
 
 	c.Advertise = prefixes("10.244.0.0/26 10.244.2.0/26")
-	p.tell(t, told{Config: c})
+	p.send(t, command{Config: c})
 	b.has(t, true, "10.244.2.0/26")
 	b.has(t, false, "10.244.9.7/32")
 	b.has(t, false, "fd00:244::/122")
@@ -255,10 +255,10 @@ func TestBird(t *testing.T) {
 
 	startBird(t, ns[2], birdConfig("192.0.2.3", 65000, "10.244.1.0/26", "192.0.2.1"))
 	c.Neighbours = append(c.Neighbours, bgp.Neighbour{Address: netip.MustParseAddr("192.0.2.3"), ASN: 65000})
-	p.tell(t, told{Config: c})
+	p.send(t, command{Config: c})
 	p.wants(t, "10.244.1.0/26[192.0.2.2 192.0.2.3] fd00:244::40/122[2001:db8::2]")
 	c.Neighbours = c.Neighbours[:1]
-	p.tell(t, told{Config: c})
+	p.send(t, command{Config: c})
 	p.wants(t, both)
 }
 
@@ -269,7 +269,7 @@ func TestRestart(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, p *process){
 		"killed": func(_ *testing.T, p *process) { p.kill() },
 		"stopped": func(t *testing.T, p *process) {
-			p.tell(t, told{Stop: true})
+			p.send(t, command{Stop: true})
 			if err := p.cmd.Wait(); err != nil {
 				t.Error(err)
 			}
@@ -281,7 +281,7 @@ func TestRestart(t *testing.T) {
 			b := startBird(t, ns[1], birdConfig("192.0.2.2", 65000, "10.244.1.0/26 fd00:244::40/122", "192.0.2.1"))
 			p := speak(t, ns[0])
 			c := nodeConfig(bgp.Neighbour{Address: netip.MustParseAddr("192.0.2.2"), ASN: 65000})
-			p.tell(t, told{Config: c})
+			p.send(t, command{Config: c})
 			const both = "10.244.1.0/26[192.0.2.2] fd00:244::40/122[2001:db8::2]"
 			p.wants(t, both)
 			b.has(t, true, "10.244.0.0/26")
@@ -292,7 +292,7 @@ func TestRestart(t *testing.T) {
 			time.Sleep(time.Second)
 			p = speak(t, ns[0])
 			kept := []backend.Learned{{Dst: netip.MustParsePrefix("10.244.1.0/26"), Via: addrs("192.0.2.2")}, {Dst: netip.MustParsePrefix("10.244.8.0/26"), Via: addrs("192.0.2.2")}}
-			p.tell(t, told{Config: c, Kept: kept})
+			p.send(t, command{Config: c, Kept: kept})
 			eventually(t, func() (string, bool) { return p.learned(), strings.Contains(p.learned(), "10.244.8.0/26[192.0.2.2]") })
 			p.wants(t, both) // a route that no neighbour announces again is removed, but only after every neighbour has finished
 			eventually(t, func() (string, bool) {

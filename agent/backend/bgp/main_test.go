@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// told is an input line of a speaker.
-type told struct {
+// command is an input line of a speaker.
+type command struct {
 	Config bgp.Config
 	Kept   []backend.Learned
 	Stop   bool
@@ -42,11 +42,11 @@ type said struct {
 
 func speaker() error {
 	in := bufio.NewScanner(os.Stdin)
-	lines := make(chan told)
+	lines := make(chan command)
 	go func() {
 		defer close(lines)
 		for in.Scan() {
-			var t told
+			var t command
 			if err := json.Unmarshal(in.Bytes(), &t); err != nil {
 				panic(err)
 			}
@@ -54,7 +54,7 @@ func speaker() error {
 		}
 	}()
 	n := &bgp.Node{Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
-	var t told
+	var t command
 	for {
 		select {
 		case next, ok := <-lines:
@@ -65,7 +65,7 @@ func speaker() error {
 			t = next
 		case <-n.Changed():
 		}
-		learned, err := n.Look(context.Background(), &t.Config, func() ([]backend.Learned, error) { return t.Kept, nil })
+		learned, err := n.Reconcile(context.Background(), &t.Config, func() ([]backend.Learned, error) { return t.Kept, nil })
 		if err != nil {
 			return err
 		}

@@ -20,15 +20,15 @@ type Node struct {
 	changed chan struct{}
 }
 
-// Changed returns a channel that receives a value when Look would return something else.
+// Changed returns a channel that receives a value when Reconcile would return something else.
 func (n *Node) Changed() <-chan struct{} {
 	n.once.Do(func() { n.changed = make(chan struct{}, 1) })
 	return n.changed
 }
 
-// Look configures the speaker as wanted, or stops it if want is nil, and returns the learned routes. When a speaker
-// starts, Look calls kept for the routes in the kernel from an earlier process.
-func (n *Node) Look(ctx context.Context, want *Config, kept func() ([]backend.Learned, error)) ([]backend.Learned, error) {
+// Reconcile configures the speaker as wanted, or stops it if want is nil, and returns the learned routes. When a
+// speaker starts, Reconcile calls kept for the routes in the kernel from an earlier process.
+func (n *Node) Reconcile(ctx context.Context, want *Config, kept func() ([]backend.Learned, error)) ([]backend.Learned, error) {
 	if want == nil {
 		n.Stop()
 		return nil, nil

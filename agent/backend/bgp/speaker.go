@@ -21,8 +21,8 @@ import (
 	"github.com/fairlead/fairlead/agent/backend"
 )
 
-// restartTime is how long neighbours keep this node's routes while its agent is down, and how long this node keeps
-// theirs: RFC 4724. It must cover an upgrade.
+// restartTime is the graceful restart time of RFC 4724: neighbours keep this node's routes for that long while its
+// agent is down, and this node keeps the neighbours' routes. It must cover an upgrade.
 const restartTime = 120 * time.Second
 
 // Speaker is a running BGP speaker. It is safe for concurrent use.
@@ -67,7 +67,7 @@ func Start(ctx context.Context, c Config, kept []backend.Learned, log *slog.Logg
 	}})
 	if err != nil {
 		s.server.Stop()
-		return nil, fmt.Errorf("speak BGP on %v, port %d (does another speaker run here?): %w", c.Local, cmp.Or(c.Port, defaultPort), err)
+		return nil, fmt.Errorf("start BGP on %v, port %d (is another speaker running?): %w", c.Local, cmp.Or(c.Port, defaultPort), err)
 	}
 	s.conf = Config{ASN: c.ASN, RouterID: c.RouterID, Local: c.Local, Port: c.Port}
 	watch, stop := context.WithCancel(context.Background())

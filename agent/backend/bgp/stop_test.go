@@ -25,7 +25,7 @@ func TestSpeakersEnd(t *testing.T) {
 	once := func() {
 		n := &bgp.Node{}
 		c := bgp.Config{ASN: 64512, RouterID: local, Local: []netip.Addr{local}, Port: port, Advertise: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}
-		if _, err := n.Look(context.Background(), &c, func() ([]backend.Learned, error) { return nil, nil }); err != nil {
+		if _, err := n.Reconcile(context.Background(), &c, func() ([]backend.Learned, error) { return nil, nil }); err != nil {
 			t.Fatal(err)
 		}
 		n.Stop()

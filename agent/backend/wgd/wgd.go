@@ -28,7 +28,7 @@ const minMTU = 1280
 func Run(ctx context.Context, link, socket string) error {
 	t, err := tun.CreateTUN(link, minMTU)
 	if err != nil {
-		return fmt.Errorf("make link %s by /dev/net/tun: %w", link, err)
+		return fmt.Errorf("create link %s with /dev/net/tun: %w", link, err)
 	}
 	d := device.NewDevice(t, conn.NewDefaultBind(), device.NewLogger(device.LogLevelError, link+": "))
 	defer d.Close()

@@ -109,8 +109,8 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestDisconnectAndStop covers, over the socket, a plugin that is killed while it waits, a daemon that is stopped meanwhile, and
-// a caller with another protocol.
+// TestDisconnectAndStop covers, over the socket, a plugin that is killed while it waits, a daemon that is stopped
+// meanwhile, and a caller with another protocol.
 func TestDisconnectAndStop(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)

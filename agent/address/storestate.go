@@ -5,8 +5,8 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 )
 
-// storeCache is the known content of the store: what the store sent, and what this agent wrote since.
-type storeCache struct {
+// storeState is the known content of the store: what the store sent, and what this agent wrote since.
+type storeState struct {
 	snap *cluster.Snapshot
 	rev  map[string]int64 // revision of each key, including keys in gone
 	gone map[string]bool  // keys that this agent deleted and the store has not reported yet
@@ -21,12 +21,12 @@ type holder struct{ network, container, ifName string }
 // fixedOwner is a pod's interface on a network, on any node.
 type fixedOwner struct{ network, pod, ifName string }
 
-func newStoreCache() *storeCache {
-	return &storeCache{cluster.NewSnapshot(), map[string]int64{}, map[string]bool{}, map[holder]map[string]bool{}, map[fixedOwner]map[string]bool{}}
+func newStoreState() *storeState {
+	return &storeState{cluster.NewSnapshot(), map[string]int64{}, map[string]bool{}, map[holder]map[string]bool{}, map[fixedOwner]map[string]bool{}}
 }
 
 // set stores a key's value as of a revision; nil means deleted. It ignores values older than the known one.
-func (v *storeCache) set(key string, value []byte, revision int64) {
+func (v *storeState) set(key string, value []byte, revision int64) {
 	if !cluster.IsFollowed(key) || revision < v.rev[key] {
 		return
 	}
@@ -41,7 +41,7 @@ func (v *storeCache) set(key string, value []byte, revision int64) {
 }
 
 // wrote applies what this agent committed.
-func (v *storeCache) wrote(ops []store.Op, revision int64) {
+func (v *storeState) wrote(ops []store.Op, revision int64) {
 	for _, o := range ops {
 		if o.Verify || !cluster.IsFollowed(o.Key) {
 			continue
@@ -55,7 +55,7 @@ func (v *storeCache) wrote(ops []store.Op, revision int64) {
 }
 
 // revision returns the revision to expect when changing a key; 0 if the key does not exist.
-func (v *storeCache) revision(key string) int64 {
+func (v *storeState) revision(key string) int64 {
 	if v.gone[key] {
 		return 0
 	}
@@ -63,7 +63,7 @@ func (v *storeCache) revision(key string) int64 {
 }
 
 // reset replaces the content as of a revision. It keeps what this agent wrote after that revision.
-func (v *storeCache) reset(entries []store.Entry, revision int64) {
+func (v *storeState) reset(entries []store.Entry, revision int64) {
 	there := map[string]bool{}
 	for _, e := range entries {
 		there[e.Key] = true
@@ -76,7 +76,7 @@ func (v *storeCache) reset(entries []store.Entry, revision int64) {
 	}
 }
 
-func (v *storeCache) index(key string) {
+func (v *storeState) index(key string) {
 	if a := v.snap.Addresses[key]; a != nil {
 		put(v.owners, holder{a.Network, a.Container, a.IfName}, key)
 		if a.Fixed {
@@ -85,7 +85,7 @@ func (v *storeCache) index(key string) {
 	}
 }
 
-func (v *storeCache) unindex(key string) {
+func (v *storeState) unindex(key string) {
 	if a := v.snap.Addresses[key]; a != nil {
 		drop(v.owners, holder{a.Network, a.Container, a.IfName}, key)
 		drop(v.fixed, fixedOwner{a.Network, a.Owner, a.IfName}, key)

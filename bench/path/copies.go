@@ -17,8 +17,8 @@ func other(n int) (addr string, port int) {
 	return fmt.Sprintf("10.9.%d.%d", 1+n/250, 1+n%250), 20000 + n*2
 }
 
-// crowdNFT copies the nftables rules, and elements of sets and maps, that refer to b.
-func (h host) crowdNFT(others int) error {
+// copyNFT copies the nftables rules, and elements of sets and maps, that refer to b.
+func (h host) copyNFT(others int) error {
 	text, err := h.sh("", "nft -j list ruleset")
 	if err != nil {
 		return err
@@ -112,8 +112,8 @@ func asOther(v any, n int) any {
 	return v
 }
 
-// crowdIptables copies b's iptables rules and chains.
-func (h host) crowdIptables(others int) error {
+// copyIptables copies b's iptables rules and chains.
+func (h host) copyIptables(others int) error {
 	text, err := h.sh("", "iptables-save -t nat")
 	if err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 	"github.com/fairlead/fairlead/internal/netnspath"
 )
 
-// Attachments returns the attachments of a network: those whose namespace exists, and the others. It knows them from the
-// records and from the cache, which has the attachments of other plugins, too.
+// Attachments returns the attachments of a network: those whose namespace exists, and the others. It knows them from
+// the records and from the cache, which has the attachments of other plugins, too.
 func Attachments(o Options, network string) (living, dead []cni.Attachment, err error) {
 	records, err := attach.Open(o.StateDir).List(network)
 	if err != nil {
@@ -38,8 +38,8 @@ func Attachments(o Options, network string) (living, dead []cni.Attachment, err 
 	return living, dead, err
 }
 
-// LivingContainers returns the IDs of the containers whose namespace exists, without those that are known to be dead.
-func LivingContainers(o Options, dead []string) (ids []string, err error) {
+// ExistingContainers returns the IDs of the containers whose namespace exists, without those that are known to be dead.
+func ExistingContainers(o Options, dead []string) (ids []string, err error) {
 	records, err := attach.Open(o.StateDir).List("")
 	if err != nil {
 		return nil, err

@@ -12,10 +12,10 @@ import (
 	"github.com/fairlead/fairlead/ipam"
 )
 
-// reclaimHeldAddresses runs after each sync. It finds addresses that containers here hold but the store does not assign
-// to them, because the store was restored from a backup. It claims free ones again. It reports those that have another
-// owner and does not touch them.
-func (m *Manager) reclaimHeldAddresses(ctx context.Context) error {
+// reclaimLocalAddresses runs after each sync. It finds addresses that containers here hold but the store does not
+// assign to them, because the store was restored from a backup. It claims free ones again. It reports those that have
+// another owner and does not touch them.
+func (m *Manager) reclaimLocalAddresses(ctx context.Context) error {
 	if !m.consumeRecheck() {
 		return nil
 	}
@@ -66,12 +66,12 @@ func (m *Manager) missingAddresses(network string, held []ipam.Allocation) (ops 
 			continue
 		}
 		key := cluster.AddressKey(network, h.Addr)
-		a := m.cache.snap.Addresses[key]
+		a := m.state.snap.Addresses[key]
 		switch {
 		case a == nil, a.Node == "" && a.Fixed && m.formerAddress(key, h).Owner == a.Owner:
 			value, err := json.Marshal(m.formerAddress(key, h))
 			errs = append(errs, err)
-			ops = append(ops, store.Op{Key: key, Value: value, Was: m.cache.revision(key)})
+			ops = append(ops, store.Op{Key: key, Value: value, Was: m.state.revision(key)})
 		case a.Node != m.Node || a.Container != h.Owner.ContainerID:
 			errs = append(errs, fmt.Errorf("container %s on this node holds %s, but the store assigns it to %s on node %q: attach the container again", h.Owner, h.Addr, a.Owner, a.Node))
 		}
@@ -84,7 +84,7 @@ func (m *Manager) assignedByCluster(network string, h ipam.Allocation) bool {
 	if h.Owner.ContainerID == "" {
 		return false
 	}
-	n := m.cache.snap.Networks[network]
+	n := m.state.snap.Networks[network]
 	if n == nil {
 		_, err := m.Dir.Read(network)
 		return err != nil // a whereabouts network has no file; otherwise the store lost the network
