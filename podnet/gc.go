@@ -52,7 +52,8 @@ func (c *collection) tearDownOld(ctx context.Context, id string, began time.Time
 	return c.m.tearDown(bounded, id)
 }
 
-// collectNetworks makes each network of the configuration remove everything except the attachments to keep.
+// collectNetworks runs GC on the loopback network and on every network of the configuration. Attachments that are not
+// to be kept are removed.
 func (c *collection) collectNetworks(ctx context.Context) error {
 	if err := c.attachments(); err != nil {
 		return err // without the list, attachments of valid pods would be removed

@@ -1,5 +1,4 @@
-// Package address is the agent's half of the cluster's addresses: blocks of this
-// node, addresses that the cluster gives one by one, and the socket at which
-// plugins ask for them. What it decides it writes to the store by compare and swap; no
-// agent is special, and none needs another.
+// Package address manages the addresses of a node in the agent: the node's blocks, the addresses that the cluster
+// assigns individually, and the socket at which plugins request them. It writes every decision to the store by
+// compare-and-swap. All agents are equal, and none needs another.
 package address

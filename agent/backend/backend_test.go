@@ -123,8 +123,8 @@ func ordered(t *testing.T, list kernel.Objects) {
 	}
 }
 
-// TestProblemsAreAlone checks that a peer that cannot be connected does not affect others, in any order.
-func TestProblemsAreAlone(t *testing.T) {
+// TestProblemsOfOnePeer checks that a peer that cannot be connected does not affect others, in any order.
+func TestProblemsOfOnePeer(t *testing.T) {
 	t.Parallel()
 	in := many(40, cluster.Backend{Type: cluster.VXLAN})
 	in.Peers[7].Node = node("six", "2001:db8::7/64")

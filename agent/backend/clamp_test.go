@@ -8,9 +8,9 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// TestClamped checks that two endpoints whose MTU is larger than the tunnel's between them agree on segments that fit
+// TestClampMSS checks that two endpoints whose MTU is larger than the tunnel's between them agree on segments that fit
 // it.
-func TestClamped(t *testing.T) {
+func TestClampMSS(t *testing.T) {
 	t.Parallel()
 	kerneltest.Needs(t, "vxlan")
 	hosts := lan(t, true, false)[:2]

@@ -14,9 +14,9 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// TestKeyTurned rotates a node's key under traffic in both directions. The peer, which the store does not tell about
+// TestKeyRotation rotates a node's key under traffic in both directions. The peer, which the store does not tell about
 // the second step, detects the new key by itself.
-func TestKeyTurned(t *testing.T) {
+func TestKeyRotation(t *testing.T) {
 	t.Parallel()
 	hosts := lan(t, true, false)[:2]
 	n := network(cluster.Backend{Type: cluster.WireGuard})

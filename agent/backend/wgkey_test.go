@@ -77,7 +77,7 @@ func TestKeyClock(t *testing.T) {
 	}
 }
 
-func TestKeySpoiled(t *testing.T) {
+func TestDamagedKeyFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(file, []byte("secret"), 0o600); err != nil {

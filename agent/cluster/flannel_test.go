@@ -37,7 +37,7 @@ func TestFlannelLease(t *testing.T) {
 	}
 }
 
-func TestFlannelLeaseRefused(t *testing.T) {
+func TestInvalidFlannelLease(t *testing.T) {
 	t.Parallel()
 	for key, row := range map[string][2]string{
 		"flannel/subnets/10.244.57.0":    {written, "names no subnet"},

@@ -68,7 +68,7 @@ func TestDocumentedFile(t *testing.T) {
 	}
 }
 
-// A flag's name, or a variable's, is a key's; each sets it.
+// TestSettings checks that every flag and variable corresponds to a key, and sets it.
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	values := map[string]string{
@@ -79,7 +79,7 @@ func TestSettings(t *testing.T) {
 	names := map[string]bool{}
 	for _, s := range Settings() {
 		if names[s.Flag()] || s.About == "" {
-			t.Errorf("%s: its flag %s is another's, or nothing is said of it", s.Key, s.Flag())
+			t.Errorf("%s: the flag %s is used twice, or the setting has no description", s.Key, s.Flag())
 		}
 		names[s.Flag()] = true
 		v := values[s.Key]
@@ -113,8 +113,8 @@ func netConfFile(t *testing.T) string {
 	return file
 }
 
-// TestRefused checks that the error for an invalid value names the key.
-func TestRefused(t *testing.T) {
+// TestInvalidConfig checks that the error for an invalid value names the key.
+func TestInvalidConfig(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"nodes: a":                                 `agent.yaml:1:1: nodes: there is no such key: did you mean "node"?`,
@@ -164,9 +164,9 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// What a flag or a variable has wrong is said by both names; one that is nearly a key
-// is named.
-func TestRefusedSettings(t *testing.T) {
+// TestInvalidSettings checks that errors in flags and variables name the flag or variable and the key. A misspelled key
+// gets a suggestion.
+func TestInvalidSettings(t *testing.T) {
 	t.Parallel()
 	_, err := load(t, "", "FAIRLEAD_AGENT_NETWORK", `{"subnets": [{"cidr": "10.0.0.0/8"}], "natt": true}`)
 	want := `FAIRLEAD_AGENT_NETWORK: 1:39: natt: there is no such key: did you mean "nat"?`
@@ -192,7 +192,7 @@ func TestDurationRoundTrip(t *testing.T) {
 	}
 }
 
-// Flannel's configurations mean what they mean there.
+// TestNetConf checks that flannel's configurations have the same meaning as in flannel.
 func TestNetConf(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ in, want string }{
@@ -231,7 +231,7 @@ func TestNetConf(t *testing.T) {
 	}
 }
 
-// The example that flannel's users have.
+// TestFlannelExample reads the example for flannel's users.
 func TestFlannelExample(t *testing.T) {
 	t.Parallel()
 	c, err := load(t, "networkFile: "+netConfFile(t))
@@ -266,8 +266,8 @@ func FuzzNetConf(f *testing.F) {
 	})
 }
 
-// What passes the comparison with the type has nothing left of which the decoder would
-// speak in words of its own.
+// FuzzShape checks that no error contains the YAML decoder's own text: the comparison with the type finds every
+// mismatch first.
 func FuzzShape(f *testing.F) {
 	for _, s := range []string{"node: 5", "a: &a {b: *a}", "network: {subnets: [{cidr: ~}], mtu: 99999999999999999999}", "<<: {node: a}", "addresses: !!binary aa", "? [a]\n: b", "network: {mtu: 0x10, vni: 1_0}", "node: !!str 5", "network: {backends: [{type: bgp, asn: -1}]}"} {
 		f.Add([]byte(s))

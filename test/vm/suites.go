@@ -47,7 +47,7 @@ func suites() []suite {
 		{pkg: module + "test/crash", run: "^(TestTracer|TestSample)$/^(bridge-netkit|bridge-trunk|bridge-vlan|ptp-netkit|ipvlan|vlan|dummy|vrf|kill|clock)$", on: "6.12"},
 		{pkg: module + "test/crash", run: "^TestMended$/^vrf$", on: "6.12"},
 		// Tunnel types that the host may lack, with traffic.
-		{pkg: module + "agent/backend", run: "^(TestHosts|TestKeyTurned)$/^(ipip|wireguard|mix)$"},
+		{pkg: module + "agent/backend", run: "^(TestHosts|TestKeyRotation)$/^(ipip|wireguard|mix)$"},
 		{pkg: module + "test/cluster", run: "^TestWrapped$/^ipip$"},
 		// The test changes the clock, so the machine must not be shared.
 		{pkg: module + "test/cluster", run: "^TestClock$", on: "6.12"},

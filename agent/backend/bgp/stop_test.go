@@ -12,9 +12,9 @@ import (
 	"github.com/fairlead/fairlead/agent/backend/bgp"
 )
 
-// TestSpeakersEnd checks that a stopped speaker leaves no goroutine or file open. The agent starts a new speaker
+// TestSpeakerStop checks that a stopped speaker leaves no goroutine or file open. The agent starts a new speaker
 // whenever the node's address changes. The test is not parallel, because it counts the process's resources.
-func TestSpeakersEnd(t *testing.T) {
+func TestSpeakerStop(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
