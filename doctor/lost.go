@@ -135,7 +135,7 @@ func (a *Attachment) worthSaying(d kernel.Difference) bool {
 func (a *Attachment) interfaceGone(d kernel.Difference) Finding {
 	return Finding{Name: "interface-missing", Problem: d.String(),
 		Effect: "the container has no network until it is attached again",
-		Fix:    "restart the container, so that its runtime does DEL and ADD (by hand: fairlead del " + a.Network + " " + a.Netns + " && fairlead add " + a.Network + " " + a.Netns + ")"}
+		Fix:    "restart the container, so that its runtime does DEL and ADD (manually: fairlead del " + a.Network + " " + a.Netns + " && fairlead add " + a.Network + " " + a.Netns + ")"}
 }
 
 // elsewise reports whether the interface has the address with another prefix length.

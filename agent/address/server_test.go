@@ -115,14 +115,14 @@ func TestSocket(t *testing.T) {
 	}
 	// An agent that stops during a request counts as unavailable: the plugin returns "try again later".
 	if _, ok := errors.AsType[*local.AwayError](askOneThatEnds(t)); !ok {
-		t.Error("an agent that ended is not said to be away")
+		t.Error("the error does not say that the agent is gone")
 	}
 	if _, err := Listen(d.Socket()); err == nil || !strings.Contains(err.Error(), "answers on") {
 		t.Errorf("a second agent: %v", err)
 	}
 	none := local.Open(t.TempDir(), t.TempDir())
 	if _, ok := errors.AsType[*local.AwayError](none.Call(ctx, "echo", local.Release{}, nil)); !ok {
-		t.Error("no agent is not said to be away")
+		t.Error("the error does not say that there is no agent")
 	}
 }
 

@@ -76,7 +76,7 @@ func TestClaimWithUnknownOutcome(t *testing.T) {
 		t.Errorf("got %s of a store that did not answer", ip)
 	}
 	if s.silent.Load() {
-		t.Fatal("no address was written of which nobody was told")
+		t.Fatal("no undelivered address was written")
 	}
 	storetest.Eventually(t, func() bool { return addressesIn(t, s.Store) == 0 })
 }

@@ -84,7 +84,7 @@ func pinging(t *testing.T, from, to *host) (lost func() int) {
 		raw, _ := os.ReadFile(out.Name())
 		m := regexp.MustCompile(`(\d+) packets transmitted, (\d+) received`).FindSubmatch(raw)
 		if m == nil {
-			t.Fatalf("ping said %q", raw)
+			t.Fatalf("output of ping: %q", raw)
 		}
 		sent, _ := strconv.Atoi(string(m[1]))
 		got, _ := strconv.Atoi(string(m[2]))

@@ -173,7 +173,7 @@ func TestCnitoolIfName(t *testing.T) {
 		t.Errorf("add with -i: %+v", got)
 	}
 	if got := ours.run(t, nil, "zap", "list", "/run/netns/a"); got.code != 1 || !strings.Contains(got.errOut, "no such command: zap") {
-		t.Errorf("a command that is none: %+v", got)
+		t.Errorf("an unknown command: %+v", got)
 	}
 }
 

@@ -277,7 +277,7 @@ func TestDoctorNames(t *testing.T) {
 	}
 	for _, fault := range faults() {
 		if !slices.Contains(doctor.Names(), fault.name) {
-			t.Errorf("no check is said to find %s", fault.name)
+			t.Errorf("no check lists the finding %s", fault.name)
 		}
 	}
 }

@@ -246,7 +246,7 @@ func (s *site) brokenAndRepaired(script string) {
 	}
 	out := s.ok("repair")
 	if now := s.dump(); now != healthy {
-		s.Errorf("not as it was:\n%s\nrepair said\n%s", differ(healthy, now), out)
+		s.Errorf("the state differs from before:\n%s\noutput of repair:\n%s", differ(healthy, now), out)
 	}
 	if again := s.ok("repair"); strings.Count(again, "nothing to do") != 2 {
 		s.Errorf("the second repair:\n%sthe first:\n%s", again, out)

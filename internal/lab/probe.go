@@ -95,7 +95,7 @@ func (p *Probe) Stop() (Lost, error) {
 	_, said := p.out.seen()
 	m := summary.FindStringSubmatch(said)
 	if m == nil {
-		return Lost{}, fmt.Errorf("the probe said nothing: %s", said)
+		return Lost{}, fmt.Errorf("the probe printed nothing: %s", said)
 	}
 	sent, _ := strconv.Atoi(m[1])
 	received, _ := strconv.Atoi(m[2])

@@ -65,7 +65,7 @@ func (n *churnNode) begin() {
 	case <-n.ended:
 		n.t.Fatalf("a node's process ended before it was ready: %v\n%s", n.err, n.out)
 	case <-time.After(2 * time.Minute):
-		n.t.Fatalf("a node's process is not ready. It said:\n%s", n.out)
+		n.t.Fatalf("a node's process is not ready. Output:\n%s", n.out)
 	}
 	n.stdin.Close()
 }
@@ -76,7 +76,7 @@ func (n *churnNode) wait() error {
 	if n.err == nil {
 		return nil
 	}
-	return fmt.Errorf("%w; it said:\n%s", n.err, n.out)
+	return fmt.Errorf("%w; output:\n%s", n.err, n.out)
 }
 
 func (n *churnNode) kill() {

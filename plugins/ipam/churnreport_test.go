@@ -130,7 +130,7 @@ func wantNoAddresses(t *testing.T, n *churnNode) {
 	must(t, err)
 	for _, network := range names {
 		if addrs, err := d.Holds(network.Name()); err == nil && len(addrs) > 0 {
-			t.Errorf("%s: %d addresses of %s are held by nobody", n.env[0], len(addrs), network.Name())
+			t.Errorf("%s: %d addresses of %s have no container", n.env[0], len(addrs), network.Name())
 		}
 	}
 }

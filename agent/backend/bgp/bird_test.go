@@ -51,7 +51,7 @@ func speak(t *testing.T, netns string) *process {
 	t.Cleanup(func() {
 		p.kill()
 		if t.Failed() {
-			t.Logf("the speaker in %s said:\n%s", netns, log)
+			t.Logf("log of the speaker in %s:\n%s", netns, log)
 		}
 	})
 	return p
@@ -167,7 +167,7 @@ func startBird(t *testing.T, netns, conf string) *bird {
 		_ = b.cmd.Process.Kill()
 		_ = b.cmd.Wait()
 		if t.Failed() {
-			t.Logf("bird said:\n%s", log)
+			t.Logf("log of bird:\n%s", log)
 		}
 	})
 	eventually(t, func() (string, bool) { _, err := os.Stat(b.socket); return fmt.Sprint(err, log), err == nil })
