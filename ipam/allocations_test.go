@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead/fairlead/ipam"
 )
 
-// TestAllocations checks that Held lists addresses without a lock, and that FreeIf frees exactly those for which the
-// function returns true.
+// TestAllocations checks that Allocations lists addresses without a lock, and that FreeIf frees exactly those for which
+// the function returns true.
 func TestAllocations(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
