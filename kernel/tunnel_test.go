@@ -30,11 +30,11 @@ func vxlan(local string) *kernel.VXLAN {
 // tunnelCase is a tunnel of each type. Its functions return it with a change that can be made in place, and with one
 // that cannot.
 type tunnelCase struct {
-	name, needs   string
-	object        kernel.Object
-	want          []string // in the output of ip -d link
-	adapted, anew kernel.Object
-	says          []string // the differences of those two
+	name, needs      string
+	object           kernel.Object
+	want             []string // in the output of ip -d link
+	adapted, created kernel.Object
+	says             []string // the differences of those two
 }
 
 func tunnelCases() []tunnelCase {
@@ -101,7 +101,7 @@ func testTunnel(t *testing.T, c tunnelCase, e *kernel.Engine, netns string) {
 			t.Errorf("no %q in\n%s", w, dump)
 		}
 	}
-	for i, next := range []kernel.Object{c.adapted, c.anew} {
+	for i, next := range []kernel.Object{c.adapted, c.created} {
 		list := kernel.Objects{next}
 		if d, err := e.Check(list); err != nil || !strings.Contains(words(d), ": "+c.says[i]+"\n") {
 			t.Errorf("%s is seen as %v (%v), want %s", next, words(d), err, c.says[i])

@@ -18,7 +18,7 @@ func TestRepairRouted(t *testing.T) {
 		"route of a table":       "web ip route flush table 100",
 		"host's route":           "ip route del 10.2.0.2",
 		"exceptions flushed":     "nft flush chain inet other across",
-		"chain made anew":        "nft delete table inet other\nnft add table inet other\nnft add chain inet other across { type filter hook forward priority 0; policy drop; }",
+		"recreated chain":        "nft delete table inet other\nnft add table inet other\nnft add chain inet other across { type filter hook forward priority 0; policy drop; }",
 		"host end down":          "ip link set VETH down",
 		"gateway address":        "ip addr flush dev VETH scope global",
 		"main table has it back": "web ip route add default via 10.2.0.1 dev eth0 onlink",
