@@ -61,7 +61,6 @@ var forbidden = []struct {
 	{"podnet", "go.opentelemetry.io/", nil, "only podnet/tracing knows OpenTelemetry"},
 	{"podnet", "net/http", nil, "it serves nothing"},
 	{"podnet/tracing", "go.opentelemetry.io/otel/sdk", nil, "a library uses the API alone; where spans go is the program's choice"},
-	{"podnet/tracing/otlpjson", "google.golang.org/", nil, "it is there so that gRPC and protobuf are not"},
 	{"plugin", module + "/plugins", nil, "the SDK does not know its plugins"},
 	{"plugin", module + "/libcni", nil, "a plugin is not a runtime"},
 	{"plugins/...", module + "/libcni", nil, "a plugin is not a runtime: delegates go by cni/invoke"},
