@@ -71,7 +71,7 @@ const metricsHeader = `# Metrics
 
 This page is generated from the code. ` + "`UPDATE=1 go test ./cmd/fairlead -run TestReference`" + ` writes it.
 
-Names that end in ` + "`_total`" + ` are counters, and names that end in ` + "`_duration_seconds`" + ` are histograms. All others are gauges.
+Names that end in ` + "`_total`" + ` are counters, and names that end in ` + "`_duration_seconds`" + ` are histograms. Others are gauges.
 `
 
 // metricsPage describes the metrics of the agent and of pods.
