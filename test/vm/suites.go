@@ -44,15 +44,15 @@ func suites() []suite {
 		{pkg: module + "test/scenario", run: "^TestFusedScenarios$/^(ipvlan|netkit|vrf|vrf-routes)$", on: "6.12"},
 		{pkg: module + "test/security", run: "^(TestStateModes|TestCapabilities)$/^(dummy|ipvlan|vlan|vrf)$", on: "6.12"},
 		// The crash sample of features that the host may lack.
-		{pkg: module + "test/crash", run: "^(TestTracer|TestSample)$/^(bridge-netkit|bridge-trunk|bridge-vlan|ptp-netkit|ipvlan|vlan|dummy|vrf|kill|clock)$", on: "6.12"},
-		{pkg: module + "test/crash", run: "^TestMended$/^vrf$", on: "6.12"},
+		{pkg: module + "test/crash", run: "^(TestTracer|TestSampledPoints)$/^(bridge-netkit|bridge-trunk|bridge-vlan|ptp-netkit|ipvlan|vlan|dummy|vrf|kill|clock)$", on: "6.12"},
+		{pkg: module + "test/crash", run: "^TestFixedFailures$/^vrf$", on: "6.12"},
 		// Tunnel types that the host may lack, with traffic.
 		{pkg: module + "agent/backend", run: "^(TestHosts|TestKeyTurned)$/^(ipip|wireguard|mix)$"},
-		{pkg: module + "test/cluster", run: "^TestWrapped$/^ipip$"},
+		{pkg: module + "test/cluster", run: "^TestContainerTunnelPacketsDropped$/^ipip$"},
 		// The test changes the clock, so the machine must not be shared.
-		{pkg: module + "test/cluster", run: "^TestClock$", on: "6.12"},
+		{pkg: module + "test/cluster", run: "^TestClockJumps$", on: "6.12"},
 		// Hosts with a slow, lossy link.
-		{pkg: module + "test/cluster", run: "^TestFarAway$", on: "6.12"},
+		{pkg: module + "test/cluster", run: "^TestSlowLossyLinks$", on: "6.12"},
 		// The comparison does not depend on the kernel: one is enough.
 		{pkg: module + "test/compat", run: "^TestCompatibility$/^case$/^features$", on: "6.12"},
 	}
