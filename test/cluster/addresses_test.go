@@ -120,7 +120,8 @@ func TestMSSClamp(t *testing.T) {
 	eventually(t, clamped(false))
 }
 
-// TestRemovedNodeReleasesBlocks checks that a removed node's blocks are released after the grace period, and not before.
+// TestRemovedNodeReleasesBlocks checks that a removed node's blocks are released after the grace period, and not
+// before.
 func TestRemovedNodeReleasesBlocks(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2, 1, vxlanNet, "--grace", "3s")

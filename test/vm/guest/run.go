@@ -60,7 +60,7 @@ func command(name string, args ...string) error {
 	return nil
 }
 
-// run runs the tests one after another and prints what go test would.
+// run runs the tests one after another and prints the same lines as go test.
 func run(j *job.Job, out io.Writer) (rc int) {
 	for _, t := range j.Tests {
 		began := time.Now()
