@@ -47,19 +47,19 @@ type model struct {
 
 // event is the beginning or end of a step.
 type event struct {
-	at   time.Time
-	who  string // NETWORK/CONTAINER, or NETWORK
-	what string
+	at      time.Time
+	subject string // NETWORK/CONTAINER, or NETWORK
+	what    string
 }
 
 const events = 4096
 
 // record records an event; the returned function records the end.
-func (m *model) record(who, what string) (end func(error)) {
+func (m *model) record(subject, what string) (end func(error)) {
 	add := func(what string) {
 		m.Lock()
 		defer m.Unlock()
-		m.events = append(m.events, event{time.Now(), who, what})
+		m.events = append(m.events, event{time.Now(), subject, what})
 		if len(m.events) > events {
 			m.events = m.events[1:]
 		}
@@ -78,12 +78,12 @@ func (m *model) record(who, what string) (end func(error)) {
 }
 
 // history returns the recent events of an attachment and the GCs of its network.
-func (m *model) history(who string) string {
-	network, _, _ := strings.Cut(who, "/")
+func (m *model) history(subject string) string {
+	network, _, _ := strings.Cut(subject, "/")
 	var lines []string
 	for _, e := range m.events {
-		if e.who == who || e.who == network {
-			lines = append(lines, fmt.Sprintf("    %s %s %s", e.at.Format("05.000"), e.who, e.what))
+		if e.subject == subject || e.subject == network {
+			lines = append(lines, fmt.Sprintf("    %s %s %s", e.at.Format("05.000"), e.subject, e.what))
 		}
 	}
 	return strings.Join(lines[max(0, len(lines)-16):], "\n")
@@ -96,10 +96,10 @@ func (m *model) count(what string) {
 }
 
 // fail reports a violated invariant of an attachment or a network.
-func (m *model) fail(who, format string, args ...any) {
+func (m *model) fail(subject, format string, args ...any) {
 	m.Lock()
 	defer m.Unlock()
-	m.violations = append(m.violations, who+": "+fmt.Sprintf(format, args...)+"\n"+m.history(who))
+	m.violations = append(m.violations, subject+": "+fmt.Sprintf(format, args...)+"\n"+m.history(subject))
 }
 
 func (m *model) failed() bool {

@@ -48,8 +48,8 @@ func TestFixedAddressFollowsPod(t *testing.T) {
 	if got := pod(t, b, "db3", "db-0"); got != ip {
 		t.Errorf("db-0 moved from %s to %s on another node", ip, got)
 	}
-	took := wantReach(t, x, "client", ip)
-	t.Logf("reachable on the other node after %s", took)
+	elapsed := wantReach(t, x, "client", ip)
+	t.Logf("reachable on the other node after %s", elapsed)
 	_, err = b.Cluster(t.Context(), "ipam", "check")
 	must(t, err)
 
@@ -167,7 +167,7 @@ func TestRemovedNodeReleasesBlocks(t *testing.T) {
 		}
 		return nil
 	}))
-	if took := time.Since(removed); took < 3*time.Second {
-		t.Errorf("its blocks were released after %s", took)
+	if elapsed := time.Since(removed); elapsed < 3*time.Second {
+		t.Errorf("its blocks were released after %s", elapsed)
 	}
 }

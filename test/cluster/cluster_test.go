@@ -109,9 +109,9 @@ func eventually(t *testing.T, f func() error) time.Duration {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), kerneltest.Slow(15*time.Second))
 	defer cancel()
-	began := time.Now()
+	start := time.Now()
 	must(t, lab.Until(ctx, f))
-	return time.Since(began)
+	return time.Since(start)
 }
 
 func attach(t *testing.T, n *lab.Node, name, network string) netip.Addr {

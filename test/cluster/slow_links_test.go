@@ -25,8 +25,8 @@ func TestSlowLossyLinks(t *testing.T) {
 	}
 	attach(t, a, "c1", "pods")
 	to := attach(t, b, "c1", "pods")
-	if took := wantReach(t, a, "c1", to); took < 80*time.Millisecond {
-		t.Fatalf("an ARP request and a ping took %v: the link is not slow", took)
+	if elapsed := wantReach(t, a, "c1", to); elapsed < 80*time.Millisecond {
+		t.Fatalf("an ARP request and a ping took %v: the link is not slow", elapsed)
 	}
 	p, err := a.Probe("c1", to)
 	must(t, err)

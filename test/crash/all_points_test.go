@@ -50,10 +50,10 @@ func TestAllPoints(t *testing.T) {
 	for _, r := range have {
 		done[r.Scene+" "+r.Verb] = true
 	}
-	began := time.Now()
+	start := time.Now()
 	for _, s := range scenes() {
 		for _, verb := range []string{"ADD", "DEL"} {
-			if done[s.name+" "+verb] || !selected(s.name, "FAIRLEAD_SCENE") || time.Since(began) > limit {
+			if done[s.name+" "+verb] || !selected(s.name, "FAIRLEAD_SCENE") || time.Since(start) > limit {
 				continue
 			}
 			t.Run(s.name+" "+verb, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestAllPoints(t *testing.T) {
 
 // playAll plays every point of an operation and appends the results to the file.
 func playAll(t *testing.T, s *scene, verb, file string) {
-	began := time.Now()
+	start := time.Now()
 	tallies := sweep(t, s, workers(), func(all []point) []point {
 		all = slices.DeleteFunc(all, func(p point) bool { return p.verb != verb })
 		if os.Getenv("FAIRLEAD_SAMPLE") != "" { // in a VM everything takes ten times as long
@@ -76,7 +76,7 @@ func playAll(t *testing.T, s *scene, verb, file string) {
 	})
 	for _, c := range tallies {
 		t.Logf("%s %s %s: %d points, %d survived, %d not reached", s.name, c.Verb, c.Kind, c.Points, c.Survived, c.NotReached)
-		if err := appendResult(file, result{c, kernelRelease(), time.Now().UTC().Format(time.DateOnly), time.Since(began).Seconds()}); err != nil {
+		if err := appendResult(file, result{c, kernelRelease(), time.Now().UTC().Format(time.DateOnly), time.Since(start).Seconds()}); err != nil {
 			t.Error(err)
 		}
 	}

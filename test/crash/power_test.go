@@ -85,11 +85,11 @@ func (m *machine) cutPower(p point, loss func(int64) []byte, boot int) error {
 			return err
 		}
 	}
-	began := time.Now().Add(-10 * time.Millisecond) // one tick of the clock for file timestamps
+	start := time.Now().Add(-10 * time.Millisecond) // one tick of the clock for file timestamps
 	if _, err := m.inject(p, ""); err != nil {
 		return err
 	}
-	if err := loseData(filepath.Join(m.work, "ipam"), began, loss); err != nil {
+	if err := loseData(filepath.Join(m.work, "ipam"), start, loss); err != nil {
 		return err
 	}
 	if err := m.reboot(boot); err != nil {

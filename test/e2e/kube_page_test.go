@@ -14,12 +14,12 @@ func kubeText(rows []kubeRow) string {
 	b.WriteString("| client | version | case | result | time |\n|---|---|---|---|---|\n")
 	passed := 0
 	for _, r := range rows {
-		took := "-"
+		elapsed := "-"
 		if strings.HasPrefix(r.Outcome, "passed") {
 			passed++
-			took = r.Took.Round(100 * time.Millisecond).String()
+			elapsed = r.Took.Round(100 * time.Millisecond).String()
 		}
-		fmt.Fprintf(&b, "| Kubernetes, %s | %s | %s | %s | %s |\n", r.Cluster, r.Version, r.Case, r.Outcome, took)
+		fmt.Fprintf(&b, "| Kubernetes, %s | %s | %s | %s | %s |\n", r.Cluster, r.Version, r.Case, r.Outcome, elapsed)
 	}
 	fmt.Fprintf(&b, "\n%d passed, %d failed.\n", passed, len(rows)-passed)
 	return b.String()

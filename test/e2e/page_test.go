@@ -60,11 +60,11 @@ func (r *results) text() string {
 	for _, row := range r.Rows {
 		word, _, _ := strings.Cut(row.Outcome, ":")
 		counts[word]++
-		took := row.Took.Round(10 * time.Millisecond).String()
+		elapsed := row.Took.Round(10 * time.Millisecond).String()
 		if word != "passed" {
-			took = "-"
+			elapsed = "-"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", row.Client, row.Version, row.Lists, row.Case, row.Outcome, took)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", row.Client, row.Version, row.Lists, row.Case, row.Outcome, elapsed)
 	}
 	fmt.Fprintf(&b, "\n%d passed, %d failed, %d not offered by the client.\n\n", counts["passed"], counts["failed"], counts["not offered by the client"])
 	b.WriteString("| client | calls to each plugin while a pod with host ports is created, its container restarted, and the pod removed |\n|---|---|\n")

@@ -115,7 +115,7 @@ func (s *suite) waitUntilServing(t *testing.T) {
 // measureBurst measures the time of each pod from the start of the burst, and the time to remove all pods.
 func (s *suite) measureBurst(t *testing.T, f *startTimes) {
 	t.Helper()
-	containers, took := make([]*container, burstSize), make([]float64, burstSize)
+	containers, elapsed := make([]*container, burstSize), make([]float64, burstSize)
 	errs := make([]error, burstSize)
 	s.podCount++
 	var wait sync.WaitGroup
@@ -123,14 +123,14 @@ func (s *suite) measureBurst(t *testing.T, f *startTimes) {
 	for i := range burstSize {
 		wait.Go(func() {
 			containers[i], errs[i] = s.client.run(pod{name: fmt.Sprintf("burst-%d-%d", s.podCount, i), networks: []string{network}})
-			took[i] = millisecondsSince(start)
+			elapsed[i] = millisecondsSince(start)
 		})
 	}
 	wait.Wait()
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	f.Burst = append(f.Burst, took...)
+	f.Burst = append(f.Burst, elapsed...)
 	s.waitUntilServing(t)
 	start = time.Now()
 	if err := s.removeMany(containers); err != nil {

@@ -103,9 +103,9 @@ func (m *machine) transfer(from, to, addr string, rate float64) <-chan float64 {
 // sendAtRate sends at a constant rate until the context ends.
 func sendAtRate(ctx context.Context, c net.Conn, rate float64) {
 	defer c.Close()
-	began, sent := time.Now(), 0.0
+	start, sent := time.Now(), 0.0
 	for ctx.Err() == nil {
-		for due := time.Since(began).Seconds() * rate / 8; sent < due; sent += frameSize {
+		for due := time.Since(start).Seconds() * rate / 8; sent < due; sent += frameSize {
 			_, _ = c.Write(make([]byte, payloadSize)) // a full queue drops the datagram
 		}
 		time.Sleep(time.Millisecond)
@@ -115,8 +115,8 @@ func sendAtRate(ctx context.Context, c net.Conn, rate float64) {
 func measureRate(l net.Conn) float64 {
 	defer l.Close()
 	b := make([]byte, 2048)
-	began, n := time.Now(), 0
-	_ = l.SetReadDeadline(began.Add(warmUpTime + measureTime))
+	start, n := time.Now(), 0
+	_ = l.SetReadDeadline(start.Add(warmUpTime + measureTime))
 	var first, last time.Time
 	for {
 		if _, err := l.Read(b); err != nil {
@@ -124,7 +124,7 @@ func measureRate(l net.Conn) float64 {
 		}
 		last = time.Now()
 		switch {
-		case last.Sub(began) < warmUpTime:
+		case last.Sub(start) < warmUpTime:
 		case first.IsZero():
 			first = last
 		default:

@@ -27,11 +27,11 @@ func TestGCOfManyAttachments(t *testing.T) {
 		t.Helper()
 		cmd := exec.Command(bin+"/cni", verb, file, "NS", fmt.Sprintf("eth%d", i))
 		cmd.Env = append(os.Environ(), "CNI_PATH="+bin, "FAIRLEAD_RUN="+m.dir+"/run", "WORK="+m.dir, "NS="+netns, "LIST_MODE=in-process", "CONTAINER=c", "VALID=")
-		began := time.Now()
+		start := time.Now()
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v: %s", verb, err, out)
 		}
-		return time.Since(began)
+		return time.Since(start)
 	}
 	const many = 60
 	run("add", 0)

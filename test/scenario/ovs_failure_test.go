@@ -185,12 +185,12 @@ func TestOVSKilledAdd(t *testing.T) {
 	conf := strings.ReplaceAll(s.conf("n", `"vxlanID": 42,`), "$IPAM", `"ipam": {"type": "host-local", "dataDir": "`+s.dir+`/ipam", "subnet": "10.1.0.0/24"}`)
 	s.plugin(t, "ADD", conf, 0)
 	s.plugin(t, "DEL", conf, 0)
-	whole := s.plugin(t, "ADD", conf, 0)
+	duration := s.plugin(t, "ADD", conf, 0)
 	s.plugin(t, "DEL", conf, 0)
 	before := s.state()
 	killed := 0
 	for try := 0; killed < 12 && try < 100; try++ {
-		if s.plugin(t, "ADD", conf, 1+whole*time.Duration(try%13)/13) < 0 {
+		if s.plugin(t, "ADD", conf, 1+duration*time.Duration(try%13)/13) < 0 {
 			killed++
 			if try%2 == 1 {
 				s.plugin(t, "ADD", conf, 0)

@@ -58,9 +58,9 @@ func TestInputLimits(t *testing.T) {
 				var out strings.Builder
 				cmd := m.command(verb, "bridge", "a", tt.stdin(), "CNI_NETNS_OVERRIDE=")
 				cmd.Stdout = &out
-				began := time.Now()
+				start := time.Now()
 				err := cmd.Run()
-				elapsed := time.Since(began)
+				elapsed := time.Since(start)
 				memory := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
 				if elapsed > maxTime || memory > maxMemory {
 					t.Errorf("%s took %v and %d MB", verb, elapsed, memory>>20)

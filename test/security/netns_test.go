@@ -46,7 +46,7 @@ func TestNetnsPaths(t *testing.T) {
 			}
 			before := withoutBridge(m.dump())
 			env := "CNI_NETNS=" + strings.ReplaceAll(tt.path, "$WORK", m.dir)
-			began := time.Now()
+			start := time.Now()
 			out, err := m.run("ADD", "bridge", "a", conf, env)
 			switch {
 			case tt.want == "" && err != nil:
@@ -61,7 +61,7 @@ func TestNetnsPaths(t *testing.T) {
 			if after := withoutBridge(m.dump()); after != before {
 				t.Errorf("the state is\n%s\nwant\n%s", after, before)
 			}
-			if elapsed := time.Since(began); elapsed > 30*time.Second {
+			if elapsed := time.Since(start); elapsed > 30*time.Second {
 				t.Errorf("took %v", elapsed)
 			}
 		})

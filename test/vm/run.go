@@ -54,12 +54,12 @@ func (r *runner) boot(ctx context.Context, k debian, i image, b testBinaries) (b
 		j.Writable = []job.Share{{Tag: "writable", Dir: dir}}
 	}
 	logf("kernel %s: %d test binaries to run", i.release, len(j.Tests))
-	began := time.Now()
+	start := time.Now()
 	rc, err := m.run(ctx, j, os.Stdout)
 	if err != nil {
 		return false, err
 	}
-	logf("kernel %s: %s after %v", i.release, map[bool]string{true: "passed", false: "failed"}[rc == 0], time.Since(began).Round(time.Second))
+	logf("kernel %s: %s after %v", i.release, map[bool]string{true: "passed", false: "failed"}[rc == 0], time.Since(start).Round(time.Second))
 	return rc == 0, r.gather(filepath.Join(m.out(), featuresFile))
 }
 
