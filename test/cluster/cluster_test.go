@@ -156,8 +156,8 @@ func waitForAnswers(t *testing.T, p *lab.Probe) {
 	})
 }
 
-// TestContainersReachEachOther checks that containers of three hosts reach each other, themselves and the hosts, that
-// each host has routes to the others' blocks, and that no two containers share an address.
+// TestContainersReachEachOther checks with every backend that containers of three hosts reach each other and themselves,
+// and that no two containers share an address.
 func TestContainersReachEachOther(t *testing.T) {
 	t.Parallel()
 	for name, network := range map[string]string{

@@ -112,7 +112,8 @@ func TestEtcdQuorumLoss(t *testing.T) {
 	must(t, c.Ready(t.Context()))
 }
 
-// TestAgentRestoresDeletedObjects checks that the agent restores objects deleted by an administrator within a second.
+// TestAgentRestoresDeletedObjects checks that the agent restores objects that an administrator deletes or changes, long
+// before its next periodic reconciliation.
 func TestAgentRestoresDeletedObjects(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2, 1, vxlanNet)

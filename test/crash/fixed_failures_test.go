@@ -14,7 +14,7 @@ var fixedFailures = []struct {
 	scene string
 	point
 }{
-	// The hard link of the address's file had no owner in it.
+	// When the temporary file could not be removed, the linked address file stayed without an owner.
 	{"host-local", point{verb: "ADD", kind: kindError, class: "unlinkat $WORK/ipam/.fairlead/n/address", errno: unix.EIO, then: byDel}},
 	// GC used the age of the rebuilt index instead of the age of the address.
 	{"host-local", point{verb: "ADD", kind: kindKill, class: "pwrite64 $WORK/ipam/.fairlead/n/index", then: byGC}},

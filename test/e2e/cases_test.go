@@ -82,7 +82,7 @@ func hostPorts(t *testing.T, s *suite) {
 		for _, ip := range []string{hostV4, hostV6, gatewayV4, gatewayV6, "127.0.0.1"} {
 			wantAnswer(t, s.fromHost, network, at(ip, 18080), ctr.name, "")
 		}
-		for _, from := range []*container{ctr, other} { // in itself: hairpin
+		for _, from := range []*container{ctr, other} { // the pod itself: hairpin
 			for _, ip := range []string{hostV4, hostV6, gatewayV4, gatewayV6} {
 				wantAnswer(t, s.from(from), network, at(ip, 18080), ctr.name, "")
 			}

@@ -129,8 +129,8 @@ func kubeletKilled(t *testing.T, c *cluster) string {
 	c.apply(t, "web.yaml", values)
 	t.Cleanup(func() { c.delete(t, "web.yaml") })
 	eventually(t, time.Minute, func() error {
-		if atKill := n.allocated(t); len(atKill) < 3 {
-			return fmt.Errorf("%d addresses are allocated", len(atKill))
+		if addresses := n.allocated(t); len(addresses) < 3 {
+			return fmt.Errorf("%d addresses are allocated", len(addresses))
 		}
 		return nil
 	})

@@ -122,8 +122,8 @@ func (c *cluster) daemon(t *testing.T, h *host, argv ...string) (pid string) {
 	log := "/run/" + filepath.Base(argv[0]) + ".log"
 	t.Cleanup(func() {
 		if t.Failed() {
-			log, _ := h.run("tail", "-n", "15", log)
-			t.Logf("log of %s on %s:\n%s", argv[0], h.name, log)
+			lines, _ := h.run("tail", "-n", "15", log)
+			t.Logf("log of %s on %s:\n%s", argv[0], h.name, lines)
 		}
 	})
 	return h.daemon(t, log, argv...)
