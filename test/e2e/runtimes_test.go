@@ -82,8 +82,8 @@ func allCases(t *testing.T, c client, p programs, r *results, fused bool) {
 func skipReason(c client, sc scenario, fused bool) string {
 	for _, a := range sc.requires {
 		why := c.unsupported(a)
-		if f, ok := c.(interface{ lacksFused(feature) string }); why == "" && ok && fused {
-			why = f.lacksFused(a)
+		if f, ok := c.(interface{ unsupportedFused(feature) string }); why == "" && ok && fused {
+			why = f.unsupportedFused(a)
 		}
 		if why != "" {
 			return "not offered by the client: " + why
