@@ -144,10 +144,10 @@ vulncheck: ## look for known vulnerabilities in Go and in modules (needs vuln.go
 crash: ## kill every plugin, or fail a call, at each system call in turn; writes docs/reliability.md (hours; half an hour with FAIRLEAD_SAMPLE=150; resumes)
 	@sh test/install-packages $(TEST_NEEDS) $(VM_NEEDS)
 	@mkdir -p bin/crash
-	FAIRLEAD_CRASH=$(CURDIR)/bin/crash/results go test -count=1 -timeout 6h -v -run '^TestFull$$' ./test/crash
+	FAIRLEAD_CRASH=$(CURDIR)/bin/crash/results go test -count=1 -timeout 6h -v -run '^TestAllPoints$$' ./test/crash
 	CGO_ENABLED=0 go test -c -o bin/crash/crash.test ./test/crash
-	go run ./test/vm -kernel 6.12 -write bin/crash -timeout 40m -exec 'env FAIRLEAD_CRASH=$(CURDIR)/bin/crash/results FAIRLEAD_SAMPLE=100 $(CURDIR)/bin/crash/crash.test -test.v -test.timeout 38m -test.run ^TestFull$$'
-	UPDATE=1 FAIRLEAD_CRASH=$(CURDIR)/bin/crash/results go test -count=1 -run '^TestPage$$' ./test/crash
+	go run ./test/vm -kernel 6.12 -write bin/crash -timeout 40m -exec 'env FAIRLEAD_CRASH=$(CURDIR)/bin/crash/results FAIRLEAD_SAMPLE=100 $(CURDIR)/bin/crash/crash.test -test.v -test.timeout 38m -test.run ^TestAllPoints$$'
+	UPDATE=1 FAIRLEAD_CRASH=$(CURDIR)/bin/crash/results go test -count=1 -run '^TestPointsPage$$' ./test/crash
 
 compat: ## compare with the reference plugins in both directions; writes docs/compatibility.md
 	@sh test/install-packages $(TEST_NEEDS) $(VM_NEEDS)
@@ -156,7 +156,7 @@ compat: ## compare with the reference plugins in both directions; writes docs/co
 
 e2e: ## real containers under containerd 1.6 and 2.3, Podman and nerdctl, every case; writes docs/runtimes.md (CLIENT=Podman for one; builds two of them once; needs root)
 	@sh test/install-packages $(TEST_NEEDS)
-	UPDATE=1 FAIRLEAD_E2E=all go test -count=1 -timeout 30m -run '^Test(Runtimes|Switched)$$/client/$(CLIENT)' ./test/e2e
+	UPDATE=1 FAIRLEAD_E2E=all go test -count=1 -timeout 30m -run '^Test(Runtimes|SwitchAndBack)$$/client/$(CLIENT)' ./test/e2e
 	go test -count=1 -run '^Test.*Page$$' ./test/e2e
 
 e2e-start: ## time the start of pods with Fairlead, fused, and with the reference plugins in turn (CLIENT=Podman for one; a quarter of an hour; needs root)

@@ -111,12 +111,20 @@ func metrics() []metric {
 		{"invalid_keys", "Invalid keys in the store, which the agent ignores.", g, func(s *State) float64 { return float64(len(s.Invalid)) }},
 		{"objects", "Kernel objects in the desired state.", g, func(s *State) float64 { return float64(s.Counts.Objects) }},
 		{"reconcile_seconds", "Duration of the last reconciliation.", g, func(s *State) float64 { return s.Counts.LastTook.Seconds() }},
-		{"looks_total", "Reconciles at what is wanted.", c, func(s *State) float64 { return float64(s.Counts.Reconciles) }},
+		{"reconciles_total", "Reconciliations.", c, func(s *State) float64 { return float64(s.Counts.Reconciles) }},
 		{"resyncs_total", "Full resyncs: reconciliations that listed the kernel's objects.", c, func(s *State) float64 { return float64(s.Counts.Listed) }},
 		{"objects_created_total", "Objects created or changed.", c, func(s *State) float64 { return float64(s.Counts.Created) }},
 		{"objects_removed_total", "Objects removed.", c, func(s *State) float64 { return float64(s.Counts.Removed) }},
 		{"failures_total", "Reconciliations that ended with at least one object not applied.", c, func(s *State) float64 { return float64(s.Counts.Failed) }},
 	}
+}
+
+// Metrics returns the descriptions of the agent's metrics.
+func Metrics() (out []*prometheus.Desc) {
+	for _, m := range metrics() {
+		out = append(out, m.desc())
+	}
+	return out
 }
 
 func (m metric) desc() *prometheus.Desc {
@@ -125,8 +133,8 @@ func (m metric) desc() *prometheus.Desc {
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, m := range metrics() {
-		ch <- m.desc()
+	for _, d := range Metrics() {
+		ch <- d
 	}
 }
 

@@ -55,7 +55,7 @@ type kernelEvents struct {
 // openNamespace opens a network's namespace, creating it if missing, and monitors it.
 func (k *kernelReconciler) openNamespace(network string) (*namespace, error) {
 	path := local.NetnsPath(network)
-	if err := netns.Create(path); err != nil {
+	if err := netns.Create(k.conf.MountNamespace, path); err != nil {
 		return nil, err
 	}
 	ns, err := netns.Open(path)
@@ -161,7 +161,7 @@ func (k *kernelReconciler) removeNamespaces(wanted map[string]bool) (errs []erro
 				s.close()
 				delete(k.namespaces, name)
 			}
-			if err := netns.Remove(local.NetnsPath(name)); err != nil {
+			if err := netns.Remove(k.conf.MountNamespace, local.NetnsPath(name)); err != nil {
 				errs = append(errs, &networkError{name, err})
 			}
 		}

@@ -16,10 +16,8 @@ import (
 // typos warns of keys that a plugin of this project does not know and that resemble one of its keys. It does not warn of
 // other unknown keys: the specification allows them.
 func (c *checker) typos(at, kind string, raw []byte) {
-	if p := builtin.Find(kind); p != nil {
-		c.similar(at, kind, raw, Keys(p))
-	} else if kind == delegate.NetworkType {
-		c.similar(at, kind, raw, append([]string{"network", "mtu", "antiSpoof"}, commonKeys()...))
+	if known := Keys(kind); known != nil {
+		c.similar(at, kind, raw, known)
 	}
 	v, _ := rawjson.Find(raw, "ipam")
 	ipam := text(v.Raw, "type")
@@ -40,9 +38,24 @@ func (c *checker) similar(at, kind string, raw []byte, known []string) {
 	}
 }
 
-// Keys returns the keys that a plugin knows.
-func Keys(p *plugin.Plugin) []string {
-	return append(keysOf(reflect.TypeOf(p.New()).Elem()), commonKeys()...)
+// delegatingKeys are the keys of the plugins that run others: they are not declarative, so their structs are not listed.
+var delegatingKeys = map[string]string{
+	delegate.NetworkType: "network mtu antiSpoof",
+	"flannel":            "delegate subnetFile dataDir",
+	"minicni":            "bridge subnet mtu",
+	"fairlead-chain":     "plugins",
+}
+
+// Keys returns the keys that a plugin reads, or nil if it is not a plugin of this project. For an IPAM plugin, see
+// IPAMKeys.
+func Keys(kind string) []string {
+	var own []string
+	if p := builtin.Find(kind); p != nil {
+		own = keysOf(reflect.TypeOf(p.New()).Elem())
+	} else if own = strings.Fields(delegatingKeys[kind]); len(own) == 0 {
+		return nil
+	}
+	return append(own, commonKeys()...)
 }
 
 // commonKeys returns the keys that every plugin may have.

@@ -48,8 +48,8 @@ func CreateNetwork(ctx context.Context, s store.Store, n *cluster.Network, dry b
 	return putNetwork(ctx, s, snap, n, 0, dry)
 }
 
-// ApplyNetwork creates a network or changes it, and returns Created, Changed or Unchanged. With dry it returns what it
-// would do.
+// ApplyNetwork creates a network or changes it, and returns Created, Changed or Unchanged. An isolated network without a
+// VNI keeps the VNI that it has in the store: its tunnels use it. With dry it returns what it would do.
 func ApplyNetwork(ctx context.Context, s store.Store, n *cluster.Network, dry bool) (string, error) {
 	snap, revisions, err := Snapshot(ctx, s)
 	if err != nil {
@@ -62,6 +62,11 @@ func ApplyNetwork(ctx context.Context, s store.Store, n *cluster.Network, dry bo
 	old, revision, err := Network(ctx, s, n.Name)
 	if err != nil {
 		return "", err
+	}
+	if n.Isolated && n.VNI == 0 {
+		same := *n
+		same.VNI = old.VNI
+		n = &same
 	}
 	if reflect.DeepEqual(old, n) {
 		return Unchanged, nil
@@ -85,8 +90,19 @@ func putNetwork(ctx context.Context, s store.Store, snap *cluster.Snapshot, n *c
 		return err
 	}
 	ops := []store.Op{{Key: cluster.NetworkKey(n.Name), Value: value, Was: revision}}
-	if old := snap.Networks[n.Name]; n.Isolated && n.VNI != 0 && (old == nil || old.VNI != n.VNI) {
-		ops = append(ops, store.Op{Key: cluster.VNIKey(n.VNI), Value: []byte(n.Name)})
+	had := 0
+	if old := snap.Networks[n.Name]; old != nil {
+		had = old.VNI
+	}
+	if n.Isolated && n.VNI != had {
+		if n.VNI != 0 {
+			ops = append(ops, store.Op{Key: cluster.VNIKey(n.VNI), Value: []byte(n.Name)})
+		}
+		release, err := releaseVNI(ctx, s, n.Name, had)
+		if err != nil {
+			return err
+		}
+		ops = append(ops, release...)
 	}
 	_, err = s.Commit(ctx, ops...)
 	if errors.Is(err, store.ErrConflict) {
@@ -101,17 +117,32 @@ func DeleteNetwork(ctx context.Context, s store.Store, name string, dry bool) er
 	if err != nil {
 		return err
 	}
-	snap, revisions, err := Snapshot(ctx, s)
+	snap, _, err := Snapshot(ctx, s)
 	if err != nil {
 		return err
 	}
 	if err := snap.CheckUnused(name); err != nil || dry {
 		return err
 	}
-	ops := []store.Op{{Key: cluster.NetworkKey(name), Was: revision}}
-	if key := cluster.VNIKey(n.VNI); revisions[key] != 0 {
-		ops = append(ops, store.Op{Key: key, Was: revisions[key]})
+	ops, err := releaseVNI(ctx, s, name, n.VNI)
+	if err != nil {
+		return err
 	}
-	_, err = s.Commit(ctx, ops...)
+	_, err = s.Commit(ctx, append(ops, store.Op{Key: cluster.NetworkKey(name), Was: revision})...)
 	return err
+}
+
+// releaseVNI returns the operation that releases a network's VNI, or none if the VNI is not reserved for this network.
+func releaseVNI(ctx context.Context, s store.Store, network string, vni int) ([]store.Op, error) {
+	if vni == 0 {
+		return nil, nil
+	}
+	e, err := s.Get(ctx, cluster.VNIKey(vni))
+	if errors.Is(err, os.ErrNotExist) || err == nil && string(e.Value) != network {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []store.Op{{Key: e.Key, Was: e.Revision}}, nil
 }

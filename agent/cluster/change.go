@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -12,26 +11,20 @@ import (
 // BackendTypes returns the types that Backend.Type accepts.
 func BackendTypes() []string { return backendTypes() }
 
-// FieldError is a problem with one field of a network. Validate returns FieldErrors.
+// FieldError is a problem with one field of a network. Network.Validate returns FieldErrors.
 type FieldError struct {
-	Field string // path of the field in the network's document: "backends[0].type"; "" for the whole document
-	err   error
+	Network string // name of the network
+	Field   string // path of the field in the network's document: "backends[0].type"; "" for the whole document
+	Problem error
 }
 
-func (e *FieldError) Error() string { return e.err.Error() }
-
-// Unwrap returns the error that Field was derived from.
-func (e *FieldError) Unwrap() error { return e.err }
-
-// fieldError finds the field that a message of Validate begins with.
-func fieldError(network string, err error) *FieldError {
-	text := strings.TrimPrefix(err.Error(), "network "+network+": ")
-	field := regexp.MustCompile(`^[a-zA-Z]+(\[\d+\]|\.[a-zA-Z]+)*`).FindString(text)
-	if field == "its" { // the name is not a field of the document
-		field = ""
-	}
-	return &FieldError{field, err}
+// Error implements error.
+func (e *FieldError) Error() string {
+	return "network " + e.Network + ": " + strings.TrimLeft(e.Field+" ", " ") + e.Problem.Error()
 }
+
+// Unwrap returns the problem.
+func (e *FieldError) Unwrap() error { return e.Problem }
 
 // CheckChange returns an error if changing the network old into n would leave a block or an address without a subnet, or
 // would change whether the network is isolated.

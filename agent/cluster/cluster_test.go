@@ -58,7 +58,7 @@ func TestValidate(t *testing.T) {
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "backends": [{"type": "udp"}]}`:                   `backends[0].type is "udp"`,
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "backends": [{"type": "vxlan", "port": 70000}]}`:  "port is 70000",
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "backends": [{"type": "vxlan", "when": "now"}]}`:  `when is "now"`,
-		`{"subnets": [{"cidr": "10.0.0.0/16"}], "isolated": true, "backends": [{"type": "bgp"}]}`: "an isolated network has vxlan alone",
+		`{"subnets": [{"cidr": "10.0.0.0/16"}], "isolated": true, "backends": [{"type": "bgp"}]}`: "an isolated network can only have vxlan",
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "peers": ["x"]}`:                                  "only an isolated network has peers",
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "mtu": 100}`:                                      "mtu is 100",
 		`{"subnets": [{"cidr": "10.0.0.0/16"}], "vni": 16777216}`:                                 "vni is 16777216: want 1 to 16777215",

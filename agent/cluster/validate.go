@@ -39,49 +39,50 @@ func backendTypes() []string { return []string{HostGW, VXLAN, WireGuard, IPIP, B
 // Validate returns all errors of a network. Each names the key, the value and what is allowed.
 func (n *Network) Validate() error {
 	var errs []error
-	bad := func(format string, args ...any) {
-		errs = append(errs, fieldError(n.Name, fmt.Errorf("network %s: "+format, append([]any{n.Name}, args...)...)))
+	bad := func(field, format string, args ...any) {
+		errs = append(errs, &FieldError{n.Name, field, fmt.Errorf(format, args...)})
+	}
+	within := func(path string, problems []problem) {
+		for _, p := range problems {
+			errs = append(errs, &FieldError{n.Name, path + "." + p.field, p.err})
+		}
 	}
 	if !ValidName(n.Name) {
-		bad("its name is %q: want letters, digits, '.', '_' and '-', beginning with a letter or digit, at most 64", n.Name)
+		bad("", "the name is %q: want letters, digits, '.', '_' and '-', beginning with a letter or digit, at most 64", n.Name)
 	}
 	if list, has := n.longest(); has > maxListLen {
-		bad("%s has %d entries: want at most %d", list, has, maxListLen)
+		bad(list, "has %d entries: want at most %d", has, maxListLen)
 		return errors.Join(errs...) // the checks below are quadratic
 	}
 	if len(n.Subnets) == 0 {
-		bad(`subnets is empty: want at least one, like {"cidr": "10.244.0.0/16"}`)
+		bad("subnets", `is empty: want at least one, like {"cidr": "10.244.0.0/16"}`)
 	}
 	for i, s := range n.Subnets {
-		for _, err := range s.problems() {
-			bad("subnets[%d].%w", i, err)
-		}
+		within(fmt.Sprintf("subnets[%d]", i), s.problems())
 		for j, t := range n.Subnets[:i] {
 			if s.CIDR.IsValid() && t.CIDR.IsValid() && s.CIDR.Overlaps(t.CIDR) {
-				bad("subnets[%d].cidr %s overlaps with subnets[%d] (%s): an address belongs to one subnet", i, s.CIDR, j, t.CIDR)
+				bad(fmt.Sprintf("subnets[%d].cidr", i), "is %s and overlaps with subnets[%d] (%s): an address belongs to one subnet", s.CIDR, j, t.CIDR)
 				break
 			}
 		}
 	}
 	for i, b := range n.Backends {
-		for _, err := range b.problems() {
-			bad("backends[%d].%w", i, err)
-		}
+		within(fmt.Sprintf("backends[%d]", i), b.problems())
 		if n.Isolated && b.Type != VXLAN {
-			bad("backends[%d].type is %q: an isolated network has vxlan alone", i, b.Type)
+			bad(fmt.Sprintf("backends[%d].type", i), "is %q: an isolated network can only have %s", b.Type, VXLAN)
 		}
 	}
 	if n.VNI < 0 || n.VNI > MaxVNI {
-		bad("vni is %d: want 1 to %d", n.VNI, MaxVNI)
+		bad("vni", "is %d: want 1 to %d", n.VNI, MaxVNI)
 	}
 	if n.MTU != 0 && (n.MTU < 576 || n.MTU > 65535) {
-		bad("mtu is %d: want 576 to 65535, or nothing", n.MTU)
+		bad("mtu", "is %d: want 576 to 65535, or nothing", n.MTU)
 	}
 	if n.Isolated && n.Name == DefaultNetwork {
-		bad("isolated is set: this network is the hosts' own")
+		bad("isolated", "is set: the default network is in the namespace of the hosts")
 	}
 	if len(n.Peers) > 0 && !n.Isolated {
-		bad("peers is set: only an isolated network has peers")
+		bad("peers", "is set: only an isolated network has peers")
 	}
 	return errors.Join(errs...)
 }
@@ -111,52 +112,59 @@ func (n *Network) longest() (list string, most int) {
 // MaxVNI is the largest VNI; it has 24 bits (RFC 7348, section 5).
 const MaxVNI = 1<<24 - 1
 
-func (s Subnet) problems() (errs []error) {
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+// problem is what is wrong with one field of a subnet or a backend.
+type problem struct {
+	field string
+	err   error
+}
+
+func (s Subnet) problems() (list []problem) {
+	bad := func(field, format string, args ...any) { list = append(list, problem{field, fmt.Errorf(format, args...)}) }
 	if !s.CIDR.IsValid() {
-		bad(`cidr is missing: want one like "10.244.0.0/16"`)
-		return errs
+		bad("cidr", `is missing: want one like "10.244.0.0/16"`)
+		return list
 	}
 	if s.CIDR != s.CIDR.Masked() {
-		bad("cidr is %s: want its first address, %s", s.CIDR, s.CIDR.Masked())
+		bad("cidr", "is %s: want its first address, %s", s.CIDR, s.CIDR.Masked())
 	}
 	if p, what := special(s.CIDR); what != "" {
-		bad("cidr is %s: it has to do with %s, which are %s", s.CIDR, p, what)
+		bad("cidr", "is %s and overlaps %s: the addresses there are %s", s.CIDR, p, what)
 	}
 	if all := s.CIDR.Addr().BitLen(); s.Block != 0 && (s.Block < s.CIDR.Bits() || s.Block > all-2) {
-		bad("block is %d: want %d to %d, the prefix length of a node's part of %s", s.Block, s.CIDR.Bits(), all-2, s.CIDR)
+		bad("block", "is %d: want %d to %d, the prefix length of a node's part of %s", s.Block, s.CIDR.Bits(), all-2, s.CIDR)
 	}
 	if s.Assign != "" && s.Assign != AssignBlock && s.Assign != AssignCluster {
-		bad("assign is %q: want %q or %q", s.Assign, AssignBlock, AssignCluster)
+		bad("assign", "is %q: want %q or %q", s.Assign, AssignBlock, AssignCluster)
 	}
 	for i, x := range s.Exclude {
 		if _, _, err := ParseRange(x); err != nil {
-			bad("exclude[%d] is %q: %w", i, x, err)
+			bad(fmt.Sprintf("exclude[%d]", i), "is %q: %w", x, err)
 		}
 	}
-	return errs
+	return list
 }
 
-func (b Backend) problems() (errs []error) {
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+func (b Backend) problems() (list []problem) {
+	bad := func(field, format string, args ...any) { list = append(list, problem{field, fmt.Errorf(format, args...)}) }
 	if !slices.Contains(backendTypes(), b.Type) {
-		bad("type is %q: want one of %s", b.Type, strings.Join(backendTypes(), ", "))
+		bad("type", "is %q: want one of %s", b.Type, strings.Join(backendTypes(), ", "))
 	}
 	if b.When != "" && b.When != "direct" {
-		bad(`when is %q: want "direct" or nothing`, b.When)
+		bad("when", `is %q: want "direct" or nothing`, b.When)
 	}
 	if b.VNI < 0 || b.VNI > MaxVNI {
-		bad("vni is %d: want 1 to %d", b.VNI, MaxVNI)
+		bad("vni", "is %d: want 1 to %d", b.VNI, MaxVNI)
 	}
 	if b.Port < 0 || b.Port > 65535 {
-		bad("port is %d: want 1 to 65535", b.Port)
+		bad("port", "is %d: want 1 to 65535", b.Port)
 	}
-	for name, v := range map[string]int{"keepalive": b.Keepalive, "rotate": b.Rotate} {
-		if v < 0 || v > 65535 {
-			bad("%s is %d: want 0 to 65535", name, v)
-		}
+	if b.Keepalive < 0 || b.Keepalive > 65535 {
+		bad("keepalive", "is %d: want 0 to 65535 seconds", b.Keepalive)
 	}
-	return errs
+	if b.Rotate < 0 || b.Rotate > 65535 {
+		bad("rotate", "is %d: want 0 to 65535 hours", b.Rotate)
+	}
+	return list
 }
 
 // ParseRange parses an address, a prefix, or a range "FIRST-LAST".

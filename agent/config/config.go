@@ -38,6 +38,11 @@ type Config struct {
 	// CNI is a network configuration that the agent writes once this node is ready, so that runtimes start containers.
 	CNI CNI `json:"cni,omitzero"`
 
+	// MountNamespace is the path of the mount namespace in which the agent mounts the network namespaces of isolated
+	// networks, such as /proc/1/ns/mnt; "": the agent's own. A service with a mount namespace of its own needs it, because
+	// its mounts do not reach the host.
+	MountNamespace string `json:"mountNamespace,omitempty"`
+
 	// Listen is the address for /metrics, /healthz and /readyz; "" disables them.
 	Listen string `json:"listen,omitempty"`
 

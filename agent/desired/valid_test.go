@@ -32,7 +32,7 @@ func TestInvalidKeysAreIsolated(t *testing.T) {
 		"nodes/x\x1b[2J":                    {`{"id": "9", "addresses": ["192.0.2.9/24"]}`, "want letters"},
 		"nodes/" + strings.Repeat("n", 200): {`{"id": "9", "addresses": ["192.0.2.9/24"]}`, "want letters"},
 		"networks/huge":                     {`{"subnets": [{"cidr": "0.0.0.0/0"}], "nat": true}`, "subnets[0].cidr is 0.0.0.0/0"},
-		"networks/x\ny":                     {`{"subnets": [{"cidr": "10.77.0.0/16"}]}`, "its name is"},
+		"networks/x\ny":                     {`{"subnets": [{"cidr": "10.77.0.0/16"}]}`, "the name is"},
 		"networks/big":                      {`{"subnets": [{"cidr": "10.77.0.0/16"}], "vni": 1e99}`, "read networks/big"},
 		"networks/zed":                      {`{"isolated": true, "vni": 5000, "subnets": [{"cidr": "10.77.0.0/16"}]}`, "its vni 5000 belongs to network blue"},
 		"networks/aaa":                      {`{"isolated": true, "vni": 1, "subnets": [{"cidr": "10.77.0.0/16"}]}`, "its vni 1 belongs to network default"},

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
@@ -16,8 +18,11 @@ import (
 	"github.com/fairlead/fairlead/podnet"
 	"github.com/fairlead/fairlead/podnet/metrics"
 	"github.com/fairlead/fairlead/podnet/tracing"
-	"github.com/fairlead/fairlead/podnet/tracing/otlpjson"
+	"github.com/fairlead/fairlead/podnet/tracing/otlpfile"
 )
+
+// sendTime limits the export of a command's spans, so that a slow collector does not delay pods for long.
+const sendTime = 5 * time.Second
 
 // podObservers are the observers of one command.
 type podObservers struct {
@@ -33,7 +38,7 @@ func (a *app) observers(ctx context.Context, f *podFlags) (o *podObservers, end 
 		seen = metrics.New()
 		o.list = append(o.list, seen)
 	}
-	exporter, err := a.exporter(f.traceFile)
+	exporter, err := a.exporter(ctx, f.traceFile)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -71,9 +76,9 @@ func writeMetrics(file string, seen *metrics.Observer, m *podnet.Manager) error 
 }
 
 // exporter returns the destination of spans: the file, or the endpoint in OpenTelemetry's variables, or nil.
-func (a *app) exporter(file string) (*otlpjson.Exporter, error) {
+func (a *app) exporter(ctx context.Context, file string) (sdk.SpanExporter, error) {
 	if file != "" {
-		return otlpjson.File(file), nil
+		return otlpfile.New(file), nil
 	}
 	to := a.getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 	if base := a.getenv("OTEL_EXPORTER_OTLP_ENDPOINT"); to == "" && base != "" {
@@ -86,14 +91,6 @@ func (a *app) exporter(file string) (*otlpjson.Exporter, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, &usageError{fmt.Sprintf("OTEL_EXPORTER_OTLP_ENDPOINT: %q: want a URL like http://127.0.0.1:4318", to), "Type: fairlead help environment"}
 	}
-	headers := map[string]string{}
-	for pair := range strings.SplitSeq(a.getenv("OTEL_EXPORTER_OTLP_HEADERS"), ",") {
-		if key, value, ok := strings.Cut(pair, "="); ok {
-			if plain, err := url.PathUnescape(value); err == nil {
-				value = plain
-			}
-			headers[strings.TrimSpace(key)] = strings.TrimSpace(value)
-		}
-	}
-	return otlpjson.HTTP(to, headers), nil
+	return otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(to), otlptracehttp.WithTimeout(sendTime),
+		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: false}))
 }

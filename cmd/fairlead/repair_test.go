@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -270,30 +271,58 @@ func TestRepairHealthy(t *testing.T) {
 	if now := s.dump(); now != before || kerneltest.Run(t, "nft", "-a", "list", "ruleset") != handles {
 		t.Errorf("changed:\n%s", differ(before, now))
 	}
-	if said := monitor(); said != "" {
-		t.Errorf("written:\n%s", said)
+	if events := monitor(); events != "" {
+		t.Errorf("written:\n%s", events)
 	}
 }
 
-// monitor records changes of links, addresses, routes and the ruleset, until the caller calls end.
+// monitor records changes of links, addresses, routes and the ruleset, until the caller calls end. It starts when the
+// kernel has reported nothing for a second: the state of a new link follows later.
 func (s *site) monitor() (end func() string) {
-	var said [2]strings.Builder
+	var events lockedBuffer
 	var cmds []*exec.Cmd
-	for i, argv := range [][]string{{"ip", "monitor", "link", "address", "route", "rule"}, {"nft", "monitor"}} {
+	for _, argv := range [][]string{{"ip", "monitor", "link", "address", "route", "rule"}, {"nft", "monitor"}} {
 		cmd := exec.Command(argv[0], argv[1:]...)
-		cmd.Stdout = &said[i]
+		cmd.Stdout = &events
 		must(s, cmd.Start())
 		cmds = append(cmds, cmd)
 	}
-	time.Sleep(kerneltest.Slow(200 * time.Millisecond)) // wait until both listen
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		before := events.take()
+		time.Sleep(kerneltest.Slow(time.Second))
+		if before == "" && events.take() == "" || time.Now().After(deadline) {
+			break
+		}
+	}
 	return func() string {
 		time.Sleep(kerneltest.Slow(100 * time.Millisecond)) // wait for the last events
 		for _, cmd := range cmds {
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
 		}
-		return said[0].String() + said[1].String()
+		return events.take()
 	}
+}
+
+// lockedBuffer collects the output of several processes.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+// Write implements io.Writer.
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// take returns and removes the output so far.
+func (l *lockedBuffer) take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.b.Reset()
+	return l.b.String()
 }
 
 // TestRepairLost verifies that repair reports what only an ADD can create, and what to do.

@@ -79,7 +79,7 @@ func pluginOf(raw []byte) Plugin {
 	if m.Ours = p != nil; !m.Ours {
 		return m
 	}
-	known := validate.Keys(p)
+	known := validate.Keys(p.Name)
 	members, _ := rawjson.Members(raw)
 	for _, x := range members {
 		key := x.Key

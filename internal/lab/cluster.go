@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -44,6 +45,8 @@ type Node struct {
 	*Host
 	c     *Cluster
 	Agent *Process
+	Wrap  []string // a command that executes the agent, if any
+	Flags []string // additional flags of this node's agent
 }
 
 // NewCluster creates the hosts and starts etcd and the agents. The caller calls Close, also after an error.
@@ -198,7 +201,8 @@ func (n *Node) Start() (err error) {
 	if n.c.Network != "" {
 		argv = append(argv, "--network", n.c.Network)
 	}
-	n.Agent, err = n.Host.Start(filepath.Join(n.c.Dir, n.Name+".log"), n.env(), append(argv, n.c.Agent...)...)
+	argv = slices.Concat(n.Wrap, argv, n.c.Agent, n.Flags)
+	n.Agent, err = n.Host.Start(filepath.Join(n.c.Dir, n.Name+".log"), n.env(), argv...)
 	return err
 }
 

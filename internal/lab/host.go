@@ -75,6 +75,9 @@ func (h *Host) close() {
 // Netns returns the path of the host's network namespace.
 func (h *Host) Netns() string { return fmt.Sprintf("/proc/%d/ns/net", h.room.pid) }
 
+// MountNS returns the path of the host's mount namespace.
+func (h *Host) MountNS() string { return fmt.Sprintf("/proc/%d/ns/mnt", h.room.pid) }
+
 // Path returns the path on the machine of a file in the host.
 func (h *Host) Path(file string) string { return fmt.Sprintf("/proc/%d/root%s", h.room.pid, file) }
 

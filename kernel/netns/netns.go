@@ -126,22 +126,14 @@ func (n *Handle) DoFrom(back *Handle, f func() error) error {
 }
 
 // Create creates a network namespace at a path, with lo up, as "ip netns add" does. It lives until Remove. A namespace
-// that exists is not an error.
-func Create(path string) error {
+// that exists is not an error. MountNS is the path of the mount namespace in which to mount it, such as /proc/1/ns/mnt,
+// or "" for the caller's own.
+func Create(mountNS, path string) error {
 	if ns, err := Open(path); err == nil {
 		ns.Close()
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o444)
-	if err != nil {
-		return err
-	}
-	f.Close()
-	if err := InNew(func(c *netlink.Conn) error { return keepNetns(c, path) }); err != nil {
-		_ = os.Remove(path)
+	if err := InNew(func(c *netlink.Conn) error { return keepNetns(c, mountNS, path) }); err != nil {
 		return fmt.Errorf("create network namespace %s: %w", path, err)
 	}
 	return nil
@@ -166,18 +158,68 @@ func InNew(f func(*netlink.Conn) error) error {
 	return <-done
 }
 
-func keepNetns(c *netlink.Conn, path string) error {
+// keepNetns mounts the thread's network namespace. The thread stays in the mount namespace.
+func keepNetns(c *netlink.Conn, mountNS, path string) error {
 	b := netlink.LinkMessage(0, unix.IFF_UP, unix.IFF_UP)
 	b.String(unix.IFLA_IFNAME, "lo")
 	if _, err := c.Do([]netlink.Request{{Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_ACK, Body: b}}); err != nil {
 		return err
 	}
-	return unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, "")
+	if err := enterMounts(mountNS); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o444)
+	if err != nil {
+		return err
+	}
+	f.Close()
+	if err := unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, ""); err != nil {
+		return errors.Join(&fs.PathError{Op: "mount", Path: path, Err: err}, os.Remove(path))
+	}
+	return nil
 }
 
-// Remove removes a namespace that Create created. The namespace ends when nothing else holds it. It returns
-// os.ErrNotExist if nothing is at the path.
-func Remove(path string) error {
+// enterMounts moves the locked thread into a mount namespace, for good. It does nothing for "".
+func enterMounts(mountNS string) error {
+	if mountNS == "" {
+		return nil
+	}
+	f, err := os.Open(mountNS)
+	if err != nil {
+		return fmt.Errorf("open the mount namespace: %w", err)
+	}
+	defer f.Close()
+	if err := unix.Unshare(unix.CLONE_FS); err != nil { // setns requires it (setns(2))
+		return fmt.Errorf("unshare the file system attributes: %w", err)
+	}
+	if err := unix.Setns(int(f.Fd()), unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("enter the mount namespace %s: %w", mountNS, err)
+	}
+	return nil
+}
+
+// Remove removes a namespace that Create created with the same arguments. The namespace ends when nothing else holds it.
+// It returns os.ErrNotExist if nothing is at the path.
+func Remove(mountNS, path string) error {
+	if mountNS == "" {
+		return remove(path)
+	}
+	done := make(chan error)
+	go func() { // the thread stays locked, so it ends with the goroutine
+		runtime.LockOSThread()
+		err := enterMounts(mountNS)
+		if err == nil {
+			err = remove(path)
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+func remove(path string) error {
 	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && err != unix.EINVAL {
 		return &fs.PathError{Op: "unmount", Path: path, Err: err}
 	}

@@ -35,13 +35,13 @@ func New() *Observer {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "fairlead", Subsystem: "pod", Name: name, Help: help, Buckets: buckets()}, labels)
 	}
 	return &Observer{
-		operations: times("operation_duration_seconds", "Time of an operation on a pod or on the node, by its outcome, ok or error.", "operation", "outcome"),
-		networks:   times("network_duration_seconds", "Time of a command of the protocol for a whole network of a pod.", "command", "network", "outcome"),
-		plugins:    times("plugin_duration_seconds", "Time of one plugin's run.", "command", "plugin", "outcome"),
+		operations: times("operation_duration_seconds", "Duration of a whole operation (setup, teardown, check, attach, detach, gc, status), including the wait for another operation on the pod; outcome is ok or error.", "operation", "outcome"),
+		networks:   times("network_duration_seconds", "Duration of a command (ADD, DEL, CHECK, GC, STATUS) for one network.", "command", "network", "outcome"),
+		plugins:    times("plugin_duration_seconds", "Duration of one plugin's run. If plugins share a process, work at the end of the list counts for the last one.", "command", "plugin", "outcome"),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "fairlead", Subsystem: "pod", Name: "plugin_errors_total",
-			Help: "Failures of plugins by the protocol's error code; 0 is one without a code."}, []string{"command", "plugin", "code"}),
+			Help: "Failures by CNI error code; 0: no code."}, []string{"command", "plugin", "code"}),
 		atWork: prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "fairlead", Subsystem: "pod", Name: "operations_in_progress",
-			Help: "Operations that have not ended, those that wait for another on their pod included."}, []string{"operation"}),
+			Help: "Operations in progress, including those that wait for another operation on their pod."}, []string{"operation"}),
 	}
 }
 

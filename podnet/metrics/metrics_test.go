@@ -68,20 +68,20 @@ func TestMetrics(t *testing.T) {
 		`plugin_duration_seconds command=DEL outcome=ok plugin=good`:     1,
 	})
 	want := `
-# HELP fairlead_pod_configuration_problems What is wrong with the configuration; kept is true for files whose last good state is used.
+# HELP fairlead_pod_configuration_problems Problems of the configuration; kept is true if the file's last valid version is in use.
 # TYPE fairlead_pod_configuration_problems gauge
 fairlead_pod_configuration_problems{kept="false"} 1
 fairlead_pod_configuration_problems{kept="true"} 0
-# HELP fairlead_pod_networks Networks of the configuration that can be used.
+# HELP fairlead_pod_networks Usable networks.
 # TYPE fairlead_pod_networks gauge
 fairlead_pod_networks 2
-# HELP fairlead_pod_operations_in_progress Operations that have not ended, those that wait for another on their pod included.
+# HELP fairlead_pod_operations_in_progress Operations in progress, including those that wait for another operation on their pod.
 # TYPE fairlead_pod_operations_in_progress gauge
 fairlead_pod_operations_in_progress{operation="setup"} 0
-# HELP fairlead_pod_plugin_errors_total Failures of plugins by the protocol's error code; 0 is one without a code.
+# HELP fairlead_pod_plugin_errors_total Failures by CNI error code; 0: no code.
 # TYPE fairlead_pod_plugin_errors_total counter
 fairlead_pod_plugin_errors_total{code="11",command="ADD",plugin="bad"} 1
-# HELP fairlead_pod_pods Pods that are set up, by their state.
+# HELP fairlead_pod_pods Pods, by state.
 # TYPE fairlead_pod_pods gauge
 fairlead_pod_pods{state="at work"} 0
 fairlead_pod_pods{state="cut off"} 0

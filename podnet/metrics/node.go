@@ -17,9 +17,9 @@ func NewNode(m *podnet.Manager) *Node {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("fairlead_pod_"+name, help, labels, nil)
 	}
-	return &Node{m, desc("networks", "Networks of the configuration that can be used."),
-		desc("configuration_problems", "What is wrong with the configuration; kept is true for files whose last good state is used.", "kept"),
-		desc("pods", "Pods that are set up, by their state.", "state")}
+	return &Node{m, desc("networks", "Usable networks."),
+		desc("configuration_problems", "Problems of the configuration; kept is true if the file's last valid version is in use.", "kept"),
+		desc("pods", "Pods, by state.", "state")}
 }
 
 // Describe implements prometheus.Collector.

@@ -1,4 +1,4 @@
-// Package architecture holds the decisions of the design that a test can hold.
+// Package architecture checks design decisions: imports, sockets, dependencies, doc comments and shells.
 package architecture
 
 import (
@@ -17,34 +17,34 @@ import (
 
 const module = "github.com/fairlead/fairlead"
 
-// forbidden says which imports a package may not reach, and why.
+// forbidden lists the imports that a package may not have, directly or indirectly, and why.
 var forbidden = []struct {
-	from    string // package path below the module; "/..." for all below
+	from    string // package path below the module; "/..." includes subpackages
 	imports string // prefix
-	but     []string
+	except  []string
 	why     string
 }{
-	{"cni/...", "golang.org/x/", nil, "a runtime or plugin of another kind uses the protocol alone: standard library only"},
+	{"cni/...", "golang.org/x/", nil, "other runtimes and plugins use the protocol alone: standard library only"},
 	{"cni/...", "github.com/", []string{module + "/cni"}, "the protocol depends on nothing"},
-	{"libcni", module, []string{module + "/cni", module + "/libcni"}, "a runtime uses it without our kernel or plugins: it takes an Exec"},
+	{"libcni", module, []string{module + "/cni", module + "/libcni"}, "a runtime uses it without our kernel package or plugins, with its own Exec"},
 	{"skel", module, []string{module + "/cni", module + "/skel"}, "a hand-written plugin needs no kernel engine"},
-	{"ipam", module, []string{module + "/cni", module + "/ipam", module + "/internal/filelock"}, "addresses are worked out without any plugin or kernel around"},
-	{"kernel", module, []string{module + "/kernel", module + "/internal", module + "/cni/rawjson"}, "objects know nothing of plugins; rawjson, which decodes records, knows nothing of them either"},
-	{"kernel/netlink", module, []string{module + "/kernel/netlink"}, "the wire knows no objects"},
-	{"kernel/netns", module, []string{module + "/kernel/netns", module + "/kernel/netlink", module + "/internal"}, "a namespace knows no objects"},
-	{"kernel/packet", module, []string{module + "/kernel/packet", module + "/kernel/netns", module + "/kernel/netlink", module + "/internal"}, "sockets know no objects"},
+	{"ipam", module, []string{module + "/cni", module + "/ipam", module + "/internal/filelock"}, "address allocation needs neither plugins nor the kernel"},
+	{"kernel", module, []string{module + "/kernel", module + "/internal", module + "/cni/rawjson"}, "objects do not depend on plugins, and neither does rawjson, which decodes records"},
+	{"kernel/netlink", module, []string{module + "/kernel/netlink"}, "the wire format does not depend on objects"},
+	{"kernel/netns", module, []string{module + "/kernel/netns", module + "/kernel/netlink", module + "/internal"}, "namespaces do not depend on objects"},
+	{"kernel/packet", module, []string{module + "/kernel/packet", module + "/kernel/netns", module + "/kernel/netlink", module + "/internal"}, "sockets do not depend on objects"},
 	{"kernel/nft", module, []string{module + "/kernel/nft", module + "/kernel/netlink", module + "/internal/hwaddr"}, "it encodes and decodes, and sends nothing"},
-	{"kernel/wireguard", module, []string{module + "/kernel/wireguard", module + "/kernel/netlink"}, "a device knows no engine"},
+	{"kernel/wireguard", module, []string{module + "/kernel/wireguard", module + "/kernel/netlink"}, "a device does not depend on the engine"},
 	{"kernel", module + "/kernel/reconcile", nil, "the reconciler is above the engine"},
 	{"kernel", module + "/kernel/inspect", nil, "diagnosis is above the engine"},
 	{"kernel/reconcile", module + "/kernel/inspect", nil, "the agent does not diagnose"},
 	{"cmd/fairlead-cni", module + "/kernel/reconcile", nil, "only the agent reconciles"},
 	{"cmd/fairlead-cni", module + "/kernel/inspect", nil, "only diagnosis reads everything"},
-	{"attach", module, []string{module + "/attach", module + "/cni", module + "/kernel", module + "/internal"}, "a record is read by many"},
+	{"attach", module, []string{module + "/attach", module + "/cni", module + "/kernel", module + "/internal"}, "many packages read records"},
 	{"doctor", module, []string{module + "/doctor", module + "/attach", module + "/cni", module + "/ipam", module + "/kernel", module + "/internal"}, "checks are pure functions of facts: no plugin, no runtime"},
-	{"install", module, []string{module + "/install"}, "files are files, whatever is in them"},
-	{"install/...", "github.com/spf13/cobra", nil, "others use it without our command line"},
-	{"internal/netnspath", module, []string{module + "/internal/netnspath", module + "/kernel", module + "/internal", module + "/cni/rawjson"}, "names of namespaces, whatever they are for"},
+	{"install", module, []string{module + "/install"}, "it installs files of any kind"},
+	{"install/...", "github.com/spf13/cobra", nil, "other programs use it without our command line"},
+	{"internal/netnspath", module, []string{module + "/internal/netnspath", module + "/kernel", module + "/internal", module + "/cni/rawjson"}, "it names namespaces of any kind"},
 	{"repair", module + "/agent/store", nil, "it works on hosts without an agent"},
 	{"validate", "github.com/spf13/cobra", nil, "the command line calls it, and not the other way around"},
 	{"fuse", "github.com/spf13/cobra", nil, "the command line calls it, and not the other way around"},
@@ -56,68 +56,67 @@ var forbidden = []struct {
 	{"agent/admin", "github.com/spf13/cobra", nil, "the command line calls it, and not the other way around"},
 	{"internal/netconf", "github.com/spf13/cobra", nil, "the command line calls it, and not the other way around"},
 	{"internal/builtin", "github.com/spf13/cobra", nil, "the command line calls it, and not the other way around"},
-	{"podnet", module, []string{module + "/podnet", module + "/libcni", module + "/cni", module + "/attach", module + "/kernel", module + "/internal"}, "a runtime of another kind uses it: an Exec is passed in; kernel comes with attach alone"},
-	{"podnet", "github.com/", []string{module, "github.com/fsnotify/fsnotify"}, "the libraries of metrics and traces are those of its subpackages"},
+	{"podnet", module, []string{module + "/podnet", module + "/libcni", module + "/cni", module + "/attach", module + "/kernel", module + "/internal"}, "other runtimes use it with their own Exec; it imports kernel only because attach does"},
+	{"podnet", "github.com/", []string{module, "github.com/fsnotify/fsnotify"}, "only its subpackages import libraries for metrics and traces"},
 	{"podnet", "go.opentelemetry.io/", nil, "only podnet/tracing knows OpenTelemetry"},
-	{"podnet", "net/http", nil, "it serves nothing"},
-	{"podnet/tracing", "go.opentelemetry.io/otel/sdk", nil, "a library uses the API alone; where spans go is the program's choice"},
-	{"podnet/tracing/otlpjson", "google.golang.org/", nil, "it is there so that gRPC and protobuf are not"},
+	{"podnet", "net/http", nil, "it serves no HTTP"},
+	{"podnet/tracing", "go.opentelemetry.io/otel/sdk", nil, "a library uses only the API; the program chooses where spans go"},
 	{"plugin", module + "/plugins", nil, "the SDK does not know its plugins"},
 	{"plugin", module + "/libcni", nil, "a plugin is not a runtime"},
-	{"plugins/...", module + "/libcni", nil, "a plugin is not a runtime: delegates go by cni/invoke"},
+	{"plugins/...", module + "/libcni", nil, "a plugin is not a runtime: it calls delegates with cni/invoke"},
 	{"cmd/fairlead-cni", "net/http", nil, "it is started thousands of times: no HTTP"},
-	{"cmd/fairlead-cni", "github.com/insomniacslk/", nil, "the DHCP daemon is in fairlead; the plugin asks it over a socket (ADR 6)"},
-	{"cmd/fairlead-cni", "github.com/ovn-kubernetes/", nil, "three times an empty program's start: the plugin ovs is served by fairlead (ADR 7)"},
-	{"cmd/fairlead-cni", module + "/plugins/ovs", nil, "it brings libovsdb along (ADR 7)"},
-	{"cmd/fairlead-cni", "net/rpc", nil, "1.1 ms at every start: the plugin dhcp speaks its wire by hand (ADR 6)"},
+	{"cmd/fairlead-cni", "github.com/insomniacslk/", nil, "the DHCP daemon is in fairlead; the plugin calls it over a socket (ADR 6)"},
+	{"cmd/fairlead-cni", "github.com/ovn-kubernetes/", nil, "it triples the start time of an empty program: fairlead contains the plugin ovs (ADR 7)"},
+	{"cmd/fairlead-cni", module + "/plugins/ovs", nil, "it imports libovsdb (ADR 7)"},
+	{"cmd/fairlead-cni", "net/rpc", nil, "1.1 ms at every start: the plugin dhcp encodes its messages itself (ADR 6)"},
 	{"cmd/fairlead-cni", "encoding/gob", nil, "0.5 ms at every start, with net: internal/leangob instead (ADR 6)"},
-	{"cmd/fairlead-cni", "crypto/", nil, "0.17 ms at every start: internal/leansha512 where a name is a hash"},
+	{"cmd/fairlead-cni", "crypto/", nil, "0.17 ms at every start: use internal/leansha512 to hash names"},
 	{"cmd/fairlead-cni", "text/template", nil, "reflection at start, and no dead-code elimination"},
-	{"cmd/fairlead-cni", "google.golang.org/", nil, "no gRPC in what runtimes start"},
-	{"cmd/fairlead-cni", "k8s.io/", nil, "no Kubernetes client in what runtimes start"},
-	{"cmd/fairlead-cni", "github.com/spf13/", nil, "no CLI framework in what runtimes start"},
-	{"cmd/fairlead-cni", "go.etcd.io/", nil, "the agent speaks to the store: a plugin asks the agent"},
-	{"cmd/fairlead-cni", module + "/agent/store", nil, "it brings etcd's client and gRPC along"},
-	{"cmd/fairlead-cni", "golang.zx2c4.com/", nil, "WireGuard in user space is a process of the agent's"},
-	{"cmd/fairlead-cni", "github.com/osrg/", nil, "BGP is the agent's; it links gRPC, viper and another netlink"},
+	{"cmd/fairlead-cni", "google.golang.org/", nil, "no gRPC in programs that runtimes start"},
+	{"cmd/fairlead-cni", "k8s.io/", nil, "no Kubernetes client in programs that runtimes start"},
+	{"cmd/fairlead-cni", "github.com/spf13/", nil, "no CLI framework in programs that runtimes start"},
+	{"cmd/fairlead-cni", "go.etcd.io/", nil, "only the agent calls the store: a plugin calls the agent"},
+	{"cmd/fairlead-cni", module + "/agent/store", nil, "it imports etcd's client and gRPC"},
+	{"cmd/fairlead-cni", "golang.zx2c4.com/", nil, "the agent starts WireGuard in user space as a process"},
+	{"cmd/fairlead-cni", "github.com/osrg/", nil, "only the agent uses BGP, and it imports gRPC, viper and another netlink library"},
 	{"agent/backend", module, []string{module + "/agent/backend", module + "/agent/cluster", module + "/kernel", module + "/internal", module + "/cni/rawjson"}, "pure functions from peers to objects"},
-	{"agent/backend", module + "/agent/backend/", nil, "what runs (a speaker, a device) is not among what is worked out"},
-	{"agent/backend/wgd", module, []string{module + "/agent/backend/wgd"}, "a process of its own: it knows neither store nor kernel engine"},
+	{"agent/backend", module + "/agent/backend/", nil, "the backends compute objects; running parts (a BGP speaker, a device) are in subpackages"},
+	{"agent/backend/wgd", module, []string{module + "/agent/backend/wgd"}, "it runs as its own process, without the store and the kernel engine"},
 	{"agent/cluster", module, []string{module + "/agent/cluster"}, "documents and their validation: no store, no kernel"},
-	{"agent/store", module, []string{module + "/agent/store", module + "/internal/filelock"}, "keys and values, whatever they mean"},
-	{"cmd/fairlead-cni", module + "/podnet", nil, "a plugin is not a runtime, and pays nothing for one: no watching, metrics or traces"},
-	{"cmd/fairlead-cni", "go.opentelemetry.io/", nil, "no traces in what runtimes start"},
-	{"cmd/fairlead-cni", "github.com/prometheus/", nil, "no metrics in what runtimes start"},
+	{"agent/store", module, []string{module + "/agent/store", module + "/internal/filelock"}, "it stores keys and values of any kind"},
+	{"cmd/fairlead-cni", module + "/podnet", nil, "a plugin is not a runtime: it does without file watching, metrics and traces"},
+	{"cmd/fairlead-cni", "go.opentelemetry.io/", nil, "no traces in programs that runtimes start"},
+	{"cmd/fairlead-cni", "github.com/prometheus/", nil, "no metrics in programs that runtimes start"},
 }
 
 func TestImports(t *testing.T) {
 	t.Parallel()
 	for _, f := range forbidden {
 		for _, dep := range goList(t, "-deps", "./"+f.from) {
-			if strings.HasPrefix(dep, f.imports) && !slices.ContainsFunc(f.but, func(ok string) bool { return under(dep, ok) }) {
-				t.Errorf("%s reaches %s: %s", f.from, dep, f.why)
+			if strings.HasPrefix(dep, f.imports) && !slices.ContainsFunc(f.except, func(ok string) bool { return within(dep, ok) }) {
+				t.Errorf("%s imports %s: %s", f.from, dep, f.why)
 			}
 		}
 	}
 }
 
-// Only kernel and its subpackages use netlink and write sysctls.
-func TestOnlyKernelTouchesTheKernel(t *testing.T) {
+// TestOnlyKernelImportsUnix checks that only kernel and its subpackages make system calls with golang.org/x/sys/unix.
+func TestOnlyKernelImportsUnix(t *testing.T) {
 	t.Parallel()
 	for _, line := range goList(t, "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "./...") {
 		f := strings.Fields(line)
 		for _, imp := range f[1:] {
-			if strings.HasPrefix(imp, "golang.org/x/sys/unix") && !under(f[0], module+"/kernel") {
+			if strings.HasPrefix(imp, "golang.org/x/sys/unix") && !within(f[0], module+"/kernel") {
 				t.Errorf("%s imports %s: only kernel does", f[0], imp)
 			}
 		}
 	}
 }
 
-// TestNetlinkSockets checks that only these packages open sockets: everything else goes through them.
+// TestNetlinkSockets checks that only a few packages below kernel open sockets.
 func TestNetlinkSockets(t *testing.T) {
 	t.Parallel()
-	opens := map[string]string{
+	allowed := map[string]string{
 		"kernel/netlink":    "netlink.Dial",
 		"kernel/packet":     "DHCP, ICMP",
 		"kernel/reconcile":  "a netlink socket that receives events",
@@ -138,16 +137,17 @@ func TestNetlinkSockets(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !strings.HasSuffix(file, "_test.go") && strings.Contains(string(raw), "unix.Socket(") && opens[rel] == "" {
+			if !strings.HasSuffix(file, "_test.go") && strings.Contains(string(raw), "unix.Socket(") && allowed[rel] == "" {
 				t.Errorf("%s opens a socket", file)
 			}
 		}
 	}
 }
 
-func under(path, root string) bool { return path == root || strings.HasPrefix(path, root+"/") }
+// within reports whether path is the package root or below it.
+func within(path, root string) bool { return path == root || strings.HasPrefix(path, root+"/") }
 
-// What is linked into the plugins' binary is committed, so that a change is seen.
+// TestDependencyList compares the modules in each program with the committed list, so that changes are reviewed.
 func TestDependencyList(t *testing.T) {
 	t.Parallel()
 	for _, cmd := range []string{"fairlead-cni", "fairlead"} {
@@ -162,12 +162,12 @@ func TestDependencyList(t *testing.T) {
 		}
 		got, err := os.ReadFile(file)
 		if err != nil || string(got) != want {
-			t.Errorf("%s (%v) says\n%s\nthe binary has\n%s\n(UPDATE=1 go test ./test/architecture writes it; docs/dependencies.md says why each is there)", file, err, got, want)
+			t.Errorf("%s (%v) lists\n%s\nthe program has\n%s\n(UPDATE=1 go test ./test/architecture updates the list; docs/dependencies.md gives the reason for each module)", file, err, got, want)
 		}
 	}
 }
 
-// Every package says what it is, and every exported name what it means.
+// TestDocumented checks that every package and every exported name has a doc comment.
 func TestDocumented(t *testing.T) {
 	t.Parallel()
 	for _, dir := range goList(t, "-f", "{{.Dir}}", "./...") {
@@ -184,7 +184,7 @@ func TestDocumented(t *testing.T) {
 			}
 			documented[f.Name.Name] = documented[f.Name.Name] || f.Doc != nil
 			if !strings.HasSuffix(name, "_test.go") && f.Name.Name != "main" {
-				undocumented(t, files, f)
+				checkDocComments(t, files, f)
 			}
 		}
 		for name, ok := range documented {
@@ -195,7 +195,8 @@ func TestDocumented(t *testing.T) {
 	}
 }
 
-func undocumented(t *testing.T, files *token.FileSet, f *ast.File) {
+// checkDocComments reports exported names without a doc comment.
+func checkDocComments(t *testing.T, files *token.FileSet, f *ast.File) {
 	for _, d := range f.Decls {
 		if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.TYPE {
 			for _, spec := range g.Specs {
@@ -211,7 +212,7 @@ func undocumented(t *testing.T, files *token.FileSet, f *ast.File) {
 	}
 }
 
-// obvious are methods whose interface says what they do.
+// obvious reports whether a method needs no doc comment: its type is unexported, or it implements a common interface.
 func obvious(fn *ast.FuncDecl) bool {
 	recv := fn.Recv.List[0].Type
 	if star, ok := recv.(*ast.StarExpr); ok {
@@ -222,7 +223,7 @@ func obvious(fn *ast.FuncDecl) bool {
 		slices.Contains([]string{"String", "Error", "Unwrap", "Is", "Side", "Shared"}, fn.Name.Name)
 }
 
-// Open work is not left in the code, and files stay readable.
+// TestTidy checks for notes of open work, long files, skipped tests, and shells.
 func TestTidy(t *testing.T) {
 	t.Parallel()
 	err := filepath.WalkDir(root(t), func(path string, d fs.DirEntry, err error) error {
@@ -242,11 +243,11 @@ func TestTidy(t *testing.T) {
 		if n := strings.Count(text, "\n"); n > 400 && !strings.HasSuffix(path, "_test.go") {
 			t.Errorf("%s has %d lines: split it", path, n)
 		}
-		// A test is skipped for what the kernel lacks only: kerneltest.Needs notes it.
+		// Only kerneltest.Needs may skip a test. It records the kernel feature that is missing.
 		if regexp.MustCompile(`\b[tfb]\.Sk`+`ip(Now|f)?\(`).MatchString(text) && !strings.Contains(path, "kerneltest") {
-			t.Errorf("%s skips a test by itself: say what it needs with kerneltest.Needs", path)
+			t.Errorf("%s skips a test itself: use kerneltest.Needs", path)
 		}
-		// The one way to a shell is none (conditions go to nft or iptables as arguments).
+		// No code runs a shell. portmap's conditions are passed to nft or iptables as arguments.
 		if !strings.HasSuffix(path, "_test.go") && (strings.Contains(text, `"sh", "-c"`) || strings.Contains(text, `"/bin/sh"`)) {
 			t.Errorf("%s runs a shell", path)
 		}

@@ -12,18 +12,18 @@ import (
 	"testing"
 )
 
-// runsPrograms are the product's packages that may start a program, and why.
+// runsPrograms maps the packages that may start programs to the programs.
 var runsPrograms = map[string]string{
 	"cni/invoke":       "plugins, by a path below CNI_PATH",
-	"kernel":           "nft, iptables and restorecon, with their arguments apart",
+	"kernel":           "nft, iptables and restorecon, without a shell",
 	"plugins/chain":    "looks for nft and iptables",
-	"internal/demo":    "the demo's tools, in network namespaces of its own",
-	"internal/lab":     "the hosts of demo-cluster and of tests: unshare, nsenter, ip, mount, etcd, ping, in namespaces of their own",
+	"internal/demo":    "the demo's tools, in its own network namespaces",
+	"internal/lab":     "the hosts of demo-cluster and of tests: unshare, nsenter, ip, mount, etcd, ping, in their own namespaces",
 	"cmd/fairlead-cni": "becomes bin/fairlead for \"dhcp daemon\"",
 }
 
-// No configuration reaches a shell: there is none. A program is started with its arguments as
-// they are, and only where that is written down above.
+// TestNoShell checks that the product never runs a shell, so that no configuration can reach one. Only the packages in
+// runsPrograms start programs.
 func TestNoShell(t *testing.T) {
 	t.Parallel()
 	shells := []string{"sh", "bash", "dash", "ash", "zsh", "ksh", "busybox", "env", "eval", "xargs"}
@@ -51,7 +51,7 @@ func TestNoShell(t *testing.T) {
 		dir := filepath.ToSlash(filepath.Dir(rel))
 		for _, i := range f.Imports {
 			if i.Path.Value == `"os/exec"` && runsPrograms[dir] == "" {
-				t.Errorf("%s starts programs: say in runsPrograms which, and why", rel)
+				t.Errorf("%s starts programs: add it to runsPrograms", rel)
 			}
 		}
 		ast.Inspect(f, func(n ast.Node) bool {
@@ -61,7 +61,7 @@ func TestNoShell(t *testing.T) {
 			}
 			word, _ := strconv.Unquote(lit.Value)
 			if dir == "doctor" && strings.HasPrefix(word, "sh -c ") {
-				return true // words for a person; doctor/harmless.go keeps names out that a shell would run
+				return true // a command line for the administrator; doctor/harmless.go rejects names that a shell would interpret
 			}
 			if slices.Contains(shells, filepath.Base(word)) || strings.Contains(word, "sh -c") {
 				t.Errorf("%s names a shell: %s", rel, lit.Value)
@@ -71,6 +71,6 @@ func TestNoShell(t *testing.T) {
 		return nil
 	})
 	if err != nil || seen < 100 {
-		t.Fatalf("looked at %d files: %v", seen, err)
+		t.Fatalf("read only %d files: %v", seen, err)
 	}
 }

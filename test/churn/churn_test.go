@@ -49,17 +49,17 @@ func TestChurn(t *testing.T) {
 	for range containers {
 		h.netns = append(h.netns, kerneltest.Netns(t))
 	}
-	h.run(t, "once") // shared objects exist from here on
-	time.Sleep(calm / 5)
+	h.run(t, "once") // now shared objects exist
+	time.Sleep(settleTime / 5)
 	before := h.state(t)
 	seed := os.Getenv("FAIRLEAD_SEED")
 	if seed == "" {
 		seed = strconv.FormatUint(rand.Uint64(), 10)
 	}
-	said := h.run(t, "churn", "FAIRLEAD_SEED="+seed, "FAIRLEAD_CHURN="+duration(t).String())
-	t.Logf("seed %s: %s", seed, said)
+	output := h.run(t, "churn", "FAIRLEAD_SEED="+seed, "FAIRLEAD_CHURN="+duration(t).String())
+	t.Logf("seed %s: %s", seed, output)
 	after := h.state(t)
-	for end := time.Now().Add(calm); after != before && time.Now().Before(end); after = h.state(t) {
+	for end := time.Now().Add(settleTime); after != before && time.Now().Before(end); after = h.state(t) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	if after != before {
@@ -67,8 +67,8 @@ func TestChurn(t *testing.T) {
 	}
 }
 
-// calm is how long the kernel may take to notice that a bridge has lost its last port.
-const calm = 5 * time.Second
+// settleTime is the time that the kernel may need to update a bridge that has lost its last port.
+const settleTime = 5 * time.Second
 
 func duration(t *testing.T) time.Duration {
 	s := os.Getenv("FAIRLEAD_CHURN")

@@ -13,10 +13,10 @@ import (
 type state int
 
 const (
-	absent  state = iota
-	adding        // its ADD is running
-	stands        // its ADD succeeded
-	unknown       // an operation failed or was killed: DEL is due
+	absent   state = iota
+	adding         // its ADD is running
+	attached       // its ADD succeeded
+	unknown        // an operation failed or was killed: DEL is due
 )
 
 // attachment is one container on one network. Its lock serializes operations on it, as a runtime does.
@@ -38,28 +38,28 @@ func (a *attachment) String() string { return a.net.list.Name + "/" + a.id() }
 // model holds the expected state and reports violations.
 type model struct {
 	sync.Mutex
-	all    []*attachment
-	holder map[string]*attachment // by network and address
-	counts map[string]int
-	wrong  []string
-	events []event // the most recent ones, to explain a failure
+	all        []*attachment
+	owners     map[string]*attachment // by network and address
+	counts     map[string]int
+	violations []string
+	events     []event // the most recent ones, to explain a failure
 }
 
 // event is the beginning or end of a step.
 type event struct {
-	at   time.Time
-	who  string // NETWORK/CONTAINER, or NETWORK
-	what string
+	at      time.Time
+	subject string // NETWORK/CONTAINER, or NETWORK
+	what    string
 }
 
 const events = 4096
 
-// note records an event; the returned function records the end.
-func (m *model) note(who, what string) (end func(error)) {
+// record records an event; the returned function records the end.
+func (m *model) record(subject, what string) (end func(error)) {
 	add := func(what string) {
 		m.Lock()
 		defer m.Unlock()
-		m.events = append(m.events, event{time.Now(), who, what})
+		m.events = append(m.events, event{time.Now(), subject, what})
 		if len(m.events) > events {
 			m.events = m.events[1:]
 		}
@@ -78,12 +78,12 @@ func (m *model) note(who, what string) (end func(error)) {
 }
 
 // history returns the recent events of an attachment and the GCs of its network.
-func (m *model) history(who string) string {
-	network, _, _ := strings.Cut(who, "/")
+func (m *model) history(subject string) string {
+	network, _, _ := strings.Cut(subject, "/")
 	var lines []string
 	for _, e := range m.events {
-		if e.who == who || e.who == network {
-			lines = append(lines, fmt.Sprintf("    %s %s %s", e.at.Format("05.000"), e.who, e.what))
+		if e.subject == subject || e.subject == network {
+			lines = append(lines, fmt.Sprintf("    %s %s %s", e.at.Format("05.000"), e.subject, e.what))
 		}
 	}
 	return strings.Join(lines[max(0, len(lines)-16):], "\n")
@@ -96,24 +96,24 @@ func (m *model) count(what string) {
 }
 
 // fail reports a violated invariant of an attachment or a network.
-func (m *model) fail(who, format string, args ...any) {
+func (m *model) fail(subject, format string, args ...any) {
 	m.Lock()
 	defer m.Unlock()
-	m.wrong = append(m.wrong, who+": "+fmt.Sprintf(format, args...)+"\n"+m.history(who))
+	m.violations = append(m.violations, subject+": "+fmt.Sprintf(format, args...)+"\n"+m.history(subject))
 }
 
 func (m *model) failed() bool {
 	m.Lock()
 	defer m.Unlock()
-	return len(m.wrong) > 0
+	return len(m.violations) > 0
 }
 
-// become sets an attachment's state. Only an attachment whose ADD succeeded holds addresses.
-func (m *model) become(a *attachment, s state, r *cni.Result) {
+// setState sets an attachment's state. Only an attachment whose ADD succeeded has addresses.
+func (m *model) setState(a *attachment, s state, r *cni.Result) {
 	m.Lock()
 	defer m.Unlock()
 	for _, ip := range a.ips {
-		delete(m.holder, ip)
+		delete(m.owners, ip)
 	}
 	a.state, a.ips = s, nil
 	if r == nil {
@@ -121,16 +121,16 @@ func (m *model) become(a *attachment, s state, r *cni.Result) {
 	}
 	for _, ip := range r.IPs {
 		key := a.net.list.Name + " " + ip.Address.Addr().String()
-		if b := m.holder[key]; b != nil {
-			m.wrong = append(m.wrong, fmt.Sprintf("%s was given to %v while %v had it\n%s\n%s", key, a, b, m.history(a.String()), m.history(b.String())))
+		if b := m.owners[key]; b != nil {
+			m.violations = append(m.violations, fmt.Sprintf("%s was allocated to %v while %v had it\n%s\n%s", key, a, b, m.history(a.String()), m.history(b.String())))
 		}
-		m.holder[key] = a
+		m.owners[key] = a
 		a.ips = append(a.ips, key)
 	}
 }
 
-// in returns an attachment's state.
-func (m *model) in(a *attachment) state {
+// stateOf returns an attachment's state.
+func (m *model) stateOf(a *attachment) state {
 	m.Lock()
 	defer m.Unlock()
 	return a.state
@@ -141,21 +141,21 @@ func (m *model) valid(n *network) (list []cni.Attachment) {
 	m.Lock()
 	defer m.Unlock()
 	for _, a := range m.all {
-		if a.net == n && (a.state == stands || a.state == adding) {
+		if a.net == n && (a.state == attached || a.state == adding) {
 			list = append(list, cni.Attachment{ContainerID: a.id(), IfName: a.ifname})
 		}
 	}
 	return list
 }
 
-// holders returns how many addresses of a network are held.
-func (m *model) holders(n *network) (held int) {
+// allocated returns the number of allocated addresses of a network.
+func (m *model) allocated(n *network) (count int) {
 	m.Lock()
 	defer m.Unlock()
-	for _, a := range m.holder {
+	for _, a := range m.owners {
 		if a.net == n {
-			held++
+			count++
 		}
 	}
-	return held
+	return count
 }

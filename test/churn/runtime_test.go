@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead/fairlead/libcni"
 )
 
-const atOnce = 64
+const workerCount = 64
 
 func must(err error) {
 	if err != nil {
@@ -28,7 +28,7 @@ func must(err error) {
 // package's random test.
 func runtimeMain() {
 	what, dir, netns := os.Args[1], os.Args[2], os.Args[3:]
-	m := &model{holder: map[string]*attachment{}, counts: map[string]int{}}
+	m := &model{owners: map[string]*attachment{}, counts: map[string]int{}}
 	nets := networks(dir, os.Getenv("CNI_PATH"))
 	for i, n := range nets {
 		for c, ns := range netns {
@@ -49,7 +49,7 @@ func runtimeMain() {
 	must(err)
 	end := time.Now().Add(length)
 	var workers sync.WaitGroup
-	for w := range atOnce {
+	for w := range workerCount {
 		r := rand.New(rand.NewPCG(seed, uint64(w)))
 		workers.Go(func() {
 			for time.Now().Before(end) && !m.failed() {
@@ -64,8 +64,8 @@ func runtimeMain() {
 
 func (m *model) report() {
 	fmt.Println(m.counts)
-	if len(m.wrong) > 0 {
-		must(errors.New(strings.Join(m.wrong, "\n")))
+	if len(m.violations) > 0 {
+		must(errors.New(strings.Join(m.violations, "\n")))
 	}
 }
 
@@ -73,7 +73,7 @@ func (m *model) report() {
 func (m *model) step(r *rand.Rand, nets []*network) {
 	ctx := context.Background()
 	if r.IntN(4) == 0 {
-		ctx = context.WithValue(ctx, killKey{}, time.Duration(r.Int64N(int64(40*time.Millisecond))))
+		ctx = context.WithValue(ctx, killDelayKey{}, time.Duration(r.Int64N(int64(40*time.Millisecond))))
 	}
 	if r.IntN(60) == 0 {
 		m.gc(ctx, nets[r.IntN(len(nets))])
@@ -84,12 +84,12 @@ func (m *model) step(r *rand.Rand, nets []*network) {
 		return
 	}
 	defer a.Unlock()
-	switch s := m.in(a); {
-	case s == unknown && r.IntN(3) > 0, s == stands && r.IntN(2) == 0, s == absent && r.IntN(10) == 0:
+	switch s := m.stateOf(a); {
+	case s == unknown && r.IntN(3) > 0, s == attached && r.IntN(2) == 0, s == absent && r.IntN(10) == 0:
 		m.del(ctx, a)
-	case s == stands && r.IntN(8) == 0:
+	case s == attached && r.IntN(8) == 0:
 		m.addAgain(ctx, a)
-	case s == stands:
+	case s == attached:
 		m.check(ctx, a)
 	default:
 		m.add(ctx, a)
@@ -103,31 +103,31 @@ func (a *attachment) runtime() *libcni.RuntimeConf {
 }
 
 func (m *model) add(ctx context.Context, a *attachment) {
-	was := m.in(a)
-	m.become(a, adding, nil)
-	end := m.note(a.String(), "ADD")
+	before := m.stateOf(a)
+	m.setState(a, adding, nil)
+	end := m.record(a.String(), "ADD")
 	res, err := a.net.cni.AddNetworkList(ctx, a.net.list, a.runtime())
 	end(err)
 	switch {
 	case err == nil:
-		m.become(a, stands, res)
+		m.setState(a, attached, res)
 		m.count("ADD")
 		return
 	case errors.Is(err, errKilled):
 		m.count("ADD killed")
-	case a.net.room > 0 && strings.Contains(err.Error(), "no IP addresses available"):
-		m.count("ADD without room")
-	case was == unknown && strings.Contains(err.Error(), "is already attached"):
-		m.count("ADD of one that stood")
+	case a.net.capacity > 0 && strings.Contains(err.Error(), "no IP addresses available"):
+		m.count("ADD without a free address")
+	case before == unknown && strings.Contains(err.Error(), "is already attached"):
+		m.count("ADD of an existing attachment")
 	default:
 		m.fail(a.String(), "ADD: %v", err)
 	}
-	m.become(a, unknown, nil)
+	m.setState(a, unknown, nil)
 }
 
 // addAgain repeats the ADD of an existing attachment. It is rejected and changes nothing.
 func (m *model) addAgain(ctx context.Context, a *attachment) {
-	end := m.note(a.String(), "second ADD")
+	end := m.record(a.String(), "second ADD")
 	_, err := a.net.cni.AddNetworkList(ctx, a.net.list, a.runtime())
 	end(err)
 	switch {
@@ -141,7 +141,7 @@ func (m *model) addAgain(ctx context.Context, a *attachment) {
 }
 
 func (m *model) check(ctx context.Context, a *attachment) {
-	end := m.note(a.String(), "CHECK")
+	end := m.record(a.String(), "CHECK")
 	err := a.net.cni.CheckNetworkList(ctx, a.net.list, a.runtime())
 	end(err)
 	switch {
@@ -155,17 +155,17 @@ func (m *model) check(ctx context.Context, a *attachment) {
 }
 
 func (m *model) del(ctx context.Context, a *attachment) {
-	m.become(a, unknown, nil)
+	m.setState(a, unknown, nil)
 	rt := a.runtime()
 	if a.number%3 == 0 {
 		rt.NetNS = "" // some runtimes do this
 	}
-	end := m.note(a.String(), "DEL")
+	end := m.record(a.String(), "DEL")
 	err := a.net.cni.DelNetworkList(ctx, a.net.list, rt)
 	end(err)
 	switch {
 	case err == nil:
-		m.become(a, absent, nil)
+		m.setState(a, absent, nil)
 		m.count("DEL")
 	case errors.Is(err, errKilled):
 		m.count("DEL killed")
@@ -175,7 +175,7 @@ func (m *model) del(ctx context.Context, a *attachment) {
 }
 
 func (m *model) gc(ctx context.Context, n *network) {
-	end := m.note(n.list.Name, "GC")
+	end := m.record(n.list.Name, "GC")
 	err := n.cni.GCNetworkList(ctx, n.list, &libcni.GCArgs{ValidAttachments: m.valid(n)})
 	end(err)
 	switch {
@@ -192,13 +192,13 @@ func (m *model) gc(ctx context.Context, n *network) {
 func (m *model) settle(nets []*network) {
 	ctx := context.Background()
 	for _, a := range m.all {
-		if m.in(a) == stands {
+		if m.stateOf(a) == attached {
 			m.check(ctx, a)
 		}
 	}
 	for i, a := range m.all {
-		if m.in(a) == unknown && i%2 == 0 {
-			continue // left to GC
+		if m.stateOf(a) == unknown && i%2 == 0 {
+			continue // GC removes it
 		}
 		m.del(ctx, a)
 	}
@@ -213,29 +213,29 @@ func (m *model) settle(nets []*network) {
 // fill allocates every address of a small network, and releases them.
 func (m *model) fill(ctx context.Context, n *network) {
 	for _, a := range m.all {
-		if n.room > 0 && a.net == n {
+		if n.capacity > 0 && a.net == n {
 			m.add(ctx, a)
 		}
 	}
-	if held := m.holders(n); held != n.room {
-		m.fail(n.list.Name, "%d addresses can be had of %d", held, n.room)
+	if got := m.allocated(n); got != n.capacity {
+		m.fail(n.list.Name, "%d addresses could be allocated, want %d", got, n.capacity)
 	}
 	for _, a := range m.all {
-		if n.room > 0 && a.net == n {
+		if n.capacity > 0 && a.net == n {
 			m.del(ctx, a)
 		}
 	}
 }
 
-type killKey struct{}
+type killDelayKey struct{}
 
 var errKilled = errors.New("killed by the test")
 
-// killing runs plugins as processes, and kills a plugin after the time in its context.
-type killing struct{ invoke.RawExec }
+// killingExec runs plugins as processes, and kills a plugin after the time in its context.
+type killingExec struct{ invoke.RawExec }
 
-func (k *killing) ExecPlugin(ctx context.Context, path string, stdin []byte, env []string) ([]byte, error) {
-	after, ok := ctx.Value(killKey{}).(time.Duration)
+func (k *killingExec) ExecPlugin(ctx context.Context, path string, stdin []byte, env []string) ([]byte, error) {
+	after, ok := ctx.Value(killDelayKey{}).(time.Duration)
 	if !ok {
 		return k.RawExec.ExecPlugin(ctx, path, stdin, env)
 	}

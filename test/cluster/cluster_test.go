@@ -43,7 +43,7 @@ func build() (string, error) {
 	}
 	cmd := exec.Command("go", append(buildArgs(), "-o", dir, "./cmd/fairlead", "./cmd/fairlead-cni")...)
 	cmd.Dir = "../.."
-	if !raced {
+	if !raceEnabled {
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	}
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -55,7 +55,7 @@ func build() (string, error) {
 
 // buildArgs adds -race to the programs' build if the tests run with it.
 func buildArgs() []string {
-	if raced {
+	if raceEnabled {
 		return []string{"build", "-race"}
 	}
 	return []string{"build"}
@@ -63,8 +63,8 @@ func buildArgs() []string {
 
 const vxlanNet = `{"subnets": [{"cidr": "10.244.0.0/16"}], "nat": true}`
 
-// hosts creates a cluster with the given number of nodes, called a, b, c.
-func hosts(t *testing.T, nodes, members int, network string, flags ...string) *lab.Cluster {
+// newCluster creates a cluster with the given number of nodes, called a, b, c.
+func newCluster(t *testing.T, nodes, members int, network string, flags ...string) *lab.Cluster {
 	t.Helper()
 	dir := t.TempDir()
 	var names []string
@@ -77,13 +77,13 @@ func hosts(t *testing.T, nodes, members int, network string, flags ...string) *l
 	}
 	t.Cleanup(func() {
 		c.Close()
-		logged(t, dir)
+		checkLogs(t, dir)
 	})
 	return c
 }
 
-// logged checks the logs of the hosts' programs for data races, and prints the logs if the test failed.
-func logged(t *testing.T, dir string) {
+// checkLogs checks the logs of the hosts' programs for data races, and prints the logs if the test failed.
+func checkLogs(t *testing.T, dir string) {
 	t.Helper()
 	logs, _ := filepath.Glob(dir + "/*.log")
 	for _, l := range logs {
@@ -104,14 +104,14 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// soon is how long what takes a moment may take here.
-func soon(t *testing.T, f func() error) time.Duration {
+// eventually retries f for up to 15 seconds, and returns the time it took.
+func eventually(t *testing.T, f func() error) time.Duration {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), kerneltest.Slow(15*time.Second))
 	defer cancel()
-	began := time.Now()
+	start := time.Now()
 	must(t, lab.Until(ctx, f))
-	return time.Since(began)
+	return time.Since(start)
 }
 
 func attach(t *testing.T, n *lab.Node, name, network string) netip.Addr {
@@ -121,20 +121,20 @@ func attach(t *testing.T, n *lab.Node, name, network string) netip.Addr {
 	return ip
 }
 
-// reach waits until a container reaches an address.
-func reach(t *testing.T, n *lab.Node, container string, to netip.Addr) time.Duration {
+// wantReach waits until a container reaches an address.
+func wantReach(t *testing.T, n *lab.Node, container string, to netip.Addr) time.Duration {
 	t.Helper()
-	return soon(t, func() error { return n.Ping(t.Context(), container, to) })
+	return eventually(t, func() error { return n.Ping(t.Context(), container, to) })
 }
 
-// through sends packets from one node's container to another's before, during and after do. It fails if one is lost.
-func through(t *testing.T, n *lab.Node, container string, to netip.Addr, do func()) {
+// wantNoLoss sends packets from one node's container to another's before, during and after do. It fails if one is lost.
+func wantNoLoss(t *testing.T, n *lab.Node, container string, to netip.Addr, do func()) {
 	t.Helper()
 	p, err := n.Probe(container, to)
 	must(t, err)
-	answered(t, p)
+	waitForAnswers(t, p)
 	do()
-	answered(t, p)
+	waitForAnswers(t, p)
 	l, err := p.Stop()
 	must(t, err)
 	if l.Lost != 0 {
@@ -142,23 +142,23 @@ func through(t *testing.T, n *lab.Node, container string, to netip.Addr, do func
 	}
 }
 
-// answered waits until packets have been answered for a while: on a busy machine the sender is late, too.
-func answered(t *testing.T, p *lab.Probe) {
+// waitForAnswers waits until 50 more packets have been answered. On a busy machine the sender starts late.
+func waitForAnswers(t *testing.T, p *lab.Probe) {
 	t.Helper()
 	before, err := p.Answers()
 	must(t, err)
-	soon(t, func() error {
+	eventually(t, func() error {
 		now, err := p.Answers()
 		if err == nil && now < before+50 {
-			err = fmt.Errorf("%d answers came to the probe", now-before)
+			err = fmt.Errorf("the probe received %d answers", now-before)
 		}
 		return err
 	})
 }
 
-// TestConnected checks that containers of three hosts reach each other, themselves and the hosts, that each host has
-// routes to the others' blocks, and that no two containers share an address.
-func TestConnected(t *testing.T) {
+// TestContainersReachEachOther checks with every backend that containers of three hosts reach each other and themselves,
+// and that no two containers share an address.
+func TestContainersReachEachOther(t *testing.T) {
 	t.Parallel()
 	for name, network := range map[string]string{
 		"vxlan":     vxlanNet,
@@ -169,7 +169,7 @@ func TestConnected(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := hosts(t, 3, 1, network)
+			c := newCluster(t, 3, 1, network)
 			var ips []netip.Addr
 			for _, n := range c.Nodes {
 				ips = append(ips, attach(t, n, "c1", "pods"))
@@ -177,11 +177,11 @@ func TestConnected(t *testing.T) {
 			seen := map[netip.Addr]bool{}
 			for i, n := range c.Nodes {
 				if seen[ips[i]] {
-					t.Errorf("address %s was given twice", ips[i])
+					t.Errorf("address %s was allocated twice", ips[i])
 				}
 				seen[ips[i]] = true
 				for _, ip := range ips {
-					reach(t, n, "c1", ip)
+					wantReach(t, n, "c1", ip)
 				}
 			}
 			if out, err := c.Nodes[0].Cluster(t.Context(), "node", "list"); err != nil || strings.Count(out, "alive") != 3 {

@@ -14,21 +14,21 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// TestNothingIsLost checks that no failure of agents or of the store interrupts traffic. One packet a millisecond is
+// TestNoPacketLoss checks that no failure of agents or of the store interrupts traffic. One packet per millisecond is
 // sent and none is lost, and new containers get addresses from their host's own blocks.
-func TestNothingIsLost(t *testing.T) {
+func TestNoPacketLoss(t *testing.T) {
 	t.Parallel()
-	c := hosts(t, 2, 1, vxlanNet)
+	c := newCluster(t, 2, 1, vxlanNet)
 	a, b, store := c.Nodes[0], c.Nodes[1], c.Stores[0]
 	attach(t, a, "c1", "pods")
 	to := attach(t, b, "c1", "pods")
-	reach(t, a, "c1", to)
+	wantReach(t, a, "c1", to)
 	count := 1
-	more := func() {
+	attachMore := func() {
 		count++
 		name := fmt.Sprint("c", count)
 		ip := attach(t, b, name, "pods")
-		reach(t, a, "c1", ip)
+		wantReach(t, a, "c1", ip)
 	}
 	for _, row := range []struct {
 		what string
@@ -39,107 +39,108 @@ func TestNothingIsLost(t *testing.T) {
 		{"agents killed and started", func() {
 			for _, n := range c.Nodes {
 				n.Agent.Kill()
-				more()
+				attachMore()
 				must(t, n.Start())
 			}
 			must(t, c.Ready(t.Context()))
 		}},
-		{"agent stands still", func() {
+		{"agent suspended", func() {
 			a.Agent.Signal(syscall.SIGSTOP)
-			more()
+			attachMore()
 			a.Agent.Signal(syscall.SIGCONT)
 		}},
-		{"store killed", func() { store.Process.Kill(); time.Sleep(time.Second); more() }},
+		{"store killed", func() { store.Process.Kill(); time.Sleep(time.Second); attachMore() }},
 		{"agent started without a store", func() {
 			a.Agent.Kill()
 			must(t, a.Start())
-			soon(t, func() error { _, err := a.Fairlead(t.Context(), "agent", "status"); return err })
-			more()
+			eventually(t, func() error { _, err := a.Fairlead(t.Context(), "agent", "status"); return err })
+			attachMore()
 		}},
 		{"store is back", func() {
 			must(t, store.Start())
 			must(t, store.Wait(t.Context()))
 			must(t, c.Ready(t.Context()))
-			more()
+			attachMore()
 		}},
-		{"hosts join and go", func() { // each change rewrites the nftables table
+		{"hosts join and leave", func() { // each change rewrites the nftables table
 			for _, name := range []string{"x", "y", "z"} {
 				n, err := c.Join(t.Context(), name)
 				must(t, err)
 				must(t, n.Start())
-				soon(t, func() error { _, err := n.Fairlead(t.Context(), "agent", "status"); return err })
-				reach(t, a, "c1", attach(t, n, "c1", "pods"))
+				eventually(t, func() error { _, err := n.Fairlead(t.Context(), "agent", "status"); return err })
+				wantReach(t, a, "c1", attach(t, n, "c1", "pods"))
 				must(t, n.Agent.Stop(5*time.Second))
-				soon(t, func() error { _, err := a.Cluster(t.Context(), "node", "remove", name); return err })
+				eventually(t, func() error { _, err := a.Cluster(t.Context(), "node", "remove", name); return err })
 			}
 		}},
 	} {
 		t.Log(row.what)
-		through(t, a, "c1", to, row.do)
+		wantNoLoss(t, a, "c1", to, row.do)
 	}
 }
 
-// TestQuorum stops one of three etcd members, and then a second. Without a quorum the data path stays as it is; when
-// the quorum is back, the agents continue.
-func TestQuorum(t *testing.T) {
+// TestEtcdQuorumLoss stops one of three etcd members, and then a second. Without a quorum the data path stays as it is;
+// when the quorum is back, the agents continue.
+func TestEtcdQuorumLoss(t *testing.T) {
 	t.Parallel()
-	c := hosts(t, 2, 3, vxlanNet)
+	c := newCluster(t, 2, 3, vxlanNet)
 	a, b := c.Nodes[0], c.Nodes[1]
 	attach(t, a, "c1", "pods")
 	to := attach(t, b, "c1", "pods")
-	reach(t, a, "c1", to)
-	through(t, a, "c1", to, func() {
+	wantReach(t, a, "c1", to)
+	wantNoLoss(t, a, "c1", to, func() {
 		c.Stores[0].Process.Kill()
 		create := func(name string) error {
 			_, err := b.Cluster(t.Context(), "network", "create", name, "--isolated", "--subnet", "10.9.0.0/16")
 			return err
 		}
-		soon(t, func() error { return create("one-lost") })
+		eventually(t, func() error { return create("one-lost") })
 		c.Stores[1].Process.Kill()
 		time.Sleep(time.Second)
 		if err := create("no-quorum"); err == nil {
 			t.Error("a network was created without a quorum")
 		}
-		reach(t, a, "c1", attach(t, b, "c2", "pods"))
+		wantReach(t, a, "c1", attach(t, b, "c2", "pods"))
 		for _, m := range c.Stores[:2] {
 			must(t, m.Start())
 		}
 		for _, m := range c.Stores {
 			must(t, m.Wait(t.Context()))
 		}
-		soon(t, func() error { return create("back") })
+		eventually(t, func() error { return create("back") })
 	})
 	must(t, c.Ready(t.Context()))
 }
 
-// TestHands checks that the agent restores objects deleted by an administrator within a second.
-func TestHands(t *testing.T) {
+// TestAgentRestoresDeletedObjects checks that the agent restores objects that an administrator deletes or changes, long
+// before its next periodic reconciliation.
+func TestAgentRestoresDeletedObjects(t *testing.T) {
 	t.Parallel()
-	c := hosts(t, 2, 1, vxlanNet)
+	c := newCluster(t, 2, 1, vxlanNet)
 	a, b := c.Nodes[0], c.Nodes[1]
 	attach(t, a, "c1", "pods")
 	to := attach(t, b, "c1", "pods")
-	reach(t, a, "c1", to)
-	for _, by := range []string{
+	wantReach(t, a, "c1", to)
+	for _, command := range []string{
 		"ip link del fl-vx.1", "ip link set fl-vx.1 down", "ip route flush proto 103", "ip neigh flush dev fl-vx.1 nud permanent",
 		"ip link set fl-vx.1 mtu 1280", "nft flush ruleset", "sysctl -w net.ipv4.ip_forward=0",
 	} {
 		before := state(t, a)
-		if _, err := a.Run(t.Context(), strings.Fields(by)...); err != nil {
-			t.Errorf("%s: %v", by, err)
+		if _, err := a.Run(t.Context(), strings.Fields(command)...); err != nil {
+			t.Errorf("%s: %v", command, err)
 			continue
 		}
-		began := time.Now()
-		soon(t, func() error {
+		start := time.Now()
+		eventually(t, func() error {
 			if now := state(t, a); now != before {
-				return fmt.Errorf("after %s there is\n%s\nand was\n%s", by, now, before)
+				return fmt.Errorf("after %s the state is\n%s\nwant\n%s", command, now, before)
 			}
 			return nil
 		})
-		if took := time.Since(began); took > kerneltest.Slow(5*time.Second) { // without an event it takes a minute
-			t.Errorf("%s: it took %s", by, took)
+		if elapsed := time.Since(start); elapsed > kerneltest.Slow(5*time.Second) { // without an event it takes a minute
+			t.Errorf("%s: the repair took %s", command, elapsed)
 		}
-		reach(t, a, "c1", to)
+		wantReach(t, a, "c1", to)
 	}
 }
 
@@ -161,13 +162,13 @@ func state(t *testing.T, n *lab.Node) (all string) {
 // TestPartition disconnects a node and reconnects it. It continues, and the other nodes are not affected.
 func TestPartition(t *testing.T) {
 	t.Parallel()
-	c := hosts(t, 3, 1, vxlanNet)
+	c := newCluster(t, 3, 1, vxlanNet)
 	a, b, x := c.Nodes[0], c.Nodes[1], c.Nodes[2]
 	attach(t, a, "c1", "pods")
 	toB, toX := attach(t, b, "c1", "pods"), attach(t, x, "c1", "pods")
-	reach(t, a, "c1", toX)
-	reach(t, a, "c1", toB)
-	through(t, a, "c1", toB, func() {
+	wantReach(t, a, "c1", toX)
+	wantReach(t, a, "c1", toB)
+	wantNoLoss(t, a, "c1", toB, func() {
 		_, err := c.Switch(t.Context(), "ip", "link", "set", "dev", x.Name, "down")
 		must(t, err)
 		local := attach(t, x, "c2", "pods") // it works without the others
@@ -175,16 +176,16 @@ func TestPartition(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		_, err = c.Switch(t.Context(), "ip", "link", "set", "dev", x.Name, "up")
 		must(t, err)
-		reach(t, a, "c1", local)
+		wantReach(t, a, "c1", local)
 	})
 	must(t, c.Ready(t.Context()))
 }
 
-// TestOneName checks that a second agent with the same name refuses to start and reports the name. A machine that
-// replaces a dead one under its name gets its blocks.
-func TestOneName(t *testing.T) {
+// TestDuplicateNodeName checks that a second agent with the same name refuses to start and reports the name. A machine
+// that replaces a dead one under its name gets its blocks.
+func TestDuplicateNodeName(t *testing.T) {
 	t.Parallel()
-	c := hosts(t, 3, 1, vxlanNet)
+	c := newCluster(t, 3, 1, vxlanNet)
 	a, b, x := c.Nodes[0], c.Nodes[1], c.Nodes[2]
 	attach(t, a, "c1", "pods")
 	blocks := func() string {
@@ -194,31 +195,31 @@ func TestOneName(t *testing.T) {
 		line, _, _ := strings.Cut(rest, "\n")
 		return line
 	}
-	had := blocks()
+	before := blocks()
 	twin, err := c.Host(t.Context(), "twin")
 	must(t, err)
 	out, err := twin.Run(t.Context(), filepath.Join(bin, "fairlead"), "agent", "--node", "b", "--store-etcd-endpoints", c.Endpoints())
 	if err == nil || !strings.Contains(err.Error(), "another agent uses the node name b") {
-		t.Errorf("a twin: %v\n%s", err, out)
+		t.Errorf("second agent with the same name: %v\n%s", err, out)
 	}
-	again, err := b.Fairlead(t.Context(), "agent", "--node", "other", "--store-etcd-endpoints", c.Endpoints())
+	second, err := b.Fairlead(t.Context(), "agent", "--node", "other", "--store-etcd-endpoints", c.Endpoints())
 	if err == nil || !strings.Contains(err.Error(), "another agent runs on this host") {
-		t.Errorf("a second one on this host: %v\n%s", err, again)
+		t.Errorf("second agent on the same host: %v\n%s", err, second)
 	}
 	toX := attach(t, x, "c1", "pods")
-	reach(t, a, "c1", toX)
-	through(t, a, "c1", toX, func() {
-		replaced(t, c, twin, func() error {
-			if got := blocks(); got != had {
-				return fmt.Errorf("blocks are %s, and were %s", got, had)
+	wantReach(t, a, "c1", toX)
+	wantNoLoss(t, a, "c1", toX, func() {
+		replaceNode(t, c, twin, func() error {
+			if got := blocks(); got != before {
+				return fmt.Errorf("the blocks are %s, want %s", got, before)
 			}
 			return nil
 		})
 	})
 }
 
-// replaced kills the machine of node b, and starts another one under its name. The other nodes learn of it.
-func replaced(t *testing.T, c *lab.Cluster, twin *lab.Host, whole func() error) {
+// replaceNode kills node b, and starts another machine under its name. The other nodes get routes to the new machine.
+func replaceNode(t *testing.T, c *lab.Cluster, twin *lab.Host, check func() error) {
 	t.Helper()
 	a, b := c.Nodes[0], c.Nodes[1]
 	b.Agent.Kill()
@@ -246,11 +247,11 @@ func replaced(t *testing.T, c *lab.Cluster, twin *lab.Host, whole func() error) 
 		}
 		break
 	}
-	soon(t, whole)
-	soon(t, func() error {
+	eventually(t, check)
+	eventually(t, func() error {
 		out, err := a.Run(t.Context(), "bridge", "fdb", "show", "dev", "fl-vx.1")
 		if err == nil && !strings.Contains(out, twin.V4.String()) {
-			err = fmt.Errorf("no way to %s: %s", twin.V4, out)
+			err = fmt.Errorf("no forwarding entry for %s: %s", twin.V4, out)
 		}
 		return err
 	})
@@ -259,14 +260,14 @@ func replaced(t *testing.T, c *lab.Cluster, twin *lab.Host, whole func() error) 
 // TestReboot checks that a rebooted host restores the network before the first request, with the same state.
 func TestReboot(t *testing.T) {
 	t.Parallel()
-	c := hosts(t, 2, 1, vxlanNet)
+	c := newCluster(t, 2, 1, vxlanNet)
 	a, b := c.Nodes[0], c.Nodes[1]
 	attach(t, a, "c1", "pods")
-	reach(t, a, "c1", attach(t, b, "c1", "pods"))
-	soon(t, func() error { // the agent saves its state within a second
+	wantReach(t, a, "c1", attach(t, b, "c1", "pods"))
+	eventually(t, func() error { // the agent saves its state within a second
 		raw, err := os.ReadFile(b.Path("/var/lib/cni/fairlead/snapshot"))
 		if err == nil && strings.Count(string(raw), "blocks/") < 2 {
-			err = fmt.Errorf("the snapshot has not both blocks")
+			err = fmt.Errorf("the snapshot lacks a block")
 		}
 		return err
 	})
@@ -278,10 +279,10 @@ func TestReboot(t *testing.T) {
 	_, err := b.Run(t.Context(), "nft", "flush", "ruleset")
 	must(t, err)
 	must(t, os.RemoveAll(b.Path("/run/fairlead")))
-	c.Stores[0].Process.Kill() // and the store does not answer
+	c.Stores[0].Process.Kill() // the store does not answer either
 	must(t, b.Start())
-	soon(t, func() error { _, err := b.Fairlead(t.Context(), "agent", "status"); return err })
+	eventually(t, func() error { _, err := b.Fairlead(t.Context(), "agent", "status"); return err })
 	var to netip.Addr
-	soon(t, func() (err error) { to, err = b.Attach(t.Context(), "c2", "pods"); return err })
-	reach(t, a, "c1", to)
+	eventually(t, func() (err error) { to, err = b.Attach(t.Context(), "c2", "pods"); return err })
+	wantReach(t, a, "c1", to)
 }

@@ -17,7 +17,7 @@ const (
 	netConf    = `{ "Network": "10.244.0.0/16", "Backend": { "Type": "vxlan" } }`
 )
 
-// flannelList installs the example list unchanged.
+// flannelList installs the example list for flannel on nodes.
 func flannelList(t *testing.T, nodes ...*lab.Node) {
 	t.Helper()
 	raw, err := examples.Networks.ReadFile("50-flannel.conflist")
@@ -34,10 +34,10 @@ func netConfFile(t *testing.T, conf string) string {
 	return file
 }
 
-// leased waits for a host's subnet.env and returns its subnet and text.
-func leased(t *testing.T, n *lab.Node) (subnet netip.Prefix, text string) {
+// waitForSubnet waits for a host's subnet.env and returns its subnet and text.
+func waitForSubnet(t *testing.T, n *lab.Node) (subnet netip.Prefix, text string) {
 	t.Helper()
-	soon(t, func() error {
+	eventually(t, func() error {
 		raw, err := os.ReadFile(n.Path(subnetFile))
 		if err != nil {
 			return err
@@ -55,51 +55,51 @@ func leased(t *testing.T, n *lab.Node) (subnet netip.Prefix, text string) {
 // their host's subnet and reach each other. Traffic that leaves the cluster is masqueraded once.
 func TestFlannelExample(t *testing.T) {
 	t.Parallel()
-	c := hosts(t, 3, 1, "", "--network-file", netConfFile(t, netConf), "--flannel-subnet-file", subnetFile)
+	c := newCluster(t, 3, 1, "", "--network-file", netConfFile(t, netConf), "--flannel-subnet-file", subnetFile)
 	flannelList(t, c.Nodes...)
 	var ips []netip.Addr
 	for _, n := range c.Nodes {
-		subnet, text := leased(t, n)
+		subnet, text := waitForSubnet(t, n)
 		want := fmt.Sprintf("FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=%s\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n", subnet)
 		if text != want || subnet.Bits() != 24 || subnet.Addr() != subnet.Masked().Addr().Next() || subnet.Contains(netip.MustParseAddr("10.244.0.1")) {
 			t.Errorf("host %s has\n%s\nwant\n%s", n.Name, text, want)
 		}
 		ip := attach(t, n, "c1", "cbr0")
 		if !subnet.Contains(ip) {
-			t.Errorf("host %s gave %s, which is not in %s", n.Name, ip, subnet)
+			t.Errorf("host %s allocated %s, which is not in %s", n.Name, ip, subnet)
 		}
 		ips = append(ips, ip)
 	}
 	a := c.Nodes[0]
 	for _, n := range c.Nodes {
 		for _, ip := range ips {
-			reach(t, n, "c1", ip)
+			wantReach(t, n, "c1", ip)
 		}
-		reach(t, n, "c1", c.Stores[0].V4) // the store has no route back to containers
+		wantReach(t, n, "c1", c.Stores[0].V4) // the store has no route back to containers
 	}
 	if out, err := a.Run(t.Context(), "nft", "list", "ruleset"); err != nil || strings.Count(out, "masquerade") != 1 {
-		t.Errorf("want one rule that masquerades: %v\n%s", err, out)
+		t.Errorf("want exactly one masquerade rule: %v\n%s", err, out)
 	}
-	addressesAgree(t, a)
+	checkAddresses(t, a)
 	// A container of another list on the same host gets its address from another block, which is allocated only now.
 	if other := attach(t, a, "c2", "pods"); netip.PrefixFrom(ips[0], 24).Masked().Contains(other) {
-		t.Errorf("fairlead-ipam gave %s, of the block that host-local gives", other)
+		t.Errorf("fairlead-ipam allocated %s, from the block of host-local", other)
 	}
-	reach(t, c.Nodes[1], "c1", ips[0])
-	addressesAgree(t, a)
+	wantReach(t, c.Nodes[1], "c1", ips[0])
+	checkAddresses(t, a)
 	// A restart changes neither the subnet nor the file.
 	before, err := os.Stat(a.Path(subnetFile))
 	must(t, err)
-	through(t, a, "c1", ips[1], func() { a.Agent.Kill(); must(t, a.Start()); must(t, c.Ready(t.Context())) })
+	wantNoLoss(t, a, "c1", ips[1], func() { a.Agent.Kill(); must(t, a.Start()); must(t, c.Ready(t.Context())) })
 	if after, err := os.Stat(a.Path(subnetFile)); err != nil || !after.ModTime().Equal(before.ModTime()) {
-		t.Errorf("the file was written anew: %v", err)
+		t.Errorf("the file was written again: %v", err)
 	}
 	_, err = a.Fairlead(t.Context(), "del", "cbr0", "c1")
 	must(t, err)
 }
 
-// addressesAgree checks the addresses with the agent's commands.
-func addressesAgree(t *testing.T, n *lab.Node) {
+// checkAddresses checks the addresses with the agent's commands.
+func checkAddresses(t *testing.T, n *lab.Node) {
 	t.Helper()
 	if out, err := n.Cluster(t.Context(), "ipam", "check"); err != nil {
 		t.Errorf("ipam check: %v\n%s", err, out)
@@ -109,15 +109,15 @@ func addressesAgree(t *testing.T, n *lab.Node) {
 	}
 }
 
-// TestFlannelBothFamilies checks that the file has both families and that the plugin assigns both.
-func TestFlannelBothFamilies(t *testing.T) {
+// TestFlannelDualStack checks that subnet.env has both families and that the plugin assigns addresses of both.
+func TestFlannelDualStack(t *testing.T) {
 	t.Parallel()
 	conf := `{"Network": "10.244.0.0/16", "EnableIPv6": true, "IPv6Network": "fd00:244::/56", "Backend": {"Type": "host-gw"}}`
-	c := hosts(t, 2, 1, "", "--network-file", netConfFile(t, conf), "--flannel-subnet-file", subnetFile)
+	c := newCluster(t, 2, 1, "", "--network-file", netConfFile(t, conf), "--flannel-subnet-file", subnetFile)
 	flannelList(t, c.Nodes...)
 	for _, n := range c.Nodes {
-		soon(t, func() error {
-			_, text := leased(t, n)
+		eventually(t, func() error {
+			_, text := waitForSubnet(t, n)
 			if !strings.Contains(text, "FLANNEL_IPV6_NETWORK=fd00:244::/56\nFLANNEL_IPV6_SUBNET=fd00:244:0:") || !strings.Contains(text, "::1/64\nFLANNEL_MTU=1500\n") {
 				return fmt.Errorf("host %s has\n%s", n.Name, text)
 			}
@@ -129,5 +129,5 @@ func TestFlannelBothFamilies(t *testing.T) {
 	out, err := b.Run(t.Context(), "ip", "-n", "c1", "-6", "-o", "addr", "show", "dev", "eth0", "scope", "global")
 	must(t, err)
 	to := netip.MustParsePrefix(strings.Fields(out)[3]).Addr()
-	reach(t, a, "c1", to)
+	wantReach(t, a, "c1", to)
 }

@@ -32,16 +32,16 @@ func realFlanneld(t *testing.T) string {
 	return path
 }
 
-// beside creates hosts without any process, and a store with flannel's configuration. Agents started on these hosts use
-// flannel's keys.
-func beside(t *testing.T, conf string, names ...string) (*lab.Cluster, []*lab.Node) {
+// newFlannelCluster creates hosts without any process, and a store with flannel's configuration. Agents started on
+// these hosts use flannel's keys.
+func newFlannelCluster(t *testing.T, conf string, names ...string) (*lab.Cluster, []*lab.Node) {
 	t.Helper()
 	dir := t.TempDir()
 	c, err := lab.NewCluster(t.Context(), lab.Options{Members: 1, Bin: bin, Dir: dir, Agent: []string{"--flannel-prefix", flannelPrefix, "--flannel-subnet-file", subnetFile}})
 	must(t, err)
 	t.Cleanup(func() {
 		c.Close()
-		logged(t, dir)
+		checkLogs(t, dir)
 	})
 	must(t, c.Put(t.Context(), flannelPrefix+"config", conf))
 	var nodes []*lab.Node
@@ -63,10 +63,10 @@ func startFlanneld(t *testing.T, c *lab.Cluster, n *lab.Node, program string) *l
 	return p
 }
 
-// joined waits until a node's agent is ready and has the given number of peers.
-func joined(t *testing.T, n *lab.Node, peers int) {
+// waitForPeers waits until a node's agent is ready and has the given number of peers.
+func waitForPeers(t *testing.T, n *lab.Node, peers int) {
 	t.Helper()
-	soon(t, func() error {
+	eventually(t, func() error {
 		out, err := n.Fairlead(t.Context(), "agent", "status", "--json")
 		if err == nil && !strings.Contains(out, fmt.Sprintf(`"peers": %d,`, peers)) {
 			err = errors.New(out)
@@ -75,9 +75,9 @@ func joined(t *testing.T, n *lab.Node, peers int) {
 	})
 }
 
-// flannels are the configurations in which a cluster is migrated host by host. Flannel's wireguard and ipip backends
-// need kernel support for these link types.
-var flannels = map[string]struct {
+// flannelConfigs are the configurations with which a cluster is migrated host by host. Flannel's wireguard and ipip
+// backends are missing, because they need kernel support for these link types.
+var flannelConfigs = map[string]struct {
 	conf    string
 	tunnels string // the tunnel links of a host
 	six     bool
@@ -87,65 +87,65 @@ var flannels = map[string]struct {
 	"host-gw":        {`{"Network": "10.244.0.0/16", "EnableIPv6": true, "IPv6Network": "fd00:244::/56", "EnableNFTables": true, "Backend": {"Type": "host-gw"}}`, "", true},
 }
 
-// TestBesideFlanneld joins two hosts with flanneld and one with our agent in one cluster. It then migrates a host to
-// our agent and back, while packets go to and from the host.
-func TestBesideFlanneld(t *testing.T) {
+// TestMixedWithFlanneld runs flanneld on two hosts and our agent on a third, in one cluster. It then migrates the
+// flanneld hosts to our agent, and one of them back, while packets go to and from each host.
+func TestMixedWithFlanneld(t *testing.T) {
 	t.Parallel()
 	program := realFlanneld(t)
 	if program == "" {
 		return
 	}
-	for name, f := range flannels { // one after the other: each keeps two processors busy
+	for name, f := range flannelConfigs { // one after the other: each keeps two processors busy
 		t.Run(name, func(t *testing.T) {
-			c, nodes := beside(t, f.conf, "a", "b", "x")
-			m := &mixed{t: t, a: nodes[0], b: nodes[1], x: nodes[2], nodes: nodes}
+			c, nodes := newFlannelCluster(t, f.conf, "a", "b", "x")
+			m := &mixedCluster{t: t, a: nodes[0], b: nodes[1], x: nodes[2], nodes: nodes}
 			fa, fb := startFlanneld(t, c, m.a, program), startFlanneld(t, c, m.b, program)
-			leased(t, m.a)
-			had, _ := leased(t, m.b)
+			waitForSubnet(t, m.a)
+			before, _ := waitForSubnet(t, m.b)
 			must(t, m.x.Start())
-			joined(t, m.x, 2)
+			waitForPeers(t, m.x, 2)
 			m.attach(f.six)
-			m.allReach()
-			m.through("b from flanneld to ours", func() {
+			m.wantAllReach()
+			m.wantNoLoss("b from flanneld to our agent", func() {
 				_ = fb.Stop(5 * time.Second)
 				must(t, m.b.Start())
-				joined(t, m.b, 2)
+				waitForPeers(t, m.b, 2)
 			})
-			m.keeps(m.b, had, f.tunnels)
-			m.through("a from flanneld to ours", func() {
+			m.checkMigrated(m.b, before, f.tunnels)
+			m.wantNoLoss("a from flanneld to our agent", func() {
 				fa.Kill()
 				must(t, m.a.Start())
-				joined(t, m.a, 2)
+				waitForPeers(t, m.a, 2)
 			})
-			m.allReach()
-			m.through("a back to flanneld", func() {
+			m.wantAllReach()
+			m.wantNoLoss("a back to flanneld", func() {
 				must(t, m.a.Agent.Stop(5*time.Second))
 				fa = startFlanneld(t, c, m.a, program)
-				soon(t, func() error {
+				eventually(t, func() error {
 					if !strings.Contains(fa.Log(), "Running backend") {
 						return errors.New("flanneld does not run yet")
 					}
 					return nil
 				})
 			})
-			m.allReach()
-			m.later(c, program)
+			m.wantAllReach()
+			m.addHosts(c, program)
 		})
 	}
 }
 
-// mixed is a cluster with flanneld on some hosts and our agent on others, and a container on each.
-type mixed struct {
+// mixedCluster is a cluster with flanneld on some hosts and our agent on others, and a container on each.
+type mixedCluster struct {
 	t       *testing.T
 	a, b, x *lab.Node
 	nodes   []*lab.Node
 	ips     [][]netip.Addr // each container's IPv4 address, and its IPv6 address with two families
 }
 
-func (m *mixed) attach(six bool) {
+func (m *mixedCluster) attach(six bool) {
 	m.t.Helper()
 	for _, n := range m.nodes {
-		leased(m.t, n)
+		waitForSubnet(m.t, n)
 		ips := []netip.Addr{attach(m.t, n, "c1", "cbr0")}
 		if six {
 			ips = append(ips, address6(m.t, n, "c1"))
@@ -161,37 +161,37 @@ func address6(t *testing.T, n *lab.Node, container string) netip.Addr {
 	must(t, err)
 	words := strings.Fields(out)
 	if len(words) < 4 {
-		t.Fatalf("container %s of host %s has no address of IPv6", container, n.Name)
+		t.Fatalf("container %s of host %s has no IPv6 address", container, n.Name)
 	}
 	p, err := netip.ParsePrefix(words[3])
 	must(t, err)
 	return p.Addr()
 }
 
-// allReach checks that each container reaches the container of each other host.
-func (m *mixed) allReach() {
+// wantAllReach checks that each container reaches the container of each other host.
+func (m *mixedCluster) wantAllReach() {
 	m.t.Helper()
 	for i, n := range m.nodes {
 		for j, ips := range m.ips {
 			for _, ip := range ips {
 				if i != j {
-					reach(m.t, n, "c1", ip)
+					wantReach(m.t, n, "c1", ip)
 				}
 			}
 		}
 	}
 }
 
-// through calls do while packets of each family go between the hosts, and for another second. None may be lost.
-func (m *mixed) through(what string, do func()) {
+// wantNoLoss calls do while packets of each family go between the hosts, and for another second. None may be lost.
+func (m *mixedCluster) wantNoLoss(what string, do func()) {
 	m.t.Helper()
 	var probes []*lab.Probe
-	for _, way := range [][2]int{{0, 1}, {1, 2}, {2, 0}} {
-		for _, to := range m.ips[way[1]] {
-			p, err := m.nodes[way[0]].Probe("c1", to)
+	for _, pair := range [][2]int{{0, 1}, {1, 2}, {2, 0}} {
+		for _, to := range m.ips[pair[1]] {
+			p, err := m.nodes[pair[0]].Probe("c1", to)
 			must(m.t, err)
 			probes = append(probes, p)
-			answered(m.t, p)
+			waitForAnswers(m.t, p)
 		}
 	}
 	do()
@@ -206,26 +206,26 @@ func (m *mixed) through(what string, do func()) {
 	}
 }
 
-// keeps checks that a migrated host has its flanneld's subnet and links, and can attach a second container.
-func (m *mixed) keeps(n *lab.Node, had netip.Prefix, tunnels string) {
+// checkMigrated checks that a migrated host still has flanneld's subnet and links, and can attach a second container.
+func (m *mixedCluster) checkMigrated(n *lab.Node, want netip.Prefix, tunnels string) {
 	m.t.Helper()
-	if now, _ := leased(m.t, n); now != had {
-		m.t.Errorf("the host had %s, and has %s", had, now)
+	if got, _ := waitForSubnet(m.t, n); got != want {
+		m.t.Errorf("the subnet is %s, want %s", got, want)
 	}
 	out, err := n.Run(m.t.Context(), "sh", "-c", "ip -o link show type vxlan | sed 's/^[0-9]*: \\([^:@]*\\).*/\\1/' | sort | xargs")
 	if got := strings.TrimSpace(out); err != nil || got != tunnels {
 		m.t.Errorf("host %s has the tunnels %q, want flannel's %q: %v", n.Name, got, tunnels, err)
 	}
-	more := attach(m.t, n, "c2", "cbr0")
-	reach(m.t, m.a, "c1", more)
+	second := attach(m.t, n, "c2", "cbr0")
+	wantReach(m.t, m.a, "c1", second)
 	if len(m.ips[0]) > 1 {
-		reach(m.t, m.a, "c1", address6(m.t, n, "c2"))
+		wantReach(m.t, m.a, "c1", address6(m.t, n, "c2"))
 	}
-	addressesAgree2(m.t, n)
+	checkIPAM(m.t, n)
 }
 
-// later adds one host with flanneld and one with our agent after the migrations. They reach each other and the rest.
-func (m *mixed) later(c *lab.Cluster, program string) {
+// addHosts adds one host with flanneld and one with our agent after the migrations. They reach each other and the rest.
+func (m *mixedCluster) addHosts(c *lab.Cluster, program string) {
 	m.t.Helper()
 	for _, name := range []string{"f", "o"} {
 		n, err := c.Join(m.t.Context(), name)
@@ -240,10 +240,10 @@ func (m *mixed) later(c *lab.Cluster, program string) {
 	m.nodes = all[3:]
 	m.attach(six)
 	m.nodes = all
-	m.allReach()
+	m.wantAllReach()
 }
 
-func addressesAgree2(t *testing.T, n *lab.Node) {
+func checkIPAM(t *testing.T, n *lab.Node) {
 	t.Helper()
 	if out, err := n.Cluster(t.Context(), "ipam", "check"); err != nil {
 		t.Errorf("ipam check: %v\n%s", err, out)

@@ -12,9 +12,9 @@ import (
 	"github.com/fairlead/fairlead/internal/lab"
 )
 
-// flannelByHand configures a host as flanneld v0.28.9 does: its link, its file, and its key in etcd, with its own
+// simulateFlanneld configures a host as flanneld v0.28.9 does: its link, its file, and its key in etcd, with its own
 // subnet.
-func flannelByHand(t *testing.T, c *lab.Cluster, n *lab.Node, subnet netip.Prefix) {
+func simulateFlanneld(t *testing.T, c *lab.Cluster, n *lab.Node, subnet netip.Prefix) {
 	t.Helper()
 	gateway := subnet.Addr().Next()
 	for _, line := range []string{
@@ -40,12 +40,12 @@ type leaseValue struct {
 	BackendData struct{ VtepMAC string }
 }
 
-// learn adds what flanneld adds for a node's key: a neighbour, a forwarding entry and a route, without a protocol of
-// their own.
-func learn(t *testing.T, c *lab.Cluster, n *lab.Node, subnet netip.Prefix) leaseValue {
+// addPeer adds what flanneld adds for another node's key: a neighbour, a forwarding entry and a route, without a
+// protocol number.
+func addPeer(t *testing.T, c *lab.Cluster, n *lab.Node, subnet netip.Prefix) leaseValue {
 	t.Helper()
 	var v leaseValue
-	soon(t, func() error {
+	eventually(t, func() error {
 		keys, err := c.Keys(t.Context(), flannelKey(subnet))
 		if err == nil && len(keys) == 0 {
 			err = errors.New("no key of " + subnet.String())
@@ -70,36 +70,36 @@ func learn(t *testing.T, c *lab.Cluster, n *lab.Node, subnet netip.Prefix) lease
 // node's own agent replaces flanneld, and no packet is lost.
 func TestFlannelKeys(t *testing.T) {
 	t.Parallel()
-	c, nodes := beside(t, netConf, "f", "x")
+	c, nodes := newFlannelCluster(t, netConf, "f", "x")
 	f, x := nodes[0], nodes[1]
-	had := netip.MustParsePrefix("10.244.57.0/24")
-	flannelByHand(t, c, f, had)
+	want := netip.MustParsePrefix("10.244.57.0/24")
+	simulateFlanneld(t, c, f, want)
 	must(t, x.Start())
-	joined(t, x, 1)
-	subnet, _ := leased(t, x)
-	told := learn(t, c, f, subnet.Masked())
-	if told.BackendType != "vxlan" || told.PublicIP != x.V4 {
-		t.Errorf("flannel's nodes are told %+v", told)
+	waitForPeers(t, x, 1)
+	subnet, _ := waitForSubnet(t, x)
+	lease := addPeer(t, c, f, subnet.Masked())
+	if lease.BackendType != "vxlan" || lease.PublicIP != x.V4 {
+		t.Errorf("the key for flannel's nodes has %+v", lease)
 	}
 	to := attach(t, x, "c1", "cbr0")
 	from := attach(t, f, "c1", "cbr0")
-	if !had.Contains(from) {
-		t.Errorf("%s is no address of %s", from, had)
+	if !want.Contains(from) {
+		t.Errorf("%s is not in %s", from, want)
 	}
-	reach(t, f, "c1", to)
-	reach(t, x, "c1", from)
+	wantReach(t, f, "c1", to)
+	wantReach(t, x, "c1", from)
 	if out, err := x.Cluster(t.Context(), "node", "list", "--flannel-prefix", flannelPrefix); err != nil || !strings.Contains(out, "flannel "+f.V4.String()) {
 		t.Errorf("node list: %v\n%s", err, out)
 	}
 	before, err := os.ReadFile(f.Path(subnetFile))
 	must(t, err)
-	through(t, x, "c1", from, func() {
+	wantNoLoss(t, x, "c1", from, func() {
 		must(t, f.Start())
-		joined(t, f, 1)
+		waitForPeers(t, f, 1)
 	})
-	reach(t, f, "c1", to)
+	wantReach(t, f, "c1", to)
 	if after, err := os.ReadFile(f.Path(subnetFile)); err != nil || string(after) != string(before) {
-		t.Errorf("the file was\n%s\nand is\n%s", before, after)
+		t.Errorf("subnet.env was\n%s\nand is\n%s", before, after)
 	}
 	out, err := f.IP(t.Context(), "route show dev flannel.1")
 	if must(t, err); strings.Count(out, "proto 103") != 1 || strings.Count(out, "\n") != 1 {
@@ -107,12 +107,12 @@ func TestFlannelKeys(t *testing.T) {
 	}
 	out, err = f.IP(t.Context(), "-o link show flannel.1")
 	if must(t, err); !strings.Contains(out, "de:44:8e:3b:1f:da") || !strings.Contains(out, "alias fairlead-agent") {
-		t.Errorf("the link is not flannel's, taken over:\n%s", out)
+		t.Errorf("the link was not taken over from flannel:\n%s", out)
 	}
-	keys, err := c.Keys(t.Context(), flannelKey(had))
-	if must(t, err); !strings.Contains(keys[flannelKey(had)], `"Fairlead":"f"`) {
-		t.Errorf("the key says %v", keys)
+	keys, err := c.Keys(t.Context(), flannelKey(want))
+	if must(t, err); !strings.Contains(keys[flannelKey(want)], `"Fairlead":"f"`) {
+		t.Errorf("the key is %v", keys)
 	}
-	joined(t, x, 1)
-	addressesAgree2(t, f)
+	waitForPeers(t, x, 1)
+	checkIPAM(t, f)
 }

@@ -23,16 +23,17 @@ func isolatedNets(t *testing.T, c *lab.Cluster, create ...string) {
 	}
 }
 
-// deaf fails the test if a container reaches an address.
-func deaf(t *testing.T, n *lab.Node, container string, to netip.Addr) {
+// wantNoReach fails the test if a container reaches an address.
+func wantNoReach(t *testing.T, n *lab.Node, container string, to netip.Addr) {
 	t.Helper()
 	if err := n.Ping(t.Context(), container, to); err == nil {
 		t.Errorf("container %s of host %s reaches %s", container, n.Name, to)
 	}
 }
 
-// spoof makes a container of network red, pinned to its addresses, send to red2 with another source address.
-func spoof(t *testing.T, a, b *lab.Node, to netip.Addr) {
+// wantSpoofedDropped attaches a container with antiSpoof to network red. Its echo requests to a container on the other
+// host arrive with its own source address, and are dropped with another one.
+func wantSpoofedDropped(t *testing.T, a, b *lab.Node, to netip.Addr) {
 	t.Helper()
 	must(t, a.Configure("pinned", `{"type": "fairlead-net", "network": "red", "antiSpoof": true}`))
 	attach(t, a, "evil", "pinned")
@@ -44,21 +45,21 @@ func spoof(t *testing.T, a, b *lab.Node, to netip.Addr) {
 		return n
 	}
 	before := echoes()
-	reach(t, a, "evil", to)
+	wantReach(t, a, "evil", to)
 	own := echoes()
 	_, _ = a.Run(t.Context(), "ip", "netns", "exec", "evil", "sh", "-c", "ip addr add 10.0.0.77/32 dev eth0 && ping -c1 -W1 -I 10.0.0.77 "+to.String())
 	if own == before || echoes() != own {
-		t.Errorf("%d echoes before, %d with the container's address, %d with another's", before, own, echoes())
+		t.Errorf("%d echoes before, %d after one with the container's address, %d after one with another address", before, own, echoes())
 	}
 	_, err := a.Fairlead(t.Context(), "del", "pinned", "evil")
 	must(t, err)
 }
 
-// TestIsolated creates networks with the same addresses. Each reaches only its own containers on other hosts, peer
-// networks reach each other, and a container may be in several networks.
-func TestIsolated(t *testing.T) {
+// TestIsolatedNetworks creates networks with the same addresses. Each reaches only its own containers on other hosts,
+// peer networks reach each other, and a container may be in several networks.
+func TestIsolatedNetworks(t *testing.T) {
 	t.Parallel()
-	c := hosts(t, 2, 1, vxlanNet)
+	c := newCluster(t, 2, 1, vxlanNet)
 	a, b := c.Nodes[0], c.Nodes[1]
 	isolatedNets(t, c, "blue --isolated --subnet 10.0.0.0/24 --nat", "red --isolated --subnet 10.0.0.0/24",
 		"green --isolated --subnet 10.1.0.0/24 --subnet fd00:1::/64 --peer blue")
@@ -68,19 +69,19 @@ func TestIsolated(t *testing.T) {
 	blueA, blueB := attach(t, a, "blue1", "blue"), attach(t, b, "blue2", "blue")
 	redA, redB := attach(t, a, "red1", "red"), attach(t, b, "red2", "red")
 	greenB := attach(t, b, "green1", "green")
-	reach(t, a, "blue1", blueB)
-	reach(t, b, "blue2", blueA)
-	reach(t, a, "red1", redB)
-	reach(t, b, "red2", redA)
-	deaf(t, a, "blue1", pods)
-	deaf(t, a, "p1", blueA)
-	deaf(t, a, "red1", greenB)
-	deaf(t, b, "green1", blueA) // blue does not list green as its peer yet
+	wantReach(t, a, "blue1", blueB)
+	wantReach(t, b, "blue2", blueA)
+	wantReach(t, a, "red1", redB)
+	wantReach(t, b, "red2", redA)
+	wantNoReach(t, a, "blue1", pods)
+	wantNoReach(t, a, "p1", blueA)
+	wantNoReach(t, a, "red1", greenB)
+	wantNoReach(t, b, "green1", blueA) // blue does not list green as its peer yet
 	if _, err := a.Run(t.Context(), "sh", "-c", "ip netns exec red1 ping -c1 -W1 "+a.V4.String()); err == nil {
-		t.Error("a network without a way out reaches the host")
+		t.Error("a network without NAT reaches the host")
 	}
-	reach(t, a, "blue1", b.V4) // masqueraded to the host's address
-	spoof(t, a, b, redB)
+	wantReach(t, a, "blue1", b.V4) // masqueraded to the host's address
+	wantSpoofedDropped(t, a, b, redB)
 
 	out, err := a.Cluster(t.Context(), "network", "show", "blue", "--json")
 	must(t, err)
@@ -89,18 +90,18 @@ func TestIsolated(t *testing.T) {
 	must(t, err)
 	_, err = a.Cluster(t.Context(), "network", "set", "blue", "/run/blue.json")
 	must(t, err)
-	reach(t, b, "green1", blueA)
-	reach(t, a, "blue1", greenB)
-	deaf(t, b, "green1", redA.Next().Next())
+	wantReach(t, b, "green1", blueA)
+	wantReach(t, a, "blue1", greenB)
+	wantNoReach(t, b, "green1", redA.Next().Next())
 
-	// One container in two networks and the default one.
+	// One container in the default network and an isolated one.
 	must(t, a.Container(t.Context(), "many"))
 	for i, network := range []string{"pods", "green"} {
 		_, err := a.Add(t.Context(), "many", network, fmt.Sprint("eth", i))
 		must(t, err)
 	}
-	reach(t, a, "many", pods)
-	reach(t, a, "many", greenB)
+	wantReach(t, a, "many", pods)
+	wantReach(t, a, "many", greenB)
 
 	// DEL removes everything on the host and in the network's namespace.
 	for _, x := range []struct{ name, network string }{{"blue1", "blue"}, {"red1", "red"}} {
@@ -113,10 +114,10 @@ func TestIsolated(t *testing.T) {
 		t.Errorf("links are left in the network's namespace (%v): %s", err, out)
 	}
 	if out, err := a.Run(t.Context(), "ip", "-n", "fairlead-other", "-o", "link", "show", "x0"); err != nil {
-		t.Errorf("another's namespace, of a name like those of networks: %v: %s", err, out)
+		t.Errorf("a third-party namespace with a similar name was changed: %v: %s", err, out)
 	}
 	doctor, err := a.Fairlead(t.Context(), "doctor")
 	if err != nil {
-		t.Errorf("the doctor finds: %v\n%s", err, doctor)
+		t.Errorf("fairlead doctor: %v\n%s", err, doctor)
 	}
 }

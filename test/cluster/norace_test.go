@@ -2,5 +2,5 @@
 
 package cluster
 
-// raced reports whether the tests run under the race detector.
-const raced = false
+// raceEnabled reports whether the tests run under the race detector.
+const raceEnabled = false

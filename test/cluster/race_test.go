@@ -2,5 +2,5 @@
 
 package cluster
 
-// raced reports whether the tests run under the race detector.
-const raced = true
+// raceEnabled reports whether the tests run under the race detector.
+const raceEnabled = true

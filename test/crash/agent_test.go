@@ -46,14 +46,14 @@ func agent(m *machine) string {
 		}
 		_ = s.Close()
 	})
-	m.rest = func() {
+	m.waitIdle = func() {
 		for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 			if list, err := dir.Pending(); err == nil && len(list) == 0 {
 				break
 			}
 		}
 	}
-	m.store, m.extra = s, func() string { return given(m.t, s) }
+	m.store, m.extra = s, func() string { return storedAddresses(m.t, s) }
 	storetest.Eventually(m.t, func() bool { _, err := dir.Read("default"); return err == nil })
 	return dir.Socket()
 }
@@ -65,8 +65,8 @@ func journal(m *machine, dir local.Dir) {
 	must(m.t, errors.Join(err, dir.Forget()))
 }
 
-// given lists the addresses that have owners in the store.
-func given(t testing.TB, s store.Store) string {
+// storedAddresses lists the addresses that have owners in the store.
+func storedAddresses(t testing.TB, s store.Store) string {
 	t.Helper()
 	list, _, err := s.List(storetest.Context(t), cluster.AddressesPrefix)
 	must(t, err)
@@ -84,9 +84,9 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// spaced starts an agent, creates the namespace of an isolated network and returns its name. Namespace names are global
-// on the machine, so each call uses a different one.
-func spaced(m *machine) string {
+// isolatedNetwork starts an agent, creates the namespace of an isolated network and returns its name. Namespace names
+// are global on the machine, so each call uses a different one.
+func isolatedNetwork(m *machine) string {
 	m.t.Helper()
 	agent(m)
 	network := "crash" + strings.TrimPrefix(filepath.Base(m.work), "crash-")
@@ -103,7 +103,7 @@ func spaced(m *machine) string {
 		n, err := dir.Read(network)
 		return err == nil && len(n.Subnets[0].Blocks) > 0 && len(n.Subnets[1].Blocks) > 0
 	})
-	inside, err := newElsewhere(netns)
+	inside, err := newNetnsThread(netns)
 	must(m.t, err)
 	var d *dumper
 	inside.do(func() { d, err = newDumper() })
@@ -112,7 +112,7 @@ func spaced(m *machine) string {
 	m.extra = func() (s string) {
 		inside.do(func() { s, err = d.fingerprint() })
 		must(m.t, err)
-		return s + given(m.t, m.store)
+		return s + storedAddresses(m.t, m.store)
 	}
 	return network
 }

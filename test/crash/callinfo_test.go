@@ -99,7 +99,7 @@ func hideVDSO(pid int) error {
 		}
 		switch w {
 		case 0:
-			return errors.New("the kernel has told of no vDSO")
+			return errors.New("the auxiliary vector has no vDSO address")
 		case sysinfoEHDR:
 			_, err := unix.PtracePokeData(pid, at-8, binary.NativeEndian.AppendUint64(nil, ignore))
 			return err

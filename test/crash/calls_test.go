@@ -35,10 +35,10 @@ var callNames = sync.OnceValue(func() map[uint64]string {
 	return names
 })
 
-// leftOut reports whether a call is not a point: calls of the Go runtime and of libc for threads, memory, signals,
+// ignored reports whether a call is not a point: calls of the Go runtime and of libc for threads, memory, signals,
 // waiting and process identity. They change nothing outside the process, so the machine's state is the same before and
 // after them.
-func leftOut(nr uint64) bool {
+func ignored(nr uint64) bool {
 	switch nr {
 	case unix.SYS_FUTEX, unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_MREMAP, unix.SYS_MPROTECT, unix.SYS_MADVISE, unix.SYS_BRK,
 		unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGRETURN, unix.SYS_SIGALTSTACK, unix.SYS_RT_SIGTIMEDWAIT,
@@ -58,9 +58,9 @@ func leftOut(nr uint64) bool {
 	return false
 }
 
-// changes reports whether a call of an external program (iptables, nft) may change something. Its other calls, hundreds
-// of them, are not points.
-func changes(name string) bool {
+// mayChange reports whether a call of an external program (iptables, nft) may change something. Its other calls,
+// hundreds of them, are not points.
+func mayChange(name string) bool {
 	return slices.Contains([]string{"execve", "sendmsg", "sendto", "setsockopt", "write", "exit_group"}, name)
 }
 

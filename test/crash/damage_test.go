@@ -81,7 +81,7 @@ func TestDamagedState(t *testing.T) {
 					if (i%2 == 1 || strings.Contains(file, "[0-9]*.*")) && !s.lacksGC && !strings.HasPrefix(file, "run/attach/") {
 						then = byGC
 					}
-					if err := m.damaged(file, d.do, then); err != nil {
+					if err := m.damageAndRecover(file, d.do, then); err != nil {
 						t.Errorf("%s: %s, then %s: %v", file, d.name, then, err)
 						m = newMachine(t, &s)
 					}
@@ -110,7 +110,7 @@ func (m *machine) stateFiles() (list []string) {
 	return slices.Compact(list)
 }
 
-func (m *machine) damaged(pattern string, do func([]byte) []byte, then recovery) error {
+func (m *machine) damageAndRecover(pattern string, do func([]byte) []byte, then recovery) error {
 	result, err := m.run("ADD", "")
 	if err != nil {
 		return err
@@ -133,5 +133,5 @@ func (m *machine) damaged(pattern string, do func([]byte) []byte, then recovery)
 	if err := m.recover(byAdd, ""); err != nil {
 		return err
 	}
-	return m.nothingLeft()
+	return m.checkClean()
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // A fingerprint is a binary form of the snapshot: the kernel's own dump messages, without the fields that change by
-// themselves. It takes a thirtieth of the time of the text. The text is built only where fingerprints differ, and it
-// decides.
+// themselves. It takes a thirtieth of the time of the text. If two fingerprints differ, the texts are compared, and
+// only their difference counts.
 
 // dumper holds netlink sockets of the namespace in which its thread created it.
 type dumper struct{ route, netfilter int }
@@ -160,10 +160,10 @@ func (d *dumper) fingerprint() (string, error) {
 	}
 	n, err := d.rules()
 	slices.Sort(list)
-	return strings.Join(append(list, n...), "\n") + touched(), errors.Join(append(errs, err)...)
+	return strings.Join(append(list, n...), "\n") + changedSysctls(), errors.Join(append(errs, err)...)
 }
 
-// linkLocal reports whether an address is link-local: those come and go with the carrier.
+// linkLocal reports whether an address is link-local or multicast. Such addresses come and go with the carrier.
 func linkLocal(a []byte) bool {
 	return len(a) == 16 && (a[0] == 0xfe && a[1] == 0x80 || a[0] == 0xff)
 }
@@ -184,14 +184,14 @@ func (d *dumper) rules() (list []string, err error) {
 				continue
 			}
 			// NFTA_SET_TABLE and NFTA_SET_NAME have the values of NFTA_SET_ELEM_LIST_TABLE and NFTA_SET_ELEM_LIST_SET.
-			ask := []byte{m.head[0], 0, 0, 0}
+			request := []byte{m.head[0], 0, 0, 0}
 			for i, name := range [][]byte{m.get(unix.NFTA_SET_TABLE), m.get(unix.NFTA_SET_NAME)} {
-				ask = binary.NativeEndian.AppendUint16(ask, uint16(4+len(name)))
-				ask = binary.NativeEndian.AppendUint16(ask, uint16(i+1))
-				ask = append(ask, name...)
-				ask = append(ask, make([]byte, -len(name)&3)...)
+				request = binary.NativeEndian.AppendUint16(request, uint16(4+len(name)))
+				request = binary.NativeEndian.AppendUint16(request, uint16(i+1))
+				request = append(request, name...)
+				request = append(request, make([]byte, -len(name)&3)...)
 			}
-			elements, err := dump(d.netfilter, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETSETELEM, ask, sizeofNfgenmsg)
+			elements, err := dump(d.netfilter, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETSETELEM, request, sizeofNfgenmsg)
 			if err != nil {
 				return nil, err
 			}
@@ -204,8 +204,9 @@ func (d *dumper) rules() (list []string, err error) {
 	return list, nil
 }
 
-// touched returns the sysctls that the plugins and the scenes' configurations write. The text snapshot has all sysctls.
-func touched() string {
+// changedSysctls returns the sysctls that the plugins and the scenes' configurations write. The text snapshot has all
+// sysctls.
+func changedSysctls() string {
 	var b strings.Builder
 	read := func(path string) {
 		if raw, err := readAt(path); err == nil {

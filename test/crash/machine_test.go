@@ -18,27 +18,27 @@ import (
 
 // machine is a host with one container. A scene is played in it repeatedly.
 type machine struct {
-	t       testing.TB
-	s       *scene
-	work    string
-	netns   string
-	inside  *elsewhere
-	dumpers [2]*dumper // for the host and the container
-	in, out *os.File
-	replace *strings.Replacer
-	extra   func() string // more state to compare
-	store   store.Store   // the store of the scene's agent
-	rest    func()        // waits until no background work is pending
-	clean   string        // the snapshot after one complete ADD and DEL
-	print   string        // the fingerprint of the same state
-	slow    int           // how often the text was needed
-	id      string        // the container's ID
+	t                testing.TB
+	s                *scene
+	work             string
+	netns            string
+	inContainer      *netnsThread
+	dumpers          [2]*dumper // for the host and the container
+	in, out          *os.File
+	replace          *strings.Replacer
+	extra            func() string // more state to compare
+	store            store.Store   // the store of the scene's agent
+	waitIdle         func()        // waits until no background work is pending
+	cleanSnapshot    string        // the snapshot after an ADD and its DEL
+	cleanFingerprint string        // the fingerprint of the same state
+	mismatches       int           // how often the fingerprints differed
+	id               string        // the container's ID
 }
 
-// container is the ID of the attached container, and next the ID of a later one.
+// container is the ID of the attached container, and nextContainer the ID of a container after a reboot.
 const (
-	container = "a"
-	next      = "b"
+	container     = "a"
+	nextContainer = "b"
 )
 
 func newMachine(t testing.TB, s *scene) *machine {
@@ -49,13 +49,13 @@ func newMachine(t testing.TB, s *scene) *machine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(work) })
-	m := &machine{t: t, s: s, work: work, id: container, netns: kerneltest.Netns(t), rest: func() {}}
-	if m.inside, err = newElsewhere(m.netns); err != nil {
+	m := &machine{t: t, s: s, work: work, id: container, netns: kerneltest.Netns(t), waitIdle: func() {}}
+	if m.inContainer, err = newNetnsThread(m.netns); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(m.inside.close)
+	t.Cleanup(m.inContainer.close)
 	m.dumpers[0], err = newDumper()
-	m.inside.do(func() {
+	m.inContainer.do(func() {
 		d, e := newDumper()
 		m.dumpers[1], err = d, errors.Join(err, e)
 	})
@@ -93,7 +93,7 @@ func (m *machine) programs() {
 		m.t.Fatal(err)
 	}
 	names := []string{"cni", "daemon"}
-	for _, p := range every() {
+	for _, p := range allPlugins() {
 		names = append(names, p.Name)
 	}
 	for _, n := range names {
@@ -128,14 +128,14 @@ func (m *machine) setUp() {
 	for range 20 {
 		m.must("ADD")
 		m.must("DEL")
-		before := m.clean
-		if m.clean = m.snapshot(); m.clean == before {
-			m.print = m.fingerprint()
+		previous := m.cleanSnapshot
+		if m.cleanSnapshot = m.snapshot(); m.cleanSnapshot == previous {
+			m.cleanFingerprint = m.fingerprint()
 			return
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	m.t.Fatalf("%s: what is there after DEL does not come to rest", m.s.name)
+	m.t.Fatalf("%s: the state after DEL keeps changing", m.s.name)
 }
 
 func (m *machine) command(line string) {
@@ -154,7 +154,7 @@ func (m *machine) file() string {
 	return filepath.Join(m.work, "net.conf")
 }
 
-// request returns the program that runs an operation on the attachment.
+// run runs an operation without tracing it.
 func (m *machine) request(verb string, result string) program {
 	env := append(os.Environ(), "FAIRLEAD_RUN="+m.work+"/run", "FAIRLEAD_LIB="+m.work+"/lib", "CNI_PATH="+m.work+"/bin", "WORK="+m.work, "CAP_ARGS="+m.s.args)
 	conf := m.conf()
@@ -166,7 +166,7 @@ func (m *machine) request(verb string, result string) program {
 		}
 	} else {
 		env = append(env, "CNI_COMMAND="+verb, "CNI_CONTAINERID="+m.id, "CNI_NETNS="+m.netns, "CNI_IFNAME=eth0")
-		conf = ofVerb(conf, verb, result)
+		conf = requestConfig(conf, verb, result)
 	}
 	_ = m.in.Truncate(0)
 	_ = m.out.Truncate(0)
@@ -175,8 +175,8 @@ func (m *machine) request(verb string, result string) program {
 	return program{path: filepath.Join(m.work, "bin", name), argv: append([]string{name}, argv...), env: env, in: m.in, out: m.out}
 }
 
-// ofVerb returns the configuration with the keys that a runtime adds for an operation.
-func ofVerb(conf, verb, result string) string {
+// requestConfig returns the configuration with the keys that a runtime adds for an operation.
+func requestConfig(conf, verb, result string) string {
 	switch {
 	case verb == "GC":
 		return strings.Replace(conf, "{", `{"cni.dev/valid-attachments": [], `, 1)
@@ -186,8 +186,8 @@ func ofVerb(conf, verb, result string) string {
 	return conf
 }
 
-// said returns the program's output.
-func (m *machine) said() string {
+// output returns the program's output.
+func (m *machine) output() string {
 	raw, err := os.ReadFile(m.out.Name())
 	if err != nil {
 		m.t.Fatal(err)
@@ -201,9 +201,9 @@ func (m *machine) run(verb, result string) (string, error) {
 	cmd := &exec.Cmd{Path: p.path, Args: p.argv, Env: p.env, Stdin: p.in, Stdout: p.out, Stderr: p.out}
 	err := cmd.Run()
 	if err != nil {
-		err = fmt.Errorf("%s: %w: %s", verb, err, m.said())
+		err = fmt.Errorf("%s: %w: %s", verb, err, m.output())
 	}
-	return m.said(), err
+	return m.output(), err
 }
 
 func (m *machine) must(verb string) string {
@@ -217,22 +217,22 @@ func (m *machine) must(verb string) string {
 
 // snapshot returns the machine's whole state as text.
 func (m *machine) snapshot() string {
-	m.rest()
+	m.waitIdle()
 	s := "host\n" + namespace()
-	m.inside.do(func() { s += "container\n" + namespace() })
+	m.inContainer.do(func() { s += "container\n" + namespace() })
 	s += files(m.work)
 	if m.extra != nil {
 		s += m.extra()
 	}
-	return still(s)
+	return removeVolatile(s)
 }
 
 // fingerprint returns the fast form of the snapshot.
 func (m *machine) fingerprint() string {
 	m.t.Helper()
-	m.rest()
+	m.waitIdle()
 	s, err := m.dumpers[0].fingerprint()
-	m.inside.do(func() {
+	m.inContainer.do(func() {
 		more, e := m.dumpers[1].fingerprint()
 		s, err = s+more, errors.Join(err, e)
 	})
@@ -246,14 +246,14 @@ func (m *machine) fingerprint() string {
 	return s
 }
 
-// left returns the difference from the clean state, after background work has ended.
-func (m *machine) left() (d string) {
-	if m.fingerprint() == m.print {
+// leftovers returns the difference from the clean state, after background work has ended.
+func (m *machine) leftovers() (d string) {
+	if m.fingerprint() == m.cleanFingerprint {
 		return ""
 	}
-	m.slow++
+	m.mismatches++
 	for wait := time.Millisecond; wait < 2*time.Second; wait *= 4 {
-		if d = difference(m.clean, m.snapshot()); d == "" {
+		if d = difference(m.cleanSnapshot, m.snapshot()); d == "" {
 			return ""
 		}
 		time.Sleep(wait)
@@ -261,8 +261,8 @@ func (m *machine) left() (d string) {
 	return d
 }
 
-// held returns the number of addresses that the address directory records as held.
-func (m *machine) held() (n int) {
+// allocated returns the number of allocated addresses in the address directory.
+func (m *machine) allocated() (n int) {
 	for _, root := range []string{"ipam", "lib/networks", "lib/fairlead/addresses"} {
 		_ = filepath.WalkDir(filepath.Join(m.work, root), func(path string, e os.DirEntry, err error) error {
 			if _, bad := netip.ParseAddr(filepath.Base(path)); err == nil && bad == nil {

@@ -36,12 +36,12 @@ func TestMain(m *testing.M) {
 	case "daemon":
 		fail(daemonMain())
 		os.Exit(0)
-	case "mischief":
+	case "tracee":
 		mark()
-		mischiefMain()
+		traceeMain()
 		os.Exit(0)
 	}
-	for _, p := range every() {
+	for _, p := range allPlugins() {
 		if p.Name == name {
 			mark()
 			skel.PluginMain(p)
@@ -50,8 +50,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// every returns the plugins of both programs.
-func every() []skel.Plugin {
+// allPlugins returns the plugins of both programs.
+func allPlugins() []skel.Plugin {
 	return append(plugins.All(), ovs.Plugin().Skel(plugin.Env{IPAM: plugins.IPAM()}))
 }
 

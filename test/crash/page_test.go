@@ -9,16 +9,16 @@ import (
 	"testing"
 )
 
-// The table of the full run is between these two lines of the page.
+// The table of the full run is between these two lines of docs/reliability.md.
 const (
 	pageFile  = "../../docs/reliability.md"
 	pageBegin = "<!-- points: make crash writes this -->\n"
 	pageEnd   = "<!-- end of points -->\n"
 )
 
-// TestPage writes the results of the full run into the page (UPDATE=1). Without UPDATE it checks that every point in
-// the page's table survived.
-func TestPage(t *testing.T) {
+// TestPointsPage writes the results of the full run into the page (UPDATE=1). Without UPDATE it checks that every point
+// in the page's table survived.
+func TestPointsPage(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile(pageFile)
 	if err != nil {
@@ -27,7 +27,7 @@ func TestPage(t *testing.T) {
 	before, rest, ok1 := strings.Cut(string(raw), pageBegin)
 	table, after, ok2 := strings.Cut(rest, pageEnd)
 	if !ok1 || !ok2 {
-		t.Fatalf("%s has no place for the table", pageFile)
+		t.Fatalf("%s has no markers for the table", pageFile)
 	}
 	if os.Getenv("UPDATE") != "" && os.Getenv(resultsVariable) != "" {
 		list, err := readResults(os.Getenv(resultsVariable))
@@ -44,7 +44,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// page returns the table as text.
+// page returns the table as Markdown.
 func page(list []result) string {
 	type key struct{ scene, verb string }
 	rows, order := map[key]map[kind][2]int{}, []key{}
@@ -58,7 +58,7 @@ func page(list []result) string {
 		}
 		n := rows[k][r.Kind]
 		rows[k][r.Kind] = [2]int{n[0] + r.Survived, n[1] + r.Points}
-		points, survived, notMet = points+r.Points, survived+r.Survived, notMet+r.NotMet
+		points, survived, notMet = points+r.Points, survived+r.Survived, notMet+r.NotReached
 		where[r.Kernel], last, seconds[k] = true, max(last, r.Date), r.Seconds
 	}
 	total := 0.0
@@ -70,7 +70,7 @@ func page(list []result) string {
 		words = fmt.Sprintf("%d of them survived", survived)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "`make crash` on %s, a machine with %d processors; kernels %s; %.0f minutes of work: **%d points, %s**. (%d more were not met, because threads came in another order than when the calls were listed.)\n\n",
+	fmt.Fprintf(&b, "`make crash` on %s, a machine with %d processors; kernels %s; %.0f minutes of work: **%d points, %s**. (%d more were not reached, because the order of threads differed from the run that listed the calls.)\n\n",
 		last, runtime.NumCPU(), strings.Join(sortedKeys(where), ", "), total/60, points, words, notMet)
 	b.WriteString("| scene | operation | killed | error | short write | cut write, killed | clock jumps | points | survived |\n|---|---|---|---|---|---|---|---|---|\n")
 	for _, k := range order {
@@ -98,7 +98,7 @@ func TestPageText(t *testing.T) {
 	t.Parallel()
 	got := page([]result{
 		{tally: tally{Scene: "bridge", Verb: "ADD", Kind: kindKill, Points: 3, Survived: 3}, Kernel: "6.18", Date: "2026-11-21", Seconds: 60},
-		{tally: tally{Scene: "bridge", Verb: "ADD", Kind: kindError, Points: 2, Survived: 1, NotMet: 4}, Kernel: "6.18", Date: "2026-11-22", Seconds: 60},
+		{tally: tally{Scene: "bridge", Verb: "ADD", Kind: kindError, Points: 2, Survived: 1, NotReached: 4}, Kernel: "6.18", Date: "2026-11-22", Seconds: 60},
 	})
 	for _, want := range []string{"on 2026-11-22", "1 minutes of work: **5 points, 4 of them survived**", "(4 more", "| bridge | ADD | 3 | 2 | 0 | 0 | 0 | 5 | 4 |"} {
 		if !strings.Contains(got, want) {

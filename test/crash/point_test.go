@@ -23,10 +23,10 @@ const (
 
 func kinds() []kind { return []kind{kindKill, kindError, kindShort, kindCut, kindClock} }
 
-// tenYears is how far the clock jumps.
+// tenYears is the distance by which the clock jumps.
 const tenYears = 10 * 365 * 24 * time.Hour
 
-// tick is slightly more than the resolution of a process's start time in the kernel.
+// tick is slightly longer than the kernel's resolution of a process's start time.
 const tick = 12 * time.Millisecond
 
 // recovery is the next step of a runtime or of an administrator.
@@ -94,8 +94,8 @@ func points(verb string, calls []string, s *scene) (out []point) {
 		p := point{class: c, nth: seen[c]}
 		p.kind = kindKill
 		add(p)
-		program, call, foreign := strings.Cut(c, ": ")
-		if !foreign {
+		program, call, external := strings.Cut(c, ": ")
+		if !external {
 			program, call = "", c
 		}
 		name, what, _ := strings.Cut(call, " ")
@@ -104,7 +104,7 @@ func points(verb string, calls []string, s *scene) (out []point) {
 			add(p)
 		}
 		p.errno = 0
-		if !foreign && (name == "write" || name == "pwrite64") && what != "socket" && what != "pipe" {
+		if !external && (name == "write" || name == "pwrite64") && what != "socket" && what != "pipe" {
 			p.kind = kindShort
 			add(p)
 			p.kind = kindCut
@@ -131,13 +131,13 @@ func (m *machine) calls(verb, result string) ([]string, error) {
 	}
 	e, err := trace(p)
 	if err == nil && e.code != 0 {
-		err = fmt.Errorf("%s, traced: exit code %d: %s", verb, e.code, m.said())
+		err = fmt.Errorf("%s, traced: exit code %d: %s", verb, e.code, m.output())
 	}
 	return list, err
 }
 
-// hit runs an operation and injects the point's failure.
-func (m *machine) hit(p point, result string) (ended, error) {
+// inject runs an operation and injects the point's failure.
+func (m *machine) inject(p point, result string) (outcome, error) {
 	req := m.request(p.verb, result)
 	seen := 0
 	req.at = func(c *call) action {
@@ -154,8 +154,8 @@ func (m *machine) hit(p point, result string) (ended, error) {
 }
 
 // play tries a point. It reports whether the point was reached, because the order of threads differs between runs. The
-// error says what did not survive.
-func (m *machine) play(p point) (met bool, err error) {
+// error describes what was left behind or failed.
+func (m *machine) play(p point) (reached bool, err error) {
 	result := ""
 	if p.verb == "DEL" {
 		if result, err = m.run("ADD", ""); err != nil {
@@ -165,71 +165,71 @@ func (m *machine) play(p point) (met bool, err error) {
 			result = ""
 		}
 	}
-	e, err := m.hit(p, result)
+	e, err := m.inject(p, result)
 	if err != nil {
 		return false, err
 	}
-	said := m.said()
+	output := m.output()
 	switch {
 	case e.hung:
-		return true, fmt.Errorf("%s did not end: %s", p.verb, said)
-	case panicked(said):
-		return true, fmt.Errorf("%s crashed: %s", p.verb, said)
+		return true, fmt.Errorf("%s did not end: %s", p.verb, output)
+	case panicked(output):
+		return true, fmt.Errorf("%s crashed: %s", p.verb, output)
 	}
-	if err := m.judge(p, e, said); err != nil {
+	if err := m.checkOutcome(p, e, output); err != nil {
 		return true, err
 	}
-	if err := m.nothingLeft(); err != nil {
-		return true, fmt.Errorf("exit code %d, %q: %w", e.code, said, err)
+	if err := m.checkClean(); err != nil {
+		return true, fmt.Errorf("exit code %d, %q: %w", e.code, output, err)
 	}
 	return e.hit != nil, nil
 }
 
-// nothingLeft compares the machine's state with the clean state.
-func (m *machine) nothingLeft() error {
-	if d := m.left(); d != "" {
-		return fmt.Errorf("left:\n%s", d)
+// checkClean compares the machine's state with the clean state.
+func (m *machine) checkClean() error {
+	if d := m.leftovers(); d != "" {
+		return fmt.Errorf("the machine differs from its clean state:\n%s", d)
 	}
 	return nil
 }
 
-// judge checks how the operation ended and runs the recovery.
-func (m *machine) judge(p point, e ended, said string) error {
+// checkOutcome checks how the operation ended and runs the recovery.
+func (m *machine) checkOutcome(p point, e outcome, output string) error {
 	if e.code == 0 && p.verb == "DEL" {
-		if forgiven(p) {
+		if mayIgnore(p) {
 			return m.recover(byDel, "")
 		}
-		return nil // then nothing may be left
+		return nil // nothing may be left
 	}
 	if e.code == 0 {
-		if err := m.sound(said); err != nil {
+		if err := m.checkComplete(output); err != nil {
 			return fmt.Errorf("ADD succeeded, and %w", err)
 		}
-		return m.recover(p.then, said)
+		return m.recover(p.then, output)
 	}
-	if !e.killed && e.code > 0 && !m.s.runtime() && !threw(said) {
-		if err := speaks(said); err != nil && !(strings.HasSuffix(p.class, "stdout") && strings.Contains(said, "write the answer to stdout")) {
+	if !e.killed && e.code > 0 && !m.s.runtime() && !runtimeFailed(output) {
+		if err := checkError(output); err != nil && !(strings.HasSuffix(p.class, "stdout") && strings.Contains(output, "write the answer to stdout")) {
 			return err
 		}
 	}
 	return m.recover(p.then, "")
 }
 
-// forgiven reports whether DEL may succeed despite the failure. A runtime does not report that it could not remove its
+// mayIgnore reports whether DEL may succeed despite the failure. A runtime does not report that it could not remove its
 // cache file; the next DEL or GC removes it.
-func forgiven(p point) bool {
+func mayIgnore(p point) bool {
 	return p.kind == kindError && strings.HasPrefix(p.class, "unlinkat $WORK/cache/results/")
 }
 
-// sound checks that an attachment is complete: CHECK succeeds, and the attachment holds the addresses of its result.
-func (m *machine) sound(result string) error {
+// checkComplete checks that an attachment is complete: CHECK succeeds, and every address of the result is allocated.
+func (m *machine) checkComplete(result string) error {
 	if !m.s.lacksCheck() {
 		if _, err := m.run("CHECK", result); err != nil {
 			return err
 		}
 	}
-	if n, want := m.held(), addresses(result); !m.s.chained && m.s.holds() && n != want {
-		return fmt.Errorf("%d addresses are held, of %d in the result %s", n, want, result)
+	if n, want := m.allocated(), addresses(result); !m.s.chained && m.s.storesAddresses() && n != want {
+		return fmt.Errorf("%d addresses are allocated, and the result has %d: %s", n, want, result)
 	}
 	return nil
 }
@@ -244,7 +244,7 @@ func (m *machine) recover(then recovery, result string) error {
 		_, err := m.run("GC", "")
 		return err
 	case byAdd:
-		if err := m.again(); err != nil {
+		if err := m.repeatAdd(); err != nil {
 			return err
 		}
 	}
@@ -252,9 +252,9 @@ func (m *machine) recover(then recovery, result string) error {
 	return err
 }
 
-// again repeats an interrupted ADD. If that ADD had completed, its attachment exists and has to be deleted first, as
-// the error message says.
-func (m *machine) again() error {
+// repeatAdd repeats an interrupted ADD. If that ADD had completed, its attachment exists and has to be deleted first,
+// as the error message says.
+func (m *machine) repeatAdd() error {
 	result, err := m.run("ADD", "")
 	if err != nil && (strings.Contains(err.Error(), "is already attached") || strings.Contains(err.Error(), "duplicate allocation is not allowed")) {
 		if _, err = m.run("DEL", ""); err == nil {
@@ -262,37 +262,37 @@ func (m *machine) again() error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("again: %w", err)
+		return fmt.Errorf("repeat ADD: %w", err)
 	}
-	if err := m.sound(result); err != nil {
-		return fmt.Errorf("again: %w", err)
+	if err := m.checkComplete(result); err != nil {
+		return fmt.Errorf("repeat ADD: %w", err)
 	}
 	return nil
 }
 
 // panicked reports whether Fairlead's code panicked. The Go runtime's "fatal error" when the kernel denies it a thread
 // or a poller is not a panic.
-func panicked(said string) bool { return strings.Contains(said, "panic: ") }
+func panicked(output string) bool { return strings.Contains(output, "panic: ") }
 
-// threw reports whether the Go runtime ended the program.
-func threw(said string) bool {
-	return strings.Contains(said, "fatal error: ") || strings.Contains(said, "runtime: ")
+// runtimeFailed reports whether the Go runtime ended the program.
+func runtimeFailed(output string) bool {
+	return strings.Contains(output, "fatal error: ") || strings.Contains(output, "runtime: ")
 }
 
-// speaks checks that a plugin's output is an error as the CNI protocol defines it.
-func speaks(said string) error {
+// checkError checks that a plugin's output is an error as the CNI protocol defines it.
+func checkError(output string) error {
 	var e struct {
 		Code int
 		Msg  string
 	}
-	at := strings.LastIndex(said, "\n{") + 1
-	if at < 0 || json.Unmarshal([]byte(said[at:]), &e) != nil || e.Code == 0 || e.Msg == "" {
-		return fmt.Errorf("it failed without an error on stdout: %q", said)
+	at := strings.LastIndex(output, "\n{") + 1
+	if at < 0 || json.Unmarshal([]byte(output[at:]), &e) != nil || e.Code == 0 || e.Msg == "" {
+		return fmt.Errorf("it failed without an error on stdout: %q", output)
 	}
 	return nil
 }
 
-// lacksCheck reports whether the scene's version or plugin has no CHECK.
+// lacksCheck reports whether the scene's CNI version has no CHECK.
 func (s *scene) lacksCheck() bool {
 	return strings.Contains(s.conf, `"0.3.1"`) || strings.Contains(s.conf, `"0.1.0"`)
 }
@@ -301,7 +301,7 @@ func (s *scene) lacksCheck() bool {
 // plugin's configuration contains one.
 func (s *scene) lacksResult() bool { return s.runtime() || s.chained }
 
-// holds reports whether the scene's addresses are stored in a directory.
-func (s *scene) holds() bool {
+// storesAddresses reports whether the scene's addresses are stored in a directory.
+func (s *scene) storesAddresses() bool {
 	return !slices.ContainsFunc([]string{`"dhcp"`, `"static"`, `"loopback"`}, func(t string) bool { return strings.Contains(s.conf, t) })
 }

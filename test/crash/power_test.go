@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownMounts gives the calling thread its own mount namespace. The thread ends with the test (kerneltest.Host).
-func ownMounts(t *testing.T) {
+// newMountNamespace gives the calling thread its own mount namespace. The thread ends with the test (kerneltest.Host).
+func newMountNamespace(t *testing.T) {
 	t.Helper()
 	if err := errors.Join(unix.Unshare(unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// reboot makes programs that are started from here see another boot ID.
+// reboot simulates a reboot: programs that start from now on see another boot ID.
 func (m *machine) reboot(n int) error {
 	file := filepath.Join(m.work, "boot_id")
 	if err := os.WriteFile(file, fmt.Appendf(nil, "00000000-0000-4000-8000-%012d\n", n), 0o444); err != nil {
@@ -44,10 +44,10 @@ var losses = []struct {
 	{"what was not synced is zeros", func(n int64) []byte { return make([]byte, n) }},
 }
 
-// TestPower cuts the power at every call of an allocation and of a release, and loses all data that was not synced.
+// TestPowerCut cuts the power at every call of an allocation and of a release, and loses all data that was not synced.
 // After the reboot addresses can be allocated, no address is allocated twice, and none leaks: GC frees the addresses
 // without an owner.
-func TestPower(t *testing.T) {
+func TestPowerCut(t *testing.T) {
 	t.Parallel()
 	var s scene
 	for _, s = range scenes() {
@@ -56,7 +56,7 @@ func TestPower(t *testing.T) {
 		}
 	}
 	m := newMachine(t, &s)
-	ownMounts(t)
+	newMountNamespace(t)
 	boot := 0
 	l := m.learn()
 	for _, verb := range []string{"ADD", "DEL"} {
@@ -75,7 +75,7 @@ func TestPower(t *testing.T) {
 	}
 	t.Logf("the power was cut %d times", boot)
 	if boot < 50 {
-		t.Error("that is few")
+		t.Error("too few power cuts: want 50")
 	}
 }
 
@@ -85,39 +85,39 @@ func (m *machine) cutPower(p point, loss func(int64) []byte, boot int) error {
 			return err
 		}
 	}
-	began := time.Now().Add(-10 * time.Millisecond) // one tick of the clock for file timestamps
-	if _, err := m.hit(p, ""); err != nil {
+	start := time.Now().Add(-10 * time.Millisecond) // one tick of the clock for file timestamps
+	if _, err := m.inject(p, ""); err != nil {
 		return err
 	}
-	if err := lose(filepath.Join(m.work, "ipam"), began, loss); err != nil {
+	if err := loseData(filepath.Join(m.work, "ipam"), start, loss); err != nil {
 		return err
 	}
 	if err := m.reboot(boot); err != nil {
 		return err
 	}
-	before := m.held()
-	m.id = next // no container survives a reboot
+	before := m.allocated()
+	m.id = nextContainer // no container survives a reboot
 	defer func() { m.id = container }()
 	result, err := m.run("ADD", "")
 	if err != nil {
-		return fmt.Errorf("in the next boot: %w", err)
+		return fmt.Errorf("ADD after the reboot: %w", err)
 	}
-	if n := m.held(); addresses(result) != 2 || n > before+2 {
-		return fmt.Errorf("in the next boot %d addresses are held, before %d, by %s", n, before, result)
+	if n := m.allocated(); addresses(result) != 2 || n > before+2 {
+		return fmt.Errorf("after the reboot %d addresses are allocated, before it %d; the result is %s", n, before, result)
 	}
 	time.Sleep(tick)
 	if _, err := m.run("GC", ""); err != nil {
 		return err
 	}
-	if n := m.held(); n != 0 {
-		return fmt.Errorf("GC leaves %d addresses:\n%s", n, files(m.work))
+	if n := m.allocated(); n != 0 {
+		return fmt.Errorf("GC left %d addresses:\n%s", n, files(m.work))
 	}
 	return nil
 }
 
-// lose applies the loss to the files that were changed since the given time. A hard link shares the content of its
+// loseData applies the loss to the files that were changed since the given time. A hard link shares the content of its
 // other name.
-func lose(dir string, since time.Time, loss func(int64) []byte) error {
+func loseData(dir string, since time.Time, loss func(int64) []byte) error {
 	if loss == nil {
 		return nil
 	}
@@ -133,9 +133,9 @@ func lose(dir string, since time.Time, loss func(int64) []byte) error {
 	})
 }
 
-// TestDisks makes the disk of each state directory full or read-only. ADD and DEL succeed or report the reason. When
-// the disk is writable again, DEL leaves nothing.
-func TestDisks(t *testing.T) {
+// TestFullOrReadOnlyDisk makes the disk of each state directory full or read-only. ADD and DEL succeed or report the
+// reason. When the disk is writable again, DEL leaves nothing.
+func TestFullOrReadOnlyDisk(t *testing.T) {
 	for _, s := range scenes() {
 		roots := map[string][]string{
 			"fairlead-chain": {"run", "ipam"}, "flannel": {"run", "lib"}, "example/10-my-network": {"run", "lib", "cache"}, "host-device": {"run", "ipam"},
@@ -146,11 +146,11 @@ func TestDisks(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t, &s)
-			ownMounts(t)
+			newMountNamespace(t)
 			for _, root := range roots {
 				for _, readOnly := range []bool{false, true} {
 					for _, attached := range []bool{false, true} {
-						if err := m.onDisk(root, readOnly, attached); err != nil {
+						if err := m.runWithBrokenDisk(root, readOnly, attached); err != nil {
 							t.Errorf("%s read-only: %v, attached before: %v: %v", root, readOnly, attached, err)
 						}
 					}
@@ -160,7 +160,7 @@ func TestDisks(t *testing.T) {
 	}
 }
 
-func (m *machine) onDisk(root string, readOnly, attached bool) (err error) {
+func (m *machine) runWithBrokenDisk(root string, readOnly, attached bool) (err error) {
 	dir := filepath.Join(m.work, root)
 	if err := errors.Join(os.MkdirAll(dir, 0o700), unix.Mount("tmpfs", dir, "tmpfs", 0, "size=256k,mode=700")); err != nil {
 		return err
@@ -171,12 +171,12 @@ func (m *machine) onDisk(root string, readOnly, attached bool) (err error) {
 			return err
 		}
 	}
-	end, err := spoil(dir, readOnly)
+	end, err := breakDisk(dir, readOnly)
 	if err != nil {
 		return err
 	}
 	for _, verb := range []string{"ADD", "DEL"} {
-		if said, err := m.run(verb, ""); err != nil && (panicked(said) || !strings.Contains(said, "no space left") && !strings.Contains(said, "read-only file system") && !strings.Contains(said, "already attached")) {
+		if output, err := m.run(verb, ""); err != nil && (panicked(output) || !strings.Contains(output, "no space left") && !strings.Contains(output, "read-only file system") && !strings.Contains(output, "already attached")) {
 			return err
 		}
 	}
@@ -184,20 +184,20 @@ func (m *machine) onDisk(root string, readOnly, attached bool) (err error) {
 		return err
 	}
 	if _, err := m.run("DEL", ""); err != nil {
-		return fmt.Errorf("when there is room again: %w", err)
+		return fmt.Errorf("after the disk is writable again: %w", err)
 	}
-	return m.nothingLeft()
+	return m.checkClean()
 }
 
-// spoil fills a disk, or makes it read-only, until end is called.
-func spoil(dir string, readOnly bool) (end func() error, err error) {
+// breakDisk fills a disk, or makes it read-only, until end is called.
+func breakDisk(dir string, readOnly bool) (end func() error, err error) {
 	if readOnly {
 		remount := func(flags uintptr) error { return unix.Mount("", dir, "", unix.MS_REMOUNT|flags, "") }
 		return func() error { return remount(0) }, remount(unix.MS_RDONLY)
 	}
 	file := filepath.Join(dir, "filler")
 	if err := os.WriteFile(file, make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
-		return nil, fmt.Errorf("the disk does not get full: %w", err)
+		return nil, fmt.Errorf("the disk did not fill up: %w", err)
 	}
 	return func() error { return os.Remove(file) }, nil
 }

@@ -24,41 +24,41 @@ func seed(t *testing.T) uint64 {
 	return n
 }
 
-// sampled returns about how many points of each scene the sample has. FAIRLEAD_SAMPLE overrides it.
-func sampled() int {
+// sampleSize returns about how many points of each scene the sample has. FAIRLEAD_SAMPLE overrides it.
+func sampleSize() int {
 	if n, err := strconv.Atoi(os.Getenv("FAIRLEAD_SAMPLE")); err == nil && n > 0 {
 		return n
 	}
 	return 8
 }
 
-// TestSample plays some points of every scene: every k-th one, starting at an offset chosen by the seed.
-func TestSample(t *testing.T) {
+// TestSampledPoints plays some points of every scene: every k-th one, starting at an offset chosen by the seed.
+func TestSampledPoints(t *testing.T) {
 	n := seed(t)
 	t.Logf("FAIRLEAD_SEED=%d", n)
 	rnd := rand.New(rand.NewPCG(n, n))
 	for _, s := range scenes() {
 		first := rnd.Uint64()
-		if s.long || !only(s.name, "FAIRLEAD_SCENE") {
+		if s.long || !selected(s.name, "FAIRLEAD_SCENE") {
 			continue
 		}
 		t.Run(strings.ReplaceAll(s.name, "/", "-"), func(t *testing.T) { // no slash in the name: -run would split it
 			t.Parallel()
 			kerneltest.Needs(t, s.needs...)
 			points := 0
-			for _, c := range sweep(t, &s, 1, func(all []point) []point { return spread(all, first) }) {
+			for _, c := range sweep(t, &s, 1, func(all []point) []point { return everyKth(all, first) }) {
 				points += c.Points
 			}
 			if points == 0 && os.Getenv("FAIRLEAD_POINT") == "" {
-				t.Error("no point was met")
+				t.Error("no point was reached")
 			}
 		})
 	}
 }
 
-// spread returns every k-th point.
-func spread(all []point, first uint64) (out []point) {
-	k := max(len(all)/sampled(), 1)
+// everyKth returns every k-th point.
+func everyKth(all []point, first uint64) (out []point) {
+	k := max(len(all)/sampleSize(), 1)
 	if os.Getenv("FAIRLEAD_POINT") != "" {
 		k = 1
 	}

@@ -20,8 +20,8 @@ import (
 type scene struct {
 	name    string
 	conf    string
-	plugin  string // the program; "": the conf's type
-	fused   bool   // a list as one process
+	plugin  string // the plugin to run; if empty, the conf's type
+	fused   bool   // the list runs as one plugin process, as fairlead fuse writes it
 	list    bool   // a runtime runs the list
 	chained bool   // the container already has an eth0
 	lacksGC bool   // its CNI version has no GC
@@ -53,65 +53,65 @@ func (s *scene) program() string {
 	return name
 }
 
-// one returns a scene with a single plugin's configuration.
-func one(name, typ, keys string) scene {
+// singlePlugin returns a scene with a single plugin's configuration.
+func singlePlugin(name, typ, keys string) scene {
 	return scene{name: name, conf: `{"cniVersion": "1.1.0", "name": "n", "type": "` + typ + `", ` + keys + `}`}
 }
 
-// onEth0 returns a scene with a chained plugin on an existing interface.
-func onEth0(name, typ, keys string) scene {
-	s := one(name, typ, strings.TrimSuffix("$PREV, "+keys, ", "))
+// chainedPlugin returns a scene with a chained plugin on an existing interface.
+func chainedPlugin(name, typ, keys string) scene {
+	s := singlePlugin(name, typ, strings.TrimSuffix("$PREV, "+keys, ", "))
 	s.chained = true
 	return s
 }
 
 func (s scene) with(f func(*scene)) scene { f(&s); return s }
 
-func needing(features ...string) func(*scene) { return func(s *scene) { s.needs = features } }
+func withNeeds(features ...string) func(*scene) { return func(s *scene) { s.needs = features } }
 
 // scenes returns all scenes.
 func scenes() []scene {
 	all := []scene{
-		one("bridge", "bridge", `"isDefaultGateway": true, $IPAM`),
-		one("bridge/masquerade", "bridge", `"isGateway": true, "ipMasq": true, $IPAM`),
-		one("bridge/iptables", "bridge", `"isGateway": true, "ipMasq": true, "ipMasqBackend": "iptables", $IPAM`),
-		one("bridge/port", "bridge", `"hairpinMode": true, "portIsolation": true, "mtu": 1400, "mac": "02:00:00:00:00:99", $IPAM`),
-		one("bridge/macspoofchk", "bridge", `"macspoofchk": true, "promiscMode": true, $IPAM`).with(needing("nftables for bridges")),
-		one("bridge/vlan", "bridge", `"vlan": 100, "isGateway": true, "vlanTrunk": [], $IPAM`).with(needing("bridge VLAN filtering", "vlan")),
-		one("bridge/trunk", "bridge", `"vlanTrunk": [{"minID": 10, "maxID": 13}], $IPAM`).with(needing("bridge VLAN filtering")),
-		one("bridge/netkit", "bridge", `"linkType": "netkit", "isGateway": true, $IPAM`).with(needing("netkit")),
-		one("ptp", "ptp", `"ipMasq": true, $IPAM`),
-		one("ptp/netkit", "ptp", `"linkType": "netkit", $IPAM`).with(needing("netkit")),
-		one("macvlan", "macvlan", `"master": "dev0", $IPAM`).with(needing("macvlan")),
-		one("ipvlan", "ipvlan", `"master": "dev0", $IPAM`).with(needing("ipvlan")),
-		one("vlan", "vlan", `"master": "dev0", "vlanId": 5, $IPAM`).with(needing("vlan")),
-		one("dummy", "dummy", `$IPAM`).with(needing("dummy")),
-		one("host-device", "host-device", `"device": "dev0", $IPAM`),
-		one("loopback", "loopback", `"dns": {}`),
-		one("tap", "tap", `"multiQueue": true, $IPAM`).with(needing("tap")),
-		one("host-local", "bridge", `$IPAM`).with(func(s *scene) { s.plugin = "host-local" }),
-		one("fairlead-ipam", "bridge", `"ipam": {"type": "fairlead-ipam"}`).with(func(s *scene) { s.plugin = "fairlead-ipam" }).with(blocks),
-		one("ptp/fairlead-ipam", "ptp", `"ipam": {"type": "fairlead-ipam"}`).with(blocks),
-		one("whereabouts", "bridge", `"ipam": {"type": "whereabouts", "ipRanges": [{"range": "10.1.0.0/24"}, {"range": "fd01::/112"}]}`).with(func(s *scene) { s.plugin, s.prepare = "whereabouts", agent }),
-		one("fairlead-net", "fairlead-net", `"network": "$SOCKET"`).with(func(s *scene) { s.prepare = spaced }),
-		one("ptp/whereabouts", "ptp", `"ipam": {"type": "whereabouts", "range": "10.1.0.0/24", "gateway": "10.1.0.254"}`).with(func(s *scene) { s.prepare = agent }),
-		one("static", "bridge", `"ipam": {"type": "static", "addresses": [{"address": "10.1.0.9/24"}]}`).with(func(s *scene) { s.plugin = "static" }),
-		onEth0("portmap", "portmap", `"runtimeConfig": {`+twoPorts+`}`),
-		onEth0("portmap/iptables", "portmap", `"backend": "iptables", "runtimeConfig": {`+twoPorts+`}`),
-		onEth0("bandwidth", "bandwidth", slow),
-		onEth0("bandwidth/container", "bandwidth", `"egressAt": "container", `+slow),
-		onEth0("firewall", "firewall", `"ingressPolicy": "same-bridge"`).with(onBridge),
-		onEth0("firewall/iptables", "firewall", `"backend": "iptables"`),
-		onEth0("tuning", "tuning", `"mac": "02:11:22:33:44:55", "mtu": 1400, "promisc": true, "allmulti": true, "txQLen": 50, "sysctl": {"net.core.somaxconn": "500", "net.ipv4.conf.IFNAME.arp_filter": "1"}`),
-		onEth0("sbr", "sbr", ""),
-		onEth0("vrf", "vrf", `"vrfname": "blue"`).with(needing("vrf")),
-		one("flannel", "flannel", `"subnetFile": "$WORK/subnet.env", "delegate": {"isDefaultGateway": true}`).with(leased),
-		one("minicni", "minicni", `"bridge": "minicni0", "mtu": 1500, "subnet": "10.244.7.0/24"`),
-		one("fairlead-chain", "fairlead-chain", `"runtimeConfig": {`+twoPorts+`}, "plugins": [{"type": "bridge", "isDefaultGateway": true, "ipMasq": true, $IPAM},
+		singlePlugin("bridge", "bridge", `"isDefaultGateway": true, $IPAM`),
+		singlePlugin("bridge/masquerade", "bridge", `"isGateway": true, "ipMasq": true, $IPAM`),
+		singlePlugin("bridge/iptables", "bridge", `"isGateway": true, "ipMasq": true, "ipMasqBackend": "iptables", $IPAM`),
+		singlePlugin("bridge/port", "bridge", `"hairpinMode": true, "portIsolation": true, "mtu": 1400, "mac": "02:00:00:00:00:99", $IPAM`),
+		singlePlugin("bridge/macspoofchk", "bridge", `"macspoofchk": true, "promiscMode": true, $IPAM`).with(withNeeds("nftables for bridges")),
+		singlePlugin("bridge/vlan", "bridge", `"vlan": 100, "isGateway": true, "vlanTrunk": [], $IPAM`).with(withNeeds("bridge VLAN filtering", "vlan")),
+		singlePlugin("bridge/trunk", "bridge", `"vlanTrunk": [{"minID": 10, "maxID": 13}], $IPAM`).with(withNeeds("bridge VLAN filtering")),
+		singlePlugin("bridge/netkit", "bridge", `"linkType": "netkit", "isGateway": true, $IPAM`).with(withNeeds("netkit")),
+		singlePlugin("ptp", "ptp", `"ipMasq": true, $IPAM`),
+		singlePlugin("ptp/netkit", "ptp", `"linkType": "netkit", $IPAM`).with(withNeeds("netkit")),
+		singlePlugin("macvlan", "macvlan", `"master": "dev0", $IPAM`).with(withNeeds("macvlan")),
+		singlePlugin("ipvlan", "ipvlan", `"master": "dev0", $IPAM`).with(withNeeds("ipvlan")),
+		singlePlugin("vlan", "vlan", `"master": "dev0", "vlanId": 5, $IPAM`).with(withNeeds("vlan")),
+		singlePlugin("dummy", "dummy", `$IPAM`).with(withNeeds("dummy")),
+		singlePlugin("host-device", "host-device", `"device": "dev0", $IPAM`),
+		singlePlugin("loopback", "loopback", `"dns": {}`),
+		singlePlugin("tap", "tap", `"multiQueue": true, $IPAM`).with(withNeeds("tap")),
+		singlePlugin("host-local", "bridge", `$IPAM`).with(func(s *scene) { s.plugin = "host-local" }),
+		singlePlugin("fairlead-ipam", "bridge", `"ipam": {"type": "fairlead-ipam"}`).with(func(s *scene) { s.plugin = "fairlead-ipam" }).with(withBlocks),
+		singlePlugin("ptp/fairlead-ipam", "ptp", `"ipam": {"type": "fairlead-ipam"}`).with(withBlocks),
+		singlePlugin("whereabouts", "bridge", `"ipam": {"type": "whereabouts", "ipRanges": [{"range": "10.1.0.0/24"}, {"range": "fd01::/112"}]}`).with(func(s *scene) { s.plugin, s.prepare = "whereabouts", agent }),
+		singlePlugin("fairlead-net", "fairlead-net", `"network": "$SOCKET"`).with(func(s *scene) { s.prepare = isolatedNetwork }),
+		singlePlugin("ptp/whereabouts", "ptp", `"ipam": {"type": "whereabouts", "range": "10.1.0.0/24", "gateway": "10.1.0.254"}`).with(func(s *scene) { s.prepare = agent }),
+		singlePlugin("static", "bridge", `"ipam": {"type": "static", "addresses": [{"address": "10.1.0.9/24"}]}`).with(func(s *scene) { s.plugin = "static" }),
+		chainedPlugin("portmap", "portmap", `"runtimeConfig": {`+twoPorts+`}`),
+		chainedPlugin("portmap/iptables", "portmap", `"backend": "iptables", "runtimeConfig": {`+twoPorts+`}`),
+		chainedPlugin("bandwidth", "bandwidth", slow),
+		chainedPlugin("bandwidth/container", "bandwidth", `"egressAt": "container", `+slow),
+		chainedPlugin("firewall", "firewall", `"ingressPolicy": "same-bridge"`).with(onBridge),
+		chainedPlugin("firewall/iptables", "firewall", `"backend": "iptables"`),
+		chainedPlugin("tuning", "tuning", `"mac": "02:11:22:33:44:55", "mtu": 1400, "promisc": true, "allmulti": true, "txQLen": 50, "sysctl": {"net.core.somaxconn": "500", "net.ipv4.conf.IFNAME.arp_filter": "1"}`),
+		chainedPlugin("sbr", "sbr", ""),
+		chainedPlugin("vrf", "vrf", `"vrfname": "blue"`).with(withNeeds("vrf")),
+		singlePlugin("flannel", "flannel", `"subnetFile": "$WORK/subnet.env", "delegate": {"isDefaultGateway": true}`).with(withSubnetFile),
+		singlePlugin("minicni", "minicni", `"bridge": "minicni0", "mtu": 1500, "subnet": "10.244.7.0/24"`),
+		singlePlugin("fairlead-chain", "fairlead-chain", `"runtimeConfig": {`+twoPorts+`}, "plugins": [{"type": "bridge", "isDefaultGateway": true, "ipMasq": true, $IPAM},
 			{"type": "portmap", "capabilities": {"portMappings": true}}, {"type": "bandwidth", `+slow+`}, {"type": "firewall"},
 			{"type": "tuning", "mtu": 1400, "sysctl": {"net.core.somaxconn": "77"}}, {"type": "sbr"}]`).with(func(s *scene) { s.plugin = "fairlead-chain" }),
-		one("dhcp", "macvlan", `"master": "lan0", "ipam": {"type": "dhcp", "daemonSocketPath": "$SOCKET"}`).with(needing("macvlan")).with(func(s *scene) { s.prepare = lan }),
-		one("ovs", "ovs", `"bridge": "ovs0", "vlan": 10, "socket_file": "$SOCKET", $IPAM`).with(func(s *scene) { s.prepare = vswitch }),
+		singlePlugin("dhcp", "macvlan", `"master": "lan0", "ipam": {"type": "dhcp", "daemonSocketPath": "$SOCKET"}`).with(withNeeds("macvlan")).with(func(s *scene) { s.prepare = lan }),
+		singlePlugin("ovs", "ovs", `"bridge": "ovs0", "vlan": 10, "socket_file": "$SOCKET", $IPAM`).with(func(s *scene) { s.prepare = openVSwitch }),
 	}
 	return append(all, lists()...)
 }
@@ -126,8 +126,8 @@ func onBridge(s *scene) {
 	}
 }
 
-// leased writes flanneld's subnet file for this host.
-func leased(s *scene) {
+// withSubnetFile writes flanneld's subnet file for this host.
+func withSubnetFile(s *scene) {
 	s.prepare = func(m *machine) string {
 		text := "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.9.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n"
 		if err := os.WriteFile(filepath.Join(m.work, "subnet.env"), []byte(text), 0o600); err != nil {
@@ -137,13 +137,13 @@ func leased(s *scene) {
 	}
 }
 
-// blocks writes the agent's file of this host's address blocks. The only other part of the agent is a reader of the
-// journal: a DEL that cannot read the file writes there.
-func blocks(s *scene) {
+// withBlocks writes the agent's file of this host's address blocks. No agent runs, but the journal is read: a DEL that
+// cannot read the file writes there.
+func withBlocks(s *scene) {
 	s.prepare = func(m *machine) string {
 		dir := local.Open(filepath.Join(m.work, "lib"), filepath.Join(m.work, "run"))
 		journal(m, dir)
-		m.rest = func() {
+		m.waitIdle = func() {
 			_, err := dir.Taken(m.t.Context())
 			must(m.t, errors.Join(err, dir.Forget()))
 		}
@@ -163,13 +163,13 @@ func lan(m *machine) string {
 	return socket
 }
 
-func vswitch(m *machine) string {
+func openVSwitch(m *machine) string {
 	sw := ovstest.New(m.t)
 	m.extra = func() string { return sw.State() }
 	return sw.Socket()
 }
 
-// lists returns the examples, each as separate processes and as one.
+// lists returns the example networks, each as separate processes and fused into one.
 func lists() (out []scene) {
 	for _, e := range []struct {
 		file    string
@@ -203,7 +203,7 @@ func lists() (out []scene) {
 			s.long = true
 			s.conf = strings.ReplaceAll(s.conf, `"type": "ovs",`, `"type": "ovs", "socket_file": "$SOCKET",`)
 		case "50-flannel":
-			leased(&s)
+			withSubnetFile(&s)
 		}
 		fused := s
 		fused.name, fused.fused = s.name+"/fused", true
@@ -214,7 +214,7 @@ func lists() (out []scene) {
 
 // lanOnSwitch creates a switch with a DHCP server in another container, and starts a daemon.
 func lanOnSwitch(m *machine) string {
-	socket, server := vswitch(m), kerneltest.Netns(m.t)
+	socket, server := openVSwitch(m), kerneltest.Netns(m.t)
 	cmd := exec.Command(filepath.Join(m.work, "bin", "ovs"))
 	cmd.Stdin = strings.NewReader(`{"cniVersion": "1.1.0", "name": "servers", "type": "ovs", "bridge": "ovs0", "socket_file": "` + socket + `",
 		"ipam": {"type": "static", "addresses": [{"address": "10.3.0.1/24"}]}}`)

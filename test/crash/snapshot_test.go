@@ -16,11 +16,11 @@ import (
 )
 
 // A snapshot is the whole machine as text: both namespaces, and the files below the state directories. It has the
-// content of kerneltest's dump with sysctls and filters. It needs fewer commands, because a run takes ten thousand
+// content of kerneltest's dump with sysctls and filters. It uses fewer commands, because a run takes ten thousand
 // snapshots.
 
-// looks returns the commands. Each reads its requests from stdin.
-func looks() []struct {
+// dumpCommands returns the commands of a snapshot. Each reads its requests from standard input.
+func dumpCommands() []struct {
 	argv  []string
 	lines string
 } {
@@ -45,7 +45,7 @@ func devices() []string { return []string{"dev0", "host0", "eth0"} }
 // namespace returns the state of the calling thread's namespace as text.
 func namespace() string {
 	var b strings.Builder
-	for _, l := range looks() {
+	for _, l := range dumpCommands() {
 		cmd := exec.Command(l.argv[0], l.argv[1:]...)
 		cmd.Stdin = strings.NewReader(l.lines)
 		out, _ := cmd.Output() // fails if the device does not exist here
@@ -89,11 +89,11 @@ func readAt(path string) ([]byte, error) {
 	return bytes.TrimSpace(b[:max(n, 0)]), err
 }
 
-// elsewhere is a thread in another namespace that runs functions until it is closed.
-type elsewhere struct{ ask chan func() }
+// netnsThread is a thread in another network namespace. It runs functions until it is closed.
+type netnsThread struct{ funcs chan func() }
 
-func newElsewhere(netns string) (*elsewhere, error) {
-	e := &elsewhere{make(chan func())}
+func newNetnsThread(netns string) (*netnsThread, error) {
+	e := &netnsThread{make(chan func())}
 	ready := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
@@ -103,7 +103,7 @@ func newElsewhere(netns string) (*elsewhere, error) {
 			_ = unix.Close(fd)
 		}
 		ready <- err
-		for f := range e.ask {
+		for f := range e.funcs {
 			f()
 		}
 	}()
@@ -111,13 +111,13 @@ func newElsewhere(netns string) (*elsewhere, error) {
 }
 
 // do runs f on that thread.
-func (e *elsewhere) do(f func()) {
+func (e *netnsThread) do(f func()) {
 	done := make(chan struct{})
-	e.ask <- func() { f(); close(done) }
+	e.funcs <- func() { f(); close(done) }
 	<-done
 }
 
-func (e *elsewhere) close() { close(e.ask) }
+func (e *netnsThread) close() { close(e.funcs) }
 
 // files returns the files below the state directories as text. It omits what an ADD may leave there: locks, the
 // allocation cursor (last_reserved_ip) and the index of addresses. The index has its own tests, and the next ADD
@@ -136,8 +136,9 @@ func files(work string) string {
 	return b.String()
 }
 
-// still removes what the kernel changes by itself: timers, carriers, and the IPv6 state that depends on a carrier.
-func still(s string) string {
+// removeVolatile removes what the kernel changes by itself: timers, carriers, and the IPv6 state that depends on a
+// carrier.
+func removeVolatile(s string) string {
 	s = regexp.MustCompile(` \w+_timer +[\d.]+|NO-CARRIER,|,LOWER_UP|,M-DOWN| state [A-Z]+| linkdown`).ReplaceAllString(s, "")
 	var b strings.Builder
 	for line := range strings.Lines(s) {

@@ -10,13 +10,13 @@ import (
 
 // tally counts the outcomes of the points of one scene, operation and kind.
 type tally struct {
-	Scene    string
-	Verb     string
-	Kind     kind
-	Points   int
-	Survived int
-	NotMet   int // the threads came in another order: not counted as a point
-	Failures []string
+	Scene      string
+	Verb       string
+	Kind       kind
+	Points     int
+	Survived   int
+	NotReached int `json:"NotMet"` // points that were not reached, because the order of threads differed; not part of Points
+	Failures   []string
 }
 
 // learned maps each operation of a scene to the classes of its calls.
@@ -30,7 +30,7 @@ func (m *machine) learn() learned {
 	if err != nil {
 		m.t.Fatalf("%s: %v", m.s.name, err)
 	}
-	result := m.said()
+	result := m.output()
 	if m.s.lacksResult() {
 		result = ""
 	}
@@ -49,15 +49,15 @@ func (l learned) points(s *scene) (out []point) {
 	return out
 }
 
-// only reports whether a scene or point is selected by a part of its name: FAIRLEAD_SCENE, FAIRLEAD_POINT.
-func only(what, word string) bool { return strings.Contains(what, os.Getenv(word)) }
+// selected reports whether a scene or point is selected by a part of its name: FAIRLEAD_SCENE, FAIRLEAD_POINT.
+func selected(what, word string) bool { return strings.Contains(what, os.Getenv(word)) }
 
-// sweep plays a scene's points on several machines at once.
+// sweep plays a scene's points on several machines concurrently.
 func sweep(t *testing.T, s *scene, workers int, choose func([]point) []point) []tally {
 	todo := make(chan point)
 	var mu sync.Mutex
 	count := map[string]*tally{}
-	note := func(p point, met bool, err error) {
+	record := func(p point, reached bool, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		key := p.verb + " " + string(p.kind)
@@ -70,11 +70,11 @@ func sweep(t *testing.T, s *scene, workers int, choose func([]point) []point) []
 			c.Points++
 			c.Failures = append(c.Failures, fmt.Sprintf("%s: %v", p, err))
 			t.Errorf("%s: %s\n%v", s.name, p, err)
-		case met:
+		case reached:
 			c.Points++
 			c.Survived++
 		default:
-			c.NotMet++
+			c.NotReached++
 		}
 	}
 	var first sync.Once
@@ -85,19 +85,19 @@ func sweep(t *testing.T, s *scene, workers int, choose func([]point) []point) []
 				m := newMachine(t, s)
 				first.Do(func() {
 					var list []point
-					defer func() { go feed(todo, list) }() // also when learning failed
+					defer func() { go feed(todo, list) }() // the workers end even if learning failed
 					list = choose(m.learn().points(s))
 				})
 				for p := range todo {
-					met, err := m.play(p)
-					note(p, met, err)
+					reached, err := m.play(p)
+					record(p, reached, err)
 					if err != nil {
 						m = newMachine(t, s) // the next point needs a clean machine
 					}
 				}
 				// Check the state that fingerprints omit, once for all points.
-				if d := difference(m.clean, m.snapshot()); d != "" {
-					t.Errorf("%s: left in the end:\n%s", s.name, d)
+				if d := difference(m.cleanSnapshot, m.snapshot()); d != "" {
+					t.Errorf("%s: difference after all points:\n%s", s.name, d)
 				}
 			})
 		}
@@ -116,7 +116,7 @@ func sweep(t *testing.T, s *scene, workers int, choose func([]point) []point) []
 // feed sends the points to the workers.
 func feed(todo chan<- point, list []point) {
 	for _, p := range list {
-		if only(p.String(), "FAIRLEAD_POINT") {
+		if selected(p.String(), "FAIRLEAD_POINT") {
 			todo <- p
 		}
 	}

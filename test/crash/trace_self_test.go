@@ -14,9 +14,9 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// mischiefMain is a program with known calls: it creates three files with one write each, runs a command that creates a
-// fourth, and reports the results.
-func mischiefMain() {
+// traceeMain is a program with known calls: it creates three files with one write each, runs a command that creates a
+// fourth, and prints the results.
+func traceeMain() {
 	dir := os.Getenv("WORK")
 	for _, name := range []string{"one", "two", "three"} {
 		fd, err := unix.Open(filepath.Join(dir, name), unix.O_WRONLY|unix.O_CREAT, 0o600)
@@ -34,7 +34,7 @@ func mischiefMain() {
 	fmt.Println("year", time.Now().Year())
 }
 
-// TestTracer checks that the program and the disk see what the tracer claims to do to a call.
+// TestTracer checks the effect of each of the tracer's actions on the program and its files.
 func TestTracer(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
@@ -53,7 +53,7 @@ func TestTracer(t *testing.T) {
 		nth    int
 		action action
 		files  string // with sizes
-		said   string
+		output string
 		killed bool
 	}{
 		"nothing":         {"no call", 1, action{}, "four:0 one:8 three:8 two:8", "two 8 <nil>", false},
@@ -79,13 +79,13 @@ func TestTracer(t *testing.T) {
 			}
 			defer out.Close()
 			kerneltest.Host(t) // a subtest is another goroutine
-			e, err := trace(program{path: "/proc/self/exe", argv: []string{"mischief"}, env: append(os.Environ(), "WORK="+work),
+			e, err := trace(program{path: "/proc/self/exe", argv: []string{"tracee"}, env: append(os.Environ(), "WORK="+work),
 				in: out, out: out, at: when(tt.class, tt.nth, tt.action), hideVDSO: tt.action.setTime != 0})
 			if err != nil || e.killed != tt.killed || (e.code == -1) != tt.killed {
 				t.Errorf("ended %+v, %v", e, err)
 			}
-			if said, _ := os.ReadFile(out.Name()); !strings.Contains(string(said), tt.said) {
-				t.Errorf("it said %q, want %q", said, tt.said)
+			if output, _ := os.ReadFile(out.Name()); !strings.Contains(string(output), tt.output) {
+				t.Errorf("output %q, want %q", output, tt.output)
 			}
 			entries, err := os.ReadDir(work)
 			if err != nil {

@@ -24,9 +24,9 @@ type program struct {
 	limit    time.Duration      // 0 means 40 seconds
 }
 
-// ended describes how the program ended.
-type ended struct {
-	code     int // of the first process; -1: by a signal
+// outcome describes how the program ended.
+type outcome struct {
+	code     int // exit code of the first process, or -1 after a signal
 	calls    int // counted
 	hit      *call
 	killed   bool // by the tracer
@@ -43,7 +43,7 @@ type call struct {
 	program string // "" means this program
 }
 
-// action is what the tracer does to a call. The zero action lets it continue.
+// action describes how the tracer changes a call. The zero action lets the call continue.
 type action struct {
 	kill    bool          // before the call has an effect, or after it with cut
 	fail    unix.Errno    // the call has no effect and returns this error
@@ -57,7 +57,7 @@ type action struct {
 // thread.
 type tracer struct {
 	program
-	ended
+	outcome
 	tasks map[int]*task
 	main  int
 	first int  // status of the first process
@@ -66,7 +66,7 @@ type tracer struct {
 
 // task is a traced thread.
 type task struct {
-	begun    bool // its first stop is over
+	begun    bool // its initial stop is over
 	counting bool // it is past its start
 	entered  bool // it is in a call
 	call     call
@@ -82,26 +82,26 @@ const (
 
 // trace runs a program in the calling goroutine's namespaces. The goroutine must be locked to its thread
 // (kerneltest.Host does that).
-func trace(p program) (ended, error) {
+func trace(p program) (outcome, error) {
 	t := &tracer{program: p, tasks: map[int]*task{}}
 	pid, err := syscall.ForkExec(p.path, p.argv, &syscall.ProcAttr{
 		Env: p.env, Files: []uintptr{p.in.Fd(), p.out.Fd(), p.out.Fd()}, Sys: &syscall.SysProcAttr{Ptrace: true, Setpgid: true},
 	})
 	if err != nil {
-		return ended{}, fmt.Errorf("start %s: %w", p.path, err)
+		return outcome{}, fmt.Errorf("start %s: %w", p.path, err)
 	}
 	t.main, t.tasks[pid] = pid, &task{begun: true}
 	var ws unix.WaitStatus
 	if _, err := unix.Wait4(pid, &ws, ownThread, nil); err != nil {
-		return ended{}, err
+		return outcome{}, err
 	}
 	if p.hideVDSO || p.clock != 0 {
 		if err := hideVDSO(pid); err != nil {
-			return ended{}, err
+			return outcome{}, err
 		}
 	}
 	if err := errors.Join(unix.PtraceSetOptions(pid, traceOptions), unix.PtraceSyscall(pid, 0)); err != nil {
-		return ended{}, err
+		return outcome{}, err
 	}
 	limit := p.limit
 	if limit == 0 {
@@ -116,7 +116,7 @@ func trace(p program) (ended, error) {
 	if ws := unix.WaitStatus(t.first); ws.Exited() {
 		t.code = ws.ExitStatus()
 	}
-	return t.ended, err
+	return t.outcome, err
 }
 
 // follow handles stops until no task is left.
@@ -140,15 +140,15 @@ func (t *tracer) follow() error {
 			t.prune()
 			continue
 		}
-		if err := t.stopped(pid, ws); err != nil && err != unix.ESRCH { // ESRCH: it was killed in the meantime
+		if err := t.stopped(pid, ws); err != nil && err != unix.ESRCH { // ESRCH: the task was killed in the meantime
 			return err
 		}
 	}
 	return nil
 }
 
-// prune forgets threads that ended without a stop: one was killed before it ran. This thread has other children (a
-// scene's servers), so waiting for any child would block forever.
+// prune removes threads that ended without a stop, because they were killed before they ran. This thread has other
+// children (a scene's servers), so waiting for any child would block forever.
 func (t *tracer) prune() {
 	for pid := range t.tasks {
 		if unix.Kill(pid, 0) == unix.ESRCH {
@@ -245,7 +245,7 @@ func (t *tracer) enter(pid int, k *task, info *callInfo) error {
 		}
 		return t.resume(pid, 0)
 	}
-	if !k.counting || t.idle || leftOut(info.nr) || k.program != "" && !changes(callName(info.nr)) {
+	if !k.counting || t.idle || ignored(info.nr) || k.program != "" && !mayChange(callName(info.nr)) {
 		return t.resume(pid, 0)
 	}
 	t.calls++
@@ -315,8 +315,8 @@ func (t *tracer) threadsOf(pid int) (out []*task) {
 // String returns the call's number and class.
 func (c *call) String() string { return fmt.Sprintf("call %d, %s", c.n, c.class()) }
 
-// class returns the call's name and the kind of its object. It identifies a call across runs whose threads came in
-// another order.
+// class returns the call's name and the kind of its object. It identifies a call across runs with a different order of
+// threads.
 func (c *call) class() string {
 	name := callName(c.nr)
 	what := ""

@@ -1,5 +1,5 @@
-// Package docs runs the commands that the pages show: each page's blocks of sh in turn, as
-// one script, on a host of its own.
+// Package docs checks the documentation. It runs the shell commands of each page as one script on a simulated host, and
+// checks style, links and the names of tests.
 package docs
 
 import (
@@ -20,8 +20,7 @@ import (
 
 const root = "../.."
 
-// A page that needs more than a host with the network my-network says so here; what its
-// commands need beforehand is a script.
+// prelude returns the script to run before a page's commands, in addition to hostSetup.
 func prelude(page string) string {
 	const installed = "fairlead install --no-migrate >/dev/null\n"
 	switch page {
@@ -33,19 +32,19 @@ func prelude(page string) string {
 	return installed
 }
 
-// elsewhere are commands that are run elsewhere, or cannot be run here, by how they
-// begin.
-func elsewhere() map[string]string {
+// notRun maps prefixes of commands that this test does not run to the reason.
+func notRun() map[string]string {
 	return map[string]string{
 		"make demo":   "test/scenario and cmd/fairlead run the demo",
-		"make ":       "a verb of the Makefile: its name is checked",
+		"make ":       "a target of the Makefile: only its name is checked",
 		"systemctl ":  "no systemd runs here; the units are checked by systemd-analyze",
 		"journalctl ": "no systemd runs here",
-		"sudo ":       "test/release installs and removes packages in roots of their own",
+		"sudo ":       "test/release installs and removes packages in separate root directories",
 	}
 }
 
-func TestPages(t *testing.T) {
+// TestPageCommands runs the commands of each page, and checks that the Makefile targets in them exist.
+func TestPageCommands(t *testing.T) {
 	bin := programs(t)
 	var pages []string
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/plugins/*.md"} {
@@ -55,7 +54,7 @@ func TestPages(t *testing.T) {
 		}
 		pages = append(pages, found...)
 	}
-	verbs := verbs(t)
+	targets := makeTargets(t)
 	commands := 0
 	for _, file := range pages {
 		page, _ := filepath.Rel(root, file)
@@ -63,25 +62,25 @@ func TestPages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		blocks := blocksOf(string(raw))
+		blocks := shellBlocks(string(raw))
 		if len(blocks) == 0 {
 			continue
 		}
 		for _, b := range blocks {
 			commands += len(strings.Split(strings.TrimSpace(b.text), "\n"))
 			for _, m := range regexp.MustCompile(`(?m)^make ([a-z-]+)`).FindAllStringSubmatch(b.text, -1) {
-				if !slices.Contains(verbs, m[1]) {
-					t.Errorf("%s:%d: the Makefile has no verb %s", page, b.line, m[1])
+				if !slices.Contains(targets, m[1]) {
+					t.Errorf("%s:%d: the Makefile has no target %s", page, b.line, m[1])
 				}
 			}
 		}
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
-			play(t, bin, page, blocks)
+			runPage(t, bin, page, blocks)
 		})
 	}
 	if commands < 40 {
-		t.Errorf("%d lines of commands on %d pages: the pages are not read", commands, len(pages))
+		t.Errorf("only %d lines of commands on %d pages", commands, len(pages))
 	}
 }
 
@@ -90,17 +89,16 @@ type block struct {
 	line int
 }
 
-// blocksOf are the fenced blocks in the language sh; what follows the word says who runs
-// them: nothing is this test.
-func blocksOf(page string) (out []block) {
+// shellBlocks returns the fenced blocks in the language "sh" of a page. Other tests run the blocks in "sh CLIENT".
+func shellBlocks(page string) (out []block) {
 	for _, m := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```").FindAllStringSubmatchIndex(page, -1) {
 		out = append(out, block{page[m[2]:m[3]], strings.Count(page[:m[2]], "\n") + 1})
 	}
 	return out
 }
 
-// verbs are the Makefile's.
-func verbs(t *testing.T) (out []string) {
+// makeTargets returns the documented targets of the Makefile.
+func makeTargets(t *testing.T) (out []string) {
 	raw, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +109,7 @@ func verbs(t *testing.T) (out []string) {
 	return out
 }
 
-// programs builds what is installed on the hosts of the pages.
+// programs builds Fairlead's programs, which hostSetup installs.
 func programs(t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()
@@ -123,35 +121,35 @@ func programs(t *testing.T) string {
 	return bin
 }
 
-// play runs a page's commands, one script: what one exports the next has.
-func play(t *testing.T, bin, page string, blocks []block) {
+// runPage runs a page's commands as one script, so that exported variables last.
+func runPage(t *testing.T, bin, page string, blocks []block) {
 	kerneltest.Host(t)
 	var script strings.Builder
-	script.WriteString("set -euo pipefail\n" + machine + prelude(page) + "\n")
+	script.WriteString("set -euo pipefail\n" + hostSetup + prelude(page) + "\n")
 	for _, b := range blocks {
 		for i, line := range strings.Split(strings.TrimRight(b.text, "\n"), "\n") {
-			if why := reason(line); why != "" {
+			if why := reasonNotRun(line); why != "" {
 				t.Logf("%s:%d: not run: %s (%s)", page, b.line+i, line, why)
 				continue
 			}
 			fmt.Fprintf(&script, "echo '== %s:%d'\n%s\n", page, b.line+i, line)
 			if command, _, _ := strings.Cut(line, "#"); strings.HasSuffix(strings.TrimSpace(command), "&") {
-				script.WriteString("sleep 1\n") // a daemon begins
+				script.WriteString("sleep 1\n") // the daemon starts
 			}
 		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), kerneltest.Slow(2*time.Minute))
 	defer cancel()
-	at, err := filepath.Abs(root)
+	projectDir, err := filepath.Abs(root)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(ctx, "unshare", "-m", "bash")
 	cmd.Stdin = strings.NewReader(script.String())
-	cmd.Env = append(os.Environ(), "PATH=/usr/local/bin:"+os.Getenv("PATH"), "WORK="+t.TempDir(), "ROOT="+at, "BIN="+bin)
+	cmd.Env = append(os.Environ(), "PATH=/usr/local/bin:"+os.Getenv("PATH"), "WORK="+t.TempDir(), "ROOT="+projectDir, "BIN="+bin)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	out, err := os.Create(filepath.Join(t.TempDir(), "out")) // no pipe: a daemon would hold it open
+	out, err := os.Create(filepath.Join(t.TempDir(), "out")) // not a pipe, because a daemon would keep it open
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,15 +159,15 @@ func play(t *testing.T, bin, page string, blocks []block) {
 		t.Fatal(err)
 	}
 	err = cmd.Wait()
-	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what the page started
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // daemons that the page started
 	if err != nil {
-		said, _ := os.ReadFile(out.Name())
-		t.Errorf("%v\n%s", err, said)
+		output, _ := os.ReadFile(out.Name())
+		t.Errorf("%v\n%s", err, output)
 	}
 }
 
-func reason(line string) string {
-	for begin, why := range elsewhere() {
+func reasonNotRun(line string) string {
+	for begin, why := range notRun() {
 		if strings.HasPrefix(line, begin) {
 			return why
 		}
@@ -177,9 +175,9 @@ func reason(line string) string {
 	return ""
 }
 
-// machine makes of a mount namespace a host with Fairlead in /usr/local/bin and the network
-// my-network, and goes into the project's folder; what is written there is gone with it.
-const machine = `mount --make-rprivate /
+// hostSetup turns a mount namespace into a host with Fairlead in /usr/local/bin and the network my-network. It changes
+// to a copy of the project's directory, which is removed at the end.
+const hostSetup = `mount --make-rprivate /
 mount -t tmpfs run /run
 mount -t tmpfs opt /opt
 mount -t tmpfs lib /var/lib

@@ -15,8 +15,8 @@ import (
 
 const maxColumns = 120
 
-// banned are phrases that make a sentence hard to read, and what to write instead. They match lower-case text.
-func banned() map[*regexp.Regexp]string {
+// bannedPhrases maps patterns of phrases that are hard to read to a replacement. The patterns match lower-case text.
+func bannedPhrases() map[*regexp.Regexp]string {
 	out := map[*regexp.Regexp]string{}
 	for pattern, instead := range map[string]string{
 		`\bmend(s|ed|ing)?\b`:           "fix",
@@ -40,7 +40,7 @@ func banned() map[*regexp.Regexp]string {
 // TestProse checks every page for long lines, banned phrases and headings without text.
 func TestProse(t *testing.T) {
 	t.Parallel()
-	rules := banned()
+	rules := bannedPhrases()
 	for _, page := range pages(t) {
 		for i, line := range proseLines(read(t, page)) {
 			text := strings.ToLower(line)
@@ -49,7 +49,7 @@ func TestProse(t *testing.T) {
 					t.Errorf("%s:%d: %q: write %s", page, i+1, found, instead)
 				}
 			}
-			if columns(line) > maxColumns && !isTable(line) && !isLink(line) && !measured(line) {
+			if columns(line) > maxColumns && !isTable(line) && !isLink(line) && !isMeasurement(line) {
 				t.Errorf("%s:%d: %d columns, at most %d", page, i+1, columns(line), maxColumns)
 			}
 		}
@@ -92,15 +92,15 @@ func columns(line string) (n int) {
 
 func isTable(line string) bool { return strings.HasPrefix(strings.TrimSpace(line), "|") }
 
-// measured reports whether a line is a note that a benchmark wrote below a table.
-func measured(line string) bool { return strings.HasSuffix(line, "  ") }
+// isMeasurement reports whether a line is a note below a table that a benchmark wrote.
+func isMeasurement(line string) bool { return strings.HasSuffix(line, "  ") }
 
-// isLink reports whether a line is one link or one word that cannot be wrapped.
+// isLink reports whether a line cannot be wrapped, because it is a single link or word.
 func isLink(line string) bool {
 	return !strings.Contains(strings.TrimLeft(line, " -*"), " ") || strings.HasPrefix(line, "![")
 }
 
-// checkHeadings wants text, a list, a table or a deeper heading after each heading.
+// checkHeadings checks that each heading is followed by text, a list, a table or a deeper heading.
 func checkHeadings(t *testing.T, page string) {
 	t.Helper()
 	lines := proseLines(read(t, page))
@@ -123,7 +123,7 @@ func checkHeadings(t *testing.T, page string) {
 	}
 }
 
-// TestLinks checks that every relative link leads to a file and, with an anchor, to a heading in it.
+// TestLinks checks that every relative link leads to a file, and every anchor to a heading.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	count := 0
@@ -136,14 +136,14 @@ func TestLinks(t *testing.T) {
 				target = path.Join(path.Dir(page), file)
 			}
 			if _, err := os.Stat(filepath.Join(root, target)); err != nil {
-				t.Errorf("%s: the link to %s leads nowhere", page, to)
+				t.Errorf("%s: the link to %s is dead", page, to)
 			} else if anchor != "" && !slices.Contains(anchors(read(t, target)), anchor) {
 				t.Errorf("%s: %s has no heading #%s; it has %q", page, target, anchor, anchors(read(t, target)))
 			}
 		}
 	}
 	if count < 100 {
-		t.Errorf("found %d links: the pages were not read", count)
+		t.Errorf("found only %d links", count)
 	}
 }
 
@@ -196,12 +196,12 @@ func TestNamedTests(t *testing.T) {
 	for _, page := range pages(t) {
 		for _, n := range name.FindAllString(read(t, page), -1) {
 			if count++; !exists[n] {
-				t.Errorf("%s names %s, and there is no such test", page, n)
+				t.Errorf("%s names %s, which does not exist", page, n)
 			}
 		}
 	}
 	if count < 60 {
-		t.Errorf("the pages name %d tests: they were not read", count)
+		t.Errorf("the pages name only %d tests", count)
 	}
 }
 
@@ -245,7 +245,7 @@ func read(t *testing.T, page string) string {
 	return string(raw)
 }
 
-// links returns the targets of a page's links that stay in the repository.
+// links returns the targets of a page's links within the repository.
 func links(text string) (out []string) {
 	prose := strings.Join(proseLines(text), "\n")
 	for _, m := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(prose, -1) {
@@ -256,7 +256,7 @@ func links(text string) (out []string) {
 	return out
 }
 
-// anchors returns the anchors of a page's headings, as GitHub makes them.
+// anchors returns the anchors that GitHub generates for a page's headings.
 func anchors(text string) (out []string) {
 	for _, l := range proseLines(text) {
 		if m := regexp.MustCompile(`^#+ (.*)$`).FindStringSubmatch(l); m != nil {

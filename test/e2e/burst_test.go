@@ -14,30 +14,30 @@ import (
 	"time"
 )
 
-// many is the number of pods in a burst, all started at once.
-const many = 50
+// burstSize is the number of pods in a burst, all started at once.
+const burstSize = 50
 
-// runMany starts pods at once and returns those that run.
-func (s *stage) runMany(n int) (all []*container, err error) {
+// runMany starts pods concurrently and returns those that run.
+func (s *suite) runMany(n int) (all []*container, err error) {
 	var wait sync.WaitGroup
-	made := make([]*container, n)
+	containers := make([]*container, n)
 	errs := make([]error, n)
-	s.names++
+	s.podCount++
 	for i := range n {
 		wait.Go(func() {
-			made[i], errs[i] = s.client.run(pod{name: fmt.Sprintf("burst-%d-%d", s.names, i), networks: []string{network}})
+			containers[i], errs[i] = s.client.run(pod{name: fmt.Sprintf("burst-%d-%d", s.podCount, i), networks: []string{network}})
 		})
 	}
 	wait.Wait()
 	for i, e := range errs {
 		if e == nil {
-			all = append(all, made[i])
+			all = append(all, containers[i])
 		}
 	}
 	return all, errors.Join(errs...)
 }
 
-func (s *stage) removeMany(all []*container) error {
+func (s *suite) removeMany(all []*container) error {
 	var wait sync.WaitGroup
 	errs := make([]error, len(all))
 	for i, c := range all {
@@ -47,41 +47,41 @@ func (s *stage) removeMany(all []*container) error {
 	return errors.Join(errs...)
 }
 
-// held returns the addresses in host-local's directory for a network.
-func (s *stage) held(t *testing.T, network string) (held []string) {
+// allocated returns the addresses in host-local's directory for a network.
+func (s *suite) allocated(t *testing.T, network string) (addresses []string) {
 	t.Helper()
 	files, err := os.ReadDir(s.host.path(filepath.Join("/var/lib/cni/networks", network)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range files {
-		if n := f.Name(); strings.HasPrefix(n, rangeOfFirst) || strings.HasPrefix(n, "fd00:88::") {
-			held = append(held, n)
+		if n := f.Name(); strings.HasPrefix(n, firstSubnetV4) || strings.HasPrefix(n, "fd00:88::") {
+			addresses = append(addresses, n)
 		}
 	}
-	return held
+	return addresses
 }
 
-func burst(t *testing.T, s *stage) {
-	all, err := s.runMany(many)
+func burst(t *testing.T, s *suite) {
+	all, err := s.runMany(burstSize)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if held := s.held(t, network); len(held) != 2*many {
-		t.Errorf("%d addresses are held for %d pods: %v", len(held), many, held)
+	if allocated := s.allocated(t, network); len(allocated) != 2*burstSize {
+		t.Errorf("%d addresses are allocated for %d pods: %v", len(allocated), burstSize, allocated)
 	}
 	answers := map[string]int{}
-	for _, a := range s.held(t, network) {
-		out, err := s.fromHost("ask", "tcp", at(a, servePort))
+	for _, a := range s.allocated(t, network) {
+		out, err := s.fromHost("query", "tcp", at(a, servePort))
 		if err != nil {
 			t.Error(err)
 		}
 		name, _, _ := strings.Cut(out, " ")
 		answers[name]++
 	}
-	for _, in := range all {
-		if answers[in.name] != 2 {
-			t.Errorf("%s answers on %d addresses", in.name, answers[in.name])
+	for _, ctr := range all {
+		if answers[ctr.name] != 2 {
+			t.Errorf("%s answers on %d addresses", ctr.name, answers[ctr.name])
 		}
 	}
 	if err := s.removeMany(all); err != nil {
@@ -89,14 +89,14 @@ func burst(t *testing.T, s *stage) {
 	}
 }
 
-// killedInBurst kills the client while some pods run, some are being created, and some have not started. Then the
+// clientKilledInBurst kills the client while some pods run, some are being created, and some have not started. Then the
 // client restarts and removes the pods that it knows.
-func killedInBurst(t *testing.T, s *stage) {
+func clientKilledInBurst(t *testing.T, s *suite) {
 	done := make(chan error, 1)
-	go func() { _, err := s.runMany(many); done <- err }()
+	go func() { _, err := s.runMany(burstSize); done <- err }()
 	eventually(t, 30*time.Second, func() error {
-		if n := len(s.held(t, network)); n < many/2 {
-			return fmt.Errorf("%d addresses are held", n)
+		if n := len(s.allocated(t, network)); n < burstSize/2 {
+			return fmt.Errorf("%d addresses are allocated", n)
 		}
 		return nil
 	})
@@ -104,32 +104,32 @@ func killedInBurst(t *testing.T, s *stage) {
 		t.Fatal(err)
 	}
 	if err := <-done; err == nil {
-		t.Error("nothing was cut off: the burst was over")
+		t.Error("the burst had finished before the kill")
 	}
-	s.again(t)
+	s.relaunch(t)
 	if err := s.removeAll(); err != nil {
 		t.Error(err)
 	}
-	in := s.run(t, pod{})
-	v4, _ := s.addresses(t, in, "eth0")
-	s.ask(t, s.fromHost, "tcp", at(v4, servePort), in.name, "")
-	s.remove(t, in)
-	for range 3 { // as by a timer: hooks of what is ended by hand may still do something
-		if s.collect(t); len(s.left(t)) == 0 {
+	ctr := s.run(t, pod{})
+	v4, _ := s.addresses(t, ctr, "eth0")
+	wantAnswer(t, s.fromHost, "tcp", at(v4, servePort), ctr.name, "")
+	s.remove(t, ctr)
+	for range 3 { // several times, as a timer would: hooks of killed processes may still create something
+		if s.collectGarbage(t); len(s.leftovers(t)) == 0 {
 			return
 		}
 	}
 }
 
-// collect removes what the client forgot: it has no record yet of a pod whose network was being set up. The test
-// removes leftover namespaces as an administrator would; our command removes attachments whose namespace is gone.
-func (s *stage) collect(t *testing.T) {
+// collectGarbage removes pods whose network was being set up at the kill, because the client has no record of them. It
+// removes leftover namespaces as an administrator would, and then runs our gc command for their attachments.
+func (s *suite) collectGarbage(t *testing.T) {
 	t.Helper()
-	s.endProcesses(t)
-	// The reference libcni writes its cache in place: if it is killed, an empty file remains, which names no
-	// attachment. Our GC removes the file when it is older.
+	s.killProcesses(t)
+	// The reference libcni writes its cache file in place. If the client is killed meanwhile, an empty file remains.
+	// Our GC removes such a file only after some time, so the test makes it look older.
 	if out, err := s.host.run("find", "/var/lib/cni", "-path", "*/results/*", "-size", "0", "-print", "-exec", "touch", "-d", "1 hour ago", "{}", ";"); err != nil || out != "" {
-		t.Logf("empty results: %s (%v)", out, err)
+		t.Logf("empty result files: %s (%v)", out, err)
 	}
 	left, err := os.ReadDir(s.host.path("/run/netns"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -147,10 +147,10 @@ func (s *stage) collect(t *testing.T) {
 	t.Logf("%d namespaces were left; fairlead gc --all: %s", len(left), out)
 }
 
-// endProcesses kills processes that did not exist before, their children, and their cgroups.
-func (s *stage) endProcesses(t *testing.T) {
+// killProcesses kills processes that did not exist before, and removes their cgroups.
+func (s *suite) killProcesses(t *testing.T) {
 	t.Helper()
-	ended := map[string]int{}
+	killed := map[string]int{}
 	for more := true; more; {
 		out, err := s.host.run("ps", "-e", "-o", "pid=,comm=")
 		if err != nil {
@@ -159,20 +159,20 @@ func (s *stage) endProcesses(t *testing.T) {
 		more = false
 		for line := range strings.Lines(out) {
 			pid, name, _ := strings.Cut(strings.TrimSpace(line), " ")
-			if name != "ps" && !slices.Contains(s.before, "process "+name) {
+			if name != "ps" && !slices.Contains(s.baseline, "process "+name) {
 				more = true
-				ended[name]++
-				_, _ = s.host.run("kill", "-9", pid) // may have ended with another
+				killed[name]++
+				_, _ = s.host.run("kill", "-9", pid) // may have ended with its parent
 			}
 		}
 	}
-	t.Logf("left running: %v", ended)
+	t.Logf("processes that were still running: %v", killed)
 	if err := s.host.removeCgroups(); err != nil {
 		t.Error(err)
 	}
 }
 
-func number(line string, err error) (int, error) {
+func parseInt(line string, err error) (int, error) {
 	if err != nil {
 		return 0, err
 	}

@@ -12,40 +12,40 @@ import (
 	"time"
 )
 
-// asked is a call as the recording plugin wrote it down: see probe.Call.
-type asked struct {
+// pluginCall is a call as the recording plugin wrote it: see probe.Call.
+type pluginCall struct {
 	Command string
 	Env     []string
 	Config  json.RawMessage
 }
 
-// words says what is worth knowing of a call.
-func (a asked) words() string {
+// summary returns the command, the version, and anything unusual about the call.
+func (a pluginCall) summary() string {
 	var conf struct {
 		Version    string          `json:"cniVersion"`
 		PrevResult json.RawMessage `json:"prevResult"`
 		Runtime    map[string]any  `json:"runtimeConfig"`
 	}
 	_ = json.Unmarshal(a.Config, &conf)
-	w := []string{a.Command, conf.Version}
+	words := []string{a.Command, conf.Version}
 	if a.Command == "DEL" {
 		if slices.Contains(a.Env, "CNI_NETNS=") {
-			w = append(w, "without a namespace")
+			words = append(words, "without a namespace")
 		}
 		if conf.PrevResult == nil {
-			w = append(w, "without a result")
+			words = append(words, "without a result")
 		}
 	}
 	if ports, ok := conf.Runtime["portMappings"]; ok && a.Command == "ADD" {
 		if strings.Contains(fmt.Sprint(ports), "HostPort") {
-			w = append(w, "with keys in Go's case")
+			words = append(words, "with capitalized keys")
 		}
 	}
-	return strings.Join(w, " ")
+	return strings.Join(words, " ")
 }
 
-// calls are those of the plugins since the last time, in order.
-func (s *stage) calls(t *testing.T) (all []asked) {
+// takeCalls returns the calls of plugins since its last use, in order.
+func (s *suite) takeCalls(t *testing.T) (all []pluginCall) {
 	t.Helper()
 	raw, err := os.ReadFile(s.host.path(recordFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -55,7 +55,7 @@ func (s *stage) calls(t *testing.T) (all []asked) {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(raw)) {
-		var a asked
+		var a pluginCall
 		if err := json.Unmarshal([]byte(line), &a); err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
@@ -64,50 +64,51 @@ func (s *stage) calls(t *testing.T) (all []asked) {
 	return all
 }
 
-// whatItAsks records the calls of a pod's life, and checks the documented behaviour for GC and STATUS.
-func whatItAsks(t *testing.T, s *stage) {
-	s.calls(t)
-	in := s.run(t, pod{ports: bothProtocols(18085)})
-	if err := s.restart(in); err != nil {
+// recordsPluginCalls records the calls during a pod's life, and checks whether the client calls GC and STATUS as
+// documented.
+func recordsPluginCalls(t *testing.T, s *suite) {
+	s.takeCalls(t)
+	ctr := s.run(t, pod{ports: tcpAndUDP(18085)})
+	if err := s.restart(ctr); err != nil {
 		t.Fatal(err)
 	}
-	s.remove(t, in)
-	all := s.calls(t)
-	if s.lacks(callsStatus) == "" {
-		asker := s.client.(interface{ status() error }) // as kubelet is, every few seconds
+	s.remove(t, ctr)
+	all := s.takeCalls(t)
+	if s.unsupported(callsStatus) == "" {
+		runtime := s.client.(interface{ status() error }) // kubelet asks for it every few seconds
 		eventually(t, 30*time.Second, func() error {
-			if err := asker.status(); err != nil {
+			if err := runtime.status(); err != nil {
 				return err
 			}
-			all = append(all, s.calls(t)...)
-			if !asks(all, "STATUS") {
+			all = append(all, s.takeCalls(t)...)
+			if !hasCall(all, "STATUS") {
 				return errors.New("no STATUS")
 			}
 			return nil
 		})
 	}
-	for a, command := range map[ability]string{callsStatus: "STATUS", callsGC: "GC"} {
-		if asks(all, command) != (s.lacks(a) == "") {
-			t.Errorf("calls %s: %v; said of it: %q", command, asks(all, command), s.lacks(a))
+	for a, command := range map[feature]string{callsStatus: "STATUS", callsGC: "GC"} {
+		if hasCall(all, command) != (s.unsupported(a) == "") {
+			t.Errorf("calls %s: %v; documented as unsupported: %q", command, hasCall(all, command), s.unsupported(a))
 		}
 	}
-	if !asks(all, "ADD") || !asks(all, "DEL") {
+	if !hasCall(all, "ADD") || !hasCall(all, "DEL") {
 		t.Errorf("no ADD or no DEL: %v", all)
 	}
 	if s.fuse == "" {
-		s.noted.asked(s.name(), inOrder(all))
+		s.results.addCalls(s.name(), summarize(all))
 	}
 }
 
-func asks(all []asked, command string) bool {
-	return slices.ContainsFunc(all, func(a asked) bool { return a.Command == command })
+func hasCall(all []pluginCall, command string) bool {
+	return slices.ContainsFunc(all, func(a pluginCall) bool { return a.Command == command })
 }
 
-// inOrder are the calls in words, those of one kind that follow each other once.
-func inOrder(all []asked) string {
+// summarize describes the calls in order, and merges equal neighbours.
+func summarize(all []pluginCall) string {
 	var words []string
 	for _, a := range all {
-		words = append(words, a.words())
+		words = append(words, a.summary())
 	}
 	return strings.Join(slices.Compact(words), "; ")
 }

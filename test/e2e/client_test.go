@@ -6,96 +6,94 @@ import (
 	"testing"
 )
 
-// pod is what a client is asked to run: a container whose probe serves, with a
-// network of its own. In CRI it is a pod of one container.
+// pod describes what a client starts: one container with its own network, in which the probe serves.
 type pod struct {
 	name     string
-	networks []string // none: the client's default, or the first
+	networks []string // if empty, the client's default network, or the first
 	ports    []port
-	ip, mac  string // asked of the client
-	rate     int    // bits a second each way, asked of the client
+	ip, mac  string // requested from the client
+	rate     int    // bits per second in each direction, requested from the client
 }
 
-// chosen are the pod's networks, for clients that always want one.
-func (p pod) chosen() []string {
+// networkNames returns the pod's networks, for clients that always need one.
+func (p pod) networkNames() []string {
 	if len(p.networks) == 0 {
 		return []string{network}
 	}
 	return p.networks
 }
 
-// port is a port of the host that leads to one of the pod.
+// port maps a host port to a port of the pod.
 type port struct {
 	host, pod int
 	protocol  string
 }
 
-// container is a pod that runs.
+// container is a running pod.
 type container struct {
 	pod
-	id      string // what the client knows it by
-	sandbox string // in CRI, the pod's
+	id      string // the client's ID of the container
+	sandbox string // with CRI, the ID of the pod's sandbox
 }
 
-// ability is what not every client has a notion of.
-type ability string
+// feature is something that not every client supports.
+type feature string
 
 const (
-	fixedIP       ability = "a fixed address"
-	fixedMAC      ability = "a fixed hardware address"
-	ownRate       ability = "a rate asked for a pod"
-	chooseNetwork ability = "networks chosen for a pod"
-	callsStatus   ability = "STATUS"
-	callsGC       ability = "GC"
+	fixedIP       feature = "a fixed address"
+	fixedMAC      feature = "a fixed hardware address"
+	podBandwidth  feature = "a bandwidth limit per pod"
+	chooseNetwork feature = "networks chosen for a pod"
+	callsStatus   feature = "STATUS"
+	callsGC       feature = "GC"
 )
 
-// client is a container runtime and what commands it. Everything is done in
-// one host; methods but start may be called many at a time.
+// client is a container runtime, or a command that controls one, on one host. All methods except start are safe for
+// concurrent use.
 type client interface {
 	name() string
 	version() (string, error)
-	// spec is the newest version of the specification that it takes.
+	// spec is the newest CNI version that the client supports.
 	spec() string
-	// binds are the machine's directories that its host has to see.
+	// binds maps directories of the machine to their paths in the client's host.
 	binds() map[string]string
-	// use takes other programs, plugins above all.
-	use(p programs)
-	// lacks says in words why it cannot be asked for something; "": it can.
-	lacks(a ability) string
-	// start makes it ready in a host.
+	// setPrograms replaces the programs, mainly the plugins.
+	setPrograms(p programs)
+	// unsupported returns why the client lacks a feature, or "".
+	unsupported(a feature) string
+	// start prepares the client on a host.
 	start(t *testing.T, h *host)
-	// again starts it after kill.
-	again(t *testing.T)
-	// kill ends it as a crash would, and what is under way.
+	// relaunch starts the client after kill.
+	relaunch(t *testing.T)
+	// kill ends the client and its running operations, as a crash would.
 	kill() error
-	// run starts a pod. After an error there may be a part of it.
+	// run starts a pod. After an error, part of the pod may exist.
 	run(p pod) (*container, error)
 	exec(c *container, argv ...string) (string, error)
-	// restart ends the container's process and starts it again, by the client's
-	// own notion of that.
+	// restart ends the container's process and starts it again, in the client's own way.
 	restart(c *container) error
 	remove(c *container) error
-	// removeAll removes whatever it still knows of.
+	// removeAll removes every pod that the client still knows.
 	removeAll() error
 }
 
-// servePort is where the probe in every container listens.
+// servePort is the port of the probe's server in every container.
 const servePort = 8080
 
-func serveWords() []string { return []string{"/probe", "serve", fmt.Sprintf(":%d", servePort)} }
+func serveCommand() []string { return []string{"/probe", "serve", fmt.Sprintf(":%d", servePort)} }
 
-// link is a container's link as the probe sees it.
+// link is a network interface of a container, as the probe reports it.
 type link struct {
 	Name, MAC string
 	MTU       int
 	Addresses []string
 }
 
-// links asks again when there is no answer: nerdctl loses the output of a command
-// that is over at once, now and then.
-func links(c client, in *container) (l []link, err error) {
+// links returns the container's interfaces. It retries on empty output, because nerdctl sometimes loses the output of a
+// short command.
+func links(c client, ctr *container) (l []link, err error) {
 	for out := ""; out == "" && err == nil; {
-		if out, err = c.exec(in, "/probe", "links"); out != "" {
+		if out, err = c.exec(ctr, "/probe", "links"); out != "" {
 			return l, json.Unmarshal([]byte(out), &l)
 		}
 	}

@@ -17,30 +17,30 @@ const (
 	containerdLog    = "/run/containerd.log"
 )
 
-// containerd is a containerd by CRI, as kubelet uses it.
+// containerd is a containerd that the tests control through CRI, as kubelet does.
 type containerd struct {
 	programs
-	bin      string // the host's directory of containerd, its shim and ctr
-	from     string // the machine's, where it is none of a package
-	config   string
-	newest   string // of the specification's versions
-	label    string
-	statuses bool // whether it calls STATUS
-	networks int  // it gives to each pod
+	bin         string // on the host: directory of containerd, its shim and ctr
+	machineDir  string // on the machine: the directory mounted at bin, if no package installs it
+	config      string
+	newest      string // newest CNI version
+	label       string
+	callsStatus bool // whether it calls STATUS
+	networks    int  // networks per pod
 
 	host *host
 	pid  string
 	cri  *criConn
 }
 
-// containerd16 is Debian 12's.
+// containerd16 returns the containerd of Debian 12.
 func containerd16(p programs) *containerd {
 	return &containerd{programs: p, bin: "/usr/bin", config: "testdata/containerd-1.6.toml", newest: "1.0.0", label: "containerd 1.6", networks: 1}
 }
 
 const containerd23Version = "2.3.7"
 
-// containerd23 is built through the Go module proxy.
+// containerd23 builds containerd 2.3 from the Go module proxy.
 func containerd23(t *testing.T, p programs) *containerd {
 	t.Helper()
 	const module = "github.com/containerd/containerd/v2/"
@@ -53,11 +53,11 @@ func containerd23(t *testing.T, p programs) *containerd {
 		}
 		dir = filepath.Dir(path)
 	}
-	return &containerd{programs: p, bin: "/opt/containerd/bin", from: dir, config: "testdata/containerd-2.3.toml", newest: "1.1.0",
-		label: "containerd 2.3", statuses: true, networks: 1}
+	return &containerd{programs: p, bin: "/opt/containerd/bin", machineDir: dir, config: "testdata/containerd-2.3.toml", newest: "1.1.0",
+		label: "containerd 2.3", callsStatus: true, networks: 1}
 }
 
-// withNetworks is the same on a node that gives so many networks to each pod.
+// withNetworks returns the same client for a node that attaches each pod to n networks.
 func (c *containerd) withNetworks(n int) client {
 	other := *c
 	other.networks = n
@@ -77,21 +77,21 @@ func (c *containerd) version() (string, error) {
 
 func (c *containerd) binds() map[string]string {
 	binds := map[string]string{c.plugin: "/opt/cni/bin", c.dir: "/mnt/e2e"}
-	if c.from != "" {
-		binds[c.from] = c.bin
+	if c.machineDir != "" {
+		binds[c.machineDir] = c.bin
 	}
 	return binds
 }
 
-func (c *containerd) lacks(a ability) string {
+func (c *containerd) unsupported(a feature) string {
 	switch a {
 	case fixedIP, fixedMAC:
-		return "CRI has no word for " + string(a)
+		return "CRI has no field for " + string(a)
 	case chooseNetwork:
 		return "CRI gives every pod the node's networks"
 	case callsStatus:
-		if !c.statuses {
-			return "it knows the specification up to 1.0.0 only"
+		if !c.callsStatus {
+			return "it supports CNI 1.0.0 at most"
 		}
 	case callsGC:
 		return "it never calls GC"
@@ -125,12 +125,12 @@ func (c *containerd) start(t *testing.T, h *host) {
 
 func (c *containerd) program(name string) string { return filepath.Join(c.bin, name) }
 
-func (c *containerd) again(t *testing.T) {
+func (c *containerd) relaunch(t *testing.T) {
 	c.cri.close()
 	c.launch(t)
 }
 
-// launch starts the daemon and waits until it answers and has a network.
+// launch starts the daemon and waits until it answers and reports a network.
 func (c *containerd) launch(t *testing.T) {
 	c.pid = c.host.daemon(t, containerdLog, "env", "PATH="+c.bin+":"+os.Getenv("PATH"), c.program("containerd"), "--log-level", "info")
 	c.cri = dialCRI(t, c.programs.cri, c.host.path(containerdSocket))
@@ -142,7 +142,7 @@ func (c *containerd) launch(t *testing.T) {
 	})
 }
 
-// status asks for what kubelet asks for every few seconds.
+// status requests the runtime's status, as kubelet does every few seconds.
 func (c *containerd) status() error {
 	var s struct {
 		Status struct {
@@ -158,7 +158,7 @@ func (c *containerd) status() error {
 	}
 	for _, cond := range s.Status.Conditions {
 		if ready := cond.Type == "RuntimeReady" || cond.Type == "NetworkReady"; ready && !cond.Status {
-			return fmt.Errorf("%s is not so yet: %s", cond.Type, cond.Reason)
+			return fmt.Errorf("%s is false: %s", cond.Type, cond.Reason)
 		}
 	}
 	return nil
@@ -169,8 +169,8 @@ func (c *containerd) kill() error {
 	return err
 }
 
-// sandbox is a pod in CRI's words.
-func (c *containerd) sandbox(p pod) object {
+// sandboxConfig returns the CRI configuration of a pod.
+func (c *containerd) sandboxConfig(p pod) object {
 	config := object{
 		"metadata": object{"name": p.name, "namespace": "e2e", "uid": p.name}, "hostname": p.name, "log_directory": "/var/log/pods",
 		"linux": object{"cgroup_parent": c.host.cgroup()},
@@ -188,55 +188,55 @@ func (c *containerd) sandbox(p pod) object {
 }
 
 func (c *containerd) run(p pod) (*container, error) {
-	made := &container{pod: p}
+	created := &container{pod: p}
 	var sandbox struct {
 		ID string `json:"pod_sandbox_id"`
 	}
-	if err := c.cri.call("RunPodSandbox", object{"config": c.sandbox(p)}, &sandbox); err != nil {
-		return made, err
+	if err := c.cri.call("RunPodSandbox", object{"config": c.sandboxConfig(p)}, &sandbox); err != nil {
+		return created, err
 	}
-	made.sandbox = sandbox.ID
-	return made, c.create(made)
+	created.sandbox = sandbox.ID
+	return created, c.create(created)
 }
 
-// create makes and starts the container of a pod that stands.
-func (c *containerd) create(in *container) error {
-	var made struct {
+// create creates and starts the container in an existing sandbox.
+func (c *containerd) create(ctr *container) error {
+	var created struct {
 		ID string `json:"container_id"`
 	}
-	err := c.cri.call("CreateContainer", object{"pod_sandbox_id": in.sandbox, "sandbox_config": c.sandbox(in.pod), "config": object{
-		"metadata": object{"name": "probe"}, "image": object{"image": imageName}, "command": serveWords(), "log_path": in.name, "linux": object{},
-	}}, &made)
+	err := c.cri.call("CreateContainer", object{"pod_sandbox_id": ctr.sandbox, "sandbox_config": c.sandboxConfig(ctr.pod), "config": object{
+		"metadata": object{"name": "probe"}, "image": object{"image": imageName}, "command": serveCommand(), "log_path": ctr.name, "linux": object{},
+	}}, &created)
 	if err != nil {
 		return err
 	}
-	in.id = made.ID
-	return c.cri.call("StartContainer", object{"container_id": in.id}, nil)
+	ctr.id = created.ID
+	return c.cri.call("StartContainer", object{"container_id": ctr.id}, nil)
 }
 
-func (c *containerd) exec(in *container, argv ...string) (string, error) {
+func (c *containerd) exec(ctr *container, argv ...string) (string, error) {
 	var done struct {
 		Stdout []byte `json:"stdout"`
 		Stderr []byte `json:"stderr"`
 		Exit   int    `json:"exit_code"`
 	}
-	if err := c.cri.call("ExecSync", object{"container_id": in.id, "cmd": argv, "timeout": 60}, &done); err != nil {
+	if err := c.cri.call("ExecSync", object{"container_id": ctr.id, "cmd": argv, "timeout": 60}, &done); err != nil {
 		return "", err
 	}
 	if done.Exit != 0 {
-		return string(done.Stdout), fmt.Errorf("%v in %s: exit code %d: %s", argv, in.name, done.Exit, done.Stderr)
+		return string(done.Stdout), fmt.Errorf("%v in %s: exit code %d: %s", argv, ctr.name, done.Exit, done.Stderr)
 	}
 	return string(done.Stdout), nil
 }
 
-// restart is what kubelet does: a new container in the pod that stands.
-func (c *containerd) restart(in *container) error {
-	err := c.cri.call("StopContainer", object{"container_id": in.id, "timeout": 5}, nil)
-	err = errors.Join(err, c.cri.call("RemoveContainer", object{"container_id": in.id}, nil))
-	return errors.Join(err, c.create(in))
+// restart replaces the container in the existing sandbox, as kubelet does.
+func (c *containerd) restart(ctr *container) error {
+	err := c.cri.call("StopContainer", object{"container_id": ctr.id, "timeout": 5}, nil)
+	err = errors.Join(err, c.cri.call("RemoveContainer", object{"container_id": ctr.id}, nil))
+	return errors.Join(err, c.create(ctr))
 }
 
-func (c *containerd) remove(in *container) error { return c.removeSandbox(in.sandbox) }
+func (c *containerd) remove(ctr *container) error { return c.removeSandbox(ctr.sandbox) }
 
 func (c *containerd) removeSandbox(id string) error {
 	request := object{"pod_sandbox_id": id}

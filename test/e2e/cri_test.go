@@ -12,10 +12,10 @@ import (
 	"testing"
 )
 
-// criConn speaks to a runtime through the program of ./cri.
+// criConn calls a runtime through the program in ./cri.
 type criConn struct {
 	stdin io.WriteCloser
-	ended chan struct{} // when the program has
+	ended chan struct{} // closed when the program has exited
 
 	mu      sync.Mutex
 	last    int
@@ -77,7 +77,7 @@ func (c *criConn) read(r io.Reader) {
 	}
 }
 
-// call waits for the answer and decodes it into response, unless that is nil.
+// call waits for the answer and decodes it into response, which may be nil.
 func (c *criConn) call(method string, request object, response any) error {
 	wait := make(chan criAnswer, 1)
 	c.mu.Lock()
@@ -89,7 +89,7 @@ func (c *criConn) call(method string, request object, response any) error {
 	}
 	c.mu.Unlock()
 	if err != nil {
-		return fmt.Errorf("ask for %s: %w", method, err)
+		return fmt.Errorf("call %s: %w", method, err)
 	}
 	select {
 	case a := <-wait:
@@ -101,6 +101,6 @@ func (c *criConn) call(method string, request object, response any) error {
 		}
 		return json.Unmarshal(a.Response, response)
 	case <-c.ended:
-		return errors.New(method + ": the connection's program is gone")
+		return errors.New(method + ": the CRI program has exited")
 	}
 }

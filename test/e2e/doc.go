@@ -1,3 +1,3 @@
-// Package e2e runs real containers under real runtimes (containerd, Podman and
-// nerdctl), with our plugins, in hosts of their own: the page docs/runtimes.md.
+// Package e2e runs containers under containerd, Podman and nerdctl, and in Kubernetes, with our plugins. Each client
+// runs on its own simulated host. The results are on the page docs/runtimes.md.
 package e2e

@@ -19,22 +19,22 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// Addresses of the host and of its neighbour, which stands for all others.
+// Addresses of the host and of its neighbour, which represents the outside world.
 const (
 	hostV4, outsideV4 = "198.51.100.2", "198.51.100.1" // RFC 5737
 	hostV6, outsideV6 = "2001:db8::2", "2001:db8::1"   // RFC 3849
 )
 
-// host is a machine of its own: network, processes, mounts, and file system.
-// outside is its neighbour, and knows no way to its containers.
+// host is a simulated machine with its own network, processes, mounts, and file system. Its neighbour in the namespace
+// outside has no route to the containers.
 type host struct {
 	name    string
 	pid     int
-	outside string // path of the namespace
+	outside string // path of the neighbour's network namespace
 }
 
-// newHost starts a host that sees some of the machine's directories; it ends
-// with the test, whatever runs there.
+// newHost starts a host with some of the machine's directories mounted. It ends with the test, together with all its
+// processes.
 func newHost(t *testing.T, binds map[string]string) *host {
 	t.Helper()
 	h := &host{name: hostName(), outside: kerneltest.Netns(t)}
@@ -54,7 +54,7 @@ func (h *host) start(t *testing.T, binds map[string]string) {
 	init.Env = append(os.Environ(), initVariable+"="+h.name, bindVariable+"="+lines)
 	init.Stderr = os.Stderr
 	init.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC}
-	stdin, err := init.StdinPipe() // its end is the host's end
+	stdin, err := init.StdinPipe() // closing it ends the host
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,12 +72,12 @@ func (h *host) start(t *testing.T, binds map[string]string) {
 		}
 	})
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil || line != "ready\n" {
-		t.Fatalf("the host does not come up: %q: %v", line, err)
+		t.Fatalf("the host did not start: %q: %v", line, err)
 	}
 	h.pid = init.Process.Pid
 }
 
-// link joins host and neighbour.
+// link connects the host to its neighbour.
 func (h *host) link(t *testing.T) {
 	run := func(netns string, lines ...string) {
 		for _, l := range lines {
@@ -85,7 +85,7 @@ func (h *host) link(t *testing.T) {
 		}
 	}
 	run(h.netns(), "link set lo up", "link add up0 type veth peer name up0 netns "+h.outside,
-		"link set up0 addrgenmode none", // its own address would come late, and be a difference
+		"link set up0 addrgenmode none", // a link-local address would appear late and count as a difference
 		"addr add "+hostV4+"/24 dev up0", "addr add "+hostV6+"/64 dev up0 nodad", "link set up0 up")
 	run(h.outside, "link set lo up", "addr add "+outsideV4+"/24 dev up0", "addr add "+outsideV6+"/64 dev up0 nodad", "link set up0 up")
 	run(h.netns(), "route add default via "+outsideV4, "route add default via "+outsideV6)
@@ -93,27 +93,27 @@ func (h *host) link(t *testing.T) {
 
 func (h *host) netns() string { return fmt.Sprintf("/proc/%d/ns/net", h.pid) }
 
-// path is where the machine sees a file of the host.
+// path returns the machine's path of a file on the host.
 func (h *host) path(file string) string {
 	return filepath.Join("/proc", strconv.Itoa(h.pid), "root", file)
 }
 
-// within is the command that runs another in the host.
-func (h *host) within(argv ...string) []string {
+// nsenter returns the command line that runs a command on the host.
+func (h *host) nsenter(argv ...string) []string {
 	return append([]string{"nsenter", "--target", strconv.Itoa(h.pid), "--mount", "--net", "--pid", "--uts", "--ipc", "--"}, argv...)
 }
 
-// beyond is the command that runs another at its neighbour.
-func (h *host) beyond(argv ...string) []string {
+// nsenterOutside returns the command line that runs a command on the host's neighbour.
+func (h *host) nsenterOutside(argv ...string) []string {
 	return append([]string{"nsenter", "--net=" + h.outside, "--"}, argv...)
 }
 
-// patience is how long a command may take.
-const patience = 2 * time.Minute
+// commandTimeout limits the run time of a command.
+const commandTimeout = 2 * time.Minute
 
 // run runs a command and returns what it printed on standard output.
 func run(argv ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), kerneltest.Slow(patience))
+	ctx, cancel := context.WithTimeout(context.Background(), kerneltest.Slow(commandTimeout))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -127,15 +127,14 @@ func run(argv ...string) (string, error) {
 	return out.String(), nil
 }
 
-func (h *host) run(argv ...string) (string, error) { return run(h.within(argv...)...) }
+func (h *host) run(argv ...string) (string, error) { return run(h.nsenter(argv...)...) }
 
-// daemon starts a program that stays, and returns its process in the host. It
-// ends with the host.
+// daemon starts a long-running program, and returns its process ID on the host. The program ends with the host.
 func (h *host) daemon(t *testing.T, log string, argv ...string) (pid string) {
 	t.Helper()
-	// The shell says its process ID within the host and becomes the program.
+	// The shell prints its process ID on the host and then becomes the program.
 	argv = append([]string{"sh", "-c", `echo $$; exec "$0" "$@" 2>>` + log + ` >&2 </dev/null`}, argv...)
-	argv = h.within(argv...)
+	argv = h.nsenter(argv...)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -152,7 +151,7 @@ func (h *host) daemon(t *testing.T, log string, argv ...string) (pid string) {
 	return strings.TrimSpace(pid)
 }
 
-// write writes a file of the host.
+// write writes a file on the host.
 func (h *host) write(t *testing.T, file, text string) {
 	t.Helper()
 	if _, err := h.run("mkdir", "-p", filepath.Dir(file)); err != nil {
@@ -163,11 +162,11 @@ func (h *host) write(t *testing.T, file, text string) {
 	}
 }
 
-// cgroup is the parent of all cgroups of the host's containers.
+// cgroup is the parent of the cgroups of all containers on the host.
 func (h *host) cgroup() string { return "/" + h.name }
 
-// removeCgroups takes away what killed containers leave of cgroups, from the
-// leaves up. A process that has ended may count a moment longer.
+// removeCgroups removes the cgroups that killed containers leave, children first. It retries, because a cgroup counts
+// an exited process a moment longer.
 func (h *host) removeCgroups() (err error) {
 	for range 100 {
 		err = nil
@@ -186,7 +185,7 @@ func (h *host) removeCgroups() (err error) {
 	return err
 }
 
-// removeTree removes directories only: files of a cgroup go with it.
+// removeTree removes a tree of directories only. The kernel removes the files of a cgroup together with its directory.
 func removeTree(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -10,12 +10,12 @@ import (
 	"runtime"
 )
 
-// imageName is the image of every container, the pods' own included: the probe,
-// which sleeps unless it is told otherwise.
+// imageName is the image of every container, including the pause containers. It contains the probe, which sleeps by
+// default.
 const imageName = "localhost/fairlead/probe:1"
 
-// writeImage writes an OCI image layout of one layer as a tar archive (OCI
-// image specification 1.0): neither a registry nor a builder is needed.
+// writeImage writes a tar archive of an OCI image layout with one layer (OCI image specification 1.0), so that the
+// tests need neither a registry nor a builder.
 func writeImage(file, probe string) error {
 	program, err := os.ReadFile(probe)
 	if err != nil {
@@ -45,7 +45,7 @@ func writeImage(file, probe string) error {
 func encode(v any) []byte {
 	raw, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // of words and numbers: cannot be
+		panic(err) // cannot happen: v contains only strings and numbers
 	}
 	return raw
 }
@@ -55,7 +55,7 @@ func archive(files map[string][]byte) []byte {
 	w := tar.NewWriter(&b)
 	for name, raw := range files {
 		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(raw)), Typeflag: tar.TypeReg}); err != nil {
-			panic(err) // in memory
+			panic(err) // cannot happen: writes go to memory
 		}
 		if _, err := w.Write(raw); err != nil {
 			panic(err)

@@ -12,8 +12,8 @@ import (
 
 const agentStore = "http://" + controlIP + ":2379"
 
-// startAgents joins the nodes with our agent. Its manifest is unchanged except for the store, the pod range, and
-// tunnels between all nodes. The wire reaches pods through any node.
+// startAgents connects the nodes with our agent. It uses the published manifest, except for the store, the pod range,
+// and tunnels between all nodes. From outside, pods are reachable through any node.
 func (c *cluster) startAgents(t *testing.T) {
 	t.Helper()
 	for _, n := range c.hosts {
@@ -28,18 +28,18 @@ func (c *cluster) startAgents(t *testing.T) {
 		"http://10.0.0.1:2379": agentStore, "{cidr: 10.244.0.0/16}": fmt.Sprintf("{cidr: %s, block: 24}", podRange), "{type: host-gw, when: direct}, ": "",
 	} {
 		if strings.Count(text, from) != 1 {
-			t.Fatalf("the manifest has not one %s", from)
+			t.Fatalf("the manifest does not contain %s exactly once", from)
 		}
 		text = strings.Replace(text, from, to, 1)
 	}
 	c.control.write(t, "/run/fairlead-agent.yaml", text)
-	c.need(t, "apply", "-f", "/run/fairlead-agent.yaml")
-	c.need(t, "-n", "kube-system", "rollout", "status", "daemonset/fairlead-agent", "--timeout=120s")
+	c.mustKubectl(t, "apply", "-f", "/run/fairlead-agent.yaml")
+	c.mustKubectl(t, "-n", "kube-system", "rollout", "status", "daemonset/fairlead-agent", "--timeout=120s")
 	for _, n := range c.hosts {
 		eventually(t, 30*time.Second, func() error {
 			out, err := n.run("/mnt/e2e/fairlead", "agent", "status", "--json")
 			if peers := fmt.Sprintf(`"peers": %d`, len(c.hosts)-1); err == nil && !strings.Contains(out, peers) {
-				err = fmt.Errorf("the agent of %s says %s", n.name, out)
+				err = fmt.Errorf("the agent of %s reports %s", n.name, out)
 			}
 			return err
 		})
@@ -47,64 +47,64 @@ func (c *cluster) startAgents(t *testing.T) {
 	c.wire.ip(t, "route replace "+podRange+" via "+c.hosts[0].ip)
 }
 
-// agentsRestarted restarts all agents while requests continue, as an upgrade does. The new agents find nothing to
+// restartAgents restarts all agents while requests continue, as an upgrade does. The new agents find nothing to
 // change.
-func agentsRestarted(t *testing.T, c *cluster) string {
-	pods := c.web(t, linger)
+func restartAgents(t *testing.T, c *cluster) string {
+	pods := c.startWeb(t, lingerSeconds)
 	before := c.agentPods(t)
-	said := c.underLoad(t, pods, func() {
-		c.need(t, "-n", "kube-system", "rollout", "restart", "daemonset/fairlead-agent")
-		c.need(t, "-n", "kube-system", "rollout", "status", "daemonset/fairlead-agent", "--timeout=110s")
+	summary := c.underLoad(t, pods, func() {
+		c.mustKubectl(t, "-n", "kube-system", "rollout", "restart", "daemonset/fairlead-agent")
+		c.mustKubectl(t, "-n", "kube-system", "rollout", "status", "daemonset/fairlead-agent", "--timeout=110s")
 	})
 	for _, p := range c.agentPods(t) {
 		if slices.Contains(before, p) {
-			t.Errorf("%s is not a new one", p)
+			t.Errorf("%s was not replaced", p)
 		}
 	}
-	c.changedNothing(t)
-	return said + ", by agents that changed nothing in the kernel"
+	c.wantNoChanges(t)
+	return summary + "; the new agents changed nothing in the kernel"
 }
 
-// agentsGone replaces all pods of a service while no agent is there.
-func agentsGone(t *testing.T, c *cluster) string {
-	pods := c.web(t, linger)
-	back := func() {
-		c.need(t, "apply", "-f", "/run/fairlead-agent.yaml")
-		c.need(t, "-n", "kube-system", "rollout", "status", "daemonset/fairlead-agent", "--timeout=110s")
+// rolloutWithoutAgents replaces all pods of a service while no agent runs.
+func rolloutWithoutAgents(t *testing.T, c *cluster) string {
+	pods := c.startWeb(t, lingerSeconds)
+	reapply := func() {
+		c.mustKubectl(t, "apply", "-f", "/run/fairlead-agent.yaml")
+		c.mustKubectl(t, "-n", "kube-system", "rollout", "status", "daemonset/fairlead-agent", "--timeout=110s")
 	}
-	t.Cleanup(back)
-	said := c.underLoad(t, pods, func() {
-		c.need(t, "-n", "kube-system", "delete", "daemonset", "fairlead-agent", "--cascade=foreground")
+	t.Cleanup(reapply)
+	summary := c.underLoad(t, pods, func() {
+		c.mustKubectl(t, "-n", "kube-system", "delete", "daemonset", "fairlead-agent", "--cascade=foreground")
 		eventually(t, 30*time.Second, func() error {
 			if left := c.agentPods(t); len(left) != 0 {
-				return fmt.Errorf("still there: %v", left)
+				return fmt.Errorf("agents still exist: %v", left)
 			}
 			return nil
 		})
-		c.need(t, "rollout", "restart", "deployment/web")
-		c.rolledOut(t)
+		c.mustKubectl(t, "rollout", "restart", "deployment/web")
+		c.waitForRollout(t)
 		eventually(t, time.Minute, func() error { return c.gone(t, pods) })
 	})
-	back()
-	c.changedNothing(t)
-	return said
+	reapply()
+	c.wantNoChanges(t)
+	return summary
 }
 
-// changedNothing fails the case if agents that have just started had to change anything.
-func (c *cluster) changedNothing(t *testing.T) {
+// wantNoChanges fails the case if the new agents changed anything in the kernel.
+func (c *cluster) wantNoChanges(t *testing.T) {
 	t.Helper()
 	for _, n := range c.hosts {
 		if a := n.agent(t); !a.Ready || a.Counts.Made != 0 || a.Counts.Removed != 0 || a.Counts.Failed != 0 {
 			t.Errorf("the new agent of %s: %+v", n.name, a)
 		}
 	}
-	c.healthy(t)
+	c.checkHealthy(t)
 }
 
-// agentPods are the names of the agent's pods.
+// agentPods returns the names of the agent's pods.
 func (c *cluster) agentPods(t *testing.T) []string {
 	t.Helper()
-	return strings.Fields(c.need(t, "-n", "kube-system", "get", "pods", "-l", "app.kubernetes.io/name=fairlead-agent", "-o", "name"))
+	return strings.Fields(c.mustKubectl(t, "-n", "kube-system", "get", "pods", "-l", "app.kubernetes.io/name=fairlead-agent", "-o", "name"))
 }
 
 // agentState is an agent's reported status.
@@ -129,11 +129,11 @@ func (n *kubeNode) agent(t *testing.T) (s agentState) {
 // storeKeys returns our agents' keys in etcd.
 func (c *cluster) storeKeys(t *testing.T) (keys []string) {
 	t.Helper()
-	ask, err := json.Marshal(object{"key": []byte(agentPrefix), "range_end": []byte(agentPrefixEnd), "keys_only": true})
+	request, err := json.Marshal(object{"key": []byte(agentPrefix), "range_end": []byte(agentPrefixEnd), "keys_only": true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := c.control.run("curl", "-sS", "--fail", agentStore+"/v3/kv/range", "-d", string(ask))
+	raw, err := c.control.run("curl", "-sS", "--fail", agentStore+"/v3/kv/range", "-d", string(request))
 	var answer struct{ Kvs []struct{ Key []byte } }
 	if err == nil {
 		err = json.Unmarshal([]byte(raw), &answer)
@@ -149,8 +149,8 @@ func (c *cluster) storeKeys(t *testing.T) (keys []string) {
 
 const agentPrefix, agentPrefixEnd = "/fairlead/", "/fairlead0"
 
-// atRest waits until the store knows of no container, and returns what it knows.
-func (c *cluster) atRest(t *testing.T) (keys []string) {
+// waitForIdleStore waits until the store contains no container, and returns its keys.
+func (c *cluster) waitForIdleStore(t *testing.T) (keys []string) {
 	t.Helper()
 	eventually(t, 10*time.Second, func() error {
 		keys = c.storeKeys(t)
@@ -162,11 +162,11 @@ func (c *cluster) atRest(t *testing.T) (keys []string) {
 	return keys
 }
 
-// agentsAsBefore fails the case if the store's keys differ from before, or an agent failed to apply an object.
-func (c *cluster) agentsAsBefore(t *testing.T) {
+// checkAgents fails the case if the store's keys differ from before, or an agent failed to apply an object.
+func (c *cluster) checkAgents(t *testing.T) {
 	t.Helper()
-	if left := difference(c.kept, c.atRest(t)); len(left) != 0 {
-		t.Errorf("the store is not as before:\n%s", strings.Join(left, "\n"))
+	if left := difference(c.idleKeys, c.waitForIdleStore(t)); len(left) != 0 {
+		t.Errorf("the store differs from before:\n%s", strings.Join(left, "\n"))
 	}
 	for _, n := range c.hosts {
 		if a := n.agent(t); !a.Ready || a.Peers != len(c.hosts)-1 || a.Counts.Failed != 0 {

@@ -9,41 +9,40 @@ import (
 	"time"
 )
 
-// kubeCase is a case that every cluster goes through. What it returns stands
-// behind "passed".
+// kubeCase is a case that runs in every suitable cluster. The result of run appears after "passed".
 type kubeCase struct {
 	name  string
-	nodes int // at least
+	nodes int // minimum
 	run   func(t *testing.T, c *cluster) (said string)
 
-	noAgent   bool // it takes our plugins away, of which fairlead-ipam is one
+	noAgent   bool // it removes our plugins, including fairlead-ipam, which the agent needs
 	agentOnly bool
 }
 
 func kubeCases() []kubeCase {
 	return []kubeCase{
-		{name: "Deployment: pods on all nodes, each to each", nodes: 1, run: deployment},
+		{name: "Deployment: pods on all nodes reach each other", nodes: 1, run: deployment},
 		{name: "Service: ClusterIP, from pods and nodes", nodes: 1, run: clusterIP},
 		{name: "Service: NodePort, from outside, nodes and pods", nodes: 1, run: nodePort},
-		{name: "host ports beside kube-proxy", nodes: 1, run: kubeHostPorts},
-		{name: "readiness: an unready pod is not asked", nodes: 1, run: readiness},
+		{name: "host ports alongside kube-proxy", nodes: 1, run: kubeHostPorts},
+		{name: "readiness: an unready pod gets no requests", nodes: 1, run: readiness},
 		{name: "rolling restart under load", nodes: 1, run: rollingRestart},
 		{name: "drain of a node under load", nodes: 2, run: drain},
-		{name: "kubelet and containerd killed while pods start", nodes: 1, run: kubeKilled},
-		{name: "the page's commands, the DaemonSet, and back", nodes: 1, run: daemonSet, noAgent: true},
-		{name: "all agents restarted under load", nodes: 2, run: agentsRestarted, agentOnly: true},
-		{name: "rolling restart under load while no agent runs", nodes: 2, run: agentsGone, agentOnly: true},
+		{name: "kubelet and containerd killed while pods start", nodes: 1, run: kubeletKilled},
+		{name: "tutorial commands, DaemonSet, and uninstall", nodes: 1, run: daemonSet, noAgent: true},
+		{name: "all agents restarted under load", nodes: 2, run: restartAgents, agentOnly: true},
+		{name: "rolling restart under load while no agent runs", nodes: 2, run: rolloutWithoutAgents, agentOnly: true},
 	}
 }
 
-// web brings up servers on all nodes, and takes them down when the case is over.
-func (c *cluster) web(t *testing.T, seconds int) []kubePod {
+// startWeb deploys servers on all nodes, and removes them when the case ends.
+func (c *cluster) startWeb(t *testing.T, seconds int) []kubePod {
 	t.Helper()
 	values := c.webValues()
 	values["LINGER"] = fmt.Sprint(seconds)
 	c.apply(t, "web.yaml", values)
 	t.Cleanup(func() { c.delete(t, "web.yaml") })
-	c.rolledOut(t)
+	c.waitForRollout(t)
 	pods := c.pods(t, "web")
 	if len(pods) != 2*len(c.hosts) {
 		t.Fatalf("%d pods: %+v", len(pods), pods)
@@ -61,37 +60,37 @@ func (c *cluster) node(t *testing.T, name string) *kubeNode {
 }
 
 func deployment(t *testing.T, c *cluster) string {
-	pods := c.web(t, 1)
+	pods := c.startWeb(t, 1)
 	used := map[string]int{}
 	for _, p := range pods {
 		used[p.node]++
 		ip, err := netip.ParseAddr(p.ip)
 		if n := c.node(t, p.node); err != nil || !netip.MustParsePrefix(n.pods).Contains(ip) {
-			t.Errorf("%s on %s has the address %s, not of %s", p.name, p.node, p.ip, n.pods)
+			t.Errorf("%s on %s has address %s, outside of %s", p.name, p.node, p.ip, n.pods)
 		}
 	}
 	if len(used) != len(c.hosts) {
 		t.Errorf("pods by node: %v", used)
 	}
-	asked := 0
+	requests := 0
 	for i, from := range pods {
 		for j, to := range pods {
 			if i != j && (j == (i+1)%len(pods) || from.node != to.node) {
 				network := []string{"tcp", "udp"}[(i+j)%2]
-				askFrom(t, c.in(from), network, at(to.ip, servePort), to.name, from.ip)
-				asked++
+				wantAnswer(t, c.inPod(from), network, at(to.ip, servePort), to.name, from.ip)
+				requests++
 			}
 		}
-		// From the node, and through another node's route from the wire.
-		askFrom(t, c.node(t, from.node).on, "tcp", at(from.ip, servePort), from.name, "")
-		askFrom(t, c.outside, "udp", at(from.ip, servePort), from.name, outsideV4)
+		// From the node itself, and from outside through the route to another node.
+		wantAnswer(t, c.node(t, from.node).onNode, "tcp", at(from.ip, servePort), from.name, "")
+		wantAnswer(t, c.fromOutside, "udp", at(from.ip, servePort), from.name, outsideV4)
 	}
-	c.healthy(t)
-	return fmt.Sprintf("%d pods, %d pairs", len(pods), asked)
+	c.checkHealthy(t)
+	return fmt.Sprintf("%d pods, %d pairs", len(pods), requests)
 }
 
-// healthy has our own commands look at every node.
-func (c *cluster) healthy(t *testing.T) {
+// checkHealthy runs our own checks on every node.
+func (c *cluster) checkHealthy(t *testing.T) {
 	t.Helper()
 	for _, n := range c.hosts {
 		for _, command := range []string{"doctor", "repair --dry-run", "gc --all --dry-run"} {
@@ -106,55 +105,55 @@ func kubeHostPorts(t *testing.T, c *cluster) string {
 	n := c.hosts[len(c.hosts)-1]
 	c.apply(t, "hostport.yaml", map[string]string{"NODE": n.name})
 	t.Cleanup(func() { c.delete(t, "hostport.yaml") })
-	c.need(t, "wait", "--for=condition=Ready", "pod/port", "--timeout=60s")
+	c.mustKubectl(t, "wait", "--for=condition=Ready", "pod/port", "--timeout=60s")
 	pod := c.pods(t, "port")[0]
 	for _, network := range []string{"tcp", "udp"} {
-		askFrom(t, c.outside, network, at(n.ip, 18080), "port", outsideV4)
+		wantAnswer(t, c.fromOutside, network, at(n.ip, 18080), "port", outsideV4)
 		for _, ip := range []string{n.ip, "127.0.0.1"} {
-			askFrom(t, n.on, network, at(ip, 18080), "port", "")
+			wantAnswer(t, n.onNode, network, at(ip, 18080), "port", "")
 		}
-		askFrom(t, c.in(pod), network, at(n.ip, 18080), "port", "") // a hairpin
+		wantAnswer(t, c.inPod(pod), network, at(n.ip, 18080), "port", "") // hairpin
 		if other := c.hosts[0]; other != n {
-			askFrom(t, other.on, network, at(n.ip, 18080), "port", other.ip)
+			wantAnswer(t, other.onNode, network, at(n.ip, 18080), "port", other.ip)
 		}
 	}
-	askFrom(t, c.outside, "tcp", at(n.ip, 30081), "port", "") // the service of the same pod
-	c.healthy(t)
+	wantAnswer(t, c.fromOutside, "tcp", at(n.ip, 30081), "port", "") // the service of the same pod
+	c.checkHealthy(t)
 	return ""
 }
 
-func kubeKilled(t *testing.T, c *cluster) string {
+func kubeletKilled(t *testing.T, c *cluster) string {
 	n := c.hosts[len(c.hosts)-1]
 	values := c.webValues()
 	values["REPLICAS"] = fmt.Sprint(12 * len(c.hosts))
 	c.apply(t, "web.yaml", values)
 	t.Cleanup(func() { c.delete(t, "web.yaml") })
 	eventually(t, time.Minute, func() error {
-		if held := n.held(t); len(held) < 3 {
-			return fmt.Errorf("%d addresses are held", len(held))
+		if addresses := n.allocated(t); len(addresses) < 3 {
+			return fmt.Errorf("%d addresses are allocated", len(addresses))
 		}
 		return nil
 	})
 	if out, err := n.run("kill", "-9", n.kubelet, n.containerd); err != nil {
 		t.Fatal(err, out)
 	}
-	held := len(n.held(t))
+	atKill := len(n.allocated(t))
 	time.Sleep(time.Second)
 	n.startContainerd(t)
 	n.startKubelet(t)
-	c.rolledOut(t)
-	standing := len(n.held(t))
+	c.waitForRollout(t)
+	whenReady := len(n.allocated(t))
 	c.delete(t, "web.yaml")
-	left, byHand := len(n.held(t)), n.endForgotten(t)
+	left, removed := len(n.allocated(t)), n.killOrphans(t)
 	if out, err := n.run("/mnt/e2e/fairlead", "gc", "--all"); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
-	return fmt.Sprintf("addresses held: %d at the kill, %d when all pods were ready, %d after their deletion, before gc; processes and namespaces that containerd forgot, ended by hand: %d",
-		held, standing, left, byHand)
+	return fmt.Sprintf("addresses allocated: %d at the kill, %d when all pods were ready, %d after their deletion, before gc; orphaned processes and namespaces that the test removed: %d",
+		atKill, whenReady, left, removed)
 }
 
-// held are the addresses that IPAM has given out on the node.
-func (n *kubeNode) held(t *testing.T) (ips []string) {
+// allocated returns the addresses that IPAM has allocated on the node.
+func (n *kubeNode) allocated(t *testing.T) (addresses []string) {
 	t.Helper()
 	dir := "/networks/" + kubeNetwork + "/"
 	if n.cluster.agent {
@@ -163,8 +162,8 @@ func (n *kubeNode) held(t *testing.T) (ips []string) {
 	for _, f := range n.files(t) {
 		ip := f[strings.LastIndex(f, "/")+1:]
 		if _, err := netip.ParseAddr(ip); err == nil && strings.Contains(f, dir) {
-			ips = append(ips, ip)
+			addresses = append(addresses, ip)
 		}
 	}
-	return ips
+	return addresses
 }

@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// cluster is a Kubernetes cluster with the given number of nodes, on its own hosts.
+// cluster is a Kubernetes cluster whose nodes are simulated hosts.
 type cluster struct {
 	programs
-	bin       string // the machine's directory of Kubernetes' programs
-	reference string // of the reference's plugins
+	bin       string // the machine's directory of Kubernetes programs
+	reference string // the machine's directory of reference plugins
 	runtime   *containerd
 	clusterKind
-	wire    wire
-	control *host
-	hosts   []*kubeNode
-	kept    []string // keys of our agents in the store, at rest
+	wire     wire
+	control  *host
+	hosts    []*kubeNode
+	idleKeys []string // keys of the idle store before the cases
 }
 
-// newCluster starts one and waits until a pod has come and gone on each node.
+// newCluster starts a cluster, and runs and removes one pod on each node.
 func newCluster(t *testing.T, p programs, bin string, k clusterKind) *cluster {
 	t.Helper()
 	c := &cluster{programs: p, bin: bin, clusterKind: k, runtime: containerd23(t, p), reference: referencePlugins(t), wire: newWire(t)}
@@ -37,30 +37,29 @@ func newCluster(t *testing.T, p programs, bin string, k clusterKind) *cluster {
 	if k.agent {
 		c.startAgents(t)
 	} else {
-		c.routes(t)
+		c.addRoutes(t)
 	}
-	c.need(t, "wait", "--for=condition=Ready", "node", "--all", "--timeout=120s")
+	c.mustKubectl(t, "wait", "--for=condition=Ready", "node", "--all", "--timeout=120s")
 	for _, n := range c.hosts {
 		c.warm(t, n)
 		n.settle(t)
 	}
 	if k.agent {
-		c.kept = c.atRest(t)
+		c.idleKeys = c.waitForIdleStore(t)
 	}
 	return c
 }
 
-// warm runs a pod with host ports, so that the objects that pods share on a node exist from then on.
+// warm runs a pod with host ports, so that the node's shared objects exist from then on.
 func (c *cluster) warm(t *testing.T, n *kubeNode) {
 	t.Helper()
 	c.apply(t, "hostport.yaml", map[string]string{"NODE": n.name})
-	c.need(t, "wait", "--for=condition=Ready", "pod/port", "--timeout=60s")
+	c.mustKubectl(t, "wait", "--for=condition=Ready", "pod/port", "--timeout=60s")
 	c.delete(t, "hostport.yaml")
 }
 
-// routes lead from every node to the pods of each other: on these a node agent
-// would see to that.
-func (c *cluster) routes(t *testing.T) {
+// addRoutes adds a route to each node's pods on all other nodes and outside, which a node agent would do otherwise.
+func (c *cluster) addRoutes(t *testing.T) {
 	t.Helper()
 	for _, to := range c.hosts {
 		c.wire.ip(t, "route replace "+to.pods+" via "+to.ip)
@@ -72,15 +71,15 @@ func (c *cluster) routes(t *testing.T) {
 	}
 }
 
-// settle waits until the node is quiet, and remembers what it is like.
+// settle waits until the node's state stops changing, and saves it.
 func (n *kubeNode) settle(t *testing.T) {
 	t.Helper()
 	eventually(t, 30*time.Second, func() error {
 		first := n.state(t)
 		time.Sleep(500 * time.Millisecond)
-		n.before = n.state(t)
-		d, own := difference(first, n.before), 0
-		for _, l := range n.before {
+		n.baseline = n.state(t)
+		d, own := difference(first, n.baseline), 0
+		for _, l := range n.baseline {
 			if strings.HasPrefix(l, "process containerd-shim") {
 				if own++; own > 1 || !n.cluster.agent { // the agent's own pod stays
 					d = append(d, l)
@@ -88,38 +87,38 @@ func (n *kubeNode) settle(t *testing.T) {
 			}
 		}
 		if len(d) != 0 {
-			return fmt.Errorf("%s is not quiet:\n%s", n.name, strings.Join(d, "\n"))
+			return fmt.Errorf("the state of %s still changes:\n%s", n.name, strings.Join(d, "\n"))
 		}
 		return nil
 	})
 }
 
-// asBefore fails the case when a node is not what it was before it.
-func (c *cluster) asBefore(t *testing.T) {
+// checkUnchanged fails the case if the state of a node differs from before.
+func (c *cluster) checkUnchanged(t *testing.T) {
 	t.Helper()
 	for _, n := range c.hosts {
 		var left []string
 		for range 100 {
-			if left = difference(n.before, n.state(t)); len(left) == 0 {
+			if left = difference(n.baseline, n.state(t)); len(left) == 0 {
 				break
 			}
 			time.Sleep(200 * time.Millisecond)
 		}
 		if len(left) != 0 {
-			t.Errorf("%s is not as before, by %d lines:\n%s", n.name, len(left), strings.Join(left[:min(len(left), 40)], "\n"))
+			t.Errorf("%s differs from before in %d lines:\n%s", n.name, len(left), strings.Join(left[:min(len(left), 40)], "\n"))
 		}
 	}
 	if c.agent {
-		c.agentsAsBefore(t)
+		c.checkAgents(t)
 	}
 }
 
-// kubectl runs the command of that name.
+// kubectl runs kubectl on the control host.
 func (c *cluster) kubectl(argv ...string) (string, error) {
 	return c.control.run(append([]string{kubernetesBin + "/kubectl", "--kubeconfig=" + kubeConfig}, argv...)...)
 }
 
-func (c *cluster) need(t *testing.T, argv ...string) string {
+func (c *cluster) mustKubectl(t *testing.T, argv ...string) string {
 	t.Helper()
 	out, err := c.kubectl(argv...)
 	if err != nil {
@@ -130,7 +129,7 @@ func (c *cluster) need(t *testing.T, argv ...string) string {
 	return out
 }
 
-// values of web.yaml: two servers a node.
+// webValues returns values for web.yaml: two servers per node.
 func (c *cluster) webValues() map[string]string {
 	return map[string]string{"REPLICAS": fmt.Sprint(2 * len(c.hosts)), "LINGER": "1"}
 }
@@ -139,18 +138,18 @@ func (c *cluster) apply(t *testing.T, file string, values map[string]string) {
 	t.Helper()
 	values["IMAGE"] = imageName
 	c.control.write(t, "/run/"+file, fill(t, file, values))
-	c.need(t, "apply", "-f", "/run/"+file)
+	c.mustKubectl(t, "apply", "-f", "/run/"+file)
 }
 
-func (c *cluster) rolledOut(t *testing.T) {
+func (c *cluster) waitForRollout(t *testing.T) {
 	t.Helper()
-	c.need(t, "rollout", "status", "deployment/web", "--timeout=110s")
+	c.mustKubectl(t, "rollout", "status", "deployment/web", "--timeout=110s")
 }
 
-// delete removes what was applied and waits until no pod is left.
+// delete removes the objects of a file and waits until no pod is left.
 func (c *cluster) delete(t *testing.T, file string) {
 	t.Helper()
-	c.need(t, "delete", "-f", "/run/"+file, "--wait=true", "--cascade=foreground", "--ignore-not-found")
+	c.mustKubectl(t, "delete", "-f", "/run/"+file, "--wait=true", "--cascade=foreground", "--ignore-not-found")
 	c.noPods(t)
 }
 
@@ -159,16 +158,16 @@ func (c *cluster) noPods(t *testing.T) {
 	eventually(t, time.Minute, func() error {
 		out, err := c.kubectl("get", "pods", "-o", "name")
 		if out != "" {
-			err = errors.Join(err, errors.New("still there: "+out))
+			err = errors.Join(err, errors.New("pods still exist: "+out))
 		}
 		return err
 	})
 }
 
-// kubePod is what the API server knows of a pod.
+// kubePod is a pod as the API server reports it.
 type kubePod struct{ name, node, ip string }
 
-// pods are those with a label app that nobody has asked to go, by node and name.
+// pods returns the pods with a label app that are not being deleted, sorted by node and name.
 func (c *cluster) pods(t *testing.T, app string) (pods []kubePod) {
 	t.Helper()
 	var list struct {
@@ -178,7 +177,7 @@ func (c *cluster) pods(t *testing.T, app string) (pods []kubePod) {
 			Status   struct{ PodIP string }
 		}
 	}
-	if err := json.Unmarshal([]byte(c.need(t, "get", "pods", "-l", "app="+app, "-o", "json")), &list); err != nil {
+	if err := json.Unmarshal([]byte(c.mustKubectl(t, "get", "pods", "-l", "app="+app, "-o", "json")), &list); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range list.Items {
@@ -190,19 +189,19 @@ func (c *cluster) pods(t *testing.T, app string) (pods []kubePod) {
 	return pods
 }
 
-// in is the place of a pod.
-func (c *cluster) in(p kubePod) place {
+// inPod returns a function that runs the probe in a pod.
+func (c *cluster) inPod(p kubePod) probeFunc {
 	return func(argv ...string) (string, error) {
 		return c.kubectl(append([]string{"exec", p.name, "--", "/probe"}, argv...)...)
 	}
 }
 
-// on is the place of a node itself.
-func (n *kubeNode) on(argv ...string) (string, error) {
+// onNode runs the probe on the node itself.
+func (n *kubeNode) onNode(argv ...string) (string, error) {
 	return n.run(append([]string{"/mnt/e2e/probe"}, argv...)...)
 }
 
-// outside is the place of who is on the wire.
-func (c *cluster) outside(argv ...string) (string, error) {
+// fromOutside runs the probe outside of the cluster.
+func (c *cluster) fromOutside(argv ...string) (string, error) {
 	return run(append([]string{"nsenter", "--net=" + c.wire.netns, "--", c.programs.probe}, argv...)...)
 }

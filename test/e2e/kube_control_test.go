@@ -19,12 +19,12 @@ import (
 const (
 	kubernetesVersion = "1.33.13"
 	kubernetesBin     = "/opt/kubernetes/bin"
-	podRange          = "10.210.0.0/16" // of which each node has a /24
+	podRange          = "10.210.0.0/16" // each node gets a /24
 	serviceRange      = "10.96.0.0/16"
 	kubeConfig        = "/etc/kubernetes/config"
 )
 
-// kubernetesPrograms builds what the module in ./kubernetes pins.
+// kubernetesPrograms builds the programs at the version in ./kubernetes/go.mod.
 func kubernetesPrograms(t *testing.T) (dir string) {
 	t.Helper()
 	const version = "k8s.io/component-base/version."
@@ -44,8 +44,7 @@ func kubernetesPrograms(t *testing.T) (dir string) {
 	return dir
 }
 
-// wire is a namespace with a bridge to which hosts are joined: the network
-// between nodes, and what is outside of them.
+// wire is a namespace with a bridge that connects all hosts. The namespace also represents the outside world.
 type wire struct{ netns string }
 
 func newWire(t *testing.T) wire {
@@ -62,7 +61,7 @@ func (w wire) ip(t *testing.T, lines ...string) {
 	}
 }
 
-// join gives a host an address on the wire.
+// join connects a host to the wire and gives it an address.
 func (w wire) join(t *testing.T, h *host, port, ip string) {
 	t.Helper()
 	w.ip(t, "link add "+port+" type veth peer name up0 netns "+h.netns(), "link set "+port+" master br0 up")
@@ -83,7 +82,7 @@ func (c *cluster) kubeHost(t *testing.T, port, ip string, binds map[string]strin
 	return h
 }
 
-// fill reads a file of testdata/kubernetes and puts in what it leaves open.
+// fill returns a file of testdata/kubernetes with its variables replaced.
 func fill(t *testing.T, file string, values map[string]string) string {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/kubernetes/" + file)
@@ -114,18 +113,17 @@ func (c *cluster) startControl(t *testing.T) {
 		"--cert-dir=/run/kubernetes-controllers")
 	c.daemon(t, h, kubernetesBin+"/kube-scheduler", "--kubeconfig="+kubeConfig, "--bind-address=127.0.0.1", "--leader-elect=false", "--cert-dir=/run/kubernetes-scheduler")
 	eventually(t, time.Minute, func() error { _, err := c.kubectl("get", "serviceaccount", "default"); return err })
-	c.noteEndpoints(t)
+	c.logEndpoints(t)
 }
 
-// daemon starts a program of the cluster, and shows the end of what it says if
-// the test fails.
+// daemon starts a program of the cluster. If the test fails, it shows the end of the program's log.
 func (c *cluster) daemon(t *testing.T, h *host, argv ...string) (pid string) {
 	t.Helper()
 	log := "/run/" + filepath.Base(argv[0]) + ".log"
 	t.Cleanup(func() {
 		if t.Failed() {
-			said, _ := h.run("tail", "-n", "15", log)
-			t.Logf("%s of %s says:\n%s", argv[0], h.name, said)
+			lines, _ := h.run("tail", "-n", "15", log)
+			t.Logf("log of %s on %s:\n%s", argv[0], h.name, lines)
 		}
 	})
 	return h.daemon(t, log, argv...)

@@ -12,9 +12,8 @@ import (
 	"github.com/fairlead/fairlead/internal/reference"
 )
 
-// layOut puts what make image writes and the manifest where the page's commands
-// look for them.
-func layOut(t *testing.T, p programs) {
+// copyRelease copies the image and the manifest to the paths in the tutorial's commands.
+func copyRelease(t *testing.T, p programs) {
 	t.Helper()
 	folder := filepath.Join(p.dir, "contrib", "kubernetes")
 	if err := os.MkdirAll(folder, 0o755); err != nil {
@@ -31,7 +30,7 @@ func layOut(t *testing.T, p programs) {
 	}
 }
 
-// referencePlugins are those of the list, in one directory.
+// referencePlugins builds the reference plugins of the network list, and returns their directory.
 func referencePlugins(t *testing.T) (dir string) {
 	t.Helper()
 	for _, name := range []string{"bridge", "host-local", "portmap", "bandwidth", "firewall", "loopback"} {
@@ -40,8 +39,8 @@ func referencePlugins(t *testing.T) (dir string) {
 	return dir
 }
 
-// daemonSet starts with nodes that run pods with the reference plugins, follows docs/tutorials/kubernetes.md, and goes
-// back.
+// daemonSet starts with nodes that run pods with the reference plugins, follows docs/tutorials/kubernetes.md, and
+// uninstalls again.
 func daemonSet(t *testing.T, c *cluster) string {
 	t.Cleanup(func() {
 		for _, n := range c.hosts {
@@ -55,14 +54,14 @@ func daemonSet(t *testing.T, c *cluster) string {
 			n.shell(t, "ctr -n k8s.io images import /mnt/e2e/bin/fairlead-0.1.0-image.tar")
 		}
 	}
-	pods := c.web(t, linger)
+	pods := c.startWeb(t, lingerSeconds)
 	t.Cleanup(func() {
-		c.need(t, "-n", "kube-system", "delete", "daemonset", "fairlead", "--ignore-not-found", "--cascade=foreground")
+		c.mustKubectl(t, "-n", "kube-system", "delete", "daemonset", "fairlead", "--ignore-not-found", "--cascade=foreground")
 	})
 	start := time.Now()
 	c.hosts[0].shell(t, "mkdir -p /usr/share/doc/fairlead; ln -sfn /mnt/e2e/contrib/kubernetes /usr/share/doc/fairlead/kubernetes; cd /mnt/e2e/bin\n"+
 		strings.Join(tutorialCommands(t, "kubernetes"), ""))
-	took := time.Since(start)
+	elapsed := time.Since(start)
 	for _, n := range c.hosts {
 		eventually(t, 20*time.Second, func() error {
 			to, err := os.Readlink(n.path("/opt/cni/bin/bridge"))
@@ -77,39 +76,40 @@ func daemonSet(t *testing.T, c *cluster) string {
 				want++
 			}
 		}
-		eventually(t, 20*time.Second, func() error { // that is noted next
+		// The DaemonSet records existing attachments after it has installed the plugins.
+		eventually(t, 20*time.Second, func() error {
 			out := n.shell(t, "/opt/cni/bin/fairlead list")
 			if strings.Count(out, kubeNetwork+" ") == want {
 				return nil
 			}
 			seen := n.shell(t, "ls -l /var/lib/cni/results /run/netns")
 			log, _ := c.kubectl("-n", "kube-system", "logs", "--tail=50", "-l", "app.kubernetes.io/name=fairlead")
-			return fmt.Errorf("of %d pods of the reference's on %s there are noted:\n%s\n%s\n%s", want, n.name, out, seen, log)
+			return fmt.Errorf("of %d pods with reference plugins on %s, fairlead list shows:\n%s\n%s\n%s", want, n.name, out, seen, log)
 		})
 	}
-	said := c.underLoad(t, pods, func() { // pods of the reference's go, ours come
-		c.need(t, "rollout", "restart", "deployment/web")
-		c.rolledOut(t)
+	summary := c.underLoad(t, pods, func() { // new pods use our plugins
+		c.mustKubectl(t, "rollout", "restart", "deployment/web")
+		c.waitForRollout(t)
 	})
-	c.back(t)
-	return fmt.Sprintf("rollout %v; %s while ours replaced the reference's pods", took.Round(time.Second), said)
+	c.uninstall(t)
+	return fmt.Sprintf("rollout %v; %s while our plugins replaced the reference plugins", elapsed.Round(time.Second), summary)
 }
 
-// back removes Fairlead. The reference plugins delete the pods that our plugins attached.
-func (c *cluster) back(t *testing.T) {
+// uninstall removes Fairlead. Then the reference plugins delete the pods that our plugins attached.
+func (c *cluster) uninstall(t *testing.T) {
 	t.Helper()
-	c.need(t, "delete", "-n", "kube-system", "daemonset", "fairlead", "--cascade=foreground")
+	c.mustKubectl(t, "delete", "-n", "kube-system", "daemonset", "fairlead", "--cascade=foreground")
 	for _, n := range c.hosts {
 		n.shell(t, "/opt/cni/bin/fairlead uninstall")
 		if out := n.shell(t, "cd /opt/cni/bin; sha256sum *; ls -A | wc -l"); out != n.shell(t, "cat /run/before; wc -l </run/before") {
-			t.Errorf("%s has now\n%s", n.name, out)
+			t.Errorf("/opt/cni/bin on %s differs from before:\n%s", n.name, out)
 		}
 	}
 	c.delete(t, "web.yaml")
 	for _, n := range c.hosts {
-		eventually(t, 30*time.Second, func() error { // the reference's plugins take their time
+		eventually(t, 30*time.Second, func() error { // the reference plugins are slower
 			if left := n.shell(t, "ls /run/netns"); left != "" {
-				return fmt.Errorf("namespaces of pods are left on %s: %s", n.name, left)
+				return fmt.Errorf("pods' namespaces remain on %s: %s", n.name, left)
 			}
 			return nil
 		})

@@ -11,13 +11,12 @@ import (
 	"time"
 )
 
-// logsVariable names a directory for everything that a cluster's programs say, and
-// for when its endpoints and each node's rules and routes changed: to find out why a
-// case failed. All of that takes its time from the cluster.
+// logsVariable names a directory for the logs of a cluster's programs, and for timestamped changes of its endpoints and
+// of each node's rules and routes. They help to find out why a case failed, but they slow the cluster down.
 const logsVariable = "FAIRLEAD_E2E_LOGS"
 
-// logs is a directory for those of a host, "" where nobody asked for them.
-func (c *cluster) logs(t *testing.T, name string) (dir string) {
+// logDir returns the directory for a host's logs, or "" if logs are disabled.
+func (c *cluster) logDir(t *testing.T, name string) (dir string) {
 	t.Helper()
 	if dir = os.Getenv(logsVariable); dir == "" {
 		return ""
@@ -29,10 +28,10 @@ func (c *cluster) logs(t *testing.T, name string) (dir string) {
 	return dir
 }
 
-// keepLogs copies a host's logs when the test ends, which is before the host does.
+// keepLogs copies a host's logs when the test ends, before the host ends.
 func (c *cluster) keepLogs(t *testing.T, h *host, name string) {
 	t.Helper()
-	dir := c.logs(t, name)
+	dir := c.logDir(t, name)
 	if dir == "" {
 		return
 	}
@@ -49,11 +48,10 @@ func (c *cluster) keepLogs(t *testing.T, h *host, name string) {
 	})
 }
 
-// note writes down each line of what a command in a host says until the test ends,
-// and when it said it.
-func (c *cluster) note(t *testing.T, h *host, name, file string, argv ...string) {
+// logOutput writes each line that a command on a host prints to a file, with the time, until the test ends.
+func (c *cluster) logOutput(t *testing.T, h *host, name, file string, argv ...string) {
 	t.Helper()
-	dir := c.logs(t, name)
+	dir := c.logDir(t, name)
 	if dir == "" {
 		return
 	}
@@ -61,7 +59,7 @@ func (c *cluster) note(t *testing.T, h *host, name, file string, argv ...string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	argv = h.within(argv...)
+	argv = h.nsenter(argv...)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	out, err := cmd.StdoutPipe()
 	if err == nil {
@@ -80,16 +78,16 @@ func (c *cluster) note(t *testing.T, h *host, name, file string, argv ...string)
 	}()
 }
 
-// noteEndpoints notes every state of every service's endpoints.
-func (c *cluster) noteEndpoints(t *testing.T) {
+// logEndpoints logs every change of the services' endpoints.
+func (c *cluster) logEndpoints(t *testing.T) {
 	t.Helper()
-	const fields = `jsonpath={.metadata.name} {.metadata.resourceVersion} {.endpoints}{"\n"}` // which may be null
-	c.note(t, c.control, "control", "endpoints", kubernetesBin+"/kubectl", "--kubeconfig="+kubeConfig, "get", "endpointslices", "-w", "-o", fields)
+	const fields = `jsonpath={.metadata.name} {.metadata.resourceVersion} {.endpoints}{"\n"}` // endpoints may be null
+	c.logOutput(t, c.control, "control", "endpoints", kubernetesBin+"/kubectl", "--kubeconfig="+kubeConfig, "get", "endpointslices", "-w", "-o", fields)
 }
 
-// noteNode notes what changes in a node's network.
-func (n *kubeNode) noteNode(t *testing.T) {
+// logChanges logs changes of the node's rules, links, addresses and routes.
+func (n *kubeNode) logChanges(t *testing.T) {
 	t.Helper()
-	n.cluster.note(t, n.host, n.name, "nft-monitor", "nft", "monitor")
-	n.cluster.note(t, n.host, n.name, "ip-monitor", "ip", "monitor", "link", "address", "route")
+	n.cluster.logOutput(t, n.host, n.name, "nft-monitor", "nft", "monitor")
+	n.cluster.logOutput(t, n.host, n.name, "ip-monitor", "ip", "monitor", "link", "address", "route")
 }

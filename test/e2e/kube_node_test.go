@@ -19,20 +19,20 @@ import (
 type kubeNode struct {
 	*host
 	cluster             *cluster
-	name, ip, pods      string // pods: its range of their addresses
+	name, ip, pods      string // pods: the address range of its pods
 	containerd, kubelet string // process IDs in the host
-	before              []string
-	cgroups             []string // names of those of containers that it left
+	baseline            []string
+	cgroups             []string // names of the containers' cgroups that remain at the end
 }
 
 func (c *cluster) newNode(t *testing.T, i int) *kubeNode {
 	t.Helper()
 	n := &kubeNode{cluster: c, name: fmt.Sprintf("n%d", i), ip: fmt.Sprintf("198.51.100.%d", 10+i)}
 	removeParents(t)
-	t.Cleanup(func() { n.removeCgroups(t) }) // after its end
-	n.host = c.kubeHost(t, n.name, n.ip, map[string]string{c.runtime.from: c.runtime.bin, c.plugin: "/mnt/cni", c.reference: "/mnt/reference"})
+	t.Cleanup(func() { n.removeCgroups(t) }) // runs after the host has ended
+	n.host = c.kubeHost(t, n.name, n.ip, map[string]string{c.runtime.machineDir: c.runtime.bin, c.plugin: "/mnt/cni", c.reference: "/mnt/reference"})
 	t.Cleanup(func() { n.cgroups = n.containers() })
-	n.shell(t, asMachine)
+	n.shell(t, nodeSetup)
 	raw, err := os.ReadFile(c.runtime.config)
 	if err != nil {
 		t.Fatal(err)
@@ -44,16 +44,15 @@ func (c *cluster) newNode(t *testing.T, i int) *kubeNode {
 	n.write(t, "/run/proxy.yaml", fill(t, "proxy.yaml", map[string]string{"NODE": n.name, "MODE": c.mode, "PODS": podRange}))
 	n.startContainerd(t)
 	n.startKubelet(t)
-	n.noteNode(t)
+	n.logChanges(t)
 	c.daemon(t, n.host, kubernetesBin+"/kube-proxy", "--config=/run/proxy.yaml", "-v=2")
 	return n
 }
 
-// asMachine makes of a host what a node is: mounts that volumes of pods see,
-// plugins of its own, forwarding, bridged packets through iptables as
-// kube-proxy wants them. Files stand before the settings of the kernel that
-// kubelet would change: they are the machine's.
-const asMachine = `mount --make-rshared /
+// nodeSetup turns a host into a Kubernetes node: shared mounts for volumes, its own plugin directory, forwarding, and
+// bridged packets through iptables for kube-proxy. Files hide the kernel settings that kubelet would change, because
+// these belong to the machine.
+const nodeSetup = `mount --make-rshared /
 rm -rf /opt/cni /etc/cni && mkdir -p /opt/cni /etc/cni/net.d && cp -a /mnt/cni /opt/cni/bin
 sysctl -qw net.ipv4.ip_forward=1
 [ ! -e /proc/sys/net/bridge/bridge-nf-call-iptables ] || sysctl -qw net.bridge.bridge-nf-call-iptables=1
@@ -64,7 +63,7 @@ for s in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/panic_o
 	mount --bind $f /proc/sys/${s%=*}
 done`
 
-// shell runs a script in the host, which has to succeed.
+// shell runs a script on the host, and fails the test if the script fails.
 func (h *host) shell(t *testing.T, script string) string {
 	t.Helper()
 	out, err := h.run("bash", "-euo", "pipefail", "-c", "export PATH="+h.searchPath()+" KUBECONFIG="+kubeConfig+"\n"+script)
@@ -74,7 +73,7 @@ func (h *host) shell(t *testing.T, script string) string {
 	return out
 }
 
-// searchPath is where the host's shell looks for programs.
+// searchPath is the PATH of the host's shell.
 func (h *host) searchPath() string {
 	return "/mnt/e2e/bin:/opt/containerd/bin:/opt/nerdctl:" + kubernetesBin + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 }
@@ -90,8 +89,8 @@ func (n *kubeNode) startContainerd(t *testing.T) {
 	n.awaitCRI(t)
 }
 
-// awaitCRI waits until containerd has found again what it knew of pods and answers
-// kubelet, which ends if it does not. Where systemd is, it starts kubelet once more.
+// awaitCRI waits until containerd has restored its pods and answers CRI calls. Without an answer kubelet exits; in a
+// real node systemd would restart it.
 func (n *kubeNode) awaitCRI(t *testing.T) {
 	t.Helper()
 	conn := dialCRI(t, n.cluster.programs.cri, n.path(containerdSocket))
@@ -105,8 +104,7 @@ func (n *kubeNode) startKubelet(t *testing.T) {
 		"--hostname-override="+n.name, "--node-ip="+n.ip)
 }
 
-// configureNetwork gives the node its network, of the range that it has been given.
-// Where our agent is, that writes it.
+// configureNetwork writes the node's network list with the node's pod range. With our agent, the agent writes the list.
 func (n *kubeNode) configureNetwork(t *testing.T) {
 	t.Helper()
 	if n.cluster.agent {
@@ -116,7 +114,7 @@ func (n *kubeNode) configureNetwork(t *testing.T) {
 	eventually(t, time.Minute, func() (err error) {
 		n.pods, err = n.cluster.kubectl("get", "node", n.name, "-o", "jsonpath={.spec.podCIDR}")
 		if err == nil && n.pods == "" {
-			err = errors.New(n.name + " has no range yet")
+			err = errors.New(n.name + " has no pod range yet")
 		}
 		return err
 	})
@@ -136,13 +134,12 @@ func (n *kubeNode) configureNetwork(t *testing.T) {
 
 const kubeNetwork = "pods"
 
-// state is everything that pods change on the node: kube-proxy's rules are its
-// own affair.
+// state returns all state of the node that pods change, except kube-proxy's rules.
 func (n *kubeNode) state(t *testing.T) (lines []string) {
 	t.Helper()
 	dump, _, _ := strings.Cut(kerneltest.Dump(t, n.netns()), "# nft list ruleset")
-	ours, _ := n.run("nft", "list", "table", "inet", "fairlead") // not there before the first pod
-	lines = append(dumpLines(dump), strings.Split(ours, "\n")...)
+	table, _ := n.run("nft", "list", "table", "inet", "fairlead") // the table does not exist before the first pod
+	lines = append(dumpLines(dump), strings.Split(table, "\n")...)
 	lines = append(lines, n.files(t)...)
 	ps, err := n.run("ps", "-e", "-o", "comm=")
 	if err != nil {
@@ -158,8 +155,8 @@ func (n *kubeNode) state(t *testing.T) (lines []string) {
 	return lines
 }
 
-// containers are the IDs of those that containerd still knows, which name their
-// cgroups: kubelet puts them under no parent here.
+// containers returns the IDs of the containers that containerd still knows. Their cgroups have the same names, and have
+// no common parent here.
 func (n *kubeNode) containers() (ids []string) {
 	paths, _ := filepath.Glob(n.path("/run/containerd/io.containerd.runtime.v2.task/k8s.io/*"))
 	for _, p := range paths {

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// kubernetesVariable asks for clusters; its value is the name of one, a part of the
-// names of some, or "all".
+// kubernetesVariable enables the Kubernetes tests. Its value is the name of one cluster, a part of several names, or
+// "all".
 const kubernetesVariable = "FAIRLEAD_E2E_KUBERNETES"
 
-// clusterKinds are the clusters that the cases run in.
+// clusterKinds returns the clusters that the cases run in.
 func clusterKinds() (kinds []clusterKind) {
 	for _, nodes := range []int{1, 3} {
 		for _, mode := range []string{"iptables", "nftables"} {
@@ -28,7 +28,7 @@ func clusterKinds() (kinds []clusterKind) {
 type clusterKind struct {
 	nodes int
 	mode  string
-	agent bool // nodes are joined by our agent, with tunnels, in place of routes by hand
+	agent bool // our agent connects the nodes with tunnels, instead of static routes
 }
 
 func (k clusterKind) String() string {
@@ -39,18 +39,18 @@ func (k clusterKind) String() string {
 	return name
 }
 
-// has tells whether a case is one for the cluster.
-func (k clusterKind) has(one kubeCase) bool {
+// runs reports whether the cluster runs a case.
+func (k clusterKind) runs(one kubeCase) bool {
 	return one.nodes <= k.nodes && !(one.noAgent && k.agent) && !(one.agentOnly && !k.agent)
 }
 
-// chosenKinds are all clusters, the one of that name, or those whose names have it.
-func chosenKinds(asked string) (kinds []clusterKind) {
+// chosenKinds returns all clusters, the one with the given name, or those whose names contain it.
+func chosenKinds(selector string) (kinds []clusterKind) {
 	for _, k := range clusterKinds() {
-		if k.String() == asked {
+		if k.String() == selector {
 			return []clusterKind{k}
 		}
-		if asked == "all" || strings.Contains(k.String(), asked) {
+		if selector == "all" || strings.Contains(k.String(), selector) {
 			kinds = append(kinds, k)
 		}
 	}
@@ -59,23 +59,23 @@ func chosenKinds(asked string) (kinds []clusterKind) {
 
 func TestChosenKinds(t *testing.T) {
 	t.Parallel()
-	for asked, want := range map[string]int{"all": 5, "three nodes, nftables": 1, "three nodes, nftables, the agent": 1, "nftables": 3, "one node": 2, "the agent": 1, "ipvs": 0} {
-		if got := chosenKinds(asked); len(got) != want {
-			t.Errorf("%q chooses %v, want %d", asked, got, want)
+	for selector, want := range map[string]int{"all": 5, "three nodes, nftables": 1, "three nodes, nftables, the agent": 1, "nftables": 3, "one node": 2, "the agent": 1, "ipvs": 0} {
+		if got := chosenKinds(selector); len(got) != want {
+			t.Errorf("%q chooses %v, want %d", selector, got, want)
 		}
 	}
 }
 
-// TestKubernetes takes clusters through every case, one after the other.
+// TestKubernetes runs every case in every chosen cluster, one after the other.
 func TestKubernetes(t *testing.T) {
-	asked := os.Getenv(kubernetesVariable)
-	if asked == "" {
+	selector := os.Getenv(kubernetesVariable)
+	if selector == "" {
 		return // make e2e-kubernetes: it builds Kubernetes
 	}
 	bin, p := kubernetesPrograms(t), build(t)
-	layOut(t, p)
+	copyRelease(t, p)
 	var rows []kubeRow
-	for _, k := range chosenKinds(asked) {
+	for _, k := range chosenKinds(selector) {
 		t.Run(k.String(), func(t *testing.T) { rows = append(rows, kubeRun(t, p, bin, k)...) })
 	}
 	if os.Getenv("UPDATE") != "" {
@@ -83,29 +83,29 @@ func TestKubernetes(t *testing.T) {
 	}
 }
 
-// kubeRow is what a case came to.
+// kubeRow is the result of a case.
 type kubeRow struct {
 	Cluster, Version, Case string
 
-	Said string // "passed", with what was seen, or "failed"
-	Took time.Duration
+	Outcome string // "passed", possibly with a summary, or "failed"
+	Took    time.Duration
 }
 
 func kubeRun(t *testing.T, p programs, bin string, k clusterKind) (rows []kubeRow) {
 	start := time.Now()
 	c := newCluster(t, p, bin, k)
-	rows = append(rows, kubeRow{k.String(), kubernetesVersion, upCase, "passed", time.Since(start)})
+	rows = append(rows, kubeRow{k.String(), kubernetesVersion, startCase, "passed", time.Since(start)})
 	for _, one := range kubeCases() {
-		if !k.has(one) {
+		if !k.runs(one) {
 			continue
 		}
-		row := kubeRow{Cluster: k.String(), Version: kubernetesVersion, Case: one.name, Said: "failed"}
-		start, said := time.Now(), ""
+		row := kubeRow{Cluster: k.String(), Version: kubernetesVersion, Case: one.name, Outcome: "failed"}
+		start, summary := time.Now(), ""
 		if t.Run(one.name, func(t *testing.T) {
-			t.Cleanup(func() { c.asBefore(t) }) // when what the case brought up is down
-			said = one.run(t, c)
+			t.Cleanup(func() { c.checkUnchanged(t) }) // runs after the case's own cleanup
+			summary = one.run(t, c)
 		}) {
-			row.Said = strings.TrimSuffix("passed: "+said, ": ")
+			row.Outcome = strings.TrimSuffix("passed: "+summary, ": ")
 		}
 		row.Took = time.Since(start)
 		rows = append(rows, row)
@@ -113,13 +113,12 @@ func kubeRun(t *testing.T, p programs, bin string, k clusterKind) (rows []kubeRo
 	return rows
 }
 
-// upCase is the cluster's start: until all nodes are ready and pods have come and
-// gone.
-const upCase = "cluster up"
+// startCase is the cluster's start, until all nodes are ready and each has run and removed a pod.
+const startCase = "cluster up"
 
 const kubeFile = "testdata/kubernetes/cases.json"
 
-// writeKubeRows replaces what the file has of the same clusters.
+// writeKubeRows replaces the recorded results of the same clusters.
 func writeKubeRows(t *testing.T, rows []kubeRow) (all []kubeRow) {
 	t.Helper()
 	for _, old := range readKubeRows(t) {

@@ -8,24 +8,23 @@ import (
 	"testing"
 )
 
-// The networks of every host: the first is the default one of CRI.
+// The networks of every host. The first is the default network for CRI.
 const (
-	network      = "e2e"
-	secondOne    = "e2e-second"
-	slowOne      = "e2e-slow" // whose list has rates of its own
-	recordFile   = "/run/e2e-calls"
-	gatewayV4    = "10.88.0.1"
-	gatewayV6    = "fd00:88::1"
-	confDir      = "/etc/cni/net.d"
-	slowRate     = 24_000_000 // bits a second
-	slowBurst    = 1_000_000  // bits
-	rangeOfFirst = "10.88."
+	network       = "e2e"
+	secondNetwork = "e2e-second"
+	slowNetwork   = "e2e-slow" // its list limits the bandwidth
+	recordFile    = "/run/e2e-calls"
+	gatewayV4     = "10.88.0.1"
+	gatewayV6     = "fd00:88::1"
+	confDir       = "/etc/cni/net.d"
+	slowRate      = 24_000_000 // bits per second
+	slowBurst     = 1_000_000  // bits
+	firstSubnetV4 = "10.88."
 )
 
 type object = map[string]any
 
-// list is a network of a bridge in both families and everything that usually
-// stands behind it; more is what comes last.
+// list returns a network list with a dual-stack bridge, the usual chained plugins, and more plugins at the end.
 func list(version, name string, n int, bandwidth object, more ...object) object {
 	bandwidth["type"] = "bandwidth"
 	ranges := []any{
@@ -46,25 +45,25 @@ func list(version, name string, n int, bandwidth object, more ...object) object 
 	return object{"cniVersion": version, "name": name, "plugins": plugins}
 }
 
-// lists are the networks of a host, by file.
+// lists returns the networks of a host by file name.
 func lists(version string) map[string]object {
 	record := object{"type": "e2e-record", "log": recordFile,
 		"capabilities": object{"portMappings": true, "bandwidth": true, "mac": true, "ips": true, "dns": true}}
-	asked := func() object { return object{"capabilities": object{"bandwidth": true}} }
+	requested := func() object { return object{"capabilities": object{"bandwidth": true}} }
 	slow := object{"ingressRate": slowRate, "ingressBurst": slowBurst, "egressRate": slowRate, "egressBurst": slowBurst}
 	return map[string]object{
-		"10-e2e.conflist":    list(version, network, 0, asked(), record),
-		"20-second.conflist": list(version, secondOne, 1, asked(), record),
-		"30-slow.conflist":   list(version, slowOne, 2, slow, record),
+		"10-e2e.conflist":    list(version, network, 0, requested(), record),
+		"20-second.conflist": list(version, secondNetwork, 1, requested(), record),
+		"30-slow.conflist":   list(version, slowNetwork, 2, slow, record),
 	}
 }
 
-// plainList is the first network alone, of plugins that the reference has, too.
+// plainList returns the first network only, with plugins that also exist as reference plugins.
 func plainList(version string) map[string]object {
 	return map[string]object{"10-e2e.conflist": list(version, network, 0, object{"capabilities": object{"bandwidth": true}})}
 }
 
-// configure writes lists to the host, fused if wanted.
+// configure writes lists to the host. If fuse is not "", it fuses them with that program.
 func (h *host) configure(t *testing.T, lists map[string]object, fuse string) {
 	t.Helper()
 	for file, l := range lists {

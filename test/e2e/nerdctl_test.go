@@ -13,14 +13,13 @@ import (
 
 const nerdctlVersion = "1.7.7"
 
-// nerdctl is the command of that name before containerd 1.6. It calls plugins
-// itself, as a hook of runc.
+// nerdctl is the nerdctl command with containerd 1.6. It calls plugins itself, in an OCI hook.
 type nerdctl struct {
 	*containerd
-	dir string // the machine's
+	dir string // the machine's directory of nerdctl
 }
 
-// newNerdctl builds it as the module in ./nerdctl pins it.
+// newNerdctl builds nerdctl at the version in ./nerdctl/go.mod.
 func newNerdctl(t *testing.T, p programs) *nerdctl {
 	t.Helper()
 	const pkg = "github.com/containerd/nerdctl/"
@@ -45,20 +44,20 @@ func (n *nerdctl) binds() map[string]string {
 	return binds
 }
 
-func (n *nerdctl) lacks(a ability) string {
+func (n *nerdctl) unsupported(a feature) string {
 	switch a {
-	case ownRate:
-		return "its command has no word for " + string(a)
+	case podBandwidth:
+		return "its command line has no option for " + string(a)
 	case callsStatus, callsGC:
-		return "it knows the specification up to 1.0.0 only"
+		return "it supports CNI 1.0.0 at most"
 	}
 	return ""
 }
 
-// lacksFused says what it refuses when a list is fused.
-func (n *nerdctl) lacksFused(a ability) string {
+// unsupportedFused returns why nerdctl lacks a feature with fused lists, or "".
+func (n *nerdctl) unsupportedFused(a feature) string {
 	if a == fixedMAC {
-		return "it refuses " + string(a) + " unless the first plugin of the list is called bridge or macvlan"
+		return "it rejects " + string(a) + " unless the first plugin of the list is bridge or macvlan"
 	}
 	return ""
 }
@@ -78,22 +77,22 @@ func (n *nerdctl) start(t *testing.T, h *host) {
 func (n *nerdctl) kill() error {
 	out, err := n.host.run("pgrep", "-x", "nerdctl")
 	for _, pid := range strings.Fields(out) {
-		_, _ = n.host.run("kill", "-9", pid) // may have ended meanwhile
+		_, _ = n.host.run("kill", "-9", pid) // may have ended already
 	}
 	return errors.Join(err, n.containerd.kill())
 }
 
 func (n *nerdctl) run(c pod) (*container, error) {
 	argv := []string{"run", "--detach", "--pull", "never", "--name", c.name, "--hostname", c.name, "--cgroup-parent", n.host.cgroup()}
-	for _, name := range c.chosen() {
+	for _, name := range c.networkNames() {
 		argv = append(argv, "--network", name)
 	}
-	for _, m := range c.ports { // without an address it is of IPv4 only
+	for _, m := range c.ports { // without an address, nerdctl publishes on IPv4 only
 		for _, ip := range []string{"0.0.0.0", "::"} {
 			argv = append(argv, "--publish", fmt.Sprintf("%s:%d:%d/%s", ip, m.host, m.pod, m.protocol))
 		}
 	}
-	_, err := n.command(append(append(argv, runFlags(c)...), append([]string{imageName}, serveWords()[1:]...)...)...)
+	_, err := n.command(append(append(argv, runFlags(c)...), append([]string{imageName}, serveCommand()[1:]...)...)...)
 	return &container{pod: c, id: c.name}, err
 }
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// podman is Debian 12's, with its CNI backend. It has no daemon.
+// podman is the Podman of Debian 12 with its CNI backend. It has no daemon.
 type podman struct {
 	programs
 	host *host
@@ -26,12 +26,12 @@ func (p *podman) binds() map[string]string {
 	return map[string]string{p.plugin: "/opt/cni/bin", p.dir: "/mnt/e2e"}
 }
 
-func (p *podman) lacks(a ability) string {
+func (p *podman) unsupported(a feature) string {
 	switch a {
-	case ownRate:
-		return "its command has no word for " + string(a)
+	case podBandwidth:
+		return "its command line has no option for " + string(a)
 	case callsStatus, callsGC:
-		return "it knows the specification up to 1.0.0 only"
+		return "it supports CNI 1.0.0 at most"
 	}
 	return ""
 }
@@ -51,32 +51,31 @@ func (p *podman) start(t *testing.T, h *host) {
 	}
 }
 
-// kill ends every podman by its process ID. What watches containers, conmon, is
-// not it.
+// kill kills every podman process, but not conmon, which monitors the containers.
 func (p *podman) kill() error {
 	out, err := p.host.run("pgrep", "-x", "podman")
 	for _, pid := range strings.Fields(out) {
-		_, _ = p.host.run("kill", "-9", pid) // may have ended meanwhile
+		_, _ = p.host.run("kill", "-9", pid) // may have ended already
 	}
 	return err
 }
 
-func (p *podman) again(*testing.T) {}
+func (p *podman) relaunch(*testing.T) {}
 
 func (p *podman) run(c pod) (*container, error) {
 	argv := []string{"podman", "run", "--detach", "--name", c.name, "--hostname", c.name, "--cgroup-parent", p.host.cgroup()}
-	for i, n := range c.chosen() {
-		// Else they are numbered at random.
+	for i, n := range c.networkNames() {
+		// Without a name, Podman numbers the interfaces in random order.
 		argv = append(argv, "--network", fmt.Sprintf("%s:interface_name=eth%d", n, i))
 	}
 	for _, m := range c.ports {
 		argv = append(argv, "--publish", fmt.Sprintf("%d:%d/%s", m.host, m.pod, m.protocol))
 	}
-	_, err := p.host.run(append(append(argv, runFlags(c)...), append([]string{imageName}, serveWords()[1:]...)...)...)
+	_, err := p.host.run(append(append(argv, runFlags(c)...), append([]string{imageName}, serveCommand()[1:]...)...)...)
 	return &container{pod: c, id: c.name}, err
 }
 
-// runFlags are what the commands podman and nerdctl call the same.
+// runFlags returns the flags that podman and nerdctl share.
 func runFlags(c pod) (argv []string) {
 	if c.ip != "" {
 		argv = append(argv, "--ip", c.ip)
@@ -101,8 +100,7 @@ func (p *podman) remove(c *container) error {
 	return err
 }
 
-// removeAll has two goes: the first finds containers of which a killed podman
-// left a part, and complains.
+// removeAll tries twice: the first attempt fails on containers that a killed podman created partially.
 func (p *podman) removeAll() error {
 	var errs []error
 	for range 2 {

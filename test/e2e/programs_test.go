@@ -10,32 +10,32 @@ import (
 	"testing"
 )
 
-// programs are what the tests build, once for all clients.
+// programs are the paths of the programs that the tests build, once for all clients.
 type programs struct {
-	dir    string
-	plugin string // our plugins, as they would lie in /opt/cni/bin
-	probe  string
-	cri    string
-	fuse   string // bin/fairlead
-	image  string // an OCI archive
+	dir      string
+	plugin   string // directory of our plugins, with the layout of /opt/cni/bin
+	probe    string
+	cri      string
+	fairlead string // bin/fairlead
+	image    string // an OCI archive
 }
 
-func (p *programs) use(other programs) { *p = other }
+func (p *programs) setPrograms(other programs) { *p = other }
 
 func build(t *testing.T) programs {
 	t.Helper()
 	dir := t.TempDir()
 	p := programs{dir: dir, plugin: filepath.Join(dir, "cni"), probe: filepath.Join(dir, "probe"), cri: filepath.Join(dir, "cri"),
-		fuse: filepath.Join(dir, "fairlead"), image: filepath.Join(dir, "image.tar")}
+		fairlead: filepath.Join(dir, "fairlead"), image: filepath.Join(dir, "image.tar")}
 	err := errors.Join(
 		compile("../..", filepath.Join(dir, "cni", "fairlead-cni"), "./cmd/fairlead-cni"),
-		compile("../..", p.fuse, "./cmd/fairlead"),
+		compile("../..", p.fairlead, "./cmd/fairlead"),
 		compile(".", p.probe, "./probe"),
 		compile("cri", p.cri, "."),
 		linkPlugins(p.plugin),
-		os.Mkdir(filepath.Join(dir, "bin"), 0o755), // as make build leaves it
+		os.Mkdir(filepath.Join(dir, "bin"), 0o755), // the layout of make build
 		os.Link(filepath.Join(dir, "cni", "fairlead-cni"), filepath.Join(dir, "bin", "fairlead-cni")),
-		os.Link(p.fuse, filepath.Join(dir, "bin", "fairlead")),
+		os.Link(p.fairlead, filepath.Join(dir, "bin", "fairlead")),
 		copyFile(p.probe, filepath.Join(p.plugin, "e2e-record")),
 		writeImage(p.image, p.probe),
 	)
@@ -45,9 +45,9 @@ func build(t *testing.T) programs {
 	return p
 }
 
-func compile(in, out, pkg string) error {
+func compile(dir, out, pkg string) error {
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, pkg)
-	cmd.Dir = in
+	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", pkg, err, text)
@@ -55,7 +55,7 @@ func compile(in, out, pkg string) error {
 	return nil
 }
 
-// linkPlugins does as make build does: a link for every plugin.
+// linkPlugins creates a link for every plugin, as make build does.
 func linkPlugins(dir string) error {
 	out, err := exec.Command(filepath.Join(dir, "fairlead-cni"), "--list").Output()
 	for _, name := range strings.Fields(string(out)) {

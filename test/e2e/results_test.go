@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// result is what a client's case came to.
+// result is the result of a case with one client.
 type result struct {
 	Client, Version, Lists, Case string
 
-	Said string // "passed", "failed", or why it was not asked
-	Took time.Duration
+	Outcome string // "passed", "failed", or why the client was skipped
+	Took    time.Duration
 }
 
-// results gathers them, of clients that run at once.
+// results collects the results of clients that run concurrently.
 type results struct {
 	mu    sync.Mutex
 	Rows  []result
-	Calls map[string]string // what a client asks of plugins in a pod's life
+	Calls map[string]string // by client: the plugin calls during a pod's life
 }
 
 const casesFile = "testdata/cases.json"
@@ -34,13 +34,13 @@ func (r *results) add(row result) {
 	r.Rows = append(r.Rows, row)
 }
 
-func (r *results) asked(client, calls string) {
+func (r *results) addCalls(client, calls string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.Calls[client] = calls
 }
 
-// readResults are those of the last runs, by whose page they were written.
+// readResults returns the recorded results.
 func readResults(t *testing.T) *results {
 	t.Helper()
 	r := &results{Calls: map[string]string{}}
@@ -57,7 +57,7 @@ func readResults(t *testing.T) *results {
 	return r
 }
 
-// write replaces what the file has of the same clients and lists.
+// write replaces the recorded results of the same clients and lists.
 func (r *results) write(t *testing.T) *results {
 	t.Helper()
 	all := readResults(t)

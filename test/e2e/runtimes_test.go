@@ -16,7 +16,7 @@ func TestRuntimes(t *testing.T) {
 	t.Run("client", func(t *testing.T) {
 		for name, c := range clients(p) {
 			for _, fuse := range []bool{false, true} {
-				t.Run(name+" "+listWord(fuse), func(t *testing.T) {
+				t.Run(name+" "+listKind(fuse), func(t *testing.T) {
 					t.Parallel()
 					allCases(t, c(t), p, r, fuse)
 				})
@@ -28,8 +28,7 @@ func TestRuntimes(t *testing.T) {
 	}
 }
 
-// clients returns constructors, because each stage has its own client. Clients that have to be built take a minute
-// each, once.
+// clients returns constructors, because each suite has its own client. Building a client takes a minute, once.
 func clients(p programs) map[string]func(*testing.T) client {
 	all := map[string]func(*testing.T) client{
 		"containerd 1.6": func(*testing.T) client { return containerd16(p) },
@@ -42,7 +41,7 @@ func clients(p programs) map[string]func(*testing.T) client {
 	return all
 }
 
-func listWord(fused bool) string {
+func listKind(fused bool) string {
 	if fused {
 		return "fused"
 	}
@@ -52,10 +51,10 @@ func listWord(fused bool) string {
 func allCases(t *testing.T, c client, p programs, r *results, fused bool) {
 	fuse := ""
 	if fused {
-		fuse = p.fuse
+		fuse = p.fairlead
 	}
-	s := newStage(t, c, p, lists(c.spec()), fuse)
-	s.noted, s.fuse = r, fuse
+	s := newSuite(t, c, p, lists(c.spec()), fuse)
+	s.results, s.fuse = r, fuse
 	version, err := c.version()
 	if err != nil {
 		t.Fatal(err)
@@ -64,13 +63,13 @@ func allCases(t *testing.T, c client, p programs, r *results, fused bool) {
 		if fused && sc.long && os.Getenv(allVariable) == "" {
 			continue
 		}
-		row := result{Client: c.name(), Version: version, Lists: listWord(fused), Case: sc.name}
+		row := result{Client: c.name(), Version: version, Lists: listKind(fused), Case: sc.name}
 		start := time.Now()
-		if row.Said = cannot(c, sc, fused); row.Said == "" {
-			row.Said = "failed"
-			if t.Run(sc.name, func(t *testing.T) { sc.run(t, s); s.asBefore(t) }) {
-				row.Said = "passed"
-			} else if err := c.removeAll(); err != nil { // what comes next is not to suffer
+		if row.Outcome = skipReason(c, sc, fused); row.Outcome == "" {
+			row.Outcome = "failed"
+			if t.Run(sc.name, func(t *testing.T) { sc.run(t, s); s.checkUnchanged(t) }) {
+				row.Outcome = "passed"
+			} else if err := c.removeAll(); err != nil { // so that the next case starts clean
 				t.Log(err)
 			}
 		}
@@ -79,12 +78,12 @@ func allCases(t *testing.T, c client, p programs, r *results, fused bool) {
 	}
 }
 
-// cannot says why a client is not asked for a case.
-func cannot(c client, sc scenario, fused bool) string {
-	for _, a := range sc.needs {
-		why := c.lacks(a)
-		if f, ok := c.(interface{ lacksFused(ability) string }); why == "" && ok && fused {
-			why = f.lacksFused(a)
+// skipReason returns why a client skips a case, or "".
+func skipReason(c client, sc scenario, fused bool) string {
+	for _, a := range sc.requires {
+		why := c.unsupported(a)
+		if f, ok := c.(interface{ unsupportedFused(feature) string }); why == "" && ok && fused {
+			why = f.unsupportedFused(a)
 		}
 		if why != "" {
 			return "not offered by the client: " + why

@@ -16,24 +16,22 @@ import (
 	"github.com/fairlead/fairlead/internal/reference"
 )
 
-// startVariable asks for the measurement: some minutes a client, on a machine that
-// does nothing else.
+// startVariable enables the measurement. It takes some minutes per client and needs an idle machine.
 const startVariable = "FAIRLEAD_E2E_START"
 
 const startFile = "testdata/start.json"
 
-// figures are the times of one client with one side's plugins, in milliseconds.
-type figures struct {
+// startTimes are the times of one client with one set of plugins, in milliseconds.
+type startTimes struct {
 	Client, Version, Side  string
 	Alone, Burst           []float64
 	RemoveAlone, RemoveAll []float64
 }
 
-// sides are whose plugins run, in the order in which they take turns.
-func sides() []string { return []string{"ours", "ours, fused", "the reference's"} }
+// sides returns the compared sets of plugins, in the order in which they take turns.
+func sides() []string { return []string{"Fairlead", "Fairlead, fused", "reference"} }
 
-// TestPodStart measures how long a client takes to start a pod, with each side's
-// plugins in turn.
+// TestPodStart measures how long a client takes to start a pod, with each set of plugins in turn.
 func TestPodStart(t *testing.T) {
 	if os.Getenv(startVariable) == "" {
 		return // make e2e-start
@@ -43,31 +41,31 @@ func TestPodStart(t *testing.T) {
 	for name, c := range clients(p) {
 		t.Run(name, func(t *testing.T) { measureStart(t, p, c) })
 	}
-	rewritePage(t, "start", startText(readFigures(t)))
+	rewritePage(t, "start", startText(readTimes(t)))
 }
 
 func measureStart(t *testing.T, p programs, c func(*testing.T) client) {
-	var stages []*stage
-	var all []*figures
+	var stages []*suite
+	var all []*startTimes
 	for _, side := range sides() {
-		s := startStage(t, p, c, side)
+		s := newStartSuite(t, p, c, side)
 		version, err := s.version()
 		if err != nil {
 			t.Fatal(err)
 		}
 		stages = append(stages, s)
-		all = append(all, &figures{Client: s.name(), Version: version, Side: side})
+		all = append(all, &startTimes{Client: s.name(), Version: version, Side: side})
 	}
 	begun := time.Now()
-	for range many {
+	for range burstSize {
 		for i, s := range stages {
 			start := time.Now()
-			in := s.run(t, pod{networks: []string{network}})
-			all[i].Alone = append(all[i].Alone, since(start))
-			s.allAnswer(t)
+			ctr := s.run(t, pod{networks: []string{network}})
+			all[i].Alone = append(all[i].Alone, millisecondsSince(start))
+			s.waitUntilServing(t)
 			start = time.Now()
-			s.remove(t, in)
-			all[i].RemoveAlone = append(all[i].RemoveAlone, since(start))
+			s.remove(t, ctr)
+			all[i].RemoveAlone = append(all[i].RemoveAlone, millisecondsSince(start))
 		}
 	}
 	for round := range 2 {
@@ -75,75 +73,76 @@ func measureStart(t *testing.T, p programs, c func(*testing.T) client) {
 			break
 		}
 		for i, s := range stages {
-			s.burst(t, all[i])
+			s.measureBurst(t, all[i])
 		}
 	}
-	writeFigures(t, all)
+	writeTimes(t, all)
 }
 
-func since(start time.Time) float64 { return float64(time.Since(start).Microseconds()) / 1000 }
+func millisecondsSince(start time.Time) float64 {
+	return float64(time.Since(start).Microseconds()) / 1000
+}
 
-// startStage is a client with a side's plugins and a list that all sides have.
-func startStage(t *testing.T, p programs, c func(*testing.T) client, side string) *stage {
+// newStartSuite starts a client with one set of plugins, and a list that works with all of them.
+func newStartSuite(t *testing.T, p programs, c func(*testing.T) client, side string) *suite {
 	t.Helper()
 	fuse := ""
 	switch side {
-	case "ours, fused":
-		fuse = p.fuse
-	case "the reference's":
+	case "Fairlead, fused":
+		fuse = p.fairlead
+	case "reference":
 		for _, name := range []string{"bridge", "host-local", "portmap", "bandwidth", "firewall", "tuning", "loopback"} {
 			p.plugin = filepath.Dir(reference.Plugin(t, name))
 		}
 	}
 	one := c(t)
-	one.use(p)
-	return newStage(t, one, p, plainList(one.spec()), fuse)
+	one.setPrograms(p)
+	return newSuite(t, one, p, plainList(one.spec()), fuse)
 }
 
-// allAnswer waits until every pod serves: a process that has not begun yet is deaf to
-// the signal by which it is asked to end, and the client waits for seconds before it
-// kills it.
-func (s *stage) allAnswer(t *testing.T) {
+// waitUntilServing waits until every pod serves. A process that has just started ignores the signal to end, and the
+// client would wait for seconds before it kills the process.
+func (s *suite) waitUntilServing(t *testing.T) {
 	t.Helper()
-	for _, a := range s.held(t, network) {
-		if !strings.HasPrefix(a, rangeOfFirst) {
-			continue // of IPv6: the same pods
+	for _, a := range s.allocated(t, network) {
+		if !strings.HasPrefix(a, firstSubnetV4) {
+			continue // an IPv6 address of the same pods
 		}
-		eventually(t, 10*time.Second, func() error { _, err := s.fromHost("ask", "tcp", at(a, servePort)); return err })
+		eventually(t, 10*time.Second, func() error { _, err := s.fromHost("query", "tcp", at(a, servePort)); return err })
 	}
 }
 
-// burst times each pod of a burst from the start of all, and their removal.
-func (s *stage) burst(t *testing.T, f *figures) {
+// measureBurst measures the time of each pod from the start of the burst, and the time to remove all pods.
+func (s *suite) measureBurst(t *testing.T, f *startTimes) {
 	t.Helper()
-	made, took := make([]*container, many), make([]float64, many)
-	errs := make([]error, many)
-	s.names++
+	containers, elapsed := make([]*container, burstSize), make([]float64, burstSize)
+	errs := make([]error, burstSize)
+	s.podCount++
 	var wait sync.WaitGroup
 	start := time.Now()
-	for i := range many {
+	for i := range burstSize {
 		wait.Go(func() {
-			made[i], errs[i] = s.client.run(pod{name: fmt.Sprintf("burst-%d-%d", s.names, i), networks: []string{network}})
-			took[i] = since(start)
+			containers[i], errs[i] = s.client.run(pod{name: fmt.Sprintf("burst-%d-%d", s.podCount, i), networks: []string{network}})
+			elapsed[i] = millisecondsSince(start)
 		})
 	}
 	wait.Wait()
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	f.Burst = append(f.Burst, took...)
-	s.allAnswer(t)
+	f.Burst = append(f.Burst, elapsed...)
+	s.waitUntilServing(t)
 	start = time.Now()
-	if err := s.removeMany(made); err != nil {
-		t.Log(err) // the reference's plugins fail some when many are removed at once
+	if err := s.removeMany(containers); err != nil {
+		t.Log(err) // the reference plugins fail some of many concurrent removals
 		if err := s.removeAll(); err != nil {
 			t.Log(err)
 		}
 	}
-	f.RemoveAll = append(f.RemoveAll, since(start))
+	f.RemoveAll = append(f.RemoveAll, millisecondsSince(start))
 }
 
-func readFigures(t *testing.T) (all []*figures) {
+func readTimes(t *testing.T) (all []*startTimes) {
 	t.Helper()
 	raw, err := os.ReadFile(startFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -158,12 +157,12 @@ func readFigures(t *testing.T) (all []*figures) {
 	return all
 }
 
-// writeFigures replaces those of the same client.
-func writeFigures(t *testing.T, some []*figures) {
+// writeTimes replaces the recorded times of the same client.
+func writeTimes(t *testing.T, updates []*startTimes) {
 	t.Helper()
-	all := slices.DeleteFunc(readFigures(t), func(f *figures) bool { return f.Client == some[0].Client })
-	all = append(all, some...)
-	slices.SortStableFunc(all, func(x, y *figures) int { return strings.Compare(x.Client, y.Client) })
+	all := slices.DeleteFunc(readTimes(t), func(f *startTimes) bool { return f.Client == updates[0].Client })
+	all = append(all, updates...)
+	slices.SortStableFunc(all, func(x, y *startTimes) int { return strings.Compare(x.Client, y.Client) })
 	raw, err := json.Marshal(all)
 	if err == nil {
 		err = os.WriteFile(startFile, append(raw, '\n'), 0o644)
@@ -173,8 +172,8 @@ func writeFigures(t *testing.T, some []*figures) {
 	}
 }
 
-// startText is the part of the page about pod starts.
-func startText(all []*figures) string {
+// startText returns the page's section about pod starts.
+func startText(all []*startTimes) string {
 	var b strings.Builder
 	b.WriteString("| client | plugins | one at a time, p50 | p99 | in a burst of 50, p50 | p99 | removed one at a time, p50 | p99 | 50 removed at once |\n|---|---|---|---|---|---|---|---|---|\n")
 	for _, f := range all {
@@ -184,7 +183,7 @@ func startText(all []*figures) string {
 	return b.String()
 }
 
-// quantile is the least time that so many in a hundred do not exceed.
+// quantile returns the smallest time that the given percentage of times does not exceed.
 func quantile(times []float64, percent int) string {
 	if len(times) == 0 {
 		return "-"
@@ -197,17 +196,17 @@ func quantile(times []float64, percent int) string {
 	return fmt.Sprintf("%.0f ms", ms)
 }
 
-// The page says what the figures say.
+// TestStartPage checks that the page shows the recorded times.
 func TestStartPage(t *testing.T) {
 	t.Parallel()
 	_, text, _ := pageParts(t, "start")
-	all := readFigures(t)
+	all := readTimes(t)
 	if want := startText(all); text != want {
-		t.Errorf("the page has\n%s\nthe figures say\n%s", text, want)
+		t.Errorf("the page has\n%s\nthe times give\n%s", text, want)
 	}
 	for _, f := range all {
-		if len(f.Alone) != many || len(f.Burst) != many && len(f.Burst) != 2*many {
-			t.Errorf("%s, %s: %d and %d times, want %d, and once or twice that", f.Client, f.Side, len(f.Alone), len(f.Burst), many)
+		if len(f.Alone) != burstSize || len(f.Burst) != burstSize && len(f.Burst) != 2*burstSize {
+			t.Errorf("%s, %s: %d and %d times, want %d, and once or twice that", f.Client, f.Side, len(f.Alone), len(f.Burst), burstSize)
 		}
 	}
 }
@@ -224,6 +223,6 @@ func TestQuantile(t *testing.T) {
 		}
 	}
 	if got := quantile(nil, 50); got != "-" {
-		t.Errorf("of nothing: %s", got)
+		t.Errorf("without times: %s", got)
 	}
 }

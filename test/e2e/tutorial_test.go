@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// tutorialCommands returns the commands of docs/tutorials for a client: its blocks in the language "sh CLIENT", with the
-// name of an image that the client has.
+// tutorialCommands returns the commands of a client's tutorial: its blocks in the language "sh CLIENT", with IMAGE
+// replaced by the name of an image that the client has.
 func tutorialCommands(t *testing.T, client string) (blocks []string) {
 	t.Helper()
 	page := "../../docs/tutorials/" + client + ".md"
@@ -52,7 +52,7 @@ func followTutorial(t *testing.T, c client, tutorial string) {
 	removeParents(t)
 	binds := c.binds()
 	for from, to := range binds {
-		if to == "/opt/cni/bin" { // the tutorial fills it
+		if to == "/opt/cni/bin" { // the tutorial installs the plugins there
 			delete(binds, from)
 		}
 	}
@@ -68,13 +68,13 @@ func followTutorial(t *testing.T, c client, tutorial string) {
 	out := h.shell(t, inPath+strings.Join(blocks[1:], ""))
 	for _, want := range []string{"my-net", "10.20.0."} {
 		if !strings.Contains(out, want) {
-			t.Errorf("the output of the commands has no %s:\n%s", want, out)
+			t.Errorf("the output of the commands does not contain %s:\n%s", want, out)
 		}
 	}
 	eventually(t, 10*time.Second, func() error {
 		for _, f := range h.files(t) {
 			if strings.Contains(f, "/10.20.0.") || strings.Contains(f, "/run/fairlead/") && strings.Contains(f, "web") {
-				return errors.New("the tutorial leaves " + f)
+				return errors.New("after the tutorial there is still " + f)
 			}
 		}
 		if left, err := h.run("/mnt/e2e/fairlead", "list", "--json"); err != nil || strings.Contains(left, "my-net") {
@@ -87,8 +87,7 @@ func followTutorial(t *testing.T, c client, tutorial string) {
 	}
 }
 
-// removeParents takes away, after the host, what runtimes call the parents of
-// their cgroups when nobody names one; those that were there stay.
+// removeParents removes the default parent cgroups of runtimes after the host has ended, unless they existed before.
 func removeParents(t *testing.T) {
 	for _, name := range []string{"default", "libpod_parent", "k8s.io"} {
 		for _, pattern := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/*/"} {
@@ -97,7 +96,7 @@ func removeParents(t *testing.T) {
 				path := filepath.Join(tree, name)
 				if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 					t.Cleanup(func() {
-						for i := 0; i < 20 && removeTree(path) != nil; i++ { // another test may hold it: that removes it, too
+						for i := 0; i < 20 && removeTree(path) != nil; i++ { // if another test still uses it, that test removes it
 							time.Sleep(50 * time.Millisecond)
 						}
 					})

@@ -13,23 +13,23 @@ import (
 	"github.com/fairlead/fairlead/internal/ociimage"
 )
 
-// directory names the variable with the directory that "make release" wrote. Without it the tests here have nothing to
-// install.
-const directory = "FAIRLEAD_RELEASE"
+// releaseVariable is the environment variable with the output directory of "make release". Without it the tests do
+// nothing.
+const releaseVariable = "FAIRLEAD_RELEASE"
 
 const imageName = "docker.io/test/idle:1"
 
-// TestDeb installs the .deb, runs the quick start and the containerd tutorial as they are written, removes the package,
-// and compares the root with what it was.
+// TestDeb installs the .deb, runs the quick start and the containerd tutorial as written, and removes the package. The
+// root must then be the same as before.
 func TestDeb(t *testing.T) {
-	dir := os.Getenv(directory)
+	dir := os.Getenv(releaseVariable)
 	if dir == "" {
-		t.Logf("%s is not set: make test-release sets it", directory)
+		t.Logf("%s is not set: make test-release sets it", releaseVariable)
 		return
 	}
 	deb := only(t, dir, "fairlead_*_"+runtime.GOARCH+".deb")
 	r := newRoot(t)
-	r.put(t, "/files/fairlead_0.1.0_amd64.deb", read(t, deb)) // the name on the pages
+	r.put(t, "/files/fairlead_0.1.0_amd64.deb", read(t, deb)) // the file name in the documentation
 	r.put(t, "/files/idle.tar", idleImage(t))
 	before := r.files(t)
 	out := r.sh(t, "cd /files\n"+startContainerd+commands(t, "README.md", "")+commands(t, "docs/tutorials/containerd.md", "containerd"))
@@ -43,11 +43,11 @@ func TestDeb(t *testing.T) {
 	}
 }
 
-// TestTarball does the same with the archive, which has no package manager to remove it.
+// TestTarball does the same with the .tar.gz, and removes its files as docs/install.md describes.
 func TestTarball(t *testing.T) {
-	dir := os.Getenv(directory)
+	dir := os.Getenv(releaseVariable)
 	if dir == "" {
-		t.Logf("%s is not set: make test-release sets it", directory)
+		t.Logf("%s is not set: make test-release sets it", releaseVariable)
 		return
 	}
 	archive := only(t, dir, "fairlead-*-linux-"+runtime.GOARCH+".tar.gz")
@@ -68,9 +68,9 @@ func TestTarball(t *testing.T) {
 
 // TestVersionsAgree compares the version in the names of the files, in the packages, and in what the programs print.
 func TestVersionsAgree(t *testing.T) {
-	dir := os.Getenv(directory)
+	dir := os.Getenv(releaseVariable)
 	if dir == "" {
-		t.Logf("%s is not set: make test-release sets it", directory)
+		t.Logf("%s is not set: make test-release sets it", releaseVariable)
 		return
 	}
 	deb := only(t, dir, "fairlead_*_"+runtime.GOARCH+".deb")
@@ -105,8 +105,8 @@ for i in $(seq 100); do ctr version >/dev/null 2>&1 && break; sleep 0.1; done
 ctr images import /files/idle.tar
 `
 
-// commands returns the shell commands of a page, one after the other: its blocks in the language sh and, if a client is
-// named, "sh CLIENT". Commands that build the project are left out: a root has no Go.
+// commands returns the shell commands of a page as one script: its blocks in the language sh and, if client is not
+// empty, "sh CLIENT". It skips commands that build the project, because a root has no Go.
 func commands(t *testing.T, page, client string) (script string) {
 	t.Helper()
 	text := string(read(t, filepath.Join("../..", page)))
@@ -124,22 +124,22 @@ func commands(t *testing.T, page, client string) (script string) {
 	return script
 }
 
-// line returns the one line of docs/install.md that matches.
+// line returns the only line of docs/install.md that matches a pattern.
 func line(t *testing.T, pattern string) string {
 	t.Helper()
 	found := regexp.MustCompile("(?m)^"+pattern+"$").FindAllString(string(read(t, "../../docs/install.md")), -1)
 	if len(found) != 1 {
-		t.Fatalf("docs/install.md has %d lines like %s", len(found), pattern)
+		t.Fatalf("docs/install.md has %d lines that match %s", len(found), pattern)
 	}
 	return found[0] + "\n"
 }
 
-// withoutApt drops the commands of the package manager.
+// withoutApt removes apt commands from a script.
 func withoutApt(script string) string {
 	return regexp.MustCompile(`(?m)^sudo apt .*\n`).ReplaceAllString(script, "")
 }
 
-// idleImage returns an image with a program that does nothing until a signal ends it.
+// idleImage returns an image whose program sleeps until a signal ends it.
 func idleImage(t *testing.T) []byte {
 	t.Helper()
 	dir := t.TempDir()
@@ -157,7 +157,7 @@ func idleImage(t *testing.T) []byte {
 	return archive
 }
 
-// only returns the one file that a pattern matches.
+// only returns the only file that matches a pattern.
 func only(t *testing.T, dir, pattern string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, pattern))

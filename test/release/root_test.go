@@ -15,11 +15,11 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// A root is a Debian system in a directory of its own, which mmdebstrap made from this machine's package sources. It has
-// no Go and no Fairlead.
+// root is a minimal Debian system in a directory, created by mmdebstrap from this machine's package sources. It has
+// neither Go nor Fairlead.
 type root struct{ dir string }
 
-// packages are in the root besides Debian's minimal set: what the tutorials need, and nothing that they install.
+// packages are installed in addition to Debian's minimal set: the prerequisites of the tutorials.
 const packages = "iproute2,nftables,containerd,runc,jq"
 
 // newRoot unpacks a fresh root.
@@ -27,11 +27,11 @@ func newRoot(t *testing.T) *root {
 	t.Helper()
 	r := &root{t.TempDir()}
 	kerneltest.Run(t, "tar", "--extract", "--numeric-owner", "--file", debian(t), "--directory", r.dir)
-	r.put(t, "/etc/apt/apt.conf.d/99answer", []byte("APT::Get::Assume-Yes \"true\";\n")) // a person would answer "y"
+	r.put(t, "/etc/apt/apt.conf.d/99answer", []byte("APT::Get::Assume-Yes \"true\";\n")) // apt must not ask for confirmation
 	return r
 }
 
-// debian returns an archive of a minimal Debian 12, which is made once and kept in the user's cache directory.
+// debian returns an archive of a minimal Debian 12. It is built once and kept in the user's cache directory.
 func debian(t *testing.T) string {
 	t.Helper()
 	path, err := built.Program("debian-12-2", "root.tar", func(temp string) *exec.Cmd {
@@ -41,8 +41,8 @@ func debian(t *testing.T) string {
 	return path
 }
 
-// sh runs a script as root in the root, in its own namespaces, and returns its output. Every
-// process of the script ends with it.
+// sh runs a script as user root in the root directory, in its own namespaces, and returns its output. All processes
+// of the script end with it.
 func (r *root) sh(t *testing.T, script string) string {
 	t.Helper()
 	const enter = `set -eu
@@ -70,7 +70,7 @@ sudo() { "$@"; }
 systemctl() { echo "no systemd here: systemctl $*"; }
 `
 	cmd := exec.Command("unshare", "--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--kill-child", "sh", "-c", enter, "sh", r.dir)
-	// ctr leaves its parent cgroup, which rmdir removes unless something else uses it.
+	// ctr leaves its parent cgroup behind. rmdir removes it unless something else uses it.
 	const tidy = "\nrmdir /sys/fs/cgroup/default /sys/fs/cgroup/*/default 2>/dev/null || true\n"
 	r.put(t, "/files/script", []byte(prepare+script+tidy))
 	out, err := cmd.CombinedOutput()
@@ -88,9 +88,9 @@ func (r *root) put(t *testing.T, path string, data []byte) {
 	must(t, os.WriteFile(file, data, 0o755))
 }
 
-// files lists every file and link of the root with its mode, and its size or target. It leaves out directories, which
-// other software may use meanwhile; what any installation of a package changes: logs, caches, dpkg's lists; containerd's
-// data; and /var/lib/cni, where state stays by design (docs/install.md).
+// files lists every file and link of the root with its mode, and its size or target. It omits directories, which other
+// software may use; logs, caches and dpkg's lists, which every package installation changes; containerd's data; and
+// /var/lib/cni, where state stays by design (docs/install.md).
 func (r *root) files(t *testing.T) (out []string) {
 	t.Helper()
 	ignored := []string{
@@ -130,7 +130,7 @@ func (r *root) files(t *testing.T) (out []string) {
 	})
 	must(t, err)
 	if len(out) < 1000 {
-		t.Fatalf("the root has %d files: it was not read", len(out))
+		t.Fatalf("the root has only %d files", len(out))
 	}
 	return out
 }

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	datagram  = 1000          // bytes of payload
-	onTheLink = datagram + 42 // with UDP, IPv4 and Ethernet headers
-	warmUp    = 1500 * time.Millisecond
-	measured  = 2 * time.Second
+	payloadSize = 1000             // bytes of payload
+	frameSize   = payloadSize + 42 // with UDP, IPv4 and Ethernet headers
+	warmUpTime  = 1500 * time.Millisecond
+	measureTime = 2 * time.Second
 )
 
 // TestBandwidthAccuracy sends datagrams at more than twice the rate, in both directions at once. The received rate,
@@ -26,17 +26,17 @@ const (
 func TestBandwidthAccuracy(t *testing.T) {
 	for _, tt := range []struct {
 		name, keys string
-		rate       float64 // bits a second
+		rate       float64 // bits per second
 		limited    bool
 	}{
 		{"as in the example", `"ingressRate": 1000000, "ingressBurst": 1000000, "egressRate": 1000000, "egressBurst": 1000000`, 1e6, true},
-		{"rate alone", `"ingressRate": 20000000, "egressRate": 20000000`, 20e6, true},
-		{"by runtimeConfig", `"capabilities": {"bandwidth": true}`, 50e6, true},
+		{"rate without burst", `"ingressRate": 20000000, "egressRate": 20000000`, 20e6, true},
+		{"from runtimeConfig", `"capabilities": {"bandwidth": true}`, 50e6, true},
 		{"shaped subnets", `"ingressRate": 8000000, "egressRate": 8000000, "shapedSubnets": ["10.1.0.0/24", "fd00::/64"]`, 8e6, true},
-		{"subnets not shaped", `"ingressRate": 1000000, "egressRate": 1000000, "unshapedSubnets": ["10.1.0.0/24"]`, 8e6, false},
+		{"traffic to unshaped subnets", `"ingressRate": 1000000, "egressRate": 1000000, "unshapedSubnets": ["10.1.0.0/24"]`, 8e6, false},
 		{"at the container", `"egressAt": "container", "ingressRate": 20000000, "egressRate": 20000000`, 20e6, true},
 		{"at the container, shaped subnets", `"egressAt": "container", "ingressRate": 8000000, "egressRate": 8000000, "shapedSubnets": ["10.1.0.0/24"]`, 8e6, true},
-		{"other subnets not shaped", `"ingressRate": 8000000, "egressRate": 8000000, "unshapedSubnets": ["10.7.0.0/24", "fd00::/64"]`, 8e6, true},
+		{"traffic to other than the unshaped subnets", `"ingressRate": 8000000, "egressRate": 8000000, "unshapedSubnets": ["10.7.0.0/24", "fd00::/64"]`, 8e6, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -50,15 +50,15 @@ func TestBandwidthAccuracy(t *testing.T) {
 			}
 			// On a busy machine the sender may be too slow, but the limit never lets too much through.
 			for try := 1; ; try++ {
-				in, out := m.transferred(tt.rate)
-				t.Logf("of %.0f Mbit/s: in %.3f, out %.3f", tt.rate/1e6, in, out)
+				in, out := m.measureRates(tt.rate)
+				t.Logf("fraction of %.0f Mbit/s: in %.3f, out %.3f", tt.rate/1e6, in, out)
 				if tt.limited && max(in, out) > 1.05 {
-					t.Errorf("more than asked for arrived: in %.3f, out %.3f", in, out)
+					t.Errorf("more than the limit arrived: in %.3f, out %.3f", in, out)
 				}
 				if least := map[bool]float64{true: 0.95, false: 1.5}[tt.limited]; min(in, out) >= least {
 					break
 				} else if try == 5 {
-					t.Errorf("less than %.2f of the rate arrived: in %.3f, out %.3f", least, in, out)
+					t.Errorf("less than %.2f of the limit arrived: in %.3f, out %.3f", least, in, out)
 					break
 				}
 			}
@@ -72,8 +72,9 @@ func TestBandwidthAccuracy(t *testing.T) {
 	}
 }
 
-// transferred returns the received rates of both directions, measured at once, as fractions of the configured rate.
-func (m *machine) transferred(rate float64) (in, out float64) {
+// measureRates returns the received rates of both directions, measured at the same time, as fractions of the configured
+// rate.
+func (m *machine) measureRates(rate float64) (in, out float64) {
 	host := fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid())
 	to := m.transfer(host, m.netns["a"], "10.1.0.2:9", rate)
 	from := m.transfer(m.netns["a"], host, "10.1.0.1:9", rate)
@@ -89,33 +90,33 @@ func (m *machine) transfer(from, to, addr string, rate float64) <-chan float64 {
 		return net.ListenUDP("udp", a)
 	})
 	c := socket(m.t, from, func() (net.Conn, error) { return net.Dial("udp", addr) })
-	ctx, cancel := context.WithTimeout(m.t.Context(), warmUp+measured+5*time.Second)
-	go pour(ctx, c, rate*2.2)
+	ctx, cancel := context.WithTimeout(m.t.Context(), warmUpTime+measureTime+5*time.Second)
+	go sendAtRate(ctx, c, rate*2.2)
 	arrived := make(chan float64, 1)
 	go func() {
 		defer cancel()
-		arrived <- count(l)
+		arrived <- measureRate(l)
 	}()
 	return arrived
 }
 
-// pour sends at a constant rate until the context ends.
-func pour(ctx context.Context, c net.Conn, rate float64) {
+// sendAtRate sends at a constant rate until the context ends.
+func sendAtRate(ctx context.Context, c net.Conn, rate float64) {
 	defer c.Close()
-	began, sent := time.Now(), 0.0
+	start, sent := time.Now(), 0.0
 	for ctx.Err() == nil {
-		for due := time.Since(began).Seconds() * rate / 8; sent < due; sent += onTheLink {
-			_, _ = c.Write(make([]byte, datagram)) // a full queue drops the datagram
+		for due := time.Since(start).Seconds() * rate / 8; sent < due; sent += frameSize {
+			_, _ = c.Write(make([]byte, payloadSize)) // a full queue drops the datagram
 		}
 		time.Sleep(time.Millisecond)
 	}
 }
 
-func count(l net.Conn) float64 {
+func measureRate(l net.Conn) float64 {
 	defer l.Close()
 	b := make([]byte, 2048)
-	began, n := time.Now(), 0
-	_ = l.SetReadDeadline(began.Add(warmUp + measured))
+	start, n := time.Now(), 0
+	_ = l.SetReadDeadline(start.Add(warmUpTime + measureTime))
 	var first, last time.Time
 	for {
 		if _, err := l.Read(b); err != nil {
@@ -123,14 +124,14 @@ func count(l net.Conn) float64 {
 		}
 		last = time.Now()
 		switch {
-		case last.Sub(began) < warmUp:
+		case last.Sub(start) < warmUpTime:
 		case first.IsZero():
 			first = last
 		default:
 			n++
 		}
 	}
-	return float64(n) * onTheLink * 8 / last.Sub(first).Seconds()
+	return float64(n) * frameSize * 8 / last.Sub(first).Seconds()
 }
 
 // socket opens a socket in a namespace. Any goroutine can use it.

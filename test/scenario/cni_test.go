@@ -42,23 +42,23 @@ func cniMain() {
 	list, err := load(file)
 	fail(err)
 	var exec libcni.Exec
-	switch os.Getenv("TOGETHER") {
+	switch os.Getenv("LIST_MODE") {
 	case "fused":
 		list, err = fused(list)
 		fail(err)
-	case "inside":
-		exec = inside()
+	case "in-process":
+		exec = inProcess()
 	}
 	c := libcni.NewCNIConfigWithCacheDir(filepath.SplitList(os.Getenv("CNI_PATH")), os.Getenv("WORK")+"/cache", exec)
 	if verb, ok := strings.CutPrefix(verb, "each "); ok {
-		each(c, verb, list, strings.Split(rt.NetNS, ","))
+		runForEach(c, verb, list, strings.Split(rt.NetNS, ","))
 		return
 	}
 	fail(do(context.Background(), c, verb, list, rt))
 }
 
-// each runs a verb for several containers at once. It numbers them in the order of their namespaces.
-func each(c *libcni.CNIConfig, verb string, list *libcni.NetworkConfigList, netns []string) {
+// runForEach runs a verb concurrently for several containers. It numbers them in the order of their namespaces.
+func runForEach(c *libcni.CNIConfig, verb string, list *libcni.NetworkConfigList, netns []string) {
 	var wg sync.WaitGroup
 	for i, ns := range netns {
 		wg.Go(func() {
@@ -69,8 +69,8 @@ func each(c *libcni.CNIConfig, verb string, list *libcni.NetworkConfigList, netn
 	wg.Wait()
 }
 
-// inside returns an executor that runs plugins within this process. The programs in CNI_PATH are this test binary.
-func inside() libcni.Exec { return plugins.In(plugin.Env{}, ovs.Plugin()) }
+// inProcess returns an executor that runs plugins within this process. The programs in CNI_PATH are this test binary.
+func inProcess() libcni.Exec { return plugins.In(plugin.Env{}, ovs.Plugin()) }
 
 // fused returns the list with one plugin in place of all, as fairlead fuse writes it.
 func fused(list *libcni.NetworkConfigList) (*libcni.NetworkConfigList, error) {

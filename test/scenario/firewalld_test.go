@@ -18,49 +18,49 @@ func TestFirewalld(t *testing.T) {
 	kerneltest.Host(t)
 	m := newMachine(t)
 	env := m.firewalld()
-	world(t, m.netns["b"])
+	addOutsideHost(t, m.netns["b"])
 	const conf = `{"cniVersion": "1.1.0", "name": "n", "plugins": [{"type": "bridge", "isDefaultGateway": true, "ipMasq": true, $IPAM}`
-	with, without := conf+`, {"type": "firewall"}]}`, conf+`]}`
-	ask := func(args ...string) string {
+	withFirewall, plain := conf+`, {"type": "firewall"}]}`, conf+`]}`
+	firewallCmd := func(args ...string) string {
 		cmd := exec.Command("firewall-cmd", args...)
 		cmd.Env = append(os.Environ(), env)
 		out, _ := cmd.CombinedOutput()
 		return strings.TrimSpace(string(out))
 	}
-	m.must("add", without, env)
+	m.must("add", plain, env)
 	if out := kerneltest.In(t, m.netns["a"], "sh", "-c", "ping -c1 -W1 192.0.2.9 || true"); !strings.Contains(out, "100% packet loss") {
-		t.Errorf("firewalld forwards what it does not know:\n%s", out)
+		t.Errorf("firewalld forwards packets of an unknown source:\n%s", out)
 	}
-	m.must("del", without, env)
+	m.must("del", plain, env)
 
 	m.must("status", `{"cniVersion": "1.1.0", "name": "n", "plugins": [{"type": "firewall", "backend": "firewalld"}]}`, env)
-	m.must("add", with, env)
+	m.must("add", withFirewall, env)
 	kerneltest.In(t, m.netns["a"], "ping", "-c1", "-W2", "192.0.2.9")
-	m.must("check", with, env)
-	if got := ask("--zone=trusted", "--list-sources"); got != "10.1.0.3/32" {
+	m.must("check", withFirewall, env)
+	if got := firewallCmd("--zone=trusted", "--list-sources"); got != "10.1.0.3/32" {
 		t.Errorf("sources of the zone: %q", got)
 	}
-	ask("--zone=trusted", "--remove-source=10.1.0.3/32")
-	if out, err := m.cni("check", with, "a", "", "", env); err == nil || !strings.Contains(out, "firewall-cmd --zone=trusted --add-source=10.1.0.3/32: is missing") {
+	firewallCmd("--zone=trusted", "--remove-source=10.1.0.3/32")
+	if out, err := m.cni("check", withFirewall, "a", "", "", env); err == nil || !strings.Contains(out, "firewall-cmd --zone=trusted --add-source=10.1.0.3/32: is missing") {
 		t.Errorf("check (%v): %s", err, out)
 	}
-	m.must("del", with, env)
-	m.must("del", with, env)
+	m.must("del", withFirewall, env)
+	m.must("del", withFirewall, env)
 
 	zone := conf + `, {"type": "firewall", "backend": "firewalld", "firewalldZone": "internal"}]}`
 	m.must("add", zone, env)
-	if got := ask("--zone=internal", "--list-sources"); got != "10.1.0.4/32" {
+	if got := firewallCmd("--zone=internal", "--list-sources"); got != "10.1.0.4/32" {
 		t.Errorf("sources of the zone: %q", got)
 	}
 	m.must("del", zone, env)
 	for _, z := range []string{"trusted", "internal"} {
-		if got := ask("--zone="+z, "--list-sources"); got != "" {
+		if got := firewallCmd("--zone="+z, "--list-sources"); got != "" {
 			t.Errorf("left in zone %s: %q", z, got)
 		}
 	}
 	bad := conf + `, {"type": "firewall", "firewalldZone": "nosuch"}]}`
 	if out, err := m.cni("add", bad, "a", "", "", env); err == nil || !strings.Contains(out, "INVALID_ZONE") {
-		t.Errorf("a zone that is none (%v): %s", err, out)
+		t.Errorf("unknown zone (%v): %s", err, out)
 	}
 }
 
@@ -84,12 +84,12 @@ func (m *machine) firewalld() string {
 	}
 	env := "DBUS_SYSTEM_BUS_ADDRESS=unix:path=" + m.dir + "/bus"
 	m.start("dbus-daemon", "--nofork", "--config-file="+conf)
-	m.until("the bus", func() bool { _, err := os.Stat(m.dir + "/bus"); return err == nil })
+	m.waitFor("the bus", func() bool { _, err := os.Stat(m.dir + "/bus"); return err == nil })
 	if err := os.Mkdir(m.dir+"/etc", 0o700); err != nil {
 		m.t.Fatal(err)
 	}
 	m.start("env", env, "firewalld", "--nofork", "--nopid", "--log-file", m.dir+"/log", "--system-config", m.dir+"/etc")
-	m.until("firewalld", func() bool { return exec.Command("env", env, "firewall-cmd", "--state").Run() == nil })
+	m.waitFor("firewalld", func() bool { return exec.Command("env", env, "firewall-cmd", "--state").Run() == nil })
 	return env
 }
 
@@ -106,17 +106,17 @@ func (m *machine) start(argv ...string) {
 	})
 }
 
-func (m *machine) until(what string, ready func() bool) {
+func (m *machine) waitFor(what string, ready func() bool) {
 	m.t.Helper()
 	for end := time.Now().Add(2 * time.Minute); !ready(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
-			m.t.Fatalf("%s does not start", what)
+			m.t.Fatalf("%s did not start", what)
 		}
 	}
 }
 
-// world creates the address 192.0.2.9 on a network beyond the host's 192.0.2.1.
-func world(t *testing.T, netns string) {
+// addOutsideHost creates the address 192.0.2.9 on a network beyond the host's 192.0.2.1.
+func addOutsideHost(t *testing.T, netns string) {
 	for _, c := range []string{
 		"ip link add up0 type veth peer name eth0 netns " + netns, "ip addr add 192.0.2.1/24 dev up0", "ip link set up0 up",
 	} {

@@ -38,12 +38,12 @@ func TestKilledAdd(t *testing.T) {
 				"$IPAM", `"ipam": {"type": "host-local", "dataDir": "`+m.dir+`/ipam", "subnet": "10.1.0.0/24"}`)
 			m.plugin(t, "ADD", conf, 0) // once completely, so that shared objects exist from here on
 			m.plugin(t, "DEL", conf, 0)
-			whole := m.plugin(t, "ADD", conf, 0)
+			duration := m.plugin(t, "ADD", conf, 0)
 			m.plugin(t, "DEL", conf, 0)
 			before := m.state()
 			killed := 0
 			for try := 0; killed < 20 && try < 400; try++ {
-				after := rand.N(max(whole, time.Millisecond))
+				after := rand.N(max(duration, time.Millisecond))
 				killedNow := m.plugin(t, "ADD", conf, after+1) < 0
 				if killedNow {
 					killed++
@@ -75,14 +75,14 @@ func TestKilledDel(t *testing.T) {
 		{"type": "bandwidth", "ingressRate": 1000000, "egressRate": 1000000}, {"type": "tuning", "sysctl": {"net.core.somaxconn": "77"}}]}`,
 		"$IPAM", `"ipam": {"type": "host-local", "dataDir": "`+m.dir+`/ipam", "subnet": "10.1.0.0/24"}`)
 	m.plugin(t, "ADD", conf, 0)
-	whole := m.plugin(t, "DEL", conf, 0)
+	duration := m.plugin(t, "DEL", conf, 0)
 	before := m.state()
 	for killed, try := 0, 0; killed < 20; try++ {
 		if try == 200 {
 			t.Fatalf("only %d kills hit a running DEL", killed)
 		}
 		m.plugin(t, "ADD", conf, 0)
-		after := rand.N(max(whole, time.Millisecond))
+		after := rand.N(max(duration, time.Millisecond))
 		if m.plugin(t, "DEL", conf, after+1) < 0 {
 			killed++
 		}
@@ -105,7 +105,7 @@ func (m *machine) plugin(t *testing.T, verb, conf string, kill time.Duration) ti
 	cmd.Stdout = &out
 	cmd.Env = append(os.Environ(), "CNI_COMMAND="+verb, "CNI_CONTAINERID=a", "CNI_NETNS="+m.netns["a"], "CNI_IFNAME=eth0",
 		"CNI_PATH="+programs(t), "FAIRLEAD_RUN="+m.dir+"/run")
-	began := time.Now()
+	start := time.Now()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -120,5 +120,5 @@ func (m *machine) plugin(t *testing.T, verb, conf string, kill time.Duration) ti
 	if err != nil && !strings.Contains(out.String(), "is already attached to network n as eth0") {
 		t.Fatalf("%s: %v\n%s", verb, err, out.String())
 	}
-	return time.Since(began)
+	return time.Since(start)
 }

@@ -13,22 +13,22 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// TestOVSByHand checks that CHECK reports manual changes, and that DEL without a record or a namespace finds
-// everything.
-func TestOVSByHand(t *testing.T) {
+// TestOVSDetectsManualChanges checks that CHECK reports manual changes, and that DEL without a record or a namespace
+// finds everything.
+func TestOVSDetectsManualChanges(t *testing.T) {
 	t.Parallel()
-	s := newSwitched(t)
+	s := newOVSMachine(t)
 	conf := s.conf("n", `"vlan": 10,`)
 	s.must("add", conf, "b")
 	s.must("add", conf, "a")
 	p := s.port("a")
 	s.sw.Ctl("set", "port", p, "tag=11", "--", "set", "interface", p, "external_ids:fairlead-container=x")
-	s.refused("check", conf, "a", `tag is 11, want 10, external_ids:fairlead-container is "x", want "a"`)
+	s.wantError("check", conf, "a", `tag is 11, want 10, external_ids:fairlead-container is "x", want "a"`)
 	kerneltest.In(t, s.netns["a"], "ethtool", "-K", "eth0", "tx", "on")
-	s.refused("check", conf, "a", `eth0 in the container offloads checksums`)
+	s.wantError("check", conf, "a", `eth0 in the container offloads checksums`)
 	s.sw.Ctl("del-port", p)
-	s.refused("check", conf, "a", `host: ovs-vsctl add-port ovs0 `+p+` tag=10: is missing`)
-	s.refused("add", conf, "a", `container a is already attached to network n as eth0`)
+	s.wantError("check", conf, "a", `host: ovs-vsctl add-port ovs0 `+p+` tag=10: is missing`)
+	s.wantError("add", conf, "a", `container a is already attached to network n as eth0`)
 	s.must("del", conf, "a")
 	s.must("add", conf, "a")
 	kerneltest.Gone(t, s.netns["a"])
@@ -41,11 +41,11 @@ func TestOVSByHand(t *testing.T) {
 	}
 }
 
-// TestOVSForgotten checks that GC removes the port of a forgotten attachment, and that the next ADD repairs what a
-// restart of the host leaves.
-func TestOVSForgotten(t *testing.T) {
+// TestOVSGCWithoutRecord checks that GC removes the port of a forgotten attachment, and that the next ADD repairs what
+// a restart of the host leaves.
+func TestOVSGCWithoutRecord(t *testing.T) {
 	t.Parallel()
-	s := newSwitched(t)
+	s := newOVSMachine(t)
 	conf := s.conf("n", "")
 	s.must("add", conf, "b")
 	s.must("add", s.conf("other", ""), "c")
@@ -71,34 +71,34 @@ func TestOVSForgotten(t *testing.T) {
 	}
 }
 
-// TestOVSAbsent stops the switch's daemons. Without the database STATUS reports the error, ADD fails without a trace
-// and DEL succeeds. Without ovs-vswitchd ADD reports that it is not running.
-func TestOVSAbsent(t *testing.T) {
+// TestOVSDaemonsStopped stops the switch's daemons. Without the database STATUS reports the error, ADD fails without a
+// trace and DEL succeeds. Without ovs-vswitchd ADD reports that it is not running.
+func TestOVSDaemonsStopped(t *testing.T) {
 	t.Parallel()
-	s := newSwitched(t)
+	s := newOVSMachine(t)
 	conf := s.conf("n", "")
 	s.must("status", conf, "a")
 	s.must("add", conf, "b")
 	s.sw.Kill("ovs-vswitchd")
 	before := s.state()
-	s.refused("add", conf, "a", `ovs-vswitchd has not acted on a change within 10s: is it running?`)
-	s.like(before)
-	before = calm(s.machine.state())
+	s.wantError("add", conf, "a", `ovs-vswitchd has not acted on a change within 10s: is it running?`)
+	s.wantState(before)
+	before = removeVolatile(s.machine.state())
 	s.sw.Stop("ovsdb-server")
 	want := `Open vSwitch does not answer at ` + s.sw.Socket() + `: no such file or directory: start it`
-	s.refused("status", conf, "a", want)
-	s.refused("add", conf, "a", want)
-	s.refused("check", conf, "b", want)
+	s.wantError("status", conf, "a", want)
+	s.wantError("add", conf, "a", want)
+	s.wantError("check", conf, "b", want)
 	s.must("del", conf, "a")
-	if d := difference(before, calm(s.machine.state())); d != "" {
+	if d := difference(before, removeVolatile(s.machine.state())); d != "" {
 		t.Errorf("left behind:\n%s", d)
 	}
 }
 
-// TestOVSAtOnce runs eight ADDs at once on an empty switch: exactly one creates the bridge and the tunnel.
-func TestOVSAtOnce(t *testing.T) {
+// TestOVSConcurrentAdds runs eight ADDs concurrently on an empty switch: exactly one creates the bridge and the tunnel.
+func TestOVSConcurrentAdds(t *testing.T) {
 	t.Parallel()
-	s := newSwitched(t)
+	s := newOVSMachine(t)
 	conf := strings.ReplaceAll(s.conf("n", `"vxlanID": 42,`), "$IPAM", `"ipam": {"type": "host-local", "dataDir": "`+s.dir+`/ipam", "subnet": "10.1.0.0/24"}`)
 	file := filepath.Join(s.dir, "net.conf")
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
@@ -133,14 +133,14 @@ func TestOVSAtOnce(t *testing.T) {
 	all("check")
 	all("del")
 	if ports := strings.Fields(s.sw.Ctl("list-ports", "ovs0")); len(ports) != 1 || !strings.HasPrefix(ports[0], "vx42-") {
-		t.Errorf("left: %v", ports)
+		t.Errorf("ports left behind: %v", ports)
 	}
 }
 
-// TestOVSRestarted checks that a container whose namespace disappeared gets its port and address again.
-func TestOVSRestarted(t *testing.T) {
+// TestOVSContainerRestart checks that a container whose namespace disappeared gets its port and address again.
+func TestOVSContainerRestart(t *testing.T) {
 	t.Parallel()
-	s := newSwitched(t)
+	s := newOVSMachine(t)
 	conf := s.conf("n", "")
 	s.must("add", conf, "a")
 	kerneltest.Gone(t, s.netns["a"])
@@ -154,43 +154,43 @@ func TestOVSRestarted(t *testing.T) {
 	}
 }
 
-// TestOVSRefused checks that an ADD which the switch cannot satisfy reports the reason and leaves nothing.
-func TestOVSRefused(t *testing.T) {
+// TestOVSInvalidRequests checks that an ADD which the switch cannot satisfy reports the reason and leaves nothing.
+func TestOVSInvalidRequests(t *testing.T) {
 	t.Parallel()
-	s := newSwitched(t)
+	s := newOVSMachine(t)
 	kerneltest.Run(t, "ip", "link", "add", "cni0", "type", "bridge")
 	before := s.state()
 	in := func(bridge, keys string) string {
 		return strings.Replace(s.conf("n", keys), `"ovs0"`, `"`+bridge+`"`, 1)
 	}
-	s.refused("add", in("cni0", ""), "a", `cni0 is a Linux bridge, not an Open vSwitch bridge`)
-	s.refused("add", s.conf("n", `"vlan": 4095,`), "a", `vlan = 4095: want a VLAN ID`)
-	s.refused("add", s.conf("n", `"socket_file": "db.sock",`), "a", `want the path of a socket`)
-	s.like(before)
+	s.wantError("add", in("cni0", ""), "a", `cni0 is a Linux bridge, not an Open vSwitch bridge`)
+	s.wantError("add", s.conf("n", `"vlan": 4095,`), "a", `vlan = 4095: want a VLAN ID`)
+	s.wantError("add", s.conf("n", `"socket_file": "db.sock",`), "a", `want the path of a socket`)
+	s.wantState(before)
 	s.must("add", in("ovs1", ""), "b")
 	p := s.port("b")
 	s.must("del", in("ovs1", ""), "b")
 	s.sw.Ctl("add-port", "ovs1", p, "--", "set", "interface", p, "type=internal")
-	s.refused("add", in("ovs1", ""), "b", `already`)
+	s.wantError("add", in("ovs1", ""), "b", `already`)
 	s.must("del", in("ovs1", ""), "b")
 	if got := s.sw.Ctl("list-ports", "ovs1"); strings.TrimSpace(got) != p {
-		t.Errorf("DEL took a port of somebody else's: %q", got)
+		t.Errorf("DEL removed a third-party port: %q", got)
 	}
 }
 
-// TestOVSKilled kills ADD at random points. DEL frees everything, given only the names.
-func TestOVSKilled(t *testing.T) {
+// TestOVSKilledAdd kills ADD at random points. DEL frees everything, given only the names.
+func TestOVSKilledAdd(t *testing.T) {
 	t.Parallel()
-	s := newSwitched(t)
+	s := newOVSMachine(t)
 	conf := strings.ReplaceAll(s.conf("n", `"vxlanID": 42,`), "$IPAM", `"ipam": {"type": "host-local", "dataDir": "`+s.dir+`/ipam", "subnet": "10.1.0.0/24"}`)
 	s.plugin(t, "ADD", conf, 0)
 	s.plugin(t, "DEL", conf, 0)
-	whole := s.plugin(t, "ADD", conf, 0)
+	duration := s.plugin(t, "ADD", conf, 0)
 	s.plugin(t, "DEL", conf, 0)
 	before := s.state()
 	killed := 0
 	for try := 0; killed < 12 && try < 100; try++ {
-		if s.plugin(t, "ADD", conf, 1+whole*time.Duration(try%13)/13) < 0 {
+		if s.plugin(t, "ADD", conf, 1+duration*time.Duration(try%13)/13) < 0 {
 			killed++
 			if try%2 == 1 {
 				s.plugin(t, "ADD", conf, 0)

@@ -15,25 +15,25 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// switched is a machine with its own Open vSwitch.
-type switched struct {
+// ovsMachine is a machine with its own Open vSwitch.
+type ovsMachine struct {
 	*machine
 	sw *ovstest.Switch
 }
 
-func newSwitched(t *testing.T) *switched {
+func newOVSMachine(t *testing.T) *ovsMachine {
 	kerneltest.Host(t)
-	s := &switched{newMachine(t), ovstest.New(t)}
+	s := &ovsMachine{newMachine(t), ovstest.New(t)}
 	s.netns["c"] = kerneltest.Netns(t)
 	return s
 }
 
 // conf returns a configuration of the plugin for the test's switch, with additional keys.
-func (s *switched) conf(name, keys string) string {
+func (s *ovsMachine) conf(name, keys string) string {
 	return `{"cniVersion": "1.1.0", "name": "` + name + `", "type": "ovs", "bridge": "ovs0", "socket_file": "` + s.sw.Socket() + `", ` + keys + ` $IPAM}`
 }
 
-func (s *switched) must(verb, conf, id string, env ...string) string {
+func (s *ovsMachine) must(verb, conf, id string, env ...string) string {
 	s.t.Helper()
 	out, err := s.cni(verb, conf, id, "", "", strings.Join(env, ""))
 	if err != nil {
@@ -42,8 +42,8 @@ func (s *switched) must(verb, conf, id string, env ...string) string {
 	return out
 }
 
-// refused runs an operation that must fail with an error that contains want.
-func (s *switched) refused(verb, conf, id, want string) {
+// wantError runs an operation that must fail with an error that contains want.
+func (s *ovsMachine) wantError(verb, conf, id, want string) {
 	s.t.Helper()
 	out, err := s.cni(verb, conf, id, "", "", "")
 	if err == nil || !strings.Contains(out, want) {
@@ -51,24 +51,24 @@ func (s *switched) refused(verb, conf, id, want string) {
 	}
 }
 
-// state returns the machine's state and the switch's, which shows what an attachment left.
-func (s *switched) state() string { return calm(s.machine.state() + s.sw.State()) }
+// state returns the state of the machine and of the switch.
+func (s *ovsMachine) state() string { return removeVolatile(s.machine.state() + s.sw.State()) }
 
-// calm removes what a kernel worker changes asynchronously. The device of the switch's tunnels (in the kernel's
-// datapath) gets its link-local address at any time.
-func calm(state string) (kept string) {
+// removeVolatile removes what a kernel worker changes asynchronously, and the kernel's VXLAN device, which gets its
+// link-local address at any time.
+func removeVolatile(state string) (out string) {
 	own := regexp.MustCompile(`<[^>]*>| state [A-Z]+| linkdown| qdisc no(op|queue)| tentative`)
 	for line := range strings.Lines(state) {
 		if !strings.Contains(line, " vxlan_sys_") {
-			kept += own.ReplaceAllString(line, "")
+			out += own.ReplaceAllString(line, "")
 		}
 	}
-	return kept
+	return out
 }
 
-// like checks that the state is the same as before. It waits, because the kernel removes a namespace and its links
+// wantState checks that the state is the given one. It waits, because the kernel removes a namespace and its links
 // asynchronously.
-func (s *switched) like(before string) {
+func (s *ovsMachine) wantState(before string) {
 	s.t.Helper()
 	d := ""
 	for deadline := time.Now().Add(kerneltest.Slow(5 * time.Second)); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
@@ -80,20 +80,20 @@ func (s *switched) like(before string) {
 }
 
 // port returns the name of a container's first port on the switch.
-func (s *switched) port(id string) string {
+func (s *ovsMachine) port(id string) string {
 	s.t.Helper()
 	name := s.sw.Ctl("--bare", "--columns=name", "find", "port", "external_ids:fairlead-container="+id)
 	return strings.TrimSpace(name)
 }
 
-// reaches reports whether a ping from a container to an address succeeds.
-func (s *switched) reaches(id, addr string) bool {
+// canReach reports whether a ping from a container to an address succeeds.
+func (s *ovsMachine) canReach(id, addr string) bool {
 	return exec.Command("nsenter", "--net="+s.netns[id], "--", "ping", "-c", "1", "-W", "1", addr).Run() == nil
 }
 
-// hello serves TCP in one container and connects from another. It fails if a checksum is left for hardware offload and
-// never computed.
-func (s *switched) hello(server, addr, from string) {
+// wantTCP serves TCP in one container and connects from another. It fails if a checksum is left for hardware offload
+// and never computed.
+func (s *ovsMachine) wantTCP(server, addr, from string) {
 	s.t.Helper()
 	dir := programs(s.t)
 	cmd := exec.Command("nsenter", "--net="+s.netns[server], "--", dir+"/answer", "tcp", addr)
@@ -120,7 +120,7 @@ func (s *switched) hello(server, addr, from string) {
 // separate them.
 func TestOVS(t *testing.T) {
 	t.Parallel()
-	s := newSwitched(t)
+	s := newOVSMachine(t)
 	plain, v10 := s.conf("n", ""), s.conf("n", `"vlan": 10,`)
 	s.must("add", plain, "a")
 	before := s.state()
@@ -133,10 +133,10 @@ func TestOVS(t *testing.T) {
 		t.Errorf("the bridge's address is %s, result: %s", mac, out)
 	}
 	s.must("check", plain, "a")
-	if !s.reaches("a", "10.1.0.3") {
+	if !s.canReach("a", "10.1.0.3") {
 		t.Errorf("a does not reach b:\n%s", s.state())
 	}
-	s.hello("b", "10.1.0.3:80", "a")
+	s.wantTCP("b", "10.1.0.3:80", "a")
 	p := s.port("b")
 	for column, want := range map[string]string{
 		"external_ids:fairlead-network": "n", "external_ids:fairlead-container": "b", "external_ids:fairlead-interface": "eth0", "external_ids:iface-id": "lsp-b",
@@ -147,22 +147,22 @@ func TestOVS(t *testing.T) {
 	}
 	s.must("del", plain, "b")
 	s.must("del", plain, "b")
-	s.like(before)
+	s.wantState(before)
 	s.must("add", v10, "b")
-	if s.reaches("a", "10.1.0.4") || s.sw.Get("port", s.port("b"), "tag") != "10" {
+	if s.canReach("a", "10.1.0.4") || s.sw.Get("port", s.port("b"), "tag") != "10" {
 		t.Error("a reaches b, which is in a VLAN")
 	}
 	s.must("add", v10, "c")
-	if !s.reaches("c", "10.1.0.4") {
+	if !s.canReach("c", "10.1.0.4") {
 		t.Error("c does not reach b in their VLAN")
 	}
 }
 
-// TestOVSKernel does the same with the kernel's datapath, the switch's default.
-func TestOVSKernel(t *testing.T) {
+// TestOVSKernelDatapath does the same with the kernel's datapath, which is the switch's default.
+func TestOVSKernelDatapath(t *testing.T) {
 	t.Parallel()
 	kerneltest.Needs(t, "Open vSwitch's datapath")
-	s := newSwitched(t)
+	s := newOVSMachine(t)
 	plain, v10 := s.conf("n", `"vxlanID": 42,`), s.conf("n", `"vlan": 10,`)
 	s.must("add", plain, "a")
 	before := s.state()
@@ -171,14 +171,14 @@ func TestOVSKernel(t *testing.T) {
 	if got := s.sw.Get("bridge", "ovs0", "datapath_type"); got != `""` {
 		t.Errorf("datapath_type is %s", got)
 	}
-	s.hello("b", "10.1.0.3:80", "a")
+	s.wantTCP("b", "10.1.0.3:80", "a")
 	if f := kerneltest.In(t, s.netns["b"], "ethtool", "-k", "eth0"); !strings.Contains(f, "tx-checksumming: on") {
 		t.Errorf("the kernel's datapath needs no checksums:\n%s", f)
 	}
 	s.must("del", plain, "b")
-	s.like(before)
+	s.wantState(before)
 	s.must("add", v10, "b")
-	if s.reaches("a", "10.1.0.4") {
+	if s.canReach("a", "10.1.0.4") {
 		t.Error("a reaches b, which is in a VLAN")
 	}
 }
@@ -186,7 +186,7 @@ func TestOVSKernel(t *testing.T) {
 // TestOVSTrunk checks that a trunk port carries its VLANs, tagged, and no others.
 func TestOVSTrunk(t *testing.T) {
 	t.Parallel()
-	s := newSwitched(t)
+	s := newOVSMachine(t)
 	s.must("add", s.conf("n", `"trunk": [{"id": 5}, {"minID": 10, "maxID": 12}], "vlan": 7, "mtu": 1400, "ofport_request": 33,`), "a")
 	p := s.port("a")
 	for _, w := range [][3]string{
@@ -198,15 +198,15 @@ func TestOVSTrunk(t *testing.T) {
 		}
 	}
 	s.must("add", s.conf("n", `"vlan": 7,`), "b")
-	if !s.reaches("a", "10.1.0.3") {
-		t.Error("the trunk's own VLAN is not b's")
+	if !s.canReach("a", "10.1.0.3") {
+		t.Error("the trunk's native VLAN does not reach b")
 	}
 }
 
 // TestOVSTunnel checks that the tunnel belongs to the network: it has the network's key and outlives attachments.
 func TestOVSTunnel(t *testing.T) {
 	t.Parallel()
-	s := newSwitched(t)
+	s := newOVSMachine(t)
 	conf := s.conf("n", `"vxlanID": 42, "vxlanRemote": ["192.0.2.7", "192.0.2.8"], "vlan": 9,`)
 	s.must("add", conf, "a")
 	s.must("check", conf, "a")
@@ -232,16 +232,16 @@ func TestOVSTunnel(t *testing.T) {
 	// The same network may change its configuration. Another network may not take its tunnel.
 	s.must("add", s.conf("n", `"vxlanID": 42, "vxlanRemote": ["192.0.2.7", "192.0.2.8"], "vlan": 8,`), "a")
 	before := s.state()
-	s.refused("add", s.conf("m", `"vxlanID": 42, "vxlanRemote": ["192.0.2.7", "192.0.2.8"],`), "b",
+	s.wantError("add", s.conf("m", `"vxlanID": 42, "vxlanRemote": ["192.0.2.7", "192.0.2.8"],`), "b",
 		`network "n" has this tunnel with other settings (tag is 8, want []): use another vxlanID or bridge`)
-	s.like(before)
+	s.wantState(before)
 }
 
 // TestOVSExample runs 40-pci-ovs.conf unchanged. The switch and the DHCP daemon use their default sockets, and the DHCP
 // server is another container on the bridge.
 func TestOVSExample(t *testing.T) {
 	t.Parallel()
-	s := newSwitched(t)
+	s := newOVSMachine(t)
 	server := `{"cniVersion": "1.1.0", "name": "servers", "type": "ovs", "bridge": "ovs0", "socket_file": "` + s.sw.Socket() + `",
 		"ipam": {"type": "static", "addresses": [{"address": "10.3.0.1/24"}]}}`
 	s.must("add", server, "c")
@@ -267,7 +267,7 @@ func TestOVSExample(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, routes)
 		}
 	}
-	if !s.reaches("a", "10.3.0.1") {
+	if !s.canReach("a", "10.3.0.1") {
 		t.Error("the container does not reach the server")
 	}
 	if got := s.sw.Ctl("--bare", "--columns=options", "find", "interface", "type=vxlan"); strings.TrimSpace(got) != "key=42 remote_ip=flow" {

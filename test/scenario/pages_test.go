@@ -20,16 +20,16 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// TestPages runs every configuration on the pages of docs/plugins unchanged, with ADD, CHECK and DEL, if all its
+// TestPluginPages runs every configuration on the pages of docs/plugins unchanged, with ADD, CHECK and DEL, if all its
 // plugins are Fairlead's.
-func TestPages(t *testing.T) {
+func TestPluginPages(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/plugins/*.md")
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("no pages: %v", err)
 	}
-	ours := map[string]bool{}
-	for _, p := range every() {
-		ours[p.Name] = true
+	known := map[string]bool{}
+	for _, p := range allPlugins() {
+		known[p.Name] = true
 		if !slices.Contains(pages, "../../docs/plugins/"+p.Name+".md") {
 			t.Errorf("%s has no page in docs/plugins", p.Name)
 		}
@@ -43,7 +43,7 @@ func TestPages(t *testing.T) {
 		for i, block := range strings.Split(string(raw), "```json\n")[1:] {
 			conf, _, _ := strings.Cut(block, "```")
 			types := typesOf(conf)
-			if !runnable(types, ours) {
+			if !runnable(types, known) {
 				continue
 			}
 			ran++
@@ -86,8 +86,9 @@ func lan(t *testing.T) (wrap []string) {
 	return []string{"unshare", "-m", "sh", "-c", `mount -t tmpfs none /run && mkdir /run/cni && ln -s "$0" /run/cni/dhcp.sock && exec "$@"`, socket}
 }
 
-// vswitch starts an Open vSwitch. It returns a prefix that runs commands with the switch's socket at the default path.
-func vswitch(t *testing.T) (wrap []string) {
+// openVSwitch starts an Open vSwitch. It returns a prefix that runs commands with the switch's socket at the default
+// path.
+func openVSwitch(t *testing.T) (wrap []string) {
 	return []string{"unshare", "-m", "sh", "-c", `mount -t tmpfs none /run && mkdir /run/openvswitch && ln -s "$0" /run/openvswitch/db.sock && exec "$@"`,
 		ovstest.New(t).Socket()}
 }
@@ -118,8 +119,8 @@ func agent(t *testing.T, m *machine) {
 }
 
 // runnable reports whether all plugins of a configuration are Fairlead's.
-func runnable(types []string, ours map[string]bool) bool {
-	return len(types) > 0 && !slices.ContainsFunc(types, func(s string) bool { return !ours[s] })
+func runnable(types []string, known map[string]bool) bool {
+	return len(types) > 0 && !slices.ContainsFunc(types, func(s string) bool { return !known[s] })
 }
 
 // linkTypes returns the plugins that need a kernel link type of the same name.
@@ -141,7 +142,7 @@ func runPage(t *testing.T, conf string, types []string) {
 		m.wrap = lan(t)
 	}
 	if slices.Contains(types, "ovs") {
-		m.wrap = vswitch(t)
+		m.wrap = openVSwitch(t)
 	}
 	if slices.Contains(types, "fairlead-ipam") || slices.Contains(types, "whereabouts") {
 		agent(t, m)

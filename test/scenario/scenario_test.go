@@ -4,15 +4,15 @@
 // The plugins run as processes: each is this test binary under the plugin's name. In addition to testscript's commands
 // there are
 //
-//	needs FEATURE...          skip on a kernel without one of kerneltest's features
+//	needs FEATURE...          skip on a kernel without one of these kerneltest features
 //	netns NAME...             create container namespaces
-//	endns NAME                delete one, and leave an empty file at its path
+//	endns NAME                delete a namespace, and leave an empty file at its path
 //	in NAME COMMAND...        run a command in a namespace
 //	serve NAME NETWORK ADDR   answer every connection or datagram with the peer's address
-//	cni VERB CONF NAME [IFNAME]  run a list or a plugin; NAME "-": no namespace, $CONTAINER names the container
+//	cni VERB CONF NAME [IFNAME]  run a list or a plugin; NAME "-" means no namespace, $CONTAINER is the container ID
 //	dial NETWORK ADDR [FROM]  send hello and print the answer
-//	dhcpnet BRIDGE ADDR ARG...   a network with dnsmasq at the address, with arguments; it writes $WORK/dnsmasq.leases
-//	dhcpd start|stop             the DHCP daemon, at $DHCP_SOCKET
+//	dhcpnet BRIDGE ADDR ARG...   create a network with dnsmasq, which writes $WORK/dnsmasq.leases
+//	dhcpd start|stop             start or stop the DHCP daemon at $DHCP_SOCKET
 package scenario
 
 import (
@@ -35,15 +35,15 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	programs := map[string]func(){"cni": cniMain, "dial": dialMain, "answer": answerMain, "tapask": tapAskMain, "daemon": daemonMain}
-	for _, p := range every() {
+	programs := map[string]func(){"cni": cniMain, "dial": dialMain, "answer": answerMain, "taparp": tapARPMain, "daemon": daemonMain}
+	for _, p := range allPlugins() {
 		programs[p.Name] = func() { skel.PluginMain(p) }
 	}
 	testscript.Main(m, programs)
 }
 
-// every returns the plugins of both programs.
-func every() []skel.Plugin {
+// allPlugins returns the plugins of both programs.
+func allPlugins() []skel.Plugin {
 	return append(plugins.All(), ovs.Plugin().Skel(plugin.Env{IPAM: plugins.IPAM()}))
 }
 
@@ -51,9 +51,9 @@ func TestScenarios(t *testing.T) {
 	testscript.Run(t, params("", "testdata/*.txtar"))
 }
 
-// params returns the parameters for the scenarios that match patterns. If together is empty, a list runs plugin by
-// plugin; "fused" runs it as one plugin, and "inside" in the runtime's process.
-func params(together string, patterns ...string) testscript.Params {
+// params returns the parameters for the scenarios that match patterns. If mode is empty, a list runs plugin by plugin;
+// "fused" runs it as one plugin, and "in-process" in the runtime's process.
+func params(mode string, patterns ...string) testscript.Params {
 	var files []string
 	for _, p := range patterns {
 		f, _ := filepath.Glob(p) // the patterns are well-formed
@@ -63,7 +63,7 @@ func params(together string, patterns ...string) testscript.Params {
 		Files:               files,
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
-			env.Setenv("TOGETHER", together)
+			env.Setenv("LIST_MODE", mode)
 			return setUp(env)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -187,11 +187,11 @@ func hostname() string {
 	return addrs[0].String()
 }
 
-// patience returns how long an answer may take.
-func patience() time.Duration { return kerneltest.Slow(2 * time.Second) }
+// answerTimeout returns how long an answer may take.
+func answerTimeout() time.Duration { return kerneltest.Slow(2 * time.Second) }
 
 func dialMain() {
-	d := net.Dialer{Timeout: patience()}
+	d := net.Dialer{Timeout: answerTimeout()}
 	if len(os.Args) > 3 {
 		from, err := net.ResolveUDPAddr(os.Args[1], os.Args[3])
 		fail(err)
@@ -199,7 +199,7 @@ func dialMain() {
 	}
 	c, err := d.Dial(os.Args[1], os.Args[2])
 	fail(err)
-	fail(c.SetDeadline(time.Now().Add(patience())))
+	fail(c.SetDeadline(time.Now().Add(answerTimeout())))
 	_, err = c.Write([]byte("hello"))
 	fail(err)
 	b := make([]byte, 64)

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tapAskMain is the program at the other end of a tap. It sends an ARP request (RFC 826) for an address and prints the
-// hardware address from the answer.
-func tapAskMain() {
+// tapARPMain is the program that uses a tap. It sends an ARP request (RFC 826) for an address and prints the hardware
+// address from the reply.
+func tapARPMain() {
 	name, ip := os.Args[1], netip.MustParseAddr(os.Args[2]).As4()
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK, 0)
 	fail(err)
@@ -24,24 +24,24 @@ func tapAskMain() {
 	}
 	req.SetUint16(flags)
 	fail(unix.IoctlIfreq(fd, unix.TUNSETIFF, req))
-	question, err := hex.DecodeString("ffffffffffff" + "020000000099" + "0806" + "0001080006040001" + "020000000099" + "0a0700fe" + "000000000000" + hex.EncodeToString(ip[:]))
+	request, err := hex.DecodeString("ffffffffffff" + "020000000099" + "0806" + "0001080006040001" + "020000000099" + "0a0700fe" + "000000000000" + hex.EncodeToString(ip[:]))
 	fail(err)
 	tap := os.NewFile(uintptr(fd), name)
-	for end := time.Now().Add(patience()); ; { // a bridge port starts to forward some time after the tap is opened
-		_, err = tap.Write(question)
+	for end := time.Now().Add(answerTimeout()); ; { // a bridge port starts to forward some time after the tap is opened
+		_, err = tap.Write(request)
 		fail(err)
-		if mac := answered(tap, ip); mac != "" {
+		if mac := readARPReply(tap, ip); mac != "" {
 			fmt.Println(os.Args[2], "is at", mac)
 			return
 		}
 		if time.Now().After(end) {
-			fail(fmt.Errorf("nobody says who has %s", os.Args[2]))
+			fail(fmt.Errorf("no ARP reply for %s", os.Args[2]))
 		}
 	}
 }
 
-// answered reads frames for a while and returns the ARP answer for an address.
-func answered(tap *os.File, ip [4]byte) string {
+// readARPReply reads frames for 100 ms and returns the hardware address from the ARP reply for an address, or "".
+func readARPReply(tap *os.File, ip [4]byte) string {
 	fail(tap.SetReadDeadline(time.Now().Add(100 * time.Millisecond)))
 	for b := make([]byte, 2048); ; {
 		n, err := tap.Read(b)

@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/netns"
 )
 
-// in calls do on a thread in a namespace ("" is the host's).
-func (m *machine) in(nsPath string, do func() error) {
+// inNetns calls do on a thread in a network namespace. An empty path means the host's namespace.
+func (m *machine) inNetns(nsPath string, do func() error) {
 	m.t.Helper()
 	if nsPath == "" {
 		if err := do(); err != nil {
@@ -32,10 +32,10 @@ func (m *machine) in(nsPath string, do func() error) {
 	}
 }
 
-// serve answers every connection with a word.
+// serve starts a server that answers every connection with a word.
 func (m *machine) serve(netns, addr, word string) {
 	m.t.Helper()
-	m.in(netns, func() error {
+	m.inNetns(netns, func() error {
 		l, err := net.Listen("tcp", addr)
 		if err != nil {
 			return err
@@ -55,10 +55,10 @@ func (m *machine) serve(netns, addr, word string) {
 	})
 }
 
-// ask returns the word of the server at an address, or "" if none answers.
-func (m *machine) ask(netns, addr string) (word string) {
+// query returns the answer of the server at an address, or "" without one.
+func (m *machine) query(netns, addr string) (word string) {
 	m.t.Helper()
-	m.in(netns, func() error {
+	m.inNetns(netns, func() error {
 		c, err := net.DialTimeout("tcp", addr, kerneltest.Slow(time.Second))
 		if err != nil {
 			return nil
@@ -80,32 +80,32 @@ const (
 		"runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80}, {"hostPort": 8081, "containerPort": 80, "hostIP": "127.0.0.1"}]}}`
 )
 
-// onBackends runs a test with host ports in nftables and in iptables. The test gets the configuration of the container
-// with host ports.
-func onBackends(t *testing.T, test func(t *testing.T, m *machine, mapped string)) {
+// forEachBackend runs a test with host ports in nftables and in iptables. The test gets the configuration of the
+// container with host ports.
+func forEachBackend(t *testing.T, test func(t *testing.T, m *machine, mapped string)) {
 	t.Parallel()
 	for _, backend := range []string{"nftables", "iptables"} {
 		t.Run(backend, func(t *testing.T) {
 			t.Parallel()
 			conf := strings.ReplaceAll(mapped, "$BACKEND", backend)
-			test(t, withWorld(t, conf), conf)
+			test(t, newMachineWithOutside(t, conf), conf)
 		})
 	}
 }
 
-// withWorld creates a host with two containers, the first with host ports, and a neighbour outside at 192.0.2.9 and
-// 2001:db8::9.
-func withWorld(t *testing.T, mapped string) *machine {
+// newMachineWithOutside creates a host with two containers, the first with host ports, and an outside neighbour at
+// 192.0.2.9 and 2001:db8::9.
+func newMachineWithOutside(t *testing.T, mapped string) *machine {
 	t.Helper()
 	m := newMachine(t, "a", "b", "world")
-	m.serve("", ":0", "") // Go checks for IPv6 only once: check here, where lo is up
-	world := m.netns["world"]
-	kerneltest.Run(t, "ip", "link", "add", "up0", "type", "veth", "peer", "name", "eth0", "netns", world)
+	m.serve("", ":0", "") // Go checks for IPv6 only once per process: make it check now, while lo is up
+	outside := m.netns["world"]
+	kerneltest.Run(t, "ip", "link", "add", "up0", "type", "veth", "peer", "name", "eth0", "netns", outside)
 	for _, c := range []string{"addr add 192.0.2.1/24 dev up0", "addr add 2001:db8::1/64 dev up0 nodad", "link set up0 up"} {
 		kerneltest.Run(t, append([]string{"ip"}, strings.Fields(c)...)...)
 	}
 	for _, c := range []string{"addr add 192.0.2.9/24 dev eth0", "addr add 2001:db8::9/64 dev eth0 nodad", "link set eth0 up", "-6 route add default via 2001:db8::1"} {
-		kerneltest.In(t, world, append([]string{"ip"}, strings.Fields(c)...)...)
+		kerneltest.In(t, outside, append([]string{"ip"}, strings.Fields(c)...)...)
 	}
 	m.must("ADD", "fairlead-chain", "a", mapped)
 	m.must("ADD", "bridge", "b", plain)
@@ -115,10 +115,10 @@ func withWorld(t *testing.T, mapped string) *machine {
 	return m
 }
 
-// TestHostPortOfTheHostOnly covers CVE-2025-67499: a mapping of host port 8080 redirected every forwarded connection to
-// port 8080, whatever its destination.
-func TestHostPortOfTheHostOnly(t *testing.T) {
-	onBackends(t, func(t *testing.T, m *machine, _ string) {
+// TestHostPortOnlyOnHostAddresses covers CVE-2025-67499: a mapping of host port 8080 redirected every forwarded
+// connection to port 8080, whatever its destination.
+func TestHostPortOnlyOnHostAddresses(t *testing.T) {
+	forEachBackend(t, func(t *testing.T, m *machine, _ string) {
 		m.serve(m.netns["world"], ":8080", "world")
 		m.serve(m.netns["b"], ":8080", "b's own")
 		for _, tt := range []struct{ from, to, want string }{
@@ -129,12 +129,12 @@ func TestHostPortOfTheHostOnly(t *testing.T) {
 			{"world", "[2001:db8::1]:8080", "a"},
 			{"a", "10.1.0.3:8080", "b's own"},
 		} {
-			if got := m.ask(m.netns[tt.from], tt.to); got != tt.want {
-				t.Errorf("%s asks %s: %q answers, want %q", tt.from, tt.to, got, tt.want)
+			if got := m.query(m.netns[tt.from], tt.to); got != tt.want {
+				t.Errorf("%s connects to %s: answer %q, want %q", tt.from, tt.to, got, tt.want)
 			}
 		}
-		if got := m.ask("", "10.1.0.3:8080"); got != "b's own" {
-			t.Errorf("the host asks 10.1.0.3:8080: %q answers", got)
+		if got := m.query("", "10.1.0.3:8080"); got != "b's own" {
+			t.Errorf("the host connects to 10.1.0.3:8080: answer %q", got)
 		}
 	})
 }
@@ -142,9 +142,9 @@ func TestHostPortOfTheHostOnly(t *testing.T) {
 // TestHostPortAfterServices covers CVE-2019-9946: host port rules were inserted before a cluster's service rules, at
 // the head of the same chain.
 func TestHostPortAfterServices(t *testing.T) {
-	onBackends(t, func(t *testing.T, m *machine, mapped string) {
+	forEachBackend(t, func(t *testing.T, m *machine, mapped string) {
 		if strings.Contains(mapped, "iptables") {
-			m.must("DEL", "fairlead-chain", "a", mapped) // within a chain the first rule wins: services exist before a node's pods
+			m.must("DEL", "fairlead-chain", "a", mapped) // the first rule of a chain wins, and services exist before a node's pods
 			kerneltest.Run(t, "sh", "-c", "iptables -t nat -D PREROUTING -m addrtype --dst-type LOCAL -j FL-HOSTPORT")
 			kerneltest.Run(t, strings.Fields("iptables -t nat -A PREROUTING -d 192.0.2.1 -p tcp --dport 8080 -j DNAT --to 10.1.0.3:80")...)
 			m.must("ADD", "fairlead-chain", "a", mapped)
@@ -152,13 +152,13 @@ func TestHostPortAfterServices(t *testing.T) {
 			kerneltest.Run(t, "nft", "add table ip services; add chain ip services c { type nat hook prerouting priority -100; }; "+
 				"add rule ip services c ip daddr 192.0.2.1 tcp dport 8080 dnat to 10.1.0.3:80")
 		}
-		if got := m.ask(m.netns["world"], "192.0.2.1:8080"); got != "b" {
-			t.Errorf("%q answers in place of the service", got)
+		if got := m.query(m.netns["world"], "192.0.2.1:8080"); got != "b" {
+			t.Errorf("%q answers instead of the service", got)
 		}
-		m.must("DEL", "fairlead-chain", "a", mapped) // again: the last to register must not win
+		m.must("DEL", "fairlead-chain", "a", mapped) // a rule that is added later must not win either
 		m.must("ADD", "fairlead-chain", "a", mapped)
-		if got := m.ask(m.netns["world"], "192.0.2.1:8080"); got != "b" {
-			t.Errorf("after another ADD %q answers in place of the service", got)
+		if got := m.query(m.netns["world"], "192.0.2.1:8080"); got != "b" {
+			t.Errorf("after another ADD %q answers instead of the service", got)
 		}
 	})
 }
@@ -166,28 +166,28 @@ func TestHostPortAfterServices(t *testing.T) {
 // TestLoopbackServices covers CVE-2020-8558: route_localnet, which mappings on 127.0.0.1 need, let neighbours connect
 // to services that listen only on loopback.
 func TestLoopbackServices(t *testing.T) {
-	onBackends(t, func(t *testing.T, m *machine, _ string) {
+	forEachBackend(t, func(t *testing.T, m *machine, _ string) {
 		m.serve("", "127.0.0.1:9999", "a secret")
-		if got := m.ask("", "127.0.0.1:8081"); got != "a" {
-			t.Errorf("the mapping on 127.0.0.1: %q answers", got)
+		if got := m.query("", "127.0.0.1:8081"); got != "a" {
+			t.Errorf("the mapping on 127.0.0.1 answers %q", got)
 		}
 		for name, gateway := range map[string]string{"b": "10.1.0.1", "world": "192.0.2.1"} {
 			ns := m.netns[name]
 			kerneltest.In(t, ns, "sysctl", "-qw", "net.ipv4.conf.eth0.route_localnet=1")
 			kerneltest.In(t, ns, "ip", "route", "add", "127.0.0.1", "via", gateway)
-			if got := m.ask(ns, "127.0.0.1:9999"); got != "" {
-				t.Errorf("%s hears %q from the host's loopback", name, got)
+			if got := m.query(ns, "127.0.0.1:9999"); got != "" {
+				t.Errorf("%s receives %q from the host's loopback", name, got)
 			}
 		}
 		// Without the rule the connection succeeds.
 		kerneltest.Run(t, "nft", "flush", "chain", "inet", kernel.Table, "loopback")
-		if got := m.ask(m.netns["b"], "127.0.0.1:9999"); got != "a secret" {
-			t.Errorf("without the rule %q answers: the test shows nothing", got)
+		if got := m.query(m.netns["b"], "127.0.0.1:9999"); got != "a secret" {
+			t.Errorf("without the rule the answer is %q: the attack does not work in this test", got)
 		}
 	})
 }
 
-// advertisement returns a router advertisement with a prefix, and with its sender as the default router.
+// advertisement returns a router advertisement that announces a prefix and its sender as the default router.
 func advertisement(src string) []byte {
 	body := []byte{134, 0, 0, 0, 64, 0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0}
 	body = append(body, 3, 4, 64, 0xc0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0)
@@ -214,13 +214,13 @@ func TestRogueRouter(t *testing.T) {
 			m := newMachine(t, "a", "b")
 			v4 := `"ipam": {"type": "host-local", "dataDir": "$WORK/ipam", "subnet": "10.1.0.0/24"}`
 			conf := `{"cniVersion": "1.0.0", "name": "n", "type": "` + plugin + `", ` + v4 + `}`
-			own, host := m.ends(m.must("ADD", plugin, "a", conf))
-			six := `{"cniVersion": "1.0.0", "name": "six", "type": "` + plugin + `", $IPAM}`
+			own, host := m.hardwareAddresses(m.must("ADD", plugin, "a", conf))
+			ipv6Conf := `{"cniVersion": "1.0.0", "name": "six", "type": "` + plugin + `", $IPAM}`
 			if link == "" {
 				link = strings.Fields(kerneltest.Run(t, "sh", "-c", "ip -br link show type veth | sed 's/@.*//'"))[0]
 				kerneltest.Run(t, "ip", "link", "set", link, "up")
 			} else {
-				m.must("ADD", plugin, "b", six)
+				m.must("ADD", plugin, "b", ipv6Conf)
 			}
 			send := func() {
 				time.Sleep(kerneltest.Slow(50 * time.Millisecond))
@@ -228,7 +228,7 @@ func TestRogueRouter(t *testing.T) {
 					ethernet(mac(t, host), mac(t, own), 0x86dd, advertisement(linkLocalOf(mac(t, own)))))
 				time.Sleep(kerneltest.Slow(100 * time.Millisecond))
 			}
-			heard := func(netns string) string {
+			acceptedRoutes := func(netns string) string {
 				if netns == "" {
 					return kerneltest.Run(t, "sh", "-c", "ip -6 route | grep -E '^default|bad' || true")
 				}
@@ -236,17 +236,17 @@ func TestRogueRouter(t *testing.T) {
 			}
 			waitForAddress(t, link)
 			send()
-			if got := heard(""); got != "" {
-				t.Errorf("the host took from a container:\n%s", got)
+			if got := acceptedRoutes(""); got != "" {
+				t.Errorf("the host accepted a router advertisement from a container:\n%s", got)
 			}
-			if got := heard(m.netns["b"]); got != "" {
-				t.Errorf("a neighbour took from a container:\n%s", got)
+			if got := acceptedRoutes(m.netns["b"]); got != "" {
+				t.Errorf("a neighbour accepted a router advertisement from a container:\n%s", got)
 			}
 			// The advertisement is valid: without the sysctl the host accepts it.
 			kerneltest.Run(t, "sysctl", "-qw", "net.ipv6.conf."+link+".forwarding=0", "net.ipv6.conf."+link+".accept_ra=2")
 			send()
-			if got := heard(""); got == "" {
-				t.Error("no host would have taken it: the test shows nothing")
+			if got := acceptedRoutes(""); got == "" {
+				t.Error("without the sysctl the host does not accept it either: the attack does not work in this test")
 			}
 		})
 	}

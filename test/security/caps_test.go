@@ -10,8 +10,8 @@ import (
 // page is the page whose claims this package tests.
 const page = "../../docs/security.md"
 
-// table reads each plugin's capabilities from docs/security.md.
-func table(t testing.TB) map[string][]string {
+// capabilityTable reads each plugin's capabilities from docs/security.md.
+func capabilityTable(t testing.TB) map[string][]string {
 	t.Helper()
 	raw, err := os.ReadFile(page)
 	if err != nil {
@@ -44,8 +44,8 @@ func table(t testing.TB) map[string][]string {
 // TestCapabilities checks that each plugin runs ADD, CHECK and DEL with the capabilities that the page lists, and fails
 // without any one of them.
 func TestCapabilities(t *testing.T) {
-	list := table(t)
-	for _, c := range calls() {
+	list := capabilityTable(t)
+	for _, c := range pluginCases() {
 		t.Run(c.plugin, func(t *testing.T) {
 			t.Parallel()
 			caps, ok := list[c.plugin]
@@ -53,31 +53,31 @@ func TestCapabilities(t *testing.T) {
 				t.Fatalf("%s is not in the table", c.plugin)
 			}
 			m := c.prepare(t)
-			if err := m.with(c, caps); err != nil {
+			if err := m.runWithCapabilities(c, caps); err != nil {
 				t.Errorf("with %v: %v", caps, err)
 			}
-			for i, left := range caps {
-				few := slices.Delete(slices.Clone(caps), i, i+1)
-				if err := m.with(c, few); err == nil {
-					t.Errorf("%s is not needed: strike it from the table", left)
+			for i, dropped := range caps {
+				fewer := slices.Delete(slices.Clone(caps), i, i+1)
+				if err := m.runWithCapabilities(c, fewer); err == nil {
+					t.Errorf("%s is not needed: remove it from the table", dropped)
 				}
 			}
 		})
 	}
 }
 
-// with runs ADD, CHECK and DEL with the given capabilities. After a failure it cleans up.
-func (m *machine) with(c call, caps []string) error {
+// runWithCapabilities runs ADD, CHECK and DEL with the given capabilities. After a failure it cleans up.
+func (m *machine) runWithCapabilities(c pluginCase, caps []string) error {
 	conf := c.text(m)
-	all := m.wrap
+	wrap := m.wrap
 	defer func() {
-		m.wrap = all
+		m.wrap = wrap
 		m.must("DEL", c.plugin, "a", conf)
 	}()
-	m.wrap = append([]string{"setpriv"}, bounded(caps)...)
+	m.wrap = append([]string{"setpriv"}, setprivArgs(caps)...)
 	result, err := m.run("ADD", c.plugin, "a", conf)
 	if err == nil {
-		_, err = m.run("CHECK", c.plugin, "a", checked(conf, result))
+		_, err = m.run("CHECK", c.plugin, "a", withPrevResult(conf, result))
 	}
 	if err == nil {
 		_, err = m.run("DEL", c.plugin, "a", conf)
@@ -85,20 +85,20 @@ func (m *machine) with(c call, caps []string) error {
 	return err
 }
 
-// bounded returns setpriv's arguments that limit a process to these capabilities.
-func bounded(caps []string) []string {
-	few := "-all"
+// setprivArgs returns setpriv's arguments that limit a process to these capabilities.
+func setprivArgs(caps []string) []string {
+	set := "-all"
 	for _, name := range caps {
-		few += ",+" + name
+		set += ",+" + name
 	}
-	return []string{"--bounding-set=" + few, "--inh-caps=-all", "--ambient-caps=-all"}
+	return []string{"--bounding-set=" + set, "--inh-caps=-all", "--ambient-caps=-all"}
 }
 
-// TestUnits checks that the systemd units of our commands grant the plugins' capabilities, and nothing that the page
-// does not list.
-func TestUnits(t *testing.T) {
+// TestSystemdUnitCapabilities checks that the systemd units of our commands grant the plugins' capabilities, and
+// nothing that the page does not list.
+func TestSystemdUnitCapabilities(t *testing.T) {
 	t.Parallel()
-	list := table(t)
+	list := capabilityTable(t)
 	for _, unit := range []string{"fairlead-gc", "fairlead-repair", "fairlead-dhcp"} {
 		raw, err := os.ReadFile("../../contrib/systemd/" + unit + ".service")
 		if err != nil {
@@ -114,7 +114,7 @@ func TestUnits(t *testing.T) {
 		slices.Sort(has)
 		slices.Sort(want)
 		if len(has) == 0 || !slices.Equal(has, want) {
-			t.Errorf("%s has %v, the page says %v", unit, has, want)
+			t.Errorf("%s has %v, the page lists %v", unit, has, want)
 		}
 	}
 }

@@ -59,7 +59,7 @@ func mac(t testing.TB, s string) []byte {
 	return hw
 }
 
-// ethernet returns a frame; tags are VLANs, the outermost first.
+// ethernet returns an Ethernet frame with VLAN tags, outermost first.
 func ethernet(dst, src []byte, typ uint16, payload []byte, tags ...uint16) []byte {
 	f := slices.Concat(dst, src)
 	for _, tag := range tags {
@@ -68,14 +68,14 @@ func ethernet(dst, src []byte, typ uint16, payload []byte, tags ...uint16) []byt
 	return append(binary.BigEndian.AppendUint16(f, typ), payload...)
 }
 
-// ipv4 returns a packet with a valid checksum; size is its total length.
+// ipv4 returns a packet with a valid checksum and a total length of size bytes.
 func ipv4(src, dst string, proto byte, payload []byte, size int) []byte {
 	padded := make([]byte, size-20)
 	copy(padded, payload)
 	return kerneltest.IPv4(netip.MustParseAddr(src), netip.MustParseAddr(dst), proto, padded)
 }
 
-// ipv6 returns a packet of the given total length. The payload starts with a header of type next.
+// ipv6 returns a packet with a total length of size bytes. Its payload starts with a header of type next.
 func ipv6(src, dst string, next byte, payload []byte, size int) []byte {
 	b := make([]byte, size)
 	b[0], b[6], b[7] = 0x60, next, 255

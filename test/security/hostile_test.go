@@ -13,25 +13,25 @@ import (
 // TestHostileContainer lets a container with root in its namespace attack its network. Its DEL still succeeds and
 // leaves nothing, and its neighbour's state is unchanged.
 func TestHostileContainer(t *testing.T) {
-	deeds := map[string][]string{
-		"renames":        {"ip link set eth0 down", "ip link set eth0 name evil", "ip link set evil up"},
-		"deletes":        {"ip link del eth0"},
-		"replaces":       {"ip link del eth0", "ip link add eth0 type veth peer name eth1"},
-		"swaps":          {"ip link set eth0 name evil", "ip link add eth0 type bridge", "ip link set evil master eth0"},
-		"takes down":     {"ip link set eth0 down"},
-		"more addresses": {"ip addr add 10.1.0.3/24 dev eth0", "ip addr add 10.1.0.1/24 dev eth0", "ip addr add fd01::1/64 dev eth0 nodad"},
-		"no addresses":   {"ip addr flush dev eth0"},
-		"another MAC":    {"ip link set eth0 address 02:00:00:00:00:99"},
-		"the bridge's":   {"ip link set eth0 address $BRIDGE"},
-		"routes":         {"ip route flush table main", "ip route add 10.1.0.3 dev eth0", "ip rule add from all lookup 77"},
-		"an alias":       {"ip link set eth0 alias x"},
-		"its own rules":  {"nft add table inet fairlead", "nft add chain inet fairlead postrouting { type filter hook output priority 0; policy drop; }"},
-		"shapes":         {"tc qdisc add dev eth0 root tbf rate 1kbit burst 1600 latency 1s", "ip link set eth0 mtu 68"},
-		"moves it away":  {"ip netns add evil$PID", "ip link set eth0 netns evil$PID"},
+	attacks := map[string][]string{
+		"renames":           {"ip link set eth0 down", "ip link set eth0 name evil", "ip link set evil up"},
+		"deletes":           {"ip link del eth0"},
+		"replaces":          {"ip link del eth0", "ip link add eth0 type veth peer name eth1"},
+		"swaps":             {"ip link set eth0 name evil", "ip link add eth0 type bridge", "ip link set evil master eth0"},
+		"takes down":        {"ip link set eth0 down"},
+		"adds addresses":    {"ip addr add 10.1.0.3/24 dev eth0", "ip addr add 10.1.0.1/24 dev eth0", "ip addr add fd01::1/64 dev eth0 nodad"},
+		"flushes addresses": {"ip addr flush dev eth0"},
+		"changes MAC":       {"ip link set eth0 address 02:00:00:00:00:99"},
+		"the bridge's MAC":  {"ip link set eth0 address $BRIDGE"},
+		"changes routes":    {"ip route flush table main", "ip route add 10.1.0.3 dev eth0", "ip rule add from all lookup 77"},
+		"changes alias":     {"ip link set eth0 alias x"},
+		"adds nft rules":    {"nft add table inet fairlead", "nft add chain inet fairlead postrouting { type filter hook output priority 0; policy drop; }"},
+		"limits rate":       {"tc qdisc add dev eth0 root tbf rate 1kbit burst 1600 latency 1s", "ip link set eth0 mtu 68"},
+		"moves to a netns":  {"ip netns add evil$PID", "ip link set eth0 netns evil$PID"},
 	}
 	for _, plugin := range []string{"bridge", "ptp"} {
 		for _, pinned := range []bool{false, true} {
-			for name, list := range deeds {
+			for name, list := range attacks {
 				t.Run(fmt.Sprint(plugin, " ", pinned, " ", name), func(t *testing.T) {
 					t.Parallel()
 					if plugin == "bridge" && pinned {
@@ -40,24 +40,24 @@ func TestHostileContainer(t *testing.T) {
 					m := newMachine(t, "a", "b")
 					conf := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "n", "type": %q, "ipMasq": true, "isGateway": true, "antiSpoof": %v, $IPAM}`, plugin, pinned)
 					neighbour := m.must("ADD", plugin, "b", conf)
-					_, host := m.ends(neighbour)
+					_, host := m.hardwareAddresses(neighbour)
 					m.must("ADD", plugin, "a", conf)
-					m.must("DEL", plugin, "a", conf) // shared objects exist from here on
+					m.must("DEL", plugin, "a", conf) // now shared objects exist
 					before := withoutBridge(m.dump())
 					result := m.must("ADD", plugin, "a", conf)
-					words := strings.NewReplacer("$BRIDGE", host, "$PID", fmt.Sprintf("%x", rand.Uint32()))
-					for _, deed := range list {
-						m.deed(t, words.Replace(deed))
+					replacer := strings.NewReplacer("$BRIDGE", host, "$PID", fmt.Sprintf("%x", rand.Uint32()))
+					for _, command := range list {
+						m.attack(t, replacer.Replace(command))
 					}
-					_, _ = m.run("CHECK", plugin, "a", checked(conf, result)) // CHECK may report changes
-					m.must("CHECK", plugin, "b", checked(conf, neighbour))
+					_, _ = m.run("CHECK", plugin, "a", withPrevResult(conf, result)) // CHECK may report changes
+					m.must("CHECK", plugin, "b", withPrevResult(conf, neighbour))
 					kerneltest.In(t, m.netns["b"], "ping", "-c1", "-W2", "10.1.0.1")
 					m.must("DEL", plugin, "a", conf)
 					m.must("DEL", plugin, "a", conf)
 					if after := withoutBridge(m.dump()); after != before {
-						t.Errorf("left\n%s\nof\n%s", after, before)
+						t.Errorf("the state is\n%s\nwant\n%s", after, before)
 					}
-					m.must("CHECK", plugin, "b", checked(conf, neighbour))
+					m.must("CHECK", plugin, "b", withPrevResult(conf, neighbour))
 					kerneltest.In(t, m.netns["b"], "ping", "-c1", "-W2", "10.1.0.1")
 					m.must("DEL", plugin, "b", conf)
 				})
@@ -66,8 +66,8 @@ func TestHostileContainer(t *testing.T) {
 	}
 }
 
-// deed runs a command in the container. The test removes a namespace that the command names.
-func (m *machine) deed(t *testing.T, command string) {
+// attack runs a command in the container. If the command creates a namespace, the test deletes it at the end.
+func (m *machine) attack(t *testing.T, command string) {
 	t.Helper()
 	argv := strings.Fields(command)
 	if strings.HasPrefix(command, "ip netns add ") {
@@ -93,7 +93,7 @@ func TestARPFlood(t *testing.T) {
 				conf := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "n", "type": %q, "isGateway": true, "antiSpoof": %v,
 					"ipam": {"type": "host-local", "dataDir": "$WORK/ipam", "subnet": "10.1.0.0/16"}}`, plugin, pinned)
 				m.must("ADD", plugin, "b", conf)
-				own, _ := m.ends(m.must("ADD", plugin, "a", conf))
+				own, _ := m.hardwareAddresses(m.must("ADD", plugin, "a", conf))
 				var flood [][]byte
 				for i := range 300 {
 					ip := netip.AddrFrom4([4]byte{10, 1, byte(100 + i/250), byte(1 + i%250)})
@@ -105,7 +105,7 @@ func TestARPFlood(t *testing.T) {
 					t.Errorf("the host knows %d neighbours", n)
 				}
 				if !pinned && n < 100 {
-					t.Errorf("the host knows %d neighbours: the test shows nothing", n)
+					t.Errorf("the host knows only %d neighbours: the attack does not work in this test", n)
 				}
 				kerneltest.In(t, m.netns["b"], "ping", "-c1", "-W2", "10.1.0.1")
 				m.must("DEL", plugin, "a", conf)

@@ -1,5 +1,5 @@
-// Package security tests the claims of docs/security.md. It attempts each published advisory of this field, and an
-// attack by each party that can write something, with the plugins as processes.
+// Package security tests the claims of docs/security.md. It attempts each published vulnerability of CNI plugins,
+// and attacks by each party that can write something. The plugins run as processes.
 package security
 
 import (
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	for _, p := range every() {
+	for _, p := range allPlugins() {
 		if p.Name == name {
 			skel.PluginMain(p)
 		}
@@ -40,8 +40,8 @@ func TestMain(m *testing.M) {
 
 const dhcpDaemon = "dhcp-daemon"
 
-// every returns the plugins of both programs.
-func every() []skel.Plugin {
+// allPlugins returns the plugins of both programs.
+func allPlugins() []skel.Plugin {
 	return append(plugins.All(), ovs.Plugin().Skel(plugin.Env{IPAM: plugins.IPAM()}))
 }
 
@@ -51,7 +51,7 @@ type machine struct {
 	dir   string
 	bin   string
 	netns map[string]string
-	wrap  []string // a command that runs the plugins
+	wrap  []string // prefix of every plugin's command line
 }
 
 func newMachine(t testing.TB, containers ...string) *machine {
@@ -73,7 +73,7 @@ func newMachine(t testing.TB, containers ...string) *machine {
 	if err := os.Symlink(self, filepath.Join(m.bin, dhcpDaemon)); err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range every() {
+	for _, p := range allPlugins() {
 		if err := os.Symlink(self, filepath.Join(m.bin, p.Name)); err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +84,7 @@ func newMachine(t testing.TB, containers ...string) *machine {
 	return m
 }
 
-// text completes a configuration.
+// text replaces $IPAM and $WORK in a configuration.
 func (m *machine) text(conf string) string {
 	conf = strings.ReplaceAll(conf, "$IPAM", `"ipam": {"type": "host-local", "dataDir": "$WORK/ipam", "ranges": [[{"subnet": "10.1.0.0/24"}], [{"subnet": "fd01::/64"}]]}`)
 	return strings.ReplaceAll(conf, "$WORK", m.dir)
@@ -138,7 +138,7 @@ func (m *machine) dump() string {
 	return kerneltest.Run(m.t, "sh", "-c", "ip -br link | cut -d' ' -f1; nft list ruleset; ip route; ip -6 route | grep -v fe80; tc qdisc")
 }
 
-// withoutBridge removes the shared bridge, which stays, from a dump.
+// withoutBridge removes the shared bridge from a dump, because DEL keeps it.
 func withoutBridge(dump string) string {
 	var b strings.Builder
 	for line := range strings.Lines(dump) {

@@ -14,17 +14,17 @@ import (
 func TestNetnsPaths(t *testing.T) {
 	conf := `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", $IPAM}`
 	for name, tt := range map[string]struct{ path, want string }{
-		"a FIFO":             {"$WORK/fifo", "not a network namespace"},
-		"a regular file":     {"$WORK/file", "not a network namespace"},
-		"a directory":        {"$WORK", "not a network namespace"},
-		"nothing":            {"$WORK/nothing", "the network namespace is gone"},
-		"a device":           {"/dev/zero", "not a network namespace"},
-		"a mount namespace":  {"/proc/self/ns/mnt", "is not a network namespace (it is a namespace of another type)"},
-		"a link to a mount":  {"$WORK/mnt", "is not a network namespace (it is a namespace of another type)"},
-		"the host's":         {"/proc/self/ns/net", "is the network namespace of the plugin itself"},
-		"a link to host's":   {"$WORK/host", "is the network namespace of the plugin itself"},
-		"a link to itself":   {"$WORK/loop", "too many levels of symbolic links"},
-		"a link to the good": {"$WORK/good", ""},
+		"a FIFO":               {"$WORK/fifo", "not a network namespace"},
+		"a regular file":       {"$WORK/file", "not a network namespace"},
+		"a directory":          {"$WORK", "not a network namespace"},
+		"missing":              {"$WORK/nothing", "the network namespace is gone"},
+		"a device":             {"/dev/zero", "not a network namespace"},
+		"a mount namespace":    {"/proc/self/ns/mnt", "is not a network namespace (it is a namespace of another type)"},
+		"a link to a mount":    {"$WORK/mnt", "is not a network namespace (it is a namespace of another type)"},
+		"the host's netns":     {"/proc/self/ns/net", "is the network namespace of the plugin itself"},
+		"a link to the host's": {"$WORK/host", "is the network namespace of the plugin itself"},
+		"a link to itself":     {"$WORK/loop", "too many levels of symbolic links"},
+		"a link to a netns":    {"$WORK/good", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -46,23 +46,23 @@ func TestNetnsPaths(t *testing.T) {
 			}
 			before := withoutBridge(m.dump())
 			env := "CNI_NETNS=" + strings.ReplaceAll(tt.path, "$WORK", m.dir)
-			began := time.Now()
+			start := time.Now()
 			out, err := m.run("ADD", "bridge", "a", conf, env)
 			switch {
 			case tt.want == "" && err != nil:
 				t.Errorf("ADD: %v", err)
 			case tt.want != "" && (err == nil || !strings.Contains(out, tt.want)):
-				t.Errorf("ADD says %s, want %s", out, tt.want)
+				t.Errorf("ADD printed %s, want %s", out, tt.want)
 			}
-			// DEL gets any path that the runtime may pass by then, and succeeds.
+			// DEL succeeds with any path, because the namespace may be gone by then.
 			if out, err := m.run("DEL", "bridge", "a", conf, env); err != nil {
 				t.Errorf("DEL: %s", out)
 			}
 			if after := withoutBridge(m.dump()); after != before {
-				t.Errorf("left\n%s\nof\n%s", after, before)
+				t.Errorf("the state is\n%s\nwant\n%s", after, before)
 			}
-			if took := time.Since(began); took > 30*time.Second {
-				t.Errorf("took %v", took)
+			if elapsed := time.Since(start); elapsed > 30*time.Second {
+				t.Errorf("took %v", elapsed)
 			}
 		})
 	}

@@ -13,17 +13,17 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// call is a plugin with a configuration that uses all its features.
-type call struct {
+// pluginCase is a plugin with a configuration that uses all its features.
+type pluginCase struct {
 	plugin string
 	conf   string // after cniVersion, name and type
 	needs  string // kernel features
-	chain  bool   // it modifies the interface in $PREV
+	chain  bool   // it is chained: it gets an existing interface in prevResult
 }
 
-func calls() []call {
+func pluginCases() []pluginCase {
 	ports := `"runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80}, {"hostPort": 53, "containerPort": 53, "protocol": "udp", "hostIP": "127.0.0.1"}]}`
-	return []call{
+	return []pluginCase{
 		{plugin: "bridge", conf: `"isDefaultGateway": true, "ipMasq": true, "antiSpoof": true, "macspoofchk": true, "hairpinMode": true, $IPAM`, needs: "nftables for bridges"},
 		{plugin: "ptp", conf: `"ipMasq": true, "antiSpoof": true, $IPAM`},
 		{plugin: "macvlan", conf: `"master": "dev0", $IPAM`, needs: "macvlan"},
@@ -50,7 +50,7 @@ func calls() []call {
 }
 
 // text returns the complete configuration.
-func (c call) text(m *machine) string {
+func (c pluginCase) text(m *machine) string {
 	conf := `{"cniVersion": "1.0.0", "name": "n", "type": "` + c.plugin + `", ` + c.conf
 	if c.chain {
 		conf += `, "prevResult": {"cniVersion": "1.0.0", "interfaces": [{"name": "host0"}, {"name": "eth0", "sandbox": "` + m.netns["a"] + `"}],
@@ -59,8 +59,8 @@ func (c call) text(m *machine) string {
 	return conf + "}"
 }
 
-// checked returns the configuration with an ADD's result, as CHECK gets it.
-func checked(conf, result string) string {
+// withPrevResult adds the result of ADD to the configuration, as CHECK needs it.
+func withPrevResult(conf, result string) string {
 	if strings.Contains(conf, `"prevResult"`) || strings.TrimSpace(result) == "" {
 		return conf
 	}
@@ -68,7 +68,7 @@ func checked(conf, result string) string {
 }
 
 // prepare creates the call's prerequisites on the host and in the container.
-func (c call) prepare(t *testing.T) *machine {
+func (c pluginCase) prepare(t *testing.T) *machine {
 	t.Helper()
 	if c.needs != "" {
 		kerneltest.Needs(t, c.needs)
@@ -106,7 +106,7 @@ func (m *machine) dhcp() {
 	n := dhcptest.New(m.t, "lan0", "10.0.0.1/24")
 	n.Dnsmasq("--dhcp-range=10.0.0.50,10.0.0.59,255.255.255.0,1h")
 	n.Join(m.netns["a"], "eth0")
-	daemon := exec.Command("setpriv", append(bounded(table(m.t)["fairlead-dhcp"]), filepath.Join(m.bin, dhcpDaemon), m.dir+"/dhcp.sock", m.dir+"/leases")...)
+	daemon := exec.Command("setpriv", append(setprivArgs(capabilityTable(m.t)["fairlead-dhcp"]), filepath.Join(m.bin, dhcpDaemon), m.dir+"/dhcp.sock", m.dir+"/leases")...)
 	daemon.Stderr = os.Stderr
 	if err := daemon.Start(); err != nil {
 		m.t.Fatal(err)
@@ -121,5 +121,5 @@ func (m *machine) dhcp() {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	m.t.Fatal("the DHCP daemon does not listen")
+	m.t.Fatal("the DHCP daemon did not start to listen")
 }

@@ -12,30 +12,30 @@ import (
 // TestStateModes checks that only root can write the plugins' files, whatever the umask, and that only root can read
 // below /run/fairlead.
 func TestStateModes(t *testing.T) {
-	for _, c := range calls() {
+	for _, c := range pluginCases() {
 		t.Run(c.plugin, func(t *testing.T) {
 			t.Parallel()
 			m := c.prepare(t)
 			m.wrap = []string{"sh", "-c", `umask 0; exec "$0"`}
-			mine := map[string]bool{}
+			existing := map[string]bool{}
 			for _, f := range m.files() {
-				mine[f] = true // created by the test
+				existing[f] = true // created by the test
 			}
 			conf := c.text(m)
 			result := m.must("ADD", c.plugin, "a", conf)
-			m.modes(t, mine)
-			m.must("CHECK", c.plugin, "a", checked(conf, result))
+			m.checkModes(t, existing)
+			m.must("CHECK", c.plugin, "a", withPrevResult(conf, result))
 			m.must("DEL", c.plugin, "a", conf)
-			m.modes(t, mine)
+			m.checkModes(t, existing)
 		})
 	}
 }
 
-func (m *machine) modes(t *testing.T, but map[string]bool) {
+func (m *machine) checkModes(t *testing.T, skip map[string]bool) {
 	t.Helper()
 	for _, f := range m.files() {
 		st, err := os.Lstat(f)
-		if err != nil || but[f] || st.Mode()&fs.ModeSymlink != 0 {
+		if err != nil || skip[f] || st.Mode()&fs.ModeSymlink != 0 {
 			continue
 		}
 		mode := st.Mode().Perm()
@@ -77,14 +77,15 @@ func TestPlantedLinks(t *testing.T) {
 			_, _ = m.run("CHECK", "bridge", "a", conf)
 			_, _ = m.run("DEL", "bridge", "a", conf)
 			if got, err := os.ReadFile(victim); err != nil || string(got) != "precious" {
-				t.Errorf("what the link leads to is %q, %v", got, err)
+				t.Errorf("the link's target is now %q, %v", got, err)
 			}
 		})
 	}
 }
 
-// TestForeignRecord checks that a record which root does not own is not trusted.
-func TestForeignRecord(t *testing.T) {
+// TestStateOwnership checks that all state files belong to the plugin's user, and that nobody else can write the
+// directories of the records.
+func TestStateOwnership(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, "a")
 	conf := `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", $IPAM}`

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestSysctlKeys checks that a sysctl key stays below /proc/sys, and that a container's key cannot change a setting of
-// the whole machine.
+// TestSysctlKeys checks that tuning rejects sysctl keys that lead outside /proc/sys/net.
 func TestSysctlKeys(t *testing.T) {
 	for _, key := range []string{
 		"../../etc/passwd", "net/../kernel/core_pattern", "net.ipv4.conf.IFNAME/../../../../kernel/core_pattern", "kernel.core_pattern",
@@ -16,11 +15,11 @@ func TestSysctlKeys(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(key, "/", "_"), func(t *testing.T) {
 			t.Parallel()
-			c := call{plugin: "tuning", conf: fmt.Sprintf(`"sysctl": {%q: "1"}`, key), chain: true}
+			c := pluginCase{plugin: "tuning", conf: fmt.Sprintf(`"sysctl": {%q: "1"}`, key), chain: true}
 			m := c.prepare(t)
 			out, err := m.run("ADD", "tuning", "a", c.text(m))
 			if err == nil || !strings.Contains(out, "sysctl") {
-				t.Errorf("ADD says %s", out)
+				t.Errorf("ADD printed %s", out)
 			}
 		})
 	}

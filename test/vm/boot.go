@@ -18,22 +18,22 @@ import (
 	"github.com/fairlead/fairlead/test/vm/job"
 )
 
-// machine is a guest that is configured and not yet booted.
+// machine is a guest before it boots.
 type machine struct {
-	kernel image
-	guest  string // the guest's init program
-	work   string // directory of this run; what the guest writes to job.Out is in its "out"
-	memory int    // MiB
-	limit  time.Duration
-	began  bool // something in it printed a line
+	kernel  image
+	guest   string // the guest's init program
+	work    string // directory of this run; the guest's files in job.Out appear in its subdirectory "out"
+	memory  int    // MiB
+	limit   time.Duration
+	printed bool // one of its programs printed a line
 }
 
-// errAtBoot reports that a guest's kernel panicked before any of its programs ran. Emulated processors occasionally run
-// into the breakpoint with which the kernel patches its own code. Such a guest may be booted again.
-var errAtBoot = errors.New("its kernel panicked before anything ran")
+// errBootPanic reports that a guest's kernel panicked before any of its programs ran. An emulated processor
+// occasionally hits the breakpoint that the kernel uses to patch its own code. Such a guest can be booted again.
+var errBootPanic = errors.New("the kernel panicked before any program ran")
 
-// boots is the maximum number of attempts to boot a guest.
-const boots = 3
+// maxBootAttempts is the maximum number of attempts to boot a guest.
+const maxBootAttempts = 3
 
 func (m *machine) out() string { return filepath.Join(m.work, "out") }
 
@@ -62,12 +62,12 @@ func (m *machine) run(ctx context.Context, j *job.Job, stdout io.Writer) (int, e
 	err := m.qemu(ctx, args, stdout)
 	raw, rcErr := os.ReadFile(filepath.Join(m.out(), job.RCFile))
 	if err != nil || rcErr != nil {
-		return 0, m.ended(ctx, err)
+		return 0, m.noReportError(ctx, err)
 	}
 	return strconv.Atoi(string(raw))
 }
 
-// stop ends a share's server. The server has nothing to save.
+// stop kills a share's server, which has no state to save.
 func stop(c *exec.Cmd) {
 	_ = c.Process.Kill()
 	_ = c.Wait()
@@ -75,8 +75,8 @@ func stop(c *exec.Cmd) {
 
 func (m *machine) qemu(ctx context.Context, args []string, stdout io.Writer) error {
 	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", args...)
-	var complaints bytes.Buffer
-	cmd.Stderr, cmd.SysProcAttr = &complaints, withUs()
+	var stderr bytes.Buffer
+	cmd.Stderr, cmd.SysProcAttr = &stderr, killedWithParent()
 	pipe, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
@@ -87,28 +87,28 @@ func (m *machine) qemu(ctx context.Context, args []string, stdout io.Writer) err
 	lines := bufio.NewScanner(pipe) // also drops the serial line's carriage return
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		m.began = true
+		m.printed = true
 		fmt.Fprintln(stdout, lines.Text())
 	}
 	if err := cmd.Wait(); err != nil {
-		return fmt.Errorf("%w %s", err, bytes.TrimSpace(complaints.Bytes()))
+		return fmt.Errorf("%w %s", err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	return lines.Err()
 }
 
-// ended returns the reason why a machine ended without a report.
-func (m *machine) ended(ctx context.Context, err error) error {
+// noReportError returns the reason why a guest ended without a report.
+func (m *machine) noReportError(ctx context.Context, err error) error {
 	log, _ := os.ReadFile(m.console())
 	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
-	why := errors.New("it switched itself off, or its kernel panicked")
+	why := errors.New("the guest switched itself off, or its kernel panicked")
 	if ctx.Err() != nil {
-		why = fmt.Errorf("its time of %v was over", m.limit)
+		why = fmt.Errorf("it exceeded its time limit of %v", m.limit)
 	} else if err != nil {
 		why = err
-	} else if !m.began {
-		why = errAtBoot
+	} else if !m.printed {
+		why = errBootPanic
 	}
-	return fmt.Errorf("the machine did not report: %w; its kernel's last lines:\n%s", why, strings.Join(lines[max(0, len(lines)-40):], "\n"))
+	return fmt.Errorf("the guest did not report: %w; the last lines of its kernel log:\n%s", why, strings.Join(lines[max(0, len(lines)-40):], "\n"))
 }
 
 func (m *machine) console() string { return filepath.Join(m.work, "console") }

@@ -17,7 +17,7 @@ import (
 type debian struct {
 	series  string // the kernel series, for example 6.1
 	pkg     string
-	version string // the pinned version of the package, used as long as Debian has it
+	version string // the pinned version of the package; if Debian has dropped it, a newer one is used
 }
 
 func kernels() []debian {
@@ -59,7 +59,7 @@ func fetch(ctx context.Context, k debian, cache string, say func(string, ...any)
 		if newer == k.pkg {
 			err = download(ctx, temp, newer)
 		} else {
-			say("Debian has %s no more, %s instead", k.pkg, newer)
+			say("Debian no longer has %s: using %s", k.pkg, newer)
 			return fetch(ctx, debian{k.series, newer, "*"}, cache, say)
 		}
 		if err != nil {
@@ -94,18 +94,18 @@ func newest(ctx context.Context, series string) (string, error) {
 	}
 	best := ""
 	for line := range strings.Lines(list.String()) {
-		if name := strings.Fields(line)[0]; best == "" || later(name, best) {
+		if name := strings.Fields(line)[0]; best == "" || newerVersion(name, best) {
 			best = name
 		}
 	}
 	if best == "" {
-		return "", fmt.Errorf("apt knows no package %s%s-*-cloud-amd64: kernel 6.12 needs bookworm-backports or bookworm-security in the sources", imagePrefix, series)
+		return "", fmt.Errorf("apt has no package %s%s-*-cloud-amd64: kernel 6.12 needs bookworm-backports or bookworm-security in the sources", imagePrefix, series)
 	}
 	return best, nil
 }
 
-// later reports whether package a has a higher version than b, by the numbers in their names.
-func later(a, b string) bool { return slices.Compare(numbers(a), numbers(b)) > 0 }
+// newerVersion reports whether package a has a higher version than b, by the numbers in their names.
+func newerVersion(a, b string) bool { return slices.Compare(numbers(a), numbers(b)) > 0 }
 
 func numbers(s string) (out []int) {
 	digits := false
@@ -129,7 +129,7 @@ func unpack(ctx context.Context, temp string, i image) error {
 	if err != nil || len(debs) != 1 {
 		return fmt.Errorf("apt-get download left %d packages (%w)", len(debs), err)
 	}
-	tree, whole := filepath.Join(temp, "tree"), image{i.release, filepath.Join(temp, "whole")}
+	tree, complete := filepath.Join(temp, "tree"), image{i.release, filepath.Join(temp, "whole")}
 	if err := output(ctx, "", nil, "dpkg-deb", "-x", debs[0], tree); err != nil {
 		return err
 	}
@@ -138,19 +138,19 @@ func unpack(ctx context.Context, temp string, i image) error {
 		from = filepath.Join(tree, "usr", "lib", "modules", i.release)
 	}
 	err = errors.Join(
-		os.MkdirAll(filepath.Dir(whole.modules()), 0o755),
-		os.Rename(filepath.Join(tree, "boot", "vmlinuz-"+i.release), whole.bzImage()),
-		os.Rename(from, whole.modules()))
+		os.MkdirAll(filepath.Dir(complete.modules()), 0o755),
+		os.Rename(filepath.Join(tree, "boot", "vmlinuz-"+i.release), complete.bzImage()),
+		os.Rename(from, complete.modules()))
 	if err == nil {
-		err = decompress(ctx, whole.modules())
+		err = decompress(ctx, complete.modules())
 	}
 	if err == nil {
-		err = output(ctx, "", nil, "depmod", "-b", whole.dir, i.release)
+		err = output(ctx, "", nil, "depmod", "-b", complete.dir, i.release)
 	}
 	if err != nil {
 		return err
 	}
-	if err := os.Rename(whole.dir, i.dir); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Rename(complete.dir, i.dir); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return nil

@@ -25,27 +25,27 @@ import (
 )
 
 func main() {
-	if len(os.Args) == 6 && os.Args[1] == shareWord {
+	if len(os.Args) == 6 && os.Args[1] == shareCommand {
 		fail(serveShare(os.Args[2], os.Args[3], os.Args[4], os.Args[5]))
 	}
 	runtime.LockOSThread() // child processes end with the thread that started them
-	var l lane
-	flag.StringVar(&l.kernels, "kernel", "6.1,6.12", "the kernels' series")
-	flag.StringVar(&l.pattern, "run", "", "run tests whose names match this, of the packages named")
-	flag.StringVar(&l.command, "exec", "", "run this command there, and no tests")
-	flag.BoolVar(&l.verbose, "v", false, "print what tests print, as they run")
-	flag.DurationVar(&l.limit, "timeout", 25*time.Minute, "time that one kernel's tests may take")
-	flag.StringVar(&l.features, "features", "", "file of what ran where so far; a summary is printed at the end")
-	flag.BoolVar(&l.lacking, "lacking", false, "of the tests, run those alone that all runs in the features file skipped, and the engine's")
-	flag.StringVar(&l.writable, "write", "", "directory that the tests may write to: for UPDATE=1")
-	flag.IntVar(&l.memory, "memory", 1024, "of a guest, in MiB")
+	var r runner
+	flag.StringVar(&r.kernels, "kernel", "6.1,6.12", "comma-separated kernel series")
+	flag.StringVar(&r.pattern, "run", "", "in the given packages, run only the tests that match this pattern")
+	flag.StringVar(&r.command, "exec", "", "run this command in the guest instead of tests")
+	flag.BoolVar(&r.verbose, "v", false, "print the tests' output while they run")
+	flag.DurationVar(&r.limit, "timeout", 25*time.Minute, "time limit for the tests of one kernel")
+	flag.StringVar(&r.features, "features", "", "file of records of which tests ran on which kernel; print a summary of it at the end")
+	flag.BoolVar(&r.lacking, "lacking", false, "run only the tests that every run in the features file skipped, and the engine's tests")
+	flag.StringVar(&r.writable, "write", "", "directory that the tests can write to, for UPDATE=1")
+	flag.IntVar(&r.memory, "memory", 1024, "memory of a guest in MiB")
 	flag.Parse()
-	l.packages = flag.Args()
-	if l.lacking && l.features == "" {
-		fail(errors.New("-lacking goes by what a run of go test noted: name that file by -features"))
+	r.packages = flag.Args()
+	if r.lacking && r.features == "" {
+		fail(errors.New("-lacking needs the records of an earlier run of go test: set -features to their file"))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	ok, err := l.run(ctx)
+	ok, err := r.run(ctx)
 	stop()
 	fail(err)
 	if !ok {
@@ -60,8 +60,8 @@ func fail(err error) {
 	}
 }
 
-// lane holds the command's options.
-type lane struct {
+// runner holds the command's options.
+type runner struct {
 	kernels, pattern, features, writable string
 	command                              string
 	verbose, lacking                     bool
@@ -70,12 +70,12 @@ type lane struct {
 	packages                             []string
 }
 
-func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "vm: "+format+"\n", args...) }
+func logf(format string, args ...any) { fmt.Fprintf(os.Stderr, "vm: "+format+"\n", args...) }
 
-func (l *lane) run(ctx context.Context) (ok bool, err error) {
-	chosen, err := choose(l.kernels)
+func (r *runner) run(ctx context.Context) (ok bool, err error) {
+	chosen, err := chooseKernels(r.kernels)
 	if err == nil {
-		err = complete()
+		err = checkRequirements()
 	}
 	if err != nil {
 		return false, err
@@ -85,31 +85,31 @@ func (l *lane) run(ctx context.Context) (ok bool, err error) {
 		return false, err
 	}
 	defer os.RemoveAll(work) // the mounts are in the servers' own mount namespaces
-	say("building the test binaries")
-	b, err := build(ctx, work, l)
+	logf("building the test binaries")
+	b, err := build(ctx, work, r)
 	if err != nil {
 		return false, err
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return false, fmt.Errorf("find a place for the kernels: %w", err)
+		return false, fmt.Errorf("find the cache directory for kernels: %w", err)
 	}
 	ok = true
 	for _, k := range chosen {
-		i, err := fetch(ctx, k, filepath.Join(cache, "fairlead-test", "kernels"), say)
+		i, err := fetch(ctx, k, filepath.Join(cache, "fairlead-test", "kernels"), logf)
 		if err != nil {
 			return false, err
 		}
-		passed, err := l.one(ctx, k, i, b)
+		passed, err := r.runKernel(ctx, k, i, b)
 		if err != nil {
 			return false, fmt.Errorf("kernel %s: %w", i.release, err)
 		}
 		ok = ok && passed
 	}
-	return l.summary(ok)
+	return r.summary(ok)
 }
 
-func choose(series string) (out []debian, err error) {
+func chooseKernels(series string) (out []debian, err error) {
 	for s := range strings.SplitSeq(series, ",") {
 		known := false
 		for _, k := range kernels() {
@@ -118,23 +118,23 @@ func choose(series string) (out []debian, err error) {
 			}
 		}
 		if !known {
-			return nil, fmt.Errorf("-kernel %s: want 6.1 or 6.12, or both with a comma", s)
+			return nil, fmt.Errorf("-kernel %s: want 6.1 or 6.12, or both separated by a comma", s)
 		}
 	}
 	return out, nil
 }
 
-// complete checks that all required programs are installed, before anything starts.
-func complete() error {
+// checkRequirements checks that all required programs are installed, before anything starts.
+func checkRequirements() error {
 	var errs []error
 	if runtime.GOARCH != "amd64" {
-		errs = append(errs, errors.New("the guests see this machine's programs, which have to be for amd64, not "+runtime.GOARCH))
+		errs = append(errs, errors.New("the guests run this machine's programs, which must be for amd64, not "+runtime.GOARCH))
 	}
 	if os.Geteuid() != 0 {
-		errs = append(errs, errors.New("run it as root: the guests read this machine's files"))
+		errs = append(errs, errors.New("run it as root, because the guests read this machine's files"))
 	}
 	for program, pkg := range map[string]string{"qemu-system-x86_64": "qemu-system-x86", "depmod": "kmod", "xz": "xz-utils", "dpkg-deb": "dpkg", "apt-get": "apt"} {
-		if _, err := look(program); err != nil {
+		if _, err := lookPath(program); err != nil {
 			errs = append(errs, fmt.Errorf("%s is missing: it is in Debian's package %s", program, pkg))
 		}
 	}

@@ -14,11 +14,11 @@ import (
 	"github.com/fairlead/fairlead/test/vm/job"
 )
 
-// slowness is the factor for a test's time limits in a guest, whose processor is about that much slower.
-const slowness = "4"
+// slowFactor is the factor for a test's time limits in a guest, whose processor is about that much slower.
+const slowFactor = "4"
 
-// look finds a program, also in the sbin directories, which an ordinary PATH omits.
-func look(program string) (string, error) {
+// lookPath finds a program, also in the sbin directories, which an ordinary PATH omits.
+func lookPath(program string) (string, error) {
 	for _, dir := range []string{"", "/usr/sbin/", "/sbin/"} {
 		if path, err := exec.LookPath(dir + program); err == nil {
 			return path, nil
@@ -27,40 +27,40 @@ func look(program string) (string, error) {
 	return "", fmt.Errorf("%s: %w", program, exec.ErrNotFound)
 }
 
-// one runs the tests in one kernel and reports whether they passed.
-func (l *lane) one(ctx context.Context, k debian, i image, b built) (ok bool, err error) {
-	for range boots {
-		if ok, err = l.boot(ctx, k, i, b); !errors.Is(err, errAtBoot) {
+// runKernel runs the tests in one kernel and reports whether they passed.
+func (r *runner) runKernel(ctx context.Context, k debian, i image, b testBinaries) (ok bool, err error) {
+	for range maxBootAttempts {
+		if ok, err = r.boot(ctx, k, i, b); !errors.Is(err, errBootPanic) {
 			break
 		}
-		say("kernel %s: %v", i.release, err)
+		logf("kernel %s: %v", i.release, err)
 	}
 	return ok, err
 }
 
-func (l *lane) boot(ctx context.Context, k debian, i image, b built) (bool, error) {
+func (r *runner) boot(ctx context.Context, k debian, i image, b testBinaries) (bool, error) {
 	work, err := os.MkdirTemp("", "fairlead-vm-")
 	if err != nil {
 		return false, err
 	}
 	defer os.RemoveAll(work)
-	m := &machine{kernel: i, guest: b.guest, work: work, memory: l.memory, limit: l.limit}
-	j := &job.Job{Release: i.release, Modules: i.modules(), Preload: preload(), Env: environment(k.series), Verbose: l.verbose || l.command != "", Tests: b.on(k.series)}
-	if l.writable != "" {
-		dir, err := filepath.Abs(l.writable)
+	m := &machine{kernel: i, guest: b.guest, work: work, memory: r.memory, limit: r.limit}
+	j := &job.Job{Release: i.release, Modules: i.modules(), Preload: preload(), Env: environment(k.series), Verbose: r.verbose || r.command != "", Tests: b.on(k.series)}
+	if r.writable != "" {
+		dir, err := filepath.Abs(r.writable)
 		if err != nil {
 			return false, err
 		}
 		j.Writable = []job.Share{{Tag: "writable", Dir: dir}}
 	}
-	say("kernel %s: %d test binaries to run", i.release, len(j.Tests))
-	began := time.Now()
+	logf("kernel %s: %d test binaries to run", i.release, len(j.Tests))
+	start := time.Now()
 	rc, err := m.run(ctx, j, os.Stdout)
 	if err != nil {
 		return false, err
 	}
-	say("kernel %s: %s after %v", i.release, map[bool]string{true: "passed", false: "failed"}[rc == 0], time.Since(began).Round(time.Second))
-	return rc == 0, l.gather(filepath.Join(m.out(), featuresFile))
+	logf("kernel %s: %s after %v", i.release, map[bool]string{true: "passed", false: "failed"}[rc == 0], time.Since(start).Round(time.Second))
+	return rc == 0, r.gather(filepath.Join(m.out(), featuresFile))
 }
 
 const featuresFile = "features"
@@ -69,7 +69,7 @@ const featuresFile = "features"
 func environment(series string) []string {
 	env := []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + os.Getenv("HOME"),
-		"FAIRLEAD_SLOW=" + slowness,
+		"FAIRLEAD_SLOW=" + slowFactor,
 		kerneltest.WhereVariable + "=" + series,
 		kerneltest.FeaturesVariable + "=" + filepath.Join(job.Out, featuresFile),
 	}
@@ -82,9 +82,9 @@ func environment(series string) []string {
 	return env
 }
 
-// gather appends the records of a guest's tests to the lane's file.
-func (l *lane) gather(file string) error {
-	if l.features == "" {
+// gather appends the records of a guest's tests to the file set with -features.
+func (r *runner) gather(file string) error {
+	if r.features == "" {
 		return nil
 	}
 	text, err := os.ReadFile(file)
@@ -94,7 +94,7 @@ func (l *lane) gather(file string) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(l.features, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	f, err := os.OpenFile(r.features, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
@@ -102,16 +102,16 @@ func (l *lane) gather(file string) error {
 	return errors.Join(err, f.Close())
 }
 
-// summary prints which tests ran on which kernel. A test that ran on none fails the lane.
-func (l *lane) summary(ok bool) (bool, error) {
-	if l.features == "" {
+// summary prints which tests ran on which kernel. It reports failure if a test ran on none.
+func (r *runner) summary(ok bool) (bool, error) {
+	if r.features == "" {
 		return ok, nil
 	}
-	records, err := kerneltest.ReadRecords(l.features)
+	records, err := kerneltest.ReadRecords(r.features)
 	if err != nil {
 		return false, err
 	}
-	text, nowhere := tell(records)
+	text, nowhere := summarize(records)
 	fmt.Print(text)
 	for _, n := range nowhere {
 		fmt.Println("FAIL: ran on no kernel:", n)

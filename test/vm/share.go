@@ -18,8 +18,8 @@ type share struct {
 	readOnly bool
 }
 
-// shareWord is the argument that makes this program a share's server: see serveShare.
-const shareWord = "share"
+// shareCommand is the argument that makes this program a share's server: see serveShare.
+const shareCommand = "share"
 
 // start starts a share's server and waits for its socket.
 func (s share) start(ctx context.Context, work string) (socket string, _ *exec.Cmd, err error) {
@@ -33,9 +33,9 @@ func (s share) start(ctx context.Context, work string) (socket string, _ *exec.C
 		return "", nil, err
 	}
 	defer log.Close()
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", shareWord, mode, socket, s.dir, work)
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", shareCommand, mode, socket, s.dir, work)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = withUs()
+	cmd.SysProcAttr = killedWithParent()
 	if err := cmd.Start(); err != nil {
 		return "", nil, err
 	}
@@ -49,8 +49,8 @@ func (s share) start(ctx context.Context, work string) (socket string, _ *exec.C
 	return "", cmd, fmt.Errorf("virtiofsd did not start on %s: %s", s.dir, text)
 }
 
-// withUs makes the kernel kill a process when this one ends.
-func withUs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+// killedWithParent makes the kernel kill a process when this one ends.
+func killedWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
 // virtiofsd returns the path of virtiofsd, which some distributions install outside PATH.
 func virtiofsd() (string, error) {

@@ -18,7 +18,7 @@ import (
 	"github.com/fairlead/fairlead/test/vm/job"
 )
 
-// guestMargin is the part of the time limit in which the guest reports where its tests hang.
+// guestMargin is the time that the guest has to report hanging tests before its own time limit.
 const guestMargin = time.Minute
 
 const module = "github.com/fairlead/fairlead/"
@@ -29,52 +29,52 @@ type suite struct {
 	run string // pattern; "" means all
 	on  string // kernel series; "" means every one
 
-	whole bool // run completely, even with -lacking
+	always bool // run all its tests, even with -lacking
 }
 
 // suites returns the default tests. A guest takes five to sixteen times as long, so these are only the tests that use
 // the kernel directly, the scenarios, and tests of features that this machine's kernel may lack.
 func suites() []suite {
 	return []suite{
-		{pkg: module + "kernel/...", whole: true},
+		{pkg: module + "kernel/...", always: true},
 		{pkg: module + "plugins/link"},
 		{pkg: module + "plugins/chain"},
-		{pkg: module + "test/scenario", run: "^(TestScenarios|TestPages|TestOVSKernel)$"},
+		{pkg: module + "test/scenario", run: "^(TestScenarios|TestPluginPages|TestOVSKernelDatapath)$"},
 		// Lists in one process: the scenarios whose features the host may lack.
 		{pkg: module + "test/scenario", run: "^TestFusedScenarios$/^(ipvlan|netkit|vrf|vrf-routes)$", on: "6.12"},
 		{pkg: module + "test/security", run: "^(TestStateModes|TestCapabilities)$/^(dummy|ipvlan|vlan|vrf)$", on: "6.12"},
 		// The crash sample of features that the host may lack.
-		{pkg: module + "test/crash", run: "^(TestTracer|TestSample)$/^(bridge-netkit|bridge-trunk|bridge-vlan|ptp-netkit|ipvlan|vlan|dummy|vrf|kill|clock)$", on: "6.12"},
-		{pkg: module + "test/crash", run: "^TestMended$/^vrf$", on: "6.12"},
+		{pkg: module + "test/crash", run: "^(TestTracer|TestSampledPoints)$/^(bridge-netkit|bridge-trunk|bridge-vlan|ptp-netkit|ipvlan|vlan|dummy|vrf|kill|clock)$", on: "6.12"},
+		{pkg: module + "test/crash", run: "^TestFixedFailures$/^vrf$", on: "6.12"},
 		// Tunnel types that the host may lack, with traffic.
 		{pkg: module + "agent/backend", run: "^(TestHosts|TestKeyRotation)$/^(ipip|wireguard|mix)$"},
-		{pkg: module + "test/cluster", run: "^TestWrapped$/^ipip$"},
+		{pkg: module + "test/cluster", run: "^TestContainerTunnelPacketsDropped$/^ipip$"},
 		// The test changes the clock, so the machine must not be shared.
-		{pkg: module + "test/cluster", run: "^TestClock$", on: "6.12"},
+		{pkg: module + "test/cluster", run: "^TestClockJumps$", on: "6.12"},
 		// Hosts with a slow, lossy link.
-		{pkg: module + "test/cluster", run: "^TestFarAway$", on: "6.12"},
+		{pkg: module + "test/cluster", run: "^TestSlowLossyLinks$", on: "6.12"},
 		// The comparison does not depend on the kernel: one is enough.
 		{pkg: module + "test/compat", run: "^TestCompatibility$/^case$/^features$", on: "6.12"},
 	}
 }
 
 // suites returns the requested suites.
-func (l *lane) suites() (list []suite, _ error) {
-	for _, p := range l.packages {
-		list = append(list, suite{pkg: p, run: l.pattern})
+func (r *runner) suites() (list []suite, _ error) {
+	for _, p := range r.packages {
+		list = append(list, suite{pkg: p, run: r.pattern})
 	}
 	switch {
 	case list != nil:
 		return list, nil
-	case !l.lacking:
+	case !r.lacking:
 		return suites(), nil
 	}
-	records, err := kerneltest.ReadRecords(l.features)
-	return narrowed(suites(), records), err
+	records, err := kerneltest.ReadRecords(r.features)
+	return skippedOnly(suites(), records), err
 }
 
-// narrowed returns suites of the tests that every kernel so far has skipped.
-func narrowed(list []suite, records []kerneltest.Record) (out []suite) {
+// skippedOnly returns suites with only the tests that every kernel has skipped so far, and the suites that always run.
+func skippedOnly(list []suite, records []kerneltest.Record) (out []suite) {
 	ran, skipped := map[string]bool{}, map[string]kerneltest.Record{}
 	for _, r := range records {
 		id := r.Package + " " + r.Test
@@ -85,10 +85,10 @@ func narrowed(list []suite, records []kerneltest.Record) (out []suite) {
 		var names []string
 		for _, id := range slices.Sorted(maps.Keys(skipped)) {
 			if r := skipped[id]; !ran[id] && r.Package == s.pkg && s.matches(r.Test) {
-				names = append(names, exactly(r.Test))
+				names = append(names, exactPattern(r.Test))
 			}
 		}
-		if s.whole {
+		if s.always {
 			out = append(out, s)
 		} else if len(names) > 0 {
 			out = append(out, suite{pkg: s.pkg, run: strings.Join(names, "|"), on: s.on})
@@ -108,8 +108,8 @@ func (s suite) matches(test string) bool {
 	return true
 }
 
-// exactly returns the pattern that matches one test.
-func exactly(test string) string {
+// exactPattern returns the pattern that matches one test.
+func exactPattern(test string) string {
 	var out []string
 	for name := range strings.SplitSeq(test, "/") {
 		out = append(out, "^"+regexp.QuoteMeta(name)+"$")
@@ -117,8 +117,8 @@ func exactly(test string) string {
 	return strings.Join(out, "/")
 }
 
-// built holds the programs that a guest needs.
-type built struct {
+// testBinaries are the programs that a guest needs.
+type testBinaries struct {
 	guest string
 	tests []test
 }
@@ -129,8 +129,8 @@ type test struct {
 	on string
 }
 
-// on returns the tests for a kernel.
-func (b built) on(series string) (out []job.Test) {
+// on returns the tests that run on a kernel series.
+func (b testBinaries) on(series string) (out []job.Test) {
 	for _, t := range b.tests {
 		if t.on == "" || t.on == series {
 			out = append(out, t.Test)
@@ -139,17 +139,17 @@ func (b built) on(series string) (out []job.Test) {
 	return out
 }
 
-func build(ctx context.Context, work string, l *lane) (built, error) {
-	b := built{guest: filepath.Join(work, "guest")}
+func build(ctx context.Context, work string, r *runner) (testBinaries, error) {
+	b := testBinaries{guest: filepath.Join(work, "guest")}
 	if err := compile(ctx, "build", "-o", b.guest, module+"test/vm/guest"); err != nil {
 		return b, err
 	}
-	if l.command != "" {
+	if r.command != "" {
 		dir, err := os.Getwd()
-		b.tests = []test{{Test: job.Test{Package: "command", Dir: dir, Argv: strings.Fields(l.command)}}}
+		b.tests = []test{{Test: job.Test{Package: "command", Dir: dir, Argv: strings.Fields(r.command)}}}
 		return b, err
 	}
-	list, err := l.suites()
+	list, err := r.suites()
 	if err != nil {
 		return b, err
 	}
@@ -160,11 +160,11 @@ func build(ctx context.Context, work string, l *lane) (built, error) {
 		}
 		for _, p := range packages {
 			t := job.Test{Package: p.pkg, Dir: p.dir, Argv: []string{filepath.Join(work, strings.ReplaceAll(p.pkg, "/", "_")+".test"),
-				"-test.timeout=" + (l.limit - guestMargin).String(), "-test.run=" + s.run, "-test.parallel=8"}}
-			if l.lacking {
+				"-test.timeout=" + (r.limit - guestMargin).String(), "-test.run=" + s.run, "-test.parallel=8"}}
+			if r.lacking {
 				t.Argv = append(t.Argv, "-test.short")
 			}
-			if l.verbose {
+			if r.verbose {
 				t.Argv = append(t.Argv, "-test.v")
 			}
 			b.tests = append(b.tests, test{t, s.on})
@@ -173,24 +173,24 @@ func build(ctx context.Context, work string, l *lane) (built, error) {
 	return b, b.compile(ctx, work)
 }
 
-type folder struct{ pkg, dir string }
+type packageDir struct{ pkg, dir string }
 
 // packagesOf returns the packages of a pattern that have tests.
-func packagesOf(ctx context.Context, pattern string) (out []folder, err error) {
+func packagesOf(ctx context.Context, pattern string) (out []packageDir, err error) {
 	text, err := exec.CommandContext(ctx, "go", "list", "-f", `{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}`, pattern).Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list %s: %w", pattern, err)
 	}
 	for line := range strings.Lines(string(text)) {
 		if pkg, dir, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
-			out = append(out, folder{pkg, dir})
+			out = append(out, packageDir{pkg, dir})
 		}
 	}
 	return out, nil
 }
 
 // compile builds the test binaries, and the programs that tests would otherwise build.
-func (b *built) compile(ctx context.Context, work string) error {
+func (b *testBinaries) compile(ctx context.Context, work string) error {
 	done := map[string]bool{}
 	for i := range b.tests {
 		t := &b.tests[i]
@@ -201,7 +201,7 @@ func (b *built) compile(ctx context.Context, work string) error {
 		}
 		done[t.Package] = true
 	}
-	for pkg, provide := range map[string]func(context.Context, string) ([]string, error){module + "test/compat": peers, module + "test/cluster": programs} {
+	for pkg, provide := range map[string]func(context.Context, string) ([]string, error){module + "test/compat": referencePlugins, module + "test/cluster": programs} {
 		if !done[pkg] {
 			continue
 		}
@@ -224,8 +224,8 @@ func programs(ctx context.Context, work string) ([]string, error) {
 	return []string{"FAIRLEAD_TEST_PROGRAMS=" + dir}, compile(ctx, "build", "-o", dir+"/", module+"cmd/fairlead", module+"cmd/fairlead-cni")
 }
 
-// peers builds the plugins that are compared with each other.
-func peers(ctx context.Context, work string) ([]string, error) {
+// referencePlugins builds our plugins and the reference plugins, which test/compat compares.
+func referencePlugins(ctx context.Context, work string) ([]string, error) {
 	dir := filepath.Join(work, "cni")
 	if err := errors.Join(reference.InstallAll(), os.Mkdir(dir, 0o755)); err != nil {
 		return nil, err

@@ -10,9 +10,9 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// tell returns a table of records, with a row per feature and a column per kernel. A cell counts the tests that need
-// the feature and ran there. It also returns the tests that ran nowhere.
-func tell(records []kerneltest.Record) (table string, nowhere []string) {
+// summarize returns a table of records, with a row per feature and a column per kernel. A cell counts the tests that
+// need the feature and ran there. It also returns the tests that ran nowhere.
+func summarize(records []kerneltest.Record) (table string, nowhere []string) {
 	type cell struct{ feature, where string }
 	ran, skipped := map[cell]int{}, map[cell]int{}
 	features, kernels, anywhere := map[string]bool{}, map[string]bool{}, map[string]bool{}

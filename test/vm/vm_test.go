@@ -51,15 +51,15 @@ func TestLoadOrder(t *testing.T) {
 		t.Errorf("order %v (%v), want %v", got, err, want)
 	}
 	if _, err := loadOrder(dir, []string{"zfs"}); err == nil || !strings.Contains(err.Error(), "no module zfs") {
-		t.Errorf("a module that is not there: %v", err)
+		t.Errorf("unknown module: %v", err)
 	}
 	write("modules.dep", "nonsense\n")
 	if _, err := loadOrder(dir, []string{"overlay"}); err == nil || !strings.Contains(err.Error(), "no colon") {
-		t.Errorf("a file that is no modules.dep: %v", err)
+		t.Errorf("invalid modules.dep: %v", err)
 	}
 }
 
-func TestLater(t *testing.T) {
+func TestNewerVersion(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		a, b string
@@ -70,18 +70,18 @@ func TestLater(t *testing.T) {
 		{"6.12", "6.1", true},
 		{"6.1", "host", true},
 	} {
-		if got := later(tt.a, tt.b); got != tt.want {
-			t.Errorf("%s is later than %s: %v", tt.a, tt.b, got)
+		if got := newerVersion(tt.a, tt.b); got != tt.want {
+			t.Errorf("%s is newer than %s: %v", tt.a, tt.b, got)
 		}
 	}
 }
 
-func TestChoose(t *testing.T) {
+func TestChooseKernels(t *testing.T) {
 	t.Parallel()
-	if k, err := choose("6.12,6.1"); err != nil || len(k) != 2 || k[0].series != "6.12" {
+	if k, err := chooseKernels("6.12,6.1"); err != nil || len(k) != 2 || k[0].series != "6.12" {
 		t.Errorf("%v, %v", k, err)
 	}
-	if _, err := choose("6.5"); err == nil || !strings.Contains(err.Error(), "want 6.1 or 6.12") {
+	if _, err := chooseKernels("6.5"); err == nil || !strings.Contains(err.Error(), "want 6.1 or 6.12") {
 		t.Errorf("an unknown kernel: %v", err)
 	}
 }
@@ -91,7 +91,7 @@ func TestSummary(t *testing.T) {
 	record := func(feature, test, where string, ran bool) kerneltest.Record {
 		return kerneltest.Record{Feature: feature, Package: "p", Test: test, Where: where, Ran: ran}
 	}
-	table, nowhere := tell([]kerneltest.Record{
+	table, nowhere := summarize([]kerneltest.Record{
 		record("vlan", "TestV", "host", false), record("vlan", "TestV", "6.12", true), record("vlan", "TestV", "6.1", true),
 		record("vlan", "TestW", "6.12", true),
 		record("tap", "TestT", "host", true),
@@ -109,14 +109,14 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// TestNarrowed checks that a guest runs exactly the tests that the host skipped, in the suite that has them.
-func TestNarrowed(t *testing.T) {
+// TestSkippedTestsRunInGuest checks that a guest runs exactly the tests that the host skipped.
+func TestSkippedTestsRunInGuest(t *testing.T) {
 	t.Parallel()
 	r := func(pkg, test, where string, ran bool) kerneltest.Record {
 		return kerneltest.Record{Feature: "f", Package: pkg, Test: test, Where: where, Ran: ran}
 	}
-	got := narrowed([]suite{
-		{pkg: "engine/...", whole: true},
+	got := skippedOnly([]suite{
+		{pkg: "engine/...", always: true},
 		{pkg: "scenario", run: "^(TestA|TestB)$"},
 		{pkg: "scenario", run: "^TestFused$/^(x|y)$", on: "6.12"},
 		{pkg: "idle", run: "^TestA$"},
@@ -125,17 +125,17 @@ func TestNarrowed(t *testing.T) {
 		r("scenario", "TestB", "host", false), r("scenario", "TestFused/x", "host", false), r("scenario", "TestFused/q", "host", false), r("idle", "TestA", "host", true),
 	})
 	want := []suite{
-		{pkg: "engine/...", whole: true},
+		{pkg: "engine/...", always: true},
 		{pkg: "scenario", run: `^TestA$/^x\.y$|^TestB$`},
 		{pkg: "scenario", run: "^TestFused$/^x$", on: "6.12"},
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("to run:\n%+v\nwant\n%+v", got, want)
+		t.Errorf("suites:\n%+v\nwant\n%+v", got, want)
 	}
 }
 
-// TestEnded checks that only a guest that died before any program ran may be booted again.
-func TestEnded(t *testing.T) {
+// TestBootPanicIsRetried checks that a guest is booted again only if its kernel panicked before any program ran.
+func TestBootPanicIsRetried(t *testing.T) {
 	t.Parallel()
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -143,15 +143,15 @@ func TestEnded(t *testing.T) {
 		ctx   context.Context
 		began bool
 		err   error
-		again bool
+		retry bool
 	}{
 		{context.Background(), false, nil, true},
 		{context.Background(), true, nil, false},
 		{context.Background(), false, errors.New("no such device"), false},
 		{over, false, nil, false},
 	} {
-		m := &machine{work: t.TempDir(), began: c.began}
-		if err := m.ended(c.ctx, c.err); errors.Is(err, errAtBoot) != c.again {
+		m := &machine{work: t.TempDir(), printed: c.began}
+		if err := m.noReportError(c.ctx, c.err); errors.Is(err, errBootPanic) != c.retry {
 			t.Errorf("began %v, err %v: %v", c.began, c.err, err)
 		}
 	}

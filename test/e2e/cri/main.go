@@ -1,6 +1,6 @@
-// Cri speaks the Kubernetes container runtime interface for the end-to-end
-// tests: calls come as lines of JSON on standard input, answers leave on
-// standard output as they come, so that a test can have many calls under way.
+// Cri is a client of the Kubernetes container runtime interface (CRI) for the end-to-end tests. It reads calls as lines
+// of JSON from standard input and writes the answers to standard output as they arrive, so that calls can run
+// concurrently.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// call and answer are lines.
+// call and answer are the lines of JSON.
 type call struct {
 	ID      int
 	Method  string
@@ -30,7 +30,7 @@ type answer struct {
 	Response any    `json:",omitempty"`
 }
 
-// messages are the methods that the tests use, and the types they take and give.
+// messages maps the methods that the tests use to new request and response messages.
 var messages = map[string]func() (request, response any){
 	"Version":             func() (any, any) { return &cri.VersionRequest{}, &cri.VersionResponse{} },
 	"Status":              func() (any, any) { return &cri.StatusRequest{}, &cri.StatusResponse{} },

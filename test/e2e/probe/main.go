@@ -1,5 +1,5 @@
-// Probe is the only program in the image of the end-to-end tests' containers, and the tests' tool outside of them. As a
-// plugin of a list it records the runtimes' calls.
+// Probe is the only program in the image of the end-to-end tests' containers. The tests also run it outside of
+// containers. As a plugin of a list, under the name e2e-record, it records the runtimes' calls.
 package main
 
 import (
@@ -19,14 +19,14 @@ func main() {
 		exit(record())
 	}
 	if len(os.Args) < 2 {
-		exit(fmt.Errorf("probe: serve ADDR, ask NETWORK ADDR [LOCAL-ADDR], repeat NETWORK ADDR [TIMES], flood ADDR, stream ADDR, drops, links, ready ADDR|yes|no or sleep"))
+		exit(fmt.Errorf("usage: probe serve ADDR | query NETWORK ADDR [LOCAL-ADDR] | repeat NETWORK ADDR [TIMES] | flood ADDR | stream ADDR | drops | links | ready ADDR|yes|no | sleep"))
 	}
 	args := append(os.Args[2:], "", "")
 	switch os.Args[1] {
 	case "serve":
 		exit(serve(args[0]))
-	case "ask":
-		exit(ask(args[0], args[1], args[2]))
+	case "query":
+		exit(query(args[0], args[1], args[2]))
 	case "repeat":
 		exit(repeat(args[0], args[1], args[2]))
 	case "ready":
@@ -42,7 +42,7 @@ func main() {
 	case "sleep":
 		sleep()
 	}
-	exit(fmt.Errorf("probe: no %q", os.Args[1]))
+	exit(fmt.Errorf("probe: unknown command %q", os.Args[1]))
 }
 
 func exit(err error) {
@@ -53,8 +53,7 @@ func exit(err error) {
 	os.Exit(0)
 }
 
-// sleep lasts until somebody says stop: process 1 of a container is not killed
-// by a signal that it does not handle.
+// sleep waits for SIGTERM or SIGINT. Process 1 of a container survives signals that it does not handle.
 func sleep() {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
@@ -62,9 +61,9 @@ func sleep() {
 	os.Exit(0)
 }
 
-// ask says one thing to a server and prints what it answers: its name, and the
-// address it was asked from.
-func ask(network, addr, local string) error {
+// query sends one request to a server and prints the answer: the server's name, and the address that the request came
+// from.
+func query(network, addr, local string) error {
 	d := net.Dialer{Timeout: 2 * time.Second}
 	if local != "" {
 		from, err := net.ResolveUDPAddr(network, local)
@@ -73,26 +72,26 @@ func ask(network, addr, local string) error {
 		}
 		d.LocalAddr = from
 	}
-	answer, err := who(d, network, addr, time.Second)
+	answer, err := request(d, network, addr, time.Second)
 	fmt.Print(answer)
 	return err
 }
 
-// who asks a server for its name.
-func who(d net.Dialer, network, addr string, patience time.Duration) (string, error) {
+// request sends one request to a server and returns its answer.
+func request(d net.Dialer, network, addr string, timeout time.Duration) (string, error) {
 	c, err := d.Dial(network, addr)
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(patience))
+	_ = c.SetDeadline(time.Now().Add(timeout))
 	if _, err := c.Write([]byte("who\n")); err != nil {
 		return "", err
 	}
 	return bufio.NewReader(c).ReadString('\n')
 }
 
-// Link is what a container's link looks like from inside.
+// Link is a network interface as seen in the container.
 type Link struct {
 	Name, MAC string
 	MTU       int

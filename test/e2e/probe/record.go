@@ -9,15 +9,14 @@ import (
 	"strings"
 )
 
-// Call is what a runtime asked of a plugin.
+// Call is a runtime's call of a plugin.
 type Call struct {
 	Command string
-	Env     []string        // CNI_ only
-	Config  json.RawMessage // as it came
+	Env     []string        // only the variables CNI_*
+	Config  json.RawMessage // standard input, unchanged
 }
 
-// record appends the call to the file that the configuration names, and
-// answers as a plugin that does nothing.
+// record appends the call to the file named in the configuration, and answers like a plugin that does nothing.
 func record() error {
 	raw, err := io.ReadAll(os.Stdin)
 	if err != nil {
@@ -44,9 +43,9 @@ func record() error {
 	return nil
 }
 
-// appendLine is one write: plugins of many containers do it at once.
+// appendLine writes v with a single write call, because plugins of many containers run concurrently.
 func appendLine(file string, v any) error {
-	if file == "" { // of a call without a configuration
+	if file == "" { // VERSION has no configuration
 		return nil
 	}
 	line, err := json.Marshal(v)

@@ -13,28 +13,28 @@ import (
 	"time"
 )
 
-// Counted is what came of many questions.
-type Counted struct {
-	Asked, Failed int
-	By            map[string]int // answers by server
-	Errors        map[string]*Span
+// Counts is the result of many requests.
+type Counts struct {
+	Requests, Failed int
+	Answers          map[string]int // answers by server name
+	Errors           map[string]*Span
 }
 
-// Span is how often something was seen, and when first and last.
+// Span counts the occurrences of an error, with the times of the first and the last.
 type Span struct {
 	Times       int
 	First, Last time.Time
 }
 
-// Between two questions, and until one has failed: a packet that is lost once is
-// sent again after a second.
+// The pause between two requests, and the timeout of each. TCP sends a lost packet again after a second, which must not
+// count as a failure.
 const (
-	repeatPause    = 10 * time.Millisecond
-	repeatPatience = 5 * time.Second
+	requestPause   = 10 * time.Millisecond
+	requestTimeout = 5 * time.Second
 )
 
-// repeat asks so many times, or until standard input ends, each time by a new
-// connection, and prints what it counted.
+// repeat sends requests, each on a new connection, the given number of times or until standard input ends. Then it
+// prints the counts.
 func repeat(network, addr, times string) error {
 	limit, ended := 1<<30, make(chan struct{})
 	if times == "" {
@@ -47,51 +47,51 @@ func repeat(network, addr, times string) error {
 	} else {
 		return err
 	}
-	c := Counted{By: map[string]int{}, Errors: map[string]*Span{}}
-	for c.Asked < limit {
-		c.ask(network, addr)
+	c := Counts{Answers: map[string]int{}, Errors: map[string]*Span{}}
+	for c.Requests < limit {
+		c.send(network, addr)
 		select {
 		case <-ended:
 			limit = 0
-		case <-time.After(repeatPause):
+		case <-time.After(requestPause):
 		}
 	}
 	return json.NewEncoder(os.Stdout).Encode(c)
 }
 
-func (c *Counted) ask(network, addr string) {
+func (c *Counts) send(network, addr string) {
 	start := time.Now()
-	answer, err := who(net.Dialer{Timeout: repeatPatience}, network, addr, repeatPatience)
+	answer, err := request(net.Dialer{Timeout: requestTimeout}, network, addr, requestTimeout)
 	name, _, _ := strings.Cut(answer, " ")
-	c.Asked++
+	c.Requests++
 	if err != nil {
 		c.Failed++
-		words := fmt.Sprintf("%v after %v", err, time.Since(start).Round(time.Second))
-		if c.Errors[words] == nil {
-			c.Errors[words] = &Span{First: start}
+		message := fmt.Sprintf("%v after %v", err, time.Since(start).Round(time.Second))
+		if c.Errors[message] == nil {
+			c.Errors[message] = &Span{First: start}
 		}
-		c.Errors[words].Times++
-		c.Errors[words].Last = start
+		c.Errors[message].Times++
+		c.Errors[message].Last = start
 		return
 	}
-	c.By[name]++
+	c.Answers[name]++
 }
 
-// unready is there while the probe does not want to be asked.
-const unready = "/unready"
+// unreadyFile exists while the probe reports that it is not ready.
+const unreadyFile = "/unready"
 
-// ready says by its exit code whether a server answers and wants to be asked;
-// yes or no sets whether it wants that.
+// ready returns an error if the server does not answer or is marked as not ready. The arguments "yes" and "no" set that
+// mark instead.
 func ready(addr string) error {
 	switch addr {
 	case "yes":
-		return os.Remove(unready)
+		return os.Remove(unreadyFile)
 	case "no":
-		return os.WriteFile(unready, nil, 0o644)
+		return os.WriteFile(unreadyFile, nil, 0o644)
 	}
-	if _, err := os.Stat(unready); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(unreadyFile); !errors.Is(err, fs.ErrNotExist) {
 		return errors.New("not ready")
 	}
-	_, err := who(net.Dialer{Timeout: time.Second}, "tcp", addr, time.Second)
+	_, err := request(net.Dialer{Timeout: time.Second}, "tcp", addr, time.Second)
 	return err
 }

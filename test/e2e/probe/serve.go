@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// serve answers on a port of TCP and of UDP until it is told to stop.
+// serve answers on a TCP and a UDP port until SIGTERM.
 func serve(addr string) error {
 	name, err := os.Hostname()
 	if err != nil {
@@ -29,7 +29,7 @@ func serve(addr string) error {
 	return nil
 }
 
-// answer sends numbers back, and says its name to everybody else.
+// answer echoes packets that start with a digit, and answers others with the server's name.
 func answer(c net.PacketConn, name string) {
 	buf := make([]byte, 64)
 	for {
@@ -70,14 +70,14 @@ func accept(l net.Listener, name string) {
 	}
 }
 
-// How long a flood lasts, and the end of it that counts: runtimes give token
-// buckets a burst of half a gigabyte, which comes at full speed.
+// The duration of a flood, and the part at its end that is measured. Runtimes give token buckets a burst of half a
+// gigabyte, which passes at full speed.
 const (
 	floodLasts  = 4 * time.Second
 	floodCounts = 1500 * time.Millisecond
 )
 
-// sink reads for the time of a flood and returns the bits a second of its end.
+// sink reads for the duration of a flood and returns the bits per second of its last part.
 func sink(r io.Reader) int64 {
 	buf := make([]byte, 1<<20)
 	start := time.Now()
@@ -94,7 +94,7 @@ func sink(r io.Reader) int64 {
 	return counted * 8 * int64(time.Second) / int64(floodCounts)
 }
 
-// flood sends as much as goes through to a server, and prints what it counted.
+// flood sends as fast as possible to a server, and prints the bits per second that the server measured.
 func flood(addr string) error {
 	c, err := net.DialTimeout("tcp", addr, 2*time.Second)
 	if err != nil {

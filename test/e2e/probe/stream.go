@@ -13,34 +13,33 @@ import (
 	"time"
 )
 
-// streamPause is between two packets of a stream; streamPatience is how long the
-// last ones may be on their way.
+// streamInterval is the time between two packets of a stream. streamGrace is how long the stream waits for the last
+// answers.
 const (
-	streamPause    = time.Millisecond
-	streamPatience = 2 * time.Second
+	streamInterval = time.Millisecond
+	streamGrace    = 2 * time.Second
 )
 
-// stream sends a server of UDP numbered packets, from one port and one a
-// millisecond, once it has answered to a first. Told to stop, it prints how many
-// it sent, to how many there was no answer, and when those were sent.
+// stream waits for a first answer from a UDP server, and then sends one numbered packet per millisecond from the same
+// port. On SIGTERM it prints the number of packets sent, the number without an answer, and when these were sent.
 func stream(addr string) error {
 	c, err := net.Dial("udp", addr)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	f := &flow{lost: map[int]time.Time{}}
-	if err := greet(c); err != nil {
+	f := &flow{unanswered: map[int]time.Time{}}
+	if err := waitForAnswer(c); err != nil {
 		return err
 	}
-	go f.hear(c)
+	go f.receive(c)
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
 	fmt.Println("flows")
-	for tick := time.NewTicker(streamPause); ; {
+	for tick := time.NewTicker(streamInterval); ; {
 		select {
 		case <-tick.C:
-			// An error is what came back for an earlier packet: that one is lost, this one goes.
+			// An error reports an earlier packet, which has no answer then. This packet is sent nevertheless.
 			_, _ = fmt.Fprint(c, f.next())
 		case <-stop:
 			f.end()
@@ -49,8 +48,8 @@ func stream(addr string) error {
 	}
 }
 
-// drops prints how many packets this network's sockets of UDP had no room for: whose
-// program had to wait for a processor, as on a busy machine.
+// drops prints how many packets were dropped at full UDP socket buffers of this network namespace. That happens when
+// the receiving program waits for a processor on a busy machine.
 func drops() error {
 	raw, err := os.ReadFile("/proc/net/snmp")
 	if err != nil {
@@ -71,8 +70,8 @@ func drops() error {
 	return fmt.Errorf("no RcvbufErrors in %s", raw)
 }
 
-// greet asks until somebody answers: neighbours have to be found.
-func greet(c net.Conn) (err error) {
+// waitForAnswer sends requests until the server answers, because ARP or neighbour discovery takes a moment.
+func waitForAnswer(c net.Conn) (err error) {
 	for range 100 {
 		_ = c.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
 		if _, err = c.Write([]byte("who\n")); err == nil {
@@ -85,44 +84,44 @@ func greet(c net.Conn) (err error) {
 	return err
 }
 
-// flow is what was sent and has not been answered.
+// flow records the packets sent and those without an answer yet.
 type flow struct {
-	mu   sync.Mutex
-	sent int
-	lost map[int]time.Time
+	mu         sync.Mutex
+	sent       int
+	unanswered map[int]time.Time
 }
 
 func (f *flow) next() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.sent++
-	f.lost[f.sent] = time.Now()
+	f.unanswered[f.sent] = time.Now()
 	return f.sent
 }
 
-func (f *flow) hear(c net.Conn) {
+func (f *flow) receive(c net.Conn) {
 	for b := make([]byte, 64); ; {
 		n, err := c.Read(b)
 		if err != nil {
-			continue // see stream
+			continue // an ICMP error for an earlier packet
 		}
 		if number, err := strconv.Atoi(strings.TrimSpace(string(b[:n]))); err == nil {
 			f.mu.Lock()
-			delete(f.lost, number)
+			delete(f.unanswered, number)
 			f.mu.Unlock()
 		}
 	}
 }
 
 func (f *flow) end() {
-	for end := time.Now().Add(streamPatience); f.missing() > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(streamGrace); f.missing() > 0 && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	fmt.Println(f.sent, len(f.lost))
+	fmt.Println(f.sent, len(f.unanswered))
 	for n := range f.sent {
-		if at, ok := f.lost[n+1]; ok {
+		if at, ok := f.unanswered[n+1]; ok {
 			fmt.Println(n+1, at.Format("15:04:05.000"))
 		}
 	}
@@ -131,5 +130,5 @@ func (f *flow) end() {
 func (f *flow) missing() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(f.lost)
+	return len(f.unanswered)
 }

@@ -1,5 +1,5 @@
-// Command guest is the init process of a test machine. It mounts a writable overlay of the host's root file system,
-// runs the job's test binaries, reports as go test does, and powers the machine off. It never runs on a host.
+// Command guest is the init process of a virtual machine for tests. It mounts a writable overlay of the host's root
+// file system, runs the job's test binaries, reports like go test, and powers the machine off. It never runs on a host.
 package main
 
 import (
@@ -15,12 +15,12 @@ import (
 
 func main() {
 	if os.Getpid() != 1 {
-		fmt.Fprintln(os.Stderr, "guest is the first process of a test machine: see make test-vm")
+		fmt.Fprintln(os.Stderr, "guest must run as process 1 of a virtual machine: see make test-vm")
 		os.Exit(2)
 	}
 	rc, err := start()
 	if err != nil {
-		fmt.Println("vm: the machine did not come up:", err) // on the kernel's console
+		fmt.Println("vm: the guest did not start:", err) // on the kernel's console
 	} else if err := os.WriteFile(filepath.Join(job.Out, job.RCFile), strconv.AppendInt(nil, int64(rc), 10), 0o644); err != nil {
 		fmt.Println("vm: report the exit code:", err)
 	}

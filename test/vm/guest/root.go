@@ -41,7 +41,7 @@ type mount struct {
 	source, dir, kind string
 	flags             uintptr
 	options           string
-	optional          bool     // not every kernel has it
+	optional          bool     // some kernels lack it
 	dirs              []string // directories to create first
 }
 
@@ -65,8 +65,8 @@ func makeDirs(dirs []string) error {
 	return nil
 }
 
-// newRoot makes an overlay of the host's file system the root. All changes go to memory; paths, tools and test data are
-// the host's.
+// newRoot makes an overlay of the host's file system the root, so that paths, tools and test data are the same as on
+// the host. All changes go to memory.
 func newRoot(j *job.Job) error {
 	modules := "/new/lib/modules/" + j.Release
 	list := []mount{

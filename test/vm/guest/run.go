@@ -60,10 +60,10 @@ func command(name string, args ...string) error {
 	return nil
 }
 
-// run runs the tests one after another and prints what go test would.
+// run runs the tests one after another and prints the same lines as go test.
 func run(j *job.Job, out io.Writer) (rc int) {
 	for _, t := range j.Tests {
-		began := time.Now()
+		start := time.Now()
 		var text bytes.Buffer
 		cmd := exec.Command(t.Argv[0], t.Argv[1:]...)
 		cmd.Dir, cmd.Env = t.Dir, append(os.Environ(), t.Env...)
@@ -72,9 +72,9 @@ func run(j *job.Job, out io.Writer) (rc int) {
 			cmd.Stdout, cmd.Stderr = out, out
 		}
 		err := cmd.Run()
-		took := time.Since(began).Seconds()
+		elapsed := time.Since(start).Seconds()
 		if err == nil {
-			fmt.Fprintf(out, "ok  \t%s\t%.3fs\n", t.Package, took)
+			fmt.Fprintf(out, "ok  \t%s\t%.3fs\n", t.Package, elapsed)
 			continue
 		}
 		rc = 1
@@ -82,7 +82,7 @@ func run(j *job.Job, out io.Writer) (rc int) {
 			fmt.Fprintln(&text, err)
 		}
 		_, _ = out.Write(text.Bytes())
-		fmt.Fprintf(out, "FAIL\t%s\t%.3fs\n", t.Package, took)
+		fmt.Fprintf(out, "FAIL\t%s\t%.3fs\n", t.Package, elapsed)
 	}
 	return rc
 }

@@ -15,16 +15,16 @@ import (
 )
 
 // TestFusedScenarios runs the scenarios of lists, unchanged, with each list in one process.
-func TestFusedScenarios(t *testing.T) { testscript.Run(t, params("fused", listed(t)...)) }
+func TestFusedScenarios(t *testing.T) { testscript.Run(t, params("fused", scenariosWithLists(t)...)) }
 
-// TestInsideScenarios runs lists within the runtime's process. The code is the same, so the scenarios with the largest
-// lists are enough.
-func TestInsideScenarios(t *testing.T) {
-	testscript.Run(t, params("inside", "testdata/main-job.txtar", "testdata/gc.txtar", "testdata/flannel.txtar", "testdata/bandwidth.txtar", "testdata/restart.txtar"))
+// TestInProcessScenarios runs lists within the runtime's process. The code is the same, so the scenarios with the
+// largest lists are enough.
+func TestInProcessScenarios(t *testing.T) {
+	testscript.Run(t, params("in-process", "testdata/main-job.txtar", "testdata/gc.txtar", "testdata/flannel.txtar", "testdata/bandwidth.txtar", "testdata/restart.txtar"))
 }
 
-// listed returns the scenarios that have lists.
-func listed(t *testing.T) (out []string) {
+// scenariosWithLists returns the scenarios that use network lists.
+func scenariosWithLists(t *testing.T) (out []string) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func listed(t *testing.T) (out []string) {
 }
 
 const (
-	full = `{"type": "bridge", "isDefaultGateway": true, "ipMasq": true, "macspoofchk": true, $IPAM},
+	fullList = `{"type": "bridge", "isDefaultGateway": true, "ipMasq": true, "macspoofchk": true, $IPAM},
 	  {"type": "portmap", "capabilities": {"portMappings": true}},
 	  {"type": "bandwidth", "ingressRate": 1000000, "egressRate": 2000000},
 	  {"type": "firewall", "ingressPolicy": "same-bridge"},
@@ -50,30 +50,30 @@ const (
 	ports = `CAP_ARGS={"portMappings":[{"hostPort":8080,"containerPort":80},{"hostPort":53,"containerPort":53,"protocol":"udp"}]}`
 )
 
-// variants returns the ways to run a list: plugin by plugin, fused, and within the runtime.
-func variants(m *machine) map[string]*machine {
+// modes returns the ways to run a list: plugin by plugin, fused, and within the runtime.
+func modes(m *machine) map[string]*machine {
 	out := map[string]*machine{}
-	for _, how := range []string{"", "fused", "inside"} {
+	for _, mode := range []string{"", "fused", "in-process"} {
 		v := *m
-		v.wrap = []string{"env", "TOGETHER=" + how}
-		out[how] = &v
+		v.wrap = []string{"env", "LIST_MODE=" + mode}
+		out[mode] = &v
 	}
 	return out
 }
 
-// TestTogether checks that a list gives the same result, creates the same objects and is removed completely, however it
-// runs, in every version.
-func TestTogether(t *testing.T) {
+// TestListModesAgree checks that a list gives the same result, creates the same objects and is removed completely in
+// every mode and every CNI version.
+func TestListModesAgree(t *testing.T) {
 	lists := map[string]string{
-		"full":       full,
-		"short":      `{"type": "bridge", "isGateway": true, $IPAM}, {"type": "portmap", "capabilities": {"portMappings": true}}, {"type": "tuning", "sysctl": {"net.core.somaxconn": "500"}}`,
-		"routed":     `{"type": "ptp", "ipMasq": true, $IPAM}, {"type": "portmap", "capabilities": {"portMappings": true}}, {"type": "bandwidth", "egressRate": 1000000}, {"type": "sbr"}`,
-		"device":     `{"type": "host-device", "device": "dev0", $IPAM}, {"type": "tuning", "mtu": 1300, "mac": "02:00:00:00:00:77"}`,
-		"two tuned":  `{"type": "bridge", $IPAM}, {"type": "tuning", "mtu": 1300}, {"type": "tuning", "promisc": true}`,
-		"with lo":    `{"type": "loopback"}, {"type": "bridge", $IPAM}, {"type": "tuning", "mtu": 1300}`,
-		"layer 2":    `{"type": "bridge"}, {"type": "tuning", "allmulti": true}`,
-		"by command": `{"type": "bridge", "ipMasq": true, "ipMasqBackend": "iptables", $IPAM}, {"type": "portmap", "backend": "iptables", "capabilities": {"portMappings": true}}, {"type": "firewall", "backend": "iptables"}`,
-		"conditions": `{"type": "bridge", "isGateway": true, $IPAM}, {"type": "portmap", "conditionsV4": ["ip", "saddr", "!=", "192.0.2.7"], "capabilities": {"portMappings": true}}, {"type": "firewall"}`,
+		"full":               fullList,
+		"short":              `{"type": "bridge", "isGateway": true, $IPAM}, {"type": "portmap", "capabilities": {"portMappings": true}}, {"type": "tuning", "sysctl": {"net.core.somaxconn": "500"}}`,
+		"ptp":                `{"type": "ptp", "ipMasq": true, $IPAM}, {"type": "portmap", "capabilities": {"portMappings": true}}, {"type": "bandwidth", "egressRate": 1000000}, {"type": "sbr"}`,
+		"device":             `{"type": "host-device", "device": "dev0", $IPAM}, {"type": "tuning", "mtu": 1300, "mac": "02:00:00:00:00:77"}`,
+		"two tuning plugins": `{"type": "bridge", $IPAM}, {"type": "tuning", "mtu": 1300}, {"type": "tuning", "promisc": true}`,
+		"with lo":            `{"type": "loopback"}, {"type": "bridge", $IPAM}, {"type": "tuning", "mtu": 1300}`,
+		"layer 2":            `{"type": "bridge"}, {"type": "tuning", "allmulti": true}`,
+		"iptables command":   `{"type": "bridge", "ipMasq": true, "ipMasqBackend": "iptables", $IPAM}, {"type": "portmap", "backend": "iptables", "capabilities": {"portMappings": true}}, {"type": "firewall", "backend": "iptables"}`,
+		"conditions":         `{"type": "bridge", "isGateway": true, $IPAM}, {"type": "portmap", "conditionsV4": ["ip", "saddr", "!=", "192.0.2.7"], "capabilities": {"portMappings": true}}, {"type": "firewall"}`,
 	}
 	for name, plugins := range lists {
 		versions := []string{"1.1.0"}
@@ -88,14 +88,14 @@ func TestTogether(t *testing.T) {
 				t.Parallel()
 				kerneltest.Host(t)
 				kerneltest.Run(t, "ip", "link", "add", "dev0", "type", "veth", "peer", "name", "far0")
-				sameEveryWay(t, newMachine(t), `{"cniVersion": "`+v+`", "name": "n", "plugins": [`+plugins+`]}`, v)
+				wantSameInAllModes(t, newMachine(t), `{"cniVersion": "`+v+`", "name": "n", "plugins": [`+plugins+`]}`, v)
 			})
 		}
 	}
 }
 
-// TestTogetherExamples does the same with the examples that have no prerequisites on the machine.
-func TestTogetherExamples(t *testing.T) {
+// TestExamplesInAllModes does the same with the examples that have no prerequisites on the machine.
+func TestExamplesInAllModes(t *testing.T) {
 	for _, name := range []string{"10-my-network.conflist", "20-dbnet.conflist", "21-dbnet-0.3.1.conf", "50-flannel.conflist", "60-minicni.conf"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -111,17 +111,17 @@ func TestTogetherExamples(t *testing.T) {
 			}
 			version := regexp.MustCompile(`"cniVersion": "([0-9.]+)"`).FindStringSubmatch(string(raw))
 			conf := regexp.MustCompile(`"bridge": "\w+"`).ReplaceAllString(string(raw), `"bridge": "cni0"`)
-			sameEveryWay(t, m, strings.Replace(conf, `"type": "flannel",`, `"type": "flannel", "subnetFile": "$WORK/subnet.env",`, 1), version[1])
+			wantSameInAllModes(t, m, strings.Replace(conf, `"type": "flannel",`, `"type": "flannel", "subnetFile": "$WORK/subnet.env",`, 1), version[1])
 		})
 	}
 }
 
-func sameEveryWay(t *testing.T, m *machine, conf, version string) {
-	ways := variants(m)
-	run := func(how, verb string) string {
-		out, err := ways[how].cni(verb, conf, "a", "", "", ports)
+func wantSameInAllModes(t *testing.T, m *machine, conf, version string) {
+	byMode := modes(m)
+	run := func(mode, verb string) string {
+		out, err := byMode[mode].cni(verb, conf, "a", "", "", ports)
 		if err != nil {
-			t.Fatalf("%q: %s: %s", how, verb, out)
+			t.Fatalf("%q: %s: %s", mode, verb, out)
 		}
 		return out
 	}
@@ -129,31 +129,31 @@ func sameEveryWay(t *testing.T, m *machine, conf, version string) {
 	run("", "del")
 	before := m.state()
 	var wantResult, wantState string
-	for _, how := range []string{"", "fused", "inside"} {
+	for _, mode := range []string{"", "fused", "in-process"} {
 		for _, d := range []string{"ipam", "networks", "flannel", "run", "cache"} { // start again with the first address
 			if err := os.RemoveAll(filepath.Join(m.dir, d)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		result := run(how, "add")
-		state := anonymous(m.state())
-		if how == "" {
+		result := run(mode, "add")
+		state := removeLinkNumbers(m.state())
+		if mode == "" {
 			wantResult, wantState = result, state
 		}
 		if result != wantResult {
-			t.Errorf("%q: result\n%s, want\n%s", how, result, wantResult)
+			t.Errorf("%q: result\n%s, want\n%s", mode, result, wantResult)
 		}
 		if d := difference(wantState, state); d != "" {
-			t.Errorf("%q: state\n%s", how, d)
+			t.Errorf("%q: state\n%s", mode, d)
 		}
 		if cni.AtLeast(version, "0.4.0") {
-			run("", "check") // whichever variant ran ADD
-			run(how, "check")
+			run("", "check") // in the first mode, whichever mode ran ADD
+			run(mode, "check")
 		}
-		run(how, "del")
-		run(how, "del")
+		run(mode, "del")
+		run(mode, "del")
 		if d := difference(before, m.state()); d != "" {
-			t.Errorf("%q: DEL left\n%s", how, d)
+			t.Errorf("%q: DEL left\n%s", mode, d)
 		}
 	}
 	for _, pair := range [][2]string{{"", "fused"}, {"fused", ""}} {
@@ -165,8 +165,8 @@ func sameEveryWay(t *testing.T, m *machine, conf, version string) {
 	}
 }
 
-// anonymous removes from a dump the numbers that differ each time a link is created.
-func anonymous(s string) string {
+// removeLinkNumbers removes from a dump the numbers that differ each time a link is created.
+func removeLinkNumbers(s string) string {
 	s = regexp.MustCompile(`(?m)^\d+: `).ReplaceAllString(s, "")
 	return regexp.MustCompile(`@if\d+|link-netnsid \d+|fe80::[0-9a-f:]+|/cache/\S*|state \w+ |NO-CARRIER,|,LOWER_UP`).ReplaceAllString(s, "")
 }
@@ -187,8 +187,8 @@ func TestFusedCheck(t *testing.T) {
 		t.Run(damage, func(t *testing.T) {
 			t.Parallel()
 			kerneltest.Host(t)
-			m := variants(newMachine(t))["fused"]
-			conf := `{"cniVersion": "1.0.0", "name": "n", "plugins": [` + full + `]}`
+			m := modes(newMachine(t))["fused"]
+			conf := `{"cniVersion": "1.0.0", "name": "n", "plugins": [` + fullList + `]}`
 			out, err := m.cni("add", conf, "a", "", "", ports)
 			if err != nil {
 				t.Fatal(out)
@@ -219,18 +219,18 @@ func TestFusedFailure(t *testing.T) {
 		{"in the kernel", `{"type": "bridge", $IPAM}, {"type": "portmap", "capabilities": {"portMappings": true}}, {"type": "tuning", "sysctl": {"net.core.somaxconn": "many"}}, {"type": "firewall"}`,
 			`plugins[2] tuning: sysctl -w net.core.somaxconn=many: write many to /proc/sys/net/core/somaxconn: invalid argument`},
 		{"first", `{"type": "bridge", "bridge": "dev0", $IPAM}, {"type": "firewall"}`, `plugins[0] bridge: ip link add dev0 `},
-		{"a process", `{"type": "bridge", "ipMasq": true, $IPAM}, {"type": "portmap", "capabilities": {"portMappings": true}}, {"type": "broken"}`, `plugins[2] broken: plugin `},
-		{"after a process", `{"type": "bridge", "ipMasq": true, $IPAM}, {"type": "theirs"}, {"type": "tuning", "sysctl": {"net.core.somaxconn": "many"}}`, `plugins[2] tuning: sysctl -w`},
-		{"none such", `{"type": "bridge", $IPAM}, {"type": "nosuch"}`, `plugins[1] nosuch: failed to find plugin "nosuch" in path`},
+		{"external process", `{"type": "bridge", "ipMasq": true, $IPAM}, {"type": "portmap", "capabilities": {"portMappings": true}}, {"type": "broken"}`, `plugins[2] broken: plugin `},
+		{"after an external process", `{"type": "bridge", "ipMasq": true, $IPAM}, {"type": "ref-tuning"}, {"type": "tuning", "sysctl": {"net.core.somaxconn": "many"}}`, `plugins[2] tuning: sysctl -w`},
+		{"unknown plugin", `{"type": "bridge", $IPAM}, {"type": "nosuch"}`, `plugins[1] nosuch: failed to find plugin "nosuch" in path`},
 		{"no result", `{"type": "portmap"}, {"type": "bridge", $IPAM}`, `plugins[0] portmap: portmap must be called as chained plugin`},
 		{"nested", `{"type": "bridge", $IPAM}, {"type": "fairlead-chain", "plugins": [{"type": "tuning"}]}`, `plugins[1].type = "fairlead-chain": a chain cannot contain a chain`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			theirs := reference.Plugin(t, "tuning")
+			refTuning := reference.Plugin(t, "tuning")
 			kerneltest.Host(t)
 			kerneltest.Run(t, "ip", "link", "add", "dev0", "type", "veth", "peer", "name", "far0")
-			m := variants(newMachine(t))["fused"]
+			m := modes(newMachine(t))["fused"]
 			good := `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge", "ipMasq": true, $IPAM}, {"type": "portmap", "capabilities": {"portMappings": true}}]}`
 			for _, verb := range []string{"add", "del"} { // create shared objects
 				if out, err := m.cni(verb, good, "a", "", "", ports); err != nil {
@@ -239,7 +239,7 @@ func TestFusedFailure(t *testing.T) {
 			}
 			before := m.state()
 			path := filepath.Join(t.TempDir(), "bin")
-			link(t, path, map[string]string{"theirs": theirs, "broken": "/bin/false"})
+			link(t, path, map[string]string{"ref-tuning": refTuning, "broken": "/bin/false"})
 			out, err := m.cni("add", `{"cniVersion": "1.0.0", "name": "n", "plugins": [`+tt.plugins+`]}`, "a", "", "",
 				"CNI_PATH="+programs(t)+":"+path, ports)
 			if err == nil || !strings.Contains(out, tt.want) {
@@ -265,24 +265,24 @@ func link(t *testing.T, dir string, programs map[string]string) {
 	}
 }
 
-// TestForeignMember checks that a third-party plugin in the middle of a list, under its own name or under one of ours,
-// runs as a process and sees the objects that earlier plugins created.
-func TestForeignMember(t *testing.T) {
+// TestThirdPartyPluginInList checks that a third-party plugin in the middle of a list, under its own name or under one
+// of ours, runs as a process and sees the objects that earlier plugins created.
+func TestThirdPartyPluginInList(t *testing.T) {
 	t.Parallel()
-	theirs := reference.Plugin(t, "tuning")
+	refTuning := reference.Plugin(t, "tuning")
 	kerneltest.Host(t)
 	m := newMachine(t)
-	ours := filepath.Join(t.TempDir(), "ours-first")
-	link(t, ours, map[string]string{"tuning": theirs, "theirs": theirs})
-	for _, typ := range []string{"theirs", "tuning"} {
+	refDir := filepath.Join(t.TempDir(), "reference")
+	link(t, refDir, map[string]string{"tuning": refTuning, "ref-tuning": refTuning})
+	for _, typ := range []string{"ref-tuning", "tuning"} {
 		conf := `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge", "isGateway": true, $IPAM},
 		  {"type": "` + typ + `", "mtu": 1333, "mac": "02:00:00:00:00:99", "dataDir": "` + m.dir + `/tuning"},
 		  {"type": "portmap", "capabilities": {"portMappings": true}}, {"type": "bandwidth", "egressRate": 1000000}]}`
-		for how, v := range variants(m) {
+		for mode, v := range modes(m) {
 			run := func(verb string) string {
-				out, err := v.cni(verb, conf, "a", "", "", ports, "CNI_PATH="+ours+":"+programs(t))
+				out, err := v.cni(verb, conf, "a", "", "", ports, "CNI_PATH="+refDir+":"+programs(t))
 				if err != nil {
-					t.Fatalf("%s %q: %s: %s", typ, how, verb, out)
+					t.Fatalf("%s %q: %s: %s", typ, mode, verb, out)
 				}
 				return out
 			}
@@ -290,19 +290,19 @@ func TestForeignMember(t *testing.T) {
 			for range 2 { // the first run creates shared objects
 				before = m.state()
 				if out := run("add"); !strings.Contains(out, `"mac":"02:00:00:00:00:99"`) {
-					t.Errorf("%s %q: %s", typ, how, out)
+					t.Errorf("%s %q: %s", typ, mode, out)
 				}
 				if _, err := os.Stat(m.dir + "/tuning/a_eth0.json"); err != nil {
-					t.Errorf("%s %q: it was not theirs that ran: %v", typ, how, err)
+					t.Errorf("%s %q: the reference plugin did not run: %v", typ, mode, err)
 				}
 				if s := kerneltest.In(t, m.netns["a"], "ip", "link", "show", "eth0"); !strings.Contains(s, "mtu 1333") {
-					t.Errorf("%s %q: %s", typ, how, s)
+					t.Errorf("%s %q: %s", typ, mode, s)
 				}
 				run("check")
 				run("del")
 			}
 			if d := difference(before, m.state()); d != "" {
-				t.Errorf("%s %q: left behind\n%s", typ, how, d)
+				t.Errorf("%s %q: left behind\n%s", typ, mode, d)
 			}
 		}
 	}

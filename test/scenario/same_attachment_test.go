@@ -12,11 +12,11 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// TestSameAttachmentAtOnce runs several ADDs of one attachment at once. One succeeds; the others report the reason and
-// change nothing. The address stays allocated, exactly once.
-func TestSameAttachmentAtOnce(t *testing.T) {
-	for _, how := range []string{"", "fused"} {
-		t.Run("as "+how, func(t *testing.T) {
+// TestConcurrentAddsOfOneAttachment runs several ADDs of one attachment concurrently. One succeeds; the others report
+// the reason and change nothing. The address stays allocated, exactly once.
+func TestConcurrentAddsOfOneAttachment(t *testing.T) {
+	for _, mode := range []string{"", "fused"} {
+		t.Run("mode "+mode, func(t *testing.T) {
 			t.Parallel()
 			kerneltest.Host(t)
 			m := newMachine(t)
@@ -28,25 +28,25 @@ func TestSameAttachmentAtOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			for round := range 12 {
-				m.sameAtOnce(file, how, fmt.Sprintf("c%d", round))
+				m.addConcurrently(file, mode, fmt.Sprintf("c%d", round))
 			}
 		})
 	}
 }
 
-func (m *machine) sameAtOnce(file, how, id string) {
+func (m *machine) addConcurrently(file, mode, id string) {
 	m.t.Helper()
 	netns, bin := kerneltest.Netns(m.t), programs(m.t)
 	command := func(verb string) (*exec.Cmd, *bytes.Buffer) {
 		cmd, out := exec.Command(bin+"/cni", verb, file, "NS"), &bytes.Buffer{}
-		cmd.Env = append(os.Environ(), "CNI_PATH="+bin, "FAIRLEAD_RUN="+m.dir+"/run", "WORK="+m.dir, "NS="+netns, "TOGETHER="+how, "CONTAINER="+id)
+		cmd.Env = append(os.Environ(), "CNI_PATH="+bin, "FAIRLEAD_RUN="+m.dir+"/run", "WORK="+m.dir, "NS="+netns, "LIST_MODE="+mode, "CONTAINER="+id)
 		cmd.Stdout, cmd.Stderr = out, out
 		return cmd, out
 	}
 	var adds [4]*exec.Cmd
-	var said [4]*bytes.Buffer
+	var outputs [4]*bytes.Buffer
 	for i := range adds {
-		adds[i], said[i] = command("add")
+		adds[i], outputs[i] = command("add")
 		if err := adds[i].Start(); err != nil {
 			m.t.Fatal(err)
 		}
@@ -55,19 +55,19 @@ func (m *machine) sameAtOnce(file, how, id string) {
 	for i, cmd := range adds {
 		switch err := cmd.Wait(); {
 		case err == nil && winner != "":
-			m.t.Errorf("%s: a second ADD succeeded: %s", id, said[i])
+			m.t.Errorf("%s: a second ADD succeeded: %s", id, outputs[i])
 		case err == nil:
-			winner = said[i].String()
-		case !strings.Contains(said[i].String(), "is in progress") && !strings.Contains(said[i].String(), "is already attached"):
-			m.t.Errorf("%s: %s", id, said[i])
+			winner = outputs[i].String()
+		case !strings.Contains(outputs[i].String(), "is in progress") && !strings.Contains(outputs[i].String(), "is already attached"):
+			m.t.Errorf("%s: %s", id, outputs[i])
 		}
 	}
 	if winner == "" {
-		m.t.Fatalf("%s: none succeeded: %s", id, said)
+		m.t.Fatalf("%s: no ADD succeeded: %s", id, outputs)
 	}
-	held, _ := filepath.Glob(m.dir + "/ipam/n/10.*") // the pattern is well formed
-	if len(held) != 1 || !strings.Contains(winner, filepath.Base(held[0])+"/24") {
-		m.t.Errorf("%s: held are %v, and ADD said %s", id, held, winner)
+	allocated, _ := filepath.Glob(m.dir + "/ipam/n/10.*") // the pattern is well formed
+	if len(allocated) != 1 || !strings.Contains(winner, filepath.Base(allocated[0])+"/24") {
+		m.t.Errorf("%s: allocated are %v, and ADD returned %s", id, allocated, winner)
 	}
 	for _, verb := range []string{"check", "del"} {
 		if cmd, out := command(verb); cmd.Run() != nil {
@@ -75,6 +75,6 @@ func (m *machine) sameAtOnce(file, how, id string) {
 		}
 	}
 	if left, _ := filepath.Glob(m.dir + "/run/attach/*/*"); len(left) > 0 {
-		m.t.Errorf("%s: left are %v", id, left)
+		m.t.Errorf("%s: records remain: %v", id, left)
 	}
 }

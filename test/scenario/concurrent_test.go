@@ -12,19 +12,19 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// TestAtOnce attaches sixteen containers at once to a host without state, and detaches them at once. No address and no
-// rule exists twice, and nothing is left.
-func TestAtOnce(t *testing.T) {
-	for _, how := range []string{"", "fused", "inside"} {
-		t.Run("as "+how, func(t *testing.T) {
+// TestConcurrentContainers attaches sixteen containers concurrently to a host without state, and detaches them
+// concurrently. No address and no rule exists twice, and nothing is left.
+func TestConcurrentContainers(t *testing.T) {
+	for _, mode := range []string{"", "fused", "in-process"} {
+		t.Run("mode "+mode, func(t *testing.T) {
 			t.Parallel()
 			kerneltest.Host(t)
-			atOnce(t, newMachine(t), how)
+			runConcurrentContainers(t, newMachine(t), mode)
 		})
 	}
 }
 
-func atOnce(t *testing.T, m *machine, how string) {
+func runConcurrentContainers(t *testing.T, m *machine, mode string) {
 	file := m.dir + "/net.conflist"
 	conf := `{"cniVersion": "1.0.0", "name": "n", "plugins": [
 	  {"type": "bridge", "isDefaultGateway": true, "ipMasq": true, "ipam": {"type": "host-local", "dataDir": "` + m.dir + `/ipam", "subnet": "10.1.0.0/24"}},
@@ -44,7 +44,7 @@ func atOnce(t *testing.T, m *machine, how string) {
 		var wg sync.WaitGroup
 		for i := range n {
 			cmd := exec.Command(bin+"/cni", verb, file, "NS")
-			cmd.Env = append(os.Environ(), "CNI_PATH="+bin, "FAIRLEAD_RUN="+m.dir+"/run", "WORK="+m.dir, "NS="+netns[i], "TOGETHER="+how,
+			cmd.Env = append(os.Environ(), "CNI_PATH="+bin, "FAIRLEAD_RUN="+m.dir+"/run", "WORK="+m.dir, "NS="+netns[i], "LIST_MODE="+mode,
 				fmt.Sprintf("CONTAINER=c%d", i), fmt.Sprintf(`CAP_ARGS={"portMappings":[{"hostPort":%d,"containerPort":80}]}`, 8000+i))
 			cmd.Stdout, cmd.Stderr = &out[i], &out[i]
 			if err := cmd.Start(); err != nil {
@@ -66,7 +66,7 @@ func atOnce(t *testing.T, m *machine, how string) {
 	seen := map[string]bool{}
 	for _, ip := range regexp.MustCompile(`"address":"([0-9.]+)`).FindAllStringSubmatch(all("add"), -1) {
 		if seen[ip[1]] {
-			t.Errorf("%s was given twice", ip[1])
+			t.Errorf("%s was allocated twice", ip[1])
 		}
 		seen[ip[1]] = true
 	}
@@ -85,18 +85,18 @@ func atOnce(t *testing.T, m *machine, how string) {
 	}
 }
 
-// TestAtOnceInside does the same within one process, with 16 goroutines of a runtime.
-func TestAtOnceInside(t *testing.T) {
+// TestConcurrentContainersInProcess does the same within one process, with 16 goroutines of a runtime.
+func TestConcurrentContainersInProcess(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
 	m := newMachine(t)
-	conf := `{"cniVersion": "1.0.0", "name": "n", "plugins": [` + full + `]}`
+	conf := `{"cniVersion": "1.0.0", "name": "n", "plugins": [` + fullList + `]}`
 	var netns []string
 	for range 16 {
 		netns = append(netns, kerneltest.Netns(t))
 	}
 	for _, verb := range []string{"add", "check", "del", "del"} {
-		out, err := m.cni("each "+verb, conf, "", strings.Join(netns, ","), "", "TOGETHER=inside")
+		out, err := m.cni("each "+verb, conf, "", strings.Join(netns, ","), "", "LIST_MODE=in-process")
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", verb, err, out)
 		}

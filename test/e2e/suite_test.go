@@ -14,55 +14,56 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// stage is a client in its host, with the servers and state that the cases need.
-type stage struct {
+// suite is a client on its own host, with the servers and state that the cases need.
+type suite struct {
 	client
 	host *host
 	programs
-	before []string // the host, when no container is there
-	names  int
-	fuse   string // the program that fuses its lists, or ""
-	noted  *results
+	baseline []string // state of the host without containers
+	podCount int
+	fuse     string // path of the program that fuses the lists, or ""
+	command  string // path of our command on the host, after newReferenceSuite
+	results  *results
 }
 
-// Ports of servers that are no containers.
+// Ports of servers outside of containers.
 const (
 	hostPort    = 9090 // on the host
 	outsidePort = 9091 // on its neighbour
 )
 
-// newStage starts a client on its own host. It runs and removes one pod, so that the networks' shared objects (bridges,
+// newSuite starts a client on its own host. It runs and removes one pod, so that the networks' shared objects (bridges,
 // our table) exist from then on.
-func newStage(t *testing.T, c client, p programs, lists map[string]object, fuse string) *stage {
+func newSuite(t *testing.T, c client, p programs, lists map[string]object, fuse string) *suite {
 	t.Helper()
-	s := &stage{client: c, programs: p, host: newHost(t, c.binds())}
+	s := &suite{client: c, programs: p, host: newHost(t, c.binds())}
 	s.host.configure(t, lists, fuse)
 	s.host.daemon(t, "/run/serve.log", "/mnt/e2e/probe", "serve", fmt.Sprintf(":%d", hostPort))
 	serveOutside(t, s)
 	c.start(t, s.host)
 	warm := []string{network}
-	if c.lacks(chooseNetwork) == "" {
+	if c.unsupported(chooseNetwork) == "" {
 		warm = names(lists)
 	}
-	in := s.run(t, pod{networks: warm, ports: []port{{18000, servePort, "tcp"}, {18000, servePort, "udp"}}})
-	eventually(t, 10*time.Second, s.usable) // without a port a bridge's address would stay tentative
-	if err := s.client.remove(in); err != nil {
+	ctr := s.run(t, pod{networks: warm, ports: []port{{18000, servePort, "tcp"}, {18000, servePort, "udp"}}})
+	eventually(t, 10*time.Second, s.addressesReady) // a bridge without ports would keep its addresses tentative
+	if err := s.client.remove(ctr); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, 5*time.Second, func() error {
 		first := s.state(t)
-		time.Sleep(300 * time.Millisecond) // links of an empty bridge settle
-		s.before = s.state(t)
-		if d := difference(first, s.before); len(d) != 0 {
-			return fmt.Errorf("the host is not quiet:\n%s", strings.Join(d, "\n"))
+		time.Sleep(300 * time.Millisecond) // an empty bridge changes its link state late
+		s.baseline = s.state(t)
+		if d := difference(first, s.baseline); len(d) != 0 {
+			return fmt.Errorf("the host's state still changes:\n%s", strings.Join(d, "\n"))
 		}
 		return nil
 	})
 	return s
 }
 
-// usable returns an error while duplicate address detection is running.
-func (s *stage) usable() error {
+// addressesReady returns an error while duplicate address detection is running.
+func (s *suite) addressesReady() error {
 	out, err := s.host.run("ip", "-6", "-o", "addr", "show", "tentative")
 	if err == nil && strings.TrimSpace(out) != "" {
 		err = fmt.Errorf("addresses are tentative:\n%s", out)
@@ -78,36 +79,36 @@ func names(lists map[string]object) (out []string) {
 	return out
 }
 
-func serveOutside(t *testing.T, s *stage) {
-	// In the host's process namespace, with which it ends.
+func serveOutside(t *testing.T, s *suite) {
+	// The server runs in the host's process namespace, so that it ends with the host.
 	argv := []string{"nsenter", "--target", strconv.Itoa(s.host.pid), "--mount", "--pid", "--net=" + s.host.outside, "--"}
 	background(t, append(argv, "/mnt/e2e/probe", "serve", fmt.Sprintf(":%d", outsidePort))...)
 }
 
-// run starts a pod that answers. At the end of the case it removes the pod if it still exists.
-func (s *stage) run(t *testing.T, p pod) *container {
+// run starts a pod.
+func (s *suite) run(t *testing.T, p pod) *container {
 	t.Helper()
-	s.names++
-	p.name = fmt.Sprintf("pod-%d", s.names)
-	in, err := s.client.run(p)
+	s.podCount++
+	p.name = fmt.Sprintf("pod-%d", s.podCount)
+	ctr, err := s.client.run(p)
 	if err != nil {
 		t.Fatalf("run %s: %v", p.name, err)
 	}
-	return in
+	return ctr
 }
 
 // remove removes pods and reports errors.
-func (s *stage) remove(t *testing.T, all ...*container) {
+func (s *suite) remove(t *testing.T, all ...*container) {
 	t.Helper()
-	for _, in := range all {
-		if err := s.client.remove(in); err != nil {
-			t.Errorf("remove %s: %v", in.name, err)
+	for _, ctr := range all {
+		if err := s.client.remove(ctr); err != nil {
+			t.Errorf("remove %s: %v", ctr.name, err)
 		}
 	}
 }
 
-// healthy checks the existing attachments with our commands.
-func (s *stage) healthy(t *testing.T) {
+// checkHealthy checks the existing attachments with our commands.
+func (s *suite) checkHealthy(t *testing.T) {
 	t.Helper()
 	for _, argv := range [][]string{{"doctor"}, {"repair", "--dry-run"}, {"gc", "--all", "--dry-run"}} {
 		if out, err := s.host.run(append([]string{"/mnt/e2e/fairlead"}, argv...)...); err != nil {
@@ -117,9 +118,9 @@ func (s *stage) healthy(t *testing.T) {
 }
 
 // addresses returns the addresses of a container's link, IPv4 first.
-func (s *stage) addresses(t *testing.T, in *container, link string) (v4, v6 string) {
+func (s *suite) addresses(t *testing.T, ctr *container, link string) (v4, v6 string) {
 	t.Helper()
-	all, err := links(s.client, in)
+	all, err := links(s.client, ctr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,13 +134,13 @@ func (s *stage) addresses(t *testing.T, in *container, link string) (v4, v6 stri
 		}
 	}
 	if v4 == "" || v6 == "" {
-		t.Fatalf("%s has no address in both families on %s: %+v", in.name, link, all)
+		t.Fatalf("%s has no address in both families on %s: %+v", ctr.name, link, all)
 	}
 	return v4, v6
 }
 
 // state returns all state of a host that a container may change, one item per line.
-func (s *stage) state(t *testing.T) (lines []string) {
+func (s *suite) state(t *testing.T) (lines []string) {
 	t.Helper()
 	lines = append(dumpLines(kerneltest.Dump(t, s.host.netns())), s.host.files(t)...)
 	ps, err := s.host.run("ps", "-e", "-o", "comm=")
@@ -151,7 +152,7 @@ func (s *stage) state(t *testing.T) (lines []string) {
 			lines = append(lines, "process "+p)
 		}
 	}
-	// Of a container; conmon's, which has none of its own, stays.
+	// Only cgroups named after a container ID. conmon's cgroup stays.
 	groups, _ := filepath.Glob("/sys/fs/cgroup/*" + s.host.cgroup() + "/*[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]")
 	for i, l := range lines {
 		lines[i] = strings.TrimRight(l, " ")
@@ -160,13 +161,13 @@ func (s *stage) state(t *testing.T) (lines []string) {
 	return append(lines, groups...)
 }
 
-// dumpLines are a dump's, without what changes by itself.
+// dumpLines splits a dump into lines, without timers and counters.
 func dumpLines(dump string) []string {
-	moving := regexp.MustCompile(`_timer +[0-9.]+|packets [0-9]+ bytes [0-9]+`) // of bridges, of iptables
+	moving := regexp.MustCompile(`_timer +[0-9.]+|packets [0-9]+ bytes [0-9]+`) // bridge timers and iptables counters
 	return strings.Split(moving.ReplaceAllString(dump, ""), "\n")
 }
 
-// files are those that plugins and runtimes keep of containers.
+// files returns the files that plugins and runtimes keep for containers.
 func (h *host) files(t *testing.T) (paths []string) {
 	t.Helper()
 	for _, dir := range []string{"/var/lib/cni", "/run/fairlead", "/run/netns", "/run/user/0"} {
@@ -183,24 +184,24 @@ func (h *host) files(t *testing.T) (paths []string) {
 	return paths
 }
 
-// asBefore fails the case if the host's state differs from before. It waits a moment for the runtime's cleanup.
-func (s *stage) asBefore(t *testing.T) {
+// checkUnchanged fails the case if the host's state differs from before.
+func (s *suite) checkUnchanged(t *testing.T) {
 	t.Helper()
-	left := s.left(t)
+	left := s.leftovers(t)
 	if len(left) == 0 {
 		return
 	}
 	for i, l := range left {
 		left[i] = l[:min(len(l), 200)]
 	}
-	t.Errorf("the host is not as before, by %d lines:\n%s", len(left), strings.Join(left[:min(len(left), 60)], "\n"))
+	t.Errorf("the host differs from before in %d lines:\n%s", len(left), strings.Join(left[:min(len(left), 60)], "\n"))
 }
 
-// left is what differs from before, and goes on doing so.
-func (s *stage) left(t *testing.T) (left []string) {
+// leftovers returns the differences from the state before. It waits up to 5 s for the runtime's cleanup.
+func (s *suite) leftovers(t *testing.T) (left []string) {
 	t.Helper()
 	for range 50 {
-		if left = difference(s.before, s.state(t)); len(left) == 0 {
+		if left = difference(s.baseline, s.state(t)); len(left) == 0 {
 			return nil
 		}
 		time.Sleep(100 * time.Millisecond)
@@ -208,7 +209,7 @@ func (s *stage) left(t *testing.T) (left []string) {
 	return left
 }
 
-// difference is what was taken away and what was added.
+// difference returns removed lines with "- " and added lines with "+ ".
 func difference(before, after []string) (out []string) {
 	count := map[string]int{}
 	for _, l := range before {

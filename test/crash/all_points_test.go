@@ -15,8 +15,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// These environment variables set the file of the full run's results, with one tally per line, and the time after which TestFull
-// starts no new scene (a Go duration). TestFull continues where the last run ended.
+// The first variable is the file for the results of the full run, with one tally per line. The second is the time after
+// which TestAllPoints starts no new scene (a Go duration). TestAllPoints continues where the last run ended.
 const (
 	resultsVariable = "FAIRLEAD_CRASH"
 	timeVariable    = "FAIRLEAD_CRASH_TIME"
@@ -30,9 +30,9 @@ type result struct {
 	Seconds float64 // of the whole operation
 }
 
-// TestFull plays every point of every operation that the results file lacks. It runs only when that file is set,
+// TestAllPoints plays every point of every operation that the results file lacks. It runs only when that file is set,
 // because it takes most of an hour.
-func TestFull(t *testing.T) {
+func TestAllPoints(t *testing.T) {
 	file := os.Getenv(resultsVariable)
 	if file == "" {
 		t.Log("make crash runs this")
@@ -50,39 +50,40 @@ func TestFull(t *testing.T) {
 	for _, r := range have {
 		done[r.Scene+" "+r.Verb] = true
 	}
-	began := time.Now()
+	start := time.Now()
 	for _, s := range scenes() {
 		for _, verb := range []string{"ADD", "DEL"} {
-			if done[s.name+" "+verb] || !only(s.name, "FAIRLEAD_SCENE") || time.Since(began) > limit {
+			if done[s.name+" "+verb] || !selected(s.name, "FAIRLEAD_SCENE") || time.Since(start) > limit {
 				continue
 			}
 			t.Run(s.name+" "+verb, func(t *testing.T) {
 				kerneltest.Needs(t, s.needs...)
-				full(t, &s, verb, file)
+				playAll(t, &s, verb, file)
 			})
 		}
 	}
 }
 
-// full plays every point of an operation and appends the outcome to the file.
-func full(t *testing.T, s *scene, verb, file string) {
-	began := time.Now()
+// playAll plays every point of an operation and appends the results to the file.
+func playAll(t *testing.T, s *scene, verb, file string) {
+	start := time.Now()
 	tallies := sweep(t, s, workers(), func(all []point) []point {
 		all = slices.DeleteFunc(all, func(p point) bool { return p.verb != verb })
-		if os.Getenv("FAIRLEAD_SAMPLE") != "" { // in a guest everything takes ten times as long
-			return spread(all, seed(t))
+		if os.Getenv("FAIRLEAD_SAMPLE") != "" { // in a VM everything takes ten times as long
+			return everyKth(all, seed(t))
 		}
 		return all
 	})
 	for _, c := range tallies {
-		t.Logf("%s %s %s: %d points, %d survived, %d not met", s.name, c.Verb, c.Kind, c.Points, c.Survived, c.NotMet)
-		if err := appendResult(file, result{c, kernelRelease(), time.Now().UTC().Format(time.DateOnly), time.Since(began).Seconds()}); err != nil {
+		t.Logf("%s %s %s: %d points, %d survived, %d not reached", s.name, c.Verb, c.Kind, c.Points, c.Survived, c.NotReached)
+		if err := appendResult(file, result{c, kernelRelease(), time.Now().UTC().Format(time.DateOnly), time.Since(start).Seconds()}); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// workers returns how many machines play a scene at once. They spend most of the time waiting for the kernel.
+// workers returns the number of machines that play a scene concurrently. They spend most of the time waiting for the
+// kernel.
 func workers() int { return 3 * runtime.NumCPU() }
 
 func kernelRelease() string {

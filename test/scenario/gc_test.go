@@ -10,9 +10,9 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// TestGCOfMany checks that GC of many forgotten attachments does not wait for the kernel once per attachment, whether
-// GC finds them by their records or by owner tags alone.
-func TestGCOfMany(t *testing.T) {
+// TestGCOfManyAttachments checks that GC of many forgotten attachments does not wait for the kernel once per
+// attachment, whether GC finds them by their records or by owner tags alone.
+func TestGCOfManyAttachments(t *testing.T) {
 	kerneltest.Host(t)
 	m := newMachine(t)
 	file := m.dir + "/net.conflist"
@@ -26,20 +26,20 @@ func TestGCOfMany(t *testing.T) {
 	run := func(verb string, i int) time.Duration {
 		t.Helper()
 		cmd := exec.Command(bin+"/cni", verb, file, "NS", fmt.Sprintf("eth%d", i))
-		cmd.Env = append(os.Environ(), "CNI_PATH="+bin, "FAIRLEAD_RUN="+m.dir+"/run", "WORK="+m.dir, "NS="+netns, "TOGETHER=inside", "CONTAINER=c", "VALID=")
-		began := time.Now()
+		cmd.Env = append(os.Environ(), "CNI_PATH="+bin, "FAIRLEAD_RUN="+m.dir+"/run", "WORK="+m.dir, "NS="+netns, "LIST_MODE=in-process", "CONTAINER=c", "VALID=")
+		start := time.Now()
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v: %s", verb, err, out)
 		}
-		return time.Since(began)
+		return time.Since(start)
 	}
 	const many = 60
 	run("add", 0)
-	one := run("del", 0)
+	oneDel := run("del", 0)
 	for _, tt := range []struct {
 		name   string
 		forget []string
-	}{{"those with a record", []string{"cache"}}, {"marked links", []string{"cache", "run/attach"}}} {
+	}{{"attachments with records", []string{"cache"}}, {"links with owner tags", []string{"cache", "run/attach"}}} {
 		for i := range many {
 			run("add", i)
 		}
@@ -49,13 +49,13 @@ func TestGCOfMany(t *testing.T) {
 			}
 		}
 		time.Sleep(20 * time.Millisecond) // a process's start time has a resolution of 10 ms, and GC skips anything newer
-		took := run("gc", 0)
-		t.Logf("%s: one DEL %v, GC of %d %v", tt.name, one, many, took)
-		if took > many*one/2 {
-			t.Errorf("%s: GC of %d took %v, and one DEL %v", tt.name, many, took, one)
+		elapsed := run("gc", 0)
+		t.Logf("%s: one DEL %v, GC of %d %v", tt.name, oneDel, many, elapsed)
+		if elapsed > many*oneDel/2 {
+			t.Errorf("%s: GC of %d took %v, and one DEL %v", tt.name, many, elapsed, oneDel)
 		}
 		if left := kerneltest.Run(t, "sh", "-c", "ip -br link show type veth; ip -br link show type ifb; ls "+m.dir+"/ipam/n | grep 10[.] || true"); left != "" {
-			t.Errorf("%s: left: %s", tt.name, left)
+			t.Errorf("%s: left behind: %s", tt.name, left)
 		}
 	}
 }

@@ -13,23 +13,23 @@ import (
 
 const fixedNet = `{"subnets": [{"cidr": "10.244.0.0/16"}, {"name": "fixed", "cidr": "10.245.0.0/24", "assign": "cluster"}]}`
 
-// pod attaches a container as a pod with a name.
+// pod attaches a container as a named pod.
 func pod(t *testing.T, n *lab.Node, container, name string) (ip netip.Addr) {
 	t.Helper()
 	must(t, n.Container(t.Context(), container))
 	env := []string{"CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=" + name}
-	soon(t, func() (err error) {
+	eventually(t, func() (err error) {
 		ip, err = n.AddWith(t.Context(), env, container, "fixed", "eth0")
 		return err
 	})
 	return ip
 }
 
-// TestFixed checks that a StatefulSet's pod keeps its address on whichever node it restarts, even if its old node is
-// dead. All other pods reach it there.
-func TestFixed(t *testing.T) {
+// TestFixedAddressFollowsPod checks that a StatefulSet's pod keeps its address on whichever node it restarts, even if
+// its old node is dead. All other pods reach it there.
+func TestFixedAddressFollowsPod(t *testing.T) {
 	t.Parallel()
-	c := hosts(t, 3, 1, fixedNet)
+	c := newCluster(t, 3, 1, fixedNet)
 	a, b, x := c.Nodes[0], c.Nodes[1], c.Nodes[2]
 	for _, n := range c.Nodes {
 		must(t, n.Configure("fixed", `{"type": "ptp", "ipam": {"type": "fairlead-ipam", "pool": "fixed", "fixed": true}}`))
@@ -40,32 +40,32 @@ func TestFixed(t *testing.T) {
 		t.Fatalf("db-0 has %s", ip)
 	}
 	if other := pod(t, b, "db2", "db-1"); other == ip {
-		t.Errorf("db-1 has db-0's address %s", ip)
+		t.Errorf("db-1 has the address of db-0, %s", ip)
 	}
-	reach(t, x, "client", ip)
+	wantReach(t, x, "client", ip)
 	_, err := a.Fairlead(t.Context(), "del", "fixed", "db1")
 	must(t, err)
-	if again := pod(t, b, "db3", "db-0"); again != ip {
-		t.Errorf("db-0 had %s, and has %s on another node", ip, again)
+	if got := pod(t, b, "db3", "db-0"); got != ip {
+		t.Errorf("db-0 moved from %s to %s on another node", ip, got)
 	}
-	took := reach(t, x, "client", ip)
-	t.Logf("found on another node after %s", took)
+	elapsed := wantReach(t, x, "client", ip)
+	t.Logf("reachable on the other node after %s", elapsed)
 	_, err = b.Cluster(t.Context(), "ipam", "check")
 	must(t, err)
 
-	b.Agent.Kill() // the node is dead, its pods with it
+	b.Agent.Kill() // the node and its pods are dead
 	_, err = c.Switch(t.Context(), "ip", "link", "set", "dev", b.Name, "down")
 	must(t, err)
-	if again := pod(t, a, "db4", "db-0"); again != ip {
-		t.Errorf("db-0 had %s, and has %s after its node's death", ip, again)
+	if got := pod(t, a, "db4", "db-0"); got != ip {
+		t.Errorf("db-0 moved from %s to %s after its node died", ip, got)
 	}
-	reach(t, x, "client", ip)
+	wantReach(t, x, "client", ip)
 }
 
-// TestMTU checks that a change of a link's MTU changes the tunnel's MTU and that of new containers.
-func TestMTU(t *testing.T) {
+// TestMTUFollowsUnderlay checks that a change of a link's MTU changes the MTU of the tunnel and of new containers.
+func TestMTUFollowsUnderlay(t *testing.T) {
 	t.Parallel()
-	c := hosts(t, 2, 1, vxlanNet)
+	c := newCluster(t, 2, 1, vxlanNet)
 	a, b := c.Nodes[0], c.Nodes[1]
 	attach(t, a, "c1", "pods")
 	to := attach(t, b, "c1", "pods")
@@ -78,21 +78,22 @@ func TestMTU(t *testing.T) {
 		}
 		_, err := c.Switch(t.Context(), "ip", "link", "set", "dev", "br0", "mtu", fmt.Sprint(underlay))
 		must(t, err)
-		soon(t, func() error {
+		eventually(t, func() error {
 			out, err := a.IP(t.Context(), "-o link show fl-vx.1")
 			if err == nil && !strings.Contains(out, fmt.Sprintf(" mtu %d ", want)) {
 				err = fmt.Errorf("want %d: %s", want, out)
 			}
 			return err
 		})
-		reach(t, a, "c1", to)
+		wantReach(t, a, "c1", to)
 	}
 }
 
-// TestClamp checks that containers' links get the tunnel's MTU. TCP's MSS is clamped only while one has a larger MTU.
-func TestClamp(t *testing.T) {
+// TestMSSClamp checks that containers' links get the tunnel's MTU. TCP's MSS is clamped only while a container has a
+// larger MTU.
+func TestMSSClamp(t *testing.T) {
 	t.Parallel()
-	c := hosts(t, 2, 1, vxlanNet)
+	c := newCluster(t, 2, 1, vxlanNet)
 	a, b := c.Nodes[0], c.Nodes[1]
 	attach(t, a, "c1", "pods")
 	to := attach(t, b, "c1", "pods")
@@ -104,33 +105,34 @@ func TestClamp(t *testing.T) {
 		return func() error {
 			out, err := a.Run(t.Context(), "nft", "list", "table", "inet", "fairlead-agent")
 			if err == nil && strings.Contains(out, "maxseg") != want {
-				err = fmt.Errorf("clamped is not %v: %s", want, out)
+				err = fmt.Errorf("want an MSS clamp: %v: %s", want, out)
 			}
 			return err
 		}
 	}
 	must(t, clamped(false)())
-	must(t, a.Configure("tall", `{"type": "ptp", "mtu": 1500, "ipam": {"type": "fairlead-ipam"}}`))
-	attach(t, a, "c2", "tall")
-	soon(t, clamped(true))
-	reach(t, a, "c2", to)
-	_, err = a.Fairlead(t.Context(), "del", "tall", "c2")
+	must(t, a.Configure("large-mtu", `{"type": "ptp", "mtu": 1500, "ipam": {"type": "fairlead-ipam"}}`))
+	attach(t, a, "c2", "large-mtu")
+	eventually(t, clamped(true))
+	wantReach(t, a, "c2", to)
+	_, err = a.Fairlead(t.Context(), "del", "large-mtu", "c2")
 	must(t, err)
-	soon(t, clamped(false))
+	eventually(t, clamped(false))
 }
 
-// TestRemoved checks that a removed node's blocks are released after the grace period, and not before.
-func TestRemoved(t *testing.T) {
+// TestRemovedNodeReleasesBlocks checks that a removed node's blocks are released after the grace period, and not
+// before.
+func TestRemovedNodeReleasesBlocks(t *testing.T) {
 	t.Parallel()
-	c := hosts(t, 2, 1, vxlanNet, "--grace", "3s")
+	c := newCluster(t, 2, 1, vxlanNet, "--grace", "3s")
 	a, b := c.Nodes[0], c.Nodes[1]
-	reach(t, a, "c1", func() netip.Addr { attach(t, a, "c1", "pods"); return attach(t, b, "c1", "pods") }())
+	wantReach(t, a, "c1", func() netip.Addr { attach(t, a, "c1", "pods"); return attach(t, b, "c1", "pods") }())
 	if _, err := a.Cluster(t.Context(), "node", "remove", "b"); err == nil || !strings.Contains(err.Error(), "alive") {
-		t.Errorf("a node that is alive is removed: %v", err)
+		t.Errorf("removing a live node: %v", err)
 	}
 	must(t, b.Agent.Stop(5*time.Second))
 	var removed time.Time
-	soon(t, func() error {
+	eventually(t, func() error {
 		_, err := a.Cluster(t.Context(), "node", "remove", "b")
 		removed = time.Now()
 		return err
@@ -143,29 +145,29 @@ func TestRemoved(t *testing.T) {
 		must(t, err)
 		return out
 	}
-	soon(t, func() error {
+	eventually(t, func() error {
 		if r := routes(); r != "" {
-			return fmt.Errorf("routes to it: %s", r)
+			return fmt.Errorf("routes to the removed node: %s", r)
 		}
 		return nil
 	})
-	blocks := func() (held bool) {
+	blocksKept := func() (kept bool) {
 		out, err := a.Cluster(t.Context(), "node", "list")
 		must(t, err)
 		return strings.Contains(out, "removed")
 	}
-	if !blocks() {
-		t.Error("its blocks are free at once")
+	if !blocksKept() {
+		t.Error("its blocks were released at once")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	must(t, lab.Until(ctx, func() error {
-		if blocks() {
-			return fmt.Errorf("its blocks are not free")
+		if blocksKept() {
+			return fmt.Errorf("its blocks are not released")
 		}
 		return nil
 	}))
-	if took := time.Since(removed); took < 3*time.Second {
-		t.Errorf("its blocks were free after %s", took)
+	if elapsed := time.Since(removed); elapsed < 3*time.Second {
+		t.Errorf("its blocks were released after %s", elapsed)
 	}
 }

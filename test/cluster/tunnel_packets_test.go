@@ -23,8 +23,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/netns"
 )
 
-// inside calls do on a thread in a namespace.
-func inside(t *testing.T, nsPath string, do func() error) {
+// inNetns calls do on a thread in a network namespace.
+func inNetns(t *testing.T, nsPath string, do func() error) {
 	t.Helper()
 	ns, err := netns.Open(nsPath)
 	must(t, err)
@@ -32,23 +32,23 @@ func inside(t *testing.T, nsPath string, do func() error) {
 	must(t, ns.Do(do))
 }
 
-// heard records the payloads of datagrams that arrived at a port of a container.
-type heard struct {
-	mu    sync.Mutex
-	words []string
+// receiver records the payloads of datagrams that arrive at a port of a container.
+type receiver struct {
+	mu       sync.Mutex
+	payloads []string
 }
 
-func (h *heard) all() []string {
+func (h *receiver) received() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.Compact(slices.Sorted(slices.Values(h.words)))
+	return slices.Compact(slices.Sorted(slices.Values(h.payloads)))
 }
 
 const innerPort = 7777
 
-func (h *heard) listen(t *testing.T, n *lab.Node, container string, port int) {
+func (h *receiver) listen(t *testing.T, n *lab.Node, container string, port int) {
 	t.Helper()
-	inside(t, n.Path("/run/netns/"+container), func() error {
+	inNetns(t, n.Path("/run/netns/"+container), func() error {
 		c, err := net.ListenPacket("udp4", fmt.Sprint(":", port))
 		if err != nil {
 			return err
@@ -63,7 +63,7 @@ func (h *heard) listen(t *testing.T, n *lab.Node, container string, port int) {
 				}
 				word := string(b[:size])
 				h.mu.Lock()
-				h.words = append(h.words, word[strings.LastIndexByte(word, '|')+1:])
+				h.payloads = append(h.payloads, word[strings.LastIndexByte(word, '|')+1:])
 				h.mu.Unlock()
 			}
 		}()
@@ -78,22 +78,22 @@ func udp4(port uint16, payload string) []byte {
 	return append(append(b, 0, 0), payload...)
 }
 
-// wrapped is a packet for a container, encapsulated by a container of another network.
-type wrapped struct {
-	name     string
-	netns    string     // the sender's
-	by       netip.Addr // the sender's address
-	src, dst netip.Addr // outer addresses; src invalid: the sender's own
-	to       *lab.Node  // the host of the inner packet's container
-	inner    netip.Addr
-	pieces   bool // sent as two fragments, the first with only the UDP header
+// tunnelPacket is a packet that a container sends. It is encapsulated for a container of another network.
+type tunnelPacket struct {
+	name       string
+	netns      string     // the sender's
+	sender     netip.Addr // the sender's address
+	src, dst   netip.Addr // outer addresses; an invalid src means the sender's own
+	to         *lab.Node  // the host of the inner packet's container
+	inner      netip.Addr
+	fragmented bool // sent as two fragments, the first with only the UDP header
 }
 
-func (w wrapped) send(t *testing.T, vni int) {
+func (w tunnelPacket) send(t *testing.T, vni int) {
 	t.Helper()
 	src := w.src
 	if !src.IsValid() {
-		src = w.by
+		src = w.sender
 	}
 	packet := kerneltest.IPv4(netip.MustParseAddr("10.0.0.200"), w.inner, unix.IPPROTO_UDP, udp4(innerPort, "|"+w.name))
 	outer := kerneltest.IPv4(src, w.dst, unix.IPPROTO_IPIP, packet)
@@ -104,13 +104,13 @@ func (w wrapped) send(t *testing.T, vni int) {
 		head := binary.BigEndian.AppendUint32([]byte{8, 0, 0, 0}, uint32(vni)<<8) // RFC 7348, section 5
 		outer = kerneltest.IPv4(src, w.dst, unix.IPPROTO_UDP, udp4(8472, string(head)+string(frame)))
 	}
-	inside(t, w.netns, func() error {
+	inNetns(t, w.netns, func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 		if err != nil {
 			return err
 		}
 		defer unix.Close(fd)
-		for _, p := range w.split(outer) {
+		for _, p := range w.fragments(outer) {
 			if err := unix.Sendto(fd, p, 0, &unix.SockaddrInet4{Addr: w.dst.As4()}); err != nil {
 				return err
 			}
@@ -119,9 +119,9 @@ func (w wrapped) send(t *testing.T, vni int) {
 	})
 }
 
-// split returns the packet's fragments as they are sent (RFC 791, section 3.2).
-func (w wrapped) split(packet []byte) [][]byte {
-	if !w.pieces {
+// fragments returns the packet's fragments as they are sent (RFC 791, section 3.2).
+func (w tunnelPacket) fragments(packet []byte) [][]byte {
+	if !w.fragmented {
 		return [][]byte{packet}
 	}
 	const header, first, more = 20, 8, 0x2000
@@ -134,80 +134,80 @@ func (w wrapped) split(packet []byte) [][]byte {
 	return [][]byte{head, rest}
 }
 
-// TestWrapped sends tunnel packets from containers. No host decapsulates them, neither the sender's own host nor
-// another one, whatever their source address; other containers receive them unchanged. A host does not decapsulate
-// packets from senders outside the cluster either.
-func TestWrapped(t *testing.T) {
+// TestContainerTunnelPacketsDropped sends tunnel packets from containers. No host decapsulates them, neither the
+// sender's own host nor another one, whatever their source address; other containers receive them unchanged. A host
+// does not decapsulate packets from senders outside the cluster either.
+func TestContainerTunnelPacketsDropped(t *testing.T) {
 	t.Parallel()
 	t.Run("vxlan", func(t *testing.T) {
 		t.Parallel()
-		wrappedBy(t, vxlanNet, true)
+		testTunnelPackets(t, vxlanNet, true)
 	})
 	t.Run("vxlan without connection tracking", func(t *testing.T) { // connection tracking reassembles fragments
 		t.Parallel()
-		wrappedBy(t, `{"subnets": [{"cidr": "10.244.0.0/16"}]}`, true)
+		testTunnelPackets(t, `{"subnets": [{"cidr": "10.244.0.0/16"}]}`, true)
 	})
 	t.Run("ipip", func(t *testing.T) {
 		t.Parallel()
 		kerneltest.Needs(t, "ipip")
-		wrappedBy(t, `{"subnets": [{"cidr": "10.244.0.0/16"}], "nat": true, "backends": [{"type": "ipip"}]}`, false)
+		testTunnelPackets(t, `{"subnets": [{"cidr": "10.244.0.0/16"}], "nat": true, "backends": [{"type": "ipip"}]}`, false)
 	})
 }
 
-func wrappedBy(t *testing.T, network string, vxlan bool) {
+func testTunnelPackets(t *testing.T, network string, vxlan bool) {
 	tracked := strings.Contains(network, "nat")
-	c := hosts(t, 3, 1, network)
+	c := newCluster(t, 3, 1, network)
 	a, b, other := c.Nodes[0], c.Nodes[1], c.Nodes[2]
-	stranger, err := c.Host(t.Context(), "stranger")
+	outsider, err := c.Host(t.Context(), "outsider")
 	must(t, err)
 	for _, n := range c.Nodes {
 		must(t, n.Configure("bridged", `{"type": "bridge", "bridge": "cni0", "isGateway": true, "ipam": {"type": "fairlead-ipam", "routes": [{"dst": "0.0.0.0/0"}]}}`))
 	}
 	senders := map[string]netip.Addr{"routed": attach(t, a, "routed", "pods"), "bridged": attach(t, a, "bridged", "bridged")}
 	victim := attach(t, b, "victim", "pods")
-	reach(t, a, "routed", victim)
-	reach(t, a, "bridged", victim)
-	var got heard
+	wantReach(t, a, "routed", victim)
+	wantReach(t, a, "bridged", victim)
+	var got receiver
 	got.listen(t, b, "victim", 8472)
 	vni := 0
-	in := map[*lab.Node]netip.Addr{a: senders["routed"], b: victim} // the destinations
-	names := map[*lab.Node]string{a: "routed", b: "victim"}
+	targets := map[*lab.Node]netip.Addr{a: senders["routed"], b: victim} // destinations of the inner packets
+	containers := map[*lab.Node]string{a: "routed", b: "victim"}
 	if vxlan {
 		isolatedNets(t, c, "blue --isolated --subnet 10.0.0.0/24", "red --isolated --subnet 10.9.0.0/24 --nat")
 		if tracked {
 			senders["red"] = attach(t, a, "red", "red")
-			reach(t, a, "red", b.V4)
+			wantReach(t, a, "red", b.V4)
 		}
-		in, names = map[*lab.Node]netip.Addr{a: attach(t, a, "blue1", "blue"), b: attach(t, b, "blue2", "blue")}, map[*lab.Node]string{a: "blue1", b: "blue2"}
-		reach(t, a, "blue1", in[b])
+		targets, containers = map[*lab.Node]netip.Addr{a: attach(t, a, "blue1", "blue"), b: attach(t, b, "blue2", "blue")}, map[*lab.Node]string{a: "blue1", b: "blue2"}
+		wantReach(t, a, "blue1", targets[b])
 		out, err := a.Cluster(t.Context(), "network", "show", "blue", "--json")
 		must(t, err)
 		var n struct{ VNI int }
 		must(t, json.Unmarshal([]byte(out), &n))
 		vni = n.VNI
 	}
-	for n, name := range names {
+	for n, name := range containers {
 		got.listen(t, n, name, innerPort)
 	}
-	var list []wrapped
+	var list []tunnelPacket
 	for name, ip := range senders {
-		from := wrapped{netns: a.Path("/run/netns/" + name), by: ip}
+		from := tunnelPacket{netns: a.Path("/run/netns/" + name), sender: ip}
 		add := func(what string, src, dst netip.Addr, to *lab.Node) {
 			w := from
-			w.name, w.src, w.dst, w.to, w.inner = name+" "+what, src, dst, to, in[to]
+			w.name, w.src, w.dst, w.to, w.inner = name+" "+what, src, dst, to, targets[to]
 			list = append(list, w)
 			if !tracked {
-				w.name, w.pieces = w.name+" in pieces", true
+				w.name, w.fragmented = w.name+" in fragments", true
 				list = append(list, w)
 			}
 		}
 		add("to its host", netip.Addr{}, a.V4, a)
-		if vxlan { // IPIP has no ports: its host's address is taken, by the host's own tunnel
+		if vxlan { // IPIP has no ports to masquerade with, and the host's own tunnel already uses the host's address
 			add("to another host", netip.Addr{}, b.V4, b)
 		}
 		add("as a third host to its host", other.V4, a.V4, a)
 		add("as a third host to another", other.V4, b.V4, b)
-		if vxlan && name != "red" { // IPIP's link has one address; red has no way to another's container network
+		if vxlan && name != "red" { // IPIP's link has one address; red has no route to the container network of other hosts
 			gateway, err := b.Run(t.Context(), "sh", "-c", "ip -o -4 addr show dev fl-vx.1 | awk '{print $4}' | cut -d/ -f1")
 			must(t, err)
 			gw := netip.MustParseAddr(strings.TrimSpace(gateway))
@@ -215,28 +215,28 @@ func wrappedBy(t *testing.T, network string, vxlan bool) {
 			add("as a third host to another's gateway", other.V4, gw, b)
 		}
 	}
-	if vxlan { // what comes by IPIP from elsewhere may be another tunnel's
-		list = append(list, wrapped{name: "stranger", netns: stranger.Netns(), by: stranger.V4, dst: b.V4, to: b, inner: in[b]})
+	if vxlan { // IPIP packets from elsewhere may belong to another tunnel
+		list = append(list, tunnelPacket{name: "outsider", netns: outsider.Netns(), sender: outsider.V4, dst: b.V4, to: b, inner: targets[b]})
 	}
-	nested := wrapped{name: "nested", netns: a.Path("/run/netns/routed"), by: senders["routed"], dst: victim, to: b, inner: in[b]}
+	nested := tunnelPacket{name: "nested", netns: a.Path("/run/netns/routed"), sender: senders["routed"], dst: victim, to: b, inner: targets[b]}
 	send := func() []string {
 		for _, w := range list {
 			w.send(t, vni)
 		}
 		if vxlan {
 			nested.send(t, vni)
-			soon(t, func() error {
-				if !slices.Contains(got.all(), nested.name) {
-					return fmt.Errorf("a container's own tunnel to another container is not let through: %q", got.all())
+			eventually(t, func() error {
+				if !slices.Contains(got.received(), nested.name) {
+					return fmt.Errorf("the tunnel packet from container to container did not arrive: %q", got.received())
 				}
 				return nil
 			})
 		}
 		time.Sleep(kerneltest.Slow(300 * time.Millisecond))
-		return slices.DeleteFunc(got.all(), func(s string) bool { return s == nested.name })
+		return slices.DeleteFunc(got.received(), func(s string) bool { return s == nested.name })
 	}
-	if words := send(); len(words) > 0 {
-		t.Errorf("what a container wrapped arrived: %s", strings.Join(words, ", "))
+	if names := send(); len(names) > 0 {
+		t.Errorf("tunnel packets from containers arrived: %s", strings.Join(names, ", "))
 	}
 	// Without the rules the packets arrive.
 	for _, n := range c.Nodes {
@@ -244,13 +244,13 @@ func wrappedBy(t *testing.T, network string, vxlan bool) {
 		_, err := n.Run(t.Context(), "nft", "flush", "chain", "inet", backend.Table, "guard")
 		must(t, err)
 	}
-	var words []string
+	var names []string
 	for _, w := range list {
-		words = append(words, w.name)
+		names = append(names, w.name)
 	}
-	slices.Sort(words)
-	if open := send(); !slices.Equal(open, words) {
-		t.Errorf("without the rules arrived\n%q\nof\n%q", open, words)
+	slices.Sort(names)
+	if arrived := send(); !slices.Equal(arrived, names) {
+		t.Errorf("without the rules, these arrived:\n%q\nwant\n%q", arrived, names)
 	}
 	for _, n := range c.Nodes {
 		n.Agent.Signal(syscall.SIGCONT)

@@ -8,61 +8,62 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// mended lists the points at which an earlier version left something behind. Each is played at every call of its class.
-var mended = []struct {
+// fixedFailures lists the points at which an earlier version left something behind. Each is played at every call of its
+// class.
+var fixedFailures = []struct {
 	scene string
 	point
 }{
-	// The linked address file had no owner.
+	// When the temporary file could not be removed, the linked address file stayed without an owner.
 	{"host-local", point{verb: "ADD", kind: kindError, class: "unlinkat $WORK/ipam/.fairlead/n/address", errno: unix.EIO, then: byDel}},
-	// GC took the age of the index that it had rebuilt for the age of the address.
+	// GC used the age of the rebuilt index instead of the age of the address.
 	{"host-local", point{verb: "ADD", kind: kindKill, class: "pwrite64 $WORK/ipam/.fairlead/n/index", then: byGC}},
-	// A transaction whose answer was lost was not undone, and its emptied sets stayed.
+	// A transaction was not undone after its answer was lost, and its empty sets stayed.
 	{"bridge/masquerade", point{verb: "ADD", kind: kindError, class: "recvfrom socket", errno: unix.ENOMEM, then: byDel}},
 	{"bridge/masquerade", point{verb: "ADD", kind: kindError, class: "pwrite64 $WORK/run/attach/n/a,eth#.json~ (deleted)", errno: unix.EIO, then: byGC}},
-	// The record was discarded as one from another boot; or it could not be read, and DEL returned success.
+	// The record was discarded as a record from another boot. Or it could not be read, and DEL returned success.
 	{"bridge/masquerade", point{verb: "ADD", kind: kindError, class: "openat /proc/sys/kernel/random/boot_id", errno: unix.EMFILE, then: byDel}},
 	{"bridge/masquerade", point{verb: "DEL", kind: kindError, class: "openat $WORK/run/attach/n/a,eth#.json", errno: unix.ENOMEM, then: byDel}},
-	// GC left the record's reservation.
+	// GC did not remove the record's reservation.
 	{"bridge", point{verb: "ADD", kind: kindKill, class: "pwrite64 $WORK/run/attach/n/a,eth#.json~", then: byGC}},
 	// A short write counted as a complete one.
 	{"bridge", point{verb: "ADD", kind: kindShort, class: "write /proc/sys/net/ipv#/conf/eth#/accept_ra", then: byDel}},
-	// Routes and rules whose answer was lost stayed on a link that outlives the attachment.
+	// Routes and rules stayed after a lost answer, on a link that outlives the attachment.
 	{"sbr", point{verb: "ADD", kind: kindError, class: "recvfrom socket", errno: unix.ENOMEM, then: byGC}},
 	// A partly written value was not restored.
 	{"tuning", point{verb: "ADD", kind: kindShort, class: "write /proc/sys/net/core/somaxconn", then: byGC}},
-	// The container's namespace counted as a different one when stat failed.
+	// When stat failed, the container's namespace was taken for a different one.
 	{"tuning", point{verb: "DEL", kind: kindError, class: "newfstatat $WORK/netns", errno: unix.EIO, then: byDel}},
-	// Port claims without a record, and truncated claims.
+	// Port claims without a record and truncated port claims stayed.
 	{"portmap", point{verb: "ADD", kind: kindKill, class: "openat $WORK/run/attach/n/a,eth#.json~", then: byGC}},
 	{"portmap", point{verb: "ADD", kind: kindCut, class: "pwrite64 $WORK/run/hostports/udp-#", then: byDel}},
-	// The device stayed down: an undo reverted itself, or the kill came before the move.
+	// The device stayed down: a rollback undid its own work, or the kill came before the device had moved.
 	{"host-device", point{verb: "ADD", kind: kindError, class: "write /proc/sys/net/ipv#/conf/eth#/ndisc_notify", errno: unix.EBUSY, then: byGC}},
 	{"host-device", point{verb: "ADD", kind: kindKill, class: "sendto socket", then: byDel}},
 	// After the clock was set back, the attachment looked newer than any GC.
 	{"host-device", point{verb: "ADD", kind: kindClock, class: "openat /proc/sys/kernel/random/boot_id", shift: tenYears, then: byGC}},
-	// A failed connection to the daemon counted as a missing daemon.
+	// A failed connection was taken for a missing daemon.
 	{"dhcp", point{verb: "DEL", kind: kindError, class: "fcntl socket", errno: unix.ENOMEM, then: byDel}},
-	// The switch mistook the new port for the old port of the same name, whose device was gone.
+	// The switch took the new port for the old port of the same name, whose device was gone.
 	{"ovs", point{verb: "DEL", kind: kindKill, class: "socket", then: byAdd}},
 	{"ovs", point{verb: "ADD", kind: kindError, class: "read socket", errno: unix.EIO, then: byAdd}},
 	// Routes that a link loses when its master changes were restored in a separate write.
 	{"vrf", point{verb: "ADD", kind: kindKill, class: "recvfrom socket", then: byGC}},
 	// The index was marked complete but still had an address whose file was gone.
 	{"whereabouts", point{verb: "DEL", kind: kindError, class: "pwrite64 $WORK/lib/fairlead/addresses/.fairlead/whereabouts/index", errno: unix.ENOMEM, then: byAdd}},
-	// An address's file had two names for a moment, and was then taken for another owner's file.
+	// An address's file had two names for a moment, and was taken for a file of another owner.
 	{"whereabouts", point{verb: "DEL", kind: kindError, class: "renameat $WORK/lib/fairlead/addresses/whereabouts/#.#.#.#", errno: unix.ENOSPC, then: byGC}},
-	// The journal's next line was appended to a truncated one.
+	// The next line of the journal was appended to a truncated one.
 	{"whereabouts", point{verb: "DEL", kind: kindCut, class: "write $WORK/lib/fairlead/journal", then: byGC}},
-	// Temporary files.
+	// Temporary files stayed.
 	{"flannel", point{verb: "ADD", kind: kindError, class: "pwrite64 $WORK/lib/flannel/a~", errno: unix.ENOSPC, then: byDel}},
 	{"example/21-dbnet-0.3.1", point{verb: "ADD", kind: kindCut, class: "write $WORK/cache/.result-#", then: byDel}},
 }
 
-// TestMended plays each of these points again.
-func TestMended(t *testing.T) {
+// TestFixedFailures plays each of these points again.
+func TestFixedFailures(t *testing.T) {
 	byScene := map[string][]point{}
-	for _, m := range mended {
+	for _, m := range fixedFailures {
 		byScene[m.scene] = append(byScene[m.scene], m.point)
 	}
 	for _, s := range scenes() {

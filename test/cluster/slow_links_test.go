@@ -1,0 +1,56 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// slowLink is the netem configuration of each switch port. A round trip takes a tenth of a second, and four percent of
+// round trips lose a packet.
+const slowLink = "delay 50ms 5ms loss 2%"
+
+// TestSlowLossyLinks checks hosts with slow, lossy links. Agents retry their requests to the store, and containers lose
+// only the packets that the link loses, also while an agent restarts.
+func TestSlowLossyLinks(t *testing.T) {
+	kerneltest.Needs(t, "netem")
+	c := newCluster(t, 2, 1, vxlanNet)
+	a, b := c.Nodes[0], c.Nodes[1]
+	for _, n := range c.Nodes {
+		_, err := c.Switch(t.Context(), strings.Fields("tc qdisc add dev "+n.Name+" root netem "+slowLink)...)
+		must(t, err)
+	}
+	attach(t, a, "c1", "pods")
+	to := attach(t, b, "c1", "pods")
+	if elapsed := wantReach(t, a, "c1", to); elapsed < 80*time.Millisecond {
+		t.Fatalf("an ARP request and a ping took %v: the link is not slow", elapsed)
+	}
+	p, err := a.Probe("c1", to)
+	must(t, err)
+	waitForAnswers(t, p)
+	for _, n := range c.Nodes {
+		n.Agent.Kill()
+		must(t, n.Start())
+		must(t, c.Ready(t.Context()))
+	}
+	waitForAnswers(t, p)
+	l, err := p.Stop()
+	must(t, err)
+	t.Log(l)
+	if inFlight := 200; l.Lost > inFlight+l.Sent*8/100 {
+		t.Errorf("%s; the link loses only 4%%", l)
+	}
+	before := state(t, b)
+	_, err = b.IP(t.Context(), "neigh flush dev fl-vx.1 nud permanent")
+	must(t, err)
+	eventually(t, func() error {
+		if now := state(t, b); now != before {
+			return fmt.Errorf("the state is\n%s\nwant\n%s", now, before)
+		}
+		return nil
+	})
+	wantReach(t, a, "c1", attach(t, b, "last", "pods"))
+}
