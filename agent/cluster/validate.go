@@ -119,7 +119,9 @@ type problem struct {
 }
 
 func (s Subnet) problems() (list []problem) {
-	bad := func(field, format string, args ...any) { list = append(list, problem{field, fmt.Errorf(format, args...)}) }
+	bad := func(field, format string, args ...any) {
+		list = append(list, problem{field, fmt.Errorf(format, args...)})
+	}
 	if !s.CIDR.IsValid() {
 		bad("cidr", `is missing: want one like "10.244.0.0/16"`)
 		return list
@@ -145,7 +147,9 @@ func (s Subnet) problems() (list []problem) {
 }
 
 func (b Backend) problems() (list []problem) {
-	bad := func(field, format string, args ...any) { list = append(list, problem{field, fmt.Errorf(format, args...)}) }
+	bad := func(field, format string, args ...any) {
+		list = append(list, problem{field, fmt.Errorf(format, args...)})
+	}
 	if !slices.Contains(backendTypes(), b.Type) {
 		bad("type", "is %q: want one of %s", b.Type, strings.Join(backendTypes(), ", "))
 	}
