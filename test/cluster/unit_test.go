@@ -15,7 +15,7 @@ import (
 // Plugins on the host must still see the network namespaces of isolated networks.
 func TestAgentUnitSandbox(t *testing.T) {
 	t.Parallel()
-	c := hosts(t, 2, 1, vxlanNet)
+	c := newCluster(t, 2, 1, vxlanNet)
 	a, b := c.Nodes[0], c.Nodes[1]
 	must(t, a.Agent.Stop(5*time.Second))
 	unit := readUnit(t)
@@ -36,7 +36,7 @@ func TestAgentUnitSandbox(t *testing.T) {
 
 	isolatedNets(t, c, "blue --isolated --subnet 10.0.0.0/24")
 	one, two := attach(t, a, "one", "blue"), attach(t, b, "two", "blue")
-	reach(t, a, "one", two)
+	wantReach(t, a, "one", two)
 	path := a.Path("/run/netns/fairlead-blue")
 	if _, err := os.Stat(path); err != nil {
 		t.Errorf("the host does not see the network's namespace: %v", err)
@@ -48,7 +48,7 @@ func TestAgentUnitSandbox(t *testing.T) {
 	must(t, err)
 	_, err = a.Cluster(t.Context(), "ipam", "release", netip.PrefixFrom(one, 26).Masked().String(), "--network", "blue")
 	must(t, err)
-	soon(t, func() error {
+	eventually(t, func() error {
 		if _, err := os.Stat(path); err == nil {
 			return fmt.Errorf("%s exists, but the node has no block of the network any more", filepath.Base(path))
 		}
