@@ -40,7 +40,7 @@ func TestPointsPage(t *testing.T) {
 		}
 	}
 	if !strings.Contains(table, "all of them survived") {
-		t.Errorf("%s: the table does not say that all points survived", pageFile)
+		t.Errorf("%s: the table does not state that all points survived", pageFile)
 	}
 }
 

@@ -39,9 +39,9 @@ var losses = []struct {
 	name string
 	do   func(size int64) []byte
 }{
-	{"everything was written", nil},
-	{"what was not synced is empty", func(int64) []byte { return nil }},
-	{"what was not synced is zeros", func(n int64) []byte { return make([]byte, n) }},
+	{"all data was written", nil},
+	{"unsynced files are empty", func(int64) []byte { return nil }},
+	{"unsynced files have only zeros", func(n int64) []byte { return make([]byte, n) }},
 }
 
 // TestPowerCut cuts the power at every call of an allocation and of a release, and loses all data that was not synced.

@@ -49,7 +49,7 @@ type action struct {
 	fail    unix.Errno    // the call has no effect and returns this error
 	cut     bool          // only half of the data is written
 	after   bool          // kill after the call has had its effect
-	setTime time.Duration // added to the time of day from here on
+	setTime time.Duration // from now on added to the time of day
 	last    bool          // at is not called again
 }
 

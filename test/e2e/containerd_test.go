@@ -118,7 +118,7 @@ func (c *containerd) start(t *testing.T, h *host) {
 	t.Cleanup(func() {
 		if t.Failed() {
 			log, _ := h.run("tail", "-n", "40", containerdLog)
-			t.Logf("%s says:\n%s", c.label, log)
+			t.Logf("log of %s:\n%s", c.label, log)
 		}
 	})
 }

@@ -1,5 +1,4 @@
-// Package flanneld gives tests a real flanneld, built from source through the Go
-// module proxy when it is first asked for, which takes some minutes.
+// Package flanneld builds flanneld from source for tests, with the Go module proxy. The first build takes some minutes.
 package flanneld
 
 import (
@@ -10,11 +9,11 @@ import (
 	"github.com/fairlead/fairlead/internal/built"
 )
 
-// Version is flannel's.
+// Version is the version of flannel.
 const Version = "v0.28.9"
 
-// build copies the module and leaves out two backends: of one, a cloud's, the proxy
-// does not have all modules; the other, udp, wants a compiler of C.
+// build copies the module and builds it without two backends: the proxy lacks modules of tencentvpc, and udp needs a C
+// compiler.
 const build = `set -e
 src=$(go mod download -json github.com/flannel-io/flannel@"$1" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
 cp -r "$src" src
@@ -24,7 +23,7 @@ sed -i '/pkg\/backend\/tencentvpc"/d; /pkg\/backend\/udp"/d' main.go
 go build -trimpath -ldflags '-s -w' -o ../flanneld .
 `
 
-// Program is the path of the program.
+// Program returns the path of flanneld, and builds it if necessary.
 func Program() (string, error) {
 	return built.Program("flannel-"+Version, "flanneld", func(temp string) *exec.Cmd {
 		cmd := exec.Command("sh", "-s", Version)

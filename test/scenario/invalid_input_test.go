@@ -364,7 +364,7 @@ func (m *machine) state() string {
 	}
 	var lines []string
 	for line := range strings.Lines(s) {
-		// The bridge is shared, and a link's own IPv6 state comes and goes with its carrier.
+		// The bridge is shared, and the IPv6 state that the kernel adds to a link depends on its carrier.
 		if !strings.Contains(line, "cni0") && !strings.Contains(line, "multicast ff00::/8") && !strings.Contains(line, "fe80::") {
 			lines = append(lines, line)
 		}

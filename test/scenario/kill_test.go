@@ -36,7 +36,7 @@ func TestKilledAdd(t *testing.T) {
 			m := newMachine(t)
 			conf := strings.ReplaceAll(`{"cniVersion": "1.0.0", "name": "n", "type": "`+tt.plugin+`", `+tt.conf+`}`,
 				"$IPAM", `"ipam": {"type": "host-local", "dataDir": "`+m.dir+`/ipam", "subnet": "10.1.0.0/24"}`)
-			m.plugin(t, "ADD", conf, 0) // once completely, so that shared objects exist from here on
+			m.plugin(t, "ADD", conf, 0) // once completely, to create shared objects
 			m.plugin(t, "DEL", conf, 0)
 			duration := m.plugin(t, "ADD", conf, 0)
 			m.plugin(t, "DEL", conf, 0)

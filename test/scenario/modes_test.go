@@ -125,7 +125,7 @@ func wantSameInAllModes(t *testing.T, m *machine, conf, version string) {
 		}
 		return out
 	}
-	run("", "add") // shared objects exist from here on
+	run("", "add") // create shared objects
 	run("", "del")
 	before := m.state()
 	var wantResult, wantState string

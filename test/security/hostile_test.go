@@ -102,10 +102,10 @@ func TestARPFlood(t *testing.T) {
 				m.send("a", flood...)
 				n := strings.Count(kerneltest.Run(t, "ip", "-4", "neigh"), "\n")
 				if pinned && n > 4 {
-					t.Errorf("the host knows %d neighbours", n)
+					t.Errorf("the host has %d neighbour entries", n)
 				}
 				if !pinned && n < 100 {
-					t.Errorf("the host knows only %d neighbours: the attack does not work in this test", n)
+					t.Errorf("the host has only %d neighbour entries: the attack does not work in this test", n)
 				}
 				kerneltest.In(t, m.netns["b"], "ping", "-c1", "-W2", "10.1.0.1")
 				m.must("DEL", plugin, "a", conf)
