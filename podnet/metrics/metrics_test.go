@@ -121,12 +121,12 @@ func counts(t *testing.T, registry *prometheus.Registry, want map[string]uint64)
 	}
 	for key := range got {
 		if _, ok := want[key]; !ok {
-			t.Errorf("%s: nobody wants it", key)
+			t.Errorf("unexpected metric: %s", key)
 		}
 	}
 }
 
-// TestNames checks that the metrics follow Prometheus's naming rules, and that docs/pods.md lists all of them.
+// TestNames checks that the metrics follow Prometheus's naming rules, and that docs/metrics.md lists all of them.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	o := metrics.New()
@@ -146,7 +146,7 @@ func TestNames(t *testing.T) {
 	if err != nil || len(problems) > 0 {
 		t.Errorf("%v, %v", problems, err)
 	}
-	page, err := os.ReadFile("../../docs/pods.md")
+	page, err := os.ReadFile("../../docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestNames(t *testing.T) {
 	for _, f := range families {
 		names = append(names, f.GetName())
 		if !strings.Contains(string(page), "`"+f.GetName()+"`") {
-			t.Errorf("docs/pods.md does not have %s", f.GetName())
+			t.Errorf("docs/metrics.md does not have %s", f.GetName())
 		}
 	}
 	if !slices.Contains(names, "fairlead_pod_plugin_errors_total") || len(names) != 8 {
