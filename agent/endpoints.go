@@ -102,12 +102,12 @@ func (e *endpoints) once(ctx context.Context) error {
 func (e *endpoints) changes(want map[string][]byte) (ops []store.Op) {
 	for _, key := range slices.Sorted(maps.Keys(want)) {
 		if have, ok := e.inStore[key]; !ok || string(have.Value) != string(want[key]) {
-			ops = append(ops, store.Op{Key: key, Value: want[key], Was: have.Revision})
+			ops = append(ops, store.Op{Key: key, Value: want[key], Expect: have.Revision})
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(e.inStore)) {
 		if want[key] == nil {
-			ops = append(ops, store.Op{Key: key, Was: e.inStore[key].Revision})
+			ops = append(ops, store.Op{Key: key, Expect: e.inStore[key].Revision})
 		}
 	}
 	return ops

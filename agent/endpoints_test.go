@@ -39,7 +39,7 @@ func TestEndpoints(t *testing.T) {
 	look("after the first sync", true)
 	old, err := s.Get(t.Context(), key)
 	if err == nil {
-		_, err = s.Commit(t.Context(), store.Op{Key: key, Was: old.Revision})
+		_, err = s.Commit(t.Context(), store.Op{Key: key, Expect: old.Revision})
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -76,7 +76,7 @@ func (p *publisher) hold(ctx, within context.Context) error {
 		if err := json.Unmarshal(e.Value, &l); err != nil || l.ID != p.id {
 			return &TakenError{p.conf.Node, "machine " + l.ID}
 		}
-		_, err = p.store.Commit(within, store.Op{Key: key, Was: e.Revision})
+		_, err = p.store.Commit(within, store.Op{Key: key, Expect: e.Revision})
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, store.ErrConflict) {
 		return err
@@ -212,7 +212,7 @@ func (p *publisher) node(ctx context.Context) error {
 	if string(have.Value) == string(value) {
 		return nil
 	}
-	_, err = p.store.Commit(ctx, store.Op{Key: key, Value: value, Was: have.Revision})
+	_, err = p.store.Commit(ctx, store.Op{Key: key, Value: value, Expect: have.Revision})
 	if errors.Is(err, store.ErrConflict) {
 		return fmt.Errorf("%s: %w", key, err) // retry once the cache has the current revision
 	}

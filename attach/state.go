@@ -5,7 +5,7 @@ const (
 	StateOK          = "ok"
 	StateGone        = "namespace gone"
 	StateAdding      = "adding"
-	StateInterrupted = "cut off" // its ADD was killed before it ended
+	StateInterrupted = "interrupted" // its ADD was killed before it ended
 )
 
 // State returns the state of the attachment: one of StateOK, StateGone, StateAdding and StateInterrupted.

@@ -141,19 +141,19 @@ func interrupt(t *testing.T, programs string) {
 	temp := t.TempDir()
 	cmd := benchCommand("-case", "^node: .*portmap", "-programs", programs)
 	cmd.Env = append(cmd.Env, "TMPDIR="+temp)
-	said, err := cmd.StderrPipe()
+	stderr, err := cmd.StderrPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	line, _ := bufio.NewReader(said).ReadString('\n')
+	line, _ := bufio.NewReader(stderr).ReadString('\n')
 	time.Sleep(500 * time.Millisecond) // the run takes many seconds, so it is in the middle of a case now
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	rest, _ := io.ReadAll(said)
+	rest, _ := io.ReadAll(stderr)
 	if err := cmd.Wait(); err == nil || !strings.Contains(string(rest), "interrupted") {
 		t.Errorf("%v: %s%s", err, line, rest)
 	}

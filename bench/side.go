@@ -167,14 +167,14 @@ func (s *side) stop() {
 // do sends jobs to the side. If the run is interrupted, it stops the side.
 func (w *world) do(s *side, r load.Request) (load.Answer, error) {
 	var a load.Answer
-	heard := make(chan error, 1)
-	go func() { heard <- errors.Join(s.ask.Encode(r), s.hear.Decode(&a)) }()
+	received := make(chan error, 1)
+	go func() { received <- errors.Join(s.ask.Encode(r), s.hear.Decode(&a)) }()
 	select {
 	case <-w.ctx.Done():
 		_ = s.cmd.Process.Kill()
-		<-heard
+		<-received
 		return a, w.ctx.Err()
-	case err := <-heard:
+	case err := <-received:
 		switch {
 		case errors.Is(err, io.EOF):
 			return a, fmt.Errorf("%s: %w", s.name, errEnded)

@@ -55,7 +55,7 @@ func TestFacts(t *testing.T) {
 		name, fix string
 		ill       func(*Facts, *Attachment)
 	}{
-		{"add-cut-off", "fairlead gc --all", func(_ *Facts, a *Attachment) { a.State = "cut off" }},
+		{"add-interrupted", "fairlead gc --all", func(_ *Facts, a *Attachment) { a.State = "interrupted" }},
 		{"mac-pinned-otherwise", "let bridge set", func(_ *Facts, a *Attachment) {
 			a.Objects = kernel.Objects{&kernel.Element{Set: "antispoof-macs", Key: "veth1 . 02:00:00:00:00:77"}}
 		}},

@@ -12,8 +12,8 @@ func state(_ *Facts, a *Attachment) []Finding {
 	case "namespace gone":
 		return []Finding{{Name: "namespace-gone", Problem: "its namespace " + a.Netns + " is gone, or another namespace has its path",
 			Effect: "its addresses and host ports are unused and cannot be used again", Fix: "fairlead gc --all"}}
-	case "cut off":
-		return []Finding{{Name: "add-cut-off", Problem: "its ADD was killed before it ended",
+	case "interrupted":
+		return []Finding{{Name: "add-interrupted", Problem: "its ADD was killed before it ended",
 			Effect: "it is incomplete: the container has no working network", Fix: "fairlead gc --all"}}
 	}
 	return nil
@@ -103,8 +103,8 @@ func (a *Attachment) lost(d kernel.Difference) (Finding, bool) {
 			f.Name, f.Effect = "shaping-missing", losses()["host ifb"].effect
 		}
 	case *kernel.Addr:
-		if o.In == kernel.Container && a.elsewise(o) {
-			f.Name, f.Effect = "address-wrong-prefix", "the container takes neighbours for far away, or what is far away for neighbours"
+		if o.In == kernel.Container && a.hasOtherPrefix(o) {
+			f.Name, f.Effect = "address-wrong-prefix", "the container sends packets for neighbours to its gateway, or looks for distant hosts on its own link"
 		}
 	case *kernel.Route:
 		return a.routeLost(f, o, what), true
@@ -119,11 +119,11 @@ func (a *Attachment) lost(d kernel.Difference) (Finding, bool) {
 	case *kernel.Element:
 		elementLost(&f, o, what)
 	}
-	return f, a.worthSaying(d)
+	return f, a.isReported(d)
 }
 
-// worthSaying reports whether a difference is more than the consequence of another one.
-func (a *Attachment) worthSaying(d kernel.Difference) bool {
+// isReported reports whether a difference is more than the consequence of another one.
+func (a *Attachment) isReported(d kernel.Difference) bool {
 	for _, x := range a.Lost {
 		if kernel.PartOfTable(d.Object, x.Object) {
 			return false // the table itself is reported
@@ -138,8 +138,8 @@ func (a *Attachment) interfaceGone(d kernel.Difference) Finding {
 		Fix:    "restart the container, so that its runtime does DEL and ADD (manually: fairlead del " + a.Network + " " + a.Netns + " && fairlead add " + a.Network + " " + a.Netns + ")"}
 }
 
-// elsewise reports whether the interface has the address with another prefix length.
-func (a *Attachment) elsewise(o *kernel.Addr) bool {
+// hasOtherPrefix reports whether the interface has the address with another prefix length.
+func (a *Attachment) hasOtherPrefix(o *kernel.Addr) bool {
 	if a.Inside == nil {
 		return false
 	}

@@ -213,15 +213,15 @@ func TestKilled(t *testing.T) {
 		t.Helper()
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), append(env, "INSTALL_DIR="+dir)...)
-		var said strings.Builder
-		cmd.Stderr = &said
+		var output strings.Builder
+		cmd.Stderr = &output
 		must(t, cmd.Start())
 		if kill > 0 {
 			time.Sleep(kill)
 			_ = cmd.Process.Kill()
 		}
 		if err := cmd.Wait(); err != nil && kill == 0 {
-			t.Fatalf("%v: %s", err, said.String())
+			t.Fatalf("%v: %s", err, output.String())
 		}
 	}
 	began := time.Now()

@@ -63,7 +63,7 @@ func TestSwitchAndBack(t *testing.T) {
 	t.Parallel()
 	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
 	const ranges = `[[{"subnet": "10.1.0.0/24"}]]`
-	theirs := func(verb, id string) string {
+	runReference := func(verb, id string) string {
 		t.Helper()
 		addrs, err := asReference(t, verb, dir, id, ranges)
 		if verb == "ADD" && err != nil {
@@ -73,8 +73,8 @@ func TestSwitchAndBack(t *testing.T) {
 	}
 	ours := func(id string) string { return allocate(t, dir, Options{}, Owner{id, "eth0"}, sets)[0].String() }
 	for i, step := range []struct{ got, want string }{
-		{theirs("ADD", "a"), "10.1.0.2"}, {ours("b"), "10.1.0.3"}, {theirs("ADD", "c"), "10.1.0.4"},
-		{theirs("DEL", "b"), ""}, {ours("d"), "10.1.0.5"}, {ours("e"), "10.1.0.6"}, {theirs("ADD", "f"), "10.1.0.7"},
+		{runReference("ADD", "a"), "10.1.0.2"}, {ours("b"), "10.1.0.3"}, {runReference("ADD", "c"), "10.1.0.4"},
+		{runReference("DEL", "b"), ""}, {ours("d"), "10.1.0.5"}, {ours("e"), "10.1.0.6"}, {runReference("ADD", "f"), "10.1.0.7"},
 	} {
 		if step.got != step.want {
 			t.Errorf("step %d: got %q, want %q", i, step.got, step.want)

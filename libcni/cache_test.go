@@ -83,24 +83,24 @@ func TestSpoiled(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]bool{"": true, byReference[:100]: true, `{"kind":"cniCacheV9"}`: false, `{"kind":"cniCacheV1","cniArgs":7}`: false} {
 		c, _ := cacheWith(t, map[string]string{"net-c1-eth0": content})
-		var told *CacheError
-		c.Warn = func(_ string, err error) { told, _ = errors.AsType[*CacheError](err) }
-		if list, err := c.GetCachedAttachments(""); err != nil || len(list) != 0 || told == nil || told.Spoiled != want {
-			t.Errorf("%q: %v, %v, told %+v", content, list, err, told)
+		var cacheErr *CacheError
+		c.Warn = func(_ string, err error) { cacheErr, _ = errors.AsType[*CacheError](err) }
+		if list, err := c.GetCachedAttachments(""); err != nil || len(list) != 0 || cacheErr == nil || cacheErr.Spoiled != want {
+			t.Errorf("%q: %v, %v, told %+v", content, list, err, cacheErr)
 			continue
 		}
-		if old, err := told.Old(time.Hour); old || err != nil {
+		if old, err := cacheErr.Old(time.Hour); old || err != nil {
 			t.Errorf("%q is old already: %v", content, err)
 		}
 		before := time.Now().Add(-2 * time.Hour)
-		if err := os.Chtimes(told.File, before, before); err != nil {
+		if err := os.Chtimes(cacheErr.File, before, before); err != nil {
 			t.Fatal(err)
 		}
-		if old, err := told.Old(time.Hour); old != want || err != nil {
+		if old, err := cacheErr.Old(time.Hour); old != want || err != nil {
 			t.Errorf("%q: old %v, want %v (%v)", content, old, want, err)
 		}
-		_ = os.Remove(told.File)
-		if _, err := told.Old(time.Hour); !errors.Is(err, os.ErrNotExist) {
+		_ = os.Remove(cacheErr.File)
+		if _, err := cacheErr.Old(time.Hour); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("a file that is gone: %v", err)
 		}
 	}

@@ -23,7 +23,7 @@ func TestInProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours, theirs := t.TempDir(), t.TempDir()
+	ours, reference := t.TempDir(), t.TempDir()
 	link := func(dir, name, to string) string {
 		path := filepath.Join(dir, name)
 		if err := os.Symlink(to, path); err != nil {
@@ -32,14 +32,14 @@ func TestInProcess(t *testing.T) {
 		return path
 	}
 	const answer = "#!/bin/sh\necho '{\"cniVersion\": \"0.4.0\", \"supportedVersions\": [\"0.4.0\"]}'\n"
-	script := filepath.Join(theirs, "script")
+	script := filepath.Join(reference, "script")
 	if err := os.WriteFile(script, []byte(answer), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	x := plugins.In(plugin.Env{})
 	for path, inside := range map[string]bool{
 		link(ours, "bridge", self): true, link(ours, "fairlead-chain", self): true,
-		link(theirs, "bridge", script): false, link(theirs, "other", script): false,
+		link(reference, "bridge", script): false, link(reference, "other", script): false,
 	} {
 		if _, ok := x.InProcess(path); ok != inside {
 			t.Errorf("%s runs in process: %v", path, ok)
@@ -53,8 +53,8 @@ func TestInProcess(t *testing.T) {
 			t.Errorf("%s: %+v, %v", path, info, err)
 		}
 	}
-	trusting := plugins.In(plugin.Env{SameBuild: func(file string) bool { return strings.HasPrefix(file, theirs) }})
-	if _, ok := trusting.InProcess(filepath.Join(theirs, "bridge")); !ok {
+	trusting := plugins.In(plugin.Env{SameBuild: func(file string) bool { return strings.HasPrefix(file, reference) }})
+	if _, ok := trusting.InProcess(filepath.Join(reference, "bridge")); !ok {
 		t.Error("a program that Env.SameBuild accepts does not run in process")
 	}
 }

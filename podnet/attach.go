@@ -46,7 +46,7 @@ func (m *Manager) Attach(ctx context.Context, id string, network Network) (a *At
 // planMore is plan for one more network of a pod.
 func (m *Manager) planMore(ctx context.Context, n *note, network Network) (*part, error) {
 	if !n.whole() {
-		return nil, fmt.Errorf("pod %s: its set-up or tear-down was cut off: tear it down", n.ID)
+		return nil, fmt.Errorf("pod %s: its setup or teardown was interrupted: tear it down", n.ID)
 	}
 	if len(network.DefaultRoute) > 0 {
 		return nil, fmt.Errorf("pod %s: the default route cannot be moved to another network while the pod runs", n.ID)

@@ -45,10 +45,10 @@ func TestKilled(t *testing.T) {
 			n.bridge("20-b.conflist", "b", 2, "", `{"type": "slow"}`)
 			p := n.pod("web", podnet.Network{}, podnet.Network{Name: "b"})
 			killAt(t, n, p, mark)
-			if s, err := n.PodStatus(p.ID); err != nil || s.State != podnet.StateCutOff {
+			if s, err := n.PodStatus(p.ID); err != nil || s.State != podnet.StateInterrupted {
 				t.Errorf("after the kill: %v, %v", s, err)
 			}
-			wants(t, n.CheckPod(t.Context(), p.ID), "cut off")
+			wants(t, n.CheckPod(t.Context(), p.ID), "was interrupted")
 			if conf == "gone" {
 				must(t, os.RemoveAll(n.conf))
 				n.again()

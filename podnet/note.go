@@ -131,7 +131,7 @@ func (s notes) tryLock(id string) (unlock func(), ok bool, err error) {
 	return unlock, err == nil, err
 }
 
-var errTaken = errors.New("another is at work on it")
+var errTaken = errors.New("another operation on it is running")
 
 func (s notes) acquire(id string, take func(*os.File) error) (unlock func(), err error) {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {

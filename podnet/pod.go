@@ -91,10 +91,10 @@ type PodStatus struct {
 
 // These are the states of a pod.
 const (
-	StateReady  = "ready"          // set up
-	StateGone   = "namespace gone" // set up, but its network namespace is gone: tear it down
-	StateAtWork = "at work"        // an operation on it is running
-	StateCutOff = "cut off"        // an operation was interrupted: tear the pod down, or set it up again
+	StateReady       = "ready"          // set up
+	StateGone        = "namespace gone" // set up, but its network namespace is gone: tear it down
+	StateBusy        = "busy"           // an operation on it is running
+	StateInterrupted = "interrupted"    // an operation was killed: tear the pod down, or set it up again
 )
 
 // Attachment is a pod's attachment to a network.

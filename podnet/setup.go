@@ -67,7 +67,7 @@ func (m *Manager) again(ctx context.Context, n *note) (*PodStatus, error) {
 		return nil, fmt.Errorf("pod %s: %w, in namespace %s, with other wishes: tear it down first", n.ID, ErrExists, old.Netns)
 	}
 	if err := m.tearDown(ctx, n.ID); err != nil {
-		return nil, fmt.Errorf("pod %s: undo what was cut off: %w", n.ID, err)
+		return nil, fmt.Errorf("pod %s: undo the interrupted operation: %w", n.ID, err)
 	}
 	return nil, nil
 }

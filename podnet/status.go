@@ -78,7 +78,7 @@ func (m *Manager) CheckPod(ctx context.Context, id string) (err error) {
 	}
 	defer unlock()
 	if !n.whole() {
-		return fmt.Errorf("pod %s: its set-up or tear-down was cut off: tear it down", id)
+		return fmt.Errorf("pod %s: its setup or teardown was interrupted: tear it down", id)
 	}
 	if sameNetns(n.Netns, n.NetnsID) == "" {
 		return fmt.Errorf("pod %s: its network namespace %s is gone, or another one", id, n.Netns)
@@ -161,10 +161,10 @@ func (m *Manager) List() (out []*PodStatus, err error) {
 func (m *Manager) unfinished(id string) string {
 	unlock, free, err := m.notes.tryLock(id)
 	if err != nil || !free {
-		return StateAtWork
+		return StateBusy
 	}
 	unlock()
-	return StateCutOff
+	return StateInterrupted
 }
 
 func (m *Manager) statusOf(n *note) *PodStatus {

@@ -132,7 +132,7 @@ func TestTearDownTriesEverything(t *testing.T) {
 		t.Errorf("the pod has %s", got)
 	}
 	s, err := n.PodStatus(p.ID)
-	if err != nil || len(s.Attachments) != 2 || s.State != podnet.StateCutOff {
+	if err != nil || len(s.Attachments) != 2 || s.State != podnet.StateInterrupted {
 		t.Errorf("what failed is noted: %+v, %v", s, err)
 	}
 	must(t, os.Remove(fault))

@@ -233,7 +233,7 @@ func removeKey(t testing.TB, s store.Store, key string) {
 	t.Helper()
 	e, err := s.Get(storetest.Context(t), key)
 	must(t, err)
-	_, err = s.Commit(storetest.Context(t), store.Op{Key: key, Was: e.Revision})
+	_, err = s.Commit(storetest.Context(t), store.Op{Key: key, Expect: e.Revision})
 	must(t, err)
 }
 

@@ -38,6 +38,6 @@ func (m *Manager) confirmSlot(ctx context.Context, c *claim) error {
 	for _, e := range entries {
 		m.state.set(e.Key, e.Value, e.Revision)
 	}
-	c.slot = &store.Op{Key: key, Value: []byte(m.Node), Was: e.Revision}
+	c.slot = &store.Op{Key: key, Value: []byte(m.Node), Expect: e.Revision}
 	return nil
 }

@@ -63,7 +63,7 @@ func (m *Manager) lease(l *cluster.FlannelLease, key string, blocks ...netip.Pre
 		key = mine.Key()
 	}
 	value, err := mine.Value()
-	return store.Op{Key: key, Value: value, Was: m.state.revision(key)}, err
+	return store.Op{Key: key, Value: value, Expect: m.state.revision(key)}, err
 }
 
 // syncFlannelLeases makes flannel's keys and this node's blocks agree. It takes over the former flanneld's lease,
@@ -107,7 +107,7 @@ func (m *Manager) leaseOps(l *cluster.FlannelLease) (ops []store.Op, why string,
 			ops, err = m.takeSubnets(n, l, key, have.Subnets)
 			return ops, "took over this node's flannel lease", err
 		case have.FairleadNode == m.Node && !slices.Contains(own, have.Subnets[0]):
-			return []store.Op{{Key: key, Was: m.state.revision(key)}}, "deleted a flannel lease whose block this node no longer owns", nil
+			return []store.Op{{Key: key, Expect: m.state.revision(key)}}, "deleted a flannel lease whose block this node no longer owns", nil
 		case have.FairleadNode == m.Node:
 			op, err := m.lease(l, key, have.Subnets...)
 			if err != nil || !same(op.Value, have) {
@@ -173,7 +173,7 @@ func (m *Manager) takeSubnets(n *cluster.Network, l *cluster.FlannelLease, key s
 		if err != nil {
 			return nil, err
 		}
-		ops = append(ops, store.Op{Key: block, Value: value, Was: m.state.revision(block)})
+		ops = append(ops, store.Op{Key: block, Value: value, Expect: m.state.revision(block)})
 	}
 	op, err := m.lease(l, key, subnets...)
 	return append(ops, op), err
@@ -212,7 +212,7 @@ func (m *Manager) removeOrphanedLeases(ctx context.Context) error {
 	var ops []store.Op
 	for key, l := range m.state.snap.Flannel {
 		if l.FairleadNode != "" && m.state.snap.Nodes[l.FairleadNode] == nil && m.state.snap.Blocks[cluster.BlockKey(cluster.DefaultNetwork, l.Subnets[0])] == nil {
-			ops = append(ops, store.Op{Key: key, Was: m.state.revision(key)})
+			ops = append(ops, store.Op{Key: key, Expect: m.state.revision(key)})
 		}
 	}
 	m.mu.Unlock()

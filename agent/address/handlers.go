@@ -41,7 +41,7 @@ func (m *Manager) Handlers() map[string]Handler {
 			}
 			return given{local.ClaimResult{IPs: c.ips}, func(ok bool) { m.delivered(c, ok) }}, nil
 		}),
-		local.OpForesee: handler(func(ctx context.Context, a local.ClaimArgs) (any, error) {
+		local.OpPreview: handler(func(ctx context.Context, a local.ClaimArgs) (any, error) {
 			ips, err := m.preview(a)
 			if errors.Is(err, errExhausted) && m.readJournal(ctx) == nil { // pending releases may free an address
 				ips, err = m.preview(a)
@@ -57,11 +57,11 @@ func (m *Manager) Handlers() map[string]Handler {
 // given is a claim's answer. If it is not delivered, the addresses are released.
 type given struct {
 	local.ClaimResult
-	told func(ok bool)
+	report func(ok bool)
 }
 
 // Delivered records whether the caller received the answer.
-func (g given) Delivered(ok bool) { g.told(ok) }
+func (g given) Delivered(ok bool) { g.report(ok) }
 
 // handler wraps an operation to decode its arguments.
 func handler[T any](do func(context.Context, T) (any, error)) Handler {
@@ -131,7 +131,7 @@ func (m *Manager) Report(ctx context.Context, r local.ReportArgs) error {
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
-		op := store.Op{Key: key, Value: value, Was: was.Revision}
+		op := store.Op{Key: key, Value: value, Expect: was.Revision}
 		if r.Gone {
 			op.Value = nil
 		}

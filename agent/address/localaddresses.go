@@ -71,7 +71,7 @@ func (m *Manager) missingAddresses(network string, held []ipam.Allocation) (ops 
 		case a == nil, a.Node == "" && a.Fixed && m.formerAddress(key, h).Owner == a.Owner:
 			value, err := json.Marshal(m.formerAddress(key, h))
 			errs = append(errs, err)
-			ops = append(ops, store.Op{Key: key, Value: value, Was: m.state.revision(key)})
+			ops = append(ops, store.Op{Key: key, Value: value, Expect: m.state.revision(key)})
 		case a.Node != m.Node || a.Container != h.Owner.ContainerID:
 			errs = append(errs, fmt.Errorf("container %s on this node holds %s, but the store assigns it to %s on node %q: attach the container again", h.Owner, h.Addr, a.Owner, a.Node))
 		}

@@ -29,7 +29,7 @@ func ReleaseBlock(ctx context.Context, s store.Store, network string, block neti
 	}
 	_, err = s.Get(ctx, cluster.NodeKey(b.Node))
 	if errors.Is(err, os.ErrNotExist) {
-		_, err := s.Commit(ctx, store.Op{Key: key, Was: e.Revision}, store.Op{Key: cluster.NodeKey(b.Node), Verify: true})
+		_, err := s.Commit(ctx, store.Op{Key: key, Expect: e.Revision}, store.Op{Key: cluster.NodeKey(b.Node), Verify: true})
 		return err == nil, err
 	}
 	if err != nil {
@@ -40,7 +40,7 @@ func ReleaseBlock(ctx context.Context, s store.Store, network string, block neti
 	if err != nil {
 		return false, err
 	}
-	if _, err := s.Commit(ctx, store.Op{Key: key, Value: value, Was: e.Revision}); err != nil {
+	if _, err := s.Commit(ctx, store.Op{Key: key, Value: value, Expect: e.Revision}); err != nil {
 		return false, err
 	}
 	return waitDeleted(ctx, s, key)
@@ -93,7 +93,7 @@ func releasing(ctx context.Context, s store.Store, network string, ip netip.Addr
 	if err := json.Unmarshal(e.Value, a); err != nil {
 		return nil, nil, fmt.Errorf("read %s: %w", key, err)
 	}
-	ops := []store.Op{{Key: key, Was: e.Revision}}
+	ops := []store.Op{{Key: key, Expect: e.Revision}}
 	if a.Node == "" {
 		return a, ops, nil
 	}

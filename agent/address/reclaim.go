@@ -89,7 +89,7 @@ func (m *Manager) reclaimNode(ctx context.Context, node string) error {
 func (m *Manager) releaseOps(node string) (ops []store.Op, err error) {
 	for key, b := range m.state.snap.Blocks {
 		if b.Node == node {
-			ops = append(ops, store.Op{Key: key, Was: m.state.revision(key)})
+			ops = append(ops, store.Op{Key: key, Expect: m.state.revision(key)})
 		}
 	}
 	for key, a := range m.state.snap.Addresses {
@@ -118,7 +118,7 @@ func compare(a, b string) int {
 
 // releaseOp returns the change that releases an address from its container. A fixed address stays with its owner.
 func (m *Manager) releaseOp(key string, a *cluster.Address) (store.Op, error) {
-	op := store.Op{Key: key, Was: m.state.revision(key)}
+	op := store.Op{Key: key, Expect: m.state.revision(key)}
 	if !a.Fixed {
 		return op, nil
 	}

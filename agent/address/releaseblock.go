@@ -33,7 +33,7 @@ func (m *Manager) releaseBlocks(ctx context.Context) error {
 		m.mu.Lock()
 		was := m.state.revision(key)
 		m.mu.Unlock()
-		if err := m.commit(ctx, []store.Op{{Key: key, Was: was}}); err != nil && !isConflict(err) {
+		if err := m.commit(ctx, []store.Op{{Key: key, Expect: was}}); err != nil && !isConflict(err) {
 			return fmt.Errorf("release %s: %w", key, err)
 		}
 		if leaves {

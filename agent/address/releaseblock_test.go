@@ -37,7 +37,7 @@ func TestReleaseLastBlock(t *testing.T) {
 	}
 	e, err := s.Get(ctx, cluster.NetworkKey("blue"))
 	must(t, err)
-	_, err = s.Commit(ctx, store.Op{Key: e.Key, Was: e.Revision})
+	_, err = s.Commit(ctx, store.Op{Key: e.Key, Expect: e.Revision})
 	must(t, err)
 	storetest.Eventually(t, func() bool {
 		_ = m.reconcile(ctx)

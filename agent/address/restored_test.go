@@ -67,10 +67,10 @@ func TestStoreRestoredFromBackup(t *testing.T) {
 	e.Restart()
 	e.Wait()
 	// An agent that knows only the backup assigns one of the addresses first.
-	theirs, err := json.Marshal(cluster.Address{Owner: "x eth0", Node: "b", Container: "x", IfName: "eth0"})
+	other, err := json.Marshal(cluster.Address{Owner: "x eth0", Node: "b", Container: "x", IfName: "eth0"})
 	must(t, err)
 	storetest.Put(t, b.open(t), cluster.NodeKey("b"), "{}")
-	storetest.Put(t, b.open(t), cluster.AddressKey("whereabouts", lost), string(theirs))
+	storetest.Put(t, b.open(t), cluster.AddressKey("whereabouts", lost), string(other))
 	value := func(key string) string {
 		e, err := s.Get(storetest.Context(t), key)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -85,7 +85,7 @@ func TestStoreRestoredFromBackup(t *testing.T) {
 	storetest.Eventually(t, func() bool {
 		return strings.Contains(fmt.Sprint(m.Problems()), fmt.Sprintf("container c2 eth0 on this node holds %s, but the store assigns it to x eth0 on node \"b\"", lost))
 	})
-	if got := value(cluster.AddressKey("whereabouts", lost)); got != string(theirs) {
+	if got := value(cluster.AddressKey("whereabouts", lost)); got != string(other) {
 		t.Errorf("another's address became %s", got)
 	}
 	for i := range 5 {

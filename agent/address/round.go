@@ -200,7 +200,7 @@ func (m *Manager) planClaim(c *claim, r *round) error {
 			if err != nil {
 				return err
 			}
-			c.ops = append(c.ops, store.Op{Key: key, Value: value, Was: m.state.revision(key)})
+			c.ops = append(c.ops, store.Op{Key: key, Value: value, Expect: m.state.revision(key)})
 		}
 	}
 	if c.newFixed && c.slot == nil {

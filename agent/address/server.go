@@ -106,9 +106,9 @@ func (s *Server) serveConn(ctx context.Context, conn *net.UnixConn) {
 		cancel()
 		left <- err
 	}()
-	answer, told := s.answer(limited, line)
+	answer, report := s.answer(limited, line)
 	err = write(conn, answer)
-	if told == nil {
+	if report == nil {
 		return
 	}
 	if err == nil {
@@ -117,7 +117,7 @@ func (s *Server) serveConn(ctx context.Context, conn *net.UnixConn) {
 		defer stop()
 		err = <-left // nil: the answer was used
 	}
-	told(err == nil || errors.Is(err, os.ErrDeadlineExceeded))
+	report(err == nil || errors.Is(err, os.ErrDeadlineExceeded))
 }
 
 // isTrustedPeer reports whether the caller is root or the agent's own user.
@@ -155,7 +155,7 @@ func write(w io.Writer, a *local.Answer) error {
 type Delivery interface{ Delivered(ok bool) }
 
 // answer executes a request. If told is not nil, the caller must call it with whether the answer was used.
-func (s *Server) answer(ctx context.Context, line []byte) (a *local.Answer, told func(ok bool)) {
+func (s *Server) answer(ctx context.Context, line []byte) (a *local.Answer, report func(ok bool)) {
 	var r local.Request
 	if err := json.Unmarshal(line, &r); err != nil {
 		return refuse(cni.CodeDecodingFailure, fmt.Errorf("the request is not valid JSON: %w", err)), nil
@@ -172,13 +172,13 @@ func (s *Server) answer(ctx context.Context, line []byte) (a *local.Answer, told
 		return refuse(codeOf(err), err), nil
 	}
 	if d, ok := result.(Delivery); ok {
-		told = d.Delivered
+		report = d.Delivered
 	}
 	raw, err := json.Marshal(result)
 	if err != nil {
-		return refuse(cni.CodeGeneric, err), told
+		return refuse(cni.CodeGeneric, err), report
 	}
-	return &local.Answer{Version: local.ProtocolVersion, Result: raw}, told
+	return &local.Answer{Version: local.ProtocolVersion, Result: raw}, report
 }
 
 func refuse(code uint, err error) *local.Answer {

@@ -89,7 +89,7 @@ func putNetwork(ctx context.Context, s store.Store, snap *cluster.Snapshot, n *c
 	if err != nil || dry {
 		return err
 	}
-	ops := []store.Op{{Key: cluster.NetworkKey(n.Name), Value: value, Was: revision}}
+	ops := []store.Op{{Key: cluster.NetworkKey(n.Name), Value: value, Expect: revision}}
 	had := 0
 	if old := snap.Networks[n.Name]; old != nil {
 		had = old.VNI
@@ -128,7 +128,7 @@ func DeleteNetwork(ctx context.Context, s store.Store, name string, dry bool) er
 	if err != nil {
 		return err
 	}
-	_, err = s.Commit(ctx, append(ops, store.Op{Key: cluster.NetworkKey(name), Was: revision})...)
+	_, err = s.Commit(ctx, append(ops, store.Op{Key: cluster.NetworkKey(name), Expect: revision})...)
 	return err
 }
 
@@ -144,5 +144,5 @@ func releaseVNI(ctx context.Context, s store.Store, network string, vni int) ([]
 	if err != nil {
 		return nil, err
 	}
-	return []store.Op{{Key: e.Key, Was: e.Revision}}, nil
+	return []store.Op{{Key: e.Key, Expect: e.Revision}}, nil
 }

@@ -149,7 +149,7 @@ func TestRemoveNodeRefusesALiveNode(t *testing.T) {
 	}
 	entry, err := s.Get(t.Context(), "alive/a")
 	if err == nil {
-		_, err = s.Commit(t.Context(), store.Op{Key: "alive/a", Was: entry.Revision})
+		_, err = s.Commit(t.Context(), store.Op{Key: "alive/a", Expect: entry.Revision})
 	}
 	if err != nil {
 		t.Fatal(err)

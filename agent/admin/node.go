@@ -150,7 +150,7 @@ func RemoveNode(ctx context.Context, s store.Store, name string, dry bool) error
 	if err != nil || dry {
 		return err
 	}
-	if _, err := s.Commit(ctx, store.Op{Key: e.Key, Was: e.Revision}); err != nil {
+	if _, err := s.Commit(ctx, store.Op{Key: e.Key, Expect: e.Revision}); err != nil {
 		return fmt.Errorf("remove node %s: %w", name, err)
 	}
 	return nil

@@ -21,16 +21,16 @@ func TestClampMSS(t *testing.T) {
 	}
 	server(t, hosts[1].container)
 	for address, most := range map[string]int{hosts[1].four.String(): 1450 - 40, hosts[1].six.String(): 1450 - 60} {
-		var said struct {
+		var result struct {
 			Start struct {
 				MSS int `json:"tcp_mss_default"`
 			} `json:"start"`
 		}
 		out := kerneltest.In(t, hosts[0].container, "iperf3", "-J", "-n", "100K", "-c", address)
-		if err := json.Unmarshal([]byte(out), &said); err != nil {
+		if err := json.Unmarshal([]byte(out), &result); err != nil {
 			t.Fatal(err)
 		}
-		if mss := said.Start.MSS; mss > most || mss < most-100 {
+		if mss := result.Start.MSS; mss > most || mss < most-100 {
 			t.Errorf("to %s: segments of %d bytes, want at most %d", address, mss, most)
 		}
 	}

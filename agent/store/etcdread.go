@@ -95,7 +95,7 @@ func (e *etcd) Commit(ctx context.Context, ops ...Op) (revision int64, err error
 	var then, otherwise []clientv3.Op
 	for _, o := range ops {
 		key := e.full(o.Key)
-		when = append(when, clientv3.Compare(clientv3.ModRevision(key), "=", o.Was))
+		when = append(when, clientv3.Compare(clientv3.ModRevision(key), "=", o.Expect))
 		otherwise = append(otherwise, clientv3.OpGet(key, clientv3.WithKeysOnly()))
 		switch {
 		case o.Verify:
@@ -129,7 +129,7 @@ func conflict(ops []Op, r *clientv3.TxnResponse) error {
 		if kvs := r.Responses[i].GetResponseRange().Kvs; len(kvs) > 0 {
 			now = kvs[0].ModRevision
 		}
-		if now != o.Was {
+		if now != o.Expect {
 			keys = append(keys, o.Key)
 		}
 	}

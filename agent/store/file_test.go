@@ -47,7 +47,7 @@ func write(path string) error {
 	for {
 		var ops []store.Op
 		for _, k := range []string{"a", "b", "c"} {
-			ops = append(ops, store.Op{Key: "kill/" + k, Value: fmt.Appendf(nil, "%d %s", was, filler), Was: was})
+			ops = append(ops, store.Op{Key: "kill/" + k, Value: fmt.Appendf(nil, "%d %s", was, filler), Expect: was})
 		}
 		if was, err = s.Commit(ctx, ops...); err != nil {
 			return err
@@ -89,8 +89,8 @@ func TestFileKilled(t *testing.T) {
 				t.Fatalf("round %d: part of a transaction: %s at %d, %s at %d", round, e.Key, e.Revision, entries[0].Key, entries[0].Revision)
 			}
 		}
-		if said := lastLine(out); said != "" && fmt.Sprint(revision) < said && len(fmt.Sprint(revision)) <= len(said) {
-			t.Fatalf("round %d: the store is at %d; the writer was told of %s", round, revision, said)
+		if reported := lastLine(out); reported != "" && fmt.Sprint(revision) < reported && len(fmt.Sprint(revision)) <= len(reported) {
+			t.Fatalf("round %d: the store is at %d; the writer was told of %s", round, revision, reported)
 		}
 		if _, err := s.Get(storetest.Context(t), "alive/writer"); !errors.Is(err, os.ErrNotExist) {
 			t.Fatalf("round %d: a dead process holds its key: %v", round, err)

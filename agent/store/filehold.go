@@ -58,7 +58,7 @@ func (f *file) hold(key string, value []byte) error {
 		err = &ConflictError{[]string{key}}
 	}
 	if err == nil {
-		err = f.commit([]Op{{Key: key, Value: append([]byte{}, value...), Was: f.state.entries[key].Revision}})
+		err = f.commit([]Op{{Key: key, Value: append([]byte{}, value...), Expect: f.state.entries[key].Revision}})
 	}
 	if err != nil {
 		lock.Close()
@@ -97,7 +97,7 @@ func (f *file) releaseKey(key string) {
 func (f *file) dead(key string) error {
 	e, ok := f.state.entries[key]
 	if ok {
-		if err := f.commit([]Op{{Key: key, Was: e.Revision}}); err != nil {
+		if err := f.commit([]Op{{Key: key, Expect: e.Revision}}); err != nil {
 			return err
 		}
 	}

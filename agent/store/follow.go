@@ -114,8 +114,8 @@ type following struct {
 	away   bool
 	pause  time.Duration
 
-	lineage int64 // lineage of the entries that the follower received
-	told    bool  // the follower has received a Reset
+	lineage  int64 // lineage of the entries that the follower received
+	hasReset bool  // the follower has received a Reset
 }
 
 // part is the state of one prefix.
@@ -183,10 +183,10 @@ func (w *following) list(ctx context.Context) error {
 		return ErrRewound // some lists may be from before the restore
 	}
 	w.answered()
-	if r, ok := w.Follower.(Rewinder); ok && w.told && lineage != w.lineage {
+	if r, ok := w.Follower.(Rewinder); ok && w.hasReset && lineage != w.lineage {
 		r.Rewound()
 	}
-	w.lineage, w.told = lineage, true
+	w.lineage, w.hasReset = lineage, true
 	w.Reset(all, first)
 	w.listed = true
 	return nil

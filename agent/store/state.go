@@ -130,7 +130,7 @@ func (s *state) since(prefix string, after int64) (out []Batch, err error) {
 func (s *state) conflicts(ops []Op) error {
 	var keys []string
 	for _, o := range ops {
-		if s.entries[o.Key].Revision != o.Was {
+		if s.entries[o.Key].Revision != o.Expect {
 			keys = append(keys, o.Key)
 		}
 	}
@@ -148,7 +148,7 @@ func (s *state) transaction(ops []Op) record {
 		case o.Verify:
 		case o.Value != nil:
 			r.changes = append(r.changes, change{Entry: Entry{o.Key, append([]byte{}, o.Value...), r.revision}})
-		case o.Was != 0:
+		case o.Expect != 0:
 			r.changes = append(r.changes, change{Entry: Entry{Key: o.Key}, deleted: true})
 		}
 	}

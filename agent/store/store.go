@@ -23,8 +23,8 @@ type Entry struct {
 type Op struct {
 	Key    string
 	Value  []byte // nil deletes the key
-	Was    int64  // the key's revision as last seen; 0: the key must not exist
-	Verify bool   // change nothing, only check that the key is at Was
+	Expect int64  // the key's revision as last seen; 0: the key must not exist
+	Verify bool   // change nothing, only check that the key is at Expect
 }
 
 // ErrConflict means that a key was not at the expected revision and that nothing was written. Read the key again before
@@ -64,7 +64,7 @@ type Store interface {
 	List(ctx context.Context, prefix string) (entries []Entry, revision int64, err error)
 
 	// Commit runs a transaction of at most MaxOps operations. It returns the store's revision after it, or ErrConflict.
-	// Was is checked for deleted keys, too.
+	// Expect is checked for deleted keys, too.
 	Commit(ctx context.Context, ops ...Op) (revision int64, err error)
 
 	// Watch calls f in order for each batch after a revision. It returns the error of f, of the watch or of the

@@ -19,16 +19,16 @@ import (
 
 // These are the names of the sides.
 const (
-	ours   = "fairlead agent"
-	theirs = "flanneld"
+	ours         = "fairlead agent"
+	flanneldSide = "flanneld"
 )
 
 // round creates a lab for each side and measures one, then the other. The first side alternates. Both stay until the
 // end, to measure them at rest together.
 func round(ctx context.Context, f figures, bin, logs, flanneld string, crowd, i int, rest time.Duration) error {
-	names := []string{ours, theirs}
+	names := []string{ours, flanneldSide}
 	if i%2 == 1 {
-		names = []string{theirs, ours}
+		names = []string{flanneldSide, ours}
 	}
 	var sides []*side
 	for _, name := range names {

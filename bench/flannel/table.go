@@ -25,14 +25,14 @@ func (f figures) add(what, side string, crowd int, v float64) {
 // table returns a row for each measurement and number of nodes.
 func (f figures) table() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| | nodes | %s | %s |\n|---|---|---|---|\n", theirs, ours)
+	fmt.Fprintf(&b, "| | nodes | %s | %s |\n|---|---|---|---|\n", flanneldSide, ours)
 	whats := map[string]bool{}
 	for k := range f {
 		whats[k.what] = true
 	}
 	for _, what := range slices.Sorted(maps.Keys(whats)) {
 		for _, n := range crowds() {
-			a, b2 := f[of{what, theirs, n}], f[of{what, ours, n}]
+			a, b2 := f[of{what, flanneldSide, n}], f[of{what, ours, n}]
 			if len(a)+len(b2) > 0 {
 				fmt.Fprintf(&b, "| %s | %d | %s | %s |\n", what, n, summary(a), summary(b2))
 			}

@@ -101,7 +101,7 @@ func TestExec(t *testing.T) {
 // TestPeak checks that the memory is what the measuring program writes.
 func TestPeak(t *testing.T) {
 	t.Setenv(PeakProgram, "/the/peak")
-	said := "4711"
+	output := "4711"
 	do := func(ctx context.Context, _ Job) error {
 		_, err := Exec(ctx, "/a/one", nil, func(p string, env []string) ([]byte, error) {
 			file := ""
@@ -113,14 +113,14 @@ func TestPeak(t *testing.T) {
 			if p != "/the/peak" || !slices.Contains(env, PeakArgv0+"=/a/one") || filepath.Base(file) == "" {
 				return nil, errors.New("started as " + p)
 			}
-			return nil, os.WriteFile(file, []byte(said), 0o600)
+			return nil, os.WriteFile(file, []byte(output), 0o600)
 		})
 		return err
 	}
 	if a := ask(t, do, Request{Jobs: []Job{{}}, Peak: true})[0]; a.Peak != 4711 || a.Error != "" {
 		t.Errorf("%+v", a)
 	}
-	said = "much"
+	output = "much"
 	if a := ask(t, do, Request{Jobs: []Job{{}}, Peak: true})[0]; !strings.Contains(a.Error, "memory of /a/one") {
 		t.Errorf("%+v", a)
 	}

@@ -64,7 +64,7 @@ func (c pathCase) measure(h host, length time.Duration) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	var said struct {
+	var result struct {
 		End struct {
 			Sum struct {
 				Bits float64 `json:"bits_per_second"`
@@ -72,13 +72,13 @@ func (c pathCase) measure(h host, length time.Duration) (float64, error) {
 		} `json:"end"`
 		Error string `json:"error"`
 	}
-	if err = json.Unmarshal([]byte(out), &said); err == nil && said.Error != "" {
-		err = errors.New(said.Error)
+	if err = json.Unmarshal([]byte(out), &result); err == nil && result.Error != "" {
+		err = errors.New(result.Error)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("iperf3: %w", err)
 	}
-	return said.End.Sum.Bits / 1e9, nil
+	return result.End.Sum.Bits / 1e9, nil
 }
 
 // row is a contender's figures in a case.

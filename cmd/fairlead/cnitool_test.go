@@ -36,7 +36,7 @@ func (s side) run(t *testing.T, env []string, args ...string) outcome {
 }
 
 // sides returns the reference cnitool and our cnitool, with the same networks and plugins.
-func sides(t *testing.T, theirs string) (reference, ours side) {
+func sides(t *testing.T, program string) (reference, ours side) {
 	dir := t.TempDir()
 	write(t, dir, "10-list.conflist", `{"cniVersion": "1.1.0", "name": "list", "plugins": [
 		{"type": "bridge", "bridge": "cni0", "isDefaultGateway": true, "ipam": {"type": "static",
@@ -56,7 +56,7 @@ func sides(t *testing.T, theirs string) (reference, ours side) {
 		must(t, os.Symlink(self, filepath.Join(bin, p)))
 	}
 	ours.env = []string{"NETCONFPATH=" + dir, "CNI_PATH=" + bin}
-	return side{theirs, ours.env}, ours
+	return side{program, ours.env}, ours
 }
 
 // TestCnitool runs both programs on one host in turn. Each checks and removes what the other added, and both print the
@@ -78,7 +78,7 @@ func TestCnitool(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			host(t)
-			theirs, ours := sides(t, program)
+			reference, ours := sides(t, program)
 			kerneltest.Run(t, "ip", "netns", "add", "a")
 			same := func(verb string, first, second side) outcome {
 				t.Helper()
@@ -88,15 +88,15 @@ func TestCnitool(t *testing.T) {
 				}
 				return got
 			}
-			want, got := same("add", theirs, ours), same("add", ours, theirs)
+			want, got := same("add", reference, ours), same("add", ours, reference)
 			if want.code != 0 || got != want {
 				t.Errorf("add: got %+v, want %+v", got, want)
 			}
 			for _, v := range []string{"check", "status", "gc", "del"} {
 				ours.run(t, c.env, "add", c.network, "/run/netns/a")
-				want := theirs.run(t, c.env, v, c.network, "/run/netns/a")
+				want := reference.run(t, c.env, v, c.network, "/run/netns/a")
 				ours.run(t, c.env, "del", c.network, "/run/netns/a")
-				theirs.run(t, c.env, "add", c.network, "/run/netns/a")
+				reference.run(t, c.env, "add", c.network, "/run/netns/a")
 				got := ours.run(t, c.env, v, c.network, "/run/netns/a")
 				if got != want || c.check && got.code != 0 {
 					t.Errorf("%s: got %+v, want %+v", v, got, want)
@@ -115,7 +115,7 @@ func TestCnitoolErrors(t *testing.T) {
 	t.Parallel()
 	program := reference.Cnitool(t)
 	host(t)
-	theirs, ours := sides(t, program)
+	reference, ours := sides(t, program)
 	kerneltest.Run(t, "ip", "netns", "add", "a")
 	for _, c := range []struct {
 		args  []string
@@ -134,7 +134,7 @@ func TestCnitoolErrors(t *testing.T) {
 		{[]string{"add", "list", "/run/netns/a"}, []string{"CNI_ARGS=x"}, `"x"`, ""},
 		{[]string{"add", "list", "/run/netns/a"}, []string{"CNI_IFNAME=a-name-that-is-too-long"}, "interface name is too long", ""},
 	} {
-		for i, s := range []side{theirs, ours} {
+		for i, s := range []side{reference, ours} {
 			got := s.run(t, c.env, c.args...)
 			if c.ours != "" && i == 1 {
 				c.words = c.ours

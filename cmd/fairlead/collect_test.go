@@ -214,8 +214,8 @@ func TestCollectAdding(t *testing.T) {
 		t.Errorf("an ADD with a record:\n%s%s", out, differ(before, s.left()))
 	}
 	r.Unlock() // killed
-	if out := s.ok("gc", "--all"); !strings.HasPrefix(out, "removed n coming eth0: cut off") {
-		t.Errorf("an ADD that was cut off:\n%s", out)
+	if out := s.ok("gc", "--all"); !strings.HasPrefix(out, "removed n coming eth0: interrupted") {
+		t.Errorf("an interrupted ADD:\n%s", out)
 	}
 	if _, err := os.Stat("/var/lib/cni/networks/n/10.1.0.50"); err == nil {
 		t.Error("its address is still held")
@@ -229,7 +229,7 @@ func TestCollectKilledEarly(t *testing.T) {
 	before := s.left()
 	write(t, "/run/fairlead/attach/n", "early,eth0.json~", "")
 	write(t, "/var/lib/cni/networks/n", "10.1.0.50", "early\r\neth0")
-	if out := s.ok("gc", "--all"); !strings.HasPrefix(out, "removed n early eth0: cut off") {
+	if out := s.ok("gc", "--all"); !strings.HasPrefix(out, "removed n early eth0: interrupted") {
 		t.Errorf("%s", out)
 	}
 	if d := differ(before, s.left()); d != "" {

@@ -38,7 +38,7 @@ that was added with "fairlead add" is shown by the name of its namespace. The st
   ok              the attachment and its namespace exist
   namespace gone  the container is gone and nobody detached it: gc removes the attachment
   adding          an add is running
-  cut off         an add was killed: del or gc removes what it left`,
+  interrupted     an add was killed: del or gc removes what it left`,
 		Example: "  fairlead list\n  fairlead list -o wide\n  fairlead list --network my-network\n  fairlead list --json | jq -r '.[].addresses[]'",
 		Args:    want(0, 0),
 		RunE: func(*cobra.Command, []string) error {

@@ -29,9 +29,9 @@ func TestMain(m *testing.M) {
 // TestScripts runs testdata/*.txtar, each on a host of its own. Networks are in $WORK/net.d, and "ip netns" creates
 // namespaces.
 func TestScripts(t *testing.T) {
-	theirs := map[string]string{}
+	programs := map[string]string{}
 	for _, n := range []string{"dhcp", "tuning"} {
-		theirs[n] = reference.Plugin(t, n) // the host of a test reaches no module proxy
+		programs[n] = reference.Plugin(t, n) // the host of a test reaches no module proxy
 	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata", RequireExplicitExec: true, UpdateScripts: os.Getenv("UPDATE") != "",
@@ -44,7 +44,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("CNI_PATH", filepath.SplitList(env.Getenv("PATH"))[0])
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": code, "others": others(theirs)},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": code, "others": others(programs)},
 	})
 }
 
@@ -61,12 +61,12 @@ func code(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // others adds reference plugins to CNI_PATH, with "theirs-" before their names.
-func others(theirs map[string]string) func(*testscript.TestScript, bool, []string) {
+func others(programs map[string]string) func(*testscript.TestScript, bool, []string) {
 	return func(ts *testscript.TestScript, _ bool, names []string) {
 		dir := ts.MkAbs("others")
 		ts.Check(os.MkdirAll(dir, 0o755))
 		for _, n := range names {
-			ts.Check(os.Symlink(theirs[n], filepath.Join(dir, "theirs-"+n)))
+			ts.Check(os.Symlink(programs[n], filepath.Join(dir, "theirs-"+n)))
 		}
 		ts.Setenv("CNI_PATH", ts.Getenv("CNI_PATH")+":"+dir)
 	}

@@ -25,9 +25,9 @@ const theirNetwork = `{"cniVersion": "1.0.0", "name": "n", "plugins": [
 	{"type": "firewall"},
 	{"type": "bandwidth", "ingressRate": 80000000, "ingressBurst": 8000000, "egressRate": 80000000, "egressBurst": 8000000}]}`
 
-// theirs returns a host with containers that the reference runtime and plugins attached, and the directory of these
+// newReferenceSite returns a host with containers that the reference runtime and plugins attached, and the directory of these
 // plugins.
-func theirs(t *testing.T, containers ...string) (s *site, bin string) {
+func newReferenceSite(t *testing.T, containers ...string) (s *site, bin string) {
 	t.Helper()
 	host(t)
 	bin = filepath.Join(t.TempDir(), "bin")
@@ -67,7 +67,7 @@ func from(t *testing.T) string {
 // adds a container with our plugins, deletes the old ones, and uninstalls.
 func TestSwitch(t *testing.T) {
 	t.Parallel()
-	s, bin := theirs(t, "web", "db")
+	s, bin := newReferenceSite(t, "web", "db")
 	s.uplink()
 	before := kerneltest.Run(t, "ls", "-l", "--time-style=+", bin)
 	code, out, errs := s.fairlead("migrate", "--dry-run")
@@ -151,7 +151,7 @@ func probe(t *testing.T, link, container, to string) func() (sent, lost int64) {
 		}
 		return err
 	})
-	var sent, heard atomic.Int64
+	var sent, received atomic.Int64
 	var conn net.Conn
 	inside("far", func() (err error) {
 		conn, err = net.Dial("udp", to)
@@ -159,13 +159,13 @@ func probe(t *testing.T, link, container, to string) func() (sent, lost int64) {
 	})
 	t.Cleanup(func() { _ = conn.Close() })
 	go func() {
-		for b := make([]byte, 16); ; heard.Add(1) {
+		for b := make([]byte, 16); ; received.Add(1) {
 			if _, err := conn.Read(b); err != nil {
 				return
 			}
 		}
 	}()
-	for i := 0; heard.Load() == 0; i++ { // wait until the neighbours are resolved
+	for i := 0; received.Load() == 0; i++ { // wait until the neighbours are resolved
 		if i > 100 {
 			t.Fatal("nobody answers the probe")
 		}
@@ -173,7 +173,7 @@ func probe(t *testing.T, link, container, to string) func() (sent, lost int64) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	time.Sleep(kerneltest.Slow(200 * time.Millisecond))
-	heard.Store(0)
+	received.Store(0)
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -192,12 +192,12 @@ func probe(t *testing.T, link, container, to string) func() (sent, lost int64) {
 		close(stop)
 		<-done
 		for range 50 {
-			if heard.Load() == sent.Load() {
+			if received.Load() == sent.Load() {
 				break
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
-		return sent.Load(), sent.Load() - heard.Load()
+		return sent.Load(), sent.Load() - received.Load()
 	}
 }
 

@@ -55,7 +55,7 @@ func (a *app) previewPodGC(m *podnet.Manager, keep []string) error {
 	}
 	remove, text := []string{}, ""
 	for _, p := range pods {
-		if p.State != podnet.StateAtWork && !slices.Contains(keep, p.ID) {
+		if p.State != podnet.StateBusy && !slices.Contains(keep, p.ID) {
 			remove = append(remove, p.ID)
 			text += "would tear down " + p.ID + ": " + p.State + "\n"
 		}
@@ -68,7 +68,7 @@ func (a *app) previewPodGC(m *podnet.Manager, keep []string) error {
 func deadPods(m *podnet.Manager) (ids []string, err error) {
 	pods, err := m.List()
 	for _, p := range pods {
-		if p.State != podnet.StateReady && p.State != podnet.StateAtWork {
+		if p.State != podnet.StateReady && p.State != podnet.StateBusy {
 			ids = append(ids, p.ID)
 		}
 	}

@@ -54,7 +54,7 @@ func (a *app) podList(f *podFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "list the pods that are set up",
 		Long: "List prints the pods that setup created on this host. Their state is \"ready\",\n" +
-			"\"namespace gone\", \"at work\", or \"cut off\": an operation was killed, and teardown\n" +
+			"\"namespace gone\", \"busy\", or \"interrupted\": an operation was killed, and teardown\n" +
 			"or another setup removes what it left.",
 		Example: "  fairlead pod list\n  fairlead pod list --json | jq -r '.[].networks[].ips[]'",
 		Args:    want(0, 0),

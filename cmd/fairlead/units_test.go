@@ -86,7 +86,7 @@ func TestListStates(t *testing.T) {
 	code, out, stderr := call(map[string]string{"FAIRLEAD_RUN": root}, "fairlead", "list")
 	want := `NETWORK  CONTAINER  INTERFACE  ADDRESSES  HOST PORTS  AGE  STATE
 n        adding     eth0       -          -           0s   adding
-n        cut        eth0       -          -           0s   cut off
+n        cut        eth0       -          -           0s   interrupted
 n        done       eth0       -          -           0s   ok
 n        gone       eth0       -          -           0s   namespace gone
 `

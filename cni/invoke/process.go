@@ -110,17 +110,17 @@ func (p *process) pluginError(err error) error {
 	if jsonErr := json.Unmarshal(out, &e); jsonErr == nil && (e.Msg != "" || e.Code != 0) {
 		return &e
 	}
-	said := ""
+	output := ""
 	if len(out) > 0 {
-		said = fmt.Sprintf("; it printed %.200q, which is not a CNI error", out)
+		output = fmt.Sprintf("; it printed %.200q, which is not a CNI error", out)
 	}
 	switch {
 	case words != "":
-		said += "; on stderr: " + words
-	case said == "":
-		said = " with no error message"
+		output += "; on stderr: " + words
+	case output == "":
+		output = " with no error message"
 	}
-	return fmt.Errorf("plugin %s failed: %w%s", p.cmd.Path, err, said)
+	return fmt.Errorf("plugin %s failed: %w%s", p.cmd.Path, err, output)
 }
 
 // bounded keeps the first max bytes. If strict, more is an error. The buffer is not embedded, because io.Copy would use

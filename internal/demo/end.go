@@ -48,11 +48,11 @@ func (s *stage) breakAndFix(ctx context.Context) error {
 		return errors.New("check did not see that client's default route is missing")
 	}
 	s.command("fairlead check my-network client", "", took)
-	said := regexp.MustCompile(`container: ip route[^\n]*is missing`).FindString(err.Error())
-	if said == "" {
+	problem := regexp.MustCompile(`container: ip route[^\n]*is missing`).FindString(err.Error())
+	if problem == "" {
 		return fmt.Errorf("check did not name the missing route: %w", err)
 	}
-	s.text("  " + s.paint(red, said))
+	s.text("  " + s.paint(red, problem))
 	if err := s.tool(ctx, add); err != nil {
 		return err
 	}

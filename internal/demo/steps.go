@@ -57,18 +57,18 @@ func (s *stage) opening() {
 	} else {
 		s.note("The host is a network namespace with its own /run and /var/lib: this\nmachine's network is not touched.")
 	}
-	var ours, theirs []string
+	var ours, reference []string
 	for _, t := range pluginTypes() {
 		path, err := invoke.FindInPath(t, strings.Split(s.options.Getenv("CNI_PATH"), ":"))
 		if err == nil && builtin.IsOurs(path) {
 			ours = append(ours, t)
 		} else {
-			theirs = append(theirs, t)
+			reference = append(reference, t)
 		}
 	}
 	s.text(pad("plugins of Fairlead", 24) + s.paint(green, commas(ours)))
-	if len(theirs) > 0 {
-		s.text(pad("plugins of others", 24) + s.paint(cyan, commas(theirs)) + s.paint(dim, "  by CNI_PATH"))
+	if len(reference) > 0 {
+		s.text(pad("plugins of others", 24) + s.paint(cyan, commas(reference)) + s.paint(dim, "  by CNI_PATH"))
 	}
 }
 

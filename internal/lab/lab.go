@@ -71,7 +71,7 @@ func (r *room) prepare(ctx context.Context) error {
 		}
 		exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", r.pid))
 		if err == nil && strings.HasSuffix(exe, "/unshare") {
-			err = errors.New("unshare is at work")
+			err = errors.New("unshare is not ready")
 		}
 		return err
 	})

@@ -73,10 +73,10 @@ func (p *Probe) kill() {
 
 // Answers returns the number of answers so far, or an error if the probe has ended.
 func (p *Probe) Answers() (int, error) {
-	count, said := p.out.seen()
+	count, output := p.out.seen()
 	select {
 	case <-p.done:
-		return count, fmt.Errorf("the probe has ended: %s", said)
+		return count, fmt.Errorf("the probe has ended: %s", output)
 	default:
 		return count, nil
 	}
@@ -92,10 +92,10 @@ func (p *Probe) Stop() (Lost, error) {
 	case <-time.After(10 * time.Second):
 		p.kill()
 	}
-	_, said := p.out.seen()
-	m := summary.FindStringSubmatch(said)
+	_, output := p.out.seen()
+	m := summary.FindStringSubmatch(output)
 	if m == nil {
-		return Lost{}, fmt.Errorf("the probe printed nothing: %s", said)
+		return Lost{}, fmt.Errorf("the probe printed nothing: %s", output)
 	}
 	sent, _ := strconv.Atoi(m[1])
 	received, _ := strconv.Atoi(m[2])

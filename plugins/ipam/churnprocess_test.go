@@ -89,10 +89,10 @@ func (n *churnNode) kill() {
 
 // churnOutput keeps the output of a node's process for errors.
 type churnOutput struct {
-	mu    sync.Mutex
-	text  bytes.Buffer
-	ready chan struct{} // closed when the process reports that it is ready
-	said  bool
+	mu       sync.Mutex
+	text     bytes.Buffer
+	ready    chan struct{} // closed when the process reports that it is ready
+	reported bool
 }
 
 const churnReady = "ready\n"
@@ -101,8 +101,8 @@ func (o *churnOutput) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.text.Write(p)
-	if !o.said && bytes.HasSuffix(o.text.Bytes(), []byte(churnReady)) {
-		o.said = true
+	if !o.reported && bytes.HasSuffix(o.text.Bytes(), []byte(churnReady)) {
+		o.reported = true
 		close(o.ready)
 	}
 	return len(p), nil

@@ -211,7 +211,7 @@ func acceptRPC(l net.Listener, s *rpc.Server) {
 // TestInvalidDHCPAnswers calls a server that is not a DHCP daemon.
 func TestInvalidDHCPAnswers(t *testing.T) {
 	t.Parallel()
-	for said, want := range map[string]string{
+	for text, want := range map[string]string{
 		"":                                "EOF",
 		"HTTP/1.0 404 Not Found\n\n":      `it rejects the connection: "HTTP/1.0 404 Not Found"`,
 		"HTTP/1.0 200 OK\n\n":             "it closed the connection before it answered",
@@ -228,7 +228,7 @@ func TestInvalidDHCPAnswers(t *testing.T) {
 			if err != nil {
 				return
 			}
-			fmt.Fprint(c, said)
+			fmt.Fprint(c, text)
 			_ = c.(*net.UnixConn).CloseWrite()
 			_, _ = c.Read(make([]byte, 4096))
 			_, _ = c.Read(make([]byte, 4096))
@@ -236,7 +236,7 @@ func TestInvalidDHCPAnswers(t *testing.T) {
 		}()
 		_, out := ours(DHCP())(t, call{verb: "ADD", id: "one", conf: dhcpNet(`, "daemonSocketPath": "` + socket + `"`)})
 		if _, msg := message(t, out); !strings.Contains(msg, want) || !strings.Contains(msg, "the DHCP daemon at "+socket) {
-			t.Errorf("%q: %s", said, msg)
+			t.Errorf("%q: %s", text, msg)
 		}
 		l.Close()
 	}

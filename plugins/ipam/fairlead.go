@@ -81,8 +81,8 @@ func agentNeeded(err error) error {
 	if _, away := errors.AsType[*local.AwayError](err); away {
 		return cni.Errorf(cni.CodeTryAgainLater, "%w", err)
 	}
-	if said, ok := errors.AsType[*local.Error](err); ok {
-		return cni.Errorf(said.Code, "%w", err)
+	if agentErr, ok := errors.AsType[*local.Error](err); ok {
+		return cni.Errorf(agentErr.Code, "%w", err)
 	}
 	return err
 }

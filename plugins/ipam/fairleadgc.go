@@ -140,7 +140,7 @@ func (f *fairlead) clusterCan(ctx context.Context, groups []*group) error {
 // couldClaim reports whether a claim would succeed; it allocates nothing.
 func (f *fairlead) couldClaim(ctx context.Context, args local.ClaimArgs) error {
 	args.Network, args.Container, args.IfName = f.network, "status", mainIfName
-	return f.dir.Call(ctx, local.OpForesee, args, new(local.ClaimResult))
+	return f.dir.Call(ctx, local.OpPreview, args, new(local.ClaimResult))
 }
 
 func exhaustedError[T fmt.Stringer](need []T) error {

@@ -46,17 +46,17 @@ func TestStatusOfFullPool(t *testing.T) {
 		status := func() (int, string) { return m.plugin(plugin, call{verb: "STATUS", conf: conf}) }
 		last := ""
 		for i := 1; ; i++ {
-			said, words := status()
+			exitCode, stdout := status()
 			id := fmt.Sprint(plugin, i)
 			code, out := m.plugin(plugin, call{verb: "ADD", id: id, conf: conf})
 			if code != 0 {
-				if n, msg := message(t, words); i < 5 || said == 0 || n != 50 || !strings.Contains(msg, "no IP addresses available in") {
-					t.Errorf("%s: ADD %d failed with %s, but STATUS before it returned %d %s", plugin, i, out, said, words)
+				if n, msg := message(t, stdout); i < 5 || exitCode == 0 || n != 50 || !strings.Contains(msg, "no IP addresses available in") {
+					t.Errorf("%s: ADD %d failed with %s, but STATUS before it returned %d %s", plugin, i, out, exitCode, stdout)
 				}
 				break
 			}
-			if said != 0 {
-				t.Errorf("%s: STATUS failed before ADD %d, which succeeded: %s", plugin, i, words)
+			if exitCode != 0 {
+				t.Errorf("%s: STATUS failed before ADD %d, which succeeded: %s", plugin, i, stdout)
 			}
 			last = id
 		}

@@ -76,7 +76,7 @@ func cannotPlan(format string, args ...any) error {
 func (f *fairlead) previewClaim(ctx context.Context, o ipam.Owner, of []*group, args local.ClaimArgs) error {
 	args.Network, args.Container, args.IfName, args.Pod = f.network, o.ContainerID, o.IfName, f.pod
 	var r local.ClaimResult
-	err := f.dir.Call(ctx, local.OpForesee, args, &r)
+	err := f.dir.Call(ctx, local.OpPreview, args, &r)
 	if err == nil && len(r.IPs) != len(of) {
 		err = fmt.Errorf("it returned %d addresses: want %d", len(r.IPs), len(of))
 	}

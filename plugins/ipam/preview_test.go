@@ -66,7 +66,7 @@ func TestPreview(t *testing.T) {
 		plan         planner
 		plugin, conf string
 	}{{PlanFairlead, "fairlead-ipam", fairleadOf("")}, {PlanFairlead, "fairlead-ipam", fixed}, {PlanWhereabouts, "whereabouts", lan}} {
-		said, err := planIPs(row.plan, row.conf)
+		reason, err := planIPs(row.plan, row.conf)
 		must(t, err)
 		left, _, err := s.List(storetest.Context(t), cluster.AddressesPrefix)
 		if now := filesBelow(t, m.lib); err != nil || len(left) > 0 || strings.Join(now, "\n") != strings.Join(before, "\n") {
@@ -80,11 +80,11 @@ func TestPreview(t *testing.T) {
 		for _, ip := range ipsOf(t, out) {
 			gave = append(gave, strings.Fields(ip)[0])
 		}
-		if strings.Join(gave, " ") != said {
-			t.Errorf("%s allocated %v, but planned %s", row.plugin, gave, said)
+		if strings.Join(gave, " ") != reason {
+			t.Errorf("%s allocated %v, but planned %s", row.plugin, gave, reason)
 		}
-		if again, err := planIPs(row.plan, row.conf); err != nil || again != said {
-			t.Errorf("%s: the plan for the owner is %s, %v: want %s", row.plugin, again, err, said)
+		if again, err := planIPs(row.plan, row.conf); err != nil || again != reason {
+			t.Errorf("%s: the plan for the owner is %s, %v: want %s", row.plugin, again, err, reason)
 		}
 		m.plugin(row.plugin, call{verb: "DEL", id: "c1", conf: row.conf})
 		storetest.Eventually(t, func() bool {
@@ -95,8 +95,8 @@ func TestPreview(t *testing.T) {
 		before = filesBelow(t, m.lib)
 	}
 	m.stop()
-	if said, err := planIPs(PlanFairlead, fairleadOf("")); err != nil || said == "" {
-		t.Errorf("out of blocks, without the agent: %s, %v", said, err)
+	if reason, err := planIPs(PlanFairlead, fairleadOf("")); err != nil || reason == "" {
+		t.Errorf("out of blocks, without the agent: %s, %v", reason, err)
 	}
 	want(PlanFairlead, fixed, "the agent does not answer at")
 }

@@ -50,15 +50,15 @@ func (p *Programs) Same(file string) bool {
 }
 
 func compare(file string) bool {
-	theirs, err := buildinfo.ReadFile(file)
-	if err != nil || theirs.Main.Path != Module {
+	other, err := buildinfo.ReadFile(file)
+	if err != nil || other.Main.Path != Module {
 		return false
 	}
 	own, ok := debug.ReadBuildInfo()
-	if !ok || theirs.Main.Version != version(own) {
+	if !ok || other.Main.Version != version(own) {
 		return false
 	}
-	return definite(theirs.Main.Version) || sameDir(file)
+	return definite(other.Main.Version) || sameDir(file)
 }
 
 // version returns the version of this project's packages in a program.

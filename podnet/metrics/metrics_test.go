@@ -83,8 +83,8 @@ fairlead_pod_operations_in_progress{operation="setup"} 0
 fairlead_pod_plugin_errors_total{code="11",command="ADD",plugin="bad"} 1
 # HELP fairlead_pod_pods Pods, by state.
 # TYPE fairlead_pod_pods gauge
-fairlead_pod_pods{state="at work"} 0
-fairlead_pod_pods{state="cut off"} 0
+fairlead_pod_pods{state="busy"} 0
+fairlead_pod_pods{state="interrupted"} 0
 fairlead_pod_pods{state="namespace gone"} 0
 fairlead_pod_pods{state="ready"} 1
 `

@@ -42,7 +42,7 @@ func (n *Node) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(n.problems, kept[true], "true")
 	gauge(n.problems, kept[false], "false")
-	states := map[string]int{podnet.StateReady: 0, podnet.StateGone: 0, podnet.StateAtWork: 0, podnet.StateCutOff: 0}
+	states := map[string]int{podnet.StateReady: 0, podnet.StateGone: 0, podnet.StateBusy: 0, podnet.StateInterrupted: 0}
 	pods, err := n.manager.List()
 	if err != nil {
 		ch <- prometheus.NewInvalidMetric(n.pods, err)

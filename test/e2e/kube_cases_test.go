@@ -13,7 +13,7 @@ import (
 type kubeCase struct {
 	name  string
 	nodes int // minimum
-	run   func(t *testing.T, c *cluster) (said string)
+	run   func(t *testing.T, c *cluster) (outcome string)
 
 	noAgent   bool // it removes our plugins, including fairlead-ipam, which the agent needs
 	agentOnly bool

@@ -67,7 +67,7 @@ func (d Dir) CallAnd(ctx context.Context, op string, args, result any, then func
 	if errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil {
 		return &AwayError{d.Socket(), fmt.Errorf("no answer within %v", patience)}
 	}
-	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, errCutOff) {
+	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, errIncomplete) {
 		return &AwayError{d.Socket(), err} // the agent stopped or is restarting
 	}
 	if err != nil {
@@ -95,8 +95,8 @@ type lean []byte
 // AppendJSON appends the JSON to b.
 func (l lean) AppendJSON(b []byte) ([]byte, error) { return append(b, l...), nil }
 
-// errCutOff means that the connection ended before the whole answer arrived.
-var errCutOff = errors.New("the agent closed the connection before the end of its answer") // constant
+// errIncomplete means that the connection ended before the whole answer arrived.
+var errIncomplete = errors.New("the agent closed the connection before the end of its answer") // constant
 
 func exchange(conn io.ReadWriter, line []byte) (*Answer, error) {
 	if _, err := conn.Write(line); err != nil {
@@ -104,7 +104,7 @@ func exchange(conn io.ReadWriter, line []byte) (*Answer, error) {
 	}
 	raw, err := bufio.NewReader(io.LimitReader(conn, MaxLine)).ReadBytes('\n')
 	if errors.Is(err, io.EOF) {
-		err = errCutOff
+		err = errIncomplete
 	}
 	if err != nil {
 		return nil, err

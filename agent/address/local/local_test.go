@@ -171,7 +171,7 @@ func TestJournal(t *testing.T) {
 	must(t, d.Note(ctx, r(5)))
 	got, err := d.Taken(ctx)
 	if err != nil || !slices.Equal(got, []Release{r(1), r(2), r(3), r(4), r(5)}) {
-		t.Errorf("after lines that were cut off: %v, %v", got, err)
+		t.Errorf("after incomplete lines: %v, %v", got, err)
 	}
 	must(t, d.Forget())
 	must(t, d.Forget())

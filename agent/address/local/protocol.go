@@ -19,7 +19,7 @@ const (
 	OpStatus  = "status"  // StatusArgs -> StatusResult
 	OpBlock   = "block"   // BlockArgs -> nothing: adds a block to the network's file
 	OpClaim   = "claim"   // ClaimArgs -> ClaimResult
-	OpForesee = "foresee" // ClaimArgs -> ClaimResult: what OpClaim would assign, without assigning it
+	OpPreview = "foresee" // ClaimArgs -> ClaimResult: what OpClaim would assign, without assigning it
 	OpReport  = "report"  // ReportArgs -> nothing: publishes an endpoint
 	OpNetwork = "network" // NetworkArgs -> nothing: waits for the isolated network's namespace
 	OpAgent   = "agent"   // nothing -> the agent's State

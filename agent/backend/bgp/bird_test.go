@@ -25,7 +25,7 @@ type process struct {
 	in  io.WriteCloser
 
 	mu   sync.Mutex
-	last said
+	last lockedLog
 }
 
 func speak(t *testing.T, netns string) *process {
@@ -60,7 +60,7 @@ func speak(t *testing.T, netns string) *process {
 func (p *process) listen(out io.Reader) {
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
-		var s said
+		var s lockedLog
 		if json.Unmarshal(lines.Bytes(), &s) == nil {
 			p.mu.Lock()
 			p.last = s
@@ -82,7 +82,7 @@ func (p *process) send(t *testing.T, what command) {
 	}
 }
 
-func (p *process) said() said {
+func (p *process) said() lockedLog {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.last

@@ -34,8 +34,8 @@ type command struct {
 	Stop   bool
 }
 
-// said is an output line of a speaker.
-type said struct {
+// lockedLog is an output line of a speaker.
+type lockedLog struct {
 	Learned []backend.Learned
 	States  map[string]string
 }
@@ -69,7 +69,7 @@ func speaker() error {
 		if err != nil {
 			return err
 		}
-		raw, err := json.Marshal(said{learned, n.States()})
+		raw, err := json.Marshal(lockedLog{learned, n.States()})
 		if err != nil {
 			return err
 		}

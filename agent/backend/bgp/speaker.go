@@ -36,7 +36,7 @@ type Speaker struct {
 	mu         sync.Mutex
 	conf       Config
 	neighbours map[netip.Addr]Neighbour
-	told       map[netip.Prefix]bool
+	announced  map[netip.Prefix]bool
 	states     map[netip.Addr]string // session states, RFC 4271, section 8.2.2
 	ended      map[ended]bool        // neighbours that have sent all routes of a family since Start
 	kept       []backend.Learned     // routes in the kernel from an earlier process
@@ -55,7 +55,7 @@ func Start(ctx context.Context, c Config, kept []backend.Learned, log *slog.Logg
 	}
 	s := &Speaker{
 		server: server.NewBgpServer(server.LoggerOption(log, &slog.LevelVar{})), changed: make(chan struct{}, 1), began: time.Now(), kept: kept,
-		neighbours: map[netip.Addr]Neighbour{}, told: map[netip.Prefix]bool{}, states: map[netip.Addr]string{}, ended: map[ended]bool{},
+		neighbours: map[netip.Addr]Neighbour{}, announced: map[netip.Prefix]bool{}, states: map[netip.Addr]string{}, ended: map[ended]bool{},
 	}
 	go s.server.Serve()
 	var listen []string
@@ -164,7 +164,7 @@ func (s *Speaker) advertise(list []netip.Prefix) error {
 	wanted := map[netip.Prefix]bool{}
 	for _, p := range list {
 		wanted[p] = true
-		if s.told[p] {
+		if s.announced[p] {
 			continue
 		}
 		path, err := s.path(p)
@@ -175,9 +175,9 @@ func (s *Speaker) advertise(list []netip.Prefix) error {
 			errs = append(errs, fmt.Errorf("advertise %s: %w", p, err))
 			continue
 		}
-		s.told[p] = true
+		s.announced[p] = true
 	}
-	for _, p := range slices.SortedFunc(maps.Keys(s.told), netip.Prefix.Compare) {
+	for _, p := range slices.SortedFunc(maps.Keys(s.announced), netip.Prefix.Compare) {
 		if wanted[p] {
 			continue
 		}
@@ -189,7 +189,7 @@ func (s *Speaker) advertise(list []netip.Prefix) error {
 			errs = append(errs, fmt.Errorf("withdraw %s: %w", p, err))
 			continue
 		}
-		delete(s.told, p)
+		delete(s.announced, p)
 	}
 	return errors.Join(errs...)
 }

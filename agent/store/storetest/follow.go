@@ -96,7 +96,7 @@ func testFollowAll(t *testing.T, open func(testing.TB) store.Store) {
 		for i := range 200 {
 			key := fmt.Sprintf("several-%d/%d", i%3, i%10)
 			e, err := other.Get(Context(t), key)
-			op := store.Op{Key: key, Was: e.Revision, Value: fmt.Append(nil, i)}
+			op := store.Op{Key: key, Expect: e.Revision, Value: fmt.Append(nil, i)}
 			if err == nil && i%2 == 0 {
 				op.Value = nil
 			}

@@ -43,7 +43,7 @@ func count(ctx context.Context, s store.Store, key string) error {
 		if err != nil {
 			return err
 		}
-		_, err = s.Commit(ctx, store.Op{Key: key, Value: []byte(strconv.Itoa(n + 1)), Was: e.Revision})
+		_, err = s.Commit(ctx, store.Op{Key: key, Value: []byte(strconv.Itoa(n + 1)), Expect: e.Revision})
 		if !errors.Is(err, store.ErrConflict) {
 			return err
 		}
@@ -128,7 +128,7 @@ func move(ctx context.Context, s store.Store, places int) error {
 		if to == from.Key {
 			continue
 		}
-		_, err = s.Commit(ctx, store.Op{Key: from.Key, Was: from.Revision}, store.Op{Key: to, Value: from.Value})
+		_, err = s.Commit(ctx, store.Op{Key: from.Key, Expect: from.Revision}, store.Op{Key: to, Value: from.Value})
 		if !errors.Is(err, store.ErrConflict) {
 			return err
 		}

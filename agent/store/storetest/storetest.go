@@ -50,7 +50,7 @@ func Put(t testing.TB, s store.Store, key, value string) int64 {
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
-		revision, err := s.Commit(Context(t), store.Op{Key: key, Value: []byte(value), Was: was.Revision})
+		revision, err := s.Commit(Context(t), store.Op{Key: key, Value: []byte(value), Expect: was.Revision})
 		if !errors.Is(err, store.ErrConflict) {
 			must(t, err)
 			return revision
@@ -87,15 +87,15 @@ func testCommit(t *testing.T, open func(testing.TB) store.Store) {
 	first := want(t, other, "commit/a", "1")
 	_, err = other.Commit(ctx, store.Op{Key: "commit/a", Value: []byte("2")})
 	wantConflict(t, err, "commit/a")
-	revision, err := other.Commit(ctx, store.Op{Key: "commit/a", Value: []byte{}, Was: first.Revision})
+	revision, err := other.Commit(ctx, store.Op{Key: "commit/a", Value: []byte{}, Expect: first.Revision})
 	must(t, err)
 	second := want(t, s, "commit/a", "")
 	if second.Revision <= first.Revision || revision != second.Revision || second.Value == nil {
 		t.Errorf("%+v after %+v, at %d", second, first, revision)
 	}
-	_, err = s.Commit(ctx, store.Op{Key: "commit/a", Was: first.Revision})
+	_, err = s.Commit(ctx, store.Op{Key: "commit/a", Expect: first.Revision})
 	wantConflict(t, err, "commit/a")
-	_, err = s.Commit(ctx, store.Op{Key: "commit/a", Was: second.Revision})
+	_, err = s.Commit(ctx, store.Op{Key: "commit/a", Expect: second.Revision})
 	must(t, err)
 	if _, err := other.Get(ctx, "commit/a"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a deleted key: %v", err)
@@ -110,18 +110,18 @@ func testTransactions(t *testing.T, open func(testing.TB) store.Store) {
 	if a.Revision != b.Revision {
 		t.Errorf("one transaction, two revisions: %d and %d", a.Revision, b.Revision)
 	}
-	_, err = s.Commit(ctx, store.Op{Key: "txn/a", Value: []byte("2"), Was: a.Revision}, store.Op{Key: "txn/b", Value: []byte("2"), Was: a.Revision + 7},
-		store.Op{Key: "txn/c", Value: []byte("2")}, store.Op{Key: "txn/no", Verify: true, Was: 3})
+	_, err = s.Commit(ctx, store.Op{Key: "txn/a", Value: []byte("2"), Expect: a.Revision}, store.Op{Key: "txn/b", Value: []byte("2"), Expect: a.Revision + 7},
+		store.Op{Key: "txn/c", Value: []byte("2")}, store.Op{Key: "txn/no", Verify: true, Expect: 3})
 	wantConflict(t, err, "txn/b", "txn/no")
 	want(t, s, "txn/a", "1")
 	if _, err := s.Get(ctx, "txn/c"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a part of a transaction: %v", err)
 	}
-	_, err = s.Commit(ctx, store.Op{Key: "txn/a", Was: a.Revision}, store.Op{Key: "txn/b", Was: b.Revision, Verify: true}, store.Op{Key: "txn/c", Value: []byte("3")})
+	_, err = s.Commit(ctx, store.Op{Key: "txn/a", Expect: a.Revision}, store.Op{Key: "txn/b", Expect: b.Revision, Verify: true}, store.Op{Key: "txn/c", Value: []byte("3")})
 	must(t, err)
 	want(t, s, "txn/b", "1")
 	want(t, s, "txn/c", "3")
-	_, err = s.Commit(ctx, store.Op{Key: "txn/b", Was: b.Revision, Verify: true})
+	_, err = s.Commit(ctx, store.Op{Key: "txn/b", Expect: b.Revision, Verify: true})
 	must(t, err)
 }
 

@@ -52,7 +52,7 @@ func testWatch(t *testing.T, open func(testing.TB) store.Store) {
 		{func() {}, "watch/a=1"},
 		{func() { Put(t, other, "watch/a", "2") }, "watch/a=2"},
 		{func() {
-			must(t, commitAll(ctx, other, []store.Op{{Key: "watch/a", Was: want(t, s, "watch/a", "2").Revision}}))
+			must(t, commitAll(ctx, other, []store.Op{{Key: "watch/a", Expect: want(t, s, "watch/a", "2").Revision}}))
 		}, "-watch/a"},
 	} {
 		step.do()
@@ -102,7 +102,7 @@ func testWhole(t *testing.T, open func(testing.TB) store.Store) {
 			var ops []store.Op
 			for k := range keys {
 				value := fmt.Appendf(nil, "%d %s", r, strings.Repeat("x", 5000))
-				ops = append(ops, store.Op{Key: fmt.Sprintf("whole/%d", k), Value: value, Was: was})
+				ops = append(ops, store.Op{Key: fmt.Sprintf("whole/%d", k), Value: value, Expect: was})
 			}
 			var err error
 			if was, err = s.Commit(ctx, ops...); err != nil {

@@ -130,8 +130,8 @@ func TestDisconnectAndStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = io.WriteString(other, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-	if said, _ := io.ReadAll(other); !strings.HasPrefix(string(said), "HTTP/1.0 405 ") {
-		t.Errorf("answer to GET: %q", said)
+	if response, _ := io.ReadAll(other); !strings.HasPrefix(string(response), "HTTP/1.0 405 ") {
+		t.Errorf("answer to GET: %q", response)
 	}
 	_ = other.Close()
 
