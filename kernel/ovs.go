@@ -10,14 +10,17 @@ import (
 // Switch is a client of the Open vSwitch database. Its library would triple the start time of a plugin, so the program
 // that needs it passes one to UseSwitch.
 type Switch interface {
-	// Ensure creates or updates an object and returns after the switch has applied it. created is true if an undo must
-	// remove the object.
-	Ensure(Object) (made bool, err error)
-	// Diff returns what differs. It returns os.ErrNotExist if the object is missing.
-	Diff(Object) ([]string, error)
-	// Remove removes an object that carries its owner. It returns os.ErrNotExist if the object or the switch is
-	// missing.
-	Remove(Object) error
+	// The Ensure methods create or update an object and return after the switch has applied it. EnsurePort returns
+	// whether it created the port, so that an undo must remove it.
+	EnsureBridge(*OVSBridge) error
+	EnsureTunnel(*OVSTunnel) error
+	EnsurePort(*OVSPort) (created bool, err error)
+	// The Diff methods return what differs. They return os.ErrNotExist if the object is missing.
+	DiffBridge(*OVSBridge) ([]string, error)
+	DiffTunnel(*OVSTunnel) ([]string, error)
+	DiffPort(*OVSPort) ([]string, error)
+	// RemovePort removes a port that carries its owner. It returns os.ErrNotExist if the port or the switch is missing.
+	RemovePort(*OVSPort) error
 	// RemoveTagged removes the ports of dead owners.
 	RemoveTagged(dead func(tag string) bool) error
 	// UserSpace reports whether a process, not the kernel, forwards the packets of a port.
@@ -103,11 +106,20 @@ func (b *OVSBridge) ensure(e *Engine) error {
 	if l, err := e.Link(Host, b.Name); err == nil && l.Kind == "bridge" {
 		return fmt.Errorf("%s is a Linux bridge, not an Open vSwitch bridge", b.Name)
 	}
-	return e.ensureOVS(b)
+	if err := e.readySwitch(); err != nil {
+		return err
+	}
+	return e.ovs.EnsureBridge(b)
 }
 
-func (b *OVSBridge) diff(e *Engine) ([]string, error) { return e.diffOVS(b) }
-func (b *OVSBridge) remove(*Engine) error             { return nil }
+func (b *OVSBridge) diff(e *Engine) ([]string, error) {
+	if e.ovs == nil {
+		return nil, ErrNoSwitch
+	}
+	return e.ovs.DiffBridge(b)
+}
+
+func (b *OVSBridge) remove(*Engine) error { return nil }
 
 func (t *OVSTunnel) kind() string { return "ovs-tunnel" }
 func (t *OVSTunnel) Side() Side   { return Host }
@@ -128,9 +140,21 @@ func (t *OVSTunnel) String() string {
 	return s
 }
 
-func (t *OVSTunnel) ensure(e *Engine) error           { return e.ensureOVS(t) }
-func (t *OVSTunnel) diff(e *Engine) ([]string, error) { return e.diffOVS(t) }
-func (t *OVSTunnel) remove(*Engine) error             { return nil }
+func (t *OVSTunnel) ensure(e *Engine) error {
+	if err := e.readySwitch(); err != nil {
+		return err
+	}
+	return e.ovs.EnsureTunnel(t)
+}
+
+func (t *OVSTunnel) diff(e *Engine) ([]string, error) {
+	if e.ovs == nil {
+		return nil, ErrNoSwitch
+	}
+	return e.ovs.DiffTunnel(t)
+}
+
+func (t *OVSTunnel) remove(*Engine) error { return nil }
 
 func (p *OVSPort) kind() string { return "ovs-port" }
 func (p *OVSPort) Side() Side   { return Host }
@@ -154,7 +178,14 @@ func (p *OVSPort) String() string {
 // ensure creates the port. If a process forwards its packets, the container end must compute checksums itself.
 // Otherwise the kernel leaves them to the peer, and packets would arrive without checksums.
 func (p *OVSPort) ensure(e *Engine) error {
-	if err := e.ensureOVS(p); err != nil {
+	if err := e.readySwitch(); err != nil {
+		return err
+	}
+	created, err := e.ovs.EnsurePort(p)
+	if created {
+		e.noteCreated(p)
+	}
+	if err != nil {
 		return err
 	}
 	user, err := e.ovs.UserSpace(p)
@@ -165,7 +196,10 @@ func (p *OVSPort) ensure(e *Engine) error {
 }
 
 func (p *OVSPort) diff(e *Engine) ([]string, error) {
-	d, err := e.diffOVS(p)
+	if e.ovs == nil {
+		return nil, ErrNoSwitch
+	}
+	d, err := e.ovs.DiffPort(p)
 	if err != nil {
 		return d, err
 	}
@@ -186,26 +220,13 @@ func (p *OVSPort) remove(e *Engine) error {
 	if e.ovs == nil {
 		return ErrNoSwitch
 	}
-	return e.ovs.Remove(p)
+	return e.ovs.RemovePort(p)
 }
 
-func (e *Engine) ensureOVS(o Object) error {
+// readySwitch writes queued changes to the kernel, so that the switch finds the links of its ports.
+func (e *Engine) readySwitch() error {
 	if e.ovs == nil {
 		return ErrNoSwitch
 	}
-	if err := e.flush(); err != nil {
-		return err
-	}
-	made, err := e.ovs.Ensure(o)
-	if made {
-		e.noteCreated(o)
-	}
-	return err
-}
-
-func (e *Engine) diffOVS(o Object) ([]string, error) {
-	if e.ovs == nil {
-		return nil, ErrNoSwitch
-	}
-	return e.ovs.Diff(o)
+	return e.flush()
 }

@@ -2,7 +2,6 @@ package ovs
 
 import (
 	"errors"
-	"fmt"
 	"os"
 
 	"github.com/fairlead/fairlead/kernel"
@@ -19,46 +18,71 @@ func newSwitch(addr, network string) *ovsSwitch {
 	return &ovsSwitch{addr: addr, network: network, dbs: map[string]*db{}}
 }
 
-// Ensure creates or updates an object. made reports whether it created one that an undo must remove.
-func (s *ovsSwitch) Ensure(o kernel.Object) (made bool, err error) {
-	d, err := s.open(dbOf(o))
+// EnsureBridge implements kernel.Switch.
+func (s *ovsSwitch) EnsureBridge(b *kernel.OVSBridge) error {
+	d, err := s.open(b.DB)
+	if err != nil {
+		return err
+	}
+	return d.ensureBridge(b)
+}
+
+// EnsureTunnel implements kernel.Switch.
+func (s *ovsSwitch) EnsureTunnel(t *kernel.OVSTunnel) error {
+	d, err := s.open(t.DB)
+	if err != nil {
+		return err
+	}
+	return d.ensureTunnel(t)
+}
+
+// EnsurePort implements kernel.Switch.
+func (s *ovsSwitch) EnsurePort(p *kernel.OVSPort) (created bool, err error) {
+	d, err := s.open(p.DB)
 	if err != nil {
 		return false, err
 	}
-	switch o := o.(type) {
-	case *kernel.OVSBridge:
-		return false, d.ensureBridge(o)
-	case *kernel.OVSTunnel:
-		return false, d.ensureTunnel(o)
-	case *kernel.OVSPort:
-		return d.ensurePort(o)
-	}
-	return false, fmt.Errorf("%s is not an Open vSwitch object", o)
+	return d.ensurePort(p)
 }
 
-// Diff returns how an object differs.
-func (s *ovsSwitch) Diff(o kernel.Object) ([]string, error) {
-	d, err := s.open(dbOf(o))
+// DiffBridge implements kernel.Switch.
+func (s *ovsSwitch) DiffBridge(b *kernel.OVSBridge) ([]string, error) {
+	d, err := s.forDiff(b.DB)
 	if err != nil {
-		return nil, errors.New(err.Error()) // without os.ErrNotExist, which would mean that the object is missing
+		return nil, err
 	}
-	switch o := o.(type) {
-	case *kernel.OVSBridge:
-		return d.diffBridge(o)
-	case *kernel.OVSTunnel:
-		return d.diffPort(o.Bridge, o.Name, tunnelRows(o))
-	case *kernel.OVSPort:
-		return d.diffPort(o.Bridge, o.Name, portRows(o))
-	}
-	return nil, fmt.Errorf("%s is not an Open vSwitch object", o)
+	return d.diffBridge(b)
 }
 
-// Remove removes a port of the object's owner. Bridges and tunnels are shared and stay.
-func (s *ovsSwitch) Remove(o kernel.Object) error {
-	p, ok := o.(*kernel.OVSPort)
-	if !ok {
-		return nil
+// DiffTunnel implements kernel.Switch.
+func (s *ovsSwitch) DiffTunnel(t *kernel.OVSTunnel) ([]string, error) {
+	d, err := s.forDiff(t.DB)
+	if err != nil {
+		return nil, err
 	}
+	return d.diffPort(t.Bridge, t.Name, tunnelRows(t))
+}
+
+// DiffPort implements kernel.Switch.
+func (s *ovsSwitch) DiffPort(p *kernel.OVSPort) ([]string, error) {
+	d, err := s.forDiff(p.DB)
+	if err != nil {
+		return nil, err
+	}
+	return d.diffPort(p.Bridge, p.Name, portRows(p))
+}
+
+// forDiff opens a database. Its error is not os.ErrNotExist, which would mean that the object is missing.
+func (s *ovsSwitch) forDiff(addr string) (*db, error) {
+	d, err := s.open(addr)
+	if err != nil {
+		return nil, errors.New(err.Error())
+	}
+	return d, nil
+}
+
+// RemovePort implements kernel.Switch. Bridges and tunnels are shared and stay.
+func (s *ovsSwitch) RemovePort(p *kernel.OVSPort) error {
 	d, err := s.open(p.DB)
 	if err != nil {
 		return err
@@ -97,18 +121,6 @@ func (s *ovsSwitch) Close() {
 		d.close()
 	}
 	clear(s.dbs)
-}
-
-func dbOf(o kernel.Object) string {
-	switch o := o.(type) {
-	case *kernel.OVSBridge:
-		return o.DB
-	case *kernel.OVSTunnel:
-		return o.DB
-	case *kernel.OVSPort:
-		return o.DB
-	}
-	return ""
 }
 
 // Switch returns a client for callers that have the objects of a network but no configuration.
