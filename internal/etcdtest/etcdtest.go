@@ -104,7 +104,13 @@ func (c *Cluster) Options() store.Options {
 // Store returns a client's store in the cluster. It is closed with the test.
 func (c *Cluster) Store(t testing.TB) store.Store {
 	t.Helper()
-	s, err := store.Etcd(c.Options())
+	return c.StoreWith(t, c.Options())
+}
+
+// StoreWith is like Store, with other options.
+func (c *Cluster) StoreWith(t testing.TB, o store.Options) store.Store {
+	t.Helper()
+	s, err := store.Etcd(o)
 	if err != nil {
 		t.Fatal(err)
 	}
