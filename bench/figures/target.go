@@ -36,7 +36,7 @@ func (t Target) limit() string {
 	return fmt.Sprintf("at least %g", t.Limit)
 }
 
-// Faster returns a row's speed as a multiple of the reference's.
+// Faster returns a row's speed as a multiple of the reference plugins' speed.
 func Faster(name, verb, by string) func(Report) *float64 {
 	return of(name, verb, by, func(r *Row) *float64 { return middle(r.Faster) })
 }
