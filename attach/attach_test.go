@@ -44,7 +44,7 @@ func create(d *attach.Dir, r *attach.Record) error {
 }
 
 // One ADD at a time holds the reservation, until it frees it or has a record.
-func TestReserve(t *testing.T) {
+func TestReservationIsExclusive(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	d := attach.Open(root)
@@ -391,7 +391,7 @@ func TestFreeKeepsOthersReservation(t *testing.T) {
 }
 
 // Seize works only while a listed attachment is unchanged and nobody else works on it; an ADD waits.
-func TestSeize(t *testing.T) {
+func TestSeizeOnlyUnchanged(t *testing.T) {
 	t.Parallel()
 	d := attach.Open(t.TempDir())
 	o := kernel.Owner{Network: "n", ContainerID: "c", IfName: "eth0"}

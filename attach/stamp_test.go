@@ -6,7 +6,7 @@ import (
 )
 
 // A stamp stays the same while records do, and differs after each change.
-func TestStamp(t *testing.T) {
+func TestStampChangesWithRecords(t *testing.T) {
 	t.Parallel()
 	d := Open(t.TempDir())
 	if s := d.Stamp(); s != "" {

@@ -64,8 +64,8 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// TestTicks checks that the processor time advances and is not all idle.
-func TestTicks(t *testing.T) {
+// TestProcessorTimeAdvances checks that the processor time advances and is not all idle.
+func TestProcessorTimeAdvances(t *testing.T) {
 	t.Parallel()
 	idle, all := ticks()
 	for end := time.Now().Add(50 * time.Millisecond); time.Now().Before(end); { // keep the processor busy

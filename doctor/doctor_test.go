@@ -129,8 +129,8 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// TestLosses: every kind of object has a description, or is listed as reported elsewhere.
-func TestLosses(t *testing.T) {
+// TestEveryObjectKindHasAFinding: every kind of object has a description, or is listed as reported elsewhere.
+func TestEveryObjectKindHasAFinding(t *testing.T) {
 	t.Parallel()
 	for key, w := range losses() {
 		if w.name == "" || w.effect == "" || !strings.HasPrefix(key, "host ") && !strings.HasPrefix(key, "container ") {

@@ -78,8 +78,8 @@ func rule(steps ...nft.Step) nft.Rule { return nft.Rule{Handle: 7, Steps: steps}
 
 func do(verdict string) nft.Step { return nft.Step{Verdict: verdict} }
 
-// TestPass evaluates forward chains whose policy is drop or accept.
-func TestPass(t *testing.T) {
+// TestForwardChainVerdict evaluates forward chains whose policy is drop or accept.
+func TestForwardChainVerdict(t *testing.T) {
 	t.Parallel()
 	mine := nft.Step{Field: "ip saddr", Value: bytesOf("10.1.0.2")}
 	other := nft.Step{Field: "ip saddr", Value: bytesOf("10.1.0.3")}
@@ -121,8 +121,8 @@ func TestPass(t *testing.T) {
 	}
 }
 
-// TestPassEnds: rules that jump in a circle, which the kernel rejects, do not loop here.
-func TestPassEnds(t *testing.T) {
+// TestCircularJumpsEnd: rules that jump in a circle, which the kernel rejects, do not loop here.
+func TestCircularJumpsEnd(t *testing.T) {
 	t.Parallel()
 	c := &nft.Chain{Family: "ip", Table: "t", Name: "c", Type: "filter", Hook: "forward", Drop: true, Rules: []nft.Rule{rule(nft.Step{Verdict: "jump", Chain: "c"})}}
 	if at := pass(&nft.Ruleset{Chains: []*nft.Chain{c}}, "forward", packet{src: web}); at != nil {

@@ -99,7 +99,7 @@ func actions(list []Done) (out []string) {
 	return out
 }
 
-func TestThereAndBack(t *testing.T) {
+func TestInstallAndUninstall(t *testing.T) {
 	t.Parallel()
 	dir := before(t)
 	was := tree(t, dir)
@@ -169,7 +169,7 @@ func TestReplacedByOthers(t *testing.T) {
 	}
 }
 
-func TestInTheWay(t *testing.T) {
+func TestInstallRejectsObstacles(t *testing.T) {
 	t.Parallel()
 	dir := before(t)
 	must(t, os.Mkdir(filepath.Join(dir, "all"), 0o755))
@@ -203,9 +203,9 @@ func TestBusy(t *testing.T) {
 	must(t, err)
 }
 
-// TestKilled kills Install and Uninstall at any moment. Every name must exist at any time, and the next call completes
+// TestKilledInstall kills Install and Uninstall at any moment. Every name must exist at any time, and the next call completes
 // the work.
-func TestKilled(t *testing.T) {
+func TestKilledInstall(t *testing.T) {
 	t.Parallel()
 	dir := before(t)
 	was := tree(t, dir)

@@ -111,8 +111,8 @@ func TestChangeWithinClockTick(t *testing.T) {
 	}
 }
 
-// TestLegacy releases files that contain only the container ID, as the reference plugin does.
-func TestLegacy(t *testing.T) {
+// TestLegacyAddressFiles releases files that contain only the container ID, as the reference plugin does.
+func TestLegacyAddressFiles(t *testing.T) {
 	t.Parallel()
 	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
 	allocate(t, dir, Options{}, Owner{"both", "eth0"}, sets)

@@ -17,8 +17,8 @@ func inode(t testing.TB, path string) uint64 {
 	return st.Ino
 }
 
-// TestSpare checks that a released address's file is reused for the next allocation, with complete contents.
-func TestSpare(t *testing.T) {
+// TestSpareFileIsReused checks that a released address's file is reused for the next allocation, with complete contents.
+func TestSpareFileIsReused(t *testing.T) {
 	t.Parallel()
 	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
 	long, short := Owner{"a-container-with-a-long-name", "eth0"}, Owner{"c", "e"}
@@ -35,8 +35,8 @@ func TestSpare(t *testing.T) {
 	}
 }
 
-// TestSparesBounded checks that the number of spares is limited, and that host-local's files are not kept.
-func TestSparesBounded(t *testing.T) {
+// TestSpareFilesAreLimited checks that the number of spares is limited, and that host-local's files are not kept.
+func TestSpareFilesAreLimited(t *testing.T) {
 	t.Parallel()
 	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
 	mustMkdir(t, dir+"/net")
@@ -123,8 +123,8 @@ func releaseAllRequested(t testing.TB, dir string, o Owner) {
 	})
 }
 
-// TestNoSpares checks that no files are kept without Options.AllRequested.
-func TestNoSpares(t *testing.T) {
+// TestNoSpareFilesWithoutAllRequested checks that no files are kept without Options.AllRequested.
+func TestNoSpareFilesWithoutAllRequested(t *testing.T) {
 	t.Parallel()
 	dir, sets := t.TempDir(), setOf(t, "10.1.0.0/24")
 	allocate(t, dir, Options{}, Owner{"c", "eth0"}, sets)

@@ -136,8 +136,8 @@ func TestNearlyFull(t *testing.T) {
 	consistent(t, dir)
 }
 
-// TestGrow crosses every size at which the index is rebuilt.
-func TestGrow(t *testing.T) {
+// TestIndexRebuildsAtEverySize crosses every size at which the index is rebuilt.
+func TestIndexRebuildsAtEverySize(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	sets := setOf(t, "10.1.0.0/16", "fd00::/64")
@@ -158,8 +158,8 @@ func TestGrow(t *testing.T) {
 	consistent(t, dir)
 }
 
-// TestAllOrNone checks that the first set's address is freed if the second set has none.
-func TestAllOrNone(t *testing.T) {
+// TestFailedSetFreesEarlierSets checks that the first set's address is freed if the second set has none.
+func TestFailedSetFreesEarlierSets(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	allocate(t, dir, Options{}, Owner{"a", "eth0"}, setOf(t, "10.1.0.0/30"))

@@ -191,7 +191,7 @@ func TestNamesTaken(t *testing.T) {
 	}
 }
 
-func TestMovedComesHome(t *testing.T) {
+func TestHostDeviceReturns(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
 	netns := kerneltest.Netns(t)

@@ -79,7 +79,7 @@ func confNamed(t *testing.T, name string) *NetworkConfig {
 }
 
 // A spoiled file is unreadable for everybody; a file that other libraries may understand is not spoiled.
-func TestSpoiled(t *testing.T) {
+func TestUnreadableCacheFile(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]bool{"": true, byReference[:100]: true, `{"kind":"cniCacheV9"}`: false, `{"kind":"cniCacheV1","cniArgs":7}`: false} {
 		c, _ := cacheWith(t, map[string]string{"net-c1-eth0": content})

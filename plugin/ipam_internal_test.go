@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestHas(t *testing.T) {
+func TestHasIPAMPlugin(t *testing.T) {
 	t.Parallel()
 	dir, program := t.TempDir(), filepath.Join(t.TempDir(), "fairlead-cni")
 	for _, file := range []string{program, filepath.Join(dir, "static")} {

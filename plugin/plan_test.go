@@ -79,8 +79,8 @@ func lines(list kernel.Objects) string {
 	return s
 }
 
-// TestPlanUnasked checks that the plan names an external IPAM plugin and does not run it.
-func TestPlanUnasked(t *testing.T) {
+// TestPlanDoesNotRunUnknownIPAM checks that the plan names an external IPAM plugin and does not run it.
+func TestPlanDoesNotRunUnknownIPAM(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
 	p, err := declared(t, "bridge").Plan(context.Background(), &skel.CmdArgs{ContainerID: "c", IfName: "eth0", Netns: kerneltest.Netns(t),

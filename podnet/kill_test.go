@@ -31,9 +31,9 @@ func setUpAndHang() {
 	os.Exit(1)
 }
 
-// TestKilled kills a runtime during a set-up, with one network attached and one half done. Another runtime that knows
+// TestRuntimeKilledDuringSetup kills a runtime during a set-up, with one network attached and one half done. Another runtime that knows
 // only the ID removes everything, even after the network files are gone.
-func TestKilled(t *testing.T) {
+func TestRuntimeKilledDuringSetup(t *testing.T) {
 	t.Parallel()
 	for _, conf := range []string{"there", "gone"} {
 		t.Run(conf, func(t *testing.T) {

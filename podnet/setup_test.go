@@ -21,8 +21,8 @@ func both(t *testing.T, test func(*testing.T, func(*podnet.Options))) {
 	t.Run("within", func(t *testing.T) { t.Parallel(); test(t, within) })
 }
 
-// TestLife sets up, checks and tears down a pod on three networks.
-func TestLife(t *testing.T) {
+// TestSetupCheckTeardown sets up, checks and tears down a pod on three networks.
+func TestSetupCheckTeardown(t *testing.T) {
 	both(t, func(t *testing.T, exec func(*podnet.Options)) {
 		n := newNode(t, exec)
 		n.bridge("10-a.conflist", "a", 1, "")
@@ -58,8 +58,8 @@ func TestLife(t *testing.T) {
 	})
 }
 
-// TestAgain checks that a repeated set-up changes nothing, also by another Manager.
-func TestAgain(t *testing.T) {
+// TestSetupTwiceChangesNothing checks that a repeated set-up changes nothing, also by another Manager.
+func TestSetupTwiceChangesNothing(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, within)
 	n.bridge("10-a.conflist", "a", 1, "")
@@ -92,8 +92,8 @@ func TestAgain(t *testing.T) {
 	n.nothingLeft("web")
 }
 
-// TestUndone checks that nothing is left when one of several networks fails.
-func TestUndone(t *testing.T) {
+// TestFailedSetupLeavesNothing checks that nothing is left when one of several networks fails.
+func TestFailedSetupLeavesNothing(t *testing.T) {
 	both(t, func(t *testing.T, exec func(*podnet.Options)) {
 		n := newNode(t, exec)
 		n.script("broken", `[ $CNI_COMMAND = ADD ] && { echo '{"code":123,"msg":"no luck"}'; exit 1; }`)
@@ -113,8 +113,8 @@ func TestUndone(t *testing.T) {
 	})
 }
 
-// TestHangs checks that a hanging plugin is killed, and that the clean-up gets its own time.
-func TestHangs(t *testing.T) {
+// TestHangingPluginIsKilled checks that a hanging plugin is killed, and that the clean-up gets its own time.
+func TestHangingPluginIsKilled(t *testing.T) {
 	both(t, func(t *testing.T, exec func(*podnet.Options)) {
 		n := newNode(t, exec, func(o *podnet.Options) { o.Timeout = 700 * time.Millisecond })
 		n.script("slow", `[ $CNI_COMMAND = ADD ] && exec sleep 60`)
@@ -134,8 +134,8 @@ func TestHangs(t *testing.T) {
 	})
 }
 
-// TestInterrupted cancels the caller's context during a set-up.
-func TestInterrupted(t *testing.T) {
+// TestCancelledSetup cancels the caller's context during a set-up.
+func TestCancelledSetup(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	mark := filepath.Join(t.TempDir(), "reached")

@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead/fairlead/podnet"
 )
 
-// TestTearDownWithout removes, one after the other, each source from which a tear-down knows a pod.
-func TestTearDownWithout(t *testing.T) {
+// TestTeardownWithoutOneSource removes, one after the other, each source from which a tear-down knows a pod.
+func TestTeardownWithoutOneSource(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(t *testing.T, n *node, p *podnet.Pod){
 		"namespace":        func(t *testing.T, _ *node, p *podnet.Pod) { kerneltest.Gone(t, p.Netns) },
@@ -58,9 +58,9 @@ func TestTearDownWithout(t *testing.T) {
 	}
 }
 
-// TestTearDownWithoutAll removes all sources. A hook then removes Fairlead's objects, and without a hook the error says
+// TestTeardownWithoutAnySource removes all sources. A hook then removes Fairlead's objects, and without a hook the error says
 // what to do.
-func TestTearDownWithoutAll(t *testing.T) {
+func TestTeardownWithoutAnySource(t *testing.T) {
 	t.Parallel()
 	var left podnet.Left
 	n := newNode(t, within)

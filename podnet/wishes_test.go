@@ -13,9 +13,9 @@ import (
 	"github.com/fairlead/fairlead/podnet"
 )
 
-// TestWishes checks that a pod's requests reach the plugins that declare them, and that CNI_ARGS are those of
+// TestPodRequestsReachPlugins checks that a pod's requests reach the plugins that declare them, and that CNI_ARGS are those of
 // Kubernetes.
-func TestWishes(t *testing.T) {
+func TestPodRequestsReachPlugins(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	seen := filepath.Join(t.TempDir(), "seen")
@@ -107,8 +107,8 @@ func TestDefaultRoute(t *testing.T) {
 	})
 }
 
-// TestRefused checks that all invalid requests are reported before any change.
-func TestRefused(t *testing.T) {
+// TestInvalidRequestsAreRejected checks that all invalid requests are reported before any change.
+func TestInvalidRequestsAreRejected(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, within)
 	p := n.pod("web")

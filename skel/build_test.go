@@ -7,7 +7,7 @@ import (
 )
 
 // Runtimes and plugins on other systems use these packages alone.
-func TestBuildsElsewhere(t *testing.T) {
+func TestBuildsForOtherSystems(t *testing.T) {
 	t.Parallel()
 	for _, goos := range []string{"linux", "windows", "darwin", "freebsd"} {
 		cmd := exec.Command("go", "build", "../cni/...", "../libcni/...", "../skel/...")

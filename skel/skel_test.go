@@ -86,7 +86,7 @@ func sameArgs(a, b skel.CmdArgs) bool {
 	return a.ContainerID == b.ContainerID && a.Netns == b.Netns && a.IfName == b.IfName && a.Args == b.Args && a.Path == b.Path
 }
 
-func TestRefused(t *testing.T) {
+func TestInvalidCallsAreRejected(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, conf, env string

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestNewsOfPart checks that changes between the first prefix's list and another's are not delivered twice, except
+// TestNoEventIsDeliveredTwice checks that changes between the first prefix's list and another's are not delivered twice, except
 // deletions.
-func TestNewsOfPart(t *testing.T) {
+func TestNoEventIsDeliveredTwice(t *testing.T) {
 	t.Parallel()
 	put := func(key string) Event { return Event{Entry: Entry{Key: key}} }
 	gone := func(key string) Event { return Event{Entry: Entry{Key: key}, Deleted: true} }

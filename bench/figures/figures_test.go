@@ -258,8 +258,8 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// TestWith checks that new measurements replace old ones, and that new cases come last.
-func TestWith(t *testing.T) {
+// TestNewMeasurementsReplaceOld checks that new measurements replace old ones, and that new cases come last.
+func TestNewMeasurementsReplaceOld(t *testing.T) {
 	t.Parallel()
 	row := func(name string, rounds int) Row { return Row{Group: "g", Case: name, Ours: Stat{Rounds: rounds}} }
 	old := Report{Machine: "then", Rows: []Row{row("a", 1), row("a", 2), row("b", 1), row("b", 2), row("c", 1)}}

@@ -41,7 +41,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-func TestOthersAreCopiesOfB(t *testing.T) {
+func TestOtherContainersAreCopies(t *testing.T) {
 	t.Parallel()
 	var rule any
 	const text = `{"expr": [{"match": {"right": 8081}}, {"dnat": {"addr": "10.9.0.3", "port": 80}}], "comment": "for 10.9.0.3 at 5202"}`

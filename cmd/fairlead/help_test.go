@@ -205,8 +205,8 @@ func TestLogFlags(t *testing.T) {
 	}
 }
 
-// TestOldSpellings verifies that flags with old names still work, and that help does not show them.
-func TestOldSpellings(t *testing.T) {
+// TestOldFlagNames verifies that flags with old names still work, and that help does not show them.
+func TestOldFlagNames(t *testing.T) {
 	t.Parallel()
 	for line, flag := range map[string]string{"agent": "verbose", "migrate": "check", "ipam release": "yes", "fuse": "output"} {
 		c, _, err := newApp().root().Find(strings.Fields(line))

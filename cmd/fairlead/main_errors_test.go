@@ -88,8 +88,8 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// TestInterrupted verifies that a command whose context is cancelled ends with 130.
-func TestInterrupted(t *testing.T) {
+// TestCancelledCommandExitCode verifies that a command whose context is cancelled ends with 130.
+func TestCancelledCommandExitCode(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestTableIsHarmless prints names with control characters.
-func TestTableIsHarmless(t *testing.T) {
+// TestTableEscapesControlCharacters prints names with control characters.
+func TestTableEscapesControlCharacters(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	if err := (table{{"NAME", "OWNER"}, {"evil\x1b[2J\x9b\a", "ü"}, {"", "\xff"}}).print(&b); err != nil {

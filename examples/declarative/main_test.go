@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-func TestLife(t *testing.T) {
+func TestAddCheckDel(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
 	dir := t.TempDir()

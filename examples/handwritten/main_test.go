@@ -30,7 +30,7 @@ func call(bin, verb, container, conf string) (stdout string, err error) {
 	return string(out), err
 }
 
-func TestLife(t *testing.T) {
+func TestAddCheckDel(t *testing.T) {
 	t.Parallel()
 	bin, dir := build(t), t.TempDir()
 	conf := `{"cniVersion":"1.1.0","name":"net","dir":"` + dir + `",
@@ -70,7 +70,7 @@ func files(t *testing.T, dir string) string {
 	return strings.Join(names, " ")
 }
 
-func TestRefuses(t *testing.T) {
+func TestInvalidConfiguration(t *testing.T) {
 	t.Parallel()
 	bin := build(t)
 	for conf, want := range map[string]string{

@@ -43,7 +43,7 @@ func TestReadRecordsRefusesOthers(t *testing.T) {
 	}
 }
 
-func TestSlow(t *testing.T) {
+func TestSlowScalesDurations(t *testing.T) {
 	for value, want := range map[string]time.Duration{"": time.Second, "16": 16 * time.Second, "0": time.Second, "x": time.Second} {
 		t.Setenv("FAIRLEAD_SLOW", value)
 		if got := Slow(time.Second); got != want {

@@ -13,7 +13,7 @@ import (
 
 // Same accepts this program and a copy in the same directory. It rejects a copy elsewhere, because a test's version
 // does not identify the source, and other projects' programs and scripts.
-func TestSame(t *testing.T) {
+func TestSameBuild(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
 	if err != nil {

@@ -67,7 +67,7 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-func TestCut(t *testing.T) {
+func TestCutRanges(t *testing.T) {
 	t.Parallel()
 	r := func(a, b string) ipam.Range {
 		return ipam.Range{Start: netip.MustParseAddr(a), End: netip.MustParseAddr(b)}

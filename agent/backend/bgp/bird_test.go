@@ -262,9 +262,9 @@ func TestBird(t *testing.T) {
 	p.wants(t, both)
 }
 
-// TestRestart kills or stops an agent and starts it again. Its neighbour keeps the agent's routes meanwhile, and the
+// TestAgentRestartKeepsRoutes kills or stops an agent and starts it again. Its neighbour keeps the agent's routes meanwhile, and the
 // agent keeps the neighbour's routes from the kernel.
-func TestRestart(t *testing.T) {
+func TestAgentRestartKeepsRoutes(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, p *process){
 		"killed": func(_ *testing.T, p *process) { p.kill() },

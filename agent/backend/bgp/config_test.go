@@ -44,8 +44,8 @@ func TestConfigure(t *testing.T) {
 	}
 }
 
-// TestKept checks that Kept returns only the routes that an earlier process learned from neighbours.
-func TestKept(t *testing.T) {
+// TestKeptRoutesOfEarlierProcess checks that Kept returns only the routes that an earlier process learned from neighbours.
+func TestKeptRoutesOfEarlierProcess(t *testing.T) {
 	t.Parallel()
 	via := netip.MustParseAddr("192.0.2.2")
 	dst := prefixes("10.1.0.0/26 10.2.0.0/26 10.3.0.0/26 10.4.0.0/26 10.5.0.0/26")

@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// TestRestart checks that leases survive the daemon. The next daemon continues and renews those whose interface exists.
-func TestRestart(t *testing.T) {
+// TestLeasesSurviveRestart checks that leases survive the daemon. The next daemon continues and renews those whose interface exists.
+func TestLeasesSurviveRestart(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
 	n := dhcptest.New(t, "br0", "10.0.0.1/24")
@@ -145,8 +145,8 @@ func TestAbandonedAdd(t *testing.T) {
 	}
 }
 
-// TestNoAnswer checks the errors without a server, an interface or a namespace.
-func TestNoAnswer(t *testing.T) {
+// TestErrorsWithoutServer checks the errors without a server, an interface or a namespace.
+func TestErrorsWithoutServer(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
 	n := dhcptest.New(t, "br0", "10.0.0.1/24")

@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/cni"
 )
 
-func TestTerm(t *testing.T) {
+func TestLeaseTimes(t *testing.T) {
 	t.Parallel()
 	const now = 1000 * time.Second
 	for _, c := range []struct {
@@ -33,8 +33,8 @@ func TestTerm(t *testing.T) {
 	}
 }
 
-// TestPhases checks an attempt in each phase of a lease, and when the next follows after a failure.
-func TestPhases(t *testing.T) {
+// TestRetriesInEachLeasePhase checks an attempt in each phase of a lease, and when the next follows after a failure.
+func TestRetriesInEachLeasePhase(t *testing.T) {
 	t.Parallel()
 	lease := newTerm(0, 0, 0, 3600, 0.875)
 	short := newTerm(0, 1, 3, 6, 0.875)
@@ -120,7 +120,7 @@ func TestNetConfigResult(t *testing.T) {
 	}
 }
 
-func TestHello(t *testing.T) {
+func TestConnectionPreamble(t *testing.T) {
 	t.Parallel()
 	for text, good := range map[string]bool{
 		"CONNECT /_goRPC_ HTTP/1.0\n\n": true, "CONNECT /_goRPC_ HTTP/1.1\r\nHost: x\r\n\r\nrest": true, "CONNECT /_goRPC_ HTTP/1.0\n": false,
