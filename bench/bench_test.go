@@ -118,9 +118,9 @@ func TestRun(t *testing.T) {
 			t.Errorf("%d rows", len(r.Rows))
 		}
 	})
-	t.Run("standing", func(t *testing.T) {
+	t.Run("present", func(t *testing.T) {
 		t.Parallel()
-		r := runBench(t, programs, "-case", "^standing: bridge . host-local", "-sides", ours+";"+figures.Floor, "-quick", "-rounds", "1")
+		r := runBench(t, programs, "-case", "^present: bridge . host-local", "-sides", ours+";"+figures.Floor, "-quick", "-rounds", "1")
 		last := r.Rows[len(r.Rows)-1]
 		if len(r.Rows) != 4 || last.Case != plainName+standing(100) || last.OverFirst <= 0 || last.FloorGrows <= 0 {
 			t.Errorf("%d rows, the last %+v", len(r.Rows), last)

@@ -17,7 +17,7 @@ type benchCase struct {
 	setup       []string
 	needs       string   // a link type that some kernels lack, see lacks
 	alone       bool     // the reference implementation has no such plugin
-	more        []string // sides in addition to "ours", the reference and the floor
+	more        []string // sides in addition to Fairlead, the reference and the floor
 	verbs       []string // nil: ADD, CHECK, DEL
 
 	jobs, atOnce int  // attachments measured together; 0: one
@@ -51,8 +51,8 @@ const (
 	groupLists    = "lists"
 	groupPlugins  = "plugins"
 	groupAtOnce   = "at once"
-	groupStanding = "standing"
-	groupHeld     = "held"
+	groupStanding = "present"
+	groupHeld     = "in use"
 	groupNode     = "node"
 	groupPacket   = "first packet"
 	groupExamples = "examples"

@@ -35,7 +35,7 @@ func allocatedCases() (list []benchCase) {
 	return list
 }
 
-func heldBy(n int) string { return fmt.Sprintf("host-local, %d held", n) }
+func heldBy(n int) string { return fmt.Sprintf("host-local, %d in use", n) }
 
 // allocateOthers fills every side's directory with addresses of other containers.
 func allocateOthers(n int) func(*world) error {

@@ -23,7 +23,7 @@ type network struct {
 func (w *world) growing() (rows []figures.Row, err error) {
 	stand := 0
 	for _, level := range w.c.levels {
-		fmt.Fprintf(os.Stderr, "      %d standing\n", level)
+		fmt.Fprintf(os.Stderr, "      %d present\n", level)
 		keep := w.sides[:0:0]
 		for _, s := range w.sides {
 			ok, err := w.fill(s, stand, level)
@@ -84,7 +84,7 @@ func ticks() (idle, all int) {
 	return idle, all
 }
 
-func standing(n int) string { return fmt.Sprintf(", %d standing", n) }
+func standing(n int) string { return fmt.Sprintf(", %d present", n) }
 
 // levelTimeout returns how long a side may take from one level to the next. The kernel itself needs some 10 ms per link
 // at high levels, because its workers join multicast groups and check addresses for each.

@@ -130,7 +130,7 @@ func (o options) measure(ctx context.Context, list []benchCase) error {
 		}
 		report.Rows = append(report.Rows, rows...)
 	}
-	figures.AgainstFirst(report.Rows, "host-local", ", 0 held")
+	figures.AgainstFirst(report.Rows, "host-local", ", 0 in use")
 	return errors.Join(o.report(report), failed)
 }
 

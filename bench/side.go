@@ -27,11 +27,11 @@ type kind struct {
 
 // These are Fairlead's sides.
 const (
-	ours           = "ours"                           // plugins as processes, under the reference runtime
-	ownRuntime     = "ours, our runtime"              // the same under Fairlead's runtime
-	fused          = "ours, fused"                    // one process per chain, under the reference runtime
-	library        = "ours, in process"               // no process at all, under Fairlead's runtime
-	theirsUnderOur = "reference plugins, our runtime" // the reference plugins under Fairlead's runtime
+	ours           = "Fairlead"                            // plugins as processes, under the reference runtime
+	ownRuntime     = "Fairlead, own runtime"               // the same under Fairlead's runtime
+	fused          = "Fairlead, fused"                     // one process per chain, under the reference runtime
+	library        = "Fairlead, in process"                // no process at all, under Fairlead's runtime
+	theirsUnderOur = "reference plugins, Fairlead runtime" // the reference plugins under Fairlead's runtime
 )
 
 // kinds returns the sides in the order in which they take turns.

@@ -77,19 +77,19 @@ func sample() Report {
 		}
 		return s
 	}
-	m := Measured{Group: "lists", Case: "bridge", Verb: "ADD", Jobs: 1, Sides: []string{"ours", Reference, Floor, Nothing, "fused", "absent"},
-		Samples: map[string][]Sample{"ours": times(4, 5, 6), Reference: times(40, 50, 120), Floor: times(2, 2.5, 3), Nothing: times(1, 1, 1), "fused": times(3, 3, 3)},
-		Peak:    map[string]int{"ours": 5 << 10, Reference: 10 << 10}}
+	m := Measured{Group: "lists", Case: "bridge", Verb: "ADD", Jobs: 1, Sides: []string{"Fairlead", Reference, Floor, Nothing, "fused", "absent"},
+		Samples: map[string][]Sample{"Fairlead": times(4, 5, 6), Reference: times(40, 50, 120), Floor: times(2, 2.5, 3), Nothing: times(1, 1, 1), "fused": times(3, 3, 3)},
+		Peak:    map[string]int{"Fairlead": 5 << 10, Reference: 10 << 10}}
 	rows := m.Rows()
-	m.Case, m.Samples, m.Peak = "ours <alone>", map[string][]Sample{"ours": times(8)}, nil
-	m.Group, m.Verb = "standing", "DEL"
+	m.Case, m.Samples, m.Peak = "Fairlead <alone>", map[string][]Sample{"Fairlead": times(8)}, nil
+	m.Group, m.Verb = "present", "DEL"
 	return Report{Machine: "a machine", Rounds: 3, Rows: append(rows, m.Rows()...)}
 }
 
 func TestRows(t *testing.T) {
 	t.Parallel()
 	rows := sample().Rows
-	if len(rows) != 3 || rows[0].By != "ours" || rows[1].By != "fused" || rows[2].Reference != nil {
+	if len(rows) != 3 || rows[0].By != "Fairlead" || rows[1].By != "fused" || rows[2].Reference != nil {
 		t.Fatalf("rows %+v", rows)
 	}
 	r := rows[0]
@@ -105,8 +105,8 @@ func TestRows(t *testing.T) {
 func TestRowsAgainstFirst(t *testing.T) {
 	t.Parallel()
 	at := func(ms float64) []Sample { return []Sample{{Time: ms}} }
-	m := Measured{Sides: []string{"ours", "ours" + First, Floor, Floor + First},
-		Samples: map[string][]Sample{"ours": at(6), "ours" + First: at(5), Floor: at(3), Floor + First: at(2)}}
+	m := Measured{Sides: []string{"Fairlead", "Fairlead" + First, Floor, Floor + First},
+		Samples: map[string][]Sample{"Fairlead": at(6), "Fairlead" + First: at(5), Floor: at(3), Floor + First: at(2)}}
 	rows := m.Rows()
 	if len(rows) != 1 || rows[0].OverFirst != 1.2 || rows[0].FloorGrows != 1.5 {
 		t.Errorf("%+v", rows)
@@ -121,7 +121,7 @@ func TestRowsOfTheFloor(t *testing.T) {
 	if len(rows) != 1 || rows[0].By != Floor || rows[0].Ours.Median != 2 || rows[0].Floor != nil {
 		t.Fatalf("%+v", rows)
 	}
-	if text := Table(rows); !strings.Contains(text, "2.00") || strings.Contains(text, "ours") {
+	if text := Table(rows); !strings.Contains(text, "2.00") || strings.Contains(text, "Fairlead") {
 		t.Errorf("the floor's own table:\n%s", text)
 	}
 }
@@ -155,15 +155,15 @@ func TestTargets(t *testing.T) {
 		figure  string
 		verdict string
 	}{
-		{Target{Limit: 10, Value: Faster("bridge", "ADD", "ours")}, "10.0", "reached"},
-		{Target{Limit: 11, Value: Faster("bridge", "ADD", "ours")}, "10.0", "**not reached**"},
-		{Target{Limit: 2, Most: true, Value: OverFloor("bridge", "ADD", "ours")}, "2.00", "reached"},
-		{Target{Limit: 1.9, Most: true, Value: OverFloor("bridge", "ADD", "ours")}, "2.00", "**not reached**"},
-		{Target{Limit: 0.5, Most: true, Value: Memory("bridge", "ADD", "ours")}, "0.50", "reached"},
-		{Target{Limit: 5, Most: true, Value: OverNothing("bridge", "ADD", "ours")}, "5.00", "reached"},
-		{Target{Limit: 1, Value: OverFirst("bridge", "ADD", "ours")}, none, "not measured"},
-		{Target{Limit: 1, Value: Faster("bridge", "DEL", "ours")}, none, "not measured"},
-		{Target{Limit: 1, Value: Faster("ours <alone>", "DEL", "ours")}, none, "not measured"},
+		{Target{Limit: 10, Value: Faster("bridge", "ADD", "Fairlead")}, "10.0", "reached"},
+		{Target{Limit: 11, Value: Faster("bridge", "ADD", "Fairlead")}, "10.0", "**not reached**"},
+		{Target{Limit: 2, Most: true, Value: OverFloor("bridge", "ADD", "Fairlead")}, "2.00", "reached"},
+		{Target{Limit: 1.9, Most: true, Value: OverFloor("bridge", "ADD", "Fairlead")}, "2.00", "**not reached**"},
+		{Target{Limit: 0.5, Most: true, Value: Memory("bridge", "ADD", "Fairlead")}, "0.50", "reached"},
+		{Target{Limit: 5, Most: true, Value: OverNothing("bridge", "ADD", "Fairlead")}, "5.00", "reached"},
+		{Target{Limit: 1, Value: OverFirst("bridge", "ADD", "Fairlead")}, none, "not measured"},
+		{Target{Limit: 1, Value: Faster("bridge", "DEL", "Fairlead")}, none, "not measured"},
+		{Target{Limit: 1, Value: Faster("Fairlead <alone>", "DEL", "Fairlead")}, none, "not measured"},
 	} {
 		if figure, verdict := c.target.measured(r); figure != c.figure || verdict != c.verdict {
 			t.Errorf("%+v: %s, %s; want %s, %s", c.target, figure, verdict, c.figure, c.verdict)
@@ -185,7 +185,7 @@ func TestGolden(t *testing.T) {
 	t.Parallel()
 	r := sample()
 	r.Rows[0].OverFirst = 1.05
-	targets := []Target{{Text: "bridge: times as fast", Limit: 4, Value: Faster("bridge", "ADD", "ours")}}
+	targets := []Target{{Text: "bridge: times as fast", Limit: 4, Value: Faster("bridge", "ADD", "Fairlead")}}
 	files := r.Page(targets, Report{Machine: "an emulated machine", Rounds: 2, Rows: r.Rows[2:]})
 	files["terminal.txt"] = r.Text(targets)
 	for name, have := range files {
@@ -213,7 +213,7 @@ func TestWriteRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	have, err := Read(file)
-	if err != nil || have.Text(nil) != want.Text(nil) || !slices.Equal(have.Groups(), []string{"lists", "standing"}) {
+	if err != nil || have.Text(nil) != want.Text(nil) || !slices.Equal(have.Groups(), []string{"lists", "present"}) {
 		t.Errorf("%v, %+v", err, have)
 	}
 	if err := os.WriteFile(file, []byte("[]"), 0o600); err != nil {

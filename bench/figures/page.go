@@ -15,10 +15,10 @@ func about(group string) string {
 		"examples":     "The project's example lists.",
 		"plugins":      "The time that the runtime waits for the plugin's own processes, without other plugins of the list.",
 		"at once":      "Many attachments at the same time: the time until the last one is done.",
-		"held":         "host-local alone, with addresses allocated to other containers.",
+		"in use":       "host-local alone, with addresses allocated to other containers.",
 		"first packet": "From the start of ADD to the first answered ping. One ping is sent each millisecond after ADD returned.",
 		"node":         "The start and the drain of a node, with 16 pods at once: the time until the last pod is done.",
-		"standing":     "One more attachment next to the given number, on four bridges and point-to-point links, in turn with\na host without attachments. \"times the first\" compares the two.",
+		"present":      "One more attachment next to the given number, on four bridges and point-to-point links, in turn with\na host without attachments. \"times the first\" compares the two.",
 	}[group]
 }
 
@@ -140,10 +140,10 @@ const introduction = `# Benchmarks
 
 ` + "`make bench`" + ` wrote this page. Every case runs Fairlead's plugins, the reference plugins (v1.9.1) and the floor in
 turn (A B C A B C), at most %d rounds, each side on its own host. The reference libcni (v1.3.0) is the runtime
-for both, in a process that keeps running, so that the start of a runtime does not count. "our runtime" is
-Fairlead's libcni in the same way, and "ours" is Fairlead. The floor is the start of an empty Go program plus the
-same kernel work by plain calls in one process, without configuration, addresses or a record. Every program is a
-copy of the linker's output, as an installed one is.
+for both, in a process that keeps running, so that the start of a runtime does not count. "Fairlead" is our plugins
+under that runtime, and "own runtime" means Fairlead's libcni in the same way. The floor is the start of an empty Go
+program plus the same kernel work by plain calls in one process, without configuration, addresses or a record. Every
+program is a copy of the linker's output, as an installed one is.
 
 Times are medians of whole operations in milliseconds. p99 is the time that 99 of 100 rounds need at most. Ratios
 are from pairs that ran one after the other, with the 10th and 90th percentile in parentheses. CPU is that of the

@@ -18,7 +18,7 @@ type Row struct {
 	Group string `json:"group"`
 	Case  string `json:"case"`
 	Verb  string `json:"verb"`
-	By    string `json:"by"`   // "ours" is Fairlead's plugins as processes under the reference runtime
+	By    string `json:"by"`   // "Fairlead" is its plugins as processes under the reference runtime
 	Jobs  int    `json:"jobs"` // attachments per measured time
 
 	Ours      Stat  `json:"ours"`

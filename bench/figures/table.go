@@ -10,7 +10,7 @@ import (
 const none = "-"
 
 func header() []string {
-	return []string{"case", "", "by", "ours, ms", "p99", "reference, ms", "p99", "floor, ms", "times as fast", "times the floor", "CPU, ms", "reference", "memory, MiB", "reference"}
+	return []string{"case", "", "by", "Fairlead, ms", "p99", "reference, ms", "p99", "floor, ms", "times as fast", "times the floor", "CPU, ms", "reference", "memory, MiB", "reference"}
 }
 
 func cells(r Row) []string {

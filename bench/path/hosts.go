@@ -31,7 +31,7 @@ func hosts() []host {
 		{name: "reference (iptables)", connect: byPlugins, backend: "iptables"},
 	}
 	if _, err := output(exec.Command("ip", "link", "add", "try0", "type", "netkit")); err == nil {
-		list = slices.Insert(list, 2, host{name: "ours (netkit)", connect: byPlugins, backend: "nftables", keys: `"linkType": "netkit", `})
+		list = slices.Insert(list, 2, host{name: "Fairlead (netkit)", connect: byPlugins, backend: "nftables", keys: `"linkType": "netkit", `})
 	}
 	for i := range list {
 		h := list[i]
