@@ -24,6 +24,9 @@ func (r *runner) check(ctx context.Context, args *skel.CmdArgs) error {
 	}
 	defer j.end()
 	prev, err := j.previous()
+	if err != nil && j.IfName != "" {
+		prev, err = &cni.Result{}, nil
+	}
 	if err != nil {
 		return cni.Errorf(cni.CodeInvalidNetworkConfig, "CHECK needs a prevResult: pass the result of the ADD")
 	}
@@ -53,10 +56,11 @@ func differences(diffs []kernel.Difference) error {
 }
 
 // expectedObjects returns the objects for a known result. A plugin that creates the interface uses only the addresses
-// of that interface.
+// of that interface. A plugin with a fixed interface (lo) needs none in the result: a later plugin of the list replaces
+// the result.
 func (j *job) expectedObjects(prev *cni.Result) (kernel.Objects, error) {
 	res := prev
-	if !j.Chained {
+	if !j.Chained && j.IfName == "" {
 		res = &cni.Result{Routes: prev.Routes, DNS: prev.DNS}
 		own, err := j.ownIPs(prev)
 		if err != nil {

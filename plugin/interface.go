@@ -105,7 +105,11 @@ func Forwarding(a *Attachment, r *cni.Result) (list kernel.Objects) {
 // args.cni.mac, MAC in CNI_ARGS, the plugin's own key.
 func (c *Conf) MAC(a *Attachment, own string) (string, error) {
 	mac, key := own, "mac"
-	if v, ok := a.Args.Get("MAC"); ok {
+	env, err := cni.ParseArgs(a.Args)
+	if err != nil {
+		return "", err
+	}
+	if v, _ := env.Get("MAC"); v != "" {
 		mac, key = v, "MAC in CNI_ARGS"
 	}
 	var args struct {
