@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/skel"
@@ -38,9 +39,30 @@ func (r *runner) check(ctx context.Context, args *skel.CmdArgs) error {
 	if len(diffs) > 0 {
 		if rec, e := j.dir.Read(j.att.Owner); e == nil && rec.Adopted {
 			diffs = adopted(diffs)
+		} else if e == nil {
+			diffs = j.withoutStored(diffs, rec)
 		}
 	}
 	return errors.Join(j.ipam.check(ctx), err, differences(diffs))
+}
+
+// withoutStored drops the values that the kernel returns in the form that ADD recorded.
+func (j *job) withoutStored(diffs []kernel.Difference, rec *attach.Record) (out []kernel.Difference) {
+	var recorded kernel.Objects
+	for _, p := range rec.Parts {
+		if list, err := p.Objects.Get(); err == nil {
+			recorded = append(recorded, list...)
+		}
+	}
+	for _, d := range diffs {
+		if o, ok := kernel.WithStored(d.Object, recorded); ok {
+			if now, err := j.engine.Check(kernel.Objects{o}); err == nil && len(now) == 0 {
+				continue
+			}
+		}
+		out = append(out, d)
+	}
+	return out
 }
 
 func differences(diffs []kernel.Difference) error {
