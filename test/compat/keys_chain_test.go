@@ -136,6 +136,9 @@ func vrfKeys() []keyCase {
 		{key: "vrfname", plugins: with(`"vrfname": "blue"`), meanwhile: routers},
 		{key: "vrfname", with: "absent", plugins: with(`"table": 5`)},
 		{key: "table", plugins: with(`"vrfname": "blue", "table": 500`), meanwhile: routers},
+		{key: "table", with: "of another VRF", plugins: with(`"vrfname": "blue", "table": 500`), before: func(r *recorder) {
+			r.ip("a", "link add red type vrf table 500", "link set red up")
+		}, meanwhile: routers},
 	}
 	for i := range list {
 		list[i].needs = "vrf"
