@@ -25,9 +25,11 @@ type Sysctl struct {
 	Optional bool   `json:",omitzero"` // a kernel without the key is not an error
 	IsShared bool   `json:",omitzero"`
 	Previous string `json:"Was,omitzero"` // the value that remove restores
-	// NetnsOnly rejects a key that other namespaces share, because writing it would change the host, too. It also reads
-	// back the written value.
+	// NetnsOnly rejects a key that other namespaces share, because writing it would change the host, too. Its Previous
+	// value may be empty. It also sets Stored.
 	NetnsOnly bool `json:"Own,omitzero"`
+	// Stored is Value as the kernel returns it, if it returns another text: 30000-30001 for 30000,30001.
+	Stored string `json:",omitzero"`
 }
 
 func (s *Sysctl) kind() string { return "sysctl" }
@@ -110,9 +112,11 @@ func (s *Sysctl) diff(e *Engine) (d []string, err error) {
 		switch {
 		case s.Optional && errors.Is(err, os.ErrNotExist):
 			return nil
+		case s.NetnsOnly && errors.Is(err, os.ErrPermission): // the key can only be written
+			return nil
 		case err != nil:
 			return err
-		case !sameValue(have, s.Value) && (!s.IfZero || have == "0"):
+		case !s.matches(have) && (!s.IfZero || have == "0"):
 			d = []string{fmt.Sprintf("is %s", have)}
 		}
 		return nil
@@ -120,21 +124,58 @@ func (s *Sysctl) diff(e *Engine) (d []string, err error) {
 	return d, err
 }
 
-func (s *Sysctl) remove(e *Engine) error {
-	if s.Previous == "" {
-		return nil
+// matches reports whether a key's text is the wanted value.
+func (s *Sysctl) matches(have string) bool {
+	return sameValue(have, s.Value) || s.Stored != "" && sameValue(have, s.Stored)
+}
+
+// WithStored returns the object with the text that the kernel stored for it, if a recorded object has one.
+func WithStored(o Object, recorded Objects) (Object, bool) {
+	s, ok := o.(*Sysctl)
+	if !ok {
+		return nil, false
 	}
-	return e.InNetns(s.In, func() error { return writeSysctl(s.Key, s.Previous, true) })
+	for _, r := range recorded {
+		if was, ok := r.(*Sysctl); ok && was.Stored != "" && was.In == s.In && was.Key == s.Key && was.Value == s.Value {
+			return was, true
+		}
+	}
+	return nil, false
+}
+
+// HasStored reports whether the kernel stored another text than the object's.
+func HasStored(o Object) bool {
+	s, ok := o.(*Sysctl)
+	return ok && s.Stored != ""
+}
+
+func (s *Sysctl) remove(e *Engine) error {
+	switch {
+	case s.Previous != "":
+		return e.InNetns(s.In, func() error { return writeSysctl(s.Key, s.Previous, true) })
+	case s.NetnsOnly:
+		return e.InNetns(s.In, s.clear)
+	}
+	return nil
+}
+
+// clear empties a key, for example a list of ports. The kernel ignores a write of no bytes.
+func (s *Sysctl) clear() error {
+	if have, err := readSysctl(s.Key); err != nil || have == "" {
+		return nil // the key is gone, can only be written, or is empty
+	}
+	return writeSysctl(s.Key, "\n", true)
 }
 
 func (s *Sysctl) ensureNetnsOnly(e *Engine) error {
 	host := sysctlInode(s.Key)
+	isHost := e.ns[s.In] != nil && e.ns[s.In].SameAs(e.ns[Host]) // the caller allowed it
 	return e.InNetns(s.In, func() error {
 		own := sysctlInode(s.Key)
 		switch {
 		case own == 0:
 			return fmt.Errorf("the container's namespace has no such key: only the host has it, or the kernel lacks the feature: %w", os.ErrNotExist)
-		case own == host:
+		case own == host && !isHost:
 			return fmt.Errorf("all namespaces share the key, so writing it would change the host: %w", unix.EPERM)
 		}
 		e.noteCreated(s) // from here on the value may have changed
@@ -142,8 +183,11 @@ func (s *Sysctl) ensureNetnsOnly(e *Engine) error {
 			return err
 		}
 		have, err := readSysctl(s.Key)
-		if err == nil && !sameValue(have, s.Value) {
-			err = fmt.Errorf("the kernel stored %q instead", have)
+		if errors.Is(err, os.ErrPermission) {
+			return nil // the key can only be written
+		}
+		if s.Stored = ""; !sameValue(have, s.Value) {
+			s.Stored = have
 		}
 		return err
 	})
@@ -189,10 +233,18 @@ func readSysctl(key string) (string, error) {
 		return "", err
 	}
 	defer unix.Close(fd)
-	b := make([]byte, 256)
-	n, err := unix.Read(fd, b)
-	return strings.TrimSpace(string(b[:max(n, 0)])), err
+	// The kernel returns as much of a value as fits into the buffer, and nothing to a second read.
+	for size := 256; ; size *= 16 {
+		b := make([]byte, size)
+		n, err := unix.Pread(fd, b, 0)
+		if err != nil || n < size || size > maxSysctl {
+			return strings.TrimSpace(string(b[:max(n, 0)])), err
+		}
+	}
 }
+
+// maxSysctl is larger than any value: a list of all odd ports has 190 kB.
+const maxSysctl = 1 << 19
 
 func writeSysctl(key, value string, optional bool) error {
 	fd, err := openSysctl(key, unix.O_WRONLY)
@@ -203,14 +255,25 @@ func writeSysctl(key, value string, optional bool) error {
 		return err
 	}
 	defer unix.Close(fd)
-	n, err := unix.Write(fd, []byte(value))
-	if err == nil && n < len(value) {
-		err = io.ErrShortWrite
-	}
+	err = writeAll(fd, []byte(value))
 	if err != nil {
 		return &os.PathError{Op: "write " + value + " to", Path: "/proc/sys/" + key, Err: err}
 	}
 	return nil
+}
+
+// writeAll writes a value. Of a list that is larger than a page, the kernel takes a page, and adds what follows.
+func writeAll(fd int, value []byte) error {
+	long := len(value) >= os.Getpagesize()
+	n, err := unix.Write(fd, value)
+	for err == nil && n > 0 && n < len(value) && long {
+		value = value[n:]
+		n, err = unix.Write(fd, value)
+	}
+	if err == nil && n < len(value) {
+		err = io.ErrShortWrite
+	}
+	return err
 }
 
 func openSysctl(key string, flags int) (int, error) {

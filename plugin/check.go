@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/skel"
@@ -24,6 +25,9 @@ func (r *runner) check(ctx context.Context, args *skel.CmdArgs) error {
 	}
 	defer j.end()
 	prev, err := j.previous()
+	if err != nil && j.IfName != "" {
+		prev, err = &cni.Result{}, nil
+	}
 	if err != nil {
 		return cni.Errorf(cni.CodeInvalidNetworkConfig, "CHECK needs a prevResult: pass the result of the ADD")
 	}
@@ -35,9 +39,30 @@ func (r *runner) check(ctx context.Context, args *skel.CmdArgs) error {
 	if len(diffs) > 0 {
 		if rec, e := j.dir.Read(j.att.Owner); e == nil && rec.Adopted {
 			diffs = adopted(diffs)
+		} else if e == nil {
+			diffs = j.withoutStored(diffs, rec)
 		}
 	}
 	return errors.Join(j.ipam.check(ctx), err, differences(diffs))
+}
+
+// withoutStored drops the values that the kernel returns in the form that ADD recorded.
+func (j *job) withoutStored(diffs []kernel.Difference, rec *attach.Record) (out []kernel.Difference) {
+	var recorded kernel.Objects
+	for _, p := range rec.Parts {
+		if list, err := p.Objects.Get(); err == nil {
+			recorded = append(recorded, list...)
+		}
+	}
+	for _, d := range diffs {
+		if o, ok := kernel.WithStored(d.Object, recorded); ok {
+			if now, err := j.engine.Check(kernel.Objects{o}); err == nil && len(now) == 0 {
+				continue
+			}
+		}
+		out = append(out, d)
+	}
+	return out
 }
 
 func differences(diffs []kernel.Difference) error {
@@ -53,10 +78,11 @@ func differences(diffs []kernel.Difference) error {
 }
 
 // expectedObjects returns the objects for a known result. A plugin that creates the interface uses only the addresses
-// of that interface.
+// of that interface. A plugin with a fixed interface (lo) needs none in the result: a later plugin of the list replaces
+// the result.
 func (j *job) expectedObjects(prev *cni.Result) (kernel.Objects, error) {
 	res := prev
-	if !j.Chained {
+	if !j.Chained && j.IfName == "" {
 		res = &cni.Result{Routes: prev.Routes, DNS: prev.DNS}
 		own, err := j.ownIPs(prev)
 		if err != nil {

@@ -105,7 +105,11 @@ func Forwarding(a *Attachment, r *cni.Result) (list kernel.Objects) {
 // args.cni.mac, MAC in CNI_ARGS, the plugin's own key.
 func (c *Conf) MAC(a *Attachment, own string) (string, error) {
 	mac, key := own, "mac"
-	if v, ok := a.Args.Get("MAC"); ok {
+	env, err := cni.ParseArgs(a.Args)
+	if err != nil {
+		return "", err
+	}
+	if v, _ := env.Get("MAC"); v != "" {
 		mac, key = v, "MAC in CNI_ARGS"
 	}
 	var args struct {
@@ -127,9 +131,10 @@ func (c *Conf) MAC(a *Attachment, own string) (string, error) {
 	return out, nil
 }
 
-// UseDNS replaces the result's DNS settings with the configuration's, if it has any.
+// UseDNS replaces the result's DNS settings with the configuration's, if it has any. An empty list is a setting, too: it
+// removes what IPAM returned.
 func (c *Conf) UseDNS(r *cni.Result) {
-	if !c.DNS.IsZero() {
-		r.DNS = c.DNS
+	if d := c.DNS; d.Nameservers != nil || d.Search != nil || d.Options != nil || d.Domain != "" {
+		r.DNS = d
 	}
 }

@@ -101,8 +101,8 @@ func (c *Conf) Links(*Attachment, *cni.Result) (kernel.Objects, error) { return 
 // Attachment is the attachment to one network that an operation is about.
 type Attachment struct {
 	kernel.Owner
-	Netns string   // path; "" if DEL got none
-	Args  cni.Args // CNI_ARGS
+	Netns string // path; "" if DEL got none
+	Args  string // CNI_ARGS, unparsed: a plugin that reads none of them accepts anything
 	Facts Facts
 }
 
@@ -146,13 +146,9 @@ func (p *Plugin) parse(args *skel.CmdArgs, f Facts) (Config, *Attachment, error)
 	if err == nil && len(base.RawPrevResult) > 0 {
 		base.Prev, err = wire.Decode(base.CNIVersion, base.RawPrevResult)
 	}
-	ca, argsErr := cni.ParseArgs(args.Args)
 	a := &Attachment{
 		Owner: kernel.Owner{Network: base.Name, ContainerID: args.ContainerID, IfName: args.IfName},
-		Netns: args.Netns, Args: ca, Facts: f,
-	}
-	if err == nil {
-		err = argsErr
+		Netns: args.Netns, Args: args.Args, Facts: f,
 	}
 	if err == nil {
 		err = c.Validate(a)

@@ -198,6 +198,9 @@ func (s *session) commit() error {
 	if err := s.flush(); err != nil {
 		return err
 	}
+	if err := s.recordStored(); err != nil {
+		return err
+	}
 	s.unlock()
 	if s.rec != nil && s.rec.stored {
 		if err := s.dir.Finish(s.rec.rec, s.rec.base); err != nil {
@@ -212,6 +215,16 @@ func (s *session) commit() error {
 	s.reservation.Free()
 	s.rec, s.jobs, s.reservation = nil, nil, nil
 	return nil
+}
+
+// recordStored adds to the record what the kernel made of the values written.
+func (s *session) recordStored() error {
+	for _, j := range s.jobs {
+		if slices.ContainsFunc(j.objects, kernel.HasStored) {
+			j.written = false
+		}
+	}
+	return s.write()
 }
 
 // undo reverts everything that is not committed: addresses, kernel objects, claims and parts of the record.

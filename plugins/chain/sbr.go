@@ -37,6 +37,13 @@ func (c *sbr) Validate(*plugin.Attachment) error {
 	if t := c.Table; t != nil && (*t < 1 || *t > maxTable || *t == localTable) {
 		return cni.Invalid(c.Raw, "table", fmt.Sprintf("want a table from 1 to %d, except %d, the kernel's own", maxTable, localTable))
 	}
+	families := map[bool]bool{}
+	for i, g := range c.Gateways {
+		if families[g.Is4()] {
+			return cni.Invalid(c.Raw, fmt.Sprintf("gateways[%d]", i), "want at most one gateway for each family")
+		}
+		families[g.Is4()] = true
+	}
 	return nil
 }
 
@@ -66,12 +73,18 @@ func (c *sbr) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, er
 		var own []kernel.RouteInfo
 		for n, rt := range routes {
 			if needs(ips, i, rt) {
-				own, taken[n] = append(own, rt), true
+				own, taken[n] = append(own, rt), !c.staysInMain(ip, rt)
 			}
 		}
 		list = append(list, c.table(a, ip, tables[i], own)...)
 	}
 	return append(list, absentRoutes(a, routes, taken)...), nil
+}
+
+// staysInMain reports whether the main table keeps a route: with source hints, the route to the address's subnet, which
+// has the address as its source. Packets to the subnet have that address even if their sender chose none.
+func (c *sbr) staysInMain(ip cni.IP, r kernel.RouteInfo) bool {
+	return c.AddSourceHints && !r.Via.IsValid() && len(r.Hops) == 0 && r.Dst == ip.Address.Masked()
 }
 
 // absentRoutes removes routes from the main table that other tables have now. Routes through a gateway are removed
@@ -220,21 +233,14 @@ func (c *sbr) table(a *plugin.Attachment, ip cni.IP, table int, routes []kernel.
 	return append(list, o)
 }
 
-// gateway returns the address's own gateway, or the configured gateway in its subnet, or one of its family.
+// gateway returns the configured gateway of the address's family, or the address's own.
 func (c *sbr) gateway(ip cni.IP) netip.Addr {
-	if ip.Gateway.IsValid() {
-		return ip.Gateway
-	}
-	var family netip.Addr
 	for _, g := range c.Gateways {
-		if ip.Address.Contains(g) {
+		if g.Is4() == ip.Address.Addr().Is4() {
 			return g
 		}
-		if !family.IsValid() && g.Is4() == ip.Address.Addr().Is4() {
-			family = g
-		}
 	}
-	return family
+	return ip.Gateway
 }
 
 func asRoute(a *plugin.Attachment, r kernel.RouteInfo) *kernel.Route {

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/fairlead/fairlead/cni"
-
+	"github.com/fairlead/fairlead/cni/rawjson"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/plugin"
 )
@@ -50,6 +50,9 @@ func (c *tuning) Validate(a *plugin.Attachment) (err error) {
 	if c.mac, err = c.MAC(a, c.OwnMAC); err != nil {
 		return err
 	}
+	if key := c.repeatedSysctl(); key != "" {
+		return cni.Invalid(c.Raw, "sysctl", fmt.Sprintf("%q is there twice: want each key once", key))
+	}
 	at := ""
 	if len(c.Args.CNI) > 0 {
 		at = "args.cni."
@@ -69,6 +72,25 @@ func (c *tuning) Validate(a *plugin.Attachment) (err error) {
 		}
 	}
 	return c.allowed(at)
+}
+
+// repeatedSysctl returns a key that the configuration has twice, or "". args.cni may repeat it: it takes precedence.
+func (c *tuning) repeatedSysctl() string {
+	seen := map[string]bool{}
+	all, _ := rawjson.Members(c.Raw) // valid JSON: it has been decoded
+	for _, m := range all {
+		if !strings.EqualFold(m.Key, "sysctl") {
+			continue
+		}
+		keys, _ := rawjson.Members(m.Raw)
+		for _, k := range keys {
+			if seen[k.Key] {
+				return k.Key
+			}
+			seen[k.Key] = true
+		}
+	}
+	return ""
 }
 
 // allowed checks the sysctls against the host's allowlist, if it has one.
@@ -130,7 +152,8 @@ func (c *tuning) Addressed(a *plugin.Attachment, r *cni.Result) (list kernel.Obj
 	for _, key := range slices.Sorted(maps.Keys(c.Sysctl)) {
 		path, _ := sysctlPath(key, a.IfName)
 		s := &kernel.Sysctl{In: kernel.Container, Key: path, Value: c.Sysctl[key], NetnsOnly: true}
-		if s.Previous, err = a.Facts.Sysctl(kernel.Container, path); err != nil {
+		// A key that can only be written has no previous value.
+		if s.Previous, err = a.Facts.Sysctl(kernel.Container, path); err != nil && !errors.Is(err, os.ErrPermission) {
 			return nil, fmt.Errorf("sysctl %s in the container: %w", key, err)
 		}
 		list = append(list, s)

@@ -64,9 +64,10 @@ func (c *vrf) Find(a *plugin.Attachment) (kernel.Objects, error) {
 	}, nil
 }
 
-// table returns the table of the existing VRF, or the configured one, or the first without a VRF and routes.
+// table returns the table of the existing VRF, or the configured one, or the first without a VRF and routes. Several
+// VRFs may have the configured table.
 func (c *vrf) table(a *plugin.Attachment, links []*kernel.LinkInfo) (int, error) {
-	used := map[int]string{}
+	used := map[int]bool{}
 	for _, l := range links {
 		switch {
 		case l.Name == c.Name && l.Kind != "vrf":
@@ -76,11 +77,8 @@ func (c *vrf) table(a *plugin.Attachment, links []*kernel.LinkInfo) (int, error)
 		case l.Name == c.Name:
 			return l.VRFTable(), nil
 		case l.Kind == "vrf":
-			used[l.VRFTable()] = "vrf " + l.Name
+			used[l.VRFTable()] = true
 		}
-	}
-	if by := used[c.Table]; c.Table != 0 && by != "" {
-		return 0, cni.Invalid(c.Raw, "table", by+" uses it")
 	}
 	if c.Table != 0 {
 		return c.Table, nil
@@ -91,11 +89,11 @@ func (c *vrf) table(a *plugin.Attachment, links []*kernel.LinkInfo) (int, error)
 			return 0, err
 		}
 		for _, r := range routes {
-			used[r.Table] = "a route"
+			used[r.Table] = true
 		}
 	}
 	table := 1
-	for used[table] != "" {
+	for used[table] {
 		table++
 	}
 	return table, nil

@@ -50,7 +50,11 @@ func (c *ovs) Validate(a *plugin.Attachment) (err error) {
 	if c.mac, err = c.Conf.MAC(a, c.StaticMAC); err != nil {
 		return err
 	}
-	c.ifaceID, _ = a.Args.Get("OvnPort")
+	args, err := cni.ParseArgs(a.Args)
+	if err != nil {
+		return err
+	}
+	c.ifaceID, _ = args.Get("OvnPort")
 	if c.Bridge == "" {
 		return cni.Invalid(c.Raw, "bridge", "missing: want the name of an Open vSwitch bridge, which is created if it does not exist")
 	}

@@ -83,7 +83,7 @@ func shownDifferences() []difference {
 			what: "an unknown `backend` of firewall", reference: "treated as iptables", fairlead: "an error that lists the known ones", why: "a typo would go unnoticed"}),
 		differs(`^firewall/`, `^rules`, `--ctstate DNAT`, difference{
 			what: "host ports on a host that drops other forwarded packets", reference: "not forwarded", fairlead: "forwarded", why: "a requested host port must work"}),
-		differs(`^(sbr/type|vrf/(vrfname|table)$|(sbr|vrf) [0-9.]+$)`, `^check`, outcome, difference{
+		differs(`^(sbr/type|vrf/(vrfname|table|table of another VRF)$|(sbr|vrf) [0-9.]+$)`, `^check`, outcome, difference{
 			what: "CHECK of the plugins before sbr and vrf", reference: "an error: sbr and vrf moved the expected routes", fairlead: "success: a later plugin may move a route", why: "the attachment is complete"}),
 		differs(`^portmap/masqAll \(nftables\)`, `^from (world|host)`, anything, difference{
 			what: "`masqAll` with nftables", reference: "no effect", fairlead: "like iptables: every client is masqueraded", why: "a key has the same meaning with both backends"}),
@@ -117,5 +117,9 @@ func shownDifferences() []difference {
 			what: "sbr with addresses of both families", reference: "the IPv6 subnet is also in the table of the IPv4 address", fairlead: "each subnet is only in its own table", why: "no rule sends IPv6 packets to that table"}),
 		differs(`^sbr [0-9.]+$`, `^(del of an ended|ended)`, anything, difference{
 			what: "DEL of sbr after its container ended", reference: "an error if `CNI_NETNS` is given: addresses stay allocated, and the attachment stays in the cache", fairlead: "success", why: delAgain}),
+		differs(`^(macvlan|ipvlan|vlan|tap|host-device)/dns from ipam$`, `^(add|added)`, `dns|nameservers|domain|192\.0\.2\.54|\]|\}`, difference{
+			what: "DNS settings from IPAM with macvlan, ipvlan, vlan, tap and host-device", reference: "lost", fairlead: "in the result, like bridge and ptp", why: "a key has the same meaning in all plugins"}),
+		differs(`^tuning/sysctl (in another form|in hexadecimal|that can only be written)$`, `^check`, outcome, difference{
+			what: "CHECK of a sysctl that the kernel returns as another text, or not at all", reference: "an error: it compares the texts", fairlead: "success: ADD recorded what the kernel stored", why: "the value is as configured"}),
 	}
 }

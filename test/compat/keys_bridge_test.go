@@ -57,6 +57,7 @@ func bridgeKeys() []keyCase {
 		{key: "vlanTrunk", plugins: bridgeWith(`"vlanTrunk": [{"id": 5}, {"minID": 10, "maxID": 12}], `), needs: vlanFiltering},
 		{key: "vlanTrunk", with: "and vlan", plugins: bridgeWith(`"vlan": 100, "vlanTrunk": [{"id": 5}], `)},
 	}
+	list = append(list, dnsOverIPAM(`{"type": "bridge", "bridge": "cni0", `, nil)...)
 	return append(of("bridge", list), routeKeys("bridge", `{"type": "bridge", "bridge": "cni0", "isGateway": true, `)...)
 }
 

@@ -105,6 +105,9 @@ func tuningKeys() []keyCase {
 		{key: "sysctl", plugins: afterBridge(`{"type": "tuning", "sysctl": {"net.core.somaxconn": "500", "net.ipv4.conf.all.arp_ignore": "1"}}`), meanwhile: sysctls},
 		{key: "sysctl", with: "with IFNAME", plugins: afterBridge(`{"type": "tuning", "sysctl": {"net.ipv4.conf.IFNAME.arp_filter": "1"}}`), meanwhile: sysctls},
 		{key: "sysctl", with: "with slashes", plugins: afterBridge(`{"type": "tuning", "sysctl": {"net/ipv4/conf/IFNAME/arp_filter": "1"}}`), meanwhile: sysctls},
+		{key: "sysctl", with: "in another form", plugins: afterBridge(`{"type": "tuning", "sysctl": {"net.ipv4.ip_local_reserved_ports": "30000,30001"}}`), meanwhile: inContainer("ports", `cat /proc/sys/net/ipv4/ip_local_reserved_ports`)},
+		{key: "sysctl", with: "in hexadecimal", plugins: afterBridge(`{"type": "tuning", "sysctl": {"net.core.somaxconn": "0x1f4"}}`), meanwhile: sysctls},
+		{key: "sysctl", with: "that can only be written", plugins: afterBridge(`{"type": "tuning", "sysctl": {"net.ipv4.route.flush": "1"}}`)},
 		{key: "sysctl", with: "outside net", plugins: afterBridge(`{"type": "tuning", "sysctl": {"kernel.hostname": "x"}}`)},
 		{key: "sysctl", with: "unknown", plugins: afterBridge(`{"type": "tuning", "sysctl": {"net.nosuch": "x"}}`)},
 		{key: "mac", plugins: device0 + `{"type": "tuning", "mac": "02:00:00:00:00:07"}`, prepare: device, meanwhile: link},
@@ -133,6 +136,9 @@ func vrfKeys() []keyCase {
 		{key: "vrfname", plugins: with(`"vrfname": "blue"`), meanwhile: routers},
 		{key: "vrfname", with: "absent", plugins: with(`"table": 5`)},
 		{key: "table", plugins: with(`"vrfname": "blue", "table": 500`), meanwhile: routers},
+		{key: "table", with: "of another VRF", plugins: with(`"vrfname": "blue", "table": 500`), before: func(r *recorder) {
+			r.ip("a", "link add red type vrf table 500", "link set red up")
+		}, meanwhile: routers},
 	}
 	for i := range list {
 		list[i].needs = "vrf"

@@ -12,15 +12,26 @@ func ptpKeys() []keyCase {
 		{key: "ipMasqBackend", with: "nftables", plugins: `{"type": "ptp", "ipMasq": true, "ipMasqBackend": "nftables", ` + routed, prepare: (*host).world, probes: out},
 		{key: "mtu", plugins: `{"type": "ptp", "mtu": 1400, ` + routed},
 		{key: "dns", plugins: `{"type": "ptp", "dns": {"nameservers": ["192.0.2.53"], "domain": "d"}, ` + routed},
-		{key: "dns", with: "from ipam", plugins: `{"type": "ptp", "ipam": {"type": "static", "addresses": [{"address": "10.1.0.2/24", "gateway": "10.1.0.1"}], "dns": {"nameservers": ["192.0.2.54"]}}}`},
 	}
+	list = append(list, dnsOverIPAM(`{"type": "ptp", `, nil)...)
 	return append(of("ptp", list), routeKeys("ptp", `{"type": "ptp", `)...)
+}
+
+// dnsOverIPAM returns cases of DNS settings that are absent, or present and empty, next to DNS settings from IPAM.
+func dnsOverIPAM(begin string, prepare func(*host)) (list []keyCase) {
+	const own = `"ipam": {"type": "static", "addresses": [{"address": "10.1.0.2/24", "gateway": "10.1.0.1"}], "dns": {"nameservers": ["192.0.2.54"], "domain": "d"}}}`
+	const ipam = `, ` + own
+	list = append(list, keyCase{key: "dns", with: "from ipam", plugins: begin + own, prepare: prepare})
+	for _, key := range []string{"nameservers", "search", "options"} {
+		list = append(list, keyCase{key: "dns", with: "empty " + key + " over ipam", plugins: begin + `"dns": {"` + key + `": []}` + ipam, prepare: prepare})
+	}
+	return list
 }
 
 func hostDeviceKeys() []keyCase {
 	const ipam = `"ipam": {"type": "static", "addresses": [{"address": "10.2.0.5/24", "gateway": "10.2.0.1"}], "routes": [{"dst": "0.0.0.0/0"}]}}`
 	out := []probe{{"a", "tcp", "10.2.0.9:7"}}
-	return of("host-device", []keyCase{
+	return of("host-device", append(dnsOverIPAM(`{"type": "host-device", "device": "dev0", `, device), []keyCase{
 		{key: "device", plugins: `{"type": "host-device", "device": "dev0", ` + ipam, prepare: device, probes: out},
 		{key: "device", with: "without ipam", plugins: `{"type": "host-device", "device": "dev0"}`, prepare: device},
 		{key: "device", with: "missing", plugins: `{"type": "host-device", "device": "dev9", ` + ipam, prepare: device},
@@ -29,7 +40,7 @@ func hostDeviceKeys() []keyCase {
 		{key: "pciBusID", with: "missing", plugins: `{"type": "host-device", "pciBusID": "0000:ff:1f.7", ` + ipam, prepare: device, alone: true},
 		{key: "runtimeConfig.deviceID", with: "missing", plugins: `{"type": "host-device", "capabilities": {"deviceID": true}, ` + ipam, prepare: device, capArgs: `{"deviceID": "0000:ff:1f.7"}`, alone: true},
 		{key: "device", with: "none of the four", plugins: `{"type": "host-device", ` + ipam, prepare: device},
-	})
+	}...))
 }
 
 func hostLocalKeys() []keyCase {

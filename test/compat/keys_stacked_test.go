@@ -45,6 +45,7 @@ func stackedKeys(plugin, more, feature string) []keyCase {
 		{key: "ipam", with: "absent", plugins: up + `"mtu": 0}`, prepare: parent},
 		{key: "ipam", with: "two families", plugins: up + dualStack + `, "routes": [{"dst": "0.0.0.0/0"}, {"dst": "fd09::/64"}]}}`, prepare: parent, probes: append(out, probe{"a", "tcp", "[fd01::9]:7"})},
 	}
+	list = append(list, dnsOverIPAM(up, parent)...)
 	for i := range list {
 		list[i].needs = feature
 	}

@@ -8,7 +8,7 @@ func tapKeys() []keyCase {
 	bridge := func(r *recorder) {
 		r.ip("a", "link add br0 address 02:00:00:00:00:05 type bridge", "link set br0 up")
 	}
-	return of("tap", []keyCase{
+	return of("tap", append(dnsOverIPAM(`{"type": "tap", `, nil), []keyCase{
 		{key: "multiQueue", plugins: with(`"multiQueue": true, `), second: true},
 		{key: "multiQueue", with: "absent", plugins: with("")},
 		{key: "mtu", plugins: with(`"mtu": 1400, `)},
@@ -31,7 +31,7 @@ func tapKeys() []keyCase {
 		{key: "dns", plugins: with(`"dns": {"nameservers": ["192.0.2.53"], "search": ["s"]}, `)},
 		{key: "ipam", with: "absent", plugins: `{"type": "tap", "mtu": 0}`},
 		{key: "ipam", with: "two families", plugins: `{"type": "tap", ` + dualStack + `, "routes": [{"dst": "0.0.0.0/0"}, {"dst": "fd09::/64"}]}}`},
-	})
+	}...))
 }
 
 func dummyKeys() []keyCase {
