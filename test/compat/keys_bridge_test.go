@@ -1,5 +1,11 @@
 package compat
 
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
 const vlanFiltering = "bridge VLAN filtering"
 
 const hostLocal4 = `"ipam": {"type": "host-local", "dataDir": "$DIR/ipam", "subnet": "10.1.0.0/24"}`
@@ -58,11 +64,30 @@ func bridgeKeys() []keyCase {
 		{key: "mac", with: "by args.cni and CNI_ARGS", plugins: bridgeWith(`"args": {"cni": {"mac": "02:00:00:00:00:ab"}}, `), cniArgs: "IgnoreUnknown=1;MAC=02:00:00:00:00:ac"},
 		{key: "vlan", plugins: bridgeWith(`"vlan": 100, `), second: true, probes: neighbours[:1], needs: vlanFiltering},
 		{key: "vlan", with: "with isGateway", plugins: bridgeWith(`"vlan": 100, "isGateway": true, `), probes: neighbours[1:], needs: vlanFiltering},
-		{key: "preserveDefaultVlan", with: "false", plugins: bridgeWith(`"vlan": 100, "preserveDefaultVlan": false, `), needs: vlanFiltering},
-		{key: "vlanTrunk", plugins: bridgeWith(`"vlanTrunk": [{"id": 5}, {"minID": 10, "maxID": 12}], `), needs: vlanFiltering},
-		{key: "vlanTrunk", with: "and vlan", plugins: bridgeWith(`"vlan": 100, "vlanTrunk": [{"id": 5}], `)},
+		{key: "preserveDefaultVlan", with: "true", plugins: bridgeWith(`"vlan": 100, "preserveDefaultVlan": true, `), needs: vlanFiltering, meanwhile: portVLANs},
+		{key: "preserveDefaultVlan", with: "false", plugins: bridgeWith(`"vlan": 100, "preserveDefaultVlan": false, `), needs: vlanFiltering, meanwhile: portVLANs},
+		{key: "preserveDefaultVlan", with: "false, with VLAN 1", plugins: bridgeWith(`"vlan": 1, "preserveDefaultVlan": false, `), needs: vlanFiltering, meanwhile: portVLANs},
+		{key: "preserveDefaultVlan", with: "false, with a trunk", plugins: bridgeWith(`"vlanTrunk": [{"id": 5}], "preserveDefaultVlan": false, `), needs: vlanFiltering, meanwhile: portVLANs},
+		{key: "preserveDefaultVlan", with: "false, with a trunk and vlan", plugins: bridgeWith(`"vlan": 100, "vlanTrunk": [{"id": 5}], "preserveDefaultVlan": false, `), needs: vlanFiltering, meanwhile: portVLANs},
+		{key: "vlanTrunk", plugins: bridgeWith(`"vlanTrunk": [{"id": 5}, {"minID": 10, "maxID": 12}], `), needs: vlanFiltering, meanwhile: portVLANs},
+		{key: "vlanTrunk", with: "and vlan", plugins: bridgeWith(`"vlan": 100, "vlanTrunk": [{"id": 5}], "preserveDefaultVlan": true, `), needs: vlanFiltering, meanwhile: portVLANs},
+		{key: "vlanTrunk", with: "and vlan, with isGateway", plugins: bridgeWith(`"vlan": 100, "vlanTrunk": [{"id": 5}], "isGateway": true, "preserveDefaultVlan": true, `), probes: neighbours[1:], needs: vlanFiltering, meanwhile: portVLANs},
+		{key: "vlanTrunk", with: "with VLAN 1", plugins: bridgeWith(`"vlanTrunk": [{"id": 1}, {"id": 5}], `), needs: vlanFiltering, meanwhile: portVLANs},
+		{key: "vlanTrunk", with: "empty", plugins: bridgeWith(`"vlanTrunk": [], `), needs: vlanFiltering, meanwhile: portVLANs},
 	}
 	return append(of("bridge", list), routeKeys("bridge", `{"type": "bridge", "bridge": "cni0", "isGateway": true, `)...)
+}
+
+// portVLANs records the VLANs of the bridge and its ports.
+func portVLANs(r *recorder) {
+	out, err := r.command(nil, "", "/sbin/bridge", "vlan", "show")
+	if err != nil {
+		out += err.Error()
+	}
+	out = regexp.MustCompile(` +`).ReplaceAllString(out, " ") // the columns are as wide as the names
+	ports := strings.Split(regexp.MustCompile(`(?m)^veth[0-9a-f]+`).ReplaceAllString(out, "\x00veth"), "\x00")
+	slices.Sort(ports[1:])
+	r.note("VLANs", strings.Join(ports, ""))
 }
 
 func of(plugin string, list []keyCase) []keyCase {
