@@ -11,7 +11,7 @@ import (
 )
 
 // Bridge is a bridge of the host that attachments share. It gets an explicit MAC address, so that the address does not
-// change with its ports. An existing bridge keeps its address.
+// change with its ports. For an existing bridge that is its current address.
 type Bridge struct {
 	base
 	Name          string `json:",omitzero"`
@@ -123,12 +123,13 @@ func (b *Bridge) adjust(e *Engine, l *LinkInfo) error {
 		flags |= unix.IFF_PROMISC
 	}
 	filter := b.VLANFiltering && netlink.Uint8(netlink.Attr(l.data, brVLANFiltering)) == 0
-	if flags == 0 && !filter && l.MAC != NoMAC {
+	mac := b.macToSet(l)
+	if flags == 0 && !filter && mac == "" {
 		return nil
 	}
 	body := netlink.LinkMessage(l.Index, flags, flags)
-	if l.MAC == NoMAC {
-		body.Bytes(unix.IFLA_ADDRESS, macBytes(b.MAC))
+	if mac != "" {
+		body.Bytes(unix.IFLA_ADDRESS, macBytes(mac))
 	}
 	if filter {
 		body.Nest(unix.IFLA_LINKINFO, func(n *netlink.Buffer) {

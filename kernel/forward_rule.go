@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -47,40 +48,45 @@ func (a *ForwardRule) matches() []string {
 }
 
 func (a *ForwardRule) ensure(e *Engine) error {
-	if d, err := a.diff(e); err == nil && len(d) == 0 {
-		return nil
+	reqs, err := a.missing(e)
+	if err != nil || len(reqs) == 0 {
+		return err
 	}
-	var reqs []netlink.Request
-	for _, text := range a.matches() {
-		add, err := nft.Part{Family: a.Family, Table: a.Table, Kind: "rule", Name: a.Chain, Text: text + " accept", Comment: a.OwnerTag}.Add()
-		if err != nil {
-			return err
-		}
-		add.Flags &^= unix.NLM_F_APPEND // insert at the head
-		reqs = append(reqs, add)
-	}
-	err := e.nftTransaction(reqs)
-	if err == nil {
+	if err = e.nftTransaction(reqs); err == nil {
 		e.noteCreated(a)
 	}
 	return err
 }
 
-func (a *ForwardRule) diff(e *Engine) ([]string, error) {
+// missing returns the requests that insert the rules that the chain lacks. It compares what the rules do: the rules for
+// the owner's other addresses have the same comment.
+func (a *ForwardRule) missing(e *Engine) (reqs []netlink.Request, err error) {
 	have, err := e.NFTRules(a.Family, a.Table, a.Chain)
 	if err != nil {
 		return nil, err
 	}
-	n := 0
-	for _, r := range have {
-		if r.Comment == a.OwnerTag {
-			n++
+	have = slices.DeleteFunc(have, func(r NFTRule) bool { return r.Comment != a.OwnerTag })
+	chain := &nft.Chain{Family: a.Family, Table: a.Table, Name: a.Chain}
+	for _, text := range a.matches() {
+		add, err := nft.Part{Family: a.Family, Table: a.Table, Kind: "rule", Name: a.Chain, Text: text + " accept", Comment: a.OwnerTag}.Add()
+		if err != nil {
+			return nil, err
+		}
+		want := nft.ParseRule(add.Body[4:], chain).Steps
+		if !slices.ContainsFunc(have, func(r NFTRule) bool { return reflect.DeepEqual(nft.ParseRule(r.attrs, chain).Steps, want) }) {
+			add.Flags &^= unix.NLM_F_APPEND // insert at the head
+			reqs = append(reqs, add)
 		}
 	}
-	if n < len(a.matches()) {
-		return []string{"is missing"}, nil
+	return reqs, nil
+}
+
+func (a *ForwardRule) diff(e *Engine) ([]string, error) {
+	reqs, err := a.missing(e)
+	if err != nil || len(reqs) == 0 {
+		return nil, err
 	}
-	return nil, nil
+	return []string{"is missing"}, nil
 }
 
 // remove deletes the owner's rules from the chain.

@@ -117,28 +117,38 @@ func (m *HostDevice) bringUpAgain(e *Engine) error {
 	if err != nil || l.Up || !m.PreviousUp {
 		return err
 	}
-	return m.bringUp(e)
+	return m.bringUp(e, m.Device)
 }
 
+// returnHome moves the device to the host under its own name. If another device has that name by now, it stays in the
+// container and works there, as with the reference plugin. If it is on the host already, because its namespace has
+// ended, it keeps the name that it has there.
 func (m *HostDevice) returnHome(e *Engine, side Side, l *LinkInfo) error {
-	if err := e.move(side, Host, l, m.Device, m.PreviousAlias); err != nil {
-		return fmt.Errorf("return %s to the host as %s: %w", l.Name, m.Device, err)
+	name := m.Device
+	if other, err := e.Link(Host, name); err == nil && (side != Host || other.Index != l.Index) {
+		if side != Host {
+			return fmt.Errorf("return %s to the host: another device there is called %s: rename or remove that one, then run DEL again: %w", l.Name, name, unix.EEXIST)
+		}
+		name = l.Name
+	}
+	if err := e.move(side, Host, l, name, m.PreviousAlias); err != nil {
+		return fmt.Errorf("return %s to the host as %s: %w", l.Name, name, err)
 	}
 	delete(e.index[side], l.Name)
 	if !m.PreviousUp {
 		return nil
 	}
-	return m.bringUp(e)
+	return m.bringUp(e, name)
 }
 
 // bringUp brings the device up on the host. It records nothing for Undo, because it is part of an undo itself.
-func (m *HostDevice) bringUp(e *Engine) error {
-	l, err := e.Link(Host, m.Device)
+func (m *HostDevice) bringUp(e *Engine, name string) error {
+	l, err := e.Link(Host, name)
 	if err != nil {
 		return err
 	}
 	if _, err := e.Request(Host, netlink.Request{Type: unix.RTM_NEWLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, unix.IFF_UP, unix.IFF_UP)}); err != nil {
-		return fmt.Errorf("bring %s up again: %w", m.Device, err)
+		return fmt.Errorf("bring %s up again: %w", name, err)
 	}
 	return nil
 }

@@ -52,13 +52,10 @@ func (i *IFB) ensure(e *Engine) error {
 	if err != nil {
 		return err
 	}
-	tag := netlink.LinkMessage(0, 0, 0)
-	tag.String(unix.IFLA_IFNAME, i.Name)
-	tag.Bytes(unix.IFLA_IFALIAS, []byte(i.OwnerTag))
-	tag.Nest(unix.IFLA_AF_SPEC, func(n *netlink.Buffer) {
-		n.Nest(unix.AF_INET6, func(n *netlink.Buffer) { n.Uint8(unix.IFLA_INET6_ADDR_GEN_MODE, addrGenNone) })
-	})
-	return e.send(i, Host, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: tag}, nil)
+	if err := e.send(i, Host, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: alias(i.Name, i.OwnerTag)}, nil); err != nil {
+		return err
+	}
+	return e.send(i, Host, noLinkLocal(i.Name), ignoreNoIPv6)
 }
 
 func (i *IFB) created(e *Engine, r netlink.Response) error {

@@ -139,15 +139,24 @@ func linkByName(c *netlink.Conn, name string) (*LinkInfo, error) {
 
 // update sets the attributes and owner tags of both ends, and brings them up.
 func (p *NetnsVeth) update(e *Engine, far *netlink.Conn) error {
-	r, err := far.Do([]netlink.Request{{Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_ACK, Body: p.state(p.PeerName, p.PeerMAC)}})
+	r, err := far.Do(p.endRequests(p.PeerName, p.PeerMAC))
 	if err == nil {
-		err = r[0].Err
+		err = errors.Join(ignoreNoIPv6(r[0]), r[1].Err)
 	}
 	if err != nil {
 		return fmt.Errorf("its peer %s: %w", p.PeerName, err)
 	}
-	_, err = e.Request(p.In, netlink.Request{Type: unix.RTM_NEWLINK, Flags: 0, Body: p.state(p.Name, p.MAC)})
-	return err
+	if r, err = e.Requests(p.In, p.endRequests(p.Name, p.MAC)); err != nil {
+		return err
+	}
+	return errors.Join(ignoreNoIPv6(r[0]), r[1].Err)
+}
+
+// endRequests returns the two requests that set up one end. It gets no link-local address.
+func (p *NetnsVeth) endRequests(name, mac string) []netlink.Request {
+	mode := noLinkLocal(name)
+	mode.Flags = unix.NLM_F_ACK
+	return []netlink.Request{mode, {Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_ACK, Body: p.state(name, mac)}}
 }
 
 func (p *NetnsVeth) state(name, mac string) netlink.Buffer {
@@ -156,9 +165,6 @@ func (p *NetnsVeth) state(name, mac string) netlink.Buffer {
 	body.Bytes(unix.IFLA_ADDRESS, macBytes(mac))
 	body.Uint32(unix.IFLA_MTU, uint32(p.MTU))
 	body.Bytes(unix.IFLA_IFALIAS, []byte(p.OwnerTag))
-	body.Nest(unix.IFLA_AF_SPEC, func(n *netlink.Buffer) {
-		n.Nest(unix.AF_INET6, func(n *netlink.Buffer) { n.Uint8(unix.IFLA_INET6_ADDR_GEN_MODE, addrGenNone) })
-	})
 	return body
 }
 

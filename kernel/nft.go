@@ -203,6 +203,7 @@ type NFTRule struct {
 	Comment string
 
 	handle []byte
+	attrs  []byte // encoded
 }
 
 // NFTRules lists the rules of a chain in order, or those of all chains of the table if
@@ -224,7 +225,7 @@ func (e *Engine) NFTRules(family, table, chain string) ([]NFTRule, error) {
 	var out []NFTRule
 	for _, m := range msgs {
 		if len(m) > 4 {
-			out = append(out, NFTRule{netlink.Text(netlink.Attr(m[4:], unix.NFTA_RULE_CHAIN)), nft.ParseComment(netlink.Attr(m[4:], unix.NFTA_RULE_USERDATA)), netlink.Attr(m[4:], unix.NFTA_RULE_HANDLE)})
+			out = append(out, NFTRule{netlink.Text(netlink.Attr(m[4:], unix.NFTA_RULE_CHAIN)), nft.ParseComment(netlink.Attr(m[4:], unix.NFTA_RULE_USERDATA)), netlink.Attr(m[4:], unix.NFTA_RULE_HANDLE), m[4:]})
 		}
 	}
 	return out, nil

@@ -155,13 +155,6 @@ func (a *ForwardRule) drift(e *Engine) ([]string, error) {
 	return d, err
 }
 
-func (a *ForwardRule) restore(e *Engine) error {
-	if err := a.remove(e); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return a.ensure(e)
-}
-
 // drift ignores zones while firewalld is not running.
 func (z *ZoneSource) drift(e *Engine) ([]string, error) {
 	if !Firewalld() {

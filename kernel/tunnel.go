@@ -112,8 +112,11 @@ func (e *Engine) createTunnel(o Object, t tunnel, under int) error {
 			return err
 		}
 	}
-	// In one message the kernel would bring the link up before it applies the address-generation mode.
-	if err := e.send(o, t.side, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: t.tagMessage()}, nil); err != nil {
+	if err := e.send(o, t.side, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: alias(t.name, t.ownerTag)}, nil); err != nil {
+		return err
+	}
+	// A tunnel needs no link-local address. In one message with IFF_UP the kernel would bring the link up first.
+	if err := e.send(o, t.side, noLinkLocal(t.name), ignoreNoIPv6); err != nil {
 		return err
 	}
 	up := netlink.LinkMessage(0, unix.IFF_UP, unix.IFF_UP)
@@ -151,23 +154,11 @@ func (e *Engine) acceptsRouters(t tunnel) (d []string, err error) {
 			d = append(d, "accept_ra is "+have+", want 0")
 		}
 		if errors.Is(err, os.ErrNotExist) {
-			return nil // the kernel has no IPv6
+			return nil // the link has no IPv6
 		}
 		return err
 	})
 	return d, err
-}
-
-// tagMessage returns the body of the request that sets the owner tag and disables link-local addresses, which a tunnel
-// does not need.
-func (t tunnel) tagMessage() netlink.Buffer {
-	body := netlink.LinkMessage(0, 0, 0)
-	body.String(unix.IFLA_IFNAME, t.name)
-	body.Bytes(unix.IFLA_IFALIAS, []byte(t.ownerTag))
-	body.Nest(unix.IFLA_AF_SPEC, func(n *netlink.Buffer) {
-		n.Nest(unix.AF_INET6, func(n *netlink.Buffer) { n.Uint8(unix.IFLA_INET6_ADDR_GEN_MODE, addrGenNone) })
-	})
-	return body
 }
 
 // updateTunnel changes what differs and can be changed without interrupting traffic.

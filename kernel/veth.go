@@ -32,7 +32,6 @@ const (
 	infoPeer       = 1 // linux/veth.h: VETH_INFO_PEER; linux/if_link.h: IFLA_NETKIT_PEER_INFO
 	netkitMode     = 5 // linux/if_link.h: IFLA_NETKIT_MODE
 	netkitEthernet = 0 // NETKIT_L2
-	addrGenNone    = 1 // linux/if_link.h: IN6_ADDR_GEN_MODE_NONE
 )
 
 func (v *Veth) kind() string { return "veth" }
@@ -97,7 +96,14 @@ func (v *Veth) ensure(e *Engine) error {
 	if err != nil {
 		return err
 	}
-	return e.send(v, Host, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: v.tagMessage()}, nil)
+	// These follow in the same write. At creation the kernel ignores an alias and rejects the address-generation mode.
+	if err := e.send(v, Host, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: alias(v.Name, v.OwnerTag)}, nil); err != nil {
+		return err
+	}
+	if v.Master == "" && !v.SwitchPort {
+		return nil // neighbour discovery on a routed link needs a link-local address
+	}
+	return e.send(v, Host, noLinkLocal(v.Name), ignoreNoIPv6)
 }
 
 func (v *Veth) createMessage(e *Engine) (netlink.Buffer, error) {
@@ -145,21 +151,6 @@ func (v *Veth) end(b *netlink.Buffer, name, mac string) {
 	b.Uint32(unix.IFLA_GROUP, LinkGroup)
 	b.Uint32(unix.IFLA_NUM_TX_QUEUES, 1)
 	b.Uint32(unix.IFLA_NUM_RX_QUEUES, 1)
-}
-
-// tagMessage returns the second message of the same write. At creation the kernel ignores an alias and rejects the
-// address-generation mode.
-func (v *Veth) tagMessage() netlink.Buffer {
-	body := alias(v.Name, v.OwnerTag)
-	if v.Master == "" && !v.SwitchPort {
-		return body // neighbour discovery on a routed link needs a link-local address
-	}
-	body.Nest(unix.IFLA_AF_SPEC, func(n *netlink.Buffer) {
-		n.Nest(unix.AF_INET6, func(n *netlink.Buffer) {
-			n.Uint8(unix.IFLA_INET6_ADDR_GEN_MODE, addrGenNone)
-		})
-	})
-	return body
 }
 
 func (v *Veth) created(e *Engine, r netlink.Response) error {

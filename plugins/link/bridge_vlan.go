@@ -2,19 +2,17 @@ package link
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
 )
 
-func (c *bridge) filtersVLANs() bool { return c.VLAN != 0 || len(c.VLANTrunk) > 0 }
+func (c *bridge) filtersVLANs() bool { return c.VLAN != 0 || c.VLANTrunk != nil }
 
 func (c *bridge) validateVLANs() error {
 	if c.VLAN < 0 || c.VLAN > maxVLAN {
 		return cni.Invalid(c.Raw, "vlan", "want a VLAN ID from 0 (none) to 4094")
-	}
-	if c.VLAN > 0 && len(c.VLANTrunk) > 0 {
-		return cni.Invalid(c.Raw, "vlanTrunk", "cannot set vlan and vlanTrunk at the same time: a port is an access port or a trunk")
 	}
 	for i, v := range c.VLANTrunk {
 		if problem := v.Problem(1, "1"); problem != "" {
@@ -24,17 +22,14 @@ func (c *bridge) validateVLANs() error {
 	return nil
 }
 
-// portVLANs returns the VLANs of the container's port: one untagged, or several tagged.
-func (c *bridge) portVLANs(port string) (list kernel.Objects) {
-	if !c.filtersVLANs() {
-		return nil
+// portVLANs returns the VLANs of the container's port: the trunk's, tagged, and one untagged. Like the reference plugin, a
+// trunk without "vlan" has VLAN 1 untagged.
+func (c *bridge) portVLANs(port string) kernel.Objects {
+	untagged := c.VLAN
+	if untagged == 0 && len(c.VLANTrunk) > 0 {
+		untagged = 1
 	}
-	if !c.PreserveDefaultVLAN {
-		list = append(list, &kernel.PortVLAN{Link: port, First: 1, Last: 1, Delete: true})
-	}
-	if c.VLAN > 0 {
-		return append(list, &kernel.PortVLAN{Link: port, First: c.VLAN, Last: c.VLAN, PVID: true, Untagged: true})
-	}
+	list := c.noDefaultVLAN(port, untagged)
 	for _, v := range c.VLANTrunk {
 		if v.MinID != nil {
 			list = append(list, &kernel.PortVLAN{Link: port, First: *v.MinID, Last: *v.MaxID})
@@ -43,7 +38,28 @@ func (c *bridge) portVLANs(port string) (list kernel.Objects) {
 			list = append(list, &kernel.PortVLAN{Link: port, First: *v.ID, Last: *v.ID})
 		}
 	}
-	return list
+	return append(list, untaggedVLAN(port, untagged)...)
+}
+
+// noDefaultVLAN removes the bridge's default VLAN from a port, unless the port keeps it.
+func (c *bridge) noDefaultVLAN(port string, untagged int) kernel.Objects {
+	if c.PreserveDefaultVLAN || untagged < 2 || c.trunkHas(1) {
+		return nil
+	}
+	return kernel.Objects{&kernel.PortVLAN{Link: port, First: 1, Last: 1, Delete: true}}
+}
+
+func untaggedVLAN(port string, id int) kernel.Objects {
+	if id == 0 {
+		return nil
+	}
+	return kernel.Objects{&kernel.PortVLAN{Link: port, First: id, Last: id, PVID: true, Untagged: true}}
+}
+
+func (c *bridge) trunkHas(id int) bool {
+	return slices.ContainsFunc(c.VLANTrunk, func(v VLANRange) bool {
+		return v.ID != nil && *v.ID == id || v.MinID != nil && *v.MinID <= id && id <= *v.MaxID
+	})
 }
 
 // gatewayLink returns the interface that has the gateway's addresses: the bridge or, with a VLAN, the host's interface
@@ -71,7 +87,8 @@ func (c *bridge) gatewayVLAN(r *cni.Result) kernel.Objects {
 	noRA := noRouters(port)
 	noRA.IsShared = true
 	list := kernel.Objects{v, noRA}
-	for _, o := range c.portVLANs(port) {
+	access := bridge{VLAN: c.VLAN, PreserveDefaultVLAN: c.PreserveDefaultVLAN}
+	for _, o := range access.portVLANs(port) {
 		o.(*kernel.PortVLAN).IsShared = true
 		list = append(list, o)
 	}

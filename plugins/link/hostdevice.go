@@ -60,19 +60,11 @@ func (c *hostDevice) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects,
 		r.Interfaces = append(r.Interfaces, cni.Interface{Name: a.IfName, Sandbox: a.Netns, PciID: c.PCIBusID})
 		return nil, nil
 	}
-	l, at, err := c.find(a)
+	m, mac, err := c.find(a)
 	if err != nil {
 		return nil, err
 	}
-	i := cni.Interface{Name: a.IfName, Mac: l.MAC, Sandbox: a.Netns, PciID: c.PCIBusID}
-	r.Interfaces = append(r.Interfaces, i)
-	m := &kernel.HostDevice{Device: l.Name, Name: a.IfName, PreviousAlias: l.Alias, PreviousUp: l.Up}
-	if at == kernel.Container {
-		// It is in the container already: this is CHECK, or DEL without a record.
-		_, m.Device, _ = kernel.ParseHostDeviceTag(l.Alias)
-		m.PreviousAlias = ""
-	}
-	m.OwnerTag = kernel.HostDeviceTag(a.Owner, m.Device)
+	r.Interfaces = append(r.Interfaces, cni.Interface{Name: a.IfName, Mac: mac, Sandbox: a.Netns, PciID: c.PCIBusID})
 	return kernel.Objects{m}, nil
 }
 
@@ -86,7 +78,7 @@ func (c *hostDevice) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Obje
 }
 
 // Find returns the device with this attachment's owner tag, on the host or in the container. Otherwise it returns the
-// device that the reference plugin moved before the node switched to Fairlead: its alias is the device's own name.
+// container's interface, if the reference plugin moved it before the node switched to Fairlead.
 func (c *hostDevice) Find(a *plugin.Attachment) (kernel.Objects, error) {
 	for _, side := range []kernel.Side{kernel.Container, kernel.Host} {
 		links, err := a.Facts.Links(side)
@@ -95,28 +87,89 @@ func (c *hostDevice) Find(a *plugin.Attachment) (kernel.Objects, error) {
 		}
 		for _, l := range links {
 			tag, device, ok := kernel.ParseHostDeviceTag(l.Alias)
-			if ok && a.Owns(tag) {
+			if ok && owns(a, tag) {
 				return kernel.Objects{&kernel.HostDevice{Device: device, Name: l.Name, OwnerTag: l.Alias}}, nil
 			}
 		}
 	}
 	l, err := a.Facts.Link(kernel.Container, a.IfName)
-	if err != nil || l.Alias == "" || l.Alias != c.Device {
+	if err != nil || !c.movedByReference(l) {
 		return nil, nil
 	}
 	return kernel.Objects{&kernel.HostDevice{Device: l.Alias, Name: l.Name, OwnerTag: l.Alias}}, nil
 }
 
-// find returns the container's device if it has this attachment's owner tag, otherwise the host's. Another device on
-// the host may have its name by now.
-func (c *hostDevice) find(a *plugin.Attachment) (*kernel.LinkInfo, kernel.Side, error) {
-	if in, err := a.Facts.Link(kernel.Container, a.IfName); err == nil {
-		if tag, _, ok := kernel.ParseHostDeviceTag(in.Alias); ok && a.Owns(tag) {
-			return in, kernel.Container, nil
+// owns reports whether a tag belongs to this attachment, perhaps under a former name of the network.
+func owns(a *plugin.Attachment, tag string) bool {
+	o, ok := kernel.ParseOwnerTag(tag)
+	return a.Owns(tag) || ok && o.ContainerID == a.ContainerID && o.IfName == a.IfName
+}
+
+// movedByReference reports whether the reference plugin moved the container's interface: the alias is the device's name
+// on the host. Only "device" tells that name. A PCI device has no link type.
+func (c *hostDevice) movedByReference(l *kernel.LinkInfo) bool {
+	switch {
+	case cni.ValidateInterfaceName(l.Alias) != nil:
+		return false
+	case c.Device != "":
+		return l.Alias == c.Device
+	case c.HWAddr != "":
+		return l.MAC == c.HWAddr
+	}
+	return l.Kind == ""
+}
+
+// find returns the object and the hardware address of the container's device if it is in place, otherwise those of the
+// host's. Another device on the host may have its name by now.
+func (c *hostDevice) find(a *plugin.Attachment) (*kernel.HostDevice, string, error) {
+	in, err := a.Facts.Link(kernel.Container, a.IfName)
+	if err == nil {
+		if tag, device, ok := kernel.ParseHostDeviceTag(in.Alias); ok && a.Owns(tag) {
+			return &kernel.HostDevice{Device: device, Name: a.IfName, OwnerTag: in.Alias, PreviousUp: in.Up}, in.MAC, nil
 		}
 	}
+	if i := c.added(a); i != nil {
+		return c.fromResult(a, i, in)
+	}
 	l, err := c.onHost(a)
-	return l, kernel.Host, err
+	if err != nil {
+		return nil, "", err
+	}
+	m := &kernel.HostDevice{Device: l.Name, Name: a.IfName, OwnerTag: kernel.HostDeviceTag(a.Owner, l.Name), PreviousAlias: l.Alias, PreviousUp: l.Up}
+	return m, l.MAC, nil
+}
+
+// added returns the container's interface in prevResult, or nil. In CHECK, ADD has put the device there.
+func (c *hostDevice) added(a *plugin.Attachment) *cni.Interface {
+	if c.Prev == nil {
+		return nil
+	}
+	i := slices.IndexFunc(c.Prev.Interfaces, func(i cni.Interface) bool { return i.Name == a.IfName && i.Sandbox == a.Netns })
+	if i < 0 {
+		return nil
+	}
+	return &c.Prev.Interfaces[i]
+}
+
+// fromResult returns the object for a device that prevResult has in the container, where in is the interface or nil. The
+// reference plugin may have moved it, or Fairlead under a former name of the network: then its alias is right.
+func (c *hostDevice) fromResult(a *plugin.Attachment, want *cni.Interface, in *kernel.LinkInfo) (*kernel.HostDevice, string, error) {
+	m := &kernel.HostDevice{Device: c.Device, Name: a.IfName}
+	if m.Device == "" {
+		m.Device = a.IfName
+	}
+	m.OwnerTag = kernel.HostDeviceTag(a.Owner, m.Device)
+	if in == nil {
+		return m, want.Mac, nil
+	}
+	if want.Mac != "" && want.Mac != in.MAC {
+		return nil, "", fmt.Errorf("interface %s in the container has the hardware address %s, and prevResult has %s", in.Name, in.MAC, want.Mac)
+	}
+	tag, _, ok := kernel.ParseHostDeviceTag(in.Alias)
+	if ok && owns(a, tag) || !ok && c.movedByReference(in) {
+		m.OwnerTag = in.Alias
+	}
+	return m, in.MAC, nil
 }
 
 func (c *hostDevice) onHost(a *plugin.Attachment) (*kernel.LinkInfo, error) {

@@ -26,7 +26,9 @@ func TestCompatibility(t *testing.T) {
 			for name, first := range map[string]side{"to Fairlead": {}, "to the reference": {true, true}} {
 				t.Run(name, func(t *testing.T) { t.Parallel(); switchNode(t, first) })
 			}
-			t.Run("to Fairlead, a device", func(t *testing.T) { t.Parallel(); returnedDevice(t, side{}) })
+			for _, key := range []string{`"device": "dev0"`, `"hwaddr": "02:00:00:00:00:05"`} {
+				t.Run("to Fairlead, "+key, func(t *testing.T) { t.Parallel(); returnedDevice(t, side{}, key) })
+			}
 		})
 		for _, v := range cni.Versions() {
 			t.Run("requests/"+v, func(t *testing.T) { t.Parallel(); sameRequests(t, p, v) })

@@ -1,5 +1,11 @@
 package compat
 
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
 const vlanFiltering = "bridge VLAN filtering"
 
 const hostLocal4 = `"ipam": {"type": "host-local", "dataDir": "$DIR/ipam", "subnet": "10.1.0.0/24"}`
@@ -31,6 +37,11 @@ func bridgeKeys() []keyCase {
 		{key: "ipMasqBackend", with: "nftables", plugins: bridgeWith(gw + `"ipMasq": true, "ipMasqBackend": "nftables", `), prepare: (*host).world, probes: out},
 		{key: "ipMasqBackend", with: "unknown", plugins: bridgeWith(gw + `"ipMasq": true, "ipMasqBackend": "pf", `)},
 		{key: "mtu", plugins: bridgeWith(`"mtu": 1400, `), second: true},
+		{key: "mtu", with: "below 1280", plugins: bridgeWith(`"isGateway": true, "mtu": 1279, `), second: true, probes: neighbours},
+		{key: "mtu", with: "below 1280, with IPv6", plugins: `{"type": "bridge", "bridge": "cni0", "isGateway": true, "mtu": 1279, ` + dual + `}`},
+		{key: "mtu", with: "1280, with IPv6", plugins: `{"type": "bridge", "bridge": "cni0", "isGateway": true, "mtu": 1280, ` + dual + `}`},
+		{key: "mtu", with: "68", plugins: bridgeWith(`"mtu": 68, `)},
+		{key: "mtu", with: "67, without ipam", plugins: `{"type": "bridge", "bridge": "cni0", "mtu": 67}`},
 		{key: "hairpinMode", plugins: bridgeWith(`"hairpinMode": true, `)},
 		{key: "promiscMode", plugins: bridgeWith(`"promiscMode": true, `)},
 		{key: "promiscMode", with: "and hairpinMode", plugins: bridgeWith(`"promiscMode": true, "hairpinMode": true, `)},
@@ -53,12 +64,31 @@ func bridgeKeys() []keyCase {
 		{key: "mac", with: "by args.cni and CNI_ARGS", plugins: bridgeWith(`"args": {"cni": {"mac": "02:00:00:00:00:ab"}}, `), cniArgs: "IgnoreUnknown=1;MAC=02:00:00:00:00:ac"},
 		{key: "vlan", plugins: bridgeWith(`"vlan": 100, `), second: true, probes: neighbours[:1], needs: vlanFiltering},
 		{key: "vlan", with: "with isGateway", plugins: bridgeWith(`"vlan": 100, "isGateway": true, `), probes: neighbours[1:], needs: vlanFiltering},
-		{key: "preserveDefaultVlan", with: "false", plugins: bridgeWith(`"vlan": 100, "preserveDefaultVlan": false, `), needs: vlanFiltering},
-		{key: "vlanTrunk", plugins: bridgeWith(`"vlanTrunk": [{"id": 5}, {"minID": 10, "maxID": 12}], `), needs: vlanFiltering},
-		{key: "vlanTrunk", with: "and vlan", plugins: bridgeWith(`"vlan": 100, "vlanTrunk": [{"id": 5}], `)},
+		{key: "preserveDefaultVlan", with: "true", plugins: bridgeWith(`"vlan": 100, "preserveDefaultVlan": true, `), needs: vlanFiltering, meanwhile: portVLANs},
+		{key: "preserveDefaultVlan", with: "false", plugins: bridgeWith(`"vlan": 100, "preserveDefaultVlan": false, `), needs: vlanFiltering, meanwhile: portVLANs},
+		{key: "preserveDefaultVlan", with: "false, with VLAN 1", plugins: bridgeWith(`"vlan": 1, "preserveDefaultVlan": false, `), needs: vlanFiltering, meanwhile: portVLANs},
+		{key: "preserveDefaultVlan", with: "false, with a trunk", plugins: bridgeWith(`"vlanTrunk": [{"id": 5}], "preserveDefaultVlan": false, `), needs: vlanFiltering, meanwhile: portVLANs},
+		{key: "preserveDefaultVlan", with: "false, with a trunk and vlan", plugins: bridgeWith(`"vlan": 100, "vlanTrunk": [{"id": 5}], "preserveDefaultVlan": false, `), needs: vlanFiltering, meanwhile: portVLANs},
+		{key: "vlanTrunk", plugins: bridgeWith(`"vlanTrunk": [{"id": 5}, {"minID": 10, "maxID": 12}], `), needs: vlanFiltering, meanwhile: portVLANs},
+		{key: "vlanTrunk", with: "and vlan", plugins: bridgeWith(`"vlan": 100, "vlanTrunk": [{"id": 5}], "preserveDefaultVlan": true, `), needs: vlanFiltering, meanwhile: portVLANs},
+		{key: "vlanTrunk", with: "and vlan, with isGateway", plugins: bridgeWith(`"vlan": 100, "vlanTrunk": [{"id": 5}], "isGateway": true, "preserveDefaultVlan": true, `), probes: neighbours[1:], needs: vlanFiltering, meanwhile: portVLANs},
+		{key: "vlanTrunk", with: "with VLAN 1", plugins: bridgeWith(`"vlanTrunk": [{"id": 1}, {"id": 5}], `), needs: vlanFiltering, meanwhile: portVLANs},
+		{key: "vlanTrunk", with: "empty", plugins: bridgeWith(`"vlanTrunk": [], `), needs: vlanFiltering, meanwhile: portVLANs},
 	}
 	list = append(list, dnsOverIPAM(`{"type": "bridge", "bridge": "cni0", `, nil)...)
 	return append(of("bridge", list), routeKeys("bridge", `{"type": "bridge", "bridge": "cni0", "isGateway": true, `)...)
+}
+
+// portVLANs records the VLANs of the bridge and its ports.
+func portVLANs(r *recorder) {
+	out, err := r.command(nil, "", "/sbin/bridge", "vlan", "show")
+	if err != nil {
+		out += err.Error()
+	}
+	out = regexp.MustCompile(` +`).ReplaceAllString(out, " ") // the columns are as wide as the names
+	ports := strings.Split(regexp.MustCompile(`(?m)^veth[0-9a-f]+`).ReplaceAllString(out, "\x00veth"), "\x00")
+	slices.Sort(ports[1:])
+	r.note("VLANs", strings.Join(ports, ""))
 }
 
 func of(plugin string, list []keyCase) []keyCase {

@@ -42,6 +42,7 @@ func bandwidthKeys() []keyCase {
 	}
 	return of("bandwidth", []keyCase{
 		{key: "ingressRate, egressRate", plugins: limited(four), meanwhile: shaping},
+		{key: "ingressRate, egressRate", with: "and an MTU below 1280", plugins: bridgeWith(`"mtu": 1279, `) + `, {"type": "bandwidth", ` + four + `}`, meanwhile: shaping},
 		{key: "ingressRate", with: "alone", plugins: limited(`"ingressRate": 1000000, "ingressBurst": 1000000`), meanwhile: shaping},
 		{key: "egressRate", with: "alone", plugins: limited(`"egressRate": 1000000, "egressBurst": 1000000`), meanwhile: shaping},
 		{key: "egressRate", with: "10 Gbit/s", plugins: limited(`"egressRate": 10000000000, "egressBurst": 100000000`), meanwhile: shaping},

@@ -11,6 +11,7 @@ func ptpKeys() []keyCase {
 		{key: "ipMasqBackend", with: "iptables", plugins: `{"type": "ptp", "ipMasq": true, "ipMasqBackend": "iptables", ` + routed, prepare: (*host).world, probes: out},
 		{key: "ipMasqBackend", with: "nftables", plugins: `{"type": "ptp", "ipMasq": true, "ipMasqBackend": "nftables", ` + routed, prepare: (*host).world, probes: out},
 		{key: "mtu", plugins: `{"type": "ptp", "mtu": 1400, ` + routed},
+		{key: "mtu", with: "below 1280", plugins: `{"type": "ptp", "mtu": 1279, ` + routed, probes: out[1:]},
 		{key: "dns", plugins: `{"type": "ptp", "dns": {"nameservers": ["192.0.2.53"], "domain": "d"}, ` + routed},
 	}
 	list = append(list, dnsOverIPAM(`{"type": "ptp", `, nil)...)

@@ -36,6 +36,7 @@ func stackedKeys(plugin, more, feature string) []keyCase {
 		{key: "master", with: "down", plugins: up + hostLocal4 + `}`, prepare: func(h *host) { parent(h); h.ip("host", "link set up0 down") }},
 		{key: "master", with: "missing", plugins: begin + `"master": "dev9", ` + hostLocal4 + `}`, prepare: parent},
 		{key: "mtu", plugins: up + `"mtu": 1400, ` + hostLocal4 + `}`, prepare: parent},
+		{key: "mtu", with: "below 1280", plugins: up + `"mtu": 1279, ` + hostLocal4 + `}`, prepare: parent},
 		{key: "mtu", with: "the parent's", plugins: up + `"mtu": 1500, ` + hostLocal4 + `}`, prepare: parent},
 		{key: "mtu", with: "more than the parent's", plugins: up + `"mtu": 1501, ` + hostLocal4 + `}`, prepare: parent},
 		{key: "mtu", with: "negative", plugins: up + `"mtu": -1, ` + hostLocal4 + `}`, prepare: parent},

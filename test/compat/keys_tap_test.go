@@ -12,6 +12,7 @@ func tapKeys() []keyCase {
 		{key: "multiQueue", plugins: with(`"multiQueue": true, `), second: true},
 		{key: "multiQueue", with: "absent", plugins: with("")},
 		{key: "mtu", plugins: with(`"mtu": 1400, `)},
+		{key: "mtu", with: "below 1280", plugins: with(`"mtu": 1279, `)},
 		{key: "mtu", with: "negative", plugins: with(`"mtu": -1, `)},
 		{key: "owner", plugins: with(`"owner": 4242, `)},
 		{key: "group", plugins: with(`"group": 4343, `)},

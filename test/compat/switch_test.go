@@ -46,18 +46,22 @@ func switchNode(t *testing.T, first side) {
 	}
 }
 
-// returnedDevice checks that one implementation returns a host device that the other moved into a container.
-func returnedDevice(t *testing.T, first side) {
+// returnedDevice checks that one implementation finds a host device that the other moved into a container, and returns
+// it.
+func returnedDevice(t *testing.T, first side, key string) {
 	h := newHost(t, first)
 	r := &recorder{host: h}
 	device(h)
 	h.container("a")
-	h.write(`{"cniVersion": "1.0.0", "name": "net", "plugins": [{"type": "host-device", "device": "dev0"}]}`)
+	h.write(`{"cniVersion": "1.0.0", "name": "net", "plugins": [{"type": "host-device", ` + key + `}]}`)
 	r.do(call{verb: "add", netns: "a"})
 	if !containsLink(h.snapshot("a"), "eth0") {
 		t.Fatal("the device is not in the container")
 	}
 	h.side = side{ourRuntime: !first.ourRuntime, ourPlugins: !first.ourPlugins}
+	if !r.do(call{verb: "check", netns: "a"}) {
+		t.Errorf("%v: CHECK failed", h.side)
+	}
 	if !r.do(call{verb: "del", netns: "a"}) || !containsLink(h.snapshot("host"), "dev0") {
 		t.Errorf("%v did not return the device to the host:\n%s", h.side, h.snapshot("host"))
 	}

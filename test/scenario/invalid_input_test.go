@@ -105,8 +105,6 @@ var invalidInputs = []struct {
 		want: `cannot set hairpin mode and promiscuous mode at the same time`},
 	{name: "VLAN 5000", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "vlan": 5000, $IPAM}`,
 		want: `vlan = 5000: want a VLAN ID from 0 (none) to 4094`},
-	{name: "VLAN and trunk", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "vlan": 5, "vlanTrunk": [{"id": 6}], $IPAM}`,
-		want: `cannot set vlan and vlanTrunk at the same time`},
 	{name: "trunk range start after its end", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "vlanTrunk": [{"minID": 9, "maxID": 5}], $IPAM}`,
 		want: `vlanTrunk[0] = {"minID":9,"maxID":5}: minID is greater than maxID`},
 	{name: "negative MTU", conf: `{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "mtu": -1, $IPAM}`, want: `mtu = -1: want 0`},
