@@ -52,10 +52,7 @@ func (i *IFB) ensure(e *Engine) error {
 	if err != nil {
 		return err
 	}
-	if err := e.send(i, Host, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: alias(i.Name, i.OwnerTag)}, nil); err != nil {
-		return err
-	}
-	return e.send(i, Host, noLinkLocal(i.Name), ignoreNoIPv6)
+	return e.tagWithoutLinkLocal(i, Host, i.Name, i.OwnerTag)
 }
 
 func (i *IFB) created(e *Engine, r netlink.Response) error {

@@ -112,11 +112,8 @@ func (e *Engine) createTunnel(o Object, t tunnel, under int) error {
 			return err
 		}
 	}
-	if err := e.send(o, t.side, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: alias(t.name, t.ownerTag)}, nil); err != nil {
-		return err
-	}
 	// A tunnel needs no link-local address. In one message with IFF_UP the kernel would bring the link up first.
-	if err := e.send(o, t.side, noLinkLocal(t.name), ignoreNoIPv6); err != nil {
+	if err := e.tagWithoutLinkLocal(o, t.side, t.name, t.ownerTag); err != nil {
 		return err
 	}
 	up := netlink.LinkMessage(0, unix.IFF_UP, unix.IFF_UP)

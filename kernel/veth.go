@@ -96,14 +96,11 @@ func (v *Veth) ensure(e *Engine) error {
 	if err != nil {
 		return err
 	}
-	// These follow in the same write. At creation the kernel ignores an alias and rejects the address-generation mode.
-	if err := e.send(v, Host, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: alias(v.Name, v.OwnerTag)}, nil); err != nil {
-		return err
+	// The tag follows in the same write. At creation the kernel ignores an alias and rejects the address-generation mode.
+	if v.Master == "" && !v.SwitchPort { // neighbour discovery on a routed link needs a link-local address
+		return e.send(v, Host, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: alias(v.Name, v.OwnerTag)}, nil)
 	}
-	if v.Master == "" && !v.SwitchPort {
-		return nil // neighbour discovery on a routed link needs a link-local address
-	}
-	return e.send(v, Host, noLinkLocal(v.Name), ignoreNoIPv6)
+	return e.tagWithoutLinkLocal(v, Host, v.Name, v.OwnerTag)
 }
 
 func (v *Veth) createMessage(e *Engine) (netlink.Buffer, error) {

@@ -186,6 +186,8 @@ func rejectedByReference() []reason {
 		{`failed to add route \{Ifindex: .*: file exists`, "the route to the container's own subnet exists with its address"},
 		{`nftables-specific options`, "without a backend, conditions in nftables syntax select nftables"},
 		{`failed to add route '\{[0-9.]+ ffffff00\}`, "::ffff:10.1.0.0/120 is an IPv6 route, not an IPv4 route with an IPv6 mask"},
+		{`Tuning configured value of .*, current value is`, "the reference's CHECK compares the text of a sysctl, which the kernel may change"},
+		{`/proc/sys/net/ipv4/route/flush: permission denied`, "the reference reads a sysctl that can only be written"},
 		{`create (ifb )?qdisc: create qdisc: invalid argument`, "a burst of less than a byte: our bucket always holds one frame"},
 	}
 }
