@@ -65,15 +65,20 @@ func (a *ForwardRule) missing(e *Engine) (reqs []netlink.Request, err error) {
 	if err != nil {
 		return nil, err
 	}
-	have = slices.DeleteFunc(have, func(r NFTRule) bool { return r.Comment != a.OwnerTag })
 	chain := &nft.Chain{Family: a.Family, Table: a.Table, Name: a.Chain}
+	var own [][]nft.Step
+	for _, r := range have {
+		if r.Comment == a.OwnerTag {
+			own = append(own, nft.ParseRule(r.attrs, chain).Steps)
+		}
+	}
 	for _, text := range a.matches() {
 		add, err := nft.Part{Family: a.Family, Table: a.Table, Kind: "rule", Name: a.Chain, Text: text + " accept", Comment: a.OwnerTag}.Add()
 		if err != nil {
 			return nil, err
 		}
 		want := nft.ParseRule(add.Body[4:], chain).Steps
-		if !slices.ContainsFunc(have, func(r NFTRule) bool { return reflect.DeepEqual(nft.ParseRule(r.attrs, chain).Steps, want) }) {
+		if !slices.ContainsFunc(own, func(steps []nft.Step) bool { return reflect.DeepEqual(steps, want) }) {
 			add.Flags &^= unix.NLM_F_APPEND // insert at the head
 			reqs = append(reqs, add)
 		}

@@ -255,8 +255,7 @@ func writeSysctl(key, value string, optional bool) error {
 		return err
 	}
 	defer unix.Close(fd)
-	err = writeAll(fd, []byte(value))
-	if err != nil {
+	if err := writeAll(fd, []byte(value)); err != nil {
 		return &os.PathError{Op: "write " + value + " to", Path: "/proc/sys/" + key, Err: err}
 	}
 	return nil

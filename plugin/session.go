@@ -217,12 +217,16 @@ func (s *session) commit() error {
 	return nil
 }
 
-// recordStored adds to the record what the kernel made of the values written.
+// recordStored writes the record again if the kernel stored a value in another form.
 func (s *session) recordStored() error {
+	again := false
 	for _, j := range s.jobs {
 		if slices.ContainsFunc(j.objects, kernel.HasStored) {
-			j.written = false
+			j.written, again = false, true
 		}
+	}
+	if !again {
+		return nil
 	}
 	return s.write()
 }

@@ -141,19 +141,25 @@ func Create(mountNS, path string) error {
 
 // InNew runs f on a thread of its own in a new namespace, which ends with the call.
 func InNew(f func(*netlink.Conn) error) error {
+	return onOwnThread(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return err
+		}
+		c, err := netlink.Dial(unix.NETLINK_ROUTE, make([]byte, netlink.BufferSize))
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return f(c)
+	})
+}
+
+// onOwnThread runs f on a thread that ends with the call, so f may leave it in other namespaces.
+func onOwnThread(f func() error) error {
 	done := make(chan error)
 	go func() { // the thread stays locked, so it ends with the goroutine
 		runtime.LockOSThread()
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			done <- err
-			return
-		}
-		c, err := netlink.Dial(unix.NETLINK_ROUTE, make([]byte, netlink.BufferSize))
-		if err == nil {
-			err = f(c)
-			c.Close()
-		}
-		done <- err
+		done <- f()
 	}()
 	return <-done
 }
@@ -207,16 +213,12 @@ func Remove(mountNS, path string) error {
 	if mountNS == "" {
 		return remove(path)
 	}
-	done := make(chan error)
-	go func() { // the thread stays locked, so it ends with the goroutine
-		runtime.LockOSThread()
-		err := enterMounts(mountNS)
-		if err == nil {
-			err = remove(path)
+	return onOwnThread(func() error {
+		if err := enterMounts(mountNS); err != nil {
+			return err
 		}
-		done <- err
-	}()
-	return <-done
+		return remove(path)
+	})
 }
 
 func remove(path string) error {

@@ -99,7 +99,7 @@ func (c *bridge) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, err
 	if c.HairpinMode || c.PortIsolation {
 		list = append(list, &kernel.Port{Link: v.Name, Hairpin: c.HairpinMode, Isolated: c.PortIsolation})
 	}
-	list = append(list, c.portVLANs(v.Name)...)
+	list = append(list, c.portVLANs(v.Name, c.VLANTrunk)...)
 	if c.MACSpoofCheck {
 		list = append(list, spoofCheck(a, v.Name, v.PeerMAC)...)
 	}

@@ -22,15 +22,17 @@ func (c *bridge) validateVLANs() error {
 	return nil
 }
 
-// portVLANs returns the VLANs of the container's port: the trunk's, tagged, and one untagged. Like the reference plugin, a
-// trunk without "vlan" has VLAN 1 untagged.
-func (c *bridge) portVLANs(port string) kernel.Objects {
+// portVLANs returns the VLANs of a port: the trunk's, tagged, and one untagged. Like the reference plugin, a trunk without
+// an untagged VLAN has VLAN 1 untagged.
+func (c *bridge) portVLANs(port string, trunk []VLANRange) (list kernel.Objects) {
 	untagged := c.VLAN
-	if untagged == 0 && len(c.VLANTrunk) > 0 {
+	if untagged == 0 && len(trunk) > 0 {
 		untagged = 1
 	}
-	list := c.noDefaultVLAN(port, untagged)
-	for _, v := range c.VLANTrunk {
+	if !c.PreserveDefaultVLAN && untagged > 1 && !hasVLAN(trunk, 1) {
+		list = append(list, &kernel.PortVLAN{Link: port, First: 1, Last: 1, Delete: true})
+	}
+	for _, v := range trunk {
 		if v.MinID != nil {
 			list = append(list, &kernel.PortVLAN{Link: port, First: *v.MinID, Last: *v.MaxID})
 		}
@@ -38,26 +40,14 @@ func (c *bridge) portVLANs(port string) kernel.Objects {
 			list = append(list, &kernel.PortVLAN{Link: port, First: *v.ID, Last: *v.ID})
 		}
 	}
-	return append(list, untaggedVLAN(port, untagged)...)
-}
-
-// noDefaultVLAN removes the bridge's default VLAN from a port, unless the port keeps it.
-func (c *bridge) noDefaultVLAN(port string, untagged int) kernel.Objects {
-	if c.PreserveDefaultVLAN || untagged < 2 || c.trunkHas(1) {
-		return nil
+	if untagged > 0 {
+		list = append(list, &kernel.PortVLAN{Link: port, First: untagged, Last: untagged, PVID: true, Untagged: true})
 	}
-	return kernel.Objects{&kernel.PortVLAN{Link: port, First: 1, Last: 1, Delete: true}}
+	return list
 }
 
-func untaggedVLAN(port string, id int) kernel.Objects {
-	if id == 0 {
-		return nil
-	}
-	return kernel.Objects{&kernel.PortVLAN{Link: port, First: id, Last: id, PVID: true, Untagged: true}}
-}
-
-func (c *bridge) trunkHas(id int) bool {
-	return slices.ContainsFunc(c.VLANTrunk, func(v VLANRange) bool {
+func hasVLAN(trunk []VLANRange, id int) bool {
+	return slices.ContainsFunc(trunk, func(v VLANRange) bool {
 		return v.ID != nil && *v.ID == id || v.MinID != nil && *v.MinID <= id && id <= *v.MaxID
 	})
 }
@@ -87,8 +77,7 @@ func (c *bridge) gatewayVLAN(r *cni.Result) kernel.Objects {
 	noRA := noRouters(port)
 	noRA.IsShared = true
 	list := kernel.Objects{v, noRA}
-	access := bridge{VLAN: c.VLAN, PreserveDefaultVLAN: c.PreserveDefaultVLAN}
-	for _, o := range access.portVLANs(port) {
+	for _, o := range c.portVLANs(port, nil) {
 		o.(*kernel.PortVLAN).IsShared = true
 		list = append(list, o)
 	}
