@@ -78,7 +78,7 @@ func confNamed(t *testing.T, name string) *NetworkConfig {
 	return conf
 }
 
-// A spoiled file is unreadable for everybody; a file that other libraries may understand is not spoiled.
+// TestUnreadableCacheFile checks that a file is spoiled only if no library can read it.
 func TestUnreadableCacheFile(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]bool{"": true, byReference[:100]: true, `{"kind":"cniCacheV9"}`: false, `{"kind":"cniCacheV1","cniArgs":7}`: false} {

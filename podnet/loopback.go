@@ -5,7 +5,7 @@ import "github.com/fairlead/fairlead/libcni"
 // loopbackNetwork is the network name under which other runtimes set up lo.
 const loopbackNetwork = "cni-loopback"
 
-// loopback returns the network that every pod gets in addition to those it requests. Its result is not reported.
+// loopback returns the network that every pod gets in addition to the requested ones. Its result is not reported.
 func loopback() (*libcni.NetworkConfigList, error) {
 	return libcni.ConfListFromBytes([]byte(`{"cniVersion": "1.0.0", "name": "` + loopbackNetwork + `", "plugins": [{"type": "loopback"}]}`))
 }

@@ -1,4 +1,4 @@
-package validate_test
+package validate
 
 import (
 	"os"
@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/internal/builtin"
-	"github.com/fairlead/fairlead/validate"
 )
 
 // keyRow matches the first cell of a table's row, key a key in it.
@@ -20,15 +19,14 @@ var (
 // TestPluginPagesDescribeEveryKey compares docs/plugins with the keys that the plugins read.
 func TestPluginPagesDescribeEveryKey(t *testing.T) {
 	t.Parallel()
-	// These keys mean the same for every plugin.
-	common := []string{"name", "cniVersion", "cniVersions", "type", "capabilities", "prevResult", "ipam", "dns", "args", "runtimeConfig"}
+	common := commonKeys()
 	for name := range builtin.Programs() {
 		raw, err := os.ReadFile("../docs/plugins/" + name + ".md")
 		if err != nil {
 			t.Errorf("the plugin %s has no page: %v", name, err)
 			continue
 		}
-		known := append(validate.Keys(name), validate.IPAMKeys(name)...)
+		known := append(Keys(name), IPAMKeys(name)...)
 		if len(known) == 0 {
 			t.Errorf("validate knows no key of %s", name)
 		}

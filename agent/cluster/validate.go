@@ -112,7 +112,7 @@ func (n *Network) longest() (list string, most int) {
 // MaxVNI is the largest VNI; it has 24 bits (RFC 7348, section 5).
 const MaxVNI = 1<<24 - 1
 
-// problem is what is wrong with one field of a subnet or a backend.
+// problem is an error in one field of a subnet or a backend.
 type problem struct {
 	field string
 	err   error

@@ -21,9 +21,10 @@ const DefaultPath = "/etc/fairlead/agent.yaml"
 
 // Config is the configuration of one node's agent.
 type Config struct {
-	Node      string       `json:"node,omitempty"`      // name in the cluster; default: the host name
-	Interface string       `json:"interface,omitempty"` // link to other nodes; default: the default route's
-	Addresses []netip.Addr `json:"addresses,omitempty"` // addresses for other nodes, at most one of each family; default: the interface's first
+	Node      string `json:"node,omitempty"`      // name in the cluster; default: the host name
+	Interface string `json:"interface,omitempty"` // link to other nodes; default: the default route's
+	// Addresses are this node's addresses for other nodes, at most one of each family; default: the interface's first.
+	Addresses []netip.Addr `json:"addresses,omitempty"`
 
 	Store Store `json:"store,omitzero"`
 

@@ -24,7 +24,8 @@ func snapshot(nodes int) *cluster.Snapshot {
 	for i := range nodes {
 		name := fmt.Sprintf("host<%d>", i)
 		address := netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, byte(i % 2), byte(i + 1)}), 24)
-		s.Nodes[name] = &cluster.Node{Name: name, ID: "x", Addresses: []netip.Prefix{address}} // the name contains markup, which the store would reject
+		// The name contains markup. The store would reject it.
+		s.Nodes[name] = &cluster.Node{Name: name, ID: "x", Addresses: []netip.Prefix{address}}
 		if i != 1 {
 			set("alive/"+name, `{}`)
 		}

@@ -17,18 +17,24 @@ const commandsDoc = "../../docs/commands.md"
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	want := commandsPage(newApp().root())
-	if os.Getenv("UPDATE") != "" {
-		must(t, os.WriteFile(commandsDoc, []byte(want), 0o644))
-	}
-	got, err := os.ReadFile(commandsDoc)
-	must(t, err)
-	if string(got) != want {
-		t.Errorf("%s is not what the help says: UPDATE=1 go test ./cmd/fairlead -run TestDocs writes it", commandsDoc)
-	}
+	comparePage(t, commandsDoc, want)
 	for l := range strings.Lines(want) {
 		if len(l) > 121 && !strings.HasPrefix(l, "  fairlead") {
 			t.Errorf("%d columns: %s", len(l), l)
 		}
+	}
+}
+
+// comparePage compares a generated page with the code. UPDATE=1 writes the page.
+func comparePage(t *testing.T, file, want string) {
+	t.Helper()
+	if os.Getenv("UPDATE") != "" {
+		must(t, os.WriteFile(file, []byte(want), 0o644))
+	}
+	got, err := os.ReadFile(file)
+	must(t, err)
+	if string(got) != want {
+		t.Errorf("%s differs from the code: UPDATE=1 go test ./cmd/fairlead -run %s writes it", file, t.Name())
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -279,18 +278,28 @@ func TestRepairHealthy(t *testing.T) {
 // monitor records changes of links, addresses, routes and the ruleset, until the caller calls end. It starts when the
 // kernel has reported nothing for a second: the state of a new link follows later.
 func (s *site) monitor() (end func() string) {
-	var events lockedBuffer
+	file, err := os.Create(filepath.Join(s.TempDir(), "events"))
+	must(s, err)
+	defer file.Close()
+	seen := 0
+	events := func() string { // since the last call
+		raw, err := os.ReadFile(file.Name())
+		must(s, err)
+		before := seen
+		seen = len(raw)
+		return string(raw[before:])
+	}
 	var cmds []*exec.Cmd
 	for _, argv := range [][]string{{"ip", "monitor", "link", "address", "route", "rule"}, {"nft", "monitor"}} {
 		cmd := exec.Command(argv[0], argv[1:]...)
-		cmd.Stdout = &events
+		cmd.Stdout = file
 		must(s, cmd.Start())
 		cmds = append(cmds, cmd)
 	}
 	for deadline := time.Now().Add(30 * time.Second); ; {
-		before := events.take()
+		before := events()
 		time.Sleep(kerneltest.Slow(time.Second))
-		if before == "" && events.take() == "" || time.Now().After(deadline) {
+		if before == "" && events() == "" || time.Now().After(deadline) {
 			break
 		}
 	}
@@ -300,29 +309,8 @@ func (s *site) monitor() (end func() string) {
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
 		}
-		return events.take()
+		return events()
 	}
-}
-
-// lockedBuffer collects the output of several processes.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-// Write implements io.Writer.
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-// take returns and removes the output so far.
-func (l *lockedBuffer) take() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	defer l.b.Reset()
-	return l.b.String()
 }
 
 // TestRepairLost verifies that repair reports what only an ADD can create, and what to do.

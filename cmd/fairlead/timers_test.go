@@ -4,8 +4,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fairlead/fairlead/internal/systemdunit"
 )
 
 // TestTimers verifies the units of gc and repair with systemd.
@@ -40,16 +43,7 @@ func capable(t *testing.T, unit string) {
 	t.Parallel()
 	s := newSite(t, "web", "db")
 	before := s.left()
-	raw, err := os.ReadFile("../../contrib/systemd/fairlead-" + unit + ".service")
-	must(t, err)
-	_, caps, _ := strings.Cut(string(raw), "\nCapabilityBoundingSet=")
-	caps, _, _ = strings.Cut(caps, "\n")
-	_, start, _ := strings.Cut(string(raw), "\nExecStart=/usr/bin/")
-	start, _, _ = strings.Cut(start, "\n")
-	set := "-all"
-	for _, c := range strings.Fields(caps) {
-		set += ",+" + strings.ToLower(strings.TrimPrefix(c, "CAP_"))
-	}
+	service := systemdunit.Read(t, "fairlead-"+unit)
 	if unit == "gc" {
 		s.sh("ip netns add gone")
 		s.withCaps(`{"portMappings":[{"hostPort":9000,"containerPort":80,"protocol":"udp"}]}`).ok("add", "n", "gone")
@@ -57,7 +51,8 @@ func capable(t *testing.T, unit string) {
 	} else {
 		s.sh(s.names("nft flush ruleset\nip link set VETH nomaster\nip link del IFB\nweb ip addr flush dev eth0 scope global\nweb sysctl -qw net.core.somaxconn=10"))
 	}
-	cmd := exec.Command("setpriv", append([]string{"--bounding-set", set, "--inh-caps", "-all", "--no-new-privs", "--"}, strings.Fields(start)...)...)
+	argv := slices.Concat(systemdunit.Setpriv(service.Capabilities()), []string{"--no-new-privs", "--", "fairlead"}, service.Args())
+	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = s.env
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%s: %v\n%s", unit, err, out)

@@ -5,9 +5,12 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairlead/fairlead/internal/systemdunit"
 )
 
 // TestAgentUnitSandbox runs the agent as fairlead-agent.service does: with its arguments and capabilities, in a mount
@@ -18,18 +21,18 @@ func TestAgentUnitSandbox(t *testing.T) {
 	c := newCluster(t, 2, 1, vxlanNet)
 	a, b := c.Nodes[0], c.Nodes[1]
 	must(t, a.Agent.Stop(5*time.Second))
-	unit := readUnit(t)
+	unit := systemdunit.Read(t, "fairlead-agent")
+	if unit["ProtectSystem"] != "strict" {
+		t.Errorf("ProtectSystem=%s: the sandbox here is stricter than the unit's", unit["ProtectSystem"])
+	}
 	_, err := a.Run(t.Context(), "mount", "--make-rshared", "/")
 	must(t, err)
-	caps := "-all"
-	for name := range strings.FieldsSeq(unit["CapabilityBoundingSet"]) {
-		caps += ",+" + strings.ToLower(strings.TrimPrefix(name, "CAP_"))
-	}
-	start := strings.Fields(unit["ExecStart"])[2:] // without the program and "agent"
+	start := unit.Args()[1:] // without "agent"
 	for i, arg := range start {
 		start[i] = strings.ReplaceAll(arg, "/proc/1/ns/mnt", a.MountNS())
 	}
-	a.Wrap = []string{"unshare", "--mount", "--propagation", "slave", "sh", "-c", `mount -o remount,bind,ro / && exec setpriv --bounding-set "$0" --inh-caps -all --no-new-privs -- "$@"`, caps}
+	a.Wrap = slices.Concat([]string{"unshare", "--mount", "--propagation", "slave", "sh", "-c", `mount -o remount,bind,ro / && exec "$0" "$@"`},
+		systemdunit.Setpriv(unit.Capabilities()), []string{"--no-new-privs", "--"})
 	a.Flags = start
 	must(t, a.Start())
 	must(t, c.Ready(t.Context()))
@@ -54,21 +57,4 @@ func TestAgentUnitSandbox(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// readUnit returns the settings of fairlead-agent.service.
-func readUnit(t *testing.T) map[string]string {
-	t.Helper()
-	raw, err := os.ReadFile("../../contrib/systemd/fairlead-agent.service")
-	must(t, err)
-	out := map[string]string{}
-	for l := range strings.Lines(string(raw)) {
-		if key, value, ok := strings.Cut(strings.TrimSpace(l), "="); ok && !strings.HasPrefix(l, "#") {
-			out[key] = value
-		}
-	}
-	if !strings.HasPrefix(out["ExecStart"], "/usr/bin/fairlead agent ") || out["ProtectSystem"] != "strict" || out["CapabilityBoundingSet"] == "" {
-		t.Fatalf("the unit has %v", out)
-	}
-	return out
 }

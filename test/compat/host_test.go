@@ -72,8 +72,9 @@ func (h *host) world() {
 	h.container("world")
 	h.ip("host", "link add up0 type veth peer name eth0 netns "+h.netns["world"],
 		"addr add 192.0.2.1/24 dev up0", "addr add 2001:db8::1/64 dev up0 nodad", "link set up0 up")
+	// The routes let the world answer packets that are not masqueraded.
 	h.ip("world", "link set lo up", "addr add 192.0.2.9/24 dev eth0", "addr add 2001:db8::9/64 dev eth0 nodad", "link set eth0 up",
-		"route add 10.1.0.0/24 via 192.0.2.1", "route add fd01::/64 via 2001:db8::1") // so that the world answers packets that are not masqueraded
+		"route add 10.1.0.0/24 via 192.0.2.1", "route add fd01::/64 via 2001:db8::1")
 	h.serve("world", "tcp", ":7")
 }
 

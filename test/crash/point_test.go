@@ -153,8 +153,8 @@ func (m *machine) inject(p point, result string) (outcome, error) {
 	return trace(req)
 }
 
-// play tries a point. It reports whether the point was reached, because the order of threads differs between runs. The
-// error describes what was left behind or failed.
+// play tries a point. It reports whether the point was reached, because the order of threads differs between runs. It
+// returns an error if an operation failed or left objects behind.
 func (m *machine) play(p point) (reached bool, err error) {
 	result := ""
 	if p.verb == "DEL" {

@@ -265,8 +265,8 @@ func link(t *testing.T, dir string, programs map[string]string) {
 	}
 }
 
-// TestThirdPartyPluginInList checks that a third-party plugin in the middle of a list, under its own name or under one
-// of ours, runs as a process and sees the objects that earlier plugins created.
+// TestThirdPartyPluginInList checks that a third-party plugin in the middle of a list runs as a process and sees the
+// objects that earlier plugins created. It has its own name or the name of one of our plugins.
 func TestThirdPartyPluginInList(t *testing.T) {
 	t.Parallel()
 	refTuning := reference.Plugin(t, "tuning")

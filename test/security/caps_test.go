@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fairlead/fairlead/internal/systemdunit"
 )
 
 // page is the page whose claims this package tests.
@@ -74,7 +76,7 @@ func (m *machine) runWithCapabilities(c pluginCase, caps []string) error {
 		m.wrap = wrap
 		m.must("DEL", c.plugin, "a", conf)
 	}()
-	m.wrap = append([]string{"setpriv"}, setprivArgs(caps)...)
+	m.wrap = systemdunit.Setpriv(caps)
 	result, err := m.run("ADD", c.plugin, "a", conf)
 	if err == nil {
 		_, err = m.run("CHECK", c.plugin, "a", withPrevResult(conf, result))
@@ -85,31 +87,13 @@ func (m *machine) runWithCapabilities(c pluginCase, caps []string) error {
 	return err
 }
 
-// setprivArgs returns setpriv's arguments that limit a process to these capabilities.
-func setprivArgs(caps []string) []string {
-	set := "-all"
-	for _, name := range caps {
-		set += ",+" + name
-	}
-	return []string{"--bounding-set=" + set, "--inh-caps=-all", "--ambient-caps=-all"}
-}
-
 // TestSystemdUnitCapabilities checks that the systemd units of our commands grant the plugins' capabilities, and
 // nothing that the page does not list.
 func TestSystemdUnitCapabilities(t *testing.T) {
 	t.Parallel()
 	list := capabilityTable(t)
 	for _, unit := range []string{"fairlead-gc", "fairlead-repair", "fairlead-dhcp"} {
-		raw, err := os.ReadFile("../../contrib/systemd/" + unit + ".service")
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, rest, _ := strings.Cut(string(raw), "\nCapabilityBoundingSet=")
-		line, _, _ := strings.Cut(rest, "\n")
-		var has []string
-		for word := range strings.FieldsSeq(line) {
-			has = append(has, strings.ToLower(strings.TrimPrefix(word, "CAP_")))
-		}
+		has := systemdunit.Read(t, unit).Capabilities()
 		want := slices.Clone(list[unit])
 		slices.Sort(has)
 		slices.Sort(want)

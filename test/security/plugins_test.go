@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead/fairlead/internal/dhcptest"
 	"github.com/fairlead/fairlead/internal/ovstest"
+	"github.com/fairlead/fairlead/internal/systemdunit"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
@@ -106,7 +107,8 @@ func (m *machine) dhcp() {
 	n := dhcptest.New(m.t, "lan0", "10.0.0.1/24")
 	n.Dnsmasq("--dhcp-range=10.0.0.50,10.0.0.59,255.255.255.0,1h")
 	n.Join(m.netns["a"], "eth0")
-	daemon := exec.Command("setpriv", append(setprivArgs(capabilityTable(m.t)["fairlead-dhcp"]), filepath.Join(m.bin, dhcpDaemon), m.dir+"/dhcp.sock", m.dir+"/leases")...)
+	argv := append(systemdunit.Setpriv(capabilityTable(m.t)["fairlead-dhcp"]), filepath.Join(m.bin, dhcpDaemon), m.dir+"/dhcp.sock", m.dir+"/leases")
+	daemon := exec.Command(argv[0], argv[1:]...)
 	daemon.Stderr = os.Stderr
 	if err := daemon.Start(); err != nil {
 		m.t.Fatal(err)

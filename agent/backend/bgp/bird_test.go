@@ -25,7 +25,7 @@ type process struct {
 	in  io.WriteCloser
 
 	mu   sync.Mutex
-	last lockedLog
+	last outputLine
 }
 
 func speak(t *testing.T, netns string) *process {
@@ -60,7 +60,7 @@ func speak(t *testing.T, netns string) *process {
 func (p *process) listen(out io.Reader) {
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
-		var s lockedLog
+		var s outputLine
 		if json.Unmarshal(lines.Bytes(), &s) == nil {
 			p.mu.Lock()
 			p.last = s
@@ -82,7 +82,7 @@ func (p *process) send(t *testing.T, what command) {
 	}
 }
 
-func (p *process) said() lockedLog {
+func (p *process) latest() outputLine {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.last
@@ -90,7 +90,7 @@ func (p *process) said() lockedLog {
 
 func (p *process) learned() string {
 	var out []string
-	for _, l := range p.said().Learned {
+	for _, l := range p.latest().Learned {
 		out = append(out, fmt.Sprintf("%s%s", l.Dst, l.Via))
 	}
 	return strings.Join(out, " ")
@@ -232,7 +232,7 @@ func TestBird(t *testing.T) {
 	for _, r := range []string{"10.244.0.0/26", "10.244.9.7/32", "fd00:244::/122", "via 192.0.2.1 on eth0", "via 2001:db8::1 on eth0"} {
 		b.has(t, true, r)
 	}
-	if state := p.said().States["192.0.2.2"]; !strings.Contains(strings.ToUpper(state), "ESTABLISHED") {
+	if state := p.latest().States["192.0.2.2"]; !strings.Contains(strings.ToUpper(state), "ESTABLISHED") {
 		t.Errorf("the session is %q", state)
 	}
 
@@ -248,7 +248,7 @@ func TestBird(t *testing.T) {
 	p.wants(t, both)
 	b.ask(t, "restart", "node")
 	eventually(t, func() (string, bool) {
-		s := p.said().States["192.0.2.2"]
+		s := p.latest().States["192.0.2.2"]
 		return s, strings.Contains(strings.ToUpper(s), "ESTABLISHED")
 	})
 	p.wants(t, both)

@@ -34,8 +34,8 @@ type command struct {
 	Stop   bool
 }
 
-// lockedLog is an output line of a speaker.
-type lockedLog struct {
+// outputLine is an output line of a speaker.
+type outputLine struct {
 	Learned []backend.Learned
 	States  map[string]string
 }
@@ -69,7 +69,7 @@ func speaker() error {
 		if err != nil {
 			return err
 		}
-		raw, err := json.Marshal(lockedLog{learned, n.States()})
+		raw, err := json.Marshal(outputLine{learned, n.States()})
 		if err != nil {
 			return err
 		}
