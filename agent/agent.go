@@ -213,12 +213,15 @@ func (a *Agent) reconcile(ctx context.Context) (again time.Duration) {
 		return again // the store was never read and there is no cache
 	}
 	w.Problems = append(w.Problems, problems...)
+	if a.status.setMTU(w.MTU) {
+		defer a.manager.Wake() // flannel's file contains the MTU, too
+		if err := a.manager.WriteMTU(); err != nil {
+			return a.status.failed(fmt.Errorf("write the MTU for the plugins: %w", err))
+		}
+	}
 	rep := a.reconciler.reconcile(&w, a.storeCache.synced())
 	a.logReconcile(ctx, &w, rep, began)
 	a.logInvalid(&w)
-	if a.status.mtuOf(cluster.DefaultNetwork) != w.MTU[cluster.DefaultNetwork] {
-		defer a.manager.Wake() // the plugins' files contain the MTU
-	}
 	again = sooner(again, a.status.recordReconcile(&w, rep, began))
 	if _, failed := failures(rep.Errors); !failed && w.MTU[cluster.DefaultNetwork] != 0 && !w.NoBlocks {
 		if err := writeCNIConfig(a.o.Config.CNI); err != nil {

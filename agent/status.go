@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -87,6 +88,15 @@ func (s *status) mtuOf(network string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mtu[network]
+}
+
+// setMTU stores the MTU of each network's container links in bytes, and reports whether one changed.
+func (s *status) setMTU(mtu map[string]int) (changed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changed = !maps.Equal(s.mtu, mtu)
+	s.mtu = mtu
+	return changed
 }
 
 // hasNetwork reports whether an isolated network is set up on this host.
@@ -188,7 +198,7 @@ func (s *status) recordReconcile(w *desired.State, rep *reconcile.Report, began 
 	}
 	s.noBlocks = w.NoBlocks
 	s.invalid = w.Invalid
-	s.problems, s.reconciled, s.mtu, s.peers = w.Problems, true, w.MTU, len(w.By[cluster.DefaultNetwork])
+	s.problems, s.reconciled, s.peers = w.Problems, true, len(w.By[cluster.DefaultNetwork])
 	s.namespaces = s.attachable(w, rep)
 	s.mu.Unlock()
 	if err := rep.Err(); err != nil {

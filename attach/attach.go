@@ -46,6 +46,7 @@ type Part struct {
 	IPAM    string                `json:"ipam,omitempty"` // the IPAM plugin's type
 	Done    bool                  `json:"done"`           // false: the ADD is in progress or was interrupted
 	PID     int                   `json:"pid,omitempty"`  // of that ADD
+	Conf    string                `json:"conf,omitempty"` // hash of the configuration that ADD got; "": unknown
 	Objects Later[kernel.Objects] `json:"objects"`
 	Result  Later[*cni.Result]    `json:"result"` // nil until ADD has one
 	Ports   []Port                `json:"ports,omitempty"`

@@ -12,20 +12,22 @@ import (
 type Later[T any] struct {
 	value T
 	raw   []byte // the value as it was read; nil: use value
+	known bool   // value is raw, decoded
 }
 
 // Now returns a decoded value.
 func Now[T any](v T) Later[T] { return Later[T]{value: v} }
 
-// Get decodes the value. An error means that another version of Fairlead wrote it.
-func (l Later[T]) Get() (T, error) {
-	if l.raw == nil {
+// Get decodes the value, once. The caller must not change it. An error means that another version of Fairlead wrote it.
+func (l *Later[T]) Get() (T, error) {
+	if l.raw == nil || l.known {
 		return l.value, nil
 	}
 	var v T
 	if err := cni.Decode(l.raw, &v); err != nil {
 		return v, fmt.Errorf("read the record of the attachment: %w", err)
 	}
+	l.value, l.known = v, true
 	return v, nil
 }
 

@@ -3,6 +3,7 @@ package cni
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Error codes of the specification, section 5 ("Error"). Codes below 100 belong to the specification, the others to
@@ -54,7 +55,8 @@ func (e *Error) Error() string {
 // Unwrap returns the cause, if the error was created in this process.
 func (e *Error) Unwrap() error { return e.cause }
 
-// AsError returns err as a protocol error: the Error in its chain with err's whole message, or one with CodeGeneric.
+// AsError returns err as a protocol error: the Error in its chain with err's whole message and its own details, or one
+// with CodeGeneric.
 func AsError(err error) *Error {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -63,5 +65,5 @@ func AsError(err error) *Error {
 	if err == error(e) {
 		return e
 	}
-	return &Error{Code: e.Code, Msg: err.Error(), cause: err}
+	return &Error{Code: e.Code, Msg: strings.Replace(err.Error(), e.Error(), e.Msg, 1), Details: e.Details, cause: err}
 }

@@ -90,7 +90,7 @@ func (a *Attachment) lost(d kernel.Difference) (Finding, bool) {
 	}
 	f := Finding{Name: w.name, Problem: d.String(), Effect: w.effect, Fix: a.repair()}
 	what := strings.Join(d.What, ", ")
-	if kernel.Irreplaceable(d.Object) && !strings.HasPrefix(what, "alias ") {
+	if d.Gone {
 		return a.interfaceGone(d), true
 	}
 	switch o := d.Object.(type) { // kinds of objects that need other words or another fix

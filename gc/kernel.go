@@ -13,7 +13,6 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/inspect"
 	"github.com/fairlead/fairlead/kernel/netns"
-	"github.com/fairlead/fairlead/repair"
 )
 
 // removeByRecord removes what Fairlead created for an attachment, without any configuration.
@@ -60,7 +59,7 @@ func (c *collector) removeObjects(g Attachment, rec *attach.Record) error {
 	defer e.Close()
 	var errs []error
 	if rec != nil {
-		list, err := repair.Objects(rec)
+		list, err := rec.Objects()
 		errs = append(errs, err, e.Remove(list))
 		for _, p := range rec.Parts {
 			errs = append(errs, c.dir.Unclaim(g.owner, p.Ports))

@@ -45,16 +45,25 @@ func (n *AbsentRoute) diff(e *Engine) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	have, err := e.Routes(n.Route.In, netlink.AddrFamily(n.Route.Dst.Addr()), n.Route.RoutingTable())
+	have, err := n.Route.sameFamily(e)
 	if err != nil {
 		return nil, err
 	}
 	for _, h := range have {
-		if h.Dst == n.Route.Dst && h.Index == i && h.Via == n.Route.Via && h.Metric == n.Route.Metric {
+		if h.Table == n.Route.RoutingTable() && h.Dst == n.Route.Dst && h.Index == i && h.Via == n.Route.Via && h.Metric == n.Route.Metric {
 			return []string{fmt.Sprintf("exists again in table %d", h.Table)}, nil
 		}
 	}
 	return nil, nil
+}
+
+// restore removes the route, whoever added it.
+func (n *AbsentRoute) restore(e *Engine) error {
+	err := n.Route.removeAny(e)
+	if netlink.IsAbsent(err) {
+		return nil
+	}
+	return err
 }
 
 func (n *AbsentRoute) remove(e *Engine) error {

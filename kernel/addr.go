@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -78,6 +77,7 @@ func (a *Addr) ensure(e *Engine) error {
 	if err != nil {
 		return err
 	}
+	e.pair(a.on()).addressed = a.In == Container
 	add := netlink.Request{Type: unix.RTM_NEWADDR, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: a.Message(i)}
 	if a.RetryWhileTaken {
 		return e.retryWhileTaken(a.In, add, unix.EADDRINUSE) // it goes away with its link
@@ -87,7 +87,7 @@ func (a *Addr) ensure(e *Engine) error {
 			return nil
 		}
 		if r.Err != nil {
-			return r.Err
+			return a.explain(e, r.Err)
 		}
 		if a.IsShared {
 			e.later = append(e.later, later{a, func() error { return a.resolveOverlaps(e) }})
@@ -100,6 +100,19 @@ func (a *Addr) ensure(e *Engine) error {
 		return nil
 	})
 }
+
+// explain tells that the link's MTU is too small for IPv6 (RFC 8200, 5).
+func (a *Addr) explain(e *Engine, err error) error {
+	if !a.Prefix.Addr().Is6() || !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	if l, e2 := e.Link(a.In, a.Link); e2 == nil && l.MTU < minIPv6MTU {
+		return fmt.Errorf("an IPv6 address needs an MTU of at least %d bytes, and %s has %d: %w", minIPv6MTU, a.Link, l.MTU, err)
+	}
+	return err
+}
+
+const minIPv6MTU = 1280 // bytes, RFC 8200, 5
 
 // waitForLocalRoute waits until the kernel accepts packets to an IPv6 address. A kernel worker adds the local route,
 // and on a busy host it comes late. Without that route the first packet is forwarded and lost, and a neighbour that has
@@ -166,15 +179,59 @@ func (e *Engine) Addrs(s Side, link string) ([]netip.Prefix, error) {
 	return out, nil
 }
 
+// diff does not compare the flags of a shared address: somebody else may have added it.
 func (a *Addr) diff(e *Engine) ([]string, error) {
-	have, err := e.Addrs(a.In, a.Link)
+	h, err := a.find(e)
 	if err != nil {
 		return nil, err
 	}
-	if !slices.Contains(have, a.Prefix) {
-		return []string{"is missing"}, nil
+	if h.Duplicate {
+		return []string{"failed duplicate address detection: another host on the link has it"}, nil
 	}
-	return nil, nil
+	if a.IsShared {
+		return nil, nil
+	}
+	d := unequal("noprefixroute", onOff(h.NoRoute), onOff(a.NoRoute))
+	if a.Prefix.Addr().Is4() { // the address itself decides the scope of IPv6
+		d = append(d, unequal("scope", h.Scope, unix.RT_SCOPE_UNIVERSE)...)
+	}
+	return d, nil
+}
+
+// find returns the address as the kernel has it, or os.ErrNotExist.
+func (a *Addr) find(e *Engine) (AddrInfo, error) {
+	i, err := e.LinkIndex(a.In, a.Link)
+	if err != nil {
+		return AddrInfo{}, err
+	}
+	have, err := readOnce(e, linkName{a.In, a.Link}, func() ([]AddrInfo, error) { return e.AddrInfos(a.In, i) })
+	if err != nil {
+		return AddrInfo{}, fmt.Errorf("%s: %w", a.Link, err)
+	}
+	for _, h := range have {
+		if h.Prefix == a.Prefix {
+			return h, nil
+		}
+	}
+	return AddrInfo{}, os.ErrNotExist
+}
+
+// restore adds the address again, because the kernel does not change the flags of an existing one.
+func (a *Addr) restore(e *Engine) error {
+	if err := a.remove(e); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return a.ensure(e)
+}
+
+// implies returns the route to the address's subnet. The kernel adds none to 0.0.0.0/8 or a larger subnet that starts
+// there (fib_add_ifaddr in net/ipv4/fib_frontend.c).
+func (a *Addr) implies() Objects {
+	subnet := a.Prefix.Masked().Addr()
+	if a.NoRoute || a.Prefix.IsSingleIP() || subnet.Is4() && subnet.As4()[0] == 0 {
+		return nil
+	}
+	return Objects{connectedRouteOf(a)}
 }
 
 func (a *Addr) remove(e *Engine) error {

@@ -16,6 +16,7 @@ type AddrInfo struct {
 	Scope     byte // RT_SCOPE_*, rtnetlink(7)
 	Tentative bool // not used until duplicate address detection ends
 	Duplicate bool // another host on the link has it, so the kernel does not use it
+	NoRoute   bool // the kernel added no route for the prefix
 }
 
 // AddrInfos lists the addresses of the link with an index, or of all links if index is 0.
@@ -35,6 +36,7 @@ func (e *Engine) AddrInfos(s Side, index int) (out []AddrInfo, _ error) {
 		out = append(out, AddrInfo{
 			Index: int(netlink.Uint32(m[4:])), Prefix: netip.PrefixFrom(netlink.LocalAddr(m), int(m[1])), Scope: m[3],
 			Tentative: flags&unix.IFA_F_TENTATIVE != 0, Duplicate: flags&unix.IFA_F_DADFAILED != 0,
+			NoRoute: flags&unix.IFA_F_NOPREFIXROUTE != 0,
 		})
 	}
 	return out, nil

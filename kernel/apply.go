@@ -9,10 +9,13 @@ import (
 
 // Apply creates every object in order. After a failure it removes what this call created, in reverse, and returns the
 // failure joined with the errors of the removal.
+//
+// It works in phases: links, addresses, routes and so on; one nftables transaction; what had to wait for that; then it
+// waits until packets pass through new pairs, and announces their addresses.
 func (e *Engine) Apply(list Objects) error {
 	start := len(e.created)
-	now, last := splitDeferred(list)
-	err := e.ensureAll(now)
+	p := e.phasesOf(list)
+	err := e.ensureAll(p[creating])
 	if err == nil {
 		err = e.commit()
 	}
@@ -20,7 +23,7 @@ func (e *Engine) Apply(list Objects) error {
 		err = e.finish()
 	}
 	if err == nil {
-		err = e.ensureAll(last)
+		err = e.announceAll(p)
 	}
 	if err != nil {
 		return errors.Join(err, e.rollback(start))
@@ -28,36 +31,21 @@ func (e *Engine) Apply(list Objects) error {
 	return nil
 }
 
-// splitDeferred separates the objects that must wait for the kernel: they come last. The sysctls that make the kernel
-// announce a link's addresses wait with them. Otherwise the kernel would also announce when the link comes up, and on a
-// full bridge a thousand network stacks receive each announcement.
-func splitDeferred(list Objects) (now, last Objects) {
-	waits := map[linkName]bool{}
-	for _, o := range list {
-		if a, ok := o.(*AnnounceAddresses); ok {
-			waits[a.on()] = true
-		}
+func (e *Engine) ensureAll(list Objects) error {
+	if err := e.ensureEach(list); err != nil {
+		return err
 	}
-	for _, o := range list {
-		_, a := o.(*AnnounceAddresses)
-		_, c := o.(*WaitForCarrier)
-		s, _ := o.(*Sysctl)
-		if a || c || s != nil && s.announces() && waits[s.on()] {
-			last = append(last, o)
-		} else {
-			now = append(now, o)
-		}
-	}
-	return now, last
+	return e.flush()
 }
 
-func (e *Engine) ensureAll(list Objects) error {
+// ensureEach creates objects, or queues that.
+func (e *Engine) ensureEach(list Objects) error {
 	for _, o := range list {
 		if err := o.ensure(e); err != nil {
 			return about(o, err)
 		}
 	}
-	return e.flush()
+	return nil
 }
 
 // finish does what had to wait for the nftables transaction.
@@ -83,15 +71,18 @@ type ObjectError struct {
 func (o *ObjectError) Error() string { return o.text }
 func (o *ObjectError) Unwrap() error { return o.err }
 
-// about returns an ObjectError.
+// about returns an ObjectError. An error that is already about an object of an earlier message stays as it is.
 func about(o Object, err error) error {
+	if _, named := err.(*ObjectError); named {
+		return err
+	}
 	return &ObjectError{o, o.String() + ": " + err.Error(), err}
 }
 
 // DiscardUndo keeps what was applied so far: Undo no longer removes it. It also clears the link cache, because others
 // may change the links now.
 func (e *Engine) DiscardUndo() {
-	e.created = nil
+	e.created, e.pairs = nil, nil
 	clear(e.index[Host])
 	clear(e.index[Container])
 	clear(e.seen)
@@ -103,7 +94,7 @@ func (e *Engine) Undo() error { return errors.Join(e.rollback(0), e.uncertain) }
 
 func (e *Engine) rollback(start int) error {
 	// Drop requests that were not sent, or not answered before the failure.
-	e.queue, e.nft, e.chainGroups, e.later = nil, nil, nil, nil
+	e.queue, e.nft, e.leaving, e.chainGroups, e.later, e.pairs = nil, nil, nil, nil, nil, nil
 	made := slices.Clone(e.created[start:])
 	e.created = e.created[:start]
 	err := e.Remove(made)
@@ -115,10 +106,13 @@ func (e *Engine) rollback(start int) error {
 
 // noteCreated records that this engine created an object. A part of a chain group is removed when the group is empty.
 func (e *Engine) noteCreated(o Object) {
-	if n, ok := o.(*NFT); !o.Shared() || ok && n.ChainGroup != "" {
+	if _, leaves := o.(leaver); !o.Shared() || leaves {
 		e.created = append(e.created, o)
 	}
 }
+
+// leaver is a shared object that is removed when the last attachment that needs it is gone.
+type leaver interface{ leave(*Engine) }
 
 // Remove removes the objects that are not shared, in reverse. An object that is already gone is success. Remove
 // continues after an error and joins the errors. Objects on a link of the list go away with the link.
@@ -132,8 +126,8 @@ func (e *Engine) Remove(list Objects) error {
 	}
 	gone := e.removeInOneGroup(list)
 	for _, o := range slices.Backward(list) {
-		if n, ok := o.(*NFT); ok && n.ChainGroup != "" {
-			e.chainGroups = append(e.chainGroups, n)
+		if l, ok := o.(leaver); ok {
+			l.leave(e)
 		}
 		if !o.Shared() && !owned.goesWithLink(o) && !gone[o] {
 			note(o, o.remove(e))
@@ -158,13 +152,14 @@ func linksOwnedBy(list Objects) ownedLinks {
 	return out
 }
 
-// goesWithLink reports whether removing the object's link also removes the object. A host device keeps its attributes
-// when it returns to the host, so those are restored.
+// goesWithLink reports whether removing the object's link also removes the object.
 func (c ownedLinks) goesWithLink(o Object) bool {
 	by := c[o.on()]
-	_, returns := by.(*HostDevice)
-	_, attrs := o.(*LinkAttrs)
-	return by != nil && !(returns && attrs)
+	if by == nil {
+		return false
+	}
+	x, ok := o.(interface{ outlives(link Object) bool })
+	return !ok || !x.outlives(by)
 }
 
 // SplitLinks separates the links of a list, whose removal takes about 20 ms (rcu_barrier), from the other objects that
@@ -180,43 +175,4 @@ func SplitLinks(list Objects) (links, rest Objects) {
 		}
 	}
 	return links, rest
-}
-
-// Difference is an object that differs from its desired state.
-type Difference struct {
-	Object Object
-	What   []string // "mtu is 1400, want 1500"; "is missing"
-}
-
-func (d Difference) String() string {
-	s := d.Object.Side().String() + ": " + d.Object.String() + ":"
-	for i, w := range d.What {
-		if i > 0 {
-			s += ","
-		}
-		s += " " + w
-	}
-	return s
-}
-
-// Check returns every object that differs. It changes nothing, and reads each link once.
-func (e *Engine) Check(list Objects) ([]Difference, error) {
-	e.checkCache = &checkCache{links: map[linkName]*LinkInfo{}}
-	defer func() { e.checkCache = nil }()
-	var out []Difference
-	var errs []error
-	for _, o := range list {
-		what, err := o.diff(e)
-		switch {
-		case errors.Is(err, os.ErrNotExist):
-			what = []string{"is missing"}
-		case err != nil:
-			errs = append(errs, fmt.Errorf("read %s: %w", o, err))
-			continue
-		}
-		if len(what) > 0 {
-			out = append(out, Difference{o, what})
-		}
-	}
-	return out, errors.Join(errs...)
 }

@@ -146,10 +146,10 @@ func (b *Bridge) diff(e *Engine) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var d []string
 	if l.Kind != "bridge" {
 		return []string{"is not of type bridge but " + describeKind(l)}, nil
 	}
+	var d []string
 	if !l.Up {
 		d = append(d, "is down")
 	}
@@ -159,7 +159,29 @@ func (b *Bridge) diff(e *Engine) ([]string, error) {
 	if b.VLANFiltering && netlink.Uint8(netlink.Attr(l.data, brVLANFiltering)) == 0 {
 		d = append(d, "does not filter VLANs")
 	}
+	if b.ownsMAC(l) {
+		d = append(d, unequal("address", l.MAC, b.MAC)...)
+	}
 	return d, nil
+}
+
+// ownsMAC reports whether the bridge must have the recorded address. Whoever created a third-party bridge may change
+// its address.
+func (b *Bridge) ownsMAC(l *LinkInfo) bool { return b.MAC != "" && l.Group == LinkGroup }
+
+// restore creates the bridge, or restores what it lacks.
+func (b *Bridge) restore(e *Engine) error {
+	if err := b.ensure(e); err != nil {
+		return err
+	}
+	l, err := e.Link(Host, b.Name)
+	if err != nil || !b.ownsMAC(l) || l.MAC == b.MAC {
+		return err
+	}
+	body := netlink.LinkMessage(l.Index, 0, 0)
+	body.Bytes(unix.IFLA_ADDRESS, macBytes(b.MAC))
+	_, err = e.Request(Host, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: body})
+	return err
 }
 
 func (b *Bridge) remove(*Engine) error { return nil }

@@ -3,6 +3,7 @@ package kernel
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/fairlead/fairlead/kernel/netlink"
 	"golang.org/x/sys/unix"
@@ -40,12 +41,8 @@ func (p *Port) ensure(e *Engine) error {
 	body := netlink.LinkMessage(i, 0, 0)
 	body[0] = unix.AF_BRIDGE
 	body.Nest(unix.IFLA_PROTINFO, func(n *netlink.Buffer) {
-		if p.Hairpin {
-			n.Uint8(unix.IFLA_BRPORT_MODE, 1)
-		}
-		if p.Isolated {
-			n.Uint8(unix.IFLA_BRPORT_ISOLATED, 1)
-		}
+		n.Uint8(unix.IFLA_BRPORT_MODE, flag(p.Hairpin))
+		n.Uint8(unix.IFLA_BRPORT_ISOLATED, flag(p.Isolated))
 	})
 	return e.send(p, Host, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: body}, nil)
 }
@@ -55,17 +52,17 @@ func (p *Port) diff(e *Engine) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var d []string
-	if p.Hairpin && netlink.Uint8(netlink.Attr(l.port, unix.IFLA_BRPORT_MODE)) == 0 {
-		d = append(d, "hairpin is off")
-	}
-	if p.Isolated && netlink.Uint8(netlink.Attr(l.port, unix.IFLA_BRPORT_ISOLATED)) == 0 {
-		d = append(d, "is not isolated")
-	}
-	return d, nil
+	return append(unequal("hairpin", onOff(l.Hairpin()), onOff(p.Hairpin)), unequal("isolated", onOff(l.Isolated()), onOff(p.Isolated))...), nil
 }
 
 func (p *Port) remove(*Engine) error { return nil }
+
+func flag(on bool) byte {
+	if on {
+		return 1
+	}
+	return 0
+}
 
 // PortVLAN is a range of VLANs on a bridge port, or on the bridge itself.
 type PortVLAN struct {
@@ -77,6 +74,8 @@ type PortVLAN struct {
 	Untagged bool   `json:",omitzero"` // frames leave without a tag
 	Delete   bool   `json:",omitzero"` // the VLAN must not exist, for example the default one
 	IsShared bool   `json:",omitzero"`
+
+	changed []*PortVLAN // later objects that set VLANs of the range
 }
 
 const ( // linux/if_bridge.h
@@ -167,18 +166,37 @@ func (v *PortVLAN) diff(e *Engine) ([]string, error) {
 	for vid := v.First; vid <= v.Last; vid++ {
 		flags, ok := have[vid]
 		switch {
+		case v.setLater(vid):
 		case ok == v.Delete && v.Delete:
 			d = append(d, fmt.Sprintf("VLAN %d still exists", vid))
 		case v.Delete:
 		case !ok:
 			d = append(d, fmt.Sprintf("VLAN %d is missing", vid))
-		case v.PVID && flags&vlanPVID == 0:
-			d = append(d, fmt.Sprintf("VLAN %d is not the pvid", vid))
-		case v.Untagged && flags&vlanUntagged == 0:
-			d = append(d, fmt.Sprintf("VLAN %d is tagged", vid))
+		default:
+			d = append(d, unequal(fmt.Sprintf("pvid of VLAN %d", vid), onOff(flags&vlanPVID != 0), onOff(v.PVID))...)
+			d = append(d, unequal(fmt.Sprintf("untagged of VLAN %d", vid), onOff(flags&vlanUntagged != 0), onOff(v.Untagged))...)
 		}
 	}
 	return d, nil
+}
+
+// without returns the VLANs that no later object sets in another way.
+func (v *PortVLAN) without(later Object) Object {
+	l, ok := later.(*PortVLAN)
+	switch {
+	case !ok || l.Link != v.Link || l.Last < v.First || v.Last < l.First:
+		return v
+	case l.First <= v.First && v.Last <= l.Last:
+		return nil
+	}
+	c := *v
+	c.changed = append(slices.Clone(v.changed), l)
+	return &c
+}
+
+// setLater reports whether a later object sets a VLAN of the range.
+func (v *PortVLAN) setLater(vid int) bool {
+	return slices.ContainsFunc(v.changed, func(l *PortVLAN) bool { return l.First <= vid && vid <= l.Last })
 }
 
 // portVLANs returns the VLANs of a port with their flags.
@@ -187,6 +205,12 @@ func (e *Engine) portVLANs(link string) (map[int]uint16, error) {
 	if err != nil {
 		return nil, err
 	}
+	all, err := readOnce(e, "VLANs", e.listVLANs)
+	return all[i], err
+}
+
+// listVLANs returns the VLANs of all ports of the host by the index of the link.
+func (e *Engine) listVLANs() (map[int]map[int]uint16, error) {
 	body := netlink.LinkMessage(0, 0, 0)
 	body[0] = unix.AF_BRIDGE
 	body.Uint32(unix.IFLA_EXT_MASK, rtextBRVLAN)
@@ -194,14 +218,16 @@ func (e *Engine) portVLANs(link string) (map[int]uint16, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := map[int]uint16{}
+	out := map[int]map[int]uint16{}
 	for _, m := range msgs {
-		if len(m) < unix.SizeofIfInfomsg || int(netlink.Uint32(m[4:])) != i {
+		if len(m) < unix.SizeofIfInfomsg {
 			continue
 		}
+		port := map[int]uint16{}
+		out[int(netlink.Uint32(m[4:]))] = port
 		netlink.EachAttr(netlink.Attr(m[unix.SizeofIfInfomsg:], unix.IFLA_AF_SPEC), func(t uint16, p []byte) {
 			if t == bridgeVLANInfo && len(p) >= 4 {
-				out[int(netlink.Uint16(p[2:]))] = netlink.Uint16(p)
+				port[int(netlink.Uint16(p[2:]))] = netlink.Uint16(p)
 			}
 		})
 	}

@@ -54,7 +54,7 @@ func (c *Command) exists() (bool, error) {
 	case ended && exit.ExitCode() == 2 && !strings.Contains(err.Error(), "shared object"): // iptables: no such chain, or an unknown match
 		return false, nil
 	}
-	return false, err
+	return false, ofCommand(c.Probe, err)
 }
 
 func (c *Command) diff(*Engine) ([]string, error) {
@@ -72,7 +72,15 @@ func (c *Command) remove(*Engine) error {
 	if there, err := c.exists(); !there || err != nil {
 		return err
 	}
-	return run(c.Undo)
+	return ofCommand(c.Undo, run(c.Undo))
+}
+
+// ofCommand adds a command to its error.
+func ofCommand(argv []string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", strings.Join(argv, " "), err)
 }
 
 // absentMessages returns the messages by which the commands report a missing object, or a chain of another kind with
@@ -92,7 +100,7 @@ func run(argv []string) error {
 	}
 	out, err := exec.Command(path, argv[1:]...).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("%s: %s: %w", strings.Join(argv, " "), strings.TrimSpace(string(out)), err)
+		return fmt.Errorf("%s: %w", strings.TrimSpace(string(out)), err)
 	}
 	return nil
 }

@@ -81,10 +81,8 @@ func (f *ConntrackFlows) endFormer(e *Engine) error {
 	return nil
 }
 
-func (f *ConntrackFlows) diff(*Engine) ([]string, error) { return nil, nil }
-
-// drift reports flows that still go to a previous target, or to the host itself.
-func (f *ConntrackFlows) drift(e *Engine) ([]string, error) {
+// diff reports flows that still go to a previous target, or to the host itself.
+func (f *ConntrackFlows) diff(e *Engine) ([]string, error) {
 	c, err := e.Netfilter()
 	if err != nil {
 		return nil, err
@@ -101,19 +99,31 @@ func (f *ConntrackFlows) drift(e *Engine) ([]string, error) {
 	if err != nil {
 		return nil, nil // without connection tracking there are no flows
 	}
-	stale := 0
+	var others []netip.Addr
 	for _, m := range msgs {
-		if len(m) > 4 && f.stale(m[4:], local) {
-			stale++
+		if len(m) <= 4 {
+			continue
+		}
+		if to := f.otherTarget(m[4:], local); to.IsValid() {
+			others = append(others, to)
 		}
 	}
-	if stale > 0 {
-		return []string{fmt.Sprintf("%d flows go to another target", stale)}, nil
+	if len(others) == 0 {
+		return nil, nil
 	}
-	return nil, nil
+	own, err := e.containerAddrs() // another network of the container may have the port
+	if err != nil {
+		return nil, err
+	}
+	stale := len(slices.DeleteFunc(others, func(a netip.Addr) bool { return slices.Contains(own, a) }))
+	if stale == 0 {
+		return nil, nil
+	}
+	return []string{fmt.Sprintf("%d flows go to another target", stale)}, nil
 }
 
-func (f *ConntrackFlows) stale(entry []byte, local []netip.Addr) bool {
+// otherTarget returns where a flow to the port at a local address goes, if that is not the target.
+func (f *ConntrackFlows) otherTarget(entry []byte, local []netip.Addr) netip.Addr {
 	end := func(tuple []byte, v4, v6 uint16) netip.Addr {
 		ip := netlink.Attr(tuple, ctaTupleIP)
 		if a := netlink.Addr(netlink.Attr(ip, v4)); a.IsValid() {
@@ -124,8 +134,14 @@ func (f *ConntrackFlows) stale(entry []byte, local []netip.Addr) bool {
 	orig, reply := netlink.Attr(entry, ctaTupleOrig), netlink.Attr(entry, ctaTupleReply)
 	proto := netlink.Attr(orig, ctaTupleProto)
 	port := netlink.Attr(proto, ctaProtoDport)
-	return netlink.Uint8(netlink.Attr(proto, ctaProtoNum)) == unix.IPPROTO_UDP && len(port) == 2 && port[0] == byte(f.Port>>8) && port[1] == byte(f.Port) &&
-		slices.Contains(local, end(orig, ctaIPv4Dst, ctaIPv6Dst)) && end(reply, ctaIPv4Src, ctaIPv6Src) != f.Target
+	if netlink.Uint8(netlink.Attr(proto, ctaProtoNum)) != unix.IPPROTO_UDP || len(port) != 2 || port[0] != byte(f.Port>>8) || port[1] != byte(f.Port) ||
+		!slices.Contains(local, end(orig, ctaIPv4Dst, ctaIPv6Dst)) {
+		return netip.Addr{}
+	}
+	if to := end(reply, ctaIPv4Src, ctaIPv6Src); to != f.Target {
+		return to
+	}
+	return netip.Addr{}
 }
 
 func (f *ConntrackFlows) restore(e *Engine) error { return f.endFormer(e) }
@@ -136,6 +152,18 @@ func (f *ConntrackFlows) remove(e *Engine) error {
 		return e.endFlows(flowFilter{replySrc: f.Target, port: f.Port, family: netlink.AddrFamily(f.Target)})
 	}})
 	return nil
+}
+
+// containerAddrs lists the addresses of the container, if there is one.
+func (e *Engine) containerAddrs() (out []netip.Addr, _ error) {
+	if e.ns[Container] == nil {
+		return nil, nil
+	}
+	have, err := readOnce(e, "addresses of the container", func() ([]AddrInfo, error) { return e.AddrInfos(Container, 0) })
+	for _, a := range have {
+		out = append(out, a.Prefix.Addr())
+	}
+	return out, err
 }
 
 // localAddrs lists the host's addresses of a family.

@@ -20,11 +20,8 @@ func LinkNames(o Object) (names []string) {
 // LinkNameOf returns the name of the link that an object belongs to, or "".
 func LinkNameOf(o Object) string { return o.on().name }
 
-// DiffOf returns what differs about one object. It returns os.ErrNotExist if the object is missing.
-func (e *Engine) DiffOf(o Object) ([]string, error) { return o.diff(e) }
-
-// DriftOf returns what Repair would change about one object.
-func (e *Engine) DriftOf(o Object) ([]string, error) { return e.driftOne(o) }
+// CompareOne compares one object, as Compare does.
+func (e *Engine) CompareOne(o Object) (Difference, error) { return e.compareOne(o) }
 
 // EnsureNow creates or updates one object, and clears the link cache.
 func (e *Engine) EnsureNow(o Object) error {
@@ -54,7 +51,7 @@ func (e *Engine) Reset() {
 
 // discardPending drops queued requests and the undo list.
 func (e *Engine) discardPending() {
-	e.queue, e.later, e.nft = nil, nil, nil
+	e.queue, e.later, e.nft, e.leaving = nil, nil, nil, nil
 	e.created = nil
 }
 

@@ -15,6 +15,8 @@ type Dummy struct {
 	Name     string `json:",omitzero"`
 	MAC      string `json:",omitzero"`
 	OwnerTag string `json:"Mark,omitzero"` // alias
+
+	changed LinkSettings // what a later plugin sets
 }
 
 func (d *Dummy) kind() string      { return "dummy" }
@@ -50,22 +52,22 @@ func nameTaken(name string, err error) error {
 }
 
 func (d *Dummy) diff(e *Engine) ([]string, error) {
-	l, err := e.Link(Container, d.Name)
+	l, err := e.interfaceOfType(d.Name, "dummy")
 	if err != nil {
 		return nil, err
 	}
-	return diffTypeAndTag(l, "dummy", d.OwnerTag), nil
+	return d.attrs().differs(l), nil
 }
 
-// diffTypeAndTag compares the type and the owner tag of a link.
-func diffTypeAndTag(l *LinkInfo, typ, tag string) []string {
-	if l.Kind != typ {
-		return []string{"is not of type " + typ + " but " + describeKind(l)}
-	}
-	if l.Alias != tag {
-		return []string{fmt.Sprintf("alias is %q, want %q", l.Alias, tag)}
-	}
-	return nil
+func (d *Dummy) attrs() commonAttrs {
+	return commonAttrs{mac: d.MAC, ownerTag: d.OwnerTag, changed: d.changed}
 }
+
+func (d *Dummy) without(later Object) Object {
+	return withoutSettings(d, later, linkName{Container, d.Name}, func(o *Dummy) *LinkSettings { return &o.changed })
+}
+
+// restore sets the attributes of the link again.
+func (d *Dummy) restore(e *Engine) error { return e.setLink(d, Container, d.Name, d.attrs()) }
 
 func (d *Dummy) remove(e *Engine) error { return e.deleteInside(d.Name, "dummy", d.OwnerTag) }

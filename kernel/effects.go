@@ -122,25 +122,25 @@ func (v *Veth) mayChangeLink(s Side, name string, _ bool) bool {
 
 func (i *IFB) mayChangeLink(s Side, name string, _ bool) bool { return s == Host && i.Name == name }
 
-func (*Addr) mayChangeLink(Side, string, bool) bool              { return false }
-func (*Route) mayChangeLink(Side, string, bool) bool             { return false }
-func (*Rule) mayChangeLink(Side, string, bool) bool              { return false }
-func (*Neigh) mayChangeLink(Side, string, bool) bool             { return false }
-func (*Sysctl) mayChangeLink(Side, string, bool) bool            { return false }
-func (*NFT) mayChangeLink(Side, string, bool) bool               { return false }
-func (*Element) mayChangeLink(Side, string, bool) bool           { return false }
-func (*ConntrackFlows) mayChangeLink(Side, string, bool) bool    { return false }
-func (*ForwardRule) mayChangeLink(Side, string, bool) bool       { return false }
-func (*Qdisc) mayChangeLink(Side, string, bool) bool             { return false }
-func (*TCFilter) mayChangeLink(Side, string, bool) bool          { return false }
-func (*AnnounceAddresses) mayChangeLink(Side, string, bool) bool { return false }
-func (*WaitForCarrier) mayChangeLink(Side, string, bool) bool    { return false }
+func (*Addr) mayChangeLink(Side, string, bool) bool           { return false }
+func (*Route) mayChangeLink(Side, string, bool) bool          { return false }
+func (*Rule) mayChangeLink(Side, string, bool) bool           { return false }
+func (*Neigh) mayChangeLink(Side, string, bool) bool          { return false }
+func (*Sysctl) mayChangeLink(Side, string, bool) bool         { return false }
+func (*NFT) mayChangeLink(Side, string, bool) bool            { return false }
+func (*Element) mayChangeLink(Side, string, bool) bool        { return false }
+func (*ConntrackFlows) mayChangeLink(Side, string, bool) bool { return false }
+func (*ForwardRule) mayChangeLink(Side, string, bool) bool    { return false }
+func (*Qdisc) mayChangeLink(Side, string, bool) bool          { return false }
+func (*TCFilter) mayChangeLink(Side, string, bool) bool       { return false }
 
 // SetsSysctl reports whether an object writes a key of a side.
 func SetsSysctl(o Object, s Side, key string) bool {
-	set, ok := o.(*Sysctl)
-	return ok && set.In == s && set.Key == key
+	x, ok := o.(interface{ sets(s Side, key string) bool })
+	return ok && x.sets(s, key)
 }
+
+func (s *Sysctl) sets(side Side, key string) bool { return s.In == side && s.Key == key }
 
 // Destination is a prefix that an address or a route makes reachable over a link.
 type Destination struct {
@@ -180,13 +180,6 @@ func (*VRFMember) removedInOrder()   {}
 func (*AbsentRoute) removedInOrder() {}
 func (*OVSPort) removedInOrder()     {}
 
-// Irreplaceable reports whether an object creates a container's interface, which only an ADD
-// can create again.
-func Irreplaceable(o Object) bool {
-	_, ok := o.(interface{ interfaceName() string })
-	return ok
-}
-
 // interfaceName returns the container's interface, or the host end if both ends are on the
 // host. It is "" for a shared pair.
 func (v *Veth) interfaceName() string {
@@ -218,7 +211,11 @@ func (w *WireGuard) tunnelName() string { return w.Name }
 
 // PartOfTable reports whether an object is in the nftables table that another object is.
 func PartOfTable(o, table Object) bool {
-	n, ok1 := o.(*NFT)
-	t, ok2 := table.(*NFT)
-	return ok1 && ok2 && t.Kind == "table" && n.Kind != "table" && n.Table == t.Table
+	x, ok := o.(interface{ partOf(table Object) bool })
+	return ok && x.partOf(table)
+}
+
+func (n *NFT) partOf(table Object) bool {
+	t, ok := table.(*NFT)
+	return ok && n.Kind != "table" && t.Kind == "table" && n.Table == t.Table && n.Family == t.Family
 }

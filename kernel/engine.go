@@ -22,23 +22,20 @@ type Engine struct {
 
 	seen map[linkName]*LinkInfo // links as last seen
 
-	queue       []queued            // requests that are not sent yet, all for one side
-	nft         []Object            // nftables objects for the next transaction
-	chainGroups []*NFT              // parts of chain groups that may have become empty
-	keptByOther map[*Element]bool   // elements that another network of the same container keeps
-	successors  map[string]*Element // by Element.id, see HandOver
-	later       []later             // work that follows the nftables transaction
-	created     []Object
-	uncertain   error // why the engine does not know what the kernel created; nil: it does
-	options     Options
-	ovs         Switch // nil: the program has no Open vSwitch client
-	checkCache  *checkCache
-}
-
-// checkCache holds what one Check has read.
-type checkCache struct {
-	links map[linkName]*LinkInfo
-	rules map[string][]NFTRule // rules of our table by chain; nil: not listed yet
+	queue        []queued            // requests that are not sent yet, all for one side
+	nft          []inRuleset         // for the next transaction
+	leaving      []*Element          // elements that the next transaction deletes
+	chainGroups  []*NFT              // parts of chain groups that may have become empty
+	keptByOther  map[*Element]bool   // elements that another network of the same container keeps
+	successors   map[string]*Element // by Element.id, see HandOver
+	pairs        []*pairState        // that this engine created
+	later        []later             // work that follows the nftables transaction
+	created      []Object
+	uncertain    error // why the engine does not know what the kernel created; nil: it does
+	options      Options
+	ovs          Switch    // nil: the program has no Open vSwitch client
+	snapshot     *snapshot // of the Compare that runs; nil: none
+	onlyCompares bool      // keep the snapshot for the next Compare
 }
 
 // Options answer questions that the engine cannot answer itself.

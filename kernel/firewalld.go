@@ -54,7 +54,11 @@ func (z *ZoneSource) ensure(e *Engine) error {
 	return err
 }
 
+// diff ignores zones while firewalld is not running.
 func (z *ZoneSource) diff(*Engine) ([]string, error) {
+	if !Firewalld() {
+		return nil, nil
+	}
 	c, err := dbus.System()
 	if err != nil {
 		return nil, fmt.Errorf("firewalld: %w", err)

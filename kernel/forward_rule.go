@@ -86,9 +86,13 @@ func (a *ForwardRule) missing(e *Engine) (reqs []netlink.Request, err error) {
 	return reqs, nil
 }
 
+// diff ignores a chain that is gone: it drops nothing, so it needs no accept rule.
 func (a *ForwardRule) diff(e *Engine) ([]string, error) {
 	reqs, err := a.missing(e)
-	if err != nil || len(reqs) == 0 {
+	if netlink.IsAbsent(err) || err == nil && len(reqs) == 0 {
+		return nil, nil
+	}
+	if err != nil {
 		return nil, err
 	}
 	return []string{"is missing"}, nil

@@ -30,13 +30,13 @@ func TestForwardRulesOfSeveralAddresses(t *testing.T) {
 		"flush chain inet mine passing; add rule inet mine passing ip saddr 10.1.0.2 accept comment \"" + owner.Tag() + "\"",
 	} {
 		kerneltest.Run(t, "nft", change)
-		if d, err := e.Check(list); err != nil || len(d) != 3 {
+		if d, err := e.Compare(list); err != nil || len(d) != 3 {
 			t.Errorf("%s: CHECK reports %v (%v), want 3 differences", change, d, err)
 		}
 		if _, err := e.Repair(list); err != nil {
 			t.Fatal(err)
 		}
-		if d, err := e.Check(list); err != nil || len(d) > 0 || rules() != 9 {
+		if d, err := e.Compare(list); err != nil || len(d) > 0 || rules() != 9 {
 			t.Errorf("%s: after a repair: %v (%v), %d rules, want 9", change, d, err, rules())
 		}
 	}

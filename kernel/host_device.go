@@ -86,10 +86,12 @@ func (m *HostDevice) diff(e *Engine) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.Alias != m.OwnerTag {
-		return []string{fmt.Sprintf("alias is %q, want %q", l.Alias, m.OwnerTag)}, nil
-	}
-	return nil, nil
+	return commonAttrs{ownerTag: m.OwnerTag}.differs(l), nil
+}
+
+// restore sets the owner tag of the device.
+func (m *HostDevice) restore(e *Engine) error {
+	return e.setLink(m, Container, m.Name, commonAttrs{ownerTag: m.OwnerTag})
 }
 
 // remove returns the device to the host. It may have another name in the container by now, and it is on the host

@@ -78,12 +78,29 @@ func (i *IFB) diff(e *Engine) ([]string, error) {
 		return nil, err
 	case l.Kind != "ifb":
 		return []string{"is not of type ifb but " + describeKind(l)}, nil
-	case l.Alias != i.OwnerTag:
-		return []string{fmt.Sprintf("alias is %q, want %q", l.Alias, i.OwnerTag)}, nil
-	case !l.Up:
-		return []string{"is down"}, nil
 	}
-	return nil, nil
+	return i.attrs().differs(l), nil
+}
+
+func (i *IFB) attrs() commonAttrs { return commonAttrs{mac: i.MAC, mtu: i.MTU, ownerTag: i.OwnerTag} }
+
+// restore creates the link, or sets the attributes of an existing one. The kernel cannot change its address, so a link of
+// the owner with another one is created again.
+func (i *IFB) restore(e *Engine) error {
+	l, err := e.Link(Host, i.Name)
+	if err == nil && l.Alias == i.OwnerTag && l.MAC != i.MAC {
+		err = e.deleteLink(Host, i.Name, i.OwnerTag)
+		if err == nil {
+			err = os.ErrNotExist
+		}
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return i.ensure(e)
+	}
+	if err != nil {
+		return err
+	}
+	return e.setLink(i, Host, i.Name, i.attrs())
 }
 
 func (i *IFB) remove(e *Engine) error {

@@ -67,7 +67,7 @@ func TestApplyCheckRemove(t *testing.T) {
 	if err := e.Apply(list); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := e.Check(list); err != nil || len(d) != 0 {
+	if d, err := e.Compare(list); err != nil || len(d) != 0 {
 		t.Fatalf("check after apply: %v %v", d, err)
 	}
 	dump := kerneltest.Dump(t, netns)
@@ -118,7 +118,7 @@ func TestCheckNamesTheObject(t *testing.T) {
 		{"ip link set eth0 down", "eth0 up: is down"},
 	} {
 		kerneltest.In(t, netns, strings.Fields(c.command)...)
-		d, err := e.Check(list)
+		d, err := e.Compare(list)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +128,7 @@ func TestCheckNamesTheObject(t *testing.T) {
 	}
 	kerneltest.Run(t, "ip", "link", "set", "br0", "down")
 	kerneltest.Run(t, "bridge", "link", "set", "dev", owner.LinkName("veth"), "hairpin", "off")
-	d, _ := e.Check(list)
+	d, _ := e.Compare(list)
 	if s := words(d); !strings.Contains(s, "type bridge: is down") || !strings.Contains(s, "hairpin is off") {
 		t.Errorf("the check says:\n%s", s)
 	}
@@ -202,7 +202,7 @@ func TestHostDeviceReturns(t *testing.T) {
 	if err := e.Apply(kernel.Objects{m}); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := e.Check(kernel.Objects{m}); err != nil || len(d) > 0 {
+	if d, err := e.Compare(kernel.Objects{m}); err != nil || len(d) > 0 {
 		t.Fatalf("check: %v %v", d, err)
 	}
 	kerneltest.In(t, netns, "ip", "link", "set", "net1", "name", "renamed")

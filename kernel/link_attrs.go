@@ -1,7 +1,7 @@
 package kernel
 
 import (
-	"fmt"
+	"cmp"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -86,6 +86,7 @@ func (t *LinkAttrs) ensure(e *Engine) error {
 		return err
 	}
 	e.noteCreated(t) // before sending: the kernel applies the attributes one by one
+	e.noteMAC(t.on(), t.Set.MAC)
 	return e.send(t, Container, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: t.Set.body(i)}, nil)
 }
 
@@ -112,30 +113,68 @@ func (s LinkSettings) body(index int) netlink.Buffer {
 	return b
 }
 
-func (t *LinkAttrs) diff(e *Engine) (d []string, err error) {
+func (t *LinkAttrs) diff(e *Engine) ([]string, error) {
 	l, err := e.Link(Container, t.Link)
 	if err != nil {
 		return nil, err
 	}
 	have := t.Set.CurrentOf(l)
-	differ := func(what string, have, want any) {
-		if have != want {
-			d = append(d, fmt.Sprintf("%s is %v, want %v", what, have, want))
-		}
-	}
-	differ("address", have.MAC, t.Set.MAC)
-	differ("mtu", have.MTU, t.Set.MTU)
+	d := append(unequal("address", have.MAC, t.Set.MAC), unequal("mtu", have.MTU, t.Set.MTU)...)
 	if t.Set.Promisc != nil {
-		differ("promisc", onOff(*have.Promisc), onOff(*t.Set.Promisc))
+		d = append(d, unequal("promisc", onOff(*have.Promisc), onOff(*t.Set.Promisc))...)
 	}
 	if t.Set.AllMulti != nil {
-		differ("allmulticast", onOff(*have.AllMulti), onOff(*t.Set.AllMulti))
+		d = append(d, unequal("allmulticast", onOff(*have.AllMulti), onOff(*t.Set.AllMulti))...)
 	}
 	if t.Set.TxQLen != nil {
-		differ("txqueuelen", *have.TxQLen, *t.Set.TxQLen)
+		d = append(d, unequal("txqueuelen", *have.TxQLen, *t.Set.TxQLen)...)
 	}
 	return d, nil
 }
+
+// without returns the object without the attributes that a later one sets.
+func (t *LinkAttrs) without(later Object) Object {
+	l, ok := later.(*LinkAttrs)
+	if !ok || l.Link != t.Link {
+		return t
+	}
+	c := *t
+	if c.Set = t.Set.minus(l.Set); c.Set == (LinkSettings{}) {
+		return nil
+	}
+	return &c
+}
+
+// with returns the settings of both; other's come last.
+func (s LinkSettings) with(other LinkSettings) LinkSettings {
+	out := s.minus(other)
+	out.MAC, out.MTU = cmp.Or(out.MAC, other.MAC), cmp.Or(out.MTU, other.MTU)
+	out.Promisc, out.AllMulti, out.TxQLen = cmp.Or(out.Promisc, other.Promisc), cmp.Or(out.AllMulti, other.AllMulti), cmp.Or(out.TxQLen, other.TxQLen)
+	return out
+}
+
+// minus returns the settings that other leaves as they are.
+func (s LinkSettings) minus(other LinkSettings) LinkSettings {
+	if other.MAC != "" {
+		s.MAC = ""
+	}
+	if other.MTU != 0 {
+		s.MTU = 0
+	}
+	if other.Promisc != nil {
+		s.Promisc = nil
+	}
+	if other.AllMulti != nil {
+		s.AllMulti = nil
+	}
+	if other.TxQLen != nil {
+		s.TxQLen = nil
+	}
+	return s
+}
+
+// outlives reports whether the attributes must be restored: a host device keeps them when it returns to the host.
+func (t *LinkAttrs) outlives(link Object) bool { return RemovedInOrder(link) }
 
 func (t *LinkAttrs) remove(e *Engine) error {
 	if t.Previous == (LinkSettings{}) {

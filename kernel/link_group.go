@@ -92,16 +92,20 @@ func (e *Engine) removeLinks(list []*LinkInfo) error {
 
 // batchRemovable returns the name and owner tag of a link that can be removed with others, or "".
 func batchRemovable(o Object) (name, tag string) {
-	switch o := o.(type) {
-	case *Veth:
-		if !o.IsShared {
-			return o.Name, o.OwnerTag
-		}
-	case *IFB:
-		return o.Name, o.OwnerTag
+	if b, ok := o.(interface{ batch() (name, tag string) }); ok {
+		return b.batch()
 	}
 	return "", ""
 }
+
+func (v *Veth) batch() (name, tag string) {
+	if v.IsShared {
+		return "", ""
+	}
+	return v.Name, v.OwnerTag
+}
+
+func (i *IFB) batch() (name, tag string) { return i.Name, i.OwnerTag }
 
 // removeGroup moves links into a new link group and deletes the group, in one write: a kill comes before or after all
 // of it. Any other link in the group would go, too, so the group has a random number, outside the range of small

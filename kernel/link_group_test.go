@@ -43,7 +43,7 @@ func TestRemoveInOneGroup(t *testing.T) {
 			t.Errorf("%s: before\n%s\nafter\n%s", o, before, after)
 		}
 	}
-	if d, err := other.Check(second); err != nil || len(d) > 0 {
+	if d, err := other.Compare(second); err != nil || len(d) > 0 {
 		t.Errorf("the other's: %v, %v", d, err)
 	}
 	unknown := shaped(kernel.Owner{Network: "net", ContainerID: "c2", IfName: "eth0"})
@@ -51,7 +51,7 @@ func TestRemoveInOneGroup(t *testing.T) {
 	if err := errors.Join(e.Remove(unknown), e.Remove(first)); err != nil {
 		t.Errorf("others' links, and links that are gone: %v", err)
 	}
-	if d, err := other.Check(second); err != nil || len(d) > 0 {
+	if d, err := other.Compare(second); err != nil || len(d) > 0 {
 		t.Errorf("the other's, by a wrong mark: %v, %v", d, err)
 	}
 }
@@ -75,7 +75,7 @@ func TestObjectError(t *testing.T) {
 	if err := e.Undo(); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := e.Check(list); err != nil || len(d) > 0 {
+	if d, err := e.Compare(list); err != nil || len(d) > 0 {
 		t.Errorf("after DiscardUndo: %v, %v", d, err)
 	}
 }

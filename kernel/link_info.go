@@ -87,8 +87,8 @@ func (l *LinkInfo) attr(typ uint16, v []byte) {
 
 // Link returns a link by name. It returns os.ErrNotExist if there is none.
 func (e *Engine) Link(s Side, name string) (*LinkInfo, error) {
-	if e.checkCache != nil && e.checkCache.links[linkName{s, name}] != nil {
-		return e.checkCache.links[linkName{s, name}], nil
+	if e.snapshot != nil && e.snapshot.links[linkName{s, name}] != nil {
+		return e.snapshot.links[linkName{s, name}], nil
 	}
 	var b netlink.Buffer = netlink.LinkMessage(0, 0, 0)
 	b.String(unix.IFLA_IFNAME, name)
@@ -105,6 +105,13 @@ func (e *Engine) linkCached(s Side, name string) (*LinkInfo, error) {
 
 // LinkByIndex returns a link by its index.
 func (e *Engine) LinkByIndex(s Side, index int) (*LinkInfo, error) {
+	if e.snapshot != nil {
+		for at, l := range e.snapshot.links {
+			if at.side == s && l.Index == index {
+				return l, nil
+			}
+		}
+	}
 	return e.getLink(s, fmt.Sprintf("index %d", index), netlink.LinkMessage(index, 0, 0))
 }
 
@@ -157,8 +164,8 @@ func (e *Engine) getLink(s Side, name string, body netlink.Buffer) (*LinkInfo, e
 	l := ParseLink(resp.Messages[0])
 	e.index[s][l.Name] = l.Index
 	e.seen[linkName{s, l.Name}] = l
-	if e.checkCache != nil {
-		e.checkCache.links[linkName{s, l.Name}] = l
+	if e.snapshot != nil {
+		e.snapshot.links[linkName{s, l.Name}] = l
 	}
 	return l, nil
 }

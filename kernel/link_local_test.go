@@ -37,7 +37,7 @@ func TestSmallMTU(t *testing.T) {
 						t.Fatal(step, err)
 					}
 				}
-				if d, err := e.Check(list); err != nil || len(d) > 0 {
+				if d, err := e.Compare(list); err != nil || len(d) > 0 {
 					t.Error(step, d, err)
 				}
 			}

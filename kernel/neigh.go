@@ -3,7 +3,6 @@ package kernel
 import (
 	"cmp"
 	"encoding/binary"
-	"fmt"
 	"net/netip"
 	"os"
 
@@ -30,6 +29,9 @@ func (n *Neigh) kind() string { return "neigh" }
 func (n *Neigh) Side() Side   { return n.In }
 func (n *Neigh) Shared() bool { return false }
 func (n *Neigh) on() linkName { return linkName{n.In, n.Link} }
+
+// phase returns finishing: the kernel forgets neighbours when the link's address is set to announce its addresses.
+func (n *Neigh) phase() phase { return finishing }
 
 func (n *Neigh) String() string {
 	return "ip neigh add " + n.IP.String() + " lladdr " + n.MAC + " dev " + n.Link + " nud permanent"
@@ -78,10 +80,14 @@ func (n *Neigh) diff(e *Engine) ([]string, error) {
 	if len(resp.Messages) == 0 || len(resp.Messages[0]) < unix.SizeofNdMsg {
 		return nil, os.ErrNotExist
 	}
-	if have := hwaddr.Format(netlink.Attr(resp.Messages[0][unix.SizeofNdMsg:], unix.NDA_LLADDR)); have != n.MAC {
-		return []string{fmt.Sprintf("lladdr is %s, want %s", have, n.MAC)}, nil
+	m := resp.Messages[0]
+	attrs := m[unix.SizeofNdMsg:]
+	d := unequal("lladdr", hwaddr.Format(netlink.Attr(attrs, unix.NDA_LLADDR)), n.MAC)
+	d = append(d, unequal("proto", netlink.Uint8(netlink.Attr(attrs, ndaProtocol)), cmp.Or(n.Proto, Protocol))...)
+	if netlink.Uint16(m[8:])&unix.NUD_PERMANENT == 0 {
+		d = append(d, "is not permanent")
 	}
-	return nil, nil
+	return d, nil
 }
 
 func (n *Neigh) remove(e *Engine) error {

@@ -118,12 +118,12 @@ func (n *NFT) part() nft.Part {
 }
 
 func (n *NFT) ensure(e *Engine) error     { e.nft = append(e.nft, n); return nil }
-func (n *NFT) remove(e *Engine) error     { return nil }
+func (n *NFT) remove(*Engine) error       { return nil }
 func (x *Element) kind() string           { return "element" }
 func (x *Element) Side() Side             { return Host }
 func (x *Element) Shared() bool           { return false }
 func (x *Element) ensure(e *Engine) error { e.nft = append(e.nft, x); return nil }
-func (x *Element) remove(e *Engine) error { e.nft = append(e.nft, x); return nil }
+func (x *Element) remove(e *Engine) error { e.leaving = append(e.leaving, x); return nil }
 
 // id returns what identifies the element: its set and key.
 func (x *Element) id() string { return x.setName() + " " + x.Key }
@@ -144,43 +144,6 @@ func (x *Element) String() string {
 		s += " : " + x.Value
 	}
 	return s + " }"
-}
-
-func (n *NFT) diff(e *Engine) ([]string, error) {
-	if n.Kind != "rule" {
-		_, err := e.RequestNFT(n.part().Get())
-		return nil, err
-	}
-	have, err := e.rulesForCheck(n)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range have {
-		if r.Comment == n.Tag() {
-			return nil, nil
-		}
-	}
-	return []string{"is missing"}, nil
-}
-
-func (x *Element) diff(e *Engine) ([]string, error) {
-	have, err := e.element(x)
-	if err != nil {
-		return nil, err
-	}
-	if SameContainer(have.Comment, x.OwnerTag) {
-		return nil, nil // see evict
-	}
-	var d []string
-	if have.Comment != x.OwnerTag {
-		d = append(d, fmt.Sprintf("belongs to %q", have.Comment))
-	}
-	if t, err := nft.ParseSetType(x.Type); err == nil && x.Value != "" {
-		if v, err := t.Data.Value(x.Value); err == nil && string(v) != string(have.Data) {
-			d = append(d, "maps to another value")
-		}
-	}
-	return d, nil
 }
 
 // RequestNFT sends a request over the netfilter socket and returns the reply.
@@ -231,24 +194,6 @@ func (e *Engine) NFTRules(family, table, chain string) ([]NFTRule, error) {
 	return out, nil
 }
 
-// rulesForCheck returns the rules of a rule's chain. During a Check it lists our table once.
-func (e *Engine) rulesForCheck(n *NFT) ([]NFTRule, error) {
-	if e.checkCache == nil || n.Family != "inet" || n.Table != Table {
-		return e.NFTRules(n.Family, n.Table, n.Name)
-	}
-	if e.checkCache.rules == nil {
-		all, err := e.NFTRules(n.Family, n.Table, "")
-		if err != nil {
-			return nil, err
-		}
-		e.checkCache.rules = map[string][]NFTRule{}
-		for _, r := range all {
-			e.checkCache.rules[r.Chain] = append(e.checkCache.rules[r.Chain], r)
-		}
-	}
-	return e.checkCache.rules[n.Name], nil
-}
-
 // element reads one element by its key.
 func (e *Engine) element(x *Element) (nft.ElementInfo, error) {
 	get, err := x.Wire().Get()
@@ -256,6 +201,9 @@ func (e *Engine) element(x *Element) (nft.ElementInfo, error) {
 		return nft.ElementInfo{}, err
 	}
 	resp, err := e.RequestNFT(get)
+	if errors.Is(err, unix.EINVAL) { // the set has keys of another size
+		err = unix.ENOENT
+	}
 	if err != nil || len(resp.Messages) == 0 {
 		return nft.ElementInfo{}, err
 	}

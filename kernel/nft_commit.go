@@ -41,8 +41,17 @@ func (e *Engine) commit() error {
 	return fmt.Errorf("nftables ruleset changed %d times while it was written: %w", maxRestarts, unix.EAGAIN)
 }
 
+// inRuleset is an object that an nftables transaction creates.
+type inRuleset interface {
+	Object
+	// addTo adds the requests that create the object.
+	addTo(*Engine, *transaction) error
+	// exists handles the kernel's reply that the object exists. It reports whether to try the transaction again.
+	exists(*Engine) (again bool, err error)
+}
+
 // distinct drops repeated objects. Two addresses of an attachment share objects.
-func distinct(list []Object) (out []Object) {
+func distinct(list []inRuleset) (out []inRuleset) {
 	seen := map[string]bool{}
 	for _, o := range list {
 		if s := o.String(); !seen[s] {
@@ -53,7 +62,7 @@ func distinct(list []Object) (out []Object) {
 	return out
 }
 
-func (e *Engine) tryCommit(list []Object, all bool) error {
+func (e *Engine) tryCommit(list []inRuleset, all bool) error {
 	c, err := e.Netfilter()
 	if err != nil {
 		return err
@@ -64,23 +73,12 @@ func (e *Engine) tryCommit(list []Object, all bool) error {
 	}
 	// If the rules of a chain group exist, its other parts exist, too. If not, the kernel reports a missing part, and
 	// the next attempt adds all parts.
-	groups := map[string]bool{}
+	b := &transaction{missing: missing, all: all, groups: map[string]bool{}}
 	for n := range missing {
-		groups[n.ChainGroup] = true
+		b.groups[n.ChainGroup] = true
 	}
-	b := &transaction{}
 	for _, o := range list {
-		switch o := o.(type) {
-		case *NFT:
-			if all || groups[o.ChainGroup] {
-				err = e.addMissing(b, o, missing[o])
-			}
-		case *Element:
-			if !e.keptByOther[o] {
-				err = b.element(o)
-			}
-		}
-		if err != nil {
+		if err := o.addTo(e, b); err != nil {
 			return about(o, err)
 		}
 	}
@@ -94,25 +92,45 @@ func (e *Engine) tryCommit(list []Object, all bool) error {
 	return e.checkReplies(b, resp)
 }
 
-// addMissing adds a part of the ruleset that does not exist. It does not add an existing chain again: the kernel treats
-// that as an update, and the next process that closes its socket waits for a grace period (10 ms).
-func (e *Engine) addMissing(b *transaction, n *NFT, missing bool) error {
+// addTo adds a part that does not exist. It does not add an existing chain again: the kernel treats that as an update,
+// and the next process that closes its socket waits for a grace period (10 ms).
+func (n *NFT) addTo(e *Engine, b *transaction) error {
+	if !b.all && !b.groups[n.ChainGroup] {
+		return nil
+	}
 	switch n.Kind {
 	case "rule":
-		if !missing {
+		if !b.missing[n] {
 			return nil
 		}
 	case "chain":
-		if _, err := n.diff(e); err == nil {
+		if _, err := n.read(e); err == nil {
 			return nil
 		}
 	}
 	return b.add(n)
 }
 
+// exists accepts nothing: the kernel accepts an existing part, and a rule has no identity.
+func (n *NFT) exists(*Engine) (again bool, err error) { return false, unix.EEXIST }
+
+func (x *Element) addTo(e *Engine, b *transaction) error {
+	if e.keptByOther[x] {
+		return nil
+	}
+	return b.element(x)
+}
+
+// exists deletes the element if its owner is dead.
+func (x *Element) exists(e *Engine) (again bool, err error) { return true, e.evict(x) }
+
 type transaction struct {
 	reqs    []netlink.Request
-	objects []Object
+	objects []inRuleset
+
+	missing map[*NFT]bool   // rules that do not exist
+	groups  map[string]bool // chain groups of which a part is missing
+	all     bool            // add every part
 }
 
 func (b *transaction) add(o *NFT) error {
@@ -132,12 +150,12 @@ func (b *transaction) element(o *Element) error {
 func (e *Engine) checkReplies(b *transaction, resp []netlink.Response) error {
 	replaced := false
 	for i, r := range resp {
-		x, isElement := b.objects[i].(*Element)
-		if isElement && errors.Is(r.Err, unix.EEXIST) {
-			if err := e.evict(x); err != nil {
-				return about(x, err)
+		if errors.Is(r.Err, unix.EEXIST) {
+			again, err := b.objects[i].exists(e)
+			if err != nil {
+				return about(b.objects[i], err)
 			}
-			replaced = true
+			replaced = replaced || again
 			continue
 		}
 		if r.Err != nil && !replaced {
@@ -177,18 +195,18 @@ func (e *Engine) evict(x *Element) error {
 
 // missingRules returns the rules of the list that do not exist, and the generation of the ruleset for which that is
 // true. If the list has no rules, all its parts count as missing.
-func (e *Engine) missingRules(list []Object) (gen uint32, out map[*NFT]bool, err error) {
+func (e *Engine) missingRules(list []inRuleset) (gen uint32, out map[*NFT]bool, err error) {
 	if gen, err = e.generation(); err != nil {
 		return 0, nil, err
 	}
 	out = map[*NFT]bool{}
+	parts := partsOf(list)
 	have := chains{e: e, of: map[string]map[string]bool{}}
-	have.read(list)
+	have.read(parts)
 	rules := false
-	for _, o := range list {
-		n, ok := o.(*NFT)
-		if !ok || n.Kind != "rule" {
-			if ok && !rules {
+	for _, n := range parts {
+		if n.Kind != "rule" {
+			if !rules {
 				out[n] = true
 			}
 			continue
@@ -207,6 +225,13 @@ func (e *Engine) missingRules(list []Object) (gen uint32, out map[*NFT]bool, err
 	return gen, out, nil
 }
 
+func partsOf(list []inRuleset) (out []*NFT) {
+	for _, o := range list {
+		out = append(out, Of[*NFT](Objects{o})...)
+	}
+	return out
+}
+
 // chains caches the comments of the rules in chains.
 type chains struct {
 	e  *Engine
@@ -220,10 +245,10 @@ func chainOf(n *NFT) string { return n.Family + " " + n.Table + " " + n.Name }
 const manyChains = 3
 
 // read reads all rules of our table at once if the list needs many of its chains.
-func (c *chains) read(list []Object) {
+func (c *chains) read(parts []*NFT) {
 	needed := map[string]map[string]bool{} // by family
-	for _, o := range list {
-		if n, ok := o.(*NFT); ok && n.Kind == "rule" && n.Table == Table {
+	for _, n := range parts {
+		if n.Kind == "rule" && n.Table == Table {
 			if needed[n.Family] == nil {
 				needed[n.Family] = map[string]bool{}
 			}

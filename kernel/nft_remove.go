@@ -13,14 +13,8 @@ import (
 
 // commitRemoval deletes the elements that Remove gathered, and the chain groups that become empty.
 func (e *Engine) commitRemoval() error {
-	var elements []*Element
-	for _, o := range e.nft {
-		if x, ok := o.(*Element); ok {
-			elements = append(elements, x)
-		}
-	}
-	groups := e.chainGroups
-	e.nft, e.chainGroups = nil, nil
+	elements, groups := e.leaving, e.chainGroups
+	e.leaving, e.chainGroups = nil, nil
 	if len(elements) == 0 && len(groups) == 0 {
 		return nil
 	}
@@ -106,15 +100,20 @@ func (e *Engine) removeElement(b *transaction, x *Element, leaving map[string]ma
 	return nil
 }
 
+// leave notes that the part may have become useless.
+func (n *NFT) leave(e *Engine) {
+	if n.ChainGroup != "" {
+		e.chainGroups = append(e.chainGroups, n)
+	}
+}
+
 // HandOver names the objects that other attachments of the same container also want. When Remove deletes an element
 // with the same set and key, the same transaction gives it to that attachment. The other attachments must exist until
 // Remove returns.
 func (e *Engine) HandOver(wanted Objects) {
 	e.successors = map[string]*Element{}
-	for _, o := range wanted {
-		if x, ok := o.(*Element); ok {
-			e.successors[x.id()] = x
-		}
+	for _, x := range Of[*Element](wanted) {
+		e.successors[x.id()] = x
 	}
 }
 
@@ -176,7 +175,7 @@ func (e *Engine) groupEmpty(group string, parts []*NFT, leaving map[string]map[s
 
 func (e *Engine) dropPart(b *transaction, n *NFT) error {
 	if n.Kind != "rule" {
-		if _, err := n.diff(e); errors.Is(err, os.ErrNotExist) {
+		if _, err := n.read(e); errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
 		b.reqs, b.objects = append(b.reqs, n.part().Delete(nil)), append(b.objects, n)

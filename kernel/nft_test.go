@@ -56,7 +56,7 @@ func TestNFTApplyTwiceCheckRemove(t *testing.T) {
 	if err := e.Apply(second); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := e.Check(append(list, second...)); err != nil || len(d) > 0 {
+	if d, err := e.Compare(append(list, second...)); err != nil || len(d) > 0 {
 		t.Fatalf("check: %v %v", d, err)
 	}
 	ruleset := kerneltest.Run(t, "nft", "list", "ruleset")
@@ -69,7 +69,7 @@ func TestNFTApplyTwiceCheckRemove(t *testing.T) {
 	} {
 		kerneltest.Run(t, c...)
 	}
-	d, _ := e.Check(list)
+	d, _ := e.Compare(list)
 	if len(d) != 3 {
 		t.Errorf("three things are gone, the check says\n%s", words(d))
 	}
@@ -197,7 +197,7 @@ func TestRulesOfFamiliesReadBack(t *testing.T) {
 	if err := e.Apply(list); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := e.Check(list); err != nil || len(d) > 0 {
+	if d, err := e.Compare(list); err != nil || len(d) > 0 {
 		t.Errorf("check: %v %v", d, err)
 	}
 	for family, texts := range rules {
@@ -250,7 +250,7 @@ func TestElementTaken(t *testing.T) {
 	if err := e.Remove(kernel.Objects{element(owner, "10.1.0.5")}); err != nil {
 		t.Error(err)
 	}
-	if d, err := e.Check(mine); err != nil || len(d) > 0 {
+	if d, err := e.Compare(mine); err != nil || len(d) > 0 {
 		t.Errorf("DEL of the former owner took the element of the new one: %v %v", d, err)
 	}
 }
@@ -271,14 +271,14 @@ func TestElementOfSameContainer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, list := range []kernel.Objects{first, mine} {
-		if d, err := e.Check(list); err != nil || len(d) > 0 {
+		if d, err := e.Compare(list); err != nil || len(d) > 0 {
 			t.Errorf("check: %v %v", d, err)
 		}
 	}
 	if err := e.Remove(mine[7:]); err != nil {
 		t.Error(err)
 	}
-	if d, err := e.Check(first); err != nil || len(d) > 0 {
+	if d, err := e.Compare(first); err != nil || len(d) > 0 {
 		t.Errorf("the second took the first one's element: %v %v", d, err)
 	}
 	// The first attachment goes: the second one gets the element that both want.

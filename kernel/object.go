@@ -57,7 +57,7 @@ func (base) on() linkName      { return linkName{} }
 func prototypes() []Object {
 	return []Object{
 		&Bridge{}, &Veth{}, &StackedLink{}, &Dummy{}, &Tap{}, &Up{}, &Port{}, &PortVLAN{}, &HostDevice{}, &Addr{}, &Route{}, &Rule{}, &Neigh{}, &FDB{},
-		&AnnounceAddresses{}, &WaitForCarrier{}, &Sysctl{}, &NFT{}, &Element{}, &ConntrackFlows{}, &Command{}, &LinkAttrs{},
+		&Sysctl{}, &NFT{}, &Element{}, &ConntrackFlows{}, &Command{}, &LinkAttrs{},
 		&IFB{}, &Qdisc{}, &TCFilter{}, &AbsentRoute{}, &ForwardRule{}, &ZoneSource{},
 		&VRF{}, &VRFMember{}, &VXLAN{}, &IPIP{}, &WireGuard{}, &OVSBridge{}, &OVSTunnel{}, &OVSPort{}, &ReferenceRules{}, &NetnsVeth{}, &ExpectedLink{},
 	}
@@ -107,6 +107,9 @@ func (l *Objects) UnmarshalJSON(data []byte) error {
 	}
 	types := kinds()
 	for _, t := range list {
+		if isFormerKind(t.Kind) {
+			continue
+		}
 		typ := types[t.Kind]
 		if typ == nil {
 			return fmt.Errorf("unknown kind of object %q", t.Kind)
@@ -119,6 +122,9 @@ func (l *Objects) UnmarshalJSON(data []byte) error {
 	}
 	return nil
 }
+
+// isFormerKind reports whether earlier versions recorded objects of a kind that is now a phase of Apply.
+func isFormerKind(kind string) bool { return kind == "announced" || kind == "carried" }
 
 // decode reads valid JSON like encoding/json, which it calls only for rare cases: encoding/json builds a table for each
 // type first, and a plugin decodes each type once.

@@ -15,6 +15,8 @@ type Switch interface {
 	EnsureBridge(*OVSBridge) error
 	EnsureTunnel(*OVSTunnel) error
 	EnsurePort(*OVSPort) (created bool, err error)
+	// RestorePort creates a port, or replaces the one with its name, whoever its owner is.
+	RestorePort(*OVSPort) error
 	// The Diff methods return what differs. They return os.ErrNotExist if the object is missing.
 	DiffBridge(*OVSBridge) ([]string, error)
 	DiffTunnel(*OVSTunnel) ([]string, error)
@@ -175,8 +177,6 @@ func (p *OVSPort) String() string {
 	return s
 }
 
-// ensure creates the port. If a process forwards its packets, the container end must compute checksums itself.
-// Otherwise the kernel leaves them to the peer, and packets would arrive without checksums.
 func (p *OVSPort) ensure(e *Engine) error {
 	if err := e.readySwitch(); err != nil {
 		return err
@@ -188,6 +188,23 @@ func (p *OVSPort) ensure(e *Engine) error {
 	if err != nil {
 		return err
 	}
+	return p.checksum(e)
+}
+
+// restore replaces the port. Its name derives from the owner, so nobody else has it.
+func (p *OVSPort) restore(e *Engine) error {
+	if err := e.readySwitch(); err != nil {
+		return err
+	}
+	if err := e.ovs.RestorePort(p); err != nil {
+		return err
+	}
+	return p.checksum(e)
+}
+
+// checksum makes the container end compute checksums itself if a process forwards its packets. Otherwise the kernel
+// leaves them to the peer, and packets would arrive without checksums.
+func (p *OVSPort) checksum(e *Engine) error {
 	user, err := e.ovs.UserSpace(p)
 	if err != nil || !user {
 		return err

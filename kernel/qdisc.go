@@ -139,12 +139,8 @@ func (q *Qdisc) tbf(n *netlink.Buffer) {
 
 // htb writes struct tc_htb_glob.
 func (q *Qdisc) htb(n *netlink.Buffer) {
-	def := uint32(0)
-	if q.Default {
-		def = uint32(ShapedClass & 0xffff)
-	}
 	var p []byte
-	for _, v := range []uint32{htbVersion, htbRateToQuantum, def, 0, 0} {
+	for _, v := range []uint32{htbVersion, htbRateToQuantum, q.defaultClass(), 0, 0} {
 		p = binary.NativeEndian.AppendUint32(p, v)
 	}
 	n.Bytes(tcaHTBInit, p)
@@ -154,7 +150,7 @@ func (q *Qdisc) htb(n *netlink.Buffer) {
 func (q *Qdisc) class(index int) netlink.Buffer {
 	b := tcmsg(index, RootHandle, ShapedClass, 0)
 	b.String(unix.TCA_KIND, "htb")
-	ticks := uint32(min(uint64(q.Burst)*1e9/max(q.Rate, 1)/tickNanoseconds, 1<<32-1))
+	ticks := uint32(min(q.ticks(), 1<<32-1))
 	b.Nest(unix.TCA_OPTIONS, func(n *netlink.Buffer) {
 		p := append(ratespec(q.Rate), ratespec(q.Rate)...)
 		for _, v := range []uint32{ticks, ticks, htbQuantum, 0, 0} {
@@ -172,18 +168,38 @@ func (q *Qdisc) diff(e *Engine) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A dump would list the qdiscs of all links, and it misses one without a warning when another link goes away
-	// meanwhile. With NLM_F_ECHO the kernel sends the qdisc to the socket that asked (qdisc_get_notify).
-	r, err := e.Request(q.In, netlink.Request{Type: unix.RTM_GETQDISC, Flags: unix.NLM_F_ECHO, Body: tcmsg(i, q.parent(), 0, 0)})
-	if errors.Is(err, unix.EINVAL) { // no such qdisc
+	options, err := q.get(e, unix.RTM_GETQDISC, tcmsg(i, q.parent(), 0, 0))
+	if err != nil {
+		return nil, err
+	}
+	switch q.Type {
+	case "tbf":
+		return q.tbfDiffers(options), nil
+	case "htb":
+		d := unequal("default", netlink.Uint32(attrAt(options, tcaHTBInit, 8)), q.defaultClass())
+		class, err := q.get(e, unix.RTM_GETTCLASS, tcmsg(i, 0, ShapedClass, 0))
+		if errors.Is(err, os.ErrNotExist) {
+			return append(d, "its class "+ShapedClass.String()+" is missing"), nil
+		}
+		return append(d, q.classDiffers(class)...), err
+	}
+	return nil, nil
+}
+
+// get returns the options of the qdisc or of its class. A dump would list the qdiscs of all links, and it misses one
+// without a warning when another link goes away meanwhile. With NLM_F_ECHO the kernel sends the qdisc to the socket that
+// asked (qdisc_get_notify).
+func (q *Qdisc) get(e *Engine, typ uint16, body netlink.Buffer) ([]byte, error) {
+	r, err := e.Request(q.In, netlink.Request{Type: typ, Flags: unix.NLM_F_ECHO, Body: body})
+	if errors.Is(err, unix.EINVAL) || netlink.IsAbsent(err) {
 		return nil, os.ErrNotExist
 	}
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range r.Messages {
-		if len(m) >= sizeofTcmsg && int(netlink.Uint32(m[4:])) == i && netlink.Text(netlink.Attr(m[sizeofTcmsg:], unix.TCA_KIND)) == q.Type {
-			return q.differs(netlink.Attr(m[sizeofTcmsg:], unix.TCA_OPTIONS)), nil
+		if len(m) >= sizeofTcmsg && netlink.Uint32(m[4:]) == netlink.Uint32(body[4:]) && netlink.Text(netlink.Attr(m[sizeofTcmsg:], unix.TCA_KIND)) == q.Type {
+			return netlink.Attr(m[sizeofTcmsg:], unix.TCA_OPTIONS), nil
 		}
 	}
 	return nil, os.ErrNotExist
@@ -197,18 +213,71 @@ func (q *Qdisc) parent() Handle {
 	return atRoot
 }
 
-func (q *Qdisc) differs(options []byte) (d []string) {
-	if q.Type != "tbf" {
+// Offsets in struct tc_tbf_qopt and struct tc_htb_opt, linux/pkt_sched.h.
+const (
+	rateAt, tbfLimitAt, tbfBufferAt         = 8, 24, 28
+	htbCeilAt, htbBufferAt, htbCeilBufferAt = 20, 24, 28
+)
+
+func (q *Qdisc) tbfDiffers(options []byte) []string {
+	d := q.rateDiffers("rate", options, tcaTBFRate64, tcaTBFParms, rateAt)
+	d = append(d, unequal("limit", netlink.Uint32(attrAt(options, tcaTBFParms, tbfLimitAt)), q.Limit)...)
+	return append(d, q.burstDiffers("burst", netlink.Uint32(attrAt(options, tcaTBFParms, tbfBufferAt)), q.ticks())...)
+}
+
+func (q *Qdisc) classDiffers(options []byte) []string {
+	d := q.rateDiffers("rate", options, tcaHTBRate64, tcaHTBParms, rateAt)
+	d = append(d, q.rateDiffers("ceil", options, tcaHTBCeil64, tcaHTBParms, htbCeilAt)...)
+	most := min(q.ticks(), 1<<32-1)
+	d = append(d, q.burstDiffers("burst", netlink.Uint32(attrAt(options, tcaHTBParms, htbBufferAt)), most)...)
+	return append(d, q.burstDiffers("cburst", netlink.Uint32(attrAt(options, tcaHTBParms, htbCeilBufferAt)), most)...)
+}
+
+func (q *Qdisc) rateDiffers(what string, options []byte, rate64, parms uint16, at int) []string {
+	rate := netlink.Uint64(netlink.Attr(options, rate64))
+	if rate == 0 {
+		rate = uint64(netlink.Uint32(attrAt(options, parms, at)))
+	}
+	if rate == q.Rate {
 		return nil
 	}
-	rate := netlink.Uint64(netlink.Attr(options, tcaTBFRate64))
-	if p := netlink.Attr(options, tcaTBFParms); rate == 0 && len(p) >= 12 {
-		rate = uint64(netlink.Uint32(p[8:]))
+	return []string{fmt.Sprintf("%s is %d bit/s, want %d", what, 8*rate, 8*q.Rate)}
+}
+
+// burstDiffers compares the burst, which the kernel returns as the time that sending it takes, modulo 32 bits. Its
+// arithmetic is exact to a thousandth.
+func (q *Qdisc) burstDiffers(what string, have uint32, want uint64) []string {
+	far := int64(int32(have - uint32(want)))
+	if tolerance := int64(min(want/1000, 1<<31-2)) + 1; far >= -tolerance && far <= tolerance {
+		return nil
 	}
-	if rate != q.Rate {
-		d = append(d, fmt.Sprintf("rate is %d bit/s, want %d", 8*rate, 8*q.Rate))
+	bytes := uint64(have) * tickNanoseconds * q.Rate / 1e9
+	return []string{fmt.Sprintf("%s is %d bytes, want %d", what, bytes, q.Burst)}
+}
+
+// ticks returns the time that sending the burst takes, in the kernel's unit.
+func (q *Qdisc) ticks() uint64 { return uint64(q.Burst) * 1e9 / max(q.Rate, 1) / tickNanoseconds }
+
+// attrAt returns what follows an offset in an attribute, or nil.
+func attrAt(p []byte, typ uint16, at int) []byte {
+	v := netlink.Attr(p, typ)
+	return v[min(at, len(v)):]
+}
+
+// defaultClass returns the minor number of the class for packets that no filter matches, or 0.
+func (q *Qdisc) defaultClass() uint32 {
+	if q.Default {
+		return uint32(ShapedClass & 0xffff)
 	}
-	return d
+	return 0
+}
+
+// restore replaces whatever qdisc is in place. Its filters are restored after it.
+func (q *Qdisc) restore(e *Engine) error {
+	if err := q.remove(e); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return q.ensure(e)
 }
 
 func (q *Qdisc) remove(e *Engine) error {

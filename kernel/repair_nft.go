@@ -13,26 +13,24 @@ func (r *repair) rules(list Objects) {
 		return
 	}
 	e := r.engine
-	err := e.clearRulesAfter(list, r.nft)
+	err := e.replaceDifferent(r.nft)
+	if err == nil {
+		err = e.clearRulesAfter(list, r.nft)
+	}
 	refused := map[Object]error{}
 	for err == nil {
 		e.nft = nil
-		for _, o := range list {
-			if _, ok := o.(*NFT); ok {
-				e.nft = append(e.nft, o)
-			}
+		for _, n := range Of[*NFT](list) {
+			e.nft = append(e.nft, n)
 		}
-		for _, d := range r.nft {
-			if _, ok := d.Object.(*Element); ok && refused[d.Object] == nil {
-				e.nft = append(e.nft, d.Object)
+		for _, x := range Of[*Element](objectsOf(r.nft)) {
+			if refused[x] == nil {
+				e.nft = append(e.nft, x)
 			}
 		}
 		err = e.commit()
 		o, ok := errors.AsType[*ObjectError](err)
-		if !ok {
-			break
-		}
-		if _, element := o.Object.(*Element); !element || refused[o.Object] != nil {
+		if !ok || len(Of[*Element](Objects{o.Object})) == 0 || refused[o.Object] != nil {
 			break
 		}
 		refused[o.Object], err = err, nil
@@ -52,36 +50,38 @@ func (r *repair) rules(list Objects) {
 // flows deletes connection-tracking entries that were created while host ports were not mapped.
 func (r *repair) flows(list Objects) {
 	e := r.engine
-	for _, o := range list {
-		if f, ok := o.(*ConntrackFlows); ok {
-			if err := f.endFormer(e); err != nil {
-				r.out = append(r.out, RepairResult{Difference{f, []string{"went to another target"}}, err})
-			}
+	for _, f := range Of[*ConntrackFlows](list) {
+		if err := f.endFormer(e); err != nil {
+			r.out = append(r.out, RepairResult{Difference{Object: f, What: []string{"went to another target"}}, err})
 		}
 	}
 }
 
-// clearRulesAfter deletes the rules that follow the first missing rule of their chain, so that they are added again
-// behind it.
-func (e *Engine) clearRulesAfter(list Objects, missing []Difference) error {
-	gone := map[*NFT]bool{}
-	for _, d := range missing {
-		if n, ok := d.Object.(*NFT); ok && n.Kind == "rule" {
-			gone[n] = true
-		}
+func objectsOf(list []Difference) (out Objects) {
+	for _, d := range list {
+		out = append(out, d.Object)
+	}
+	return out
+}
+
+// clearRulesAfter deletes the first rule of a chain that differs and the rules that follow it, so that all are added
+// again in order.
+func (e *Engine) clearRulesAfter(list Objects, differ []Difference) error {
+	wrong := map[*NFT]bool{}
+	for _, n := range Of[*NFT](objectsOf(differ)) {
+		wrong[n] = true
 	}
 	after := map[string]map[string]bool{} // by chain: comments of rules to add again
 	chain := map[string]*NFT{}
-	for _, o := range list {
-		n, ok := o.(*NFT)
-		if !ok || n.Kind != "rule" {
+	for _, n := range Of[*NFT](list) {
+		if n.Kind != "rule" {
 			continue
 		}
 		key := chainOf(n)
-		switch {
-		case gone[n] && after[key] == nil:
+		if wrong[n] && after[key] == nil {
 			after[key], chain[key] = map[string]bool{}, n
-		case !gone[n] && after[key] != nil:
+		}
+		if after[key] != nil {
 			after[key][n.Tag()] = true
 		}
 	}
@@ -94,9 +94,6 @@ func (e *Engine) clearRulesAfter(list Objects, missing []Difference) error {
 }
 
 func (e *Engine) deleteTaggedRules(n *NFT, tags map[string]bool) error {
-	if len(tags) == 0 {
-		return nil
-	}
 	err := e.deleteRules(n.Family, n.Table, n.Name, func(comment string) bool { return tags[comment] })
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("reorder the rules of %s: %w", chainOf(n), err)

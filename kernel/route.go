@@ -53,6 +53,8 @@ type Route struct {
 	Takeover    bool         `json:",omitzero"`       // a reconciler replaces a third-party route to the destination
 	Hops        []Hop        `json:",omitzero"`       // several gateways (ECMP); Via is empty then
 	Type        RouteType    `json:",omitzero"`
+
+	vrf string // the VRF that a later plugin puts the link into; "": none
 }
 
 // RouteType tells what happens to the packets of a route. Only Unicast has a link.
@@ -271,48 +273,6 @@ func (r *Route) acceptIfSame(e *Engine, exists error) error {
 		return nil
 	}
 	return fmt.Errorf("another route to %s exists: %w", r.Dst, exists)
-}
-
-// diff searches all tables, because a later plugin may have moved the route.
-func (r *Route) diff(e *Engine) ([]string, error) {
-	i, err := r.LinkIndex(e)
-	if err != nil {
-		return nil, err
-	}
-	have, err := e.Routes(r.In, netlink.AddrFamily(r.Dst.Addr()), 0)
-	if err != nil {
-		return nil, err
-	}
-	other := ""
-	for _, h := range have {
-		if h.Dst != r.Dst.Masked() || h.Type != r.KernelType() {
-			continue
-		}
-		if (i == 0 || h.Index == i) && h.Via == r.Via && (r.Metric == 0 || h.Metric == r.Metric) {
-			return r.metrics(h), nil
-		}
-		other = fmt.Sprintf("is missing; there is one via %s on link %d", h.Via, h.Index)
-	}
-	if other != "" {
-		return []string{other}, nil
-	}
-	return []string{"is missing"}, nil
-}
-
-// The kernel stores no larger values: ip_metrics_convert in net/ipv4/metrics.c.
-const (
-	MaxMTU    = 65535 - 15 // bytes
-	maxAdvMSS = 65535 - 40
-)
-
-func (r *Route) metrics(h RouteInfo) (d []string) {
-	if want := min(r.MTU, MaxMTU); want != 0 && h.MTU != want {
-		d = append(d, fmt.Sprintf("mtu is %d, want %d", h.MTU, want))
-	}
-	if want := min(r.AdvMSS, maxAdvMSS); want != 0 && h.AdvMSS != want {
-		d = append(d, fmt.Sprintf("advmss is %d, want %d", h.AdvMSS, want))
-	}
-	return d
 }
 
 func (r *Route) remove(e *Engine) error {

@@ -72,6 +72,8 @@ func ParseRoute(m []byte) RouteInfo {
 	if multi := netlink.Attr(p, unix.RTA_MULTIPATH); multi != nil {
 		if hops, index, all := parseHops(multi); all {
 			r.Hops, r.Index = hops, index
+			r.OnLink = true
+			eachHop(multi, func(hop []byte) { r.OnLink = r.OnLink && hop[2]&unix.RTNH_F_ONLINK != 0 })
 		}
 	}
 	metrics := netlink.Attr(p, unix.RTA_METRICS)

@@ -81,12 +81,13 @@ func (r *Rule) ensure(e *Engine) error {
 }
 
 func (r *Rule) diff(e *Engine) ([]string, error) {
-	have, err := e.Rules(r.In, r.family())
+	have, err := readOnce(e, listKey{"rules", r.In, r.family()}, func() ([]RuleInfo, error) { return e.Rules(r.In, r.family()) })
 	if err != nil {
 		return nil, err
 	}
 	for _, h := range have {
-		if h.Table == r.Table && (r.Priority == 0 || h.Priority == r.Priority) && h.From == r.From.Masked() && h.To == r.To.Masked() {
+		if h.Table == r.Table && (r.Priority == 0 || h.Priority == r.Priority) && h.From == r.From.Masked() && h.To == r.To.Masked() &&
+			h.Protocol == cmp.Or(r.Proto, Protocol) && !h.Other {
 			return nil, nil
 		}
 	}
@@ -98,6 +99,7 @@ type RuleInfo struct {
 	Priority, Table int
 	From, To        netip.Prefix // zero: all
 	Protocol        byte
+	Other           bool // it also depends on something else, or does something else with the packets
 }
 
 // Rules lists the rules of a family (AF_INET, AF_INET6).
@@ -114,6 +116,8 @@ func (e *Engine) Rules(s Side, fam byte) (out []RuleInfo, err error) {
 		}
 		p := m[unix.SizeofRtMsg:]
 		r := RuleInfo{Table: int(netlink.Uint32(netlink.Attr(p, unix.FRA_TABLE))), Priority: int(netlink.Uint32(netlink.Attr(p, unix.FRA_PRIORITY))), Protocol: netlink.Uint8(netlink.Attr(p, unix.FRA_PROTOCOL))}
+		r.Other = m[7] != unix.FR_ACT_TO_TBL || netlink.Uint32(m[8:])&unix.FIB_RULE_INVERT != 0 || m[3] != 0
+		netlink.EachAttr(p, func(typ uint16, _ []byte) { r.Other = r.Other || isSelector(typ) })
 		for _, a := range []struct {
 			to   *netip.Prefix
 			typ  uint16
@@ -126,6 +130,16 @@ func (e *Engine) Rules(s Side, fam byte) (out []RuleInfo, err error) {
 		out = append(out, r)
 	}
 	return out, nil
+}
+
+// isSelector reports whether an attribute restricts a rule to packets that a Rule does not describe.
+func isSelector(typ uint16) bool {
+	switch typ {
+	case unix.FRA_IIFNAME, unix.FRA_OIFNAME, unix.FRA_FWMARK, unix.FRA_TUN_ID, unix.FRA_L3MDEV, unix.FRA_UID_RANGE,
+		unix.FRA_IP_PROTO, unix.FRA_SPORT_RANGE, unix.FRA_DPORT_RANGE:
+		return true
+	}
+	return false
 }
 
 func (r *Rule) remove(e *Engine) error {

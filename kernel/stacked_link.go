@@ -25,6 +25,8 @@ type StackedLink struct {
 	QueueLen   int    `json:",omitzero"`     // macvlan: broadcast frames that may wait; 0: the kernel's 1000
 	VLAN       int    `json:",omitzero"`     // vlan: the ID; 0 is priority-tagged frames
 	OwnerTag   string `json:"Mark,omitzero"` // alias
+
+	changed LinkSettings // what a later plugin sets
 }
 
 // StackedLinkModes returns the modes of a type by their names in ip-link(8), with the kernel's numbers,
@@ -152,6 +154,17 @@ func (s *StackedLink) data(n *netlink.Buffer) {
 	}
 }
 
+const minMTU = 68 // bytes, RFC 791
+
+// tooSmall reports whether the kernel may have refused a link because of its MTU.
+func tooSmall(mtu int, err error) bool {
+	return mtu > 0 && mtu < minMTU && errors.Is(err, unix.EINVAL)
+}
+
+func errTooSmall(mtu int, err error) error {
+	return fmt.Errorf("MTU %d is less than %d bytes, the smallest of a link: %w", mtu, minMTU, err)
+}
+
 // explain turns an error of the kernel into a message for the user.
 func (s *StackedLink) explain(err error) error {
 	switch {
@@ -159,6 +172,8 @@ func (s *StackedLink) explain(err error) error {
 		return fmt.Errorf("interface %s already exists in the container, or another link of %s has VLAN %d: %w", s.Name, s.Parent, s.VLAN, err)
 	case errors.Is(err, unix.EEXIST):
 		return nameTaken(s.Name, err)
+	case tooSmall(s.MTU, err):
+		return errTooSmall(s.MTU, err)
 	case errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EINVAL):
 		return fmt.Errorf("%s cannot be the parent of a %s: it is a bridge port, is a %s itself, or has links of another type or mode: %w", s.Parent, s.Type, s.Type, err)
 	}
@@ -174,43 +189,65 @@ func unknownType(typ string, err error) error {
 }
 
 func (s *StackedLink) diff(e *Engine) ([]string, error) {
-	l, err := e.Link(Container, s.Name)
+	l, err := e.interfaceOfType(s.Name, s.Type)
 	if err != nil {
 		return nil, err
 	}
-	if l.Kind != s.Type {
-		return diffTypeAndTag(l, s.Type, s.OwnerTag), nil
-	}
-	d := diffTypeAndTag(l, s.Type, s.OwnerTag)
 	parent, err := e.Link(s.ParentSide, s.Parent)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		d = append(d, "its parent "+s.Parent+" is missing in the "+s.ParentSide.String())
+		return nil, &goneError{"its parent " + s.Parent + " is missing in the " + s.ParentSide.String()}
 	case err != nil:
-		return d, err
+		return nil, err
 	case parent.Index != l.Peer:
-		d = append(d, s.Parent+" is not its parent")
+		return nil, &goneError{s.Parent + " is not its parent"}
 	}
-	return append(d, s.dataDiff(l)...), nil
+	if id := int(netlink.Uint16(netlink.Attr(l.data, vlanID))); s.Type == "vlan" && id != s.VLAN {
+		return nil, &goneError{fmt.Sprintf("VLAN is %d, want %d", id, s.VLAN)}
+	}
+	return append(s.attrs().differs(l), s.dataDiff(l)...), nil
 }
 
+func (s *StackedLink) attrs() commonAttrs {
+	return commonAttrs{mac: s.MAC, mtu: s.MTU, ownerTag: s.OwnerTag, changed: s.changed}
+}
+
+func (s *StackedLink) without(later Object) Object {
+	return withoutSettings(s, later, linkName{Container, s.Name}, func(o *StackedLink) *LinkSettings { return &o.changed })
+}
+
+// dataDiff compares the attributes of the link's type that can be changed.
 func (s *StackedLink) dataDiff(l *LinkInfo) (d []string) {
-	if s.Type == "vlan" {
-		if id := int(netlink.Uint16(netlink.Attr(l.data, vlanID))); id != s.VLAN {
-			d = append(d, fmt.Sprintf("VLAN is %d, want %d", id, s.VLAN))
-		}
-		return d
-	}
-	have := netlink.Uint32(netlink.Attr(l.data, macvlanMode))
-	if s.Type == "ipvlan" {
-		have = uint32(netlink.Uint16(netlink.Attr(l.data, ipvlanMode)))
+	mode := netlink.Uint32(netlink.Attr(l.data, macvlanMode))
+	switch s.Type {
+	case "vlan":
+		return nil
+	case "ipvlan":
+		mode = uint32(netlink.Uint16(netlink.Attr(l.data, ipvlanMode)))
 	}
 	for name, n := range StackedLinkModes(s.Type) {
-		if n == have && name != s.Mode {
+		if n == mode && name != s.Mode {
 			d = append(d, "mode is "+name+", want "+s.Mode)
 		}
 	}
+	if s.QueueLen > 0 {
+		d = append(d, unequal("bcqueuelen", int(netlink.Uint32(netlink.Attr(l.data, macvlanQueueLen))), s.QueueLen)...)
+	}
 	return d
+}
+
+// restore sets the attributes of the link and of its type again.
+func (s *StackedLink) restore(e *Engine) error {
+	if err := e.setLink(s, Container, s.Name, s.attrs()); err != nil || s.Type == "vlan" {
+		return err
+	}
+	body := netlink.LinkMessage(0, 0, 0)
+	body.String(unix.IFLA_IFNAME, s.Name)
+	body.Nest(unix.IFLA_LINKINFO, func(n *netlink.Buffer) {
+		n.String(unix.IFLA_INFO_KIND, s.Type)
+		n.Nest(unix.IFLA_INFO_DATA, s.data)
+	})
+	return e.send(s, Container, netlink.Request{Type: unix.RTM_NEWLINK, Flags: 0, Body: body}, nil)
 }
 
 func (s *StackedLink) remove(e *Engine) error { return e.deleteInside(s.Name, s.Type, s.OwnerTag) }

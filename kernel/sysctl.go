@@ -51,9 +51,12 @@ func (s *Sysctl) String() string {
 	return "sysctl -w " + key + "=" + s.Value
 }
 
-// announces reports whether the key makes the kernel announce a link's addresses.
-func (s *Sysctl) announces() bool {
-	return s.Link != "" && (strings.HasSuffix(s.Key, "/arp_notify") || strings.HasSuffix(s.Key, "/ndisc_notify"))
+// phase returns announcing for a key that makes the kernel announce a link's addresses.
+func (s *Sysctl) phase() phase {
+	if s.Link != "" && (strings.HasSuffix(s.Key, "/arp_notify") || strings.HasSuffix(s.Key, "/ndisc_notify")) {
+		return announcing
+	}
+	return creating
 }
 
 func (s *Sysctl) ensure(e *Engine) error {
@@ -117,11 +120,19 @@ func (s *Sysctl) diff(e *Engine) (d []string, err error) {
 		case err != nil:
 			return err
 		case !s.matches(have) && (!s.IfZero || have == "0"):
-			d = []string{fmt.Sprintf("is %s", have)}
+			d = []string{"is " + have}
 		}
 		return nil
 	})
 	return d, err
+}
+
+// without returns nil if a later object sets the key, too.
+func (s *Sysctl) without(later Object) Object {
+	if l, ok := later.(*Sysctl); ok && l.In == s.In && l.Key == s.Key {
+		return nil
+	}
+	return s
 }
 
 // matches reports whether a key's text is the wanted value.
@@ -129,25 +140,13 @@ func (s *Sysctl) matches(have string) bool {
 	return sameValue(have, s.Value) || s.Stored != "" && sameValue(have, s.Stored)
 }
 
-// WithStored returns the object with the text that the kernel stored for it, if a recorded object has one.
-func WithStored(o Object, recorded Objects) (Object, bool) {
-	s, ok := o.(*Sysctl)
-	if !ok {
-		return nil, false
-	}
-	for _, r := range recorded {
-		if was, ok := r.(*Sysctl); ok && was.Stored != "" && was.In == s.In && was.Key == s.Key && was.Value == s.Value {
-			return was, true
-		}
-	}
-	return nil, false
-}
-
 // HasStored reports whether the kernel stored another text than the object's.
 func HasStored(o Object) bool {
-	s, ok := o.(*Sysctl)
-	return ok && s.Stored != ""
+	x, ok := o.(interface{ hasStored() bool })
+	return ok && x.hasStored()
 }
+
+func (s *Sysctl) hasStored() bool { return s.Stored != "" }
 
 func (s *Sysctl) remove(e *Engine) error {
 	switch {

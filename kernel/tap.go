@@ -26,6 +26,8 @@ type Tap struct {
 	Context    string `json:",omitzero"`     // SELinux context to create it in; "": the current one
 	Master     string `json:",omitzero"`     // bridge of the container; "": none
 	OwnerTag   string `json:"Mark,omitzero"` // alias
+
+	changed LinkSettings // what a later plugin sets
 }
 
 const ( // linux/if_link.h: IFLA_INFO_DATA of a tun
@@ -92,16 +94,12 @@ func (t *Tap) ensure(e *Engine) error {
 
 // create keeps the device open until it is complete, so a kill leaves nothing.
 func (t *Tap) create(e *Engine, master int) error {
-	fd := -1
-	err := e.InNetns(Container, func() (err error) { // opening the file decides the device's namespace
-		fd, err = unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
-		return err
-	})
+	fd, err := t.open(e)
 	if err != nil {
-		return fmt.Errorf("open /dev/net/tun, for which the kernel needs its module tun: %w", err)
+		return err
 	}
 	defer unix.Close(fd)
-	if err := t.claim(fd); err != nil {
+	if err := t.claim(fd, unix.IFF_TUN_EXCL); err != nil {
 		return err
 	}
 	if err := t.complete(e, master); err != nil {
@@ -114,13 +112,26 @@ func (t *Tap) create(e *Engine, master int) error {
 	return nil
 }
 
-// claim creates the device. It exists as long as the descriptor is open.
-func (t *Tap) claim(fd int) error {
+// open opens the kernel's control file in the container's namespace, which decides the namespace of the device.
+func (t *Tap) open(e *Engine) (fd int, err error) {
+	err = e.InNetns(Container, func() (err error) {
+		fd, err = unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
+		return err
+	})
+	if err != nil {
+		return -1, fmt.Errorf("open /dev/net/tun, for which the kernel needs its module tun: %w", err)
+	}
+	return fd, nil
+}
+
+// claim creates the device or, without IFF_TUN_EXCL, uses the existing one. A new device exists as long as the
+// descriptor is open.
+func (t *Tap) claim(fd int, exclusive uint16) error {
 	req, err := unix.NewIfreq(t.Name)
 	if err != nil {
 		return err
 	}
-	flags := uint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_TUN_EXCL)
+	flags := unix.IFF_TAP | unix.IFF_NO_PI | exclusive
 	if t.MultiQueue {
 		flags |= unix.IFF_MULTI_QUEUE | unix.IFF_VNET_HDR
 	}
@@ -188,17 +199,17 @@ func writeFile(path, text string) error {
 }
 
 func (t *Tap) diff(e *Engine) ([]string, error) {
-	l, err := e.Link(Container, t.Name)
+	l, err := e.interfaceOfType(t.Name, "tun")
 	if err != nil {
 		return nil, err
 	}
-	if l.Kind != "tun" || netlink.Uint8(netlink.Attr(l.data, tunType)) != tunTap {
-		return []string{"is not of type tap but " + describeKind(l)}, nil
+	if netlink.Uint8(netlink.Attr(l.data, tunType)) != tunTap {
+		return nil, &goneError{"is not of type tap but of type tun"}
 	}
-	d := diffTypeAndTag(l, "tun", t.OwnerTag)
 	if multi := netlink.Uint8(netlink.Attr(l.data, tunMultiQueue)) != 0; multi != t.MultiQueue {
-		d = append(d, fmt.Sprintf("multi_queue is %s, want %s", onOff(multi), onOff(t.MultiQueue)))
+		return nil, &goneError{fmt.Sprintf("multi_queue is %s, want %s", onOff(multi), onOff(t.MultiQueue))}
 	}
+	d := t.attrs().differs(l)
 	for _, x := range []struct {
 		what string
 		want *int
@@ -208,7 +219,61 @@ func (t *Tap) diff(e *Engine) ([]string, error) {
 			d = append(d, fmt.Sprintf("%s is not %d", x.what, *x.want))
 		}
 	}
-	return d, nil
+	if t.Master == "" {
+		return d, nil
+	}
+	bridge, err := e.Link(Container, t.Master)
+	if errors.Is(err, os.ErrNotExist) {
+		return append(d, "its bridge "+t.Master+" is missing in the container"), nil
+	}
+	if err == nil && l.Master != bridge.Index {
+		d = append(d, "is not a port of "+t.Master)
+	}
+	return d, err
+}
+
+func (t *Tap) attrs() commonAttrs {
+	return commonAttrs{mac: t.MAC, mtu: t.MTU, ownerTag: t.OwnerTag, changed: t.changed}
+}
+
+func (t *Tap) without(later Object) Object {
+	return withoutSettings(t, later, linkName{Container, t.Name}, func(o *Tap) *LinkSettings { return &o.changed })
+}
+
+// restore sets the attributes of the link again. A program that has the link open keeps it.
+func (t *Tap) restore(e *Engine) error {
+	l, err := e.Link(Container, t.Name)
+	if err != nil {
+		return err
+	}
+	if err := e.setLink(t, Container, t.Name, t.attrs()); err != nil {
+		return err
+	}
+	if t.Master != "" {
+		master, err := e.LinkIndex(Container, t.Master)
+		if err != nil {
+			return err
+		}
+		body := netlink.LinkMessage(l.Index, 0, 0)
+		body.Uint32(unix.IFLA_MASTER, uint32(master))
+		if err := e.send(t, Container, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: body}, nil); err != nil {
+			return err
+		}
+	}
+	return t.restoreUsers(e)
+}
+
+// restoreUsers sets who may open the link.
+func (t *Tap) restoreUsers(e *Engine) error {
+	if t.UID == nil && t.GID == nil {
+		return nil
+	}
+	fd, err := t.open(e)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return t.claim(fd, 0)
 }
 
 func (t *Tap) remove(e *Engine) error { return e.deleteInside(t.Name, "tun", t.OwnerTag) }

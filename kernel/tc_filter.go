@@ -162,10 +162,10 @@ func (f *TCFilter) diff(e *Engine) ([]string, error) {
 	return nil, os.ErrNotExist
 }
 
-// target compares the link that packets are redirected to. The kernel keeps a filter whose target is gone.
+// target compares the class, or the link that packets are redirected to. The kernel keeps a filter whose target is gone.
 func (f *TCFilter) target(e *Engine, options []byte) ([]string, error) {
 	if f.Redirect == "" {
-		return nil, nil
+		return unequal("flowid", Handle(netlink.Uint32(netlink.Attr(options, tcaU32ClassID))), f.Class), nil
 	}
 	action := netlink.Attr(netlink.Attr(options, tcaU32Act), 1)
 	parms := netlink.Attr(netlink.Attr(action, tcaActOptions), tcaMirredParms)
@@ -182,7 +182,21 @@ func (f *TCFilter) target(e *Engine, options []byte) ([]string, error) {
 func (f *TCFilter) isIn(m []byte, keys string) bool {
 	options := netlink.Attr(m[sizeofTcmsg:], unix.TCA_OPTIONS)
 	sel := netlink.Attr(options, tcaU32Sel)
-	return netlink.Uint32(m[16:])>>16 == uint32(f.Priority) && len(sel) >= 16 && string(sel[16:]) == keys
+	return netlink.Uint32(m[16:]) == uint32(f.Priority)<<16|uint32(f.protocol()) && len(sel) >= 16 && string(sel[16:]) == keys
+}
+
+// restore replaces the filters of the same priority.
+func (f *TCFilter) restore(e *Engine) error {
+	i, err := e.LinkIndex(f.In, f.Link)
+	if err != nil {
+		return err
+	}
+	b := tcmsg(i, f.Parent, 0, uint32(f.Priority)<<16|uint32(f.protocol()))
+	_, err = e.Request(f.In, netlink.Request{Type: unix.RTM_DELTFILTER, Flags: 0, Body: b})
+	if err != nil && !netlink.IsAbsent(err) && !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	return f.ensure(e)
 }
 
 func (f *TCFilter) remove(*Engine) error { return nil }

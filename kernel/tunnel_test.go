@@ -80,7 +80,7 @@ func TestTunnels(t *testing.T) {
 
 func testTunnel(t *testing.T, c tunnelCase, e *kernel.Engine, netns string) {
 	one := kernel.Objects{c.object}
-	if d, err := e.Check(one); err != nil || words(d) == "" || !strings.Contains(words(d), "is missing") {
+	if d, err := e.Compare(one); err != nil || words(d) == "" || !strings.Contains(words(d), "is missing") {
 		t.Errorf("before: %v %v", d, err)
 	}
 	number := ensured(t, e, one)
@@ -103,7 +103,7 @@ func testTunnel(t *testing.T, c tunnelCase, e *kernel.Engine, netns string) {
 	}
 	for i, next := range []kernel.Object{c.adapted, c.created} {
 		list := kernel.Objects{next}
-		if d, err := e.Check(list); err != nil || !strings.Contains(words(d), ": "+c.says[i]+"\n") {
+		if d, err := e.Compare(list); err != nil || !strings.Contains(words(d), ": "+c.says[i]+"\n") {
 			t.Errorf("%s is seen as %v (%v), want %s", next, words(d), err, c.says[i])
 		}
 		after := ensured(t, e, list)
@@ -115,7 +115,7 @@ func testTunnel(t *testing.T, c tunnelCase, e *kernel.Engine, netns string) {
 	if err := e.Remove(one); err != nil {
 		t.Fatal(err)
 	}
-	if d, _ := e.Check(one); !strings.Contains(words(d), "is missing") {
+	if d, _ := e.Compare(one); !strings.Contains(words(d), "is missing") {
 		t.Errorf("after removal: %v", d)
 	}
 	if err := e.Remove(one); err != nil {
@@ -130,7 +130,7 @@ func ensured(t *testing.T, e *kernel.Engine, list kernel.Objects) int {
 		t.Fatal(err)
 	}
 	e.DiscardUndo()
-	if d, err := e.Check(list); err != nil || len(d) > 0 {
+	if d, err := e.Compare(list); err != nil || len(d) > 0 {
 		t.Fatalf("check after apply: %v %v", words(d), err)
 	}
 	l, err := e.Link(list[0].Side(), nameOf(list[0]))

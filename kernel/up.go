@@ -33,6 +33,7 @@ func (u *Up) ensure(e *Engine) error {
 	if err != nil {
 		return err
 	}
+	e.pair(u.on()).up[u.In] = true
 	up := netlink.Request{Type: unix.RTM_NEWLINK, Flags: 0, Body: netlink.LinkMessage(i, unix.IFF_UP, unix.IFF_UP)}
 	if u.RetryWhileTaken {
 		if err := e.retryWhileTaken(u.In, up, unix.EADDRINUSE); err != nil {

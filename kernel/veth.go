@@ -26,6 +26,8 @@ type Veth struct {
 	SwitchPort bool   `json:"Switched,omitzero"` // the host end becomes a port of a switch that is not Master
 	OwnerTag   string `json:"Mark,omitzero"`     // alias of the host end
 	IsShared   bool   `json:",omitzero"`         // the pair belongs to a network, not to one attachment
+
+	changed LinkSettings // what a later plugin sets at the container end
 }
 
 const (
@@ -155,6 +157,7 @@ func (v *Veth) created(e *Engine, r netlink.Response) error {
 		return v.explain(e, r.Err)
 	}
 	e.noteCreated(v)
+	e.notePair(v)
 	for _, m := range r.Messages {
 		if l := ParseLink(m); l.Name == v.Name {
 			e.index[Host][v.Name], e.index[v.PeerSide][v.PeerName] = l.Index, l.Peer
@@ -173,32 +176,75 @@ func (v *Veth) explain(e *Engine, err error) error {
 		return fmt.Errorf("interface %s already exists in the container: %w", v.PeerName, err)
 	case errors.Is(err, unix.EXFULL):
 		return fmt.Errorf("bridge %s is full: it holds 1,023 ports at most: %w", v.Master, err)
+	case tooSmall(v.MTU, err):
+		return errTooSmall(v.MTU, err)
 	}
 	return unknownType(v.typ(), err)
 }
 
 func (v *Veth) diff(e *Engine) ([]string, error) {
-	l, err := e.Link(Host, v.Name)
+	l, peer, err := v.ends(e)
 	if err != nil {
 		return nil, err
 	}
-	var d []string
-	if l.Kind != v.typ() {
-		return []string{"is not of type " + v.typ() + " but " + describeKind(l)}, nil
-	}
-	if v.OwnerTag != "" && l.Alias != v.OwnerTag {
-		d = append(d, fmt.Sprintf("alias is %q, want %q", l.Alias, v.OwnerTag))
-	}
-	peer, err := e.Link(v.PeerSide, v.PeerName)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		d = append(d, "its peer "+v.PeerName+" is missing in the "+v.PeerSide.String())
-	case err != nil:
-		return d, err
-	case peer.Kind != v.typ() || peer.Index != l.Peer:
-		d = append(d, v.PeerName+" in the "+v.PeerSide.String()+" is not its peer")
+	d := v.attrs().differs(l)
+	for _, w := range v.peerAttrs().differs(peer) {
+		d = append(d, v.PeerName+" in the "+v.PeerSide.String()+": "+w)
 	}
 	return d, nil
+}
+
+// ends returns both ends of the pair, or a goneError if they do not form the pair.
+func (v *Veth) ends(e *Engine) (host, peer *LinkInfo, err error) {
+	if host, err = e.Link(Host, v.Name); err != nil {
+		return nil, nil, err
+	}
+	if host.Kind != v.typ() {
+		return nil, nil, &goneError{"is not of type " + v.typ() + " but " + describeKind(host)}
+	}
+	peer, err = e.Link(v.PeerSide, v.PeerName)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, nil, &goneError{"its peer " + v.PeerName + " is missing in the " + v.PeerSide.String()}
+	case err != nil:
+		return nil, nil, err
+	case peer.Kind != v.typ() || peer.Index != host.Peer:
+		return nil, nil, &goneError{v.PeerName + " in the " + v.PeerSide.String() + " is not its peer"}
+	}
+	return host, peer, nil
+}
+
+func (v *Veth) attrs() commonAttrs {
+	return commonAttrs{mac: v.MAC, mtu: v.MTU, ownerTag: v.OwnerTag}
+}
+
+func (v *Veth) peerAttrs() commonAttrs {
+	return commonAttrs{mac: v.PeerMAC, mtu: v.MTU, changed: v.changed}
+}
+
+func (v *Veth) without(later Object) Object {
+	return withoutSettings(v, later, linkName{v.PeerSide, v.PeerName}, func(o *Veth) *LinkSettings { return &o.changed })
+}
+
+// implies returns the membership in the bridge.
+func (v *Veth) implies() Objects {
+	if v.Master == "" {
+		return nil
+	}
+	return Objects{&bridgeMember{Link: v.Name, Master: v.Master}}
+}
+
+// restore creates a missing pair of a network, or sets the attributes of both ends again.
+func (v *Veth) restore(e *Engine) error {
+	if _, err := e.Link(Host, v.Name); errors.Is(err, os.ErrNotExist) {
+		return v.ensure(e)
+	} else if err != nil {
+		return err
+	}
+	if err := e.setLink(v, Host, v.Name, v.attrs()); err != nil {
+		return err
+	}
+	return e.setLink(v, v.PeerSide, v.PeerName, v.peerAttrs())
 }
 
 // remove deletes the pair by its host end. If that is missing, the container end may lead to a pair of the reference

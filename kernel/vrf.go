@@ -78,6 +78,41 @@ func (v *VRF) diff(e *Engine) ([]string, error) {
 	return v.differs(l), nil
 }
 
+// restore creates the VRF. It replaces a VRF of Fairlead that has another table, because the kernel cannot change it.
+func (v *VRF) restore(e *Engine) error {
+	l, err := e.Link(Container, v.Name)
+	if err == nil && l.Kind == "vrf" && l.Alias == vrfTag && l.VRFTable() != v.Table {
+		if err := e.releaseMembers(l); err != nil {
+			return err
+		}
+		delete(e.index[Container], v.Name)
+		if _, err := e.Request(Container, netlink.Request{Type: unix.RTM_DELLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, 0, 0)}); err != nil {
+			return err
+		}
+		return v.ensure(e)
+	}
+	if err == nil && l.Kind == "vrf" && l.VRFTable() == v.Table {
+		return e.send(v, Container, netlink.Request{Type: unix.RTM_NEWLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, unix.IFF_UP, unix.IFF_UP)}, nil)
+	}
+	return v.ensure(e)
+}
+
+// releaseMembers takes all links out of a VRF. They keep their addresses and routes.
+func (e *Engine) releaseMembers(vrf *LinkInfo) error {
+	all, err := e.Links(Container)
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		if m.Master == vrf.Index {
+			if err := e.enslave(m, 0, vrf.VRFTable(), unix.RT_TABLE_MAIN); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // remove deletes a VRF that Fairlead created, unless it still has members.
 func (v *VRF) remove(e *Engine) error {
 	l, err := e.Link(Container, v.Name)
@@ -166,6 +201,29 @@ func (m *VRFMember) diff(e *Engine) (d []string, err error) {
 		return []string{"is not in " + m.VRF}, nil
 	}
 	return nil, nil
+}
+
+// restore moves the link into the VRF, also from another one.
+func (m *VRFMember) restore(e *Engine) error {
+	l, err := e.Link(Container, m.Link)
+	if err != nil {
+		return err
+	}
+	from := unix.RT_TABLE_MAIN
+	if l.Master != 0 {
+		other, err := e.LinkByIndex(Container, l.Master)
+		if err != nil {
+			return err
+		}
+		if from = other.VRFTable(); from == 0 {
+			return fmt.Errorf("%s has another master, %s: %w", m.Link, other.Name, unix.EBUSY)
+		}
+	}
+	router, err := e.Link(Container, m.VRF)
+	if err != nil {
+		return err
+	}
+	return e.enslave(l, router.Index, from, router.VRFTable())
 }
 
 func (m *VRFMember) remove(e *Engine) error {

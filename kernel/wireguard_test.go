@@ -53,7 +53,7 @@ func TestWireGuard(t *testing.T) {
 	w.Peers[1].Keepalive, w.Peers[1].AllowedIPs = 25, nil
 	w.Peers[2].Endpoint = netip.MustParseAddrPort("[2001:db8::2]:9")
 	w.Port = 51821
-	d, err := e.Check(kernel.Objects{w})
+	d, err := e.Compare(kernel.Objects{w})
 	for _, want := range []string{
 		"does not listen on port 51821", wireguardPublic(0) + ": allowed-ips lack [10.3.231.0/26 fd00::/64]", wireguardPublic(1) + ": persistent-keepalive is not 25",
 		wireguardPublic(1) + ": allowed-ips are not exactly []", wireguardPublic(2) + ": endpoint is not [2001:db8::2]:9", wireguardPublic(999) + " should not be there",

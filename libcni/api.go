@@ -33,6 +33,8 @@ type RuntimeConf struct {
 type NetworkConfig struct {
 	Network *cni.PluginConf
 	Bytes   []byte // as written
+
+	origin *origin // nil: no file
 }
 
 // PluginConfig is the newer name of NetworkConfig.

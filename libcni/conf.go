@@ -160,7 +160,11 @@ func ConfListFromConf(original *NetworkConfig) (*NetworkConfigList, error) {
 	list.SetString("name", original.Network.Name)
 	list.SetString("cniVersion", original.Network.CNIVersion)
 	list.Set("plugins", slices.Concat([]byte{'['}, original.Bytes, []byte{']'}))
-	return ConfListFromBytes(list.Bytes())
+	out, err := ConfListFromBytes(list.Bytes())
+	if err == nil {
+		out.Plugins[0].origin = original.origin
+	}
+	return out, err
 }
 
 // InjectConf returns a configuration with keys set; other keys stay as written.
@@ -179,5 +183,9 @@ func InjectConf(original *NetworkConfig, newValues map[string]any) (*NetworkConf
 		}
 		conf.Set(key, raw)
 	}
-	return ConfFromBytes(conf.Bytes())
+	out, err := ConfFromBytes(conf.Bytes())
+	if err == nil {
+		out.origin = original.origin
+	}
+	return out, err
 }

@@ -52,7 +52,11 @@ func ConfFiles(dir string, extensions []string) ([]string, error) {
 
 // ConfFromFile reads the configuration of one plugin.
 func ConfFromFile(filename string) (*NetworkConfig, error) {
-	return fromFile(filename, ConfFromBytes)
+	conf, err := fromFile(filename, ConfFromBytes)
+	if err == nil {
+		conf.origin = &origin{file: filename, data: conf.Bytes}
+	}
+	return conf, err
 }
 
 // ConfListFromFile reads a network list. Unless the list sets loadOnlyInlinedPlugins, it adds the plugins from *.conf
@@ -62,6 +66,7 @@ func ConfListFromFile(filename string) (*NetworkConfigList, error) {
 	if err != nil {
 		return nil, err
 	}
+	list.fromFile(filename, list.Bytes)
 	if !list.LoadOnlyInlinedPlugins {
 		if err := list.loadDropIns(filepath.Join(filepath.Dir(filename), list.Name)); err != nil {
 			return nil, err

@@ -150,5 +150,5 @@ func (rt *RuntimeConf) validate(n network) error {
 
 // pluginError adds the plugin, the network and the verb to an error.
 func pluginError(n network, conf *NetworkConfig, verb string, err error) error {
-	return fmt.Errorf("plugin type=%q name=%q failed (%s): %w", conf.Network.Type, n.name, verb, err)
+	return fmt.Errorf("plugin type=%q name=%q failed (%s): %w", conf.Network.Type, n.name, verb, n.locate(conf, err))
 }

@@ -24,6 +24,7 @@ func (r *runner) check(ctx context.Context, args *skel.CmdArgs) error {
 		return err
 	}
 	defer j.end()
+	s.engine.OnlyCompare()
 	prev, err := j.previous()
 	if err != nil && j.IfName != "" {
 		prev, err = &cni.Result{}, nil
@@ -31,38 +32,61 @@ func (r *runner) check(ctx context.Context, args *skel.CmdArgs) error {
 	if err != nil {
 		return cni.Errorf(cni.CodeInvalidNetworkConfig, "CHECK needs a prevResult: pass the result of the ADD")
 	}
-	list, err := j.expectedObjects(prev)
-	if err != nil {
-		return err
-	}
-	diffs, err := j.engine.Check(list)
-	if len(diffs) > 0 {
-		if rec, e := j.dir.Read(j.att.Owner); e == nil && rec.Adopted {
-			diffs = adopted(diffs)
-		} else if e == nil {
-			diffs = j.withoutStored(diffs, rec)
-		}
-	}
+	diffs, err := j.compare(prev)
 	return errors.Join(j.ipam.check(ctx), err, differences(diffs))
 }
 
-// withoutStored drops the values that the kernel returns in the form that ADD recorded.
-func (j *job) withoutStored(diffs []kernel.Difference, rec *attach.Record) (out []kernel.Difference) {
-	var recorded kernel.Objects
-	for _, p := range rec.Parts {
-		if list, err := p.Objects.Get(); err == nil {
-			recorded = append(recorded, list...)
-		}
+// compare compares the attachment's objects with the kernel: the objects in its record, if it has one. The objects for
+// the configuration and prevResult are compared, too, if these are not the ones that the record is for.
+func (j *job) compare(prev *cni.Result) ([]kernel.Difference, error) {
+	rec, err := j.checkedRecord(j.att.Owner)
+	if err != nil || rec.Adopted {
+		return j.compareUnrecorded(prev, err == nil)
 	}
-	for _, d := range diffs {
-		if o, ok := kernel.WithStored(d.Object, recorded); ok {
-			if now, err := j.engine.Check(kernel.Objects{o}); err == nil && len(now) == 0 {
-				continue
-			}
-		}
-		out = append(out, d)
+	own, later, same, err := rec.Expected(j.Name, j.confHash())
+	if err != nil { // another version of Fairlead wrote it
+		return j.compareUnrecorded(prev, false)
 	}
-	return out
+	later = append(later, rec.ChangedByOthers(prev)...)
+	if same && rec.HasResult(prev) {
+		return j.engine.Compare(own, later...)
+	}
+	now, err := j.expectedObjects(prev)
+	if err != nil {
+		return nil, err
+	}
+	recorded := map[string]bool{}
+	for _, o := range own {
+		recorded[o.Side().String()+o.String()] = true
+	}
+	now = slices.DeleteFunc(now, func(o kernel.Object) bool { return recorded[o.Side().String()+o.String()] })
+	return j.engine.Compare(append(own, now...), later...)
+}
+
+// checkedRecord returns the record that the CHECKs of a list compare with.
+func (s *session) checkedRecord(o kernel.Owner) (*attach.Record, error) {
+	if s.checked != nil && s.checked.Owner() == o {
+		return s.checked, nil
+	}
+	rec, err := s.dir.Read(o)
+	if err == nil {
+		s.checked = rec
+	}
+	return rec, err
+}
+
+// compareUnrecorded compares the objects for the configuration and prevResult. The reference plugins may have created
+// the attachment: then what depends on how a plugin creates a link is not compared.
+func (j *job) compareUnrecorded(prev *cni.Result, byReference bool) ([]kernel.Difference, error) {
+	list, err := j.expectedObjects(prev)
+	if err != nil {
+		return nil, err
+	}
+	diffs, err := j.engine.Compare(list)
+	if byReference {
+		diffs = adopted(diffs)
+	}
+	return diffs, err
 }
 
 func differences(diffs []kernel.Difference) error {
@@ -90,11 +114,11 @@ func (j *job) expectedObjects(prev *cni.Result) (kernel.Objects, error) {
 		}
 		res.IPs = own
 	}
-	links, err := j.conf.Links(j.att, res)
+	links, err := settle(j.att, res, j.conf.Links)
 	if err != nil {
 		return nil, err
 	}
-	rest, err := j.conf.Addressed(j.att, res)
+	rest, err := settle(j.att, res, j.conf.Addressed)
 	return append(links, rest...), err
 }
 
@@ -130,7 +154,8 @@ func (r *runner) status(ctx context.Context, args *skel.CmdArgs) error {
 	defer j.end()
 	err = j.ipam.status(ctx)
 	if c, ok := j.conf.(Readier); ok {
-		err = errors.Join(err, c.Ready(j.att))
+		_, err2 := settle(j.att, &cni.Result{}, func(a *Attachment, _ *cni.Result) (kernel.Objects, error) { return nil, c.Ready(a) })
+		err = errors.Join(err, err2)
 	}
 	return err
 }

@@ -211,13 +211,26 @@ func (j *job) findObjects(ctx context.Context) error {
 // unrecorded returns what the plugin, or the reference plugin of its name, may have created for this configuration.
 // Objects that can no longer be computed are not found by name.
 func (j *job) unrecorded() (list kernel.Objects) {
+	find := j.conf.Links
 	if f, ok := j.conf.(Finder); ok {
-		list, _ = f.Find(j.att)
-	} else {
-		list, _ = j.conf.Links(j.att, &cni.Result{})
+		find = func(a *Attachment, _ *cni.Result) (kernel.Objects, error) { return f.Find(a) }
 	}
+	list, _ = settle(j.att, &cni.Result{}, find)
+	list = append(list, j.unrecordedCommands()...)
 	if h, ok := j.conf.(ReferenceFinder); ok {
 		list = append(list, h.ReferenceObjects(j.att)...)
+	}
+	return list
+}
+
+// unrecordedCommands returns the rules of iptables for prevResult. They have no owner tag by which they could be found.
+func (j *job) unrecordedCommands() (list kernel.Objects) {
+	if j.base.Prev == nil {
+		return nil
+	}
+	all, _ := j.expectedObjects(j.base.Prev) // rules that can no longer be computed stay
+	for _, c := range kernel.Of[*kernel.Command](all) {
+		list = append(list, c)
 	}
 	return list
 }

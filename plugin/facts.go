@@ -2,8 +2,11 @@ package plugin
 
 import (
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 
+	"github.com/fairlead/fairlead/internal/plainfile"
 	"github.com/fairlead/fairlead/kernel"
 )
 
@@ -14,6 +17,10 @@ type facts struct{ *session }
 func (facts) HostID() string { return kernel.HostID() }
 
 func (facts) Firewalld() bool { return kernel.Firewalld() }
+
+func (facts) ReadFile(path string) ([]byte, error)  { return plainfile.Read(path) }
+func (facts) Readlink(path string) (string, error)  { return os.Readlink(path) }
+func (facts) Glob(pattern string) ([]string, error) { return filepath.Glob(pattern) }
 
 func (f facts) ForwardDropChains() ([]kernel.ForwardDropChain, error) {
 	return f.engine.ForwardDropChains()

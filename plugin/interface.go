@@ -56,7 +56,9 @@ func Routes(name string, r *cni.Result) (list kernel.Objects) {
 			In: kernel.Container, Link: name, Dst: rt.Dst, Via: rt.GW,
 			Metric: rt.Priority, MTU: rt.MTU, AdvMSS: rt.AdvMSS, Scope: rt.Scope, AllowOthers: true,
 		}
-		if !o.Via.IsValid() && (rt.Scope == nil || *rt.Scope != kernel.ScopeLink) {
+		if o.Via.IsUnspecified() { // a list asks for a route without a gateway
+			o.Via = netip.Addr{}
+		} else if !o.Via.IsValid() && (rt.Scope == nil || *rt.Scope != kernel.ScopeLink) {
 			o.Via = gateway(r, rt.Dst.Addr().Is4())
 		}
 		if rt.Table != nil {
@@ -124,11 +126,14 @@ func (c *Conf) MAC(a *Attachment, own string) (string, error) {
 	if mac == "" {
 		return "", nil
 	}
-	out, err := hwaddr.Canonical(mac)
+	raw, err := hwaddr.Parse(mac)
 	if err != nil {
 		return "", cni.Invalid(c.Raw, key, err.Error())
 	}
-	return out, nil
+	if !hwaddr.IsUnicast(raw) {
+		return "", cni.Invalid(c.Raw, key, "want a unicast address that is not zero: the first byte is even, like 02:00:00:00:00:01")
+	}
+	return hwaddr.Format(raw), nil
 }
 
 // UseDNS replaces the result's DNS settings with the configuration's, if it has any. An empty list is a setting, too: it

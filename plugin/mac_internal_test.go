@@ -8,6 +8,7 @@ func TestMACInArgs(t *testing.T) {
 	const own = "02:00:00:00:00:01"
 	for args, want := range map[string]string{
 		"": own, "MAC=": own, "IgnoreUnknown=1;MAC=02:00:00:00:00:02": "02:00:00:00:00:02", "none": "error",
+		"MAC=00:00:00:00:00:00": "error", "MAC=01:00:00:00:00:02": "error", "MAC=ff:ff:ff:ff:ff:ff": "error",
 	} {
 		got, err := (&Conf{}).MAC(&Attachment{Args: args}, own)
 		if err != nil {

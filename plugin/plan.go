@@ -40,7 +40,7 @@ func (p Plugin) Plan(ctx context.Context, args *skel.CmdArgs, env Env, before ke
 			return nil, err
 		}
 	}
-	if out.Objects, err = j.conf.Links(j.att, out.Result); err != nil {
+	if out.Objects, err = settle(j.att, out.Result, j.conf.Links); err != nil {
 		return nil, err
 	}
 	out.UnknownIPAM, err = j.planAddress(ctx, out.Result)
@@ -50,7 +50,7 @@ func (p Plugin) Plan(ctx context.Context, args *skel.CmdArgs, env Env, before ke
 	if err != nil {
 		return nil, err
 	}
-	rest, err := j.conf.Addressed(j.att, out.Result)
+	rest, err := settle(j.att, out.Result, j.conf.Addressed)
 	out.Objects = append(out.Objects, rest...)
 	return out, err
 }
@@ -141,6 +141,9 @@ func (noFacts) ForwardDropChains() ([]kernel.ForwardDropChain, error)     { retu
 func (noFacts) Firewalld() bool                                           { return false }
 func (noFacts) Uplinks() []string                                         { return nil }
 func (noFacts) HostID() string                                            { return "" }
+func (noFacts) ReadFile(string) ([]byte, error)                           { return nil, os.ErrNotExist }
+func (noFacts) Readlink(string) (string, error)                           { return "", os.ErrNotExist }
+func (noFacts) Glob(string) ([]string, error)                             { return nil, nil }
 
 // State returns the objects that a configuration declares for a container, given facts. r holds the addresses from IPAM
 // or from earlier plugins. Tests compare the objects as text.

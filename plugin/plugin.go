@@ -26,7 +26,7 @@ type Plugin struct {
 }
 
 // Config is a plugin's configuration: a struct that embeds Conf. Its methods are pure functions of the configuration,
-// the attachment and the attachment's facts.
+// the attachment and the attachment's facts: they make no system call, and may be called several times.
 type Config interface {
 	common() *Conf
 
@@ -106,8 +106,9 @@ type Attachment struct {
 	Facts Facts
 }
 
-// Facts answers the questions that a plugin may ask about the host and the container. Tests implement it without a
-// kernel.
+// Facts answers the questions that a plugin may ask about the host and the container. A plugin sees a snapshot, which does
+// not change while its function runs. The function may run several times until the snapshot has all answers. Tests
+// implement Facts without a kernel.
 type Facts interface {
 	// Link returns a link by name, or os.ErrNotExist.
 	Link(kernel.Side, string) (*kernel.LinkInfo, error)
@@ -131,6 +132,10 @@ type Facts interface {
 	Firewalld() bool
 	// HostID returns an ID of this host.
 	HostID() string
+	// ReadFile, Readlink and Glob are like the functions of packages os and filepath, on the host.
+	ReadFile(path string) ([]byte, error)
+	Readlink(path string) (string, error)
+	Glob(pattern string) ([]string, error)
 }
 
 // parse reads and validates arguments and configuration. With an error it returns what it could read; DEL and GC

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/rawjson"
 	ipamdir "github.com/fairlead/fairlead/ipam"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/skel"
@@ -167,7 +168,7 @@ func (j *job) build(ctx context.Context) (res *cni.Result, err error) {
 			return nil, err
 		}
 	}
-	links, err := j.conf.Links(j.att, res)
+	links, err := settle(j.att, res, j.conf.Links)
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +181,7 @@ func (j *job) build(ctx context.Context) (res *cni.Result, err error) {
 	if err := j.address(ctx, res); err != nil {
 		return nil, err
 	}
-	rest, err := j.conf.Addressed(j.att, res)
+	rest, err := settle(j.att, res, j.conf.Addressed)
 	if err != nil {
 		return nil, err
 	}
@@ -191,11 +192,21 @@ func (j *job) build(ctx context.Context) (res *cni.Result, err error) {
 
 // part returns the plugin's part of the record.
 func (j *job) part() attach.Part {
-	p := attach.Part{Plugin: j.Name, IPAM: j.ipam.name, PID: os.Getpid(), Objects: attach.Now(j.objects), Result: attach.Now(j.result)}
+	p := attach.Part{Plugin: j.Name, IPAM: j.ipam.name, PID: os.Getpid(), Conf: j.confHash(), Objects: attach.Now(j.objects), Result: attach.Now(j.result)}
 	if c, ok := j.conf.(Claimer); ok {
 		p.Ports = c.Claims()
 	}
 	return p
+}
+
+// confHash identifies the configuration, without the result of the earlier plugins.
+func (j *job) confHash() string {
+	conf, err := rawjson.ParseObject(j.args.StdinData)
+	if err != nil {
+		return ""
+	}
+	conf.Delete("prevResult")
+	return kernel.Hash(string(conf.Bytes()))[:16]
 }
 
 // address calls IPAM and adds its addresses to the result.
@@ -214,7 +225,25 @@ func (j *job) address(ctx context.Context, res *cni.Result) error {
 	if len(got.IPs) == 0 {
 		return fmt.Errorf("ipam %s returned no address", j.ipam.name)
 	}
+	if err := usable(got); err != nil {
+		return fmt.Errorf("ipam %s: %w", j.ipam.name, err)
+	}
 	j.use(res, got)
+	return nil
+}
+
+// usable returns an error for addresses and routes that the kernel would take and then not use.
+func usable(r *cni.Result) error {
+	for _, ip := range r.IPs {
+		if a := ip.Address.Addr(); a.IsUnspecified() || a.IsMulticast() {
+			return fmt.Errorf("address %s: want a unicast address", ip.Address)
+		}
+	}
+	for _, rt := range r.Routes {
+		if rt.GW.IsValid() && rt.GW.Is4() != rt.Dst.Addr().Is4() {
+			return fmt.Errorf("route to %s via %s: want a gateway of the same address family", rt.Dst, rt.GW)
+		}
+	}
 	return nil
 }
 

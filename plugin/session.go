@@ -42,6 +42,7 @@ type session struct {
 	seized   bool           // by a collector, which holds the reservation too: see attach.Seize
 	past     *attach.Record // the recorded ADD, without the parts that DEL took
 	readErr  error          // why an existing record could not be read
+	checked  *attach.Record // the record that CHECK read
 }
 
 // pendingObject is an object that a plugin declared.

@@ -4,25 +4,40 @@ import (
 	"fmt"
 
 	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/netns"
+	"github.com/fairlead/fairlead/libcni"
 	"github.com/fairlead/fairlead/plugins/ovs"
 )
 
-// Objects returns the objects of an attachment's record. The record of an attachment that the reference plugins created
-// has none.
-func Objects(rec *attach.Record) (list kernel.Objects, err error) {
-	if rec.Adopted {
-		return nil, nil
+// ChangedByOthers returns the attributes of an attachment's interfaces that plugins of other software changed. runtime has
+// the results that runtimes cached.
+func ChangedByOthers(runtime *libcni.CNIConfig, rec *attach.Record) kernel.Objects {
+	return rec.ChangedByOthers(finalResult(runtime, rec))
+}
+
+// finalResult returns the result of an attachment's list that its runtime cached, or nil.
+func finalResult(runtime *libcni.CNIConfig, rec *attach.Record) *cni.Result {
+	all, err := runtime.GetCachedAttachments(rec.ContainerID)
+	if err != nil {
+		return nil
 	}
-	for _, p := range rec.Parts {
-		part, err := p.Objects.Get()
-		if err != nil {
-			return nil, err
+	for _, a := range all {
+		if a.Network != rec.Network || a.IfName != rec.IfName {
+			continue
 		}
-		list = append(list, part...)
+		list, err := a.List()
+		if err != nil {
+			return nil
+		}
+		res, err := runtime.GetNetworkListCachedResult(list, &libcni.RuntimeConf{ContainerID: a.ContainerID, IfName: a.IfName})
+		if err != nil {
+			return nil
+		}
+		return res
 	}
-	return list, nil
+	return nil
 }
 
 // Engine opens an engine in this network namespace and in the container's. The caller calls end.

@@ -8,6 +8,7 @@ import (
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/libcni"
 )
 
 // Report describes the repair of one attachment.
@@ -29,8 +30,9 @@ type Object struct {
 	Error   string `json:"error,omitempty"` // why it could not be restored
 }
 
-// Attachment restores the objects of an attachment. With dry it only reports which objects differ.
-func Attachment(dir *attach.Dir, rec *attach.Record, dry bool) Report {
+// Attachment restores the objects of an attachment. With dry it only reports which objects differ. It leaves what plugins
+// of other software changed, see ChangedByOthers.
+func Attachment(dir *attach.Dir, runtime *libcni.CNIConfig, rec *attach.Record, dry bool) Report {
 	out := Report{Network: rec.Network, Container: rec.ContainerID, IfName: rec.IfName, Restored: []Object{}, Failed: []Object{}}
 	switch s := rec.State(); s {
 	case attach.StateOK:
@@ -41,7 +43,7 @@ func Attachment(dir *attach.Dir, rec *attach.Record, dry bool) Report {
 		out.Skipped = s + " (fairlead gc --all removes it)"
 		return out
 	}
-	found, err := restore(dir, rec, dry)
+	found, err := restore(dir, runtime, rec, dry)
 	if e, ok := errors.AsType[*cni.Error](err); ok && e.Code == cni.CodeTryAgainLater {
 		out.Skipped = "an ADD or DEL is running"
 		return out
@@ -62,7 +64,7 @@ func Attachment(dir *attach.Dir, rec *attach.Record, dry bool) Report {
 }
 
 // restore locks the attachment while it works, so that no DEL runs at the same time.
-func restore(dir *attach.Dir, rec *attach.Record, dry bool) (out []kernel.RepairResult, err error) {
+func restore(dir *attach.Dir, runtime *libcni.CNIConfig, rec *attach.Record, dry bool) (out []kernel.RepairResult, err error) {
 	if !dry {
 		held, release, err := dir.Hold(rec.Owner())
 		if err != nil {
@@ -71,10 +73,11 @@ func restore(dir *attach.Dir, rec *attach.Record, dry bool) (out []kernel.Repair
 		defer release()
 		rec = held
 	}
-	list, err := Objects(rec)
+	list, err := rec.Objects()
 	if err != nil {
 		return nil, err
 	}
+	later := ChangedByOthers(runtime, rec)
 	err = InHost(rec, func() error {
 		e, end, err := Engine(dir, rec)
 		if err != nil {
@@ -82,10 +85,10 @@ func restore(dir *attach.Dir, rec *attach.Record, dry bool) (out []kernel.Repair
 		}
 		defer end()
 		if !dry {
-			out, err = e.Repair(list)
+			out, err = e.Repair(list, later...)
 			return err
 		}
-		diffs, err := e.Drift(list)
+		diffs, err := e.Compare(list, later...)
 		for _, d := range diffs {
 			out = append(out, kernel.RepairResult{Difference: d})
 		}

@@ -89,7 +89,7 @@ func protocolError(err error) *cni.Error {
 	msg := strings.Replace(err.Error(), c.Error(), bare.Error(), 1)
 	e = cni.Errorf(cni.CodeInvalidNetworkConfig, "%s", msg)
 	if c.Line > 0 {
-		e.Details = fmt.Sprintf("at line %d, column %d of the configuration that the plugin was given", c.Line, c.Column)
+		e.Details = cni.PositionDetails(c.Line, c.Column)
 	}
 	return e
 }

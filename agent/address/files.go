@@ -35,11 +35,43 @@ func (m *Manager) writeFiles() error {
 	m.mu.Unlock()
 	var errs []error
 	for _, n := range list {
-		n.MTU = m.MTU(n.Name)
+		n.MTU = m.mtu(n.Name)
 		errs = append(errs, m.Dir.Write(n))
 		before = slices.DeleteFunc(before, func(name string) bool { return name == n.Name })
 	}
 	return errors.Join(append(errs, m.forget(before), m.writeSubnetFile())...)
+}
+
+// mtu returns a network's MTU in bytes or, as long as the agent does not know it after a restart, the one in the file.
+func (m *Manager) mtu(network string) int {
+	mtu := m.MTU(network)
+	if mtu != 0 {
+		return mtu
+	}
+	if n, err := m.Dir.Read(network); err == nil {
+		mtu = n.MTU
+	}
+	return mtu
+}
+
+// WriteMTU writes the networks' MTU into the existing files. Call it before containers can join a network, so that the
+// first one does not get the kernel's default.
+func (m *Manager) WriteMTU() error {
+	m.files.Lock()
+	defer m.files.Unlock()
+	names, err := m.Dir.Networks()
+	errs := []error{err}
+	for _, name := range names {
+		n, err := m.Dir.Read(name)
+		if err != nil {
+			continue // the next reconciliation writes it
+		}
+		if mtu := m.mtu(name); n.MTU != mtu {
+			n.MTU = mtu
+			errs = append(errs, m.Dir.Write(n))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // forget removes the files of deleted networks. A network with held addresses keeps its file, because the store may

@@ -96,7 +96,7 @@ func work(j load.Job, a attachment, text string) error {
 }
 
 func check(e *kernel.Engine, list kernel.Objects) error {
-	diffs, err := e.Check(list)
+	diffs, err := e.Compare(list)
 	if len(diffs) > 0 {
 		return fmt.Errorf("the floor's kernel objects differ from what it created: %v", diffs)
 	}

@@ -46,10 +46,11 @@ func (a *app) repair(s *selection, dry bool) error {
 	}
 	out := []repair.Report{} // not null in JSON
 	bad := false
+	runtime := a.runtime(a.pluginPath())
 	progress := a.counter("repair")
 	for i, rec := range records {
 		end := progress(i, len(records))
-		r := repair.Attachment(dir, rec, dry)
+		r := repair.Attachment(dir, runtime, rec, dry)
 		end()
 		bad = bad || len(r.Failed) > 0 || r.Error != "" || dry && len(r.Restored) > 0
 		out = append(out, r)

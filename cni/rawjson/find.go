@@ -77,3 +77,54 @@ func Position(data []byte, offset int) (line, column int) {
 	before := data[:offset]
 	return bytes.Count(before, []byte{'\n'}) + 1, offset - bytes.LastIndexByte(before, '\n')
 }
+
+// Offset is the reverse of Position. It returns -1 if there is no such line.
+func Offset(data []byte, line, column int) int {
+	offset := 0
+	for range line - 1 {
+		end := bytes.IndexByte(data[offset:], '\n')
+		if end < 0 {
+			return -1
+		}
+		offset += end + 1
+	}
+	return offset + column - 1
+}
+
+// PathAt returns the path, as Find reads it, of the value that starts at an offset, or else of the innermost value around
+// the offset. The whole document has the path "".
+func PathAt(data []byte, offset int) (path string) {
+	v := Value{Raw: bytes.TrimSpace(data), Start: skipSpace(data, 0)}
+	for v.Start != offset {
+		name, inner, ok := v.child(offset)
+		if !ok {
+			break
+		}
+		if path != "" && name[0] != '[' {
+			path += "."
+		}
+		path, v = path+name, inner
+	}
+	return path
+}
+
+// child returns the key or the index of the value around an offset.
+func (v Value) child(offset int) (name string, inner Value, ok bool) {
+	within := func(c Value) bool {
+		inner = Value{c.Raw, c.Start + v.Start}
+		return inner.Start <= offset && offset < inner.Start+len(inner.Raw)
+	}
+	members, err := Members(v.Raw)
+	for _, m := range members {
+		if err == nil && within(m.Value) {
+			return m.Key, inner, true
+		}
+	}
+	elements, err := Elements(v.Raw)
+	for i, e := range elements {
+		if err == nil && within(e) {
+			return "[" + strconv.Itoa(i) + "]", inner, true
+		}
+	}
+	return "", Value{}, false
+}

@@ -108,7 +108,7 @@ func (g *gatherer) sysctl(keys ...string) {
 // attachment collects what the record says and what exists.
 func (g *gatherer) attachment(ctx context.Context, r *attach.Record) *doctor.Attachment {
 	a := &doctor.Attachment{Network: r.Network, Container: r.ContainerID, IfName: r.IfName, Netns: r.Netns, State: r.State()}
-	list, err := repair.Objects(r)
+	list, err := r.Objects()
 	g.miss("the record of "+r.ContainerID, err)
 	a.Objects = list
 	recorded(a, r)
@@ -127,7 +127,7 @@ func (g *gatherer) attachment(ctx context.Context, r *attach.Record) *doctor.Att
 	defer end()
 	a.Inside, err = inspect.NewSurvey(e, kernel.Container)
 	g.miss("the namespace of "+r.ContainerID, err)
-	a.Lost, err = e.Drift(list)
+	a.Lost, err = e.Compare(list, repair.ChangedByOthers(g.Runtime, r)...)
 	g.miss("the objects of "+r.ContainerID, err)
 	g.paths(a)
 	nameserversOf(a, r)
@@ -146,6 +146,6 @@ func (g *gatherer) isolated(a *doctor.Attachment, r *attach.Record, list kernel.
 		return err
 	}
 	defer end()
-	a.Lost, err = e.Drift(list)
+	a.Lost, err = e.Compare(list, repair.ChangedByOthers(g.Runtime, r)...)
 	return err
 }

@@ -3,12 +3,20 @@
 package hwaddr
 
 import (
+	"bytes"
 	"encoding/hex"
 	"fmt"
 )
 
-// Parse reads a hardware address of six bytes, with colons or dashes.
+// Parse reads a hardware address of six bytes, with colons, dashes, or as three groups with dots.
 func Parse(s string) ([]byte, error) {
+	if len(s) == 14 && s[4] == '.' && s[9] == '.' {
+		raw, err := hex.DecodeString(s[:4] + s[5:9] + s[10:])
+		if err != nil {
+			return nil, errInvalid(s)
+		}
+		return raw, nil
+	}
 	raw := make([]byte, 6)
 	for i := range raw {
 		at := 3 * i
@@ -30,6 +38,11 @@ func errInvalid(s string) error {
 func Canonical(s string) (string, error) {
 	raw, err := Parse(s)
 	return Format(raw), err
+}
+
+// IsUnicast reports whether an address can be the address of one interface: it is no group's and not zero.
+func IsUnicast(raw []byte) bool {
+	return raw[0]&1 == 0 && !bytes.Equal(raw, make([]byte, len(raw)))
 }
 
 // Format writes a hardware address with colons, in lower case.

@@ -32,6 +32,7 @@ func (p Part) Add() (netlink.Request, error) {
 	switch p.Kind {
 	case "table":
 		r.Type = unix.NFT_MSG_NEWTABLE
+		b.Uint32BE(unix.NFTA_TABLE_FLAGS, 0) // wakes an existing dormant table
 	case "chain":
 		r.Type = unix.NFT_MSG_NEWCHAIN
 		b.String(unix.NFTA_CHAIN_NAME, p.Name)

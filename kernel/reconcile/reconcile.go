@@ -3,7 +3,6 @@ package reconcile
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -153,8 +152,8 @@ func partitionObjects(list kernel.Objects) (w partition) {
 
 // one reconciles an object that is compared on its own.
 func (r *Reconciler) one(rep *Report, o kernel.Object) {
-	what, err := r.e.DriftOf(o)
-	if err == nil && len(what) > 0 {
+	d, err := r.e.CompareOne(o)
+	if err == nil && len(d.What) > 0 {
 		if err = r.e.RestoreNow(o); err == nil {
 			rep.applied(o)
 		}
@@ -165,12 +164,12 @@ func (r *Reconciler) one(rep *Report, o kernel.Object) {
 // updateLinks creates and changes the links that differ, and reports whether it changed any.
 func (r *Reconciler) updateLinks(rep *Report, links []kernel.Object) (changed bool) {
 	for _, o := range links {
-		what, err := r.e.DiffOf(o)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
+		d, err := r.e.CompareOne(o)
+		if err != nil {
 			rep.fail(o, err)
 			continue
 		}
-		if err == nil && len(what) == 0 {
+		if len(d.What) == 0 {
 			continue
 		}
 		changed = true

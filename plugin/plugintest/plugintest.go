@@ -92,8 +92,18 @@ func (f Facts) OtherEnd(*kernel.LinkInfo) (*kernel.LinkInfo, error) { return nil
 // LinkTo finds no route.
 func (f Facts) LinkTo(netip.Addr) (string, error) { return "", fs.ErrNotExist }
 
-// Try returns the objects for a container "c1" with interface eth0.
-func Try(p plugin.Plugin, conf []byte, r *cni.Result) (kernel.Objects, error) {
+// ReadFile reads a file of this machine.
+func (f Facts) ReadFile(path string) ([]byte, error) { return os.ReadFile(path) }
+
+// Readlink reads a link of this machine.
+func (f Facts) Readlink(path string) (string, error) { return os.Readlink(path) }
+
+// Glob lists files of this machine.
+func (f Facts) Glob(pattern string) ([]string, error) { return filepath.Glob(pattern) }
+
+// Host returns a host with a bridge and two devices, and a container with a bridge and a link. With chained, the
+// container also has eth0, which earlier plugins of a list created.
+func Host(chained bool) Facts {
 	facts := Facts{kernel.Host: {
 		"dev0": {Index: 9, Name: "dev0", MAC: "02:00:00:00:00:09", MTU: 1500, Up: true, Alias: "mine"},
 		"cni7": {Index: 7, Name: "cni7", Kind: "bridge", MAC: "02:00:00:00:00:07", MTU: 1500, Up: true},
@@ -102,11 +112,16 @@ func Try(p plugin.Plugin, conf []byte, r *cni.Result) (kernel.Objects, error) {
 		"br0": {Index: 4, Name: "br0", Kind: "bridge", MAC: "02:00:00:00:00:04", MTU: 1500, Up: true},
 		"in0": {Index: 3, Name: "in0", MAC: "02:00:00:00:00:03", MTU: 1400, Up: true},
 	}}
-	if p.Chained { // what the plugins before it created
+	if chained {
 		facts[kernel.Host]["veth7"] = &kernel.LinkInfo{Index: 17, Name: "veth7", Kind: "veth", MTU: 1450, Master: 7, Peer: 2, Up: true}
 		facts[kernel.Container]["eth0"] = &kernel.LinkInfo{Index: 2, Name: "eth0", Kind: "veth", MAC: "02:00:00:00:00:02", MTU: 1450, TxQLen: 1000, Peer: 17, Up: true}
 	}
-	return p.State(conf, "c1", "eth0", "/run/netns/c1", facts, r)
+	return facts
+}
+
+// Try returns the objects for a container "c1" with interface eth0.
+func Try(p plugin.Plugin, conf []byte, r *cni.Result) (kernel.Objects, error) {
+	return p.State(conf, "c1", "eth0", "/run/netns/c1", Host(p.Chained), r)
 }
 
 // State returns the objects as text, one per line, followed by the result.
@@ -140,7 +155,28 @@ func State(t testing.TB, p plugin.Plugin, conf []byte, r *cni.Result) string {
 // testIPs holds the addresses from IPAM. With UPDATE in the environment it writes the .golden files.
 func Golden(t *testing.T, plugins ...plugin.Plugin) {
 	t.Helper()
-	files, err := filepath.Glob("testdata/*.json")
+	cases, others := Cases(t, "testdata/*.json", plugins...)
+	if len(others) > 0 {
+		t.Fatalf("%v: for other plugins", others)
+	}
+	for _, c := range cases {
+		compare(t, strings.TrimSuffix(c.File, ".json")+".golden", State(t, c.Plugin, c.Conf, c.Result))
+	}
+}
+
+// Case is a configuration of a plugin.
+type Case struct {
+	File   string
+	Plugin plugin.Plugin
+	Conf   []byte
+	Result *cni.Result // from IPAM or, for a chained plugin, from the plugin before it
+}
+
+// Cases reads the configurations that match a pattern. The key testIPs holds the addresses from IPAM. others are the files
+// for other plugins.
+func Cases(t *testing.T, pattern string, plugins ...plugin.Plugin) (out []Case, others []string) {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no configurations: %v", err)
 	}
@@ -158,14 +194,16 @@ func Golden(t *testing.T, plugins ...plugin.Plugin) {
 		}
 		i := slices.IndexFunc(plugins, func(p plugin.Plugin) bool { return p.Name == head.Type })
 		if i < 0 {
-			t.Fatalf("%s is for plugin %q", file, head.Type)
+			others = append(others, file)
+			continue
 		}
 		r := Result(head.IPs...)
 		if plugins[i].Chained {
 			r.Interfaces = []cni.Interface{{Name: "cni7"}, {Name: "veth7"}, {Name: "eth0", Sandbox: "/run/netns/c1"}}
 		}
-		compare(t, strings.TrimSuffix(file, ".json")+".golden", State(t, plugins[i], raw, r))
+		out = append(out, Case{file, plugins[i], raw, r})
 	}
+	return out, others
 }
 
 func compare(t *testing.T, golden, got string) {

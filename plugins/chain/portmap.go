@@ -65,6 +65,9 @@ func (c *portmap) Validate(*plugin.Attachment) error {
 	if c.MarkMasqBit != nil && c.ExternalSetMarkChain != nil {
 		return cni.Invalid(c.Raw, "externalSetMarkChain", "cannot specify externalSetMarkChain and markMasqBit at the same time")
 	}
+	if c.ExternalSetMarkChain != nil && *c.ExternalSetMarkChain == "" {
+		return cni.Invalid(c.Raw, "externalSetMarkChain", "want the name of a chain, like KUBE-MARK-MASQ, or omit it")
+	}
 	if c.MarkMasqBit != nil && (*c.MarkMasqBit < 0 || *c.MarkMasqBit > 31) {
 		return cni.Invalid(c.Raw, "markMasqBit", "want a bit from 0 to 31")
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -33,6 +34,7 @@ type tuning struct {
 	DataDir *string `json:"dataDir"` // accepted for compatibility; the attachment's record has the old values
 
 	allowlist string
+	at        string // where the settings are: "" or "args.cni."
 	mac       string
 }
 
@@ -63,15 +65,16 @@ func (c *tuning) Validate(a *plugin.Attachment) (err error) {
 	if c.MTU < 0 || c.MTU > 65535 {
 		return cni.Invalid(c.Raw, at+"mtu", "want 0 (unchanged) to 65535 bytes")
 	}
-	if c.TxQLen != nil && *c.TxQLen < 0 {
-		return cni.Invalid(c.Raw, at+"txQLen", "want a number of packets, 0 or more")
+	if c.TxQLen != nil && (*c.TxQLen < 0 || *c.TxQLen > math.MaxUint32) {
+		return cni.Invalid(c.Raw, at+"txQLen", "want 0 to 4294967295 packets")
 	}
 	for key := range c.Sysctl {
 		if _, problem := sysctlPath(key, ""); problem != "" {
 			return cni.Invalid(c.Raw, at+"sysctl", fmt.Sprintf("%q: %s", key, problem))
 		}
 	}
-	return c.allowed(at)
+	c.at = at
+	return nil
 }
 
 // repeatedSysctl returns a key that the configuration has twice, or "". args.cni may repeat it: it takes precedence.
@@ -94,9 +97,12 @@ func (c *tuning) repeatedSysctl() string {
 }
 
 // allowed checks the sysctls against the host's allowlist, if it has one.
-func (c *tuning) allowed(at string) error {
-	raw, err := os.ReadFile(c.allowlist)
-	if errors.Is(err, os.ErrNotExist) || len(c.Sysctl) == 0 {
+func (c *tuning) allowed(a *plugin.Attachment) error {
+	if len(c.Sysctl) == 0 {
+		return nil
+	}
+	raw, err := a.Facts.ReadFile(c.allowlist)
+	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
@@ -118,7 +124,7 @@ func (c *tuning) allowed(at string) error {
 			ok = ok || re.MatchString(key)
 		}
 		if !ok {
-			return cni.Invalid(c.Raw, at+"sysctl", fmt.Sprintf("%q is not allowed on this host: %s allows %s", key, c.allowlist, strings.Join(patterns, ", ")))
+			return cni.Invalid(c.Raw, c.at+"sysctl", fmt.Sprintf("%q is not allowed on this host: %s allows %s", key, c.allowlist, strings.Join(patterns, ", ")))
 		}
 	}
 	return nil
@@ -148,7 +154,13 @@ func sysctlPath(key, ifname string) (path, problem string) {
 	return strings.Replace(path, "IFNAME", ifname, 1), ""
 }
 
+// Ready reports a sysctl that the host does not allow.
+func (c *tuning) Ready(a *plugin.Attachment) error { return c.allowed(a) }
+
 func (c *tuning) Addressed(a *plugin.Attachment, r *cni.Result) (list kernel.Objects, err error) {
+	if err := c.allowed(a); err != nil {
+		return nil, err
+	}
 	for _, key := range slices.Sorted(maps.Keys(c.Sysctl)) {
 		path, _ := sysctlPath(key, a.IfName)
 		s := &kernel.Sysctl{In: kernel.Container, Key: path, Value: c.Sysctl[key], NetnsOnly: true}

@@ -132,5 +132,10 @@ func (c chain) load(args *skel.CmdArgs) (*loaded, error) {
 func (l *loaded) of(i int, err error) error {
 	e := *cni.AsError(err)
 	e.Msg = fmt.Sprintf("plugins[%d] %s: %s", i, l.members[i].Type, e.Msg)
+	if req, err := l.request(&l.members[i], nil); err == nil {
+		if line, column, ok := cni.Relocate(e.Details, req, l.data, fmt.Sprintf("plugins[%d]", i)); ok {
+			e.Details = cni.PositionDetails(line, column)
+		}
+	}
 	return &e
 }

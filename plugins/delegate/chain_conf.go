@@ -101,6 +101,7 @@ type loaded struct {
 	version string
 	members []ChainMember
 	conf    *rawjson.Object
+	data    []byte
 }
 
 func read(data []byte) (*loaded, error) {
@@ -112,7 +113,7 @@ func read(data []byte) (*loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &loaded{version: conf.String("cniVersion"), members: members, conf: conf}
+	l := &loaded{version: conf.String("cniVersion"), members: members, conf: conf, data: data}
 	if l.version == "" {
 		l.version = "0.1.0"
 	}

@@ -3,6 +3,7 @@ package ipam
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/fairlead/fairlead/cni"
@@ -123,8 +124,8 @@ func ParseDHCP(data []byte, cniArgs string) (*DHCPConf, error) {
 	case len(out.Socket) > maxSocketPath:
 		return nil, cni.Invalid(data, "ipam.daemonSocketPath", fmt.Sprintf("want the path of a socket, at most %d bytes", maxSocketPath))
 	}
-	if out.Priority < 0 {
-		return nil, cni.Invalid(data, "ipam.priority", "want 0 (the kernel's default) or a route's metric")
+	if out.Priority < 0 || out.Priority > math.MaxUint32 {
+		return nil, cni.Invalid(data, "ipam.priority", "want 0 (the kernel's default) or a route's metric, up to 4294967295")
 	}
 	if !out.V4 && !out.V6 && !out.AcceptRA {
 		return nil, cni.Invalid(data, "ipam.dhcp4", "no address is requested: set dhcp4, dhcp6 or acceptRA to true")

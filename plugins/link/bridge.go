@@ -15,7 +15,7 @@ import (
 func Bridge() plugin.Plugin {
 	return plugin.Plugin{
 		Name: "bridge", About: "connects the containers of a host to a bridge, which can be their gateway",
-		New: func() plugin.Config { return &bridge{Bridge: "cni0", PreserveDefaultVLAN: true} },
+		New: func() plugin.Config { return &bridge{Bridge: "cni0"} },
 	}
 }
 
@@ -73,7 +73,7 @@ func (c *bridge) Validate(a *plugin.Attachment) (err error) {
 }
 
 func (c *bridge) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
-	c.MTU = mtuOf(&c.Conf, c.MTU)
+	c.MTU = mtuOf(a, &c.Conf, c.MTU)
 	br := &kernel.Bridge{
 		Name: c.Bridge, MTU: c.MTU,
 		Promisc: c.PromiscMode, VLANFiltering: c.filtersVLANs(),
@@ -126,10 +126,6 @@ func (c *bridge) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects,
 		list = append(list, pinAddresses(a, a.LinkName("veth"), r, "bridge")...)
 	}
 	list = append(list, plugin.Interface{Name: a.IfName, DAD: c.EnableDAD}.Objects(r)...)
-	if len(r.IPs) > 0 {
-		v := veth(a, c.mac, c.MTU, c.Bridge)
-		list = append(list, &kernel.AnnounceAddresses{Port: v.Name, Link: v.PeerName, MAC: v.PeerMAC})
-	}
 	list = append(list, plugin.Routes(a.IfName, r)...)
 	if c.IPMasq {
 		list = append(list, masquerade(a, r, deref(c.IPMasqBackend))...)

@@ -22,15 +22,17 @@ func (c *bridge) validateVLANs() error {
 	return nil
 }
 
-// portVLANs returns the VLANs of a port: the trunk's, tagged, and one untagged. Like the reference plugin, a trunk without
-// an untagged VLAN has VLAN 1 untagged.
+// portVLANs returns the VLANs of a port: one untagged, and the trunk's, tagged. As with the reference plugin, a VLAN that is
+// also in the trunk is tagged, and a trunk without an untagged VLAN has VLAN 1 untagged.
 func (c *bridge) portVLANs(port string, trunk []VLANRange) (list kernel.Objects) {
-	untagged := c.VLAN
-	if untagged == 0 && len(trunk) > 0 {
-		untagged = 1
+	untagged := func(id int) *kernel.PortVLAN {
+		return &kernel.PortVLAN{Link: port, First: id, Last: id, PVID: true, Untagged: true}
 	}
-	if !c.PreserveDefaultVLAN && untagged > 1 && !hasVLAN(trunk, 1) {
+	if !c.PreserveDefaultVLAN && c.VLAN > 1 && !hasVLAN(trunk, 1) {
 		list = append(list, &kernel.PortVLAN{Link: port, First: 1, Last: 1, Delete: true})
+	}
+	if c.VLAN > 0 {
+		list = append(list, untagged(c.VLAN))
 	}
 	for _, v := range trunk {
 		if v.MinID != nil {
@@ -40,8 +42,8 @@ func (c *bridge) portVLANs(port string, trunk []VLANRange) (list kernel.Objects)
 			list = append(list, &kernel.PortVLAN{Link: port, First: *v.ID, Last: *v.ID})
 		}
 	}
-	if untagged > 0 {
-		list = append(list, &kernel.PortVLAN{Link: port, First: untagged, Last: untagged, PVID: true, Untagged: true})
+	if c.VLAN == 0 && len(trunk) > 0 {
+		list = append(list, untagged(1))
 	}
 	return list
 }

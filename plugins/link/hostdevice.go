@@ -29,12 +29,14 @@ type hostDevice struct {
 	KernelPath string `json:"kernelpath"`
 	PCIBusID   string `json:"pciBusID"`
 
-	sys string // where sysfs is mounted
+	sys    string // where sysfs is mounted
+	pciKey string // pciBusID, or the key that replaced it
 }
 
 func (c *hostDevice) Validate(*plugin.Attachment) error {
+	c.pciKey = "pciBusID"
 	if c.Runtime.DeviceID != "" {
-		c.PCIBusID = c.Runtime.DeviceID
+		c.PCIBusID, c.pciKey = c.Runtime.DeviceID, "runtimeConfig.deviceID"
 	}
 	if c.HWAddr != "" {
 		hw, err := hwaddr.Canonical(c.HWAddr)
@@ -43,10 +45,11 @@ func (c *hostDevice) Validate(*plugin.Attachment) error {
 		}
 		c.HWAddr = hw
 	}
-	for key, v := range map[string]string{"pciBusID": c.PCIBusID, "kernelpath": c.KernelPath} {
-		if slices.Contains(strings.Split(v, "/"), "..") || key == "pciBusID" && strings.Contains(v, "/") {
-			return cni.Invalid(c.Raw, key, "must not point outside sysfs")
-		}
+	if c.PCIBusID == ".." || strings.Contains(c.PCIBusID, "/") {
+		return cni.Invalid(c.Raw, c.pciKey, "want a device's address on its bus, like 0000:00:1f.6")
+	}
+	if c.KernelPath != "" && !strings.HasPrefix(filepath.Clean(c.KernelPath), c.sysPath("devices")+"/") {
+		return cni.Invalid(c.Raw, "kernelpath", "want a device's folder below /sys/devices/")
 	}
 	if c.Device == "" && c.HWAddr == "" && c.KernelPath == "" && c.PCIBusID == "" {
 		return cni.Invalid(c.Raw, "device", `specify either "device", "hwaddr", "kernelpath" or "pciBusID"`)
@@ -55,7 +58,7 @@ func (c *hostDevice) Validate(*plugin.Attachment) error {
 }
 
 func (c *hostDevice) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
-	if driver := c.userSpaceDriver(); driver != "" {
+	if driver := c.userSpaceDriver(a); driver != "" {
 		// The device has no network interface: a user-space program drives it by its PCI address.
 		r.Interfaces = append(r.Interfaces, cni.Interface{Name: a.IfName, Sandbox: a.Netns, PciID: c.PCIBusID})
 		return nil, nil
@@ -70,7 +73,7 @@ func (c *hostDevice) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects,
 
 func (c *hostDevice) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
 	c.UseDNS(r)
-	if c.userSpaceDriver() != "" {
+	if c.userSpaceDriver(a) != "" {
 		return nil, nil
 	}
 	list := plugin.Interface{Name: a.IfName}.Objects(r)
@@ -183,7 +186,7 @@ func (c *hostDevice) onHost(a *plugin.Attachment) (*kernel.LinkInfo, error) {
 	case c.HWAddr != "":
 		return c.byHWAddr(a)
 	case c.PCIBusID != "":
-		return c.bySysfs(a, "pciBusID", c.sysPath("bus/pci/devices", c.PCIBusID), c.sysPath("bus/auxiliary/devices", c.PCIBusID))
+		return c.bySysfs(a, c.pciKey, c.sysPath("bus/pci/devices", c.PCIBusID), c.sysPath("bus/auxiliary/devices", c.PCIBusID))
 	}
 	return c.bySysfs(a, "kernelpath", filepath.Clean(c.KernelPath))
 }
@@ -225,7 +228,7 @@ func (c *hostDevice) sysPath(parts ...string) string {
 func (c *hostDevice) bySysfs(a *plugin.Attachment, key string, devices ...string) (*kernel.LinkInfo, error) {
 	for _, device := range devices {
 		for _, pattern := range []string{"net", "virtio*/net"} {
-			names, err := filepath.Glob(filepath.Join(device, pattern, "*"))
+			names, err := a.Facts.Glob(filepath.Join(device, pattern, "*"))
 			if err != nil {
 				return nil, err
 			}
@@ -239,11 +242,11 @@ func (c *hostDevice) bySysfs(a *plugin.Attachment, key string, devices ...string
 
 // userSpaceDriver returns the driver of a PCI device that a user-space program (DPDK) uses, or "". The kernel has no
 // interface for such a device.
-func (c *hostDevice) userSpaceDriver() string {
+func (c *hostDevice) userSpaceDriver(a *plugin.Attachment) string {
 	if c.PCIBusID == "" {
 		return ""
 	}
-	driver, err := os.Readlink(c.sysPath("bus/pci/devices", c.PCIBusID, "driver"))
+	driver, err := a.Facts.Readlink(c.sysPath("bus/pci/devices", c.PCIBusID, "driver"))
 	if err != nil {
 		return ""
 	}

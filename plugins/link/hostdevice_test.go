@@ -49,7 +49,10 @@ func TestHostDeviceBySysfs(t *testing.T) {
 		{`"pciBusID": "0000:3b:00.1"`, "", "pci 0000:3b:00.1"}, // a user-space program drives it: nothing to move
 		{`"pciBusID": "0000:00:09.0"`, "error", `no such device, or it has no network interface on the host`},
 		{`"pciBusID": "0000:ff:ff.f"`, "error", `pciBusID = "0000:ff:ff.f": no such device`},
-		{`"kernelpath": "/sys/../etc"`, "error", `kernelpath = "/sys/../etc": must not point outside sysfs`},
+		{`"kernelpath": "/sys/../etc"`, "error", `kernelpath = "/sys/../etc": want a device's folder below`},
+		{`"kernelpath": "relative"`, "error", `kernelpath = "relative": want a device's folder below`},
+		{`"pciBusID": "../x"`, "error", `pciBusID = "../x": want a device's address on its bus`},
+		{`"runtimeConfig": {"deviceID": "a/b"}`, "error", `runtimeConfig.deviceID = "a/b": want a device's address`},
 		{`"hwaddr": "02:00"`, "error", `"02:00" is not a hardware address`},
 	} {
 		conf := []byte(`{"cniVersion": "1.1.0", "name": "n", "type": "host-device", ` + tt.keys + `}`)

@@ -9,7 +9,7 @@ import (
 
 // mtuOf returns the MTU of a container's link in bytes: the configured one or, on a cluster network, what its tunnels
 // leave. 0 means the kernel's default.
-func mtuOf(c *plugin.Conf, asked int) int {
+func mtuOf(a *plugin.Attachment, c *plugin.Conf, asked int) int {
 	if asked != 0 || c.IPAM.Type != "fairlead-ipam" {
 		return asked
 	}
@@ -21,7 +21,7 @@ func mtuOf(c *plugin.Conf, asked int) int {
 	if cni.Decode(c.Raw, &conf) != nil || conf.IPAM.Network == "" {
 		conf.IPAM.Network = cluster.DefaultNetwork
 	}
-	n, err := local.Open("", "").Read(conf.IPAM.Network)
+	n, err := local.Open("", "").ReadWith(a.Facts.ReadFile, conf.IPAM.Network)
 	if err != nil {
 		return 0 // IPAM reports the error
 	}

@@ -49,7 +49,7 @@ func checkLinkType(c *plugin.Conf, typ string) error {
 }
 
 func (c *ptp) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
-	v := veth(a, "", mtuOf(&c.Conf, c.MTU), "")
+	v := veth(a, "", mtuOf(a, &c.Conf, c.MTU), "")
 	v.Type = c.LinkType
 	r.Interfaces = append(r.Interfaces,
 		cni.Interface{Name: v.Name, Mac: v.MAC},
@@ -94,7 +94,7 @@ func (c *ptp) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, er
 			list = append(list, &kernel.Route{In: kernel.Container, Dst: net, Via: ip.Gateway, Src: ip.Address.Addr(), Link: a.IfName})
 		}
 	}
-	list = append(append(list, plugin.Routes(a.IfName, r)...), &kernel.WaitForCarrier{Link: host})
+	list = append(list, plugin.Routes(a.IfName, r)...)
 	if c.IPMasq {
 		list = append(list, masquerade(a, r, deref(c.IPMasqBackend))...)
 	}

@@ -58,7 +58,7 @@ const selinuxFS = "/sys/fs/selinux/enforce"
 // checkHost rejects settings that this host or container does not support.
 func (c *tap) checkHost(a *plugin.Attachment) error {
 	if c.SELinuxContext != "" {
-		if _, err := os.Stat(selinuxFS); err != nil {
+		if _, err := a.Facts.ReadFile(selinuxFS); err != nil {
 			return cni.Invalid(c.Raw, "selinuxContext", "this host has no SELinux")
 		}
 	}
@@ -103,9 +103,10 @@ func (c *tap) Find(a *plugin.Attachment) (kernel.Objects, error) {
 }
 
 // Ready reports whether the kernel supports tap interfaces.
-func (c *tap) Ready(*plugin.Attachment) error {
-	if _, err := os.Stat("/dev/net/tun"); err != nil {
-		return cni.Errorf(cni.CodePluginNotAvailable, "tap needs the kernel module tun: %w", err)
+func (c *tap) Ready(a *plugin.Attachment) error {
+	const device = "/dev/net/tun"
+	if found, err := a.Facts.Glob(device); err != nil || len(found) == 0 {
+		return cni.Errorf(cni.CodePluginNotAvailable, "tap needs the kernel module tun, which creates %s", device)
 	}
 	return nil
 }

@@ -111,7 +111,7 @@ func (c *ovs) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error)
 func (c *ovs) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
 	c.UseDNS(r)
 	list := plugin.Interface{Name: a.IfName}.Objects(r)
-	return append(append(list, plugin.Routes(a.IfName, r)...), &kernel.WaitForCarrier{Link: c.veth(a).Name}), nil
+	return append(list, plugin.Routes(a.IfName, r)...), nil
 }
 
 func (c *ovs) veth(a *plugin.Attachment) *kernel.Veth {

@@ -24,6 +24,16 @@ func (d *db) ensurePort(p *kernel.OVSPort) (made bool, err error) {
 	return d.put(p.Bridge, p.Name, portRows(p), old)
 }
 
+// restorePort replaces a port, whatever its settings and its owner are.
+func (d *db) restorePort(p *kernel.OVSPort) error {
+	old, err := d.named("Port", p.Name, "_uuid")
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	_, err = d.put(p.Bridge, p.Name, portRows(p), old)
+	return err
+}
+
 // put creates a port of a bridge, replaces an old one if given, and waits until it is in use. made reports whether the
 // port is in the database, in use or not.
 func (d *db) put(bridge, name string, want rows, old row) (made bool, err error) {

@@ -45,6 +45,15 @@ func (s *ovsSwitch) EnsurePort(p *kernel.OVSPort) (created bool, err error) {
 	return d.ensurePort(p)
 }
 
+// RestorePort implements kernel.Switch.
+func (s *ovsSwitch) RestorePort(p *kernel.OVSPort) error {
+	d, err := s.open(p.DB)
+	if err != nil {
+		return err
+	}
+	return d.restorePort(p)
+}
+
 // DiffBridge implements kernel.Switch.
 func (s *ovsSwitch) DiffBridge(b *kernel.OVSBridge) ([]string, error) {
 	d, err := s.forDiff(b.DB)
@@ -60,7 +69,7 @@ func (s *ovsSwitch) DiffTunnel(t *kernel.OVSTunnel) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.diffPort(t.Bridge, t.Name, tunnelRows(t))
+	return d.diffPort(t.Bridge, t.Name, withoutOwner(tunnelRows(t))) // another network may have created it
 }
 
 // DiffPort implements kernel.Switch.

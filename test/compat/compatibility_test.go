@@ -81,9 +81,18 @@ func keys(t *testing.T, p *page, needing bool) {
 			if needing {
 				kerneltest.Needs(t, k.needs)
 			}
-			problems, outcome := p.compare(k.name(), k.run(t, side{}), k.run(t, side{ourRuntime: !k.alone, ourPlugins: true}))
+			reference, fairlead := k.record(t, side{}), k.record(t, side{ourRuntime: !k.alone, ourPlugins: true})
+			problems, outcome := p.compare(k.name(), reference.transcript, fairlead.transcript)
 			for _, problem := range problems {
 				t.Error(problem)
+			}
+			if reference.firstErr != "" && fairlead.firstErr != "" {
+				if !sameRefusal(reference.firstErr, fairlead.firstErr) {
+					t.Errorf("both fail, for reasons that do not match:\n  reference: %s\n  Fairlead: %s", reference.firstErr, fairlead.firstErr)
+				}
+				if !k.second { // otherwise both reject the second container
+					outcome = strings.Replace(outcome, "equal", "rejected by both", 1)
+				}
 			}
 			p.key(k, outcome)
 		})

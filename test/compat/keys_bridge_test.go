@@ -64,6 +64,7 @@ func bridgeKeys() []keyCase {
 		{key: "mac", with: "by args.cni and CNI_ARGS", plugins: bridgeWith(`"args": {"cni": {"mac": "02:00:00:00:00:ab"}}, `), cniArgs: "IgnoreUnknown=1;MAC=02:00:00:00:00:ac"},
 		{key: "vlan", plugins: bridgeWith(`"vlan": 100, `), second: true, probes: neighbours[:1], needs: vlanFiltering},
 		{key: "vlan", with: "with isGateway", plugins: bridgeWith(`"vlan": 100, "isGateway": true, `), probes: neighbours[1:], needs: vlanFiltering},
+		{key: "preserveDefaultVlan", with: "absent", plugins: bridgeWith(`"vlan": 100, `), needs: vlanFiltering, meanwhile: portVLANs},
 		{key: "preserveDefaultVlan", with: "true", plugins: bridgeWith(`"vlan": 100, "preserveDefaultVlan": true, `), needs: vlanFiltering, meanwhile: portVLANs},
 		{key: "preserveDefaultVlan", with: "false", plugins: bridgeWith(`"vlan": 100, "preserveDefaultVlan": false, `), needs: vlanFiltering, meanwhile: portVLANs},
 		{key: "preserveDefaultVlan", with: "false, with VLAN 1", plugins: bridgeWith(`"vlan": 1, "preserveDefaultVlan": false, `), needs: vlanFiltering, meanwhile: portVLANs},
@@ -73,6 +74,8 @@ func bridgeKeys() []keyCase {
 		{key: "vlanTrunk", with: "and vlan", plugins: bridgeWith(`"vlan": 100, "vlanTrunk": [{"id": 5}], "preserveDefaultVlan": true, `), needs: vlanFiltering, meanwhile: portVLANs},
 		{key: "vlanTrunk", with: "and vlan, with isGateway", plugins: bridgeWith(`"vlan": 100, "vlanTrunk": [{"id": 5}], "isGateway": true, "preserveDefaultVlan": true, `), probes: neighbours[1:], needs: vlanFiltering, meanwhile: portVLANs},
 		{key: "vlanTrunk", with: "with VLAN 1", plugins: bridgeWith(`"vlanTrunk": [{"id": 1}, {"id": 5}], `), needs: vlanFiltering, meanwhile: portVLANs},
+		{key: "vlanTrunk", with: "with the VLAN of vlan", plugins: bridgeWith(`"vlan": 100, "vlanTrunk": [{"minID": 99, "maxID": 101}], `), needs: vlanFiltering, meanwhile: portVLANs},
+		{key: "vlanTrunk", with: "with VLAN 1 in a range", plugins: bridgeWith(`"vlanTrunk": [{"minID": 1, "maxID": 3}], `), needs: vlanFiltering, meanwhile: portVLANs},
 		{key: "vlanTrunk", with: "empty", plugins: bridgeWith(`"vlanTrunk": [], `), needs: vlanFiltering, meanwhile: portVLANs},
 	}
 	list = append(list, dnsOverIPAM(`{"type": "bridge", "bridge": "cni0", `, nil)...)

@@ -32,11 +32,6 @@ func (k keyCase) name() string {
 	return k.plugin + "/" + k.key + " " + k.with
 }
 
-func (k keyCase) run(t testing.TB, s side) transcript {
-	r := k.record(t, s)
-	return r.transcript
-}
-
 func (k keyCase) record(t testing.TB, s side) *recorder {
 	h := newHost(t, s)
 	r := &recorder{host: h, keep: k.plugins + k.capArgs + k.cniArgs + " 02:00:00:00:00:05"}

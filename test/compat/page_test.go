@@ -109,6 +109,7 @@ func (p *page) text() string {
 	p.writeVersions(&b)
 	p.writeKeys(&b)
 	p.writeDifferences(&b)
+	writeOddValues(&b)
 	p.writeErrors(&b)
 	return b.String()
 }

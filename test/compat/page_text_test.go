@@ -3,6 +3,7 @@ package compat
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fairlead/fairlead/cni"
@@ -75,7 +76,7 @@ func (p *page) writeKeys(b *strings.Builder) {
 ## Configuration keys
 
 Each row is a configuration that tests one key with ADD, CHECK and DEL, at version 1.1.0 unless the row names another.
-If both implementations reject a configuration, that is equal, too. Numbers refer to the list of differences.
+**Rejected by both** means that the reasons match, too. Numbers refer to the list of differences.
 `)
 	plugin := ""
 	for _, k := range allKeys() {
@@ -98,6 +99,30 @@ func (p *page) writeDifferences(b *strings.Builder) {
 	b.WriteString("\n## Deliberate differences\n\n| | what | reference | Fairlead | why |\n|---|---|---|---|---|\n")
 	for i, d := range p.differences {
 		fmt.Fprintf(b, "| %d | %s | %s | %s | %s |\n", i+1, d.what, d.reference, d.fairlead, d.why)
+	}
+}
+
+// writeOddValues lists the differences that boundary values and random configurations showed.
+func writeOddValues(b *strings.Builder) {
+	b.WriteString(`
+## Odd values
+
+Every key gets its boundary values: absent, null, empty, the limits and one past them, negative numbers, other types, the
+key in upper case and the key twice. Some cases begin with an object that somebody else made. If both implementations
+accept a value, results and effects are equal; if both reject it, the reasons match. The exceptions:
+`)
+	for _, group := range []struct {
+		title string
+		lists [][]reason
+	}{
+		{"Only the reference accepts it", [][]reason{rejectedByFairlead(), boundaryRejectedByFairlead()}},
+		{"Only Fairlead accepts it", [][]reason{rejectedByReference(), boundaryRejectedByReference()}},
+		{"The effect differs", [][]reason{effects(), boundaryEffects()}},
+	} {
+		fmt.Fprintf(b, "\n**%s:**\n\n", group.title)
+		for _, r := range slices.Concat(group.lists...) {
+			fmt.Fprintf(b, "- %s\n", r.why)
+		}
 	}
 }
 

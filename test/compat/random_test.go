@@ -160,48 +160,48 @@ type reason struct{ pattern, why string }
 // rejectedByFairlead returns our errors for configurations that only the reference accepts.
 func rejectedByFairlead() []reason {
 	return []reason{
-		{`backend = .* want "nftables", "iptables" or "firewalld"`, "the reference's firewall treats an unknown backend as none"},
-		{`ipMasqBackend = .* want "nftables" or "iptables"`, "the reference ignores an unknown backend, Fairlead rejects it even without ipMasq"},
-		{`ipam\.addresses\[0\]\.(address|gateway) = .* want`, "the reference does not parse static's addresses if others replace them"},
-		{`(mtu|table) = (-1|0): want`, "the reference's bridge treats a negative MTU as none, sbr a negative table as a number modulo 2^32"},
-		{`ipam\.routes\[\d\]\.(mtu|advmss|priority|table|scope) = .*: want 0 to`, "the reference lets numbers beyond the kernel's limits wrap"},
-		{`ipam\.gateway = .* is not in the subnet`, "the gateway would be unreachable"},
-		{`is already taken by container`, "the reference creates two rules for one port, and the second never matches"},
+		{`backend = .* want "nftables", "iptables" or "firewalld"`, "an unknown `backend` of firewall: the reference ignores it"},
+		{`ipMasqBackend = .* want "nftables" or "iptables"`, "an unknown `ipMasqBackend` without `ipMasq`: a typo would go unnoticed"},
+		{`ipam\.addresses\[0\]\.(address|gateway) = .* want`, "invalid addresses of static that others replace: the reference does not read them"},
+		{`(mtu|table) = (-1|0): want`, "a negative `mtu` of bridge, which the reference ignores, and a `table` of sbr below 1"},
+		{`ipam\.routes\[\d\]\.(mtu|advmss|priority|table|scope) = .*: want 0 to`, "numbers of routes beyond the kernel's limits: in the reference they wrap"},
+		{`ipam\.gateway = .* is not in the subnet`, "a `gateway` outside the subnet: it would be unreachable"},
+		{`is already taken by container`, "a host port that is mapped twice: the reference's second rule never matches"},
 	}
 }
 
 // rejectedByReference returns the reference's errors for configurations that only Fairlead accepts.
 func rejectedByReference() []reason {
 	return []reason{
-		{`via .* dev eth0 .*Scope: link.*: network is unreachable`, "the reference adds the address's gateway to a route with scope link, which is invalid"},
-		{`^(exit status 1: )?no plugin name provided`, "CHECK of a bridge without ipam, which ADD accepts"},
-		{`Failed to find Gateway .* for interface`, "the reference's CHECK expects a default route that was not requested"},
-		{`Expected Route .* not found in routing table`, "the reference's CHECK searches only the main table"},
-		{`unknown protocol "" specified|No symbol type information`, "a mapping without a protocol means TCP, in the reference only with nftables"},
-		{`Bridge interface \S+ Mac doesn't match`, "the reference's bridge without a gateway has the hardware address of a port"},
-		{`if rate is set, burst must also be set`, "a burst has a default"},
-		{`invalid CIDR address:\s*$`, "null means that the key is absent, and keys are case-sensitive"},
-		{`cannot unmarshal .* (field \.args\.cni|field Address\.ipam\.addresses\.Address) of type`, "keys are case-sensitive"},
-		{`cannot unmarshal .* field BridgeArgs\.args\.cni\.mac of type`, "Fairlead ignores args.cni if a capability replaces it"},
-		{`failed to add route \{Ifindex: .*: file exists`, "the route to the container's own subnet exists with its address"},
-		{`nftables-specific options`, "without a backend, conditions in nftables syntax select nftables"},
-		{`failed to add route '\{[0-9.]+ ffffff00\}`, "::ffff:10.1.0.0/120 is an IPv6 route, not an IPv4 route with an IPv6 mask"},
-		{`Tuning configured value of .*, current value is`, "the reference's CHECK compares the text of a sysctl, which the kernel may change"},
-		{`/proc/sys/net/ipv4/route/flush: permission denied`, "the reference reads a sysctl that can only be written"},
-		{`create (ifb )?qdisc: create qdisc: invalid argument`, "a burst of less than a byte: our bucket always holds one frame"},
+		{`via .* dev eth0 .*Scope: link.*: network is unreachable`, "a route with scope link: the reference adds the address's gateway, which is invalid in this scope"},
+		{`^(exit status 1: )?no plugin name provided`, "CHECK of a bridge without `ipam`, which ADD accepts"},
+		{`Failed to find Gateway .* for interface`, "a gateway without a default route: the reference's CHECK expects one"},
+		{`Expected Route .* not found in routing table`, "routes in other tables than main: the reference's CHECK does not search there"},
+		{`unknown protocol "" specified|No symbol type information`, "a mapping without `protocol`: it means TCP, in the reference only with nftables"},
+		{`Bridge interface \S+ Mac doesn't match`, "CHECK of a bridge without a gateway after other containers came or went: in the reference its hardware address changes"},
+		{`if rate is set, burst must also be set`, "a rate without a burst: the burst has a default"},
+		{`invalid CIDR address:\s*$`, "null for a subnet or address: the key is absent"},
+		{`cannot unmarshal .* (field \.args\.cni|field Address\.ipam\.addresses\.Address) of type`, "values of another type for keys that differ in upper and lower case: JSON keys are case-sensitive"},
+		{`cannot unmarshal .* field BridgeArgs\.args\.cni\.mac of type`, "an invalid value in `args.cni` that a capability replaces"},
+		{`failed to add route \{Ifindex: .*: file exists`, "a route to the container's own subnet: it exists with the address"},
+		{`nftables-specific options`, "conditions in nft syntax without `backend`: they select nftables"},
+		{`failed to add route '\{[0-9.]+ ffffff00\}`, "routes to `::ffff:10.1.0.0/120`: it is an IPv6 network, not IPv4 with an IPv6 mask"},
+		{`Tuning configured value of .*, current value is`, "sysctls that the kernel writes in another form: the reference's CHECK compares the text"},
+		{`/proc/sys/net/ipv4/route/flush: permission denied`, "sysctls that can only be written: the reference reads them first"},
+		{`create (ifb )?qdisc: create qdisc: invalid argument`, "bursts of less than a byte: a bucket holds at least one frame"},
 	}
 }
 
 // effects returns the known differences of results and effects.
 func effects() []reason {
 	return []reason{
-		{`this side: route default via .* \{"mtu":`, "the reference's ptp ignores the mtu of the default route"},
-		{`this side: qdisc tbf .* burst 1518b`, "a bucket that is smaller than a frame lets no frame through"},
-		{`qdisc tbf .* rate 64bit burst .*\n.*qdisc tbf .* rate 64bit burst`, "a bucket's time beyond 275 s wraps in the reference, and in tc's output for ours"},
-		{`mark:\s+reference: 0x20/0x20\s+this side: none$`, "Fairlead's default backend is nftables, which needs no mark"},
-		{`qdisc tbf .* rate 4294Mbit burst`, "the reference rounds a bucket to whole ticks, which is inexact at high rates"},
+		{`this side: route default via .* \{"mtu":`, "`mtu` of ptp's default route: the reference ignores it"},
+		{`this side: qdisc tbf .* burst 1518b`, "bursts that are smaller than a frame: the reference's bucket lets no frame through, Fairlead's holds one"},
+		{`qdisc tbf .* rate 64bit burst .*\n.*qdisc tbf .* rate 64bit burst`, "bursts of more than 275 s: in the reference the bucket's time wraps"},
+		{`mark:\s+reference: 0x20/0x20\s+this side: none$`, "without `backend` Fairlead uses nftables, which needs no mark"},
+		{`qdisc tbf .* rate 4294Mbit burst`, "bursts at high rates: the reference rounds the bucket to whole ticks"},
 		{`namespace host:\s+reference: sysctl net/ipv4/conf/(\S+)/route_localnet:0\s+this side: sysctl net/ipv4/conf/\S+/route_localnet:1$`,
-			"the reference finds the bridge by the container's gateway; without a gateway, mappings of 127.0.0.1 do not work"},
+			"mappings of 127.0.0.1 on a bridge without a gateway: they work only in Fairlead"},
 	}
 }
 

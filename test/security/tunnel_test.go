@@ -64,7 +64,7 @@ func TestRogueRouterThroughTunnel(t *testing.T) {
 	if got := acceptedRoutes(); !strings.Contains(got, "default") {
 		t.Errorf("without the sysctls the host does not accept it either: the attack does not work in this test: %s", got)
 	}
-	d, err := e.Check(kernel.Objects{v})
+	d, err := e.Compare(kernel.Objects{v})
 	if err != nil || len(d) == 0 {
 		t.Errorf("CHECK does not report the changed sysctls: %v, %v", d, err)
 	}

@@ -41,7 +41,7 @@ func suites() []suite {
 		{pkg: module + "plugins/chain"},
 		{pkg: module + "test/scenario", run: "^(TestScenarios|TestPluginPages|TestOVSKernelDatapath)$"},
 		// Lists in one process: the scenarios whose features the host may lack.
-		{pkg: module + "test/scenario", run: "^TestFusedScenarios$/^(ipvlan|netkit|vrf|vrf-routes)$", on: "6.12"},
+		{pkg: module + "test/scenario", run: "^TestFusedScenarios$/^(ipvlan|netkit|vrf|vrf-routes|list-openshift-bridge|list-openshift-vrf)$", on: "6.12"},
 		{pkg: module + "test/security", run: "^(TestStateModes|TestCapabilities)$/^(dummy|ipvlan|vlan|vrf)$", on: "6.12"},
 		// The crash sample of features that the host may lack.
 		{pkg: module + "test/crash", run: "^(TestTracer|TestSampledPoints)$/^(bridge-netkit|bridge-trunk|bridge-vlan|ptp-netkit|ipvlan|vlan|dummy|vrf|kill|clock)$", on: "6.12"},
@@ -54,7 +54,7 @@ func suites() []suite {
 		// Hosts with a slow, lossy link.
 		{pkg: module + "test/cluster", run: "^TestSlowLossyLinks$", on: "6.12"},
 		// The comparison does not depend on the kernel: one is enough.
-		{pkg: module + "test/compat", run: "^TestCompatibility$/^case$/^features$", on: "6.12"},
+		{pkg: module + "test/compat", run: "^(TestCompatibility|TestBoundaries)$/^case$/^features$", on: "6.12"},
 	}
 }
 

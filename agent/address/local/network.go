@@ -84,12 +84,15 @@ func Without(set ipam.RangeSet, first, last netip.Addr) (out ipam.RangeSet) {
 }
 
 // Read reads a network's file. The error is os.ErrNotExist if the agent has not written it.
-func (d Dir) Read(name string) (*Network, error) {
+func (d Dir) Read(name string) (*Network, error) { return d.ReadWith(os.ReadFile, name) }
+
+// ReadWith is Read with another function that reads a file.
+func (d Dir) ReadWith(readFile func(path string) ([]byte, error), name string) (*Network, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
 	path := d.networkFile(name)
-	raw, err := os.ReadFile(path)
+	raw, err := readFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the file of network %s: %w", name, err)
 	}

@@ -117,7 +117,7 @@ func apply(t *testing.T, w *kernel.WireGuard) {
 
 func differs(t *testing.T, w *kernel.WireGuard) []kernel.Difference {
 	t.Helper()
-	d, err := engine(t).Check(kernel.Objects{w})
+	d, err := engine(t).Compare(kernel.Objects{w})
 	if err != nil {
 		t.Fatal(err)
 	}

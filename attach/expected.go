@@ -1,0 +1,117 @@
+package attach
+
+import (
+	"slices"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// Objects returns the objects of all parts. The record of an attachment that the reference plugins created has none: it
+// lists what to remove.
+func (r *Record) Objects() (kernel.Objects, error) {
+	if r.Adopted {
+		return nil, nil
+	}
+	list, _, err := r.split(func(Part) bool { return true })
+	return list, err
+}
+
+// Expected returns the objects that a plugin created with a configuration, which a hash identifies, and the objects that
+// later plugins of the list created. same is false if the configuration has changed since, or if its hash is unknown. Then
+// own are the objects of the plugin's earlier configuration.
+func (r *Record) Expected(plugin, conf string) (own, later kernel.Objects, same bool, err error) {
+	own, later, err = r.split(func(p Part) bool { return p.Plugin == plugin && p.Conf == conf && conf != "" })
+	if err != nil || own != nil {
+		return own, later, true, err
+	}
+	own, later, err = r.split(func(p Part) bool { return p.Plugin == plugin })
+	return own, later, false, err
+}
+
+// HasResult reports whether a result names the same interfaces, addresses and routes as the one that the newest part
+// returned.
+func (r *Record) HasResult(got *cni.Result) bool {
+	if len(r.Parts) == 0 {
+		return false
+	}
+	have, err := r.Parts[len(r.Parts)-1].Result.Get()
+	return err == nil && have != nil &&
+		slices.EqualFunc(have.Interfaces, got.Interfaces, func(a, b cni.Interface) bool {
+			return a.Name == b.Name && a.Mac == b.Mac && a.Sandbox == b.Sandbox
+		}) &&
+		slices.EqualFunc(have.IPs, got.IPs, func(a, b cni.IP) bool { return a.Address == b.Address && a.Gateway == b.Gateway }) &&
+		slices.EqualFunc(have.Routes, got.Routes, func(a, b cni.Route) bool { return a.Dst == b.Dst && a.GW == b.GW })
+}
+
+// ChangedByOthers returns the attributes of the container's interfaces that plugins of other software changed, as far as
+// the results tell: each part's own, and the final one of the list, which may be nil.
+func (r *Record) ChangedByOthers(final *cni.Result) (out kernel.Objects) {
+	type attrs struct {
+		mac string
+		mtu int // bytes
+	}
+	current := map[string]attrs{}
+	step := func(res *cni.Result, part *Part) {
+		for _, i := range res.Interfaces {
+			was, known := current[i.Name]
+			if i.Sandbox == "" {
+				continue
+			}
+			current[i.Name] = attrs{i.Mac, i.MTU}
+			set := kernel.LinkSettings{}
+			if known && i.Mac != was.mac {
+				set.MAC = i.Mac
+			}
+			if known && i.MTU != was.mtu {
+				set.MTU = i.MTU
+			}
+			if set != (kernel.LinkSettings{}) && !part.setsLink(i.Name) {
+				out = append(out, &kernel.LinkAttrs{Link: i.Name, Set: set})
+			}
+		}
+	}
+	for i := range r.Parts {
+		p := &r.Parts[i]
+		if res, err := p.Result.Get(); err == nil && res != nil {
+			step(res, p)
+		}
+	}
+	if final != nil {
+		step(final, nil)
+	}
+	return out
+}
+
+// setsLink reports whether the part's plugin changed attributes of a link. A nil part is that of other software.
+func (p *Part) setsLink(name string) bool {
+	if p == nil {
+		return false
+	}
+	list, _ := p.Objects.Get() // another version of Fairlead may have written it: then the result tells
+	return slices.ContainsFunc(kernel.Of[*kernel.LinkAttrs](list), func(l *kernel.LinkAttrs) bool { return l.Link == name })
+}
+
+// split returns the objects of the parts that match, and of the parts after the first of these.
+func (r *Record) split(match func(Part) bool) (own, later kernel.Objects, err error) {
+	for i := range r.Parts {
+		p := &r.Parts[i]
+		ours := match(*p)
+		if !ours && own == nil {
+			continue // an earlier part
+		}
+		list, err := p.Objects.Get()
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case ours:
+			own = append(own, list...)
+			if own == nil {
+				own = kernel.Objects{}
+			}
+		default:
+			later = append(later, list...)
+		}
+	}
+	return own, later, nil
+}
