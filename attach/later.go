@@ -3,7 +3,7 @@ package attach
 import (
 	"fmt"
 
-	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/rawjson"
 	"github.com/fairlead/fairlead/internal/leanjson"
 )
 
@@ -11,7 +11,7 @@ import (
 // without reading them.
 type Later[T any] struct {
 	value T
-	raw   []byte // the value as it was read; nil: use value
+	raw   []byte // the value as it was read, valid JSON; nil: use value
 	known bool   // value is raw, decoded
 }
 
@@ -24,7 +24,7 @@ func (l *Later[T]) Get() (T, error) {
 		return l.value, nil
 	}
 	var v T
-	if err := cni.Decode(l.raw, &v); err != nil {
+	if err := rawjson.Unmarshal(l.raw, &v); err != nil {
 		return v, fmt.Errorf("read the record of the attachment: %w", err)
 	}
 	l.value, l.known = v, true

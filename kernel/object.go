@@ -2,9 +2,9 @@ package kernel
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
+	"sync"
 
 	"github.com/fairlead/fairlead/cni/rawjson"
 	"github.com/fairlead/fairlead/internal/leanjson"
@@ -64,13 +64,13 @@ func prototypes() []Object {
 }
 
 // kinds maps the names in a record to the types of objects.
-func kinds() map[string]reflect.Type {
+var kinds = sync.OnceValue(func() map[string]reflect.Type {
 	out := map[string]reflect.Type{}
 	for _, o := range prototypes() {
 		out[o.kind()] = reflect.TypeOf(o).Elem()
 	}
 	return out
-}
+})
 
 // Objects is a list in order of creation. It can be written and read as JSON.
 type Objects []Object
@@ -102,7 +102,7 @@ func (l Objects) MarshalJSON() ([]byte, error) { return l.AppendJSON(nil) }
 // UnmarshalJSON reads the output of MarshalJSON.
 func (l *Objects) UnmarshalJSON(data []byte) error {
 	var list []tagged
-	if err := decode(data, &list); err != nil {
+	if err := rawjson.Unmarshal(data, &list); err != nil {
 		return err
 	}
 	types := kinds()
@@ -115,7 +115,7 @@ func (l *Objects) UnmarshalJSON(data []byte) error {
 			return fmt.Errorf("unknown kind of object %q", t.Kind)
 		}
 		o := reflect.New(typ).Interface().(Object)
-		if err := decode(t.Object, o); err != nil {
+		if err := rawjson.Unmarshal(t.Object, o); err != nil {
 			return fmt.Errorf("object of kind %s: %w", t.Kind, err)
 		}
 		*l = append(*l, o)
@@ -125,16 +125,6 @@ func (l *Objects) UnmarshalJSON(data []byte) error {
 
 // isFormerKind reports whether earlier versions recorded objects of a kind that is now a phase of Apply.
 func isFormerKind(kind string) bool { return kind == "announced" || kind == "carried" }
-
-// decode reads valid JSON like encoding/json, which it calls only for rare cases: encoding/json builds a table for each
-// type first, and a plugin decodes each type once.
-func decode(data []byte, v any) error {
-	if err := rawjson.Decode(data, v); errors.Is(err, rawjson.ErrElse) {
-		return json.Unmarshal(data, v)
-	} else {
-		return err
-	}
-}
 
 // Kind returns the kind of an object as a record names it.
 func Kind(o Object) string { return o.kind() }

@@ -27,7 +27,7 @@ var errShort = errors.New("unexpected end of JSON input")
 // them.
 func Members(data []byte) ([]Member, error) {
 	var list []Member
-	err := scan(data, '{', '}', func(i int) (int, error) {
+	_, err := scan(data, 0, '{', '}', func(i int) (int, error) {
 		m, next, err := member(data, i)
 		list = append(list, m)
 		return next, err
@@ -38,7 +38,7 @@ func Members(data []byte) ([]Member, error) {
 // Elements returns the elements of an array.
 func Elements(data []byte) ([]Value, error) {
 	var list []Value
-	err := scan(data, '[', ']', func(i int) (int, error) {
+	_, err := scan(data, 0, '[', ']', func(i int) (int, error) {
 		next, err := skipValue(data, i)
 		if err == nil {
 			list = append(list, Value{Raw: data[i:next], Start: i})
@@ -48,60 +48,69 @@ func Elements(data []byte) ([]Value, error) {
 	return list, err
 }
 
-// scan calls item at the start of each comma-separated item between open and end; item returns the item's end.
-func scan(data []byte, open, end byte, item func(int) (int, error)) error {
-	i := skipSpace(data, 0)
+// scan reads the object or array at i and returns its end. It calls item at the start of each comma-separated item;
+// item returns the item's end.
+func scan(data []byte, i int, open, end byte, item func(int) (int, error)) (int, error) {
+	i = skipSpace(data, i)
 	if i >= len(data) {
-		return errShort
+		return i, errShort
 	}
 	if data[i] != open {
-		return fmt.Errorf("invalid character %q at offset %d: want %q", data[i], i, open)
+		return i, fmt.Errorf("invalid character %q at offset %d: want %q", data[i], i, open)
 	}
 	i = skipSpace(data, i+1)
 	if i < len(data) && data[i] == end {
-		return nil
+		return i + 1, nil
 	}
 	for i < len(data) {
 		next, err := item(i)
 		if err != nil {
-			return err
+			return i, err
 		}
 		i = skipSpace(data, next)
 		switch {
 		case i >= len(data):
-			return errShort
+			return i, errShort
 		case data[i] == end:
-			return nil
+			return i + 1, nil
 		case data[i] != ',':
-			return fmt.Errorf("invalid character %q at offset %d: want ',' or %q", data[i], i, end)
+			return i, fmt.Errorf("invalid character %q at offset %d: want ',' or %q", data[i], i, end)
 		}
 		i = skipSpace(data, i+1)
 	}
-	return errShort
+	return i, errShort
 }
 
 func member(data []byte, i int) (Member, int, error) {
-	if data[i] != '"' {
-		return Member{}, i, fmt.Errorf("invalid character %q at offset %d: want a key", data[i], i)
-	}
-	end, err := skipString(data, i)
+	key, start, err := readKey(data, i)
 	if err != nil {
 		return Member{}, i, err
 	}
-	key, err := Unquote(data[i:end])
-	if err != nil {
-		return Member{}, i, err
-	}
-	colon := skipSpace(data, end)
-	if colon >= len(data) || data[colon] != ':' {
-		return Member{}, i, fmt.Errorf("no ':' after key %q at offset %d", key, i)
-	}
-	start := skipSpace(data, colon+1)
 	next, err := skipValue(data, start)
 	if err != nil {
 		return Member{}, i, err
 	}
 	return Member{Key: key, KeyStart: i, Value: Value{Raw: data[start:next], Start: start}}, next, nil
+}
+
+// readKey reads a key and returns the start of its value.
+func readKey(data []byte, i int) (key string, value int, err error) {
+	if data[i] != '"' {
+		return "", i, fmt.Errorf("invalid character %q at offset %d: want a key", data[i], i)
+	}
+	end, err := skipString(data, i)
+	if err != nil {
+		return "", i, err
+	}
+	key, err = Unquote(data[i:end])
+	if err != nil {
+		return "", i, err
+	}
+	colon := skipSpace(data, end)
+	if colon >= len(data) || data[colon] != ':' {
+		return "", i, fmt.Errorf("no ':' after key %q at offset %d", key, i)
+	}
+	return key, skipSpace(data, colon+1), nil
 }
 
 // Unquote decodes a JSON string as written, quotes included.

@@ -6,7 +6,7 @@ func refusals() []refusal {
 	return []refusal{
 		// The configuration: wrong types, unknown words, numbers beyond their limits, missing keys.
 		{`cannot unmarshal|json: `, `want |cannot`},
-		{`unknown (macvlan mode|ingress policy)|unrecognized backend`, `(mode|ingressPolicy|backend) = .*: want `},
+		{`unknown (macvlan mode|ipvlan mode|ingress policy)|unrecognized backend`, `(mode|ingressPolicy|backend) = .*: want `},
 		{`unknown ipmasq backend`, `ipMasqBackend = .*: want`},
 		{`cannot set hairpin mode and promiscuous mode at the same time`, `cannot set hairpin mode and promiscuous mode at the same time`},
 		{`specify either "device"`, `specify either "device"`},
@@ -58,6 +58,10 @@ func refusals() []refusal {
 			`is not a hardware address|want a unicast address`},
 		{`Link not found`, `no interface|no such (device|bridge)|interface name contains`},
 		{`no default route interface found`, `no default route whose interface`},
+		{`"master" field is required|chained master failure`, `master: missing`},
+		{`failed to set "eth0" UP: network is down`, `is down: a VLAN works only while its parent is up`},
+		{`requires an IPAM configuration`, `ipam: missing`},
+		{`invalid VLAN ID`, `vlanId = .*: want a VLAN ID`},
 		{`already exists`, `already exists|exists and is not a bridge|exists and is not a VRF`},
 		{`already has an IP address different`, `already has an address different`},
 		{`failed to find physical interface`, `no device on the host has this address`},

@@ -48,7 +48,7 @@ func (p *page) outcome(name string, found map[int]bool) string {
 	if len(notes) == 0 {
 		return "equal"
 	}
-	return exceptFor + strings.Join(notes, ", ")
+	return "equal" + exceptFor + strings.Join(notes, ", ")
 }
 
 // splitLines splits a text into the lines that do not match and those that do.

@@ -110,10 +110,10 @@ func (p *page) renumber(text string) renumbering {
 	return out
 }
 
-const exceptFor = "equal except for "
+const exceptFor = " except for "
 
 func (n renumbering) outcome(s string) string {
-	list, ok := strings.CutPrefix(s, exceptFor)
+	outcome, list, ok := strings.Cut(s, exceptFor)
 	if !ok {
 		return s
 	}
@@ -124,7 +124,7 @@ func (n renumbering) outcome(s string) string {
 		}
 	}
 	slices.SortFunc(numbers, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) })
-	return exceptFor + strings.Join(numbers, ", ")
+	return outcome + exceptFor + strings.Join(numbers, ", ")
 }
 
 // updateRows returns the page's text with the outcomes of the cases that ran.
