@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/rawjson"
 	"github.com/fairlead/fairlead/internal/leanjson"
 	"github.com/fairlead/fairlead/internal/plainfile"
 	"github.com/fairlead/fairlead/kernel"
@@ -87,7 +87,7 @@ func (d *Dir) read(path string) (*Record, error) {
 // parse decodes a record. adding says whether an ADD holds its lock.
 func (d *Dir) parse(path string, raw []byte, adding bool) (*Record, error) {
 	r := &Record{}
-	if err := cni.Decode(raw, r); err != nil || r.Boot != d.boot {
+	if err := rawjson.Unmarshal(raw, r); err != nil || r.Boot != d.boot {
 		_ = os.Remove(path) // it is useless, and blocks a new one
 		return nil, fmt.Errorf("%s is not of this boot or not readable: %w", path, os.ErrNotExist)
 	}
@@ -256,7 +256,7 @@ func (d *Dir) OtherBoots() (files []string) {
 			Boot string `json:"boot"`
 		}
 		raw, err := plainfile.Read(file)
-		if err == nil && cni.Decode(raw, &r) == nil && r.Boot != "" && r.Boot != d.boot {
+		if err == nil && rawjson.Unmarshal(raw, &r) == nil && r.Boot != "" && r.Boot != d.boot {
 			files = append(files, file)
 		}
 	}

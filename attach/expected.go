@@ -1,6 +1,8 @@
 package attach
 
 import (
+	"bytes"
+	"fmt"
 	"slices"
 
 	"github.com/fairlead/fairlead/cni"
@@ -17,8 +19,8 @@ func (r *Record) Objects() (kernel.Objects, error) {
 	return list, err
 }
 
-// Expected returns the objects that a plugin created with a configuration, which a hash identifies, and the objects that
-// later plugins of the list created. same is false if the configuration has changed since, or if its hash is unknown. Then
+// Expected returns the objects that a plugin created with a configuration, which a hash identifies, and the objects of
+// later plugins of the list that change these. same is false if the configuration has changed since, or if its hash is unknown. Then
 // own are the objects of the plugin's earlier configuration.
 func (r *Record) Expected(plugin, conf string) (own, later kernel.Objects, same bool, err error) {
 	own, later, err = r.split(func(p Part) bool { return p.Plugin == plugin && p.Conf == conf && conf != "" })
@@ -35,13 +37,22 @@ func (r *Record) HasResult(got *cni.Result) bool {
 	if len(r.Parts) == 0 {
 		return false
 	}
-	have, err := r.Parts[len(r.Parts)-1].Result.Get()
+	have, err := r.lastResult()
 	return err == nil && have != nil &&
 		slices.EqualFunc(have.Interfaces, got.Interfaces, func(a, b cni.Interface) bool {
 			return a.Name == b.Name && a.Mac == b.Mac && a.Sandbox == b.Sandbox
 		}) &&
 		slices.EqualFunc(have.IPs, got.IPs, func(a, b cni.IP) bool { return a.Address == b.Address && a.Gateway == b.Gateway }) &&
 		slices.EqualFunc(have.Routes, got.Routes, func(a, b cni.Route) bool { return a.Dst == b.Dst && a.GW == b.GW })
+}
+
+// lastResult returns the result of the newest part. Parts often have the same, which is decoded once.
+func (r *Record) lastResult() (*cni.Result, error) {
+	last := len(r.Parts) - 1
+	for last > 0 && r.Parts[last].Result.raw != nil && bytes.Equal(r.Parts[last].Result.raw, r.Parts[last-1].Result.raw) {
+		last--
+	}
+	return r.Parts[last].Result.Get()
 }
 
 // ChangedByOthers returns the attributes of the container's interfaces that plugins of other software changed, as far as
@@ -73,6 +84,9 @@ func (r *Record) ChangedByOthers(final *cni.Result) (out kernel.Objects) {
 	}
 	for i := range r.Parts {
 		p := &r.Parts[i]
+		if i > 0 && p.Result.raw != nil && bytes.Equal(p.Result.raw, r.Parts[i-1].Result.raw) {
+			continue // nothing changed
+		}
 		if res, err := p.Result.Get(); err == nil && res != nil {
 			step(res, p)
 		}
@@ -92,7 +106,19 @@ func (p *Part) setsLink(name string) bool {
 	return slices.ContainsFunc(kernel.Of[*kernel.LinkAttrs](list), func(l *kernel.LinkAttrs) bool { return l.Link == name })
 }
 
-// split returns the objects of the parts that match, and of the parts after the first of these.
+// changes returns the part's objects that may change those of earlier parts.
+func (p *Part) changes() (kernel.Objects, error) {
+	if p.Objects.raw == nil {
+		return p.Objects.Get()
+	}
+	list, err := kernel.ReadChanges(p.Objects.raw)
+	if err != nil {
+		err = fmt.Errorf("read the record of the attachment: %w", err)
+	}
+	return list, err
+}
+
+// split returns the objects of the parts that match, and those that change them, of the parts after the first of these.
 func (r *Record) split(match func(Part) bool) (own, later kernel.Objects, err error) {
 	for i := range r.Parts {
 		p := &r.Parts[i]
@@ -100,17 +126,21 @@ func (r *Record) split(match func(Part) bool) (own, later kernel.Objects, err er
 		if !ours && own == nil {
 			continue // an earlier part
 		}
-		list, err := p.Objects.Get()
-		switch {
-		case err != nil:
-			return nil, nil, err
-		case ours:
-			own = append(own, list...)
-			if own == nil {
-				own = kernel.Objects{}
+		if !ours {
+			list, err := p.changes()
+			if err != nil {
+				return nil, nil, err
 			}
-		default:
 			later = append(later, list...)
+			continue
+		}
+		list, err := p.Objects.Get()
+		if err != nil {
+			return nil, nil, err
+		}
+		own = append(own, list...)
+		if own == nil {
+			own = kernel.Objects{}
 		}
 	}
 	return own, later, nil

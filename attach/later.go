@@ -39,8 +39,8 @@ func (l Later[T]) AppendJSON(b []byte) ([]byte, error) {
 	return leanjson.Append(b, l.value)
 }
 
-// UnmarshalJSON keeps the value undecoded.
+// UnmarshalJSON keeps the value undecoded, as part of data.
 func (l *Later[T]) UnmarshalJSON(data []byte) error {
-	*l = Later[T]{raw: append([]byte(nil), data...)}
+	*l = Later[T]{raw: data}
 	return nil
 }

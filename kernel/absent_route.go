@@ -77,3 +77,5 @@ func (n *AbsentRoute) remove(e *Engine) error {
 	}
 	return err
 }
+
+func (a *AbsentRoute) changesEarlier() {}

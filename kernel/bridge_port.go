@@ -180,6 +180,8 @@ func (v *PortVLAN) diff(e *Engine) ([]string, error) {
 	return d, nil
 }
 
+func (v *PortVLAN) changesEarlier() {}
+
 // without returns the VLANs that no later object sets in another way.
 func (v *PortVLAN) without(later Object) Object {
 	l, ok := later.(*PortVLAN)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // Difference is an object that differs from its desired state.
@@ -33,7 +35,7 @@ func (d Difference) String() string {
 // itself, change.
 func (e *Engine) Compare(list Objects, later ...Object) ([]Difference, error) {
 	if e.snapshot == nil {
-		e.snapshot = &snapshot{links: map[linkName]*LinkInfo{}, lists: map[any]any{}}
+		e.snapshot = &snapshot{map[linkName]*LinkInfo{}, map[any]any{}, map[nftQuery]netlink.Response{}}
 		clear(e.index[Host])
 		clear(e.index[Container])
 	}
@@ -43,7 +45,9 @@ func (e *Engine) Compare(list Objects, later ...Object) ([]Difference, error) {
 	var out []Difference
 	var errs []error
 	lost := map[linkName]bool{}
-	for _, o := range expected(list, later) {
+	want := expected(list, later)
+	e.readRulesets(want)
+	for _, o := range want {
 		if lost[o.on()] {
 			continue // it is gone with its link
 		}
@@ -108,6 +112,7 @@ func unequal[T comparable](what string, have, want T) []string {
 type snapshot struct {
 	links map[linkName]*LinkInfo
 	lists map[any]any // by a key that says what was listed
+	nft   map[nftQuery]netlink.Response
 }
 
 // listKey is the key of a list of one side and one family.
@@ -137,6 +142,9 @@ type (
 	// overridable returns the object without what a later object of the attachment changes, or nil if nothing remains.
 	overridable interface{ without(later Object) Object }
 
+	// changer is an object that may change what earlier objects of the attachment set.
+	changer interface{ changesEarlier() }
+
 	// parent returns the objects that the kernel creates along with this one.
 	parent interface{ implies() Objects }
 )
@@ -144,20 +152,27 @@ type (
 // expected returns what should exist: the objects of a list that no later object overrides, and the objects that the
 // kernel created along with them. Each object is there once.
 func expected(list, later Objects) (out Objects) {
-	seen := map[string]bool{}
+	type name struct {
+		side Side
+		text string
+	}
+	seen := make(map[name]bool, len(list))
+	out = make(Objects, 0, len(list))
 	add := func(o Object, after ...Objects) {
 		for _, list := range after {
 			for _, l := range list {
-				if x, ok := o.(overridable); ok && o != nil {
-					o = x.without(l)
+				if x, ok := o.(overridable); ok {
+					if _, ok := l.(changer); ok {
+						o = x.without(l)
+					}
 				}
 			}
 		}
 		if o == nil {
 			return
 		}
-		if name := o.Side().String() + " " + o.String(); !seen[name] {
-			seen[name] = true
+		if n := (name{o.Side(), o.String()}); !seen[n] {
+			seen[n] = true
 			out = append(out, o)
 		}
 	}

@@ -55,6 +55,9 @@ func (c *connectedRoute) without(later Object) Object {
 	if !ok {
 		return nil
 	}
+	if r == &c.Route {
+		return c
+	}
 	return &connectedRoute{*r}
 }
 

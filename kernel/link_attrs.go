@@ -132,6 +132,8 @@ func (t *LinkAttrs) diff(e *Engine) ([]string, error) {
 	return d, nil
 }
 
+func (t *LinkAttrs) changesEarlier() {}
+
 // without returns the object without the attributes that a later one sets.
 func (t *LinkAttrs) without(later Object) Object {
 	l, ok := later.(*LinkAttrs)

@@ -146,13 +146,15 @@ func (x *Element) String() string {
 	return s + " }"
 }
 
-// RequestNFT sends a request over the netfilter socket and returns the reply.
-func (e *Engine) RequestNFT(r netlink.Request) (netlink.Response, error) {
+// ReadNFT asks for one part of a ruleset and returns the reply.
+func (e *Engine) ReadNFT(r netlink.Request) (netlink.Response, error) {
+	if resp, ok := e.readAhead(r); ok {
+		return resp, resp.Err
+	}
 	c, err := e.Netfilter()
 	if err != nil {
 		return netlink.Response{}, err
 	}
-	r.Flags |= unix.NLM_F_ACK
 	resp, err := c.Do([]netlink.Request{r})
 	if err != nil {
 		return netlink.Response{}, err
@@ -196,11 +198,11 @@ func (e *Engine) NFTRules(family, table, chain string) ([]NFTRule, error) {
 
 // element reads one element by its key.
 func (e *Engine) element(x *Element) (nft.ElementInfo, error) {
-	get, err := x.Wire().Get()
+	get, err := x.query()
 	if err != nil {
 		return nft.ElementInfo{}, err
 	}
-	resp, err := e.RequestNFT(get)
+	resp, err := e.ReadNFT(get)
 	if errors.Is(err, unix.EINVAL) { // the set has keys of another size
 		err = unix.ENOENT
 	}

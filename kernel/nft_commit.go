@@ -295,7 +295,7 @@ func (c *chains) comments(n *NFT) (map[string]bool, error) {
 
 // generation returns a number that changes with every change of any ruleset.
 func (e *Engine) generation() (uint32, error) {
-	resp, err := e.RequestNFT(netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETGEN, Body: nft.Message("ip")})
+	resp, err := e.ReadNFT(netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETGEN, Body: nft.Message("ip")})
 	if err != nil {
 		return 0, fmt.Errorf("nftables: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -24,7 +25,11 @@ func (n *NFT) diff(e *Engine) ([]string, error) {
 
 // read returns the kernel's message about a table, chain, set or map, or os.ErrNotExist.
 func (n *NFT) read(e *Engine) ([]byte, error) {
-	r, err := e.RequestNFT(n.part().Get())
+	get, err := n.query()
+	if err != nil {
+		return nil, err
+	}
+	r, err := e.ReadNFT(get)
 	if err != nil {
 		return nil, err
 	}
@@ -42,21 +47,77 @@ func (n *NFT) diffRule(e *Engine) ([]string, error) {
 	if len(have) == 0 {
 		return nil, os.ErrNotExist
 	}
-	want, err := n.AddRequest()
+	want, err := nft.Compile(nft.FamilyNumber(n.Family), n.Text)
 	if err != nil {
 		return nil, err
 	}
-	if !nft.SameRule(have[0].attrs, want.Body[4:]) {
+	if !nft.SameRule(have[0].attrs, want) {
 		return []string{"has other statements"}, nil
 	}
 	return nil, nil
 }
 
+// nftQuery is a request for one part of a ruleset.
+type nftQuery struct {
+	typ  uint16
+	body string
+}
+
+// inOneWrite is the number of requests whose replies fit the smallest receive buffer (net.core.rmem_default).
+const inOneWrite = 24
+
+// readRulesets reads the parts of rulesets in a list before they are compared, many with one write.
+func (e *Engine) readRulesets(list Objects) {
+	var reqs []netlink.Request
+	for _, o := range list {
+		if x, ok := o.(interface {
+			query() (netlink.Request, error)
+		}); ok {
+			// A part that cannot be encoded is reported when it is compared.
+			if r, err := x.query(); err == nil {
+				reqs = append(reqs, r)
+			}
+		}
+	}
+	for some := range slices.Chunk(reqs, inOneWrite) {
+		c, err := e.Netfilter()
+		if err != nil {
+			return // diff reports it
+		}
+		resp, err := c.Do(some)
+		if err != nil {
+			return
+		}
+		for i, r := range some {
+			e.snapshot.nft[nftQuery{r.Type, string(r.Body)}] = resp[i]
+		}
+	}
+}
+
+// readAhead returns the reply that the comparison has already read.
+func (e *Engine) readAhead(r netlink.Request) (resp netlink.Response, ok bool) {
+	if e.snapshot != nil {
+		resp, ok = e.snapshot.nft[nftQuery{r.Type, string(r.Body)}]
+	}
+	return resp, ok
+}
+
+// query returns the request that reads the part. A rule cannot be read alone.
+func (n *NFT) query() (netlink.Request, error) {
+	if n.Kind == "rule" {
+		return netlink.Request{}, errors.ErrUnsupported
+	}
+	return n.part().Get(), nil
+}
+
+func (x *Element) query() (netlink.Request, error) { return x.Wire().Get() }
+
 // existing returns the rules of the chain that have the rule's tag.
 func (n *NFT) existing(e *Engine) (out []NFTRule, err error) {
 	have, err := e.rulesLike(n)
+	tag := n.Tag()
 	for _, r := range have {
-		if r.Chain == n.Name && r.Comment == n.Tag() {
+		if r.Chain == n.Name && r.Comment == tag {
 			out = append(out, r)
 		}
 	}

@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"sync"
@@ -54,30 +53,31 @@ func (base) links() []linkName { return nil }
 func (base) on() linkName      { return linkName{} }
 
 // prototypes returns one empty object of every kind.
-func prototypes() []Object {
+var prototypes = sync.OnceValue(func() []Object {
 	return []Object{
 		&Bridge{}, &Veth{}, &StackedLink{}, &Dummy{}, &Tap{}, &Up{}, &Port{}, &PortVLAN{}, &HostDevice{}, &Addr{}, &Route{}, &Rule{}, &Neigh{}, &FDB{},
 		&Sysctl{}, &NFT{}, &Element{}, &ConntrackFlows{}, &Command{}, &LinkAttrs{},
 		&IFB{}, &Qdisc{}, &TCFilter{}, &AbsentRoute{}, &ForwardRule{}, &ZoneSource{},
 		&VRF{}, &VRFMember{}, &VXLAN{}, &IPIP{}, &WireGuard{}, &OVSBridge{}, &OVSTunnel{}, &OVSPort{}, &ReferenceRules{}, &NetnsVeth{}, &ExpectedLink{},
 	}
-}
-
-// kinds maps the names in a record to the types of objects.
-var kinds = sync.OnceValue(func() map[string]reflect.Type {
-	out := map[string]reflect.Type{}
-	for _, o := range prototypes() {
-		out[o.kind()] = reflect.TypeOf(o).Elem()
-	}
-	return out
 })
+
+// prototype returns the empty object of a kind, or nil.
+func prototype(kind string) Object {
+	for _, o := range prototypes() {
+		if o.kind() == kind {
+			return o
+		}
+	}
+	return nil
+}
 
 // Objects is a list in order of creation. It can be written and read as JSON.
 type Objects []Object
 
 type tagged struct {
-	Kind   string          `json:"kind"`
-	Object json.RawMessage `json:"object"`
+	Kind   string       `json:"kind"`
+	Object rawjson.Part `json:"object"`
 }
 
 // AppendJSON appends the list as JSON. Each object is tagged with its kind.
@@ -101,20 +101,37 @@ func (l Objects) MarshalJSON() ([]byte, error) { return l.AppendJSON(nil) }
 
 // UnmarshalJSON reads the output of MarshalJSON.
 func (l *Objects) UnmarshalJSON(data []byte) error {
+	return l.read(data, func(Object) bool { return true })
+}
+
+// ReadChanges reads, from the output of MarshalJSON, only the objects that may change what earlier objects of the
+// attachment set.
+func ReadChanges(data []byte) (l Objects, err error) {
+	err = l.read(data, func(o Object) bool {
+		_, ok := o.(changer)
+		return ok
+	})
+	return l, err
+}
+
+// read appends the objects whose kind is wanted; want gets an empty object of the kind.
+func (l *Objects) read(data []byte, want func(Object) bool) error {
 	var list []tagged
 	if err := rawjson.Unmarshal(data, &list); err != nil {
 		return err
 	}
-	types := kinds()
 	for _, t := range list {
 		if isFormerKind(t.Kind) {
 			continue
 		}
-		typ := types[t.Kind]
-		if typ == nil {
+		empty := prototype(t.Kind)
+		if empty == nil {
 			return fmt.Errorf("unknown kind of object %q", t.Kind)
 		}
-		o := reflect.New(typ).Interface().(Object)
+		if !want(empty) {
+			continue
+		}
+		o := reflect.New(reflect.TypeOf(empty).Elem()).Interface().(Object)
 		if err := rawjson.Unmarshal(t.Object, o); err != nil {
 			return fmt.Errorf("object of kind %s: %w", t.Kind, err)
 		}

@@ -93,7 +93,7 @@ func (f *ReferenceRules) removeNFT(e *Engine) error {
 }
 
 func (e *Engine) hasChain(family, table, name string) bool {
-	_, err := e.RequestNFT(nft.Part{Family: family, Table: table, Kind: "chain", Name: name}.Get())
+	_, err := e.ReadNFT(nft.Part{Family: family, Table: table, Kind: "chain", Name: name}.Get())
 	return err == nil
 }
 

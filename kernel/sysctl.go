@@ -127,6 +127,8 @@ func (s *Sysctl) diff(e *Engine) (d []string, err error) {
 	return d, err
 }
 
+func (s *Sysctl) changesEarlier() {}
+
 // without returns nil if a later object sets the key, too.
 func (s *Sysctl) without(later Object) Object {
 	if l, ok := later.(*Sysctl); ok && l.In == s.In && l.Key == s.Key {

@@ -149,11 +149,12 @@ type VRFMember struct {
 	VRF  string `json:",omitzero"`
 }
 
-func (m *VRFMember) kind() string   { return "member" }
-func (m *VRFMember) Side() Side     { return Container }
-func (m *VRFMember) Shared() bool   { return false }
-func (m *VRFMember) on() linkName   { return linkName{} } // the link must leave before the VRF goes
-func (m *VRFMember) String() string { return "ip link set " + m.Link + " master " + m.VRF }
+func (m *VRFMember) changesEarlier() {}
+func (m *VRFMember) kind() string    { return "member" }
+func (m *VRFMember) Side() Side      { return Container }
+func (m *VRFMember) Shared() bool    { return false }
+func (m *VRFMember) on() linkName    { return linkName{} } // the link must leave before the VRF goes
+func (m *VRFMember) String() string  { return "ip link set " + m.Link + " master " + m.VRF }
 
 func (m *VRFMember) ensure(e *Engine) error {
 	if err := e.flush(); err != nil {

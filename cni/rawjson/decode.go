@@ -33,6 +33,15 @@ func Unmarshal(data []byte, v any) error {
 	return json.Unmarshal(data, v)
 }
 
+// Part is a value as written. It is part of the decoded data, so that nobody may change these afterwards.
+type Part []byte
+
+// UnmarshalJSON keeps the data.
+func (p *Part) UnmarshalJSON(data []byte) error {
+	*p = data
+	return nil
+}
+
 // maxDepth is deeper than any configuration; encoding/json reads what nests deeper.
 const maxDepth = 100
 
@@ -194,7 +203,7 @@ func decodeMap(data []byte, i int, v reflect.Value, depth int) (int, error) {
 		item := reflect.New(v.Type().Elem()).Elem()
 		end, err := decode(data, i, item, depth)
 		if err == nil {
-			v.SetMapIndex(reflect.ValueOf(key), item)
+			v.SetMapIndex(reflect.ValueOf(string(key)), item)
 		}
 		return end, err
 	})

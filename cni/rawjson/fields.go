@@ -38,6 +38,7 @@ func fieldsOf(t reflect.Type) fields {
 }
 
 func listFields(t reflect.Type) (list fields) {
+	list = make(fields, 0, t.NumField())
 	var embedded fields
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -58,16 +59,16 @@ func listFields(t reflect.Type) (list fields) {
 		case name == "":
 			name = f.Name
 		}
-		list = append(list, field{name, []int{i}, strings.Contains(options, "string")})
+		list = append(list, field{name, f.Index, strings.Contains(options, "string")})
 	}
 	return append(list, embedded...)
 }
 
 // find returns the field of a key: an exact match, or else one that ignores case, or nil.
-func (l fields) find(key string) (*field, error) {
-	f, err := l.first(func(name string) bool { return name == key })
+func (l fields) find(key []byte) (*field, error) {
+	f, err := l.first(func(name string) bool { return name == string(key) })
 	if f == nil && err == nil {
-		return l.first(func(name string) bool { return strings.EqualFold(name, key) })
+		return l.first(func(name string) bool { return strings.EqualFold(name, string(key)) })
 	}
 	return f, err
 }

@@ -90,25 +90,28 @@ func member(data []byte, i int) (Member, int, error) {
 	if err != nil {
 		return Member{}, i, err
 	}
-	return Member{Key: key, KeyStart: i, Value: Value{Raw: data[start:next], Start: start}}, next, nil
+	return Member{Key: string(key), KeyStart: i, Value: Value{Raw: data[start:next], Start: start}}, next, nil
 }
 
-// readKey reads a key and returns the start of its value.
-func readKey(data []byte, i int) (key string, value int, err error) {
+// readKey reads a key and returns the start of its value. The key may be part of data.
+func readKey(data []byte, i int) (key []byte, value int, err error) {
 	if data[i] != '"' {
-		return "", i, fmt.Errorf("invalid character %q at offset %d: want a key", data[i], i)
+		return nil, i, fmt.Errorf("invalid character %q at offset %d: want a key", data[i], i)
 	}
 	end, err := skipString(data, i)
 	if err != nil {
-		return "", i, err
+		return nil, i, err
 	}
-	key, err = Unquote(data[i:end])
-	if err != nil {
-		return "", i, err
+	if key = data[i+1 : end-1]; !isPlain(key) {
+		text, err := Unquote(data[i:end])
+		if err != nil {
+			return nil, i, err
+		}
+		key = []byte(text)
 	}
 	colon := skipSpace(data, end)
 	if colon >= len(data) || data[colon] != ':' {
-		return "", i, fmt.Errorf("no ':' after key %q at offset %d", key, i)
+		return nil, i, fmt.Errorf("no ':' after key %q at offset %d", key, i)
 	}
 	return key, skipSpace(data, colon+1), nil
 }
@@ -118,14 +121,22 @@ func Unquote(raw []byte) (string, error) {
 	if len(raw) < 2 || raw[0] != '"' || raw[len(raw)-1] != '"' {
 		return "", fmt.Errorf("%s is not a string", raw)
 	}
-	for _, c := range raw[1 : len(raw)-1] {
+	if isPlain(raw[1 : len(raw)-1]) {
+		return string(raw[1 : len(raw)-1]), nil
+	}
+	var s string
+	err := json.Unmarshal(raw, &s)
+	return s, err
+}
+
+// isPlain reports whether the text between quotes stands for itself.
+func isPlain(text []byte) bool {
+	for _, c := range text {
 		if c == '\\' || c < 0x20 || c >= 0x80 || c == '"' {
-			var s string
-			err := json.Unmarshal(raw, &s)
-			return s, err
+			return false
 		}
 	}
-	return string(raw[1 : len(raw)-1]), nil
+	return true
 }
 
 // skipValue returns the end of the value that starts at i.

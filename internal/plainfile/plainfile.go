@@ -34,7 +34,9 @@ func Read(path string) ([]byte, error) {
 
 // ReadAll reads an open file to its end. The error contains path.
 func ReadAll(fd int, path string) ([]byte, error) {
-	b := make([]byte, 0, usual)
+	var st syscall.Stat_t
+	_ = syscall.Fstat(fd, &st) // the size is a guess: 0 for a file of the kernel
+	b := make([]byte, 0, max(st.Size+1, usual))
 	for {
 		n, err := syscall.Read(fd, b[len(b):cap(b)])
 		switch {
@@ -52,9 +54,9 @@ func ReadAll(fd int, path string) ([]byte, error) {
 	}
 }
 
-// usual is a size in bytes that few files exceed. Reading a smaller file takes two calls: the second returns the end of
-// file.
-const usual = 16 << 10
+// usual is a size in bytes that few of the kernel's files exceed. Reading a smaller file takes two calls: the second
+// returns the end of file.
+const usual = 512
 
 // Write replaces the content of a file by p. It rejects a symbolic link, which could redirect root's write to any file.
 func Write(path string, p []byte, mode uint32) error {

@@ -90,7 +90,7 @@ func readSet(e *kernel.Engine, family, table, name string) *nft.Set {
 	if err != nil {
 		return unknown
 	}
-	resp, err := e.RequestNFT(nft.Part{Family: family, Table: table, Kind: "set", Name: name}.Get())
+	resp, err := e.ReadNFT(nft.Part{Family: family, Table: table, Kind: "set", Name: name}.Get())
 	if err != nil || len(resp.Messages) == 0 || len(resp.Messages[0]) < 4 {
 		return unknown
 	}

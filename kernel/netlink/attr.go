@@ -71,24 +71,38 @@ func (b *Buffer) Nest(typ uint16, f func(*Buffer)) {
 
 // EachAttr calls f for each attribute. A malformed attribute ends the walk.
 func EachAttr(p []byte, f func(typ uint16, v []byte)) {
-	for len(p) >= 4 {
-		n := int(binary.NativeEndian.Uint16(p))
-		if n < 4 || n > len(p) {
+	for {
+		typ, v, rest := NextAttr(p)
+		if v == nil {
 			return
 		}
-		f(binary.NativeEndian.Uint16(p[2:])&^(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER), p[4:n])
-		p = p[min((n+3)&^3, len(p)):]
+		f(typ, v)
+		p = rest
 	}
 }
 
+// NextAttr returns the first attribute and the bytes after it. v and rest are nil if there is none, or if it is
+// malformed.
+func NextAttr(p []byte) (typ uint16, v, rest []byte) {
+	if len(p) < 4 {
+		return 0, nil, nil
+	}
+	n := int(binary.NativeEndian.Uint16(p))
+	if n < 4 || n > len(p) {
+		return 0, nil, nil
+	}
+	return binary.NativeEndian.Uint16(p[2:]) &^ (unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER), p[4:n:n], p[min((n+3)&^3, len(p)):]
+}
+
 // Attr returns the value of the first attribute of a type, or nil.
-func Attr(p []byte, typ uint16) (found []byte) {
-	EachAttr(p, func(t uint16, v []byte) {
-		if t == typ && found == nil {
-			found = v
+func Attr(p []byte, typ uint16) []byte {
+	for {
+		t, v, rest := NextAttr(p)
+		if v == nil || t == typ {
+			return v
 		}
-	})
-	return found
+		p = rest
+	}
 }
 
 // Uint64 returns a number of 64 bits, or 0 if v is too short.

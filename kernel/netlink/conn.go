@@ -1,6 +1,7 @@
 package netlink
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -17,7 +18,8 @@ type Conn struct {
 	rx  []byte
 }
 
-// Request is one message. The connection adds the sequence number.
+// Request is one message. The connection adds the sequence number. With the flags NLM_F_ACK or NLM_F_DUMP, several
+// messages may answer it, and otherwise the first one does.
 type Request struct {
 	Type, Flags uint16
 	Body        []byte
@@ -27,6 +29,8 @@ type Request struct {
 type Response struct {
 	Err      error    // of the acknowledgement, or nil
 	Messages [][]byte // payloads of the messages before the acknowledgement (dumps, echoes)
+
+	single bool // one message answers the request
 }
 
 // Error is an error of the kernel, with its message if it sent one (extended acknowledgement, kernel 4.12).
@@ -107,6 +111,9 @@ func (c *Conn) Do(reqs []Request) ([]Response, error) {
 		return nil, err
 	}
 	resp := make([]Response, len(reqs))
+	for i, r := range reqs {
+		resp[i].single = r.Flags&(unix.NLM_F_ACK|unix.NLM_F_DUMP) == 0
+	}
 	for pending := len(reqs); pending > 0; {
 		n, err := c.read(first, resp)
 		if err != nil {
@@ -178,10 +185,11 @@ func (c *Conn) read(first uint32, resp []Response) (done int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("receive over netlink: %w", err)
 	}
-	return c.parse(c.rx[:n], first, resp)
+	return parse(bytes.Clone(c.rx[:n]), first, resp)
 }
 
-func (c *Conn) parse(p []byte, first uint32, resp []Response) (done int, err error) {
+// parse adds the messages of one datagram to the responses, which keep p.
+func parse(p []byte, first uint32, resp []Response) (done int, err error) {
 	for len(p) >= unix.NLMSG_HDRLEN {
 		size := int(binary.NativeEndian.Uint32(p))
 		if size < unix.NLMSG_HDRLEN || size > len(p) {
@@ -211,8 +219,8 @@ func (r *Response) add(typ, flags uint16, body []byte) bool {
 	case unix.NLMSG_NOOP:
 		return false
 	}
-	r.Messages = append(r.Messages, append([]byte(nil), body...))
-	return false
+	r.Messages = append(r.Messages, body)
+	return r.single
 }
 
 func ackError(typ, flags uint16, body []byte) error {

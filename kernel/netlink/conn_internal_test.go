@@ -80,7 +80,6 @@ func FuzzReplies(f *testing.F) {
 	f.Add(make([]byte, 64))
 	f.Fuzz(func(t *testing.T, p []byte) {
 		_ = ackError(unix.NLMSG_ERROR, unix.NLM_F_ACK_TLVS, p)
-		c := &Conn{rx: p}
-		_, _ = c.parse(p, 1, make([]Response, 2))
+		_, _ = parse(p, 1, make([]Response, 2))
 	})
 }

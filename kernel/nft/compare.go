@@ -2,9 +2,7 @@ package nft
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
-	"maps"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -31,15 +29,23 @@ func (p Part) Differs(m []byte) (d []string) {
 		}
 	case "chain":
 		h, w := ParseChain(m), ParseChain(want)
-		differ("hook", h.describeHook(), w.describeHook())
+		if !h.SameHook(w) {
+			differ("hook", h.describeHook(), w.describeHook())
+		}
 		differ("policy", h.policy(), w.policy())
 	case "set", "map":
-		_, h := ParseSet(m[4:])
-		_, w := ParseSet(want[4:])
-		differ("type", h, w)
+		if !sameAttr(m[4:], want[4:], unix.NFTA_SET_KEY_TYPE) || !sameAttr(m[4:], want[4:], unix.NFTA_SET_DATA_TYPE) {
+			_, h := ParseSet(m[4:])
+			_, w := ParseSet(want[4:])
+			differ("type", h, w)
+		}
 		differ("flags", setFlags(m), setFlags(want))
 	}
 	return d
+}
+
+func sameAttr(a, b []byte, typ uint16) bool {
+	return bytes.Equal(netlink.Attr(a, typ), netlink.Attr(b, typ))
 }
 
 const tableDormant = 1 // linux/netfilter/nf_tables.h: NFT_TABLE_F_DORMANT
@@ -47,7 +53,9 @@ const tableDormant = 1 // linux/netfilter/nf_tables.h: NFT_TABLE_F_DORMANT
 func setFlags(m []byte) uint32 { return netlink.Uint32BE(netlink.Attr(m[4:], unix.NFTA_SET_FLAGS)) }
 
 // SameHook reports whether two chains have the same type, hook and priority. The kernel cannot change these.
-func (c *Chain) SameHook(o *Chain) bool { return c.describeHook() == o.describeHook() }
+func (c *Chain) SameHook(o *Chain) bool {
+	return c.Hook == o.Hook && (c.Hook == "" || c.Type == o.Type && c.Priority == o.Priority)
+}
 
 func (c *Chain) describeHook() string {
 	if c.Hook == "" {
@@ -63,44 +71,75 @@ func (c *Chain) policy() string {
 	return "accept"
 }
 
-// SameRule reports whether two rules have the same expressions. have is as the kernel lists it: with attributes that
-// have their default, and with other numbers of the same registers.
+// SameRule reports whether a rule, as the kernel lists it, has the expressions that Compile returned. The kernel lists
+// also attributes that have their default, and other numbers of the same registers.
 func SameRule(have, want []byte) bool {
-	return slices.EqualFunc(expressions(have), expressions(want), func(h, w expression) bool {
-		return h.name == w.name && sameAttrs(h.attrs, w.attrs)
-	})
-}
-
-type expression struct {
-	name  string
-	attrs map[uint16][]byte
-}
-
-func expressions(rule []byte) (out []expression) {
-	netlink.EachAttr(netlink.Attr(rule, unix.NFTA_RULE_EXPRESSIONS), func(_ uint16, p []byte) {
-		x := expression{netlink.Text(netlink.Attr(p, unix.NFTA_EXPR_NAME)), map[uint16][]byte{}}
-		netlink.EachAttr(netlink.Attr(p, unix.NFTA_EXPR_DATA), func(typ uint16, v []byte) { x.attrs[typ] = v })
-		x.normalize()
-		out = append(out, x)
-	})
-	return out
-}
-
-// normalize writes registers and defaults as the kernel lists them.
-func (x expression) normalize() {
-	for _, typ := range registerAttrs(x.name) {
-		if v := x.attrs[typ]; len(v) == 4 {
-			x.attrs[typ] = binary.BigEndian.AppendUint32(nil, listedRegister(binary.BigEndian.Uint32(v)))
+	have = netlink.Attr(have, unix.NFTA_RULE_EXPRESSIONS)
+	for len(have) > 0 && len(want) > 0 {
+		var h, w []byte
+		_, h, have = netlink.NextAttr(have)
+		_, w, want = netlink.NextAttr(want)
+		if !sameExpression(h, w) {
+			return false
 		}
 	}
-	if x.name == "nat" {
-		x.normalizeNAT()
-	}
+	return len(have) == len(want)
 }
 
-// registerAttrs returns the attributes of an expression that hold the number of a register.
-func registerAttrs(expr string) []uint16 {
-	switch expr {
+func sameExpression(have, want []byte) bool {
+	name := netlink.Attr(want, unix.NFTA_EXPR_NAME)
+	if !bytes.Equal(name, netlink.Attr(have, unix.NFTA_EXPR_NAME)) {
+		return false
+	}
+	x := expression(netlink.Text(name))
+	have, want = netlink.Attr(have, unix.NFTA_EXPR_DATA), netlink.Attr(want, unix.NFTA_EXPR_DATA)
+	return eachType(have, want, func(typ uint16) bool { return x.same(typ, have, want) })
+}
+
+// expression is the name of an expression.
+type expression string
+
+// same compares one attribute.
+func (x expression) same(typ uint16, have, want []byte) bool {
+	h, w := x.attr(typ, have), x.attr(typ, want)
+	switch {
+	case len(h) == 4 && len(w) == 4 && slices.Contains(x.registers(), typ):
+		return listedRegister(netlink.Uint32BE(h)) == listedRegister(netlink.Uint32BE(w))
+	case x == "nat" && typ == unix.NFTA_NAT_FLAGS:
+		return listedNATFlags(have) == listedNATFlags(want)
+	}
+	return sameValue(h, w)
+}
+
+// attr returns an attribute. The kernel lists the end of a NAT's range even if it was not given.
+func (x expression) attr(typ uint16, all []byte) []byte {
+	v := netlink.Attr(all, typ)
+	switch {
+	case v != nil || x != "nat":
+	case typ == unix.NFTA_NAT_REG_ADDR_MAX:
+		return netlink.Attr(all, unix.NFTA_NAT_REG_ADDR_MIN)
+	case typ == unix.NFTA_NAT_REG_PROTO_MAX:
+		return netlink.Attr(all, unix.NFTA_NAT_REG_PROTO_MIN)
+	}
+	return v
+}
+
+// listedNATFlags returns the flags that the kernel lists: it adds those that say what is rewritten.
+func listedNATFlags(all []byte) uint32 {
+	const mapAddresses, mapPorts = 1 << 0, 1 << 1 // linux/netfilter/nf_nat.h: NF_NAT_RANGE_*
+	flags := netlink.Uint32BE(netlink.Attr(all, unix.NFTA_NAT_FLAGS))
+	if netlink.Attr(all, unix.NFTA_NAT_REG_ADDR_MIN) != nil {
+		flags |= mapAddresses
+	}
+	if netlink.Attr(all, unix.NFTA_NAT_REG_PROTO_MIN) != nil {
+		flags |= mapPorts
+	}
+	return flags
+}
+
+// registers returns the attributes that hold the number of a register.
+func (x expression) registers() []uint16 {
+	switch x {
 	case "payload", "cmp", "immediate", "fib", "rt":
 		return []uint16{1}
 	case "meta":
@@ -128,55 +167,26 @@ func listedRegister(n uint32) uint32 {
 	return n
 }
 
-// normalizeNAT adds what the kernel derives: the ends of ranges, and flags that say what is rewritten.
-func (x expression) normalizeNAT() {
-	const mapAddresses, mapPorts = 1 << 0, 1 << 1 // linux/netfilter/nf_nat.h: NF_NAT_RANGE_*
-	flags := netlink.Uint32BE(x.attrs[unix.NFTA_NAT_FLAGS])
-	for _, r := range []struct {
-		least, most uint16
-		flag        uint32
-	}{
-		{unix.NFTA_NAT_REG_ADDR_MIN, unix.NFTA_NAT_REG_ADDR_MAX, mapAddresses},
-		{unix.NFTA_NAT_REG_PROTO_MIN, unix.NFTA_NAT_REG_PROTO_MAX, mapPorts},
-	} {
-		if x.attrs[r.least] == nil {
-			continue
-		}
-		flags |= r.flag
-		if x.attrs[r.most] == nil {
-			x.attrs[r.most] = x.attrs[r.least]
-		}
-	}
-	x.attrs[unix.NFTA_NAT_FLAGS] = binary.BigEndian.AppendUint32(nil, flags)
+// eachType reports whether same holds for the type of every attribute in either list.
+func eachType(have, want []byte, same func(typ uint16) bool) bool {
+	ok := true
+	both := func(typ uint16, _ []byte) { ok = ok && same(typ) }
+	netlink.EachAttr(have, both)
+	netlink.EachAttr(want, both)
+	return ok
 }
 
-// sameAttrs compares attributes. An attribute that consists of zeros equals a missing one.
-func sameAttrs(have, want map[uint16][]byte) bool {
-	for _, typ := range slices.Concat(slices.Collect(maps.Keys(have)), slices.Collect(maps.Keys(want))) {
-		if !sameAttr(have[typ], want[typ]) {
-			return false
-		}
-	}
-	return true
-}
-
-func sameAttr(have, want []byte) bool {
-	if bytes.Equal(have, want) || isZero(have) && isZero(want) {
-		return true
-	}
-	h, ok1 := nested(have)
-	w, ok2 := nested(want)
-	return ok1 && ok2 && sameAttrs(h, w)
+// sameValue compares values, which may consist of attributes. A value of zeros equals a missing one.
+func sameValue(have, want []byte) bool {
+	return bytes.Equal(have, want) || isZero(have) && isZero(want) || isNested(have) && isNested(want) &&
+		eachType(have, want, func(typ uint16) bool { return sameValue(netlink.Attr(have, typ), netlink.Attr(want, typ)) })
 }
 
 func isZero(p []byte) bool { return len(bytes.Trim(p, "\x00")) == 0 }
 
-// nested returns the attributes inside an attribute, and whether it consists of attributes.
-func nested(p []byte) (map[uint16][]byte, bool) {
-	out, size := map[uint16][]byte{}, 0
-	netlink.EachAttr(p, func(typ uint16, v []byte) {
-		out[typ] = v
-		size += (4 + len(v) + 3) &^ 3
-	})
-	return out, len(out) > 0 && size >= len(p)
+// isNested reports whether a value consists of attributes.
+func isNested(p []byte) bool {
+	size := 0
+	netlink.EachAttr(p, func(_ uint16, v []byte) { size += (4 + len(v) + 3) &^ 3 })
+	return size > 0 && size >= len(p)
 }

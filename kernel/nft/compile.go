@@ -36,7 +36,7 @@ const (
 
 // Compile returns the expressions of a rule for a table of a family.
 func Compile(family byte, text string) ([]byte, error) {
-	c := &compiler{words: strings.Fields(text), table: family}
+	c := &compiler{words: strings.Fields(text), table: family, out: make(netlink.Buffer, 0, 512)}
 	for len(c.words) > 0 {
 		if err := c.statement(); err != nil {
 			return nil, fmt.Errorf("rule %q: %w", text, err)

@@ -24,7 +24,7 @@ func (x *Element) Add() (netlink.Request, error) {
 // Get returns the request that reads the element with the key.
 func (x *Element) Get() (netlink.Request, error) {
 	body, err := x.message(false)
-	return netlink.Request{Type: Subsystem | unix.NFT_MSG_GETSETELEM, Flags: unix.NLM_F_ACK, Body: body}, err
+	return netlink.Request{Type: Subsystem | unix.NFT_MSG_GETSETELEM, Body: body}, err
 }
 
 // Delete returns the request that deletes the element with the key.

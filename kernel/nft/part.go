@@ -56,7 +56,7 @@ func (p Part) Add() (netlink.Request, error) {
 func (p Part) Get() netlink.Request {
 	b := Message(p.Family)
 	b.String(unix.NFTA_TABLE_NAME, p.Table)
-	r := netlink.Request{Type: Subsystem | unix.NFT_MSG_GETTABLE, Flags: unix.NLM_F_ACK}
+	r := netlink.Request{Type: Subsystem | unix.NFT_MSG_GETTABLE}
 	switch p.Kind {
 	case "chain":
 		r.Type = Subsystem | unix.NFT_MSG_GETCHAIN

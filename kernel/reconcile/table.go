@@ -131,7 +131,7 @@ func (r *Reconciler) readTable(list []kernel.Object) error {
 	r.nft = "?"
 	body := nft.Message("inet")
 	body.String(unix.NFTA_TABLE_NAME, r.owner.Table)
-	resp, err := r.e.RequestNFT(netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETTABLE, Body: body})
+	resp, err := r.e.ReadNFT(netlink.Request{Type: nft.Subsystem | unix.NFT_MSG_GETTABLE, Body: body})
 	if errors.Is(err, os.ErrNotExist) || len(list) == 0 && errors.Is(err, unix.EOPNOTSUPP) {
 		r.nft = ""
 		return nil
