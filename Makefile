@@ -152,7 +152,7 @@ crash: ## kill every plugin, or fail a call, at each system call in turn; writes
 compat: ## compare with the reference plugins in both directions; writes docs/compatibility.md
 	@sh test/install-packages $(TEST_NEEDS) $(VM_NEEDS)
 	UPDATE=1 FAIRLEAD_BOUNDARIES=all FAIRLEAD_RANDOM=400 FAIRLEAD_SEED=$$(date +%s) go test -timeout 30m ./test/compat
-	UPDATE=1 go run ./test/vm -kernel 6.12 -write docs -run '^(TestCompatibility|TestBoundaries)$$/^case$$/^features$$' ./test/compat
+	UPDATE=1 FAIRLEAD_BOUNDARIES=all go run ./test/vm -kernel 6.12 -timeout 90m -write docs -run '^(TestCompatibility|TestBoundaries)$$/^case$$/^features$$' ./test/compat
 
 e2e: ## real containers under containerd 1.6 and 2.3, Podman and nerdctl, every case; writes docs/runtimes.md (CLIENT=Podman for one; builds two of them once; needs root)
 	@sh test/install-packages $(TEST_NEEDS)

@@ -48,7 +48,11 @@ func (r Range) Complete() (Range, error) {
 		if !f.addr.IsValid() {
 			*f.addr = f.def
 		}
-		if err := checkInside(f.key, *f.addr, r.Subnet); err != nil {
+		check := checkInside
+		if f.key == "gateway" {
+			check = checkGateway
+		}
+		if err := check(f.key, *f.addr, r.Subnet); err != nil {
 			return Range{}, err
 		}
 	}
@@ -72,19 +76,27 @@ func checkSubnet(p netip.Prefix) error {
 	return nil
 }
 
-// checkInside checks that an address is in its subnet. A gateway may also be link-local, which is reachable from any
-// subnet.
+// checkInside checks that an address is in its subnet.
 func checkInside(key string, a netip.Addr, subnet netip.Prefix) error {
 	switch {
 	case a.Zone() != "":
 		return fieldErrorf(key, "an address with a zone: want a plain address in %s", subnet)
-	case subnet.Contains(a):
-		return nil
-	case key == "gateway" && a.IsLinkLocalUnicast() && a.Is4() == subnet.Addr().Is4():
-		return nil
+	case !subnet.Contains(a):
+		return fieldErrorf(key, "%s is not in the subnet %s: want an address from %s to %s",
+			a, subnet, subnet.Addr().Next(), lastAssignable(subnet))
 	}
-	return fieldErrorf(key, "%s is not in the subnet %s: want an address from %s to %s",
-		a, subnet, subnet.Addr().Next(), lastAssignable(subnet))
+	return nil
+}
+
+// checkGateway checks a gateway. It may be outside the subnet: ptp reaches it by a route of its own.
+func checkGateway(key string, a netip.Addr, subnet netip.Prefix) error {
+	switch {
+	case a.Zone() != "":
+		return fieldErrorf(key, "an address with a zone: want a plain address")
+	case a.IsUnspecified() || a.Is4() != subnet.Addr().Is4():
+		return fieldErrorf(key, "want an address of a host, of the same family as the subnet %s", subnet)
+	}
+	return nil
 }
 
 // lastAssignable returns the subnet's last address that a container can have: IPv6 has no broadcast.

@@ -45,12 +45,12 @@ func (n *AbsentRoute) diff(e *Engine) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	have, err := n.Route.sameFamily(e)
+	have, err := n.Route.sameFamily(e, n.Route.RoutingTable(), 0)
 	if err != nil {
 		return nil, err
 	}
 	for _, h := range have {
-		if h.Table == n.Route.RoutingTable() && h.Dst == n.Route.Dst && h.Index == i && h.Via == n.Route.Via && h.Metric == n.Route.Metric {
+		if h.Dst == n.Route.Dst && h.Index == i && h.Via == n.Route.Via && h.Metric == n.Route.Metric {
 			return []string{fmt.Sprintf("exists again in table %d", h.Table)}, nil
 		}
 	}

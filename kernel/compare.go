@@ -115,11 +115,13 @@ type snapshot struct {
 	nft   map[nftQuery]netlink.Response
 }
 
-// listKey is the key of a list of one side and one family.
+// listKey is the key of a list of one side and one family: of routes, those of a table and a protocol.
 type listKey struct {
-	what   string
-	side   Side
-	family byte
+	what     string
+	side     Side
+	family   byte
+	table    int
+	protocol byte // 0: all
 }
 
 // readOnce returns the result of read. During a Compare it reads only the first time.

@@ -38,12 +38,12 @@ func (c *connectedRoute) diff(e *Engine) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	have, err := c.sameFamily(e)
+	have, err := c.sameFamily(e, table, c.Proto)
 	if err != nil {
 		return nil, err
 	}
 	for _, h := range have {
-		if h.Dst == c.Dst && h.Index == l.Index && h.Table == table && !h.Via.IsValid() {
+		if h.Dst == c.Dst && h.Index == l.Index && !h.Via.IsValid() {
 			return nil, nil
 		}
 	}
@@ -61,8 +61,14 @@ func (c *connectedRoute) without(later Object) Object {
 	return &connectedRoute{*r}
 }
 
-// sameFamily lists the routes of the route's family in all tables.
-func (r *Route) sameFamily(e *Engine) ([]RouteInfo, error) {
+// sameFamily lists the routes of the route's family in a table. A host may have many routes, so there it lists only those
+// of a protocol; 0 means all.
+func (r *Route) sameFamily(e *Engine, table int, protocol byte) ([]RouteInfo, error) {
+	if r.In == Container {
+		protocol = 0 // one list for all comparisons
+	}
 	family := netlink.AddrFamily(r.Dst.Addr())
-	return readOnce(e, listKey{"routes", r.In, family}, func() ([]RouteInfo, error) { return e.Routes(r.In, family, 0) })
+	return readOnce(e, listKey{"routes", r.In, family, table, protocol}, func() ([]RouteInfo, error) {
+		return e.RoutesByProtocol(r.In, family, table, protocol)
+	})
 }

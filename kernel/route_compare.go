@@ -37,13 +37,13 @@ func (r *Route) find(e *Engine) (same, other *RouteInfo, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	have, err := r.sameFamily(e)
+	have, err := r.sameFamily(e, table, 0)
 	if err != nil {
 		return nil, nil, err
 	}
 	for n, h := range have {
 		switch {
-		case h.Dst != r.Dst.Masked() || h.Type != r.KernelType() || h.Table != table:
+		case h.Dst != r.Dst.Masked() || h.Type != r.KernelType():
 		case (i == 0 || h.Index == i) && h.Via == r.Via && sameHops(h.Hops, r.Hops) && r.hasMetric(h):
 			if len(r.differs(h)) == 0 {
 				return &have[n], nil, nil

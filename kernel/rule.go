@@ -81,7 +81,7 @@ func (r *Rule) ensure(e *Engine) error {
 }
 
 func (r *Rule) diff(e *Engine) ([]string, error) {
-	have, err := readOnce(e, listKey{"rules", r.In, r.family()}, func() ([]RuleInfo, error) { return e.Rules(r.In, r.family()) })
+	have, err := readOnce(e, listKey{"rules", r.In, r.family(), 0, 0}, func() ([]RuleInfo, error) { return e.Rules(r.In, r.family()) })
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,28 @@
 package plugin
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// Two hosts may attach containers of the same names to one LAN, for example with cnitool, which derives the container ID
+// from the namespace's path.
+func TestContainerMACOfHosts(t *testing.T) {
+	t.Parallel()
+	o := kernel.Owner{Network: "net", ContainerID: "c", IfName: "eth0"}
+	mac := func(id string) string { return (&Attachment{Owner: o, Facts: onHost{id: id}}).ContainerMAC() }
+	if mac("a") != mac("a") || mac("a") == mac("b") {
+		t.Errorf("host a %s, then %s, host b %s", mac("a"), mac("a"), mac("b"))
+	}
+}
+
+type onHost struct {
+	Facts
+	id string
+}
+
+func (h onHost) HostID() string { return h.id }
 
 // An empty MAC in CNI_ARGS counts as absent. CNI_ARGS that are not pairs are an error for a plugin that reads MAC.
 func TestMACInArgs(t *testing.T) {

@@ -106,6 +106,12 @@ type Attachment struct {
 	Facts Facts
 }
 
+// ContainerMAC returns the hardware address of the container's interface. It is the same whenever the container is
+// attached to this host. On another host, the same names lead to another address: both may be in one LAN.
+func (a *Attachment) ContainerMAC() string {
+	return kernel.MAC("mac", a.Facts.HostID(), a.Network, a.ContainerID, a.IfName)
+}
+
 // Facts answers the questions that a plugin may ask about the host and the container. A plugin sees a snapshot, which does
 // not change while its function runs. The function may run several times until the snapshot has all answers. Tests
 // implement Facts without a kernel.

@@ -29,13 +29,13 @@ const (
 	firstTable = 100 // the search for a free table starts here
 	mainTable  = 254
 	localTable = 255
-	maxTable   = 1<<31 - 1
+	maxTable   = 1<<32 - 1
 	unicast    = 1 // rtnetlink(7): RTN_UNICAST
 )
 
 func (c *sbr) Validate(*plugin.Attachment) error {
 	if t := c.Table; t != nil && (*t < 1 || *t > maxTable || *t == localTable) {
-		return cni.Invalid(c.Raw, "table", fmt.Sprintf("want a table from 1 to %d, except %d, the kernel's own", maxTable, localTable))
+		return cni.Invalid(c.Raw, "table", fmt.Sprintf("want a table from 1 to %d, except %d, the kernel's table of local addresses", maxTable, localTable))
 	}
 	families := map[bool]bool{}
 	for i, g := range c.Gateways {

@@ -28,8 +28,8 @@ func (c *vrf) Validate(*plugin.Attachment) error {
 	if err := cni.ValidateInterfaceName(c.Name); err != nil {
 		return cni.Invalid(c.Raw, "vrfname", err.Error())
 	}
-	if c.Table < 0 || c.Table > maxTable || c.Table >= 253 && c.Table <= localTable {
-		return cni.Invalid(c.Raw, "table", fmt.Sprintf("want 0 (a free one) to %d, except 253 to 255, the kernel's own", maxTable))
+	if c.Table < 0 || c.Table > maxTable || c.Table == localTable {
+		return cni.Invalid(c.Raw, "table", fmt.Sprintf("want 0 (a free one) to %d, except %d, the kernel's table of local addresses", maxTable, localTable))
 	}
 	return nil
 }

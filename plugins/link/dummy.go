@@ -24,7 +24,7 @@ func (c *dummy) Validate(*plugin.Attachment) error {
 }
 
 func (c *dummy) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error) {
-	d := &kernel.Dummy{Name: a.IfName, MAC: a.MAC("container"), OwnerTag: a.Tag()}
+	d := &kernel.Dummy{Name: a.IfName, MAC: a.ContainerMAC(), OwnerTag: a.Tag()}
 	r.Interfaces = append(r.Interfaces, cni.Interface{Name: d.Name, Mac: d.MAC, Sandbox: a.Netns})
 	return kernel.Objects{d}, nil
 }

@@ -45,7 +45,7 @@ func (c *macvlan) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, er
 	s := c.child(a, "macvlan", parent)
 	s.Mode, s.QueueLen, s.MAC = c.Mode, c.BcQueueLen, c.mac
 	if s.MAC == "" {
-		s.MAC = a.MAC("container")
+		s.MAC = a.ContainerMAC()
 	}
 	if s.Mode == "passthru" { // it always has its parent's address
 		s.MAC = parent.MAC

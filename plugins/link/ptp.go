@@ -128,7 +128,7 @@ func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) 
 // veth returns the attachment's veth pair. Names and hardware addresses derive from the owner.
 func veth(a *plugin.Attachment, mac string, mtu int, master string) *kernel.Veth {
 	if mac == "" {
-		mac = a.MAC("container")
+		mac = a.ContainerMAC()
 	}
 	return &kernel.Veth{
 		Name: a.LinkName("veth"), MAC: a.MAC("host"),

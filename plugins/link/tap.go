@@ -86,7 +86,7 @@ func (c *tap) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, error)
 		UID: c.Owner, GID: c.Group, Context: c.SELinuxContext, Master: c.Bridge, OwnerTag: a.Tag(),
 	}
 	if t.MAC == "" {
-		t.MAC = a.MAC("container")
+		t.MAC = a.ContainerMAC()
 	}
 	r.Interfaces = append(r.Interfaces, cni.Interface{Name: t.Name, Mac: t.MAC, Sandbox: a.Netns})
 	return kernel.Objects{t}, nil

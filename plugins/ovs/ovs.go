@@ -117,7 +117,7 @@ func (c *ovs) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects, er
 func (c *ovs) veth(a *plugin.Attachment) *kernel.Veth {
 	mac := c.mac
 	if mac == "" {
-		mac = a.MAC("container")
+		mac = a.ContainerMAC()
 	}
 	return &kernel.Veth{
 		Name: a.LinkName("veth"), MAC: a.MAC("host"), PeerSide: kernel.Container, PeerName: a.IfName, PeerMAC: mac,

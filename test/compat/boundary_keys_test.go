@@ -161,9 +161,9 @@ func boundaryKeys() (out []boundaryKey) {
 		boundaryKey{key: "dataDir", typical: `"$DIR/tuning"`, other: `"$DIR/other"`})
 
 	add("sbr", afterBridge(`{"type": "sbr", @"unused": 1}`), keyCase{},
-		boundaryKey{key: "table", typical: "100", other: "200", min: n(1), max: n(2147483647), more: []string{"253", "254", "255", "256", "2147483648", "4294967295", "4294967296"}})
+		boundaryKey{key: "table", typical: "100", other: "200", min: n(1), max: n(4294967295), more: []string{"253", "254", "255", "256", "2147483648", "4294967295", "4294967296"}})
 	add("vrf", afterBridge(`{"type": "vrf", @"vrfname": "blue"}`), keyCase{needs: "vrf"},
-		boundaryKey{key: "table", typical: "100", other: "200", min: n(1), max: n(2147483647), more: []string{"253", "254", "255", "256", "2147483648", "4294967295"}},
+		boundaryKey{key: "table", typical: "100", other: "200", min: n(1), max: n(4294967295), more: []string{"253", "254", "255", "256", "2147483648", "4294967295"}},
 		boundaryKey{key: "vrfname", list: afterBridge(`{"type": "vrf", @"table": 100}`), typical: `"blue"`, other: `"red"`, more: []string{`"a b"`, `"eth0"`, `"a-name-of-16-byt"`}})
 	return out
 }

@@ -37,7 +37,7 @@ func refusals() []refusal {
 		{`not in network`, `is not in the subnet|the range starts after its end`},
 		{`IPNet IP and Mask version mismatch`, `an IPv4 network in IPv6 notation`},
 		{`no IP addresses available in range set`, `no IP addresses available in range set`},
-		{`could not add IP address <nil>`, `ipam.gateway = "::1".* is not in the subnet`},
+		{`could not add IP address <nil>`, `ipam.gateway = "::1": want an address of a host`},
 		{`requested IP address .* is not available`, `requested IP .* is already taken`},
 		{`ipv6/conf/eth0/keep_addr_on_down: no such file`, `an IPv6 address needs an MTU of at least 1280 bytes`},
 		{`IPAM plugin returned missing IP config`, `returned no address`},
@@ -76,7 +76,7 @@ func refusals() []refusal {
 // our error. Each reason is a line of docs/compatibility.md.
 func boundaryRejectedByFairlead() []reason {
 	return []reason{
-		{`^sbr/table .*want a table from 1 to`, "sbr's `table` beyond 2147483647, or 255: the reference writes the number modulo 2^32, and 255 is the kernel's table of local addresses"},
+		{`^sbr/table .*want a table from 1 to`, "sbr's `table` beyond 4294967295, or 255: the reference writes the number modulo 2^32, and 255 is the kernel's table of local addresses"},
 		{`^dhcp/priority .*ipam.priority = .*: want 0`, "dhcp's `priority` beyond the kernel's limits: in the reference the number wraps"},
 		{`^dhcp/(request|provide) .*option = "(0|255)"`, "dhcp's options 0 and 255: they pad and end the options of a message (RFC 2132, 3)"},
 		{`^tuning/sysctl .*want (a key of the network namespace|names separated by dots)`, "tuning's sysctls with empty names or `..`: the reference writes to whatever path they make"},

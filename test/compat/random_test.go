@@ -165,7 +165,7 @@ func rejectedByFairlead() []reason {
 		{`ipam\.addresses\[0\]\.(address|gateway) = .* want`, "invalid addresses of static that others replace: the reference does not read them"},
 		{`(mtu|table) = (-1|0): want`, "a negative `mtu` of bridge, which the reference ignores, and a `table` of sbr below 1"},
 		{`ipam\.routes\[\d\]\.(mtu|advmss|priority|table|scope) = .*: want 0 to`, "numbers of routes beyond the kernel's limits: in the reference they wrap"},
-		{`ipam\.gateway = .* is not in the subnet`, "a `gateway` outside the subnet: it would be unreachable"},
+		{`ipam\.gateway = .*want an address of a host`, "a `gateway` that is 0.0.0.0, or of another family than its subnet: no route can use it"},
 		{`is already taken by container`, "a host port that is mapped twice: the reference's second rule never matches"},
 	}
 }

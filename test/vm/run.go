@@ -75,7 +75,8 @@ func environment(series string) []string {
 	}
 	for _, v := range os.Environ() {
 		name, _, _ := strings.Cut(v, "=")
-		if name == "UPDATE" || name == "XDG_CACHE_HOME" || name == "CI" {
+		switch name {
+		case "UPDATE", "XDG_CACHE_HOME", "CI", "FAIRLEAD_BOUNDARIES":
 			env = append(env, v)
 		}
 	}
