@@ -12,6 +12,7 @@ func ptpKeys() []keyCase {
 		{key: "ipMasqBackend", with: "nftables", plugins: `{"type": "ptp", "ipMasq": true, "ipMasqBackend": "nftables", ` + routed, prepare: (*host).world, probes: out},
 		{key: "mtu", plugins: `{"type": "ptp", "mtu": 1400, ` + routed},
 		{key: "mtu", with: "below 1280", plugins: `{"type": "ptp", "mtu": 1279, ` + routed, probes: out[1:]},
+		{key: "ipam.gateway", with: "outside the subnet", plugins: `{"type": "ptp", "ipam": {"type": "host-local", "dataDir": "$DIR/ipam", "subnet": "10.1.0.0/24", "gateway": "10.2.0.1"}}`, probes: out[1:]},
 		{key: "dns", plugins: `{"type": "ptp", "dns": {"nameservers": ["192.0.2.53"], "domain": "d"}, ` + routed},
 	}
 	list = append(list, dnsOverIPAM(`{"type": "ptp", `, nil)...)
