@@ -40,9 +40,11 @@ func (j *job) removeEarlier(ctx context.Context) error {
 	case !j.Chained && (len(j.jobs) > 0 || rec.HasNetns() && attached(rec)):
 		return cni.Errorf(cni.CodeInvalidNetworkConfig, "container %s is already attached to network %s as %s, with %s: run DEL first",
 			rec.ContainerID, rec.Network, rec.IfName, addresses(rec))
-	case i >= 0 && rec.Parts[i].Adding():
+	}
+	// While a plugin of a list works, the parts of the plugins before it are done.
+	if n := slices.IndexFunc(rec.Parts, attach.Part.Adding); n >= 0 {
 		return cni.Errorf(cni.CodeTryAgainLater, "another ADD of container %s to network %s as %s is in progress (process %d)",
-			rec.ContainerID, rec.Network, rec.IfName, rec.Parts[i].PID)
+			rec.ContainerID, rec.Network, rec.IfName, rec.Parts[n].PID)
 	}
 	if err := j.undoEarlier(ctx, b, i); err != nil {
 		return fmt.Errorf("undo an earlier ADD of this attachment: %w", err)

@@ -122,6 +122,11 @@ func (s *session) add(ctx context.Context) error {
 	if err := s.needNetns(); err != nil {
 		return err
 	}
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	existed := s.known()
 	res, err := s.cni.AddNetworkList(ctx, s.list, s.rt)
 	if err != nil && !existed { // plugins before the one that failed have created their objects
@@ -173,6 +178,11 @@ func (a *app) delCommand() *cobra.Command {
 }
 
 func (s *session) del(ctx context.Context) error {
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	began, message := time.Now(), "detached"
 	if !s.known() {
 		message = "no such attachment was known; removed what there was"
@@ -183,11 +193,22 @@ func (s *session) del(ctx context.Context) error {
 	return s.done("del", message, began)
 }
 
+// lock locks the attachment: of several commands for one attachment, each begins after the one before it has ended.
+func (s *session) lock(ctx context.Context) (unlock func(), err error) {
+	return s.records().LockList(ctx, s.owner())
+}
+
 // known reports whether the cache or a record has the attachment.
 func (s *session) known() bool {
 	cached, _ := s.cni.GetNetworkListCachedResult(s.list, s.rt)
-	_, err := attach.Open(s.getenv(attach.RootVariable)).Read(kernel.Owner{Network: s.list.Name, ContainerID: s.rt.ContainerID, IfName: s.rt.IfName})
+	_, err := s.records().Read(s.owner())
 	return cached != nil || err == nil
+}
+
+func (s *session) records() *attach.Dir { return attach.Open(s.getenv(attach.RootVariable)) }
+
+func (s *session) owner() kernel.Owner {
+	return kernel.Owner{Network: s.list.Name, ContainerID: s.rt.ContainerID, IfName: s.rt.IfName}
 }
 
 func (a *app) statusCommand() *cobra.Command {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
@@ -23,7 +25,7 @@ func TestConcurrentAddsOfOneAttachment(t *testing.T) {
 			file := m.dir + "/net.conflist"
 			conf := `{"cniVersion": "1.0.0", "name": "n", "plugins": [
 			  {"type": "bridge", "isGateway": true, "ipMasq": true, "ipam": {"type": "host-local", "dataDir": "` + m.dir + `/ipam", "subnet": "10.1.0.0/24"}},
-			  {"type": "bandwidth", "ingressRate": 1000000}]}`
+			  {"type": "bandwidth", "ingressRate": 1000000}, {"type": "firewall"}, {"type": "tuning", "sysctl": {"net.core.somaxconn": "500"}}]}`
 			if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -34,15 +36,59 @@ func TestConcurrentAddsOfOneAttachment(t *testing.T) {
 	}
 }
 
+// TestAddDuringListOfAnother begins an ADD while a later plugin of another ADD's list works. The first plugin of the
+// second ADD must not take that list for an interrupted one.
+func TestAddDuringListOfAnother(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	m := newMachine(t)
+	file, netns := m.dir+"/net.conflist", kerneltest.Netns(t)
+	conf := `{"cniVersion": "1.0.0", "name": "n", "plugins": [
+	  {"type": "bridge", "ipam": {"type": "host-local", "dataDir": "` + m.dir + `/ipam", "subnet": "10.1.0.0/24"}}]}`
+	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd, out := m.command("add", file, "", "c", netns)
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	records := attach.Open(m.dir + "/run")
+	r, err := records.Read(kernel.Owner{Network: "n", ContainerID: "c", IfName: "eth0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Parts = append(r.Parts, attach.Part{Plugin: "bandwidth", PID: os.Getpid()})
+	if err := records.Write(r); err != nil { // and locks it, like the plugin that works
+		t.Fatal(err)
+	}
+	before := kerneltest.Dump(t, netns)
+	cmd, out = m.command("add", file, "", "c", netns)
+	if err := cmd.Run(); err == nil || !strings.Contains(out.String(), "is in progress") {
+		t.Errorf("the second ADD: %v: %s", err, out)
+	}
+	if after := kerneltest.Dump(t, netns); after != before {
+		t.Errorf("the second ADD changed the container from\n%s\nto\n%s", before, after)
+	}
+	r.Unlock() // like a plugin that was killed: then an ADD begins anew
+	cmd, out = m.command("add", file, "", "c", netns)
+	if err := cmd.Run(); err != nil {
+		t.Errorf("ADD after an interrupted one: %v: %s", err, out)
+	}
+}
+
+// command returns a command of the script "cni", and its output.
+func (m *machine) command(verb, file, mode, id, netns string) (*exec.Cmd, *bytes.Buffer) {
+	bin := programs(m.t)
+	cmd, out := exec.Command(bin+"/cni", verb, file, "NS"), &bytes.Buffer{}
+	cmd.Env = append(os.Environ(), "CNI_PATH="+bin, "FAIRLEAD_RUN="+m.dir+"/run", "WORK="+m.dir, "NS="+netns, "LIST_MODE="+mode, "CONTAINER="+id)
+	cmd.Stdout, cmd.Stderr = out, out
+	return cmd, out
+}
+
 func (m *machine) addConcurrently(file, mode, id string) {
 	m.t.Helper()
-	netns, bin := kerneltest.Netns(m.t), programs(m.t)
-	command := func(verb string) (*exec.Cmd, *bytes.Buffer) {
-		cmd, out := exec.Command(bin+"/cni", verb, file, "NS"), &bytes.Buffer{}
-		cmd.Env = append(os.Environ(), "CNI_PATH="+bin, "FAIRLEAD_RUN="+m.dir+"/run", "WORK="+m.dir, "NS="+netns, "LIST_MODE="+mode, "CONTAINER="+id)
-		cmd.Stdout, cmd.Stderr = out, out
-		return cmd, out
-	}
+	netns := kerneltest.Netns(m.t)
+	command := func(verb string) (*exec.Cmd, *bytes.Buffer) { return m.command(verb, file, mode, id, netns) }
 	var adds [4]*exec.Cmd
 	var outputs [4]*bytes.Buffer
 	for i := range adds {

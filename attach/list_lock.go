@@ -1,0 +1,45 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/fairlead/fairlead/internal/filelock"
+	"github.com/fairlead/fairlead/internal/plainfile"
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// LockList locks an attachment for a runtime that runs a whole list: ADD with the DEL after its failure, or DEL. It waits
+// for another runtime until the context's deadline, or a minute. Plugins do not need the lock: of their ADDs of one
+// attachment only one begins.
+func (d *Dir) LockList(ctx context.Context, o kernel.Owner) (unlock func(), err error) {
+	path := d.file(o) + ".list~" // ClearReservations removes the file of a killed process
+	for {
+		fd, err := plainfile.Open(path, syscall.O_WRONLY|syscall.O_CREAT|syscall.O_NOFOLLOW, 0o600)
+		if errors.Is(err, os.ErrNotExist) {
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := filelock.Lock(ctx, fd, path); err != nil {
+			_ = syscall.Close(fd)
+			return nil, err
+		}
+		if !same(fd, path) { // the last holder deleted it
+			_ = syscall.Close(fd)
+			continue
+		}
+		return func() {
+			_ = syscall.Unlink(path)
+			_ = syscall.Close(fd)
+			_ = syscall.Rmdir(filepath.Dir(path)) // fails while the directory has other entries
+		}, nil
+	}
+}
