@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,41 +29,11 @@ func (a *Agent) serve(ctx context.Context, address string) error {
 	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 64 << 10}
 	context.AfterFunc(ctx, func() { s.Close() })
 	go func() {
-		if err := s.Serve(&limitedListener{l, make(chan struct{}, maxConnections)}); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.Serve(&limitedListener{Listener: l, open: map[bool]int{}}); !errors.Is(err, http.ErrServerClosed) {
 			a.log.Error("the metrics server failed", "error", err)
 		}
 	}()
 	return nil
-}
-
-// maxConnections limits the open connections: anyone who reaches the address can open one, and the agent needs its file
-// descriptors.
-const maxConnections = 64
-
-// limitedListener is a listener with a maximum number of open connections.
-type limitedListener struct {
-	net.Listener
-	room chan struct{}
-}
-
-func (l *limitedListener) Accept() (net.Conn, error) {
-	l.room <- struct{}{}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.room
-		return nil, err
-	}
-	return &limitedConn{Conn: c, leave: sync.OnceFunc(func() { <-l.room })}, nil
-}
-
-type limitedConn struct {
-	net.Conn
-	leave func()
-}
-
-func (c *limitedConn) Close() error {
-	defer c.leave()
-	return c.Conn.Close()
 }
 
 func writeHealth(w http.ResponseWriter, err error) {

@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// TestMetricsConnectionLimit checks that idle clients can use up only a few file descriptors, and that others are
-// served once they disconnect.
+// TestMetricsConnectionLimit checks that clients can use up only a few file descriptors, that those of other users leave
+// room for root, whose kubelet asks for the agent's health, and that others are served once they disconnect.
 func TestMetricsConnectionLimit(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -27,39 +30,43 @@ func TestMetricsConnectionLimit(t *testing.T) {
 	if err := a.serve(ctx, address); err != nil {
 		t.Fatal(err)
 	}
-	ask := func(c net.Conn, patience time.Duration) bool {
-		_ = c.SetDeadline(time.Now().Add(patience))
+	ask := func(c net.Conn) bool {
+		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
 		fmt.Fprint(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
 		r, err := http.ReadResponse(bufio.NewReader(c), nil)
 		return err == nil && r.StatusCode == http.StatusOK
 	}
-	var held []net.Conn
 	dial := func() net.Conn {
 		c, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Fatal(err)
 		}
-		held = append(held, c)
 		return c
 	}
-	defer func() {
-		for _, c := range held {
-			c.Close()
+	// fill opens all connections of a user, and one more.
+	fill := func(open func() net.Conn) (held []net.Conn) {
+		for i := range maxConnections {
+			c := open()
+			if held = append(held, c); !ask(c) {
+				t.Fatalf("connection %d gets no answer", i)
+			}
 		}
-	}()
-	for i := range maxConnections {
-		if !ask(dial(), 10*time.Second) {
-			t.Fatalf("connection %d gets no answer", i)
+		if more := open(); ask(more) {
+			t.Errorf("%d connections are open", maxConnections+1)
 		}
+		return held
 	}
-	more := dial()
-	if ask(more, 200*time.Millisecond) {
-		t.Errorf("%d connections are open", maxConnections+1)
+	others := fill(func() net.Conn { return asNobody(t, dial) })
+	roots := fill(dial)
+	others[0].Close()
+	for end := time.Now().Add(10 * time.Second); !ask(asNobody(t, dial)); {
+		if time.Now().After(end) {
+			t.Fatal("no request is answered after a connection closed")
+		}
+		time.Sleep(time.Millisecond)
 	}
-	held[0].Close()
-	held[1].Close()
-	if !ask(more, 10*time.Second) {
-		t.Error("no request is answered after the connections closed")
+	for _, c := range append(others, roots...) {
+		c.Close()
 	}
 	r, err := http.Get("http://" + address + "/readyz?" + strings.Repeat("x", 100<<10))
 	if err == nil {
@@ -68,4 +75,18 @@ func TestMetricsConnectionLimit(t *testing.T) {
 			t.Errorf("a request of 100 kB: %s", r.Status)
 		}
 	}
+}
+
+// asNobody opens a connection as another user than root: a socket belongs to the user whose thread creates it.
+func asNobody(t *testing.T, dial func() net.Conn) net.Conn {
+	const nobody = 65534
+	got := make(chan net.Conn)
+	go func() {
+		runtime.LockOSThread() // the thread ends with the goroutine
+		if err := unix.Setfsuid(nobody); err != nil {
+			t.Error(err)
+		}
+		got <- dial()
+	}()
+	return <-got
 }
