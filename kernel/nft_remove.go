@@ -25,14 +25,18 @@ func (e *Engine) commitRemoval() error {
 }
 
 // removeElements deletes the elements that still carry their owner tag: another attachment may have got the same
-// address. If dead is given, it also checks that the owner is still dead: the same attachment may have come back.
+// address. If dead is given, it also checks that the owner is still dead: the same attachment may have come back. Groups
+// that an administrator's rule refers to stay; a later removal deletes them.
 func (e *Engine) removeElements(list []*Element, groups []*NFT, dead func(tag string) bool) error {
 	for range maxRestarts {
 		err := e.tryRemove(list, groups, dead)
-		if errors.Is(err, unix.ERESTART) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EBUSY) {
-			continue
+		switch {
+		case errors.Is(err, unix.EBUSY) && groups != nil:
+			groups = nil
+		case errors.Is(err, unix.ERESTART) || errors.Is(err, unix.ENOENT):
+		default:
+			return err
 		}
-		return err
 	}
 	return fmt.Errorf("nftables ruleset changed %d times meanwhile: %w", maxRestarts, unix.EAGAIN)
 }
@@ -122,8 +126,11 @@ func (e *Engine) HandOver(wanted Objects) {
 func (e *Engine) dropEmpty(b *transaction, parts []*NFT, leaving map[string]map[string]bool) error {
 	for _, g := range groupNames(parts) {
 		empty, err := e.groupEmpty(g, parts, leaving)
-		if err != nil || !empty {
+		if err != nil {
 			return err
+		}
+		if !empty {
+			continue
 		}
 		for _, what := range []string{"rule", "chain", "set", "map"} {
 			for _, n := range parts {

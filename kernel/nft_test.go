@@ -87,6 +87,53 @@ func TestNFTApplyTwiceCheckRemove(t *testing.T) {
 	}
 }
 
+// TestRemoveNextToForeignRule removes an attachment while an administrator's rule refers to its network's set. The set
+// stays until the rule is gone.
+func TestRemoveNextToForeignRule(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	e := open(t, "", kernel.Options{})
+	list := masquerade("10.1.0.5")
+	if err := e.Apply(list); err != nil {
+		t.Fatal(err)
+	}
+	kerneltest.Run(t, "nft", "add", "rule", "inet", "fairlead", "postrouting", "ip", "saddr", "@masq-net", "counter")
+	if err := e.Remove(list); err != nil {
+		t.Error(err)
+	}
+	ruleset := kerneltest.Run(t, "nft", "list", "ruleset")
+	if strings.Contains(ruleset, "10.1.0.5") || !strings.Contains(ruleset, "@masq-net counter") {
+		t.Errorf("after the removal:\n%s", ruleset)
+	}
+	kerneltest.Run(t, "nft", "flush", "chain", "inet", "fairlead", "postrouting")
+	if err := errors.Join(e.Apply(list), e.Remove(list)); err != nil {
+		t.Fatal(err)
+	}
+	if s := kerneltest.Run(t, "nft", "list", "ruleset"); strings.Contains(s, "masq-net") {
+		t.Errorf("the set stays when the rule is gone:\n%s", s)
+	}
+}
+
+// TestRemoveEmptyGroupOfSeveral removes the last element of one group, while another group of the same list has more.
+func TestRemoveEmptyGroupOfSeveral(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	e := open(t, "", kernel.Options{})
+	second := &kernel.NFT{Family: "inet", Table: "fairlead", Kind: "set", Name: "masq-net6", Text: "ipv6_addr", Network: "net", ChainGroup: "net-6"}
+	list := append(masquerade("10.1.0.5"), second,
+		&kernel.Element{Family: "inet", Table: "fairlead", Set: "masq-net6", Type: "ipv6_addr", Key: "fd00::5", OwnerTag: owner.Tag()})
+	other := kernel.Owner{Network: "net", ContainerID: "c2", IfName: "eth0"}
+	if err := errors.Join(e.Apply(list), e.Apply(append(masquerade("10.1.0.6")[:7:7], element(other, "10.1.0.6")))); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Remove(list); err != nil {
+		t.Fatal(err)
+	}
+	if s := kerneltest.Run(t, "nft", "list", "ruleset"); strings.Contains(s, "masq-net6") || !strings.Contains(s, "10.1.0.6") {
+		t.Errorf("after the removal:\n%s", s)
+	}
+}
+
 // TestRulesReadBack checks that nft lists each rule as it was written.
 func TestRulesReadBack(t *testing.T) {
 	t.Parallel()
