@@ -23,10 +23,19 @@ type Bridge struct {
 
 const ( // linux/if_link.h: IFLA_INFO_DATA of a bridge
 	brVLANFiltering = 7
+	brDefaultPVID   = 39
 )
 
 // NoMAC is the address of a bridge that has no ports and no explicit address. It would take the address of a port.
 const NoMAC = "00:00:00:00:00:00"
+
+// DefaultVLAN returns the VLAN that a new port of a bridge gets untagged, or 0: none, or the link is no bridge.
+func (l *LinkInfo) DefaultVLAN() int {
+	if l.Kind != "bridge" {
+		return 0
+	}
+	return int(netlink.Uint16(netlink.Attr(l.data, brDefaultPVID)))
+}
 
 func (b *Bridge) kind() string { return "bridge" }
 func (b *Bridge) Side() Side   { return Host }

@@ -32,10 +32,14 @@ func (v *VRF) String() string {
 
 func (v *VRF) ensure(e *Engine) error {
 	if l, err := e.Link(Container, v.Name); err == nil {
-		if d := v.differs(l); len(d) > 0 {
+		switch d := v.differs(l); {
+		case len(d) == 0:
+			return nil
+		case v.fits(l):
+			return v.setUp(e, l)
+		default:
 			return fmt.Errorf("%s exists and %s", v.Name, d[0])
 		}
-		return nil
 	}
 	birth := netlink.LinkMessage(0, unix.IFF_UP, unix.IFF_UP)
 	birth.String(unix.IFLA_IFNAME, v.Name)
@@ -56,6 +60,13 @@ func (v *VRF) ensure(e *Engine) error {
 		return err
 	}
 	return e.send(v, Container, netlink.Request{Type: unix.RTM_SETLINK, Flags: 0, Body: alias(v.Name, vrfTag)}, nil)
+}
+
+// fits reports whether the link is this VRF, up or down.
+func (v *VRF) fits(l *LinkInfo) bool { return l.Kind == "vrf" && l.VRFTable() == v.Table }
+
+func (v *VRF) setUp(e *Engine, l *LinkInfo) error {
+	return e.send(v, Container, netlink.Request{Type: unix.RTM_NEWLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, unix.IFF_UP, unix.IFF_UP)}, nil)
 }
 
 func (v *VRF) differs(l *LinkInfo) []string {
@@ -91,8 +102,8 @@ func (v *VRF) restore(e *Engine) error {
 		}
 		return v.ensure(e)
 	}
-	if err == nil && l.Kind == "vrf" && l.VRFTable() == v.Table {
-		return e.send(v, Container, netlink.Request{Type: unix.RTM_NEWLINK, Flags: 0, Body: netlink.LinkMessage(l.Index, unix.IFF_UP, unix.IFF_UP)}, nil)
+	if err == nil && v.fits(l) {
+		return v.setUp(e, l)
 	}
 	return v.ensure(e)
 }

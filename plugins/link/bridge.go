@@ -41,7 +41,8 @@ type bridge struct {
 	StaticMAC                 string      `json:"mac"`
 	LinkType                  string      `json:"linkType"`
 
-	mac string
+	mac         string
+	defaultVLAN int // that the bridge gives a new port; 0: none
 }
 
 func (c *bridge) Validate(a *plugin.Attachment) (err error) {
@@ -86,6 +87,10 @@ func (c *bridge) Links(a *plugin.Attachment, r *cni.Result) (kernel.Objects, err
 		br.MAC = l.MAC
 	} else {
 		br.MAC = kernel.MAC("bridge", a.Facts.HostID(), c.Bridge)
+	}
+	c.defaultVLAN = 1 // the kernel's, of a new bridge
+	if err == nil {
+		c.defaultVLAN = l.DefaultVLAN()
 	}
 	v := veth(a, c.mac, c.MTU, c.Bridge)
 	v.Type = c.LinkType

@@ -28,8 +28,8 @@ func (c *bridge) portVLANs(port string, trunk []VLANRange) (list kernel.Objects)
 	untagged := func(id int) *kernel.PortVLAN {
 		return &kernel.PortVLAN{Link: port, First: id, Last: id, PVID: true, Untagged: true}
 	}
-	if !c.PreserveDefaultVLAN && c.VLAN > 1 && !hasVLAN(trunk, 1) {
-		list = append(list, &kernel.PortVLAN{Link: port, First: 1, Last: 1, Delete: true})
+	if n := c.defaultVLAN; !c.PreserveDefaultVLAN && c.VLAN > 0 && n > 0 && c.VLAN != n && !hasVLAN(trunk, n) {
+		list = append(list, &kernel.PortVLAN{Link: port, First: n, Last: n, Delete: true})
 	}
 	if c.VLAN > 0 {
 		list = append(list, untagged(c.VLAN))

@@ -3,6 +3,7 @@ package link
 import (
 	"errors"
 	"os"
+	"strings"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
@@ -52,13 +53,16 @@ func (c *tap) Validate(a *plugin.Attachment) (err error) {
 // none.
 func isID(n int) bool { return n >= 0 && int64(n) < 1<<32-1 }
 
-// selinuxFS exists on a host with SELinux.
-const selinuxFS = "/sys/fs/selinux/enforce"
+// The kernel lists selinuxfs in fileSystems if SELinux is enabled, also where the file system is not mounted.
+const (
+	fileSystems = "/proc/filesystems"
+	selinuxFS   = "\tselinuxfs\n"
+)
 
 // checkHost rejects settings that this host or container does not support.
 func (c *tap) checkHost(a *plugin.Attachment) error {
 	if c.SELinuxContext != "" {
-		if _, err := a.Facts.ReadFile(selinuxFS); err != nil {
+		if known, err := a.Facts.ReadFile(fileSystems); err != nil || !strings.Contains(string(known), selinuxFS) {
 			return cni.Invalid(c.Raw, "selinuxContext", "this host has no SELinux")
 		}
 	}
