@@ -1,8 +1,8 @@
 package compat
 
 import (
+	"encoding/json"
 	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/fairlead/fairlead/cni"
@@ -109,7 +109,8 @@ func allKeys() []keyCase {
 	return all
 }
 
-// chained reports whether the plugin follows another one, whose objects a failed ADD of the list leaves for DEL.
+// chained reports whether the list has several plugins. If a later one fails, the objects of the first stay until DEL.
 func (k keyCase) chained() bool {
-	return slices.Contains([]string{"portmap", "tuning", "bandwidth", "firewall", "sbr", "vrf"}, k.plugin)
+	var list []json.RawMessage
+	return json.Unmarshal([]byte("["+k.plugins+"]"), &list) == nil && len(list) > 1
 }
