@@ -12,8 +12,8 @@ func TestContainerMACOfHosts(t *testing.T) {
 	t.Parallel()
 	o := kernel.Owner{Network: "net", ContainerID: "c", IfName: "eth0"}
 	mac := func(id string) string { return (&Attachment{Owner: o, Facts: onHost{id: id}}).ContainerMAC() }
-	if mac("a") != mac("a") || mac("a") == mac("b") {
-		t.Errorf("host a %s, then %s, host b %s", mac("a"), mac("a"), mac("b"))
+	if first, again, other := mac("a"), mac("a"), mac("b"); first != again || first == other {
+		t.Errorf("host a %s, then %s, host b %s", first, again, other)
 	}
 }
 

@@ -7,29 +7,29 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// bgp returns routes for what neighbours announced inside the network's subnets, except this node's own blocks and
-// those of peers that other backends connect. So a neighbour cannot redirect traffic outside the network.
+// bgp returns routes for what neighbours announced inside the network's subnets, except what other backends connect and
+// what is in this node's own blocks. Of those it accepts a single address if the store says that a peer uses it. So a
+// neighbour redirects neither traffic outside the network nor that of this node's containers.
 func bgp(in *Input) (out kernel.Objects, _ []Problem) {
-	var not []netip.Prefix
-	not = append(not, in.Blocks...)
+	connected, moved := map[netip.Prefix]bool{}, map[netip.Prefix]bool{}
 	for _, p := range in.Others {
-		not = append(not, p.Dst...)
+		for _, dst := range p.Dst {
+			connected[dst] = true
+		}
 	}
-	others := make(map[netip.Prefix]bool, len(not))
-	for _, p := range not {
-		others[p] = true
+	for _, p := range in.Peers {
+		for _, dst := range p.Dst {
+			moved[dst] = dst.IsSingleIP()
+		}
 	}
 	for _, l := range in.Learned {
-		if !in.Network.Covers(l.Dst) || others[l.Dst] || len(l.Via) == 0 || slices.ContainsFunc(in.Blocks, l.Dst.Overlaps) && !in.narrower(l.Dst) {
-			continue
+		own := slices.ContainsFunc(in.Blocks, l.Dst.Overlaps)
+		if in.Network.Covers(l.Dst) && len(l.Via) > 0 && !connected[l.Dst] && (!own || moved[l.Dst]) {
+			out = append(out, in.learned(l))
 		}
-		out = append(out, in.learned(l))
 	}
 	return out, nil
 }
-
-// narrower reports whether a prefix is a single address, which another node may use from this node's block.
-func (in *Input) narrower(p netip.Prefix) bool { return p.IsSingleIP() }
 
 func (in *Input) learned(l Learned) kernel.Object {
 	r := &kernel.Route{In: in.In, Dst: l.Dst, Link: in.Underlay.Link, Proto: Protocol}

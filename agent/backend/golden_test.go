@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,10 +83,12 @@ func goldenInputs() map[string]backend.Input {
 		}
 		return out
 	}
+	learned.Peers[1].Dst = append(slices.Clone(learned.Peers[1].Dst), netip.MustParsePrefix("10.244.0.7/32"))
 	learned.Learned = []backend.Learned{
 		{Dst: netip.MustParsePrefix("10.244.0.128/26"), Via: via("192.0.2.254")},
 		{Dst: netip.MustParsePrefix("fd00:244::80/122"), Via: via("2001:db8::fe 2001:db8::ff")},
 		{Dst: netip.MustParsePrefix("10.244.0.7/32"), Via: via("192.0.2.254")},  // a fixed address of this node's block, now on another node
+		{Dst: netip.MustParsePrefix("10.244.0.8/32"), Via: via("192.0.2.254")},  // an address of this node's block, on no other node
 		{Dst: netip.MustParsePrefix("10.244.0.64/26"), Via: via("192.0.2.254")}, // connected directly
 		{Dst: netip.MustParsePrefix("10.244.0.0/26"), Via: via("192.0.2.254")},  // this node's own block
 		{Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: via("192.0.2.254")},      // outside the network

@@ -175,15 +175,25 @@ func (c *Conn) send(p []byte) error {
 	}
 }
 
+// FromKernel reports whether the kernel sent a datagram: its port is 0. A process with CAP_NET_ADMIN in the namespace can
+// send to any socket there.
+func FromKernel(sender unix.Sockaddr) bool {
+	a, ok := sender.(*unix.SockaddrNetlink)
+	return ok && a.Pid == 0
+}
+
 // read receives one datagram and adds its messages to the responses. It returns the number of requests that are now
 // answered.
 func (c *Conn) read(first uint32, resp []Response) (done int, err error) {
-	n, _, err := unix.Recvfrom(c.fd, c.rx, 0)
+	n, from, err := unix.Recvfrom(c.fd, c.rx, 0)
 	if err == unix.EINTR {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, fmt.Errorf("receive over netlink: %w", err)
+	}
+	if !FromKernel(from) {
+		return 0, nil
 	}
 	return parse(bytes.Clone(c.rx[:n]), first, resp)
 }
@@ -254,8 +264,11 @@ func (c *Conn) DumpFirst(r Request) ([][]byte, error) {
 		return nil, err
 	}
 	resp := make([]Response, 1)
-	if _, err := c.read(c.seq, resp); err != nil {
-		return nil, err
+	for done := 0; done == 0 && len(resp[0].Messages) == 0; {
+		var err error
+		if done, err = c.read(c.seq, resp); err != nil {
+			return nil, err
+		}
 	}
 	if resp[0].Err != nil && !errors.Is(resp[0].Err, errDumpInterrupted) {
 		return nil, resp[0].Err

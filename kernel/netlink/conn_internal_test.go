@@ -75,6 +75,34 @@ func TestInterruptedForever(t *testing.T) {
 	}
 }
 
+// TestForgedReply sends a reply to a connection before the kernel does.
+func TestForgedReply(t *testing.T) {
+	t.Parallel()
+	c, err := Dial(unix.NETLINK_ROUTE, make([]byte, BufferSize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ask := []Request{{Type: unix.RTM_GETLINK, Flags: unix.NLM_F_ACK, Body: LinkMessage(1<<30, 0, 0)}}
+	if _, err := c.Do(ask); err != nil { // binds the socket to a port
+		t.Fatal(err)
+	}
+	forger, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(forger)
+	var forged Buffer
+	appendMessage(&forged, unix.NLMSG_ERROR, unix.NLM_F_CAPPED, c.seq+1, ack(0, ""))
+	if err := unix.Sendto(forger, forged, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Pid: c.PortID()}); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := c.Do(ask)
+	if err != nil || !errors.Is(resp[0].Err, unix.ENODEV) {
+		t.Errorf("a link that does not exist: %v, %v", resp[0].Err, err)
+	}
+}
+
 func FuzzReplies(f *testing.F) {
 	f.Add([]byte(ack(unix.EINVAL, "why")))
 	f.Add(make([]byte, 64))

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netlink"
 )
 
 // Monitor receives events about links, addresses, routes, rules, neighbours, forwarding entries, forwarding settings
@@ -114,9 +115,10 @@ func receive(file *os.File, buf []byte) (out []Event, _ error) {
 	if err != nil {
 		return nil, err
 	}
+	var from unix.Sockaddr
 	n, got := 0, error(nil)
 	err = c.Read(func(fd uintptr) bool {
-		n, _, got = unix.Recvfrom(int(fd), buf, 0)
+		n, from, got = unix.Recvfrom(int(fd), buf, 0)
 		return got != unix.EAGAIN
 	})
 	if errors.Is(got, unix.ENOBUFS) {
@@ -127,6 +129,9 @@ func receive(file *os.File, buf []byte) (out []Event, _ error) {
 	}
 	if err = errors.Join(err, got); err != nil {
 		return nil, fmt.Errorf("receive from netlink: %w", err)
+	}
+	if !netlink.FromKernel(from) {
+		return nil, nil
 	}
 	return parseEvents(buf[:n]), nil
 }
