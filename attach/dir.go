@@ -4,15 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/fairlead/fairlead/cni/rawjson"
+	"github.com/fairlead/fairlead/internal/bootid"
 	"github.com/fairlead/fairlead/internal/leanjson"
 	"github.com/fairlead/fairlead/internal/plainfile"
 	"github.com/fairlead/fairlead/kernel"
@@ -33,14 +32,11 @@ func Open(root string) *Dir {
 	if root == "" {
 		root = DefaultRoot
 	}
-	boot, err := plainfile.Read("/proc/sys/kernel/random/boot_id")
-	if err == nil && len(boot) == 0 {
-		err = io.ErrUnexpectedEOF
-	}
+	boot, err := bootid.Read()
 	if err != nil {
-		err = fmt.Errorf("read the boot ID, which tells valid records from old ones: %w", err)
+		err = fmt.Errorf("tell valid records from old ones: %w", err)
 	}
-	return &Dir{filepath.Join(root, "attach"), strings.TrimSpace(string(boot)), err}
+	return &Dir{filepath.Join(root, "attach"), boot, err}
 }
 
 // Err returns why records cannot be used: the boot ID is unknown.

@@ -12,15 +12,6 @@ import (
 	"unsafe"
 )
 
-// bootID returns the kernel's ID of this boot.
-func bootID() (string, error) {
-	data, err := readSmall("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return "", fmt.Errorf("read the boot ID: %w", err)
-	}
-	return strings.TrimSpace(string(data)), nil
-}
-
 // clockBoottime is CLOCK_BOOTTIME of clock_gettime(2): time since boot, including suspension. Nobody can set it.
 const clockBoottime = 7
 

@@ -6,12 +6,14 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+
+	"github.com/fairlead/fairlead/internal/bootid"
 )
 
 // Peek returns what Allocate would allocate now, or the addresses that the owner already has. It changes nothing: it
 // creates no directory, takes no lock and leaves the index alone. Somebody else may get the addresses first.
 func Peek(dataDir, network string, o Owner, sets []RangeSet, requested []netip.Addr) ([]IP, error) {
-	boot, err := bootID()
+	boot, err := bootid.Read()
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/internal/bootid"
 )
 
 // Options change how a Store is opened. The zero value is for an ADD.
@@ -47,7 +48,7 @@ func Open(ctx context.Context, dataDir, network string, opts Options) (*Store, e
 	}
 	boot := opts.BootID
 	if boot == "" {
-		id, err := bootID()
+		id, err := bootid.Read()
 		if err != nil {
 			return nil, err
 		}

@@ -46,6 +46,7 @@ func (e *Engine) Compare(list Objects, later ...Object) ([]Difference, error) {
 	var errs []error
 	lost := map[linkName]bool{}
 	want := expected(list, later)
+	e.readLinks(want)
 	e.readRulesets(want)
 	for _, o := range want {
 		if lost[o.on()] {

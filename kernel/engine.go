@@ -183,7 +183,9 @@ func (e *Engine) Requests(s Side, reqs []netlink.Request) ([]netlink.Response, e
 	}
 	changes := false
 	for i := range reqs {
-		reqs[i].Flags |= unix.NLM_F_ACK
+		if reqs[i].Type != unix.RTM_GETLINK { // the kernel answers it in any case
+			reqs[i].Flags |= unix.NLM_F_ACK
+		}
 		changes = changes || reqs[i].Type%4 != unix.RTM_GETLINK%4 // message types come in fours, and the third one only reads
 	}
 	resp, err := c.Do(reqs)

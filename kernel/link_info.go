@@ -90,9 +90,14 @@ func (e *Engine) Link(s Side, name string) (*LinkInfo, error) {
 	if e.snapshot != nil && e.snapshot.links[linkName{s, name}] != nil {
 		return e.snapshot.links[linkName{s, name}], nil
 	}
-	var b netlink.Buffer = netlink.LinkMessage(0, 0, 0)
+	return e.getLink(s, name, named(name))
+}
+
+// named returns a message about the link with a name.
+func named(name string) netlink.Buffer {
+	b := netlink.LinkMessage(0, 0, 0)
 	b.String(unix.IFLA_IFNAME, name)
-	return e.getLink(s, name, b)
+	return b
 }
 
 // linkCached returns a link as this engine last saw it, or reads it.
@@ -153,21 +158,56 @@ func (e *Engine) netnsID() (int32, error) {
 }
 
 func (e *Engine) getLink(s Side, name string, body netlink.Buffer) (*LinkInfo, error) {
-	body.Uint32(unix.IFLA_EXT_MASK, skipStats)
-	resp, err := e.Request(s, netlink.Request{Type: unix.RTM_GETLINK, Body: body})
+	resp, err := e.Request(s, linkRequest(body))
 	if err != nil {
 		return nil, fmt.Errorf("link %s: %w", name, err)
 	}
 	if len(resp.Messages) == 0 {
 		return nil, fmt.Errorf("link %s: %w", name, os.ErrNotExist)
 	}
-	l := ParseLink(resp.Messages[0])
+	return e.noteLink(s, resp.Messages[0]), nil
+}
+
+func linkRequest(body netlink.Buffer) netlink.Request {
+	body.Uint32(unix.IFLA_EXT_MASK, skipStats)
+	return netlink.Request{Type: unix.RTM_GETLINK, Body: body}
+}
+
+// noteLink decodes a message about a link, and remembers the link.
+func (e *Engine) noteLink(s Side, m []byte) *LinkInfo {
+	l := ParseLink(m)
 	e.index[s][l.Name] = l.Index
 	e.seen[linkName{s, l.Name}] = l
 	if e.snapshot != nil {
 		e.snapshot.links[linkName{s, l.Name}] = l
 	}
-	return l, nil
+	return l
+}
+
+// readLinks reads the links of a list before they are compared, those of each side with one write. diff reports a link
+// that cannot be read.
+func (e *Engine) readLinks(list Objects) {
+	var reqs [2][]netlink.Request
+	asked := map[linkName]bool{{}: true}
+	for _, o := range list {
+		for _, l := range append(o.links(), o.on()) {
+			if !asked[l] && e.snapshot.links[l] == nil {
+				asked[l] = true
+				reqs[l.side] = append(reqs[l.side], linkRequest(named(l.name)))
+			}
+		}
+	}
+	for s, some := range reqs {
+		if len(some) < 2 {
+			continue
+		}
+		resp, err := e.Requests(Side(s), some)
+		for _, r := range resp {
+			if err == nil && len(r.Messages) > 0 {
+				e.noteLink(Side(s), r.Messages[0])
+			}
+		}
+	}
 }
 
 // Links lists all links of a side.

@@ -193,7 +193,7 @@ func boundaryExempt(key string) string {
 		return "the runtime sets it"
 	case key == "type" || key == "ipam" || key == "request" || key == "portMappings" || key == "dns.domain" || key == "provide":
 		return "it contains other keys, which have values"
-	case strings.HasPrefix(key, "routes:") || strings.HasPrefix(key, "runtimeConfig.ip") || strings.HasPrefix(key, "args.cni"):
+	case strings.HasPrefix(key, "routes:") || key == "ipam.gateway" || strings.HasPrefix(key, "runtimeConfig.ip") || strings.HasPrefix(key, "args.cni"):
 		return "host-local and static have the values"
 	}
 	return ""
