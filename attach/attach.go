@@ -52,6 +52,9 @@ type Part struct {
 	Ports   []Port                `json:"ports,omitempty"`
 
 	adding bool // the ADD held the record's lock when the record was read
+
+	changing     kernel.Objects // see changes
+	changingRead bool
 }
 
 // Port is a host port of an attachment.

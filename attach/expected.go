@@ -108,14 +108,18 @@ func (p *Part) setsLink(name string) bool {
 
 // changes returns the part's objects that may change those of earlier parts.
 func (p *Part) changes() (kernel.Objects, error) {
-	if p.Objects.raw == nil {
+	switch {
+	case p.Objects.raw == nil:
 		return p.Objects.Get()
+	case p.changingRead:
+		return p.changing, nil
 	}
 	list, err := kernel.ReadChanges(p.Objects.raw)
 	if err != nil {
-		err = fmt.Errorf("read the record of the attachment: %w", err)
+		return nil, fmt.Errorf("read the record of the attachment: %w", err)
 	}
-	return list, err
+	p.changing, p.changingRead = list, true
+	return list, nil
 }
 
 // split returns the objects of the parts that match, and those that change them, of the parts after the first of these.

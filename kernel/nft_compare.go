@@ -74,7 +74,8 @@ func (e *Engine) readRulesets(list Objects) {
 			query() (netlink.Request, error)
 		}); ok {
 			// A part that cannot be encoded is reported when it is compared.
-			if r, err := x.query(); err == nil {
+			r, err := x.query()
+			if _, known := e.readAhead(r); err == nil && !known {
 				reqs = append(reqs, r)
 			}
 		}
