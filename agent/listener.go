@@ -45,8 +45,8 @@ func (l *limitedListener) count(root bool, n int) bool {
 	return true
 }
 
-// fromRoot reports whether a process of root on this host opened the connection. A user namespace's root is another user
-// here. A process of root in a container can reach the agent only over the host's own network namespace.
+// fromRoot reports whether a process of root on this host opened the connection. A container's root counts only if the
+// container shares the host's network and user namespaces.
 func fromRoot(c net.Conn) bool {
 	own, ok1 := c.LocalAddr().(*net.TCPAddr)
 	peer, ok2 := c.RemoteAddr().(*net.TCPAddr)

@@ -20,8 +20,8 @@ func (r *Record) Objects() (kernel.Objects, error) {
 }
 
 // Expected returns the objects that a plugin created with a configuration, which a hash identifies, and the objects of
-// later plugins of the list that change these. same is false if the configuration has changed since, or if its hash is unknown. Then
-// own are the objects of the plugin's earlier configuration.
+// later plugins of the list that change these. same is false if the configuration has changed since, or if its hash is
+// unknown. Then own are the objects of the plugin's earlier configuration.
 func (r *Record) Expected(plugin, conf string) (own, later kernel.Objects, same bool, err error) {
 	own, later, err = r.split(func(p Part) bool { return p.Plugin == plugin && p.Conf == conf && conf != "" })
 	if err != nil || own != nil {
