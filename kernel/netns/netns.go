@@ -109,20 +109,23 @@ func (n *Handle) Do(f func() error) error {
 	return n.DoFrom(back, f)
 }
 
-// DoFrom is like Do, for a caller that has a handle of the thread's own namespace.
-func (n *Handle) DoFrom(back *Handle, f func() error) error {
+// DoFrom is like Do, for a caller that has a handle of the thread's own namespace. The thread returns there also if f
+// panics.
+func (n *Handle) DoFrom(back *Handle, f func() error) (err error) {
 	runtime.LockOSThread()
 	if err := unix.Setns(n.fd, unix.CLONE_NEWNET); err != nil {
 		runtime.UnlockOSThread()
 		return fmt.Errorf("enter %s: %w", n.path, err)
 	}
-	err := f()
-	if e := unix.Setns(back.fd, unix.CLONE_NEWNET); e != nil {
-		// The thread stays locked, so the runtime ends it with its goroutine.
-		return errors.Join(err, fmt.Errorf("leave %s: %w", n.path, e))
-	}
-	runtime.UnlockOSThread()
-	return err
+	defer func() {
+		if e := unix.Setns(back.fd, unix.CLONE_NEWNET); e != nil {
+			// The thread stays locked, so the runtime ends it with its goroutine.
+			err = errors.Join(err, fmt.Errorf("leave %s: %w", n.path, e))
+			return
+		}
+		runtime.UnlockOSThread()
+	}()
+	return f()
 }
 
 // Create creates a network namespace at a path, with lo up, as "ip netns add" does. It lives until Remove. A namespace
