@@ -9,6 +9,7 @@ import (
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
 	"github.com/fairlead/fairlead/skel"
 )
 
@@ -144,7 +145,7 @@ func (s *session) removeObjects(jobs []*job, releaseAddresses func() error) erro
 		}
 		defer waiter.Close()
 		done := make(chan error, 1)
-		go func() { done <- waiter.Remove(links) }()
+		go func() { done <- netns.OnOwnThread(func() error { return waiter.Remove(links) }) }()
 		wait = func() error { return <-done }
 	}
 	release := s.handOverPorts(jobs)

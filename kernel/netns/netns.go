@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 
 	"golang.org/x/sys/unix"
 
@@ -144,7 +145,7 @@ func Create(mountNS, path string) error {
 
 // InNew runs f on a thread of its own in a new namespace, which ends with the call.
 func InNew(f func(*netlink.Conn) error) error {
-	return onOwnThread(func() error {
+	return OnOwnThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return err
 		}
@@ -157,12 +158,20 @@ func InNew(f func(*netlink.Conn) error) error {
 	})
 }
 
-// onOwnThread runs f on a thread that ends with the call, so f may leave it in other namespaces.
-func onOwnThread(f func() error) error {
+// OnOwnThread runs f on a thread that ends with the call, so f may leave it in other namespaces. A panic of f is an
+// error.
+func OnOwnThread(f func() error) error {
 	done := make(chan error)
 	go func() { // the thread stays locked, so it ends with the goroutine
 		runtime.LockOSThread()
-		done <- f()
+		var err error
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			}
+			done <- err
+		}()
+		err = f()
 	}()
 	return <-done
 }
@@ -216,7 +225,7 @@ func Remove(mountNS, path string) error {
 	if mountNS == "" {
 		return remove(path)
 	}
-	return onOwnThread(func() error {
+	return OnOwnThread(func() error {
 		if err := enterMounts(mountNS); err != nil {
 			return err
 		}
