@@ -63,7 +63,9 @@ func TestIsolatedNetworks(t *testing.T) {
 	a, b := c.Nodes[0], c.Nodes[1]
 	isolatedNets(t, c, "blue --isolated --subnet 10.0.0.0/24 --nat", "red --isolated --subnet 10.0.0.0/24",
 		"green --isolated --subnet 10.1.0.0/24 --subnet fd00:1::/64 --peer blue")
-	_, err := a.Run(t.Context(), "sh", "-c", "ip netns add other && ip -n other link add x0 type veth peer name x1 && ip -n other link set x0 up && touch /run/netns/fairlead-other && mount --bind /run/netns/other /run/netns/fairlead-other")
+	// Somebody else's namespace with a name like the agent's. The agent may remove the file before something is mounted there.
+	_, err := a.Run(t.Context(), "sh", "-c", "ip netns add other && ip -n other link add x0 type veth peer name x1 && ip -n other link set x0 up && "+
+		"for try in 1 2 3 4 5 6 7 8; do touch /run/netns/fairlead-other && mount --bind /run/netns/other /run/netns/fairlead-other && exit; done; exit 1")
 	must(t, err)
 	pods := attach(t, a, "p1", "pods")
 	blueA, blueB := attach(t, a, "blue1", "blue"), attach(t, b, "blue2", "blue")
