@@ -7,9 +7,9 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// bgp returns routes for what neighbours announced inside the network's subnets, except what other backends connect and
-// what is in this node's own blocks. Of those it accepts a single address if the store says that a peer uses it. So a
-// neighbour redirects neither traffic outside the network nor that of this node's containers.
+// bgp returns the routes that neighbours announced inside the network's subnets. It skips prefixes that other backends
+// connect, and prefixes in this node's own blocks, except single addresses that a peer uses according to the store. A
+// neighbour can redirect neither traffic outside the network nor traffic of this node's containers.
 func bgp(in *Input) (out kernel.Objects, _ []Problem) {
 	connected, moved := map[netip.Prefix]bool{}, map[netip.Prefix]bool{}
 	for _, p := range in.Others {

@@ -151,7 +151,8 @@ func boundaryKeys() (out []boundaryKey) {
 	const show = "cat /sys/class/net/eth0/tx_queue_len 2>/dev/null; " +
 		"ip -o link show eth0 | sed 's/.*mtu/mtu/; s/ qdisc.*qlen/ qlen/; s/link-netns.*//; s/ group [a-z0-9]*//'; " +
 		"sysctl -n net.core.somaxconn net.ipv4.conf.eth0.arp_filter"
-	add("tuning", afterBridge(`{"type": "tuning", @"unused": 1}`), keyCase{alone: true, meanwhile: inContainer("link", show)}, // the default of dataDir is in /run
+	// The default of dataDir is in /run.
+	add("tuning", afterBridge(`{"type": "tuning", @"unused": 1}`), keyCase{alone: true, meanwhile: inContainer("link", show)},
 		mac, flag("promisc"), flag("allmulti"),
 		boundaryKey{key: "mtu", typical: "1400", other: "1300", min: n(68), max: n(65535), more: []string{"1279", "1280", "65536"}},
 		boundaryKey{key: "txQLen", typical: "500", other: "700", min: n(0), max: n(2147483647), more: []string{"4294967295", "4294967296"}},

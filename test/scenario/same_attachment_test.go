@@ -69,7 +69,7 @@ func TestAddDuringListOfAnother(t *testing.T) {
 	if after := kerneltest.Dump(t, netns); after != before {
 		t.Errorf("the second ADD changed the container from\n%s\nto\n%s", before, after)
 	}
-	r.Unlock() // like a plugin that was killed: then an ADD begins anew
+	r.Unlock() // as if the plugin was killed: the next ADD undoes its work and succeeds
 	cmd, out = m.command("add", file, "", "c", netns)
 	if err := cmd.Run(); err != nil {
 		t.Errorf("ADD after an interrupted one: %v: %s", err, out)
