@@ -49,10 +49,15 @@ func (r *Record) HasResult(got *cni.Result) bool {
 // lastResult returns the result of the newest part. Parts often have the same, which is decoded once.
 func (r *Record) lastResult() (*cni.Result, error) {
 	last := len(r.Parts) - 1
-	for last > 0 && r.Parts[last].Result.raw != nil && bytes.Equal(r.Parts[last].Result.raw, r.Parts[last-1].Result.raw) {
+	for r.repeats(last) {
 		last--
 	}
 	return r.Parts[last].Result.Get()
+}
+
+// repeats reports whether a part has the same result as the part before it.
+func (r *Record) repeats(i int) bool {
+	return i > 0 && r.Parts[i].Result.raw != nil && bytes.Equal(r.Parts[i].Result.raw, r.Parts[i-1].Result.raw)
 }
 
 // ChangedByOthers returns the attributes of the container's interfaces that plugins of other software changed, as far as
@@ -84,7 +89,7 @@ func (r *Record) ChangedByOthers(final *cni.Result) (out kernel.Objects) {
 	}
 	for i := range r.Parts {
 		p := &r.Parts[i]
-		if i > 0 && p.Result.raw != nil && bytes.Equal(p.Result.raw, r.Parts[i-1].Result.raw) {
+		if r.repeats(i) {
 			continue // nothing changed
 		}
 		if res, err := p.Result.Get(); err == nil && res != nil {

@@ -2,13 +2,10 @@ package attach
 
 import (
 	"context"
-	"errors"
-	"os"
 	"path/filepath"
 	"syscall"
 
 	"github.com/fairlead/fairlead/internal/filelock"
-	"github.com/fairlead/fairlead/internal/plainfile"
 	"github.com/fairlead/fairlead/kernel"
 )
 
@@ -18,13 +15,7 @@ import (
 func (d *Dir) LockList(ctx context.Context, o kernel.Owner) (unlock func(), err error) {
 	path := d.file(o) + ".list~" // ClearReservations removes the file of a killed process
 	for {
-		fd, err := plainfile.Open(path, syscall.O_WRONLY|syscall.O_CREAT|syscall.O_NOFOLLOW, 0o600)
-		if errors.Is(err, os.ErrNotExist) {
-			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-				return nil, err
-			}
-			continue
-		}
+		fd, err := openLockFile(path)
 		if err != nil {
 			return nil, err
 		}

@@ -28,14 +28,8 @@ type Reservation struct {
 func (d *Dir) Reserve(o kernel.Owner) (*Reservation, error) {
 	path := d.file(o) + "~"
 	looked := false
-	for range 8 { // others may delete the file, or the whole directory
-		fd, err := plainfile.Open(path, syscall.O_WRONLY|syscall.O_CREAT|syscall.O_NOFOLLOW, 0o600)
-		if errors.Is(err, os.ErrNotExist) {
-			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-				return nil, err
-			}
-			continue
-		}
+	for range lockTries { // others may delete the file
+		fd, err := openLockFile(path)
 		if err != nil {
 			return nil, err
 		}
@@ -57,6 +51,23 @@ func (d *Dir) Reserve(o kernel.Owner) (*Reservation, error) {
 		}
 	}
 	return nil, &os.PathError{Op: "reserve", Path: path, Err: syscall.EAGAIN}
+}
+
+// lockTries is how often a lock file, or its directory, may be deleted by others at the same moment.
+const lockTries = 8
+
+// openLockFile opens a lock file. It creates the file and its directory if they do not exist.
+func openLockFile(path string) (int, error) {
+	for range lockTries {
+		fd, err := plainfile.Open(path, syscall.O_WRONLY|syscall.O_CREAT|syscall.O_NOFOLLOW, 0o600)
+		if !errors.Is(err, os.ErrNotExist) {
+			return fd, err
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return -1, err
+		}
+	}
+	return -1, &os.PathError{Op: "reserve", Path: path, Err: syscall.EAGAIN}
 }
 
 // own reports whether a locked file is still the reservation and not a record by now. After a kill between the two

@@ -4,18 +4,18 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairlead/fairlead/internal/bootid"
 	"github.com/fairlead/fairlead/internal/plainfile"
 	"golang.org/x/sys/unix"
 )
 
 // HostID returns an ID of this host: the machine ID, or else the boot ID.
 func HostID() string {
-	for _, f := range []string{"/etc/machine-id", "/proc/sys/kernel/random/boot_id"} {
-		if raw, err := plainfile.Read(f); err == nil && len(raw) > 1 {
-			return strings.TrimSpace(string(raw))
-		}
+	if raw, err := plainfile.Read("/etc/machine-id"); err == nil && len(raw) > 1 {
+		return strings.TrimSpace(string(raw))
 	}
-	return ""
+	id, _ := bootid.Read() // "" if it cannot be read
+	return id
 }
 
 // Uptime returns the time since the machine started, including suspension. Nobody can set this clock, so it orders

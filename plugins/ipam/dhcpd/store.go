@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
+	"github.com/fairlead/fairlead/internal/bootid"
 	"github.com/fairlead/fairlead/internal/plainfile"
 	"github.com/fairlead/fairlead/kernel"
 )
@@ -59,8 +59,8 @@ func openStore(dir string) (*store, error) {
 		_ = lock.Close()
 		return nil, fmt.Errorf("another DHCP daemon uses the leases in %s: stop it, or start this one with another --socketpath: %w", dir, err)
 	}
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return &store{dir, strings.TrimSpace(string(boot)), lock}, err
+	boot, err := bootid.Read()
+	return &store{dir, boot, lock}, err
 }
 
 func (s *store) close() { _ = s.lock.Close() }
