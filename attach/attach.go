@@ -6,12 +6,12 @@
 package attach
 
 import (
-	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 // DefaultRoot is the directory of runtime state. The environment variable RootVariable overrides it, so that tests can
@@ -28,7 +28,8 @@ type Record struct {
 	ContainerID string        `json:"containerID"`
 	IfName      string        `json:"ifname"`
 	Netns       string        `json:"netns"`
-	NetnsID     string        `json:"netnsID"`           // device and inode: identifies the namespace behind the path
+	NetnsID     string        `json:"netnsID"` // device and inode of the namespace: see netns.ID
+	NetnsCookie uint64        `json:"netnsCookie,omitempty"`
 	Host        string        `json:"host,omitempty"`    // path of the namespace that acts as the host; "": the real host
 	Created     time.Time     `json:"created"`           // for display: the wall clock may jump
 	Since       time.Duration `json:"since"`             // time since boot at creation
@@ -83,30 +84,17 @@ func (r *Record) Last(plugin string) int {
 // Adding reports whether the part's ADD was in progress when the record was read.
 func (p Part) Adding() bool { return p.adding }
 
+// Namespace returns the ID of the network namespace that the attachment was added in.
+func (r *Record) Namespace() netns.ID { return netns.FromStored(r.NetnsID, r.NetnsCookie) }
+
 // HasNetns reports whether the attachment's network namespace is still the one it was added in. If the path cannot be
 // examined, HasNetns returns true.
 func (r *Record) HasNetns() bool {
-	var st syscall.Stat_t
-	switch err := syscall.Stat(r.Netns, &st); {
-	case r.NetnsID == "" || r.Netns == "" || err == syscall.ENOENT || err == syscall.ENOTDIR:
+	if r.NetnsID == "" || r.Netns == "" {
 		return false
-	case err != nil:
-		return true
 	}
-	return netnsID(&st) == r.NetnsID
-}
-
-// NetnsID returns the device and inode of a path, or "" if it does not exist.
-func NetnsID(path string) string {
-	var st syscall.Stat_t
-	if path == "" || syscall.Stat(path, &st) != nil {
-		return ""
-	}
-	return netnsID(&st)
-}
-
-func netnsID(st *syscall.Stat_t) string {
-	return strconv.FormatUint(st.Dev, 10) + ":" + strconv.FormatUint(st.Ino, 10)
+	is, err := r.Namespace().IsAt(r.Netns)
+	return is || err != nil && err != syscall.ENOENT && err != syscall.ENOTDIR
 }
 
 // Both have the same length, so that Finish can overwrite one with the other.

@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 var owner = kernel.Owner{Network: "net", ContainerID: "c1", IfName: "eth0"}
@@ -155,7 +156,7 @@ func TestRecordLifecycle(t *testing.T) {
 	want := record(d, owner).Parts[0]
 	same(t, got.Parts[0].Objects, want.Objects)
 	same(t, got.Parts[0].Result, want.Result)
-	if p := got.Parts[0]; p.Plugin != want.Plugin || p.IPAM != want.IPAM || !reflect.DeepEqual(p.Ports, want.Ports) || got.NetnsID != attach.NetnsID("/proc/self/ns/net") {
+	if p := got.Parts[0]; p.Plugin != want.Plugin || p.IPAM != want.IPAM || !reflect.DeepEqual(p.Ports, want.Ports) || got.Namespace() != netns.IDAt("/proc/self/ns/net") {
 		t.Errorf("read %+v\nwrote %+v", p, want)
 	}
 	// A record that is written again without being decoded stays the same.
@@ -256,6 +257,36 @@ func TestAlive(t *testing.T) {
 	}
 }
 
+// The kernel gives a new namespace the device and inode of one that ended. A record is for the old one only. A record
+// without a cookie, which earlier versions wrote, matches by device and inode.
+func TestRecordOfReusedInode(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		change func(*attach.Record)
+		alive  bool
+	}{
+		{"same namespace", func(*attach.Record) {}, true},
+		{"without a cookie", func(r *attach.Record) { r.NetnsCookie = 0 }, true},
+		{"another cookie", func(r *attach.Record) {
+			r.NetnsCookie = netns.ID{Cookie: r.Namespace().Cookie + 1}.StoredCookie()
+		}, false},
+		{"a damaged cookie", func(r *attach.Record) { r.NetnsCookie++ }, true},
+		{"another inode without a cookie", func(r *attach.Record) { r.NetnsID, r.NetnsCookie = "1:1", 0 }, false},
+	} {
+		d := attach.Open(t.TempDir())
+		r := record(d, owner)
+		tt.change(r)
+		if err := errors.Join(create(d, r), d.Finish(r, 0)); err != nil {
+			t.Fatal(err)
+		}
+		read, err := d.Read(owner)
+		if err != nil || read.HasNetns() != tt.alive || d.Alive(owner.Tag()) != tt.alive || (read.State() == attach.StateOK) != tt.alive {
+			t.Errorf("%s: has its namespace: %v, alive: %v, %v, %v", tt.name, read.HasNetns(), d.Alive(owner.Tag()), read.State(), err)
+		}
+	}
+}
+
 // TestClaims checks which host ports exclude each other.
 func TestClaims(t *testing.T) {
 	t.Parallel()
@@ -280,12 +311,12 @@ func TestClaims(t *testing.T) {
 		if err := create(d, record(d, owner)); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		unlock, err := d.Claim(ctx, owner, []attach.Port{tt.first})
+		unlock, err := d.Claim(t.Context(), owner, []attach.Port{tt.first})
 		if err != nil {
 			t.Fatal(err)
 		}
 		other := kernel.Owner{Network: "net", ContainerID: "c2", IfName: "eth0"}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // the wait for the first ends with it
 		if tt.first.HostPort == tt.second.HostPort && tt.first.Protocol == tt.second.Protocol {
 			if _, err := d.Claim(ctx, other, []attach.Port{tt.second}); err == nil || !strings.Contains(err.Error(), "is held by attach.test (process ") {
 				t.Errorf("while the first is in progress: %v", err)
@@ -448,7 +479,7 @@ func TestSeizeOnlyUnchanged(t *testing.T) {
 	}
 	awaited := make(chan error)
 	go func() {
-		p, err := d.AwaitReservation(o)
+		p, err := d.AwaitReservation(t.Context(), o)
 		p.Free()
 		awaited <- err
 	}()
@@ -504,7 +535,7 @@ func TestReservationHolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reservation.Free()
-	_, err = d.AwaitReservation(o)
+	_, err = d.AwaitReservation(t.Context(), o)
 	if want := fmt.Sprintf("eth0.json~ is held by attach.test (process %d)", os.Getpid()); !errors.Is(err, os.ErrExist) || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v does not say %q", err, want)
 	}

@@ -2,6 +2,7 @@ package attach
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +16,7 @@ import (
 	"github.com/fairlead/fairlead/internal/leanjson"
 	"github.com/fairlead/fairlead/internal/plainfile"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 // Dir is the directory of records.
@@ -42,11 +44,16 @@ func Open(root string) *Dir {
 // Err returns why records cannot be used: the boot ID is unknown.
 func (d *Dir) Err() error { return d.err }
 
-// New returns a record without parts.
-func (d *Dir) New(network, container, ifname, netns string) *Record {
+// New returns a record without parts for an attachment in the namespace at a path.
+func (d *Dir) New(network, container, ifname, path string) *Record {
+	return d.NewIn(network, container, ifname, path, netns.IDAt(path))
+}
+
+// NewIn is New for a caller that has the namespace open.
+func (d *Dir) NewIn(network, container, ifname, path string, id netns.ID) *Record {
 	return &Record{
 		Boot: d.boot, Network: network, ContainerID: container, IfName: ifname,
-		Netns: netns, NetnsID: NetnsID(netns), Created: time.Now().UTC(), Since: kernel.Uptime(),
+		Netns: path, NetnsID: id.File, NetnsCookie: id.StoredCookie(), Created: time.Now().UTC(), Since: kernel.Uptime(),
 	}
 }
 
@@ -107,7 +114,7 @@ func (d *Dir) Create(r *Record, reservation *Reservation) error {
 
 // Write atomically replaces a record, and keeps it locked until Unlock.
 func (d *Dir) Write(r *Record) error {
-	reservation, err := d.AwaitReservation(r.Owner())
+	reservation, err := d.AwaitReservation(context.Background(), r.Owner()) // the change has happened already
 	if err != nil {
 		return fmt.Errorf("write the record of the attachment: %w", err)
 	}

@@ -53,7 +53,7 @@ func (d *Dir) Reserve(o kernel.Owner) (*Reservation, error) {
 	return nil, &os.PathError{Op: "reserve", Path: path, Err: syscall.EAGAIN}
 }
 
-// lockTries is how often a lock file, or its directory, may be deleted by others at the same moment.
+// lockTries limits the attempts to open a lock file while others delete it or its directory.
 const lockTries = 8
 
 // openLockFile opens a lock file. It creates the file and its directory if they do not exist.

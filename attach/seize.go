@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -84,10 +85,11 @@ const (
 	reservationPoll = 2 * time.Millisecond
 )
 
-// AwaitReservation is Reserve that waits for another holder. If it waits too long, the error names the holder.
-func (d *Dir) AwaitReservation(o kernel.Owner) (*Reservation, error) {
+// AwaitReservation is Reserve that waits for another holder, until the context ends. If it waits too long, the error names
+// the holder.
+func (d *Dir) AwaitReservation(ctx context.Context, o kernel.Owner) (*Reservation, error) {
 	reservation, err := d.Reserve(o)
-	for end := time.Now().Add(reservationWait); errors.Is(err, os.ErrExist) && time.Now().Before(end); {
+	for end := time.Now().Add(reservationWait); errors.Is(err, os.ErrExist) && time.Now().Before(end) && ctx.Err() == nil; {
 		time.Sleep(reservationPoll)
 		reservation, err = d.Reserve(o)
 	}

@@ -118,9 +118,9 @@ const minIPv6MTU = 1280 // bytes, RFC 8200, 5
 // and on a busy host it comes late. Without that route the first packet is forwarded and lost, and a neighbour that has
 // received the announcement does not ask again.
 func (a *Addr) waitForLocalRoute(e *Engine, index int) {
-	for deadline := time.Now().Add(portTimeout); time.Now().Before(deadline); time.Sleep(portPollInterval) {
+	for deadline := time.Now().Add(portTimeout); time.Now().Before(deadline); {
 		m, err := e.RouteTo(a.In, a.Prefix.Addr(), func(b *netlink.Buffer) { b.Uint32(unix.RTA_OIF, uint32(index)) })
-		if err == nil && m[7] == unix.RTN_LOCAL {
+		if err == nil && m[7] == unix.RTN_LOCAL || e.pause(portPollInterval) != nil {
 			return
 		}
 	}

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -95,6 +96,8 @@ func (e *Engine) Undo() error { return errors.Join(e.rollback(0), e.uncertain) }
 func (e *Engine) rollback(start int) error {
 	// Drop requests that were not sent, or not answered before the failure.
 	e.queue, e.nft, e.leaving, e.chainGroups, e.later, e.pairs = nil, nil, nil, nil, nil, nil
+	defer func(ctx context.Context) { e.ctx = ctx }(e.ctx)
+	e.ctx = context.WithoutCancel(e.ctx)
 	made := slices.Clone(e.created[start:])
 	e.created = e.created[:start]
 	err := e.Remove(made)

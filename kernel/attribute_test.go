@@ -107,7 +107,7 @@ func testChange(t *testing.T, s situation, c change) {
 	}
 	run(c.do)
 	d, err := e.Compare(list)
-	for end := time.Now().Add(10 * time.Second); c.until != "" && !strings.Contains(words(d), c.until) && time.Now().Before(end); {
+	for end := time.Now().Add(kerneltest.Slow(10 * time.Second)); c.until != "" && !strings.Contains(words(d), c.until) && time.Now().Before(end); {
 		time.Sleep(50 * time.Millisecond)
 		d, err = e.Compare(list)
 	}

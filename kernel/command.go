@@ -1,11 +1,13 @@
 package kernel
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os/exec"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Command is an object that only a command can create: a rule of iptables, or nft conditions from a configuration. It
@@ -27,11 +29,11 @@ func (c *Command) ensure(e *Engine) error {
 	if err := e.flush(); err != nil {
 		return err
 	}
-	if there, err := c.exists(); there || err != nil {
+	if there, err := c.exists(e); there || err != nil {
 		return err
 	}
-	if err := run(c.Do); err != nil {
-		if there, _ := c.exists(); !there { // a concurrent ADD may have created it
+	if err := e.run(c.Do); err != nil {
+		if there, _ := c.exists(e); !there { // a concurrent ADD may have created it
 			return err
 		}
 	}
@@ -41,8 +43,8 @@ func (c *Command) ensure(e *Engine) error {
 
 // exists runs the probe. A probe that fails for another reason is an error: an object wrongly taken as missing would be
 // created twice or never removed.
-func (c *Command) exists() (bool, error) {
-	err := run(c.Probe)
+func (c *Command) exists(e *Engine) (bool, error) {
+	err := e.run(c.Probe)
 	exit, ended := errors.AsType[*exec.ExitError](err)
 	switch {
 	case err == nil:
@@ -57,22 +59,22 @@ func (c *Command) exists() (bool, error) {
 	return false, ofCommand(c.Probe, err)
 }
 
-func (c *Command) diff(*Engine) ([]string, error) {
-	there, err := c.exists()
+func (c *Command) diff(e *Engine) ([]string, error) {
+	there, err := c.exists(e)
 	if there || err != nil {
 		return nil, err
 	}
 	return []string{"is missing"}, nil
 }
 
-func (c *Command) remove(*Engine) error {
+func (c *Command) remove(e *Engine) error {
 	if len(c.Undo) == 0 {
 		return nil
 	}
-	if there, err := c.exists(); !there || err != nil {
+	if there, err := c.exists(e); !there || err != nil {
 		return err
 	}
-	return ofCommand(c.Undo, run(c.Undo))
+	return ofCommand(c.Undo, e.run(c.Undo))
 }
 
 // ofCommand adds a command to its error.
@@ -89,8 +91,26 @@ func absentMessages() []string {
 	return []string{"does a matching rule exist", "No chain/target/match by that name", "does not exist", "is incompatible", "No such file or directory"}
 }
 
+// commandTimeout limits a command, in addition to the context. iptables waits for its lock without a limit.
+const commandTimeout = time.Minute
+
+// command returns a command that ends with the engine's context or after commandTimeout. The caller passes the command's
+// error to done, which explains it if the command was ended.
+func (e *Engine) command(path string, args ...string) (cmd *exec.Cmd, done func(error) error) {
+	ctx, cancel := context.WithTimeoutCause(e.ctx, commandTimeout, fmt.Errorf("it did not end within %v: does another program hold the lock of iptables?", commandTimeout))
+	cmd = exec.CommandContext(ctx, path, args...)
+	cmd.WaitDelay = time.Second // for a child that keeps the output open
+	return cmd, func(err error) error {
+		defer cancel()
+		if err != nil && ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", err, context.Cause(ctx))
+		}
+		return err
+	}
+}
+
 // run runs a command. The error contains its output.
-func run(argv []string) error {
+func (e *Engine) run(argv []string) error {
 	if len(argv) == 0 {
 		return fmt.Errorf("no command")
 	}
@@ -98,8 +118,9 @@ func run(argv []string) error {
 	if err != nil {
 		return fmt.Errorf("%s is needed for this configuration and is not installed: %w", argv[0], err)
 	}
-	out, err := exec.Command(path, argv[1:]...).CombinedOutput()
-	if err != nil {
+	cmd, done := e.command(path, argv[1:]...)
+	out, err := cmd.CombinedOutput()
+	if err = done(err); err != nil {
 		return fmt.Errorf("%s: %w", strings.TrimSpace(string(out)), err)
 	}
 	return nil

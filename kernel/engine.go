@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"context"
 	"fmt"
 	"os"
 
@@ -33,13 +34,18 @@ type Engine struct {
 	created      []Object
 	uncertain    error // why the engine does not know what the kernel created; nil: it does
 	options      Options
-	ovs          Switch    // nil: the program has no Open vSwitch client
-	snapshot     *snapshot // of the Compare that runs; nil: none
-	onlyCompares bool      // keep the snapshot for the next Compare
+	ctx          context.Context // bounds every wait
+	ovs          Switch          // nil: the program has no Open vSwitch client
+	snapshot     *snapshot       // of the Compare that runs; nil: none
+	onlyCompares bool            // keep the snapshot for the next Compare
 }
 
 // Options answer questions that the engine cannot answer itself.
 type Options struct {
+	// Context bounds the engine's waits: for other links, for the carrier of a port, and for commands. Undo does not
+	// depend on it, because it follows a cancellation. nil: each wait has only its own limit.
+	Context context.Context
+
 	// Alive reports whether the attachment with an owner tag exists. The engine replaces elements of dead owners. nil:
 	// every owner is alive.
 	Alive func(tag string) bool
@@ -59,7 +65,10 @@ type later struct {
 
 // Open returns an engine. The calling thread's namespace is the host's. container may be nil.
 func Open(container *netns.Handle, o Options) (*Engine, error) {
-	e := &Engine{seen: map[linkName]*LinkInfo{}, rx: make([]byte, netlink.BufferSize), options: o}
+	e := &Engine{seen: map[linkName]*LinkInfo{}, rx: make([]byte, netlink.BufferSize), options: o, ctx: o.Context}
+	if e.ctx == nil {
+		e.ctx = context.Background()
+	}
 	e.index[Host], e.index[Container] = map[string]int{}, map[string]int{}
 	var err error
 	if e.rt[Host], err = netlink.Dial(unix.NETLINK_ROUTE, e.rx); err != nil {
@@ -98,6 +107,17 @@ func (e *Engine) route(s Side) (*netlink.Conn, error) {
 		return err
 	})
 	return e.rt[s], err
+}
+
+// NetnsID returns the ID of the container's namespace.
+func (e *Engine) NetnsID() (netns.ID, error) {
+	if e.ns[Container] == nil {
+		return netns.ID{}, errNoContainer
+	}
+	return e.ns[Container].IDFrom(func() (*netlink.Conn, func(), error) {
+		c, err := e.route(Container)
+		return c, func() {}, err
+	})
 }
 
 // Netfilter returns the netfilter socket of the host, or of the side of a reconciler.

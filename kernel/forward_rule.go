@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"reflect"
 	"slices"
 	"strings"
@@ -135,18 +134,19 @@ func (e *Engine) ForwardDropChains() (out []ForwardDropChain, err error) {
 		}
 	}
 	out = slices.DeleteFunc(out, func(d ForwardDropChain) bool { return d.Table == Table })
-	return append(out, legacyForwardDropChains()...), nil
+	return append(out, e.legacyForwardDropChains()...), nil
 }
 
 // legacyForwardDropChains asks iptables-legacy where its tables are in use.
-func legacyForwardDropChains() (out []ForwardDropChain) {
+func (e *Engine) legacyForwardDropChains() (out []ForwardDropChain) {
 	for _, family := range []string{"ip", "ip6"} {
 		command, used := legacyCommand(family, "filter")
 		if !used {
 			continue
 		}
-		rules, err := exec.Command(command, "-w", "-S", "FORWARD").Output()
-		if err == nil && strings.HasPrefix(string(rules), "-P FORWARD DROP") {
+		list, done := e.command(command, "-w", "-S", "FORWARD")
+		rules, err := list.Output()
+		if done(err) == nil && strings.HasPrefix(string(rules), "-P FORWARD DROP") {
 			out = append(out, ForwardDropChain{family, "filter", "FORWARD", true})
 		}
 	}

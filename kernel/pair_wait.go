@@ -147,7 +147,10 @@ func (l *LinkInfo) portEnabled() bool {
 // waitForLink reads a link of the host until the condition holds, up to portTimeout, and reports whether it holds. Since
 // kernel 6.9, reading the link makes the kernel check the carrier at once.
 func (e *Engine) waitForLink(link string, so func(*LinkInfo) bool) (is bool, err error) {
-	for deadline := time.Now().Add(portTimeout); ; time.Sleep(portPollInterval) {
+	for deadline := time.Now().Add(portTimeout); ; err = e.pause(portPollInterval) {
+		if err != nil {
+			return false, err
+		}
 		l, err := e.Link(Host, link)
 		if err != nil {
 			return false, err

@@ -54,7 +54,7 @@ func (f *ReferenceRules) diff(*Engine) ([]string, error) { return nil, nil }
 // remove deletes the rules in one transaction. It also asks iptables-legacy, which does not use nftables, if its tables
 // are in use.
 func (f *ReferenceRules) remove(e *Engine) error {
-	return errors.Join(f.removeNFT(e), f.removeLegacy())
+	return errors.Join(f.removeNFT(e), f.removeLegacy(e))
 }
 
 func (f *ReferenceRules) removeNFT(e *Engine) error {
@@ -111,13 +111,14 @@ func (f *ReferenceRules) matches(r nft.Rule) bool {
 }
 
 // removeLegacy deletes the rules with iptables-legacy.
-func (f *ReferenceRules) removeLegacy() error {
+func (f *ReferenceRules) removeLegacy(e *Engine) error {
 	command, used := legacyCommand(f.Family, f.Table)
 	if !used {
 		return nil
 	}
-	saved, err := exec.Command(command+"-save", "-t", f.Table).Output()
-	if err != nil {
+	save, done := e.command(command+"-save", "-t", f.Table)
+	saved, err := save.Output()
+	if err = done(err); err != nil {
 		if errors.Is(err, exec.ErrNotFound) {
 			return nil
 		}
@@ -127,9 +128,10 @@ func (f *ReferenceRules) removeLegacy() error {
 	if text == "" {
 		return nil
 	}
-	cmd := exec.Command(command+"-restore", "-w", "--noflush")
-	cmd.Stdin = strings.NewReader(text)
-	if out, err := cmd.CombinedOutput(); err != nil {
+	restore, done := e.command(command+"-restore", "-w", "--noflush")
+	restore.Stdin = strings.NewReader(text)
+	out, err := restore.CombinedOutput()
+	if err = done(err); err != nil {
 		return fmt.Errorf("%s-restore: %s: %w", command, strings.TrimSpace(string(out)), err)
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 
@@ -166,7 +165,7 @@ func (t *Tap) inContext(e *Engine, master int) error {
 	if _, err := e.Link(Container, t.Name); err == nil {
 		return nameTaken(t.Name, unix.EEXIST)
 	}
-	err := e.InNetns(Container, func() error { return runAs(t.Context, t.command()) })
+	err := e.InNetns(Container, func() error { return e.runAs(t.Context, t.command()) })
 	if err != nil {
 		return err
 	}
@@ -178,12 +177,13 @@ func (t *Tap) inContext(e *Engine, master int) error {
 const execContext = "/proc/thread-self/attr/exec"
 
 // runAs runs a command in an SELinux context. Nothing else may run on the calling thread.
-func runAs(context string, argv []string) error {
+func (e *Engine) runAs(context string, argv []string) error {
 	if err := writeFile(execContext, context); err != nil {
 		return fmt.Errorf("SELinux context %s: %w", context, err)
 	}
-	out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
-	if err != nil {
+	cmd, done := e.command(argv[0], argv[1:]...)
+	out, err := cmd.CombinedOutput()
+	if err = done(err); err != nil {
 		err = fmt.Errorf("%s: %s: %w", strings.Join(argv, " "), strings.TrimSpace(string(out)), err)
 	}
 	return errors.Join(err, writeFile(execContext, "\n")) // restore the default

@@ -30,7 +30,10 @@ func (w *WireGuard) start(e *Engine) error {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	e.noteCreated(w)
-	for end := time.Now().Add(startPatience); ; time.Sleep(retryInterval) {
+	for end := time.Now().Add(startPatience); ; err = e.pause(retryInterval) {
+		if err != nil {
+			return err
+		}
 		_, err := wireguard.SocketDevice{Path: w.Socket}.Get()
 		if err == nil {
 			return nil

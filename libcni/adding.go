@@ -1,6 +1,8 @@
 package libcni
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -34,11 +36,20 @@ func (a *adding) lock() (unlock func()) {
 	return a.mu.Unlock
 }
 
-// begin notes an ADD, or a DEL by the caller, once no GC is deleting the attachment. The returned function notes its
-// end.
-func (a *adding) begin(what added, add bool) (end func(err error)) {
+// begin notes an ADD, or a DEL by the caller, once no GC is deleting the attachment. It fails if the context ends
+// before. The returned function notes the end.
+func (a *adding) begin(ctx context.Context, what added, add bool) (end func(err error), err error) {
 	defer a.lock()()
+	if a.stale[what] {
+		defer context.AfterFunc(ctx, func() {
+			defer a.lock()()
+			a.changed.Broadcast()
+		})()
+	}
 	for a.stale[what] {
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("a GC is deleting this attachment: %w", context.Cause(ctx))
+		}
 		a.changed.Wait()
 	}
 	if a.now == nil {
@@ -53,7 +64,7 @@ func (a *adding) begin(what added, add bool) (end func(err error)) {
 		if add && err == nil && a.gcs > 0 {
 			a.since = append(a.since, what)
 		}
-	}
+	}, nil
 }
 
 // collect notes a GC's DEL of a stale attachment, unless the caller is working on it or has added it since the GC

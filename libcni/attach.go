@@ -47,7 +47,10 @@ func (c *CNIConfig) add(ctx context.Context, n network, plugins []*NetworkConfig
 	if err != nil {
 		return nil, err
 	}
-	end := c.adding.begin(n.attached(rt), true)
+	end, err := c.adding.begin(ctx, n.attached(rt), true)
+	if err != nil {
+		return nil, err
+	}
 	defer func() { end(err) }()
 	result, failed, err := c.addAll(ctx, n, plugins, paths, rt)
 	if err != nil {
@@ -116,7 +119,11 @@ func (c *CNIConfig) check(ctx context.Context, n network, plugins []*NetworkConf
 }
 
 func (c *CNIConfig) detach(ctx context.Context, n network, plugins []*NetworkConfig, rt *RuntimeConf) error {
-	defer c.adding.begin(n.attached(rt), false)(nil)
+	end, err := c.adding.begin(ctx, n.attached(rt), false)
+	if err != nil {
+		return err
+	}
+	defer end(nil)
 	return c.del(ctx, n, plugins, rt)
 }
 

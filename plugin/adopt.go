@@ -1,6 +1,8 @@
 package plugin
 
 import (
+	"context"
+
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/skel"
@@ -10,7 +12,7 @@ import (
 // takes the arguments that the reference plugin's DEL would get. It changes nothing and reads little from the kernel.
 func (p Plugin) Adopt(args *skel.CmdArgs, env Env) (attach.Part, error) {
 	r := &runner{p, env}
-	s := newSession(env.Root)
+	s := newSession(context.Background(), env.Root)
 	defer s.close()
 	j, err := r.begin(s, args, false)
 	if err != nil {

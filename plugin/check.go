@@ -145,7 +145,7 @@ func (j *job) ownIPs(prev *cni.Result) ([]cni.IP, error) {
 
 // status reports whether an ADD would work.
 func (r *runner) status(ctx context.Context, args *skel.CmdArgs) error {
-	s := newSession(r.env.Root)
+	s := newSession(ctx, r.env.Root)
 	defer s.close()
 	j, err := r.begin(s, args, true)
 	if err != nil {

@@ -139,7 +139,7 @@ func (s *session) removeObjects(jobs []*job, releaseAddresses func() error) erro
 	links, rest := kernel.SplitLinks(list)
 	wait := func() error { return nil }
 	if len(links) > 0 {
-		waiter, err := kernel.Open(s.netns, kernel.Options{})
+		waiter, err := kernel.Open(s.netns, kernel.Options{Context: s.ctx})
 		if err != nil {
 			return err
 		}
@@ -243,15 +243,15 @@ func (j *job) leaveReplacedNetns() (err error) {
 	if s.past == nil || s.netns == nil || s.past.NetnsID == "" {
 		return nil
 	}
-	id, err := s.netns.ID() // of the open handle: the path may be gone or replaced
-	if err != nil || id == s.past.NetnsID {
+	id, err := s.engine.NetnsID() // of the open handle: the path may be gone or replaced
+	if err != nil || id.Same(s.past.Namespace()) {
 		return err
 	}
 	s.unlockNetns()
 	s.engine.Close()
 	s.netns.Close()
 	s.netns = nil
-	s.engine, err = kernel.Open(nil, kernel.Options{Alive: s.dir.Alive})
+	s.engine, err = kernel.Open(nil, kernel.Options{Context: s.ctx, Alive: s.dir.Alive})
 	if err == nil && j.ovs != nil {
 		s.engine.UseSwitch(j.ovs)
 	}

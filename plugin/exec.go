@@ -61,7 +61,7 @@ func getenvOf(environ []string) func(string) string {
 
 // ExecList runs ADD, CHECK or DEL for a list; DEL runs from the end of the list.
 func (x *Exec) ExecList(ctx context.Context, members []invoke.Member, args *invoke.Args) (out []byte, failed int, err error) {
-	s := newSession(x.Env.Root)
+	s := newSession(ctx, x.Env.Root)
 	defer s.close()
 	l := list{Exec: x, session: s, args: args, environ: args.AsEnv()}
 	l.env = getenvOf(l.environ)

@@ -1,6 +1,10 @@
 package plugin
 
 import (
+	"context"
+	"strconv"
+	"time"
+
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/skel"
@@ -25,4 +29,27 @@ func (p Plugin) PlanMarked(args *skel.CmdArgs, f Facts, r *cni.Result, mark func
 		}
 	}
 	return calls, nil
+}
+
+// GCStartingNow returns the context of a collection whose list of valid attachments was made now.
+func GCStartingNow(ctx context.Context) context.Context {
+	ctx, _ = withGCStart(ctx, strconv.FormatInt(time.Now().UnixNano(), 10))
+	return ctx
+}
+
+// GCSteps are the first step of a GC and those that remove objects, so that a test can run an ADD between them.
+type GCSteps struct{ Keep, Records, Tagged func() error }
+
+// GCInSteps begins a GC. The caller calls end.
+func (p Plugin) GCInSteps(ctx context.Context, args *skel.CmdArgs, env Env) (steps GCSteps, end func(), err error) {
+	ctx, start := GCStart(ctx)
+	r := &runner{p, env}
+	s := newSession(ctx, env.Root)
+	j, err := r.begin(s, args, false)
+	if err != nil {
+		s.close()
+		return steps, nil, err
+	}
+	j.start = start
+	return GCSteps{j.keepInProgress, func() error { return j.gcRecords(ctx) }, j.gcTagged}, func() { j.end(); s.close() }, nil
 }

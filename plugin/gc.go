@@ -15,7 +15,7 @@ import (
 // gc removes what carries this network's owner tags and belongs to no valid attachment.
 func (r *runner) gc(ctx context.Context, args *skel.CmdArgs) error {
 	ctx, start := GCStart(ctx)
-	s := newSession(r.env.Root)
+	s := newSession(ctx, r.env.Root)
 	defer s.close()
 	j, err := r.begin(s, args, false)
 	if err != nil {
@@ -109,7 +109,7 @@ func (j *job) gcBatch(ctx context.Context, list []*attach.Record) error {
 			errs = append(errs, err)
 			continue
 		}
-		s := newSession(j.env.Root)
+		s := newSession(ctx, j.env.Root)
 		defer s.close()
 		s.past, s.reservation, s.reservedFor, s.seized = rec, place, rec.Owner(), true
 		gone = append(gone, s)

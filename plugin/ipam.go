@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/invoke"
@@ -72,14 +74,16 @@ func (e Env) Has(name, path string) bool {
 
 // HasFile reports whether a file is this program or one with the same plugins.
 func (e Env) HasFile(file string) bool {
-	return sameFile(file, "/proc/self/exe") || e.SameBuild != nil && e.SameBuild(file)
+	info, err := os.Stat(file)
+	if err != nil {
+		return false
+	}
+	own, err := ownProgram()
+	return err == nil && os.SameFile(own, info) || e.SameBuild != nil && e.SameBuild(file, info)
 }
 
-func sameFile(a, b string) bool {
-	x, err1 := os.Stat(a)
-	y, err2 := os.Stat(b)
-	return err1 == nil && err2 == nil && os.SameFile(x, y)
-}
+// ownProgram describes the file of this program. It stays the same while the program runs.
+var ownProgram = sync.OnceValues(func() (fs.FileInfo, error) { return os.Stat("/proc/self/exe") })
 
 // afterLinks reports whether the plugin may need the links to exist: an external plugin, or dhcp.
 func (i *ipam) afterLinks() bool {

@@ -26,7 +26,7 @@ type Planned struct {
 // from the kernel. before holds the objects planned by earlier plugins of the list.
 func (p Plugin) Plan(ctx context.Context, args *skel.CmdArgs, env Env, before kernel.Objects) (*Planned, error) {
 	r := &runner{p, env}
-	s := newSession(env.Root)
+	s := newSession(ctx, env.Root)
 	defer s.close()
 	j, err := r.begin(s, args, true)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 // openRecord is the attachment's record while a session adds to it.
@@ -31,14 +32,23 @@ func (s *session) loadRecord(o kernel.Owner) (*openRecord, error) {
 	rec, err := s.dir.Read(o)
 	fresh := errors.Is(err, os.ErrNotExist)
 	if fresh {
-		rec, err = s.dir.New(o.Network, o.ContainerID, o.IfName, s.path), nil
-		rec.Host = s.host
+		rec, err = s.newRecord(o)
 	}
 	if err != nil {
 		return nil, err
 	}
 	s.rec = &openRecord{rec: rec, base: len(rec.Parts), fresh: fresh}
 	return s.rec, nil
+}
+
+func (s *session) newRecord(o kernel.Owner) (rec *attach.Record, err error) {
+	id := netns.ID{}
+	if s.netns != nil {
+		id, err = s.engine.NetnsID()
+	}
+	rec = s.dir.NewIn(o.Network, o.ContainerID, o.IfName, s.path, id)
+	rec.Host = s.host
+	return rec, err
 }
 
 // write stores the record with a part for every plugin that has objects.
@@ -88,7 +98,7 @@ func (s *session) reserveAttachment(o kernel.Owner) (err error) {
 	}
 	s.reservation.Free()
 	s.reservedFor = o
-	s.reservation, err = s.dir.AwaitReservation(o)
+	s.reservation, err = s.dir.AwaitReservation(s.ctx, o)
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"time"
@@ -21,8 +22,9 @@ type Env struct {
 	// IPAM lists the plugins that run in this process when ipam.type resolves to this program or to one with the same
 	// plugins.
 	IPAM []IPAM
-	// SameBuild reports whether another program's file has the same plugins as this one. It may be nil.
-	SameBuild func(file string) bool
+	// SameBuild reports whether another program's file has the same plugins as this one. info describes the file.
+	// SameBuild may be nil.
+	SameBuild func(file string, info fs.FileInfo) bool
 	// Root is the directory of runtime state; see package attach for the default.
 	Root string
 }

@@ -18,6 +18,7 @@ import (
 // that only a changed kernel can answer. So an attach writes one record, one batch per namespace and one nftables
 // transaction, whatever the number of plugins.
 type session struct {
+	ctx    context.Context // bounds every wait
 	open   bool
 	locked bool          // this session holds the namespace's lock
 	path   string        // of the container's namespace
@@ -62,15 +63,15 @@ type sessionKey struct{}
 func sessionOf(ctx context.Context, netns, root string) (s *session, shared bool) {
 	s, shared = ctx.Value(sessionKey{}).(*session)
 	if !shared || s.open && s.path != netns {
-		s = newSession(root)
+		s = newSession(ctx, root)
 		s.host = hostOf(ctx)
 		return s, false
 	}
 	return s, true
 }
 
-func newSession(root string) *session {
-	return &session{dir: attach.Open(root), failed: -1, links: map[link]*kernel.LinkInfo{}, planned: map[link]*kernel.LinkInfo{}}
+func newSession(ctx context.Context, root string) *session {
+	return &session{ctx: ctx, dir: attach.Open(root), failed: -1, links: map[link]*kernel.LinkInfo{}, planned: map[link]*kernel.LinkInfo{}}
 }
 
 // begin opens the namespaces, once. See runner.begin for strict.
@@ -88,7 +89,7 @@ func (s *session) begin(nsPath string, strict bool) (err error) {
 			return cni.Errorf(cni.CodeInvalidEnvironment, "CNI_NETNS: %w", err)
 		}
 	}
-	s.engine, err = kernel.Open(s.netns, kernel.Options{Alive: s.dir.Alive})
+	s.engine, err = kernel.Open(s.netns, kernel.Options{Context: s.ctx, Alive: s.dir.Alive})
 	s.open = err == nil
 	return err
 }

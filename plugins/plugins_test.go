@@ -3,6 +3,7 @@ package plugins_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,7 +54,7 @@ func TestInProcess(t *testing.T) {
 			t.Errorf("%s: %+v, %v", path, info, err)
 		}
 	}
-	trusting := plugins.In(plugin.Env{SameBuild: func(file string) bool { return strings.HasPrefix(file, reference) }})
+	trusting := plugins.In(plugin.Env{SameBuild: func(file string, _ fs.FileInfo) bool { return strings.HasPrefix(file, reference) }})
 	if _, ok := trusting.InProcess(filepath.Join(reference, "bridge")); !ok {
 		t.Error("a program that Env.SameBuild accepts does not run in process")
 	}

@@ -88,7 +88,7 @@ func (m *Manager) Detach(ctx context.Context, id, ifName string) (err error) {
 	if i < 0 {
 		return fmt.Errorf("pod %s has no interface %s: %w", id, ifName, fs.ErrNotExist)
 	}
-	return m.takeDown(ctx, n, []*part{m.recall(ctx, n.Parts[i], id, sameNetns(n.Netns, n.NetnsID))})
+	return m.takeDown(ctx, n, []*part{m.recall(ctx, n.Parts[i], id, sameNetns(n.Netns, n.namespace()))})
 }
 
 // GC removes all objects of pods, except the valid pods, given by ID. First it tears down invalid pods that have a

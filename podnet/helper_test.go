@@ -88,8 +88,9 @@ func (n *node) bridge(file, name string, subnet int, keys string, more ...string
 	n.Reload()
 }
 
-// name returns the unique name of a network or pod on the host.
-func (n *node) name(s string) string { return fmt.Sprintf("%s-%d", s, n.n) }
+// name returns the unique name of a network or pod on the host. No name contains another one, because tests search
+// files and links for names: the suffix ends each.
+func (n *node) name(s string) string { return fmt.Sprintf("%s-%d.node", s, n.n) }
 
 func (n *node) link(s string) string { return fmt.Sprintf("br%d%s", n.n, s[len(s)-1:]) }
 
@@ -176,6 +177,20 @@ func (n *node) noAddressHeld(id string) {
 		}
 		return nil
 	})
+}
+
+// editNote changes the stored state of a pod.
+func (n *node) editNote(id string, edit func(map[string]any)) {
+	n.t.Helper()
+	file := filepath.Join(n.state, id+".json")
+	raw, err := os.ReadFile(file)
+	must(n.t, err)
+	var note map[string]any
+	must(n.t, json.Unmarshal(raw, &note))
+	edit(note)
+	raw, err = json.Marshal(note)
+	must(n.t, err)
+	must(n.t, os.WriteFile(file, raw, 0o600))
 }
 
 func (n *node) warnings() string {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni/invoke"
+	"github.com/fairlead/fairlead/kernel/netns"
 	"github.com/fairlead/fairlead/libcni"
 )
 
@@ -79,9 +80,9 @@ func (m *Manager) known(ctx context.Context, id string) (*note, []*part, error) 
 	}
 	var parts []*part
 	if n != nil {
-		netns := sameNetns(n.Netns, n.NetnsID)
+		path := sameNetns(n.Netns, n.namespace())
 		for _, p := range n.Parts {
-			parts = append(parts, m.recall(ctx, p, id, netns))
+			parts = append(parts, m.recall(ctx, p, id, path))
 		}
 	}
 	cached, cacheErr := m.cni.GetCachedAttachments(id)
@@ -90,7 +91,7 @@ func (m *Manager) known(ctx context.Context, id string) (*note, []*part, error) 
 			continue
 		}
 		p := noted{Network: a.Network, IfName: a.IfName, Config: a.Config, Args: a.CniArgs, CapabilityArgs: a.CapabilityArgs}
-		parts = append(parts, m.recall(ctx, p, id, sameNetns(a.NetNS, attach.NetnsID(a.NetNS))))
+		parts = append(parts, m.recall(ctx, p, id, sameNetns(a.NetNS, netns.IDAt(a.NetNS))))
 	}
 	if n == nil {
 		recorded, err := m.recorded(ctx, id, parts)
@@ -109,7 +110,7 @@ func (m *Manager) recorded(ctx context.Context, id string, known []*part) (out [
 	records, err := m.records.List("")
 	for _, r := range records {
 		if r.ContainerID == id && !has(known, r.Network, r.IfName) {
-			out = append(out, m.recall(ctx, noted{Network: r.Network, IfName: r.IfName}, id, sameNetns(r.Netns, r.NetnsID)))
+			out = append(out, m.recall(ctx, noted{Network: r.Network, IfName: r.IfName}, id, sameNetns(r.Netns, r.Namespace())))
 		}
 	}
 	return out, err
@@ -144,8 +145,8 @@ func (m *Manager) recall(ctx context.Context, n noted, id, netns string) *part {
 
 // sameNetns returns the path if it still refers to the namespace, else "". Plugins must not remove anything from
 // another namespace at the same path.
-func sameNetns(path, id string) string {
-	if path == "" || id == "" || attach.NetnsID(path) != id {
+func sameNetns(path string, id netns.ID) string {
+	if is, _ := id.IsAt(path); !is { // whatever stat(2) says, the path leads nowhere
 		return ""
 	}
 	return path

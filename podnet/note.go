@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/internal/filelock"
+	"github.com/fairlead/fairlead/kernel/netns"
 	"github.com/fairlead/fairlead/libcni"
 )
 
@@ -20,10 +21,14 @@ import (
 // requested settings, and everything that is needed to detach each network after its configuration has changed.
 type note struct {
 	Pod
-	NetnsID string    `json:"netnsID"` // distinguishes a namespace from a later one at the same path
-	Created time.Time `json:"created"`
-	Parts   []noted   `json:"parts"`
+	// NetnsID and NetnsCookie distinguish a namespace from a later one at the same path: see netns.ID.
+	NetnsID     string    `json:"netnsID"`
+	NetnsCookie uint64    `json:"netnsCookie,omitempty"`
+	Created     time.Time `json:"created"`
+	Parts       []noted   `json:"parts"`
 }
+
+func (n *note) namespace() netns.ID { return netns.FromStored(n.NetnsID, n.NetnsCookie) }
 
 // whole reports whether no operation was interrupted.
 func (n *note) whole() bool {

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 // SetUpPod connects a pod to its networks, to all of them or to none. After an error it rolls back what was attached.
@@ -37,7 +37,8 @@ func (m *Manager) SetUpPod(ctx context.Context, pod Pod) (status *PodStatus, err
 		return nil, err
 	}
 	defer unlock()
-	n := &note{Pod: pod, NetnsID: attach.NetnsID(pod.Netns), Created: time.Now()}
+	id := netns.IDAt(pod.Netns)
+	n := &note{Pod: pod, NetnsID: id.File, NetnsCookie: id.StoredCookie(), Created: time.Now()}
 	if status, err := m.again(ctx, n); status != nil || err != nil {
 		return status, err
 	}
@@ -60,7 +61,7 @@ func (m *Manager) again(ctx context.Context, n *note) (*PodStatus, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
-	if err == nil && old.whole() && old.NetnsID == n.NetnsID {
+	if err == nil && old.whole() && old.namespace().Same(n.namespace()) {
 		if same(&old.Pod, &n.Pod) {
 			return m.statusOf(old), nil
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/netns"
 	"github.com/fairlead/fairlead/podnet"
 )
 
@@ -87,6 +88,36 @@ func TestSetupTwiceChangesNothing(t *testing.T) {
 	must(t, err)
 	if got := n.links(p.Netns); got != "lo eth0" {
 		t.Errorf("in the new namespace: %s, %v", got, third)
+	}
+	must(t, n.TearDownPod(t.Context(), p.ID))
+	n.nothingLeft("web")
+}
+
+// TestSetupInReusedNamespace sets up a pod whose note is of an earlier namespace at the same path with the same device
+// and inode. Only the cookie differs. Without a cookie, as in the notes of earlier versions, the note is for this
+// namespace.
+func TestSetupInReusedNamespace(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, within)
+	n.bridge("10-a.conflist", "a", 1, "")
+	p := n.pod("web")
+	_, err := n.SetUpPod(t.Context(), p)
+	must(t, err)
+	n.editNote(p.ID, func(note map[string]any) { delete(note, "netnsCookie") })
+	must(t, n.CheckPod(t.Context(), p.ID))
+	_, err = n.SetUpPod(t.Context(), p)
+	must(t, err)
+	n.editNote(p.ID, func(note map[string]any) { note["netnsCookie"] = netns.ID{Cookie: 1}.StoredCookie() })
+	if s, err := n.PodStatus(p.ID); err != nil || s.State != podnet.StateGone {
+		t.Errorf("the state is %v, %v", s, err)
+	}
+	wants(t, n.CheckPod(t.Context(), p.ID), "is gone, or another one")
+	kerneltest.In(t, p.Netns, "ip", "link", "del", "eth0") // the new namespace has no interface yet
+	p.Networks = []podnet.Network{{IfName: "eth7"}}
+	_, err = n.SetUpPod(t.Context(), p)
+	must(t, err)
+	if got := n.links(p.Netns); got != "lo eth7" {
+		t.Errorf("the pod has %s", got)
 	}
 	must(t, n.TearDownPod(t.Context(), p.ID))
 	n.nothingLeft("web")

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/libcni"
 )
@@ -80,7 +79,7 @@ func (m *Manager) CheckPod(ctx context.Context, id string) (err error) {
 	if !n.whole() {
 		return fmt.Errorf("pod %s: its setup or teardown was interrupted: tear it down", id)
 	}
-	if sameNetns(n.Netns, n.NetnsID) == "" {
+	if sameNetns(n.Netns, n.namespace()) == "" {
 		return fmt.Errorf("pod %s: its network namespace %s is gone, or another one", id, n.Netns)
 	}
 	var errs []error
@@ -174,7 +173,7 @@ func (m *Manager) statusOf(n *note) *PodStatus {
 			s.Attachments = append(s.Attachments, m.attachment(n.ID, &n.Parts[i]))
 		}
 	}
-	if n.Netns != "" && attach.NetnsID(n.Netns) != n.NetnsID {
+	if n.Netns != "" && sameNetns(n.Netns, n.namespace()) == "" {
 		s.State = StateGone
 	}
 	return s

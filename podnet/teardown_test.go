@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -111,7 +112,9 @@ func TestTearDownReplaced(t *testing.T) {
 // both, and the next call only handles those two.
 func TestTearDownTriesEverything(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, func(o *podnet.Options) { o.Timeout, o.CleanUpTime = time.Second, time.Second })
+	n := newNode(t, func(o *podnet.Options) {
+		o.Timeout, o.CleanUpTime = kerneltest.Slow(time.Second), kerneltest.Slow(time.Second)
+	})
 	fault := filepath.Join(t.TempDir(), "fault")
 	n.script("broken", `[ $CNI_COMMAND = DEL ] && [ -e `+fault+` ] && { echo '{"code":123,"msg":"no luck"}'; exit 1; }`)
 	n.script("slow", `[ $CNI_COMMAND = DEL ] && [ -e `+fault+` ] && exec sleep 60`)
@@ -124,7 +127,7 @@ func TestTearDownTriesEverything(t *testing.T) {
 	_, err := n.SetUpPod(t.Context(), p)
 	must(t, err)
 	must(t, os.WriteFile(fault, nil, 0o644))
-	n.options.Timeout = time.Second
+	n.options.Timeout = kerneltest.Slow(time.Second)
 	n.again()
 	err = n.TearDownPod(t.Context(), p.ID)
 	wants(t, err, "no luck", "cleaning up is over", n.name("b"), n.name("c"))
@@ -202,4 +205,32 @@ func TestGC(t *testing.T) {
 		n.nothingLeft("keep")
 		n.nothingLeft("unnoted")
 	})
+}
+
+// TestGCKeepsYoungerPod sets up a pod again while a GC that listed it works on another pod. The GC keeps it.
+func TestGCKeepsYoungerPod(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	reached, gate := filepath.Join(t.TempDir(), "reached"), filepath.Join(t.TempDir(), "gate")
+	must(t, syscall.Mkfifo(gate, 0o600))
+	n.script("slow", `[ $CNI_COMMAND = DEL ] && [ $CNI_CONTAINERID = `+n.name("first")+` ] && { : >`+reached+`; cat `+gate+` >/dev/null; }`)
+	n.bridge("10-a.conflist", "a", 1, "", `{"type": "slow"}`)
+	first, again := n.pod("first"), n.pod("later") // the GC works in the order of the names
+	for _, p := range []podnet.Pod{first, again} {
+		_, err := n.SetUpPod(t.Context(), p)
+		must(t, err)
+	}
+	collected := make(chan error)
+	go func() { collected <- n.GC(t.Context(), nil) }()
+	soon(t, "the GC removes the first pod", func() bool { _, err := os.Stat(reached); return err == nil })
+	must(t, n.TearDownPod(t.Context(), again.ID))
+	_, err := n.SetUpPod(t.Context(), again)
+	must(t, err)
+	must(t, os.WriteFile(gate, nil, 0))
+	must(t, <-collected)
+	n.nothingLeft("first")
+	if got := n.links(again.Netns); got != "lo eth0" {
+		t.Errorf("the younger pod has %s", got)
+	}
+	must(t, n.CheckPod(t.Context(), again.ID))
 }

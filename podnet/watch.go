@@ -7,11 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
-
-	"github.com/fairlead/fairlead/attach"
 )
 
 const (
@@ -88,8 +87,9 @@ func (w *watch) arm() (anew bool) {
 func (w *watch) directories() map[string]string {
 	out := map[string]string{}
 	add := func(dir string) {
-		if id := attach.NetnsID(dir); id != "" { // device and inode, for any path
-			out[dir] = id
+		var st syscall.Stat_t
+		if syscall.Stat(dir, &st) == nil {
+			out[dir] = fmt.Sprintf("%d:%d", st.Dev, st.Ino)
 		}
 	}
 	for _, dir := range w.m.conf.dirs {

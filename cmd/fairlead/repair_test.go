@@ -296,7 +296,7 @@ func (s *site) monitor() (end func() string) {
 		must(s, cmd.Start())
 		cmds = append(cmds, cmd)
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	for deadline := time.Now().Add(kerneltest.Slow(30 * time.Second)); ; {
 		before := events()
 		time.Sleep(kerneltest.Slow(time.Second))
 		if before == "" && events() == "" || time.Now().After(deadline) {

@@ -107,7 +107,7 @@ func (n *Network) start(ready string, env []string, argv ...string) *Server {
 		close(s.end)
 	}()
 	n.t.Cleanup(s.Stop)
-	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(s.Log(), ready); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(kerneltest.Slow(30 * time.Second)); !strings.Contains(s.Log(), ready); time.Sleep(10 * time.Millisecond) {
 		select {
 		case <-s.end:
 			n.t.Fatalf("%s ended: %s", argv[0], s.Log())

@@ -70,11 +70,18 @@ func (m *Member) address(o Options, i int) {
 }
 
 // freePort returns an address of loopback on which nothing listens. Its port is below the kernel's default range for
-// outgoing connections, so no connection can take it before etcd listens.
+// outgoing connections, so no connection can take it before etcd listens. A socket whose name has the port reserves it
+// among tests until the test ends.
 func freePort(t testing.TB) string {
 	t.Helper()
 	for range 100 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000)))
+		port := 20000 + rand.IntN(12000)
+		reserved, err := net.Listen("unix", fmt.Sprintf("@fairlead-etcdtest-%d", port))
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() { reserved.Close() })
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err == nil {
 			defer l.Close()
 			return l.Addr().String()

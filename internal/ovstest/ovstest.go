@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // Switch is a running Open vSwitch.
@@ -63,7 +65,7 @@ func (s *Switch) Stop(name string) {
 	_ = d.cmd.Process.Signal(os.Interrupt)
 	select {
 	case <-d.end:
-	case <-time.After(10 * time.Second):
+	case <-time.After(kerneltest.Slow(10 * time.Second)):
 		_ = d.cmd.Process.Kill()
 		<-d.end
 	}
@@ -132,7 +134,7 @@ func (s *Switch) start(argv ...string) {
 // wait waits for a socket.
 func (s *Switch) wait(path string) {
 	s.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(kerneltest.Slow(20 * time.Second)); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := os.Stat(path); err == nil {
 			return
 		}

@@ -2,14 +2,11 @@ package kerneltest
 
 import (
 	"bytes"
-	"os"
 	"os/exec"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -103,12 +100,4 @@ func inNewNetns(commands []string) (output string, err error) {
 	}()
 	err = <-done
 	return output, err
-}
-
-// Slow returns a duration, multiplied by FAIRLEAD_SLOW on slow machines.
-func Slow(d time.Duration) time.Duration {
-	if by, err := strconv.Atoi(os.Getenv("FAIRLEAD_SLOW")); err == nil && by > 1 {
-		return d * time.Duration(by)
-	}
-	return d
 }

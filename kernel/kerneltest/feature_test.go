@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestFeatures checks that the presence or absence of each feature can be determined on this kernel.
@@ -43,11 +42,21 @@ func TestReadRecordsRefusesOthers(t *testing.T) {
 	}
 }
 
-func TestSlowScalesDurations(t *testing.T) {
-	for value, want := range map[string]time.Duration{"": time.Second, "16": 16 * time.Second, "0": time.Second, "x": time.Second} {
-		t.Setenv("FAIRLEAD_SLOW", value)
-		if got := Slow(time.Second); got != want {
-			t.Errorf("FAIRLEAD_SLOW=%s: %v", value, got)
-		}
+// TestOptIn checks that a test without its environment variable is skipped and recorded.
+func TestOptIn(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "features")
+	t.Setenv(FeaturesVariable, file)
+	t.Setenv(WhereVariable, "6.1")
+	t.Setenv("FAIRLEAD_HOVERCRAFT", "")
+	t.Run("without", func(t *testing.T) {
+		OptIn(t, "FAIRLEAD_HOVERCRAFT")
+		t.Error("it ran")
+	})
+	t.Setenv("FAIRLEAD_HOVERCRAFT", "eels")
+	ran := false
+	t.Run("with", func(t *testing.T) { ran = OptIn(t, "FAIRLEAD_HOVERCRAFT") == "eels" })
+	have, err := ReadRecords(file)
+	if err != nil || !ran || len(have) != 2 || !have[0].OptIn() || have[0].Ran || !have[1].Ran {
+		t.Errorf("ran %v, noted %v (%v)", ran, have, err)
 	}
 }

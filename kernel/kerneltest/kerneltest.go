@@ -88,7 +88,7 @@ func Dump(t testing.TB, netns string) string {
 	var b strings.Builder
 	for _, c := range []string{
 		"ip -o -d link show", "ip -o addr show", "ip route show table all", "ip -6 route show table all",
-		"ip rule show", "ip -6 rule show", "ip neigh show nud permanent", "tc qdisc show", "nft list ruleset",
+		"ip rule show", "ip -6 rule show", "ip neigh show nud permanent", "/sbin/bridge vlan show", "tc qdisc show", "nft list ruleset",
 	} {
 		argv := strings.Fields(c)
 		if netns != "" {

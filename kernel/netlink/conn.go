@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"time"
 
@@ -75,7 +76,12 @@ func Dial(family int, rx []byte) (*Conn, error) {
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20)
 	}
 	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 30})
-	return &Conn{fd: fd, rx: rx}, nil
+	// A connected socket receives from the kernel only. A process in the namespace could otherwise fill its buffer.
+	if err := unix.Connect(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("connect a netlink socket to the kernel: %w", err)
+	}
+	return &Conn{fd: fd, rx: rx, seq: rand.Uint32()}, nil // a sender in the namespace cannot guess it
 }
 
 // PortID returns the number by which the kernel knows the socket. It is 0 before the first request.

@@ -83,15 +83,6 @@ func (n *Handle) Lock(ctx context.Context) error { return filelock.Lock(ctx, n.f
 // Close closes the handle. The namespace exists as long as something else holds it.
 func (n *Handle) Close() { _ = unix.Close(n.fd) }
 
-// ID returns the device and inode of the namespace, which differ from those of a later namespace at the same path.
-func (n *Handle) ID() (string, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(n.fd, &st); err != nil {
-		return "", fmt.Errorf("stat %s: %w", n.path, err)
-	}
-	return fmt.Sprintf("%d:%d", st.Dev, st.Ino), nil
-}
-
 // SameAs reports whether both handles are of one namespace.
 func (n *Handle) SameAs(m *Handle) bool {
 	var a, b unix.Stat_t
@@ -164,6 +155,11 @@ func OnOwnThread(f func() error) error {
 	done := make(chan error)
 	go func() { // the thread stays locked, so it ends with the goroutine
 		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() { // the main thread never ends, and /proc/PID/ns/net shows its namespace
+			defer runtime.UnlockOSThread()
+			done <- OnOwnThread(f) // on another thread, because this goroutine has the main one
+			return
+		}
 		var err error
 		defer func() {
 			if p := recover(); p != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -169,12 +170,9 @@ func TestReconcileKeepsThirdPartyRoutes(t *testing.T) {
 	}
 }
 
-// TestNeedsResync checks that manual changes to the agent's objects are noticed, and the agent's own changes are not.
-func TestNeedsResync(t *testing.T) {
-	t.Parallel()
-	kerneltest.Host(t)
-	existingVXLAN(t)
-	_, r := reconciler(t)
+// monitor returns the events of the test's namespace.
+func monitor(t *testing.T) <-chan []reconcile.Event {
+	t.Helper()
 	m, err := reconcile.NewMonitor()
 	if err != nil {
 		t.Fatal(err)
@@ -184,32 +182,94 @@ func TestNeedsResync(t *testing.T) {
 	done := make(chan struct{})
 	go func() { defer close(done); _ = m.Run(ctx, func(ev []reconcile.Event) { events <- ev }) }()
 	t.Cleanup(func() { cancel(); <-done })
+	return events
+}
 
-	want := append(append(vx(), peers(20)...), ruleset()...)
-	last := ""
-	noticed := func() bool {
-		bad := false
-		for end := time.After(kerneltest.Slow(300 * time.Millisecond)); ; {
-			select {
-			case list := <-events:
-				for _, ev := range list {
-					if r.NeedsResync(ev, func(link string) bool { return link == "eth0" }) {
-						bad, last = true, ev.Describe()
-					}
-				}
-			case <-end:
-				return bad
+// TestChangedLinkNeedsResync changes one attribute of a device that has no routes and no neighbours, so only the event
+// about the link tells.
+func TestChangedLinkNeedsResync(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	existingVXLAN(t)
+	_, r := reconciler(t)
+	want := vx()
+	want[0].(*kernel.VXLAN).MAC = "02:00:00:00:00:77"
+	events := monitor(t)
+	for _, change := range []string{"address 02:00:00:00:00:66", "mtu 1300", "down", "alias other"} {
+		reconcileOnce(t, r, want)
+		if rep := reconcileOnce(t, r, want); rep.Applied != 0 {
+			t.Fatalf("before %s: applied %q", change, rep.Changes)
+		}
+		kerneltest.Run(t, "ip", "route", "add", "unreachable", "10.99.0.0/16") // its event comes after those of the reconciler
+		await(t, events, change, func(ev reconcile.Event) bool {
+			r.NeedsResync(ev, nil)
+			return strings.Contains(ev.Describe(), "0a630000") // 10.99.0.0
+		})
+		kerneltest.Run(t, "ip", "route", "del", "unreachable", "10.99.0.0/16")
+		kerneltest.Run(t, append([]string{"ip", "link", "set", "vx"}, strings.Fields(change)...)...)
+		await(t, events, change, func(ev reconcile.Event) bool { return r.NeedsResync(ev, nil) })
+	}
+}
+
+// await returns when an event satisfies a condition.
+func await(t *testing.T, events <-chan []reconcile.Event, what string, ok func(reconcile.Event) bool) {
+	t.Helper()
+	for end := time.After(kerneltest.Slow(10 * time.Second)); ; {
+		select {
+		case list := <-events:
+			if slices.ContainsFunc(list, ok) {
+				return
 			}
+		case <-end:
+			t.Fatalf("%s: no event", what)
 		}
 	}
-	noticed() // late events about the links that were created
+}
+
+// TestNeedsResync checks that manual changes to the agent's objects are noticed, and the agent's own changes are not.
+func TestNeedsResync(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	existingVXLAN(t)
+	_, r := reconciler(t)
+	events := monitor(t)
+	device := vx()
+	const mac = "02:00:00:00:00:77"
+	device[0].(*kernel.VXLAN).MAC = mac
+	want := append(append(device, peers(20)...), ruleset()...)
+	last := ""
+	marks := 0
+	// noticed reports whether an event so far contradicts the wanted state. It ends with events that it causes itself, on
+	// both sockets of the monitor: each socket reports in order.
+	noticed := func() bool {
+		marks++
+		table := fmt.Sprintf("mark%dx", marks)
+		kerneltest.Run(t, "ip", "route", "add", "unreachable", fmt.Sprintf("10.99.%d.0/24", marks))
+		kerneltest.Run(t, "nft", "add", "table", "ip", table)
+		ends := map[string]bool{fmt.Sprintf("0a63%02x00", marks): false, fmt.Sprintf("%x", table): false}
+		bad := false
+		await(t, events, "the test's own changes", func(ev reconcile.Event) bool {
+			if r.NeedsResync(ev, func(link string) bool { return link == "eth0" }) {
+				bad, last = true, ev.Describe()
+			}
+			all := true
+			for mark, seen := range ends {
+				ends[mark] = seen || strings.Contains(ev.Describe(), mark)
+				all = all && ends[mark]
+			}
+			return all
+		})
+		return bad
+	}
+	time.Sleep(kerneltest.Slow(300 * time.Millisecond)) // the kernel reports a link's carrier late
+	noticed()
 	reconcileOnce(t, r, want)
 	if noticed() {
 		t.Fatalf("what it made itself contradicts it: %s", last)
 	}
 	for _, by := range []string{
 		"ip route del 10.128.3.0/24", "ip route replace 10.128.3.0/24 via 192.0.2.9", "ip neigh del 10.128.4.0 dev vx", "ip neigh replace 10.128.4.0 lladdr 02:00:00:00:00:99 dev vx nud permanent",
-		"bridge fdb del 02:00:00:00:00:05 dev vx", "bridge fdb replace 02:00:00:00:00:05 dev vx dst 192.0.2.99", "ip link set vx down", "ip link set vx mtu 1300",
+		"bridge fdb del 02:00:00:00:00:05 dev vx", "bridge fdb replace 02:00:00:00:00:05 dev vx dst 192.0.2.99", "ip link set vx down", "ip link set vx mtu 1300", "ip link set vx address 02:00:00:00:00:66",
 		"nft delete element inet fairlead-agent hosts { 192.0.2.9 }", "nft flush chain inet fairlead-agent postrouting", "nft delete table inet fairlead-agent", "ip link set eth0 mtu 1400", "ip link del vx",
 	} {
 		kerneltest.Run(t, strings.Fields(by)...)
@@ -225,6 +285,9 @@ func TestNeedsResync(t *testing.T) {
 		rep := reconcileOnce(t, r, want)
 		if rep.Applied == 0 && by != "ip link set eth0 mtu 1400" {
 			t.Errorf("%s: nothing was repaired", by)
+		}
+		if got := kerneltest.Run(t, "ip", "link", "show", "vx"); !strings.Contains(got, mac) {
+			t.Errorf("%s: the device's address is not %s:\n%s", by, mac, got)
 		}
 		if noticed() {
 			t.Errorf("%s: the repair itself looks like a contradiction: %s", by, last)

@@ -1,7 +1,6 @@
 package reconcile_test
 
 import (
-	"os"
 	"runtime"
 	"slices"
 	"testing"
@@ -14,10 +13,7 @@ import (
 
 // TestScalePeers measures neighbours, forwarding entries and routes of 1,000 peers: "make bench-scale", docs/scale.md.
 func TestScalePeers(t *testing.T) {
-	if os.Getenv("FAIRLEAD_SCALE") == "" {
-		t.Log("is measured by make bench-scale")
-		return
-	}
+	kerneltest.OptIn(t, "FAIRLEAD_SCALE")
 	const count, rounds = 1000, 7
 	times := map[string][]time.Duration{}
 	steps := []string{"make all", "compare all", "one peer more", "list all", "remove all"}

@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/agent/store/storetest"
 	"github.com/fairlead/fairlead/internal/etcdtest"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // The containers and networks of a burst, and the highest allowed multiple of the cost of starting as many processes.
@@ -36,10 +37,7 @@ func TestWhereaboutsBurst(t *testing.T) {
 
 // TestFairleadBurst runs the same burst with blocks of cluster networks.
 func TestFairleadBurst(t *testing.T) {
-	if os.Getenv(burstsEnv) == "" {
-		t.Log("a minute: make bench-scale")
-		return
-	}
+	kerneltest.OptIn(t, burstsEnv)
 	bursts(t, "fairlead-ipam", func(network int) string { return fairleadOf(fmt.Sprintf(`, "network": "n%d"`, network)) })
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/agent/store/storetest"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // These environment variables configure a node's process in TestChurnCluster.
@@ -47,11 +48,7 @@ const churnBusy = 8
 
 // TestChurnNode is the process of one node of TestChurnCluster.
 func TestChurnNode(t *testing.T) {
-	name := os.Getenv(churnNodeEnv)
-	if name == "" {
-		t.Log("is started by TestChurnCluster")
-		return
-	}
+	name := kerneltest.OptIn(t, churnNodeEnv) // TestChurnCluster sets it
 	during, err := time.ParseDuration(os.Getenv(churnForEnv))
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +125,7 @@ func (c *churner) run(prefix string, rate int, during time.Duration, restart fun
 // does, and retries if the plugin says so.
 func (c *churner) life(id, kind string, late time.Duration) {
 	c.say("begin", id, kind, fmt.Sprint(late.Nanoseconds()))
-	for end := time.Now().Add(time.Minute); ; {
+	for end := time.Now().Add(kerneltest.Slow(time.Minute)); ; {
 		code, out := c.call("ADD", id, kind)
 		if code == 0 {
 			c.say("gave", id, kind, strings.Fields(ipsOf(c.t, out)[0])[0])

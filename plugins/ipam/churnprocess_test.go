@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // churnNode is a node's process and its state directories, which outlive it.
@@ -64,7 +66,7 @@ func (n *churnNode) begin() {
 	case <-n.out.ready:
 	case <-n.ended:
 		n.t.Fatalf("a node's process ended before it was ready: %v\n%s", n.err, n.out)
-	case <-time.After(2 * time.Minute):
+	case <-time.After(kerneltest.Slow(2 * time.Minute)):
 		n.t.Fatalf("a node's process is not ready. Output:\n%s", n.out)
 	}
 	n.stdin.Close()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/agent/store/storetest"
+	"github.com/fairlead/fairlead/ipam"
 )
 
 // member is a node: its directories, and its agent while it runs.
@@ -306,4 +308,32 @@ func TestFairleadGC(t *testing.T) {
 		code, _ := m.plugin("fairlead-ipam", call{verb: "ADD", id: "next", args: "IP=" + addr, conf: fixed})
 		return code == 0
 	})
+}
+
+// TestBlockRemovedDuringADD removes a block from the node's file while an ADD waits for the addresses. The ADD then uses
+// the new blocks only.
+func TestBlockRemovedDuringADD(t *testing.T) {
+	t.Parallel()
+	m := newMember(t, "a")
+	n := &local.Network{Name: "default", Node: "a", Subnets: []local.Subnet{{CIDR: netip.MustParsePrefix("10.244.0.0/24"), Blocks: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/28")}}}}
+	if err := m.dir().Write(n); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := ipam.Open(t.Context(), m.dir().Addresses(), "default", ipam.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := make(chan string)
+	go func() {
+		_, out := m.plugin("fairlead-ipam", call{verb: "ADD", id: "c", conf: `{"cniVersion": "1.1.0", "name": "pods", "type": "bridge", "ipam": {"type": "fairlead-ipam"}}`})
+		answer <- out
+	}()
+	time.Sleep(time.Second) // the ADD waits for the lock
+	n.Subnets[0].Blocks[0] = netip.MustParsePrefix("10.244.0.16/28")
+	if err := errors.Join(m.dir().Write(n), lock.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if out := <-answer; !strings.Contains(out, `"10.244.0.18/28"`) {
+		t.Errorf("got %s", out)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/cni"
@@ -31,10 +32,10 @@ func (f *fairlead) allocate(ctx context.Context, o ipam.Owner, n *local.Network,
 
 // allocateOrAsk allocates on this node, and asks the agent for another block if this node's blocks are full.
 func (f *fairlead) allocateOrAsk(ctx context.Context, o ipam.Owner, n *local.Network, groups []*group) ([]ipam.IP, error) {
-	ips, err := f.allocateHere(ctx, o, groups)
+	ips, err := f.allocateHere(ctx, o, n, groups)
 	for try := 0; try < maxBlockRequests && errors.Is(err, ipam.ErrExhausted); try++ {
-		if err = f.requestBlocks(ctx, n, groups, err); err == nil {
-			ips, err = f.allocateHere(ctx, o, groups)
+		if err = f.requestBlocks(ctx, groups, err); err == nil {
+			ips, err = f.allocateHere(ctx, o, n, groups)
 		}
 	}
 	return ips, err
@@ -110,13 +111,17 @@ func (f *fairlead) checkNotAllocated(ctx context.Context, o ipam.Owner) error {
 	return err
 }
 
-// allocateHere allocates and records addresses on this node.
-func (f *fairlead) allocateHere(ctx context.Context, o ipam.Owner, groups []*group) ([]ipam.IP, error) {
+// allocateHere allocates and records addresses on this node. It reads this node's blocks with the addresses locked: the
+// agent releases a block after it was with the addresses locked and found the block neither in the file nor in use.
+func (f *fairlead) allocateHere(ctx context.Context, o ipam.Owner, n *local.Network, groups []*group) ([]ipam.IP, error) {
 	store, err := f.open(ctx, false)
 	if err != nil {
 		return nil, err
 	}
 	defer store.Close()
+	if err := f.readBlocks(n, groups); err != nil {
+		return nil, err
+	}
 	sets, wanted, err := setsOf(groups)
 	if err != nil {
 		return nil, err
@@ -262,8 +267,8 @@ func (f *fairlead) takeOver(store *ipam.Store, o ipam.Owner, g *group) error {
 	return err
 }
 
-// requestBlocks asks the agent for a block for each full group, and reads this node's blocks again.
-func (f *fairlead) requestBlocks(ctx context.Context, n *local.Network, groups []*group, why error) error {
+// requestBlocks asks the agent for a block for each full group.
+func (f *fairlead) requestBlocks(ctx context.Context, groups []*group, why error) error {
 	need, err := f.exhausted(ctx, groups)
 	if err != nil {
 		return err
@@ -272,6 +277,14 @@ func (f *fairlead) requestBlocks(ctx context.Context, n *local.Network, groups [
 		if err := f.dir.Call(ctx, local.OpBlock, local.BlockArgs{Network: f.network, Subnets: need}, nil); err != nil {
 			return fmt.Errorf("%w; requesting another block of %s failed: %w", noneLeft(why), need[0], err)
 		}
+	}
+	return nil
+}
+
+// readBlocks reads this node's blocks again, unless the agent allocates all addresses.
+func (f *fairlead) readBlocks(n *local.Network, groups []*group) error {
+	if !slices.ContainsFunc(groups, func(g *group) bool { return !g.cluster() }) {
+		return nil
 	}
 	now, err := f.dir.Read(f.network)
 	if err != nil {

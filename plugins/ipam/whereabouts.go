@@ -64,7 +64,7 @@ func whereaboutsAdd(ctx context.Context, args *skel.CmdArgs) (*cni.Result, error
 
 func (w *whereabouts) claim(ctx context.Context, o ipam.Owner, n whereaboutsNetwork) ([]ipam.IP, error) {
 	f := w.on(n.name)
-	return f.claim(ctx, o, n.groups, local.ClaimArgs{Wants: n.wants, Whereabouts: true}, func() ([]ipam.IP, error) { return f.allocateHere(ctx, o, n.groups) })
+	return f.claim(ctx, o, n.groups, local.ClaimArgs{Wants: n.wants, Whereabouts: true}, func() ([]ipam.IP, error) { return f.allocateHere(ctx, o, &local.Network{}, n.groups) })
 }
 
 func (w *whereabouts) undo(ctx context.Context, o ipam.Owner, given []whereaboutsNetwork) error {

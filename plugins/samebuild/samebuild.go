@@ -4,6 +4,7 @@ package samebuild
 
 import (
 	"debug/buildinfo"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -29,11 +30,7 @@ type result struct {
 // Same reports whether a file was built from the same version as this program. A version that does not identify one
 // state of the source (an unknown one, or a modified tree) counts only in this program's directory, where both were
 // installed together.
-func (p *Programs) Same(file string) bool {
-	fi, err := os.Stat(file)
-	if err != nil {
-		return false
-	}
+func (p *Programs) Same(file string, fi fs.FileInfo) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l, ok := p.known[file]; ok && os.SameFile(l.file, fi) && l.file.ModTime().Equal(fi.ModTime()) && l.file.Size() == fi.Size() {

@@ -59,7 +59,7 @@ func TestChurn(t *testing.T) {
 	output := h.run(t, "churn", "FAIRLEAD_SEED="+seed, "FAIRLEAD_CHURN="+duration(t).String())
 	t.Logf("seed %s: %s", seed, output)
 	after := h.state(t)
-	for end := time.Now().Add(settleTime); after != before && time.Now().Before(end); after = h.state(t) {
+	for end := time.Now().Add(kerneltest.Slow(settleTime)); after != before && time.Now().Before(end); after = h.state(t) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	if after != before {

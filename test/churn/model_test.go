@@ -29,6 +29,7 @@ type attachment struct {
 
 	state state // guarded by the model
 	ips   []string
+	peak  int // while its ADD runs: the most others of its network that may have had an address at a time
 }
 
 func (a *attachment) id() string { return fmt.Sprintf("container-%d", a.number) }
@@ -116,6 +117,7 @@ func (m *model) setState(a *attachment, s state, r *cni.Result) {
 		delete(m.owners, ip)
 	}
 	a.state, a.ips = s, nil
+	m.notePeaks(a, s == adding)
 	if r == nil {
 		return
 	}
@@ -127,6 +129,41 @@ func (m *model) setState(a *attachment, s state, r *cni.Result) {
 		m.owners[key] = a
 		a.ips = append(a.ips, key)
 	}
+}
+
+// notePeaks updates the peaks of the network's running ADDs after a change of an attachment. It begins a new peak for
+// the attachment if its own ADD begins.
+func (m *model) notePeaks(changed *attachment, begins bool) {
+	if changed.net.capacity == 0 {
+		return
+	}
+	held := 0
+	for _, a := range m.all {
+		if a.net == changed.net && a.state != absent {
+			held++
+		}
+	}
+	if begins {
+		changed.peak = 0
+	}
+	for _, a := range m.all {
+		if a.net == changed.net && a.state == adding {
+			a.peak = max(a.peak, held-1)
+		}
+	}
+}
+
+// mayBeFull reports whether the addresses of an attachment's network may have run out during its ADD. An attachment
+// counts as having an address from the beginning of its ADD until its DEL is done. With before, its own state before
+// the ADD, its earlier addresses count, too.
+func (m *model) mayBeFull(a *attachment, before state) bool {
+	m.Lock()
+	defer m.Unlock()
+	peak := a.peak
+	if before == unknown {
+		peak++
+	}
+	return peak >= a.net.capacity
 }
 
 // stateOf returns an attachment's state.

@@ -108,7 +108,7 @@ func (m *machine) start(argv ...string) {
 
 func (m *machine) waitFor(what string, ready func() bool) {
 	m.t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !ready(); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(kerneltest.Slow(2 * time.Minute)); !ready(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			m.t.Fatalf("%s did not start", what)
 		}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // tapARPMain is the program that uses a tap. It sends an ARP request (RFC 826) for an address and prints the hardware
@@ -40,9 +42,9 @@ func tapARPMain() {
 	}
 }
 
-// readARPReply reads frames for 100 ms and returns the hardware address from the ARP reply for an address, or "".
+// readARPReply reads frames for a moment and returns the hardware address from the ARP reply for an address, or "".
 func readARPReply(tap *os.File, ip [4]byte) string {
-	fail(tap.SetReadDeadline(time.Now().Add(100 * time.Millisecond)))
+	fail(tap.SetReadDeadline(time.Now().Add(kerneltest.Slow(100 * time.Millisecond))))
 	for b := make([]byte, 2048); ; {
 		n, err := tap.Read(b)
 		if err != nil {

@@ -255,7 +255,7 @@ func TestRogueRouter(t *testing.T) {
 // waitForAddress waits until a link has the link-local address that it needs to accept router advertisements.
 func waitForAddress(t *testing.T, link string) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(kerneltest.Slow(10 * time.Second)); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if s := kerneltest.Run(t, "ip", "-6", "-o", "addr", "show", "dev", link, "scope", "link"); s != "" && !strings.Contains(s, "tentative") {
 			return
 		}

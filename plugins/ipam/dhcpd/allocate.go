@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
 	addr "github.com/fairlead/fairlead/plugins/ipam"
 )
 
@@ -25,9 +25,10 @@ func (d *Daemon) Allocate(ctx context.Context, r Request) (*cni.Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	id := netns.IDAt(d.o.HostPrefix + r.Netns)
 	s := saved{
 		Boot: d.store.boot, Network: conf.Network, ContainerID: r.ContainerID, IfName: r.IfName,
-		Netns: r.Netns, NetnsID: attach.NetnsID(d.o.HostPrefix + r.Netns), Created: uptime(), Args: r.Args, Stdin: r.Stdin,
+		Netns: r.Netns, NetnsID: id.File, NetnsCookie: id.StoredCookie(), Created: uptime(), Args: r.Args, Stdin: r.Stdin,
 	}
 	l, err := d.newLease(s)
 	if err != nil {
@@ -103,7 +104,7 @@ func (d *Daemon) claim(l *lease) (existing *lease, err error) {
 			return nil, nil
 		case !have.isReady():
 			return nil, fmt.Errorf("another ADD of %s is waiting for its address", l)
-		case have.saved.NetnsID == l.saved.NetnsID:
+		case have.saved.namespace().Same(l.saved.namespace()):
 			return have, nil
 		}
 		if err := d.end(have); err != nil {

@@ -75,7 +75,7 @@ func (d *Daemon) release(t *testing.T, r Request) {
 // eventually waits for a condition that depends on a server or the kernel.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(40 * time.Second); !ok(); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(kerneltest.Slow(40 * time.Second)); !ok(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("still waiting for %s", what)
 		}

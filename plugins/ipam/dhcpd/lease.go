@@ -70,7 +70,7 @@ func (l *lease) String() string {
 }
 
 func (l *lease) open() (*link, error) {
-	return openLink(l.d.o.HostPrefix+l.saved.Netns, l.saved.NetnsID, l.saved.IfName)
+	return openLink(l.d.o.HostPrefix+l.saved.Netns, l.saved.namespace(), l.saved.IfName)
 }
 
 // acquire gets everything that the configuration requests, or nothing.

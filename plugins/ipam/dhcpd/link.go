@@ -9,7 +9,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/internal/hwaddr"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/netns"
@@ -36,8 +35,9 @@ type link struct {
 	up    bool
 }
 
-// openLink opens an interface in the namespace with an ID, see attach.NetnsID.
-func openLink(path, id, ifname string) (*link, error) {
+// openLink opens an interface in the namespace at a path. If the path now leads to a namespace with another ID, the
+// error is errGone. The zero ID stands for any namespace.
+func openLink(path string, id netns.ID, ifname string) (*link, error) {
 	ns, err := netns.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %w", errGone, err)
@@ -46,9 +46,13 @@ func openLink(path, id, ifname string) (*link, error) {
 		return nil, err
 	}
 	l := &link{ns: ns, name: ifname}
-	if id != "" && attach.NetnsID(path) != id {
+	have, err := ns.ID()
+	if err == nil && id.File != "" && !have.Same(id) {
+		err = fmt.Errorf("%w: %s is now another namespace", errGone, path)
+	}
+	if err != nil {
 		l.close()
-		return nil, fmt.Errorf("%w: %s is now another namespace", errGone, path)
+		return nil, err
 	}
 	if err := l.read(); err != nil {
 		l.close()

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/kernel"
 )
 
@@ -46,7 +45,7 @@ func (l *lease) maintainProtocol(ctx context.Context, p protocol) {
 		if !sleep(ctx, min(max(0, due-uptime()), l.d.o.checkInterval)) {
 			return
 		}
-		if attach.NetnsID(l.d.o.HostPrefix+l.saved.Netns) != l.saved.NetnsID {
+		if is, _ := l.saved.namespace().IsAt(l.d.o.HostPrefix + l.saved.Netns); !is {
 			l.forget("its network namespace is gone")
 			return
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead/fairlead/internal/dhcptest"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 // TestLeasesSurviveRestart checks that leases survive the daemon. The next daemon continues and renews those whose interface exists.
@@ -110,6 +111,44 @@ func TestRestartedContainer(t *testing.T) {
 	n.Join(r.Netns, "eth0")
 	if second := get(t, d, r); second.IPs[0].Address != first.IPs[0].Address || len(d.States()) != 1 {
 		t.Errorf("first %v, then %v", first.IPs, second.IPs)
+	}
+}
+
+// TestLeaseOfReusedInode checks that a lease ends with its namespace although the kernel gave the device and inode to
+// another one. Only the cookie differs. A lease without a cookie, which an earlier version stored, continues.
+func TestLeaseOfReusedInode(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	n := dhcptest.New(t, "br0", "10.0.0.1/24")
+	n.Dnsmasq("--dhcp-range=10.0.0.50,10.0.0.60,255.255.255.0,1h")
+	d := start(t, Options{})
+	for _, id := range []string{"old", "reused"} {
+		r := request(id, kerneltest.Netns(t), "")
+		n.Join(r.Netns, "eth0")
+		get(t, d, r)
+	}
+	d.Close()
+	s, err := openStore(d.o.Leases)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := s.list()
+	if err != nil || len(list) != 2 {
+		t.Fatalf("stored: %v, %v", list, err)
+	}
+	for _, v := range list {
+		if v.NetnsCookie = (netns.ID{Cookie: v.namespace().Cookie + 1}).StoredCookie(); v.ContainerID == "old" {
+			v.NetnsCookie = 0
+		}
+		if err := s.write(&v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.close()
+	d = start(t, Options{Leases: d.o.Leases})
+	defer d.Close()
+	if s := d.States(); len(s) != 1 || s[0].Container != "old" {
+		t.Errorf("continued: %+v", s)
 	}
 }
 

@@ -36,7 +36,7 @@ func serve(t *testing.T, o Options) (d *Daemon, socket string, stop func()) {
 			if err != nil {
 				t.Error(err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(kerneltest.Slow(10 * time.Second)):
 			t.Fatal("the daemon does not end")
 		}
 		d.Close()

@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/internal/bootid"
 	"github.com/fairlead/fairlead/internal/plainfile"
 	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/netns"
 )
 
 // errExist is the error if an object exists already.
@@ -25,7 +26,8 @@ type saved struct {
 	ContainerID string        `json:"containerID"`
 	IfName      string        `json:"ifname"`
 	Netns       string        `json:"netns"`
-	NetnsID     string        `json:"netnsID"`
+	NetnsID     string        `json:"netnsID"` // device and inode: see netns.ID
+	NetnsCookie uint64        `json:"netnsCookie,omitempty"`
 	Created     time.Duration `json:"created"` // since boot
 	Args        string        `json:"args,omitempty"`
 	Stdin       []byte        `json:"stdin"` // configuration from ADD
@@ -34,6 +36,8 @@ type saved struct {
 	V6      *v6      `json:"v6,omitempty"`
 	Routers *routers `json:"routers,omitempty"`
 }
+
+func (s *saved) namespace() netns.ID { return netns.FromStored(s.NetnsID, s.NetnsCookie) }
 
 func (s *saved) owner() kernel.Owner {
 	return kernel.Owner{Network: s.Network, ContainerID: s.ContainerID, IfName: s.IfName}

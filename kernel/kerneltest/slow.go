@@ -1,0 +1,42 @@
+package kerneltest
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Slow returns the time limit for something that takes at most d on an idle machine. It measures how slow this machine
+// is now. Virtual machines set FAIRLEAD_SLOW to their own factor, because they are slow even if idle.
+func Slow(d time.Duration) time.Duration {
+	factor := slowness()
+	if by, err := strconv.Atoi(os.Getenv("FAIRLEAD_SLOW")); err == nil {
+		factor = max(factor, float64(by))
+	}
+	return time.Duration(float64(d) * factor)
+}
+
+const (
+	idleStart   = 5 * time.Millisecond // an idle machine starts a program in less
+	maxSlowness = 8                    // a test must end on a machine that hangs
+)
+
+// slowness returns how many times longer than an idle machine this one takes to start a program, which needs a
+// processor, memory and the scheduler, as most tests do. It returns 1 to maxSlowness.
+func slowness() float64 {
+	var times []time.Duration
+	for range 3 {
+		start := time.Now()
+		_ = exec.Command("true").Run() // only the time counts
+		times = append(times, time.Since(start))
+	}
+	slices.Sort(times)
+	return factorOf(times[1])
+}
+
+// factorOf returns the slowness of a machine that starts a program in the given time.
+func factorOf(start time.Duration) float64 {
+	return min(max(float64(start)/float64(idleStart), 1), maxSlowness)
+}

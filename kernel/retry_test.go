@@ -1,0 +1,74 @@
+package kernel_test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/kernel"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// TestContextEndsWaits checks that each wait of an engine ends with the context, long before its own limit, and that
+// Undo still removes everything.
+func TestContextEndsWaits(t *testing.T) {
+	kerneltest.Host(t)
+	const mac = "02:00:00:00:00:77"
+	for _, c := range [][]string{
+		{"add", "parent", "type", "veth", "peer", "name", "end"}, {"set", "parent", "up"}, {"set", "end", "up"},
+		{"add", "one", "link", "parent", "address", mac, "type", "macvlan"}, {"set", "one", "up"},
+		{"add", "two", "link", "parent", "address", mac, "type", "macvlan"},
+		{"add", "name", "idle0", "address", "02:00:00:00:00:66", "type", "bridge"},
+	} {
+		kerneltest.Run(t, append([]string{"ip", "link"}, c...)...)
+	}
+	pair := func(name string) *kernel.Veth {
+		return &kernel.Veth{Name: name, MAC: "02:00:00:00:00:01", PeerName: "eth0", PeerMAC: "02:00:00:00:00:02", PeerSide: kernel.Container, Master: "idle0"}
+	}
+	path := filepath.Join(t.TempDir(), "created")
+	file := &kernel.Command{Probe: []string{"sh", "-c", "test -e " + path + " || exit 2"}, Do: []string{"touch", path}, Undo: []string{"rm", path}}
+	for what, list := range map[string]kernel.Objects{
+		"a hardware address in use": {pair("first"), file, &kernel.Up{Link: "two", RetryWhileTaken: true}},
+		"a command that hangs":      {pair("first"), &kernel.Command{Probe: []string{"sh", "-c", "exit 2"}, Do: []string{"sleep", "100"}, Undo: []string{"true"}}},
+		"a bridge that is down": {
+			pair("first"), &kernel.Up{Link: "first"}, &kernel.Up{In: kernel.Container, Link: "eth0"},
+			&kernel.Addr{In: kernel.Container, Link: "eth0", Prefix: netip.MustParsePrefix("192.0.2.2/24")},
+		},
+	} {
+		netns := kerneltest.Netns(t)
+		before := linkNames(t)
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errors.New("the caller has gone"))
+		e := open(t, netns, kernel.Options{Context: ctx})
+		began := time.Now()
+		err := e.Apply(list)
+		if err == nil || err.Error() == "" || !errors.Is(err, context.Cause(ctx)) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if took := time.Since(began); took > kerneltest.Slow(10*time.Second) {
+			t.Errorf("%s: the call returned after %v", what, took)
+		}
+		if err := e.Undo(); err != nil {
+			t.Errorf("%s: undo: %v", what, err)
+		}
+		if after := linkNames(t); after != before {
+			t.Errorf("%s: the links before are %s, after %s", what, before, after)
+		}
+		if _, err := os.Stat(path); err == nil {
+			t.Errorf("%s: the command was not undone", what)
+		}
+		cancel()
+	}
+}
+
+func linkNames(t *testing.T) (names string) {
+	t.Helper()
+	for line := range strings.Lines(kerneltest.Run(t, "ip", "-br", "link", "show")) {
+		names += " " + strings.Fields(line)[0]
+	}
+	return names
+}
