@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/desired"
+	"github.com/fairlead/fairlead/agent/session"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/kernel/reconcile"
@@ -52,6 +53,7 @@ type Agent struct {
 	id          string // machine ID
 	storeCache  *storeCache
 	reconciler  reconciler
+	session     *session.Session
 	publish     *publisher
 	manager     *address.Manager
 	status      *status
@@ -107,23 +109,28 @@ func newAgent(o Options, k reconciler) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
+	instance, err := instanceID(o.Run)
+	if err != nil {
+		return nil, err
+	}
 	a := &Agent{o: o, log: o.Log, id: id, reconciler: k, lastReady: nothingLogged, kicks: make(chan struct{}, 1), status: newStatus(o.Config.Node), speaker: &bgp.Node{Log: o.Log.With("part", "bgp")}}
 	a.storeCache = newStoreCache(filepath.Join(o.Lib, "fairlead", "snapshot"), a.kick, o.Log)
+	a.session = session.New(o.Store, session.Identity{Node: o.Config.Node, Machine: id, Instance: instance}, o.Log)
 	am := address.Options{
-		Store: o.Store, Node: o.Config.Node, Dir: local.Open(o.Lib, o.Run), Grace: time.Duration(o.Config.Grace), Log: o.Log, MTU: a.status.mtuOf,
+		Store: a.session.Store(), Session: a.session.Revision, Node: o.Config.Node, Machine: id, Dir: local.Open(o.Lib, o.Run), Grace: time.Duration(o.Config.Grace), Log: o.Log, MTU: a.status.mtuOf,
 		SubnetFile: o.Config.Flannel.SubnetFile,
 	}
 	if o.Config.Flannel.Prefix != "" {
 		am.Flannel = a.lease.Load
 	}
 	a.manager = address.NewManager(am)
-	a.publish = &publisher{store: o.Store, conf: o.Config, id: id, storeCache: a.storeCache, log: o.Log, status: a.status, wake: make(chan struct{}, 1)}
+	a.publish = &publisher{store: a.session.Store(), session: a.session, conf: o.Config, storeCache: a.storeCache, log: o.Log, status: a.status, wake: make(chan struct{}, 1)}
 	return a, nil
 }
 
 // start starts everything that can trigger a reconciliation.
 func (a *Agent) start(ctx context.Context, stop context.CancelCauseFunc) error {
-	if err := a.publish.claimName(ctx); err != nil {
+	if err := a.session.Start(ctx); err != nil {
 		return err
 	}
 	if err := a.serveSocket(ctx); err != nil {
@@ -138,9 +145,10 @@ func (a *Agent) start(ctx context.Context, stop context.CancelCauseFunc) error {
 	}()
 	go a.storeCache.keepOnDisk(ctx)
 	a.kick() // reconcile from the cache on disk, before the store answers
+	go a.session.Run(ctx)
 	go a.publish.run(ctx)
 	go func() { _ = a.manager.Run(ctx) }()
-	go (&endpoints{store: a.o.Store, node: a.o.Config.Node, dir: attach.Open(a.o.Run), storeCache: a.storeCache}).run(ctx)
+	go (&endpoints{store: a.session.Store(), node: a.o.Config.Node, dir: attach.Open(a.o.Run), storeCache: a.storeCache}).run(ctx)
 	if a.o.Config.Listen != "" {
 		if err := a.serve(ctx, a.o.Config.Listen); err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/internal/etcdtest"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // hostile returns invalid keys and values below every prefix, as no agent writes them.
@@ -67,7 +68,7 @@ func TestHostileStore(t *testing.T) {
 	s := c.Store(t)
 	wait := func(what string, is func() bool) {
 		t.Helper()
-		for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(50 * time.Millisecond) {
+		for end := time.Now().Add(kerneltest.Slow(30 * time.Second)); !is(); time.Sleep(50 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("timeout waiting for %s; the agent's state is %+v, its problems are %q", what, a.State().truncated(), a.manager.Problems())
 			}

@@ -10,25 +10,41 @@ import (
 	"syscall"
 
 	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/internal/bootid"
 )
 
 // machineID returns this machine's ID, which is created once and stored in dir. It distinguishes two machines with the
 // same node name.
 func machineID(dir string) (string, error) {
-	file := filepath.Join(dir, "id")
+	return storedID(filepath.Join(dir, "id"), "the machine ID")
+}
+
+// instanceID returns an ID of this boot and directory of runtime state. It distinguishes this machine from one that
+// started with a copy of its disk.
+func instanceID(run string) (string, error) {
+	boot, err := bootid.Read()
+	if err != nil {
+		return "", err
+	}
+	id, err := storedID(filepath.Join(run, "agent-instance"), "the agent's instance")
+	return boot + " " + id, err
+}
+
+// storedID returns the ID in a file, which it creates if missing.
+func storedID(file, what string) (string, error) {
 	raw, err := os.ReadFile(file)
 	if id := strings.TrimSpace(string(raw)); err == nil && id != "" {
 		return id, nil
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return "", fmt.Errorf("read the machine ID: %w", err)
+		return "", fmt.Errorf("read %s: %w", what, err)
 	}
 	id := strings.ToLower(rand.Text())
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return "", err
 	}
 	if err := local.Replace(file, []byte(id+"\n"), 0o600); err != nil {
-		return "", fmt.Errorf("write the machine ID: %w", err)
+		return "", fmt.Errorf("write %s: %w", what, err)
 	}
 	return id, nil
 }

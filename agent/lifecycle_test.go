@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/desired"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
@@ -100,7 +101,7 @@ func TestStopLeaksNoGoroutines(t *testing.T) {
 // remain returns the number of goroutines once it no longer drops.
 func remain(t *testing.T, want int) (n int) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(kerneltest.Slow(10 * time.Second)); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		now := runtime.NumGoroutine()
 		if now <= want || want == 0 && now == n {
 			return now

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // TestMetricsConnectionLimit checks that clients can use up only a few file descriptors, that those of other users leave
@@ -31,7 +33,7 @@ func TestMetricsConnectionLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask := func(c net.Conn) bool {
-		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(kerneltest.Slow(10 * time.Second)))
 		fmt.Fprint(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
 		r, err := http.ReadResponse(bufio.NewReader(c), nil)
 		return err == nil && r.StatusCode == http.StatusOK
@@ -59,7 +61,7 @@ func TestMetricsConnectionLimit(t *testing.T) {
 	others := fill(func() net.Conn { return asNobody(t, dial) })
 	roots := fill(dial)
 	others[0].Close()
-	for end := time.Now().Add(10 * time.Second); !ask(asNobody(t, dial)); {
+	for end := time.Now().Add(kerneltest.Slow(10 * time.Second)); !ask(asNobody(t, dial)); {
 		if time.Now().After(end) {
 			t.Fatal("no request is answered after a connection closed")
 		}

@@ -25,6 +25,7 @@ import (
 	"github.com/fairlead/fairlead/agent/desired"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/internal/etcdtest"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // Size of the simulated cluster.
@@ -144,7 +145,7 @@ func (a *agents) notes(word string) (names []string, at []time.Time) {
 // waitForPeers waits until all peers are configured and returns the time since the process started.
 func (a *agents) waitForPeers() time.Duration {
 	a.t.Helper()
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(kerneltest.Slow(2 * time.Minute)); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		names, at := a.notes("peers")
 		if n := len(names); n > 0 && names[n-1] == fmt.Sprint(scaleNodes-1) {
 			return at[n-1].Sub(a.began)
@@ -235,7 +236,7 @@ func (a *agents) changes(s store.Store, from *int, perSecond int, during time.Du
 		}
 	})
 	names, at := a.notes("saw")
-	for end := time.Now().Add(20 * time.Second); missing(names, put) && time.Now().Before(end); names, at = a.notes("saw") {
+	for end := time.Now().Add(kerneltest.Slow(20 * time.Second)); missing(names, put) && time.Now().Before(end); names, at = a.notes("saw") {
 		time.Sleep(20 * time.Millisecond)
 	}
 	for i, name := range names {
@@ -274,10 +275,7 @@ func quantile(times []time.Duration, q float64) time.Duration {
 // TestScale measures one agent, and many at once, in a cluster of 5,000 nodes and 100,000 endpoints with a real etcd.
 // See "make bench-scale" and docs/scale.md.
 func TestScale(t *testing.T) {
-	if os.Getenv("FAIRLEAD_SCALE") == "" {
-		t.Log("minutes: make bench-scale")
-		return
-	}
+	kerneltest.OptIn(t, "FAIRLEAD_SCALE")
 	c := etcdtest.Start(t, etcdtest.Options{Flags: []string{"--quota-backend-bytes", "8589934592"}})
 	s := c.Store(t)
 	t.Logf("%d nodes and %d endpoints written to etcd in %v", scaleNodes, scaleEndpoints, fill(t, s).Round(time.Millisecond))

@@ -80,11 +80,7 @@ func added() netip.Prefix { return netip.MustParsePrefix("10.128.0.0/9") }
 
 // TestScaleAgent runs the agents that TestScale measures, until standard input closes.
 func TestScaleAgent(t *testing.T) {
-	endpoint := os.Getenv("FAIRLEAD_SCALE_STORE")
-	if endpoint == "" {
-		t.Log("is started by TestScale")
-		return
-	}
+	endpoint := kerneltest.OptIn(t, "FAIRLEAD_SCALE_STORE") // TestScale sets it
 	many, _ := strconv.Atoi(os.Getenv("FAIRLEAD_SCALE_AGENTS"))
 	dir := os.Getenv("FAIRLEAD_SCALE_DIR")
 	ctx, stop := context.WithCancel(context.Background())

@@ -10,6 +10,7 @@ import (
 	"github.com/fairlead/fairlead/agent/backend"
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/desired"
+	"github.com/fairlead/fairlead/agent/session"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/kernel/reconcile"
 )
@@ -240,7 +241,7 @@ func (s *status) reasons() (errs []error) {
 	if s.noBlocks {
 		errs = append(errs, errors.New("this node has no addresses of the default network yet"))
 	}
-	if _, taken := errors.AsType[*TakenError](s.publishErr); taken {
+	if _, taken := errors.AsType[*session.TakenError](s.publishErr); taken {
 		errs = append(errs, s.publishErr)
 	} else if !s.inStore {
 		errs = append(errs, errors.New("this node is not in the store yet"))

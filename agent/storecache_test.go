@@ -13,7 +13,9 @@ import (
 
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/config"
+	"github.com/fairlead/fairlead/agent/session"
 	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 func quietLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -113,12 +115,16 @@ func TestPublish(t *testing.T) {
 	go func() { _ = store.FollowAll(ctx, s, cluster.Followed(), v) }()
 	conf := &config.Config{Node: "a", Network: &cluster.Network{Name: "default", Subnets: []cluster.Subnet{{CIDR: netip.MustParsePrefix("10.0.0.0/8")}}}}
 	make := func(id string) *publisher {
-		p := &publisher{store: s, conf: conf, id: id, storeCache: v, log: quietLog(), status: newStatus("a"), wake: make(chan struct{}, 1)}
+		own := session.New(s, session.Identity{Node: "a", Machine: id, Instance: "1"}, quietLog())
+		p := &publisher{store: own.Store(), session: own, conf: conf, storeCache: v, log: quietLog(), status: newStatus("a"), wake: make(chan struct{}, 1)}
 		p.setNode(&cluster.Node{Name: "a", ID: id})
 		return p
 	}
 	first := make("one")
 	holding, let := context.WithCancel(ctx)
+	if err := first.session.Start(holding); err != nil {
+		t.Fatal(err)
+	}
 	until(t, func() bool { return first.once(holding) == nil })
 	until(t, func() bool { return v.entry("nodes/a").Revision != 0 && v.entry("networks/default").Revision != 0 })
 	_, revision, err := s.List(ctx, "")
@@ -132,10 +138,14 @@ func TestPublish(t *testing.T) {
 		t.Errorf("nothing changed, but the store's revision went from %d to %d", revision, again)
 	}
 	second := make("two")
-	if err := second.claimName(ctx); err == nil || !strings.Contains(err.Error(), "another agent uses the node name a") {
+	if err := second.session.Start(ctx); err == nil || !strings.Contains(err.Error(), "another agent uses the node name a") {
 		t.Errorf("a second machine of the name: %v", err)
 	}
+	if err := second.once(ctx); err == nil {
+		t.Error("an agent without a session publishes")
+	}
 	let()
+	go second.session.Run(ctx)
 	until(t, func() bool {
 		return second.once(ctx) == nil && strings.Contains(string(v.entry("nodes/a").Value), "two")
 	})
@@ -143,7 +153,7 @@ func TestPublish(t *testing.T) {
 
 func until(t *testing.T, f func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !f(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(kerneltest.Slow(10 * time.Second)); !f(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("timeout")
 		}

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -406,4 +408,112 @@ func TestFirstBlockExcluded(t *testing.T) {
 	if blocks(m)[0].Addr() == netip.MustParseAddr("10.244.0.0") {
 		t.Error("the node has a block of which every address is excluded")
 	}
+}
+
+// interrupted is a store that runs a function before each commit.
+type interrupted struct {
+	store.Store
+	before func()
+}
+
+func (i *interrupted) Commit(ctx context.Context, ops ...store.Op) (int64, error) {
+	i.before()
+	return i.Store.Commit(ctx, ops...)
+}
+
+// TestNetworkDeletedDuringClaim deletes a network between the choice of a block or an address and its commit.
+func TestNetworkDeletedDuringClaim(t *testing.T) {
+	t.Parallel()
+	for what, ask := range map[string]func(m *Manager) error{
+		"block": func(m *Manager) error {
+			return m.Need(storetest.Context(t), "default", netip.MustParsePrefix("10.244.0.0/24"))
+		},
+		"address": func(m *Manager) error { _, err := claimOne(m, "c", "ns/pod", wants("", false)); return err },
+	} {
+		b := newBed(t, twoSubnets)
+		s := b.open(t)
+		m := NewManager(Options{Store: &interrupted{s, func() {
+			if e, err := s.Get(storetest.Context(t), "networks/default"); err == nil {
+				_, err = s.Commit(storetest.Context(t), store.Op{Key: e.Key, Expect: e.Revision})
+				must(t, err)
+			}
+		}}, Node: "a", Dir: local.Open(t.TempDir(), t.TempDir())})
+		entries, revision, err := s.List(storetest.Context(t), "")
+		must(t, err)
+		m.Reset(entries, revision)
+		ctx, cancel := context.WithCancel(t.Context())
+		go m.serveClaims(ctx)
+		if err := ask(m); err == nil || !strings.Contains(err.Error(), `the cluster has no network "default"`) {
+			t.Errorf("%s: %v", what, err)
+		}
+		cancel()
+		if text := dump(t, s); text != "" {
+			t.Errorf("%s: the store has %s", what, text)
+		}
+	}
+}
+
+// counting is a store that counts its lists.
+type counting struct {
+	store.Store
+	lists atomic.Int64
+}
+
+func (c *counting) List(ctx context.Context, prefix string) ([]store.Entry, int64, error) {
+	c.lists.Add(1)
+	return c.Store.List(ctx, prefix)
+}
+
+// TestFirstFixedAddress checks that a pod's first fixed address is found by its slot, without a list of the network's
+// addresses, and that a pod keeps it on another node whose view is outdated. A slot of an older agent needs one list.
+func TestFirstFixedAddress(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, twoSubnets)
+	s := &counting{Store: b.open(t)}
+	storetest.Put(t, s, cluster.NodeKey("old"), "{}")
+	entries, revision, err := s.List(t.Context(), "")
+	must(t, err)
+	stale := func(node string) *Manager {
+		m := NewManager(Options{Store: s, Node: node, Dir: local.Open(t.TempDir(), t.TempDir())})
+		m.Reset(entries, revision)
+		go m.serveClaims(t.Context())
+		return m
+	}
+	first, second := stale("a"), stale("b")
+	s.lists.Store(0)
+	var all sync.WaitGroup
+	for i := range 15 {
+		all.Go(func() {
+			if _, err := claimOne(first, fmt.Sprint("c", i), fmt.Sprint("ns/pod", i), wants("", true)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	had := addressOf(t, s, "ns/pod7")
+	if n := s.lists.Load(); n != 0 {
+		t.Errorf("%d lists for first fixed addresses, want none", n)
+	}
+	must(t, first.Release(storetest.Context(t), local.Release{Network: "default", Container: "c7", IfName: "eth0"}))
+	if ip, err := claimOne(second, "moved", "ns/pod7", wants("", true)); err != nil || ip != had {
+		t.Errorf("on another node the pod has %s, want %s: %v", ip, had, err)
+	}
+	storetest.Put(t, s, cluster.FixedKey("default", "ns/legacy", "eth0"), "a")
+	storetest.Put(t, s, cluster.AddressKey("default", netip.MustParseAddr("10.250.0.20")), `{"owner":"ns/legacy","fixed":true,"ifName":"eth0"}`)
+	if ip, err := claimOne(second, "legacy", "ns/legacy", wants("", true)); err != nil || ip != "10.250.0.20" || s.lists.Load() != 1 {
+		t.Errorf("a pod of an older agent has %s after %d lists: %v", ip, s.lists.Load(), err)
+	}
+}
+
+func addressOf(t *testing.T, s store.Store, pod string) string {
+	t.Helper()
+	entries, _, err := s.(*counting).Store.List(t.Context(), cluster.AddressesPrefix)
+	must(t, err)
+	for _, e := range entries {
+		if strings.Contains(string(e.Value), `"`+pod+`"`) {
+			return path.Base(e.Key)
+		}
+	}
+	t.Fatalf("pod %s has no address", pod)
+	return ""
 }

@@ -184,7 +184,7 @@ func (a *audit) addresses() {
 				a.find(subject, fmt.Sprintf("it is on node %s, which was removed", x.Node), waits+x.Node)
 			}
 		case !slices.ContainsFunc(a.h.Held[x.Network], func(h ipam.Allocation) bool { return h.Addr == x.IP }):
-			a.find(subject, fmt.Sprintf("the store assigns it to container %s on this node, which does not hold it", x.Container), "the agent releases it after two minutes")
+			a.find(subject, fmt.Sprintf("the store assigns it to container %s on this node, which does not hold it", x.Container), "the agent releases it after three minutes")
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"hash/fnv"
 	"math/big"
 	"net/netip"
+	"slices"
+	"time"
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/cluster"
@@ -55,8 +57,8 @@ func (m *Manager) need(ctx context.Context, network string, subnet netip.Prefix)
 func (m *Manager) pickBlock(network string, subnet netip.Prefix) ([]store.Op, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.ready {
-		return nil, m.notReady()
+	if err := m.notReady(); err != nil {
+		return nil, err
 	}
 	s, err := m.subnet(network, subnet)
 	if err != nil {
@@ -66,11 +68,18 @@ func (m *Manager) pickBlock(network string, subnet netip.Prefix) ([]store.Op, er
 	if err != nil {
 		return nil, err
 	}
-	value, err := json.Marshal(cluster.Block{Node: m.Node, Subnet: subnet})
+	value, err := json.Marshal(cluster.Block{Node: m.Node, Machine: m.Machine, Subnet: subnet})
 	if err != nil {
 		return nil, err
 	}
-	return m.withLease(network, store.Op{Key: cluster.BlockKey(network, b), Value: value}, b)
+	ops, err := m.withLease(network, store.Op{Key: cluster.BlockKey(network, b), Value: value}, b)
+	return append(ops, m.networkUnchanged(network)), err
+}
+
+// networkUnchanged checks in a transaction that the network is as known. An administrator may change or delete it now.
+func (m *Manager) networkUnchanged(network string) store.Op {
+	key := cluster.NetworkKey(network)
+	return store.Op{Key: key, Verify: true, Expect: m.state.revision(key)}
 }
 
 // freeBlock returns the block that this node had under flannel, or the first free one. The search starts at a position
@@ -90,19 +99,28 @@ func (m *Manager) freeBlock(network string, s cluster.Subnet) (netip.Prefix, err
 	return netip.Prefix{}, errNoBlock
 }
 
-// isReady returns nil if the manager has synced with the store.
+// isReady returns nil if the manager has synced with the store and has a session.
 func (m *Manager) isReady() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.ready {
-		return nil
-	}
 	return m.notReady()
 }
 
+// notReady returns why the manager can neither answer nor write, or nil if it can. A new session restarts the grace
+// periods: this agent may have been paused.
 func (m *Manager) notReady() error {
-	if m.away != nil {
+	session, err := m.Session()
+	switch {
+	case m.ready && err == nil:
+		if session != m.session {
+			m.session = session
+			m.absent, m.unheld, m.leaving = map[string]time.Time{}, map[string]time.Time{}, map[string]time.Time{}
+		}
+		return nil
+	case m.away != nil:
 		return m.away
+	case err != nil:
+		return err
 	}
 	return fmt.Errorf("not synced with the store yet: %w", store.ErrUnavailable)
 }
@@ -125,6 +143,13 @@ func unknownNetwork(name string, v *storeState) error {
 		return err
 	}
 	return fmt.Errorf("the cluster has no network %q: see \"fairlead network list\"", name)
+}
+
+// ownBlocks returns this machine's blocks of a network, in order.
+func (m *Manager) ownBlocks(network string) []netip.Prefix {
+	return slices.DeleteFunc(m.state.snap.BlocksOf(network, m.Node), func(b netip.Prefix) bool {
+		return !m.isOwn(m.state.snap.Blocks[cluster.BlockKey(network, b)].Machine)
+	})
 }
 
 // hashOf returns a hash of the words.

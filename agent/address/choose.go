@@ -22,7 +22,7 @@ func (m *Manager) document(c *claim, w local.Want, ip netip.Addr) *cluster.Addre
 	if owner == "" {
 		owner = c.Container + " " + c.IfName
 	}
-	return &cluster.Address{Network: c.Network, IP: ip, Owner: owner, Fixed: w.Fixed, Node: m.Node, Container: c.Container, IfName: c.IfName}
+	return &cluster.Address{Network: c.Network, IP: ip, Owner: owner, Fixed: w.Fixed, Node: m.Node, Machine: m.Machine, Container: c.Container, IfName: c.IfName}
 }
 
 // checkAllowed rejects requests for addresses that the cluster does not assign individually.

@@ -68,8 +68,8 @@ func (m *Manager) preview(args local.ClaimArgs) ([]netip.Addr, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.ready {
-		return nil, m.notReady()
+	if err := m.notReady(); err != nil {
+		return nil, err
 	}
 	c, r := &claim{ClaimArgs: args}, newRound()
 	r.rank, r.nodes = m.rank()

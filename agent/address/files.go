@@ -18,6 +18,9 @@ import (
 func (m *Manager) writeFiles() error {
 	m.files.Lock()
 	defer m.files.Unlock()
+	if err := m.isReady(); err != nil {
+		return err
+	}
 	before, err := m.Dir.Networks()
 	if err != nil {
 		return err
@@ -55,7 +58,7 @@ func (m *Manager) mtu(network string) int {
 }
 
 // WriteMTU writes the networks' MTU into the existing files. Call it before containers can join a network, so that the
-// first one does not get the kernel's default.
+// first one does not get the kernel's default. It needs no session: it changes neither blocks nor addresses.
 func (m *Manager) WriteMTU() error {
 	m.files.Lock()
 	defer m.files.Unlock()
@@ -106,7 +109,7 @@ func (m *Manager) localNetwork(name string, n *cluster.Network) *local.Network {
 
 func (m *Manager) localSubnet(network string, s cluster.Subnet) local.Subnet {
 	out := local.Subnet{Name: s.Name, CIDR: s.CIDR, Assign: s.Assign, Exclude: s.Exclude}
-	for _, b := range m.state.snap.BlocksOf(network, m.Node) {
+	for _, b := range m.ownBlocks(network) {
 		switch {
 		case !s.CIDR.Contains(b.Addr()) || out.Cluster() || m.state.snap.Blocks[cluster.BlockKey(network, b)].Release:
 		case m.isFlannelBlock(network, b):
@@ -144,6 +147,22 @@ func (m *Manager) reclaimLocalBlocks(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// stamp adds this machine's ID to a block that an older agent claimed.
+func (m *Manager) stamp(ctx context.Context, key string, b cluster.Block) error {
+	b.Machine = m.Machine
+	value, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	was := m.state.revision(key)
+	m.mu.Unlock()
+	if err := m.commit(ctx, []store.Op{{Key: key, Value: value, Expect: was}}); err != nil && !isConflict(err) {
+		return fmt.Errorf("add this machine's ID to %s: %w", key, err)
+	}
+	return nil
+}
+
 func (m *Manager) keepBlock(ctx context.Context, network string, s local.Subnet, block netip.Prefix, held []netip.Addr) error {
 	key := cluster.BlockKey(network, block)
 	m.mu.Lock()
@@ -151,14 +170,16 @@ func (m *Manager) keepBlock(ctx context.Context, network string, s local.Subnet,
 	m.mu.Unlock()
 	n := len(slices.DeleteFunc(slices.Clone(held), func(a netip.Addr) bool { return !block.Contains(a) }))
 	switch {
-	case now != nil && now.Node == m.Node || n == 0:
+	case now != nil && now.Node == m.Node && now.Machine == "" && m.Machine != "":
+		return m.stamp(ctx, key, *now)
+	case now != nil && now.Node == m.Node && m.isOwn(now.Machine) || n == 0:
 		m.recordProblem(problem, nil)
 		return nil
 	case now != nil:
 		m.recordProblem(problem, fmt.Errorf("it belongs to node %s now, but containers here hold %d of its addresses: attach them again", now.Node, n))
 		return nil
 	}
-	value, err := json.Marshal(cluster.Block{Node: m.Node, Subnet: s.CIDR})
+	value, err := json.Marshal(cluster.Block{Node: m.Node, Machine: m.Machine, Subnet: s.CIDR})
 	if err != nil {
 		return err
 	}

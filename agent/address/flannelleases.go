@@ -99,7 +99,7 @@ func (m *Manager) leaseOps(l *cluster.FlannelLease) (ops []store.Op, why string,
 	if err := m.checkPublished(); err != nil {
 		return nil, "", err
 	}
-	own := m.state.snap.BlocksOf(n.Name, m.Node)
+	own := m.ownBlocks(n.Name)
 	for _, key := range m.state.snap.Leases() {
 		have := m.state.snap.Flannel[key]
 		switch {
@@ -169,14 +169,14 @@ func (m *Manager) takeSubnets(n *cluster.Network, l *cluster.FlannelLease, key s
 		} else if b != nil {
 			continue
 		}
-		value, err := json.Marshal(cluster.Block{Node: m.Node, Subnet: subnetOf(n, p).CIDR})
+		value, err := json.Marshal(cluster.Block{Node: m.Node, Machine: m.Machine, Subnet: subnetOf(n, p).CIDR})
 		if err != nil {
 			return nil, err
 		}
 		ops = append(ops, store.Op{Key: block, Value: value, Expect: m.state.revision(block)})
 	}
 	op, err := m.lease(l, key, subnets...)
-	return append(ops, op), err
+	return append(ops, m.networkUnchanged(n.Name), op), err // syncFlannelLeases logs the last key
 }
 
 // firstPair returns the changes that claim one block of each family.

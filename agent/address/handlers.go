@@ -77,17 +77,13 @@ func handler[T any](do func(context.Context, T) (any, error)) Handler {
 // serveBlock makes this node use a network and claims a block of each requested subnet.
 func (m *Manager) serveBlock(ctx context.Context, a local.BlockArgs) error {
 	m.mu.Lock()
-	ready, known := m.ready, m.state.snap.Networks[a.Network] != nil
-	if ready && known {
+	err := m.notReady()
+	if err == nil && m.state.snap.Networks[a.Network] == nil {
+		err = unknownNetwork(a.Network, m.state)
+	}
+	if err == nil {
 		m.joined[a.Network] = true
 		m.wake()
-	}
-	var err error
-	switch {
-	case !ready:
-		err = m.notReady()
-	case !known:
-		err = unknownNetwork(a.Network, m.state)
 	}
 	m.mu.Unlock()
 	if err != nil {
@@ -104,8 +100,12 @@ func (m *Manager) serveBlock(ctx context.Context, a local.BlockArgs) error {
 func (m *Manager) status(_ context.Context, a local.StatusArgs) (any, error) {
 	r := local.StatusResult{Node: m.Node, Free: true}
 	m.mu.Lock()
-	if !m.ready || m.away != nil {
-		r.Store = m.notReady().Error()
+	err := m.notReady()
+	if err == nil {
+		err = m.away
+	}
+	if err != nil {
+		r.Store = err.Error()
 	}
 	m.mu.Unlock()
 	for _, s := range a.Subnets {

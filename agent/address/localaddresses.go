@@ -5,6 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"path"
 	"slices"
 
 	"github.com/fairlead/fairlead/agent/cluster"
@@ -29,8 +33,11 @@ func (m *Manager) reclaimLocalAddresses(ctx context.Context) error {
 		ops, conflicts := m.missingAddresses(name, held)
 		m.recordProblem("reclaim addresses of network "+name, conflicts)
 		again = again || conflicts != nil
-		for part := range slices.Chunk(ops, store.MaxOps) {
-			err := m.commit(ctx, part)
+		for part := range slices.Chunk(ops, store.MaxOps/2) {
+			slots, err := m.slotsOf(ctx, name, part)
+			if err == nil {
+				err = m.commit(ctx, append(slots, part...))
+			}
 			if err != nil {
 				errs = append(errs, fmt.Errorf("claim %d addresses of network %s again that containers here hold: %w", len(part), name, err))
 				continue
@@ -46,6 +53,40 @@ func (m *Manager) reclaimLocalAddresses(ctx context.Context) error {
 		m.lost = nil
 	}
 	return err
+}
+
+// slotsOf returns the changes that add fixed addresses to their pods' slots.
+func (m *Manager) slotsOf(ctx context.Context, network string, ops []store.Op) ([]store.Op, error) {
+	slots := map[string]store.Op{}
+	for _, op := range ops {
+		var a cluster.Address
+		if err := json.Unmarshal(op.Value, &a); err != nil || !a.Fixed {
+			continue
+		}
+		key := cluster.FixedKey(network, a.Owner, a.IfName)
+		e := store.Entry{Value: slots[key].Value, Revision: slots[key].Expect}
+		if e.Value == nil {
+			var err error
+			if e, err = m.Store.Get(ctx, key); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return nil, err
+			}
+		}
+		var f cluster.Fixed
+		_ = json.Unmarshal(e.Value, &f) // an older agent's value names no address
+		ip, err := netip.ParseAddr(path.Base(op.Key))
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(f.IPs, ip) {
+			f.IPs = append(f.IPs, ip)
+		}
+		value, err := json.Marshal(f)
+		if err != nil {
+			return nil, err
+		}
+		slots[key] = store.Op{Key: key, Value: value, Expect: e.Revision}
+	}
+	return slices.Collect(maps.Values(slots)), nil
 }
 
 func (m *Manager) consumeRecheck() bool {
@@ -99,5 +140,5 @@ func (m *Manager) formerAddress(key string, h ipam.Allocation) *cluster.Address 
 			return a
 		}
 	}
-	return &cluster.Address{Owner: h.Owner.ContainerID + " " + h.Owner.IfName, Node: m.Node, Container: h.Owner.ContainerID, IfName: h.Owner.IfName}
+	return &cluster.Address{Owner: h.Owner.ContainerID + " " + h.Owner.IfName, Node: m.Node, Machine: m.Machine, Container: h.Owner.ContainerID, IfName: h.Owner.IfName}
 }

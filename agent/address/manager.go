@@ -21,7 +21,16 @@ import (
 type Options struct {
 	Store store.Store
 	Node  string // this node's name
-	Dir   local.Dir
+
+	// Machine is this machine's ID. Another machine with the node's name had the node's blocks and addresses that have
+	// another ID; they are released after the grace period. "" accepts all.
+	Machine string
+
+	// Session returns the revision of this agent's session with the store, or an error if it has none. Without a session
+	// the manager writes neither to the store nor to local files. nil: the caller is the only writer.
+	Session func() (int64, error)
+
+	Dir local.Dir
 
 	// Grace is the time for which a node must be continuously missing from the store before its blocks and addresses
 	// are released. 0 means 5 minutes.
@@ -56,6 +65,7 @@ type Manager struct {
 	leaving      map[string]time.Time // our blocks that are no longer in our file, since when
 	unheld       map[string]time.Time // our addresses that no container holds, since when
 	problems     map[string]string
+	session      int64                 // the session since which the above times count
 	flannelBlock map[bool]netip.Prefix // block for the flannel plugin, by family (true: IPv6)
 	formerBlocks []netip.Prefix        // content of SubnetFile at start
 
@@ -83,6 +93,9 @@ func NewManager(o Options) *Manager {
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Session == nil {
+		o.Session = func() (int64, error) { return 1, nil }
 	}
 	if o.MTU == nil {
 		o.MTU = func(string) int { return 0 }

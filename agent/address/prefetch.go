@@ -104,7 +104,7 @@ func (m *Manager) wants() (list []want) {
 }
 
 func (m *Manager) takesPart(network string) bool {
-	return network == cluster.DefaultNetwork || m.joined[network] || len(m.state.snap.BlocksOf(network, m.Node)) > 0
+	return network == cluster.DefaultNetwork || m.joined[network] || len(m.ownBlocks(network)) > 0
 }
 
 // free returns the number of free addresses in this node's blocks.

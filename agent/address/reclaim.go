@@ -19,7 +19,7 @@ import (
 // concurrent attempt only causes a conflict.
 func (m *Manager) reclaim(ctx context.Context) error {
 	m.mu.Lock()
-	ready := m.ready && m.away == nil
+	ready := m.notReady() == nil && m.away == nil
 	m.mu.Unlock()
 	if !ready {
 		return nil
@@ -28,7 +28,7 @@ func (m *Manager) reclaim(ctx context.Context) error {
 	for _, node := range m.longAbsent() {
 		errs = append(errs, m.reclaimNode(ctx, node))
 	}
-	return errors.Join(append(errs, m.releaseUnheld(ctx), m.removeOrphanedLeases(ctx))...)
+	return errors.Join(append(errs, m.releaseFormerBlocks(ctx), m.releaseUnheld(ctx), m.removeOrphanedLeases(ctx))...)
 }
 
 // longAbsent returns the nodes that have blocks or addresses and have been missing for the grace period. A random extra
@@ -123,7 +123,7 @@ func (m *Manager) releaseOp(key string, a *cluster.Address) (store.Op, error) {
 		return op, nil
 	}
 	kept := *a
-	kept.Node, kept.Container = "", ""
+	kept.Node, kept.Machine, kept.Container = "", "", ""
 	var err error
 	op.Value, err = json.Marshal(kept)
 	return op, err
@@ -131,7 +131,44 @@ func (m *Manager) releaseOp(key string, a *cluster.Address) (store.Op, error) {
 
 // unheldGrace is the time for which no container must hold an address of this node before it is released. An ADD claims
 // the address in the store before it records it locally.
-const unheldGrace = 2 * time.Minute
+const unheldGrace = takeTime + time.Minute
+
+// isOwn reports whether a block or an address of this node belongs to this machine.
+func (m *Manager) isOwn(machine string) bool {
+	return machine == "" || m.Machine == "" || machine == m.Machine
+}
+
+// releaseFormerBlocks releases the blocks of another machine that had this node's name. That machine may still run
+// without a session, so its blocks get the grace period of a removed node.
+func (m *Manager) releaseFormerBlocks(ctx context.Context) error {
+	var ops []store.Op
+	m.mu.Lock()
+	for key, b := range m.state.snap.Blocks {
+		if b.Node != m.Node || m.isOwn(b.Machine) {
+			continue
+		}
+		since, seen := m.absent[key]
+		switch {
+		case !seen:
+			m.absent[key] = time.Now()
+		case time.Since(since) > m.Grace:
+			ops = append(ops, store.Op{Key: key, Expect: m.state.revision(key)})
+		}
+	}
+	m.mu.Unlock()
+	return m.release(ctx, ops, "blocks of the machine that had this node's name before")
+}
+
+// release commits changes that release blocks or addresses. After a conflict, a later attempt releases the rest.
+func (m *Manager) release(ctx context.Context, ops []store.Op, what string) error {
+	for part := range slices.Chunk(ops, store.MaxOps) {
+		if err := m.commit(ctx, part); err != nil && !isConflict(err) {
+			return fmt.Errorf("release %s: %w", what, err)
+		}
+		m.Log.Info("released "+what, "count", len(part))
+	}
+	return nil
+}
 
 // releaseUnheld releases addresses that the store assigns to this node but no container here holds. A kill or a crash
 // of the machine causes this.
@@ -159,13 +196,7 @@ func (m *Manager) releaseUnheld(ctx context.Context) error {
 			ops = append(ops, op)
 		}
 	}
-	for part := range slices.Chunk(ops, store.MaxOps) {
-		if err := m.commit(ctx, part); err != nil && !isConflict(err) {
-			return fmt.Errorf("release addresses of this node that no container holds: %w", err)
-		}
-		m.Log.Info("released addresses that no container here holds", "count", len(part))
-	}
-	return nil
+	return m.release(ctx, ops, "addresses of this node that no container holds")
 }
 
 // holdersOf returns the held addresses with their containers, or nil if they cannot be read.
@@ -195,7 +226,11 @@ func (m *Manager) longUnheld(key string, a *cluster.Address) (op store.Op, ok bo
 		m.unheld[key] = time.Now()
 		return op, false
 	}
-	if time.Since(since) < min(unheldGrace, m.Grace) || m.state.snap.Addresses[key] != a {
+	grace := min(unheldGrace, m.Grace)
+	if !m.isOwn(a.Machine) {
+		grace = m.Grace
+	}
+	if time.Since(since) < grace || m.state.snap.Addresses[key] != a || m.last[key] != nil {
 		return op, false
 	}
 	delete(m.unheld, key)

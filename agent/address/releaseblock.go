@@ -2,27 +2,31 @@ package address
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 	"time"
 
+	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/ipam"
 )
 
-// releaseDelay is the time between the removal of a block from this node's file and its release. An ADD that read the
-// old file ends within it.
-const releaseDelay = 5 * time.Second
+// flannelDelay is the time between the removal of a block from flannel's subnet file and its release. An ADD of the
+// flannel plugin reads that file without a lock; it ends within the time that a runtime gives it.
+const flannelDelay = 5 * time.Minute
 
 // releaseBlocks deletes the blocks that an administrator wants released, once no container holds an address in them.
 func (m *Manager) releaseBlocks(ctx context.Context) error {
 	for _, b := range m.releasableBlocks() {
-		held, err := m.allocatedAddrs(b.Network)
+		unused, err := m.isUnused(ctx, b)
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(held, func(a netip.Addr) bool { return b.CIDR.Contains(a) }) {
+		if !unused {
 			continue
 		}
 		leaves, err := m.leavesNetwork(b.Network)
@@ -46,12 +50,36 @@ func (m *Manager) releaseBlocks(ctx context.Context) error {
 	return nil
 }
 
+// isUnused reports whether no container here holds an address of a block and none can get one. ADD reads this node's
+// file and allocates with the same lock held.
+func (m *Manager) isUnused(ctx context.Context, b *cluster.Block) (bool, error) {
+	lock, err := ipam.Open(ctx, m.Dir.Addresses(), b.Network, ipam.Options{})
+	if err != nil {
+		return false, fmt.Errorf("release block %s: %w", b.CIDR, err)
+	}
+	defer lock.Close()
+	n, err := m.Dir.Read(b.Network)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return false, err
+	}
+	if n == nil {
+		n = &local.Network{}
+	}
+	for _, s := range n.Subnets {
+		if slices.Contains(slices.Concat(s.Blocks, s.Leased), b.CIDR) {
+			return false, nil // writing the file failed
+		}
+	}
+	held, err := m.allocatedAddrs(b.Network)
+	return err == nil && !slices.ContainsFunc(held, func(a netip.Addr) bool { return b.CIDR.Contains(a) }), err
+}
+
 // leavesNetwork reports whether this node stops using a network: an administrator released all its blocks of it, and no
 // container here holds an address. The node then claims no block until a container asks for one, so that the network
 // can be deleted. A node never leaves the default network.
 func (m *Manager) leavesNetwork(network string) (bool, error) {
 	m.mu.Lock()
-	has := m.state.snap.BlocksOf(network, m.Node)
+	has := m.ownBlocks(network)
 	stays := slices.ContainsFunc(has, func(b netip.Prefix) bool { return !m.state.snap.Blocks[cluster.BlockKey(network, b)].Release })
 	m.mu.Unlock()
 	if network == cluster.DefaultNetwork || len(has) == 0 || stays {
@@ -61,7 +89,7 @@ func (m *Manager) leavesNetwork(network string) (bool, error) {
 	return err == nil && len(held) == 0, err
 }
 
-// releasableBlocks returns the blocks whose releaseDelay is over.
+// releasableBlocks returns the blocks to release, after flannelDelay for blocks that the flannel plugin may use.
 func (m *Manager) releasableBlocks() (list []*cluster.Block) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -70,9 +98,9 @@ func (m *Manager) releasableBlocks() (list []*cluster.Block) {
 		switch {
 		case b.Node != m.Node || !b.Release:
 			delete(m.leaving, key)
-		case !seen:
+		case !seen && m.usesHostLocal(b.Network):
 			m.leaving[key] = time.Now()
-		case time.Since(since) > releaseDelay:
+		case !m.usesHostLocal(b.Network) || time.Since(since) > flannelDelay:
 			list = append(list, b)
 		}
 	}

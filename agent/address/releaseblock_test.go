@@ -5,12 +5,16 @@ import (
 	"errors"
 	"net/netip"
 	"os"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/agent/store/storetest"
+	"github.com/fairlead/fairlead/ipam"
 )
 
 // TestReleaseLastBlock checks that a node claims no new block after an administrator released its last one of an
@@ -25,7 +29,7 @@ func TestReleaseLastBlock(t *testing.T) {
 	ask := func() error { return m.serveBlock(storetest.Context(t), local.BlockArgs{Network: "blue"}) }
 	storetest.Eventually(t, func() bool { return ask() == nil })
 	storetest.Eventually(t, func() bool { return len(blocksIn(t, s, "blue")) == 1 })
-	ctx, cancel := context.WithTimeout(storetest.Context(t), 4*releaseDelay)
+	ctx, cancel := context.WithTimeout(storetest.Context(t), 20*time.Second)
 	defer cancel()
 	free, err := ReleaseBlock(ctx, s, "blue", blocksIn(t, s, "blue")[0])
 	if !free || err != nil {
@@ -67,4 +71,58 @@ func blocksIn(t *testing.T, s store.Store, network string) (list []netip.Prefix)
 		}
 	}
 	return list
+}
+
+// nodeWithBlock starts a node that has one block.
+func nodeWithBlock(t *testing.T) (*Manager, store.Store, netip.Prefix) {
+	t.Helper()
+	b := newBed(t, `{"subnets": [{"cidr": "10.244.0.0/24", "block": 28}]}`)
+	m, _ := b.node("a")
+	storetest.Eventually(t, func() bool { return len(blocks(m)) == 1 })
+	return m, b.open(t), blocks(m)[0]
+}
+
+// TestReleaseDuringADD checks that a block is not released while an ADD that may use it has the addresses locked, and
+// not after the ADD has allocated one of its addresses.
+func TestReleaseDuringADD(t *testing.T) {
+	t.Parallel()
+	m, s, block := nodeWithBlock(t)
+	ctx := storetest.Context(t)
+	add, err := ipam.Open(ctx, m.Dir.Addresses(), "default", ipam.Options{})
+	must(t, err)
+	within, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	if free, err := ReleaseBlock(within, s, "default", block); free || err != nil {
+		t.Errorf("released during an ADD: %t, %v", free, err)
+	}
+	storetest.Eventually(t, func() bool { return !slices.Contains(blocks(m), block) })
+	_, err = add.Allocate(ipam.Owner{ContainerID: "c", IfName: "eth0"}, []ipam.RangeSet{{{Subnet: block, Start: block.Addr().Next(), End: block.Addr().Next()}}}, nil)
+	must(t, errors.Join(err, add.Close()))
+	must(t, m.reconcile(ctx))
+	must(t, m.reconcile(ctx))
+	if !slices.Contains(blocksIn(t, s, "default"), block) {
+		t.Error("the block was released although a container holds an address of it")
+	}
+}
+
+// TestReleaseBeforeFileIsWritten checks that a block is not released while this node's file still contains it.
+func TestReleaseBeforeFileIsWritten(t *testing.T) {
+	t.Parallel()
+	m, s, block := nodeWithBlock(t)
+	ctx := storetest.Context(t)
+	m.files.Lock() // the disk is slow or full
+	within, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if free, err := ReleaseBlock(within, s, "default", block); free || err != nil {
+		t.Errorf("released: %t, %v", free, err)
+	}
+	must(t, m.releaseBlocks(ctx))
+	if !slices.Contains(blocksIn(t, s, "default"), block) {
+		t.Error("the block was released although plugins may still use it")
+	}
+	m.files.Unlock()
+	storetest.Eventually(t, func() bool { // the node may claim the same block again
+		e, err := s.Get(ctx, cluster.BlockKey("default", block))
+		return err != nil || !strings.Contains(string(e.Value), "release")
+	})
 }

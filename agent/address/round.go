@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/cluster"
@@ -81,7 +82,7 @@ func (m *Manager) rounds(ctx context.Context, batch []*claim, list []local.Relea
 		r := m.plan(batch, list)
 		err := r.err
 		if err == nil && len(r.ops) > 0 {
-			err = m.commit(ctx, r.ops)
+			err = m.commit(ctx, append(r.ops, r.checks...))
 		}
 		batch = append(r.later, m.confirmSlots(ctx, r.unconfirmed)...)
 		if isConflict(err) && conflicts < attempts {
@@ -125,6 +126,7 @@ func fail(batch []*claim, err error) {
 // round is the content of one transaction.
 type round struct {
 	ops         []store.Op
+	checks      []store.Op      // of the networks whose addresses it assigns
 	frees       map[string]bool // keys that it releases
 	taken       map[string]bool // keys that it changes
 	unclaimed   []*claim        // unclaimed claims that it releases
@@ -136,6 +138,9 @@ type round struct {
 
 	rank, nodes uint64 // this node's position among the cluster's nodes, and their number
 }
+
+// maxNetworks limits the networks in one round, and so its checks.
+const maxNetworks = 4
 
 func newRound() *round { return &round{frees: map[string]bool{}, taken: map[string]bool{}} }
 
@@ -156,7 +161,7 @@ func (m *Manager) plan(batch []*claim, list []local.Release) *round {
 			c.done <- c.ctx.Err()
 			continue
 		}
-		if r.more || len(r.ops)+len(c.Wants)+1 > store.MaxOps {
+		if r.more || len(r.ops)+len(c.Wants)+1 > store.MaxOps || len(r.checks) == maxNetworks {
 			r.later = append(r.later, c)
 			continue
 		}
@@ -170,6 +175,9 @@ func (m *Manager) plan(batch []*claim, list []local.Release) *round {
 			r.unconfirmed = append(r.unconfirmed, c)
 		default:
 			r.claims, r.ops = append(r.claims, c), append(r.ops, c.ops...)
+			if check := m.networkUnchanged(c.Network); !c.Whereabouts && !slices.ContainsFunc(r.checks, func(o store.Op) bool { return o.Key == check.Key }) {
+				r.checks = append(r.checks, check)
+			}
 		}
 	}
 	return r
@@ -211,7 +219,11 @@ func (m *Manager) planClaim(c *claim, r *round) error {
 			return fmt.Errorf("another container of pod %s is getting an address: %w", c.Pod, store.ErrConflict)
 		}
 		r.taken[c.slot.Key] = true
-		c.ops = append(c.ops, *c.slot)
+		op, err := m.slotOp(c)
+		if err != nil {
+			return err
+		}
+		c.ops = append(c.ops, op)
 	}
 	for key := range mine {
 		r.taken[key] = true

@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // serve starts a server with test operations and returns its callers' directory.
@@ -166,7 +167,7 @@ func TestSocketRejectsMalformedLines(t *testing.T) {
 	} {
 		conn, err := net.Dial("unix", d.Socket())
 		must(t, err)
-		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(kerneltest.Slow(20 * time.Second)))
 		_, _ = conn.Write([]byte(line))
 		out := make([]byte, 1000)
 		n, _ := conn.Read(out)

@@ -67,7 +67,7 @@ func (m *Manager) chooseFlannelBlocks(n *cluster.Network) {
 
 // flannelCandidates returns this node's blocks of one family in unnamed subnets, in order.
 func (m *Manager) flannelCandidates(n *cluster.Network, six bool) (out []netip.Prefix) {
-	for _, b := range m.state.snap.BlocksOf(n.Name, m.Node) {
+	for _, b := range m.ownBlocks(n.Name) {
 		if b.Addr().Is6() != six || m.state.snap.Blocks[cluster.BlockKey(n.Name, b)].Release {
 			continue
 		}

@@ -90,7 +90,7 @@ func TestReleaseFlannelBlock(t *testing.T) {
 	held := filepath.Join(filepath.Dir(m.Dir.Root()), "networks", "cbr0", p.Addr().Next().Next().String())
 	must(t, os.MkdirAll(filepath.Dir(held), 0o755))
 	must(t, os.WriteFile(held, []byte("c\neth0"), 0o600))
-	ctx, cancel := context.WithTimeout(t.Context(), releaseDelay+2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 7*time.Second)
 	defer cancel()
 	free, err := ReleaseBlock(ctx, b.open(t), "default", p)
 	if free || err != nil {

@@ -36,8 +36,25 @@ func Network(ctx context.Context, s store.Store, name string) (*cluster.Network,
 	return n, e.Revision, json.Unmarshal(e.Value, n)
 }
 
+// attempts limits how often a change is repeated because agents claimed blocks or addresses at the same time.
+const attempts = 20
+
+// retried repeats a change until it meets no concurrent one.
+func retried(change func() error) (err error) {
+	for range attempts {
+		if err = change(); !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w (%d times in a row): try again", err, attempts)
+}
+
 // CreateNetwork adds a network. With dry it only verifies that it could.
 func CreateNetwork(ctx context.Context, s store.Store, n *cluster.Network, dry bool) error {
+	return retried(func() error { return createNetwork(ctx, s, n, dry) })
+}
+
+func createNetwork(ctx context.Context, s store.Store, n *cluster.Network, dry bool) error {
 	snap, revisions, err := Snapshot(ctx, s)
 	if err != nil {
 		return err
@@ -50,7 +67,12 @@ func CreateNetwork(ctx context.Context, s store.Store, n *cluster.Network, dry b
 
 // ApplyNetwork creates a network or changes it, and returns Created, Changed or Unchanged. An isolated network without a
 // VNI keeps the VNI that it has in the store: its tunnels use it. With dry it returns what it would do.
-func ApplyNetwork(ctx context.Context, s store.Store, n *cluster.Network, dry bool) (string, error) {
+func ApplyNetwork(ctx context.Context, s store.Store, n *cluster.Network, dry bool) (did string, err error) {
+	err = retried(func() error { did, err = applyNetwork(ctx, s, n, dry); return err })
+	return did, err
+}
+
+func applyNetwork(ctx context.Context, s store.Store, n *cluster.Network, dry bool) (string, error) {
 	snap, revisions, err := Snapshot(ctx, s)
 	if err != nil {
 		return "", err
@@ -77,6 +99,16 @@ func ApplyNetwork(ctx context.Context, s store.Store, n *cluster.Network, dry bo
 	return Changed, putNetwork(ctx, s, snap, n, revision, dry)
 }
 
+// asRead checks in a transaction that no network was changed and that no node claimed a block or an address of a network
+// since a snapshot.
+func asRead(snap *cluster.Snapshot, network string) []store.Op {
+	var ops []store.Op
+	for _, prefix := range []string{cluster.NetworksPrefix, cluster.BlocksPrefix + network + "/", cluster.AddressesPrefix + network + "/"} {
+		ops = append(ops, store.Op{Key: prefix, Below: true, Expect: snap.Revision})
+	}
+	return ops
+}
+
 // putNetwork writes a network that is valid and does not conflict with the others.
 func putNetwork(ctx context.Context, s store.Store, snap *cluster.Snapshot, n *cluster.Network, revision int64, dry bool) error {
 	if err := n.Validate(); err != nil {
@@ -89,7 +121,7 @@ func putNetwork(ctx context.Context, s store.Store, snap *cluster.Snapshot, n *c
 	if err != nil || dry {
 		return err
 	}
-	ops := []store.Op{{Key: cluster.NetworkKey(n.Name), Value: value, Expect: revision}}
+	ops := append(asRead(snap, n.Name), store.Op{Key: cluster.NetworkKey(n.Name), Value: value, Expect: revision})
 	had := 0
 	if old := snap.Networks[n.Name]; old != nil {
 		had = old.VNI
@@ -113,6 +145,10 @@ func putNetwork(ctx context.Context, s store.Store, snap *cluster.Snapshot, n *c
 
 // DeleteNetwork removes a network that no node uses. With dry it only verifies that it could.
 func DeleteNetwork(ctx context.Context, s store.Store, name string, dry bool) error {
+	return retried(func() error { return deleteNetwork(ctx, s, name, dry) })
+}
+
+func deleteNetwork(ctx context.Context, s store.Store, name string, dry bool) error {
 	n, revision, err := Network(ctx, s, name)
 	if err != nil {
 		return err
@@ -128,8 +164,11 @@ func DeleteNetwork(ctx context.Context, s store.Store, name string, dry bool) er
 	if err != nil {
 		return err
 	}
-	_, err = s.Commit(ctx, append(ops, store.Op{Key: cluster.NetworkKey(name), Expect: revision})...)
-	return err
+	ops = append(append(ops, asRead(snap, name)...), store.Op{Key: cluster.NetworkKey(name), Expect: revision})
+	if _, err = s.Commit(ctx, ops...); err != nil {
+		return fmt.Errorf("delete network %s: %w", name, err)
+	}
+	return nil
 }
 
 // releaseVNI returns the operation that releases a network's VNI, or none if the VNI is not reserved for this network.

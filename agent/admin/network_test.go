@@ -161,3 +161,70 @@ func TestRemoveNodeRefusesALiveNode(t *testing.T) {
 		t.Errorf("got %v, the store has %s", err, keys(t, s, ""))
 	}
 }
+
+// interrupted is a store that runs a function before its first commit.
+type interrupted struct {
+	store.Store
+	first func()
+}
+
+func (i *interrupted) Commit(ctx context.Context, ops ...store.Op) (int64, error) {
+	if f := i.first; f != nil {
+		i.first = nil
+		f()
+	}
+	return i.Store.Commit(ctx, ops...)
+}
+
+// TestConcurrentClaim lets a node claim a block or an address between the check and the change of a network.
+func TestConcurrentClaim(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ key, value, want string }{
+		{"blocks/blue/10.9.0.0-26", `{"node":"a","subnet":"10.9.0.0/16"}`, "node a has"},
+		{"addresses/blue/10.9.0.7", `{"owner":"x eth0","node":"a"}`, "x eth0"},
+	} {
+		s := newStore(t, map[string]string{"networks/blue": `{"isolated":true,"subnets":[{"cidr":"10.9.0.0/16"}]}`})
+		claim := func() {
+			if _, err := s.Commit(t.Context(), store.Op{Key: c.key, Value: []byte(c.value)}); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := DeleteNetwork(t.Context(), &interrupted{s, claim}, "blue", false); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("delete next to a claim of %s: %v", c.key, err)
+		}
+		if _, err := s.Commit(t.Context(), store.Op{Key: c.key, Expect: revisionOf(t, s, c.key)}); err != nil {
+			t.Fatal(err)
+		}
+		other := isolated(0)
+		other.Subnets[0].CIDR = netip.MustParsePrefix("10.8.0.0/16")
+		if _, err := ApplyNetwork(t.Context(), &interrupted{s, claim}, other, false); err == nil || !strings.Contains(err.Error(), "10.9.0.") {
+			t.Errorf("change next to a claim of %s: %v", c.key, err)
+		}
+	}
+}
+
+func revisionOf(t *testing.T, s store.Store, key string) int64 {
+	t.Helper()
+	e, err := s.Get(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e.Revision
+}
+
+// TestConcurrentCreate creates two networks with overlapping subnets at the same time.
+func TestConcurrentCreate(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, nil)
+	network := func(name, cidr string) *cluster.Network {
+		return &cluster.Network{Name: name, Subnets: []cluster.Subnet{{CIDR: netip.MustParsePrefix(cidr)}}}
+	}
+	other := func() {
+		if err := CreateNetwork(t.Context(), s, network("one", "10.0.0.0/16"), false); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := CreateNetwork(t.Context(), &interrupted{s, other}, network("two", "10.0.7.0/24"), false); err == nil || !strings.Contains(err.Error(), "overlaps") {
+		t.Errorf("the second network: %v", err)
+	}
+}

@@ -14,7 +14,7 @@ const (
 	AlivePrefix     = "alive/"     // alive/NAME: exists while the node's agent lives; informational
 	BlocksPrefix    = "blocks/"    // blocks/NETWORK/10.244.3.0-26: Block
 	AddressesPrefix = "addresses/" // addresses/NETWORK/10.244.0.7: Address
-	FixedPrefix     = "fixed/"     // fixed/NETWORK/NAMESPACE/NAME/IFNAME: written with each new fixed address of a pod
+	FixedPrefix     = "fixed/"     // fixed/NETWORK/NAMESPACE/NAME/IFNAME: Fixed, written with each new fixed address of a pod
 	EndpointsPrefix = "endpoints/" // endpoints/NODE/CONTAINER/IFNAME: Endpoint
 	VNIsPrefix      = "vnis/"      // vnis/NUMBER: the name of the isolated network that uses it
 	PoliciesPrefix  = "policies/"  // policies/NAME: reserved

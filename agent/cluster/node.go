@@ -54,7 +54,8 @@ type Block struct {
 	Network string       `json:"-"` // from the key
 	CIDR    netip.Prefix `json:"-"` // from the key
 	Node    string       `json:"node"`
-	Subnet  netip.Prefix `json:"subnet"` // the subnet that contains it
+	Machine string       `json:"machine,omitempty"` // ID of the node's machine; "": written by an older agent
+	Subnet  netip.Prefix `json:"subnet"`            // the subnet that contains it
 
 	// Release is an administrator's request: the node assigns no more of its addresses and releases it once all are
 	// free.
@@ -70,8 +71,15 @@ type Address struct {
 	Owner     string `json:"owner"`               // a pod's "NAMESPACE/NAME", or "container ID IFNAME"
 	Fixed     bool   `json:"fixed,omitempty"`     // stays with its owner when the container is deleted
 	Node      string `json:"node,omitempty"`      // current node; "": none
+	Machine   string `json:"machine,omitempty"`   // ID of the node's machine; "": none, or written by an older agent
 	Container string `json:"container,omitempty"` // container on that node
 	IfName    string `json:"ifName,omitempty"`
+}
+
+// Fixed lists a pod's fixed addresses on an interface. An administrator may have released some of them. Older agents
+// wrote the name of a node instead.
+type Fixed struct {
+	IPs []netip.Addr `json:"ips"`
 }
 
 // Endpoint is a container's interface on a network, for the map and for policies.

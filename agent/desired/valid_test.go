@@ -73,3 +73,16 @@ blocks/default/10.0.3.0-26 {"node": "b", "subnet": "10.0.0.0/16"}`)
 		t.Errorf("the desired state is\n%s", got)
 	}
 }
+
+// TestBlockOutsideSubnets checks that a node whose only block is in no subnet of the network counts as one without
+// blocks, and that the block is reported.
+func TestBlockOutsideSubnets(t *testing.T) {
+	t.Parallel()
+	s := cluster.NewSnapshot()
+	s.Set("networks/default", []byte(`{"subnets": [{"cidr": "10.244.0.0/16"}]}`))
+	s.Set("blocks/default/10.9.0.0-26", []byte(`{"node": "a", "subnet": "10.9.0.0/16"}`))
+	w := Compile(s, &cluster.Node{Name: "a"}, Host{})
+	if !w.NoBlocks || !strings.Contains(fmt.Sprint(w.Invalid), "10.9.0.0-26") {
+		t.Errorf("no blocks: %t; invalid: %v", w.NoBlocks, w.Invalid)
+	}
+}

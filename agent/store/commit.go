@@ -5,8 +5,11 @@ import (
 	"strings"
 )
 
-// MaxOps is the maximum number of changes in a transaction. It is etcd's limit.
-const MaxOps = 128
+// MaxOps is the maximum number of changes in a transaction. etcd allows maxChecked operations; the others can be checks.
+const (
+	MaxOps     = 120
+	maxChecked = 128
+)
 
 // maxKey is the maximum length of a key in bytes.
 const maxKey = 1024
@@ -23,12 +26,22 @@ func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
 // checkOps rejects transactions that no store supports.
 func checkOps(ops []Op) error {
-	if len(ops) == 0 || len(ops) > MaxOps {
-		return fmt.Errorf("a transaction of %d changes: want 1 to %d", len(ops), MaxOps)
+	changes := 0
+	for _, o := range ops {
+		if !o.isCheck() {
+			changes++
+		}
+	}
+	if len(ops) == 0 || changes > MaxOps || len(ops) > maxChecked {
+		return fmt.Errorf("a transaction of %d changes and %d checks: want at least 1, at most %d changes, and at most %d of both", changes, len(ops)-changes, MaxOps, maxChecked)
 	}
 	seen := map[string]bool{}
 	for _, o := range ops {
-		if err := checkKey(o.Key); err != nil {
+		key := o.Key
+		if o.Below {
+			key = strings.TrimSuffix(key, "/")
+		}
+		if err := checkKey(key); err != nil {
 			return err
 		}
 		if seen[o.Key] {

@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/agent/store/storetest"
 	"github.com/fairlead/fairlead/internal/etcdtest"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 func TestEtcd(t *testing.T) {
@@ -191,7 +192,7 @@ func TestEtcdQuorum(t *testing.T) {
 	t.Cleanup(func() { _ = s.Close() })
 	m := &storetest.Mirror{}
 	storetest.Follow(t, s, m, "nodes/")
-	lost, err := s.Hold(storetest.Context(t), "alive/a", nil, 2*time.Second)
+	held, err := s.Hold(storetest.Context(t), "alive/a", nil, 2*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,17 +210,17 @@ func TestEtcdQuorum(t *testing.T) {
 	c.Members[0].Kill()
 	put("nodes/two")
 	select {
-	case <-lost:
+	case <-held.Lost:
 		t.Error("the hold was lost with one member of three")
 	default:
 	}
 	c.Members[1].Kill()
 	began := time.Now()
-	if _, err := s.Get(storetest.Context(t), "nodes/two"); !errors.Is(err, store.ErrUnavailable) || time.Since(began) > 8*time.Second {
+	if _, err := s.Get(storetest.Context(t), "nodes/two"); !errors.Is(err, store.ErrUnavailable) || time.Since(began) > kerneltest.Slow(8*time.Second) {
 		t.Errorf("without a quorum: %v after %v", err, time.Since(began))
 	}
 	storetest.Eventually(t, func() bool { _, away, _ := m.Counts(); return away == 1 })
-	<-lost
+	<-held.Lost
 	c.Members[0].Restart()
 	c.Members[1].Restart()
 	c.Members[0].Wait()

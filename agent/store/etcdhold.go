@@ -7,7 +7,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-func (e *etcd) Hold(ctx context.Context, key string, value []byte, ttl time.Duration) (<-chan struct{}, error) {
+func (e *etcd) Hold(ctx context.Context, key string, value []byte, ttl time.Duration) (*Held, error) {
 	if err := checkKey(key); err != nil {
 		return nil, err
 	}
@@ -19,19 +19,25 @@ func (e *etcd) Hold(ctx context.Context, key string, value []byte, ttl time.Dura
 	if err != nil {
 		return nil, err
 	}
-	if err := e.holdBy(ctx, key, value, lease); err != nil {
+	revision, err := e.holdBy(ctx, key, value, lease)
+	if err != nil {
 		e.revoke(lease)
 		return nil, err
 	}
+	ctx, stop := context.WithCancel(ctx)
 	alive, err := c.KeepAlive(ctx, lease)
 	if err != nil {
+		stop()
 		e.revoke(lease)
 		return nil, e.failed(ctx, err)
 	}
-	lost := make(chan struct{})
+	lost, ended := make(chan struct{}), make(chan struct{})
 	e.held.Add(1)
-	go e.keep(ctx, lease, alive, lost)
-	return lost, nil
+	go func() {
+		defer close(ended)
+		e.keep(ctx, lease, alive, lost)
+	}()
+	return &Held{Revision: revision, Lost: lost, release: func() { stop(); <-ended }}, nil
 }
 
 // grant requests a lease. Its TTL is in whole seconds.
@@ -46,16 +52,20 @@ func (e *etcd) grant(ctx context.Context, ttl time.Duration) (lease clientv3.Lea
 	return lease, err
 }
 
-func (e *etcd) holdBy(ctx context.Context, key string, value []byte, lease clientv3.LeaseID) error {
+func (e *etcd) holdBy(ctx context.Context, key string, value []byte, lease clientv3.LeaseID) (revision int64, err error) {
 	full := e.full(key)
-	return e.call(ctx, func(ctx context.Context, c *clientv3.Client) error {
+	err = e.call(ctx, func(ctx context.Context, c *clientv3.Client) error {
 		r, err := c.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(full), "=", 0)).
 			Then(clientv3.OpPut(full, string(value), clientv3.WithLease(lease))).Commit()
 		if err == nil && !r.Succeeded {
 			err = &ConflictError{[]string{key}}
 		}
+		if err == nil {
+			revision = r.Header.Revision
+		}
 		return err
 	})
+	return revision, err
 }
 
 // keep waits until the context or the store ends, and then releases the key, or until the lease is lost.

@@ -95,10 +95,15 @@ func (e *etcd) Commit(ctx context.Context, ops ...Op) (revision int64, err error
 	var then, otherwise []clientv3.Op
 	for _, o := range ops {
 		key := e.full(o.Key)
+		if o.Below {
+			when = append(when, clientv3.Compare(clientv3.ModRevision(key), "<", o.Expect+1).WithPrefix())
+			otherwise = append(otherwise, clientv3.OpGet(key, clientv3.WithPrefix(), clientv3.WithMinModRev(o.Expect+1), clientv3.WithLimit(1), clientv3.WithKeysOnly()))
+			continue
+		}
 		when = append(when, clientv3.Compare(clientv3.ModRevision(key), "=", o.Expect))
 		otherwise = append(otherwise, clientv3.OpGet(key, clientv3.WithKeysOnly()))
 		switch {
-		case o.Verify:
+		case o.isCheck():
 		case o.Value == nil:
 			then = append(then, clientv3.OpDelete(key))
 		default:
@@ -129,7 +134,7 @@ func conflict(ops []Op, r *clientv3.TxnResponse) error {
 		if kvs := r.Responses[i].GetResponseRange().Kvs; len(kvs) > 0 {
 			now = kvs[0].ModRevision
 		}
-		if now != o.Expect {
+		if o.Below && now > o.Expect || !o.Below && now != o.Expect {
 			keys = append(keys, o.Key)
 		}
 	}

@@ -22,7 +22,7 @@ type file struct {
 	state  *state
 	log    *os.File // the open file that state was read from
 	offset int64    // end of the part that was read
-	held   map[string]*os.File
+	held   map[string]heldFile
 	closed chan struct{}
 	swept  sweep
 }
@@ -40,7 +40,7 @@ func File(path string) (Store, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("create the directory of the store's file: %w", err)
 	}
-	f := &file{path: path, state: newState(), held: map[string]*os.File{}, closed: make(chan struct{})}
+	f := &file{path: path, state: newState(), held: map[string]heldFile{}, closed: make(chan struct{})}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.locked(context.Background(), func() error { return nil }); err != nil {

@@ -28,7 +28,7 @@ func (f *file) holdFile(key string) string {
 	return filepath.Join(f.holds(), url.PathEscape(key))
 }
 
-func (f *file) Hold(ctx context.Context, key string, value []byte, _ time.Duration) (<-chan struct{}, error) {
+func (f *file) Hold(ctx context.Context, key string, value []byte, _ time.Duration) (*Held, error) {
 	if err := checkKey(key); err != nil {
 		return nil, err
 	}
@@ -40,9 +40,13 @@ func (f *file) Hold(ctx context.Context, key string, value []byte, _ time.Durati
 	if err := f.locked(ctx, func() error { return f.hold(key, value) }); err != nil {
 		return nil, err
 	}
-	lost := make(chan struct{})
-	go f.release(ctx, key, lost)
-	return lost, nil
+	ctx, stop := context.WithCancel(ctx)
+	lost, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		f.release(ctx, key, lost)
+	}()
+	return &Held{Revision: f.held[key].revision, Lost: lost, release: func() { stop(); <-ended }}, nil
 }
 
 func (f *file) hold(key string, value []byte) error {
@@ -64,7 +68,7 @@ func (f *file) hold(key string, value []byte) error {
 		lock.Close()
 		return err
 	}
-	f.held[key] = lock
+	f.held[key] = heldFile{lock, f.state.entries[key].Revision}
 	return nil
 }
 
@@ -82,16 +86,24 @@ func (f *file) release(ctx context.Context, key string, lost chan struct{}) {
 
 // releaseKey deletes a held key. If that fails, the next sweep deletes it.
 func (f *file) releaseKey(key string) {
-	lock := f.held[key]
-	if lock == nil {
+	held, ok := f.held[key]
+	if !ok {
 		return
 	}
 	delete(f.held, key)
+	defer held.lock.Close()
 	_ = f.locked(context.Background(), func() error {
-		defer lock.Close()
+		if e, ok := f.state.entries[key]; ok && e.Revision != held.revision {
+			return os.Remove(f.holdFile(key)) // somebody replaced the key
+		}
 		return f.dead(key)
 	})
-	lock.Close()
+}
+
+// heldFile is a key that this process holds.
+type heldFile struct {
+	lock     *os.File
+	revision int64
 }
 
 func (f *file) dead(key string) error {
@@ -113,7 +125,7 @@ func (f *file) sweepHolds() error {
 	}
 	for _, e := range entries {
 		key, err := url.PathUnescape(e.Name())
-		if err != nil || f.held[key] != nil || strings.HasPrefix(e.Name(), ".") {
+		if err != nil || f.holdsKey(key) || strings.HasPrefix(e.Name(), ".") {
 			continue
 		}
 		if err := f.sweepOne(key); err != nil {
@@ -122,6 +134,8 @@ func (f *file) sweepHolds() error {
 	}
 	return nil
 }
+
+func (f *file) holdsKey(key string) bool { _, ok := f.held[key]; return ok }
 
 func (f *file) sweepOne(key string) error {
 	lock, err := os.OpenFile(f.holdFile(key), os.O_RDWR, 0)

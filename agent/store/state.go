@@ -130,7 +130,7 @@ func (s *state) since(prefix string, after int64) (out []Batch, err error) {
 func (s *state) conflicts(ops []Op) error {
 	var keys []string
 	for _, o := range ops {
-		if s.entries[o.Key].Revision != o.Expect {
+		if o.Below && s.hasNewer(o.Key, o.Expect) || !o.Below && s.entries[o.Key].Revision != o.Expect {
 			keys = append(keys, o.Key)
 		}
 	}
@@ -140,12 +140,21 @@ func (s *state) conflicts(ops []Op) error {
 	return nil
 }
 
+func (s *state) hasNewer(prefix string, revision int64) bool {
+	for key, e := range s.entries {
+		if e.Revision > revision && strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
 // transaction returns the record that a commit appends.
 func (s *state) transaction(ops []Op) record {
 	r := record{revision: s.revision + 1}
 	for _, o := range ops {
 		switch {
-		case o.Verify:
+		case o.isCheck():
 		case o.Value != nil:
 			r.changes = append(r.changes, change{Entry: Entry{o.Key, append([]byte{}, o.Value...), r.revision}})
 		case o.Expect != 0:

@@ -25,7 +25,14 @@ type Op struct {
 	Value  []byte // nil deletes the key
 	Expect int64  // the key's revision as last seen; 0: the key must not exist
 	Verify bool   // change nothing, only check that the key is at Expect
+
+	// Below changes nothing. It checks that no key with the prefix Key ("blocks/blue/") was written after the store's
+	// revision Expect. Deleted keys do not count.
+	Below bool
 }
+
+// isCheck reports whether an operation changes nothing.
+func (o Op) isCheck() bool { return o.Verify || o.Below }
 
 // ErrConflict means that a key was not at the expected revision and that nothing was written. Read the key again before
 // retrying. The error is a *ConflictError.
@@ -53,6 +60,16 @@ type Batch struct {
 	Revision int64 // of the store after the changes
 }
 
+// Held is a key that Hold created. Somebody else may delete it meanwhile: to be sure, verify its revision in each Commit.
+type Held struct {
+	Revision int64           // of the key
+	Lost     <-chan struct{} // closed if the key expired, for example because the store was unreachable for longer than ttl
+	release  func()
+}
+
+// Release deletes the key, unless another holder has it by now, and waits until that was tried.
+func (h *Held) Release() { h.release() }
+
 // Store is safe for concurrent use. If the store cannot be reached, errors are ErrUnavailable. A call returns when its
 // context ends.
 type Store interface {
@@ -71,10 +88,9 @@ type Store interface {
 	// context.
 	Watch(ctx context.Context, prefix string, after int64, f func(Batch) error) error
 
-	// Hold creates a key and keeps it while the context lives. The key disappears at most ttl after the process died.
-	// If another holder has the key, the error is ErrConflict. Hold returns once it holds the key. It closes lost if
-	// the key is lost, for example because the store was unreachable for longer than ttl.
-	Hold(ctx context.Context, key string, value []byte, ttl time.Duration) (lost <-chan struct{}, err error)
+	// Hold creates a key and keeps it until the context ends or Release is called. The key disappears at most ttl after
+	// the process died. If another holder has the key, the error is ErrConflict. Hold returns once it holds the key.
+	Hold(ctx context.Context, key string, value []byte, ttl time.Duration) (*Held, error)
 
 	// Close releases all held keys.
 	Close() error

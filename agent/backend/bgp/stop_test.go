@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead/fairlead/agent/backend"
 	"github.com/fairlead/fairlead/agent/backend/bgp"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // TestSpeakerStop checks that a stopped speaker leaves no goroutine or file open. The agent starts a new speaker
@@ -34,7 +35,7 @@ func TestSpeakerStop(t *testing.T) {
 	for range 5 {
 		once()
 	}
-	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(kerneltest.Slow(10 * time.Second)); runtime.NumGoroutine() > before; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			raw := make([]byte, 1<<20)
 			t.Fatalf("%d goroutines before, %d after five speakers:\n%s", before, runtime.NumGoroutine(), raw[:runtime.Stack(raw, true)])

@@ -17,7 +17,7 @@ import (
 // test uses its own key prefix.
 func Run(t *testing.T, open func(t testing.TB) store.Store) {
 	for name, f := range map[string]func(*testing.T, func(testing.TB) store.Store){
-		"get and commit": testCommit, "transactions": testTransactions, "bad": testBad, "lists": testLists,
+		"get and commit": testCommit, "transactions": testTransactions, "below": testBelow, "bad": testBad, "lists": testLists,
 		"watch": testWatch, "watch sees whole transactions": testWhole, "counters": testCounters, "tokens": testTokens,
 		"hold": testHold, "follow": testFollow, "follow all": testFollowAll,
 	} {
@@ -123,6 +123,27 @@ func testTransactions(t *testing.T, open func(testing.TB) store.Store) {
 	want(t, s, "txn/c", "3")
 	_, err = s.Commit(ctx, store.Op{Key: "txn/b", Expect: b.Revision, Verify: true})
 	must(t, err)
+}
+
+// testBelow checks that a transaction fails if a key with a prefix was created or changed since a revision.
+func testBelow(t *testing.T, open func(testing.TB) store.Store) {
+	ctx, s := Context(t), open(t)
+	before, err := s.Commit(ctx, store.Op{Key: "below/other", Value: []byte("1")})
+	must(t, err)
+	below := func(revision int64) error {
+		return commitAll(ctx, s, []store.Op{{Key: "below/x/", Below: true, Expect: revision}, {Key: "below", Value: []byte("1")}})
+	}
+	must(t, below(before))
+	must(t, commitAll(ctx, s, []store.Op{{Key: "below", Expect: want(t, s, "below", "1").Revision}}))
+	changed, err := s.Commit(ctx, store.Op{Key: "below/x/y", Value: []byte("1")}, store.Op{Key: "below/xy", Value: []byte("1")})
+	must(t, err)
+	wantConflict(t, below(before), "below/x/")
+	if _, err := s.Get(ctx, "below"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a transaction with a failed check wrote: %v", err)
+	}
+	must(t, below(changed))
+	must(t, commitAll(ctx, s, []store.Op{{Key: "below", Expect: want(t, s, "below", "1").Revision}, {Key: "below/x/y", Expect: changed}}))
+	must(t, below(before)) // the key is gone
 }
 
 func testBad(t *testing.T, open func(testing.TB) store.Store) {

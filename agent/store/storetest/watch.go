@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // text formats a batch for comparison.
@@ -81,7 +82,7 @@ func receive[T any](t testing.TB, c <-chan T) T {
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(30 * time.Second):
+	case <-time.After(kerneltest.Slow(30 * time.Second)):
 		t.Fatal("nothing came")
 	}
 	panic("unreachable")
@@ -137,9 +138,11 @@ func testWhole(t *testing.T, open func(testing.TB) store.Store) {
 func testHold(t *testing.T, open func(testing.TB) store.Store) {
 	ctx, s, other := Context(t), open(t), open(t)
 	life, end := context.WithCancel(ctx)
-	lost, err := s.Hold(life, "hold/a", []byte("me"), 2*time.Second)
+	held, err := s.Hold(life, "hold/a", []byte("me"), 2*time.Second)
 	must(t, err)
-	want(t, other, "hold/a", "me")
+	if e := want(t, other, "hold/a", "me"); e.Revision != held.Revision {
+		t.Errorf("the key has revision %d, Hold returned %d", e.Revision, held.Revision)
+	}
 	_, err = other.Hold(ctx, "hold/a", []byte("you"), 2*time.Second)
 	wantConflict(t, err, "hold/a")
 	time.Sleep(3 * time.Second)
@@ -151,10 +154,11 @@ func testHold(t *testing.T, open func(testing.TB) store.Store) {
 	})
 	want(t, s, "hold/a", "you")
 	select {
-	case <-lost:
-		t.Error("what was let go of counts as lost")
+	case <-held.Lost:
+		t.Error("a released key counts as lost")
 	default:
 	}
+	testRelease(t, s, other)
 	must(t, other.Close())
 	Eventually(t, func() bool { _, err := s.Get(ctx, "hold/a"); return err != nil })
 	must(t, other.Close())
@@ -163,10 +167,32 @@ func testHold(t *testing.T, open func(testing.TB) store.Store) {
 	}
 }
 
+// testRelease deletes a held key. Its holder can claim it again, and a late Release leaves the new key.
+func testRelease(t *testing.T, s, other store.Store) {
+	t.Helper()
+	ctx := Context(t)
+	first, err := s.Hold(ctx, "hold/b", []byte("1"), 2*time.Second)
+	must(t, err)
+	must(t, commitAll(ctx, other, []store.Op{{Key: "hold/b", Expect: first.Revision}}))
+	first.Release()
+	second, err := s.Hold(ctx, "hold/b", []byte("2"), 2*time.Second)
+	must(t, err)
+	if second.Revision <= first.Revision {
+		t.Errorf("the new key has revision %d after %d", second.Revision, first.Revision)
+	}
+	first.Release()
+	if e := want(t, other, "hold/b", "2"); e.Revision != second.Revision {
+		t.Errorf("the key has revision %d, Hold returned %d", e.Revision, second.Revision)
+	}
+	must(t, commitAll(ctx, other, []store.Op{{Key: "hold/b", Expect: second.Revision, Value: []byte("somebody else's")}}))
+	second.Release()
+	want(t, other, "hold/b", "somebody else's")
+}
+
 // Eventually waits until a condition holds.
 func Eventually(t testing.TB, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(kerneltest.Slow(30 * time.Second)); !is(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("timeout")
 		}
