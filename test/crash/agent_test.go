@@ -47,7 +47,7 @@ func agent(m *machine) string {
 		_ = s.Close()
 	})
 	m.waitIdle = func() {
-		for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(kerneltest.Slow(2 * time.Second)); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 			if list, err := dir.Pending(); err == nil && len(list) == 0 {
 				break
 			}
@@ -103,16 +103,6 @@ func isolatedNetwork(m *machine) string {
 		n, err := dir.Read(network)
 		return err == nil && len(n.Subnets[0].Blocks) > 0 && len(n.Subnets[1].Blocks) > 0
 	})
-	inside, err := newNetnsThread(netns)
-	must(m.t, err)
-	var d *dumper
-	inside.do(func() { d, err = newDumper() })
-	must(m.t, err)
-	m.t.Cleanup(func() { d.close(); inside.close() })
-	m.extra = func() (s string) {
-		inside.do(func() { s, err = d.fingerprint() })
-		must(m.t, err)
-		return s + storedAddresses(m.t, m.store)
-	}
+	m.observe(netns)
 	return network
 }

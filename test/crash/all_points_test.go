@@ -2,10 +2,13 @@ package crash
 
 import (
 	"bufio"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
@@ -25,6 +28,7 @@ const (
 // result is one line of the results: a tally and its origin.
 type result struct {
 	tally
+	Commit  string
 	Kernel  string
 	Date    string
 	Seconds float64 // of the whole operation
@@ -33,12 +37,11 @@ type result struct {
 // TestAllPoints plays every point of every operation that the results file lacks. It runs only when that file is set,
 // because it takes most of an hour.
 func TestAllPoints(t *testing.T) {
-	file := os.Getenv(resultsVariable)
-	if file == "" {
-		t.Log("make crash runs this")
-		return
-	}
+	file := kerneltest.OptIn(t, resultsVariable)
 	have, err := readResults(file)
+	if err == nil {
+		err = sameCommit(have, commit())
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +79,7 @@ func playAll(t *testing.T, s *scene, verb, file string) {
 	})
 	for _, c := range tallies {
 		t.Logf("%s %s %s: %d points, %d survived, %d not reached", s.name, c.Verb, c.Kind, c.Points, c.Survived, c.NotReached)
-		if err := appendResult(file, result{c, kernelRelease(), time.Now().UTC().Format(time.DateOnly), time.Since(start).Seconds()}); err != nil {
+		if err := appendResult(file, result{c, commit(), kernelRelease(), time.Now().UTC().Format(time.DateOnly), time.Since(start).Seconds()}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -85,6 +88,38 @@ func playAll(t *testing.T, s *scene, verb, file string) {
 // workers returns the number of machines that play a scene concurrently. They spend most of the time waiting for the
 // kernel.
 func workers() int { return 3 * runtime.NumCPU() }
+
+// commit returns the commit that is tested, with a hash of uncommitted changes to Go files. FAIRLEAD_COMMIT overrides it
+// for a virtual machine without git.
+func commit() string {
+	if c := os.Getenv("FAIRLEAD_COMMIT"); c != "" {
+		return c
+	}
+	head, err := exec.Command("git", "rev-parse", "HEAD").Output()
+	if err != nil {
+		return ""
+	}
+	name := strings.TrimSpace(string(head))
+	if diff, err := exec.Command("git", "diff", "HEAD", "--", ":/*.go", ":/go.mod").Output(); err != nil || len(diff) > 0 {
+		name += fmt.Sprintf("+%x", sha256.Sum256(diff))[:13]
+	}
+	return name
+}
+
+// sameCommit returns an error unless all results are of one commit. The outcome of one commit says nothing about the
+// points of another one.
+func sameCommit(list []result, commit string) error {
+	if commit == "" {
+		return errors.New("cannot determine the commit: install git, or set FAIRLEAD_COMMIT")
+	}
+	for _, r := range list {
+		if r.Commit != commit {
+			return fmt.Errorf("the results of %s %s are of commit %q, and this is commit %q: remove the file of results to start again",
+				r.Scene, r.Verb, r.Commit, commit)
+		}
+	}
+	return nil
+}
 
 func kernelRelease() string {
 	raw, err := readAt("/proc/sys/kernel/osrelease")

@@ -60,16 +60,26 @@ func dump(fd int, typ uint16, body []byte, head int) (out []message, err error) 
 		for b := buf[:n]; len(b) >= unix.NLMSG_HDRLEN; {
 			size := int(le.Uint32(b))
 			switch le.Uint16(b[4:]) {
-			case unix.NLMSG_DONE:
-				return out, nil
-			case unix.NLMSG_ERROR:
-				return out, nil // this kernel does not have the type
+			case unix.NLMSG_DONE, unix.NLMSG_ERROR:
+				return out, refusal(b[unix.NLMSG_HDRLEN:size])
 			}
 			m := b[unix.NLMSG_HDRLEN:size]
 			out = append(out, message{slices.Clone(m[:head]), attributes(slices.Clone(m[head:]))})
 			b = b[min((size+3)&^3, len(b)):]
 		}
 	}
+}
+
+// refusal returns the error at the start of the last message of a dump. A type that this kernel lacks is none.
+func refusal(b []byte) error {
+	if len(b) < 4 {
+		return nil
+	}
+	errno := unix.Errno(-int32(binary.NativeEndian.Uint32(b)))
+	if errno == 0 || errno == unix.EOPNOTSUPP {
+		return nil
+	}
+	return errno
 }
 
 func attributes(b []byte) (out []attr) {

@@ -1,13 +1,12 @@
 package crash
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,23 +15,24 @@ import (
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// machine is a host with one container. A scene is played in it repeatedly.
+// machine is a host with one container, and later a second one. A scene is played in it repeatedly.
 type machine struct {
 	t                testing.TB
 	s                *scene
 	work             string
 	netns            string
-	inContainer      *netnsThread
-	dumpers          [2]*dumper // for the host and the container
+	host             *dumper
+	containers       []*observer // of the container, and of the other one while it is attached
 	in, out          *os.File
 	replace          *strings.Replacer
-	extra            func() string // more state to compare
-	store            store.Store   // the store of the scene's agent
-	waitIdle         func()        // waits until no background work is pending
-	cleanSnapshot    string        // the snapshot after an ADD and its DEL
-	cleanFingerprint string        // the fingerprint of the same state
-	mismatches       int           // how often the fingerprints differed
-	id               string        // the container's ID
+	other            *otherContainer // nil while the machine has one container
+	extra            func() string   // more state to compare
+	store            store.Store     // the store of the scene's agent
+	waitIdle         func()          // waits until no background work is pending
+	cleanSnapshot    string          // the snapshot after an ADD and its DEL: see sharedLines
+	cleanFingerprint string          // the fingerprint of the same state
+	mismatches       int             // how often the fingerprints differed
+	id               string          // the container's ID
 }
 
 // container is the ID of the attached container, and nextContainer the ID of a container after a reboot.
@@ -50,19 +50,11 @@ func newMachine(t testing.TB, s *scene) *machine {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(work) })
 	m := &machine{t: t, s: s, work: work, id: container, netns: kerneltest.Netns(t), waitIdle: func() {}}
-	if m.inContainer, err = newNetnsThread(m.netns); err != nil {
+	if m.host, err = newDumper(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(m.inContainer.close)
-	m.dumpers[0], err = newDumper()
-	m.inContainer.do(func() {
-		d, e := newDumper()
-		m.dumpers[1], err = d, errors.Join(err, e)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.dumpers[0].close(); m.dumpers[1].close() })
+	t.Cleanup(m.host.close)
+	m.observe(m.netns)
 	m.in, m.out = m.open("stdin", 0), m.open("stdout", os.O_APPEND)
 	m.programs()
 	socket := ""
@@ -103,7 +95,8 @@ func (m *machine) programs() {
 	}
 }
 
-// setUp creates the scene's prerequisites and records the state after an ADD and its DEL.
+// setUp creates the scene's prerequisites. It compares the state after an ADD and its DEL with the state before, and
+// records it.
 func (m *machine) setUp() {
 	m.t.Helper()
 	m.command("ip link add dev0 address 02:00:00:00:00:05 type veth peer name far0 address 02:00:00:00:00:06")
@@ -113,16 +106,34 @@ func (m *machine) setUp() {
 		m.command("ip link add host0 address 02:00:00:00:00:07 type veth peer name eth0 address 02:00:00:00:00:08 netns " + m.netns)
 		m.command("ip addr add 10.1.0.1/24 dev host0")
 		m.command("ip link set host0 up")
-		for _, c := range []string{"link set lo up", "addr add 10.1.0.2/24 dev eth0", "addr add fd01::2/64 dev eth0 nodad", "link set eth0 up", "route add default via 10.1.0.1"} {
-			m.command("nsenter --net=" + m.netns + " ip " + c)
-		}
+		m.addressed(m.netns, "10.1.0.2/24", "fd01::2/64")
 	}
 	for _, c := range m.s.setup {
 		m.command(m.replace.Replace(c))
 	}
-	if err := os.WriteFile(m.file(), []byte(m.conf()), 0o600); err != nil {
-		m.t.Fatal(err)
+	must(m.t, os.WriteFile(m.file(), []byte(m.conf()), 0o600))
+	before := m.snapshot()
+	m.recordClean()
+	if d := unexpected(difference(before, m.cleanSnapshot)); d != "" {
+		m.t.Fatalf("%s: a normal ADD and DEL leave something:\n%s", m.s.name, d)
 	}
+}
+
+// addressed gives a container's eth0 addresses and a default route, as the plugins before a chained one do.
+func (m *machine) addressed(netns string, addresses ...string) {
+	m.t.Helper()
+	commands := []string{"link set lo up", "link set eth0 up", "route add default via 10.1.0.1"}
+	for _, a := range addresses {
+		commands = slices.Insert(commands, 1, "addr add "+a+" dev eth0 nodad")
+	}
+	for _, c := range commands {
+		m.command("nsenter --net=" + netns + " ip " + c)
+	}
+}
+
+// recordClean records the state after an ADD and its DEL, when it no longer changes.
+func (m *machine) recordClean() {
+	m.t.Helper()
 	m.must("ADD")
 	m.must("DEL")
 	for range 20 {
@@ -144,29 +155,38 @@ func (m *machine) command(line string) {
 	kerneltest.Run(m.t, argv...)
 }
 
-func (m *machine) conf() string { return m.replace.Replace(m.s.conf) }
+func (m *machine) conf() string {
+	if m.id == otherID {
+		return m.replace.Replace(m.other.replace.Replace(m.s.conf))
+	}
+	return m.replace.Replace(m.s.conf)
+}
 
 // file returns the path where a runtime finds the configuration.
 func (m *machine) file() string {
 	if strings.Contains(m.s.conf, `"plugins"`) {
-		return filepath.Join(m.work, "net.conflist")
+		return filepath.Join(m.work, m.id+".conflist")
 	}
-	return filepath.Join(m.work, "net.conf")
+	return filepath.Join(m.work, m.id+".conf")
 }
 
-// run runs an operation without tracing it.
+// request returns the program of an operation.
 func (m *machine) request(verb string, result string) program {
-	env := append(os.Environ(), "FAIRLEAD_RUN="+m.work+"/run", "FAIRLEAD_LIB="+m.work+"/lib", "CNI_PATH="+m.work+"/bin", "WORK="+m.work, "CAP_ARGS="+m.s.args)
+	args, netns := m.s.args, m.netns
+	if m.id == otherID {
+		args, netns = m.other.replace.Replace(args), m.other.netns
+	}
+	env := append(os.Environ(), "FAIRLEAD_RUN="+m.work+"/run", "FAIRLEAD_LIB="+m.work+"/lib", "CNI_PATH="+m.work+"/bin", "WORK="+m.work, "CAP_ARGS="+args)
 	conf := m.conf()
 	name, argv := m.s.program(), []string(nil)
 	if m.s.runtime() {
-		name, argv = "cni", []string{verb, m.file(), m.id, m.netns}
+		name, argv = "cni", []string{verb, m.file(), m.id, netns}
 		if m.s.fused {
 			env = append(env, "FUSED=1")
 		}
 	} else {
-		env = append(env, "CNI_COMMAND="+verb, "CNI_CONTAINERID="+m.id, "CNI_NETNS="+m.netns, "CNI_IFNAME=eth0")
-		conf = requestConfig(conf, verb, result)
+		env = append(env, "CNI_COMMAND="+verb, "CNI_CONTAINERID="+m.id, "CNI_NETNS="+netns, "CNI_IFNAME=eth0")
+		conf = requestConfig(conf, verb, result, m.validAttachments())
 	}
 	_ = m.in.Truncate(0)
 	_ = m.out.Truncate(0)
@@ -176,10 +196,10 @@ func (m *machine) request(verb string, result string) program {
 }
 
 // requestConfig returns the configuration with the keys that a runtime adds for an operation.
-func requestConfig(conf, verb, result string) string {
+func requestConfig(conf, verb, result, valid string) string {
 	switch {
 	case verb == "GC":
-		return strings.Replace(conf, "{", `{"cni.dev/valid-attachments": [], `, 1)
+		return strings.Replace(conf, "{", `{"cni.dev/valid-attachments": `+valid+`, `, 1)
 	case result != "":
 		return strings.Replace(conf, "{", `{"prevResult": `+result+`, `, 1)
 	}
@@ -219,7 +239,9 @@ func (m *machine) must(verb string) string {
 func (m *machine) snapshot() string {
 	m.waitIdle()
 	s := "host\n" + namespace()
-	m.inContainer.do(func() { s += "container\n" + namespace() })
+	for _, c := range m.containers {
+		c.do(func() { s += "container\n" + namespace() })
+	}
 	s += files(m.work)
 	if m.extra != nil {
 		s += m.extra()
@@ -231,11 +253,13 @@ func (m *machine) snapshot() string {
 func (m *machine) fingerprint() string {
 	m.t.Helper()
 	m.waitIdle()
-	s, err := m.dumpers[0].fingerprint()
-	m.inContainer.do(func() {
-		more, e := m.dumpers[1].fingerprint()
-		s, err = s+more, errors.Join(err, e)
-	})
+	s, err := m.host.fingerprint()
+	for _, c := range m.containers {
+		c.do(func() {
+			more, e := c.dumper.fingerprint()
+			s, err = s+more, errors.Join(err, e)
+		})
+	}
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -259,34 +283,4 @@ func (m *machine) leftovers() (d string) {
 		time.Sleep(wait)
 	}
 	return d
-}
-
-// allocated returns the number of allocated addresses in the address directory.
-func (m *machine) allocated() (n int) {
-	for _, root := range []string{"ipam", "lib/networks", "lib/fairlead/addresses"} {
-		_ = filepath.WalkDir(filepath.Join(m.work, root), func(path string, e os.DirEntry, err error) error {
-			if _, bad := netip.ParseAddr(filepath.Base(path)); err == nil && bad == nil {
-				n++
-			}
-			return nil
-		})
-	}
-	return n
-}
-
-// addresses returns the number of addresses in a result.
-func addresses(result string) int {
-	var r struct {
-		IPs []any
-		IP4 any
-		IP6 any
-	}
-	_ = json.Unmarshal([]byte(result), &r)
-	n := len(r.IPs)
-	for _, ip := range []any{r.IP4, r.IP6} {
-		if ip != nil {
-			n++
-		}
-	}
-	return n
 }

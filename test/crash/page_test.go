@@ -34,6 +34,12 @@ func TestPointsPage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if len(list) == 0 {
+			t.Fatalf("%s has no results", os.Getenv(resultsVariable))
+		}
+		if err := sameCommit(list, list[0].Commit); err != nil {
+			t.Fatal(err)
+		}
 		table = page(list)
 		if err := os.WriteFile(pageFile, []byte(before+pageBegin+table+pageEnd+after), 0o644); err != nil {
 			t.Fatal(err)
@@ -44,7 +50,7 @@ func TestPointsPage(t *testing.T) {
 	}
 }
 
-// page returns the table as Markdown.
+// page returns the table as Markdown. All results are of one commit.
 func page(list []result) string {
 	type key struct{ scene, verb string }
 	rows, order := map[key]map[kind][2]int{}, []key{}
@@ -70,8 +76,8 @@ func page(list []result) string {
 		words = fmt.Sprintf("%d of them survived", survived)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "`make crash` on %s, a machine with %d processors; kernels %s; %.0f minutes of work: **%d points, %s**. (%d more were not reached, because the order of threads differed from the run that listed the calls.)\n\n",
-		last, runtime.NumCPU(), strings.Join(sortedKeys(where), ", "), total/60, points, words, notMet)
+	fmt.Fprintf(&b, "`make crash` on %s, commit %.12s, a machine with %d processors; kernels %s; %.0f minutes of work: **%d points, %s**. (%d more were not reached, because the order of threads differed from the run that listed the calls.)\n\n",
+		last, list[0].Commit, runtime.NumCPU(), strings.Join(sortedKeys(where), ", "), total/60, points, words, notMet)
 	b.WriteString("| scene | operation | killed | error | short write | cut write, killed | clock jumps | points | survived |\n|---|---|---|---|---|---|---|---|---|\n")
 	for _, k := range order {
 		sum := [2]int{}
@@ -97,12 +103,28 @@ func sortedKeys(m map[string]bool) (out []string) {
 func TestPageText(t *testing.T) {
 	t.Parallel()
 	got := page([]result{
-		{tally: tally{Scene: "bridge", Verb: "ADD", Kind: kindKill, Points: 3, Survived: 3}, Kernel: "6.18", Date: "2026-11-21", Seconds: 60},
+		{tally: tally{Scene: "bridge", Verb: "ADD", Kind: kindKill, Points: 3, Survived: 3}, Commit: "0123456789abcdef", Kernel: "6.18", Date: "2026-11-21", Seconds: 60},
 		{tally: tally{Scene: "bridge", Verb: "ADD", Kind: kindError, Points: 2, Survived: 1, NotReached: 4}, Kernel: "6.18", Date: "2026-11-22", Seconds: 60},
 	})
-	for _, want := range []string{"on 2026-11-22", "1 minutes of work: **5 points, 4 of them survived**", "(4 more", "| bridge | ADD | 3 | 2 | 0 | 0 | 0 | 5 | 4 |"} {
+	for _, want := range []string{"on 2026-11-22, commit 0123456789ab,", "1 minutes of work: **5 points, 4 of them survived**", "(4 more", "| bridge | ADD | 3 | 2 | 0 | 0 | 0 | 5 | 4 |"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in\n%s", want, got)
 		}
+	}
+}
+
+func TestSameCommit(t *testing.T) {
+	t.Parallel()
+	of := func(commit string) result { return result{tally: tally{Scene: "bridge", Verb: "ADD"}, Commit: commit} }
+	if err := sameCommit([]result{of("a"), of("a")}, "a"); err != nil {
+		t.Error(err)
+	}
+	for _, mixed := range [][]result{{of("a"), of("b")}, {of("b")}, {of("")}} {
+		if err := sameCommit(mixed, "a"); err == nil || !strings.Contains(err.Error(), "start again") {
+			t.Errorf("%v: %v", mixed, err)
+		}
+	}
+	if err := sameCommit(nil, ""); err == nil {
+		t.Error("an unknown commit is accepted")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,9 +45,12 @@ var losses = []struct {
 	{"unsynced files have only zeros", func(n int64) []byte { return make([]byte, n) }},
 }
 
-// TestPowerCut cuts the power at every call of an allocation and of a release, and loses all data that was not synced.
-// After the reboot addresses can be allocated, no address is allocated twice, and none leaks: GC frees the addresses
-// without an owner.
+// TestPowerCut cuts the power at every call of an allocation and of a release, and loses all data that the operation
+// wrote. After the reboot addresses can be allocated, no address is allocated twice, and none leaks: GC frees the
+// addresses without an owner.
+//
+// All of the data may be lost because the plugins sync nothing (ADR 1), which the test checks. The store of the agent
+// syncs every transaction: see TestFileSurvivesPowerCut of agent/store.
 func TestPowerCut(t *testing.T) {
 	t.Parallel()
 	var s scene
@@ -60,6 +64,9 @@ func TestPowerCut(t *testing.T) {
 	boot := 0
 	l := m.learn()
 	for _, verb := range []string{"ADD", "DEL"} {
+		if i := slices.IndexFunc(l[verb], syncs); i >= 0 {
+			t.Errorf("%s: %s: loseData must keep what was synced before the power cut", verb, l[verb][i])
+		}
 		for _, p := range points(verb, l[verb], &s) {
 			if p.kind != kindKill && p.kind != kindCut || !strings.Contains(p.class, "$WORK/ipam") {
 				continue
@@ -77,6 +84,13 @@ func TestPowerCut(t *testing.T) {
 	if boot < 50 {
 		t.Error("too few power cuts: want 50")
 	}
+}
+
+// syncs reports whether a call of a class writes data to the disk.
+func syncs(class string) bool {
+	return slices.ContainsFunc([]string{"fsync", "fdatasync", "sync", "syncfs", "msync", "sync_file_range"}, func(name string) bool {
+		return class == name || strings.HasPrefix(class, name+" ")
+	})
 }
 
 func (m *machine) cutPower(p point, loss func(int64) []byte, boot int) error {

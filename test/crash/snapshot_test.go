@@ -119,9 +119,9 @@ func (e *netnsThread) do(f func()) {
 
 func (e *netnsThread) close() { close(e.funcs) }
 
-// files returns the files below the state directories as text. It omits what an ADD may leave there: locks, the
-// allocation cursor (last_reserved_ip) and the index of addresses. The index has its own tests, and the next ADD
-// verifies it.
+// files returns the names and contents of the files below the state directories. It omits what an ADD may leave there:
+// locks, the allocation cursor (last_reserved_ip) and the index of addresses. The index has its own tests, and the next
+// ADD verifies it. The list of recently released addresses grows with every DEL, so only its name counts.
 func files(work string) string {
 	var b strings.Builder
 	for _, root := range []string{"run", "lib", "ipam", "cache", "leases"} {
@@ -129,7 +129,13 @@ func files(work string) string {
 			if err != nil || e.IsDir() || strings.Contains(path, "/.fairlead/") || e.Name() == "lock" || strings.HasPrefix(e.Name(), "last_reserved") {
 				return nil
 			}
-			fmt.Fprintf(&b, "%s\n", strings.TrimPrefix(path, work))
+			content := []byte("...")
+			if filepath.Ext(path) != ".cooling" {
+				if content, err = os.ReadFile(path); err != nil {
+					content = []byte(err.Error()) // it was deleted meanwhile
+				}
+			}
+			fmt.Fprintf(&b, "%s: %q\n", strings.TrimPrefix(path, work), content)
 			return nil
 		})
 	}

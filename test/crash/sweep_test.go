@@ -52,9 +52,10 @@ func (l learned) points(s *scene) (out []point) {
 // selected reports whether a scene or point is selected by a part of its name: FAIRLEAD_SCENE, FAIRLEAD_POINT.
 func selected(what, word string) bool { return strings.Contains(what, os.Getenv(word)) }
 
-// sweep plays a scene's points on several machines concurrently.
+// sweep plays a scene's points on several machines concurrently. Half of the points are played while another container
+// is attached.
 func sweep(t *testing.T, s *scene, workers int, choose func([]point) []point) []tally {
-	todo := make(chan point)
+	alone, withOther := make(chan point), make(chan point)
 	var mu sync.Mutex
 	count := map[string]*tally{}
 	record := func(p point, reached bool, err error) {
@@ -85,20 +86,12 @@ func sweep(t *testing.T, s *scene, workers int, choose func([]point) []point) []
 				m := newMachine(t, s)
 				first.Do(func() {
 					var list []point
-					defer func() { go feed(todo, list) }() // the workers end even if learning failed
+					defer func() { go feed(alone, withOther, list) }() // the workers end even if learning failed
 					list = choose(m.learn().points(s))
 				})
-				for p := range todo {
-					reached, err := m.play(p)
-					record(p, reached, err)
-					if err != nil {
-						m = newMachine(t, s) // the next point needs a clean machine
-					}
-				}
-				// Check the state that fingerprints omit, once for all points.
-				if d := difference(m.cleanSnapshot, m.snapshot()); d != "" {
-					t.Errorf("%s: difference after all points:\n%s", s.name, d)
-				}
+				m = playFrom(t, m, alone, record)
+				m.attachOther()
+				playFrom(t, m, withOther, record)
 			})
 		}
 	})
@@ -113,12 +106,39 @@ func sweep(t *testing.T, s *scene, workers int, choose func([]point) []point) []
 	return out
 }
 
-// feed sends the points to the workers.
-func feed(todo chan<- point, list []point) {
-	for _, p := range list {
-		if selected(p.String(), "FAIRLEAD_POINT") {
-			todo <- p
+// playFrom plays the points that it receives. It returns the machine for further points, because the machine of a point
+// that failed is not clean.
+func playFrom(t *testing.T, m *machine, todo <-chan point, record func(point, bool, error)) *machine {
+	for p := range todo {
+		reached, err := m.play(p)
+		if err != nil && m.other != nil {
+			err = fmt.Errorf("with another container: %w", err)
+		}
+		record(p, reached, err)
+		if err != nil {
+			other := m.other != nil
+			if m = newMachine(t, m.s); other {
+				m.attachOther()
+			}
 		}
 	}
-	close(todo)
+	// Check the state that fingerprints omit, once for all points.
+	if d := difference(m.cleanSnapshot, m.snapshot()); d != "" {
+		t.Errorf("%s: difference after all points:\n%s", m.s.name, d)
+	}
+	return m
+}
+
+// feed sends the points to the workers: every second point to each of the two channels. A single point that
+// FAIRLEAD_POINT selects goes to both.
+func feed(alone, withOther chan<- point, list []point) {
+	both := os.Getenv("FAIRLEAD_POINT") != ""
+	for i, todo := range []chan<- point{alone, withOther} {
+		for n, p := range list {
+			if selected(p.String(), "FAIRLEAD_POINT") && (both || n%2 == i) {
+				todo <- p
+			}
+		}
+		close(todo)
+	}
 }
