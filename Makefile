@@ -25,7 +25,7 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-cluster test test-vm race churn churn-cluster crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-kubernetes clean
+.PHONY: help build demo demo-cluster test test-vm race churn churn-cluster soak crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-kubernetes clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +80,10 @@ race: ## run the tests under the race detector (several minutes)
 churn: ## run ADD, CHECK, DEL and GC at random for T=3m, 64 at once, with kills, next to a model (needs root)
 	@sh test/install-packages $(TEST_NEEDS)
 	FAIRLEAD_CHURN=$(or $(T),3m) go test -count=1 -v -timeout 60m ./test/churn
+
+soak: ## run plugins inside one process for T=10m: 64 goroutines, cancellations, panics, forged replies (needs root)
+	@sh test/install-packages $(TEST_NEEDS)
+	FAIRLEAD_SOAK=$(or $(T),10m) go test -count=1 -v -timeout 120m -run 'TestSoak$$' ./plugins
 
 churn-cluster: ## allocate addresses on ten nodes at random for T=3m next to a model, with kills (needs root)
 	@sh test/install-packages $(TEST_NEEDS)
@@ -146,7 +150,7 @@ crash: ## kill every plugin, or fail a call, at each system call in turn; writes
 	@mkdir -p bin/crash
 	FAIRLEAD_CRASH=$(CURDIR)/bin/crash/results go test -count=1 -timeout 6h -v -run '^TestAllPoints$$' ./test/crash
 	CGO_ENABLED=0 go test -c -o bin/crash/crash.test ./test/crash
-	go run ./test/vm -kernel 6.12 -write bin/crash -timeout 40m -exec 'env FAIRLEAD_CRASH=$(CURDIR)/bin/crash/results FAIRLEAD_SAMPLE=100 $(CURDIR)/bin/crash/crash.test -test.v -test.timeout 38m -test.run ^TestAllPoints$$'
+	go run ./test/vm -kernel 6.12 -write bin/crash -timeout 40m -exec "env FAIRLEAD_COMMIT=$$(grep -o '"Commit":"[^"]*"' bin/crash/results | tail -n 1 | cut -d '"' -f 4) FAIRLEAD_CRASH=$(CURDIR)/bin/crash/results FAIRLEAD_SAMPLE=100 $(CURDIR)/bin/crash/crash.test -test.v -test.timeout 38m -test.run ^TestAllPoints$$"
 	UPDATE=1 FAIRLEAD_CRASH=$(CURDIR)/bin/crash/results go test -count=1 -run '^TestPointsPage$$' ./test/crash
 
 compat: ## compare with the reference plugins in both directions; writes docs/compatibility.md

@@ -223,6 +223,38 @@ func obvious(fn *ast.FuncDecl) bool {
 		slices.Contains([]string{"String", "Error", "Unwrap", "Is", "Side", "Shared"}, fn.Name.Name)
 }
 
+// passesWithoutRunning matches the end of a test whose environment variable is not set.
+var passesWithoutRunning = regexp.MustCompile(`os\.Getenv\([^)]*\)[^\n]*(\n[^\n]*)? == "" \{\n(\s*t\.Logf?\([^\n]*\n)?\s*return *(//[^\n]*)?\n`)
+
+// TestPassesWithoutRunning checks the pattern by which TestTidy finds such tests.
+func TestPassesWithoutRunning(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"\tif os.Getenv(\"X\") == \"\" {\n\t\treturn // make x\n\t}\n":                        true,
+		"\tv := os.Getenv(name)\n\tif v == \"\" {\n\t\tt.Log(\"not run\")\n\t\treturn\n\t}\n": true,
+		"\tif os.Getenv(\"X\") == \"\" {\n\t\treturn time.Second\n\t}\n":                      false,
+		"\tif os.Getenv(\"X\") != \"\" {\n\t\treturn\n\t}\n":                                  false,
+	} {
+		if got := passesWithoutRunning.MatchString(text); got != want {
+			t.Errorf("%v, want %v:\n%s", got, want, text)
+		}
+	}
+}
+
+// fixedLimit matches a time limit that does not depend on the machine.
+var fixedLimit = regexp.MustCompile(`time\.(Now\(\)\.Add|After)\((\d+ \* )?time\.(Second|Minute)\)`)
+
+// waits reports whether a file's time limits must depend on the machine. The tests of cni and libcni do not import the
+// kernel's packages, and kerneltest tests its own measurement.
+func waits(path string) bool {
+	for _, dir := range []string{"/cni/", "/libcni/", "/kernel/kerneltest/"} {
+		if strings.Contains(path, dir) {
+			return false
+		}
+	}
+	return strings.HasSuffix(path, "_test.go") || strings.HasSuffix(filepath.Dir(path), "test")
+}
+
 // TestTidy checks for notes of open work, long files, skipped tests, and shells.
 func TestTidy(t *testing.T) {
 	t.Parallel()
@@ -243,9 +275,15 @@ func TestTidy(t *testing.T) {
 		if n := strings.Count(text, "\n"); n > 400 && !strings.HasSuffix(path, "_test.go") {
 			t.Errorf("%s has %d lines: split it", path, n)
 		}
-		// Only kerneltest.Needs may skip a test. It records the kernel feature that is missing.
+		// Only kerneltest may skip a test. It records what is missing: a kernel feature, or a request.
 		if regexp.MustCompile(`\b[tfb]\.Sk`+`ip(Now|f)?\(`).MatchString(text) && !strings.Contains(path, "kerneltest") {
-			t.Errorf("%s skips a test itself: use kerneltest.Needs", path)
+			t.Errorf("%s skips a test itself: use kerneltest.Needs or kerneltest.OptIn", path)
+		}
+		if m := passesWithoutRunning.FindString(text); m != "" && strings.HasSuffix(path, "_test.go") {
+			t.Errorf("%s passes a test that does not run: use kerneltest.OptIn instead of\n%s", path, m)
+		}
+		if m := fixedLimit.FindString(text); m != "" && waits(path) {
+			t.Errorf("%s has the time limit %s: use kerneltest.Slow, because a busy machine is slower", path, m)
 		}
 		// No code runs a shell. portmap's conditions are passed to nft or iptables as arguments.
 		if !strings.HasSuffix(path, "_test.go") && (strings.Contains(text, `"sh", "-c"`) || strings.Contains(text, `"/bin/sh"`)) {

@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/fairlead/fairlead/internal/lab"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 	"github.com/fairlead/fairlead/test/flanneld"
 )
 
@@ -20,13 +20,10 @@ const flannelPrefix = "/coreos.com/network/"
 // flannelVariable enables the tests with a real flanneld, which is built for them.
 const flannelVariable = "FAIRLEAD_FLANNELD"
 
-// realFlanneld returns the path of flanneld, or "" if these tests are not enabled.
+// realFlanneld returns the path of flanneld. It skips the test if these tests are not enabled.
 func realFlanneld(t *testing.T) string {
 	t.Helper()
-	if os.Getenv(flannelVariable) == "" {
-		t.Logf("not run: %s is not set; make test-flannel builds flanneld and sets it", flannelVariable)
-		return ""
-	}
+	kerneltest.OptIn(t, flannelVariable)
 	path, err := flanneld.Program()
 	must(t, err)
 	return path
@@ -92,9 +89,6 @@ var flannelConfigs = map[string]struct {
 func TestMixedWithFlanneld(t *testing.T) {
 	t.Parallel()
 	program := realFlanneld(t)
-	if program == "" {
-		return
-	}
 	for name, f := range flannelConfigs { // one after the other: each keeps two processors busy
 		t.Run(name, func(t *testing.T) {
 			c, nodes := newFlannelCluster(t, f.conf, "a", "b", "x")

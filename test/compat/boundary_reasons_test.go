@@ -113,12 +113,3 @@ func boundaryRejectedByReference() []reason {
 		{`^host-device/runtimeConfig\.deviceID .*not found or unsupported`, "a `deviceID` that does not exist next to `device`, which takes precedence"},
 	}
 }
-
-// boundaryEffects returns the known differences of results and effects. The pattern is of the case and the difference.
-func boundaryEffects() []reason {
-	return []reason{
-		{`/routes .*added: namespace a:\s+reference: route .*\s+this side: route .* \{"(mtu|advmss)":\d+\}$`, "`mtu` and `advmss` of a route: Fairlead sets them, as specification 1.1.0 defines"},
-		{`^dummy/dns`, "`dns` of dummy: the reference ignores it"},
-		{`^portmap/hostIP "(::|2001:db8::1)"(.|\n)*route_localnet`, "a `hostIP` of IPv6: the reference sets `route_localnet`, which only 127.0.0.1 needs"},
-	}
-}

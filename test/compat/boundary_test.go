@@ -125,7 +125,7 @@ func compareBoundary(t *testing.T, k keyCase, counts *boundaryCounts) {
 		counter = &counts.Accepted
 		problems, _ := newPage().compare(k.name(), reference.transcript, fairlead.transcript)
 		for _, p := range problems {
-			if matches(effects(), p) || matches(boundaryEffects(), k.name()+": "+p) {
+			if explained(k, p) {
 				counter = &counts.Differ
 			} else {
 				t.Error(p)
@@ -144,6 +144,11 @@ func compareBoundary(t *testing.T, k keyCase, counts *boundaryCounts) {
 		counter = &counts.Differ
 	default:
 		t.Errorf("only Fairlead accepts it: %s", ref)
+	}
+	if (reference.firstErr == "") != (fairlead.firstErr == "") {
+		for _, p := range fairlead.aloneProblems() {
+			t.Error(p)
+		}
 	}
 	if t.Failed() {
 		t.Logf("%s: %s %s", k.name(), k.plugins, k.capArgs)

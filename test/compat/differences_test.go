@@ -2,36 +2,68 @@ package compat
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 )
 
-// difference is a deliberate difference. The lines that show it are not compared.
+// difference is a deliberate difference.
 type difference struct {
 	what, reference, fairlead, why string
 
-	cases  *regexp.Regexp // names; nil: no transcript shows it
-	steps  *regexp.Regexp // titles
-	lines  *regexp.Regexp
-	chance bool // it does not appear every time
-	seen   *atomic.Bool
+	shows  []shown
+	chance bool   // it does not appear every time
+	always bool   // it may appear in any case, so a case's outcome does not mention it
+	proof  *proof // of a difference that no transcript shows
 }
 
-// removeDifferences removes the lines of deliberate differences from both texts of a step, and records which
-// differences it found.
+// shown is a place in transcripts that shows a difference, and what each implementation has there. Everything else in
+// the step must be equal.
+type shown struct {
+	cases, steps        *regexp.Regexp // names and titles
+	part                *regexp.Regexp // of the step's text: the group, or else the whole match
+	reference, fairlead *regexp.Regexp // all parts, one per line
+	seen                *atomic.Bool
+}
+
+// show returns a place that shows a difference. The expected values match whole texts.
+func show(cases, steps, part, reference, fairlead string) shown {
+	whole := func(s string) *regexp.Regexp { return regexp.MustCompile(`^(?:` + s + `)$`) }
+	return shown{regexp.MustCompile(cases), regexp.MustCompile(steps), regexp.MustCompile(`(?m)` + part), whole(reference), whole(fairlead), &atomic.Bool{}}
+}
+
+// in reports whether the place is in a step of a case.
+func (s shown) in(name, step string) bool {
+	return s.cases.MatchString(name) && s.steps.MatchString(step)
+}
+
+// shownIn reports whether a case may show the difference.
+func (d difference) shownIn(name string) bool {
+	return slices.ContainsFunc(d.shows, func(s shown) bool { return s.cases.MatchString(name) })
+}
+
+// byChance reports whether a case may show a difference that does not appear every time.
+func (p *page) byChance(name string) bool {
+	return slices.ContainsFunc(p.differences, func(d difference) bool { return d.chance && d.shownIn(name) })
+}
+
+// removeDifferences removes the parts that show deliberate differences from both texts of a step, and records which
+// differences it found. Parts with other values than the expected ones stay.
 func (p *page) removeDifferences(name, step, want, have string, found map[int]bool) (string, string) {
 	for i, d := range p.differences {
-		if d.cases == nil || !d.cases.MatchString(name) || !d.steps.MatchString(step) {
-			continue
+		for _, s := range d.shows {
+			if !s.in(name, step) {
+				continue
+			}
+			a, inA := cut(want, s.part)
+			b, inB := cut(have, s.part)
+			if inA != inB && s.reference.MatchString(inA) && s.fairlead.MatchString(inB) {
+				s.seen.Store(true)
+				found[i] = true
+				want, have = a, b
+			}
 		}
-		a, inA := splitLines(want, d.lines)
-		b, inB := splitLines(have, d.lines)
-		if inA != inB {
-			d.seen.Store(true)
-			found[i] = true
-		}
-		want, have = a, b
 	}
 	return want, have
 }
@@ -41,7 +73,7 @@ func (p *page) removeDifferences(name, step, want, have string, found map[int]bo
 func (p *page) outcome(name string, found map[int]bool) string {
 	var notes []string
 	for i, d := range p.differences {
-		if d.cases != nil && d.cases.String() != "" && (found[i] || d.chance && d.cases.MatchString(name)) {
+		if !d.always && (found[i] || d.chance && d.shownIn(name)) {
 			notes = append(notes, strconv.Itoa(i+1))
 		}
 	}
@@ -51,15 +83,24 @@ func (p *page) outcome(name string, found map[int]bool) string {
 	return "equal" + exceptFor + strings.Join(notes, ", ")
 }
 
-// splitLines splits a text into the lines that do not match and those that do.
-func splitLines(text string, lines *regexp.Regexp) (rest, matched string) {
-	var keep, out []string
-	for _, l := range strings.Split(text, "\n") {
-		if lines.MatchString(l) {
-			out = append(out, l)
-		} else {
-			keep = append(keep, l)
+// cut removes the parts that a pattern matches, and returns them as lines. Lines that are empty then are removed, too.
+func cut(text string, part *regexp.Regexp) (rest, parts string) {
+	var b strings.Builder
+	var list []string
+	end := 0
+	for _, m := range part.FindAllStringSubmatchIndex(text, -1) {
+		from, to := m[0], m[1]
+		if len(m) > 2 {
+			from, to = m[2], m[3]
 		}
+		if from < 0 { // the group is optional
+			continue
+		}
+		list = append(list, text[from:to])
+		b.WriteString(text[end:from])
+		end = to
 	}
-	return strings.Join(keep, "\n"), strings.Join(out, "\n")
+	b.WriteString(text[end:])
+	lines := slices.DeleteFunc(strings.Split(b.String(), "\n"), func(l string) bool { return strings.TrimSpace(l) == "" })
+	return strings.Join(lines, "\n"), strings.Join(list, "\n")
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/internal/dhcptest"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // dhcpKeys returns bridges that get addresses from dnsmasq through each side's daemon.
@@ -70,7 +71,7 @@ func (h *host) daemon() {
 		_ = cmd.Wait()
 		_ = log.Close()
 	})
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(kerneltest.Slow(10 * time.Second)); ; time.Sleep(5 * time.Millisecond) {
 		if _, err := os.Stat(socket); err == nil {
 			return
 		}

@@ -89,6 +89,7 @@ func (k keyCase) record(t testing.TB, s side) *recorder {
 func (k keyCase) add(r *recorder, do func(verb string) bool) bool {
 	r.t.Helper()
 	empty := r.snapshot("a")
+	r.note(beforeStep+"a", empty)
 	if do("add") {
 		return true
 	}
@@ -96,8 +97,8 @@ func (k keyCase) add(r *recorder, do func(verb string) bool) bool {
 		r.t.Errorf("our failed ADD left something:\n%s", lineDiff(empty, now))
 	}
 	do("del")
-	r.note("deleted after a failed ADD: container", r.snapshot("a"))
-	r.note("deleted after a failed ADD: addresses allocated", r.files("ipam", func(s string) string { return s }))
+	r.note(afterFailedADD+"container", changes(empty, r.snapshot("a")))
+	r.note(afterFailedADD+"addresses allocated", r.files("ipam", func(s string) string { return s }))
 	return false
 }
 

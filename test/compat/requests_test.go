@@ -96,7 +96,7 @@ func (r *recorder) notes() {
 			}
 			text := string(raw)
 			if kind == ".json" {
-				text = indentJSON(text)
+				text = jsonLines(text)
 			}
 			n++
 			_, verb, _ := strings.Cut(e.Name(), "-")

@@ -1,12 +1,10 @@
 package compat
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -58,14 +56,13 @@ func (h *host) snapshot(name string) string {
 	h.t.Helper()
 	var lines []string
 	err := h.inside(name, func() error { // commands inherit the thread's namespace
-		var links []nsLink
-		var routes, routes6 []nsRoute
-		err := errors.Join(ipJSON(&links, "addr"), ipJSON(&routes, "-4", "route", "show", "table", "all"), ipJSON(&routes6, "-6", "route", "show", "table", "all"))
-		for _, l := range links {
-			lines = append(lines, l.lines()...)
-		}
-		for _, r := range append(routes, routes6...) {
-			lines = append(lines, r.lines()...)
+		var o nsObjects
+		err := errors.Join(o.read("addr show", "route show table all", "rule show", "neigh show nud permanent"),
+			o.read("-6", "rule show")) // the routes are of both families
+		lines = o.lines()
+		for _, more := range []func() ([]string, error){queues, ruleset, func() ([]string, error) { return bridgeVLANs(o.links) }} {
+			list, e := more()
+			lines, err = append(lines, list...), errors.Join(err, e)
 		}
 		lines = append(lines, sysctlLines()...)
 		return err
@@ -73,17 +70,11 @@ func (h *host) snapshot(name string) string {
 	if err != nil {
 		h.t.Fatalf("snapshot of %s: %v", name, err)
 	}
+	for i := range lines {
+		lines[i] = linkName.ReplaceAllString(lines[i], "${1}X") // random names would change the order
+	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
-}
-
-// ipJSON reads a list that ip prints. For an empty list, ip prints nothing or [].
-func ipJSON(list any, args ...string) error {
-	out, err := exec.Command("ip", append([]string{"-json", "-details"}, args...)...).Output()
-	if err != nil || len(bytes.TrimSpace(out)) == 0 {
-		return err
-	}
-	return json.Unmarshal(out, list)
 }
 
 func (l nsLink) lines() []string {
@@ -128,10 +119,13 @@ func (l nsLink) lines() []string {
 }
 
 func (r nsRoute) lines() []string {
-	if r.Type != "unicast" || strings.HasPrefix(r.Dst, "fe80::") {
+	if strings.HasPrefix(r.Dst, "fe80::") || strings.Contains(r.Dst, ":") && r.Table == "local" { // the latter follow the addresses
 		return nil
 	}
 	s := "route " + r.Dst
+	if r.Type != "unicast" {
+		s = r.Type + " " + s
+	}
 	if r.Gateway != "" {
 		s += " via " + r.Gateway
 	}

@@ -142,6 +142,7 @@ func (l lifecycle) run(t testing.TB, s side, version string) transcript {
 	h.write(l.list(version))
 	c := call{netns: "a", ifname: l.ifname, capArgs: l.capArgs}
 	with := func(verb string) call { c.verb = verb; return c }
+	r.note(beforeStep+"a", r.snapshot("a"))
 	r.do(with("add"))
 	r.recordState("added", "host", "a")
 	if l.probes != nil {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // kubernetesVariable enables the Kubernetes tests. Its value is the name of one cluster, a part of several names, or
@@ -68,10 +70,7 @@ func TestChosenKinds(t *testing.T) {
 
 // TestKubernetes runs every case in every chosen cluster, one after the other.
 func TestKubernetes(t *testing.T) {
-	selector := os.Getenv(kubernetesVariable)
-	if selector == "" {
-		return // make e2e-kubernetes: it builds Kubernetes
-	}
+	selector := kerneltest.OptIn(t, kubernetesVariable) // it builds Kubernetes
 	bin, p := kubernetesPrograms(t), build(t)
 	copyRelease(t, p)
 	var rows []kubeRow

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/internal/reference"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // startVariable enables the measurement. It takes some minutes per client and needs an idle machine.
@@ -33,9 +34,7 @@ func sides() []string { return []string{"Fairlead", "Fairlead, fused", "referenc
 
 // TestPodStart measures how long a client takes to start a pod, with each set of plugins in turn.
 func TestPodStart(t *testing.T) {
-	if os.Getenv(startVariable) == "" {
-		return // make e2e-start
-	}
+	kerneltest.OptIn(t, startVariable)
 	t.Setenv(allVariable, "1")
 	p := build(t)
 	for name, c := range clients(p) {

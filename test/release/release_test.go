@@ -11,10 +11,11 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/internal/ociimage"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
-// releaseVariable is the environment variable with the output directory of "make release". Without it the tests do
-// nothing.
+// releaseVariable is the environment variable with the output directory of "make release". Without it the tests
+// do not run.
 const releaseVariable = "FAIRLEAD_RELEASE"
 
 const imageName = "docker.io/test/idle:1"
@@ -22,11 +23,7 @@ const imageName = "docker.io/test/idle:1"
 // TestDeb installs the .deb, runs the quick start and the containerd tutorial as written, and removes the package. The
 // root must then be the same as before.
 func TestDeb(t *testing.T) {
-	dir := os.Getenv(releaseVariable)
-	if dir == "" {
-		t.Logf("%s is not set: make test-release sets it", releaseVariable)
-		return
-	}
+	dir := kerneltest.OptIn(t, releaseVariable)
 	deb := only(t, dir, "fairlead_*_"+runtime.GOARCH+".deb")
 	r := newRoot(t)
 	r.put(t, "/files/fairlead_0.1.0_amd64.deb", read(t, deb)) // the file name in the documentation
@@ -45,11 +42,7 @@ func TestDeb(t *testing.T) {
 
 // TestTarball does the same with the .tar.gz, and removes its files as docs/install.md describes.
 func TestTarball(t *testing.T) {
-	dir := os.Getenv(releaseVariable)
-	if dir == "" {
-		t.Logf("%s is not set: make test-release sets it", releaseVariable)
-		return
-	}
+	dir := kerneltest.OptIn(t, releaseVariable)
 	archive := only(t, dir, "fairlead-*-linux-"+runtime.GOARCH+".tar.gz")
 	r := newRoot(t)
 	r.put(t, "/files/fairlead-0.1.0-linux-amd64.tar.gz", read(t, archive))
@@ -68,11 +61,7 @@ func TestTarball(t *testing.T) {
 
 // TestVersionsAgree compares the version in the names of the files, in the packages, and in what the programs print.
 func TestVersionsAgree(t *testing.T) {
-	dir := os.Getenv(releaseVariable)
-	if dir == "" {
-		t.Logf("%s is not set: make test-release sets it", releaseVariable)
-		return
-	}
+	dir := kerneltest.OptIn(t, releaseVariable)
 	deb := only(t, dir, "fairlead_*_"+runtime.GOARCH+".deb")
 	out, err := exec.Command("dpkg-deb", "--field", deb, "Version").Output()
 	must(t, err)

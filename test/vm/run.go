@@ -112,8 +112,12 @@ func (r *runner) summary(ok bool) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	text, nowhere := summarize(records)
+	text, nowhere, notRun := summarize(records)
 	fmt.Print(text)
+	fmt.Printf("%d tests run only on request and were not run\n", len(notRun))
+	for _, n := range notRun {
+		fmt.Println("not run:", n)
+	}
 	for _, n := range nowhere {
 		fmt.Println("FAIL: ran on no kernel:", n)
 	}

@@ -77,6 +77,9 @@ func (r *runner) suites() (list []suite, _ error) {
 func skippedOnly(list []suite, records []kerneltest.Record) (out []suite) {
 	ran, skipped := map[string]bool{}, map[string]kerneltest.Record{}
 	for _, r := range records {
+		if r.OptIn() {
+			continue
+		}
 		id := r.Package + " " + r.Test
 		ran[id] = ran[id] || r.Ran
 		skipped[id] = r

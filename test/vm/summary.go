@@ -11,8 +11,25 @@ import (
 )
 
 // summarize returns a table of records, with a row per feature and a column per kernel. A cell counts the tests that
-// need the feature and ran there. It also returns the tests that ran nowhere.
-func summarize(records []kerneltest.Record) (table string, nowhere []string) {
+// need the feature and ran there. It also returns the tests that ran nowhere, and the tests that run only on request and
+// were not requested.
+func summarize(records []kerneltest.Record) (table string, nowhere, notRun []string) {
+	requested := map[string]bool{}
+	for _, r := range records {
+		if name := r.Package + " " + r.Test + ": set " + r.Feature; r.OptIn() {
+			requested[name] = requested[name] || r.Ran
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(requested)) {
+		if !requested[name] {
+			notRun = append(notRun, name)
+		}
+	}
+	table, nowhere = summarizeFeatures(slices.DeleteFunc(slices.Clone(records), kerneltest.Record.OptIn))
+	return table, nowhere, notRun
+}
+
+func summarizeFeatures(records []kerneltest.Record) (table string, nowhere []string) {
 	type cell struct{ feature, where string }
 	ran, skipped := map[cell]int{}, map[cell]int{}
 	features, kernels, anywhere := map[string]bool{}, map[string]bool{}, map[string]bool{}

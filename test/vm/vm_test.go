@@ -91,7 +91,9 @@ func TestSummary(t *testing.T) {
 	record := func(feature, test, where string, ran bool) kerneltest.Record {
 		return kerneltest.Record{Feature: feature, Package: "p", Test: test, Where: where, Ran: ran}
 	}
-	table, nowhere := summarize([]kerneltest.Record{
+	table, nowhere, notRun := summarize([]kerneltest.Record{
+		record("FAIRLEAD_LONG", "TestLong", "host", false), record("FAIRLEAD_LONG", "TestLong", "6.12", false),
+		record("FAIRLEAD_OTHER", "TestOther", "host", false), record("FAIRLEAD_OTHER", "TestOther", "6.1", true),
 		record("vlan", "TestV", "host", false), record("vlan", "TestV", "6.12", true), record("vlan", "TestV", "6.1", true),
 		record("vlan", "TestW", "6.12", true),
 		record("tap", "TestT", "host", true),
@@ -106,6 +108,9 @@ func TestSummary(t *testing.T) {
 	}
 	if !slices.Equal(nowhere, []string{"p TestN, which needs netkit"}) {
 		t.Errorf("ran nowhere: %v", nowhere)
+	}
+	if !slices.Equal(notRun, []string{"p TestLong: set FAIRLEAD_LONG"}) {
+		t.Errorf("not run: %v", notRun)
 	}
 }
 
