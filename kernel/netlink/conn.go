@@ -54,6 +54,15 @@ func (e *Error) Is(target error) bool {
 	return target == os.ErrNotExist && (e.Errno == unix.ENODEV || e.Errno == unix.ESRCH || e.Errno == unix.ENXIO)
 }
 
+// SocketError is a failure of the socket. It matches no errno, because it says nothing about the object of a request:
+// EBUSY of a socket does not mean that a link or a chain is in use.
+type SocketError struct {
+	Op  string
+	Err error
+}
+
+func (e *SocketError) Error() string { return e.Op + ": " + e.Err.Error() }
+
 const (
 	BufferSize   = 32 << 10        // the largest part of a dump that the kernel sends at once
 	dumpRetries  = 8               // repeat an interrupted dump at least so often
@@ -176,7 +185,7 @@ func (c *Conn) send(p []byte) error {
 			return nil
 		}
 		if err != unix.EINTR {
-			return fmt.Errorf("send %d bytes over netlink: %w", len(p), err)
+			return &SocketError{fmt.Sprintf("send %d bytes over netlink", len(p)), err}
 		}
 	}
 }
@@ -196,7 +205,7 @@ func (c *Conn) read(first uint32, resp []Response) (done int, err error) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("receive over netlink: %w", err)
+		return 0, &SocketError{"receive over netlink", err}
 	}
 	if !FromKernel(from) {
 		return 0, nil

@@ -112,3 +112,24 @@ func FuzzReplies(f *testing.F) {
 		_, _ = parse(p, 1, make([]Response, 2))
 	})
 }
+
+// TestSocketErrors checks that a failure of the socket is not taken for the kernel's answer about an object.
+func TestSocketErrors(t *testing.T) {
+	t.Parallel()
+	c, err := Dial(unix.NETLINK_ROUTE, make([]byte, BufferSize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := unix.SetsockoptTimeval(c.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 1000}); err != nil {
+		t.Fatal(err)
+	}
+	_, receive := c.read(0, nil)
+	tooLong := c.send(make([]byte, 64<<20))
+	for errno, err := range map[unix.Errno]error{unix.EAGAIN: receive, unix.EMSGSIZE: tooLong} {
+		socket, ok := errors.AsType[*SocketError](err)
+		if !ok || socket.Err != errno || errors.Is(err, errno) {
+			t.Errorf("%v: got %v", errno, err)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -102,7 +103,7 @@ func (n *Handle) Do(f func() error) error {
 }
 
 // DoFrom is like Do, for a caller that has a handle of the thread's own namespace. The thread returns there also if f
-// panics.
+// panics. While the kernel refuses, for example because it has no memory, DoFrom repeats the return for a second.
 func (n *Handle) DoFrom(back *Handle, f func() error) (err error) {
 	runtime.LockOSThread()
 	if err := unix.Setns(n.fd, unix.CLONE_NEWNET); err != nil {
@@ -110,7 +111,7 @@ func (n *Handle) DoFrom(back *Handle, f func() error) (err error) {
 		return fmt.Errorf("enter %s: %w", n.path, err)
 	}
 	defer func() {
-		if e := unix.Setns(back.fd, unix.CLONE_NEWNET); e != nil {
+		if e := back.enter(); e != nil {
 			// The thread stays locked, so the runtime ends it with its goroutine.
 			err = errors.Join(err, fmt.Errorf("leave %s: %w", n.path, e))
 			return
@@ -118,6 +119,17 @@ func (n *Handle) DoFrom(back *Handle, f func() error) (err error) {
 		runtime.UnlockOSThread()
 	}()
 	return f()
+}
+
+// enter moves the calling thread into the namespace. It repeats a call that fails: what follows on this thread would
+// otherwise act in another namespace.
+func (n *Handle) enter() error {
+	for end := time.Now().Add(time.Second); ; time.Sleep(time.Millisecond) {
+		err := unix.Setns(n.fd, unix.CLONE_NEWNET)
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+	}
 }
 
 // Create creates a network namespace at a path, with lo up, as "ip netns add" does. It lives until Remove. A namespace
