@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/fairlead/fairlead/bench/figures"
 )
 
 // bench is the prepared machine: separate mounts in which hosts are created.
@@ -170,8 +172,8 @@ func (b *bench) lacks(typ string) bool {
 func machine() string {
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	kernel := strings.SplitN(strings.TrimSpace(string(release)), "-", 2)[0]
-	return fmt.Sprintf("%s, %d processors (%s), %s of memory, Linux %s, %s",
-		virtual(), runtime.NumCPU(), field("/proc/cpuinfo", "model name"), memory(), kernel, runtime.Version())
+	return fmt.Sprintf("%s, %d processors (%s), %s of memory, Linux %s, %s.\nMeasured on %s",
+		virtual(), runtime.NumCPU(), field("/proc/cpuinfo", "model name"), memory(), kernel, runtime.Version(), figures.Moment())
 }
 
 func virtual() string {

@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
+	"strings"
+	"time"
 )
 
 // Report is the result of a run of the benchmark.
@@ -12,6 +15,16 @@ type Report struct {
 	Machine string `json:"machine"` // description of the machine
 	Rounds  int    `json:"rounds"`
 	Rows    []Row  `json:"rows"`
+}
+
+// Moment returns the date and the commit of a measurement.
+func Moment() string {
+	today := time.Now().Format(time.DateOnly)
+	commit, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
+	if err != nil { // the virtual machine has no git
+		return today
+	}
+	return today + ", commit " + strings.TrimSpace(string(commit))
 }
 
 // Write writes a report as JSON.

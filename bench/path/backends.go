@@ -190,7 +190,8 @@ one processor) and connections run for $TIME each, one at a time. A ratio compar
 is the bootstrap interval of the median; an interval that contains 1 shows no difference. Hosts are network
 namespaces of one machine, connected by a veth pair. [Backends](backends.md) describes the backends.
 
-Machine: virtual, $CPUS processors, Linux $KERNEL, $GO. Both ends run on it, so a stream is bound
-by its processors. Compare the ratios, not the absolute values.
+Machine: virtual, $CPUS processors, Linux $KERNEL, $GO. Measured on
+$MOMENT. Both ends run on one machine, so a stream is bound by its processors.
+Compare the ratios, not the absolute values.
 
 $TABLE`

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/fairlead/fairlead/bench/figures"
 )
 
 func main() {
@@ -161,7 +163,7 @@ func report(rows []row, o options, page string) error {
 		return nil
 	}
 	return os.WriteFile(o.page, []byte(strings.NewReplacer("$ROUNDS", fmt.Sprint(o.rounds), "$TIME", o.time.String(), "$TABLE", text,
-		"$CPUS", fmt.Sprint(runtime.NumCPU()), "$KERNEL", kernelVersion(), "$GO", runtime.Version()).Replace(page)), 0o644)
+		"$CPUS", fmt.Sprint(runtime.NumCPU()), "$KERNEL", kernelVersion(), "$GO", runtime.Version(), "$MOMENT", figures.Moment()).Replace(page)), 0o644)
 }
 
 func kernelVersion() string {

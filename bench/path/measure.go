@@ -165,7 +165,8 @@ of one round. Its interval is the bootstrap interval of the median; an interval 
 In the second half, 10,000 elements and rules of other containers are in place: copies of one container's, with its
 address and host ports changed. The manual setup has none.
 
-Machine: virtual, $CPUS processors, Linux $KERNEL, $GO. Both ends run on it, so a stream is bound
-by its processors. Compare the ratios, not the absolute values.
+Machine: virtual, $CPUS processors, Linux $KERNEL, $GO. Measured on
+$MOMENT. Both ends run on one machine, so a stream is bound by its processors.
+Compare the ratios, not the absolute values.
 
 $TABLE`

@@ -40,13 +40,19 @@ func newReferenceSite(t *testing.T, containers ...string) (s *site, bin string) 
 	s = &site{t, append(os.Environ(), "NETCONFPATH="+conf, "CNI_PATH="+bin), map[string]string{}}
 	for i, c := range containers {
 		kerneltest.Run(t, "ip", "netns", "add", c)
-		cmd := exec.Command(reference.Cnitool(t), "add", "n", netnspath.Dir+"/"+c)
-		cmd.Env = append(s.env, `CAP_ARGS={"portMappings":[{"hostPort":530`+string(rune('0'+i))+`,"containerPort":53,"protocol":"udp"}]}`)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
+		s.reference("add", c, `{"portMappings":[{"hostPort":530`+string(rune('0'+i))+`,"containerPort":53,"protocol":"udp"}]}`)
 	}
 	return s, bin
+}
+
+// reference runs the reference runtime.
+func (s *site) reference(verb, container, capabilities string) {
+	s.Helper()
+	cmd := exec.Command(reference.Cnitool(s.TB), verb, "n", netnspath.Dir+"/"+container)
+	cmd.Env = append(s.env, "CAP_ARGS="+capabilities)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		s.Fatalf("%s %s: %v: %s", verb, container, err, out)
+	}
 }
 
 // from returns a directory with both programs, which are this one.
@@ -126,6 +132,42 @@ func TestSwitch(t *testing.T) {
 	if after := kerneltest.Run(t, "ls", "-l", "--time-style=+", bin); after != before {
 		t.Errorf("after uninstall:\n%s\nwant\n%s", after, before)
 	}
+}
+
+// TestSwitchBack uninstalls while a packet passes each millisecond to a container that our plugins attached. The reference
+// plugins then attach another container and delete ours, and a garbage collection removes our rules.
+func TestSwitchBack(t *testing.T) {
+	t.Parallel()
+	s, bin := newReferenceSite(t)
+	s.uplink()
+	s.ok("install", "--bin-dir", bin, "--from", from(t))
+	kerneltest.Run(t, "ip", "netns", "add", "ours")
+	held := `{"portMappings":[{"hostPort":5300,"containerPort":53,"protocol":"udp"}]}`
+	address := s.withCaps(held).ok("add", "n", "ours")
+	p := probe(t, "up1", "ours", "198.51.100.2:5300")
+	s.ok("uninstall", "--bin-dir", bin)
+	kerneltest.Run(t, "ip", "netns", "add", "theirs")
+	s.reference("add", "theirs", `{"portMappings":[{"hostPort":5301,"containerPort":53,"protocol":"udp"}]}`)
+	sent, lost := p()
+	if lost != 0 || sent < 100 {
+		t.Errorf("%d of %d packets were lost", lost, sent)
+	}
+	if theirs := kerneltest.In(t, netnspath.Dir+"/theirs", "ip", "-br", "address"); !strings.Contains(address, "10.1.0.2/24") || !strings.Contains(theirs, "10.1.0.3/24") {
+		t.Errorf("ours has\n%sand theirs has\n%s", address, theirs)
+	}
+	s.reference("del", "ours", held)
+	kerneltest.Run(t, "ip", "netns", "del", "ours")
+	s.ok("gc", "--all")
+	rules, links := kerneltest.Run(t, "nft", "list", "ruleset"), kerneltest.Run(t, "ip", "-br", "link")
+	for _, left := range []string{"10.1.0.2", "5300"} {
+		if strings.Contains(rules, left) {
+			t.Errorf("%s is left:\n%s", left, rules)
+		}
+	}
+	if !strings.Contains(rules, "5301") || strings.Count(links, "veth") != 1 {
+		t.Errorf("the container of the reference plugins is incomplete:\n%s%s", rules, links)
+	}
+	s.reference("del", "theirs", `{"portMappings":[{"hostPort":5301,"containerPort":53,"protocol":"udp"}]}`)
 }
 
 // probe sends a packet each millisecond from the far side of a link to an address of a container, which answers. It
