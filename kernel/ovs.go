@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -12,21 +13,21 @@ import (
 type Switch interface {
 	// The Ensure methods create or update an object and return after the switch has applied it. EnsurePort returns
 	// whether it created the port, so that an undo must remove it.
-	EnsureBridge(*OVSBridge) error
-	EnsureTunnel(*OVSTunnel) error
-	EnsurePort(*OVSPort) (created bool, err error)
+	EnsureBridge(context.Context, *OVSBridge) error
+	EnsureTunnel(context.Context, *OVSTunnel) error
+	EnsurePort(context.Context, *OVSPort) (created bool, err error)
 	// RestorePort creates a port, or replaces the one with its name, whoever its owner is.
-	RestorePort(*OVSPort) error
+	RestorePort(context.Context, *OVSPort) error
 	// The Diff methods return what differs. They return os.ErrNotExist if the object is missing.
-	DiffBridge(*OVSBridge) ([]string, error)
-	DiffTunnel(*OVSTunnel) ([]string, error)
-	DiffPort(*OVSPort) ([]string, error)
+	DiffBridge(context.Context, *OVSBridge) ([]string, error)
+	DiffTunnel(context.Context, *OVSTunnel) ([]string, error)
+	DiffPort(context.Context, *OVSPort) ([]string, error)
 	// RemovePort removes a port that carries its owner. It returns os.ErrNotExist if the port or the switch is missing.
-	RemovePort(*OVSPort) error
+	RemovePort(context.Context, *OVSPort) error
 	// RemoveTagged removes the ports of dead owners.
-	RemoveTagged(dead func(tag string) bool) error
+	RemoveTagged(ctx context.Context, dead func(tag string) bool) error
 	// UserSpace reports whether a process, not the kernel, forwards the packets of a port.
-	UserSpace(*OVSPort) (bool, error)
+	UserSpace(context.Context, *OVSPort) (bool, error)
 	Close()
 }
 
@@ -111,14 +112,14 @@ func (b *OVSBridge) ensure(e *Engine) error {
 	if err := e.readySwitch(); err != nil {
 		return err
 	}
-	return e.ovs.EnsureBridge(b)
+	return e.ovs.EnsureBridge(e.ctx, b)
 }
 
 func (b *OVSBridge) diff(e *Engine) ([]string, error) {
 	if e.ovs == nil {
 		return nil, ErrNoSwitch
 	}
-	return e.ovs.DiffBridge(b)
+	return e.ovs.DiffBridge(e.ctx, b)
 }
 
 func (b *OVSBridge) remove(*Engine) error { return nil }
@@ -146,14 +147,14 @@ func (t *OVSTunnel) ensure(e *Engine) error {
 	if err := e.readySwitch(); err != nil {
 		return err
 	}
-	return e.ovs.EnsureTunnel(t)
+	return e.ovs.EnsureTunnel(e.ctx, t)
 }
 
 func (t *OVSTunnel) diff(e *Engine) ([]string, error) {
 	if e.ovs == nil {
 		return nil, ErrNoSwitch
 	}
-	return e.ovs.DiffTunnel(t)
+	return e.ovs.DiffTunnel(e.ctx, t)
 }
 
 func (t *OVSTunnel) remove(*Engine) error { return nil }
@@ -181,7 +182,7 @@ func (p *OVSPort) ensure(e *Engine) error {
 	if err := e.readySwitch(); err != nil {
 		return err
 	}
-	created, err := e.ovs.EnsurePort(p)
+	created, err := e.ovs.EnsurePort(e.ctx, p)
 	if created {
 		e.noteCreated(p)
 	}
@@ -196,7 +197,7 @@ func (p *OVSPort) restore(e *Engine) error {
 	if err := e.readySwitch(); err != nil {
 		return err
 	}
-	if err := e.ovs.RestorePort(p); err != nil {
+	if err := e.ovs.RestorePort(e.ctx, p); err != nil {
 		return err
 	}
 	return p.checksum(e)
@@ -205,7 +206,7 @@ func (p *OVSPort) restore(e *Engine) error {
 // checksum makes the container end compute checksums itself if a process forwards its packets. Otherwise the kernel
 // leaves them to the peer, and packets would arrive without checksums.
 func (p *OVSPort) checksum(e *Engine) error {
-	user, err := e.ovs.UserSpace(p)
+	user, err := e.ovs.UserSpace(e.ctx, p)
 	if err != nil || !user {
 		return err
 	}
@@ -216,11 +217,11 @@ func (p *OVSPort) diff(e *Engine) ([]string, error) {
 	if e.ovs == nil {
 		return nil, ErrNoSwitch
 	}
-	d, err := e.ovs.DiffPort(p)
+	d, err := e.ovs.DiffPort(e.ctx, p)
 	if err != nil {
 		return d, err
 	}
-	if user, err := e.ovs.UserSpace(p); err != nil || !user {
+	if user, err := e.ovs.UserSpace(e.ctx, p); err != nil || !user {
 		return d, err
 	}
 	on, err := e.txChecksum(Container, p.Peer)
@@ -237,7 +238,7 @@ func (p *OVSPort) remove(e *Engine) error {
 	if e.ovs == nil {
 		return ErrNoSwitch
 	}
-	return e.ovs.RemovePort(p)
+	return e.ovs.RemovePort(e.ctx, p)
 }
 
 // readySwitch writes queued changes to the kernel, so that the switch finds the links of its ports.

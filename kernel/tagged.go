@@ -60,7 +60,7 @@ func (e *Engine) RemoveTagged(dead func(tag string) bool) error {
 		}
 	}
 	if e.ovs != nil {
-		errs = append(errs, e.ovs.RemoveTagged(dead))
+		errs = append(errs, e.ovs.RemoveTagged(e.ctx, dead))
 	}
 	return errors.Join(append(errs, e.removeForwardRules(dead))...)
 }

@@ -154,7 +154,7 @@ func (r *runner) status(ctx context.Context, args *skel.CmdArgs) error {
 	defer j.end()
 	err = j.ipam.status(ctx)
 	if c, ok := j.conf.(Readier); ok {
-		_, err2 := settle(j.att, &cni.Result{}, func(a *Attachment, _ *cni.Result) (kernel.Objects, error) { return nil, c.Ready(a) })
+		_, err2 := settle(j.att, &cni.Result{}, func(a *Attachment, _ *cni.Result) (kernel.Objects, error) { return nil, c.Ready(ctx, a) })
 		err = errors.Join(err, err2)
 	}
 	return err

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"context"
 	"encoding/json"
 	"net/netip"
 
@@ -44,8 +45,10 @@ type Config interface {
 
 // A Config may implement these interfaces.
 type (
-	// A Readier reports to STATUS whether an ADD would work.
-	Readier interface{ Ready(*Attachment) error }
+	// A Readier reports to STATUS whether an ADD would work. Its waits end with the context.
+	Readier interface {
+		Ready(context.Context, *Attachment) error
+	}
 
 	// A Finder returns, without a result or a record, what an attachment may have created in addition to its Links.
 	Finder interface {

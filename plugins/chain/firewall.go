@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"context"
 	"net/netip"
 
 	"github.com/fairlead/fairlead/cni"
@@ -219,7 +220,7 @@ func bridgeOf(a *plugin.Attachment, r *cni.Result) string {
 }
 
 // Ready reports whether the configured backend runs.
-func (c *firewall) Ready(a *plugin.Attachment) error {
+func (c *firewall) Ready(_ context.Context, a *plugin.Attachment) error {
 	if c.Backend == "firewalld" && !a.Facts.Firewalld() {
 		return cni.Errorf(cni.CodePluginNotAvailable, "firewalld is not running: it has no name on the system bus")
 	}

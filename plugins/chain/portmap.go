@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"os/exec"
@@ -247,7 +248,7 @@ func (c *portmap) Claims() []attach.Port {
 }
 
 // Ready reports whether the command that the backend needs exists.
-func (c *portmap) Ready(*plugin.Attachment) error {
+func (c *portmap) Ready(context.Context, *plugin.Attachment) error {
 	tool := ""
 	switch {
 	case c.iptables():

@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -155,7 +156,7 @@ func sysctlPath(key, ifname string) (path, problem string) {
 }
 
 // Ready reports a sysctl that the host does not allow.
-func (c *tuning) Ready(a *plugin.Attachment) error { return c.allowed(a) }
+func (c *tuning) Ready(_ context.Context, a *plugin.Attachment) error { return c.allowed(a) }
 
 func (c *tuning) Addressed(a *plugin.Attachment, r *cni.Result) (list kernel.Objects, err error) {
 	if err := c.allowed(a); err != nil {

@@ -30,7 +30,7 @@ func TestAllowlist(t *testing.T) {
 		c := &tuning{allowlist: file}
 		c.Raw = []byte(`{"sysctl": {"net.core.somaxconn": "1", "net.ipv4.tcp_fin_timeout": "9"}}`)
 		c.Sysctl = map[string]string{"net.core.somaxconn": "1", "net.ipv4.tcp_fin_timeout": "9"}
-		err := c.Ready(&plugin.Attachment{Facts: plugintest.Facts{}})
+		err := c.Ready(t.Context(), &plugin.Attachment{Facts: plugintest.Facts{}})
 		if err == nil && tt.want != "" || err != nil && (tt.want == "" || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("list %q: %v, want %q", tt.list, err, tt.want)
 		}

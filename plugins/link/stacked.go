@@ -1,6 +1,7 @@
 package link
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -114,7 +115,7 @@ func (c *stacked) Addressed(a *plugin.Attachment, r *cni.Result) (kernel.Objects
 }
 
 // Ready reports whether the parent exists. A parent in a container is not known yet.
-func (c *stacked) Ready(a *plugin.Attachment) error {
+func (c *stacked) Ready(_ context.Context, a *plugin.Attachment) error {
 	if c.LinkInContainer {
 		return nil
 	}

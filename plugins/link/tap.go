@@ -1,6 +1,7 @@
 package link
 
 import (
+	"context"
 	"errors"
 	"os"
 	"strings"
@@ -107,7 +108,7 @@ func (c *tap) Find(a *plugin.Attachment) (kernel.Objects, error) {
 }
 
 // Ready reports whether the kernel supports tap interfaces.
-func (c *tap) Ready(a *plugin.Attachment) error {
+func (c *tap) Ready(_ context.Context, a *plugin.Attachment) error {
 	const device = "/dev/net/tun"
 	if found, err := a.Facts.Glob(device); err != nil || len(found) == 0 {
 		return cni.Errorf(cni.CodePluginNotAvailable, "tap needs the kernel module tun, which creates %s", device)

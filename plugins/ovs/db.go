@@ -22,20 +22,25 @@ const timeout = 10 * time.Second
 
 // db is an open database.
 type db struct {
+	ctx    context.Context // of the operation that uses the database now
 	client client.Client
 	root   ovsdb.UUID // the only row of table Open_vSwitch
 }
 
 // open connects to a database. Without a socket the error is os.ErrNotExist: Open vSwitch is not installed, so it has
 // none of our objects.
-func (s *ovsSwitch) open(addr string) (*db, error) {
+func (s *ovsSwitch) open(ctx context.Context, addr string) (*db, error) {
 	if d := s.dbs[addr]; d != nil {
+		d.ctx = ctx
 		return d, nil
 	}
-	if err := reachable(addr); err != nil {
+	if err := reachable(ctx, addr); err != nil {
 		return nil, err
 	}
-	d, err := connect(addr)
+	d, err := connect(ctx, addr)
+	if ended := context.Cause(ctx); err != nil && ended != nil {
+		err = ended
+	}
 	if err != nil {
 		return nil, fmt.Errorf("connect to Open vSwitch at %s: %w", withoutScheme(addr), err)
 	}
@@ -46,9 +51,9 @@ func (s *ovsSwitch) open(addr string) (*db, error) {
 func withoutScheme(addr string) string { return strings.TrimPrefix(addr, "unix:") }
 
 // reachable returns a short reason why the database does not answer.
-func reachable(addr string) error {
+func reachable(ctx context.Context, addr string) error {
 	network, where, _ := strings.Cut(addr, ":")
-	c, err := net.DialTimeout(network, where, timeout)
+	c, err := (&net.Dialer{Timeout: timeout}).DialContext(ctx, network, where)
 	if err == nil {
 		return c.Close()
 	}
@@ -59,7 +64,7 @@ func reachable(addr string) error {
 		withoutScheme(addr), err)
 }
 
-func connect(addr string) (*db, error) {
+func connect(ctx context.Context, addr string) (*db, error) {
 	tables, err := model.NewClientDBModel("Open_vSwitch", nil)
 	if err != nil {
 		return nil, err
@@ -72,12 +77,12 @@ func connect(addr string) (*db, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if err := c.Connect(ctx); err != nil {
+	if err := c.Connect(limited); err != nil {
 		return nil, err
 	}
-	d := &db{client: c}
+	d := &db{ctx: ctx, client: c}
 	rows, err := d.find("Open_vSwitch", nil, "_uuid")
 	if err == nil && len(rows) == 0 {
 		err = errors.New(`its database is empty: "ovs-vsctl init" prepares it`)
@@ -92,9 +97,12 @@ func connect(addr string) (*db, error) {
 
 // do runs operations as one transaction.
 func (d *db) do(ops ...ovsdb.Operation) ([]ovsdb.OperationResult, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout+time.Second)
+	ctx, cancel := context.WithTimeout(d.ctx, timeout+time.Second)
 	defer cancel()
 	res, err := d.client.Transact(ctx, ops...)
+	if ended := context.Cause(d.ctx); err != nil && ended != nil {
+		err = ended
+	}
 	if err != nil {
 		return nil, &unansweredError{err}
 	}

@@ -1,6 +1,7 @@
 package ovs
 
 import (
+	"context"
 	"errors"
 	"os"
 
@@ -136,10 +137,10 @@ func (c *ovs) port(a *plugin.Attachment) *kernel.OVSPort {
 func (c *ovs) Switch(a *plugin.Attachment) kernel.Switch { return newSwitch(c.db, a.Network) }
 
 // Ready reports whether the database answers.
-func (c *ovs) Ready(*plugin.Attachment) error {
+func (c *ovs) Ready(ctx context.Context, _ *plugin.Attachment) error {
 	s := newSwitch(c.db, c.Name)
 	defer s.Close()
-	if _, err := s.open(c.db); err != nil {
+	if _, err := s.open(ctx, c.db); err != nil {
 		return cni.Errorf(cni.CodePluginNotAvailable, "%w", err)
 	}
 	return nil

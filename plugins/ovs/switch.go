@@ -1,6 +1,7 @@
 package ovs
 
 import (
+	"context"
 	"errors"
 	"os"
 
@@ -19,8 +20,8 @@ func newSwitch(addr, network string) *ovsSwitch {
 }
 
 // EnsureBridge implements kernel.Switch.
-func (s *ovsSwitch) EnsureBridge(b *kernel.OVSBridge) error {
-	d, err := s.open(b.DB)
+func (s *ovsSwitch) EnsureBridge(ctx context.Context, b *kernel.OVSBridge) error {
+	d, err := s.open(ctx, b.DB)
 	if err != nil {
 		return err
 	}
@@ -28,8 +29,8 @@ func (s *ovsSwitch) EnsureBridge(b *kernel.OVSBridge) error {
 }
 
 // EnsureTunnel implements kernel.Switch.
-func (s *ovsSwitch) EnsureTunnel(t *kernel.OVSTunnel) error {
-	d, err := s.open(t.DB)
+func (s *ovsSwitch) EnsureTunnel(ctx context.Context, t *kernel.OVSTunnel) error {
+	d, err := s.open(ctx, t.DB)
 	if err != nil {
 		return err
 	}
@@ -37,8 +38,8 @@ func (s *ovsSwitch) EnsureTunnel(t *kernel.OVSTunnel) error {
 }
 
 // EnsurePort implements kernel.Switch.
-func (s *ovsSwitch) EnsurePort(p *kernel.OVSPort) (created bool, err error) {
-	d, err := s.open(p.DB)
+func (s *ovsSwitch) EnsurePort(ctx context.Context, p *kernel.OVSPort) (created bool, err error) {
+	d, err := s.open(ctx, p.DB)
 	if err != nil {
 		return false, err
 	}
@@ -46,8 +47,8 @@ func (s *ovsSwitch) EnsurePort(p *kernel.OVSPort) (created bool, err error) {
 }
 
 // RestorePort implements kernel.Switch.
-func (s *ovsSwitch) RestorePort(p *kernel.OVSPort) error {
-	d, err := s.open(p.DB)
+func (s *ovsSwitch) RestorePort(ctx context.Context, p *kernel.OVSPort) error {
+	d, err := s.open(ctx, p.DB)
 	if err != nil {
 		return err
 	}
@@ -55,8 +56,8 @@ func (s *ovsSwitch) RestorePort(p *kernel.OVSPort) error {
 }
 
 // DiffBridge implements kernel.Switch.
-func (s *ovsSwitch) DiffBridge(b *kernel.OVSBridge) ([]string, error) {
-	d, err := s.forDiff(b.DB)
+func (s *ovsSwitch) DiffBridge(ctx context.Context, b *kernel.OVSBridge) ([]string, error) {
+	d, err := s.forDiff(ctx, b.DB)
 	if err != nil {
 		return nil, err
 	}
@@ -64,8 +65,8 @@ func (s *ovsSwitch) DiffBridge(b *kernel.OVSBridge) ([]string, error) {
 }
 
 // DiffTunnel implements kernel.Switch.
-func (s *ovsSwitch) DiffTunnel(t *kernel.OVSTunnel) ([]string, error) {
-	d, err := s.forDiff(t.DB)
+func (s *ovsSwitch) DiffTunnel(ctx context.Context, t *kernel.OVSTunnel) ([]string, error) {
+	d, err := s.forDiff(ctx, t.DB)
 	if err != nil {
 		return nil, err
 	}
@@ -73,8 +74,8 @@ func (s *ovsSwitch) DiffTunnel(t *kernel.OVSTunnel) ([]string, error) {
 }
 
 // DiffPort implements kernel.Switch.
-func (s *ovsSwitch) DiffPort(p *kernel.OVSPort) ([]string, error) {
-	d, err := s.forDiff(p.DB)
+func (s *ovsSwitch) DiffPort(ctx context.Context, p *kernel.OVSPort) ([]string, error) {
+	d, err := s.forDiff(ctx, p.DB)
 	if err != nil {
 		return nil, err
 	}
@@ -82,8 +83,8 @@ func (s *ovsSwitch) DiffPort(p *kernel.OVSPort) ([]string, error) {
 }
 
 // forDiff opens a database. Its error is not os.ErrNotExist, which would mean that the object is missing.
-func (s *ovsSwitch) forDiff(addr string) (*db, error) {
-	d, err := s.open(addr)
+func (s *ovsSwitch) forDiff(ctx context.Context, addr string) (*db, error) {
+	d, err := s.open(ctx, addr)
 	if err != nil {
 		return nil, errors.New(err.Error())
 	}
@@ -91,8 +92,8 @@ func (s *ovsSwitch) forDiff(addr string) (*db, error) {
 }
 
 // RemovePort implements kernel.Switch. Bridges and tunnels are shared and stay.
-func (s *ovsSwitch) RemovePort(p *kernel.OVSPort) error {
-	d, err := s.open(p.DB)
+func (s *ovsSwitch) RemovePort(ctx context.Context, p *kernel.OVSPort) error {
+	d, err := s.open(ctx, p.DB)
 	if err != nil {
 		return err
 	}
@@ -100,8 +101,8 @@ func (s *ovsSwitch) RemovePort(p *kernel.OVSPort) error {
 }
 
 // RemoveTagged removes the network's ports whose owner is dead.
-func (s *ovsSwitch) RemoveTagged(dead func(tag string) bool) error {
-	d, err := s.open(s.addr)
+func (s *ovsSwitch) RemoveTagged(ctx context.Context, dead func(tag string) bool) error {
+	d, err := s.open(ctx, s.addr)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -112,8 +113,8 @@ func (s *ovsSwitch) RemoveTagged(dead func(tag string) bool) error {
 }
 
 // UserSpace reports whether a port's bridge has a user-space datapath.
-func (s *ovsSwitch) UserSpace(p *kernel.OVSPort) (bool, error) {
-	d, err := s.open(p.DB)
+func (s *ovsSwitch) UserSpace(ctx context.Context, p *kernel.OVSPort) (bool, error) {
+	d, err := s.open(ctx, p.DB)
 	if err != nil {
 		return false, err
 	}
