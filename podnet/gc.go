@@ -22,29 +22,33 @@ type collection struct {
 
 // tearDownInvalid tears down the pods that have a note and are not valid.
 func (c *collection) tearDownInvalid(ctx context.Context) error {
-	began := time.Now()
 	ids, err := c.m.notes.ids()
 	errs := []error{err}
+	ids = slices.DeleteFunc(ids, func(id string) bool { return slices.Contains(c.valid, id) })
+	created := map[string]time.Time{} // none for a pod whose note cannot be read
 	for _, id := range ids {
-		if slices.Contains(c.valid, id) {
-			continue
+		if n, err := c.m.notes.read(id); err == nil {
+			created[id] = n.Created
 		}
-		if err := c.tearDownOld(ctx, id, began); err != nil {
+	}
+	for _, id := range ids {
+		if err := c.tearDownOld(ctx, id, created[id]); err != nil {
 			errs = append(errs, fmt.Errorf("collect pod %s: %w", id, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// tearDownOld tears down a pod unless another operation holds it or it is younger than began.
-func (c *collection) tearDownOld(ctx context.Context, id string, began time.Time) error {
+// tearDownOld tears down a pod unless another operation holds it, or it was set up again since its note was listed. The
+// times are compared for equality only, because a clock may be set.
+func (c *collection) tearDownOld(ctx context.Context, id string, created time.Time) error {
 	unlock, free, err := c.m.notes.tryLock(id)
 	if err != nil || !free {
 		return err
 	}
 	defer unlock()
 	n, err := c.m.notes.read(id)
-	if errors.Is(err, os.ErrNotExist) || err == nil && n.Created.After(began) {
+	if errors.Is(err, os.ErrNotExist) || err == nil && !n.Created.Equal(created) {
 		return nil
 	}
 	bounded, cancel := c.m.bounded(ctx)

@@ -207,7 +207,8 @@ func TestGC(t *testing.T) {
 	})
 }
 
-// TestGCKeepsYoungerPod sets up a pod again while a GC that listed it works on another pod. The GC keeps it.
+// TestGCKeepsYoungerPod sets up a pod again while a GC that listed it works on another pod. The GC keeps it, and removes
+// the other one, although the clock was set back before each of them.
 func TestGCKeepsYoungerPod(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -220,12 +221,14 @@ func TestGCKeepsYoungerPod(t *testing.T) {
 		_, err := n.SetUpPod(t.Context(), p)
 		must(t, err)
 	}
+	n.created(first, "2100-01-01T00:00:00Z")
 	collected := make(chan error)
 	go func() { collected <- n.GC(t.Context(), nil) }()
 	soon(t, "the GC removes the first pod", func() bool { _, err := os.Stat(reached); return err == nil })
 	must(t, n.TearDownPod(t.Context(), again.ID))
 	_, err := n.SetUpPod(t.Context(), again)
 	must(t, err)
+	n.created(again, "2000-01-01T00:00:00Z")
 	must(t, os.WriteFile(gate, nil, 0))
 	must(t, <-collected)
 	n.nothingLeft("first")
