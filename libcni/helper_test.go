@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,7 +28,7 @@ n=$(ls "%[1]s" | wc -l)
 printf '%%s' "$conf" >"%[1]s/$n %[2]s $CNI_COMMAND"
 case "$conf" in
 *'"fail":"'$CNI_COMMAND'"'*) echo '{"code":50,"msg":"as told"}'; exit 1 ;;
-*'"wait":"'$CNI_COMMAND'"'*) exec sleep 20 ;;
+*'"wait":"'$CNI_COMMAND'"'*) exec sleep 100 ;;
 esac
 case $CNI_COMMAND in
 ADD) echo '{"cniVersion":"1.1.0","ips":[{"address":"10.1.0.2/24"}],"interfaces":[{"name":"%[2]s"}],"more":1}' ;;
@@ -76,6 +77,12 @@ func (h *host) calls() (string, map[string]string) {
 		}
 	}
 	return strings.Join(names, ", "), requests
+}
+
+// called reports whether the log has a call.
+func (h *host) called(call string) bool {
+	entries, err := os.ReadDir(h.log)
+	return err == nil && slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasSuffix(e.Name(), " "+call) })
 }
 
 func mustList(t *testing.T, conf string) *libcni.NetworkConfigList {

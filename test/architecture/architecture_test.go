@@ -244,13 +244,10 @@ func TestPassesWithoutRunning(t *testing.T) {
 // fixedLimit matches a time limit that does not depend on the machine.
 var fixedLimit = regexp.MustCompile(`time\.(Now\(\)\.Add|After)\((\d+ \* )?time\.(Second|Minute)\)`)
 
-// waits reports whether a file's time limits must depend on the machine. The tests of cni and libcni do not import the
-// kernel's packages, and kerneltest tests its own measurement.
+// waits reports whether a file's time limits must depend on the machine. kerneltest tests its own measurement.
 func waits(path string) bool {
-	for _, dir := range []string{"/cni/", "/libcni/", "/kernel/kerneltest/"} {
-		if strings.Contains(path, dir) {
-			return false
-		}
+	if strings.Contains(path, "/kernel/kerneltest/") {
+		return false
 	}
 	return strings.HasSuffix(path, "_test.go") || strings.HasSuffix(filepath.Dir(path), "test")
 }
