@@ -37,12 +37,18 @@ func (s *bridgeMember) diff(e *Engine) ([]string, error) {
 	case l.Master != bridge.Index:
 		return []string{"is not a port of " + s.Master}, nil
 	case disabledPort(l, bridge):
+		// After a link has a carrier, a worker of the kernel enables its port, up to a second later (before kernel 6.9).
+		enabled, err := e.waitForLink(s.Link, (*LinkInfo).portEnabled)
+		if err != nil || enabled {
+			return nil, err
+		}
 		return []string{"the port is disabled"}, nil
 	}
 	return nil, nil
 }
 
-// disabledPort reports whether somebody disabled the port: both links are up, and it forwards nothing.
+// disabledPort reports whether both links are up and the port forwards nothing: somebody disabled it, or the kernel has
+// yet to enable it.
 func disabledPort(l, bridge *LinkInfo) bool {
 	return l.Up && l.Carrier && bridge.Up && !l.portEnabled()
 }

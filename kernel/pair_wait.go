@@ -151,7 +151,7 @@ func (e *Engine) waitForLink(link string, so func(*LinkInfo) bool) (is bool, err
 		if err != nil {
 			return false, err
 		}
-		l, err := e.Link(Host, link)
+		l, err := e.getLink(Host, link, named(link)) // not from a snapshot
 		if err != nil {
 			return false, err
 		}

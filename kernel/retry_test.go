@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -71,4 +72,32 @@ func linkNames(t *testing.T) (names string) {
 		names += " " + strings.Fields(line)[0]
 	}
 	return names
+}
+
+// TestPortYetToBeEnabled checks that Compare waits for a port that the kernel enables some time after its link came up.
+func TestPortYetToBeEnabled(t *testing.T) {
+	kerneltest.Host(t)
+	for _, c := range []string{"link add name br0 type bridge", "link set br0 up"} {
+		kerneltest.Run(t, append([]string{"ip"}, strings.Fields(c)...)...)
+	}
+	e := open(t, kerneltest.Netns(t), kernel.Options{})
+	list := kernel.Objects{
+		&kernel.Veth{Name: "veth1", MAC: "02:00:00:00:00:01", PeerName: "eth0", PeerMAC: "02:00:00:00:00:02", PeerSide: kernel.Container, Master: "br0"},
+		&kernel.Up{Link: "veth1"}, &kernel.Up{In: kernel.Container, Link: "eth0"},
+	}
+	if err := e.Apply(list); err != nil {
+		t.Fatal(err)
+	}
+	kerneltest.Run(t, "bridge", "link", "set", "dev", "veth1", "state", "0")
+	enable := exec.Command("sh", "-c", "sleep 0.3; bridge link set dev veth1 state 3")
+	began := time.Now()
+	if err := enable.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := e.Compare(list); err != nil || len(d) > 0 || time.Since(began) < 300*time.Millisecond {
+		t.Errorf("after %v: %v %v", time.Since(began), err, d)
+	}
+	if err := enable.Wait(); err != nil {
+		t.Error(err)
+	}
 }
