@@ -9,7 +9,6 @@ import (
 	"math/big"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/cluster"
@@ -106,16 +105,11 @@ func (m *Manager) isReady() error {
 	return m.notReady()
 }
 
-// notReady returns why the manager can neither answer nor write, or nil if it can. A new session restarts the grace
-// periods: this agent may have been paused.
+// notReady returns why the manager can neither answer nor write, or nil if it can.
 func (m *Manager) notReady() error {
-	session, err := m.Session()
+	_, err := m.Session()
 	switch {
 	case m.ready && err == nil:
-		if session != m.session {
-			m.session = session
-			m.absent, m.unheld, m.leaving = map[string]time.Time{}, map[string]time.Time{}, map[string]time.Time{}
-		}
 		return nil
 	case m.away != nil:
 		return m.away

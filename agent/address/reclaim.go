@@ -20,6 +20,7 @@ import (
 func (m *Manager) reclaim(ctx context.Context) error {
 	m.mu.Lock()
 	ready := m.notReady() == nil && m.away == nil
+	m.restartGrace()
 	m.mu.Unlock()
 	if !ready {
 		return nil
@@ -29,6 +30,14 @@ func (m *Manager) reclaim(ctx context.Context) error {
 		errs = append(errs, m.reclaimNode(ctx, node))
 	}
 	return errors.Join(append(errs, m.releaseFormerBlocks(ctx), m.releaseUnheld(ctx), m.removeOrphanedLeases(ctx))...)
+}
+
+// restartGrace restarts the grace periods if the agent has a new session: it may have been paused.
+func (m *Manager) restartGrace() {
+	if session, err := m.Session(); err == nil && session != m.session {
+		m.session = session
+		m.absent, m.unheld, m.leaving = map[string]time.Time{}, map[string]time.Time{}, map[string]time.Time{}
+	}
 }
 
 // longAbsent returns the nodes that have blocks or addresses and have been missing for the grace period. A random extra

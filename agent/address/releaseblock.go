@@ -93,6 +93,7 @@ func (m *Manager) leavesNetwork(network string) (bool, error) {
 func (m *Manager) releasableBlocks() (list []*cluster.Block) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.restartGrace()
 	for key, b := range m.state.snap.Blocks {
 		since, seen := m.leaving[key]
 		switch {
