@@ -25,7 +25,7 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-cluster test test-vm race stress churn churn-cluster soak crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-kubernetes clean
+.PHONY: help build demo demo-cluster test test-vm race stress mutate churn churn-cluster soak crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-kubernetes clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +80,10 @@ race: ## run the tests under the race detector (several minutes)
 stress: ## run each package's tests RUNS=30 times while stress-ng keeps all processors busy (PACKAGE=./kernel/... for some; hours; resumes; needs root)
 	@sh test/install-packages $(TEST_NEEDS) stress-ng:stress-ng
 	@test/stress $(or $(RUNS),30) $(PACKAGE)
+
+mutate: ## plant N=150 small faults, one at a time, and count those that the tests catch (SEED=1, DEPTH=1 for each package's own tests; hours; resumes; needs root)
+	@sh test/install-packages $(TEST_NEEDS)
+	go run ./test/mutate -n $(if $(filter-out file,$(origin N)),$(N),150) -seed $(or $(SEED),1) -depth $(or $(DEPTH),3)
 
 churn: ## run ADD, CHECK, DEL and GC at random for T=3m, 64 at once, with kills, next to a model (needs root)
 	@sh test/install-packages $(TEST_NEEDS)
