@@ -2,12 +2,12 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/config"
@@ -68,11 +68,12 @@ func TestHostileStore(t *testing.T) {
 	s := c.Store(t)
 	wait := func(what string, is func() bool) {
 		t.Helper()
-		for end := time.Now().Add(kerneltest.Slow(30 * time.Second)); !is(); time.Sleep(50 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("timeout waiting for %s; the agent's state is %+v, its problems are %q", what, a.State().truncated(), a.manager.Problems())
+		kerneltest.Eventually(t, func() error {
+			if is() {
+				return nil
 			}
-		}
+			return fmt.Errorf("no %s; the agent's state is %+v, its problems are %q", what, a.State().truncated(), a.manager.Problems())
+		})
 	}
 	has := func(key string) func() bool { return func() bool { _, err := s.Get(ctx, key); return err == nil } }
 	wait("the node's key", has(cluster.NodeKey("a")))

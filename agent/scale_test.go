@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -143,16 +144,18 @@ func (a *agents) notes(word string) (names []string, at []time.Time) {
 }
 
 // waitForPeers waits until all peers are configured and returns the time since the process started.
-func (a *agents) waitForPeers() time.Duration {
+func (a *agents) waitForPeers() (took time.Duration) {
 	a.t.Helper()
-	for end := time.Now().Add(kerneltest.Slow(2 * time.Minute)); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	kerneltest.Within(a.t, 2*time.Minute, func() error {
 		names, at := a.notes("peers")
-		if n := len(names); n > 0 && names[n-1] == fmt.Sprint(scaleNodes-1) {
-			return at[n-1].Sub(a.began)
+		n := len(names)
+		if n == 0 || names[n-1] != fmt.Sprint(scaleNodes-1) {
+			return errors.New("not all peers are configured")
 		}
-	}
-	a.t.Fatal("not all peers are configured")
-	return 0
+		took = at[n-1].Sub(a.began)
+		return nil
+	})
+	return took
 }
 
 // figures are resources used during a measurement.

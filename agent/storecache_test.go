@@ -125,8 +125,8 @@ func TestPublish(t *testing.T) {
 	if err := first.session.Start(holding); err != nil {
 		t.Fatal(err)
 	}
-	until(t, func() bool { return first.once(holding) == nil })
-	until(t, func() bool { return v.entry("nodes/a").Revision != 0 && v.entry("networks/default").Revision != 0 })
+	kerneltest.Until(t, func() bool { return first.once(holding) == nil })
+	kerneltest.Until(t, func() bool { return v.entry("nodes/a").Revision != 0 && v.entry("networks/default").Revision != 0 })
 	_, revision, err := s.List(ctx, "")
 	if err != nil {
 		t.Fatal(err)
@@ -146,18 +146,9 @@ func TestPublish(t *testing.T) {
 	}
 	let()
 	go second.session.Run(ctx)
-	until(t, func() bool {
+	kerneltest.Until(t, func() bool {
 		return second.once(ctx) == nil && strings.Contains(string(v.entry("nodes/a").Value), "two")
 	})
-}
-
-func until(t *testing.T, f func() bool) {
-	t.Helper()
-	for end := time.Now().Add(kerneltest.Slow(10 * time.Second)); !f(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("timeout")
-		}
-	}
 }
 
 // TestWriteCNIConfig checks that the file is written once, and again after a change.

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
@@ -199,18 +198,6 @@ func (n *node) warnings() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return strings.Join(n.warned, "\n")
-}
-
-// soon waits until a condition is true.
-func soon(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(kerneltest.Slow(10 * time.Second))
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("in vain waited: %s", what)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
 }
 
 func must(t testing.TB, err error) {

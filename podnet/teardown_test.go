@@ -224,7 +224,7 @@ func TestGCKeepsYoungerPod(t *testing.T) {
 	n.created(first, "2100-01-01T00:00:00Z")
 	collected := make(chan error)
 	go func() { collected <- n.GC(t.Context(), nil) }()
-	soon(t, "the GC removes the first pod", func() bool { _, err := os.Stat(reached); return err == nil })
+	kerneltest.Until(t, func() bool { _, err := os.Stat(reached); return err == nil }) // the GC removes the first pod
 	must(t, n.TearDownPod(t.Context(), again.ID))
 	_, err := n.SetUpPod(t.Context(), again)
 	must(t, err)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 	"github.com/fairlead/fairlead/podnet"
 )
 
@@ -95,7 +96,7 @@ func (d *desk) sees(want string, problems ...string) {
 			d.t.Logf("want %q %q, have %q %q", want, problems, got, have)
 		}
 	}()
-	soon(d.t, "networks "+want, ok)
+	kerneltest.Until(d.t, ok)
 }
 
 // TestWatchFiles covers all changes of files.

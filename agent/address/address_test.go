@@ -20,6 +20,7 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/agent/store/storetest"
 	"github.com/fairlead/fairlead/ipam"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // bed is a store with a network and nodes.
@@ -111,15 +112,15 @@ func TestBlockPrefetch(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, `{"subnets": [{"cidr": "10.244.0.0/26", "block": 28, "exclude": ["10.244.0.32/28"]}]}`)
 	first, _ := b.node("a")
-	storetest.Eventually(t, func() bool { return len(blocks(first)) == 1 })
+	kerneltest.Until(t, func() bool { return len(blocks(first)) == 1 })
 	second, _ := b.node("b")
-	storetest.Eventually(t, func() bool { return len(blocks(second)) == 1 })
+	kerneltest.Until(t, func() bool { return len(blocks(second)) == 1 })
 	set, err := local.Subnet{CIDR: netip.MustParsePrefix("10.244.0.0/26")}.Ranges(blocks(first)[0])
 	must(t, err)
 	for i := range 11 {
 		hold(t, first, ipam.Owner{ContainerID: fmt.Sprint("c", i), IfName: "eth0"}, set...)
 	}
-	storetest.Eventually(t, func() bool { return len(blocks(first)) == 2 })
+	kerneltest.Until(t, func() bool { return len(blocks(first)) == 2 })
 	secondSet, err := local.Subnet{CIDR: netip.MustParsePrefix("10.244.0.0/26")}.Ranges(blocks(second)[0])
 	must(t, err)
 	seen := map[netip.Prefix]bool{}
@@ -140,7 +141,7 @@ func TestBlockPrefetch(t *testing.T) {
 		t.Errorf("all is full, and a look says %v", err)
 	}
 	storetest.Put(t, b.open(t), cluster.NetworkKey("default"), `{"subnets": [{"cidr": "10.244.0.0/26", "block": 28, "exclude": ["10.244.0.0/26"]}, {"cidr": "10.245.0.0/26", "block": 28}]}`)
-	storetest.Eventually(t, func() bool { return len(blocks(second)) == 2 && len(second.Problems()) == 0 })
+	kerneltest.Until(t, func() bool { return len(blocks(second)) == 2 && len(second.Problems()) == 0 })
 	must(t, second.reconcile(storetest.Context(t))) // an excluded subnet is not an error
 	err = second.Need(storetest.Context(t), "default", netip.MustParsePrefix("10.244.0.0/26"))
 	if !errors.Is(err, errNoBlock) {
@@ -183,7 +184,7 @@ func TestFixedAddressFollowsPod(t *testing.T) {
 	b := newBed(t, twoSubnets)
 	one, stop := b.node("a")
 	two, _ := b.node("b")
-	storetest.Eventually(t, func() bool { return ready(one) && ready(two) })
+	kerneltest.Until(t, func() bool { return ready(one) && ready(two) })
 	ip, err := claimOne(one, "c1", "ns/db-0", wants("", true))
 	must(t, err)
 	again, err := claimOne(one, "c1", "ns/db-0", wants("", true))
@@ -191,7 +192,7 @@ func TestFixedAddressFollowsPod(t *testing.T) {
 		t.Errorf("asked again: %s, %v", again, err)
 	}
 	must(t, one.Release(storetest.Context(t), local.Release{Network: "default", Container: "c1", IfName: "eth0"}))
-	storetest.Eventually(t, func() bool { return ofStore(t, b, ip).Node == "" })
+	kerneltest.Until(t, func() bool { return ofStore(t, b, ip).Node == "" })
 	moved, err := claimOne(two, "c2", "ns/db-0", wants("", true))
 	if a := ofStore(t, b, ip); err != nil || moved != ip || a.Node != "b" || a.Container != "c2" || !a.Fixed {
 		t.Errorf("moved to %s, %+v: %v", moved, a, err)
@@ -209,13 +210,13 @@ func TestFixedAddressFollowsPod(t *testing.T) {
 	if _, err := claimOne(one, "c5", "", wants("10.250.0.20", false)); err != nil {
 		t.Fatal(err)
 	}
-	storetest.Eventually(t, func() bool {
+	kerneltest.Until(t, func() bool {
 		_, err := claimOne(two, "c6", "", wants("10.250.0.20", false))
 		return contains(err, "on node a")
 	})
 	stop()
 	removeKey(t, b.open(t), cluster.NodeKey("a"))
-	storetest.Eventually(t, func() bool { _, err := claimOne(two, "c6", "", wants("10.250.0.20", false)); return err == nil })
+	kerneltest.Until(t, func() bool { _, err := claimOne(two, "c6", "", wants("10.250.0.20", false)); return err == nil })
 }
 
 func contains(err error, words string) bool {
@@ -246,19 +247,19 @@ func TestReclaimRemovedNode(t *testing.T) {
 	b := newBed(t, twoSubnets)
 	soon := func(o *Options) { o.Grace = 300 * time.Millisecond }
 	gone, stop := b.node("gone", soon)
-	storetest.Eventually(t, func() bool { return len(blocks(gone)) == 1 })
+	kerneltest.Until(t, func() bool { return len(blocks(gone)) == 1 })
 	ip, err := claimOne(gone, "c1", "ns/db-0", wants("", true))
 	must(t, err)
 	other, err := claimOne(gone, "c2", "ns/web", wants("", false))
 	must(t, err)
 	silent, stopSilent := b.node("silent", soon)
-	storetest.Eventually(t, func() bool { return len(blocks(silent)) == 1 })
+	kerneltest.Until(t, func() bool { return len(blocks(silent)) == 1 })
 	stop()
 	stopSilent()
 	s := b.open(t)
 	removeKey(t, s, cluster.NodeKey("gone"))
 	last, _ := b.node("last", soon)
-	storetest.Eventually(t, func() bool {
+	kerneltest.Until(t, func() bool {
 		_, err := s.Get(storetest.Context(t), cluster.AddressKey("default", netip.MustParseAddr(other)))
 		return errors.Is(err, os.ErrNotExist)
 	})
@@ -285,7 +286,7 @@ func TestReclaimRemovedNode(t *testing.T) {
 	back := gone.Options
 	back.Store = b.open(t)
 	again, _ := b.run(back)
-	storetest.Eventually(t, func() bool {
+	kerneltest.Until(t, func() bool {
 		l := blocks(again)
 		return len(l) == 1 && l[0] == blk
 	})
@@ -297,7 +298,7 @@ func TestLostBlock(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, twoSubnets)
 	m, stop := b.node("a")
-	storetest.Eventually(t, func() bool { return len(blocks(m)) == 1 })
+	kerneltest.Until(t, func() bool { return len(blocks(m)) == 1 })
 	blk := blocks(m)[0]
 	set, err := local.Subnet{CIDR: netip.MustParsePrefix("10.244.0.0/24")}.Ranges(blk)
 	must(t, err)
@@ -307,11 +308,11 @@ func TestLostBlock(t *testing.T) {
 	o := m.Options
 	o.Store = b.open(t)
 	again, _ := b.run(o)
-	storetest.Eventually(t, func() bool {
+	kerneltest.Until(t, func() bool {
 		p := again.Problems()
 		return len(p) == 1 && strings.Contains(p[0], "it belongs to node b now, but containers here hold 1 of")
 	})
-	storetest.Eventually(t, func() bool { l := blocks(again); return len(l) == 1 && l[0] != blk })
+	kerneltest.Until(t, func() bool { l := blocks(again); return len(l) == 1 && l[0] != blk })
 }
 
 // TestReleasesWaitForStore checks that releases stay in the journal while the store is unavailable, and run in order
@@ -320,7 +321,7 @@ func TestReleasesWaitForStore(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, twoSubnets)
 	m, stop := b.node("a")
-	storetest.Eventually(t, func() bool { return ready(m) })
+	kerneltest.Until(t, func() bool { return ready(m) })
 	ip, err := claimOne(m, "c1", "", wants("", false))
 	must(t, err)
 	stop()
@@ -332,7 +333,7 @@ func TestReleasesWaitForStore(t *testing.T) {
 	o := m.Options
 	o.Store = b.open(t)
 	again, _ := b.run(o)
-	storetest.Eventually(t, func() bool { return ready(again) })
+	kerneltest.Until(t, func() bool { return ready(again) })
 	got, err := claimOne(again, "c2", "", wants(ip, false))
 	if err != nil || got != ip {
 		t.Errorf("%s, %v", got, err)
@@ -348,14 +349,14 @@ func TestReleaseUnheldAddresses(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, twoSubnets)
 	m, _ := b.node("a", func(o *Options) { o.Grace = 500 * time.Millisecond })
-	storetest.Eventually(t, func() bool { return ready(m) })
+	kerneltest.Until(t, func() bool { return ready(m) })
 	lost, err := claimOne(m, "lost", "", wants("", false))
 	must(t, err)
 	kept, err := claimOne(m, "kept", "", wants("", false))
 	must(t, err)
 	a := netip.MustParseAddr(kept)
 	hold(t, m, ipam.Owner{ContainerID: "kept", IfName: "eth0"}, ipam.Range{Subnet: netip.MustParsePrefix("10.250.0.0/24"), Start: a, End: a, Gateway: netip.MustParseAddr("10.250.0.1")})
-	storetest.Eventually(t, func() bool {
+	kerneltest.Until(t, func() bool {
 		_, err := b.open(t).Get(storetest.Context(t), cluster.AddressKey("default", netip.MustParseAddr(lost)))
 		return errors.Is(err, os.ErrNotExist)
 	})
@@ -404,7 +405,7 @@ func TestFirstBlockExcluded(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, `{"subnets": [{"cidr": "10.244.0.0/24", "block": 28, "exclude": ["10.244.0.0/28"]}]}`)
 	m, _ := b.node("a")
-	storetest.Eventually(t, func() bool { return len(blocks(m)) == 1 })
+	kerneltest.Until(t, func() bool { return len(blocks(m)) == 1 })
 	if blocks(m)[0].Addr() == netip.MustParseAddr("10.244.0.0") {
 		t.Error("the node has a block of which every address is excluded")
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/agent/store/storetest"
 	"github.com/fairlead/fairlead/ipam"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // claimGate is a store that checks, whenever its manager claims a block, that nothing else in the manager can claim one.
@@ -42,7 +43,7 @@ func TestOneBlockForManyContainers(t *testing.T) {
 	b := newBed(t, `{"subnets": [{"cidr": "10.244.0.0/24", "block": 28}]}`)
 	g := &claimGate{t: t}
 	m, stop := b.node("a", func(o *Options) { g.Store, o.Store = o.Store, g })
-	storetest.Eventually(t, func() bool { return len(blocks(m)) == 1 })
+	kerneltest.Until(t, func() bool { return len(blocks(m)) == 1 })
 	stop() // nothing is prefetched from now on
 	g.m.Store(m)
 	subnet := netip.MustParsePrefix("10.244.0.0/24")

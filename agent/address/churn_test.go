@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/agent/store/storetest"
 	"github.com/fairlead/fairlead/internal/etcdtest"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // model records which container has which address, according to the containers.
@@ -59,7 +60,7 @@ func TestChurn(t *testing.T) {
 	for n := range nodes {
 		now := &restarted{b: b}
 		now.m, now.stop = b.node(fmt.Sprint("n", n), func(o *Options) { o.Grace = time.Minute })
-		storetest.Eventually(t, func() bool { return ready(now.m) })
+		kerneltest.Until(t, func() bool { return ready(now.m) })
 		for w := range workers {
 			all.Go(func() {
 				for r := range rounds {
@@ -74,7 +75,7 @@ func TestChurn(t *testing.T) {
 	time.AfterFunc(300*time.Millisecond, c.Members[2].Kill)
 	all.Wait()
 	s := b.open(t)
-	storetest.Eventually(t, func() bool {
+	kerneltest.Until(t, func() bool {
 		list, _, err := s.List(storetest.Context(t), cluster.AddressesPrefix)
 		return err == nil && len(list) == len(m.of)
 	})

@@ -8,6 +8,7 @@ import (
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store/storetest"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 func withFlannel(ip, node string) func(*Options) {
@@ -42,7 +43,7 @@ func TestFlannelLeases(t *testing.T) {
 	storetest.Put(t, b.open(t), "flannel/subnets/10.244.2.0-24", theirLease)
 	storetest.Put(t, b.open(t), "flannel/subnets/10.244.0.0-25", strings.Replace(theirLease, "0.2", "0.9", 1))
 	m, stop := b.node("a", withFlannel("198.18.0.2", "a"))
-	storetest.Eventually(t, func() bool { return len(blocks(m)) == 1 })
+	kerneltest.Until(t, func() bool { return len(blocks(m)) == 1 })
 	if got := blocks(m)[0].String(); got != "10.244.2.0/24" {
 		t.Errorf("the node has %s, and had 10.244.2.0/24 of flannel", got)
 	}
@@ -64,7 +65,7 @@ func TestFlannelLeases(t *testing.T) {
 	e, err := b.open(t).Get(storetest.Context(t), key)
 	must(t, err)
 	storetest.Put(t, b.open(t), "flannel/subnets/10.244.2.0-24", theirLease)
-	storetest.Eventually(t, func() bool { return leases(t, b)["10.244.2.0-24"] == "a" })
+	kerneltest.Until(t, func() bool { return leases(t, b)["10.244.2.0-24"] == "a" })
 	if now, err := b.open(t).Get(storetest.Context(t), key); err != nil || now.Revision != e.Revision {
 		t.Errorf("a lease that was as it should be was written again: %v", err)
 	}
@@ -83,8 +84,8 @@ func TestFlannelLeasesOfRemovedNode(t *testing.T) {
 	storetest.Put(t, s, "flannel/subnets/10.244.7.0-24", strings.TrimSuffix(theirLease, "}")+`,"Fairlead":"gone"}`)
 	storetest.Put(t, s, "flannel/subnets/10.244.8.0-24", theirLease)
 	m, _ := b.node("a", withFlannel("198.18.0.3", "a"), func(o *Options) { o.Grace = 1 })
-	storetest.Eventually(t, func() bool { return len(blocks(m)) == 1 })
-	storetest.Eventually(t, func() bool {
+	kerneltest.Until(t, func() bool { return len(blocks(m)) == 1 })
+	kerneltest.Until(t, func() bool {
 		must(t, m.reclaim(storetest.Context(t)))
 		got := leases(t, b)
 		_, left := got["10.244.7.0-24"]
@@ -105,7 +106,7 @@ func TestFlannelLeaseDualStack(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, `{"subnets": [{"cidr": "10.244.0.0/16", "block": 24}, {"cidr": "fd00:244::/56", "block": 64}]}`)
 	m, _ := b.node("a", withFlannel("198.18.0.2", "a"))
-	storetest.Eventually(t, func() bool { return len(blocks(m)) == 2 })
+	kerneltest.Until(t, func() bool { return len(blocks(m)) == 2 })
 	got := leases(t, b)
 	for key := range got {
 		if len(got) != 1 || !strings.Contains(key, "&fd00:244:") {
@@ -127,10 +128,10 @@ func TestFlannelLeasesWaitForNode(t *testing.T) {
 	m, _ := b.run(Options{Store: s, Node: "a", Dir: local.Open(t.TempDir(), t.TempDir()), Flannel: func() *cluster.FlannelLease {
 		return &cluster.FlannelLease{PublicIP: netip.MustParseAddr("198.18.0.2"), Type: "vxlan", VNI: 1, FairleadNode: "a"}
 	}})
-	storetest.Eventually(t, func() bool { return m.reconcile(storetest.Context(t)) != nil })
+	kerneltest.Until(t, func() bool { return m.reconcile(storetest.Context(t)) != nil })
 	if err := m.Need(storetest.Context(t), "default", netip.MustParsePrefix("10.244.0.0/16")); err == nil || len(blocks(m)) != 0 {
 		t.Errorf("blocks %v were claimed before the store knew the node: %v", blocks(m), err)
 	}
 	storetest.Put(t, s, cluster.NodeKey("a"), "{}")
-	storetest.Eventually(t, func() bool { return len(blocks(m)) == 1 && blocks(m)[0].String() == "10.244.2.0/24" })
+	kerneltest.Until(t, func() bool { return len(blocks(m)) == 1 && blocks(m)[0].String() == "10.244.2.0/24" })
 }

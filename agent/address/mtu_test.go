@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/fairlead/fairlead/agent/store/storetest"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // TestMTUSurvivesRestart checks that a restarted agent, which does not know the MTU yet, keeps the one in the network's
@@ -22,7 +22,7 @@ func TestMTUSurvivesRestart(t *testing.T) {
 		}
 		return n.MTU
 	}
-	storetest.Eventually(t, func() bool { return written() == 1400 })
+	kerneltest.Until(t, func() bool { return written() == 1400 })
 	mtu.Store(0) // as after a restart
 	must(t, m.writeFiles())
 	if got := written(); got != 1400 {

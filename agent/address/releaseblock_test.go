@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/agent/store/storetest"
 	"github.com/fairlead/fairlead/ipam"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // TestReleaseLastBlock checks that a node claims no new block after an administrator released its last one of an
@@ -27,8 +28,8 @@ func TestReleaseLastBlock(t *testing.T) {
 	storetest.Put(t, s, cluster.NetworkKey("blue"), `{"isolated": true, "subnets": [{"cidr": "10.0.0.0/24", "block": 28}]}`)
 	m, _ := b.node("a")
 	ask := func() error { return m.serveBlock(storetest.Context(t), local.BlockArgs{Network: "blue"}) }
-	storetest.Eventually(t, func() bool { return ask() == nil })
-	storetest.Eventually(t, func() bool { return len(blocksIn(t, s, "blue")) == 1 })
+	kerneltest.Until(t, func() bool { return ask() == nil })
+	kerneltest.Until(t, func() bool { return len(blocksIn(t, s, "blue")) == 1 })
 	ctx, cancel := context.WithTimeout(storetest.Context(t), 20*time.Second)
 	defer cancel()
 	free, err := ReleaseBlock(ctx, s, "blue", blocksIn(t, s, "blue")[0])
@@ -43,13 +44,13 @@ func TestReleaseLastBlock(t *testing.T) {
 	must(t, err)
 	_, err = s.Commit(ctx, store.Op{Key: e.Key, Expect: e.Revision})
 	must(t, err)
-	storetest.Eventually(t, func() bool {
+	kerneltest.Until(t, func() bool {
 		_ = m.reconcile(ctx)
 		_, err := m.Dir.Read("blue")
 		return errors.Is(err, os.ErrNotExist)
 	})
 	storetest.Put(t, s, cluster.NetworkKey("blue"), `{"isolated": true, "subnets": [{"cidr": "10.9.0.0/24", "block": 28}]}`)
-	storetest.Eventually(t, func() bool { return ask() == nil })
+	kerneltest.Until(t, func() bool { return ask() == nil })
 	n, err := m.Dir.Read("blue")
 	if err != nil || n.Subnets[0].CIDR.String() != "10.9.0.0/24" {
 		t.Errorf("the new network's file: %+v, %v", n, err)
@@ -78,7 +79,7 @@ func nodeWithBlock(t *testing.T) (*Manager, store.Store, netip.Prefix) {
 	t.Helper()
 	b := newBed(t, `{"subnets": [{"cidr": "10.244.0.0/24", "block": 28}]}`)
 	m, _ := b.node("a")
-	storetest.Eventually(t, func() bool { return len(blocks(m)) == 1 })
+	kerneltest.Until(t, func() bool { return len(blocks(m)) == 1 })
 	return m, b.open(t), blocks(m)[0]
 }
 
@@ -95,7 +96,7 @@ func TestReleaseDuringADD(t *testing.T) {
 	if free, err := ReleaseBlock(within, s, "default", block); free || err != nil {
 		t.Errorf("released during an ADD: %t, %v", free, err)
 	}
-	storetest.Eventually(t, func() bool { return !slices.Contains(blocks(m), block) })
+	kerneltest.Until(t, func() bool { return !slices.Contains(blocks(m), block) })
 	_, err = add.Allocate(ipam.Owner{ContainerID: "c", IfName: "eth0"}, []ipam.RangeSet{{{Subnet: block, Start: block.Addr().Next(), End: block.Addr().Next()}}}, nil)
 	must(t, errors.Join(err, add.Close()))
 	must(t, m.reconcile(ctx))
@@ -121,7 +122,7 @@ func TestReleaseBeforeFileIsWritten(t *testing.T) {
 		t.Error("the block was released although plugins may still use it")
 	}
 	m.files.Unlock()
-	storetest.Eventually(t, func() bool { // the node may claim the same block again
+	kerneltest.Until(t, func() bool { // the node may claim the same block again
 		e, err := s.Get(ctx, cluster.BlockKey("default", block))
 		return err != nil || !strings.Contains(string(e.Value), "release")
 	})

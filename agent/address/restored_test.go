@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead/fairlead/agent/store/storetest"
 	"github.com/fairlead/fairlead/internal/etcdtest"
 	"github.com/fairlead/fairlead/ipam"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // holdOne records that a container here holds an address that the cluster assigned.
@@ -54,7 +55,7 @@ func TestStoreRestoredFromBackup(t *testing.T) {
 	e.Restart()
 	e.Wait()
 	m, _ := b.node("a")
-	storetest.Eventually(t, func() bool { return len(blocks(m)) == 1 })
+	kerneltest.Until(t, func() bool { return len(blocks(m)) == 1 })
 	block := blocks(m)[0]
 	set, err := local.Subnet{CIDR: netip.MustParsePrefix("10.244.0.0/24")}.Ranges(block)
 	must(t, err)
@@ -78,11 +79,11 @@ func TestStoreRestoredFromBackup(t *testing.T) {
 		}
 		return string(e.Value)
 	}
-	storetest.Eventually(t, func() bool {
+	kerneltest.Until(t, func() bool {
 		return strings.Contains(value(cluster.BlockKey("default", block)), `"a"`) &&
 			strings.Contains(value(cluster.AddressKey("whereabouts", kept)), `"owner":"ns/web"`)
 	})
-	storetest.Eventually(t, func() bool {
+	kerneltest.Until(t, func() bool {
 		return strings.Contains(fmt.Sprint(m.Problems()), fmt.Sprintf("container c2 eth0 on this node holds %s, but the store assigns it to x eth0 on node \"b\"", lost))
 	})
 	if got := value(cluster.AddressKey("whereabouts", lost)); got != string(other) {

@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/agent/store/storetest"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // TestWithoutSession checks that a manager without a session writes no file and nothing to the store, and that it
@@ -30,7 +31,7 @@ func TestWithoutSession(t *testing.T) {
 			return 0, store.ErrUnavailable
 		}
 	})
-	storetest.Eventually(t, func() bool { return ready(m) })
+	kerneltest.Until(t, func() bool { return ready(m) })
 	s := b.open(t)
 	before := dump(t, s)
 	ctx := storetest.Context(t)
@@ -51,7 +52,7 @@ func TestWithoutSession(t *testing.T) {
 		t.Errorf("the store has %s, want %s", now, before)
 	}
 	session.Store(1)
-	storetest.Eventually(t, func() bool { return len(blocks(m)) == 1 })
+	kerneltest.Until(t, func() bool { return len(blocks(m)) == 1 })
 }
 
 // TestFormerMachine checks that a machine does not use the blocks and addresses of another machine that had its node
@@ -69,7 +70,7 @@ func TestFormerMachine(t *testing.T) {
 		_, err := s.Get(storetest.Context(t), key)
 		return errors.Is(err, os.ErrNotExist)
 	}
-	storetest.Eventually(t, func() bool {
+	kerneltest.Until(t, func() bool {
 		e, err := s.Get(storetest.Context(t), "blocks/default/10.244.0.16-28")
 		var x cluster.Block
 		return err == nil && json.Unmarshal(e.Value, &x) == nil && x.Machine == "new"

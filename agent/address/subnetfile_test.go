@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store/storetest"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 const flannelNet = `{"subnets": [{"cidr": "10.244.0.0/16", "block": 24, "exclude": ["10.244.0.0/24"]}], "nat": true}`
@@ -41,13 +42,13 @@ func TestFlannelKeepsItsSubnet(t *testing.T) {
 	must(t, os.Mkdir(filepath.Dir(file), 0o755))
 	must(t, os.WriteFile(file, []byte("FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.77.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=false\n"), 0o644))
 	m, _ := b.node("a", lending(file))
-	storetest.Eventually(t, func() bool { return len(part(t, m).Leased) == 1 })
+	kerneltest.Until(t, func() bool { return len(part(t, m).Leased) == 1 })
 	had := netip.MustParsePrefix("10.244.77.0/24")
 	if s := part(t, m); s.Leased[0] != had || len(s.Blocks) != 0 {
 		t.Errorf("the node has %v and lends %v, want to lend %s alone", s.Blocks, s.Leased, had)
 	}
 	want := "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.77.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n"
-	storetest.Eventually(t, func() bool { raw, _ := os.ReadFile(file); return string(raw) == want })
+	kerneltest.Until(t, func() bool { raw, _ := os.ReadFile(file); return string(raw) == want })
 	must(t, m.Need(storetest.Context(t), "default", netip.MustParsePrefix("10.244.0.0/16")))
 	if s := part(t, m); len(s.Blocks) != 1 || len(s.Leased) != 1 || s.Leased[0] != had || s.Blocks[0] == had {
 		t.Errorf("with another block the node has %v and lends %v", s.Blocks, s.Leased)
@@ -68,9 +69,9 @@ func TestSubnetFileOfOtherNode(t *testing.T) {
 		storetest.Put(t, b.open(t), cluster.BlockKey("default", netip.MustParsePrefix("10.244.77.0/24")), `{"node": "b", "subnet": "10.244.0.0/16"}`)
 		storetest.Put(t, b.open(t), cluster.NodeKey("b"), "{}")
 		m, _ := b.node("a", lending(file))
-		storetest.Eventually(t, func() bool { return len(part(t, m).Leased) == 1 })
+		kerneltest.Until(t, func() bool { return len(part(t, m).Leased) == 1 })
 		p := part(t, m).Leased[0]
-		storetest.Eventually(t, func() bool {
+		kerneltest.Until(t, func() bool {
 			raw, _ := os.ReadFile(file)
 			return string(raw) == fmt.Sprintf("FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=%s/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n", p.Addr().Next())
 		})
@@ -85,7 +86,7 @@ func TestReleaseFlannelBlock(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, flannelNet)
 	m, _ := b.node("a", lending(filepath.Join(t.TempDir(), "subnet.env")))
-	storetest.Eventually(t, func() bool { return len(part(t, m).Leased) == 1 })
+	kerneltest.Until(t, func() bool { return len(part(t, m).Leased) == 1 })
 	p := part(t, m).Leased[0]
 	held := filepath.Join(filepath.Dir(m.Dir.Root()), "networks", "cbr0", p.Addr().Next().Next().String())
 	must(t, os.MkdirAll(filepath.Dir(held), 0o755))

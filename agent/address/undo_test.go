@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/agent/store/storetest"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 func addressesIn(t testing.TB, s store.Store) int {
@@ -49,7 +50,7 @@ func slowNode(t *testing.T) (*slow, *Manager) {
 	b := newBed(t, twoSubnets)
 	s := &slow{done: make(chan struct{}, 1)}
 	m, _ := b.node("a", func(o *Options) { s.Store = o.Store; o.Store = s; o.Grace = time.Hour })
-	storetest.Eventually(t, func() bool { return len(blocks(m)) == 1 })
+	kerneltest.Until(t, func() bool { return len(blocks(m)) == 1 })
 	return s, m
 }
 
@@ -64,7 +65,7 @@ func TestCancelledClaimIsReleased(t *testing.T) {
 	if err == nil {
 		t.Error("a claim that was given up has an address")
 	}
-	storetest.Eventually(t, func() bool { return addressesIn(t, s.Store) == 0 })
+	kerneltest.Until(t, func() bool { return addressesIn(t, s.Store) == 0 })
 }
 
 // TestClaimWithUnknownOutcome checks that a claim whose commit has no known outcome leaves no address.
@@ -78,7 +79,7 @@ func TestClaimWithUnknownOutcome(t *testing.T) {
 	if s.silent.Load() {
 		t.Fatal("no undelivered address was written")
 	}
-	storetest.Eventually(t, func() bool { return addressesIn(t, s.Store) == 0 })
+	kerneltest.Until(t, func() bool { return addressesIn(t, s.Store) == 0 })
 }
 
 // TestCancelledRepeatKeepsAddress checks that cancelling a repeated claim does not release the address that the
@@ -133,12 +134,12 @@ func TestUnreadAnswerIsReleased(t *testing.T) {
 	must(t, err)
 	_, err = conn.Write(append(line, '\n'))
 	must(t, err)
-	storetest.Eventually(t, func() bool { return addressesIn(t, s.Store) == 1 })
+	kerneltest.Until(t, func() bool { return addressesIn(t, s.Store) == 1 })
 	time.Sleep(20 * time.Millisecond) // the answer is written by now, or its write fails
 	conn.Close()
 	var r local.ClaimResult
 	must(t, d.Call(ctx, local.OpClaim, args("c1"), &r))
-	storetest.Eventually(t, func() bool { return addressesIn(t, s.Store) == 1 })
+	kerneltest.Until(t, func() bool { return addressesIn(t, s.Store) == 1 })
 	e, err := s.Get(ctx, cluster.AddressKey("default", r.IPs[0]))
 	if err != nil {
 		t.Fatalf("the address of one that read its answer: %v: %s", err, e.Value)

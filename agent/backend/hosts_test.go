@@ -232,14 +232,7 @@ func server(t *testing.T, netns string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Process.Kill(); _ = s.Wait() })
-	for end := time.Now().Add(kerneltest.Slow(5 * time.Second)); ; time.Sleep(10 * time.Millisecond) {
-		if strings.Contains(kerneltest.In(t, netns, "ss", "-ltn"), ":5201") {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatal("iperf3 does not listen")
-		}
-	}
+	kerneltest.Until(t, func() bool { return strings.Contains(kerneltest.In(t, netns, "ss", "-ltn"), ":5201") })
 }
 
 // fragments returns how many packets a namespace has fragmented.

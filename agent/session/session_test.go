@@ -34,15 +34,6 @@ func newSession(s store.Store, machine, instance string) *Session {
 	return New(s, Identity{Node: "a", Machine: machine, Instance: instance}, slog.New(slog.DiscardHandler))
 }
 
-func until(t *testing.T, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(kerneltest.Slow(30 * time.Second)); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("timeout")
-		}
-	}
-}
-
 func valid(s *Session) bool { _, err := s.Revision(); return err == nil }
 
 func write(ctx context.Context, s *Session, key string) error {
@@ -70,7 +61,7 @@ func TestTwins(t *testing.T) {
 	}
 	go second.Run(t.Context())
 	stop()
-	until(t, func() bool { return valid(second) })
+	kerneltest.Until(t, func() bool { return valid(second) })
 	if err := write(t.Context(), second, "l"); err != nil {
 		t.Error(err)
 	}
@@ -135,7 +126,7 @@ func TestStalledStart(t *testing.T) {
 	}
 	go twin.Run(t.Context())
 	slow.set(false)
-	until(t, func() bool { _, err := twin.Revision(); return isTaken(err) })
+	kerneltest.Until(t, func() bool { _, err := twin.Revision(); return isTaken(err) })
 	if err := write(t.Context(), twin, "k"); !isTaken(err) {
 		t.Errorf("a commit of the twin: %v", err)
 	}
@@ -169,7 +160,7 @@ func TestPausedAgent(t *testing.T) {
 		t.Error("the session is valid after a commit failed")
 	}
 	go paused.Run(t.Context())
-	until(t, func() bool { _, err := paused.Revision(); return isTaken(err) })
+	kerneltest.Until(t, func() bool { _, err := paused.Revision(); return isTaken(err) })
 	if e, err := other.Get(t.Context(), "alive/a"); err != nil || string(e.Value) != `{"id": "2"}` {
 		t.Errorf("the other machine's key: %s, %v", e.Value, err)
 	}
@@ -189,7 +180,7 @@ func TestDeletedKey(t *testing.T) {
 	if _, err := other.Commit(t.Context(), store.Op{Key: "alive/a", Expect: first}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, func() bool { now, err := s.Revision(); return err == nil && now != first })
+	kerneltest.Until(t, func() bool { now, err := s.Revision(); return err == nil && now != first })
 	if e, err := other.Get(t.Context(), "alive/a"); err != nil || e.Revision == first {
 		t.Errorf("the key: %+v, %v", e, err)
 	}
@@ -257,18 +248,18 @@ func TestStoppedProcess(t *testing.T) {
 	defer func() { _ = child.Process.Kill(); _ = child.Wait() }()
 	admin := etcd.Store(t)
 	writes := func() int64 { e, _ := admin.Get(t.Context(), "child"); return e.Revision }
-	until(t, func() bool { return writes() > 0 })
+	kerneltest.Until(t, func() bool { return writes() > 0 })
 	if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	other := newSession(etcd.Store(t), "2", "x")
 	go other.Run(t.Context())
-	until(t, func() bool { return valid(other) })
+	kerneltest.Until(t, func() bool { return valid(other) })
 	before := writes()
 	if err := child.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	until(t, func() bool { _, err := admin.Get(t.Context(), "refused"); return err == nil })
+	kerneltest.Until(t, func() bool { _, err := admin.Get(t.Context(), "refused"); return err == nil })
 	if after := writes(); after != before {
 		t.Errorf("the stopped process wrote revision %d after another machine had taken over at %d", after, before)
 	}

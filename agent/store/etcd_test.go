@@ -199,12 +199,12 @@ func TestEtcdQuorum(t *testing.T) {
 	want := map[string]string{}
 	put := func(key string) {
 		t.Helper()
-		storetest.Eventually(t, func() bool {
+		kerneltest.Until(t, func() bool {
 			_, err := s.Commit(storetest.Context(t), store.Op{Key: key, Value: []byte("1")})
 			return err == nil || errors.Is(err, store.ErrConflict) // committed, but the answer was lost
 		})
 		want[key] = "1"
-		storetest.Eventually(t, func() bool { return m.Has(want) })
+		kerneltest.Until(t, func() bool { return m.Has(want) })
 	}
 	put("nodes/whole")
 	c.Members[0].Kill()
@@ -219,7 +219,7 @@ func TestEtcdQuorum(t *testing.T) {
 	if _, err := s.Get(storetest.Context(t), "nodes/two"); !errors.Is(err, store.ErrUnavailable) || time.Since(began) > kerneltest.Slow(8*time.Second) {
 		t.Errorf("without a quorum: %v after %v", err, time.Since(began))
 	}
-	storetest.Eventually(t, func() bool { _, away, _ := m.Counts(); return away == 1 })
+	kerneltest.Until(t, func() bool { _, away, _ := m.Counts(); return away == 1 })
 	<-held.Lost
 	c.Members[0].Restart()
 	c.Members[1].Restart()
@@ -239,13 +239,13 @@ func TestEtcdSilent(t *testing.T) {
 	m := &storetest.Mirror{}
 	storetest.Follow(t, s, m, "nodes/")
 	storetest.Put(t, s, "nodes/a", "1")
-	storetest.Eventually(t, func() bool { return m.Has(map[string]string{"nodes/a": "1"}) })
+	kerneltest.Until(t, func() bool { return m.Has(map[string]string{"nodes/a": "1"}) })
 	c.Members[0].Pause()
-	storetest.Eventually(t, func() bool { _, away, _ := m.Counts(); return away == 1 })
+	kerneltest.Until(t, func() bool { _, away, _ := m.Counts(); return away == 1 })
 	c.Members[0].Resume()
-	storetest.Eventually(t, func() bool { _, _, back := m.Counts(); return back == 1 })
+	kerneltest.Until(t, func() bool { _, _, back := m.Counts(); return back == 1 })
 	storetest.Put(t, s, "nodes/b", "1")
-	storetest.Eventually(t, func() bool { return m.Has(map[string]string{"nodes/a": "1", "nodes/b": "1"}) })
+	kerneltest.Until(t, func() bool { return m.Has(map[string]string{"nodes/a": "1", "nodes/b": "1"}) })
 }
 
 func TestClosedEtcd(t *testing.T) {

@@ -229,7 +229,7 @@ func TestFileCompaction(t *testing.T) {
 	if err != nil || fi.Size() > 2<<20 {
 		t.Errorf("%d bytes for 70 kB: %v", fi.Size(), err)
 	}
-	storetest.Eventually(t, func() bool { return m.Has(want) })
+	kerneltest.Until(t, func() bool { return m.Has(want) })
 	if resets, away, _ := m.Counts(); resets != 1 || away != 0 {
 		t.Errorf("%d lists, away %d times", resets, away)
 	}

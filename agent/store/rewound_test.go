@@ -11,6 +11,7 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/agent/store/storetest"
 	"github.com/fairlead/fairlead/internal/etcdtest"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // rewinding is a mirror that counts calls of Rewound.
@@ -50,7 +51,7 @@ func TestEtcdRestored(t *testing.T) {
 				storetest.Put(t, s, fmt.Sprint("b/lost", i), "1")
 			}
 			storetest.Put(t, s, "a/kept", "2")
-			storetest.Eventually(t, func() bool { return len(m.Keys()) == 21 })
+			kerneltest.Until(t, func() bool { return len(m.Keys()) == 21 })
 			e.Kill()
 			restore()
 			e.Restart()
@@ -62,13 +63,13 @@ func TestEtcdRestored(t *testing.T) {
 					storetest.Put(t, s, fmt.Sprint("a/new", i), "1")
 				}
 			}
-			storetest.Eventually(t, func() bool { return maps.Equal(m.Keys(), want) })
+			kerneltest.Until(t, func() bool { return maps.Equal(m.Keys(), want) })
 			if m.count.Load() == 0 {
 				t.Error("the restore was not detected")
 			}
 			storetest.Put(t, s, "b/after", "1")
 			want["b/after"] = "1"
-			storetest.Eventually(t, func() bool { return maps.Equal(m.Keys(), want) })
+			kerneltest.Until(t, func() bool { return maps.Equal(m.Keys(), want) })
 		})
 	}
 }
@@ -80,7 +81,7 @@ func TestEtcdReplaced(t *testing.T) {
 	s, e := c.Store(t), c.Members[0]
 	storetest.Put(t, s, "a/old", "1")
 	m := follow(t, s)
-	storetest.Eventually(t, func() bool { return len(m.Keys()) == 1 })
+	kerneltest.Until(t, func() bool { return len(m.Keys()) == 1 })
 	e.Kill()
 	e.Replace()
 	e.Restart()
@@ -89,7 +90,7 @@ func TestEtcdReplaced(t *testing.T) {
 	for range 20 {
 		storetest.Put(t, other, "b/new", "1")
 	}
-	storetest.Eventually(t, func() bool { return maps.Equal(m.Keys(), map[string]string{"b/new": "1"}) })
+	kerneltest.Until(t, func() bool { return maps.Equal(m.Keys(), map[string]string{"b/new": "1"}) })
 	if m.count.Load() == 0 {
 		t.Error("the replacement was not detected")
 	}
@@ -107,7 +108,7 @@ func TestEtcdNotRestored(t *testing.T) {
 		e.Restart()
 		e.Wait()
 	}
-	storetest.Eventually(t, func() bool { return len(m.Keys()) == 3 })
+	kerneltest.Until(t, func() bool { return len(m.Keys()) == 3 })
 	resets, _, _ := m.Counts()
 	if m.count.Load() != 0 || resets != 1 || !errors.Is(store.ErrRewound, store.ErrCompacted) {
 		t.Errorf("set back %d times, listed %d times", m.count.Load(), resets)

@@ -107,16 +107,17 @@ func (n *Network) start(ready string, env []string, argv ...string) *Server {
 		close(s.end)
 	}()
 	n.t.Cleanup(s.Stop)
-	for deadline := time.Now().Add(kerneltest.Slow(30 * time.Second)); !strings.Contains(s.Log(), ready); time.Sleep(10 * time.Millisecond) {
+	kerneltest.Eventually(n.t, func() error {
+		if strings.Contains(s.Log(), ready) {
+			return nil
+		}
 		select {
 		case <-s.end:
 			n.t.Fatalf("%s ended: %s", argv[0], s.Log())
 		default:
 		}
-		if time.Now().After(deadline) {
-			n.t.Fatalf("%s is not ready: %s", argv[0], s.Log())
-		}
-	}
+		return fmt.Errorf("%s is not ready: %s", argv[0], s.Log())
+	})
 	return s
 }
 
@@ -212,13 +213,10 @@ func (n *Network) kea(program, key, ready, conf string) *Server {
 
 // waitLinkLocal waits until the servers' link-local address is usable.
 func (n *Network) waitLinkLocal(program string) {
-	for program == "kea-dhcp6" {
+	kerneltest.Until(n.t, func() bool {
 		out := kerneltest.In(n.t, n.Servers, "ip", "-6", "addr", "show", "dev", "eth0", "scope", "link")
-		if strings.Contains(out, "inet6") && !strings.Contains(out, "tentative") {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return program != "kea-dhcp6" || strings.Contains(out, "inet6") && !strings.Contains(out, "tentative")
+	})
 }
 
 // KeaLeases returns the path of the lease file of a Kea server.

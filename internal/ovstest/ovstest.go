@@ -134,14 +134,13 @@ func (s *Switch) start(argv ...string) {
 // wait waits for a socket.
 func (s *Switch) wait(path string) {
 	s.t.Helper()
-	for deadline := time.Now().Add(kerneltest.Slow(20 * time.Second)); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Stat(path); err == nil {
-			return
+	kerneltest.Eventually(s.t, func() error {
+		_, err := os.Stat(path)
+		if err != nil {
+			err = fmt.Errorf("%w:\n%s", err, s.logs())
 		}
-		if time.Now().After(deadline) {
-			s.t.Fatalf("%s does not appear:\n%s", path, s.logs())
-		}
-	}
+		return err
+	})
 }
 
 // logs returns the daemons' logs.

@@ -58,7 +58,7 @@ func bursts(t *testing.T, plugin string, conf func(network int) string) {
 		nodes = append(nodes, m)
 	}
 	for _, m := range nodes {
-		storetest.Eventually(t, func() bool {
+		kerneltest.Until(t, func() bool {
 			code, _ := m.plugin("whereabouts", call{verb: "STATUS", conf: strings.Replace(whereaboutsOf(`"range": "10.0.0.0/24"`), "1.0.0", "1.1.0", 1)})
 			return code == 0
 		})
@@ -68,7 +68,7 @@ func bursts(t *testing.T, plugin string, conf func(network int) string) {
 	// Other load slows some rounds, so one good round of three is enough.
 	for i := 0; i < rounds || i < 3 && times > burstAtMost; i++ {
 		times = min(times, oneBurst(t, plugin, program, nodes, conf))
-		storetest.Eventually(t, func() bool {
+		kerneltest.Until(t, func() bool {
 			list, _, err := s.List(storetest.Context(t), cluster.AddressesPrefix)
 			return err == nil && len(list) == 0
 		})

@@ -15,7 +15,6 @@ import (
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/store"
-	"github.com/fairlead/fairlead/agent/store/storetest"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
@@ -71,7 +70,7 @@ func TestChurnNode(t *testing.T) {
 	c := &churner{t: t, node: &member{t: t, name: name, lib: lib, run: os.Getenv(local.RunVariable), stop: func() {}}, busy: make(chan struct{}, churnBusy), log: bufio.NewWriter(f)}
 	c.node.start(open)
 	defer func() { c.node.stop() }()
-	storetest.Eventually(t, func() bool {
+	kerneltest.Until(t, func() bool {
 		code, _ := ours(Whereabouts())(t, call{verb: "STATUS", conf: strings.Replace(churnKinds()["whereabouts"], "1.0.0", "1.1.0", 1)})
 		_, err := c.node.dir().Read("default")
 		return code == 0 && err == nil
@@ -177,7 +176,7 @@ func (c *churner) say(words ...string) {
 
 // settle waits until the agent has reported all released addresses to the store.
 func (c *churner) settle() {
-	storetest.Eventually(c.t, func() bool {
+	kerneltest.Until(c.t, func() bool {
 		left, err := c.node.dir().Pending()
 		return err == nil && len(left) == 0
 	})

@@ -21,6 +21,7 @@ import (
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/agent/store/storetest"
 	"github.com/fairlead/fairlead/ipam"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // member is a node: its directories, and its agent while it runs.
@@ -216,7 +217,7 @@ func TestFairleadRequested(t *testing.T) {
 	m.start(storeFile(t))
 	m.must(call{verb: "ADD", id: "c0", conf: fairleadOf("")})
 	first := ""
-	storetest.Eventually(t, func() bool {
+	kerneltest.Until(t, func() bool {
 		n, err := m.dir().Read("default")
 		if err == nil && len(n.Subnets[0].Blocks) > 0 {
 			first = n.Subnets[0].Blocks[0].Addr().String()
@@ -304,7 +305,7 @@ func TestFairleadGC(t *testing.T) {
 	m.wantError(call{verb: "CHECK", id: "drop", conf: conf}, 100, "has no address")
 	m.wantError(call{verb: "CHECK", id: "fix", conf: fixed}, 100, "has no address")
 	addr, _, _ := strings.Cut(ip, "/")
-	storetest.Eventually(t, func() bool {
+	kerneltest.Until(t, func() bool {
 		code, _ := m.plugin("fairlead-ipam", call{verb: "ADD", id: "next", args: "IP=" + addr, conf: fixed})
 		return code == 0
 	})

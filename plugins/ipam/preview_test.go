@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store/storetest"
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/skel"
 )
@@ -57,7 +58,7 @@ func TestPreview(t *testing.T) {
 	want(PlanWhereabouts, lan, "the agent allocates cluster addresses: the agent does not answer at")
 	open := storeFile(t)
 	m.start(open)
-	storetest.Eventually(t, func() bool { _, err := planIPs(PlanFairlead, fixed); return err == nil })
+	kerneltest.Until(t, func() bool { _, err := planIPs(PlanFairlead, fixed); return err == nil })
 	s, err := open()
 	must(t, err)
 	t.Cleanup(func() { _ = s.Close() })
@@ -87,7 +88,7 @@ func TestPreview(t *testing.T) {
 			t.Errorf("%s: the plan for the owner is %s, %v: want %s", row.plugin, again, err, reason)
 		}
 		m.plugin(row.plugin, call{verb: "DEL", id: "c1", conf: row.conf})
-		storetest.Eventually(t, func() bool {
+		kerneltest.Until(t, func() bool {
 			left, _, err := s.List(storetest.Context(t), cluster.AddressesPrefix)
 			_, more := os.Stat(filepath.Join(m.lib, "fairlead", "journal.work"))
 			return err == nil && len(left) == 0 && more != nil

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/agent/store"
-	"github.com/fairlead/fairlead/agent/store/storetest"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 func whereaboutsOf(keys string) string {
@@ -102,13 +102,13 @@ func TestWhereaboutsOverlap(t *testing.T) {
 	if code, out := m.plugin("whereabouts", call{verb: "DEL", id: "a", conf: whereaboutsOf(`"range": "nonsense"`)}); code != 0 {
 		t.Error(out)
 	}
-	storetest.Eventually(t, func() bool { code, _ := add("f", one); return code == 0 })
+	kerneltest.Until(t, func() bool { code, _ := add("f", one); return code == 0 })
 	time.Sleep(20 * time.Millisecond) // a process's start has a resolution of 10 ms
 	gc := strings.Replace(whereaboutsOf(one), `"ipam"`, `"cni.dev/valid-attachments": [], "ipam"`, 1)
 	if code, out := m.plugin("whereabouts", call{verb: "GC", conf: strings.Replace(gc, "1.0.0", "1.1.0", 1)}); code != 0 {
 		t.Error(out)
 	}
-	storetest.Eventually(t, func() bool { code, _ := add("g", one); return code == 0 })
+	kerneltest.Until(t, func() bool { code, _ := add("g", one); return code == 0 })
 }
 
 func TestWhereaboutsErrors(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/internal/lab"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 const fixedNet = `{"subnets": [{"cidr": "10.244.0.0/16"}, {"name": "fixed", "cidr": "10.245.0.0/24", "assign": "cluster"}]}`
@@ -18,7 +19,7 @@ func pod(t *testing.T, n *lab.Node, container, name string) (ip netip.Addr) {
 	t.Helper()
 	must(t, n.Container(t.Context(), container))
 	env := []string{"CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=" + name}
-	eventually(t, func() (err error) {
+	kerneltest.Eventually(t, func() (err error) {
 		ip, err = n.AddWith(t.Context(), env, container, "fixed", "eth0")
 		return err
 	})
@@ -78,7 +79,7 @@ func TestMTUFollowsUnderlay(t *testing.T) {
 		}
 		_, err := c.Switch(t.Context(), "ip", "link", "set", "dev", "br0", "mtu", fmt.Sprint(underlay))
 		must(t, err)
-		eventually(t, func() error {
+		kerneltest.Eventually(t, func() error {
 			out, err := a.IP(t.Context(), "-o link show fl-vx.1")
 			if err == nil && !strings.Contains(out, fmt.Sprintf(" mtu %d ", want)) {
 				err = fmt.Errorf("want %d: %s", want, out)
@@ -113,11 +114,11 @@ func TestMSSClamp(t *testing.T) {
 	must(t, clamped(false)())
 	must(t, a.Configure("large-mtu", `{"type": "ptp", "mtu": 1500, "ipam": {"type": "fairlead-ipam"}}`))
 	attach(t, a, "c2", "large-mtu")
-	eventually(t, clamped(true))
+	kerneltest.Eventually(t, clamped(true))
 	wantReach(t, a, "c2", to)
 	_, err = a.Fairlead(t.Context(), "del", "large-mtu", "c2")
 	must(t, err)
-	eventually(t, clamped(false))
+	kerneltest.Eventually(t, clamped(false))
 }
 
 // TestRemovedNodeReleasesBlocks checks that a removed node's blocks are released after the grace period, and not
@@ -132,7 +133,7 @@ func TestRemovedNodeReleasesBlocks(t *testing.T) {
 	}
 	must(t, b.Agent.Stop(5*time.Second))
 	var removed time.Time
-	eventually(t, func() error {
+	kerneltest.Eventually(t, func() error {
 		_, err := a.Cluster(t.Context(), "node", "remove", "b")
 		removed = time.Now()
 		return err
@@ -145,7 +146,7 @@ func TestRemovedNodeReleasesBlocks(t *testing.T) {
 		must(t, err)
 		return out
 	}
-	eventually(t, func() error {
+	kerneltest.Eventually(t, func() error {
 		if r := routes(); r != "" {
 			return fmt.Errorf("routes to the removed node: %s", r)
 		}

@@ -4,7 +4,6 @@ package cluster
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"net/netip"
 	"os"
@@ -104,16 +103,6 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// eventually retries f for up to 15 seconds, and returns the time it took.
-func eventually(t *testing.T, f func() error) time.Duration {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), kerneltest.Slow(15*time.Second))
-	defer cancel()
-	start := time.Now()
-	must(t, lab.Until(ctx, f))
-	return time.Since(start)
-}
-
 func attach(t *testing.T, n *lab.Node, name, network string) netip.Addr {
 	t.Helper()
 	ip, err := n.Attach(t.Context(), name, network)
@@ -124,7 +113,7 @@ func attach(t *testing.T, n *lab.Node, name, network string) netip.Addr {
 // wantReach waits until a container reaches an address.
 func wantReach(t *testing.T, n *lab.Node, container string, to netip.Addr) time.Duration {
 	t.Helper()
-	return eventually(t, func() error { return n.Ping(t.Context(), container, to) })
+	return kerneltest.Eventually(t, func() error { return n.Ping(t.Context(), container, to) })
 }
 
 // wantNoLoss sends packets from one node's container to another's before, during and after do. It fails if one is lost.
@@ -147,7 +136,7 @@ func waitForAnswers(t *testing.T, p *lab.Probe) {
 	t.Helper()
 	before, err := p.Answers()
 	must(t, err)
-	eventually(t, func() error {
+	kerneltest.Eventually(t, func() error {
 		now, err := p.Answers()
 		if err == nil && now < before+50 {
 			err = fmt.Errorf("the probe received %d answers", now-before)

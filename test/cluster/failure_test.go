@@ -53,7 +53,7 @@ func TestNoPacketLoss(t *testing.T) {
 		{"agent started without a store", func() {
 			a.Agent.Kill()
 			must(t, a.Start())
-			eventually(t, func() error { _, err := a.Fairlead(t.Context(), "agent", "status"); return err })
+			kerneltest.Eventually(t, func() error { _, err := a.Fairlead(t.Context(), "agent", "status"); return err })
 			attachMore()
 		}},
 		{"store is back", func() {
@@ -67,10 +67,10 @@ func TestNoPacketLoss(t *testing.T) {
 				n, err := c.Join(t.Context(), name)
 				must(t, err)
 				must(t, n.Start())
-				eventually(t, func() error { _, err := n.Fairlead(t.Context(), "agent", "status"); return err })
+				kerneltest.Eventually(t, func() error { _, err := n.Fairlead(t.Context(), "agent", "status"); return err })
 				wantReach(t, a, "c1", attach(t, n, "c1", "pods"))
 				must(t, n.Agent.Stop(5*time.Second))
-				eventually(t, func() error { _, err := a.Cluster(t.Context(), "node", "remove", name); return err })
+				kerneltest.Eventually(t, func() error { _, err := a.Cluster(t.Context(), "node", "remove", name); return err })
 			}
 		}},
 	} {
@@ -94,7 +94,7 @@ func TestEtcdQuorumLoss(t *testing.T) {
 			_, err := b.Cluster(t.Context(), "network", "create", name, "--isolated", "--subnet", "10.9.0.0/16")
 			return err
 		}
-		eventually(t, func() error { return create("one-lost") })
+		kerneltest.Eventually(t, func() error { return create("one-lost") })
 		c.Stores[1].Process.Kill()
 		time.Sleep(time.Second)
 		if err := create("no-quorum"); err == nil {
@@ -107,7 +107,7 @@ func TestEtcdQuorumLoss(t *testing.T) {
 		for _, m := range c.Stores {
 			must(t, m.Wait(t.Context()))
 		}
-		eventually(t, func() error { return create("back") })
+		kerneltest.Eventually(t, func() error { return create("back") })
 	})
 	must(t, c.Ready(t.Context()))
 }
@@ -131,7 +131,7 @@ func TestAgentRestoresDeletedObjects(t *testing.T) {
 			continue
 		}
 		start := time.Now()
-		eventually(t, func() error {
+		kerneltest.Eventually(t, func() error {
 			if now := state(t, a); now != before {
 				return fmt.Errorf("after %s the state is\n%s\nwant\n%s", command, now, before)
 			}
@@ -247,8 +247,8 @@ func replaceNode(t *testing.T, c *lab.Cluster, twin *lab.Host, check func() erro
 		}
 		break
 	}
-	eventually(t, check)
-	eventually(t, func() error {
+	kerneltest.Eventually(t, check)
+	kerneltest.Eventually(t, func() error {
 		out, err := a.Run(t.Context(), "bridge", "fdb", "show", "dev", "fl-vx.1")
 		if err == nil && !strings.Contains(out, twin.V4.String()) {
 			err = fmt.Errorf("no forwarding entry for %s: %s", twin.V4, out)
@@ -264,7 +264,7 @@ func TestReboot(t *testing.T) {
 	a, b := c.Nodes[0], c.Nodes[1]
 	attach(t, a, "c1", "pods")
 	wantReach(t, a, "c1", attach(t, b, "c1", "pods"))
-	eventually(t, func() error { // the agent saves its state within a second
+	kerneltest.Eventually(t, func() error { // the agent saves its state within a second
 		raw, err := os.ReadFile(b.Path("/var/lib/cni/fairlead/snapshot"))
 		if err == nil && strings.Count(string(raw), "blocks/") < 2 {
 			err = fmt.Errorf("the snapshot lacks a block")
@@ -281,8 +281,8 @@ func TestReboot(t *testing.T) {
 	must(t, os.RemoveAll(b.Path("/run/fairlead")))
 	c.Stores[0].Process.Kill() // the store does not answer either
 	must(t, b.Start())
-	eventually(t, func() error { _, err := b.Fairlead(t.Context(), "agent", "status"); return err })
+	kerneltest.Eventually(t, func() error { _, err := b.Fairlead(t.Context(), "agent", "status"); return err })
 	var to netip.Addr
-	eventually(t, func() (err error) { to, err = b.Attach(t.Context(), "c2", "pods"); return err })
+	kerneltest.Eventually(t, func() (err error) { to, err = b.Attach(t.Context(), "c2", "pods"); return err })
 	wantReach(t, a, "c1", to)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead/fairlead/examples"
 	"github.com/fairlead/fairlead/internal/lab"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 const (
@@ -37,7 +38,7 @@ func netConfFile(t *testing.T, conf string) string {
 // waitForSubnet waits for a host's subnet.env and returns its subnet and text.
 func waitForSubnet(t *testing.T, n *lab.Node) (subnet netip.Prefix, text string) {
 	t.Helper()
-	eventually(t, func() error {
+	kerneltest.Eventually(t, func() error {
 		raw, err := os.ReadFile(n.Path(subnetFile))
 		if err != nil {
 			return err
@@ -116,7 +117,7 @@ func TestFlannelDualStack(t *testing.T) {
 	c := newCluster(t, 2, 1, "", "--network-file", netConfFile(t, conf), "--flannel-subnet-file", subnetFile)
 	flannelList(t, c.Nodes...)
 	for _, n := range c.Nodes {
-		eventually(t, func() error {
+		kerneltest.Eventually(t, func() error {
 			_, text := waitForSubnet(t, n)
 			if !strings.Contains(text, "FLANNEL_IPV6_NETWORK=fd00:244::/56\nFLANNEL_IPV6_SUBNET=fd00:244:0:") || !strings.Contains(text, "::1/64\nFLANNEL_MTU=1500\n") {
 				return fmt.Errorf("host %s has\n%s", n.Name, text)

@@ -63,7 +63,7 @@ func startFlanneld(t *testing.T, c *lab.Cluster, n *lab.Node, program string) *l
 // waitForPeers waits until a node's agent is ready and has the given number of peers.
 func waitForPeers(t *testing.T, n *lab.Node, peers int) {
 	t.Helper()
-	eventually(t, func() error {
+	kerneltest.Eventually(t, func() error {
 		out, err := n.Fairlead(t.Context(), "agent", "status", "--json")
 		if err == nil && !strings.Contains(out, fmt.Sprintf(`"peers": %d,`, peers)) {
 			err = errors.New(out)
@@ -115,7 +115,7 @@ func TestMixedWithFlanneld(t *testing.T) {
 			m.wantNoLoss("a back to flanneld", func() {
 				must(t, m.a.Agent.Stop(5*time.Second))
 				fa = startFlanneld(t, c, m.a, program)
-				eventually(t, func() error {
+				kerneltest.Eventually(t, func() error {
 					if !strings.Contains(fa.Log(), "Running backend") {
 						return errors.New("flanneld does not run yet")
 					}

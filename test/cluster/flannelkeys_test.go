@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/internal/lab"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // simulateFlanneld configures a host as flanneld v0.28.9 does: its link, its file, and its key in etcd, with its own
@@ -45,7 +46,7 @@ type leaseValue struct {
 func addPeer(t *testing.T, c *lab.Cluster, n *lab.Node, subnet netip.Prefix) leaseValue {
 	t.Helper()
 	var v leaseValue
-	eventually(t, func() error {
+	kerneltest.Eventually(t, func() error {
 		keys, err := c.Keys(t.Context(), flannelKey(subnet))
 		if err == nil && len(keys) == 0 {
 			err = errors.New("no key of " + subnet.String())

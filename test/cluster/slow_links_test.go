@@ -56,7 +56,7 @@ func TestSlowLossyLinks(t *testing.T) {
 	before := state(t, b)
 	_, err = b.IP(t.Context(), "neigh flush dev fl-vx.1 nud permanent")
 	must(t, err)
-	eventually(t, func() error {
+	kerneltest.Eventually(t, func() error {
 		if now := state(t, b); now != before {
 			return fmt.Errorf("the state is\n%s\nwant\n%s", now, before)
 		}

@@ -52,7 +52,7 @@ func TestStoreOutage(t *testing.T) {
 		must(t, c.Ready(t.Context()))
 		wantReach(t, a, "c1", attach(t, b, "last", "pods"))
 	})
-	eventually(t, func() error {
+	kerneltest.Eventually(t, func() error {
 		out, err := b.Cluster(t.Context(), "ipam", "check")
 		if err != nil {
 			err = fmt.Errorf("%w: %s", err, out)

@@ -225,7 +225,7 @@ func testTunnelPackets(t *testing.T, network string, vxlan bool) {
 		}
 		if vxlan {
 			nested.send(t, vni)
-			eventually(t, func() error {
+			kerneltest.Eventually(t, func() error {
 				if !slices.Contains(got.received(), nested.name) {
 					return fmt.Errorf("the tunnel packet from container to container did not arrive: %q", got.received())
 				}

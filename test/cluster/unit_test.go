@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/internal/systemdunit"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // TestAgentUnitSandbox runs the agent as fairlead-agent.service does: with its arguments and capabilities, in a mount
@@ -51,7 +52,7 @@ func TestAgentUnitSandbox(t *testing.T) {
 	must(t, err)
 	_, err = a.Cluster(t.Context(), "ipam", "release", netip.PrefixFrom(one, 26).Masked().String(), "--network", "blue")
 	must(t, err)
-	eventually(t, func() error {
+	kerneltest.Eventually(t, func() error {
 		if _, err := os.Stat(path); err == nil {
 			return fmt.Errorf("%s exists, but the node has no block of the network any more", filepath.Base(path))
 		}

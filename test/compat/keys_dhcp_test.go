@@ -1,13 +1,13 @@
 package compat
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/fairlead/fairlead/internal/dhcptest"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
@@ -71,15 +71,14 @@ func (h *host) daemon() {
 		_ = cmd.Wait()
 		_ = log.Close()
 	})
-	for deadline := time.Now().Add(kerneltest.Slow(10 * time.Second)); ; time.Sleep(5 * time.Millisecond) {
-		if _, err := os.Stat(socket); err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
+	kerneltest.Eventually(h.t, func() error {
+		_, err := os.Stat(socket)
+		if err != nil {
 			text, _ := os.ReadFile(log.Name())
-			h.t.Fatalf("%v: the daemon does not listen: %s", h.side, text)
+			err = fmt.Errorf("%v: the daemon does not listen: %w: %s", h.side, err, text)
 		}
-	}
+		return err
+	})
 }
 
 // serverLog returns the clients' requests from the server's log, each line once.

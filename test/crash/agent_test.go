@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fairlead/fairlead/agent/address"
 	"github.com/fairlead/fairlead/agent/address/local"
@@ -47,14 +46,10 @@ func agent(m *machine) string {
 		_ = s.Close()
 	})
 	m.waitIdle = func() {
-		for end := time.Now().Add(kerneltest.Slow(2 * time.Second)); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-			if list, err := dir.Pending(); err == nil && len(list) == 0 {
-				break
-			}
-		}
+		kerneltest.Until(m.t, func() bool { list, err := dir.Pending(); return err == nil && len(list) == 0 })
 	}
 	m.store, m.extra = s, func() string { return storedAddresses(m.t, s) }
-	storetest.Eventually(m.t, func() bool { _, err := dir.Read("default"); return err == nil })
+	kerneltest.Until(m.t, func() bool { _, err := dir.Read("default"); return err == nil })
 	return dir.Socket()
 }
 
@@ -96,10 +91,10 @@ func isolatedNetwork(m *machine) string {
 	must(m.t, os.Symlink(netns, local.NetnsPath(network)))
 	m.t.Cleanup(func() { _ = os.Remove(local.NetnsPath(network)) })
 	dir := local.Open(filepath.Join(m.work, "lib"), filepath.Join(m.work, "run"))
-	storetest.Eventually(m.t, func() bool { // the first ADD of a network waits in the same way
+	kerneltest.Until(m.t, func() bool { // the first ADD of a network waits in the same way
 		return dir.Call(m.t.Context(), local.OpBlock, local.BlockArgs{Network: network}, nil) == nil
 	})
-	storetest.Eventually(m.t, func() bool {
+	kerneltest.Until(m.t, func() bool {
 		n, err := dir.Read(network)
 		return err == nil && len(n.Subnets[0].Blocks) > 0 && len(n.Subnets[1].Blocks) > 0
 	})

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // burstSize is the number of pods in a burst, all started at once.
@@ -94,7 +96,7 @@ func burst(t *testing.T, s *suite) {
 func clientKilledInBurst(t *testing.T, s *suite) {
 	done := make(chan error, 1)
 	go func() { _, err := s.runMany(burstSize); done <- err }()
-	eventually(t, 30*time.Second, func() error {
+	kerneltest.Within(t, 30*time.Second, func() error {
 		if n := len(s.allocated(t, network)); n < burstSize/2 {
 			return fmt.Errorf("%d addresses are allocated", n)
 		}

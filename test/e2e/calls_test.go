@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // pluginCall is a call as the recording plugin wrote it: see probe.Call.
@@ -76,7 +78,7 @@ func recordsPluginCalls(t *testing.T, s *suite) {
 	all := s.takeCalls(t)
 	if s.unsupported(callsStatus) == "" {
 		runtime := s.client.(interface{ status() error }) // kubelet asks for it every few seconds
-		eventually(t, 30*time.Second, func() error {
+		kerneltest.Within(t, 30*time.Second, func() error {
 			if err := runtime.status(); err != nil {
 				return err
 			}

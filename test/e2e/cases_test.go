@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // scenario is a case that runs with every client.
@@ -202,7 +204,7 @@ func (s *suite) measure(t *testing.T, ctr *container, want int) {
 		"from the pod": func() (string, error) { return s.from(ctr)("flood", at(outsideV4, outsidePort)) },
 	} {
 		var got int
-		eventually(t, 5*time.Second, func() (err error) { got, err = parseInt(flood()); return err })
+		kerneltest.Within(t, 5*time.Second, func() (err error) { got, err = parseInt(flood()); return err })
 		t.Logf("%s: %d bit/s of %d", direction, got, want)
 		if got < want*6/10 || got > want*13/10 {
 			t.Errorf("%s: %d bit/s, want about %d", direction, got, want)

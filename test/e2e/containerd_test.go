@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/internal/built"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 const (
@@ -134,7 +135,7 @@ func (c *containerd) relaunch(t *testing.T) {
 func (c *containerd) launch(t *testing.T) {
 	c.pid = c.host.daemon(t, containerdLog, "env", "PATH="+c.bin+":"+os.Getenv("PATH"), c.program("containerd"), "--log-level", "info")
 	c.cri = dialCRI(t, c.programs.cri, c.host.path(containerdSocket))
-	eventually(t, 20*time.Second, func() error {
+	kerneltest.Within(t, 20*time.Second, func() error {
 		if _, err := os.Stat(c.host.path(containerdSocket)); err != nil {
 			return err
 		}

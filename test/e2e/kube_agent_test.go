@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 const agentStore = "http://" + controlIP + ":2379"
@@ -36,7 +38,7 @@ func (c *cluster) startAgents(t *testing.T) {
 	c.mustKubectl(t, "apply", "-f", "/run/fairlead-agent.yaml")
 	c.mustKubectl(t, "-n", "kube-system", "rollout", "status", "daemonset/fairlead-agent", "--timeout=120s")
 	for _, n := range c.hosts {
-		eventually(t, 30*time.Second, func() error {
+		kerneltest.Within(t, 30*time.Second, func() error {
 			out, err := n.run("/mnt/e2e/fairlead", "agent", "status", "--json")
 			if peers := fmt.Sprintf(`"peers": %d`, len(c.hosts)-1); err == nil && !strings.Contains(out, peers) {
 				err = fmt.Errorf("the agent of %s reports %s", n.name, out)
@@ -75,7 +77,7 @@ func rolloutWithoutAgents(t *testing.T, c *cluster) string {
 	t.Cleanup(reapply)
 	summary := c.underLoad(t, pods, func() {
 		c.mustKubectl(t, "-n", "kube-system", "delete", "daemonset", "fairlead-agent", "--cascade=foreground")
-		eventually(t, 30*time.Second, func() error {
+		kerneltest.Within(t, 30*time.Second, func() error {
 			if left := c.agentPods(t); len(left) != 0 {
 				return fmt.Errorf("agents still exist: %v", left)
 			}
@@ -83,7 +85,7 @@ func rolloutWithoutAgents(t *testing.T, c *cluster) string {
 		})
 		c.mustKubectl(t, "rollout", "restart", "deployment/web")
 		c.waitForRollout(t)
-		eventually(t, time.Minute, func() error { return c.gone(t, pods) })
+		kerneltest.Within(t, time.Minute, func() error { return c.gone(t, pods) })
 	})
 	reapply()
 	c.wantNoChanges(t)
@@ -152,7 +154,7 @@ const agentPrefix, agentPrefixEnd = "/fairlead/", "/fairlead0"
 // waitForIdleStore waits until the store contains no container, and returns its keys.
 func (c *cluster) waitForIdleStore(t *testing.T) (keys []string) {
 	t.Helper()
-	eventually(t, 10*time.Second, func() error {
+	kerneltest.Within(t, 10*time.Second, func() error {
 		keys = c.storeKeys(t)
 		if i := slices.IndexFunc(keys, func(k string) bool { return strings.HasPrefix(k, agentPrefix+"endpoints/") }); i >= 0 {
 			return fmt.Errorf("the store still has %s", keys[i])

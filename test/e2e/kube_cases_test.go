@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // kubeCase is a case that runs in every suitable cluster. The result of run appears after "passed".
@@ -128,7 +130,7 @@ func kubeletKilled(t *testing.T, c *cluster) string {
 	values["REPLICAS"] = fmt.Sprint(12 * len(c.hosts))
 	c.apply(t, "web.yaml", values)
 	t.Cleanup(func() { c.delete(t, "web.yaml") })
-	eventually(t, time.Minute, func() error {
+	kerneltest.Within(t, time.Minute, func() error {
 		if addresses := n.allocated(t); len(addresses) < 3 {
 			return fmt.Errorf("%d addresses are allocated", len(addresses))
 		}

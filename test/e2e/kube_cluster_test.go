@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // cluster is a Kubernetes cluster whose nodes are simulated hosts.
@@ -74,7 +76,7 @@ func (c *cluster) addRoutes(t *testing.T) {
 // settle waits until the node's state stops changing, and saves it.
 func (n *kubeNode) settle(t *testing.T) {
 	t.Helper()
-	eventually(t, 30*time.Second, func() error {
+	kerneltest.Within(t, 30*time.Second, func() error {
 		first := n.state(t)
 		time.Sleep(500 * time.Millisecond)
 		n.baseline = n.state(t)
@@ -155,7 +157,7 @@ func (c *cluster) delete(t *testing.T, file string) {
 
 func (c *cluster) noPods(t *testing.T) {
 	t.Helper()
-	eventually(t, time.Minute, func() error {
+	kerneltest.Within(t, time.Minute, func() error {
 		out, err := c.kubectl("get", "pods", "-o", "name")
 		if out != "" {
 			err = errors.Join(err, errors.New("pods still exist: "+out))

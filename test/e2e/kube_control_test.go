@@ -107,12 +107,12 @@ func (c *cluster) startControl(t *testing.T) {
 		"--secure-port=6443", "--cert-dir=/run/kubernetes", "--service-cluster-ip-range="+serviceRange, "--token-auth-file=/etc/kubernetes/tokens.csv",
 		"--authorization-mode=RBAC", "--allow-privileged=true", "--kubelet-preferred-address-types=InternalIP",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=/etc/kubernetes/sa.key", "--service-account-signing-key-file=/etc/kubernetes/sa.key")
-	eventually(t, time.Minute, func() error { _, err := c.kubectl("get", "--raw", "/readyz"); return err })
+	kerneltest.Within(t, time.Minute, func() error { _, err := c.kubectl("get", "--raw", "/readyz"); return err })
 	c.daemon(t, h, kubernetesBin+"/kube-controller-manager", "--kubeconfig="+kubeConfig, "--bind-address=127.0.0.1", "--leader-elect=false", "--allocate-node-cidrs=true",
 		"--cluster-cidr="+podRange, "--node-cidr-mask-size=24", "--service-account-private-key-file=/etc/kubernetes/sa.key", "--root-ca-file=/run/kubernetes/apiserver.crt",
 		"--cert-dir=/run/kubernetes-controllers")
 	c.daemon(t, h, kubernetesBin+"/kube-scheduler", "--kubeconfig="+kubeConfig, "--bind-address=127.0.0.1", "--leader-elect=false", "--cert-dir=/run/kubernetes-scheduler")
-	eventually(t, time.Minute, func() error { _, err := c.kubectl("get", "serviceaccount", "default"); return err })
+	kerneltest.Within(t, time.Minute, func() error { _, err := c.kubectl("get", "serviceaccount", "default"); return err })
 	c.logEndpoints(t)
 }
 

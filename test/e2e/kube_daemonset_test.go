@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/internal/reference"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // copyRelease copies the image and the manifest to the paths in the tutorial's commands.
@@ -63,7 +64,7 @@ func daemonSet(t *testing.T, c *cluster) string {
 		strings.Join(tutorialCommands(t, "kubernetes"), ""))
 	elapsed := time.Since(start)
 	for _, n := range c.hosts {
-		eventually(t, 20*time.Second, func() error {
+		kerneltest.Within(t, 20*time.Second, func() error {
 			to, err := os.Readlink(n.path("/opt/cni/bin/bridge"))
 			if err == nil && to != "fairlead-cni" {
 				err = fmt.Errorf("bridge leads to %s", to)
@@ -77,7 +78,7 @@ func daemonSet(t *testing.T, c *cluster) string {
 			}
 		}
 		// The DaemonSet records existing attachments after it has installed the plugins.
-		eventually(t, 20*time.Second, func() error {
+		kerneltest.Within(t, 20*time.Second, func() error {
 			out := n.shell(t, "/opt/cni/bin/fairlead list")
 			if strings.Count(out, kubeNetwork+" ") == want {
 				return nil
@@ -107,7 +108,7 @@ func (c *cluster) uninstall(t *testing.T) {
 	}
 	c.delete(t, "web.yaml")
 	for _, n := range c.hosts {
-		eventually(t, 30*time.Second, func() error { // the reference plugins are slower
+		kerneltest.Within(t, 30*time.Second, func() error { // the reference plugins are slower
 			if left := n.shell(t, "ls /run/netns"); left != "" {
 				return fmt.Errorf("pods' namespaces remain on %s: %s", n.name, left)
 			}

@@ -82,7 +82,7 @@ func (n *kubeNode) startContainerd(t *testing.T) {
 	t.Helper()
 	bin := n.cluster.runtime.bin
 	n.containerd = n.cluster.daemon(t, n.host, "env", "PATH="+n.searchPath(), bin+"/containerd", "--log-level", "info")
-	eventually(t, 30*time.Second, func() error { _, err := n.run(bin+"/ctr", "version"); return err })
+	kerneltest.Within(t, 30*time.Second, func() error { _, err := n.run(bin+"/ctr", "version"); return err })
 	if _, err := n.run(bin+"/ctr", "-n", "k8s.io", "images", "import", "/mnt/e2e/image.tar"); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func (n *kubeNode) awaitCRI(t *testing.T) {
 	t.Helper()
 	conn := dialCRI(t, n.cluster.programs.cri, n.path(containerdSocket))
 	defer conn.close()
-	eventually(t, time.Minute, func() error { return conn.call("Status", object{}, nil) })
+	kerneltest.Within(t, time.Minute, func() error { return conn.call("Status", object{}, nil) })
 }
 
 func (n *kubeNode) startKubelet(t *testing.T) {
@@ -111,7 +111,7 @@ func (n *kubeNode) configureNetwork(t *testing.T) {
 		n.pods = podRange
 		return
 	}
-	eventually(t, time.Minute, func() (err error) {
+	kerneltest.Within(t, time.Minute, func() (err error) {
 		n.pods, err = n.cluster.kubectl("get", "node", n.name, "-o", "jsonpath={.spec.podCIDR}")
 		if err == nil && n.pods == "" {
 			err = errors.New(n.name + " has no pod range yet")
@@ -170,7 +170,7 @@ func (n *kubeNode) removeCgroups(t *testing.T) {
 		for _, pattern := range []string{"/sys/fs/cgroup/*/" + id, "/sys/fs/cgroup/*/k8s.io/" + id, "/sys/fs/cgroup/" + id} {
 			left, _ := filepath.Glob(pattern)
 			for _, dir := range left {
-				eventually(t, 5*time.Second, func() error { return removeTree(dir) })
+				kerneltest.Within(t, 5*time.Second, func() error { return removeTree(dir) })
 			}
 		}
 	}

@@ -32,7 +32,7 @@ type requestCounts struct {
 // wantAllAnswer sends requests to a service until, in one round, every server has answered and no request has failed.
 func wantAllAnswer(t *testing.T, from probeFunc, network, to string, pods []kubePod) {
 	t.Helper()
-	eventually(t, 20*time.Second, func() error {
+	kerneltest.Within(t, 20*time.Second, func() error {
 		out, err := from("repeat", network, to, fmt.Sprint(8*len(pods)+16))
 		var c requestCounts
 		if err == nil {
@@ -177,7 +177,7 @@ func rollingRestart(t *testing.T, c *cluster) string {
 	summary := c.underLoad(t, before, func() {
 		c.mustKubectl(t, "rollout", "restart", "deployment/web")
 		c.waitForRollout(t)
-		eventually(t, time.Minute, func() error { return c.gone(t, before) })
+		kerneltest.Within(t, time.Minute, func() error { return c.gone(t, before) })
 	})
 	return summary
 }

@@ -34,7 +34,7 @@ func (s *suite) from(ctr *container) probeFunc {
 func wantAnswer(t *testing.T, from probeFunc, network, to string, wantName, wantSource string, local ...string) {
 	t.Helper()
 	args := append([]string{"query", network, to}, local...)
-	eventually(t, 10*time.Second, func() error {
+	kerneltest.Within(t, 10*time.Second, func() error {
 		out, err := from(args...)
 		if err != nil {
 			return err
@@ -50,22 +50,6 @@ func wantAnswer(t *testing.T, from probeFunc, network, to string, wantName, want
 }
 
 func at(ip string, port int) string { return net.JoinHostPort(ip, fmt.Sprint(port)) }
-
-// eventually calls try until it succeeds, and fails the test after the given time.
-func eventually(t *testing.T, within time.Duration, try func() error) {
-	t.Helper()
-	end := time.Now().Add(kerneltest.Slow(within))
-	for {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("after %v: %v", within, err)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-}
 
 // background runs a command until the test ends.
 func background(t *testing.T, argv ...string) {

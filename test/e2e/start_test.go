@@ -107,7 +107,7 @@ func (s *suite) waitUntilServing(t *testing.T) {
 		if !strings.HasPrefix(a, firstSubnetV4) {
 			continue // an IPv6 address of the same pods
 		}
-		eventually(t, 10*time.Second, func() error { _, err := s.fromHost("query", "tcp", at(a, servePort)); return err })
+		kerneltest.Within(t, 10*time.Second, func() error { _, err := s.fromHost("query", "tcp", at(a, servePort)); return err })
 	}
 }
 

@@ -46,11 +46,11 @@ func newSuite(t *testing.T, c client, p programs, lists map[string]object, fuse 
 		warm = names(lists)
 	}
 	ctr := s.run(t, pod{networks: warm, ports: []port{{18000, servePort, "tcp"}, {18000, servePort, "udp"}}})
-	eventually(t, 10*time.Second, s.addressesReady) // a bridge without ports would keep its addresses tentative
+	kerneltest.Within(t, 10*time.Second, s.addressesReady) // a bridge without ports would keep its addresses tentative
 	if err := s.client.remove(ctr); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 5*time.Second, func() error {
+	kerneltest.Within(t, 5*time.Second, func() error {
 		first := s.state(t)
 		time.Sleep(300 * time.Millisecond) // an empty bridge changes its link state late
 		s.baseline = s.state(t)

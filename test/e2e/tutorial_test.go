@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // tutorialCommands returns the commands of a client's tutorial: its blocks in the language "sh CLIENT", with IMAGE
@@ -71,7 +73,7 @@ func followTutorial(t *testing.T, c client, tutorial string) {
 			t.Errorf("the output of the commands does not contain %s:\n%s", want, out)
 		}
 	}
-	eventually(t, 10*time.Second, func() error {
+	kerneltest.Within(t, 10*time.Second, func() error {
 		for _, f := range h.files(t) {
 			if strings.Contains(f, "/10.20.0.") || strings.Contains(f, "/run/fairlead/") && strings.Contains(f, "web") {
 				return errors.New("after the tutorial there is still " + f)

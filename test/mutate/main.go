@@ -76,6 +76,9 @@ func (o *options) try(ctx context.Context, root string, all map[string][]*mutant
 	if err != nil {
 		return err
 	}
+	if err := limitProcesses(); err != nil {
+		return err
+	}
 	j := &judge{root: root, commit: strings.TrimSpace(string(commit)), depth: o.depth, baseline: map[string]*baseline{}}
 	if j.users, err = users(root); err != nil {
 		return err

@@ -84,12 +84,12 @@ func (m *machine) firewalld() string {
 	}
 	env := "DBUS_SYSTEM_BUS_ADDRESS=unix:path=" + m.dir + "/bus"
 	m.start("dbus-daemon", "--nofork", "--config-file="+conf)
-	m.waitFor("the bus", func() bool { _, err := os.Stat(m.dir + "/bus"); return err == nil })
+	kerneltest.Until(m.t, func() bool { _, err := os.Stat(m.dir + "/bus"); return err == nil })
 	if err := os.Mkdir(m.dir+"/etc", 0o700); err != nil {
 		m.t.Fatal(err)
 	}
 	m.start("env", env, "firewalld", "--nofork", "--nopid", "--log-file", m.dir+"/log", "--system-config", m.dir+"/etc")
-	m.waitFor("firewalld", func() bool { return exec.Command("env", env, "firewall-cmd", "--state").Run() == nil })
+	kerneltest.Within(m.t, 2*time.Minute, func() error { return exec.Command("env", env, "firewall-cmd", "--state").Run() })
 	return env
 }
 
@@ -104,15 +104,6 @@ func (m *machine) start(argv ...string) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-}
-
-func (m *machine) waitFor(what string, ready func() bool) {
-	m.t.Helper()
-	for end := time.Now().Add(kerneltest.Slow(2 * time.Minute)); !ready(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			m.t.Fatalf("%s did not start", what)
-		}
-	}
 }
 
 // addOutsideHost creates the address 192.0.2.9 on a network beyond the host's 192.0.2.1.

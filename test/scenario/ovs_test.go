@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -8,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fairlead/fairlead/examples"
 	"github.com/fairlead/fairlead/internal/ovstest"
@@ -70,13 +70,12 @@ func removeVolatile(state string) (out string) {
 // asynchronously.
 func (s *ovsMachine) wantState(before string) {
 	s.t.Helper()
-	d := ""
-	for deadline := time.Now().Add(kerneltest.Slow(5 * time.Second)); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		if d = difference(before, s.state()); d == "" {
-			return
+	kerneltest.Eventually(s.t, func() error {
+		if d := difference(before, s.state()); d != "" {
+			return errors.New("left behind:\n" + d)
 		}
-	}
-	s.t.Errorf("left behind:\n%s", d)
+		return nil
+	})
 }
 
 // port returns the name of a container's first port on the switch.

@@ -112,7 +112,7 @@ func agent(t *testing.T, m *machine) {
 	all.Go(func() { _ = manager.Run(ctx) })
 	all.Go(func() { _ = (&address.Server{Handlers: manager.Handlers()}).Serve(ctx, l) })
 	t.Cleanup(func() { cancel(); all.Wait(); _ = s.Close() })
-	storetest.Eventually(t, func() bool {
+	kerneltest.Until(t, func() bool {
 		n, err := dir.Read(cluster.DefaultNetwork)
 		return err == nil && len(n.Subnets[1].Blocks) > 0
 	})

@@ -255,10 +255,8 @@ func TestRogueRouter(t *testing.T) {
 // waitForAddress waits until a link has the link-local address that it needs to accept router advertisements.
 func waitForAddress(t *testing.T, link string) {
 	t.Helper()
-	for deadline := time.Now().Add(kerneltest.Slow(10 * time.Second)); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if s := kerneltest.Run(t, "ip", "-6", "-o", "addr", "show", "dev", link, "scope", "link"); s != "" && !strings.Contains(s, "tentative") {
-			return
-		}
-	}
-	t.Fatalf("%s has no link-local address", link)
+	kerneltest.Until(t, func() bool {
+		s := kerneltest.Run(t, "ip", "-6", "-o", "addr", "show", "dev", link, "scope", "link")
+		return s != "" && !strings.Contains(s, "tentative")
+	})
 }

@@ -3,6 +3,7 @@ package bgp_test
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -99,20 +100,12 @@ func (p *process) learned() string {
 // wants waits until the speaker has learned the expected routes.
 func (p *process) wants(t *testing.T, want string) {
 	t.Helper()
-	eventually(t, func() (string, bool) { return "learned " + p.learned() + ", want " + want, p.learned() == want })
-}
-
-func eventually(t *testing.T, ask func() (string, bool)) {
-	t.Helper()
-	for end := time.Now().Add(kerneltest.Slow(40 * time.Second)); ; time.Sleep(20 * time.Millisecond) {
-		say, ok := ask()
-		if ok {
-			return
+	kerneltest.Eventually(t, func() error {
+		if have := p.learned(); have != want {
+			return fmt.Errorf("learned %s, want %s", have, want)
 		}
-		if time.Now().After(end) {
-			t.Fatal("in vain: " + say)
-		}
-	}
+		return nil
+	})
 }
 
 // bird is a BIRD process in a namespace.
@@ -170,7 +163,7 @@ func startBird(t *testing.T, netns, conf string) *bird {
 			t.Logf("log of bird:\n%s", log)
 		}
 	})
-	eventually(t, func() (string, bool) { _, err := os.Stat(b.socket); return fmt.Sprint(err, log), err == nil })
+	kerneltest.Eventually(t, func() error { _, err := os.Stat(b.socket); return err })
 	return b
 }
 
@@ -182,9 +175,11 @@ func (b *bird) ask(t *testing.T, words ...string) string {
 // has waits until bird has, or no longer has, a route through the node.
 func (b *bird) has(t *testing.T, want bool, route string) {
 	t.Helper()
-	eventually(t, func() (string, bool) {
-		have := b.ask(t, "show", "route", "protocol", "node")
-		return have, strings.Contains(have, route) == want
+	kerneltest.Eventually(t, func() error {
+		if have := b.ask(t, "show", "route", "protocol", "node"); strings.Contains(have, route) != want {
+			return errors.New(have)
+		}
+		return nil
 	})
 }
 
@@ -247,10 +242,7 @@ func TestBird(t *testing.T) {
 	b.ask(t, "enable", "six")
 	p.wants(t, both)
 	b.ask(t, "restart", "node")
-	eventually(t, func() (string, bool) {
-		s := p.latest().States["192.0.2.2"]
-		return s, strings.Contains(strings.ToUpper(s), "ESTABLISHED")
-	})
+	kerneltest.Until(t, func() bool { return strings.Contains(strings.ToUpper(p.latest().States["192.0.2.2"]), "ESTABLISHED") })
 	p.wants(t, both)
 
 	startBird(t, ns[2], birdConfig("192.0.2.3", 65000, "10.244.1.0/26", "192.0.2.1"))
@@ -293,11 +285,14 @@ func TestAgentRestartKeepsRoutes(t *testing.T) {
 			p = speak(t, ns[0])
 			kept := []backend.Learned{{Dst: netip.MustParsePrefix("10.244.1.0/26"), Via: addrs("192.0.2.2")}, {Dst: netip.MustParsePrefix("10.244.8.0/26"), Via: addrs("192.0.2.2")}}
 			p.send(t, command{Config: c, Kept: kept})
-			eventually(t, func() (string, bool) { return p.learned(), strings.Contains(p.learned(), "10.244.8.0/26[192.0.2.2]") })
+			kerneltest.Until(t, func() bool { return strings.Contains(p.learned(), "10.244.8.0/26[192.0.2.2]") })
 			p.wants(t, both) // a route that no neighbour announces again is removed, but only after every neighbour has finished
-			eventually(t, func() (string, bool) {
+			kerneltest.Eventually(t, func() error {
 				say := b.ask(t, "show", "protocols", "all", "node")
-				return say, strings.Contains(say, "Established") && !strings.Contains(say, "Stale")
+				if strings.Contains(say, "Established") && !strings.Contains(say, "Stale") {
+					return nil
+				}
+				return errors.New(say)
 			})
 			if l := lost(); l != "" {
 				t.Errorf("meanwhile the neighbour lacked %s", l)

@@ -2,11 +2,11 @@ package bgp_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"runtime"
 	"testing"
-	"time"
 
 	"github.com/fairlead/fairlead/agent/backend"
 	"github.com/fairlead/fairlead/agent/backend/bgp"
@@ -35,10 +35,12 @@ func TestSpeakerStop(t *testing.T) {
 	for range 5 {
 		once()
 	}
-	for end := time.Now().Add(kerneltest.Slow(10 * time.Second)); runtime.NumGoroutine() > before; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			raw := make([]byte, 1<<20)
-			t.Fatalf("%d goroutines before, %d after five speakers:\n%s", before, runtime.NumGoroutine(), raw[:runtime.Stack(raw, true)])
+	kerneltest.Eventually(t, func() error {
+		after := runtime.NumGoroutine()
+		if after <= before {
+			return nil
 		}
-	}
+		raw := make([]byte, 1<<20)
+		return fmt.Errorf("%d goroutines before, %d after five speakers:\n%s", before, after, raw[:runtime.Stack(raw, true)])
+	})
 }

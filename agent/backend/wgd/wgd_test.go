@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fairlead/fairlead/agent/backend/wgd"
 	"github.com/fairlead/fairlead/kernel"
@@ -63,7 +62,7 @@ func TestUserspace(t *testing.T) {
 			t.Fatal(err)
 		}
 		go p.Wait()
-		waitFor(t, func() bool { _, err := os.Stat(w.Socket); return err == nil })
+		kerneltest.Until(t, func() bool { _, err := os.Stat(w.Socket); return err == nil })
 	}
 	apply(t, w)
 	link := kerneltest.Run(t, "ip", "-d", "link", "show", "wg0")
@@ -83,16 +82,7 @@ func TestUserspace(t *testing.T) {
 		t.Errorf("made anew:\n%s\nwas\n%s", after, link)
 	}
 	remove(t, &again)
-	waitFor(t, func() bool { _, err := os.Stat(w.Socket); return err != nil }) // the process ended
-}
-
-func waitFor(t *testing.T, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(kerneltest.Slow(10 * time.Second)); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("waited in vain")
-		}
-	}
+	kerneltest.Until(t, func() bool { _, err := os.Stat(w.Socket); return err != nil }) // the process ended
 }
 
 func engine(t *testing.T) *kernel.Engine {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // Mirror is a follower that keeps a copy of the store.
@@ -119,7 +120,7 @@ func testFollowAll(t *testing.T, open func(testing.TB) store.Store) {
 	}
 	<-written
 	for _, m := range mirrors {
-		Eventually(t, func() bool { return m.Has(want) })
+		kerneltest.Until(t, func() bool { return m.Has(want) })
 		if resets, away, _ := m.Counts(); resets != 1 || away != 0 {
 			t.Errorf("%d lists, away %d times", resets, away)
 		}
@@ -132,14 +133,14 @@ func testFollow(t *testing.T, open func(testing.TB) store.Store) {
 	m := &Mirror{}
 	Follow(t, s, store.Followers{m}, "follow/")
 	want := map[string]string{"follow/a": "1"}
-	Eventually(t, func() bool { return m.Has(want) })
+	kerneltest.Until(t, func() bool { return m.Has(want) })
 	other := open(t)
 	for i := range 20 {
 		key := fmt.Sprintf("follow/%d", i)
 		want[key] = "v"
 		Put(t, other, key, "v")
 	}
-	Eventually(t, func() bool { return m.Has(want) })
+	kerneltest.Until(t, func() bool { return m.Has(want) })
 	if resets, away, _ := m.Counts(); resets != 1 || away != 0 {
 		t.Errorf("%d lists, away %d times", resets, away)
 	}

@@ -148,7 +148,7 @@ func testHold(t *testing.T, open func(testing.TB) store.Store) {
 	time.Sleep(3 * time.Second)
 	want(t, other, "hold/a", "me")
 	end()
-	Eventually(t, func() bool {
+	kerneltest.Until(t, func() bool {
 		_, err = other.Hold(ctx, "hold/a", []byte("you"), 2*time.Second)
 		return err == nil
 	})
@@ -160,7 +160,7 @@ func testHold(t *testing.T, open func(testing.TB) store.Store) {
 	}
 	testRelease(t, s, other)
 	must(t, other.Close())
-	Eventually(t, func() bool { _, err := s.Get(ctx, "hold/a"); return err != nil })
+	kerneltest.Until(t, func() bool { _, err := s.Get(ctx, "hold/a"); return err != nil })
 	must(t, other.Close())
 	if _, err := other.Get(ctx, "hold/a"); err == nil {
 		t.Error("a closed store answers")
@@ -187,14 +187,4 @@ func testRelease(t *testing.T, s, other store.Store) {
 	must(t, commitAll(ctx, other, []store.Op{{Key: "hold/b", Expect: second.Revision, Value: []byte("somebody else's")}}))
 	second.Release()
 	want(t, other, "hold/b", "somebody else's")
-}
-
-// Eventually waits until a condition holds.
-func Eventually(t testing.TB, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(kerneltest.Slow(30 * time.Second)); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("timeout")
-		}
-	}
 }

@@ -72,16 +72,6 @@ func (d *Daemon) release(t *testing.T, r Request) {
 	}
 }
 
-// eventually waits for a condition that depends on a server or the kernel.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(kerneltest.Slow(40 * time.Second)); !ok(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("still waiting for %s", what)
-		}
-	}
-}
-
 func errorHas(err error, words string) bool {
 	return err != nil && strings.Contains(err.Error(), words)
 }
@@ -133,7 +123,7 @@ func TestLease(t *testing.T) {
 		t.Errorf("check: %v", err)
 	}
 	d.release(t, r)
-	eventually(t, "the server's lease to end", func() bool { return !strings.Contains(n.Leases(), "10.0.0.") })
+	kerneltest.Until(t, func() bool { return !strings.Contains(n.Leases(), "10.0.0.") }) // the server's lease to end
 	if err := d.check(r); !errorHas(err, "there is no lease for container one, interface eth0") {
 		t.Errorf("check after the release: %v", err)
 	}
@@ -167,8 +157,8 @@ func TestRenewal(t *testing.T) {
 		t.Fatalf("after renewals: %v", err)
 	}
 	server.Freeze()
-	eventually(t, "the lease to be lost", func() bool { return d.check(r) != nil })
-	eventually(t, "the address to be taken off", func() bool { return !strings.Contains(kerneltest.In(t, netns, "ip", "addr"), ip) })
+	kerneltest.Until(t, func() bool { return d.check(r) != nil })                                            // the lease to be lost
+	kerneltest.Until(t, func() bool { return !strings.Contains(kerneltest.In(t, netns, "ip", "addr"), ip) }) // the address to be taken off
 	if err := d.check(r); !errorHas(err, "DHCPv4 lost "+strings.TrimSuffix(ip, "/24")+", route to 0.0.0.0/0: the lease expired") {
 		t.Errorf("check: %v", err)
 	}
@@ -179,8 +169,8 @@ func TestRenewal(t *testing.T) {
 		t.Errorf("state: %+v", s)
 	}
 	server.Thaw()
-	eventually(t, "the lease to be acquired again", func() bool { return d.check(r) == nil })
-	eventually(t, "address and route to be put back", func() bool {
+	kerneltest.Until(t, func() bool { return d.check(r) == nil }) // the lease to be acquired again
+	kerneltest.Until(t, func() bool {                             // address and route to be put back
 		return strings.Contains(kerneltest.In(t, netns, "ip", "addr"), ip) && strings.Contains(kerneltest.In(t, netns, "ip", "route"), "default via 10.0.0.1")
 	})
 	if err := d.status(r); err != nil {
@@ -205,9 +195,9 @@ func TestServerRejectsRenewal(t *testing.T) {
 	n.Addr("add", "10.5.0.1/24")
 	n.Addr("del", "10.0.0.1/24")
 	n.Kea4(keaConf("10.5.0.0/24", "10.5.0.50 - 10.5.0.60", ""))
-	eventually(t, "the lease to be lost", func() bool { return errorHas(d.check(r), "refuses") || errorHas(d.check(r), "expired") })
-	eventually(t, "the address to be taken off", func() bool { return !strings.Contains(kerneltest.In(t, netns, "ip", "addr"), ip) })
-	time.Sleep(time.Second) // time for the server to offer another address, which must not be accepted
+	kerneltest.Until(t, func() bool { return errorHas(d.check(r), "refuses") || errorHas(d.check(r), "expired") }) // the lease to be lost
+	kerneltest.Until(t, func() bool { return !strings.Contains(kerneltest.In(t, netns, "ip", "addr"), ip) })       // the address to be taken off
+	time.Sleep(time.Second)                                                                                        // time for the server to offer another address, which must not be accepted
 	if out := kerneltest.In(t, netns, "ip", "addr"); strings.Contains(out, "10.5.0.") {
 		t.Errorf("another address was taken: %s", out)
 	}

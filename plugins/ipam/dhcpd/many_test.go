@@ -103,7 +103,7 @@ func TestManyLeases(t *testing.T) {
 	together(t, all, func(r Request) error { return d.asCaller().Release(r.args(), nil) })
 	t.Logf("released in %v", time.Since(began))
 	d.Close()
-	eventually(t, "dnsmasq to have no lease", func() bool { return !strings.Contains(a.Leases(), "10.0.") })
+	kerneltest.Until(t, func() bool { return !strings.Contains(a.Leases(), "10.0.") }) // dnsmasq to have no lease
 	if now := openFiles(t); now > files+5 {
 		t.Errorf("%d files were open before, %d are open afterwards", files, now)
 	}

@@ -45,7 +45,7 @@ func TestLeasesSurviveRestart(t *testing.T) {
 	if s := d.States(); len(s) != 1 || s[0].Container != "stays" || s[0].State != "held" {
 		t.Fatalf("continued: %+v", s)
 	}
-	eventually(t, "a renewal", func() bool { return d.States()[0].Expire.After(before.Add(2 * time.Second)) })
+	kerneltest.Until(t, func() bool { return d.States()[0].Expire.After(before.Add(2 * time.Second)) }) // a renewal
 	files, err := os.ReadDir(d.o.Leases)
 	if err != nil || len(files) != 2 {
 		t.Errorf("files: %v, %v", files, err)
@@ -84,8 +84,8 @@ func TestNamespaceEnds(t *testing.T) {
 	n.Join(r.Netns, "eth0")
 	get(t, d, r)
 	kerneltest.Gone(t, r.Netns)
-	eventually(t, "the maintenance to end", func() bool { return len(d.States()) == 0 })
-	eventually(t, "the kernel to end the namespace, and the link with it", func() bool {
+	kerneltest.Until(t, func() bool { return len(d.States()) == 0 }) // the maintenance to end
+	kerneltest.Until(t, func() bool {                                // the kernel to end the namespace, and the link with it
 		return strings.Count(kerneltest.Run(t, "ip", "-o", "link", "show", "master", "br0"), "link-netnsid") == 1 // the server's link
 
 	})
@@ -170,7 +170,7 @@ func TestAbandonedAdd(t *testing.T) {
 			_, err := d.Allocate(ctx, r)
 			errs <- err
 		}()
-		eventually(t, "it to wait", func() bool { s := d.States(); return len(s) == 1 && s[0].State == "waiting" })
+		kerneltest.Until(t, func() bool { s := d.States(); return len(s) == 1 && s[0].State == "waiting" }) // it to wait
 		if _, err := d.Allocate(context.Background(), r); !errorHas(err, "another ADD of one/net/eth0 is waiting") {
 			t.Errorf("a second ADD: %v", err)
 		}

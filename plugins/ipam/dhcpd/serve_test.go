@@ -121,9 +121,9 @@ func TestDisconnectAndStop(t *testing.T) {
 	waits := func() bool { s := d.States(); return len(s) == 1 && s[0].State == "waiting" }
 	c := dial(t, socket)
 	c.Go("DHCP.Allocate", r.args(), &Result{}, nil)
-	eventually(t, "it to wait", waits)
+	kerneltest.Until(t, waits) // it to wait
 	_ = c.Close()
-	eventually(t, "it to be dropped", func() bool { return len(d.States()) == 0 })
+	kerneltest.Until(t, func() bool { return len(d.States()) == 0 }) // it to be dropped
 
 	other, err := net.Dial("unix", socket)
 	if err != nil {
@@ -138,7 +138,7 @@ func TestDisconnectAndStop(t *testing.T) {
 	c = dial(t, socket)
 	defer c.Close()
 	call := c.Go("DHCP.Allocate", r.args(), &Result{}, nil)
-	eventually(t, "it to wait", waits)
+	kerneltest.Until(t, waits) // it to wait
 	stop()
 	if <-call.Done; call.Error == nil {
 		t.Error("an address from a daemon that ended")

@@ -53,7 +53,7 @@ func TestV6Stateful(t *testing.T) {
 		t.Error(err)
 	}
 	d.release(t, r)
-	eventually(t, "the server's leases to end", func() bool {
+	kerneltest.Until(t, func() bool { // the server's leases to end
 		return !strings.Contains(n.Leases(), "fd00:7::1") && !strings.Contains(n.Leases(), "10.0.0.")
 	})
 }
@@ -97,9 +97,9 @@ func TestV6Renewal(t *testing.T) {
 	}
 	has := func() bool { return strings.Contains(kerneltest.In(t, r.Netns, "ip", "addr"), ip.String()) }
 	server.Freeze()
-	eventually(t, "the lease to be lost", func() bool { return errorHas(d.check(r), "DHCPv6 lost "+ip.Addr().String()) && !has() })
+	kerneltest.Until(t, func() bool { return errorHas(d.check(r), "DHCPv6 lost "+ip.Addr().String()) && !has() }) // the lease to be lost
 	server.Thaw()
-	eventually(t, "the lease to be acquired again", func() bool { return d.check(r) == nil && has() })
+	kerneltest.Until(t, func() bool { return d.check(r) == nil && has() }) // the lease to be acquired again
 	d.release(t, r)
 	raw, err := os.ReadFile(n.KeaLeases("kea-dhcp6"))
 	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")

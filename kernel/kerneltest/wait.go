@@ -1,0 +1,47 @@
+package kerneltest
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+const (
+	patience = 40 * time.Second // limit of a wait on an idle machine
+	interval = 10 * time.Millisecond
+)
+
+// Until waits until a condition holds. It ends the test if that takes too long.
+func Until(t testing.TB, is func() bool) {
+	t.Helper()
+	Within(t, patience, func() error {
+		if is() {
+			return nil
+		}
+		return errNotYet
+	})
+}
+
+var errNotYet = errors.New("the condition does not hold")
+
+// Eventually calls try until it succeeds, and returns the time that it took. It ends the test with the last error if that
+// takes too long.
+func Eventually(t testing.TB, try func() error) time.Duration {
+	t.Helper()
+	return Within(t, patience, try)
+}
+
+// Within is Eventually with a limit of its own, for an idle machine.
+func Within(t testing.TB, limit time.Duration, try func() error) time.Duration {
+	t.Helper()
+	began := time.Now()
+	for end := began.Add(Slow(limit)); ; time.Sleep(interval) {
+		err := try()
+		if err == nil {
+			return time.Since(began)
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after %v: %v", time.Since(began).Round(time.Second), err)
+		}
+	}
+}
