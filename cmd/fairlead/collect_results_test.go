@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead/fairlead/gc"
 	"github.com/fairlead/fairlead/internal/netnspath"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // TestCollectResults verifies that gc removes old unreadable files of the cache. It must keep files that a runtime may
@@ -31,7 +32,7 @@ func TestCollectResults(t *testing.T) {
 	var report gc.Report
 	must(t, json.Unmarshal([]byte(s.ok("gc", "--all", "--dry-run", "--json")), &report))
 	if len(report.Results) != 3 || len(report.Skipped) != 1 || report.Kept != 2 || s.left() != before {
-		t.Errorf("dry run: %+v\n%s", report, differ(before, s.left()))
+		t.Errorf("dry run: %+v\n%s", report, kerneltest.Diff(before, s.left()))
 	}
 	out := s.ok("gc", "--all")
 	for _, want := range []string{

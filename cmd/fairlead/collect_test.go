@@ -74,15 +74,15 @@ func TestCollect(t *testing.T) {
 			var report gc.Report
 			must(t, json.Unmarshal([]byte(s.ok("gc", "--all", "--dry-run", "--json")), &report))
 			if len(report.Attachments) != 1 || report.Attachments[0].Netns != netnspath.Dir+"/gone" || report.Attachments[0].Reason != attach.StateGone || !report.DryRun || s.left() != lost {
-				t.Errorf("dry run: %+v\n%s", report, differ(lost, s.left()))
+				t.Errorf("dry run: %+v\n%s", report, kerneltest.Diff(lost, s.left()))
 			}
 			var done gc.Report
 			must(t, json.Unmarshal([]byte(s.ok("gc", "--all", "--json")), &done))
 			if len(done.Attachments) != 1 || len(done.Errors) > 0 || len(done.Skipped) > 0 {
 				t.Errorf("%+v", done)
 			}
-			if d := differ(clean(before, lose), clean(s.left(), lose)); d != "" {
-				t.Errorf("left or taken:\n%s\nthe attachment was:\n%s", d, differ(before, full))
+			if d := kerneltest.Diff(clean(before, lose), clean(s.left(), lose)); d != "" {
+				t.Errorf("left or taken:\n%s\nthe attachment was:\n%s", d, kerneltest.Diff(before, full))
 			}
 			if out := s.ok("gc", "--all"); out != "Nothing is left behind; 2 attachments exist.\n" {
 				t.Errorf("again:\n%s", out)
@@ -110,7 +110,7 @@ func TestCollectSwitchedBack(t *testing.T) {
 	if len(done.Attachments) != 1 || len(done.Errors) > 0 {
 		t.Errorf("%+v", done)
 	}
-	if d := differ(before, s.left()); d != "" {
+	if d := kerneltest.Diff(before, s.left()); d != "" {
 		t.Errorf("left or taken:\n%s", d)
 	}
 	if out := back.ok("gc", "--all"); out != "Nothing is left behind; 1 attachments exist.\n" {
@@ -152,7 +152,7 @@ func TestCollectWithoutAttachment(t *testing.T) {
 	if len(done.Attachments) != 0 || len(done.Leftovers) != 1 || !strings.Contains(done.Leftovers[0], id) || len(done.Addresses) != 1 || done.Addresses[0].Address != "10.1.0.4" {
 		t.Errorf("%+v", done)
 	}
-	d := differ(before, s.left())
+	d := kerneltest.Diff(before, s.left())
 	for l := range strings.Lines(d) {
 		if !strings.Contains(l, web) && !strings.Contains(l, "10.1.0.77") && !strings.Contains(l, "fd00:1::4") && !strings.Contains(l, "hostports/tcp-9000") {
 			t.Errorf("%s", l)
@@ -204,14 +204,14 @@ func TestCollectAdding(t *testing.T) {
 	must(t, os.Chtimes("/var/lib/cni/networks/n/10.1.0.50", old, old))
 	before := s.left()
 	if out := s.ok("gc", "--all"); !strings.HasPrefix(out, "Nothing is left behind") || s.left() != before {
-		t.Errorf("an ADD that has no record yet:\n%s%s", out, differ(before, s.left()))
+		t.Errorf("an ADD that has no record yet:\n%s%s", out, kerneltest.Diff(before, s.left()))
 	}
 	r := dir.New("n", "coming", "eth0", netnspath.Dir+"/gone") // this ADD will fail, which does not matter here
 	r.Parts = []attach.Part{{Plugin: "bridge"}}
 	must(t, dir.Create(r, place))
 	before = s.left()
 	if out := s.ok("gc", "--all"); !strings.HasPrefix(out, "Nothing is left behind; 2 attachments exist") || s.left() != before {
-		t.Errorf("an ADD with a record:\n%s%s", out, differ(before, s.left()))
+		t.Errorf("an ADD with a record:\n%s%s", out, kerneltest.Diff(before, s.left()))
 	}
 	r.Unlock() // killed
 	if out := s.ok("gc", "--all"); !strings.HasPrefix(out, "removed n coming eth0: interrupted") {
@@ -232,7 +232,7 @@ func TestCollectKilledEarly(t *testing.T) {
 	if out := s.ok("gc", "--all"); !strings.HasPrefix(out, "removed n early eth0: interrupted") {
 		t.Errorf("%s", out)
 	}
-	if d := differ(before, s.left()); d != "" {
+	if d := kerneltest.Diff(before, s.left()); d != "" {
 		t.Errorf("left:\n%s", d)
 	}
 }

@@ -39,7 +39,7 @@ func TestRepairRouted(t *testing.T) {
 			s.sh(s.names(script))
 			out := s.ok("repair")
 			if now := s.settled(s.routedNow); now != healthy {
-				t.Errorf("the state differs from before:\n%s\noutput of repair:\n%s", differ(healthy, now), out)
+				t.Errorf("the state differs from before:\n%s\noutput of repair:\n%s", kerneltest.Diff(healthy, now), out)
 			}
 			if again := s.ok("repair"); again != "n web eth0: nothing to do\n" {
 				t.Errorf("the second repair:\n%sthe first:\n%s", again, out)
@@ -133,7 +133,7 @@ func TestRepairRaces(t *testing.T) {
 				s.ok("check", "n", "two")
 			}
 		}
-		if d := differ(before, s.left()); d != "" {
+		if d := kerneltest.Diff(before, s.left()); d != "" {
 			t.Fatalf("left:\n%s", d)
 		}
 	}

@@ -242,11 +242,11 @@ func (s *site) brokenAndRepaired(script string) {
 	broken := s.dump()
 	code, plan, errs := s.fairlead("repair", "--dry-run", "--json")
 	if code != exitWrong || errs != "" || s.dump() != broken {
-		s.Fatalf("dry run: exit code %d, %s\n%s%s", code, errs, plan, differ(broken, s.dump()))
+		s.Fatalf("dry run: exit code %d, %s\n%s%s", code, errs, plan, kerneltest.Diff(broken, s.dump()))
 	}
 	out := s.ok("repair")
 	if now := s.dump(); now != healthy {
-		s.Errorf("the state differs from before:\n%s\noutput of repair:\n%s", differ(healthy, now), out)
+		s.Errorf("the state differs from before:\n%s\noutput of repair:\n%s", kerneltest.Diff(healthy, now), out)
 	}
 	if again := s.ok("repair"); strings.Count(again, "nothing to do") != 2 {
 		s.Errorf("the second repair:\n%sthe first:\n%s", again, out)
@@ -268,7 +268,7 @@ func TestRepairHealthy(t *testing.T) {
 		t.Errorf("of one container:\n%s", out)
 	}
 	if now := s.dump(); now != before || kerneltest.Run(t, "nft", "-a", "list", "ruleset") != handles {
-		t.Errorf("changed:\n%s", differ(before, now))
+		t.Errorf("changed:\n%s", kerneltest.Diff(before, now))
 	}
 	if events := monitor(); events != "" {
 		t.Errorf("written:\n%s", events)
@@ -366,20 +366,4 @@ func normal(dump string) string {
 	}
 	slices.Sort(out)
 	return strings.Join(out, "\n")
-}
-
-// differ returns the lines that only one of two dumps has.
-func differ(a, b string) (out string) {
-	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
-	for _, l := range x {
-		if !slices.Contains(y, l) {
-			out += "- " + l + "\n"
-		}
-	}
-	for _, l := range y {
-		if !slices.Contains(x, l) {
-			out += "+ " + l + "\n"
-		}
-	}
-	return out
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/internal/systemdunit"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // TestTimers verifies the units of gc and repair with systemd.
@@ -57,7 +58,7 @@ func capable(t *testing.T, unit string) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%s: %v\n%s", unit, err, out)
 	}
-	if d := differ(before, s.left()); d != "" {
+	if d := kerneltest.Diff(before, s.left()); d != "" {
 		t.Errorf("%s:\n%s", unit, d)
 	}
 	s.ok("check", "n", "web")

@@ -241,6 +241,9 @@ func TestPassesWithoutRunning(t *testing.T) {
 	}
 }
 
+// ownHelper matches functions that kerneltest has for all tests: Until, Eventually, Within and Diff.
+var ownHelper = regexp.MustCompile(`(?m)^func (\(\w+ \*?\w+\) )?(eventually|waitFor|soon|until|poll|differ|difference|diff|lineDiff)\(.*$`)
+
 // fixedLimit matches a time limit that does not depend on the machine.
 var fixedLimit = regexp.MustCompile(`time\.(Now\(\)\.Add|After)\((\d+ \* )?time\.(Second|Minute)\)`)
 
@@ -281,6 +284,9 @@ func TestTidy(t *testing.T) {
 		}
 		if m := fixedLimit.FindString(text); m != "" && waits(path) {
 			t.Errorf("%s has the time limit %s: use kerneltest.Slow, because a busy machine is slower", path, m)
+		}
+		if m := ownHelper.FindString(text); m != "" && strings.HasSuffix(path, "_test.go") {
+			t.Errorf("%s: use kerneltest's function instead of\n%s", path, m)
 		}
 		// No code runs a shell. portmap's conditions are passed to nft or iptables as arguments.
 		if !strings.HasSuffix(path, "_test.go") && (strings.Contains(text, `"sh", "-c"`) || strings.Contains(text, `"/bin/sh"`)) {

@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -63,7 +62,7 @@ func TestChurn(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	if after != before {
-		t.Errorf("seed %s: left behind:\n%s", seed, difference(before, after))
+		t.Errorf("seed %s: left behind:\n%s", seed, kerneltest.Diff(before, after))
 	}
 }
 
@@ -136,23 +135,4 @@ func (h *host) state(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return s
-}
-
-// difference returns the lines that occur more often in one text than in the other.
-func difference(before, after string) string {
-	count := map[string]int{}
-	for _, l := range strings.Split(before, "\n") {
-		count[l]--
-	}
-	for _, l := range strings.Split(after, "\n") {
-		count[l]++
-	}
-	var out []string
-	for l, n := range count {
-		if n != 0 {
-			out = append(out, fmt.Sprintf("%+d %s", n, l))
-		}
-	}
-	slices.Sort(out)
-	return strings.Join(out, "\n")
 }

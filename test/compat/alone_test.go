@@ -1,11 +1,12 @@
 package compat
 
 import (
-	"fmt"
 	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // Titles of steps.
@@ -103,17 +104,5 @@ func missingInNamespace(result, namespace string) (missing []string) {
 
 // changes returns the lines that only one of two texts contains.
 func changes(before, after string) string {
-	a, b := strings.Split(before, "\n"), strings.Split(after, "\n")
-	var out []string
-	for _, l := range a {
-		if !slices.Contains(b, l) {
-			out = append(out, fmt.Sprintf("- %s", l))
-		}
-	}
-	for _, l := range b {
-		if !slices.Contains(a, l) {
-			out = append(out, fmt.Sprintf("+ %s", l))
-		}
-	}
-	return strings.Join(out, "\n")
+	return strings.TrimSuffix(kerneltest.Diff(before, after), "\n")
 }

@@ -41,9 +41,9 @@ func explained(k keyCase, problem string) bool {
 	var reference, fairlead []string
 	for line := range strings.Lines(diff) {
 		line = strings.TrimSuffix(line, "\n")
-		if r, ok := strings.CutPrefix(line, "  reference: "); ok {
+		if r, ok := strings.CutPrefix(line, "- "); ok {
 			reference = append(reference, r)
-		} else if f, ok := strings.CutPrefix(line, "  this side: "); ok {
+		} else if f, ok := strings.CutPrefix(line, "+ "); ok {
 			fairlead = append(fairlead, f)
 		} else {
 			return false

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // keyCase is a configuration that tests one key, run by both sides.
@@ -94,7 +95,7 @@ func (k keyCase) add(r *recorder, do func(verb string) bool) bool {
 		return true
 	}
 	if now := r.snapshot("a"); r.side.ourPlugins && !k.second && !k.chained() && now != empty {
-		r.t.Errorf("our failed ADD left something:\n%s", lineDiff(empty, now))
+		r.t.Errorf("our failed ADD left something:\n%s", kerneltest.Diff(empty, now))
 	}
 	do("del")
 	r.note(afterFailedADD+"container", changes(empty, r.snapshot("a")))

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // page collects the results of the tests and renders docs/compatibility.md.
@@ -84,7 +85,7 @@ func (p *page) check(t *testing.T) {
 			t.Fatal(err)
 		}
 	case have != text:
-		t.Errorf("docs/compatibility.md differs from the results (make compat writes it):\n%s", lineDiff(have, text))
+		t.Errorf("docs/compatibility.md differs from the results (make compat writes it):\n%s", kerneltest.Diff(have, text))
 	}
 }
 

@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // transcript records the steps of one side and their effects.
@@ -138,7 +141,7 @@ func (p *page) compare(name string, want, have transcript) (problems []string, o
 		}
 		a, b := p.removeDifferences(name, w.title, w.text, have[i].text, found)
 		if a != b {
-			problems = append(problems, w.title+":\n"+lineDiff(a, b))
+			problems = append(problems, w.title+":\n"+cmp.Or(kerneltest.Diff(a, b), "the same lines in another order\n"))
 		} else if (w.text == "error") != (have[i].text == "error") && strings.HasPrefix(w.title, "add ") {
 			// A deliberate difference: all later steps differ because of it, so they are checked without the reference.
 			if problems = append(problems, have.aloneProblems()...); len(problems) > 0 {
@@ -154,24 +157,4 @@ func (p *page) compare(name string, want, have transcript) (problems []string, o
 		return problems, "differs"
 	}
 	return nil, p.outcome(name, found)
-}
-
-// lineDiff returns the lines that only one of two texts contains.
-func lineDiff(want, have string) string {
-	a, b := strings.Split(want, "\n"), strings.Split(have, "\n")
-	var out []string
-	for _, l := range a {
-		if !slices.Contains(b, l) {
-			out = append(out, "  reference: "+l)
-		}
-	}
-	for _, l := range b {
-		if !slices.Contains(a, l) {
-			out = append(out, "  this side: "+l)
-		}
-	}
-	if len(out) == 0 {
-		return "  the same lines in another order or number:\n" + want + "\n  --\n" + have
-	}
-	return strings.Join(out, "\n")
 }

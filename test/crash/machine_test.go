@@ -114,7 +114,7 @@ func (m *machine) setUp() {
 	must(m.t, os.WriteFile(m.file(), []byte(m.conf()), 0o600))
 	before := m.snapshot()
 	m.recordClean()
-	if d := unexpected(difference(before, m.cleanSnapshot)); d != "" {
+	if d := unexpected(kerneltest.Diff(before, m.cleanSnapshot)); d != "" {
 		m.t.Fatalf("%s: a normal ADD and DEL leave something:\n%s", m.s.name, d)
 	}
 }
@@ -277,7 +277,7 @@ func (m *machine) leftovers() (d string) {
 	}
 	m.mismatches++
 	for wait := time.Millisecond; wait < 2*time.Second; wait *= 4 {
-		if d = difference(m.cleanSnapshot, m.snapshot()); d == "" {
+		if d = kerneltest.Diff(m.cleanSnapshot, m.snapshot()); d == "" {
 			return ""
 		}
 		time.Sleep(wait)

@@ -60,7 +60,7 @@ func (m *machine) attachOther() {
 	m.observe(o.netns)
 	attached := m.snapshot()
 	m.recordClean()
-	if d := difference(attached, m.cleanSnapshot); d != "" {
+	if d := kerneltest.Diff(attached, m.cleanSnapshot); d != "" {
 		m.t.Fatalf("%s: a normal ADD and DEL next to another container change something:\n%s", m.s.name, d)
 	}
 }
@@ -84,12 +84,12 @@ func (m *machine) prepareOther(o *otherContainer) {
 	}
 }
 
-// validAttachments returns the attachments that GC must keep.
+// validAttachments returns the attachments that GC must keep. The loopback plugin's interface is always lo.
 func (m *machine) validAttachments() string {
 	if m.other == nil {
 		return "[]"
 	}
-	return `[{"containerID": "` + otherID + `", "ifname": "eth0"}]`
+	return `[{"containerID": "` + otherID + `", "ifname": "eth0"}, {"containerID": "` + otherID + `", "ifname": "lo"}]`
 }
 
 // allocated returns the number of allocated addresses in the address directory, without the other container's.

@@ -154,22 +154,3 @@ func removeVolatile(s string) string {
 	}
 	return b.String()
 }
-
-// difference returns the lines that only one of two texts has.
-func difference(before, after string) string {
-	var b strings.Builder
-	only := func(sign, x, y string) {
-		have := map[string]int{}
-		for line := range strings.Lines(y) {
-			have[line]++
-		}
-		for line := range strings.Lines(x) {
-			if have[line]--; have[line] < 0 {
-				b.WriteString(sign + line)
-			}
-		}
-	}
-	only("- ", before, after)
-	only("+ ", after, before)
-	return b.String()
-}

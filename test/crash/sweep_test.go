@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // tally counts the outcomes of the points of one scene, operation and kind.
@@ -123,7 +125,7 @@ func playFrom(t *testing.T, m *machine, todo <-chan point, record func(point, bo
 		}
 	}
 	// Check the state that fingerprints omit, once for all points.
-	if d := difference(m.cleanSnapshot, m.snapshot()); d != "" {
+	if d := kerneltest.Diff(m.cleanSnapshot, m.snapshot()); d != "" {
 		t.Errorf("%s: difference after all points:\n%s", m.s.name, d)
 	}
 	return m

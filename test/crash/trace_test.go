@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // program is the program to trace, with all processes that it starts.
@@ -105,7 +107,7 @@ func trace(p program) (outcome, error) {
 	}
 	limit := p.limit
 	if limit == 0 {
-		limit = 40 * time.Second
+		limit = kerneltest.Slow(40 * time.Second)
 	}
 	watch := time.AfterFunc(limit, func() { _ = unix.Kill(-pid, unix.SIGKILL) })
 	err = t.follow()

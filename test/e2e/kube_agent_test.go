@@ -167,7 +167,7 @@ func (c *cluster) waitForIdleStore(t *testing.T) (keys []string) {
 // checkAgents fails the case if the store's keys differ from before, or an agent failed to apply an object.
 func (c *cluster) checkAgents(t *testing.T) {
 	t.Helper()
-	if left := difference(c.idleKeys, c.waitForIdleStore(t)); len(left) != 0 {
+	if left := kerneltest.DiffLines(c.idleKeys, c.waitForIdleStore(t)); len(left) != 0 {
 		t.Errorf("the store differs from before:\n%s", strings.Join(left, "\n"))
 	}
 	for _, n := range c.hosts {

@@ -80,7 +80,7 @@ func (n *kubeNode) settle(t *testing.T) {
 		first := n.state(t)
 		time.Sleep(500 * time.Millisecond)
 		n.baseline = n.state(t)
-		d, own := difference(first, n.baseline), 0
+		d, own := kerneltest.DiffLines(first, n.baseline), 0
 		for _, l := range n.baseline {
 			if strings.HasPrefix(l, "process containerd-shim") {
 				if own++; own > 1 || !n.cluster.agent { // the agent's own pod stays
@@ -101,7 +101,7 @@ func (c *cluster) checkUnchanged(t *testing.T) {
 	for _, n := range c.hosts {
 		var left []string
 		for range 100 {
-			if left = difference(n.baseline, n.state(t)); len(left) == 0 {
+			if left = kerneltest.DiffLines(n.baseline, n.state(t)); len(left) == 0 {
 				break
 			}
 			time.Sleep(200 * time.Millisecond)

@@ -205,7 +205,7 @@ func drain(t *testing.T, c *cluster) string {
 	if addresses := n.allocated(t); len(addresses) != 0 {
 		t.Errorf("addresses on the drained node are still allocated: %v", addresses)
 	}
-	if left := difference(n.baseline, n.state(t)); len(left) != 0 {
+	if left := kerneltest.DiffLines(n.baseline, n.state(t)); len(left) != 0 {
 		t.Errorf("the drained node differs from before:\n%s", strings.Join(left, "\n"))
 	}
 	for _, p := range c.pods(t, "web") {

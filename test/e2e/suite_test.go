@@ -54,7 +54,7 @@ func newSuite(t *testing.T, c client, p programs, lists map[string]object, fuse 
 		first := s.state(t)
 		time.Sleep(300 * time.Millisecond) // an empty bridge changes its link state late
 		s.baseline = s.state(t)
-		if d := difference(first, s.baseline); len(d) != 0 {
+		if d := kerneltest.DiffLines(first, s.baseline); len(d) != 0 {
 			return fmt.Errorf("the host's state still changes:\n%s", strings.Join(d, "\n"))
 		}
 		return nil
@@ -201,30 +201,10 @@ func (s *suite) checkUnchanged(t *testing.T) {
 func (s *suite) leftovers(t *testing.T) (left []string) {
 	t.Helper()
 	for range 50 {
-		if left = difference(s.baseline, s.state(t)); len(left) == 0 {
+		if left = kerneltest.DiffLines(s.baseline, s.state(t)); len(left) == 0 {
 			return nil
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
 	return left
-}
-
-// difference returns removed lines with "- " and added lines with "+ ".
-func difference(before, after []string) (out []string) {
-	count := map[string]int{}
-	for _, l := range before {
-		count[l]--
-	}
-	for _, l := range after {
-		count[l]++
-	}
-	for l, n := range count {
-		if n < 0 {
-			out = append(out, "- "+l)
-		} else if n > 0 {
-			out = append(out, "+ "+l)
-		}
-	}
-	slices.Sort(out)
-	return out
 }

@@ -35,8 +35,8 @@ func TestDeb(t *testing.T) {
 			t.Errorf("the output has no %q:\n%s", want, out)
 		}
 	}
-	if d := difference(before, r.files(t)); d != "" {
-		t.Errorf("the root has changed:\n%s\nthe commands printed\n%s", d, out)
+	if d := kerneltest.DiffLines(before, r.files(t)); len(d) > 0 {
+		t.Errorf("the root has changed:\n%s\nthe commands printed\n%s", strings.Join(d, "\n"), out)
 	}
 }
 
@@ -54,8 +54,8 @@ func TestTarball(t *testing.T) {
 	if !strings.Contains(out, "10.20.0.") {
 		t.Errorf("the output has no address:\n%s", out)
 	}
-	if d := difference(before, r.files(t)); d != "" {
-		t.Errorf("the root has changed:\n%s\nthe commands printed\n%s", d, out)
+	if d := kerneltest.DiffLines(before, r.files(t)); len(d) > 0 {
+		t.Errorf("the root has changed:\n%s\nthe commands printed\n%s", strings.Join(d, "\n"), out)
 	}
 }
 

@@ -1,7 +1,6 @@
 package release
 
 import (
-	"bytes"
 	"fmt"
 	"io/fs"
 	"os"
@@ -133,22 +132,6 @@ func (r *root) files(t *testing.T) (out []string) {
 		t.Fatalf("the root has only %d files", len(out))
 	}
 	return out
-}
-
-// difference returns the lines of each list that the other one lacks.
-func difference(before, after []string) string {
-	var out bytes.Buffer
-	for _, l := range before {
-		if !slices.Contains(after, l) {
-			fmt.Fprintln(&out, "before:", l)
-		}
-	}
-	for _, l := range after {
-		if !slices.Contains(before, l) {
-			fmt.Fprintln(&out, "after: ", l)
-		}
-	}
-	return out.String()
 }
 
 func must(t *testing.T, err error) {

@@ -290,7 +290,7 @@ func TestBadInput(t *testing.T) {
 			if out, err := m.cni("del", tt.conf, "a", tt.netns, tt.ifname, tt.env); err != nil && !tt.unreadable {
 				t.Errorf("DEL: %s", out)
 			}
-			d := difference(before, m.state())
+			d := kerneltest.Diff(before, m.state())
 			if d != "" && (!tt.shares || strings.Contains(d, "10.1.0.2") || strings.Contains(d, "FL-DN-")) {
 				t.Errorf("left behind:\n%s", d)
 			}
@@ -368,19 +368,4 @@ func (m *machine) state() string {
 		}
 	}
 	return strings.Join(lines, "")
-}
-
-// difference returns the lines that only one of two texts has.
-func difference(before, after string) string {
-	var b strings.Builder
-	only := func(sign, x, y string) {
-		for line := range strings.Lines(x) {
-			if !strings.Contains(y, line) {
-				b.WriteString(sign + line)
-			}
-		}
-	}
-	only("- ", before, after)
-	only("+ ", after, before)
-	return b.String()
 }

@@ -54,7 +54,7 @@ func TestKilledAdd(t *testing.T) {
 					m.plugin(t, "ADD", conf, 0)
 				}
 				m.plugin(t, "DEL", strings.ReplaceAll(conf, "prevResult", "forgotten"), 0)
-				if d := difference(before, m.state()); d != "" {
+				if d := kerneltest.Diff(before, m.state()); d != "" {
 					t.Fatalf("killed after %v: DEL left\n%s", after, d)
 				}
 			}
@@ -87,7 +87,7 @@ func TestKilledDel(t *testing.T) {
 			killed++
 		}
 		m.plugin(t, "DEL", conf, 0)
-		if d := difference(before, m.state()); d != "" {
+		if d := kerneltest.Diff(before, m.state()); d != "" {
 			t.Fatalf("killed after %v: DEL left\n%s", after, d)
 		}
 	}

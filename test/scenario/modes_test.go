@@ -143,7 +143,7 @@ func wantSameInAllModes(t *testing.T, m *machine, conf, version string) {
 		if result != wantResult {
 			t.Errorf("%q: result\n%s, want\n%s", mode, result, wantResult)
 		}
-		if d := difference(wantState, state); d != "" {
+		if d := kerneltest.Diff(wantState, state); d != "" {
 			t.Errorf("%q: state\n%s", mode, d)
 		}
 		if cni.AtLeast(version, "0.4.0") {
@@ -152,14 +152,14 @@ func wantSameInAllModes(t *testing.T, m *machine, conf, version string) {
 		}
 		run(mode, "del")
 		run(mode, "del")
-		if d := difference(before, m.state()); d != "" {
+		if d := kerneltest.Diff(before, m.state()); d != "" {
 			t.Errorf("%q: DEL left\n%s", mode, d)
 		}
 	}
 	for _, pair := range [][2]string{{"", "fused"}, {"fused", ""}} {
 		run(pair[0], "add")
 		run(pair[1], "del")
-		if d := difference(before, m.state()); d != "" {
+		if d := kerneltest.Diff(before, m.state()); d != "" {
 			t.Errorf("ADD %q, DEL %q left\n%s", pair[0], pair[1], d)
 		}
 	}
@@ -245,7 +245,7 @@ func TestFusedFailure(t *testing.T) {
 			if err == nil || !strings.Contains(out, tt.want) {
 				t.Errorf("ADD: %v\n%s\nwant %s", err, out, tt.want)
 			}
-			if d := difference(before, m.state()); d != "" {
+			if d := kerneltest.Diff(before, m.state()); d != "" {
 				t.Errorf("left behind:\n%s", d)
 			}
 		})
@@ -301,7 +301,7 @@ func TestThirdPartyPluginInList(t *testing.T) {
 				run("check")
 				run("del")
 			}
-			if d := difference(before, m.state()); d != "" {
+			if d := kerneltest.Diff(before, m.state()); d != "" {
 				t.Errorf("%s %q: left behind\n%s", typ, mode, d)
 			}
 		}

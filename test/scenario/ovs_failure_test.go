@@ -90,7 +90,7 @@ func TestOVSDaemonsStopped(t *testing.T) {
 	s.wantError("add", conf, "a", want)
 	s.wantError("check", conf, "b", want)
 	s.must("del", conf, "a")
-	if d := difference(before, removeVolatile(s.machine.state())); d != "" {
+	if d := kerneltest.Diff(before, removeVolatile(s.machine.state())); d != "" {
 		t.Errorf("left behind:\n%s", d)
 	}
 }
@@ -197,7 +197,7 @@ func TestOVSKilledAdd(t *testing.T) {
 			}
 		}
 		s.plugin(t, "DEL", conf, 0)
-		if d := difference(before, s.state()); d != "" {
+		if d := kerneltest.Diff(before, s.state()); d != "" {
 			t.Fatalf("try %d: DEL left\n%s", try, d)
 		}
 	}
