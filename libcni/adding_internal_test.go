@@ -33,5 +33,14 @@ func TestAddWaitsForGC(t *testing.T) {
 	if err != nil || len(a.of("n")) != 1 {
 		t.Fatalf("an ADD after the GC: %v", err)
 	}
-	end(nil)
+	unlock := a.lock()
+	ended := make(chan struct{})
+	go func() { end(nil); close(ended) }()
+	select {
+	case <-ended:
+		t.Error("the end was noted without the lock")
+	case <-time.After(20 * time.Millisecond):
+	}
+	unlock()
+	<-ended
 }

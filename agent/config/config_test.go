@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -278,4 +279,20 @@ func FuzzShape(f *testing.F) {
 			t.Errorf("%s: %v", raw, err)
 		}
 	})
+}
+
+// TestExamples checks the example of each type, which messages about invalid values show.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		of   reflect.Type
+		want string
+	}{
+		{reflect.TypeFor[int](), "1"}, {reflect.TypeFor[uint32](), "1"}, {reflect.TypeFor[*bool](), "true"}, {reflect.TypeFor[[]int](), "[1]"},
+		{reflect.TypeFor[string](), `"..."`}, {reflect.TypeFor[Duration](), `"5m"`}, {reflect.TypeFor[netip.Prefix](), "10.244.0.0/16"},
+	} {
+		if got := example(c.of); got != c.want {
+			t.Errorf("%v: %s, want %s", c.of, got, c.want)
+		}
+	}
 }

@@ -83,6 +83,9 @@ func TestSVG(t *testing.T) {
 				t.Fatalf("%d nodes: %v", n, err)
 			}
 		}
+		if more := strings.Contains(drawn, "and 4 more"); more != (n > 3) { // node 3 has 16 containers
+			t.Errorf("%d nodes: the picture counts the containers that it does not show: %v", n, more)
+		}
 		for i := range n {
 			if !strings.Contains(drawn, fmt.Sprintf("host&lt;%d&gt;", i)) {
 				t.Errorf("%d nodes: host %d is not drawn", n, i)

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -355,4 +356,41 @@ func appendLog(ctx context.Context, s *Session) {
 			{Key: "log/" + strconv.Itoa(1000000+n), Value: []byte(s.Machine + " " + strconv.FormatInt(held.Revision, 10))},
 		})
 	}
+}
+
+// interrupted is a store whose watches end with an error.
+type interrupted struct {
+	store.Store
+	watches atomic.Int32
+}
+
+func (s *interrupted) Watch(context.Context, string, int64, func(store.Batch) error) error {
+	s.watches.Add(1)
+	return store.ErrUnavailable
+}
+
+// TestInterruptedWatch checks that a session outlives interrupted watches of its key, and ends when the key is deleted
+// although no watch reports it.
+func TestInterruptedWatch(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "store")
+	broken := &interrupted{Store: open(t, path)}
+	s := newSession(broken, "1", "x")
+	s.retry = time.Millisecond
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	first, err := s.Revision()
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Run(t.Context())
+	kerneltest.Until(t, func() bool { return broken.watches.Load() > 3 })
+	if now, err := s.Revision(); now != first || err != nil {
+		t.Errorf("after interrupted watches the session is %d: %v, want %d", now, err, first)
+	}
+	if _, err := open(t, path).Commit(t.Context(), store.Op{Key: "alive/a", Expect: first}); err != nil {
+		t.Fatal(err)
+	}
+	kerneltest.Until(t, func() bool { now, err := s.Revision(); return err == nil && now != first })
 }

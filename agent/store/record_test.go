@@ -37,3 +37,17 @@ func FuzzRecord(f *testing.F) {
 		}
 	})
 }
+
+// TestCutRecord checks that a record that lacks its last bytes is an error, wherever it was cut.
+func TestCutRecord(t *testing.T) {
+	t.Parallel()
+	whole := record{revision: 300, changes: []change{{Entry: Entry{"a/b", []byte("v"), 300}}, {Entry: Entry{Key: "gone"}, deleted: true}}}.encode()[headerSize:]
+	if _, err := decodeBody(whole); err != nil {
+		t.Fatal(err)
+	}
+	for n := range whole {
+		if r, err := decodeBody(whole[:n]); err == nil {
+			t.Errorf("%d of %d bytes: %+v", n, len(whole), r)
+		}
+	}
+}

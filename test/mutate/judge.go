@@ -33,8 +33,8 @@ type result struct {
 
 // slow lists the packages whose tests run last, in this order.
 var slow = []string{
-	"agent/address", "agent/store", "plugins/ipam/dhcpd", "plugins/ipam", "test/security", "test/churn", "test/cluster",
-	"cmd/fairlead", "test/scenario", "test/compat", "test/e2e", "test/crash",
+	"agent/address", "agent/store", "plugins/ipam/dhcpd", "plugins/ipam", "test/security", "test/scenario", "test/churn",
+	"test/cluster", "cmd/fairlead", "test/compat", "test/e2e", "test/crash",
 }
 
 // builders are the packages whose tests build our programs, so that they run code of packages that they do not import.
@@ -68,9 +68,12 @@ type baseline struct {
 func (j *judge) suites(dir string) (list []string) {
 	list = []string{dir}
 	if j.depth >= quickTests {
-		for _, p := range j.users[dir] {
-			if p != dir && !slices.Contains(slow, p) && !strings.HasPrefix(p, "bench") {
-				list = append(list, p)
+		area, _, _ := strings.Cut(dir, "/")
+		for _, near := range []bool{true, false} { // packages of the same area know most about it
+			for _, p := range j.users[dir] {
+				if p != dir && !slices.Contains(slow, p) && !strings.HasPrefix(p, "bench") && near == (p == area || strings.HasPrefix(p, area+"/")) {
+					list = append(list, p)
+				}
 			}
 		}
 	}

@@ -1,10 +1,12 @@
 package local
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -217,4 +219,49 @@ func FuzzFiles(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestAnswers checks what a caller is told when the agent's answer is incomplete, invalid, or an error. Only an agent
+// that stops or restarts counts as away.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	d := Open(t.TempDir(), t.TempDir())
+	must(t, os.MkdirAll(filepath.Dir(d.Socket()), 0o755))
+	l, err := net.Listen("unix", d.Socket())
+	must(t, err)
+	defer l.Close()
+	version := fmt.Sprintf(`{"v":%d,`, ProtocolVersion)
+	for _, c := range []struct {
+		answer, want string
+		away         bool
+	}{
+		{"", "closed the connection", true},
+		{version + `"result":{`, "closed the connection", true},
+		{version + `"result":{"n":7}}` + "\n", "", false},
+		{version + `"result":"text"}` + "\n", "read the answer of the agent", false},
+		{"text\n", "read the agent's answer", false},
+		{`{"v":0,"result":{}}` + "\n", "the agent supports version 0", false},
+	} {
+		served := make(chan struct{})
+		go func() {
+			defer close(served)
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = bufio.NewReader(conn).ReadBytes('\n')
+			_, _ = conn.Write([]byte(c.answer))
+			_ = conn.Close()
+		}()
+		var got struct{ N int }
+		err := d.Call(t.Context(), "op", struct{}{}, &got)
+		<-served
+		_, away := errors.AsType[*AwayError](err)
+		if away != c.away || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %q", c.answer, err, c.want)
+		}
+		if err == nil && got.N != 7 {
+			t.Errorf("%q: the result is %+v", c.answer, got)
+		}
+	}
 }
