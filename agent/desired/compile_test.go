@@ -54,6 +54,24 @@ blocks/red/10.0.0.0-26 {"node": "b", "subnet": "10.0.0.0/24"}
 blocks/new/10.9.0.0-26 {"node": "a", "subnet": "10.9.0.0/24"}
 `
 
+// Only node c sends to network blue: from its container in network green, through its namespace of blue.
+const transit = `
+nodes/a {"id": "1", "addresses": ["192.0.2.1/24"]}
+nodes/c {"id": "3", "addresses": ["198.51.100.3/24"]}
+networks/blue {"isolated": true, "vni": 5000, "subnets": [{"cidr": "10.0.0.0/24"}], "peers": ["green"]}
+networks/green {"isolated": true, "vni": 5001, "subnets": [{"cidr": "10.1.0.0/24"}], "peers": ["blue"]}
+blocks/blue/10.0.0.0-26 {"node": "a", "subnet": "10.0.0.0/24"}
+blocks/green/10.1.0.64-26 {"node": "c", "subnet": "10.1.0.0/24"}
+`
+
+const ipip = `
+nodes/a {"id": "1", "addresses": ["192.0.2.1/24"]}
+nodes/b {"id": "2", "addresses": ["192.0.2.2/24"]}
+networks/default {"subnets": [{"cidr": "10.244.0.0/16"}, {"cidr": "10.245.0.0/24", "assign": "cluster"}], "backends": [{"type": "ipip"}]}
+blocks/default/10.244.1.0-26 {"node": "a", "subnet": "10.244.0.0/16"}
+blocks/default/10.244.2.0-26 {"node": "b", "subnet": "10.244.0.0/16"}
+`
+
 func host() Host {
 	return Host{Underlay: backend.Underlay{Link: "eth0", Index: 2, MTU: 1500}, MaxLinkMTU: 1500}
 }
@@ -79,7 +97,7 @@ func text(w State) string {
 // TestCompile compares the desired state with golden files, written as ip(8) and nft(8) lines.
 func TestCompile(t *testing.T) {
 	t.Parallel()
-	for name, docs := range map[string]string{"default": twoNodes, "isolated": twoNodes + isolatedNets, "empty": ""} {
+	for name, docs := range map[string]string{"default": twoNodes, "isolated": twoNodes + isolatedNets, "transit": transit, "ipip": ipip, "empty": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := snapshotOf(t, docs)

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -86,7 +87,7 @@ func (e *etcd) tlsHint(err error) string {
 		return ": it requires a client certificate: set cert and key"
 	case refused(err):
 		return ": it rejects the client certificate " + e.Cert + " (cert)"
-	case noTLS || errors.Is(err, io.EOF):
+	case noTLS || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET):
 		return ": if it does not use TLS, its endpoint must begin with http://"
 	}
 	return ""
