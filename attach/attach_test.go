@@ -540,3 +540,44 @@ func TestReservationHolder(t *testing.T) {
 		t.Errorf("%v does not say %q", err, want)
 	}
 }
+
+// TestListOfNetwork checks that a network's list has only its own records.
+func TestListOfNetwork(t *testing.T) {
+	t.Parallel()
+	d := attach.Open(t.TempDir())
+	for _, network := range []string{"net", "other", "net2"} {
+		if err := create(d, record(d, kernel.Owner{Network: network, ContainerID: "c1", IfName: "eth0"})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for network, want := range map[string]int{"": 3, "net": 1, "none": 0} {
+		list, err := d.List(network)
+		if err != nil || len(list) != want || want == 1 && list[0].Network != network {
+			t.Errorf("%q: %d records, %v; want %d", network, len(list), err, want)
+		}
+	}
+}
+
+// TestSharing checks that attachments share a host port only within one container, and that each is listed once.
+func TestSharing(t *testing.T) {
+	t.Parallel()
+	d := attach.Open(t.TempDir())
+	claim := func(o kernel.Owner, ports ...attach.Port) {
+		t.Helper()
+		if err := create(d, record(d, o)); err != nil {
+			t.Fatal(err)
+		}
+		unlock, err := d.Claim(t.Context(), o, ports)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unlock()
+	}
+	tcp := func(ip string, n int) attach.Port { return attach.Port{HostIP: ip, HostPort: n, Protocol: "tcp"} }
+	same := kernel.Owner{Network: "net", ContainerID: "c1", IfName: "net1"}
+	claim(same, tcp("192.0.2.1", 80), tcp("192.0.2.1", 81))
+	claim(kernel.Owner{Network: "net", ContainerID: "c2", IfName: "eth0"}, tcp("192.0.2.2", 80))
+	if got := d.Sharing(owner, []attach.Port{tcp("192.0.2.3", 80), tcp("192.0.2.3", 81)}); !reflect.DeepEqual(got, []kernel.Owner{same}) {
+		t.Errorf("%v, want %v", got, same)
+	}
+}

@@ -185,16 +185,26 @@ func TestGC(t *testing.T) {
 		n.bridge("10-a.conflist", "a", 1, "")
 		n.bridge("20-b.conflist", "b", 2, "")
 		var pods []podnet.Pod
-		for _, id := range []string{"keep", "unnoted", "old", "lost"} {
+		for _, id := range []string{"keep", "unnoted", "recorded", "old", "lost"} {
 			p := n.pod(id, podnet.Network{}, podnet.Network{Name: "b"})
 			_, err := n.SetUpPod(t.Context(), p)
 			must(t, err)
 			pods = append(pods, p)
 		}
-		must(t, os.Remove(filepath.Join(n.state, pods[1].ID+".json")))
-		must(t, os.Remove(filepath.Join(n.state, pods[3].ID+".json")))
-		must(t, n.GC(t.Context(), []string{pods[0].ID, pods[1].ID}))
-		for _, p := range pods[:2] {
+		for _, p := range []podnet.Pod{pods[1], pods[2], pods[4]} {
+			must(t, os.Remove(filepath.Join(n.state, p.ID+".json")))
+		}
+		cached, err := filepath.Glob(filepath.Join(n.cache, "results", "*-"+pods[2].ID+"-*"))
+		if err != nil || len(cached) != 3 {
+			t.Fatalf("cached: %v, %v", cached, err)
+		}
+		for _, file := range cached {
+			if !strings.Contains(file, "loopback") { // a list of version 1.0.0, so the plugin has no GC
+				must(t, os.Remove(file))
+			}
+		}
+		must(t, n.GC(t.Context(), []string{pods[0].ID, pods[1].ID, pods[2].ID}))
+		for _, p := range pods[:3] {
 			if got := n.links(p.Netns); got != "lo eth0 net1" {
 				t.Errorf("%s has %s", p.Name, got)
 			}
@@ -204,6 +214,7 @@ func TestGC(t *testing.T) {
 		must(t, n.GC(t.Context(), nil))
 		n.nothingLeft("keep")
 		n.nothingLeft("unnoted")
+		n.nothingLeft("recorded")
 	})
 }
 

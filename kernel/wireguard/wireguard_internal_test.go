@@ -1,8 +1,11 @@
 package wireguard
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -144,5 +147,17 @@ func TestSocketAddresses(t *testing.T) {
 	}
 	if socketAddress([]byte{1, 2}).IsValid() {
 		t.Error("two bytes are an address")
+	}
+}
+
+// TestReadableKey checks the error for a private key that others can read.
+func TestReadableKey(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "key")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Chmod(file, 0o640)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadPrivateKey(file); err == nil || !strings.Contains(err.Error(), `others than its owner can use it (mode 0640): run "chmod 0600 `+file+`"`) {
+		t.Errorf("%v", err)
 	}
 }

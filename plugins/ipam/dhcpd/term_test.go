@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/netip"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -129,5 +130,17 @@ func TestConnectionPreamble(t *testing.T) {
 		if err := hello(bufio.NewReader(strings.NewReader(text))); (err == nil) != good {
 			t.Errorf("%.40q: %v", text, err)
 		}
+	}
+}
+
+// TestConcurrency checks that the limit of conversations follows the limit of open files.
+func TestConcurrency(t *testing.T) {
+	t.Parallel()
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		t.Fatal(err)
+	}
+	if got := maxConcurrent(); got < 64 || got > 4096 || files.Cur >= 64*8 && uint64(got)*8 > files.Cur || files.Cur >= 4096*8 && got != 4096 {
+		t.Errorf("%d conversations with %d files", got, files.Cur)
 	}
 }

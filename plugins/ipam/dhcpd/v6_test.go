@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,7 +41,8 @@ func TestV6Stateful(t *testing.T) {
 	if text != "true in /64 by true; false in /24 by false; " {
 		t.Errorf("addresses: %v", res.IPs)
 	}
-	if len(res.Routes) != 2 || res.Routes[0].Dst.String() != "::/0" || !res.Routes[0].GW.IsLinkLocalUnicast() || !strings.Contains(fmt.Sprint(res.DNS), "fd00:7::53") {
+	if len(res.Routes) != 2 || res.Routes[0].Dst.String() != "::/0" || !res.Routes[0].GW.IsLinkLocalUnicast() || !strings.Contains(fmt.Sprint(res.DNS), "fd00:7::53") ||
+		!slices.Contains(res.DNS.Search, "six.example") {
 		t.Errorf("routes %v, dns %v", res.Routes, res.DNS)
 	}
 	if got := n.Leases(); !strings.Contains(got, "fd00:7::1") {
