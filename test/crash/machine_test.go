@@ -276,7 +276,7 @@ func (m *machine) leftovers() (d string) {
 		return ""
 	}
 	m.mismatches++
-	for wait := time.Millisecond; wait < 2*time.Second; wait *= 4 {
+	for wait := time.Millisecond; wait < kerneltest.Slow(2*time.Second); wait *= 4 {
 		if d = kerneltest.Diff(m.cleanSnapshot, m.snapshot()); d == "" {
 			return ""
 		}

@@ -197,14 +197,13 @@ func (s *suite) checkUnchanged(t *testing.T) {
 	t.Errorf("the host differs from before in %d lines:\n%s", len(left), strings.Join(left[:min(len(left), 60)], "\n"))
 }
 
-// leftovers returns the differences from the state before. It waits up to 5 s for the runtime's cleanup.
+// leftovers returns the differences from the state before. It waits some seconds for the runtime's cleanup.
 func (s *suite) leftovers(t *testing.T) (left []string) {
 	t.Helper()
-	for range 50 {
+	for end := time.Now().Add(kerneltest.Slow(5 * time.Second)); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if left = kerneltest.DiffLines(s.baseline, s.state(t)); len(left) == 0 {
 			return nil
 		}
-		time.Sleep(100 * time.Millisecond)
 	}
 	return left
 }
