@@ -88,11 +88,8 @@ func (r *Reconciler) neighEvent(ev Event) bool {
 		same := wanted && (!dst.IsValid() || have.dst == dst)
 		return same == gone
 	}
-	if netlink.Uint16(ev.body[8:])&unix.NUD_PERMANENT == 0 && !gone {
-		return false
-	}
 	have, wanted := r.neighs[neighKey{index, netlink.Addr(netlink.Attr(p, unix.NDA_DST))}]
-	if gone {
+	if gone || netlink.Uint16(ev.body[8:])&unix.NUD_PERMANENT == 0 { // a deleted entry in use stays as a failed one
 		return wanted
 	}
 	return !wanted || have != mac

@@ -268,7 +268,9 @@ func TestNeedsResync(t *testing.T) {
 		t.Fatalf("what it made itself contradicts it: %s", last)
 	}
 	for _, by := range []string{
-		"ip route del 10.128.3.0/24", "ip route replace 10.128.3.0/24 via 192.0.2.9", "ip neigh del 10.128.4.0 dev vx", "ip neigh replace 10.128.4.0 lladdr 02:00:00:00:00:99 dev vx nud permanent",
+		"ip route del 10.128.3.0/24", "ip route replace 10.128.3.0/24 via 192.0.2.9", "ip neigh del 10.128.4.0 dev vx",
+		"ip neigh change 10.128.4.0 lladdr 02:00:00:00:00:98 dev vx nud failed", "ip neigh replace 10.128.4.0 lladdr 02:00:00:00:00:97 dev vx nud stale",
+		"ip neigh replace 10.128.4.0 lladdr 02:00:00:00:00:99 dev vx nud permanent",
 		"bridge fdb del 02:00:00:00:00:05 dev vx", "bridge fdb replace 02:00:00:00:00:05 dev vx dst 192.0.2.99", "ip link set vx down", "ip link set vx mtu 1300", "ip link set vx address 02:00:00:00:00:66",
 		"nft delete element inet fairlead-agent hosts { 192.0.2.9 }", "nft flush chain inet fairlead-agent postrouting", "nft delete table inet fairlead-agent", "ip link set eth0 mtu 1400", "ip link del vx",
 	} {
