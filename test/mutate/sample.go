@@ -3,7 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"math/rand/v2"
+	"hash/fnv"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -28,11 +28,17 @@ func sample(root string, seed uint64) (map[string][]*mutant, error) {
 			}
 			out[area] = append(out[area], found...)
 		}
-		slices.SortFunc(out[area], func(a, b *mutant) int { return cmp.Compare(a.id(), b.id()) })
-		r := rand.New(rand.NewPCG(seed, uint64(len(area))))
-		r.Shuffle(len(out[area]), func(i, j int) { out[area][i], out[area][j] = out[area][j], out[area][i] })
+		slices.SortFunc(out[area], func(a, b *mutant) int { return cmp.Compare(rank(seed, a), rank(seed, b)) })
 	}
 	return out, nil
+}
+
+// rank is a mutant's place in the sample. It does not depend on other mutants, so a change of the code elsewhere does not
+// change the sample.
+func rank(seed uint64, m *mutant) uint64 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%d %s", seed, m.id())
+	return h.Sum64()
 }
 
 // goFiles returns the files of packages, without tests and without the packages that only tests use.
