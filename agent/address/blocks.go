@@ -67,12 +67,17 @@ func (m *Manager) pickBlock(network string, subnet netip.Prefix) ([]store.Op, er
 	if err != nil {
 		return nil, err
 	}
-	value, err := json.Marshal(cluster.Block{Node: m.Node, Machine: m.Machine, Subnet: subnet})
+	value, err := m.blockDocument(subnet)
 	if err != nil {
 		return nil, err
 	}
 	ops, err := m.withLease(network, store.Op{Key: cluster.BlockKey(network, b), Value: value}, b)
 	return append(ops, m.networkUnchanged(network)), err
+}
+
+// blockDocument returns the value of a block's key that claims it for this machine.
+func (m *Manager) blockDocument(subnet netip.Prefix) ([]byte, error) {
+	return json.Marshal(cluster.Block{Node: m.Node, Machine: m.Machine, Subnet: subnet})
 }
 
 // networkUnchanged checks in a transaction that the network is as known. An administrator may change or delete it now.

@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
-	"slices"
 	"sync"
 
 	"github.com/fairlead/fairlead/agent/cluster"
@@ -95,14 +93,13 @@ func (m *Manager) confirmSlot(ctx context.Context, c *claim, listed *listedOnce)
 func (m *Manager) slotOp(c *claim) (store.Op, error) {
 	var f cluster.Fixed
 	for key := range m.state.fixed[fixedOwner{c.Network, c.Pod, c.IfName}] {
-		f.IPs = append(f.IPs, m.state.snap.Addresses[key].IP)
+		f.Add(m.state.snap.Addresses[key].IP)
 	}
 	for i, w := range c.Wants {
-		if w.Fixed && !slices.Contains(f.IPs, c.ips[i]) {
-			f.IPs = append(f.IPs, c.ips[i])
+		if w.Fixed {
+			f.Add(c.ips[i])
 		}
 	}
-	slices.SortFunc(f.IPs, netip.Addr.Compare)
 	op := *c.slot
 	var err error
 	op.Value, err = json.Marshal(f)

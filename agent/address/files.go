@@ -179,7 +179,7 @@ func (m *Manager) keepBlock(ctx context.Context, network string, s local.Subnet,
 		m.recordProblem(problem, fmt.Errorf("it belongs to node %s now, but containers here hold %d of its addresses: attach them again", now.Node, n))
 		return nil
 	}
-	value, err := json.Marshal(cluster.Block{Node: m.Node, Machine: m.Machine, Subnet: s.CIDR})
+	value, err := m.blockDocument(s.CIDR)
 	if err != nil {
 		return err
 	}

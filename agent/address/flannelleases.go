@@ -2,7 +2,6 @@ package address
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -169,7 +168,7 @@ func (m *Manager) takeSubnets(n *cluster.Network, l *cluster.FlannelLease, key s
 		} else if b != nil {
 			continue
 		}
-		value, err := json.Marshal(cluster.Block{Node: m.Node, Machine: m.Machine, Subnet: subnetOf(n, p).CIDR})
+		value, err := m.blockDocument(subnetOf(n, p).CIDR)
 		if err != nil {
 			return nil, err
 		}

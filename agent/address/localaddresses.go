@@ -77,9 +77,7 @@ func (m *Manager) slotsOf(ctx context.Context, network string, ops []store.Op) (
 		if err != nil {
 			return nil, err
 		}
-		if !slices.Contains(f.IPs, ip) {
-			f.IPs = append(f.IPs, ip)
-		}
+		f.Add(ip)
 		value, err := json.Marshal(f)
 		if err != nil {
 			return nil, err

@@ -1,6 +1,9 @@
 package cluster
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // Node is a host of the cluster. Only its agent writes the document.
 type Node struct {
@@ -79,7 +82,14 @@ type Address struct {
 // Fixed lists a pod's fixed addresses on an interface. An administrator may have released some of them. Older agents
 // wrote the name of a node instead.
 type Fixed struct {
-	IPs []netip.Addr `json:"ips"`
+	IPs []netip.Addr `json:"ips"` // sorted, each once
+}
+
+// Add adds an address.
+func (f *Fixed) Add(ip netip.Addr) {
+	f.IPs = append(f.IPs, ip)
+	slices.SortFunc(f.IPs, netip.Addr.Compare)
+	f.IPs = slices.Compact(f.IPs)
 }
 
 // Endpoint is a container's interface on a network, for the map and for policies.

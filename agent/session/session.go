@@ -124,10 +124,8 @@ func (s *Session) waitForEarlierBoot(ctx context.Context) error {
 		case time.Now().After(end):
 			return t
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(s.retry / 2):
+		if err := pause(ctx, s.retry/2); err != nil {
+			return err
 		}
 	}
 }
@@ -147,10 +145,17 @@ func (s *Session) Run(ctx context.Context) {
 		if isTaken(err) && !isTaken(before) {
 			s.log.Error("another agent claimed this node's name; this agent writes nothing", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(s.retry):
-		}
+		_ = pause(ctx, s.retry)
+	}
+}
+
+// pause waits. It returns an error if the context has ended.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
 	}
 }
 
@@ -270,10 +275,7 @@ func (s *Session) watchKey(ctx context.Context, key string, revision int64) {
 		if errors.Is(err, os.ErrNotExist) || err == nil && e.Revision != revision {
 			return
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(s.retry):
-		}
+		_ = pause(ctx, s.retry)
 	}
 }
 
