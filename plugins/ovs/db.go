@@ -38,14 +38,19 @@ func (s *ovsSwitch) open(ctx context.Context, addr string) (*db, error) {
 		return nil, err
 	}
 	d, err := connect(ctx, addr)
-	if ended := context.Cause(ctx); err != nil && ended != nil {
-		err = ended
-	}
 	if err != nil {
-		return nil, fmt.Errorf("connect to Open vSwitch at %s: %w", withoutScheme(addr), err)
+		return nil, fmt.Errorf("connect to Open vSwitch at %s: %w", withoutScheme(addr), because(ctx, err))
 	}
 	s.dbs[addr] = d
 	return d, nil
+}
+
+// because returns why the context has ended, or the error if it has not.
+func because(ctx context.Context, err error) error {
+	if ended := context.Cause(ctx); ended != nil {
+		return ended
+	}
+	return err
 }
 
 func withoutScheme(addr string) string { return strings.TrimPrefix(addr, "unix:") }
@@ -100,11 +105,8 @@ func (d *db) do(ops ...ovsdb.Operation) ([]ovsdb.OperationResult, error) {
 	ctx, cancel := context.WithTimeout(d.ctx, timeout+time.Second)
 	defer cancel()
 	res, err := d.client.Transact(ctx, ops...)
-	if ended := context.Cause(d.ctx); err != nil && ended != nil {
-		err = ended
-	}
 	if err != nil {
-		return nil, &unansweredError{err}
+		return nil, &unansweredError{because(d.ctx, err)}
 	}
 	if errs, err := ovsdb.CheckOperationResults(res, ops); err != nil {
 		for _, e := range errs {
