@@ -20,7 +20,7 @@ const (
 	invalid = "no build" // it does not compile
 )
 
-// result is what is known of a mutant. Later runs of more tests continue from it.
+// result says how the tests judged a mutant. A later run with more tests continues from it.
 type result struct {
 	ID       string
 	Area     string
@@ -37,8 +37,8 @@ var slow = []string{
 	"test/cluster", "cmd/fairlead", "test/compat", "test/e2e", "test/crash",
 }
 
-// builders are the packages whose tests build our programs, so that they run code of packages that they do not import.
-var builders = []string{"test/compat", "test/e2e", "examples/handwritten", "examples/declarative", "test/crash"}
+// builders are the slow packages whose tests build our programs: they run code of packages that they do not import.
+var builders = []string{"test/compat", "test/e2e"}
 
 // depths: how many tests a mutant meets.
 const (
@@ -119,7 +119,7 @@ func (j *judge) try(ctx context.Context, m *mutant, r *result) error {
 			return ctx.Err()
 		}
 		if err != nil && strings.Contains(string(out), "[build failed]") {
-			r.Outcome = invalid // only the tests' own build checks more, such as unused imports of an overlaid file
+			r.Outcome = invalid // the tests, or a program that imports the package
 			return nil
 		}
 		if err != nil {

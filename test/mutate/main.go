@@ -136,7 +136,7 @@ func (q *queue) work(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// next returns a mutant to try, with what is known of it, or nil.
+// next returns a mutant to try and a copy of its earlier result, or nil.
 func (q *queue) next() (*mutant, *result) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -162,9 +162,10 @@ func (q *queue) next() (*mutant, *result) {
 			}
 			q.taken[id] = true
 			if r == nil {
-				r = &result{ID: id, Area: area, Mutant: m.String()}
+				return m, &result{ID: id, Area: area, Mutant: m.String()}
 			}
-			return m, r
+			again := *r // the worker changes it
+			return m, &again
 		}
 	}
 	return nil, nil
