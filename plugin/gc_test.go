@@ -86,6 +86,16 @@ func (b *bridged) want(want, when string) {
 	}
 }
 
+// wantCollected checks that a GC keeps the attachment until the process of its ADD ends, which kill stands for.
+func (b *bridged) wantCollected(kill func()) {
+	b.t.Helper()
+	b.gc()
+	b.want(everything, "during the ADD")
+	kill()
+	b.gc()
+	b.want("", "after the ADD was killed")
+}
+
 // TestGCKeepsYounger runs an ADD after a GC started. The GC's list of valid attachments does not have it.
 func TestGCKeepsYounger(t *testing.T) {
 	t.Parallel()
@@ -114,11 +124,7 @@ func TestGCKeepsRunningAdd(t *testing.T) {
 	if err := d.Write(rec); err != nil { // and holds its lock, as an ADD does
 		t.Fatal(err)
 	}
-	b.gc()
-	b.want(everything, "during the ADD")
-	rec.Unlock() // killed
-	b.gc()
-	b.want("", "after the ADD was killed")
+	b.wantCollected(rec.Unlock)
 }
 
 // TestGCKeepsReservedAdd runs a GC during an ADD that holds its reservation and has no record yet. Only owner tags and
@@ -135,11 +141,7 @@ func TestGCKeepsReservedAdd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.gc()
-	b.want(everything, "during the ADD")
-	reservation.Free() // killed
-	b.gc()
-	b.want("", "after the ADD was killed")
+	b.wantCollected(reservation.Free)
 }
 
 // TestGCKeepsAddBetweenSteps runs a whole ADD after a GC has listed the attachments. No list of the GC has it.

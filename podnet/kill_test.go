@@ -91,7 +91,8 @@ func killAt(t *testing.T, n *node, p podnet.Pod, mark string) {
 	cmd.Args[0] = "setup-and-hang"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	must(t, cmd.Start())
-	kerneltest.Until(t, func() bool { _, err := os.Stat(mark); return err == nil }) // the plugin runs
-	must(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL))                        // its plugins are in its process group
+	// Wait until the plugin runs.
+	kerneltest.Until(t, func() bool { _, err := os.Stat(mark); return err == nil })
+	must(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)) // its plugins are in its process group
 	_ = cmd.Wait()
 }

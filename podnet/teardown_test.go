@@ -235,7 +235,8 @@ func TestGCKeepsYoungerPod(t *testing.T) {
 	n.created(first, "2100-01-01T00:00:00Z")
 	collected := make(chan error)
 	go func() { collected <- n.GC(t.Context(), nil) }()
-	kerneltest.Until(t, func() bool { _, err := os.Stat(reached); return err == nil }) // the GC removes the first pod
+	// Wait until the GC removes the first pod.
+	kerneltest.Until(t, func() bool { _, err := os.Stat(reached); return err == nil })
 	must(t, n.TearDownPod(t.Context(), again.ID))
 	_, err := n.SetUpPod(t.Context(), again)
 	must(t, err)

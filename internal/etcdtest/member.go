@@ -2,6 +2,7 @@ package etcdtest
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // Member is one process of a cluster.
@@ -77,16 +80,17 @@ func (m *Member) run(err chan<- error) {
 // Wait waits until the member serves requests.
 func (m *Member) Wait() {
 	m.c.t.Helper()
-	for end := time.Now().Add(started); !m.output.has("ready to serve client requests"); time.Sleep(10 * time.Millisecond) {
+	kerneltest.Within(m.c.t, started, func() error {
+		if m.output.has("ready to serve client requests") {
+			return nil
+		}
 		select {
 		case <-m.exited:
 			m.c.t.Fatalf("etcd %s ended:\n%s", m.Name, m.output.text())
 		default:
 		}
-		if time.Now().After(end) {
-			m.c.t.Fatalf("etcd %s does not serve:\n%s", m.Name, m.output.text())
-		}
-	}
+		return fmt.Errorf("etcd %s does not serve:\n%s", m.Name, m.output.text())
+	})
 }
 
 // Kill kills the process. It does nothing if the process has ended.

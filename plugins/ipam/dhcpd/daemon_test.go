@@ -123,7 +123,8 @@ func TestLease(t *testing.T) {
 		t.Errorf("check: %v", err)
 	}
 	d.release(t, r)
-	kerneltest.Until(t, func() bool { return !strings.Contains(n.Leases(), "10.0.0.") }) // the server's lease to end
+	// Wait for the server's lease to end.
+	kerneltest.Until(t, func() bool { return !strings.Contains(n.Leases(), "10.0.0.") })
 	if err := d.check(r); !errorHas(err, "there is no lease for container one, interface eth0") {
 		t.Errorf("check after the release: %v", err)
 	}
@@ -157,8 +158,10 @@ func TestRenewal(t *testing.T) {
 		t.Fatalf("after renewals: %v", err)
 	}
 	server.Freeze()
-	kerneltest.Until(t, func() bool { return d.check(r) != nil })                                            // the lease to be lost
-	kerneltest.Until(t, func() bool { return !strings.Contains(kerneltest.In(t, netns, "ip", "addr"), ip) }) // the address to be taken off
+	// Wait for the lease to be lost.
+	kerneltest.Until(t, func() bool { return d.check(r) != nil })
+	// Wait for the address to be taken off.
+	kerneltest.Until(t, func() bool { return !strings.Contains(kerneltest.In(t, netns, "ip", "addr"), ip) })
 	if err := d.check(r); !errorHas(err, "DHCPv4 lost "+strings.TrimSuffix(ip, "/24")+", route to 0.0.0.0/0: the lease expired") {
 		t.Errorf("check: %v", err)
 	}
@@ -169,8 +172,10 @@ func TestRenewal(t *testing.T) {
 		t.Errorf("state: %+v", s)
 	}
 	server.Thaw()
-	kerneltest.Until(t, func() bool { return d.check(r) == nil }) // the lease to be acquired again
-	kerneltest.Until(t, func() bool {                             // address and route to be put back
+	// Wait for the lease to be acquired again.
+	kerneltest.Until(t, func() bool { return d.check(r) == nil })
+	// Wait for address and route to be put back.
+	kerneltest.Until(t, func() bool {
 		return strings.Contains(kerneltest.In(t, netns, "ip", "addr"), ip) && strings.Contains(kerneltest.In(t, netns, "ip", "route"), "default via 10.0.0.1")
 	})
 	if err := d.status(r); err != nil {
@@ -195,9 +200,12 @@ func TestServerRejectsRenewal(t *testing.T) {
 	n.Addr("add", "10.5.0.1/24")
 	n.Addr("del", "10.0.0.1/24")
 	n.Kea4(keaConf("10.5.0.0/24", "10.5.0.50 - 10.5.0.60", ""))
-	kerneltest.Until(t, func() bool { return errorHas(d.check(r), "refuses") || errorHas(d.check(r), "expired") }) // the lease to be lost
-	kerneltest.Until(t, func() bool { return !strings.Contains(kerneltest.In(t, netns, "ip", "addr"), ip) })       // the address to be taken off
-	time.Sleep(time.Second)                                                                                        // time for the server to offer another address, which must not be accepted
+	// Wait for the lease to be lost.
+	kerneltest.Until(t, func() bool { return errorHas(d.check(r), "refuses") || errorHas(d.check(r), "expired") })
+	// Wait for the address to be taken off.
+	kerneltest.Until(t, func() bool { return !strings.Contains(kerneltest.In(t, netns, "ip", "addr"), ip) })
+	// Time for the server to offer another address, which must not be accepted.
+	time.Sleep(time.Second)
 	if out := kerneltest.In(t, netns, "ip", "addr"); strings.Contains(out, "10.5.0.") {
 		t.Errorf("another address was taken: %s", out)
 	}

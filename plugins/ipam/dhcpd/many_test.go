@@ -103,7 +103,8 @@ func TestManyLeases(t *testing.T) {
 	together(t, all, func(r Request) error { return d.asCaller().Release(r.args(), nil) })
 	t.Logf("released in %v", time.Since(began))
 	d.Close()
-	kerneltest.Until(t, func() bool { return !strings.Contains(a.Leases(), "10.0.") }) // dnsmasq to have no lease
+	// Wait for dnsmasq to have no lease.
+	kerneltest.Until(t, func() bool { return !strings.Contains(a.Leases(), "10.0.") })
 	if now := openFiles(t); now > files+5 {
 		t.Errorf("%d files were open before, %d are open afterwards", files, now)
 	}

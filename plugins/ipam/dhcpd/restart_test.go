@@ -45,7 +45,8 @@ func TestLeasesSurviveRestart(t *testing.T) {
 	if s := d.States(); len(s) != 1 || s[0].Container != "stays" || s[0].State != "held" {
 		t.Fatalf("continued: %+v", s)
 	}
-	kerneltest.Until(t, func() bool { return d.States()[0].Expire.After(before.Add(2 * time.Second)) }) // a renewal
+	// Wait for a renewal.
+	kerneltest.Until(t, func() bool { return d.States()[0].Expire.After(before.Add(2 * time.Second)) })
 	files, err := os.ReadDir(d.o.Leases)
 	if err != nil || len(files) != 2 {
 		t.Errorf("files: %v, %v", files, err)
@@ -84,8 +85,10 @@ func TestNamespaceEnds(t *testing.T) {
 	n.Join(r.Netns, "eth0")
 	get(t, d, r)
 	kerneltest.Gone(t, r.Netns)
-	kerneltest.Until(t, func() bool { return len(d.States()) == 0 }) // the maintenance to end
-	kerneltest.Until(t, func() bool {                                // the kernel to end the namespace, and the link with it
+	// Wait for the maintenance to end.
+	kerneltest.Until(t, func() bool { return len(d.States()) == 0 })
+	// Wait for the kernel to end the namespace, and the link with it.
+	kerneltest.Until(t, func() bool {
 		return strings.Count(kerneltest.Run(t, "ip", "-o", "link", "show", "master", "br0"), "link-netnsid") == 1 // the server's link
 
 	})
@@ -170,7 +173,8 @@ func TestAbandonedAdd(t *testing.T) {
 			_, err := d.Allocate(ctx, r)
 			errs <- err
 		}()
-		kerneltest.Until(t, func() bool { s := d.States(); return len(s) == 1 && s[0].State == "waiting" }) // it to wait
+		// Wait until the lease waits.
+		kerneltest.Until(t, func() bool { s := d.States(); return len(s) == 1 && s[0].State == "waiting" })
 		if _, err := d.Allocate(context.Background(), r); !errorHas(err, "another ADD of one/net/eth0 is waiting") {
 			t.Errorf("a second ADD: %v", err)
 		}

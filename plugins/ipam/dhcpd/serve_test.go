@@ -121,9 +121,11 @@ func TestDisconnectAndStop(t *testing.T) {
 	waits := func() bool { s := d.States(); return len(s) == 1 && s[0].State == "waiting" }
 	c := dial(t, socket)
 	c.Go("DHCP.Allocate", r.args(), &Result{}, nil)
-	kerneltest.Until(t, waits) // it to wait
+	// Wait until the lease waits.
+	kerneltest.Until(t, waits)
 	_ = c.Close()
-	kerneltest.Until(t, func() bool { return len(d.States()) == 0 }) // it to be dropped
+	// Wait until the lease is dropped.
+	kerneltest.Until(t, func() bool { return len(d.States()) == 0 })
 
 	other, err := net.Dial("unix", socket)
 	if err != nil {
@@ -138,7 +140,8 @@ func TestDisconnectAndStop(t *testing.T) {
 	c = dial(t, socket)
 	defer c.Close()
 	call := c.Go("DHCP.Allocate", r.args(), &Result{}, nil)
-	kerneltest.Until(t, waits) // it to wait
+	// Wait until the lease waits.
+	kerneltest.Until(t, waits)
 	stop()
 	if <-call.Done; call.Error == nil {
 		t.Error("an address from a daemon that ended")

@@ -55,7 +55,8 @@ func TestV6Stateful(t *testing.T) {
 		t.Error(err)
 	}
 	d.release(t, r)
-	kerneltest.Until(t, func() bool { // the server's leases to end
+	// Wait for the server's leases to end.
+	kerneltest.Until(t, func() bool {
 		return !strings.Contains(n.Leases(), "fd00:7::1") && !strings.Contains(n.Leases(), "10.0.0.")
 	})
 }
@@ -99,9 +100,11 @@ func TestV6Renewal(t *testing.T) {
 	}
 	has := func() bool { return strings.Contains(kerneltest.In(t, r.Netns, "ip", "addr"), ip.String()) }
 	server.Freeze()
-	kerneltest.Until(t, func() bool { return errorHas(d.check(r), "DHCPv6 lost "+ip.Addr().String()) && !has() }) // the lease to be lost
+	// Wait for the lease to be lost.
+	kerneltest.Until(t, func() bool { return errorHas(d.check(r), "DHCPv6 lost "+ip.Addr().String()) && !has() })
 	server.Thaw()
-	kerneltest.Until(t, func() bool { return d.check(r) == nil && has() }) // the lease to be acquired again
+	// Wait for the lease to be acquired again.
+	kerneltest.Until(t, func() bool { return d.check(r) == nil && has() })
 	d.release(t, r)
 	raw, err := os.ReadFile(n.KeaLeases("kea-dhcp6"))
 	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
