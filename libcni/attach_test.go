@@ -24,7 +24,7 @@ const prev = `{"cniVersion":"1.1.0","interfaces":[{"name":"%"}],"ips":[{"address
 
 func TestListLifecycle(t *testing.T) {
 	t.Parallel()
-	h, ctx := newHost(t, "first", "second"), context.Background()
+	h, ctx := newRuntimeHost(t, "first", "second"), context.Background()
 	list, rt := mustList(t, twoPlugins), runtimeConf("c1")
 
 	result, err := h.cni.AddNetworkList(ctx, list, rt)
@@ -79,7 +79,7 @@ func (h *host) expect(calls string, requests map[string]string) {
 
 func TestSinglePlugin(t *testing.T) {
 	t.Parallel()
-	h, ctx := newHost(t, "first"), context.Background()
+	h, ctx := newRuntimeHost(t, "first"), context.Background()
 	conf, err := libcni.ConfFromBytes([]byte(`{"type":"first","name":"one","cniVersion":"0.3.1"}`))
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func TestSinglePlugin(t *testing.T) {
 
 func TestDelStopsAndKeepsTheCache(t *testing.T) {
 	t.Parallel()
-	h, ctx := newHost(t, "first", "second", "third"), context.Background()
+	h, ctx := newRuntimeHost(t, "first", "second", "third"), context.Background()
 	list := mustList(t, `{"cniVersion":"1.0.0","name":"net","plugins":[{"type":"first"},{"type":"second","fail":"DEL"},{"type":"third"}]}`)
 	rt := runtimeConf("c1")
 	if _, err := h.cni.AddNetworkList(ctx, list, rt); err != nil {
@@ -125,7 +125,7 @@ func TestDelStopsAndKeepsTheCache(t *testing.T) {
 
 func TestAddStopsWithoutCleaning(t *testing.T) {
 	t.Parallel()
-	h := newHost(t, "first", "second", "third")
+	h := newRuntimeHost(t, "first", "second", "third")
 	list := mustList(t, `{"cniVersion":"1.0.0","name":"net","plugins":[{"type":"first"},{"type":"second","fail":"ADD"},{"type":"third"}]}`)
 	_, err := h.cni.AddNetworkList(context.Background(), list, runtimeConf("c1"))
 	if err == nil || !strings.Contains(err.Error(), `plugin type="second" name="net" failed (add): as told`) {
@@ -139,7 +139,7 @@ func TestAddStopsWithoutCleaning(t *testing.T) {
 
 func TestMissingPlugin(t *testing.T) {
 	t.Parallel()
-	h, ctx := newHost(t, "first"), context.Background()
+	h, ctx := newRuntimeHost(t, "first"), context.Background()
 	list := mustList(t, `{"cniVersion":"1.1.0","name":"net","plugins":[{"type":"first"},{"type":"missing"}]}`)
 	_, addErr := h.cni.AddNetworkList(ctx, list, runtimeConf("c1"))
 	for verb, err := range map[string]error{
@@ -155,7 +155,7 @@ func TestMissingPlugin(t *testing.T) {
 
 func TestBadNames(t *testing.T) {
 	t.Parallel()
-	h, list := newHost(t, "first", "second"), mustList(t, twoPlugins)
+	h, list := newRuntimeHost(t, "first", "second"), mustList(t, twoPlugins)
 	for _, rt := range []*libcni.RuntimeConf{{ContainerID: "../x", IfName: "eth0"}, {IfName: "eth0"}, {ContainerID: "c"}, {ContainerID: "c", IfName: "a/b"}} {
 		if _, err := h.cni.AddNetworkList(context.Background(), list, rt); err == nil {
 			t.Errorf("%+v was accepted", rt)
@@ -166,7 +166,7 @@ func TestBadNames(t *testing.T) {
 
 func TestDisableCheck(t *testing.T) {
 	t.Parallel()
-	h := newHost(t, "first")
+	h := newRuntimeHost(t, "first")
 	list := mustList(t, `{"cniVersion":"1.0.0","name":"net","disableCheck":"true","plugins":[{"type":"first"}]}`)
 	if err := h.cni.CheckNetworkList(context.Background(), list, runtimeConf("c1")); err != nil {
 		t.Error(err)
@@ -177,7 +177,7 @@ func TestDisableCheck(t *testing.T) {
 // When the context ends, the running plugin is killed and all plugins are deleted.
 func TestCancelledAdd(t *testing.T) {
 	t.Parallel()
-	h := newHost(t, "first", "second")
+	h := newRuntimeHost(t, "first", "second")
 	list := mustList(t, `{"cniVersion":"1.0.0","name":"net","plugins":[{"type":"first"},{"type":"second","wait":"ADD"}]}`)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
@@ -197,7 +197,7 @@ func TestCancelledAdd(t *testing.T) {
 // The cache file has the format that other runtimes' libraries write and read.
 func TestCacheFile(t *testing.T) {
 	t.Parallel()
-	h := newHost(t, "first")
+	h := newRuntimeHost(t, "first")
 	conf := `{"cniVersion":"1.0.0","name":"net","plugins":[{"type":"first"}]}`
 	if _, err := h.cni.AddNetworkList(context.Background(), mustList(t, conf), runtimeConf("c1")); err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ VERSION) echo '{"cniVersion":"1.1.0","supportedVersions":["0.3.1","0.4.0","1.0.0
 esac
 `
 
-func newHost(t *testing.T, types ...string) *host {
+func newRuntimeHost(t *testing.T, types ...string) *host {
 	t.Helper()
 	dir := t.TempDir()
 	h := &host{t: t, bin: filepath.Join(dir, "bin"), cache: filepath.Join(dir, "cache"), log: filepath.Join(dir, "log")}

@@ -14,7 +14,7 @@ import (
 
 func TestGC(t *testing.T) {
 	t.Parallel()
-	h, ctx := newHost(t, "first", "second"), context.Background()
+	h, ctx := newRuntimeHost(t, "first", "second"), context.Background()
 	list := mustList(t, `{"cniVersion":"1.1.0","name":"net","plugins":[{"type":"first","capabilities":{"ips":true}},{"type":"second","fail":"GC"}]}`)
 	other := mustList(t, `{"cniVersion":"1.1.0","name":"other","plugins":[{"type":"first"}]}`)
 	for _, c := range []struct {
@@ -42,7 +42,7 @@ func TestGC(t *testing.T) {
 // GC keeps attachments that are added during the GC, even if the caller's list is older.
 func TestGCKeepsAddsInProgress(t *testing.T) {
 	t.Parallel()
-	h, ctx := newHost(t, "first", "slow"), context.Background()
+	h, ctx := newRuntimeHost(t, "first", "slow"), context.Background()
 	list := mustList(t, `{"cniVersion":"1.1.0","name":"net","plugins":[{"type":"first"}]}`)
 	slow := mustList(t, `{"cniVersion":"1.1.0","name":"net","plugins":[{"type":"slow","wait":"ADD"}]}`)
 	if _, err := h.cni.AddNetworkList(ctx, list, runtimeConf("stale")); err != nil {
@@ -103,7 +103,7 @@ func (h *host) cachedIDs() string {
 // GC continues after errors: a missing plugin does not stop the others.
 func TestGCContinuesAfterErrors(t *testing.T) {
 	t.Parallel()
-	h, ctx := newHost(t, "first", "second"), context.Background()
+	h, ctx := newRuntimeHost(t, "first", "second"), context.Background()
 	list := mustList(t, `{"cniVersion":"1.1.0","name":"net","plugins":[{"type":"first","fail":"DEL"},{"type":"second"}]}`)
 	for _, id := range []string{"a", "b"} {
 		if _, err := h.cni.AddNetworkList(ctx, list, runtimeConf(id)); err != nil {
@@ -123,7 +123,7 @@ func TestGCContinuesAfterErrors(t *testing.T) {
 
 func TestOlderVersions(t *testing.T) {
 	t.Parallel()
-	h, ctx := newHost(t, "first"), context.Background()
+	h, ctx := newRuntimeHost(t, "first"), context.Background()
 	list := mustList(t, `{"cniVersion":"1.0.0","name":"net","plugins":[{"type":"first"}]}`)
 	if _, err := h.cni.AddNetworkList(ctx, list, runtimeConf("a")); err != nil {
 		t.Fatal(err)
@@ -147,7 +147,7 @@ func TestOlderVersions(t *testing.T) {
 
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	h := newHost(t, "first", "second", "third")
+	h := newRuntimeHost(t, "first", "second", "third")
 	list := mustList(t, `{"cniVersion":"1.1.0","name":"net","plugins":[{"type":"first"},{"type":"second","fail":"STATUS"},{"type":"third"}]}`)
 	err := h.cni.GetStatusNetworkList(context.Background(), list)
 	if e, ok := err.(*cni.Error); !ok || e.Code != cni.CodePluginNotAvailable {
@@ -158,7 +158,7 @@ func TestStatus(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	t.Parallel()
-	h, ctx := newHost(t, "first", "second"), context.Background()
+	h, ctx := newRuntimeHost(t, "first", "second"), context.Background()
 	caps, err := h.cni.ValidateNetworkList(ctx, mustList(t, `{"cniVersion":"1.0.0","name":"net","plugins":[{"type":"first","capabilities":{"mac":true,"ips":true}},{"type":"second","capabilities":{"ips":true,"no":false}}]}`))
 	if err != nil || !slices.Equal(caps, []string{"ips", "mac"}) {
 		t.Errorf("got %v, %v", caps, err)

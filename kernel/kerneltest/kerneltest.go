@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,15 +66,29 @@ func needRoot(t testing.TB) {
 	}
 }
 
-// Run runs a command in the test's host and returns its output.
+// Run runs a command in the test's host and returns its output. It refuses a command that would work on the machine's own
+// network because the test has no host yet.
 func Run(t testing.TB, argv ...string) string {
 	t.Helper()
+	if slices.Contains(networkCommands(), filepath.Base(argv[0])) {
+		if ns, err := os.Readlink("/proc/thread-self/ns/net"); err != nil || ns == machineNetns {
+			t.Fatalf("%s: this test has no host: call kerneltest.Host first (%v)", strings.Join(argv, " "), err)
+		}
+	}
 	out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", strings.Join(argv, " "), err, out)
 	}
 	return string(out)
 }
+
+// networkCommands returns the commands that change the network namespace that they run in.
+func networkCommands() []string {
+	return []string{"ip", "tc", "bridge", "nft", "iptables", "ip6tables", "sysctl", "ethtool"}
+}
+
+// machineNetns is the network namespace of the test process.
+var machineNetns, _ = os.Readlink("/proc/self/ns/net")
 
 // In runs a command in a namespace and returns its output.
 func In(t testing.TB, netns string, argv ...string) string {

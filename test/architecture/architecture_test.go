@@ -242,8 +242,8 @@ func TestPassesWithoutRunning(t *testing.T) {
 	}
 }
 
-// ownHelper matches functions that kerneltest has for all tests: Until, Eventually, Within and Diff.
-var ownHelper = regexp.MustCompile(`(?m)^func (\(\w+ \*?\w+\) )?(eventually|waitFor|soon|until|poll|differ|difference|diff|lineDiff)\(.*$`)
+// ownHelper matches functions that kerneltest has for all tests: Until, Eventually, Within, Diff, Inside and Mask.
+var ownHelper = regexp.MustCompile(`(?m)^func (\(\w+ \*?\w+\) )?(eventually|waitFor|soon|until|poll|differ|difference|diff|lineDiff|inside|inNetns|mask|removeVolatile)\(.*$`)
 
 // fixedLimit matches a time limit that does not depend on the machine.
 var fixedLimit = regexp.MustCompile(`time\.(Now\(\)\.Add|After)\((\d+ \* )?time\.(Second|Minute)\)`)

@@ -7,12 +7,10 @@ package churn
 
 import (
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -42,23 +40,18 @@ const containers = 48
 
 func TestChurn(t *testing.T) {
 	t.Parallel()
-	kerneltest.Host(t)
-	h := &host{dir: t.TempDir()}
-	h.install(t)
-	for range containers {
-		h.netns = append(h.netns, kerneltest.Netns(t))
-	}
-	h.run(t, "once") // now shared objects exist
+	h := newChurnHost(t)
+	h.run("once") // now shared objects exist
 	time.Sleep(settleTime / 5)
-	before := h.state(t)
+	before := h.state()
 	seed := os.Getenv("FAIRLEAD_SEED")
 	if seed == "" {
 		seed = strconv.FormatUint(rand.Uint64(), 10)
 	}
-	output := h.run(t, "churn", "FAIRLEAD_SEED="+seed, "FAIRLEAD_CHURN="+duration(t).String())
+	output := h.run("churn", "FAIRLEAD_SEED="+seed, "FAIRLEAD_CHURN="+duration(t).String())
 	t.Logf("seed %s: %s", seed, output)
-	after := h.state(t)
-	for end := time.Now().Add(kerneltest.Slow(settleTime)); after != before && time.Now().Before(end); after = h.state(t) {
+	after := h.state()
+	for end := time.Now().Add(kerneltest.Slow(settleTime)); after != before && time.Now().Before(end); after = h.state() {
 		time.Sleep(100 * time.Millisecond)
 	}
 	if after != before {
@@ -81,58 +74,55 @@ func duration(t *testing.T) time.Duration {
 	return d
 }
 
-// host is a network namespace and its files.
+// host is a machine with 48 containers.
 type host struct {
-	dir   string
-	netns []string
+	*kerneltest.Machine
+	names []string // of the containers
 }
 
-func (h *host) install(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
+func newChurnHost(t *testing.T) *host {
+	h := &host{}
+	for i := range containers {
+		h.names = append(h.names, fmt.Sprint("container ", i))
 	}
-	names := []string{"runtime"}
+	h.Machine = kerneltest.NewMachine(t, h.names...)
+	h.Install("runtime")
 	for _, p := range plugins.All() {
-		names = append(names, p.Name)
+		h.Install(p.Name)
 	}
-	if err := os.Mkdir(h.dir+"/bin", 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for _, n := range names {
-		if err := os.Symlink(self, filepath.Join(h.dir, "bin", n)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	return h
 }
 
 // run runs the runtime, with this thread's namespace as the host's.
-func (h *host) run(t *testing.T, what string, env ...string) string {
-	t.Helper()
-	cmd := exec.Command(h.dir+"/bin/runtime", append([]string{what, h.dir}, h.netns...)...)
-	cmd.Env = append(os.Environ(), "CNI_PATH="+h.dir+"/bin", "FAIRLEAD_RUN="+h.dir+"/run", "FAIRLEAD_LIB="+h.dir+"/lib")
-	cmd.Env = append(cmd.Env, env...)
+func (h *host) run(what string, env ...string) string {
+	h.T.Helper()
+	args := []string{what, h.Dir}
+	for _, name := range h.names {
+		args = append(args, h.Netns[name])
+	}
+	cmd := exec.Command(filepath.Join(h.Bin(), "runtime"), args...)
+	cmd.Env = h.Env(env...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%s %v: %v\n%s", what, env, err, out)
+		h.T.Fatalf("%s %v: %v\n%s", what, env, err, out)
 	}
 	return strings.TrimSpace(string(out))
 }
 
-// state returns everything that attachments may leave: the namespaces, and the files without allocation cursors.
-func (h *host) state(t *testing.T) string {
-	s := regexp.MustCompile(`_timer +[0-9.]+`).ReplaceAllString(kerneltest.Dump(t, ""), "")
-	for i, ns := range h.netns {
-		s += fmt.Sprintf("container %d\n%s", i, kerneltest.Dump(t, ns))
+// state returns everything that attachments may leave: the namespaces and the files.
+func (h *host) state() string {
+	s := kerneltest.Mask(kerneltest.Dump(h.T, ""), kerneltest.Timers)
+	for _, name := range h.names {
+		s += name + "\n" + kerneltest.Dump(h.T, h.Netns[name])
 	}
-	err := filepath.WalkDir(h.dir, func(path string, e fs.DirEntry, err error) error {
-		if err == nil && !e.IsDir() && !strings.Contains(path, "/.fairlead/") && !strings.Contains(path, "last_reserved_ip") && filepath.Dir(path) != h.dir+"/bin" {
-			s += "file " + path + "\n"
-		}
-		return err
-	})
+	entries, err := os.ReadDir(h.Dir)
 	if err != nil {
-		t.Fatal(err)
+		h.T.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.Name() != "bin" {
+			s += h.Files(e.Name())
+		}
 	}
 	return s
 }

@@ -20,17 +20,7 @@ import (
 	"github.com/fairlead/fairlead/internal/hwaddr"
 	"github.com/fairlead/fairlead/internal/lab"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
-	"github.com/fairlead/fairlead/kernel/netns"
 )
-
-// inNetns calls do on a thread in a network namespace.
-func inNetns(t *testing.T, nsPath string, do func() error) {
-	t.Helper()
-	ns, err := netns.Open(nsPath)
-	must(t, err)
-	defer ns.Close()
-	must(t, ns.Do(do))
-}
 
 // receiver records the payloads of datagrams that arrive at a port of a container.
 type receiver struct {
@@ -48,7 +38,7 @@ const innerPort = 7777
 
 func (h *receiver) listen(t *testing.T, n *lab.Node, container string, port int) {
 	t.Helper()
-	inNetns(t, n.Path("/run/netns/"+container), func() error {
+	must(t, kerneltest.Inside(n.Path("/run/netns/"+container), func() error {
 		c, err := net.ListenPacket("udp4", fmt.Sprint(":", port))
 		if err != nil {
 			return err
@@ -68,7 +58,7 @@ func (h *receiver) listen(t *testing.T, n *lab.Node, container string, port int)
 			}
 		}()
 		return nil
-	})
+	}))
 }
 
 // udp4 returns a UDP datagram without a checksum, which IPv4 allows.
@@ -104,7 +94,7 @@ func (w tunnelPacket) send(t *testing.T, vni int) {
 		head := binary.BigEndian.AppendUint32([]byte{8, 0, 0, 0}, uint32(vni)<<8) // RFC 7348, section 5
 		outer = kerneltest.IPv4(src, w.dst, unix.IPPROTO_UDP, udp4(8472, string(head)+string(frame)))
 	}
-	inNetns(t, w.netns, func() error {
+	must(t, kerneltest.Inside(w.netns, func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 		if err != nil {
 			return err
@@ -116,7 +106,7 @@ func (w tunnelPacket) send(t *testing.T, vni int) {
 			}
 		}
 		return nil
-	})
+	}))
 }
 
 // fragments returns the packet's fragments as they are sent (RFC 791, section 3.2).

@@ -10,7 +10,7 @@ func existingObjects() []keyCase {
 	run := func(script string) func(*host) {
 		return func(h *host) {
 			if out, err := h.command(nil, "", "sh", "-ec", script); err != nil {
-				h.t.Fatalf("%s: %v: %s", script, err, out)
+				h.T.Fatalf("%s: %v: %s", script, err, out)
 			}
 		}
 	}

@@ -74,20 +74,20 @@ func badInputs() []badInput {
 
 // outcome returns how a plugin ends: success, or an error and its code.
 func (b badInput) outcome(h *host) string {
-	h.t.Helper()
+	h.T.Helper()
 	h.container("a") // a new one: the reference leaves what a failed ADD created
 	h.ip("a", "link set lo up")
-	dir := h.t.TempDir()
+	dir := h.T.TempDir()
 	env := map[string]string{
-		"CNI_COMMAND": b.verb, "CNI_CONTAINERID": "bad", "CNI_NETNS": h.netns["a"], "CNI_IFNAME": "eth0",
-		"CNI_ARGS": "-", "CNI_PATH": h.side.pluginDir(h.t),
+		"CNI_COMMAND": b.verb, "CNI_CONTAINERID": "bad", "CNI_NETNS": h.Netns["a"], "CNI_IFNAME": "eth0",
+		"CNI_ARGS": "-", "CNI_PATH": h.side.pluginDir(h.T),
 	}
 	if b.verb == "" {
 		env["CNI_COMMAND"] = "ADD"
 	}
 	maps.Copy(env, b.env)
 	if env["CNI_NETNS"] == "host" {
-		env["CNI_NETNS"] = h.netns["host"]
+		env["CNI_NETNS"] = h.Netns["host"]
 	}
 	list := h.env()
 	for _, k := range slices.Sorted(maps.Keys(env)) {
@@ -107,7 +107,7 @@ func (b badInput) outcome(h *host) string {
 	if json.Unmarshal([]byte(out), &e) != nil {
 		return "fails without an error in JSON"
 	}
-	h.t.Logf("%v: %s: %s", h.side, b.name, strings.TrimSpace(out))
+	h.T.Logf("%v: %s: %s", h.side, b.name, strings.TrimSpace(out))
 	return fmt.Sprintf("error %d", e.Code)
 }
 
@@ -115,7 +115,7 @@ func (b badInput) outcome(h *host) string {
 func errorCodes(t *testing.T, p *page) {
 	answers := map[bool][]string{}
 	for _, ours := range []bool{false, true} {
-		h := newHost(t, side{ourPlugins: ours})
+		h := newSideHost(t, side{ourPlugins: ours})
 		for _, b := range badInputs() {
 			answers[ours] = append(answers[ours], b.outcome(h))
 		}

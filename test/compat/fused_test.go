@@ -30,7 +30,7 @@ func TestFused(t *testing.T) {
 	for _, l := range lists {
 		t.Run(l.name+" "+l.version, func(t *testing.T) {
 			t.Parallel()
-			h := newHost(t, side{ourRuntime: false, ourPlugins: true})
+			h := newSideHost(t, side{ourRuntime: false, ourPlugins: true})
 			h.plugins = withReferenceTuning(t)
 			h.container("a")
 			ports := `{"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}`
@@ -44,7 +44,7 @@ func TestFused(t *testing.T) {
 			}
 			var results, hosts, containers [3]string
 			for i, fused := range []bool{false, false, true} { // the first run creates shared objects
-				if err := os.RemoveAll(filepath.Join(h.dir, "ipam")); err != nil {
+				if err := os.RemoveAll(filepath.Join(h.Dir, "ipam")); err != nil {
 					t.Fatal(err)
 				}
 				results[i] = run("add", fused)

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -19,24 +18,21 @@ import (
 
 // host is a separate machine for one side of a case: a network namespace, a directory for all state, and containers.
 type host struct {
-	t     testing.TB
-	side  side
-	dir   string
-	netns map[string]string // path by name; "host" is the host's namespace
+	*kerneltest.Machine // its namespace "host" is the host's
 
+	side    side
 	plugins string   // CNI_PATH; "" means the side's
 	more    []string // additional environment of its plugins
 
 	requests func() string // a DHCP server's log of requests; nil without a server
 }
 
-func newHost(t testing.TB, s side) *host {
+func newSideHost(t testing.TB, s side) *host {
 	t.Helper()
-	kerneltest.Host(t)
-	h := &host{t: t, side: s, dir: t.TempDir(), netns: map[string]string{}}
-	h.netns["host"] = fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), unix.Gettid())
+	h := &host{Machine: kerneltest.NewMachine(t), side: s}
+	h.Netns["host"] = fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), unix.Gettid())
 	for _, d := range []string{"net.d", "lib", "run"} {
-		if err := os.Mkdir(filepath.Join(h.dir, d), 0o755); err != nil {
+		if err := os.Mkdir(filepath.Join(h.Dir, d), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -45,14 +41,14 @@ func newHost(t testing.TB, s side) *host {
 
 // container creates a container's namespace.
 func (h *host) container(name string) {
-	h.t.Helper()
-	h.netns[name] = kerneltest.Netns(h.t)
+	h.T.Helper()
+	h.Netns[name] = kerneltest.Netns(h.T)
 }
 
 // ip runs lines of ip(8) in a namespace.
 func (h *host) ip(name string, lines ...string) {
-	h.t.Helper()
-	err := h.inside(name, func() error {
+	h.T.Helper()
+	err := kerneltest.Inside(h.Netns[name], func() error {
 		cmd := exec.Command("ip", "-batch", "-")
 		cmd.Stdin = strings.NewReader(strings.Join(lines, "\n") + "\n")
 		out, err := cmd.CombinedOutput()
@@ -62,15 +58,15 @@ func (h *host) ip(name string, lines ...string) {
 		return err
 	})
 	if err != nil {
-		h.t.Fatalf("ip in %s: %v", name, err)
+		h.T.Fatalf("ip in %s: %v", name, err)
 	}
 }
 
 // world creates a network beyond the host: 192.0.2.0/24 and 2001:db8::/64. The host has .1, the world .9.
 func (h *host) world() {
-	h.t.Helper()
+	h.T.Helper()
 	h.container("world")
-	h.ip("host", "link add up0 type veth peer name eth0 netns "+h.netns["world"],
+	h.ip("host", "link add up0 type veth peer name eth0 netns "+h.Netns["world"],
 		"addr add 192.0.2.1/24 dev up0", "addr add 2001:db8::1/64 dev up0 nodad", "link set up0 up")
 	// The routes let the world answer packets that are not masqueraded.
 	h.ip("world", "link set lo up", "addr add 192.0.2.9/24 dev eth0", "addr add 2001:db8::9/64 dev eth0 nodad", "link set eth0 up",
@@ -78,45 +74,27 @@ func (h *host) world() {
 	h.serve("world", "tcp", ":7")
 }
 
-// inside runs f on a thread in a namespace: sockets that it opens stay there.
-func (h *host) inside(name string, f func() error) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		fd, err := unix.Open(h.netns[name], unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err == nil {
-			err = unix.Setns(fd, unix.CLONE_NEWNET)
-			unix.Close(fd)
-		}
-		if err == nil {
-			err = f()
-		}
-		done <- err
-	}()
-	return <-done
-}
-
 // serve answers every connection or datagram with the peer's address.
 func (h *host) serve(name, network, addr string) {
-	h.t.Helper()
-	err := h.inside(name, func() error {
+	h.T.Helper()
+	err := kerneltest.Inside(h.Netns[name], func() error {
 		if network == "udp" {
 			c, err := net.ListenPacket(network, addr)
 			if err == nil {
-				h.t.Cleanup(func() { c.Close() })
+				h.T.Cleanup(func() { c.Close() })
 				go answer(c)
 			}
 			return err
 		}
 		l, err := net.Listen(network, addr)
 		if err == nil {
-			h.t.Cleanup(func() { l.Close() })
+			h.T.Cleanup(func() { l.Close() })
 			go accept(l)
 		}
 		return err
 	})
 	if err != nil {
-		h.t.Fatalf("serve %s %s in %s: %v", network, addr, name, err)
+		h.T.Fatalf("serve %s %s in %s: %v", network, addr, name, err)
 	}
 }
 
@@ -150,7 +128,7 @@ func answerTimeout() time.Duration { return kerneltest.Slow(5 * time.Second) }
 // dial sends hello and returns the answer: the peer that the server saw, or "no answer".
 func (h *host) dial(from, network, addr string) string {
 	answer := "no answer"
-	err := h.inside(from, func() error {
+	err := kerneltest.Inside(h.Netns[from], func() error {
 		c, err := net.DialTimeout(network, addr, answerTimeout())
 		if err != nil {
 			return nil
@@ -165,7 +143,7 @@ func (h *host) dial(from, network, addr string) string {
 		return nil
 	})
 	if err != nil {
-		h.t.Errorf("dial %s %s in %s: %v", network, addr, from, err)
+		h.T.Errorf("dial %s %s in %s: %v", network, addr, from, err)
 	}
 	return answer
 }
@@ -173,7 +151,7 @@ func (h *host) dial(from, network, addr string) string {
 // command runs a program in a mount namespace with the host's own /var/lib and /sys, so that it does not change the
 // machine's state.
 func (h *host) command(env []string, stdin string, argv ...string) (stdout string, err error) {
-	wrap := []string{"-m", "sh", "-c", `mount --bind "$0" /var/lib && mount -t sysfs sysfs /sys && exec "$@"`, filepath.Join(h.dir, "lib")}
+	wrap := []string{"-m", "sh", "-c", `mount --bind "$0" /var/lib && mount -t sysfs sysfs /sys && exec "$@"`, filepath.Join(h.Dir, "lib")}
 	cmd := exec.Command("unshare", append(wrap, argv...)...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdin = strings.NewReader(stdin)
@@ -187,8 +165,8 @@ func (h *host) command(env []string, stdin string, argv ...string) (stdout strin
 
 // file writes a file below the host's directory.
 func (h *host) file(name, text string) {
-	h.t.Helper()
-	if err := os.WriteFile(filepath.Join(h.dir, name), []byte(text), 0o644); err != nil {
-		h.t.Fatal(err)
+	h.T.Helper()
+	if err := os.WriteFile(filepath.Join(h.Dir, name), []byte(text), 0o644); err != nil {
+		h.T.Fatal(err)
 	}
 }

@@ -16,7 +16,7 @@ func afterBridge(plugin string) string {
 // inContainer records the output of a command in container a.
 func inContainer(what, command string) func(*recorder) {
 	return func(r *recorder) {
-		out, err := r.command(nil, "", append([]string{"nsenter", "--net=" + r.netns["a"], "--", "sh", "-c"}, command)...)
+		out, err := r.command(nil, "", append([]string{"nsenter", "--net=" + r.Netns["a"], "--", "sh", "-c"}, command)...)
 		if err != nil {
 			out += err.Error()
 		}
@@ -62,7 +62,7 @@ func firewallKeys() []keyCase {
 	drops := func(h *host) {
 		h.world()
 		if _, err := h.command(nil, "", "iptables", "-P", "FORWARD", "DROP"); err != nil {
-			h.t.Fatal(err)
+			h.T.Fatal(err)
 		}
 	}
 	rules := func(r *recorder) {

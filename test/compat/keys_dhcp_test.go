@@ -45,7 +45,7 @@ func dhcpKeys() []keyCase {
 // dhcp creates a network whose server has one free address, and starts the side's daemon.
 func dhcp(options ...string) func(*host) {
 	return func(h *host) {
-		n := dhcptest.New(h.t, "cni0", "10.0.0.1/24")
+		n := dhcptest.New(h.T, "cni0", "10.0.0.1/24")
 		server := n.Dnsmasq(append([]string{"--log-dhcp", "--dhcp-range=10.0.0.50,10.0.0.50,255.255.255.0,120", "--dhcp-option=6,10.0.0.53", "--dhcp-option=15,example.org"}, options...)...)
 		h.requests = func() string { return serverLog(server.Log()) }
 		h.daemon()
@@ -54,24 +54,24 @@ func dhcp(options ...string) func(*host) {
 
 // daemon starts the side's DHCP daemon.
 func (h *host) daemon() {
-	h.t.Helper()
-	socket := filepath.Join(h.dir, "dhcp.sock")
-	cmd := exec.Command(filepath.Join(h.path(), "dhcp"), "daemon", "-socketpath", socket, "-timeout", "1s", "-resendtimeout=10s", "-pidfile", filepath.Join(h.dir, "pid"))
+	h.T.Helper()
+	socket := filepath.Join(h.Dir, "dhcp.sock")
+	cmd := exec.Command(filepath.Join(h.path(), "dhcp"), "daemon", "-socketpath", socket, "-timeout", "1s", "-resendtimeout=10s", "-pidfile", filepath.Join(h.Dir, "pid"))
 	cmd.Env = append(os.Environ(), h.env()...)
-	log, err := os.Create(filepath.Join(h.dir, "daemon.log"))
+	log, err := os.Create(filepath.Join(h.Dir, "daemon.log"))
 	if err != nil {
-		h.t.Fatal(err)
+		h.T.Fatal(err)
 	}
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
-		h.t.Fatal(err)
+		h.T.Fatal(err)
 	}
-	h.t.Cleanup(func() {
+	h.T.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		_ = log.Close()
 	})
-	kerneltest.Eventually(h.t, func() error {
+	kerneltest.Eventually(h.T, func() error {
 		_, err := os.Stat(socket)
 		if err != nil {
 			text, _ := os.ReadFile(log.Name())

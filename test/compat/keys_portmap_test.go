@@ -58,7 +58,7 @@ func (r *recorder) marks() string {
 	for _, mark := range []string{"0x20/0x20", "0x4000/0x4000", "0x2000/0x2000"} {
 		out, err := r.command(nil, "", "iptables-save", "-t", "nat")
 		if err != nil {
-			r.t.Fatal(err)
+			r.T.Fatal(err)
 		}
 		if strings.Contains(out, "--mark "+mark) {
 			return mark
@@ -75,7 +75,7 @@ func kubeMarks(h *host) {
 		"-A POSTROUTING -m mark --mark 0x4000/0x4000 -j MASQUERADE",
 	} {
 		if _, err := h.command(nil, "", append([]string{"iptables", "-w", "-t", "nat"}, strings.Fields(line)...)...); err != nil {
-			h.t.Fatal(err)
+			h.T.Fatal(err)
 		}
 	}
 }

@@ -5,7 +5,7 @@ package compat
 // ownInterface creates an interface in0 in each container. It needs no world.
 func ownInterface(r *recorder) {
 	for _, n := range []string{"a", "b"} {
-		if r.netns[n] != "" {
+		if r.Netns[n] != "" {
 			r.ip(n, "link add in0 address 02:00:00:00:00:05 type veth peer name in1", "link set in0 up", "link set in1 up")
 		}
 	}

@@ -34,7 +34,7 @@ func (k keyCase) name() string {
 }
 
 func (k keyCase) record(t testing.TB, s side) *recorder {
-	h := newHost(t, s)
+	h := newSideHost(t, s)
 	r := &recorder{host: h, keep: k.plugins + k.capArgs + k.cniArgs + " 02:00:00:00:00:05"}
 	if k.prepare != nil {
 		k.prepare(h)
@@ -88,14 +88,14 @@ func (k keyCase) record(t testing.TB, s side) *recorder {
 // add attaches the containers and reports whether that succeeded. After a failure it runs DEL and records the remaining
 // state. If our plugin failed, its ADD must leave nothing.
 func (k keyCase) add(r *recorder, do func(verb string) bool) bool {
-	r.t.Helper()
+	r.T.Helper()
 	empty := r.snapshot("a")
 	r.note(beforeStep+"a", empty)
 	if do("add") {
 		return true
 	}
 	if now := r.snapshot("a"); r.side.ourPlugins && !k.second && !k.chained() && now != empty {
-		r.t.Errorf("our failed ADD left something:\n%s", kerneltest.Diff(empty, now))
+		r.T.Errorf("our failed ADD left something:\n%s", kerneltest.Diff(empty, now))
 	}
 	do("del")
 	r.note(afterFailedADD+"container", changes(empty, r.snapshot("a")))

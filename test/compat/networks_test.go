@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 const oneOfSeveral = `{"cniVersion": "1.0.0", "name": "$NAME", "plugins": [
@@ -18,7 +20,7 @@ func TestPortsOfSeveralNetworks(t *testing.T) {
 		for first, name := range networkNames() {
 			t.Run(s.String()+", first "+name, func(t *testing.T) {
 				t.Parallel()
-				h := newHost(t, s)
+				h := newSideHost(t, s)
 				h.world()
 				h.container("a")
 				h.ip("a", "link set lo up")
@@ -56,7 +58,7 @@ func TestPortsOfSeveralNetworks(t *testing.T) {
 // ports to its other network. If that one is being detached as well, no rule may be left.
 func TestConcurrentDelOfNetworks(t *testing.T) {
 	t.Parallel()
-	h := newHost(t, side{ourRuntime: true, ourPlugins: true})
+	h := newSideHost(t, side{ourRuntime: true, ourPlugins: true})
 	h.container("a")
 	h.ip("a", "link set lo up")
 	h.severalNetworks()
@@ -70,7 +72,7 @@ func TestConcurrentDelOfNetworks(t *testing.T) {
 		}
 		for i := range done {
 			go func() {
-				done[i] <- h.inside("host", func() error { _, err := h.call(oneNetwork("del", i)); return err })
+				done[i] <- kerneltest.Inside(h.Netns["host"], func() error { _, err := h.call(oneNetwork("del", i)); return err })
 			}()
 		}
 		for i := range done {
@@ -84,9 +86,9 @@ func TestConcurrentDelOfNetworks(t *testing.T) {
 
 // severalNetworks writes two networks. The first has the default route.
 func (h *host) severalNetworks() {
-	h.t.Helper()
+	h.T.Helper()
 	for i, route := range []string{"0.0.0.0/0", "192.0.2.0/28"} {
-		r := strings.NewReplacer("$NAME", networkNames()[i], "$N", string(rune('1'+i)), "$ROUTE", route, "$DIR", h.dir)
+		r := strings.NewReplacer("$NAME", networkNames()[i], "$N", string(rune('1'+i)), "$ROUTE", route, "$DIR", h.Dir)
 		h.file("net.d/"+networkNames()[i]+".conflist", r.Replace(oneOfSeveral))
 	}
 }
@@ -100,8 +102,8 @@ func oneNetwork(verb string, i int) call {
 
 // wantNoRules fails if a rule or an element contains an address of a container.
 func (h *host) wantNoRules() {
-	h.t.Helper()
+	h.T.Helper()
 	if left := regexp.MustCompile(`.*\b10\.1\.[12]\.([2-9]|1[0-9])\b.*`).FindAllString(h.left(), -1); left != nil {
-		h.t.Errorf("left:\n%s", strings.Join(left, "\n"))
+		h.T.Errorf("left:\n%s", strings.Join(left, "\n"))
 	}
 }

@@ -29,7 +29,7 @@ func TestProvenDifferences(t *testing.T) {
 				if s.ourPlugins {
 					want = d.proof.fairlead
 				}
-				h := newHost(t, s)
+				h := newSideHost(t, s)
 				h.write(`{"cniVersion": "1.1.0", "name": "net", "plugins": [` + d.proof.plugins + `]}`)
 				h.container("a")
 				h.ip("a", "link set lo up")
@@ -43,19 +43,19 @@ func TestProvenDifferences(t *testing.T) {
 
 // must runs an operation that must succeed.
 func (h *host) must(verb string) {
-	h.t.Helper()
+	h.T.Helper()
 	ports := `{"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}`
 	if _, err := h.call(call{verb: verb, netns: "a", capArgs: ports}); err != nil {
-		h.t.Fatalf("%v: %s: %v", h.side, verb, err)
+		h.T.Fatalf("%v: %s: %v", h.side, verb, err)
 	}
 }
 
 // output returns the output of a shell command in a namespace.
 func (h *host) output(name, command string) string {
-	h.t.Helper()
-	out, err := h.command(nil, "", "nsenter", "--net="+h.netns[name], "--", "sh", "-c", command)
+	h.T.Helper()
+	out, err := h.command(nil, "", "nsenter", "--net="+h.Netns[name], "--", "sh", "-c", command)
 	if err != nil {
-		h.t.Fatalf("%s: %v", command, err)
+		h.T.Fatalf("%s: %v", command, err)
 	}
 	return strings.TrimSpace(out)
 }
@@ -92,7 +92,7 @@ func duplicateDetection(h *host) string {
 func afterFailure(h *host) string {
 	_, err := h.call(call{verb: "add", netns: "a"})
 	if err == nil {
-		h.t.Fatalf("%v: ADD succeeded", h.side)
+		h.T.Fatalf("%v: ADD succeeded", h.side)
 	}
 	files := (&recorder{host: h}).files("ipam", func(s string) string { return s })
 	return fmt.Sprintf("eth0 %v, allocated %v", containsLink(h.snapshot("a"), "eth0"), allocatedLine.MatchString(files))
@@ -102,10 +102,10 @@ func afterFailure(h *host) string {
 // it is another program.
 func ipamProcesses(h *host) string {
 	own := h.executions()
-	dir := h.t.TempDir()
-	for name, target := range map[string]string{"bridge": h.path(), "host-local": side{}.pluginDir(h.t)} {
+	dir := h.T.TempDir()
+	for name, target := range map[string]string{"bridge": h.path(), "host-local": side{}.pluginDir(h.T)} {
 		if err := os.Symlink(filepath.Join(target, name), filepath.Join(dir, name)); err != nil {
-			h.t.Fatal(err)
+			h.T.Fatal(err)
 		}
 	}
 	h.must("del")
@@ -115,12 +115,12 @@ func ipamProcesses(h *host) string {
 
 // executions adds the container and returns how often host-local was executed.
 func (h *host) executions() int {
-	h.t.Helper()
-	trace := filepath.Join(h.dir, "trace")
-	wrapped := h.t.TempDir()
+	h.T.Helper()
+	trace := filepath.Join(h.Dir, "trace")
+	wrapped := h.T.TempDir()
 	script := "#!/bin/sh\nexec strace -f -qq -e trace=execve -o " + trace + " " + filepath.Join(h.path(), "bridge") + "\n"
 	if err := os.WriteFile(filepath.Join(wrapped, "bridge"), []byte(script), 0o755); err != nil {
-		h.t.Fatal(err)
+		h.T.Fatal(err)
 	}
 	before := h.plugins
 	h.plugins = wrapped + ":" + h.path()
@@ -128,7 +128,7 @@ func (h *host) executions() int {
 	h.plugins = before
 	raw, err := os.ReadFile(trace)
 	if err != nil {
-		h.t.Fatal(err)
+		h.T.Fatal(err)
 	}
 	return len(regexp.MustCompile(`execve\("[^"]*/host-local"`).FindAll(raw, -1))
 }

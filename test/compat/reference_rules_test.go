@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // inheritance is a list of plugins that uses every kind of object that the reference implementation creates on a host.
@@ -26,7 +28,7 @@ func TestDelOfReferenceRules(t *testing.T) {
 	for _, backend := range []string{"iptables", "nftables", "legacy"} {
 		t.Run(backend, func(t *testing.T) {
 			t.Parallel()
-			h := newHost(t, side{})
+			h := newSideHost(t, side{})
 			if backend == "legacy" {
 				h.more = []string{"PATH=" + legacyFirst(t) + ":" + os.Getenv("PATH")}
 			}
@@ -84,17 +86,17 @@ func legacyFirst(t *testing.T) string {
 
 // left returns a host's rules, queues and links, without bridges' addresses.
 func (h *host) left() string {
-	h.t.Helper()
+	h.T.Helper()
 	var b strings.Builder
 	for _, c := range []string{"nft -s list ruleset", "iptables-legacy-save", "ip6tables-legacy-save", "tc qdisc", "ip -br link"} {
 		argv := strings.Fields(c)
-		err := h.inside("host", func() error {
+		err := kerneltest.Inside(h.Netns["host"], func() error {
 			out, err := exec.Command(argv[0], argv[1:]...).Output()
 			b.Write(out)
 			return err
 		})
 		if err != nil {
-			h.t.Fatalf("%s: %v", c, err)
+			h.T.Fatalf("%s: %v", c, err)
 		}
 	}
 	return regexp.MustCompile(`(?m)^#.*\n| *\[\d+:\d+\]|\b([0-9a-f]{2}:){5}[0-9a-f]{2}\b`).ReplaceAllString(b.String(), "")

@@ -45,21 +45,21 @@ const recorded = `{"type": "recorder", "capabilities": {"portMappings": true, "i
 
 // requests runs every operation on a network of recorders, and returns what each call received.
 func requests(t testing.TB, s side, version string) transcript {
-	h := newHost(t, s)
+	h := newSideHost(t, s)
 	h.container("a")
 	for _, d := range []string{"bin", "record"} {
-		if err := os.Mkdir(filepath.Join(h.dir, d), 0o755); err != nil {
+		if err := os.Mkdir(filepath.Join(h.Dir, d), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
 	h.file("bin/recorder", recorderScript)
-	if err := os.Chmod(filepath.Join(h.dir, "bin/recorder"), 0o755); err != nil {
+	if err := os.Chmod(filepath.Join(h.Dir, "bin/recorder"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	h.file("answer", answerOf(version))
 	h.write(`{"cniVersion": "` + version + `", "name": "net", "plugins": [` + recorded + `]}`)
-	h.plugins = filepath.Join(h.dir, "bin")
-	h.more = []string{"RECORD=" + filepath.Join(h.dir, "record"), "ANSWER=" + filepath.Join(h.dir, "answer")}
+	h.plugins = filepath.Join(h.Dir, "bin")
+	h.more = []string{"RECORD=" + filepath.Join(h.Dir, "record"), "ANSWER=" + filepath.Join(h.Dir, "answer")}
 	r := &recorder{host: h, keep: "02:00:00:00:00:01"}
 	c := call{netns: "a", capArgs: `{"portMappings": [{"hostPort": 1, "containerPort": 2}], "ips": ["10.1.0.9"], "mac": "x"}`, cniArgs: "IgnoreUnknown=1;A=b"}
 	verbs := []string{"add"}
@@ -79,9 +79,9 @@ func requests(t testing.TB, s side, version string) transcript {
 
 // notes adds the recorded requests to the transcript, without VERSION, because the runtimes may call it differently.
 func (r *recorder) notes() {
-	entries, err := os.ReadDir(filepath.Join(r.dir, "record"))
+	entries, err := os.ReadDir(filepath.Join(r.Dir, "record"))
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	slices.SortFunc(entries, func(a, b os.DirEntry) int { return len(a.Name()) - len(b.Name()) })
 	for _, kind := range []string{".json", ".env"} {
@@ -90,9 +90,9 @@ func (r *recorder) notes() {
 			if filepath.Ext(e.Name()) != kind || strings.Contains(e.Name(), "VERSION") {
 				continue
 			}
-			raw, err := os.ReadFile(filepath.Join(r.dir, "record", e.Name()))
+			raw, err := os.ReadFile(filepath.Join(r.Dir, "record", e.Name()))
 			if err != nil {
-				r.t.Fatal(err)
+				r.T.Fatal(err)
 			}
 			text := string(raw)
 			if kind == ".json" {
@@ -103,7 +103,7 @@ func (r *recorder) notes() {
 			r.note(verb, strings.ReplaceAll(text, r.id(call{netns: "a"}), "ID-a"))
 		}
 		if n == 0 {
-			r.t.Errorf("%v: the recorder was never called", r.side)
+			r.T.Errorf("%v: the recorder was never called", r.side)
 		}
 	}
 }

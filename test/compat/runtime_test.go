@@ -30,13 +30,13 @@ type call struct {
 
 // write writes the host's network configuration.
 func (h *host) write(list string) {
-	h.t.Helper()
-	list = strings.ReplaceAll(list, "$DIR", h.dir)
+	h.T.Helper()
+	list = strings.ReplaceAll(list, "$DIR", h.Dir)
 	if !json.Valid([]byte(list)) {
-		h.t.Fatalf("the case's own configuration is not valid JSON: %s", list)
+		h.T.Fatalf("the case's own configuration is not valid JSON: %s", list)
 	}
-	if err := os.WriteFile(filepath.Join(h.dir, "net.d", "net.conflist"), []byte(list), 0o600); err != nil {
-		h.t.Fatal(err)
+	if err := os.WriteFile(filepath.Join(h.Dir, "net.d", "net.conflist"), []byte(list), 0o600); err != nil {
+		h.T.Fatal(err)
 	}
 }
 
@@ -51,20 +51,20 @@ func (h *host) call(c call) (string, error) {
 	if h.side.ourRuntime {
 		return h.callFairlead(c)
 	}
-	env := append(h.env(), "NETCONFPATH="+filepath.Join(h.dir, "net.d"), "CNI_PATH="+h.path(),
+	env := append(h.env(), "NETCONFPATH="+filepath.Join(h.Dir, "net.d"), "CNI_PATH="+h.path(),
 		"CNI_IFNAME="+c.ifname, "CAP_ARGS="+c.capArgs, "CNI_ARGS="+c.cniArgs)
-	return h.command(env, "", reference.Cnitool(h.t), c.verb, c.network, h.netns[c.netns])
+	return h.command(env, "", reference.Cnitool(h.T), c.verb, c.network, h.Netns[c.netns])
 }
 
 func (h *host) env() []string {
-	return append([]string{"FAIRLEAD_RUN=" + filepath.Join(h.dir, "run")}, h.more...)
+	return append([]string{"FAIRLEAD_RUN=" + filepath.Join(h.Dir, "run")}, h.more...)
 }
 
 func (h *host) path() string {
 	if h.plugins != "" {
 		return h.plugins
 	}
-	return h.side.pluginDir(h.t)
+	return h.side.pluginDir(h.T)
 }
 
 // hostExec runs plugins with the host's own state.
@@ -78,7 +78,7 @@ func (e *hostExec) ExecPlugin(ctx context.Context, path string, stdin []byte, en
 }
 
 func (h *host) callFairlead(c call) (string, error) {
-	rt := &libcni.RuntimeConf{ContainerID: h.id(c), NetNS: h.netns[c.netns], IfName: c.ifname}
+	rt := &libcni.RuntimeConf{ContainerID: h.id(c), NetNS: h.Netns[c.netns], IfName: c.ifname}
 	if c.capArgs != "" {
 		if err := json.Unmarshal([]byte(c.capArgs), &rt.CapabilityArgs); err != nil {
 			return "", err
@@ -91,11 +91,11 @@ func (h *host) callFairlead(c call) (string, error) {
 	for _, a := range args {
 		rt.Args = append(rt.Args, [2]string{a.Key, a.Value})
 	}
-	list, err := libcni.LoadNetworkConf(filepath.Join(h.dir, "net.d"), c.network)
+	list, err := libcni.LoadNetworkConf(filepath.Join(h.Dir, "net.d"), c.network)
 	if err != nil {
 		return "", err
 	}
-	lib := libcni.NewCNIConfigWithCacheDir([]string{h.path()}, filepath.Join(h.dir, "lib", "cni"), &hostExec{env: h.env()})
+	lib := libcni.NewCNIConfigWithCacheDir([]string{h.path()}, filepath.Join(h.Dir, "lib", "cni"), &hostExec{env: h.env()})
 	return operate(context.Background(), lib, list, rt, c.verb)
 }
 
@@ -122,9 +122,9 @@ func operate(ctx context.Context, lib *libcni.CNIConfig, list *libcni.NetworkCon
 
 // id returns the container ID that cnitool derives from a namespace's path.
 func (h *host) id(c call) string {
-	path := h.netns[c.netns]
+	path := h.Netns[c.netns]
 	if path == "" {
-		path = h.netns[c.of]
+		path = h.Netns[c.of]
 	}
 	sum := sha512.Sum512([]byte(path))
 	return "cnitool-" + hex.EncodeToString(sum[:10])

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // These types are the objects of a namespace as ip -json prints them.
@@ -53,9 +55,9 @@ func sysctls() []string {
 // snapshot returns a namespace as text that is equal for equal effects. It omits random values and deliberate
 // differences.
 func (h *host) snapshot(name string) string {
-	h.t.Helper()
+	h.T.Helper()
 	var lines []string
-	err := h.inside(name, func() error { // commands inherit the thread's namespace
+	err := kerneltest.Inside(h.Netns[name], func() error { // commands inherit the thread's namespace
 		var o nsObjects
 		err := errors.Join(o.read("addr show", "route show table all", "rule show", "neigh show nud permanent"),
 			o.read("-6", "rule show")) // the routes are of both families
@@ -68,7 +70,7 @@ func (h *host) snapshot(name string) string {
 		return err
 	})
 	if err != nil {
-		h.t.Fatalf("snapshot of %s: %v", name, err)
+		h.T.Fatalf("snapshot of %s: %v", name, err)
 	}
 	for i := range lines {
 		lines[i] = linkName.ReplaceAllString(lines[i], "${1}X") // random names would change the order
@@ -170,10 +172,10 @@ var (
 // normalize replaces values specific to a host: paths, and random or derived names and hardware addresses. Values in
 // the case's configuration stay. It sorts the lines.
 func (h *host) normalize(text, keep string) string {
-	for name, path := range h.netns {
+	for name, path := range h.Netns {
 		text = strings.ReplaceAll(text, path, "NETNS-"+name)
 	}
-	text = strings.ReplaceAll(text, h.dir, "$DIR")
+	text = strings.ReplaceAll(text, h.Dir, "$DIR")
 	text = linkName.ReplaceAllString(text, "${1}X")
 	return macText.ReplaceAllStringFunc(text, func(mac string) string {
 		if strings.Contains(keep, mac) {

@@ -5,7 +5,7 @@ import "testing"
 // switchNode moves a node from one implementation to the other and back while containers run. Addresses stay unique,
 // containers stay reachable, and either implementation removes all objects.
 func switchNode(t *testing.T, first side) {
-	h := newHost(t, first)
+	h := newSideHost(t, first)
 	r := &recorder{host: h}
 	h.write(`{"cniVersion": "1.0.0", "name": "net", "plugins": [` + bridgeWith(`"isDefaultGateway": true, `) + `]}`)
 	second := side{ourRuntime: !first.ourRuntime, ourPlugins: !first.ourPlugins}
@@ -49,7 +49,7 @@ func switchNode(t *testing.T, first side) {
 // returnedDevice checks that one implementation finds a host device that the other moved into a container, and returns
 // it.
 func returnedDevice(t *testing.T, first side, key string) {
-	h := newHost(t, first)
+	h := newSideHost(t, first)
 	r := &recorder{host: h}
 	device(h)
 	h.container("a")

@@ -33,12 +33,12 @@ func (r *recorder) note(title, text string) {
 
 // do calls the runtime and records the result. For an error it records only the word "error", because messages differ.
 func (r *recorder) do(c call) (ok bool) {
-	r.t.Helper()
+	r.T.Helper()
 	out, err := r.call(c)
 	title := c.verb + " " + c.netns + c.of
 	switch {
 	case err != nil:
-		r.t.Logf("%v: %s: %v", r.side, title, err)
+		r.T.Logf("%v: %s: %v", r.side, title, err)
 		r.note(title, "error")
 		if r.firstErr == "" {
 			r.firstErr = err.Error()
@@ -53,7 +53,7 @@ func (r *recorder) do(c call) (ok bool) {
 
 // recordState records namespaces and state files.
 func (r *recorder) recordState(when string, names ...string) {
-	r.t.Helper()
+	r.T.Helper()
 	for _, n := range names {
 		r.note(when+": namespace "+n, r.snapshot(n))
 	}
@@ -64,7 +64,7 @@ func (r *recorder) recordState(when string, names ...string) {
 // files returns the names and contents of the files below one of the host's directories.
 func (r *recorder) files(dir string, show func(string) string) string {
 	var out []string
-	root := filepath.Join(r.dir, dir)
+	root := filepath.Join(r.Dir, dir)
 	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
 		switch {
 		case os.IsNotExist(err):
@@ -82,9 +82,9 @@ func (r *recorder) files(dir string, show func(string) string) string {
 		return err
 	})
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
-	for name := range r.netns {
+	for name := range r.Netns {
 		for i := range out {
 			out[i] = strings.ReplaceAll(out[i], r.id(call{netns: name}), "ID-"+name)
 		}

@@ -104,7 +104,7 @@ func lifecycles() []lifecycle {
 // device creates dev0 on the host, with its peer in the world.
 func device(h *host) {
 	h.container("world")
-	h.ip("host", "link add dev0 type veth peer name eth0 netns "+h.netns["world"], "link set dev0 up address 02:00:00:00:00:05")
+	h.ip("host", "link add dev0 type veth peer name eth0 netns "+h.Netns["world"], "link set dev0 up address 02:00:00:00:00:05")
 	h.ip("world", "addr add 10.2.0.9/24 dev eth0", "link set eth0 up")
 	h.serve("world", "tcp", ":7")
 }
@@ -112,7 +112,7 @@ func device(h *host) {
 // parent creates up0 on the host. Its peer in the world has addresses in the containers' subnets.
 func parent(h *host) {
 	h.container("world")
-	h.ip("host", "link add up0 type veth peer name eth0 netns "+h.netns["world"], "link set up0 up address 02:00:00:00:00:05")
+	h.ip("host", "link add up0 type veth peer name eth0 netns "+h.Netns["world"], "link set up0 up address 02:00:00:00:00:05")
 	h.ip("world", "addr add 10.1.0.9/24 dev eth0", "addr add fd01::9/64 dev eth0 nodad", "link set eth0 up")
 	h.serve("world", "tcp", ":7")
 }
@@ -130,7 +130,7 @@ func (l lifecycle) list(version string) string {
 
 // run runs all operations of an attachment's life on a host.
 func (l lifecycle) run(t testing.TB, s side, version string) transcript {
-	h := newHost(t, s)
+	h := newSideHost(t, s)
 	r := &recorder{host: h, keep: l.plugins + " 02:00:00:00:00:05"}
 	if l.prepare != nil {
 		l.prepare(h)
@@ -165,8 +165,8 @@ func (l lifecycle) run(t testing.TB, s side, version string) transcript {
 	r.do(with("del"))
 	r.recordState("deleted", "host", "a")
 	r.do(with("add"))
-	kerneltest.Gone(t, h.netns["a"])
-	if err := os.Remove(h.netns["a"]); err != nil {
+	kerneltest.Gone(t, h.Netns["a"])
+	if err := os.Remove(h.Netns["a"]); err != nil {
 		t.Fatal(err)
 	}
 	l.afterEnd(r, with("del"))
@@ -182,7 +182,7 @@ func (l lifecycle) afterEnd(r *recorder, c call) {
 	for range 2 {
 		_, err := r.call(c)
 		if err != nil {
-			r.t.Logf("%v: del of an ended container: %v", r.side, err)
+			r.T.Logf("%v: del of an ended container: %v", r.side, err)
 		}
 		r.note("del of an ended container", map[bool]string{true: "success", false: "error"}[err == nil])
 	}

@@ -19,15 +19,15 @@ import (
 // agent starts the address-allocation part of an agent, with its own store. The owners recorded in the store are part
 // of the machine's snapshot.
 func agent(m *machine) string {
-	m.t.Helper()
-	s, err := store.File(filepath.Join(m.work, "store"))
-	must(m.t, err)
-	storetest.Put(m.t, s, cluster.NetworkKey("default"), `{"subnets": [{"cidr": "10.1.0.0/24"}, {"cidr": "fd01::/112"}]}`)
-	storetest.Put(m.t, s, cluster.NodeKey("here"), "{}")
-	dir := local.Open(filepath.Join(m.work, "lib"), filepath.Join(m.work, "run"))
+	m.T.Helper()
+	s, err := store.File(filepath.Join(m.Dir, "store"))
+	must(m.T, err)
+	storetest.Put(m.T, s, cluster.NetworkKey("default"), `{"subnets": [{"cidr": "10.1.0.0/24"}, {"cidr": "fd01::/112"}]}`)
+	storetest.Put(m.T, s, cluster.NodeKey("here"), "{}")
+	dir := local.Open(filepath.Join(m.Dir, "lib"), filepath.Join(m.Dir, "run"))
 	journal(m, dir)
 	l, err := address.Listen(dir.Socket())
-	must(m.t, err)
+	must(m.T, err)
 	manager := address.NewManager(address.Options{Store: s, Node: "here", Dir: dir})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{}, 3)
@@ -38,7 +38,7 @@ func agent(m *machine) string {
 	} {
 		go func() { _ = f(); done <- struct{}{} }()
 	}
-	m.t.Cleanup(func() {
+	m.T.Cleanup(func() {
 		cancel()
 		for range cap(done) {
 			<-done
@@ -46,18 +46,18 @@ func agent(m *machine) string {
 		_ = s.Close()
 	})
 	m.waitIdle = func() {
-		kerneltest.Until(m.t, func() bool { list, err := dir.Pending(); return err == nil && len(list) == 0 })
+		kerneltest.Until(m.T, func() bool { list, err := dir.Pending(); return err == nil && len(list) == 0 })
 	}
-	m.store, m.extra = s, func() string { return storedAddresses(m.t, s) }
-	kerneltest.Until(m.t, func() bool { _, err := dir.Read("default"); return err == nil })
+	m.store, m.extra = s, func() string { return storedAddresses(m.T, s) }
+	kerneltest.Until(m.T, func() bool { _, err := dir.Read("default"); return err == nil })
 	return dir.Socket()
 }
 
 // journal creates the journal's lock file, which exists from the journal's first line on.
 func journal(m *machine, dir local.Dir) {
-	must(m.t, dir.Note(m.t.Context(), local.Release{Network: "default", Container: "none"}))
-	_, err := dir.Taken(m.t.Context())
-	must(m.t, errors.Join(err, dir.Forget()))
+	must(m.T, dir.Note(m.T.Context(), local.Release{Network: "default", Container: "none"}))
+	_, err := dir.Taken(m.T.Context())
+	must(m.T, errors.Join(err, dir.Forget()))
 }
 
 // storedAddresses lists the addresses that have owners in the store.
@@ -82,19 +82,19 @@ func must(t testing.TB, err error) {
 // isolatedNetwork starts an agent, creates the namespace of an isolated network and returns its name. Namespace names
 // are global on the machine, so each call uses a different one.
 func isolatedNetwork(m *machine) string {
-	m.t.Helper()
+	m.T.Helper()
 	agent(m)
-	network := "crash" + strings.TrimPrefix(filepath.Base(m.work), "crash-")
-	storetest.Put(m.t, m.store, cluster.NetworkKey(network), `{"isolated": true, "subnets": [{"cidr": "10.1.0.0/24"}, {"cidr": "fd01::/112"}]}`)
-	netns := kerneltest.Netns(m.t)
-	must(m.t, os.MkdirAll(local.NetnsDir, 0o755))
-	must(m.t, os.Symlink(netns, local.NetnsPath(network)))
-	m.t.Cleanup(func() { _ = os.Remove(local.NetnsPath(network)) })
-	dir := local.Open(filepath.Join(m.work, "lib"), filepath.Join(m.work, "run"))
-	kerneltest.Until(m.t, func() bool { // the first ADD of a network waits in the same way
-		return dir.Call(m.t.Context(), local.OpBlock, local.BlockArgs{Network: network}, nil) == nil
+	network := "crash" + strings.TrimPrefix(filepath.Base(m.Dir), "machine-")
+	storetest.Put(m.T, m.store, cluster.NetworkKey(network), `{"isolated": true, "subnets": [{"cidr": "10.1.0.0/24"}, {"cidr": "fd01::/112"}]}`)
+	netns := kerneltest.Netns(m.T)
+	must(m.T, os.MkdirAll(local.NetnsDir, 0o755))
+	must(m.T, os.Symlink(netns, local.NetnsPath(network)))
+	m.T.Cleanup(func() { _ = os.Remove(local.NetnsPath(network)) })
+	dir := local.Open(filepath.Join(m.Dir, "lib"), filepath.Join(m.Dir, "run"))
+	kerneltest.Until(m.T, func() bool { // the first ADD of a network waits in the same way
+		return dir.Call(m.T.Context(), local.OpBlock, local.BlockArgs{Network: network}, nil) == nil
 	})
-	kerneltest.Until(m.t, func() bool {
+	kerneltest.Until(m.T, func() bool {
 		n, err := dir.Read(network)
 		return err == nil && len(n.Subnets[0].Blocks) > 0 && len(n.Subnets[1].Blocks) > 0
 	})

@@ -90,7 +90,7 @@ func kindOf(path string) string {
 	if kind, _, ok := strings.Cut(path, ":"); ok && !strings.Contains(kind, "/") {
 		return kind // socket:[123], pipe:[123]
 	}
-	path = regexp.MustCompile(`^.*/crash-[^/]*/`).ReplaceAllString(path, "$$WORK/")
+	path = regexp.MustCompile(`^.*/machine-[^/]*/`).ReplaceAllString(path, "$$WORK/")
 	path = regexp.MustCompile(`^.*/netns$`).ReplaceAllString(path, "$$WORK/netns")
 	path = regexp.MustCompile(`[0-9a-f]{6,}|[0-9]+`).ReplaceAllString(path, "#")
 	return filepath.Clean(path)

@@ -11,17 +11,17 @@ import (
 
 // startDaemon starts the DHCP daemon and returns when it listens.
 func startDaemon(m *machine, socket, leases string) {
-	m.t.Helper()
-	cmd := exec.Command(filepath.Join(m.work, "bin", "daemon"), socket, leases)
+	m.T.Helper()
+	cmd := exec.Command(filepath.Join(m.Dir, "bin", "daemon"), socket, leases)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
 	if err != nil {
-		m.t.Fatal(err)
+		m.T.Fatal(err)
 	}
-	m.t.Cleanup(func() {
+	m.T.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
 	})
@@ -29,7 +29,7 @@ func startDaemon(m *machine, socket, leases string) {
 	for lines.Scan() && !strings.HasPrefix(lines.Text(), "listening") {
 	}
 	if lines.Err() != nil || lines.Text() == "" {
-		m.t.Fatalf("the DHCP daemon does not listen: %v", lines.Err())
+		m.T.Fatalf("the DHCP daemon does not listen: %v", lines.Err())
 	}
 	go func() { // discard its log
 		for lines.Scan() {

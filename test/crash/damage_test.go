@@ -94,10 +94,10 @@ func TestDamagedState(t *testing.T) {
 // stateFiles returns patterns of the files below the state directories. Patterns, because addresses differ between
 // runs.
 func (m *machine) stateFiles() (list []string) {
-	for _, root := range []string{"run", "lib", "ipam", "cache", "leases"} {
-		_ = filepath.WalkDir(filepath.Join(m.work, root), func(path string, e fs.DirEntry, err error) error {
+	for _, root := range stateDirs {
+		_ = filepath.WalkDir(filepath.Join(m.Dir, root), func(path string, e fs.DirEntry, err error) error {
 			if err == nil && e.Type().IsRegular() && e.Name() != "lock" {
-				name := strings.TrimPrefix(path, m.work+"/")
+				name := strings.TrimPrefix(path, m.Dir+"/")
 				if dir, file := filepath.Split(name); strings.Trim(file, "0123456789.") == "" {
 					name = dir + "[0-9]*.*"
 				}
@@ -115,7 +115,7 @@ func (m *machine) damageAndRecover(pattern string, do func([]byte) []byte, then 
 	if err != nil {
 		return err
 	}
-	files, _ := filepath.Glob(filepath.Join(m.work, pattern))
+	files, _ := filepath.Glob(filepath.Join(m.Dir, pattern))
 	for _, f := range files {
 		raw, err := os.ReadFile(f)
 		if err == nil && do == nil {

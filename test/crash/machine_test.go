@@ -17,10 +17,9 @@ import (
 
 // machine is a host with one container, and later a second one. A scene is played in it repeatedly.
 type machine struct {
-	t                testing.TB
+	*kerneltest.Machine
 	s                *scene
-	work             string
-	netns            string
+	netns            string // of the container that is attached
 	host             *dumper
 	containers       []*observer // of the container, and of the other one while it is attached
 	in, out          *os.File
@@ -43,62 +42,44 @@ const (
 
 func newMachine(t testing.TB, s *scene) *machine {
 	t.Helper()
-	kerneltest.Host(t)
-	work, err := os.MkdirTemp("", "crash-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(work) })
-	m := &machine{t: t, s: s, work: work, id: container, netns: kerneltest.Netns(t), waitIdle: func() {}}
+	m := &machine{Machine: kerneltest.NewMachine(t, container), s: s, id: container, waitIdle: func() {}}
+	m.netns = m.Netns[container]
+	var err error
 	if m.host, err = newDumper(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(m.host.close)
 	m.observe(m.netns)
 	m.in, m.out = m.open("stdin", 0), m.open("stdout", os.O_APPEND)
-	m.programs()
+	m.Install("cni", "daemon")
+	for _, p := range allPlugins() {
+		m.Install(p.Name)
+	}
 	socket := ""
 	if s.prepare != nil {
 		socket = s.prepare(m)
 	}
-	m.replace = strings.NewReplacer("$WORK", work, "$NETNS", m.netns)
-	m.replace = strings.NewReplacer("$IPAM", m.replace.Replace(hostLocal), "$PREV", m.replace.Replace(prevResult), "$WORK", work, "$NETNS", m.netns, "$SOCKET", socket)
+	m.replace = strings.NewReplacer("$WORK", m.Dir, "$NETNS", m.netns)
+	m.replace = strings.NewReplacer("$IPAM", m.replace.Replace(hostLocal), "$PREV", m.replace.Replace(prevResult), "$WORK", m.Dir, "$NETNS", m.netns, "$SOCKET", socket)
 	m.setUp()
 	return m
 }
 
 // open opens a file that a program gets in place of a pipe to its runtime.
 func (m *machine) open(name string, flags int) *os.File {
-	m.t.Helper()
-	f, err := os.OpenFile(filepath.Join(m.work, name), os.O_RDWR|os.O_CREATE|flags, 0o600)
+	m.T.Helper()
+	f, err := os.OpenFile(filepath.Join(m.Dir, name), os.O_RDWR|os.O_CREATE|flags, 0o600)
 	if err != nil {
-		m.t.Fatal(err)
+		m.T.Fatal(err)
 	}
-	m.t.Cleanup(func() { _ = f.Close() })
+	m.T.Cleanup(func() { _ = f.Close() })
 	return f
-}
-
-// programs links this program into a directory under every plugin's name.
-func (m *machine) programs() {
-	dir := filepath.Join(m.work, "bin")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		m.t.Fatal(err)
-	}
-	names := []string{"cni", "daemon"}
-	for _, p := range allPlugins() {
-		names = append(names, p.Name)
-	}
-	for _, n := range names {
-		if err := os.Symlink(self(), filepath.Join(dir, n)); err != nil {
-			m.t.Fatal(err)
-		}
-	}
 }
 
 // setUp creates the scene's prerequisites. It compares the state after an ADD and its DEL with the state before, and
 // records it.
 func (m *machine) setUp() {
-	m.t.Helper()
+	m.T.Helper()
 	m.command("ip link add dev0 address 02:00:00:00:00:05 type veth peer name far0 address 02:00:00:00:00:06")
 	m.command("ip link set dev0 up")
 	m.command("ip link set far0 up")
@@ -111,17 +92,17 @@ func (m *machine) setUp() {
 	for _, c := range m.s.setup {
 		m.command(m.replace.Replace(c))
 	}
-	must(m.t, os.WriteFile(m.file(), []byte(m.conf()), 0o600))
+	must(m.T, os.WriteFile(m.file(), []byte(m.conf()), 0o600))
 	before := m.snapshot()
 	m.recordClean()
 	if d := unexpected(kerneltest.Diff(before, m.cleanSnapshot)); d != "" {
-		m.t.Fatalf("%s: a normal ADD and DEL leave something:\n%s", m.s.name, d)
+		m.T.Fatalf("%s: a normal ADD and DEL leave something:\n%s", m.s.name, d)
 	}
 }
 
 // addressed gives a container's eth0 addresses and a default route, as the plugins before a chained one do.
 func (m *machine) addressed(netns string, addresses ...string) {
-	m.t.Helper()
+	m.T.Helper()
 	commands := []string{"link set lo up", "link set eth0 up", "route add default via 10.1.0.1"}
 	for _, a := range addresses {
 		commands = slices.Insert(commands, 1, "addr add "+a+" dev eth0 nodad")
@@ -133,7 +114,7 @@ func (m *machine) addressed(netns string, addresses ...string) {
 
 // recordClean records the state after an ADD and its DEL, when it no longer changes.
 func (m *machine) recordClean() {
-	m.t.Helper()
+	m.T.Helper()
 	m.must("ADD")
 	m.must("DEL")
 	for range 20 {
@@ -146,13 +127,13 @@ func (m *machine) recordClean() {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	m.t.Fatalf("%s: the state after DEL keeps changing", m.s.name)
+	m.T.Fatalf("%s: the state after DEL keeps changing", m.s.name)
 }
 
 func (m *machine) command(line string) {
-	m.t.Helper()
+	m.T.Helper()
 	argv := strings.Fields(line)
-	kerneltest.Run(m.t, argv...)
+	kerneltest.Run(m.T, argv...)
 }
 
 func (m *machine) conf() string {
@@ -165,9 +146,9 @@ func (m *machine) conf() string {
 // file returns the path where a runtime finds the configuration.
 func (m *machine) file() string {
 	if strings.Contains(m.s.conf, `"plugins"`) {
-		return filepath.Join(m.work, m.id+".conflist")
+		return filepath.Join(m.Dir, m.id+".conflist")
 	}
-	return filepath.Join(m.work, m.id+".conf")
+	return filepath.Join(m.Dir, m.id+".conf")
 }
 
 // request returns the program of an operation.
@@ -176,7 +157,7 @@ func (m *machine) request(verb string, result string) program {
 	if m.id == otherID {
 		args, netns = m.other.replace.Replace(args), m.other.netns
 	}
-	env := append(os.Environ(), "FAIRLEAD_RUN="+m.work+"/run", "FAIRLEAD_LIB="+m.work+"/lib", "CNI_PATH="+m.work+"/bin", "WORK="+m.work, "CAP_ARGS="+args)
+	env := m.Env("CAP_ARGS=" + args)
 	conf := m.conf()
 	name, argv := m.s.program(), []string(nil)
 	if m.s.runtime() {
@@ -192,7 +173,7 @@ func (m *machine) request(verb string, result string) program {
 	_ = m.out.Truncate(0)
 	_, _ = m.in.WriteAt([]byte(conf), 0)
 	_, _ = m.in.Seek(0, 0)
-	return program{path: filepath.Join(m.work, "bin", name), argv: append([]string{name}, argv...), env: env, in: m.in, out: m.out}
+	return program{path: filepath.Join(m.Bin(), name), argv: append([]string{name}, argv...), env: env, in: m.in, out: m.out}
 }
 
 // requestConfig returns the configuration with the keys that a runtime adds for an operation.
@@ -210,7 +191,7 @@ func requestConfig(conf, verb, result, valid string) string {
 func (m *machine) output() string {
 	raw, err := os.ReadFile(m.out.Name())
 	if err != nil {
-		m.t.Fatal(err)
+		m.T.Fatal(err)
 	}
 	return string(raw)
 }
@@ -227,10 +208,10 @@ func (m *machine) run(verb, result string) (string, error) {
 }
 
 func (m *machine) must(verb string) string {
-	m.t.Helper()
+	m.T.Helper()
 	out, err := m.run(verb, "")
 	if err != nil {
-		m.t.Fatalf("%s: %v", m.s.name, err)
+		m.T.Fatalf("%s: %v", m.s.name, err)
 	}
 	return out
 }
@@ -242,16 +223,16 @@ func (m *machine) snapshot() string {
 	for _, c := range m.containers {
 		c.do(func() { s += "container\n" + namespace() })
 	}
-	s += files(m.work)
+	s += m.Files(stateDirs...)
 	if m.extra != nil {
 		s += m.extra()
 	}
-	return removeVolatile(s)
+	return kerneltest.Mask(s, kerneltest.Timers, kerneltest.Carrier, kerneltest.IPv6State)
 }
 
 // fingerprint returns the fast form of the snapshot.
 func (m *machine) fingerprint() string {
-	m.t.Helper()
+	m.T.Helper()
 	m.waitIdle()
 	s, err := m.host.fingerprint()
 	for _, c := range m.containers {
@@ -261,9 +242,9 @@ func (m *machine) fingerprint() string {
 		})
 	}
 	if err != nil {
-		m.t.Fatal(err)
+		m.T.Fatal(err)
 	}
-	s += files(m.work)
+	s += m.Files(stateDirs...)
 	if m.extra != nil {
 		s += m.extra()
 	}

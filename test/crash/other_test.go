@@ -18,13 +18,13 @@ type observer struct {
 
 // observe adds a container's namespace to the snapshots.
 func (m *machine) observe(netns string) {
-	m.t.Helper()
+	m.T.Helper()
 	thread, err := newNetnsThread(netns)
-	must(m.t, err)
+	must(m.T, err)
 	o := &observer{netnsThread: thread}
 	o.do(func() { o.dumper, err = newDumper() })
-	must(m.t, err)
-	m.t.Cleanup(func() { o.dumper.close(); o.close() })
+	must(m.T, err)
+	m.T.Cleanup(func() { o.dumper.close(); o.close() })
 	m.containers = append(m.containers, o)
 }
 
@@ -41,8 +41,8 @@ const otherID = "other"
 
 // attachOther attaches the other container and records the clean state with it.
 func (m *machine) attachOther() {
-	m.t.Helper()
-	o := &otherContainer{netns: kerneltest.Netns(m.t)}
+	m.T.Helper()
+	o := &otherContainer{netns: kerneltest.Netns(m.T)}
 	changes := []string{
 		"$NETNS", o.netns, "$PREV", strings.ReplaceAll(prevResult, "$NETNS", o.netns), "host0", "host1",
 		"10.1.0.2/24", "10.1.0.3/24", "fd01::2/64", "fd01::3/64", "10.1.0.9/24", "10.1.0.10/24", "02:00:00:00:00:99", "02:00:00:00:00:9a",
@@ -53,7 +53,7 @@ func (m *machine) attachOther() {
 	m.prepareOther(o)
 	before := m.allocated()
 	m.other, m.id = o, otherID
-	must(m.t, os.WriteFile(m.file(), []byte(m.conf()), 0o600))
+	must(m.T, os.WriteFile(m.file(), []byte(m.conf()), 0o600))
 	m.must("ADD")
 	m.id = container
 	o.addresses = m.allocated() - before
@@ -61,13 +61,13 @@ func (m *machine) attachOther() {
 	attached := m.snapshot()
 	m.recordClean()
 	if d := kerneltest.Diff(attached, m.cleanSnapshot); d != "" {
-		m.t.Fatalf("%s: a normal ADD and DEL next to another container change something:\n%s", m.s.name, d)
+		m.T.Fatalf("%s: a normal ADD and DEL next to another container change something:\n%s", m.s.name, d)
 	}
 }
 
 // prepareOther creates the interfaces that the scene expects of the other container.
 func (m *machine) prepareOther(o *otherContainer) {
-	m.t.Helper()
+	m.T.Helper()
 	m.command("ip link add dev1 address 02:00:00:00:00:0c type veth peer name far1 address 02:00:00:00:00:0d")
 	m.command("ip link set dev1 up")
 	m.command("ip link set far1 up")
@@ -95,7 +95,7 @@ func (m *machine) validAttachments() string {
 // allocated returns the number of allocated addresses in the address directory, without the other container's.
 func (m *machine) allocated() (n int) {
 	for _, root := range []string{"ipam", "lib/networks", "lib/fairlead/addresses"} {
-		_ = filepath.WalkDir(filepath.Join(m.work, root), func(path string, e os.DirEntry, err error) error {
+		_ = filepath.WalkDir(filepath.Join(m.Dir, root), func(path string, e os.DirEntry, err error) error {
 			if _, bad := netip.ParseAddr(filepath.Base(path)); err == nil && bad == nil {
 				n++
 			}

@@ -24,7 +24,7 @@ func newMountNamespace(t *testing.T) {
 
 // reboot simulates a reboot: programs that start from now on see another boot ID.
 func (m *machine) reboot(n int) error {
-	file := filepath.Join(m.work, "boot_id")
+	file := filepath.Join(m.Dir, "boot_id")
 	if err := os.WriteFile(file, fmt.Appendf(nil, "00000000-0000-4000-8000-%012d\n", n), 0o444); err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func TestPowerCut(t *testing.T) {
 				boot++
 				if err := m.cutPower(p, loss.do, boot); err != nil {
 					t.Errorf("%s; %s: %v", p, loss.name, err)
-					_ = os.RemoveAll(filepath.Join(m.work, "ipam"))
+					_ = os.RemoveAll(filepath.Join(m.Dir, "ipam"))
 				}
 			}
 		}
@@ -103,7 +103,7 @@ func (m *machine) cutPower(p point, loss func(int64) []byte, boot int) error {
 	if _, err := m.inject(p, ""); err != nil {
 		return err
 	}
-	if err := loseData(filepath.Join(m.work, "ipam"), start, loss); err != nil {
+	if err := loseData(filepath.Join(m.Dir, "ipam"), start, loss); err != nil {
 		return err
 	}
 	if err := m.reboot(boot); err != nil {
@@ -124,7 +124,7 @@ func (m *machine) cutPower(p point, loss func(int64) []byte, boot int) error {
 		return err
 	}
 	if n := m.allocated(); n != 0 {
-		return fmt.Errorf("GC left %d addresses:\n%s", n, files(m.work))
+		return fmt.Errorf("GC left %d addresses:\n%s", n, m.Files(stateDirs...))
 	}
 	return nil
 }
@@ -175,7 +175,7 @@ func TestFullOrReadOnlyDisk(t *testing.T) {
 }
 
 func (m *machine) runWithBrokenDisk(root string, readOnly, attached bool) (err error) {
-	dir := filepath.Join(m.work, root)
+	dir := filepath.Join(m.Dir, root)
 	if err := errors.Join(os.MkdirAll(dir, 0o700), unix.Mount("tmpfs", dir, "tmpfs", 0, "size=256k,mode=700")); err != nil {
 		return err
 	}

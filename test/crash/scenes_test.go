@@ -130,8 +130,8 @@ func onBridge(s *scene) {
 func withSubnetFile(s *scene) {
 	s.prepare = func(m *machine) string {
 		text := "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.9.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n"
-		if err := os.WriteFile(filepath.Join(m.work, "subnet.env"), []byte(text), 0o600); err != nil {
-			m.t.Fatal(err)
+		if err := os.WriteFile(filepath.Join(m.Dir, "subnet.env"), []byte(text), 0o600); err != nil {
+			m.T.Fatal(err)
 		}
 		return ""
 	}
@@ -141,30 +141,30 @@ func withSubnetFile(s *scene) {
 // cannot read the file writes there.
 func withBlocks(s *scene) {
 	s.prepare = func(m *machine) string {
-		dir := local.Open(filepath.Join(m.work, "lib"), filepath.Join(m.work, "run"))
+		dir := local.Open(filepath.Join(m.Dir, "lib"), filepath.Join(m.Dir, "run"))
 		journal(m, dir)
 		m.waitIdle = func() {
-			_, err := dir.Taken(m.t.Context())
-			must(m.t, errors.Join(err, dir.Forget()))
+			_, err := dir.Taken(m.T.Context())
+			must(m.T, errors.Join(err, dir.Forget()))
 		}
 		four, six := netip.MustParsePrefix("10.1.0.0/24"), netip.MustParsePrefix("fd01::/120")
 		n := &local.Network{Name: "default", Node: "here", Subnets: []local.Subnet{{CIDR: four, Blocks: []netip.Prefix{four}}, {CIDR: six, Blocks: []netip.Prefix{six}}}}
-		must(m.t, dir.Write(n))
+		must(m.T, dir.Write(n))
 		return ""
 	}
 }
 
 // lan creates a bridge with a DHCP server, and starts a daemon that keeps leases.
 func lan(m *machine) string {
-	n := dhcptest.New(m.t, "lan0", "10.0.0.1/24")
+	n := dhcptest.New(m.T, "lan0", "10.0.0.1/24")
 	n.Dnsmasq("--dhcp-range=10.0.0.50,10.0.0.60,255.255.255.0,1h")
-	socket := filepath.Join(m.work, "s")
-	startDaemon(m, socket, filepath.Join(m.work, "leases"))
+	socket := filepath.Join(m.Dir, "s")
+	startDaemon(m, socket, filepath.Join(m.Dir, "leases"))
 	return socket
 }
 
 func openVSwitch(m *machine) string {
-	sw := ovstest.New(m.t)
+	sw := ovstest.New(m.T)
 	m.extra = func() string { return sw.State() }
 	return sw.Socket()
 }
@@ -214,24 +214,24 @@ func lists() (out []scene) {
 
 // lanOnSwitch creates a switch with a DHCP server in another container, and starts a daemon.
 func lanOnSwitch(m *machine) string {
-	socket, server := openVSwitch(m), kerneltest.Netns(m.t)
-	cmd := exec.Command(filepath.Join(m.work, "bin", "ovs"))
+	socket, server := openVSwitch(m), kerneltest.Netns(m.T)
+	cmd := exec.Command(filepath.Join(m.Dir, "bin", "ovs"))
 	cmd.Stdin = strings.NewReader(`{"cniVersion": "1.1.0", "name": "servers", "type": "ovs", "bridge": "ovs0", "socket_file": "` + socket + `",
 		"ipam": {"type": "static", "addresses": [{"address": "10.3.0.1/24"}]}}`)
-	cmd.Env = append(os.Environ(), "CNI_COMMAND=ADD", "CNI_CONTAINERID=server", "CNI_NETNS="+server, "CNI_IFNAME=eth0", "CNI_PATH="+m.work+"/bin", "FAIRLEAD_RUN="+m.work+"/server")
+	cmd.Env = append(os.Environ(), "CNI_COMMAND=ADD", "CNI_CONTAINERID=server", "CNI_NETNS="+server, "CNI_IFNAME=eth0", "CNI_PATH="+m.Dir+"/bin", "FAIRLEAD_RUN="+m.Dir+"/server")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		m.t.Fatalf("the server's attachment: %v: %s", err, out)
+		m.T.Fatalf("the server's attachment: %v: %s", err, out)
 	}
 	dnsmasq := exec.Command("nsenter", "--net="+server, "--", "dnsmasq", "--keep-in-foreground", "--log-facility=-", "--conf-file=/dev/null", "--port=0", "--no-ping",
-		"--user=root", "--pid-file=", "--bind-dynamic", "--interface=eth0", "--dhcp-leasefile="+m.work+"/dnsmasq", "--dhcp-authoritative",
+		"--user=root", "--pid-file=", "--bind-dynamic", "--interface=eth0", "--dhcp-leasefile="+m.Dir+"/dnsmasq", "--dhcp-authoritative",
 		"--dhcp-range=10.3.0.50,10.3.0.250,255.255.255.0,1h")
 	if err := dnsmasq.Start(); err != nil {
-		m.t.Fatal(err)
+		m.T.Fatal(err)
 	}
-	m.t.Cleanup(func() {
+	m.T.Cleanup(func() {
 		_ = dnsmasq.Process.Kill()
 		_ = dnsmasq.Wait()
 	})
-	startDaemon(m, filepath.Join(m.work, "s"), filepath.Join(m.work, "leases"))
+	startDaemon(m, filepath.Join(m.Dir, "s"), filepath.Join(m.Dir, "leases"))
 	return socket
 }

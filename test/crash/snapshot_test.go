@@ -3,11 +3,9 @@ package crash
 import (
 	"bytes"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -119,38 +117,5 @@ func (e *netnsThread) do(f func()) {
 
 func (e *netnsThread) close() { close(e.funcs) }
 
-// files returns the names and contents of the files below the state directories. It omits what an ADD may leave there:
-// locks, the allocation cursor (last_reserved_ip) and the index of addresses. The index has its own tests, and the next
-// ADD verifies it. The list of recently released addresses grows with every DEL, so only its name counts.
-func files(work string) string {
-	var b strings.Builder
-	for _, root := range []string{"run", "lib", "ipam", "cache", "leases"} {
-		_ = filepath.WalkDir(filepath.Join(work, root), func(path string, e fs.DirEntry, err error) error {
-			if err != nil || e.IsDir() || strings.Contains(path, "/.fairlead/") || e.Name() == "lock" || strings.HasPrefix(e.Name(), "last_reserved") {
-				return nil
-			}
-			content := []byte("...")
-			if filepath.Ext(path) != ".cooling" {
-				if content, err = os.ReadFile(path); err != nil {
-					content = []byte(err.Error()) // it was deleted meanwhile
-				}
-			}
-			fmt.Fprintf(&b, "%s: %q\n", strings.TrimPrefix(path, work), content)
-			return nil
-		})
-	}
-	return b.String()
-}
-
-// removeVolatile removes what the kernel changes by itself: timers, carriers, and the IPv6 state that depends on a
-// carrier.
-func removeVolatile(s string) string {
-	s = regexp.MustCompile(` \w+_timer +[\d.]+|NO-CARRIER,|,LOWER_UP|,M-DOWN| state [A-Z]+| linkdown`).ReplaceAllString(s, "")
-	var b strings.Builder
-	for line := range strings.Lines(s) {
-		if !strings.Contains(line, "multicast ff00::/8") && !strings.Contains(line, "fe80::") && !strings.Contains(line, "ff00::/8") {
-			b.WriteString(line)
-		}
-	}
-	return b.String()
-}
+// stateDirs are the directories of the machine's state.
+var stateDirs = []string{"run", "lib", "ipam", "cache", "leases"}

@@ -26,11 +26,11 @@ type learned map[string][]string
 
 // learn traces an undisturbed ADD and DEL.
 func (m *machine) learn() learned {
-	m.t.Helper()
+	m.T.Helper()
 	l := learned{}
 	add, err := m.calls("ADD", "")
 	if err != nil {
-		m.t.Fatalf("%s: %v", m.s.name, err)
+		m.T.Fatalf("%s: %v", m.s.name, err)
 	}
 	result := m.output()
 	if m.s.lacksResult() {
@@ -38,7 +38,7 @@ func (m *machine) learn() learned {
 	}
 	del, err := m.calls("DEL", result)
 	if err != nil {
-		m.t.Fatalf("%s: %v", m.s.name, err)
+		m.T.Fatalf("%s: %v", m.s.name, err)
 	}
 	l["ADD"], l["DEL"] = add, del
 	return l

@@ -68,7 +68,7 @@ func TestTracer(t *testing.T) {
 		"clock":           {"write $WORK/one", 1, action{setTime: -20 * 365 * 24 * time.Hour}, "four:0 one:8 three:8 two:8", fmt.Sprint("year ", time.Now().Add(-20*365*24*time.Hour).Year()), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			work, err := os.MkdirTemp("", "crash-")
+			work, err := os.MkdirTemp("", "machine-")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,7 +12,7 @@ func TestFairleadImage(t *testing.T) {
 	copyRelease(t, p)
 	removeParents(t)
 	c := &podman{programs: p}
-	h := newHost(t, c.binds())
+	h := startHost(t, c.binds())
 	c.start(t, h)
 	out := h.shell(t, "podman load --quiet --input /mnt/e2e/bin/fairlead-0.1.0-image.tar; podman run --rm --network none docker.io/fairlead/fairlead:latest version")
 	if want := h.shell(t, "fairlead version"); !strings.HasSuffix(out, want) {

@@ -33,9 +33,9 @@ type host struct {
 	outside string // path of the neighbour's network namespace
 }
 
-// newHost starts a host with some of the machine's directories mounted. It ends with the test, together with all its
+// startHost starts a host with some of the machine's directories mounted. It ends with the test, together with all its
 // processes.
-func newHost(t *testing.T, binds map[string]string) *host {
+func startHost(t *testing.T, binds map[string]string) *host {
 	t.Helper()
 	h := &host{name: hostName(), outside: kerneltest.Netns(t)}
 	h.start(t, binds)

@@ -25,8 +25,8 @@ type cluster struct {
 	idleKeys []string // keys of the idle store before the cases
 }
 
-// newCluster starts a cluster, and runs and removes one pod on each node.
-func newCluster(t *testing.T, p programs, bin string, k clusterKind) *cluster {
+// newKubeCluster starts a cluster, and runs and removes one pod on each node.
+func newKubeCluster(t *testing.T, p programs, bin string, k clusterKind) *cluster {
 	t.Helper()
 	c := &cluster{programs: p, bin: bin, clusterKind: k, runtime: containerd23(t, p), reference: referencePlugins(t), wire: newWire(t)}
 	c.startControl(t)

@@ -92,7 +92,7 @@ type kubeRow struct {
 
 func kubeRun(t *testing.T, p programs, bin string, k clusterKind) (rows []kubeRow) {
 	start := time.Now()
-	c := newCluster(t, p, bin, k)
+	c := newKubeCluster(t, p, bin, k)
 	rows = append(rows, kubeRow{k.String(), kubernetesVersion, startCase, "passed", time.Since(start)})
 	for _, one := range kubeCases() {
 		if !k.runs(one) {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,7 +35,7 @@ const (
 // our table) exist from then on.
 func newSuite(t *testing.T, c client, p programs, lists map[string]object, fuse string) *suite {
 	t.Helper()
-	s := &suite{client: c, programs: p, host: newHost(t, c.binds())}
+	s := &suite{client: c, programs: p, host: startHost(t, c.binds())}
 	s.host.configure(t, lists, fuse)
 	s.host.daemon(t, "/run/serve.log", "/mnt/e2e/probe", "serve", fmt.Sprintf(":%d", hostPort))
 	serveOutside(t, s)
@@ -163,8 +162,7 @@ func (s *suite) state(t *testing.T) (lines []string) {
 
 // dumpLines splits a dump into lines, without timers and counters.
 func dumpLines(dump string) []string {
-	moving := regexp.MustCompile(`_timer +[0-9.]+|packets [0-9]+ bytes [0-9]+`) // bridge timers and iptables counters
-	return strings.Split(moving.ReplaceAllString(dump, ""), "\n")
+	return strings.Split(kerneltest.Mask(dump, kerneltest.Timers, kerneltest.Counters), "\n")
 }
 
 // files returns the files that plugins and runtimes keep for containers.

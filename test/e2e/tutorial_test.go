@@ -58,7 +58,7 @@ func followTutorial(t *testing.T, c client, tutorial string) {
 			delete(binds, from)
 		}
 	}
-	h := newHost(t, binds)
+	h := startHost(t, binds)
 	h.shell(t, "rm -rf /etc/cni /opt/cni")
 	const inPath = "set -e; export PATH=/mnt/e2e/bin:$PATH; cd /mnt/e2e\n"
 	blocks := tutorialCommands(t, tutorial)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
-	"runtime"
 	"testing"
 	"time"
 
@@ -40,7 +38,6 @@ func TestBandwidthAccuracy(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			kerneltest.Host(t)
 			m := newMachine(t)
 			conf := `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge", "isGateway": true, $IPAM}, {"type": "bandwidth", ` + tt.keys + `}]}`
 			for _, verb := range []string{"add", "check"} {
@@ -76,21 +73,21 @@ func TestBandwidthAccuracy(t *testing.T) {
 // rate.
 func (m *machine) measureRates(rate float64) (in, out float64) {
 	host := fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid())
-	to := m.transfer(host, m.netns["a"], "10.1.0.2:9", rate)
-	from := m.transfer(m.netns["a"], host, "10.1.0.1:9", rate)
+	to := m.transfer(host, m.Netns["a"], "10.1.0.2:9", rate)
+	from := m.transfer(m.Netns["a"], host, "10.1.0.1:9", rate)
 	return <-to / rate, <-from / rate
 }
 
 // transfer sends datagrams from one namespace to an address of another. It reports the bits per second that arrive once
 // the token bucket is empty.
 func (m *machine) transfer(from, to, addr string, rate float64) <-chan float64 {
-	m.t.Helper()
-	l := socket(m.t, to, func() (net.Conn, error) {
+	m.T.Helper()
+	l := socket(m.T, to, func() (net.Conn, error) {
 		a, _ := net.ResolveUDPAddr("udp", addr)
 		return net.ListenUDP("udp", a)
 	})
-	c := socket(m.t, from, func() (net.Conn, error) { return net.Dial("udp", addr) })
-	ctx, cancel := context.WithTimeout(m.t.Context(), warmUpTime+measureTime+5*time.Second)
+	c := socket(m.T, from, func() (net.Conn, error) { return net.Dial("udp", addr) })
+	ctx, cancel := context.WithTimeout(m.T.Context(), warmUpTime+measureTime+5*time.Second)
 	go sendAtRate(ctx, c, rate*2.2)
 	arrived := make(chan float64, 1)
 	go func() {
@@ -135,30 +132,14 @@ func measureRate(l net.Conn) float64 {
 }
 
 // socket opens a socket in a namespace. Any goroutine can use it.
-func socket(t *testing.T, netns string, open func() (net.Conn, error)) net.Conn {
+func socket(t testing.TB, netns string, open func() (net.Conn, error)) (c net.Conn) {
 	t.Helper()
-	type opened struct {
-		c   net.Conn
-		err error
-	}
-	f, err := os.Open(netns)
+	err := kerneltest.Inside(netns, func() (err error) {
+		c, err = open()
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	done := make(chan opened)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		err := unix.Setns(int(f.Fd()), unix.CLONE_NEWNET)
-		var c net.Conn
-		if err == nil {
-			c, err = open()
-		}
-		done <- opened{c, err}
-	}()
-	o := <-done
-	if o.err != nil {
-		t.Fatal(o.err)
-	}
-	return o.c
+	return c
 }

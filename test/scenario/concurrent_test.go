@@ -18,16 +18,15 @@ func TestConcurrentContainers(t *testing.T) {
 	for _, mode := range []string{"", "fused", "in-process"} {
 		t.Run("mode "+mode, func(t *testing.T) {
 			t.Parallel()
-			kerneltest.Host(t)
 			runConcurrentContainers(t, newMachine(t), mode)
 		})
 	}
 }
 
 func runConcurrentContainers(t *testing.T, m *machine, mode string) {
-	file := m.dir + "/net.conflist"
+	file := m.Dir + "/net.conflist"
 	conf := `{"cniVersion": "1.0.0", "name": "n", "plugins": [
-	  {"type": "bridge", "isDefaultGateway": true, "ipMasq": true, "ipam": {"type": "host-local", "dataDir": "` + m.dir + `/ipam", "subnet": "10.1.0.0/24"}},
+	  {"type": "bridge", "isDefaultGateway": true, "ipMasq": true, "ipam": {"type": "host-local", "dataDir": "` + m.Dir + `/ipam", "subnet": "10.1.0.0/24"}},
 		  {"type": "portmap", "capabilities": {"portMappings": true}}, {"type": "bandwidth", "egressRate": 1000000}]}`
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
@@ -44,7 +43,7 @@ func runConcurrentContainers(t *testing.T, m *machine, mode string) {
 		var wg sync.WaitGroup
 		for i := range n {
 			cmd := exec.Command(bin+"/cni", verb, file, "NS")
-			cmd.Env = append(os.Environ(), "CNI_PATH="+bin, "FAIRLEAD_RUN="+m.dir+"/run", "WORK="+m.dir, "NS="+netns[i], "LIST_MODE="+mode,
+			cmd.Env = m.Env("CNI_PATH="+bin, "NS="+netns[i], "LIST_MODE="+mode,
 				fmt.Sprintf("CONTAINER=c%d", i), fmt.Sprintf(`CAP_ARGS={"portMappings":[{"hostPort":%d,"containerPort":80}]}`, 8000+i))
 			cmd.Stdout, cmd.Stderr = &out[i], &out[i]
 			if err := cmd.Start(); err != nil {
@@ -80,7 +79,7 @@ func runConcurrentContainers(t *testing.T, m *machine, mode string) {
 	if strings.Contains(left, "veth") || strings.Contains(left, "10.1.0.2 ") || strings.Contains(left, "fairlead n ") {
 		t.Errorf("left behind:\n%s", left)
 	}
-	if d, _ := os.ReadDir(m.dir + "/run/hostports"); len(d) > 0 {
+	if d, _ := os.ReadDir(m.Dir + "/run/hostports"); len(d) > 0 {
 		t.Errorf("%d host ports are still claimed", len(d))
 	}
 }
@@ -88,7 +87,6 @@ func runConcurrentContainers(t *testing.T, m *machine, mode string) {
 // TestConcurrentContainersInProcess does the same within one process, with 16 goroutines of a runtime.
 func TestConcurrentContainersInProcess(t *testing.T) {
 	t.Parallel()
-	kerneltest.Host(t)
 	m := newMachine(t)
 	conf := `{"cniVersion": "1.0.0", "name": "n", "plugins": [` + fullList + `]}`
 	var netns []string

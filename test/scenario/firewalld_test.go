@@ -15,10 +15,9 @@ import (
 // plugin has put the container's address into a zone.
 func TestFirewalld(t *testing.T) {
 	t.Parallel()
-	kerneltest.Host(t)
 	m := newMachine(t)
 	env := m.firewalld()
-	addOutsideHost(t, m.netns["b"])
+	addOutsideHost(t, m.Netns["b"])
 	const conf = `{"cniVersion": "1.1.0", "name": "n", "plugins": [{"type": "bridge", "isDefaultGateway": true, "ipMasq": true, $IPAM}`
 	withFirewall, plain := conf+`, {"type": "firewall"}]}`, conf+`]}`
 	firewallCmd := func(args ...string) string {
@@ -28,14 +27,14 @@ func TestFirewalld(t *testing.T) {
 		return strings.TrimSpace(string(out))
 	}
 	m.must("add", plain, env)
-	if out := kerneltest.In(t, m.netns["a"], "sh", "-c", "ping -c1 -W1 192.0.2.9 || true"); !strings.Contains(out, "100% packet loss") {
+	if out := kerneltest.In(t, m.Netns["a"], "sh", "-c", "ping -c1 -W1 192.0.2.9 || true"); !strings.Contains(out, "100% packet loss") {
 		t.Errorf("firewalld forwards packets of an unknown source:\n%s", out)
 	}
 	m.must("del", plain, env)
 
 	m.must("status", `{"cniVersion": "1.1.0", "name": "n", "plugins": [{"type": "firewall", "backend": "firewalld"}]}`, env)
 	m.must("add", withFirewall, env)
-	kerneltest.In(t, m.netns["a"], "ping", "-c1", "-W2", "192.0.2.9")
+	kerneltest.In(t, m.Netns["a"], "ping", "-c1", "-W2", "192.0.2.9")
 	m.must("check", withFirewall, env)
 	if got := firewallCmd("--zone=trusted", "--list-sources"); got != "10.1.0.3/32" {
 		t.Errorf("sources of the zone: %q", got)
@@ -66,41 +65,41 @@ func TestFirewalld(t *testing.T) {
 
 // must runs cni for container a and fails the test on an error.
 func (m *machine) must(verb, conf, env string) {
-	m.t.Helper()
+	m.T.Helper()
 	if out, err := m.cni(verb, conf, "a", "", "", env); err != nil {
-		m.t.Fatalf("%s: %s", verb, out)
+		m.T.Fatalf("%s: %s", verb, out)
 	}
 }
 
 // firewalld starts a bus and firewalld on it, and returns the environment variable with the bus's address.
 func (m *machine) firewalld() string {
-	m.t.Helper()
-	conf := filepath.Join(m.dir, "bus.conf")
+	m.T.Helper()
+	conf := filepath.Join(m.Dir, "bus.conf")
 	text := `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN" "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
-<busconfig><listen>unix:path=` + m.dir + `/bus</listen><auth>EXTERNAL</auth>
+<busconfig><listen>unix:path=` + m.Dir + `/bus</listen><auth>EXTERNAL</auth>
 <policy context="default"><allow send_destination="*"/><allow own="*"/><allow receive_sender="*"/></policy></busconfig>`
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-		m.t.Fatal(err)
+		m.T.Fatal(err)
 	}
-	env := "DBUS_SYSTEM_BUS_ADDRESS=unix:path=" + m.dir + "/bus"
+	env := "DBUS_SYSTEM_BUS_ADDRESS=unix:path=" + m.Dir + "/bus"
 	m.start("dbus-daemon", "--nofork", "--config-file="+conf)
-	kerneltest.Until(m.t, func() bool { _, err := os.Stat(m.dir + "/bus"); return err == nil })
-	if err := os.Mkdir(m.dir+"/etc", 0o700); err != nil {
-		m.t.Fatal(err)
+	kerneltest.Until(m.T, func() bool { _, err := os.Stat(m.Dir + "/bus"); return err == nil })
+	if err := os.Mkdir(m.Dir+"/etc", 0o700); err != nil {
+		m.T.Fatal(err)
 	}
-	m.start("env", env, "firewalld", "--nofork", "--nopid", "--log-file", m.dir+"/log", "--system-config", m.dir+"/etc")
-	kerneltest.Within(m.t, 2*time.Minute, func() error { return exec.Command("env", env, "firewall-cmd", "--state").Run() })
+	m.start("env", env, "firewalld", "--nofork", "--nopid", "--log-file", m.Dir+"/log", "--system-config", m.Dir+"/etc")
+	kerneltest.Within(m.T, 2*time.Minute, func() error { return exec.Command("env", env, "firewall-cmd", "--state").Run() })
 	return env
 }
 
 // start runs a program until the end of the test.
 func (m *machine) start(argv ...string) {
-	m.t.Helper()
+	m.T.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	if err := cmd.Start(); err != nil {
-		m.t.Fatal(err)
+		m.T.Fatal(err)
 	}
-	m.t.Cleanup(func() {
+	m.T.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})

@@ -13,11 +13,10 @@ import (
 // TestGCOfManyAttachments checks that GC of many forgotten attachments does not wait for the kernel once per
 // attachment, whether GC finds them by their records or by owner tags alone.
 func TestGCOfManyAttachments(t *testing.T) {
-	kerneltest.Host(t)
 	m := newMachine(t)
-	file := m.dir + "/net.conflist"
+	file := m.Dir + "/net.conflist"
 	conf := `{"cniVersion": "1.1.0", "name": "n", "plugins": [
-	  {"type": "bridge", "isGateway": true, "ipam": {"type": "host-local", "dataDir": "` + m.dir + `/ipam", "subnet": "10.1.0.0/24"}},
+	  {"type": "bridge", "isGateway": true, "ipam": {"type": "host-local", "dataDir": "` + m.Dir + `/ipam", "subnet": "10.1.0.0/24"}},
 	  {"type": "bandwidth", "ingressRate": 1000000, "egressRate": 1000000}]}`
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
@@ -26,7 +25,7 @@ func TestGCOfManyAttachments(t *testing.T) {
 	run := func(verb string, i int) time.Duration {
 		t.Helper()
 		cmd := exec.Command(bin+"/cni", verb, file, "NS", fmt.Sprintf("eth%d", i))
-		cmd.Env = append(os.Environ(), "CNI_PATH="+bin, "FAIRLEAD_RUN="+m.dir+"/run", "WORK="+m.dir, "NS="+netns, "LIST_MODE=in-process", "CONTAINER=c", "VALID=")
+		cmd.Env = m.Env("CNI_PATH="+bin, "NS="+netns, "LIST_MODE=in-process", "CONTAINER=c", "VALID=")
 		start := time.Now()
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v: %s", verb, err, out)
@@ -44,7 +43,7 @@ func TestGCOfManyAttachments(t *testing.T) {
 			run("add", i)
 		}
 		for _, dir := range tt.forget {
-			if err := os.RemoveAll(m.dir + "/" + dir); err != nil {
+			if err := os.RemoveAll(m.Dir + "/" + dir); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -54,7 +53,7 @@ func TestGCOfManyAttachments(t *testing.T) {
 		if elapsed > many*oneDel/2 {
 			t.Errorf("%s: GC of %d took %v, and one DEL %v", tt.name, many, elapsed, oneDel)
 		}
-		if left := kerneltest.Run(t, "sh", "-c", "ip -br link show type veth; ip -br link show type ifb; ls "+m.dir+"/ipam/n | grep 10[.] || true"); left != "" {
+		if left := kerneltest.Run(t, "sh", "-c", "ip -br link show type veth; ip -br link show type ifb; ls "+m.Dir+"/ipam/n | grep 10[.] || true"); left != "" {
 			t.Errorf("%s: left behind: %s", tt.name, left)
 		}
 	}

@@ -266,7 +266,6 @@ func TestBadInput(t *testing.T) {
 	for _, tt := range invalidInputs {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			kerneltest.Host(t)
 			m := newMachine(t)
 			if conf, same := strings.CutPrefix(tt.prepare, "same "); conf != "" {
 				id := "b"
@@ -279,7 +278,7 @@ func TestBadInput(t *testing.T) {
 			}
 			before := m.state()
 			out, err := m.cni("add", tt.conf, "a", tt.netns, tt.ifname, tt.env)
-			want := strings.NewReplacer("$WORK", m.dir).Replace(tt.want)
+			want := strings.NewReplacer("$WORK", m.Dir).Replace(tt.want)
 			if err == nil || !strings.Contains(out, want) {
 				t.Errorf("message (%v):\n%s\nwant:\n%s", err, out, want)
 			}
@@ -300,41 +299,34 @@ func TestBadInput(t *testing.T) {
 
 // machine is the test's host and its containers' namespaces.
 type machine struct {
-	t     *testing.T
-	dir   string
-	netns map[string]string
-	wrap  []string // prefix of every command, or nil
+	*kerneltest.Machine
+	wrap []string // prefix of every command, or nil
 }
 
 func newMachine(t *testing.T) *machine {
-	m := &machine{t: t, dir: t.TempDir(), netns: map[string]string{}}
-	for _, n := range []string{"a", "b"} {
-		m.netns[n] = kerneltest.Netns(t)
-	}
-	return m
+	return &machine{Machine: kerneltest.NewMachine(t, "a", "b")}
 }
 
 // cni runs the command cni on a configuration and returns its output.
 func (m *machine) cni(verb, conf, id, netns, ifname string, env ...string) (string, error) {
 	conf = strings.ReplaceAll(conf, "$IPAM", `"ipam": {"type": "host-local", "dataDir": "$WORK/ipam", "subnet": "10.1.0.0/24"}`)
-	conf = strings.ReplaceAll(conf, "$WORK", m.dir)
-	file := filepath.Join(m.dir, "net.conf")
+	conf = strings.ReplaceAll(conf, "$WORK", m.Dir)
+	file := filepath.Join(m.Dir, "net.conf")
 	if strings.Contains(conf, `"plugins"`) {
 		file += "list"
 	}
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
-		m.t.Fatal(err)
+		m.T.Fatal(err)
 	}
 	if netns == "" {
-		netns = m.netns[id]
+		netns = m.Netns[id]
 	}
 	args := append(append([]string{}, m.wrap...), "cni", verb, file, "NS")
 	if ifname != "" {
 		args = append(args, ifname)
 	}
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Env = append(os.Environ(), "CNI_PATH="+programs(m.t), "FAIRLEAD_RUN="+m.dir+"/run", "WORK="+m.dir, "FAIRLEAD_LIB="+m.dir, "NS="+netns, "CONTAINER="+id)
-	cmd.Env = append(cmd.Env, env...)
+	cmd.Env = append(m.Env("CNI_PATH="+programs(m.T), "NS="+netns, "CONTAINER="+id), env...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
@@ -351,21 +343,6 @@ func programs(t testing.TB) string {
 // state returns everything that an attachment may leave: both namespaces and the files, without shared objects and
 // allocation cursors.
 func (m *machine) state() string {
-	s := kerneltest.Dump(m.t, "") + kerneltest.Dump(m.t, m.netns["a"])
-	for _, d := range []string{"run", "ipam", "cache"} {
-		_ = filepath.WalkDir(filepath.Join(m.dir, d), func(path string, e os.DirEntry, err error) error {
-			if err == nil && !e.IsDir() && !strings.Contains(path, "/.fairlead/") && e.Name() != "lock" && !strings.HasPrefix(e.Name(), "last_reserved") {
-				s += path + "\n"
-			}
-			return nil
-		})
-	}
-	var lines []string
-	for line := range strings.Lines(s) {
-		// The bridge is shared, and the IPv6 state that the kernel adds to a link depends on its carrier.
-		if !strings.Contains(line, "cni0") && !strings.Contains(line, "multicast ff00::/8") && !strings.Contains(line, "fe80::") {
-			lines = append(lines, line)
-		}
-	}
-	return strings.Join(lines, "")
+	s := kerneltest.Dump(m.T, "") + kerneltest.Dump(m.T, m.Netns["a"]) + m.Files("run", "lib/networks", "ipam", "cache")
+	return kerneltest.Mask(s, kerneltest.Link("cni0"), kerneltest.Timers, kerneltest.IPv6State)
 }

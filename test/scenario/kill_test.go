@@ -3,7 +3,6 @@ package scenario
 import (
 	"encoding/json"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -30,12 +29,11 @@ func TestKilledAdd(t *testing.T) {
 	} {
 		t.Run(tt.plugin, func(t *testing.T) {
 			t.Parallel()
-			kerneltest.Host(t)
+			m := newMachine(t)
 			kerneltest.Run(t, "ip", "link", "add", "dev0", "type", "veth", "peer", "name", "far0")
 			kerneltest.Run(t, "ip", "link", "add", "cni0", "type", "bridge")
-			m := newMachine(t)
 			conf := strings.ReplaceAll(`{"cniVersion": "1.0.0", "name": "n", "type": "`+tt.plugin+`", `+tt.conf+`}`,
-				"$IPAM", `"ipam": {"type": "host-local", "dataDir": "`+m.dir+`/ipam", "subnet": "10.1.0.0/24"}`)
+				"$IPAM", `"ipam": {"type": "host-local", "dataDir": "`+m.Dir+`/ipam", "subnet": "10.1.0.0/24"}`)
 			m.plugin(t, "ADD", conf, 0) // once completely, to create shared objects
 			m.plugin(t, "DEL", conf, 0)
 			duration := m.plugin(t, "ADD", conf, 0)
@@ -68,12 +66,11 @@ func TestKilledAdd(t *testing.T) {
 // TestKilledDel kills a chain of plugins at random points of DEL. The next DEL removes the rest.
 func TestKilledDel(t *testing.T) {
 	t.Parallel()
-	kerneltest.Host(t)
 	m := newMachine(t)
 	conf := strings.ReplaceAll(`{"cniVersion": "1.0.0", "name": "n", "type": "fairlead-chain", "plugins": [
 		{"type": "bridge", "isDefaultGateway": true, "ipMasq": true, $IPAM}, {"type": "portmap", "runtimeConfig": {"portMappings": [{"hostPort": 80, "containerPort": 80}]}},
 		{"type": "bandwidth", "ingressRate": 1000000, "egressRate": 1000000}, {"type": "tuning", "sysctl": {"net.core.somaxconn": "77"}}]}`,
-		"$IPAM", `"ipam": {"type": "host-local", "dataDir": "`+m.dir+`/ipam", "subnet": "10.1.0.0/24"}`)
+		"$IPAM", `"ipam": {"type": "host-local", "dataDir": "`+m.Dir+`/ipam", "subnet": "10.1.0.0/24"}`)
 	m.plugin(t, "ADD", conf, 0)
 	duration := m.plugin(t, "DEL", conf, 0)
 	before := m.state()
@@ -103,8 +100,7 @@ func (m *machine) plugin(t *testing.T, verb, conf string, kill time.Duration) ti
 	cmd.Stdin = strings.NewReader(conf)
 	var out strings.Builder
 	cmd.Stdout = &out
-	cmd.Env = append(os.Environ(), "CNI_COMMAND="+verb, "CNI_CONTAINERID=a", "CNI_NETNS="+m.netns["a"], "CNI_IFNAME=eth0",
-		"CNI_PATH="+programs(t), "FAIRLEAD_RUN="+m.dir+"/run")
+	cmd.Env = m.Env("CNI_PATH="+programs(t), "CNI_COMMAND="+verb, "CNI_CONTAINERID=a", "CNI_NETNS="+m.Netns["a"], "CNI_IFNAME=eth0")
 	start := time.Now()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

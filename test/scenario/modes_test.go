@@ -86,9 +86,9 @@ func TestListModesAgree(t *testing.T) {
 		for _, v := range versions {
 			t.Run(name+" "+v, func(t *testing.T) {
 				t.Parallel()
-				kerneltest.Host(t)
+				m := newMachine(t)
 				kerneltest.Run(t, "ip", "link", "add", "dev0", "type", "veth", "peer", "name", "far0")
-				wantSameInAllModes(t, newMachine(t), `{"cniVersion": "`+v+`", "name": "n", "plugins": [`+plugins+`]}`, v)
+				wantSameInAllModes(t, m, `{"cniVersion": "`+v+`", "name": "n", "plugins": [`+plugins+`]}`, v)
 			})
 		}
 	}
@@ -103,10 +103,9 @@ func TestExamplesInAllModes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			kerneltest.Host(t)
 			m := newMachine(t)
 			lease := "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.3.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n"
-			if err := os.WriteFile(filepath.Join(m.dir, "subnet.env"), []byte(lease), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(m.Dir, "subnet.env"), []byte(lease), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			version := regexp.MustCompile(`"cniVersion": "([0-9.]+)"`).FindStringSubmatch(string(raw))
@@ -130,8 +129,8 @@ func wantSameInAllModes(t *testing.T, m *machine, conf, version string) {
 	before := m.state()
 	var wantResult, wantState string
 	for _, mode := range []string{"", "fused", "in-process"} {
-		for _, d := range []string{"ipam", "networks", "flannel", "run", "cache"} { // start again with the first address
-			if err := os.RemoveAll(filepath.Join(m.dir, d)); err != nil {
+		for _, d := range []string{"ipam", "lib", "run", "cache"} { // start again with the first address
+			if err := os.RemoveAll(filepath.Join(m.Dir, d)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -165,10 +164,10 @@ func wantSameInAllModes(t *testing.T, m *machine, conf, version string) {
 	}
 }
 
-// removeLinkNumbers removes from a dump the numbers that differ each time a link is created.
+// removeLinkNumbers removes from a state what differs each time a link is created: numbers, and the records with them.
 func removeLinkNumbers(s string) string {
-	s = regexp.MustCompile(`(?m)^\d+: `).ReplaceAllString(s, "")
-	return regexp.MustCompile(`@if\d+|link-netnsid \d+|fe80::[0-9a-f:]+|/cache/\S*|state \w+ |NO-CARRIER,|,LOWER_UP`).ReplaceAllString(s, "")
+	s = kerneltest.Mask(s, kerneltest.Numbers, kerneltest.Timers, kerneltest.Carrier, kerneltest.IPv6State, kerneltest.Contents)
+	return regexp.MustCompile(`/cache/\S*`).ReplaceAllString(s, "")
 }
 
 // TestFusedCheck checks that CHECK of a fused list finds damage and names the plugin.
@@ -186,7 +185,6 @@ func TestFusedCheck(t *testing.T) {
 	} {
 		t.Run(damage, func(t *testing.T) {
 			t.Parallel()
-			kerneltest.Host(t)
 			m := modes(newMachine(t))["fused"]
 			conf := `{"cniVersion": "1.0.0", "name": "n", "plugins": [` + fullList + `]}`
 			out, err := m.cni("add", conf, "a", "", "", ports)
@@ -194,9 +192,9 @@ func TestFusedCheck(t *testing.T) {
 				t.Fatal(out)
 			}
 			veth := regexp.MustCompile(`veth[0-9a-f]+`).FindString(out)
-			for line := range strings.SplitSeq(strings.NewReplacer("$VETH", veth, "$WORK", m.dir).Replace(damage), "; ") {
+			for line := range strings.SplitSeq(strings.NewReplacer("$VETH", veth, "$WORK", m.Dir).Replace(damage), "; ") {
 				if inside, ok := strings.CutPrefix(line, "in "); ok {
-					kerneltest.In(t, m.netns["a"], strings.Fields(inside)...)
+					kerneltest.In(t, m.Netns["a"], strings.Fields(inside)...)
 				} else {
 					kerneltest.Run(t, strings.Fields(line)...)
 				}
@@ -228,9 +226,8 @@ func TestFusedFailure(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			refTuning := reference.Plugin(t, "tuning")
-			kerneltest.Host(t)
-			kerneltest.Run(t, "ip", "link", "add", "dev0", "type", "veth", "peer", "name", "far0")
 			m := modes(newMachine(t))["fused"]
+			kerneltest.Run(t, "ip", "link", "add", "dev0", "type", "veth", "peer", "name", "far0")
 			good := `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge", "ipMasq": true, $IPAM}, {"type": "portmap", "capabilities": {"portMappings": true}}]}`
 			for _, verb := range []string{"add", "del"} { // create shared objects
 				if out, err := m.cni(verb, good, "a", "", "", ports); err != nil {
@@ -270,13 +267,12 @@ func link(t *testing.T, dir string, programs map[string]string) {
 func TestThirdPartyPluginInList(t *testing.T) {
 	t.Parallel()
 	refTuning := reference.Plugin(t, "tuning")
-	kerneltest.Host(t)
 	m := newMachine(t)
 	refDir := filepath.Join(t.TempDir(), "reference")
 	link(t, refDir, map[string]string{"tuning": refTuning, "ref-tuning": refTuning})
 	for _, typ := range []string{"ref-tuning", "tuning"} {
 		conf := `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge", "isGateway": true, $IPAM},
-		  {"type": "` + typ + `", "mtu": 1333, "mac": "02:00:00:00:00:99", "dataDir": "` + m.dir + `/tuning"},
+		  {"type": "` + typ + `", "mtu": 1333, "mac": "02:00:00:00:00:99", "dataDir": "` + m.Dir + `/tuning"},
 		  {"type": "portmap", "capabilities": {"portMappings": true}}, {"type": "bandwidth", "egressRate": 1000000}]}`
 		for mode, v := range modes(m) {
 			run := func(verb string) string {
@@ -292,10 +288,10 @@ func TestThirdPartyPluginInList(t *testing.T) {
 				if out := run("add"); !strings.Contains(out, `"mac":"02:00:00:00:00:99"`) {
 					t.Errorf("%s %q: %s", typ, mode, out)
 				}
-				if _, err := os.Stat(m.dir + "/tuning/a_eth0.json"); err != nil {
+				if _, err := os.Stat(m.Dir + "/tuning/a_eth0.json"); err != nil {
 					t.Errorf("%s %q: the reference plugin did not run: %v", typ, mode, err)
 				}
-				if s := kerneltest.In(t, m.netns["a"], "ip", "link", "show", "eth0"); !strings.Contains(s, "mtu 1333") {
+				if s := kerneltest.In(t, m.Netns["a"], "ip", "link", "show", "eth0"); !strings.Contains(s, "mtu 1333") {
 					t.Errorf("%s %q: %s", typ, mode, s)
 				}
 				run("check")

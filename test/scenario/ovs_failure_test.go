@@ -24,15 +24,15 @@ func TestOVSDetectsManualChanges(t *testing.T) {
 	p := s.port("a")
 	s.sw.Ctl("set", "port", p, "tag=11", "--", "set", "interface", p, "external_ids:fairlead-container=x")
 	s.wantError("check", conf, "a", `tag is 11, want 10, external_ids:fairlead-container is "x", want "a"`)
-	kerneltest.In(t, s.netns["a"], "ethtool", "-K", "eth0", "tx", "on")
+	kerneltest.In(t, s.Netns["a"], "ethtool", "-K", "eth0", "tx", "on")
 	s.wantError("check", conf, "a", `eth0 in the container offloads checksums`)
 	s.sw.Ctl("del-port", p)
 	s.wantError("check", conf, "a", `host: ovs-vsctl add-port ovs0 `+p+` tag=10: is missing`)
 	s.wantError("add", conf, "a", `container a is already attached to network n as eth0`)
 	s.must("del", conf, "a")
 	s.must("add", conf, "a")
-	kerneltest.Gone(t, s.netns["a"])
-	if err := os.RemoveAll(filepath.Join(s.dir, "run")); err != nil {
+	kerneltest.Gone(t, s.Netns["a"])
+	if err := os.RemoveAll(filepath.Join(s.Dir, "run")); err != nil {
 		t.Fatal(err)
 	}
 	s.must("del", conf, "a")
@@ -52,17 +52,17 @@ func TestOVSGCWithoutRecord(t *testing.T) {
 	s.must("add", conf, "a")
 	p := s.port("a")
 	for _, dir := range []string{"run", "cache"} {
-		if err := os.RemoveAll(filepath.Join(s.dir, dir)); err != nil {
+		if err := os.RemoveAll(filepath.Join(s.Dir, dir)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	kerneltest.Run(t, "ip", "link", "delete", p) // the database outlives a reboot, the link does not
-	if err := os.RemoveAll(filepath.Join(s.dir, "ipam")); err != nil {
+	if err := os.RemoveAll(filepath.Join(s.Dir, "ipam")); err != nil {
 		t.Fatal(err)
 	}
 	s.must("add", conf, "a") // reuses its row
 	s.must("check", conf, "a")
-	if err := os.RemoveAll(filepath.Join(s.dir, "run")); err != nil {
+	if err := os.RemoveAll(filepath.Join(s.Dir, "run")); err != nil {
 		t.Fatal(err)
 	}
 	s.must("gc", conf, "b", "VALID=b/eth0")
@@ -83,14 +83,14 @@ func TestOVSDaemonsStopped(t *testing.T) {
 	before := s.state()
 	s.wantError("add", conf, "a", `ovs-vswitchd has not acted on a change within 10s: is it running?`)
 	s.wantState(before)
-	before = removeVolatile(s.machine.state())
+	before = s.withoutSwitch()
 	s.sw.Stop("ovsdb-server")
 	want := `Open vSwitch does not answer at ` + s.sw.Socket() + `: no such file or directory: start it`
 	s.wantError("status", conf, "a", want)
 	s.wantError("add", conf, "a", want)
 	s.wantError("check", conf, "b", want)
 	s.must("del", conf, "a")
-	if d := kerneltest.Diff(before, removeVolatile(s.machine.state())); d != "" {
+	if d := kerneltest.Diff(before, s.withoutSwitch()); d != "" {
 		t.Errorf("left behind:\n%s", d)
 	}
 }
@@ -99,8 +99,8 @@ func TestOVSDaemonsStopped(t *testing.T) {
 func TestOVSConcurrentAdds(t *testing.T) {
 	t.Parallel()
 	s := newOVSMachine(t)
-	conf := strings.ReplaceAll(s.conf("n", `"vxlanID": 42,`), "$IPAM", `"ipam": {"type": "host-local", "dataDir": "`+s.dir+`/ipam", "subnet": "10.1.0.0/24"}`)
-	file := filepath.Join(s.dir, "net.conf")
+	conf := strings.ReplaceAll(s.conf("n", `"vxlanID": 42,`), "$IPAM", `"ipam": {"type": "host-local", "dataDir": "`+s.Dir+`/ipam", "subnet": "10.1.0.0/24"}`)
+	file := filepath.Join(s.Dir, "net.conf")
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestOVSConcurrentAdds(t *testing.T) {
 		for i, ns := range netns {
 			var out strings.Builder
 			cmd := exec.Command(bin+"/cni", verb, file, "NS")
-			cmd.Env = append(os.Environ(), "CNI_PATH="+bin, "FAIRLEAD_RUN="+s.dir+"/run", "WORK="+s.dir, "NS="+ns, fmt.Sprintf("CONTAINER=c%d", i))
+			cmd.Env = s.Env("CNI_PATH="+bin, "NS="+ns, fmt.Sprintf("CONTAINER=c%d", i))
 			cmd.Stdout, cmd.Stderr = &out, &out
 			if err := cmd.Start(); err != nil { // started from this thread, to inherit its namespace
 				t.Fatal(err)
@@ -143,8 +143,8 @@ func TestOVSContainerRestart(t *testing.T) {
 	s := newOVSMachine(t)
 	conf := s.conf("n", "")
 	s.must("add", conf, "a")
-	kerneltest.Gone(t, s.netns["a"])
-	s.netns["a"] = kerneltest.Netns(t)
+	kerneltest.Gone(t, s.Netns["a"])
+	s.Netns["a"] = kerneltest.Netns(t)
 	if out := s.must("add", conf, "a"); !strings.Contains(out, `"address":"10.1.0.2/24"`) {
 		t.Errorf("result: %s", out)
 	}
@@ -182,7 +182,7 @@ func TestOVSInvalidRequests(t *testing.T) {
 func TestOVSKilledAdd(t *testing.T) {
 	t.Parallel()
 	s := newOVSMachine(t)
-	conf := strings.ReplaceAll(s.conf("n", `"vxlanID": 42,`), "$IPAM", `"ipam": {"type": "host-local", "dataDir": "`+s.dir+`/ipam", "subnet": "10.1.0.0/24"}`)
+	conf := strings.ReplaceAll(s.conf("n", `"vxlanID": 42,`), "$IPAM", `"ipam": {"type": "host-local", "dataDir": "`+s.Dir+`/ipam", "subnet": "10.1.0.0/24"}`)
 	s.plugin(t, "ADD", conf, 0)
 	s.plugin(t, "DEL", conf, 0)
 	duration := s.plugin(t, "ADD", conf, 0)

@@ -22,9 +22,8 @@ type ovsMachine struct {
 }
 
 func newOVSMachine(t *testing.T) *ovsMachine {
-	kerneltest.Host(t)
 	s := &ovsMachine{newMachine(t), ovstest.New(t)}
-	s.netns["c"] = kerneltest.Netns(t)
+	s.Netns["c"] = kerneltest.Netns(t)
 	return s
 }
 
@@ -34,43 +33,40 @@ func (s *ovsMachine) conf(name, keys string) string {
 }
 
 func (s *ovsMachine) must(verb, conf, id string, env ...string) string {
-	s.t.Helper()
+	s.T.Helper()
 	out, err := s.cni(verb, conf, id, "", "", strings.Join(env, ""))
 	if err != nil {
-		s.t.Fatalf("%s %s: %s", verb, id, out)
+		s.T.Fatalf("%s %s: %s", verb, id, out)
 	}
 	return out
 }
 
 // wantError runs an operation that must fail with an error that contains want.
 func (s *ovsMachine) wantError(verb, conf, id, want string) {
-	s.t.Helper()
+	s.T.Helper()
 	out, err := s.cni(verb, conf, id, "", "", "")
 	if err == nil || !strings.Contains(out, want) {
-		s.t.Errorf("%s %s (%v):\n%s\nwant:\n%s", verb, id, err, out, want)
+		s.T.Errorf("%s %s (%v):\n%s\nwant:\n%s", verb, id, err, out, want)
 	}
 }
 
 // state returns the state of the machine and of the switch.
-func (s *ovsMachine) state() string { return removeVolatile(s.machine.state() + s.sw.State()) }
+func (s *ovsMachine) state() string { return s.withoutSwitch() + s.sw.State() }
 
-// removeVolatile removes what a kernel worker changes asynchronously, and the kernel's VXLAN device, which gets its
-// link-local address at any time.
-func removeVolatile(state string) (out string) {
-	own := regexp.MustCompile(`<[^>]*>| state [A-Z]+| linkdown| qdisc no(op|queue)| tentative`)
-	for line := range strings.Lines(state) {
-		if !strings.Contains(line, " vxlan_sys_") {
-			out += own.ReplaceAllString(line, "")
-		}
-	}
-	return out
+// withoutSwitch returns the state of the machine.
+func (s *ovsMachine) withoutSwitch() string {
+	return kerneltest.Mask(s.machine.state(), kerneltest.Carrier, switchWorker)
 }
+
+// switchWorker matches what a kernel worker changes at any time, and the kernel's VXLAN device, which gets its link-local
+// address at any time.
+var switchWorker = regexp.MustCompile(`(?m)^.* vxlan_sys_.*\n|<[^>]*>| qdisc no(op|queue)| tentative`)
 
 // wantState checks that the state is the given one. It waits, because the kernel removes a namespace and its links
 // asynchronously.
 func (s *ovsMachine) wantState(before string) {
-	s.t.Helper()
-	kerneltest.Eventually(s.t, func() error {
+	s.T.Helper()
+	kerneltest.Eventually(s.T, func() error {
 		if d := kerneltest.Diff(before, s.state()); d != "" {
 			return errors.New("left behind:\n" + d)
 		}
@@ -80,38 +76,38 @@ func (s *ovsMachine) wantState(before string) {
 
 // port returns the name of a container's first port on the switch.
 func (s *ovsMachine) port(id string) string {
-	s.t.Helper()
+	s.T.Helper()
 	name := s.sw.Ctl("--bare", "--columns=name", "find", "port", "external_ids:fairlead-container="+id)
 	return strings.TrimSpace(name)
 }
 
 // canReach reports whether a ping from a container to an address succeeds.
 func (s *ovsMachine) canReach(id, addr string) bool {
-	return exec.Command("nsenter", "--net="+s.netns[id], "--", "ping", "-c", "1", "-W", "1", addr).Run() == nil
+	return exec.Command("nsenter", "--net="+s.Netns[id], "--", "ping", "-c", "1", "-W", "1", addr).Run() == nil
 }
 
 // wantTCP serves TCP in one container and connects from another. It fails if a checksum is left for hardware offload
 // and never computed.
 func (s *ovsMachine) wantTCP(server, addr, from string) {
-	s.t.Helper()
-	dir := programs(s.t)
-	cmd := exec.Command("nsenter", "--net="+s.netns[server], "--", dir+"/answer", "tcp", addr)
+	s.T.Helper()
+	dir := programs(s.T)
+	cmd := exec.Command("nsenter", "--net="+s.Netns[server], "--", dir+"/answer", "tcp", addr)
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	defer func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}()
 	if _, err := out.Read(make([]byte, 16)); err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
-	if got := kerneltest.In(s.t, s.netns[from], dir+"/dial", "tcp", addr); !strings.HasPrefix(got, "hello ") {
-		s.t.Errorf("the answer of %s: %q", addr, got)
+	if got := kerneltest.In(s.T, s.Netns[from], dir+"/dial", "tcp", addr); !strings.HasPrefix(got, "hello ") {
+		s.T.Errorf("the answer of %s: %q", addr, got)
 	}
 }
 
@@ -124,7 +120,7 @@ func TestOVS(t *testing.T) {
 	s.must("add", plain, "a")
 	before := s.state()
 	out := s.must("add", plain, "b", "CNI_ARGS=IgnoreUnknown=1;OvnPort=lsp-b")
-	if !strings.Contains(out, `"name":"ovs0"`) || !strings.Contains(out, `"sandbox":"`+s.netns["b"]+`"`) {
+	if !strings.Contains(out, `"name":"ovs0"`) || !strings.Contains(out, `"sandbox":"`+s.Netns["b"]+`"`) {
 		t.Errorf("result: %s", out)
 	}
 	mac := strings.Fields(kerneltest.Run(t, "ip", "-br", "link", "show", "ovs0"))[2]
@@ -171,7 +167,7 @@ func TestOVSKernelDatapath(t *testing.T) {
 		t.Errorf("datapath_type is %s", got)
 	}
 	s.wantTCP("b", "10.1.0.3:80", "a")
-	if f := kerneltest.In(t, s.netns["b"], "ethtool", "-k", "eth0"); !strings.Contains(f, "tx-checksumming: on") {
+	if f := kerneltest.In(t, s.Netns["b"], "ethtool", "-k", "eth0"); !strings.Contains(f, "tx-checksumming: on") {
 		t.Errorf("the kernel's datapath needs no checksums:\n%s", f)
 	}
 	s.must("del", plain, "b")
@@ -244,8 +240,8 @@ func TestOVSExample(t *testing.T) {
 	server := `{"cniVersion": "1.1.0", "name": "servers", "type": "ovs", "bridge": "ovs0", "socket_file": "` + s.sw.Socket() + `",
 		"ipam": {"type": "static", "addresses": [{"address": "10.3.0.1/24"}]}}`
 	s.must("add", server, "c")
-	leases := filepath.Join(s.dir, "leases")
-	dnsmasq(t, s.netns["c"], leases)
+	leases := filepath.Join(s.Dir, "leases")
+	dnsmasq(t, s.Netns["c"], leases)
 	socket := filepath.Join(s.sw.Dir, "dhcp.sock")
 	startDaemon(t, socket, t.TempDir())
 	s.wrap = []string{"unshare", "-m", "sh", "-c",
@@ -260,7 +256,7 @@ func TestOVSExample(t *testing.T) {
 	if !strings.Contains(out, `"cniVersion":"0.3.1"`) || !strings.Contains(out, `"address":"10.3.0.5`) {
 		t.Errorf("result: %s", out)
 	}
-	routes := kerneltest.In(t, s.netns["a"], "ip", "route")
+	routes := kerneltest.In(t, s.Netns["a"], "ip", "route")
 	for _, want := range []string{"10.3.0.0/16 via 10.3.0.1 dev eth0", "10.4.0.0/16 via 10.3.0.1 dev eth0"} {
 		if !strings.Contains(routes, want) {
 			t.Errorf("%q is missing in\n%s", want, routes)

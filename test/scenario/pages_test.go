@@ -95,12 +95,12 @@ func openVSwitch(t *testing.T) (wrap []string) {
 
 // agent starts the address-allocation part of a node's agent, with a store that has the default network.
 func agent(t *testing.T, m *machine) {
-	s, err := store.File(filepath.Join(m.dir, "store"))
+	s, err := store.File(filepath.Join(m.Dir, "store"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	storetest.Put(t, s, cluster.NetworkKey(cluster.DefaultNetwork), `{"subnets": [{"cidr": "10.10.0.0/16"}, {"cidr": "fd00:10::/112"}]}`)
-	dir := local.Open(m.dir, filepath.Join(m.dir, "run"))
+	dir := local.Open(filepath.Join(m.Dir, "lib"), filepath.Join(m.Dir, "run"))
 	manager := address.NewManager(address.Options{Store: s, Node: "here", Dir: dir})
 	l, err := address.Listen(dir.Socket())
 	if err != nil {
@@ -132,12 +132,11 @@ func runPage(t *testing.T, conf string, types []string) {
 			kerneltest.Needs(t, l)
 		}
 	}
-	kerneltest.Host(t)
+	m := newMachine(t)
 	kerneltest.Run(t, "ip", "link", "add", "eth1", "up", "type", "veth", "peer", "name", "far1")
 	kerneltest.Run(t, "ip", "addr", "add", "198.51.100.1/24", "dev", "eth1")
 	kerneltest.Run(t, "ip", "link", "set", "far1", "up")
 	kerneltest.Run(t, "ip", "route", "add", "default", "via", "198.51.100.2")
-	m := newMachine(t)
 	if strings.Contains(conf, `"type": "dhcp"`) {
 		m.wrap = lan(t)
 	}

@@ -20,11 +20,10 @@ func TestConcurrentAddsOfOneAttachment(t *testing.T) {
 	for _, mode := range []string{"", "fused"} {
 		t.Run("mode "+mode, func(t *testing.T) {
 			t.Parallel()
-			kerneltest.Host(t)
 			m := newMachine(t)
-			file := m.dir + "/net.conflist"
+			file := m.Dir + "/net.conflist"
 			conf := `{"cniVersion": "1.0.0", "name": "n", "plugins": [
-			  {"type": "bridge", "isGateway": true, "ipMasq": true, "ipam": {"type": "host-local", "dataDir": "` + m.dir + `/ipam", "subnet": "10.1.0.0/24"}},
+			  {"type": "bridge", "isGateway": true, "ipMasq": true, "ipam": {"type": "host-local", "dataDir": "` + m.Dir + `/ipam", "subnet": "10.1.0.0/24"}},
 			  {"type": "bandwidth", "ingressRate": 1000000}, {"type": "firewall"}, {"type": "tuning", "sysctl": {"net.core.somaxconn": "500"}}]}`
 			if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 				t.Fatal(err)
@@ -40,11 +39,10 @@ func TestConcurrentAddsOfOneAttachment(t *testing.T) {
 // second ADD must not take that list for an interrupted one.
 func TestAddDuringListOfAnother(t *testing.T) {
 	t.Parallel()
-	kerneltest.Host(t)
 	m := newMachine(t)
-	file, netns := m.dir+"/net.conflist", kerneltest.Netns(t)
+	file, netns := m.Dir+"/net.conflist", kerneltest.Netns(t)
 	conf := `{"cniVersion": "1.0.0", "name": "n", "plugins": [
-	  {"type": "bridge", "ipam": {"type": "host-local", "dataDir": "` + m.dir + `/ipam", "subnet": "10.1.0.0/24"}}]}`
+	  {"type": "bridge", "ipam": {"type": "host-local", "dataDir": "` + m.Dir + `/ipam", "subnet": "10.1.0.0/24"}}]}`
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +50,7 @@ func TestAddDuringListOfAnother(t *testing.T) {
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	records := attach.Open(m.dir + "/run")
+	records := attach.Open(m.Dir + "/run")
 	r, err := records.Read(kernel.Owner{Network: "n", ContainerID: "c", IfName: "eth0"})
 	if err != nil {
 		t.Fatal(err)
@@ -78,49 +76,49 @@ func TestAddDuringListOfAnother(t *testing.T) {
 
 // command returns a command of the script "cni", and its output.
 func (m *machine) command(verb, file, mode, id, netns string) (*exec.Cmd, *bytes.Buffer) {
-	bin := programs(m.t)
+	bin := programs(m.T)
 	cmd, out := exec.Command(bin+"/cni", verb, file, "NS"), &bytes.Buffer{}
-	cmd.Env = append(os.Environ(), "CNI_PATH="+bin, "FAIRLEAD_RUN="+m.dir+"/run", "WORK="+m.dir, "NS="+netns, "LIST_MODE="+mode, "CONTAINER="+id)
+	cmd.Env = m.Env("CNI_PATH="+bin, "NS="+netns, "LIST_MODE="+mode, "CONTAINER="+id)
 	cmd.Stdout, cmd.Stderr = out, out
 	return cmd, out
 }
 
 func (m *machine) addConcurrently(file, mode, id string) {
-	m.t.Helper()
-	netns := kerneltest.Netns(m.t)
+	m.T.Helper()
+	netns := kerneltest.Netns(m.T)
 	command := func(verb string) (*exec.Cmd, *bytes.Buffer) { return m.command(verb, file, mode, id, netns) }
 	var adds [4]*exec.Cmd
 	var outputs [4]*bytes.Buffer
 	for i := range adds {
 		adds[i], outputs[i] = command("add")
 		if err := adds[i].Start(); err != nil {
-			m.t.Fatal(err)
+			m.T.Fatal(err)
 		}
 	}
 	winner := ""
 	for i, cmd := range adds {
 		switch err := cmd.Wait(); {
 		case err == nil && winner != "":
-			m.t.Errorf("%s: a second ADD succeeded: %s", id, outputs[i])
+			m.T.Errorf("%s: a second ADD succeeded: %s", id, outputs[i])
 		case err == nil:
 			winner = outputs[i].String()
 		case !strings.Contains(outputs[i].String(), "is in progress") && !strings.Contains(outputs[i].String(), "is already attached"):
-			m.t.Errorf("%s: %s", id, outputs[i])
+			m.T.Errorf("%s: %s", id, outputs[i])
 		}
 	}
 	if winner == "" {
-		m.t.Fatalf("%s: no ADD succeeded: %s", id, outputs)
+		m.T.Fatalf("%s: no ADD succeeded: %s", id, outputs)
 	}
-	allocated, _ := filepath.Glob(m.dir + "/ipam/n/10.*") // the pattern is well formed
+	allocated, _ := filepath.Glob(m.Dir + "/ipam/n/10.*") // the pattern is well formed
 	if len(allocated) != 1 || !strings.Contains(winner, filepath.Base(allocated[0])+"/24") {
-		m.t.Errorf("%s: allocated are %v, and ADD returned %s", id, allocated, winner)
+		m.T.Errorf("%s: allocated are %v, and ADD returned %s", id, allocated, winner)
 	}
 	for _, verb := range []string{"check", "del"} {
 		if cmd, out := command(verb); cmd.Run() != nil {
-			m.t.Errorf("%s %s: %s", verb, id, out)
+			m.T.Errorf("%s %s: %s", verb, id, out)
 		}
 	}
-	if left, _ := filepath.Glob(m.dir + "/run/attach/*/*"); len(left) > 0 {
-		m.t.Errorf("%s: records remain: %v", id, left)
+	if left, _ := filepath.Glob(m.Dir + "/run/attach/*/*"); len(left) > 0 {
+		m.T.Errorf("%s: records remain: %v", id, left)
 	}
 }

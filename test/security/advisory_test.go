@@ -10,37 +10,17 @@ import (
 
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
-	"github.com/fairlead/fairlead/kernel/netns"
 )
-
-// inNetns calls do on a thread in a network namespace. An empty path means the host's namespace.
-func (m *machine) inNetns(nsPath string, do func() error) {
-	m.t.Helper()
-	if nsPath == "" {
-		if err := do(); err != nil {
-			m.t.Fatal(err)
-		}
-		return
-	}
-	ns, err := netns.Open(nsPath)
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	defer ns.Close()
-	if err := ns.Do(do); err != nil {
-		m.t.Fatal(err)
-	}
-}
 
 // serve starts a server that answers every connection with a word.
 func (m *machine) serve(netns, addr, word string) {
-	m.t.Helper()
-	m.inNetns(netns, func() error {
+	m.T.Helper()
+	err := kerneltest.Inside(netns, func() error {
 		l, err := net.Listen("tcp", addr)
 		if err != nil {
 			return err
 		}
-		m.t.Cleanup(func() { _ = l.Close() })
+		m.T.Cleanup(func() { _ = l.Close() })
 		go func() {
 			for {
 				c, err := l.Accept()
@@ -53,12 +33,15 @@ func (m *machine) serve(netns, addr, word string) {
 		}()
 		return nil
 	})
+	if err != nil {
+		m.T.Fatal(err)
+	}
 }
 
 // query returns the answer of the server at an address, or "" without one.
 func (m *machine) query(netns, addr string) (word string) {
-	m.t.Helper()
-	m.inNetns(netns, func() error {
+	m.T.Helper()
+	err := kerneltest.Inside(netns, func() error {
 		c, err := net.DialTimeout("tcp", addr, kerneltest.Slow(time.Second))
 		if err != nil {
 			return nil
@@ -70,6 +53,9 @@ func (m *machine) query(netns, addr string) (word string) {
 		word = string(b[:n])
 		return nil
 	})
+	if err != nil {
+		m.T.Fatal(err)
+	}
 	return word
 }
 
@@ -99,7 +85,7 @@ func newMachineWithOutside(t *testing.T, mapped string) *machine {
 	t.Helper()
 	m := newMachine(t, "a", "b", "world")
 	m.serve("", ":0", "") // Go checks for IPv6 only once per process: make it check now, while lo is up
-	outside := m.netns["world"]
+	outside := m.Netns["world"]
 	kerneltest.Run(t, "ip", "link", "add", "up0", "type", "veth", "peer", "name", "eth0", "netns", outside)
 	for _, c := range []string{"addr add 192.0.2.1/24 dev up0", "addr add 2001:db8::1/64 dev up0 nodad", "link set up0 up"} {
 		kerneltest.Run(t, append([]string{"ip"}, strings.Fields(c)...)...)
@@ -109,8 +95,8 @@ func newMachineWithOutside(t *testing.T, mapped string) *machine {
 	}
 	m.must("ADD", "fairlead-chain", "a", mapped)
 	m.must("ADD", "bridge", "b", plain)
-	m.serve(m.netns["a"], ":80", "a")
-	m.serve(m.netns["b"], ":80", "b")
+	m.serve(m.Netns["a"], ":80", "a")
+	m.serve(m.Netns["b"], ":80", "b")
 	waitForAddress(t, "up0")
 	return m
 }
@@ -119,8 +105,8 @@ func newMachineWithOutside(t *testing.T, mapped string) *machine {
 // connection to port 8080, whatever its destination.
 func TestHostPortOnlyOnHostAddresses(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, m *machine, _ string) {
-		m.serve(m.netns["world"], ":8080", "world")
-		m.serve(m.netns["b"], ":8080", "b's own")
+		m.serve(m.Netns["world"], ":8080", "world")
+		m.serve(m.Netns["b"], ":8080", "b's own")
 		for _, tt := range []struct{ from, to, want string }{
 			{"b", "192.0.2.9:8080", "world"},
 			{"b", "[2001:db8::9]:8080", "world"},
@@ -129,7 +115,7 @@ func TestHostPortOnlyOnHostAddresses(t *testing.T) {
 			{"world", "[2001:db8::1]:8080", "a"},
 			{"a", "10.1.0.3:8080", "b's own"},
 		} {
-			if got := m.query(m.netns[tt.from], tt.to); got != tt.want {
+			if got := m.query(m.Netns[tt.from], tt.to); got != tt.want {
 				t.Errorf("%s connects to %s: answer %q, want %q", tt.from, tt.to, got, tt.want)
 			}
 		}
@@ -152,12 +138,12 @@ func TestHostPortAfterServices(t *testing.T) {
 			kerneltest.Run(t, "nft", "add table ip services; add chain ip services c { type nat hook prerouting priority -100; }; "+
 				"add rule ip services c ip daddr 192.0.2.1 tcp dport 8080 dnat to 10.1.0.3:80")
 		}
-		if got := m.query(m.netns["world"], "192.0.2.1:8080"); got != "b" {
+		if got := m.query(m.Netns["world"], "192.0.2.1:8080"); got != "b" {
 			t.Errorf("%q answers instead of the service", got)
 		}
 		m.must("DEL", "fairlead-chain", "a", mapped) // a rule that is added later must not win either
 		m.must("ADD", "fairlead-chain", "a", mapped)
-		if got := m.query(m.netns["world"], "192.0.2.1:8080"); got != "b" {
+		if got := m.query(m.Netns["world"], "192.0.2.1:8080"); got != "b" {
 			t.Errorf("after another ADD %q answers instead of the service", got)
 		}
 	})
@@ -172,7 +158,7 @@ func TestLoopbackServices(t *testing.T) {
 			t.Errorf("the mapping on 127.0.0.1 answers %q", got)
 		}
 		for name, gateway := range map[string]string{"b": "10.1.0.1", "world": "192.0.2.1"} {
-			ns := m.netns[name]
+			ns := m.Netns[name]
 			kerneltest.In(t, ns, "sysctl", "-qw", "net.ipv4.conf.eth0.route_localnet=1")
 			kerneltest.In(t, ns, "ip", "route", "add", "127.0.0.1", "via", gateway)
 			if got := m.query(ns, "127.0.0.1:9999"); got != "" {
@@ -181,7 +167,7 @@ func TestLoopbackServices(t *testing.T) {
 		}
 		// Without the rule the connection succeeds.
 		kerneltest.Run(t, "nft", "flush", "chain", "inet", kernel.Table, "loopback")
-		if got := m.query(m.netns["b"], "127.0.0.1:9999"); got != "a secret" {
+		if got := m.query(m.Netns["b"], "127.0.0.1:9999"); got != "a secret" {
 			t.Errorf("without the rule the answer is %q: the attack does not work in this test", got)
 		}
 	})
@@ -239,7 +225,7 @@ func TestRogueRouter(t *testing.T) {
 			if got := acceptedRoutes(""); got != "" {
 				t.Errorf("the host accepted a router advertisement from a container:\n%s", got)
 			}
-			if got := acceptedRoutes(m.netns["b"]); got != "" {
+			if got := acceptedRoutes(m.Netns["b"]); got != "" {
 				t.Errorf("a neighbour accepted a router advertisement from a container:\n%s", got)
 			}
 			// The advertisement is valid: without the sysctl the host accepts it.

@@ -15,10 +15,10 @@ import (
 
 // send sends frames on a container's eth0, as root in the container can.
 func (m *machine) send(container string, frames ...[]byte) {
-	m.t.Helper()
-	ns, err := netns.Open(m.netns[container])
+	m.T.Helper()
+	ns, err := netns.Open(m.Netns[container])
 	if err != nil {
-		m.t.Fatal(err)
+		m.T.Fatal(err)
 	}
 	defer ns.Close()
 	err = ns.Do(func() error {
@@ -36,7 +36,7 @@ func (m *machine) send(container string, frames ...[]byte) {
 		return err
 	})
 	if err != nil {
-		m.t.Fatal(err)
+		m.T.Fatal(err)
 	}
 }
 

@@ -43,7 +43,7 @@ func TestHostileContainer(t *testing.T) {
 					_, host := m.hardwareAddresses(neighbour)
 					m.must("ADD", plugin, "a", conf)
 					m.must("DEL", plugin, "a", conf) // now shared objects exist
-					before := withoutBridge(m.dump())
+					before := m.dump()
 					result := m.must("ADD", plugin, "a", conf)
 					replacer := strings.NewReplacer("$BRIDGE", host, "$PID", fmt.Sprintf("%x", rand.Uint32()))
 					for _, command := range list {
@@ -51,14 +51,14 @@ func TestHostileContainer(t *testing.T) {
 					}
 					_, _ = m.run("CHECK", plugin, "a", withPrevResult(conf, result)) // CHECK may report changes
 					m.must("CHECK", plugin, "b", withPrevResult(conf, neighbour))
-					kerneltest.In(t, m.netns["b"], "ping", "-c1", "-W2", "10.1.0.1")
+					kerneltest.In(t, m.Netns["b"], "ping", "-c1", "-W2", "10.1.0.1")
 					m.must("DEL", plugin, "a", conf)
 					m.must("DEL", plugin, "a", conf)
-					if after := withoutBridge(m.dump()); after != before {
+					if after := m.dump(); after != before {
 						t.Errorf("the state is\n%s\nwant\n%s", after, before)
 					}
 					m.must("CHECK", plugin, "b", withPrevResult(conf, neighbour))
-					kerneltest.In(t, m.netns["b"], "ping", "-c1", "-W2", "10.1.0.1")
+					kerneltest.In(t, m.Netns["b"], "ping", "-c1", "-W2", "10.1.0.1")
 					m.must("DEL", plugin, "b", conf)
 				})
 			}
@@ -75,7 +75,7 @@ func (m *machine) attack(t *testing.T, command string) {
 		t.Cleanup(func() { kerneltest.Run(t, "ip", "netns", "del", argv[3]) })
 		return
 	}
-	kerneltest.In(t, m.netns["a"], argv...)
+	kerneltest.In(t, m.Netns["a"], argv...)
 }
 
 // TestARPFlood requests the gateway's address under hundreds of sender addresses. Each one takes an entry in the host's
@@ -107,9 +107,9 @@ func TestARPFlood(t *testing.T) {
 				if !pinned && n < 100 {
 					t.Errorf("the host has only %d neighbour entries: the attack does not work in this test", n)
 				}
-				kerneltest.In(t, m.netns["b"], "ping", "-c1", "-W2", "10.1.0.1")
+				kerneltest.In(t, m.Netns["b"], "ping", "-c1", "-W2", "10.1.0.1")
 				m.must("DEL", plugin, "a", conf)
-				kerneltest.In(t, m.netns["b"], "ping", "-c1", "-W2", "10.1.0.1")
+				kerneltest.In(t, m.Netns["b"], "ping", "-c1", "-W2", "10.1.0.1")
 			})
 		}
 	}

@@ -47,39 +47,16 @@ func allPlugins() []skel.Plugin {
 
 // machine is a host with containers.
 type machine struct {
-	t     testing.TB
-	dir   string
-	bin   string
-	netns map[string]string
-	wrap  []string // prefix of every plugin's command line
+	*kerneltest.Machine
+	wrap []string // prefix of every plugin's command line
 }
 
 func newMachine(t testing.TB, containers ...string) *machine {
 	t.Helper()
-	kerneltest.Host(t)
-	dir, err := os.MkdirTemp("", "security-") // a socket's path must be short
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	m := &machine{t: t, dir: dir, bin: filepath.Join(dir, "bin"), netns: map[string]string{}}
-	if err := os.Mkdir(m.bin, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(self, filepath.Join(m.bin, dhcpDaemon)); err != nil {
-		t.Fatal(err)
-	}
+	m := &machine{Machine: kerneltest.NewMachine(t, containers...)}
+	m.Install(dhcpDaemon)
 	for _, p := range allPlugins() {
-		if err := os.Symlink(self, filepath.Join(m.bin, p.Name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, c := range containers {
-		m.netns[c] = kerneltest.Netns(t)
+		m.Install(p.Name)
 	}
 	return m
 }
@@ -87,17 +64,15 @@ func newMachine(t testing.TB, containers ...string) *machine {
 // text replaces $IPAM and $WORK in a configuration.
 func (m *machine) text(conf string) string {
 	conf = strings.ReplaceAll(conf, "$IPAM", `"ipam": {"type": "host-local", "dataDir": "$WORK/ipam", "ranges": [[{"subnet": "10.1.0.0/24"}], [{"subnet": "fd01::/64"}]]}`)
-	return strings.ReplaceAll(conf, "$WORK", m.dir)
+	return strings.ReplaceAll(conf, "$WORK", m.Dir)
 }
 
 // command returns the command that runs a plugin for a container. Later variables override earlier ones.
 func (m *machine) command(verb, typ, container string, stdin io.Reader, env ...string) *exec.Cmd {
-	argv := append(append([]string{}, m.wrap...), filepath.Join(m.bin, typ))
+	argv := append(append([]string{}, m.wrap...), filepath.Join(m.Bin(), typ))
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdin = stdin
-	cmd.Env = append(os.Environ(), "CNI_COMMAND="+verb, "CNI_CONTAINERID="+container, "CNI_IFNAME=eth0", "CNI_NETNS="+m.netns[container],
-		"CNI_PATH="+m.bin, "FAIRLEAD_RUN="+m.dir+"/run", "FAIRLEAD_LIB="+m.dir+"/lib")
-	cmd.Env = append(cmd.Env, env...)
+	cmd.Env = append(m.Env("CNI_COMMAND="+verb, "CNI_CONTAINERID="+container, "CNI_IFNAME=eth0", "CNI_NETNS="+m.Netns[container]), env...)
 	return cmd
 }
 
@@ -114,18 +89,18 @@ func (m *machine) run(verb, typ, container, conf string, env ...string) (string,
 }
 
 func (m *machine) must(verb, typ, container, conf string, env ...string) string {
-	m.t.Helper()
+	m.T.Helper()
 	out, err := m.run(verb, typ, container, conf, env...)
 	if err != nil {
-		m.t.Fatal(err)
+		m.T.Fatal(err)
 	}
 	return out
 }
 
 // files returns all files of the machine except the programs.
 func (m *machine) files() (out []string) {
-	_ = filepath.WalkDir(m.dir, func(path string, e os.DirEntry, err error) error {
-		if err == nil && path != m.dir && !strings.HasPrefix(path, m.bin) {
+	_ = filepath.WalkDir(m.Dir, func(path string, e os.DirEntry, err error) error {
+		if err == nil && path != m.Dir && !strings.HasPrefix(path, m.Bin()) {
 			out = append(out, path)
 		}
 		return nil
@@ -133,18 +108,7 @@ func (m *machine) files() (out []string) {
 	return out
 }
 
-// dump returns the host's links and rules, without the state that a link changes by itself.
+// dump returns the host's state, without what the kernel changes by itself and the shared bridge, which DEL keeps.
 func (m *machine) dump() string {
-	return kerneltest.Run(m.t, "sh", "-c", "ip -br link | cut -d' ' -f1; nft list ruleset; ip route; ip -6 route | grep -v fe80; tc qdisc")
-}
-
-// withoutBridge removes the shared bridge from a dump, because DEL keeps it.
-func withoutBridge(dump string) string {
-	var b strings.Builder
-	for line := range strings.Lines(dump) {
-		if !strings.Contains(line, "cni0") {
-			b.WriteString(line)
-		}
-	}
-	return b.String()
+	return kerneltest.Mask(kerneltest.Dump(m.T, ""), kerneltest.Link("cni0"), kerneltest.Timers, kerneltest.Carrier, kerneltest.IPv6State)
 }

@@ -32,22 +32,22 @@ func TestNetnsPaths(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t, "a")
 			link := func(to, name string) {
-				if err := os.Symlink(to, filepath.Join(m.dir, name)); err != nil {
+				if err := os.Symlink(to, filepath.Join(m.Dir, name)); err != nil {
 					t.Fatal(err)
 				}
 			}
 			link("/proc/self/ns/mnt", "mnt")
 			link("/proc/self/ns/net", "host")
 			link("loop", "loop")
-			link(m.netns["a"], "good")
-			if err := os.WriteFile(m.dir+"/file", nil, 0o600); err != nil {
+			link(m.Netns["a"], "good")
+			if err := os.WriteFile(m.Dir+"/file", nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if err := syscall.Mkfifo(m.dir+"/fifo", 0o600); err != nil {
+			if err := syscall.Mkfifo(m.Dir+"/fifo", 0o600); err != nil {
 				t.Fatal(err)
 			}
-			before := withoutBridge(m.dump())
-			env := "CNI_NETNS=" + strings.ReplaceAll(tt.path, "$WORK", m.dir)
+			before := m.dump()
+			env := "CNI_NETNS=" + strings.ReplaceAll(tt.path, "$WORK", m.Dir)
 			start := time.Now()
 			out, err := m.run("ADD", "bridge", "a", conf, env)
 			switch {
@@ -60,7 +60,7 @@ func TestNetnsPaths(t *testing.T) {
 			if out, err := m.run("DEL", "bridge", "a", conf, env); err != nil {
 				t.Errorf("DEL: %s", out)
 			}
-			if after := withoutBridge(m.dump()); after != before {
+			if after := m.dump(); after != before {
 				t.Errorf("the state is\n%s\nwant\n%s", after, before)
 			}
 			if elapsed := time.Since(start); elapsed > kerneltest.Slow(30*time.Second) {

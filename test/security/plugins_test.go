@@ -54,7 +54,7 @@ func pluginCases() []pluginCase {
 func (c pluginCase) text(m *machine) string {
 	conf := `{"cniVersion": "1.0.0", "name": "n", "type": "` + c.plugin + `", ` + c.conf
 	if c.chain {
-		conf += `, "prevResult": {"cniVersion": "1.0.0", "interfaces": [{"name": "host0"}, {"name": "eth0", "sandbox": "` + m.netns["a"] + `"}],
+		conf += `, "prevResult": {"cniVersion": "1.0.0", "interfaces": [{"name": "host0"}, {"name": "eth0", "sandbox": "` + m.Netns["a"] + `"}],
 			"ips": [{"address": "10.1.0.2/24", "gateway": "10.1.0.1", "interface": 1}], "routes": [{"dst": "0.0.0.0/0"}]}`
 	}
 	return conf + "}"
@@ -78,22 +78,22 @@ func (c pluginCase) prepare(t *testing.T) *machine {
 	kerneltest.Run(t, "ip", "link", "add", "dev0", "address", "02:00:00:00:00:05", "type", "veth", "peer", "name", "far0")
 	kerneltest.Run(t, "ip", "link", "set", "dev0", "up")
 	if c.chain {
-		kerneltest.Run(t, "ip", "link", "add", "host0", "type", "veth", "peer", "name", "eth0", "netns", m.netns["a"])
+		kerneltest.Run(t, "ip", "link", "add", "host0", "type", "veth", "peer", "name", "eth0", "netns", m.Netns["a"])
 		kerneltest.Run(t, "ip", "addr", "add", "10.1.0.1/24", "dev", "host0")
 		kerneltest.Run(t, "ip", "link", "set", "host0", "up")
-		kerneltest.In(t, m.netns["a"], "ip", "addr", "add", "10.1.0.2/24", "dev", "eth0")
-		kerneltest.In(t, m.netns["a"], "ip", "link", "set", "eth0", "up")
-		kerneltest.In(t, m.netns["a"], "ip", "route", "add", "default", "via", "10.1.0.1")
+		kerneltest.In(t, m.Netns["a"], "ip", "addr", "add", "10.1.0.2/24", "dev", "eth0")
+		kerneltest.In(t, m.Netns["a"], "ip", "link", "set", "eth0", "up")
+		kerneltest.In(t, m.Netns["a"], "ip", "route", "add", "default", "via", "10.1.0.1")
 	}
 	lease := "FLANNEL_NETWORK=10.1.0.0/16\nFLANNEL_SUBNET=10.1.0.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n"
-	if err := os.WriteFile(filepath.Join(m.dir, "subnet.env"), []byte(lease), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(m.Dir, "subnet.env"), []byte(lease), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	switch c.plugin {
 	case "dhcp":
 		m.dhcp()
 	case "ovs":
-		if err := os.Symlink(ovstest.New(t).Socket(), filepath.Join(m.dir, "ovs.sock")); err != nil {
+		if err := os.Symlink(ovstest.New(t).Socket(), filepath.Join(m.Dir, "ovs.sock")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -103,25 +103,25 @@ func (c pluginCase) prepare(t *testing.T) *machine {
 // dhcp gives the container an interface on a network with a DHCP server. It starts the daemon with the capabilities of
 // its systemd unit.
 func (m *machine) dhcp() {
-	m.t.Helper()
-	n := dhcptest.New(m.t, "lan0", "10.0.0.1/24")
+	m.T.Helper()
+	n := dhcptest.New(m.T, "lan0", "10.0.0.1/24")
 	n.Dnsmasq("--dhcp-range=10.0.0.50,10.0.0.59,255.255.255.0,1h")
-	n.Join(m.netns["a"], "eth0")
-	argv := append(systemdunit.Setpriv(capabilityTable(m.t)["fairlead-dhcp"]), filepath.Join(m.bin, dhcpDaemon), m.dir+"/dhcp.sock", m.dir+"/leases")
+	n.Join(m.Netns["a"], "eth0")
+	argv := append(systemdunit.Setpriv(capabilityTable(m.T)["fairlead-dhcp"]), filepath.Join(m.Bin(), dhcpDaemon), m.Dir+"/dhcp.sock", m.Dir+"/leases")
 	daemon := exec.Command(argv[0], argv[1:]...)
 	daemon.Stderr = os.Stderr
 	if err := daemon.Start(); err != nil {
-		m.t.Fatal(err)
+		m.T.Fatal(err)
 	}
-	m.t.Cleanup(func() {
+	m.T.Cleanup(func() {
 		_ = daemon.Process.Kill()
 		_ = daemon.Wait()
 	})
 	for range 500 {
-		if _, err := os.Stat(m.dir + "/dhcp.sock"); err == nil {
+		if _, err := os.Stat(m.Dir + "/dhcp.sock"); err == nil {
 			return
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	m.t.Fatal("the DHCP daemon did not start to listen")
+	m.T.Fatal("the DHCP daemon did not start to listen")
 }

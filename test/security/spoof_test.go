@@ -114,7 +114,7 @@ func TestAntiSpoofFrames(t *testing.T) {
 // wantPassed compares the frames that passed with the allowed ones. The kernel handles a container's frames in order, so
 // after the allowed ones only those behind the last of them may still be on their way.
 func (m *machine) wantPassed(plugin string, list []frame, on bool) {
-	m.t.Helper()
+	m.T.Helper()
 	wrong := func() (out []string) {
 		passed := m.passed()
 		for i, f := range list {
@@ -133,7 +133,7 @@ func (m *machine) wantPassed(plugin string, list []frame, on bool) {
 	}
 	time.Sleep(kerneltest.Slow(50 * time.Millisecond)) // a frame that must not pass may be late
 	for _, w := range wrong() {
-		m.t.Error(w)
+		m.T.Error(w)
 	}
 }
 
@@ -150,14 +150,14 @@ func (m *machine) addCounters(plugin string, n int) {
 		for i := range n {
 			script += fmt.Sprintf("; add rule %s probe c meta length %d counter", family, packetSize(i))
 		}
-		kerneltest.Run(m.t, "nft", script)
+		kerneltest.Run(m.T, "nft", script)
 	}
 }
 
 // passed returns the sizes of the packets that passed.
 func (m *machine) passed() map[int]bool {
 	out := map[int]bool{}
-	for line := range strings.Lines(kerneltest.Run(m.t, "nft", "list", "ruleset")) {
+	for line := range strings.Lines(kerneltest.Run(m.T, "nft", "list", "ruleset")) {
 		var size, packets int
 		if n, _ := fmt.Sscanf(strings.TrimSpace(line), "meta length %d counter packets %d", &size, &packets); n == 2 && packets > 0 {
 			out[size] = true
@@ -172,7 +172,7 @@ func (m *machine) hardwareAddresses(result string) (own, gateway string) {
 		Interfaces []struct{ Mac, Sandbox string }
 	}
 	if err := json.Unmarshal([]byte(result), &r); err != nil {
-		m.t.Fatal(err)
+		m.T.Fatal(err)
 	}
 	for _, i := range r.Interfaces {
 		switch {

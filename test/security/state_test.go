@@ -41,7 +41,7 @@ func (m *machine) checkModes(t *testing.T, skip map[string]bool) (records int) {
 			continue
 		}
 		mode := st.Mode().Perm()
-		name := strings.TrimPrefix(f, m.dir)
+		name := strings.TrimPrefix(f, m.Dir)
 		if mode&0o022 != 0 {
 			t.Errorf("%s: mode %o: others may write it", name, mode)
 		}
@@ -67,11 +67,11 @@ func TestPlantedLinks(t *testing.T) {
 			m := newMachine(t, "a", "b")
 			m.must("ADD", "bridge", "b", conf) // creates the directories
 			m.must("DEL", "bridge", "b", conf)
-			victim := filepath.Join(m.dir, "victim")
+			victim := filepath.Join(m.Dir, "victim")
 			if err := os.WriteFile(victim, []byte("precious"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			link := filepath.Join(m.dir, at)
+			link := filepath.Join(m.Dir, at)
 			_ = os.Remove(link)
 			if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
 				t.Fatal(err)

@@ -39,7 +39,7 @@ func TestRogueRouterThroughTunnel(t *testing.T) {
 		frame := ethernet(mac(t, "33:33:00:00:00:01"), mac(t, "02:00:00:00:00:08"), 0x86dd, advertisement("fe80::ff:fe00:8"))
 		head := binary.BigEndian.AppendUint32([]byte{8, 0, 0, 0}, 7<<8) // RFC 7348, section 5
 		time.Sleep(kerneltest.Slow(50 * time.Millisecond))
-		m.inNetns(m.netns["a"], func() error {
+		err := kerneltest.Inside(m.Netns["a"], func() error {
 			c, err := net.Dial("udp", "10.1.0.1:8472")
 			if err != nil {
 				return err
@@ -48,6 +48,9 @@ func TestRogueRouterThroughTunnel(t *testing.T) {
 			_, err = c.Write(append(head, frame...))
 			return err
 		})
+		if err != nil {
+			t.Fatal(err)
+		}
 		time.Sleep(kerneltest.Slow(100 * time.Millisecond))
 	}
 	acceptedRoutes := func() string {
