@@ -1,0 +1,128 @@
+package packet_test
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/netns"
+	"github.com/fairlead/fairlead/kernel/packet"
+)
+
+// pair creates two connected links and returns the host and their indexes.
+func pair(t *testing.T) (ns *netns.Handle, near, far int) {
+	t.Helper()
+	kerneltest.Host(t)
+	kerneltest.Run(t, "ip", "link", "add", "near", "up", "type", "veth", "peer", "name", "far")
+	kerneltest.Run(t, "ip", "link", "set", "far", "up")
+	ns, err := netns.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ns.Close() })
+	for name, index := range map[string]*int{"near": &near, "far": &far} {
+		i, err := net.InterfaceByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*index = i.Index
+	}
+	return ns, near, far
+}
+
+// TestFramesOfOnePort checks that a socket for a UDP port receives only the first fragments of packets to it.
+func TestFramesOfOnePort(t *testing.T) {
+	t.Parallel()
+	ns, near, far := pair(t)
+	s, err := packet.OpenFrames(ns, near, 68)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	from, err := packet.OpenFrames(ns, far, 9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	send := func(mark byte, proto byte, port, fragment uint16, options ...byte) {
+		t.Helper()
+		payload := append(binary.BigEndian.AppendUint16([]byte{0, 67}, port), 0, 9, 0, 0, mark)
+		ip := kerneltest.IPv4(netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"), proto, append(options, payload...))
+		ip[0] += byte(len(options) / 4)
+		binary.BigEndian.PutUint16(ip[6:], fragment)
+		frame := append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1, 8, 0}, ip...)
+		if err := from.SendFrame(frame); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send(1, unix.IPPROTO_TCP, 68, 0)
+	send(2, unix.IPPROTO_UDP, 67, 0)
+	send(3, unix.IPPROTO_UDP, 68, 100) // a later fragment has no ports
+	send(4, unix.IPPROTO_UDP, 68, 0)
+	send(5, unix.IPPROTO_UDP, 68, 0x2000) // the first of several
+	send(6, unix.IPPROTO_UDP, 68, 0x4000, 1, 1, 1, 1)
+	for _, want := range []byte{4, 5, 6} {
+		b := make([]byte, 200)
+		n, _, err := s.Receive(t.Context(), b, time.Now().Add(kerneltest.Slow(5*time.Second)))
+		if err != nil || b[n-1] != want {
+			t.Errorf("frame %d of %d bytes arrived, want frame %d: %v", b[max(n-1, 0)], n, want, err)
+		}
+	}
+}
+
+// TestOnlyNeighbours checks that an ICMPv6 socket ignores messages with a hop limit that a router may have decreased.
+func TestOnlyNeighbours(t *testing.T) {
+	t.Parallel()
+	ns, near, far := pair(t)
+	const advertisement = 134
+	s, err := packet.OpenICMP6(ns, near, advertisement)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	from, err := packet.OpenFrames(ns, far, 9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	for mark, hops := range map[byte]byte{1: 254, 2: 64} {
+		must(t, from.SendFrame(message(advertisement, hops, mark)))
+	}
+	must(t, from.SendFrame(message(advertisement+1, 255, 3)))
+	must(t, from.SendFrame(message(advertisement, 255, 4)))
+	b := make([]byte, 200)
+	n, addr, err := s.Receive(t.Context(), b, time.Now().Add(kerneltest.Slow(5*time.Second)))
+	if err != nil || n != 8 || b[7] != 4 || addr != netip.MustParseAddr("fe80::1") {
+		t.Errorf("%v of %s arrived, want message 4: %v", b[:n], addr, err)
+	}
+}
+
+// message returns a frame with an ICMPv6 message of 8 bytes to all nodes. Its last byte is the mark.
+func message(typ, hops, mark byte) []byte {
+	src, dst := netip.MustParseAddr("fe80::1").As16(), netip.MustParseAddr("ff02::1").As16()
+	icmp := []byte{typ, 0, 0, 0, 0, 0, 0, mark}
+	sum := uint32(len(icmp)) + unix.IPPROTO_ICMPV6 // of the pseudo-header: RFC 8200, section 8.1
+	for _, b := range [][]byte{src[:], dst[:], icmp} {
+		for i := 0; i < len(b); i += 2 {
+			sum += uint32(binary.BigEndian.Uint16(b[i:]))
+		}
+	}
+	for sum>>16 != 0 {
+		sum = sum&0xffff + sum>>16
+	}
+	binary.BigEndian.PutUint16(icmp[2:], ^uint16(sum))
+	frame := []byte{0x33, 0x33, 0, 0, 0, 1, 2, 0, 0, 0, 0, 1, 0x86, 0xdd, 0x60, 0, 0, 0, 0, 8, unix.IPPROTO_ICMPV6, hops}
+	return append(append(append(frame, src[:]...), dst[:]...), icmp...)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
