@@ -87,8 +87,8 @@ func networkCommands() []string {
 	return []string{"ip", "tc", "bridge", "nft", "iptables", "ip6tables", "sysctl", "ethtool"}
 }
 
-// machineNetns is the network namespace of the test process.
-var machineNetns, _ = os.Readlink("/proc/self/ns/net")
+// machineNetns is the network namespace of the machine.
+var machineNetns, _ = os.Readlink("/proc/1/ns/net")
 
 // In runs a command in a namespace and returns its output.
 func In(t testing.TB, netns string, argv ...string) string {
