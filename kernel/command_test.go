@@ -50,3 +50,16 @@ func TestCommandProbe(t *testing.T) {
 		e.Close()
 	}
 }
+
+func TestMissingCommand(t *testing.T) {
+	t.Parallel()
+	e, err := kernel.Open(nil, kernel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	err = e.Apply(kernel.Objects{&kernel.Command{Probe: []string{"no-such-program", "--probe"}, Do: []string{"no-such-program", "--flag"}, Undo: []string{"true"}}})
+	if err == nil || !strings.Contains(err.Error(), "no-such-program is needed for this configuration and is not installed") {
+		t.Errorf("got %v", err)
+	}
+}

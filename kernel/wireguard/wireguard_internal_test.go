@@ -1,6 +1,7 @@
 package wireguard
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -124,6 +125,33 @@ func TestWireGuardAnswers(t *testing.T) {
 	for _, bad := range []string{"private_key=secret\n", "listen_port=x\n", "endpoint=nowhere\n", "allowed_ip=10\n", "public_key=\n", "persistent_keepalive_interval=off\n", "last_handshake_time_sec=a\n"} {
 		if _, err := parseDevice(bad); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+// TestHandshakeTime checks the time of a peer's last handshake as the kernel sends it.
+func TestHandshakeTime(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		seconds, nanoseconds uint64
+		cut                  int
+		want                 time.Time
+	}{
+		{5, 6, 16, time.Unix(5, 6)}, {0, 7, 16, time.Unix(0, 7)}, {5, 0, 24, time.Unix(5, 0)},
+		{0, 0, 16, time.Time{}}, {5, 6, 15, time.Time{}},
+	} {
+		v := binary.NativeEndian.AppendUint64(nil, c.seconds)
+		v = append(binary.NativeEndian.AppendUint64(v, c.nanoseconds), make([]byte, 8)...)
+		var peer, peers, body netlink.Buffer
+		k := key(3)
+		peer.Bytes(unix.WGPEER_A_PUBLIC_KEY, k[:])
+		peer.Bytes(unix.WGPEER_A_LAST_HANDSHAKE_TIME, v[:c.cut])
+		peers.Bytes(0, peer)
+		body.Bytes(unix.WGDEVICE_A_PEERS, peers)
+		d := &Device{Peers: map[Key]*Peer{}}
+		netlink.EachAttr(body, d.attr)
+		if p := d.Peers[k]; p == nil || !p.handshake.Equal(c.want) {
+			t.Errorf("%+v: %+v", c, p)
 		}
 	}
 }
