@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/internal/bootid"
+	"github.com/fairlead/fairlead/internal/filelock"
 )
 
 // machineID returns this machine's ID, which is created once and stored in dir. It distinguishes two machines with the
@@ -63,5 +64,5 @@ func lockHost(run string) (unlock func(), err error) {
 		f.Close()
 		return nil, fmt.Errorf("another agent runs on this host (%s is locked): stop it first, or set a different FAIRLEAD_RUN for each", path)
 	}
-	return func() { f.Close() }, nil
+	return func() { _ = filelock.Close(f) }, nil
 }

@@ -26,7 +26,7 @@ func (d *Dir) Claim(ctx context.Context, o kernel.Owner, ports []Port) (unlock f
 	var open []*os.File
 	unlock = func() {
 		for _, f := range open {
-			_ = f.Close()
+			_ = filelock.Close(f)
 		}
 	}
 	for _, name := range claimFiles(ports) {
@@ -88,7 +88,7 @@ func (d *Dir) clearClaim(name string, dead func(tag string) bool) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer filelock.Close(f)
 	list, err := readClaims(f.Name())
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (d *Dir) lockClaims(ctx context.Context, name string) (*os.File, error) {
 			return false, err
 		}
 		if ok, err := filelock.Try(int(f.Fd())); !ok || err != nil || !current(f) {
-			_ = f.Close()
+			_ = filelock.Close(f)
 			return false, err
 		}
 		locked = f

@@ -73,7 +73,7 @@ func (d *Dir) take(path string) (*Record, error) {
 		r.held, r.fd = true, fd
 		return r, nil
 	}
-	_ = syscall.Close(fd)
+	_ = filelock.CloseFD(fd)
 	return r, err
 }
 
@@ -113,7 +113,7 @@ func (d *Dir) Reserved(o kernel.Owner) bool {
 	if err != nil {
 		return false
 	}
-	defer syscall.Close(fd)
+	defer filelock.CloseFD(fd)
 	return syscall.Flock(fd, syscall.LOCK_SH|syscall.LOCK_NB) == syscall.EWOULDBLOCK
 }
 

@@ -20,16 +20,16 @@ func (d *Dir) LockList(ctx context.Context, o kernel.Owner) (unlock func(), err 
 			return nil, err
 		}
 		if err := filelock.Lock(ctx, fd, path); err != nil {
-			_ = syscall.Close(fd)
+			_ = filelock.CloseFD(fd)
 			return nil, err
 		}
 		if !same(fd, path) { // the last holder deleted it
-			_ = syscall.Close(fd)
+			_ = filelock.CloseFD(fd)
 			continue
 		}
 		return func() {
 			_ = syscall.Unlink(path)
-			_ = syscall.Close(fd)
+			_ = filelock.CloseFD(fd)
 			_ = syscall.Rmdir(filepath.Dir(path)) // fails while the directory has other entries
 		}, nil
 	}

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fairlead/fairlead/internal/filelock"
 	"github.com/fairlead/fairlead/internal/plainfile"
 	"github.com/fairlead/fairlead/kernel"
 )
@@ -37,7 +38,7 @@ func (d *Dir) Reserve(o kernel.Owner) (*Reservation, error) {
 		if err == nil && own(fd, path) {
 			return &Reservation{path: path, fd: fd}, nil
 		}
-		_ = syscall.Close(fd)
+		_ = filelock.CloseFD(fd)
 		if err == syscall.EWOULDBLOCK && !looked { // it may be ClearReservations, which holds the lock only briefly
 			looked = true
 			time.Sleep(reservationPoll)
@@ -93,7 +94,7 @@ func (r *Reservation) Free() {
 	if same(r.fd, r.path) { // after a DEL the path may be the next ADD's
 		_ = syscall.Unlink(r.path) // before unlocking: a waiter must see that the file is gone
 	}
-	_ = syscall.Close(r.fd)
+	_ = filelock.CloseFD(r.fd)
 	_ = syscall.Rmdir(filepath.Dir(r.path)) // fails while the directory has other entries
 }
 
@@ -111,7 +112,7 @@ func (d *Dir) ClearReservations(network string) error {
 			if syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB) == nil && same(fd, path) {
 				err = os.Remove(path)
 			}
-			_ = syscall.Close(fd)
+			_ = filelock.CloseFD(fd)
 		}
 		errs = append(errs, err)
 	}
@@ -132,7 +133,7 @@ func readLocked(path string) (raw []byte, locked bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	defer syscall.Close(fd)
+	defer filelock.CloseFD(fd)
 	locked = syscall.Flock(fd, syscall.LOCK_SH|syscall.LOCK_NB) == syscall.EWOULDBLOCK
 	raw, err = plainfile.ReadAll(fd, path)
 	return raw, locked, err
@@ -141,7 +142,7 @@ func readLocked(path string) (raw []byte, locked bool, err error) {
 // Unlock ends the work of the process that wrote or took the record.
 func (r *Record) Unlock() {
 	if r != nil && r.held {
-		_ = syscall.Close(r.fd)
+		_ = filelock.CloseFD(r.fd)
 		r.held = false
 	}
 }

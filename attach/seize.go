@@ -46,7 +46,7 @@ func (d *Dir) seize(path string) (*Record, error) {
 		return nil, err
 	}
 	if syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB) != nil || !same(fd, path) {
-		_ = syscall.Close(fd)
+		_ = filelock.CloseFD(fd)
 		return nil, os.ErrNotExist
 	}
 	raw, err := plainfile.ReadAll(fd, path)
@@ -55,7 +55,7 @@ func (d *Dir) seize(path string) (*Record, error) {
 		r, err = d.parse(path, raw, false)
 	}
 	if err != nil {
-		_ = syscall.Close(fd)
+		_ = filelock.CloseFD(fd)
 		return nil, err
 	}
 	r.held, r.fd = true, fd

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/internal/bootid"
+	"github.com/fairlead/fairlead/internal/filelock"
 )
 
 // Options change how a Store is opened. The zero value is for an ADD.
@@ -73,7 +74,7 @@ func Open(ctx context.Context, dataDir, network string, opts Options) (*Store, e
 // Close releases the lock.
 func (s *Store) Close() error {
 	s.index.close()
-	return s.lock.Close()
+	return filelock.Close(s.lock)
 }
 
 // load reads the index. It rebuilds the index if it is missing or broken, if a change was interrupted, or if somebody

@@ -147,7 +147,7 @@ func (s notes) acquire(id string, take func(*os.File) error) (unlock func(), err
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 		if err == nil {
 			if err = take(f); err == nil && !isCurrent(f) { // the previous holder may have removed the file
-				_ = f.Close()
+				_ = filelock.Close(f)
 				continue
 			}
 		}
@@ -159,7 +159,7 @@ func (s notes) acquire(id string, take func(*os.File) error) (unlock func(), err
 		}
 		return func() {
 			_ = os.Remove(path)
-			_ = f.Close()
+			_ = filelock.Close(f)
 		}, nil
 	}
 }

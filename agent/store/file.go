@@ -56,7 +56,7 @@ func (f *file) locked(ctx context.Context, do func() error) error {
 	if err != nil {
 		return fmt.Errorf("open the lock of the store: %w", err)
 	}
-	defer lock.Close()
+	defer filelock.Close(lock)
 	if err := filelock.Lock(ctx, int(lock.Fd()), lock.Name()); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}

@@ -65,7 +65,7 @@ func (f *file) hold(key string, value []byte) error {
 		err = f.commit([]Op{{Key: key, Value: append([]byte{}, value...), Expect: f.state.entries[key].Revision}})
 	}
 	if err != nil {
-		lock.Close()
+		_ = filelock.Close(lock)
 		return err
 	}
 	f.held[key] = heldFile{lock, f.state.entries[key].Revision}
@@ -142,7 +142,7 @@ func (f *file) sweepOne(key string) error {
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
+	defer filelock.Close(lock)
 	if ok, err := filelock.Try(int(lock.Fd())); !ok || err != nil {
 		return err
 	}

@@ -1,4 +1,7 @@
 // Package filelock waits for flock(2) locks for a limited time. Its error names the lock and its holder.
+//
+// A process that starts another one gives it a copy of all open files until the program runs. The copy keeps a lock, so
+// closing a file does not end its lock: use Close or CloseFD.
 package filelock
 
 import (
@@ -61,7 +64,7 @@ func Try(fd int) (bool, error) {
 
 // Lock takes the lock of an open file. It stops waiting early enough before the context's deadline to leave time for
 // the work, and then returns a *Busy. It waits in the kernel's queue, so that no waiter starves. After an error the
-// caller closes the file. The pending system call holds a duplicate descriptor and closes it when it gets the lock.
+// caller closes the file. The pending system call holds a duplicate descriptor, and unlocks it when it gets the lock.
 func Lock(ctx context.Context, fd int, path string) error {
 	if ok, err := Try(fd); ok || err != nil {
 		return failed(path, err)
@@ -71,8 +74,17 @@ func Lock(ctx context.Context, fd int, path string) error {
 	if err != nil {
 		return failed(path, err)
 	}
-	got := make(chan error, 1)
-	go func() { got <- wait(other) }()
+	got, gone := make(chan error), make(chan struct{})
+	defer close(gone)
+	go func() {
+		err := wait(other)
+		select {
+		case got <- err:
+			_ = syscall.Close(other)
+		case <-gone:
+			_ = CloseFD(other)
+		}
+	}()
 	select {
 	case err := <-got:
 		return failed(path, err)
@@ -84,13 +96,24 @@ func Lock(ctx context.Context, fd int, path string) error {
 }
 
 func wait(fd int) error {
-	defer syscall.Close(fd)
 	for {
 		if err := syscall.Flock(fd, syscall.LOCK_EX); err != syscall.EINTR {
 			return err
 		}
 	}
 }
+
+// Close unlocks and closes a file.
+func Close(f *os.File) error {
+	return errors.Join(unlock(int(f.Fd())), f.Close())
+}
+
+// CloseFD unlocks and closes a file descriptor.
+func CloseFD(fd int) error {
+	return errors.Join(unlock(fd), syscall.Close(fd))
+}
+
+func unlock(fd int) error { return syscall.Flock(fd, syscall.LOCK_UN) }
 
 // dup duplicates the descriptor of an open file. The duplicate shares the lock.
 func dup(fd int) (int, error) {

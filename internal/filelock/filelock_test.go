@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -99,5 +100,57 @@ func TestHolder(t *testing.T) {
 		if have := holder(c.locks, 7); have != c.want {
 			t.Errorf("%s: %q, want %q", name, have, c.want)
 		}
+	}
+}
+
+// TestCopyKeepsNoLock closes a file while a process that is being started has a copy of it, which dup stands for.
+func TestCopyKeepsNoLock(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*os.File) error{
+		"Close":   Close,
+		"CloseFD": func(f *os.File) error { n, err := dup(int(f.Fd())); return errors.Join(err, CloseFD(n), f.Close()) },
+	} {
+		path := t.TempDir() + "/lock"
+		f := open(t, path)
+		if err := Lock(t.Context(), int(f.Fd()), path); err != nil {
+			t.Fatal(err)
+		}
+		n, err := dup(int(f.Fd()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer syscall.Close(n)
+		if err := end(f); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if ok, err := Try(int(open(t, path).Fd())); !ok || err != nil {
+			t.Errorf("%s: the lock is held: %v", name, err)
+		}
+	}
+}
+
+// TestAbandonedWait checks that a wait that was given up keeps no lock once it gets it, even with a copy of the file.
+func TestAbandonedWait(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir() + "/lock"
+	first, second := open(t, path), open(t, path)
+	if ok, err := Try(int(first.Fd())); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(30*time.Millisecond, cancel)
+	if err := Lock(ctx, int(second.Fd()), path); err == nil {
+		t.Fatal("locked twice")
+	}
+	n, err := dup(int(second.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(n)
+	if err := errors.Join(second.Close(), Close(first)); err != nil {
+		t.Error(err)
+	}
+	if err := Lock(t.Context(), int(open(t, path).Fd()), path); err != nil {
+		t.Error(err)
 	}
 }

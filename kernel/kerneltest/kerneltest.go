@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -120,3 +121,28 @@ func Dump(t testing.TB, netns string) string {
 
 // fallback matches the links that a tunnel module adds to every namespace when any test loads it.
 var fallback = regexp.MustCompile(`(?m)^\d+: (tunl0|sit0|ip6tnl0|gre0|gretap0|erspan0|ip6gre0|ip_vti0|ip6_vti0)@NONE: .*\n`)
+
+// CopyFiles copies the descriptors of this process's open files below a directory, as a process that is being started
+// has them until its program runs. The copies end with the test.
+func CopyFiles(t testing.TB, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	copies := 0
+	for _, e := range entries {
+		file, err := os.Readlink("/proc/self/fd/" + e.Name())
+		fd, err2 := strconv.Atoi(e.Name())
+		if err != nil || err2 != nil || !strings.HasPrefix(file, dir+"/") {
+			continue // also a file that was closed meanwhile
+		}
+		if fd, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0); err == nil {
+			t.Cleanup(func() { unix.Close(fd) })
+			copies++
+		}
+	}
+	if copies == 0 {
+		t.Fatalf("no file below %s is open", dir)
+	}
+}

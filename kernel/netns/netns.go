@@ -77,7 +77,7 @@ func (n *Handle) Path() string { return n.path }
 // Unlock releases the lock.
 func (n *Handle) Unlock() { _ = unix.Flock(n.fd, unix.LOCK_UN) }
 
-// Lock locks the namespace until Unlock or Close. It waits for another owner of the lock until the context ends, then
+// Lock locks the namespace until Unlock. It waits for another owner of the lock until the context ends, then
 // returns a *filelock.Busy.
 func (n *Handle) Lock(ctx context.Context) error { return filelock.Lock(ctx, n.fd, n.path) }
 

@@ -51,7 +51,7 @@ func (d Dir) Note(ctx context.Context, list ...Release) error {
 func (d Dir) withJournal(ctx context.Context, how int, do func() error) error {
 	lock, err := os.OpenFile(d.journal()+".lock", os.O_RDWR|os.O_CREATE, 0o600)
 	if err == nil {
-		defer lock.Close()
+		defer filelock.Close(lock)
 		err = filelock.Until(ctx, lock.Name(), func() (bool, error) {
 			err := syscall.Flock(int(lock.Fd()), how|syscall.LOCK_NB)
 			if err == syscall.EWOULDBLOCK || err == syscall.EINTR {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/internal/bootid"
+	"github.com/fairlead/fairlead/internal/filelock"
 	"github.com/fairlead/fairlead/internal/plainfile"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/netns"
@@ -67,7 +68,7 @@ func openStore(dir string) (*store, error) {
 	return &store{dir, boot, lock}, err
 }
 
-func (s *store) close() { _ = s.lock.Close() }
+func (s *store) close() { _ = filelock.Close(s.lock) }
 
 // file returns the path of a lease. A hash replaces a name that is too long for a file.
 func (s *store) file(o kernel.Owner) string {
