@@ -48,6 +48,17 @@ func TestParseDHCP(t *testing.T) {
 	}
 }
 
+// TestWantsDNS checks which options the configuration must request for DNS settings in the result.
+func TestWantsDNS(t *testing.T) {
+	t.Parallel()
+	for option, want := range map[string]bool{"6": true, "domain-name": true, "domain-search": true, "26": false, "routers": false} {
+		c, err := ParseDHCP([]byte(dhcpNet(`, "request": [{"option": "`+option+`"}]`)), "")
+		if err != nil || c.WantsDNS() != want {
+			t.Errorf("option %s: %v, want %v", option, err, want)
+		}
+	}
+}
+
 func FuzzParseDHCP(f *testing.F) {
 	f.Add(dhcpNet(`, "request": [{"option": "121"}, {"option": 26}], "provide": [{"option": "host-name", "fromArg": "N"}]`), "N=x")
 	f.Add(dhcpNet(`, "request": [{"option": -1}], "priority": 1e9, "routes": [{"dst": "::/0"}]`), "")

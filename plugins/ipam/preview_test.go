@@ -3,6 +3,7 @@ package ipam
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -95,6 +96,17 @@ func TestPreview(t *testing.T) {
 		})
 		before = filesBelow(t, m.lib)
 	}
+	four := fairleadOf(`, "pool": "extra", "coolDown": 3600`)
+	var all []string
+	for i := range 4 {
+		all = append(all, ipsOf(t, m.must(call{verb: "ADD", id: fmt.Sprint("four", i), conf: four}))[0])
+	}
+	m.must(call{verb: "DEL", id: "four2", conf: four}) // now the only free address was released recently
+	if reason, err := planIPs(PlanFairlead, four); err != nil || reason != strings.Fields(all[2])[0] {
+		t.Errorf("planned %s, %v: want %s", reason, err, all[2])
+	}
+	m.must(call{verb: "ADD", id: "four2", conf: four})
+	want(PlanFairlead, four, "are full")
 	m.stop()
 	if reason, err := planIPs(PlanFairlead, fairleadOf("")); err != nil || reason == "" {
 		t.Errorf("out of blocks, without the agent: %s, %v", reason, err)

@@ -2,12 +2,14 @@ package dhcpd
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/rpc"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -106,6 +108,44 @@ func TestServe(t *testing.T) {
 	args.StdinData = r.Stdin
 	if err := c.Call("DHCP.Release", args, &struct{}{}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// failingListener fails to accept the first connections, as a process with too many open files does.
+type failingListener struct {
+	net.Listener
+	failures chan error
+}
+
+func (l failingListener) Accept() (net.Conn, error) {
+	select {
+	case err := <-l.failures:
+		return nil, err
+	default:
+		return l.Listener.Accept()
+	}
+}
+
+func TestAcceptErrors(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "s")
+	d := start(t, Options{SocketPath: socket})
+	defer d.Close()
+	l, err := d.Listen(func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	failing := failingListener{l, make(chan error, 2)}
+	failing.failures <- &net.OpError{Op: "accept", Net: "unix", Err: syscall.EMFILE}
+	failing.failures <- &net.OpError{Op: "accept", Net: "unix", Err: syscall.ENFILE}
+	ended := make(chan error, 1)
+	go func() { ended <- d.Serve(t.Context(), failing) }()
+	if list, err := List(socket); err != nil || len(list) != 0 {
+		t.Errorf("after errors that pass: %v, %v", list, err)
+	}
+	_ = l.Close()
+	if err := <-ended; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("after the listener was closed: %v", err)
 	}
 }
 

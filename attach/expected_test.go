@@ -1,0 +1,119 @@
+package attach_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
+)
+
+// listed returns the objects as words.
+func listed(list kernel.Objects) string {
+	var out []string
+	for _, o := range list {
+		out = append(out, o.String())
+	}
+	return strings.Join(out, ", ")
+}
+
+// TestExpected checks which objects of a list of plugins a CHECK of one of them expects.
+func TestExpected(t *testing.T) {
+	t.Parallel()
+	d := attach.Open(t.TempDir())
+	r := d.New("net", "c1", "eth0", "/proc/self/ns/net")
+	part := func(plugin, conf string, list ...kernel.Object) {
+		r.Parts = append(r.Parts, attach.Part{Plugin: plugin, Conf: conf, Objects: attach.Now(kernel.Objects(list))})
+	}
+	part("bridge", "b1", &kernel.Up{Link: "eth0"})
+	part("tuning", "t1", &kernel.LinkAttrs{Link: "eth0", Set: kernel.LinkSettings{MTU: 1400}}, &kernel.Sysctl{Key: "net/core/somaxconn", Value: "500"})
+	part("tuning", "t2", &kernel.LinkAttrs{Link: "eth0", Set: kernel.LinkSettings{MTU: 1300}})
+	const up, more, least = "ip link set eth0 up", "ip link set eth0 mtu 1400, sysctl -w net.core.somaxconn=500", "ip link set eth0 mtu 1300"
+	check := func(r *attach.Record) {
+		t.Helper()
+		for _, c := range []struct {
+			plugin, conf string
+			same         bool
+			own, later   string
+		}{
+			{"bridge", "b1", true, up, more + ", " + least},
+			{"tuning", "t1", true, more, least},
+			{"tuning", "t2", true, least, ""},
+			{"tuning", "changed", false, more + ", " + least, ""},
+			{"tuning", "", false, more + ", " + least, ""},
+			{"portmap", "p1", false, "", ""},
+		} {
+			own, later, same, err := r.Expected(c.plugin, c.conf)
+			if err != nil || same != c.same || listed(own) != c.own || listed(later) != c.later {
+				t.Errorf("%s %s: %q, then %q, %v, %v", c.plugin, c.conf, listed(own), listed(later), same, err)
+			}
+		}
+		if list, err := r.Objects(); err != nil || listed(list) != up+", "+more+", "+least {
+			t.Errorf("all: %q, %v", listed(list), err)
+		}
+	}
+	check(r)
+	if err := create(d, r); err != nil {
+		t.Fatal(err)
+	}
+	read, err := d.Read(r.Owner()) // objects that are read and not decoded yet
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(read)
+}
+
+// TestExpectedUnknownObjects checks that objects of another version are an error, not an empty list.
+func TestExpectedUnknownObjects(t *testing.T) {
+	t.Parallel()
+	const known, unknown = `{"plugin":"bridge","conf":"b","objects":[{"kind":"up","object":{"Link":"eth0"}}]}`, `{"plugin":"new","conf":"n","objects":[{"kind":"new","object":{}}]}`
+	for _, parts := range []string{known + "," + unknown, unknown + "," + known, unknown} {
+		var r attach.Record
+		if err := cni.Decode([]byte(`{"parts":[`+parts+`]}`), &r); err != nil {
+			t.Fatal(err)
+		}
+		if list, err := r.Objects(); err == nil {
+			t.Errorf("%s: %v", parts, list)
+		}
+		if _, _, _, err := r.Expected("new", "n"); err == nil {
+			t.Errorf("%s: no error", parts)
+		}
+	}
+}
+
+// TestSeizeRemoved checks that a listed attachment that was removed since is left alone.
+func TestSeizeRemoved(t *testing.T) {
+	t.Parallel()
+	d := attach.Open(t.TempDir())
+	r := record(d, owner)
+	if err := errors.Join(create(d, r), d.Finish(r, 0), d.Remove(owner)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := d.Seize(r); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+	if d.Reserved(owner) {
+		t.Error("it is still reserved")
+	}
+}
+
+// TestReserveBelowFile checks the error if a directory of the state is a file.
+func TestReserveBelowFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "run")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, lock := range []func(*attach.Dir) error{
+		func(d *attach.Dir) error { _, err := d.Reserve(owner); return err },
+		func(d *attach.Dir) error { _, err := d.LockList(t.Context(), owner); return err },
+	} {
+		if err := lock(attach.Open(file)); err == nil || !strings.Contains(err.Error(), "not a directory") {
+			t.Errorf("got %v", err)
+		}
+	}
+}
