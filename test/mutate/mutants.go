@@ -23,13 +23,18 @@ type mutant struct {
 
 	from, to int    // bytes of the file
 	with     string // in their place
+	nth      int    // among the mutants of the file with the same text, from 1
 }
 
 // id names a mutant independently of its line number, so that changes elsewhere in the file do not change it.
 func (m *mutant) id() string {
 	h := fnv.New32a()
 	fmt.Fprintf(h, "%s\n%s\n%s", m.Text, m.Kind, m.with)
-	return fmt.Sprintf("%s %s %08x", m.File, m.Kind, h.Sum32())
+	id := fmt.Sprintf("%s %s %08x", m.File, m.Kind, h.Sum32())
+	if m.nth > 1 {
+		id += fmt.Sprint(" ", m.nth)
+	}
+	return id
 }
 
 func (m *mutant) String() string { return fmt.Sprintf("%s:%d: %s: %s", m.File, m.Line, m.Kind, m.Text) }
@@ -69,6 +74,12 @@ func mutantsOf(root, file string) ([]*mutant, error) {
 		}
 		ast.Inspect(fn.Body, f.visit)
 		f.errorsToNil(fn.Type, fn.Body)
+	}
+	seen := map[string]int{}
+	for _, m := range f.found {
+		id := m.id()
+		seen[id]++
+		m.nth = seen[id]
 	}
 	return f.found, nil
 }
