@@ -258,3 +258,30 @@ func TestOnePodAtOnce(t *testing.T) {
 	must(t, n.TearDownPod(t.Context(), p.ID))
 	n.nothingLeft("web")
 }
+
+// TestCheckWithoutConfiguration checks that a pod whose network is known nowhere any more is an error, not intact.
+func TestCheckWithoutConfiguration(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, within)
+	n.bridge("10-a.conflist", "a", 1, "")
+	p := n.pod("web")
+	_, err := n.SetUpPod(t.Context(), p)
+	must(t, err)
+	must(t, n.CheckPod(t.Context(), p.ID))
+	must(t, os.RemoveAll(n.conf))
+	must(t, os.RemoveAll(n.cache))
+	n.editNote(p.ID, func(note map[string]any) {
+		for _, part := range note["parts"].([]any) {
+			delete(part.(map[string]any), "config")
+		}
+	})
+	n.again()
+	if err := n.CheckPod(t.Context(), p.ID); err == nil || !strings.Contains(err.Error(), " of pod "+p.ID+" has no configuration") {
+		t.Errorf("got %v", err)
+	}
+	must(t, os.Mkdir(n.conf, 0o755))
+	n.bridge("10-a.conflist", "a", 1, "")
+	n.again()
+	must(t, n.TearDownPod(t.Context(), p.ID))
+	n.nothingLeft("web")
+}

@@ -101,5 +101,8 @@ func TestSVG(t *testing.T) {
 		if got := strings.Count(drawn, "<line "); got != lines {
 			t.Errorf("%d nodes: %d lines, want %d", n, got, lines)
 		}
+		if got := strings.Count(drawn, ">vxlan</text>") + strings.Count(drawn, ">host-gw</text>"); got < lines {
+			t.Errorf("%d nodes: %d lines have a label, want %d", n, got, lines)
+		}
 	}
 }

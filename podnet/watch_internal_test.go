@@ -1,0 +1,47 @@
+package podnet
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestMatters checks which files next to the configuration make it be read again.
+func TestMatters(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	dir, elsewhere := filepath.Join(root, "etc", "net.d"), filepath.Join(root, "data")
+	for _, d := range []string{dir, elsewhere} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const conf = `{"cniVersion": "1.0.0", "name": "a", "plugins": [{"type": "bridge"}]}`
+	if err := os.WriteFile(filepath.Join(elsewhere, "a"), []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(elsewhere, "a"), filepath.Join(dir, "a.conflist")); err != nil {
+		t.Fatal(err)
+	}
+	m, err := New(Options{ConfDirs: []string{dir}, PluginDirs: []string{root}, StateDir: filepath.Join(root, "pods"), CacheDir: filepath.Join(root, "cache")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.conf.load()
+	w := &watch{m: m}
+	for name, want := range map[string]bool{
+		filepath.Join(dir, "b.conflist"): true, dir: true, filepath.Dir(dir): true, root: true,
+		filepath.Join(elsewhere, "a"): true, filepath.Join(elsewhere, "b"): true, // next to the target of a link
+		filepath.Join(root, "etc", "passwd"): false, filepath.Join(root, "x"): false, filepath.Join(filepath.Dir(dir), "net"): false,
+	} {
+		if w.matters(name) != want {
+			t.Errorf("%s matters: %v", name, !want)
+		}
+	}
+	if err := os.Remove(filepath.Join(elsewhere, "a")); err != nil {
+		t.Fatal(err)
+	}
+	if !w.matters(filepath.Join(root, "x")) {
+		t.Error("a link's target is gone: anything may bring it back")
+	}
+}
