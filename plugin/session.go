@@ -109,6 +109,7 @@ func (s *session) close() {
 		s.engine.Close()
 	}
 	if s.netns != nil {
+		s.unlockNetns()
 		s.netns.Close()
 	}
 	s.engine, s.netns = nil, nil
