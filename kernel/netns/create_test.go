@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -87,5 +88,39 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestOpenOtherFiles checks that something else at a namespace's path is no namespace, and that opening it does not wait.
+func TestOpenOtherFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	fifo, loop, file := filepath.Join(dir, "fifo"), filepath.Join(dir, "loop"), filepath.Join(dir, "file")
+	must(t, unix.Mkfifo(fifo, 0o600))
+	must(t, os.Symlink(loop, loop))
+	must(t, os.WriteFile(file, nil, 0o600))
+	for _, path := range []string{fifo, loop, file, file + "/below", dir, "/proc/self/ns/mnt", "/dev/null", "/dev/tty", dir + "/none", dir + "/" + strings.Repeat("x", 300)} {
+		opened := make(chan error, 1)
+		go func() {
+			ns, err := netns.Open(path)
+			if err == nil {
+				ns.Close()
+			}
+			opened <- err
+		}()
+		select {
+		case err := <-opened:
+			if !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("%s: %v", path, err)
+			}
+		case <-time.After(kerneltest.Slow(5 * time.Second)):
+			t.Errorf("%s: opening it waits", path)
+		}
+	}
+	ns, err := netns.Open("/proc/self/ns/net")
+	must(t, err)
+	defer ns.Close()
+	if flags, err := unix.FcntlInt(uintptr(ns.FD()), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
+		t.Errorf("a child process would inherit it: %d, %v", flags, err)
 	}
 }
