@@ -106,7 +106,12 @@ func (n *Network) start(ready string, env []string, argv ...string) *Server {
 		_ = s.cmd.Wait()
 		close(s.end)
 	}()
-	n.t.Cleanup(s.Stop)
+	n.t.Cleanup(func() {
+		s.Stop()
+		if n.t.Failed() {
+			n.t.Logf("the log of %s:\n%s", argv[0], s.Log())
+		}
+	})
 	kerneltest.Eventually(n.t, func() error {
 		if strings.Contains(s.Log(), ready) {
 			return nil

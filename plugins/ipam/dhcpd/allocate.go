@@ -129,10 +129,10 @@ func (l *lease) forget(why string) {
 	}
 	l.d.log("%s: maintenance ended: %s", l, why)
 	l.stop()
-	l.d.drop(l)
-	if err := l.d.store.remove(l.saved.owner()); err != nil {
+	if err := l.removeFile(); err != nil {
 		l.d.log("%s: %v", l, err)
 	}
+	l.d.drop(l) // last: the next ADD stores its lease in the same file
 }
 
 // end stops the maintenance of a lease, or an ADD that waits for it, and releases it.
@@ -151,12 +151,12 @@ func (d *Daemon) end(l *lease) error {
 		}
 		at.close()
 	}
-	d.drop(l)
-	if err := d.store.remove(l.saved.owner()); err != nil {
-		return err
+	err = l.removeFile()
+	d.drop(l) // last: the next ADD stores its lease in the same file
+	if err == nil {
+		d.log("%s: released", l)
 	}
-	d.log("%s: released", l)
-	return nil
+	return err
 }
 
 // find returns the lease of an attachment, or nil.

@@ -144,6 +144,7 @@ func (d *Daemon) Close() {
 	d.mu.Unlock()
 	for _, l := range all {
 		l.done.Wait()
+		l.saveLast()
 	}
 	d.store.close()
 }

@@ -26,7 +26,7 @@ type protocol interface {
 }
 
 // lease is the configuration of one attachment and its maintenance: one goroutine per protocol, which sleeps until an
-// action is due.
+// action is due, and one that stores the lease.
 type lease struct {
 	d     *Daemon
 	saved saved
@@ -36,6 +36,9 @@ type lease struct {
 	stop context.CancelFunc
 	done sync.WaitGroup
 	turn chan struct{} // holds a token while the lease is acquired, changed or released
+
+	file    sync.Mutex    // held while the lease's file is written or removed
+	unsaved chan struct{} // holds a token while the file lacks a change
 
 	mu        sync.Mutex
 	ready     bool // acquired and being maintained
@@ -50,7 +53,7 @@ func (d *Daemon) newLease(s saved) (*lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lease{d: d, saved: s, conf: conf, turn: make(chan struct{}, 1), applied: map[protocol]netConfig{}}
+	l := &lease{d: d, saved: s, conf: conf, turn: make(chan struct{}, 1), unsaved: make(chan struct{}, 1), applied: map[protocol]netConfig{}}
 	l.ctx, l.stop = context.WithCancel(d.ctx)
 	c := client{id: s.ContainerID + "/" + s.Network + "/" + s.IfName, conf: conf, o: &d.o, mu: &l.mu}
 	if conf.AcceptRA { // first, because its prefixes provide the prefix length for DHCPv6

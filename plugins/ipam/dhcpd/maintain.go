@@ -10,11 +10,12 @@ import (
 	"github.com/fairlead/fairlead/kernel"
 )
 
-// maintain starts one goroutine per protocol, which renews the lease.
+// maintain starts one goroutine per protocol, which renews the lease, and one that stores it.
 func (l *lease) maintain() {
 	l.mu.Lock()
 	l.ready = true
 	l.mu.Unlock()
+	l.done.Go(l.keepSaved)
 	for _, p := range l.protocols {
 		l.done.Go(func() { l.maintainProtocol(l.ctx, p) })
 	}
@@ -103,7 +104,8 @@ func (l *lease) runDue(ctx context.Context, p protocol) error {
 		p.term().Refused = r.why
 		l.mu.Unlock()
 	}
-	return errors.Join(err, l.updateInterface(p, link), l.save())
+	l.saveLater()
+	return errors.Join(err, l.updateInterface(p, link))
 }
 
 // reacquire tries to get back a lost address.

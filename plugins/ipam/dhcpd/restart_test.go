@@ -2,6 +2,7 @@ package dhcpd
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"strings"
 	"testing"
@@ -62,9 +63,7 @@ func TestReboot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.write(&saved{Boot: "another", Network: "n", ContainerID: strings.Repeat("c", 250), IfName: "eth0"}); err != nil {
-		t.Fatal(err)
-	}
+	write(t, s, &saved{Boot: "another", Network: "n", ContainerID: strings.Repeat("c", 250), IfName: "eth0"})
 	s.close()
 	d := start(t, Options{Leases: dir})
 	defer d.Close()
@@ -143,9 +142,7 @@ func TestLeaseOfReusedInode(t *testing.T) {
 		if v.NetnsCookie = (netns.ID{Cookie: v.namespace().Cookie + 1}).StoredCookie(); v.ContainerID == "old" {
 			v.NetnsCookie = 0
 		}
-		if err := s.write(&v); err != nil {
-			t.Fatal(err)
-		}
+		write(t, s, &v)
 	}
 	s.close()
 	d = start(t, Options{Leases: d.o.Leases})
@@ -210,5 +207,17 @@ func TestErrorsWithoutServer(t *testing.T) {
 	}
 	if s := d.States(); len(s) != 0 {
 		t.Errorf("left: %v", s)
+	}
+}
+
+// write stores a lease.
+func write(t *testing.T, s *store, v *saved) {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	if err == nil {
+		err = s.write(v.owner(), raw)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }

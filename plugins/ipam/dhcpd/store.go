@@ -80,13 +80,10 @@ func (s *store) file(o kernel.Owner) string {
 }
 
 // write stores a lease atomically.
-func (s *store) write(v *saved) error {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	path := s.file(v.owner())
-	if err = plainfile.Write(path+"~", raw, 0o600); err == nil {
+func (s *store) write(o kernel.Owner, raw []byte) error {
+	path := s.file(o)
+	err := plainfile.Write(path+"~", raw, 0o600)
+	if err == nil {
 		err = os.Rename(path+"~", path)
 	}
 	if err != nil {
@@ -127,12 +124,65 @@ func (s *store) list() ([]saved, error) {
 	return out, nil
 }
 
-// save stores the lease's current state.
+// save stores the lease's current state. The disk may be slow, so nothing else waits for it.
 func (l *lease) save() error {
+	l.file.Lock()
+	defer l.file.Unlock()
+	raw, err := l.encode()
+	if err != nil || raw == nil {
+		return err
+	}
+	return l.d.store.write(l.saved.owner(), raw)
+}
+
+// removeFile removes the stored lease, which has ended.
+func (l *lease) removeFile() error {
+	l.file.Lock()
+	defer l.file.Unlock()
+	return l.d.store.remove(l.saved.owner())
+}
+
+// keepSaved stores the lease after changes, until it ends or the daemon stops.
+func (l *lease) keepSaved() {
+	for {
+		select {
+		case <-l.ctx.Done():
+			return
+		case <-l.unsaved:
+			l.saveLogged()
+		}
+	}
+}
+
+func (l *lease) saveLogged() {
+	if err := l.save(); err != nil {
+		l.d.log("%s: %v", l, err)
+	}
+}
+
+// saveLater makes keepSaved store the lease.
+func (l *lease) saveLater() {
+	select {
+	case l.unsaved <- struct{}{}:
+	default:
+	}
+}
+
+// saveLast stores a change that keepSaved has not stored.
+func (l *lease) saveLast() {
+	select {
+	case <-l.unsaved:
+		l.saveLogged()
+	default:
+	}
+}
+
+// encode returns the lease as it is stored, or nil if it has ended.
+func (l *lease) encode() ([]byte, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended {
-		return nil
+		return nil, nil
 	}
 	v := l.saved
 	for _, p := range l.protocols {
@@ -145,7 +195,7 @@ func (l *lease) save() error {
 			v.Routers = p
 		}
 	}
-	return l.d.store.write(&v)
+	return json.Marshal(&v)
 }
 
 // load restores a lease from its stored form.

@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/internal/dhcptest"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
@@ -110,5 +113,44 @@ func TestV6Renewal(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
 	if f := strings.Split(lines[len(lines)-1], ","); err != nil || len(f) < 3 || f[0] != ip.Addr().String() || f[2] != "0" {
 		t.Errorf("the server's last entry is not a release: %v, %v", lines[len(lines)-1], err)
+	}
+}
+
+// TestSlowDisk checks that a lease expires in time while storing it takes long. A FIFO in place of the temporary file
+// stands for the disk: opening it waits.
+func TestSlowDisk(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	n := dhcptest.New(t, "br0", "fd00:7::1/64")
+	server := n.Kea6(`"preferred-lifetime": 4, "valid-lifetime": 5, "renew-timer": 1, "rebind-timer": 3,
+		"subnet6": [{"subnet": "fd00:7::/64", "interface": "eth0", "pools": [{"pool": "fd00:7::100 - fd00:7::1ff"}]}]`)
+	r := request("one", kerneltest.Netns(t), `"dhcp4": false, "dhcp6": true`)
+	n.Join(r.Netns, "eth0")
+	d := start(t, Options{Timeout: time.Second})
+	defer d.Close()
+	ip := get(t, d, r).IPs[0].Address
+	l, err := d.find(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fifo := d.store.file(l.saved.owner()) + "~"
+	kerneltest.Eventually(t, func() error { return unix.Mkfifo(fifo, 0o600) }) // a renewal may use the name now
+	time.Sleep(7 * time.Second)                                                // longer than the lease
+	if err := d.check(r); err != nil {
+		t.Fatalf("after renewals: %v", err)
+	}
+	server.Freeze()
+	kerneltest.Until(t, func() bool {
+		return errorHas(d.check(r), "DHCPv6 lost "+ip.Addr().String()) && !strings.Contains(kerneltest.In(t, r.Netns, "ip", "addr"), ip.String())
+	})
+	server.Thaw()
+	f, err := os.OpenFile(fifo, os.O_RDONLY|unix.O_NONBLOCK, 0) // the daemon's open(2) returns
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	d.release(t, r)
+	if left, err := filepath.Glob(d.store.dir + "/*.json*"); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }
