@@ -135,7 +135,13 @@ func TestSlowDisk(t *testing.T) {
 	}
 	fifo := d.store.file(l.saved.owner()) + "~"
 	kerneltest.Eventually(t, func() error { return unix.Mkfifo(fifo, 0o600) }) // a renewal may use the name now
-	time.Sleep(7 * time.Second)                                                // longer than the lease
+	proceed := func() {                                                        // the daemon's open(2) returns
+		if f, err := os.OpenFile(fifo, os.O_RDONLY|unix.O_NONBLOCK, 0); err == nil {
+			f.Close()
+		}
+	}
+	defer proceed()
+	time.Sleep(7 * time.Second) // longer than the lease
 	if err := d.check(r); err != nil {
 		t.Fatalf("after renewals: %v", err)
 	}
@@ -144,11 +150,7 @@ func TestSlowDisk(t *testing.T) {
 		return errorHas(d.check(r), "DHCPv6 lost "+ip.Addr().String()) && !strings.Contains(kerneltest.In(t, r.Netns, "ip", "addr"), ip.String())
 	})
 	server.Thaw()
-	f, err := os.OpenFile(fifo, os.O_RDONLY|unix.O_NONBLOCK, 0) // the daemon's open(2) returns
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
+	proceed()
 	d.release(t, r)
 	if left, err := filepath.Glob(d.store.dir + "/*.json*"); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
