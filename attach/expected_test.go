@@ -108,12 +108,19 @@ func TestReserveBelowFile(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	nowhere := filepath.Join(t.TempDir(), "run")
+	if err := errors.Join(os.MkdirAll(nowhere+"/attach", 0o700), os.Symlink("nowhere", nowhere+"/attach/net")); err != nil {
+		t.Fatal(err)
+	}
 	for _, lock := range []func(*attach.Dir) error{
 		func(d *attach.Dir) error { _, err := d.Reserve(owner); return err },
 		func(d *attach.Dir) error { _, err := d.LockList(t.Context(), owner); return err },
 	} {
 		if err := lock(attach.Open(file)); err == nil || !strings.Contains(err.Error(), "not a directory") {
 			t.Errorf("got %v", err)
+		}
+		if err := lock(attach.Open(nowhere)); err == nil || !strings.Contains(err.Error(), "mkdir") {
+			t.Errorf("a link that leads nowhere: %v", err)
 		}
 	}
 }

@@ -33,3 +33,23 @@ func TestInNetwork(t *testing.T) {
 		t.Error("a bad name is accepted")
 	}
 }
+
+// TestRemoveWithInvalidConfiguration checks that a DEL proceeds as long as the configuration names the network.
+func TestRemoveWithInvalidConfiguration(t *testing.T) {
+	t.Parallel()
+	for conf, want := range map[string]bool{
+		`{"cniVersion": "1.0.0", "name": "n", "type": "fairlead-net", "network": "never-made"}`:                 true,
+		`{"cniVersion": "1.0.0", "name": "n", "type": "fairlead-net", "network": "never-made", "ipam": "none"}`: true,
+		`{"cniVersion": "1.0.0", "name": "n", "type": "fairlead-net"}`:                                          false,
+		`{"cniVersion": "1.0.0", "name": "n", "type": "fairlead-net", "network": 7}`:                            false,
+	} {
+		called := false
+		err := network{}.within(t.Context(), &skel.CmdArgs{ContainerID: "c", IfName: "eth0", StdinData: []byte(conf)}, func(context.Context) error {
+			called = true
+			return nil
+		})
+		if called != want || (err == nil) != want {
+			t.Errorf("%s: called: %v, %v", conf, called, err)
+		}
+	}
+}

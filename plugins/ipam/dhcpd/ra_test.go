@@ -1,6 +1,7 @@
 package dhcpd
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net"
 	"net/netip"
@@ -51,6 +52,19 @@ func TestParseAdvertisement(t *testing.T) {
 	} {
 		if a, err := parseAdvertisement(b); err == nil {
 			t.Errorf("%s: %v", name, a)
+		}
+	}
+}
+
+// TestLifetimesOfOptions checks that DNS options count from a lifetime of one second, up to the longest.
+func TestLifetimesOfOptions(t *testing.T) {
+	t.Parallel()
+	for seconds, want := range map[uint32]int{0: 0, 1: 1, 256: 1, 1 << 24: 1, infinite: 1} {
+		life := binary.BigEndian.AppendUint32(nil, seconds)
+		rdnss := slices.Concat([]byte{optRDNSS, 3, 0, 0}, life, netip.MustParseAddr("fd00::53").AsSlice())
+		dnssl := slices.Concat([]byte{optDNSSL, 3, 0, 0}, life, []byte("\x03six\x07example\x00\x00\x00\x00"))
+		if a, err := parseAdvertisement(advert(30, rdnss, dnssl)); err != nil || len(a.dns) != want || len(a.search) != want {
+			t.Errorf("%d s: %v, %v, %v", seconds, a.dns, a.search, err)
 		}
 	}
 }
