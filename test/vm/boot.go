@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,9 +30,16 @@ type machine struct {
 	printed bool // one of its programs printed a line
 }
 
-// errBootPanic reports that a guest's kernel panicked before any of its programs ran. An emulated processor
-// occasionally hits the breakpoint that the kernel uses to patch its own code. Such a guest can be booted again.
-var errBootPanic = errors.New("the kernel panicked before any program ran")
+// An emulated processor occasionally hits the breakpoint that the kernel uses to patch its own code, most often at boot.
+// A guest with one of these errors can be booted again.
+var (
+	errBootPanic  = errors.New("the kernel panicked before any program ran")
+	errBreakpoint = errors.New("the kernel hit the breakpoint with which it patches its own code")
+)
+
+// breakpointPanic matches a panic for that breakpoint, from Linux 6.9 with "Oops: ". Nothing else sets breakpoints in the
+// kernel.
+var breakpointPanic = regexp.MustCompile(`(?m)^\[[ 0-9.]+\] (Oops: )?int3: 0000 \[#1\]`)
 
 // maxBootAttempts is the maximum number of attempts to boot a guest.
 const maxBootAttempts = 3
@@ -99,7 +108,6 @@ func (m *machine) qemu(ctx context.Context, args []string, stdout io.Writer) err
 // noReportError returns the reason why a guest ended without a report.
 func (m *machine) noReportError(ctx context.Context, err error) error {
 	log, _ := os.ReadFile(m.console())
-	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
 	why := errors.New("the guest switched itself off, or its kernel panicked")
 	if ctx.Err() != nil {
 		why = fmt.Errorf("it exceeded its time limit of %v", m.limit)
@@ -107,8 +115,20 @@ func (m *machine) noReportError(ctx context.Context, err error) error {
 		why = err
 	} else if !m.printed {
 		why = errBootPanic
+	} else if breakpointPanic.Match(log) {
+		why = errBreakpoint
 	}
-	return fmt.Errorf("the guest did not report: %w; the last lines of its kernel log:\n%s", why, strings.Join(lines[max(0, len(lines)-40):], "\n"))
+	return fmt.Errorf("the guest did not report: %w; the last lines of its kernel log:\n%s", why, lastLines(string(log)))
+}
+
+// lastLines returns the last 40 lines of a kernel's log, but at least all from the beginning of a panic.
+func lastLines(log string) string {
+	lines := strings.Split(strings.TrimSpace(log), "\n")
+	from := max(0, len(lines)-40)
+	if i := slices.IndexFunc(lines, func(l string) bool { return strings.Contains(l, " [#1] ") }); i >= 0 {
+		from = min(from, i)
+	}
+	return strings.Join(lines[from:], "\n")
 }
 
 func (m *machine) console() string { return filepath.Join(m.work, "console") }

@@ -30,7 +30,7 @@ func lookPath(program string) (string, error) {
 // runKernel runs the tests in one kernel and reports whether they passed.
 func (r *runner) runKernel(ctx context.Context, k debian, i image, b testBinaries) (ok bool, err error) {
 	for range maxBootAttempts {
-		if ok, err = r.boot(ctx, k, i, b); !errors.Is(err, errBootPanic) {
+		if ok, err = r.boot(ctx, k, i, b); !errors.Is(err, errBootPanic) && !errors.Is(err, errBreakpoint) {
 			break
 		}
 		logf("kernel %s: %v", i.release, err)

@@ -139,7 +139,8 @@ func TestSkippedTestsRunInGuest(t *testing.T) {
 	}
 }
 
-// TestBootPanicIsRetried checks that a guest is booted again only if its kernel panicked before any program ran.
+// TestBootPanicIsRetried checks that a guest is booted again only if its kernel panicked before any program ran, or for the
+// breakpoint of an emulated processor.
 func TestBootPanicIsRetried(t *testing.T) {
 	t.Parallel()
 	over, cancel := context.WithCancel(context.Background())
@@ -148,16 +149,28 @@ func TestBootPanicIsRetried(t *testing.T) {
 		ctx   context.Context
 		began bool
 		err   error
-		retry bool
+		log   string
+		again error
 	}{
-		{context.Background(), false, nil, true},
-		{context.Background(), true, nil, false},
-		{context.Background(), false, errors.New("no such device"), false},
-		{over, false, nil, false},
+		{context.Background(), false, nil, "", errBootPanic},
+		{context.Background(), true, nil, "", nil},
+		{context.Background(), true, nil, "[  258.510000] int3: 0000 [#1] PREEMPT SMP NOPTI\n" + strings.Repeat("[  258.5] line\n", 60), errBreakpoint},
+		{context.Background(), true, nil, "[  258.510000] Oops: int3: 0000 [#1] PREEMPT\n", errBreakpoint},
+		{context.Background(), true, nil, "[  258.510000] BUG: kernel NULL pointer dereference\n[  258.6] Oops: 0000 [#1] SMP\n", nil},
+		{context.Background(), false, errors.New("no such device"), "", nil},
+		{over, false, nil, "", nil},
+		{over, true, nil, "[  258.510000] int3: 0000 [#1] PREEMPT SMP NOPTI\n", nil},
 	} {
 		m := &machine{work: t.TempDir(), printed: c.began}
-		if err := m.noReportError(c.ctx, c.err); errors.Is(err, errBootPanic) != c.retry {
-			t.Errorf("began %v, err %v: %v", c.began, c.err, err)
+		if err := os.WriteFile(m.console(), []byte(c.log), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := m.noReportError(c.ctx, c.err)
+		if again := errors.Is(err, errBootPanic) || errors.Is(err, errBreakpoint); again != (c.again != nil) || again && !errors.Is(err, c.again) {
+			t.Errorf("began %v, err %v, %.30q: %v", c.began, c.err, c.log, err)
+		}
+		if first, _, _ := strings.Cut(c.log, "\n"); strings.Contains(first, "[#1]") && !strings.Contains(err.Error(), first) {
+			t.Errorf("the message lacks %q", first)
 		}
 	}
 }
