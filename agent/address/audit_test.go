@@ -1,6 +1,7 @@
 package address
 
 import (
+	"errors"
 	"net/netip"
 	"strings"
 	"testing"
@@ -66,5 +67,30 @@ func TestBlockOfUnknownNetwork(t *testing.T) {
 	defer m.mu.Unlock()
 	if m.joined["none"] || !m.joined["default"] {
 		t.Errorf("joined %v", m.joined)
+	}
+}
+
+// TestStatusWhileAway checks that the status names the store that does not answer, also after the first sync.
+func TestStatusWhileAway(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, twoSubnets)
+	m, _ := b.node("a")
+	kerneltest.Until(t, func() bool { return m.isReady() == nil })
+	status := func() local.StatusResult {
+		t.Helper()
+		r, err := m.Handlers()[local.OpStatus](t.Context(), []byte(`{}`))
+		must(t, err)
+		return r.(local.StatusResult)
+	}
+	if r := status(); r.Store != "" || r.Node != "a" {
+		t.Errorf("connected: %+v", r)
+	}
+	m.Away(errors.New("no answer"))
+	if r := status(); r.Store != "no answer" {
+		t.Errorf("away: %+v", r)
+	}
+	m.Back()
+	if r := status(); r.Store != "" {
+		t.Errorf("back: %+v", r)
 	}
 }

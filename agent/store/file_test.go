@@ -235,6 +235,34 @@ func TestFileCompaction(t *testing.T) {
 	}
 }
 
+// TestFileClosesDescriptors checks that a store has its file open once after compactions, and not after Close.
+func TestFileClosesDescriptors(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "store")
+	opened := func() (n int) {
+		entries, err := os.ReadDir("/proc/self/fd")
+		must(t, err)
+		for _, e := range entries {
+			if file, _ := os.Readlink("/proc/self/fd/" + e.Name()); strings.HasPrefix(file, path) { // also a file that was deleted
+				n++
+			}
+		}
+		return n
+	}
+	s, err := store.File(path)
+	must(t, err)
+	for i := range 300 {
+		storetest.Put(t, s, "k", fmt.Sprint(i)+strings.Repeat("x", 20000))
+	}
+	if n := opened(); n != 1 {
+		t.Errorf("%d descriptors after compactions", n)
+	}
+	must(t, s.Close())
+	if n := opened(); n != 0 {
+		t.Errorf("%d descriptors after Close", n)
+	}
+}
+
 // TestFileLarge checks that ten thousand keys are written, listed and opened quickly.
 func TestFileLarge(t *testing.T) {
 	t.Parallel()
