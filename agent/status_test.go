@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,4 +38,16 @@ func TestFailureOfOneNetwork(t *testing.T) {
 	look("blue green ", red, errors.New("write table")) // it was set up before
 	look("blue green red ")
 	look("blue green red ", red)
+}
+
+// TestNotReadyWithoutBlocks checks that a node without addresses is not ready, until it has some.
+func TestNotReadyWithoutBlocks(t *testing.T) {
+	t.Parallel()
+	s := newStatus("a")
+	for _, without := range []bool{true, false, true} {
+		s.recordReconcile(&desired.State{NoBlocks: without}, &reconcile.Report{}, time.Now())
+		if err := s.NotReady(); strings.Contains(err.Error(), "no addresses of the default network") != without {
+			t.Errorf("without blocks: %v: %v", without, err)
+		}
+	}
 }
