@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead/fairlead/kernel/packet"
 )
 
-// pair creates two connected links and returns the host and their indexes.
-func pair(t *testing.T) (ns *netns.Handle, near, far int) {
+// pair creates two connected links. It returns the host, the index of one link, and a socket on the other.
+func pair(t *testing.T) (ns *netns.Handle, near int, from *packet.Socket) {
 	t.Helper()
 	kerneltest.Host(t)
 	kerneltest.Run(t, "ip", "link", "add", "near", "up", "type", "veth", "peer", "name", "far")
@@ -25,30 +25,24 @@ func pair(t *testing.T) (ns *netns.Handle, near, far int) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { ns.Close() })
-	for name, index := range map[string]*int{"near": &near, "far": &far} {
+	index := func(name string) int {
 		i, err := net.InterfaceByName(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		*index = i.Index
+		must(t, err)
+		return i.Index
 	}
-	return ns, near, far
+	from, err = packet.OpenFrames(ns, index("far"), 9)
+	must(t, err)
+	t.Cleanup(from.Close)
+	return ns, index("near"), from
 }
 
 // TestFramesOfOnePort checks that a socket for a UDP port receives only the first fragments of packets to it.
 func TestFramesOfOnePort(t *testing.T) {
 	t.Parallel()
-	ns, near, far := pair(t)
+	ns, near, from := pair(t)
 	s, err := packet.OpenFrames(ns, near, 68)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer s.Close()
-	from, err := packet.OpenFrames(ns, far, 9)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer from.Close()
 	send := func(mark byte, proto byte, port, fragment uint16, options ...byte) {
 		t.Helper()
 		payload := append(binary.BigEndian.AppendUint16([]byte{0, 67}, port), 0, 9, 0, 0, mark)
@@ -78,18 +72,11 @@ func TestFramesOfOnePort(t *testing.T) {
 // TestOnlyNeighbours checks that an ICMPv6 socket ignores messages with a hop limit that a router may have decreased.
 func TestOnlyNeighbours(t *testing.T) {
 	t.Parallel()
-	ns, near, far := pair(t)
+	ns, near, from := pair(t)
 	const advertisement = 134
 	s, err := packet.OpenICMP6(ns, near, advertisement)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer s.Close()
-	from, err := packet.OpenFrames(ns, far, 9)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer from.Close()
 	for mark, hops := range map[byte]byte{1: 254, 2: 64} {
 		must(t, from.SendFrame(message(advertisement, hops, mark)))
 	}
@@ -106,16 +93,8 @@ func TestOnlyNeighbours(t *testing.T) {
 func message(typ, hops, mark byte) []byte {
 	src, dst := netip.MustParseAddr("fe80::1").As16(), netip.MustParseAddr("ff02::1").As16()
 	icmp := []byte{typ, 0, 0, 0, 0, 0, 0, mark}
-	sum := uint32(len(icmp)) + unix.IPPROTO_ICMPV6 // of the pseudo-header: RFC 8200, section 8.1
-	for _, b := range [][]byte{src[:], dst[:], icmp} {
-		for i := 0; i < len(b); i += 2 {
-			sum += uint32(binary.BigEndian.Uint16(b[i:]))
-		}
-	}
-	for sum>>16 != 0 {
-		sum = sum&0xffff + sum>>16
-	}
-	binary.BigEndian.PutUint16(icmp[2:], ^uint16(sum))
+	pseudo := []byte{0, byte(len(icmp)), 0, unix.IPPROTO_ICMPV6} // RFC 8200, section 8.1
+	binary.BigEndian.PutUint16(icmp[2:], kerneltest.Checksum(src[:], dst[:], pseudo, icmp))
 	frame := []byte{0x33, 0x33, 0, 0, 0, 1, 2, 0, 0, 0, 0, 1, 0x86, 0xdd, 0x60, 0, 0, 0, 0, 8, unix.IPPROTO_ICMPV6, hops}
 	return append(append(append(frame, src[:]...), dst[:]...), icmp...)
 }

@@ -82,36 +82,61 @@ func TestSLAAC(t *testing.T) {
 	d.release(t, r)
 }
 
+// keaLease is a DHCPv6 lease from Kea.
+type keaLease struct {
+	*Daemon
+	t      *testing.T
+	n      *dhcptest.Network
+	server *dhcptest.Server
+	r      Request
+	ip     netip.Prefix
+}
+
+// newKeaLease starts Kea with lifetimes and timers in seconds, and gets a lease.
+func newKeaLease(t *testing.T, preferred, valid, renew, rebind int) *keaLease {
+	t.Helper()
+	kerneltest.Host(t)
+	k := &keaLease{t: t, n: dhcptest.New(t, "br0", "fd00:7::1/64"), r: request("one", kerneltest.Netns(t), `"dhcp4": false, "dhcp6": true`)}
+	k.server = k.n.Kea6(fmt.Sprintf(`"preferred-lifetime": %d, "valid-lifetime": %d, "renew-timer": %d, "rebind-timer": %d,
+		"subnet6": [{"subnet": "fd00:7::/64", "interface": "eth0", "pools": [{"pool": "fd00:7::100 - fd00:7::1ff"}]}]`, preferred, valid, renew, rebind))
+	k.n.Join(k.r.Netns, "eth0")
+	k.Daemon = start(t, Options{Timeout: time.Second})
+	t.Cleanup(k.Close)
+	k.ip = get(t, k.Daemon, k.r).IPs[0].Address
+	return k
+}
+
+// onLink reports whether the interface has the address.
+func (k *keaLease) onLink() bool {
+	return strings.Contains(kerneltest.In(k.t, k.r.Netns, "ip", "addr"), k.ip.String())
+}
+
+// stayAndLose checks that the lease is renewed for some time. Then it freezes Kea and waits until the lease is lost.
+func (k *keaLease) stayAndLose(longer time.Duration) {
+	k.t.Helper()
+	time.Sleep(longer)
+	if err := k.check(k.r); err != nil {
+		k.t.Fatalf("after renewals: %v", err)
+	}
+	k.server.Freeze()
+	kerneltest.Until(k.t, func() bool { return errorHas(k.check(k.r), "DHCPv6 lost "+k.ip.Addr().String()) && !k.onLink() })
+}
+
 // TestV6Renewal renews an address at Kea, loses it when Kea stops, gets it again, and releases it.
 func TestV6Renewal(t *testing.T) {
 	t.Parallel()
-	kerneltest.Host(t)
-	n := dhcptest.New(t, "br0", "fd00:7::1/64")
-	server := n.Kea6(`"preferred-lifetime": 11, "valid-lifetime": 12, "renew-timer": 2, "rebind-timer": 6,
-		"subnet6": [{"subnet": "fd00:7::/64", "interface": "eth0", "pools": [{"pool": "fd00:7::100 - fd00:7::1ff"}]}]`)
-	r := request("one", kerneltest.Netns(t), `"dhcp4": false, "dhcp6": true`)
-	n.Join(r.Netns, "eth0")
-	d := start(t, Options{Timeout: time.Second})
-	defer d.Close()
-	ip := get(t, d, r).IPs[0].Address
-	if ip.Bits() != 128 {
-		t.Errorf("without a router: %v", ip)
+	k := newKeaLease(t, 11, 12, 2, 6)
+	if k.ip.Bits() != 128 {
+		t.Errorf("without a router: %v", k.ip)
 	}
-	time.Sleep(14 * time.Second) // longer than the lease
-	if err := d.check(r); err != nil {
-		t.Fatalf("after renewals: %v", err)
-	}
-	has := func() bool { return strings.Contains(kerneltest.In(t, r.Netns, "ip", "addr"), ip.String()) }
-	server.Freeze()
-	// Wait for the lease to be lost.
-	kerneltest.Until(t, func() bool { return errorHas(d.check(r), "DHCPv6 lost "+ip.Addr().String()) && !has() })
-	server.Thaw()
+	k.stayAndLose(14 * time.Second) // longer than the lease
+	k.server.Thaw()
 	// Wait for the lease to be acquired again.
-	kerneltest.Until(t, func() bool { return d.check(r) == nil && has() })
-	d.release(t, r)
-	raw, err := os.ReadFile(n.KeaLeases("kea-dhcp6"))
+	kerneltest.Until(t, func() bool { return k.check(k.r) == nil && k.onLink() })
+	k.release(t, k.r)
+	raw, err := os.ReadFile(k.n.KeaLeases("kea-dhcp6"))
 	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
-	if f := strings.Split(lines[len(lines)-1], ","); err != nil || len(f) < 3 || f[0] != ip.Addr().String() || f[2] != "0" {
+	if f := strings.Split(lines[len(lines)-1], ","); err != nil || len(f) < 3 || f[0] != k.ip.Addr().String() || f[2] != "0" {
 		t.Errorf("the server's last entry is not a release: %v, %v", lines[len(lines)-1], err)
 	}
 }
@@ -120,20 +145,12 @@ func TestV6Renewal(t *testing.T) {
 // stands for the disk: opening it waits.
 func TestSlowDisk(t *testing.T) {
 	t.Parallel()
-	kerneltest.Host(t)
-	n := dhcptest.New(t, "br0", "fd00:7::1/64")
-	server := n.Kea6(`"preferred-lifetime": 4, "valid-lifetime": 5, "renew-timer": 1, "rebind-timer": 3,
-		"subnet6": [{"subnet": "fd00:7::/64", "interface": "eth0", "pools": [{"pool": "fd00:7::100 - fd00:7::1ff"}]}]`)
-	r := request("one", kerneltest.Netns(t), `"dhcp4": false, "dhcp6": true`)
-	n.Join(r.Netns, "eth0")
-	d := start(t, Options{Timeout: time.Second})
-	defer d.Close()
-	ip := get(t, d, r).IPs[0].Address
-	l, err := d.find(r)
+	k := newKeaLease(t, 4, 5, 1, 3)
+	l, err := k.find(k.r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	fifo := d.store.file(l.saved.owner()) + "~"
+	fifo := k.store.file(l.saved.owner()) + "~"
 	kerneltest.Eventually(t, func() error { return unix.Mkfifo(fifo, 0o600) }) // a renewal may use the name now
 	proceed := func() {                                                        // the daemon's open(2) returns
 		if f, err := os.OpenFile(fifo, os.O_RDONLY|unix.O_NONBLOCK, 0); err == nil {
@@ -141,18 +158,11 @@ func TestSlowDisk(t *testing.T) {
 		}
 	}
 	defer proceed()
-	time.Sleep(7 * time.Second) // longer than the lease
-	if err := d.check(r); err != nil {
-		t.Fatalf("after renewals: %v", err)
-	}
-	server.Freeze()
-	kerneltest.Until(t, func() bool {
-		return errorHas(d.check(r), "DHCPv6 lost "+ip.Addr().String()) && !strings.Contains(kerneltest.In(t, r.Netns, "ip", "addr"), ip.String())
-	})
-	server.Thaw()
+	k.stayAndLose(7 * time.Second) // longer than the lease
+	k.server.Thaw()
 	proceed()
-	d.release(t, r)
-	if left, err := filepath.Glob(d.store.dir + "/*.json*"); err != nil || len(left) > 0 {
+	k.release(t, k.r)
+	if left, err := filepath.Glob(k.store.dir + "/*.json*"); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
 }
