@@ -91,7 +91,7 @@ func (f *file) releaseKey(key string) {
 		return
 	}
 	delete(f.held, key)
-	defer held.lock.Close()
+	defer filelock.Close(held.lock)
 	_ = f.locked(context.Background(), func() error {
 		if e, ok := f.state.entries[key]; ok && e.Revision != held.revision {
 			return os.Remove(f.holdFile(key)) // somebody replaced the key
