@@ -40,6 +40,9 @@ func onSmallDisk(dir string) error {
 	if err := allStillThere(dir, n); err != nil {
 		return err
 	}
+	if err := readOnlyCursor(dir); err != nil {
+		return err
+	}
 	return readOnlyDisk(dir, sets)
 }
 
@@ -83,6 +86,44 @@ func allStillThere(dir string, n int) error {
 		return fmt.Errorf("%d addresses are left: %w", len(addrs), err)
 	}
 	return os.Remove(dir + "/filler")
+}
+
+// readOnlyCursor lets an allocation fail after its address is in the index. The address must be free again, also if the
+// cursor on the disk is right by chance, because the range has one address only.
+func readOnlyCursor(dir string) error {
+	sets, err := CompleteSets([]RangeSet{{{Subnet: netip.MustParsePrefix("10.2.0.0/30")}}})
+	if err != nil {
+		return err
+	}
+	try := func(id string) error {
+		return onStore(dir, func(s *Store) error {
+			if _, err := s.Allocate(Owner{id, "eth0"}, sets, nil); err != nil {
+				return err
+			}
+			_, err := s.Release(Owner{id, "eth0"})
+			return err
+		})
+	}
+	if err := try("first"); err != nil {
+		return err
+	}
+	cursor := directory(filepath.Join(dir, "net")).lastFile(0)
+	if err := syscall.Mount(cursor, cursor, "", syscall.MS_BIND, ""); err != nil {
+		return err
+	}
+	if err := syscall.Mount("", cursor, "", syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY, ""); err != nil {
+		return err
+	}
+	if err := try("refused"); !errors.Is(err, syscall.EROFS) {
+		return fmt.Errorf("allocation with a read-only cursor: %w", err)
+	}
+	if err := syscall.Unmount(cursor, 0); err != nil {
+		return err
+	}
+	if err := try("next"); err != nil {
+		return fmt.Errorf("allocation after the failed one: %w", err)
+	}
+	return nil
 }
 
 // readOnlyDisk wants an error from operations that write, and none from those that read.

@@ -222,14 +222,10 @@ func (s *session) commit() error {
 
 // recordStored writes the record again if the kernel stored a value in another form.
 func (s *session) recordStored() error {
-	again := false
 	for _, j := range s.jobs {
 		if slices.ContainsFunc(j.objects, kernel.HasStored) {
-			j.written, again = false, true
+			j.written = false
 		}
-	}
-	if !again {
-		return nil
 	}
 	return s.write()
 }
