@@ -23,11 +23,11 @@ import (
 // machine is a guest before it boots.
 type machine struct {
 	kernel  image
-	guest   string // the guest's init program
-	work    string // directory of this run; the guest's files in job.Out appear in its subdirectory "out"
-	memory  int    // MiB
-	limit   time.Duration
-	printed bool // one of its programs printed a line
+	guest   string        // the guest's init program
+	work    string        // directory of this run; the guest's files in job.Out appear in its subdirectory "out"
+	memory  int           // MiB
+	limit   time.Duration // for each test binary
+	printed bool          // one of its programs printed a line
 }
 
 // An emulated processor occasionally hits the breakpoint that the kernel uses to patch its own code, most often at boot.
@@ -55,8 +55,8 @@ func (m *machine) run(ctx context.Context, j *job.Job, stdout io.Writer) (int, e
 	if err := errors.Join(os.MkdirAll(m.out(), 0o755), m.initrd(j)); err != nil {
 		return 0, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, m.limit)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	args := m.arguments()
 	for _, s := range shares {
 		socket, server, err := s.start(ctx, m.work)
@@ -68,7 +68,7 @@ func (m *machine) run(ctx context.Context, j *job.Job, stdout io.Writer) (int, e
 		}
 		args = append(args, "-chardev", "socket,id="+s.tag+",path="+socket, "-device", "vhost-user-fs-pci,chardev="+s.tag+",tag="+s.tag)
 	}
-	err := m.qemu(ctx, args, stdout)
+	err := m.qemu(ctx, cancel, args, stdout)
 	raw, rcErr := os.ReadFile(filepath.Join(m.out(), job.RCFile))
 	if err != nil || rcErr != nil {
 		return 0, m.noReportError(ctx, err)
@@ -82,7 +82,10 @@ func stop(c *exec.Cmd) {
 	_ = c.Wait()
 }
 
-func (m *machine) qemu(ctx context.Context, args []string, stdout io.Writer) error {
+// errSilent means that the guest printed no line for its time limit. It prints one after each test binary.
+var errSilent = errors.New("it was silent for longer than a test binary may take")
+
+func (m *machine) qemu(ctx context.Context, cancel context.CancelCauseFunc, args []string, stdout io.Writer) error {
 	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", args...)
 	var stderr bytes.Buffer
 	cmd.Stderr, cmd.SysProcAttr = &stderr, killedWithParent()
@@ -95,8 +98,11 @@ func (m *machine) qemu(ctx context.Context, args []string, stdout io.Writer) err
 	}
 	lines := bufio.NewScanner(pipe) // also drops the serial line's carriage return
 	lines.Buffer(nil, 1<<20)
+	silence := time.AfterFunc(m.limit, func() { cancel(errSilent) })
+	defer silence.Stop()
 	for lines.Scan() {
 		m.printed = true
+		silence.Reset(m.limit)
 		fmt.Fprintln(stdout, lines.Text())
 	}
 	if err := cmd.Wait(); err != nil {
@@ -109,8 +115,10 @@ func (m *machine) qemu(ctx context.Context, args []string, stdout io.Writer) err
 func (m *machine) noReportError(ctx context.Context, err error) error {
 	log, _ := os.ReadFile(m.console())
 	why := errors.New("the guest switched itself off, or its kernel panicked")
-	if ctx.Err() != nil {
-		why = fmt.Errorf("it exceeded its time limit of %v", m.limit)
+	if cause := context.Cause(ctx); errors.Is(cause, errSilent) {
+		why = fmt.Errorf("%w (%v)", cause, m.limit)
+	} else if cause != nil {
+		why = cause
 	} else if err != nil {
 		why = err
 	} else if !m.printed {

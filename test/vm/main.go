@@ -34,7 +34,7 @@ func main() {
 	flag.StringVar(&r.pattern, "run", "", "in the given packages, run only the tests that match this pattern")
 	flag.StringVar(&r.command, "exec", "", "run this command in the guest instead of tests")
 	flag.BoolVar(&r.verbose, "v", false, "print the tests' output while they run")
-	flag.DurationVar(&r.limit, "timeout", 25*time.Minute, "time limit for the tests of one kernel")
+	flag.DurationVar(&r.limit, "timeout", 25*time.Minute, "time limit for each test binary")
 	flag.StringVar(&r.features, "features", "", "file of records of which tests ran on which kernel; print a summary of it at the end")
 	flag.BoolVar(&r.lacking, "lacking", false, "run only the tests that every run in the features file skipped, and the engine's tests")
 	flag.StringVar(&r.writable, "write", "", "directory that the tests can write to, for UPDATE=1")
