@@ -19,6 +19,7 @@ import (
 	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/desired"
 	"github.com/fairlead/fairlead/agent/session"
+	"github.com/fairlead/fairlead/agent/source"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/kernel/reconcile"
@@ -141,7 +142,7 @@ func (a *Agent) start(ctx context.Context, stop context.CancelCauseFunc) error {
 		followed = append(followed, cluster.FlannelPrefix)
 	}
 	go func() {
-		_ = store.FollowAll(ctx, a.o.Store, followed, store.Followers{a.storeCache, a.manager, a.status})
+		_ = source.Follow(ctx, a.o.Store, followed, a.storeCache, a.manager, a.status)
 	}()
 	go a.storeCache.keepOnDisk(ctx)
 	a.kick() // reconcile from the cache on disk, before the store answers

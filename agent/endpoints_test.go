@@ -7,6 +7,7 @@ import (
 
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/config"
+	"github.com/fairlead/fairlead/agent/source"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
@@ -35,7 +36,7 @@ func TestEndpoints(t *testing.T) {
 		}
 	}
 	look("before the first sync", false)
-	v.Reset([]store.Entry{{Key: cluster.NetworkKey("default"), Value: []byte(`{"subnets": [{"cidr": "10.244.0.0/16"}]}`), Revision: 1}}, 1)
+	v.Reset(source.DecodeAll([]store.Entry{{Key: cluster.NetworkKey("default"), Value: []byte(`{"subnets": [{"cidr": "10.244.0.0/16"}]}`), Revision: 1}}), 1)
 	look("after the first sync", true)
 	old, err := s.Get(t.Context(), key)
 	if err == nil {
@@ -45,7 +46,7 @@ func TestEndpoints(t *testing.T) {
 		t.Fatal(err)
 	}
 	look("the key was deleted", false)
-	v.Reset([]store.Entry{{Key: cluster.NetworkKey("default"), Value: []byte(`{"subnets": [{"cidr": "10.244.0.0/16"}]}`), Revision: 1}}, 1)
+	v.Reset(source.DecodeAll([]store.Entry{{Key: cluster.NetworkKey("default"), Value: []byte(`{"subnets": [{"cidr": "10.244.0.0/16"}]}`), Revision: 1}}), 1)
 	look("after another full sync", true)
 }
 

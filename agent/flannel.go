@@ -35,11 +35,16 @@ func (a *Agent) setFlannel(self *cluster.Node, h *desired.Host) {
 
 // flannelNetwork returns the network that flannel's configuration in the store describes, or nil if there is none.
 func (p *publisher) flannelNetwork() (*cluster.Network, error) {
-	e := p.storeCache.entry(cluster.FlannelConfigKey)
-	if e.Revision == 0 {
+	var text []byte
+	p.storeCache.read(func(s *cluster.Snapshot) {
+		if s.FlannelConfig != nil {
+			text = s.FlannelConfig.Text
+		}
+	})
+	if text == nil {
 		return nil, nil
 	}
-	n, err := config.ParseNetConf(e.Value)
+	n, err := config.ParseNetConf(text)
 	if err != nil {
 		return nil, fmt.Errorf("%sconfig of flannel: %w", p.conf.Flannel.Prefix, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead/fairlead/agent/address"
 	"github.com/fairlead/fairlead/agent/backend"
 	"github.com/fairlead/fairlead/agent/desired"
+	"github.com/fairlead/fairlead/agent/source"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/kernel/reconcile"
 )
@@ -24,7 +25,7 @@ func TestLogReady(t *testing.T) {
 	v := newStoreCache(filepath.Join(t.TempDir(), "snapshot"), func() {}, quietLog())
 	network := store.Entry{Key: "networks/default", Value: []byte(`{"subnets": [{"cidr": "10.0.0.0/8"}]}`), Revision: 2}
 	node := store.Entry{Key: "nodes/n1", Value: []byte(`{"id": "1"}`), Revision: 3}
-	v.Reset([]store.Entry{network, node}, 5)
+	v.Reset(source.DecodeAll([]store.Entry{network, node}), 5)
 	a := &Agent{storeCache: v, manager: address.NewManager(address.Options{}), status: newStatus("n1"), lastReady: nothingLogged, log: slog.New(slog.NewTextHandler(&log, nil))}
 	logged := func() string {
 		t.Helper()
@@ -60,7 +61,7 @@ func TestLogReady(t *testing.T) {
 	expect(`WARN msg="not ready" node=n1 why="node n2: too far; node n3: too far; node n4: too far; and 2 more"`)
 	a.status.recordReconcile(&desired.State{}, &reconcile.Report{}, time.Now())
 	expect(`INFO msg=ready node=n1 peers=0`)
-	v.Reset([]store.Entry{node}, 6)
+	v.Reset(source.DecodeAll([]store.Entry{node}), 6)
 	a.lastReady = nothingLogged
 	if got := logged(); !strings.HasPrefix(got, "INFO msg=ready node=n1 peers=0\nWARN msg=\"the cluster has no default network: create it with ") || !a.State().NoDefaultNetwork {
 		t.Errorf("without a network: %s", got)

@@ -92,7 +92,7 @@ func (p *publisher) once(ctx context.Context) error {
 // network writes the default network if the cluster has none.
 func (p *publisher) network(ctx context.Context) error {
 	key := cluster.NetworkKey(cluster.DefaultNetwork)
-	if p.storeCache.entry(key).Revision != 0 {
+	if p.storeCache.revisionOf(key) != 0 {
 		return nil
 	}
 	n := p.conf.Network
@@ -126,14 +126,24 @@ func (p *publisher) node(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	key := cluster.NodeKey(self.Name)
-	have := p.storeCache.entry(key)
-	if string(have.Value) == string(value) {
+	key := self.Key()
+	if p.isPublished(value, self.Name) {
 		return nil
 	}
-	_, err = p.store.Commit(ctx, store.Op{Key: key, Value: value, Expect: have.Revision})
+	_, err = p.store.Commit(ctx, store.Op{Key: key, Value: value, Expect: p.storeCache.revisionOf(key)})
 	if errors.Is(err, store.ErrConflict) {
 		return fmt.Errorf("%s: %w", key, err) // retry once the cache has the current revision
 	}
 	return err
+}
+
+// isPublished reports whether the store has a node's document with a value.
+func (p *publisher) isPublished(value []byte, node string) (is bool) {
+	p.storeCache.read(func(s *cluster.Snapshot) {
+		if n := s.Nodes[node]; n != nil && s.Problems[n.Key()] == nil {
+			have, err := json.Marshal(n)
+			is = err == nil && string(have) == string(value)
+		}
+	})
+	return is
 }

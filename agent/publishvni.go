@@ -43,7 +43,7 @@ func (p *publisher) assignVNI(ctx context.Context, n cluster.Network) error {
 	key := cluster.NetworkKey(n.Name)
 	_, err = p.store.Commit(ctx,
 		store.Op{Key: cluster.VNIKey(n.VNI), Value: []byte(n.Name)},
-		store.Op{Key: key, Value: value, Expect: p.storeCache.entry(key).Revision})
+		store.Op{Key: key, Value: value, Expect: p.storeCache.revisionOf(key)})
 	if errors.Is(err, store.ErrConflict) {
 		return nil // another node assigned one, or the number is in use: the cache will show it
 	}

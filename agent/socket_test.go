@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fairlead/fairlead/agent/source"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/cni"
 )
@@ -17,7 +18,7 @@ import (
 func TestWaitForSharedNetwork(t *testing.T) {
 	t.Parallel()
 	v := newStoreCache(filepath.Join(t.TempDir(), "snapshot"), func() {}, quietLog())
-	v.Reset([]store.Entry{{Key: "networks/default", Value: []byte(`{"subnets": [{"cidr": "10.0.0.0/8"}]}`), Revision: 2}}, 2)
+	v.Reset(source.DecodeAll([]store.Entry{{Key: "networks/default", Value: []byte(`{"subnets": [{"cidr": "10.0.0.0/8"}]}`), Revision: 2}}), 2)
 	a := &Agent{storeCache: v, status: newStatus("n1")}
 	_, err := a.waitForNetwork(context.Background(), json.RawMessage(`{"network": "default"}`))
 	e, ok := errors.AsType[*cni.Error](err)

@@ -11,12 +11,12 @@ import (
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/desired"
 	"github.com/fairlead/fairlead/agent/session"
-	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/agent/source"
 	"github.com/fairlead/fairlead/kernel/reconcile"
 )
 
 // status collects the agent's readiness, its reasons and its counters.
-// It implements store.Follower to follow the store's availability.
+// It implements source.Follower to follow the store's availability.
 type status struct {
 	mu   sync.Mutex
 	node string
@@ -133,24 +133,24 @@ type Counts struct {
 
 func newStatus(node string) *status { return &status{node: node, lastLoop: time.Now()} }
 
-// Reset implements store.Follower.
-func (s *status) Reset([]store.Entry, int64) {
+// Reset implements source.Follower.
+func (s *status) Reset([]source.Entry, int64) {
 	s.mu.Lock()
 	s.storeErr = nil
 	s.mu.Unlock()
 }
 
-// Change implements store.Follower.
-func (s *status) Change(store.Batch) {}
+// Change implements source.Follower.
+func (s *status) Change(source.Batch) {}
 
-// Away implements store.Follower.
+// Away implements source.Follower.
 func (s *status) Away(err error) {
 	s.mu.Lock()
 	s.storeErr = err
 	s.mu.Unlock()
 }
 
-// Back implements store.Follower.
+// Back implements source.Follower.
 func (s *status) Back() {
 	s.mu.Lock()
 	s.storeErr = nil

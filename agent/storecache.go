@@ -3,7 +3,9 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"strings"
 	"sync"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/source"
 	"github.com/fairlead/fairlead/agent/store"
 )
 
@@ -19,7 +22,7 @@ import (
 type storeCache struct {
 	mu       sync.RWMutex
 	snapshot *cluster.Snapshot
-	raw      map[string]store.Entry // the entries to save to disk
+	revision map[string]int64 // of each key
 	known    bool
 	lists    int // how often the store was listed since the agent started
 
@@ -30,7 +33,7 @@ type storeCache struct {
 }
 
 func newStoreCache(file string, kick func(), log *slog.Logger) *storeCache {
-	v := &storeCache{snapshot: cluster.NewSnapshot(), raw: map[string]store.Entry{}, file: file, kick: kick, log: log}
+	v := &storeCache{snapshot: cluster.NewSnapshot(), revision: map[string]int64{}, file: file, kick: kick, log: log}
 	v.load()
 	return v
 }
@@ -58,19 +61,19 @@ func (v *storeCache) resyncs() int {
 	return v.lists
 }
 
-// entry returns the cached entry of a key; its Revision is 0 if the key does not exist.
-func (v *storeCache) entry(key string) store.Entry {
+// revisionOf returns the revision of a key; 0 if it does not exist.
+func (v *storeCache) revisionOf(key string) int64 {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	return v.raw[key]
+	return v.revision[key]
 }
 
-// Reset implements store.Follower.
-func (v *storeCache) Reset(entries []store.Entry, revision int64) {
+// Reset implements source.Follower.
+func (v *storeCache) Reset(entries []source.Entry, revision int64) {
 	v.mu.Lock()
 	s := cluster.NewSnapshot()
 	s.Revision = revision
-	v.raw = map[string]store.Entry{}
+	v.revision = map[string]int64{}
 	for _, e := range entries {
 		v.take(s, e)
 	}
@@ -81,15 +84,12 @@ func (v *storeCache) Reset(entries []store.Entry, revision int64) {
 	v.kick()
 }
 
-// Change implements store.Follower.
-func (v *storeCache) Change(b store.Batch) {
+// Change implements source.Follower.
+func (v *storeCache) Change(b source.Batch) {
 	v.mu.Lock()
 	kept, matters := false, false
-	for _, e := range b.Events {
-		if e.Deleted {
-			e.Value = nil
-		}
-		v.take(v.snapshot, e.Entry)
+	for _, e := range b.Entries {
+		v.take(v.snapshot, e)
 		kept = kept || cluster.IsFollowed(e.Key)
 		matters = matters || affectsObjects(v.snapshot, e.Key)
 	}
@@ -111,28 +111,28 @@ func affectsObjects(s *cluster.Snapshot, key string) bool {
 	return cluster.IsFollowed(key)
 }
 
-// Away implements store.Follower.
+// Away implements source.Follower.
 func (v *storeCache) Away(err error) {
 	v.log.Warn("the store cannot be reached; continuing with its last known state", "error", err)
 	v.kick()
 }
 
-// Back implements store.Follower.
+// Back implements source.Follower.
 func (v *storeCache) Back() {
 	v.log.Info("the store can be reached again")
 	v.kick()
 }
 
-// take stores an entry; a nil value deletes the key.
-func (v *storeCache) take(s *cluster.Snapshot, e store.Entry) {
+// take stores an entry.
+func (v *storeCache) take(s *cluster.Snapshot, e source.Entry) {
 	if !cluster.IsFollowed(e.Key) {
 		return
 	}
-	s.Set(e.Key, e.Value)
-	if e.Value == nil {
-		delete(v.raw, e.Key)
+	s.Put(e.Key, e.Document, e.Problem)
+	if e.Deleted {
+		delete(v.revision, e.Key)
 	} else {
-		v.raw[e.Key] = e
+		v.revision[e.Key] = e.Revision
 	}
 }
 
@@ -166,13 +166,10 @@ func (v *storeCache) save() {
 		v.mu.Unlock()
 		return
 	}
-	list := make([]store.Entry, 0, len(v.raw))
-	for _, e := range v.raw {
-		list = append(list, e)
-	}
+	docs, revision := v.snapshot.Documents(), maps.Clone(v.revision)
 	v.dirty = false
 	v.mu.Unlock()
-	raw, err := json.Marshal(list)
+	raw, err := encode(docs, revision)
 	if err == nil {
 		err = local.Replace(v.file, raw, 0o600)
 	}
@@ -182,6 +179,19 @@ func (v *storeCache) save() {
 		v.dirty = true
 		v.mu.Unlock()
 	}
+}
+
+// encode returns the text of a file of documents.
+func encode(docs map[string]cluster.Document, revision map[string]int64) ([]byte, error) {
+	list := make([]store.Entry, 0, len(docs))
+	for key, d := range docs {
+		value, err := cluster.Encode(d)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", key, err)
+		}
+		list = append(list, store.Entry{Key: key, Value: value, Revision: revision[key]})
+	}
+	return json.Marshal(list)
 }
 
 // load reads the file that save wrote. It ignores a damaged file, because the store will be read anyway.
@@ -194,7 +204,7 @@ func (v *storeCache) load() {
 	if json.Unmarshal(raw, &list) != nil {
 		return
 	}
-	for _, e := range list {
+	for _, e := range source.DecodeAll(list) {
 		v.take(v.snapshot, e)
 	}
 	v.known = true

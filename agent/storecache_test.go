@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/session"
+	"github.com/fairlead/fairlead/agent/source"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
@@ -30,13 +31,13 @@ func TestStoreCache(t *testing.T) {
 		t.Error("the cache is known before the first sync")
 	}
 	node := store.Entry{Key: "nodes/a", Value: []byte(`{"id": "1"}`), Revision: 3}
-	v.Reset([]store.Entry{node, {Key: "alive/a", Value: []byte(`{}`), Revision: 4}}, 5)
-	v.Change(store.Batch{Revision: 6, Events: []store.Event{{Entry: store.Entry{Key: "endpoints/a/c/eth0", Value: []byte(`{}`), Revision: 6}}}})
+	v.Reset(source.DecodeAll([]store.Entry{node, {Key: "alive/a", Value: []byte(`{}`), Revision: 4}}), 5)
+	v.Change(source.Batch{Revision: 6, Entries: []source.Entry{source.Decode(store.Entry{Key: "endpoints/a/c/eth0", Value: []byte(`{}`), Revision: 6})}})
 	if kicks != 1 {
 		t.Errorf("%d kicks, want one: endpoints change no object", kicks)
 	}
-	v.Change(store.Batch{Revision: 7, Events: []store.Event{{Entry: store.Entry{Key: "nodes/b", Value: []byte(`{"id": "2"}`), Revision: 7}}}})
-	v.Change(store.Batch{Revision: 8, Events: []store.Event{{Entry: store.Entry{Key: "nodes/a", Revision: 8}, Deleted: true}}})
+	v.Change(source.Batch{Revision: 7, Entries: []source.Entry{source.Decode(store.Entry{Key: "nodes/b", Value: []byte(`{"id": "2"}`), Revision: 7})}})
+	v.Change(source.Batch{Revision: 8, Entries: []source.Entry{source.Gone("nodes/a", 8)}})
 	v.save()
 	again := newStoreCache(file, func() {}, quietLog())
 	known := again.read(func(s *cluster.Snapshot) {
@@ -44,8 +45,8 @@ func TestStoreCache(t *testing.T) {
 			t.Errorf("the saved snapshot is %+v", s)
 		}
 	})
-	if !known || again.synced() || again.entry("nodes/b").Revision != 7 {
-		t.Errorf("known %v, synced %v, %+v", known, again.synced(), again.entry("nodes/b"))
+	if !known || again.synced() || again.revisionOf("nodes/b") != 7 {
+		t.Errorf("known %v, synced %v, revision %d", known, again.synced(), again.revisionOf("nodes/b"))
 	}
 	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
@@ -112,7 +113,7 @@ func TestPublish(t *testing.T) {
 	}
 	defer s.Close()
 	v := newStoreCache(filepath.Join(t.TempDir(), "snapshot"), func() {}, quietLog())
-	go func() { _ = store.FollowAll(ctx, s, cluster.Followed(), v) }()
+	go func() { _ = source.Follow(ctx, s, cluster.Followed(), v) }()
 	conf := &config.Config{Node: "a", Network: &cluster.Network{Name: "default", Subnets: []cluster.Subnet{{CIDR: netip.MustParsePrefix("10.0.0.0/8")}}}}
 	make := func(id string) *publisher {
 		own := session.New(s, session.Identity{Node: "a", Machine: id, Instance: "1"}, quietLog())
@@ -126,7 +127,7 @@ func TestPublish(t *testing.T) {
 		t.Fatal(err)
 	}
 	kerneltest.Until(t, func() bool { return first.once(holding) == nil })
-	kerneltest.Until(t, func() bool { return v.entry("nodes/a").Revision != 0 && v.entry("networks/default").Revision != 0 })
+	kerneltest.Until(t, func() bool { return v.revisionOf("nodes/a") != 0 && v.revisionOf("networks/default") != 0 })
 	_, revision, err := s.List(ctx, "")
 	if err != nil {
 		t.Fatal(err)
@@ -147,7 +148,9 @@ func TestPublish(t *testing.T) {
 	let()
 	go second.session.Run(ctx)
 	kerneltest.Until(t, func() bool {
-		return second.once(ctx) == nil && strings.Contains(string(v.entry("nodes/a").Value), "two")
+		id := ""
+		v.read(func(s *cluster.Snapshot) { id = s.Nodes["a"].ID })
+		return second.once(ctx) == nil && id == "two"
 	})
 }
 

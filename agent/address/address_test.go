@@ -17,6 +17,7 @@ import (
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/source"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/agent/store/storetest"
 	"github.com/fairlead/fairlead/ipam"
@@ -69,7 +70,7 @@ func (b *bed) run(o Options) (m *Manager, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{}, 2)
 	go func() {
-		_ = store.FollowAll(ctx, o.Store, append(cluster.Followed(), cluster.FlannelPrefix), m)
+		_ = source.Follow(ctx, o.Store, append(cluster.Followed(), cluster.FlannelPrefix), m)
 		done <- struct{}{}
 	}()
 	go func() { _ = m.Run(ctx); done <- struct{}{} }()
@@ -375,7 +376,7 @@ func TestConcurrentFixedClaims(t *testing.T) {
 		m := NewManager(Options{Store: s, Node: fmt.Sprint("n", i), Dir: local.Open(t.TempDir(), t.TempDir())})
 		entries, revision, err := s.List(storetest.Context(t), "")
 		must(t, err)
-		m.Reset(entries, revision)
+		m.Reset(source.DecodeAll(entries), revision)
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan struct{})
 		go func() { m.serveClaims(ctx); close(done) }()
@@ -441,7 +442,7 @@ func TestNetworkDeletedDuringClaim(t *testing.T) {
 		}}, Node: "a", Dir: local.Open(t.TempDir(), t.TempDir())})
 		entries, revision, err := s.List(storetest.Context(t), "")
 		must(t, err)
-		m.Reset(entries, revision)
+		m.Reset(source.DecodeAll(entries), revision)
 		ctx, cancel := context.WithCancel(t.Context())
 		go m.serveClaims(ctx)
 		if err := ask(m); err == nil || !strings.Contains(err.Error(), `the cluster has no network "default"`) {
@@ -476,7 +477,7 @@ func TestFirstFixedAddress(t *testing.T) {
 	must(t, err)
 	stale := func(node string) *Manager {
 		m := NewManager(Options{Store: s, Node: node, Dir: local.Open(t.TempDir(), t.TempDir())})
-		m.Reset(entries, revision)
+		m.Reset(source.DecodeAll(entries), revision)
 		go m.serveClaims(t.Context())
 		return m
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/source"
 	"github.com/fairlead/fairlead/agent/store"
 )
 
@@ -57,7 +58,7 @@ func (l *listedOnce) list(ctx context.Context, m *Manager, network string) error
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, e := range entries {
-		m.state.set(e.Key, e.Value, e.Revision)
+		m.state.set(source.Decode(e))
 	}
 	return err
 }

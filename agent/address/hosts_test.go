@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/source"
 	"github.com/fairlead/fairlead/agent/store"
 )
 
@@ -14,11 +15,11 @@ func TestHostsInBlocks(t *testing.T) {
 	t.Parallel()
 	for isolated, want := range map[string]int{"": 14, `"isolated": true, `: 16} {
 		m := NewManager(Options{Node: "a"})
-		m.Reset([]store.Entry{
+		m.Reset(source.DecodeAll([]store.Entry{
 			{Key: "networks/n", Value: []byte(`{` + isolated + `"subnets": [{"cidr": "10.0.0.0/24", "block": 28}]}`), Revision: 1},
 			{Key: "nodes/a", Value: []byte(`{"addresses": ["10.0.0.20/24"]}`), Revision: 2},
 			{Key: "nodes/b", Value: []byte(`{"addresses": ["10.0.0.250/24", "2001:db8::1/64"]}`), Revision: 3},
-		}, 3)
+		}), 3)
 		taken := map[netip.Prefix]bool{}
 		for {
 			b, err := m.freeBlock("n", m.state.snap.Networks["n"].Subnets[0])
@@ -29,7 +30,7 @@ func TestHostsInBlocks(t *testing.T) {
 				t.Fatalf("%s, in which node a is, is free", b)
 			}
 			taken[b] = true
-			m.state.set(cluster.BlockKey("n", b), []byte(`{"node": "a"}`), int64(4+len(taken)))
+			m.state.set(source.Decode(store.Entry{Key: cluster.BlockKey("n", b), Value: []byte(`{"node": "a"}`), Revision: int64(4 + len(taken))}))
 		}
 		if len(taken) != want {
 			t.Errorf("with %q there are %d free blocks, want %d", isolated, len(taken), want)

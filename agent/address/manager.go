@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/source"
 	"github.com/fairlead/fairlead/agent/store"
 )
 
@@ -48,8 +49,8 @@ type Options struct {
 	MTU func(network string) int // MTU of the network's container links in bytes; nil: unknown
 }
 
-// Manager manages this node's addresses. It is a store.Follower for everything below cluster.Followed; see
-// store.FollowAll.
+// Manager manages this node's addresses. It is a source.Follower for everything below cluster.Followed; see
+// source.Follow.
 type Manager struct {
 	Options
 
@@ -186,8 +187,8 @@ func (m *Manager) Rewound() {
 	m.Log.Warn("the store was restored from an older backup; claiming the held blocks and addresses again")
 }
 
-// Reset implements store.Follower.
-func (m *Manager) Reset(entries []store.Entry, revision int64) {
+// Reset implements source.Follower.
+func (m *Manager) Reset(entries []source.Entry, revision int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.state.reset(entries, revision)
@@ -195,18 +196,14 @@ func (m *Manager) Reset(entries []store.Entry, revision int64) {
 	m.wake()
 }
 
-// Change implements store.Follower.
-func (m *Manager) Change(b store.Batch) {
+// Change implements source.Follower.
+func (m *Manager) Change(b source.Batch) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	ours := false
-	for _, e := range b.Events {
+	for _, e := range b.Entries {
 		ours = ours || m.concerns(e.Key)
-		if e.Deleted {
-			m.state.set(e.Key, nil, b.Revision)
-		} else {
-			m.state.set(e.Key, e.Value, e.Revision)
-		}
+		m.state.set(e)
 		ours = ours || m.concerns(e.Key)
 	}
 	if ours {
@@ -220,7 +217,7 @@ func (m *Manager) concerns(key string) bool {
 	return b != nil && b.Node == m.Node || strings.HasPrefix(key, cluster.NetworksPrefix)
 }
 
-// Away implements store.Follower. It restarts the grace periods, because nodes may return unnoticed.
+// Away implements source.Follower. It restarts the grace periods, because nodes may return unnoticed.
 func (m *Manager) Away(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -228,7 +225,7 @@ func (m *Manager) Away(err error) {
 	m.absent = map[string]time.Time{}
 }
 
-// Back implements store.Follower.
+// Back implements source.Follower.
 func (m *Manager) Back() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -270,9 +267,9 @@ func (m *Manager) refresh(ctx context.Context, keys []string) error {
 		}
 		m.mu.Lock()
 		if err == nil {
-			m.state.set(key, e.Value, e.Revision)
+			m.state.set(source.Decode(e))
 		} else {
-			m.state.set(key, nil, max(m.state.rev[key], 0))
+			m.state.set(source.Gone(key, m.state.rev[key]))
 		}
 		m.mu.Unlock()
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/source"
 	"github.com/fairlead/fairlead/agent/store"
 )
 
@@ -120,7 +121,7 @@ func ReleaseNode(ctx context.Context, s store.Store, node string) (keys []string
 		return nil, err
 	}
 	m := NewManager(Options{Store: s})
-	m.Reset(entries, revision)
+	m.Reset(source.DecodeAll(entries), revision)
 	ops, err := m.releaseOps(node)
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/agent/source"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
@@ -190,7 +191,7 @@ func FuzzRequest(f *testing.F) {
 		must(t, err)
 		defer s.Close()
 		m := NewManager(Options{Store: s, Node: "a", Dir: local.Open(t.TempDir(), t.TempDir())})
-		m.Reset([]store.Entry{{Key: "networks/default", Value: []byte(twoSubnets), Revision: 1}}, 1)
+		m.Reset(source.DecodeAll([]store.Entry{{Key: "networks/default", Value: []byte(twoSubnets), Revision: 1}}), 1)
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		defer cancel()
 		a, _ := (&Server{Handlers: m.Handlers()}).answer(ctx, line)

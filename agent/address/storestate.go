@@ -2,6 +2,7 @@ package address
 
 import (
 	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/source"
 	"github.com/fairlead/fairlead/agent/store"
 )
 
@@ -25,18 +26,18 @@ func newStoreState() *storeState {
 	return &storeState{cluster.NewSnapshot(), map[string]int64{}, map[string]bool{}, map[holder]map[string]bool{}, map[fixedOwner]map[string]bool{}}
 }
 
-// set stores a key's value as of a revision; nil means deleted. It ignores values older than the known one.
-func (v *storeState) set(key string, value []byte, revision int64) {
-	if !cluster.IsFollowed(key) || revision < v.rev[key] {
+// set stores an entry. It ignores one that is older than the known one.
+func (v *storeState) set(e source.Entry) {
+	if !cluster.IsFollowed(e.Key) || e.Revision < v.rev[e.Key] {
 		return
 	}
-	v.unindex(key)
-	v.snap.Set(key, value)
-	v.index(key)
-	v.rev[key] = revision
-	delete(v.gone, key)
-	if value == nil {
-		delete(v.rev, key)
+	v.unindex(e.Key)
+	v.snap.Put(e.Key, e.Document, e.Problem)
+	v.index(e.Key)
+	v.rev[e.Key] = e.Revision
+	delete(v.gone, e.Key)
+	if e.Deleted {
+		delete(v.rev, e.Key)
 	}
 }
 
@@ -47,8 +48,12 @@ func (v *storeState) wrote(ops []store.Op, revision int64) {
 			continue
 		}
 		newer := v.rev[o.Key] > revision
-		v.set(o.Key, o.Value, revision)
-		if o.Value == nil && !newer {
+		if o.Value != nil {
+			v.set(source.Decode(store.Entry{Key: o.Key, Value: o.Value, Revision: revision}))
+			continue
+		}
+		v.set(source.Gone(o.Key, revision))
+		if !newer {
 			v.rev[o.Key], v.gone[o.Key] = revision, true
 		}
 	}
@@ -63,15 +68,15 @@ func (v *storeState) revision(key string) int64 {
 }
 
 // reset replaces the content as of a revision. It keeps what this agent wrote after that revision.
-func (v *storeState) reset(entries []store.Entry, revision int64) {
+func (v *storeState) reset(entries []source.Entry, revision int64) {
 	there := map[string]bool{}
 	for _, e := range entries {
 		there[e.Key] = true
-		v.set(e.Key, e.Value, e.Revision)
+		v.set(e)
 	}
 	for key, r := range v.rev {
 		if !there[key] && r <= revision {
-			v.set(key, nil, revision)
+			v.set(source.Gone(key, revision))
 		}
 	}
 }

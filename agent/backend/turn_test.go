@@ -1,6 +1,7 @@
 package backend_test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -66,10 +67,11 @@ func TestKeyRotation(t *testing.T) {
 	}
 }
 
-// pinging pings a container every 10 ms until the caller calls lost, which returns the number of lost packets.
+// pinging pings a container every 10 ms until the caller calls lost and 100 answers have arrived. It returns the number of
+// lost packets.
 func pinging(t *testing.T, from, to *host) (lost func() int) {
 	t.Helper()
-	cmd := exec.Command("nsenter", "--net="+from.container, "ping", "-q", "-i", "0.01", to.four.String())
+	cmd := exec.Command("nsenter", "--net="+from.container, "ping", "-i", "0.01", to.four.String())
 	out, err := os.CreateTemp(t.TempDir(), "ping")
 	if err != nil {
 		t.Fatal(err)
@@ -79,18 +81,20 @@ func pinging(t *testing.T, from, to *host) (lost func() int) {
 		t.Fatal(err)
 	}
 	return func() int {
+		t.Helper()
+		kerneltest.Until(t, func() bool {
+			raw, err := os.ReadFile(out.Name())
+			return err == nil && bytes.Count(raw, []byte("bytes from")) >= 100
+		})
 		_ = cmd.Process.Signal(os.Interrupt)
 		_ = cmd.Wait()
 		raw, _ := os.ReadFile(out.Name())
 		m := regexp.MustCompile(`(\d+) packets transmitted, (\d+) received`).FindSubmatch(raw)
 		if m == nil {
-			t.Fatalf("output of ping: %q", raw)
+			t.Fatalf("output of ping: %.2000s", raw)
 		}
 		sent, _ := strconv.Atoi(string(m[1]))
 		got, _ := strconv.Atoi(string(m[2]))
-		if sent < 100 {
-			t.Errorf("only %d packets sent", sent)
-		}
 		return sent - got
 	}
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"encoding/json"
 	"net/netip"
 	"reflect"
 	"strings"
@@ -39,7 +40,7 @@ func TestKeys(t *testing.T) {
 func network(t *testing.T, doc string) *Network {
 	t.Helper()
 	n := &Network{Name: "n"}
-	if err := decode("networks/n", []byte(doc), n); err != nil {
+	if err := json.Unmarshal([]byte(doc), n); err != nil {
 		t.Fatal(err)
 	}
 	return n

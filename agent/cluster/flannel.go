@@ -32,6 +32,12 @@ type FlannelLease struct {
 	FairleadNode string
 }
 
+// FlannelConfig is flannel's network configuration (net-conf.json), as it is in the store.
+type FlannelConfig struct{ Text []byte }
+
+// Key returns the configuration's key.
+func (*FlannelConfig) Key() string { return FlannelConfigKey }
+
 // Key returns the lease's key.
 func (l *FlannelLease) Key() string {
 	var words []string
@@ -102,8 +108,8 @@ func ParseFlannelLease(key string, value []byte) (*FlannelLease, error) {
 		l.Subnets = append(l.Subnets, p)
 	}
 	var d leaseDocument
-	if err := decode(key, value, &d); err != nil {
-		return nil, err
+	if err := json.Unmarshal(value, &d); err != nil {
+		return nil, fmt.Errorf("read %s: %w", key, err)
 	}
 	l.Type, l.FairleadNode = d.BackendType, d.Fairlead
 	if d.PublicIP != nil {

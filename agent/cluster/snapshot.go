@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"encoding/json"
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -21,6 +19,8 @@ type Snapshot struct {
 	Endpoints map[string]*Endpoint
 	Flannel   map[string]*FlannelLease // by key
 	Problems  map[string]error         // by key
+
+	FlannelConfig *FlannelConfig // nil: none
 }
 
 // NewSnapshot returns an empty snapshot.
@@ -31,17 +31,23 @@ func NewSnapshot() *Snapshot {
 	}
 }
 
-// Set sets a key's value; nil means deleted. Documents are replaced, never modified, so callers may keep them. If the
-// new document of a network, node, block or address is invalid, the last valid one stays in effect: a typing error must
-// not disconnect containers.
+// Set decodes a key's value and puts the document into the snapshot; nil means deleted.
 func (s *Snapshot) Set(key string, value []byte) {
 	if value == nil {
-		s.forget(key)
+		s.Put(key, nil, nil)
 		return
 	}
-	err := s.read(key, value)
+	d, err := Decode(key, value)
+	s.Put(key, d, err)
+}
+
+// Put sets a key's document. Without a document and an error, the key is deleted. Documents are replaced, never modified,
+// so callers may keep them. If the new document of a network, node, block or address is invalid, which the error says,
+// the last valid one stays in effect: a typing error must not disconnect containers.
+func (s *Snapshot) Put(key string, d Document, err error) {
 	if err == nil {
-		delete(s.Problems, key)
+		s.forget(key)
+		s.add(key, d)
 		return
 	}
 	kind, _, _ := strings.Cut(key, "/")
@@ -51,6 +57,51 @@ func (s *Snapshot) Set(key string, value []byte) {
 		s.forget(key)
 	}
 	s.Problems[key] = err
+}
+
+func (s *Snapshot) add(key string, d Document) {
+	switch d := d.(type) {
+	case *Network:
+		s.Networks[d.Name] = d
+	case *Node:
+		s.Nodes[d.Name] = d
+	case *Alive:
+		s.Alive[d.Node] = true
+	case *Block:
+		s.Blocks[key] = d
+	case *Address:
+		s.Addresses[key] = d
+	case *Endpoint:
+		s.Endpoints[key] = d
+	case *FlannelLease:
+		s.Flannel[key] = d
+	case *FlannelConfig:
+		s.FlannelConfig = d
+	}
+}
+
+// Documents returns all documents that agents follow, by key.
+func (s *Snapshot) Documents() map[string]Document {
+	list := make(map[string]Document, len(s.Networks)+len(s.Nodes)+len(s.Blocks)+len(s.Addresses)+len(s.Flannel)+1)
+	for _, d := range s.Networks {
+		list[d.Key()] = d
+	}
+	for _, d := range s.Nodes {
+		list[d.Key()] = d
+	}
+	for key, d := range s.Blocks {
+		list[key] = d
+	}
+	for key, d := range s.Addresses {
+		list[key] = d
+	}
+	for key, d := range s.Flannel {
+		list[key] = d
+	}
+	if s.FlannelConfig != nil {
+		list[FlannelConfigKey] = s.FlannelConfig
+	}
+	return list
 }
 
 // Keep takes the last valid documents from an earlier snapshot for keys that are invalid in this one.
@@ -93,99 +144,11 @@ func (s *Snapshot) forget(key string) {
 		delete(s.Endpoints, key)
 	case FlannelPrefix:
 		delete(s.Flannel, key)
+		if key == FlannelConfigKey {
+			s.FlannelConfig = nil
+		}
 	}
 	delete(s.Problems, key)
-}
-
-func (s *Snapshot) read(key string, value []byte) error {
-	kind, name, _ := strings.Cut(key, "/")
-	switch kind + "/" {
-	case NetworksPrefix:
-		n := &Network{Name: name}
-		if err := decode(key, value, n); err != nil {
-			return err
-		}
-		if err := n.Validate(); err != nil {
-			return err
-		}
-		s.Networks[name] = n
-	case NodesPrefix:
-		n := &Node{Name: name}
-		if err := decode(key, value, n); err != nil {
-			return err
-		}
-		if err := n.Validate(); err != nil {
-			return err
-		}
-		s.Nodes[name] = n
-	case AlivePrefix:
-		s.Alive[name] = true
-	case BlocksPrefix:
-		return s.readBlock(key, value)
-	case AddressesPrefix:
-		return s.readAddress(key, value)
-	case EndpointsPrefix:
-		return s.readEndpoint(key, value)
-	case FlannelPrefix:
-		return s.readLease(key, value)
-	}
-	return nil
-}
-
-func (s *Snapshot) readBlock(key string, value []byte) (err error) {
-	b := &Block{}
-	if b.Network, b.CIDR, err = parseBlockKey(key); err != nil {
-		return err
-	}
-	if err := decode(key, value, b); err != nil {
-		return err
-	}
-	s.Blocks[key] = b
-	return nil
-}
-
-func (s *Snapshot) readAddress(key string, value []byte) (err error) {
-	a := &Address{}
-	if a.Network, a.IP, err = parseAddressKey(key); err != nil {
-		return err
-	}
-	if err := decode(key, value, a); err != nil {
-		return err
-	}
-	s.Addresses[key] = a
-	return nil
-}
-
-func (s *Snapshot) readEndpoint(key string, value []byte) error {
-	f := strings.Split(key, "/")
-	if len(f) != 4 {
-		return fmt.Errorf("key %q names no endpoint: want endpoints/NODE/CONTAINER/IFNAME", key)
-	}
-	p := &Endpoint{Node: f[1], Container: f[2], IfName: f[3]}
-	if err := decode(key, value, p); err != nil {
-		return err
-	}
-	s.Endpoints[key] = p
-	return nil
-}
-
-// readLease ignores flannel's keys that are not leases, such as its configuration.
-func (s *Snapshot) readLease(key string, value []byte) error {
-	if !strings.HasPrefix(key, flannelSubnets) {
-		return nil
-	}
-	l, err := ParseFlannelLease(key, value)
-	if err == nil {
-		s.Flannel[key] = l
-	}
-	return err
-}
-
-func decode(key string, value []byte, into any) error {
-	if err := json.Unmarshal(value, into); err != nil {
-		return fmt.Errorf("read %s: %w", key, err)
-	}
-	return nil
 }
 
 // BlocksOf returns a node's blocks of a network, sorted.

@@ -29,46 +29,6 @@ type Rewinder interface {
 	Rewound()
 }
 
-// Followers forwards to several followers, one after another.
-type Followers []Follower
-
-// Reset implements Follower.
-func (l Followers) Reset(entries []Entry, revision int64) {
-	for _, f := range l {
-		f.Reset(entries, revision)
-	}
-}
-
-// Change implements Follower.
-func (l Followers) Change(b Batch) {
-	for _, f := range l {
-		f.Change(b)
-	}
-}
-
-// Rewound implements Rewinder; it calls the followers that implement it.
-func (l Followers) Rewound() {
-	for _, f := range l {
-		if r, ok := f.(Rewinder); ok {
-			r.Rewound()
-		}
-	}
-}
-
-// Away implements Follower.
-func (l Followers) Away(err error) {
-	for _, f := range l {
-		f.Away(err)
-	}
-}
-
-// Back implements Follower.
-func (l Followers) Back() {
-	for _, f := range l {
-		f.Back()
-	}
-}
-
 // The pause before a retry doubles. Each pause is random in its upper half, so that a cluster's agents do not retry all
 // at once.
 const (

@@ -11,6 +11,7 @@ import (
 	"github.com/fairlead/fairlead/agent/address"
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/source"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/agent/store/storetest"
 	"github.com/fairlead/fairlead/ipam"
@@ -189,7 +190,7 @@ func TestIPAMReleaseOfLivingNode(t *testing.T) {
 	m := address.NewManager(address.Options{Store: h.s, Node: "here", Dir: h.local()})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{}, 2)
-	go func() { _ = store.FollowAll(ctx, h.s, cluster.Followed(), m); done <- struct{}{} }()
+	go func() { _ = source.Follow(ctx, h.s, cluster.Followed(), m); done <- struct{}{} }()
 	go func() { _ = m.Run(ctx); done <- struct{}{} }()
 	t.Cleanup(func() { cancel(); <-done; <-done })
 	h.want(0, "released 10.244.0.32/28", "release", "10.244.0.32/28")

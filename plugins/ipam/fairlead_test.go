@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead/fairlead/agent/address"
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/source"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/agent/store/storetest"
 	"github.com/fairlead/fairlead/ipam"
@@ -61,7 +62,7 @@ func (m *member) start(open func() (store.Store, error)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{}, 3)
 	for _, f := range []func(){
-		func() { _ = store.FollowAll(ctx, s, cluster.Followed(), m.manager) },
+		func() { _ = source.Follow(ctx, s, cluster.Followed(), m.manager) },
 		func() { _ = m.manager.Run(ctx) },
 		func() { _ = (&address.Server{Handlers: m.manager.Handlers()}).Serve(ctx, l) },
 	} {

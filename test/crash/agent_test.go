@@ -11,6 +11,7 @@ import (
 	"github.com/fairlead/fairlead/agent/address"
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/source"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/agent/store/storetest"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
@@ -32,7 +33,7 @@ func agent(m *machine) string {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{}, 3)
 	for _, f := range []func() error{
-		func() error { return store.FollowAll(ctx, s, cluster.Followed(), manager) },
+		func() error { return source.Follow(ctx, s, cluster.Followed(), manager) },
 		func() error { return manager.Run(ctx) },
 		func() error { return (&address.Server{Handlers: manager.Handlers()}).Serve(ctx, l) },
 	} {

@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead/fairlead/agent/address"
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/source"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/agent/store/storetest"
 	"github.com/fairlead/fairlead/internal/dhcptest"
@@ -108,7 +109,7 @@ func agent(t *testing.T, m *machine) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
-	all.Go(func() { _ = store.FollowAll(ctx, s, cluster.Followed(), manager) })
+	all.Go(func() { _ = source.Follow(ctx, s, cluster.Followed(), manager) })
 	all.Go(func() { _ = manager.Run(ctx) })
 	all.Go(func() { _ = (&address.Server{Handlers: manager.Handlers()}).Serve(ctx, l) })
 	t.Cleanup(func() { cancel(); all.Wait(); _ = s.Close() })

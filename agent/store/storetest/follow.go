@@ -131,7 +131,7 @@ func testFollow(t *testing.T, open func(testing.TB) store.Store) {
 	s := open(t)
 	Put(t, s, "follow/a", "1")
 	m := &Mirror{}
-	Follow(t, s, store.Followers{m}, "follow/")
+	Follow(t, s, m, "follow/")
 	want := map[string]string{"follow/a": "1"}
 	kerneltest.Until(t, func() bool { return m.Has(want) })
 	other := open(t)
