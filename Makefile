@@ -25,7 +25,7 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-cluster test test-vm race stress mutate churn churn-cluster soak crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-kubernetes clean
+.PHONY: help build demo demo-cluster test test-vm race stress mutate churn churn-cluster soak crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-kubernetes test-kubernetes clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -174,6 +174,10 @@ e2e: ## real containers under containerd 1.6 and 2.3, Podman and nerdctl, every 
 e2e-start: ## time the start of pods with Fairlead, fused, and with the reference plugins in turn (CLIENT=Podman for one; a quarter of an hour; needs root)
 	@sh test/install-packages $(TEST_NEEDS)
 	FAIRLEAD_E2E_START=1 go test -count=1 -v -timeout 60m -run '^TestPodStart$$/$(CLIENT)' ./test/e2e
+
+test-kubernetes: ## the store in the API of a real Kubernetes 1.37 (builds its API server once)
+	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS)
+	FAIRLEAD_KUBERNETES=1 go test -count=1 -v -timeout 60m ./agent/store/kube
 
 e2e-kubernetes: ## Kubernetes 1.33 of one node and of three, both modes of kube-proxy; writes docs/runtimes.md (CLUSTER="one node, iptables" for one; builds Kubernetes once; needs root)
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS)

@@ -15,23 +15,23 @@ func TestKeys(t *testing.T) {
 	t.Parallel()
 	for _, p := range []string{"10.244.3.0/26", "fd00:1::/122"} {
 		block := netip.MustParsePrefix(p)
-		network, got, err := parseBlockKey(BlockKey("n", block))
+		network, got, err := ParseBlockKey(BlockKey("n", block))
 		if network != "n" || got != block || err != nil {
 			t.Errorf("%s became %s %s: %v", p, network, got, err)
 		}
 		ip := block.Addr().Next()
-		network, back, err := parseAddressKey(AddressKey("n", ip))
+		network, back, err := ParseAddressKey(AddressKey("n", ip))
 		if network != "n" || back != ip || err != nil {
 			t.Errorf("%s became %s %s: %v", ip, network, back, err)
 		}
 	}
 	for _, bad := range []string{"blocks/n/10.0.0.1-26", "blocks/n", "blocks//10.0.0.0-26", "blocks/n/x-1", "blocks/../10.0.0.0-26", "blocks/n/fd00:0::-64", "blocks/n/FD00::-64", "blocks/n\n/10.0.0.0-26"} {
-		if _, _, err := parseBlockKey(bad); err == nil {
+		if _, _, err := ParseBlockKey(bad); err == nil {
 			t.Errorf("%s is taken for a block's key", bad)
 		}
 	}
 	for _, bad := range []string{"addresses/../10.0.0.1", "addresses/n/fd00:0::1", "addresses/n/fe80::1%eth0", "addresses/n/10.0.0.1/x", "addresses//10.0.0.1"} {
-		if _, _, err := parseAddressKey(bad); err == nil {
+		if _, _, err := ParseAddressKey(bad); err == nil {
 			t.Errorf("%s is taken for an address's key", bad)
 		}
 	}

@@ -46,13 +46,13 @@ func Decode(key string, value []byte) (Document, error) {
 	case AlivePrefix:
 		return &Alive{name}, nil
 	case BlocksPrefix:
-		network, cidr, err := parseBlockKey(key)
+		network, cidr, err := ParseBlockKey(key)
 		if err != nil {
 			return nil, err
 		}
 		return valid(key, value, &Block{Network: network, CIDR: cidr}, nil)
 	case AddressesPrefix:
-		network, ip, err := parseAddressKey(key)
+		network, ip, err := ParseAddressKey(key)
 		if err != nil {
 			return nil, err
 		}

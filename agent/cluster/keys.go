@@ -63,8 +63,8 @@ func EndpointKey(node, container, ifName string) string {
 	return EndpointsPrefix + node + "/" + container + "/" + ifName
 }
 
-// parseBlockKey parses a key from BlockKey.
-func parseBlockKey(key string) (network string, block netip.Prefix, err error) {
+// ParseBlockKey parses a key from BlockKey.
+func ParseBlockKey(key string) (network string, block netip.Prefix, err error) {
 	rest, _ := strings.CutPrefix(key, BlocksPrefix)
 	network, name, _ := strings.Cut(rest, "/")
 	addr, bits, _ := strings.Cut(name, "-")
@@ -76,8 +76,8 @@ func parseBlockKey(key string) (network string, block netip.Prefix, err error) {
 	return network, block, nil
 }
 
-// parseAddressKey parses a key from AddressKey.
-func parseAddressKey(key string) (network string, ip netip.Addr, err error) {
+// ParseAddressKey parses a key from AddressKey.
+func ParseAddressKey(key string) (network string, ip netip.Addr, err error) {
 	rest, _ := strings.CutPrefix(key, AddressesPrefix)
 	network, name, _ := strings.Cut(rest, "/")
 	ip, err = netip.ParseAddr(name)

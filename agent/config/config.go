@@ -51,11 +51,24 @@ type Config struct {
 	Grace Duration `json:"grace,omitzero"`
 }
 
-// Store locates the cluster's state: in etcd if Endpoints is set, or else in a file on this host.
+// Store locates the cluster's state: in the Kubernetes API or in etcd if they are set, or else in a file on this host.
 type Store struct {
-	File string `json:"file,omitempty"`
-	Etcd Etcd   `json:"etcd,omitzero"`
+	File       string     `json:"file,omitempty"`
+	Etcd       Etcd       `json:"etcd,omitzero"`
+	Kubernetes Kubernetes `json:"kubernetes,omitzero"`
 }
+
+// Kubernetes configures the connection to the Kubernetes API.
+type Kubernetes struct {
+	Kubeconfig string `json:"kubeconfig,omitempty"` // path; InCluster: the service account of this pod; "": no Kubernetes
+	Namespace  string `json:"namespace,omitempty"`  // of the agents' Leases; default: DefaultNamespace
+}
+
+// DefaultNamespace is the namespace of the agents' Leases.
+const DefaultNamespace = "fairlead-system"
+
+// InCluster as Kubernetes.Kubeconfig stands for the service account of the pod that the program runs in.
+const InCluster = "in-cluster"
 
 // Etcd configures the connection to etcd.
 type Etcd struct {
@@ -147,6 +160,9 @@ func (c *Config) complete(getenv func(string) string) error {
 	if c.Store.Etcd.Prefix == "" {
 		c.Store.Etcd.Prefix = "/fairlead/"
 	}
+	if c.Store.Kubernetes.Namespace == "" {
+		c.Store.Kubernetes.Namespace = DefaultNamespace
+	}
 	if c.Store.File == "" {
 		c.Store.File = DefaultStore(getenv)
 	}
@@ -203,6 +219,9 @@ func (c *Config) validate() error {
 	}
 	if c.Flannel.Prefix != "" && len(c.Store.Etcd.Endpoints) == 0 {
 		errs = append(errs, errors.New("flannel.prefix is set without store.etcd.endpoints: flannel's keys are in etcd"))
+	}
+	if c.Store.Kubernetes.Kubeconfig != "" && len(c.Store.Etcd.Endpoints) > 0 {
+		errs = append(errs, errors.New("store.kubernetes.kubeconfig and store.etcd.endpoints are both set: want one store"))
 	}
 	if c.Network != nil {
 		errs = append(errs, c.Network.Validate())

@@ -53,6 +53,7 @@ func TestDocumentedFile(t *testing.T) {
 	}
 	whole := regexp.MustCompile(`(?m)^( *)# ( *(- )?\{?[a-zA-Z]+:( .*)?)$`).ReplaceAllString(string(raw), "$1$2")
 	whole = strings.Replace(whole, "networkFile: ", "# networkFile: ", 1) // instead of network
+	whole = strings.Replace(whole, "kubeconfig: ", "# kubeconfig: ", 1)   // instead of etcd
 	all, err := load(t, whole)
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, whole)
@@ -87,12 +88,16 @@ func TestSettings(t *testing.T) {
 		if v == "" {
 			v = "/some/thing"
 		}
-		with, err := load(t, "store: {etcd: {endpoints: [\"http://a:1\"]}}", s.Variable(), v)
+		file := "store: {etcd: {endpoints: [\"http://a:1\"]}}"
+		if strings.HasPrefix(s.Key, "store.kubernetes") {
+			file = ""
+		}
+		with, err := load(t, file, s.Variable(), v)
 		if err != nil {
 			t.Errorf("%s=%s: %v", s.Variable(), v, err)
 			continue
 		}
-		without, err := load(t, "store: {etcd: {endpoints: [\"http://a:1\"]}}")
+		without, err := load(t, file)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,15 +123,16 @@ func netConfFile(t *testing.T) string {
 func TestInvalidConfig(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"nodes: a":                                 `agent.yaml:1:1: nodes: there is no such key: did you mean "node"?`,
-		"node: a b":                                `node is "a b"`,
-		"grace: soon":                              `agent.yaml:1:8: grace = soon: want one like "5m"`,
-		"listen: 9479":                             `agent.yaml:1:9: listen = 9479: want text: "9479", in quotes`,
-		"addresses: [127.0.0.1]":                   "127.0.0.1",
-		"addresses: [192.0.2.1, 192.0.2.2]":        "one of this host's for each family",
-		"flannel: {prefix: /coreos.com/network}":   "store.etcd.endpoints",
-		"network: {subnets: []}":                   "agent.yaml:1:20: network default: subnets is empty",
-		"network: {subnets: [{cidr: 10.0.0.1/8}]}": "agent.yaml:1:28: network default: subnets[0].cidr is 10.0.0.1/8: want its first address, 10.0.0.0/8",
+		"nodes: a":                               `agent.yaml:1:1: nodes: there is no such key: did you mean "node"?`,
+		"node: a b":                              `node is "a b"`,
+		"grace: soon":                            `agent.yaml:1:8: grace = soon: want one like "5m"`,
+		"listen: 9479":                           `agent.yaml:1:9: listen = 9479: want text: "9479", in quotes`,
+		"addresses: [127.0.0.1]":                 "127.0.0.1",
+		"addresses: [192.0.2.1, 192.0.2.2]":      "one of this host's for each family",
+		"flannel: {prefix: /coreos.com/network}": "store.etcd.endpoints",
+		"store: {kubernetes: {kubeconfig: in-cluster}, etcd: {endpoints: [\"http://a:1\"]}}": "are both set: want one store",
+		"network: {subnets: []}":                                                     "agent.yaml:1:20: network default: subnets is empty",
+		"network: {subnets: [{cidr: 10.0.0.1/8}]}":                                   "agent.yaml:1:28: network default: subnets[0].cidr is 10.0.0.1/8: want its first address, 10.0.0.0/8",
 		"network: {isolated: true, subnets: [{cidr: 10.0.0.0/8}]}":                   "agent.yaml:1:21: network default: isolated is set",
 		"network: {subnets: [{cidr: 10.0.0.0/8}], backends: [{type: udp}]}":          `agent.yaml:1:60: network.backends[0].type = udp: want one of host-gw, vxlan, wireguard, ipip, bgp`,
 		"store:\n  etcd:\n    endpoint: [a]":                                         `agent.yaml:3:5: store.etcd.endpoint: there is no such key: did you mean "endpoints"?`,

@@ -95,6 +95,8 @@ func Settings() []Setting {
 		{"store.etcd.key", "PEM file with the key of the client certificate.", text(func(c *Config) *string { return &c.Store.Etcd.Key })},
 		{"store.etcd.username", "User name in etcd.", text(func(c *Config) *string { return &c.Store.Etcd.Username })},
 		{"store.etcd.passwordFile", "File with the password of the user in etcd.", text(func(c *Config) *string { return &c.Store.Etcd.PasswordFile })},
+		{"store.kubernetes.kubeconfig", "Kubeconfig file of the cluster whose API is the store, or " + InCluster + ".", text(func(c *Config) *string { return &c.Store.Kubernetes.Kubeconfig })},
+		{"store.kubernetes.namespace", "Namespace of the agents' Leases (default fairlead-system).", text(func(c *Config) *string { return &c.Store.Kubernetes.Namespace })},
 		{"network", "Default network, in JSON; used if the cluster has none yet.", setNetwork},
 		{"networkFile", "File with the default network in flannel's form (net-conf.json); used if the cluster has none yet.", text(func(c *Config) *string { return &c.NetworkFile })},
 		{"flannel.subnetFile", "File to write for the plugin flannel, usually /run/flannel/subnet.env.", text(func(c *Config) *string { return &c.Flannel.SubnetFile })},

@@ -7,10 +7,18 @@ import (
 
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/agent/store/kube"
 )
 
 // Open opens the cluster's store. It does not wait for it: if the store is unavailable, the first call fails.
 func (c *Config) Open() (store.Store, error) {
+	if k := c.Store.Kubernetes; k.Kubeconfig != "" {
+		file := k.Kubeconfig
+		if file == InCluster {
+			file = ""
+		}
+		return kube.Open(kube.Options{Kubeconfig: file, Namespace: k.Namespace})
+	}
 	e := c.Store.Etcd
 	if len(e.Endpoints) == 0 {
 		return store.File(c.Store.File)

@@ -24,8 +24,8 @@ func (e *ConflictError) Error() string {
 // Is makes errors.Is(err, ErrConflict) true.
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
-// checkOps rejects transactions that no store supports.
-func checkOps(ops []Op) error {
+// CheckOps returns an error for a transaction that no store supports.
+func CheckOps(ops []Op) error {
 	changes := 0
 	for _, o := range ops {
 		if !o.isCheck() {

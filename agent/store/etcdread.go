@@ -88,7 +88,7 @@ func (e *etcd) pages(ctx context.Context, prefix string, revision int64) (entrie
 }
 
 func (e *etcd) Commit(ctx context.Context, ops ...Op) (revision int64, err error) {
-	if err := checkOps(ops); err != nil {
+	if err := CheckOps(ops); err != nil {
 		return 0, err
 	}
 	var when []clientv3.Cmp

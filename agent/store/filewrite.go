@@ -30,7 +30,7 @@ func (f *file) List(ctx context.Context, prefix string) ([]Entry, int64, error) 
 }
 
 func (f *file) Commit(ctx context.Context, ops ...Op) (int64, error) {
-	if err := checkOps(ops); err != nil {
+	if err := CheckOps(ops); err != nil {
 		return 0, err
 	}
 	f.mu.Lock()

@@ -67,6 +67,11 @@ type Held struct {
 	release  func()
 }
 
+// NewHeld returns a held key, for stores in other packages.
+func NewHeld(revision int64, lost <-chan struct{}, release func()) *Held {
+	return &Held{Revision: revision, Lost: lost, release: release}
+}
+
 // Release deletes the key, unless another holder has it by now, and waits until that was tried.
 func (h *Held) Release() { h.release() }
 

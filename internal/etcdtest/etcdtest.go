@@ -63,16 +63,16 @@ func (m *Member) address(o Options, i int) {
 		m.netns = o.Netns[i]
 	}
 	if o.Addrs == nil {
-		m.client, m.peer = freePort(m.c.t), freePort(m.c.t)
+		m.client, m.peer = FreePort(m.c.t), FreePort(m.c.t)
 		return
 	}
 	m.client, m.peer = net.JoinHostPort(o.Addrs[i], "2379"), net.JoinHostPort(o.Addrs[i], "2380")
 }
 
-// freePort returns an address of loopback on which nothing listens. Its port is below the kernel's default range for
+// FreePort returns an address of loopback on which nothing listens. Its port is below the kernel's default range for
 // outgoing connections, so no connection can take it before etcd listens. A socket whose name has the port reserves it
 // among tests until the test ends.
-func freePort(t testing.TB) string {
+func FreePort(t testing.TB) string {
 	t.Helper()
 	for range 100 {
 		port := 20000 + rand.IntN(12000)

@@ -33,28 +33,37 @@ func TestGCOfManyAttachments(t *testing.T) {
 		return time.Since(start)
 	}
 	const many = 60
-	run("add", 0)
-	oneDel := run("del", 0)
-	for _, tt := range []struct {
-		name   string
-		forget []string
-	}{{"attachments with records", []string{"cache"}}, {"links with owner tags", []string{"cache", "run/attach"}}} {
+	// gc returns how long a GC of many attachments takes, and a DEL of one right after it.
+	gc := func(forget ...string) (all, one time.Duration) {
+		t.Helper()
 		for i := range many {
 			run("add", i)
 		}
-		for _, dir := range tt.forget {
+		for _, dir := range forget {
 			if err := os.RemoveAll(m.Dir + "/" + dir); err != nil {
 				t.Fatal(err)
 			}
 		}
 		time.Sleep(20 * time.Millisecond) // a process's start time has a resolution of 10 ms, and GC skips anything newer
-		elapsed := run("gc", 0)
-		t.Logf("%s: one DEL %v, GC of %d %v", tt.name, oneDel, many, elapsed)
-		if elapsed > many*oneDel/2 {
-			t.Errorf("%s: GC of %d took %v, and one DEL %v", tt.name, many, elapsed, oneDel)
-		}
+		all = run("gc", 0)
 		if left := kerneltest.Run(t, "sh", "-c", "ip -br link show type veth; ip -br link show type ifb; ls "+m.Dir+"/ipam/n | grep 10[.] || true"); left != "" {
-			t.Errorf("%s: left behind: %s", tt.name, left)
+			t.Errorf("GC without %v leaves: %s", forget, left)
+		}
+		run("add", 0)
+		return all, run("del", 0)
+	}
+	for name, forget := range map[string][]string{"attachments with records": {"cache"}, "links with owner tags": {"cache", "run/attach"}} {
+		// Other processes may slow down any one GC, but not each of several. A wait per attachment would.
+		for try := 1; ; try++ {
+			all, one := gc(forget...)
+			t.Logf("%s: one DEL %v, GC of %d %v", name, one, many, all)
+			if all <= many*one/2 {
+				break
+			}
+			if try == 4 {
+				t.Errorf("%s: GC of %d took %v, and one DEL %v", name, many, all, one)
+				break
+			}
 		}
 	}
 }

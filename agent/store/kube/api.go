@@ -1,0 +1,202 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead/fairlead/agent/store"
+)
+
+// pageSize is the number of objects that one request lists.
+const pageSize = 500
+
+// convert returns an error of the API as one of store's. The error of an object that does not exist is os.ErrNotExist.
+func convert(err error) error {
+	status, known := errors.AsType[*apierrors.StatusError](err)
+	switch {
+	case err == nil:
+		return nil
+	case !known, apierrors.IsTooManyRequests(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err),
+		status.ErrStatus.Code >= http.StatusInternalServerError:
+		return fmt.Errorf("the Kubernetes API: %w: %w", err, store.ErrUnavailable)
+	case apierrors.IsGone(err), apierrors.IsResourceExpired(err):
+		return fmt.Errorf("%w: %w", err, store.ErrCompacted)
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%w: %w", err, os.ErrNotExist)
+	}
+	return fmt.Errorf("the Kubernetes API: %w", err)
+}
+
+// ping returns nil if the API answers. Whoever reads a key that no object can have wants to know that.
+func (s *Store) ping(ctx context.Context) error {
+	return convert(s.client.Get().AbsPath("/readyz").Do(ctx).Error())
+}
+
+func (s *Store) get(ctx context.Context, k *kind, name string) (*object, error) {
+	raw, err := s.client.Get().AbsPath(k.path, name).Do(ctx).Raw()
+	if err != nil {
+		return nil, convert(err)
+	}
+	return k.decode(raw)
+}
+
+func (k *kind) decode(raw []byte) (*object, error) {
+	o := &object{}
+	if err := json.Unmarshal(raw, o); err != nil {
+		return nil, fmt.Errorf("read a %s: %w", k.api.Kind, err)
+	}
+	o.TypeMeta = k.api // items of a list have none
+	return o, nil
+}
+
+// create creates an object for a key. The error satisfies apierrors.IsAlreadyExists if the name is taken.
+func (s *Store) create(ctx context.Context, k *kind, o *object) (*object, error) {
+	body, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := s.client.Post().AbsPath(k.path).SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Raw()
+	if err != nil {
+		return nil, err
+	}
+	return k.decode(raw)
+}
+
+// update replaces an object. The API compares its resourceVersion.
+func (s *Store) update(ctx context.Context, k *kind, o *object) (*object, error) {
+	body, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := s.client.Put().AbsPath(k.path, o.Name).SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Raw()
+	if err != nil {
+		return nil, err
+	}
+	return k.decode(raw)
+}
+
+// remove deletes an object if it is the one that the caller read.
+func (s *Store) remove(ctx context.Context, k *kind, o *object) error {
+	body, err := json.Marshal(metav1.DeleteOptions{
+		TypeMeta:      metav1.TypeMeta{Kind: "DeleteOptions", APIVersion: "v1"},
+		Preconditions: &metav1.Preconditions{UID: &o.UID, ResourceVersion: &o.ResourceVersion},
+	})
+	if err != nil {
+		return err
+	}
+	return s.client.Delete().AbsPath(k.path, o.Name).SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error()
+}
+
+// list calls f for each object, page by page, and returns the revision of the list.
+func (s *Store) list(ctx context.Context, k *kind, f func(*object)) (int64, error) {
+	next := ""
+	for {
+		raw, err := s.client.Get().AbsPath(k.path).Param("limit", strconv.Itoa(pageSize)).Param("continue", next).Do(ctx).Raw()
+		if apierrors.IsNotFound(err) {
+			return 0, k.unknown()
+		}
+		if err != nil {
+			return 0, convert(err)
+		}
+		var page struct {
+			Metadata metav1.ListMeta `json:"metadata"`
+			Items    []*object       `json:"items"`
+		}
+		if err := json.Unmarshal(raw, &page); err != nil {
+			return 0, fmt.Errorf("read a list of %s: %w", k.api.Kind, err)
+		}
+		for _, o := range page.Items {
+			o.TypeMeta = k.api
+			f(o)
+		}
+		if next = page.Metadata.Continue; next == "" {
+			return number(page.Metadata.ResourceVersion), nil
+		}
+	}
+}
+
+// event is one line of a watch.
+type event struct {
+	Type   string          `json:"type"`
+	Object json.RawMessage `json:"object"`
+}
+
+// watch calls f for each change of a resource after a revision, until the watch ends.
+func (s *Store) watch(ctx context.Context, k *kind, after int64, f func(o *object, deleted bool) error) error {
+	body, err := s.client.Get().AbsPath(k.path).Param("watch", "true").Param("allowWatchBookmarks", "true").
+		Param("resourceVersion", strconv.FormatInt(after, 10)).Stream(ctx)
+	if err != nil {
+		return convert(err)
+	}
+	defer body.Close()
+	lines := json.NewDecoder(body)
+	for {
+		var e event
+		if err := lines.Decode(&e); err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if errors.Is(err, io.EOF) {
+				return errWatchEnded
+			}
+			return fmt.Errorf("watch %s: %w: %w", k.api.Kind, err, store.ErrUnavailable)
+		}
+		switch e.Type {
+		case "ERROR":
+			var status metav1.Status
+			_ = json.Unmarshal(e.Object, &status)
+			return convert(&apierrors.StatusError{ErrStatus: status})
+		case "BOOKMARK":
+			o, err := k.decode(e.Object)
+			if err != nil {
+				return err
+			}
+			if err := f(&object{ObjectMeta: metav1.ObjectMeta{ResourceVersion: o.ResourceVersion}}, false); err != nil {
+				return err
+			}
+		default:
+			o, err := k.decode(e.Object)
+			if err != nil {
+				return err
+			}
+			if err := f(o, e.Type == "DELETED"); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// errWatchEnded means that the API server ended a watch, as it does after some minutes.
+var errWatchEnded = errors.New("the watch ended")
+
+// patchNode sets the annotation of a Node.
+func (s *Store) patchNode(ctx context.Context, name string, value []byte) (int64, error) {
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{nodeAnnotation: string(value)}}})
+	if err != nil {
+		return 0, err
+	}
+	raw, err := s.client.Patch(types.MergePatchType).AbsPath(nodesPath, name).SetHeader("Accept", metadataOnly).Body(body).Do(ctx).Raw()
+	if err != nil {
+		return 0, convert(err)
+	}
+	var o metav1.PartialObjectMetadata
+	if err := json.Unmarshal(raw, &o); err != nil {
+		return 0, fmt.Errorf("read node %s: %w", name, err)
+	}
+	return number(o.ResourceVersion), nil
+}
+
+const (
+	nodesPath    = "/api/v1/nodes"
+	metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+)

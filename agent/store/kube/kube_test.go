@@ -1,0 +1,457 @@
+package kube_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/session"
+	"github.com/fairlead/fairlead/agent/source"
+	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/agent/store/kube"
+	"github.com/fairlead/fairlead/internal/kubetest"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+const namespace = "fairlead-system"
+
+// TestStore runs all tests of the store against one API server.
+func TestStore(t *testing.T) {
+	kerneltest.OptIn(t, "FAIRLEAD_KUBERNETES")
+	server := kubetest.Start(t)
+	server.Apply("../../../contrib/kubernetes/crds.yaml")
+	if err := server.Create("/api/v1/namespaces", `{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "`+namespace+`"}}`); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]func(*testing.T, *kubetest.Server){
+		"documents": testDocuments, "names": testNames, "conflicts": testConflicts, "undo": testUndo, "nodes": testNodes, "hold": testHold,
+		"follow": testFollow, "schema": testSchema, "sessions": testSessions, "missing": testMissing, "managers": testManagers,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, server) })
+	}
+}
+
+func open(t *testing.T, server *kubetest.Server) *kube.Store {
+	t.Helper()
+	s, err := kube.Open(kube.Options{Config: server.Config, Namespace: namespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func commit(t *testing.T, s store.Store, ops ...store.Op) int64 {
+	t.Helper()
+	revision, err := s.Commit(t.Context(), ops...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return revision
+}
+
+func put(key, value string, expect int64) store.Op {
+	return store.Op{Key: key, Value: []byte(value), Expect: expect}
+}
+
+func wantConflict(t *testing.T, s store.Store, keys []string, ops ...store.Op) {
+	t.Helper()
+	_, err := s.Commit(t.Context(), ops...)
+	if c, ok := errors.AsType[*store.ConflictError](err); !ok || !slices.Equal(c.Keys, keys) {
+		t.Errorf("got %v, want a conflict of %v", err, keys)
+	}
+}
+
+func wantGone(t *testing.T, s store.Store, keys ...string) {
+	t.Helper()
+	for _, key := range keys {
+		if e, err := s.Get(t.Context(), key); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: %+v, %v, want none", key, e, err)
+		}
+	}
+}
+
+const network = `{"subnets":[{"cidr":"10.0.0.0/16"},{"cidr":"fd00::/64"}]}`
+
+// testDocuments writes, reads, changes, lists and deletes a document of each type.
+func testDocuments(t *testing.T, server *kubetest.Server) {
+	s, other := open(t, server), open(t, server)
+	for key, values := range map[string][2]string{
+		"networks/documents":            {network, `{"subnets":[{"cidr":"10.0.0.0/16"},{"cidr":"fd00::/64"}],"nat":true}`},
+		"blocks/documents/10.0.1.0-26":  {`{"node":"a","subnet":"10.0.0.0/16"}`, `{"node":"a","subnet":"10.0.0.0/16","release":true}`},
+		"blocks/documents/fd00::40-122": {`{"node":"a","subnet":"fd00::/64"}`, `{"node":"b","machine":"m","subnet":"fd00::/64"}`},
+		"addresses/documents/10.0.9.9":  {`{"owner":"ns/p","fixed":true}`, `{"owner":"ns/p","fixed":true,"node":"a","container":"c","ifName":"eth0"}`},
+		"addresses/documents/fd00::9":   {`{"owner":"c eth0"}`, `{"owner":"c eth0","node":"a"}`},
+		"fixed/documents/ns/p/eth0":     {`{"ips":["10.0.9.9"]}`, `{"ips":["10.0.9.9","fd00::9"]}`},
+		"vnis/4711":                     {"documents", "other"},
+	} {
+		first := commit(t, s, put(key, values[0], 0))
+		have := read(t, other, key)
+		if have.Revision != first {
+			t.Errorf("%s: revision %d, Commit returned %d", key, have.Revision, first)
+		}
+		sameDocument(t, have, values[0])
+		second := commit(t, other, put(key, values[1], first))
+		have = read(t, s, key)
+		sameDocument(t, have, values[1])
+		if second <= first || have.Revision != second {
+			t.Errorf("%s: revision %d after %d, read %d", key, second, first, have.Revision)
+		}
+		prefix, _, _ := strings.Cut(key, "/")
+		list, at, err := s.List(t.Context(), prefix+"/")
+		if err != nil || at < second || !slices.ContainsFunc(list, func(e store.Entry) bool { return e.Key == key && e.Revision == second }) {
+			t.Errorf("the list of %s at %d has no %s: %+v, %v", prefix, at, key, list, err)
+		}
+		third := commit(t, s, store.Op{Key: key, Expect: second})
+		if third <= second {
+			t.Errorf("%s: deleted at %d, written at %d", key, third, second)
+		}
+		wantGone(t, other, key)
+	}
+	commit(t, s, put("endpoints/a/c/eth0", `{"network":"documents","ips":[]}`, 0))
+	wantGone(t, s, "endpoints/a/c/eth0")
+	if list, _, err := s.List(t.Context(), "endpoints/"); err != nil || len(list) != 0 {
+		t.Errorf("endpoints: %v, %v", list, err)
+	}
+}
+
+func read(t *testing.T, s store.Store, key string) store.Entry {
+	t.Helper()
+	e, err := s.Get(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.Key != key {
+		t.Fatalf("the entry of %s has the key %s", key, e.Key)
+	}
+	return e
+}
+
+// sameDocument compares a value as the agent does, which ignores more fields.
+func sameDocument(t *testing.T, e store.Entry, want string) {
+	t.Helper()
+	got := string(e.Value)
+	if d, err := cluster.Decode(e.Key, e.Value); err != nil {
+		t.Error(err)
+	} else if d != nil {
+		raw, err := cluster.Encode(d)
+		if err != nil {
+			t.Error(err)
+		}
+		got = string(raw)
+	} else if strings.HasPrefix(e.Key, cluster.FixedPrefix) {
+		got = want[:len(want)-1]
+		for _, ip := range []string{"10.0.9.9", "fd00::9"} {
+			if strings.Contains(want, ip) != strings.Contains(string(e.Value), ip) {
+				t.Errorf("%s: %s, want %s", e.Key, e.Value, want)
+			}
+		}
+		return
+	}
+	if got != want {
+		t.Errorf("%s: %s, want %s", e.Key, got, want)
+	}
+}
+
+// testNames checks that an object under another name than its content's claims nothing, and which names are refused.
+func testNames(t *testing.T, server *kubetest.Server) {
+	s := open(t, server)
+	const blocks = "/apis/fairlead.io/v1alpha1/ipblocks"
+	wrong := `{"apiVersion": "fairlead.io/v1alpha1", "kind": "IPBlock", "metadata": {"name": "mine"}, "spec": {"network": "names", "cidr": "10.0.3.0/26", "node": "x", "subnet": "10.0.0.0/16"}}`
+	if err := server.Create(blocks, wrong); err != nil {
+		t.Fatal(err)
+	}
+	defer server.Delete(blocks, "mine")
+	list, _, err := s.List(t.Context(), "blocks/names/")
+	if err != nil || len(list) != 0 {
+		t.Errorf("blocks: %+v, %v", list, err)
+	}
+	revision := commit(t, s, put("blocks/names/10.0.3.0-26", `{"node":"a","subnet":"10.0.0.0/16"}`, 0))
+	commit(t, s, store.Op{Key: "blocks/names/10.0.3.0-26", Expect: revision})
+	for _, key := range []string{"networks/Blue", "networks/a_b", "networks/-a", "networks/", "blocks/Blue/10.0.3.0-26", "addresses/a_b/10.0.0.1", "x/y"} {
+		if _, err := s.Commit(t.Context(), put(key, network, 0)); err == nil || errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("%s: %v, want an error that it has no name in Kubernetes", key, err)
+		}
+	}
+}
+
+// testConflicts checks what conflicts with what is there.
+func testConflicts(t *testing.T, server *kubetest.Server) {
+	s := open(t, server)
+	key, other := "addresses/conflicts/10.0.0.1", "addresses/conflicts/10.0.0.2"
+	first := commit(t, s, put(key, `{"owner":"a"}`, 0))
+	wantConflict(t, s, []string{key}, put(key, `{"owner":"b"}`, 0))
+	wantConflict(t, s, []string{key}, put(key, `{"owner":"b"}`, first-1))
+	wantConflict(t, s, []string{key}, store.Op{Key: key, Expect: first - 1})
+	wantConflict(t, s, []string{other}, put(other, `{"owner":"b"}`, first))
+	wantConflict(t, s, []string{other}, store.Op{Key: other, Expect: first})
+	wantConflict(t, s, []string{key}, put(other, `{"owner":"b"}`, 0), store.Op{Key: key, Verify: true})
+	wantConflict(t, s, []string{"addresses/conflicts/"}, put(other, `{"owner":"b"}`, 0), store.Op{Key: "addresses/conflicts/", Below: true, Expect: first - 1})
+	wantGone(t, s, other)
+	commit(t, s, put(other, `{"owner":"b"}`, 0), store.Op{Key: key, Verify: true, Expect: first}, store.Op{Key: "addresses/conflicts/", Below: true, Expect: first})
+	second := commit(t, s, put(key, `{"owner":"c"}`, first+1000)) // not changed since
+	commit(t, s, store.Op{Key: key, Expect: second}, store.Op{Key: other, Expect: second})
+	wantGone(t, s, key, other)
+
+	// Of several agents that want one address, one gets it.
+	won := make(chan int, 8)
+	for i := range 8 {
+		go func() {
+			if _, err := s.Commit(t.Context(), put(key, fmt.Sprintf(`{"owner":"%d"}`, i), 0)); err == nil {
+				won <- i
+			} else if !errors.Is(err, store.ErrConflict) {
+				t.Error(err)
+				won <- -1
+			} else {
+				won <- -1
+			}
+		}()
+	}
+	winners := 0
+	for range 8 {
+		if <-won >= 0 {
+			winners++
+		}
+	}
+	if winners != 1 {
+		t.Errorf("%d of 8 agents got the address", winners)
+	}
+}
+
+// testUndo checks that a transaction that fails in the middle leaves nothing.
+func testUndo(t *testing.T, server *kubetest.Server) {
+	s := open(t, server)
+	a, b, c := "addresses/undo/10.0.0.1", "addresses/undo/10.0.0.2", "addresses/undo/10.0.0.3"
+	at := commit(t, s, put(a, `{"owner":"a"}`, 0), put(b, `{"owner":"b"}`, 0))
+	// The schema refuses the last change.
+	_, err := s.Commit(t.Context(), put(a, `{"owner":"x"}`, at), store.Op{Key: b, Expect: at}, put(c, `{"owner":7}`, 0))
+	if err == nil || errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("an invalid document: %v", err)
+	}
+	sameDocument(t, read(t, s, a), `{"owner":"a"}`)
+	sameDocument(t, read(t, s, b), `{"owner":"b"}`)
+	wantGone(t, s, c)
+}
+
+// testNodes checks that Nodes join with the addresses of their status, that agents publish in an annotation, and that
+// only Kubernetes deletes nodes.
+func testNodes(t *testing.T, server *kubetest.Server) {
+	s := open(t, server)
+	server.Node("n1", []string{"192.0.2.1", "2001:db8::1"})
+	sameDocument(t, read(t, s, "nodes/n1"), `{"id":"","addresses":["192.0.2.1/32","2001:db8::1/128"]}`)
+	doc := `{"id":"1","addresses":["192.0.2.1/24"],"version":"v1"}`
+	commit(t, s, put("nodes/n1", doc, 1))
+	sameDocument(t, read(t, s, "nodes/n1"), doc)
+	if _, err := s.Commit(t.Context(), store.Op{Key: "nodes/n1", Expect: 1}); err == nil || !strings.Contains(err.Error(), "kubectl delete node n1") {
+		t.Errorf("delete a node: %v", err)
+	}
+	if _, err := s.Commit(t.Context(), put("nodes/missing", doc, 0)); err == nil || !strings.Contains(err.Error(), "no Node missing") {
+		t.Errorf("a node that Kubernetes does not have: %v", err)
+	}
+	wantConflict(t, s, []string{"nodes/n1"}, put("addresses/nodes/10.0.0.1", `{"owner":"a"}`, 0), store.Op{Key: "nodes/n1", Verify: true})
+	server.Delete("/api/v1/nodes/n1")
+	wantGone(t, s, "nodes/n1")
+}
+
+// testHold checks that one agent holds a session, that it stays as long as it is renewed, and that others get it after
+// the holder has gone.
+func testHold(t *testing.T, server *kubetest.Server) {
+	s, other := open(t, server), open(t, server)
+	const ttl = 2 * time.Second
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	held, err := s.Hold(ctx, "alive/h", []byte("me"), ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := read(t, other, "alive/h"); string(e.Value) != "me" || e.Revision != held.Revision {
+		t.Errorf("the session is %+v, Hold returned %d", e, held.Revision)
+	}
+	if _, err := other.Hold(t.Context(), "alive/h", []byte("you"), ttl); !errors.Is(err, store.ErrConflict) {
+		t.Errorf("a second holder: %v", err)
+	}
+	time.Sleep(2 * ttl)
+	if e := read(t, other, "alive/h"); e.Revision != held.Revision {
+		t.Errorf("a renewed session has revision %d, before %d", e.Revision, held.Revision)
+	}
+	commit(t, s, put("addresses/hold/10.0.0.1", `{"owner":"a"}`, 0), store.Op{Key: "alive/h", Verify: true, Expect: held.Revision})
+	commit(t, other, store.Op{Key: "alive/h", Expect: held.Revision}) // an administrator deletes it
+	wantConflict(t, s, []string{"alive/h"}, put("addresses/hold/10.0.0.2", `{"owner":"a"}`, 0), store.Op{Key: "alive/h", Verify: true, Expect: held.Revision})
+	wantGone(t, s, "addresses/hold/10.0.0.2")
+	select {
+	case <-held.Lost:
+	case <-time.After(kerneltest.Slow(10 * ttl)):
+		t.Error("the holder does not notice that its Lease was deleted")
+	}
+	held.Release()
+
+	// A holder that dies leaves its Lease. It expires, seen by another clock.
+	dead := `{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "node.h", "annotations": {"fairlead.io/value": "dead"}},
+		"spec": {"leaseDurationSeconds": 2, "renewTime": "2037-01-01T00:00:00.000000Z"}}`
+	if err := server.Create("/apis/coordination.k8s.io/v1/namespaces/"+namespace+"/leases", dead); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Hold(t.Context(), "alive/h", []byte("you"), ttl); !errors.Is(err, store.ErrConflict) {
+		t.Errorf("the Lease of a dead holder at once: %v", err)
+	}
+	kerneltest.Until(t, func() bool {
+		held, err = other.Hold(t.Context(), "alive/h", []byte("you"), ttl)
+		return err == nil
+	})
+	if e := read(t, s, "alive/h"); string(e.Value) != "you" {
+		t.Errorf("the session is %+v", e)
+	}
+	held.Release()
+	wantGone(t, s, "alive/h")
+}
+
+// recorder is a follower that keeps the state, and counts the changes of each key.
+type recorder struct {
+	mu      sync.Mutex
+	entries map[string]source.Entry
+	changes map[string]int
+	away    bool
+}
+
+func (r *recorder) Reset(list []source.Entry, _ int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.entries = map[string]source.Entry{}
+	for _, e := range list {
+		r.entries[e.Key] = e
+	}
+}
+
+func (r *recorder) Change(b source.Batch) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range b.Entries {
+		r.changes[e.Key]++
+		r.entries[e.Key] = e
+		if e.Deleted {
+			delete(r.entries, e.Key)
+		}
+	}
+}
+
+func (r *recorder) Away(error) { r.mu.Lock(); defer r.mu.Unlock(); r.away = true }
+func (r *recorder) Back()      { r.mu.Lock(); defer r.mu.Unlock(); r.away = false }
+
+// sees waits until the state has what is wanted.
+func (r *recorder) sees(t *testing.T, want func() bool) {
+	t.Helper()
+	kerneltest.Until(t, func() bool { r.mu.Lock(); defer r.mu.Unlock(); return want() })
+}
+
+// testFollow follows everything, also while the API server is away.
+func testFollow(t *testing.T, server *kubetest.Server) {
+	s := open(t, server)
+	const node, block = "nodes/f1", "blocks/follow/10.0.0.0-26"
+	server.Node("f1", []string{"192.0.2.1"})
+	first := commit(t, s, put(block, `{"node":"f1","subnet":"10.0.0.0/16"}`, 0))
+	r := &recorder{changes: map[string]int{}}
+	go func() { _ = source.Follow(t.Context(), s, cluster.Followed(), r) }()
+	r.sees(t, func() bool { return r.entries[node].Document != nil && r.entries[block].Document != nil })
+	commit(t, s, put(node, `{"id":"1","addresses":["192.0.2.1/24"]}`, 1))
+	r.sees(t, func() bool { return r.entries[node].Document.(*cluster.Node).ID == "1" })
+	server.NodeAddresses("f1", "192.0.2.7") // changes nothing that the agents use
+	commit(t, s, put(node, `{"id":"2","addresses":["192.0.2.1/24"]}`, 1))
+	r.sees(t, func() bool { return r.entries[node].Document.(*cluster.Node).ID == "2" })
+	r.sees(t, func() bool { return r.changes[node] == 2 })
+	second := commit(t, s, put(block, `{"node":"f1","subnet":"10.0.0.0/16","release":true}`, first))
+	r.sees(t, func() bool {
+		return r.entries[block].Revision == second && r.entries[block].Document.(*cluster.Block).Release
+	})
+	server.Stop()
+	r.sees(t, func() bool { return r.away })
+	r.sees(t, func() bool { return r.entries[node].Document != nil && r.entries[block].Document != nil }) // what was known stays
+	server.Restart()
+	r.sees(t, func() bool { return !r.away })
+	commit(t, s, store.Op{Key: block, Expect: second})
+	server.Delete("/api/v1/nodes/f1")
+	r.sees(t, func() bool { _, is := r.entries[block]; _, too := r.entries[node]; return !is && !too })
+}
+
+// testSchema checks that the API refuses what agents would refuse.
+func testSchema(t *testing.T, server *kubetest.Server) {
+	create := func(name, spec string) error {
+		return server.Create("/apis/fairlead.io/v1alpha1/networks", `{"apiVersion": "fairlead.io/v1alpha1", "kind": "Network", "metadata": {"name": "`+name+`"}, "spec": `+spec+`}`)
+	}
+	for spec, want := range map[string]string{
+		`{}`:                                     "spec.subnets: Required value",
+		`{"subnets": []}`:                        "should have at least 1 items",
+		`{"subnets": [{"cidr": "10.0.0.1/16"}]}`: "want a prefix with its first address",
+		`{"subnets": [{"cidr": "x"}]}`:           "want a prefix with its first address",
+		`{"subnets": [{"cidr": "10.0.0.0/16", "block": 8}]}`:                                      "block is shorter than the subnet's prefix length",
+		`{"subnets": [{"cidr": "10.0.0.0/16", "assign": "x"}]}`:                                   "spec.subnets[0].assign",
+		`{"subnets": [{"cidr": "10.0.0.0/16"}], "peers": ["x"]}`:                                  "only an isolated network has peers",
+		`{"subnets": [{"cidr": "10.0.0.0/16"}], "isolated": true, "backends": [{"type": "bgp"}]}`: "can only have the backend vxlan",
+		`{"subnets": [{"cidr": "10.0.0.0/16"}], "mtu": 100}`:                                      "spec.mtu",
+		`{"subnets": [{"cidr": "10.0.0.0/16"}], "backends": [{"type": "udp"}]}`:                   "spec.backends[0].type",
+	} {
+		if err := create("schema", spec); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", spec, err, want)
+		}
+	}
+	if err := create("default", `{"isolated": true, "subnets": [{"cidr": "10.0.0.0/16"}]}`); err == nil || !strings.Contains(err.Error(), "cannot be isolated") {
+		t.Errorf("an isolated default network: %v", err)
+	}
+	if err := create("schema", `{"isolated": true, "peers": ["x"], "subnets": [{"cidr": "10.0.0.0/16", "block": 28, "exclude": ["10.0.0.1"]}, {"cidr": "fd00::/64"}], "backends": [{"type": "vxlan", "port": 4789}]}`); err != nil {
+		t.Error(err)
+	}
+	server.Delete("/apis/fairlead.io/v1alpha1/networks/schema")
+}
+
+// testSessions checks that of two agents with one node name one writes, and that the other takes over after it.
+func testSessions(t *testing.T, server *kubetest.Server) {
+	start := func(machine string) (*session.Session, context.CancelFunc, error) {
+		ctx, stop := context.WithCancel(t.Context())
+		x := session.New(open(t, server), session.Identity{Node: "twin", Machine: machine, Instance: "1"}, slog.New(slog.DiscardHandler))
+		return x, stop, x.Start(ctx)
+	}
+	write := func(x *session.Session, ip string) error {
+		_, err := x.Store().Commit(t.Context(), put("addresses/sessions/"+ip, `{"owner":"a"}`, 0))
+		return err
+	}
+	first, stop, err := start("1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, _, err := start("2")
+	if _, taken := errors.AsType[*session.TakenError](err); !taken {
+		t.Errorf("a second machine: %v", err)
+	}
+	if err := errors.Join(write(first, "10.0.0.1"), write(first, "10.0.0.2")); err != nil {
+		t.Error(err)
+	}
+	if write(second, "10.0.0.3") == nil {
+		t.Error("an agent without a session writes")
+	}
+	stop()
+	go second.Run(t.Context())
+	kerneltest.Until(t, func() bool { return write(second, "10.0.0.4") == nil })
+	if write(first, "10.0.0.5") == nil {
+		t.Error("the first agent writes after its session")
+	}
+	wantGone(t, open(t, server), "addresses/sessions/10.0.0.3", "addresses/sessions/10.0.0.5")
+}
+
+// testMissing checks the error for a cluster where Fairlead's objects were not applied.
+func testMissing(t *testing.T, server *kubetest.Server) {
+	s, err := kube.Open(kube.Options{Config: server.Config, Namespace: "missing"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	if _, err := s.Hold(t.Context(), "alive/a", nil, time.Second); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "kubectl apply") {
+		t.Errorf("a namespace that does not exist: %v", err)
+	}
+}

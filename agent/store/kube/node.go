@@ -1,0 +1,112 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/store"
+)
+
+// nodeAnnotation has what a node's agent published: its cluster.Node.
+const nodeAnnotation = Group + "/node"
+
+// nodeEntry returns a Node as an entry: what its agent published or, before that, the addresses in its status.
+func nodeEntry(n *corev1.Node) store.Entry {
+	e := store.Entry{Key: cluster.NodeKey(n.Name), Value: []byte(n.Annotations[nodeAnnotation]), Revision: number(n.ResourceVersion)}
+	if len(e.Value) > 0 {
+		return e
+	}
+	doc := cluster.Node{Name: n.Name}
+	six := map[bool]bool{}
+	for _, a := range n.Status.Addresses {
+		ip, err := netip.ParseAddr(a.Address)
+		if a.Type != corev1.NodeInternalIP || err != nil || six[ip.Is6()] {
+			continue
+		}
+		six[ip.Is6()] = true
+		doc.Addresses = append(doc.Addresses, netip.PrefixFrom(ip, ip.BitLen()))
+	}
+	e.Value, _ = json.Marshal(doc) // a document of strings and addresses
+	return e
+}
+
+func (s *Store) getNode(ctx context.Context, name string) (store.Entry, error) {
+	n := &corev1.Node{}
+	if err := s.core.Get().Resource("nodes").Name(name).Do(ctx).Into(n); err != nil {
+		return store.Entry{}, convert(err)
+	}
+	return nodeEntry(n), nil
+}
+
+func (s *Store) listNodes(ctx context.Context) (entries []store.Entry, revision int64, err error) {
+	for next := ""; ; {
+		list := &corev1.NodeList{}
+		if err := s.core.Get().Resource("nodes").VersionedParams(&metav1.ListOptions{Limit: pageSize, Continue: next}, s.parameters).Do(ctx).Into(list); err != nil {
+			return nil, 0, convert(err)
+		}
+		for i := range list.Items {
+			entries = append(entries, nodeEntry(&list.Items[i]))
+		}
+		if next = list.Continue; next == "" {
+			return entries, number(list.ResourceVersion), nil
+		}
+	}
+}
+
+// watchNodes calls f for each change of a node's entry. A Node changes often for other reasons.
+func (s *Store) watchNodes(ctx context.Context, after int64, f func(store.Batch) error) error {
+	w, err := s.core.Get().Resource("nodes").
+		VersionedParams(&metav1.ListOptions{Watch: true, AllowWatchBookmarks: true, ResourceVersion: format(after)}, s.parameters).Watch(ctx)
+	if err != nil {
+		return convert(err)
+	}
+	defer w.Stop()
+	last := map[string]string{}
+	for ev := range w.ResultChan() {
+		n, ok := ev.Object.(*corev1.Node)
+		if !ok || ev.Type == watch.Error {
+			return convert(errorOf(ev))
+		}
+		e := nodeEntry(n)
+		b := store.Batch{Revision: e.Revision}
+		gone := ev.Type == watch.Deleted
+		if known, seen := last[e.Key]; ev.Type != watch.Bookmark && (gone || !seen || known != string(e.Value)) {
+			b.Events = []store.Event{{Entry: e, Deleted: gone}}
+			last[e.Key] = string(e.Value)
+		}
+		if gone {
+			delete(last, e.Key)
+		}
+		if err := f(b); err != nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return errWatchEnded
+}
+
+// putNode publishes a node's document. Only its agent writes it, so the expected revision does not matter.
+func (s *Store) putNode(ctx context.Context, key string, value []byte) (int64, error) {
+	name := key[len(cluster.NodesPrefix):]
+	revision, err := s.patchNode(ctx, name, value)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, &missingNodeError{name}
+	}
+	return revision, err
+}
+
+type missingNodeError struct{ name string }
+
+func (e *missingNodeError) Error() string {
+	return "the cluster has no Node " + e.name + `: set "node" in the agent's configuration to the kubelet's node name`
+}

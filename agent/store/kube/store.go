@@ -1,0 +1,247 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/store"
+)
+
+// Options say where the API is.
+type Options struct {
+	Kubeconfig string // path; "": the service account of this pod
+	Namespace  string // of the Leases
+	Config     *rest.Config
+}
+
+// Store is a store.Store in the Kubernetes API.
+type Store struct {
+	client     rest.Interface // JSON: custom resources and Leases
+	core       rest.Interface // protobuf: Nodes
+	parameters runtime.ParameterCodec
+	kinds      []*kind
+
+	mu     sync.Mutex
+	seen   map[string]sighting // of sessions' Leases, see isExpired
+	closed context.CancelFunc
+	life   context.Context
+	held   sync.WaitGroup
+}
+
+// Requests per second, and at once, that one agent sends at most.
+const (
+	requestsPerSecond = 50
+	requestsAtOnce    = 100
+)
+
+// Open returns a store. It does not connect: if the API cannot be reached, the first call fails.
+func Open(o Options) (*Store, error) {
+	config := o.Config
+	if config == nil {
+		var err error
+		if config, err = clientcmd.BuildConfigFromFlags("", o.Kubeconfig); err != nil {
+			return nil, fmt.Errorf("the Kubernetes API: %w", err)
+		}
+	}
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
+	s := &Store{kinds: kinds(o.Namespace), parameters: runtime.NewParameterCodec(scheme), seen: map[string]sighting{}}
+	s.life, s.closed = context.WithCancel(context.Background())
+	c := rest.CopyConfig(config)
+	c.QPS, c.Burst, c.UserAgent = requestsPerSecond, requestsAtOnce, "fairlead"
+	c.APIPath, c.GroupVersion = "/api", &corev1.SchemeGroupVersion
+	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	var err error
+	if s.client, err = rest.RESTClientFor(c); err != nil {
+		return nil, fmt.Errorf("the Kubernetes API: %w", err)
+	}
+	c.AcceptContentTypes, c.ContentType = "application/vnd.kubernetes.protobuf,application/json", "application/vnd.kubernetes.protobuf"
+	if s.core, err = rest.RESTClientFor(c); err != nil {
+		return nil, fmt.Errorf("the Kubernetes API: %w", err)
+	}
+	return s, nil
+}
+
+var _ store.Store = (*Store)(nil)
+
+// kindOf returns how a key, or a prefix of keys, is kept.
+func (s *Store) kindOf(key string) (*kind, error) {
+	for _, k := range s.kinds {
+		if strings.HasPrefix(key, k.prefix) {
+			return k, nil
+		}
+	}
+	return nil, fmt.Errorf("the key %q has no object in Kubernetes", key)
+}
+
+func (s *Store) isOpen() error {
+	if s.life.Err() != nil {
+		return os.ErrClosed
+	}
+	return nil
+}
+
+// Get implements store.Store.
+func (s *Store) Get(ctx context.Context, key string) (store.Entry, error) {
+	k, err := s.kindOf(key)
+	if err := cmp.Or(s.isOpen(), err); err != nil {
+		return store.Entry{}, err
+	}
+	e, _, err := s.read(ctx, k, key)
+	return e, err
+}
+
+// read returns a key's entry and its object; Nodes have none here.
+func (s *Store) read(ctx context.Context, k *kind, key string) (store.Entry, *object, error) {
+	switch k.prefix {
+	case cluster.NodesPrefix:
+		name := strings.TrimPrefix(key, k.prefix)
+		if checkName(name) != nil {
+			return store.Entry{}, nil, cmp.Or(s.ping(ctx), os.ErrNotExist)
+		}
+		e, err := s.getNode(ctx, name)
+		return e, nil, err
+	case cluster.EndpointsPrefix:
+		return store.Entry{}, nil, os.ErrNotExist
+	}
+	name, err := k.name(key)
+	if err != nil {
+		return store.Entry{}, nil, cmp.Or(s.ping(ctx), fmt.Errorf("%w: %w", err, os.ErrNotExist))
+	}
+	o, err := s.get(ctx, k, name)
+	if err != nil {
+		return store.Entry{}, nil, err
+	}
+	e, ok := k.entry(o)
+	if !ok || e.Key != key || k.prefix == cluster.AlivePrefix && s.isExpired(o) {
+		return store.Entry{}, o, os.ErrNotExist
+	}
+	return e, o, nil
+}
+
+// List implements store.Store.
+func (s *Store) List(ctx context.Context, prefix string) (entries []store.Entry, revision int64, err error) {
+	if err := s.isOpen(); err != nil {
+		return nil, 0, err
+	}
+	for _, k := range s.kinds {
+		if !strings.HasPrefix(prefix, k.prefix) && !strings.HasPrefix(k.prefix, prefix) || k.prefix == cluster.EndpointsPrefix {
+			continue
+		}
+		list, at, err := s.listKind(ctx, k)
+		if err != nil {
+			return nil, 0, err
+		}
+		entries = append(entries, list...)
+		if revision == 0 || at < revision {
+			revision = at // what the other lists have in addition follows from a watch
+		}
+	}
+	entries = slices.DeleteFunc(entries, func(e store.Entry) bool { return !strings.HasPrefix(e.Key, prefix) })
+	slices.SortFunc(entries, func(a, b store.Entry) int { return strings.Compare(a.Key, b.Key) })
+	return entries, revision, nil
+}
+
+func (s *Store) listKind(ctx context.Context, k *kind) (entries []store.Entry, revision int64, err error) {
+	if k.prefix == cluster.NodesPrefix {
+		return s.listNodes(ctx)
+	}
+	revision, err = s.list(ctx, k, func(o *object) {
+		if e, ok := k.entry(o); ok && !(k.prefix == cluster.AlivePrefix && s.isExpired(o)) {
+			entries = append(entries, e)
+		}
+	})
+	return entries, revision, err
+}
+
+// Watch implements store.Store.
+func (s *Store) Watch(ctx context.Context, prefix string, after int64, f func(store.Batch) error) error {
+	k, err := s.kindOf(prefix)
+	if err := cmp.Or(s.isOpen(), err); err != nil {
+		return err
+	}
+	only := func(b store.Batch) error {
+		b.Events = slices.DeleteFunc(b.Events, func(e store.Event) bool { return !strings.HasPrefix(e.Key, prefix) })
+		after = max(after, b.Revision)
+		return f(b)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(s.life, stop)()
+	if k.prefix == cluster.AlivePrefix {
+		// The revision of a session is not one of the API's. So the watch begins with the present state.
+		now := store.Batch{}
+		if now.Revision, err = s.list(ctx, k, func(o *object) { now.Events = append(now.Events, k.batch(o, false).Events...) }); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(now.Events, func(e store.Event) bool { return e.Key == prefix }) {
+			now.Events = append(now.Events, store.Event{Entry: store.Entry{Key: prefix}, Deleted: true})
+		}
+		after = now.Revision
+		if err := only(now); err != nil {
+			return err
+		}
+	}
+	for err == nil || errors.Is(err, errWatchEnded) {
+		switch k.prefix {
+		case cluster.NodesPrefix:
+			err = s.watchNodes(ctx, after, only)
+		case cluster.EndpointsPrefix:
+			<-ctx.Done()
+			err = ctx.Err()
+		default:
+			err = s.watch(ctx, k, after, func(o *object, deleted bool) error { return only(k.batch(o, deleted)) })
+		}
+	}
+	return cmp.Or(s.isOpen(), err)
+}
+
+// batch returns a change of an object, or of nothing but the revision.
+func (k *kind) batch(o *object, deleted bool) store.Batch {
+	b := store.Batch{Revision: number(o.ResourceVersion)}
+	if o.Name == "" {
+		return b // a bookmark
+	}
+	if e, ok := k.entry(o); ok {
+		b.Events = []store.Event{{Entry: e, Deleted: deleted}}
+	}
+	return b
+}
+
+// Close implements store.Store.
+func (s *Store) Close() error {
+	s.closed()
+	s.held.Wait()
+	return nil
+}
+
+func format(revision int64) string { return strconv.FormatInt(revision, 10) }
+
+func errorOf(ev watch.Event) error { return apierrors.FromObject(ev.Object) }
+
+// sighting is when a Lease was seen first in its present state, by this process's clock.
+type sighting struct {
+	resourceVersion string
+	at              time.Time
+}
