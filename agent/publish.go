@@ -141,7 +141,9 @@ func (p *publisher) node(ctx context.Context) error {
 func (p *publisher) isPublished(value []byte, node string) (is bool) {
 	p.storeCache.read(func(s *cluster.Snapshot) {
 		if n := s.Nodes[node]; n != nil && s.Problems[n.Key()] == nil {
-			have, err := json.Marshal(n)
+			own := *n
+			own.PodCIDRs = nil // Kubernetes writes them
+			have, err := json.Marshal(&own)
 			is = err == nil && string(have) == string(value)
 		}
 	})

@@ -18,6 +18,21 @@ import (
 // errNoBlock means that all blocks of a subnet are in use.
 var errNoBlock = errors.New("every block of the subnet belongs to a node") // constant
 
+// noPodCIDRError means that the range that Kubernetes gave this node is full or missing. It is an errNoBlock.
+type noPodCIDRError struct {
+	subnet netip.Prefix
+	has    []netip.Prefix
+}
+
+func (e *noPodCIDRError) Error() string {
+	if len(e.has) == 0 {
+		return "the Node has no podCIDR in " + e.subnet.String() + ": set --allocate-node-cidrs and --cluster-cidr of kube-controller-manager"
+	}
+	return fmt.Sprintf("this node's podCIDR %s is full", e.has)
+}
+
+func (*noPodCIDRError) Is(target error) bool { return target == errNoBlock }
+
 // attempts limits how often a transaction is retried after conflicts.
 const attempts = 50
 
@@ -89,6 +104,10 @@ func (m *Manager) networkUnchanged(network string) store.Op {
 // freeBlock returns the block that this node had under flannel, or the first free one. The search starts at a position
 // derived from the node's name, so that nodes that start together do not collide.
 func (m *Manager) freeBlock(network string, s cluster.Subnet) (netip.Prefix, error) {
+	if s.Assign == cluster.AssignPodCIDR {
+		has := slices.DeleteFunc(m.ownBlocks(network), func(b netip.Prefix) bool { return !s.CIDR.Contains(b.Addr()) })
+		return netip.Prefix{}, &noPodCIDRError{s.CIDR, has}
+	}
 	if b, ok := m.formerBlock(network, s); ok {
 		return b, nil
 	}

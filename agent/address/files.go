@@ -170,13 +170,17 @@ func (m *Manager) keepBlock(ctx context.Context, network string, s local.Subnet,
 	m.mu.Unlock()
 	n := len(slices.DeleteFunc(slices.Clone(held), func(a netip.Addr) bool { return !block.Contains(a) }))
 	switch {
-	case now != nil && now.Node == m.Node && now.Machine == "" && m.Machine != "":
+	case now != nil && now.Node == m.Node && now.Machine == "" && m.Machine != "" && !now.OfNode:
 		return m.stamp(ctx, key, *now)
 	case now != nil && now.Node == m.Node && m.isOwn(now.Machine) || n == 0:
 		m.recordProblem(problem, nil)
 		return nil
 	case now != nil:
 		m.recordProblem(problem, fmt.Errorf("it belongs to node %s now, but containers here hold %d of its addresses: attach them again", now.Node, n))
+		return nil
+	}
+	if s.Assign == cluster.AssignPodCIDR {
+		m.recordProblem(problem, fmt.Errorf("it is not in this Node's podCIDRs any more, but containers here hold %d of its addresses: attach them again", n))
 		return nil
 	}
 	value, err := m.blockDocument(s.CIDR)

@@ -214,7 +214,7 @@ func (m *Manager) Change(b source.Batch) {
 // concerns reports whether a key can affect this node's files.
 func (m *Manager) concerns(key string) bool {
 	b := m.state.snap.Blocks[key]
-	return b != nil && b.Node == m.Node || strings.HasPrefix(key, cluster.NetworksPrefix)
+	return b != nil && b.Node == m.Node || strings.HasPrefix(key, cluster.NetworksPrefix) || key == cluster.NodeKey(m.Node)
 }
 
 // Away implements source.Follower. It restarts the grace periods, because nodes may return unnoticed.

@@ -88,7 +88,10 @@ func subnetUse(s *cluster.Snapshot, network string, x cluster.Subnet) SubnetUse 
 	if x.Assign == cluster.AssignCluster {
 		return out
 	}
-	out.Assign, out.Of = cluster.AssignBlock, 1<<min(x.BlockBits()-x.CIDR.Bits(), 62)
+	out.Assign = cluster.AssignPodCIDR
+	if x.Assign != cluster.AssignPodCIDR {
+		out.Assign, out.Of = cluster.AssignBlock, 1<<min(x.BlockBits()-x.CIDR.Bits(), 62)
+	}
 	for _, b := range s.Blocks {
 		if b.Network == network && x.CIDR.Contains(b.CIDR.Addr()) {
 			out.Blocks++

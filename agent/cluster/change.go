@@ -31,7 +31,7 @@ func (e *FieldError) Unwrap() error { return e.Problem }
 func (s *Snapshot) CheckChange(old, n *Network) error {
 	for _, key := range slices.Sorted(maps.Keys(s.Blocks)) {
 		b := s.Blocks[key]
-		if b.Network != n.Name {
+		if b.Network != n.Name || b.OfNode {
 			continue
 		}
 		i := slices.IndexFunc(n.Subnets, func(x Subnet) bool { return x.CIDR == b.Subnet && x.BlockBits() == b.CIDR.Bits() })
@@ -64,7 +64,7 @@ func (s *Snapshot) CheckUnused(network string) error {
 	}
 	var uses []error
 	for _, key := range slices.Sorted(maps.Keys(s.Blocks)) {
-		if b := s.Blocks[key]; b.Network == network {
+		if b := s.Blocks[key]; b.Network == network && !b.OfNode {
 			uses = append(uses, fmt.Errorf("node %s has block %s and %d containers: delete the containers, then type: fairlead ipam release %s",
 				b.Node, b.CIDR, containers[b.Node], OnCommandLine(b.CIDR.String(), network)))
 		}

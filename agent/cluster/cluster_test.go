@@ -2,8 +2,10 @@ package cluster
 
 import (
 	"encoding/json"
+	"maps"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -288,4 +290,55 @@ func FuzzSnapshot(f *testing.F) {
 			t.Errorf("what is gone has problems: %v", s.Problems)
 		}
 	})
+}
+
+// TestPodCIDRs checks which blocks nodes have in a subnet whose ranges Kubernetes gives them.
+func TestPodCIDRs(t *testing.T) {
+	t.Parallel()
+	const whole = `{"subnets": [{"cidr": "10.244.0.0/16", "assign": "podCIDR"}, {"cidr": "fd00::/48", "assign": "podCIDR"}, {"cidr": "10.9.0.0/16"}]}`
+	s := NewSnapshot()
+	want := func(when string, want ...string) {
+		t.Helper()
+		var have []string
+		for _, key := range slices.Sorted(maps.Keys(s.Blocks)) {
+			b := s.Blocks[key]
+			have = append(have, b.Node+" "+b.CIDR.String())
+			if !b.OfNode || b.Key() != key || !b.Subnet.Contains(b.CIDR.Addr()) || s.Networks[DefaultNetwork].CanBlock(b.CIDR) != nil {
+				t.Errorf("%s: block %+v", when, b)
+			}
+		}
+		if !slices.Equal(have, want) {
+			t.Errorf("%s: the blocks are %q, want %q", when, have, want)
+		}
+	}
+	s.Set("nodes/a", []byte(`{"podCIDRs": ["10.244.1.0/24", "fd00:0:0:1::/64", "10.9.1.0/24", "10.1.0.0/24"]}`))
+	want("without the network")
+	s.Set("networks/default", []byte(whole))
+	want("with the network", "a 10.244.1.0/24", "a fd00:0:0:1::/64")
+	s.Set("nodes/b", []byte(`{"podCIDRs": ["10.244.1.0/24", "10.244.2.0/25"]}`))
+	want("another node with one of them", "a 10.244.1.0/24", "b 10.244.2.0/25", "a fd00:0:0:1::/64")
+	if docs := s.Documents(); len(docs) != 3 {
+		t.Errorf("%d documents to save, want the network and two nodes", len(docs))
+	}
+	if err := s.CheckUnused(DefaultNetwork); err != nil {
+		t.Errorf("blocks that nobody claimed: %v", err)
+	}
+	s.Set("nodes/a", []byte(`{"podCIDRs": ["10.244.7.0/24"]}`))
+	want("a changed node", "b 10.244.2.0/25", "a 10.244.7.0/24")
+	listed := NewSnapshot()
+	listed.Set("networks/default", []byte("{"))
+	listed.Set("nodes/a", []byte("{"))
+	listed.Keep(s)
+	s = listed
+	want("unreadable after a list", "a 10.244.7.0/24")
+	s.Set("nodes/a", nil)
+	want("a deleted node")
+	for doc, want := range map[string]string{
+		`{"subnets": [{"cidr": "10.0.0.0/16", "assign": "podCIDR", "block": 24}]}`: "--node-cidr-mask-size",
+		`{"subnets": [{"cidr": "10.0.0.0/16", "assign": "podCIDR"}]}`:              "podCIDRs belong to the network default", // its name is n
+	} {
+		if err := network(t, doc).Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", doc, err, want)
+		}
+	}
 }

@@ -34,7 +34,7 @@ type Subnet struct {
 	CIDR    netip.Prefix `json:"cidr"`
 	Block   int          `json:"block,omitempty"`   // prefix length of a node's block; 0: 26, for IPv6 122
 	Exclude []string     `json:"exclude,omitempty"` // addresses, prefixes or ranges ("10.0.0.1-10.0.0.9") that are never assigned
-	Assign  string       `json:"assign,omitempty"`  // "block" (the default), or "cluster": individually, for fixed addresses
+	Assign  string       `json:"assign,omitempty"`  // one of the constants Assign...; "": AssignBlock
 }
 
 // InEveryChoice reports whether requests without a pool use this subnet.
@@ -47,8 +47,9 @@ func (n *Network) Has(six bool) bool {
 
 // How a subnet's addresses are assigned.
 const (
-	AssignBlock   = "block"
-	AssignCluster = "cluster"
+	AssignBlock   = "block"   // nodes claim blocks of it
+	AssignCluster = "cluster" // individually, for fixed addresses
+	AssignPodCIDR = "podCIDR" // a node's blocks are the podCIDRs that Kubernetes gave its Node; only the default network
 )
 
 // Backend is one way to connect two nodes.

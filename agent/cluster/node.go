@@ -23,6 +23,9 @@ type Node struct {
 
 	Version string `json:"version,omitempty"` // of the agent
 
+	// PodCIDRs are the ranges that Kubernetes gave the Node. They are its blocks in subnets with AssignPodCIDR.
+	PodCIDRs []netip.Prefix `json:"podCIDRs,omitempty"`
+
 	// Flannel is set for a flannel node in the same cluster, which has a lease in flannel's keys.
 	Flannel *FlannelNode `json:"-"`
 
@@ -59,6 +62,9 @@ type Block struct {
 	Node    string       `json:"node"`
 	Machine string       `json:"machine,omitempty"` // ID of the node's machine; "": written by an older agent
 	Subnet  netip.Prefix `json:"subnet"`            // the subnet that contains it
+
+	// OfNode is set for a block that Kubernetes gave the node (Node.PodCIDRs). Nobody claims or releases it.
+	OfNode bool `json:"-"`
 
 	// Release is an administrator's request: the node assigns no more of its addresses and releases it once all are
 	// free.

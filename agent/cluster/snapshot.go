@@ -21,13 +21,15 @@ type Snapshot struct {
 	Problems  map[string]error         // by key
 
 	FlannelConfig *FlannelConfig // nil: none
+
+	ofNode map[string][]string // keys of the blocks that Kubernetes gave a node, see derive
 }
 
 // NewSnapshot returns an empty snapshot.
 func NewSnapshot() *Snapshot {
 	return &Snapshot{
 		Networks: map[string]*Network{}, Nodes: map[string]*Node{}, Alive: map[string]bool{}, Blocks: map[string]*Block{},
-		Addresses: map[string]*Address{}, Endpoints: map[string]*Endpoint{}, Flannel: map[string]*FlannelLease{}, Problems: map[string]error{},
+		Addresses: map[string]*Address{}, Endpoints: map[string]*Endpoint{}, Flannel: map[string]*FlannelLease{}, Problems: map[string]error{}, ofNode: map[string][]string{},
 	}
 }
 
@@ -63,8 +65,12 @@ func (s *Snapshot) add(key string, d Document) {
 	switch d := d.(type) {
 	case *Network:
 		s.Networks[d.Name] = d
+		if d.Name == DefaultNetwork {
+			s.derive(s.NodeNames()...)
+		}
 	case *Node:
 		s.Nodes[d.Name] = d
+		s.derive(d.Name)
 	case *Alive:
 		s.Alive[d.Node] = true
 	case *Block:
@@ -80,6 +86,30 @@ func (s *Snapshot) add(key string, d Document) {
 	}
 }
 
+// derive sets the blocks that Kubernetes gave nodes.
+func (s *Snapshot) derive(nodes ...string) {
+	for _, node := range nodes {
+		for _, key := range s.ofNode[node] {
+			if b := s.Blocks[key]; b != nil && b.OfNode && b.Node == node {
+				delete(s.Blocks, key)
+			}
+		}
+		delete(s.ofNode, node)
+		n, network := s.Nodes[node], s.Networks[DefaultNetwork]
+		if n == nil || network == nil {
+			continue
+		}
+		for _, p := range n.PodCIDRs {
+			i := slices.IndexFunc(network.Subnets, func(x Subnet) bool { return x.Assign == AssignPodCIDR && x.CIDR.Contains(p.Addr()) })
+			key := BlockKey(DefaultNetwork, p)
+			if i >= 0 && s.Blocks[key] == nil {
+				s.Blocks[key] = &Block{Network: DefaultNetwork, CIDR: p, Node: node, Subnet: network.Subnets[i].CIDR, OfNode: true}
+				s.ofNode[node] = append(s.ofNode[node], key)
+			}
+		}
+	}
+}
+
 // Documents returns all documents that agents follow, by key.
 func (s *Snapshot) Documents() map[string]Document {
 	list := make(map[string]Document, len(s.Networks)+len(s.Nodes)+len(s.Blocks)+len(s.Addresses)+len(s.Flannel)+1)
@@ -90,7 +120,9 @@ func (s *Snapshot) Documents() map[string]Document {
 		list[d.Key()] = d
 	}
 	for key, d := range s.Blocks {
-		list[key] = d
+		if !d.OfNode {
+			list[key] = d
+		}
 	}
 	for key, d := range s.Addresses {
 		list[key] = d
@@ -111,8 +143,10 @@ func (s *Snapshot) Keep(earlier *Snapshot) {
 		switch kind + "/" {
 		case NetworksPrefix:
 			take(s.Networks, earlier.Networks, name)
+			s.derive(s.NodeNames()...)
 		case NodesPrefix:
 			take(s.Nodes, earlier.Nodes, name)
+			s.derive(name)
 		case BlocksPrefix:
 			take(s.Blocks, earlier.Blocks, key)
 		case AddressesPrefix:
@@ -132,8 +166,12 @@ func (s *Snapshot) forget(key string) {
 	switch kind + "/" {
 	case NetworksPrefix:
 		delete(s.Networks, name)
+		if name == DefaultNetwork {
+			s.derive(s.NodeNames()...)
+		}
 	case NodesPrefix:
 		delete(s.Nodes, name)
+		s.derive(name)
 	case AlivePrefix:
 		delete(s.Alive, name)
 	case BlocksPrefix:

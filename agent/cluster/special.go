@@ -63,11 +63,11 @@ func (n *Network) Covers(p netip.Prefix) bool {
 	return slices.ContainsFunc(n.Subnets, func(s Subnet) bool { return s.CIDR.Contains(p.Addr()) && s.CIDR.Bits() <= p.Bits() })
 }
 
-// CanBlock returns an error if a prefix is not a valid block of the network. All blocks of a subnet have one length, so
-// they cannot overlap.
+// CanBlock returns an error if a prefix is not a valid block of the network. All blocks that nodes claim of a
+// subnet have one length, so they cannot overlap.
 func (n *Network) CanBlock(p netip.Prefix) error {
 	for _, s := range n.Subnets {
-		if s.CIDR.Contains(p.Addr()) && s.BlockBits() == p.Bits() {
+		if s.CIDR.Contains(p.Addr()) && (s.BlockBits() == p.Bits() || s.Assign == AssignPodCIDR && s.CIDR.Bits() <= p.Bits()) {
 			return nil
 		}
 	}

@@ -66,6 +66,11 @@ func (n *Network) Validate() error {
 			}
 		}
 	}
+	for i, s := range n.Subnets {
+		if s.Assign == AssignPodCIDR && n.Name != DefaultNetwork {
+			bad(fmt.Sprintf("subnets[%d].assign", i), "is %q: podCIDRs belong to the network %s", s.Assign, DefaultNetwork)
+		}
+	}
 	for i, b := range n.Backends {
 		within(fmt.Sprintf("backends[%d]", i), b.problems())
 		if n.Isolated && b.Type != VXLAN {
@@ -135,8 +140,11 @@ func (s Subnet) problems() (list []problem) {
 	if all := s.CIDR.Addr().BitLen(); s.Block != 0 && (s.Block < s.CIDR.Bits() || s.Block > all-2) {
 		bad("block", "is %d: want %d to %d, the prefix length of a node's part of %s", s.Block, s.CIDR.Bits(), all-2, s.CIDR)
 	}
-	if s.Assign != "" && s.Assign != AssignBlock && s.Assign != AssignCluster {
-		bad("assign", "is %q: want %q or %q", s.Assign, AssignBlock, AssignCluster)
+	if !slices.Contains([]string{"", AssignBlock, AssignCluster, AssignPodCIDR}, s.Assign) {
+		bad("assign", "is %q: want %q, %q or %q", s.Assign, AssignBlock, AssignCluster, AssignPodCIDR)
+	}
+	if s.Assign == AssignPodCIDR && s.Block != 0 {
+		bad("block", "is %d: Kubernetes decides about the size of podCIDRs (--node-cidr-mask-size)", s.Block)
 	}
 	for i, x := range s.Exclude {
 		if _, _, err := ParseRange(x); err != nil {

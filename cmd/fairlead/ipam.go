@@ -94,10 +94,13 @@ func (a *app) printIPAM(v *admin.IPAM) error {
 	subnets := table{{"NETWORK", "SUBNET", "POOL", "ASSIGNED", "BLOCKS"}}
 	for _, x := range v.Subnets {
 		use := ""
-		if x.Of > 0 {
+		switch {
+		case x.Of > 0:
 			use = fmt.Sprintf("%d of %d", x.Blocks, x.Of)
+		case x.Blocks > 0:
+			use = fmt.Sprint(x.Blocks)
 		}
-		assigned := map[string]string{cluster.AssignBlock: "in blocks", cluster.AssignCluster: "one by one"}[x.Assign]
+		assigned := map[string]string{cluster.AssignBlock: "in blocks", cluster.AssignCluster: "one by one", cluster.AssignPodCIDR: "by podCIDR"}[x.Assign]
 		subnets = append(subnets, []string{x.Network, x.CIDR, x.Pool, assigned, use})
 	}
 	blocks := table{{"NETWORK", "BLOCK", "NODE", "USED", "STATE"}}

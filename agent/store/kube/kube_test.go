@@ -32,11 +32,14 @@ func TestStore(t *testing.T) {
 	if err := server.Create("/api/v1/namespaces", `{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "`+namespace+`"}}`); err != nil {
 		t.Fatal(err)
 	}
-	for name, test := range map[string]func(*testing.T, *kubetest.Server){
-		"documents": testDocuments, "names": testNames, "conflicts": testConflicts, "undo": testUndo, "nodes": testNodes, "hold": testHold,
-		"follow": testFollow, "schema": testSchema, "sessions": testSessions, "missing": testMissing, "managers": testManagers,
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, *kubetest.Server)
+	}{
+		{"documents", testDocuments}, {"names", testNames}, {"conflicts", testConflicts}, {"undo", testUndo}, {"nodes", testNodes}, {"hold", testHold},
+		{"follow", testFollow}, {"schema", testSchema}, {"sessions", testSessions}, {"missing", testMissing}, {"podCIDRs", testPodCIDRs}, {"managers", testManagers},
 	} {
-		t.Run(name, func(t *testing.T) { test(t, server) })
+		t.Run(test.name, func(t *testing.T) { test.run(t, server) })
 	}
 }
 

@@ -137,3 +137,39 @@ func claimFixed(t *testing.T, m *address.Manager, pod, container string) netip.A
 	}
 	return got.IPs[0]
 }
+
+// testPodCIDRs checks that a node allocates from the ranges that Kubernetes gave its Node, and that no object is written
+// for that.
+func testPodCIDRs(t *testing.T, server *kubetest.Server) {
+	s := open(t, server)
+	n := &cluster.Network{Name: cluster.DefaultNetwork, Subnets: []cluster.Subnet{{CIDR: netip.MustParsePrefix("10.245.0.0/16"), Assign: cluster.AssignPodCIDR}}}
+	if err := admin.CreateNetwork(t.Context(), s, n, false); err != nil {
+		t.Fatal(err)
+	}
+	server.Node("p1", []string{"192.0.2.201"}, "10.245.1.0/24")
+	server.Node("p2", []string{"192.0.2.202"})
+	first, second := startManager(t, server, "p1"), startManager(t, server, "p2")
+	kerneltest.Until(t, func() bool {
+		return slices.Equal(blocksOf(first), []netip.Prefix{netip.MustParsePrefix("10.245.1.0/24")})
+	})
+	kerneltest.Until(t, func() bool {
+		return strings.Contains(fmt.Sprint(second.Problems()), "the Node has no podCIDR in 10.245.0.0/16: set --allocate-node-cidrs")
+	})
+	if p := first.Problems(); len(p) > 0 {
+		t.Errorf("problems of a node with a podCIDR: %q", p)
+	}
+	if err := server.Client().Patch("application/merge-patch+json").AbsPath("/api/v1/nodes/p2").Body([]byte(`{"spec": {"podCIDR": "10.245.2.0/24", "podCIDRs": ["10.245.2.0/24"]}}`)).Do(t.Context()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	kerneltest.Until(t, func() bool {
+		return slices.Equal(blocksOf(second), []netip.Prefix{netip.MustParsePrefix("10.245.2.0/24")}) && len(second.Problems()) == 0
+	})
+	if list, _, err := s.List(t.Context(), cluster.BlocksPrefix); err != nil || len(list) > 0 {
+		t.Errorf("blocks in the API: %+v, %v", list, err)
+	}
+	server.Delete("/api/v1/nodes/p1")
+	server.Delete("/api/v1/nodes/p2")
+	if err := admin.DeleteNetwork(t.Context(), s, cluster.DefaultNetwork, false); err != nil {
+		t.Error(err)
+	}
+}

@@ -20,11 +20,26 @@ const nodeAnnotation = Group + "/node"
 
 // nodeEntry returns a Node as an entry: what its agent published or, before that, the addresses in its status.
 func nodeEntry(n *corev1.Node) store.Entry {
-	e := store.Entry{Key: cluster.NodeKey(n.Name), Value: []byte(n.Annotations[nodeAnnotation]), Revision: number(n.ResourceVersion)}
-	if len(e.Value) > 0 {
+	e := store.Entry{Key: cluster.NodeKey(n.Name), Revision: number(n.ResourceVersion)}
+	doc := cluster.Node{Name: n.Name}
+	if text := n.Annotations[nodeAnnotation]; text == "" {
+		doc.Addresses = addressesOf(n)
+	} else if err := json.Unmarshal([]byte(text), &doc); err != nil {
+		e.Value = []byte(text) // which the reader reports
 		return e
 	}
-	doc := cluster.Node{Name: n.Name}
+	doc.PodCIDRs = nil
+	for _, text := range n.Spec.PodCIDRs {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			doc.PodCIDRs = append(doc.PodCIDRs, p.Masked())
+		}
+	}
+	e.Value, _ = json.Marshal(doc) // a document of strings and addresses
+	return e
+}
+
+// addressesOf returns the addresses in a Node's status, the first of each family.
+func addressesOf(n *corev1.Node) (list []netip.Prefix) {
 	six := map[bool]bool{}
 	for _, a := range n.Status.Addresses {
 		ip, err := netip.ParseAddr(a.Address)
@@ -32,10 +47,9 @@ func nodeEntry(n *corev1.Node) store.Entry {
 			continue
 		}
 		six[ip.Is6()] = true
-		doc.Addresses = append(doc.Addresses, netip.PrefixFrom(ip, ip.BitLen()))
+		list = append(list, netip.PrefixFrom(ip, ip.BitLen()))
 	}
-	e.Value, _ = json.Marshal(doc) // a document of strings and addresses
-	return e
+	return list
 }
 
 func (s *Store) getNode(ctx context.Context, name string) (store.Entry, error) {
