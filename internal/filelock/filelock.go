@@ -164,19 +164,29 @@ func deadline(ctx context.Context, now time.Time) time.Time {
 	return now.Add(left - min(reserve, left/2))
 }
 
-// Holder returns the holder of a file's lock, from proc_locks(5).
+// Holder returns the holder of a file's lock, from proc_locks(5), or "" if it is not known. The kernel writes that file
+// in pieces, and skips locks in it if other locks end between two pieces. So Holder reads it again if the lock is missing.
 func Holder(path string) string {
 	var st syscall.Stat_t
-	raw, err := os.ReadFile("/proc/locks")
-	if err = errors.Join(err, syscall.Stat(path, &st)); err != nil {
+	if syscall.Stat(path, &st) != nil {
 		return ""
 	}
-	return holder(string(raw), st.Ino)
+	const tries = 5
+	for range tries {
+		raw, err := os.ReadFile("/proc/locks")
+		if err != nil {
+			return ""
+		}
+		if who, found := holder(string(raw), st.Ino); found {
+			return who
+		}
+	}
+	return ""
 }
 
 // holder finds an inode in lines such as "1: FLOCK ADVISORY WRITE 123 08:01:456 0 EOF". A waiter's line has "->" after
 // its number. It does not compare devices, because some file systems show another one there than in stat(2).
-func holder(locks string, inode uint64) string {
+func holder(locks string, inode uint64) (who string, found bool) {
 	const kind, pid, file = 1, 4, 5
 	for line := range strings.Lines(locks) {
 		f := strings.Fields(line)
@@ -184,13 +194,13 @@ func holder(locks string, inode uint64) string {
 			continue
 		}
 		if n, err := strconv.Atoi(f[pid]); err != nil || n <= 0 {
-			return "" // a process in another PID namespace
+			return "", true // a process in another PID namespace
 		}
 		name, err := os.ReadFile("/proc/" + f[pid] + "/comm")
 		if err != nil {
-			return "process " + f[pid]
+			return "process " + f[pid], true
 		}
-		return strings.TrimSpace(string(name)) + " (process " + f[pid] + ")"
+		return strings.TrimSpace(string(name)) + " (process " + f[pid] + ")", true
 	}
-	return ""
+	return "", false
 }

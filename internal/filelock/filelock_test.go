@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -97,7 +99,7 @@ func TestHolder(t *testing.T) {
 		"gone":               {"1: FLOCK  ADVISORY  WRITE 4194305 08:01:7 0 EOF\n", "process 4194305"},
 		"who waits, and cut": {"1: -> FLOCK  ADVISORY  WRITE 12 08:01:7 0 EOF\n2: FLOCK", ""},
 	} {
-		if have := holder(c.locks, 7); have != c.want {
+		if have, _ := holder(c.locks, 7); have != c.want {
 			t.Errorf("%s: %q, want %q", name, have, c.want)
 		}
 	}
@@ -153,4 +155,51 @@ func TestAbandonedWait(t *testing.T) {
 	if err := Lock(t.Context(), int(open(t, path).Fd()), path); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestHolderWhileOthersUnlock asks for the holder of a lock while many other locks begin and end, which moves the lines
+// of /proc/locks.
+func TestHolderWhileOthersUnlock(t *testing.T) {
+	dir := t.TempDir()
+	lock := func(name string) *os.File {
+		f, err := os.Create(filepath.Join(dir, name))
+		if err != nil {
+			t.Error(err)
+			return nil
+		}
+		if err := Lock(t.Context(), int(f.Fd()), f.Name()); err != nil {
+			t.Error(err)
+		}
+		return f
+	}
+	var all sync.WaitGroup
+	stop := make(chan struct{})
+	for i := range 16 {
+		all.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				var held []*os.File
+				for j := range 8 {
+					held = append(held, lock(fmt.Sprint(i, "-", j)))
+				}
+				for _, f := range held {
+					_ = Close(f)
+				}
+			}
+		})
+	}
+	mine := lock("mine")
+	defer Close(mine)
+	for range 300 {
+		if who := Holder(mine.Name()); who == "" {
+			t.Error("the holder of a lock that is held is not known")
+			break
+		}
+	}
+	close(stop)
+	all.Wait()
 }
