@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store"
 )
 
@@ -125,6 +126,23 @@ func (s *Store) list(ctx context.Context, k *kind, f func(*object)) (int64, erro
 	}
 }
 
+// position returns the revision of a resource now.
+func (s *Store) position(ctx context.Context, k *kind) (int64, error) {
+	path := k.path
+	if k.prefix == cluster.NodesPrefix {
+		path = nodesPath
+	}
+	raw, err := s.client.Get().AbsPath(path).Param("limit", "1").SetHeader("Accept", metadataOnlyList).Do(ctx).Raw()
+	if err != nil {
+		return 0, convert(err)
+	}
+	var list metav1.PartialObjectMetadataList
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return 0, fmt.Errorf("read a list of %s: %w", k.prefix, err)
+	}
+	return number(list.ResourceVersion), nil
+}
+
 // event is one line of a watch.
 type event struct {
 	Type   string          `json:"type"`
@@ -199,4 +217,6 @@ func (s *Store) patchNode(ctx context.Context, name string, value []byte) (int64
 const (
 	nodesPath    = "/api/v1/nodes"
 	metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+
+	metadataOnlyList = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 )

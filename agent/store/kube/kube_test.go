@@ -37,7 +37,7 @@ func TestStore(t *testing.T) {
 		run  func(*testing.T, *kubetest.Server)
 	}{
 		{"documents", testDocuments}, {"names", testNames}, {"conflicts", testConflicts}, {"undo", testUndo}, {"nodes", testNodes}, {"hold", testHold},
-		{"follow", testFollow}, {"schema", testSchema}, {"sessions", testSessions}, {"missing", testMissing}, {"podCIDRs", testPodCIDRs}, {"managers", testManagers},
+		{"follow", testFollow}, {"schema", testSchema}, {"sessions", testSessions}, {"missing", testMissing}, {"podCIDRs", testPodCIDRs}, {"managers", testManagers}, {"restore", testRestore},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, server) })
 	}
@@ -328,6 +328,7 @@ type recorder struct {
 	entries map[string]source.Entry
 	changes map[string]int
 	away    bool
+	rewound int
 }
 
 func (r *recorder) Reset(list []source.Entry, _ int64) {
@@ -351,6 +352,7 @@ func (r *recorder) Change(b source.Batch) {
 	}
 }
 
+func (r *recorder) Rewound()   { r.mu.Lock(); defer r.mu.Unlock(); r.rewound++ }
 func (r *recorder) Away(error) { r.mu.Lock(); defer r.mu.Unlock(); r.away = true }
 func (r *recorder) Back()      { r.mu.Lock(); defer r.mu.Unlock(); r.away = false }
 
@@ -463,4 +465,37 @@ func testMissing(t *testing.T, server *kubetest.Server) {
 	if _, err := s.Hold(t.Context(), "alive/a", nil, time.Second); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "kubectl apply") {
 		t.Errorf("a namespace that does not exist: %v", err)
 	}
+}
+
+// testRestore restores the API from an older backup of its etcd while an agent follows it.
+func testRestore(t *testing.T, server *kubetest.Server) {
+	s := open(t, server)
+	const before, after, later = "blocks/restore/10.0.0.0-26", "blocks/restore/10.0.0.64-26", "blocks/restore/10.0.0.128-26"
+	commit(t, s, put(before, `{"node":"a","subnet":"10.0.0.0/16"}`, 0))
+	server.Stop()
+	server.Etcd.Kill()
+	restore := server.Etcd.Backup()
+	server.Etcd.Restart()
+	server.Restart()
+
+	r := &recorder{changes: map[string]int{}}
+	go func() { _ = source.Follow(t.Context(), s, cluster.Followed(), r) }()
+	has := func(key string) bool { return r.entries[key].Document != nil }
+	r.sees(t, func() bool { return has(before) })
+	for i := range 100 { // so that the restored state stays behind for a while
+		commit(t, s, put(fmt.Sprintf("vnis/%d", 5000+i), "restore", 0))
+	}
+	commit(t, s, put(after, `{"node":"a","subnet":"10.0.0.0/16"}`, 0))
+	r.sees(t, func() bool { return has(after) })
+	if r.rewound != 0 {
+		t.Error("a restart of the API counts as a restore")
+	}
+	server.Stop()
+	server.Etcd.Kill()
+	restore()
+	server.Etcd.Restart()
+	server.Restart()
+	r.sees(t, func() bool { return has(before) && !has(after) && r.rewound == 1 })
+	commit(t, s, put(later, `{"node":"a","subnet":"10.0.0.0/16"}`, 0))
+	r.sees(t, func() bool { return has(later) })
 }

@@ -39,11 +39,13 @@ type Store struct {
 	parameters runtime.ParameterCodec
 	kinds      []*kind
 
-	mu     sync.Mutex
-	seen   map[string]sighting // of sessions' Leases, see isExpired
-	closed context.CancelFunc
-	life   context.Context
-	held   sync.WaitGroup
+	mu      sync.Mutex
+	seen    map[string]sighting // of sessions' Leases, see isExpired
+	newest  map[*kind]int64     // the last revision of each resource that a list or a watch had
+	lineage int64               // how often a list was older than what was known
+	closed  context.CancelFunc
+	life    context.Context
+	held    sync.WaitGroup
 }
 
 // Requests per second, and at once, that one agent sends at most.
@@ -66,7 +68,7 @@ func Open(o Options) (*Store, error) {
 		return nil, err
 	}
 	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
-	s := &Store{kinds: kinds(o.Namespace), parameters: runtime.NewParameterCodec(scheme), seen: map[string]sighting{}}
+	s := &Store{kinds: kinds(o.Namespace), parameters: runtime.NewParameterCodec(scheme), seen: map[string]sighting{}, newest: map[*kind]int64{}}
 	s.life, s.closed = context.WithCancel(context.Background())
 	c := rest.CopyConfig(config)
 	c.QPS, c.Burst, c.UserAgent = requestsPerSecond, requestsAtOnce, "fairlead"
@@ -83,7 +85,10 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store    = (*Store)(nil)
+	_ store.Lineager = (*Store)(nil)
+)
 
 // kindOf returns how a key, or a prefix of keys, is kept.
 func (s *Store) kindOf(key string) (*kind, error) {
@@ -165,14 +170,60 @@ func (s *Store) List(ctx context.Context, prefix string) (entries []store.Entry,
 
 func (s *Store) listKind(ctx context.Context, k *kind) (entries []store.Entry, revision int64, err error) {
 	if k.prefix == cluster.NodesPrefix {
-		return s.listNodes(ctx)
+		entries, revision, err = s.listNodes(ctx)
+	} else {
+		revision, err = s.list(ctx, k, func(o *object) {
+			if e, ok := k.entry(o); ok && !(k.prefix == cluster.AlivePrefix && s.isExpired(o)) {
+				entries = append(entries, e)
+			}
+		})
 	}
-	revision, err = s.list(ctx, k, func(o *object) {
-		if e, ok := k.entry(o); ok && !(k.prefix == cluster.AlivePrefix && s.isExpired(o)) {
-			entries = append(entries, e)
-		}
-	})
+	if err == nil {
+		s.sawList(k, revision)
+	}
 	return entries, revision, err
+}
+
+// sawList notes the revision of a list. A list asks etcd for the present state, so one that is older than what was known
+// comes from a restored backup.
+func (s *Store) sawList(k *kind, revision int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if revision < s.newest[k] {
+		s.lineage++
+		clear(s.newest)
+	}
+	s.newest[k] = revision
+}
+
+// checkPosition returns store.ErrRewound if the API is behind a revision: it was restored from a backup. A watch from that
+// revision would wait without an error until the API has passed it.
+func (s *Store) checkPosition(ctx context.Context, k *kind, revision int64) error {
+	if k.prefix == cluster.EndpointsPrefix {
+		return nil
+	}
+	now, err := s.position(ctx, k)
+	if err != nil || now >= revision {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lineage++
+	clear(s.newest)
+	return store.ErrRewound
+}
+
+func (s *Store) sawChange(k *kind, revision int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.newest[k] = max(s.newest[k], revision)
+}
+
+// Lineage implements store.Lineager.
+func (s *Store) Lineage() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lineage
 }
 
 // Watch implements store.Store.
@@ -184,6 +235,7 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64, f func(st
 	only := func(b store.Batch) error {
 		b.Events = slices.DeleteFunc(b.Events, func(e store.Event) bool { return !strings.HasPrefix(e.Key, prefix) })
 		after = max(after, b.Revision)
+		s.sawChange(k, b.Revision)
 		return f(b)
 	}
 	ctx, stop := context.WithCancel(ctx)
@@ -204,6 +256,9 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64, f func(st
 		}
 	}
 	for err == nil || errors.Is(err, errWatchEnded) {
+		if err := s.checkPosition(ctx, k, after); err != nil {
+			return err
+		}
 		switch k.prefix {
 		case cluster.NodesPrefix:
 			err = s.watchNodes(ctx, after, only)
