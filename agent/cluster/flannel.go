@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -86,7 +87,7 @@ func (l *FlannelLease) Value() ([]byte, error) {
 	if l.PublicIPv6.IsValid() {
 		d.PublicIPv6 = &l.PublicIPv6
 	}
-	if l.MAC != "" || l.PublicKey != "" {
+	if l.MAC != "" || l.PublicKey != "" || l.VNI != 0 && l.MAC6 == "" {
 		d.BackendData = &leaseOfTunnel{l.VNI, l.MAC, l.PublicKey}
 	}
 	if l.MAC6 != "" {
@@ -135,7 +136,7 @@ func ParseFlannelLease(key string, value []byte) (*FlannelLease, error) {
 		l.VNI, l.MAC, l.PublicKey = b.VNI, b.VtepMAC, b.PublicKey
 	}
 	if b := d.BackendV6Data; b != nil {
-		l.VNI, l.MAC6 = max(l.VNI, b.VNI), b.VtepMAC
+		l.VNI, l.MAC6 = cmp.Or(l.VNI, b.VNI), b.VtepMAC
 	}
 	return l, nil
 }

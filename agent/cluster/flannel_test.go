@@ -68,6 +68,8 @@ func TestInvalidFlannelLease(t *testing.T) {
 
 func FuzzFlannelLease(f *testing.F) {
 	f.Add("flannel/subnets/10.244.57.0-24&fd00::-64", []byte(written))
+	f.Add("flannel/subnets/100::-64", []byte(`{"PublicIP":"198.18.0.2","BackendType":"vxlan","BackendData":{"VNI":1}}`))
+	f.Add("flannel/subnets/100::-64", []byte(`{"PublicIPv6":"2001:db8::2","BackendV6Data":{"VNI":-1,"VtepMAC":"de:44:8e:3b:1f:da"}}`))
 	f.Fuzz(func(t *testing.T, key string, value []byte) {
 		l, err := ParseFlannelLease(key, value)
 		if err != nil {
