@@ -43,10 +43,7 @@ func (b *bridged) withPrev(prev *cni.Result, typ string, more map[string]any) []
 func TestAddAfterInterruptedList(t *testing.T) {
 	t.Parallel()
 	b := newBridged(t)
-	res, err := b.p.Skel(b.env).Funcs.Add(t.Context(), &b.args)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := b.add()
 	ports := b.args
 	ports.StdinData = b.withPrev(res, "portmap", map[string]any{
 		"runtimeConfig": map[string]any{"portMappings": []any{map[string]any{"hostPort": 8080, "containerPort": 80}}},
@@ -81,10 +78,7 @@ func TestAddAfterInterruptedList(t *testing.T) {
 func TestCheckInOtherNamespace(t *testing.T) {
 	t.Parallel()
 	b := newBridged(t)
-	res, err := b.p.Skel(b.env).Funcs.Add(t.Context(), &b.args)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := b.add()
 	args := b.args
 	args.StdinData = b.withPrev(res, "", nil)
 	check := func(args skel.CmdArgs) error { return b.p.Skel(b.env).Funcs.Check(t.Context(), &args) }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/attach"
+	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 	"github.com/fairlead/fairlead/plugin"
@@ -46,11 +47,13 @@ func newBridged(t *testing.T) *bridged {
 	}
 }
 
-func (b *bridged) add() {
+func (b *bridged) add() *cni.Result {
 	b.t.Helper()
-	if _, err := b.p.Skel(b.env).Funcs.Add(b.t.Context(), &b.args); err != nil {
+	res, err := b.p.Skel(b.env).Funcs.Add(b.t.Context(), &b.args)
+	if err != nil {
 		b.t.Fatal(err)
 	}
+	return res
 }
 
 // gc runs a GC that starts now.

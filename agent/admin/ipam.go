@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -84,13 +85,12 @@ func hasAddresses(s *cluster.Snapshot, network string) bool {
 }
 
 func subnetUse(s *cluster.Snapshot, network string, x cluster.Subnet) SubnetUse {
-	out := SubnetUse{Network: network, Pool: x.Name, CIDR: x.CIDR.String(), Assign: cluster.AssignCluster}
-	if x.Assign == cluster.AssignCluster {
+	out := SubnetUse{Network: network, Pool: x.Name, CIDR: x.CIDR.String(), Assign: cmp.Or(x.Assign, cluster.AssignBlock)}
+	switch out.Assign {
+	case cluster.AssignCluster:
 		return out
-	}
-	out.Assign = cluster.AssignPodCIDR
-	if x.Assign != cluster.AssignPodCIDR {
-		out.Assign, out.Of = cluster.AssignBlock, 1<<min(x.BlockBits()-x.CIDR.Bits(), 62)
+	case cluster.AssignBlock:
+		out.Of = 1 << min(x.BlockBits()-x.CIDR.Bits(), 62)
 	}
 	for _, b := range s.Blocks {
 		if b.Network == network && x.CIDR.Contains(b.CIDR.Addr()) {

@@ -4,48 +4,13 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"sync"
 	"testing"
 
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/source"
+	"github.com/fairlead/fairlead/agent/source/sourcetest"
 	"github.com/fairlead/fairlead/agent/store"
-	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
-
-// recorder remembers the last entry of each key.
-type recorder struct {
-	mu      sync.Mutex
-	resets  int
-	entries map[string]source.Entry
-}
-
-func (r *recorder) Reset(list []source.Entry, _ int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.resets++
-	r.entries = map[string]source.Entry{}
-	for _, e := range list {
-		r.entries[e.Key] = e
-	}
-}
-
-func (r *recorder) Change(b source.Batch) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, e := range b.Entries {
-		r.entries[e.Key] = e
-	}
-}
-
-func (*recorder) Away(error) {}
-func (*recorder) Back()      {}
-
-func (r *recorder) entry(key string) source.Entry {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.entries[key]
-}
 
 // TestFollow follows a store with two followers. Both receive the same documents, first of the list, then of changes.
 func TestFollow(t *testing.T) {
@@ -70,32 +35,32 @@ func TestFollow(t *testing.T) {
 	first := put("nodes/a", `{"id": "1"}`, 0)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	one, two := &recorder{}, &recorder{}
+	one, two := sourcetest.NewRecorder(), sourcetest.NewRecorder()
 	go func() { done <- source.Follow(ctx, s, cluster.Followed(), one, two) }()
-	kerneltest.Until(t, func() bool { return two.entry("nodes/a").Document != nil })
+	two.Sees(t, func() bool { return two.Entries["nodes/a"].Document != nil })
 	put("networks/default", `{"subnets": 1}`, 0)
 	second := put("nodes/a", `{"id": "2"}`, first)
-	kerneltest.Until(t, func() bool {
-		return two.entry("nodes/a").Revision == second && two.entry("networks/default").Problem != nil
+	two.Sees(t, func() bool {
+		return two.Entries["nodes/a"].Revision == second && two.Entries["networks/default"].Problem != nil
 	})
-	n, ok := one.entry("nodes/a").Document.(*cluster.Node)
-	if !ok || n.Name != "a" || n.ID != "2" || n != two.entry("nodes/a").Document {
-		t.Errorf("node a is %+v, and %+v for the second follower", n, two.entry("nodes/a").Document)
+	n, ok := one.Entries["nodes/a"].Document.(*cluster.Node)
+	if !ok || n.Name != "a" || n.ID != "2" || n != two.Entries["nodes/a"].Document {
+		t.Errorf("node a is %+v, and %+v for the second follower", n, two.Entries["nodes/a"].Document)
 	}
-	if e := one.entry("networks/default"); e.Document != nil || e.Deleted {
+	if e := one.Entries["networks/default"]; e.Document != nil || e.Deleted {
 		t.Errorf("an invalid network: %+v", e)
 	}
 	third := put("nodes/a", "", second)
-	kerneltest.Until(t, func() bool { return two.entry("nodes/a").Deleted })
-	if e := one.entry("nodes/a"); e.Document != nil || e.Problem != nil || e.Revision != third {
+	two.Sees(t, func() bool { return two.Entries["nodes/a"].Deleted })
+	if e := one.Entries["nodes/a"]; e.Document != nil || e.Problem != nil || e.Revision != third {
 		t.Errorf("a deleted node: %+v, want revision %d", e, third)
 	}
 	stop()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("the end of Follow: %v", err)
 	}
-	if one.resets != 1 {
-		t.Errorf("%d resets, want 1", one.resets)
+	if one.Resets != 1 {
+		t.Errorf("%d resets, want 1", one.Resets)
 	}
 }
 

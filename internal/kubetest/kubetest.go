@@ -75,11 +75,13 @@ func Start(t testing.TB) *Server {
 	address := etcdtest.FreePort(t)
 	_, port, _ := net.SplitHostPort(address)
 	s := &Server{
-		t: t, Etcd: etcd.Members[0], log: dir + "/log", Config: &rest.Config{Host: "https://" + address, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{Insecure: true}},
+		t: t, Etcd: etcd.Members[0], log: dir + "/log",
+		Config: &rest.Config{Host: "https://" + address, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{Insecure: true}},
 		argv: []string{
 			path, "--etcd-servers=" + strings.Join(etcd.Endpoints(), ","), "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port=" + port,
-			"--cert-dir=" + dir, "--service-cluster-ip-range=10.96.0.0/16", "--token-auth-file=" + dir + "/tokens.csv", "--authorization-mode=RBAC", "--endpoint-reconciler-type=none",
-			"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + dir + "/sa.key", "--service-account-signing-key-file=" + dir + "/sa.key",
+			"--cert-dir=" + dir, "--service-cluster-ip-range=10.96.0.0/16", "--token-auth-file=" + dir + "/tokens.csv", "--authorization-mode=RBAC",
+			"--endpoint-reconciler-type=none", "--service-account-issuer=https://kubernetes.default.svc",
+			"--service-account-key-file=" + dir + "/sa.key", "--service-account-signing-key-file=" + dir + "/sa.key",
 		},
 	}
 	s.Restart()

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store"
@@ -62,24 +63,21 @@ func (k *kind) decode(raw []byte) (*object, error) {
 
 // create creates an object for a key. The error satisfies apierrors.IsAlreadyExists if the name is taken.
 func (s *Store) create(ctx context.Context, k *kind, o *object) (*object, error) {
-	body, err := json.Marshal(o)
-	if err != nil {
-		return nil, err
-	}
-	raw, err := s.client.Post().AbsPath(k.path).SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Raw()
-	if err != nil {
-		return nil, err
-	}
-	return k.decode(raw)
+	return k.send(ctx, s.client.Post().AbsPath(k.path), o)
 }
 
 // update replaces an object. The API compares its resourceVersion.
 func (s *Store) update(ctx context.Context, k *kind, o *object) (*object, error) {
+	return k.send(ctx, s.client.Put().AbsPath(k.path, o.Name), o)
+}
+
+// send sends an object and returns the one that the API stored.
+func (k *kind) send(ctx context.Context, r *rest.Request, o *object) (*object, error) {
 	body, err := json.Marshal(o)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := s.client.Put().AbsPath(k.path, o.Name).SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Raw()
+	raw, err := r.SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Raw()
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +150,7 @@ type event struct {
 // watch calls f for each change of a resource after a revision, until the watch ends.
 func (s *Store) watch(ctx context.Context, k *kind, after int64, f func(o *object, deleted bool) error) error {
 	body, err := s.client.Get().AbsPath(k.path).Param("watch", "true").Param("allowWatchBookmarks", "true").
-		Param("resourceVersion", strconv.FormatInt(after, 10)).Stream(ctx)
+		Param("resourceVersion", format(after)).Stream(ctx)
 	if err != nil {
 		return convert(err)
 	}
@@ -169,27 +167,17 @@ func (s *Store) watch(ctx context.Context, k *kind, after int64, f func(o *objec
 			}
 			return fmt.Errorf("watch %s: %w: %w", k.api.Kind, err, store.ErrUnavailable)
 		}
-		switch e.Type {
-		case "ERROR":
+		if e.Type == "ERROR" {
 			var status metav1.Status
 			_ = json.Unmarshal(e.Object, &status)
 			return convert(&apierrors.StatusError{ErrStatus: status})
-		case "BOOKMARK":
-			o, err := k.decode(e.Object)
-			if err != nil {
-				return err
-			}
-			if err := f(&object{ObjectMeta: metav1.ObjectMeta{ResourceVersion: o.ResourceVersion}}, false); err != nil {
-				return err
-			}
-		default:
-			o, err := k.decode(e.Object)
-			if err != nil {
-				return err
-			}
-			if err := f(o, e.Type == "DELETED"); err != nil {
-				return err
-			}
+		}
+		o, err := k.decode(e.Object) // a bookmark has a revision and no name
+		if err != nil {
+			return err
+		}
+		if err := f(o, e.Type == "DELETED"); err != nil {
+			return err
 		}
 	}
 }

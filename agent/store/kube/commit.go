@@ -30,7 +30,8 @@ func (s *Store) Commit(ctx context.Context, ops ...store.Op) (revision int64, er
 	if err := errors.Join(s.isOpen(), store.CheckOps(ops)); err != nil {
 		return 0, err
 	}
-	if err := s.check(ctx, ops, nil); err != nil {
+	old, err := s.check(ctx, ops, nil)
+	if err != nil {
 		return 0, err
 	}
 	var made []change
@@ -39,7 +40,7 @@ func (s *Store) Commit(ctx context.Context, ops ...store.Op) (revision int64, er
 		if o.Verify || o.Below {
 			continue
 		}
-		c, err := s.change(ctx, o)
+		c, err := s.change(ctx, o, old[o.Key])
 		if err != nil {
 			return 0, s.takeBack(ctx, made, err)
 		}
@@ -47,7 +48,7 @@ func (s *Store) Commit(ctx context.Context, ops ...store.Op) (revision int64, er
 		made, written[o.Key] = append(made, c), true
 	}
 	if len(made) < len(ops) && len(made) > 0 {
-		if err := s.check(ctx, ops, written); err != nil {
+		if _, err := s.check(ctx, ops, written); err != nil {
 			return 0, s.takeBack(ctx, made, err)
 		}
 	}
@@ -67,45 +68,47 @@ func (s *Store) takeBack(ctx context.Context, made []change, why error) error {
 	return why
 }
 
-// check returns a conflict of all operations whose key is not as expected. After the changes, written has their keys, and
-// only the others are checked.
-func (s *Store) check(ctx context.Context, ops []store.Op, written map[string]bool) error {
+// check returns a conflict of all operations whose key is not as expected, or the objects of the keys that exist. After
+// the changes, written has their keys, and only the others are checked.
+func (s *Store) check(ctx context.Context, ops []store.Op, written map[string]bool) (old map[string]*object, err error) {
 	var conflict []string
+	old = map[string]*object{}
 	for _, o := range ops {
 		if written[o.Key] {
 			continue
 		}
-		ok, err := s.isAsExpected(ctx, o, written)
+		ok, have, err := s.isAsExpected(ctx, o, written)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if !ok {
 			conflict = append(conflict, o.Key)
 		}
+		old[o.Key] = have
 	}
 	if conflict != nil {
-		return &store.ConflictError{Keys: conflict}
+		return nil, &store.ConflictError{Keys: conflict}
 	}
-	return nil
+	return old, nil
 }
 
-func (s *Store) isAsExpected(ctx context.Context, o store.Op, written map[string]bool) (bool, error) {
+func (s *Store) isAsExpected(ctx context.Context, o store.Op, written map[string]bool) (ok bool, old *object, err error) {
 	if o.Below {
 		entries, _, err := s.List(ctx, o.Key)
-		return !slices.ContainsFunc(entries, func(e store.Entry) bool { return e.Revision > o.Expect && !written[e.Key] }), err
+		return !slices.ContainsFunc(entries, func(e store.Entry) bool { return e.Revision > o.Expect && !written[e.Key] }), nil, err
 	}
 	k, err := s.kindOf(o.Key)
 	if err != nil {
-		return false, err
+		return false, nil, err
 	}
 	if k.prefix == cluster.EndpointsPrefix || k.prefix == cluster.NodesPrefix && !o.Verify {
-		return true, nil // not stored, or written by one agent only
+		return true, nil, nil // not stored, or written by one agent only
 	}
-	e, _, err := s.read(ctx, k, o.Key)
+	e, old, err := s.read(ctx, k, o.Key)
 	if errors.Is(err, os.ErrNotExist) {
-		return o.Expect == 0, nil
+		return o.Expect == 0, nil, nil
 	}
-	return err == nil && unchanged(k, e.Revision, o.Expect), err
+	return err == nil && unchanged(k, e.Revision, o.Expect), old, err
 }
 
 // unchanged reports whether an object was not written after the expected revision. The revision of a session says only
@@ -117,8 +120,8 @@ func unchanged(k *kind, now, expect int64) bool {
 	return expect != 0 && now <= expect
 }
 
-// change makes one change.
-func (s *Store) change(ctx context.Context, o store.Op) (change, error) {
+// change makes one change of an object that check found. The API refuses it if the object has changed since.
+func (s *Store) change(ctx context.Context, o store.Op, old *object) (change, error) {
 	k, err := s.kindOf(o.Key)
 	if err != nil {
 		return change{}, err
@@ -136,15 +139,7 @@ func (s *Store) change(ctx context.Context, o store.Op) (change, error) {
 		return change{0, nothing}, nil // it does not exist, as wanted
 	case o.Expect == 0:
 		return s.add(ctx, k, o)
-	}
-	_, old, err := s.read(ctx, k, o.Key)
-	if errors.Is(err, os.ErrNotExist) || err == nil && !unchanged(k, revisionOf(old), o.Expect) {
-		return change{}, &store.ConflictError{Keys: []string{o.Key}}
-	}
-	if err != nil {
-		return change{}, err
-	}
-	if o.Value == nil {
+	case o.Value == nil:
 		return s.drop(ctx, k, o, old)
 	}
 	return s.replace(ctx, k, o, old)

@@ -9,13 +9,13 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/session"
 	"github.com/fairlead/fairlead/agent/source"
+	"github.com/fairlead/fairlead/agent/source/sourcetest"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/agent/store/kube"
 	"github.com/fairlead/fairlead/internal/kubetest"
@@ -192,7 +192,7 @@ func testNames(t *testing.T, server *kubetest.Server) {
 	}
 }
 
-// testConflicts checks what conflicts with what is there.
+// testConflicts checks which operations are refused, and that the others succeed.
 func testConflicts(t *testing.T, server *kubetest.Server) {
 	s := open(t, server)
 	key, other := "addresses/conflicts/10.0.0.1", "addresses/conflicts/10.0.0.2"
@@ -322,73 +322,34 @@ func testHold(t *testing.T, server *kubetest.Server) {
 	wantGone(t, s, "alive/h")
 }
 
-// recorder is a follower that keeps the state, and counts the changes of each key.
-type recorder struct {
-	mu      sync.Mutex
-	entries map[string]source.Entry
-	changes map[string]int
-	away    bool
-	rewound int
-}
-
-func (r *recorder) Reset(list []source.Entry, _ int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.entries = map[string]source.Entry{}
-	for _, e := range list {
-		r.entries[e.Key] = e
-	}
-}
-
-func (r *recorder) Change(b source.Batch) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, e := range b.Entries {
-		r.changes[e.Key]++
-		r.entries[e.Key] = e
-		if e.Deleted {
-			delete(r.entries, e.Key)
-		}
-	}
-}
-
-func (r *recorder) Rewound()   { r.mu.Lock(); defer r.mu.Unlock(); r.rewound++ }
-func (r *recorder) Away(error) { r.mu.Lock(); defer r.mu.Unlock(); r.away = true }
-func (r *recorder) Back()      { r.mu.Lock(); defer r.mu.Unlock(); r.away = false }
-
-// sees waits until the state has what is wanted.
-func (r *recorder) sees(t *testing.T, want func() bool) {
-	t.Helper()
-	kerneltest.Until(t, func() bool { r.mu.Lock(); defer r.mu.Unlock(); return want() })
-}
-
 // testFollow follows everything, also while the API server is away.
 func testFollow(t *testing.T, server *kubetest.Server) {
 	s := open(t, server)
 	const node, block = "nodes/f1", "blocks/follow/10.0.0.0-26"
 	server.Node("f1", []string{"192.0.2.1"})
 	first := commit(t, s, put(block, `{"node":"f1","subnet":"10.0.0.0/16"}`, 0))
-	r := &recorder{changes: map[string]int{}}
+	r := sourcetest.NewRecorder()
 	go func() { _ = source.Follow(t.Context(), s, cluster.Followed(), r) }()
-	r.sees(t, func() bool { return r.entries[node].Document != nil && r.entries[block].Document != nil })
+	r.Sees(t, func() bool { return r.Entries[node].Document != nil && r.Entries[block].Document != nil })
 	commit(t, s, put(node, `{"id":"1","addresses":["192.0.2.1/24"]}`, 1))
-	r.sees(t, func() bool { return r.entries[node].Document.(*cluster.Node).ID == "1" })
+	r.Sees(t, func() bool { return r.Entries[node].Document.(*cluster.Node).ID == "1" })
 	server.NodeAddresses("f1", "192.0.2.7") // changes nothing that the agents use
 	commit(t, s, put(node, `{"id":"2","addresses":["192.0.2.1/24"]}`, 1))
-	r.sees(t, func() bool { return r.entries[node].Document.(*cluster.Node).ID == "2" })
-	r.sees(t, func() bool { return r.changes[node] == 2 })
+	r.Sees(t, func() bool { return r.Entries[node].Document.(*cluster.Node).ID == "2" })
+	r.Sees(t, func() bool { return r.Changes[node] == 2 })
 	second := commit(t, s, put(block, `{"node":"f1","subnet":"10.0.0.0/16","release":true}`, first))
-	r.sees(t, func() bool {
-		return r.entries[block].Revision == second && r.entries[block].Document.(*cluster.Block).Release
+	r.Sees(t, func() bool {
+		return r.Entries[block].Revision == second && r.Entries[block].Document.(*cluster.Block).Release
 	})
 	server.Stop()
-	r.sees(t, func() bool { return r.away })
-	r.sees(t, func() bool { return r.entries[node].Document != nil && r.entries[block].Document != nil }) // what was known stays
+	r.Sees(t, func() bool { return r.IsAway })
+	r.Sees(t, func() bool { return r.Entries[node].Document != nil && r.Entries[block].Document != nil }) // what was known stays
 	server.Restart()
-	r.sees(t, func() bool { return !r.away })
+	r.Sees(t, func() bool { return !r.IsAway })
 	commit(t, s, store.Op{Key: block, Expect: second})
 	server.Delete("/api/v1/nodes/f1")
-	r.sees(t, func() bool { _, is := r.entries[block]; _, too := r.entries[node]; return !is && !too })
+	gone := func(key string) bool { e, is := r.Entries[key]; return !is || e.Deleted }
+	r.Sees(t, func() bool { return gone(block) && gone(node) })
 }
 
 // testSchema checks that the API refuses what agents would refuse.
@@ -478,24 +439,22 @@ func testRestore(t *testing.T, server *kubetest.Server) {
 	server.Etcd.Restart()
 	server.Restart()
 
-	r := &recorder{changes: map[string]int{}}
+	r := sourcetest.NewRecorder()
 	go func() { _ = source.Follow(t.Context(), s, cluster.Followed(), r) }()
-	has := func(key string) bool { return r.entries[key].Document != nil }
-	r.sees(t, func() bool { return has(before) })
+	has := func(key string) bool { return r.Entries[key].Document != nil }
+	r.Sees(t, func() bool { return has(before) })
 	for i := range 100 { // so that the restored state stays behind for a while
 		commit(t, s, put(fmt.Sprintf("vnis/%d", 5000+i), "restore", 0))
 	}
 	commit(t, s, put(after, `{"node":"a","subnet":"10.0.0.0/16"}`, 0))
-	r.sees(t, func() bool { return has(after) })
-	if r.rewound != 0 {
-		t.Error("a restart of the API counts as a restore")
-	}
+	r.Sees(t, func() bool { return has(after) })
+	r.Sees(t, func() bool { return r.Rewinds == 0 }) // a restart of the API is no restore
 	server.Stop()
 	server.Etcd.Kill()
 	restore()
 	server.Etcd.Restart()
 	server.Restart()
-	r.sees(t, func() bool { return has(before) && !has(after) && r.rewound == 1 })
+	r.Sees(t, func() bool { return has(before) && !has(after) && r.Rewinds == 1 })
 	commit(t, s, put(later, `{"node":"a","subnet":"10.0.0.0/16"}`, 0))
-	r.sees(t, func() bool { return has(later) })
+	r.Sees(t, func() bool { return has(later) })
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -87,7 +88,7 @@ func (s *Store) watchNodes(ctx context.Context, after int64, f func(store.Batch)
 	for ev := range w.ResultChan() {
 		n, ok := ev.Object.(*corev1.Node)
 		if !ok || ev.Type == watch.Error {
-			return convert(errorOf(ev))
+			return convert(apierrors.FromObject(ev.Object))
 		}
 		e := nodeEntry(n)
 		b := store.Batch{Revision: e.Revision}

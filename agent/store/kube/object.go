@@ -39,7 +39,7 @@ type kind struct {
 	api    metav1.TypeMeta
 
 	name func(key string) (string, error)                // of a key's object
-	key  func(o *object) string                          // of an object; "": it is not one of ours
+	key  func(o *object) string                          // of an object; "" if another program made it
 	pack func(key string, value []byte, o *object) error // puts a key's value into an object
 }
 
@@ -207,7 +207,7 @@ func fixedName(key string) (string, error) {
 	return f[1] + "." + hex.EncodeToString(sum[:10]), checkName(f[1])
 }
 
-// entry returns an object as an entry; ok is false if it is not one of ours.
+// entry returns an object as an entry. It returns false for an object that stands for no key.
 func (k *kind) entry(o *object) (e store.Entry, ok bool) {
 	e.Key, e.Value, e.Revision = k.key(o), o.Spec, revisionOf(o)
 	if k.isLease() {

@@ -13,11 +13,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -41,8 +39,7 @@ type Store struct {
 
 	mu      sync.Mutex
 	seen    map[string]sighting // of sessions' Leases, see isExpired
-	newest  map[*kind]int64     // the last revision of each resource that a list or a watch had
-	lineage int64               // how often a list was older than what was known
+	lineage int64               // how often the API was found to be restored from a backup
 	closed  context.CancelFunc
 	life    context.Context
 	held    sync.WaitGroup
@@ -68,7 +65,7 @@ func Open(o Options) (*Store, error) {
 		return nil, err
 	}
 	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
-	s := &Store{kinds: kinds(o.Namespace), parameters: runtime.NewParameterCodec(scheme), seen: map[string]sighting{}, newest: map[*kind]int64{}}
+	s := &Store{kinds: kinds(o.Namespace), parameters: runtime.NewParameterCodec(scheme), seen: map[string]sighting{}}
 	s.life, s.closed = context.WithCancel(context.Background())
 	c := rest.CopyConfig(config)
 	c.QPS, c.Burst, c.UserAgent = requestsPerSecond, requestsAtOnce, "fairlead"
@@ -170,30 +167,14 @@ func (s *Store) List(ctx context.Context, prefix string) (entries []store.Entry,
 
 func (s *Store) listKind(ctx context.Context, k *kind) (entries []store.Entry, revision int64, err error) {
 	if k.prefix == cluster.NodesPrefix {
-		entries, revision, err = s.listNodes(ctx)
-	} else {
-		revision, err = s.list(ctx, k, func(o *object) {
-			if e, ok := k.entry(o); ok && !(k.prefix == cluster.AlivePrefix && s.isExpired(o)) {
-				entries = append(entries, e)
-			}
-		})
+		return s.listNodes(ctx)
 	}
-	if err == nil {
-		s.sawList(k, revision)
-	}
+	revision, err = s.list(ctx, k, func(o *object) {
+		if e, ok := k.entry(o); ok && !(k.prefix == cluster.AlivePrefix && s.isExpired(o)) {
+			entries = append(entries, e)
+		}
+	})
 	return entries, revision, err
-}
-
-// sawList notes the revision of a list. A list asks etcd for the present state, so one that is older than what was known
-// comes from a restored backup.
-func (s *Store) sawList(k *kind, revision int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if revision < s.newest[k] {
-		s.lineage++
-		clear(s.newest)
-	}
-	s.newest[k] = revision
 }
 
 // checkPosition returns store.ErrRewound if the API is behind a revision: it was restored from a backup. A watch from that
@@ -209,14 +190,7 @@ func (s *Store) checkPosition(ctx context.Context, k *kind, revision int64) erro
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lineage++
-	clear(s.newest)
 	return store.ErrRewound
-}
-
-func (s *Store) sawChange(k *kind, revision int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.newest[k] = max(s.newest[k], revision)
 }
 
 // Lineage implements store.Lineager.
@@ -235,7 +209,6 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64, f func(st
 	only := func(b store.Batch) error {
 		b.Events = slices.DeleteFunc(b.Events, func(e store.Event) bool { return !strings.HasPrefix(e.Key, prefix) })
 		after = max(after, b.Revision)
-		s.sawChange(k, b.Revision)
 		return f(b)
 	}
 	ctx, stop := context.WithCancel(ctx)
@@ -293,9 +266,7 @@ func (s *Store) Close() error {
 
 func format(revision int64) string { return strconv.FormatInt(revision, 10) }
 
-func errorOf(ev watch.Event) error { return apierrors.FromObject(ev.Object) }
-
-// sighting is when a Lease was seen first in its present state, by this process's clock.
+// sighting is the time, by this process's clock, at which it first saw a state of a Lease.
 type sighting struct {
 	resourceVersion string
 	at              time.Time
