@@ -197,7 +197,7 @@ func (s *Sysctl) ensureNetnsOnly(e *Engine) error {
 // sysctlInode returns the inode of a key's file, which differs between namespaces, or 0 if there is no such key.
 func sysctlInode(key string) uint64 {
 	var st unix.Stat_t
-	if unix.Stat("/proc/sys/"+key, &st) != nil {
+	if unix.Stat(sysctlPath(key), &st) != nil {
 		return 0
 	}
 	return st.Ino
@@ -225,6 +225,15 @@ func (e *Engine) InNetns(s Side, f func() error) error {
 	}
 	return e.ns[s].DoFrom(e.ns[Host], f)
 }
+
+var sysctlDir = "/proc/sys"
+
+// UseSysctlDir sets the directory of the kernel's settings, instead of /proc/sys. Call it before anything else of this
+// package. A container whose /proc/sys is read-only needs it: there, a writable mount of the host's /proc/sys/net can be
+// at another place. The kernel finds the settings of the calling thread's namespace through any mount.
+func UseSysctlDir(dir string) { sysctlDir = dir }
+
+func sysctlPath(key string) string { return sysctlDir + "/" + key }
 
 // The functions below use plain system calls, because package os would register each file with the runtime's poller.
 
@@ -257,7 +266,7 @@ func writeSysctl(key, value string, optional bool) error {
 	}
 	defer unix.Close(fd)
 	if err := writeAll(fd, []byte(value)); err != nil {
-		return &os.PathError{Op: "write " + value + " to", Path: "/proc/sys/" + key, Err: err}
+		return &os.PathError{Op: "write " + value + " to", Path: sysctlPath(key), Err: err}
 	}
 	return nil
 }
@@ -277,7 +286,7 @@ func writeAll(fd int, value []byte) error {
 }
 
 func openSysctl(key string, flags int) (int, error) {
-	path := "/proc/sys/" + key
+	path := sysctlPath(key)
 	for {
 		fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0)
 		if err == nil {

@@ -44,6 +44,9 @@ type Config struct {
 	// its mounts do not reach the host.
 	MountNamespace string `json:"mountNamespace,omitempty"`
 
+	// SysctlDir is the directory of the kernel's settings, if /proc/sys is read-only as in a container; "": /proc/sys.
+	SysctlDir string `json:"sysctlDir,omitempty"`
+
 	// Listen is the address for /metrics, /healthz and /readyz; "" disables them.
 	Listen string `json:"listen,omitempty"`
 
@@ -57,6 +60,9 @@ type Store struct {
 	Etcd       Etcd       `json:"etcd,omitzero"`
 	Kubernetes Kubernetes `json:"kubernetes,omitzero"`
 }
+
+// IsFile reports whether the store is a file on this host.
+func (s *Store) IsFile() bool { return len(s.Etcd.Endpoints) == 0 && s.Kubernetes.Kubeconfig == "" }
 
 // Kubernetes configures the connection to the Kubernetes API.
 type Kubernetes struct {
@@ -108,14 +114,14 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// MarshalText writes it so.
+// MarshalText formats a duration as "5m0s".
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// DefaultGrace is Config.Grace where nothing says another.
+// DefaultGrace is the default of Config.Grace.
 const DefaultGrace = 5 * time.Minute
 
-// Load reads the file, then the environment, then fills in what is absent. A file
-// that is not there is no error if the path is the default's.
+// Load reads the file, then the environment, then fills in what is absent. A file that does not exist is no error if the
+// path is the default.
 func Load(path string, getenv func(string) string) (*Config, error) {
 	c := &Config{}
 	raw, err := os.ReadFile(path)
@@ -148,7 +154,7 @@ func inFile(file string, err error) error {
 	return fmt.Errorf("%s: %w", file, err)
 }
 
-// complete fills in defaults and looks at what there is.
+// complete fills in defaults and validates the configuration.
 func (c *Config) complete(getenv func(string) string) error {
 	if c.Node == "" {
 		name, err := os.Hostname()

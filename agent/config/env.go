@@ -102,6 +102,7 @@ func Settings() []Setting {
 		{"flannel.subnetFile", "File to write for the plugin flannel, usually /run/flannel/subnet.env.", text(func(c *Config) *string { return &c.Flannel.SubnetFile })},
 		{"flannel.prefix", "Prefix of flannel's keys in etcd; makes flannel's nodes peers of this node.", text(func(c *Config) *string { return &c.Flannel.Prefix })},
 		{"mountNamespace", "Mount namespace in which the network namespaces of isolated networks are mounted, such as /proc/1/ns/mnt (default: the agent's own).", text(func(c *Config) *string { return &c.MountNamespace })},
+		{"sysctlDir", "Directory of the kernel's settings, if /proc/sys is read-only (default /proc/sys).", text(func(c *Config) *string { return &c.SysctlDir })},
 		{"listen", "Address and port of the HTTP server for metrics, health and readiness (default: none).", text(func(c *Config) *string { return &c.Listen })},
 		{"grace", "Time for which the blocks of a removed node stay reserved (default 5m).", func(c *Config, v string) error { return c.Grace.UnmarshalText([]byte(v)) }},
 	}

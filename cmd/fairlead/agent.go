@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/kernel"
 )
 
 const agentLong = `Agent connects the containers of this host to those of the other hosts in the
@@ -93,7 +95,7 @@ func (a *app) agentConfig(f *agentFlags) (*config.Config, error) {
 // it asks the agent of this host for its store.
 func (a *app) clusterConfig(f *agentFlags) (*config.Config, error) {
 	conf, err := a.agentConfig(f)
-	if err != nil || len(conf.Store.Etcd.Endpoints) > 0 || f.set.Changed("store-file") || conf.Store.File != config.DefaultStore(a.getenv) {
+	if err != nil || !conf.Store.IsFile() || f.set.Changed("store-file") || conf.Store.File != config.DefaultStore(a.getenv) {
 		return conf, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
@@ -102,7 +104,18 @@ func (a *app) clusterConfig(f *agentFlags) (*config.Config, error) {
 	if local.Open(a.libDir(), a.runDir()).Call(ctx, local.OpStore, struct{}{}, &of) == nil {
 		conf.Node, conf.Store, conf.Flannel.Prefix = of.Node, of.Store, of.Flannel.Prefix
 	}
+	if k := &conf.Store.Kubernetes; k.Kubeconfig == config.InCluster && a.getenv("KUBERNETES_SERVICE_HOST") == "" {
+		k.Kubeconfig = a.kubeconfig() // the agent has a pod's service account, and this command has none
+	}
 	return conf, nil
+}
+
+// kubeconfig returns the path that kubectl would use.
+func (a *app) kubeconfig() string {
+	if list := filepath.SplitList(a.getenv("KUBECONFIG")); len(list) > 0 {
+		return list[0]
+	}
+	return filepath.Join(a.getenv("HOME"), ".kube", "config")
 }
 
 // askTimeout limits the wait for the agent's answer.
@@ -148,6 +161,9 @@ func (a *app) agentCommand() *cobra.Command {
 			conf, err := a.agentConfig(f)
 			if err != nil {
 				return err
+			}
+			if conf.SysctlDir != "" {
+				kernel.UseSysctlDir(conf.SysctlDir)
 			}
 			s, err := conf.Open()
 			if err != nil {

@@ -40,13 +40,13 @@ func (a *app) openStore(f *agentFlags, use storeUse) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(conf.Store.Etcd.Endpoints) == 0 && use != createsStore {
+	if conf.Store.IsFile() && use != createsStore {
 		_, err := os.Stat(conf.Store.File)
 		if errors.Is(err, os.ErrNotExist) && (use == previewsStore || conf.Store.File == config.DefaultStore(a.getenv)) {
 			return emptyStore{}, nil // no agent has run here yet
 		}
 		if errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("there is no store in the file %s\nName the store with --store-etcd-endpoints or --store-file, or in %s", conf.Store.File, config.DefaultPath)
+			return nil, fmt.Errorf("there is no store in the file %s\nName the store with --store-kubernetes-kubeconfig, --store-etcd-endpoints or --store-file, or in %s", conf.Store.File, config.DefaultPath)
 		}
 	}
 	return conf.Open()
@@ -81,7 +81,7 @@ func (a *app) withStore(f *agentFlags, use storeUse, c *cobra.Command, do func(c
 		defer cancel()
 		err = do(ctx, s, args)
 		if errors.Is(err, store.ErrUnavailable) {
-			return &cni.Error{Code: cni.CodeTryAgainLater, Msg: err.Error() + "\nContainers keep running without the store. Is it running? It is named in " + config.DefaultPath + ", or by --store-etcd-endpoints"}
+			return &cni.Error{Code: cni.CodeTryAgainLater, Msg: err.Error() + "\nContainers keep running without the store. Is it running? It is named in " + config.DefaultPath + ", or by --store-kubernetes-kubeconfig or --store-etcd-endpoints"}
 		}
 		return err
 	}

@@ -46,13 +46,22 @@ type Server struct {
 	cmd    *exec.Cmd
 }
 
-// program builds the API server.
-func program(t testing.TB) string {
+// Program builds a program of Kubernetes, such as "cmd/kubelet", and returns its path.
+func Program(t testing.TB, pkg string) string {
 	t.Helper()
 	_, here, _, _ := runtime.Caller(0)
-	path, err := built.Program("kubernetes-"+Version, "kube-apiserver", func(temp string) *exec.Cmd {
-		cmd := exec.Command("go", "build", "-trimpath", "-o", temp, "k8s.io/kubernetes/cmd/kube-apiserver")
-		cmd.Dir = filepath.Join(filepath.Dir(here), "kubernetes")
+	return Build(t, filepath.Join(filepath.Dir(here), "kubernetes"), Version, pkg)
+}
+
+// Build is Program for the version that a directory's go.mod pins.
+func Build(t testing.TB, dir, version, pkg string) string {
+	t.Helper()
+	const variable = "k8s.io/component-base/version.git"
+	number := strings.Split(version, ".")
+	flags := "-s -w -X " + variable + "Version=v" + version + " -X " + variable + "Major=" + number[0] + " -X " + variable + "Minor=" + number[1]
+	path, err := built.Program("kubernetes-"+version, filepath.Base(pkg), func(temp string) *exec.Cmd {
+		cmd := exec.Command("go", "build", "-trimpath", "-ldflags="+flags, "-o", temp, "k8s.io/kubernetes/"+pkg)
+		cmd.Dir = dir
 		cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=mod")
 		return cmd
 	})
@@ -67,7 +76,7 @@ const token = "fairlead-kubetest"
 // Start starts an API server and waits until it is ready.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	path := program(t)
+	path := Program(t, "cmd/kube-apiserver")
 	etcd := etcdtest.Start(t, etcdtest.Options{})
 	dir := t.TempDir()
 	write(t, dir+"/tokens.csv", token+",admin,admin,system:masters\n")

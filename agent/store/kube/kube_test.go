@@ -28,7 +28,7 @@ const namespace = "fairlead-system"
 func TestStore(t *testing.T) {
 	kerneltest.OptIn(t, "FAIRLEAD_KUBERNETES")
 	server := kubetest.Start(t)
-	server.Apply("../../../contrib/kubernetes/crds.yaml")
+	server.Apply("../../../contrib/kubernetes/chart/templates/crds.yaml")
 	if err := server.Create("/api/v1/namespaces", `{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "`+namespace+`"}}`); err != nil {
 		t.Fatal(err)
 	}

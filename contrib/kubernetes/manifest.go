@@ -1,0 +1,225 @@
+// Package kubernetes renders the objects that make Fairlead the pod network of a cluster. The Helm chart in ./chart has
+// their templates. They use only what Helm and this package both have: Values, Release.Namespace, Chart.AppVersion and
+// the functions toYaml, nindent and sha256sum.
+package kubernetes
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/template"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/config"
+)
+
+//go:embed chart/values.yaml chart/Chart.yaml chart/templates
+var chart embed.FS
+
+// Values are the chart's values: see chart/values.yaml.
+type Values map[string]any
+
+// Options say what to render.
+type Options struct {
+	Values    Values // those that differ from the defaults
+	Namespace string // of the agents
+	Version   string // tag of the image; "": the chart's appVersion
+}
+
+// templates are the files in the order in which their objects are created: definitions before what uses them.
+var templates = []string{"crds.yaml", "policy.yaml", "agent.yaml"}
+
+// Render returns the objects as YAML documents, with the namespace first.
+func Render(o Options) ([]byte, error) {
+	values, err := Defaults()
+	if err != nil {
+		return nil, err
+	}
+	values.Merge(o.Values)
+	app, err := appVersion()
+	if err != nil {
+		return nil, err
+	}
+	if o.Version != "" {
+		app = o.Version
+	}
+	if err := values.check(); err != nil {
+		return nil, err
+	}
+	data := map[string]any{
+		"Values":  map[string]any(values),
+		"Release": map[string]string{"Namespace": o.Namespace},
+		"Chart":   map[string]string{"AppVersion": app},
+	}
+	var out bytes.Buffer
+	fmt.Fprintf(&out, namespace, o.Namespace)
+	for _, file := range templates {
+		t, err := template.New(file).Funcs(functions).Option("missingkey=error").ParseFS(chart, "chart/templates/"+file)
+		if err != nil {
+			return nil, err
+		}
+		out.WriteString("---\n")
+		if err := t.Execute(&out, data); err != nil {
+			return nil, err
+		}
+	}
+	return out.Bytes(), nil
+}
+
+// namespace allows host networking and host paths, which the agents need.
+const namespace = `apiVersion: v1
+kind: Namespace
+metadata:
+  name: %s
+  labels:
+    app.kubernetes.io/name: fairlead
+    pod-security.kubernetes.io/enforce: privileged
+`
+
+var functions = template.FuncMap{
+	"toYaml": func(v any) (string, error) {
+		raw, err := yaml.Marshal(v)
+		return strings.TrimSuffix(string(raw), "\n"), err
+	},
+	"nindent": func(n int, text string) string {
+		pad := "\n" + strings.Repeat(" ", n)
+		return pad + strings.ReplaceAll(text, "\n", pad)
+	},
+	"sha256sum": func(text string) string {
+		sum := sha256.Sum256([]byte(text))
+		return hex.EncodeToString(sum[:])
+	},
+}
+
+// Defaults returns the chart's default values.
+func Defaults() (v Values, err error) {
+	raw, err := chart.ReadFile("chart/values.yaml")
+	if err == nil {
+		err = yaml.Unmarshal(raw, &v)
+	}
+	return v, err
+}
+
+func appVersion() (string, error) {
+	var c struct{ AppVersion string }
+	raw, err := chart.ReadFile("chart/Chart.yaml")
+	if err == nil {
+		err = yaml.Unmarshal(raw, &c)
+	}
+	return c.AppVersion, err
+}
+
+// Parse reads a file of values. The error names the line, and lists the keys that exist.
+func Parse(file string, raw []byte) (v Values, err error) {
+	var s shape
+	if err := config.Parse(file, raw, &s); err != nil {
+		return nil, err
+	}
+	return v, yaml.Unmarshal(raw, &v)
+}
+
+// shape has the keys of the values, and their types.
+type shape struct {
+	Image struct {
+		Repository string `json:"repository"`
+		Tag        string `json:"tag"`
+		Digest     string `json:"digest"`
+		PullPolicy string `json:"pullPolicy"`
+	} `json:"image"`
+	Network *cluster.Network `json:"network"`
+	CNI     struct {
+		Directory string          `json:"directory"`
+		Binaries  string          `json:"binaries"`
+		File      string          `json:"file"`
+		List      json.RawMessage `json:"list"`
+	} `json:"cni"`
+	IsolatedNetworks bool `json:"isolatedNetworks"`
+	Agent            struct {
+		LogLevel  string          `json:"logLevel"`
+		Port      int             `json:"port"`
+		Resources json.RawMessage `json:"resources"`
+	} `json:"agent"`
+	MaxUnavailable json.RawMessage   `json:"maxUnavailable"`
+	NodeSelector   json.RawMessage   `json:"nodeSelector"`
+	Tolerations    []json.RawMessage `json:"tolerations"`
+}
+
+// check reports wrong values.
+func (v Values) check() error {
+	raw, err := yaml.Marshal(v)
+	if err != nil {
+		return err
+	}
+	var s shape
+	if err := config.Parse("values", raw, &s); err != nil {
+		return err
+	}
+	if s.Network == nil {
+		return errors.New("network is absent")
+	}
+	s.Network.Name = cluster.DefaultNetwork
+	return s.Network.Validate()
+}
+
+// Merge puts other values over v, as Helm does: maps are merged, anything else replaces what is there, and null removes it.
+func (v Values) Merge(other Values) {
+	for name, value := range other {
+		old, ok1 := v[name].(map[string]any)
+		value, ok2 := value.(map[string]any)
+		switch {
+		case ok1 && ok2:
+			Values(old).Merge(value)
+		case other[name] == nil:
+			delete(v, name)
+		default:
+			v[name] = other[name]
+		}
+	}
+}
+
+// Set returns the values of text such as "network.nat=false". The part after "=" is YAML.
+func Set(text string) (Values, error) {
+	key, value, ok := strings.Cut(text, "=")
+	if !ok || key == "" {
+		return nil, fmt.Errorf("%q: want KEY=VALUE, such as network.nat=false", text)
+	}
+	var v any
+	if err := yaml.Unmarshal([]byte(value), &v); err != nil {
+		return nil, fmt.Errorf("%s: %w", text, err)
+	}
+	names := strings.Split(key, ".")
+	for _, name := range slices.Backward(names) {
+		v = map[string]any{name: v}
+	}
+	raw, err := yaml.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(text, raw)
+}
+
+// DefaultNamespace is the namespace in the published manifest.
+const DefaultNamespace = config.DefaultNamespace
+
+// Manifest returns Render's objects with an introduction.
+func Manifest(o Options) ([]byte, error) {
+	raw, err := Render(o)
+	return append([]byte(introduction), raw...), err
+}
+
+const introduction = `# Fairlead as the pod network of a Kubernetes cluster. Its only store is the Kubernetes API.
+#
+#   kubectl apply -f fairlead.yaml
+#
+# Nodes become Ready as their agents do. Before that, compare the subnet in the ConfigMap with the cluster's pod network:
+# kubeadm's --pod-network-cidr. "fairlead kubernetes install" finds it, and takes other values. This file is the result of
+# "fairlead kubernetes manifest". The documentation is docs/kubernetes.md.
+`

@@ -1,0 +1,113 @@
+package kubernetes
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// TestManifest compares the published manifest with the chart. Set UPDATE=1 to write it.
+func TestManifest(t *testing.T) {
+	t.Parallel()
+	got, err := Manifest(Options{Namespace: DefaultNamespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if os.Getenv("UPDATE") != "" {
+		if err := os.WriteFile("fairlead.yaml", got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile("fairlead.yaml")
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("fairlead.yaml differs from the chart (%v): run UPDATE=1 go test ./contrib/kubernetes", err)
+	}
+	for _, doc := range strings.Split(string(got), "\n---\n") {
+		var o struct {
+			APIVersion, Kind string
+			Metadata         struct{ Name string }
+		}
+		if err := yaml.UnmarshalStrict([]byte(doc), &map[string]any{}); err != nil {
+			t.Errorf("%v in\n%s", err, doc)
+		}
+		if err := yaml.Unmarshal([]byte(doc), &o); err != nil || o.Kind == "" || o.APIVersion == "" || o.Metadata.Name == "" {
+			t.Errorf("not an object: %+v, %v in\n%s", o, err, doc)
+		}
+	}
+}
+
+// TestValues checks what values change in the manifest.
+func TestValues(t *testing.T) {
+	t.Parallel()
+	render := func(set ...string) string {
+		t.Helper()
+		o := Options{Namespace: "net", Version: "9.9.9", Values: Values{}}
+		for _, text := range set {
+			v, err := Set(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.Values.Merge(v)
+		}
+		raw, err := Render(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw)
+	}
+	plain := render()
+	for set, want := range map[string]string{
+		"network.nat=false": "      nat: false",
+		"network.subnets=[{cidr: 10.0.0.0/8, block: 24}]": "block: 24\n        cidr: 10.0.0.0/8",
+		"network.mtu=1400":      "      mtu: 1400",
+		"isolatedNetworks=true": "privileged: true",
+		"image.tag=dev":         "/fairlead:dev\n",
+		"image.digest=sha256:" + strings.Repeat("0a", 32): "/fairlead@sha256:0a0a",
+		"maxUnavailable=3":                                  "{maxUnavailable: 3}",
+		"agent={port: 1234, logLevel: debug}":               "listen: 127.0.0.1:1234",
+		"agent.resources={limits: {memory: 1Gi}}":           "memory: 1Gi",
+		"nodeSelector={disk: ssd}":                          "disk: ssd",
+		"tolerations=[]":                                    "tolerations:\n        []",
+		"cni.binaries=/usr/libexec/cni":                     "{path: /usr/libexec/cni, ",
+		`cni.list={name: x, plugins: [{type: "bridge"}]}`:   "- type: bridge",
+		"network.backends=[{type: wireguard, port: 51820}]": "type: wireguard",
+	} {
+		if strings.Contains(plain, want) || !strings.Contains(render(set), want) {
+			t.Errorf("%s: want %q in the manifest, and not without the value", set, want)
+		}
+	}
+	for _, want := range []string{"image: docker.io/fairlead/fairlead:9.9.9\n", "system:serviceaccount:net:fairlead", "name: net\n", "namespace: net}"} {
+		if !strings.Contains(plain, want) {
+			t.Errorf("want %q in the manifest", want)
+		}
+	}
+}
+
+// TestWrongValues checks that errors name the key.
+func TestWrongValues(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"network.natt=true":                    `there is no such key: did you mean "nat"?`,
+		"networks={}":                          `did you mean "network"?`,
+		"nat":                                  "want KEY=VALUE",
+		"=1":                                   "want KEY=VALUE",
+		"network.nat=[":                        "network.nat=[",
+		"agent.port=x":                         "want a number",
+		"network.subnets=[]":                   "subnets is empty",
+		"network.subnets=[{cidr: 10.0.0.1/8}]": "want its first address",
+		"network.backends=[{type: udp}]":       "want one of host-gw",
+		"network=null":                         "network is absent",
+		"network.subnets=[{cidr: 10.0.0.0/8, assign: podCidr}]": "assign",
+	} {
+		v, err := Set(text)
+		if err == nil {
+			_, err = Render(Options{Values: v, Namespace: DefaultNamespace})
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
