@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
@@ -125,7 +126,7 @@ func newAgent(o Options, k reconciler) (*Agent, error) {
 		am.Flannel = a.lease.Load
 	}
 	a.manager = address.NewManager(am)
-	a.publish = &publisher{store: a.session.Store(), session: a.session, conf: o.Config, storeCache: a.storeCache, log: o.Log, status: a.status, wake: make(chan struct{}, 1)}
+	a.publish = &publisher{store: a.session.Store(), session: a.session, conf: o.Config, storeCache: a.storeCache, log: o.Log, status: a.status, wake: make(chan struct{}, 1), conditions: o.Store}
 	return a, nil
 }
 
@@ -243,7 +244,7 @@ func (a *Agent) reconcile(ctx context.Context) (again time.Duration) {
 // describeSelf returns this node's document for the store, the host's state, and the time after which to reconcile
 // again (0: none).
 func (a *Agent) describeSelf() (self *cluster.Node, h desired.Host, again time.Duration, err error) {
-	if h, err = a.reconciler.host(); err != nil {
+	if h, err = a.reconciler.host(a.hostAddresses()); err != nil {
 		return nil, h, 0, fmt.Errorf("find the underlay link to other nodes: %w", err)
 	}
 	self = &cluster.Node{Name: a.o.Config.Node, ID: a.id, Addresses: h.Addresses, Version: a.o.Version}
@@ -252,6 +253,16 @@ func (a *Agent) describeSelf() (self *cluster.Node, h desired.Host, again time.D
 	}
 	a.setFlannel(self, &h)
 	return self, h, again, nil
+}
+
+// hostAddresses returns the addresses of this host that the cluster knows from elsewhere: in Kubernetes, from the kubelet.
+func (a *Agent) hostAddresses() (list []netip.Addr) {
+	a.storeCache.read(func(s *cluster.Snapshot) {
+		if n := s.Nodes[a.o.Config.Node]; n != nil {
+			list = n.HostAddresses
+		}
+	})
+	return list
 }
 
 // compile computes the desired state. It returns false if neither the store nor the cache was ever read.

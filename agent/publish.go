@@ -26,6 +26,8 @@ type publisher struct {
 	log        *slog.Logger
 	status     *status
 	wake       chan struct{}
+	conditions any       // the store, which may be a conditioner
+	unready    time.Time // since when this node is not ready
 
 	mu     sync.Mutex
 	self   *cluster.Node
@@ -70,6 +72,48 @@ func (p *publisher) run(ctx context.Context) {
 	}
 }
 
+// conditioner is a store that shows users whether a node's network works.
+type conditioner interface {
+	SetNetworkUnavailable(ctx context.Context, node string, unavailable bool, reason, message string) error
+}
+
+// unreadyFor is the time for which a node must not be ready before the store says so. An agent that starts is not ready
+// at first, although its node's network works.
+const unreadyFor = 30 * time.Second
+
+// condition reports this node's readiness, if the store has a place for it.
+func (p *publisher) condition(ctx context.Context) error {
+	c, ok := p.conditions.(conditioner)
+	if !ok {
+		return nil
+	}
+	why := p.status.NotReady()
+	if why == nil {
+		p.unready = time.Time{}
+	} else if p.unready.IsZero() {
+		p.unready = time.Now()
+	}
+	if why != nil && time.Since(p.unready) < unreadyFor {
+		return nil
+	}
+	known, want := "", "False"
+	if why != nil {
+		want = "True"
+	}
+	p.storeCache.read(func(s *cluster.Snapshot) {
+		if n := s.Nodes[p.conf.Node]; n != nil {
+			known = n.NetworkUnavailable
+		}
+	})
+	if known == want {
+		return nil
+	}
+	if why != nil {
+		return c.SetNetworkUnavailable(ctx, p.conf.Node, true, "FairleadNotReady", why.Error())
+	}
+	return c.SetNetworkUnavailable(ctx, p.conf.Node, false, "FairleadReady", "Fairlead connects this node's pods")
+}
+
 const callFor = 5 * time.Second
 
 func (p *publisher) once(ctx context.Context) error {
@@ -81,7 +125,7 @@ func (p *publisher) once(ctx context.Context) error {
 	if _, err := p.session.Revision(); err != nil {
 		return err
 	}
-	for _, do := range []func(context.Context) error{p.network, p.node, p.vnis} {
+	for _, do := range []func(context.Context) error{p.network, p.node, p.vnis, p.condition} {
 		if err := do(within); err != nil {
 			return err
 		}
@@ -141,9 +185,7 @@ func (p *publisher) node(ctx context.Context) error {
 func (p *publisher) isPublished(value []byte, node string) (is bool) {
 	p.storeCache.read(func(s *cluster.Snapshot) {
 		if n := s.Nodes[node]; n != nil && s.Problems[n.Key()] == nil {
-			own := *n
-			own.PodCIDRs = nil // Kubernetes writes them
-			have, err := json.Marshal(&own)
+			have, err := json.Marshal(n.Published())
 			is = err == nil && string(have) == string(value)
 		}
 	})

@@ -15,7 +15,7 @@ import (
 
 // reconciler is the loop's view of the kernel. Only run may be called from another goroutine.
 type reconciler interface {
-	host() (desired.Host, error)                               // the underlay link and its addresses
+	host(prefer []netip.Addr) (desired.Host, error)            // the underlay link and its addresses
 	learnedRoutes(link int) ([]backend.Learned, error)         // BGP routes that an earlier run installed
 	reconcile(w *desired.State, synced bool) *reconcile.Report // applies the desired state
 	invalidate()                                               // makes the next reconcile list all objects
@@ -34,8 +34,9 @@ type kernelReconciler struct {
 	changes    chan kernelEvents
 	namespaces map[string]*namespace // of isolated networks
 
-	link     string   // the underlay; "": unknown
-	mtuIndex mtuIndex // nil: list the links first
+	prefer   []netip.Addr // addresses of the underlay, if it is not configured
+	link     string       // the underlay; "": unknown
+	mtuIndex mtuIndex     // nil: list the links first
 }
 
 func newKernelReconciler(c *config.Config) (*kernelReconciler, error) {
@@ -110,8 +111,15 @@ func (k *kernelReconciler) reconcile(w *desired.State, synced bool) *reconcile.R
 	return rep
 }
 
-// host returns the underlay link and its addresses.
-func (k *kernelReconciler) host() (desired.Host, error) {
+// host returns the underlay link and its addresses. It prefers the link and the addresses that the caller names, unless
+// the configuration names others.
+func (k *kernelReconciler) host(prefer []netip.Addr) (desired.Host, error) {
+	if k.conf.Interface != "" || len(k.conf.Addresses) > 0 {
+		prefer = nil
+	}
+	if !slices.Equal(prefer, k.prefer) {
+		k.prefer, k.link = slices.Clone(prefer), ""
+	}
 	name := k.link
 	k.link = "" // find it again unless everything below succeeds
 	if name == "" {
@@ -132,7 +140,7 @@ func (k *kernelReconciler) host() (desired.Host, error) {
 		k.mtuIndex = newMTUIndex(links)
 	}
 	h := desired.Host{Underlay: backend.Underlay{Link: l.Name, Index: l.Index, MTU: l.MTU}, MaxLinkMTU: k.mtuIndex.max()}
-	h.Addresses, err = chooseAddresses(addrs, k.conf.Addresses)
+	h.Addresses, err = chooseAddresses(addrs, k.conf.Addresses, prefer)
 	if err != nil {
 		return desired.Host{}, fmt.Errorf("link %s: %w", name, err)
 	}
@@ -152,6 +160,11 @@ func (k *kernelReconciler) underlay() (string, error) {
 			return "", err
 		}
 		return l.Name, nil
+	}
+	for _, a := range k.prefer {
+		if l, err := k.engine.LinkByAddr(a); err == nil {
+			return l.Name, nil
+		}
 	}
 	return k.defaultLink()
 }
@@ -176,13 +189,13 @@ func (k *kernelReconciler) defaultLink() (string, error) {
 	return "", fmt.Errorf(`there is no default route: set "interface" in the agent's configuration`)
 }
 
-// chooseAddresses returns the configured address of each family, or else the link's first one. It treats unique local
+// chooseAddresses returns the configured address of each family, or else the preferred or the first one. It treats unique local
 // and global IPv6 addresses alike.
-func chooseAddresses(have []netip.Prefix, asked []netip.Addr) (out []netip.Prefix, _ error) {
+func chooseAddresses(have []netip.Prefix, asked, prefer []netip.Addr) (out []netip.Prefix, _ error) {
 	for _, six := range []bool{false, true} {
 		var first netip.Prefix
 		for _, p := range have {
-			if p.Addr().Is6() != six || p.Addr().IsLinkLocalUnicast() || first.IsValid() && !slices.Contains(asked, p.Addr()) {
+			if p.Addr().Is6() != six || p.Addr().IsLinkLocalUnicast() || first.IsValid() && !slices.Contains(asked, p.Addr()) && !slices.Contains(prefer, p.Addr()) {
 				continue
 			}
 			first = p

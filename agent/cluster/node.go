@@ -26,12 +26,24 @@ type Node struct {
 	// PodCIDRs are the ranges that Kubernetes gave the Node. They are its blocks in subnets with AssignPodCIDR.
 	PodCIDRs []netip.Prefix `json:"podCIDRs,omitempty"`
 
+	// HostAddresses are the addresses in the Node's status in Kubernetes, and NetworkUnavailable is its condition of that
+	// name: "True", "False" or "".
+	HostAddresses      []netip.Addr `json:"hostAddresses,omitempty"`
+	NetworkUnavailable string       `json:"networkUnavailable,omitempty"`
+
 	// Flannel is set for a flannel node in the same cluster, which has a lease in flannel's keys.
 	Flannel *FlannelNode `json:"-"`
 
 	// Tunnel and Tunnel6 are the hardware addresses of a Fairlead node's VXLAN links for IPv4 and IPv6, if flannel's
 	// keys contain them. "" means that they derive from the node's name.
 	Tunnel, Tunnel6 string `json:"-"`
+}
+
+// Published returns the part of the document that the node's agent writes.
+func (n *Node) Published() *Node {
+	own := *n
+	own.PodCIDRs, own.HostAddresses, own.NetworkUnavailable = nil, nil, ""
+	return &own
 }
 
 // FlannelNode contains a flannel node's settings from flannel's keys.

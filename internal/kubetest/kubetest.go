@@ -223,6 +223,18 @@ func (s *Server) NodeAddresses(name string, addresses ...string) {
 	}
 }
 
+// Label sets a label of a Node.
+func (s *Server) Label(node, key, value string) {
+	s.t.Helper()
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]string{key: value}}})
+	if err == nil {
+		err = s.Client().Patch("application/merge-patch+json").AbsPath("/api/v1/nodes", node).Body(body).Do(context.Background()).Error()
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // Delete deletes an object.
 func (s *Server) Delete(path ...string) {
 	s.t.Helper()

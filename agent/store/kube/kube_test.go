@@ -255,10 +255,22 @@ func testUndo(t *testing.T, server *kubetest.Server) {
 func testNodes(t *testing.T, server *kubetest.Server) {
 	s := open(t, server)
 	server.Node("n1", []string{"192.0.2.1", "2001:db8::1"})
-	sameDocument(t, read(t, s, "nodes/n1"), `{"id":"","addresses":["192.0.2.1/32","2001:db8::1/128"]}`)
+	const host = `"hostAddresses":["192.0.2.1","2001:db8::1"]`
+	sameDocument(t, read(t, s, "nodes/n1"), `{"id":"","addresses":["192.0.2.1/32","2001:db8::1/128"],`+host+`}`)
 	doc := `{"id":"1","addresses":["192.0.2.1/24"],"version":"v1"}`
 	commit(t, s, put("nodes/n1", doc, 1))
-	sameDocument(t, read(t, s, "nodes/n1"), doc)
+	published := strings.TrimSuffix(doc, "}") + "," + host
+	sameDocument(t, read(t, s, "nodes/n1"), published+"}")
+	for _, unavailable := range []bool{true, false} {
+		if err := s.SetNetworkUnavailable(t.Context(), "n1", unavailable, "Test", strings.Repeat("why ", 1000)); err != nil {
+			t.Fatal(err)
+		}
+		want := map[bool]string{true: "True", false: "False"}[unavailable]
+		sameDocument(t, read(t, s, "nodes/n1"), published+`,"networkUnavailable":"`+want+`"}`)
+	}
+	if err := s.SetNetworkUnavailable(t.Context(), "missing", true, "Test", ""); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the condition of a missing node: %v", err)
+	}
 	if _, err := s.Commit(t.Context(), store.Op{Key: "nodes/n1", Expect: 1}); err == nil || !strings.Contains(err.Error(), "kubectl delete node n1") {
 		t.Errorf("delete a node: %v", err)
 	}
@@ -333,7 +345,7 @@ func testFollow(t *testing.T, server *kubetest.Server) {
 	r.Sees(t, func() bool { return r.Entries[node].Document != nil && r.Entries[block].Document != nil })
 	commit(t, s, put(node, `{"id":"1","addresses":["192.0.2.1/24"]}`, 1))
 	r.Sees(t, func() bool { return r.Entries[node].Document.(*cluster.Node).ID == "1" })
-	server.NodeAddresses("f1", "192.0.2.7") // changes nothing that the agents use
+	server.Label("f1", "disk", "ssd") // changes nothing that the agents use
 	commit(t, s, put(node, `{"id":"2","addresses":["192.0.2.1/24"]}`, 1))
 	r.Sees(t, func() bool { return r.Entries[node].Document.(*cluster.Node).ID == "2" })
 	r.Sees(t, func() bool { return r.Changes[node] == 2 })

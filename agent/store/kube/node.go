@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/fairlead/fairlead/agent/cluster"
@@ -23,13 +24,22 @@ const nodeAnnotation = Group + "/node"
 func nodeEntry(n *corev1.Node) store.Entry {
 	e := store.Entry{Key: cluster.NodeKey(n.Name), Revision: number(n.ResourceVersion)}
 	doc := cluster.Node{Name: n.Name}
+	host := addressesOf(n)
 	if text := n.Annotations[nodeAnnotation]; text == "" {
-		doc.Addresses = addressesOf(n)
+		for _, a := range host {
+			doc.Addresses = append(doc.Addresses, netip.PrefixFrom(a, a.BitLen()))
+		}
 	} else if err := json.Unmarshal([]byte(text), &doc); err != nil {
 		e.Value = []byte(text) // which the reader reports
 		return e
 	}
-	doc.PodCIDRs = nil
+	doc = *doc.Published()
+	doc.HostAddresses = host
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeNetworkUnavailable {
+			doc.NetworkUnavailable = string(c.Status)
+		}
+	}
 	for _, text := range n.Spec.PodCIDRs {
 		if p, err := netip.ParsePrefix(text); err == nil {
 			doc.PodCIDRs = append(doc.PodCIDRs, p.Masked())
@@ -40,7 +50,7 @@ func nodeEntry(n *corev1.Node) store.Entry {
 }
 
 // addressesOf returns the addresses in a Node's status, the first of each family.
-func addressesOf(n *corev1.Node) (list []netip.Prefix) {
+func addressesOf(n *corev1.Node) (list []netip.Addr) {
 	six := map[bool]bool{}
 	for _, a := range n.Status.Addresses {
 		ip, err := netip.ParseAddr(a.Address)
@@ -48,7 +58,7 @@ func addressesOf(n *corev1.Node) (list []netip.Prefix) {
 			continue
 		}
 		six[ip.Is6()] = true
-		list = append(list, netip.PrefixFrom(ip, ip.BitLen()))
+		list = append(list, ip)
 	}
 	return list
 }
@@ -118,6 +128,28 @@ func (s *Store) putNode(ctx context.Context, key string, value []byte) (int64, e
 		return 0, &missingNodeError{name}
 	}
 	return revision, err
+}
+
+// maxMessage is the maximum length of a condition's message, in bytes. The API allows more, but a person reads it.
+const maxMessage = 1000
+
+// SetNetworkUnavailable sets the condition NetworkUnavailable of a Node. While it is True, Kubernetes keeps new pods away
+// from the node by a taint.
+func (s *Store) SetNetworkUnavailable(ctx context.Context, node string, unavailable bool, reason, message string) error {
+	status := corev1.ConditionFalse
+	if unavailable {
+		status = corev1.ConditionTrue
+	}
+	now := metav1.Now()
+	condition := corev1.NodeCondition{
+		Type: corev1.NodeNetworkUnavailable, Status: status, Reason: reason, Message: message[:min(len(message), maxMessage)],
+		LastHeartbeatTime: now, LastTransitionTime: now,
+	}
+	body, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{condition}}})
+	if err != nil {
+		return err
+	}
+	return convert(s.client.Patch(types.StrategicMergePatchType).AbsPath(nodesPath, node, "status").SetHeader("Accept", metadataOnly).Body(body).Do(ctx).Error())
 }
 
 type missingNodeError struct{ name string }
