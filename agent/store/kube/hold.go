@@ -49,7 +49,8 @@ func (s *Store) isExpired(o *object) bool {
 	return time.Since(was.at) > time.Duration(spec.LeaseDurationSeconds)*time.Second
 }
 
-// Hold implements store.Store for keys below cluster.AlivePrefix.
+// Hold implements store.Store for keys below cluster.AlivePrefix. The Lease belongs to the key's Node, so that Kubernetes
+// deletes both.
 func (s *Store) Hold(ctx context.Context, key string, value []byte, ttl time.Duration) (*store.Held, error) {
 	k, err := s.kindOf(key)
 	if err == nil && k.prefix != cluster.AlivePrefix {
@@ -68,7 +69,11 @@ func (s *Store) Hold(ctx context.Context, key string, value []byte, ttl time.Dur
 	if err != nil {
 		return nil, err
 	}
-	o := &object{TypeMeta: k.api, ObjectMeta: metav1.ObjectMeta{Name: name}}
+	owner, err := s.ownerNode(ctx, strings.TrimPrefix(key, k.prefix))
+	if err != nil {
+		return nil, err
+	}
+	o := &object{TypeMeta: k.api, ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{owner}}}
 	if err := k.pack(key, value, o); err != nil {
 		return nil, err
 	}

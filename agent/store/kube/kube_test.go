@@ -287,6 +287,10 @@ func testNodes(t *testing.T, server *kubetest.Server) {
 func testHold(t *testing.T, server *kubetest.Server) {
 	s, other := open(t, server), open(t, server)
 	const ttl = 2 * time.Second
+	if _, err := s.Hold(t.Context(), "alive/h", []byte("me"), ttl); err == nil || !strings.Contains(err.Error(), "no Node h") {
+		t.Errorf("the session of a node that Kubernetes does not have: %v", err)
+	}
+	server.Node("h", nil)
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	held, err := s.Hold(ctx, "alive/h", []byte("me"), ttl)
@@ -396,6 +400,7 @@ func testSchema(t *testing.T, server *kubetest.Server) {
 
 // testSessions checks that of two agents with one node name one writes, and that the other takes over after it.
 func testSessions(t *testing.T, server *kubetest.Server) {
+	server.Node("twin", nil)
 	start := func(machine string) (*session.Session, context.CancelFunc, error) {
 		ctx, stop := context.WithCancel(t.Context())
 		x := session.New(open(t, server), session.Identity{Node: "twin", Machine: machine, Instance: "1"}, slog.New(slog.DiscardHandler))
@@ -430,12 +435,13 @@ func testSessions(t *testing.T, server *kubetest.Server) {
 
 // testMissing checks the error for a cluster where Fairlead's objects were not applied.
 func testMissing(t *testing.T, server *kubetest.Server) {
+	server.Node("missing", nil)
 	s, err := kube.Open(kube.Options{Config: server.Config, Namespace: "missing"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	if _, err := s.Hold(t.Context(), "alive/a", nil, time.Second); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "kubectl apply") {
+	if _, err := s.Hold(t.Context(), "alive/missing", nil, time.Second); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "kubectl apply") {
 		t.Errorf("a namespace that does not exist: %v", err)
 	}
 }
@@ -455,7 +461,7 @@ func testRestore(t *testing.T, server *kubetest.Server) {
 	go func() { _ = source.Follow(t.Context(), s, cluster.Followed(), r) }()
 	has := func(key string) bool { return r.Entries[key].Document != nil }
 	r.Sees(t, func() bool { return has(before) })
-	for i := range 100 { // so that the restored state stays behind for a while
+	for i := range 500 { // so that the restored state stays behind for a while: the API server writes when it starts
 		commit(t, s, put(fmt.Sprintf("vnis/%d", 5000+i), "restore", 0))
 	}
 	commit(t, s, put(after, `{"node":"a","subnet":"10.0.0.0/16"}`, 0))

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,10 +32,10 @@ func testManagers(t *testing.T, server *kubetest.Server) {
 	if err := admin.CreateNetwork(t.Context(), s, n, false); err != nil {
 		t.Fatal(err)
 	}
-	nodes := map[string]*address.Manager{}
+	nodes, stops := map[string]*address.Manager{}, map[string]func(){}
 	for i, name := range []string{"m1", "m2", "m3"} {
 		server.Node(name, []string{fmt.Sprintf("192.0.2.%d", 101+i)})
-		nodes[name] = startManager(t, server, name)
+		nodes[name], stops[name] = startManager(t, server, name)
 	}
 	kerneltest.Until(t, func() bool {
 		for _, m := range nodes {
@@ -84,6 +85,7 @@ func testManagers(t *testing.T, server *kubetest.Server) {
 	wantGone(t, s, "networks/blue", "vnis/77")
 
 	key := cluster.BlockKey(cluster.DefaultNetwork, blocksOf(nodes["m3"])[0])
+	stops["m3"]() // otherwise it claims the block again: it has no session, which needs the Node
 	server.Delete("/api/v1/nodes/m3")
 	kerneltest.Until(t, func() bool {
 		list, _, err := s.List(t.Context(), "blocks/default/")
@@ -91,7 +93,7 @@ func testManagers(t *testing.T, server *kubetest.Server) {
 	})
 }
 
-func startManager(t *testing.T, server *kubetest.Server, node string) *address.Manager {
+func startManager(t *testing.T, server *kubetest.Server, node string) (*address.Manager, func()) {
 	t.Helper()
 	s := open(t, server)
 	m := address.NewManager(address.Options{Store: s, Node: node, Dir: local.Open(t.TempDir(), t.TempDir()), Grace: 2 * time.Second})
@@ -99,8 +101,9 @@ func startManager(t *testing.T, server *kubetest.Server, node string) *address.M
 	done := make(chan struct{}, 2)
 	go func() { _ = source.Follow(ctx, s, cluster.Followed(), m); done <- struct{}{} }()
 	go func() { _ = m.Run(ctx); done <- struct{}{} }()
-	t.Cleanup(func() { stop(); <-done; <-done })
-	return m
+	end := sync.OnceFunc(func() { stop(); <-done; <-done })
+	t.Cleanup(end)
+	return m, end
 }
 
 // blocksOf returns the blocks in a node's file.
@@ -148,7 +151,8 @@ func testPodCIDRs(t *testing.T, server *kubetest.Server) {
 	}
 	server.Node("p1", []string{"192.0.2.201"}, "10.245.1.0/24")
 	server.Node("p2", []string{"192.0.2.202"})
-	first, second := startManager(t, server, "p1"), startManager(t, server, "p2")
+	first, _ := startManager(t, server, "p1")
+	second, _ := startManager(t, server, "p2")
 	kerneltest.Until(t, func() bool {
 		return slices.Equal(blocksOf(first), []netip.Prefix{netip.MustParsePrefix("10.245.1.0/24")})
 	})

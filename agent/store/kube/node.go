@@ -152,6 +152,20 @@ func (s *Store) SetNetworkUnavailable(ctx context.Context, node string, unavaila
 	return convert(s.client.Patch(types.StrategicMergePatchType).AbsPath(nodesPath, node, "status").SetHeader("Accept", metadataOnly).Body(body).Do(ctx).Error())
 }
 
+// ownerNode returns a reference to a Node as the owner of another object.
+func (s *Store) ownerNode(ctx context.Context, name string) (metav1.OwnerReference, error) {
+	raw, err := s.client.Get().AbsPath(nodesPath, name).SetHeader("Accept", metadataOnly).Do(ctx).Raw()
+	if err = convert(err); errors.Is(err, os.ErrNotExist) {
+		err = &missingNodeError{name}
+	}
+	if err != nil {
+		return metav1.OwnerReference{}, err
+	}
+	var o metav1.PartialObjectMetadata
+	err = json.Unmarshal(raw, &o)
+	return metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: name, UID: o.UID}, err
+}
+
 type missingNodeError struct{ name string }
 
 func (e *missingNodeError) Error() string {
