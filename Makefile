@@ -18,6 +18,7 @@ TEST_NEEDS := $(DEMO_NEEDS) iptables:iptables conntrack:conntrack nsenter:util-l
 BENCH_NEEDS := $(DEMO_NEEDS) iptables:iptables nsenter:util-linux ovs-vswitchd:openvswitch-switch
 
 K8S_NEEDS := etcd:etcd-server
+SUITE_NEEDS := dig:bind9-dnsutils nc:netcat-openbsd netstat:net-tools busybox:busybox-static
 
 VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 
@@ -25,7 +26,7 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-cluster test test-vm race stress mutate churn churn-cluster soak crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-kubernetes test-kubernetes clean
+.PHONY: help build demo demo-cluster test test-vm race stress mutate churn churn-cluster soak crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-kubernetes test-kubernetes conformance kubernetes kubernetes-down clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -183,6 +184,17 @@ e2e-kubernetes: ## Kubernetes 1.33 of one node and of three, both modes of kube-
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS)
 	UPDATE=1 FAIRLEAD_E2E_KUBERNETES='$(or $(CLUSTER),all)' go test -count=1 -v -timeout 60m -run '^TestKubernetes$$' ./test/e2e
 	go test -count=1 -run '^TestKubernetesPage$$' ./test/e2e
+
+conformance: ## Kubernetes' own network tests on three nodes of 1.37 (FOCUS=expression, conformance or network; CLUSTER="three nodes, nftables, Kubernetes store, dual stack" for one; builds them once; needs root)
+	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS) $(SUITE_NEEDS)
+	UPDATE=1 FAIRLEAD_CONFORMANCE='$(or $(FOCUS),conformance)' FAIRLEAD_CONFORMANCE_CLUSTER='$(CLUSTER)' go test -count=1 -v -timeout 10h -run '^TestConformance$$' ./test/e2e
+
+kubernetes: ## a cluster to work with: three nodes, dual stack, DNS, Fairlead; prints its KUBECONFIG (MODE=iptables for kube-proxy; needs root)
+	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS) $(SUITE_NEEDS)
+	@FAIRLEAD_KUBERNETES_MODE='$(MODE)' test/kubernetes up
+
+kubernetes-down: ## end the cluster of make kubernetes
+	@test/kubernetes down
 
 clean: ## remove the build's output
 	rm -rf bin

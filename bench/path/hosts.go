@@ -20,6 +20,7 @@ type host struct {
 	crowd   func(others int) error
 	backend string
 	keys    string // additional keys of the bridge plugin
+	routed  bool   // the plugin ptp instead of bridge
 	of      string // between hosts: name of the backend
 }
 
@@ -27,11 +28,12 @@ func hosts() []host {
 	list := []host{
 		{name: "manual", connect: connectManually},
 		{name: "Fairlead", connect: byPlugins, backend: "nftables"},
+		{name: "Fairlead (ptp)", connect: byPlugins, backend: "nftables", routed: true},
 		{name: "reference (nftables)", connect: byPlugins, backend: "nftables"},
 		{name: "reference (iptables)", connect: byPlugins, backend: "iptables"},
 	}
 	if _, err := output(exec.Command("ip", "link", "add", "try0", "type", "netkit")); err == nil {
-		list = slices.Insert(list, 2, host{name: "Fairlead (netkit)", connect: byPlugins, backend: "nftables", keys: `"linkType": "netkit", `})
+		list = slices.Insert(list, 3, host{name: "Fairlead (netkit)", connect: byPlugins, backend: "nftables", keys: `"linkType": "netkit", `})
 	}
 	for i := range list {
 		h := list[i]
@@ -154,10 +156,14 @@ func byPlugins(h host) error {
 	if err := os.MkdirAll(state, 0o755); err != nil {
 		return err
 	}
+	link := `"type": "bridge", "bridge": "br0", "isDefaultGateway": true, "hairpinMode": true, ` + h.keys
+	if h.routed {
+		link = `"type": "ptp", `
+	}
 	list := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "net", "plugins": [
-		{"type": "bridge", %s"bridge": "br0", "isDefaultGateway": true, "hairpinMode": true, "ipMasq": true, "ipMasqBackend": %q,
-		 "ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.9.0.0/24"}},
-		{"type": "portmap", "backend": %q, "capabilities": {"portMappings": true}}]}`, h.keys, h.backend, state, h.backend)
+		{%s"ipMasq": true, "ipMasqBackend": %q,
+		 "ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.9.0.0/24", "routes": [{"dst": "0.0.0.0/0"}]}},
+		{"type": "portmap", "backend": %q, "capabilities": {"portMappings": true}}]}`, link, h.backend, state, h.backend)
 	if err := os.WriteFile(filepath.Join(state, "net.conflist"), []byte(list), 0o600); err != nil {
 		return err
 	}
@@ -204,5 +210,5 @@ func build(dir string) error {
 			return err
 		}
 	}
-	return nil
+	return os.Symlink("../fairlead-cni", filepath.Join(dir, "Fairlead", "ptp"))
 }

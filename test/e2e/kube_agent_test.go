@@ -19,24 +19,27 @@ const agentStore = "http://" + controlIP + ":2379"
 func (c *cluster) startAgents(t *testing.T) {
 	t.Helper()
 	for _, n := range c.hosts {
-		n.shell(t, "ctr -n k8s.io images import /mnt/e2e/bin/fairlead-0.1.0-image.tar")
+		c.loadAgentImage(t, n)
 	}
-	raw, err := os.ReadFile("../../contrib/kubernetes/fairlead-agent.yaml")
+	manifest, changes := "etcd.yaml", map[string]string{
+		"http://10.0.0.1:2379": agentStore, "{cidr: 10.244.0.0/16}": fmt.Sprintf("{cidr: %s, block: 24}", podRange), "{type: host-gw, when: direct}, ": "",
+	}
+	if c.network == kubernetesAgent {
+		manifest, changes = "fairlead.yaml", map[string]string{"      - assign: podCIDR\n        cidr: 10.244.0.0/16\n": c.podSubnets()}
+	}
+	raw, err := os.ReadFile("../../contrib/kubernetes/" + manifest)
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := string(raw)
-	for from, to := range map[string]string{
-		"http://10.0.0.1:2379": agentStore, "{cidr: 10.244.0.0/16}": fmt.Sprintf("{cidr: %s, block: 24}", podRange), "{type: host-gw, when: direct}, ": "",
-	} {
+	for from, to := range changes {
 		if strings.Count(text, from) != 1 {
 			t.Fatalf("the manifest does not contain %s exactly once", from)
 		}
 		text = strings.Replace(text, from, to, 1)
 	}
-	c.control.write(t, "/run/fairlead-agent.yaml", text)
-	c.mustKubectl(t, "apply", "-f", "/run/fairlead-agent.yaml")
-	c.mustKubectl(t, "-n", "kube-system", "rollout", "status", "daemonset/fairlead-agent", "--timeout=120s")
+	c.control.write(t, agentManifest, text)
+	c.applyAgents(t)
 	for _, n := range c.hosts {
 		kerneltest.Within(t, 30*time.Second, func() error {
 			out, err := n.run("/mnt/e2e/fairlead", "agent", "status", "--json")
@@ -46,7 +49,52 @@ func (c *cluster) startAgents(t *testing.T) {
 			return err
 		})
 	}
-	c.wire.ip(t, "route replace "+podRange+" via "+c.hosts[0].ip)
+	routes := []string{"route replace " + podRange + " via " + c.hosts[0].ip, "route replace " + podRange6 + " via " + sixOf(c.hosts[0].ip)}
+	c.wire.ip(t, routes...)
+	for _, r := range routes { // the API server's proxy connects to pods
+		c.control.shell(t, "ip "+r)
+	}
+}
+
+func (c *cluster) loadAgentImage(t *testing.T, n *kubeNode) {
+	t.Helper()
+	n.shell(t, "ctr -n k8s.io images import /mnt/e2e/bin/fairlead-0.1.0-image.tar")
+}
+
+// podSubnets returns the subnets of the network in the manifest.
+func (c *cluster) podSubnets() (text string) {
+	for cidr := range strings.SplitSeq(c.family.pick(podRange, podRange6), ",") {
+		text += "      - {assign: podCIDR, cidr: \"" + cidr + "\"}\n"
+	}
+	return text
+}
+
+// agentManifest is the path of the agents' manifest on the control host.
+const agentManifest = "/run/agents.yaml"
+
+// applyAgents applies the agents' manifest and waits until all agents are ready.
+func (c *cluster) applyAgents(t *testing.T) {
+	t.Helper()
+	c.mustKubectl(t, "apply", "-f", agentManifest)
+	c.agents(t, "rollout", "status", "daemonset/"+c.agentName(), "--timeout=120s")
+}
+
+// agentName is the name of the agents' DaemonSet, and the value of its label.
+func (c *cluster) agentName() string {
+	if c.network == kubernetesAgent {
+		return "fairlead"
+	}
+	return "fairlead-agent"
+}
+
+// agents runs kubectl in the agents' namespace.
+func (c *cluster) agents(t *testing.T, argv ...string) string {
+	t.Helper()
+	namespace := "kube-system"
+	if c.network == kubernetesAgent {
+		namespace = "fairlead-system"
+	}
+	return c.mustKubectl(t, append([]string{"-n", namespace}, argv...)...)
 }
 
 // restartAgents restarts all agents while requests continue, as an upgrade does. The new agents find nothing to
@@ -55,8 +103,8 @@ func restartAgents(t *testing.T, c *cluster) string {
 	pods := c.startWeb(t, lingerSeconds)
 	before := c.agentPods(t)
 	summary := c.underLoad(t, pods, func() {
-		c.mustKubectl(t, "-n", "kube-system", "rollout", "restart", "daemonset/fairlead-agent")
-		c.mustKubectl(t, "-n", "kube-system", "rollout", "status", "daemonset/fairlead-agent", "--timeout=110s")
+		c.agents(t, "rollout", "restart", "daemonset/"+c.agentName())
+		c.agents(t, "rollout", "status", "daemonset/"+c.agentName(), "--timeout=110s")
 	})
 	for _, p := range c.agentPods(t) {
 		if slices.Contains(before, p) {
@@ -70,13 +118,9 @@ func restartAgents(t *testing.T, c *cluster) string {
 // rolloutWithoutAgents replaces all pods of a service while no agent runs.
 func rolloutWithoutAgents(t *testing.T, c *cluster) string {
 	pods := c.startWeb(t, lingerSeconds)
-	reapply := func() {
-		c.mustKubectl(t, "apply", "-f", "/run/fairlead-agent.yaml")
-		c.mustKubectl(t, "-n", "kube-system", "rollout", "status", "daemonset/fairlead-agent", "--timeout=110s")
-	}
-	t.Cleanup(reapply)
+	t.Cleanup(func() { c.applyAgents(t) })
 	summary := c.underLoad(t, pods, func() {
-		c.mustKubectl(t, "-n", "kube-system", "delete", "daemonset", "fairlead-agent", "--cascade=foreground")
+		c.agents(t, "delete", "daemonset", c.agentName(), "--cascade=foreground")
 		kerneltest.Within(t, 30*time.Second, func() error {
 			if left := c.agentPods(t); len(left) != 0 {
 				return fmt.Errorf("agents still exist: %v", left)
@@ -87,7 +131,7 @@ func rolloutWithoutAgents(t *testing.T, c *cluster) string {
 		c.waitForRollout(t)
 		kerneltest.Within(t, time.Minute, func() error { return c.gone(t, pods) })
 	})
-	reapply()
+	c.applyAgents(t)
 	c.wantNoChanges(t)
 	return summary
 }
@@ -106,7 +150,7 @@ func (c *cluster) wantNoChanges(t *testing.T) {
 // agentPods returns the names of the agent's pods.
 func (c *cluster) agentPods(t *testing.T) []string {
 	t.Helper()
-	return strings.Fields(c.mustKubectl(t, "-n", "kube-system", "get", "pods", "-l", "app.kubernetes.io/name=fairlead-agent", "-o", "name"))
+	return strings.Fields(c.agents(t, "get", "pods", "-l", "app.kubernetes.io/name="+c.agentName(), "-o", "name"))
 }
 
 // agentState is an agent's reported status.
@@ -128,9 +172,12 @@ func (n *kubeNode) agent(t *testing.T) (s agentState) {
 	return s
 }
 
-// storeKeys returns our agents' keys in etcd.
+// storeKeys returns our agents' keys in etcd, or their objects in the Kubernetes API.
 func (c *cluster) storeKeys(t *testing.T) (keys []string) {
 	t.Helper()
+	if c.network == kubernetesAgent {
+		return strings.Fields(c.agents(t, "get", "leases,networks.fairlead.io,ipblocks,ipaddresses.fairlead.io,fixedaddresses", "-o", "name"))
+	}
 	request, err := json.Marshal(object{"key": []byte(agentPrefix), "range_end": []byte(agentPrefixEnd), "keys_only": true})
 	if err != nil {
 		t.Fatal(err)

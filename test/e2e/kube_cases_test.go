@@ -19,6 +19,7 @@ type kubeCase struct {
 
 	noAgent   bool // it removes our plugins, including fairlead-ipam, which the agent needs
 	agentOnly bool
+	inAPI     bool // only with the Kubernetes API as the store
 }
 
 func kubeCases() []kubeCase {
@@ -34,6 +35,10 @@ func kubeCases() []kubeCase {
 		{name: "tutorial commands, DaemonSet, and uninstall", nodes: 1, run: daemonSet, noAgent: true},
 		{name: "all agents restarted under load", nodes: 2, run: restartAgents, agentOnly: true},
 		{name: "rolling restart under load while no agent runs", nodes: 2, run: rolloutWithoutAgents, agentOnly: true},
+		{name: "API server away, agent restarted meanwhile", nodes: 2, run: apiAway, inAPI: true},
+		{name: "a node joins and is deleted", nodes: 2, run: nodeJoinsAndLeaves, inAPI: true},
+		{name: "a node comes back with another address", nodes: 2, run: nodeMoves, inAPI: true},
+		{name: "an agent cannot write for another node", nodes: 2, run: strangersRefused, inAPI: true},
 	}
 }
 
@@ -158,7 +163,7 @@ func kubeletKilled(t *testing.T, c *cluster) string {
 func (n *kubeNode) allocated(t *testing.T) (addresses []string) {
 	t.Helper()
 	dir := "/networks/" + kubeNetwork + "/"
-	if n.cluster.agent {
+	if n.cluster.network != staticRoutes {
 		dir = "/fairlead/addresses/default/"
 	}
 	for _, f := range n.files(t) {

@@ -21,7 +21,9 @@ type cluster struct {
 	clusterKind
 	wire     wire
 	control  *host
+	api      string // process ID of the API server on the control host
 	hosts    []*kubeNode
+	loaded   []string // images
 	idleKeys []string // keys of the idle store before the cases
 }
 
@@ -36,7 +38,7 @@ func newKubeCluster(t *testing.T, p programs, bin string, k clusterKind) *cluste
 	for _, n := range c.hosts {
 		n.configureNetwork(t)
 	}
-	if k.agent {
+	if k.network != staticRoutes {
 		c.startAgents(t)
 	} else {
 		c.addRoutes(t)
@@ -46,7 +48,7 @@ func newKubeCluster(t *testing.T, p programs, bin string, k clusterKind) *cluste
 		c.warm(t, n)
 		n.settle(t)
 	}
-	if k.agent {
+	if k.network != staticRoutes {
 		c.idleKeys = c.waitForIdleStore(t)
 	}
 	return c
@@ -83,7 +85,7 @@ func (n *kubeNode) settle(t *testing.T) {
 		d, own := kerneltest.DiffLines(first, n.baseline), 0
 		for _, l := range n.baseline {
 			if strings.HasPrefix(l, "process containerd-shim") {
-				if own++; own > 1 || !n.cluster.agent { // the agent's own pod stays
+				if own++; own > 1 || n.cluster.network == staticRoutes { // the agent's own pod stays
 					d = append(d, l)
 				}
 			}
@@ -109,7 +111,7 @@ func (c *cluster) checkUnchanged(t *testing.T) {
 			t.Errorf("%s differs from before in %d lines:\n%s", n.name, len(left), strings.Join(left[:min(len(left), 40)], "\n"))
 		}
 	}
-	if c.agent {
+	if c.network != staticRoutes {
 		c.checkAgents(t)
 	}
 }

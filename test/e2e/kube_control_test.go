@@ -6,38 +6,34 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/fairlead/fairlead/internal/built"
+	"github.com/fairlead/fairlead/internal/kubetest"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 const (
-	kubernetesVersion = "1.33.13"
-	kubernetesBin     = "/opt/kubernetes/bin"
-	podRange          = "10.210.0.0/16" // each node gets a /24
-	serviceRange      = "10.96.0.0/16"
-	kubeConfig        = "/etc/kubernetes/config"
+	oldestKubernetes = "1.33.13" // kubernetes/go.mod pins it
+	kubernetesBin    = "/opt/kubernetes/bin"
+	podRange         = "10.210.0.0/16" // each node gets a /24
+	podRange6        = "fd00:210::/48" // each node gets a /64
+	serviceRange     = "10.96.0.0/16"
+	serviceRange6    = "fd00:96::/112"
+	kubeConfig       = "/etc/kubernetes/config"
 )
 
-// kubernetesPrograms builds the programs at the version in ./kubernetes/go.mod.
-func kubernetesPrograms(t *testing.T) (dir string) {
+// kubernetesPrograms builds the programs of a version.
+func kubernetesPrograms(t *testing.T, version string) (dir string) {
 	t.Helper()
-	const version = "k8s.io/component-base/version."
-	flags := "-s -w -X " + version + "gitVersion=v" + kubernetesVersion + " -X " + version + "gitMajor=1 -X " + version + "gitMinor=33"
 	for _, name := range []string{"kubelet", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl"} {
-		path, err := built.Program("kubernetes-"+kubernetesVersion, name, func(temp string) *exec.Cmd {
-			cmd := exec.Command("go", "build", "-trimpath", "-ldflags="+flags, "-o", temp, "k8s.io/kubernetes/cmd/"+name)
-			cmd.Dir = "kubernetes"
-			cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")
-			return cmd
-		})
-		if err != nil {
-			t.Fatal(err)
+		var path string
+		if version == oldestKubernetes {
+			path = kubetest.Build(t, "kubernetes", version, "cmd/"+name)
+		} else {
+			path = kubetest.Program(t, "cmd/"+name)
 		}
 		dir = filepath.Dir(path)
 	}
@@ -50,7 +46,7 @@ type wire struct{ netns string }
 func newWire(t *testing.T) wire {
 	t.Helper()
 	w := wire{kerneltest.Netns(t)}
-	w.ip(t, "link set lo up", "link add br0 type bridge", "addr add "+outsideV4+"/24 dev br0", "link set br0 up")
+	w.ip(t, "link set lo up", "link add br0 type bridge", "addr add "+outsideV4+"/24 dev br0", "addr add "+outsideV6+"/64 dev br0 nodad", "link set br0 up")
 	return w
 }
 
@@ -61,13 +57,19 @@ func (w wire) ip(t *testing.T, lines ...string) {
 	}
 }
 
-// join connects a host to the wire and gives it an address.
+// join connects a host to the wire and gives it an IPv4 and an IPv6 address.
 func (w wire) join(t *testing.T, h *host, port, ip string) {
 	t.Helper()
 	w.ip(t, "link add "+port+" type veth peer name up0 netns "+h.netns(), "link set "+port+" master br0 up")
-	for _, l := range []string{"link set lo up", "link set up0 addrgenmode none", "addr add " + ip + "/24 dev up0", "link set up0 up", "route add default via " + outsideV4} {
+	for _, l := range []string{"link set lo up", "link set up0 addrgenmode none", "addr add " + ip + "/24 dev up0", "addr add " + sixOf(ip) + "/64 dev up0 nodad",
+		"link set up0 up", "route add default via " + outsideV4, "route add default via " + outsideV6} {
 		kerneltest.In(t, h.netns(), strings.Fields("ip "+l)...)
 	}
+}
+
+// sixOf returns the IPv6 address of the host with an IPv4 address.
+func sixOf(ip string) string {
+	return strings.TrimSuffix(outsideV6, "1") + ip[strings.LastIndex(ip, ".")+1:]
 }
 
 // kubeHost starts a host of a cluster.
@@ -103,17 +105,32 @@ func (c *cluster) startControl(t *testing.T) {
 	h.write(t, "/etc/kubernetes/sa.key", newKey(t))
 	c.daemon(t, h, "/usr/bin/etcd", "--data-dir=/var/lib/etcd", "--unsafe-no-fsync", "--log-level=warn",
 		"--listen-client-urls=http://127.0.0.1:2379,"+agentStore, "--advertise-client-urls="+agentStore)
-	c.daemon(t, h, kubernetesBin+"/kube-apiserver", "--etcd-servers=http://127.0.0.1:2379", "--bind-address="+controlIP, "--advertise-address="+controlIP,
-		"--secure-port=6443", "--cert-dir=/run/kubernetes", "--service-cluster-ip-range="+serviceRange, "--token-auth-file=/etc/kubernetes/tokens.csv",
-		"--authorization-mode=RBAC", "--allow-privileged=true", "--kubelet-preferred-address-types=InternalIP",
-		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=/etc/kubernetes/sa.key", "--service-account-signing-key-file=/etc/kubernetes/sa.key")
-	kerneltest.Within(t, time.Minute, func() error { _, err := c.kubectl("get", "--raw", "/readyz"); return err })
-	c.daemon(t, h, kubernetesBin+"/kube-controller-manager", "--kubeconfig="+kubeConfig, "--bind-address=127.0.0.1", "--leader-elect=false", "--allocate-node-cidrs=true",
-		"--cluster-cidr="+podRange, "--node-cidr-mask-size=24", "--service-account-private-key-file=/etc/kubernetes/sa.key", "--root-ca-file=/run/kubernetes/apiserver.crt",
-		"--cert-dir=/run/kubernetes-controllers")
+	c.startAPI(t)
+	c.daemon(t, h, append([]string{kubernetesBin + "/kube-controller-manager", "--kubeconfig=" + kubeConfig, "--bind-address=127.0.0.1", "--leader-elect=false", "--allocate-node-cidrs=true",
+		"--cluster-cidr=" + c.family.pick(podRange, podRange6), "--service-cluster-ip-range=" + c.family.pick(serviceRange, serviceRange6), "--service-account-private-key-file=/etc/kubernetes/sa.key", "--root-ca-file=/run/kubernetes/apiserver.crt",
+		"--cert-dir=/run/kubernetes-controllers"},
+		strings.Split(c.family.pick("--node-cidr-mask-size-ipv4=24", "--node-cidr-mask-size-ipv6=64"), ",")...)...)
 	c.daemon(t, h, kubernetesBin+"/kube-scheduler", "--kubeconfig="+kubeConfig, "--bind-address=127.0.0.1", "--leader-elect=false", "--cert-dir=/run/kubernetes-scheduler")
 	kerneltest.Within(t, time.Minute, func() error { _, err := c.kubectl("get", "serviceaccount", "default"); return err })
 	c.logEndpoints(t)
+}
+
+// startAPI starts the API server and waits until it is ready.
+func (c *cluster) startAPI(t *testing.T) {
+	t.Helper()
+	c.api = c.daemon(t, c.control, kubernetesBin+"/kube-apiserver", "--etcd-servers=http://127.0.0.1:2379", "--bind-address=::", "--advertise-address="+c.advertised(),
+		"--secure-port=6443", "--cert-dir=/run/kubernetes", "--service-cluster-ip-range="+c.family.pick(serviceRange, serviceRange6), "--token-auth-file=/etc/kubernetes/tokens.csv",
+		"--authorization-mode=RBAC", "--allow-privileged=true", "--kubelet-preferred-address-types=InternalIP",
+		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=/etc/kubernetes/sa.key", "--service-account-signing-key-file=/etc/kubernetes/sa.key")
+	kerneltest.Within(t, time.Minute, func() error { _, err := c.kubectl("get", "--raw", "/readyz"); return err })
+}
+
+// advertised returns the address of the API server in the services' first family.
+func (c *cluster) advertised() string {
+	if c.family == ipv6 {
+		return sixOf(controlIP)
+	}
+	return controlIP
 }
 
 // daemon starts a program of the cluster. If the test fails, it shows the end of the program's log.

@@ -20,7 +20,7 @@ func copyRelease(t *testing.T, p programs) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := copyFile("../../contrib/kubernetes/fairlead.yaml", filepath.Join(folder, "fairlead.yaml")); err != nil {
+	if err := copyFile("../../contrib/kubernetes/plugins.yaml", filepath.Join(folder, "plugins.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	bin := filepath.Join(p.dir, "bin")

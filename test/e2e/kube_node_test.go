@@ -40,8 +40,8 @@ func (c *cluster) newNode(t *testing.T, i int) *kubeNode {
 	n.write(t, "/etc/containerd/config.toml", os.Expand(string(raw), func(key string) string {
 		return map[string]string{"IMAGE": imageName, "NETWORKS": "1"}[key]
 	}))
-	n.write(t, "/run/kubelet.yaml", fill(t, "kubelet.yaml", map[string]string{"IP": n.ip}))
-	n.write(t, "/run/proxy.yaml", fill(t, "proxy.yaml", map[string]string{"NODE": n.name, "MODE": c.mode, "PODS": podRange}))
+	n.write(t, "/run/kubelet.yaml", fill(t, "kubelet.yaml", map[string]string{"DNS": c.dns()}))
+	n.write(t, "/run/proxy.yaml", fill(t, "proxy.yaml", map[string]string{"NODE": n.name, "MODE": c.mode, "PODS": c.family.pick(podRange, podRange6)}))
 	n.startContainerd(t)
 	n.startKubelet(t)
 	n.logChanges(t)
@@ -101,13 +101,13 @@ func (n *kubeNode) awaitCRI(t *testing.T) {
 func (n *kubeNode) startKubelet(t *testing.T) {
 	t.Helper()
 	n.kubelet = n.cluster.daemon(t, n.host, kubernetesBin+"/kubelet", "--config=/run/kubelet.yaml", "--kubeconfig="+kubeConfig,
-		"--hostname-override="+n.name, "--node-ip="+n.ip)
+		"--hostname-override="+n.name, "--node-ip="+n.cluster.family.pick(n.ip, sixOf(n.ip)))
 }
 
 // configureNetwork writes the node's network list with the node's pod range. With our agent, the agent writes the list.
 func (n *kubeNode) configureNetwork(t *testing.T) {
 	t.Helper()
-	if n.cluster.agent {
+	if n.cluster.network != staticRoutes {
 		n.pods = podRange
 		return
 	}

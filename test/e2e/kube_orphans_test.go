@@ -26,11 +26,11 @@ func (n *kubeNode) killOrphans(t *testing.T) (count int) {
 	return count
 }
 
-// orphans returns the container processes that do not belong to pods in kube-system. The command line of a shim names
+// orphans returns the container processes that do not belong to the agent's or to other system pods. The command line of a shim names
 // its sandbox, and its children belong to the same pod.
 func (n *kubeNode) orphans(t *testing.T) (pids []string) {
 	t.Helper()
-	keep := strings.Fields(n.shell(t, `ctr -n k8s.io containers ls -q 'labels."io.kubernetes.pod.namespace"==kube-system'`))
+	keep := strings.Fields(n.shell(t, `for ns in kube-system fairlead-system; do ctr -n k8s.io containers ls -q "labels.\"io.kubernetes.pod.namespace\"==$ns"; done`))
 	type process struct{ pid, parent string }
 	var candidates []process
 	shims := map[string]bool{}

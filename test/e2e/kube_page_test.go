@@ -29,7 +29,7 @@ func kubeText(rows []kubeRow) string {
 func TestKubernetesPage(t *testing.T) {
 	t.Parallel()
 	rows := readKubeRows(t)
-	if _, text, _ := pageParts(t, "kubernetes"); text != kubeText(rows) {
+	if _, text, _ := pageParts(t, runtimesPage, "kubernetes"); text != kubeText(rows) {
 		t.Errorf("the page has\n%s\nthe results are\n%s", text, kubeText(rows))
 	}
 	for _, k := range clusterKinds() {

@@ -6,10 +6,12 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/internal/kubetest"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
@@ -17,33 +19,61 @@ import (
 // "all".
 const kubernetesVariable = "FAIRLEAD_E2E_KUBERNETES"
 
+// repeatVariable is how often each case runs, to find rare failures.
+const repeatVariable = "FAIRLEAD_E2E_REPEAT"
+
 // clusterKinds returns the clusters that the cases run in.
 func clusterKinds() (kinds []clusterKind) {
 	for _, nodes := range []int{1, 3} {
 		for _, mode := range []string{"iptables", "nftables"} {
-			kinds = append(kinds, clusterKind{nodes: nodes, mode: mode})
+			kinds = append(kinds, clusterKind{version: oldestKubernetes, nodes: nodes, mode: mode})
 		}
 	}
-	return append(kinds, clusterKind{3, "nftables", true})
+	return append(kinds, clusterKind{version: oldestKubernetes, nodes: 3, mode: "nftables", network: etcdAgent},
+		clusterKind{version: kubetest.Version, nodes: 3, mode: "iptables", network: kubernetesAgent},
+		clusterKind{version: kubetest.Version, nodes: 3, mode: "nftables", network: kubernetesAgent})
 }
 
+// clusterKind is a kind of cluster. mode is the mode of kube-proxy.
 type clusterKind struct {
-	nodes int
-	mode  string
-	agent bool // our agent connects the nodes with tunnels, instead of static routes
+	version string
+	nodes   int
+	mode    string
+	network podNetwork
+	family  family
 }
+
+// family says which addresses nodes, pods and services have.
+type family int
+
+const (
+	ipv4 family = iota
+	ipv6
+	dualStack // IPv4 first
+)
+
+// pick joins the values of the families.
+func (f family) pick(v4, v6 string) string {
+	return [...]string{v4, v6, v4 + "," + v6}[f]
+}
+
+// podNetwork says what connects the pods of different nodes.
+type podNetwork int
+
+const (
+	staticRoutes    podNetwork = iota // which the test adds
+	etcdAgent                         // our agent with etcd as its store, and tunnels
+	kubernetesAgent                   // our agent with the Kubernetes API as its store, as the manifest has it
+)
 
 func (k clusterKind) String() string {
 	name := map[int]string{1: "one node", 3: "three nodes"}[k.nodes] + ", " + k.mode
-	if k.agent {
-		name += ", the agent"
-	}
-	return name
+	return name + [...]string{"", ", the agent", ", Kubernetes store"}[k.network] + [...]string{"", ", IPv6", ", dual stack"}[k.family]
 }
 
 // runs reports whether the cluster runs a case.
 func (k clusterKind) runs(one kubeCase) bool {
-	return one.nodes <= k.nodes && !(one.noAgent && k.agent) && !(one.agentOnly && !k.agent)
+	return one.nodes <= k.nodes && !(one.noAgent && k.network != staticRoutes) && !(one.agentOnly && k.network == staticRoutes) && !(one.inAPI && k.network != kubernetesAgent)
 }
 
 // chosenKinds returns all clusters, the one with the given name, or those whose names contain it.
@@ -61,7 +91,7 @@ func chosenKinds(selector string) (kinds []clusterKind) {
 
 func TestChosenKinds(t *testing.T) {
 	t.Parallel()
-	for selector, want := range map[string]int{"all": 5, "three nodes, nftables": 1, "three nodes, nftables, the agent": 1, "nftables": 3, "one node": 2, "the agent": 1, "ipvs": 0} {
+	for selector, want := range map[string]int{"all": 7, "three nodes, nftables": 1, "three nodes, nftables, the agent": 1, "nftables": 4, "one node": 2, "the agent": 1, "Kubernetes store": 2, "ipvs": 0} {
 		if got := chosenKinds(selector); len(got) != want {
 			t.Errorf("%q chooses %v, want %d", selector, got, want)
 		}
@@ -71,14 +101,14 @@ func TestChosenKinds(t *testing.T) {
 // TestKubernetes runs every case in every chosen cluster, one after the other.
 func TestKubernetes(t *testing.T) {
 	selector := kerneltest.OptIn(t, kubernetesVariable) // it builds Kubernetes
-	bin, p := kubernetesPrograms(t), build(t)
+	p := build(t)
 	copyRelease(t, p)
 	var rows []kubeRow
 	for _, k := range chosenKinds(selector) {
-		t.Run(k.String(), func(t *testing.T) { rows = append(rows, kubeRun(t, p, bin, k)...) })
+		t.Run(k.String(), func(t *testing.T) { rows = append(rows, kubeRun(t, p, kubernetesPrograms(t, k.version), k)...) })
 	}
 	if os.Getenv("UPDATE") != "" {
-		rewritePage(t, "kubernetes", kubeText(writeKubeRows(t, rows)))
+		rewritePage(t, runtimesPage, "kubernetes", kubeText(writeKubeRows(t, rows)))
 	}
 }
 
@@ -93,12 +123,20 @@ type kubeRow struct {
 func kubeRun(t *testing.T, p programs, bin string, k clusterKind) (rows []kubeRow) {
 	start := time.Now()
 	c := newKubeCluster(t, p, bin, k)
-	rows = append(rows, kubeRow{k.String(), kubernetesVersion, startCase, "passed", time.Since(start)})
-	for _, one := range kubeCases() {
+	rows = append(rows, kubeRow{k.String(), k.version, startCase, "passed", time.Since(start)})
+	cases := kubeCases()
+	if text := os.Getenv(repeatVariable); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatalf("%s=%s: %v", repeatVariable, text, err)
+		}
+		cases = slices.Repeat(cases, n)
+	}
+	for _, one := range cases {
 		if !k.runs(one) {
 			continue
 		}
-		row := kubeRow{Cluster: k.String(), Version: kubernetesVersion, Case: one.name, Outcome: "failed"}
+		row := kubeRow{Cluster: k.String(), Version: k.version, Case: one.name, Outcome: "failed"}
 		start, summary := time.Now(), ""
 		if t.Run(one.name, func(t *testing.T) {
 			t.Cleanup(func() { c.checkUnchanged(t) }) // runs after the case's own cleanup

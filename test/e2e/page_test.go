@@ -11,22 +11,25 @@ import (
 	"time"
 )
 
-const page = "../../docs/runtimes.md"
+const (
+	runtimesPage   = "../../docs/runtimes.md"
+	kubernetesPage = "../../docs/kubernetes.md"
+)
 
 // markers returns the lines around a generated section of the page.
 func markers(part string) (begin, end string) {
 	return "<!-- " + part + ": written by a test -->\n", "<!-- end of " + part + " -->\n"
 }
 
-func rewritePage(t *testing.T, part, text string) {
+func rewritePage(t *testing.T, page, part, text string) {
 	t.Helper()
-	before, _, after := pageParts(t, part)
+	before, _, after := pageParts(t, page, part)
 	if err := os.WriteFile(page, []byte(before+text+after), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func pageParts(t *testing.T, part string) (before, text, after string) {
+func pageParts(t *testing.T, page, part string) (before, text, after string) {
 	t.Helper()
 	raw, err := os.ReadFile(page)
 	if err != nil {
@@ -78,7 +81,7 @@ func (r *results) text() string {
 func TestCasesPage(t *testing.T) {
 	t.Parallel()
 	all := readResults(t)
-	if _, text, _ := pageParts(t, "cases"); text != all.text() {
+	if _, text, _ := pageParts(t, runtimesPage, "cases"); text != all.text() {
 		t.Errorf("the page has\n%s\nthe results are\n%s", text, all.text())
 	}
 	for _, client := range []string{"containerd 1.6", "containerd 2.3", "Podman", "nerdctl"} {

@@ -37,8 +37,13 @@ func build(t *testing.T) programs {
 		os.Link(filepath.Join(dir, "cni", "fairlead-cni"), filepath.Join(dir, "bin", "fairlead-cni")),
 		os.Link(p.fairlead, filepath.Join(dir, "bin", "fairlead")),
 		copyFile(p.probe, filepath.Join(p.plugin, "e2e-record")),
-		writeImage(p.image, p.probe),
 	)
+	if err == nil {
+		var i image
+		if i, err = probeImage(p.probe); err == nil {
+			err = i.write(p.image)
+		}
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func TestRuntimes(t *testing.T) {
 		}
 	})
 	if os.Getenv("UPDATE") != "" && os.Getenv(allVariable) != "" {
-		rewritePage(t, "cases", r.write(t).text())
+		rewritePage(t, runtimesPage, "cases", r.write(t).text())
 	}
 }
 

@@ -40,7 +40,7 @@ func TestPodStart(t *testing.T) {
 	for name, c := range clients(p) {
 		t.Run(name, func(t *testing.T) { measureStart(t, p, c) })
 	}
-	rewritePage(t, "start", startText(readTimes(t)))
+	rewritePage(t, runtimesPage, "start", startText(readTimes(t)))
 }
 
 func measureStart(t *testing.T, p programs, c func(*testing.T) client) {
@@ -198,7 +198,7 @@ func quantile(times []float64, percent int) string {
 // TestStartPage checks that the page shows the recorded times.
 func TestStartPage(t *testing.T) {
 	t.Parallel()
-	_, text, _ := pageParts(t, "start")
+	_, text, _ := pageParts(t, runtimesPage, "start")
 	all := readTimes(t)
 	if want := startText(all); text != want {
 		t.Errorf("the page has\n%s\nthe times give\n%s", text, want)

@@ -1,0 +1,216 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// apiAway stops the API server while pods serve requests, and ends and starts an agent meanwhile. FAIRLEAD_STORE_AWAY is
+// how long the API server is away.
+func apiAway(t *testing.T, c *cluster) string {
+	away := 20 * time.Second
+	if text := os.Getenv("FAIRLEAD_STORE_AWAY"); text != "" {
+		var err error
+		if away, err = time.ParseDuration(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pods := c.startWeb(t, lingerSeconds)
+	before := map[string][]string{}
+	n := c.hosts[len(c.hosts)-1]
+	summary := c.underLoad(t, pods, func() {
+		for _, n := range c.hosts {
+			before[n.name] = n.state(t)
+		}
+		if _, err := c.control.run("kill", "-9", c.api); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(away / 2)
+		old := n.agentProcess(t)
+		n.shell(t, "kill -9 "+old)
+		kerneltest.Within(t, 5*time.Minute, func() error { // kubelet starts the container again, with a back-off
+			if now := n.agentProcess(t); now == "" || now == old {
+				return errors.New("the agent was not started again")
+			}
+			_, err := n.run("/mnt/e2e/fairlead", "agent", "status")
+			if exit := fmt.Sprint(err); err != nil && !strings.Contains(exit, "exit status 4") {
+				return err // 4: it answers, and is not ready
+			}
+			return nil
+		})
+		time.Sleep(away / 2)
+		for _, n := range c.hosts {
+			if d := kerneltest.DiffLines(before[n.name], n.state(t)); len(d) != 0 {
+				t.Errorf("%s changed while the API server was away:\n%s", n.name, strings.Join(d, "\n"))
+			}
+		}
+		c.startAPI(t)
+		c.mustKubectl(t, "wait", "--for=condition=Ready", "node", "--all", "--timeout=120s")
+	})
+	c.waitForAgents(t, len(c.hosts)-1)
+	return fmt.Sprintf("away for %v; %s", away, summary)
+}
+
+// agentProcess returns the ID of the agent's process on the node, or "".
+func (n *kubeNode) agentProcess(t *testing.T) string {
+	t.Helper()
+	for line := range strings.Lines(n.shell(t, "ps -e -o pid=,args=")) {
+		if f := strings.Fields(line); len(f) > 2 && strings.HasSuffix(f[1], "fairlead") && f[2] == "agent" {
+			return f[0]
+		}
+	}
+	return ""
+}
+
+// waitForAgents waits until every agent is ready and reaches a number of other nodes.
+func (c *cluster) waitForAgents(t *testing.T, peers int) {
+	t.Helper()
+	for _, n := range c.hosts {
+		kerneltest.Within(t, time.Minute, func() error {
+			var s agentState
+			raw, err := n.run("/mnt/e2e/fairlead", "agent", "status", "--json")
+			if err == nil {
+				err = json.Unmarshal([]byte(raw), &s)
+			}
+			if err == nil && (!s.Ready || s.Peers != peers) {
+				err = fmt.Errorf("the agent of %s: %+v, want %d peers", n.name, s, peers)
+			}
+			return err
+		})
+	}
+}
+
+// nodeJoinsAndLeaves adds a node to the cluster, and deletes its Node. Nothing but the cluster's own objects is involved.
+func nodeJoinsAndLeaves(t *testing.T, c *cluster) string {
+	start := time.Now()
+	n := c.newNode(t, len(c.hosts)+1)
+	n.pods = podRange
+	c.loadAgentImage(t, n)
+	others := c.hosts
+	c.hosts = append(slices.Clone(others), n)
+	defer func() { c.hosts = others }()
+	c.mustKubectl(t, "wait", "--for=create", "node/"+n.name, "--timeout=60s")
+	c.mustKubectl(t, "wait", "--for=condition=Ready", "node/"+n.name, "--timeout=120s")
+	c.waitForAgents(t, len(others))
+	joined := time.Since(start)
+	c.warm(t, n)
+	pods := c.startWeb(t, 1)
+	for _, p := range pods {
+		if p.node == n.name {
+			wantAnswer(t, c.inPod(pods[0]), "tcp", at(p.ip, servePort), p.name, pods[0].ip)
+			wantAnswer(t, c.inPod(p), "udp", at(pods[0].ip, servePort), pods[0].name, p.ip)
+		}
+	}
+	c.delete(t, "web.yaml")
+	route := n.podCIDR(t)
+	if _, err := n.run("kill", "-9", n.kubelet); err != nil { // it would register the Node again
+		t.Fatal(err)
+	}
+	c.mustKubectl(t, "delete", "node", n.name)
+	start = time.Now()
+	for _, o := range others {
+		kerneltest.Within(t, 20*time.Second, func() error {
+			if routes := o.shell(t, "ip route show"); strings.Contains(routes, route) {
+				return fmt.Errorf("%s still has a route to %s:\n%s", o.name, route, routes)
+			}
+			return nil
+		})
+	}
+	left := time.Since(start)
+	c.hosts = others
+	c.waitForAgents(t, len(others)-1)
+	kerneltest.Within(t, 2*time.Minute, func() error { // Kubernetes' garbage collector deletes it
+		if keys := strings.Join(c.storeKeys(t), " "); strings.Contains(keys, "lease.coordination.k8s.io/node."+n.name) {
+			return errors.New("the session of the deleted node is still there")
+		}
+		return nil
+	})
+	return fmt.Sprintf("ready %v after its start; the other nodes removed its routes %v after its deletion", joined.Round(time.Second), left.Round(100*time.Millisecond))
+}
+
+// podCIDR returns the first range that Kubernetes gave the Node.
+func (n *kubeNode) podCIDR(t *testing.T) string {
+	t.Helper()
+	return n.cluster.mustKubectl(t, "get", "node", n.name, "-o", "jsonpath={.spec.podCIDR}")
+}
+
+// nodeMoves gives a node another address, as a lease of DHCP that changed does.
+func nodeMoves(t *testing.T, c *cluster) string {
+	n := c.hosts[len(c.hosts)-1]
+	pods := c.startWeb(t, 1)
+	to := strings.TrimSuffix(n.ip, n.ip[strings.LastIndex(n.ip, ".")+1:]) + "77"
+	move := func(from, to string) {
+		t.Helper()
+		if _, err := n.run("kill", "-9", n.kubelet); err != nil {
+			t.Fatal(err)
+		}
+		n.shell(t, "ip addr del "+from+"/24 dev up0; ip addr add "+to+"/24 dev up0; ip route replace default via "+outsideV4)
+		n.ip = to
+		n.startKubelet(t)
+		for _, o := range c.hosts[:len(c.hosts)-1] {
+			kerneltest.Within(t, time.Minute, func() error {
+				if routes := o.shell(t, "ip route show"); !strings.Contains(routes, n.podCIDR(t)+" via "+to+" ") {
+					return fmt.Errorf("%s does not reach the pods of %s by %s:\n%s", o.name, n.name, to, routes)
+				}
+				return nil
+			})
+		}
+	}
+	from := n.ip
+	start := time.Now()
+	move(from, to)
+	took := time.Since(start)
+	for _, p := range pods {
+		if p.node == n.name {
+			wantAnswer(t, c.inPod(pods[0]), "tcp", at(p.ip, servePort), p.name, pods[0].ip)
+		}
+	}
+	move(to, from)
+	c.waitForAgents(t, len(c.hosts)-1)
+	return fmt.Sprintf("reached by its new address %v after the change", took.Round(time.Second))
+}
+
+// strangersRefused checks that an agent's account cannot write what belongs to another node.
+func strangersRefused(t *testing.T, c *cluster) string {
+	n, other := c.hosts[0], c.hosts[1]
+	token := strings.TrimSpace(n.shell(t, "cat /var/lib/kubelet/pods/*/volumes/kubernetes.io~projected/kube-api-access-*/token | head -n 1"))
+	refused := 0
+	for _, one := range []struct {
+		what    string
+		allowed bool
+		argv    []string
+	}{
+		{"its own Node's annotation", true, []string{"annotate", "node", n.name, "fairlead.io/test=1", "--overwrite"}},
+		{"its own Node's annotation again", true, []string{"annotate", "node", n.name, "fairlead.io/test-"}},
+		{"its own Node's labels", false, []string{"label", "node", n.name, "role=admin"}},
+		{"its own Node's taints", false, []string{"taint", "node", n.name, "x=y:NoSchedule"}},
+		{"another Node", false, []string{"annotate", "node", other.name, "fairlead.io/test=1"}},
+		{"another node's session", false, []string{"-n", "fairlead-system", "annotate", "lease", "node." + other.name, "x=y", "--overwrite"}},
+		{"the default network", false, []string{"patch", "networks.fairlead.io", "default", "--type=merge", "-p", `{"spec":{"nat":false}}`}},
+		{"deletion of the network", false, []string{"delete", "networks.fairlead.io", "default"}},
+		{"a block for another node", false, []string{"create", "-f", "/run/block.yaml"}},
+		{"secrets", false, []string{"get", "secrets", "-A"}},
+		{"pods of another namespace", false, []string{"-n", "kube-system", "delete", "pods", "--all"}},
+	} {
+		c.control.write(t, "/run/block.yaml", `{"apiVersion": "fairlead.io/v1alpha1", "kind": "IPBlock", "metadata": {"name": "default.10.250.0.0-26"},
+			"spec": {"network": "default", "cidr": "10.250.0.0/26", "subnet": "10.250.0.0/16", "node": "`+other.name+`"}}`)
+		_, err := c.control.run(append([]string{kubernetesBin + "/kubectl", "--server=https://" + controlIP + ":6443", "--insecure-skip-tls-verify", "--token=" + token, "--kubeconfig=/dev/null"}, one.argv...)...)
+		switch {
+		case one.allowed && err != nil:
+			t.Errorf("%s: %v", one.what, err)
+		case !one.allowed && (err == nil || !strings.Contains(err.Error(), "orbidden") && !strings.Contains(err.Error(), "denied")):
+			t.Errorf("%s was not refused: %v", one.what, err)
+		case !one.allowed:
+			refused++
+		}
+	}
+	return fmt.Sprintf("%d writes and reads refused", refused)
+}
