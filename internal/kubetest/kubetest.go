@@ -207,6 +207,12 @@ func (s *Server) Node(name string, addresses []string, podCIDRs ...string) {
 	s.NodeAddresses(name, addresses...)
 }
 
+// NodeBoot sets the boot ID in a Node's status, as the kubelet does.
+func (s *Server) NodeBoot(name, id string) {
+	s.t.Helper()
+	s.patchStatus(name, map[string]any{"nodeInfo": map[string]string{"bootID": id}})
+}
+
 // NodeAddresses sets the addresses in a Node's status, as the kubelet does.
 func (s *Server) NodeAddresses(name string, addresses ...string) {
 	s.t.Helper()
@@ -214,7 +220,12 @@ func (s *Server) NodeAddresses(name string, addresses ...string) {
 	for _, a := range addresses {
 		list = append(list, map[string]string{"type": "InternalIP", "address": a})
 	}
-	body, err := json.Marshal(map[string]any{"status": map[string]any{"addresses": list}})
+	s.patchStatus(name, map[string]any{"addresses": list})
+}
+
+func (s *Server) patchStatus(name string, status any) {
+	s.t.Helper()
+	body, err := json.Marshal(map[string]any{"status": status})
 	if err != nil {
 		s.t.Fatal(err)
 	}

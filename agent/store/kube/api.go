@@ -97,10 +97,10 @@ func (s *Store) remove(ctx context.Context, k *kind, o *object) error {
 }
 
 // list calls f for each object, page by page, and returns the revision of the list.
-func (s *Store) list(ctx context.Context, k *kind, f func(*object)) (int64, error) {
+func (s *Store) list(ctx context.Context, k *kind, name string, f func(*object)) (int64, error) {
 	next := ""
 	for {
-		raw, err := s.client.Get().AbsPath(k.path).Param("limit", strconv.Itoa(pageSize)).Param("continue", next).Do(ctx).Raw()
+		raw, err := onlyNamed(s.client.Get().AbsPath(k.path), name).Param("limit", strconv.Itoa(pageSize)).Param("continue", next).Do(ctx).Raw()
 		if apierrors.IsNotFound(err) {
 			return 0, k.unknown()
 		}
@@ -141,6 +141,14 @@ func (s *Store) position(ctx context.Context, k *kind) (int64, error) {
 	return number(list.ResourceVersion), nil
 }
 
+// onlyNamed selects the object with a name, or all objects if it is "".
+func onlyNamed(r *rest.Request, name string) *rest.Request {
+	if name != "" {
+		r = r.Param("fieldSelector", "metadata.name="+name)
+	}
+	return r
+}
+
 // event is one line of a watch.
 type event struct {
 	Type   string          `json:"type"`
@@ -148,8 +156,8 @@ type event struct {
 }
 
 // watch calls f for each change of a resource after a revision, until the watch ends.
-func (s *Store) watch(ctx context.Context, k *kind, after int64, f func(o *object, deleted bool) error) error {
-	body, err := s.client.Get().AbsPath(k.path).Param("watch", "true").Param("allowWatchBookmarks", "true").
+func (s *Store) watch(ctx context.Context, k *kind, name string, after int64, f func(o *object, deleted bool) error) error {
+	body, err := onlyNamed(s.client.Get().AbsPath(k.path), name).Param("watch", "true").Param("allowWatchBookmarks", "true").
 		Param("resourceVersion", format(after)).Stream(ctx)
 	if err != nil {
 		return convert(err)

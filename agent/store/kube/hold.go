@@ -9,49 +9,85 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store"
 )
 
-// A held key is a Lease that its holder renews. The API deletes no Leases. Others take one for expired after it did not
-// change for its duration while they looked, so no two clocks are compared. The next holder deletes it.
+// A session is a Lease that belongs to its Node. Nobody renews it: thousands of agents would write to the API all the
+// time. It ends when its agent deletes it, when the Node is deleted, or when the Node is in another boot: then the kubelet
+// of a machine that replaced the holder, or of the holder after a restart, has reported its own boot ID. An agent that
+// lost its session notices at its next commit, which verifies the Lease.
 
 // leaseSpec is the part of a Lease's spec that we use (coordination.k8s.io/v1).
 type leaseSpec struct {
-	HolderIdentity       string           `json:"holderIdentity,omitempty"`
-	LeaseDurationSeconds int              `json:"leaseDurationSeconds"`
-	RenewTime            metav1.MicroTime `json:"renewTime"`
+	HolderIdentity string           `json:"holderIdentity,omitempty"`
+	AcquireTime    metav1.MicroTime `json:"acquireTime"`
 }
 
-func (o *object) setLease(ttl time.Duration) (err error) {
-	seconds := max(1, int(ttl.Round(time.Second)/time.Second))
-	holder := strings.TrimPrefix(o.Name, sessionName)
-	o.Spec, err = json.Marshal(leaseSpec{HolderIdentity: holder, LeaseDurationSeconds: seconds, RenewTime: metav1.NowMicro()})
+func (o *object) setHolder(name string) (err error) {
+	o.Spec, err = json.Marshal(leaseSpec{HolderIdentity: name, AcquireTime: metav1.NowMicro()})
 	return err
 }
 
-// isExpired reports whether a session's Lease was not renewed for its duration since this process saw it first.
-func (s *Store) isExpired(o *object) bool {
-	var spec leaseSpec
-	if json.Unmarshal(o.Spec, &spec) != nil || spec.LeaseDurationSeconds == 0 {
-		return false
+// bootOf returns the boot ID in a session's value, or "". The value is the one of package session.
+func bootOf(e store.Entry) string {
+	var v struct {
+		Instance string `json:"instance"`
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	was := s.seen[o.Name]
-	if was.resourceVersion != o.ResourceVersion {
-		s.seen[o.Name] = sighting{o.ResourceVersion, time.Now()}
-		return false
+	_ = json.Unmarshal(e.Value, &v) // other values have none
+	boot, _, _ := strings.Cut(v.Instance, " ")
+	return boot
+}
+
+// hasEnded reports whether a session is one of an earlier boot of its node.
+func hasEnded(session store.Entry, n *corev1.Node) bool {
+	held, now := bootOf(session), n.Status.NodeInfo.BootID
+	return held != "" && now != "" && held != now
+}
+
+// sessionIsHeld reports whether a session's key exists, and whether its session has not ended.
+func (s *Store) sessionIsHeld(ctx context.Context, e store.Entry) (bool, error) {
+	n := &corev1.Node{}
+	err := convert(s.core.Get().Resource("nodes").Name(strings.TrimPrefix(e.Key, cluster.AlivePrefix)).Do(ctx).Into(n))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil // Kubernetes is about to delete it
 	}
-	return time.Since(was.at) > time.Duration(spec.LeaseDurationSeconds)*time.Second
+	return err == nil && !hasEnded(e, n), err
+}
+
+// withoutEnded removes the sessions that have ended, and those of nodes that are not Ready, from a list.
+func (s *Store) withoutEnded(ctx context.Context, list []store.Entry) (out []store.Entry, err error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	nodes := map[string]*corev1.Node{}
+	if _, err := s.eachNode(ctx, func(n *corev1.Node) { nodes[cluster.AliveKey(n.Name)] = n }); err != nil {
+		return nil, err
+	}
+	for _, e := range list {
+		if n := nodes[e.Key]; n != nil && !hasEnded(e, n) && isReady(n) {
+			out = append(out, e)
+		}
+	}
+	return out, nil
+}
+
+// isReady reports whether the kubelet reports a Node as ready, or whether no kubelet ever did.
+func isReady(n *corev1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return true
 }
 
 // Hold implements store.Store for keys below cluster.AlivePrefix. The Lease belongs to the key's Node, so that Kubernetes
-// deletes both.
-func (s *Store) Hold(ctx context.Context, key string, value []byte, ttl time.Duration) (*store.Held, error) {
+// deletes both. It does not expire after a time, so Lost is never closed.
+func (s *Store) Hold(ctx context.Context, key string, value []byte, _ time.Duration) (*store.Held, error) {
 	k, err := s.kindOf(key)
 	if err == nil && k.prefix != cluster.AlivePrefix {
 		err = fmt.Errorf("hold %s: want a key below %s", key, cluster.AlivePrefix)
@@ -62,14 +98,15 @@ func (s *Store) Hold(ctx context.Context, key string, value []byte, ttl time.Dur
 	if err := s.isOpen(); err != nil {
 		return nil, err
 	}
-	if err := s.removeExpired(ctx, k, key); err != nil {
+	if err := s.removeEnded(ctx, k, key); err != nil {
 		return nil, err
 	}
 	name, err := k.name(key)
 	if err != nil {
 		return nil, err
 	}
-	owner, err := s.ownerNode(ctx, strings.TrimPrefix(key, k.prefix))
+	node := strings.TrimPrefix(key, k.prefix)
+	owner, err := s.ownerNode(ctx, node)
 	if err != nil {
 		return nil, err
 	}
@@ -77,89 +114,45 @@ func (s *Store) Hold(ctx context.Context, key string, value []byte, ttl time.Dur
 	if err := k.pack(key, value, o); err != nil {
 		return nil, err
 	}
-	if err := o.setLease(ttl); err != nil {
+	if err := o.setHolder(node); err != nil {
 		return nil, err
 	}
 	if o, err = s.create(ctx, k, o); err != nil {
 		return nil, k.notCreated(store.Op{Key: key}, err)
 	}
 	ctx, stop := context.WithCancel(ctx)
-	lost, ended := make(chan struct{}), make(chan struct{})
+	ended := make(chan struct{})
 	s.held.Go(func() {
 		defer close(ended)
 		defer context.AfterFunc(s.life, stop)()
-		s.renew(ctx, k, o, ttl, lost)
+		<-ctx.Done()
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoFor)
+		defer cancel()
+		s.release(within, k, o)
 	})
-	return store.NewHeld(revisionOf(o), lost, func() { stop(); <-ended }), nil
+	return store.NewHeld(revisionOf(o), make(chan struct{}), func() { stop(); <-ended }), nil
 }
 
-// removeExpired deletes the Lease of a holder that has gone.
-func (s *Store) removeExpired(ctx context.Context, k *kind, key string) error {
-	_, o, err := s.read(ctx, k, key)
-	if o == nil || err == nil || !strings.HasPrefix(k.key(o), key) {
-		return nil // there is none, or it is held, which create finds
+// removeEnded deletes the Lease of a session that has ended.
+func (s *Store) removeEnded(ctx context.Context, k *kind, key string) error {
+	e, o, err := s.read(ctx, k, key)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	held, err := s.sessionIsHeld(ctx, e)
+	if held || err != nil {
+		return err // create finds that it is held
 	}
 	return gone(s.remove(ctx, k, o))
-}
-
-// renew renews a Lease until the context ends, and then deletes it. It closes lost if the Lease is another one now, or
-// could not be renewed for its duration.
-func (s *Store) renew(ctx context.Context, k *kind, o *object, ttl time.Duration, lost chan struct{}) {
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoFor)
-		defer cancel()
-		s.release(ctx, k, o)
-	}()
-	tick := time.NewTicker(ttl / 4)
-	defer tick.Stop()
-	for renewed := time.Now(); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		within, cancel := context.WithTimeout(ctx, ttl/2)
-		next, err := s.renewOnce(within, k, o, ttl)
-		cancel()
-		switch {
-		case err == nil:
-			o, renewed = next, time.Now()
-		case ctx.Err() != nil:
-			return
-		case err == errOther, time.Since(renewed) > ttl:
-			close(lost)
-			return
-		}
-	}
-}
-
-// errOther means that a key has another object than the one that was held.
-var errOther = fmt.Errorf("the key has another holder: %w", store.ErrConflict)
-
-// renewOnce renews a Lease. If somebody changed it, it is read again.
-func (s *Store) renewOnce(ctx context.Context, k *kind, o *object, ttl time.Duration) (*object, error) {
-	next := *o
-	if err := next.setLease(ttl); err != nil {
-		return nil, err
-	}
-	made, err := s.update(ctx, k, &next)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, errOther
-	case apierrors.IsConflict(err):
-		now, err := s.get(ctx, k, o.Name)
-		if errors.Is(err, os.ErrNotExist) || err == nil && now.UID != o.UID {
-			return nil, errOther
-		}
-		return now, err
-	}
-	return made, err
 }
 
 // release deletes a Lease unless it is another holder's by now.
 func (s *Store) release(ctx context.Context, k *kind, o *object) {
 	now, err := s.get(ctx, k, o.Name)
-	if err == nil && now.UID == o.UID && now.Annotations[annotation] == o.Annotations[annotation] {
-		_ = s.remove(ctx, k, now) // it expires otherwise
+	if err == nil && now.UID == o.UID {
+		_ = s.remove(ctx, k, now)
 	}
 }

@@ -282,59 +282,55 @@ func testNodes(t *testing.T, server *kubetest.Server) {
 	wantGone(t, s, "nodes/n1")
 }
 
-// testHold checks that one agent holds a session, that it stays as long as it is renewed, and that others get it after
-// the holder has gone.
+// testHold checks that one agent holds a session, that it stays without a renewal, and that others get it after the holder
+// has released it, or after the node was started again or replaced.
 func testHold(t *testing.T, server *kubetest.Server) {
 	s, other := open(t, server), open(t, server)
-	const ttl = 2 * time.Second
-	if _, err := s.Hold(t.Context(), "alive/h", []byte("me"), ttl); err == nil || !strings.Contains(err.Error(), "no Node h") {
+	const of1, of2 = `{"id":"m1","instance":"boot1 x"}`, `{"id":"m2","instance":"boot2 y"}`
+	if _, err := s.Hold(t.Context(), "alive/h", []byte(of1), 0); err == nil || !strings.Contains(err.Error(), "no Node h") {
 		t.Errorf("the session of a node that Kubernetes does not have: %v", err)
 	}
 	server.Node("h", nil)
+	server.NodeBoot("h", "boot1")
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
-	held, err := s.Hold(ctx, "alive/h", []byte("me"), ttl)
+	held, err := s.Hold(ctx, "alive/h", []byte(of1), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := read(t, other, "alive/h"); string(e.Value) != "me" || e.Revision != held.Revision {
+	if e := read(t, other, "alive/h"); string(e.Value) != of1 || e.Revision != held.Revision {
 		t.Errorf("the session is %+v, Hold returned %d", e, held.Revision)
 	}
-	if _, err := other.Hold(t.Context(), "alive/h", []byte("you"), ttl); !errors.Is(err, store.ErrConflict) {
-		t.Errorf("a second holder: %v", err)
+	if list, _, err := other.List(t.Context(), "alive/"); err != nil || len(list) != 1 {
+		t.Errorf("the sessions are %v, %v", list, err)
 	}
-	time.Sleep(2 * ttl)
-	if e := read(t, other, "alive/h"); e.Revision != held.Revision {
-		t.Errorf("a renewed session has revision %d, before %d", e.Revision, held.Revision)
+	if _, err := other.Hold(t.Context(), "alive/h", []byte(of2), 0); !errors.Is(err, store.ErrConflict) {
+		t.Errorf("a second holder: %v", err)
 	}
 	commit(t, s, put("addresses/hold/10.0.0.1", `{"owner":"a"}`, 0), store.Op{Key: "alive/h", Verify: true, Expect: held.Revision})
 	commit(t, other, store.Op{Key: "alive/h", Expect: held.Revision}) // an administrator deletes it
 	wantConflict(t, s, []string{"alive/h"}, put("addresses/hold/10.0.0.2", `{"owner":"a"}`, 0), store.Op{Key: "alive/h", Verify: true, Expect: held.Revision})
 	wantGone(t, s, "addresses/hold/10.0.0.2")
-	select {
-	case <-held.Lost:
-	case <-time.After(kerneltest.Slow(10 * ttl)):
-		t.Error("the holder does not notice that its Lease was deleted")
-	}
-	held.Release()
+	held.Release() // deletes nothing: it is gone
 
-	// A holder that dies leaves its Lease. It expires, seen by another clock.
-	dead := `{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "node.h", "annotations": {"fairlead.io/value": "dead"}},
-		"spec": {"leaseDurationSeconds": 2, "renewTime": "2037-01-01T00:00:00.000000Z"}}`
-	if err := server.Create("/apis/coordination.k8s.io/v1/namespaces/"+namespace+"/leases", dead); err != nil {
+	// A holder that dies leaves its Lease until the node is another machine, or in another boot.
+	if held, err = s.Hold(ctx, "alive/h", []byte(of1), 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := other.Hold(t.Context(), "alive/h", []byte("you"), ttl); !errors.Is(err, store.ErrConflict) {
-		t.Errorf("the Lease of a dead holder at once: %v", err)
+	server.NodeBoot("h", "boot2")
+	if list, _, err := other.List(t.Context(), "alive/"); err != nil || len(list) != 0 {
+		t.Errorf("after another boot, the sessions are %v, %v", list, err)
 	}
-	kerneltest.Until(t, func() bool {
-		held, err = other.Hold(t.Context(), "alive/h", []byte("you"), ttl)
-		return err == nil
-	})
-	if e := read(t, s, "alive/h"); string(e.Value) != "you" {
+	next, err := other.Hold(t.Context(), "alive/h", []byte(of2), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantConflict(t, s, []string{"alive/h"}, put("addresses/hold/10.0.0.3", `{"owner":"a"}`, 0), store.Op{Key: "alive/h", Verify: true, Expect: held.Revision})
+	held.Release() // deletes nothing: it is another holder's
+	if e := read(t, s, "alive/h"); string(e.Value) != of2 {
 		t.Errorf("the session is %+v", e)
 	}
-	held.Release()
+	next.Release()
 	wantGone(t, s, "alive/h")
 }
 

@@ -72,16 +72,22 @@ func (s *Store) getNode(ctx context.Context, name string) (store.Entry, error) {
 }
 
 func (s *Store) listNodes(ctx context.Context) (entries []store.Entry, revision int64, err error) {
+	revision, err = s.eachNode(ctx, func(n *corev1.Node) { entries = append(entries, nodeEntry(n)) })
+	return entries, revision, err
+}
+
+// eachNode calls f for each Node, and returns the revision of the list.
+func (s *Store) eachNode(ctx context.Context, f func(*corev1.Node)) (revision int64, err error) {
 	for next := ""; ; {
 		list := &corev1.NodeList{}
 		if err := s.core.Get().Resource("nodes").VersionedParams(&metav1.ListOptions{Limit: pageSize, Continue: next}, s.parameters).Do(ctx).Into(list); err != nil {
-			return nil, 0, convert(err)
+			return 0, convert(err)
 		}
 		for i := range list.Items {
-			entries = append(entries, nodeEntry(&list.Items[i]))
+			f(&list.Items[i])
 		}
 		if next = list.Continue; next == "" {
-			return entries, number(list.ResourceVersion), nil
+			return number(list.ResourceVersion), nil
 		}
 	}
 }

@@ -220,8 +220,7 @@ func (k *kind) isLease() bool {
 	return k.prefix == cluster.AlivePrefix || k.prefix == cluster.VNIsPrefix
 }
 
-// revisionOf returns an object's revision. A session's Lease is renewed all the time, so its revision is a number of this
-// one incarnation.
+// revisionOf returns an object's revision. That of a session identifies its Lease, whatever others write to it.
 func revisionOf(o *object) int64 {
 	if strings.HasPrefix(o.Name, sessionName) && o.Kind == "Lease" {
 		h := fnv.New64a()

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,8 +37,7 @@ type Store struct {
 	kinds      []*kind
 
 	mu      sync.Mutex
-	seen    map[string]sighting // of sessions' Leases, see isExpired
-	lineage int64               // how often the API was found to be restored from a backup
+	lineage int64 // how often the API was found to be restored from a backup
 	closed  context.CancelFunc
 	life    context.Context
 	held    sync.WaitGroup
@@ -65,7 +63,7 @@ func Open(o Options) (*Store, error) {
 		return nil, err
 	}
 	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
-	s := &Store{kinds: kinds(o.Namespace), parameters: runtime.NewParameterCodec(scheme), seen: map[string]sighting{}}
+	s := &Store{kinds: kinds(o.Namespace), parameters: runtime.NewParameterCodec(scheme)}
 	s.life, s.closed = context.WithCancel(context.Background())
 	c := rest.CopyConfig(config)
 	c.QPS, c.Burst, c.UserAgent = requestsPerSecond, requestsAtOnce, "fairlead"
@@ -111,6 +109,12 @@ func (s *Store) Get(ctx context.Context, key string) (store.Entry, error) {
 		return store.Entry{}, err
 	}
 	e, _, err := s.read(ctx, k, key)
+	if err == nil && k.prefix == cluster.AlivePrefix {
+		held, err := s.sessionIsHeld(ctx, e)
+		if err != nil || !held {
+			return store.Entry{}, cmp.Or(err, os.ErrNotExist)
+		}
+	}
 	return e, err
 }
 
@@ -136,7 +140,7 @@ func (s *Store) read(ctx context.Context, k *kind, key string) (store.Entry, *ob
 		return store.Entry{}, nil, err
 	}
 	e, ok := k.entry(o)
-	if !ok || e.Key != key || k.prefix == cluster.AlivePrefix && s.isExpired(o) {
+	if !ok || e.Key != key {
 		return store.Entry{}, o, os.ErrNotExist
 	}
 	return e, o, nil
@@ -169,11 +173,14 @@ func (s *Store) listKind(ctx context.Context, k *kind) (entries []store.Entry, r
 	if k.prefix == cluster.NodesPrefix {
 		return s.listNodes(ctx)
 	}
-	revision, err = s.list(ctx, k, func(o *object) {
-		if e, ok := k.entry(o); ok && !(k.prefix == cluster.AlivePrefix && s.isExpired(o)) {
+	revision, err = s.list(ctx, k, "", func(o *object) {
+		if e, ok := k.entry(o); ok {
 			entries = append(entries, e)
 		}
 	})
+	if err == nil && k.prefix == cluster.AlivePrefix {
+		entries, err = s.withoutEnded(ctx, entries)
+	}
 	return entries, revision, err
 }
 
@@ -214,10 +221,14 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64, f func(st
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(s.life, stop)()
-	if k.prefix == cluster.AlivePrefix {
+	name := ""
+	if k.prefix == cluster.AlivePrefix && prefix != k.prefix {
+		if name, err = k.name(prefix); err != nil {
+			return err
+		}
 		// The revision of a session is not one of the API's. So the watch begins with the present state.
 		now := store.Batch{}
-		if now.Revision, err = s.list(ctx, k, func(o *object) { now.Events = append(now.Events, k.batch(o, false).Events...) }); err != nil {
+		if now.Revision, err = s.list(ctx, k, name, func(o *object) { now.Events = append(now.Events, k.batch(o, false).Events...) }); err != nil {
 			return err
 		}
 		if !slices.ContainsFunc(now.Events, func(e store.Event) bool { return e.Key == prefix }) {
@@ -239,7 +250,7 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64, f func(st
 			<-ctx.Done()
 			err = ctx.Err()
 		default:
-			err = s.watch(ctx, k, after, func(o *object, deleted bool) error { return only(k.batch(o, deleted)) })
+			err = s.watch(ctx, k, name, after, func(o *object, deleted bool) error { return only(k.batch(o, deleted)) })
 		}
 	}
 	return cmp.Or(s.isOpen(), err)
@@ -265,9 +276,3 @@ func (s *Store) Close() error {
 }
 
 func format(revision int64) string { return strconv.FormatInt(revision, 10) }
-
-// sighting is the time, by this process's clock, at which it first saw a state of a Lease.
-type sighting struct {
-	resourceVersion string
-	at              time.Time
-}
