@@ -269,6 +269,7 @@ func (a *Agent) hostAddresses() (list []netip.Addr) {
 func (a *Agent) compile(self *cluster.Node, h desired.Host) (w desired.State, known bool) {
 	known = a.storeCache.read(func(s *cluster.Snapshot) {
 		w = desired.Compile(s, self, h)
+		a.publish.networks.set(s, &w)
 		if s.Networks[cluster.DefaultNetwork] == nil && a.o.Config.Network != nil {
 			w.NoBlocks = true // the publisher is about to write the network
 		}

@@ -28,6 +28,7 @@ type publisher struct {
 	wake       chan struct{}
 	conditions any       // the store, which may be a conditioner
 	unready    time.Time // since when this node is not ready
+	networks   networkReports
 
 	mu     sync.Mutex
 	self   *cluster.Node
@@ -70,6 +71,14 @@ func (p *publisher) run(ctx context.Context) {
 		case <-p.session.Changed():
 		}
 	}
+}
+
+// networkReady reports the state of the networks, if the store has a place for it.
+func (p *publisher) networkReady(ctx context.Context) error {
+	if to, ok := p.conditions.(networkReporter); ok {
+		return p.networks.report(ctx, to)
+	}
+	return nil
 }
 
 // conditioner is a store that shows users whether a node's network works.
@@ -125,7 +134,7 @@ func (p *publisher) once(ctx context.Context) error {
 	if _, err := p.session.Revision(); err != nil {
 		return err
 	}
-	for _, do := range []func(context.Context) error{p.network, p.node, p.vnis, p.condition} {
+	for _, do := range []func(context.Context) error{p.network, p.node, p.vnis, p.condition, p.networkReady} {
 		if err := do(within); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package desired
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -14,7 +15,8 @@ type State struct {
 	Objects    kernel.Objects // in the host's namespace
 	Namespaces []Namespace    // of isolated networks, sorted by name
 	Problems   []backend.Problem
-	Invalid    []string                     // keys in the store that are ignored, with the reason
+	Bad        map[string]error             // keys in the store that are ignored, with the reason
+	Invalid    []string                     // the same as text, sorted
 	MTU        map[string]int               // bytes, of container links, by network
 	By         map[string]map[string]string // how each node is reached, by network and node
 
@@ -27,7 +29,9 @@ type State struct {
 func Compile(s *cluster.Snapshot, self *cluster.Node, h Host) State {
 	w := State{MTU: map[string]int{}, By: map[string]map[string]string{}}
 	s, bad := Valid(s, self)
-	w.Invalid = describe(s, bad)
+	w.Bad = maps.Clone(s.Problems)
+	maps.Copy(w.Bad, bad)
+	w.Invalid = describe(w.Bad)
 	present := Present(s, self.Name)
 	ends := natLinks(s, present)
 	w.rules(s, ends)

@@ -161,9 +161,7 @@ func (c *claims) hosts() {
 }
 
 // describe returns a line for each invalid key, sorted by key.
-func describe(s *cluster.Snapshot, bad map[string]error) (out []string) {
-	all := maps.Clone(s.Problems)
-	maps.Copy(all, bad)
+func describe(all map[string]error) (out []string) {
 	for _, key := range sortedKeys(all) {
 		out = append(out, fmt.Sprintf("ignored key %s in the store: %s", strconv.Quote(truncate(key)), strings.Map(printable, truncate(all[key].Error()))))
 	}

@@ -36,7 +36,7 @@ func TestStore(t *testing.T) {
 		name string
 		run  func(*testing.T, *kubetest.Server)
 	}{
-		{"documents", testDocuments}, {"names", testNames}, {"conflicts", testConflicts}, {"undo", testUndo}, {"nodes", testNodes}, {"hold", testHold},
+		{"documents", testDocuments}, {"names", testNames}, {"conflicts", testConflicts}, {"undo", testUndo}, {"nodes", testNodes}, {"hold", testHold}, {"networkReady", testNetworkReady},
 		{"follow", testFollow}, {"schema", testSchema}, {"sessions", testSessions}, {"missing", testMissing}, {"podCIDRs", testPodCIDRs}, {"managers", testManagers}, {"restore", testRestore},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, server) })
@@ -280,6 +280,52 @@ func testNodes(t *testing.T, server *kubetest.Server) {
 	wantConflict(t, s, []string{"nodes/n1"}, put("addresses/nodes/10.0.0.1", `{"owner":"a"}`, 0), store.Op{Key: "nodes/n1", Verify: true})
 	server.Delete("/api/v1/nodes/n1")
 	wantGone(t, s, "nodes/n1")
+}
+
+// testNetworkReady checks the condition of a Network, which kubectl get shows.
+func testNetworkReady(t *testing.T, server *kubetest.Server) {
+	s := open(t, server)
+	commit(t, s, put("networks/ready", `{"subnets":[{"cidr":"10.0.0.0/16"}]}`, 0))
+	status := func() (out struct {
+		Metadata struct{ ResourceVersion string }
+		Status   struct {
+			Conditions []struct{ Type, Status, Reason, Message, LastTransitionTime string }
+		}
+	}) {
+		t.Helper()
+		raw, err := server.Client().Get().AbsPath("/apis/fairlead.io/v1alpha1/networks/ready").Do(t.Context()).Raw()
+		if err == nil {
+			err = json.Unmarshal(raw, &out)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	before := status().Metadata.ResourceVersion
+	for _, step := range []struct {
+		problem, status, message string
+		writes                   bool
+	}{
+		{"", "True", "agents use the network", true},
+		{"", "True", "agents use the network", false},
+		{"its vni 7 belongs to network red", "False", "its vni 7 belongs to network red", true},
+	} {
+		if err := s.SetNetworkReady(t.Context(), "ready", step.problem); err != nil {
+			t.Fatal(err)
+		}
+		now := status()
+		if c := now.Status.Conditions; len(c) != 1 || c[0].Type != "Ready" || c[0].Status != step.status || c[0].Message != step.message || c[0].LastTransitionTime == "" {
+			t.Errorf("%q: the conditions are %+v", step.problem, c)
+		}
+		if written := now.Metadata.ResourceVersion != before; written != step.writes {
+			t.Errorf("%q: written %v, want %v", step.problem, written, step.writes)
+		}
+		before = now.Metadata.ResourceVersion
+	}
+	if err := s.SetNetworkReady(t.Context(), "missing", ""); err != nil {
+		t.Errorf("a network that was deleted: %v", err)
+	}
 }
 
 // testHold checks that one agent holds a session, that it stays without a renewal, and that others get it after the holder

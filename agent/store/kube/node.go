@@ -136,9 +136,6 @@ func (s *Store) putNode(ctx context.Context, key string, value []byte) (int64, e
 	return revision, err
 }
 
-// maxMessage is the maximum length of a condition's message, in bytes. The API allows more, but a person reads it.
-const maxMessage = 1000
-
 // SetNetworkUnavailable sets the condition NetworkUnavailable of a Node. While it is True, Kubernetes keeps new pods away
 // from the node by a taint.
 func (s *Store) SetNetworkUnavailable(ctx context.Context, node string, unavailable bool, reason, message string) error {

@@ -1,0 +1,73 @@
+package agent
+
+import (
+	"context"
+	"maps"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/agent/desired"
+)
+
+// networkReporter is a store that shows users whether agents accept a network. problem is "" for one that they accept.
+type networkReporter interface {
+	SetNetworkReady(ctx context.Context, network, problem string) error
+}
+
+// reportSpread is the time for each node of the cluster during which its agents report a change of the networks, each at
+// a random moment. The first one writes, and the others find that nothing is left to write.
+const reportSpread = 20 * time.Millisecond
+
+// networkReports reports the state of each network to the store.
+type networkReports struct {
+	mu       sync.Mutex
+	want     map[string]string // problem of each network, "" for none
+	due      time.Time         // when to report want; zero: it was reported
+	reported map[string]string // used by one goroutine only
+}
+
+// set stores the state of all networks, as the agent's last reconciliation found it.
+func (r *networkReports) set(s *cluster.Snapshot, w *desired.State) {
+	want := map[string]string{}
+	for name := range s.Networks {
+		want[name] = ""
+	}
+	for key, problem := range w.Bad {
+		if name, is := strings.CutPrefix(key, cluster.NetworksPrefix); is {
+			want[name] = problem.Error()
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !maps.Equal(want, r.want) {
+		r.want, r.due = want, time.Now().Add(rand.N(time.Duration(len(s.Nodes)+1)*reportSpread))
+	}
+}
+
+// report writes what changed, if that is due.
+func (r *networkReports) report(ctx context.Context, to networkReporter) error {
+	r.mu.Lock()
+	want, due := r.want, !r.due.IsZero() && time.Now().After(r.due)
+	r.mu.Unlock()
+	if !due {
+		return nil
+	}
+	for name, problem := range want {
+		if have, known := r.reported[name]; known && have == problem {
+			continue
+		}
+		if err := to.SetNetworkReady(ctx, name, problem); err != nil {
+			return err
+		}
+	}
+	r.reported = want
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if maps.Equal(want, r.want) {
+		r.due = time.Time{}
+	}
+	return nil
+}
