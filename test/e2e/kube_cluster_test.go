@@ -21,7 +21,8 @@ type cluster struct {
 	clusterKind
 	wire     wire
 	control  *host
-	api      string // process ID of the API server on the control host
+	api      string   // process ID of the API server on the control host
+	apiFlags []string // more flags of the API server
 	hosts    []*kubeNode
 	loaded   []string // images
 	idleKeys []string // keys of the idle store before the cases

@@ -99,13 +99,8 @@ const controlIP = "198.51.100.10"
 // startControl starts etcd, the API server, the controllers and the scheduler.
 func (c *cluster) startControl(t *testing.T) {
 	t.Helper()
-	h := c.kubeHost(t, "control", controlIP, map[string]string{})
-	c.control = h
-	h.write(t, "/etc/kubernetes/tokens.csv", "e2e,admin,admin,system:masters\n")
-	h.write(t, "/etc/kubernetes/sa.key", newKey(t))
-	c.daemon(t, h, "/usr/bin/etcd", "--data-dir=/var/lib/etcd", "--unsafe-no-fsync", "--log-level=warn",
-		"--listen-client-urls=http://127.0.0.1:2379,"+agentStore, "--advertise-client-urls="+agentStore)
-	c.startAPI(t)
+	c.startStore(t)
+	h := c.control
 	c.daemon(t, h, append([]string{kubernetesBin + "/kube-controller-manager", "--kubeconfig=" + kubeConfig, "--bind-address=127.0.0.1", "--leader-elect=false", "--allocate-node-cidrs=true",
 		"--cluster-cidr=" + c.family.pick(podRange, podRange6), "--service-cluster-ip-range=" + c.family.pick(serviceRange, serviceRange6), "--service-account-private-key-file=/etc/kubernetes/sa.key", "--root-ca-file=/run/kubernetes/apiserver.crt",
 		"--cert-dir=/run/kubernetes-controllers"},
@@ -115,13 +110,26 @@ func (c *cluster) startControl(t *testing.T) {
 	c.logEndpoints(t)
 }
 
+// startStore starts etcd and the API server.
+func (c *cluster) startStore(t *testing.T) {
+	t.Helper()
+	h := c.kubeHost(t, "control", controlIP, map[string]string{})
+	c.control = h
+	h.write(t, "/etc/kubernetes/tokens.csv", "e2e,admin,admin,system:masters\n")
+	h.write(t, "/etc/kubernetes/sa.key", newKey(t))
+	h.write(t, "/etc/kubernetes/audit.json", auditPolicy)
+	c.daemon(t, h, "/usr/bin/etcd", "--data-dir=/var/lib/etcd", "--unsafe-no-fsync", "--log-level=warn",
+		"--listen-client-urls=http://127.0.0.1:2379,"+agentStore, "--advertise-client-urls="+agentStore)
+	c.startAPI(t)
+}
+
 // startAPI starts the API server and waits until it is ready.
 func (c *cluster) startAPI(t *testing.T) {
 	t.Helper()
-	c.api = c.daemon(t, c.control, kubernetesBin+"/kube-apiserver", "--etcd-servers=http://127.0.0.1:2379", "--bind-address=::", "--advertise-address="+c.advertised(),
-		"--secure-port=6443", "--cert-dir=/run/kubernetes", "--service-cluster-ip-range="+c.family.pick(serviceRange, serviceRange6), "--token-auth-file=/etc/kubernetes/tokens.csv",
+	c.api = c.daemon(t, c.control, append([]string{kubernetesBin + "/kube-apiserver", "--etcd-servers=http://127.0.0.1:2379", "--bind-address=::", "--advertise-address=" + c.advertised(),
+		"--secure-port=6443", "--cert-dir=/run/kubernetes", "--service-cluster-ip-range=" + c.family.pick(serviceRange, serviceRange6), "--token-auth-file=/etc/kubernetes/tokens.csv",
 		"--authorization-mode=RBAC", "--allow-privileged=true", "--kubelet-preferred-address-types=InternalIP",
-		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=/etc/kubernetes/sa.key", "--service-account-signing-key-file=/etc/kubernetes/sa.key")
+		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=/etc/kubernetes/sa.key", "--service-account-signing-key-file=/etc/kubernetes/sa.key"}, c.apiFlags...)...)
 	kerneltest.Within(t, time.Minute, func() error { _, err := c.kubectl("get", "--raw", "/readyz"); return err })
 }
 
