@@ -20,7 +20,6 @@ import (
 	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/desired"
 	"github.com/fairlead/fairlead/agent/session"
-	"github.com/fairlead/fairlead/agent/source"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/kernel/reconcile"
@@ -138,13 +137,7 @@ func (a *Agent) start(ctx context.Context, stop context.CancelCauseFunc) error {
 	if err := a.serveSocket(ctx); err != nil {
 		return err
 	}
-	followed := cluster.Followed()
-	if a.o.Config.Flannel.Prefix != "" {
-		followed = append(followed, cluster.FlannelPrefix)
-	}
-	go func() {
-		_ = source.Follow(ctx, a.o.Store, followed, a.storeCache, a.manager, a.status)
-	}()
+	go a.follow(ctx)
 	go a.storeCache.keepOnDisk(ctx)
 	a.kick() // reconcile from the cache on disk, before the store answers
 	go a.session.Run(ctx)
