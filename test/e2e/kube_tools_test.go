@@ -1,14 +1,21 @@
 package e2e
 
 import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/internal/built"
 	"github.com/fairlead/fairlead/internal/kubetest"
@@ -82,6 +89,7 @@ func agnhostImage(t *testing.T) image {
 		i.files[strings.TrimPrefix(as, "/")] = raw
 	}
 	add(kubetest.Program(t, "test/images/agnhost"), "agnhost")
+	i.files["localhost.crt"], i.files["localhost.key"] = certificate(t) // of its servers with TLS
 	libraries := map[string]bool{}
 	for _, name := range strings.Fields(agnhostTools) {
 		path, err := exec.LookPath(name)
@@ -97,6 +105,24 @@ func agnhostImage(t *testing.T) image {
 		add(l, l)
 	}
 	return i
+}
+
+// certificate returns a certificate for localhost, and its key, in PEM.
+func certificate(t *testing.T) (cert, key []byte) {
+	t.Helper()
+	private, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "localhost"}, DNSNames: []string{"localhost"}, NotAfter: time.Now().AddDate(1, 0, 0),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(private)})
 }
 
 var libraryPath = regexp.MustCompile(`(?m)(/\S+) \(0x`)

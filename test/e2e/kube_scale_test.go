@@ -1,0 +1,239 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/kubetest"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/test/flanneld"
+)
+
+// scaleVariable enables the comparison with flanneld in clusters of many simulated nodes. Its value lists their sizes.
+const scaleVariable = "FAIRLEAD_KUBERNETES_SCALE"
+
+// scaleRest is how long the requests of an agent at rest are counted.
+const scaleRest = time.Minute
+
+// scaleRow is what one program needed in a cluster of one size.
+type scaleRow struct {
+	Side  string
+	Nodes int
+
+	Joined    time.Duration // from the program's start until the last route
+	Memory    int           // resident, in kB
+	Processor time.Duration // until it was at rest
+	Start     int           // requests until it was at rest
+	Requests  int           // requests while it rests
+	Watches   int           // open watches
+}
+
+// TestKubernetesScale runs our agent and flanneld in turn on one host, next to thousands of simulated nodes.
+func TestKubernetesScale(t *testing.T) {
+	sizes := kerneltest.OptIn(t, scaleVariable)
+	p := build(t)
+	flannel, err := flanneld.Program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := copyFile(flannel, filepath.Join(p.dir, "flanneld")); err != nil {
+		t.Fatal(err)
+	}
+	var rows []scaleRow
+	for size := range strings.FieldsSeq(sizes) {
+		n, err := strconv.Atoi(size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(size, func(t *testing.T) { rows = append(rows, scaleOf(t, p, n)...) })
+	}
+	for _, r := range rows {
+		t.Logf("%-9s %5d nodes: joined after %v, %d kB, processor %v, %d requests at the start, %d in %v at rest, %d watches",
+			r.Side, r.Nodes, r.Joined.Round(10*time.Millisecond), r.Memory, r.Processor, r.Start, r.Requests, scaleRest, r.Watches)
+	}
+}
+
+const auditPolicy = `{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": [{"level": "Metadata"}]}`
+
+func scaleOf(t *testing.T, p programs, nodes int) (rows []scaleRow) {
+	c := &cluster{programs: p, bin: kubernetesPrograms(t, kubetest.Version), clusterKind: clusterKind{version: kubetest.Version, mode: "scale"}, wire: newWire(t)}
+	c.apiFlags = []string{"--audit-policy-file=/etc/kubernetes/audit.json", "--audit-log-path=/run/audit.log"}
+	c.startStore(t)
+	for _, file := range []string{"crds.yaml"} {
+		raw, err := os.ReadFile("../../contrib/kubernetes/chart/templates/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.control.write(t, "/run/"+file, string(raw))
+		c.mustKubectl(t, "apply", "-f", "/run/"+file)
+	}
+	c.mustKubectl(t, "create", "namespace", "fairlead-system")
+	c.createNodes(t, nodes)
+	n := c.kubeHost(t, "n0", "198.51.100.11", map[string]string{})
+	n.shell(t, "sysctl -qw net.ipv4.ip_forward=1 net.ipv4.neigh.default.gc_thresh3=100000 net.ipv4.neigh.default.gc_thresh2=100000 || true; mkdir -p /run/xtables")
+	sides := []string{"flanneld", "fairlead"}
+	for _, side := range sides {
+		rows = append(rows, c.measureSide(t, n, side, nodes))
+	}
+	return rows
+}
+
+// createNodes creates Nodes as flanneld and as our agent publish them. Node 0 is the measured host.
+func (c *cluster) createNodes(t *testing.T, count int) {
+	t.Helper()
+	url := "https://" + c.forward(t, controlIP+":6443") + "/api/v1/nodes"
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxIdleConnsPerHost: 16}}
+	work := make(chan int)
+	var wait sync.WaitGroup
+	var mu sync.Mutex
+	var problem error
+	for range 16 {
+		wait.Go(func() {
+			for i := range work {
+				if err := createNode(client, url, i); err != nil {
+					mu.Lock()
+					problem = err
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for i := range count {
+		work <- i
+	}
+	close(work)
+	wait.Wait()
+	if problem != nil {
+		t.Fatal(problem)
+	}
+}
+
+func createNode(client *http.Client, url string, i int) error {
+	cidr := fmt.Sprintf("10.%d.%d.0/24", 64+i>>8, i&255)
+	node := object{"apiVersion": "v1", "kind": "Node", "metadata": object{"name": fmt.Sprintf("n%d", i), "annotations": object{"node.alpha.kubernetes.io/ttl": "0"}}, "spec": object{"podCIDR": cidr, "podCIDRs": []string{cidr}}}
+	if i > 0 {
+		ip, mac := fmt.Sprintf("172.16.%d.%d", i>>8, i&255), fmt.Sprintf("02:00:00:00:%02x:%02x", i>>8, i&255)
+		node["metadata"].(object)["annotations"] = object{
+			"fairlead.io/node":                             fmt.Sprintf(`{"id":"m%d","addresses":["%s/12"],"version":"0.1.0"}`, i, ip),
+			"flannel.alpha.coreos.com/backend-type":        "vxlan",
+			"flannel.alpha.coreos.com/backend-data":        fmt.Sprintf(`{"VNI":1,"VtepMAC":"%s"}`, mac),
+			"flannel.alpha.coreos.com/public-ip":           ip,
+			"flannel.alpha.coreos.com/kube-subnet-manager": "true",
+		}
+	}
+	body, err := json.Marshal(node)
+	if err != nil {
+		return err
+	}
+	r, err := http.NewRequest(http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Authorization", "Bearer e2e")
+	answer, err := client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	text, _ := io.ReadAll(answer.Body)
+	if answer.StatusCode != http.StatusCreated {
+		return fmt.Errorf("create node %d: %s: %s", i, answer.Status, text)
+	}
+	return nil
+}
+
+// measureSide runs one program on the host until it rests, and then for a while more.
+func (c *cluster) measureSide(t *testing.T, n *host, side string, nodes int) scaleRow {
+	t.Helper()
+	row := scaleRow{Side: side, Nodes: nodes}
+	n.write(t, "/etc/kube-flannel/net-conf.json", `{"Network": "10.64.0.0/10", "Backend": {"Type": "vxlan"}}`)
+	n.write(t, "/etc/fairlead/agent.yaml", "node: n0\nstore: {kubernetes: {kubeconfig: "+kubeConfig+"}}\nnetwork: {subnets: [{cidr: 10.64.0.0/10, assign: podCIDR}], backends: [{type: vxlan}]}\n")
+	argv := []string{"/mnt/e2e/fairlead", "agent"}
+	if side == "flanneld" {
+		argv = []string{"env", "NODE_NAME=n0", "/mnt/e2e/flanneld", "--kube-subnet-mgr", "--kubeconfig-file=" + kubeConfig, "--iface=up0", "--net-config-path=/etc/kube-flannel/net-conf.json"}
+	}
+	before := c.requests(t, side)
+	start := time.Now()
+	pid := c.daemon(t, n, argv...)
+	kerneltest.Within(t, 5*time.Minute, func() error {
+		if routes := strings.Count(n.shell(t, "ip route show"), "10."); routes < nodes-1 {
+			return fmt.Errorf("%s has %d routes", side, routes)
+		}
+		return nil
+	})
+	row.Joined = time.Since(start)
+	time.Sleep(20 * time.Second)
+	row.Memory, row.Processor = n.usage(t, pid)
+	started := c.requests(t, side)
+	row.Start = started.all - before.all
+	row.Watches = started.watches - before.watches
+	time.Sleep(scaleRest)
+	row.Requests = c.requests(t, side).all - started.all
+	n.shell(t, "kill "+pid+"; while kill -0 "+pid+" 2>/dev/null; do sleep 0.1; done; ip link show type vxlan | grep -o '^[0-9]*: [^:]*' | cut -d' ' -f2 | xargs -r -n1 ip link del; ip route flush proto 103 || true")
+	return row
+}
+
+// requestCount counts requests in the API server's audit log.
+type auditCount struct{ all, watches int }
+
+func (c *cluster) requests(t *testing.T, side string) (n auditCount) {
+	t.Helper()
+	f, err := os.Open(c.control.path("/run/audit.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<22)
+	for lines.Scan() {
+		var e struct{ UserAgent, Verb, Stage string }
+		if json.Unmarshal(lines.Bytes(), &e) != nil || !strings.HasPrefix(e.UserAgent, side) {
+			continue
+		}
+		switch {
+		case e.Verb == "watch" && e.Stage == "ResponseStarted":
+			n.watches++
+			n.all++
+		case e.Verb != "watch" && e.Stage == "ResponseComplete":
+			n.all++
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// usage returns a process's resident memory in kB, and its processor time.
+func (h *host) usage(t *testing.T, pid string) (memory int, cpu time.Duration) {
+	t.Helper()
+	for line := range strings.Lines(h.shell(t, "cat /proc/"+pid+"/status")) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "VmRSS:" {
+			memory, _ = strconv.Atoi(f[1])
+		}
+	}
+	stat := h.shell(t, "cat /proc/"+pid+"/stat")
+	f := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])
+	if memory == 0 || len(f) < 13 {
+		t.Fatal(errors.New("the process has ended"))
+	}
+	for _, s := range f[11:13] { // utime and stime: proc(5), in hundredths of a second
+		n, _ := strconv.Atoi(s)
+		cpu += time.Duration(n) * 10 * time.Millisecond
+	}
+	return memory, cpu
+}
