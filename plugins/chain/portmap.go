@@ -120,8 +120,6 @@ func (p portMapping) valid() (m mapping, key, problem string) {
 		return m, "protocol", "want tcp, udp or sctp"
 	case err != nil:
 		return m, "hostIP", "want an address of the host, for example 192.0.2.1, or omit it for all addresses"
-	case m.hostIP == netip.IPv6Loopback():
-		return m, "hostIP", "a mapping on ::1 cannot work: the kernel does not route IPv6's loopback to containers; use 127.0.0.1 or an address of the host"
 	}
 	m.hostPort, m.container = uint16(p.HostPort), uint16(p.ContainerPort)
 	return m, "", ""

@@ -61,11 +61,15 @@ func (w wire) ip(t *testing.T, lines ...string) {
 func (w wire) join(t *testing.T, h *host, port, ip string) {
 	t.Helper()
 	w.ip(t, "link add "+port+" type veth peer name up0 netns "+h.netns(), "link set "+port+" master br0 up")
-	for _, l := range []string{"link set lo up", "link set up0 addrgenmode none", "addr add " + ip + "/24 dev up0", "addr add " + sixOf(ip) + "/64 dev up0 nodad",
+	for _, l := range []string{"link set lo up", "link set up0 addrgenmode none", "addr add " + linkLocal(ip) + "/64 dev up0 nodad", "addr add " + ip + "/24 dev up0", "addr add " + sixOf(ip) + "/64 dev up0 nodad",
 		"link set up0 up", "route add default via " + outsideV4, "route add default via " + outsideV6} {
 		kerneltest.In(t, h.netns(), strings.Fields("ip "+l)...)
 	}
 }
+
+// linkLocal returns the link-local address of the host with an IPv4 address. Without one, a host cannot find the neighbour
+// for packets that it forwards. The kernel's own would appear late and count as a difference.
+func linkLocal(ip string) string { return "fe80::" + ip[strings.LastIndex(ip, ".")+1:] }
 
 // sixOf returns the IPv6 address of the host with an IPv4 address.
 func sixOf(ip string) string {
