@@ -55,7 +55,7 @@ func (m *Manager) planMore(ctx context.Context, n *note, network Network) (*part
 		return name == "lo" || slices.ContainsFunc(n.Parts, func(p noted) bool { return p.IfName == name })
 	}
 	for i := 1; network.IfName == ""; i++ {
-		if name := (&Network{}).ifName(i); !taken(name) {
+		if name := (&Network{}).InterfaceName(i); !taken(name) {
 			network.IfName = name
 		}
 	}

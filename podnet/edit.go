@@ -2,9 +2,7 @@ package podnet
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"github.com/fairlead/fairlead/cni/rawjson"
@@ -34,109 +32,4 @@ func edit(list *libcni.NetworkConfigList, change ...func(*rawjson.Object) error)
 	whole.Set("plugins", slices.Concat([]byte{'['}, bytes.Join(plugins, []byte{','}), []byte{']'}))
 	whole.Set("loadOnlyInlinedPlugins", []byte("true"))
 	return libcni.ConfListFromBytes(whole.Bytes())
-}
-
-// withArgs adds a pod's arguments to args.cni.
-func withArgs(args map[string]any) func(*rawjson.Object) error {
-	return func(plugin *rawjson.Object) error {
-		all, err := object(plugin, "args")
-		if err != nil {
-			return err
-		}
-		within, err := object(all, "cni")
-		if err != nil {
-			return err
-		}
-		for _, key := range sortedKeys(args) {
-			raw, err := json.Marshal(args[key])
-			if err != nil {
-				return fmt.Errorf("args.cni.%s: %w", key, err)
-			}
-			within.Set(key, raw)
-		}
-		all.Set("cni", within.Bytes())
-		plugin.Set("args", all.Bytes())
-		return nil
-	}
-}
-
-// object returns the object at a key, or an empty one.
-func object(o *rawjson.Object, key string) (*rawjson.Object, error) {
-	raw, ok := o.Get(key)
-	if !ok || string(raw) == "null" {
-		raw = []byte("{}")
-	}
-	in, err := rawjson.ParseObject(raw)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", key, err)
-	}
-	return in, nil
-}
-
-// routed returns the IPAM types whose configuration lists the routes.
-func routed() []string { return []string{"host-local", "static", "whereabouts", "fairlead-ipam"} }
-
-// withDefaultRoute makes the network the pod's default route through the gateways. Without gateways it removes the
-// network's default route.
-func withDefaultRoute(gateways []netip.Addr) func(*rawjson.Object) error {
-	return func(plugin *rawjson.Object) error {
-		if raw, ok := plugin.Get("isDefaultGateway"); ok && string(raw) == "true" {
-			plugin.Set("isDefaultGateway", []byte("false")) // otherwise the plugin would add its own default route
-			plugin.Set("isGateway", []byte("true"))         // isDefaultGateway implied it
-		}
-		addr, err := object(plugin, "ipam")
-		if err != nil || !slices.Contains(routed(), addr.String("type")) {
-			return err // routesAsPlanned checks the result
-		}
-		routes, err := otherRoutes(addr)
-		if err != nil {
-			return err
-		}
-		for _, gw := range gateways {
-			raw, err := json.Marshal(map[string]string{"dst": everywhere(gw).String(), "gw": gw.String()})
-			if err != nil {
-				return err
-			}
-			routes = append(routes, raw)
-		}
-		addr.Set("routes", slices.Concat([]byte{'['}, bytes.Join(routes, []byte{','}), []byte{']'}))
-		plugin.Set("ipam", addr.Bytes())
-		return nil
-	}
-}
-
-// otherRoutes returns the routes of an IPAM configuration that are not default routes, unchanged.
-func otherRoutes(addr *rawjson.Object) (out [][]byte, err error) {
-	raw, ok := addr.Get("routes")
-	if !ok || string(raw) == "null" {
-		return nil, nil
-	}
-	elements, err := rawjson.Elements(raw)
-	if err != nil {
-		return nil, fmt.Errorf("ipam.routes: %w", err)
-	}
-	for _, e := range elements {
-		if !isDefault(e.Raw) {
-			out = append(out, e.Raw)
-		}
-	}
-	return out, nil
-}
-
-// isDefault reports whether a route of a configuration is a default route.
-func isDefault(route []byte) bool {
-	o, err := rawjson.ParseObject(route)
-	if err != nil {
-		return false
-	}
-	dst, err := netip.ParsePrefix(o.String("dst"))
-	return err == nil && dst.Bits() == 0
-}
-
-// everywhere returns the destination of a default route in the gateway's family.
-func everywhere(gw netip.Addr) netip.Prefix {
-	if gw.Is4() {
-		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-	}
-	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 }

@@ -15,13 +15,12 @@ import (
 
 // These are the defaults of Options.
 const (
-	DefaultConfDir      = "/etc/cni/net.d"
-	DefaultPluginDir    = "/opt/cni/bin"
-	DefaultStateDir     = attach.DefaultRoot + "/pods"
-	DefaultTimeout      = 2 * time.Minute
-	DefaultCleanUpTime  = time.Minute
-	DefaultParallel     = 4
-	DefaultIfNamePrefix = "eth"
+	DefaultConfDir     = "/etc/cni/net.d"
+	DefaultPluginDir   = "/opt/cni/bin"
+	DefaultStateDir    = attach.DefaultRoot + "/pods"
+	DefaultTimeout     = 2 * time.Minute
+	DefaultCleanUpTime = time.Minute
+	DefaultParallel    = 4
 )
 
 // Options configure a Manager. The zero value fits a typical node.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/rawjson"
 	"github.com/fairlead/fairlead/libcni"
+	"github.com/fairlead/fairlead/podnet/request"
 )
 
 // part is one attachment of a pod: its stored state and the work to do.
@@ -21,7 +22,7 @@ type part struct {
 	rt   *libcni.RuntimeConf
 	// gateways are the default routes that the attachment must have and others must not. It is nil if the pod requests
 	// no default route.
-	gateways []string
+	gateways []netip.Addr
 	planned  bool
 	alone    bool // uses another network's link: set up after the others, torn down before them
 	ordered  bool // set up in the pod's order, because it brings a default route and the last one wins
@@ -49,33 +50,30 @@ func (m *Manager) plan(ctx context.Context, p *Pod) ([]*part, error) {
 func (m *Manager) planOne(ctx context.Context, p *Pod, n *Network, i int, chosen bool) (*part, error) {
 	list, err := m.network(ctx, n.Namespace, n.Name)
 	if err != nil {
-		return nil, at(i, err)
+		return nil, request.At(i, err)
 	}
 	changes := []func(*rawjson.Object) error{}
 	if len(n.Args) > 0 {
-		changes = append(changes, withArgs(n.Args))
+		changes = append(changes, request.WithArgs(n.Args))
 	}
 	if chosen {
-		changes = append(changes, withDefaultRoute(n.DefaultRoute))
+		changes = append(changes, request.WithDefaultRoute(n.DefaultRoute))
 	}
 	if list, err = edit(list, changes...); err != nil {
-		return nil, at(i, err)
+		return nil, request.At(i, err)
 	}
-	caps, err := n.capabilityArgs(list)
-	if errors.Is(err, ErrUnsupported) && m.options.LeaveUnsupported {
+	caps, err := n.CapabilityArgs(list.Name, capabilities(list))
+	if errors.Is(err, request.ErrUnsupported) && m.options.LeaveUnsupported {
 		m.options.Warn("pod "+p.ID, err)
 		err = nil
 	}
 	if err != nil {
-		return nil, at(i, err)
+		return nil, request.At(i, err)
 	}
-	q := &part{list: list, planned: chosen, alone: insideLinks(list), ordered: !chosen && hasWayOut(list), noted: noted{
-		Network: list.Name, Namespace: n.Namespace, IfName: n.ifName(i), Default: i == 0, DeviceID: n.DeviceID,
-		Config: list.Bytes, Args: append(p.kubernetesArgs(), p.Args...), CapabilityArgs: caps,
+	q := &part{list: list, planned: chosen, gateways: n.DefaultRoute, alone: insideLinks(list), ordered: !chosen && hasWayOut(list), noted: noted{
+		Network: list.Name, Namespace: n.Namespace, IfName: n.InterfaceName(i), Default: i == 0, DeviceID: n.DeviceID,
+		Config: list.Bytes, Args: append(p.KubernetesArgs(), p.Args...), CapabilityArgs: caps,
 	}}
-	for _, gw := range n.DefaultRoute {
-		q.gateways = append(q.gateways, gw.String())
-	}
 	q.rt = q.runtimeConf(p.ID, p.Netns)
 	return q, m.findPlugins(list)
 }
@@ -102,7 +100,7 @@ func hasWayOut(list *libcni.NetworkConfigList) bool {
 		}
 		elements, _ := rawjson.Elements(routes.Raw) // the plugin rejects a value that is not a list
 		for _, e := range elements {
-			if isDefault(e.Raw) {
+			if request.IsDefaultRoute(e.Raw) {
 				return true
 			}
 		}
@@ -133,26 +131,10 @@ func (m *Manager) network(ctx context.Context, namespace, name string) (*libcni.
 	return list, nil
 }
 
-// routesAsPlanned checks that the result has the default route that the pod requested.
-func (q *part) routesAsPlanned(res *cni.Result) error {
+// checkRoutes checks that the result has the default route that the pod requested.
+func (q *part) checkRoutes(res *cni.Result) error {
 	if !q.planned {
 		return nil
 	}
-	var have []string
-	for _, r := range res.Routes {
-		if r.Dst.Bits() == 0 && (r.Table == nil || *r.Table == 254) {
-			have = append(have, r.GW.String())
-		}
-	}
-	for _, gw := range q.gateways {
-		if !slices.Contains(have, gw) {
-			return fmt.Errorf("network %s cannot be the pod's default route by %s: its addresses come from an IPAM plugin that lists no routes (%s do): let its configuration set the route", q.Network, gw, strings.Join(routed(), ", "))
-		}
-	}
-	if len(q.gateways) == 0 && len(have) > 0 {
-		return fmt.Errorf("network %s has a default route by %s of its own, and the pod asks for another network's: take the route out of the configuration", q.Network, strings.Join(have, ", "))
-	}
-	return nil
+	return request.CheckRoutes(q.Network, q.gateways, res)
 }
-
-func sortedKeys[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }

@@ -187,5 +187,5 @@ func (m *Manager) add(ctx context.Context, pod *Pod, q *part) (err error) {
 	if err != nil {
 		return err
 	}
-	return q.routesAsPlanned(res)
+	return q.checkRoutes(res)
 }

@@ -84,7 +84,9 @@ var forbidden = []struct {
 	{"agent/backend/wgd", module, []string{module + "/agent/backend/wgd"}, "it runs as its own process, without the store and the kernel engine"},
 	{"agent/cluster", module, []string{module + "/agent/cluster"}, "documents and their validation: no store, no kernel"},
 	{"agent/store", module, []string{module + "/agent/store", module + "/internal/filelock"}, "it stores keys and values of any kind"},
-	{"cmd/fairlead-cni", module + "/podnet", nil, "a plugin is not a runtime: it does without file watching, metrics and traces"},
+	{"podnet/request", module, []string{module + "/podnet/request", module + "/cni", module + "/internal"}, "the plugin fairlead-pod reads requests without a runtime"},
+	{"podnet/request", "net/http", nil, "the plugin fairlead-pod links it"},
+	{"cmd/fairlead-cni", module + "/podnet", []string{module + "/podnet/request"}, "a plugin is not a runtime: it does without file watching, metrics and traces"},
 	{"cmd/fairlead-cni", "go.opentelemetry.io/", nil, "no traces in programs that runtimes start"},
 	{"cmd/fairlead-cni", "github.com/prometheus/", nil, "no metrics in programs that runtimes start"},
 }

@@ -1,9 +1,8 @@
-package podnet
+package request
 
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/internal/hwaddr"
 )
 
 // Validate checks a pod before any change. The error contains every problem, each with its field.
@@ -19,22 +19,23 @@ func (p *Pod) Validate() error {
 	if p.Netns == "" {
 		errs = append(errs, cni.Errorf(cni.CodeInvalidEnvironment, "pod %s has no network namespace", p.ID))
 	}
-	for _, kv := range append(p.kubernetesArgs(), p.Args...) {
+	for _, kv := range append(p.KubernetesArgs(), p.Args...) {
 		errs = append(errs, validArg(kv))
 	}
 	names := map[string]bool{"lo": true}
 	for i := range p.Networks {
-		name := p.Networks[i].ifName(i)
+		name := p.Networks[i].InterfaceName(i)
 		if names[name] {
 			errs = append(errs, fmt.Errorf("networks[%d]: the interface name %s is taken", i, name))
 		}
 		names[name] = true
-		errs = append(errs, at(i, p.Networks[i].validate(i)))
+		errs = append(errs, At(i, p.Networks[i].validate(i)))
 	}
 	return errors.Join(errs...)
 }
 
-func at(i int, err error) error {
+// At adds the position of a network to an error.
+func At(i int, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -49,8 +50,11 @@ func validArg(kv [2]string) error {
 	return nil
 }
 
-// ifName returns the interface name of the pod's network at a position.
-func (n *Network) ifName(i int) string {
+// DefaultIfNamePrefix is the prefix of the name of the first network's interface.
+const DefaultIfNamePrefix = "eth"
+
+// InterfaceName returns the interface name of the pod's network at a position.
+func (n *Network) InterfaceName(i int) string {
 	switch {
 	case n.IfName != "":
 		return n.IfName
@@ -61,7 +65,7 @@ func (n *Network) ifName(i int) string {
 }
 
 func (n *Network) validate(i int) error {
-	errs := []error{cni.ValidateInterfaceName(n.ifName(i))}
+	errs := []error{cni.ValidateInterfaceName(n.InterfaceName(i))}
 	if !utf8.ValidString(n.IfName) { // the kernel would accept it, but JSON could not represent it
 		errs = append(errs, cni.Errorf(cni.CodeInvalidEnvironment, "interface name %q is not UTF-8", n.IfName))
 	}
@@ -75,7 +79,7 @@ func (n *Network) validate(i int) error {
 		errs = append(errs, validIP(ip))
 	}
 	if n.MAC != "" {
-		if mac, err := net.ParseMAC(n.MAC); err != nil || len(mac) != 6 || mac[0]&1 != 0 {
+		if mac, err := hwaddr.Parse(n.MAC); err != nil || mac[0]&1 != 0 {
 			errs = append(errs, fmt.Errorf("mac %q: want a unicast hardware address like 02:00:00:00:00:01", n.MAC))
 		}
 	}
@@ -119,8 +123,8 @@ func (p PortMapping) validate() error {
 	return nil
 }
 
-// kubernetesArgs returns the CNI_ARGS that plugins expect from kubelet, with IgnoreUnknown for the other plugins.
-func (p *Pod) kubernetesArgs() [][2]string {
+// KubernetesArgs returns the CNI_ARGS that plugins expect from kubelet, with IgnoreUnknown for the other plugins.
+func (p *Pod) KubernetesArgs() [][2]string {
 	if p.Namespace == "" && p.Name == "" && p.UID == "" {
 		return nil
 	}

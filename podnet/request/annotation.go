@@ -1,8 +1,9 @@
-package podnet
+package request
 
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -56,6 +57,9 @@ func (p *Pod) Annotate(annotations map[string]string) error {
 	return errors.Join(errs...)
 }
 
+// defaultNamespace is the namespace of a default network that AnnotationDefaultNetwork names without one, as for Multus.
+const defaultNamespace = "kube-system"
+
 func (p *Pod) annotateDefault(a map[string]string) error {
 	first := &p.Networks[0]
 	var errs []error
@@ -64,7 +68,7 @@ func (p *Pod) annotateDefault(a map[string]string) error {
 			errs = append(errs, annotation(key, first.setRate(v, ingress)))
 		}
 	}
-	for key, namespace := range map[string]string{AnnotationDefaultNetwork: p.Namespace, Prefix + "default-network": ""} {
+	for key, namespace := range map[string]string{AnnotationDefaultNetwork: defaultNamespace, Prefix + "default-network": ""} {
 		v, ok := a[key]
 		if !ok {
 			continue
@@ -146,7 +150,7 @@ func (p *Pod) setOwn(ifName string, named bool, value string, set func(*Network,
 		return set(&p.Networks[0], value)
 	}
 	for i := range p.Networks {
-		if p.Networks[i].ifName(i) == ifName {
+		if p.Networks[i].InterfaceName(i) == ifName {
 			return set(&p.Networks[i], value)
 		}
 	}
@@ -193,3 +197,5 @@ func (n *Network) setRate(v string, ingress bool) error {
 func words(v string) []string {
 	return strings.FieldsFunc(v, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' })
 }
+
+func sortedKeys[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
