@@ -43,6 +43,9 @@ func Fuse(list *libcni.NetworkConfigList) ([]byte, error) {
 		if p.Network.Type == delegate.ChainType {
 			return nil, cni.Invalid(list.Bytes, fmt.Sprintf("plugins[%d].type", i), "the list is fused already; --undo restores it")
 		}
+		if p.Network.Type == delegate.PodType {
+			return nil, cni.Invalid(list.Bytes, fmt.Sprintf("plugins[%d].type", i), delegate.PodType+" runs its plugins in one process already")
+		}
 		plugins = append(plugins, p.Bytes)
 	}
 	chain, err := delegate.Fuse(plugins)

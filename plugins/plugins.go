@@ -58,6 +58,6 @@ func In(env plugin.Env, more ...plugin.Plugin) *plugin.Exec {
 	for _, p := range append(Declarative(), more...) {
 		x.Plugins = append(x.Plugins, p.Skel(env))
 	}
-	x.Plugins = append(x.Plugins, delegate.Flannel(x), delegate.Network(x), delegate.MiniCNI(x), delegate.Chain(x))
+	x.Plugins = append(x.Plugins, delegate.Flannel(x), delegate.Network(x), delegate.MiniCNI(x), delegate.Chain(x), delegate.Pod(x))
 	return x
 }

@@ -141,12 +141,12 @@ func (c *checker) member(at string) {
 	c.findable(at, "type")
 	c.findable(at, "ipam.type")
 	c.typos(at, kind, raw.Raw)
-	if kind == delegate.ChainType {
+	if kind == delegate.ChainType || kind == delegate.PodType {
 		c.chain(at, raw.Raw)
 	}
 }
 
-// chain examines the plugins inside a fairlead-chain.
+// chain examines the plugins inside a fairlead-chain or a fairlead-pod.
 func (c *checker) chain(at string, data []byte) {
 	var members []delegate.ChainMember
 	c.collect(at, data, func(data []byte) (err error) {
@@ -159,7 +159,7 @@ func (c *checker) chain(at string, data []byte) {
 		c.member(below(at, fmt.Sprintf("plugins[%d]", i)))
 		for _, name := range m.Capabilities() {
 			if !slices.Contains(declared, name) {
-				c.warn(below(at, fmt.Sprintf("plugins[%d].capabilities", i)), fmt.Sprintf("%s is not among the chain's own capabilities, so runtimes do not pass its arguments", name))
+				c.warn(below(at, fmt.Sprintf("plugins[%d].capabilities", i)), fmt.Sprintf("%s is not among the capabilities of the plugin around it, so runtimes do not pass its arguments", name))
 			}
 		}
 	}

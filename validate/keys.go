@@ -44,6 +44,7 @@ var delegatingKeys = map[string]string{
 	"flannel":            "delegate subnetFile dataDir",
 	"minicni":            "bridge subnet mtu",
 	"fairlead-chain":     "plugins",
+	delegate.PodType:     "plugins confDirs",
 }
 
 // Keys returns the keys that a plugin reads, or nil if it is not a plugin of this project. For an IPAM plugin, see
@@ -85,7 +86,7 @@ func IPAMKeys(kind string) []string {
 		"whereabouts": "range range_start range_end exclude ipRanges gateway routes dns addresses network_name enable_overlapping_ranges configuration_path " +
 			"datastore etcd_host etcd_username etcd_password etcd_key_file etcd_cert_file etcd_ca_cert_file kubernetes log_file log_level sleep_for_race " +
 			"node_slice_size leader_lease_duration leader_renew_deadline leader_retry_period reconciler_cron_expression",
-		"fairlead-ipam": "network pool fixed addresses routes dns coolDown",
+		"fairlead-ipam": "network pool fixed addresses routes defaultRoute dns coolDown",
 		"dhcp":          "daemonSocketPath request provide priority routes dhcp4 dhcp6 acceptRA",
 	}[kind]
 	if keys == "" {

@@ -100,10 +100,10 @@ func Names(dir string) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// Members returns the plugins of a list. The plugins inside a fairlead-chain replace the chain.
+// Members returns the plugins of a list. The plugins inside a fairlead-chain or a fairlead-pod replace it.
 func Members(list *libcni.NetworkConfigList) (all []*libcni.NetworkConfig, err error) {
 	for _, p := range list.Plugins {
-		if p.Network.Type != delegate.ChainType {
+		if p.Network.Type != delegate.ChainType && p.Network.Type != delegate.PodType {
 			all = append(all, p)
 			continue
 		}

@@ -119,13 +119,18 @@ func (c chain) load(args *skel.CmdArgs) (*loaded, error) {
 	if err != nil {
 		return nil, err
 	}
+	return l, l.locate(args.Path)
+}
+
+// locate finds the programs of all members.
+func (l *loaded) locate(path string) (err error) {
 	for i := range l.members {
 		m := &l.members[i]
-		if m.path, err = invoke.FindInPath(m.Type, filepath.SplitList(args.Path)); err != nil {
-			return nil, l.of(i, err)
+		if m.path, err = invoke.FindInPath(m.Type, filepath.SplitList(path)); err != nil {
+			return l.of(i, err)
 		}
 	}
-	return l, nil
+	return nil
 }
 
 // of adds the member to an error, and keeps its code and details.

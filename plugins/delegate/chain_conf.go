@@ -43,6 +43,8 @@ func ChainMembers(data []byte) ([]ChainMember, error) {
 			return nil, cni.Invalid(data, at+".type", err.Error())
 		case head.Type == ChainType:
 			return nil, cni.Invalid(data, at+".type", "a chain cannot contain a chain: list its plugins here")
+		case head.Type == PodType:
+			return nil, cni.Invalid(data, at+".type", "a "+PodType+" cannot be inside another plugin: list its plugins here")
 		}
 		members[i] = ChainMember{Type: head.Type, Raw: e.Raw, capabilities: head.Capabilities}
 	}
@@ -143,7 +145,7 @@ func (l *loaded) request(m *ChainMember, prev []byte) ([]byte, error) {
 		return nil, err
 	}
 	for key, raw := range l.conf.All() {
-		if !slices.Contains([]string{"type", "plugins", "capabilities", "runtimeConfig"}, key) {
+		if !slices.Contains([]string{"type", "plugins", "capabilities", "runtimeConfig", "confDirs"}, key) {
 			req.Set(key, raw)
 		}
 	}

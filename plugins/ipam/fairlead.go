@@ -101,7 +101,11 @@ func (f *fairlead) result(n *local.Network, ips []ipam.IP, ifName string) *cni.R
 		return r
 	}
 	routes := n.Routes
-	if ifName == mainIfName {
+	isDefault := ifName == mainIfName
+	if f.defaultRoute != nil {
+		isDefault = *f.defaultRoute
+	}
+	if isDefault {
 		routes = append(slices.Clone(routes), netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0))
 	}
 	for _, dst := range routes {

@@ -28,6 +28,9 @@ type fairleadConf struct {
 	Routes    []routeConf  `json:"routes"`
 	DNS       cni.DNS      `json:"dns"`
 	CoolDown  *int         `json:"coolDown"` // seconds
+
+	// DefaultRoute adds the default route to the routes of a configuration that lists none; nil: for eth0.
+	DefaultRoute *bool `json:"defaultRoute"`
 }
 
 // choiceConf requests an address of each family that a pool has.
@@ -47,6 +50,7 @@ type fairlead struct {
 	pod           string // "NAMESPACE/NAME"
 	routes        []cni.Route
 	hasRoutes     bool
+	defaultRoute  *bool // nil: for eth0
 	dns           cni.DNS
 	coolDown      time.Duration
 	dir           local.Dir
@@ -77,7 +81,7 @@ func parseFairlead(data []byte, cniArgs string) (*fairlead, error) {
 	if f.routes, err = routes(data, c.IPAM.Routes); err != nil {
 		return nil, err
 	}
-	f.hasRoutes = c.IPAM.Routes != nil
+	f.hasRoutes, f.defaultRoute = c.IPAM.Routes != nil, c.IPAM.DefaultRoute
 	if f.pod, err = podOf(cniArgs); err != nil {
 		return nil, err
 	}

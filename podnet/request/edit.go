@@ -64,6 +64,11 @@ func WithDefaultRoute(gateways []netip.Addr) func(*rawjson.Object) error {
 		if err != nil || !slices.Contains(routed(), addr.String("type")) {
 			return err // CheckRoutes checks the result
 		}
+		if _, listed := addr.Get("routes"); !listed && addr.String("type") == "fairlead-ipam" && len(gateways) == 0 {
+			addr.Set("defaultRoute", []byte("false")) // the routes to the cluster's networks stay
+			plugin.Set("ipam", addr.Bytes())
+			return nil
+		}
 		routes, err := otherRoutes(addr)
 		if err != nil {
 			return err

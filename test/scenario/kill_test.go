@@ -3,7 +3,9 @@ package scenario
 import (
 	"encoding/json"
 	"math/rand/v2"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,6 +24,8 @@ func TestKilledAdd(t *testing.T) {
 		{"fairlead-chain", `"capabilities": {"portMappings": true}, "runtimeConfig": {"portMappings": [{"hostPort": 80, "containerPort": 80}]},
 			"plugins": [{"type": "bridge", "isDefaultGateway": true, "ipMasq": true, $IPAM}, {"type": "portmap", "capabilities": {"portMappings": true}},
 			{"type": "bandwidth", "ingressRate": 1000000, "egressRate": 1000000}, {"type": "firewall"}, {"type": "tuning", "mtu": 1400, "sysctl": {"net.core.somaxconn": "77"}}]`},
+		{"fairlead-pod", `"confDirs": ["$DIR"], "runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"fairlead.io/networks": "second,third"}},
+			"plugins": [{"type": "bridge", "isDefaultGateway": true, "ipMasq": true, $IPAM}]`},
 		{"tap", `"multiQueue": true, $IPAM`},
 		{"portmap", `"prevResult": {"cniVersion": "1.0.0", "interfaces": [{"name": "cni0"}, {"name": "eth0", "sandbox": "/x"}],
 			"ips": [{"address": "10.1.0.2/24", "interface": 1}, {"address": "fd01::2/64", "interface": 1}]},
@@ -34,6 +38,8 @@ func TestKilledAdd(t *testing.T) {
 			kerneltest.Run(t, "ip", "link", "add", "cni0", "type", "bridge")
 			conf := strings.ReplaceAll(`{"cniVersion": "1.0.0", "name": "n", "type": "`+tt.plugin+`", `+tt.conf+`}`,
 				"$IPAM", `"ipam": {"type": "host-local", "dataDir": "`+m.Dir+`/ipam", "subnet": "10.1.0.0/24"}`)
+			conf = strings.ReplaceAll(conf, "$DIR", m.Dir)
+			podNetworks(t, m)
 			m.plugin(t, "ADD", conf, 0) // once completely, to create shared objects
 			m.plugin(t, "DEL", conf, 0)
 			duration := m.plugin(t, "ADD", conf, 0)
@@ -60,6 +66,19 @@ func TestKilledAdd(t *testing.T) {
 				t.Errorf("only %d kills hit a running ADD", killed)
 			}
 		})
+	}
+}
+
+// podNetworks writes the configurations of two more networks of a pod.
+func podNetworks(t *testing.T, m *machine) {
+	t.Helper()
+	for name, conf := range map[string]string{
+		"second": `{"cniVersion": "1.0.0", "name": "second", "plugins": [{"type": "ptp", "ipam": {"type": "host-local", "dataDir": "$DIR/ipam", "subnet": "10.2.0.0/24"}}, {"type": "tuning", "mtu": 1400}]}`,
+		"third":  `{"cniVersion": "0.4.0", "name": "third", "type": "macvlan", "master": "dev0", "ipam": {"type": "host-local", "dataDir": "$DIR/ipam", "subnet": "10.3.0.0/24"}}`,
+	} {
+		if err := os.WriteFile(filepath.Join(m.Dir, name+".json"), []byte(strings.ReplaceAll(conf, "$DIR", m.Dir)), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/internal/reference"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/plugins/delegate"
 )
 
 // TestFusedScenarios runs the scenarios of lists, unchanged, with each list in one process.
@@ -20,7 +21,7 @@ func TestFusedScenarios(t *testing.T) { testscript.Run(t, params("fused", scenar
 // TestInProcessScenarios runs lists within the runtime's process. The code is the same, so the scenarios with the
 // largest lists are enough.
 func TestInProcessScenarios(t *testing.T) {
-	testscript.Run(t, params("in-process", "testdata/main-job.txtar", "testdata/gc.txtar", "testdata/flannel.txtar", "testdata/bandwidth.txtar", "testdata/restart.txtar"))
+	testscript.Run(t, params("in-process", "testdata/main-job.txtar", "testdata/gc.txtar", "testdata/flannel.txtar", "testdata/bandwidth.txtar", "testdata/restart.txtar", "testdata/pod-networks.txtar"))
 }
 
 // scenariosWithLists returns the scenarios that use network lists.
@@ -34,7 +35,7 @@ func scenariosWithLists(t *testing.T) (out []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(string(raw), `"plugins"`) {
+		if strings.Contains(string(raw), `"plugins"`) && !strings.Contains(string(raw), delegate.PodType) {
 			out = append(out, f)
 		}
 	}

@@ -1,0 +1,63 @@
+package podstate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/fairlead/fairlead/internal/filelock"
+)
+
+// Lock locks a pod against other processes, and waits for them until the context ends.
+func (d Dir) Lock(ctx context.Context, k Key) (unlock func(), err error) {
+	return d.acquire(k, func(f *os.File) error { return filelock.Lock(ctx, int(f.Fd()), f.Name()) })
+}
+
+// TryLock is Lock without waiting. Its error is ErrBusy if another process holds the pod.
+func (d Dir) TryLock(k Key) (unlock func(), err error) {
+	return d.acquire(k, func(f *os.File) error {
+		free, err := filelock.Try(int(f.Fd()))
+		if err == nil && !free {
+			err = ErrBusy
+		}
+		return err
+	})
+}
+
+// ErrBusy means that another operation on the pod is running.
+var ErrBusy = errors.New("another operation on the pod is running")
+
+// acquire opens and locks the pod's lock file. The holder removes the file when it unlocks, so a process that waited for
+// a removed file tries again.
+func (d Dir) acquire(k Key, take func(*os.File) error) (unlock func(), err error) {
+	if err := os.MkdirAll(d.pods(), 0o700); err != nil {
+		return nil, fmt.Errorf("lock container %s: %w", k.ContainerID, err)
+	}
+	path := filepath.Join(d.pods(), k.ContainerID+separator+k.IfName+".lock")
+	for {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("lock container %s: %w", k.ContainerID, err)
+		}
+		if err := take(f); err != nil {
+			_ = f.Close()
+			return nil, fmt.Errorf("lock container %s: %w", k.ContainerID, err)
+		}
+		if isCurrent(f) {
+			return func() { _ = os.Remove(path); _ = filelock.Close(f) }, nil
+		}
+		_ = filelock.Close(f)
+	}
+}
+
+// isCurrent reports whether an open file is still the one at its path.
+func isCurrent(f *os.File) bool {
+	a, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	b, err := os.Stat(f.Name())
+	return err == nil && os.SameFile(a, b)
+}

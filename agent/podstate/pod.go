@@ -1,0 +1,109 @@
+package podstate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Pod is what was attached to a pod. Its file exists from before the first change until after the last.
+type Pod struct {
+	Version     int    `json:"version"`
+	ContainerID string `json:"containerID"`
+	IfName      string `json:"ifName"`  // of the default network
+	Network     string `json:"network"` // CNI name of the network that the runtime attaches
+	// Namespace, Name and UID are the pod's in Kubernetes.
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+	// Boot and Uptime are when the ADD began: the ID of the boot, and the kernel's time since then.
+	Boot     string        `json:"boot"`
+	Uptime   time.Duration `json:"uptime"`
+	Attached bool          `json:"attached"` // the ADD succeeded
+	// Attachments are in the order of their ADD.
+	Attachments []Attachment `json:"attachments"`
+}
+
+// Attachment is one network of a pod.
+type Attachment struct {
+	// Namespace and Name are those of the NetworkAttachmentDefinition. A network of the configuration directory has no
+	// namespace.
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	IfName    string `json:"ifName"`
+	Default   bool   `json:"default,omitempty"`
+	DeviceID  string `json:"deviceID,omitempty"`
+	NoCheck   bool   `json:"noCheck,omitempty"` // the list has disableCheck
+	// Config is the list of plugins as it was attached.
+	Config        json.RawMessage `json:"config"`
+	RuntimeConfig json.RawMessage `json:"runtimeConfig,omitempty"`
+	// Result is the result of ADD, in the list's version; nil: ADD did not succeed.
+	Result json.RawMessage `json:"result,omitempty"`
+}
+
+// separator is between the container's ID and the interface in file names. Neither contains it.
+const separator = ":"
+
+func (d Dir) pods() string { return filepath.Join(d.root, "pods") }
+
+func (d Dir) pod(id, ifName string) string {
+	return filepath.Join(d.pods(), id+separator+ifName+ending)
+}
+
+// Pod returns what was attached to a pod. The error is fs.ErrNotExist if no such pod has several networks.
+func (d Dir) Pod(id, ifName string) (*Pod, error) {
+	p := &Pod{}
+	err := read(d.pod(id, ifName), p)
+	if err == nil && (p.ContainerID != id || p.IfName != ifName) {
+		err = fmt.Errorf("read %s: it describes another container, %s", d.pod(id, ifName), p.ContainerID)
+	}
+	return p, err
+}
+
+// WritePod writes what was attached to a pod. The caller holds the pod's lock.
+func (d Dir) WritePod(p *Pod) error {
+	p.Version = version
+	if err := write(d.pod(p.ContainerID, p.IfName), p); err != nil {
+		return fmt.Errorf("record the networks of container %s: %w", p.ContainerID, err)
+	}
+	return nil
+}
+
+// RemovePod removes a pod's file. The caller holds the pod's lock.
+func (d Dir) RemovePod(id, ifName string) error {
+	if err := os.Remove(d.pod(id, ifName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the record of container %s: %w", id, err)
+	}
+	return nil
+}
+
+// Key identifies a pod's file.
+type Key struct{ ContainerID, IfName string }
+
+// Pods returns the keys of all pods with a file.
+func (d Dir) Pods() (out []Key, err error) {
+	list, err := names(d.pods())
+	for _, name := range list {
+		if id, ifName, ok := strings.Cut(name, separator); ok {
+			out = append(out, Key{id, ifName})
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the pods with several networks: %w", err)
+	}
+	return out, nil
+}
+
+// Stamp changes when a pod's file was written, added or removed. It is "" if it is unknown.
+func (d Dir) Stamp() string {
+	info, err := os.Stat(d.pods())
+	if err != nil {
+		return ""
+	}
+	return info.ModTime().String()
+}

@@ -1,0 +1,124 @@
+package delegate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/agent/podstate"
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/rawjson"
+	"github.com/fairlead/fairlead/podnet/request"
+)
+
+// selected is the configuration of a network that a pod selects.
+type selected struct {
+	config   []byte // a plugin or a list of plugins
+	resource string // resource whose devices belong to the network
+}
+
+// find returns the configuration of a network: the NetworkAttachmentDefinition if the network has a namespace, else a
+// file of the configuration directories.
+func (c *podCall) find(ctx context.Context, n *request.Network) (selected, error) {
+	if n.Namespace == "" {
+		config, err := c.file(n.Name)
+		return selected{config: config}, err
+	}
+	d, err := c.definition(ctx, n)
+	if err != nil {
+		return selected{}, err
+	}
+	out := selected{[]byte(d.Config), d.Resource}
+	if strings.TrimSpace(d.Config) == "" {
+		if out.config, err = c.file(n.Name); err != nil {
+			return out, fmt.Errorf("NetworkAttachmentDefinition %s/%s has no spec.config: %w", n.Namespace, n.Name, err)
+		}
+	}
+	if err := cni.Check(out.config); err != nil {
+		return out, fmt.Errorf("spec.config of NetworkAttachmentDefinition %s/%s: %w", n.Namespace, n.Name, err)
+	}
+	return out, nil
+}
+
+// definition reads a NetworkAttachmentDefinition from disk. If the agent has not written it yet, it asks the agent.
+func (c *podCall) definition(ctx context.Context, n *request.Network) (*podstate.Definition, error) {
+	d, err := c.state.Definition(n.Namespace, n.Name)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return d, err
+	}
+	d = &podstate.Definition{}
+	err = c.ask(ctx, podstate.OpDefinition, podstate.DefinitionArgs{Namespace: n.Namespace, Name: n.Name}, d)
+	if err != nil {
+		return nil, fmt.Errorf("NetworkAttachmentDefinition %s/%s: %w", n.Namespace, n.Name, err)
+	}
+	return d, nil
+}
+
+// ask asks the agent. Without an agent, the runtime should try again.
+func (c *podCall) ask(ctx context.Context, op string, args, result any) error {
+	err := c.dir.Call(ctx, op, args, result)
+	if _, ok := errors.AsType[*local.AwayError](err); ok {
+		return cni.Errorf(cni.CodeTryAgainLater, "this node does not have it yet, and %w", err)
+	}
+	if e, ok := errors.AsType[*local.Error](err); ok {
+		return cni.Errorf(e.Code, "%w", err)
+	}
+	return err
+}
+
+// file returns the network with a name from the configuration directories.
+func (c *podCall) file(name string) ([]byte, error) {
+	var unreadable []error
+	for _, dir := range c.confDirs {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue // the directory does not exist on every node
+		}
+		for _, e := range entries {
+			if !slices.Contains([]string{".conflist", ".conf", ".json"}, filepath.Ext(e.Name())) {
+				continue
+			}
+			path := filepath.Join(dir, e.Name())
+			raw, err := os.ReadFile(path)
+			if err == nil {
+				err = cni.Check(raw)
+			}
+			if err != nil {
+				unreadable = append(unreadable, fmt.Errorf("%s: %w", path, err))
+				continue
+			}
+			if o, err := rawjson.ParseObject(raw); err == nil && o.String("name") == name {
+				return raw, nil
+			}
+		}
+	}
+	err := cni.Errorf(cni.CodeInvalidNetworkConfig, "no file in %s has a network with the name %q: put its configuration there", strings.Join(c.confDirs, " or "), name)
+	return nil, errors.Join(append([]error{err}, unreadable...)...)
+}
+
+// devices are the devices of a pod that no network has yet, by resource.
+type devices map[string][]string
+
+// next returns the next device of a resource. A pod with several networks of one resource gets them in the kubelet's
+// order.
+func (c *podCall) next(ctx context.Context, have devices, r *podRequest, resource string) (string, error) {
+	if _, asked := have[resource]; !asked {
+		var answer podstate.DevicesResult
+		if err := c.ask(ctx, podstate.OpDevices, podstate.DevicesArgs{Namespace: r.Namespace, Name: r.Name, Resource: resource}, &answer); err != nil {
+			return "", fmt.Errorf("the pod's devices of resource %s: %w", resource, err)
+		}
+		have[resource] = answer.IDs
+	}
+	if len(have[resource]) == 0 {
+		return "", cni.Errorf(cni.CodeInvalidEnvironment, "the pod has no device of resource %s left: request one for each such network in the resources of a container", resource)
+	}
+	id := have[resource][0]
+	have[resource] = have[resource][1:]
+	return id, nil
+}

@@ -1,0 +1,164 @@
+package delegate
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/rawjson"
+)
+
+// listOf returns the list of plugins in a configuration, which may be a single plugin. It has a name and a version, and
+// no keys for the runtime. name is the name of a configuration without one.
+func listOf(config []byte, name string) (list *rawjson.Object, err error) {
+	from, err := rawjson.ParseObject(config)
+	if err != nil {
+		return nil, cni.Invalid(config, "", "want the configuration of a plugin or of a list of plugins")
+	}
+	plugins, err := pluginsOf(config)
+	if err != nil {
+		return nil, err
+	}
+	list, _ = rawjson.ParseObject([]byte("{}"))
+	version := from.String("cniVersion")
+	if version == "" {
+		version = oldestVersion
+	}
+	if own := from.String("name"); own != "" {
+		name = own
+	}
+	if err := cni.ValidateNetworkName(name); err != nil {
+		return nil, err
+	}
+	list.SetString("cniVersion", version)
+	list.SetString("name", name)
+	setPlugins(list, plugins)
+	_, err = ChainMembers(list.Bytes())
+	return list, err
+}
+
+// oldestVersion is the version of a configuration without one.
+const oldestVersion = "0.1.0"
+
+func setPlugins(list *rawjson.Object, plugins [][]byte) {
+	list.Set("plugins", slices.Concat([]byte{'['}, bytes.Join(plugins, []byte{','}), []byte{']'}))
+}
+
+// pluginsOf returns the plugins of a configuration. A fairlead-chain or fairlead-pod counts as the plugins inside it.
+func pluginsOf(config []byte) (out [][]byte, err error) {
+	raw, isList := rawjson.Find(config, "plugins")
+	var head struct{ Type string }
+	_ = rawjson.Decode(config, &head) // a list has no type
+	if !isList || head.Type != "" && head.Type != ChainType && head.Type != PodType {
+		return [][]byte{config}, nil
+	}
+	elements, err := rawjson.Elements(raw.Raw)
+	if err != nil || len(elements) == 0 {
+		return nil, cni.Invalid(config, "plugins", "want the plugins of the list, at least one")
+	}
+	for _, e := range elements {
+		inside, err := pluginsOf(e.Raw)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, inside...)
+	}
+	return out, nil
+}
+
+// defaultList returns the default network's list from the plugin's own configuration. As in a chain, its members get
+// every key that is not the plugin's own.
+func defaultList(data []byte) (*rawjson.Object, error) {
+	own, err := rawjson.ParseObject(data)
+	if err != nil {
+		return nil, cni.Invalid(data, "", "want an object")
+	}
+	list, err := listOf(data, "")
+	if err != nil {
+		return nil, err
+	}
+	for key, raw := range own.All() {
+		if !slices.Contains([]string{"type", "capabilities", "runtimeConfig", "confDirs", "prevResult", "plugins", "name", "cniVersion"}, key) {
+			list.Set(key, raw)
+		}
+	}
+	return list, nil
+}
+
+// edit changes each plugin of a list. The position is that of the plugin.
+func edit(list *rawjson.Object, changes ...func(position int, plugin *rawjson.Object) error) error {
+	members, err := ChainMembers(list.Bytes())
+	if err != nil {
+		return err
+	}
+	plugins := make([][]byte, len(members))
+	for i, m := range members {
+		o, err := rawjson.ParseObject(m.Raw)
+		for _, change := range changes {
+			if err == nil {
+				err = change(i, o)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		plugins[i] = o.Bytes()
+	}
+	setPlugins(list, plugins)
+	return nil
+}
+
+// withDevice gives the first plugin of a list a device, under the names that plugins have for it.
+func withDevice(id string) func(int, *rawjson.Object) error {
+	return func(position int, plugin *rawjson.Object) error {
+		if position > 0 || id == "" {
+			return nil
+		}
+		for _, key := range []string{"deviceID", "pciBusID"} {
+			if _, ok := plugin.Get(key); !ok {
+				plugin.SetString(key, id)
+			}
+		}
+		return nil
+	}
+}
+
+// isTrue reports whether a key of a configuration is true.
+func isTrue(config []byte, key string) bool {
+	v, ok := rawjson.Find(config, key)
+	return ok && string(v.Raw) == "true"
+}
+
+// declared returns the capabilities that the plugins of a list enable.
+func declared(list *rawjson.Object) (out []string, err error) {
+	members, err := ChainMembers(list.Bytes())
+	for _, m := range members {
+		for _, name := range m.Capabilities() {
+			if !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+	}
+	return out, err
+}
+
+// narrowed returns the arguments of the declared capabilities: those of from, and over them those of more.
+func narrowed(from *rawjson.Object, more map[string]any, declared []string) (json.RawMessage, error) {
+	out, _ := rawjson.ParseObject([]byte("{}"))
+	for _, name := range declared {
+		if v, ok := more[name]; ok {
+			raw, err := json.Marshal(v)
+			if err != nil {
+				return nil, err
+			}
+			out.Set(name, raw)
+		} else if raw, ok := from.Get(name); ok {
+			out.Set(name, raw)
+		}
+	}
+	if out.Len() == 0 {
+		return nil, nil
+	}
+	return out.Bytes(), nil
+}
