@@ -176,9 +176,9 @@ e2e-start: ## time the start of pods with Fairlead, fused, and with the referenc
 	@sh test/install-packages $(TEST_NEEDS)
 	FAIRLEAD_E2E_START=1 go test -count=1 -v -timeout 60m -run '^TestPodStart$$/$(CLIENT)' ./test/e2e
 
-test-kubernetes: ## the store in the API of a real Kubernetes 1.37 (builds its API server once)
+test-kubernetes: ## the store and pods with several networks, with the API of a real Kubernetes 1.37 (builds its API server once)
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS)
-	FAIRLEAD_KUBERNETES=1 go test -count=1 -v -timeout 60m ./agent/store/kube
+	FAIRLEAD_KUBERNETES=1 go test -count=1 -v -timeout 60m ./agent/store/kube ./agent/podnetworks
 
 e2e-kubernetes: ## Kubernetes 1.33 of one node and of three, both modes of kube-proxy; writes docs/runtimes.md (CLUSTER="one node, iptables" for one; builds Kubernetes once; needs root)
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS)

@@ -19,6 +19,8 @@ import (
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/desired"
+	"github.com/fairlead/fairlead/agent/podnetworks"
+	"github.com/fairlead/fairlead/agent/podstate"
 	"github.com/fairlead/fairlead/agent/session"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/attach"
@@ -57,6 +59,7 @@ type Agent struct {
 	session     *session.Session
 	publish     *publisher
 	manager     *address.Manager
+	pods        *podnetworks.Manager // nil: pods have one network
 	status      *status
 	speaker     *bgp.Node
 	kicks       chan struct{}
@@ -125,6 +128,13 @@ func newAgent(o Options, k reconciler) (*Agent, error) {
 		am.Flannel = a.lease.Load
 	}
 	a.manager = address.NewManager(am)
+	if o.Config.PodNetworks.Enabled {
+		client, err := o.Config.KubernetesClient()
+		if err != nil {
+			return nil, err
+		}
+		a.pods = podnetworks.NewManager(podnetworks.Options{Client: client, Dir: podstate.Open(am.Dir), Kubelet: o.Config.PodNetworks.Kubelet, Log: o.Log})
+	}
 	a.publish = &publisher{store: a.session.Store(), session: a.session, conf: o.Config, storeCache: a.storeCache, log: o.Log, status: a.status, wake: make(chan struct{}, 1), conditions: o.Store}
 	return a, nil
 }
@@ -143,6 +153,9 @@ func (a *Agent) start(ctx context.Context, stop context.CancelCauseFunc) error {
 	go a.session.Run(ctx)
 	go a.publish.run(ctx)
 	go func() { _ = a.manager.Run(ctx) }()
+	if a.pods != nil {
+		go a.pods.Run(ctx)
+	}
 	go (&endpoints{store: a.session.Store(), node: a.o.Config.Node, dir: attach.Open(a.o.Run), storeCache: a.storeCache}).run(ctx)
 	if a.o.Config.Listen != "" {
 		if err := a.serve(ctx, a.o.Config.Listen); err != nil {
@@ -227,7 +240,7 @@ func (a *Agent) reconcile(ctx context.Context) (again time.Duration) {
 	a.logInvalid(&w)
 	again = sooner(again, a.status.recordReconcile(&w, rep, began))
 	if _, failed := failures(rep.Errors); !failed && w.MTU[cluster.DefaultNetwork] != 0 && !w.NoBlocks {
-		if err := writeCNIConfig(a.o.Config.CNI); err != nil {
+		if err := writeCNIConfig(a.o.Config); err != nil {
 			return a.status.failed(err)
 		}
 	}

@@ -9,16 +9,25 @@ import (
 
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/config"
+	"github.com/fairlead/fairlead/plugins/delegate"
 )
 
 // writeCNIConfig writes the network configuration that runtimes wait for. The file stays when the agent stops:
 // containers can be created without the agent.
-func writeCNIConfig(c config.CNI) error {
+func writeCNIConfig(all *config.Config) error {
+	c := all.CNI
 	if c.File == "" {
 		return nil
 	}
+	list := []byte(c.List)
+	if all.PodNetworks.Enabled {
+		var err error
+		if list, err = delegate.FusePod(list); err != nil {
+			return fmt.Errorf("cni.list: %w", err)
+		}
+	}
 	var want bytes.Buffer
-	if err := json.Indent(&want, c.List, "", "  "); err != nil {
+	if err := json.Indent(&want, list, "", "  "); err != nil {
 		return fmt.Errorf("cni.list: %w", err)
 	}
 	want.WriteByte('\n')

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -25,6 +26,9 @@ func (a *Agent) serveSocket(ctx context.Context) error {
 	s.Handlers[local.OpAgent] = func(context.Context, json.RawMessage) (any, error) { return a.State().truncated(), nil }
 	s.Handlers[local.OpNetwork] = a.waitForNetwork
 	s.Handlers[local.OpStore] = func(context.Context, json.RawMessage) (any, error) { return a.storeConfig(), nil }
+	if a.pods != nil {
+		maps.Copy(s.Handlers, a.pods.Handlers())
+	}
 	go func() {
 		if err := s.Serve(ctx, l); ctx.Err() == nil {
 			a.log.Error("the agent's socket failed; plugins get no answers", "error", err)

@@ -158,7 +158,7 @@ func TestPublish(t *testing.T) {
 func TestWriteCNIConfig(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "net.d", "10-pods.conflist")
-	c := config.CNI{File: file, List: json.RawMessage(`{"name":"pods"}`)}
+	c := &config.Config{CNI: config.CNI{File: file, List: json.RawMessage(`{"name":"pods"}`)}}
 	for range 2 {
 		if err := writeCNIConfig(c); err != nil {
 			t.Fatal(err)
@@ -168,7 +168,28 @@ func TestWriteCNIConfig(t *testing.T) {
 	if err != nil || string(raw) != "{\n  \"name\": \"pods\"\n}\n" {
 		t.Errorf("%v: %s", err, raw)
 	}
-	if err := writeCNIConfig(config.CNI{}); err != nil {
+	if err := writeCNIConfig(&config.Config{}); err != nil {
 		t.Errorf("without a file to write: %v", err)
+	}
+	c.PodNetworks.Enabled = true
+	if err := writeCNIConfig(c); err == nil || !strings.Contains(err.Error(), "cni.list: ") {
+		t.Errorf("a list without plugins: %v", err)
+	}
+	c.CNI.List = json.RawMessage(`{"name":"pods","plugins":[{"type":"ptp"},{"type":"portmap","capabilities":{"portMappings":true}}]}`)
+	if err := writeCNIConfig(c); err != nil {
+		t.Fatal(err)
+	}
+	raw, err = os.ReadFile(file)
+	var got struct {
+		Name    string
+		Plugins []struct {
+			Type         string
+			Capabilities map[string]bool
+			Plugins      []struct{ Type string }
+		}
+	}
+	if err != nil || json.Unmarshal(raw, &got) != nil || got.Name != "pods" || len(got.Plugins) != 1 || got.Plugins[0].Type != "fairlead-pod" ||
+		len(got.Plugins[0].Plugins) != 2 || !got.Plugins[0].Capabilities["portMappings"] || !got.Plugins[0].Capabilities["io.kubernetes.cri.pod-annotations"] {
+		t.Errorf("%v: %s", err, raw)
 	}
 }

@@ -39,6 +39,9 @@ type Config struct {
 	// CNI is a network configuration that the agent writes once this node is ready, so that runtimes start containers.
 	CNI CNI `json:"cni,omitzero"`
 
+	// PodNetworks lets pods of Kubernetes select several networks. It needs the store kubernetes.
+	PodNetworks PodNetworks `json:"podNetworks,omitzero"`
+
 	// MountNamespace is the path of the mount namespace in which the agent mounts the network namespaces of isolated
 	// networks, such as /proc/1/ns/mnt; "": the agent's own. A service with a mount namespace of its own needs it, because
 	// its mounts do not reach the host.
@@ -100,6 +103,17 @@ type CNI struct {
 	File string          `json:"file,omitempty"` // "/etc/cni/net.d/10-pods.conflist"; "": write no file
 	List json.RawMessage `json:"list,omitempty"` // content of the file
 }
+
+// PodNetworks configures pods with several networks.
+type PodNetworks struct {
+	// Enabled makes the agent follow NetworkAttachmentDefinitions, publish the networks of pods, and write the list in CNI
+	// inside a fairlead-pod.
+	Enabled bool   `json:"enabled,omitempty"`
+	Kubelet string `json:"kubelet,omitempty"` // the kubelet's pod-resources socket; default: DefaultKubelet
+}
+
+// DefaultKubelet is the kubelet's pod-resources socket.
+const DefaultKubelet = "/var/lib/kubelet/pod-resources/kubelet.sock"
 
 // Duration is a time.Duration written as "5m".
 type Duration time.Duration
@@ -172,6 +186,9 @@ func (c *Config) complete(getenv func(string) string) error {
 	if c.Store.File == "" {
 		c.Store.File = DefaultStore(getenv)
 	}
+	if c.PodNetworks.Kubelet == "" {
+		c.PodNetworks.Kubelet = DefaultKubelet
+	}
 	if c.Grace == 0 {
 		c.Grace = Duration(DefaultGrace)
 	}
@@ -228,6 +245,9 @@ func (c *Config) validate() error {
 	}
 	if c.Store.Kubernetes.Kubeconfig != "" && len(c.Store.Etcd.Endpoints) > 0 {
 		errs = append(errs, errors.New("store.kubernetes.kubeconfig and store.etcd.endpoints are both set: want one store"))
+	}
+	if c.PodNetworks.Enabled && c.Store.Kubernetes.Kubeconfig == "" {
+		errs = append(errs, errors.New("podNetworks.enabled is true without store.kubernetes.kubeconfig: NetworkAttachmentDefinitions are in the Kubernetes API"))
 	}
 	if c.Network != nil {
 		errs = append(errs, c.Network.Validate())

@@ -54,6 +54,7 @@ func TestDocumentedFile(t *testing.T) {
 	whole := regexp.MustCompile(`(?m)^( *)# ( *(- )?\{?[a-zA-Z]+:( .*)?)$`).ReplaceAllString(string(raw), "$1$2")
 	whole = strings.Replace(whole, "networkFile: ", "# networkFile: ", 1) // instead of network
 	whole = strings.Replace(whole, "kubeconfig: ", "# kubeconfig: ", 1)   // instead of etcd
+	whole = strings.Replace(whole, "enabled: ", "# enabled: ", 1)         // needs kubeconfig
 	all, err := load(t, whole)
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, whole)
@@ -76,7 +77,7 @@ func TestSettings(t *testing.T) {
 	values := map[string]string{
 		"addresses": "192.0.2.1, 2001:db8::1", "grace": "7m", "network": `{"subnets":[{"cidr":"10.0.0.0/8"}]}`,
 		"networkFile": netConfFile(t), "listen": "127.0.0.1:1", "node": "n", "store.etcd.endpoints": "http://a:1,http://b:2",
-		"store.etcd.prefix": "/x/",
+		"store.etcd.prefix": "/x/", "podNetworks.enabled": "true",
 	}
 	names := map[string]bool{}
 	for _, s := range Settings() {
@@ -91,6 +92,9 @@ func TestSettings(t *testing.T) {
 		file := "store: {etcd: {endpoints: [\"http://a:1\"]}}"
 		if strings.HasPrefix(s.Key, "store.kubernetes") {
 			file = ""
+		}
+		if s.Key == "podNetworks.enabled" {
+			file = "store: {kubernetes: {kubeconfig: in-cluster}}"
 		}
 		with, err := load(t, file, s.Variable(), v)
 		if err != nil {
@@ -154,6 +158,8 @@ func TestInvalidConfig(t *testing.T) {
 		"a":                                                                          "agent.yaml:1:1: a: want keys with values",
 		"grace: 5\nlisten: 1":                                                        "2:9: listen = 1",
 		"network: {subnets: [{cidr: 10.0.0.0/8}]}\nnetworkFile: /n.json":             "network and networkFile are both set",
+		"podNetworks: {enabled: true}":                                               "podNetworks.enabled is true without store.kubernetes.kubeconfig",
+		"podNetworks: {enabled: 1}":                                                  "podNetworks.enabled = 1: want true or false",
 		"cni: {file: /etc/cni/net.d/x.conflist}":                                     "cni has a file",
 		"[":                                                                          "agent.yaml:1:1: a value is missing",
 		"a: b: c":                                                                    `agent.yaml:1:1: there is a second ":" on one line`,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/fairlead/fairlead/agent/cluster"
@@ -101,6 +102,8 @@ func Settings() []Setting {
 		{"networkFile", "File with the default network in flannel's form (net-conf.json); used if the cluster has none yet.", text(func(c *Config) *string { return &c.NetworkFile })},
 		{"flannel.subnetFile", "File to write for the plugin flannel, usually /run/flannel/subnet.env.", text(func(c *Config) *string { return &c.Flannel.SubnetFile })},
 		{"flannel.prefix", "Prefix of flannel's keys in etcd; makes flannel's nodes peers of this node.", text(func(c *Config) *string { return &c.Flannel.Prefix })},
+		{"podNetworks.enabled", "Whether pods of Kubernetes select several networks by annotations, true or false (default false).", setPodNetworks},
+		{"podNetworks.kubelet", "The kubelet's pod-resources socket (default " + DefaultKubelet + ").", text(func(c *Config) *string { return &c.PodNetworks.Kubelet })},
 		{"mountNamespace", "Mount namespace in which the network namespaces of isolated networks are mounted, such as /proc/1/ns/mnt (default: the agent's own).", text(func(c *Config) *string { return &c.MountNamespace })},
 		{"sysctlDir", "Directory of the kernel's settings, if /proc/sys is read-only (default /proc/sys).", text(func(c *Config) *string { return &c.SysctlDir })},
 		{"listen", "Address and port of the HTTP server for metrics, health and readiness (default: none).", text(func(c *Config) *string { return &c.Listen })},
@@ -125,6 +128,13 @@ func setAddresses(c *Config, v string) error {
 			return fmt.Errorf("%q is not an address: want one like 192.0.2.11", p)
 		}
 		c.Addresses = append(c.Addresses, a)
+	}
+	return nil
+}
+
+func setPodNetworks(c *Config, v string) (err error) {
+	if c.PodNetworks.Enabled, err = strconv.ParseBool(v); err != nil {
+		return fmt.Errorf("%q: want true or false", v)
 	}
 	return nil
 }

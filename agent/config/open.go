@@ -5,19 +5,29 @@ import (
 	"os"
 	"strings"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/store"
 	"github.com/fairlead/fairlead/agent/store/kube"
 )
 
+// KubernetesClient returns a client of the API that is the cluster's store.
+func (c *Config) KubernetesClient() (rest.Interface, error) {
+	return kube.Client(c.Store.Kubernetes.options())
+}
+
+func (k Kubernetes) options() kube.Options {
+	if k.Kubeconfig == InCluster {
+		k.Kubeconfig = ""
+	}
+	return kube.Options{Kubeconfig: k.Kubeconfig, Namespace: k.Namespace}
+}
+
 // Open opens the cluster's store. It does not wait for it: if the store is unavailable, the first call fails.
 func (c *Config) Open() (store.Store, error) {
 	if k := c.Store.Kubernetes; k.Kubeconfig != "" {
-		file := k.Kubeconfig
-		if file == InCluster {
-			file = ""
-		}
-		return kube.Open(kube.Options{Kubeconfig: file, Namespace: k.Namespace})
+		return kube.Open(k.options())
 	}
 	e := c.Store.Etcd
 	if len(e.Endpoints) == 0 {

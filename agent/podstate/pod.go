@@ -99,11 +99,12 @@ func (d Dir) Pods() (out []Key, err error) {
 	return out, nil
 }
 
-// Stamp changes when a pod's file was written, added or removed. It is "" if it is unknown.
-func (d Dir) Stamp() string {
+// Stamp returns a text that changes when a pod's file was written, added or removed, and the time of that change. The text
+// is "" if it is unknown.
+func (d Dir) Stamp() (stamp string, changed time.Time) {
 	info, err := os.Stat(d.pods())
 	if err != nil {
-		return ""
+		return "", time.Time{}
 	}
-	return info.ModTime().String()
+	return info.ModTime().String(), info.ModTime()
 }

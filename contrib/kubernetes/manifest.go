@@ -35,7 +35,7 @@ type Options struct {
 }
 
 // templates are the files in the order in which their objects are created: definitions before what uses them.
-var templates = []string{"crds.yaml", "policy.yaml", "agent.yaml"}
+var templates = []string{"crds.yaml", "definitions.yaml", "policy.yaml", "agent.yaml"}
 
 // Render returns the objects as YAML documents, with the namespace first.
 func Render(o Options) ([]byte, error) {
@@ -66,9 +66,12 @@ func Render(o Options) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.WriteString("---\n")
-		if err := t.Execute(&out, data); err != nil {
+		var objects bytes.Buffer
+		if err := t.Execute(&objects, data); err != nil {
 			return nil, err
+		}
+		if text := bytes.TrimSpace(objects.Bytes()); len(text) > 0 { // a value may switch off the whole file
+			fmt.Fprintf(&out, "---\n%s\n", text)
 		}
 	}
 	return out.Bytes(), nil
@@ -141,6 +144,10 @@ type shape struct {
 		File      string          `json:"file"`
 		List      json.RawMessage `json:"list"`
 	} `json:"cni"`
+	PodNetworks struct {
+		Enabled     bool `json:"enabled"`
+		Definitions bool `json:"definitions"`
+	} `json:"podNetworks"`
 	IsolatedNetworks bool `json:"isolatedNetworks"`
 	Agent            struct {
 		LogLevel  string          `json:"logLevel"`

@@ -62,10 +62,13 @@ func TestValues(t *testing.T) {
 	for set, want := range map[string]string{
 		"network.nat=false": "      nat: false",
 		"network.subnets=[{cidr: 10.0.0.0/8, block: 24}]": "block: 24\n        cidr: 10.0.0.0/8",
-		"network.mtu=1400":      "      mtu: 1400",
-		"isolatedNetworks=true": "privileged: true",
-		"image.tag=dev":         "/fairlead:dev\n",
-		"image.digest=sha256:" + strings.Repeat("0a", 32): "/fairlead@sha256:0a0a",
+		"network.mtu=1400":                                  "      mtu: 1400",
+		"isolatedNetworks=true":                             "privileged: true",
+		"podNetworks.enabled=true":                          "podNetworks: {enabled: true}",
+		"podNetworks={enabled: true, definitions: true}":    "name: network-attachment-definitions.k8s.cni.cncf.io",
+		"podNetworks={enabled: true, definitions: false}":   "resources: [pods], verbs: [patch]",
+		"image.tag=dev":                                     "/fairlead:dev\n",
+		"image.digest=sha256:" + strings.Repeat("0a", 32):   "/fairlead@sha256:0a0a",
 		"maxUnavailable=3":                                  "{maxUnavailable: 3}",
 		"agent={port: 1234, logLevel: debug}":               "listen: 127.0.0.1:1234",
 		"agent.resources={limits: {memory: 1Gi}}":           "memory: 1Gi",
@@ -78,6 +81,9 @@ func TestValues(t *testing.T) {
 		if strings.Contains(plain, want) || !strings.Contains(render(set), want) {
 			t.Errorf("%s: want %q in the manifest, and not without the value", set, want)
 		}
+	}
+	if text := render("podNetworks={enabled: true, definitions: false}"); strings.Contains(text, "kind: NetworkAttachmentDefinition") {
+		t.Error("podNetworks.definitions=false creates the type")
 	}
 	for _, want := range []string{"image: docker.io/fairlead/fairlead:9.9.9\n", "system:serviceaccount:net:fairlead", "name: net\n", "namespace: net}"} {
 		if !strings.Contains(plain, want) {

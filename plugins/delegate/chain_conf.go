@@ -74,16 +74,19 @@ func enabled(capabilities map[string]bool) (out []string) {
 }
 
 // Fuse returns the configuration of a chain that contains a list's plugins unchanged.
-func Fuse(plugins [][]byte) ([]byte, error) {
+func Fuse(plugins [][]byte) ([]byte, error) { return around(ChainType, plugins) }
+
+// around returns the configuration of a plugin that contains plugins unchanged, with all their capabilities and more.
+func around(pluginType string, plugins [][]byte, more ...string) ([]byte, error) {
 	chain, _ := rawjson.ParseObject([]byte("{}"))
-	chain.SetString("type", ChainType)
+	chain.SetString("type", pluginType)
 	all := map[string]bool{}
 	for _, p := range plugins {
 		names, err := Capabilities(p)
 		if err != nil {
 			return nil, err
 		}
-		for _, n := range names {
+		for _, n := range append(names, more...) {
 			all[n] = true
 		}
 	}

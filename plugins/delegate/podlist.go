@@ -162,3 +162,31 @@ func narrowed(from *rawjson.Object, more map[string]any, declared []string) (jso
 	}
 	return out.Bytes(), nil
 }
+
+// FusePod returns a list with its plugins inside a fairlead-pod. A list that has one already is returned unchanged.
+func FusePod(list []byte) ([]byte, error) {
+	whole, err := rawjson.ParseObject(list)
+	if err != nil {
+		return nil, cni.Invalid(list, "", "want a list of plugins")
+	}
+	raw, _ := whole.Get("plugins")
+	elements, err := rawjson.Elements(raw)
+	if err != nil || len(elements) == 0 {
+		return nil, cni.Invalid(list, "plugins", "want the plugins of the list, at least one")
+	}
+	for _, e := range elements {
+		if o, err := rawjson.ParseObject(e.Raw); err == nil && o.String("type") == PodType {
+			return list, nil
+		}
+	}
+	plugins, err := pluginsOf(list)
+	if err != nil {
+		return nil, err
+	}
+	pod, err := around(PodType, plugins, podAnnotations)
+	if err != nil {
+		return nil, err
+	}
+	setPlugins(whole, [][]byte{pod})
+	return whole.Bytes(), nil
+}

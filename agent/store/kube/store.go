@@ -51,25 +51,12 @@ const (
 
 // Open returns a store. It does not connect: if the API cannot be reached, the first call fails.
 func Open(o Options) (*Store, error) {
-	config := o.Config
-	if config == nil {
-		var err error
-		if config, err = clientcmd.BuildConfigFromFlags("", o.Kubeconfig); err != nil {
-			return nil, fmt.Errorf("the Kubernetes API: %w", err)
-		}
-	}
-	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
+	c, scheme, err := o.config()
+	if err != nil {
 		return nil, err
 	}
-	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
 	s := &Store{kinds: kinds(o.Namespace), parameters: runtime.NewParameterCodec(scheme)}
 	s.life, s.closed = context.WithCancel(context.Background())
-	c := rest.CopyConfig(config)
-	c.QPS, c.Burst, c.UserAgent = requestsPerSecond, requestsAtOnce, "fairlead"
-	c.APIPath, c.GroupVersion = "/api", &corev1.SchemeGroupVersion
-	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	var err error
 	if s.client, err = rest.RESTClientFor(c); err != nil {
 		return nil, fmt.Errorf("the Kubernetes API: %w", err)
 	}
@@ -78,6 +65,40 @@ func Open(o Options) (*Store, error) {
 		return nil, fmt.Errorf("the Kubernetes API: %w", err)
 	}
 	return s, nil
+}
+
+// Client returns a client of the API for JSON. It has its own limit of requests.
+func Client(o Options) (rest.Interface, error) {
+	c, _, err := o.config()
+	if err != nil {
+		return nil, err
+	}
+	client, err := rest.RESTClientFor(c)
+	if err != nil {
+		return nil, fmt.Errorf("the Kubernetes API: %w", err)
+	}
+	return client, nil
+}
+
+// config returns the configuration of a client for JSON.
+func (o Options) config() (*rest.Config, *runtime.Scheme, error) {
+	config := o.Config
+	if config == nil {
+		var err error
+		if config, err = clientcmd.BuildConfigFromFlags("", o.Kubeconfig); err != nil {
+			return nil, nil, fmt.Errorf("the Kubernetes API: %w", err)
+		}
+	}
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		return nil, nil, err
+	}
+	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
+	c := rest.CopyConfig(config)
+	c.QPS, c.Burst, c.UserAgent = requestsPerSecond, requestsAtOnce, "fairlead"
+	c.APIPath, c.GroupVersion = "/api", &corev1.SchemeGroupVersion
+	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	return c, scheme, nil
 }
 
 var (

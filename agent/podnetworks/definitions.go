@@ -1,0 +1,164 @@
+package podnetworks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead/fairlead/agent/podstate"
+)
+
+// The API of NetworkAttachmentDefinitions.
+const (
+	apiPath            = "/apis/k8s.cni.cncf.io/v1"
+	resource           = "network-attachment-definitions"
+	resourceAnnotation = "k8s.v1.cni.cncf.io/resourceName"
+)
+
+// object is a NetworkAttachmentDefinition, as far as the plugin needs it.
+type object struct {
+	Metadata struct {
+		Namespace       string            `json:"namespace"`
+		Name            string            `json:"name"`
+		ResourceVersion string            `json:"resourceVersion"`
+		Annotations     map[string]string `json:"annotations"`
+	} `json:"metadata"`
+	Spec struct {
+		Config string `json:"config"`
+	} `json:"spec"`
+}
+
+func (o *object) definition() podstate.Definition {
+	return podstate.Definition{Namespace: o.Metadata.Namespace, Name: o.Metadata.Name, Config: o.Spec.Config, Resource: o.Metadata.Annotations[resourceAnnotation]}
+}
+
+const (
+	pageSize = 500
+	// watchSeconds is the longest time of a watch. A list follows each watch. It repairs the files after a restored backup
+	// of the API, and after changes by others.
+	watchSeconds = 600
+	// withoutType is the pause while the API does not have the type.
+	withoutType = 30 * time.Second
+)
+
+// follow keeps the files of the definitions up to date until the context ends.
+func (m *Manager) follow(ctx context.Context) {
+	for failures := 0; ctx.Err() == nil; {
+		revision, err := m.list(ctx)
+		if err == nil {
+			err = m.watch(ctx, revision)
+		}
+		switch {
+		case ctx.Err() != nil:
+		case isEnd(err):
+			failures = 0
+		case apierrors.IsNotFound(err): // the files stay: an API server that starts may not have the type yet
+			m.o.Log.Warn("the Kubernetes API has no NetworkAttachmentDefinitions: create their type, see docs/networks-kubernetes.md")
+			select {
+			case <-ctx.Done():
+			case <-time.After(withoutType):
+			}
+		default:
+			m.o.Log.Warn("the files of NetworkAttachmentDefinitions may be out of date", "error", err)
+			pause(ctx, failures)
+			failures++
+		}
+	}
+}
+
+// list writes all definitions, removes the files of others, and returns the revision of the list.
+func (m *Manager) list(ctx context.Context) (revision string, err error) {
+	listed := map[podstate.DefinitionArgs]bool{}
+	for next := ""; ; {
+		raw, err := m.o.Client.Get().AbsPath(apiPath, resource).Param("limit", strconv.Itoa(pageSize)).Param("continue", next).Do(ctx).Raw()
+		if err != nil {
+			return "", err
+		}
+		var page struct {
+			Metadata metav1.ListMeta `json:"metadata"`
+			Items    []object        `json:"items"`
+		}
+		if err := json.Unmarshal(raw, &page); err != nil {
+			return "", fmt.Errorf("read a list of NetworkAttachmentDefinitions: %w", err)
+		}
+		for i := range page.Items {
+			d := page.Items[i].definition()
+			listed[podstate.DefinitionArgs{Namespace: d.Namespace, Name: d.Name}] = true
+			if err := m.o.Dir.WriteDefinition(d); err != nil {
+				return "", err
+			}
+		}
+		if next = page.Metadata.Continue; next == "" {
+			return page.Metadata.ResourceVersion, m.removeOthers(listed)
+		}
+	}
+}
+
+func (m *Manager) removeOthers(listed map[podstate.DefinitionArgs]bool) error {
+	have, err := m.o.Dir.Definitions()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, d := range have {
+		if !listed[d] {
+			errs = append(errs, m.o.Dir.RemoveDefinition(d.Namespace, d.Name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// errWatchEnded means that the API server ended a watch.
+var errWatchEnded = errors.New("the watch ended")
+
+// watch writes the changes after a revision until the watch ends.
+func (m *Manager) watch(ctx context.Context, after string) error {
+	body, err := m.o.Client.Get().AbsPath(apiPath, resource).Param("watch", "true").Param("allowWatchBookmarks", "true").
+		Param("timeoutSeconds", strconv.Itoa(watchSeconds/2+rand.N(watchSeconds/2))).Param("resourceVersion", after).Stream(ctx)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	for lines := json.NewDecoder(body); ; {
+		var e struct {
+			Type   string          `json:"type"`
+			Object json.RawMessage `json:"object"`
+		}
+		if err := lines.Decode(&e); errors.Is(err, io.EOF) {
+			return errWatchEnded
+		} else if err != nil {
+			return fmt.Errorf("watch NetworkAttachmentDefinitions: %w", err)
+		}
+		if err := m.changed(e.Type, e.Object); err != nil {
+			return err
+		}
+	}
+}
+
+// changed handles an event of a watch.
+func (m *Manager) changed(event string, raw json.RawMessage) error {
+	if event == "ERROR" {
+		var status metav1.Status
+		_ = json.Unmarshal(raw, &status)
+		return &apierrors.StatusError{ErrStatus: status}
+	}
+	var o object
+	if err := json.Unmarshal(raw, &o); err != nil {
+		return fmt.Errorf("read a NetworkAttachmentDefinition: %w", err)
+	}
+	switch event {
+	case "ADDED", "MODIFIED":
+		return m.o.Dir.WriteDefinition(o.definition())
+	case "DELETED":
+		return m.o.Dir.RemoveDefinition(o.Metadata.Namespace, o.Metadata.Name)
+	}
+	return nil // a bookmark
+}

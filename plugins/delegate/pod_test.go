@@ -1,0 +1,296 @@
+package delegate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/agent/address"
+	"github.com/fairlead/fairlead/agent/address/local"
+	"github.com/fairlead/fairlead/agent/podstate"
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/plugin"
+	"github.com/fairlead/fairlead/skel"
+)
+
+// logging is a plugin that appends its command, interface and configuration to a log. It refuses a configuration with
+// the word "refuse" and its command.
+const logging = `#!/bin/sh
+conf=$(cat)
+echo "$CNI_COMMAND $CNI_IFNAME $conf" >> %[1]s
+case "$conf" in *refuse$CNI_COMMAND*) echo '{"code":11,"msg":"it is busy"}'; exit 1 ;; esac
+case "$CNI_COMMAND" in
+ADD) echo '{"cniVersion":"1.0.0","interfaces":[{"name":"'$CNI_IFNAME'","sandbox":"/x"}]}' ;;
+VERSION) echo '{"cniVersion":"1.0.0","supportedVersions":["1.0.0"]}' ;;
+esac
+`
+
+// podHost is a host with the plugin "one".
+type podHost struct {
+	t     *testing.T
+	dir   local.Dir
+	state podstate.Dir
+	bin   string
+	log   string
+	confs string
+}
+
+func newPodHost(t *testing.T) *podHost {
+	t.Helper()
+	run, err := os.MkdirTemp("", "fl") // a socket's path must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(run) })
+	h := &podHost{t: t, dir: local.Open(t.TempDir(), run), bin: t.TempDir(), log: filepath.Join(run, "log"), confs: t.TempDir()}
+	t.Setenv(local.LibVariable, filepath.Dir(h.dir.Root()))
+	t.Setenv(local.RunVariable, run)
+	h.state = podstate.Open(h.dir)
+	h.file(filepath.Join(h.bin, "one"), fmt.Sprintf(logging, h.log))
+	return h
+}
+
+func (h *podHost) file(path, text string) {
+	h.t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *podHost) define(name, config, resource string) {
+	h.t.Helper()
+	if err := h.state.WriteDefinition(podstate.Definition{Namespace: "shop", Name: name, Config: config, Resource: resource}); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// args returns a call for a pod with annotations, as JSON.
+func (h *podHost) args(annotations string) *skel.CmdArgs {
+	return &skel.CmdArgs{
+		ContainerID: "c", IfName: "eth0", Netns: "/run/netns/c", Path: h.bin, Args: "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web;K8S_POD_UID=u",
+		StdinData: []byte(`{"cniVersion": "1.0.0", "name": "pods", "type": "fairlead-pod", "confDirs": ["` + h.confs + `"], "args": {"a": 1},
+			"runtimeConfig": {"io.kubernetes.cri.pod-annotations": ` + annotations + `}, "plugins": [{"type": "one", "default": true}]}`),
+	}
+}
+
+// calls returns the calls of the plugin since the last time.
+func (h *podHost) calls() []string {
+	raw, _ := os.ReadFile(h.log)
+	os.Remove(h.log)
+	return strings.Split(strings.TrimSpace(string(raw)), "\n")
+}
+
+// serve runs the agent's socket.
+func (h *podHost) serve(handlers map[string]address.Handler) {
+	h.t.Helper()
+	l, err := address.Listen(h.dir.Socket())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = (&address.Server{Handlers: handlers}).Serve(ctx, l) }()
+	h.t.Cleanup(func() { stop(); <-done })
+}
+
+func wantCalls(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("calls:\n%s\nwant %d", strings.Join(got, "\n"), len(want))
+	}
+	for i := range want {
+		for _, part := range strings.Fields(want[i]) {
+			if !strings.Contains(got[i], part) {
+				t.Errorf("call %d is %s, want %q in it", i, got[i], part)
+			}
+		}
+	}
+}
+
+// TestPodOrder checks the order of ADD and DEL, and that DEL continues after an error and repeats what failed.
+func TestPodOrder(t *testing.T) {
+	h := newPodHost(t)
+	p := Pod(&plugin.Exec{})
+	h.define("last", `{"cniVersion": "1.0.0", "type": "one", "linkInContainer": true}`, "")
+	h.define("busy", `{"cniVersion": "1.0.0", "name": "other", "type": "one", "x": "refuseDEL"}`, "")
+	args := h.args(`{"k8s.v1.cni.cncf.io/networks": "last,busy"}`)
+	r, err := p.Funcs.Add(t.Context(), args)
+	if err != nil || r.Interfaces[0].Name != "eth0" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	wantCalls(t, h.calls(), `ADD eth0 "name":"pods" "args": "default":`, `ADD net2 "name":"other"`, `ADD net1 "name":"last"`)
+	if err := p.Funcs.Check(t.Context(), args); err != nil {
+		t.Error(err)
+	}
+	wantCalls(t, h.calls(), `CHECK eth0 prevResult`, `CHECK net2 prevResult`, `CHECK net1 prevResult`)
+	err = p.Funcs.Del(t.Context(), args)
+	if err == nil || !strings.Contains(err.Error(), "network shop/busy: interface net2: plugins[0] one: it is busy") || cni.AsError(err).Code != 11 {
+		t.Errorf("DEL: %v", err)
+	}
+	wantCalls(t, h.calls(), `DEL net1 prevResult`, `DEL net2`, `DEL eth0`)
+	if err := p.Funcs.Check(t.Context(), args); err == nil || !strings.Contains(err.Error(), "was interrupted: run DEL") {
+		t.Errorf("CHECK after a failed DEL: %v", err)
+	}
+	h.calls()
+	if p.Funcs.Del(t.Context(), args) == nil {
+		t.Error("the second DEL forgets the network that fails")
+	}
+	wantCalls(t, h.calls(), `DEL net2`)
+}
+
+// TestPodRollback checks that a failed ADD detaches in reverse order what it began, and leaves no record.
+func TestPodRollback(t *testing.T) {
+	h := newPodHost(t)
+	p := Pod(&plugin.Exec{})
+	h.define("good", `{"cniVersion": "1.0.0", "type": "one"}`, "")
+	h.define("bad", `{"cniVersion": "1.0.0", "plugins": [{"type": "one"}, {"type": "one", "x": "refuseADD"}]}`, "")
+	args := h.args(`{"k8s.v1.cni.cncf.io/networks": "good,bad,good"}`)
+	_, err := p.Funcs.Add(t.Context(), args)
+	if err == nil || cni.AsError(err).Code != 11 || !strings.Contains(err.Error(), "pod shop/web: network shop/bad: interface net2: plugins[1] one: it is busy") {
+		t.Errorf("ADD: %v", err)
+	}
+	wantCalls(t, h.calls(), "ADD eth0", "ADD net1", "ADD net2", "ADD net2", "DEL net2", "DEL net2", "DEL net1", "DEL eth0")
+	if _, err := h.state.Pod("c", "eth0"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the record: %v", err)
+	}
+}
+
+// TestPodAsksAgent checks what the plugin asks the agent, and how it passes on devices.
+func TestPodAsksAgent(t *testing.T) {
+	h := newPodHost(t)
+	p := Pod(&plugin.Exec{})
+	h.define("nic", `{"cniVersion": "1.0.0", "plugins": [{"type": "one", "capabilities": {"deviceID": true}}, {"type": "one"}]}`, "example.com/nic")
+	devices := []string{"0000:01:00.1", "0000:01:00.2"}
+	asked := 0
+	h.serve(map[string]address.Handler{
+		podstate.OpDevices: func(_ context.Context, raw json.RawMessage) (any, error) {
+			asked++
+			if want := `{"namespace":"shop","name":"web","resource":"example.com/nic"}`; string(raw) != want {
+				t.Errorf("asked for %s, want %s", raw, want)
+			}
+			return podstate.DevicesResult{IDs: devices}, nil
+		},
+		podstate.OpDefinition: func(_ context.Context, raw json.RawMessage) (any, error) {
+			var args podstate.DefinitionArgs
+			if err := json.Unmarshal(raw, &args); err != nil || args.Name != "new" {
+				return nil, cni.Errorf(cni.CodeInvalidNetworkConfig, "it does not exist")
+			}
+			return podstate.Definition{Namespace: "shop", Name: "new", Config: `{"cniVersion": "1.0.0", "type": "one"}`}, nil
+		},
+	})
+	args := h.args(`{"k8s.v1.cni.cncf.io/networks": "nic,new,nic"}`)
+	if _, err := p.Funcs.Add(t.Context(), args); err != nil {
+		t.Fatal(err)
+	}
+	calls := h.calls()
+	wantCalls(t, calls, "ADD eth0", `ADD net1 "deviceID":"0000:01:00.1" "pciBusID":"0000:01:00.1" "runtimeConfig":{"deviceID":"0000:01:00.1"}`, "ADD net1", `ADD net2 "name":"new"`, `ADD net3 "deviceID":"0000:01:00.2"`, "ADD net3")
+	if strings.Contains(calls[2], "deviceID\":\"0000:01:00.1\",\"pciBusID") || asked != 1 {
+		t.Errorf("the second plugin got %s; the agent was asked %d times", calls[2], asked)
+	}
+	if err := p.Funcs.Del(t.Context(), args); err != nil {
+		t.Error(err)
+	}
+	for annotations, want := range map[string]string{
+		`{"k8s.v1.cni.cncf.io/networks": "nic,nic,nic"}`: "pod shop/web: network shop/nic: the pod has no device of resource example.com/nic left",
+		`{"k8s.v1.cni.cncf.io/networks": "missing"}`:     "pod shop/web: network shop/missing: NetworkAttachmentDefinition shop/missing: it does not exist",
+	} {
+		h.calls()
+		if _, err := p.Funcs.Add(t.Context(), h.args(annotations)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", annotations, err)
+		}
+		if got := h.calls(); got[0] != "" {
+			t.Errorf("%s: calls %v", annotations, got)
+		}
+	}
+}
+
+// TestPodWithoutAgent checks the code for a definition that cannot be found without an agent.
+func TestPodWithoutAgent(t *testing.T) {
+	h := newPodHost(t)
+	_, err := Pod(&plugin.Exec{}).Funcs.Add(t.Context(), h.args(`{"k8s.v1.cni.cncf.io/networks": "new"}`))
+	if cni.AsError(err).Code != cni.CodeTryAgainLater {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestPodWithoutRequests checks that annotations that ask for nothing leave no record.
+func TestPodWithoutRequests(t *testing.T) {
+	h := newPodHost(t)
+	p := Pod(&plugin.Exec{})
+	for _, annotations := range []string{`null`, `{}`, `{"a": "b"}`, `{"k8s.v1.cni.cncf.io/networks": " "}`, `{"kubernetes.io/ingress-bandwidth": "1M"}`} {
+		args := h.args(annotations)
+		if _, err := p.Funcs.Add(t.Context(), args); err != nil {
+			t.Errorf("%s: %v", annotations, err)
+		}
+		if err := p.Funcs.Del(t.Context(), args); err != nil {
+			t.Errorf("%s: %v", annotations, err)
+		}
+		got := h.calls()
+		wantCalls(t, got, "ADD eth0", "DEL eth0")
+		if strings.Contains(got[0], "confDirs") {
+			t.Errorf("a plugin got the key confDirs: %s", got[0])
+		}
+	}
+	if keys, err := h.state.Pods(); err != nil || len(keys) != 0 {
+		t.Errorf("%v, %v", keys, err)
+	}
+}
+
+// TestPodDamagedRecord checks that DEL detaches the default network and reports the file.
+func TestPodDamagedRecord(t *testing.T) {
+	h := newPodHost(t)
+	p := Pod(&plugin.Exec{})
+	args := h.args(`{"fairlead.io/networks": "more"}`)
+	h.file(filepath.Join(h.confs, "1.json"), `{"cniVersion": "1.0.0", "name": "more", "type": "one"}`)
+	h.file(filepath.Join(h.confs, "0.conf"), `{`)
+	if _, err := p.Funcs.Add(t.Context(), args); err != nil {
+		t.Fatal(err)
+	}
+	wantCalls(t, h.calls(), "ADD eth0", `ADD net1 "name":"more"`)
+	file := filepath.Join(h.dir.Root(), "pods", "c:eth0.json")
+	h.file(file, `{"version": 1, "containerID`)
+	err := p.Funcs.Del(t.Context(), args)
+	if err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "remove the file") {
+		t.Errorf("%v", err)
+	}
+	wantCalls(t, h.calls(), "DEL eth0")
+}
+
+// TestFusePod checks the list that an agent writes.
+func TestFusePod(t *testing.T) {
+	t.Parallel()
+	for list, want := range map[string]string{
+		`{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "ptp"}]}`:                                                                 `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type":"fairlead-pod","capabilities":{"io.kubernetes.cri.pod-annotations":true},"plugins":[{"type": "ptp"}]}]}`,
+		`{"name": "n", "plugins": [{"type": "fairlead-chain", "capabilities": {"ips": true}, "plugins": [{"type": "ptp"}, {"type": "a"}]}]}`: `{"name": "n", "plugins": [{"type":"fairlead-pod","capabilities":{"io.kubernetes.cri.pod-annotations":true},"plugins":[{"type": "ptp"},{"type": "a"}]}]}`,
+		`{"name": "n", "plugins": [{"type": "fairlead-pod", "plugins": [{"type": "ptp"}]}]}`:                                                 `{"name": "n", "plugins": [{"type": "fairlead-pod", "plugins": [{"type": "ptp"}]}]}`,
+	} {
+		got, err := FusePod([]byte(list))
+		if err != nil || string(compact(t, got)) != string(compact(t, []byte(want))) {
+			t.Errorf("%s: %s, %v, want %s", list, got, err, want)
+		}
+	}
+	for _, list := range []string{``, `[]`, `{}`, `{"plugins": []}`, `{"plugins": 7}`, `{"plugins": [{"type": "a", "capabilities": 7}]}`} {
+		if got, err := FusePod([]byte(list)); err == nil {
+			t.Errorf("%s: %s", list, got)
+		}
+	}
+}
+
+func compact(t *testing.T, raw []byte) []byte {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal(raw, &v); err != nil {
+		t.Fatal(err)
+	}
+	out, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
