@@ -26,7 +26,7 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-cluster test test-vm race stress mutate churn churn-cluster soak crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-kubernetes test-kubernetes conformance kubernetes kubernetes-down clean
+.PHONY: help build demo demo-cluster test test-vm race stress mutate churn churn-cluster soak crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-kubernetes e2e-pod-networks test-kubernetes conformance kubernetes kubernetes-down clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -184,6 +184,10 @@ e2e-kubernetes: ## Kubernetes 1.33 of one node and of three, both modes of kube-
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS)
 	UPDATE=1 FAIRLEAD_E2E_KUBERNETES='$(or $(CLUSTER),all)' go test -count=1 -v -timeout 60m -run '^TestKubernetes$$' ./test/e2e
 	go test -count=1 -run '^TestKubernetesPage$$' ./test/e2e
+
+e2e-pod-networks: ## pods with several networks on two nodes of Kubernetes 1.37 (builds Kubernetes once; needs root)
+	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS)
+	FAIRLEAD_E2E_POD_NETWORKS=yes go test -count=1 -v -timeout 60m -run '^TestPodNetworks$$' ./test/e2e
 
 conformance: ## Kubernetes' own network tests on three nodes of 1.37 (FOCUS=expression, conformance or network; CLUSTER="three nodes, nftables, Kubernetes store, dual stack" for one; builds them once; needs root)
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS) $(SUITE_NEEDS)
