@@ -51,6 +51,7 @@ const (
 
 // follow keeps the files of the definitions up to date until the context ends.
 func (m *Manager) follow(ctx context.Context) {
+	typeKnown := true
 	for failures := 0; ctx.Err() == nil; {
 		revision, err := m.list(ctx)
 		if err == nil {
@@ -59,9 +60,12 @@ func (m *Manager) follow(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 		case isEnd(err):
-			failures = 0
+			failures, typeKnown = 0, true
 		case apierrors.IsNotFound(err): // the files stay: an API server that starts may not have the type yet
-			m.o.Log.Warn("the Kubernetes API has no NetworkAttachmentDefinitions: create their type, see docs/networks-kubernetes.md")
+			if typeKnown {
+				m.o.Log.Warn("the Kubernetes API has no NetworkAttachmentDefinitions: create their type, see docs/networks-kubernetes.md")
+			}
+			typeKnown = false
 			select {
 			case <-ctx.Done():
 			case <-time.After(withoutType):

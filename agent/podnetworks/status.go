@@ -20,6 +20,8 @@ import (
 const (
 	publishEvery = time.Second
 	patchWithin  = 10 * time.Second
+	// maxConflicts is how often a conflict is repeated, because another change of the pod causes one, too.
+	maxConflicts = 3
 	// settled is the age from which the time of the directory's last change identifies its content.
 	settled = 2 * time.Second
 
@@ -105,7 +107,9 @@ func (m *Manager) try(ctx context.Context, k podstate.Key, p *publication, now t
 	if err == nil {
 		err = m.patch(ctx, record)
 	}
-	if err == nil || apierrors.IsNotFound(err) { // a deleted pod needs no annotation
+	// A deleted pod needs no annotation. A conflict that stays means that another pod has the name: a later one, or the
+	// API's copy of a static pod.
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) && p.failures >= maxConflicts {
 		p.done = true
 		return
 	}

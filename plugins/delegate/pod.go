@@ -106,7 +106,11 @@ func (p pod) del(ctx context.Context, args *skel.CmdArgs) error {
 	if call == nil {
 		return err
 	}
-	if record == nil {
+	adopted := false
+	if record == nil && err == nil {
+		adopted, err = call.adopt(ctx)
+	}
+	if record == nil && !adopted {
 		_, chainErr := p.chain.together(ctx, "DEL", args)
 		return errors.Join(err, chainErr)
 	}
@@ -115,7 +119,11 @@ func (p pod) del(ctx context.Context, args *skel.CmdArgs) error {
 		return err
 	}
 	defer unlock()
-	return call.detachRecorded(ctx)
+	if err := call.detachRecorded(ctx); err != nil {
+		return err
+	}
+	call.forgetMultus()
+	return nil
 }
 
 // recorded returns what was attached to the pod, or nil if the pod has the default network alone.

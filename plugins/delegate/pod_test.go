@@ -2,6 +2,7 @@ package delegate
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -258,6 +259,58 @@ func TestPodDamagedRecord(t *testing.T) {
 	err := p.Funcs.Del(t.Context(), args)
 	if err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "remove the file") {
 		t.Errorf("%v", err)
+	}
+	wantCalls(t, h.calls(), "DEL eth0")
+}
+
+// TestPodOfMultus checks that DEL detaches what Multus attached, also if the first DEL fails.
+func TestPodOfMultus(t *testing.T) {
+	h := newPodHost(t)
+	p := Pod(&plugin.Exec{})
+	multus := filepath.Join(filepath.Dir(h.dir.Root()), "multus")
+	if err := os.MkdirAll(filepath.Join(multus, "results"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	encode := func(config string) string { return base64.StdEncoding.EncodeToString([]byte(config)) }
+	write := func(more string) {
+		h.file(filepath.Join(multus, "c"), `[{"Conf": {}, "ConfList": {"name": "cluster"}, "Name": "", "Bytes": "`+encode(`{"cniVersion": "1.0.0", "name": "cluster", "plugins": [{"type": "one", "a": 1}, {"type": "one", "a": 2}]}`)+`"},
+		{"Conf": {"name": "lan"}, "ConfList": {}, "Name": "shop/lan", "IsFilterV4Gateway": false, "Bytes": "`+encode(`{"cniVersion": "1.0.0", "name": "lan", "type": "one"`+more+`}`)+`"},
+		{"Conf": {"name": "back"}, "ConfList": {}, "Name": "shop/back", "ifnameRequest": "back0", "Bytes": "`+encode(`{"cniVersion": "0.3.1", "name": "back", "type": "one"}`)+`"}]`)
+	}
+	write(`, "x": "refuseDEL"`)
+	h.file(filepath.Join(multus, "results", "lan-c-net1"), `{"kind": "cniCacheV1", "result": {"cniVersion": "1.0.0", "interfaces": [{"name": "net1"}]}}`)
+	h.file(filepath.Join(multus, "other"), `[]`)
+	args := h.args(`{}`)
+	if err := p.Funcs.Del(t.Context(), args); err == nil || !strings.Contains(err.Error(), "it is busy") {
+		t.Errorf("DEL: %v", err)
+	}
+	wantCalls(t, h.calls(), `DEL back0 "name":"back"`, `DEL net1 "name":"lan" "prevResult":`, `DEL eth0 "a":2`, `DEL eth0 "a":1`)
+	record, err := h.state.Pod("c", "eth0")
+	if err != nil || len(record.Attachments) != 1 {
+		t.Fatalf("%+v, %v", record, err)
+	}
+	if err := h.state.RemovePod("c", "eth0"); err != nil { // so that the next DEL starts again
+		t.Fatal(err)
+	}
+	write("")
+	if err := p.Funcs.Del(t.Context(), args); err != nil {
+		t.Error(err)
+	}
+	wantCalls(t, h.calls(), `DEL back0`, `DEL net1 "prevResult":`, `DEL eth0`, `DEL eth0`)
+	var left []string
+	for _, pattern := range []string{"*", "results/*"} {
+		files, err := filepath.Glob(filepath.Join(multus, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		left = append(left, files...)
+	}
+	if len(left) != 2 || filepath.Base(left[0]) != "other" || filepath.Base(left[1]) != "results" {
+		t.Errorf("left: %v", left)
+	}
+	h.file(filepath.Join(multus, "c"), `[{`)
+	if err := p.Funcs.Del(t.Context(), args); err == nil || !strings.Contains(err.Error(), "in which Multus recorded") {
+		t.Errorf("a damaged file: %v", err)
 	}
 	wantCalls(t, h.calls(), "DEL eth0")
 }

@@ -1,0 +1,90 @@
+package delegate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/fairlead/fairlead/agent/podstate"
+	"github.com/fairlead/fairlead/cni"
+	"github.com/fairlead/fairlead/cni/rawjson"
+)
+
+// Multus records the networks of a pod in a file with the container's ID, and keeps results as libcni does. A node can
+// switch to fairlead-pod while pods run, because DEL reads both.
+
+// multusNetwork is an element of Multus' file.
+type multusNetwork struct {
+	Name   string // "NAMESPACE/NAME"
+	IfName string `json:"ifnameRequest"`
+	Bytes  []byte // the network's configuration
+}
+
+func (c *podCall) multusDir() string {
+	return filepath.Join(filepath.Dir(c.dir.Root()), "multus")
+}
+
+func (c *podCall) multusFile() string { return filepath.Join(c.multusDir(), c.args.ContainerID) }
+
+// adopt records the networks that Multus attached to the pod, so that a DEL detaches them. It returns false if Multus
+// attached nothing.
+func (c *podCall) adopt(ctx context.Context) (bool, error) {
+	raw, err := os.ReadFile(c.multusFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	var networks []multusNetwork
+	if err := cni.Decode(raw, &networks); err != nil {
+		return false, fmt.Errorf("read %s, in which Multus recorded the networks of the pod: %w", c.multusFile(), err)
+	}
+	record := &podstate.Pod{ContainerID: c.args.ContainerID, IfName: c.args.IfName, Network: c.network, Attached: true}
+	for i, n := range networks {
+		a, err := c.multusAttachment(i, n)
+		if err != nil {
+			return false, fmt.Errorf("network %s in %s: %w", n.Name, c.multusFile(), err)
+		}
+		record.Attachments = append(record.Attachments, *a)
+	}
+	unlock, err := c.state.Lock(ctx, c.key())
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	return true, c.state.WritePod(record)
+}
+
+// multusAttachment returns a network of Multus' file. The first is the default network.
+func (c *podCall) multusAttachment(i int, n multusNetwork) (*podstate.Attachment, error) {
+	list, err := listOf(n.Bytes, n.Name)
+	if err != nil {
+		return nil, err
+	}
+	a := &podstate.Attachment{Name: n.Name, IfName: n.IfName, Default: i == 0, Config: list.Bytes()}
+	if a.IfName == "" && a.Default {
+		a.IfName = c.args.IfName
+	} else if a.IfName == "" {
+		a.IfName = "net" + strconv.Itoa(i)
+	}
+	cached, err := os.ReadFile(filepath.Join(c.multusDir(), "results", list.String("name")+"-"+c.args.ContainerID+"-"+a.IfName))
+	if err == nil {
+		if v, ok := rawjson.Find(cached, "result"); ok && cni.Check(v.Raw) == nil {
+			a.Result = v.Raw
+		}
+	}
+	return a, cni.ValidateInterfaceName(a.IfName)
+}
+
+// forgetMultus removes the files of Multus about the pod's networks.
+func (c *podCall) forgetMultus() {
+	results, _ := filepath.Glob(filepath.Join(c.multusDir(), "results", "*-"+c.args.ContainerID+"-*")) // the pattern is well-formed
+	for _, file := range append(results, c.multusFile()) {
+		_ = os.Remove(file)
+	}
+}
