@@ -142,12 +142,12 @@ func (c *checker) member(at string) {
 	c.findable(at, "ipam.type")
 	c.typos(at, kind, raw.Raw)
 	if kind == delegate.ChainType || kind == delegate.PodType {
-		c.chain(at, raw.Raw)
+		c.chain(at, kind, raw.Raw)
 	}
 }
 
 // chain examines the plugins inside a fairlead-chain or a fairlead-pod.
-func (c *checker) chain(at string, data []byte) {
+func (c *checker) chain(at, kind string, data []byte) {
 	var members []delegate.ChainMember
 	c.collect(at, data, func(data []byte) (err error) {
 		members, err = delegate.ChainMembers(data)
@@ -155,6 +155,12 @@ func (c *checker) chain(at string, data []byte) {
 	})
 	c.pinned(at)
 	declared, _ := delegate.Capabilities(data)
+	if kind == delegate.PodType {
+		if !slices.Contains(declared, delegate.PodAnnotations) {
+			c.warn(at, delegate.PodAnnotations+" is not among its capabilities, so runtimes do not pass the annotations of pods")
+		}
+		declared = append(declared, "ips", "mac", "aliases", "infinibandGUID", "deviceID") // these come from annotations
+	}
 	for i, m := range members {
 		c.member(below(at, fmt.Sprintf("plugins[%d]", i)))
 		for _, name := range m.Capabilities() {

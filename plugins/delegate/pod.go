@@ -17,8 +17,8 @@ import (
 // PodType is the plugin type that attaches a pod to its default network and to the networks that its annotations select.
 const PodType = "fairlead-pod"
 
-// podAnnotations is the capability with which runtimes pass a pod's annotations.
-const podAnnotations = "io.kubernetes.cri.pod-annotations"
+// PodAnnotations is the capability with which runtimes pass a pod's annotations.
+const PodAnnotations = "io.kubernetes.cri.pod-annotations"
 
 // Pod returns the plugin that attaches a pod to the default network, which its configuration contains, and to the
 // networks that the pod's annotations select. A pod without such annotations gets the default network as from a

@@ -183,7 +183,7 @@ func FusePod(list []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	pod, err := around(PodType, plugins, podAnnotations)
+	pod, err := around(PodType, plugins, PodAnnotations)
 	if err != nil {
 		return nil, err
 	}

@@ -114,7 +114,7 @@ func (c *podCall) arguments(list *rawjson.Object, n *request.Network, isDefault 
 		return nil, err
 	}
 	known := slices.Clone(names)
-	if slices.Contains(known, podAnnotations) {
+	if slices.Contains(known, PodAnnotations) {
 		known = append(known, "ips") // the plugin reads addresses from the annotations
 	}
 	asked, err := n.CapabilityArgs(list.String("name"), known)
@@ -124,8 +124,8 @@ func (c *podCall) arguments(list *rawjson.Object, n *request.Network, isDefault 
 	from := c.runtime
 	if !isDefault {
 		from, _ = rawjson.ParseObject([]byte("{}"))
-		if raw, ok := c.runtime.Get(podAnnotations); ok {
-			from.Set(podAnnotations, raw)
+		if raw, ok := c.runtime.Get(PodAnnotations); ok {
+			from.Set(PodAnnotations, raw)
 		}
 	}
 	return narrowed(from, asked, names)

@@ -19,13 +19,13 @@ type podRequest struct {
 
 // requested returns what the pod's annotations ask for, or nil if they ask for nothing.
 func (c *podCall) requested() (*podRequest, error) {
-	raw, ok := c.runtime.Get(podAnnotations)
+	raw, ok := c.runtime.Get(PodAnnotations)
 	if !ok {
 		return nil, nil
 	}
 	var annotations map[string]string
 	if err := rawjson.Decode(raw, &annotations); err != nil {
-		return nil, cni.Invalid(c.args.StdinData, "runtimeConfig", podAnnotations+": want an object of strings")
+		return nil, cni.Invalid(c.args.StdinData, "runtimeConfig", PodAnnotations+": want an object of strings")
 	}
 	maps.DeleteFunc(annotations, func(key, value string) bool {
 		return !concerns(key) || isSelection(key) && strings.TrimSpace(value) == ""

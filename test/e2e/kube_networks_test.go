@@ -29,6 +29,7 @@ func TestPodNetworks(t *testing.T) {
 		run  func(*testing.T, *cluster)
 	}{
 		{"two pods on three networks", podsOnNetworks},
+		{"addresses of whereabouts on two nodes", whereaboutsNetworks},
 		{"a definition that is created after the pod", laterDefinition},
 		{"without agents", networksWithoutAgents},
 		{"containerd and kubelet killed", networksAfterKill},
@@ -150,6 +151,17 @@ func podsOnNetworks(t *testing.T, c *cluster) {
 		c.deleteSeveral(t, "one", "two", "three")
 	}
 	c.checkHealthy(t)
+}
+
+// whereaboutsNetworks checks that pods of different nodes get different addresses of a range, and reach each other.
+func whereaboutsNetworks(t *testing.T, c *cluster) {
+	_, first := c.severalPod(t, "one", "whereabouts-conf", c.hosts[0])
+	two, second := c.severalPod(t, "two", "whereabouts-conf", c.hosts[1])
+	if first[1].IPs[0] == second[1].IPs[0] || !strings.HasPrefix(first[1].IPs[0], "10.65.0.2") {
+		t.Errorf("addresses %v and %v", first[1].IPs, second[1].IPs)
+	}
+	wantAnswer(t, c.inPod(two), "tcp", at(first[1].IPs[0], servePort), "one", second[1].IPs[0])
+	c.deleteSeveral(t, "one", "two")
 }
 
 // laterDefinition checks the event of a pod whose definition does not exist, and that the pod starts once it does.

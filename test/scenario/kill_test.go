@@ -82,14 +82,28 @@ func podNetworks(t *testing.T, m *machine) {
 	}
 }
 
-// TestKilledDel kills a chain of plugins at random points of DEL. The next DEL removes the rest.
+// TestKilledDel kills a chain of plugins, and a pod's networks, at random points of DEL. The next DEL removes the rest.
 func TestKilledDel(t *testing.T) {
-	t.Parallel()
-	m := newMachine(t)
-	conf := strings.ReplaceAll(`{"cniVersion": "1.0.0", "name": "n", "type": "fairlead-chain", "plugins": [
-		{"type": "bridge", "isDefaultGateway": true, "ipMasq": true, $IPAM}, {"type": "portmap", "runtimeConfig": {"portMappings": [{"hostPort": 80, "containerPort": 80}]}},
-		{"type": "bandwidth", "ingressRate": 1000000, "egressRate": 1000000}, {"type": "tuning", "sysctl": {"net.core.somaxconn": "77"}}]}`,
-		"$IPAM", `"ipam": {"type": "host-local", "dataDir": "`+m.Dir+`/ipam", "subnet": "10.1.0.0/24"}`)
+	for name, conf := range map[string]string{
+		"fairlead-chain": `"plugins": [{"type": "bridge", "isDefaultGateway": true, "ipMasq": true, $IPAM},
+			{"type": "portmap", "runtimeConfig": {"portMappings": [{"hostPort": 80, "containerPort": 80}]}},
+			{"type": "bandwidth", "ingressRate": 1000000, "egressRate": 1000000}, {"type": "tuning", "sysctl": {"net.core.somaxconn": "77"}}]`,
+		"fairlead-pod": `"confDirs": ["$DIR"], "runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"fairlead.io/networks": "second,third"}},
+			"plugins": [{"type": "ptp", "ipMasq": true, $IPAM}]`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			kerneltest.Run(t, "ip", "link", "add", "dev0", "type", "veth", "peer", "name", "far0")
+			podNetworks(t, m)
+			killDel(t, m, strings.NewReplacer("$DIR", m.Dir, "$IPAM", `"ipam": {"type": "host-local", "dataDir": "`+m.Dir+`/ipam", "subnet": "10.1.0.0/24"}`).
+				Replace(`{"cniVersion": "1.0.0", "name": "n", "type": "`+name+`", `+conf+`}`))
+		})
+	}
+}
+
+func killDel(t *testing.T, m *machine, conf string) {
+	t.Helper()
 	m.plugin(t, "ADD", conf, 0)
 	duration := m.plugin(t, "DEL", conf, 0)
 	before := m.state()
