@@ -38,6 +38,7 @@ const (
 	Restored = "restored"
 	Removed  = "removed"
 	Left     = "left" // other software has changed it since
+	InUse    = "in use"
 )
 
 // Done is an action on a file, completed or planned.
@@ -188,8 +189,16 @@ func (p *Place) write() error {
 
 // Uninstall restores the files that were replaced and removes the others. It keeps files that other software has
 // changed.
-func (p *Place) Uninstall(dry bool) (out []Done, err error) {
+func (p *Place) Uninstall(dry bool) (out []Done, err error) { return p.UninstallExcept(nil, dry) }
+
+// UninstallExcept is Uninstall without the files with the given base names, which are in use. A later Uninstall includes
+// them.
+func (p *Place) UninstallExcept(inUse []string, dry bool) (out []Done, err error) {
 	for _, e := range slices.Backward(slices.Clone(p.manifest)) {
+		if slices.Contains(inUse, filepath.Base(e.Path)) {
+			out = append(out, Done{Path: filepath.Join(p.dir, e.Path), Action: InUse})
+			continue
+		}
 		done, err := p.back(&e, dry)
 		if err != nil {
 			return out, fmt.Errorf("uninstall %s: %w", e.Path, err)
@@ -203,7 +212,7 @@ func (p *Place) Uninstall(dry bool) (out []Done, err error) {
 			return out, err
 		}
 	}
-	if !dry {
+	if !dry && len(p.manifest) == 0 {
 		_ = os.Remove(p.state("manifest.json"))
 		_ = os.Remove(p.state("kept")) // fails if a file is kept
 		_ = os.Remove(filepath.Join(p.dir, stateDir))

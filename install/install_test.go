@@ -135,6 +135,30 @@ func TestInstallAndUninstall(t *testing.T) {
 	}
 }
 
+// TestUninstallExcept keeps a program and a link that are in use, and removes them later.
+func TestUninstallExcept(t *testing.T) {
+	t.Parallel()
+	dir := before(t)
+	was := tree(t, dir)
+	_, err := open(t, dir).Install(files(dir, "1"), false)
+	must(t, err)
+	done, err := open(t, dir).UninstallExcept([]string{"all", "ptp"}, false)
+	if err != nil || !slices.Equal(actions(done), []string{Removed, InUse, Restored, InUse}) {
+		t.Errorf("%v, %v", actions(done), err)
+	}
+	now := tree(t, dir)
+	for _, want := range []string{"all: -rwxr-xr-x program 1\n", "ptp: -> all\n", "bridge: -rwxr-x--- their bridge\n"} {
+		if !strings.Contains(now, want) {
+			t.Errorf("no %q in\n%s", want, now)
+		}
+	}
+	_, err = open(t, dir).Uninstall(false)
+	must(t, err)
+	if now := tree(t, dir); now != was {
+		t.Errorf("after uninstall\n%s\nwant\n%s", now, was)
+	}
+}
+
 // TestReplacedByOthers replaces our files by others: Uninstall keeps them, and Install replaces them again.
 func TestReplacedByOthers(t *testing.T) {
 	t.Parallel()
