@@ -1,0 +1,24 @@
+package agent
+
+import (
+	"github.com/fairlead/fairlead/agent/config"
+	"github.com/fairlead/fairlead/agent/desired"
+	"github.com/fairlead/fairlead/kernel/reconcile"
+)
+
+// RemoveObjects removes what agents have created in this host's kernel: routes, rules, tunnels, the nftables table, and
+// the namespaces of isolated networks. A namespace with containers stays, and the report has an error that names it. run
+// is the directory of runtime state. RemoveObjects fails if an agent runs on this host.
+func RemoveObjects(c *config.Config, run string) (*reconcile.Report, error) {
+	unlock, err := lockHost(run)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	k, err := newKernelReconciler(c)
+	if err != nil {
+		return nil, err
+	}
+	defer k.close()
+	return k.reconcile(&desired.State{}, true), nil
+}

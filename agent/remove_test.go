@@ -1,0 +1,55 @@
+package agent
+
+import (
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/fairlead/fairlead/agent/backend"
+	"github.com/fairlead/fairlead/agent/config"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// TestRemoveObjects removes the objects of an earlier agent, and nothing else.
+func TestRemoveObjects(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	for _, mount := range []func() error{ // the namespaces of isolated networks are in /run
+		func() error { return syscall.Unshare(syscall.CLONE_NEWNS) },
+		func() error { return syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, "") },
+		func() error { return syscall.Mount("test", "/run", "tmpfs", 0, "") },
+	} {
+		if err := mount(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := filepath.Join(t.TempDir(), "run")
+	kerneltest.Run(t, "ip", "link", "add", "up0", "type", "veth", "peer", "name", "up1")
+	kerneltest.Run(t, "ip", "link", "set", "up0", "up")
+	kerneltest.Run(t, "ip", "address", "add", "192.0.2.1/24", "dev", "up0")
+	kerneltest.Run(t, "ip", "route", "add", "10.9.0.0/16", "dev", "up0")
+	kerneltest.Run(t, "nft", "add", "table", "inet", "theirs")
+	before := kerneltest.Dump(t, "")
+	kerneltest.Run(t, "ip", "link", "add", "fl0", "type", "bridge")
+	kerneltest.Run(t, "ip", "link", "set", "fl0", "alias", backend.Mark("vxlan default"))
+	kerneltest.Run(t, "ip", "route", "add", "10.8.0.0/16", "dev", "up0", "proto", "103")
+	kerneltest.Run(t, "nft", "add", "table", "inet", backend.Table)
+	kerneltest.Run(t, "nft", "add", "chain", "inet", backend.Table, "x")
+
+	unlock, err := lockHost(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := RemoveObjects(&config.Config{}, run); err == nil || !strings.Contains(err.Error(), "another agent runs on this host") {
+		t.Errorf("while an agent runs: %v", err)
+	}
+	unlock()
+	rep, err := RemoveObjects(&config.Config{}, run)
+	if err != nil || len(rep.Errors) > 0 || rep.Removed != 2 {
+		t.Fatalf("%+v, %v", rep, err)
+	}
+	if diff := kerneltest.Diff(before, kerneltest.Dump(t, "")); diff != "" {
+		t.Errorf("differs from before:\n%s", diff)
+	}
+}
