@@ -1,0 +1,177 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Access says which cluster to connect to.
+type Access struct {
+	Kubeconfig string   // path that the user named; "": Paths
+	Paths      []string // kubeconfig files that kubectl would merge
+	Context    string   // in the kubeconfig; "": its current context
+	InCluster  bool     // without a kubeconfig, use the service account of this pod
+}
+
+// Client reads and writes the objects of one cluster.
+type Client struct {
+	rest   rest.Interface
+	server string
+	source string // kubeconfig, for errors
+}
+
+// Connect reads the kubeconfig. It does not call the API: Version does.
+func Connect(a Access) (*Client, error) {
+	paths := a.Paths
+	if a.Kubeconfig != "" {
+		paths = []string{a.Kubeconfig}
+	}
+	if !slices.ContainsFunc(paths, exists) {
+		if a.Kubeconfig == "" && a.InCluster {
+			config, err := rest.InClusterConfig()
+			if err != nil {
+				return nil, fmt.Errorf("the service account of this pod: %w", err)
+			}
+			return New(config, "the service account of this pod")
+		}
+		return nil, fmt.Errorf("there is no kubeconfig %s\nName the file with --kubeconfig or in KUBECONFIG; kubeadm writes /etc/kubernetes/admin.conf", strings.Join(paths, ", "))
+	}
+	source := strings.Join(paths, ", ")
+	raw, err := (&clientcmd.ClientConfigLoadingRules{Precedence: paths}).Load()
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig %s: %w", source, err)
+	}
+	name := cmp.Or(a.Context, raw.CurrentContext)
+	contexts := strings.Join(slices.Sorted(maps.Keys(raw.Contexts)), ", ")
+	switch of := raw.Contexts[name]; {
+	case name == "":
+		return nil, fmt.Errorf("the kubeconfig %s has no current context\nName one with --context; there are: %s", source, contexts)
+	case of == nil:
+		return nil, fmt.Errorf("the kubeconfig %s has no context %q\nName another with --context; there are: %s", source, name, contexts)
+	case raw.Clusters[of.Cluster] == nil:
+		return nil, fmt.Errorf("the kubeconfig %s has no cluster %q, which its context %q names\nName another context with --context; there are: %s", source, of.Cluster, name, contexts)
+	}
+	config, err := clientcmd.NewDefaultClientConfig(*raw, &clientcmd.ConfigOverrides{CurrentContext: name}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("the kubeconfig %s: %w", source, err)
+	}
+	return New(config, source)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// Requests per second, and at once, that a command sends at most.
+const (
+	requestsPerSecond = 50
+	requestsAtOnce    = 100
+)
+
+// New returns a client for a configuration. Errors name its source.
+func New(config *rest.Config, source string) (*Client, error) {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"}) // for the errors
+	c := rest.CopyConfig(config)
+	c.QPS, c.Burst, c.UserAgent = requestsPerSecond, requestsAtOnce, "fairlead"
+	c.GroupVersion, c.NegotiatedSerializer = &schema.GroupVersion{}, serializer.NewCodecFactory(scheme).WithoutConversion()
+	client, err := rest.RESTClientFor(c)
+	if err != nil {
+		return nil, fmt.Errorf("the kubeconfig %s: %w", source, err)
+	}
+	return &Client{rest: client, server: c.Host, source: source}, nil
+}
+
+// Server returns the address of the API server.
+func (c *Client) Server() string { return c.server }
+
+// The oldest supported version of Kubernetes: the policies and the rules in the manifest need it.
+const oldestMinor = 33
+
+// Version returns the version of the API server, such as "v1.37.2". The error says what to do if the server does not
+// answer or is too old.
+func (c *Client) Version(ctx context.Context) (string, error) {
+	var v struct{ Major, Minor, GitVersion string }
+	if err := c.get(ctx, &v, "/version"); err != nil {
+		return "", err
+	}
+	major, _ := strconv.Atoi(v.Major)
+	minor, _ := strconv.Atoi(strings.TrimRight(v.Minor, "+"))
+	if major < 1 || major == 1 && minor < oldestMinor {
+		return "", fmt.Errorf("the API server %s runs Kubernetes %s: Fairlead needs 1.%d or newer; upgrade the cluster first", c.server, v.GitVersion, oldestMinor)
+	}
+	return v.GitVersion, nil
+}
+
+// get reads the object at a path. The error of an object that does not exist is os.ErrNotExist.
+func (c *Client) get(ctx context.Context, into any, path string) error {
+	raw, err := c.rest.Get().AbsPath(path).Do(ctx).Raw()
+	if err != nil {
+		return c.explain("read "+path, err)
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return fmt.Errorf("read %s from %s: %w\nThe server is perhaps not an API server of Kubernetes: check the kubeconfig %s", path, c.server, err, c.source)
+	}
+	return nil
+}
+
+// pageSize is the number of objects that one request lists.
+const pageSize = 500
+
+// list reads all objects of a resource that a label selector selects.
+func list[T any](ctx context.Context, c *Client, path, selector string) (items []T, err error) {
+	for next := ""; ; {
+		var page struct {
+			Metadata metav1.ListMeta `json:"metadata"`
+			Items    []T             `json:"items"`
+		}
+		raw, err := c.rest.Get().AbsPath(path).Param("limit", strconv.Itoa(pageSize)).Param("continue", next).Param("labelSelector", selector).Do(ctx).Raw()
+		if err != nil {
+			return nil, c.explain("list "+path, err)
+		}
+		if err := json.Unmarshal(raw, &page); err != nil {
+			return nil, fmt.Errorf("list %s: %w", path, err)
+		}
+		items = append(items, page.Items...)
+		if next = page.Metadata.Continue; next == "" {
+			return items, nil
+		}
+	}
+}
+
+// explain returns an error of the API with what to do about it.
+func (c *Client) explain(what string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%s: %w", what, err)
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("%s: the API server %s does not accept the credentials in %s\nGet a new kubeconfig for this cluster, or name another with --kubeconfig or --context", what, c.server, c.source)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%s: %w\nUse the kubeconfig of an administrator of the cluster: see --kubeconfig and --context", what, err)
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%s: %w: %w", what, err, os.ErrNotExist)
+	}
+	if _, known := errors.AsType[*apierrors.StatusError](err); !known {
+		return fmt.Errorf("the API server %s does not answer: %w\nIs it running, and is %s the kubeconfig of this cluster? Name another with --kubeconfig or --context", c.server, err, c.source)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}

@@ -1,0 +1,203 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	model "github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/contrib/kubernetes"
+)
+
+// Options say what to install.
+type Options struct {
+	Manifest kubernetes.Options
+	PodCIDRs []netip.Prefix // that the user named
+	Force    bool           // next to another pod network
+}
+
+// Plan is an installation before its first change.
+type Plan struct {
+	Version  string // of the API server
+	Upgrade  bool   // Fairlead is installed
+	Ranges   Ranges // without CIDRs: the user's values or the object Network/default have the ranges
+	Others   []Other
+	Warnings []string
+	Objects  []*Object // in the order in which they are applied
+}
+
+// networkPath is the path of the default network.
+const networkPath = "/apis/fairlead.io/v1alpha1/networks/" + model.DefaultNetwork
+
+// Plan verifies that Fairlead can be installed, and returns the objects.
+func (c *Client) Plan(ctx context.Context, o Options) (p *Plan, err error) {
+	p = &Plan{}
+	if p.Version, err = c.Version(ctx); err != nil {
+		return nil, err
+	}
+	if p.Others, err = c.Others(ctx); err != nil {
+		return nil, err
+	}
+	if len(p.Others) > 0 && !o.Force {
+		return nil, fmt.Errorf("the cluster has another pod network: %s\nRemove it first, or type --force to install Fairlead next to it", join(p.Others))
+	}
+	if err := c.setNetwork(ctx, p, &o); err != nil {
+		return nil, err
+	}
+	manifest, err := kubernetes.Render(o.Manifest)
+	if err != nil {
+		return nil, err
+	}
+	if p.Objects, err = Parse(manifest); err != nil {
+		return nil, err
+	}
+	set := p.Objects[slices.IndexFunc(p.Objects, func(o *Object) bool { return o.GetKind() == "DaemonSet" })]
+	err = c.get(ctx, &struct{}{}, pathOf("DaemonSet", set.GetNamespace())+"/"+set.GetName())
+	if p.Upgrade = err == nil; err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	return p, c.checkPermissions(ctx, p.Objects)
+}
+
+// setNetwork completes the values of the network: those of the object Network/default if it exists; or else the user's;
+// or else the cluster's pod ranges.
+func (c *Client) setNetwork(ctx context.Context, p *Plan, o *Options) error {
+	var object struct{ Spec map[string]any }
+	err := c.get(ctx, &object, networkPath)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	network, _ := o.Manifest.Values["network"].(map[string]any)
+	if err == nil {
+		if len(network) > 0 || len(o.PodCIDRs) > 0 {
+			p.Warnings = append(p.Warnings, "The network default exists, so this command does not change it. To change it, type: kubectl edit networks.fairlead.io default")
+		}
+		set(&o.Manifest, existing(object.Spec))
+		return nil
+	}
+	if network["subnets"] != nil {
+		return c.checkValues(ctx, o.Manifest)
+	}
+	defaults, err := defaultRanges()
+	if err != nil {
+		return err
+	}
+	if p.Ranges, err = c.FindRanges(ctx, o.PodCIDRs, defaults); err != nil {
+		return err
+	}
+	if err := c.CheckFree(ctx, p.Ranges.CIDRs); err != nil {
+		return err
+	}
+	var subnets []any
+	for _, r := range p.Ranges.CIDRs {
+		subnets = append(subnets, map[string]any{"cidr": r.String(), "assign": p.Ranges.Assign})
+	}
+	set(&o.Manifest, map[string]any{"subnets": subnets})
+	return nil
+}
+
+// set merges values of the network over the user's values, which do not change.
+func set(m *kubernetes.Options, network map[string]any) {
+	values := kubernetes.Values{"network": map[string]any{}}
+	values.Merge(m.Values)
+	values.Merge(kubernetes.Values{"network": network})
+	m.Values = values
+}
+
+// existing returns the values of an existing network. Values that it lacks replace the chart's defaults.
+func existing(spec map[string]any) map[string]any {
+	values := map[string]any{"nat": false, "backends": []any{}, "mtu": nil}
+	for _, key := range []string{"subnets", "nat", "backends", "mtu"} {
+		if v, has := spec[key]; has {
+			values[key] = v
+		}
+	}
+	return values
+}
+
+// checkValues checks the subnets in the user's values. Render reports other errors in them.
+func (c *Client) checkValues(ctx context.Context, m kubernetes.Options) error {
+	raw, err := json.Marshal(m.Values["network"])
+	if err != nil {
+		return err
+	}
+	var n model.Network
+	if json.Unmarshal(raw, &n) != nil {
+		return nil
+	}
+	var ranges []netip.Prefix
+	for _, s := range n.Subnets {
+		if s.CIDR.IsValid() {
+			ranges = append(ranges, s.CIDR)
+		}
+	}
+	return c.CheckFree(ctx, ranges)
+}
+
+// defaultRanges returns the subnets in the chart's default values.
+func defaultRanges() (list []netip.Prefix, err error) {
+	values, err := kubernetes.Defaults()
+	if err != nil {
+		return nil, err
+	}
+	raw, err := json.Marshal(values["network"])
+	if err != nil {
+		return nil, err
+	}
+	var n model.Network
+	if err := json.Unmarshal(raw, &n); err != nil {
+		return nil, err
+	}
+	for _, s := range n.Subnets {
+		list = append(list, s.CIDR)
+	}
+	return list, nil
+}
+
+// checkPermissions asks the API whether the user may apply every object, before the first one is applied.
+func (c *Client) checkPermissions(ctx context.Context, objects []*Object) error {
+	asked, denied := map[string]bool{}, []string{}
+	for _, o := range objects {
+		r, err := resourceOf(o.GetKind())
+		if err != nil {
+			return err
+		}
+		if asked[r.plural] {
+			continue
+		}
+		asked[r.plural] = true
+		allowed, err := c.may(ctx, r, o.GetNamespace(), "patch")
+		if err != nil {
+			return err
+		}
+		if !allowed {
+			denied = append(denied, r.plural)
+		}
+	}
+	if len(denied) > 0 {
+		return fmt.Errorf("the user of %s may not create: %s\nUse the kubeconfig of an administrator of the cluster: see --kubeconfig and --context", c.source, strings.Join(denied, ", "))
+	}
+	return nil
+}
+
+// may asks the API whether the user may do something.
+func (c *Client) may(ctx context.Context, r resource, namespace, verb string) (bool, error) {
+	body, err := json.Marshal(map[string]any{
+		"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+		"spec": map[string]any{"resourceAttributes": map[string]any{"group": r.group, "resource": r.plural, "namespace": namespace, "verb": verb}},
+	})
+	if err != nil {
+		return false, err
+	}
+	raw, err := c.rest.Post().AbsPath("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews").SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Raw()
+	if err != nil {
+		return false, c.explain("ask for permissions", err)
+	}
+	var review struct{ Status struct{ Allowed bool } }
+	return json.Unmarshal(raw, &review) == nil && review.Status.Allowed, nil
+}

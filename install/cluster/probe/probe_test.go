@@ -1,0 +1,123 @@
+package probe
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// listen starts a listener for a node and returns its address.
+func listen(t *testing.T, node string) netip.AddrPort {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- Listen(ctx, address, node) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return netip.MustParseAddrPort(address)
+}
+
+func TestRun(t *testing.T) {
+	t.Parallel()
+	a, b := listen(t, "a"), listen(t, "b")
+	closed := netip.MustParseAddrPort("127.0.0.1:1")
+	other := httptest.NewTLSServer(nil)
+	t.Cleanup(other.Close)
+	r := Run(t.Context(), "a", Targets{
+		Seconds:  1,
+		Pods:     []Target{{"a", []netip.AddrPort{closed}}, {"b", []netip.AddrPort{b}}, {"c", []netip.AddrPort{a}}, {"d", []netip.AddrPort{closed}}},
+		Hosts:    []Target{{"b", []netip.AddrPort{closed}}},
+		Services: []netip.AddrPort{a, netip.MustParseAddrPort(other.Listener.Addr().String())},
+		DNS:      "name.invalid",
+	})
+	if r.Node != "a" || r.Pods.Tried != 3 || r.Pods.OK != 1 || r.Hosts.Tried != 1 || r.Hosts.OK != 1 || r.Service.OK != 0 || r.DNS.OK != 0 || r.DNS.Tried != 1 {
+		t.Errorf("%+v", r)
+	}
+	all := strings.Join(slices.Concat(r.Pods.Errors, r.Service.Errors, r.DNS.Errors), "\n")
+	for _, want := range []string{
+		`pod 127.0.0.1 on node c: another program answers there: "fairlead-check a"`, "pod 127.0.0.1 on node d: connect: connection refused",
+		fmt.Sprintf("Service kubernetes at %s: connected, but no TLS", a), "another program answers there: x509: certificate is valid for", "DNS name name.invalid: ",
+	} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no %q in\n%s", want, all)
+		}
+	}
+}
+
+// TestRunRepeats starts a listener after the first attempt.
+func TestRunRepeats(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	time.AfterFunc(2*pause, func() { _ = Listen(ctx, address, "b") })
+	r := Run(ctx, "a", Targets{Seconds: 60, Pods: []Target{{"b", []netip.AddrPort{netip.MustParseAddrPort(address)}}}})
+	if r.Pods.OK != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestOthers checks that in a large cluster every node is the target of as many nodes as it has targets.
+func TestOthers(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 2, MaxPeers + 1, 3 * MaxPeers} {
+		var all []Target
+		for i := range n {
+			all = append(all, Target{Node: fmt.Sprintf("n%03d", (i*7)%n)})
+		}
+		if n%7 == 0 {
+			t.Fatal("7 must not divide the number of nodes")
+		}
+		to := map[string]int{}
+		for _, from := range all {
+			list := others(all, from.Node)
+			if len(list) != min(n-1, MaxPeers) {
+				t.Errorf("%d nodes: %d targets", n, len(list))
+			}
+			for _, x := range list {
+				if to[x.Node]++; x.Node == from.Node {
+					t.Errorf("%s is its own target", x.Node)
+				}
+			}
+		}
+		for name, count := range to {
+			if count != min(n-1, MaxPeers) {
+				t.Errorf("%d nodes: %s is the target of %d", n, name, count)
+			}
+		}
+	}
+}
+
+// TestHandshake accepts a server with the API server's name in its certificate.
+func TestHandshake(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewUnstartedServer(nil)
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate(t, apiName)}}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	if err := handshake(t.Context(), netip.MustParseAddrPort(server.Listener.Addr().String())); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,100 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// removeObjects deletes the objects of the manifest, the last ones first. Without Purge, it keeps the definitions with
+// their objects, and the namespace, whose Leases belong to them.
+func (c *Client) removeObjects(ctx context.Context, objects []*Object, o UninstallOptions, out *Uninstalled) error {
+	for _, x := range slices.Backward(objects) {
+		what := title(x)
+		kept := ""
+		switch {
+		case (x.GetKind() == "CustomResourceDefinition" || x.GetKind() == "Namespace") && !o.Purge:
+			kept = "it goes with --purge"
+		case x.GetKind() == "Namespace":
+			var err error
+			if kept, err = c.namespaceInUse(ctx, x.GetName()); err != nil {
+				return err
+			}
+		}
+		gone, why, err := c.removeObject(ctx, x, kept, o.DryRun)
+		if err != nil {
+			return err
+		}
+		if gone {
+			out.Removed = append(out.Removed, what)
+		}
+		if why != "" {
+			out.Kept = append(out.Kept, what+": "+why)
+		}
+	}
+	if o.DryRun || o.Purge && !slices.ContainsFunc(out.Kept, func(k string) bool { return strings.HasPrefix(k, "Namespace ") }) {
+		return nil
+	}
+	return c.removeSessions(ctx, o.Manifest.Namespace)
+}
+
+// sessionPrefix begins the names of the Leases of the agents' sessions.
+const sessionPrefix = "node."
+
+// removeSessions deletes the Leases of the agents' sessions.
+func (c *Client) removeSessions(ctx context.Context, namespace string) error {
+	all, err := list[metav1.PartialObjectMetadata](ctx, c, pathOf("Lease", namespace), "")
+	for _, l := range all {
+		if !strings.HasPrefix(l.Name, sessionPrefix) {
+			continue
+		}
+		if _, err := c.remove(ctx, pathOf("Lease", namespace)+"/"+l.Name); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// removeObject deletes an object that has our label, unless there is a reason to keep it.
+func (c *Client) removeObject(ctx context.Context, o *Object, kept string, dry bool) (gone bool, why string, err error) {
+	where, err := objectPath(o)
+	if err != nil {
+		return false, "", err
+	}
+	var have Object
+	err = c.get(ctx, &have.Object, where)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, "", nil
+	}
+	if err != nil || kept != "" {
+		return false, kept, err
+	}
+	if want := o.GetLabels()[nameLabel]; have.GetLabels()[nameLabel] != want {
+		return false, fmt.Sprintf("it lacks the label %s=%s, so it belongs to somebody else", nameLabel, want), nil
+	}
+	if dry {
+		return true, "", nil
+	}
+	_, err = c.remove(ctx, where)
+	return err == nil, "", err
+}
+
+// namespaceInUse returns why the namespace stays, or "".
+func (c *Client) namespaceInUse(ctx context.Context, name string) (string, error) {
+	if slices.Contains([]string{"default", "kube-system", "kube-public", "kube-node-lease"}, name) {
+		return "it belongs to Kubernetes", nil
+	}
+	all, err := list[corev1.Pod](ctx, c, pathOf("Pod", name), "")
+	for _, p := range all {
+		if !slices.Contains([]string{agentName, removerName, listenerName, clientName}, p.Labels[nameLabel]) {
+			return "it has other pods, such as " + p.Name, err
+		}
+	}
+	return "", err
+}

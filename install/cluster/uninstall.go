@@ -1,0 +1,258 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fairlead/fairlead/agent/config"
+	"github.com/fairlead/fairlead/contrib/kubernetes"
+	"github.com/fairlead/fairlead/install/cluster/node"
+)
+
+// removerName is the name of the DaemonSet that removes Fairlead from the nodes.
+const removerName = "fairlead-uninstall"
+
+// UninstallOptions say what to remove.
+type UninstallOptions struct {
+	Manifest kubernetes.Options // for what an earlier, interrupted command has removed from the API
+	Purge    bool               // also the definitions with their objects, and the namespace
+	DryRun   bool
+	Timeout  time.Duration // of the work on the nodes
+	Progress func(string)
+}
+
+// Uninstalled is the result of an uninstallation.
+type Uninstalled struct {
+	Nodes   []node.Report `json:"nodes"`
+	Removed []string      `json:"removed"` // objects: KIND NAME
+	Kept    []string      `json:"kept"`    // objects, with the reason
+	DryRun  bool          `json:"dryRun"`
+}
+
+// Uninstall ends the agents, removes Fairlead from every node, and deletes its objects. Pods keep running.
+func (c *Client) Uninstall(ctx context.Context, o UninstallOptions) (out *Uninstalled, err error) {
+	out = &Uninstalled{Nodes: []node.Report{}, Removed: []string{}, Kept: []string{}, DryRun: o.DryRun}
+	if _, err := c.Version(ctx); err != nil {
+		return nil, err
+	}
+	manifest, err := kubernetes.Render(o.Manifest)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := Parse(manifest)
+	if err != nil {
+		return nil, err
+	}
+	set, file, err := c.agentsOf(ctx, objects)
+	if err != nil {
+		return nil, err
+	}
+	if o.DryRun {
+		return out, c.previewUninstall(ctx, objects, o, out)
+	}
+	if err := c.uninstallNodes(ctx, set, file, objects[0], o, out); err != nil {
+		return out, err
+	}
+	if err := c.forgetNodes(ctx); err != nil {
+		return out, err
+	}
+	return out, c.removeObjects(ctx, objects, o, out)
+}
+
+// agentsOf returns the DaemonSet of the agents and the name of their list: as installed, or as in the manifest.
+func (c *Client) agentsOf(ctx context.Context, objects []*Object) (set *appsv1.DaemonSet, file string, err error) {
+	set = &appsv1.DaemonSet{}
+	m := &corev1.ConfigMap{}
+	for _, o := range objects {
+		var into any
+		switch o.GetKind() {
+		case "DaemonSet":
+			into = set
+		case "ConfigMap":
+			into = m
+		default:
+			continue
+		}
+		where, err := objectPath(o)
+		if err != nil {
+			return nil, "", err
+		}
+		err = c.get(ctx, into, where)
+		if errors.Is(err, os.ErrNotExist) {
+			err = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into)
+		}
+		if err != nil {
+			return nil, "", err
+		}
+	}
+	var conf config.Config
+	if err := yaml.Unmarshal([]byte(m.Data["agent.yaml"]), &conf); err != nil {
+		return nil, "", fmt.Errorf("the ConfigMap %s: agent.yaml: %w", m.Name, err)
+	}
+	return set, path.Base(conf.CNI.File), nil
+}
+
+// uninstallNodes ends the agents and removes Fairlead from every node.
+func (c *Client) uninstallNodes(ctx context.Context, set *appsv1.DaemonSet, file string, namespace *Object, o UninstallOptions, out *Uninstalled) (err error) {
+	if err := c.apply(ctx, namespace, false, &Change{}); err != nil { // an earlier uninstallation has deleted it
+		return err
+	}
+	if err := c.endAgents(ctx, set, o, out); err != nil {
+		return err
+	}
+	work, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	defer func() {
+		fresh, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+		defer cancel()
+		err = errors.Join(err, c.removeDaemonSet(fresh, set.Namespace, removerName))
+	}()
+	if err := c.removeDaemonSet(work, set.Namespace, removerName); err != nil { // of an earlier command that was killed
+		return err
+	}
+	if err := c.create(ctx, "DaemonSet", set.Namespace, remover(set, file)); err != nil {
+		return err
+	}
+	nodes, err := c.scheduled(work, set.Namespace)
+	if err != nil {
+		return err
+	}
+	have, missing, err := results[node.Report](work, c, set.Namespace, removerName, nodes, o.Progress)
+	if err != nil || ctx.Err() != nil {
+		return errors.Join(err, ctx.Err())
+	}
+	for _, name := range nodes {
+		r := have[name]
+		r.Node = name
+		if why := missing[name]; why != "" {
+			r.Errors = append(r.Errors, why)
+		}
+		out.Nodes = append(out.Nodes, r)
+	}
+	return nil
+}
+
+// endAgents deletes the DaemonSet of the agents, if it exists. Agents on nodes that do not answer do not end; the node's
+// part of the uninstallation waits for them.
+func (c *Client) endAgents(ctx context.Context, set *appsv1.DaemonSet, o UninstallOptions, out *Uninstalled) error {
+	if set.UID == "" { // as in the manifest: there is none
+		return nil
+	}
+	if set.Labels[nameLabel] != agentName {
+		return fmt.Errorf("the DaemonSet %s in the namespace %s lacks the label %s=%s, so it belongs to somebody else\nName the namespace of the agents with --namespace", set.Name, set.Namespace, nameLabel, agentName)
+	}
+	o.Progress("the agents end")
+	limited, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	if err := c.removeDaemonSet(limited, set.Namespace, set.Name); err != nil {
+		if !errors.Is(limited.Err(), context.DeadlineExceeded) {
+			return err
+		}
+		out.Kept = append(out.Kept, err.Error())
+	}
+	out.Removed = append(out.Removed, "DaemonSet "+set.Name)
+	return nil
+}
+
+// scheduled waits until the remover's DaemonSet has its pods, and returns their nodes.
+func (c *Client) scheduled(ctx context.Context, namespace string) (nodes []string, err error) {
+	err = until(ctx, func() (bool, error) {
+		var set appsv1.DaemonSet
+		if err := c.get(ctx, &set, pathOf("DaemonSet", namespace)+"/"+removerName); err != nil {
+			return false, err
+		}
+		found, err := c.podsOf(ctx, namespace, removerName)
+		nodes = sortedKeys(found)
+		st := set.Status
+		return st.ObservedGeneration >= set.Generation && len(nodes) >= int(st.DesiredNumberScheduled), err
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("the DaemonSet %s got no pods: is kube-controller-manager running?", removerName)
+	}
+	return nodes, err
+}
+
+// remover returns the DaemonSet that removes Fairlead from the nodes. It is privileged only if the agents are: then it
+// unmounts the network namespaces of isolated networks for the host.
+func remover(agents *appsv1.DaemonSet, file string) *appsv1.DaemonSet {
+	set := shortLived(removerName, agents, "kubernetes", "clean", "--stay", "--list="+path.Join(confDir, file))
+	pod := &set.Spec.Template.Spec
+	yes, no, both, in := true, false, corev1.MountPropagationBidirectional, corev1.MountPropagationHostToContainer
+	may := &corev1.SecurityContext{
+		AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes,
+		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"DAC_OVERRIDE", "FOWNER", "NET_ADMIN", "SYS_ADMIN", "SYS_PTRACE"}},
+	}
+	if of := agents.Spec.Template.Spec.Containers[0].SecurityContext; of != nil && of.Privileged != nil && *of.Privileged {
+		may = &corev1.SecurityContext{Privileged: &yes}
+	} else {
+		both = in
+	}
+	pod.HostNetwork, pod.HostPID, pod.PriorityClassName = true, true, agents.Spec.Template.Spec.PriorityClassName
+	pod.Containers[0].SecurityContext = may
+	pod.SecurityContext = &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
+	for _, v := range agents.Spec.Template.Spec.Volumes {
+		if slices.Contains([]string{"bin", "conf", "lib"}, v.Name) {
+			pod.Volumes = append(pod.Volumes, v)
+		}
+	}
+	run := corev1.HostPathVolumeSource{Path: "/run"}
+	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "run", VolumeSource: corev1.VolumeSource{HostPath: &run}})
+	pod.Containers[0].VolumeMounts = []corev1.VolumeMount{
+		{Name: "bin", MountPath: BinDir}, {Name: "conf", MountPath: confDir}, {Name: "lib", MountPath: "/var/lib/cni"},
+		{Name: "run", MountPath: "/run", MountPropagation: &both},
+		{Name: "run", MountPath: "/var/run", MountPropagation: &in}, // runtimes name namespaces by either path
+	}
+	return set
+}
+
+// The directories of the plugins and of their lists in the pods.
+const (
+	BinDir  = "/opt/cni/bin"
+	confDir = "/etc/cni/net.d"
+)
+
+// forgetNodes removes what agents have published in the Nodes.
+func (c *Client) forgetNodes(ctx context.Context) error {
+	nodes, err := list[corev1.Node](ctx, c, pathOf("Node", ""), "")
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{nodeAnnotation: nil}}})
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		if n.Annotations[nodeAnnotation] == "" {
+			continue
+		}
+		err := c.explain("change Node "+n.Name, c.rest.Patch(types.MergePatchType).AbsPath(pathOf("Node", ""), n.Name).Body(body).Do(ctx).Error())
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// previewUninstall lists what Uninstall would remove.
+func (c *Client) previewUninstall(ctx context.Context, objects []*Object, o UninstallOptions, out *Uninstalled) error {
+	s, err := c.observe(ctx, o.Manifest.Namespace)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	for _, name := range s.agents() {
+		out.Nodes = append(out.Nodes, node.Report{Node: name})
+	}
+	return c.removeObjects(ctx, objects, o, out)
+}
