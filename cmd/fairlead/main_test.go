@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -44,7 +45,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("CNI_PATH", filepath.SplitList(env.Getenv("PATH"))[0])
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": code, "others": others(programs)},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": code, "others": others(programs), "appears": appears},
 	})
 }
 
@@ -57,6 +58,18 @@ func code(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	if got != args[0] {
 		ts.Fatalf("exit code %s, want %s: %v", got, args[0], err)
+	}
+}
+
+// appears waits until a file exists, which a program in the background writes.
+func appears(ts *testscript.TestScript, _ bool, args []string) {
+	for end := time.Now().Add(kerneltest.Slow(30 * time.Second)); ; time.Sleep(20 * time.Millisecond) {
+		if _, err := os.Stat(ts.MkAbs(args[0])); err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			ts.Fatalf("%s does not appear", args[0])
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -265,8 +266,8 @@ func (c *Client) runClients(ctx context.Context, s *observation, t probe.Targets
 	limited, cancel := context.WithTimeout(ctx, o.Timeout+time.Duration(o.Seconds)*time.Second)
 	defer cancel()
 	have, missing, err := results[probe.Result](limited, c, o.Namespace, clientName, s.agents(), o.Progress)
-	if err != nil || ctx.Err() != nil {
-		return errors.Join(err, ctx.Err())
+	if err := cmp.Or(err, ctx.Err()); err != nil {
+		return err
 	}
 	for _, name := range s.agents() {
 		n := CheckNode{Result: have[name], Error: missing[name]}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -130,14 +131,14 @@ func (c *Client) uninstallNodes(ctx context.Context, set *appsv1.DaemonSet, file
 		return err
 	}
 	have, missing, err := results[node.Report](work, c, set.Namespace, removerName, nodes, o.Progress)
-	if err != nil || ctx.Err() != nil {
-		return errors.Join(err, ctx.Err())
+	if err := cmp.Or(err, ctx.Err()); err != nil {
+		return err
 	}
 	for _, name := range nodes {
-		r := have[name]
-		r.Node = name
-		if why := missing[name]; why != "" {
-			r.Errors = append(r.Errors, why)
+		r, done := have[name]
+		if !done {
+			r = *node.NewReport(name)
+			r.Errors = append(r.Errors, missing[name])
 		}
 		out.Nodes = append(out.Nodes, r)
 	}
@@ -252,7 +253,7 @@ func (c *Client) previewUninstall(ctx context.Context, objects []*Object, o Unin
 		return err
 	}
 	for _, name := range s.agents() {
-		out.Nodes = append(out.Nodes, node.Report{Node: name})
+		out.Nodes = append(out.Nodes, *node.NewReport(name))
 	}
 	return c.removeObjects(ctx, objects, o, out)
 }

@@ -53,9 +53,14 @@ type Report struct {
 	Errors      []string `json:"errors"`
 }
 
+// NewReport returns the report of a node on which nothing was done.
+func NewReport(name string) *Report {
+	return &Report{Node: name, Attachments: []string{}, Removed: []string{}, Restored: []string{}, Kept: []string{}, Errors: []string{}}
+}
+
 // Remove removes Fairlead from this node. It goes on after errors, and reports them.
 func Remove(ctx context.Context, o Options) *Report {
-	r := &Report{Node: o.Node, Attachments: []string{}, Removed: []string{}, Restored: []string{}, Kept: []string{}, Errors: []string{}}
+	r := NewReport(o.Node)
 	if err := r.kernel(ctx, o); err != nil {
 		r.fail(err)
 		return r // an agent runs: it would create everything again

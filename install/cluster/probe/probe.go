@@ -219,8 +219,8 @@ func handshake(ctx context.Context, to netip.AddrPort) error {
 	if err := t.HandshakeContext(ctx); err != nil {
 		return fmt.Errorf("connected, but no TLS: %w", err)
 	}
-	if err := t.ConnectionState().PeerCertificates[0].VerifyHostname(apiName); err != nil {
-		return fmt.Errorf("another program answers there: %w", err)
+	if t.ConnectionState().PeerCertificates[0].VerifyHostname(apiName) != nil { // the error lists all names
+		return fmt.Errorf("another program answers there: its certificate is not for %s", apiName)
 	}
 	return nil
 }
