@@ -96,7 +96,7 @@ func (a *app) uninstalledText(out *cluster.Uninstalled) {
 		}
 		a.line("node %s: removed %d files and %d kernel objects, restored %d files", n.Node, len(n.Removed), n.Objects, len(n.Restored))
 		if len(n.Attachments) > 0 {
-			a.line("node %s: kept %d files, which the %d containers on it need for their deletion", n.Node, len(n.Kept), len(n.Attachments))
+			a.line("node %s: kept %d files, which its containers (%d) need for their deletion", n.Node, len(n.Kept), len(n.Attachments))
 		}
 		for _, e := range n.Errors {
 			a.line("node %s: %s", n.Node, e)

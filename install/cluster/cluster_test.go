@@ -278,13 +278,29 @@ func testUpgrade(t *testing.T, k *kubelets, c *cluster.Client) {
 	if err != nil || !s.Ready || !strings.HasSuffix(s.Image, ":9.9.10") {
 		t.Errorf("%+v, %v", s, err)
 	}
+
+	// A rollback before all nodes have the new version: the others keep their pods, which are of the first revision.
+	k.mu.Lock()
+	k.broken["n1"], k.broken["n2"], k.broken["n3"] = "bad", "bad", "bad"
+	k.mu.Unlock()
+	bad := o
+	bad.Manifest.Version = "9.9.11"
+	install(t, c, bad, false)
+	if err := c.Wait(t.Context(), namespace, 3*time.Second, func(cluster.Progress) {}); err == nil || strings.Count(err.Error(), "waits for its new agent") != 2 {
+		t.Errorf("%v", err)
+	}
+	k.mu.Lock()
+	clear(k.broken)
+	k.mu.Unlock()
+	install(t, c, o, false)
+	must(t, c.Wait(t.Context(), namespace, kerneltest.Slow(time.Minute), func(cluster.Progress) {}))
 }
 
 func testStatus(t *testing.T, k *kubelets, c *cluster.Client) {
 	must(t, k.server.Create("/apis/fairlead.io/v1alpha1/ipblocks", `{apiVersion: fairlead.io/v1alpha1, kind: IPBlock, metadata: {name: default.10.244.9.0-26},
 		spec: {network: default, cidr: 10.244.9.0/26, subnet: 10.244.0.0/16, node: n1}}`))
 	k.patch("/api/v1/nodes/n1", `{"metadata": {"annotations": {"fairlead.io/node": "{\"name\": \"n1\", \"version\": \"1.2.3\"}"}}}`)
-	k.patch("/api/v1/nodes/n3", `{"status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "NetworkUnavailable", "status": "True", "message": "no route"}]}}`)
+	k.patch("/api/v1/nodes/n3", `{"status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "NetworkUnavailable", "status": "True", "reason": "FairleadNotReady", "message": "no route"}]}}`)
 	s, err := c.Status(t.Context(), namespace)
 	must(t, err)
 	n := s.Nodes[0]
@@ -297,6 +313,7 @@ func testStatus(t *testing.T, k *kubelets, c *cluster.Client) {
 	if _, err := c.Status(t.Context(), "elsewhere"); err == nil || !strings.Contains(err.Error(), "Type: --namespace fairlead-system") {
 		t.Errorf("%v", err)
 	}
+	k.patch("/api/v1/nodes/n2", `{"status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "MemoryPressure", "status": "False"}, {"type": "NetworkUnavailable", "status": "False", "reason": "FairleadReady"}]}}`)
 	k.ready("n3", true)
 }
 
@@ -413,6 +430,9 @@ func testUninstall(t *testing.T, k *kubelets, c *cluster.Client) {
 	}
 	raw, err := k.server.Client().Get().AbsPath("/api/v1/nodes/n1").Do(t.Context()).Raw()
 	if err != nil || strings.Contains(string(raw), "fairlead.io/node") {
+		t.Errorf("%v, %s", err, raw)
+	}
+	if raw, err := k.server.Client().Get().AbsPath("/api/v1/nodes/n2").Do(t.Context()).Raw(); err != nil || strings.Contains(string(raw), "NetworkUnavailable") || !strings.Contains(string(raw), "MemoryPressure") {
 		t.Errorf("%v, %s", err, raw)
 	}
 	noObjects(t, k)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead/fairlead/install/cluster"
 	"github.com/fairlead/fairlead/install/cluster/node"
@@ -77,7 +78,11 @@ func (k *kubelets) patch(path, body string) {
 	if strings.Contains(body, `"status"`) {
 		sub = "/status"
 	}
-	_ = k.server.Client().Patch("application/merge-patch+json").AbsPath(path + sub).Body([]byte(body)).Do(context.Background()).Error()
+	kind := types.MergePatchType
+	if strings.HasPrefix(path, "/api/v1/nodes/") {
+		kind = types.StrategicMergePatchType // it keeps other conditions
+	}
+	_ = k.server.Client().Patch(kind).AbsPath(path + sub).Body([]byte(body)).Do(context.Background()).Error()
 }
 
 // ready reports a node's state, its address and the port of its kubelet.

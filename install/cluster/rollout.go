@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // agentLabel selects the agents' pods.
@@ -75,8 +76,9 @@ const diagnoseTimeout = 20 * time.Second
 
 // observation is the state of all agents at one time.
 type observation struct {
-	set   appsv1.DaemonSet
-	nodes []nodeState // with an agent, or without one
+	set      appsv1.DaemonSet
+	revision string      // of the pods' template
+	nodes    []nodeState // with an agent, or without one
 }
 
 // nodeState is a node with its agent's pod.
@@ -89,6 +91,9 @@ type nodeState struct {
 // observe reads the DaemonSet, its pods and all Nodes.
 func (c *Client) observe(ctx context.Context, namespace string) (s observation, err error) {
 	if err := c.get(ctx, &s.set, pathOf("DaemonSet", namespace)+"/"+agentName); err != nil {
+		return s, err
+	}
+	if s.revision, err = c.currentRevision(ctx, &s.set); err != nil {
 		return s, err
 	}
 	pods, err := list[corev1.Pod](ctx, c, pathOf("Pod", namespace), agentLabel)
@@ -171,21 +176,36 @@ func (n *nodeState) state(s observation) string {
 		return "the old agent ends"
 	case !podReady(n.pod):
 		return "agent: " + podState(n.pod)
-	case s.set.Status.ObservedGeneration < s.set.Generation || n.outdated(&s.set):
+	case s.set.Status.ObservedGeneration < s.set.Generation || n.outdated(s):
 		return "waits for its new agent"
 	case n.node == nil:
 		return "the Node does not exist"
 	}
 	if is, why := nodeReady(n.node); !is {
+		if _, detail, has := strings.Cut(why, "message:"); has { // after "container runtime network not ready: ..."
+			why = detail
+		}
 		return "agent ready, node not Ready: " + why
 	}
 	return ready
 }
 
-// outdated reports whether the agent is of an earlier version of the DaemonSet's template.
-func (n *nodeState) outdated(set *appsv1.DaemonSet) bool {
-	have, want := n.pod.Labels["pod-template-generation"], set.Annotations[appsv1.DeprecatedTemplateGeneration]
-	return have != "" && want != "" && have != want
+// outdated reports whether the agent is of another revision of the DaemonSet's template than the current one.
+func (n *nodeState) outdated(s observation) bool {
+	return s.revision != "" && n.pod.Labels[appsv1.DefaultDaemonSetUniqueLabelKey] != s.revision
+}
+
+// currentRevision returns the hash by which the pods of the current template are labelled; "": the controller has not
+// made it yet.
+func (c *Client) currentRevision(ctx context.Context, set *appsv1.DaemonSet) (string, error) {
+	all, err := list[appsv1.ControllerRevision](ctx, c, "/apis/apps/v1/namespaces/"+set.Namespace+"/controllerrevisions", agentLabel)
+	newest, hash := int64(0), ""
+	for _, r := range all {
+		if metav1.IsControlledBy(&r, set) && r.Revision > newest {
+			newest, hash = r.Revision, r.Labels[appsv1.DefaultDaemonSetUniqueLabelKey]
+		}
+	}
+	return hash, err
 }
 
 func podReady(p *corev1.Pod) bool {
@@ -208,18 +228,35 @@ func nodeReady(n *corev1.Node) (bool, string) {
 
 // podState returns why a pod is not ready, in a few words.
 func podState(p *corev1.Pod) string {
-	for _, s := range append(p.Status.InitContainerStatuses[:len(p.Status.InitContainerStatuses):len(p.Status.InitContainerStatuses)], p.Status.ContainerStatuses...) {
-		switch {
-		case s.State.Waiting != nil && s.State.Waiting.Reason != "" && s.State.Waiting.Reason != "PodInitializing":
-			return s.State.Waiting.Reason
-		case s.State.Terminated != nil && s.State.Terminated.ExitCode != 0:
-			return fmt.Sprintf("%s ended with exit code %d", s.Name, s.State.Terminated.ExitCode)
-		case s.State.Running != nil && !s.Ready:
-			return s.Name + " runs and is not ready"
+	for _, s := range p.Status.InitContainerStatuses {
+		if s.State.Running != nil {
+			return s.Name + " runs"
+		}
+		if text := containerState(s); text != "" {
+			return text
+		}
+	}
+	for _, s := range p.Status.ContainerStatuses {
+		if s.State.Running != nil && !s.Ready {
+			return s.Name + " runs, but is not ready"
+		}
+		if text := containerState(s); text != "" {
+			return text
 		}
 	}
 	if p.Spec.NodeName == "" {
 		return "not scheduled"
 	}
 	return string(p.Status.Phase)
+}
+
+// containerState returns why a container does not run, or "".
+func containerState(s corev1.ContainerStatus) string {
+	switch {
+	case s.State.Waiting != nil && s.State.Waiting.Reason != "" && s.State.Waiting.Reason != "PodInitializing":
+		return s.State.Waiting.Reason
+	case s.State.Terminated != nil && s.State.Terminated.ExitCode != 0:
+		return fmt.Sprintf("%s ended with exit code %d", s.Name, s.State.Terminated.ExitCode)
+	}
+	return ""
 }

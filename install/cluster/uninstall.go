@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -224,26 +225,45 @@ const (
 	confDir = "/etc/cni/net.d"
 )
 
-// forgetNodes removes what agents have published in the Nodes.
+// reasonPrefix begins the reasons of the condition that agents set.
+const reasonPrefix = "Fairlead"
+
+// forgetNodes removes what agents have published in the Nodes: an annotation and the condition NetworkUnavailable.
 func (c *Client) forgetNodes(ctx context.Context) error {
 	nodes, err := list[corev1.Node](ctx, c, pathOf("Node", ""), "")
 	if err != nil {
 		return err
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{nodeAnnotation: nil}}})
-	if err != nil {
-		return err
-	}
+	annotation := map[string]any{"metadata": map[string]any{"annotations": map[string]any{nodeAnnotation: nil}}}
+	condition := map[string]any{"status": map[string]any{"conditions": []any{map[string]any{"type": corev1.NodeNetworkUnavailable, "$patch": "delete"}}}}
 	for _, n := range nodes {
-		if n.Annotations[nodeAnnotation] == "" {
-			continue
+		if n.Annotations[nodeAnnotation] != "" {
+			err = c.patchNode(ctx, annotation, n.Name)
 		}
-		err := c.explain("change Node "+n.Name, c.rest.Patch(types.MergePatchType).AbsPath(pathOf("Node", ""), n.Name).Body(body).Do(ctx).Error())
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
+		ours := func(x corev1.NodeCondition) bool {
+			return x.Type == corev1.NodeNetworkUnavailable && strings.HasPrefix(x.Reason, reasonPrefix)
+		}
+		if slices.ContainsFunc(n.Status.Conditions, ours) {
+			err = errors.Join(err, c.patchNode(ctx, condition, n.Name, "status"))
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// patchNode changes a Node. A Node that does not exist is no error.
+func (c *Client) patchNode(ctx context.Context, patch any, path ...string) error {
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return err
+	}
+	err = c.rest.Patch(types.StrategicMergePatchType).AbsPath(append([]string{pathOf("Node", "")}, path...)...).Body(body).Do(ctx).Error()
+	if err = c.explain("change Node "+path[0], err); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // previewUninstall lists what Uninstall would remove.

@@ -124,7 +124,8 @@ func TestPodState(t *testing.T) {
 		"ErrImagePull":                   {status{State: waiting("ErrImagePull")}, status{State: waiting("PodInitializing")}},
 		"install ended with exit code 3": {status{Name: "install", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3}}}, status{State: waiting("PodInitializing")}},
 		"CrashLoopBackOff":               {status{Ready: true, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}, status{State: waiting("CrashLoopBackOff")}},
-		"agent runs and is not ready":    {status{Ready: true}, status{Name: "agent", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}},
+		"agent runs, but is not ready":   {status{Ready: true}, status{Name: "agent", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}},
+		"install runs":                   {status{Name: "install", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}, status{State: waiting("PodInitializing")}},
 		string(corev1.PodPending):        {},
 	} {
 		p := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n"}, Status: corev1.PodStatus{Phase: corev1.PodPending, InitContainerStatuses: []status{s.init}, ContainerStatuses: []status{s.main}}}

@@ -256,11 +256,14 @@ func resolve(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*attempt)
 	defer cancel()
 	_, err := (&net.Resolver{PreferGo: true}).LookupHost(ctx, name)
-	if e, ok := errors.AsType[*net.DNSError](err); ok {
-		if e.Server != "" {
-			return fmt.Errorf("%s (server %s)", e.Err, e.Server)
-		}
+	e, ok := errors.AsType[*net.DNSError](err)
+	switch {
+	case !ok:
+		return err
+	case e.Server == "":
 		return errors.New(e.Err)
+	case e.IsTimeout:
+		return fmt.Errorf("no answer from the server %s", e.Server)
 	}
-	return err
+	return fmt.Errorf("%s (server %s)", e.Err, e.Server)
 }
