@@ -85,7 +85,12 @@ func (o Options) config() (*rest.Config, *runtime.Scheme, error) {
 	config := o.Config
 	if config == nil {
 		var err error
-		if config, err = clientcmd.BuildConfigFromFlags("", o.Kubeconfig); err != nil {
+		if o.Kubeconfig == "" {
+			config, err = rest.InClusterConfig()
+		} else {
+			config, err = clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
+		}
+		if err != nil {
 			return nil, nil, fmt.Errorf("the Kubernetes API: %w", err)
 		}
 	}
