@@ -20,7 +20,7 @@ import (
 const (
 	publishEvery = time.Second
 	patchWithin  = 10 * time.Second
-	// maxConflicts is how often a conflict is repeated, because another change of the pod causes one, too.
+	// maxConflicts is the number of attempts after a conflict, which any other change of the pod causes, too.
 	maxConflicts = 3
 	// settled is the age from which the time of the directory's last change identifies its content.
 	settled = 2 * time.Second

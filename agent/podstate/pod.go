@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Pod is what was attached to a pod. Its file exists from before the first change until after the last.
+// Pod lists the networks that were attached to a pod. Its file exists from before the first change until after the last.
 type Pod struct {
 	Version     int    `json:"version"`
 	ContainerID string `json:"containerID"`

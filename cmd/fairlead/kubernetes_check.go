@@ -72,7 +72,7 @@ func outcomeText(o clusterprobe.Outcome) string {
 	return fmt.Sprintf("%d of %d ok", o.OK, o.Tried)
 }
 
-// kubernetesProbe is what runs in the pods of a check.
+// kubernetesProbe is the command that the pods of a check run.
 func (a *app) kubernetesProbe() *cobra.Command {
 	listen, targets := "", ""
 	c := &cobra.Command{

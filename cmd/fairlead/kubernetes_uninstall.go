@@ -119,7 +119,7 @@ func (a *app) uninstalledText(out *cluster.Uninstalled) {
 // cleanPatience is the time for which a node waits until its agent has ended.
 const cleanPatience = time.Minute
 
-// kubernetesClean is what runs on each node for uninstall.
+// kubernetesClean is the command that uninstall runs on each node.
 func (a *app) kubernetesClean() *cobra.Command {
 	list, binDir, stay, patience := "", "", false, time.Duration(0)
 	c := &cobra.Command{

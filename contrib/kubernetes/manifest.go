@@ -176,7 +176,7 @@ func (v Values) check() error {
 	return s.Network.Validate()
 }
 
-// Merge puts other values over v, as Helm does: maps are merged, anything else replaces what is there, and null removes it.
+// Merge puts other values over v, as Helm does. It merges maps. Anything else replaces the old value, and null removes it.
 func (v Values) Merge(other Values) {
 	for name, value := range other {
 		old, ok1 := v[name].(map[string]any)

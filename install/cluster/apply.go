@@ -21,7 +21,7 @@ const (
 	Unchanged = "unchanged"
 )
 
-// Change is what was done with an object, or what would be done.
+// Change is one object that was changed, or would be.
 type Change struct {
 	Kind      string   `json:"kind"`
 	Namespace string   `json:"namespace,omitempty"`

@@ -38,7 +38,7 @@ type Check struct {
 	Notes []string    `json:"notes,omitempty"`
 }
 
-// CheckNode is what a pod on one node reached.
+// CheckNode lists the targets that a pod on one node reached, and did not reach.
 type CheckNode struct {
 	probe.Result
 	Error string `json:"error,omitempty"` // why there is no result

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Problem is what is wrong on one node. An empty node means the cluster.
+// Problem is a problem on one node, or of the whole cluster if the node is empty.
 type Problem struct {
 	Node string   `json:"node,omitempty"`
 	What []string `json:"what"`

@@ -20,8 +20,9 @@ import (
 
 const validAttachments = "cni.dev/valid-attachments"
 
-// gc detaches all networks of pods that are not valid. Then the default network's plugins remove what has no record. The
-// other networks need no GC of their own, because a record exists before the first change and until after the last.
+// gc detaches all networks of pods that are not valid. Then the default network's plugins remove attachments without a
+// record. The other networks need no GC of their own, because a record exists before the first change and until after the
+// last.
 func (p pod) gc(ctx context.Context, args *skel.CmdArgs) error {
 	ctx, start := plugin.GCStart(ctx)
 	call, err := p.begin(args)

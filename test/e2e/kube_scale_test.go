@@ -25,7 +25,7 @@ import (
 // scaleVariable enables the comparison with flanneld in clusters of many simulated nodes. Its value lists their sizes.
 const scaleVariable = "FAIRLEAD_KUBERNETES_SCALE"
 
-// scaleRest is how long the requests of an agent at rest are counted.
+// scaleRest is the time for which the requests of an agent at rest are counted.
 const scaleRest = time.Minute
 
 // scaleRow is what one program needed in a cluster of one size.
@@ -187,9 +187,10 @@ func (c *cluster) measureSide(t *testing.T, n *host, side string, nodes int) sca
 	return row
 }
 
-// requestCount counts requests in the API server's audit log.
+// auditCount counts requests in the API server's audit log.
 type auditCount struct{ all, watches int }
 
+// requests counts the requests of a program so far.
 func (c *cluster) requests(t *testing.T, side string) (n auditCount) {
 	t.Helper()
 	f, err := os.Open(c.control.path("/run/audit.log"))

@@ -42,7 +42,7 @@ type Options struct {
 	Patience time.Duration // for which to wait until the agent has ended
 }
 
-// Report is what Remove did.
+// Report is the result of Remove.
 type Report struct {
 	Node        string   `json:"node"`
 	Attachments []string `json:"attachments"` // that use what was kept: NETWORK CONTAINER IFNAME

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Targets are what the pods connect to. All pods get the same ones.
+// Targets are the addresses that the pods connect to. All pods get the same ones.
 type Targets struct {
 	Pods  []Target `json:"pods"`  // the listening pods
 	Hosts []Target `json:"hosts"` // the nodes' addresses with the kubelet's port
@@ -33,7 +33,7 @@ type Target struct {
 	Addresses []netip.AddrPort `json:"addresses"`
 }
 
-// Result is what one pod found. It is one line of its log.
+// Result is the result of one pod. It is one line of its log.
 type Result struct {
 	Node    string  `json:"node"`
 	Pods    Outcome `json:"pods"`
@@ -56,7 +56,7 @@ const MaxPeers = 100
 // maxErrors is the number of errors of one kind in a result.
 const maxErrors = 10
 
-// greeting is what a listener sends.
+// greeting is the text that a listener sends.
 const greeting = "fairlead-check "
 
 // Listen accepts connections at an address until the context ends, and answers with the node's name.
