@@ -156,14 +156,14 @@ func byPlugins(h host) error {
 	if err := os.MkdirAll(state, 0o755); err != nil {
 		return err
 	}
-	link := `"type": "bridge", "bridge": "br0", "isDefaultGateway": true, "hairpinMode": true, ` + h.keys
+	link, routes := `"type": "bridge", "bridge": "br0", "isDefaultGateway": true, "hairpinMode": true, `+h.keys, ""
 	if h.routed {
-		link = `"type": "ptp", `
+		link, routes = `"type": "ptp", `, `, "routes": [{"dst": "0.0.0.0/0"}]`
 	}
 	list := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "net", "plugins": [
 		{%s"ipMasq": true, "ipMasqBackend": %q,
-		 "ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.9.0.0/24", "routes": [{"dst": "0.0.0.0/0"}]}},
-		{"type": "portmap", "backend": %q, "capabilities": {"portMappings": true}}]}`, link, h.backend, state, h.backend)
+		 "ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.9.0.0/24"%s}},
+		{"type": "portmap", "backend": %q, "capabilities": {"portMappings": true}}]}`, link, h.backend, state, routes, h.backend)
 	if err := os.WriteFile(filepath.Join(state, "net.conflist"), []byte(list), 0o600); err != nil {
 		return err
 	}

@@ -85,7 +85,7 @@ func TestPath(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for least, args := range map[int][]string{4 * (3 + 2): {"-others", "20"}, 4: {"-hosts"}} { // host-gw and vxlan, two contenders each
+	for least, args := range map[int][]string{5 * (3 + 2): {"-others", "20"}, 4: {"-hosts"}} { // host-gw and vxlan, two contenders each
 		file := filepath.Join(t.TempDir(), "figures.json")
 		cmd := exec.Command(program, append(args, "-n", "1", "-for", "50ms", "-what", "connect", "-json", file)...)
 		cmd.Dir = "../.."
