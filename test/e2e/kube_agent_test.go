@@ -51,14 +51,29 @@ func (c *cluster) startAgents(t *testing.T) {
 	}
 	routes := []string{"route replace " + podRange + " via " + c.hosts[0].ip, "route replace " + podRange6 + " via " + sixOf(c.hosts[0].ip)}
 	c.wire.ip(t, routes...)
-	for _, r := range routes { // the API server's proxy connects to pods
-		c.control.shell(t, "ip "+r)
+	if c.network == kubernetesAgent {
+		c.routeControl(t)
 	}
 }
 
 func (c *cluster) loadAgentImage(t *testing.T, n *kubeNode) {
 	t.Helper()
 	n.shell(t, "ctr -n k8s.io images import /mnt/e2e/bin/fairlead-0.1.0-image.tar")
+}
+
+// routeControl adds a route to each node's pods on the control host: the API server's proxy connects to them. A route by
+// way of another node would not do. kube-proxy drops packets of connections of which that node sees one direction only.
+func (c *cluster) routeControl(t *testing.T) {
+	t.Helper()
+	for _, n := range c.hosts {
+		for cidr := range strings.FieldsSeq(c.mustKubectl(t, "get", "node", n.name, "-o", "jsonpath={.spec.podCIDRs[*]}")) {
+			via := n.ip
+			if strings.Contains(cidr, ":") {
+				via = sixOf(n.ip)
+			}
+			c.control.shell(t, "ip route replace "+cidr+" via "+via)
+		}
+	}
 }
 
 // podSubnets returns the subnets of the network in the manifest.
