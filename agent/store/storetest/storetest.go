@@ -42,16 +42,23 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// Put writes a key, whatever its current revision.
+// Put writes a key, whatever its current revision. It tries again for a while if the store is not available: tests end
+// members of etcd.
 func Put(t testing.TB, s store.Store, key, value string) int64 {
 	t.Helper()
-	for {
+	for end := time.Now().Add(20 * time.Second); ; {
 		was, err := s.Get(Context(t), key)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			t.Fatal(err)
+		if errors.Is(err, os.ErrNotExist) {
+			err = nil
 		}
-		revision, err := s.Commit(Context(t), store.Op{Key: key, Value: []byte(value), Expect: was.Revision})
-		if !errors.Is(err, store.ErrConflict) {
+		var revision int64
+		if err == nil {
+			revision, err = s.Commit(Context(t), store.Op{Key: key, Value: []byte(value), Expect: was.Revision})
+		}
+		switch {
+		case errors.Is(err, store.ErrUnavailable) && time.Now().Before(end):
+			time.Sleep(100 * time.Millisecond)
+		case !errors.Is(err, store.ErrConflict):
 			must(t, err)
 			return revision
 		}
