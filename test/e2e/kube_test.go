@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -137,15 +138,17 @@ func kubeRun(t *testing.T, p programs, bin string, k clusterKind) (rows []kubeRo
 			continue
 		}
 		row := kubeRow{Cluster: k.String(), Version: k.version, Case: one.name, Outcome: "failed"}
-		start, summary := time.Now(), ""
+		start, summary, ran := time.Now(), "", false
 		if t.Run(one.name, func(t *testing.T) {
+			ran = true
 			t.Cleanup(func() { c.checkUnchanged(t) }) // runs after the case's own cleanup
 			summary = one.run(t, c)
 		}) {
 			row.Outcome = strings.TrimSuffix("passed: "+summary, ": ")
 		}
-		row.Took = time.Since(start)
-		rows = append(rows, row)
+		if row.Took = time.Since(start); ran {
+			rows = append(rows, row)
+		}
 	}
 	return rows
 }
@@ -155,16 +158,20 @@ const startCase = "cluster up"
 
 const kubeFile = "testdata/kubernetes/cases.json"
 
-// writeKubeRows replaces the recorded results of the same clusters.
+// writeKubeRows replaces the recorded results of the same cases in the same clusters.
 func writeKubeRows(t *testing.T, rows []kubeRow) (all []kubeRow) {
 	t.Helper()
 	for _, old := range readKubeRows(t) {
-		if !slices.ContainsFunc(rows, func(r kubeRow) bool { return r.Cluster == old.Cluster }) {
+		if !slices.ContainsFunc(rows, func(r kubeRow) bool { return r.Cluster == old.Cluster && r.Case == old.Case }) {
 			all = append(all, old)
 		}
 	}
 	all = append(all, rows...)
-	slices.SortStableFunc(all, func(a, b kubeRow) int { return strings.Compare(a.Cluster, b.Cluster) })
+	order := append([]kubeCase{{name: startCase}}, kubeCases()...)
+	at := func(r kubeRow) int {
+		return slices.IndexFunc(order, func(one kubeCase) bool { return one.name == r.Case })
+	}
+	slices.SortStableFunc(all, func(a, b kubeRow) int { return cmp.Or(strings.Compare(a.Cluster, b.Cluster), at(a)-at(b)) })
 	raw, err := json.MarshalIndent(all, "", " ")
 	if err == nil {
 		err = os.WriteFile(kubeFile, append(raw, '\n'), 0o644)
