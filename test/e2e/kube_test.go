@@ -31,6 +31,7 @@ func clusterKinds() (kinds []clusterKind) {
 		}
 	}
 	return append(kinds, clusterKind{version: oldestKubernetes, nodes: 3, mode: "nftables", network: etcdAgent},
+		clusterKind{version: oldestKubernetes, nodes: 3, mode: "nftables", network: kubernetesAgent},
 		clusterKind{version: kubetest.Version, nodes: 3, mode: "iptables", network: kubernetesAgent},
 		clusterKind{version: kubetest.Version, nodes: 3, mode: "nftables", network: kubernetesAgent})
 }
@@ -69,6 +70,9 @@ const (
 
 func (k clusterKind) String() string {
 	name := map[int]string{1: "one node", 3: "three nodes"}[k.nodes] + ", " + k.mode
+	if k.network == kubernetesAgent && k.version == oldestKubernetes {
+		name += ", oldest version"
+	}
 	return name + [...]string{"", ", the agent", ", Kubernetes store"}[k.network] + [...]string{"", ", IPv6", ", dual stack"}[k.family]
 }
 
@@ -92,7 +96,7 @@ func chosenKinds(selector string) (kinds []clusterKind) {
 
 func TestChosenKinds(t *testing.T) {
 	t.Parallel()
-	for selector, want := range map[string]int{"all": 7, "three nodes, nftables": 1, "three nodes, nftables, the agent": 1, "nftables": 4, "one node": 2, "the agent": 1, "Kubernetes store": 2, "ipvs": 0} {
+	for selector, want := range map[string]int{"all": 8, "three nodes, nftables": 1, "three nodes, nftables, the agent": 1, "nftables": 5, "one node": 2, "the agent": 1, "Kubernetes store": 3, "ipvs": 0} {
 		if got := chosenKinds(selector); len(got) != want {
 			t.Errorf("%q chooses %v, want %d", selector, got, want)
 		}
