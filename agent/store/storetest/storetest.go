@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/agent/store"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // Run runs the suite. Each call of open returns another handle on the same store, as another process would have. Each
@@ -46,7 +47,7 @@ func must(t testing.TB, err error) {
 // members of etcd.
 func Put(t testing.TB, s store.Store, key, value string) int64 {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; {
+	for end := time.Now().Add(kerneltest.Slow(20 * time.Second)); ; {
 		was, err := s.Get(Context(t), key)
 		if errors.Is(err, os.ErrNotExist) {
 			err = nil
