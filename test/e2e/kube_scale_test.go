@@ -28,7 +28,7 @@ const scaleVariable = "FAIRLEAD_KUBERNETES_SCALE"
 // scaleRest is the time for which the requests of an agent at rest are counted.
 const scaleRest = time.Minute
 
-// scaleRow is what one program needed in a cluster of one size.
+// scaleRow has the measurements of one program in a cluster of one size.
 type scaleRow struct {
 	Side  string
 	Nodes int
@@ -72,20 +72,17 @@ func scaleOf(t *testing.T, p programs, nodes int) (rows []scaleRow) {
 	c := &cluster{programs: p, bin: kubernetesPrograms(t, kubetest.Version), clusterKind: clusterKind{version: kubetest.Version, mode: "scale"}, wire: newWire(t)}
 	c.apiFlags = []string{"--audit-policy-file=/etc/kubernetes/audit.json", "--audit-log-path=/run/audit.log"}
 	c.startStore(t)
-	for _, file := range []string{"crds.yaml"} {
-		raw, err := os.ReadFile("../../contrib/kubernetes/chart/templates/" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.control.write(t, "/run/"+file, string(raw))
-		c.mustKubectl(t, "apply", "-f", "/run/"+file)
+	raw, err := os.ReadFile("../../contrib/kubernetes/chart/templates/crds.yaml")
+	if err != nil {
+		t.Fatal(err)
 	}
+	c.control.write(t, "/run/crds.yaml", string(raw))
+	c.mustKubectl(t, "apply", "-f", "/run/crds.yaml")
 	c.mustKubectl(t, "create", "namespace", "fairlead-system")
 	c.createNodes(t, nodes)
 	n := c.kubeHost(t, "n0", "198.51.100.11", map[string]string{})
 	n.shell(t, "sysctl -qw net.ipv4.ip_forward=1 net.ipv4.neigh.default.gc_thresh3=100000 net.ipv4.neigh.default.gc_thresh2=100000 || true; mkdir -p /run/xtables")
-	sides := []string{"flanneld", "fairlead"}
-	for _, side := range sides {
+	for _, side := range []string{"flanneld", "fairlead"} {
 		rows = append(rows, c.measureSide(t, n, side, nodes))
 	}
 	return rows

@@ -20,7 +20,7 @@ import (
 // "all".
 const kubernetesVariable = "FAIRLEAD_E2E_KUBERNETES"
 
-// repeatVariable is how often each case runs, to find rare failures.
+// repeatVariable sets the number of runs of each case, to find rare failures.
 const repeatVariable = "FAIRLEAD_E2E_REPEAT"
 
 // clusterKinds returns the clusters that the cases run in.
