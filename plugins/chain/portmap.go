@@ -118,7 +118,7 @@ func (p portMapping) valid() (m mapping, key, problem string) {
 		return m, "containerPort", "want a port from 1 to 65535"
 	case m.protocol != "tcp" && m.protocol != "udp" && m.protocol != "sctp":
 		return m, "protocol", "want tcp, udp or sctp"
-	case err != nil:
+	case err != nil, m.hostIP.Zone() != "", m.hostIP.IsMulticast():
 		return m, "hostIP", "want an address of the host, for example 192.0.2.1, or omit it for all addresses"
 	}
 	m.hostPort, m.container = uint16(p.HostPort), uint16(p.ContainerPort)
