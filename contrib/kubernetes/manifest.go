@@ -151,6 +151,7 @@ type shape struct {
 	IsolatedNetworks bool `json:"isolatedNetworks"`
 	Agent            struct {
 		LogLevel  string          `json:"logLevel"`
+		Grace     config.Duration `json:"grace"`
 		Port      int             `json:"port"`
 		Resources json.RawMessage `json:"resources"`
 	} `json:"agent"`
