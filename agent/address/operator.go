@@ -95,6 +95,13 @@ func releasing(ctx context.Context, s store.Store, network string, ip netip.Addr
 		return nil, nil, fmt.Errorf("read %s: %w", key, err)
 	}
 	ops := []store.Op{{Key: key, Expect: e.Revision}}
+	if a.Fixed {
+		slot, err := slotWithout(ctx, s, network, a, ip)
+		if err != nil {
+			return nil, nil, err
+		}
+		ops = append(ops, slot...)
+	}
 	if a.Node == "" {
 		return a, ops, nil
 	}
@@ -106,6 +113,25 @@ func releasing(ctx context.Context, s store.Store, network string, ip netip.Addr
 		return nil, nil, err
 	}
 	return a, append(ops, store.Op{Key: cluster.NodeKey(a.Node), Verify: true}), nil
+}
+
+// slotWithout returns the change that removes an address from its pod's slot. A slot without addresses is deleted.
+func slotWithout(ctx context.Context, s store.Store, network string, a *cluster.Address, ip netip.Addr) ([]store.Op, error) {
+	key := cluster.FixedKey(network, a.Owner, a.IfName)
+	e, err := s.Get(ctx, key)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	var f cluster.Fixed
+	if err != nil || json.Unmarshal(e.Value, &f) != nil {
+		return nil, err // an older agent's slot has no addresses
+	}
+	op := store.Op{Key: key, Expect: e.Revision}
+	f.IPs = slices.DeleteFunc(f.IPs, func(have netip.Addr) bool { return have == ip })
+	if len(f.IPs) > 0 {
+		op.Value, err = json.Marshal(f)
+	}
+	return []store.Op{op}, err
 }
 
 // ReleaseNode releases everything that a removed node had, without a grace period, and returns the keys. It fails if
