@@ -66,6 +66,7 @@ type Manager struct {
 	leaving      map[string]time.Time // our blocks that are no longer in our file, since when
 	unheld       map[string]time.Time // our addresses that no container holds, since when
 	problems     map[string]string
+	unusedVNIs   unusedVNIs
 	session      int64                 // the session since which the above times count
 	flannelBlock map[bool]netip.Prefix // block for the flannel plugin, by family (true: IPv6)
 	formerBlocks []netip.Prefix        // content of SubnetFile at start

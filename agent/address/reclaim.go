@@ -29,7 +29,7 @@ func (m *Manager) reclaim(ctx context.Context) error {
 	for _, node := range m.longAbsent() {
 		errs = append(errs, m.reclaimNode(ctx, node))
 	}
-	return errors.Join(append(errs, m.releaseFormerBlocks(ctx), m.releaseUnheld(ctx), m.removeOrphanedLeases(ctx))...)
+	return errors.Join(append(errs, m.releaseFormerBlocks(ctx), m.releaseUnheld(ctx), m.releaseUnusedVNIs(ctx), m.removeOrphanedLeases(ctx))...)
 }
 
 // restartGrace restarts the grace periods if the agent has a new session: it may have been paused.

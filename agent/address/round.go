@@ -223,7 +223,7 @@ func (m *Manager) planClaim(c *claim, r *round) error {
 		if err != nil {
 			return err
 		}
-		c.ops = append(c.ops, op)
+		c.ops = slices.Insert(c.ops, 0, op) // first: where a transaction is a sequence, a part of it must not lack the slot
 	}
 	for key := range mine {
 		r.taken[key] = true

@@ -134,8 +134,17 @@ func blockName(network string, b netip.Prefix) string {
 	return network + ":" + b.String()
 }
 
+// nodeOwner is a store whose nodes belong to another system.
+type nodeOwner interface {
+	// RefuseToRemove returns the error of an attempt to remove a node, with the command that does it.
+	RefuseToRemove(node string) error
+}
+
 // RemoveNode removes a node whose agent does not run. With dry it only verifies that it could.
 func RemoveNode(ctx context.Context, s store.Store, name string, dry bool) error {
+	if o, ok := s.(nodeOwner); ok {
+		return o.RefuseToRemove(name)
+	}
 	if _, err := s.Get(ctx, cluster.AliveKey(name)); err == nil {
 		return fmt.Errorf("node %s is alive: its agent would join again\nStop the agent first. On %s, type: systemctl stop fairlead-agent", name, name)
 	}

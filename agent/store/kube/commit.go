@@ -131,7 +131,7 @@ func (s *Store) change(ctx context.Context, o store.Op, old *object) (change, er
 	case k.prefix == cluster.EndpointsPrefix:
 		return change{o.Expect + 1, nothing}, nil
 	case k.prefix == cluster.NodesPrefix && o.Value == nil:
-		return change{}, fmt.Errorf("node %s belongs to Kubernetes: type: kubectl delete node %s", o.Key[len(k.prefix):], o.Key[len(k.prefix):])
+		return change{}, s.RefuseToRemove(o.Key[len(k.prefix):])
 	case k.prefix == cluster.NodesPrefix:
 		revision, err := s.putNode(ctx, o.Key, o.Value)
 		return change{revision, nothing}, err // a node's document is right in itself

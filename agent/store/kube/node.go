@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 
@@ -153,6 +154,11 @@ func (s *Store) SetNetworkUnavailable(ctx context.Context, node string, unavaila
 		return err
 	}
 	return convert(s.client.Patch(types.StrategicMergePatchType).AbsPath(nodesPath, node, "status").SetHeader("Accept", metadataOnly).Body(body).Do(ctx).Error())
+}
+
+// RefuseToRemove returns the error of an attempt to remove a node: only Kubernetes does that.
+func (s *Store) RefuseToRemove(node string) error {
+	return fmt.Errorf("node %s belongs to Kubernetes\nType: kubectl delete node %s", node, node)
 }
 
 // ownerNode returns a reference to a Node as the owner of another object.
