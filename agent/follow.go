@@ -3,10 +3,10 @@ package agent
 import (
 	"context"
 	"slices"
-	"sync"
 
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/source"
+	"github.com/fairlead/fairlead/agent/store"
 )
 
 // follow delivers the store's content to the agent's parts. With the Kubernetes API as the store, each prefix is a watch on
@@ -20,35 +20,60 @@ func (a *Agent) follow(ctx context.Context) {
 	}
 	if a.o.Config.Store.Kubernetes.Kubeconfig != "" {
 		few, stop := context.WithCancel(ctx)
-		need := &needsBlocks{found: stop}
-		_ = source.Follow(few, a.o.Store, always, need, a.storeCache, a.manager, a.status)
+		_ = source.Follow(few, a.o.Store, always, &untilBlocks{followers: []source.Follower{a.storeCache, a.manager, a.status}, found: stop})
 		stop()
 	}
 	_ = source.Follow(ctx, a.o.Store, all, a.storeCache, a.manager, a.status)
 }
 
-// needsBlocks is a follower that calls found once a network assigns blocks or single addresses.
-type needsBlocks struct {
-	found func()
-	once  sync.Once
+// untilBlocks is a follower that passes on what it receives until a network assigns blocks or single addresses. It does not
+// pass on that network: without their blocks, the nodes would lose their routes, and this node would claim another block.
+type untilBlocks struct {
+	followers []source.Follower
+	found     func()
+	ended     bool
 }
 
-func (n *needsBlocks) look(list []source.Entry) {
+// pass calls do for each follower, unless the list has a network that assigns blocks.
+func (u *untilBlocks) pass(list []source.Entry, do func(source.Follower)) {
 	for _, e := range list {
-		if network, ok := e.Document.(*cluster.Network); ok && slices.ContainsFunc(network.Subnets, func(s cluster.Subnet) bool { return s.Assign != cluster.AssignPodCIDR }) {
-			n.once.Do(n.found)
+		network, ok := e.Document.(*cluster.Network)
+		if ok && !u.ended && slices.ContainsFunc(network.Subnets, func(s cluster.Subnet) bool { return s.Assign != cluster.AssignPodCIDR }) {
+			u.ended = true
+			u.found()
 		}
+	}
+	if u.ended {
+		return
+	}
+	for _, f := range u.followers {
+		do(f)
 	}
 }
 
 // Reset implements source.Follower.
-func (n *needsBlocks) Reset(list []source.Entry, _ int64) { n.look(list) }
+func (u *untilBlocks) Reset(list []source.Entry, revision int64) {
+	u.pass(list, func(f source.Follower) { f.Reset(list, revision) })
+}
 
 // Change implements source.Follower.
-func (n *needsBlocks) Change(b source.Batch) { n.look(b.Entries) }
+func (u *untilBlocks) Change(b source.Batch) {
+	u.pass(b.Entries, func(f source.Follower) { f.Change(b) })
+}
 
 // Away implements source.Follower.
-func (*needsBlocks) Away(error) {}
+func (u *untilBlocks) Away(err error) { u.pass(nil, func(f source.Follower) { f.Away(err) }) }
 
 // Back implements source.Follower.
-func (*needsBlocks) Back() {}
+func (u *untilBlocks) Back() { u.pass(nil, source.Follower.Back) }
+
+// Rewound implements store.Rewinder.
+func (u *untilBlocks) Rewound() {
+	u.pass(nil, func(f source.Follower) {
+		if r, ok := f.(store.Rewinder); ok {
+			r.Rewound()
+		}
+	})
+}
+
+var _ store.Rewinder = (*untilBlocks)(nil)
