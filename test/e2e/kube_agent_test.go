@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/contrib/kubernetes"
 	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
@@ -21,6 +22,40 @@ func (c *cluster) startAgents(t *testing.T) {
 	for _, n := range c.hosts {
 		c.loadAgentImage(t, n)
 	}
+	if c.blocks {
+		c.giveRange(t, c.hosts[0])
+		c.renderAgents(t, c.blockValues())
+	} else {
+		c.fillManifest(t)
+	}
+	c.applyAgents(t)
+	for _, n := range c.hosts {
+		kerneltest.Within(t, 30*time.Second, func() error {
+			out, err := n.run("/mnt/e2e/fairlead", "agent", "status", "--json")
+			if peers := fmt.Sprintf(`"peers": %d`, len(c.hosts)-1); err == nil && !strings.Contains(out, peers) {
+				err = fmt.Errorf("the agent of %s reports %s", n.name, out)
+			}
+			return err
+		})
+	}
+	for _, p := range []string{podRange, podRange6, fixedRange, fixedRange6} {
+		via := c.hosts[0].ip
+		if strings.Contains(p, ":") {
+			via = sixOf(via)
+		}
+		c.wire.ip(t, "route replace "+p+" via "+via)
+	}
+	if c.network == kubernetesAgent && !c.blocks {
+		c.routeControl(t)
+	}
+	if c.blocks {
+		c.apply(t, "fixednetwork.yaml", map[string]string{})
+	}
+}
+
+// fillManifest writes the published manifest with the cluster's changes to the control host.
+func (c *cluster) fillManifest(t *testing.T) {
+	t.Helper()
 	manifest, changes := "etcd.yaml", map[string]string{
 		"http://10.0.0.1:2379": agentStore, "{cidr: 10.244.0.0/16}": fmt.Sprintf("{cidr: %s, block: 24}", podRange), "{type: host-gw, when: direct}, ": "",
 	}
@@ -39,21 +74,16 @@ func (c *cluster) startAgents(t *testing.T) {
 		text = strings.Replace(text, from, to, 1)
 	}
 	c.control.write(t, agentManifest, text)
-	c.applyAgents(t)
-	for _, n := range c.hosts {
-		kerneltest.Within(t, 30*time.Second, func() error {
-			out, err := n.run("/mnt/e2e/fairlead", "agent", "status", "--json")
-			if peers := fmt.Sprintf(`"peers": %d`, len(c.hosts)-1); err == nil && !strings.Contains(out, peers) {
-				err = fmt.Errorf("the agent of %s reports %s", n.name, out)
-			}
-			return err
-		})
+}
+
+// renderAgents writes the manifest with values to the control host.
+func (c *cluster) renderAgents(t *testing.T, values kubernetes.Values) {
+	t.Helper()
+	manifest, err := kubernetes.Render(kubernetes.Options{Namespace: kubernetes.DefaultNamespace, Values: values})
+	if err != nil {
+		t.Fatal(err)
 	}
-	routes := []string{"route replace " + podRange + " via " + c.hosts[0].ip, "route replace " + podRange6 + " via " + sixOf(c.hosts[0].ip)}
-	c.wire.ip(t, routes...)
-	if c.network == kubernetesAgent {
-		c.routeControl(t)
-	}
+	c.control.write(t, agentManifest, string(manifest))
 }
 
 func (c *cluster) loadAgentImage(t *testing.T, n *kubeNode) {

@@ -20,26 +20,42 @@ type kubeCase struct {
 	noAgent   bool // it removes our plugins, including fairlead-ipam, which the agent needs
 	agentOnly bool
 	inAPI     bool // only with the Kubernetes API as the store
+	blocks    blockCase
 }
+
+// blockCase says whether a case runs in the cluster whose network assigns blocks.
+type blockCase int
+
+const (
+	notInBlocks blockCase = iota
+	alsoInBlocks
+	onlyInBlocks
+)
 
 func kubeCases() []kubeCase {
 	return []kubeCase{
-		{name: "Deployment: pods on all nodes reach each other", nodes: 1, run: deployment},
-		{name: "Service: ClusterIP, from pods and nodes", nodes: 1, run: clusterIP},
+		{name: "Deployment: pods on all nodes reach each other", nodes: 1, run: deployment, blocks: alsoInBlocks},
+		{name: "Service: ClusterIP, from pods and nodes", nodes: 1, run: clusterIP, blocks: alsoInBlocks},
 		{name: "Service: NodePort, from outside, nodes and pods", nodes: 1, run: nodePort},
 		{name: "host ports alongside kube-proxy", nodes: 1, run: kubeHostPorts},
 		{name: "readiness: an unready pod gets no requests", nodes: 1, run: readiness},
-		{name: "rolling restart under load", nodes: 1, run: rollingRestart},
+		{name: "rolling restart under load", nodes: 1, run: rollingRestart, blocks: alsoInBlocks},
 		{name: "drain of a node under load", nodes: 2, run: drain},
 		{name: "kubelet and containerd killed while pods start", nodes: 1, run: kubeletKilled},
 		{name: "tutorial commands, DaemonSet, and uninstall", nodes: 1, run: daemonSet, noAgent: true},
-		{name: "all agents restarted under load", nodes: 2, run: restartAgents, agentOnly: true},
+		{name: "all agents restarted under load", nodes: 2, run: restartAgents, agentOnly: true, blocks: alsoInBlocks},
 		{name: "rolling restart under load while no agent runs", nodes: 2, run: rolloutWithoutAgents, agentOnly: true},
 		{name: "upgrade by fairlead kubernetes install, under load", nodes: 2, run: installUnderLoad, inAPI: true},
 		{name: "API server away, agent restarted meanwhile", nodes: 2, run: apiAway, inAPI: true},
 		{name: "a node joins and is deleted", nodes: 2, run: nodeJoinsAndLeaves, inAPI: true},
 		{name: "a node comes back with another address", nodes: 2, run: nodeMoves, inAPI: true},
 		{name: "an agent cannot write for another node", nodes: 2, run: strangersRefused, inAPI: true},
+		{name: "blocks: every node reaches pods, hosts, Services and DNS", nodes: 3, run: blocksChecked, blocks: onlyInBlocks},
+		{name: "blocks: more pods on a node than a block has addresses", nodes: 3, run: severalBlocks, blocks: onlyInBlocks},
+		{name: "blocks: a node is deleted and another one joins", nodes: 3, run: blocksOfDeletedNode, blocks: onlyInBlocks},
+		{name: "fixed addresses follow pods to another node", nodes: 3, run: fixedAddresses, blocks: onlyInBlocks},
+		{name: "a fixed address leaves a node that died", nodes: 3, run: fixedAddressOfDeadNode, blocks: onlyInBlocks},
+		{name: "fairlead network, node, ipam and map with a kubeconfig", nodes: 3, run: commandsWithKubeconfig, blocks: onlyInBlocks},
 	}
 }
 

@@ -47,6 +47,12 @@ func newKubeCluster(t *testing.T, p programs, bin string, k clusterKind) *cluste
 	c.mustKubectl(t, "wait", "--for=condition=Ready", "node", "--all", "--timeout=120s")
 	for _, n := range c.hosts {
 		c.warm(t, n)
+	}
+	if k.blocks {
+		c.startFixed(t, "warm", k.nodes, "", nil)
+		c.endFixed(t, "warm")
+	}
+	for _, n := range c.hosts {
 		n.settle(t)
 	}
 	if k.network != staticRoutes {
@@ -169,7 +175,10 @@ func (c *cluster) noPods(t *testing.T) {
 }
 
 // kubePod is a pod as the API server reports it.
-type kubePod struct{ name, node, ip string }
+type kubePod struct {
+	name, node, ip string
+	ips            []string // of all families
+}
 
 // pods returns the pods with a label app that are not being deleted, sorted by node and name.
 func (c *cluster) pods(t *testing.T, app string) (pods []kubePod) {
@@ -178,7 +187,7 @@ func (c *cluster) pods(t *testing.T, app string) (pods []kubePod) {
 		Items []struct {
 			Metadata struct{ Name, DeletionTimestamp string }
 			Spec     struct{ NodeName string }
-			Status   struct{ PodIP string }
+			Status   struct{ PodIPs []struct{ IP string } }
 		}
 	}
 	if err := json.Unmarshal([]byte(c.mustKubectl(t, "get", "pods", "-l", "app="+app, "-o", "json")), &list); err != nil {
@@ -186,7 +195,14 @@ func (c *cluster) pods(t *testing.T, app string) (pods []kubePod) {
 	}
 	for _, p := range list.Items {
 		if p.Metadata.DeletionTimestamp == "" {
-			pods = append(pods, kubePod{p.Metadata.Name, p.Spec.NodeName, p.Status.PodIP})
+			pod := kubePod{name: p.Metadata.Name, node: p.Spec.NodeName}
+			for _, a := range p.Status.PodIPs {
+				pod.ips = append(pod.ips, a.IP)
+			}
+			if len(pod.ips) > 0 {
+				pod.ip = pod.ips[0]
+			}
+			pods = append(pods, pod)
 		}
 	}
 	slices.SortFunc(pods, func(a, b kubePod) int { return strings.Compare(a.node+a.name, b.node+b.name) })

@@ -105,10 +105,14 @@ func (c *cluster) startControl(t *testing.T) {
 	t.Helper()
 	c.startStore(t)
 	h := c.control
-	c.daemon(t, h, append([]string{kubernetesBin + "/kube-controller-manager", "--kubeconfig=" + kubeConfig, "--bind-address=127.0.0.1", "--leader-elect=false", "--allocate-node-cidrs=true",
-		"--cluster-cidr=" + c.family.pick(podRange, podRange6), "--service-cluster-ip-range=" + c.family.pick(serviceRange, serviceRange6), "--service-account-private-key-file=/etc/kubernetes/sa.key", "--root-ca-file=/run/kubernetes/apiserver.crt",
-		"--cert-dir=/run/kubernetes-controllers"},
-		strings.Split(c.family.pick("--node-cidr-mask-size-ipv4=24", "--node-cidr-mask-size-ipv6=64"), ",")...)...)
+	argv := []string{kubernetesBin + "/kube-controller-manager", "--kubeconfig=" + kubeConfig, "--bind-address=127.0.0.1", "--leader-elect=false",
+		"--service-cluster-ip-range=" + c.family.pick(serviceRange, serviceRange6), "--service-account-private-key-file=/etc/kubernetes/sa.key", "--root-ca-file=/run/kubernetes/apiserver.crt",
+		"--cert-dir=/run/kubernetes-controllers"}
+	if !c.blocks {
+		argv = append(argv, "--allocate-node-cidrs=true", "--cluster-cidr="+c.family.pick(podRange, podRange6))
+		argv = append(argv, strings.Split(c.family.pick("--node-cidr-mask-size-ipv4=24", "--node-cidr-mask-size-ipv6=64"), ",")...)
+	}
+	c.daemon(t, h, argv...)
 	c.daemon(t, h, kubernetesBin+"/kube-scheduler", "--kubeconfig="+kubeConfig, "--bind-address=127.0.0.1", "--leader-elect=false", "--cert-dir=/run/kubernetes-scheduler")
 	kerneltest.Within(t, time.Minute, func() error { _, err := c.kubectl("get", "serviceaccount", "default"); return err })
 	c.logEndpoints(t)

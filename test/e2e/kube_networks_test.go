@@ -30,6 +30,8 @@ func TestPodNetworks(t *testing.T) {
 	}{
 		{"two pods on three networks", podsOnNetworks},
 		{"addresses of whereabouts on two nodes", whereaboutsNetworks},
+		{"a bridge with a link to the other node", bridgedNetwork},
+		{"isolated networks on two nodes", isolatedNetworks},
 		{"a definition that is created after the pod", laterDefinition},
 		{"without agents", networksWithoutAgents},
 		{"containerd and kubelet killed", networksAfterKill},
@@ -41,14 +43,11 @@ func TestPodNetworks(t *testing.T) {
 // enablePodNetworks applies the manifest with podNetworks.enabled, and waits until each node has the new configuration.
 func (c *cluster) enablePodNetworks(t *testing.T) {
 	t.Helper()
-	manifest, err := kubernetes.Render(kubernetes.Options{Namespace: kubernetes.DefaultNamespace, Values: kubernetes.Values{
-		"podNetworks": map[string]any{"enabled": true},
-		"network":     map[string]any{"subnets": []any{map[string]any{"cidr": podRange, "assign": "podCIDR"}}},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.control.write(t, agentManifest, string(manifest))
+	c.renderAgents(t, kubernetes.Values{
+		"podNetworks":      map[string]any{"enabled": true},
+		"isolatedNetworks": true,
+		"network":          map[string]any{"subnets": []any{map[string]any{"cidr": podRange, "assign": "podCIDR"}}},
+	})
 	c.applyAgents(t)
 	for _, n := range c.hosts {
 		kerneltest.Within(t, time.Minute, func() error {
@@ -162,6 +161,66 @@ func whereaboutsNetworks(t *testing.T, c *cluster) {
 	}
 	wantAnswer(t, c.inPod(two), "tcp", at(first[1].IPs[0], servePort), "one", second[1].IPs[0])
 	c.deleteSeveral(t, "one", "two")
+}
+
+// bridgedNetwork checks that pods of different nodes reach each other through bridges of the nodes, which have a link to
+// each other.
+func bridgedNetwork(t *testing.T, c *cluster) {
+	c.wire.ip(t, "link add br1 type bridge", "link set br1 up")
+	for i, n := range c.hosts {
+		port := fmt.Sprint("lan", i)
+		c.wire.ip(t, "link add "+port+" type veth peer name up1 netns "+n.netns(), "link set "+port+" master br1 up")
+		n.shell(t, "ip link add lan0 type bridge; ip link set lan0 up; ip link set up1 master lan0 up")
+		t.Cleanup(func() { n.shell(t, "ip link del up1; ip link del lan0") })
+	}
+	_, first := c.severalPod(t, "one", "bridged", c.hosts[0])
+	two, second := c.severalPod(t, "two", "bridged", c.hosts[1])
+	if first[1].IPs[0] == second[1].IPs[0] {
+		t.Errorf("two pods have %s", first[1].IPs[0])
+	}
+	wantAnswer(t, c.inPod(two), "tcp", at(first[1].IPs[0], servePort), "one", second[1].IPs[0])
+	c.deleteSeveral(t, "one", "two")
+}
+
+// isolatedNetworks checks that pods of different nodes reach each other on their isolated network, also while they are on
+// the default network, and that another network with the same addresses is separate.
+func isolatedNetworks(t *testing.T, c *cluster) {
+	one, first := c.severalPod(t, "one", "blue", c.hosts[0])
+	two, second := c.severalPod(t, "two", "blue@blue0", c.hosts[1])
+	other, third := c.severalPod(t, "three", "red", c.hosts[1])
+	if second[1].Interface != "blue0" || first[1].IPs[0] == second[1].IPs[0] {
+		t.Errorf("network-status has %+v and %+v", first, second)
+	}
+	wantAnswer(t, c.inPod(two), "tcp", at(first[1].IPs[0], servePort), "one", second[1].IPs[0])
+	wantAnswer(t, c.inPod(one), "udp", at(second[1].IPs[0], servePort), "two", first[1].IPs[0])
+	wantAnswer(t, c.inPod(two), "tcp", at(one.ip, servePort), "one", two.ip)
+	if out, err := c.inPod(other)("query", "tcp", at(first[1].IPs[0], servePort)); err == nil && third[1].IPs[0] != first[1].IPs[0] {
+		t.Errorf("a pod of network red reaches one of network blue: %s", out)
+	}
+	c.checkHealthy(t)
+	c.deleteSeveral(t, "one", "two", "three")
+	for _, name := range []string{"blue", "red"} {
+		for line := range strings.Lines(c.mustKubectl(t, "get", "ipblocks", "-o", `jsonpath={range .items[*]}{.spec.network} {.spec.cidr}{"\n"}{end}`)) {
+			if f := strings.Fields(line); f[0] == name {
+				c.mustStore(t, "ipam", "release", f[1], "--network="+name)
+			}
+		}
+		kerneltest.Within(t, 30*time.Second, func() error {
+			_, err := c.store("network", "delete", name)
+			return err
+		})
+	}
+	if left := c.storeKeys(t); slices.ContainsFunc(left, func(k string) bool { return strings.Contains(k, "vni.") }) {
+		t.Errorf("a VNI is left: %v", left)
+	}
+	for _, n := range c.hosts {
+		kerneltest.Within(t, 30*time.Second, func() error {
+			if left := n.shell(t, "ls /run/netns; ip -o link show type vxlan"); strings.Contains(left, "fairlead-") {
+				return fmt.Errorf("%s still has\n%s", n.name, left)
+			}
+			return nil
+		})
+	}
 }
 
 // laterDefinition checks the event of a pod whose definition does not exist, and that the pod starts once it does.

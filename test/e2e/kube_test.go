@@ -33,16 +33,19 @@ func clusterKinds() (kinds []clusterKind) {
 	return append(kinds, clusterKind{version: oldestKubernetes, nodes: 3, mode: "nftables", network: etcdAgent},
 		clusterKind{version: oldestKubernetes, nodes: 3, mode: "nftables", network: kubernetesAgent},
 		clusterKind{version: kubetest.Version, nodes: 3, mode: "iptables", network: kubernetesAgent},
-		clusterKind{version: kubetest.Version, nodes: 3, mode: "nftables", network: kubernetesAgent})
+		clusterKind{version: kubetest.Version, nodes: 3, mode: "nftables", network: kubernetesAgent},
+		clusterKind{version: kubetest.Version, nodes: 3, mode: "nftables", network: kubernetesAgent, family: dualStack, blocks: true})
 }
 
-// clusterKind is a kind of cluster. mode is the mode of kube-proxy.
+// clusterKind is a kind of cluster. mode is the mode of kube-proxy. With blocks, Kubernetes assigns no ranges to nodes:
+// Fairlead assigns blocks to them, and single addresses to pods that ask for them.
 type clusterKind struct {
 	version string
 	nodes   int
 	mode    string
 	network podNetwork
 	family  family
+	blocks  bool
 }
 
 // family says which addresses nodes, pods and services have.
@@ -73,11 +76,18 @@ func (k clusterKind) String() string {
 	if k.network == kubernetesAgent && k.version == oldestKubernetes {
 		name += ", oldest version"
 	}
-	return name + [...]string{"", ", the agent", ", Kubernetes store"}[k.network] + [...]string{"", ", IPv6", ", dual stack"}[k.family]
+	name += [...]string{"", ", the agent", ", Kubernetes store"}[k.network] + [...]string{"", ", IPv6", ", dual stack"}[k.family]
+	if k.blocks {
+		name += ", blocks"
+	}
+	return name
 }
 
 // runs reports whether the cluster runs a case.
 func (k clusterKind) runs(one kubeCase) bool {
+	if k.blocks && one.blocks == notInBlocks || !k.blocks && one.blocks == onlyInBlocks {
+		return false
+	}
 	return one.nodes <= k.nodes && !(one.noAgent && k.network != staticRoutes) && !(one.agentOnly && k.network == staticRoutes) && !(one.inAPI && k.network != kubernetesAgent)
 }
 
@@ -96,7 +106,7 @@ func chosenKinds(selector string) (kinds []clusterKind) {
 
 func TestChosenKinds(t *testing.T) {
 	t.Parallel()
-	for selector, want := range map[string]int{"all": 8, "three nodes, nftables": 1, "three nodes, nftables, the agent": 1, "nftables": 5, "one node": 2, "the agent": 1, "Kubernetes store": 3, "ipvs": 0} {
+	for selector, want := range map[string]int{"all": 9, "three nodes, nftables": 1, "three nodes, nftables, the agent": 1, "nftables": 6, "one node": 2, "the agent": 1, "Kubernetes store": 4, "blocks": 1, "ipvs": 0} {
 		if got := chosenKinds(selector); len(got) != want {
 			t.Errorf("%q chooses %v, want %d", selector, got, want)
 		}

@@ -9,11 +9,14 @@ import (
 	"time"
 )
 
-// serve answers on a TCP and a UDP port until SIGTERM.
+// serve answers on a TCP and a UDP port until SIGTERM, with the variable NAME or the host's name.
 func serve(addr string) error {
-	name, err := os.Hostname()
-	if err != nil {
-		return err
+	name := os.Getenv("NAME")
+	if name == "" {
+		var err error
+		if name, err = os.Hostname(); err != nil {
+			return err
+		}
 	}
 	tcp, err := net.Listen("tcp", addr)
 	if err != nil {
