@@ -26,7 +26,7 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-cluster test test-vm race stress mutate churn churn-cluster soak crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-kubernetes e2e-pod-networks test-kubernetes bench-kubernetes conformance kubernetes kubernetes-down clean
+.PHONY: help build demo demo-cluster test test-vm race stress mutate churn churn-cluster soak crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-kubernetes e2e-pod-networks test-kubernetes crash-kubernetes bench-kubernetes conformance kubernetes kubernetes-down clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -179,6 +179,10 @@ e2e-start: ## time the start of pods with Fairlead, fused, and with the referenc
 test-kubernetes: ## the store, the installation and the Helm chart, with the API of a real Kubernetes 1.37 (builds its API server and Helm once)
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS)
 	FAIRLEAD_KUBERNETES=1 FAIRLEAD_HELM=1 go test -count=1 -v -timeout 60m ./agent/store/kube ./agent/podnetworks ./install/cluster/... ./contrib/kubernetes
+
+crash-kubernetes: ## kill an agent before and after each of its writes to the Kubernetes API, run two agents of one node, disturb requests at random (N=10 for the first writes; a quarter of an hour; needs root)
+	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS)
+	FAIRLEAD_KUBERNETES_WRITES=$(if $(filter-out file,$(origin N)),$(N),all) go test -count=1 -v -timeout 60m -run '^(TestKilledAtEachWrite|TestTwoAgentsOfOneNode|TestDisturbedRequests)$$' ./test/cluster
 
 bench-kubernetes: ## the agent and flanneld in turn with the Kubernetes API as the store, next to NODES="3 1000 5000" simulated nodes: docs/scale.md (10 minutes; builds both once; needs root)
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS)
