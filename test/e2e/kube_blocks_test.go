@@ -153,9 +153,6 @@ func blocksOfDeletedNode(t *testing.T, c *cluster) string {
 	start := time.Now()
 	c.mustKubectl(t, "delete", "node", n.name)
 	c.hosts = others
-	moved, reached := c.waitForMove(t, fixed)
-	took := time.Since(start)
-	c.wantNotServedTwice(t, moved)
 	kerneltest.Within(t, time.Minute, func() error {
 		if left := c.blocksOf(t, n.name); len(left) != 0 {
 			return fmt.Errorf("the deleted node still has %v", left)
@@ -166,6 +163,9 @@ func blocksOfDeletedNode(t *testing.T, c *cluster) string {
 	if free < blockGrace {
 		t.Errorf("the blocks of the deleted node were free %v after its deletion, before the grace", free)
 	}
+	moved, reached := c.waitForMove(t, fixed)
+	took := time.Since(start)
+	c.wantNotServedTwice(t, moved)
 	c.waitForAgents(t, len(others)-1)
 	another := c.addNode(t, len(others)+2)
 	if len(c.blocksOf(t, another.name)) < 2 {

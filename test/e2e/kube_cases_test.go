@@ -46,6 +46,7 @@ func kubeCases() []kubeCase {
 		{name: "all agents restarted under load", nodes: 2, run: restartAgents, agentOnly: true, blocks: alsoInBlocks},
 		{name: "rolling restart under load while no agent runs", nodes: 2, run: rolloutWithoutAgents, agentOnly: true},
 		{name: "upgrade by fairlead kubernetes install, under load", nodes: 2, run: installUnderLoad, inAPI: true},
+		{name: "upgrade and rollback, under load", nodes: 2, run: upgradeAndRollBack, inAPI: true},
 		{name: "API server away, agent restarted meanwhile", nodes: 2, run: apiAway, inAPI: true},
 		{name: "a node joins and is deleted", nodes: 2, run: nodeJoinsAndLeaves, inAPI: true},
 		{name: "a node comes back with another address", nodes: 2, run: nodeMoves, inAPI: true},

@@ -50,8 +50,8 @@ func build(t *testing.T) programs {
 	return p
 }
 
-func compile(dir, out, pkg string) error {
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, pkg)
+func compile(dir, out, pkg string, flags ...string) error {
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags="+strings.Join(append(flags, "-s -w"), " "), "-o", out, pkg)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
