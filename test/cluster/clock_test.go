@@ -20,22 +20,22 @@ func TestClockJumps(t *testing.T) {
 	to := attach(t, b, "c1", "pods")
 	wantReach(t, a, "c1", to)
 	const year = 365 * 24 * time.Hour
-	wantNoLoss(t, a, "c1", to, func() {
-		for i, by := range []time.Duration{3 * year, -6 * year, 3 * year} {
+	for i, by := range []time.Duration{3 * year, -6 * year, 3 * year} {
+		wantNoLoss(t, a, "c1", to, func() {
 			jumpClock(t, by)
 			wantReach(t, a, "c1", attach(t, b, fmt.Sprint("c", i+2), "pods"))
-			before := state(t, b)
-			_, err := b.IP(t.Context(), "neigh flush dev fl-vx.1 nud permanent")
-			must(t, err)
-			kerneltest.Eventually(t, func() error {
-				if now := state(t, b); now != before {
-					return fmt.Errorf("the state is\n%s\nwant\n%s", now, before)
-				}
-				return nil
-			})
-			must(t, c.Ready(t.Context()))
-		}
-	})
+		})
+		before := state(t, b)
+		_, err := b.IP(t.Context(), "neigh flush dev fl-vx.1 nud permanent") // may lose a packet, so none is counted here
+		must(t, err)
+		kerneltest.Eventually(t, func() error {
+			if now := state(t, b); now != before {
+				return fmt.Errorf("the state is\n%s\nwant\n%s", now, before)
+			}
+			return nil
+		})
+		must(t, c.Ready(t.Context()))
+	}
 }
 
 func jumpClock(t *testing.T, by time.Duration) {
