@@ -18,7 +18,7 @@ TEST_NEEDS := $(DEMO_NEEDS) iptables:iptables conntrack:conntrack nsenter:util-l
 BENCH_NEEDS := $(DEMO_NEEDS) iptables:iptables nsenter:util-linux ovs-vswitchd:openvswitch-switch
 
 K8S_NEEDS := etcd:etcd-server
-SUITE_NEEDS := dig:bind9-dnsutils nc:netcat-openbsd netstat:net-tools busybox:busybox-static
+SUITE_NEEDS := dig:bind9-dnsutils nc:netcat-openbsd netstat:net-tools busybox:busybox-static wget:wget
 
 VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 

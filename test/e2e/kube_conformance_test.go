@@ -23,7 +23,8 @@ import (
 )
 
 // conformanceVariable enables Kubernetes' own tests. Its value is a regular expression that selects specs, "conformance"
-// for those of [sig-network] with [Conformance], or "network" for the others of [sig-network] that this cluster can run. conformanceClusterVariable selects clusters, as kubernetesVariable does.
+// for those of [sig-network] with [Conformance], or "network" for the others of [sig-network] that this cluster can run.
+// conformanceClusterVariable selects clusters, as kubernetesVariable does.
 const (
 	conformanceVariable        = "FAIRLEAD_CONFORMANCE"
 	conformanceClusterVariable = "FAIRLEAD_CONFORMANCE_CLUSTER"
@@ -33,10 +34,12 @@ const (
 	conformanceSpecs = `\[sig-network\].*\[Conformance\]`
 	networkSpecs     = `\[sig-network\]`
 
-	// unsuitable are the specs that need a cloud or the Internet, network policies, SCTP in the kernel, or hours.
-	unsuitable = `\[Conformance\]|\[Disruptive\]|\[Flaky\]|LoadBalancer|GCE|Cloud|` +
+	// unsuitable are the specs that need a cloud or the Internet (one looks up the name of a public address), network
+	// policies, SCTP in the kernel, kubelet's limits of local storage, which these nodes do not have, or hours.
+	unsuitable = `\[Conformance\]|\[Disruptive\]|\[Flaky\]|LoadBalancer|GCE|Cloud|evicted pods|PTR lookup|` +
 		`\[Feature:(NetworkPolicy|SCTPConnectivity|Networking-Performance|Networking-IPv4|Networking-IPv6|Networking-DNS|KubeProxyNFAcct|PerformanceDNS)\]`
 	needsDualStack = `|\[Feature:IPv6DualStack\]`
+	needsIptables  = `|\[Feature:LocalhostNodePorts\]` // NodePorts on 127.0.0.1
 )
 
 // specProcesses is the number of processes that run specs at the same time.
@@ -87,6 +90,9 @@ func TestConformance(t *testing.T) {
 			}
 			if skip != "" && k.family != dualStack {
 				skip += needsDualStack
+			}
+			if skip != "" && k.mode != "iptables" {
+				skip += needsIptables
 			}
 			row := c.runSuite(t, suite, focus, skip)
 			row.Specs = name

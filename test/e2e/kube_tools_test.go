@@ -22,12 +22,13 @@ import (
 )
 
 // agnhostTools are the programs that Kubernetes' own tests run in their image agnhost. Debian packages have them.
-const agnhostTools = "bash sh cat conntrack cp curl cut date dig echo env expr getent grep head hostname id ip ls mkdir mktemp nc netstat nslookup " +
-	"printf ps rm sed seq sleep sort ss stat tail tee test timeout touch tr true uname wc"
+const agnhostTools = "bash sh cat conntrack cp curl cut date dd dig echo env expr getent grep head hostname id ip ls mkdir mktemp nc netstat nslookup " +
+	"printf ps rm sed seq sleep sort ss stat tail tee test timeout touch tr true uname wc wget which"
 
 const (
-	suiteImages = "registry.k8s.io/e2e-test-images/"
-	pauseImage  = "registry.k8s.io/pause:3.10.2"
+	suiteImages   = "registry.k8s.io/e2e-test-images/"
+	pauseImage    = "registry.k8s.io/pause:3.10.2"
+	iptablesImage = "registry.k8s.io/build-image/distroless-iptables:v0.9.9"
 )
 
 // suiteImageList returns the images of Kubernetes' own tests, under the names that they ask for. nginx is only a server on
@@ -37,7 +38,17 @@ func suiteImageList(t *testing.T) []image {
 	agnhost := agnhostImage(t)
 	nginx := agnhost
 	nginx.names, nginx.cmd = []string{suiteImages + "nginx:1.27.0-2", suiteImages + "nginx:1.28.0-2"}, []string{"netexec", "--http-port=80"}
-	return []image{agnhost, nginx, busyboxImage(t)}
+	return []image{agnhost, nginx, busyboxImage(t), invalidPacketsImage(t)}
+}
+
+// invalidPacketsImage returns the server that sends packets outside of its TCP connections' windows (Kubernetes issue 74839).
+func invalidPacketsImage(t *testing.T) image {
+	t.Helper()
+	raw, err := os.ReadFile(kubetest.Program(t, "test/images/regression-issue-74839"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return image{names: []string{suiteImages + "regression-issue-74839:1.5"}, entrypoint: []string{"/server"}, files: map[string][]byte{"server": raw}}
 }
 
 // busyboxImage returns busybox with a link for each of its commands.
@@ -73,7 +84,7 @@ func agnhostImage(t *testing.T) image {
 	t.Helper()
 	i := image{
 		names: []string{
-			suiteImages + "agnhost:2.66.1", suiteImages + "agnhost:2.55", suiteImages + "agnhost:2.53", suiteImages + "glibc-dns-testing:2.1.1", pauseImage,
+			suiteImages + "agnhost:2.66.1", suiteImages + "agnhost:2.55", suiteImages + "agnhost:2.53", suiteImages + "glibc-dns-testing:2.1.1", pauseImage, iptablesImage,
 		},
 		entrypoint: []string{"/agnhost"}, cmd: []string{"pause"},
 		files: map[string][]byte{
@@ -89,6 +100,7 @@ func agnhostImage(t *testing.T) image {
 		i.files[strings.TrimPrefix(as, "/")] = raw
 	}
 	add(kubetest.Program(t, "test/images/agnhost"), "agnhost")
+	add(corednsProgram(t), "coredns")                                   // of DNS servers outside of the cluster
 	i.files["localhost.crt"], i.files["localhost.key"] = certificate(t) // of its servers with TLS
 	libraries := map[string]bool{}
 	for _, name := range strings.Fields(agnhostTools) {
@@ -151,15 +163,20 @@ const (
 
 func corednsImage(t *testing.T) image {
 	t.Helper()
-	path, err := built.Program("coredns-"+corednsVersion, "coredns", built.Install("github.com/coredns/coredns@v"+corednsVersion, "-s -w"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := os.ReadFile(path)
+	raw, err := os.ReadFile(corednsProgram(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return image{names: []string{corednsName}, files: map[string][]byte{"coredns": raw}, entrypoint: []string{"/coredns"}}
+}
+
+func corednsProgram(t *testing.T) string {
+	t.Helper()
+	path, err := built.Program("coredns-"+corednsVersion, "coredns", built.Install("github.com/coredns/coredns@v"+corednsVersion, "-s -w"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // load imports an image into the containerd of every node.
