@@ -33,15 +33,16 @@ type apiProxy struct {
 	out   *http.Transport
 	on    func(do func() error) error // runs a function in the host's network namespace
 
-	mu       sync.Mutex
-	listener net.Listener // nil while the API is away
-	writes   []string     // the writes so far: method and resource
-	did      int          // those that the API executed
-	killAt   int          // the number of the write that kill follows; 0: none
-	after    bool         // kill after the API executed the write, and not before
-	kill     func()
-	faults   bool // disturb requests at random
-	counts   map[string]int
+	mu      sync.Mutex
+	server  *http.Server
+	address string   // of the server
+	writes  []string // the writes so far: method and resource
+	did     int      // those that the API executed
+	killAt  int      // the number of the write at which kill is called; 0: none
+	after   bool     // call kill after the API executed the write, and not before
+	kill    func()
+	faults  bool // disturb requests at random
+	counts  map[string]int
 }
 
 // newProxy starts a proxy on a host.
@@ -54,50 +55,42 @@ func newProxy(t *testing.T, server *kubetest.Server, h *lab.Host) *apiProxy {
 	t.Cleanup(func() { ns.Close() })
 	p := &apiProxy{
 		api: to, token: server.Config.BearerToken, on: ns.Do, counts: map[string]int{},
-		out: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxIdleConnsPerHost: 16},
+		out:     &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxIdleConnsPerHost: 16},
+		address: "127.0.0.1:0",
 	}
-	p.start(t, "127.0.0.1:0")
+	p.start(t)
 	t.Cleanup(p.stop)
 	p.Kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	must(t, os.WriteFile(p.Kubeconfig, fmt.Appendf(nil, `{"apiVersion": "v1", "kind": "Config", "current-context": "x", "clusters": [{"name": "x", "cluster": {"server": "http://%s"}}], "contexts": [{"name": "x", "context": {"cluster": "x"}}]}`,
-		p.listener.Addr()), 0o600))
+	must(t, os.WriteFile(p.Kubeconfig, fmt.Appendf(nil, `{"apiVersion": "v1", "kind": "Config", "current-context": "x",
+		"clusters": [{"name": "x", "cluster": {"server": "http://%s"}}], "contexts": [{"name": "x", "context": {"cluster": "x"}}]}`, p.address), 0o600))
 	return p
 }
 
 // start makes the API reachable.
-func (p *apiProxy) start(t *testing.T, address string) {
+func (p *apiProxy) start(t *testing.T) {
 	t.Helper()
 	var l net.Listener
-	must(t, p.on(func() (err error) { l, err = net.Listen("tcp", address); return err }))
+	must(t, p.on(func() (err error) { l, err = net.Listen("tcp", p.address); return err }))
 	server := &http.Server{Handler: p}
 	p.mu.Lock()
-	p.listener = &closing{l, server}
+	p.server, p.address = server, l.Addr().String()
 	p.mu.Unlock()
 	go func() { _ = server.Serve(l) }()
 }
-
-// closing is a listener that also closes the server's connections.
-type closing struct {
-	net.Listener
-	server *http.Server
-}
-
-func (c *closing) Close() error { return c.server.Close() }
 
 // stop makes the API unreachable, and closes all connections.
 func (p *apiProxy) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_ = p.listener.Close()
+	_ = p.server.Close()
 }
 
 // away makes the API unreachable while do runs.
 func (p *apiProxy) away(t *testing.T, do func()) {
 	t.Helper()
-	address := p.listener.Addr().String()
 	p.stop()
 	do()
-	p.start(t, address)
+	p.start(t)
 }
 
 // aim lets the proxy call kill at a write.

@@ -32,6 +32,11 @@ const (
 		{"name": "single", "cidr": "fd00:245::/123", "assign": "cluster"}]}`
 )
 
+// kubePaths returns the paths of everything that agents read and write, and of the Nodes.
+func kubePaths() []string {
+	return []string{kubeResources + "networks", kubeResources + "ipblocks", kubeResources + "ipaddresses", kubeResources + "fixedaddresses", kubeLeases, "/api/v1/nodes"}
+}
+
 // kubeServer starts an API server with Fairlead's types.
 func kubeServer(t *testing.T) *kubetest.Server {
 	t.Helper()
@@ -90,7 +95,7 @@ func newKubeWorld(t *testing.T, server *kubetest.Server, nodes ...string) *kubeW
 // clear deletes everything in the API that agents wrote, and the Nodes.
 func (w *kubeWorld) clear() {
 	client := w.server.Client()
-	for _, path := range []string{kubeResources + "networks", kubeResources + "ipblocks", kubeResources + "ipaddresses", kubeResources + "fixedaddresses", kubeLeases, "/api/v1/nodes"} {
+	for _, path := range kubePaths() {
 		if err := client.Delete().AbsPath(path).Do(context.Background()).Error(); err != nil {
 			w.t.Errorf("delete all %s: %v", path, err)
 		}
@@ -196,25 +201,33 @@ func (w *kubeWorld) mustAdd(node, network, pod string) *container {
 	return c
 }
 
+// kubeDocument has the fields of all kinds of objects that the tests compare.
+type kubeDocument struct {
+	Metadata struct{ Name string }
+	Spec     struct {
+		Network, Node, Owner, Pod, CIDR string
+	}
+	Status struct {
+		Conditions []struct{ Type, Status string }
+	}
+}
+
+// list returns the objects at a path of the API.
+func (w *kubeWorld) list(path string) ([]kubeDocument, error) {
+	var list struct{ Items []kubeDocument }
+	raw, err := w.server.Client().Get().AbsPath(path).Do(context.Background()).Raw()
+	if err == nil {
+		err = json.Unmarshal(raw, &list)
+	}
+	return list.Items, err
+}
+
 // documents returns what the API has, without what differs between runs: which blocks and addresses they are.
 func (w *kubeWorld) documents() (lines []string, err error) {
-	type document struct {
-		Metadata struct{ Name string }
-		Spec     struct {
-			Network, Node, Owner, Pod, Container, IP, CIDR string
-			VNI                                            int
-		}
-		Status struct {
-			Conditions []struct{ Type, Status string }
-		}
-	}
-	for _, path := range []string{kubeResources + "networks", kubeResources + "ipblocks", kubeResources + "ipaddresses", kubeResources + "fixedaddresses", kubeLeases, "/api/v1/nodes"} {
-		raw, e := w.server.Client().Get().AbsPath(path).Do(context.Background()).Raw()
-		var list struct{ Items []document }
-		if err = errors.Join(err, e); e == nil {
-			err = errors.Join(err, json.Unmarshal(raw, &list))
-		}
-		for _, d := range list.Items {
+	for _, path := range kubePaths() {
+		list, e := w.list(path)
+		err = errors.Join(err, e)
+		for _, d := range list {
 			line := path[strings.LastIndex(path, "/")+1:] + " " + d.Spec.Network + d.Spec.Owner + d.Spec.Pod + " node=" + d.Spec.Node
 			switch {
 			case strings.HasSuffix(path, "networks"), strings.HasSuffix(path, "nodes"):
@@ -330,20 +343,12 @@ func (w *kubeWorld) play(want []string) []string {
 func (w *kubeWorld) releaseBlocks() {
 	w.t.Helper()
 	kerneltest.Within(w.t, time.Minute, func() error {
-		raw, err := w.server.Client().Get().AbsPath(kubeResources + "ipblocks").Do(context.Background()).Raw()
+		blocks, err := w.list(kubeResources + "ipblocks")
 		if err != nil {
 			return err
 		}
-		var list struct {
-			Items []struct {
-				Spec struct{ Network, Node, CIDR string }
-			}
-		}
-		if err := json.Unmarshal(raw, &list); err != nil {
-			return err
-		}
 		kept := false
-		for _, b := range list.Items {
+		for _, b := range blocks {
 			if b.Spec.Node != "a" {
 				continue
 			}

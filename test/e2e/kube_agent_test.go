@@ -45,11 +45,11 @@ func (c *cluster) startAgents(t *testing.T) {
 		}
 		c.wire.ip(t, "route replace "+p+" via "+via)
 	}
-	if c.network == kubernetesAgent && !c.blocks {
-		c.routeControl(t)
-	}
-	if c.blocks {
+	switch {
+	case c.blocks:
 		c.apply(t, "fixednetwork.yaml", map[string]string{})
+	case c.network == kubernetesAgent:
+		c.routeControl(t)
 	}
 }
 
@@ -172,9 +172,7 @@ func rolloutWithoutAgents(t *testing.T, c *cluster) string {
 			}
 			return nil
 		})
-		c.mustKubectl(t, "rollout", "restart", "deployment/web")
-		c.waitForRollout(t)
-		kerneltest.Within(t, time.Minute, func() error { return c.gone(t, pods) })
+		c.replaceWeb(t, pods)
 	})
 	c.applyAgents(t)
 	c.wantNoChanges(t)

@@ -209,6 +209,21 @@ func (c *cluster) pods(t *testing.T, app string) (pods []kubePod) {
 	return pods
 }
 
+// differentAddresses returns the number of the pods' addresses. No two pods may have one address.
+func differentAddresses(t *testing.T, pods []kubePod) int {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, p := range pods {
+		for _, ip := range p.ips {
+			if seen[ip] {
+				t.Errorf("two pods have %s", ip)
+			}
+			seen[ip] = true
+		}
+	}
+	return len(seen)
+}
+
 // inPod returns a function that runs the probe in a pod.
 func (c *cluster) inPod(p kubePod) probeFunc {
 	return func(argv ...string) (string, error) {

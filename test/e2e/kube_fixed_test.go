@@ -155,20 +155,15 @@ func fixedAddresses(t *testing.T, c *cluster) string {
 	if !slices.Equal(requested.ips, []string{requestedIP, requestedIP6}) {
 		t.Errorf("the pod that requests addresses has %v", requested.ips)
 	}
-	seen := map[string]bool{}
-	for _, p := range append(pods, requested) {
-		for _, ip := range p.ips {
-			if seen[ip] {
-				t.Errorf("two pods have %s", ip)
-			}
-			seen[ip] = true
-		}
+	all := append(slices.Clone(pods), requested)
+	differentAddresses(t, all)
+	for _, p := range all {
 		c.wantReached(t, p)
 	}
 	var times []string
 	drained := c.node(t, pods[0].node)
 	c.mustKubectl(t, "drain", drained.name, "--ignore-daemonsets", "--timeout=100s")
-	for _, p := range append(slices.Clone(pods), requested) {
+	for _, p := range all {
 		if p.node == drained.name {
 			_, took := c.waitForMove(t, p)
 			times = append(times, took.Round(10*time.Millisecond).String())

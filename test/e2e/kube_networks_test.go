@@ -200,9 +200,9 @@ func isolatedNetworks(t *testing.T, c *cluster) {
 	c.checkHealthy(t)
 	c.deleteSeveral(t, "one", "two", "three")
 	for _, name := range []string{"blue", "red"} {
-		for line := range strings.Lines(c.mustKubectl(t, "get", "ipblocks", "-o", `jsonpath={range .items[*]}{.spec.network} {.spec.cidr}{"\n"}{end}`)) {
-			if f := strings.Fields(line); f[0] == name {
-				c.mustStore(t, "ipam", "release", f[1], "--network="+name)
+		for _, b := range c.ipBlocks(t) {
+			if b.network == name {
+				c.mustStore(t, "ipam", "release", b.cidr, "--network="+name)
 			}
 		}
 		kerneltest.Within(t, 30*time.Second, func() error {

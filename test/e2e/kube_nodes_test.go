@@ -91,15 +91,9 @@ func (c *cluster) waitForAgents(t *testing.T, peers int) {
 // nodeJoinsAndLeaves adds a node to the cluster, and deletes its Node. Nothing but the cluster's own objects is involved.
 func nodeJoinsAndLeaves(t *testing.T, c *cluster) string {
 	start := time.Now()
-	n := c.newNode(t, len(c.hosts)+1)
-	n.pods = podRange
-	c.loadAgentImage(t, n)
 	others := c.hosts
-	c.hosts = append(slices.Clone(others), n)
 	defer func() { c.hosts = others }()
-	c.mustKubectl(t, "wait", "--for=create", "node/"+n.name, "--timeout=60s")
-	c.mustKubectl(t, "wait", "--for=condition=Ready", "node/"+n.name, "--timeout=120s")
-	c.waitForAgents(t, len(others))
+	n := c.addNode(t, len(others)+1)
 	joined := time.Since(start)
 	c.warm(t, n)
 	pods := c.startWeb(t, 1)

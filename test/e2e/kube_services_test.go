@@ -175,11 +175,17 @@ func (c *cluster) underLoad(t *testing.T, pods []kubePod, do func()) string {
 func rollingRestart(t *testing.T, c *cluster) string {
 	before := c.startWeb(t, lingerSeconds)
 	summary := c.underLoad(t, before, func() {
-		c.mustKubectl(t, "rollout", "restart", "deployment/web")
-		c.waitForRollout(t)
-		kerneltest.Within(t, time.Minute, func() error { return c.gone(t, before) })
+		c.replaceWeb(t, before)
 	})
 	return summary
+}
+
+// replaceWeb replaces the pods of the Deployment web, and waits until they are gone.
+func (c *cluster) replaceWeb(t *testing.T, pods []kubePod) {
+	t.Helper()
+	c.mustKubectl(t, "rollout", "restart", "deployment/web")
+	c.waitForRollout(t)
+	kerneltest.Within(t, time.Minute, func() error { return c.gone(t, pods) })
 }
 
 // gone returns an error while any of the pods exists.

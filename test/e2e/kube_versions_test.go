@@ -66,22 +66,15 @@ func upgradeAndRollBack(t *testing.T, c *cluster) string {
 			t.Fatal(err, out)
 		}
 	}
-	replacePods := func() {
-		t.Helper()
-		before := c.pods(t, "web")
-		c.mustKubectl(t, "rollout", "restart", "deployment/web")
-		c.waitForRollout(t)
-		kerneltest.Within(t, time.Minute, func() error { return c.gone(t, before) })
-	}
 	pods := c.startWeb(t, lingerSeconds)
 	summary := c.underLoad(t, pods, func() {
 		install("/mnt/e2e/next/fairlead")
 		c.waitForVersion(t, true)
-		replacePods()
+		c.replaceWeb(t, c.pods(t, "web"))
 		c.agents(t, "rollout", "undo", "daemonset/"+c.agentName())
 		c.agents(t, "rollout", "status", "daemonset/"+c.agentName(), "--timeout=110s")
 		c.waitForVersion(t, false)
-		replacePods()
+		c.replaceWeb(t, c.pods(t, "web"))
 		install("/mnt/e2e/next/fairlead")
 		c.waitForVersion(t, true)
 		install("/mnt/e2e/fairlead")
