@@ -17,7 +17,8 @@ type unusedVNIs struct {
 
 // releaseUnusedVNIs releases VNIs that are unused for the grace period. In a store whose transactions are sequences, an
 // agent that is killed while it assigns a VNI leaves such a reservation. Agents do not follow VNIs, so the first node
-// of the cluster lists them once in each grace period.
+// of the cluster lists them once in each grace period. An agent that was paused may know a former state of the network,
+// so each release verifies the network.
 func (m *Manager) releaseUnusedVNIs(ctx context.Context) error {
 	m.mu.Lock()
 	before := m.unusedVNIs
@@ -30,29 +31,35 @@ func (m *Manager) releaseUnusedVNIs(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list the reserved VNIs: %w", err)
 	}
+	now := unusedVNIs{time.Now(), map[string]int64{}}
+	var releases [][]store.Op
 	m.mu.Lock()
-	now := m.withoutNetwork(entries)
-	m.unusedVNIs = unusedVNIs{time.Now(), now}
-	m.mu.Unlock()
-	var ops []store.Op
-	for key, revision := range now {
-		if before.keys[key] == revision {
-			ops = append(ops, store.Op{Key: key, Expect: revision})
+	for _, e := range entries {
+		network := string(e.Value)
+		if m.usesVNI(network, e.Key) {
+			continue
+		}
+		now.keys[e.Key] = e.Revision
+		if before.keys[e.Key] == e.Revision {
+			releases = append(releases, []store.Op{{Key: e.Key, Expect: e.Revision}, m.networkUnchanged(network)})
 		}
 	}
-	return m.release(ctx, ops, "VNIs that no network uses")
+	m.unusedVNIs = now
+	m.mu.Unlock()
+	for _, ops := range releases {
+		switch err := m.commit(ctx, ops); {
+		case isConflict(err): // the network has changed
+		case err != nil:
+			return fmt.Errorf("release a VNI that no network uses: %w", err)
+		default:
+			m.Log.Info("released a VNI that no network uses", "key", ops[0].Key)
+		}
+	}
+	return nil
 }
 
-// withoutNetwork returns the VNIs that their networks do not use. An invalid network may use its VNI again once it is
-// valid.
-func (m *Manager) withoutNetwork(entries []store.Entry) map[string]int64 {
-	unused := map[string]int64{}
-	for _, e := range entries {
-		name := string(e.Value)
-		n, invalid := m.state.snap.Networks[name], m.state.snap.Problems[cluster.NetworkKey(name)] != nil
-		if !invalid && (n == nil || cluster.VNIKey(n.VNI) != e.Key) {
-			unused[e.Key] = e.Revision
-		}
-	}
-	return unused
+// usesVNI reports whether a network uses a VNI. An invalid network may use its VNI again once it is valid.
+func (m *Manager) usesVNI(network, key string) bool {
+	n, invalid := m.state.snap.Networks[network], m.state.snap.Problems[cluster.NetworkKey(network)] != nil
+	return invalid || n != nil && cluster.VNIKey(n.VNI) == key
 }

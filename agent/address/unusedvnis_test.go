@@ -52,3 +52,26 @@ func TestUnusedVNI(t *testing.T) {
 		}
 	}
 }
+
+// TestVNIOfChangedNetwork checks that an agent that was paused, and knows a former state of a network, releases nothing.
+func TestVNIOfChangedNetwork(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, `{"subnets": [{"cidr": "10.244.0.0/24"}]}`)
+	s := b.open(t)
+	storetest.Put(t, s, cluster.NetworkKey("blue"), `{"isolated": true, "vni": 5001, "subnets": [{"cidr": "10.0.0.0/24"}]}`)
+	storetest.Put(t, s, cluster.VNIKey(5002), "blue")
+	m, _ := b.node("a", func(o *Options) { o.Grace = time.Hour })
+	kerneltest.Until(t, func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return len(m.unusedVNIs.keys) == 1
+	})
+	m.mu.Lock()
+	m.unusedVNIs.at = time.Now().Add(-2 * time.Hour)
+	m.state.rev[cluster.NetworkKey("blue")]--
+	m.mu.Unlock()
+	must(t, m.reclaim(t.Context()))
+	if _, err := s.Get(t.Context(), cluster.VNIKey(5002)); err != nil {
+		t.Errorf("VNI 5002: %v", err)
+	}
+}
