@@ -213,14 +213,14 @@ func nodeConfig(neighbours ...bgp.Neighbour) bgp.Config {
 }
 
 // TestBird checks that a node and a router exchange routes of both families, withdraw them, and recover from a session
-// reset. Equal routes through two routers are both used.
+// reset. Equal routes through two routers are both used. A neighbour that is down delays nothing.
 func TestBird(t *testing.T) {
 	t.Parallel()
 	ns := link(t, 3)
 	b := startBird(t, ns[1], birdConfig("192.0.2.2", 65000, "10.244.1.0/26 fd00:244::40/122", "192.0.2.1"))
 	p := speak(t, ns[0])
 	first := bgp.Neighbour{Address: netip.MustParseAddr("192.0.2.2"), ASN: 65000}
-	c := nodeConfig(first)
+	c := nodeConfig(first, bgp.Neighbour{Address: netip.MustParseAddr("192.0.2.9"), ASN: 64512})
 	p.send(t, command{Config: c})
 	const both = "10.244.1.0/26[192.0.2.2] fd00:244::40/122[2001:db8::2]"
 	p.wants(t, both)

@@ -27,6 +27,10 @@ type Neighbour struct {
 	Address netip.Addr
 	ASN     uint32
 	Port    int // TCP; 0: 179
+
+	// Passive neighbours connect to this node; this node does not connect to them (RFC 4271, section 8.1.1). Of two nodes
+	// one is passive: when both connect at once, the library can fail to bring the session up for over a minute.
+	Passive bool
 }
 
 const (
@@ -43,10 +47,11 @@ func Configure(conf cluster.Backend, self *cluster.Node, nodes []*cluster.Node, 
 	for _, p := range conf.BGPPeer {
 		c.Neighbours = append(c.Neighbours, Neighbour{Address: p.Address, ASN: cmp.Or(p.ASN, c.ASN)})
 	}
-	six := !self.Address(false).IsValid()
 	for _, n := range nodes {
-		if a := n.Address(six); len(conf.BGPPeer) == 0 && n.Name != self.Name && a.IsValid() {
-			c.Neighbours = append(c.Neighbours, Neighbour{Address: a, ASN: c.ASN})
+		six := !self.Address(false).IsValid() || !n.Address(false).IsValid()
+		local, a := self.Address(six), n.Address(six)
+		if len(conf.BGPPeer) == 0 && n.Name != self.Name && local.IsValid() && a.IsValid() {
+			c.Neighbours = append(c.Neighbours, Neighbour{Address: a, ASN: c.ASN, Passive: a.Less(local)})
 		}
 	}
 	slices.SortFunc(c.Neighbours, func(a, b Neighbour) int { return a.Address.Compare(b.Address) })

@@ -3,6 +3,7 @@ package bgp_test
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,13 +34,48 @@ func TestConfigure(t *testing.T) {
 		want string
 	}{
 		{"the nodes, each with each", cluster.Backend{}, 1,
-			"{64512 192.0.2.1 [192.0.2.1 2001:db8::1] 0 [{192.0.2.4 64512 0} {198.51.100.3 64512 0}] [10.244.0.0/26 10.244.9.0/26]}"},
+			"{64512 192.0.2.1 [192.0.2.1 2001:db8::1] 0 [{192.0.2.4 64512 0 false} {198.51.100.3 64512 0 false} {2001:db8::2 64512 0 false}] [10.244.0.0/26 10.244.9.0/26]}"},
 		{"routers, of another network and of this", cluster.Backend{ASN: 64999, BGPPeer: routers}, 3,
-			"{64999 192.0.2.4 [192.0.2.4] 0 [{192.0.2.253 64999 0} {192.0.2.254 65000 0}] [10.244.0.0/26 10.244.9.0/26]}"},
-		{"without IPv4", cluster.Backend{}, 2, "{64512 247.12.45.229 [2001:db8::2] 0 [{2001:db8::1 64512 0}] [10.244.0.0/26 10.244.9.0/26]}"},
+			"{64999 192.0.2.4 [192.0.2.4] 0 [{192.0.2.253 64999 0 false} {192.0.2.254 65000 0 false}] [10.244.0.0/26 10.244.9.0/26]}"},
+		{"without IPv4", cluster.Backend{}, 2, "{64512 247.12.45.229 [2001:db8::2] 0 [{2001:db8::1 64512 0 true}] [10.244.0.0/26 10.244.9.0/26]}"},
 	} {
 		if got := fmt.Sprint(bgp.Configure(c.conf, nodes[c.self], nodes, prefixes("10.244.9.0/26 10.244.0.0/26"))); got != c.want {
 			t.Errorf("%s:\n%s\nwant\n%s", c.name, got, c.want)
+		}
+	}
+}
+
+// TestOneSideConnects checks that two nodes agree about their session: each lists the other, and one of them is passive.
+func TestOneSideConnects(t *testing.T) {
+	t.Parallel()
+	nodes := []*cluster.Node{
+		{Name: "four", Addresses: prefixes("192.0.2.10/24")}, {Name: "other four", Addresses: prefixes("192.0.2.9/24")},
+		{Name: "six", Addresses: prefixes("2001:db8::2/64")}, {Name: "both", Addresses: prefixes("192.0.2.2/24 2001:db8::1/64")},
+	}
+	sessions := map[string]bool{"four, other four": true, "four, both": true, "other four, both": true, "six, both": true}
+	side := func(self, other *cluster.Node) string {
+		for _, n := range bgp.Configure(cluster.Backend{}, self, nodes, nil).Neighbours {
+			switch {
+			case !slices.Contains([]netip.Addr{other.Address(false), other.Address(true)}, n.Address):
+			case n.Passive:
+				return "passive"
+			default:
+				return "active"
+			}
+		}
+		return ""
+	}
+	for i, a := range nodes {
+		for _, b := range nodes[i+1:] {
+			sides := []string{side(a, b), side(b, a)}
+			slices.Sort(sides)
+			want := []string{"", ""}
+			if sessions[a.Name+", "+b.Name] {
+				want = []string{"active", "passive"}
+			}
+			if !slices.Equal(sides, want) {
+				t.Errorf("%s and %s: %q, want %q", a.Name, b.Name, sides, want)
+			}
 		}
 	}
 }

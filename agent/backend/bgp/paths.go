@@ -17,11 +17,13 @@ import (
 // peer converts a neighbour to the library's type. One session carries both families.
 func (s *Speaker) peer(n Neighbour) *api.Peer {
 	p := &api.Peer{
-		Conf:      &api.PeerConf{NeighborAddress: n.Address.String(), PeerAsn: n.ASN},
-		Timers:    &api.Timers{Config: &api.TimersConfig{ConnectRetry: 5, HoldTime: 30, KeepaliveInterval: 10, IdleHoldTimeAfterReset: 5}},
-		Transport: &api.Transport{LocalAddress: s.conf.local(n.Address.Is6()).String(), RemotePort: uint32(cmp.Or(n.Port, defaultPort))},
+		Conf:   &api.PeerConf{NeighborAddress: n.Address.String(), PeerAsn: n.ASN},
+		Timers: &api.Timers{Config: &api.TimersConfig{ConnectRetry: 5, HoldTime: 30, KeepaliveInterval: 10, IdleHoldTimeAfterReset: 5}},
+		Transport: &api.Transport{
+			LocalAddress: s.conf.local(n.Address.Is6()).String(), RemotePort: uint32(cmp.Or(n.Port, defaultPort)), PassiveMode: n.Passive,
+		},
 		GracefulRestart: &api.GracefulRestart{
-			Enabled: true, RestartTime: uint32(restartTime.Seconds()), DeferralTime: uint32(restartTime.Seconds()), NotificationEnabled: true,
+			Enabled: true, RestartTime: uint32(restartTime.Seconds()), DeferralTime: uint32(deferralTime.Seconds()), NotificationEnabled: true,
 			LocalRestarting: time.Since(s.began) < restartTime,
 		},
 	}

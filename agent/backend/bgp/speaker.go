@@ -25,6 +25,10 @@ import (
 // agent is down, and this node keeps the neighbours' routes. It must cover an upgrade.
 const restartTime = 120 * time.Second
 
+// deferralTime bounds how long a restarted speaker waits for its neighbours' routes before it announces its own
+// (RFC 4724, section 4.1). A node announces only its own prefixes, so it need not wait for a neighbour that is down.
+const deferralTime = time.Second
+
 // Speaker is a running BGP speaker. It is safe for concurrent use.
 type Speaker struct {
 	server  *server.BgpServer

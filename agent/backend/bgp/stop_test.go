@@ -2,11 +2,15 @@ package bgp_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"runtime"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/agent/backend"
 	"github.com/fairlead/fairlead/agent/backend/bgp"
@@ -16,10 +20,7 @@ import (
 // TestSpeakerStop checks that a stopped speaker leaves no goroutine or file open. The agent starts a new speaker
 // whenever the node's address changes. The test is not parallel, because it counts the process's resources.
 func TestSpeakerStop(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listen(t, "127.0.0.1", 0)
 	port := l.Addr().(*net.TCPAddr).Port
 	l.Close()
 	local := netip.MustParseAddr("127.0.0.1")
@@ -43,4 +44,43 @@ func TestSpeakerStop(t *testing.T) {
 		raw := make([]byte, 1<<20)
 		return fmt.Errorf("%d goroutines before, %d after five speakers:\n%s", before, after, raw[:runtime.Stack(raw, true)])
 	})
+}
+
+func listen(t *testing.T, host string, port int) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// TestPassiveNeighbour checks that a speaker connects to its neighbours, but not to the passive ones.
+func TestPassiveNeighbour(t *testing.T) {
+	t.Parallel()
+	active := listen(t, "127.0.0.2", 0)
+	port := active.Addr().(*net.TCPAddr).Port
+	passive := listen(t, "127.0.0.3", port)
+	c := bgp.Config{ASN: 64512, RouterID: netip.MustParseAddr("192.0.2.1"), Local: addrs("127.0.0.1"), Port: port, Neighbours: []bgp.Neighbour{
+		{Address: netip.MustParseAddr("127.0.0.2"), ASN: 64512, Port: port}, {Address: netip.MustParseAddr("127.0.0.3"), ASN: 64512, Port: port, Passive: true},
+	}}
+	s, err := bgp.Start(t.Context(), c, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	for range 2 { // the second connection is a retry: time enough to connect to the other neighbour as well
+		conn, err := active.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+	}
+	if err := passive.(*net.TCPListener).SetDeadline(time.Now().Add(time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if conn, err := passive.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the speaker connected to the passive neighbour: %v, %v", conn, err)
+	}
 }
