@@ -38,30 +38,40 @@ func probeImage(probe string) (image, error) {
 // write writes a tar archive of an OCI image layout (OCI image specification 1.0), so that the tests need neither a
 // registry nor a builder.
 func (i image) write(file string) error {
-	layer := archive(i.files, i.links)
-	blobs := map[string][]byte{"oci-layout": []byte(`{"imageLayoutVersion":"1.0.0"}`)}
-	add := func(kind string, raw []byte) map[string]any {
-		digest := fmt.Sprintf("%x", sha256.Sum256(raw))
-		blobs["blobs/sha256/"+digest] = raw
-		return map[string]any{"mediaType": "application/vnd.oci.image." + kind, "digest": "sha256:" + digest, "size": len(raw)}
+	blobs, manifest := i.blobs()
+	files := map[string][]byte{"oci-layout": []byte(`{"imageLayoutVersion":"1.0.0"}`)}
+	for digest, raw := range blobs {
+		files["blobs/sha256/"+digest] = raw
 	}
-	layerRef := add("layer.v1.tar", layer)
-	config := add("config.v1+json", encode(map[string]any{
-		"architecture": runtime.GOARCH, "os": "linux",
-		"config": map[string]any{"Entrypoint": i.entrypoint, "Cmd": i.cmd, "Env": []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin:/"}},
-		"rootfs": map[string]any{"type": "layers", "diff_ids": []any{layerRef["digest"]}},
-	}))
-	manifest := add("manifest.v1+json", encode(map[string]any{
-		"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "config": config, "layers": []any{layerRef},
-	}))
 	var manifests []any
 	for _, name := range i.names {
 		m := maps.Clone(manifest)
 		m["annotations"] = map[string]string{"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name}
 		manifests = append(manifests, m)
 	}
-	blobs["index.json"] = encode(map[string]any{"schemaVersion": 2, "manifests": manifests})
-	return os.WriteFile(file, archive(blobs, nil), 0o644)
+	files["index.json"] = encode(map[string]any{"schemaVersion": 2, "manifests": manifests})
+	return os.WriteFile(file, archive(files, nil), 0o644)
+}
+
+// blobs returns the image's layer, configuration and manifest by the hexadecimal digits of their digests, and what refers
+// to the manifest.
+func (i image) blobs() (blobs map[string][]byte, manifest map[string]any) {
+	blobs = map[string][]byte{}
+	add := func(kind string, raw []byte) map[string]any {
+		digest := fmt.Sprintf("%x", sha256.Sum256(raw))
+		blobs[digest] = raw
+		return map[string]any{"mediaType": "application/vnd.oci.image." + kind, "digest": "sha256:" + digest, "size": len(raw)}
+	}
+	layer := add("layer.v1.tar", archive(i.files, i.links))
+	config := add("config.v1+json", encode(map[string]any{
+		"architecture": runtime.GOARCH, "os": "linux",
+		"config": map[string]any{"Entrypoint": i.entrypoint, "Cmd": i.cmd, "Env": []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin:/"}},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []any{layer["digest"]}},
+	}))
+	manifest = add("manifest.v1+json", encode(map[string]any{
+		"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "config": config, "layers": []any{layer},
+	}))
+	return blobs, manifest
 }
 
 func encode(v any) []byte {

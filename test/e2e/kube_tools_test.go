@@ -116,7 +116,23 @@ func agnhostImage(t *testing.T) image {
 	for l := range libraries {
 		add(l, l)
 	}
+	sleeper := busyboxImage(t)
+	sleeper.cmd = []string{"sleep", "86400"}
+	addToRegistry(i.files, "pause", "testing", sleeper)
 	return i
+}
+
+// addToRegistry adds an image to the files from which agnhost serves a registry.
+func addToRegistry(files map[string][]byte, name, tag string, i image) {
+	blobs, manifest := i.blobs()
+	for digest, raw := range blobs {
+		kind := "blobs"
+		if "sha256:"+digest == manifest["digest"] {
+			kind = "manifests"
+		}
+		files["var/registry/"+name+"/"+kind+"/sha256/"+digest[:2]+"/"+digest+"/data"] = raw
+	}
+	files["var/registry/"+name+"/manifests/"+tag] = []byte(manifest["digest"].(string))
 }
 
 // certificate returns a certificate for localhost, and its key, in PEM.
