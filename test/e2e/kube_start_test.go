@@ -1,0 +1,314 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/kubetest"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/test/flanneld"
+)
+
+// podStartVariable enables the comparison of pod starts. Its value is the number of rounds.
+const podStartVariable = "FAIRLEAD_POD_STARTS"
+
+const (
+	startsAlone = 10  // pods of a round that start one at a time
+	startsBurst = 100 // pods of a round that start at once
+)
+
+// podStarts are the times of one side.
+type podStarts struct {
+	side           string
+	alone, burst   []float64     // from the request until the pod is ready, in ms
+	network        time.Duration // sum of the time that containerd waited for the plugins
+	networkCount   int
+	burstNetwork   time.Duration
+	burstPods      int
+	slowestInBurst []float64
+}
+
+// TestKubernetesPodStart measures the start of pods on three nodes, with our agent and with flanneld and the reference
+// plugins, in turn. The module proxy lacks flannel's own plugin. The reference plugins get what it would pass to them, so
+// this side saves the start of one process.
+func TestKubernetesPodStart(t *testing.T) {
+	rounds, err := strconv.Atoi(kerneltest.OptIn(t, podStartVariable))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := build(t)
+	copyRelease(t, p)
+	flannel, err := flanneld.Program()
+	if err == nil {
+		err = copyFile(flannel, filepath.Join(p.dir, "flanneld"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := clusterKind{version: kubetest.Version, nodes: 3, mode: "nftables", network: kubernetesAgent}
+	c := newKubeCluster(t, p, kubernetesPrograms(t, k.version), k)
+	s := &starter{cluster: c, url: "https://" + c.forward(t, controlIP+":6443") + "/api/v1/namespaces/default/pods",
+		client: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxIdleConnsPerHost: 32}}}
+	sides := []*podStarts{{side: "fairlead"}, {side: "flannel and reference plugins"}}
+	for range rounds {
+		for i, side := range sides {
+			if i == 0 {
+				s.useFairlead(t)
+			} else {
+				s.useFlannel(t)
+			}
+			s.measure(t, side)
+		}
+	}
+	for _, s := range sides {
+		t.Logf("%-30s one at a time: p50 %s, p99 %s, plugins %v of each; %d at once: p50 %s, p99 %s, last %s, plugins %v of each", s.side,
+			quantile(s.alone, 50), quantile(s.alone, 99), (s.network / time.Duration(s.networkCount)).Round(100*time.Microsecond), startsBurst,
+			quantile(s.burst, 50), quantile(s.burst, 99), quantile(s.slowestInBurst, 50), (s.burstNetwork / time.Duration(s.burstPods)).Round(100*time.Microsecond))
+	}
+}
+
+// starter starts pods by the API.
+type starter struct {
+	cluster *cluster
+	url     string
+	client  *http.Client
+	flannel []string // process IDs of flanneld by node
+	count   int
+}
+
+// useFairlead ends flanneld and starts our agents. The first time, they run already.
+func (s *starter) useFairlead(t *testing.T) {
+	t.Helper()
+	if s.flannel == nil {
+		return
+	}
+	for i, n := range s.cluster.hosts {
+		n.shell(t, "kill "+s.flannel[i]+"; while kill -0 "+s.flannel[i]+" 2>/dev/null; do sleep 0.1; done\n"+
+			"ip link del flannel.1; ip link del cni0; rm /etc/cni/net.d/10-flannel.conflist; rm -rf /opt/cni/bin; cp -a /mnt/cni /opt/cni/bin")
+	}
+	s.cluster.applyAgents(t)
+	s.settle(t)
+}
+
+// useFlannel ends our agents, removes what they made, and starts flanneld with the reference plugins.
+func (s *starter) useFlannel(t *testing.T) {
+	t.Helper()
+	c := s.cluster
+	c.agents(t, "delete", "daemonset", c.agentName(), "--cascade=foreground")
+	s.flannel = nil
+	for _, n := range c.hosts {
+		n.shell(t, "ip route flush proto 103; rm -f /etc/cni/net.d/10-fairlead.conflist; rm -rf /opt/cni/bin; mkdir /opt/cni/bin; cp /mnt/reference/* /opt/cni/bin/")
+		n.write(t, "/etc/kube-flannel/net-conf.json", `{"Network": "`+podRange+`", "Backend": {"Type": "vxlan"}}`)
+		s.flannel = append(s.flannel, c.daemon(t, n.host, "env", "NODE_NAME="+n.name, "/mnt/e2e/flanneld", "--kube-subnet-mgr", "--kubeconfig-file="+kubeConfig,
+			"--iface=up0", "--ip-masq", "--net-config-path=/etc/kube-flannel/net-conf.json"))
+		cidr := c.mustKubectl(t, "get", "node", n.name, "-o", "jsonpath={.spec.podCIDR}")
+		list := object{"cniVersion": "1.0.0", "name": "cbr0", "plugins": []object{
+			{"type": "bridge", "bridge": "cni0", "isGateway": true, "isDefaultGateway": true, "hairpinMode": true, "mtu": 1450,
+				"ipam": object{"type": "host-local", "ranges": []any{[]any{object{"subnet": cidr}}}, "routes": []any{object{"dst": podRange}}}},
+			{"type": "portmap", "capabilities": object{"portMappings": true}},
+			{"type": "bandwidth", "capabilities": object{"bandwidth": true}},
+		}}
+		raw, err := json.Marshal(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.write(t, "/etc/cni/net.d/10-flannel.conflist", string(raw))
+	}
+	s.settle(t)
+}
+
+// settle waits until all nodes are ready and have routes to the others, and starts a pod on each.
+func (s *starter) settle(t *testing.T) {
+	t.Helper()
+	c := s.cluster
+	time.Sleep(3 * time.Second) // until kubelet has asked containerd for its network
+	c.mustKubectl(t, "wait", "--for=condition=Ready", "node", "--all", "--timeout=120s")
+	for _, n := range c.hosts {
+		kerneltest.Within(t, time.Minute, func() error {
+			if routes := strings.Count(n.shell(t, "ip route show | grep -v 'scope link' || true"), podRange[:3]); routes < len(c.hosts)-1 {
+				return fmt.Errorf("%s has %d routes to other nodes", n.name, routes)
+			}
+			return nil
+		})
+	}
+	s.start(t, 2*len(c.hosts), true)
+	s.removeAll(t)
+}
+
+// measure starts pods one at a time and then many at once.
+func (s *starter) measure(t *testing.T, side *podStarts) {
+	t.Helper()
+	spent, pods := s.plugins(t)
+	for range startsAlone {
+		side.alone = append(side.alone, s.start(t, 1, false)...)
+	}
+	after, count := s.plugins(t)
+	side.network += after - spent
+	side.networkCount += count - pods
+	s.removeAll(t)
+	spent, pods = s.plugins(t)
+	burst := s.start(t, startsBurst, true)
+	after, count = s.plugins(t)
+	side.burstNetwork += after - spent
+	side.burstPods += count - pods
+	side.burst = append(side.burst, burst...)
+	last := 0.0
+	for _, ms := range burst {
+		last = max(last, ms)
+	}
+	side.slowestInBurst = append(side.slowestInBurst, last)
+	s.removeAll(t)
+}
+
+// start starts pods and returns the time from each pod's request until it is ready.
+func (s *starter) start(t *testing.T, count int, atOnce bool) (times []float64) {
+	t.Helper()
+	var mu sync.Mutex
+	begun := map[string]time.Time{}
+	ready := make(chan string, count)
+	events, err := s.do(http.MethodGet, "?watch=true&resourceVersion=0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Close()
+	go func() {
+		lines := bufio.NewScanner(events)
+		lines.Buffer(nil, 1<<22)
+		seen := map[string]bool{}
+		for lines.Scan() {
+			var e struct {
+				Object struct {
+					Metadata struct{ Name string }
+					Status   struct {
+						Conditions []struct{ Type, Status string }
+					}
+				}
+			}
+			if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+				t.Errorf("the watch of pods: %v: %s", err, lines.Text())
+				return
+			}
+			name := e.Object.Metadata.Name
+			for _, x := range e.Object.Status.Conditions {
+				if x.Type == "Ready" && x.Status == "True" && !seen[name] {
+					mu.Lock()
+					at, ours := begun[name]
+					if ours {
+						times = append(times, millisecondsSince(at))
+					}
+					mu.Unlock()
+					if seen[name] = true; ours {
+						ready <- name
+					}
+				}
+			}
+		}
+	}()
+	one := func(name string) error {
+		mu.Lock()
+		begun[name] = time.Now()
+		mu.Unlock()
+		body, err := s.do(http.MethodPost, "", object{"apiVersion": "v1", "kind": "Pod", "metadata": object{"name": name, "labels": object{"app": "start"}},
+			"spec": object{"terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false, "topologySpreadConstraints": []object{{
+				"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": object{"matchLabels": object{"app": "start"}}}},
+				"containers": []object{{"name": "serve", "image": imageName, "imagePullPolicy": "Never", "args": []string{"serve", ":8080"}}}}})
+		if err == nil {
+			body.Close()
+		}
+		return err
+	}
+	errs := make(chan error, count)
+	for range count {
+		s.count++
+		name := fmt.Sprintf("start-%d", s.count)
+		if atOnce {
+			go func() { errs <- one(name) }()
+		} else {
+			errs <- one(name)
+		}
+	}
+	for range count {
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit := time.After(kerneltest.Slow(5 * time.Minute))
+	for i := range count {
+		select {
+		case <-ready:
+		case <-limit:
+			t.Fatalf("%d of %d pods are ready:\n%s", i, count, s.cluster.mustKubectl(t, "get", "pods", "-o", "wide"))
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	return times
+}
+
+// do sends a request about pods, and returns the answer's body.
+func (s *starter) do(method, query string, body any) (io.ReadCloser, error) {
+	var raw []byte
+	if body != nil {
+		var err error
+		if raw, err = json.Marshal(body); err != nil {
+			return nil, err
+		}
+	}
+	r, err := http.NewRequest(method, s.url+query, bytes.NewReader(raw))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Authorization", "Bearer e2e")
+	answer, err := s.client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	if answer.StatusCode/100 != 2 {
+		text, _ := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		return nil, fmt.Errorf("%s: %s: %s", method, answer.Status, text)
+	}
+	return answer.Body, nil
+}
+
+func (s *starter) removeAll(t *testing.T) {
+	t.Helper()
+	s.cluster.mustKubectl(t, "delete", "pods", "-l", "app=start", "--wait=true")
+	s.cluster.noPods(t)
+}
+
+// plugins returns the time that containerd waited for plugins to attach pods, and how often, on all nodes so far.
+func (s *starter) plugins(t *testing.T) (sum time.Duration, count int) {
+	t.Helper()
+	for _, n := range s.cluster.hosts {
+		for line := range strings.Lines(n.shell(t, "curl -sS http://127.0.0.1:1338/v1/metrics")) {
+			if !strings.Contains(line, "network_plugin_operations_duration_seconds_") || !strings.Contains(line, `"set_up_pod"`) {
+				continue
+			}
+			f := strings.Fields(line)
+			v, err := strconv.ParseFloat(f[len(f)-1], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch {
+			case strings.Contains(line, "_sum{"):
+				sum += time.Duration(v * float64(time.Second))
+			case strings.Contains(line, "_count{"):
+				count += int(v)
+			}
+		}
+	}
+	return sum, count
+}
