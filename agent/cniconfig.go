@@ -19,12 +19,15 @@ func writeCNIConfig(all *config.Config) error {
 	if c.File == "" {
 		return nil
 	}
-	list := []byte(c.List)
-	if all.PodNetworks.Enabled {
-		var err error
-		if list, err = delegate.FusePod(list); err != nil {
-			return fmt.Errorf("cni.list: %w", err)
-		}
+	list, err := []byte(c.List), error(nil)
+	switch {
+	case all.PodNetworks.Enabled:
+		list, err = delegate.FusePod(list)
+	case c.Fuse:
+		list, err = delegate.FuseChain(list)
+	}
+	if err != nil {
+		return fmt.Errorf("cni.list: %w", err)
 	}
 	var want bytes.Buffer
 	if err := json.Indent(&want, list, "", "  "); err != nil {

@@ -171,6 +171,13 @@ func TestWriteCNIConfig(t *testing.T) {
 	if err := writeCNIConfig(&config.Config{}); err != nil {
 		t.Errorf("without a file to write: %v", err)
 	}
+	chained := &config.Config{CNI: config.CNI{File: file, Fuse: true, List: json.RawMessage(`{"name":"pods","plugins":[{"type":"ptp"},{"type":"portmap"}]}`)}}
+	if err := writeCNIConfig(chained); err != nil {
+		t.Fatal(err)
+	}
+	if raw, err = os.ReadFile(file); err != nil || strings.Count(string(raw), `"type": "`) != 3 || !strings.Contains(string(raw), `"type": "fairlead-chain"`) {
+		t.Errorf("cni.fuse: %v: %s", err, raw)
+	}
 	c.PodNetworks.Enabled = true
 	if err := writeCNIConfig(c); err == nil || !strings.Contains(err.Error(), "cni.list: ") {
 		t.Errorf("a list without plugins: %v", err)

@@ -102,6 +102,7 @@ type Flannel struct {
 type CNI struct {
 	File string          `json:"file,omitempty"` // "/etc/cni/net.d/10-pods.conflist"; "": write no file
 	List json.RawMessage `json:"list,omitempty"` // content of the file
+	Fuse bool            `json:"fuse,omitempty"` // run all plugins of the list in one process, a fairlead-chain
 }
 
 // PodNetworks configures pods with several networks.

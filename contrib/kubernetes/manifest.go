@@ -141,6 +141,7 @@ type shape struct {
 	CNI     struct {
 		Directory string          `json:"directory"`
 		Binaries  string          `json:"binaries"`
+		Fuse      bool            `json:"fuse"`
 		File      string          `json:"file"`
 		List      json.RawMessage `json:"list"`
 	} `json:"cni"`

@@ -335,6 +335,25 @@ func TestFusePod(t *testing.T) {
 	}
 }
 
+// TestFuseChain checks the list that an agent writes with cni.fuse.
+func TestFuseChain(t *testing.T) {
+	t.Parallel()
+	for list, want := range map[string]string{
+		`{"name": "n", "plugins": [{"type": "ptp", "capabilities": {"ips": true}}, {"type": "a"}]}`: `{"name": "n", "plugins": [{"type":"fairlead-chain","capabilities":{"ips":true},"plugins":[{"type": "ptp", "capabilities": {"ips": true}},{"type": "a"}]}]}`,
+		`{"name": "n", "plugins": [{"type": "ptp"}]}`:                                               `{"name": "n", "plugins": [{"type": "ptp"}]}`,
+		`{"name": "n", "plugins": [{"type": "fairlead-pod", "plugins": []}, {"type": "a"}]}`:        `{"name": "n", "plugins": [{"type": "fairlead-pod", "plugins": []}, {"type": "a"}]}`,
+		`{"name": "n", "plugins": [{"type": "fairlead-chain", "plugins": []}, {"type": "a"}]}`:      `{"name": "n", "plugins": [{"type": "fairlead-chain", "plugins": []}, {"type": "a"}]}`,
+	} {
+		got, err := FuseChain([]byte(list))
+		if err != nil || string(compact(t, got)) != string(compact(t, []byte(want))) {
+			t.Errorf("%s: %s, %v, want %s", list, got, err, want)
+		}
+	}
+	if got, err := FuseChain([]byte(`{"plugins": []}`)); err == nil {
+		t.Errorf("a list without plugins: %s", got)
+	}
+}
+
 func compact(t *testing.T, raw []byte) []byte {
 	t.Helper()
 	var v any

@@ -164,7 +164,14 @@ func narrowed(from *rawjson.Object, more map[string]any, declared []string) (jso
 }
 
 // FusePod returns a list with its plugins inside a fairlead-pod. A list that has one already is returned unchanged.
-func FusePod(list []byte) ([]byte, error) {
+func FusePod(list []byte) ([]byte, error) { return inside(PodType, list, PodAnnotations) }
+
+// FuseChain returns a list with its plugins inside a fairlead-chain. A list of one plugin, or with a fairlead-chain or
+// fairlead-pod, is returned unchanged.
+func FuseChain(list []byte) ([]byte, error) { return inside(ChainType, list) }
+
+// inside returns a list with its plugins inside one of the given type, which has more capabilities than they.
+func inside(pluginType string, list []byte, more ...string) ([]byte, error) {
 	whole, err := rawjson.ParseObject(list)
 	if err != nil {
 		return nil, cni.Invalid(list, "", "want a list of plugins")
@@ -174,8 +181,12 @@ func FusePod(list []byte) ([]byte, error) {
 	if err != nil || len(elements) == 0 {
 		return nil, cni.Invalid(list, "plugins", "want the plugins of the list, at least one")
 	}
+	if pluginType == ChainType && len(elements) == 1 {
+		return list, nil
+	}
 	for _, e := range elements {
-		if o, err := rawjson.ParseObject(e.Raw); err == nil && o.String("type") == PodType {
+		o, err := rawjson.ParseObject(e.Raw)
+		if err == nil && slices.Contains([]string{pluginType, PodType}, o.String("type")) {
 			return list, nil
 		}
 	}
@@ -183,10 +194,10 @@ func FusePod(list []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	pod, err := around(PodType, plugins, PodAnnotations)
+	outer, err := around(pluginType, plugins, more...)
 	if err != nil {
 		return nil, err
 	}
-	setPlugins(whole, [][]byte{pod})
+	setPlugins(whole, [][]byte{outer})
 	return whole.Bytes(), nil
 }

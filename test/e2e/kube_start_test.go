@@ -214,6 +214,7 @@ func (s *starter) start(t *testing.T, count int, atOnce bool) (times []float64) 
 				}
 			}
 		}
+		t.Logf("the watch of pods ended: %v", lines.Err())
 	}()
 	one := func(name string) error {
 		mu.Lock()
