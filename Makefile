@@ -26,7 +26,7 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-cluster test test-vm race stress mutate churn churn-cluster soak crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-kubernetes e2e-pod-networks test-kubernetes crash-kubernetes bench-kubernetes conformance kubernetes kubernetes-down clean
+.PHONY: help build demo demo-cluster test test-vm race stress mutate churn churn-cluster soak crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-kubernetes e2e-pod-networks test-kubernetes crash-kubernetes bench-kubernetes bench-pods conformance kubernetes kubernetes-down clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -184,9 +184,13 @@ crash-kubernetes: ## kill an agent before and after each of its writes to the Ku
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS)
 	FAIRLEAD_KUBERNETES_WRITES=$(if $(filter-out file,$(origin N)),$(N),all) go test -count=1 -v -timeout 60m -run '^(TestKilledAtEachWrite|TestTwoAgentsOfOneNode|TestDisturbedRequests)$$' ./test/cluster
 
-bench-kubernetes: ## the agent and flanneld in turn with the Kubernetes API as the store, next to NODES="3 1000 5000" simulated nodes: docs/scale.md (10 minutes; builds both once; needs root)
+bench-kubernetes: ## the agent and flanneld in turn with the Kubernetes API as the store, next to NODES="3 1000 5000 5000+100000" simulated nodes and pods: docs/scale.md (20 minutes; builds both once; needs root)
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS)
-	FAIRLEAD_KUBERNETES_SCALE='$(or $(NODES),3 1000 5000)' go test -count=1 -v -timeout 60m -run '^TestKubernetesScale$$' ./test/e2e
+	FAIRLEAD_KUBERNETES_SCALE='$(or $(NODES),3 1000 5000 5000+100000)' go test -count=1 -v -timeout 60m -run '^TestKubernetesScale$$' ./test/e2e
+
+bench-pods: ## time the start of pods on three nodes of Kubernetes, alone and 100 at once, with Fairlead and with flanneld and the reference plugins in turn (ROUNDS=3; 10 minutes; builds both once; needs root)
+	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS)
+	FAIRLEAD_POD_STARTS='$(or $(ROUNDS),3)' go test -count=1 -v -timeout 60m -run '^TestKubernetesPodStart$$' ./test/e2e
 
 e2e-kubernetes: ## Kubernetes 1.33 and 1.37 of one node and of three, both modes of kube-proxy; writes docs/runtimes.md (CLUSTER="one node, iptables" for one; builds Kubernetes once; needs root)
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS)

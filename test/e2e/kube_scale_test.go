@@ -2,12 +2,10 @@ package e2e
 
 import (
 	"bufio"
-	"bytes"
-	"crypto/tls"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -22,7 +20,8 @@ import (
 	"github.com/fairlead/fairlead/test/flanneld"
 )
 
-// scaleVariable enables the comparison with flanneld in clusters of many simulated nodes. Its value lists their sizes.
+// scaleVariable enables the comparison with flanneld in clusters of many simulated nodes. Its value lists their sizes, in
+// nodes ("1000") or in nodes and pods ("5000+100000").
 const scaleVariable = "FAIRLEAD_KUBERNETES_SCALE"
 
 // scaleRest is the time for which the requests of an agent at rest are counted.
@@ -30,8 +29,8 @@ const scaleRest = time.Minute
 
 // scaleRow has the measurements of one program in a cluster of one size.
 type scaleRow struct {
-	Side  string
-	Nodes int
+	Side string
+	Size string // as in scaleVariable
 
 	Joined    time.Duration // from the program's start until the last route
 	Memory    int           // resident, in kB
@@ -54,23 +53,25 @@ func TestKubernetesScale(t *testing.T) {
 	}
 	var rows []scaleRow
 	for size := range strings.FieldsSeq(sizes) {
-		n, err := strconv.Atoi(size)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Run(size, func(t *testing.T) { rows = append(rows, scaleOf(t, p, n)...) })
+		t.Run(size, func(t *testing.T) { rows = append(rows, scaleOf(t, p, size)...) })
 	}
 	for _, r := range rows {
-		t.Logf("%-9s %5d nodes: joined after %v, %d kB, processor %v, %d requests at the start, %d in %v at rest, %d watches",
-			r.Side, r.Nodes, r.Joined.Round(10*time.Millisecond), r.Memory, r.Processor, r.Start, r.Requests, scaleRest, r.Watches)
+		t.Logf("%-9s %11s: joined after %v, %d kB, processor %v, %d requests at the start, %d in %v at rest, %d watches",
+			r.Side, r.Size, r.Joined.Round(10*time.Millisecond), r.Memory, r.Processor, r.Start, r.Requests, scaleRest, r.Watches)
 	}
 }
 
 const auditPolicy = `{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": [{"level": "Metadata"}]}`
 
-func scaleOf(t *testing.T, p programs, nodes int) (rows []scaleRow) {
+func scaleOf(t *testing.T, p programs, size string) (rows []scaleRow) {
+	first, second, _ := strings.Cut(size, "+")
+	nodes, err := strconv.Atoi(first)
+	pods, err2 := strconv.Atoi(cmp.Or(second, "0"))
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
 	c := &cluster{programs: p, bin: kubernetesPrograms(t, kubetest.Version), clusterKind: clusterKind{version: kubetest.Version, mode: "scale"}, wire: newWire(t)}
-	c.apiFlags = []string{"--audit-policy-file=/etc/kubernetes/audit.json", "--audit-log-path=/run/audit.log"}
+	c.apiFlags = []string{"--audit-policy-file=/etc/kubernetes/audit.json", "--audit-log-path=/run/audit.log", "--disable-admission-plugins=ServiceAccount"}
 	c.startStore(t)
 	raw, err := os.ReadFile("../../contrib/kubernetes/chart/templates/crds.yaml")
 	if err != nil {
@@ -79,20 +80,20 @@ func scaleOf(t *testing.T, p programs, nodes int) (rows []scaleRow) {
 	c.control.write(t, "/run/crds.yaml", string(raw))
 	c.mustKubectl(t, "apply", "-f", "/run/crds.yaml")
 	c.mustKubectl(t, "create", "namespace", "fairlead-system")
-	c.createNodes(t, nodes)
+	c.create(t, "/api/v1/nodes", nodes, scaleNode)
+	c.create(t, podsPath, pods, func(i int) object { return scalePod(i, nodes) })
 	n := c.kubeHost(t, "n0", "198.51.100.11", map[string]string{})
 	n.shell(t, "sysctl -qw net.ipv4.ip_forward=1 net.ipv4.neigh.default.gc_thresh3=100000 net.ipv4.neigh.default.gc_thresh2=100000 || true; mkdir -p /run/xtables")
 	for _, side := range []string{"flanneld", "fairlead"} {
-		rows = append(rows, c.measureSide(t, n, side, nodes))
+		rows = append(rows, c.measureSide(t, n, side, size, nodes))
 	}
 	return rows
 }
 
-// createNodes creates Nodes as flanneld and as our agent publish them. Node 0 is the measured host.
-func (c *cluster) createNodes(t *testing.T, count int) {
+// create creates objects by the API.
+func (c *cluster) create(t *testing.T, path string, count int, objectOf func(i int) object) {
 	t.Helper()
-	url := "https://" + c.forward(t, controlIP+":6443") + "/api/v1/nodes"
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxIdleConnsPerHost: 16}}
+	api := c.newAPI(t)
 	work := make(chan int)
 	var wait sync.WaitGroup
 	var mu sync.Mutex
@@ -100,11 +101,14 @@ func (c *cluster) createNodes(t *testing.T, count int) {
 	for range 16 {
 		wait.Go(func() {
 			for i := range work {
-				if err := createNode(client, url, i); err != nil {
+				answer, err := api.do(t.Context(), http.MethodPost, path, objectOf(i))
+				if err != nil {
 					mu.Lock()
 					problem = err
 					mu.Unlock()
+					continue
 				}
+				answer.Close()
 			}
 		})
 	}
@@ -118,7 +122,8 @@ func (c *cluster) createNodes(t *testing.T, count int) {
 	}
 }
 
-func createNode(client *http.Client, url string, i int) error {
+// scaleNode returns a Node as flanneld and our agent publish it. Node 0 is the measured host.
+func scaleNode(i int) object {
 	cidr := fmt.Sprintf("10.%d.%d.0/24", 64+i>>8, i&255)
 	node := object{"apiVersion": "v1", "kind": "Node", "metadata": object{"name": fmt.Sprintf("n%d", i), "annotations": object{"node.alpha.kubernetes.io/ttl": "0"}}, "spec": object{"podCIDR": cidr, "podCIDRs": []string{cidr}}}
 	if i > 0 {
@@ -131,32 +136,19 @@ func createNode(client *http.Client, url string, i int) error {
 			"flannel.alpha.coreos.com/kube-subnet-manager": "true",
 		}
 	}
-	body, err := json.Marshal(node)
-	if err != nil {
-		return err
-	}
-	r, err := http.NewRequest(http.MethodPost, url, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Authorization", "Bearer e2e")
-	answer, err := client.Do(r)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	text, _ := io.ReadAll(answer.Body)
-	if answer.StatusCode != http.StatusCreated {
-		return fmt.Errorf("create node %d: %s: %s", i, answer.Status, text)
-	}
-	return nil
+	return node
+}
+
+// scalePod returns a pod on one of the other nodes, or on the measured host.
+func scalePod(i, nodes int) object {
+	return object{"apiVersion": "v1", "kind": "Pod", "metadata": object{"name": fmt.Sprintf("p%d", i), "labels": object{"app": fmt.Sprintf("app-%d", i%1000)}},
+		"spec": object{"nodeName": fmt.Sprintf("n%d", i%nodes), "containers": []object{{"name": "serve", "image": imageName}}}}
 }
 
 // measureSide runs one program on the host until it rests, and then for a while more.
-func (c *cluster) measureSide(t *testing.T, n *host, side string, nodes int) scaleRow {
+func (c *cluster) measureSide(t *testing.T, n *host, side, size string, nodes int) scaleRow {
 	t.Helper()
-	row := scaleRow{Side: side, Nodes: nodes}
+	row := scaleRow{Side: side, Size: size}
 	n.write(t, "/etc/kube-flannel/net-conf.json", `{"Network": "10.64.0.0/10", "Backend": {"Type": "vxlan"}}`)
 	n.write(t, "/etc/fairlead/agent.yaml", "node: n0\nstore: {kubernetes: {kubeconfig: "+kubeConfig+"}}\nnetwork: {subnets: [{cidr: 10.64.0.0/10, assign: podCIDR}], backends: [{type: vxlan}]}\n")
 	argv := []string{"/mnt/e2e/fairlead", "agent"}

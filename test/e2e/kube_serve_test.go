@@ -1,9 +1,15 @@
 package e2e
 
 import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -84,4 +90,45 @@ func (c *cluster) forward(t *testing.T, to string) string {
 		}
 	}()
 	return l.Addr().String()
+}
+
+const podsPath = "/api/v1/namespaces/default/pods"
+
+// api is a client of a cluster's API.
+type api struct {
+	url    string
+	client *http.Client
+}
+
+func (c *cluster) newAPI(t *testing.T) *api {
+	t.Helper()
+	return &api{"https://" + c.forward(t, controlIP+":6443"),
+		&http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxIdleConnsPerHost: 32}}}
+}
+
+// do sends a request, and returns the answer's body.
+func (a *api) do(ctx context.Context, method, path string, body any) (io.ReadCloser, error) {
+	var raw []byte
+	if body != nil {
+		var err error
+		if raw, err = json.Marshal(body); err != nil {
+			return nil, err
+		}
+	}
+	r, err := http.NewRequestWithContext(ctx, method, a.url+path, bytes.NewReader(raw))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Authorization", "Bearer e2e")
+	answer, err := a.client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	if answer.StatusCode/100 != 2 {
+		text, _ := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		return nil, fmt.Errorf("%s %s: %s: %s", method, path, answer.Status, text)
+	}
+	return answer.Body, nil
 }

@@ -2,13 +2,12 @@ package e2e
 
 import (
 	"bufio"
-	"bytes"
-	"crypto/tls"
+	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -58,8 +57,7 @@ func TestKubernetesPodStart(t *testing.T) {
 	}
 	k := clusterKind{version: kubetest.Version, nodes: 3, mode: "nftables", network: kubernetesAgent}
 	c := newKubeCluster(t, p, kubernetesPrograms(t, k.version), k)
-	s := &starter{cluster: c, url: "https://" + c.forward(t, controlIP+":6443") + "/api/v1/namespaces/default/pods",
-		client: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxIdleConnsPerHost: 32}}}
+	s := &starter{cluster: c, api: c.newAPI(t)}
 	sides := []*podStarts{{side: "fairlead"}, {side: "flannel and reference plugins"}}
 	for range rounds {
 		for i, side := range sides {
@@ -81,8 +79,7 @@ func TestKubernetesPodStart(t *testing.T) {
 // starter starts pods by the API.
 type starter struct {
 	cluster *cluster
-	url     string
-	client  *http.Client
+	api     *api
 	flannel []string // process IDs of flanneld by node
 	count   int
 }
@@ -177,50 +174,56 @@ func (s *starter) start(t *testing.T, count int, atOnce bool) (times []float64) 
 	var mu sync.Mutex
 	begun := map[string]time.Time{}
 	ready := make(chan string, count)
-	events, err := s.do(http.MethodGet, "?watch=true&resourceVersion=0", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer events.Close()
-	go func() {
-		lines := bufio.NewScanner(events)
-		lines.Buffer(nil, 1<<22)
-		seen := map[string]bool{}
-		for lines.Scan() {
-			var e struct {
-				Object struct {
-					Metadata struct{ Name string }
-					Status   struct {
-						Conditions []struct{ Type, Status string }
-					}
-				}
-			}
-			if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-				t.Errorf("the watch of pods: %v: %s", err, lines.Text())
-				return
-			}
-			name := e.Object.Metadata.Name
-			for _, x := range e.Object.Status.Conditions {
-				if x.Type == "Ready" && x.Status == "True" && !seen[name] {
-					mu.Lock()
-					at, ours := begun[name]
-					if ours {
-						times = append(times, millisecondsSince(at))
-					}
-					mu.Unlock()
-					if seen[name] = true; ours {
-						ready <- name
-					}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	seen := map[string]bool{}
+	event := func(line []byte) {
+		var e struct {
+			Object struct {
+				Metadata struct{ Name string }
+				Status   struct {
+					Conditions []struct{ Type, Status string }
 				}
 			}
 		}
-		t.Logf("the watch of pods ended: %v", lines.Err())
+		if err := json.Unmarshal(line, &e); err != nil {
+			t.Errorf("the watch of pods: %v: %s", err, line)
+		}
+		name := e.Object.Metadata.Name
+		isReady := func(x struct{ Type, Status string }) bool { return x.Type == "Ready" && x.Status == "True" }
+		if seen[name] || !slices.ContainsFunc(e.Object.Status.Conditions, isReady) {
+			return
+		}
+		seen[name] = true
+		mu.Lock()
+		defer mu.Unlock()
+		if at, ours := begun[name]; ours {
+			times = append(times, millisecondsSince(at))
+			ready <- name
+		}
+	}
+	go func() {
+		for ctx.Err() == nil { // the API ends a watch that is slow; a new one begins with the pods that exist
+			events, err := s.api.do(ctx, http.MethodGet, podsPath+"?watch=true&resourceVersion=0", nil)
+			if err != nil {
+				if ctx.Err() == nil {
+					t.Errorf("the watch of pods: %v", err)
+				}
+				return
+			}
+			lines := bufio.NewScanner(events)
+			lines.Buffer(nil, 1<<22)
+			for lines.Scan() {
+				event(lines.Bytes())
+			}
+			events.Close()
+		}
 	}()
 	one := func(name string) error {
 		mu.Lock()
 		begun[name] = time.Now()
 		mu.Unlock()
-		body, err := s.do(http.MethodPost, "", object{"apiVersion": "v1", "kind": "Pod", "metadata": object{"name": name, "labels": object{"app": "start"}},
+		body, err := s.api.do(ctx, http.MethodPost, podsPath, object{"apiVersion": "v1", "kind": "Pod", "metadata": object{"name": name, "labels": object{"app": "start"}},
 			"spec": object{"terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false, "topologySpreadConstraints": []object{{
 				"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": object{"matchLabels": object{"app": "start"}}}},
 				"containers": []object{{"name": "serve", "image": imageName, "imagePullPolicy": "Never", "args": []string{"serve", ":8080"}}}}})
@@ -255,33 +258,6 @@ func (s *starter) start(t *testing.T, count int, atOnce bool) (times []float64) 
 	mu.Lock()
 	defer mu.Unlock()
 	return times
-}
-
-// do sends a request about pods, and returns the answer's body.
-func (s *starter) do(method, query string, body any) (io.ReadCloser, error) {
-	var raw []byte
-	if body != nil {
-		var err error
-		if raw, err = json.Marshal(body); err != nil {
-			return nil, err
-		}
-	}
-	r, err := http.NewRequest(method, s.url+query, bytes.NewReader(raw))
-	if err != nil {
-		return nil, err
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Authorization", "Bearer e2e")
-	answer, err := s.client.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	if answer.StatusCode/100 != 2 {
-		text, _ := io.ReadAll(answer.Body)
-		answer.Body.Close()
-		return nil, fmt.Errorf("%s: %s: %s", method, answer.Status, text)
-	}
-	return answer.Body, nil
 }
 
 func (s *starter) removeAll(t *testing.T) {
