@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -101,14 +100,11 @@ func (c *cluster) create(t *testing.T, path string, count int, objectOf func(i i
 	for range 16 {
 		wait.Go(func() {
 			for i := range work {
-				answer, err := api.do(t.Context(), http.MethodPost, path, objectOf(i))
-				if err != nil {
+				if err := api.create(t.Context(), path, objectOf(i)); err != nil {
 					mu.Lock()
 					problem = err
 					mu.Unlock()
-					continue
 				}
-				answer.Close()
 			}
 		})
 	}

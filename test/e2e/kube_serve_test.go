@@ -132,3 +132,19 @@ func (a *api) do(ctx context.Context, method, path string, body any) (io.ReadClo
 	}
 	return answer.Body, nil
 }
+
+// create creates an object. A busy API server may close a connection without an answer; then it tries again.
+func (a *api) create(ctx context.Context, path string, what object) error {
+	for again := 0; ; again++ {
+		answer, err := a.do(ctx, http.MethodPost, path, what)
+		if err == nil {
+			return answer.Close()
+		}
+		if again > 0 && strings.Contains(err.Error(), ": 409 ") {
+			return nil // the request without an answer created it
+		}
+		if again == 3 || !errors.Is(err, io.EOF) {
+			return err
+		}
+	}
+}
