@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 
+	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/cni/invoke"
+	"github.com/fairlead/fairlead/cni/rawjson"
+	"github.com/fairlead/fairlead/kernel"
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/skel"
 )
@@ -27,10 +31,7 @@ func Chain(x *plugin.Exec) skel.Plugin {
 				_, err := c.together(ctx, "CHECK", args)
 				return err
 			},
-			Del: func(ctx context.Context, args *skel.CmdArgs) error {
-				_, err := c.together(ctx, "DEL", args)
-				return err
-			},
+			Del:    c.del,
 			GC:     c.gc,
 			Status: func(ctx context.Context, args *skel.CmdArgs) error { return c.each(ctx, "STATUS", args, false) },
 		},
@@ -83,6 +84,46 @@ func (c chain) together(ctx context.Context, verb string, args *skel.CmdArgs) ([
 		return nil, l.of(failed, err)
 	}
 	return out, nil
+}
+
+// del runs DEL. Multus v4.2 passes a list without what is inside its plugins. Then the record of the attachment has the
+// plugins, as far as they are Fairlead's.
+func (c chain) del(ctx context.Context, args *skel.CmdArgs) error {
+	conf, err := rawjson.ParseObject(args.StdinData)
+	if err == nil {
+		if _, found := conf.Get("plugins"); !found {
+			record, err := attach.Open("").Read(kernel.Owner{Network: conf.String("name"), ContainerID: args.ContainerID, IfName: args.IfName})
+			if errors.Is(err, fs.ErrNotExist) || err == nil && len(record.Parts) == 0 {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			setPlugins(conf, pluginsOfRecord(record))
+			conf.Delete("ipam") // empty objects, which would replace those of the plugins
+			conf.Delete("dns")
+			again := *args
+			again.StdinData = conf.Bytes()
+			args = &again
+		}
+	}
+	_, err = c.together(ctx, "DEL", args)
+	return err
+}
+
+// pluginsOfRecord returns the configurations that DEL needs to undo an attachment.
+func pluginsOfRecord(r *attach.Record) (out [][]byte) {
+	for _, p := range r.Parts {
+		o, _ := rawjson.ParseObject([]byte("{}"))
+		o.SetString("type", p.Plugin)
+		if p.IPAM != "" {
+			ipam, _ := rawjson.ParseObject([]byte("{}"))
+			ipam.SetString("type", p.IPAM)
+			o.Set("ipam", ipam.Bytes())
+		}
+		out = append(out, o.Bytes())
+	}
+	return out
 }
 
 func (c chain) gc(ctx context.Context, args *skel.CmdArgs) error {

@@ -111,8 +111,7 @@ func (p pod) del(ctx context.Context, args *skel.CmdArgs) error {
 		adopted, err = call.adopt(ctx)
 	}
 	if record == nil && !adopted {
-		_, chainErr := p.chain.together(ctx, "DEL", args)
-		return errors.Join(err, chainErr)
+		return errors.Join(err, p.chain.del(ctx, args))
 	}
 	unlock, err := call.state.Lock(ctx, call.key())
 	if err != nil {

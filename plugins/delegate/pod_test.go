@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead/fairlead/agent/address"
 	"github.com/fairlead/fairlead/agent/address/local"
 	"github.com/fairlead/fairlead/agent/podstate"
+	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
 	"github.com/fairlead/fairlead/plugin"
 	"github.com/fairlead/fairlead/skel"
@@ -272,8 +273,10 @@ func TestPodOfMultus(t *testing.T) {
 		t.Fatal(err)
 	}
 	encode := func(config string) string { return base64.StdEncoding.EncodeToString([]byte(config)) }
+	bytes := `{"cniVersion": "1.0.0", "name": "cluster", "plugins": [{"type": "one", "a": 1}, {"type": "one", "a": 2}]}`
+	list := `{"Name": "", "Plugins": null}`
 	write := func(more string) {
-		h.file(filepath.Join(multus, "c"), `[{"Conf": {}, "ConfList": {"name": "cluster"}, "Name": "", "Bytes": "`+encode(`{"cniVersion": "1.0.0", "name": "cluster", "plugins": [{"type": "one", "a": 1}, {"type": "one", "a": 2}]}`)+`"},
+		h.file(filepath.Join(multus, "c"), `[{"Conf": {}, "ConfList": {"name": "cluster"}, "Name": "", "Bytes": "`+encode(bytes)+`", "CNINetworkConfigList": `+list+`},
 		{"Conf": {"name": "lan"}, "ConfList": {}, "Name": "shop/lan", "IsFilterV4Gateway": false, "Bytes": "`+encode(`{"cniVersion": "1.0.0", "name": "lan", "type": "one"`+more+`}`)+`"},
 		{"Conf": {"name": "back"}, "ConfList": {}, "Name": "shop/back", "ifnameRequest": "back0", "Bytes": "`+encode(`{"cniVersion": "0.3.1", "name": "back", "type": "one"}`)+`"}]`)
 	}
@@ -292,11 +295,15 @@ func TestPodOfMultus(t *testing.T) {
 	if err := h.state.RemovePod("c", "eth0"); err != nil { // so that the next DEL starts again
 		t.Fatal(err)
 	}
+	// As Multus v4.2 records a default network from a file.
+	bytes = `{"cniVersion": "1.0.0", "name": "cluster", "plugins": [{"type": "fairlead-chain", "ipam": {}, "dns": {}}]}`
+	list = `{"Name": "cluster", "CNIVersion": "1.0.0", "Plugins": [{"Network": {"type": "fairlead-chain"}, "Bytes": "` +
+		encode(`{"type": "fairlead-chain", "plugins": [{"type": "one", "a": 3}, {"type": "one", "a": 4}]}`) + `"}]}`
 	write("")
 	if err := p.Funcs.Del(t.Context(), args); err != nil {
 		t.Error(err)
 	}
-	wantCalls(t, h.calls(), `DEL back0`, `DEL net1 "prevResult":`, `DEL eth0`, `DEL eth0`)
+	wantCalls(t, h.calls(), `DEL back0`, `DEL net1 "prevResult":`, `DEL eth0 "a":4`, `DEL eth0 "a":3`)
 	var left []string
 	for _, pattern := range []string{"*", "results/*"} {
 		files, err := filepath.Glob(filepath.Join(multus, pattern))
@@ -313,6 +320,35 @@ func TestPodOfMultus(t *testing.T) {
 		t.Errorf("a damaged file: %v", err)
 	}
 	wantCalls(t, h.calls(), "DEL eth0")
+}
+
+// TestDelWithoutPlugins checks what DEL does with a list of which Multus has left out what is inside the plugins.
+func TestDelWithoutPlugins(t *testing.T) {
+	h := newPodHost(t)
+	args := h.args(`{}`)
+	args.StdinData = []byte(`{"cniVersion": "1.0.0", "name": "pods", "type": "fairlead-chain", "ipam": {}, "dns": {}}`)
+	funcs := []skel.CNIFuncs{Pod(&plugin.Exec{}).Funcs, Chain(&plugin.Exec{}).Funcs}
+	for _, f := range funcs {
+		if err := f.Del(t.Context(), args); err != nil {
+			t.Errorf("without a record: %v", err)
+		}
+	}
+	records := attach.Open("")
+	r := records.New("pods", "c", "eth0", args.Netns)
+	r.Parts = []attach.Part{{Plugin: "one", IPAM: "pool", Done: true}, {Plugin: "one", Done: true}}
+	if err := records.Write(r); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range funcs {
+		if err := f.Del(t.Context(), args); err != nil {
+			t.Error(err)
+		}
+		calls := h.calls()
+		wantCalls(t, calls, `DEL eth0 "name":`, `DEL eth0 "ipam":{"type":"pool"}`)
+		if strings.Contains(calls[0], "ipam") {
+			t.Errorf("a plugin without IPAM got %s", calls[0])
+		}
+	}
 }
 
 // TestFusePod checks the list that an agent writes.

@@ -22,6 +22,29 @@ type multusNetwork struct {
 	Name   string // "NAMESPACE/NAME"
 	IfName string `json:"ifnameRequest"`
 	Bytes  []byte // the network's configuration
+
+	// For the default network of a file, Multus v4.2 keeps only the plugins' types in Bytes, and all of it here.
+	CNINetworkConfigList struct {
+		Name, CNIVersion string
+		Plugins          []struct{ Bytes []byte }
+	}
+}
+
+// config returns the network's configuration.
+func (n *multusNetwork) config() []byte {
+	l := &n.CNINetworkConfigList
+	if len(l.Plugins) == 0 {
+		return n.Bytes
+	}
+	list, _ := rawjson.ParseObject([]byte("{}"))
+	list.SetString("cniVersion", l.CNIVersion)
+	list.SetString("name", l.Name)
+	var plugins [][]byte
+	for _, p := range l.Plugins {
+		plugins = append(plugins, p.Bytes)
+	}
+	setPlugins(list, plugins)
+	return list.Bytes()
 }
 
 func (c *podCall) multusDir() string {
@@ -62,7 +85,7 @@ func (c *podCall) adopt(ctx context.Context) (bool, error) {
 
 // multusAttachment returns a network of Multus' file. The first is the default network.
 func (c *podCall) multusAttachment(i int, n multusNetwork) (*podstate.Attachment, error) {
-	list, err := listOf(n.Bytes, n.Name)
+	list, err := listOf(n.config(), n.Name)
 	if err != nil {
 		return nil, err
 	}
