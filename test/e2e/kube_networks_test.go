@@ -23,7 +23,11 @@ func TestPodNetworks(t *testing.T) {
 	p := build(t)
 	copyRelease(t, p)
 	c := newKubeCluster(t, p, kubernetesPrograms(t, kubetest.Version), clusterKind{version: kubetest.Version, nodes: 2, mode: "nftables", network: kubernetesAgent})
-	c.enablePodNetworks(t)
+	c.setPodNetworks(t, true)
+	for _, n := range c.hosts {
+		n.write(t, "/etc/cni/multus/net.d/file.conf", `{"cniVersion": "1.0.0", "name": "file", "type": "bridge", "bridge": "file0", "ipam": {"type": "host-local", "subnet": "10.63.0.0/24"}}`)
+	}
+	c.apply(t, "networks.yaml", map[string]string{})
 	for _, one := range []struct {
 		name string
 		run  func(*testing.T, *cluster)
@@ -35,16 +39,17 @@ func TestPodNetworks(t *testing.T) {
 		{"a definition that is created after the pod", laterDefinition},
 		{"without agents", networksWithoutAgents},
 		{"containerd and kubelet killed", networksAfterKill},
+		{"from Multus and back", switchToMultusAndBack},
 	} {
 		t.Run(one.name, func(t *testing.T) { one.run(t, c) })
 	}
 }
 
-// enablePodNetworks applies the manifest with podNetworks.enabled, and waits until each node has the new configuration.
-func (c *cluster) enablePodNetworks(t *testing.T) {
+// setPodNetworks applies the manifest with podNetworks.enabled, and waits until each node has the new configuration.
+func (c *cluster) setPodNetworks(t *testing.T, enabled bool) {
 	t.Helper()
 	c.renderAgents(t, kubernetes.Values{
-		"podNetworks":      map[string]any{"enabled": true},
+		"podNetworks":      map[string]any{"enabled": enabled},
 		"isolatedNetworks": true,
 		"network":          map[string]any{"subnets": []any{map[string]any{"cidr": podRange, "assign": "podCIDR"}}},
 	})
@@ -52,14 +57,12 @@ func (c *cluster) enablePodNetworks(t *testing.T) {
 	for _, n := range c.hosts {
 		kerneltest.Within(t, time.Minute, func() error {
 			text, err := n.run("cat", "/etc/cni/net.d/10-fairlead.conflist")
-			if err == nil && !strings.Contains(text, "fairlead-pod") {
+			if err == nil && strings.Contains(text, "fairlead-pod") != enabled {
 				err = errors.New("the configuration of " + n.name + " is\n" + text)
 			}
 			return err
 		})
-		n.write(t, "/etc/cni/multus/net.d/file.conf", `{"cniVersion": "1.0.0", "name": "file", "type": "bridge", "bridge": "file0", "ipam": {"type": "host-local", "subnet": "10.63.0.0/24"}}`)
 	}
-	c.apply(t, "networks.yaml", map[string]string{})
 }
 
 // networkStatus is an element of the annotation network-status.
@@ -114,7 +117,7 @@ func (c *cluster) deleteSeveral(t *testing.T, names ...string) {
 	}
 	for _, n := range c.hosts {
 		kerneltest.Within(t, 30*time.Second, func() error {
-			left := n.shell(t, "ls /var/lib/cni/fairlead/pods 2>/dev/null; find /var/lib/cni/networks -name '10.6*' 2>/dev/null || true")
+			left := n.shell(t, "ls /var/lib/cni/fairlead/pods 2>/dev/null || true; find /var/lib/cni/networks -name '10.6*' 2>/dev/null || true")
 			if left = strings.TrimSpace(left); left != "" {
 				return fmt.Errorf("%s still has\n%s", n.name, left)
 			}

@@ -1,0 +1,31 @@
+// Package fromsource builds third-party programs for tests from a copy of their module, with the module's own go.sum.
+package fromsource
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/fairlead/fairlead/internal/built"
+)
+
+// script copies a module, changes the copy, and builds a program.
+const script = `set -e
+src=$(go mod download -json "$1" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
+cp -r "$src" src
+chmod -R u+w src
+cd src
+eval "$4"
+go build -trimpath -ldflags '-s -w' -o ../"$3" "$2"
+`
+
+// Program returns the path of a program in a directory of the cache, and builds it if necessary from a package of a
+// module, "MODULE@VERSION". The shell command prepare changes the copy of the module first.
+func Program(dir, name, module, pkg, prepare string) (string, error) {
+	return built.Program(dir, name, func(temp string) *exec.Cmd {
+		cmd := exec.Command("sh", "-s", module, pkg, name, prepare)
+		cmd.Dir, cmd.Stdin = temp, strings.NewReader(script)
+		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "CGO_ENABLED=0", "GOWORK=off")
+		return cmd
+	})
+}
