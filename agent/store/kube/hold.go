@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead/fairlead/agent/cluster"
@@ -98,9 +99,6 @@ func (s *Store) Hold(ctx context.Context, key string, value []byte, _ time.Durat
 	if err := s.isOpen(); err != nil {
 		return nil, err
 	}
-	if err := s.removeEnded(ctx, k, key); err != nil {
-		return nil, err
-	}
 	name, err := k.name(key)
 	if err != nil {
 		return nil, err
@@ -117,7 +115,14 @@ func (s *Store) Hold(ctx context.Context, key string, value []byte, _ time.Durat
 	if err := o.setHolder(node); err != nil {
 		return nil, err
 	}
-	if o, err = s.create(ctx, k, o); err != nil {
+	made, err := s.create(ctx, k, o)
+	if apierrors.IsAlreadyExists(err) {
+		if err := s.removeEnded(ctx, k, key); err != nil {
+			return nil, err
+		}
+		made, err = s.create(ctx, k, o)
+	}
+	if err != nil {
 		return nil, k.notCreated(store.Op{Key: key}, err)
 	}
 	ctx, stop := context.WithCancel(ctx)
@@ -128,9 +133,9 @@ func (s *Store) Hold(ctx context.Context, key string, value []byte, _ time.Durat
 		<-ctx.Done()
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoFor)
 		defer cancel()
-		s.release(within, k, o)
+		s.release(within, k, made)
 	})
-	return store.NewHeld(revisionOf(o), make(chan struct{}), func() { stop(); <-ended }), nil
+	return store.NewHeld(revisionOf(made), make(chan struct{}), func() { stop(); <-ended }), nil
 }
 
 // removeEnded deletes the Lease of a session that has ended.

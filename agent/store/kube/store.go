@@ -37,7 +37,8 @@ type Store struct {
 	kinds      []*kind
 
 	mu      sync.Mutex
-	lineage int64 // how often the API was found to be restored from a backup
+	lineage int64           // how often the API was found to be restored from a backup
+	listed  map[*kind]int64 // revisions of lists from which no watch has begun yet
 	closed  context.CancelFunc
 	life    context.Context
 	held    sync.WaitGroup
@@ -55,7 +56,7 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{kinds: kinds(o.Namespace), parameters: runtime.NewParameterCodec(scheme)}
+	s := &Store{kinds: kinds(o.Namespace), listed: map[*kind]int64{}, parameters: runtime.NewParameterCodec(scheme)}
 	s.life, s.closed = context.WithCancel(context.Background())
 	if s.client, err = rest.RESTClientFor(c); err != nil {
 		return nil, fmt.Errorf("the Kubernetes API: %w", err)
@@ -185,6 +186,9 @@ func (s *Store) List(ctx context.Context, prefix string) (entries []store.Entry,
 		if err != nil {
 			return nil, 0, err
 		}
+		s.mu.Lock()
+		s.listed[k] = at
+		s.mu.Unlock()
 		entries = append(entries, list...)
 		if revision == 0 || at < revision {
 			revision = at // what the other lists have in addition follows from a watch
@@ -226,6 +230,15 @@ func (s *Store) checkPosition(ctx context.Context, k *kind, revision int64) erro
 	return store.ErrRewound
 }
 
+// beginsAtList reports whether a watch begins where the last list ended, for the first time. Its position needs no check.
+func (s *Store) beginsAtList(k *kind, after int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at, ok := s.listed[k]
+	delete(s.listed, k)
+	return ok && at == after
+}
+
 // Lineage implements store.Lineager.
 func (s *Store) Lineage() int64 {
 	s.mu.Lock()
@@ -247,7 +260,7 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64, f func(st
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(s.life, stop)()
-	name := ""
+	name, listed := "", s.beginsAtList(k, after)
 	if k.prefix == cluster.AlivePrefix && prefix != k.prefix {
 		if name, err = k.name(prefix); err != nil {
 			return err
@@ -260,15 +273,18 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64, f func(st
 		if !slices.ContainsFunc(now.Events, func(e store.Event) bool { return e.Key == prefix }) {
 			now.Events = append(now.Events, store.Event{Entry: store.Entry{Key: prefix}, Deleted: true})
 		}
-		after = now.Revision
+		after, listed = now.Revision, true
 		if err := only(now); err != nil {
 			return err
 		}
 	}
 	for err == nil || errors.Is(err, errWatchEnded) {
-		if err := s.checkPosition(ctx, k, after); err != nil {
-			return err
+		if !listed {
+			if err := s.checkPosition(ctx, k, after); err != nil {
+				return err
+			}
 		}
+		listed = false
 		switch k.prefix {
 		case cluster.NodesPrefix:
 			err = s.watchNodes(ctx, after, only)
