@@ -12,6 +12,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -100,13 +102,19 @@ func (e *etcd) client() (*clientv3.Client, error) {
 	c, err := clientv3.New(clientv3.Config{
 		Endpoints: e.Endpoints, TLS: tls, Username: e.Username, Password: e.Password,
 		DialTimeout: e.DialTimeout, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
-		Logger: zap.NewNop(), Context: e.ctx,
+		Logger: zap.NewNop(), Context: e.ctx, DialOptions: []grpc.DialOption{grpc.WithConnectParams(e.reconnect())},
 	})
 	if err != nil {
 		return nil, e.failed(e.ctx, err)
 	}
 	e.conn = c
 	return c, nil
+}
+
+// reconnect returns the pauses between attempts to connect. gRPC's own grow to two minutes, for which an agent would stay
+// away from an etcd that is back.
+func (e *etcd) reconnect() grpc.ConnectParams {
+	return grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: firstPause, Multiplier: 2, Jitter: 0.2, MaxDelay: longestPause}, MinConnectTimeout: e.DialTimeout}
 }
 
 func (e *etcd) where() string { return strings.Join(e.Endpoints, ", ") }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -159,6 +161,43 @@ func TestEtcdAway(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestEtcdReconnect checks that a client connects again and again while etcd is away, at intervals of a few seconds at most.
+func TestEtcdReconnect(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s, err := store.Etcd(store.Options{Endpoints: []string{"http://" + l.Addr().String()}, Timeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	go func() {
+		for t.Context().Err() == nil {
+			_, _ = s.Get(t.Context(), "a")
+		}
+	}()
+	longest, last := time.Duration(0), time.Now()
+	for start := last; last.Sub(start) < 30*time.Second; {
+		conn, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		preface := make([]byte, 3) // of HTTP/2; the search for the reason of a failure sends none
+		_ = conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+		_, _ = io.ReadFull(conn, preface)
+		conn.Close()
+		if now := time.Now(); string(preface) == "PRI" {
+			longest, last = max(longest, now.Sub(last)), now
+		}
+	}
+	if limit := kerneltest.Slow(7 * time.Second); longest > limit {
+		t.Errorf("%v passed between two attempts to connect, want at most %v", longest, limit)
 	}
 }
 
