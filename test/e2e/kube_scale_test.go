@@ -26,6 +26,9 @@ const scaleVariable = "FAIRLEAD_KUBERNETES_SCALE"
 // scaleRest is the time for which the requests of an agent at rest are counted.
 const scaleRest = time.Minute
 
+// scaleStart is the time after which an agent is at rest.
+const scaleStart = 20 * time.Second
+
 // scaleRow has the measurements of one program in a cluster of one size.
 type scaleRow struct {
 	Side string
@@ -34,6 +37,7 @@ type scaleRow struct {
 	Joined    time.Duration // from the program's start until the last route
 	Memory    int           // resident, in kB
 	Processor time.Duration // until it was at rest
+	Server    time.Duration // processor time of the API server from the start until it was at rest, above that of the same time before
 	Start     int           // requests until it was at rest
 	Requests  int           // requests while it rests
 	Watches   int           // open watches
@@ -55,8 +59,8 @@ func TestKubernetesScale(t *testing.T) {
 		t.Run(size, func(t *testing.T) { rows = append(rows, scaleOf(t, p, size)...) })
 	}
 	for _, r := range rows {
-		t.Logf("%-9s %11s: joined after %v, %d kB, processor %v, %d requests at the start, %d in %v at rest, %d watches",
-			r.Side, r.Size, r.Joined.Round(10*time.Millisecond), r.Memory, r.Processor, r.Start, r.Requests, scaleRest, r.Watches)
+		t.Logf("%-9s %11s: joined after %v, %d kB, processor %v, API server %v, %d requests at the start, %d in %v at rest, %d watches",
+			r.Side, r.Size, r.Joined.Round(10*time.Millisecond), r.Memory, r.Processor, r.Server, r.Start, r.Requests, scaleRest, r.Watches)
 	}
 }
 
@@ -152,7 +156,9 @@ func (c *cluster) measureSide(t *testing.T, n *host, side, size string, nodes in
 		argv = []string{"env", "NODE_NAME=n0", "/mnt/e2e/flanneld", "--kube-subnet-mgr", "--kubeconfig-file=" + kubeConfig, "--iface=up0", "--net-config-path=/etc/kube-flannel/net-conf.json"}
 	}
 	before := c.requests(t, side)
-	start := time.Now()
+	idle := c.serverTime(t)
+	time.Sleep(scaleStart)
+	start, busy := time.Now(), c.serverTime(t)
 	pid := c.daemon(t, n, argv...)
 	kerneltest.Within(t, 5*time.Minute, func() error {
 		if routes := strings.Count(n.shell(t, "ip route show"), "10."); routes < nodes-1 {
@@ -161,7 +167,8 @@ func (c *cluster) measureSide(t *testing.T, n *host, side, size string, nodes in
 		return nil
 	})
 	row.Joined = time.Since(start)
-	time.Sleep(20 * time.Second)
+	time.Sleep(scaleStart - time.Since(start))
+	row.Server = c.serverTime(t) - busy - (busy - idle)
 	row.Memory, row.Processor = n.usage(t, pid)
 	started := c.requests(t, side)
 	row.Start = started.all - before.all
@@ -222,4 +229,11 @@ func (h *host) usage(t *testing.T, pid string) (memory int, cpu time.Duration) {
 		cpu += time.Duration(n) * 10 * time.Millisecond
 	}
 	return memory, cpu
+}
+
+// serverTime returns the processor time of the API server so far.
+func (c *cluster) serverTime(t *testing.T) time.Duration {
+	t.Helper()
+	_, cpu := c.control.usage(t, c.api)
+	return cpu
 }
