@@ -124,7 +124,7 @@ func newAgent(o Options, k reconciler) (*Agent, error) {
 		Store: a.session.Store(), Session: a.session.Revision, Node: o.Config.Node, Machine: id, Dir: local.Open(o.Lib, o.Run), Grace: time.Duration(o.Config.Grace), Log: o.Log, MTU: a.status.mtuOf,
 		SubnetFile: o.Config.Flannel.SubnetFile,
 	}
-	if o.Config.Flannel.Prefix != "" {
+	if o.Config.FlannelInEtcd() {
 		am.Flannel = a.lease.Load
 	}
 	a.manager = address.NewManager(am)

@@ -16,6 +16,10 @@ func (a *Agent) setFlannel(self *cluster.Node, h *desired.Host) {
 		return
 	}
 	h.Flannel = true
+	if !a.o.Config.FlannelInEtcd() {
+		a.storeCache.read(func(s *cluster.Snapshot) { setFlannelLease(s, self) })
+		return
+	}
 	var now *cluster.FlannelLease
 	a.storeCache.read(func(s *cluster.Snapshot) {
 		if l := s.LeaseOf(self); l != nil && l.Type == cluster.VXLAN {
@@ -30,6 +34,20 @@ func (a *Agent) setFlannel(self *cluster.Node, h *desired.Host) {
 	}
 	if old := a.lease.Swap(now); old == nil || fmt.Sprint(*old) != fmt.Sprint(*now) {
 		a.manager.Wake()
+	}
+}
+
+// setFlannelLease adds to the node's document what flannel's nodes need, as long as the cluster has one. In Kubernetes, the
+// store writes it as flannel's annotations. The hardware addresses stay without them, for a way back.
+func setFlannelLease(s *cluster.Snapshot, self *cluster.Node) {
+	if n := s.Nodes[self.Name]; n != nil {
+		self.Tunnel, self.Tunnel6 = n.Tunnel, n.Tunnel6
+	}
+	network := s.Networks[cluster.DefaultNetwork]
+	for name, n := range s.Nodes {
+		if network != nil && n.Flannel != nil && name != self.Name {
+			self.FlannelLease = backend.Lease(network, self)
+		}
 	}
 }
 

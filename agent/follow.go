@@ -15,7 +15,7 @@ import (
 func (a *Agent) follow(ctx context.Context) {
 	always := []string{cluster.NetworksPrefix, cluster.NodesPrefix}
 	all := cluster.Followed()
-	if a.o.Config.Flannel.Prefix != "" {
+	if a.o.Config.FlannelInEtcd() {
 		all = append(all, cluster.FlannelPrefix)
 	}
 	if a.o.Config.Store.Kubernetes.Kubeconfig != "" {

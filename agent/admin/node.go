@@ -113,6 +113,9 @@ func nodeOf(s *cluster.Snapshot, name string) Node {
 	if s.Alive[name] {
 		out.State = NodeAlive
 	}
+	if n := s.Nodes[name]; n != nil && n.Flannel != nil {
+		out.State = NodeFlannel
+	}
 	for _, network := range sortedKeys(s.Networks) {
 		for _, b := range s.BlocksOf(network, name) {
 			out.Blocks = append(out.Blocks, blockName(network, b))

@@ -98,6 +98,9 @@ func checkPair(b cluster.Backend, self, peer *cluster.Node, direct bool) error {
 	if a := commonAddress(self, peer); a.IsValid() {
 		return fmt.Errorf("%s has this node's own address %s: if it is an earlier name of this node, remove it (fairlead node remove)", peer.Name, a)
 	}
+	if peer.Flannel != nil && peer.Flannel.Problem != "" {
+		return fmt.Errorf("%s is a flannel node: %s", peer.Name, peer.Flannel.Problem)
+	}
 	if peer.Flannel != nil && peer.Flannel.Type != b.Type {
 		return fmt.Errorf("%s is a flannel node with backend %s", peer.Name, peer.Flannel.Type)
 	}

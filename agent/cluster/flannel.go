@@ -18,19 +18,21 @@ const FlannelConfigKey = FlannelPrefix + "config"
 
 const flannelSubnets = FlannelPrefix + "subnets/"
 
-// FlannelLease is a node's lease in flannel's keys.
+// FlannelLease is a node's lease in flannel's keys, or in flannel's annotations of a Kubernetes Node.
 type FlannelLease struct {
-	Subnets []netip.Prefix // from the key: IPv4, then IPv6 if there is one
+	Subnets []netip.Prefix `json:"-"` // from the key: IPv4, then IPv6 if there is one
 
-	PublicIP, PublicIPv6 netip.Addr
-	Type                 string // "vxlan", "host-gw", "wireguard", "ipip"
-	VNI                  int
-	MAC, MAC6            string // of the node's VXLAN links
-	PublicKey            string // for WireGuard
+	PublicIP   netip.Addr `json:"publicIP,omitzero"`
+	PublicIPv6 netip.Addr `json:"publicIPv6,omitzero"`
+	Type       string     `json:"type"` // "vxlan", "host-gw", "wireguard", "ipip"
+	VNI        int        `json:"vni,omitempty"`
+	MAC        string     `json:"mac,omitempty"`  // of the node's VXLAN link for IPv4
+	MAC6       string     `json:"mac6,omitempty"` // for IPv6
+	PublicKey  string     `json:"publicKey,omitempty"`
 
 	// FairleadNode is the name of the Fairlead node whose agent wrote the lease for flannel's nodes; "" if flanneld
 	// wrote it.
-	FairleadNode string
+	FairleadNode string `json:"-"`
 }
 
 // FlannelConfig is flannel's network configuration (net-conf.json), as it is in the store.
@@ -112,6 +114,23 @@ func ParseFlannelLease(key string, value []byte) (*FlannelLease, error) {
 	if err := json.Unmarshal(value, &d); err != nil {
 		return nil, fmt.Errorf("read %s: %w", key, err)
 	}
+	l.set(&d)
+	if !l.PublicIP.IsValid() && !l.PublicIPv6.IsValid() {
+		return nil, fmt.Errorf("%s has no PublicIP", key)
+	}
+	if err := l.checkAddresses(); err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	for _, subnet := range l.Subnets {
+		if p, what := special(subnet); what != "" {
+			return nil, fmt.Errorf("key %q has to do with %s, which are %s", key, p, what)
+		}
+	}
+	return l, nil
+}
+
+// set takes the values of a document.
+func (l *FlannelLease) set(d *leaseDocument) {
 	l.Type, l.FairleadNode = d.BackendType, d.Fairlead
 	if d.PublicIP != nil {
 		l.PublicIP = *d.PublicIP
@@ -119,26 +138,22 @@ func ParseFlannelLease(key string, value []byte) (*FlannelLease, error) {
 	if d.PublicIPv6 != nil {
 		l.PublicIPv6 = *d.PublicIPv6
 	}
-	if !l.PublicIP.IsValid() && !l.PublicIPv6.IsValid() {
-		return nil, fmt.Errorf("%s has no PublicIP", key)
-	}
-	for _, a := range []netip.Addr{l.PublicIP, l.PublicIPv6} {
-		if p, what := special(netip.PrefixFrom(a, a.BitLen())); a.IsValid() && what != "" {
-			return nil, fmt.Errorf("%s: its address is %s: those of %s are %s", key, a, p, what)
-		}
-	}
-	for _, subnet := range l.Subnets {
-		if p, what := special(subnet); what != "" {
-			return nil, fmt.Errorf("key %q has to do with %s, which are %s", key, p, what)
-		}
-	}
 	if b := d.BackendData; b != nil {
 		l.VNI, l.MAC, l.PublicKey = b.VNI, b.VtepMAC, b.PublicKey
 	}
 	if b := d.BackendV6Data; b != nil {
 		l.VNI, l.MAC6 = cmp.Or(l.VNI, b.VNI), b.VtepMAC
 	}
-	return l, nil
+}
+
+// checkAddresses returns an error if other nodes cannot send packets to one of the addresses.
+func (l *FlannelLease) checkAddresses() error {
+	for _, a := range []netip.Addr{l.PublicIP, l.PublicIPv6} {
+		if p, what := special(netip.PrefixFrom(a, a.BitLen())); a.IsValid() && what != "" {
+			return fmt.Errorf("its address is %s: those of %s are %s", a, p, what)
+		}
+	}
+	return nil
 }
 
 // Leases returns the keys of flannel's leases, sorted.

@@ -31,12 +31,16 @@ type Node struct {
 	HostAddresses      []netip.Addr `json:"hostAddresses,omitempty"`
 	NetworkUnavailable string       `json:"networkUnavailable,omitempty"`
 
-	// Flannel is set for a flannel node in the same cluster, which has a lease in flannel's keys.
-	Flannel *FlannelNode `json:"-"`
+	// Flannel is set for a flannel node in the same cluster, which has a lease in flannel's keys or flannel's annotations.
+	Flannel *FlannelNode `json:"flannel,omitempty"`
 
-	// Tunnel and Tunnel6 are the hardware addresses of a Fairlead node's VXLAN links for IPv4 and IPv6, if flannel's
-	// keys contain them. "" means that they derive from the node's name.
-	Tunnel, Tunnel6 string `json:"-"`
+	// FlannelLease is what the node's agent publishes for flannel's nodes in flannel's annotations.
+	FlannelLease *FlannelLease `json:"flannelLease,omitempty"`
+
+	// Tunnel and Tunnel6 are the hardware addresses of a Fairlead node's VXLAN links for IPv4 and IPv6, if flanneld has
+	// created them. "" means that they derive from the node's name.
+	Tunnel  string `json:"tunnel,omitempty"`
+	Tunnel6 string `json:"tunnel6,omitempty"`
 }
 
 // Published returns the part of the document that the node's agent writes.
@@ -46,11 +50,14 @@ func (n *Node) Published() *Node {
 	return &own
 }
 
-// FlannelNode contains a flannel node's settings from flannel's keys.
+// FlannelNode contains a flannel node's settings from flannel's keys or annotations.
 type FlannelNode struct {
-	Type    string // backend: "vxlan", "host-gw", "wireguard"
-	MAC, V6 string // of the VXLAN links for IPv4 and IPv6
-	Key     string // WireGuard public key
+	Type string `json:"type"`          // backend: "vxlan", "host-gw", "wireguard"
+	MAC  string `json:"mac,omitempty"` // of the VXLAN link for IPv4
+	V6   string `json:"v6,omitempty"`  // of the VXLAN link for IPv6
+	Key  string `json:"key,omitempty"` // WireGuard public key
+
+	Problem string `json:"problem,omitempty"` // why the settings are invalid
 }
 
 // Address returns the node's address of a family, or the zero address.

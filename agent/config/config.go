@@ -94,8 +94,14 @@ type Etcd struct {
 type Flannel struct {
 	// SubnetFile is the file that the agent writes for the flannel plugin; "": none.
 	SubnetFile string `json:"subnetFile,omitempty"`
-	// Prefix is the prefix of flannel's keys in etcd. If set, flannel's nodes and this node become peers.
+	// Prefix is the prefix of flannel's keys in etcd, or of its annotations in Kubernetes. If set, flannel's nodes and this
+	// node become peers.
 	Prefix string `json:"prefix,omitempty"`
+}
+
+// FlannelInEtcd reports whether flannel's leases are keys in etcd.
+func (c *Config) FlannelInEtcd() bool {
+	return c.Flannel.Prefix != "" && c.Store.Kubernetes.Kubeconfig == ""
 }
 
 // CNI is a network configuration list and the file to write it to.
@@ -241,8 +247,8 @@ func (c *Config) validate() error {
 	if (c.CNI.File == "") != (c.CNI.List == nil) {
 		errs = append(errs, errors.New("cni has a file or a list alone: want both, or neither"))
 	}
-	if c.Flannel.Prefix != "" && len(c.Store.Etcd.Endpoints) == 0 {
-		errs = append(errs, errors.New("flannel.prefix is set without store.etcd.endpoints: flannel's keys are in etcd"))
+	if c.FlannelInEtcd() && len(c.Store.Etcd.Endpoints) == 0 {
+		errs = append(errs, errors.New("flannel.prefix is set without store.etcd.endpoints or store.kubernetes.kubeconfig: flannel keeps its subnets in etcd or in Kubernetes"))
 	}
 	if c.Store.Kubernetes.Kubeconfig != "" && len(c.Store.Etcd.Endpoints) > 0 {
 		errs = append(errs, errors.New("store.kubernetes.kubeconfig and store.etcd.endpoints are both set: want one store"))

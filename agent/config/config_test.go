@@ -133,7 +133,7 @@ func TestInvalidConfig(t *testing.T) {
 		"listen: 9479":                           `agent.yaml:1:9: listen = 9479: want text: "9479", in quotes`,
 		"addresses: [127.0.0.1]":                 "127.0.0.1",
 		"addresses: [192.0.2.1, 192.0.2.2]":      "one of this host's for each family",
-		"flannel: {prefix: /coreos.com/network}": "store.etcd.endpoints",
+		"flannel: {prefix: /coreos.com/network}": "without store.etcd.endpoints or store.kubernetes.kubeconfig",
 		"store: {kubernetes: {kubeconfig: in-cluster}, etcd: {endpoints: [\"http://a:1\"]}}": "are both set: want one store",
 		"network: {subnets: []}":                                                     "agent.yaml:1:20: network default: subnets is empty",
 		"network: {subnets: [{cidr: 10.0.0.1/8}]}":                                   "agent.yaml:1:28: network default: subnets[0].cidr is 10.0.0.1/8: want its first address, 10.0.0.0/8",

@@ -101,7 +101,7 @@ func Settings() []Setting {
 		{"network", "Default network, in JSON; used if the cluster has none yet.", setNetwork},
 		{"networkFile", "File with the default network in flannel's form (net-conf.json); used if the cluster has none yet.", text(func(c *Config) *string { return &c.NetworkFile })},
 		{"flannel.subnetFile", "File to write for the plugin flannel, usually /run/flannel/subnet.env.", text(func(c *Config) *string { return &c.Flannel.SubnetFile })},
-		{"flannel.prefix", "Prefix of flannel's keys in etcd; makes flannel's nodes peers of this node.", text(func(c *Config) *string { return &c.Flannel.Prefix })},
+		{"flannel.prefix", "Prefix of flannel's keys in etcd, or of its annotations in Kubernetes; makes flannel's nodes peers of this node.", text(func(c *Config) *string { return &c.Flannel.Prefix })},
 		{"podNetworks.enabled", "Whether pods of Kubernetes select several networks by annotations, true or false (default false).", setPodNetworks},
 		{"podNetworks.kubelet", "The kubelet's pod-resources socket (default " + DefaultKubelet + ").", text(func(c *Config) *string { return &c.PodNetworks.Kubelet })},
 		{"mountNamespace", "Mount namespace in which the network namespaces of isolated networks are mounted, such as /proc/1/ns/mnt (default: the agent's own).", text(func(c *Config) *string { return &c.MountNamespace })},

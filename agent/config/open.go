@@ -27,7 +27,9 @@ func (k Kubernetes) options() kube.Options {
 // Open opens the cluster's store. It does not wait for it: if the store is unavailable, the first call fails.
 func (c *Config) Open() (store.Store, error) {
 	if k := c.Store.Kubernetes; k.Kubeconfig != "" {
-		return kube.Open(k.options())
+		o := k.options()
+		o.Flannel = c.Flannel.Prefix
+		return kube.Open(o)
 	}
 	e := c.Store.Etcd
 	if len(e.Endpoints) == 0 {

@@ -5,7 +5,9 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/fairlead/fairlead/agent/backend"
 	"github.com/fairlead/fairlead/agent/cluster"
+	"github.com/fairlead/fairlead/kernel"
 )
 
 // TestFlannelPeers checks which nodes are peers, and by which data, given flannel's keys and ours.
@@ -54,5 +56,44 @@ flannel 198.18.0.6 [198.18.0.6/32] [10.244.6.0/24] 02:00:00:00:00:06
 	own := withFlannelLease(s, self, s.BlocksOf("default", "self"))
 	if fmt.Sprint(own) != "[10.244.1.0/24]" {
 		t.Errorf("the node's own are %v", own)
+	}
+}
+
+// TestFlannelNodes checks the peers of a cluster whose flannel nodes have annotations, and which of them cannot be reached.
+func TestFlannelNodes(t *testing.T) {
+	t.Parallel()
+	s := cluster.NewSnapshot()
+	s.Set("networks/default", []byte(`{"subnets": [{"cidr": "10.244.0.0/16", "assign": "podCIDR"}], "backends": [{"type": "vxlan"}]}`))
+	for i, row := range []struct{ name, more string }{
+		{"self", ""},
+		{"ours", `, "tunnel": "02:00:00:00:00:02"`},
+		{"theirs", `, "flannel": {"type": "vxlan", "mac": "02:00:00:00:00:03"}, "tunnel": "02:00:00:00:00:03"`},
+		{"nomac", `, "flannel": {"type": "vxlan"}`},
+		{"udp", `, "flannel": {"type": "udp"}`},
+		{"broken", `, "flannel": {"type": "vxlan", "problem": "the annotation is invalid"}`},
+	} {
+		s.Set("nodes/"+row.name, fmt.Appendf(nil, `{"id": "x", "addresses": ["198.18.0.%d/24"], "podCIDRs": ["10.244.%d.0/24"]%s}`, i+1, i+1, row.more))
+	}
+	self := &cluster.Node{Name: "self", Addresses: []netip.Prefix{netip.MustParsePrefix("198.18.0.1/24")}, Tunnel: "02:00:00:00:00:01"}
+	w := Compile(s, self, Host{Underlay: backend.Underlay{Link: "eth0", Index: 2, MTU: 1500}, Addresses: self.Addresses, Flannel: true})
+	var got string
+	for _, x := range kernel.Of[*kernel.VXLAN](w.Objects) {
+		got += fmt.Sprintln(x.Name, x.MAC)
+	}
+	for _, x := range kernel.Of[*kernel.FDB](w.Objects) {
+		got += fmt.Sprintln(x.MAC, x.Dst)
+	}
+	for _, p := range w.Problems {
+		got += fmt.Sprintln(p.Node+":", p.Err)
+	}
+	want := `flannel.1 02:00:00:00:00:01
+02:00:00:00:00:02 198.18.0.2
+02:00:00:00:00:03 198.18.0.3
+broken: vxlan: broken is a flannel node: the annotation is invalid
+udp: vxlan: udp is a flannel node with backend udp
+nomac: vxlan: flannel's lease of nomac: "" is not a hardware address: want six bytes, like 02:00:00:00:00:01
+`
+	if got != want || !hasFlannel(s) {
+		t.Errorf("got\n%swant\n%s", got, want)
 	}
 }

@@ -35,7 +35,7 @@ func (w *State) guard(s *cluster.Snapshot, underlay string) {
 		w.nft("rule", "guard", fmt.Sprintf("udp dport %d goto %s", port, chain))
 		g.fromHosts(chain)
 		w.nft("chain", chain+"-others", "")
-		g.fromOthers(chain+"-others", len(s.Flannel) > 0)
+		g.fromOthers(chain+"-others", hasFlannel(s))
 		// A fragment may be too short to contain the VNI.
 		for _, fragment := range []string{"ip frag-off & 16383 != 0", "exthdr frag exists"} {
 			w.nft("rule", chain, fmt.Sprintf("%s goto %s-others", fragment, chain))
@@ -132,6 +132,16 @@ func (g *tunnelGuard) fromOthers(chain string, flannel bool) {
 	for _, p := range g.shared {
 		g.nft("rule", chain, fmt.Sprintf("%s saddr %s drop", familyOf(p), p))
 	}
+}
+
+// hasFlannel reports whether the cluster has flannel nodes.
+func hasFlannel(s *cluster.Snapshot) bool {
+	for _, n := range s.Nodes {
+		if n.Flannel != nil {
+			return true
+		}
+	}
+	return len(s.Flannel) > 0
 }
 
 // ipip drops IPIP packets from containers to hosts. IPIP has no network number, so packets from elsewhere may belong to

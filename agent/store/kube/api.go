@@ -238,9 +238,18 @@ func (s *Store) watch(ctx context.Context, k *kind, name string, after int64, f 
 // errWatchEnded means that the API server ended a watch, as it does after some minutes.
 var errWatchEnded = errors.New("the watch ended")
 
-// patchNode sets the annotation of a Node.
+// patchNode sets the annotation of a Node and, with Options.Flannel, flannel's annotations.
 func (s *Store) patchNode(ctx context.Context, name string, value []byte) (int64, error) {
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{nodeAnnotation: string(value)}}})
+	annotations := map[string]any{}
+	if s.flannel != nil {
+		var doc cluster.Node
+		if err := json.Unmarshal(value, &doc); err != nil {
+			return 0, err
+		}
+		annotations = s.flannel.Of(doc.FlannelLease)
+	}
+	annotations[nodeAnnotation] = string(value)
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	if err != nil {
 		return 0, err
 	}

@@ -6,11 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/session"
@@ -36,7 +40,7 @@ func TestStore(t *testing.T) {
 		name string
 		run  func(*testing.T, *kubetest.Server)
 	}{
-		{"documents", testDocuments}, {"names", testNames}, {"conflicts", testConflicts}, {"undo", testUndo}, {"nodes", testNodes}, {"hold", testHold}, {"networkReady", testNetworkReady},
+		{"documents", testDocuments}, {"names", testNames}, {"conflicts", testConflicts}, {"undo", testUndo}, {"nodes", testNodes}, {"flannel", testFlannel}, {"hold", testHold}, {"networkReady", testNetworkReady},
 		{"follow", testFollow}, {"schema", testSchema}, {"sessions", testSessions}, {"missing", testMissing}, {"podCIDRs", testPodCIDRs}, {"managers", testManagers}, {"restore", testRestore},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, server) })
@@ -45,7 +49,13 @@ func TestStore(t *testing.T) {
 
 func open(t *testing.T, server *kubetest.Server) *kube.Store {
 	t.Helper()
-	s, err := kube.Open(kube.Options{Config: server.Config, Namespace: namespace})
+	return openWith(t, server, "")
+}
+
+// openWith opens the store with a prefix of flannel's annotations.
+func openWith(t *testing.T, server *kubetest.Server, flannel string) *kube.Store {
+	t.Helper()
+	s, err := kube.Open(kube.Options{Config: server.Config, Namespace: namespace, Flannel: flannel})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,6 +290,58 @@ func testNodes(t *testing.T, server *kubetest.Server) {
 	wantConflict(t, s, []string{"nodes/n1"}, put("addresses/nodes/10.0.0.1", `{"owner":"a"}`, 0), store.Op{Key: "nodes/n1", Verify: true})
 	server.Delete("/api/v1/nodes/n1")
 	wantGone(t, s, "nodes/n1")
+}
+
+// testFlannel checks the documents of Nodes with flannel's annotations, and how an agent's document changes them.
+func testFlannel(t *testing.T, server *kubetest.Server) {
+	s, off := openWith(t, server, cluster.DefaultFlannelAnnotations), open(t, server)
+	server.Node("f1", []string{"192.0.2.1"}, "10.244.1.0/24")
+	annotate := func(values map[string]any) {
+		t.Helper()
+		body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": values}})
+		if err == nil {
+			err = server.Client().Patch(types.MergePatchType).AbsPath("/api/v1/nodes/f1").Body(body).Do(t.Context()).Error()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	have := func() map[string]string {
+		t.Helper()
+		n := &corev1.Node{}
+		if err := server.Client().Get().AbsPath("/api/v1/nodes/f1").Do(t.Context()).Into(n); err != nil {
+			t.Fatal(err)
+		}
+		return n.Annotations
+	}
+	names := cluster.NewFlannelAnnotations(cluster.DefaultFlannelAnnotations)
+	lease := &cluster.FlannelLease{PublicIP: netip.MustParseAddr("198.18.0.2"), Type: "vxlan", VNI: 1, MAC: "02:00:00:00:00:01"}
+	annotate(names.Of(lease)) // flanneld
+	const host, tunnel = `"podCIDRs":["10.244.1.0/24"],"hostAddresses":["192.0.2.1"]`, `"tunnel":"02:00:00:00:00:01"`
+	const theirs = `"addresses":["198.18.0.2/32"],` + host + `,"flannel":{"type":"vxlan","mac":"02:00:00:00:00:01"},` + tunnel + "}"
+	sameDocument(t, read(t, s, "nodes/f1"), `{"id":"",`+theirs)
+	sameDocument(t, read(t, off, "nodes/f1"), `{"id":"","addresses":["192.0.2.1/32"],`+host+"}")
+
+	const ours = `{"id":"1","addresses":["198.18.0.2/24"],`
+	const more = `"flannelLease":{"publicIP":"198.18.0.2","type":"vxlan","vni":1,"mac":"02:00:00:00:00:01"},` + tunnel + "}"
+	commit(t, s, put("nodes/f1", ours+more, 1)) // our agent, next to flannel nodes
+	sameDocument(t, read(t, s, "nodes/f1"), ours+host+","+more)
+	if a := have(); !names.Match(lease, a) {
+		t.Errorf("the annotations are %v", a)
+	}
+	annotate(names.Of(&cluster.FlannelLease{PublicIP: lease.PublicIP, Type: "vxlan", VNI: 1, MAC: "02:00:00:00:00:09"})) // the node goes back to flanneld
+	sameDocument(t, read(t, s, "nodes/f1"), `{"id":"1",`+strings.ReplaceAll(theirs, "00:01", "00:09"))
+
+	commit(t, s, put("nodes/f1", ours+tunnel+"}", 1)) // our agent, after the switch
+	sameDocument(t, read(t, s, "nodes/f1"), ours+host+","+tunnel+"}")
+	if a := have(); !names.Match(nil, a) {
+		t.Errorf("flannel's annotations are still there: %v", a)
+	}
+	annotate(names.Of(lease)) // flanneld starts on the node again
+	if e := read(t, s, "nodes/f1"); !strings.Contains(string(e.Value), `"flannel":{`) {
+		t.Errorf("flanneld manages the node, but its document is %s", e.Value)
+	}
+	server.Delete("/api/v1/nodes/f1")
 }
 
 // testNetworkReady checks the condition of a Network, which kubectl get shows.

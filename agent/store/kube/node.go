@@ -21,8 +21,9 @@ import (
 // nodeAnnotation has what a node's agent published: its cluster.Node.
 const nodeAnnotation = Group + "/node"
 
-// nodeEntry returns a Node as an entry: what its agent published or, before that, the addresses in its status.
-func nodeEntry(n *corev1.Node) store.Entry {
+// nodeEntry returns a Node as an entry: what its agent published or, before that, the addresses in its status. With
+// Options.Flannel, it is also what flanneld published.
+func (s *Store) nodeEntry(n *corev1.Node) store.Entry {
 	e := store.Entry{Key: cluster.NodeKey(n.Name), Revision: number(n.ResourceVersion)}
 	doc := cluster.Node{Name: n.Name}
 	host := addressesOf(n)
@@ -35,6 +36,7 @@ func nodeEntry(n *corev1.Node) store.Entry {
 		return e
 	}
 	doc = *doc.Published()
+	s.addFlannel(&doc, n.Annotations)
 	doc.HostAddresses = host
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeNetworkUnavailable {
@@ -48,6 +50,27 @@ func nodeEntry(n *corev1.Node) store.Entry {
 	}
 	e.Value, _ = json.Marshal(doc) // a document of strings and addresses
 	return e
+}
+
+// addFlannel completes a node's document with flannel's annotations, unless they are those that its agent published. They
+// count even if the node has an agent's annotation: it may have gone back to flannel.
+func (s *Store) addFlannel(doc *cluster.Node, annotations map[string]string) {
+	doc.Flannel = nil
+	if s.flannel == nil || doc.FlannelLease != nil && s.flannel.Match(doc.FlannelLease, annotations) {
+		return
+	}
+	doc.FlannelLease = nil
+	by := s.flannel.Parse(annotations)
+	if by == nil {
+		return
+	}
+	doc.Flannel = by.Flannel
+	if len(by.Addresses) > 0 {
+		doc.Addresses = by.Addresses
+	}
+	if by.Flannel.Type == cluster.VXLAN {
+		doc.Tunnel, doc.Tunnel6 = by.Flannel.MAC, by.Flannel.V6
+	}
 }
 
 // addressesOf returns the addresses in a Node's status, the first of each family.
@@ -69,11 +92,11 @@ func (s *Store) getNode(ctx context.Context, name string) (store.Entry, error) {
 	if err := s.core.Get().Resource("nodes").Name(name).Do(ctx).Into(n); err != nil {
 		return store.Entry{}, convert(err)
 	}
-	return nodeEntry(n), nil
+	return s.nodeEntry(n), nil
 }
 
 func (s *Store) listNodes(ctx context.Context) (entries []store.Entry, revision int64, err error) {
-	revision, err = s.eachNode(ctx, func(n *corev1.Node) { entries = append(entries, nodeEntry(n)) })
+	revision, err = s.eachNode(ctx, func(n *corev1.Node) { entries = append(entries, s.nodeEntry(n)) })
 	return entries, revision, err
 }
 
@@ -107,7 +130,7 @@ func (s *Store) watchNodes(ctx context.Context, after int64, f func(store.Batch)
 		if !ok || ev.Type == watch.Error {
 			return convert(apierrors.FromObject(ev.Object))
 		}
-		e := nodeEntry(n)
+		e := s.nodeEntry(n)
 		b := store.Batch{Revision: e.Revision}
 		gone := ev.Type == watch.Deleted
 		if known, seen := last[e.Key]; ev.Type != watch.Bookmark && (gone || !seen || known != string(e.Value)) {

@@ -26,6 +26,7 @@ import (
 type Options struct {
 	Kubeconfig string // path; "": the service account of this pod
 	Namespace  string // of the Leases
+	Flannel    string // prefix of flannel's annotations, which then are part of the nodes' documents; "": they are ignored
 	Config     *rest.Config
 }
 
@@ -35,6 +36,7 @@ type Store struct {
 	core       rest.Interface // protobuf: Nodes
 	parameters runtime.ParameterCodec
 	kinds      []*kind
+	flannel    *cluster.FlannelAnnotations // nil: they are ignored
 
 	mu      sync.Mutex
 	lineage int64           // how often the API was found to be restored from a backup
@@ -57,6 +59,9 @@ func Open(o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{kinds: kinds(o.Namespace), listed: map[*kind]int64{}, parameters: runtime.NewParameterCodec(scheme)}
+	if o.Flannel != "" {
+		s.flannel = cluster.NewFlannelAnnotations(o.Flannel)
+	}
 	s.life, s.closed = context.WithCancel(context.Background())
 	if s.client, err = rest.RESTClientFor(c); err != nil {
 		return nil, fmt.Errorf("the Kubernetes API: %w", err)
