@@ -172,7 +172,11 @@ func (i *installation) files() (list []install.File, err error) {
 	programs := builtin.Programs()
 	names, err := i.names(slices.Sorted(maps.Keys(programs)))
 	for _, name := range names {
-		list = append(list, install.File{Path: filepath.Join(i.binDir, name), Link: programs[name]})
+		f := install.File{Path: filepath.Join(i.binDir, name), Link: programs[name]}
+		if name == flannelPlugin {
+			f.Link, f.From, f.Mode = "", filepath.Join(i.from, programs[name]), 0o755
+		}
+		list = append(list, f)
 	}
 	if err != nil || i.network == "" {
 		return list, err
@@ -180,6 +184,10 @@ func (i *installation) files() (list []install.File, err error) {
 	conf, err := i.networkFile()
 	return append(list, conf), err
 }
+
+// flannelPlugin is a copy and not a link, because flannel's DaemonSet copies its own plugin to this path with cp. That
+// follows a link, and would overwrite every plugin.
+const flannelPlugin = "flannel"
 
 // names returns the plugins to install.
 func (i *installation) names(all []string) ([]string, error) {

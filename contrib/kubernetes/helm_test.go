@@ -32,7 +32,7 @@ func TestHelm(t *testing.T) {
 		return string(out)
 	}
 	run("lint", "--strict", "chart")
-	for _, set := range []string{"", "isolatedNetworks=true", "network.mtu=1400", "podNetworks.enabled=true", "image.tag=x", "maxUnavailable=2"} {
+	for _, set := range []string{"", "isolatedNetworks=true", "network.mtu=1400", "podNetworks.enabled=true", "flannel.enabled=true", "image.tag=x", "maxUnavailable=2"} {
 		argv := []string{"template", "fairlead", "chart", "--namespace", DefaultNamespace, "--kube-version", "1.37.2"}
 		o := Options{Namespace: DefaultNamespace, Values: Values{}}
 		if set != "" {

@@ -149,6 +149,10 @@ type shape struct {
 		Enabled     bool `json:"enabled"`
 		Definitions bool `json:"definitions"`
 	} `json:"podNetworks"`
+	Flannel struct {
+		Enabled bool   `json:"enabled"`
+		Prefix  string `json:"prefix"`
+	} `json:"flannel"`
 	IsolatedNetworks bool `json:"isolatedNetworks"`
 	Agent            struct {
 		LogLevel  string          `json:"logLevel"`

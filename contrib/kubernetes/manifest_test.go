@@ -67,6 +67,8 @@ func TestValues(t *testing.T) {
 		"podNetworks.enabled=true":                          "podNetworks: {enabled: true}",
 		"podNetworks={enabled: true, definitions: true}":    "name: network-attachment-definitions.k8s.cni.cncf.io",
 		"podNetworks={enabled: true, definitions: false}":   "resources: [pods], verbs: [patch]",
+		"flannel.enabled=true":                              "    flannel: {prefix: flannel.alpha.coreos.com, subnetFile: /run/flannel/subnet.env}\n",
+		"flannel={enabled: true, prefix: example.com/x}":    "{prefix: example.com/x, subnetFile",
 		"image.tag=dev":                                     "/fairlead:dev\n",
 		"image.digest=sha256:" + strings.Repeat("0a", 32):   "/fairlead@sha256:0a0a",
 		"maxUnavailable=3":                                  "{maxUnavailable: 3}",
