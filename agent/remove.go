@@ -8,8 +8,9 @@ import (
 
 // RemoveObjects removes what agents have created in this host's kernel: routes, rules, tunnels, the nftables table, and
 // the namespaces of isolated networks. A namespace with containers stays, and the report has an error that names it. run
-// is the directory of runtime state. RemoveObjects fails if an agent runs on this host.
-func RemoveObjects(c *config.Config, run string) (*reconcile.Report, error) {
+// is the directory of runtime state. With handOver, it removes the nftables table only: flanneld uses the rest. RemoveObjects
+// fails if an agent runs on this host.
+func RemoveObjects(c *config.Config, run string, handOver bool) (*reconcile.Report, error) {
 	unlock, err := lockHost(run)
 	if err != nil {
 		return nil, err
@@ -20,5 +21,8 @@ func RemoveObjects(c *config.Config, run string) (*reconcile.Report, error) {
 		return nil, err
 	}
 	defer k.close()
+	if handOver {
+		return k.rec.RemoveTable(), nil
+	}
 	return k.reconcile(&desired.State{}, true), nil
 }

@@ -41,11 +41,21 @@ func TestRemoveObjects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := RemoveObjects(&config.Config{}, run); err == nil || !strings.Contains(err.Error(), "another agent runs on this host") {
+	if _, err := RemoveObjects(&config.Config{}, run, false); err == nil || !strings.Contains(err.Error(), "another agent runs on this host") {
 		t.Errorf("while an agent runs: %v", err)
 	}
 	unlock()
-	rep, err := RemoveObjects(&config.Config{}, run)
+	mine := kerneltest.Dump(t, "")
+	rep, err := RemoveObjects(&config.Config{}, run, true)
+	if err != nil || len(rep.Errors) > 0 || rep.Removed != 1 {
+		t.Fatalf("hand over: %+v, %v", rep, err)
+	}
+	for _, l := range kerneltest.DiffLines(strings.Split(mine, "\n"), strings.Split(kerneltest.Dump(t, ""), "\n")) {
+		if strings.HasPrefix(l, "+") || strings.Contains(l, "fl0") || strings.Contains(l, "10.8.0.0") {
+			t.Errorf("handing over changed %s", l)
+		}
+	}
+	rep, err = RemoveObjects(&config.Config{}, run, false)
 	if err != nil || len(rep.Errors) > 0 || rep.Removed != 2 {
 		t.Fatalf("%+v, %v", rep, err)
 	}

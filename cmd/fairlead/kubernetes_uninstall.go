@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,6 +27,10 @@ the rest.
 
 Then it deletes the objects that install created. The definitions stay with their objects
 (networks, blocks, addresses), and so does the namespace, unless you type --purge.
+
+If the cluster was switched from flannel and flannel's DaemonSet still exists, uninstall first moves
+one node after the other back to flanneld. Pods keep their network and lose no packet. Routes,
+tunnels and the list of pods stay, because flanneld uses them.
 
 If an earlier uninstall has deleted the DaemonSet, the values of its image come from --set and --values.
 Exit code 4: a node could not be cleaned up.`
@@ -90,6 +95,9 @@ func (a *app) uninstalledText(out *cluster.Uninstalled) {
 	pods := 0
 	for _, n := range out.Nodes {
 		pods += len(n.Attachments)
+		if out.DryRun && slices.Contains(out.Back, n.Node) {
+			a.line("would switch node %s back to flannel", n.Node)
+		}
 		if out.DryRun {
 			a.line("would remove Fairlead from node %s", n.Node)
 			continue
@@ -121,7 +129,7 @@ const cleanPatience = time.Minute
 
 // kubernetesClean is the command that uninstall runs on each node.
 func (a *app) kubernetesClean() *cobra.Command {
-	list, binDir, stay, patience := "", "", false, time.Duration(0)
+	list, binDir, stay, handOver, patience := "", "", false, false, time.Duration(0)
 	c := &cobra.Command{
 		Use: "clean", Hidden: true, Args: want(0, 0), Short: "remove Fairlead from this node; fairlead kubernetes uninstall starts this",
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -129,7 +137,7 @@ func (a *app) kubernetesClean() *cobra.Command {
 				return &usageError{fmt.Sprintf("--list %q: want an absolute path", list), "Type: fairlead kubernetes uninstall --help"}
 			}
 			r := node.Remove(c.Context(), node.Options{
-				Node: a.getenv(cluster.NodeVariable), List: list, BinDir: binDir, Lib: a.libDir(), Run: a.runDir(), Patience: patience,
+				Node: a.getenv(cluster.NodeVariable), List: list, BinDir: binDir, Lib: a.libDir(), Run: a.runDir(), Patience: patience, HandOver: handOver,
 				Collect: func(ctx context.Context) (*gc.Report, error) { return gc.Collect(ctx, a.gcOptions(false)) },
 			})
 			if !stay {
@@ -141,6 +149,7 @@ func (a *app) kubernetesClean() *cobra.Command {
 	c.Flags().StringVar(&list, "list", "", "Path of the network configuration list.")
 	c.Flags().StringVar(&binDir, "bin-dir", cluster.BinDir, "Directory of the plugins.")
 	c.Flags().DurationVar(&patience, "patience", cleanPatience, "Longest wait until the agent has ended.")
+	c.Flags().BoolVar(&handOver, "hand-over", false, "Keep routes and tunnels, which flanneld uses.")
 	c.Flags().BoolVar(&stay, "stay", false, "Print one line, and run until a signal (for a DaemonSet).")
 	return c
 }

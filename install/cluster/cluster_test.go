@@ -130,7 +130,7 @@ func testOthers(t *testing.T, server *kubetest.Server, c *cluster.Client) {
 	must(t, server.Create("/apis/apps/v1/namespaces/default/daemonsets", fmt.Sprintf(daemonSet, "kube-flannel-ds-amd64")))
 	must(t, server.Create("/apis/apps/v1/namespaces/kube-system/daemonsets", fmt.Sprintf(daemonSet, "kube-proxy")))
 	_, err := c.Plan(t.Context(), options())
-	if err == nil || !strings.Contains(err.Error(), "another pod network: flannel (DaemonSet default/kube-flannel-ds-amd64)\nRemove it first, or type --force") {
+	if err == nil || !strings.Contains(err.Error(), "another pod network: flannel (DaemonSet default/kube-flannel-ds-amd64)\nTo switch from it node by node, without an interruption, type: fairlead kubernetes install --from flannel\nRemove it first, or type --force") {
 		t.Errorf("%v", err)
 	}
 	o := options()

@@ -19,6 +19,7 @@ type Options struct {
 	Manifest kubernetes.Options
 	PodCIDRs []netip.Prefix // that the user named
 	Force    bool           // next to another pod network
+	Flannel  bool           // switch the cluster from flannel
 }
 
 // Plan is an installation before its first change.
@@ -27,6 +28,8 @@ type Plan struct {
 	Upgrade  bool   // Fairlead is installed
 	Ranges   Ranges // without CIDRs: the user's values or the object Network/default have the ranges
 	Others   []Other
+	Flannel  *Flannel // to switch from; nil: none
+	Kept     bool     // the installation was switched from flannel, whose list and links it keeps
 	Warnings []string
 	Objects  []*Object // in the order in which they are applied
 }
@@ -43,8 +46,11 @@ func (c *Client) Plan(ctx context.Context, o Options) (p *Plan, err error) {
 	if p.Others, err = c.Others(ctx); err != nil {
 		return nil, err
 	}
-	if len(p.Others) > 0 && !o.Force {
-		return nil, fmt.Errorf("the cluster has another pod network: %s\nRemove it first, or type --force to install Fairlead next to it", join(p.Others))
+	if len(p.Others) > 0 && !o.Force && !o.Flannel {
+		return nil, fmt.Errorf("the cluster has another pod network: %s\n%s", join(p.Others), advice(p.Others))
+	}
+	if err := c.setFlannel(ctx, p, &o); err != nil {
+		return nil, err
 	}
 	if err := c.setNetwork(ctx, p, &o); err != nil {
 		return nil, err
@@ -64,6 +70,38 @@ func (c *Client) Plan(ctx context.Context, o Options) (p *Plan, err error) {
 	return p, c.checkPermissions(ctx, p.Objects)
 }
 
+// advice says what to do about other pod networks.
+func advice(others []Other) string {
+	text := "Remove it first, or type --force to install Fairlead next to it"
+	if others[0].Product == "flannel" {
+		text = "To switch from it node by node, without an interruption, type: fairlead kubernetes install --from flannel\n" + text
+	}
+	return text
+}
+
+// setFlannel completes the values of a cluster that is switched from flannel, or was.
+func (c *Client) setFlannel(ctx context.Context, p *Plan, o *Options) (err error) {
+	values := kubernetes.Values{}
+	if o.Flannel {
+		if p.Flannel, err = c.findFlannel(ctx, p.Others); err != nil {
+			return err
+		}
+		values.Merge(o.Manifest.Values)
+		values.Merge(p.Flannel.values)
+		o.Manifest.Values = values
+		return nil
+	}
+	kept, err := c.keepFlannel(ctx, o.Manifest.Namespace)
+	if err != nil {
+		return err
+	}
+	p.Kept = kept != nil
+	values.Merge(kept)
+	values.Merge(o.Manifest.Values)
+	o.Manifest.Values = values
+	return nil
+}
+
 // setNetwork completes the values of the network: those of the object Network/default if it exists; or else the user's;
 // or else the cluster's pod ranges.
 func (c *Client) setNetwork(ctx context.Context, p *Plan, o *Options) error {
@@ -74,7 +112,7 @@ func (c *Client) setNetwork(ctx context.Context, p *Plan, o *Options) error {
 	}
 	network, _ := o.Manifest.Values["network"].(map[string]any)
 	if err == nil {
-		if len(network) > 0 || len(o.PodCIDRs) > 0 {
+		if !o.Flannel && len(network) > 0 || len(o.PodCIDRs) > 0 {
 			p.Warnings = append(p.Warnings, "The network default exists, so this command does not change it. To change it, type: kubectl edit networks.fairlead.io default")
 		}
 		set(&o.Manifest, existing(object.Spec))

@@ -43,6 +43,11 @@ func (e *TimeoutError) Error() string {
 // Wait waits until every agent runs its current version and every node with an agent is Ready. It calls each for every
 // change of a node's state. On time-out it returns a *TimeoutError.
 func (c *Client) Wait(ctx context.Context, namespace string, timeout time.Duration, each func(Progress)) error {
+	return c.waitUntil(ctx, namespace, timeout, each, func(s observation) bool { return s.done() })
+}
+
+// waitUntil is Wait with another condition.
+func (c *Client) waitUntil(ctx context.Context, namespace string, timeout time.Duration, each func(Progress), done func(observation) bool) error {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	seen := map[string]string{}
@@ -57,7 +62,7 @@ func (c *Client) Wait(ctx context.Context, namespace string, timeout time.Durati
 				each(Progress{n.name, state})
 			}
 		}
-		return s.done(), nil
+		return done(s), nil
 	})
 	if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 		return err

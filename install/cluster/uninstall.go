@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -40,12 +41,13 @@ type Uninstalled struct {
 	Nodes   []node.Report `json:"nodes"`
 	Removed []string      `json:"removed"` // objects: KIND NAME
 	Kept    []string      `json:"kept"`    // objects, with the reason
+	Back    []string      `json:"back"`    // nodes that went back to flannel
 	DryRun  bool          `json:"dryRun"`
 }
 
 // Uninstall ends the agents, removes Fairlead from every node, and deletes its objects. Pods keep running.
 func (c *Client) Uninstall(ctx context.Context, o UninstallOptions) (out *Uninstalled, err error) {
-	out = &Uninstalled{Nodes: []node.Report{}, Removed: []string{}, Kept: []string{}, DryRun: o.DryRun}
+	out = &Uninstalled{Nodes: []node.Report{}, Removed: []string{}, Kept: []string{}, Back: []string{}, DryRun: o.DryRun}
 	if _, err := c.Version(ctx); err != nil {
 		return nil, err
 	}
@@ -61,10 +63,22 @@ func (c *Client) Uninstall(ctx context.Context, o UninstallOptions) (out *Uninst
 	if err != nil {
 		return nil, err
 	}
+	flannel, handOver, err := c.formerFlannel(ctx, set.UID != "")
+	if err != nil {
+		return nil, err
+	}
+	if flannel != nil {
+		out.Back = flannel.Nodes
+	}
 	if o.DryRun {
 		return out, c.previewUninstall(ctx, objects, o, out)
 	}
-	if err := c.uninstallNodes(ctx, set, file, objects[0], o, out); err != nil {
+	if flannel != nil {
+		if err := c.goBack(ctx, flannel, o); err != nil {
+			return out, err
+		}
+	}
+	if err := c.uninstallNodes(ctx, set, remover(set, file, handOver), objects[0], o, out); err != nil {
 		return out, err
 	}
 	if err := c.forgetNodes(ctx); err != nil {
@@ -99,15 +113,23 @@ func (c *Client) agentsOf(ctx context.Context, objects []*Object) (set *appsv1.D
 			return nil, "", err
 		}
 	}
-	var conf config.Config
-	if err := yaml.Unmarshal([]byte(m.Data["agent.yaml"]), &conf); err != nil {
-		return nil, "", fmt.Errorf("the ConfigMap %s: agent.yaml: %w", m.Name, err)
+	conf, err := installedConfig(m)
+	if err != nil {
+		return nil, "", err
 	}
 	return set, path.Base(conf.CNI.File), nil
 }
 
+// installedConfig returns the agents' configuration in their ConfigMap.
+func installedConfig(m *corev1.ConfigMap) (conf config.Config, err error) {
+	if err := yaml.Unmarshal([]byte(m.Data["agent.yaml"]), &conf); err != nil {
+		return conf, fmt.Errorf("the ConfigMap %s: agent.yaml: %w", m.Name, err)
+	}
+	return conf, nil
+}
+
 // uninstallNodes ends the agents and removes Fairlead from every node.
-func (c *Client) uninstallNodes(ctx context.Context, set *appsv1.DaemonSet, file string, namespace *Object, o UninstallOptions, out *Uninstalled) (err error) {
+func (c *Client) uninstallNodes(ctx context.Context, set, remover *appsv1.DaemonSet, namespace *Object, o UninstallOptions, out *Uninstalled) (err error) {
 	if err := c.apply(ctx, namespace, false, &Change{}); err != nil { // an earlier uninstallation has deleted it
 		return err
 	}
@@ -124,7 +146,7 @@ func (c *Client) uninstallNodes(ctx context.Context, set *appsv1.DaemonSet, file
 	if err := c.removeDaemonSet(work, set.Namespace, removerName); err != nil { // of an earlier command that was killed
 		return err
 	}
-	if err := c.create(ctx, "DaemonSet", set.Namespace, remover(set, file)); err != nil {
+	if err := c.create(ctx, "DaemonSet", set.Namespace, remover); err != nil {
 		return err
 	}
 	nodes, err := c.scheduled(work, set.Namespace)
@@ -188,9 +210,15 @@ func (c *Client) scheduled(ctx context.Context, namespace string) (nodes []strin
 
 // remover returns the DaemonSet that removes Fairlead from the nodes. It is privileged only if the agents are: then it
 // unmounts the network namespaces of isolated networks for the host.
-func remover(agents *appsv1.DaemonSet, file string) *appsv1.DaemonSet {
-	set := shortLived(removerName, agents, "kubernetes", "clean", "--stay", "--list="+path.Join(confDir, file))
+func remover(agents *appsv1.DaemonSet, file string, handOver bool) *appsv1.DaemonSet {
+	args := []string{"kubernetes", "clean", "--stay", "--list=" + path.Join(confDir, file)}
+	if handOver {
+		args = append(args, "--hand-over")
+	}
+	set := shortLived(removerName, agents, args...)
 	pod := &set.Spec.Template.Spec
+	pod.NodeSelector = maps.Clone(pod.NodeSelector)
+	delete(pod.NodeSelector, switchLabel) // nodes that went back to flannel do not have it
 	yes, no, both, in := true, false, corev1.MountPropagationBidirectional, corev1.MountPropagationHostToContainer
 	may := &corev1.SecurityContext{
 		AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes,

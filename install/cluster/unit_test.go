@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -150,7 +151,8 @@ func TestShortLived(t *testing.T) {
 		t.Fatal(err)
 	}
 	agents := decodeDaemonSet(t, all[len(all)-1])
-	set := remover(agents, "x.conflist")
+	agents.Spec.Template.Spec.NodeSelector[switchLabel] = switchValue
+	set := remover(agents, "x.conflist", false)
 	pod := set.Spec.Template.Spec
 	if pod.Containers[0].Image != "docker.io/fairlead/fairlead:1.2.3" || len(pod.Tolerations) != 1 || pod.NodeSelector["kubernetes.io/os"] != "linux" || set.Namespace != "net" || !pod.HostPID {
 		t.Errorf("%+v", set)
@@ -158,9 +160,15 @@ func TestShortLived(t *testing.T) {
 	if may := pod.Containers[0].SecurityContext; may.Privileged != nil || len(may.Capabilities.Add) == 0 || len(pod.Volumes) != 4 {
 		t.Errorf("%+v", pod)
 	}
+	if pod.NodeSelector[switchLabel] != "" || agents.Spec.Template.Spec.NodeSelector[switchLabel] == "" || slices.Contains(pod.Containers[0].Args, "--hand-over") {
+		t.Errorf("%+v of agents on %v", pod, agents.Spec.Template.Spec.NodeSelector)
+	}
+	if args := remover(agents, "x.conflist", true).Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--hand-over") {
+		t.Errorf("%q", args)
+	}
 	yes := true
 	agents.Spec.Template.Spec.Containers[0].SecurityContext.Privileged = &yes
-	if may := remover(agents, "x.conflist").Spec.Template.Spec.Containers[0].SecurityContext; may.Privileged == nil {
+	if may := remover(agents, "x.conflist", false).Spec.Template.Spec.Containers[0].SecurityContext; may.Privileged == nil {
 		t.Errorf("%+v", may)
 	}
 	for _, set := range []metav1.Object{listeners(agents), clients(agents)} {

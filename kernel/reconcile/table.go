@@ -45,6 +45,18 @@ func (r *Reconciler) updateTable(rep *Report, list []kernel.Object) {
 	rep.note(fmt.Sprintf("nft table inet %s (%d lines)", r.owner.Table, len(list)))
 }
 
+// RemoveTable deletes the owner's nftables table, and nothing else.
+func (r *Reconciler) RemoveTable() *Report {
+	rep := &Report{}
+	r.known = false
+	if err := r.rewrite(nil, ""); err != nil {
+		rep.Errors = append(rep.Errors, fmt.Errorf("delete table inet %s: %w", r.owner.Table, err))
+		return rep
+	}
+	rep.removed("nft table inet " + r.owner.Table)
+	return rep
+}
+
 func (r *Reconciler) rewrite(list []kernel.Object, sum string) error {
 	c, err := r.e.Netfilter()
 	if err != nil {

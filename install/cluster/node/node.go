@@ -40,6 +40,9 @@ type Options struct {
 	Lib, Run string // directories of state: see package local
 	Collect  func(context.Context) (*gc.Report, error)
 	Patience time.Duration // for which to wait until the agent has ended
+
+	// HandOver keeps routes and tunnels, because flanneld, which runs again, uses them. It has a list of its own, too.
+	HandOver bool
 }
 
 // Report is the result of Remove.
@@ -100,7 +103,7 @@ func (r *Report) kernel(ctx context.Context, o Options) error {
 	limited, cancel := context.WithTimeout(ctx, o.Patience)
 	defer cancel()
 	for {
-		did, err := agent.RemoveObjects(&config.Config{}, run)
+		did, err := agent.RemoveObjects(&config.Config{}, run, o.HandOver)
 		if err == nil {
 			r.Objects = did.Removed
 			for _, err := range did.Errors {
@@ -129,7 +132,7 @@ func (r *Report) retire(o Options, records []*attach.Record) (list conflist, err
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(records, func(x *attach.Record) bool { return x.Network == list.name() }) {
+	if !o.HandOver && slices.ContainsFunc(records, func(x *attach.Record) bool { return x.Network == list.name() }) {
 		list["cniVersion"] = statusVersion
 		delete(list, "cniVersions")
 		raw, err := json.MarshalIndent(list, "", "  ")
