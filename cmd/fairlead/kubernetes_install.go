@@ -113,7 +113,7 @@ func (a *app) installCluster(ctx context.Context, f *installFlags) error {
 		return err
 	}
 	if f.noCheck {
-		return a.finishInstall(&out, "All nodes are ready.")
+		return a.finishInstall(&out, "All nodes with an agent are ready.")
 	}
 	if out.Check, err = client.Check(ctx, a.checkOptions(&f.kubernetesFlags)); err != nil {
 		return fmt.Errorf("all nodes are ready, but the check failed: %w", err)

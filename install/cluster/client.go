@@ -163,6 +163,8 @@ func (c *Client) explain(what string, err error) error {
 		return nil
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%s: %w", what, err)
+	case strings.Contains(err.Error(), "would exceed context deadline"): // the client's limit of requests; it has no type
+		return fmt.Errorf("%s: %w", what, context.DeadlineExceeded)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%s: the API server %s does not accept the credentials in %s\nGet a new kubeconfig for this cluster, or name another with --kubeconfig or --context", what, c.server, c.source)
 	case apierrors.IsForbidden(err):

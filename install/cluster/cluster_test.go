@@ -36,6 +36,7 @@ func TestCluster(t *testing.T) {
 	}{
 		{"dry run", testDryRun}, {"time-out", testTimeout}, {"install", testInstall}, {"upgrade", testUpgrade}, {"status", testStatus},
 		{"check", testCheck}, {"check ends early", testCheckEndsEarly}, {"uninstall", testUninstall}, {"purge", testPurge},
+		{"flannel refused", testFlannelRefused}, {"switch", testSwitch}, {"switch completed", testSwitchCompleted},
 	} {
 		if !t.Run(test.name, func(t *testing.T) { test.run(t, k, c) }) {
 			t.FailNow() // each test begins where the one before ended

@@ -215,10 +215,17 @@ func (c *Client) switchNode(ctx context.Context, f *Flannel, name string, o Swit
 	if err := c.patchNode(ctx, labelPatch(switchValue), name); err != nil {
 		return err
 	}
-	o.Progress(Progress{name, "flanneld ends"})
 	limited, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	if err := c.waitForPod(limited, f, name, func(p *corev1.Pod) bool { return p == nil }); err != nil {
+	told := false
+	err := c.waitForPod(limited, f, name, func(p *corev1.Pod) bool {
+		if p != nil && !told {
+			o.Progress(Progress{name, "flanneld ends"})
+			told = true
+		}
+		return p == nil
+	})
+	if err != nil {
 		return fmt.Errorf("wait until flanneld has ended: %w", err)
 	}
 	each := func(p Progress) {
@@ -254,7 +261,7 @@ func (c *Client) waitForPod(ctx context.Context, f *Flannel, node string, wanted
 // saved is the part of flannel's DaemonSet that a switch changes.
 type saved struct {
 	UpdateStrategy appsv1.DaemonSetUpdateStrategy `json:"updateStrategy"`
-	Affinity       *corev1.Affinity               `json:"affinity"`
+	Nodes          *corev1.NodeSelector           `json:"nodes"`
 }
 
 // excludeSwitched keeps flannel's pods away from switched nodes. With the strategy OnDelete, the change does not restart
@@ -263,59 +270,46 @@ func (c *Client) excludeSwitched(ctx context.Context, f *Flannel) error {
 	if f.set.Annotations[savedAnnotation] != "" {
 		return nil // an earlier command did it
 	}
-	raw, err := json.Marshal(saved{f.set.Spec.UpdateStrategy, f.set.Spec.Template.Spec.Affinity})
+	spec := f.set.Spec
+	var nodes *corev1.NodeSelector
+	if a := spec.Template.Spec.Affinity; a != nil && a.NodeAffinity != nil {
+		nodes = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	}
+	raw, err := json.Marshal(saved{spec.UpdateStrategy, nodes})
 	if err != nil {
 		return err
 	}
-	return c.patchFlannel(ctx, f, string(raw), appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}, withoutSwitched(f.set.Spec.Template.Spec.Affinity))
+	return c.patchFlannel(ctx, f, string(raw), saved{appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}, withoutSwitched(nodes)})
 }
 
 // patchFlannel changes flannel's DaemonSet.
-func (c *Client) patchFlannel(ctx context.Context, f *Flannel, saved any, strategy appsv1.DaemonSetUpdateStrategy, affinity *corev1.Affinity) error {
-	body, err := json.Marshal([]any{
-		map[string]any{"op": "test", "path": "/metadata/resourceVersion", "value": f.set.ResourceVersion},
-		map[string]any{"op": "add", "path": "/metadata/annotations", "value": annotated(f.set.Annotations, saved)},
-		map[string]any{"op": "add", "path": "/spec/updateStrategy", "value": strategy},
-		map[string]any{"op": "add", "path": "/spec/template/spec/affinity", "value": affinity},
+func (c *Client) patchFlannel(ctx context.Context, f *Flannel, annotation any, to saved) error {
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"annotations": map[string]any{savedAnnotation: annotation}},
+		"spec": map[string]any{
+			"updateStrategy": map[string]any{"type": to.UpdateStrategy.Type, "rollingUpdate": to.UpdateStrategy.RollingUpdate},
+			"template": map[string]any{"spec": map[string]any{"affinity": map[string]any{"nodeAffinity": map[string]any{
+				"requiredDuringSchedulingIgnoredDuringExecution": to.Nodes,
+			}}}},
+		},
 	})
 	if err != nil {
 		return err
 	}
-	err = c.rest.Patch(types.JSONPatchType).AbsPath(pathOf("DaemonSet", f.set.Namespace), f.set.Name).Body(body).Do(ctx).Error()
+	err = c.rest.Patch(types.MergePatchType).AbsPath(pathOf("DaemonSet", f.set.Namespace), f.set.Name).Body(body).Do(ctx).Error()
 	return c.explain("change DaemonSet "+f.DaemonSet, err)
 }
 
-// annotated returns annotations with savedAnnotation, or without it if saved is nil.
-func annotated(have map[string]string, saved any) map[string]any {
-	out := map[string]any{}
-	for k, v := range have {
-		out[k] = v
-	}
-	delete(out, savedAnnotation)
-	if saved != nil {
-		out[savedAnnotation] = saved
-	}
-	return out
-}
-
-// withoutSwitched returns an affinity that excludes switched nodes. Each term of a node selector excludes them, because
-// one that matches is enough.
-func withoutSwitched(a *corev1.Affinity) *corev1.Affinity {
-	out := a.DeepCopy()
+// withoutSwitched returns a node selector that excludes switched nodes. Each of its terms excludes them, because one that
+// matches is enough.
+func withoutSwitched(s *corev1.NodeSelector) *corev1.NodeSelector {
+	out := s.DeepCopy()
 	if out == nil {
-		out = &corev1.Affinity{}
-	}
-	if out.NodeAffinity == nil {
-		out.NodeAffinity = &corev1.NodeAffinity{}
-	}
-	s := out.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-	if s == nil {
-		s = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{}}}
-		out.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = s
+		out = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{}}}
 	}
 	not := corev1.NodeSelectorRequirement{Key: switchLabel, Operator: corev1.NodeSelectorOpNotIn, Values: []string{switchValue}}
-	for i := range s.NodeSelectorTerms {
-		s.NodeSelectorTerms[i].MatchExpressions = append(s.NodeSelectorTerms[i].MatchExpressions, not)
+	for i := range out.NodeSelectorTerms {
+		out.NodeSelectorTerms[i].MatchExpressions = append(out.NodeSelectorTerms[i].MatchExpressions, not)
 	}
 	return out
 }
@@ -388,11 +382,7 @@ func (c *Client) goBack(ctx context.Context, f *Flannel, o UninstallOptions) err
 	if err := json.Unmarshal([]byte(f.set.Annotations[savedAnnotation]), &old); err != nil {
 		return fmt.Errorf("the annotation %s of DaemonSet %s: %w", savedAnnotation, f.DaemonSet, err)
 	}
-	namespace, name, _ := strings.Cut(f.DaemonSet, "/")
-	if err := c.get(ctx, &f.set, pathOf("DaemonSet", namespace)+"/"+name); err != nil { // its status has changed
-		return err
-	}
-	return c.patchFlannel(ctx, f, nil, old.UpdateStrategy, old.Affinity)
+	return c.patchFlannel(ctx, f, nil, old)
 }
 
 // nodeBack moves one node. The agent's annotation stays until flanneld has written its own: the other nodes need one.

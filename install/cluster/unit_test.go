@@ -187,3 +187,21 @@ func decodeDaemonSet(t *testing.T, o *Object) *appsv1.DaemonSet {
 	}
 	return set
 }
+
+// TestWithoutSwitched checks that no term of a node selector matches a switched node, and that the selector stays as it was.
+func TestWithoutSwitched(t *testing.T) {
+	t.Parallel()
+	linux := corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "os", Operator: corev1.NodeSelectorOpIn, Values: []string{"linux"}}}}
+	two := &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{linux, {}}}
+	for _, s := range []*corev1.NodeSelector{nil, two} {
+		for i, term := range withoutSwitched(s).NodeSelectorTerms {
+			last := term.MatchExpressions[len(term.MatchExpressions)-1]
+			if last.Key != switchLabel || last.Operator != corev1.NodeSelectorOpNotIn || s == two && i == 0 && len(term.MatchExpressions) != 2 {
+				t.Errorf("%+v", term)
+			}
+		}
+	}
+	if len(two.NodeSelectorTerms[0].MatchExpressions) != 1 || len(two.NodeSelectorTerms[1].MatchExpressions) != 0 {
+		t.Errorf("%+v", two)
+	}
+}
