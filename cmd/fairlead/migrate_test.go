@@ -252,3 +252,25 @@ func echo(c net.PacketConn) {
 		_, _ = c.WriteTo(b[:n], peer)
 	}
 }
+
+// TestFlannelCopiesItsPlugin does what the init container of flannel's DaemonSet does after an installation. Only the plugin
+// flannel changes, and a later uninstall leaves that file to flannel.
+func TestFlannelCopiesItsPlugin(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	bin, theirs := t.TempDir(), filepath.Join(t.TempDir(), "flannel")
+	must(t, os.WriteFile(theirs, []byte("flannel's plugin"), 0o755))
+	s.ok("install", "--bin-dir", bin, "--from", from(t), "--no-migrate")
+	before := kerneltest.Run(t, "sha256sum", bin+"/fairlead-cni", bin+"/bridge")
+	if v := kerneltest.Run(t, bin+"/flannel"); !strings.HasPrefix(v, "CNI flannel plugin") {
+		t.Errorf("the plugin flannel printed %q", v)
+	}
+	kerneltest.Run(t, "cp", "-f", theirs, bin+"/flannel")
+	if after := kerneltest.Run(t, "sha256sum", bin+"/fairlead-cni", bin+"/bridge"); after != before {
+		t.Errorf("other plugins changed:\n%s\n%s", before, after)
+	}
+	s.ok("uninstall", "--bin-dir", bin)
+	if left := kerneltest.Run(t, "ls", bin); strings.TrimSpace(left) != "flannel" {
+		t.Errorf("left: %s", left)
+	}
+}
