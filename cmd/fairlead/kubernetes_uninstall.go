@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,13 +29,14 @@ Then it deletes the objects that install created. The definitions stay with thei
 
 If the cluster was switched from flannel and flannel's DaemonSet still exists, uninstall first moves
 one node after the other back to flanneld. Pods keep their network and lose no packet. Routes,
-tunnels and the list of pods stay, because flanneld uses them.
+tunnels and the list of pods stay, because flanneld uses them. --node moves some nodes back, and
+removes nothing.
 
 If an earlier uninstall has deleted the DaemonSet, the values of its image come from --set and --values.
 Exit code 4: a node could not be cleaned up.`
 
 func (a *app) kubernetesUninstall() *cobra.Command {
-	f, purge := &kubernetesFlags{}, false
+	f, purge, nodes := &kubernetesFlags{}, false, []string(nil)
 	c := &cobra.Command{
 		Use: "uninstall", Short: "remove Fairlead from the cluster and its nodes", Long: kubernetesUninstallLong,
 		Example: "  fairlead kubernetes uninstall --dry-run\n  fairlead kubernetes uninstall\n  fairlead kubernetes uninstall --purge",
@@ -45,7 +45,7 @@ func (a *app) kubernetesUninstall() *cobra.Command {
 			if err := f.check(c); err != nil {
 				return err
 			}
-			return a.uninstallCluster(c.Context(), f, purge)
+			return a.uninstallCluster(c.Context(), f, purge, nodes)
 		},
 	}
 	f.addAccess(c)
@@ -53,11 +53,12 @@ func (a *app) kubernetesUninstall() *cobra.Command {
 	f.addValues(c)
 	f.addTimeout(c, "the agents to end, and then for the work on the nodes")
 	c.Flags().BoolVar(&purge, "purge", false, "Also delete the definitions with all networks, blocks and addresses, and the namespace.")
+	c.Flags().StringSliceVar(&nodes, "node", nil, "Only move the node `NAME` back to flannel. May be repeated.")
 	dryRunFlag(c, &f.dry)
 	return c
 }
 
-func (a *app) uninstallCluster(ctx context.Context, f *kubernetesFlags, purge bool) error {
+func (a *app) uninstallCluster(ctx context.Context, f *kubernetesFlags, purge bool, nodes []string) error {
 	manifest, err := f.manifest()
 	if err != nil {
 		return err
@@ -66,7 +67,7 @@ func (a *app) uninstallCluster(ctx context.Context, f *kubernetesFlags, purge bo
 	if err != nil {
 		return err
 	}
-	out, err := client.Uninstall(ctx, cluster.UninstallOptions{Manifest: manifest, Purge: purge, DryRun: f.dry, Timeout: f.timeout, Progress: a.steps()})
+	out, err := client.Uninstall(ctx, cluster.UninstallOptions{Manifest: manifest, Purge: purge, Nodes: nodes, DryRun: f.dry, Timeout: f.timeout, Progress: a.steps()})
 	if out == nil {
 		return err
 	}
@@ -93,11 +94,11 @@ func (a *app) printUninstalled(out *cluster.Uninstalled) error {
 
 func (a *app) uninstalledText(out *cluster.Uninstalled) {
 	pods := 0
+	for _, n := range out.Back {
+		a.line("%s node %s back to flannel", would(out.DryRun, "switch", "switched"), n)
+	}
 	for _, n := range out.Nodes {
 		pods += len(n.Attachments)
-		if out.DryRun && slices.Contains(out.Back, n.Node) {
-			a.line("would switch node %s back to flannel", n.Node)
-		}
 		if out.DryRun {
 			a.line("would remove Fairlead from node %s", n.Node)
 			continue

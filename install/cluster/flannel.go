@@ -205,7 +205,7 @@ func (c *Client) Switch(ctx context.Context, f *Flannel, o SwitchOptions) error 
 			continue
 		}
 		if err := c.switchNode(ctx, f, name, o); err != nil {
-			return fmt.Errorf("switch node %s: %w\nThe other nodes are not affected. To go on, type the same command again. To go back, type: kubectl label node %s %s-", name, err, name, switchLabel)
+			return fmt.Errorf("switch node %s: %w\nThe other nodes are not affected. To go on, type the same command again. To go back, type: fairlead kubernetes uninstall --node %s", name, err, name)
 		}
 	}
 	return nil
@@ -371,12 +371,37 @@ func (c *Client) formerFlannel(ctx context.Context, agents bool) (f *Flannel, ha
 	return f, true, err
 }
 
-// goBack moves nodes from the agent to flanneld, one after the other, and restores flannel's DaemonSet.
-func (c *Client) goBack(ctx context.Context, f *Flannel, o UninstallOptions) error {
+// chooseBack limits the nodes that go back to those that the user named.
+func chooseBack(f *Flannel, nodes []string) error {
+	if len(nodes) == 0 {
+		return nil
+	}
+	if f == nil {
+		return errors.New("--node: the cluster has no flannel to which a node could go back")
+	}
+	for _, n := range nodes {
+		if !slices.Contains(f.Nodes, n) {
+			return fmt.Errorf("--node %s: this node was not switched from flannel: %s", n, join(f.Nodes))
+		}
+	}
+	f.Nodes = nodes
+	return nil
+}
+
+// nodesBack moves nodes from the agent to flanneld, one after the other.
+func (c *Client) nodesBack(ctx context.Context, f *Flannel, o UninstallOptions) error {
 	for _, name := range f.Nodes {
 		if err := c.nodeBack(ctx, f, name, o); err != nil {
 			return fmt.Errorf("switch node %s back to flannel: %w\nThe other nodes are not affected. To go on, type the same command again", name, err)
 		}
+	}
+	return nil
+}
+
+// goBack moves all nodes back, and restores flannel's DaemonSet.
+func (c *Client) goBack(ctx context.Context, f *Flannel, o UninstallOptions) error {
+	if err := c.nodesBack(ctx, f, o); err != nil {
+		return err
 	}
 	var old saved
 	if err := json.Unmarshal([]byte(f.set.Annotations[savedAnnotation]), &old); err != nil {

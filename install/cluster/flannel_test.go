@@ -159,7 +159,7 @@ func testSwitch(t *testing.T, k *kubelets, c *cluster.Client) {
 	k.mu.Lock()
 	k.broken["n3"] = "no default route"
 	k.mu.Unlock()
-	if err := switchNodes(); err == nil || !strings.Contains(err.Error(), "switch node n3: ") || !strings.Contains(err.Error(), "To go back, type: kubectl label node n3 fairlead.io/pod-network-") {
+	if err := switchNodes(); err == nil || !strings.Contains(err.Error(), "switch node n3: ") || !strings.Contains(err.Error(), "To go back, type: fairlead kubernetes uninstall --node n3") {
 		t.Errorf("%v", err)
 	}
 	if left := flannelPods(t, k); len(left) != 0 {
@@ -169,6 +169,17 @@ func testSwitch(t *testing.T, k *kubelets, c *cluster.Client) {
 	delete(k.broken, "n3")
 	k.mu.Unlock()
 	must(t, switchNodes())
+
+	if out := uninstall(t, c, cluster.UninstallOptions{Nodes: []string{"n2"}}); fmt.Sprint(out.Back) != "[n2]" || len(out.Nodes)+len(out.Removed) > 0 {
+		t.Errorf("%+v", out)
+	}
+	if pods := waitForFlannel(t, k, 1); pods["n2"] == "" {
+		t.Errorf("flannel's pods are %v", pods)
+	}
+	if _, err := c.Uninstall(t.Context(), cluster.UninstallOptions{Manifest: options().Manifest, Nodes: []string{"n2"}}); err == nil || !strings.Contains(err.Error(), "--node n2: this node was not switched from flannel: n1, n3") {
+		t.Errorf("%v", err)
+	}
+	must(t, switchNodes("n2"))
 
 	dry := uninstall(t, c, cluster.UninstallOptions{DryRun: true})
 	out := uninstall(t, c, cluster.UninstallOptions{})

@@ -32,6 +32,7 @@ type UninstallOptions struct {
 	Manifest kubernetes.Options // for what an earlier, interrupted command has removed from the API
 	Purge    bool               // also the definitions with their objects, and the namespace
 	DryRun   bool
+	Nodes    []string      // only move these back to flannel, and remove nothing
 	Timeout  time.Duration // of the work on the nodes
 	Progress func(string)
 }
@@ -67,8 +68,17 @@ func (c *Client) Uninstall(ctx context.Context, o UninstallOptions) (out *Uninst
 	if err != nil {
 		return nil, err
 	}
+	if err := chooseBack(flannel, o.Nodes); err != nil {
+		return nil, err
+	}
 	if flannel != nil {
 		out.Back = flannel.Nodes
+	}
+	if len(o.Nodes) > 0 && o.DryRun {
+		return out, nil
+	}
+	if len(o.Nodes) > 0 {
+		return out, c.nodesBack(ctx, flannel, o)
 	}
 	if o.DryRun {
 		return out, c.previewUninstall(ctx, objects, o, out)
