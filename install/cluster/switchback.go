@@ -1,0 +1,106 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// formerFlannel returns the flannel to which a switched cluster can go back, with the nodes that have left it; nil if there
+// is none. handOver reports whether flanneld uses what agents have left on the nodes: that is so, too, after an earlier
+// command has gone back and ended the agents.
+func (c *Client) formerFlannel(ctx context.Context, agents bool) (f *Flannel, handOver bool, err error) {
+	others, err := c.Others(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	i := slices.IndexFunc(others, func(o Other) bool { return o.Product == "flannel" })
+	if i < 0 {
+		return nil, false, nil
+	}
+	if f, err = c.flannelSet(ctx, others[i]); err != nil {
+		return nil, false, err
+	}
+	if f.set.Annotations[savedAnnotation] == "" {
+		return nil, !agents, nil
+	}
+	nodes, err := list[corev1.Node](ctx, c, pathOf("Node", ""), switchLabel)
+	for _, n := range nodes {
+		f.Nodes = append(f.Nodes, n.Name)
+	}
+	slices.Sort(f.Nodes)
+	return f, true, err
+}
+
+// chooseBack limits the nodes that go back to those that the user named.
+func chooseBack(f *Flannel, nodes []string) error {
+	if len(nodes) == 0 {
+		return nil
+	}
+	if f == nil {
+		return errors.New("--node: the cluster has no flannel to which a node could go back")
+	}
+	for _, n := range nodes {
+		if !slices.Contains(f.Nodes, n) {
+			return fmt.Errorf("--node %s: this node was not switched from flannel: %s", n, join(f.Nodes))
+		}
+	}
+	f.Nodes = nodes
+	return nil
+}
+
+// nodesBack moves nodes from the agent to flanneld, one after the other.
+func (c *Client) nodesBack(ctx context.Context, f *Flannel, o UninstallOptions) error {
+	for _, name := range f.Nodes {
+		if err := c.nodeBack(ctx, f, name, o); err != nil {
+			return fmt.Errorf("switch node %s back to flannel: %w\nThe other nodes are not affected. To go on, type the same command again", name, err)
+		}
+	}
+	return nil
+}
+
+// goBack moves all nodes back, and restores flannel's DaemonSet.
+func (c *Client) goBack(ctx context.Context, f *Flannel, o UninstallOptions) error {
+	if err := c.nodesBack(ctx, f, o); err != nil {
+		return err
+	}
+	var old saved
+	if err := json.Unmarshal([]byte(f.set.Annotations[savedAnnotation]), &old); err != nil {
+		return fmt.Errorf("the annotation %s of DaemonSet %s: %w", savedAnnotation, f.DaemonSet, err)
+	}
+	return c.patchFlannel(ctx, f, nil, old)
+}
+
+// nodeBack moves one node. The agent's annotation stays until flanneld has written its own: the other nodes need one.
+func (c *Client) nodeBack(ctx context.Context, f *Flannel, name string, o UninstallOptions) error {
+	limited, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	if err := c.patchNode(limited, labelPatch(nil), name); err != nil {
+		return err
+	}
+	o.Progress("node " + name + ": the agent ends, flanneld starts")
+	if err := c.waitForPod(limited, f, name, func(p *corev1.Pod) bool { return p != nil && p.DeletionTimestamp == nil && podReady(p) }); err != nil {
+		return fmt.Errorf("wait for flanneld: %w", err)
+	}
+	err := until(limited, func() (bool, error) {
+		s, err := c.observe(limited, o.Manifest.Namespace)
+		if errors.Is(err, os.ErrNotExist) {
+			return true, nil
+		}
+		return !slices.ContainsFunc(s.nodes, func(n nodeState) bool { return n.name == name && n.pod != nil }), err
+	})
+	if err != nil {
+		return fmt.Errorf("wait until the agent has ended: %w", err)
+	}
+	annotation := map[string]any{"metadata": map[string]any{"annotations": map[string]any{nodeAnnotation: nil}}}
+	if err := c.patchNode(limited, annotation, name); err != nil {
+		return err
+	}
+	o.Progress("node " + name + ": flanneld is ready")
+	return nil
+}
