@@ -29,8 +29,8 @@ Then it deletes the objects that install created. The definitions stay with thei
 
 If the cluster was switched from flannel and flannel's DaemonSet still exists, uninstall first moves
 one node after the other back to flanneld. Pods keep their network and lose no packet. Routes,
-tunnels and the list of pods stay, because flanneld uses them. --node moves some nodes back, and
-removes nothing.
+tunnels and the list of pods stay, because flanneld uses them. With --node, only the given nodes go
+back, and the objects stay.
 
 If an earlier uninstall has deleted the DaemonSet, the values of its image come from --set and --values.
 Exit code 4: a node could not be cleaned up.`
@@ -53,7 +53,7 @@ func (a *app) kubernetesUninstall() *cobra.Command {
 	f.addValues(c)
 	f.addTimeout(c, "the agents to end, and then for the work on the nodes")
 	c.Flags().BoolVar(&purge, "purge", false, "Also delete the definitions with all networks, blocks and addresses, and the namespace.")
-	c.Flags().StringSliceVar(&nodes, "node", nil, "Only move the node `NAME` back to flannel. May be repeated.")
+	c.Flags().StringSliceVar(&nodes, "node", nil, "Only move the node `NAME` back to flannel, and keep the objects. May be repeated.")
 	dryRunFlag(c, &f.dry)
 	return c
 }

@@ -170,7 +170,7 @@ func testSwitch(t *testing.T, k *kubelets, c *cluster.Client) {
 	k.mu.Unlock()
 	must(t, switchNodes())
 
-	if out := uninstall(t, c, cluster.UninstallOptions{Nodes: []string{"n2"}}); fmt.Sprint(out.Back) != "[n2]" || len(out.Nodes)+len(out.Removed) > 0 {
+	if out := uninstall(t, c, cluster.UninstallOptions{Nodes: []string{"n2"}}); fmt.Sprint(out.Back) != "[n2]" || len(out.Nodes) != 1 || out.Nodes[0].Node != "n2" || len(out.Removed) > 0 {
 		t.Errorf("%+v", out)
 	}
 	if pods := waitForFlannel(t, k, 1); pods["n2"] == "" {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -52,6 +53,17 @@ func chooseBack(f *Flannel, nodes []string) error {
 	}
 	f.Nodes = nodes
 	return nil
+}
+
+// uninstallSome moves nodes back, and removes Fairlead from them.
+func (c *Client) uninstallSome(ctx context.Context, f *Flannel, agents, remover *appsv1.DaemonSet, o UninstallOptions, out *Uninstalled) error {
+	if o.DryRun {
+		return nil
+	}
+	if err := c.nodesBack(ctx, f, o); err != nil {
+		return err
+	}
+	return c.cleanNodes(ctx, agents, remover, o, out)
 }
 
 // nodesBack moves nodes from the agent to flanneld, one after the other.

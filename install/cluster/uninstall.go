@@ -32,7 +32,7 @@ type UninstallOptions struct {
 	Manifest kubernetes.Options // for what an earlier, interrupted command has removed from the API
 	Purge    bool               // also the definitions with their objects, and the namespace
 	DryRun   bool
-	Nodes    []string      // only move these back to flannel, and remove nothing
+	Nodes    []string      // only move these back to flannel, and keep the objects
 	Timeout  time.Duration // of the work on the nodes
 	Progress func(string)
 }
@@ -74,11 +74,8 @@ func (c *Client) Uninstall(ctx context.Context, o UninstallOptions) (out *Uninst
 	if flannel != nil {
 		out.Back = flannel.Nodes
 	}
-	if len(o.Nodes) > 0 && o.DryRun {
-		return out, nil
-	}
 	if len(o.Nodes) > 0 {
-		return out, c.nodesBack(ctx, flannel, o)
+		return out, c.uninstallSome(ctx, flannel, set, onNodes(remover(set, file, true), o.Nodes), o, out)
 	}
 	if o.DryRun {
 		return out, c.previewUninstall(ctx, objects, o, out)
@@ -139,13 +136,18 @@ func installedConfig(m *corev1.ConfigMap) (conf config.Config, err error) {
 }
 
 // uninstallNodes ends the agents and removes Fairlead from every node.
-func (c *Client) uninstallNodes(ctx context.Context, set, remover *appsv1.DaemonSet, namespace *Object, o UninstallOptions, out *Uninstalled) (err error) {
+func (c *Client) uninstallNodes(ctx context.Context, set, remover *appsv1.DaemonSet, namespace *Object, o UninstallOptions, out *Uninstalled) error {
 	if err := c.apply(ctx, namespace, false, &Change{}); err != nil { // an earlier uninstallation has deleted it
 		return err
 	}
 	if err := c.endAgents(ctx, set, o, out); err != nil {
 		return err
 	}
+	return c.cleanNodes(ctx, set, remover, o, out)
+}
+
+// cleanNodes removes Fairlead from the nodes of a remover.
+func (c *Client) cleanNodes(ctx context.Context, set, remover *appsv1.DaemonSet, o UninstallOptions, out *Uninstalled) (err error) {
 	work, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	defer func() {

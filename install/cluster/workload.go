@@ -40,6 +40,17 @@ func shortLived(name string, agents *appsv1.DaemonSet, args ...string) *appsv1.D
 	}
 }
 
+// onNodes limits a DaemonSet to nodes.
+func onNodes(set *appsv1.DaemonSet, nodes []string) *appsv1.DaemonSet {
+	s := &corev1.NodeSelector{}
+	for _, n := range nodes { // the API allows one name in each term
+		is := corev1.NodeSelectorRequirement{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{n}}
+		s.NodeSelectorTerms = append(s.NodeSelectorTerms, corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{is}})
+	}
+	set.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: s}}
+	return set
+}
+
 const nameLabel = "app.kubernetes.io/name"
 
 // NodeVariable is the environment variable with the name of the node in the pods of a command.
