@@ -222,12 +222,13 @@ func (a *Agent) reconcile(ctx context.Context) (again time.Duration) {
 	if err != nil {
 		return a.status.failed(err)
 	}
-	a.publish.setNode(self)
 	problems := a.runBGP(ctx, self, &host)
+	synced := a.storeCache.synced()
 	w, known := a.compile(self, host)
 	if !known {
 		return again // the store was never read and there is no cache
 	}
+	a.publish.setNode(self, synced)
 	w.Problems = append(w.Problems, problems...)
 	if a.status.setMTU(w.MTU) {
 		defer a.manager.Wake() // flannel's file contains the MTU, too
@@ -274,6 +275,9 @@ func (a *Agent) hostAddresses() (list []netip.Addr) {
 // compile computes the desired state. It returns false if neither the store nor the cache was ever read.
 func (a *Agent) compile(self *cluster.Node, h desired.Host) (w desired.State, known bool) {
 	known = a.storeCache.read(func(s *cluster.Snapshot) {
+		if h.Flannel && !a.o.Config.FlannelInEtcd() {
+			setFlannelLease(s, self)
+		}
 		w = desired.Compile(s, self, h)
 		a.publish.networks.set(s, &w)
 		if s.Networks[cluster.DefaultNetwork] == nil && a.o.Config.Network != nil {

@@ -17,8 +17,7 @@ func (a *Agent) setFlannel(self *cluster.Node, h *desired.Host) {
 	}
 	h.Flannel = true
 	if !a.o.Config.FlannelInEtcd() {
-		a.storeCache.read(func(s *cluster.Snapshot) { setFlannelLease(s, self) })
-		return
+		return // compile calls setFlannelLease
 	}
 	var now *cluster.FlannelLease
 	a.storeCache.read(func(s *cluster.Snapshot) {
@@ -38,7 +37,8 @@ func (a *Agent) setFlannel(self *cluster.Node, h *desired.Host) {
 }
 
 // setFlannelLease adds to the node's document what flannel's nodes need, as long as the cluster has one. In Kubernetes, the
-// store writes it as flannel's annotations. The hardware addresses stay without them, for a way back.
+// store writes it as flannel's annotations. The hardware addresses stay without them, for a way back. They must come from
+// the snapshot that the objects are computed from: from an earlier one, the links would get others.
 func setFlannelLease(s *cluster.Snapshot, self *cluster.Node) {
 	if n := s.Nodes[self.Name]; n != nil {
 		self.Tunnel, self.Tunnel6 = n.Tunnel, n.Tunnel6

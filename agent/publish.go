@@ -32,12 +32,11 @@ type publisher struct {
 
 	mu     sync.Mutex
 	self   *cluster.Node
-	synced bool // the store was synced when self was set
+	synced bool // the agent had synced with the store when it computed self
 }
 
-// setNode sets the node's document and wakes the publisher if it changed, or if the store has been synced since.
-func (p *publisher) setNode(n *cluster.Node) {
-	synced := p.storeCache.synced()
+// setNode sets the node's document and wakes the publisher if it changed, or if the agent has synced with the store since.
+func (p *publisher) setNode(n *cluster.Node, synced bool) {
 	p.mu.Lock()
 	changed := !reflect.DeepEqual(p.self, n) || synced != p.synced
 	p.self, p.synced = n, synced
@@ -170,9 +169,9 @@ func (p *publisher) network(ctx context.Context) error {
 // has no session.
 func (p *publisher) node(ctx context.Context) error {
 	p.mu.Lock()
-	self := p.self
+	self, synced := p.self, p.synced
 	p.mu.Unlock()
-	if self == nil {
+	if self == nil || !synced { // a document from before may lack what the store has of this node
 		return nil
 	}
 	value, err := json.Marshal(self)

@@ -1,8 +1,6 @@
 package agent
 
 import (
-	"log/slog"
-	"path/filepath"
 	"testing"
 
 	"github.com/fairlead/fairlead/agent/cluster"
@@ -12,19 +10,18 @@ import (
 // could be written before.
 func TestPublisherWakes(t *testing.T) {
 	t.Parallel()
-	v := newStoreCache(filepath.Join(t.TempDir(), "snapshot"), func() {}, slog.New(slog.DiscardHandler))
-	p := &publisher{storeCache: v, wake: make(chan struct{}, 1)}
+	p := &publisher{wake: make(chan struct{}, 1)}
 	node := func(version string) *cluster.Node { return &cluster.Node{Name: "a", Version: version} }
 	for _, step := range []struct {
 		what  string
 		do    func()
 		wakes bool
 	}{
-		{"the first document", func() { p.setNode(node("1")) }, true},
-		{"the same again", func() { p.setNode(node("1")) }, false},
-		{"the same, after the first sync", func() { v.Reset(nil, 1); p.setNode(node("1")) }, true},
-		{"the same once more", func() { p.setNode(node("1")) }, false},
-		{"another version", func() { p.setNode(node("2")) }, true},
+		{"the first document", func() { p.setNode(node("1"), false) }, true},
+		{"the same again", func() { p.setNode(node("1"), false) }, false},
+		{"the same, after the first sync", func() { p.setNode(node("1"), true) }, true},
+		{"the same once more", func() { p.setNode(node("1"), true) }, false},
+		{"another version", func() { p.setNode(node("2"), true) }, true},
 	} {
 		step.do()
 		woken := false

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -118,13 +119,20 @@ func TestPublish(t *testing.T) {
 	make := func(id string) *publisher {
 		own := session.New(s, session.Identity{Node: "a", Machine: id, Instance: "1"}, quietLog())
 		p := &publisher{store: own.Store(), session: own, conf: conf, storeCache: v, log: quietLog(), status: newStatus("a"), wake: make(chan struct{}, 1)}
-		p.setNode(&cluster.Node{Name: "a", ID: id})
+		p.setNode(&cluster.Node{Name: "a", ID: id}, true)
 		return p
 	}
 	first := make("one")
 	holding, let := context.WithCancel(ctx)
 	if err := first.session.Start(holding); err != nil {
 		t.Fatal(err)
+	}
+	early := make("one")
+	early.store, early.session = first.store, first.session
+	early.setNode(early.self, false) // computed before the first sync: it lacks what the store has of the node
+	kerneltest.Until(t, func() bool { return early.once(holding) == nil })
+	if _, err := s.Get(ctx, "nodes/a"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("an early document was published: %v", err)
 	}
 	kerneltest.Until(t, func() bool { return first.once(holding) == nil })
 	kerneltest.Until(t, func() bool { return v.revisionOf("nodes/a") != 0 && v.revisionOf("networks/default") != 0 })
