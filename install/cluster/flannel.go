@@ -113,7 +113,7 @@ func (c *Client) flannelConfig(ctx context.Context, f *Flannel, nat bool) (*mode
 }
 
 // chartValues returns the values with which Fairlead continues flannel's network: its ranges and backend, and its list, so
-// that the addresses of running pods stay known.
+// that the addresses of running pods stay known. The list stays as it is: flannel's plugins delete pods with the same one.
 func chartValues(n *model.Network, list map[string]any, prefix string) (kubernetes.Values, error) {
 	raw, err := json.Marshal(n)
 	if err != nil {
@@ -126,7 +126,7 @@ func chartValues(n *model.Network, list map[string]any, prefix string) (kubernet
 	network["nat"] = n.NAT // the chart's default is true
 	return kubernetes.Values{
 		"network":      network,
-		"cni":          map[string]any{"list": list},
+		"cni":          map[string]any{"list": list, "fuse": false},
 		"flannel":      map[string]any{"enabled": true, "prefix": prefix},
 		"nodeSelector": map[string]any{switchLabel: switchValue},
 	}, nil
@@ -200,5 +200,5 @@ func (c *Client) keepFlannel(ctx context.Context, namespace string) (kubernetes.
 	if err := json.Unmarshal(conf.CNI.List, &list); err != nil {
 		return nil, fmt.Errorf("the ConfigMap %s: cni.list: %w", m.Name, err)
 	}
-	return kubernetes.Values{"cni": map[string]any{"list": list}, "flannel": map[string]any{"enabled": true, "prefix": conf.Flannel.Prefix}}, nil
+	return kubernetes.Values{"cni": map[string]any{"list": list, "fuse": conf.CNI.Fuse}, "flannel": map[string]any{"enabled": true, "prefix": conf.Flannel.Prefix}}, nil
 }

@@ -151,7 +151,7 @@ func testSwitch(t *testing.T, k *kubelets, c *cluster.Client) {
 		}
 	}
 	conf := get[corev1.ConfigMap](t, k, "/api/v1/namespaces/"+namespace+"/configmaps/fairlead").Data["agent.yaml"]
-	for _, want := range []string{"flannel: {prefix: flannel.alpha.coreos.com, subnetFile: /run/flannel/subnet.env}", "name: cbr0", "assign: podCIDR", "port: 4789", "nat: true"} {
+	for _, want := range []string{"flannel: {prefix: flannel.alpha.coreos.com, subnetFile: /run/flannel/subnet.env}", "name: cbr0", "assign: podCIDR", "port: 4789", "nat: true", "fuse: false"} {
 		if !strings.Contains(conf, want) {
 			t.Errorf("no %q in\n%s", want, conf)
 		}
