@@ -26,7 +26,7 @@ VM_NEEDS := qemu-system-x86_64:qemu-system-x86 depmod:kmod xz:xz-utils
 FEATURES := $(CURDIR)/bin/features
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-cluster test test-vm race stress mutate churn churn-cluster soak crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-kubernetes e2e-pod-networks test-kubernetes crash-kubernetes bench-kubernetes bench-pods conformance kubernetes kubernetes-down clean
+.PHONY: help build demo demo-cluster test test-vm race stress mutate churn churn-cluster soak crash fuzz bench bench-quick bench-vm bench-path bench-hosts bench-scale bench-flannel test-flannel trace leases image pictures release test-release vulncheck compat e2e e2e-start e2e-kubernetes e2e-pod-networks test-kubernetes crash-kubernetes bench-kubernetes bench-pods conformance e2e-flannel kubernetes kubernetes-down clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -200,6 +200,10 @@ e2e-kubernetes: ## Kubernetes 1.33 and 1.37 of one node and of three, both modes
 e2e-pod-networks: ## pods with several networks on two nodes of Kubernetes 1.37 (builds Kubernetes once; needs root)
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS)
 	FAIRLEAD_E2E_POD_NETWORKS=yes go test -count=1 -v -timeout 60m -run '^TestPodNetworks$$' ./test/e2e
+
+e2e-flannel: ## switch a cluster of three nodes from flannel (Kubernetes API) to Fairlead and back while packets flow; writes docs/flannel.md (CLUSTER=vxlan for one; builds Kubernetes and flanneld once; needs root)
+	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS)
+	UPDATE=1 FAIRLEAD_E2E_FLANNEL='$(or $(CLUSTER),all)' go test -count=1 -v -timeout 90m -run '^TestSwitchFromFlannel$$' ./test/e2e
 
 conformance: ## Kubernetes' own network tests on three nodes of 1.37 (FOCUS=expression, conformance or network; CLUSTER="three nodes, nftables, Kubernetes store, dual stack" for one; builds them once; needs root)
 	@sh test/install-packages $(TEST_NEEDS) $(K8S_NEEDS) $(SUITE_NEEDS)

@@ -19,7 +19,7 @@ func main() {
 		exit(record())
 	}
 	if len(os.Args) < 2 {
-		exit(fmt.Errorf("usage: probe serve ADDR | query NETWORK ADDR [LOCAL-ADDR] | repeat NETWORK ADDR [TIMES] | flood ADDR | stream ADDR | drops | links | ready ADDR|yes|no | sleep"))
+		exit(fmt.Errorf("usage: probe serve ADDR | query NETWORK ADDR [LOCAL-ADDR] | repeat NETWORK ADDR [TIMES] | flood ADDR | stream ADDR [INTERVAL] | drops | links | ready ADDR|yes|no | sleep"))
 	}
 	args := append(os.Args[2:], "", "")
 	switch os.Args[1] {
@@ -34,7 +34,7 @@ func main() {
 	case "flood":
 		exit(flood(args[0]))
 	case "stream":
-		exit(stream(args[0]))
+		exit(stream(args[0], args[1]))
 	case "drops":
 		exit(drops())
 	case "links":

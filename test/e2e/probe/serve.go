@@ -9,6 +9,10 @@ import (
 	"time"
 )
 
+// readBuffer is the size of a UDP socket's buffer, in bytes. A packet takes about 800, and on a busy machine a program may
+// wait for a second.
+const readBuffer = 4 << 20
+
 // serve answers on a TCP and a UDP port until SIGTERM, with the variable NAME or the host's name.
 func serve(addr string) error {
 	name := os.Getenv("NAME")
@@ -26,6 +30,7 @@ func serve(addr string) error {
 	if err != nil {
 		return err
 	}
+	_ = udp.(*net.UDPConn).SetReadBuffer(readBuffer)
 	go answer(udp, name)
 	go accept(tcp, name)
 	sleep()

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -13,21 +15,26 @@ import (
 	"time"
 )
 
-// streamInterval is the time between two packets of a stream. streamGrace is how long the stream waits for the last
-// answers.
+// streamInterval is the default time between two packets of a stream. streamGrace is how long the stream waits for the
+// last answers.
 const (
-	streamInterval = time.Millisecond
+	streamInterval = "1ms"
 	streamGrace    = 2 * time.Second
 )
 
-// stream waits for a first answer from a UDP server, and then sends one numbered packet per millisecond from the same
-// port. On SIGTERM it prints the number of packets sent, the number without an answer, and when these were sent.
-func stream(addr string) error {
+// stream waits for a first answer from a UDP server, and then sends one numbered packet per interval from the same port.
+// On SIGTERM it prints the number of packets sent, the number without an answer, and when these were sent.
+func stream(addr, interval string) error {
+	every, err := time.ParseDuration(cmp.Or(interval, streamInterval))
+	if err != nil {
+		return err
+	}
 	c, err := net.Dial("udp", addr)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
+	_ = c.(*net.UDPConn).SetReadBuffer(readBuffer)
 	f := &flow{unanswered: map[int]time.Time{}}
 	if err := waitForAnswer(c); err != nil {
 		return err
@@ -36,7 +43,7 @@ func stream(addr string) error {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
 	fmt.Println("flows")
-	for tick := time.NewTicker(streamInterval); ; {
+	for tick := time.NewTicker(every); ; {
 		select {
 		case <-tick.C:
 			// An error reports an earlier packet, which has no answer then. This packet is sent nevertheless.
@@ -55,6 +62,7 @@ func drops() error {
 	if err != nil {
 		return err
 	}
+	all, found := 0, false
 	var names []string
 	for line := range strings.Lines(string(raw)) {
 		words := strings.Fields(line)
@@ -62,12 +70,31 @@ func drops() error {
 			continue
 		}
 		if i := slices.Index(names, "RcvbufErrors"); i >= 0 {
-			fmt.Println(words[i])
-			return nil
+			n, err := strconv.Atoi(words[i])
+			if err != nil {
+				return err
+			}
+			all, found = n, true
 		}
 		names = words
 	}
-	return fmt.Errorf("no RcvbufErrors in %s", raw)
+	if !found {
+		return fmt.Errorf("no RcvbufErrors in %s", raw)
+	}
+	if raw, err = os.ReadFile("/proc/net/snmp6"); err != nil && !errors.Is(err, os.ErrNotExist) { // without IPv6 there is none
+		return err
+	}
+	for line := range strings.Lines(string(raw)) {
+		if words := strings.Fields(line); words[0] == "Udp6RcvbufErrors" {
+			n, err := strconv.Atoi(words[1])
+			if err != nil {
+				return err
+			}
+			all += n
+		}
+	}
+	fmt.Println(all)
+	return nil
 }
 
 // waitForAnswer sends requests until the server answers, because ARP or neighbour discovery takes a moment.
