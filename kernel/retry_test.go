@@ -88,7 +88,12 @@ func TestPortYetToBeEnabled(t *testing.T) {
 	if err := e.Apply(list); err != nil {
 		t.Fatal(err)
 	}
-	kerneltest.Run(t, "bridge", "link", "set", "dev", "veth1", "state", "0")
+	kerneltest.Until(t, func() bool { // the kernel enables the port, too, once its link is up: maybe only after this
+		kerneltest.Run(t, "bridge", "link", "set", "dev", "veth1", "state", "0")
+		time.Sleep(50 * time.Millisecond)
+		return strings.Contains(kerneltest.Run(t, "ip", "link", "show", "veth1"), "state UP") &&
+			strings.Contains(kerneltest.Run(t, "bridge", "link", "show", "dev", "veth1"), "state disabled")
+	})
 	enable := exec.Command("sh", "-c", "sleep 0.3; bridge link set dev veth1 state 3")
 	began := time.Now()
 	if err := enable.Start(); err != nil {

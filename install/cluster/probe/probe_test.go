@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
 )
 
 // listen starts a listener for a node and returns its address.
@@ -41,7 +43,7 @@ func TestRun(t *testing.T) {
 	other := httptest.NewTLSServer(nil)
 	t.Cleanup(other.Close)
 	r := Run(t.Context(), "a", Targets{
-		Seconds:  1,
+		Seconds:  int(kerneltest.Slow(2 * time.Second).Seconds()), // for TLS handshakes
 		Pods:     []Target{{"a", []netip.AddrPort{closed}}, {"b", []netip.AddrPort{b}}, {"c", []netip.AddrPort{a}}, {"d", []netip.AddrPort{closed}}},
 		Hosts:    []Target{{"b", []netip.AddrPort{closed}}},
 		Services: []netip.AddrPort{a, netip.MustParseAddrPort(other.Listener.Addr().String())},
