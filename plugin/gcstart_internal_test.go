@@ -14,18 +14,17 @@ import (
 // start.
 func TestGCStart(t *testing.T) {
 	t.Parallel()
-	ago := func(d time.Duration) string { return strconv.FormatInt(time.Now().Add(-d).UnixNano(), 10) }
 	for name, c := range map[string]struct {
-		listed string
-		want   time.Duration // before now
+		listed, want time.Duration // before now
 	}{
-		"a second ago": {ago(time.Second), time.Second},
-		"to come":      {ago(-time.Hour), 0},
-		"long ago":     {ago(time.Hour), 0},
+		"a second ago": {time.Second, time.Second},
+		"to come":      {-time.Hour, 0},
+		"long ago":     {time.Hour, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, start := withGCStart(context.Background(), c.listed)
+			listed := strconv.FormatInt(time.Now().Add(-c.listed).UnixNano(), 10)
+			ctx, start := withGCStart(context.Background(), listed)
 			if age := kernel.Uptime() - start; age < c.want || age > c.want+kerneltest.Slow(500*time.Millisecond) {
 				t.Errorf("started %v ago, want %v", age, c.want)
 			}
