@@ -39,11 +39,11 @@ const (
 	unsuitable = `\[Conformance\]|\[Disruptive\]|\[Flaky\]|LoadBalancer|GCE|Cloud|evicted pods|PTR lookup|` +
 		`\[Feature:(NetworkPolicy|SCTPConnectivity|Networking-Performance|Networking-IPv4|Networking-IPv6|Networking-DNS|KubeProxyNFAcct|PerformanceDNS)\]`
 	needsDualStack = `|\[Feature:IPv6DualStack\]`
-	needsIptables  = `|\[Feature:LocalhostNodePorts\]` // NodePorts on 127.0.0.1
+	localNodePorts = `|\[Feature:LocalhostNodePorts\]` // kube-proxy has them on 127.0.0.1 with iptables only, and not on ::1
 )
 
 // specProcesses is the number of processes that run specs at the same time.
-const specProcesses = 3
+const specProcesses = 6
 
 // conformanceKinds are the clusters in which Kubernetes' own tests run.
 func conformanceKinds() (kinds []clusterKind) {
@@ -61,6 +61,7 @@ type conformanceRow struct {
 
 	Passed, Skipped int
 	Failed          []string
+	Reasons         []string // of skipped specs, each after its spec's name
 	Took            time.Duration
 }
 
@@ -91,8 +92,8 @@ func TestConformance(t *testing.T) {
 			if skip != "" && k.family != dualStack {
 				skip += needsDualStack
 			}
-			if skip != "" && k.mode != "iptables" {
-				skip += needsIptables
+			if skip != "" && (k.mode != "iptables" || k.family == ipv6) {
+				skip += localNodePorts
 			}
 			row := c.runSuite(t, suite, focus, skip)
 			row.Specs = name
@@ -147,6 +148,7 @@ func (c *cluster) runSuite(t *testing.T, suite, focus, skip string) conformanceR
 		row.Passed += out.Passed
 		row.Skipped += out.Skipped
 		row.Failed = append(row.Failed, out.Failed...)
+		row.Reasons = append(row.Reasons, out.Reasons...)
 	}
 	for i := range specProcesses {
 		var list []string
@@ -163,6 +165,7 @@ func (c *cluster) runSuite(t *testing.T, suite, focus, skip string) conformanceR
 	}
 	row.Took = time.Since(start)
 	slices.Sort(row.Failed)
+	slices.Sort(row.Reasons)
 	return row
 }
 
@@ -273,6 +276,7 @@ func (c *cluster) runSpecs(suite string, specs []string, i int) (row conformance
 			ran++
 		case spec && x.Skipped != nil && x.Skipped.Message != "skipped" && x.Skipped.Message != "":
 			row.Skipped++
+			row.Reasons = append(row.Reasons, name+": "+strings.TrimPrefix(x.Skipped.Message, "skipped - "))
 			ran++
 		}
 	}
@@ -307,6 +311,17 @@ func conformanceText(rows []conformanceRow) string {
 		for _, f := range r.Failed {
 			fmt.Fprintf(&b, "\nFailed, %s: %s\n", r.Cluster, f)
 		}
+	}
+	var reasons []string
+	for _, r := range rows {
+		reasons = append(reasons, r.Reasons...)
+	}
+	slices.Sort(reasons)
+	if len(reasons) > 0 {
+		b.WriteString("\nSpecs that skip themselves, with their reasons:\n\n")
+	}
+	for _, why := range slices.Compact(reasons) {
+		fmt.Fprintf(&b, "- %s\n", why)
 	}
 	return b.String()
 }
