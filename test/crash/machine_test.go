@@ -110,6 +110,13 @@ func (m *machine) addressed(netns string, addresses ...string) {
 	for _, c := range commands {
 		m.command("nsenter --net=" + netns + " ip " + c)
 	}
+	kerneltest.Until(m.T, func() bool { // the kernel uses IPv6 addresses once the link is ready, which may be later
+		local := kerneltest.In(m.T, netns, "ip", "-6", "route", "show", "table", "local", "dev", "eth0")
+		return !slices.ContainsFunc(addresses, func(a string) bool {
+			ip, _, _ := strings.Cut(a, "/")
+			return strings.Contains(ip, ":") && !strings.Contains(local, ip)
+		})
+	})
 }
 
 // recordClean records the state after an ADD and its DEL, when it no longer changes.
