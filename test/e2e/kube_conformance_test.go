@@ -95,6 +95,9 @@ func TestConformance(t *testing.T) {
 			if skip != "" && (k.mode != "iptables" || k.family == ipv6) {
 				skip += localNodePorts
 			}
+			for _, n := range c.hosts { // some specs need a zone for each node
+				c.mustKubectl(t, "label", "node", n.name, "topology.kubernetes.io/zone=zone-"+n.name)
+			}
 			row := c.runSuite(t, suite, focus, skip)
 			row.Specs = name
 			for _, f := range row.Failed {
