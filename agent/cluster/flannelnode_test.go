@@ -58,6 +58,7 @@ func TestFlannelAnnotations(t *testing.T) {
 func TestOddFlannelAnnotations(t *testing.T) {
 	t.Parallel()
 	const mac = `{"VNI":1,"VtepMAC":"de:44:8e:3b:1f:da"}`
+	const overwritten = "vxlan [198.18.0.2/32] de:44:8e:3b:1f:da," // flanneld has not written the other address yet
 	f := NewFlannelAnnotations(DefaultFlannelAnnotations)
 	for _, c := range []struct{ have, want string }{
 		{"", "problem: the annotation flannel.alpha.coreos.com/backend-type is missing"},
@@ -66,7 +67,7 @@ func TestOddFlannelAnnotations(t *testing.T) {
 		{"backend-type=vxlan", "problem: the annotations flannel.alpha.coreos.com/public-ip and flannel.alpha.coreos.com/public-ipv6 are missing"},
 		{"backend-type=vxlan public-ip= backend-data=" + mac, "problem: the annotations"},
 		{"backend-type=vxlan public-ip=198.18.0.2 backend-data=" + mac, "vxlan [198.18.0.2/32] de:44:8e:3b:1f:da,"},
-		{"backend-type=vxlan public-ip=198.18.0.2 public-ip-overwrite=203.0.113.2 backend-data=" + mac, "vxlan [198.18.0.2/32] de:44:8e:3b:1f:da,"}, // flanneld has not written it yet
+		{"backend-type=vxlan public-ip=198.18.0.2 public-ip-overwrite=203.0.113.2 backend-data=" + mac, overwritten},
 		{`backend-type=vxlan public-ip=198.18.0.2 backend-data={"VtepMAC":"de:44:8e:3b:1f:da"}`, "vxlan [198.18.0.2/32] de:44:8e:3b:1f:da,"},
 		{`backend-type=vxlan public-ip=198.18.0.2 backend-data={"VNI":1}`, "vxlan [198.18.0.2/32] ,"}, // the backend reports it
 		{"backend-type=vxlan public-ip=198.18.0.2", "vxlan [198.18.0.2/32] ,"},

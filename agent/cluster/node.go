@@ -34,7 +34,7 @@ type Node struct {
 	// Flannel is set for a flannel node in the same cluster, which has a lease in flannel's keys or flannel's annotations.
 	Flannel *FlannelNode `json:"flannel,omitempty"`
 
-	// FlannelLease is what the node's agent publishes for flannel's nodes in flannel's annotations.
+	// FlannelLease is the lease that the node's agent publishes in flannel's annotations, for flannel's nodes.
 	FlannelLease *FlannelLease `json:"flannelLease,omitempty"`
 
 	// Tunnel and Tunnel6 are the hardware addresses of a Fairlead node's VXLAN links for IPv4 and IPv6, if flanneld has

@@ -89,26 +89,30 @@ func (c chain) together(ctx context.Context, verb string, args *skel.CmdArgs) ([
 // del runs DEL. Multus v4.2 passes a list without what is inside its plugins. Then the record of the attachment has the
 // plugins, as far as they are Fairlead's.
 func (c chain) del(ctx context.Context, args *skel.CmdArgs) error {
-	conf, err := rawjson.ParseObject(args.StdinData)
-	if err == nil {
-		if _, found := conf.Get("plugins"); !found {
-			record, err := attach.Open("").Read(kernel.Owner{Network: conf.String("name"), ContainerID: args.ContainerID, IfName: args.IfName})
-			if errors.Is(err, fs.ErrNotExist) || err == nil && len(record.Parts) == 0 {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			setPlugins(conf, pluginsOfRecord(record))
-			conf.Delete("ipam") // empty objects, which would replace those of the plugins
-			conf.Delete("dns")
-			again := *args
-			again.StdinData = conf.Bytes()
-			args = &again
+	if conf, err := rawjson.ParseObject(args.StdinData); err == nil && isShortened(conf) {
+		owner := kernel.Owner{Network: conf.String("name"), ContainerID: args.ContainerID, IfName: args.IfName}
+		record, err := attach.Open("").Read(owner)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && len(record.Parts) == 0 {
+			return nil
 		}
+		if err != nil {
+			return err
+		}
+		setPlugins(conf, pluginsOfRecord(record))
+		conf.Delete("ipam") // empty objects, which would replace those of the plugins
+		conf.Delete("dns")
+		again := *args
+		again.StdinData = conf.Bytes()
+		args = &again
 	}
-	_, err = c.together(ctx, "DEL", args)
+	_, err := c.together(ctx, "DEL", args)
 	return err
+}
+
+// isShortened reports whether a chain's configuration lacks its plugins.
+func isShortened(conf *rawjson.Object) bool {
+	_, found := conf.Get("plugins")
+	return !found
 }
 
 // pluginsOfRecord returns the configurations that DEL needs to undo an attachment.

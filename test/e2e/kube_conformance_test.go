@@ -1,11 +1,9 @@
 package e2e
 
 import (
-	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -108,7 +106,9 @@ func TestConformance(t *testing.T) {
 		})
 	}
 	if os.Getenv("UPDATE") != "" {
-		writeConformance(t, rows)
+		same := func(a, b conformanceRow) bool { return a.Cluster == b.Cluster && a.Specs == b.Specs }
+		all := recordRows(t, conformanceFile, rows, same, func(a, b conformanceRow) int { return strings.Compare(a.Specs+a.Cluster, b.Specs+b.Cluster) })
+		rewritePage(t, kubernetesPage, "conformance", conformanceText(all))
 	}
 }
 
@@ -291,18 +291,6 @@ func (c *cluster) runSpecs(suite string, specs []string, i int) (row conformance
 
 const conformanceFile = "testdata/kubernetes/conformance.json"
 
-func readConformance(t *testing.T) (all []conformanceRow) {
-	t.Helper()
-	raw, err := os.ReadFile(conformanceFile)
-	if err == nil {
-		err = json.Unmarshal(raw, &all)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		t.Fatal(err)
-	}
-	return all
-}
-
 // conformanceText returns the section about the results.
 func conformanceText(rows []conformanceRow) string {
 	var b strings.Builder
@@ -332,7 +320,7 @@ func conformanceText(rows []conformanceRow) string {
 // TestConformancePage checks that the page shows the recorded results, and that no conformance spec failed in any cluster.
 func TestConformancePage(t *testing.T) {
 	t.Parallel()
-	rows := readConformance(t)
+	rows := readRows[conformanceRow](t, conformanceFile)
 	if _, text, _ := pageParts(t, kubernetesPage, "conformance"); text != conformanceText(rows) {
 		t.Errorf("the page has\n%s\nthe results are\n%s", text, conformanceText(rows))
 	}
@@ -342,23 +330,4 @@ func TestConformancePage(t *testing.T) {
 			t.Errorf("%s: a conformance spec failed or was not run (make conformance writes the page)", k)
 		}
 	}
-}
-
-// writeConformance replaces the recorded results of the same clusters and specs.
-func writeConformance(t *testing.T, rows []conformanceRow) {
-	t.Helper()
-	all := readConformance(t)
-	all = slices.DeleteFunc(all, func(old conformanceRow) bool {
-		return slices.ContainsFunc(rows, func(r conformanceRow) bool { return r.Cluster == old.Cluster && r.Specs == old.Specs })
-	})
-	all = append(all, rows...)
-	slices.SortFunc(all, func(a, b conformanceRow) int { return strings.Compare(a.Specs+a.Cluster, b.Specs+b.Cluster) })
-	raw, err := json.MarshalIndent(all, "", " ")
-	if err == nil {
-		err = os.WriteFile(conformanceFile, append(raw, '\n'), 0o644)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	rewritePage(t, kubernetesPage, "conformance", conformanceText(all))
 }

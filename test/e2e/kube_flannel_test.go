@@ -1,19 +1,15 @@
 package e2e
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -69,7 +65,9 @@ func TestSwitchFromFlannel(t *testing.T) {
 		})
 	}
 	if os.Getenv("UPDATE") != "" {
-		writeFlannelRows(t, rows)
+		same := func(a, b flannelRow) bool { return a.Cluster == b.Cluster }
+		all := recordRows(t, flannelFile, rows, same, func(a, b flannelRow) int { return strings.Compare(a.Cluster, b.Cluster) })
+		rewritePage(t, flannelPage, "results", flannelText(all))
 	}
 }
 
@@ -87,36 +85,6 @@ const (
 	flannelPage = "../../docs/flannel.md"
 )
 
-func readFlannelRows(t *testing.T) (all []flannelRow) {
-	t.Helper()
-	raw, err := os.ReadFile(flannelFile)
-	if err == nil {
-		err = json.Unmarshal(raw, &all)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		t.Fatal(err)
-	}
-	return all
-}
-
-// writeFlannelRows replaces the recorded results of the same clusters.
-func writeFlannelRows(t *testing.T, rows []flannelRow) {
-	t.Helper()
-	all := slices.DeleteFunc(readFlannelRows(t), func(old flannelRow) bool {
-		return slices.ContainsFunc(rows, func(r flannelRow) bool { return r.Cluster == old.Cluster })
-	})
-	all = append(all, rows...)
-	slices.SortFunc(all, func(a, b flannelRow) int { return strings.Compare(a.Cluster, b.Cluster) })
-	raw, err := json.MarshalIndent(all, "", " ")
-	if err == nil {
-		err = os.WriteFile(flannelFile, append(raw, '\n'), 0o644)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	rewritePage(t, flannelPage, "results", flannelText(all))
-}
-
 // flannelText returns the page's section about the results.
 func flannelText(rows []flannelRow) string {
 	var b strings.Builder
@@ -130,7 +98,7 @@ func flannelText(rows []flannelRow) string {
 // TestFlannelPage checks that the page shows the recorded results, and that no packet was lost in any cluster.
 func TestFlannelPage(t *testing.T) {
 	t.Parallel()
-	rows := readFlannelRows(t)
+	rows := readRows[flannelRow](t, flannelFile)
 	if _, text, _ := pageParts(t, flannelPage, "results"); text != flannelText(rows) {
 		t.Errorf("the page has\n%s\nthe results are\n%s", text, flannelText(rows))
 	}
@@ -464,28 +432,11 @@ const streamInterval = "10ms"
 func (c *flannelCluster) streamFrom(t *testing.T, from kubePod, addr string) (end func() (sent, lost int, text string)) {
 	t.Helper()
 	what := fmt.Sprintf("%s on %s to %s", from.name, from.node, addr)
-	cmd := exec.Command("nsenter", "--net="+c.netnsOf(t, from), "--", c.programs.probe, "stream", addr, streamInterval)
-	stdout, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	lines := bufio.NewReader(stdout)
-	if word, err := lines.ReadString('\n'); err != nil {
-		t.Fatalf("%s: the stream did not start: %q, %v", what, word, err)
-	}
+	stop := startStream(t, what, "nsenter", "--net="+c.netnsOf(t, from), "--", c.programs.probe, "stream", addr, streamInterval)
 	return func() (sent, lost int, text string) {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		rest, err := io.ReadAll(lines)
-		if _, scan := fmt.Sscan(string(rest), &sent, &lost); err != nil || scan != nil {
-			t.Errorf("%s: the stream printed %q: %v %v", what, rest, err, scan)
-		}
-		_ = cmd.Wait()
+		sent, lost, rest := stop()
 		if lost > 0 {
-			text = what + ":\n" + string(rest[:min(len(rest), 2000)])
+			text = what + ":\n" + rest[:min(len(rest), 2000)]
 		}
 		return sent, lost, text
 	}

@@ -1,7 +1,11 @@
 package e2e
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -25,10 +29,41 @@ func kubeText(rows []kubeRow) string {
 	return b.String()
 }
 
+// readRows returns the results recorded in a file, none if it does not exist.
+func readRows[R any](t *testing.T, file string) (rows []R) {
+	t.Helper()
+	raw, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(raw, &rows)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+// recordRows replaces the recorded results of the same things, and returns all in order.
+func recordRows[R any](t *testing.T, file string, rows []R, same func(a, b R) bool, order func(a, b R) int) []R {
+	t.Helper()
+	all := slices.DeleteFunc(readRows[R](t, file), func(old R) bool {
+		return slices.ContainsFunc(rows, func(r R) bool { return same(r, old) })
+	})
+	all = append(all, rows...)
+	slices.SortStableFunc(all, order)
+	raw, err := json.MarshalIndent(all, "", " ")
+	if err == nil {
+		err = os.WriteFile(file, append(raw, '\n'), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
 // TestKubernetesPage checks that the page shows the recorded results, and that every case passed in every cluster.
 func TestKubernetesPage(t *testing.T) {
 	t.Parallel()
-	rows := readKubeRows(t)
+	rows := readRows[kubeRow](t, kubeFile)
 	if _, text, _ := pageParts(t, runtimesPage, "kubernetes"); text != kubeText(rows) {
 		t.Errorf("the page has\n%s\nthe results are\n%s", text, kubeText(rows))
 	}

@@ -2,9 +2,6 @@ package e2e
 
 import (
 	"cmp"
-	"encoding/json"
-	"errors"
-	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -123,7 +120,7 @@ func TestKubernetes(t *testing.T) {
 		t.Run(k.String(), func(t *testing.T) { rows = append(rows, kubeRun(t, p, kubernetesPrograms(t, k.version), k)...) })
 	}
 	if os.Getenv("UPDATE") != "" {
-		rewritePage(t, runtimesPage, "kubernetes", kubeText(writeKubeRows(t, rows)))
+		rewritePage(t, runtimesPage, "kubernetes", kubeText(recordKubeRows(t, rows)))
 	}
 }
 
@@ -172,41 +169,13 @@ const startCase = "cluster up"
 
 const kubeFile = "testdata/kubernetes/cases.json"
 
-// writeKubeRows replaces the recorded results of the same cases in the same clusters.
-func writeKubeRows(t *testing.T, rows []kubeRow) (all []kubeRow) {
+// recordKubeRows replaces the recorded results of the same cases in the same clusters, and returns all.
+func recordKubeRows(t *testing.T, rows []kubeRow) []kubeRow {
 	t.Helper()
-	for _, old := range readKubeRows(t) {
-		if !slices.ContainsFunc(rows, func(r kubeRow) bool { return r.Cluster == old.Cluster && r.Case == old.Case }) {
-			all = append(all, old)
-		}
-	}
-	all = append(all, rows...)
 	order := append([]kubeCase{{name: startCase}}, kubeCases()...)
 	at := func(r kubeRow) int {
 		return slices.IndexFunc(order, func(one kubeCase) bool { return one.name == r.Case })
 	}
-	slices.SortStableFunc(all, func(a, b kubeRow) int { return cmp.Or(strings.Compare(a.Cluster, b.Cluster), at(a)-at(b)) })
-	raw, err := json.MarshalIndent(all, "", " ")
-	if err == nil {
-		err = os.WriteFile(kubeFile, append(raw, '\n'), 0o644)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
-
-func readKubeRows(t *testing.T) (rows []kubeRow) {
-	t.Helper()
-	raw, err := os.ReadFile(kubeFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err == nil {
-		err = json.Unmarshal(raw, &rows)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rows
+	same := func(a, b kubeRow) bool { return a.Cluster == b.Cluster && a.Case == b.Case }
+	return recordRows(t, kubeFile, rows, same, func(a, b kubeRow) int { return cmp.Or(strings.Compare(a.Cluster, b.Cluster), at(a)-at(b)) })
 }

@@ -15,7 +15,20 @@ import (
 // processor.
 func (s *suite) stream(t *testing.T, to *container, addr string) (end func() (sent, lost int)) {
 	t.Helper()
-	argv := s.host.nsenterOutside(s.programs.probe, "stream", addr)
+	stop := startStream(t, to.name, s.host.nsenterOutside(s.programs.probe, "stream", addr)...)
+	before := s.drops(t, to)
+	return func() (sent, lost int) {
+		sent, lost, rest := stop()
+		dropped := s.drops(t, to) - before
+		t.Logf("%d packets dropped at full socket buffers; packets sent, packets without an answer, and their times:\n%s", dropped, rest)
+		return sent, lost - dropped
+	}
+}
+
+// startStream starts a command that runs the probe's stream, and waits until packets flow. stop returns the number of
+// packets sent, that of packets without an answer, and all that the probe printed.
+func startStream(t *testing.T, what string, argv ...string) (stop func() (sent, lost int, printed string)) {
+	t.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
@@ -28,21 +41,18 @@ func (s *suite) stream(t *testing.T, to *container, addr string) (end func() (se
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	lines := bufio.NewReader(stdout)
 	if word, err := lines.ReadString('\n'); err != nil {
-		t.Fatalf("the stream did not start: %q, %v", word, err)
+		t.Fatalf("%s: the stream did not start: %q, %v", what, word, err)
 	}
-	before := s.drops(t, to)
-	return func() (sent, lost int) {
+	return func() (sent, lost int, printed string) {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		rest, err := io.ReadAll(lines)
 		if _, scan := fmt.Sscan(string(rest), &sent, &lost); err != nil || scan != nil {
-			t.Fatalf("the stream printed %q: %v %v", rest, err, scan)
+			t.Fatalf("%s: the stream printed %q: %v %v", what, rest, err, scan)
 		}
 		if err := cmd.Wait(); err != nil {
 			t.Error(err)
 		}
-		dropped := s.drops(t, to) - before
-		t.Logf("%d packets dropped at full socket buffers; packets sent, packets without an answer, and their times:\n%s", dropped, rest)
-		return sent, lost - dropped
+		return sent, lost, string(rest)
 	}
 }
 
