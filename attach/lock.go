@@ -1,8 +1,10 @@
 package attach
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -126,15 +128,23 @@ func same(fd int, path string) bool {
 	return syscall.Fstat(fd, &own) == nil && syscall.Stat(path, &there) == nil && own.Ino == there.Ino && own.Dev == there.Dev
 }
 
-// readLocked reads a file and reports whether its lock was held. It tests the lock first, so without an ADD in progress
-// the contents are final.
+// readLocked reads a record and reports whether an ADD held its lock. The lock of a finished record is not tested: a test
+// is a lock itself, and would get in the way of a DEL. An unfinished record is read again after the test, so without an
+// ADD in progress the contents are final.
 func readLocked(path string) (raw []byte, locked bool, err error) {
 	fd, err := plainfile.Open(path, syscall.O_RDONLY, 0)
 	if err != nil {
 		return nil, false, err
 	}
 	defer filelock.CloseFD(fd)
+	raw, err = plainfile.ReadAll(fd, path)
+	if err != nil || !bytes.Contains(raw, []byte(notDone)) {
+		return raw, false, err
+	}
 	locked = syscall.Flock(fd, syscall.LOCK_SH|syscall.LOCK_NB) == syscall.EWOULDBLOCK
+	if _, err := syscall.Seek(fd, 0, io.SeekStart); err != nil {
+		return nil, false, &os.PathError{Op: "seek", Path: path, Err: err}
+	}
 	raw, err = plainfile.ReadAll(fd, path)
 	return raw, locked, err
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
@@ -39,7 +40,7 @@ func (b *bridged) withPrev(prev *cni.Result, typ string, more map[string]any) []
 }
 
 // TestAddAfterInterruptedList repeats the ADD of a list whose two plugins were both killed before they were done. The
-// first plugin removes what both created.
+// first plugin removes what both created, also when a collector has just written the record and still locks it.
 func TestAddAfterInterruptedList(t *testing.T) {
 	t.Parallel()
 	b := newBridged(t)
@@ -62,7 +63,7 @@ func TestAddAfterInterruptedList(t *testing.T) {
 	if err := d.Write(rec); err != nil {
 		t.Fatal(err)
 	}
-	rec.Unlock()
+	time.AfterFunc(50*time.Millisecond, rec.Unlock)
 
 	b.add()
 	b.want("link element", "after the second ADD, which has the next address")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/fairlead/fairlead/attach"
 	"github.com/fairlead/fairlead/cni"
@@ -13,19 +14,41 @@ import (
 )
 
 // removeEarlier handles an earlier ADD of this attachment. It undoes an ADD that was interrupted or whose namespace is
-// gone, and returns an error if the attachment still exists.
+// gone, and returns an error if the attachment still exists or is being added.
+//
+// A collector that removes a part of an interrupted ADD also locks the record, for a moment, and then it looks like an
+// ADD in progress. So removeEarlier waits for the lock. It gives the reservation back meanwhile: an ADD needs it to go
+// on.
 func (j *job) removeEarlier(ctx context.Context) error {
+	for end := time.Now().Add(lockedWait); ; time.Sleep(lockedPoll) {
+		inProgress, err := j.tryRemoveEarlier(ctx)
+		if !inProgress || time.Now().After(end) || ctx.Err() != nil {
+			return err
+		}
+		j.reservation.Free()
+		j.reservation, j.rec = nil, nil
+	}
+}
+
+const (
+	lockedWait = 2 * time.Second
+	lockedPoll = 5 * time.Millisecond
+)
+
+// tryRemoveEarlier is removeEarlier without waiting. inProgress reports that err is about an ADD in
+// progress, and that this session has added nothing yet.
+func (j *job) tryRemoveEarlier(ctx context.Context) (inProgress bool, err error) {
 	if !j.Chained {
 		switch err := j.reserveAttachment(j.att.Owner); {
 		case errors.Is(err, os.ErrExist):
-			return cni.Errorf(cni.CodeTryAgainLater, "%w", err)
+			return false, cni.Errorf(cni.CodeTryAgainLater, "%w", err)
 		case err != nil:
-			return err
+			return false, err
 		}
 	}
 	b, err := j.loadRecord(j.att.Owner)
 	if err != nil {
-		return nil // unreadable; cleanup goes on by names and owner tags
+		return false, nil // unreadable; cleanup goes on by names and owner tags
 	}
 	rec := b.rec
 	i := rec.Last(j.Name)
@@ -34,22 +57,22 @@ func (j *job) removeEarlier(ctx context.Context) error {
 	}
 	switch {
 	case b.fresh && len(j.jobs) == 0:
-		return nil
+		return false, nil
 	case j.Chained && (i < 0 || rec.Parts[i].Done):
-		return nil // the second plugin of its type in a list
+		return false, nil // the second plugin of its type in a list
 	case !j.Chained && (len(j.jobs) > 0 || rec.HasNetns() && attached(rec)):
-		return cni.Errorf(cni.CodeInvalidNetworkConfig, "container %s is already attached to network %s as %s, with %s: run DEL first",
+		return false, cni.Errorf(cni.CodeInvalidNetworkConfig, "container %s is already attached to network %s as %s, with %s: run DEL first",
 			rec.ContainerID, rec.Network, rec.IfName, addresses(rec))
 	}
 	// While a plugin of a list works, the parts of the plugins before it are done.
 	if n := slices.IndexFunc(rec.Parts, attach.Part.Adding); n >= 0 {
-		return cni.Errorf(cni.CodeTryAgainLater, "another ADD of container %s to network %s as %s is in progress (process %d)",
+		return len(j.jobs) == 0, cni.Errorf(cni.CodeTryAgainLater, "another ADD of container %s to network %s as %s is in progress (process %d)",
 			rec.ContainerID, rec.Network, rec.IfName, rec.Parts[n].PID)
 	}
 	if err := j.undoEarlier(ctx, b, i); err != nil {
-		return fmt.Errorf("undo an earlier ADD of this attachment: %w", err)
+		return false, fmt.Errorf("undo an earlier ADD of this attachment: %w", err)
 	}
-	return nil
+	return false, nil
 }
 
 // undoEarlier removes what an earlier ADD created: for a chained plugin its own part, for the first plugin of a list

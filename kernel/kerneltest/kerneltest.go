@@ -3,6 +3,7 @@
 package kerneltest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -76,11 +77,21 @@ func Run(t testing.TB, argv ...string) string {
 			t.Fatalf("%s: this test has no host: call kerneltest.Host first (%v)", strings.Join(argv, " "), err)
 		}
 	}
-	out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
+	out, err := output(argv)
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", strings.Join(argv, " "), err, out)
 	}
 	return string(out)
+}
+
+// output runs a command. It returns stderr only if the command fails: ip succeeds, and prints an error, when another
+// namespace ends while it lists links.
+func output(argv []string) ([]byte, error) {
+	out, err := exec.Command(argv[0], argv[1:]...).Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		out = append(out, exit.Stderr...)
+	}
+	return out, err
 }
 
 // networkCommands returns the commands that change the network namespace that they run in.
@@ -110,7 +121,7 @@ func Dump(t testing.TB, netns string) string {
 		if netns != "" {
 			argv = append([]string{"nsenter", "--net=" + netns, "--"}, argv...)
 		}
-		out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
+		out, err := output(argv)
 		if err != nil {
 			out = fmt.Appendf(out, "(%v)\n", err)
 		}

@@ -55,7 +55,7 @@ func TestHostileContainer(t *testing.T) {
 					m.must("DEL", plugin, "a", conf)
 					m.must("DEL", plugin, "a", conf)
 					if after := m.dump(); after != before {
-						t.Errorf("the state is\n%s\nwant\n%s", after, before)
+						t.Errorf("the state has changed:\n%s", kerneltest.Diff(before, after))
 					}
 					m.must("CHECK", plugin, "b", withPrevResult(conf, neighbour))
 					kerneltest.In(t, m.Netns["b"], "ping", "-c1", "-W2", "10.1.0.1")

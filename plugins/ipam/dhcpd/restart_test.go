@@ -3,6 +3,7 @@ package dhcpd
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -48,10 +49,14 @@ func TestLeasesSurviveRestart(t *testing.T) {
 	}
 	// Wait for a renewal.
 	kerneltest.Until(t, func() bool { return d.States()[0].Expire.After(before.Add(2 * time.Second)) })
-	files, err := os.ReadDir(d.o.Leases)
-	if err != nil || len(files) != 2 {
-		t.Errorf("files: %v, %v", files, err)
-	}
+	// While a renewal is being written, there is a temporary file too.
+	kerneltest.Eventually(t, func() error {
+		files, err := os.ReadDir(d.o.Leases)
+		if err == nil && len(files) != 2 {
+			err = fmt.Errorf("files: %v", files)
+		}
+		return err
+	})
 	d.release(t, all[0])
 }
 
