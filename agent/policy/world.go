@@ -1,0 +1,52 @@
+// Package policy decides who may talk to whom. It compiles Kubernetes' NetworkPolicy and ClusterNetworkPolicy to the
+// sets, maps and chains of one nftables table.
+//
+// The package is pure: it sends nothing to a kernel and reads no API.
+package policy
+
+import (
+	"net/netip"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+)
+
+// World is everything that policy depends on.
+type World struct {
+	Namespaces      map[string]map[string]string // labels by name
+	Endpoints       []*Endpoint
+	Nodes           []*Node
+	Policies        []*networkingv1.NetworkPolicy
+	ClusterPolicies []*policyv1alpha2.ClusterNetworkPolicy
+}
+
+// Endpoint is a pod or a container with network addresses of its own. Pods with the node's network and pods that have
+// ended are no endpoints.
+type Endpoint struct {
+	Namespace, Name string
+	Node            string
+	Labels          map[string]string
+	Addresses       []netip.Addr // in all its networks
+	Ports           []NamedPort
+}
+
+// NamedPort is a port of an endpoint that policies refer to by name.
+type NamedPort struct {
+	Name     string
+	Protocol string // "TCP", "UDP" or "SCTP"
+	Number   uint16
+}
+
+// Node is a machine.
+type Node struct {
+	Name      string
+	Labels    map[string]string
+	Addresses []netip.Addr
+}
+
+// Packet is the first packet of a connection, after destination NAT.
+type Packet struct {
+	Src, Dst netip.Addr
+	Protocol string // "TCP", "UDP", "SCTP" or "ICMP"
+	Port     uint16 // destination; 0 with ICMP
+}

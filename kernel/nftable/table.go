@@ -1,0 +1,50 @@
+// Package nftable keeps one nftables table equal to a desired table. It compares and changes elements, sets, chains and
+// rules one by one, each change in one transaction.
+//
+// Plugins do not link it: they add a few objects by package kernel. This package is for tables with thousands of
+// elements that change all the time, such as that of network policy.
+package nftable
+
+// Table is the desired content of a table.
+type Table struct {
+	Family, Name string
+	Sets         map[string]*Set   // by name
+	Chains       map[string]*Chain // by name
+}
+
+// Set is a set or, if its type has a value, a map.
+type Set struct {
+	// Type is the type as nft(8) writes it: "ipv4_addr", "inet_proto . inet_service", "ipv4_addr : verdict".
+	Type string
+	// Interval allows ranges in keys: "10.0.0.0-10.0.0.255", "tcp . 80-90".
+	Interval bool
+	// Elements has the value for each key: "goto in-1" in a map to verdicts, "" in a set. The ranges of an interval set
+	// do not overlap.
+	Elements map[string]string
+}
+
+// Chain is a chain with its rules in order.
+type Chain struct {
+	// Hook makes it a base chain: "type filter hook forward priority -10". Its policy is accept.
+	Hook  string
+	Rules []Rule
+}
+
+// Rule is a rule as nft(8) writes it, with its comment.
+type Rule struct {
+	Text    string
+	Comment string
+}
+
+// New returns an empty table.
+func New(family, name string) *Table {
+	return &Table{Family: family, Name: name, Sets: map[string]*Set{}, Chains: map[string]*Chain{}}
+}
+
+// Changes are the names of what may differ between two versions of a table. A name that the table no longer has is
+// deleted.
+type Changes struct {
+	Chains map[string]bool
+	Sets   map[string]bool            // new, deleted or of another type
+	Keys   map[string]map[string]bool // of elements by set, in sets that exist in both
+}
