@@ -113,7 +113,7 @@ func TestTearDownReplaced(t *testing.T) {
 func TestTearDownTriesEverything(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, func(o *podnet.Options) {
-		o.Timeout, o.CleanUpTime = kerneltest.Slow(time.Second), kerneltest.Slow(time.Second)
+		o.CleanUpTime = kerneltest.Slow(3 * time.Second)
 	})
 	fault := filepath.Join(t.TempDir(), "fault")
 	n.script("broken", `[ $CNI_COMMAND = DEL ] && [ -e `+fault+` ] && { echo '{"code":123,"msg":"no luck"}'; exit 1; }`)
@@ -139,6 +139,8 @@ func TestTearDownTriesEverything(t *testing.T) {
 		t.Errorf("what failed is noted: %+v, %v", s, err)
 	}
 	must(t, os.Remove(fault))
+	n.options.Timeout, n.options.CleanUpTime = time.Minute, time.Minute
+	n.again()
 	must(t, n.TearDownPod(t.Context(), p.ID))
 	n.nothingLeft("web")
 }

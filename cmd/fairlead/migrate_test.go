@@ -262,8 +262,8 @@ func TestFlannelCopiesItsPlugin(t *testing.T) {
 	must(t, os.WriteFile(theirs, []byte("flannel's plugin"), 0o755))
 	s.ok("install", "--bin-dir", bin, "--from", from(t), "--no-migrate")
 	before := kerneltest.Run(t, "sha256sum", bin+"/fairlead-cni", bin+"/bridge")
-	if v := kerneltest.Run(t, bin+"/flannel"); !strings.HasPrefix(v, "CNI flannel plugin") {
-		t.Errorf("the plugin flannel printed %q", v)
+	if v, err := exec.Command(bin + "/flannel").CombinedOutput(); err != nil || !strings.HasPrefix(string(v), "CNI flannel plugin") {
+		t.Errorf("the plugin flannel printed %q: %v", v, err)
 	}
 	kerneltest.Run(t, "cp", "-f", theirs, bin+"/flannel")
 	if after := kerneltest.Run(t, "sha256sum", bin+"/fairlead-cni", bin+"/bridge"); after != before {
