@@ -6,6 +6,7 @@ package policy
 
 import (
 	"net/netip"
+	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
@@ -27,6 +28,7 @@ type Endpoint struct {
 	Node            string
 	Labels          map[string]string
 	Addresses       []netip.Addr // in all its networks
+	Created         time.Time    // of several endpoints with an address, the newest has it
 	Ports           []NamedPort
 }
 

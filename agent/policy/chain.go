@@ -1,0 +1,198 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/fairlead/fairlead/kernel/nftable"
+)
+
+// TableName is the name of policy's table, of family inet.
+const TableName = "fairlead-policy"
+
+// chain is a chain of the table that endpoints or other chains use.
+type chain struct {
+	name     string
+	refs     int
+	policies []string // whose rules it contains
+	build    func(*builder)
+
+	shared []string // what it uses now
+	calls  []string // chains that it jumps to
+}
+
+// builder writes the rules of a chain.
+type builder struct {
+	c      *Compiler
+	rules  []nftable.Rule
+	shared []*shared
+	calls  []string
+}
+
+// Base chains run before the filters of other software, at priority 0. Egress is first. A packet passes only if both
+// accept it: accept ends one base chain, and the packet goes on to the next.
+const (
+	egressHook  = "type filter hook forward priority -10"
+	ingressHook = "type filter hook forward priority -9"
+)
+
+// discovery are the ICMPv6 messages without which IPv6 does not work: RFC 4861, RFC 2710 and RFC 3810. A bridge whose
+// packets pass netfilter forwards them, and policy does not apply to them.
+var discovery = []string{"nd-router-solicit", "nd-router-advert", "nd-neighbor-solicit", "nd-neighbor-advert", "nd-redirect",
+	"mld-listener-query", "mld-listener-report", "mld-listener-done", "mld2-listener-report"}
+
+const discoverySet = "discovery"
+
+// addBase adds what every table has: the base chains, and the maps and sets that they use.
+func (c *Compiler) addBase() {
+	c.set(discoverySet, "icmpv6_type", false)
+	for _, name := range discovery {
+		c.setKey(discoverySet, name, "")
+	}
+	for _, d := range []direction{ingress, egress} {
+		hook, field := ingressHook, "daddr"
+		if d == egress {
+			hook, field = egressHook, "saddr"
+		}
+		rules := []nftable.Rule{{Text: "ct state established,related accept"}, {Text: "icmpv6 type @" + discoverySet + " accept"}}
+		for f, ip := range [2]string{"ip", "ip6"} {
+			c.set(mapOf(d, f), addrTypes[f]+" : verdict", false)
+			c.set(selfSet(f), addrTypes[f]+" . "+addrTypes[f], false)
+			rules = append(rules, nftable.Rule{Text: ip + " saddr . " + ip + " daddr @" + selfSet(f) + " accept"},
+				nftable.Rule{Text: ip + " " + field + " vmap @" + mapOf(d, f)})
+		}
+		c.table.Chains[d.String()] = &nftable.Chain{Hook: hook, Rules: rules}
+		c.changes.Chains[d.String()] = true
+	}
+}
+
+// profileChain returns the chain for the policies of each tier. The rules of ClusterNetworkPolicies are in it, or in a
+// second chain for what comes after Pass. Each NetworkPolicy has a chain of its own.
+func (c *Compiler) profileChain(d direction, ids [tiers][]string) string {
+	admin, network, baseline := ids[adminTier], ids[networkTier], ids[baselineTier]
+	if len(admin)+len(network)+len(baseline) == 0 {
+		return ""
+	}
+	name := d.String() + "-" + hash(strings.Join(slices.Concat(admin, []string{"/"}, network, baseline), "\n"))
+	if len(admin) > 0 {
+		next := c.profileChain(d, [tiers][]string{nil, network, baseline})
+		return c.chain(name, admin, func(b *builder) { b.tier(d, admin, "goto ", next) })
+	}
+	if len(network) > 0 {
+		return c.chain(name, nil, func(b *builder) {
+			for _, id := range network {
+				b.jump(c.policyChain(d, id), id)
+			}
+			b.add("counter drop", "no NetworkPolicy allows it")
+		})
+	}
+	return c.chain(name, baseline, func(b *builder) { b.tier(d, baseline, "", "") })
+}
+
+// policyChain returns the chain of a NetworkPolicy's rules for a direction.
+func (c *Compiler) policyChain(d direction, id string) string {
+	return c.chain(d.String()+"-of-"+hash(id), []string{id}, func(b *builder) {
+		if p := c.policies[id]; p != nil {
+			for _, r := range p.rules[d] {
+				b.match(d, r, "counter accept", id+" "+r.name)
+			}
+		}
+	})
+}
+
+// tier writes the rules of ClusterNetworkPolicies, and then goes on to the next chain, if there is one.
+func (b *builder) tier(d direction, ids []string, verb, next string) {
+	onward := "accept"
+	if next != "" {
+		onward = verb + next
+		b.calls = append(b.calls, next)
+	}
+	for _, id := range ids {
+		p := b.c.policies[id]
+		if p == nil {
+			continue
+		}
+		for _, r := range p.rules[d] {
+			verdict := map[action]string{accept: "counter accept", deny: "counter drop", pass: "counter " + onward}[r.action]
+			b.match(d, r, verdict, id+" "+r.name)
+		}
+	}
+	if next != "" {
+		b.add(onward, "")
+	}
+}
+
+func (b *builder) jump(name, comment string) {
+	b.calls = append(b.calls, name)
+	b.add("jump "+name, comment)
+}
+
+func (b *builder) add(text, comment string) {
+	const limit = 127 // bytes of a comment, nft(8)
+	if len(comment) > limit {
+		comment = strings.ToValidUTF8(comment[:limit], "")
+	}
+	b.rules = append(b.rules, nftable.Rule{Text: strings.TrimSpace(text), Comment: comment})
+}
+
+// chain returns the name of a chain, and creates it if necessary.
+func (c *Compiler) chain(name string, policies []string, build func(*builder)) string {
+	if c.chains[name] == nil {
+		ch := &chain{name: name, policies: policies, build: build}
+		c.chains[name] = ch
+		c.fill(ch)
+	}
+	return name
+}
+
+// fill writes a chain's rules, and ends the use of what it no longer needs.
+func (c *Compiler) fill(ch *chain) {
+	b := &builder{c: c}
+	ch.build(b)
+	oldShared, oldCalls := ch.shared, ch.calls
+	ch.shared, ch.calls = nil, b.calls
+	for _, x := range b.shared {
+		x.refs++
+		ch.shared = append(ch.shared, x.name)
+	}
+	for _, name := range b.calls {
+		c.useChain(name)
+	}
+	have := c.table.Chains[ch.name]
+	if have == nil || !slices.Equal(have.Rules, b.rules) {
+		c.table.Chains[ch.name] = &nftable.Chain{Rules: b.rules}
+		c.changes.Chains[ch.name] = true
+	}
+	for _, name := range oldShared {
+		c.drop(name)
+	}
+	for _, name := range oldCalls {
+		c.dropChain(name)
+	}
+}
+
+func (c *Compiler) useChain(name string) {
+	if name != "" {
+		c.chains[name].refs++
+	}
+}
+
+// dropChain ends one use of a chain. Without uses, it is deleted.
+func (c *Compiler) dropChain(name string) {
+	if name == "" {
+		return
+	}
+	ch := c.chains[name]
+	if ch.refs--; ch.refs > 0 {
+		return
+	}
+	delete(c.chains, name)
+	delete(c.table.Chains, name)
+	c.changes.Chains[name] = true
+	for _, x := range ch.shared {
+		c.drop(x)
+	}
+	for _, other := range ch.calls {
+		c.dropChain(other)
+	}
+}

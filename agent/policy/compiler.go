@@ -1,0 +1,307 @@
+package policy
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	v1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+
+	"github.com/fairlead/fairlead/kernel/nftable"
+)
+
+// Compiler keeps the table of a node equal to a world that changes. A change costs time for what depends on it, and not
+// for the rest of the world: a pod that joins is one element in each set that has it.
+type Compiler struct {
+	node string
+
+	namespaces map[string]map[string]string // labels by name
+	endpoints  endpoints
+	nodes      map[string]*Node
+	nodeAddrs  map[netip.Addr]int           // number of nodes with an address
+	policies   map[string]*rules            // by ID
+	subjects   map[string]map[string]*rules // policies by the namespace of their subject; "": others
+
+	local    map[string]*profiles          // of this node's endpoints, by endpoint
+	families [2]bool                       // that this node's endpoints have: IPv4, IPv6
+	shared   map[string]*shared            // by name
+	anchors  map[anchor]map[string]*shared // those with endpoints, by name
+	members  map[string]member             // of shared, by endpoint
+	chains   map[string]*chain             // profiles and policies, by name
+
+	table   *nftable.Table
+	changes nftable.Changes
+}
+
+// New returns a compiler for a node whose world is empty.
+func New(node string) *Compiler {
+	c := &Compiler{
+		node: node, namespaces: map[string]map[string]string{}, endpoints: newEndpoints(), nodes: map[string]*Node{}, nodeAddrs: map[netip.Addr]int{},
+		policies: map[string]*rules{}, subjects: map[string]map[string]*rules{}, local: map[string]*profiles{},
+		shared: map[string]*shared{}, anchors: map[anchor]map[string]*shared{}, members: map[string]member{}, chains: map[string]*chain{},
+		table: nftable.New("inet", TableName),
+	}
+	c.clearChanges()
+	c.addBase()
+	return c
+}
+
+// Compile returns the table of a node in a world.
+func Compile(w *World, node string) *nftable.Table {
+	c := New(node)
+	for name, labels := range w.Namespaces {
+		c.SetNamespace(name, labels)
+	}
+	for _, n := range w.Nodes {
+		c.SetNode(n)
+	}
+	for _, e := range w.Endpoints {
+		c.SetEndpoint(e)
+	}
+	for _, p := range w.Policies {
+		c.SetNetworkPolicy(p)
+	}
+	for _, p := range w.ClusterPolicies {
+		c.SetClusterPolicy(p)
+	}
+	t, _ := c.Table()
+	return t
+}
+
+// Table returns the table and what has changed since the last call. The caller must not modify the table, and must not
+// use it after the next change.
+func (c *Compiler) Table() (*nftable.Table, nftable.Changes) {
+	changes := c.changes
+	c.clearChanges()
+	return c.table, changes
+}
+
+func (c *Compiler) clearChanges() {
+	c.changes = nftable.Changes{Chains: map[string]bool{}, Sets: map[string]bool{}, Keys: map[string]map[string]bool{}}
+}
+
+// SetNamespace adds a namespace or changes its labels.
+func (c *Compiler) SetNamespace(name string, labels map[string]string) {
+	if have, known := c.namespaces[name]; known && maps.Equal(have, labels) {
+		return
+	}
+	c.namespaces[name] = maps.Clone(labels)
+	c.namespaceChanged(name)
+}
+
+// DeleteNamespace removes a namespace. Its pods and policies are deleted on their own.
+func (c *Compiler) DeleteNamespace(name string) {
+	delete(c.namespaces, name)
+	c.namespaceChanged(name)
+}
+
+func (c *Compiler) namespaceChanged(name string) {
+	for key := range c.endpoints.byNamespace[name] {
+		c.endpointChanged(key)
+	}
+}
+
+// EndpointKey names an endpoint.
+func EndpointKey(namespace, name string) string { return namespace + "/" + name }
+
+// SetEndpoint adds an endpoint or changes it.
+func (c *Compiler) SetEndpoint(e *Endpoint) {
+	key := EndpointKey(e.Namespace, e.Name)
+	c.replaceEndpoint(key, e)
+}
+
+// DeleteEndpoint removes an endpoint.
+func (c *Compiler) DeleteEndpoint(namespace, name string) {
+	c.replaceEndpoint(EndpointKey(namespace, name), nil)
+}
+
+// replaceEndpoint also updates the endpoints that claim the same addresses: their owner may change.
+func (c *Compiler) replaceEndpoint(key string, e *Endpoint) {
+	var addrs []netip.Addr
+	if old := c.endpoints.byKey[key]; old != nil {
+		addrs = append(addrs, old.Addresses...)
+	}
+	c.endpoints.remove(key)
+	if e != nil {
+		c.endpoints.add(key, e)
+		addrs = append(addrs, e.Addresses...)
+		if e.Node == c.node {
+			c.addFamilies(e.Addresses)
+		}
+	}
+	c.endpointChanged(key)
+	for other := range c.endpoints.sharing(addrs) {
+		if other != key {
+			c.endpointChanged(other)
+		}
+	}
+}
+
+// addFamilies writes rules for an address family once an endpoint of this node has it.
+func (c *Compiler) addFamilies(addrs []netip.Addr) {
+	have := c.families
+	for _, a := range addrs {
+		c.families[familyOf(a)] = true
+	}
+	if have == c.families {
+		return
+	}
+	for _, ch := range sortedValues(c.chains) {
+		c.fill(ch)
+	}
+}
+
+// endpointChanged updates the sets that an endpoint is in, and its profiles if it is on this node.
+func (c *Compiler) endpointChanged(key string) {
+	e := c.endpoints.byKey[key]
+	var addrs []netip.Addr
+	if e != nil {
+		for _, a := range e.Addresses {
+			// A node's address never gets into a set of pods.
+			if c.nodeAddrs[a] == 0 && c.endpoints.owner(a) == key && !slices.Contains(addrs, a) {
+				addrs = append(addrs, a)
+			}
+		}
+	}
+	c.updateShared(key, e, addrs)
+	if e != nil && e.Node != c.node {
+		e = nil
+	}
+	c.updateLocal(key, e, addrs)
+}
+
+// SetNode adds a node or changes it.
+func (c *Compiler) SetNode(n *Node) {
+	old := c.nodes[n.Name]
+	c.nodes[n.Name] = n
+	c.nodeChanged(old, n)
+}
+
+// DeleteNode removes a node.
+func (c *Compiler) DeleteNode(name string) {
+	old := c.nodes[name]
+	delete(c.nodes, name)
+	c.nodeChanged(old, nil)
+}
+
+func (c *Compiler) nodeChanged(old, now *Node) {
+	touched := map[netip.Addr]bool{}
+	if old != nil {
+		for _, a := range old.Addresses {
+			touched[a] = true
+			if c.nodeAddrs[a]--; c.nodeAddrs[a] == 0 {
+				delete(c.nodeAddrs, a)
+			}
+		}
+	}
+	if now != nil {
+		for _, a := range now.Addresses {
+			touched[a] = true
+			c.nodeAddrs[a]++
+		}
+	}
+	for a := range touched {
+		for key := range c.endpoints.byAddr[a] {
+			c.endpointChanged(key)
+		}
+	}
+	c.updateNodes()
+}
+
+// SetNetworkPolicy adds a NetworkPolicy or changes it.
+func (c *Compiler) SetNetworkPolicy(p *networkingv1.NetworkPolicy) {
+	c.setPolicy(fromNetworkPolicy(p))
+}
+
+// SetClusterPolicy adds a ClusterNetworkPolicy or changes it.
+func (c *Compiler) SetClusterPolicy(p *v1alpha2.ClusterNetworkPolicy) {
+	c.setPolicy(fromClusterPolicy(p))
+}
+
+// DeletePolicy removes a policy by its ID.
+func (c *Compiler) DeletePolicy(id string) {
+	old := c.policies[id]
+	if old == nil {
+		return
+	}
+	delete(c.policies, id)
+	delete(c.subjects[old.subject.namespace], id)
+	c.policyChanged(old, nil)
+}
+
+func (c *Compiler) setPolicy(p *rules) {
+	old := c.policies[p.id]
+	if old != nil {
+		delete(c.subjects[old.subject.namespace], p.id)
+	}
+	c.policies[p.id] = p
+	if c.subjects[p.subject.namespace] == nil {
+		c.subjects[p.subject.namespace] = map[string]*rules{}
+	}
+	c.subjects[p.subject.namespace][p.id] = p
+	c.policyChanged(old, p)
+}
+
+// policyChanged updates the profiles of this node's endpoints that a policy selects or selected, and the chains that
+// contain its rules.
+func (c *Compiler) policyChanged(old, now *rules) {
+	for _, key := range slices.Sorted(maps.Keys(c.local)) {
+		l := c.local[key]
+		if old != nil && c.selects(old, l.endpoint) || now != nil && c.selects(now, l.endpoint) {
+			c.setProfiles(l, c.profilesOf(l.endpoint))
+		}
+	}
+	if now == nil {
+		return
+	}
+	for _, ch := range sortedValues(c.chains) {
+		if slices.Contains(ch.policies, now.id) {
+			c.fill(ch)
+		}
+	}
+}
+
+func (c *Compiler) selects(p *rules, e *Endpoint) bool {
+	labels, known := c.namespaces[e.Namespace]
+	return !p.noPods && p.subject.matches(e.Namespace, known, labels, e.Labels)
+}
+
+// selecting returns the policies that select an endpoint, in the order in which they apply.
+func (c *Compiler) selecting(e *Endpoint) (out []*rules) {
+	for _, group := range []map[string]*rules{c.subjects[""], c.subjects[e.Namespace]} {
+		for _, p := range group {
+			if c.selects(p, e) {
+				out = append(out, p)
+			}
+		}
+	}
+	slices.SortFunc(out, compareRules)
+	return out
+}
+
+func sortedValues[T any](m map[string]*T) (out []*T) {
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, m[key])
+	}
+	return out
+}
+
+func familyOf(a netip.Addr) int {
+	if a.Is4() {
+		return 0
+	}
+	return 1
+}
+
+// Problems returns what is invalid in the policies, by policy.
+func (c *Compiler) Problems() map[string][]string {
+	out := map[string][]string{}
+	for id, p := range c.policies {
+		for _, err := range p.problems {
+			out[id] = append(out[id], strings.TrimSpace(err.Error()))
+		}
+	}
+	return out
+}

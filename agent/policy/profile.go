@@ -1,0 +1,131 @@
+package policy
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// profiles are what applies to an endpoint of this node.
+type profiles struct {
+	endpoint *Endpoint
+	addrs    []netip.Addr
+	chains   [2]string // by direction; "": everything is allowed
+}
+
+func compareRules(a, b *rules) int {
+	return cmp.Or(cmp.Compare(a.tier, b.tier), cmp.Compare(a.priority, b.priority), strings.Compare(a.id, b.id))
+}
+
+// updateLocal gives an endpoint of this node its chains. e is nil if it has gone or is on another node.
+func (c *Compiler) updateLocal(key string, e *Endpoint, addrs []netip.Addr) {
+	l := c.local[key]
+	if l == nil && e == nil {
+		return
+	}
+	if l == nil {
+		l = &profiles{}
+		c.local[key] = l
+	}
+	touched := append(slices.Clone(l.addrs), addrs...)
+	l.endpoint, l.addrs = e, slices.Clone(addrs)
+	if e == nil {
+		delete(c.local, key)
+		c.setProfiles(l, [2]string{})
+	} else {
+		c.setProfiles(l, c.profilesOf(e))
+	}
+	for _, a := range touched {
+		c.setAddr(a)
+	}
+	c.setSelf(touched)
+}
+
+// setProfiles moves an endpoint to other chains.
+func (c *Compiler) setProfiles(l *profiles, now [2]string) {
+	old := l.chains
+	for _, name := range now {
+		c.useChain(name)
+	}
+	l.chains = now
+	for _, a := range l.addrs {
+		c.setAddr(a)
+	}
+	for _, name := range old {
+		c.dropChain(name)
+	}
+}
+
+// profilesOf returns the names of the chains for an endpoint, which it creates if necessary.
+func (c *Compiler) profilesOf(e *Endpoint) (out [2]string) {
+	selecting := c.selecting(e)
+	for d := range out {
+		out[d] = c.profile(direction(d), selecting)
+	}
+	return out
+}
+
+// profile returns the name of the chain for the policies that select an endpoint, sorted.
+func (c *Compiler) profile(d direction, selecting []*rules) string {
+	ids := [tiers][]string{}
+	for _, p := range selecting {
+		if p.applies[d] {
+			ids[p.tier] = append(ids[p.tier], p.id)
+		}
+	}
+	if len(ids[networkTier]) > 0 {
+		ids[baselineTier] = nil
+	}
+	return c.profileChain(d, ids)
+}
+
+// mapOf returns the map from the addresses of this node's endpoints to their chains.
+func mapOf(d direction, family int) string { return d.String() + [2]string{"4", "6"}[family] }
+
+// localWith returns the endpoint of this node that has an address, or nil.
+func (c *Compiler) localWith(a netip.Addr) *profiles {
+	if l := c.local[c.endpoints.owner(a)]; l != nil && slices.Contains(l.addrs, a) {
+		return l
+	}
+	return nil
+}
+
+// setAddr writes the elements of an address.
+func (c *Compiler) setAddr(a netip.Addr) {
+	owner := c.localWith(a)
+	for _, d := range []direction{ingress, egress} {
+		name := mapOf(d, familyOf(a))
+		if owner == nil || owner.chains[d] == "" {
+			c.deleteKey(name, a.String())
+		} else {
+			c.setKey(name, a.String(), "goto "+owner.chains[d])
+		}
+	}
+}
+
+// selfSets have the pairs of addresses with which an endpoint reaches itself, for example by a Service.
+func selfSet(family int) string { return [2]string{"self4", "self6"}[family] }
+
+func (c *Compiler) setSelf(addrs []netip.Addr) {
+	for _, a := range addrs {
+		now := map[string]bool{}
+		if l := c.localWith(a); l != nil {
+			for _, b := range l.addrs {
+				if a.Is4() == b.Is4() {
+					now[b.String()] = true
+				}
+			}
+		}
+		set := c.table.Sets[selfSet(familyOf(a))]
+		for key := range maps.Clone(set.Elements) {
+			if from, to, _ := strings.Cut(key, " . "); from == a.String() && !now[to] {
+				c.deleteKey(selfSet(familyOf(a)), key)
+			}
+		}
+		for to := range now {
+			c.setKey(selfSet(familyOf(a)), a.String()+" . "+to, "")
+		}
+	}
+}

@@ -1,0 +1,332 @@
+package policy
+
+import (
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/fairlead/fairlead/kernel/nftable"
+)
+
+// shared is something that rules match by sets: the pods of a selector, the nodes of a selector, ports, address ranges.
+// Rules with the same selector share it. It exists while a chain uses it.
+type shared struct {
+	name string
+	refs int // of chains
+
+	types  [2]string // of its set in each family, or one type for both; "": no such set
+	static bool      // its elements never change
+
+	anchor   anchor // finds the endpoints that it may select
+	matches  func(key string, e *Endpoint) bool
+	elements func(e *Endpoint, a netip.Addr) []string // for an address of an endpoint
+	nodes    labelSelector                            // of nodes, if forNodes
+	forNodes bool
+
+	members map[string]bool   // endpoints
+	counts  [2]map[string]int // how many endpoints have an element: an address may be used again
+}
+
+// anchor is a condition that every endpoint of a selector meets: a namespace or a label. The zero anchor is met by all.
+type anchor struct {
+	namespace string
+	label     labelValue
+}
+
+func (s podSelector) anchor() anchor {
+	if v, ok := s.pods.equality(); ok {
+		return anchor{label: v}
+	}
+	return anchor{namespace: s.namespace}
+}
+
+// hash returns a name for a text. Equal texts have equal names on every node.
+func hash(text string) string {
+	h := fnv.New64a()
+	h.Write([]byte(text))
+	return fmt.Sprintf("%016x", h.Sum64())
+}
+
+var addrTypes = [2]string{"ipv4_addr", "ipv6_addr"}
+
+// podSet returns the addresses of the pods of a selector.
+func (c *Compiler) podSet(s podSelector) *shared {
+	return c.sharedNamed("pods-"+hash(s.key()), func(x *shared) {
+		x.types, x.anchor = addrTypes, s.anchor()
+		x.matches = func(_ string, e *Endpoint) bool {
+			labels, known := c.namespaces[e.Namespace]
+			return s.matches(e.Namespace, known, labels, e.Labels)
+		}
+		x.elements = func(_ *Endpoint, a netip.Addr) []string { return []string{a.String()} }
+		keys, all := c.endpoints.candidates(s)
+		if all {
+			for key := range c.endpoints.byKey {
+				c.join(x, key)
+			}
+		}
+		for key := range keys {
+			c.join(x, key)
+		}
+	})
+}
+
+// namedPortSet returns the ports of a name: address, protocol and number, for each endpoint that has it.
+func (c *Compiler) namedPortSet(n namedPort) *shared {
+	return c.sharedNamed("port-"+hash(n.protocol+" "+n.name), func(x *shared) {
+		x.types = [2]string{"ipv4_addr . inet_proto . inet_service", "ipv6_addr . inet_proto . inet_service"}
+		x.matches = func(_ string, e *Endpoint) bool { return len(n.of(e)) > 0 }
+		x.elements = func(e *Endpoint, a netip.Addr) (out []string) {
+			for _, p := range n.of(e) {
+				out = append(out, a.String()+" . "+p.String())
+			}
+			return out
+		}
+		for key := range c.endpoints.byKey {
+			c.join(x, key)
+		}
+	})
+}
+
+// of returns the numbers that an endpoint has for a port's name.
+func (n namedPort) of(e *Endpoint) (out []portRange) {
+	for _, p := range e.Ports {
+		protocol, err := protocolName(p.Protocol)
+		if err == nil && p.Name == n.name && (n.protocol == "" || n.protocol == protocol) {
+			out = append(out, portRange{protocol, p.Number, p.Number})
+		}
+	}
+	return mergePorts(out)
+}
+
+// nodeSet returns the addresses of the nodes of a selector.
+func (c *Compiler) nodeSet(s labelSelector) *shared {
+	return c.sharedNamed("nodes-"+hash(s.key()), func(x *shared) {
+		x.types, x.forNodes, x.nodes = addrTypes, true, s
+		c.fillNodes(x)
+	})
+}
+
+// blockSet returns ranges of addresses.
+func (c *Compiler) blockSet(list []addrRange) *shared {
+	list = mergeAddrs(slices.Clone(list))
+	return c.sharedNamed("block-"+hash(fmt.Sprint(list)), func(x *shared) {
+		x.types, x.static = addrTypes, true
+		for _, r := range list {
+			c.addElement(x, familyOf(r.first), r.String())
+		}
+	})
+}
+
+// portSet returns ranges of ports.
+func (c *Compiler) portSet(list []portRange) *shared {
+	return c.sharedNamed("ports-"+hash(fmt.Sprint(list)), func(x *shared) {
+		x.types, x.static = [2]string{"inet_proto . inet_service"}, true
+		for _, r := range list {
+			c.addElement(x, 0, r.String())
+		}
+	})
+}
+
+// sharedNamed returns what has a name, and creates it with its sets if necessary.
+func (c *Compiler) sharedNamed(name string, create func(*shared)) *shared {
+	x := c.shared[name]
+	if x != nil {
+		return x
+	}
+	x = &shared{name: name, members: map[string]bool{}, counts: [2]map[string]int{{}, {}}}
+	c.shared[name] = x
+	create(x)
+	for f, typ := range x.types {
+		if typ != "" {
+			c.set(x.set(f), typ, x.static)
+		}
+	}
+	if x.matches != nil {
+		if c.anchors[x.anchor] == nil {
+			c.anchors[x.anchor] = map[string]*shared{}
+		}
+		c.anchors[x.anchor][name] = x
+	}
+	return x
+}
+
+// set returns the name of the set for a family, 0 for IPv4.
+func (x *shared) set(family int) string {
+	if x.types[1] == "" {
+		return x.name
+	}
+	return x.name + [2]string{"-4", "-6"}[family]
+}
+
+// drop ends one use. Without uses, the sets are deleted.
+func (c *Compiler) drop(name string) {
+	x := c.shared[name]
+	if x.refs--; x.refs > 0 {
+		return
+	}
+	delete(c.shared, name)
+	delete(c.anchors[x.anchor], name)
+	for key := range x.members {
+		delete(c.members[key].sets, name)
+	}
+	for f, typ := range x.types {
+		if typ != "" {
+			delete(c.table.Sets, x.set(f))
+			c.changes.Sets[x.set(f)] = true
+		}
+	}
+}
+
+// set adds a set to the table if it has none.
+func (c *Compiler) set(name, typ string, interval bool) *nftable.Set {
+	s := c.table.Sets[name]
+	if s == nil {
+		s = &nftable.Set{Type: typ, Interval: interval, Elements: map[string]string{}}
+		c.table.Sets[name] = s
+		c.changes.Sets[name] = true
+	}
+	return s
+}
+
+// setKey writes an element of a set or map.
+func (c *Compiler) setKey(set, key, value string) {
+	s := c.table.Sets[set]
+	if have, exists := s.Elements[key]; exists && have == value {
+		return
+	}
+	s.Elements[key] = value
+	c.keyChanged(set, key)
+}
+
+func (c *Compiler) deleteKey(set, key string) {
+	if _, exists := c.table.Sets[set].Elements[key]; exists {
+		delete(c.table.Sets[set].Elements, key)
+		c.keyChanged(set, key)
+	}
+}
+
+func (c *Compiler) keyChanged(set, key string) {
+	if !c.changes.Sets[set] {
+		include(c.changes.Keys, set, key)
+	}
+}
+
+func (c *Compiler) addElement(x *shared, family int, key string) {
+	if x.counts[family][key]++; x.counts[family][key] == 1 {
+		c.set(x.set(family), x.types[family], x.static)
+		c.setKey(x.set(family), key, "")
+	}
+}
+
+func (c *Compiler) removeElement(x *shared, family int, key string) {
+	if x.counts[family][key]--; x.counts[family][key] == 0 {
+		delete(x.counts[family], key)
+		c.deleteKey(x.set(family), key)
+	}
+}
+
+// updateShared moves an endpoint to the sets that it now belongs to. e is nil if it has gone.
+func (c *Compiler) updateShared(key string, e *Endpoint, addrs []netip.Addr) {
+	now := map[string]bool{}
+	if e != nil {
+		for _, x := range c.mayMatch(e) {
+			if x.matches(key, e) {
+				now[x.name] = true
+			}
+		}
+	}
+	before := c.members[key]
+	if e != nil {
+		c.members[key] = member{e, slices.Clone(addrs), now}
+	} else {
+		delete(c.members, key)
+	}
+	for name := range now { // first: an element that stays does not change
+		c.enter(c.shared[name], key)
+	}
+	for name := range before.sets {
+		x := c.shared[name]
+		before.each(x, func(family int, element string) { c.removeElement(x, family, element) })
+		if !now[name] {
+			delete(x.members, key)
+		}
+	}
+}
+
+// mayMatch returns the shared sets whose anchor an endpoint meets.
+func (c *Compiler) mayMatch(e *Endpoint) (out []*shared) {
+	for _, x := range c.anchors[anchor{}] {
+		out = append(out, x)
+	}
+	for _, x := range c.anchors[anchor{namespace: e.Namespace}] {
+		out = append(out, x)
+	}
+	for label, value := range e.Labels {
+		for _, x := range c.anchors[anchor{label: labelValue{label, value}}] {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// member is an endpoint as the sets have it.
+type member struct {
+	endpoint *Endpoint
+	addrs    []netip.Addr
+	sets     map[string]bool // names of what it is a member of
+}
+
+// join adds an endpoint to a new set if it matches.
+func (c *Compiler) join(x *shared, key string) {
+	if m, ok := c.members[key]; ok && x.matches(key, m.endpoint) {
+		m.sets[x.name] = true
+		c.enter(x, key)
+	}
+}
+
+func (c *Compiler) enter(x *shared, key string) {
+	x.members[key] = true
+	c.members[key].each(x, func(family int, element string) { c.addElement(x, family, element) })
+}
+
+func (m member) each(x *shared, do func(family int, element string)) {
+	for _, a := range m.addrs {
+		for _, element := range x.elements(m.endpoint, a) {
+			do(familyOf(a), element)
+		}
+	}
+}
+
+// updateNodes fills the sets of nodes again. They are few and small.
+func (c *Compiler) updateNodes() {
+	for _, x := range sortedValues(c.shared) {
+		if x.forNodes {
+			c.fillNodes(x)
+		}
+	}
+}
+
+func (c *Compiler) fillNodes(x *shared) {
+	now := [2]map[string]int{{}, {}}
+	for _, n := range c.nodes {
+		if x.nodes.matches(n.Labels) {
+			for _, a := range n.Addresses {
+				now[familyOf(a)][a.String()] = 1
+			}
+		}
+	}
+	for f := range now {
+		for key := range maps.Keys(x.counts[f]) {
+			if now[f][key] == 0 {
+				c.deleteKey(x.set(f), key)
+			}
+		}
+		c.set(x.set(f), x.types[f], false)
+		for key := range now[f] {
+			c.setKey(x.set(f), key, "")
+		}
+	}
+	x.counts = now
+}
