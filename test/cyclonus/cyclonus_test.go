@@ -1,0 +1,66 @@
+package cyclonus
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/fairlead/fairlead/agent/policy/policytest"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// counts counts what a comparison covered.
+type counts struct {
+	steps, cells, denied int
+	itself, itselfDenied int
+	protocols            map[string]int
+}
+
+// TestCyclonus compares the evaluator of package policytest with Cyclonus' matcher, for each direction of each cell.
+func TestCyclonus(t *testing.T) {
+	t.Parallel()
+	kerneltest.OptIn(t, "FAIRLEAD_CYCLONUS")
+	for _, family := range []int{4, 6} {
+		t.Run(fmt.Sprint("IPv", family), func(t *testing.T) {
+			t.Parallel()
+			cases, err := Cases(family)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := counts{protocols: map[string]int{}}
+			for i, c := range cases {
+				for j, s := range c.Steps {
+					n.compare(t, fmt.Sprintf("case %d %q, step %d", i+1, c.Name, j+1), s)
+				}
+			}
+			if len(cases) != 230 {
+				t.Errorf("%d cases, want 230", len(cases))
+			}
+			t.Logf("%d cases, %d steps, %d cells %v: %d denied; %d from a pod to itself, of which Cyclonus denies %d",
+				len(cases), n.steps, n.cells, n.protocols, n.denied, n.itself, n.itselfDenied)
+		})
+	}
+}
+
+func (n *counts) compare(t *testing.T, where string, s Step) {
+	n.steps++
+	for _, c := range s.Cells {
+		n.cells++
+		n.protocols[c.Packet.Protocol]++
+		d := policytest.Decide(s.World, c.Packet)
+		if !d.Allowed() {
+			n.denied++
+		}
+		if c.From == c.To {
+			n.itself++
+			if !c.Egress || !c.Ingress {
+				n.itselfDenied++
+			}
+		} else if d.Egress.Allowed != c.Egress || d.Ingress.Allowed != c.Ingress {
+			t.Errorf("%s, %s to %s %s %d: egress %v, ingress %v; here %+v",
+				where, c.From, c.To, c.Packet.Protocol, c.Packet.Port, c.Egress, c.Ingress, d)
+		}
+		if d.Allowed() != c.Allowed() {
+			t.Errorf("%s, %s to %s %s %d: allowed %v, want %v", where, c.From, c.To, c.Packet.Protocol, c.Packet.Port, d.Allowed(), c.Allowed())
+		}
+	}
+}
