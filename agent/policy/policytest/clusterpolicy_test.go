@@ -161,3 +161,20 @@ func TestDecision(t *testing.T) {
 		}
 	}
 }
+
+// TestSharedAddress checks that an address belongs to the last of several endpoints that have it.
+func TestSharedAddress(t *testing.T) {
+	t.Parallel()
+	w := smallWorld()
+	add(t, w, `{podSelector: {matchLabels: {app: web}}}`)
+	p := packet(t, w, "y/c > x/a TCP 80")
+	if Allowed(w, p) {
+		t.Errorf("%+v is allowed", p)
+	}
+	successor := *w.Endpoints[0]
+	successor.Name, successor.Labels = "e", map[string]string{"app": "db"}
+	w.Endpoints = append(w.Endpoints, &successor)
+	if !Allowed(w, p) {
+		t.Errorf("%+v is denied: %+v", p, Decide(w, p))
+	}
+}

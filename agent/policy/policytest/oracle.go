@@ -126,14 +126,10 @@ func (f flow) networkPolicies() (v Verdict, final bool) {
 		}
 		rules := n.Spec.Egress
 		if !f.egress {
-			rules = nil
-			for _, r := range n.Spec.Ingress {
-				rules = append(rules, networkingv1.NetworkPolicyEgressRule{Ports: r.Ports, To: r.From})
-			}
+			rules = egressRules(n.Spec.Ingress)
 		}
 		for i, r := range rules {
-			peer := func(p networkingv1.NetworkPolicyPeer) answer { return f.networkPeer(n.Namespace, p) }
-			if both(anyOrAbsent(r.To, peer), anyOrAbsent(r.Ports, f.networkPort)) == yes {
+			if f.networkRule(n.Namespace, &r) == yes {
 				return Verdict{Allowed: true, Stage: NetworkPolicy, Policy: name, Rule: i}, true
 			}
 		}
@@ -155,6 +151,19 @@ func (f flow) typed(s *networkingv1.NetworkPolicySpec) answer {
 		}
 		return invalid
 	})
+}
+
+// egressRules converts ingress rules, which have the same fields.
+func egressRules(ingress []networkingv1.NetworkPolicyIngressRule) (out []networkingv1.NetworkPolicyEgressRule) {
+	for _, r := range ingress {
+		out = append(out, networkingv1.NetworkPolicyEgressRule{Ports: r.Ports, To: r.From})
+	}
+	return out
+}
+
+func (f flow) networkRule(namespace string, r *networkingv1.NetworkPolicyEgressRule) answer {
+	peer := func(p networkingv1.NetworkPolicyPeer) answer { return f.networkPeer(namespace, p) }
+	return both(anyOrAbsent(r.To, peer), anyOrAbsent(r.Ports, f.networkPort))
 }
 
 func (f flow) networkPeer(namespace string, p networkingv1.NetworkPolicyPeer) answer {
@@ -205,14 +214,7 @@ func (f flow) tier(stage Stage) (v Verdict, final bool) {
 		}
 		rules := c.Spec.Egress
 		if !f.egress {
-			rules = nil
-			for _, r := range c.Spec.Ingress {
-				rules = append(rules, policyv1alpha2.ClusterNetworkPolicyEgressRule{Action: r.Action, Protocols: r.Protocols})
-				for _, p := range r.From {
-					to := &rules[len(rules)-1].To
-					*to = append(*to, policyv1alpha2.ClusterNetworkPolicyEgressPeer{Namespaces: p.Namespaces, Pods: p.Pods})
-				}
-			}
+			rules = clusterEgressRules(c.Spec.Ingress)
 		}
 		for i, r := range rules {
 			accept := r.Action == policyv1alpha2.ClusterNetworkPolicyRuleActionAccept
@@ -226,6 +228,18 @@ func (f flow) tier(stage Stage) (v Verdict, final bool) {
 		}
 	}
 	return Verdict{}, false
+}
+
+// clusterEgressRules converts ingress rules, whose peers have fewer fields.
+func clusterEgressRules(ingress []policyv1alpha2.ClusterNetworkPolicyIngressRule) (out []policyv1alpha2.ClusterNetworkPolicyEgressRule) {
+	for _, r := range ingress {
+		rule := policyv1alpha2.ClusterNetworkPolicyEgressRule{Action: r.Action, Protocols: r.Protocols}
+		for _, p := range r.From {
+			rule.To = append(rule.To, policyv1alpha2.ClusterNetworkPolicyEgressPeer{Namespaces: p.Namespaces, Pods: p.Pods})
+		}
+		out = append(out, rule)
+	}
+	return out
 }
 
 func (f flow) subjected(s *policyv1alpha2.ClusterNetworkPolicySubject) answer {
