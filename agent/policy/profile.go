@@ -129,3 +129,6 @@ func (c *Compiler) setSelf(addrs []netip.Addr) {
 		}
 	}
 }
+
+// LocalEndpoints returns the number of endpoints on this node.
+func (c *Compiler) LocalEndpoints() int { return len(c.local) }

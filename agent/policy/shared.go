@@ -97,7 +97,7 @@ func (n namedPort) of(e *Endpoint) (out []portRange) {
 			out = append(out, portRange{protocol, p.Number, p.Number})
 		}
 	}
-	return mergePorts(out)
+	return out
 }
 
 // nodeSet returns the addresses of the nodes of a selector.
@@ -174,7 +174,7 @@ func (c *Compiler) drop(name string) {
 	for f, typ := range x.types {
 		if typ != "" {
 			delete(c.table.Sets, x.set(f))
-			c.changes.Sets[x.set(f)] = true
+			c.setChanged(x.set(f))
 		}
 	}
 }
@@ -185,9 +185,15 @@ func (c *Compiler) set(name, typ string, interval bool) *nftable.Set {
 	if s == nil {
 		s = &nftable.Set{Type: typ, Interval: interval, Elements: map[string]string{}}
 		c.table.Sets[name] = s
-		c.changes.Sets[name] = true
+		c.setChanged(name)
 	}
 	return s
+}
+
+// setChanged notes that a whole set is new or gone.
+func (c *Compiler) setChanged(name string) {
+	c.changes.Sets[name] = true
+	delete(c.changes.Keys, name)
 }
 
 // setKey writes an element of a set or map.
