@@ -30,7 +30,7 @@ func TestEtcdOfThree(t *testing.T) {
 	c.EnableAuth()
 	storetest.Run(t, func(t testing.TB) store.Store {
 		o := c.Options()
-		o.Timeout = 30 * time.Second
+		o.Timeout, o.DialTimeout = 30*time.Second, 30*time.Second
 		return c.StoreWith(t, o)
 	})
 }
