@@ -4,38 +4,63 @@ import "golang.org/x/sys/unix"
 
 // Transact sends requests as one nftables transaction: all or none of them take effect. If gen is not 0, the
 // transaction fails with ERESTART when the ruleset is no longer of that generation.
+//
+// Only the last request asks for an acknowledgement. The kernel reports errors of the others all the same, and thousands
+// of acknowledgements would not fit the receive buffer.
 func (c *Conn) Transact(reqs []Request, gen uint32) ([]Response, error) {
-	envelope := Buffer{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, unix.NFNL_SUBSYS_NFTABLES}
-	begin := append(Buffer(nil), envelope...)
-	if gen != 0 {
-		begin.Uint32BE(unix.NFNL_BATCH_GENID, gen)
+	if len(reqs) == 0 {
+		return nil, nil
 	}
-	var out Buffer
 	first := c.seq + 1
-	c.seq++
-	appendMessage(&out, unix.NFNL_MSG_BATCH_BEGIN, unix.NLM_F_REQUEST, c.seq, begin)
-	for _, r := range reqs {
-		c.seq++
-		appendMessage(&out, r.Type, r.Flags|unix.NLM_F_REQUEST|unix.NLM_F_ACK, c.seq, r.Body)
-	}
-	c.seq++
-	appendMessage(&out, unix.NFNL_MSG_BATCH_END, unix.NLM_F_REQUEST, c.seq, envelope)
-	if err := c.send(out); err != nil {
+	batch := c.batch(reqs, gen)
+	c.raiseSendLimit(len(batch))
+	if err := c.send(batch); err != nil {
 		return nil, err
 	}
 	// The kernel answers the envelope only when the transaction fails as a whole.
 	resp := make([]Response, len(reqs)+2)
-	for pending := len(reqs); pending > 0; {
-		n, err := c.read(first, resp)
-		if err != nil {
+	for last := &resp[len(reqs)]; !last.answered; {
+		if _, err := c.read(first, resp); err != nil {
 			return nil, &UnansweredError{err}
 		}
-		pending -= n
 		if resp[0].Err != nil {
 			return nil, resp[0].Err
 		}
 	}
 	return resp[1 : len(reqs)+1], resp[len(reqs)+1].Err
+}
+
+func (c *Conn) batch(reqs []Request, gen uint32) (out Buffer) {
+	envelope := Buffer{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, unix.NFNL_SUBSYS_NFTABLES}
+	begin := append(Buffer(nil), envelope...)
+	if gen != 0 {
+		begin.Uint32BE(unix.NFNL_BATCH_GENID, gen)
+	}
+	add := func(typ, flags uint16, body []byte) {
+		c.seq++
+		appendMessage(&out, typ, flags|unix.NLM_F_REQUEST, c.seq, body)
+	}
+	add(unix.NFNL_MSG_BATCH_BEGIN, 0, begin)
+	for _, r := range reqs[:len(reqs)-1] {
+		add(r.Type, r.Flags&^unix.NLM_F_ACK, r.Body)
+	}
+	last := reqs[len(reqs)-1]
+	add(last.Type, last.Flags|unix.NLM_F_ACK, last.Body)
+	add(unix.NFNL_MSG_BATCH_END, 0, envelope)
+	return out
+}
+
+// defaultSendLimit is less than the default send buffer (net.core.wmem_default, 208 KiB).
+const defaultSendLimit = 128 << 10
+
+// raiseSendLimit makes the send buffer large enough for a write. The kernel accepts no write that is larger.
+func (c *Conn) raiseSendLimit(size int) {
+	if size <= max(c.sendLimit, defaultSendLimit) {
+		return
+	}
+	if unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, size) == nil { // otherwise send reports EMSGSIZE
+		c.sendLimit = size
+	}
 }
 
 // UnansweredError reports that the reply to a transaction was lost, so the transaction may have taken effect.

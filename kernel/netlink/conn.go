@@ -17,6 +17,8 @@ type Conn struct {
 	fd  int
 	seq uint32
 	rx  []byte
+
+	sendLimit int // bytes of one write, if raised
 }
 
 // Request is one message. The connection adds the sequence number. With the flags NLM_F_ACK or NLM_F_DUMP, several
@@ -31,7 +33,8 @@ type Response struct {
 	Err      error    // of the acknowledgement, or nil
 	Messages [][]byte // payloads of the messages before the acknowledgement (dumps, echoes)
 
-	single bool // one message answers the request
+	single   bool // one message answers the request
+	answered bool
 }
 
 // Error is an error of the kernel, with its message if it sent one (extended acknowledgement, kernel 4.12).
@@ -223,6 +226,7 @@ func parse(p []byte, first uint32, resp []Response) (done int, err error) {
 		typ, flags := binary.NativeEndian.Uint16(p[4:]), binary.NativeEndian.Uint16(p[6:])
 		i := int(binary.NativeEndian.Uint32(p[8:]) - first)
 		if i >= 0 && i < len(resp) && resp[i].add(typ, flags, p[unix.NLMSG_HDRLEN:size]) {
+			resp[i].answered = true
 			done++
 		}
 		p = p[min((size+3)&^3, len(p)):]
