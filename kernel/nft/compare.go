@@ -50,7 +50,11 @@ func sameAttr(a, b []byte, typ uint16) bool {
 
 const tableDormant = 1 // linux/netfilter/nf_tables.h: NFT_TABLE_F_DORMANT
 
-func setFlags(m []byte) uint32 { return netlink.Uint32BE(netlink.Attr(m[4:], unix.NFTA_SET_FLAGS)) }
+// setFlags returns the flags of a set, without the one that says again that its type is a concatenation: nft(8) 1.0.6
+// sets it only with intervals.
+func setFlags(m []byte) uint32 {
+	return netlink.Uint32BE(netlink.Attr(m[4:], unix.NFTA_SET_FLAGS)) &^ SetFlagConcat
+}
 
 // SameHook reports whether two chains have the same type, hook and priority. The kernel cannot change these.
 func (c *Chain) SameHook(o *Chain) bool {

@@ -14,11 +14,11 @@ import (
 //
 //	meta nfproto ipv4|ipv6 | meta protocol ip|ip6|arp | fib daddr type local |
 //	ip frag-off & 16383 != 0 | exthdr frag exists |
-//	FIELD [!=] VALUE | FIELD [. FIELD]... [!=] @SET |
+//	FIELD [!=] VALUE | FIELD [. FIELD]... [!=] @SET | FIELD [. FIELD]... vmap @MAP |
 //	ct status dnat | ct state established,related |
 //	tcp flags syn / syn,rst | tcp option maxseg size set rt mtu |
 //	dnat ip|ip6 to FIELD [. FIELD]... map @MAP | masquerade | meta mark set NUMBER |
-//	jump CHAIN | goto CHAIN | return | accept | drop | counter
+//	jump CHAIN | goto CHAIN | return | accept | drop | counter | log [prefix TEXT] group NUMBER
 type compiler struct {
 	words  []string
 	out    netlink.Buffer // NFTA_RULE_EXPRESSIONS: a list of elements
@@ -36,13 +36,25 @@ const (
 
 // Compile returns the expressions of a rule for a table of a family.
 func Compile(family byte, text string) ([]byte, error) {
-	c := &compiler{words: strings.Fields(text), table: family, out: make(netlink.Buffer, 0, 512)}
+	c := &compiler{words: splitWords(text), table: family, out: make(netlink.Buffer, 0, 512)}
 	for len(c.words) > 0 {
 		if err := c.statement(); err != nil {
 			return nil, fmt.Errorf("rule %q: %w", text, err)
 		}
 	}
 	return c.out, nil
+}
+
+// splitWords splits a rule at spaces. Text in quotes, with its quotes, is one word.
+func splitWords(text string) (out []string) {
+	for i, part := range strings.Split(text, `"`) {
+		if i%2 == 1 {
+			out = append(out, `"`+part+`"`)
+			continue
+		}
+		out = append(out, strings.Fields(part)...)
+	}
+	return out
 }
 
 func (c *compiler) next() string {
@@ -102,6 +114,8 @@ func (c *compiler) statement() error {
 		c.expr("masq", func(*netlink.Buffer) {})
 	case c.accept("counter"):
 		c.expr("counter", func(*netlink.Buffer) {})
+	case c.accept("log"):
+		return c.log()
 	default:
 		if code, ok := verdictByName(c.words[0]); ok {
 			c.verdict(code)
@@ -158,11 +172,14 @@ func sourceReg(concatenation bool) uint32 {
 	return reg1
 }
 
-// match compares fields with a value or with the elements of a set.
+// match compares fields with a value or with the elements of a set, or looks up their verdict in a map.
 func (c *compiler) match() error {
 	types, err := c.loadFields()
 	if err != nil {
 		return err
+	}
+	if c.accept("vmap") {
+		return c.verdictMap(len(types) > 1)
 	}
 	not := c.accept("!=")
 	word := c.next()

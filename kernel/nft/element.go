@@ -98,7 +98,11 @@ func ParseElements(msgs [][]byte) (out []ElementInfo) {
 // ParseSet decodes the name and the type, as ParseSetType reads it, of a set or map.
 func ParseSet(p []byte) (name, typ string) {
 	typ = typesName(netlink.Attr(p, unix.NFTA_SET_KEY_TYPE))
-	if data := netlink.Attr(p, unix.NFTA_SET_DATA_TYPE); len(data) == 4 {
+	switch data := netlink.Attr(p, unix.NFTA_SET_DATA_TYPE); {
+	case len(data) != 4:
+	case netlink.Uint32BE(data) == verdictType:
+		typ += " : verdict"
+	default:
 		typ += " : " + typesName(data)
 	}
 	return netlink.Text(netlink.Attr(p, unix.NFTA_SET_NAME)), typ

@@ -2,8 +2,10 @@ package nft
 
 import (
 	"encoding/binary"
+	"errors"
 	"net/netip"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -50,14 +52,7 @@ func (c *compiler) verdict(code int32) {
 	}
 	c.expr("immediate", func(b *netlink.Buffer) {
 		b.Uint32BE(unix.NFTA_IMMEDIATE_DREG, verdictReg)
-		b.Nest(unix.NFTA_IMMEDIATE_DATA, func(b *netlink.Buffer) {
-			b.Nest(unix.NFTA_DATA_VERDICT, func(b *netlink.Buffer) {
-				b.Uint32BE(unix.NFTA_VERDICT_CODE, uint32(code))
-				if chain != "" {
-					b.String(unix.NFTA_VERDICT_CHAIN, chain)
-				}
-			})
-		})
+		b.Nest(unix.NFTA_IMMEDIATE_DATA, verdict{code, chain}.append)
 	})
 }
 
@@ -218,6 +213,39 @@ func (c *compiler) lookup(set string, not, concatenation bool) {
 			b.Uint32BE(unix.NFTA_LOOKUP_FLAGS, unix.NFT_LOOKUP_F_INV)
 		}
 	})
+}
+
+// verdictMap ends the rule with the verdict that a map has for the loaded fields, if any.
+func (c *compiler) verdictMap(concatenation bool) error {
+	name, ok := strings.CutPrefix(c.next(), "@")
+	if !ok {
+		return errors.New("vmap without the name of a map")
+	}
+	c.expr("lookup", func(b *netlink.Buffer) {
+		b.String(unix.NFTA_LOOKUP_SET, name)
+		b.Uint32BE(unix.NFTA_LOOKUP_SREG, sourceReg(concatenation))
+		b.Uint32BE(unix.NFTA_LOOKUP_DREG, verdictReg)
+	})
+	return nil
+}
+
+// log reads "[prefix TEXT] group NUMBER" and sends the packet to the listeners of a netlink group (nflog).
+func (c *compiler) log() error {
+	prefix := ""
+	if c.accept("prefix") {
+		prefix = strings.Trim(c.next(), `"`)
+	}
+	if !c.accept("group") {
+		return errors.New("log without a group")
+	}
+	group, err := strconv.ParseUint(c.next(), 10, 16)
+	c.expr("log", func(b *netlink.Buffer) {
+		if prefix != "" {
+			b.String(unix.NFTA_LOG_PREFIX, prefix)
+		}
+		b.Uint16BE(unix.NFTA_LOG_GROUP, uint16(group))
+	})
+	return err
 }
 
 // compare compares register 1 with a value, or with a prefix of addresses.

@@ -76,6 +76,7 @@ var fields = [...]field{
 	{"iiftype", "", 0, "", load{expr: "meta", key: unix.NFT_META_IIFTYPE}},
 	{"ct state", "", 0, "", load{expr: "ct", key: unix.NFT_CT_STATE}},
 	{"ct status", "", 0, "", load{expr: "ct", key: unix.NFT_CT_STATUS}},
+	{"ct direction", "ct_dir", 0, "", load{expr: "ct", key: unix.NFT_CT_DIRECTION}},
 	{"fib daddr type", "", 0, "", load{expr: "fib"}},
 }
 
@@ -180,38 +181,6 @@ func (f *field) meaning() string {
 		return "meta l4proto"
 	}
 	return f.name
-}
-
-var verdicts = [...]struct {
-	name string
-	code int32
-}{{"drop", dropCode}, {"accept", acceptCode}, {"jump", unix.NFT_JUMP}, {"goto", unix.NFT_GOTO}, {"return", unix.NFT_RETURN}}
-
-const dropCode, acceptCode = 0, 1 // NF_DROP, NF_ACCEPT of linux/netfilter.h
-
-func verdictByName(name string) (code int32, ok bool) {
-	for i := range verdicts {
-		if verdicts[i].name == name {
-			return verdicts[i].code, true
-		}
-	}
-	return 0, false
-}
-
-// parseVerdict reads a verdict and the chain of a jump or goto. "continue" is "": it ends
-// nothing. A verdict without a name is "queue".
-func parseVerdict(v []byte) (verdict, chain string) {
-	chain = netlink.Text(netlink.Attr(v, unix.NFTA_VERDICT_CHAIN))
-	code := int32(netlink.Uint32BE(netlink.Attr(v, unix.NFTA_VERDICT_CODE)))
-	if code == unix.NFT_CONTINUE {
-		return "", chain
-	}
-	for i := range verdicts {
-		if verdicts[i].code == code {
-			return verdicts[i].name, chain
-		}
-	}
-	return "queue", chain
 }
 
 // IsTypeof reports whether nft(8) declares a set of the type with "typeof", because the type

@@ -43,6 +43,9 @@ func TestDecodeCompiledRules(t *testing.T) {
 		{"inet", "ip frag-off & 16383 != 0 drop", "meta nfproto, ?, drop"},
 		{"inet", "dnat ip to ip daddr . meta l4proto . th dport map @m", "meta nfproto, ip daddr, nat"},
 		{"ip", "masquerade", "accept"},
+		{"inet", "ip saddr vmap @m", "meta nfproto, ip saddr"},
+		{"inet", `iifname "a b" log prefix "no: " group 7 drop`, "iifname, drop"},
+		{"inet", "ct direction original accept", "ct direction, accept"},
 	} {
 		if got := decode(t, c.family, c.rule); got != c.want {
 			t.Errorf("%s: %q decodes as %q, want %q", c.family, c.rule, got, c.want)
@@ -114,6 +117,13 @@ func FuzzReplies(f *testing.F) {
 		ParseSet(p)
 		ParseSetElement(p)
 		parseVerdict(p)
+		for typ, interval := range map[string]bool{"ipv4_addr : verdict": false, "inet_proto . inet_service": true, "ipv6_addr": true} {
+			set := codec(typ, interval)
+			elements, _ := set.Parse([][]byte{p})
+			for k := range elements {
+				set.KeyText(k)
+			}
+		}
 		if len(p) >= 4 {
 			ParseRule(p[4:], ParseChain(p))
 		}

@@ -20,6 +20,8 @@ type Part struct {
 	Name    string // of a rule: its chain
 	Text    string // a chain's hook, a set's type, a rule's statements
 	Comment string // of a rule
+
+	Interval bool // the keys of a set or map may be ranges
 }
 
 // Add returns the request that creates the part. The kernel accepts a part that exists,
@@ -69,12 +71,14 @@ func (p Part) Get() netlink.Request {
 	return r
 }
 
-// Delete returns the request that deletes the part. The handle names a rule.
+// Delete returns the request that deletes the part, a table with all its content. The handle names a rule.
 func (p Part) Delete(handle []byte) netlink.Request {
 	b := Message(p.Family)
 	b.String(unix.NFTA_TABLE_NAME, p.Table)
 	r := netlink.Request{Flags: unix.NLM_F_ACK}
 	switch p.Kind {
+	case "table":
+		r.Type = unix.NFT_MSG_DELTABLE
 	case "chain":
 		r.Type = unix.NFT_MSG_DELCHAIN
 		b.String(unix.NFTA_CHAIN_NAME, p.Name)
@@ -98,7 +102,9 @@ func (p Part) rule(b *netlink.Buffer) error {
 	}
 	b.String(unix.NFTA_RULE_CHAIN, p.Name)
 	b.Bytes(unix.NFTA_RULE_EXPRESSIONS|unix.NLA_F_NESTED, exprs)
-	b.Bytes(unix.NFTA_RULE_USERDATA, Comment(p.Comment))
+	if p.Comment != "" {
+		b.Bytes(unix.NFTA_RULE_USERDATA, Comment(p.Comment))
+	}
 	return nil
 }
 
@@ -118,11 +124,17 @@ func (p Part) set(b *netlink.Buffer) error {
 	if len(t.Key) > 1 {
 		flags |= SetFlagConcat
 	}
+	if p.Interval {
+		flags |= unix.NFT_SET_INTERVAL
+	}
 	b.String(unix.NFTA_SET_NAME, p.Name)
 	b.Uint32BE(unix.NFTA_SET_FLAGS, flags)
 	b.Uint32BE(unix.NFTA_SET_KEY_TYPE, t.Key.id())
 	b.Uint32BE(unix.NFTA_SET_KEY_LEN, uint32(t.Key.size()))
-	if p.Kind == "map" {
+	switch {
+	case t.Verdict:
+		b.Uint32BE(unix.NFTA_SET_DATA_TYPE, verdictType)
+	case p.Kind == "map":
 		b.Uint32BE(unix.NFTA_SET_DATA_TYPE, t.Data.id())
 		b.Uint32BE(unix.NFTA_SET_DATA_LEN, uint32(t.Data.size()))
 	}

@@ -23,7 +23,7 @@ type dataType struct {
 
 var dataTypes = [...]dataType{
 	{"ipv4_addr", 7, 4}, {"ipv6_addr", 8, 16}, {"ether_addr", 9, 6}, {"ether_type", 10, 2},
-	{"inet_proto", 12, 1}, {"inet_service", 13, 2}, {"mark", 19, 4}, {"icmpv6_type", 29, 1}, {"devgroup", 35, 4}, {"ifname", 41, 16},
+	{"inet_proto", 12, 1}, {"inet_service", 13, 2}, {"mark", 19, 4}, {"ct_dir", 27, 1}, {"icmpv6_type", 29, 1}, {"devgroup", 35, 4}, {"ifname", 41, 16},
 	{neighbourTarget, 4, 16}, {tunnelVNI, 0, 3}, // no set has tunnelVNI
 }
 
@@ -148,10 +148,16 @@ func (t dataType) value(s string) ([]byte, error) {
 	case "ether_addr":
 		return hwaddr.Parse(s)
 	case "icmpv6_type":
-		n, ok := map[string]byte{"mld-listener-report": 131, "mld-listener-done": 132, "mld2-listener-report": 143, "nd-router-solicit": 133,
-			"nd-router-advert": 134, "nd-neighbor-solicit": 135, "nd-neighbor-advert": 136, "nd-redirect": 137}[s]
+		for _, x := range icmpv6Types() {
+			if x.name == s {
+				return []byte{x.number}, nil
+			}
+		}
+		return nil, fmt.Errorf("unknown ICMPv6 type %q", s)
+	case "ct_dir":
+		n, ok := map[string]byte{"original": 0, "reply": 1}[s] // IP_CT_DIR_*, linux/netfilter/nf_conntrack_tuple_common.h
 		if !ok {
-			return nil, fmt.Errorf("unknown ICMPv6 type %q", s)
+			return nil, fmt.Errorf("unknown direction %q", s)
 		}
 		return []byte{n}, nil
 	case "ether_type":
@@ -191,8 +197,31 @@ func (t dataType) format(p []byte) string {
 		return protoName(p[0])
 	case "inet_service":
 		return fmt.Sprint(binary.BigEndian.Uint16(p))
+	case "icmpv6_type":
+		for _, x := range icmpv6Types() {
+			if x.number == p[0] {
+				return x.name
+			}
+		}
+		return fmt.Sprint(p[0])
 	}
 	return fmt.Sprint(netlink.Uint32(p))
+}
+
+type icmpv6Type struct {
+	name   string
+	number byte
+}
+
+// icmpv6Types returns the types whose names rules use: RFC 4443, RFC 2710, RFC 3810, RFC 4861.
+func icmpv6Types() []icmpv6Type {
+	return []icmpv6Type{
+		{"destination-unreachable", 1}, {"packet-too-big", 2}, {"time-exceeded", 3}, {"parameter-problem", 4},
+		{"echo-request", 128}, {"echo-reply", 129},
+		{"mld-listener-query", 130}, {"mld-listener-report", 131}, {"mld-listener-done", 132}, {"mld2-listener-report", 143},
+		{"nd-router-solicit", 133}, {"nd-router-advert", 134}, {"nd-neighbor-solicit", 135}, {"nd-neighbor-advert", 136},
+		{"nd-redirect", 137},
+	}
 }
 
 // protocols lists "ipv6-icmp" after "icmpv6": both names are read.
@@ -225,17 +254,4 @@ func protoName(n byte) string {
 		}
 	}
 	return fmt.Sprint(n)
-}
-
-// SetType is the type of a set, or of a map with the type of its values.
-type SetType struct{ Key, Data Types }
-
-// ParseSetType reads "ipv4_addr . inet_service", or for a map "... : ipv4_addr".
-func ParseSetType(s string) (t SetType, err error) {
-	key, data, isMap := strings.Cut(s, " : ")
-	if t.Key, err = parseTypes(key); err != nil || !isMap {
-		return t, err
-	}
-	t.Data, err = parseTypes(data)
-	return t, err
 }
