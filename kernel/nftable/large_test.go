@@ -1,0 +1,50 @@
+package nftable_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+	"github.com/fairlead/fairlead/kernel/nftable"
+)
+
+// TestLargeTable writes a table of 40,000 elements and 1,000 chains, and changes what replaces it in one transaction.
+func TestLargeTable(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	want, p := large(1000, 40), open(t)
+	sync(t, p, want)
+	if found := sync(t, open(t), want); found != nil {
+		t.Errorf("found %q", found)
+	}
+	want.Chains["forward"].Hook = "type filter hook forward priority 10"
+	if found := sync(t, p, want); len(found) != 1 || !strings.HasPrefix(found[0], "chain forward: hook") {
+		t.Errorf("found %q", found)
+	}
+	if found := sync(t, open(t), want); found != nil {
+		t.Errorf("found %q", found)
+	}
+}
+
+// TestEndedContext checks that nothing is written when the context has ended.
+func TestEndedContext(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	p, want := open(t), everything()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := p.Sync(ctx, want); !errors.Is(err, context.Canceled) {
+		t.Errorf("Sync: %v", err)
+	}
+	sync(t, p, want)
+	delete(want.Sets["pods4"].Elements, "10.1.0.5")
+	changes := nftable.Changes{Keys: map[string]map[string]bool{"pods4": {"10.1.0.5": true}}}
+	if _, err := p.Apply(ctx, want, changes); !errors.Is(err, context.Canceled) {
+		t.Errorf("Apply: %v", err)
+	}
+	if s := listed(t, "", want); !strings.Contains(s, "10.1.0.5\n") {
+		t.Errorf("the element is gone:\n%s", s)
+	}
+}

@@ -1,0 +1,116 @@
+package nftable
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/kernel/netlink"
+)
+
+// Programmer keeps one table of the kernel equal to a desired table. It knows what it has written, so that it sends only
+// what changes. It is not safe for concurrent use.
+//
+// The kernel answers a netlink message while it receives it. So only the pauses between tries wait, and the context ends
+// those, and whatever comes after the current message.
+type Programmer struct {
+	conn *netlink.Conn
+	have *state // what the kernel has; nil: not known
+}
+
+// Open returns a programmer for the network namespace of the calling thread.
+func Open() (*Programmer, error) {
+	c, err := netlink.Dial(unix.NETLINK_NETFILTER, make([]byte, netlink.BufferSize))
+	return &Programmer{conn: c}, err
+}
+
+// Close closes the programmer. The table stays.
+func (p *Programmer) Close() { p.conn.Close() }
+
+// syncTries bounds how often Sync reads the table again. From the third try on, it replaces the whole table.
+const (
+	syncTries    = 6
+	replaceAfter = 2
+)
+
+// Apply changes the parts of the table that the changes name, in one transaction, or in two if there is a new set of
+// intervals. If the kernel's table is not known, or turns out to differ, Apply does what Sync does and returns what that
+// found.
+//
+// After an error, what decides about packets is as it was.
+func (p *Programmer) Apply(ctx context.Context, want *Table, changes Changes) (found []string, err error) {
+	if p.have == nil || p.have.family != want.Family || p.have.name != want.Name {
+		return p.Sync(ctx, want)
+	}
+	u, err := p.update(want, changes)
+	if err != nil {
+		return nil, tableError(want, err)
+	}
+	if u.plan.replace {
+		return p.Sync(ctx, want)
+	}
+	have := p.have
+	err = p.commit(ctx, u.plan, u.plan.together())
+	if isDrift(err) {
+		return p.Sync(ctx, want)
+	}
+	if err != nil {
+		return nil, tableError(want, err)
+	}
+	have.merge(u)
+	p.have = have
+	return nil, nil
+}
+
+// Sync reads the kernel's table and writes what differs from the desired one. It returns what it found different, as
+// text.
+//
+// What packets do not meet yet is written first, in several transactions if it is large. One transaction then changes
+// what decides about packets: until it is committed, the former content is in force. At last, Sync deletes what is not
+// used any more.
+func (p *Programmer) Sync(ctx context.Context, want *Table) (found []string, err error) {
+	desired, err := encode(want)
+	if err != nil {
+		return nil, tableError(want, err)
+	}
+	p.have = nil
+	for try := range syncTries {
+		var r *reading
+		if r, err = p.read(ctx, desired); err == nil {
+			if found == nil {
+				found = r.found
+			}
+			r.replace = r.replace || try >= replaceAfter
+			err = p.repair(ctx, desired, r)
+		}
+		if err == nil {
+			p.have = desired
+			return found, nil
+		}
+		if !isDrift(err) || pause(ctx) != nil {
+			break
+		}
+	}
+	return found, tableError(want, err)
+}
+
+// repair writes what differs.
+func (p *Programmer) repair(ctx context.Context, desired *state, r *reading) error {
+	if r.replace && r.exists {
+		return p.replace(ctx, desired)
+	}
+	pl := &plan{state: desired}
+	if !r.exists || r.dormant {
+		pl.newTable()
+	}
+	pl.changes(r.have)
+	if err := p.commit(ctx, pl, pl.divided()); err != nil || !r.copied {
+		return err
+	}
+	return p.deleteCopy(ctx, desired)
+}
+
+func tableError(t *Table, err error) error {
+	return fmt.Errorf("nftables table %s %s: %w", t.Family, t.Name, err)
+}
