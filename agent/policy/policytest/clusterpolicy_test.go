@@ -108,14 +108,14 @@ func TestInvalidClusterNetworkPolicy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			any := []string{"x/a > y/c TCP 80", "x/a > 203.0.113.1 ICMP", "x/b > n2 UDP 9"}
+			packets := []string{"x/a > y/c TCP 80", "x/a > 203.0.113.1 ICMP", "x/b > n2 UDP 9"}
 			admin := func(action string) string {
 				return rules(`tier: Admin, priority: 5`, `egress: [{action: `+action+`, `+rule+`}]`)
 			}
-			world{policies: []string{admin("Accept"), closed}, denied: any}.run(t)
-			world{policies: []string{admin("Accept")}, allowed: any}.run(t)
-			world{policies: []string{admin("Deny"), open}, allowed: []string{"y/c > x/a TCP 80", "x/a > n1 TCP 80"}, denied: any}.run(t)
-			world{policies: []string{admin("Pass"), open}, allowed: []string{"y/c > x/a TCP 80", "x/a > n1 TCP 80"}, denied: any}.run(t)
+			world{policies: []string{admin("Accept"), closed}, denied: packets}.run(t)
+			world{policies: []string{admin("Accept")}, allowed: packets}.run(t)
+			world{policies: []string{admin("Deny"), open}, allowed: []string{"y/c > x/a TCP 80", "x/a > n1 TCP 80"}, denied: packets}.run(t)
+			world{policies: []string{admin("Pass"), open}, allowed: []string{"y/c > x/a TCP 80", "x/a > n1 TCP 80"}, denied: packets}.run(t)
 			if !strings.Contains(rule, "networks") && !strings.Contains(rule, "nodes") && !strings.Contains(rule, "domainNames") {
 				from := strings.Replace(rule, "to:", "from:", 1)
 				world{policies: []string{rules(`tier: Baseline, priority: 5`, `ingress: [{action: Deny, `+from+`}]`)},

@@ -12,9 +12,9 @@ import (
 	"github.com/fairlead/fairlead/agent/policy"
 )
 
-// Mutate returns a copy of a world with one change: an endpoint, namespace, policy or node is added, removed or changed.
-// An endpoint may take over the addresses of another one. The copy shares unchanged objects with the original, which
-// stays as it is.
+// Mutate returns a copy of a world with one change: it adds, removes or changes an endpoint, namespace, policy or node.
+// An endpoint may take over the addresses of another one. The copy shares unchanged objects with the original, and the
+// original does not change.
 func Mutate(r *rand.Rand, w *policy.World) *policy.World {
 	for {
 		g := generator{r, &policy.World{

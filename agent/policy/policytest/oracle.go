@@ -1,13 +1,14 @@
-// Package policytest decides about packets from the text of the policy APIs, and generates random worlds for fuzzing.
+// Package policytest evaluates network policy as the documentation of the APIs describes it. It also generates random
+// worlds for fuzzing.
 //
-// Its evaluator shares no code with package policy. It is slow and has no index: it reads the API objects for each packet.
+// The evaluator shares no code with package policy. It is simple and slow: it reads all objects for each packet.
 //
 // Both APIs leave open what an invalid object means, except for the peers of a ClusterNetworkPolicy. Here an invalid
 // object never opens anything:
 //
-//   - A rule with an invalid peer or port is invalid as a whole. An invalid rule of a NetworkPolicy matches nothing. In a
-//     ClusterNetworkPolicy it matches nothing if its action is Accept. With any other action, it denies everything. The
-//     API demands the same for peers without a field. A valid rule with an unknown action denies what it matches.
+//   - A rule with an invalid peer or port is invalid as a whole. In a NetworkPolicy, an invalid rule matches nothing.
+//     In a ClusterNetworkPolicy, it matches nothing if its action is Accept, and denies everything otherwise. The API
+//     demands the same for peers without a field. A valid rule with an unknown action denies what it matches.
 //   - A NetworkPolicy with an invalid podSelector isolates all endpoints of its namespace, and its rules match nothing.
 //     One with an unknown policy type isolates its endpoints in both directions, and its rules match nothing.
 //   - A ClusterNetworkPolicy with an invalid subject selects every endpoint, and all its rules are invalid.
@@ -31,11 +32,12 @@ import (
 // Stage is the part of the evaluation that decides about one direction of a packet.
 type Stage string
 
-// The stages, in their order.
+// The stages, in their order. Kubernetes' page "Network Policies" demands Itself, and OwnNode for both directions. The
+// comments of the APIs demand OwnNode for ingress only, and ClusterNetworkPolicy's do not mention it.
 const (
 	NoEndpoint    Stage = "no endpoint"   // the address of this side belongs to no endpoint
 	Itself        Stage = "itself"        // an endpoint may always talk to itself
-	OwnNode       Stage = "own node"      // an endpoint and its node may always talk to each other
+	OwnNode       Stage = "own node"      // an endpoint and its node may always talk to each other, with all addresses
 	Admin         Stage = "Admin"         // a ClusterNetworkPolicy of tier Admin
 	NetworkPolicy Stage = "NetworkPolicy" // the NetworkPolicies that select the endpoint
 	Baseline      Stage = "Baseline"      // a ClusterNetworkPolicy of tier Baseline

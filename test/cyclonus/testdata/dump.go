@@ -67,8 +67,8 @@ func run(family string) error {
 	return json.NewEncoder(os.Stdout).Encode(out)
 }
 
-// cluster returns three namespaces with three pods each. The blocks in the policies are those around the address of z/c:
-// the larger one contains the pods of y and z, and the smaller one z/b and z/c.
+// cluster returns three namespaces with three pods each. Cyclonus derives the blocks in its policies from the address
+// of z/c: the larger block contains the pods of y and z, the smaller one z/b and z/c.
 func cluster(family string) *state {
 	format := "10.0.%d.%d"
 	if family == "6" {
