@@ -117,8 +117,8 @@ func (g generator) node() *policy.Node {
 
 func (g generator) endpoint() *policy.Endpoint {
 	e := &policy.Endpoint{Namespace: g.namespace(), Labels: g.labels(), Ports: g.ports()}
-	e.Name = fresh("pod", func(s string) bool {
-		return slices.ContainsFunc(g.w.Endpoints, func(o *policy.Endpoint) bool { return o.Name == s })
+	e.Name = fresh("pod", func(s string) bool { // endpoints of several namespaces have the same name
+		return slices.ContainsFunc(g.w.Endpoints, func(o *policy.Endpoint) bool { return o.Namespace == e.Namespace && o.Name == s })
 	})
 	if len(g.w.Nodes) > 0 && g.percent(95) {
 		e.Node = pick(g, g.w.Nodes...).Name

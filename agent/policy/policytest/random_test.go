@@ -174,7 +174,7 @@ func reusedAddresses(before, after *policy.World) int {
 	n := 0
 	for _, e := range before.Endpoints {
 		for _, a := range e.Addresses {
-			if now := endpoint(after, a); now != nil && now.Name != e.Name {
+			if now := endpoint(after, a); now != nil && (now.Namespace != e.Namespace || now.Name != e.Name) {
 				n++
 			}
 		}

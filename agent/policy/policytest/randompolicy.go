@@ -32,10 +32,11 @@ func (g generator) requirement() metav1.LabelSelectorRequirement {
 }
 
 func (g generator) networkPolicy() *networkingv1.NetworkPolicy {
-	name := fresh("np", func(s string) bool {
-		return slices.ContainsFunc(g.w.Policies, func(n *networkingv1.NetworkPolicy) bool { return n.Name == s })
+	out := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace()}, Spec: g.networkPolicySpec()}
+	out.Name = fresh("np", func(s string) bool {
+		return slices.ContainsFunc(g.w.Policies, func(n *networkingv1.NetworkPolicy) bool { return n.Namespace == out.Namespace && n.Name == s })
 	})
-	return &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace(), Name: name}, Spec: g.networkPolicySpec()}
+	return out
 }
 
 func (g generator) networkPolicySpec() networkingv1.NetworkPolicySpec {
