@@ -84,7 +84,6 @@ func TestInvalidClusterNetworkPolicy(t *testing.T) {
 	for name, rule := range map[string]string{
 		"no peers":                             `to: []`,
 		"a peer without a field":               `to: [{}]`,
-		"a peer without a field next to one":   `to: [{namespaces: {}}, {}]`,
 		"a peer with two fields":               `to: [{namespaces: {}, networks: [0.0.0.0/0]}]`,
 		"an invalid namespace selector":        `to: [{namespaces: {matchExpressions: [{key: a, operator: Like}]}}]`,
 		"an invalid pod selector":              `to: [{pods: {podSelector: {matchExpressions: [{key: a, operator: In}]}}}]`,
@@ -113,6 +112,10 @@ func TestInvalidClusterNetworkPolicy(t *testing.T) {
 				return rules(`tier: Admin, priority: 5`, `egress: [{action: `+action+`, `+rule+`}]`)
 			}
 			world{policies: []string{admin("Accept"), closed}, denied: packets}.run(t)
+			if rule != `to: []` {
+				rule := strings.NewReplacer("to: [", "to: [{namespaces: {}}, ", "protocols: [", "protocols: [{tcp: {destinationPort: {number: 80}}}, ").Replace(rule)
+				world{policies: []string{rules(`tier: Admin, priority: 5`, `egress: [{action: Accept, `+rule+`}]`), closed}, denied: packets}.run(t)
+			}
 			world{policies: []string{admin("Accept")}, allowed: packets}.run(t)
 			world{policies: []string{admin("Deny"), open}, allowed: []string{"y/c > x/a TCP 80", "x/a > n1 TCP 80"}, denied: packets}.run(t)
 			world{policies: []string{admin("Pass"), open}, allowed: []string{"y/c > x/a TCP 80", "x/a > n1 TCP 80"}, denied: packets}.run(t)

@@ -141,31 +141,29 @@ func TestAlwaysAllowed(t *testing.T) {
 	}
 }
 
-// TestInvalidNetworkPolicy checks that an invalid part of a NetworkPolicy opens nothing.
+// TestInvalidNetworkPolicy checks that an invalid part of a NetworkPolicy opens nothing, also next to valid parts.
 func TestInvalidNetworkPolicy(t *testing.T) {
 	t.Parallel()
 	for name, rule := range map[string]string{
-		"a selector with an unknown operator":        `{from: [{podSelector: {matchExpressions: [{key: app, operator: Like, values: [web]}]}}]}`,
-		"In without values":                          `{from: [{podSelector: {matchExpressions: [{key: app, operator: In}]}}]}`,
-		"Exists with values":                         `{from: [{namespaceSelector: {matchExpressions: [{key: team, operator: Exists, values: [red]}]}}]}`,
-		"NotIn with an invalid key":                  `{from: [{namespaceSelector: {matchExpressions: [{key: "a b", operator: NotIn, values: [red]}]}}]}`,
-		"an invalid namespaceSelector":               `{from: [{podSelector: {}, namespaceSelector: {matchLabels: {"a b": c}}}]}`,
-		"a peer without a field":                     `{from: [{}]}`,
-		"a peer without a field next to a valid one": `{from: [{namespaceSelector: {}}, {}]}`,
-		"an ipBlock with a selector":                 `{from: [{ipBlock: {cidr: 0.0.0.0/0}, podSelector: {}}]}`,
-		"an unparsable cidr":                         `{from: [{ipBlock: {cidr: 10.0.0.0/33}}]}`,
-		"an address without a prefix length":         `{from: [{ipBlock: {cidr: 10.0.2.1}}]}`,
-		"an unparsable except":                       `{from: [{ipBlock: {cidr: 0.0.0.0/0, except: [10.9.0.0]}}]}`,
-		"a port above 65535":                         `{ports: [{port: 65616}]}`,
-		"a port above 65535 next to a valid one":     `{ports: [{port: 80}, {port: 65616}]}`,
-		"port 0":                                     `{ports: [{port: 0, endPort: 65535}]}`,
-		"an endPort above 65535":                     `{ports: [{port: 1, endPort: 65536}]}`,
-		"an endPort below port":                      `{ports: [{port: 80, endPort: 79}]}`,
-		"an endPort without port":                    `{ports: [{endPort: 65535}]}`,
-		"an endPort with a named port":               `{ports: [{port: http, endPort: 65535}]}`,
-		"an empty name of a port":                    `{ports: [{port: ""}]}`,
-		"an unknown protocol":                        `{ports: [{protocol: tcp}]}`,
-		"ICMP is no protocol of the API":             `{ports: [{protocol: ICMP}]}`,
+		"a selector with an unknown operator": `{from: [{podSelector: {matchExpressions: [{key: app, operator: Like, values: [web]}]}}]}`,
+		"In without values":                   `{from: [{podSelector: {matchExpressions: [{key: app, operator: In}]}}]}`,
+		"Exists with values":                  `{from: [{namespaceSelector: {matchExpressions: [{key: team, operator: Exists, values: [red]}]}}]}`,
+		"NotIn with an invalid key":           `{from: [{namespaceSelector: {matchExpressions: [{key: "a b", operator: NotIn, values: [red]}]}}]}`,
+		"an invalid namespaceSelector":        `{from: [{podSelector: {}, namespaceSelector: {matchLabels: {"a b": c}}}]}`,
+		"a peer without a field":              `{from: [{}]}`,
+		"an ipBlock with a selector":          `{from: [{ipBlock: {cidr: 0.0.0.0/0}, podSelector: {}}]}`,
+		"an unparsable cidr":                  `{from: [{ipBlock: {cidr: 10.0.0.0/33}}]}`,
+		"an address without a prefix length":  `{from: [{ipBlock: {cidr: 10.0.2.1}}]}`,
+		"an unparsable except":                `{from: [{ipBlock: {cidr: 0.0.0.0/0, except: [10.9.0.0]}}]}`,
+		"a port above 65535":                  `{ports: [{port: 65616}]}`,
+		"port 0":                              `{ports: [{port: 0, endPort: 65535}]}`,
+		"an endPort above 65535":              `{ports: [{port: 1, endPort: 65536}]}`,
+		"an endPort below port":               `{ports: [{port: 80, endPort: 79}]}`,
+		"an endPort without port":             `{ports: [{endPort: 65535}]}`,
+		"an endPort with a named port":        `{ports: [{port: http, endPort: 65535}]}`,
+		"an empty name of a port":             `{ports: [{port: ""}]}`,
+		"an unknown protocol":                 `{ports: [{protocol: tcp}]}`,
+		"ICMP is no protocol of the API":      `{ports: [{protocol: ICMP}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -174,6 +172,9 @@ func TestInvalidNetworkPolicy(t *testing.T) {
 				allowed: []string{"x/a > y/c TCP 80"}, denied: []string{"y/c > x/a TCP 80", "x/b > x/a TCP 80", "y/c > x/a ICMP"}}.run(t)
 			world{policies: []string{egress},
 				allowed: []string{"y/c > x/a TCP 80"}, denied: []string{"x/a > y/c TCP 80", "x/a > x/b TCP 80", "x/a > y/c ICMP"}}.run(t)
+			more := strings.NewReplacer("from: [", "from: [{namespaceSelector: {}}, ", "ports: [", "ports: [{port: 1, endPort: 65535}, ").Replace(rule)
+			world{policies: []string{`{podSelector: {}, ingress: [` + more + `]}`},
+				denied: []string{"y/c > x/a TCP 80", "x/b > x/a TCP 80"}}.run(t)
 			world{policies: []string{`{podSelector: {}, ingress: [` + rule + `, {ports: [{port: 81}]}]}`},
 				allowed: []string{"y/c > x/a TCP 81"}, denied: []string{"y/c > x/a TCP 80"}}.run(t)
 		})
