@@ -41,6 +41,9 @@ const (
 var discovery = []string{"nd-router-solicit", "nd-router-advert", "nd-neighbor-solicit", "nd-neighbor-advert", "nd-redirect",
 	"mld-listener-query", "mld-listener-report", "mld-listener-done", "mld2-listener-report"}
 
+// noRule is the comment of the rule that drops what no NetworkPolicy allows.
+const noRule = "no NetworkPolicy allows it"
+
 const discoverySet = "discovery"
 
 // addBase adds what every table has: the base chains, and the maps and sets that they use.
@@ -83,7 +86,7 @@ func (c *Compiler) profileChain(d direction, ids [tiers][]string) string {
 			for _, id := range network {
 				b.jump(c.policyChain(d, id), id)
 			}
-			b.add("counter drop", "no NetworkPolicy allows it")
+			b.add("counter drop", noRule)
 		})
 	}
 	return c.chain(name, baseline, func(b *builder) { b.tier(d, baseline, "", "") })

@@ -147,6 +147,8 @@ func (r *rule) addPort(port networkingv1.NetworkPolicyPort) error {
 		return nil
 	case port.Port.Type == intstr.String && port.EndPort != nil:
 		return fmt.Errorf("endPort with the name %q", port.Port.StrVal)
+	case port.Port.Type == intstr.String && port.Port.StrVal == "":
+		return errors.New("the name of the port is empty")
 	case port.Port.Type == intstr.String:
 		r.named = append(r.named, namedPort{name, port.Port.StrVal})
 		return nil

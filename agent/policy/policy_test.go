@@ -123,3 +123,21 @@ func TestClusterNetworkPolicy(t *testing.T) {
 		}
 	}
 }
+
+// TestUnknownNamespace has an endpoint before its namespace.
+func TestUnknownNamespace(t *testing.T) {
+	const web, db = "10.0.0.1", "10.0.0.2"
+	w := shop()
+	if got := w.decide(t, web, db, "TCP", 80); got != "allowed" {
+		t.Fatal(got)
+	}
+	delete(w.Namespaces, "shop")
+	for _, p := range [][2]string{{web, db}, {db, web}, {"198.51.100.1", web}, {web, "198.51.100.1"}} {
+		if got := w.decide(t, p[0], p[1], "TCP", 80); got != "dropped" {
+			t.Errorf("%v: %s", p, got)
+		}
+	}
+	if got := w.decide(t, "198.51.100.1", "10.0.0.3", "TCP", 80); got != "allowed" {
+		t.Errorf("another namespace: %s", got)
+	}
+}

@@ -13,6 +13,7 @@ type profiles struct {
 	endpoint *Endpoint
 	addrs    []netip.Addr
 	chains   [2]string // by direction; "": everything is allowed
+	closed   bool      // its namespace is not known yet, so its policies are not either: everything is dropped
 }
 
 func compareRules(a, b *rules) int {
@@ -31,6 +32,10 @@ func (c *Compiler) updateLocal(key string, e *Endpoint, addrs []netip.Addr) {
 	}
 	touched := append(slices.Clone(l.addrs), addrs...)
 	l.endpoint, l.addrs = e, slices.Clone(addrs)
+	if e != nil {
+		_, known := c.namespaces[e.Namespace]
+		l.closed = !known
+	}
 	if e == nil {
 		delete(c.local, key)
 		c.setProfiles(l, [2]string{})
@@ -97,9 +102,12 @@ func (c *Compiler) setAddr(a netip.Addr) {
 	owner := c.localWith(a)
 	for _, d := range []direction{ingress, egress} {
 		name := mapOf(d, familyOf(a))
-		if owner == nil || owner.chains[d] == "" {
+		switch {
+		case owner != nil && owner.closed:
+			c.setKey(name, a.String(), "drop")
+		case owner == nil || owner.chains[d] == "":
 			c.deleteKey(name, a.String())
-		} else {
+		default:
 			c.setKey(name, a.String(), "goto "+owner.chains[d])
 		}
 	}

@@ -114,3 +114,9 @@ func (p *Programmer) repair(ctx context.Context, desired *state, r *reading) err
 func tableError(t *Table, err error) error {
 	return fmt.Errorf("nftables table %s %s: %w", t.Family, t.Name, err)
 }
+
+// PortID returns the port ID of the socket, which the kernel's events about the programmer's changes have.
+func (p *Programmer) PortID() uint32 { return p.conn.PortID() }
+
+// Forget makes the next Apply compare everything, as Sync does.
+func (p *Programmer) Forget() { p.have = nil }

@@ -28,7 +28,7 @@ func (r *Reconciler) NeedsResync(ev Event, watch func(link string) bool) bool {
 	case ev.typ == unix.RTM_NEWNETCONF && !ev.nft:
 		return ev.stopsForwarding() // each Reconcile compares settings
 	case ev.nft:
-		bad = r.tableEvent(ev)
+		bad = ev.ofTable(r.owner.Table)
 	case ev.typ == unix.RTM_NEWLINK || ev.typ == unix.RTM_DELLINK:
 		bad = r.linkEvent(ev, watch)
 	case ev.typ == unix.RTM_NEWROUTE || ev.typ == unix.RTM_DELROUTE:
@@ -118,9 +118,9 @@ func (r *Reconciler) wantsRule(body []byte) bool {
 }
 
 // tableEvent reports whether an event is about the owner's table.
-func (r *Reconciler) tableEvent(ev Event) bool {
-	return len(ev.body) >= 4 && ev.typ&0xff != unix.NFT_MSG_NEWGEN && // attribute 1 of all other messages is the table
-		netlink.Text(netlink.Attr(ev.body[4:], unix.NFTA_TABLE_NAME)) == r.owner.Table
+// ofTable reports whether an event is about an nftables table. Attribute 1 of all messages but one is the table.
+func (ev Event) ofTable(name string) bool {
+	return ev.nft && len(ev.body) >= 4 && ev.typ&0xff != unix.NFT_MSG_NEWGEN && netlink.Text(netlink.Attr(ev.body[4:], unix.NFTA_TABLE_NAME)) == name
 }
 
 // sentByUs reports whether a request of this reconciler caused the event. The kernel does not tell that of every event.

@@ -30,13 +30,21 @@ type Event struct {
 
 // NewMonitor opens a monitor for the namespace of the calling thread.
 func NewMonitor() (*Monitor, error) {
-	m := &Monitor{}
-	groups := map[int][]int{
+	return openMonitor(map[int][]int{
 		unix.NETLINK_ROUTE: {unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
 			unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_RULE,
 			unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_IPV6_NETCONF},
 		unix.NETLINK_NETFILTER: {unix.NFNLGRP_NFTABLES},
-	}
+	})
+}
+
+// NewTableMonitor opens a monitor of nftables only.
+func NewTableMonitor() (*Monitor, error) {
+	return openMonitor(map[int][]int{unix.NETLINK_NETFILTER: {unix.NFNLGRP_NFTABLES}})
+}
+
+func openMonitor(groups map[int][]int) (*Monitor, error) {
+	m := &Monitor{}
 	for family, list := range groups {
 		f, err := listen(family, list)
 		if err != nil {
@@ -147,6 +155,12 @@ func parseEvents(p []byte) (out []Event) {
 		p = p[min((size+3)&^3, len(p)):]
 	}
 	return out
+}
+
+// ChangesTable reports whether an event is about an nftables table and somebody else than a socket with a port ID caused
+// it. It is true also if events are missing.
+func (ev Event) ChangesTable(name string, own uint32) bool {
+	return ev.missed || ev.port != own && ev.ofTable(name)
 }
 
 // Link returns the link that an event is about, and whether the link is gone. ok is false for other events.

@@ -1,0 +1,106 @@
+package policy
+
+import (
+	"encoding/json"
+	"maps"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	v1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+)
+
+// Add adds an object of the Kubernetes API. It reports whether policy depends on objects of this type.
+func (w *World) Add(o any) bool {
+	switch o := o.(type) {
+	case *corev1.Namespace:
+		labels := maps.Clone(o.Labels)
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[corev1.LabelMetadataName] = o.Name // which the API server sets
+		w.Namespaces[o.Name] = labels
+	case *corev1.Pod:
+		if e := FromPod(o); e != nil {
+			w.Endpoints = append(w.Endpoints, e)
+		}
+	case *corev1.Node:
+		w.Nodes = append(w.Nodes, FromNode(o))
+	case *networkingv1.NetworkPolicy:
+		w.Policies = append(w.Policies, o)
+	case *v1alpha2.ClusterNetworkPolicy:
+		w.ClusterPolicies = append(w.ClusterPolicies, o)
+	default:
+		return false
+	}
+	return true
+}
+
+// networkStatus is the annotation with a pod's networks, by the Network Plumbing Working Group's specification.
+const networkStatus = "k8s.v1.cni.cncf.io/network-status"
+
+// FromPod returns a pod as an endpoint. It returns nil for pods with the node's network, and for pods that have ended:
+// their addresses are used again. A pod that is being deleted is an endpoint until it has ended.
+func FromPod(p *corev1.Pod) *Endpoint {
+	if p.Spec.HostNetwork || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		return nil
+	}
+	e := &Endpoint{
+		Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, Labels: p.Labels, Created: p.CreationTimestamp.Time,
+		Ports: append(portsOf(p.Spec.InitContainers), portsOf(p.Spec.Containers)...),
+	}
+	for _, ip := range p.Status.PodIPs {
+		e.Addresses = appendAddr(e.Addresses, ip.IP)
+	}
+	for _, text := range networkAddresses(p.Annotations[networkStatus]) {
+		e.Addresses = appendAddr(e.Addresses, text)
+	}
+	return e
+}
+
+func appendAddr(list []netip.Addr, text string) []netip.Addr {
+	a, err := netip.ParseAddr(text)
+	if err != nil || a.IsUnspecified() {
+		return list
+	}
+	return append(list, a.Unmap().WithZone(""))
+}
+
+func portsOf(containers []corev1.Container) (out []NamedPort) {
+	for _, c := range containers {
+		for _, p := range c.Ports {
+			if p.Name == "" || p.ContainerPort < 1 || p.ContainerPort > 65535 {
+				continue
+			}
+			protocol := p.Protocol
+			if protocol == "" {
+				protocol = corev1.ProtocolTCP
+			}
+			out = append(out, NamedPort{Name: p.Name, Protocol: string(protocol), Number: uint16(p.ContainerPort)})
+		}
+	}
+	return out
+}
+
+// networkAddresses returns the addresses of a pod's other networks.
+func networkAddresses(annotation string) (out []string) {
+	var networks []struct {
+		IPs []string `json:"ips"`
+	}
+	if annotation == "" || json.Unmarshal([]byte(annotation), &networks) != nil {
+		return nil
+	}
+	for _, n := range networks {
+		out = append(out, n.IPs...)
+	}
+	return out
+}
+
+// FromNode returns a Node's labels and addresses.
+func FromNode(n *corev1.Node) *Node {
+	out := &Node{Name: n.Name, Labels: n.Labels}
+	for _, a := range n.Status.Addresses {
+		out.Addresses = appendAddr(out.Addresses, a.Address) // host names are no addresses
+	}
+	return out
+}
