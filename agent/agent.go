@@ -19,6 +19,7 @@ import (
 	"github.com/fairlead/fairlead/agent/cluster"
 	"github.com/fairlead/fairlead/agent/config"
 	"github.com/fairlead/fairlead/agent/desired"
+	"github.com/fairlead/fairlead/agent/enforce"
 	"github.com/fairlead/fairlead/agent/podnetworks"
 	"github.com/fairlead/fairlead/agent/podstate"
 	"github.com/fairlead/fairlead/agent/session"
@@ -60,6 +61,7 @@ type Agent struct {
 	publish     *publisher
 	manager     *address.Manager
 	pods        *podnetworks.Manager // nil: pods have one network
+	policy      *enforce.Enforcer    // nil: no network policy
 	status      *status
 	speaker     *bgp.Node
 	kicks       chan struct{}
@@ -135,6 +137,13 @@ func newAgent(o Options, k reconciler) (*Agent, error) {
 		}
 		a.pods = podnetworks.NewManager(podnetworks.Options{Client: client, Dir: podstate.Open(am.Dir), Kubelet: o.Config.PodNetworks.Kubelet, Log: o.Log})
 	}
+	if o.Config.Policy.Enabled {
+		c, err := o.Config.KubernetesConfig()
+		if err != nil {
+			return nil, err
+		}
+		a.policy = enforce.New(enforce.Options{Config: c, Node: o.Config.Node, Log: o.Log.With("part", "policy")})
+	}
 	a.publish = &publisher{store: a.session.Store(), session: a.session, conf: o.Config, storeCache: a.storeCache, log: o.Log, status: a.status, wake: make(chan struct{}, 1), conditions: o.Store}
 	return a, nil
 }
@@ -155,6 +164,13 @@ func (a *Agent) start(ctx context.Context, stop context.CancelCauseFunc) error {
 	go func() { _ = a.manager.Run(ctx) }()
 	if a.pods != nil {
 		go a.pods.Run(ctx)
+	}
+	if a.policy != nil {
+		go func() {
+			if err := a.policy.Run(ctx); ctx.Err() == nil {
+				stop(err)
+			}
+		}()
 	}
 	go (&endpoints{store: a.session.Store(), node: a.o.Config.Node, dir: attach.Open(a.o.Run), storeCache: a.storeCache}).run(ctx)
 	if a.o.Config.Listen != "" {

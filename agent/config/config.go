@@ -42,6 +42,9 @@ type Config struct {
 	// PodNetworks lets pods of Kubernetes select several networks. It needs the store kubernetes.
 	PodNetworks PodNetworks `json:"podNetworks,omitzero"`
 
+	// Policy keeps network policies in force. It needs the store kubernetes.
+	Policy Policy `json:"policy,omitzero"`
+
 	// MountNamespace is the path of the mount namespace in which the agent mounts the network namespaces of isolated
 	// networks, such as /proc/1/ns/mnt; "": the agent's own. A service with a mount namespace of its own needs it, because
 	// its mounts do not reach the host.
@@ -117,6 +120,12 @@ type PodNetworks struct {
 	// inside a fairlead-pod.
 	Enabled bool   `json:"enabled,omitempty"`
 	Kubelet string `json:"kubelet,omitempty"` // the kubelet's pod-resources socket; default: DefaultKubelet
+}
+
+// Policy configures network policy.
+type Policy struct {
+	// Enabled makes the agent follow NetworkPolicies and ClusterNetworkPolicies, and drop what they do not allow.
+	Enabled bool `json:"enabled,omitempty"`
 }
 
 // DefaultKubelet is the kubelet's pod-resources socket.
@@ -255,6 +264,9 @@ func (c *Config) validate() error {
 	}
 	if c.PodNetworks.Enabled && c.Store.Kubernetes.Kubeconfig == "" {
 		errs = append(errs, errors.New("podNetworks.enabled is true without store.kubernetes.kubeconfig: NetworkAttachmentDefinitions are in the Kubernetes API"))
+	}
+	if c.Policy.Enabled && c.Store.Kubernetes.Kubeconfig == "" {
+		errs = append(errs, errors.New("policy.enabled is true without store.kubernetes.kubeconfig: network policies are in the Kubernetes API"))
 	}
 	if c.Network != nil {
 		errs = append(errs, c.Network.Validate())

@@ -77,7 +77,7 @@ func TestSettings(t *testing.T) {
 	values := map[string]string{
 		"addresses": "192.0.2.1, 2001:db8::1", "grace": "7m", "network": `{"subnets":[{"cidr":"10.0.0.0/8"}]}`,
 		"networkFile": netConfFile(t), "listen": "127.0.0.1:1", "node": "n", "store.etcd.endpoints": "http://a:1,http://b:2",
-		"store.etcd.prefix": "/x/", "podNetworks.enabled": "true",
+		"store.etcd.prefix": "/x/", "podNetworks.enabled": "true", "policy.enabled": "true",
 	}
 	names := map[string]bool{}
 	for _, s := range Settings() {
@@ -93,7 +93,7 @@ func TestSettings(t *testing.T) {
 		if strings.HasPrefix(s.Key, "store.kubernetes") {
 			file = ""
 		}
-		if s.Key == "podNetworks.enabled" {
+		if s.Key == "podNetworks.enabled" || s.Key == "policy.enabled" {
 			file = "store: {kubernetes: {kubeconfig: in-cluster}}"
 		}
 		with, err := load(t, file, s.Variable(), v)
@@ -159,6 +159,7 @@ func TestInvalidConfig(t *testing.T) {
 		"grace: 5\nlisten: 1":                                                        "2:9: listen = 1",
 		"network: {subnets: [{cidr: 10.0.0.0/8}]}\nnetworkFile: /n.json":             "network and networkFile are both set",
 		"podNetworks: {enabled: true}":                                               "podNetworks.enabled is true without store.kubernetes.kubeconfig",
+		"policy: {enabled: true}":                                                    "policy.enabled is true without store.kubernetes.kubeconfig",
 		"podNetworks: {enabled: 1}":                                                  "podNetworks.enabled = 1: want true or false",
 		"cni: {file: /etc/cni/net.d/x.conflist}":                                     "cni has a file",
 		"[":                                                                          "agent.yaml:1:1: a value is missing",

@@ -102,8 +102,9 @@ func Settings() []Setting {
 		{"networkFile", "File with the default network in flannel's form (net-conf.json); used if the cluster has none yet.", text(func(c *Config) *string { return &c.NetworkFile })},
 		{"flannel.subnetFile", "File to write for the plugin flannel, usually /run/flannel/subnet.env.", text(func(c *Config) *string { return &c.Flannel.SubnetFile })},
 		{"flannel.prefix", "Prefix of flannel's keys in etcd, or of its annotations in Kubernetes; makes flannel's nodes peers of this node.", text(func(c *Config) *string { return &c.Flannel.Prefix })},
-		{"podNetworks.enabled", "Whether pods of Kubernetes select several networks by annotations, true or false (default false).", setPodNetworks},
+		{"podNetworks.enabled", "Whether pods of Kubernetes select several networks by annotations, true or false (default false).", boolean(func(c *Config) *bool { return &c.PodNetworks.Enabled })},
 		{"podNetworks.kubelet", "The kubelet's pod-resources socket (default " + DefaultKubelet + ").", text(func(c *Config) *string { return &c.PodNetworks.Kubelet })},
+		{"policy.enabled", "Whether network policies of Kubernetes are in force on this node, true or false (default false).", boolean(func(c *Config) *bool { return &c.Policy.Enabled })},
 		{"mountNamespace", "Mount namespace in which the network namespaces of isolated networks are mounted, such as /proc/1/ns/mnt (default: the agent's own).", text(func(c *Config) *string { return &c.MountNamespace })},
 		{"sysctlDir", "Directory of the kernel's settings, if /proc/sys is read-only (default /proc/sys).", text(func(c *Config) *string { return &c.SysctlDir })},
 		{"listen", "Address and port of the HTTP server for metrics, health and readiness (default: none).", text(func(c *Config) *string { return &c.Listen })},
@@ -132,11 +133,13 @@ func setAddresses(c *Config, v string) error {
 	return nil
 }
 
-func setPodNetworks(c *Config, v string) (err error) {
-	if c.PodNetworks.Enabled, err = strconv.ParseBool(v); err != nil {
-		return fmt.Errorf("%q: want true or false", v)
+func boolean(field func(*Config) *bool) func(*Config, string) error {
+	return func(c *Config, v string) (err error) {
+		if *field(c), err = strconv.ParseBool(v); err != nil {
+			return fmt.Errorf("%q: want true or false", v)
+		}
+		return nil
 	}
-	return nil
 }
 
 func setNetwork(c *Config, v string) error {

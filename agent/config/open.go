@@ -17,6 +17,11 @@ func (c *Config) KubernetesClient() (rest.Interface, error) {
 	return kube.Client(c.Store.Kubernetes.options())
 }
 
+// KubernetesConfig returns the configuration of a client of the Kubernetes API that is the store.
+func (c *Config) KubernetesConfig() (*rest.Config, error) {
+	return kube.RESTConfig(c.Store.Kubernetes.options())
+}
+
 func (k Kubernetes) options() kube.Options {
 	if k.Kubeconfig == InCluster {
 		k.Kubeconfig = ""

@@ -66,7 +66,7 @@ func (a *app) root() *cobra.Command {
 		&cobra.Group{ID: "cluster", Title: "Several hosts:"}, &cobra.Group{ID: "more", Title: "More:"})
 	root.AddCommand(a.addCommand(), a.checkCommand(), a.delCommand(), a.gcCommand(), a.repairCommand(), a.statusCommand(), a.podCommand())
 	root.AddCommand(a.listCommand(), a.doctorCommand(), a.planCommand(), a.validateCommand(), a.versionCommand())
-	root.AddCommand(a.agentCommand(), a.kubernetesCommand(), a.nodeCommand(), a.networkCommand(), a.ipamCommand(), a.mapCommand())
+	root.AddCommand(a.agentCommand(), a.kubernetesCommand(), a.policyCommand(), a.nodeCommand(), a.networkCommand(), a.ipamCommand(), a.mapCommand())
 	root.AddCommand(a.installCommand(), a.uninstallCommand(), a.migrateCommand(), a.fuseCommand(), a.dhcpCommand(), a.wireguardCommand())
 	root.AddCommand(append(a.demoCommands(), a.demoClusterCommand())...)
 	root.AddCommand(helpTopics()...)

@@ -149,6 +149,9 @@ type shape struct {
 		Enabled     bool `json:"enabled"`
 		Definitions bool `json:"definitions"`
 	} `json:"podNetworks"`
+	Policy struct {
+		Enabled bool `json:"enabled"`
+	} `json:"policy"`
 	Flannel struct {
 		Enabled bool   `json:"enabled"`
 		Prefix  string `json:"prefix"`

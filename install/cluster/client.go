@@ -32,6 +32,7 @@ type Access struct {
 // Client reads and writes the objects of one cluster.
 type Client struct {
 	rest   rest.Interface
+	config *rest.Config
 	server string
 	source string // kubeconfig, for errors
 }
@@ -96,8 +97,11 @@ func New(config *rest.Config, source string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig %s: %w", source, err)
 	}
-	return &Client{rest: client, server: c.Host, source: source}, nil
+	return &Client{rest: client, config: config, server: c.Host, source: source}, nil
 }
+
+// Config returns the configuration of the client.
+func (c *Client) Config() *rest.Config { return c.config }
 
 // Server returns the address of the API server.
 func (c *Client) Server() string { return c.server }

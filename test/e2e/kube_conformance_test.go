@@ -21,7 +21,8 @@ import (
 )
 
 // conformanceVariable enables Kubernetes' own tests. Its value is a regular expression that selects specs, "conformance"
-// for those of [sig-network] with [Conformance], or "network" for the others of [sig-network] that this cluster can run.
+// for those of [sig-network] with [Conformance], "policy" for those of NetworkPolicies, or "network" for the others of
+// [sig-network] that this cluster can run.
 // conformanceClusterVariable selects clusters, as kubernetesVariable does.
 const (
 	conformanceVariable        = "FAIRLEAD_CONFORMANCE"
@@ -31,6 +32,8 @@ const (
 const (
 	conformanceSpecs = `\[sig-network\].*\[Conformance\]`
 	networkSpecs     = `\[sig-network\]`
+	policySpecs      = `\[sig-network\] Netpol`
+	withoutSCTP      = `\[Feature:SCTPConnectivity\]` // this kernel lacks it
 
 	// unsuitable are the specs that need a cloud or the Internet (one looks up the name of a public address), network
 	// policies, SCTP in the kernel, kubelet's limits of local storage, which these nodes do not have, or hours.
@@ -72,6 +75,8 @@ func TestConformance(t *testing.T) {
 		focus = conformanceSpecs
 	case "network":
 		focus, skip = networkSpecs, unsuitable
+	case "policy":
+		focus, skip = policySpecs, withoutSCTP
 	}
 	p, suite := build(t), kubernetesSuite(t)
 	copyRelease(t, p)
@@ -95,6 +100,9 @@ func TestConformance(t *testing.T) {
 			}
 			for _, n := range c.hosts { // some specs need a zone for each node
 				c.mustKubectl(t, "label", "node", n.name, "topology.kubernetes.io/zone=zone-"+n.name)
+			}
+			if name == "policy" {
+				c.enablePolicy(t)
 			}
 			row := c.runSuite(t, suite, focus, skip)
 			row.Specs = name

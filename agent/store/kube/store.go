@@ -86,6 +86,13 @@ func Client(o Options) (rest.Interface, error) {
 	return client, nil
 }
 
+// RESTConfig returns the configuration of a client of the API. Its GroupVersion and NegotiatedSerializer are not for every
+// group.
+func RESTConfig(o Options) (*rest.Config, error) {
+	c, _, err := o.config()
+	return c, err
+}
+
 // config returns the configuration of a client for JSON.
 func (o Options) config() (*rest.Config, *runtime.Scheme, error) {
 	config := o.Config

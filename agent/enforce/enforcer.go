@@ -1,0 +1,205 @@
+// Package enforce keeps policy in force on a node: it follows the Kubernetes API, compiles policies by package policy,
+// and programs the kernel by package nftable.
+//
+// What is in force stays in force while no agent runs and while the API is away. Nothing changes before the API's
+// objects are complete.
+package enforce
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead/fairlead/agent/policy"
+	"github.com/fairlead/fairlead/kernel/nftable"
+	"github.com/fairlead/fairlead/kernel/reconcile"
+)
+
+// Options configure an Enforcer.
+type Options struct {
+	Config *rest.Config // of the Kubernetes API
+	Node   string       // name of this node
+	Log    *slog.Logger
+}
+
+// Enforcer keeps policy in force.
+type Enforcer struct {
+	o    Options
+	kick chan struct{}
+
+	disturbed atomic.Bool // somebody else may have changed the kernel's table
+
+	mu       sync.Mutex
+	compiler *policy.Compiler
+	missing  map[string]bool // resources that are not complete yet
+	written  int             // number of the last update that is in force
+	updates  int             // number of updates
+	waiters  []waiter
+}
+
+// waiter waits until an update is in force.
+type waiter struct {
+	update int
+	done   chan struct{}
+}
+
+// New returns an Enforcer. It does not connect.
+func New(o Options) *Enforcer {
+	e := &Enforcer{o: o, kick: make(chan struct{}, 1), compiler: policy.New(o.Node), missing: map[string]bool{}}
+	for _, k := range kinds() {
+		e.missing[k.resource] = true
+	}
+	return e
+}
+
+const (
+	together  = 2 * time.Millisecond // changes within this time are one transaction
+	fullCheck = time.Minute          // interval of complete comparisons with the kernel
+	longRetry = 5 * time.Second      // longest pause after a failure
+)
+
+// Run keeps policy in force until the context ends. Then it stays in force.
+func (e *Enforcer) Run(ctx context.Context) error {
+	p, err := nftable.Open()
+	if err != nil {
+		return fmt.Errorf("network policy: %w", err)
+	}
+	defer p.Close()
+	var all sync.WaitGroup
+	defer all.Wait()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	for _, k := range kinds() {
+		f := &follower{kind: k, e: e, names: map[string]bool{}}
+		all.Go(func() {
+			if err := f.run(ctx, e.o.Config); err != nil {
+				stop(err)
+			}
+		})
+	}
+	m, err := reconcile.NewTableMonitor()
+	if err != nil {
+		return fmt.Errorf("network policy: %w", err)
+	}
+	all.Go(func() {
+		if err := m.Run(ctx, func(list []reconcile.Event) { e.watched(list, p.PortID()) }); ctx.Err() == nil {
+			stop(fmt.Errorf("network policy: listen to the kernel: %w", err))
+		}
+	})
+	e.loop(ctx, p)
+	return context.Cause(ctx)
+}
+
+// watched requests a complete comparison if somebody else changed the table.
+func (e *Enforcer) watched(list []reconcile.Event, own uint32) {
+	for _, ev := range list {
+		if ev.ChangesTable(policy.TableName, own) {
+			e.disturbed.Store(true)
+			e.wake()
+			return
+		}
+	}
+}
+
+// update changes the compiler's world.
+func (e *Enforcer) update(change func(*policy.Compiler)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	change(e.compiler)
+	e.updates++
+	e.wake()
+}
+
+func (e *Enforcer) wake() {
+	select {
+	case e.kick <- struct{}{}:
+	default:
+	}
+}
+
+// synced notes that all objects of a resource are known.
+func (e *Enforcer) synced(resource string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.missing, resource)
+	e.wake()
+}
+
+// loop writes changes to the kernel, and compares everything once a minute.
+func (e *Enforcer) loop(ctx context.Context, p *nftable.Programmer) {
+	full := time.NewTicker(fullCheck)
+	defer full.Stop()
+	for failures := 0; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-full.C:
+			e.disturbed.Store(true)
+		case <-e.kick:
+			time.Sleep(together)
+		}
+		err := e.write(ctx, p)
+		if err == nil {
+			failures = 0
+			continue
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		e.o.Log.Error("network policy is not up to date", "error", err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(min(100*time.Millisecond<<min(failures, 10), longRetry)):
+		}
+		failures++
+		e.wake()
+	}
+}
+
+// write brings the kernel's table up to date.
+func (e *Enforcer) write(ctx context.Context, p *nftable.Programmer) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.missing) > 0 {
+		return nil
+	}
+	table, changes := e.compiler.Table()
+	first := e.written == 0
+	found, err := p.Apply(ctx, table, changes)
+	if err == nil && e.disturbed.Swap(false) && !first {
+		var more []string
+		more, err = p.Sync(ctx, table)
+		found = append(found, more...)
+	}
+	if err != nil {
+		p.Forget() // the next Apply compares everything
+		return err
+	}
+	if first {
+		e.o.Log.Info("network policy is in force", "endpoints", e.compiler.LocalEndpoints(), "sets", len(table.Sets), "chains", len(table.Chains))
+	} else if len(found) > 0 {
+		e.o.Log.Warn("the kernel's rules of network policy were not as they should be, and are repaired", "found", found)
+	}
+	e.written = max(e.updates, 1)
+	e.notify()
+	return nil
+}
+
+// notify ends the wait of those whose update is in force.
+func (e *Enforcer) notify() {
+	left := e.waiters[:0]
+	for _, w := range e.waiters {
+		if w.update <= e.written {
+			close(w.done)
+		} else {
+			left = append(left, w)
+		}
+	}
+	e.waiters = left
+}

@@ -1,0 +1,216 @@
+package enforce
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	v1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+
+	"github.com/fairlead/fairlead/agent/policy"
+)
+
+// object is an object of the API of one type.
+type object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// kind is what follows the objects of one type.
+type kind struct {
+	resource string
+	example  object
+	group    schema.GroupVersion
+	optional bool // its type may not exist in the cluster
+
+	// The compiler forgets a changed object that is ignored.
+	set    func(*policy.Compiler, object) (ignored bool)
+	forget func(c *policy.Compiler, namespace, name string)
+}
+
+// kinds are the types that policy depends on. ClusterNetworkPolicies need a CustomResourceDefinition.
+func kinds() []kind {
+	return []kind{
+		{
+			resource: "namespaces", example: &corev1.Namespace{}, group: corev1.SchemeGroupVersion,
+			set:    func(c *policy.Compiler, o object) bool { c.SetNamespace(o.GetName(), o.GetLabels()); return false },
+			forget: func(c *policy.Compiler, _, name string) { c.DeleteNamespace(name) },
+		},
+		{
+			resource: "nodes", example: &corev1.Node{}, group: corev1.SchemeGroupVersion,
+			set:    func(c *policy.Compiler, o object) bool { c.SetNode(policy.FromNode(o.(*corev1.Node))); return false },
+			forget: func(c *policy.Compiler, _, name string) { c.DeleteNode(name) },
+		},
+		{
+			resource: "pods", example: &corev1.Pod{}, group: corev1.SchemeGroupVersion,
+			set: func(c *policy.Compiler, o object) bool {
+				e := policy.FromPod(o.(*corev1.Pod))
+				if e != nil {
+					c.SetEndpoint(e)
+				}
+				return e == nil
+			},
+			forget: func(c *policy.Compiler, namespace, name string) { c.DeleteEndpoint(namespace, name) },
+		},
+		{
+			resource: "networkpolicies", example: &networkingv1.NetworkPolicy{}, group: networkingv1.SchemeGroupVersion,
+			set: func(c *policy.Compiler, o object) bool {
+				c.SetNetworkPolicy(o.(*networkingv1.NetworkPolicy))
+				return false
+			},
+			forget: func(c *policy.Compiler, namespace, name string) {
+				c.DeletePolicy(policy.NetworkPolicyID(namespace, name))
+			},
+		},
+		{
+			resource: "clusternetworkpolicies", example: &v1alpha2.ClusterNetworkPolicy{}, group: v1alpha2.SchemeGroupVersion, optional: true,
+			set: func(c *policy.Compiler, o object) bool {
+				c.SetClusterPolicy(o.(*v1alpha2.ClusterNetworkPolicy))
+				return false
+			},
+			forget: func(c *policy.Compiler, _, name string) { c.DeletePolicy(policy.ClusterPolicyID(name)) },
+		},
+	}
+}
+
+// client returns a client for the objects of a group, which are encoded by protobuf if the API has them so.
+func client(config *rest.Config, group schema.GroupVersion) (*rest.RESTClient, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, networkingv1.AddToScheme, v1alpha2.Install} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	c := rest.CopyConfig(config)
+	c.APIPath, c.GroupVersion = "/apis", &group
+	if group.Group == "" {
+		c.APIPath = "/api"
+	}
+	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	if group.Group != v1alpha2.GroupName {
+		c.AcceptContentTypes, c.ContentType = "application/vnd.kubernetes.protobuf,application/json", "application/vnd.kubernetes.protobuf"
+	}
+	out, err := rest.RESTClientFor(c)
+	if err != nil {
+		return nil, fmt.Errorf("the Kubernetes API: %w", err)
+	}
+	return out, nil
+}
+
+// follower delivers the objects of a kind to an Enforcer. It is a cache.ReflectorStore that keeps only names.
+type follower struct {
+	kind
+	e     *Enforcer
+	mu    sync.Mutex
+	names map[string]bool // namespace/name
+}
+
+// run follows the kind's objects until the context ends.
+func (f *follower) run(ctx context.Context, config *rest.Config) error {
+	c, err := client(config, f.group)
+	if err != nil {
+		return err
+	}
+	logger := logr.FromSlogHandler(f.e.o.Log.Handler())
+	lw := cache.NewListWatchFromClient(c, f.resource, metav1.NamespaceAll, fields.Everything())
+	if f.optional {
+		lw.ListWithContextFunc = f.listIfKnown(lw.ListWithContextFunc)
+	}
+	cache.NewReflectorWithOptions(lw, f.example, f, cache.ReflectorOptions{Name: f.resource, Logger: &logger}).RunWithContext(ctx)
+	return nil
+}
+
+// listIfKnown treats a type that the API does not have as one without objects, unless there were some before.
+func (f *follower) listIfKnown(list cache.ListWithContextFunc) cache.ListWithContextFunc {
+	return func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		out, err := list(ctx, o)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if apierrors.IsNotFound(err) && len(f.names) == 0 {
+			return &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: "0"}}, nil
+		}
+		return out, err
+	}
+}
+
+// Add implements cache.ReflectorStore.
+func (f *follower) Add(v any) error { return f.change(v, false) }
+
+// Update implements cache.ReflectorStore.
+func (f *follower) Update(v any) error { return f.change(v, false) }
+
+// Delete implements cache.ReflectorStore.
+func (f *follower) Delete(v any) error { return f.change(v, true) }
+
+// Resync implements cache.ReflectorStore.
+func (f *follower) Resync() error { return nil }
+
+// Transformer implements cache.TransformingStore. It drops what is large and not needed, so that a list of all pods needs
+// less memory.
+func (f *follower) Transformer() cache.TransformFunc {
+	return func(v any) (any, error) {
+		if o, ok := v.(object); ok {
+			o.SetManagedFields(nil)
+		}
+		if p, ok := v.(*corev1.Pod); ok {
+			p.Spec.Volumes, p.Status.Conditions, p.Status.ContainerStatuses = nil, nil, nil
+		}
+		return v, nil
+	}
+}
+
+func (f *follower) change(v any, deleted bool) error {
+	o, ok := v.(object)
+	if !ok {
+		return fmt.Errorf("%s: unexpected type %T", f.resource, v)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.e.update(func(c *policy.Compiler) { f.apply(c, o, deleted) })
+	return nil
+}
+
+func (f *follower) apply(c *policy.Compiler, o object, deleted bool) {
+	name := o.GetNamespace() + "/" + o.GetName()
+	if deleted || f.set(c, o) {
+		f.forget(c, o.GetNamespace(), o.GetName())
+		delete(f.names, name)
+		return
+	}
+	f.names[name] = true
+}
+
+// Replace implements cache.ReflectorStore. The list has all objects.
+func (f *follower) Replace(list []any, _ string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	gone := f.names
+	f.names = make(map[string]bool, len(list))
+	f.e.update(func(c *policy.Compiler) {
+		for _, v := range list {
+			if o, ok := v.(object); ok {
+				f.apply(c, o, false)
+			}
+		}
+		for name := range gone {
+			if !f.names[name] {
+				namespace, name, _ := strings.Cut(name, "/")
+				f.forget(c, namespace, name)
+			}
+		}
+	})
+	f.e.synced(f.resource)
+	return nil
+}
