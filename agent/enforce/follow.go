@@ -75,7 +75,7 @@ func kinds() []kind {
 			},
 		},
 		{
-			resource: "clusternetworkpolicies", example: &v1alpha2.ClusterNetworkPolicy{}, group: v1alpha2.SchemeGroupVersion, optional: true,
+			resource: "clusternetworkpolicies", example: &v1alpha2.ClusterNetworkPolicy{}, group: schema.GroupVersion{Group: v1alpha2.GroupName, Version: "v1alpha2"}, optional: true,
 			set: func(c *policy.Compiler, o object) bool {
 				c.SetClusterPolicy(o.(*v1alpha2.ClusterNetworkPolicy))
 				return false
