@@ -17,5 +17,5 @@
 // attachment. Files named *_info.go read the kernel's state.
 //
 // Below this package are netlink and netns (the wire), nft, packet and wireguard. Above it are reconcile, for the
-// agent, and inspect, for diagnosis.
+// agent, and inspect, for diagnosis. Package nftable needs no engine: it keeps one large nftables table.
 package kernel

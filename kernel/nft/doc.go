@@ -6,7 +6,7 @@
 // The package sends nothing; package kernel does.
 //
 //   - family.go: families and hooks
-//   - types.go, settype.go: data types, their values, ranges of values, and the types of sets
+//   - types.go, names.go, settype.go: data types, their values, ranges of values, and the types of sets
 //   - fields.go: the fields of a packet that a rule can load
 //   - verdict.go: verdicts
 //   - compile.go, expr.go: from the text of a rule to expressions

@@ -12,9 +12,8 @@ import (
 )
 
 const (
-	// maxTransaction is the size in bytes of a transaction that can be divided. The kernel accepts much more, but no other
-	// change of a ruleset can happen meanwhile.
-	maxTransaction = 1 << 20
+	// maxTransaction is the size in bytes of a transaction that can be divided. The kernel handles it in about 20 ms.
+	maxTransaction = 256 << 10
 
 	sendTries  = 10
 	retryPause = 20 * time.Millisecond

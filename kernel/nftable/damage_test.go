@@ -27,6 +27,7 @@ var damages = []string{
 	"add chain TABLE forward { policy drop; }",
 	"flush chain TABLE output ; delete chain TABLE output",
 	"flush chain TABLE output ; delete chain TABLE output ; add chain TABLE output { type filter hook input priority 5; }",
+	"flush chain TABLE output ; add rule TABLE output oifname @links accept comment \"another\"",
 	"add set TABLE more { type ipv4_addr; elements = { 10.9.9.9 }; } ; add rule TABLE forward ip saddr @more accept",
 	"add map TABLE more2 { type ipv4_addr : verdict; } ; add element TABLE more2 { 10.9.9.9 : jump profile }",
 	"add element TABLE pods4 { 10.9.9.9 }",
@@ -64,7 +65,7 @@ func TestSyncRepairsDamage(t *testing.T) {
 		checkRepair(t, p, want, before, d)
 	}
 	r := rand.New(rand.NewPCG(1, 2))
-	for range 60 {
+	for range 20 {
 		var done []string
 		for range 1 + r.IntN(4) {
 			if d := damages[r.IntN(len(damages))]; damaged(t, want, d) {

@@ -10,11 +10,11 @@ import (
 	"github.com/fairlead/fairlead/kernel/nftable"
 )
 
-// TestLargeTable writes a table of 40,000 elements and 1,000 chains, and changes what replaces it in one transaction.
+// TestLargeTable writes a table of 20,000 elements and 500 chains, and changes what replaces it in one transaction.
 func TestLargeTable(t *testing.T) {
 	t.Parallel()
 	kerneltest.Host(t)
-	want, p := large(1000, 40), open(t)
+	want, p := large(500, 40), open(t)
 	sync(t, p, want)
 	if found := sync(t, open(t), want); found != nil {
 		t.Errorf("found %q", found)

@@ -32,7 +32,7 @@ const otherRules = "unknown"
 
 func (p *Programmer) read(ctx context.Context, desired *state) (*reading, error) {
 	r := &reading{p: p, desired: desired, have: &state{sets: map[string]*set{}, chains: map[string]*Chain{}}, used: map[string]bool{}}
-	if _, err := p.get(desired.renamed(desired.name + copySuffix).table()); err == nil {
+	if _, err := p.get(desired.second().table()); err == nil {
 		r.copied = true
 		r.differs("the table %s is left from an interrupted change", desired.name+copySuffix)
 	}
@@ -50,7 +50,11 @@ func (p *Programmer) read(ctx context.Context, desired *state) (*reading, error)
 		r.differs("the table %s", d[0])
 	}
 	for _, read := range []func(context.Context) error{r.chains, r.rules, r.sets} {
-		if err := errors.Join(ctx.Err(), read(ctx)); err != nil {
+		err := ctx.Err()
+		if err == nil {
+			err = read(ctx)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -77,8 +81,8 @@ func (p *Programmer) get(x nft.Part) ([]byte, error) {
 	return resp[0].Messages[0], nil
 }
 
-// list returns the attributes of the table's parts of one kind. nameAttr is the attribute with the table's name, which
-// older kernels do not filter by.
+// list returns the messages about the table's parts of one kind. Not every kernel looks at the table's name in the
+// request.
 func (r *reading) list(what string, msg uint16) (out [][]byte, err error) {
 	const tableAttr = unix.NFTA_CHAIN_TABLE // also NFTA_RULE_TABLE and NFTA_SET_TABLE
 	b := nft.Message(r.desired.family)

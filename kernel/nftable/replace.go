@@ -11,8 +11,8 @@ const copySuffix = "-next"
 // replace deletes the table and creates it again in one transaction. It is for differences that the kernel cannot change
 // in place: a chain's hook, a set's type.
 //
-// The kernel lets packets search a new set of intervals only some time after the rules of the same transaction are in
-// force: nf_tables_commit calls nft_set_commit_update at last. A second table with the same content closes that gap.
+// For some microseconds, packets would meet the new rules and not find the elements of new sets of intervals: see the
+// package comment. So a second table with the same content exists meanwhile: what either of the tables drops is dropped.
 func (p *Programmer) replace(ctx context.Context, desired *state) error {
 	err := p.createCopy(ctx, desired)
 	if err == nil {
@@ -29,7 +29,7 @@ func (p *Programmer) createCopy(ctx context.Context, desired *state) error {
 	if err := p.deleteCopy(ctx, desired); err != nil {
 		return err
 	}
-	pl := &plan{state: desired.renamed(desired.name + copySuffix)}
+	pl := &plan{state: desired.copied()}
 	pl.newTable()
 	pl.changes(&state{})
 	return p.commit(ctx, pl, pl.divided())
@@ -37,18 +37,22 @@ func (p *Programmer) createCopy(ctx context.Context, desired *state) error {
 
 // deleteCopy deletes the second table, if there is one: the kernel accepts to add a table that exists.
 func (p *Programmer) deleteCopy(ctx context.Context, desired *state) error {
-	pl := &plan{state: &state{family: desired.family, name: desired.name + copySuffix}}
+	pl := &plan{state: desired.second()}
 	pl.newTable()
 	pl.add(deleteSets, "delete the second table", pl.state.table().Delete(nil), nil)
 	return p.commit(ctx, pl, pl.whole())
 }
 
-// renamed returns the same content for a table of another name.
-func (s *state) renamed(name string) *state {
-	out := &state{family: s.family, name: name, sets: map[string]*set{}, chains: s.chains}
+// second returns the second table, without its content.
+func (s *state) second() *state { return &state{family: s.family, name: s.name + copySuffix} }
+
+// copied returns the second table.
+func (s *state) copied() *state {
+	out := s.second()
+	out.sets, out.chains = map[string]*set{}, s.chains
 	for n, x := range s.sets {
 		c := *x
-		c.Table = name
+		c.Table = out.name
 		out.sets[n] = &c
 	}
 	return out

@@ -3,6 +3,25 @@
 //
 // Plugins do not link it: they add a few objects by package kernel. This package is for tables with thousands of
 // elements that change all the time, such as that of network policy.
+//
+//   - table.go: the desired table, and the names of what changed in it
+//   - programmer.go: Apply and Sync
+//   - update.go: what Apply compares
+//   - read.go, read_sets.go: the kernel's table, and how it differs, for Sync
+//   - plan.go: the requests that change one state to another, in steps
+//   - commit.go: transactions
+//   - replace.go: everything at once, without an open moment
+//   - state.go: a table with keys as the kernel has them
+//
+// # What the kernel accepts
+//
+// One write can be one transaction of any size: the send buffer grows to it. Linux 6.18 accepts 16 MB with 8,000
+// messages. An attribute has at most 64 KiB, so thousands of elements need several messages. No other change of any
+// ruleset happens while the kernel handles a transaction, so that those which can be divided are.
+//
+// A transaction is atomic for rules, and for the elements of hash tables. The kernel lets packets search the new elements
+// of a set of intervals some microseconds later: nf_tables_commit (linux/net/netfilter/nf_tables_api.c) starts the new
+// generation, and then calls nft_set_commit_update.
 package nftable
 
 // Table is the desired content of a table.
@@ -16,7 +35,7 @@ type Table struct {
 type Set struct {
 	// Type is the type as nft(8) writes it: "ipv4_addr", "inet_proto . inet_service", "ipv4_addr : verdict".
 	Type string
-	// Interval allows ranges in keys: "10.0.0.0-10.0.0.255", "tcp . 80-90".
+	// Interval allows ranges in keys: "10.0.0.0-10.0.0.255", "tcp . 80-90". Prefixes have no short form.
 	Interval bool
 	// Elements has the value for each key: "goto in-1" in a map to verdicts, "" in a set. The ranges of an interval set
 	// do not overlap.
