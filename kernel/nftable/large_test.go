@@ -3,6 +3,7 @@ package nftable_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -46,5 +47,52 @@ func TestEndedContext(t *testing.T) {
 	}
 	if s := listed(t, "", want); !strings.Contains(s, "10.1.0.5\n") {
 		t.Errorf("the element is gone:\n%s", s)
+	}
+}
+
+// TestNextToOtherTable keeps a table while another programmer changes its own table all the time, which interrupts the
+// lists of ours.
+func TestNextToOtherTable(t *testing.T) {
+	t.Parallel()
+	kerneltest.Host(t)
+	other, busy := everything(), open(t)
+	sync(t, busy, other)
+	stop, done := make(chan struct{}), make(chan error)
+	go func() { done <- changeUntil(t.Context(), stop, busy, other) }()
+	w, p := newWorld(7), open(t)
+	for range 200 {
+		w.begin()
+		w.step()
+		if _, err := p.Apply(t.Context(), w.table, w.changes); err != nil {
+			t.Error(err)
+		}
+		if found := sync(t, p, w.table); found != nil {
+			t.Errorf("found %q", found)
+		}
+	}
+	close(stop)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if found := sync(t, busy, other); found != nil {
+		t.Errorf("the other table: found %q", found)
+	}
+}
+
+// changeUntil adds an element and deletes it, again and again.
+func changeUntil(ctx context.Context, stop chan struct{}, p *nftable.Programmer, table *nftable.Table) error {
+	elements := table.Sets["pods4"].Elements
+	for n := 0; ; n++ {
+		select {
+		case <-stop:
+			return nil
+		default:
+		}
+		if delete(elements, "10.9.9.9"); n%2 == 0 {
+			elements["10.9.9.9"] = ""
+		}
+		if found, err := p.Apply(ctx, table, nftable.Changes{Keys: map[string]map[string]bool{"pods4": {"10.9.9.9": true}}}); err != nil || found != nil {
+			return fmt.Errorf("change %d: found %q: %v", n, found, err)
+		}
 	}
 }

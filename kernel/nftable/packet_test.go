@@ -79,7 +79,8 @@ func TestPackets(t *testing.T) {
 	}
 	want.Chains["profile"] = &nftable.Chain{Rules: rules("ip saddr @blocks4 drop", "ip6 saddr @blocks6 drop", "meta l4proto . th dport @ports accept")}
 	want.Chains["input"] = &nftable.Chain{Hook: "type filter hook input priority 0", Rules: rules("ip saddr vmap @peers4", "ip6 saddr vmap @peers6", "counter", "drop")}
-	sync(t, open(t), want)
+	p := open(t)
+	sync(t, p, want)
 	for _, c := range []struct {
 		from4, from6 string
 		port         uint16
@@ -105,6 +106,9 @@ func TestPackets(t *testing.T) {
 			f.from.Close()
 			f.to.Close()
 		}
+	}
+	if found := sync(t, p, want); found != nil {
+		t.Errorf("after packets, Sync finds %q", found)
 	}
 }
 
