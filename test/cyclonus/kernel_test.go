@@ -1,0 +1,62 @@
+package cyclonus
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/fairlead/fairlead/agent/policy"
+	"github.com/fairlead/fairlead/agent/policy/policytest/router"
+	"github.com/fairlead/fairlead/kernel/kerneltest"
+)
+
+// TestKernel sends the packet of each cell of Cyclonus' cases through the kernel, with the compiled table. All pods are on
+// one node.
+func TestKernel(t *testing.T) {
+	t.Parallel()
+	kerneltest.OptIn(t, "FAIRLEAD_CYCLONUS")
+	for _, family := range []int{4, 6} {
+		t.Run(fmt.Sprint("IPv", family), func(t *testing.T) {
+			t.Parallel()
+			cases, err := Cases(family)
+			if err != nil {
+				t.Fatal(err)
+			}
+			host := router.New(t)
+			sent, steps := 0, 0
+			for i, c := range cases {
+				for j, s := range c.Steps {
+					steps++
+					sent += forward(t, host, fmt.Sprintf("case %d %q, step %d", i+1, c.Name, j+1), s)
+				}
+			}
+			t.Logf("%d cases, %d steps, %d packets", len(cases), steps, sent)
+		})
+	}
+}
+
+// forward sends the packets of a step, and returns their number.
+func forward(t *testing.T, host *router.Router, where string, s Step) int {
+	t.Helper()
+	const node = "node"
+	w := *s.World
+	w.Endpoints = nil
+	for _, e := range s.World.Endpoints {
+		moved := *e
+		moved.Node = node
+		w.Endpoints = append(w.Endpoints, &moved)
+	}
+	if _, err := host.Table.Sync(t.Context(), policy.Compile(&w, node)); err != nil {
+		t.Fatalf("%s: %v", where, err)
+	}
+	var list []policy.Packet
+	for _, c := range s.Cells {
+		list = append(list, c.Packet)
+	}
+	passed := host.Send(list)
+	for _, c := range s.Cells {
+		if passed[c.Packet] != c.Allowed() {
+			t.Errorf("%s, %s to %s %s %d: passed is %v, want %v", where, c.From, c.To, c.Packet.Protocol, c.Packet.Port, passed[c.Packet], c.Allowed())
+		}
+	}
+	return len(list)
+}
